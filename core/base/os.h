@@ -1,0 +1,60 @@
+// Os: everything that core asks of the operating system, behind one replaceable seam, so that tests can make any of it
+// fail. All entries are thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/status.h"
+
+namespace switchyard {
+
+// A whole file, mapped read-only and private. Unmapped by the destructor.
+class MappedFile {
+ public:
+  virtual ~MappedFile() = default;
+  virtual std::span<const std::byte> bytes() const = 0;
+  // Tells the kernel that this range will not be read again soon, so that its pages stop counting as resident.
+  virtual void release(size_t offset, size_t size) const = 0;
+};
+
+// A file being written. Destroying it without `commit` deletes what was written.
+class OutputFile {
+ public:
+  virtual ~OutputFile() = default;
+  virtual Status append(std::span<const std::byte> bytes) = 0;
+  // Overwrites bytes already appended.
+  virtual Status write_at(uint64_t offset, std::span<const std::byte> bytes) = 0;
+  virtual uint64_t size() const = 0;
+  // Flushes to disk and renames atomically to the path that was asked for.
+  virtual Status commit() = 0;
+};
+
+class Os {
+ public:
+  virtual ~Os() = default;
+
+  // Errors: not_found; io with the system's reason.
+  virtual Result<std::unique_ptr<MappedFile>> map(const std::string& path) = 0;
+  virtual Result<std::string> read(const std::string& path, uint64_t max_bytes) = 0;
+  // Writes beside `path` under a temporary name until committed.
+  virtual Result<std::unique_ptr<OutputFile>> create(const std::string& path) = 0;
+  virtual bool exists(const std::string& path) = 0;
+  // Names (not paths) of the entries of a folder, sorted.
+  virtual Result<std::vector<std::string>> list(const std::string& folder) = 0;
+  virtual Result<uint64_t> free_bytes(const std::string& folder) = 0;
+
+  // dlopen(RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE); a library is never unloaded.
+  virtual Result<void*> open_library(const std::string& path) = 0;
+  virtual Result<void*> symbol(void* library, const char* name) = 0;
+
+  virtual uint64_t now_ns() = 0;  // monotonic
+
+  static Os& real();
+};
+
+}  // namespace switchyard
