@@ -12,8 +12,12 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
 # The build tree has the shape of an installation, so that `$ORIGIN/../lib/switchyard/backends` works in both.
 set(SWITCHYARD_BACKEND_DIR lib/switchyard/backends)
+set(SWITCHYARD_CMAKE_DIR lib/cmake/switchyard)
+set(SWITCHYARD_DATA_DIR share/switchyard)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 set(SWITCHYARD_BACKEND_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/${SWITCHYARD_BACKEND_DIR})
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/${SWITCHYARD_DATA_DIR})
+file(CREATE_LINK ${PROJECT_SOURCE_DIR}/models ${CMAKE_BINARY_DIR}/${SWITCHYARD_DATA_DIR}/models SYMBOLIC)
 
 set(SWITCHYARD_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize takes them: address,undefined or thread")
 
@@ -21,20 +25,35 @@ find_package(Threads REQUIRED)
 add_library(switchyard_build INTERFACE)
 add_library(switchyard::build ALIAS switchyard_build)
 target_link_libraries(switchyard_build INTERFACE Threads::Threads)
-target_compile_options(switchyard_build INTERFACE -Wall -Wextra -Werror -Wshadow -Wvla -ffp-contract=off)
+target_compile_options(switchyard_build INTERFACE -Wall -Wextra -Wshadow -Wvla -ffp-contract=off)
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  target_compile_options(switchyard_build INTERFACE -Werror)  # the compiler that CI runs; others only warn
+endif()
 if(SWITCHYARD_SANITIZE)
-  target_compile_options(switchyard_build INTERFACE -fsanitize=${SWITCHYARD_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_compile_options(switchyard_build INTERFACE
+    -fsanitize=${SWITCHYARD_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(switchyard_build INTERFACE -fsanitize=${SWITCHYARD_SANITIZE})
 endif()
+if(SWITCHYARD_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL Clang)
+    message(FATAL_ERROR "SWITCHYARD_FUZZ needs clang, which has libFuzzer: cmake --preset fuzz")
+  endif()
+  target_compile_options(switchyard_build INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+if(SWITCHYARD_PORTABLE)
+  target_link_options(switchyard_build INTERFACE -static-libstdc++ -static-libgcc)
+endif()
 
-# switchyard_backend(ID SOURCES...): a plugin that sees the plugin API and nothing else of ours.
+# Everything that `switchyard run` needs, and no test.
+add_custom_target(switchyard_app)
+
+# switchyard_backend(ID SOURCES...): a backend of this tree. It is built by the function that third parties use.
+include(${PROJECT_SOURCE_DIR}/plugins_api/SwitchyardBackend.cmake)
 function(switchyard_backend id)
-  add_library(switchyard_backend_${id} MODULE ${ARGN})
-  target_link_libraries(switchyard_backend_${id} PRIVATE switchyard::plugin_api switchyard::build)
-  target_link_options(switchyard_backend_${id} PRIVATE
-    -Wl,--version-script=${PROJECT_SOURCE_DIR}/plugins_api/plugin.map -Wl,--no-undefined)
+  switchyard_add_backend(${id} ${ARGN})
+  target_link_libraries(switchyard_backend_${id} PRIVATE switchyard::build)
   set_target_properties(switchyard_backend_${id} PROPERTIES
-    PREFIX "" OUTPUT_NAME switchyard_${id}
     LIBRARY_OUTPUT_DIRECTORY ${SWITCHYARD_BACKEND_OUTPUT_DIRECTORY})
   install(TARGETS switchyard_backend_${id} LIBRARY DESTINATION ${SWITCHYARD_BACKEND_DIR})
+  add_dependencies(switchyard_app switchyard_backend_${id})
 endfunction()

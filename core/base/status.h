@@ -15,16 +15,16 @@ namespace switchyard {
 
 enum class Code : int32_t {
   ok = 0,
-  usage,                 // the request itself is wrong: a flag, a name, a parameter out of range
-  invalid_data,          // a file, checkpoint, template or plugin breaks its format
-  not_found,             // a file, backend or kernel that was named does not exist
-  unsupported,           // well-formed, but nothing here can run it
+  usage,         // the request itself is wrong: a flag, a name, a parameter out of range
+  invalid_data,  // a file, checkpoint, template or plugin breaks its format
+  not_found,     // a file, backend or kernel that was named does not exist
+  unsupported,   // well-formed, but nothing here can run it
   out_of_host_memory,
   out_of_device_memory,
   device_lost,
-  io,                    // the operating system refused a read or a write
+  io,  // the operating system refused a read or a write
   cancelled,
-  internal,              // a bug of ours
+  internal,  // a bug of ours
 };
 
 class [[nodiscard]] Status {
@@ -53,8 +53,8 @@ Status error(Code code, fmt::format_string<Args...> format, Args&&... args) {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}                 // NOLINT(google-explicit-constructor)
-  Result(Status status) : status_(std::move(status)) {}         // NOLINT(google-explicit-constructor)
+  Result(T value) : value_(std::move(value)) {}          // NOLINT(google-explicit-constructor)
+  Result(Status status) : status_(std::move(status)) {}  // NOLINT(google-explicit-constructor)
 
   bool ok() const { return value_.has_value(); }
   const Status& status() const { return status_; }
@@ -76,11 +76,11 @@ class [[nodiscard]] Result {
 #define SWY_CONCAT(a, b) SWY_CONCAT_(a, b)
 
 // SWY_TRY(status_expression): returns the failure to the caller.
-#define SWY_TRY(expr)                                        \
-  do {                                                       \
-    if (::switchyard::Status swy_s = (expr); !swy_s.ok()) {  \
-      return swy_s;                                          \
-    }                                                        \
+#define SWY_TRY(expr)                                       \
+  do {                                                      \
+    if (::switchyard::Status swy_s = (expr); !swy_s.ok()) { \
+      return swy_s;                                         \
+    }                                                       \
   } while (false)
 
 // SWY_LET(auto x, result_expression): binds the value, or returns the failure to the caller.

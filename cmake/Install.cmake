@@ -1,0 +1,23 @@
+# What `cmake --install` copies, and the package that lets a third party build a backend:
+#   find_package(switchyard) -> switchyard::plugin_api (headers alone, no dependencies) and switchyard_add_backend().
+include(CMakePackageConfigHelpers)
+
+if(TARGET switchyard)
+  install(TARGETS switchyard RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+install(FILES models/demo.swy models/README.md DESTINATION ${SWITCHYARD_DATA_DIR}/models OPTIONAL)
+install(FILES LICENSE DESTINATION ${SWITCHYARD_DATA_DIR})
+
+install(DIRECTORY plugins_api/include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(DIRECTORY plugins_api/template DESTINATION ${SWITCHYARD_DATA_DIR} OPTIONAL)
+install(FILES plugins_api/SwitchyardBackend.cmake plugins_api/plugin.map DESTINATION ${SWITCHYARD_CMAKE_DIR})
+set_target_properties(switchyard_plugin_api PROPERTIES EXPORT_NAME plugin_api)
+install(TARGETS switchyard_plugin_api EXPORT switchyardTargets)
+install(EXPORT switchyardTargets NAMESPACE switchyard:: DESTINATION ${SWITCHYARD_CMAKE_DIR})
+
+configure_package_config_file(cmake/switchyardConfig.cmake.in ${CMAKE_BINARY_DIR}/switchyardConfig.cmake
+  INSTALL_DESTINATION ${SWITCHYARD_CMAKE_DIR} PATH_VARS SWITCHYARD_BACKEND_DIR)
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/switchyardConfigVersion.cmake
+  COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
+install(FILES ${CMAKE_BINARY_DIR}/switchyardConfig.cmake ${CMAKE_BINARY_DIR}/switchyardConfigVersion.cmake
+  DESTINATION ${SWITCHYARD_CMAKE_DIR})

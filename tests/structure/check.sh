@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# The dependency rule: who may include whom, and which files must bear the same name.
+#   check.sh ROOT      prints one line per violation; exit code 1 when there is any
+set -euo pipefail
+cd "${1:?usage: check.sh ROOT}"
+violations=0
+
+violation() {
+  echo "$*"
+  violations=$((violations + 1))
+}
+
+# Room -> the rooms that its files may include, `api` being plugins_api/include. A room may always include itself.
+# The rooms of core are listed from the bottom up: nothing includes upwards.
+declare -A may_include=(
+  [plugins_api]="api"
+  [core/base]="api"
+  [core/program]="api core/base"
+  [core/plugin]="api core/base core/program"
+  [core/sampling]="api core/base"
+  [core/text]="api core/base core/program"
+  [core/plan]="api core/base core/program core/plugin"
+  [core/engine]="api core/base core/program core/plugin core/plan core/sampling"
+  [core/import]="api core/base core/program core/text"
+  [bench]="api core"
+  [cli]="api core bench"
+)
+
+# room_of PATH: the room that a path from the root lies in; empty when it lies in none of ours.
+room_of() {
+  case $1 in
+    switchyard/* | plugins_api/include/*) echo api ;;
+    plugins_api/*) echo plugins_api ;;
+    core/*/* | backends/*/*) echo "$1" | cut -d/ -f1-2 ;;
+    core/* | backends/* | bench/* | cli/* | tests/* | tools/*) echo "${1%%/*}" ;;
+  esac
+}
+
+# allowed FROM TO: may room FROM include room TO?
+allowed() {
+  local from=$1 to=$2 room
+  [[ $from == "$to" || $from == tests || $from == tools ]] && return 0
+  local rooms=${may_include[$from]-}
+  [[ $from == backends/* ]] && rooms=api
+  for room in $rooms; do
+    [[ $to == "$room" || $to == "$room"/* ]] && return 0
+  done
+  return 1
+}
+
+check_includes() {
+  local hit file target from to
+  while IFS= read -r hit; do
+    file=${hit%%:*}
+    [[ $hit =~ \#[[:space:]]*include[[:space:]]*([\"\<])([^\"\>]+) ]] || continue
+    target=${BASH_REMATCH[2]}
+    from=$(room_of "$file")
+    if [[ $target == */* ]]; then
+      to=$(room_of "$target")
+    else
+      continue  # a system header, or one beside the file
+    fi
+    if [[ $target == ../* || $target == */../* ]]; then
+      violation "$file: includes \"$target\"; write the path from the root of the repository"
+    elif [[ -n $from && -n $to ]] && ! allowed "$from" "$to"; then
+      violation "$file: $from may not include \"$target\" (it may include: ${may_include[$from]-api})"
+    fi
+  done < <(grep -rHE '^[[:space:]]*#[[:space:]]*include' --include='*.h' --include='*.hpp' --include='*.c' \
+    --include='*.cpp' --include='*.cu' --include='*.cuh' plugins_api core backends bench cli 2>/dev/null)
+}
+
+check_links() {
+  local hit
+  while IFS= read -r hit; do
+    violation "${hit%%:*}: links switchyard::core; a backend sees switchyard::plugin_api and nothing else of ours"
+  done < <(grep -rE '^[^#]*switchyard(::|_)core' --include=CMakeLists.txt --include='*.cmake' backends plugins_api 2>/dev/null)
+}
+
+check_includes
+check_links
+if ((violations > 0)); then
+  echo "dependency rule: $violations violation(s); docs/overview.md says who may include whom" >&2
+  exit 1
+fi

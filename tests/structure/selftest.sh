@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Shows that check.sh accepts a tree that keeps the rule, and refuses each way of breaking it.
+set -euo pipefail
+check=$(cd "$(dirname "$0")" && pwd)/check.sh
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+failures=0
+
+# expect CODE FILE TEXT: check.sh, on a tree whose only content is TEXT in FILE, ends with CODE.
+expect() {
+  local want=$1 file=$2 text=$3 got=0
+  rm -rf "${tree:?}"/*
+  mkdir -p "$tree/$(dirname "$file")"
+  printf '%s\n' "$text" > "$tree/$file"
+  "$check" "$tree" > "$tree/said" 2>&1 || got=$?
+  if [[ $got != "$want" ]]; then
+    echo "expected exit code $want, got $got, for $file holding: $text"
+    cat "$tree/said"
+    failures=$((failures + 1))
+  fi
+}
+
+expect 0 backends/cpu/linear.cpp '#include "switchyard/plugin.h"'
+expect 0 backends/cpu/linear.cpp '#include "backends/cpu/simd.h"'
+expect 0 backends/cpu/linear.cpp '#include <sys/mman.h>'
+expect 1 backends/cpu/linear.cpp '#include "core/base/status.h"'
+expect 1 backends/cpu/linear.cpp '# include <core/base/status.h>'
+expect 1 backends/cpu/linear.cpp '#include "backends/reference/linear.h"'
+expect 1 backends/cpu/linear.cpp '#include "../reference/linear.h"'
+expect 1 backends/cpu/CMakeLists.txt 'target_link_libraries(switchyard_backend_cpu PRIVATE switchyard::core)'
+expect 1 plugins_api/include/switchyard/plugin.h '#include "core/base/status.h"'
+expect 0 core/engine/engine.cpp '#include "core/plan/plan.h"'
+expect 1 core/plan/plan.cpp '#include "core/engine/engine.h"'
+expect 1 core/engine/engine.cpp '#include "core/text/tokenizer.h"'
+expect 1 core/base/os.cpp '#include "cli/main.h"'
+expect 0 cli/run.cpp '#include "core/engine/engine.h"'
+expect 0 tests/ops/linear_test.cpp '#include "backends/reference/linear.h"'
+exit $((failures > 0))
