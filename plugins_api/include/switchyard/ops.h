@@ -10,8 +10,8 @@
  *   fused composites  a composite with its neighbour; the scheduler forms them where a backend has a kernel
  *   primitives        the pieces of a composite's decomposition (decompose.h), for backends that have no kernel for it
  *
- * Accumulation is fp32 or wider. Norms, router softmax, gates and the delta state are fp32 whatever the activations are.
- * The arithmetic is that of Qwen3.5-MoE as transformers 5.17 (`qwen3_5_moe`) computes it.
+ * Accumulation is fp32 or wider. Norms, router softmax, gates and the delta state are fp32 whatever the activations
+ * are. The arithmetic is that of Qwen3.5-MoE as transformers 5.17 (`qwen3_5_moe`) computes it.
  */
 #ifndef SWITCHYARD_OPS_H_
 #define SWITCHYARD_OPS_H_
@@ -76,8 +76,8 @@ SWY_AT(swy_tensor, rank, 24);
 SWY_AT(swy_tensor, dims, 32);
 SWY_SIZE(swy_tensor, 64);
 
-/* One operation with its operands' descriptions. Pointers are the caller's and live as long as the call. An operand list
- * is an array of pointers, so that swy_tensor can grow. */
+/* One operation with its operands' descriptions. Pointers are the caller's and live as long as the call. An operand
+ * list is an array of pointers, so that swy_tensor can grow. */
 typedef struct swy_op {
   uint32_t struct_size;
   uint32_t id;       /* SWY_OP_* */
@@ -156,8 +156,8 @@ typedef struct swy_rms_norm_attrs {
 } swy_rms_norm_attrs;
 SWY_SIZE(swy_rms_norm_attrs, 16);
 
-/* LINEAR r1. inputs: x [rows, in]. weights: 1..8 of [out_i, in]. outputs: y_i [rows, out_i] = x * w_i^T, one per weight.
- * No attributes. Rows are those of x. */
+/* LINEAR r1. inputs: x [rows, in]. weights: 1..8 of [out_i, in]. outputs: y_i [rows, out_i] = x * w_i^T, one per
+ * weight. No attributes. Rows are those of x. */
 enum { SWY_LINEAR_MAX_WEIGHTS = 8 };
 
 /* ATTENTION r1. Causal grouped-query attention with per-head q/k norm, rotary embedding and an output gate.
@@ -190,8 +190,8 @@ SWY_SIZE(swy_attention_attrs, 48);
  *         [value_heads, key_dim, value_dim].
  * outputs: [rows, V].
  * Per row: u = silu(causal_conv(qkv)); q, k L2-normalised per head (x * rsqrt(sum x^2 + l2_eps)), q times key_dim^-0.5;
- * beta = sigmoid(b), g = -exp(a_log) * softplus(a + dt_bias); per value head h with key head h / (value_heads / key_heads):
- * S *= exp(g); d = beta * (v - S^T k); S += k d^T; o = S^T q; out = rms_norm(o; eps) * norm * silu(z).
+ * beta = sigmoid(b), g = -exp(a_log) * softplus(a + dt_bias); per value head h with key head h / (value_heads /
+ * key_heads): S *= exp(g); d = beta * (v - S^T k); S += k d^T; o = S^T q; out = rms_norm(o; eps) * norm * silu(z).
  * Decomposition: CAUSAL_CONV, DELTA_GATES, DELTA_RULE, GATED_RMS_NORM. */
 typedef struct swy_gated_delta_attrs {
   uint32_t struct_size;
@@ -228,15 +228,16 @@ SWY_SIZE(swy_moe_attrs, 32);
 
 /* ADD r1. inputs: x, y [rows, width]. outputs: x + y. No attributes. */
 
-/* LM_HEAD r1. inputs: x [rows, hidden], rows of the step. weights: w [vocab, hidden]. outputs: f32 [logit rows, vocab] =
- * x[logit_row[i]] * w^T. No attributes. Decomposition: GATHER_ROWS, LINEAR. */
+/* LM_HEAD r1. inputs: x [rows, hidden], rows of the step. weights: w [vocab, hidden]. outputs: f32 [logit rows, vocab]
+ * = x[logit_row[i]] * w^T. No attributes. Decomposition: GATHER_ROWS, LINEAR. */
 
 /* SAMPLE r1. inputs: logits f32 [logit rows, vocab]. outputs: swy_sample_result as i32 [sample rows, 4]. The chain of
  * sampling_math.h with each sampling row's parameters from the step; the token also goes to the device's token buffer.
  * No attributes. */
 
 /* TOP_CANDIDATES r1. inputs: logits f32 [logit rows, vocab]. outputs: i32 [sample rows, k] ids and f32 [sample rows, k]
- * logits, best first (ties to the lowest id); f32 [sample rows, 2] maximum and sum of exp(logit - maximum) over all ids. */
+ * logits, best first (ties to the lowest id); f32 [sample rows, 2] maximum and sum of exp(logit - maximum) over all
+ * ids. */
 typedef struct swy_top_candidates_attrs {
   uint32_t struct_size;
   uint32_t k;
@@ -249,7 +250,8 @@ SWY_SIZE(swy_top_candidates_attrs, 16);
 /* ADD_RMS_NORM r1. inputs: x, y. weights: w. outputs: x + y, and its norm. Attributes of RMS_NORM. */
 /* RMS_NORM_LINEAR r1. inputs: x. weights: the norm's w, then LINEAR's. outputs: LINEAR's. Attributes of RMS_NORM. */
 /* LINEAR_ADD r1. inputs: x, residual [rows, out]. weights: one. outputs: x * w^T + residual. No attributes. */
-/* MOE_ADD r1. inputs: MOE's x, residual [rows, hidden]. weights: MOE's. outputs: moe(x) + residual. Attributes of MOE. */
+/* MOE_ADD r1. inputs: MOE's x, residual [rows, hidden]. weights: MOE's. outputs: moe(x) + residual. Attributes of MOE.
+ */
 /* LM_HEAD_SAMPLE r1. inputs: LM_HEAD's. weights: LM_HEAD's. outputs: SAMPLE's. No attributes. The logits that it draws
  * from are bit-identical to those of the same backend's LM_HEAD. */
 
@@ -263,8 +265,8 @@ typedef struct swy_heads_attrs {
   uint32_t struct_size;
   uint32_t heads;
   uint32_t head_dim;
-  float eps;         /* HEAD_RMS_NORM, GATED_RMS_NORM */
-  float weight_bias; /* HEAD_RMS_NORM */
+  float eps;           /* HEAD_RMS_NORM, GATED_RMS_NORM */
+  float weight_bias;   /* HEAD_RMS_NORM */
   uint32_t rotary_dim; /* ROPE */
   float rope_theta;    /* ROPE */
   uint32_t reserved;

@@ -68,8 +68,8 @@ typedef struct swy_weight_planes {
 
 static inline uint64_t swy_align64(uint64_t n) { return (n + 63u) & ~(uint64_t)63u; }
 
-/* Fills `out`; returns 0, or 1 if the dtype is no weight encoding, the rank is not 1..3, a dim is 0, or the size does not
- * fit 64 bits with room to spare (2^62). */
+/* Fills `out`; returns 0, or 1 if the dtype is no weight encoding, the rank is not 1..3, a dim is 0, or the size does
+ * not fit 64 bits with room to spare (2^62). */
 static inline int swy_weight_planes_of(const swy_tensor* t, swy_weight_planes* out) {
   const uint64_t limit = (uint64_t)1 << 56; /* elements; times 4 bytes stays below 2^62 */
   uint64_t elements = 1;
@@ -94,8 +94,7 @@ static inline int swy_weight_planes_of(const swy_tensor* t, swy_weight_planes* o
   out->row_bytes = out->groups * out->group_bytes;
   out->scales = swy_align64(out->rows * out->row_bytes);
   out->offsets = swy_align64(out->scales + out->rows * out->groups * 2);
-  out->total_bytes =
-      t->dtype == SWY_I4A ? swy_align64(out->offsets + out->rows * out->groups * 2) : out->offsets;
+  out->total_bytes = t->dtype == SWY_I4A ? swy_align64(out->offsets + out->rows * out->groups * 2) : out->offsets;
   return 0;
 }
 

@@ -1,0 +1,96 @@
+/* Optional features, found by name and revision through get_extension. C11, self-contained. A reader that does not find
+ * an extension goes on without it. */
+#ifndef SWITCHYARD_EXTENSIONS_H_
+#define SWITCHYARD_EXTENSIONS_H_
+
+#include "switchyard/plugin.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* swy.range/1 (plugin): a run of operations that the backend compiles as one: a whole layer, a whole step. Its result
+ * is tested against the operations one by one. */
+#define SWY_EXT_RANGE "swy.range/1"
+typedef struct swy_range_operands { /* what crosses the range's border, in the order that `claim` was told */
+  uint32_t struct_size;
+  uint32_t op_count;
+  const swy_op* const* ops;
+  const swy_bindings* const* bindings; /* per op; values inside the range are bound too, and may be left unwritten */
+} swy_range_operands;
+SWY_SIZE(swy_range_operands, 24);
+typedef struct swy_range {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* [thread-safe] How many of the n ops, from the first, it takes (0: none), at what cost, or why not, in `error`. */
+  swy_status (*claim)(swy_device* device, const swy_op* const* ops, uint32_t n, const swy_bucket* bucket,
+                      uint32_t* accepted, double* microseconds, swy_error* error);
+  /* [thread-safe] Workspace, and the layouts of the weights of all its ops in order (at most `capacity`). */
+  swy_status (*prepare)(swy_device* device, const swy_op* const* ops, uint32_t n, const swy_bucket* bucket,
+                        uint64_t* workspace_bytes, uint32_t* weight_layouts, uint32_t capacity, swy_error* error);
+  /* [recording] */
+  swy_status (*record)(swy_list* list, const swy_range_operands* operands, const swy_binding* workspace,
+                       swy_error* error);
+} swy_range;
+SWY_SIZE(swy_range, 32);
+
+/* swy.sampling/1 (plugin): limits of the fused sampler beyond the flags of swy_device_info. */
+#define SWY_EXT_SAMPLING "swy.sampling/1"
+typedef struct swy_sampling {
+  uint32_t struct_size;
+  uint32_t max_top_k;    /* 0: any */
+  uint32_t max_bias;     /* biased ids per row; 0: any */
+  uint32_t max_stop_ids; /* per row; 0: any */
+  uint32_t max_candidates;
+  uint32_t max_logprobs;
+  /* Token counts for the penalties are slotted state of this many bytes per slot. */
+  uint64_t counts_slot_bytes;
+} swy_sampling;
+SWY_SIZE(swy_sampling, 32);
+
+/* swy.profile/1 (plugin): device timestamps of a submission, and how the device's clock maps to the host's. */
+#define SWY_EXT_PROFILE "swy.profile/1"
+typedef struct swy_profile_span {
+  const char* kernel;
+  uint64_t begin_ticks;
+  uint64_t end_ticks;
+} swy_profile_span;
+typedef struct swy_profile {
+  uint32_t struct_size;
+  uint32_t reserved;
+  swy_status (*enable)(swy_device* device, uint32_t on, swy_error* error); /* [device-serial] */
+  /* [device-serial] Takes the spans since the last call; *count is the capacity, then the number written. */
+  swy_status (*collect)(swy_device* device, swy_profile_span* spans, uint32_t* count, swy_error* error);
+  /* [device-serial] One instant on both clocks, and the device's tick in picoseconds. */
+  swy_status (*correlate)(swy_device* device, uint64_t* host_ns, uint64_t* device_ticks, uint64_t* tick_ps,
+                          swy_error* error);
+} swy_profile;
+SWY_SIZE(swy_profile, 32);
+
+/* swy.cancel/1 (plugin): asks the submission in flight to end early; its timelines then fail with SWY_CANCELLED. */
+#define SWY_EXT_CANCEL "swy.cancel/1"
+typedef struct swy_cancel {
+  uint32_t struct_size;
+  uint32_t reserved;
+  void (*cancel)(swy_device* device); /* [thread-safe, no-alloc] */
+} swy_cancel;
+SWY_SIZE(swy_cancel, 16);
+
+/* swy.group/1 (plugin): several devices of one backend as a group with collectives. Reserved: no host calls it yet. */
+#define SWY_EXT_GROUP "swy.group/1"
+typedef struct swy_group swy_group;
+typedef struct swy_groups {
+  uint32_t struct_size;
+  uint32_t reserved;
+  swy_status (*create)(swy_device* const* devices, uint32_t count, swy_group** out, swy_error* error);
+  void (*free)(swy_group* group);
+  /* [recording] Sums `operand` over the group's lists, in place. */
+  swy_status (*all_reduce)(swy_list* list, swy_group* group, const swy_binding* operand, swy_dtype dtype,
+                           uint64_t elements, swy_error* error);
+} swy_groups;
+SWY_SIZE(swy_groups, 32);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+#endif /* SWITCHYARD_EXTENSIONS_H_ */
