@@ -1,0 +1,260 @@
+/* How each composite is made of primitives, as data: for schedulers that fall back op by op, and for testing a
+ * composite against its pieces. C11, self-contained. */
+#ifndef SWITCHYARD_DECOMPOSE_H_
+#define SWITCHYARD_DECOMPOSE_H_
+
+#include <string.h>
+
+#include "switchyard/ops.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* An operand of a piece: one of the composite's own operands, or a temporary of the decomposition. */
+typedef uint32_t swy_ref;
+enum { SWY_REF_INPUT = 0, SWY_REF_WEIGHT = 1, SWY_REF_STATE = 2, SWY_REF_OUTPUT = 3, SWY_REF_TEMP = 4 };
+#define SWY_REF(kind, index) (((uint32_t)(kind) << 16) | (uint32_t)(index))
+#define SWY_REF_KIND(ref) ((ref) >> 16)
+#define SWY_REF_INDEX(ref) ((ref)&0xffffu)
+
+enum { SWY_MAX_PIECES = 10, SWY_MAX_TEMPS = 12 };
+
+typedef union swy_any_attrs {
+  uint32_t struct_size;
+  swy_rms_norm_attrs rms_norm;
+  swy_attention_attrs attention;
+  swy_gated_delta_attrs gated_delta;
+  swy_moe_attrs moe;
+  swy_heads_attrs heads;
+} swy_any_attrs;
+
+typedef struct swy_piece {
+  uint32_t id; /* SWY_OP_*, revision 1 */
+  uint32_t attrs_size;
+  swy_any_attrs attrs;
+  uint32_t input_count, weight_count, state_count, output_count;
+  swy_ref inputs[4], weights[4], states[1], outputs[4];
+} swy_piece;
+
+typedef struct swy_decomposition {
+  uint32_t piece_count;
+  uint32_t temp_count;
+  swy_piece pieces[SWY_MAX_PIECES];
+  swy_tensor temps[SWY_MAX_TEMPS];
+} swy_decomposition;
+
+/* ---- building blocks -------------------------------------------------------------------------------------------- */
+
+static inline swy_piece* swy_add_piece(swy_decomposition* d, uint32_t id, const void* attrs, uint32_t attrs_size) {
+  swy_piece* p = &d->pieces[d->piece_count++];
+  p->id = id;
+  p->attrs_size = attrs_size;
+  if (attrs_size != 0) memcpy(&p->attrs, attrs, attrs_size);
+  return p;
+}
+static inline void swy_in(swy_piece* p, swy_ref r) { p->inputs[p->input_count++] = r; }
+static inline void swy_weight(swy_piece* p, uint32_t i) { p->weights[p->weight_count++] = SWY_REF(SWY_REF_WEIGHT, i); }
+static inline void swy_out(swy_piece* p, swy_ref r) { p->outputs[p->output_count++] = r; }
+
+/* A temporary [rows of `like`, width]. */
+static inline swy_ref swy_temp(swy_decomposition* d, const swy_tensor* like, swy_dtype dtype, uint64_t width) {
+  swy_tensor* t = &d->temps[d->temp_count];
+  memset(t, 0, sizeof *t);
+  t->struct_size = (uint32_t)sizeof *t;
+  t->dtype = dtype;
+  t->rows = like->rows;
+  t->rank = 2;
+  t->dims[0] = like->dims[0];
+  t->dims[1] = width;
+  t->dims[2] = t->dims[3] = 1;
+  return SWY_REF(SWY_REF_TEMP, d->temp_count++);
+}
+
+static inline swy_heads_attrs swy_heads(uint32_t heads, uint32_t head_dim) {
+  swy_heads_attrs a;
+  memset(&a, 0, sizeof a);
+  a.struct_size = (uint32_t)sizeof a;
+  a.heads = heads;
+  a.head_dim = head_dim;
+  return a;
+}
+
+/* ---- one function per composite --------------------------------------------------------------------------------- */
+
+/* q or k: norm per head, then rotation. Returns the rotated value. */
+static inline swy_ref swy_norm_and_rotate(swy_decomposition* d, const swy_attention_attrs* a, const swy_tensor* like,
+                                          swy_ref x, uint32_t heads, uint32_t norm_weight) {
+  const uint64_t width = (uint64_t)heads * a->head_dim;
+  swy_heads_attrs h = swy_heads(heads, a->head_dim);
+  swy_piece* p;
+  swy_ref normed = swy_temp(d, like, SWY_F32, width), rotated = swy_temp(d, like, SWY_F32, width);
+  h.eps = a->norm_eps;
+  h.weight_bias = a->norm_weight_bias;
+  h.rotary_dim = a->rotary_dim;
+  h.rope_theta = a->rope_theta;
+  p = swy_add_piece(d, SWY_OP_HEAD_RMS_NORM, &h, sizeof h);
+  swy_in(p, x);
+  swy_weight(p, norm_weight);
+  swy_out(p, normed);
+  p = swy_add_piece(d, SWY_OP_ROPE, &h, sizeof h);
+  swy_in(p, normed);
+  swy_out(p, rotated);
+  return rotated;
+}
+
+static inline void swy_decompose_attention(const swy_op* op, swy_decomposition* d) {
+  const swy_attention_attrs* a = (const swy_attention_attrs*)op->attrs;
+  const swy_tensor* like = op->inputs[0];
+  const uint64_t width = (uint64_t)a->heads * a->head_dim;
+  swy_ref q = SWY_REF(SWY_REF_INPUT, 0), gate = 0, attended = SWY_REF(SWY_REF_OUTPUT, 0);
+  swy_ref k;
+  swy_piece* p;
+  if (a->gated) {
+    const swy_heads_attrs h = swy_heads(a->heads, a->head_dim);
+    q = swy_temp(d, like, SWY_F32, width);
+    gate = swy_temp(d, like, SWY_F32, width);
+    attended = swy_temp(d, like, SWY_F32, width);
+    p = swy_add_piece(d, SWY_OP_HEAD_SPLIT, &h, sizeof h);
+    swy_in(p, SWY_REF(SWY_REF_INPUT, 0));
+    swy_out(p, q);
+    swy_out(p, gate);
+  }
+  q = swy_norm_and_rotate(d, a, like, q, a->heads, 0);
+  k = swy_norm_and_rotate(d, a, like, SWY_REF(SWY_REF_INPUT, 1), a->kv_heads, 1);
+  p = swy_add_piece(d, SWY_OP_KV_APPEND, a, sizeof *a);
+  swy_in(p, k);
+  swy_in(p, SWY_REF(SWY_REF_INPUT, 2));
+  p->states[p->state_count++] = SWY_REF(SWY_REF_STATE, 0);
+  p = swy_add_piece(d, SWY_OP_ATTEND, a, sizeof *a);
+  swy_in(p, q);
+  p->states[p->state_count++] = SWY_REF(SWY_REF_STATE, 0);
+  swy_out(p, attended);
+  if (a->gated) {
+    p = swy_add_piece(d, SWY_OP_SIGMOID_MUL, 0, 0);
+    swy_in(p, attended);
+    swy_in(p, gate);
+    swy_out(p, SWY_REF(SWY_REF_OUTPUT, 0));
+  }
+}
+
+static inline void swy_decompose_gated_delta(const swy_op* op, swy_decomposition* d) {
+  const swy_gated_delta_attrs* a = (const swy_gated_delta_attrs*)op->attrs;
+  const swy_tensor* like = op->inputs[0];
+  const uint64_t values = (uint64_t)a->value_heads * a->value_dim;
+  const uint64_t channels = 2 * (uint64_t)a->key_heads * a->key_dim + values;
+  swy_heads_attrs h = swy_heads(a->value_heads, a->value_dim);
+  swy_ref mixed = swy_temp(d, like, SWY_F32, channels), beta = swy_temp(d, like, SWY_F32, a->value_heads);
+  swy_ref g = swy_temp(d, like, SWY_F32, a->value_heads), o = swy_temp(d, like, SWY_F32, values);
+  swy_piece* p = swy_add_piece(d, SWY_OP_CAUSAL_CONV, a, sizeof *a);
+  swy_in(p, SWY_REF(SWY_REF_INPUT, 0));
+  swy_weight(p, 0);
+  p->states[p->state_count++] = SWY_REF(SWY_REF_STATE, 0);
+  swy_out(p, mixed);
+  p = swy_add_piece(d, SWY_OP_DELTA_GATES, a, sizeof *a);
+  swy_in(p, SWY_REF(SWY_REF_INPUT, 2));
+  swy_in(p, SWY_REF(SWY_REF_INPUT, 3));
+  swy_weight(p, 1);
+  swy_weight(p, 2);
+  swy_out(p, beta);
+  swy_out(p, g);
+  p = swy_add_piece(d, SWY_OP_DELTA_RULE, a, sizeof *a);
+  swy_in(p, mixed);
+  swy_in(p, beta);
+  swy_in(p, g);
+  p->states[p->state_count++] = SWY_REF(SWY_REF_STATE, 1);
+  swy_out(p, o);
+  h.eps = a->norm_eps;
+  p = swy_add_piece(d, SWY_OP_GATED_RMS_NORM, &h, sizeof h);
+  swy_in(p, o);
+  swy_in(p, SWY_REF(SWY_REF_INPUT, 1));
+  swy_weight(p, 3);
+  swy_out(p, SWY_REF(SWY_REF_OUTPUT, 0));
+}
+
+/* LINEAR with one weight. */
+static inline void swy_linear_piece(swy_decomposition* d, swy_ref x, uint32_t weight, swy_ref y) {
+  swy_piece* p = swy_add_piece(d, SWY_OP_LINEAR, 0, 0);
+  swy_in(p, x);
+  swy_weight(p, weight);
+  swy_out(p, y);
+}
+
+static inline void swy_decompose_moe(const swy_op* op, swy_decomposition* d) {
+  const swy_moe_attrs* a = (const swy_moe_attrs*)op->attrs;
+  const swy_tensor* like = op->inputs[0];
+  const uint64_t hidden = like->dims[1];
+  const swy_ref x = SWY_REF(SWY_REF_INPUT, 0), y = SWY_REF(SWY_REF_OUTPUT, 0);
+  swy_ref ids = SWY_REF(SWY_REF_INPUT, 1), weights = SWY_REF(SWY_REF_INPUT, 2), routed = y;
+  swy_piece* p;
+  if (op->input_count == 1) {
+    const swy_ref logits = swy_temp(d, like, SWY_F32, a->experts);
+    ids = swy_temp(d, like, SWY_I32, a->top_k);
+    weights = swy_temp(d, like, SWY_F32, a->top_k);
+    swy_linear_piece(d, x, 0, logits);
+    p = swy_add_piece(d, SWY_OP_ROUTER_TOPK, a, sizeof *a);
+    swy_in(p, logits);
+    swy_out(p, ids);
+    swy_out(p, weights);
+  }
+  if (a->shared_width != 0) routed = swy_temp(d, like, SWY_F32, hidden);
+  p = swy_add_piece(d, SWY_OP_EXPERTS, a, sizeof *a);
+  swy_in(p, x);
+  swy_in(p, ids);
+  swy_in(p, weights);
+  swy_weight(p, 1);
+  swy_weight(p, 2);
+  swy_out(p, routed);
+  if (a->shared_width != 0) {
+    const swy_ref gate = swy_temp(d, like, SWY_F32, a->shared_width), up = swy_temp(d, like, SWY_F32, a->shared_width);
+    const swy_ref product = swy_temp(d, like, SWY_F32, a->shared_width), shared = swy_temp(d, like, SWY_F32, hidden);
+    const swy_ref mix = swy_temp(d, like, SWY_F32, 1);
+    swy_linear_piece(d, x, 3, gate);
+    swy_linear_piece(d, x, 4, up);
+    p = swy_add_piece(d, SWY_OP_SILU_MUL, 0, 0);
+    swy_in(p, gate);
+    swy_in(p, up);
+    swy_out(p, product);
+    swy_linear_piece(d, product, 5, shared);
+    swy_linear_piece(d, x, 6, mix);
+    p = swy_add_piece(d, SWY_OP_SIGMOID_SCALE_ADD, 0, 0);
+    swy_in(p, routed);
+    swy_in(p, shared);
+    swy_in(p, mix);
+    swy_out(p, y);
+  }
+}
+
+static inline void swy_decompose_lm_head(const swy_op* op, swy_decomposition* d) {
+  const swy_ref x = swy_temp(d, op->outputs[0], op->inputs[0]->dtype, op->inputs[0]->dims[1]);
+  swy_piece* p = swy_add_piece(d, SWY_OP_GATHER_ROWS, 0, 0);
+  swy_in(p, SWY_REF(SWY_REF_INPUT, 0));
+  swy_out(p, x);
+  swy_linear_piece(d, x, 0, SWY_REF(SWY_REF_OUTPUT, 0));
+}
+
+/* Fills `out` and returns 0, or returns 1 if the op has no decomposition. The op must be well formed. */
+static inline int swy_decompose(const swy_op* op, swy_decomposition* out) {
+  memset(out, 0, sizeof *out);
+  switch (op->id) {
+    case SWY_OP_ATTENTION:
+      swy_decompose_attention(op, out);
+      return 0;
+    case SWY_OP_GATED_DELTA:
+      swy_decompose_gated_delta(op, out);
+      return 0;
+    case SWY_OP_MOE:
+      swy_decompose_moe(op, out);
+      return 0;
+    case SWY_OP_LM_HEAD:
+      swy_decompose_lm_head(op, out);
+      return 0;
+    default:
+      return 1;
+  }
+}
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+#endif /* SWITCHYARD_DECOMPOSE_H_ */
