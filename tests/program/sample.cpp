@@ -1,0 +1,310 @@
+#include "tests/program/sample.h"
+
+#include <stdexcept>
+
+#include "core/program/encode.h"
+#include "core/program/file_header.h"
+#include "core/program/writer.h"
+#include "switchyard/weights.h"
+
+namespace switchyard::testing {
+namespace {
+
+constexpr uint64_t kHidden = 40;  // no multiple of a group
+constexpr uint64_t kVocab = 50;
+constexpr uint32_t kHeads = 2, kKvHeads = 1, kHeadDim = 16;
+constexpr uint32_t kKeyHeads = 1, kValueHeads = 2, kKeyDim = 8, kValueDim = 12, kKernel = 4;
+constexpr uint64_t kDelta = kValueHeads * kValueDim, kChannels = 2 * kKeyHeads * kKeyDim + kDelta;
+constexpr uint32_t kExperts = 4, kTopK = 2, kWidth = 12, kShared = 20;
+using Indices = std::vector<uint32_t>;
+using Attrs = std::vector<std::byte>;
+
+class SpecBuilder {
+ public:
+  ProgramSpec spec;
+
+  uint32_t tensor(const char* name, swy_dtype dtype, uint32_t group, std::vector<uint64_t> dims) {
+    spec.tensors.push_back({name, dtype, group, std::move(dims), {}});
+    return static_cast<uint32_t>(spec.tensors.size() - 1);
+  }
+  uint32_t state(const char* name, swy_state_kind kind, swy_dtype dtype, std::vector<uint64_t> dims) {
+    spec.states.push_back({name, kind, dtype, std::move(dims)});
+    return static_cast<uint32_t>(spec.states.size() - 1);
+  }
+  void function(const char* name) { spec.functions.push_back({name, {}, {}, {}, {}}); }
+  uint32_t value(uint64_t width, swy_dtype dtype = SWY_F32, swy_rows rows = SWY_ROWS_STEP) {
+    auto& values = spec.functions.back().values;
+    values.push_back({fmt::format("v{}", values.size()), dtype, rows, width});
+    return static_cast<uint32_t>(values.size() - 1);
+  }
+  uint32_t input(uint64_t width, swy_dtype dtype = SWY_F32, swy_rows rows = SWY_ROWS_STEP) {
+    const uint32_t v = value(width, dtype, rows);
+    spec.functions.back().inputs.push_back(v);
+    return v;
+  }
+  void op(swy_op_id id, Attrs attrs, Indices in, Indices weights, Indices states, Indices out) {
+    spec.functions.back().ops.push_back(
+        {id, 1, std::move(attrs), std::move(in), std::move(weights), std::move(states), std::move(out)});
+  }
+};
+
+const Attrs kNorm = attr_bytes(swy_rms_norm_attrs{0, 1e-6f, 1.0f, 0});
+const Attrs kAttention =
+    attr_bytes(swy_attention_attrs{0, kHeads, kKvHeads, kHeadDim, 4, 10000.0f, 0.25f, 1e-6f, 1.0f, 1, {0, 0}});
+const Attrs kGatedDelta =
+    attr_bytes(swy_gated_delta_attrs{0, kKeyHeads, kValueHeads, kKeyDim, kValueDim, kKernel, 1e-6f, 1e-6f});
+const Attrs kMoe = attr_bytes(swy_moe_attrs{0, kExperts, kTopK, kWidth, kShared, {0, 0, 0}});
+const Attrs kTop = attr_bytes(swy_top_candidates_attrs{0, 5, {0, 0}});
+
+Attrs heads_attrs(uint32_t heads, uint32_t head_dim) {
+  return attr_bytes(swy_heads_attrs{0, heads, head_dim, 1e-6f, 1.0f, 4, 10000.0f, 0});
+}
+
+struct Weights {
+  uint32_t embed, norm, head;
+  Indices qkv, attention, delta_in, delta, moe;
+  uint32_t attention_out, delta_out;
+  uint32_t kv, kv2, conv, delta_state, conv2, delta_state2;
+};
+
+Weights add_weights(SpecBuilder& b) {
+  Weights w;
+  const uint64_t q = kHeads * kHeadDim, kv = kKvHeads * kHeadDim;
+  w.embed = b.tensor("embed", SWY_I4, 32, {kVocab, kHidden});
+  w.norm = b.tensor("norm", SWY_BF16, 0, {kHidden});
+  w.head = b.tensor("head", SWY_I8, 0, {kVocab, kHidden});
+  w.qkv = {b.tensor("q", SWY_I8, 32, {2 * q, kHidden}), b.tensor("k", SWY_I8, 64, {kv, kHidden}),
+           b.tensor("v", SWY_I4A, 128, {kv, kHidden})};
+  w.attention = {b.tensor("q_norm", SWY_BF16, 0, {kHeadDim}), b.tensor("k_norm", SWY_F32, 0, {kHeadDim})};
+  w.attention_out = b.tensor("o", SWY_I4A, 32, {kHidden, q});
+  w.delta_in = {b.tensor("in_qkv", SWY_I4, 0, {kChannels, kHidden}), b.tensor("in_z", SWY_I4A, 0, {kDelta, kHidden}),
+                b.tensor("in_b", SWY_BF16, 0, {kValueHeads, kHidden}),
+                b.tensor("in_a", SWY_F32, 0, {kValueHeads, kHidden})};
+  w.delta = {b.tensor("conv", SWY_BF16, 0, {kChannels, kKernel}), b.tensor("a_log", SWY_F32, 0, {kValueHeads}),
+             b.tensor("dt_bias", SWY_BF16, 0, {kValueHeads}), b.tensor("delta_norm", SWY_F32, 0, {kValueDim})};
+  w.delta_out = b.tensor("delta_out", SWY_I4, 64, {kHidden, kDelta});
+  w.moe = {b.tensor("router", SWY_BF16, 0, {kExperts, kHidden}),
+           b.tensor("gate_up", SWY_I4, 32, {kExperts, 2 * kWidth, kHidden}),
+           b.tensor("down", SWY_I4A, 64, {kExperts, kHidden, kWidth}),
+           b.tensor("shared_gate_proj", SWY_I8, 128, {kShared, kHidden}),
+           b.tensor("shared_up_proj", SWY_I4, 128, {kShared, kHidden}),
+           b.tensor("shared_down_proj", SWY_BF16, 0, {kHidden, kShared}),
+           b.tensor("shared_gate", SWY_F32, 0, {1, kHidden})};
+  b.spec.tensors[w.head].packed = {{"example.tile16", 3, 100}};
+  w.kv = b.state("kv", SWY_STATE_PAGED, SWY_F32, {2, kKvHeads, kHeadDim});
+  w.kv2 = b.state("kv2", SWY_STATE_PAGED, SWY_BF16, {2, kKvHeads, kHeadDim});
+  w.conv = b.state("conv", SWY_STATE_SLOTTED, SWY_F32, {kChannels, kKernel - 1});
+  w.delta_state = b.state("delta", SWY_STATE_SLOTTED, SWY_F32, {kValueHeads, kKeyDim, kValueDim});
+  w.conv2 = b.state("conv2", SWY_STATE_SLOTTED, SWY_BF16, {kChannels, kKernel - 1});
+  w.delta_state2 = b.state("delta2", SWY_STATE_SLOTTED, SWY_F32, {kValueHeads, kKeyDim, kValueDim});
+  return w;
+}
+
+void add_main(SpecBuilder& b, const Weights& w) {
+  const uint64_t q = kHeads * kHeadDim, kv = kKvHeads * kHeadDim;
+  b.function("main");
+  const auto x0 = b.value(kHidden), n0 = b.value(kHidden), vq = b.value(2 * q), vk = b.value(kv), vv = b.value(kv);
+  b.op(SWY_OP_EMBEDDING, {}, {}, {w.embed}, {}, {x0});
+  b.op(SWY_OP_RMS_NORM, kNorm, {x0}, {w.norm}, {}, {n0});
+  b.op(SWY_OP_LINEAR, {}, {n0}, w.qkv, {}, {vq, vk, vv});
+  const auto at = b.value(q), x1 = b.value(kHidden), x2 = b.value(kHidden), n2 = b.value(kHidden);
+  b.op(SWY_OP_ATTENTION, kAttention, {vq, vk, vv}, w.attention, {w.kv}, {at});
+  b.op(SWY_OP_LINEAR_ADD, {}, {at, x0}, {w.attention_out}, {}, {x1});
+  b.op(SWY_OP_ADD_RMS_NORM, kNorm, {x1, x0}, {w.norm}, {}, {x2, n2});
+  const auto m = b.value(kHidden), x3 = b.value(kHidden, SWY_BF16);
+  b.op(SWY_OP_MOE, kMoe, {n2}, w.moe, {}, {m});
+  b.op(SWY_OP_ADD, {}, {x2, m}, {}, {}, {x3});
+  const auto dq = b.value(kChannels), dz = b.value(kDelta), db = b.value(kValueHeads), da = b.value(kValueHeads);
+  Indices projections = {w.norm};
+  projections.insert(projections.end(), w.delta_in.begin(), w.delta_in.end());
+  b.op(SWY_OP_RMS_NORM_LINEAR, kNorm, {x3}, projections, {}, {dq, dz, db, da});
+  const auto d = b.value(kDelta), x4 = b.value(kHidden), x5 = b.value(kHidden);
+  b.op(SWY_OP_GATED_DELTA, kGatedDelta, {dq, dz, db, da}, w.delta, {w.conv, w.delta_state}, {d});
+  b.op(SWY_OP_LINEAR, {}, {d}, {w.delta_out}, {}, {x4});
+  b.op(SWY_OP_MOE_ADD, kMoe, {x4, x3}, w.moe, {}, {x5});
+  const auto logits = b.value(kVocab, SWY_F32, SWY_ROWS_LOGITS), token = b.value(4, SWY_I32, SWY_ROWS_SAMPLE);
+  b.op(SWY_OP_LM_HEAD, {}, {x5}, {w.head}, {}, {logits});
+  b.op(SWY_OP_SAMPLE, {}, {logits}, {}, {}, {token});
+  const auto ids = b.value(5, SWY_I32, SWY_ROWS_SAMPLE), best = b.value(5, SWY_F32, SWY_ROWS_SAMPLE);
+  const auto sums = b.value(2, SWY_F32, SWY_ROWS_SAMPLE), fused = b.value(4, SWY_I32, SWY_ROWS_SAMPLE);
+  b.op(SWY_OP_TOP_CANDIDATES, kTop, {logits}, {}, {}, {ids, best, sums});
+  b.op(SWY_OP_LM_HEAD_SAMPLE, {}, {x5}, {w.head}, {}, {fused});
+  b.spec.functions.back().outputs = {logits, token};
+}
+
+void add_attention_pieces(SpecBuilder& b, const Weights& w) {
+  const uint64_t q = kHeads * kHeadDim, kv = kKvHeads * kHeadDim;
+  const auto qg = b.input(2 * q), k = b.input(kv), v = b.input(kv);
+  const auto q0 = b.value(q), gate = b.value(q), q1 = b.value(q), q2 = b.value(q), at = b.value(q), y = b.value(q);
+  b.op(SWY_OP_HEAD_SPLIT, heads_attrs(kHeads, kHeadDim), {qg}, {}, {}, {q0, gate});
+  b.op(SWY_OP_HEAD_RMS_NORM, heads_attrs(kHeads, kHeadDim), {q0}, {w.attention[0]}, {}, {q1});
+  b.op(SWY_OP_ROPE, heads_attrs(kHeads, kHeadDim), {q1}, {}, {}, {q2});
+  b.op(SWY_OP_KV_APPEND, kAttention, {k, v}, {}, {w.kv2}, {});
+  b.op(SWY_OP_ATTEND, kAttention, {q2}, {}, {w.kv2}, {at});
+  b.op(SWY_OP_SIGMOID_MUL, {}, {at, gate}, {}, {}, {y});
+  b.spec.functions.back().outputs.push_back(y);
+}
+
+void add_delta_pieces(SpecBuilder& b, const Weights& w) {
+  const auto qkv = b.input(kChannels), z = b.input(kDelta), bb = b.input(kValueHeads), a = b.input(kValueHeads);
+  const auto u = b.value(kChannels), beta = b.value(kValueHeads), g = b.value(kValueHeads), o = b.value(kDelta);
+  const auto y = b.value(kDelta);
+  b.op(SWY_OP_CAUSAL_CONV, kGatedDelta, {qkv}, {w.delta[0]}, {w.conv2}, {u});
+  b.op(SWY_OP_DELTA_GATES, kGatedDelta, {bb, a}, {w.delta[1], w.delta[2]}, {}, {beta, g});
+  b.op(SWY_OP_DELTA_RULE, kGatedDelta, {u, beta, g}, {}, {w.delta_state2}, {o});
+  b.op(SWY_OP_GATED_RMS_NORM, heads_attrs(kValueHeads, kValueDim), {o, z}, {w.delta[3]}, {}, {y});
+  b.spec.functions.back().outputs.push_back(y);
+}
+
+void add_moe_pieces(SpecBuilder& b, const Weights& w) {
+  const auto x = b.input(kHidden), logits = b.input(kExperts), s = b.input(kHidden), g = b.input(1);
+  const auto ids = b.value(kTopK, SWY_I32), weights = b.value(kTopK), y = b.value(kHidden), act = b.value(kHidden);
+  const auto sum = b.value(kHidden), cast = b.value(kHidden, SWY_BF16);
+  const auto rows = b.value(kHidden, SWY_BF16, SWY_ROWS_LOGITS), injected = b.value(kHidden);
+  b.op(SWY_OP_ROUTER_TOPK, kMoe, {logits}, {}, {}, {ids, weights});
+  b.op(SWY_OP_EXPERTS, kMoe, {x, ids, weights}, {w.moe[1], w.moe[2]}, {}, {y});
+  b.op(SWY_OP_SILU_MUL, {}, {x, s}, {}, {}, {act});
+  b.op(SWY_OP_SIGMOID_SCALE_ADD, {}, {y, act, g}, {}, {}, {sum});
+  b.op(SWY_OP_CAST, {}, {sum}, {}, {}, {cast});
+  b.op(SWY_OP_GATHER_ROWS, {}, {cast}, {}, {}, {rows});
+  b.op(SWY_OP_MOE, kMoe, {x, ids, weights}, w.moe, {}, {injected});
+  b.spec.functions.back().outputs.push_back(rows);
+}
+
+// std::span over a vector, as a mapped file.
+class MemoryFile final : public MappedFile {
+ public:
+  explicit MemoryFile(std::vector<std::byte> bytes) : bytes_(std::move(bytes)) {}
+  std::span<const std::byte> bytes() const override { return bytes_; }
+  void release(size_t, size_t) const override {}
+
+ private:
+  std::vector<std::byte> bytes_;  // operator new aligns to 16
+};
+
+class MemoryOutput final : public OutputFile {
+ public:
+  MemoryOutput(MemoryOs& os, std::string path) : os_(os), path_(std::move(path)) {}
+  Status append(std::span<const std::byte> bytes) override {
+    if (bytes.size() > os_.capacity - bytes_.size()) return error(Code::io, "the disk is full");
+    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+    return {};
+  }
+  Status write_at(uint64_t offset, std::span<const std::byte> bytes) override {
+    if (os_.fail_write_at || offset + bytes.size() > bytes_.size()) return error(Code::io, "write_at was refused");
+    std::copy(bytes.begin(), bytes.end(), bytes_.begin() + static_cast<ptrdiff_t>(offset));
+    return {};
+  }
+  uint64_t size() const override { return bytes_.size(); }
+  Status commit() override {
+    if (os_.fail_commit) return error(Code::io, "the rename was refused");
+    os_.files[path_] = bytes_;
+    return {};
+  }
+
+ private:
+  MemoryOs& os_;
+  std::string path_;
+  std::vector<std::byte> bytes_;
+};
+
+}  // namespace
+
+ProgramSpec sample_spec() {
+  SpecBuilder b;
+  const Weights w = add_weights(b);
+  add_main(b, w);
+  b.function("pieces");
+  add_attention_pieces(b, w);
+  add_delta_pieces(b, w);
+  add_moe_pieces(b, w);
+  b.spec.architecture = "qwen3_5_moe";
+  b.spec.context_length = 4096;
+  b.spec.eos_ids = {49, 47};
+  b.spec.source_config = "{\"hidden_size\": 40}";
+  b.spec.quantization = "mixed";
+  b.spec.metadata = {{"license", "none"}, {"note", "two\nlines"}};
+  b.spec.tokenizer_json = "{}";
+  b.spec.chat_template = "{{ messages }}";
+  return b.spec;
+}
+
+ProgramSpec::Op& find_op_in(ProgramSpec& spec, size_t function, swy_op_id id) {
+  for (auto& op : spec.functions.at(function).ops) {
+    if (op.id == id) return op;
+  }
+  throw std::out_of_range("no such op");
+}
+
+std::vector<std::byte> sample_bytes(size_t tensor, uint64_t size) {
+  std::vector<std::byte> out(size);
+  for (uint64_t i = 0; i < size; ++i) out[i] = static_cast<std::byte>((i * 7 + tensor * 31 + i / 251) & 63);
+  return out;
+}
+
+std::vector<std::byte> file_of(const ProgramSpec& spec) {
+  MemoryOs os;
+  const Program plan = *parse(unchecked_file_of(spec));
+  auto writer = ProgramWriter::create(os, "sample.swy", spec);
+  if (!writer.ok()) throw std::runtime_error(writer.status().message());
+  for (size_t t = 0; t < plan.tensors.size(); ++t) {
+    for (size_t s = 0; s < plan.tensors[t].segments.size(); ++s) {
+      const Status status = writer->write_segment(t, sample_bytes(t + s, plan.tensors[t].segments[s].bytes), s);
+      if (!status.ok()) throw std::runtime_error(status.message());
+    }
+  }
+  if (const Status status = writer->finish(); !status.ok()) throw std::runtime_error(status.message());
+  return os.files.at("sample.swy");
+}
+
+std::vector<std::byte> unchecked_file_of(const ProgramSpec& spec) {
+  const auto flatbuffer = encode_program(spec);
+  if (!flatbuffer.ok()) throw std::runtime_error(flatbuffer.status().message());
+  uint64_t size = swy_align64(kHeaderBytes + flatbuffer->size());
+  for (const auto& tensor : spec.tensors) {
+    swy_tensor shape{};
+    shape.dtype = tensor.dtype;
+    shape.group = tensor.group;
+    shape.rank = static_cast<uint32_t>(tensor.dims.size());
+    std::copy(tensor.dims.begin(), tensor.dims.end(), shape.dims);
+    swy_weight_planes planes;
+    swy_weight_planes_of(&shape, &planes);
+    size += swy_align64(planes.total_bytes);
+    for (const auto& packed : tensor.packed) size += swy_align64(packed.bytes);
+  }
+  std::vector<std::byte> file(size);
+  std::copy(flatbuffer->begin(), flatbuffer->end(), file.begin() + kHeaderBytes);
+  const HeaderBytes header = make_header(*flatbuffer, size);
+  std::copy(header.begin(), header.end(), file.begin());
+  return file;
+}
+
+void seal(std::span<std::byte> file) {
+  uint64_t flatbuffer_bytes = 0;
+  std::memcpy(&flatbuffer_bytes, file.data() + 16, sizeof flatbuffer_bytes);
+  const HeaderBytes header = make_header(file.subspan(kHeaderBytes, flatbuffer_bytes), file.size());
+  std::copy(header.begin(), header.end(), file.begin());
+}
+
+Result<Program> parse(std::vector<std::byte> bytes) {
+  return Program::parse(std::make_shared<MemoryFile>(std::move(bytes)));
+}
+
+Result<std::unique_ptr<MappedFile>> MemoryOs::map(const std::string& path) {
+  if (!files.contains(path)) return error(Code::not_found, "no file {}", path);
+  return std::unique_ptr<MappedFile>(std::make_unique<MemoryFile>(files[path]));
+}
+Result<std::string> MemoryOs::read(const std::string& path, uint64_t) {
+  return error(Code::io, "cannot read {}", path);
+}
+Result<std::unique_ptr<OutputFile>> MemoryOs::create(const std::string& path) {
+  if (fail_create) return error(Code::io, "cannot create {}", path);
+  return std::unique_ptr<OutputFile>(std::make_unique<MemoryOutput>(*this, path));
+}
+Result<std::vector<std::string>> MemoryOs::list(const std::string& folder) {
+  return error(Code::io, "cannot list {}", folder);
+}
+Result<void*> MemoryOs::open_library(const std::string& path) { return error(Code::io, "cannot open {}", path); }
+Result<void*> MemoryOs::symbol(void*, const char* name) { return error(Code::io, "no symbol {}", name); }
+
+}  // namespace switchyard::testing

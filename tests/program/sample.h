@@ -1,0 +1,60 @@
+// A small program with every op and every encoding, and the means to write it and to break it.
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/os.h"
+#include "core/program/program.h"
+#include "core/program/spec.h"
+
+namespace switchyard::testing {
+
+// Function "main": every composite and fused composite. Function "pieces": every primitive, over values that its caller
+// supplies. Tensors of every encoding and group, most with a short last group.
+ProgramSpec sample_spec();
+
+// Index of an op of function `function` by its id; the first one.
+ProgramSpec::Op& find_op_in(ProgramSpec& spec, size_t function, swy_op_id id);
+
+// What the sample holds as the bytes of a segment: any bytes do, as the format does not look at them.
+std::vector<std::byte> sample_bytes(size_t tensor, uint64_t size);
+
+// The whole file of a spec, written through an Os in memory.
+std::vector<std::byte> file_of(const ProgramSpec& spec);
+
+// The file of a spec that the writer may refuse: encoded as it is, with a valid header and checksum and zeroed weights.
+std::vector<std::byte> unchecked_file_of(const ProgramSpec& spec);
+
+// Gives a changed FlatBuffer in `file` a valid checksum again.
+void seal(std::span<std::byte> file);
+
+// Parses bytes as Program::load does a file.
+Result<Program> parse(std::vector<std::byte> bytes);
+
+// An Os whose files live in memory. `capacity` is the disk's size; `fail_commit` and `fail_create` refuse those calls.
+class MemoryOs : public Os {
+ public:
+  std::map<std::string, std::vector<std::byte>> files;
+  uint64_t capacity = UINT64_MAX;
+  bool fail_create = false;
+  bool fail_write_at = false;
+  bool fail_commit = false;
+
+  Result<std::unique_ptr<MappedFile>> map(const std::string& path) override;
+  Result<std::string> read(const std::string& path, uint64_t max_bytes) override;
+  Result<std::unique_ptr<OutputFile>> create(const std::string& path) override;
+  bool exists(const std::string& path) override { return files.contains(path); }
+  Result<std::vector<std::string>> list(const std::string& folder) override;
+  Result<uint64_t> free_bytes(const std::string&) override { return capacity; }
+  Result<void*> open_library(const std::string& path) override;
+  Result<void*> symbol(void* library, const char* name) override;
+  uint64_t now_ns() override { return 0; }
+};
+
+}  // namespace switchyard::testing
