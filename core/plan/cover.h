@@ -1,0 +1,38 @@
+// Cover: chooses what runs each stretch of a graph.
+#pragma once
+
+#include <vector>
+
+#include "core/plan/match.h"
+#include "core/plan/plan.h"
+
+namespace switchyard {
+
+// Ways to run `count` operations from `begin`, on one device unless it is a mixed decomposition. `nodes` refer to
+// `graph` of the Cover, which holds the temporaries too.
+struct Choice {
+  uint32_t begin = 0, count = 1;
+  uint32_t device = 0;  // of the last node
+  double cost_us = 0;
+  std::string reason;
+  std::vector<PlanNode> nodes;
+};
+
+struct Cover {
+  Graph graph;                          // with temporaries
+  std::vector<Choice> choices;          // in order
+  std::vector<PlanDecision> decisions;  // per operation of the original graph
+  std::vector<std::string> warnings;
+};
+
+// Errors: unsupported, naming the operation and each device's reason.
+Result<Cover> cover_graph(const Graph& graph, const std::vector<PlanDevice>& devices, const PlanPolicy& policy,
+                          const std::vector<VariantRule>& variants, const std::vector<uint32_t>& state_device,
+                          const swy_bucket& bucket);
+
+// The devices that can run `op` by themselves, composite or decomposed, best first under the policy.
+std::vector<uint32_t> devices_for(const Graph& graph, const GraphOp& op, const std::vector<PlanDevice>& devices,
+                                  const PlanPolicy& policy, const Matcher& matcher,
+                                  std::vector<Considered>& considered);
+
+}  // namespace switchyard

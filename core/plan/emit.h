@@ -1,0 +1,15 @@
+// Emit: turns a cover into the node sequence of a plan: casts, copies between devices, segments.
+#pragma once
+
+#include "core/plan/cover.h"
+#include "core/plan/plan.h"
+
+namespace switchyard {
+
+// Fills plan.graph, nodes and segments. Errors: unsupported, when a cast is needed that no device offers.
+Status emit_nodes(Cover cover, const std::vector<PlanDevice>& devices, const Matcher& matcher, Plan& plan);
+
+// Fills plan.placements, workspace_offset and arena_bytes: values whose lives do not meet share memory.
+Status place_values(const std::vector<PlanDevice>& devices, Plan& plan);
+
+}  // namespace switchyard

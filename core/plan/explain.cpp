@@ -1,0 +1,59 @@
+#include <fmt/format.h>
+
+#include "core/plan/plan.h"
+
+namespace switchyard {
+namespace {
+
+std::string summary(const Plan& plan) {
+  size_t kernels = 0, lists = 0;
+  for (const PlanNode& n : plan.nodes) kernels += n.copy_from < 0 ? 1 : 0;
+  for (const PlanSegment& s : plan.segments) lists += s.copy ? 0 : 1;
+  uint64_t arena = 0;
+  for (const uint64_t bytes : plan.arena_bytes) arena += bytes;
+  return fmt::format("{} rows, context {}: {} kernels in {} lists, {} casts, {} copies, {:.1f} KiB of activations\n",
+                     plan.bucket.rows, plan.bucket.context, kernels, lists, plan.casts(), plan.copies(),
+                     static_cast<double>(arena) / 1024);
+}
+
+}  // namespace
+
+std::string explain_text(const Plan& plan, bool considered) {
+  std::string out = summary(plan);
+  for (const std::string& w : plan.warnings) out += "warning: " + w + "\n";
+  for (const PlanDecision& d : plan.decisions) {
+    out += fmt::format("{:<28} {:<12} {} ({})\n", d.op, d.op_kind, d.chosen, d.reason);
+    if (!considered) continue;
+    for (const Considered& c : d.considered) {
+      out += fmt::format("    {} {} as {}: {}\n", c.device, c.kernel.empty() ? "-" : c.kernel, c.as,
+                         c.accepted ? fmt::format("can, {:.1f} us", c.cost_us) : c.reason);
+    }
+  }
+  return out;
+}
+
+nlohmann::ordered_json explain_json(const Plan& plan) {
+  nlohmann::ordered_json ops = nlohmann::ordered_json::array();
+  for (const PlanDecision& d : plan.decisions) {
+    nlohmann::ordered_json considered = nlohmann::ordered_json::array();
+    for (const Considered& c : d.considered) {
+      considered.push_back({{"device", c.device},
+                            {"kernel", c.kernel},
+                            {"as", c.as},
+                            {"accepted", c.accepted},
+                            {"cost_us", c.cost_us},
+                            {"reason", c.reason}});
+    }
+    ops.push_back({{"op", d.op},
+                   {"kind", d.op_kind},
+                   {"chosen", d.chosen},
+                   {"reason", d.reason},
+                   {"considered", std::move(considered)}});
+  }
+  return {{"rows", plan.bucket.rows},   {"context", plan.bucket.context},   {"devices", plan.device_names},
+          {"nodes", plan.nodes.size()}, {"segments", plan.segments.size()}, {"casts", plan.casts()},
+          {"copies", plan.copies()},    {"arena_bytes", plan.arena_bytes},  {"warnings", plan.warnings},
+          {"ops", std::move(ops)}};
+}
+
+}  // namespace switchyard

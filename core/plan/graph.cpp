@@ -1,0 +1,66 @@
+#include "core/plan/graph.h"
+
+namespace switchyard {
+namespace {
+
+swy_tensor describe(const GraphValue& value, swy_dtype dtype, const swy_bucket& bucket) {
+  swy_tensor t{};
+  t.struct_size = sizeof t;
+  t.dtype = dtype;
+  t.rows = value.rows;
+  t.rank = 2;
+  t.dims[0] = value_rows(value, bucket);
+  t.dims[1] = value.width;
+  t.dims[2] = t.dims[3] = 1;
+  return t;
+}
+
+}  // namespace
+
+uint64_t value_rows(const GraphValue& value, const swy_bucket& bucket) {
+  switch (value.rows) {
+    case SWY_ROWS_LOGITS:
+      return bucket.logit_rows;
+    case SWY_ROWS_SAMPLE:
+      return bucket.sample_rows;
+    default:
+      return bucket.rows;
+  }
+}
+
+uint64_t dtype_bytes(swy_dtype dtype) { return dtype == SWY_BF16 ? 2 : 4; }
+
+uint64_t value_bytes(const GraphValue& value, const swy_bucket& bucket) {
+  return value_rows(value, bucket) * value.width * dtype_bytes(value.dtype);
+}
+
+OpView::OpView(const Graph& graph, const GraphOp& op, const swy_bucket& bucket, const std::vector<swy_dtype>& dtypes) {
+  const auto describe_all = [&](const std::vector<uint32_t>& values, std::vector<swy_tensor>& out,
+                                std::vector<const swy_tensor*>& list) {
+    out.reserve(values.size());
+    for (const uint32_t v : values) {
+      out.push_back(describe(graph.values[v], dtypes.empty() ? graph.values[v].dtype : dtypes[v], bucket));
+    }
+    for (const swy_tensor& t : out) list.push_back(&t);
+  };
+  describe_all(op.inputs, inputs_, input_list_);
+  describe_all(op.outputs, outputs_, output_list_);
+  for (const uint32_t w : op.weights) weight_list_.push_back(&graph.weights[w].desc);
+  for (const uint32_t s : op.states) state_list_.push_back(&graph.states[s].desc);
+
+  op_.struct_size = sizeof op_;
+  op_.id = op.id;
+  op_.revision = op.revision;
+  op_.attrs_size = static_cast<uint32_t>(op.attrs.size());
+  op_.attrs = op.attrs.empty() ? nullptr : op.attrs.data();
+  op_.input_count = static_cast<uint32_t>(input_list_.size());
+  op_.weight_count = static_cast<uint32_t>(weight_list_.size());
+  op_.state_count = static_cast<uint32_t>(state_list_.size());
+  op_.output_count = static_cast<uint32_t>(output_list_.size());
+  op_.inputs = input_list_.data();
+  op_.weights = weight_list_.data();
+  op_.states = state_list_.data();
+  op_.outputs = output_list_.data();
+}
+
+}  // namespace switchyard

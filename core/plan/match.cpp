@@ -1,0 +1,96 @@
+#include "core/plan/match.h"
+
+#include <array>
+#include <cmath>
+
+#include "core/program/op_names.h"
+
+namespace switchyard {
+namespace {
+
+// Errors of plugins land in a buffer of ours.
+struct ErrorBuffer {
+  std::array<char, 512> text{};
+  swy_error error{sizeof(swy_error), static_cast<uint32_t>(text.size()), text.data(), SWY_REASON_NONE, 0};
+  std::string str(const char* fallback) const { return text[0] != '\0' ? std::string(text.data()) : fallback; }
+};
+
+bool is_activation(swy_dtype d) { return d == SWY_F32 || d == SWY_BF16; }
+
+}  // namespace
+
+swy_dtype preferred_dtype(swy_dtype declared, uint32_t mask) {
+  if (!is_activation(declared) || mask == 0 || (mask & SWY_DTYPE_BIT(declared)) != 0) return declared;
+  return declared == SWY_F32 ? SWY_BF16 : SWY_F32;
+}
+
+void set_kernel_dtypes(const swy_kernel& kernel, OpView& view) {
+  for (swy_tensor& t : view.inputs()) t.dtype = preferred_dtype(t.dtype, kernel.input_dtypes);
+  for (swy_tensor& t : view.outputs()) t.dtype = preferred_dtype(t.dtype, kernel.output_dtypes);
+}
+
+std::string Matcher::refuse(const PlanDevice& device, const swy_kernel& kernel, const GraphOp& op, OpView& view) const {
+  const std::string name = op_name(op.id);
+  bool forced_other = false;
+  for (const VariantRule& rule : variants_) {
+    if (rule.op != name) continue;
+    if (rule.forbid && rule.kernel == kernel.name) return "forbidden by --variant";
+    if (!rule.forbid && rule.kernel != kernel.name) forced_other = true;
+  }
+  if (forced_other) return "another variant is forced";
+  if (kernel.op_revision < op.revision) {
+    return fmt::format("implements revision {}, the program needs {}", kernel.op_revision, op.revision);
+  }
+  constexpr uint32_t invariant = SWY_KERNEL_DETERMINISTIC | SWY_KERNEL_BATCH_INVARIANT;
+  if ((bucket_.flags & SWY_BUCKET_DETERMINISTIC) != 0 && (kernel.flags & invariant) != invariant) {
+    return "not batch-invariant, and --deterministic was asked for";
+  }
+  if ((kernel.flags & SWY_KERNEL_CAPTURE_SAFE) == 0) return "not safe to replay";
+  if (bucket_.rows < kernel.min_rows || (kernel.max_rows != 0 && bucket_.rows > kernel.max_rows)) {
+    return fmt::format("takes {} to {} rows, the bucket has {}", kernel.min_rows, kernel.max_rows, bucket_.rows);
+  }
+  if (kernel.weight_dtypes != 0) {
+    for (uint32_t i = 0; i < view.get()->weight_count; ++i) {
+      const swy_dtype d = view.get()->weights[i]->dtype;
+      if ((kernel.weight_dtypes & SWY_DTYPE_BIT(d)) == 0) return fmt::format("no {} weights", dtype_name(d));
+    }
+  }
+  if (kernel.supports != nullptr) {
+    ErrorBuffer e;
+    if (kernel.supports(device.handle, &kernel, view.get(), &bucket_, &e.error) != SWY_OK) {
+      return e.str("refused without a reason");
+    }
+  }
+  return {};
+}
+
+std::optional<Match> Matcher::best(const Graph& graph, const GraphOp& op, uint32_t device, const std::string& as,
+                                   std::vector<Considered>& considered) const {
+  const PlanDevice& d = devices_[device];
+  std::optional<Match> best;
+  bool any = false;
+  for (uint32_t i = 0; i < d.api->kernel_count(d.handle); ++i) {
+    const swy_kernel* kernel = d.api->kernel_at(d.handle, i);
+    if (kernel == nullptr || kernel->op != op.id) continue;
+    any = true;
+    OpView view(graph, op, bucket_);
+    set_kernel_dtypes(*kernel, view);
+    Considered c{d.name, kernel->name, as, false, 0, refuse(d, *kernel, op, view)};
+    if (c.reason.empty() && kernel->cost != nullptr) {
+      ErrorBuffer e;
+      if (kernel->cost(d.handle, kernel, view.get(), &bucket_, &c.cost_us, &e.error) != SWY_OK ||
+          !std::isfinite(c.cost_us) || c.cost_us < 0) {
+        c.reason = "cannot estimate its cost: " + e.str("no reason given");
+      }
+    }
+    c.accepted = c.reason.empty();
+    if (c.accepted && (!best || c.cost_us < best->cost_us)) best = Match{kernel, c.cost_us};
+    considered.push_back(std::move(c));
+  }
+  if (!any && as == "composite") {
+    considered.push_back({d.name, "", as, false, 0, fmt::format("no kernel for {}", op_name(op.id))});
+  }
+  return best;
+}
+
+}  // namespace switchyard

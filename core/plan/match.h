@@ -1,0 +1,42 @@
+// Match: asks the kernels of devices about one operation.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/plan/plan.h"
+
+namespace switchyard {
+
+struct Match {
+  const swy_kernel* kernel = nullptr;
+  double cost_us = 0;
+};
+
+class Matcher {
+ public:
+  Matcher(const std::vector<PlanDevice>& devices, const std::vector<VariantRule>& variants, const swy_bucket& bucket)
+      : devices_(devices), variants_(variants), bucket_(bucket) {}
+
+  // The cheapest kernel of a device for `op`; every answer is appended to `considered`, described by `as`.
+  std::optional<Match> best(const Graph& graph, const GraphOp& op, uint32_t device, const std::string& as,
+                            std::vector<Considered>& considered) const;
+
+  const swy_bucket& bucket() const { return bucket_; }
+
+ private:
+  std::string refuse(const PlanDevice& device, const swy_kernel& kernel, const GraphOp& op, OpView& view) const;
+
+  const std::vector<PlanDevice>& devices_;
+  const std::vector<VariantRule>& variants_;
+  const swy_bucket& bucket_;
+};
+
+// The type in which a kernel takes or gives an activation that the program declares as `declared`: that type if the
+// mask allows it (an empty mask allows all), else the other one.
+swy_dtype preferred_dtype(swy_dtype declared, uint32_t mask);
+// Sets the view's activation types to what the kernel wants.
+void set_kernel_dtypes(const swy_kernel& kernel, OpView& view);
+
+}  // namespace switchyard

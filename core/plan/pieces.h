@@ -1,0 +1,18 @@
+// Pieces: rewriting operations of a graph into fused composites and into primitives.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "core/plan/graph.h"
+
+namespace switchyard {
+
+// The fused composite of ops[i] and ops[i + 1], if ops.h has one and the graph allows it: a value between the two that
+// somebody else reads must be an output of the fused form.
+std::optional<GraphOp> fuse(const Graph& graph, size_t i);
+
+// The primitives of `op`, with new temporaries appended to `graph`; empty if it has no decomposition.
+std::vector<GraphOp> decompose(Graph& graph, const GraphOp& op, const swy_bucket& bucket);
+
+}  // namespace switchyard

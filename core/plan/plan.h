@@ -1,0 +1,141 @@
+// Plan: which kernel of which device runs every operation of a graph, for one bucket of step sizes, and where every
+// value lies.
+//
+// The planner covers the graph with ranges, fused composites, composites and primitives (dynamic programming over the
+// cost that backends estimate plus the cost of copies), inserts casts and copies, and lays values out by liveness in
+// one arena per device. After planning nothing allocates.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/plan/graph.h"
+#include "switchyard/extensions.h"
+#include "switchyard/plugin.h"
+
+namespace switchyard {
+
+// An open device. The planner borrows `api` and `handle`.
+struct PlanDevice {
+  std::string name;     // "cpu:0"
+  std::string backend;  // "cpu"
+  const swy_plugin* api = nullptr;
+  swy_device* handle = nullptr;
+  swy_device_info info{};
+
+  const swy_range* range() const;
+};
+
+// How devices are ranked. `ordered`: for each operation the earliest device that supports it (one device: it alone).
+// Otherwise cost decides over all, and a device named `last_resort` serves only what no other can.
+struct PlanPolicy {
+  bool ordered = true;
+  std::string last_resort = "reference";
+};
+
+// "op=kernel" forces a variant, "op=!kernel" forbids one.
+struct VariantRule {
+  std::string op;
+  std::string kernel;
+  bool forbid = false;
+};
+Result<VariantRule> parse_variant_rule(const std::string& text);
+
+// What one kernel answered for one operation.
+struct Considered {
+  std::string device;
+  std::string kernel;
+  std::string as;  // "composite", "fused with layers.0.norm", "piece silu_mul", "range of 12"
+  bool accepted = false;
+  double cost_us = 0;
+  std::string reason;  // of a refusal
+};
+
+// One operation of the plan. A copy between devices is a node of its own with `copy_from` set.
+struct PlanNode {
+  GraphOp op;  // indices into Plan::graph
+  uint32_t device = 0;
+  const swy_kernel* kernel = nullptr;
+  swy_prepared prepared{};
+  bool head = false;   // belongs to the second list of a step
+  int copy_from = -1;  // device that a copy reads from
+  // A range: the operations that it covers; `op` then lists what crosses its border.
+  std::vector<GraphOp> range_ops;
+  std::vector<uint32_t> range_layouts;
+  double cost_us = 0;
+};
+
+struct PlanDecision {
+  std::string op;       // name of the program's operation
+  std::string op_kind;  // "attention"
+  std::string chosen;   // "cpu:0 attention.flash"; for a decomposition, every piece
+  std::string reason;
+  std::vector<Considered> considered;
+};
+
+// Where a value lies on a device.
+struct Placement {
+  uint32_t value = 0;
+  uint32_t device = 0;
+  uint64_t offset = 0;  // in the device's arena
+  uint64_t bytes = 0;
+};
+
+// Consecutive nodes of one device, recorded as one command list; or one copy.
+struct PlanSegment {
+  uint32_t begin = 0, end = 0;  // nodes
+  uint32_t device = 0;
+  bool head = false;
+  bool copy = false;
+};
+
+struct Plan {
+  Graph graph;  // the program's, with the temporaries, casts and copies that planning added
+  swy_bucket bucket{};
+  std::vector<std::string> device_names;
+  std::vector<PlanNode> nodes;
+  std::vector<PlanSegment> segments;
+  std::vector<Placement> placements;
+  std::vector<uint64_t> arena_bytes;       // per device
+  std::vector<uint64_t> workspace_offset;  // per node, in its device's arena
+  std::vector<uint32_t> state_device;      // per state
+  std::vector<PlanDecision> decisions;
+  std::vector<std::string> warnings;
+
+  const Placement* find(uint32_t value, uint32_t device) const;
+  size_t casts() const;
+  size_t copies() const;
+};
+
+class Planner {
+ public:
+  // Fixes the device of every state for all buckets. `pool` gives the pool's pages, slots and page size; `max_rows` the
+  // largest step. Errors: unsupported, naming the operation and what each device said.
+  static Result<Planner> create(Graph graph, std::vector<PlanDevice> devices, PlanPolicy policy,
+                                std::vector<VariantRule> variants, const swy_bucket& pool, uint32_t max_rows);
+
+  // [thread-safe] A plan for steps within `bucket`.
+  Result<Plan> plan(const swy_bucket& bucket) const;
+
+  const Graph& graph() const { return graph_; }
+  const std::vector<PlanDevice>& devices() const { return devices_; }
+  const std::vector<uint32_t>& state_device() const { return state_device_; }
+
+ private:
+  Planner() = default;
+
+  Graph graph_;
+  std::vector<PlanDevice> devices_;
+  PlanPolicy policy_;
+  std::vector<VariantRule> variants_;
+  std::vector<uint32_t> state_device_;
+};
+
+// `switchyard plan --explain`, for people and for machines.
+std::string explain_text(const Plan& plan, bool considered);
+nlohmann::ordered_json explain_json(const Plan& plan);
+
+}  // namespace switchyard
