@@ -1,0 +1,88 @@
+#include "core/plan/buffer.h"
+
+#include <cstring>
+#include <utility>
+
+namespace switchyard {
+
+Status PluginError::status(swy_status status, const std::string& what) const {
+  if (status == SWY_OK) return {};
+  const char* text = text_[0] != '\0' ? text_ : "the backend gave no reason";
+  switch (status) {
+    case SWY_UNSUPPORTED:
+      return error(Code::unsupported, "{}: {}", what, text);
+    case SWY_OUT_OF_HOST_MEMORY:
+      return error(Code::out_of_host_memory, "{}: {}", what, text);
+    case SWY_OUT_OF_DEVICE_MEMORY:
+      return error(Code::out_of_device_memory, "{}: {}", what, text);
+    case SWY_DEVICE_LOST:
+      return error(Code::device_lost, "{}: {}", what, text);
+    case SWY_CANCELLED:
+      return error(Code::cancelled, "{}: {}", what, text);
+    default:
+      return error(Code::internal, "{}: {} (status {})", what, text, status);
+  }
+}
+
+Result<DeviceBuffer> DeviceBuffer::allocate(const PlanDevice& device, swy_memory_type type, uint64_t bytes,
+                                            const std::string& what) {
+  DeviceBuffer b;
+  b.api_ = device.api;
+  b.device_ = device.handle;
+  b.bytes_ = bytes;
+  PluginError e;
+  SWY_TRY(e.status(device.api->buffer_alloc(device.handle, type, bytes, &b.buffer_, e.get()),
+                   fmt::format("{}: {} bytes for {}", device.name, bytes, what)));
+  b.mapped_ = static_cast<std::byte*>(device.api->buffer_map(device.handle, b.buffer_));
+  return b;
+}
+
+Result<DeviceBuffer> DeviceBuffer::import(const PlanDevice& device, std::span<const std::byte> memory) {
+  if (device.api->buffer_import == nullptr) return error(Code::unsupported, "{} imports no memory", device.name);
+  DeviceBuffer b;
+  b.api_ = device.api;
+  b.device_ = device.handle;
+  b.bytes_ = memory.size();
+  PluginError e;
+  SWY_TRY(e.status(device.api->buffer_import(device.handle, memory.data(), memory.size(), &b.buffer_, e.get()),
+                   device.name + ": importing memory"));
+  return b;
+}
+
+DeviceBuffer::DeviceBuffer(DeviceBuffer&& other) noexcept
+    : api_(other.api_),
+      device_(other.device_),
+      buffer_(std::exchange(other.buffer_, nullptr)),
+      bytes_(other.bytes_),
+      mapped_(other.mapped_) {}
+
+DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
+  std::swap(api_, other.api_);
+  std::swap(device_, other.device_);
+  std::swap(buffer_, other.buffer_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(mapped_, other.mapped_);
+  return *this;
+}
+
+DeviceBuffer::~DeviceBuffer() {
+  if (buffer_ != nullptr) api_->buffer_free(device_, buffer_);
+}
+
+Status DeviceBuffer::write(uint64_t offset, std::span<const std::byte> from) const {
+  if (mapped_ != nullptr) {
+    std::memcpy(mapped_ + offset, from.data(), from.size());
+    return {};
+  }
+  PluginError e;
+  return e.status(api_->write(device_, buffer_, offset, from.data(), from.size(), nullptr, e.get()),
+                  "copying to a device");
+}
+
+Status DeviceBuffer::read(uint64_t offset, std::span<std::byte> to) const {
+  PluginError e;
+  return e.status(api_->read(device_, to.data(), buffer_, offset, to.size(), nullptr, e.get()),
+                  "copying from a device");
+}
+
+}  // namespace switchyard

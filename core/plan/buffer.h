@@ -1,0 +1,56 @@
+// DeviceBuffer: memory of a device, freed with its owner; and the copies in and out of it.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "core/base/status.h"
+#include "core/plan/plan.h"
+
+namespace switchyard {
+
+// A buffer for a plugin's error text, and its translation. Use one per call.
+class PluginError {
+ public:
+  swy_error* get() { return &error_; }
+  // Status of a call that returned `status`: "what: the plugin's text".
+  Status status(swy_status status, const std::string& what) const;
+
+ private:
+  char text_[512] = {};
+  swy_error error_{sizeof(swy_error), sizeof text_, text_, SWY_REASON_NONE, 0};
+};
+
+class DeviceBuffer {
+ public:
+  // Zero-filled. Errors: out_of_device_memory, with how much was asked for and `what` it was for.
+  static Result<DeviceBuffer> allocate(const PlanDevice& device, swy_memory_type type, uint64_t bytes,
+                                       const std::string& what);
+  // Reads memory that outlives the buffer. Errors: unsupported where the device cannot.
+  static Result<DeviceBuffer> import(const PlanDevice& device, std::span<const std::byte> memory);
+
+  DeviceBuffer() = default;
+  DeviceBuffer(DeviceBuffer&& other) noexcept;
+  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept;
+  ~DeviceBuffer();
+
+  uint64_t bytes() const { return bytes_; }
+  swy_binding slice(uint64_t offset, uint64_t bytes) const { return {buffer_, offset, bytes}; }
+  swy_binding all() const { return slice(0, bytes_); }
+  std::byte* map() const { return mapped_; }  // NULL: not visible to the host
+
+  // Blocking, ordered after what was submitted before. [device-serial]
+  Status write(uint64_t offset, std::span<const std::byte> from) const;
+  Status read(uint64_t offset, std::span<std::byte> to) const;
+
+ private:
+  const swy_plugin* api_ = nullptr;
+  swy_device* device_ = nullptr;
+  swy_buffer* buffer_ = nullptr;
+  uint64_t bytes_ = 0;
+  std::byte* mapped_ = nullptr;
+};
+
+}  // namespace switchyard

@@ -1,0 +1,159 @@
+#include "core/plan/executable.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace switchyard {
+
+Executable::Executable(Plan plan, const std::vector<PlanDevice>& devices, ExecutableInputs inputs)
+    : plan_(std::move(plan)), devices_(devices), inputs_(std::move(inputs)) {}
+
+Executable::~Executable() {
+  for (const Recorded& r : recorded_) {
+    if (r.list != nullptr) devices_[r.segment.device].api->list_free(r.list);
+  }
+}
+
+Result<std::unique_ptr<Executable>> Executable::record(Plan plan, const std::vector<PlanDevice>& devices,
+                                                       ExecutableInputs inputs) {
+  std::unique_ptr<Executable> e(new Executable(std::move(plan), devices, std::move(inputs)));
+  for (const PlanSegment& segment : e->plan_.segments) SWY_TRY(e->record_segment(segment));
+  return e;
+}
+
+Result<swy_binding> Executable::place(uint32_t value, uint32_t device) const {
+  const Placement* p = plan_.find(value, device);
+  if (p == nullptr) {
+    return error(Code::internal, "{} has no place on {}", plan_.graph.values[value].name, devices_[device].name);
+  }
+  return inputs_.arenas[device]->slice(p->offset, p->bytes);
+}
+
+Status Executable::record_segment(const PlanSegment& segment) {
+  Recorded r;
+  r.segment = segment;
+  const PlanDevice& device = devices_[segment.device];
+  if (segment.copy) {
+    const PlanNode& node = plan_.nodes[segment.begin];
+    SWY_LET(r.from, place(node.op.inputs[0], static_cast<uint32_t>(node.copy_from)));
+    SWY_LET(r.to, place(node.op.outputs[0], node.device));
+    staging_.resize(std::max<size_t>(staging_.size(), r.from.bytes));
+    recorded_.push_back(r);
+    return {};
+  }
+  swy_list_info info{};
+  info.struct_size = sizeof info;
+  info.bucket = &plan_.bucket;
+  info.step = inputs_.steps[segment.device];
+  info.tokens = inputs_.tokens[segment.device];
+  PluginError e;
+  SWY_TRY(e.status(device.api->list_begin(device.handle, &info, &r.list, e.get()), device.name + ": beginning a list"));
+  recorded_.push_back(r);  // owned from here on
+  for (uint32_t n = segment.begin; n < segment.end; ++n) SWY_TRY(record_node(n, r.list));
+  return e.status(device.api->list_finalize(r.list, e.get()), device.name + ": finalizing a list");
+}
+
+Status Executable::record_node(uint32_t index, swy_list* list) {
+  const PlanNode& node = plan_.nodes[index];
+  const auto bind_values = [&](const std::vector<uint32_t>& values, std::vector<swy_binding>& out) -> Status {
+    for (const uint32_t v : values) {
+      SWY_LET(const swy_binding b, place(v, node.device));
+      out.push_back(b);
+    }
+    return {};
+  };
+  // Binds one operation; `layout_of` gives the layout of its i-th weight.
+  struct Bound {
+    std::vector<swy_binding> inputs, weights, states, outputs;
+    swy_bindings view{};
+  };
+  const auto bind = [&](const GraphOp& op, const uint32_t* layouts, Bound& b) -> Status {
+    SWY_TRY(bind_values(op.inputs, b.inputs));
+    SWY_TRY(bind_values(op.outputs, b.outputs));
+    for (size_t i = 0; i < op.weights.size(); ++i) {
+      SWY_LET(const swy_binding w, inputs_.weight(op.weights[i], node.device, layouts[i]));
+      b.weights.push_back(w);
+    }
+    for (const uint32_t s : op.states) b.states.push_back(inputs_.states[s]);
+    b.view = {sizeof(swy_bindings), 0, b.inputs.data(), b.weights.data(), b.states.data(), b.outputs.data(), {}};
+    return {};
+  };
+  const uint64_t workspace_bytes = node.prepared.workspace_bytes;
+  const swy_binding workspace =
+      workspace_bytes == 0 ? swy_binding{}
+                           : inputs_.arenas[node.device]->slice(plan_.workspace_offset[index], workspace_bytes);
+  const std::string what = devices_[node.device].name + ": recording " + node.op.name;
+  PluginError e;
+  if (node.kernel != nullptr) {
+    Bound b;
+    SWY_TRY(bind(node.op, node.prepared.weight_layouts, b));
+    b.view.workspace = workspace;
+    OpView view(plan_.graph, node.op, plan_.bucket);
+    return e.status(node.kernel->record(list, node.kernel, view.get(), &b.view, e.get()), what);
+  }
+  std::vector<std::unique_ptr<OpView>> views;
+  std::vector<const swy_op*> ops;
+  std::vector<std::unique_ptr<Bound>> bound;
+  std::vector<const swy_bindings*> bindings;
+  size_t weight = 0;
+  for (const GraphOp& op : node.range_ops) {
+    views.push_back(std::make_unique<OpView>(plan_.graph, op, plan_.bucket));
+    ops.push_back(views.back()->get());
+    bound.push_back(std::make_unique<Bound>());
+    SWY_TRY(bind(op, node.range_layouts.data() + weight, *bound.back()));
+    weight += op.weights.size();
+    bindings.push_back(&bound.back()->view);
+  }
+  const swy_range_operands operands{sizeof(swy_range_operands), static_cast<uint32_t>(ops.size()), ops.data(),
+                                    bindings.data()};
+  return e.status(devices_[node.device].range()->record(list, &operands, &workspace, e.get()), what);
+}
+
+Status Executable::copy(const Recorded& r) {
+  const PlanNode& node = plan_.nodes[r.segment.begin];
+  const auto& from = *inputs_.arenas[static_cast<uint32_t>(node.copy_from)];
+  const auto& to = *inputs_.arenas[node.device];
+  if (from.map() != nullptr) return to.write(r.to.offset, {from.map() + r.from.offset, r.from.bytes});
+  const std::span<std::byte> staging(staging_.data(), r.from.bytes);
+  SWY_TRY(from.read(r.from.offset, staging));
+  return to.write(r.to.offset, staging);
+}
+
+Status Executable::submit(bool head) {
+  for (const Recorded& r : recorded_) {
+    if (r.segment.head != head) continue;
+    if (r.segment.copy) {
+      SWY_TRY(copy(r));
+      continue;
+    }
+    PluginError e;
+    const swy_status status = devices_[r.segment.device].api->list_submit(r.list, nullptr, e.get());
+    if (status != SWY_OK) return e.status(status, devices_[r.segment.device].name + ": running a step");
+  }
+  return {};
+}
+
+const Placement* Executable::result(uint32_t value) const {
+  // A value that was copied stands on several devices; the one that made it comes first in node order.
+  for (const PlanNode& n : plan_.nodes) {
+    if (std::find(n.op.outputs.begin(), n.op.outputs.end(), value) != n.op.outputs.end()) {
+      return plan_.find(value, n.device);
+    }
+  }
+  return nullptr;
+}
+
+Status Executable::read(uint32_t value, std::span<std::byte> to) const {
+  const Placement* p = result(value);
+  if (p == nullptr || to.size() > p->bytes) return error(Code::internal, "value {} cannot be read", value);
+  return inputs_.arenas[p->device]->read(p->offset, to);
+}
+
+const std::byte* Executable::view(uint32_t value) const {
+  const Placement* p = result(value);
+  const bool synchronous = p != nullptr && (devices_[p->device].info.flags & SWY_DEVICE_SYNCHRONOUS) != 0;
+  if (!synchronous || inputs_.arenas[p->device]->map() == nullptr) return nullptr;
+  return inputs_.arenas[p->device]->map() + p->offset;
+}
+
+}  // namespace switchyard

@@ -1,0 +1,64 @@
+// Executable: a plan recorded into command lists, ready to be submitted once per step.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/plan/buffer.h"
+#include "core/plan/plan.h"
+
+namespace switchyard {
+
+// What recording binds besides the plan's own values. The memory outlives the executable.
+struct ExecutableInputs {
+  // A weight (by index in the graph) on a device in a layout.
+  std::function<Result<swy_binding>(uint32_t weight, uint32_t device, uint32_t layout)> weight;
+  std::vector<swy_binding> states;                    // per state
+  std::vector<swy_binding> steps;                     // per device: the step's block
+  std::vector<swy_binding> tokens;                    // per device: the token buffer
+  std::vector<std::shared_ptr<DeviceBuffer>> arenas;  // per device, at least plan.arena_bytes large
+};
+
+class Executable {
+ public:
+  static Result<std::unique_ptr<Executable>> record(Plan plan, const std::vector<PlanDevice>& devices,
+                                                    ExecutableInputs inputs);
+  ~Executable();
+  Executable(const Executable&) = delete;
+  Executable& operator=(const Executable&) = delete;
+
+  // Submits the lists of one part of the step: everything up to the final norm, or the head. On synchronous devices the
+  // work is done on return; on others `read` waits for it. [device-serial, no-alloc]
+  Status submit(bool head);
+
+  // The bytes of a result, from its device. [device-serial]
+  Status read(uint32_t value, std::span<std::byte> to) const;
+  // The same without a copy; NULL when the host cannot see the device's memory.
+  const std::byte* view(uint32_t value) const;
+
+  const Plan& plan() const { return plan_; }
+
+ private:
+  struct Recorded {
+    PlanSegment segment;
+    swy_list* list = nullptr;  // of a segment that is no copy
+    swy_binding from{}, to{};  // of a copy
+  };
+
+  Executable(Plan plan, const std::vector<PlanDevice>& devices, ExecutableInputs inputs);
+  Status record_segment(const PlanSegment& segment);
+  Status record_node(uint32_t node, swy_list* list);
+  Status copy(const Recorded& recorded);
+  Result<swy_binding> place(uint32_t value, uint32_t device) const;
+  const Placement* result(uint32_t value) const;
+
+  Plan plan_;
+  const std::vector<PlanDevice>& devices_;
+  ExecutableInputs inputs_;
+  std::vector<Recorded> recorded_;
+  std::vector<std::byte> staging_;  // for copies between devices that do not share memory
+};
+
+}  // namespace switchyard
