@@ -1,0 +1,51 @@
+// LM_HEAD and GATHER_ROWS: logits [logit rows, vocab] of the wanted rows.
+#include <cstring>
+
+#include "arithmetic.h"
+#include "kernels.h"
+
+namespace reference {
+namespace {
+
+void gather(const swy::Call& call, float* to) {
+  const uint64_t width = call.op->inputs[0]->dims[1];
+  const uint32_t* wanted = SWY_STEP_ARRAY(call.step, uint32_t, logit_row_at);
+  const auto [first, last] = call.split(call.step->logit_rows);
+  for (uint64_t i = first; i < last; ++i) {
+    std::memcpy(to + i * width, call.input(0) + uint64_t{wanted[i]} * width, width * 4);
+  }
+}
+
+void gather_rows(const swy::Call& call) { gather(call, call.output(0)); }
+
+// Workspace: scratch, then the gathered rows [logit rows, hidden].
+uint64_t lm_head_workspace(const swy_op& op, const swy_bucket& bucket) {
+  return scratch_bytes(op.inputs[0]->dims[1]) + bucket.logit_rows * op.inputs[0]->dims[1] * 4;
+}
+
+void lm_head(const swy::Call& call) {
+  const Weight w(call, 0);
+  float* rows = call.work<float>(scratch_bytes(w.width()));
+  gather(call, rows);
+  call.barrier();
+  linear_rows(call, w, rows, call.step->logit_rows, call.output(0), w.rows(), scratch(call, w.width()));
+}
+
+double lm_head_cost(const swy_op& op, const swy_bucket& bucket) {
+  return cost_of(static_cast<double>(op.weights[0]->dims[0] * op.weights[0]->dims[1]) * bucket.logit_rows);
+}
+
+constexpr swy::HostKernel kKernels[] = {
+    {.name = "lm_head.plain",
+     .op = SWY_OP_LM_HEAD,
+     .cost = lm_head_cost,
+     .run = lm_head,
+     .workspace = lm_head_workspace},
+    {.name = "gather_rows.plain", .op = SWY_OP_GATHER_ROWS, .cost = generic_cost, .run = gather_rows},
+};
+
+}  // namespace
+
+std::span<const swy::HostKernel> lm_head_kernels() { return kKernels; }
+
+}  // namespace reference

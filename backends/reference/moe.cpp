@@ -1,0 +1,231 @@
+// MOE, MOE_ADD and the pieces ROUTER_TOPK and EXPERTS.
+//
+// Rows are grouped by expert, so that each weight row is dequantized once per step. A row's experts are summed in order
+// of rank, whatever else is in the step.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "arithmetic.h"
+#include "kernels.h"
+
+namespace reference {
+namespace {
+
+const swy_moe_attrs& attrs_of(const swy_op& op) { return *static_cast<const swy_moe_attrs*>(op.attrs); }
+
+// The top_k largest of softmax(logits [experts]), divided by their sum; ties to the lowest id.
+void topk_row(const float* logits, const swy_moe_attrs& a, int32_t* ids, float* weights) {
+  const float top = *std::max_element(logits, logits + a.experts);
+  for (uint32_t j = 0; j < a.top_k; ++j) {
+    int32_t best = -1;
+    for (uint32_t e = 0; e < a.experts; ++e) {
+      const bool taken = std::find(ids, ids + j, static_cast<int32_t>(e)) != ids + j;
+      if (!taken && (best < 0 || logits[e] > logits[best])) best = static_cast<int32_t>(e);
+    }
+    ids[j] = std::max(best, 0);
+  }
+  double sum = 0;
+  for (uint32_t j = 0; j < a.top_k; ++j) sum += std::exp(static_cast<double>(logits[ids[j]]) - top);
+  for (uint32_t j = 0; j < a.top_k; ++j) {
+    weights[j] = static_cast<float>(std::exp(static_cast<double>(logits[ids[j]]) - top) / sum);
+  }
+}
+
+void route(const swy::Call& call, const swy_moe_attrs& a, const float* logits, int32_t* ids, float* weights) {
+  const auto [first, last] = call.split(call.step->rows);
+  for (uint64_t r = first; r < last; ++r) {
+    topk_row(logits + r * a.experts, a, ids + r * a.top_k, weights + r * a.top_k);
+  }
+}
+
+void router_topk(const swy::Call& call) {
+  route(call, call.attrs<swy_moe_attrs>(), call.input(0), call.output<int32_t>(0), call.output(1));
+}
+
+// Hands out parts of one workspace, each aligned to 64 bytes; with no base it only measures.
+class Arena {
+ public:
+  explicit Arena(char* base) : base_(base) {}
+  template <class T>
+  T* take(uint64_t count) {
+    T* p = base_ == nullptr ? nullptr : reinterpret_cast<T*>(base_ + used_);
+    used_ += swy_align64(count * sizeof(T));
+    return p;
+  }
+  uint64_t used() const { return used_; }
+
+ private:
+  char* base_;
+  uint64_t used_ = 0;
+};
+
+struct ExpertsWork {
+  uint32_t *start, *entries;   // rows of each expert: entries[start[e] .. start[e + 1]), an entry is row * top_k + rank
+  float *activation, *result;  // per entry: [width] and [hidden]
+  ExpertsWork(Arena& arena, const swy_moe_attrs& a, uint64_t rows, uint64_t hidden)
+      : start(arena.take<uint32_t>(a.experts + 1)),
+        entries(arena.take<uint32_t>(rows * a.top_k)),
+        activation(arena.take<float>(rows * a.top_k * a.width)),
+        result(arena.take<float>(rows * a.top_k * hidden)) {}
+};
+
+void group_by_expert(const swy_moe_attrs& a, const int32_t* ids, uint64_t entries, const ExpertsWork& work) {
+  std::fill_n(work.start, a.experts + 1, 0u);
+  for (uint64_t i = 0; i < entries; ++i) ++work.start[ids[i] + 1];
+  for (uint32_t e = 0; e < a.experts; ++e) work.start[e + 1] += work.start[e];
+  for (uint64_t i = 0; i < entries; ++i) work.entries[work.start[ids[i]]++] = static_cast<uint32_t>(i);
+  for (uint32_t e = a.experts; e > 0; --e) work.start[e] = work.start[e - 1];
+  work.start[0] = 0;
+}
+
+// y [rows, hidden] = sum over ranks of weight * down(silu(gate x) * up x). `first_weight` is gate_up's index.
+void run_experts(const swy::Call& call, const swy_moe_attrs& a, uint32_t first_weight, const float* x,
+                 const int32_t* ids, const float* weights, const ExpertsWork& work, float* row_scratch, float* y) {
+  const Weight gate_up(call, first_weight), down(call, first_weight + 1);
+  const uint64_t hidden = gate_up.width(), width = a.width, rows = call.step->rows;
+  if (call.rank() == 0) group_by_expert(a, ids, rows * a.top_k, work);
+  call.barrier();
+  const auto [first_unit, last_unit] = call.split(a.experts * width);
+  for (uint64_t unit = first_unit; unit < last_unit; ++unit) {
+    const uint64_t e = unit / width, i = unit % width;
+    if (work.start[e] == work.start[e + 1]) continue;
+    const float* gate = gate_up.row(e * 2 * width + i, row_scratch);
+    const float* up = gate_up.row(e * 2 * width + width + i, row_scratch + hidden);
+    for (uint32_t n = work.start[e]; n < work.start[e + 1]; ++n) {
+      const float* row = x + work.entries[n] / a.top_k * hidden;
+      work.activation[work.entries[n] * width + i] = static_cast<float>(
+          silu(static_cast<float>(dot(gate, row, hidden))) * static_cast<float>(dot(up, row, hidden)));
+    }
+  }
+  call.barrier();
+  const auto [first_out, last_out] = call.split(a.experts * hidden);
+  for (uint64_t unit = first_out; unit < last_out; ++unit) {
+    const uint64_t e = unit / hidden, o = unit % hidden;
+    if (work.start[e] == work.start[e + 1]) continue;
+    const float* row = down.row(unit, row_scratch);
+    for (uint32_t n = work.start[e]; n < work.start[e + 1]; ++n) {
+      work.result[work.entries[n] * hidden + o] =
+          static_cast<float>(dot(row, work.activation + work.entries[n] * width, width));
+    }
+  }
+  call.barrier();
+  const auto [first, last] = call.split(rows * hidden);
+  for (uint64_t i = first; i < last; ++i) {
+    const uint64_t r = i / hidden, o = i % hidden;
+    double sum = 0;
+    for (uint32_t j = 0; j < a.top_k; ++j) {
+      sum += static_cast<double>(weights[r * a.top_k + j]) * work.result[(r * a.top_k + j) * hidden + o];
+    }
+    y[i] = static_cast<float>(sum);
+  }
+}
+
+uint64_t scratch_floats(const swy_moe_attrs& a, uint64_t hidden) {
+  return std::max<uint64_t>({2 * hidden, a.width, a.shared_width});
+}
+
+uint64_t experts_workspace(const swy_op& op, const swy_bucket& bucket) {
+  const uint64_t hidden = op.inputs[0]->dims[1];
+  Arena arena(nullptr);
+  ExpertsWork(arena, attrs_of(op), bucket.rows, hidden);
+  return scratch_bytes(scratch_floats(attrs_of(op), hidden)) + arena.used();
+}
+
+void experts(const swy::Call& call) {
+  const auto& a = call.attrs<swy_moe_attrs>();
+  const uint64_t hidden = call.op->inputs[0]->dims[1], floats = scratch_floats(a, hidden);
+  Arena arena(call.work<char>(scratch_bytes(floats)));
+  const ExpertsWork work(arena, a, call.step->rows, hidden);
+  run_experts(call, a, 0, call.input(0), call.input<int32_t>(1), call.input(2), work, scratch(call, floats),
+              call.output(0));
+}
+
+struct MoeWork {
+  float *logits, *weights;
+  int32_t* ids;
+  float *shared_gate, *shared_up, *shared, *mix;
+  ExpertsWork experts;
+  MoeWork(Arena& arena, const swy_moe_attrs& a, uint64_t rows, uint64_t hidden)
+      : logits(arena.take<float>(rows * a.experts)),
+        weights(arena.take<float>(rows * a.top_k)),
+        ids(arena.take<int32_t>(rows * a.top_k)),
+        shared_gate(arena.take<float>(rows * a.shared_width)),
+        shared_up(arena.take<float>(rows * a.shared_width)),
+        shared(arena.take<float>(rows * hidden)),
+        mix(arena.take<float>(rows)),
+        experts(arena, a, rows, hidden) {}
+};
+
+uint64_t moe_workspace(const swy_op& op, const swy_bucket& bucket) {
+  const uint64_t hidden = op.inputs[0]->dims[1];
+  Arena arena(nullptr);
+  MoeWork(arena, attrs_of(op), bucket.rows, hidden);
+  return scratch_bytes(scratch_floats(attrs_of(op), hidden)) + arena.used();
+}
+
+// y += sigmoid(mix) * shared(x), with each piece rounded to fp32 as the decomposition rounds it.
+void add_shared(const swy::Call& call, const swy_moe_attrs& a, const MoeWork& work, float* row_scratch, float* y) {
+  const uint32_t rows = call.step->rows;
+  const uint64_t hidden = call.op->inputs[0]->dims[1], width = a.shared_width;
+  linear_rows(call, Weight(call, 3), call.input(0), rows, work.shared_gate, width, row_scratch);
+  linear_rows(call, Weight(call, 4), call.input(0), rows, work.shared_up, width, row_scratch);
+  linear_rows(call, Weight(call, 6), call.input(0), rows, work.mix, 1, row_scratch);
+  call.barrier();
+  const auto [first_act, last_act] = call.split(rows * width);
+  for (uint64_t i = first_act; i < last_act; ++i) {
+    work.shared_gate[i] = static_cast<float>(silu(work.shared_gate[i]) * work.shared_up[i]);
+  }
+  call.barrier();
+  linear_rows(call, Weight(call, 5), work.shared_gate, rows, work.shared, hidden, row_scratch);
+  call.barrier();
+  const auto [first, last] = call.split(rows * hidden);
+  for (uint64_t i = first; i < last; ++i) {
+    y[i] = static_cast<float>(y[i] + sigmoid(work.mix[i / hidden]) * work.shared[i]);
+  }
+}
+
+void moe(const swy::Call& call) {
+  const auto& a = call.attrs<swy_moe_attrs>();
+  const uint64_t hidden = call.op->inputs[0]->dims[1], floats = scratch_floats(a, hidden);
+  const bool injected = call.op->id == SWY_OP_MOE && call.op->input_count == 3;
+  float* row_scratch = scratch(call, floats);
+  Arena arena(call.work<char>(scratch_bytes(floats)));
+  const MoeWork work(arena, a, call.step->rows, hidden);
+  const int32_t* ids = injected ? call.input<int32_t>(1) : work.ids;
+  const float* weights = injected ? call.input(2) : work.weights;
+  if (!injected) {
+    linear_rows(call, Weight(call, 0), call.input(0), call.step->rows, work.logits, a.experts, row_scratch);
+    call.barrier();
+    route(call, a, work.logits, work.ids, work.weights);
+    call.barrier();
+  }
+  run_experts(call, a, 1, call.input(0), ids, weights, work.experts, row_scratch, call.output(0));
+  if (a.shared_width != 0) add_shared(call, a, work, row_scratch, call.output(0));
+}
+
+// The same split of the rows as the last phase of `moe`, so that no barrier is needed in between.
+void moe_add(const swy::Call& call) {
+  moe(call);
+  const auto [first, last] = call.split(call.step->rows * call.op->inputs[0]->dims[1]);
+  for (uint64_t i = first; i < last; ++i) call.output(0)[i] += call.input(1)[i];
+}
+
+double moe_cost(const swy_op& op, const swy_bucket& bucket) {
+  const auto& a = attrs_of(op);
+  const double hidden = static_cast<double>(op.inputs[0]->dims[1]);
+  return cost_of(bucket.rows * hidden * (a.experts + 3.0 * a.top_k * a.width + 3.0 * a.shared_width));
+}
+
+constexpr swy::HostKernel kKernels[] = {
+    {.name = "moe.grouped", .op = SWY_OP_MOE, .cost = moe_cost, .run = moe, .workspace = moe_workspace},
+    {.name = "moe_add.grouped", .op = SWY_OP_MOE_ADD, .cost = moe_cost, .run = moe_add, .workspace = moe_workspace},
+    {.name = "router_topk.plain", .op = SWY_OP_ROUTER_TOPK, .cost = generic_cost, .run = router_topk},
+    {.name = "experts.grouped", .op = SWY_OP_EXPERTS, .cost = moe_cost, .run = experts, .workspace = experts_workspace},
+};
+
+}  // namespace
+
+std::span<const swy::HostKernel> moe_kernels() { return kKernels; }
+
+}  // namespace reference

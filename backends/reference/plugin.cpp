@@ -1,0 +1,27 @@
+// The reference backend: every operation in plain loops, fp32 values and fp64 sums. It is the oracle of the other
+// backends' tests, and slow.
+#include <vector>
+
+#include "kernels.h"
+#include "switchyard/sdk/host_backend.hpp"
+
+namespace {
+
+const std::vector<swy::HostKernel>& all_kernels() {
+  static const std::vector<swy::HostKernel> kernels = [] {
+    std::vector<swy::HostKernel> all;
+    for (const auto list : {reference::embedding_kernels(), reference::rms_norm_kernels(), reference::linear_kernels(),
+                            reference::attention_kernels(), reference::gated_delta_kernels(), reference::moe_kernels(),
+                            reference::add_kernels(), reference::lm_head_kernels(), reference::cast_kernels()}) {
+      all.insert(all.end(), list.begin(), list.end());
+    }
+    return all;
+  }();
+  return kernels;
+}
+
+swy::HostBackend backend{"reference", "0.1.0", all_kernels().data(), all_kernels().size(), "plain loops, fp64 sums"};
+
+}  // namespace
+
+SWY_HOST_BACKEND("reference", "0.1.0", "", backend)
