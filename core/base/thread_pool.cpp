@@ -1,0 +1,75 @@
+#include "core/base/thread_pool.h"
+
+namespace switchyard {
+namespace {
+
+constexpr int kSpins = 2000;  // a few microseconds, then the kernel
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+// Returns once `word` is no longer `old`.
+void wait_for_change(const std::atomic<uint32_t>& word, uint32_t old) {
+  for (int i = 0; i < kSpins; ++i) {
+    if (word.load(std::memory_order_acquire) != old) return;
+    pause();
+  }
+  word.wait(old, std::memory_order_acquire);
+}
+
+}  // namespace
+
+ThreadPool::ThreadPool(uint32_t width) : width_(width == 0 ? 1 : width) {
+  for (uint32_t rank = 1; rank < width_; ++rank) {
+    threads_.emplace_back([this, rank] { member(rank); });
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  stop_.store(true, std::memory_order_relaxed);
+  generation_.fetch_add(1, std::memory_order_release);
+  generation_.notify_all();
+  for (std::thread& t : threads_) t.join();
+}
+
+void ThreadPool::barrier() {
+  const uint32_t phase = phase_.load(std::memory_order_acquire);
+  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == width_) {
+    arrived_.store(0, std::memory_order_relaxed);
+    phase_.fetch_add(1, std::memory_order_release);
+    phase_.notify_all();
+    return;
+  }
+  wait_for_change(phase_, phase);
+}
+
+void ThreadPool::run(swy_team_fn fn, void* arg) {
+  fn_ = fn;
+  arg_ = arg;
+  running_.store(width_ - 1, std::memory_order_relaxed);
+  generation_.fetch_add(1, std::memory_order_release);
+  generation_.notify_all();
+  const swy_team self{
+      sizeof(swy_team), width_, 0, 0, this, [](const swy_team* t) { static_cast<ThreadPool*>(t->ctx)->barrier(); }};
+  fn(arg, &self);
+  for (uint32_t left = running_.load(std::memory_order_acquire); left != 0;
+       left = running_.load(std::memory_order_acquire)) {
+    wait_for_change(running_, left);
+  }
+}
+
+void ThreadPool::member(uint32_t rank) {
+  const swy_team self{
+      sizeof(swy_team), width_, rank, 0, this, [](const swy_team* t) { static_cast<ThreadPool*>(t->ctx)->barrier(); }};
+  for (uint32_t seen = 0;; ++seen) {
+    wait_for_change(generation_, seen);
+    if (stop_.load(std::memory_order_relaxed)) return;
+    fn_(arg_, &self);
+    if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) running_.notify_all();
+  }
+}
+
+}  // namespace switchyard

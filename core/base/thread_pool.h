@@ -1,0 +1,43 @@
+// ThreadPool: the one team of threads that CPU backends compute on.
+//
+// `run` starts every member on the same function and returns when all are back. Between runs the members are parked; in
+// a barrier they spin for a moment and then sleep.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "switchyard/plugin.h"
+
+namespace switchyard {
+
+class ThreadPool {
+ public:
+  explicit ThreadPool(uint32_t width);  // width >= 1: the caller of `run` is member 0
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  uint32_t width() const { return width_; }
+  // [no-alloc] One run at a time. `fn` must not throw, nor call run.
+  void run(swy_team_fn fn, void* arg);
+
+ private:
+  void member(uint32_t rank);
+  void barrier();
+
+  uint32_t width_;
+  swy_team_fn fn_ = nullptr;
+  void* arg_ = nullptr;
+  std::atomic<uint32_t> generation_{0};  // counts runs
+  std::atomic<uint32_t> running_{0};
+  std::atomic<uint32_t> arrived_{0};
+  std::atomic<uint32_t> phase_{0};
+  std::atomic<bool> stop_{false};
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace switchyard

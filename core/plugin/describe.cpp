@@ -1,0 +1,130 @@
+#include <map>
+
+#include "core/plugin/registry.h"
+#include "core/program/op_names.h"
+
+namespace switchyard {
+namespace {
+
+std::vector<std::string> flag_names(uint32_t flags, const std::vector<std::pair<uint32_t, const char*>>& names) {
+  std::vector<std::string> out;
+  for (const auto& [bit, name] : names) {
+    if ((flags & bit) != 0) out.emplace_back(name);
+  }
+  return out;
+}
+
+std::vector<std::string> dtype_names(uint32_t mask) {
+  std::vector<std::string> out;
+  for (swy_dtype d = SWY_F32; d <= SWY_I4A; ++d) {
+    if (mask == 0 || (mask & SWY_DTYPE_BIT(d)) != 0) out.push_back(dtype_name(d));
+  }
+  return out;
+}
+
+nlohmann::ordered_json describe_kernels(const Device& device) {
+  nlohmann::ordered_json ops = nlohmann::ordered_json::object();
+  for (const swy_kernel* k : device.kernels()) {
+    ops[op_name(k->op)].push_back(
+        {{"kernel", k->name},
+         {"revision", k->op_revision},
+         {"weights", k->weight_dtypes == 0 ? nlohmann::ordered_json("any")
+                                           : nlohmann::ordered_json(dtype_names(k->weight_dtypes))},
+         {"flags", flag_names(k->flags, {{SWY_KERNEL_CAPTURE_SAFE, "capture_safe"},
+                                         {SWY_KERNEL_DETERMINISTIC, "deterministic"},
+                                         {SWY_KERNEL_BATCH_INVARIANT, "batch_invariant"},
+                                         {SWY_KERNEL_IN_PLACE, "in_place"}})}});
+  }
+  return ops;
+}
+
+nlohmann::ordered_json describe_device(const Device& device) {
+  const swy_device_info& info = device.plan().info;
+  return {{"name", device.plan().name},
+          {"description", info.name == nullptr ? "" : info.name},
+          {"arch", info.arch == nullptr ? "" : info.arch},
+          {"memory_bytes", info.memory_bytes},
+          {"replay", (info.flags & SWY_DEVICE_NATIVE_REPLAY) != 0 ? "native" : "emulated"},
+          {"sampling", flag_names(info.sampling, {{SWY_SAMPLING_LOGITS, "logits"},
+                                                  {SWY_SAMPLING_TOPK_CANDIDATES, "candidates"},
+                                                  {SWY_SAMPLING_TOKEN, "token"}})},
+          {"sampling_steps", flag_names(info.sampling_steps, {{SWY_SAMPLES_GREEDY, "greedy"},
+                                                              {SWY_SAMPLES_SEEDED, "seeded"},
+                                                              {SWY_SAMPLES_TEMPERATURE, "temperature"},
+                                                              {SWY_SAMPLES_TOP_K, "top_k"},
+                                                              {SWY_SAMPLES_TOP_P, "top_p"},
+                                                              {SWY_SAMPLES_MIN_P, "min_p"},
+                                                              {SWY_SAMPLES_MASK, "mask"},
+                                                              {SWY_SAMPLES_PENALTIES, "penalties"},
+                                                              {SWY_SAMPLES_BIAS, "bias"},
+                                                              {SWY_SAMPLES_LOGPROBS, "logprobs"},
+                                                              {SWY_SAMPLES_STOP_IDS, "stop_ids"}})},
+          {"kernels", describe_kernels(device)}};
+}
+
+}  // namespace
+
+nlohmann::ordered_json describe_json(const Registry& registry) {
+  nlohmann::ordered_json out = {{"backends", nlohmann::ordered_json::array()},
+                                {"candidates", nlohmann::ordered_json::array()}};
+  for (const Candidate& c : registry.candidates()) {
+    out["candidates"].push_back(
+        {{"path", c.path}, {"id", c.id}, {"accepted", c.plugin != nullptr}, {"reason", c.reason}});
+    if (c.plugin == nullptr) continue;
+    nlohmann::ordered_json backend = {{"id", c.id}, {"version", c.plugin->version()}, {"path", c.path}};
+    backend["options"] = nlohmann::ordered_json::array();
+    const swy_plugin* api = c.plugin->table();
+    for (uint32_t i = 0; i < api->option_count; ++i) {
+      const swy_option* o = api->options[i];
+      backend["options"].push_back({{"name", o->name}, {"default", o->default_value}, {"help", o->help}});
+    }
+    backend["devices"] = nlohmann::ordered_json::array();
+    for (uint32_t i = 0;; ++i) {
+      const auto device = Device::open(*c.plugin, i, {});
+      if (!device.ok()) {
+        if (i == 0) backend["unavailable"] = device.status().message();
+        break;
+      }
+      backend["devices"].push_back(describe_device(**device));
+    }
+    out["backends"].push_back(std::move(backend));
+  }
+  return out;
+}
+
+std::string describe_text(const Registry& registry, bool explain) {
+  const nlohmann::ordered_json all = describe_json(registry);
+  std::string out;
+  const auto joined = [](const nlohmann::ordered_json& list) {
+    std::string text;
+    for (const auto& item : list) text += fmt::format("{}{}", text.empty() ? "" : " ", item.get<std::string>());
+    return text.empty() ? std::string("none") : text;
+  };
+  for (const auto& b : all["backends"]) {
+    out += fmt::format("{} {}\n", b["id"].get<std::string>(), b["version"].get<std::string>());
+    if (b.contains("unavailable")) out += fmt::format("  no device: {}\n", b["unavailable"].get<std::string>());
+    for (const auto& d : b["devices"]) {
+      out += fmt::format("  {}  {}  sampling: {}\n", d["name"].get<std::string>(), d["description"].get<std::string>(),
+                         joined(d["sampling"]));
+      for (const auto& [op, kernels] : d["kernels"].items()) {
+        for (const auto& k : kernels) {
+          out += fmt::format("    {:<18} {:<26} weights: {}; {}\n", op, k["kernel"].get<std::string>(),
+                             k["weights"].is_string() ? "any" : joined(k["weights"]), joined(k["flags"]));
+        }
+      }
+    }
+    for (const auto& o : b["options"]) {
+      out += fmt::format("  --set {}.{}={}  {}\n", b["id"].get<std::string>(), o["name"].get<std::string>(),
+                         o["default"].get<std::string>(), o["help"].get<std::string>());
+    }
+  }
+  if (out.empty()) out = "no backend was found\n";
+  if (!explain) return out;
+  out += "\nfiles looked at:\n";
+  for (const Candidate& c : registry.candidates()) {
+    out += fmt::format("  {}: {}\n", c.path, c.plugin != nullptr ? "accepted as " + c.id : c.reason);
+  }
+  return out;
+}
+
+}  // namespace switchyard

@@ -1,0 +1,27 @@
+// Reads what a plugin file says of itself, without running any of it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "core/base/status.h"
+
+namespace switchyard {
+
+struct PluginNote {
+  uint32_t abi_min = 0, abi_max = 0;
+  std::string id;
+  std::string version;
+  std::string cpu;  // features that the code needs: "avx2 fma"
+};
+
+// `file` holds the whole file, untrusted. Errors: invalid_data: not ELF, for another processor, not a shared library,
+// truncated, or without a Switchyard note.
+Result<PluginNote> read_plugin_note(std::span<const std::byte> file);
+
+// The first feature of `needed` (separated by blanks) that is not in `available`; "" when all are there.
+std::string missing_cpu_feature(const std::string& needed, const std::string& available);
+
+}  // namespace switchyard

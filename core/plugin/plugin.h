@@ -1,0 +1,63 @@
+// Plugin: a backend's shared object, opened and negotiated with.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/os.h"
+#include "core/base/status.h"
+#include "core/plan/plan.h"
+#include "core/plugin/elf_note.h"
+#include "switchyard/plugin.h"
+
+namespace switchyard {
+
+// "NAME=VALUE" for one option of one plugin, from `--set ID.NAME=VALUE`.
+struct Setting {
+  std::string name;
+  std::string value;
+};
+
+class Plugin {
+ public:
+  // Runs the plugin's code for the first time. Errors: unsupported (another ABI, or the plugin refused, with its
+  // reason); invalid_data (no negotiate symbol, a broken answer). The library stays loaded for ever.
+  static Result<std::unique_ptr<Plugin>> open(Os& os, const std::string& path, const PluginNote& note,
+                                              const swy_host* host);
+
+  const std::string& id() const { return id_; }
+  const std::string& version() const { return version_; }
+  const std::string& path() const { return path_; }
+  // Complete: what the plugin's struct does not reach is NULL.
+  const swy_plugin* table() const { return &table_; }
+
+  // Errors: usage, for an option that the plugin lacks or a value of the wrong type, listing what there is.
+  Status check(const std::vector<Setting>& settings) const;
+
+ private:
+  Plugin() = default;
+
+  std::string id_, version_, path_;
+  swy_plugin table_{};
+};
+
+// An open device of a plugin; closed with its last owner.
+class Device {
+ public:
+  // Errors: not_found, if there is no such device; the plugin's own.
+  static Result<std::shared_ptr<Device>> open(const Plugin& plugin, uint32_t index,
+                                              const std::vector<Setting>& settings);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  const PlanDevice& plan() const { return plan_; }
+  std::vector<const swy_kernel*> kernels() const;
+
+ private:
+  Device() = default;
+  PlanDevice plan_;
+};
+
+}  // namespace switchyard

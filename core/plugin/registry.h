@@ -1,0 +1,62 @@
+// Registry: every backend that was found, and which of them a run uses.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "core/plugin/host.h"
+#include "core/plugin/plugin.h"
+
+namespace switchyard {
+
+struct DiscoveryOptions {
+  std::vector<std::string> libraries;  // --backend-lib, absolute paths, first
+  std::string search_path;             // SWITCHYARD_BACKEND_PATH: absolute folders separated by ':'
+  std::string program_folder;          // of the running program: ../lib/switchyard/backends beside it is searched
+  std::string installed_folder;        // fixed when the runtime was built
+  std::string cpu_features;            // of this machine, by Linux's names
+  std::map<std::string, std::vector<Setting>> settings;  // per backend id
+};
+
+// Fills program_folder, installed_folder and cpu_features for this process.
+DiscoveryOptions default_discovery();
+
+// One file that was looked at.
+struct Candidate {
+  std::string path;
+  std::string id;      // "" when the file did not say
+  std::string reason;  // why not; "" when accepted
+  const Plugin* plugin = nullptr;
+};
+
+class Registry {
+ public:
+  // Looks at every candidate; those that are no good are kept with the reason. Never fails as a whole.
+  static Registry discover(Os& os, const DiscoveryOptions& options, const Host& host);
+
+  const std::vector<Candidate>& candidates() const { return candidates_; }
+
+  // Devices for `--backend`: "auto", "cuda", "cuda:1" or "mine,cuda,cpu". Errors: not_found, naming what there is;
+  // unsupported, when a named backend has no device, with its reason.
+  struct Selection {
+    std::vector<std::shared_ptr<Device>> devices;
+    PlanPolicy policy;
+  };
+  Result<Selection> select(const std::string& backend) const;
+
+ private:
+  Result<std::shared_ptr<Device>> open(const std::string& name) const;
+
+  std::vector<Candidate> candidates_;
+  std::vector<std::unique_ptr<Plugin>> plugins_;
+  std::map<std::string, std::vector<Setting>> settings_;
+};
+
+// `switchyard backends`: with `explain`, one line per candidate file as well.
+std::string describe_text(const Registry& registry, bool explain);
+nlohmann::ordered_json describe_json(const Registry& registry);
+
+}  // namespace switchyard
