@@ -44,7 +44,9 @@ Result<std::unique_ptr<Model>> Model::create(std::shared_ptr<const Program> prog
   for (const auto& d : m->owners_) m->devices_.push_back(d->plan());
 
   const auto limit = static_cast<uint32_t>(std::min<uint64_t>(m->program_->context_length, UINT32_MAX));
-  m->context_ = options.context != 0 ? options.context : limit != 0 ? std::min(limit, kDefaultContext) : kDefaultContext;
+  m->context_ = options.context != 0 ? options.context
+                : limit != 0         ? std::min(limit, kDefaultContext)
+                                     : kDefaultContext;
   if (limit != 0 && m->context_ > limit) {
     return error(Code::usage, "--ctx {} is more than the {} tokens that this model was made for", m->context_, limit);
   }
@@ -62,8 +64,7 @@ Result<std::unique_ptr<Model>> Model::create(std::shared_ptr<const Program> prog
   Graph graph = graph_of(*m->program_);
   m->logits_value_ = graph.results[0];
   m->vocab_ = static_cast<uint32_t>(graph.values[m->logits_value_].width);
-  SWY_LET(Planner planner,
-          Planner::create(std::move(graph), m->devices_, policy, options.variants, pool, m->chunk_));
+  SWY_LET(Planner planner, Planner::create(std::move(graph), m->devices_, policy, options.variants, pool, m->chunk_));
   m->planner_ = std::make_unique<Planner>(std::move(planner));
   m->weights_ = std::make_unique<WeightStore>(*m->program_, m->devices_);
   m->builder_ = std::make_unique<StepBuilder>(m->chunk_, options.sessions, pages_per_session, kPageSize);
@@ -89,9 +90,9 @@ Status Model::allocate_states(const swy_bucket& pool) {
       SWY_TRY(e.status(device.api->state_layout(device.handle, view.get(), i, &pool, &layout, e.get()),
                        device.name + ": state " + graph.states[s].name));
       const bool paged = graph.states[s].desc.state == SWY_STATE_PAGED;
-      SWY_LET(states_[s], DeviceBuffer::allocate(device, SWY_MEMORY_DEVICE,
-                                                 layout.unit_bytes * (paged ? pool.pages : pool.slots),
-                                                 "state " + graph.states[s].name));
+      SWY_LET(states_[s],
+              DeviceBuffer::allocate(device, SWY_MEMORY_DEVICE, layout.unit_bytes * (paged ? pool.pages : pool.slots),
+                                     "state " + graph.states[s].name));
     }
   }
   return {};
@@ -205,7 +206,8 @@ Session::~Session() {
 Result<std::span<const float>> Session::feed(std::span<const int32_t> tokens, uint32_t logit_rows, uint32_t chunk) {
   const uint32_t limit = chunk == 0 ? model_.chunk_ : std::min(chunk, model_.chunk_);
   if (tokens.size() > model_.context_ - position_) {
-    return error(Code::usage, "{} tokens do not fit: {} of the context's {} are used; raise --ctx or shorten the prompt",
+    return error(Code::usage,
+                 "{} tokens do not fit: {} of the context's {} are used; raise --ctx or shorten the prompt",
                  tokens.size(), position_, model_.context_);
   }
   std::span<const float> logits;

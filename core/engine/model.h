@@ -1,7 +1,7 @@
 // Model: a program made runnable on chosen devices, and the sessions that run it.
 //
-// A Model owns one copy of the weights per device, the pool of session states, and the recorded plans by bucket. Sessions
-// borrow pages and slots of the pool. One thread at a time may use a Model and its sessions.
+// A Model owns one copy of the weights per device, the pool of session states, and the recorded plans by bucket.
+// Sessions borrow pages and slots of the pool. One thread at a time may use a Model and its sessions.
 #pragma once
 
 #include <map>
@@ -20,9 +20,9 @@
 namespace switchyard {
 
 struct ModelOptions {
-  uint32_t context = 0;     // tokens per session; 0: the program's, at most 4,096
-  uint32_t chunk = 512;     // largest step, in rows
-  uint32_t sessions = 1;    // room in the state pool
+  uint32_t context = 0;   // tokens per session; 0: the program's, at most 4,096
+  uint32_t chunk = 512;   // largest step, in rows
+  uint32_t sessions = 1;  // room in the state pool
   bool deterministic = false;
   std::vector<VariantRule> variants;
 };
@@ -70,8 +70,8 @@ class Model {
   std::unique_ptr<Planner> planner_;
   std::unique_ptr<WeightStore> weights_;
   std::unique_ptr<StepBuilder> builder_;
-  std::vector<DeviceBuffer> states_;                  // per state
-  std::vector<DeviceBuffer> steps_, tokens_;          // per device
+  std::vector<DeviceBuffer> states_;                   // per state
+  std::vector<DeviceBuffer> steps_, tokens_;           // per device
   std::vector<std::shared_ptr<DeviceBuffer>> arenas_;  // per device: the largest so far
   std::map<std::vector<uint32_t>, std::unique_ptr<Executable>> executables_;
   std::vector<uint32_t> free_slots_, free_pages_;
@@ -89,9 +89,9 @@ class Session {
 
   uint32_t position() const { return position_; }  // tokens that the states have seen
 
-  // Feeds tokens, in chunks. Returns the logits of the last `logit_rows` of them, f32 [logit_rows, vocab], valid until the
-  // model's next step; with more than one chunk only rows of the last chunk can be had. Errors: usage, when the context is
-  // full, with its size.
+  // Feeds tokens, in chunks. Returns the logits of the last `logit_rows` of them, f32 [logit_rows, vocab], valid until
+  // the model's next step; with more than one chunk only rows of the last chunk can be had. Errors: usage, when the
+  // context is full, with its size.
   Result<std::span<const float>> feed(std::span<const int32_t> tokens, uint32_t logit_rows = 1, uint32_t chunk = 0);
 
   // Forgets everything.
