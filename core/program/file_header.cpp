@@ -39,7 +39,7 @@ HeaderBytes make_header(std::span<const std::byte> flatbuffer, uint64_t file_byt
   return std::bit_cast<HeaderBytes>(header);
 }
 
-Result<std::span<const std::byte>> open_header(std::span<const std::byte> file, bool check_checksum) {
+Result<std::span<const std::byte>> open_header(std::span<const std::byte> file) {
   if (file.empty()) return error(Code::invalid_data, "the file is empty; a program is made by `switchyard convert`");
   HeaderFields header{};
   std::memcpy(&header, file.data(), std::min(file.size(), sizeof header));
@@ -70,7 +70,7 @@ Result<std::span<const std::byte>> open_header(std::span<const std::byte> file, 
                  header.flatbuffer_bytes);
   }
   const auto flatbuffer = file.subspan(kHeaderBytes, header.flatbuffer_bytes);
-  if (check_checksum && checksum_of(header, flatbuffer) != header.checksum) {
+  if (checksum_of(header, flatbuffer) != header.checksum) {
     return error(Code::invalid_data,
                  "the description of the model is damaged (its checksum differs); copy the file again");
   }

@@ -28,9 +28,8 @@ using HeaderBytes = std::array<std::byte, kHeaderBytes>;
 // The header of a file of `file_bytes` that begins with this FlatBuffer.
 HeaderBytes make_header(std::span<const std::byte> flatbuffer, uint64_t file_bytes);
 
-// The FlatBuffer inside `file`, a whole program file. `check_checksum` is false only for the fuzzer, which would
-// otherwise never get past it. Errors, all invalid_data but a newer file version (unsupported): not a program,
-// truncated, damaged.
-Result<std::span<const std::byte>> open_header(std::span<const std::byte> file, bool check_checksum = true);
+// The FlatBuffer inside `file`, a whole program file. Errors: invalid_data for what is no program, truncated or
+// damaged; unsupported for a newer file version.
+Result<std::span<const std::byte>> open_header(std::span<const std::byte> file);
 
 }  // namespace switchyard

@@ -9,9 +9,9 @@
 
 namespace switchyard {
 
-Result<Program> Program::parse(std::shared_ptr<const MappedFile> mapped, bool check_checksum) {
+Result<Program> Program::parse(std::shared_ptr<const MappedFile> mapped) {
   const auto bytes = mapped->bytes();
-  SWY_LET(const auto flatbuffer, open_header(bytes, check_checksum));
+  SWY_LET(const auto flatbuffer, open_header(bytes));
   SWY_LET(Program program, decode_program(flatbuffer));
   SWY_TRY(verify_program(program, bytes.size()));
   program.file = std::move(mapped);

@@ -116,9 +116,8 @@ struct Program {
   // that breaks a rule; unsupported for one that is newer than this runtime. Each names the path.
   static Result<Program> load(Os& os, const std::string& path);
 
-  // The same over a file that is already mapped, at an address aligned to 8 bytes. See open_header for
-  // `check_checksum`.
-  static Result<Program> parse(std::shared_ptr<const MappedFile> file, bool check_checksum = true);
+  // The same over a file that is already mapped, at an address aligned to 8 bytes.
+  static Result<Program> parse(std::shared_ptr<const MappedFile> file);
 
   const Function& main() const { return functions.front(); }
   const Tensor* find_tensor(std::string_view name) const;  // NULL when there is none

@@ -229,6 +229,17 @@ ProgramSpec sample_spec() {
   return b.spec;
 }
 
+ProgramSpec tiny_spec() {
+  SpecBuilder b;
+  const auto table = b.tensor("embed", SWY_BF16, 0, {4, 4});
+  b.function("main");
+  const auto x = b.value(4), logits = b.value(4, SWY_F32, SWY_ROWS_LOGITS);
+  b.op(SWY_OP_EMBEDDING, {}, {}, {table}, {}, {x});
+  b.op(SWY_OP_LM_HEAD, {}, {x}, {table}, {}, {logits});
+  b.spec.functions.back().outputs = {logits};
+  return b.spec;
+}
+
 ProgramSpec::Op& find_op_in(ProgramSpec& spec, size_t function, swy_op_id id) {
   for (auto& op : spec.functions.at(function).ops) {
     if (op.id == id) return op;

@@ -19,7 +19,10 @@ namespace switchyard::testing {
 // supplies. Tensors of every encoding and group, most with a short last group.
 ProgramSpec sample_spec();
 
-// Index of an op of function `function` by its id; the first one.
+// The least that is a program: an embedding, and logits from it.
+ProgramSpec tiny_spec();
+
+// The first op of this id in a function.
 ProgramSpec::Op& find_op_in(ProgramSpec& spec, size_t function, swy_op_id id);
 
 // What the sample holds as the bytes of a segment: any bytes do, as the format does not look at them.

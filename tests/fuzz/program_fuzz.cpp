@@ -1,0 +1,73 @@
+// Fuzzes the program loader with whole files: once as they are, and once under a header that fits them, since no
+// mutation would get past the checksum.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/program/file_header.h"
+#include "core/program/program.h"
+
+namespace {
+
+using namespace switchyard;  // NOLINT(google-build-using-namespace)
+
+class Input final : public MappedFile {
+ public:
+  explicit Input(std::vector<std::byte> bytes) : bytes_(std::move(bytes)) {}
+  std::span<const std::byte> bytes() const override { return bytes_; }
+  void release(size_t, size_t) const override {}
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+// What a user of a loaded program does: every view is read, every index followed.
+uint64_t use(const Program& program) {
+  uint64_t seen = program.verify_weights().ok() ? 1 : 0;
+  for (const Tensor& tensor : program.tensors) {
+    seen += describe(tensor).dims[0] + program.segment_bytes(tensor).size();
+    seen += program.find_tensor(tensor.name) == &tensor ? 0 : 1;
+  }
+  for (const State& state : program.states) seen += describe(state).rank;
+  for (const Function& function : program.functions) {
+    for (const Op& op : function.ops) {
+      for (const uint32_t i : op.inputs) seen += describe(function.values[i], 1).dims[1];
+      for (const uint32_t i : op.outputs) seen += function.values[i].name.size();
+      for (const uint32_t i : op.weights) seen += program.tensors[i].dims[0];
+      for (const uint32_t i : op.states) seen += program.states[i].dims[0];
+      for (const std::byte b : op.attrs) seen += static_cast<uint64_t>(b);
+    }
+  }
+  for (const std::string_view text : {program.tokenizer_json, program.chat_template, program.source_config}) {
+    seen += static_cast<uint64_t>(std::count(text.begin(), text.end(), 'a'));
+  }
+  return seen;
+}
+
+void load(std::vector<std::byte> bytes) {
+  const auto program = Program::parse(std::make_shared<Input>(std::move(bytes)));
+  if (program.ok()) {
+    volatile uint64_t sink = use(*program);
+    (void)sink;
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const auto input = std::as_bytes(std::span(data, size));
+  std::vector<std::byte> bytes(input.begin(), input.end());
+  load(bytes);
+  if (size < kHeaderBytes) return 0;
+  uint64_t declared = 0;
+  std::memcpy(&declared, data + 16, sizeof declared);
+  const auto flatbuffer = std::span(bytes).subspan(kHeaderBytes, std::min<uint64_t>(declared, size - kHeaderBytes));
+  const HeaderBytes header = make_header(flatbuffer, size);
+  std::copy(header.begin(), header.end(), bytes.begin());
+  load(std::move(bytes));
+  return 0;
+}

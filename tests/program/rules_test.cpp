@@ -1,0 +1,277 @@
+// Programs that break one rule each. The files are well-formed and their checksums are right.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+
+#include "tests/program/sample.h"
+
+namespace switchyard {
+namespace {
+
+using namespace testing;  // NOLINT(google-build-using-namespace)
+
+struct Mutation {
+  const char* name;
+  std::function<void(ProgramSpec&)> change;
+  const char* message;
+  Code code = Code::invalid_data;
+};
+
+void PrintTo(const Mutation& m, std::ostream* out) { *out << m.name; }
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+ProgramSpec::Op& op_of(ProgramSpec& s, swy_op_id id) {
+  for (size_t f = 0; f < s.functions.size(); ++f) {
+    for (auto& op : s.functions[f].ops) {
+      if (op.id == id) return op;
+    }
+  }
+  throw std::out_of_range("no such op");
+}
+
+// Changes a field of an op's attribute struct.
+template <class Attrs, class Field, class Number>
+auto attr(swy_op_id id, Field Attrs::*field, Number value) {
+  return [=](ProgramSpec& s) {
+    auto& bytes = op_of(s, id).attrs;
+    Attrs attrs;
+    std::memcpy(&attrs, bytes.data(), sizeof attrs);
+    attrs.*field = static_cast<Field>(value);
+    std::memcpy(bytes.data(), &attrs, sizeof attrs);
+  };
+}
+
+// The value that is operand `i` of an op of "main" or "pieces".
+ProgramSpec::Value& value_of(ProgramSpec& s, swy_op_id id, std::vector<uint32_t> ProgramSpec::Op::*list, size_t i) {
+  for (auto& f : s.functions) {
+    for (auto& op : f.ops) {
+      if (op.id == id) return f.values.at((op.*list).at(i));
+    }
+  }
+  throw std::out_of_range("no such op");
+}
+
+auto out_width(swy_op_id id, size_t i, uint64_t width) {
+  return [=](ProgramSpec& s) { value_of(s, id, &ProgramSpec::Op::outputs, i).width = width; };
+}
+auto in_width(swy_op_id id, size_t i, uint64_t width) {
+  return [=](ProgramSpec& s) { value_of(s, id, &ProgramSpec::Op::inputs, i).width = width; };
+}
+auto out_dtype(swy_op_id id, size_t i, swy_dtype dtype) {
+  return [=](ProgramSpec& s) { value_of(s, id, &ProgramSpec::Op::outputs, i).dtype = dtype; };
+}
+auto out_rows(swy_op_id id, size_t i, swy_rows rows) {
+  return [=](ProgramSpec& s) { value_of(s, id, &ProgramSpec::Op::outputs, i).rows = rows; };
+}
+// Gives operand `i` of an op a weight of its own, of this shape.
+auto weight(swy_op_id id, size_t i, swy_dtype dtype, std::vector<uint64_t> dims) {
+  return [=](ProgramSpec& s) {
+    s.tensors.push_back({"other", dtype, 0, dims, {}});
+    op_of(s, id).weights.at(i) = static_cast<uint32_t>(s.tensors.size() - 1);
+  };
+}
+auto state(swy_op_id id, size_t i, swy_state_kind kind, swy_dtype dtype, std::vector<uint64_t> dims) {
+  return [=](ProgramSpec& s) {
+    s.states.push_back({"other", kind, dtype, dims});
+    op_of(s, id).states.at(i) = static_cast<uint32_t>(s.states.size() - 1);
+  };
+}
+
+const std::vector<Mutation> kStructure = {
+    {"unknown feature", [](ProgramSpec& s) { s.required_features = {"time_travel"}; }, "needs feature 'time_travel'",
+     Code::unsupported},
+    {"unreadable feature", [](ProgramSpec& s) { s.required_features = {"\x1b[2J"}; }, "no readable name"},
+    {"unknown op", [](ProgramSpec& s) { op_of(s, SWY_OP_ADD).id = 999; },
+     "needs op #999, which this runtime does not know", Code::unsupported},
+    {"newer revision", [](ProgramSpec& s) { op_of(s, SWY_OP_ATTENTION).revision = 2; },
+     "this program needs op 'attention' revision 2; this runtime knows revision 1; update switchyard",
+     Code::unsupported},
+    {"revision 0", [](ProgramSpec& s) { op_of(s, SWY_OP_MOE).revision = 0; }, "op 'moe' has revision 0"},
+    {"tensor without a name", [](ProgramSpec& s) { s.tensors[3].name.clear(); }, "the name of tensor 3"},
+    {"tensor with control codes", [](ProgramSpec& s) { s.tensors[0].name = "\x1b]0;x\x07"; }, "the name of tensor 0"},
+    {"long name", [](ProgramSpec& s) { s.tensors[0].name.assign(257, 'a'); }, "1..256 characters"},
+    {"two tensors of a name", [](ProgramSpec& s) { s.tensors[1].name = s.tensors[0].name; },
+     "two tensors are named 'embed'"},
+    {"two states of a name", [](ProgramSpec& s) { s.states[1].name = "kv"; }, "two states are named 'kv'"},
+    {"two functions of a name", [](ProgramSpec& s) { s.functions[1].name = "main"; }, "two functions are named 'main'"},
+    {"value without a name", [](ProgramSpec& s) { s.functions[0].values[2].name.clear(); }, "the name of value 2"},
+    {"metadata without a key", [](ProgramSpec& s) { s.metadata[0].first.clear(); }, "the name of metadata entry 0"},
+    {"odd group", [](ProgramSpec& s) { s.tensors[0].group = 33; }, "groups of 33; groups are 32, 64, 128 or 0"},
+    {"group on bf16", [](ProgramSpec& s) { s.tensors[1].group = 32; }, "only quantized tensors have groups"},
+    {"packed segment without a layout", [](ProgramSpec& s) { s.tensors[2].packed[0].layout.clear(); }, "has no layout"},
+    {"empty packed segment", [](ProgramSpec& s) { s.tensors[2].packed[0].bytes = 0; }, "segment is empty"},
+    {"state kind", [](ProgramSpec& s) { s.states[0].kind = 7; }, "state 'kv' is of unknown kind 7"},
+    {"state dtype", [](ProgramSpec& s) { s.states[0].dtype = SWY_I4; }, "state 'kv' cannot be i4"},
+    {"state rank 0", [](ProgramSpec& s) { s.states[0].dims.clear(); }, "has 0 dimensions"},
+    {"state rank 5",
+     [](ProgramSpec& s) {
+       s.states[0].dims = {1, 1, 1, 1, 1};
+     },
+     "has 5 dimensions"},
+    {"value dtype", [](ProgramSpec& s) { s.functions[0].values[0].dtype = SWY_I8; }, "value 'v0' cannot be i8"},
+    {"value dtype 77", [](ProgramSpec& s) { s.functions[0].values[0].dtype = 77; }, "cannot be type 77"},
+    {"value rows", [](ProgramSpec& s) { s.functions[0].values[0].rows = 3; }, "unknown rows 3"},
+    {"value width 0", [](ProgramSpec& s) { s.functions[0].values[0].width = 0; }, "has width 0"},
+    {"value width huge", [](ProgramSpec& s) { s.functions[0].values[0].width = UINT64_MAX; }, "widths are 1 to"},
+    {"input index", [](ProgramSpec& s) { op_of(s, SWY_OP_ADD).inputs[1] = 4000000000u; },
+     "input 4000000000 does not exist"},
+    {"output index", [](ProgramSpec& s) { op_of(s, SWY_OP_ADD).outputs[0] = 4000000000u; },
+     "output 4000000000 does not"},
+    {"weight index", [](ProgramSpec& s) { op_of(s, SWY_OP_LINEAR).weights[0] = 500; }, "weight 500 does not exist"},
+    {"state index", [](ProgramSpec& s) { op_of(s, SWY_OP_ATTENTION).states[0] = 500; }, "state 500 does not exist"},
+    {"function input index", [](ProgramSpec& s) { s.functions[1].inputs[0] = 500; }, "value 500 does not exist"},
+    {"function output index", [](ProgramSpec& s) { s.functions[1].outputs[0] = 500; }, "value 500 does not exist"},
+    {"use before definition", [](ProgramSpec& s) { std::swap(s.functions[0].ops[0], s.functions[0].ops[1]); },
+     "op 0 (rms_norm): value 'v0' is used before it is defined"},
+    {"defined twice", [](ProgramSpec& s) { s.functions[0].ops.push_back(s.functions[0].ops[0]); }, "is defined twice"},
+    {"input defined twice", [](ProgramSpec& s) { s.functions[1].inputs.push_back(0); }, "is defined twice"},
+    {"never defined",
+     [](ProgramSpec& s) {
+       s.functions[0].values.push_back({"lost", SWY_F32, SWY_ROWS_STEP, 1});
+     },
+     "value 'lost' is never defined"},
+    {"output never defined",
+     [](ProgramSpec& s) { s.functions[0].ops.pop_back(), s.functions[0].outputs.push_back(23); },
+     "is used before it is defined"},
+    {"two writers",
+     [](ProgramSpec& s) {
+       auto& f = s.functions[0];
+       f.values.push_back({"again", SWY_F32, SWY_ROWS_STEP, 32});
+       f.ops.push_back(op_of(s, SWY_OP_ATTENTION));
+       f.ops.back().outputs[0] = static_cast<uint32_t>(f.values.size() - 1);
+     },
+     "state 'kv' is written by two ops"},
+    {"no outputs", [](ProgramSpec& s) { s.functions[0].outputs.clear(); }, "has no output; it yields logits"},
+    {"no logits", [](ProgramSpec& s) { s.functions[0].outputs = {0}; }, "is not logits"},
+    {"main with inputs", [](ProgramSpec& s) { std::swap(s.functions[0], s.functions[1]); }, "it gets none"},
+};
+
+const std::vector<Mutation> kOperands = {
+    {"too few inputs", [](ProgramSpec& s) { op_of(s, SWY_OP_ADD).inputs.pop_back(); }, "it has 1 inputs; 2 are needed"},
+    {"too many inputs",
+     [](ProgramSpec& s) {
+       op_of(s, SWY_OP_SAMPLE).inputs = {0, 0};
+     },
+     "it has 2 inputs; 1 are needed"},
+    {"nine weights", [](ProgramSpec& s) { op_of(s, SWY_OP_LINEAR).weights.assign(9, 0); },
+     "9 weights; 1 to 8 are needed"},
+    {"no weight", [](ProgramSpec& s) { op_of(s, SWY_OP_EMBEDDING).weights.clear(); }, "0 weights; 1 are needed"},
+    {"no state", [](ProgramSpec& s) { op_of(s, SWY_OP_GATED_DELTA).states.pop_back(); }, "1 states; 2 are needed"},
+    {"no output", [](ProgramSpec& s) { op_of(s, SWY_OP_LM_HEAD).outputs.clear(); }, "0 outputs; 1 are needed"},
+    {"one output for three", [](ProgramSpec& s) { op_of(s, SWY_OP_LINEAR).outputs.pop_back(); },
+     "need as many outputs"},
+    {"no attributes", [](ProgramSpec& s) { op_of(s, SWY_OP_MOE).attrs.clear(); }, "its attributes have 0 bytes"},
+    {"attributes too long", [](ProgramSpec& s) { op_of(s, SWY_OP_MOE).attrs.resize(40); },
+     "its attributes have 40 bytes"},
+    {"attributes of another size", attr(SWY_OP_MOE, &swy_moe_attrs::struct_size, 40), "declare 40"},
+    {"attributes where none belong", [](ProgramSpec& s) { op_of(s, SWY_OP_ADD).attrs.resize(8); }, "have 8 bytes"},
+    {"embedding width", weight(SWY_OP_EMBEDDING, 0, SWY_F32, {50, 41}), "is [50, 41]; [50, 40] is needed"},
+    {"embedding rank", weight(SWY_OP_EMBEDDING, 0, SWY_F32, {40}), "is [40]"},
+    {"embedding rows", out_rows(SWY_OP_EMBEDDING, 0, SWY_ROWS_LOGITS), "must have the rows of the step"},
+    {"embedding dtype", out_dtype(SWY_OP_EMBEDDING, 0, SWY_I32), "cannot be i32"},
+    {"rms_norm eps", attr(SWY_OP_RMS_NORM, &swy_rms_norm_attrs::eps, kNan), "eps is nan"},
+    {"rms_norm negative eps", attr(SWY_OP_RMS_NORM, &swy_rms_norm_attrs::eps, -1.0f), "eps is -1"},
+    {"rms_norm bias", attr(SWY_OP_RMS_NORM, &swy_rms_norm_attrs::weight_bias, kNan), "weight_bias is nan"},
+    {"rms_norm weight", weight(SWY_OP_RMS_NORM, 0, SWY_F32, {39}), "is [39]; [40] is needed"},
+    {"rms_norm quantized", weight(SWY_OP_RMS_NORM, 0, SWY_I8, {40}), "cannot be i8"},
+    {"rms_norm output", out_width(SWY_OP_RMS_NORM, 0, 41), "has width 41; 40 is needed"},
+    {"linear shape", weight(SWY_OP_LINEAR, 1, SWY_F32, {16, 41}), "is [16, 41]; [16, 40] is needed"},
+    {"attention heads 0", attr(SWY_OP_ATTENTION, &swy_attention_attrs::heads, 0), "heads is 0"},
+    {"attention heads huge", attr(SWY_OP_ATTENTION, &swy_attention_attrs::heads, UINT32_MAX), "heads is 4294967295"},
+    {"attention kv heads 0", attr(SWY_OP_ATTENTION, &swy_attention_attrs::kv_heads, 0), "kv_heads is 0"},
+    {"attention ratio", attr(SWY_OP_ATTENTION, &swy_attention_attrs::heads, 3), "input 0"},
+    {"attention kv heads", attr(SWY_OP_ATTENTION, &swy_attention_attrs::kv_heads, 3), "does not divide heads"},
+    {"attention odd rotary", attr(SWY_OP_ATTENTION, &swy_attention_attrs::rotary_dim, 3), "rotary_dim 3"},
+    {"attention wide rotary", attr(SWY_OP_ATTENTION, &swy_attention_attrs::rotary_dim, 18), "rotary_dim 18"},
+    {"attention theta", attr(SWY_OP_ATTENTION, &swy_attention_attrs::rope_theta, 0), "rope_theta is 0"},
+    {"attention scale", attr(SWY_OP_ATTENTION, &swy_attention_attrs::scale, kNan), "scale is nan"},
+    {"attention eps", attr(SWY_OP_ATTENTION, &swy_attention_attrs::norm_eps, 1), "norm_eps is 1"},
+    {"attention gated", attr(SWY_OP_ATTENTION, &swy_attention_attrs::gated, 2), "gated is 2"},
+    {"attention ungated", attr(SWY_OP_ATTENTION, &swy_attention_attrs::gated, 0), "has width 64; 32 is needed"},
+    {"attention k", [](ProgramSpec& s) { op_of(s, SWY_OP_ATTENTION).inputs[1] = 0; }, "has width 40; 16 is needed"},
+    {"attention norm", weight(SWY_OP_ATTENTION, 1, SWY_F32, {17}), "is [17]; [16] is needed"},
+    {"attention state kind", state(SWY_OP_ATTENTION, 0, SWY_STATE_SLOTTED, SWY_F32, {2, 1, 16}), "must be paged"},
+    {"attention state shape", state(SWY_OP_ATTENTION, 0, SWY_STATE_PAGED, SWY_F32, {1, 2, 16}), "[2, 1, 16] is needed"},
+    {"attention output", out_width(SWY_OP_ATTENTION, 0, 64), "has width 64; 32 is needed"},
+    {"delta heads", attr(SWY_OP_GATED_DELTA, &swy_gated_delta_attrs::key_heads, 0), "key_heads is 0"},
+    {"delta ratio", attr(SWY_OP_GATED_DELTA, &swy_gated_delta_attrs::key_heads, 3), "no multiple of key_heads 3"},
+    {"delta kernel", attr(SWY_OP_GATED_DELTA, &swy_gated_delta_attrs::conv_kernel, 1), "conv_kernel is 1"},
+    {"delta dims", attr(SWY_OP_GATED_DELTA, &swy_gated_delta_attrs::key_dim, UINT32_MAX), "key_dim is 4294967295"},
+    {"delta l2", attr(SWY_OP_GATED_DELTA, &swy_gated_delta_attrs::l2_eps, kNan), "l2_eps is nan"},
+    {"delta z", in_width(SWY_OP_GATED_DELTA, 1, 25), "is needed"},
+    {"delta conv", weight(SWY_OP_GATED_DELTA, 0, SWY_F32, {40, 3}), "is [40, 3]; [40, 4] is needed"},
+    {"delta conv state", state(SWY_OP_GATED_DELTA, 0, SWY_STATE_SLOTTED, SWY_F32, {40, 4}), "[40, 3] is needed"},
+    {"delta state dtype", state(SWY_OP_GATED_DELTA, 1, SWY_STATE_SLOTTED, SWY_BF16, {2, 8, 12}), "cannot be bf16"},
+    {"delta state shape", state(SWY_OP_GATED_DELTA, 1, SWY_STATE_SLOTTED, SWY_F32, {2, 12, 8}), "[2, 8, 12] is needed"},
+    {"moe top_k 0", attr(SWY_OP_MOE, &swy_moe_attrs::top_k, 0), "top_k is 0; it must be 1 to the 4 experts"},
+    {"moe top_k 5", attr(SWY_OP_MOE, &swy_moe_attrs::top_k, 5), "top_k is 5"},
+    {"moe experts", attr(SWY_OP_MOE, &swy_moe_attrs::experts, 8), "is [4, 40]; [8, 40] is needed"},
+    {"moe no shared expert", attr(SWY_OP_MOE, &swy_moe_attrs::shared_width, 0), "shared_width 0 needs 3 weights"},
+    {"moe shared width", attr(SWY_OP_MOE, &swy_moe_attrs::shared_width, 21), "[21, 40] is needed"},
+    {"moe gate_up", weight(SWY_OP_MOE, 1, SWY_F32, {4, 12, 40}), "[4, 24, 40] is needed"},
+    {"moe down", weight(SWY_OP_MOE, 2, SWY_F32, {4, 12, 40}), "[4, 40, 12] is needed"},
+    {"moe two inputs", [](ProgramSpec& s) { op_of(s, SWY_OP_MOE).inputs.push_back(0); }, "not 1 or 3"},
+    {"moe injected ids",
+     [](ProgramSpec& s) {
+       op_of(s, SWY_OP_MOE).inputs = {0, 0, 0};
+     },
+     "input 1 ('v0') cannot be f32"},
+    {"add widths", [](ProgramSpec& s) { op_of(s, SWY_OP_ADD).inputs[1] = 2; }, "has width 64; 40 is needed"},
+    {"lm_head rows", out_rows(SWY_OP_LM_HEAD, 0, SWY_ROWS_STEP), "must have the rows of the logits"},
+    {"lm_head dtype", out_dtype(SWY_OP_LM_HEAD, 0, SWY_BF16), "cannot be bf16"},
+    {"lm_head shape", weight(SWY_OP_LM_HEAD, 0, SWY_F32, {51, 40}), "[50, 40] is needed"},
+    {"sample width", out_width(SWY_OP_SAMPLE, 0, 5), "has width 5; 4 is needed"},
+    {"sample rows", out_rows(SWY_OP_SAMPLE, 0, SWY_ROWS_LOGITS), "must have the rows of the samples"},
+    {"top k", attr(SWY_OP_TOP_CANDIDATES, &swy_top_candidates_attrs::k, 51), "k is 51; it must be 1 to the 50 logits"},
+    {"top sums", out_width(SWY_OP_TOP_CANDIDATES, 2, 3), "has width 3; 2 is needed"},
+    {"add_rms_norm eps", attr(SWY_OP_ADD_RMS_NORM, &swy_rms_norm_attrs::eps, kNan), "eps is nan"},
+    {"add_rms_norm output", out_width(SWY_OP_ADD_RMS_NORM, 1, 2), "has width 2; 40 is needed"},
+    {"rms_norm_linear norm", weight(SWY_OP_RMS_NORM_LINEAR, 0, SWY_F32, {41}), "[40] is needed"},
+    {"rms_norm_linear shape", weight(SWY_OP_RMS_NORM_LINEAR, 4, SWY_F32, {3, 40}), "[2, 40] is needed"},
+    {"linear_add residual", [](ProgramSpec& s) { op_of(s, SWY_OP_LINEAR_ADD).inputs[1] = 2; }, "40 is needed"},
+    {"moe_add residual", [](ProgramSpec& s) { op_of(s, SWY_OP_MOE_ADD).inputs[1] = 2; }, "40 is needed"},
+    {"lm_head_sample dtype", out_dtype(SWY_OP_LM_HEAD_SAMPLE, 0, SWY_F32), "cannot be f32"},
+    {"cast width", out_width(SWY_OP_CAST, 0, 41), "has width 41"},
+    {"gather_rows rows", out_rows(SWY_OP_GATHER_ROWS, 0, SWY_ROWS_STEP), "must have the rows of the logits"},
+    {"head_split", attr(SWY_OP_HEAD_SPLIT, &swy_heads_attrs::heads, 3), "96 is needed"},
+    {"head_rms_norm", attr(SWY_OP_HEAD_RMS_NORM, &swy_heads_attrs::head_dim, 8), "16 is needed"},
+    {"head_rms_norm eps", attr(SWY_OP_HEAD_RMS_NORM, &swy_heads_attrs::eps, 2), "eps is 2"},
+    {"rope", attr(SWY_OP_ROPE, &swy_heads_attrs::rotary_dim, 18), "rotary_dim 18"},
+    {"rope theta", attr(SWY_OP_ROPE, &swy_heads_attrs::rope_theta, -1), "rope_theta is -1"},
+    {"kv_append", state(SWY_OP_KV_APPEND, 0, SWY_STATE_PAGED, SWY_F32, {2, 2, 16}), "[2, 1, 16] is needed"},
+    {"attend", attr(SWY_OP_ATTEND, &swy_attention_attrs::heads, 4), "64 is needed"},
+    {"sigmoid_mul", [](ProgramSpec& s) { op_of(s, SWY_OP_SIGMOID_MUL).inputs[1] = 1; }, "32 is needed"},
+    {"causal_conv", weight(SWY_OP_CAUSAL_CONV, 0, SWY_F32, {40, 5}), "[40, 4] is needed"},
+    {"delta_gates", out_dtype(SWY_OP_DELTA_GATES, 1, SWY_BF16), "cannot be bf16"},
+    {"delta_rule", state(SWY_OP_DELTA_RULE, 0, SWY_STATE_SLOTTED, SWY_F32, {1, 8, 12}), "[2, 8, 12] is needed"},
+    {"gated_rms_norm", weight(SWY_OP_GATED_RMS_NORM, 0, SWY_F32, {13}), "[12] is needed"},
+    {"router_topk", out_dtype(SWY_OP_ROUTER_TOPK, 0, SWY_F32), "cannot be f32"},
+    {"experts", weight(SWY_OP_EXPERTS, 1, SWY_F32, {4, 40, 13}), "[4, 40, 12] is needed"},
+    {"experts weights", [](ProgramSpec& s) { op_of(s, SWY_OP_EXPERTS).inputs[2] = 0; }, "2 is needed"},
+    {"silu_mul", out_width(SWY_OP_SILU_MUL, 0, 39), "has width 39"},
+    {"sigmoid_scale_add",
+     [](ProgramSpec&
+            s) { std::swap(op_of(s, SWY_OP_SIGMOID_SCALE_ADD).inputs[0], op_of(s, SWY_OP_SIGMOID_SCALE_ADD).inputs[2]); },
+     "is needed"},
+};
+
+class Rules : public ::testing::TestWithParam<Mutation> {};
+
+TEST_P(Rules, ABrokenRuleIsNamed) {
+  ProgramSpec spec = sample_spec();
+  ASSERT_TRUE(parse(unchecked_file_of(spec)).ok());
+  GetParam().change(spec);
+  const auto program = parse(unchecked_file_of(spec));
+  ASSERT_FALSE(program.ok());
+  EXPECT_EQ(GetParam().code, program.status().code());
+  EXPECT_NE(std::string::npos, program.status().message().find(GetParam().message)) << program.status().message();
+  for (const char c : program.status().message()) EXPECT_TRUE(c >= 0x20 && c < 0x7f);
+}
+
+INSTANTIATE_TEST_SUITE_P(Structure, Rules, ::testing::ValuesIn(kStructure));
+INSTANTIATE_TEST_SUITE_P(Operands, Rules, ::testing::ValuesIn(kOperands));
+
+}  // namespace
+}  // namespace switchyard
