@@ -44,7 +44,8 @@ uint64_t memory_needed(const fb::Program& in) {
 // The rank is left as the file says, for verify_program to judge.
 void read_dims(const flatbuffers::Vector<uint64_t>& in, uint32_t& rank, std::array<uint64_t, 4>& dims) {
   rank = in.size();
-  for (uint32_t i = 0; i < std::min<uint32_t>(rank, 4); ++i) dims[i] = in.Get(i);
+  // The verifier does not ask that a vector's elements be aligned, so they are copied as bytes.
+  std::memcpy(dims.data(), in.Data(), std::min<size_t>(rank, dims.size()) * sizeof(uint64_t));
 }
 
 void read_tensors(const Tables<fb::Tensor>& in, Program& out) {
