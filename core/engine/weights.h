@@ -5,7 +5,7 @@
 #include <map>
 #include <tuple>
 
-#include "core/plan/buffer.h"
+#include "core/plugin/buffer.h"
 #include "core/program/program.h"
 
 namespace switchyard {

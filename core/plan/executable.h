@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "core/plan/buffer.h"
+#include "core/plugin/buffer.h"
 #include "core/plan/plan.h"
 
 namespace switchyard {

@@ -38,13 +38,6 @@ Result<uint32_t> state_home(const Graph& graph, const GraphOp& op, const std::ve
 
 }  // namespace
 
-const swy_range* PlanDevice::range() const {
-  if (api->get_extension == nullptr) return nullptr;
-  const auto* range = static_cast<const swy_range*>(api->get_extension(handle, SWY_EXT_RANGE));
-  return range != nullptr && range->claim != nullptr && range->prepare != nullptr && range->record != nullptr ? range
-                                                                                                              : nullptr;
-}
-
 Result<VariantRule> parse_variant_rule(const std::string& text) {
   const size_t eq = text.find('=');
   VariantRule rule;

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <cstring>
 
-#include "core/plan/buffer.h"
+#include "core/plugin/buffer.h"
 #include "core/program/op_names.h"
 
 namespace switchyard {
@@ -60,6 +60,13 @@ bool parses_as(swy_option_type type, const std::string& value) {
 }
 
 }  // namespace
+
+const swy_range* PlanDevice::range() const {
+  if (api->get_extension == nullptr) return nullptr;
+  const auto* range = static_cast<const swy_range*>(api->get_extension(handle, SWY_EXT_RANGE));
+  return range != nullptr && range->claim != nullptr && range->prepare != nullptr && range->record != nullptr ? range
+                                                                                                              : nullptr;
+}
 
 Result<std::unique_ptr<Plugin>> Plugin::open(Os& os, const std::string& path, const PluginNote& note,
                                              const swy_host* host) {

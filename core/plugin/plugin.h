@@ -7,7 +7,7 @@
 
 #include "core/base/os.h"
 #include "core/base/status.h"
-#include "core/plan/plan.h"
+#include "core/plugin/device.h"
 #include "core/plugin/elf_note.h"
 #include "switchyard/plugin.h"
 

@@ -73,7 +73,7 @@ typedef struct swy_sample_slot {
 SWY_AT(swy_sample_slot, position, 8);
 SWY_SIZE(swy_sample_slot, 48);
 
-/* What SAMPLE writes per row. `status` is a swy_sample_status. */
+/* What SAMPLE writes per row. `status` is what swy_sample_row (sampling_row.h) returns. */
 typedef struct swy_sample_result {
   int32_t token;
   int32_t status;
@@ -81,12 +81,6 @@ typedef struct swy_sample_result {
   uint32_t stopped; /* 1: the token is one of the row's stop ids */
 } swy_sample_result;
 SWY_SIZE(swy_sample_result, 16);
-
-enum swy_sample_status {
-  SWY_SAMPLE_DRAWN = 0,
-  SWY_SAMPLE_NAN = 1,      /* a logit is NaN */
-  SWY_SAMPLE_NO_TOKEN = 2, /* no token is left: an empty mask, or every logit -inf */
-};
 
 /* Reads an array of the step: SWY_STEP_ARRAY(step, int32_t, row_token_at)[row]. */
 #define SWY_STEP_ARRAY(step, type, field) ((const type*)(const void*)((const char*)(step) + (step)->field))

@@ -1,4 +1,4 @@
-#include "core/plan/buffer.h"
+#include "core/plugin/buffer.h"
 
 #include <cstring>
 #include <utility>

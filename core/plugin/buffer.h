@@ -7,7 +7,7 @@
 #include <string>
 
 #include "core/base/status.h"
-#include "core/plan/plan.h"
+#include "core/plugin/device.h"
 
 namespace switchyard {
 

@@ -1,0 +1,40 @@
+// switchyard backends: what was found, and what each can do.
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/runtime.h"
+
+namespace switchyard::cli {
+namespace {
+
+struct Options {
+  Settings settings;
+  bool explain = false, json = false;
+};
+
+Status backends(const Options& o) {
+  const Host host(1);
+  SWY_LET(const Registry registry, find_backends(o.settings, host));
+  if (o.json) {
+    fmt::print("{}\n", describe_json(registry).dump(2));
+  } else {
+    fmt::print("{}", describe_text(registry, o.explain));
+  }
+  return {};
+}
+
+}  // namespace
+
+void add_backends(CLI::App& app, int& exit_code) {
+  auto o = std::make_shared<Options>();
+  CLI::App* c = app.add_subcommand("backends", "List the backends that were found, their devices and kernels");
+  c->footer("Example: SWITCHYARD_BACKEND_PATH=/opt/mine switchyard backends --explain");
+  c->add_flag("--explain", o->explain, "also one line per file that was looked at: accepted, or why not");
+  c->add_flag("--json", o->json, "print JSON");
+  add_settings(*c, o->settings);
+  c->callback([o, &exit_code] {
+    if (const Status s = backends(*o); !s.ok()) exit_code = report(s);
+  });
+}
+
+}  // namespace switchyard::cli

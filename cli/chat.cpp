@@ -1,0 +1,103 @@
+// switchyard chat: a conversation, kept in one session.
+#include <cstdio>
+#include <iostream>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/generate.h"
+#include "core/text/chat_template.h"
+
+namespace switchyard::cli {
+namespace {
+
+struct Options {
+  Settings settings;
+  SamplingFlags sampling;
+  std::string system;
+  uint32_t tokens = 512;
+};
+
+class Chat {
+ public:
+  Chat(const Runtime& r, Session& session, Sampler& sampler, ChatTemplate chat_template, uint32_t limit)
+      : r_(r), session_(session), sampler_(sampler), template_(std::move(chat_template)), limit_(limit) {}
+
+  void say(const char* role, const std::string& text) { messages_.push_back({{"role", role}, {"content", text}}); }
+
+  Status answer() {
+    SWY_LET(const std::string text, template_.render(messages_, true));
+    SWY_LET(const std::vector<int32_t> ids, r_.tokenizer->encode(text));
+    // What the session has seen can be kept if the conversation begins with it; a state cannot be cut back.
+    const bool continues = seen_.size() < ids.size() && std::equal(seen_.begin(), seen_.end(), ids.begin());
+    if (!continues) {
+      session_.reset();
+      seen_.clear();
+    }
+    const std::span<const int32_t> fresh = std::span(ids).subspan(seen_.size());
+    interrupted.store(false);
+    SWY_LET(const Generation g, generate(r_, session_, sampler_, fresh, limit_, [](const std::string& part) {
+              fmt::print("{}", part);
+              std::fflush(stdout);
+            }));
+    interrupted.store(false);
+    fmt::print("\n");
+    seen_ = ids;
+    seen_.insert(seen_.end(), g.ids.begin(), g.ids.end());
+    seen_.resize(session_.position());  // the last token was drawn, not fed
+    say("assistant", g.text);
+    return {};
+  }
+
+  void drop_last() { messages_.erase(messages_.size() - 1); }
+
+ private:
+  const Runtime& r_;
+  Session& session_;
+  Sampler& sampler_;
+  ChatTemplate template_;
+  uint32_t limit_;
+  nlohmann::ordered_json messages_ = nlohmann::ordered_json::array();
+  std::vector<int32_t> seen_;
+};
+
+Status chat(const Options& o) {
+  SWY_LET(Runtime r, load_runtime(o.settings));
+  SWY_LET(const Tokenizer* tokenizer, r.text());
+  (void)tokenizer;
+  if (r.program->chat_template.empty()) {
+    return error(Code::unsupported, "this program has no chat template; use switchyard run");
+  }
+  SWY_LET(ChatTemplate parsed, ChatTemplate::parse(r.program->chat_template));
+  SWY_LET(Sampler sampler, Sampler::create(o.sampling.resolved(), r.model->vocab()));
+  SWY_LET(auto session, r.model->session());
+  Chat chat(r, *session, sampler, std::move(parsed), o.tokens);
+  if (!o.system.empty()) chat.say("system", o.system);
+  fmt::print(stderr, "seed {}; an empty line or Ctrl-D ends, Ctrl-C stops an answer\n", sampler.seed());
+  for (std::string line; fmt::print(stderr, "> "), std::getline(std::cin, line) && !line.empty();) {
+    chat.say("user", line);
+    if (const Status s = chat.answer(); !s.ok()) {
+      if (s.code() != Code::usage) return s;
+      report(s);  // too long, not UTF-8: the conversation goes on without it
+      chat.drop_last();
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+void add_chat(CLI::App& app, int& exit_code) {
+  auto o = std::make_shared<Options>();
+  CLI::App* c = app.add_subcommand("chat", "Talk with a model; the conversation is kept");
+  c->add_option("--system", o->system, "instructions before the first message");
+  c->add_option("--tokens,-n", o->tokens, "tokens of an answer at most")
+      ->check(CLI::Range(1u, 1u << 24))
+      ->capture_default_str();
+  add_sampling(*c, o->sampling);
+  add_settings(*c, o->settings);
+  c->callback([o, &exit_code] {
+    if (const Status s = chat(*o); !s.ok()) exit_code = report(s);
+  });
+}
+
+}  // namespace switchyard::cli

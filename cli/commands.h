@@ -1,0 +1,19 @@
+// The commands. Each adds itself to the program with its flags and help; its callback leaves the exit code in
+// `exit_code`.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace switchyard::cli {
+
+void add_run(CLI::App& app, int& exit_code);
+void add_chat(CLI::App& app, int& exit_code);
+void add_convert(CLI::App& app, int& exit_code);
+void add_inspect(CLI::App& app, int& exit_code);
+void add_backends(CLI::App& app, int& exit_code);
+void add_plan(CLI::App& app, int& exit_code);
+void add_perplexity(CLI::App& app, int& exit_code);
+void add_logits(CLI::App& app, int& exit_code);
+void add_config(CLI::App& app, int& exit_code);
+
+}  // namespace switchyard::cli

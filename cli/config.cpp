@@ -1,0 +1,86 @@
+// switchyard config: every setting, its value, and where that came from.
+#include <cstdlib>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/runtime.h"
+
+namespace switchyard::cli {
+namespace {
+
+struct Options {
+  Settings settings;
+  bool json = false;
+};
+
+std::string joined(const std::vector<std::string>& values) {
+  std::string text;
+  for (const std::string& v : values) text += fmt::format("{}{}", text.empty() ? "" : ",", v);
+  return text;
+}
+
+Status config(const CLI::App& command, const Options& o) {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const SettingInfo& info : setting_table()) {
+    const std::string name = std::string(info.flag).substr(0, std::string(info.flag).find(','));
+    const CLI::Option* option = command.get_option(name);
+    const char* env = *info.env != '\0' ? std::getenv(info.env) : nullptr;
+    const bool given = option->count() > 0;
+    std::string value = given ? joined(option->results()) : option->get_default_str();
+    if (name == "--threads" && value == "0") value = std::to_string(thread_count(o.settings));
+    const bool from_env = given && env != nullptr && joined(option->results()) == env;
+    rows.push_back({{"flag", name},
+                    {"env", info.env},
+                    {"value", value},
+                    {"source", !given     ? "default"
+                               : from_env ? "environment"
+                                          : "flag"},
+                    {"help", info.help}});
+  }
+  const Host host(1);
+  SWY_LET(const Registry registry, find_backends(o.settings, host));
+  const nlohmann::ordered_json described = describe_json(registry);
+  for (const auto& b : described["backends"]) {
+    for (const auto& option : b["options"]) {
+      const std::string name = b["id"].get<std::string>() + "." + option["name"].get<std::string>();
+      std::string value = option["default"].get<std::string>();
+      bool set = false;
+      for (const std::string& s : o.settings.sets) {
+        if (s.starts_with(name + "=")) {
+          value = s.substr(name.size() + 1);
+          set = true;
+        }
+      }
+      rows.push_back({{"flag", "--set " + name},
+                      {"env", "SWITCHYARD_SET"},
+                      {"value", value},
+                      {"source", set ? "flag" : "default"},
+                      {"help", option["help"]}});
+    }
+  }
+  if (o.json) {
+    fmt::print("{}\n", rows.dump(2));
+    return {};
+  }
+  for (const auto& r : rows) {
+    fmt::print("{:<16} {:<26} {:<12} {:<12} {}\n", r["flag"].get<std::string>(), r["env"].get<std::string>(),
+               r["value"].get<std::string>().empty() ? "-" : r["value"].get<std::string>(),
+               r["source"].get<std::string>(), r["help"].get<std::string>());
+  }
+  return {};
+}
+
+}  // namespace
+
+void add_config(CLI::App& app, int& exit_code) {
+  auto o = std::make_shared<Options>();
+  CLI::App* c = app.add_subcommand("config", "Show every setting, its value, and where it came from");
+  c->footer("Example: SWITCHYARD_BACKEND=reference switchyard config");
+  c->add_flag("--json", o->json, "print JSON");
+  add_settings(*c, o->settings);
+  c->callback([o, c, &exit_code] {
+    if (const Status s = config(*c, *o); !s.ok()) exit_code = report(s);
+  });
+}
+
+}  // namespace switchyard::cli

@@ -1,0 +1,86 @@
+// switchyard inspect: what a program file holds.
+#include <map>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/runtime.h"
+#include "core/program/op_names.h"
+
+namespace switchyard::cli {
+namespace {
+
+struct Options {
+  Settings settings;
+  bool tensors = false, json = false;
+};
+
+nlohmann::ordered_json describe_program(const Program& p, bool tensors) {
+  std::map<std::string, size_t> ops;
+  for (const Op& op : p.main().ops) ++ops[op_name(op.id)];
+  uint64_t parameters = 0, bytes = 0;
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const Tensor& t : p.tensors) {
+    uint64_t elements = 1;
+    std::vector<uint64_t> dims(t.dims.begin(), t.dims.begin() + t.rank);
+    for (const uint64_t d : dims) elements *= d;
+    parameters += elements;
+    for (const Segment& s : t.segments) bytes += s.bytes;
+    list.push_back({{"name", t.name},
+                    {"dtype", dtype_name(t.dtype)},
+                    {"group", t.group},
+                    {"dims", dims},
+                    {"bytes", t.segments[0].bytes}});
+  }
+  nlohmann::ordered_json out = {{"schema", p.schema_version},
+                                {"architecture", p.architecture},
+                                {"quantization", p.quantization},
+                                {"parameters", parameters},
+                                {"weight_bytes", bytes},
+                                {"file_bytes", p.file->bytes().size()},
+                                {"context_length", p.context_length},
+                                {"eos_ids", std::vector<uint32_t>(p.eos_ids.begin(), p.eos_ids.end())},
+                                {"tokenizer", !p.tokenizer_json.empty()},
+                                {"chat_template", !p.chat_template.empty()},
+                                {"tensors", p.tensors.size()},
+                                {"states", p.states.size()},
+                                {"ops", ops}};
+  if (tensors) out["tensor_list"] = std::move(list);
+  return out;
+}
+
+Status inspect(const Options& o) {
+  SWY_LET(const auto program, load_program(o.settings));
+  nlohmann::ordered_json all = describe_program(*program, o.tensors);
+  if (o.settings.verify) all["weights"] = "verified";
+  if (o.json) {
+    fmt::print("{}\n", all.dump());
+    return {};
+  }
+  const nlohmann::ordered_json list = o.tensors ? all["tensor_list"] : nlohmann::ordered_json::array();
+  all.erase("tensor_list");
+  for (const auto& [key, value] : all.items()) {
+    fmt::print("{:<16} {}\n", key, value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  for (const auto& t : list) {
+    fmt::print("  {:<64} {:<5} {:<18} {} bytes\n", t["name"].get<std::string>(), t["dtype"].get<std::string>(),
+               t["dims"].dump(), t["bytes"].get<uint64_t>());
+  }
+  return {};
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& app, int& exit_code) {
+  auto o = std::make_shared<Options>();
+  CLI::App* c = app.add_subcommand("inspect", "Show what a program file holds");
+  c->footer("Example: switchyard inspect qwen.swy --verify");
+  c->add_option("model", o->settings.model, "program file (.swy); without it the demo model");
+  c->add_flag("--verify", o->settings.verify, "also read all weights and compare their checksums");
+  c->add_flag("--tensors", o->tensors, "list every weight");
+  c->add_flag("--json", o->json, "print JSON");
+  c->callback([o, &exit_code] {
+    if (const Status s = inspect(*o); !s.ok()) exit_code = report(s);
+  });
+}
+
+}  // namespace switchyard::cli

@@ -1,0 +1,77 @@
+// switchyard logits: the raw numbers, for comparing with other implementations.
+#include <charconv>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/runtime.h"
+
+namespace switchyard::cli {
+namespace {
+
+struct Options {
+  Settings settings;
+  std::string ids, out;
+};
+
+Result<std::vector<int32_t>> parse_ids(const std::string& text) {
+  std::vector<int32_t> ids;
+  for (const char *p = text.data(), *end = p + text.size(); p != end;) {
+    if (*p == ' ' || *p == ',' || *p == '\n') {
+      ++p;
+      continue;
+    }
+    int32_t id = 0;
+    const auto r = std::from_chars(p, end, id);
+    if (r.ec != std::errc()) return error(Code::usage, "--ids takes whole numbers separated by blanks, not '{}'", text);
+    ids.push_back(id);
+    p = r.ptr;
+  }
+  if (ids.empty()) return error(Code::usage, "--ids is empty");
+  return ids;
+}
+
+// The .npy format, version 1.0: float32 [rows, columns], C order.
+std::string npy_header(size_t rows, size_t columns) {
+  std::string dict = fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", rows, columns);
+  dict.resize((10 + dict.size() + 1 + 63) / 64 * 64 - 11, ' ');
+  dict += '\n';
+  std::string header("\x93NUMPY\x01\x00", 8);
+  header += static_cast<char>(dict.size() & 0xff);
+  header += static_cast<char>(dict.size() >> 8);
+  return header + dict;
+}
+
+Status logits(const Options& o) {
+  SWY_LET(const std::vector<int32_t> ids, parse_ids(o.ids));
+  SWY_LET(Runtime r, load_runtime(o.settings));
+  SWY_LET(auto session, r.model->session());
+  SWY_LET(const auto file, Os::real().create(o.out));
+  const std::string header = npy_header(ids.size(), r.model->vocab());
+  SWY_TRY(file->append(std::as_bytes(std::span(header))));
+  for (std::span<const int32_t> rest = ids; !rest.empty();) {
+    const auto part = rest.first(std::min<size_t>(rest.size(), r.model->chunk()));
+    SWY_LET(const std::span<const float> values, session->feed(part, static_cast<uint32_t>(part.size())));
+    SWY_TRY(file->append(std::as_bytes(values)));
+    rest = rest.subspan(part.size());
+  }
+  SWY_TRY(file->commit());
+  fmt::print(stderr, "{}: float32 [{}, {}]\n", o.out, ids.size(), r.model->vocab());
+  return {};
+}
+
+}  // namespace
+
+void add_logits(CLI::App& app, int& exit_code) {
+  auto o = std::make_shared<Options>();
+  CLI::App* c = app.add_subcommand("logits", "Write a program's logits for some token ids");
+  c->footer("Example: switchyard logits demo.swy --ids \"46 1392 570\" --out logits.npy");
+  c->add_option("program", o->settings.model, "program file (.swy); without it the demo model");
+  c->add_option("--ids", o->ids, "token ids, separated by blanks")->required();
+  c->add_option("--out", o->out, "file to write: NumPy's .npy, float32 [tokens, vocab]")->required();
+  add_settings(*c, o->settings);
+  c->callback([o, &exit_code] {
+    if (const Status s = logits(*o); !s.ok()) exit_code = report(s);
+  });
+}
+
+}  // namespace switchyard::cli

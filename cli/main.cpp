@@ -1,0 +1,43 @@
+#include <cstdio>
+
+#include "cli/commands.h"
+#include "cli/runtime.h"
+
+int main(int argc, char** argv) {
+  using namespace switchyard::cli;
+  CLI::App app(
+      "Runs mixture-of-experts language models on backends that are plugins.\n"
+      "Try: switchyard run \"Once upon a time\"",
+      "switchyard");
+  app.set_version_flag("--version", "switchyard 0.1.0");
+  app.require_subcommand(1);
+  int exit_code = 0;
+  add_run(app, exit_code);
+  add_chat(app, exit_code);
+  add_convert(app, exit_code);
+  add_inspect(app, exit_code);
+  add_backends(app, exit_code);
+  add_plan(app, exit_code);
+  add_perplexity(app, exit_code);
+  add_logits(app, exit_code);
+  add_config(app, exit_code);
+  catch_interrupts();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
+    fmt::print(stderr, "switchyard: {}; see switchyard --help\n", e.what());
+    return 2;
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "switchyard: out of memory\n");
+    return 1;
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "switchyard: {}\n", e.what());
+    return 1;
+  }
+  if (std::fflush(stdout) != 0 && exit_code == 0) {
+    fmt::print(stderr, "switchyard: cannot write to standard output\n");
+    return 1;
+  }
+  return exit_code;
+}

@@ -1,0 +1,126 @@
+// switchyard perplexity: how well a program predicts a text, and how far it is from another program.
+#include <cmath>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/runtime.h"
+#include "core/engine/evaluate.h"
+
+namespace switchyard::cli {
+namespace {
+
+constexpr uint64_t kMaxTextBytes = uint64_t{1} << 30;
+
+struct Options {
+  Settings settings;
+  std::string file, against;
+  uint32_t window = 512, windows = 0;
+  bool json = false;
+};
+
+// Sums over positions of two programs' logits.
+struct Divergence {
+  double kl = 0;
+  size_t agree = 0, positions = 0;
+
+  void add(std::span<const float> base, std::span<const float> other) {
+    const double top_b = *std::max_element(base.begin(), base.end()),
+                 top_o = *std::max_element(other.begin(), other.end());
+    double sum_b = 0, sum_o = 0, cross = 0;
+    for (size_t i = 0; i < base.size(); ++i) {
+      const double e = std::exp(base[i] - top_b);
+      sum_b += e;
+      sum_o += std::exp(other[i] - top_o);
+      cross += e * ((base[i] - top_b) - (other[i] - top_o));
+    }
+    kl += cross / sum_b - std::log(sum_b) + std::log(sum_o);
+    agree += std::max_element(base.begin(), base.end()) - base.begin() ==
+             std::max_element(other.begin(), other.end()) - other.begin();
+    ++positions;
+  }
+};
+
+Status perplexity(const Options& o) {
+  Settings settings = o.settings;
+  settings.chunk = std::max(settings.chunk, o.window);
+  settings.context = std::max(settings.context, o.window);
+  SWY_LET(Runtime r, load_runtime(settings));
+  SWY_LET(const Tokenizer* tokenizer, r.text());
+  SWY_LET(const std::string text, Os::real().read(o.file, kMaxTextBytes));
+  SWY_LET(const std::vector<int32_t> ids, tokenizer->encode(text));
+  Runtime base;
+  std::unique_ptr<Session> base_session;
+  if (!o.against.empty()) {
+    settings.model = o.against;
+    SWY_LET(base, load_runtime(settings));
+    if (base.model->vocab() != r.model->vocab()) return error(Code::usage, "{} has another vocabulary", o.against);
+    SWY_LET(base_session, base.model->session());
+  }
+  const uint64_t begin = Os::real().now_ns();
+  Progress bar("scoring");
+  WindowScore total;
+  Divergence divergence;
+  Status inner;
+  SWY_TRY(score_windows(*r.model, ids, o.window, o.windows,
+                        [&](size_t w, size_t count, std::span<const float> logits, const WindowScore& s) {
+                          total.nll += s.nll;
+                          total.tokens += s.tokens;
+                          if (base_session != nullptr) {
+                            base_session->reset();
+                            auto other = base_session->feed(std::span(ids).subspan(w * o.window, o.window), o.window);
+                            inner = other.status();
+                            if (!inner.ok()) return false;
+                            const size_t vocab = r.model->vocab();
+                            for (size_t t = 0; t + 1 < o.window; ++t)
+                              divergence.add(other->subspan(t * vocab, vocab), logits.subspan(t * vocab, vocab));
+                          }
+                          bar.update(w + 1, count);
+                          return !interrupted.load();
+                        }));
+  SWY_TRY(inner);
+  const double mean = total.nll / static_cast<double>(total.tokens), seconds = seconds_since(begin);
+  nlohmann::ordered_json out = {{"nll", mean},
+                                {"perplexity", std::exp(mean)},
+                                {"tokens", total.tokens},
+                                {"text_tokens", ids.size()},
+                                {"window", o.window},
+                                {"seconds", seconds}};
+  if (base_session != nullptr) {
+    out["kl"] = divergence.kl / static_cast<double>(divergence.positions);
+    out["top1_agreement"] = static_cast<double>(divergence.agree) / static_cast<double>(divergence.positions);
+  }
+  if (o.json) {
+    fmt::print("{}\n", out.dump());
+    return {};
+  }
+  fmt::print("{:.6f} nats per token, perplexity {:.4f}, over {} tokens in windows of {}, {:.1f} s\n", mean,
+             std::exp(mean), total.tokens, o.window, seconds);
+  if (base_session != nullptr) {
+    fmt::print("against {}: KL {:.6f} nats, the same most likely token at {:.2f}%\n", o.against,
+               out["kl"].get<double>(), 100 * out["top1_agreement"].get<double>());
+  }
+  return {};
+}
+
+}  // namespace
+
+void add_perplexity(CLI::App& app, int& exit_code) {
+  auto o = std::make_shared<Options>();
+  CLI::App* c = app.add_subcommand("perplexity", "Measure how well a program predicts a text");
+  c->footer("Example: switchyard perplexity demo.swy --file text.txt --windows 16 --against demo-bf16.swy");
+  c->add_option("program", o->settings.model, "program file (.swy); without it the demo model");
+  c->add_option("--file,-f", o->file, "the text")->required();
+  c->add_option("--window", o->window, "tokens per window; --ctx is the same here")
+      ->check(CLI::Range(2u, 65536u))
+      ->capture_default_str();
+  c->add_option("--windows", o->windows, "stop after this many windows; 0: the whole text")->capture_default_str();
+  c->add_option("--against", o->against, "another program: also KL divergence from it, and top-1 agreement");
+  c->add_flag("--json", o->json, "print JSON");
+  add_settings(*c, o->settings);
+  c->callback([o, &exit_code] {
+    if (o->settings.context != 0) o->window = o->settings.context;
+    if (const Status s = perplexity(*o); !s.ok()) exit_code = report(s);
+  });
+}
+
+}  // namespace switchyard::cli

@@ -1,0 +1,148 @@
+#include "cli/runtime.h"
+
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <thread>
+
+namespace switchyard::cli {
+
+std::atomic<bool> interrupted = false;
+
+namespace {
+
+extern "C" void on_interrupt(int signal) {
+  if (interrupted.exchange(true)) {
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+  }
+}
+
+std::string program_folder() {
+  std::error_code ec;
+  return std::filesystem::read_symlink("/proc/self/exe", ec).parent_path().string();
+}
+
+void set_log_level(const std::string& level) {
+  static const bool once = [] {
+    spdlog::set_default_logger(spdlog::stderr_color_mt("switchyard"));
+    spdlog::set_pattern("switchyard: %l: %v");
+    return true;
+  }();
+  (void)once;
+  spdlog::set_level(spdlog::level::from_str(level == "warning" ? "warn" : level));
+}
+
+}  // namespace
+
+void catch_interrupts() {
+  std::signal(SIGINT, on_interrupt);
+  std::signal(SIGTERM, on_interrupt);
+}
+
+double seconds_since(uint64_t begin_ns) { return static_cast<double>(Os::real().now_ns() - begin_ns) / 1e9; }
+
+int report(const Status& status) {
+  std::fflush(stdout);
+  fmt::print(stderr, "switchyard: {}\n", status.message());
+  return status.code() == Code::usage ? 2 : 1;
+}
+
+std::string model_path(const Settings& settings) {
+  return settings.model.empty() ? program_folder() + "/../share/switchyard/models/demo.swy" : settings.model;
+}
+
+uint32_t thread_count(const Settings& settings) {
+  return settings.threads != 0 ? settings.threads : std::max(1u, std::thread::hardware_concurrency());
+}
+
+Result<Registry> find_backends(const Settings& settings, const Host& host) {
+  set_log_level(settings.log);
+  DiscoveryOptions o = default_discovery();
+  o.libraries = settings.backend_libs;
+  o.search_path = settings.backend_path;
+  for (const std::string& text : settings.sets) {
+    const size_t dot = text.find('.'), eq = text.find('=');
+    if (dot == std::string::npos || eq == std::string::npos || eq < dot + 2 || dot == 0) {
+      return error(Code::usage, "--set takes ID.NAME=VALUE, not '{}'", text);
+    }
+    o.settings[text.substr(0, dot)].push_back({text.substr(dot + 1, eq - dot - 1), text.substr(eq + 1)});
+  }
+  return Registry::discover(Os::real(), o, host);
+}
+
+Result<std::shared_ptr<const Program>> load_program(const Settings& settings) {
+  SWY_LET(Program program, Program::load(Os::real(), model_path(settings)));
+  if (settings.verify) {
+    Progress bar("verifying weights");
+    SWY_TRY(program.verify_weights([&](uint64_t done, uint64_t total) {
+      bar.update(done, total);
+      return !interrupted.load();
+    }));
+  }
+  return std::make_shared<const Program>(std::move(program));
+}
+
+Result<Runtime> load_runtime(const Settings& settings) {
+  const uint64_t begin = Os::real().now_ns();
+  Runtime r;
+  r.host = std::make_unique<Host>(thread_count(settings));
+  SWY_LET(Registry registry, find_backends(settings, *r.host));
+  r.registry = std::make_unique<Registry>(std::move(registry));
+  SWY_LET(auto selection, r.registry->select(settings.backend));
+  SWY_LET(r.program, load_program(settings));
+  ModelOptions options;
+  options.context = settings.context;
+  options.chunk = settings.chunk;
+  options.deterministic = settings.deterministic;
+  for (const std::string& text : settings.variants) {
+    SWY_LET(VariantRule rule, parse_variant_rule(text));
+    options.variants.push_back(std::move(rule));
+  }
+  SWY_LET(r.model, Model::create(r.program, std::move(selection.devices), selection.policy, options));
+  if (!r.program->tokenizer_json.empty()) {
+    SWY_LET(Tokenizer tokenizer, Tokenizer::parse(r.program->tokenizer_json));
+    r.tokenizer = std::make_unique<Tokenizer>(std::move(tokenizer));
+  }
+  r.load_seconds = seconds_since(begin);
+  return r;
+}
+
+Result<const Tokenizer*> Runtime::text() const {
+  if (tokenizer == nullptr) {
+    return error(Code::unsupported, "this program has no tokenizer; give token ids to switchyard logits instead");
+  }
+  return tokenizer.get();
+}
+
+bool Runtime::is_end(int32_t id) const {
+  const auto& ids = program->eos_ids;
+  return std::find(ids.begin(), ids.end(), static_cast<uint32_t>(id)) != ids.end();
+}
+
+Progress::Progress(std::string what)
+    : what_(std::move(what)), begin_ns_(Os::real().now_ns()), terminal_(::isatty(STDERR_FILENO) == 1) {}
+
+Progress::~Progress() {
+  if (drawn_) fmt::print(stderr, "\n");
+}
+
+void Progress::update(uint64_t done, uint64_t total) {
+  const double elapsed = seconds_since(begin_ns_);
+  const uint64_t now = Os::real().now_ns();
+  if (!terminal_ || total == 0 || elapsed < 1 || (now - shown_ns_ < 100'000'000 && done != total)) return;
+  shown_ns_ = now;
+  drawn_ = true;
+  const double share = static_cast<double>(done) / static_cast<double>(total);
+  const int filled = static_cast<int>(share * 30);
+  fmt::print(stderr, "\r{} [{:#<{}}{:.<{}}] {:3.0f}%, {:.0f} s left   ", what_, "", filled, "", 30 - filled,
+             share * 100, share > 0 ? elapsed / share - elapsed : 0.0);
+  std::fflush(stderr);
+}
+
+}  // namespace switchyard::cli

@@ -1,0 +1,60 @@
+// What most commands do first: find backends, load the program, make the model runnable.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "cli/settings.h"
+#include "core/base/status.h"
+#include "core/engine/model.h"
+#include "core/plugin/registry.h"
+#include "core/text/tokenizer.h"
+
+namespace switchyard::cli {
+
+// The parts live as long as the Runtime, in this order.
+struct Runtime {
+  std::unique_ptr<Host> host;
+  std::unique_ptr<Registry> registry;
+  std::shared_ptr<const Program> program;
+  std::unique_ptr<Model> model;
+  std::unique_ptr<Tokenizer> tokenizer;  // NULL when the program has none
+  double load_seconds = 0;
+
+  // Errors: unsupported, when the program has no tokenizer.
+  Result<const Tokenizer*> text() const;
+  bool is_end(int32_t id) const;  // one of the program's end-of-sequence ids
+};
+
+Result<Runtime> load_runtime(const Settings& settings);
+
+// The parts alone, for commands that need no model.
+Result<Registry> find_backends(const Settings& settings, const Host& host);
+Result<std::shared_ptr<const Program>> load_program(const Settings& settings);
+std::string model_path(const Settings& settings);
+uint32_t thread_count(const Settings& settings);
+
+// Set by Ctrl-C. `catch_interrupts` installs the handler; a second Ctrl-C within one wait ends the program.
+extern std::atomic<bool> interrupted;
+void catch_interrupts();
+
+// A line on stderr that is rewritten in place, when stderr is a terminal; shown after a second of work.
+class Progress {
+ public:
+  explicit Progress(std::string what);
+  ~Progress();
+  void update(uint64_t done, uint64_t total);
+
+ private:
+  std::string what_;
+  uint64_t begin_ns_, shown_ns_ = 0;
+  bool terminal_, drawn_ = false;
+};
+
+double seconds_since(uint64_t begin_ns);
+
+// Prints "switchyard: message" to stderr and returns the exit code: 2 for a wrong request, 1 for everything else.
+int report(const Status& status);
+
+}  // namespace switchyard::cli

@@ -1,0 +1,64 @@
+#include "cli/settings.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace switchyard::cli {
+
+const std::vector<SettingInfo>& setting_table() {
+  static const std::vector<SettingInfo> table = {
+      {"--model,-m", "SWITCHYARD_MODEL", "program file (.swy); without it the demo model"},
+      {"--backend", "SWITCHYARD_BACKEND",
+       "auto, one backend (cpu, cuda:1), or a list in order of preference (mine,cpu)"},
+      {"--backend-lib", "", "a backend's .so to try first, as an absolute path; may be given more than once"},
+      {"--backend-path", "SWITCHYARD_BACKEND_PATH", "absolute folders to search for backends first, separated by ':'"},
+      {"--set", "SWITCHYARD_SET", "option of a backend: ID.NAME=VALUE; switchyard backends lists them"},
+      {"--variant", "SWITCHYARD_VARIANTS", "force a kernel for an operation (OP=KERNEL) or forbid one (OP=!KERNEL)"},
+      {"--threads", "SWITCHYARD_THREADS", "threads that CPU backends compute on; 0: one per core"},
+      {"--ctx", "SWITCHYARD_CTX", "tokens that a session can hold; 0: the model's, at most 4096"},
+      {"--chunk", "SWITCHYARD_CHUNK", "tokens of a prompt that are computed in one step"},
+      {"--deterministic", "SWITCHYARD_DETERMINISTIC",
+       "only kernels whose results do not depend on the rest of the batch"},
+      {"--verify", "SWITCHYARD_VERIFY", "compare the checksums of all weights when loading"},
+      {"--log", "SWITCHYARD_LOG", "messages on stderr: debug, info, warning, error or off"},
+  };
+  return table;
+}
+
+namespace {
+
+const SettingInfo& info(const char* flag) {
+  const auto& table = setting_table();
+  return *std::find_if(table.begin(), table.end(), [&](const SettingInfo& i) {
+    const std::string_view names = i.flag;  // "--model,-m"
+    return names.substr(0, names.find(',')) == flag;
+  });
+}
+
+CLI::Option* described(CLI::Option* option, const SettingInfo& i) {
+  if (*i.env != '\0') option->envname(i.env);
+  return option->group("Model and backend");
+}
+
+}  // namespace
+
+void add_settings(CLI::App& command, Settings& s) {
+  const auto value = [&](const char* flag, auto& target) {
+    return described(command.add_option(info(flag).flag, target, info(flag).help), info(flag));
+  };
+  value("--model", s.model);
+  value("--backend", s.backend)->capture_default_str();
+  value("--backend-lib", s.backend_libs);
+  value("--backend-path", s.backend_path);
+  value("--set", s.sets)->delimiter(',');
+  value("--variant", s.variants)->delimiter(',');
+  value("--threads", s.threads)->check(CLI::Range(0u, 1024u))->capture_default_str();
+  value("--ctx", s.context)->check(CLI::Range(0u, 1u << 24))->capture_default_str();
+  value("--chunk", s.chunk)->check(CLI::Range(1u, 65536u))->capture_default_str();
+  described(command.add_flag(info("--deterministic").flag, s.deterministic, info("--deterministic").help),
+            info("--deterministic"));
+  described(command.add_flag(info("--verify").flag, s.verify, info("--verify").help), info("--verify"));
+  value("--log", s.log)->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}))->capture_default_str();
+}
+
+}  // namespace switchyard::cli

@@ -1,0 +1,37 @@
+// Every flag and environment variable that more than one command takes, declared once.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace switchyard::cli {
+
+struct Settings {
+  std::string model;
+  std::string backend = "auto";
+  std::vector<std::string> backend_libs;
+  std::string backend_path;
+  std::vector<std::string> sets;      // ID.NAME=VALUE
+  std::vector<std::string> variants;  // OP=KERNEL or OP=!KERNEL
+  uint32_t threads = 0;               // 0: all cores
+  uint32_t context = 0;
+  uint32_t chunk = 512;
+  bool deterministic = false;
+  bool verify = false;
+  std::string log = "warning";
+};
+
+// One row of `switchyard config`.
+struct SettingInfo {
+  const char* flag;  // "--backend"
+  const char* env;   // "SWITCHYARD_BACKEND"; "" without
+  const char* help;
+};
+const std::vector<SettingInfo>& setting_table();
+
+// Adds the flags of the table to a command; a flag wins over its environment variable, which wins over the default.
+void add_settings(CLI::App& command, Settings& settings);
+
+}  // namespace switchyard::cli

@@ -1,0 +1,180 @@
+#include "core/import/config.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace switchyard {
+namespace {
+
+using nlohmann::json;
+
+// Reads fields of one JSON object and remembers the first that is wrong.
+class Fields {
+ public:
+  explicit Fields(const json& object) : object_(object) {}
+
+  uint32_t count(const char* name, uint32_t max = 1u << 24) {
+    const json* f = find(name);
+    if (f == nullptr) return fail<uint32_t>(fmt::format("config.json has no {}", name));
+    if (!f->is_number_integer() || f->get<int64_t>() < 1 || f->get<int64_t>() > max) {
+      return fail<uint32_t>(
+          fmt::format("config.json: {} is {}; it must be a whole number from 1 to {}", name, f->dump(), max));
+    }
+    return f->get<uint32_t>();
+  }
+  uint32_t count_or(const char* name, uint32_t otherwise) { return find(name) == nullptr ? otherwise : count(name); }
+  double number_or(const char* name, double otherwise) {
+    const json* f = find(name);
+    if (f == nullptr) return otherwise;
+    if (!f->is_number() || !std::isfinite(f->get<double>()) || f->get<double>() <= 0) {
+      return fail<double>(fmt::format("config.json: {} is {}; it must be a number above 0", name, f->dump()));
+    }
+    return f->get<double>();
+  }
+  bool flag_or(const char* name, bool otherwise) {
+    const json* f = find(name);
+    if (f == nullptr) return otherwise;
+    if (!f->is_boolean())
+      return fail<bool>(fmt::format("config.json: {} is {}; it must be true or false", name, f->dump()));
+    return f->get<bool>();
+  }
+  std::string text_or(const char* name, const char* otherwise) {
+    const json* f = find(name);
+    return f != nullptr && f->is_string() ? f->get<std::string>() : otherwise;
+  }
+  const json* find(const char* name) const {
+    const auto it = object_.find(name);
+    return it == object_.end() || it->is_null() ? nullptr : &*it;
+  }
+  Status status() const { return status_; }
+
+ private:
+  template <class T>
+  T fail(const std::string& message) {
+    if (status_.ok()) status_ = Status(Code::invalid_data, message);
+    return T{};
+  }
+  const json& object_;
+  Status status_;
+};
+
+Status read_layers(Fields& f, ModelConfig& c) {
+  const json* types = f.find("layer_types");
+  if (types == nullptr) {
+    const uint32_t interval = f.count_or("full_attention_interval", 4);
+    for (uint32_t i = 0; i < c.layers; ++i) c.attention.push_back(interval != 0 && (i + 1) % interval == 0);
+    return {};
+  }
+  if (!types->is_array() || types->size() != c.layers) {
+    return error(Code::invalid_data, "config.json: layer_types must list {} layers, as num_hidden_layers says",
+                 c.layers);
+  }
+  for (const json& type : *types) {
+    if (type != "full_attention" && type != "linear_attention") {
+      return error(Code::unsupported,
+                   "config.json: layer type {} is not supported; full_attention and linear_attention are", type.dump());
+    }
+    c.attention.push_back(type == "full_attention");
+  }
+  return {};
+}
+
+Status read_rope(Fields& f, ModelConfig& c) {
+  const json empty = json::object();
+  const json* rope = f.find("rope_parameters");
+  if (rope == nullptr) rope = f.find("rope_scaling");
+  if (rope == nullptr || !rope->is_object()) rope = &empty;
+  Fields r(*rope);
+  std::string type = r.text_or("rope_type", r.text_or("type", "default").c_str());
+  if (type != "default" && type != "mrope") {
+    return error(Code::unsupported, "config.json: rope_type '{}' is not supported; 'default' is", type);
+  }
+  const double theta = r.number_or("rope_theta", f.number_or("rope_theta", 1e7));
+  const double partial = r.number_or("partial_rotary_factor", f.number_or("partial_rotary_factor", 0.25));
+  c.rope_theta = static_cast<float>(theta);
+  c.rotary_dim = static_cast<uint32_t>(c.head_dim * partial);
+  if (partial > 1 || c.rotary_dim % 2 != 0) {
+    return error(Code::invalid_data,
+                 "config.json: partial_rotary_factor {} of head_dim {} gives no even number of "
+                 "rotating elements",
+                 partial, c.head_dim);
+  }
+  return r.status();
+}
+
+Status check_ratios(const ModelConfig& c) {
+  if (c.heads % c.kv_heads != 0) {
+    return error(Code::invalid_data, "config.json: {} attention heads cannot share {} KV heads evenly", c.heads,
+                 c.kv_heads);
+  }
+  if (c.value_heads % c.key_heads != 0) {
+    return error(Code::invalid_data, "config.json: {} value heads cannot share {} key heads evenly", c.value_heads,
+                 c.key_heads);
+  }
+  if (c.top_k > c.experts) {
+    return error(Code::invalid_data, "config.json: num_experts_per_tok is {}, and there are {} experts", c.top_k,
+                 c.experts);
+  }
+  if (c.conv_kernel < 2) return error(Code::invalid_data, "config.json: linear_conv_kernel_dim must be at least 2");
+  return {};
+}
+
+void add_eos(const json& object, std::vector<uint32_t>& ids) {
+  const auto it = object.find("eos_token_id");
+  if (it == object.end()) return;
+  for (const json& id : it->is_array() ? *it : json::array({*it})) {
+    if (!id.is_number_unsigned() || id.get<uint64_t>() > INT32_MAX) continue;
+    if (std::find(ids.begin(), ids.end(), id.get<uint32_t>()) == ids.end()) ids.push_back(id.get<uint32_t>());
+  }
+}
+
+}  // namespace
+
+Result<ModelConfig> parse_config(std::string_view config, std::string_view generation) {
+  const json whole = json::parse(config, nullptr, false);
+  if (!whole.is_object()) return error(Code::invalid_data, "config.json is not a JSON object");
+  const bool nested = whole.contains("text_config") && whole["text_config"].is_object();
+  const json& text = nested ? whole["text_config"] : whole;
+  const std::string type = Fields(whole).text_or("model_type", Fields(text).text_or("model_type", "?").c_str());
+  if (type != "qwen3_5_moe" && type != "qwen3_5_moe_text") {
+    return error(Code::unsupported, "config.json: model_type '{}' is not supported; qwen3_5_moe is", type);
+  }
+  Fields f(text);
+  if (const std::string act = f.text_or("hidden_act", "silu"); act != "silu") {
+    return error(Code::unsupported, "config.json: hidden_act '{}' is not supported; silu is", act);
+  }
+  if (f.flag_or("attention_bias", false))
+    return error(Code::unsupported, "config.json: attention_bias is not supported");
+
+  ModelConfig c;
+  c.hidden = f.count("hidden_size");
+  c.layers = f.count("num_hidden_layers", 4096);
+  c.vocab = f.count("vocab_size");
+  c.heads = f.count("num_attention_heads", 65536);
+  c.kv_heads = f.count_or("num_key_value_heads", c.heads);
+  c.head_dim = f.count_or("head_dim", c.heads == 0 ? 1 : c.hidden / c.heads);
+  c.key_heads = f.count("linear_num_key_heads", 65536);
+  c.value_heads = f.count("linear_num_value_heads", 65536);
+  c.key_dim = f.count("linear_key_head_dim", 65536);
+  c.value_dim = f.count("linear_value_head_dim", 65536);
+  c.conv_kernel = f.count_or("linear_conv_kernel_dim", 4);
+  c.experts = f.count("num_experts", 65536);
+  c.top_k = f.count("num_experts_per_tok", 65536);
+  c.expert_width = f.count("moe_intermediate_size");
+  c.shared_width = f.count("shared_expert_intermediate_size");
+  c.eps = static_cast<float>(f.number_or("rms_norm_eps", 1e-6));
+  c.gated = f.flag_or("attn_output_gate", true);
+  c.tied = f.flag_or("tie_word_embeddings", Fields(whole).flag_or("tie_word_embeddings", false));
+  c.context_length = f.count_or("max_position_embeddings", 32768);
+  SWY_TRY(f.status());
+  SWY_TRY(read_layers(f, c));
+  SWY_TRY(read_rope(f, c));
+  SWY_TRY(f.status());
+  SWY_TRY(check_ratios(c));
+  add_eos(text, c.eos_ids);
+  if (const json g = json::parse(generation, nullptr, false); g.is_object()) add_eos(g, c.eos_ids);
+  return c;
+}
+
+}  // namespace switchyard

@@ -1,0 +1,224 @@
+#include "core/import/convert.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <mutex>
+
+#include "core/base/thread_pool.h"
+#include "core/program/op_names.h"
+#include "core/program/quantize.h"
+#include "core/program/writer.h"
+#include "core/text/chat_template.h"
+#include "core/text/tokenizer.h"
+#include "switchyard/weights.h"
+
+namespace switchyard {
+namespace {
+
+constexpr uint64_t kBatchElements = uint64_t{4} << 20;  // rows are read and encoded in batches of about this size
+constexpr uint64_t kMaxTextBytes = uint64_t{256} << 20;
+
+// Reads a text that a checkpoint may lack.
+Result<std::string> read_optional(Os& os, const std::string& path) {
+  if (!os.exists(path)) return std::string();
+  return os.read(path, kMaxTextBytes);
+}
+
+// The chat template: a file of its own, or a field of tokenizer_config.json.
+Result<std::string> read_chat_template(Os& os, const std::string& folder) {
+  SWY_LET(std::string text, read_optional(os, folder + "/chat_template.jinja"));
+  if (!text.empty()) return text;
+  SWY_LET(const std::string config, read_optional(os, folder + "/tokenizer_config.json"));
+  const auto parsed = nlohmann::json::parse(config, nullptr, false);
+  if (parsed.is_object() && parsed.contains("chat_template") && parsed["chat_template"].is_string()) {
+    return parsed["chat_template"].get<std::string>();
+  }
+  return std::string();
+}
+
+// Writes the weights of one tensor, batch by batch, over a team of threads.
+class TensorWriter {
+ public:
+  TensorWriter(ProgramWriter& writer, ThreadPool& pool, const ConvertOptions& options, uint64_t total)
+      : writer_(writer), pool_(pool), options_(options), total_(total) {}
+
+  Status write(size_t index, const ProgramSpec::Tensor& tensor, const WeightSource& source) {
+    desc_ = {};
+    desc_.struct_size = sizeof desc_;
+    desc_.dtype = tensor.dtype;
+    desc_.group = tensor.group;
+    desc_.rank = static_cast<uint32_t>(tensor.dims.size());
+    std::fill_n(desc_.dims, 4, 1);
+    std::copy(tensor.dims.begin(), tensor.dims.end(), desc_.dims);
+    if (swy_weight_planes_of(&desc_, &planes_) != 0) return error(Code::internal, "{}: no such weight", tensor.name);
+    width_ = tensor.dims.back();
+    scales_.clear();
+    offsets_.clear();
+    SWY_TRY(writer_.begin_segment(index));
+    for (const SourceTensor* part : source.parts) {
+      uint64_t elements = 1;
+      for (const uint64_t d : part->dims) elements *= d;
+      const uint64_t rows = elements / width_, batch = std::max<uint64_t>(1, kBatchElements / width_);
+      for (uint64_t row = 0; row < rows; row += batch) {
+        SWY_TRY(write_batch(*part, row, std::min(batch, rows - row)).in("tensor " + tensor.name));
+      }
+    }
+    if (planes_.groups != 0) {
+      SWY_TRY(writer_.pad_to(planes_.scales));
+      SWY_TRY(writer_.append(std::as_bytes(std::span(scales_))));
+      if (!offsets_.empty()) {
+        SWY_TRY(writer_.pad_to(planes_.offsets));
+        SWY_TRY(writer_.append(std::as_bytes(std::span(offsets_))));
+      }
+    }
+    return writer_.end_segment();
+  }
+
+ private:
+  Status write_batch(const SourceTensor& part, uint64_t row, uint64_t rows) {
+    batch_ = {&part, row, rows};
+    first_scale_ = scales_.size();
+    bytes_.resize(rows * planes_.row_bytes);
+    scales_.resize(first_scale_ + rows * planes_.groups);
+    if (desc_.dtype == SWY_I4A) offsets_.resize(scales_.size());
+    status_ = {};
+    pool_.run([](void* self, const swy_team* team) { static_cast<TensorWriter*>(self)->encode(*team); }, this);
+    SWY_TRY(status_);
+    SWY_TRY(writer_.append(bytes_));
+    release_elements(part, row * width_, rows * width_);
+    done_ += bytes_.size();
+    if (options_.progress && !options_.progress(done_, total_)) {
+      return error(Code::cancelled, "conversion stopped; nothing was written to {}", options_.output);
+    }
+    return {};
+  }
+
+  // One member's rows of the batch.
+  void encode(const swy_team& team) {
+    const uint64_t first = batch_.rows * team.rank / team.size, last = batch_.rows * (team.rank + 1) / team.size;
+    std::vector<float> row(width_);
+    for (uint64_t r = first; r < last; ++r) {
+      read_elements(*batch_.part, (batch_.row + r) * width_, row);
+      std::byte* out = bytes_.data() + r * planes_.row_bytes;
+      if (desc_.dtype == SWY_F32) {
+        std::memcpy(out, row.data(), width_ * 4);
+      } else if (desc_.dtype == SWY_BF16) {
+        auto* h = reinterpret_cast<uint16_t*>(out);
+        for (uint64_t i = 0; i < width_; ++i) h[i] = swy_f32_to_bf16(row[i]);
+      } else if (Status s = quantize(row, r, out); !s.ok()) {
+        const std::lock_guard lock(mutex_);
+        if (status_.ok()) status_ = s.in(fmt::format("row {}", batch_.row + r));
+        return;
+      }
+    }
+  }
+
+  Status quantize(const std::vector<float>& row, uint64_t r, std::byte* out) {
+    const uint64_t at = first_scale_ + r * planes_.groups;
+    QuantizedRows q{{out, planes_.row_bytes}, std::span(scales_).subspan(at, planes_.groups), {}};
+    if (!offsets_.empty()) q.offsets = std::span(offsets_).subspan(at, planes_.groups);
+    return quantize_rows(row.data(), 1, desc_, q);
+  }
+
+  struct Batch {
+    const SourceTensor* part = nullptr;
+    uint64_t row = 0, rows = 0;
+  };
+
+  ProgramWriter& writer_;
+  ThreadPool& pool_;
+  const ConvertOptions& options_;
+  uint64_t total_, done_ = 0;
+  swy_tensor desc_{};
+  swy_weight_planes planes_{};
+  uint64_t width_ = 0, first_scale_ = 0;
+  Batch batch_;
+  std::vector<std::byte> bytes_;
+  std::vector<uint16_t> scales_, offsets_;
+  std::mutex mutex_;
+  Status status_;
+};
+
+Status check_space(Os& os, const std::string& output, uint64_t bytes) {
+  const std::string folder = std::filesystem::path(output).parent_path().string();
+  const auto free = os.free_bytes(folder.empty() ? "." : folder);
+  if (free.ok() && *free < bytes) {
+    return error(Code::io, "{} needs {:.1f} MiB, and its disk has {:.1f} MiB free; free some space or write elsewhere",
+                 output, static_cast<double>(bytes) / 1048576, static_cast<double>(*free) / 1048576);
+  }
+  return {};
+}
+
+// What the files beside the weights give. They are checked now, so that a program that loads also runs.
+Status read_texts(Os& os, const std::string& folder, ImportPlan& plan) {
+  SWY_LET(plan.spec.tokenizer_json, read_optional(os, folder + "/tokenizer.json"));
+  SWY_LET(plan.spec.chat_template, read_chat_template(os, folder));
+  if (plan.spec.tokenizer_json.empty()) {
+    plan.notes.push_back("no tokenizer.json: the program takes token ids only (logits, plan, inspect)");
+  } else if (auto tokenizer = Tokenizer::parse(plan.spec.tokenizer_json); !tokenizer.ok()) {
+    return tokenizer.status().in(folder + "/tokenizer.json");
+  }
+  if (plan.spec.chat_template.empty()) {
+    plan.notes.push_back("no chat template: switchyard chat cannot use this program");
+  } else if (auto chat = ChatTemplate::parse(plan.spec.chat_template); !chat.ok()) {
+    return chat.status().in(folder + ": chat template");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<WeightEncoding> parse_encoding(const std::string& quant, const std::string& group) {
+  WeightEncoding e;
+  if (quant == "bf16") return e;
+  if (quant == "i8") e.dtype = SWY_I8;
+  if (quant == "i4") e.dtype = SWY_I4;
+  if (quant == "i4a") e.dtype = SWY_I4A;
+  if (e.dtype == SWY_BF16) {
+    return error(Code::usage, "--quant {} is unknown; choose bf16, i8, i4 or i4a", quant);
+  }
+  if (group == "row") return e;
+  if (group != "32" && group != "64" && group != "128") {
+    return error(Code::usage, "--group {} is unknown; choose 32, 64, 128 or row", group);
+  }
+  e.group = static_cast<uint32_t>(std::stoul(group));
+  return e;
+}
+
+std::string encoding_name(WeightEncoding e) {
+  if (e.dtype == SWY_BF16) return "bf16";
+  return fmt::format("{} group {}", dtype_name(e.dtype), e.group == 0 ? std::string("row") : std::to_string(e.group));
+}
+
+Result<ConvertReport> convert(Os& os, const ConvertOptions& options) {
+  const std::string& folder = options.source;
+  const std::string config_path = folder + "/config.json";
+  SWY_LET(const std::string config_text, os.read(config_path, kMaxTextBytes));
+  SWY_LET(const std::string generation, read_optional(os, folder + "/generation_config.json"));
+  Result<ModelConfig> config = parse_config(config_text, generation);
+  if (!config.ok()) return config.status().in(folder);
+  SWY_LET(const Checkpoint checkpoint, Checkpoint::open(os, folder));
+  Result<ImportPlan> planned = plan_import(*config, checkpoint, options.encoding);
+  if (!planned.ok()) return planned.status().in(folder);
+  ImportPlan& plan = *planned;
+  plan.spec.source_config = config_text;
+  plan.spec.quantization = encoding_name(options.encoding);
+  SWY_TRY(read_texts(os, folder, plan));
+
+  SWY_LET(ProgramWriter writer, ProgramWriter::create(os, options.output, plan.spec));
+  SWY_TRY(check_space(os, options.output, writer.file_bytes()));
+  if (options.begin) options.begin(writer.file_bytes());
+  ThreadPool pool(options.threads);
+  TensorWriter tensors(writer, pool, options, writer.file_bytes());
+  ConvertReport report{writer.file_bytes(), 0, std::move(plan.notes)};
+  for (size_t i = 0; i < plan.spec.tensors.size(); ++i) {
+    SWY_TRY(tensors.write(i, plan.spec.tensors[i], plan.sources[i]));
+    uint64_t elements = 1;
+    for (const uint64_t d : plan.spec.tensors[i].dims) elements *= d;
+    report.parameters += elements;
+  }
+  SWY_TRY(writer.finish());
+  return report;
+}
+
+}  // namespace switchyard

@@ -1,0 +1,38 @@
+// Conversion of a Hugging Face checkpoint folder into a program file.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/base/os.h"
+#include "core/base/status.h"
+#include "core/import/qwen35.h"
+
+namespace switchyard {
+
+struct ConvertOptions {
+  std::string source;  // folder
+  std::string output;  // .swy
+  WeightEncoding encoding;
+  uint32_t threads = 1;
+  // Called with the weight bytes written and in all; returning false stops with Code::cancelled.
+  std::function<bool(uint64_t done, uint64_t total)> progress;
+  // Called once before the weights are written, with the size of the file.
+  std::function<void(uint64_t bytes)> begin;
+};
+
+struct ConvertReport {
+  uint64_t file_bytes = 0;
+  uint64_t parameters = 0;
+  std::vector<std::string> notes;
+};
+
+// "bf16", "i8", "i4", "i4a" and "32", "64", "128", "row". Errors: usage, listing what there is.
+Result<WeightEncoding> parse_encoding(const std::string& quant, const std::string& group);
+std::string encoding_name(WeightEncoding encoding);
+
+// Nothing appears at the output path unless all went well. Memory: a few MiB beyond the scales of the largest tensor.
+Result<ConvertReport> convert(Os& os, const ConvertOptions& options);
+
+}  // namespace switchyard

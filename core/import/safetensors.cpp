@@ -1,0 +1,159 @@
+#include "core/import/safetensors.h"
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "switchyard/weights.h"
+
+namespace switchyard {
+namespace {
+
+using nlohmann::json;
+
+constexpr uint64_t kMaxHeaderBytes = uint64_t{512} << 20;
+constexpr uint64_t kMaxIndexBytes = uint64_t{256} << 20;
+
+uint64_t element_bytes(SourceType type) { return type == SourceType::f32 ? 4 : 2; }
+
+// One entry of a shard's header.
+Result<SourceTensor> parse_entry(const json& entry, std::span<const std::byte> data, const std::string& where) {
+  if (!entry.is_object() || !entry.contains("dtype") || !entry.contains("shape") || !entry.contains("data_offsets")) {
+    return error(Code::invalid_data, "{} has a broken header entry", where);
+  }
+  SourceTensor t;
+  const std::string dtype = entry["dtype"].is_string() ? entry["dtype"].get<std::string>() : "?";
+  if (dtype == "F32") {
+    t.type = SourceType::f32;
+  } else if (dtype == "F16") {
+    t.type = SourceType::f16;
+  } else if (dtype == "BF16") {
+    t.type = SourceType::bf16;
+  } else {
+    return error(Code::unsupported, "{} has dtype {}; F32, F16 and BF16 can be converted", where, dtype);
+  }
+  uint64_t elements = 1;
+  for (const json& d : entry["shape"]) {
+    if (!d.is_number_unsigned() || d.get<uint64_t>() == 0 || d.get<uint64_t>() > (uint64_t{1} << 48) / elements) {
+      return error(Code::invalid_data, "{} has the impossible shape {}", where, entry["shape"].dump());
+    }
+    t.dims.push_back(d.get<uint64_t>());
+    elements *= t.dims.back();
+  }
+  const json& offsets = entry["data_offsets"];
+  if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() ||
+      !offsets[1].is_number_unsigned()) {
+    return error(Code::invalid_data, "{} has broken data_offsets", where);
+  }
+  const auto begin = offsets[0].get<uint64_t>(), end = offsets[1].get<uint64_t>();
+  if (begin > end || end > data.size()) {
+    return error(Code::invalid_data, "{} lies at bytes {}..{}, and the file's data ends at {}: the file is truncated",
+                 where, begin, end, data.size());
+  }
+  if (end - begin != elements * element_bytes(t.type)) {
+    return error(Code::invalid_data, "{} has {} bytes, and its shape {} needs {}", where, end - begin,
+                 entry["shape"].dump(), elements * element_bytes(t.type));
+  }
+  t.bytes = data.subspan(begin, end - begin);
+  return t;
+}
+
+Result<json> parse_json(Os& os, const std::string& path, uint64_t limit) {
+  SWY_LET(const std::string text, os.read(path, limit));
+  json parsed = json::parse(text, nullptr, false);
+  if (parsed.is_discarded()) return error(Code::invalid_data, "{} is not valid JSON", path);
+  return parsed;
+}
+
+}  // namespace
+
+void read_elements(const SourceTensor& tensor, uint64_t first, std::span<float> out) {
+  const std::byte* from = tensor.bytes.data() + first * element_bytes(tensor.type);
+  if (tensor.type == SourceType::f32) {
+    std::memcpy(out.data(), from, out.size() * 4);
+    return;
+  }
+  for (size_t i = 0; i < out.size(); ++i) {
+    uint16_t h;
+    std::memcpy(&h, from + 2 * i, 2);
+    out[i] = tensor.type == SourceType::bf16 ? swy_bf16_to_f32(h) : swy_f16_to_f32(h);
+  }
+}
+
+void release_elements(const SourceTensor& tensor, uint64_t first, uint64_t count) {
+  const uint64_t size = element_bytes(tensor.type);
+  tensor.file->release(tensor.file_offset + first * size, count * size);
+}
+
+Status Checkpoint::add_shard(Os& os, const std::string& path) {
+  SWY_LET(std::unique_ptr<MappedFile> file, os.map(path));
+  const std::span<const std::byte> bytes = file->bytes();
+  uint64_t header_bytes = 0;
+  if (bytes.size() >= 8) std::memcpy(&header_bytes, bytes.data(), 8);
+  if (bytes.size() < 8 || header_bytes > kMaxHeaderBytes || header_bytes > bytes.size() - 8) {
+    return error(Code::invalid_data, "{} is not a safetensors file, or is truncated", path);
+  }
+  const auto* text = reinterpret_cast<const char*>(bytes.data() + 8);
+  const json header = json::parse(text, text + header_bytes, nullptr, false);
+  if (!header.is_object()) return error(Code::invalid_data, "{} has a broken safetensors header", path);
+  for (const auto& [name, entry] : header.items()) {
+    if (name == "__metadata__") continue;
+    SWY_LET(SourceTensor t,
+            parse_entry(entry, bytes.subspan(8 + header_bytes), fmt::format("{}: tensor {}", path, name)));
+    t.file = file.get();
+    t.file_offset = static_cast<uint64_t>(t.bytes.data() - bytes.data());
+    if (!tensors_.emplace(name, std::move(t)).second) {
+      return error(Code::invalid_data, "{}: tensor {} stands in two shards", path, name);
+    }
+  }
+  files_.push_back(std::move(file));
+  return {};
+}
+
+Result<Checkpoint> Checkpoint::open(Os& os, const std::string& folder) {
+  Checkpoint c;
+  const std::string single = folder + "/model.safetensors", index = folder + "/model.safetensors.index.json";
+  if (!os.exists(index)) {
+    if (!os.exists(single)) {
+      return error(Code::not_found,
+                   "{} has neither model.safetensors nor model.safetensors.index.json; name the folder "
+                   "of a Hugging Face checkpoint",
+                   folder);
+    }
+    SWY_TRY(c.add_shard(os, single));
+    return c;
+  }
+  SWY_LET(const json parsed, parse_json(os, index, kMaxIndexBytes));
+  if (!parsed.is_object() || !parsed.contains("weight_map") || !parsed["weight_map"].is_object()) {
+    return error(Code::invalid_data, "{} has no weight_map", index);
+  }
+  std::set<std::string> shards;
+  for (const auto& [name, shard] : parsed["weight_map"].items()) {
+    if (!shard.is_string()) return error(Code::invalid_data, "{}: tensor {} names no shard", index, name);
+    shards.insert(shard.get<std::string>());
+  }
+  for (const std::string& shard : shards) {
+    if (shard.find('/') != std::string::npos) {
+      return error(Code::invalid_data, "{} names the shard {}, which is outside the checkpoint's folder", index, shard);
+    }
+    const std::string path = folder + "/" + shard;
+    if (!os.exists(path)) {
+      return error(Code::not_found, "{} is missing, and {} names it; download the whole checkpoint", path, index);
+    }
+    SWY_TRY(c.add_shard(os, path));
+  }
+  for (const auto& [name, shard] : parsed["weight_map"].items()) {
+    if (c.find(name) == nullptr) {
+      return error(Code::invalid_data, "tensor {} is not in {}, where the index says it is", name,
+                   shard.get<std::string>());
+    }
+  }
+  return c;
+}
+
+const SourceTensor* Checkpoint::find(const std::string& name) const {
+  const auto it = tensors_.find(name);
+  return it == tensors_.end() ? nullptr : &it->second;
+}
+
+}  // namespace switchyard

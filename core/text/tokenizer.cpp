@@ -1,0 +1,345 @@
+#include "core/text/tokenizer.h"
+
+#include <utf8proc.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+
+#include "core/text/bpe.h"
+#include "core/text/splitter.h"
+#include "core/text/utf8.h"
+
+namespace switchyard {
+namespace {
+
+using nlohmann::json;
+
+constexpr int32_t kMaxId = 1 << 24;
+
+struct AddedToken {
+  int32_t id = 0;
+  std::string content;
+  bool special = false, normalized = false;
+};
+
+// The printable stand-ins of byte-level BPE: byte → code point (GPT-2's bytes_to_unicode).
+std::array<uint32_t, 256> byte_characters() {
+  std::array<uint32_t, 256> out{};
+  uint32_t next = 256;
+  for (uint32_t b = 0; b < 256; ++b) {
+    const bool printable = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || (b >= 174);
+    out[b] = printable ? b : next++;
+  }
+  return out;
+}
+
+// A token's stand-in text back to bytes; false if it holds a character that is no stand-in.
+bool to_bytes(std::string_view text, const std::unordered_map<uint32_t, uint8_t>& bytes, std::string& out) {
+  while (!text.empty()) {
+    utf8proc_int32_t c = 0;
+    const auto n = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                                    static_cast<utf8proc_ssize_t>(text.size()), &c);
+    const auto it = n > 0 ? bytes.find(static_cast<uint32_t>(c)) : bytes.end();
+    if (it == bytes.end()) return false;
+    out.push_back(static_cast<char>(it->second));
+    text.remove_prefix(static_cast<size_t>(n));
+  }
+  return true;
+}
+
+std::string nfc(std::string_view text) {
+  utf8proc_uint8_t* out = nullptr;
+  const auto n =
+      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
+                   &out, static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+  if (n < 0) return std::string(text);
+  std::string result(reinterpret_cast<const char*>(out), static_cast<size_t>(n));
+  std::free(out);
+  return result;
+}
+
+std::string type_of(const json& component) {
+  return component.is_object() && component.contains("type") && component["type"].is_string()
+             ? component["type"].get<std::string>()
+             : "?";
+}
+
+bool flag(const json& object, const char* name) {
+  return object.contains(name) && object[name].is_boolean() && object[name].get<bool>();
+}
+
+Status refuse(const char* what, const std::string& name) {
+  return error(Code::unsupported, "tokenizer.json: {} '{}' is not supported", what, name);
+}
+
+}  // namespace
+
+struct Tokenizer::Impl {
+  std::vector<std::string> pieces;               // by id: raw bytes
+  std::vector<bool> special;                     // by id
+  std::unordered_map<std::string, int32_t> ids;  // raw bytes → id
+  std::vector<AddedToken> added;                 // longest first
+  std::vector<Splitter> splitters;
+  Bpe bpe;
+  bool normalise = false;
+  bool ignore_merges = false;
+
+  Status read_model(const json& model);
+  Status read_added(const json& list);
+  Status read_normalizer(const json& normalizer);
+  Status read_pre_tokenizer(const json& pre);
+  Status read_split(const json& split);
+  void set_piece(int32_t id, std::string bytes);
+
+  const AddedToken* added_at(std::string_view text, size_t at, bool normalized, bool allow_special) const;
+  Status encode_part(std::string_view text, bool allow_special, bool inside_normalized,
+                     std::vector<int32_t>& out) const;
+  Status encode_words(std::string_view text, size_t splitter, std::vector<int32_t>& out) const;
+};
+
+void Tokenizer::Impl::set_piece(int32_t id, std::string bytes) {
+  if (static_cast<size_t>(id) >= pieces.size()) {
+    pieces.resize(static_cast<size_t>(id) + 1);
+    special.resize(pieces.size());
+  }
+  pieces[static_cast<size_t>(id)] = std::move(bytes);
+}
+
+Status Tokenizer::Impl::read_model(const json& model) {
+  if (type_of(model) != "BPE") return refuse("model", type_of(model));
+  for (const char* name : {"byte_fallback", "fuse_unk"}) {
+    if (flag(model, name)) return refuse("model option", name);
+  }
+  for (const char* name : {"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix"}) {
+    if (model.contains(name) && !model[name].is_null() && model[name] != "") return refuse("model option", name);
+  }
+  ignore_merges = flag(model, "ignore_merges");
+  if (!model.contains("vocab") || !model["vocab"].is_object() || !model.contains("merges") ||
+      !model["merges"].is_array()) {
+    return error(Code::invalid_data, "tokenizer.json: the model has no vocab or no merges");
+  }
+  const auto characters = byte_characters();
+  std::unordered_map<uint32_t, uint8_t> bytes;
+  for (uint32_t b = 0; b < 256; ++b) bytes[characters[b]] = static_cast<uint8_t>(b);
+  std::unordered_map<std::string_view, int32_t> by_text;
+  for (const auto& [text, id] : model["vocab"].items()) {
+    if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() > kMaxId) {
+      return error(Code::invalid_data, "tokenizer.json: token '{}' has the id {}", text, id.dump());
+    }
+    std::string raw;
+    if (!to_bytes(text, bytes, raw)) raw = text;  // not byte-level: it can be decoded, and no merge leads to it
+    by_text[text] = id.get<int32_t>();
+    ids[raw] = id.get<int32_t>();
+    set_piece(id.get<int32_t>(), std::move(raw));
+  }
+  for (uint32_t b = 0; b < 256; ++b) {
+    const auto it = ids.find(std::string(1, static_cast<char>(b)));
+    bpe.set_byte(static_cast<uint8_t>(b), it == ids.end() ? -1 : it->second);
+  }
+  const auto find = [&](std::string_view text) {
+    const auto it = by_text.find(text);
+    return it == by_text.end() ? -1 : it->second;
+  };
+  for (const json& merge : model["merges"]) {
+    std::string left, right;
+    if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
+      left = merge[0].get<std::string>();
+      right = merge[1].get<std::string>();
+    } else if (merge.is_string()) {
+      const auto text = merge.get<std::string>();
+      const size_t blank = text.find(' ');
+      left = text.substr(0, blank);
+      right = blank == std::string::npos ? "" : text.substr(blank + 1);
+    }
+    const int32_t l = find(left), r = find(right), m = find(left + right);
+    if (l < 0 || r < 0 || m < 0) {
+      return error(Code::invalid_data, "tokenizer.json: merge {} names a token that is not in the vocabulary",
+                   merge.dump(-1, ' ', false, json::error_handler_t::replace));
+    }
+    bpe.add_merge(l, r, m);
+  }
+  return {};
+}
+
+Status Tokenizer::Impl::read_added(const json& list) {
+  if (!list.is_array()) return error(Code::invalid_data, "tokenizer.json: added_tokens is not a list");
+  for (const json& entry : list) {
+    AddedToken t;
+    if (!entry.is_object() || !entry.contains("id") || !entry["id"].is_number_unsigned() ||
+        entry["id"].get<uint64_t>() > kMaxId || !entry.contains("content") || !entry["content"].is_string() ||
+        entry["content"].get<std::string>().empty()) {
+      return error(Code::invalid_data, "tokenizer.json: a broken entry in added_tokens");
+    }
+    t.id = entry["id"].get<int32_t>();
+    t.content = entry["content"].get<std::string>();
+    t.special = flag(entry, "special");
+    t.normalized = flag(entry, "normalized");
+    for (const char* name : {"lstrip", "rstrip", "single_word"}) {
+      if (flag(entry, name)) return refuse("added-token option", name);
+    }
+    set_piece(t.id, t.content);
+    special[static_cast<size_t>(t.id)] = t.special;
+    ids[t.content] = t.id;
+    added.push_back(std::move(t));
+  }
+  std::stable_sort(added.begin(), added.end(),
+                   [](const auto& a, const auto& b) { return a.content.size() > b.content.size(); });
+  return {};
+}
+
+Status Tokenizer::Impl::read_normalizer(const json& normalizer) {
+  if (normalizer.is_null()) return {};
+  const std::string type = type_of(normalizer);
+  if (type == "Sequence" && normalizer.contains("normalizers") && normalizer["normalizers"].is_array()) {
+    for (const json& n : normalizer["normalizers"]) SWY_TRY(read_normalizer(n));
+    return {};
+  }
+  if (type != "NFC") return refuse("normalizer", type);
+  normalise = true;
+  return {};
+}
+
+Status Tokenizer::Impl::read_split(const json& split) {
+  if (!split.contains("pattern") || !split["pattern"].is_object() || !split["pattern"].contains("Regex") ||
+      !split["pattern"]["Regex"].is_string()) {
+    return refuse("pre-tokenizer", "Split without a Regex");
+  }
+  if (split.value("behavior", "") != "Isolated" || flag(split, "invert")) {
+    return refuse("Split behavior", split.value("behavior", "?"));
+  }
+  SWY_LET(Splitter splitter, Splitter::compile(split["pattern"]["Regex"].get<std::string>()));
+  splitters.push_back(std::move(splitter));
+  return {};
+}
+
+Status Tokenizer::Impl::read_pre_tokenizer(const json& pre) {
+  const std::string type = type_of(pre);
+  if (type == "Sequence" && pre.contains("pretokenizers") && pre["pretokenizers"].is_array()) {
+    for (const json& p : pre["pretokenizers"]) SWY_TRY(read_pre_tokenizer(p));
+    return {};
+  }
+  if (type == "Split") return read_split(pre);
+  if (type != "ByteLevel") return refuse("pre-tokenizer", type);
+  if (flag(pre, "add_prefix_space")) return refuse("ByteLevel option", "add_prefix_space");
+  if (!pre.contains("use_regex") || flag(pre, "use_regex")) {
+    SWY_LET(Splitter gpt2,
+            Splitter::compile("'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"));
+    splitters.push_back(std::move(gpt2));
+  }
+  return {};
+}
+
+Result<Tokenizer> Tokenizer::parse(std::string_view text) {
+  const json parsed = json::parse(text, nullptr, false);
+  if (!parsed.is_object() || !parsed.contains("model")) {
+    return error(Code::invalid_data, "tokenizer.json is not a tokenizer in JSON");
+  }
+  auto impl = std::make_unique<Impl>();
+  const auto part = [&](const char* name) { return parsed.contains(name) ? parsed[name] : json(); };
+  SWY_TRY(impl->read_model(parsed["model"]));
+  if (parsed.contains("added_tokens")) SWY_TRY(impl->read_added(parsed["added_tokens"]));
+  SWY_TRY(impl->read_normalizer(part("normalizer")));
+  if (part("pre_tokenizer").is_null()) return refuse("pre-tokenizer", "none");
+  SWY_TRY(impl->read_pre_tokenizer(part("pre_tokenizer")));
+  const json post = part("post_processor");
+  if (!post.is_null() && type_of(post) != "ByteLevel" &&
+      !(type_of(post) == "TemplateProcessing" && post.value("special_tokens", json::object()).empty())) {
+    return refuse("post-processor", type_of(post));
+  }
+  return Tokenizer(std::move(impl));
+}
+
+Tokenizer::Tokenizer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Tokenizer::~Tokenizer() = default;
+Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
+Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
+
+// The longest added token of one kind that begins at `at`.
+const AddedToken* Tokenizer::Impl::added_at(std::string_view text, size_t at, bool normalized,
+                                            bool allow_special) const {
+  for (const AddedToken& t : added) {
+    if (t.normalized != normalized || (t.special && !allow_special)) continue;
+    if (text.compare(at, t.content.size(), t.content) == 0) return &t;
+  }
+  return nullptr;
+}
+
+Status Tokenizer::Impl::encode_words(std::string_view text, size_t splitter, std::vector<int32_t>& out) const {
+  if (text.empty()) return {};
+  if (splitter < splitters.size()) {
+    Status inner;
+    SWY_TRY(splitters[splitter].split(text, [&](std::string_view piece) {
+      if (inner.ok()) inner = encode_words(piece, splitter + 1, out);
+    }));
+    return inner;
+  }
+  if (ignore_merges) {
+    if (const auto it = ids.find(std::string(text)); it != ids.end()) {
+      out.push_back(it->second);
+      return {};
+    }
+  }
+  bpe.encode(text, out);
+  return {};
+}
+
+// Added tokens that are matched before normalisation come first, the others after it.
+Status Tokenizer::Impl::encode_part(std::string_view text, bool allow_special, bool inside_normalized,
+                                    std::vector<int32_t>& out) const {
+  const auto plain = [&](std::string_view part) -> Status {
+    if (part.empty()) return {};
+    if (inside_normalized) return encode_words(part, 0, out);
+    return encode_part(normalise ? nfc(part) : std::string(part), allow_special, true, out);
+  };
+  size_t done = 0;
+  for (size_t at = 0; at < text.size();) {
+    const AddedToken* t = added_at(text, at, inside_normalized, allow_special);
+    if (t == nullptr) {
+      ++at;
+      continue;
+    }
+    SWY_TRY(plain(text.substr(done, at - done)));
+    out.push_back(t->id);
+    at += t->content.size();
+    done = at;
+  }
+  return plain(text.substr(done));
+}
+
+Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text, bool allow_special) const {
+  if (const size_t good = utf8_valid_prefix(text); good != text.size()) {
+    return error(Code::usage, "the text is not valid UTF-8 at byte {}; convert it to UTF-8 first", good);
+  }
+  std::vector<int32_t> out;
+  SWY_TRY(impl_->encode_part(text, allow_special, false, out));
+  return out;
+}
+
+std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special) const {
+  std::string bytes, out;
+  for (const int32_t id : ids) {
+    if (!skip_special || !is_special(id)) bytes += piece(id);
+  }
+  append_utf8_lossy(bytes, true, out);
+  return out;
+}
+
+std::string_view Tokenizer::piece(int32_t id) const {
+  if (id < 0 || id >= vocab_size()) return {};
+  return impl_->pieces[static_cast<size_t>(id)];
+}
+
+bool Tokenizer::is_special(int32_t id) const {
+  return id >= 0 && id < vocab_size() && impl_->special[static_cast<size_t>(id)];
+}
+
+std::optional<int32_t> Tokenizer::id_of(std::string_view content) const {
+  const auto it = impl_->ids.find(std::string(content));
+  return it == impl_->ids.end() ? std::nullopt : std::optional<int32_t>(it->second);
+}
+
+int32_t Tokenizer::vocab_size() const { return static_cast<int32_t>(impl_->pieces.size()); }
+
+}  // namespace switchyard

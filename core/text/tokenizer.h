@@ -1,0 +1,50 @@
+// Tokenizer: byte-level BPE exactly as a `tokenizer.json` describes it.
+//
+// Supported: model BPE (with or without ignore_merges); normalizer none, NFC, or a Sequence of them; pre-tokenizer
+// ByteLevel, or a Sequence of Split (a regular expression, isolated) and ByteLevel; added tokens. Anything else is
+// refused by name. The JSON and the texts are untrusted.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/status.h"
+
+namespace switchyard {
+
+class Tokenizer {
+ public:
+  // Errors: invalid_data (broken JSON, a merge of unknown tokens); unsupported, naming the component.
+  static Result<Tokenizer> parse(std::string_view json);
+
+  ~Tokenizer();
+  Tokenizer(Tokenizer&&) noexcept;
+  Tokenizer& operator=(Tokenizer&&) noexcept;
+
+  // All members below are thread-safe.
+
+  // Added tokens (special ones only with `allow_special`) are recognised anywhere in the text. Errors: usage, when the
+  // text is not UTF-8, with the offset of the first bad byte.
+  Result<std::vector<int32_t>> encode(std::string_view text, bool allow_special = true) const;
+
+  // Bytes that are not UTF-8 become U+FFFD. Ids outside the vocabulary give nothing.
+  std::string decode(std::span<const int32_t> ids, bool skip_special = false) const;
+
+  // The raw bytes of a token, perhaps part of a character; "" outside the vocabulary.
+  std::string_view piece(int32_t id) const;
+  bool is_special(int32_t id) const;
+  std::optional<int32_t> id_of(std::string_view content) const;
+  int32_t vocab_size() const;  // the largest id + 1
+
+ private:
+  struct Impl;
+  explicit Tokenizer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace switchyard
