@@ -70,7 +70,9 @@ TEST(Format, ForeignFilesAreNamedAsSuch) {
       "ELF\x02\x01\x01";
   elf.resize(4096);
   expect_refused(bytes_of(elf), Code::invalid_data, "not a switchyard program");
-  std::string safetensors("\x40\0\0\0\0\0\0\0{\"a\":{\"dtype\":\"F32\"", 28);
+  std::string safetensors = "\x40";  // the header's size, then the header
+  safetensors.resize(8);
+  safetensors += "{\"a\":{\"dtype\":\"F32\"";
   safetensors.resize(4096, ' ');
   expect_refused(bytes_of(safetensors), Code::invalid_data, "switchyard convert");
   std::string zeros(4096, '\0');

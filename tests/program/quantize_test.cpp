@@ -128,9 +128,9 @@ TEST(Quantize, RepresentableWeightsAreExact) {
               most = c.dtype == SWY_I8 ? 127 : least + 15;
     std::vector<float> w(4 * c.in);
     for (size_t i = 0; i < w.size(); ++i) {
-      const uint64_t column = i % c.in, in_group = column % group;
-      const float scale = half(0.013f * static_cast<float>(1 + column / group + i / c.in));
-      const float offset = c.dtype == SWY_I4A ? half(-0.11f * static_cast<float>(1 + i / c.in)) : 0;
+      const uint64_t row = i / c.in, column = i % c.in, in_group = column % group, index = column / group;
+      const float scale = half(0.013f * static_cast<float>(1 + index + row));
+      const float offset = c.dtype == SWY_I4A ? half(-0.11f * static_cast<float>(1 + row)) : 0;
       int q = least + static_cast<int>(random() % static_cast<unsigned>(most - least + 1));
       if (in_group == 0) q = least;  // the grid's ends occur, as they do when a grid was fitted to weights
       if (in_group == 1) q = most;

@@ -66,13 +66,13 @@ auto out_rows(swy_op_id id, size_t i, swy_rows rows) {
   return [=](ProgramSpec& s) { value_of(s, id, &ProgramSpec::Op::outputs, i).rows = rows; };
 }
 // Gives operand `i` of an op a weight of its own, of this shape.
-auto weight(swy_op_id id, size_t i, swy_dtype dtype, std::vector<uint64_t> dims) {
+auto weight(swy_op_id id, size_t i, swy_dtype dtype, const std::vector<uint64_t>& dims) {
   return [=](ProgramSpec& s) {
     s.tensors.push_back({"other", dtype, 0, dims, {}});
     op_of(s, id).weights.at(i) = static_cast<uint32_t>(s.tensors.size() - 1);
   };
 }
-auto state(swy_op_id id, size_t i, swy_state_kind kind, swy_dtype dtype, std::vector<uint64_t> dims) {
+auto state(swy_op_id id, size_t i, swy_state_kind kind, swy_dtype dtype, const std::vector<uint64_t>& dims) {
   return [=](ProgramSpec& s) {
     s.states.push_back({"other", kind, dtype, dims});
     op_of(s, id).states.at(i) = static_cast<uint32_t>(s.states.size() - 1);
