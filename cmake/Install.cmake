@@ -2,9 +2,7 @@
 #   find_package(switchyard) -> switchyard::plugin_api (headers alone, no dependencies) and switchyard_add_backend().
 include(CMakePackageConfigHelpers)
 
-if(TARGET switchyard)
-  install(TARGETS switchyard RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-endif()
+install(TARGETS switchyard RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES models/demo.swy models/README.md DESTINATION ${SWITCHYARD_DATA_DIR}/models OPTIONAL)
 install(FILES LICENSE DESTINATION ${SWITCHYARD_DATA_DIR})
 

@@ -31,7 +31,7 @@ expect 1 backends/cpu/CMakeLists.txt 'target_link_libraries(switchyard_backend_c
 expect 1 plugins_api/include/switchyard/plugin.h '#include "core/base/status.h"'
 expect 0 core/engine/engine.cpp '#include "core/plan/plan.h"'
 expect 1 core/plan/plan.cpp '#include "core/engine/engine.h"'
-expect 1 core/plan/plan.cpp '#include "core/plugin/registry.h"'
+expect 1 core/plugin/host.cpp '#include "core/plan/plan.h"'
 expect 1 core/engine/engine.cpp '#include "core/text/tokenizer.h"'
 expect 1 core/base/os.cpp '#include "cli/main.h"'
 expect 0 cli/run.cpp '#include "core/engine/engine.h"'
