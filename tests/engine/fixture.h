@@ -1,0 +1,41 @@
+// A model on backends of the build tree, for tests.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/engine/model.h"
+#include "core/plugin/registry.h"
+
+namespace switchyard {
+
+struct TestModel {
+  std::unique_ptr<Host> host;
+  std::unique_ptr<Registry> registry;
+  std::unique_ptr<Model> model;
+};
+
+// Fails the calling test when the model cannot be made.
+inline TestModel make_model(const std::string& path, const std::string& backend = "reference",
+                            ModelOptions options = {}, const std::string& more_backends = "") {
+  TestModel t;
+  t.host = std::make_unique<Host>(2);
+  DiscoveryOptions discovery;
+  discovery.search_path = std::string(SWITCHYARD_TEST_BACKENDS) + (more_backends.empty() ? "" : ":" + more_backends);
+  t.registry = std::make_unique<Registry>(Registry::discover(Os::real(), discovery, *t.host));
+  auto selection = t.registry->select(backend);
+  EXPECT_TRUE(selection.ok()) << selection.status().message();
+  auto program = Program::load(Os::real(), path);
+  EXPECT_TRUE(program.ok()) << program.status().message();
+  if (!selection.ok() || !program.ok()) return t;
+  auto model = Model::create(std::make_shared<const Program>(std::move(*program)), std::move(selection->devices),
+                             selection->policy, options);
+  EXPECT_TRUE(model.ok()) << model.status().message();
+  if (model.ok()) t.model = std::move(*model);
+  return t;
+}
+
+}  // namespace switchyard

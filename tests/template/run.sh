@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# The third party's path: install, build the template backend outside the tree, drop it into a folder, list it, use it.
+#   run.sh BUILD
+set -euo pipefail
+build=$(cd "${1:?usage: run.sh BUILD}" && pwd)
+root=$(cd "$(dirname "$0")/../.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+cmake --install "$build" --prefix "$work/prefix" >/dev/null
+cp -r "$root/plugins_api/template" "$work/source"
+cmake -S "$work/source" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" >/dev/null
+cmake --build "$work/build" >/dev/null
+mkdir "$work/drop"
+cp "$work/build/switchyard_template.so" "$work/drop"
+
+switchyard=$work/prefix/bin/switchyard
+unset SWITCHYARD_BACKEND
+"$switchyard" backends --backend-path "$work/drop" --explain | grep -F "switchyard_template.so: accepted as template"
+export SWITCHYARD_BACKEND_PATH=$work/drop
+"$switchyard" backends --json | grep -qF '"id": "template"'
+"$switchyard" plan --backend template,reference --explain >"$work/plan"
+[[ $(grep -cF 'template:0 add.template (composite)' "$work/plan") == 16 ]] || {
+  echo "the plan does not run its 16 additions on the template:"
+  cat "$work/plan"
+  exit 1
+}
+alone=$("$switchyard" run --backend reference --temp 0 -n 48 "The ship had been at sea" 2>/dev/null)
+mixed=$("$switchyard" run --backend template,reference --temp 0 -n 48 "The ship had been at sea" 2>/dev/null)
+[[ -n $alone && $alone == "$mixed" ]] || {
+  printf 'template,reference says\n%s\nand reference alone\n%s\n' "$mixed" "$alone"
+  exit 1
+}
+echo "the template backend was built outside the tree, found, planned for, and gives the reference's tokens"
