@@ -4,6 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/runtime.h"
+#include "core/import/export.h"
 #include "core/program/op_names.h"
 
 namespace switchyard::cli {
@@ -11,6 +12,7 @@ namespace {
 
 struct Options {
   Settings settings;
+  std::string dequantized;
   bool tensors = false, json = false;
 };
 
@@ -50,6 +52,7 @@ nlohmann::ordered_json describe_program(const Program& p, bool tensors) {
 
 Status inspect(const Options& o) {
   SWY_LET(const auto program, load_program(o.settings));
+  if (!o.dequantized.empty()) SWY_TRY(export_dequantized(Os::real(), *program, o.dequantized));
   nlohmann::ordered_json all = describe_program(*program, o.tensors);
   if (o.settings.verify) all["weights"] = "verified";
   if (o.json) {
@@ -77,6 +80,7 @@ void add_inspect(CLI::App& app, int& exit_code) {
   c->add_option("model", o->settings.model, "program file (.swy); without it the demo model");
   c->add_flag("--verify", o->settings.verify, "also read all weights and compare their checksums");
   c->add_flag("--tensors", o->tensors, "list every weight");
+  c->add_option("--dequantize", o->dequantized, "write all weights as fp32 to this safetensors file");
   c->add_flag("--json", o->json, "print JSON");
   c->callback([o, &exit_code] {
     if (const Status s = inspect(*o); !s.ok()) exit_code = report(s);

@@ -18,7 +18,7 @@ FIXED = [
     "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n", "a<|endoftext|>b", "<|im_start", "<|im_start|", "<<|im_end|>>", "<think>\n\n</think>\n\n",
     "\u200b\u200c\u200d\ufeff", "\u2028\u2029\u0085", "a" * 300, " " * 300, "ab" * 200, "!" * 100, "\n" * 50, "\x00\x01\x7f", "\ufffd", "\U0010ffff",
     "int main(void) { return 0; } // done", "def f(x):\n    return x ** 2\n", "<html>&nbsp;</html>", "https://example.org/a?b=c&d=%20#e", "{\"k\": [1, 2, null]}",
-    "\u00c5\u212b\u0041\u030a", "\u0344\u0958\u2126", "\ufb01\ufb02 ligatures", "\u0130\u0131 I i", "\u1e9e\u00df", "a\u0300\u0301\u0302\u0303", "\u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35",
+    "\u00c5\u212b\u0041\u030a", "\u0344\u0958\u2126", "\ufb01\ufb02 ligatures", "\u0130\u0131 I i", "\u1e9e\u00df", "a\u0300\u0301\u0302\u0303", "\uc598\u11a7\u1107", "\u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35",
 ]
 WORDS = ("the King said that he would go to sea when Watson looked at the door and it was dark in London don't I'll "
          "You've O'Brien co-operate naïve Zürich żółw привет мир κόσμος こんにちは 世界 안녕 שלום مرحبا ไทย 12 345 6.7 x=y a_b "

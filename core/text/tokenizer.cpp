@@ -49,7 +49,7 @@ bool to_bytes(std::string_view text, const std::unordered_map<uint32_t, uint8_t>
   return true;
 }
 
-std::string nfc(std::string_view text) {
+std::string compose(std::string_view text) {
   utf8proc_uint8_t* out = nullptr;
   const auto n =
       utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
@@ -58,6 +58,19 @@ std::string nfc(std::string_view text) {
   std::string result(reinterpret_cast<const char*>(out), static_cast<size_t>(n));
   std::free(out);
   return result;
+}
+
+// utf8proc 2.8 composes a Hangul syllable with U+11A7, which the Unicode Standard's algorithm excludes. U+11A7 begins a
+// character of its own, so the text can be cut in front of it.
+std::string nfc(std::string_view text) {
+  constexpr std::string_view kExcluded = "\xE1\x86\xA7";
+  std::string out;
+  while (!text.empty()) {
+    const std::string_view part = text.substr(0, text.find(kExcluded, 1));
+    out += compose(part);
+    text.remove_prefix(part.size());
+  }
+  return out;
 }
 
 std::string type_of(const json& component) {
