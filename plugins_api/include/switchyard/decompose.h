@@ -53,9 +53,11 @@ static inline swy_piece* swy_add_piece(swy_decomposition* d, uint32_t id, const 
   if (attrs_size != 0) memcpy(&p->attrs, attrs, attrs_size);
   return p;
 }
-static inline void swy_in(swy_piece* p, swy_ref r) { p->inputs[p->input_count++] = r; }
-static inline void swy_weight(swy_piece* p, uint32_t i) { p->weights[p->weight_count++] = SWY_REF(SWY_REF_WEIGHT, i); }
-static inline void swy_out(swy_piece* p, swy_ref r) { p->outputs[p->output_count++] = r; }
+static inline void swy_piece_input(swy_piece* p, swy_ref r) { p->inputs[p->input_count++] = r; }
+static inline void swy_piece_weight(swy_piece* p, uint32_t i) {
+  p->weights[p->weight_count++] = SWY_REF(SWY_REF_WEIGHT, i);
+}
+static inline void swy_piece_output(swy_piece* p, swy_ref r) { p->outputs[p->output_count++] = r; }
 
 /* A temporary [rows of `like`, width]. */
 static inline swy_ref swy_temp(swy_decomposition* d, const swy_tensor* like, swy_dtype dtype, uint64_t width) {
@@ -94,12 +96,12 @@ static inline swy_ref swy_norm_and_rotate(swy_decomposition* d, const swy_attent
   h.rotary_dim = a->rotary_dim;
   h.rope_theta = a->rope_theta;
   p = swy_add_piece(d, SWY_OP_HEAD_RMS_NORM, &h, sizeof h);
-  swy_in(p, x);
-  swy_weight(p, norm_weight);
-  swy_out(p, normed);
+  swy_piece_input(p, x);
+  swy_piece_weight(p, norm_weight);
+  swy_piece_output(p, normed);
   p = swy_add_piece(d, SWY_OP_ROPE, &h, sizeof h);
-  swy_in(p, normed);
-  swy_out(p, rotated);
+  swy_piece_input(p, normed);
+  swy_piece_output(p, rotated);
   return rotated;
 }
 
@@ -116,25 +118,25 @@ static inline void swy_decompose_attention(const swy_op* op, swy_decomposition* 
     gate = swy_temp(d, like, SWY_F32, width);
     attended = swy_temp(d, like, SWY_F32, width);
     p = swy_add_piece(d, SWY_OP_HEAD_SPLIT, &h, sizeof h);
-    swy_in(p, SWY_REF(SWY_REF_INPUT, 0));
-    swy_out(p, q);
-    swy_out(p, gate);
+    swy_piece_input(p, SWY_REF(SWY_REF_INPUT, 0));
+    swy_piece_output(p, q);
+    swy_piece_output(p, gate);
   }
   q = swy_norm_and_rotate(d, a, like, q, a->heads, 0);
   k = swy_norm_and_rotate(d, a, like, SWY_REF(SWY_REF_INPUT, 1), a->kv_heads, 1);
   p = swy_add_piece(d, SWY_OP_KV_APPEND, a, sizeof *a);
-  swy_in(p, k);
-  swy_in(p, SWY_REF(SWY_REF_INPUT, 2));
+  swy_piece_input(p, k);
+  swy_piece_input(p, SWY_REF(SWY_REF_INPUT, 2));
   p->states[p->state_count++] = SWY_REF(SWY_REF_STATE, 0);
   p = swy_add_piece(d, SWY_OP_ATTEND, a, sizeof *a);
-  swy_in(p, q);
+  swy_piece_input(p, q);
   p->states[p->state_count++] = SWY_REF(SWY_REF_STATE, 0);
-  swy_out(p, attended);
+  swy_piece_output(p, attended);
   if (a->gated) {
     p = swy_add_piece(d, SWY_OP_SIGMOID_MUL, 0, 0);
-    swy_in(p, attended);
-    swy_in(p, gate);
-    swy_out(p, SWY_REF(SWY_REF_OUTPUT, 0));
+    swy_piece_input(p, attended);
+    swy_piece_input(p, gate);
+    swy_piece_output(p, SWY_REF(SWY_REF_OUTPUT, 0));
   }
 }
 
@@ -147,37 +149,37 @@ static inline void swy_decompose_gated_delta(const swy_op* op, swy_decomposition
   swy_ref mixed = swy_temp(d, like, SWY_F32, channels), beta = swy_temp(d, like, SWY_F32, a->value_heads);
   swy_ref g = swy_temp(d, like, SWY_F32, a->value_heads), o = swy_temp(d, like, SWY_F32, values);
   swy_piece* p = swy_add_piece(d, SWY_OP_CAUSAL_CONV, a, sizeof *a);
-  swy_in(p, SWY_REF(SWY_REF_INPUT, 0));
-  swy_weight(p, 0);
+  swy_piece_input(p, SWY_REF(SWY_REF_INPUT, 0));
+  swy_piece_weight(p, 0);
   p->states[p->state_count++] = SWY_REF(SWY_REF_STATE, 0);
-  swy_out(p, mixed);
+  swy_piece_output(p, mixed);
   p = swy_add_piece(d, SWY_OP_DELTA_GATES, a, sizeof *a);
-  swy_in(p, SWY_REF(SWY_REF_INPUT, 2));
-  swy_in(p, SWY_REF(SWY_REF_INPUT, 3));
-  swy_weight(p, 1);
-  swy_weight(p, 2);
-  swy_out(p, beta);
-  swy_out(p, g);
+  swy_piece_input(p, SWY_REF(SWY_REF_INPUT, 2));
+  swy_piece_input(p, SWY_REF(SWY_REF_INPUT, 3));
+  swy_piece_weight(p, 1);
+  swy_piece_weight(p, 2);
+  swy_piece_output(p, beta);
+  swy_piece_output(p, g);
   p = swy_add_piece(d, SWY_OP_DELTA_RULE, a, sizeof *a);
-  swy_in(p, mixed);
-  swy_in(p, beta);
-  swy_in(p, g);
+  swy_piece_input(p, mixed);
+  swy_piece_input(p, beta);
+  swy_piece_input(p, g);
   p->states[p->state_count++] = SWY_REF(SWY_REF_STATE, 1);
-  swy_out(p, o);
+  swy_piece_output(p, o);
   h.eps = a->norm_eps;
   p = swy_add_piece(d, SWY_OP_GATED_RMS_NORM, &h, sizeof h);
-  swy_in(p, o);
-  swy_in(p, SWY_REF(SWY_REF_INPUT, 1));
-  swy_weight(p, 3);
-  swy_out(p, SWY_REF(SWY_REF_OUTPUT, 0));
+  swy_piece_input(p, o);
+  swy_piece_input(p, SWY_REF(SWY_REF_INPUT, 1));
+  swy_piece_weight(p, 3);
+  swy_piece_output(p, SWY_REF(SWY_REF_OUTPUT, 0));
 }
 
 /* LINEAR with one weight. */
 static inline void swy_linear_piece(swy_decomposition* d, swy_ref x, uint32_t weight, swy_ref y) {
   swy_piece* p = swy_add_piece(d, SWY_OP_LINEAR, 0, 0);
-  swy_in(p, x);
-  swy_weight(p, weight);
-  swy_out(p, y);
+  swy_piece_input(p, x);
+  swy_piece_weight(p, weight);
+  swy_piece_output(p, y);
 }
 
 static inline void swy_decompose_moe(const swy_op* op, swy_decomposition* d) {
@@ -193,18 +195,18 @@ static inline void swy_decompose_moe(const swy_op* op, swy_decomposition* d) {
     weights = swy_temp(d, like, SWY_F32, a->top_k);
     swy_linear_piece(d, x, 0, logits);
     p = swy_add_piece(d, SWY_OP_ROUTER_TOPK, a, sizeof *a);
-    swy_in(p, logits);
-    swy_out(p, ids);
-    swy_out(p, weights);
+    swy_piece_input(p, logits);
+    swy_piece_output(p, ids);
+    swy_piece_output(p, weights);
   }
   if (a->shared_width != 0) routed = swy_temp(d, like, SWY_F32, hidden);
   p = swy_add_piece(d, SWY_OP_EXPERTS, a, sizeof *a);
-  swy_in(p, x);
-  swy_in(p, ids);
-  swy_in(p, weights);
-  swy_weight(p, 1);
-  swy_weight(p, 2);
-  swy_out(p, routed);
+  swy_piece_input(p, x);
+  swy_piece_input(p, ids);
+  swy_piece_input(p, weights);
+  swy_piece_weight(p, 1);
+  swy_piece_weight(p, 2);
+  swy_piece_output(p, routed);
   if (a->shared_width != 0) {
     const swy_ref gate = swy_temp(d, like, SWY_F32, a->shared_width), up = swy_temp(d, like, SWY_F32, a->shared_width);
     const swy_ref product = swy_temp(d, like, SWY_F32, a->shared_width), shared = swy_temp(d, like, SWY_F32, hidden);
@@ -212,24 +214,24 @@ static inline void swy_decompose_moe(const swy_op* op, swy_decomposition* d) {
     swy_linear_piece(d, x, 3, gate);
     swy_linear_piece(d, x, 4, up);
     p = swy_add_piece(d, SWY_OP_SILU_MUL, 0, 0);
-    swy_in(p, gate);
-    swy_in(p, up);
-    swy_out(p, product);
+    swy_piece_input(p, gate);
+    swy_piece_input(p, up);
+    swy_piece_output(p, product);
     swy_linear_piece(d, product, 5, shared);
     swy_linear_piece(d, x, 6, mix);
     p = swy_add_piece(d, SWY_OP_SIGMOID_SCALE_ADD, 0, 0);
-    swy_in(p, routed);
-    swy_in(p, shared);
-    swy_in(p, mix);
-    swy_out(p, y);
+    swy_piece_input(p, routed);
+    swy_piece_input(p, shared);
+    swy_piece_input(p, mix);
+    swy_piece_output(p, y);
   }
 }
 
 static inline void swy_decompose_lm_head(const swy_op* op, swy_decomposition* d) {
   const swy_ref x = swy_temp(d, op->outputs[0], op->inputs[0]->dtype, op->inputs[0]->dims[1]);
   swy_piece* p = swy_add_piece(d, SWY_OP_GATHER_ROWS, 0, 0);
-  swy_in(p, SWY_REF(SWY_REF_INPUT, 0));
-  swy_out(p, x);
+  swy_piece_input(p, SWY_REF(SWY_REF_INPUT, 0));
+  swy_piece_output(p, x);
   swy_linear_piece(d, x, 0, SWY_REF(SWY_REF_OUTPUT, 0));
 }
 
