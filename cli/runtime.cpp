@@ -66,6 +66,7 @@ Result<Registry> find_backends(const Settings& settings, const Host& host) {
   DiscoveryOptions o = default_discovery();
   o.libraries = settings.backend_libs;
   o.search_path = settings.backend_path;
+  o.validate = settings.validate;
   for (const std::string& text : settings.sets) {
     const size_t dot = text.find('.'), eq = text.find('=');
     if (dot == std::string::npos || eq == std::string::npos || eq < dot + 2 || dot == 0) {

@@ -20,6 +20,7 @@ const std::vector<SettingInfo>& setting_table() {
       {"--deterministic", "SWITCHYARD_DETERMINISTIC",
        "only kernels whose results do not depend on the rest of the batch"},
       {"--verify", "SWITCHYARD_VERIFY", "compare the checksums of all weights when loading"},
+      {"--validate", "SWITCHYARD_VALIDATE", "check every call of every backend against the plugin ABI's rules; slower"},
       {"--log", "SWITCHYARD_LOG", "messages on stderr: debug, info, warning, error or off"},
   };
   return table;
@@ -58,6 +59,7 @@ void add_settings(CLI::App& command, Settings& s) {
   described(command.add_flag(info("--deterministic").flag, s.deterministic, info("--deterministic").help),
             info("--deterministic"));
   described(command.add_flag(info("--verify").flag, s.verify, info("--verify").help), info("--verify"));
+  described(command.add_flag(info("--validate").flag, s.validate, info("--validate").help), info("--validate"));
   value("--log", s.log)->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}))->capture_default_str();
 }
 

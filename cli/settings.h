@@ -20,6 +20,7 @@ struct Settings {
   uint32_t chunk = 512;
   bool deterministic = false;
   bool verify = false;
+  bool validate = false;
   std::string log = "warning";
 };
 

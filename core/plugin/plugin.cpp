@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/plugin/buffer.h"
+#include "core/plugin/validate.h"
 #include "core/program/op_names.h"
 
 namespace switchyard {
@@ -68,8 +69,15 @@ const swy_range* PlanDevice::range() const {
                                                                                                               : nullptr;
 }
 
+Plugin::~Plugin() = default;
+
 Result<std::unique_ptr<Plugin>> Plugin::open(Os& os, const std::string& path, const PluginNote& note,
-                                             const swy_host* host) {
+                                             const swy_host* host, bool validate) {
+  std::unique_ptr<Validator> validator;
+  if (validate) {
+    SWY_LET(validator, Validator::create(note.id, host));
+    host = validator->host();
+  }
   SWY_LET(void* library, os.open_library(path));
   SWY_LET(void* symbol, os.symbol(library, SWY_NEGOTIATE_SYMBOL));
   const auto negotiate = reinterpret_cast<swy_negotiate_fn>(symbol);
@@ -98,6 +106,8 @@ Result<std::unique_ptr<Plugin>> Plugin::open(Os& os, const std::string& path, co
   if (const char* name = missing_entry(p->table_); *name != '\0') {
     return error(Code::invalid_data, "lacks the mandatory entry {}", name);
   }
+  if (validator != nullptr) p->table_ = validator->wrap(p->table_);
+  p->validator_ = std::move(validator);
   return p;
 }
 

@@ -19,12 +19,16 @@ struct Setting {
   std::string value;
 };
 
+class Validator;
+
 class Plugin {
  public:
   // Runs the plugin's code for the first time. Errors: unsupported (another ABI, or the plugin refused, with its
-  // reason); invalid_data (no negotiate symbol, a broken answer). The library stays loaded for ever.
+  // reason); invalid_data (no negotiate symbol, a broken answer). The library stays loaded for ever. With `validate`
+  // every call is checked against the rules of plugin.h (validate.h).
   static Result<std::unique_ptr<Plugin>> open(Os& os, const std::string& path, const PluginNote& note,
-                                              const swy_host* host);
+                                              const swy_host* host, bool validate = false);
+  ~Plugin();
 
   const std::string& id() const { return id_; }
   const std::string& version() const { return version_; }
@@ -40,6 +44,7 @@ class Plugin {
 
   std::string id_, version_, path_;
   swy_plugin table_{};
+  std::unique_ptr<Validator> validator_;  // NULL when nothing is validated
 };
 
 // An open device of a plugin; closed with its last owner.

@@ -115,7 +115,7 @@ Registry Registry::discover(Os& os, const DiscoveryOptions& options, const Host&
       c.reason = note.status().message();
     } else if (same != r.plugins_.end()) {
       c.reason = fmt::format("hidden by {}, which has the same id and was found first", (*same)->path());
-    } else if (auto plugin = Plugin::open(os, path, *note, host.table()); plugin.ok()) {
+    } else if (auto plugin = Plugin::open(os, path, *note, host.table(), options.validate); plugin.ok()) {
       c.plugin = plugin->get();
       r.plugins_.push_back(std::move(*plugin));
     } else {

@@ -19,6 +19,7 @@ struct DiscoveryOptions {
   std::string installed_folder;        // fixed when the runtime was built
   std::string cpu_features;            // of this machine, by Linux's names
   std::map<std::string, std::vector<Setting>> settings;  // per backend id
+  bool validate = false;                                 // check every call of every plugin (validate.h)
 };
 
 // Fills program_folder, installed_folder and cpu_features for this process.

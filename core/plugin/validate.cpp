@@ -1,0 +1,202 @@
+#include "core/plugin/validate.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <utility>
+
+#include "core/plugin/validate_call.h"
+
+namespace switchyard {
+namespace {
+
+// The ABI's functions carry no context of ours, so each validator has its own set of functions, numbered by slot.
+constexpr size_t kSlots = 16;
+std::array<std::atomic<Validator*>, kSlots> slots;
+
+// A C function that calls member function F of the validator in a slot.
+template <size_t slot, auto F>
+struct Entry;
+template <size_t slot, class R, class... Args, R (Validator::*F)(Args...)>
+struct Entry<slot, F> {
+  static R call(Args... args) { return (slots[slot].load(std::memory_order_acquire)->*F)(args...); }
+};
+
+struct TeamCall {
+  swy_team_fn fn;
+  void* arg;
+  NoAlloc* scope;
+};
+
+}  // namespace
+
+template <size_t slot>
+swy_plugin checked_entries(const swy_plugin& plugin) {
+  swy_plugin p = plugin;
+  const auto put = [](auto& entry, auto checked) {
+    if (entry != nullptr) entry = checked;
+  };
+#define SWY_CHECKED(name) put(p.name, Entry<slot, &Validator::name>::call)
+  SWY_CHECKED(device_count);
+  SWY_CHECKED(device_info);
+  SWY_CHECKED(device_open);
+  SWY_CHECKED(device_close);
+  SWY_CHECKED(kernel_count);
+  SWY_CHECKED(kernel_at);
+  SWY_CHECKED(buffer_alloc);
+  SWY_CHECKED(buffer_import);
+  SWY_CHECKED(buffer_free);
+  SWY_CHECKED(buffer_map);
+  SWY_CHECKED(write);
+  SWY_CHECKED(read);
+  SWY_CHECKED(fill_zero);
+  SWY_CHECKED(packed_bytes);
+  SWY_CHECKED(pack);
+  SWY_CHECKED(state_layout);
+  SWY_CHECKED(state_export);
+  SWY_CHECKED(state_import);
+  SWY_CHECKED(list_begin);
+  SWY_CHECKED(list_finalize);
+  SWY_CHECKED(list_submit);
+  SWY_CHECKED(list_free);
+  SWY_CHECKED(timeline_create);
+  SWY_CHECKED(timeline_free);
+  SWY_CHECKED(timeline_value);
+  SWY_CHECKED(timeline_wait);
+#undef SWY_CHECKED
+  return p;
+}
+
+template <size_t slot>
+void check_kernel_entries(swy_kernel& k) {
+  if (k.supports != nullptr) k.supports = Entry<slot, &Validator::supports>::call;
+  if (k.cost != nullptr) k.cost = Entry<slot, &Validator::cost>::call;
+  if (k.prepare != nullptr) k.prepare = Entry<slot, &Validator::prepare>::call;
+  k.record = Entry<slot, &Validator::record>::call;
+}
+
+namespace {
+
+template <size_t... slot>
+swy_plugin checked_entries(size_t which, const swy_plugin& plugin, std::index_sequence<slot...>) {
+  static constexpr swy_plugin (*makers[])(const swy_plugin&) = {&switchyard::checked_entries<slot>...};
+  return makers[which](plugin);
+}
+
+template <size_t... slot>
+void check_kernel_entries(size_t which, swy_kernel& kernel, std::index_sequence<slot...>) {
+  static constexpr void (*makers[])(swy_kernel&) = {&switchyard::check_kernel_entries<slot>...};
+  makers[which](kernel);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Validator>> Validator::create(const std::string& id, const swy_host* host) {
+  static std::mutex creating;
+  const std::lock_guard lock(creating);
+  for (size_t slot = 0; slot < kSlots; ++slot) {
+    if (slots[slot].load() != nullptr) continue;
+    std::unique_ptr<Validator> v(new Validator(id, slot, host));
+    slots[slot].store(v.get(), std::memory_order_release);
+    return v;
+  }
+  return error(Code::unsupported, "validation: at most {} plugins can be validated at once", kSlots);
+}
+
+Validator::Validator(std::string id, size_t slot, const swy_host* host)
+    : id_(std::move(id)), slot_(slot), real_host_(host), host_(*host) {
+  host_.ctx = this;
+  host_.log = [](void* ctx, swy_log_level level, const char* message) {
+    const swy_host* h = static_cast<Validator*>(ctx)->real_host_;
+    h->log(h->ctx, level, message);
+  };
+  if (host->trace != nullptr) {
+    host_.trace = [](void* ctx, const char* name, uint64_t begin_ns, uint64_t end_ns) {
+      const swy_host* h = static_cast<Validator*>(ctx)->real_host_;
+      h->trace(h->ctx, name, begin_ns, end_ns);
+    };
+  }
+  host_.alloc = [](void* ctx, uint64_t bytes, uint64_t alignment) {
+    return static_cast<Validator*>(ctx)->alloc(bytes, alignment);
+  };
+  host_.free = [](void* ctx, void* p, uint64_t bytes, uint64_t alignment) {
+    const swy_host* h = static_cast<Validator*>(ctx)->real_host_;
+    h->free(h->ctx, p, bytes, alignment);
+  };
+  host_.get_extension = [](void* ctx, const char* name) {
+    const swy_host* h = static_cast<Validator*>(ctx)->real_host_;
+    return h->get_extension(h->ctx, name);
+  };
+  if (host->executor == nullptr) return;
+  executor_ = *host->executor;
+  executor_.ctx = this;
+  executor_.width = [](void* ctx) {
+    const swy_executor* e = static_cast<Validator*>(ctx)->real_host_->executor;
+    return e->width(e->ctx);
+  };
+  executor_.run = [](void* ctx, swy_team_fn fn, void* arg) { static_cast<Validator*>(ctx)->run_team(fn, arg); };
+  host_.executor = &executor_;
+}
+
+Validator::~Validator() { slots[slot_].store(nullptr); }
+
+swy_plugin Validator::wrap(const swy_plugin& plugin) {
+  real_ = plugin;
+  return checked_entries(slot_, plugin, std::make_index_sequence<kSlots>());
+}
+
+void* Validator::alloc(uint64_t bytes, uint64_t alignment) {
+  if (no_alloc != nullptr) no_alloc->allocated = true;
+  return real_host_->alloc(real_host_->ctx, bytes, alignment);
+}
+
+// The members of a team are inside the entry that started it.
+void Validator::run_team(swy_team_fn fn, void* arg) {
+  TeamCall call{fn, arg, no_alloc};
+  const swy_executor* e = real_host_->executor;
+  e->run(
+      e->ctx,
+      [](void* p, const swy_team* member) {
+        const TeamCall& c = *static_cast<const TeamCall*>(p);
+        NoAlloc* const outer = std::exchange(no_alloc, c.scope);
+        c.fn(c.arg, member);
+        no_alloc = outer;
+      },
+      &call);
+}
+
+// Copies the device's kernels into `state`; returns what is wrong with them, or "".
+std::string Validator::check_kernels(swy_device* device, DeviceState& state) {
+  std::set<std::string> names;
+  const uint32_t count = real_.kernel_count(device);
+  for (uint32_t i = 0; i < count; ++i) {
+    const swy_kernel* k = real_.kernel_at(device, i);
+    if (k == nullptr) return fmt::format("kernel_at({}) is NULL, and kernel_count is {}", i, count);
+    if (k->struct_size < offsetof(swy_kernel, record) + sizeof k->record) {
+      return fmt::format("kernel {} has a struct_size of {}, which does not reach `record`", i, k->struct_size);
+    }
+    if (k->name == nullptr || *k->name == '\0') return fmt::format("kernel {} has no name", i);
+    if (!names.insert(k->name).second) return fmt::format("two kernels are named {}", k->name);
+    if (k->record == nullptr) return fmt::format("kernel {} has no record", k->name);
+    auto kernel = std::make_unique<Kernel>();
+    std::memcpy(&kernel->copy, k, std::min<size_t>(k->struct_size, sizeof kernel->copy));
+    kernel->original = k;
+    kernel->device = device;
+    check_kernel_entries(slot_, kernel->copy, std::make_index_sequence<kSlots>());
+    state.kernels.push_back(std::move(kernel));
+  }
+  return "";
+}
+
+const Validator::Kernel* Validator::find_kernel(const swy_kernel* copy) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [handle, device] : devices_) {
+    for (const auto& kernel : device.kernels) {
+      if (&kernel->copy == copy) return kernel.get();
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace switchyard

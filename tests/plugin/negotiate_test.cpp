@@ -1,0 +1,54 @@
+// Hosts of another ABI, older and newer, meet this version's plugins.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "core/plugin/buffer.h"
+#include "tests/plugin/support.h"
+
+namespace switchyard::testing {
+namespace {
+
+// Negotiates with the reference backend as a host that speaks abi_min to abi_max; returns the status and the text.
+struct Answer {
+  swy_status status;
+  std::string text;
+  uint32_t abi;
+};
+Answer negotiate(uint32_t abi_min, uint32_t abi_max, uint64_t magic = SWY_NEGOTIATE_MAGIC) {
+  Os& os = Os::real();
+  const auto library = os.open_library(SWITCHYARD_BUILT_BACKENDS "/switchyard_reference.so");
+  EXPECT_TRUE(library.ok()) << library.status().message();
+  const auto symbol = os.symbol(*library, SWY_NEGOTIATE_SYMBOL);
+  EXPECT_TRUE(symbol.ok()) << symbol.status().message();
+  PluginError e;
+  const swy_negotiate_in in{sizeof in, abi_min, abi_max, 0, magic, test_host().table()};
+  swy_negotiate_out out{};
+  out.struct_size = sizeof out;
+  out.error = e.get();
+  const swy_status status = reinterpret_cast<swy_negotiate_fn>(*symbol)(&in, &out);
+  return {status, e.get()->message, out.abi};
+}
+
+TEST(Negotiate, AnOlderHostIsRefused) {
+  const Answer a = negotiate(0, 0);
+  EXPECT_EQ(a.status, SWY_ABI_MISMATCH);
+  EXPECT_EQ(a.text, "this plugin speaks ABI 1, the host speaks 0 to 0");
+}
+
+TEST(Negotiate, ANewerHostIsRefused) {
+  const Answer a = negotiate(2, 9);
+  EXPECT_EQ(a.status, SWY_ABI_MISMATCH);
+  EXPECT_EQ(a.text, "this plugin speaks ABI 1, the host speaks 2 to 9");
+}
+
+TEST(Negotiate, AHostOfSeveralAbisGetsTheOneThatBothSpeak) {
+  const Answer a = negotiate(0, 9);
+  EXPECT_EQ(a.status, SWY_OK);
+  EXPECT_EQ(a.abi, 1u);
+}
+
+TEST(Negotiate, WhatIsNoHostIsRefused) { EXPECT_EQ(negotiate(1, 1, 42).status, SWY_INVALID_ARGUMENT); }
+
+}  // namespace
+}  // namespace switchyard::testing

@@ -1,0 +1,53 @@
+// What the plugin tests share: fixture files, temporary folders, an operating system that fails on demand.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/base/os.h"
+#include "core/plugin/registry.h"
+
+namespace switchyard::testing {
+
+// The file of a fixture plugin, e.g. "good".
+std::string fixture(const std::string& name);
+
+// An empty folder, removed with its object.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  std::string path(const std::string& name = "") const { return name.empty() ? path_ : path_ + "/" + name; }
+  // Writes a file into the folder; returns its path.
+  std::string write(const std::string& name, const std::string& bytes) const;
+
+ private:
+  std::string path_;
+};
+
+std::string read_file(const std::string& path);
+
+// Discovers with these --backend-lib files alone.
+Registry discover(const std::vector<std::string>& libraries, Os& os = Os::real());
+// The reason with which the only candidate was turned down; "" when it was accepted.
+std::string reason_of(const std::string& library, Os& os = Os::real());
+const Host& test_host();
+
+// The real system, except for the entry that is told to fail.
+class FailingOs : public Os {
+ public:
+  bool fail_map = false, fail_list = false, fail_open_library = false;
+
+  Result<std::unique_ptr<MappedFile>> map(const std::string& path) override;
+  Result<std::string> read(const std::string& path, uint64_t max_bytes) override;
+  Result<std::unique_ptr<OutputFile>> create(const std::string& path) override;
+  bool exists(const std::string& path) override;
+  Result<std::vector<std::string>> list(const std::string& folder) override;
+  Result<uint64_t> free_bytes(const std::string& folder) override;
+  Result<void*> open_library(const std::string& path) override;
+  Result<void*> symbol(void* library, const char* name) override;
+  uint64_t now_ns() override;
+};
+
+}  // namespace switchyard::testing

@@ -1,0 +1,70 @@
+// The pool that CPU backends compute on.
+#include "core/base/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <vector>
+
+namespace switchyard {
+namespace {
+
+class Widths : public ::testing::TestWithParam<uint32_t> {};
+INSTANTIATE_TEST_SUITE_P(ThreadPool, Widths, ::testing::Values(1u, 2u, 4u));
+
+TEST_P(Widths, EveryMemberRunsOnce) {
+  ThreadPool pool(GetParam());
+  ASSERT_EQ(pool.width(), GetParam());
+  std::vector<std::atomic<int>> calls(GetParam());
+  constexpr int kRuns = 2000;
+  for (int i = 0; i < kRuns; ++i) {
+    pool.run(
+        [](void* arg, const swy_team* member) {
+          (*static_cast<std::vector<std::atomic<int>>*>(arg))[member->rank].fetch_add(1);
+        },
+        &calls);
+    for (const auto& c : calls) ASSERT_EQ(c.load(), i + 1);
+  }
+}
+
+// Members write their own plain cell, meet, and read everybody's: a barrier that lets one through early shows a cell of
+// the round before.
+TEST_P(Widths, ABarrierWaitsForAllAndShowsWhatTheyWrote) {
+  struct Rounds {
+    std::vector<int> cells;
+    std::atomic<int> wrong{0};
+  } rounds;
+  rounds.cells.assign(GetParam(), -1);
+  ThreadPool pool(GetParam());
+  for (int run = 0; run < 5; ++run) {
+    pool.run(
+        [](void* arg, const swy_team* member) {
+          auto& r = *static_cast<Rounds*>(arg);
+          for (int round = 0; round < 500; ++round) {
+            r.cells[member->rank] = round;
+            member->barrier(member);
+            for (const int cell : r.cells) {
+              if (cell != round) r.wrong.fetch_add(1);
+            }
+            member->barrier(member);
+          }
+        },
+        &rounds);
+  }
+  EXPECT_EQ(rounds.wrong.load(), 0);
+}
+
+TEST_P(Widths, StartsAndStopsManyTimes) {
+  for (int i = 0; i < 50; ++i) {
+    ThreadPool pool(GetParam());
+    std::atomic<uint32_t> members{0};
+    if (i % 2 == 0) continue;  // a pool that never ran ends as well
+    pool.run([](void* arg, const swy_team*) { static_cast<std::atomic<uint32_t>*>(arg)->fetch_add(1); }, &members);
+    EXPECT_EQ(members.load(), GetParam());
+  }
+}
+
+TEST(ThreadPool, AWidthOfZeroIsOne) { EXPECT_EQ(ThreadPool(0).width(), 1u); }
+
+}  // namespace
+}  // namespace switchyard
