@@ -59,10 +59,12 @@ std::vector<std::string> files(Os& os, const DiscoveryOptions& o, std::vector<Ca
   return out;
 }
 
-Result<PluginNote> check_note(Os& os, const std::string& path, const std::string& cpu_features) {
+// `id` is set as soon as the file says it, so that a refusal can be told to who asked for it by name.
+Result<PluginNote> check_note(Os& os, const std::string& path, const std::string& cpu_features, std::string& id) {
   SWY_LET(const std::unique_ptr<MappedFile> file, os.map(path));
   if (file->bytes().size() > kMaxPluginBytes) return error(Code::invalid_data, "larger than any plugin");
   SWY_LET(PluginNote note, read_plugin_note(file->bytes()));
+  id = note.id;
   if (note.abi_min > SWY_ABI_VERSION || note.abi_max < SWY_ABI_VERSION) {
     return error(Code::unsupported,
                  "speaks ABI {} to {}, this runtime speaks {}; install the plugin's matching version", note.abi_min,
@@ -107,8 +109,7 @@ Registry Registry::discover(Os& os, const DiscoveryOptions& options, const Host&
     if (std::find(seen.begin(), seen.end(), path) != seen.end()) continue;
     seen.push_back(path);
     Candidate c{path, "", "", nullptr};
-    const Result<PluginNote> note = check_note(os, path, options.cpu_features);
-    if (note.ok()) c.id = note->id;
+    const Result<PluginNote> note = check_note(os, path, options.cpu_features, c.id);
     const auto same =
         std::find_if(r.plugins_.begin(), r.plugins_.end(), [&](const auto& p) { return p->id() == c.id; });
     if (!note.ok()) {

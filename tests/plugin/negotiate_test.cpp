@@ -17,7 +17,7 @@ struct Answer {
 };
 Answer negotiate(uint32_t abi_min, uint32_t abi_max, uint64_t magic = SWY_NEGOTIATE_MAGIC) {
   Os& os = Os::real();
-  const auto library = os.open_library(SWITCHYARD_BUILT_BACKENDS "/switchyard_reference.so");
+  const auto library = os.open_library(SWITCHYARD_TEST_BACKENDS "/switchyard_reference.so");
   EXPECT_TRUE(library.ok()) << library.status().message();
   const auto symbol = os.symbol(*library, SWY_NEGOTIATE_SYMBOL);
   EXPECT_TRUE(symbol.ok()) << symbol.status().message();

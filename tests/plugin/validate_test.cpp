@@ -66,7 +66,7 @@ class Validate : public ::testing::Test {
     const swy_tensor* tensors[] = {&tensor};
     swy_op op{};
     op.struct_size = sizeof op;
-    op.op = SWY_OP_ADD;
+    op.id = SWY_OP_ADD;
     op.input_count = 1;
     op.inputs = tensors;
     const swy_bindings bindings{sizeof bindings, 0, &input, nullptr, nullptr, nullptr, {}};
