@@ -8,7 +8,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 cmake --install "$build" --prefix "$work/prefix" >/dev/null
-cp -r "$root/plugins_api/template" "$work/source"
+cp -r "$work/prefix/share/switchyard/template" "$work/source"
 cmake -S "$work/source" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" >/dev/null
 cmake --build "$work/build" >/dev/null
 mkdir "$work/drop"
