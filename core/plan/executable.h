@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "core/plugin/buffer.h"
 #include "core/plan/plan.h"
+#include "core/plugin/buffer.h"
 
 namespace switchyard {
 

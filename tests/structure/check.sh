@@ -26,13 +26,14 @@ declare -A may_include=(
   [cli]="api core bench"
 )
 
-# room_of PATH: the room that a path from the root lies in; empty when it lies in none of ours.
+# room_of PATH: sets `room` to the room that a path from the root lies in; empty when it lies in none of ours.
 room_of() {
+  local rest=${1#*/}
   case $1 in
-    switchyard/* | plugins_api/include/*) echo api ;;
-    plugins_api/*) echo plugins_api ;;
-    core/*/* | backends/*/*) echo "$1" | cut -d/ -f1-2 ;;
-    core/* | backends/* | bench/* | cli/* | tests/* | tools/*) echo "${1%%/*}" ;;
+    switchyard/* | plugins_api/include/*) room=api ;;
+    core/*/* | backends/*/*) room=${1%%/*}/${rest%%/*} ;;
+    plugins_api/* | core/* | backends/* | bench/* | cli/* | tests/* | tools/*) room=${1%%/*} ;;
+    *) room= ;;
   esac
 }
 
@@ -52,21 +53,17 @@ check_includes() {
   local hit file target from to
   while IFS= read -r hit; do
     file=${hit%%:*}
-    [[ $hit =~ \#[[:space:]]*include[[:space:]]*([\"\<])([^\"\>]+) ]] || continue
-    target=${BASH_REMATCH[2]}
-    from=$(room_of "$file")
-    if [[ $target == */* ]]; then
-      to=$(room_of "$target")
-    else
-      continue  # a system header, or one beside the file
-    fi
+    [[ $hit =~ include[[:space:]]*[\"\<]([^\"\>]+) ]]
+    target=${BASH_REMATCH[1]}
+    room_of "$file" && from=$room
+    room_of "$target" && to=$room
     if [[ $target == ../* || $target == */../* ]]; then
       violation "$file: includes \"$target\"; write the path from the root of the repository"
-    elif [[ -n $from && -n $to ]] && ! allowed "$from" "$to"; then
+    elif [[ -n $to ]] && ! allowed "$from" "$to"; then
       violation "$file: $from may not include \"$target\" (it may include: ${may_include[$from]-api})"
     fi
-  done < <(grep -rHE '^[[:space:]]*#[[:space:]]*include' --include='*.h' --include='*.hpp' --include='*.c' \
-    --include='*.cpp' --include='*.cu' --include='*.cuh' plugins_api core backends bench cli 2>/dev/null)
+  done < <(grep -rHE '^[[:space:]]*#[[:space:]]*include[[:space:]]*["<][^">]+/' --include='*.h' --include='*.hpp' \
+    --include='*.c' --include='*.cpp' --include='*.cu' --include='*.cuh' plugins_api core backends bench cli 2>/dev/null)
 }
 
 check_links() {

@@ -3,7 +3,6 @@
 #   run.sh BUILD
 set -euo pipefail
 build=$(cd "${1:?usage: run.sh BUILD}" && pwd)
-root=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 

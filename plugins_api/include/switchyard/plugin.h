@@ -360,8 +360,8 @@ typedef struct swy_plugin {
   void (*buffer_free)(swy_device* device, swy_buffer* buffer);
   void* (*buffer_map)(swy_device* device, swy_buffer* buffer); /* [no-alloc] NULL: not visible to the host */
 
-  /* copies: [device-serial, no-alloc], ordered after earlier submissions of the device; with `submit` NULL the call returns
-   * when the copy is done */
+  /* copies: [device-serial, no-alloc], ordered after earlier submissions of the device; with `submit` NULL the call
+   * returns when the copy is done */
   swy_status (*write)(swy_device* device, swy_buffer* to, uint64_t offset, const void* from, uint64_t bytes,
                       const swy_submit* submit, swy_error* error);
   swy_status (*read)(swy_device* device, void* to, swy_buffer* from, uint64_t offset, uint64_t bytes,
