@@ -56,6 +56,9 @@ inline float* scratch(const swy::Call& call, uint64_t floats) {
 void linear_rows(const swy::Call& call, const Weight& w, const float* x, uint32_t rows, float* y, uint64_t stride,
                  float* row_scratch);
 
+// LM_HEAD: logits [logit rows, vocab] of the wanted rows, gathered into `rows` first.
+void lm_head_rows(const swy::Call& call, const Weight& w, float* rows, float* logits);
+
 // Norm over [n], with the weight w[i] + bias: y may be x.
 void rms_norm_row(const float* x, const Weight& w, double bias, double eps, uint64_t n, float* y);
 

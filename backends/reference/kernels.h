@@ -16,5 +16,6 @@ std::span<const swy::HostKernel> moe_kernels();
 std::span<const swy::HostKernel> add_kernels();
 std::span<const swy::HostKernel> lm_head_kernels();
 std::span<const swy::HostKernel> cast_kernels();
+std::span<const swy::HostKernel> sample_kernels();
 
 }  // namespace reference

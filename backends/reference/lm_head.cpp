@@ -25,10 +25,7 @@ uint64_t lm_head_workspace(const swy_op& op, const swy_bucket& bucket) {
 
 void lm_head(const swy::Call& call) {
   const Weight w(call, 0);
-  float* rows = call.work<float>(scratch_bytes(w.width()));
-  gather(call, rows);
-  call.barrier();
-  linear_rows(call, w, rows, call.step->logit_rows, call.output(0), w.rows(), scratch(call, w.width()));
+  lm_head_rows(call, w, call.work<float>(scratch_bytes(w.width())), call.output(0));
 }
 
 double lm_head_cost(const swy_op& op, const swy_bucket& bucket) {
@@ -45,6 +42,12 @@ constexpr swy::HostKernel kKernels[] = {
 };
 
 }  // namespace
+
+void lm_head_rows(const swy::Call& call, const Weight& w, float* rows, float* logits) {
+  gather(call, rows);
+  call.barrier();
+  linear_rows(call, w, rows, call.step->logit_rows, logits, w.rows(), scratch(call, w.width()));
+}
 
 std::span<const swy::HostKernel> lm_head_kernels() { return kKernels; }
 

@@ -12,7 +12,8 @@ const std::vector<swy::HostKernel>& all_kernels() {
     std::vector<swy::HostKernel> all;
     for (const auto list : {reference::embedding_kernels(), reference::rms_norm_kernels(), reference::linear_kernels(),
                             reference::attention_kernels(), reference::gated_delta_kernels(), reference::moe_kernels(),
-                            reference::add_kernels(), reference::lm_head_kernels(), reference::cast_kernels()}) {
+                            reference::add_kernels(), reference::lm_head_kernels(), reference::cast_kernels(),
+                            reference::sample_kernels()}) {
       all.insert(all.end(), list.begin(), list.end());
     }
     return all;
@@ -20,7 +21,15 @@ const std::vector<swy::HostKernel>& all_kernels() {
   return kernels;
 }
 
-swy::HostBackend backend{"reference", "0.1.0", all_kernels().data(), all_kernels().size(), "plain loops, fp64 sums"};
+swy::HostBackend backend{"reference",
+                         "0.1.0",
+                         all_kernels().data(),
+                         all_kernels().size(),
+                         "plain loops, fp64 sums",
+                         SWY_SAMPLING_LOGITS | SWY_SAMPLING_TOPK_CANDIDATES | SWY_SAMPLING_TOKEN,
+                         SWY_SAMPLES_GREEDY | SWY_SAMPLES_SEEDED | SWY_SAMPLES_TEMPERATURE | SWY_SAMPLES_TOP_K |
+                             SWY_SAMPLES_TOP_P | SWY_SAMPLES_MIN_P | SWY_SAMPLES_MASK | SWY_SAMPLES_LOGPROBS |
+                             SWY_SAMPLES_STOP_IDS};
 
 }  // namespace
 
