@@ -49,10 +49,10 @@ void add_settings(CLI::App& command, Settings& s) {
   };
   value("--model", s.model);
   value("--backend", s.backend)->capture_default_str();
-  value("--backend-lib", s.backend_libs);
+  value("--backend-lib", s.backend_libs)->allow_extra_args(false);
   value("--backend-path", s.backend_path);
-  value("--set", s.sets)->delimiter(',');
-  value("--variant", s.variants)->delimiter(',');
+  value("--set", s.sets)->delimiter(',')->allow_extra_args(false);
+  value("--variant", s.variants)->delimiter(',')->allow_extra_args(false);
   value("--threads", s.threads)->check(CLI::Range(0u, 1024u))->capture_default_str();
   value("--ctx", s.context)->check(CLI::Range(0u, 1u << 24))->capture_default_str();
   value("--chunk", s.chunk)->check(CLI::Range(1u, 65536u))->capture_default_str();
