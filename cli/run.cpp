@@ -46,10 +46,11 @@ Status run(const Options& o) {
   }
   SWY_LET(Sampler sampler, Sampler::create(o.sampling.resolved(), r.model->vocab()));
   SWY_LET(auto session, r.model->session());
-  if (!o.json) fmt::print("{}", prompt);
+  bool begun = o.json;  // the prompt is shown once the model has taken it
   SWY_LET(const Generation g, generate(r, *session, sampler, ids, o.tokens, [&](const std::string& text) {
             if (o.json) return;
-            fmt::print("{}", text);
+            fmt::print("{}{}", begun ? "" : prompt, text);
+            begun = true;
             std::fflush(stdout);
           }));
   if (o.json) {
