@@ -12,8 +12,7 @@
 
 namespace {
 
-// ---- 1. The kernel
-// ------------------------------------------------------------------------------------------------------
+// ---- 1. The kernel -------------------------------------------------------------------------------------------------
 //
 // ADD, as switchyard/ops.h defines it: inputs x, y [rows, width], output x + y, row-major fp32.
 //
@@ -26,8 +25,7 @@ void add(const swy::Call& call) {
   for (uint64_t i = first; i < last; ++i) call.output(0)[i] = call.input(0)[i] + call.input(1)[i];
 }
 
-// ---- 2. What the kernel can do
-// ------------------------------------------------------------------------------------------
+// ---- 2. What the kernel can do -------------------------------------------------------------------------------------
 //
 // The descriptor's masks already say "fp32 in, fp32 out". `supports` may refuse an exact instance, with the reason that
 // `switchyard plan --explain` will print. This one takes rows of up to a million elements.
@@ -44,8 +42,7 @@ double cost(const swy_op& op, const swy_bucket& bucket) {
   return 1.0 + 12.0 * bucket.rows * static_cast<double>(op.inputs[0]->dims[1]) / 10e3;
 }
 
-// ---- 3. The list of kernels
-// ---------------------------------------------------------------------------------------------
+// ---- 3. The list of kernels ----------------------------------------------------------------------------------------
 //
 // Add an entry per kernel. `flags` are promises that tests hold you to: CAPTURE_SAFE (may be replayed with other steps)
 // is mandatory; DETERMINISTIC and BATCH_INVARIANT let it serve --deterministic; IN_PLACE lets output 0 share input 0's
@@ -59,8 +56,7 @@ const swy::HostKernel kKernels[] = {
      .supports = supports},
 };
 
-// ---- 4. The backend
-// -----------------------------------------------------------------------------------------------------
+// ---- 4. The backend ------------------------------------------------------------------------------------------------
 //
 // The id is what users write after --backend. It stands twice: in the table, and in the ELF note that the host reads
 // before it runs any code of yours. The third argument of the macro names processor features that the code needs from

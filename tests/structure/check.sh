@@ -73,8 +73,25 @@ check_links() {
   done < <(grep -rE '^[^#]*switchyard(::|_)core' --include=CMakeLists.txt --include='*.cmake' backends plugins_api 2>/dev/null)
 }
 
+# The kernels of an op are in files of the same name in every backend: NAME.* or NAME_*.*, as reference has it.
+check_names() {
+  local file op stem
+  declare -A home
+  while IFS=: read -r file op; do
+    stem=${file##*/} stem=${stem%%.*} op=${op#.op = }
+    if [[ $file == backends/reference/* ]]; then
+      home[$op]=$stem
+    elif [[ -n ${home[$op]-} && $stem != "${home[$op]}" && $stem != "${home[$op]}"_* ]]; then
+      violation "$file: holds a kernel of $op, which backends/reference has in ${home[$op]}.cpp; use the same file name"
+    fi
+  done < <(for folder in backends/reference backends/*; do
+    grep -roHE '\.op = SWY_OP_[A-Z_]+' "$folder" 2>/dev/null || true
+  done)
+}
+
 check_includes
 check_links
+check_names
 if ((violations > 0)); then
   echo "dependency rule: $violations violation(s); docs/overview.md says who may include whom" >&2
   exit 1

@@ -6,11 +6,12 @@ tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 failures=0
 
-# expect CODE FILE TEXT: check.sh, on a tree whose only content is TEXT in FILE, ends with CODE.
+# expect CODE FILE TEXT: check.sh, on a tree that holds TEXT in FILE and one kernel of reference, ends with CODE.
 expect() {
   local want=$1 file=$2 text=$3 got=0
   rm -rf "${tree:?}"/*
-  mkdir -p "$tree/$(dirname "$file")"
+  mkdir -p "$tree/backends/reference" "$tree/$(dirname "$file")"
+  echo '{.op = SWY_OP_MOE},' > "$tree/backends/reference/moe.cpp"
   printf '%s\n' "$text" > "$tree/$file"
   "$check" "$tree" > "$tree/said" 2>&1 || got=$?
   if [[ $got != "$want" ]]; then
@@ -36,4 +37,7 @@ expect 1 core/engine/engine.cpp '#include "core/text/tokenizer.h"'
 expect 1 core/base/os.cpp '#include "cli/main.h"'
 expect 0 cli/run.cpp '#include "core/engine/engine.h"'
 expect 0 tests/ops/linear_test.cpp '#include "backends/reference/linear.h"'
+expect 0 backends/cpu/moe.cpp '{.op = SWY_OP_MOE},'
+expect 0 backends/cpu/moe_avx512.cpp '{.op = SWY_OP_MOE},'
+expect 1 backends/cpu/experts.cpp '{.op = SWY_OP_MOE},'
 exit $((failures > 0))
