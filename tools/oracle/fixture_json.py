@@ -1,0 +1,8 @@
+"""JSON for recorded fixtures: indented, but with a list of numbers on one line, so that a change reads well in a diff."""
+import json
+import re
+
+
+def dumps(value):
+    text = json.dumps(value, indent=1, ensure_ascii=False)
+    return re.sub(r"\[\s+([-+.\deE,\s]+?)\s+\]", lambda m: "[" + re.sub(r"\s+", " ", m[1]) + "]", text) + "\n"
