@@ -1,4 +1,4 @@
-"""JSON for recorded fixtures: indented, but with a list of numbers on one line, so that a change reads well in a diff."""
+"""JSON for recorded fixtures: indented, but a list of numbers stays on one line, so that a change reads well."""
 import json
 import re
 
