@@ -47,11 +47,33 @@ def load(folder, dtype=torch.float32):
     problems = {key: sorted(value) for key, value in info.items() if value}
     if problems:
         raise SystemExit(f"{folder}: transformers did not load it cleanly: {problems}")
+    _exact_rotary(model, text, dtype)
+    return model.eval()
+
+
+def build(config, weights, dtype=torch.float32):
+    """The text model of `config` (config.json as a dict) with `weights`: {name: float32 array}, experts stacked."""
+    text = config.get("text_config", config)
+    with torch.device("meta"):
+        model = Qwen3_5MoeForCausalLM(Qwen3_5MoeTextConfig(**text, experts_implementation="eager"))
+    wanted = model.state_dict()
+    named = {name.replace("model.language_model.", "model."): torch.tensor(array) for name, array in weights.items()}
+    if text.get("tie_word_embeddings"):
+        named["lm_head.weight"] = named["model.embed_tokens.weight"]
+    if named.keys() != wanted.keys():
+        raise SystemExit(f"these are not the model's tensors: {sorted(named.keys() ^ wanted.keys())}")
+    shaped = {name: tensor.reshape(wanted[name].shape).to(dtype) for name, tensor in named.items()}
+    model.load_state_dict(shaped, assign=True)
+    _exact_rotary(model, text, dtype)
+    return model.eval()
+
+
+def _exact_rotary(model, text, dtype):
+    """Replaces the rotary frequencies, which transformers computes in fp32, by those of `dtype`."""
     rope = text["rope_parameters"]
     rotary = int(text["head_dim"] * rope["partial_rotary_factor"])
     exponents = torch.arange(0, rotary, 2, dtype=dtype) / rotary
     model.model.rotary_emb.inv_freq = 1.0 / torch.tensor(float(rope["rope_theta"]), dtype=dtype) ** exponents
-    return model.eval()
 
 
 @torch.no_grad()
