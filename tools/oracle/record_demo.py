@@ -4,7 +4,7 @@ usage: record_demo.py CHECKPOINT TEXT --out tests/data/demo
 CHECKPOINT is the demo model's Hugging Face folder with its reference.json (tools/train_demo.py), TEXT the whole
 held-out text. Written: val16.txt, an excerpt of whole words that yields the text's first 8,192 ids and some more, and
 expected.json: the prompts of reference.json with figures in float64, and the loss over the excerpt's 16 windows. An
-existing "quantized" entry of expected.json (see quantized_nll.py) is kept.
+existing "program" entry of expected.json (see record_program.py) is kept.
 """
 import argparse
 import json
