@@ -150,6 +150,11 @@ class RealOs final : public Os {
   }
 
   Result<std::unique_ptr<OutputFile>> create(const std::string& path) override {
+    struct stat st {};
+    if (path.empty()) return error(Code::usage, "the name of the file to write is empty");
+    if (::stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode)) {
+      return error(Code::usage, "{} is a folder; name a file to write", path);
+    }
     std::string temporary = path + ".part-XXXXXX";
     const int fd = ::mkostemp(temporary.data(), O_CLOEXEC);
     if (fd < 0) return io_error("create", path, errno);

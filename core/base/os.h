@@ -41,7 +41,7 @@ class Os {
   // Errors: not_found; io with the system's reason.
   virtual Result<std::unique_ptr<MappedFile>> map(const std::string& path) = 0;
   virtual Result<std::string> read(const std::string& path, uint64_t max_bytes) = 0;
-  // Writes beside `path` under a temporary name until committed.
+  // Writes beside `path` under a temporary name until committed. Errors: usage, when `path` is empty or a folder; io.
   virtual Result<std::unique_ptr<OutputFile>> create(const std::string& path) = 0;
   virtual bool exists(const std::string& path) = 0;
   // Names (not paths) of the entries of a folder, sorted.

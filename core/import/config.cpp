@@ -4,6 +4,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "core/import/json_text.h"
+
 namespace switchyard {
 namespace {
 
@@ -19,7 +21,7 @@ class Fields {
     if (f == nullptr) return fail<uint32_t>(fmt::format("config.json has no {}", name));
     if (!f->is_number_integer() || f->get<int64_t>() < 1 || f->get<int64_t>() > max) {
       return fail<uint32_t>(
-          fmt::format("config.json: {} is {}; it must be a whole number from 1 to {}", name, f->dump(), max));
+          fmt::format("config.json: {} is {}; it must be a whole number from 1 to {}", name, brief(*f), max));
     }
     return f->get<uint32_t>();
   }
@@ -27,16 +29,18 @@ class Fields {
   double number_or(const char* name, double otherwise) {
     const json* f = find(name);
     if (f == nullptr) return otherwise;
-    if (!f->is_number() || !std::isfinite(f->get<double>()) || f->get<double>() <= 0) {
-      return fail<double>(fmt::format("config.json: {} is {}; it must be a number above 0", name, f->dump()));
+    const double value = f->is_number() ? f->get<double>() : 0;
+    if (!(value >= kLeast && value <= kMost)) {
+      return fail<double>(
+          fmt::format("config.json: {} is {}; it must be a number from {} to {}", name, brief(*f), kLeast, kMost));
     }
-    return f->get<double>();
+    return value;
   }
   bool flag_or(const char* name, bool otherwise) {
     const json* f = find(name);
     if (f == nullptr) return otherwise;
     if (!f->is_boolean())
-      return fail<bool>(fmt::format("config.json: {} is {}; it must be true or false", name, f->dump()));
+      return fail<bool>(fmt::format("config.json: {} is {}; it must be true or false", name, brief(*f)));
     return f->get<bool>();
   }
   std::string text_or(const char* name, const char* otherwise) {
@@ -50,6 +54,9 @@ class Fields {
   Status status() const { return status_; }
 
  private:
+  // What fp32 holds with room to spare.
+  static constexpr double kLeast = 1e-30, kMost = 1e30;
+
   template <class T>
   T fail(const std::string& message) {
     if (status_.ok()) status_ = Status(Code::invalid_data, message);
@@ -73,7 +80,7 @@ Status read_layers(Fields& f, ModelConfig& c) {
   for (const json& type : *types) {
     if (type != "full_attention" && type != "linear_attention") {
       return error(Code::unsupported,
-                   "config.json: layer type {} is not supported; full_attention and linear_attention are", type.dump());
+                   "config.json: layer type {} is not supported; full_attention and linear_attention are", brief(type));
     }
     c.attention.push_back(type == "full_attention");
   }
@@ -92,15 +99,16 @@ Status read_rope(Fields& f, ModelConfig& c) {
   }
   const double theta = r.number_or("rope_theta", f.number_or("rope_theta", 1e7));
   const double partial = r.number_or("partial_rotary_factor", f.number_or("partial_rotary_factor", 0.25));
+  SWY_TRY(r.status());
   c.rope_theta = static_cast<float>(theta);
-  c.rotary_dim = static_cast<uint32_t>(c.head_dim * partial);
+  c.rotary_dim = static_cast<uint32_t>(c.head_dim * std::min(partial, 1.0));
   if (partial > 1 || c.rotary_dim % 2 != 0) {
     return error(Code::invalid_data,
                  "config.json: partial_rotary_factor {} of head_dim {} gives no even number of "
                  "rotating elements",
                  partial, c.head_dim);
   }
-  return r.status();
+  return {};
 }
 
 Status check_ratios(const ModelConfig& c) {
@@ -165,7 +173,9 @@ Result<ModelConfig> parse_config(std::string_view config, std::string_view gener
   c.shared_width = f.count("shared_expert_intermediate_size");
   c.eps = static_cast<float>(f.number_or("rms_norm_eps", 1e-6));
   c.gated = f.flag_or("attn_output_gate", true);
-  c.tied = f.flag_or("tie_word_embeddings", Fields(whole).flag_or("tie_word_embeddings", false));
+  Fields outer(whole);
+  c.tied = f.flag_or("tie_word_embeddings", outer.flag_or("tie_word_embeddings", false));
+  SWY_TRY(outer.status());
   c.context_length = f.count_or("max_position_embeddings", 32768);
   SWY_TRY(f.status());
   SWY_TRY(read_layers(f, c));

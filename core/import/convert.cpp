@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "core/base/thread_pool.h"
+#include "core/program/file_header.h"
 #include "core/program/op_names.h"
 #include "core/program/quantize.h"
 #include "core/program/writer.h"
@@ -139,6 +140,14 @@ class TensorWriter {
   Status status_;
 };
 
+// A slip of the hand must not replace a checkpoint's weights, or anything else that is no program.
+Status check_output(Os& os, const std::string& output) {
+  if (!os.exists(output)) return {};
+  SWY_LET(const auto file, os.map(output));
+  if (is_program_file(file->bytes())) return {};
+  return error(Code::usage, "{} exists and is not a program file; remove it or write elsewhere", output);
+}
+
 Status check_space(Os& os, const std::string& output, uint64_t bytes) {
   const std::string folder = std::filesystem::path(output).parent_path().string();
   const auto free = os.free_bytes(folder.empty() ? "." : folder);
@@ -150,13 +159,16 @@ Status check_space(Os& os, const std::string& output, uint64_t bytes) {
 }
 
 // What the files beside the weights give. They are checked now, so that a program that loads also runs.
-Status read_texts(Os& os, const std::string& folder, ImportPlan& plan) {
+Status read_texts(Os& os, const std::string& folder, uint32_t vocab, ImportPlan& plan) {
   SWY_LET(plan.spec.tokenizer_json, read_optional(os, folder + "/tokenizer.json"));
   SWY_LET(plan.spec.chat_template, read_chat_template(os, folder));
   if (plan.spec.tokenizer_json.empty()) {
     plan.notes.push_back("no tokenizer.json: the program takes token ids only (logits, plan, inspect)");
   } else if (auto tokenizer = Tokenizer::parse(plan.spec.tokenizer_json); !tokenizer.ok()) {
     return tokenizer.status().in(folder + "/tokenizer.json");
+  } else if (tokenizer->vocab_size() > static_cast<int64_t>(vocab)) {
+    return error(Code::invalid_data, "{}/tokenizer.json has ids up to {}, and config.json's vocab_size is {}", folder,
+                 tokenizer->vocab_size() - 1, vocab);
   }
   if (plan.spec.chat_template.empty()) {
     plan.notes.push_back("no chat template: switchyard chat cannot use this program");
@@ -170,18 +182,17 @@ Status read_texts(Os& os, const std::string& folder, ImportPlan& plan) {
 
 Result<WeightEncoding> parse_encoding(const std::string& quant, const std::string& group) {
   WeightEncoding e;
-  if (quant == "bf16") return e;
   if (quant == "i8") e.dtype = SWY_I8;
   if (quant == "i4") e.dtype = SWY_I4;
   if (quant == "i4a") e.dtype = SWY_I4A;
-  if (e.dtype == SWY_BF16) {
+  if (e.dtype == SWY_BF16 && quant != "bf16") {
     return error(Code::usage, "--quant {} is unknown; choose bf16, i8, i4 or i4a", quant);
   }
   if (group == "row") return e;
   if (group != "32" && group != "64" && group != "128") {
     return error(Code::usage, "--group {} is unknown; choose 32, 64, 128 or row", group);
   }
-  e.group = static_cast<uint32_t>(std::stoul(group));
+  if (e.dtype != SWY_BF16) e.group = static_cast<uint32_t>(std::stoul(group));
   return e;
 }
 
@@ -193,6 +204,10 @@ std::string encoding_name(WeightEncoding e) {
 Result<ConvertReport> convert(Os& os, const ConvertOptions& options) {
   const std::string& folder = options.source;
   const std::string config_path = folder + "/config.json";
+  if (!os.exists(config_path)) {
+    return error(Code::not_found, "{} has no config.json; name the folder of a Hugging Face checkpoint", folder);
+  }
+  SWY_TRY(check_output(os, options.output));
   SWY_LET(const std::string config_text, os.read(config_path, kMaxTextBytes));
   SWY_LET(const std::string generation, read_optional(os, folder + "/generation_config.json"));
   Result<ModelConfig> config = parse_config(config_text, generation);
@@ -203,7 +218,7 @@ Result<ConvertReport> convert(Os& os, const ConvertOptions& options) {
   ImportPlan& plan = *planned;
   plan.spec.source_config = config_text;
   plan.spec.quantization = encoding_name(options.encoding);
-  SWY_TRY(read_texts(os, folder, plan));
+  SWY_TRY(read_texts(os, folder, config->vocab, plan));
 
   SWY_LET(ProgramWriter writer, ProgramWriter::create(os, options.output, plan.spec));
   SWY_TRY(check_space(os, options.output, writer.file_bytes()));

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "core/import/json_text.h"
 #include "switchyard/weights.h"
 
 namespace switchyard {
@@ -33,9 +34,11 @@ Result<SourceTensor> parse_entry(const json& entry, std::span<const std::byte> d
     return error(Code::unsupported, "{} has dtype {}; F32, F16 and BF16 can be converted", where, dtype);
   }
   uint64_t elements = 1;
-  for (const json& d : entry["shape"]) {
+  const json& shape = entry["shape"];
+  if (!shape.is_array()) return error(Code::invalid_data, "{} has the impossible shape {}", where, brief(shape));
+  for (const json& d : shape) {
     if (!d.is_number_unsigned() || d.get<uint64_t>() == 0 || d.get<uint64_t>() > (uint64_t{1} << 48) / elements) {
-      return error(Code::invalid_data, "{} has the impossible shape {}", where, entry["shape"].dump());
+      return error(Code::invalid_data, "{} has the impossible shape {}", where, brief(shape));
     }
     t.dims.push_back(d.get<uint64_t>());
     elements *= t.dims.back();
@@ -51,8 +54,8 @@ Result<SourceTensor> parse_entry(const json& entry, std::span<const std::byte> d
                  where, begin, end, data.size());
   }
   if (end - begin != elements * element_bytes(t.type)) {
-    return error(Code::invalid_data, "{} has {} bytes, and its shape {} needs {}", where, end - begin,
-                 entry["shape"].dump(), elements * element_bytes(t.type));
+    return error(Code::invalid_data, "{} has {} bytes, and its shape {} needs {}", where, end - begin, brief(shape),
+                 elements * element_bytes(t.type));
   }
   t.bytes = data.subspan(begin, end - begin);
   return t;

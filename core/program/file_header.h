@@ -10,6 +10,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
 #include "core/base/status.h"
@@ -24,6 +25,11 @@ inline constexpr uint64_t kMaxFlatbufferBytes = (uint64_t{1} << 31) - 1024;  // 
 inline constexpr std::array<unsigned char, 8> kMagic = {0x89, 'S', 'W', 'Y', 'P', '\r', '\n', 0x1a};
 
 using HeaderBytes = std::array<std::byte, kHeaderBytes>;
+
+// Whether a file that begins with these bytes means to be a program; nothing else of it is looked at.
+inline bool is_program_file(std::span<const std::byte> file) {
+  return file.size() >= kMagic.size() && std::memcmp(file.data(), kMagic.data(), kMagic.size()) == 0;
+}
 
 // The header of a file of `file_bytes` that begins with this FlatBuffer.
 HeaderBytes make_header(std::span<const std::byte> flatbuffer, uint64_t file_bytes);

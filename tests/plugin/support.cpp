@@ -1,37 +1,8 @@
 #include "tests/plugin/support.h"
 
-#include <unistd.h>
-
-#include <atomic>
-#include <fstream>
-#include <sstream>
-
 namespace switchyard::testing {
 
 std::string fixture(const std::string& name) { return SWITCHYARD_FIXTURES "/switchyard_" + name + ".so"; }
-
-TemporaryFolder::TemporaryFolder() {
-  static std::atomic<int> count = 0;
-  const auto name = "switchyard_plugin_test_" + std::to_string(::getpid()) + "_" + std::to_string(count++);
-  path_ = (std::filesystem::canonical(std::filesystem::temp_directory_path()) / name).string();
-  std::filesystem::create_directory(path_);
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ec;
-  std::filesystem::remove_all(path_, ec);
-}
-
-std::string TemporaryFolder::write(const std::string& name, const std::string& bytes) const {
-  std::ofstream(path(name), std::ios::binary) << bytes;
-  return path(name);
-}
-
-std::string read_file(const std::string& path) {
-  std::ostringstream out;
-  out << std::ifstream(path, std::ios::binary).rdbuf();
-  return out.str();
-}
 
 const Host& test_host() {
   static const Host host(2);

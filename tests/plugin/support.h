@@ -1,32 +1,17 @@
-// What the plugin tests share: fixture files, temporary folders, an operating system that fails on demand.
+// What the plugin tests share: fixture files, an operating system that fails on demand.
 #pragma once
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "core/base/os.h"
 #include "core/plugin/registry.h"
+#include "tests/support/files.h"
 
 namespace switchyard::testing {
 
 // The file of a fixture plugin, e.g. "good".
 std::string fixture(const std::string& name);
-
-// An empty folder, removed with its object.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  std::string path(const std::string& name = "") const { return name.empty() ? path_ : path_ + "/" + name; }
-  // Writes a file into the folder; returns its path.
-  std::string write(const std::string& name, const std::string& bytes) const;
-
- private:
-  std::string path_;
-};
-
-std::string read_file(const std::string& path);
 
 // Discovers with these --backend-lib files alone.
 Registry discover(const std::vector<std::string>& libraries, Os& os = Os::real());
