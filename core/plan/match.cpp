@@ -31,13 +31,15 @@ void set_kernel_dtypes(const swy_kernel& kernel, OpView& view) {
 
 std::string Matcher::refuse(const PlanDevice& device, const swy_kernel& kernel, const GraphOp& op, OpView& view) const {
   const std::string name = op_name(op.id);
-  bool forced_other = false;
+  bool named = false;
+  std::string forced;  // the kernels that --variant names for this operation
   for (const VariantRule& rule : variants_) {
     if (rule.op != name) continue;
     if (rule.forbid && rule.kernel == kernel.name) return "forbidden by --variant";
-    if (!rule.forbid && rule.kernel != kernel.name) forced_other = true;
+    if (!rule.forbid) forced += (forced.empty() ? "" : ", ") + rule.kernel;
+    if (!rule.forbid && rule.kernel == kernel.name) named = true;
   }
-  if (forced_other) return "another variant is forced";
+  if (!forced.empty() && !named) return "--variant forces " + forced;
   if (kernel.op_revision < op.revision) {
     return fmt::format("implements revision {}, the program needs {}", kernel.op_revision, op.revision);
   }

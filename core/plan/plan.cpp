@@ -27,10 +27,9 @@ Result<uint32_t> state_home(const Graph& graph, const GraphOp& op, const std::ve
   if (!able.empty()) return able.front();
   std::string reasons;
   for (const Considered& c : considered) {
-    if (!c.accepted) {
-      reasons += fmt::format("{}{}{}{}: {}", reasons.empty() ? "" : "; ", c.device, c.kernel.empty() ? "" : " ",
-                             c.kernel, c.reason);
-    }
+    const std::string reason = fmt::format("{}{}{}: {}", c.device, c.kernel.empty() ? "" : " ", c.kernel, c.reason);
+    if (c.accepted || reasons.find(reason) != std::string::npos) continue;  // the other step size said it, too
+    reasons += (reasons.empty() ? "" : "; ") + reason;
   }
   return error(Code::unsupported, "no chosen backend can run {} ({}) in every step size: {}", op.name, op_name(op.id),
                reasons.empty() ? "no device" : reasons);
