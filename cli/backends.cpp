@@ -16,7 +16,7 @@ Status backends(const Options& o) {
   const Host host(1);
   SWY_LET(const Registry registry, find_backends(o.settings, host));
   if (o.json) {
-    fmt::print("{}\n", describe_json(registry).dump(2));
+    print_json(describe_json(registry), 2);
   } else {
     fmt::print("{}", describe_text(registry, o.explain));
   }

@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "cli/generate.h"
 #include "core/text/chat_template.h"
+#include "core/text/utf8.h"
 
 namespace switchyard::cli {
 namespace {
@@ -22,8 +23,22 @@ class Chat {
   Chat(const Runtime& r, Session& session, Sampler& sampler, ChatTemplate chat_template, uint32_t limit)
       : r_(r), session_(session), sampler_(sampler), template_(std::move(chat_template)), limit_(limit) {}
 
-  void say(const char* role, const std::string& text) { messages_.push_back({{"role", role}, {"content", text}}); }
+  // Errors: usage, when the text is not UTF-8.
+  Status say(const char* role, const std::string& text) {
+    SWY_TRY(check_utf8(text));
+    messages_.push_back({{"role", role}, {"content", text}});
+    return {};
+  }
 
+  // The answer to a line of the user's. A line that cannot be answered is forgotten.
+  Status ask(const std::string& line) {
+    SWY_TRY(say("user", line));
+    Status answered = answer();
+    if (!answered.ok()) messages_.erase(messages_.size() - 1);
+    return answered;
+  }
+
+ private:
   Status answer() {
     SWY_LET(const std::string text, template_.render(messages_, true));
     SWY_LET(const std::vector<int32_t> ids, r_.tokenizer->encode(text));
@@ -44,13 +59,9 @@ class Chat {
     seen_ = ids;
     seen_.insert(seen_.end(), g.ids.begin(), g.ids.end());
     seen_.resize(session_.position());  // the last token was drawn, not fed
-    say("assistant", g.text);
-    return {};
+    return say("assistant", g.text);
   }
 
-  void drop_last() { messages_.erase(messages_.size() - 1); }
-
- private:
   const Runtime& r_;
   Session& session_;
   Sampler& sampler_;
@@ -71,14 +82,12 @@ Status chat(const Options& o) {
   SWY_LET(Sampler sampler, Sampler::create(o.sampling.resolved(), r.model->vocab()));
   SWY_LET(auto session, r.model->session());
   Chat chat(r, *session, sampler, std::move(parsed), o.tokens);
-  if (!o.system.empty()) chat.say("system", o.system);
+  if (!o.system.empty()) SWY_TRY(chat.say("system", o.system).in("--system"));
   fmt::print(stderr, "seed {}; an empty line or Ctrl-D ends, Ctrl-C stops an answer\n", sampler.seed());
   for (std::string line; fmt::print(stderr, "> "), std::getline(std::cin, line) && !line.empty();) {
-    chat.say("user", line);
-    if (const Status s = chat.answer(); !s.ok()) {
+    if (const Status s = chat.ask(line); !s.ok()) {
       if (s.code() != Code::usage) return s;
       report(s);  // too long, not UTF-8: the conversation goes on without it
-      chat.drop_last();
     }
   }
   return {};

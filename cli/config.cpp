@@ -19,24 +19,28 @@ std::string joined(const std::vector<std::string>& values) {
   return text;
 }
 
+// Values of the command line and of the environment never mix: a flag replaces the variable.
+const char* source_of(const CLI::Option& option, const char* env_name) {
+  if (option.count() == 0) return "default";
+  const char* env = *env_name != '\0' ? std::getenv(env_name) : nullptr;
+  return env != nullptr && joined(option.results()) == env ? "environment" : "flag";
+}
+
 Status config(const CLI::App& command, const Options& o) {
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const SettingInfo& info : setting_table()) {
     const std::string name = std::string(info.flag).substr(0, std::string(info.flag).find(','));
     const CLI::Option* option = command.get_option(name);
-    const char* env = *info.env != '\0' ? std::getenv(info.env) : nullptr;
-    const bool given = option->count() > 0;
-    std::string value = given ? joined(option->results()) : option->get_default_str();
+    std::string value = option->count() > 0 ? joined(option->results()) : option->get_default_str();
+    if (option->get_expected_max() == 0) value = option->count() > 0 && option->as<bool>() ? "on" : "off";
     if (name == "--threads" && value == "0") value = std::to_string(thread_count(o.settings));
-    const bool from_env = given && env != nullptr && joined(option->results()) == env;
     rows.push_back({{"flag", name},
                     {"env", info.env},
                     {"value", value},
-                    {"source", !given     ? "default"
-                               : from_env ? "environment"
-                                          : "flag"},
+                    {"source", source_of(*option, info.env)},
                     {"help", info.help}});
   }
+  const char* set_source = source_of(*command.get_option("--set"), "SWITCHYARD_SET");
   const Host host(1);
   SWY_LET(const Registry registry, find_backends(o.settings, host));
   const nlohmann::ordered_json described = describe_json(registry);
@@ -54,12 +58,12 @@ Status config(const CLI::App& command, const Options& o) {
       rows.push_back({{"flag", "--set " + name},
                       {"env", "SWITCHYARD_SET"},
                       {"value", value},
-                      {"source", set ? "flag" : "default"},
+                      {"source", set ? set_source : "default"},
                       {"help", option["help"]}});
     }
   }
   if (o.json) {
-    fmt::print("{}\n", rows.dump(2));
+    print_json(rows, 2);
     return {};
   }
   for (const auto& r : rows) {

@@ -41,7 +41,7 @@ Status convert_command(const Options& o) {
                                         {"parameters", report.parameters},
                                         {"seconds", seconds_since(begin)},
                                         {"notes", report.notes}};
-    fmt::print("{}\n", out.dump());
+    print_json(out);
     return {};
   }
   for (const std::string& note : report.notes) fmt::print(stderr, "note: {}\n", note);

@@ -1,5 +1,7 @@
 #include "cli/generate.h"
 
+#include <charconv>
+
 #include "core/text/detokenizer.h"
 
 namespace switchyard::cli {
@@ -9,6 +11,41 @@ SamplingParams SamplingFlags::resolved() const {
   if (seed_option != nullptr && seed_option->count() > 0) p.seed = seed;
   return p;
 }
+
+namespace {
+
+// CLI11 reads -1 as the largest unsigned number.
+CLI::Validator whole_number() {
+  return CLI::Validator(
+      [](const std::string& text) {
+        uint64_t value = 0;
+        const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
+        const bool whole = failure == std::errc() && end == text.data() + text.size();
+        return whole ? std::string() : fmt::format("{} is not a whole number from 0 to {}", text, UINT64_MAX);
+      },
+      "");
+}
+
+// Feeds the prompt, and returns the logits of its last token: none if it was interrupted between two chunks.
+Result<std::span<const float>> prefill(const Runtime& runtime, Session& session, Sampler& sampler,
+                                       std::span<const int32_t> prompt) {
+  const uint32_t context = runtime.model->context();
+  if (prompt.size() > context - session.position()) {
+    return error(Code::usage,
+                 "the prompt has {} tokens, and {} of the context's {} are free; raise --ctx or shorten it",
+                 prompt.size(), context - session.position(), context);
+  }
+  for (const int32_t id : prompt) sampler.saw_prompt(id);
+  std::span<const float> logits;
+  while (!prompt.empty() && !interrupted.load()) {
+    const size_t n = std::min<size_t>(prompt.size(), runtime.model->chunk());
+    SWY_LET(logits, session.feed(prompt.first(n), n == prompt.size() ? 1 : 0));
+    prompt = prompt.subspan(n);
+  }
+  return prompt.empty() ? logits : std::span<const float>{};
+}
+
+}  // namespace
 
 void add_sampling(CLI::App& command, SamplingFlags& f) {
   const auto value = [&](const char* name, auto& target, const char* help) {
@@ -22,6 +59,7 @@ void add_sampling(CLI::App& command, SamplingFlags& f) {
   value("--presence-penalty", f.params.presence_penalty, "taken from the logit of a token that was drawn before");
   value("--frequency-penalty", f.params.frequency_penalty, "the same, times how often it was drawn");
   f.seed_option = command.add_option("--seed", f.seed, "repeats a run; without it a random one, printed at the end")
+                      ->check(whole_number())
                       ->group("Sampling");
 }
 
@@ -35,10 +73,13 @@ Result<Generation> generate(const Runtime& runtime, Session& session, Sampler& s
     g.text += text;
     if (!text.empty()) emit(text);
   };
-  for (const int32_t id : prompt) sampler.saw_prompt(id);
   const uint64_t begin = Os::real().now_ns();
-  SWY_LET(std::span<const float> logits, session.feed(prompt));
+  SWY_LET(std::span<const float> logits, prefill(runtime, session, sampler, prompt));
   g.prefill_seconds = seconds_since(begin);
+  if (logits.empty()) {
+    g.stopped = "interrupt";
+    return g;
+  }
   const uint64_t decode = Os::real().now_ns();
   while (g.ids.size() < limit) {
     SWY_LET(const int32_t id, sampler.sample(logits, session.position()));

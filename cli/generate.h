@@ -26,7 +26,8 @@ struct Generation {
   double prefill_seconds = 0, decode_seconds = 0;
 };
 
-// Feeds `prompt` and draws up to `limit` tokens; `emit` gets the text as it completes.
+// Feeds `prompt` and draws up to `limit` tokens; `emit` gets the text as it completes. Ctrl-C stops it within a step.
+// Errors: usage, before anything is fed, when the prompt does not fit the session.
 Result<Generation> generate(const Runtime& runtime, Session& session, Sampler& sampler, std::span<const int32_t> prompt,
                             uint32_t limit, const std::function<void(const std::string&)>& emit);
 

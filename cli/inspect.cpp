@@ -56,7 +56,7 @@ Status inspect(const Options& o) {
   nlohmann::ordered_json all = describe_program(*program, o.tensors);
   if (o.settings.verify) all["weights"] = "verified";
   if (o.json) {
-    fmt::print("{}\n", all.dump());
+    print_json(all);
     return {};
   }
   const nlohmann::ordered_json list = o.tensors ? all["tensor_list"] : nlohmann::ordered_json::array();
@@ -77,7 +77,7 @@ void add_inspect(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<Options>();
   CLI::App* c = app.add_subcommand("inspect", "Show what a program file holds");
   c->footer("Example: switchyard inspect qwen.swy --verify");
-  c->add_option("model", o->settings.model, "program file (.swy); without it the demo model");
+  add_model(*c, o->settings, "program");
   c->add_flag("--verify", o->settings.verify, "also read all weights and compare their checksums");
   c->add_flag("--tensors", o->tensors, "list every weight");
   c->add_option("--dequantize", o->dequantized, "write all weights as fp32 to this safetensors file");

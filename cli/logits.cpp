@@ -16,7 +16,7 @@ struct Options {
 Result<std::vector<int32_t>> parse_ids(const std::string& text) {
   std::vector<int32_t> ids;
   for (const char *p = text.data(), *end = p + text.size(); p != end;) {
-    if (*p == ' ' || *p == ',' || *p == '\n') {
+    if (std::string_view(" ,\t\r\n").find(*p) != std::string_view::npos) {
       ++p;
       continue;
     }
@@ -65,10 +65,9 @@ void add_logits(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<Options>();
   CLI::App* c = app.add_subcommand("logits", "Write a program's logits for some token ids");
   c->footer("Example: switchyard logits demo.swy --ids \"46 1392 570\" --out logits.npy");
-  c->add_option("program", o->settings.model, "program file (.swy); without it the demo model");
   c->add_option("--ids", o->ids, "token ids, separated by blanks")->required();
   c->add_option("--out", o->out, "file to write: NumPy's .npy, float32 [tokens, vocab]")->required();
-  add_settings(*c, o->settings);
+  add_settings(*c, o->settings, "program");
   c->callback([o, &exit_code] {
     if (const Status s = logits(*o); !s.ok()) exit_code = report(s);
   });

@@ -3,7 +3,24 @@
 #include "cli/commands.h"
 #include "cli/runtime.h"
 
+namespace switchyard::cli {
+namespace {
+
+// CLI11 only says that there is no command at all.
+Status check_command(const CLI::App& app, const std::string& name) {
+  std::string known;
+  for (const CLI::App* c : app.get_subcommands({})) {
+    if (c->get_name() == name) return {};
+    known += (known.empty() ? "" : ", ") + c->get_name();
+  }
+  return error(Code::usage, "there is no command '{}'; the commands are {}", name, known);
+}
+
+}  // namespace
+}  // namespace switchyard::cli
+
 int main(int argc, char** argv) {
+  using namespace switchyard;
   using namespace switchyard::cli;
   CLI::App app(
       "Runs mixture-of-experts language models on backends that are plugins.\n"
@@ -22,12 +39,14 @@ int main(int argc, char** argv) {
   add_logits(app, exit_code);
   add_config(app, exit_code);
   catch_interrupts();
+  if (argc > 1 && *argv[1] != '-') {
+    if (const Status s = check_command(app, argv[1]); !s.ok()) return report(s);
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
-    fmt::print(stderr, "switchyard: {}; see switchyard --help\n", e.what());
-    return 2;
+    return report(Status(Code::usage, std::string(e.what()) + "; see switchyard --help"));
   } catch (const std::bad_alloc&) {
     fmt::print(stderr, "switchyard: out of memory\n");
     return 1;
@@ -35,7 +54,7 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "switchyard: {}\n", e.what());
     return 1;
   }
-  if (std::fflush(stdout) != 0 && exit_code == 0) {
+  if ((std::fflush(stdout) != 0 || std::ferror(stdout) != 0) && exit_code == 0) {
     fmt::print(stderr, "switchyard: cannot write to standard output\n");
     return 1;
   }

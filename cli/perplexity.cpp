@@ -10,6 +10,7 @@ namespace switchyard::cli {
 namespace {
 
 constexpr uint64_t kMaxTextBytes = uint64_t{1} << 30;
+constexpr uint32_t kMaxWindow = 65536;  // tokens
 
 struct Options {
   Settings settings;
@@ -41,6 +42,9 @@ struct Divergence {
 };
 
 Status perplexity(const Options& o) {
+  if (o.window < 2 || o.window > kMaxWindow) {
+    return error(Code::usage, "--ctx is {}; a window takes from 2 to {} tokens", o.window, kMaxWindow);
+  }
   Settings settings = o.settings;
   settings.chunk = std::max(settings.chunk, o.window);
   settings.context = std::max(settings.context, o.window);
@@ -90,7 +94,7 @@ Status perplexity(const Options& o) {
     out["top1_agreement"] = static_cast<double>(divergence.agree) / static_cast<double>(divergence.positions);
   }
   if (o.json) {
-    fmt::print("{}\n", out.dump());
+    print_json(out);
     return {};
   }
   fmt::print("{:.6f} nats per token, perplexity {:.4f}, over {} tokens in windows of {}, {:.1f} s\n", mean,
@@ -108,15 +112,14 @@ void add_perplexity(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<Options>();
   CLI::App* c = app.add_subcommand("perplexity", "Measure how well a program predicts a text");
   c->footer("Example: switchyard perplexity demo.swy --file text.txt --windows 16 --against demo-bf16.swy");
-  c->add_option("program", o->settings.model, "program file (.swy); without it the demo model");
   c->add_option("--file,-f", o->file, "the text")->required();
   c->add_option("--window", o->window, "tokens per window; --ctx is the same here")
-      ->check(CLI::Range(2u, 65536u))
+      ->check(CLI::Range(2u, kMaxWindow))
       ->capture_default_str();
   c->add_option("--windows", o->windows, "stop after this many windows; 0: the whole text")->capture_default_str();
   c->add_option("--against", o->against, "another program: also KL divergence from it, and top-1 agreement");
   c->add_flag("--json", o->json, "print JSON");
-  add_settings(*c, o->settings);
+  add_settings(*c, o->settings, "program");
   c->callback([o, &exit_code] {
     if (o->settings.context != 0) o->window = o->settings.context;
     if (const Status s = perplexity(*o); !s.ok()) exit_code = report(s);

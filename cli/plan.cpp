@@ -21,7 +21,7 @@ Status plan(const Options& o) {
   }
   SWY_LET(const Plan plan, r.model->plan(o.rows, 1, o.tokens));
   if (o.json) {
-    fmt::print("{}\n", explain_json(plan).dump(2));
+    print_json(explain_json(plan), 2);
   } else {
     fmt::print("{}", explain_text(plan, o.explain));
   }
@@ -34,14 +34,13 @@ void add_plan(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<Options>();
   CLI::App* c = app.add_subcommand("plan", "Show which kernel runs every operation of a program");
   c->footer("Example: switchyard plan --backend mine,reference --explain");
-  c->add_option("program", o->settings.model, "program file (.swy); without it the demo model");
   c->add_option("--rows", o->rows, "tokens of the step; 1 is decoding")
       ->check(CLI::Range(1u, 65536u))
       ->capture_default_str();
   c->add_option("--tokens", o->tokens, "length of the context")->check(CLI::Range(1u, 1u << 24))->capture_default_str();
   c->add_flag("--explain", o->explain, "every kernel that was considered, and what it said");
   c->add_flag("--json", o->json, "print JSON, with everything that was considered");
-  add_settings(*c, o->settings);
+  add_settings(*c, o->settings, "program");
   c->callback([o, &exit_code] {
     if (const Status s = plan(*o); !s.ok()) exit_code = report(s);
   });

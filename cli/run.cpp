@@ -40,10 +40,6 @@ Status run(const Options& o) {
   SWY_LET(const Tokenizer* tokenizer, r.text());
   SWY_LET(const std::vector<int32_t> ids, tokenizer->encode(prompt));
   if (ids.empty()) return error(Code::usage, "the prompt has no tokens");
-  if (ids.size() > r.model->context()) {
-    return error(Code::usage, "the prompt has {} tokens, and the context holds {}; raise --ctx or shorten the prompt",
-                 ids.size(), r.model->context());
-  }
   SWY_LET(Sampler sampler, Sampler::create(o.sampling.resolved(), r.model->vocab()));
   SWY_LET(auto session, r.model->session());
   bool begun = o.json;  // the prompt is shown once the model has taken it
@@ -63,7 +59,7 @@ Status run(const Options& o) {
                                         {"load_seconds", r.load_seconds},
                                         {"prefill_seconds", g.prefill_seconds},
                                         {"decode_seconds", g.decode_seconds}};
-    fmt::print("{}\n", out.dump());
+    print_json(out);
     return {};
   }
   fmt::print("\n");

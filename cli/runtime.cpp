@@ -43,13 +43,22 @@ void set_log_level(const std::string& level) {
 void catch_interrupts() {
   std::signal(SIGINT, on_interrupt);
   std::signal(SIGTERM, on_interrupt);
+  std::signal(SIGHUP, on_interrupt);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file beyond the limit is then an error like any other
+}
+
+void print_json(const nlohmann::ordered_json& value, int indent) {
+  fmt::print("{}\n", value.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 
 double seconds_since(uint64_t begin_ns) { return static_cast<double>(Os::real().now_ns() - begin_ns) / 1e9; }
 
 int report(const Status& status) {
   std::fflush(stdout);
-  fmt::print(stderr, "switchyard: {}\n", status.message());
+  std::string line = status.message();  // it may quote a file or an argument: one line, and nothing a terminal obeys
+  std::replace_if(
+      line.begin(), line.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+  fmt::print(stderr, "switchyard: {}\n", line);
   return status.code() == Code::usage ? 2 : 1;
 }
 
@@ -74,7 +83,9 @@ Result<Registry> find_backends(const Settings& settings, const Host& host) {
     }
     o.settings[text.substr(0, dot)].push_back({text.substr(dot + 1, eq - dot - 1), text.substr(eq + 1)});
   }
-  return Registry::discover(Os::real(), o, host);
+  Registry registry = Registry::discover(Os::real(), o, host);
+  SWY_TRY(registry.check_settings());
+  return registry;
 }
 
 Result<std::shared_ptr<const Program>> load_program(const Settings& settings) {

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "cli/settings.h"
@@ -35,7 +36,8 @@ Result<std::shared_ptr<const Program>> load_program(const Settings& settings);
 std::string model_path(const Settings& settings);
 uint32_t thread_count(const Settings& settings);
 
-// Set by Ctrl-C. `catch_interrupts` installs the handler; a second Ctrl-C within one wait ends the program.
+// Set by Ctrl-C, and when the program is told to end. `catch_interrupts` installs the handler; a second signal before
+// anybody has looked ends the program.
 extern std::atomic<bool> interrupted;
 void catch_interrupts();
 
@@ -53,6 +55,9 @@ class Progress {
 };
 
 double seconds_since(uint64_t begin_ns);
+
+// One JSON value and a newline on stdout; bytes that are not UTF-8 (of a file's name, say) become U+FFFD.
+void print_json(const nlohmann::ordered_json& value, int indent = -1);
 
 // Prints "switchyard: message" to stderr and returns the exit code: 2 for a wrong request, 1 for everything else.
 int report(const Status& status);

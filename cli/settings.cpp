@@ -43,11 +43,17 @@ CLI::Option* described(CLI::Option* option, const SettingInfo& i) {
 
 }  // namespace
 
-void add_settings(CLI::App& command, Settings& s) {
+void add_model(CLI::App& command, Settings& s, const char* positional) {
+  const SettingInfo& i = info("--model");
+  const std::string names = std::string(i.flag) + (*positional != '\0' ? "," : "") + positional;
+  described(command.add_option(names, s.model, i.help), i);
+}
+
+void add_settings(CLI::App& command, Settings& s, const char* positional) {
   const auto value = [&](const char* flag, auto& target) {
     return described(command.add_option(info(flag).flag, target, info(flag).help), info(flag));
   };
-  value("--model", s.model);
+  add_model(command, s, positional);
   value("--backend", s.backend)->capture_default_str();
   value("--backend-lib", s.backend_libs)->allow_extra_args(false);
   value("--backend-path", s.backend_path);

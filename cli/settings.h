@@ -33,6 +33,9 @@ struct SettingInfo {
 const std::vector<SettingInfo>& setting_table();
 
 // Adds the flags of the table to a command; a flag wins over its environment variable, which wins over the default.
-void add_settings(CLI::App& command, Settings& settings);
+// Where `positional` is given, the model may also be named by it, without a flag.
+void add_settings(CLI::App& command, Settings& settings, const char* positional = "");
+// --model alone, with its positional.
+void add_model(CLI::App& command, Settings& settings, const char* positional);
 
 }  // namespace switchyard::cli

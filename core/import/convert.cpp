@@ -61,7 +61,7 @@ class TensorWriter {
       for (const uint64_t d : part->dims) elements *= d;
       const uint64_t rows = elements / width_, batch = std::max<uint64_t>(1, kBatchElements / width_);
       for (uint64_t row = 0; row < rows; row += batch) {
-        SWY_TRY(write_batch(*part, row, std::min(batch, rows - row)).in("tensor " + tensor.name));
+        SWY_TRY(write_batch(tensor.name, *part, row, std::min(batch, rows - row)));
       }
     }
     if (planes_.groups != 0) {
@@ -76,7 +76,7 @@ class TensorWriter {
   }
 
  private:
-  Status write_batch(const SourceTensor& part, uint64_t row, uint64_t rows) {
+  Status write_batch(const std::string& name, const SourceTensor& part, uint64_t row, uint64_t rows) {
     batch_ = {&part, row, rows};
     first_scale_ = scales_.size();
     bytes_.resize(rows * planes_.row_bytes);
@@ -84,7 +84,7 @@ class TensorWriter {
     if (desc_.dtype == SWY_I4A) offsets_.resize(scales_.size());
     status_ = {};
     pool_.run([](void* self, const swy_team* team) { static_cast<TensorWriter*>(self)->encode(*team); }, this);
-    SWY_TRY(status_);
+    SWY_TRY(status_.in("tensor " + name));
     SWY_TRY(writer_.append(bytes_));
     release_elements(part, row * width_, rows * width_);
     done_ += bytes_.size();

@@ -127,6 +127,28 @@ Registry Registry::discover(Os& os, const DiscoveryOptions& options, const Host&
   return r;
 }
 
+const Plugin* Registry::find(const std::string& id) const {
+  const auto it = std::find_if(plugins_.begin(), plugins_.end(), [&](const auto& p) { return p->id() == id; });
+  return it == plugins_.end() ? nullptr : it->get();
+}
+
+std::string Registry::found() const {
+  std::string ids;
+  for (const auto& plugin : plugins_) ids += fmt::format("{}{}", ids.empty() ? "" : ", ", plugin->id());
+  return ids.empty() ? "none" : ids;
+}
+
+Status Registry::check_settings() const {
+  for (const auto& [id, settings] : settings_) {
+    const Plugin* plugin = find(id);
+    if (plugin == nullptr) {
+      return error(Code::usage, "--set {}.{}: there is no backend '{}'; found: {}", id, settings[0].name, id, found());
+    }
+    SWY_TRY(plugin->check(settings));
+  }
+  return {};
+}
+
 Result<std::shared_ptr<Device>> Registry::open(const std::string& name) const {
   const size_t colon = name.find(':');
   const std::string id = name.substr(0, colon);
@@ -138,19 +160,14 @@ Result<std::shared_ptr<Device>> Registry::open(const std::string& name) const {
     }
     index = static_cast<uint32_t>(std::stoul(digits));
   }
-  std::string known;
-  for (const auto& plugin : plugins_) {
-    if (plugin->id() == id) {
-      const auto s = settings_.find(id);
-      return Device::open(*plugin, index, s == settings_.end() ? std::vector<Setting>{} : s->second);
-    }
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", plugin->id());
+  if (const Plugin* plugin = find(id)) {
+    const auto s = settings_.find(id);
+    return Device::open(*plugin, index, s == settings_.end() ? std::vector<Setting>{} : s->second);
   }
   for (const Candidate& c : candidates_) {
     if (c.id == id) return error(Code::not_found, "backend '{}' cannot be used: {}: {}", id, c.path, c.reason);
   }
-  return error(Code::not_found, "there is no backend '{}'; found: {}; see switchyard backends --explain", id,
-               known.empty() ? "none" : known);
+  return error(Code::not_found, "there is no backend '{}'; found: {}; see switchyard backends --explain", id, found());
 }
 
 Result<Registry::Selection> Registry::select(const std::string& backend) const {

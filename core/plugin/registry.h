@@ -40,6 +40,9 @@ class Registry {
 
   const std::vector<Candidate>& candidates() const { return candidates_; }
 
+  // Errors: usage, for a setting of a backend that was not found, or that the backend does not have or take.
+  Status check_settings() const;
+
   // Devices for `--backend`: "auto", "cuda", "cuda:1" or "mine,cuda,cpu". Errors: not_found, naming what there is;
   // unsupported, when a named backend has no device, with its reason.
   struct Selection {
@@ -50,6 +53,8 @@ class Registry {
 
  private:
   Result<std::shared_ptr<Device>> open(const std::string& name) const;
+  const Plugin* find(const std::string& id) const;  // NULL when there is none
+  std::string found() const;                        // their ids, for messages
 
   std::vector<Candidate> candidates_;
   std::vector<std::unique_ptr<Plugin>> plugins_;

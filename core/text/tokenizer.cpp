@@ -322,9 +322,7 @@ Status Tokenizer::Impl::encode_part(std::string_view text, bool allow_special, b
 }
 
 Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text, bool allow_special) const {
-  if (const size_t good = utf8_valid_prefix(text); good != text.size()) {
-    return error(Code::usage, "the text is not valid UTF-8 at byte {}; convert it to UTF-8 first", good);
-  }
+  SWY_TRY(check_utf8(text));
   std::vector<int32_t> out;
   SWY_TRY(impl_->encode_part(text, allow_special, false, out));
   return out;

@@ -56,6 +56,12 @@ size_t utf8_valid_prefix(std::string_view text) {
   return at;
 }
 
+Status check_utf8(std::string_view text) {
+  const size_t good = utf8_valid_prefix(text);
+  if (good == text.size()) return {};
+  return error(Code::usage, "the text is not valid UTF-8 at byte {}; convert it to UTF-8 first", good);
+}
+
 size_t append_utf8_lossy(std::string_view text, bool final, std::string& out) {
   size_t at = 0;
   while (at < text.size()) {

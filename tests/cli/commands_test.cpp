@@ -1,0 +1,287 @@
+// What every command does when all is well.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "tests/cli/program.h"
+#include "tests/support/files.h"
+
+namespace switchyard::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+const std::string kTiny = SWITCHYARD_TEST_DATA "/tiny/";
+const std::string kText = SWITCHYARD_TEST_DATA "/demo/val16.txt";
+
+const json& demo() {
+  static const json expected = json::parse(read_file(SWITCHYARD_TEST_DATA "/demo/expected.json"))["program"];
+  return expected;
+}
+
+TEST(Help, OfEveryCommand) {
+  const Ran whole = run_program({"--help"});
+  EXPECT_EQ(whole.exit, 0);
+  for (const char* command :
+       {"run", "chat", "convert", "inspect", "backends", "plan", "perplexity", "logits", "config"}) {
+    EXPECT_THAT(whole.out, HasSubstr(command));
+    const Ran ran = run_program({command, "--help"});
+    EXPECT_EQ(ran.exit, 0) << command;
+    EXPECT_EQ(ran.err, "") << command;
+    EXPECT_THAT(ran.out, HasSubstr(std::string("Usage: switchyard ") + command));
+  }
+  EXPECT_EQ(run_program({"--version"}).out, "switchyard 0.1.0\n");
+}
+
+TEST(Run, GreedyTextIsTheRecordedOne) {
+  for (const json& prompt : demo()["prompts"]) {
+    const std::string text = prompt["text"];
+    const Ran ran = run_program({"run", "--temp", "0", "-n", "64", text});
+    EXPECT_EQ(ran.exit, 0) << ran.err;
+    EXPECT_EQ(ran.out, text + prompt["greedy_text"].get<std::string>() + "\n");
+  }
+}
+
+TEST(Run, TakesItsPromptFromThreePlaces) {
+  const TemporaryFolder folder;
+  const std::string prompt = "The ship had been at sea";
+  const Arguments common = {"run", "--temp", "0", "-n", "5"};
+  const auto with = [&](const Arguments& more, const std::string& input) {
+    Arguments all = common;
+    all.insert(all.end(), more.begin(), more.end());
+    const Ran ran = run_program(all, input);
+    EXPECT_EQ(ran.exit, 0) << ran.err;
+    return ran.out;
+  };
+  const std::string out = with({prompt}, "");
+  EXPECT_THAT(out, StartsWith(prompt));
+  EXPECT_EQ(with({}, prompt), out);
+  EXPECT_EQ(with({"-f", folder.write("prompt.txt", prompt)}, ""), out);
+}
+
+TEST(Run, PrintsWhatRepeatsIt) {
+  const Ran first = run_program({"run", "-n", "12", "--temp", "1.5", "It was"});
+  EXPECT_THAT(first.err,
+              AllOf(HasSubstr("on reference:0; seed "), HasSubstr("load "), HasSubstr("prefill 2 tokens in "),
+                    HasSubstr("decode 11 tokens in "), HasSubstr("tok/s"), HasSubstr("stopped: length")));
+  const size_t at = first.err.find("seed ") + 5;
+  const std::string seed = first.err.substr(at, first.err.find(';', at) - at);
+  EXPECT_EQ(run_program({"run", "-n", "12", "--temp", "1.5", "--seed", seed, "It was"}).out, first.out);
+  const Ran other = run_program({"run", "-n", "12", "--temp", "1.5", "--seed", seed + "1", "It was"});
+  EXPECT_NE(other.out, first.out);
+  EXPECT_NE(run_program({"run", "-n", "12", "--temp", "1.5", "It was"}).out, first.out)
+      << "a seed of its own each time";
+}
+
+TEST(Run, Json) {
+  const json& prompt = demo()["prompts"][0];
+  const json out = run_json({"run", "--json", "--temp", "0", "-n", "10", prompt["text"]});
+  EXPECT_EQ(out["prompt_ids"], prompt["ids"]);
+  const auto greedy = prompt["greedy_ids"].get<std::vector<int>>();
+  EXPECT_EQ(out["ids"], std::vector<int>(greedy.begin(), greedy.begin() + 10));
+  EXPECT_THAT(prompt["greedy_text"].get<std::string>(), StartsWith(out["text"].get<std::string>()));
+  EXPECT_EQ(out["stopped"], "length");
+  EXPECT_EQ(out["devices"], json::array({"reference:0"}));
+  for (const char* key : {"load_seconds", "prefill_seconds", "decode_seconds"}) EXPECT_GE(out[key].get<double>(), 0);
+}
+
+TEST(Run, StopsWhenTheContextIsFull) {
+  const json out = run_json({"run", "--json", "--ctx", "8", "-n", "50", "It was"});
+  EXPECT_EQ(out["stopped"], "context");
+  EXPECT_EQ(out["prompt_ids"].size() + out["ids"].size(), 9u) << "the last one is drawn, not fed";
+}
+
+TEST(Run, ChunksDoNotChangeTheText) {
+  const std::string prompt = demo()["prompts"][0]["text"];
+  const std::string whole = run_program({"run", "--temp", "0", "-n", "20", prompt}).out;
+  EXPECT_EQ(run_program({"run", "--temp", "0", "-n", "20", "--chunk", "4", prompt}).out, whole);
+}
+
+// The header of a .npy file of float32, and its values.
+std::vector<float> read_npy(const std::string& path, const std::string& shape) {
+  const std::string file = read_file(path);
+  EXPECT_THAT(file, StartsWith(std::string("\x93NUMPY\x01\x00", 8)));
+  const size_t header = 10 + static_cast<unsigned char>(file[8]) + 256 * static_cast<unsigned char>(file[9]);
+  EXPECT_EQ(header % 64, 0u);
+  EXPECT_THAT(file.substr(10, header - 10), AllOf(HasSubstr("'descr': '<f4'"), HasSubstr("'fortran_order': False"),
+                                                  HasSubstr("'shape': " + shape), EndsWith("\n")));
+  std::vector<float> values((file.size() - header) / 4);
+  std::memcpy(values.data(), file.data() + header, values.size() * 4);
+  return values;
+}
+
+TEST(Logits, AreTheRecordedOnes) {
+  const TemporaryFolder folder;
+  const json& prompt = demo()["prompts"][1];
+  std::string ids;
+  for (const int id : prompt["ids"]) ids += std::to_string(id) + ", ";
+  const Ran ran = run_program({"logits", "--ids", ids, "--out", folder.path("x.npy"), "--chunk", "4"});
+  EXPECT_EQ(ran.exit, 0) << ran.err;
+  EXPECT_THAT(ran.err, HasSubstr("x.npy: float32 [9, 4096]"));
+  const std::vector<float> logits = read_npy(folder.path("x.npy"), "(9, 4096)");
+  ASSERT_EQ(logits.size(), 9u * 4096);
+  for (size_t i = 0; i < 8; ++i) {
+    const size_t id = prompt["last_top8_ids"][i];
+    EXPECT_NEAR(logits[8 * 4096 + id], prompt["last_top8_logits"][i].get<float>(), 1e-4);
+  }
+}
+
+TEST(Logits, OfAProgramWithoutTokenizer) {
+  const TemporaryFolder folder;
+  const Ran made = run_program({"convert", kTiny + "key-value-dims", "-o", folder.path("x.swy"), "--quant", "bf16"});
+  EXPECT_EQ(made.exit, 0) << made.err;
+  EXPECT_THAT(made.err, HasSubstr("note: no tokenizer.json: the program takes token ids only (logits, plan, inspect)"));
+  const json prompt = json::parse(read_file(kTiny + "key-value-dims/expected.json"))["prompts"][1];
+  std::string ids;
+  for (const int id : prompt["ids"]) ids += std::to_string(id) + " ";
+  const Ran ran = run_program({"logits", folder.path("x.swy"), "--ids", ids, "--out", folder.path("x.npy")});
+  EXPECT_EQ(ran.exit, 0) << ran.err;
+  const std::vector<float> logits = read_npy(folder.path("x.npy"), "(3, 128)");
+  const std::string recorded = read_file(kTiny + "key-value-dims/short.f32");
+  ASSERT_EQ(logits.size() * 4, recorded.size());
+  for (size_t i = 0; i < logits.size(); ++i) {
+    float want = 0;
+    std::memcpy(&want, recorded.data() + 4 * i, 4);
+    ASSERT_NEAR(logits[i], want, 1e-3);
+  }
+  EXPECT_EQ(run_program({"plan", folder.path("x.swy")}).exit, 0);
+  EXPECT_EQ(run_json({"inspect", folder.path("x.swy"), "--json"})["tokenizer"], false);
+}
+
+TEST(Perplexity, OfTheFirstWindow) {
+  const json out = run_json({"perplexity", "--file", kText, "--windows", "1", "--json"});
+  EXPECT_NEAR(out["nll"].get<double>(), demo()["nll_by_window"][0].get<double>(), 1e-4);
+  EXPECT_NEAR(std::log(out["perplexity"].get<double>()), out["nll"].get<double>(), 1e-9);
+  EXPECT_EQ(out["tokens"], 511);
+  const Ran ran = run_program({"perplexity", "--file", kText, "--windows", "1"});
+  EXPECT_THAT(ran.out, HasSubstr(" nats per token, perplexity "));
+}
+
+TEST(Perplexity, AgainstItselfThereIsNoDivergence) {
+  const json out = run_json(
+      {"perplexity", "-f", kText, "--ctx", "64", "--windows", "2", "--against", SWITCHYARD_DEMO_MODEL, "--json"});
+  EXPECT_EQ(out["window"], 64);
+  EXPECT_EQ(out["tokens"], 126);
+  EXPECT_NEAR(out["kl"].get<double>(), 0, 1e-9);
+  EXPECT_EQ(out["top1_agreement"], 1.0);
+}
+
+TEST(Inspect, TellsWhatAProgramHolds) {
+  const json out = run_json({"inspect", "--json", "--tensors"});
+  EXPECT_EQ(out["architecture"], "qwen3_5_moe");
+  EXPECT_EQ(out["quantization"], "i4 group row");
+  EXPECT_EQ(out["parameters"], 17640224);
+  EXPECT_EQ(out["file_bytes"], std::filesystem::file_size(SWITCHYARD_DEMO_MODEL));
+  EXPECT_EQ(out["tokenizer"], true);
+  EXPECT_EQ(out["tensor_list"].size(), out["tensors"].get<size_t>());
+  EXPECT_EQ(run_json({"inspect", "--verify", "--json"})["weights"], "verified");
+  const Ran ran = run_program({"inspect", SWITCHYARD_DEMO_MODEL, "--tensors"});
+  EXPECT_THAT(ran.out, AllOf(HasSubstr("architecture"), HasSubstr("lm_head.weight"), HasSubstr("[4096,256]")));
+}
+
+TEST(Inspect, WritesDequantizedWeights) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(run_program({"convert", kTiny + "half-rotary", "-o", folder.path("x.swy")}).exit, 0);
+  ASSERT_EQ(run_program({"inspect", folder.path("x.swy"), "--dequantize", folder.path("x.st")}).exit, 0);
+  const std::string file = read_file(folder.path("x.st"));
+  uint64_t header = 0;
+  std::memcpy(&header, file.data(), 8);
+  const json entries = json::parse(file.substr(8, header));
+  EXPECT_EQ(entries["lm_head.weight"]["shape"], json::array({128, 48}));
+  EXPECT_EQ(entries["lm_head.weight"]["dtype"], "F32");
+}
+
+TEST(Backends, AreListed) {
+  EXPECT_THAT(run_program({"backends"}).out,
+              AllOf(HasSubstr("reference"), HasSubstr("gated_delta"), HasSubstr("weights: any")));
+  const json out = run_json({"backends", "--json"});
+  EXPECT_EQ(out["backends"][0]["id"], "reference");
+  EXPECT_FALSE(out["backends"][0]["devices"][0]["kernels"]["linear"].empty());
+  EXPECT_EQ(out["candidates"][0]["accepted"], true);
+}
+
+TEST(Plan, NamesAKernelForEveryOperation) {
+  const Ran ran = run_program({"plan", "--explain"});
+  EXPECT_EQ(ran.exit, 0) << ran.err;
+  EXPECT_THAT(ran.out, AllOf(HasSubstr("layers.0.gated_delta"), HasSubstr("layers.7.moe"), HasSubstr("reference:0")));
+  const json out = run_json({"plan", "--json", "--rows", "64"});
+  EXPECT_FALSE(out.empty());
+}
+
+TEST(Convert, ReplacesAnOlderProgram) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("x.swy");
+  ASSERT_EQ(run_program({"convert", kTiny + "half-rotary", "-o", path}).exit, 0);
+  const json out = run_json({"convert", kTiny + "multimodal", "-o", path, "--quant", "i8", "--group", "row", "--json"});
+  EXPECT_EQ(out["encoding"], "i8 group row");
+  EXPECT_EQ(out["output"], path);
+  EXPECT_EQ(out["bytes"], std::filesystem::file_size(path));
+  EXPECT_THAT(out["notes"].get<std::vector<std::string>>(), Contains("skipped 2 tensors of the vision encoder"));
+  EXPECT_EQ(run_json({"inspect", path, "--verify", "--json"})["quantization"], "i8 group row");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
+}
+
+// The row of one setting.
+json setting(const json& rows, const std::string& flag) {
+  for (const json& row : rows) {
+    if (row["flag"] == flag) return row;
+  }
+  ADD_FAILURE() << "no " << flag;
+  return {};
+}
+
+TEST(Config, TellsWhereEachValueCameFrom) {
+  const Conditions variables{{{"SWITCHYARD_CTX", "64"}, {"SWITCHYARD_CHUNK", "32"}, {"SWITCHYARD_VERIFY", "1"}}, "", 0};
+  const json rows = run_json({"config", "--json", "--ctx", "128", "--deterministic"}, variables);
+  const auto expect = [&](const char* flag, const char* value, const char* source) {
+    const json row = setting(rows, flag);
+    EXPECT_EQ(row["value"], value) << flag;
+    EXPECT_EQ(row["source"], source) << flag;
+  };
+  expect("--backend", "auto", "default");
+  expect("--chunk", "32", "environment");
+  expect("--ctx", "128", "flag");
+  expect("--deterministic", "on", "flag");
+  expect("--verify", "on", "environment");
+  expect("--validate", "off", "default");
+  EXPECT_THAT(run_program({"config"}, "", variables).out, HasSubstr("--chunk          SWITCHYARD_CHUNK           32"));
+}
+
+TEST(Config, HasEveryFlagThatACommandShows) {
+  const json rows = run_json({"config", "--json"});
+  const std::string help = run_program({"run", "--help"}).out;
+  for (const json& row : rows) {
+    if (row["flag"].get<std::string>().starts_with("--set ")) continue;
+    EXPECT_THAT(help, HasSubstr(row["flag"].get<std::string>()));
+    const std::string variable = row["env"];
+    if (variable.empty()) continue;
+    EXPECT_THAT(help, HasSubstr("(Env:" + variable + ")"));
+  }
+}
+
+TEST(Settings, AModelNamedOnTheLineWinsOverTheVariable) {
+  const Conditions wrong{{{"SWITCHYARD_MODEL", "/nowhere.swy"}}, "", 0};
+  for (const char* command : {"plan", "inspect"}) {
+    EXPECT_EQ(run_program({command, SWITCHYARD_DEMO_MODEL}, "", wrong).exit, 0) << command;
+    const Ran ran = run_program({command}, "", wrong);
+    EXPECT_EQ(ran.exit, 1) << command;
+    EXPECT_THAT(ran.err, HasSubstr("/nowhere.swy"));
+  }
+  EXPECT_EQ(run_program({"run", "-n", "1", "-m", SWITCHYARD_DEMO_MODEL, "hi"}, "", wrong).exit, 0);
+}
+
+TEST(Settings, ValidationFindsNothingToSay) {
+  const Ran ran = run_program({"run", "--validate", "--temp", "0", "-n", "3", "Once"});
+  EXPECT_EQ(ran.exit, 0) << ran.err;
+  EXPECT_EQ(std::count(ran.err.begin(), ran.err.end(), '\n'), 1) << ran.err;
+}
+
+}  // namespace
+}  // namespace switchyard::testing
