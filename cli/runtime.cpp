@@ -105,6 +105,7 @@ Result<Runtime> load_runtime(const Settings& settings) {
   Runtime r;
   r.host = std::make_unique<Host>(thread_count(settings));
   SWY_LET(Registry registry, find_backends(settings, *r.host));
+  SWY_TRY(registry.check_libraries());
   r.registry = std::make_unique<Registry>(std::move(registry));
   SWY_LET(auto selection, r.registry->select(settings.backend));
   SWY_LET(r.program, load_program(settings));

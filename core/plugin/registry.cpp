@@ -32,7 +32,7 @@ std::vector<std::string> files(Os& os, const DiscoveryOptions& o, std::vector<Ca
     if (is_absolute(path)) {
       out.push_back(path);
     } else {
-      candidates.push_back({path, "", "--backend-lib takes an absolute path", nullptr});
+      candidates.push_back({path, "", "--backend-lib takes an absolute path", nullptr, true});
     }
   }
   std::vector<std::string> folders;
@@ -40,7 +40,7 @@ std::vector<std::string> files(Os& os, const DiscoveryOptions& o, std::vector<Ca
     if (is_absolute(folder)) {
       folders.push_back(folder);
     } else {
-      candidates.push_back({folder, "", "SWITCHYARD_BACKEND_PATH takes absolute folders", nullptr});
+      candidates.push_back({folder, "", "SWITCHYARD_BACKEND_PATH takes absolute folders", nullptr, false});
     }
   }
   const size_t named = folders.size();
@@ -49,7 +49,7 @@ std::vector<std::string> files(Os& os, const DiscoveryOptions& o, std::vector<Ca
   for (size_t i = 0; i < folders.size(); ++i) {
     const auto names = os.list(folders[i]);
     if (!names.ok()) {
-      if (i < named) candidates.push_back({folders[i], "", names.status().message(), nullptr});
+      if (i < named) candidates.push_back({folders[i], "", names.status().message(), nullptr, false});
       continue;
     }
     for (const std::string& name : *names) {
@@ -108,7 +108,9 @@ Registry Registry::discover(Os& os, const DiscoveryOptions& options, const Host&
     const std::string path = canonical(file);
     if (std::find(seen.begin(), seen.end(), path) != seen.end()) continue;
     seen.push_back(path);
-    Candidate c{path, "", "", nullptr};
+    const auto& libraries = options.libraries;
+    const bool named = std::find(libraries.begin(), libraries.end(), file) != libraries.end();
+    Candidate c{path, "", "", nullptr, named};
     const Result<PluginNote> note = check_note(os, path, options.cpu_features, c.id);
     const auto same =
         std::find_if(r.plugins_.begin(), r.plugins_.end(), [&](const auto& p) { return p->id() == c.id; });
@@ -136,6 +138,13 @@ std::string Registry::found() const {
   std::string ids;
   for (const auto& plugin : plugins_) ids += fmt::format("{}{}", ids.empty() ? "" : ", ", plugin->id());
   return ids.empty() ? "none" : ids;
+}
+
+Status Registry::check_libraries() const {
+  for (const Candidate& c : candidates_) {
+    if (c.named && !c.reason.empty()) return error(Code::invalid_data, "--backend-lib {}: {}", c.path, c.reason);
+  }
+  return {};
 }
 
 Status Registry::check_settings() const {

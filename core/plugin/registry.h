@@ -31,6 +31,7 @@ struct Candidate {
   std::string id;      // "" when the file did not say
   std::string reason;  // why not; "" when accepted
   const Plugin* plugin = nullptr;
+  bool named = false;  // by --backend-lib
 };
 
 class Registry {
@@ -40,6 +41,8 @@ class Registry {
 
   const std::vector<Candidate>& candidates() const { return candidates_; }
 
+  // Errors: invalid_data, for a file of --backend-lib that was turned down, with the reason.
+  Status check_libraries() const;
   // Errors: usage, for a setting of a backend that was not found, or that the backend does not have or take.
   Status check_settings() const;
 

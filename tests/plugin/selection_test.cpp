@@ -68,5 +68,25 @@ TEST(Selection, ChecksOptions) {
   EXPECT_EQ(failure(r, "misbehaving").message(), "backend misbehaving has no option 'speed'; it has fault");
 }
 
+TEST(Selection, ChecksSettingsOfAllBackends) {
+  const auto checked = [](const std::string& id, const Setting& setting) {
+    DiscoveryOptions options;
+    options.libraries = {fixture("misbehaving")};
+    options.settings[id] = {setting};
+    return Registry::discover(Os::real(), options, test_host()).check_settings();
+  };
+  EXPECT_TRUE(checked("misbehaving", {"fault", "0"}).ok());
+  EXPECT_EQ(checked("misbehaving", {"speed", "11"}).code(), Code::usage);
+  EXPECT_EQ(checked("good", {"speed", "11"}).message(),
+            "--set good.speed: there is no backend 'good'; found: misbehaving");
+}
+
+TEST(Selection, ChecksFilesThatWereNamed) {
+  EXPECT_TRUE(discover({fixture("good")}).check_libraries().ok());
+  const Status status = discover({fixture("good"), fixture("other_abi")}).check_libraries();
+  EXPECT_EQ(status.code(), Code::invalid_data);
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("--backend-lib /"), HasSubstr("other_abi.so: speaks ABI 2 to 2")));
+}
+
 }  // namespace
 }  // namespace switchyard::testing
