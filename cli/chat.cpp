@@ -85,7 +85,7 @@ Status chat(const Options& o) {
   if (!o.system.empty()) SWY_TRY(chat.say("system", o.system).in("--system"));
   fmt::print(stderr, "seed {}; an empty line or Ctrl-D ends, Ctrl-C stops an answer\n", sampler.seed());
   for (std::string line; fmt::print(stderr, "> "), std::getline(std::cin, line) && !line.empty();) {
-    if (const Status s = chat.ask(line); !s.ok()) {
+    if (Status s = chat.ask(line); !s.ok()) {
       if (s.code() != Code::usage) return s;
       report(s);  // too long, not UTF-8: the conversation goes on without it
     }

@@ -16,12 +16,7 @@ Status check_command(const CLI::App& app, const std::string& name) {
   return error(Code::usage, "there is no command '{}'; the commands are {}", name, known);
 }
 
-}  // namespace
-}  // namespace switchyard::cli
-
-int main(int argc, char** argv) {
-  using namespace switchyard;
-  using namespace switchyard::cli;
+int run_program(int argc, char** argv) {
   CLI::App app(
       "Runs mixture-of-experts language models on backends that are plugins.\n"
       "Try: switchyard run \"Once upon a time\"",
@@ -60,3 +55,8 @@ int main(int argc, char** argv) {
   }
   return exit_code;
 }
+
+}  // namespace
+}  // namespace switchyard::cli
+
+int main(int argc, char** argv) { return switchyard::cli::run_program(argc, argv); }

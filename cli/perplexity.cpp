@@ -56,7 +56,7 @@ Status perplexity(const Options& o) {
   std::unique_ptr<Session> base_session;
   if (!o.against.empty()) {
     settings.model = o.against;
-    SWY_LET(base, load_runtime(settings));
+    SWY_LET(base, load_runtime(settings, r.host));
     if (base.model->vocab() != r.model->vocab()) return error(Code::usage, "{} has another vocabulary", o.against);
     SWY_LET(base_session, base.model->session());
   }

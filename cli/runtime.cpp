@@ -100,10 +100,10 @@ Result<std::shared_ptr<const Program>> load_program(const Settings& settings) {
   return std::make_shared<const Program>(std::move(program));
 }
 
-Result<Runtime> load_runtime(const Settings& settings) {
+Result<Runtime> load_runtime(const Settings& settings, std::shared_ptr<Host> host) {
   const uint64_t begin = Os::real().now_ns();
   Runtime r;
-  r.host = std::make_unique<Host>(thread_count(settings));
+  r.host = host != nullptr ? std::move(host) : std::make_shared<Host>(thread_count(settings));
   SWY_LET(Registry registry, find_backends(settings, *r.host));
   SWY_TRY(registry.check_libraries());
   r.registry = std::make_unique<Registry>(std::move(registry));

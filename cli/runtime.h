@@ -16,7 +16,7 @@ namespace switchyard::cli {
 
 // The parts live as long as the Runtime, in this order.
 struct Runtime {
-  std::unique_ptr<Host> host;
+  std::shared_ptr<Host> host;
   std::unique_ptr<Registry> registry;
   std::shared_ptr<const Program> program;
   std::unique_ptr<Model> model;
@@ -28,7 +28,8 @@ struct Runtime {
   bool is_end(int32_t id) const;  // one of the program's end-of-sequence ids
 };
 
-Result<Runtime> load_runtime(const Settings& settings);
+// A plugin knows one host, the last that it negotiated with: models that live at the same time must share it.
+Result<Runtime> load_runtime(const Settings& settings, std::shared_ptr<Host> host = nullptr);
 
 // The parts alone, for commands that need no model.
 Result<Registry> find_backends(const Settings& settings, const Host& host);

@@ -13,7 +13,7 @@ inline std::string brief(const nlohmann::json& value) {
   const auto simple = [](const nlohmann::json& v) { return v.is_primitive(); };
   const bool flat = simple(value) || (value.is_array() && value.size() <= kMaxElements &&
                                       std::all_of(value.begin(), value.end(), simple));
-  const std::string text = flat ? value.dump() : "";
+  std::string text = flat ? value.dump() : "";
   if (flat && text.size() <= kMaxChars) return text;
   return std::string(value.is_object() || value.is_array() ? "an " : "a long ") + value.type_name();
 }

@@ -139,7 +139,7 @@ Result<Checkpoint> Checkpoint::open(Os& os, const std::string& folder) {
     if (shard.find('/') != std::string::npos) {
       return error(Code::invalid_data, "{} names the shard {}, which is outside the checkpoint's folder", index, shard);
     }
-    const std::string path = folder + "/" + shard;
+    const std::string path = fmt::format("{}/{}", folder, shard);
     if (!os.exists(path)) {
       return error(Code::not_found, "{} is missing, and {} names it; download the whole checkpoint", path, index);
     }

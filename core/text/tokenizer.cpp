@@ -125,8 +125,9 @@ Status Tokenizer::Impl::read_model(const json& model) {
   for (const char* name : {"byte_fallback", "fuse_unk"}) {
     if (flag(model, name)) return refuse("model option", name);
   }
+  const json nothing = "";
   for (const char* name : {"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix"}) {
-    if (model.contains(name) && !model[name].is_null() && model[name] != "") return refuse("model option", name);
+    if (model.contains(name) && !model[name].is_null() && model[name] != nothing) return refuse("model option", name);
   }
   ignore_merges = flag(model, "ignore_merges");
   if (!model.contains("vocab") || !model["vocab"].is_object() || !model.contains("merges") ||

@@ -15,6 +15,8 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
+std::string plugin(const std::string& name) { return std::string(SWITCHYARD_FIXTURES) + "/switchyard_" + name + ".so"; }
+
 // "{name}" in an argument stands for that file of the folder below.
 struct Case {
   const char* name;
@@ -67,7 +69,7 @@ class Files {
     folder_.write("short.txt", "A few words.");
     folder_.write("empty.txt", "");
 
-    std::string other = read_file(SWITCHYARD_FIXTURES "/switchyard_good.so");
+    std::string other = read_file(plugin("good"));
     const uint16_t machine = EM_S390;
     std::memcpy(other.data() + offsetof(Elf64_Ehdr, e_machine), &machine, sizeof machine);
     folder_.write("other-machine.so", other);
@@ -173,7 +175,7 @@ std::vector<Case> usage() {
 }
 
 std::vector<Case> failures() {
-  const char* other_abi = SWITCHYARD_FIXTURES "/switchyard_other_abi.so";
+  const std::string other_abi = plugin("other_abi");
   return {
       {"NoModel", {"run", "-m", "/nowhere.swy", "hi"}, 1, {"cannot open /nowhere.swy: No such file or directory"}},
       {"ModelIsAFolder", {"run", "-m", "{checkpoint}", "hi"}, 1, {"checkpoint is not a regular file; name a file"}},
@@ -215,7 +217,7 @@ std::vector<Case> failures() {
       {"BrokenDevice", {"run", "--backend", "reference:x", "hi"}, 2, {"'reference:x' names no device"}},
       {"BackendTwice", {"run", "--backend", "reference,reference", "hi"}, 2, {"--backend names reference:0 twice"}},
       {"BackendThatCannotServe",
-       {"run", "--backend-lib", SWITCHYARD_FIXTURES "/switchyard_good.so", "--backend", "good", "hi"},
+       {"run", "--backend-lib", plugin("good"), "--backend", "good", "hi"},
        1,
        {"no chosen backend can run layers.0.gated_delta (gated_delta)", "good:0: no kernel for gated_delta"}},
       {"BackendOfAnotherAbi",
@@ -237,7 +239,7 @@ std::vector<Case> failures() {
        {"other-machine.so: built for another processor (ELF machine 22, this one is"}},
       {"LibraryOfAnotherAbi", {"run", "--backend-lib", other_abi, "hi"}, 1, {"other_abi.so: speaks ABI 2 to 2"}},
       {"BackendWithoutDevice",
-       {"run", "--backend-lib", SWITCHYARD_FIXTURES "/switchyard_no_device.so", "--backend", "good", "hi"},
+       {"run", "--backend-lib", plugin("no_device"), "--backend", "good", "hi"},
        1,
        {"backend good has 0 devices"}},
       {"NoCheckpoint",
@@ -280,10 +282,8 @@ INSTANTIATE_TEST_SUITE_P(Failure, Refuses, ::testing::ValuesIn(failures()), test
 TEST(Backends, SaysWhyAFileIsNone) {
   const Files& files = Files::get();
   Arguments arguments = {"backends", "--explain"};
-  for (const std::string& file :
-       {files.expand("{text.so}"), files.expand("{other-machine.so}"),
-        std::string(SWITCHYARD_FIXTURES "/switchyard_other_abi.so"),
-        std::string(SWITCHYARD_FIXTURES "/switchyard_no_note.so"), files.expand("{gone.so}")}) {
+  for (const std::string& file : {files.expand("{text.so}"), files.expand("{other-machine.so}"), plugin("other_abi"),
+                                  plugin("no_note"), files.expand("{gone.so}")}) {
     arguments.insert(arguments.end(), {"--backend-lib", file});
   }
   const Ran ran = run_program(arguments);

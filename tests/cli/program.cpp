@@ -1,6 +1,7 @@
 #include "tests/cli/program.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/resource.h>
@@ -20,7 +21,7 @@ std::vector<std::string> environment_of(const Conditions& conditions) {
   for (char** e = environ; *e != nullptr; ++e) {
     if (!std::string(*e).starts_with("SWITCHYARD_")) all.emplace_back(*e);
   }
-  for (const auto& [name, value] : conditions.environment) all.push_back(name + "=" + value);
+  for (const auto& [name, value] : conditions.environment) all.push_back(fmt::format("{}={}", name, value));
   return all;
 }
 

@@ -20,7 +20,7 @@ struct TestModel {
 
 // Fails the calling test when the model cannot be made.
 inline TestModel make_model(const std::string& path, const std::string& backend = "reference",
-                            ModelOptions options = {}, const std::string& more_backends = "") {
+                            const ModelOptions& options = {}, const std::string& more_backends = "") {
   TestModel t;
   t.host = std::make_unique<Host>(2);
   DiscoveryOptions discovery;

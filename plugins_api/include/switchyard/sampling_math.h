@@ -316,6 +316,7 @@ static inline int swy_sample_params_normalise(swy_sample_params* p, swy_sample_f
   const float inv = greedy ? 0.0f : 1.0f / p->temperature;
   float repetition = p->repetition_penalty;
   repetition = repetition < 0x1p-20f ? 0x1p-20f : repetition > 0x1p20f ? 0x1p20f : repetition;
+  /* NOLINTNEXTLINE(bugprone-incorrect-roundings): a float times a power of two is exact in a double */
   const uint32_t q15 = (uint32_t)((double)p->top_p * 32768.0 + 0.5);
   const double q30 = (double)p->min_p * 1073741824.0;
   const uint32_t q30_floor = (uint32_t)q30;
