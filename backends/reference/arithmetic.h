@@ -46,10 +46,9 @@ class Weight {
 };
 
 // Per-member scratch of `floats` inside a workspace that begins with it.
-inline uint64_t scratch_bytes(uint64_t floats) { return swy_align64(floats * 4) * swy::kMaxMembers; }
+inline uint64_t scratch_bytes(uint64_t floats) { return swy_align64(floats * 4) * swy::team_width; }
 inline float* scratch(const swy::Call& call, uint64_t floats) {
-  const uint64_t rank = call.rank() < swy::kMaxMembers ? call.rank() : 0;
-  return call.work<float>(swy_align64(floats * 4) * rank);
+  return call.work<float>(swy_align64(floats * 4) * call.rank());
 }
 
 // y[r, first_output + o] = x[r] . w[o] for rows [0, rows), all outputs split over the team. `stride` is y's width.

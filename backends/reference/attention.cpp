@@ -94,7 +94,7 @@ void attend_rows(const swy::Call& call, const swy_attention_attrs& a, const floa
   const uint32_t* positions = SWY_STEP_ARRAY(call.step, uint32_t, row_position_at);
   const uint32_t* seqs = SWY_STEP_ARRAY(call.step, uint32_t, row_seq_at);
   const uint32_t* active = SWY_STEP_ARRAY(call.step, uint32_t, seq_active_at);
-  auto* sum = reinterpret_cast<double*>(work + (call.rank() % swy::kMaxMembers) * member_bytes);
+  auto* sum = reinterpret_cast<double*>(work + call.rank() * member_bytes);
   double* scores = sum + a.head_dim;
   const auto [first, last] = call.split(uint64_t{call.step->rows} * a.heads);
   for (uint64_t i = first; i < last; ++i) {
@@ -116,7 +116,7 @@ uint64_t member_bytes(const swy_attention_attrs& a, uint64_t context) {
 const swy_attention_attrs& attrs_of(const swy_op& op) { return *static_cast<const swy_attention_attrs*>(op.attrs); }
 
 uint64_t attend_workspace(const swy_op& op, const swy_bucket& bucket) {
-  return member_bytes(attrs_of(op), bucket.context) * swy::kMaxMembers;
+  return member_bytes(attrs_of(op), bucket.context) * swy::team_width;
 }
 
 void attend(const swy::Call& call) {

@@ -38,13 +38,13 @@ void sample_row(const swy::Call& call, uint32_t i, const float* logits, uint64_t
 }
 
 void sample_rows(const swy::Call& call, const float* logits, uint64_t vocab, char* work) {
-  auto* workspace = reinterpret_cast<uint64_t*>(work + (call.rank() % swy::kMaxMembers) * swy_align64(vocab * 8));
+  auto* workspace = reinterpret_cast<uint64_t*>(work + call.rank() * swy_align64(vocab * 8));
   auto* results = call.output<swy_sample_result>(0);
   const auto [first, last] = call.split(call.step->sample_rows);
   for (uint64_t i = first; i < last; ++i) sample_row(call, static_cast<uint32_t>(i), logits, vocab, workspace, results);
 }
 
-uint64_t order_bytes(uint64_t vocab) { return swy_align64(vocab * 8) * swy::kMaxMembers; }
+uint64_t order_bytes(uint64_t vocab) { return swy_align64(vocab * 8) * swy::team_width; }
 
 uint64_t sample_workspace(const swy_op& op, const swy_bucket&) { return order_bytes(op.inputs[0]->dims[1]); }
 
@@ -55,7 +55,7 @@ void sample(const swy::Call& call) {
 void top_candidates(const swy::Call& call) {
   const uint64_t vocab = call.op->inputs[0]->dims[1];
   const uint32_t k = std::min<uint32_t>(call.attrs<swy_top_candidates_attrs>().k, static_cast<uint32_t>(vocab));
-  auto* keys = reinterpret_cast<uint64_t*>(call.work<char>((call.rank() % swy::kMaxMembers) * swy_align64(vocab * 8)));
+  auto* keys = reinterpret_cast<uint64_t*>(call.work<char>(call.rank() * swy_align64(vocab * 8)));
   const auto [first, last] = call.split(call.step->sample_rows);
   for (uint64_t i = first; i < last; ++i) {
     const float* row = call.input(0) + SWY_STEP_ARRAY(call.step, swy_sample_slot, sample_at)[i].logit_row * vocab;

@@ -15,33 +15,36 @@ Result<swy_binding> WeightStore::get(uint32_t tensor, uint32_t device, uint32_t 
 Result<DeviceBuffer> WeightStore::load(const Tensor& tensor, const PlanDevice& device, uint32_t layout) {
   const std::string what = "weight " + std::string(tensor.name);
   std::span<const std::byte> bytes = program_.segment_bytes(tensor);
-  std::vector<std::byte> packed;
   if (layout != 0) {
     const char* name = device.api->layout_name != nullptr ? device.api->layout_name(layout) : nullptr;
     const Segment* stored = nullptr;
     for (const Segment& s : tensor.segments) {
       if (name != nullptr && s.layout == name) stored = &s;
     }
-    if (stored != nullptr) {
-      bytes = program_.segment_bytes(*stored);
-    } else {
-      const swy_tensor desc = describe(tensor);
-      PluginError e;
-      uint64_t size = 0;
-      SWY_TRY(e.status(device.api->packed_bytes(&desc, layout, &size, e.get()), device.name + ": packing " + what));
-      packed.resize(size);
-      SWY_TRY(e.status(device.api->pack(&desc, layout, bytes.data(), packed.data(), e.get()),
-                       device.name + ": packing " + what));
-      bytes = packed;
-    }
+    if (stored == nullptr) return pack(tensor, device, layout, bytes);
+    bytes = program_.segment_bytes(*stored);
   }
-  if (packed.empty()) {  // what lies in the file need not be copied
-    Result<DeviceBuffer> imported = DeviceBuffer::import(device, bytes);
-    if (imported.ok() || imported.status().code() != Code::unsupported) return imported;
-  }
+  Result<DeviceBuffer> imported = DeviceBuffer::import(device, bytes);  // what lies in the file need not be copied
+  if (imported.ok() || imported.status().code() != Code::unsupported) return imported;
   SWY_LET(DeviceBuffer buffer, DeviceBuffer::allocate(device, SWY_MEMORY_DEVICE, bytes.size(), what));
   SWY_TRY(buffer.write(0, bytes));
   copied_ += bytes.size();
+  return buffer;
+}
+
+Result<DeviceBuffer> WeightStore::pack(const Tensor& tensor, const PlanDevice& device, uint32_t layout,
+                                       std::span<const std::byte> canonical) {
+  const std::string what = "weight " + std::string(tensor.name);
+  const swy_tensor desc = describe(tensor);
+  PluginError e;
+  uint64_t size = 0;
+  SWY_TRY(e.status(device.api->packed_bytes(&desc, layout, &size, e.get()), device.name + ": packing " + what));
+  SWY_LET(DeviceBuffer buffer, DeviceBuffer::allocate(device, SWY_MEMORY_DEVICE, size, what));
+  std::vector<std::byte> staging(buffer.map() == nullptr ? size : 0);
+  std::byte* to = buffer.map() == nullptr ? staging.data() : buffer.map();
+  SWY_TRY(e.status(device.api->pack(&desc, layout, canonical.data(), to, e.get()), device.name + ": packing " + what));
+  if (!staging.empty()) SWY_TRY(buffer.write(0, staging));
+  copied_ += size;
   return buffer;
 }
 

@@ -23,6 +23,8 @@ class WeightStore {
 
  private:
   Result<DeviceBuffer> load(const Tensor& tensor, const PlanDevice& device, uint32_t layout);
+  Result<DeviceBuffer> pack(const Tensor& tensor, const PlanDevice& device, uint32_t layout,
+                            std::span<const std::byte> canonical);
 
   const Program& program_;
   const std::vector<PlanDevice>& devices_;

@@ -62,7 +62,7 @@ Status Executable::record_node(uint32_t index, swy_list* list) {
     }
     return {};
   };
-  // Binds one operation; `layout_of` gives the layout of its i-th weight.
+  // Binds one operation, whose i-th weight is in layouts[i].
   struct Bound {
     std::vector<swy_binding> inputs, weights, states, outputs;
     swy_bindings view{};
@@ -89,6 +89,7 @@ Status Executable::record_node(uint32_t index, swy_list* list) {
     SWY_TRY(bind(node.op, node.prepared.weight_layouts, b));
     b.view.workspace = workspace;
     OpView view(plan_.graph, node.op, plan_.bucket);
+    view.set_layouts(node.prepared.weight_layouts);
     return e.status(node.kernel->record(list, node.kernel, view.get(), &b.view, e.get()), what);
   }
   std::vector<std::unique_ptr<OpView>> views;
@@ -98,6 +99,7 @@ Status Executable::record_node(uint32_t index, swy_list* list) {
   size_t weight = 0;
   for (const GraphOp& op : node.range_ops) {
     views.push_back(std::make_unique<OpView>(plan_.graph, op, plan_.bucket));
+    views.back()->set_layouts(node.range_layouts.data() + weight);
     ops.push_back(views.back()->get());
     bound.push_back(std::make_unique<Bound>());
     SWY_TRY(bind(op, node.range_layouts.data() + weight, *bound.back()));

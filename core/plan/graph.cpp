@@ -45,7 +45,9 @@ OpView::OpView(const Graph& graph, const GraphOp& op, const swy_bucket& bucket, 
   };
   describe_all(op.inputs, inputs_, input_list_);
   describe_all(op.outputs, outputs_, output_list_);
-  for (const uint32_t w : op.weights) weight_list_.push_back(&graph.weights[w].desc);
+  weights_.reserve(op.weights.size());
+  for (const uint32_t w : op.weights) weights_.push_back(graph.weights[w].desc);
+  for (const swy_tensor& t : weights_) weight_list_.push_back(&t);
   for (const uint32_t s : op.states) state_list_.push_back(&graph.states[s].desc);
 
   op_.struct_size = sizeof op_;
@@ -61,6 +63,10 @@ OpView::OpView(const Graph& graph, const GraphOp& op, const swy_bucket& bucket, 
   op_.weights = weight_list_.data();
   op_.states = state_list_.data();
   op_.outputs = output_list_.data();
+}
+
+void OpView::set_layouts(const uint32_t* layouts) {
+  for (size_t i = 0; i < weights_.size(); ++i) weights_[i].layout = layouts[i];
 }
 
 }  // namespace switchyard

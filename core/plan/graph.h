@@ -63,9 +63,11 @@ class OpView {
   // Descriptions of the activations, to set the types that a kernel wants.
   std::vector<swy_tensor>& inputs() { return inputs_; }
   std::vector<swy_tensor>& outputs() { return outputs_; }
+  // The layout of each weight, once kernels have said which they want.
+  void set_layouts(const uint32_t* layouts);
 
  private:
-  std::vector<swy_tensor> inputs_, outputs_;
+  std::vector<swy_tensor> inputs_, weights_, outputs_;
   std::vector<const swy_tensor*> input_list_, weight_list_, state_list_, output_list_;
   swy_op op_{};
 };

@@ -5,10 +5,12 @@
 //   static swy::HostBackend backend{"mine", "1.0", kKernels, std::size(kKernels)};
 //   SWY_HOST_BACKEND("mine", "1.0", "", backend)
 //
-// The device is synchronous and canonical: weights and states are used as they are, imported without a copy. A list
-// runs as one call of the host's executor, with a barrier between operations.
+// The device is synchronous. Weights and states are canonical, imported without a copy, unless the backend gives the
+// functions of a layout of its own. A list runs as one call of the host's executor, with a barrier between operations.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -33,6 +35,23 @@ namespace swy __attribute__((visibility("hidden"))) {
     uint32_t sampling = SWY_SAMPLING_LOGITS;
     uint32_t sampling_steps = 0;
     const void* (*get_extension)(const char* name) = nullptr;
+
+    // Options, and what applies their values when the device is opened.
+    const swy_option* const* options = nullptr;
+    uint32_t option_count = 0;
+    swy_status (*configure)(const swy_setting* settings, uint32_t count, swy_error* error) = nullptr;
+
+    // Packed layouts of weights, as swy_plugin has them.
+    swy_status (*packed_bytes)(const swy_tensor* tensor, uint32_t layout, uint64_t* bytes, swy_error* error) = nullptr;
+    swy_status (*pack)(const swy_tensor* tensor, uint32_t layout, const void* canonical, void* packed,
+                       swy_error* error) = nullptr;
+    const char* (*layout_name)(uint32_t layout) = nullptr;
+
+    // A layout of a state other than the canonical one: 0 when the state is stored as it is. One unit has the same size
+    // in both; `to_canonical` and `from_canonical` convert one.
+    uint32_t (*state_layout)(const swy_tensor& state) = nullptr;
+    void (*to_canonical)(const swy_tensor& state, uint32_t page_size, const void* unit, void* canonical) = nullptr;
+    void (*from_canonical)(const swy_tensor& state, uint32_t page_size, const void* canonical, void* unit) = nullptr;
 
     const swy_host* host = nullptr;  // set by negotiation
   };
@@ -60,12 +79,15 @@ namespace swy __attribute__((visibility("hidden"))) {
     std::vector<const swy_tensor*> lists;
     std::vector<void*> addresses;
     void* workspace = nullptr;
+    bool serial = false;
   };
 
   struct List : swy_list {
     const swy_step* step = nullptr;
     int32_t* tokens = nullptr;
+    swy_bucket bucket{};
     std::vector<Recorded> ops;
+    alignas(64) std::atomic<uint32_t> finished{0};  // members that are done with an operation that a serial one follows
   };
 
   inline const HostKernel& kernel_of(const swy_kernel* k) { return *static_cast<const HostKernel*>(k->user); }
@@ -152,19 +174,22 @@ namespace swy __attribute__((visibility("hidden"))) {
     return SWY_OK;
   }
 
-  // ---- states: canonical
+  // ---- states
 
   inline uint64_t state_unit_bytes(const swy_tensor& state, uint32_t page_size) {
     uint64_t bytes = state.dtype == SWY_BF16 ? 2 : 4;
     for (uint32_t i = 0; i < state.rank; ++i) bytes *= state.dims[i];
     return state.state == SWY_STATE_PAGED ? bytes * page_size : bytes;
   }
+  inline uint32_t layout_of(const swy_tensor& state) {
+    return the_backend->state_layout == nullptr ? 0 : the_backend->state_layout(state);
+  }
   inline swy_status state_layout(swy_device*, const swy_op* op, uint32_t index, const swy_bucket* pool,
                                  swy_state_layout* out, swy_error* error) {
     if (index >= op->state_count) {
       return fail(error, SWY_INVALID_ARGUMENT, SWY_REASON_NONE, "the operation has no state %u", index);
     }
-    out->layout = 0;
+    out->layout = layout_of(*op->states[index]);
     out->unit_bytes = state_unit_bytes(*op->states[index], pool->page_size);
     return SWY_OK;
   }
@@ -175,7 +200,11 @@ namespace swy __attribute__((visibility("hidden"))) {
                   static_cast<unsigned long long>(state_unit_bytes(*state, page_size)),
                   static_cast<unsigned long long>(bytes));
     }
-    std::memcpy(canonical, address(*unit), bytes);
+    if (layout_of(*state) != 0) {
+      the_backend->to_canonical(*state, page_size, address(*unit), canonical);
+    } else {
+      std::memcpy(canonical, address(*unit), bytes);
+    }
     return SWY_OK;
   }
   inline swy_status state_import(swy_device*, const swy_tensor* state, uint32_t page_size, const swy_binding* unit,
@@ -185,7 +214,11 @@ namespace swy __attribute__((visibility("hidden"))) {
                   static_cast<unsigned long long>(state_unit_bytes(*state, page_size)),
                   static_cast<unsigned long long>(bytes));
     }
-    std::memcpy(address(*unit), canonical, bytes);
+    if (layout_of(*state) != 0) {
+      the_backend->from_canonical(*state, page_size, canonical, address(*unit));
+    } else {
+      std::memcpy(address(*unit), canonical, bytes);
+    }
     return SWY_OK;
   }
 
@@ -196,6 +229,7 @@ namespace swy __attribute__((visibility("hidden"))) {
       auto list = std::make_unique<List>();
       list->step = reinterpret_cast<const swy_step*>(address(info->step));
       list->tokens = reinterpret_cast<int32_t*>(address(info->tokens));
+      list->bucket = *info->bucket;
       *out = list.release();
       return static_cast<swy_status>(SWY_OK);
     });
@@ -224,7 +258,9 @@ namespace swy __attribute__((visibility("hidden"))) {
         }
       }
       r.workspace = address(bindings->workspace);
-      static_cast<List*>(list)->ops.push_back(std::move(r));
+      auto& l = *static_cast<List*>(list);
+      r.serial = r.kernel->serial != nullptr && r.kernel->serial(*op, l.bucket);
+      l.ops.push_back(std::move(r));
       return static_cast<swy_status>(SWY_OK);
     });
   }
@@ -245,21 +281,36 @@ namespace swy __attribute__((visibility("hidden"))) {
     });
   }
 
+  inline void run_op(const List& list, const Recorded& r, const swy_team* team) {
+    void* const* at = r.addresses.data();
+    const Call call{&r.op,
+                    list.step,
+                    list.tokens,
+                    list.bucket.flags,
+                    team,
+                    at,
+                    at + r.op.input_count,
+                    at + r.op.input_count + r.op.weight_count,
+                    at + r.op.input_count + r.op.weight_count + r.op.state_count,
+                    r.workspace};
+    r.kernel->run(call);
+  }
+
+  inline constexpr swy_team kAlone{sizeof(swy_team), 1, 0, 0, nullptr, [](const swy_team*) {}};
+
   inline void run_list(void* arg, const swy_team* team) {
-    const List& list = *static_cast<const List*>(arg);
-    for (const Recorded& r : list.ops) {
-      void* const* at = r.addresses.data();
-      const Call call{&r.op,
-                      list.step,
-                      list.tokens,
-                      team,
-                      at,
-                      at + r.op.input_count,
-                      at + r.op.input_count + r.op.weight_count,
-                      at + r.op.input_count + r.op.weight_count + r.op.state_count,
-                      r.workspace};
-      r.kernel->run(call);
+    List& list = *static_cast<List*>(arg);
+    const size_t n = list.ops.size();
+    for (size_t i = 0; i < n;) {
+      run_op(list, list.ops[i], team);
+      size_t next = i + 1;
+      while (next < n && list.ops[next].serial) ++next;
+      if (next > i + 1 && list.finished.fetch_add(1, std::memory_order_acq_rel) + 1 == team->size) {
+        list.finished.store(0, std::memory_order_relaxed);
+        for (size_t s = i + 1; s < next; ++s) run_op(list, list.ops[s], &kAlone);
+      }
       team->barrier(team);
+      i = next;
     }
   }
 
@@ -268,8 +319,7 @@ namespace swy __attribute__((visibility("hidden"))) {
     if (h != nullptr && h->executor != nullptr) {
       h->executor->run(h->executor->ctx, run_list, static_cast<List*>(list));
     } else {
-      const swy_team alone{sizeof(swy_team), 1, 0, 0, nullptr, [](const swy_team*) {}};
-      run_list(static_cast<List*>(list), &alone);
+      run_list(static_cast<List*>(list), &kAlone);
     }
     return SWY_OK;
   }
@@ -289,8 +339,11 @@ namespace swy __attribute__((visibility("hidden"))) {
   }
   inline swy_status prepare(swy_device*, const swy_kernel* self, const swy_op* op, const swy_bucket* bucket,
                             swy_prepared* out, swy_error*) {
-    const auto f = kernel_of(self).workspace;
-    out->workspace_bytes = f == nullptr ? 0 : f(*op, *bucket);
+    const HostKernel& k = kernel_of(self);
+    out->workspace_bytes = k.workspace == nullptr ? 0 : k.workspace(*op, *bucket);
+    for (uint32_t i = 0; k.layout != nullptr && i < op->weight_count; ++i) {
+      out->weight_layouts[i] = k.layout(*op, i);
+    }
     return SWY_OK;
   }
 
@@ -314,8 +367,12 @@ namespace swy __attribute__((visibility("hidden"))) {
     std::memcpy(out, &info, info.struct_size);
     return SWY_OK;
   }
-  inline swy_status device_open(uint32_t index, const swy_setting*, uint32_t, swy_device** out, swy_error* error) {
+  inline swy_status device_open(uint32_t index, const swy_setting* settings, uint32_t setting_count, swy_device** out,
+                                swy_error* error) {
     if (index != 0) return fail(error, SWY_INVALID_ARGUMENT, SWY_REASON_NONE, "there is no device %u", index);
+    if (the_backend->configure != nullptr) {
+      if (const swy_status s = the_backend->configure(settings, setting_count, error); s != SWY_OK) return s;
+    }
     return guard(error, [&] {
       auto device = std::make_unique<Device>();
       for (size_t i = 0; i < the_backend->kernel_count; ++i) {
@@ -352,18 +409,25 @@ namespace swy __attribute__((visibility("hidden"))) {
     return the_backend->get_extension == nullptr ? nullptr : the_backend->get_extension(name);
   }
 
-  inline swy_status packed_bytes(const swy_tensor*, uint32_t layout, uint64_t*, swy_error* error) {
+  inline swy_status packed_bytes(const swy_tensor* tensor, uint32_t layout, uint64_t* bytes, swy_error* error) {
+    if (the_backend->packed_bytes != nullptr) return the_backend->packed_bytes(tensor, layout, bytes, error);
     return fail(error, SWY_UNSUPPORTED, SWY_REASON_LAYOUT, "no packed layout %u", layout);
   }
-  inline swy_status pack(const swy_tensor*, uint32_t layout, const void*, void*, swy_error* error) {
+  inline swy_status pack(const swy_tensor* tensor, uint32_t layout, const void* canonical, void* packed,
+                         swy_error* error) {
+    if (the_backend->pack != nullptr) return the_backend->pack(tensor, layout, canonical, packed, error);
     return fail(error, SWY_UNSUPPORTED, SWY_REASON_LAYOUT, "no packed layout %u", layout);
   }
-  inline const char* layout_name(uint32_t) { return nullptr; }
+  inline const char* layout_name(uint32_t layout) {
+    return the_backend->layout_name == nullptr ? nullptr : the_backend->layout_name(layout);
+  }
 
   inline const swy_plugin& table() {
     static const swy_plugin plugin = [] {
       swy_plugin p{};
       p.struct_size = sizeof p;
+      p.option_count = the_backend->option_count;
+      p.options = the_backend->options;
       p.device_count = device_count;
       p.device_info = device_info;
       p.device_open = device_open;
@@ -407,6 +471,8 @@ namespace swy __attribute__((visibility("hidden"))) {
     }
     backend.host = in->host;
     the_backend = &backend;
+    const swy_executor* executor = in->host == nullptr ? nullptr : in->host->executor;
+    team_width = executor == nullptr ? 1 : executor->width(executor->ctx);
     out->abi = SWY_ABI_VERSION;
     out->id = backend.id;
     out->version = backend.version;

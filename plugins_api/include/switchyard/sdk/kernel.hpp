@@ -9,15 +9,16 @@
 
 namespace swy __attribute__((visibility("hidden"))) {
 
-  // Members of a team beyond this get no work, so that workspaces can be sized per member.
-  inline constexpr uint32_t kMaxMembers = 64;
+  // Members of the teams that lists run on, as the host's executor said at negotiation; workspaces are sized for them.
+  inline uint32_t team_width = 1;
 
   // One operation of a running list, as one member of the team sees it. Every member runs the kernel; `split` gives
   // each its share, `barrier` waits for all. After the kernel the list waits for all by itself.
   struct Call {
     const swy_op* op;
     const swy_step* step;
-    int32_t* tokens;  // the device's token buffer
+    int32_t* tokens;        // the device's token buffer
+    uint32_t bucket_flags;  // SWY_BUCKET_* that the list was recorded for
     const swy_team* team;
     void* const* inputs;
     void* const* weights;
@@ -48,11 +49,10 @@ namespace swy __attribute__((visibility("hidden"))) {
              : activation.rows == SWY_ROWS_SAMPLE ? step->sample_rows
                                                   : step->rows;
     }
-    uint32_t members() const { return team->size < kMaxMembers ? team->size : kMaxMembers; }
+    uint32_t members() const { return team->size; }
     uint32_t rank() const { return team->rank; }
     // This member's part [first, last) of n items.
     std::pair<uint64_t, uint64_t> split(uint64_t n) const {
-      if (rank() >= members()) return {0, 0};
       return {n * rank() / members(), n * (rank() + 1) / members()};
     }
     void barrier() const { team->barrier(team); }
@@ -69,6 +69,11 @@ namespace swy __attribute__((visibility("hidden"))) {
     void (*run)(const Call& call);                                                // must not throw or allocate
     uint64_t (*workspace)(const swy_op& op, const swy_bucket& bucket) = nullptr;  // bytes
     swy_status (*supports)(const swy_op& op, const swy_bucket& bucket, swy_error* error) = nullptr;
+    // The packed layout that it reads weight i in; nullptr: canonical.
+    uint32_t (*layout)(const swy_op& op, uint32_t weight) = nullptr;
+    // Whether this much work is too little for a team. Such an operation is run by the member that finishes the one
+    // before it last, and needs no barrier of its own.
+    bool (*serial)(const swy_op& op, const swy_bucket& bucket) = nullptr;
   };
 
 }  // namespace )

@@ -1,0 +1,88 @@
+// ADD, SILU_MUL, SIGMOID_MUL, SIGMOID_SCALE_ADD: element by element over [rows, width].
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "add.cpp"
+#include "simd.h"
+// after simd.h
+#include <hwy/foreach_target.h>
+
+#include "kernels.h"
+#include "math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace cpu {
+namespace HWY_NAMESPACE {
+
+// Stores f(a, b) of this member's share of the elements of inputs 0 and 1.
+template <class Body>
+HWY_INLINE void each_pair(const swy::Call& call, Body f) {
+  const auto [first, last] = call.split(call.rows(*call.op->outputs[0]) * call.op->outputs[0]->dims[1]);
+  const float *a = call.input(0) + first, *b = call.input(1) + first;
+  float* y = call.output(0) + first;
+  each_vector(last - first,
+              [&](uint64_t i, uint64_t count) { store(f(load(a + i, count), load(b + i, count)), y + i, count); });
+}
+
+void add(const swy::Call& call) {
+  each_pair(call, [](V a, V b) HWY_ATTR { return hn::Add(a, b); });
+}
+void silu_mul(const swy::Call& call) {
+  each_pair(call, [](V a, V b) HWY_ATTR { return hn::Mul(silu(a), b); });
+}
+void sigmoid_mul(const swy::Call& call) {
+  each_pair(call, [](V a, V b) HWY_ATTR { return hn::Mul(a, sigmoid(b)); });
+}
+void sigmoid_scale_add(const swy::Call& call) {
+  const uint64_t width = call.op->outputs[0]->dims[1];
+  const auto [first, last] = call.split(call.rows(*call.op->outputs[0]));
+  for (uint64_t r = first; r < last; ++r) {
+    const V gate = sigmoid(hn::Set(F(), call.input(2)[r]));
+    const float *a = call.input(0) + r * width, *b = call.input(1) + r * width;
+    float* y = call.output(0) + r * width;
+    each_vector(width, [&](uint64_t i, uint64_t count) {
+      store(hn::MulAdd(gate, load(b + i, count), load(a + i, count)), y + i, count);
+    });
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace cpu {
+namespace {
+
+constexpr uint32_t kFlags =
+    SWY_KERNEL_CAPTURE_SAFE | SWY_KERNEL_DETERMINISTIC | SWY_KERNEL_BATCH_INVARIANT | SWY_KERNEL_IN_PLACE;
+bool few_rows(const swy_op& op, const swy_bucket&) { return op.inputs[0]->dims[0] <= 2; }
+
+constexpr swy::HostKernel kKernels[] = {
+    {.name = "add.vector",
+     .op = SWY_OP_ADD,
+     .flags = kFlags,
+     .cost = generic_cost,
+     .run = [](const swy::Call& call) { CPU_BEST(add)(call); },
+     .serial = few_rows},
+    {.name = "silu_mul.vector",
+     .op = SWY_OP_SILU_MUL,
+     .flags = kFlags,
+     .cost = generic_cost,
+     .run = [](const swy::Call& call) { CPU_BEST(silu_mul)(call); }},
+    {.name = "sigmoid_mul.vector",
+     .op = SWY_OP_SIGMOID_MUL,
+     .flags = kFlags,
+     .cost = generic_cost,
+     .run = [](const swy::Call& call) { CPU_BEST(sigmoid_mul)(call); }},
+    {.name = "sigmoid_scale_add.vector",
+     .op = SWY_OP_SIGMOID_SCALE_ADD,
+     .flags = kFlags,
+     .cost = generic_cost,
+     .run = [](const swy::Call& call) { CPU_BEST(sigmoid_scale_add)(call); }},
+};
+
+}  // namespace
+
+std::span<const swy::HostKernel> add_kernels() { return kKernels; }
+
+}  // namespace cpu
+#endif

@@ -1,0 +1,364 @@
+// ATTENTION: q/k norm, rotation, cache append, grouped-query softmax, output gate.
+//
+// First every row's keys and values go into the pages. Then a row's query heads that share a KV head run over the
+// context in splits of 256 positions; each split gives a maximum, a weight and a weighted sum, and the splits of a row
+// are merged in order. With few rows the splits are spread over the team and merged after a barrier; with many, one
+// member does all splits of a row. Both give the same bits.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "attention.cpp"
+#include "simd.h"
+// after simd.h
+#include <hwy/foreach_target.h>
+
+#include <cmath>
+
+#include "attention.h"
+#include "attention_work.h"
+#include "norm-inl.h"
+#include "switchyard/sdk/error.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace cpu {
+namespace HWY_NAMESPACE {
+
+// Rotates x [head_dim] by the row's cosines and sines [rotary / 2, 2], half split.
+HWY_INLINE void rotate(float* x, const float* turn, uint32_t rotary) {
+  const uint32_t half = rotary / 2;
+  for (uint32_t i = 0; i < half; ++i) {
+    const float u = x[i], v = x[i + half];
+    x[i] = u * turn[2 * i] - v * turn[2 * i + 1];
+    x[i + half] = v * turn[2 * i] + u * turn[2 * i + 1];
+  }
+}
+
+void prepare_row(const swy::Call& call, const AttentionWork& work, uint64_t r) {
+  const auto& a = call.attrs<swy_attention_attrs>();
+  const uint64_t hd = a.head_dim;
+  const Plain q_norm(call, 0), k_norm(call, 1);
+  const float* turn = work.turns + call.rank() * work.turn_stride;
+  const V scale = hn::Set(F(), a.scale);
+  for (uint64_t h = 0; h < a.heads; ++h) {
+    const float* x = call.input(0) + (r * a.heads + h) * hd * (a.gated != 0 ? 2 : 1);
+    float* q = work.q + (r * a.heads + h) * hd;
+    rms_norm_row(x, q_norm, a.norm_weight_bias, a.norm_eps, hd, q);
+    rotate(q, turn, a.rotary_dim);
+    each_vector(hd, [&](uint64_t i, uint64_t count) { store(hn::Mul(load(q + i, count), scale), q + i, count); });
+  }
+  const uint32_t seq = SWY_STEP_ARRAY(call.step, uint32_t, row_seq_at)[r];
+  if (SWY_STEP_ARRAY(call.step, uint32_t, seq_active_at)[seq] == 0) return;
+  const uint32_t position = SWY_STEP_ARRAY(call.step, uint32_t, row_position_at)[r];
+  const KvPages kv(call, a, seq);
+  float* k = work.key + call.rank() * work.key_stride;
+  for (uint64_t h = 0; h < a.kv_heads; ++h) {
+    rms_norm_row(call.input(1) + (r * a.kv_heads + h) * hd, k_norm, a.norm_weight_bias, a.norm_eps, hd, k);
+    rotate(k, turn, a.rotary_dim);
+    float* column = kv.keys(position, h) + position % kv.page;
+    for (uint64_t i = 0; i < hd; ++i) column[i * kv.page] = k[i];
+    std::memcpy(kv.values(position, h) + position % kv.page * hd, call.input(2) + (r * a.kv_heads + h) * hd, hd * 4);
+  }
+}
+
+// scores [G, at ..] of G queries (rows of head_dim) against n keys of one page, n <= 2 vectors.
+template <uint32_t G>
+HWY_INLINE void score_block(const float* q, uint64_t hd, const float* keys, uint64_t page, uint64_t n, float* scores) {
+  const F d;
+  const uint64_t L = hn::Lanes(d), n0 = n < L ? n : L, n1 = n - n0;
+  V s0[G], s1[G];
+  for (uint32_t g = 0; g < G; ++g) s0[g] = s1[g] = hn::Zero(d);
+  for (uint64_t i = 0; i < hd; ++i, keys += page) {
+    const V k0 = load(keys, n0), k1 = n1 == 0 ? hn::Zero(d) : load(keys + L, n1);
+    for (uint32_t g = 0; g < G; ++g) {
+      const V x = hn::Set(d, q[g * hd + i]);
+      s0[g] = hn::MulAdd(k0, x, s0[g]);
+      s1[g] = hn::MulAdd(k1, x, s1[g]);
+    }
+  }
+  for (uint32_t g = 0; g < G; ++g) {
+    store(s0[g], scores + g * kSplit, n0);
+    if (n1 != 0) store(s1[g], scores + g * kSplit + L, n1);
+  }
+}
+
+// out [G, head_dim] += weights [G, n] * values [n, head_dim], for two vectors of columns from `column`.
+template <uint32_t G>
+HWY_INLINE void value_block(const float* weights, const float* values, uint64_t hd, uint64_t n, uint64_t column,
+                            float* out) {
+  const F d;
+  const uint64_t L = hn::Lanes(d), left = hd - column, n0 = left < L ? left : L, n1 = left - n0 < L ? left - n0 : L;
+  V o0[G], o1[G];
+  for (uint32_t g = 0; g < G; ++g) {
+    o0[g] = load(out + g * hd + column, n0);
+    o1[g] = n1 == 0 ? hn::Zero(d) : load(out + g * hd + column + L, n1);
+  }
+  for (uint64_t t = 0; t < n; ++t) {
+    const float* v = values + t * hd + column;
+    const V v0 = load(v, n0), v1 = n1 == 0 ? hn::Zero(d) : load(v + L, n1);
+    for (uint32_t g = 0; g < G; ++g) {
+      const V p = hn::Set(d, weights[g * kSplit + t]);
+      o0[g] = hn::MulAdd(p, v0, o0[g]);
+      o1[g] = hn::MulAdd(p, v1, o1[g]);
+    }
+  }
+  for (uint32_t g = 0; g < G; ++g) {
+    store(o0[g], out + g * hd + column, n0);
+    if (n1 != 0) store(o1[g], out + g * hd + column + L, n1);
+  }
+}
+
+// Positions [begin, end) of one split for G queries: per query a maximum, a weight, and out [head_dim].
+template <uint32_t G>
+HWY_INLINE void split_block(const KvPages& kv, uint64_t head, const float* q, uint64_t begin, uint64_t end,
+                            float* scores, float* top, float* total, float* out) {
+  const F d;
+  const uint64_t hd = kv.head_dim, L = hn::Lanes(d);
+  for (uint64_t at = begin; at < end;) {
+    const uint64_t in_page = at % kv.page, stop = at - in_page + kv.page < end ? at - in_page + kv.page : end;
+    for (uint64_t t = at; t < stop; t += 2 * L) {
+      const uint64_t n = stop - t < 2 * L ? stop - t : 2 * L;
+      score_block<G>(q, hd, kv.keys(t, head) + t % kv.page, kv.page, n, scores + (t - begin));
+    }
+    at = stop;
+  }
+  for (uint32_t g = 0; g < G; ++g) {
+    float* s = scores + g * kSplit;
+    V most = hn::Set(d, s[0]);
+    each_vector(end - begin, [&](uint64_t i, uint64_t count) {
+      const V x = count == L ? hn::LoadU(d, s + i) : hn::IfThenElse(hn::FirstN(d, count), load(s + i, count), most);
+      most = hn::Max(most, x);
+    });
+    top[g] = hn::GetLane(hn::MaxOfLanes(d, most));
+    V sum = hn::Zero(d);
+    each_vector(end - begin, [&](uint64_t i, uint64_t count) {
+      const V p = exp(hn::Sub(load(s + i, count), hn::Set(d, top[g])));
+      sum = hn::Add(sum, count == L ? p : hn::IfThenElseZero(hn::FirstN(d, count), p));
+      store(p, s + i, count);
+    });
+    total[g] = sum_of(sum);
+    each_vector(hd, [&](uint64_t i, uint64_t count) { store(hn::Zero(d), out + g * hd + i, count); });
+  }
+  for (uint64_t at = begin; at < end;) {
+    const uint64_t in_page = at % kv.page, stop = at - in_page + kv.page < end ? at - in_page + kv.page : end;
+    const float* values = kv.values(at, head) + in_page * hd;
+    for (uint64_t c = 0; c < hd; c += 2 * L) value_block<G>(scores + (at - begin), values, hd, stop - at, c, out);
+    at = stop;
+  }
+}
+
+// One split of a row for all query heads of a KV head, into `part`.
+void attend_split(const KvPages& kv, uint64_t head, uint32_t queries, const float* q, uint64_t begin, uint64_t end,
+                  float* scores, const SplitResult& part) {
+  uint32_t g = 0;
+  for (; g + 4 <= queries; g += 4) {
+    split_block<4>(kv, head, q + g * kv.head_dim, begin, end, scores, part.top + g, part.total + g,
+                   part.out + g * kv.head_dim);
+  }
+  for (; g < queries; ++g) {
+    split_block<1>(kv, head, q + g * kv.head_dim, begin, end, scores, part.top + g, part.total + g,
+                   part.out + g * kv.head_dim);
+  }
+}
+
+// into = the softmax over the positions of both.
+void merge_split(const SplitResult& part, uint32_t queries, uint64_t hd, const SplitResult& into) {
+  for (uint32_t g = 0; g < queries; ++g) {
+    const float top = into.top[g] > part.top[g] ? into.top[g] : part.top[g];
+    const float old_share = std::exp(into.top[g] - top), new_share = std::exp(part.top[g] - top);
+    into.top[g] = top;
+    into.total[g] = into.total[g] * old_share + part.total[g] * new_share;
+    const V a = hn::Set(F(), old_share), b = hn::Set(F(), new_share);
+    each_vector(hd, [&](uint64_t i, uint64_t count) {
+      float* o = into.out + g * hd + i;
+      store(hn::MulAdd(a, load(o, count), hn::Mul(b, load(part.out + g * hd + i, count))), o, count);
+    });
+  }
+}
+
+// y [queries, head_dim] = out / total, times the sigmoid of the gate; q rows in the input are [q | gate].
+void finish_row(const SplitResult& from, uint32_t queries, uint64_t hd, const float* gates, float* y) {
+  for (uint32_t g = 0; g < queries; ++g) {
+    const V inverse = hn::Set(F(), 1.0f / from.total[g]);
+    each_vector(hd, [&](uint64_t i, uint64_t count) {
+      V v = hn::Mul(load(from.out + g * hd + i, count), inverse);
+      if (gates != nullptr) v = hn::Mul(v, sigmoid(load(gates + g * 2 * hd + i, count)));
+      store(v, y + g * hd + i, count);
+    });
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace cpu {
+namespace {
+
+// Layout of the workspace; `rows` and `context` are the bucket's.
+uint64_t splits_of(uint64_t context) { return (context + kSplit - 1) / kSplit; }
+bool spread(uint64_t rows, const swy_attention_attrs& a) { return rows * a.kv_heads < 4 * uint64_t{swy::team_width}; }
+
+const swy_attention_attrs& attrs_of(const swy_op& op) { return *static_cast<const swy_attention_attrs*>(op.attrs); }
+
+uint64_t attention_workspace(const swy_op& op, const swy_bucket& bucket) {
+  Arena arena(nullptr);
+  AttentionWork(arena, attrs_of(op), op.inputs[0]->dims[0], bucket.context);
+  return arena.used();
+}
+
+void prepare(const swy::Call& call, const AttentionWork& work) {
+  const auto& a = call.attrs<swy_attention_attrs>();
+  const uint32_t* positions = SWY_STEP_ARRAY(call.step, uint32_t, row_position_at);
+  const auto row = CPU_BEST(prepare_row);
+  double* rates = work.rates + call.rank() * work.rate_stride;
+  float* turn = work.turns + call.rank() * work.turn_stride;
+  const auto [first, last] = call.split(call.step->rows);
+  for (uint32_t i = 0; first < last && i < a.rotary_dim / 2; ++i) {
+    rates[i] = std::pow(static_cast<double>(a.rope_theta), -2.0 * i / a.rotary_dim);
+  }
+  for (uint64_t r = first; r < last; ++r) {
+    for (uint32_t i = 0; i < a.rotary_dim / 2; ++i) {
+      turn[2 * i] = static_cast<float>(std::cos(positions[r] * rates[i]));
+      turn[2 * i + 1] = static_cast<float>(std::sin(positions[r] * rates[i]));
+    }
+    row(call, work, r);
+  }
+}
+
+void attention(const swy::Call& call) {
+  const auto& a = call.attrs<swy_attention_attrs>();
+  const swy_step& step = *call.step;
+  const uint32_t* positions = SWY_STEP_ARRAY(&step, uint32_t, row_position_at);
+  const uint32_t* seqs = SWY_STEP_ARRAY(&step, uint32_t, row_seq_at);
+  const uint32_t* active = SWY_STEP_ARRAY(&step, uint32_t, seq_active_at);
+  const uint32_t queries = a.heads / a.kv_heads;
+  const uint64_t hd = a.head_dim, rows = step.rows, splits = splits_of(step.max_context);
+  Arena arena(call.workspace);
+  const AttentionWork work(arena, a, call.op->inputs[0]->dims[0], splits_of(step.max_context) * kSplit);
+  prepare(call, work);
+  call.barrier();
+
+  const auto attend = CPU_BEST(attend_split);
+  const auto merge = CPU_BEST(merge_split);
+  const auto finish = CPU_BEST(finish_row);
+  float* scores = work.scores + call.rank() * work.score_stride;
+  const auto finish_unit = [&](uint64_t r, uint64_t h, const SplitResult& from) {
+    const float* gates =
+        a.gated != 0 ? call.input(0) + (r * a.heads + h * queries) * 2 * hd + hd : nullptr;
+    finish(from, queries, hd, gates, call.output(0) + (r * a.heads + h * queries) * hd);
+  };
+  const auto silence = [&](uint64_t r, uint64_t h) {  // a row of an inactive sequence
+    std::fill_n(call.output(0) + (r * a.heads + h * queries) * hd, queries * hd, 0.0f);
+  };
+  const auto run_split = [&](uint64_t r, uint64_t h, uint64_t s, const SplitResult& part) {
+    const uint64_t end = std::min<uint64_t>((s + 1) * kSplit, positions[r] + uint64_t{1});
+    attend(KvPages(call, a, seqs[r]), h, queries, work.q + (r * a.heads + h * queries) * hd, s * kSplit, end, scores,
+           part);
+  };
+  const uint64_t units = rows * a.kv_heads;
+  if (work.spread) {
+    for (uint64_t u = call.rank(); u < units * splits; u += call.members()) {
+      const uint64_t r = u / splits / a.kv_heads, h = u / splits % a.kv_heads, s = u % splits;
+      if (active[seqs[r]] != 0 && s * kSplit <= positions[r]) run_split(r, h, s, work.part(u));
+    }
+    call.barrier();
+    for (uint64_t u = call.rank(); u < units; u += call.members()) {
+      const uint64_t r = u / a.kv_heads, h = u % a.kv_heads;
+      if (active[seqs[r]] == 0) {
+        silence(r, h);
+        continue;
+      }
+      for (uint64_t s = 1; s * kSplit <= positions[r]; ++s) {
+        merge(work.part(u * splits + s), queries, hd, work.part(u * splits));
+      }
+      finish_unit(r, h, work.part(u * splits));
+    }
+    return;
+  }
+  const SplitResult into = work.part(2 * call.rank()), part = work.part(2 * call.rank() + 1);
+  for (uint64_t u = call.rank(); u < units; u += call.members()) {
+    const uint64_t r = u / a.kv_heads, h = u % a.kv_heads;
+    if (active[seqs[r]] == 0) {
+      silence(r, h);
+      continue;
+    }
+    run_split(r, h, 0, into);
+    for (uint64_t s = 1; s * kSplit <= positions[r]; ++s) {
+      run_split(r, h, s, part);
+      merge(part, queries, hd, into);
+    }
+    finish_unit(r, h, into);
+  }
+}
+
+swy_status supports(const swy_op& op, const swy_bucket&, swy_error* error) {
+  if (op.states[0]->dtype == SWY_F32) return SWY_OK;
+  return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "a KV state that is not fp32");
+}
+
+double attention_cost(const swy_op& op, const swy_bucket& bucket) {
+  const auto& a = attrs_of(op);
+  return cost_of(2.0 * bucket.rows * bucket.context * a.heads * a.head_dim);
+}
+
+constexpr swy::HostKernel kKernels[] = {
+    {.name = "attention.flash",
+     .op = SWY_OP_ATTENTION,
+     .cost = attention_cost,
+     .run = attention,
+     .workspace = attention_workspace,
+     .supports = supports},
+};
+
+}  // namespace
+
+AttentionWork::AttentionWork(Arena& arena, const swy_attention_attrs& a, uint64_t rows, uint64_t context)
+    : spread(cpu::spread(rows, a)), queries(a.heads / a.kv_heads), head_dim(a.head_dim) {
+  const uint64_t width = swy::team_width;
+  const uint64_t parts = spread ? rows * a.kv_heads * splits_of(context) : 2 * width;
+  q = arena.take<float>(rows * a.heads * head_dim);
+  turn_stride = (a.rotary_dim + 15) / 16 * 16;
+  turns = arena.take<float>(width * turn_stride);
+  rate_stride = (a.rotary_dim / 2 + 7) / 8 * 8;
+  rates = arena.take<double>(width * rate_stride);
+  key_stride = (head_dim + 15) / 16 * 16;
+  key = arena.take<float>(width * key_stride);
+  score_stride = 4 * kSplit;
+  scores = arena.take<float>(width * score_stride);
+  parts_ = arena.take<float>(parts * part_floats());
+}
+
+std::span<const swy::HostKernel> attention_kernels() { return kKernels; }
+
+uint32_t kv_layout(const swy_tensor& state) { return state.state == SWY_STATE_PAGED ? kTransposedKeys : 0; }
+
+// Canonical: per token [2, kv_heads, head_dim].
+void kv_to_canonical(const swy_tensor& state, uint32_t page, const void* unit, void* canonical) {
+  const uint64_t heads = state.dims[1], hd = state.dims[2];
+  const auto* from = static_cast<const float*>(unit);
+  auto* to = static_cast<float*>(canonical);
+  for (uint64_t t = 0; t < page; ++t) {
+    for (uint64_t h = 0; h < heads; ++h) {
+      for (uint64_t i = 0; i < hd; ++i) {
+        to[(t * 2 * heads + h) * hd + i] = from[(h * hd + i) * page + t];
+        to[(t * 2 * heads + heads + h) * hd + i] = from[((heads + h) * page + t) * hd + i];
+      }
+    }
+  }
+}
+
+void kv_from_canonical(const swy_tensor& state, uint32_t page, const void* canonical, void* unit) {
+  const uint64_t heads = state.dims[1], hd = state.dims[2];
+  const auto* from = static_cast<const float*>(canonical);
+  auto* to = static_cast<float*>(unit);
+  for (uint64_t t = 0; t < page; ++t) {
+    for (uint64_t h = 0; h < heads; ++h) {
+      for (uint64_t i = 0; i < hd; ++i) {
+        to[(h * hd + i) * page + t] = from[(t * 2 * heads + h) * hd + i];
+        to[((heads + h) * page + t) * hd + i] = from[(t * 2 * heads + heads + h) * hd + i];
+      }
+    }
+  }
+}
+
+}  // namespace cpu
+#endif

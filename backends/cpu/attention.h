@@ -1,0 +1,38 @@
+// The KV state of ATTENTION: where its parts lie in a page.
+//
+// A page of P tokens holds, for each KV head, the keys transposed [head_dim, P], so that a vector of scores is a sum of
+// whole vectors; after all keys, for each KV head, the values [P, head_dim].
+#pragma once
+
+#include "kernels.h"
+
+namespace cpu {
+
+inline constexpr uint32_t kTransposedKeys = 1;  // state layout id
+
+struct KvPages {
+  float* data;
+  const uint32_t* table;  // of one sequence
+  uint64_t page, kv_heads, head_dim;
+
+  KvPages(const swy::Call& call, const swy_attention_attrs& a, uint32_t seq)
+      : data(static_cast<float*>(call.states[0])),
+        table(SWY_STEP_ARRAY(call.step, uint32_t, block_table_at) + uint64_t{seq} * call.step->block_table_stride),
+        page(call.step->page_size),
+        kv_heads(a.kv_heads),
+        head_dim(a.head_dim) {}
+
+  float* base(uint64_t position) const { return data + table[position / page] * page * 2 * kv_heads * head_dim; }
+  // Keys of the page that holds `position`: [head_dim, page].
+  float* keys(uint64_t position, uint64_t head) const { return base(position) + head * head_dim * page; }
+  // Values of the page that holds `position`: [page, head_dim].
+  float* values(uint64_t position, uint64_t head) const {
+    return base(position) + (kv_heads + head) * head_dim * page;
+  }
+};
+
+uint32_t kv_layout(const swy_tensor& state);
+void kv_to_canonical(const swy_tensor& state, uint32_t page_size, const void* unit, void* canonical);
+void kv_from_canonical(const swy_tensor& state, uint32_t page_size, const void* canonical, void* unit);
+
+}  // namespace cpu

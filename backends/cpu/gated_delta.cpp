@@ -1,0 +1,307 @@
+// GATED_DELTA: causal convolution, gates, delta rule and gated norm in one pass.
+//
+// A key head and its value heads depend on no other head: each is one unit of work from the convolution to the norm,
+// without a barrier. Per unit, 64 tokens at a time, a block of the state's columns is brought into the cache and all
+// tokens run over it. The update for one token and the products for the next share one pass over the block:
+//   a = S^T k, b = S^T q;  d = beta (v - g a);  o = g b + (q . k) d;  S = g S + k d^T.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "gated_delta.cpp"
+#include "simd.h"
+// after simd.h
+#include <hwy/foreach_target.h>
+
+#include "gated_delta.h"
+#include "norm-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace cpu {
+namespace HWY_NAMESPACE {
+
+// y [t, n] = silu(sum over j of taps[j] * x[t + j]), for n channels in rows of `stride`.
+HWY_INLINE void convolve(const float* x, const float* taps, uint64_t n, uint64_t stride, uint32_t kernel, uint32_t tokens,
+                         float* y) {
+  for (uint32_t t = 0; t < tokens; ++t) {
+    each_vector(n, [&](uint64_t c, uint64_t count) {
+      V sum = hn::Zero(F());
+      for (uint32_t j = 0; j < kernel; ++j) {
+        sum = hn::MulAdd(load(taps + j * stride + c, count), load(x + (t + j) * stride + c, count), sum);
+      }
+      store(silu(sum), y + t * stride + c, count);
+    });
+  }
+}
+
+// x *= rsqrt(sum x^2 + eps) * scale.
+HWY_INLINE void l2_normalise(float* x, uint64_t n, float eps, float scale) {
+  const V s = hn::Set(F(), scale / std::sqrt(dot(x, x, n) + eps));
+  each_vector(n, [&](uint64_t i, uint64_t count) { store(hn::Mul(load(x + i, count), s), x + i, count); });
+}
+
+// Two vectors of columns of one head's state, in `s` [key_dim, 2 vectors], over all tokens.
+void delta_columns(const DeltaTokens& in, float* s, const float* v, float* o) {
+  const F d;
+  const uint64_t L = hn::Lanes(d), kd = in.key_dim;
+  V a0 = hn::Zero(d), a1 = a0, b0 = a0, b1 = a0;
+  for (uint64_t i = 0; i < kd; ++i) {
+    const V k = hn::Set(d, in.k[i]), q = hn::Set(d, in.q[i]);
+    const V s0 = hn::Load(d, s + 2 * i * L), s1 = hn::Load(d, s + (2 * i + 1) * L);
+    a0 = hn::MulAdd(s0, k, a0), a1 = hn::MulAdd(s1, k, a1);
+    b0 = hn::MulAdd(s0, q, b0), b1 = hn::MulAdd(s1, q, b1);
+  }
+  for (uint32_t t = 0; t < in.tokens; ++t) {
+    const V g = hn::Set(d, in.decay[t]), beta = hn::Set(d, in.beta[t]), qk = hn::Set(d, in.qk[t]);
+    const V d0 = hn::Mul(beta, hn::NegMulAdd(g, a0, hn::LoadU(d, v + t * in.value_stride)));
+    const V d1 = hn::Mul(beta, hn::NegMulAdd(g, a1, hn::LoadU(d, v + t * in.value_stride + L)));
+    hn::StoreU(hn::MulAdd(qk, d0, hn::Mul(g, b0)), d, o + t * in.out_stride);
+    hn::StoreU(hn::MulAdd(qk, d1, hn::Mul(g, b1)), d, o + t * in.out_stride + L);
+    const float* k = in.k + t * in.key_stride;
+    if (t + 1 == in.tokens) {
+      for (uint64_t i = 0; i < kd; ++i) {
+        const V ki = hn::Set(d, k[i]);
+        float* at = s + 2 * i * L;
+        hn::Store(hn::MulAdd(ki, d0, hn::Mul(g, hn::Load(d, at))), d, at);
+        hn::Store(hn::MulAdd(ki, d1, hn::Mul(g, hn::Load(d, at + L))), d, at + L);
+      }
+      return;
+    }
+    const float *k_next = k + in.key_stride, *q_next = in.q + (t + 1) * in.key_stride;
+    a0 = a1 = b0 = b1 = hn::Zero(d);
+    for (uint64_t i = 0; i < kd; ++i) {
+      const V ki = hn::Set(d, k[i]), kn = hn::Set(d, k_next[i]), qn = hn::Set(d, q_next[i]);
+      float* at = s + 2 * i * L;
+      const V s0 = hn::MulAdd(ki, d0, hn::Mul(g, hn::Load(d, at)));
+      const V s1 = hn::MulAdd(ki, d1, hn::Mul(g, hn::Load(d, at + L)));
+      hn::Store(s0, d, at), hn::Store(s1, d, at + L);
+      a0 = hn::MulAdd(s0, kn, a0), a1 = hn::MulAdd(s1, kn, a1);
+      b0 = hn::MulAdd(s0, qn, b0), b1 = hn::MulAdd(s1, qn, b1);
+    }
+  }
+}
+
+// All columns of one head: in blocks of two vectors, through `block` (scratch). `from` NULL: a state of zeros; `to`
+// NULL: the new state is dropped. v and o have room up to a multiple of two vectors.
+void delta_head(const DeltaTokens& in, const float* from, float* to, const float* v, float* block, float* o) {
+  const F d;
+  const uint64_t L = hn::Lanes(d), vd = in.value_dim;
+  for (uint64_t j = 0; j < vd; j += 2 * L) {
+    const uint64_t n0 = vd - j < L ? vd - j : L, n1 = vd - j - n0 < L ? vd - j - n0 : L;
+    for (uint64_t i = 0; i < in.key_dim; ++i) {
+      float* at = block + 2 * i * L;
+      const bool some = from != nullptr;
+      hn::Store(some ? hn::MaskedLoad(hn::FirstN(d, n0), d, from + i * vd + j) : hn::Zero(d), d, at);
+      hn::Store(some && n1 != 0 ? hn::MaskedLoad(hn::FirstN(d, n1), d, from + i * vd + j + L) : hn::Zero(d), d, at + L);
+    }
+    delta_columns(in, block, v + j, o + j);
+    for (uint64_t i = 0; to != nullptr && i < in.key_dim; ++i) {
+      const float* at = block + 2 * i * L;
+      hn::BlendedStore(hn::Load(d, at), hn::FirstN(d, n0), d, to + i * vd + j);
+      if (n1 != 0) hn::BlendedStore(hn::Load(d, at + L), hn::FirstN(d, n1), d, to + i * vd + j + L);
+    }
+  }
+}
+
+// One sequence, one key head: its channels are q, k (key_dim each) and v of `ratio` value heads.
+void delta_unit(const swy::Call& call, const DeltaUnit& u) {
+  const auto& a = call.attrs<swy_gated_delta_attrs>();
+  const DeltaShape& s = u.shape;
+  const uint64_t kd = a.key_dim, vd = a.value_dim, keep = a.conv_kernel - 1;
+  const DeltaScratch& w = u.scratch;
+  const Plain norm(call, 3);
+  const float *z = call.input(1), *beta_in = call.input(2), *gate_in = call.input(3);
+  for (uint32_t t0 = u.first; t0 < u.last; t0 += kDeltaTokens) {
+    const uint32_t tokens = u.last - t0 < kDeltaTokens ? u.last - t0 : kDeltaTokens;
+    u.bring_in(call, t0, tokens);
+    convolve(w.in, w.taps, s.columns, s.columns_padded, a.conv_kernel, tokens, w.mixed);
+    for (uint32_t t = 0; t < tokens; ++t) {
+      float* q = w.mixed + t * s.columns_padded;
+      l2_normalise(q, kd, a.l2_eps, 1.0f / std::sqrt(static_cast<float>(kd)));
+      l2_normalise(q + kd, kd, a.l2_eps, 1.0f);
+      w.qk[t] = dot(q, q + kd, kd);
+    }
+    for (uint32_t h = 0; h < s.ratio; ++h) {
+      const uint32_t head = u.key_head * s.ratio + h;
+      for (uint32_t t = 0; t < tokens; ++t) {
+        const uint64_t at = uint64_t{t0 + t} * a.value_heads + head;
+        const float x = gate_in[at] + u.dt_bias(call, head);
+        const float softplus = x > 20.0f ? x : std::log1p(std::exp(x));
+        w.beta[t] = 1.0f / (1.0f + std::exp(-beta_in[at]));
+        w.decay[t] = std::exp(-std::exp(u.a_log(call, head)) * softplus);
+      }
+      const DeltaTokens in{tokens,  w.mixed, w.mixed + kd, w.decay, w.beta, w.qk, a.key_dim, a.value_dim, s.columns_padded,
+                           s.columns_padded, s.out_stride};
+      // v of the last head may be read beyond its columns: padding of the row, or the next token's q
+      delta_head(in, u.state_from(head, t0), u.state_to(head), w.mixed + 2 * kd + h * vd, w.block, w.out);
+      for (uint32_t t = 0; t < tokens; ++t) {
+        const uint64_t at = (uint64_t{t0 + t} * a.value_heads + head) * vd;
+        gated_rms_norm_row(w.out + t * s.out_stride, z + at, norm, a.norm_eps, vd, call.output(0) + at);
+      }
+    }
+    for (uint64_t j = 0; j < keep; ++j) {
+      std::memmove(w.in + j * s.columns_padded, w.in + (tokens + j) * s.columns_padded, s.columns * sizeof(float));
+    }
+  }
+  u.store_conv(call);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace cpu {
+
+DeltaShape::DeltaShape(const swy_gated_delta_attrs& a)
+    : ratio(a.value_heads / a.key_heads),
+      channels(2 * uint64_t{a.key_heads} * a.key_dim + uint64_t{a.value_heads} * a.value_dim),
+      columns(2 * uint64_t{a.key_dim} + uint64_t{ratio} * a.value_dim),
+      columns_padded((columns + 63) / 32 * 32),
+      out_stride((uint64_t{a.value_dim} + 31) / 32 * 32) {}
+
+DeltaScratch::DeltaScratch(Arena& arena, const swy_gated_delta_attrs& a, const DeltaShape& s)
+    : in(arena.take<float>((kDeltaTokens + a.conv_kernel) * s.columns_padded)),
+      taps(arena.take<float>(a.conv_kernel * s.columns_padded)),
+      mixed(arena.take<float>((kDeltaTokens + 1) * s.columns_padded)),
+      out(arena.take<float>(kDeltaTokens * s.out_stride)),
+      block(arena.take<float>(uint64_t{a.key_dim} * 32)),
+      decay(arena.take<float>(kDeltaTokens)),
+      beta(arena.take<float>(kDeltaTokens)),
+      qk(arena.take<float>(kDeltaTokens)) {}
+
+// The unit's column c of the op's channels.
+uint64_t DeltaUnit::channel(const swy_gated_delta_attrs& a, uint64_t c) const {
+  const uint64_t kd = a.key_dim, keys = uint64_t{a.key_heads} * kd;
+  if (c < kd) return key_head * kd + c;
+  if (c < 2 * kd) return keys + key_head * kd + (c - kd);
+  return 2 * keys + uint64_t{key_head} * shape.ratio * a.value_dim + (c - 2 * kd);
+}
+
+void DeltaUnit::begin(const swy::Call& call) const {
+  const auto& a = call.attrs<swy_gated_delta_attrs>();
+  const uint64_t keep = a.conv_kernel - 1;
+  const float* before = static_cast<const float*>(call.states[0]) + read_slot * shape.channels * keep;
+  for (uint64_t c = 0; c < shape.columns; ++c) {
+    const uint64_t ch = channel(a, c);
+    float taps[16];
+    for (uint32_t j = 0; j < a.conv_kernel; j += 16) {
+      const uint32_t n = std::min(16u, a.conv_kernel - j);
+      load_plain(*call.op->weights[0], call.weights[0], ch * a.conv_kernel + j, n, 0, taps);
+      for (uint32_t i = 0; i < n; ++i) scratch.taps[(j + i) * shape.columns_padded + c] = taps[i];
+    }
+    for (uint64_t j = 0; j < keep; ++j) {
+      scratch.in[j * shape.columns_padded + c] = fresh ? 0.0f : before[ch * keep + j];
+    }
+  }
+}
+
+void DeltaUnit::bring_in(const swy::Call& call, uint32_t t0, uint32_t tokens) const {
+  const auto& a = call.attrs<swy_gated_delta_attrs>();
+  if (t0 == first) begin(call);
+  const uint64_t kd = a.key_dim, keep = a.conv_kernel - 1;
+  for (uint32_t t = 0; t < tokens; ++t) {
+    const float* x = call.input(0) + (uint64_t{t0} + t) * shape.channels;
+    float* to = scratch.in + (keep + t) * shape.columns_padded;
+    std::memcpy(to, x + channel(a, 0), kd * 4);
+    std::memcpy(to + kd, x + channel(a, kd), kd * 4);
+    std::memcpy(to + 2 * kd, x + channel(a, 2 * kd), shape.ratio * a.value_dim * 4);
+  }
+}
+
+void DeltaUnit::store_conv(const swy::Call& call) const {
+  if (!active) return;
+  const auto& a = call.attrs<swy_gated_delta_attrs>();
+  const uint64_t keep = a.conv_kernel - 1;
+  float* after = static_cast<float*>(call.states[0]) + write_slot * shape.channels * keep;
+  for (uint64_t c = 0; c < shape.columns; ++c) {
+    const uint64_t ch = channel(a, c);
+    for (uint64_t j = 0; j < keep; ++j) after[ch * keep + j] = scratch.in[j * shape.columns_padded + c];
+  }
+}
+
+const float* DeltaUnit::state_from(uint32_t head, uint32_t t0) const {
+  if (t0 != first) return carried(head);
+  return fresh ? nullptr : state + (uint64_t{read_slot} * heads + head) * head_elements;
+}
+float* DeltaUnit::state_to(uint32_t head) const {
+  if (!active) return last - first > kDeltaTokens ? carried(head) : nullptr;
+  return state + (uint64_t{write_slot} * heads + head) * head_elements;
+}
+float* DeltaUnit::carried(uint32_t head) const {
+  if (active) return state + (uint64_t{write_slot} * heads + head) * head_elements;
+  return spare + (head % shape.ratio) * head_elements;
+}
+
+float DeltaUnit::a_log(const swy::Call& call, uint32_t head) const {
+  float w = 0;
+  load_plain(*call.op->weights[1], call.weights[1], head, 1, 0, &w);
+  return w;
+}
+float DeltaUnit::dt_bias(const swy::Call& call, uint32_t head) const {
+  float w = 0;
+  load_plain(*call.op->weights[2], call.weights[2], head, 1, 0, &w);
+  return w;
+}
+
+namespace {
+
+uint64_t member_bytes(const swy_gated_delta_attrs& a) {
+  const DeltaShape shape(a);
+  Arena arena(nullptr);
+  DeltaScratch(arena, a, shape);
+  arena.take<float>(uint64_t{shape.ratio} * a.key_dim * a.value_dim);
+  return arena.used();
+}
+
+uint64_t gated_delta_workspace(const swy_op& op, const swy_bucket&) {
+  return member_bytes(*static_cast<const swy_gated_delta_attrs*>(op.attrs)) * swy::team_width;
+}
+
+void gated_delta(const swy::Call& call) {
+  const auto& a = call.attrs<swy_gated_delta_attrs>();
+  const DeltaShape shape(a);
+  Arena arena(call.work<char>(member_bytes(a) * call.rank()));
+  const DeltaScratch scratch(arena, a, shape);
+  float* spare = arena.take<float>(uint64_t{shape.ratio} * a.key_dim * a.value_dim);
+  const swy_step* step = call.step;
+  const uint32_t* start = SWY_STEP_ARRAY(step, uint32_t, row_start_at);
+  const uint32_t* positions = SWY_STEP_ARRAY(step, uint32_t, row_position_at);
+  const auto run = CPU_BEST(delta_unit);
+  const auto [first, last] = call.split(uint64_t{step->seqs} * a.key_heads);
+  for (uint64_t i = first; i < last; ++i) {
+    const auto seq = static_cast<uint32_t>(i / a.key_heads);
+    if (start[seq] == start[seq + 1]) continue;
+    const DeltaUnit unit{shape,
+                         scratch,
+                         static_cast<uint32_t>(i % a.key_heads),
+                         start[seq],
+                         start[seq + 1],
+                         SWY_STEP_ARRAY(step, uint32_t, seq_read_slot_at)[seq],
+                         SWY_STEP_ARRAY(step, uint32_t, seq_write_slot_at)[seq],
+                         SWY_STEP_ARRAY(step, uint32_t, seq_active_at)[seq] != 0,
+                         positions[start[seq]] == 0,
+                         static_cast<float*>(call.states[1]),
+                         a.value_heads,
+                         uint64_t{a.key_dim} * a.value_dim,
+                         spare};
+    run(call, unit);
+  }
+}
+
+double gated_delta_cost(const swy_op& op, const swy_bucket& bucket) {
+  const auto& a = *static_cast<const swy_gated_delta_attrs*>(op.attrs);
+  return cost_of(4.0 * bucket.rows * a.value_heads * a.key_dim * a.value_dim);
+}
+
+constexpr swy::HostKernel kKernels[] = {
+    {.name = "gated_delta.recurrent",
+     .op = SWY_OP_GATED_DELTA,
+     .cost = gated_delta_cost,
+     .run = gated_delta,
+     .workspace = gated_delta_workspace},
+};
+
+}  // namespace
+
+std::span<const swy::HostKernel> gated_delta_kernels() { return kKernels; }
+
+}  // namespace cpu
+#endif

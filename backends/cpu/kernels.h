@@ -1,0 +1,61 @@
+// The kernels of this backend, one list per file, and what they share.
+#pragma once
+
+#include <algorithm>
+#include <span>
+
+#include "multiply.h"
+#include "switchyard/sdk/kernel.hpp"
+#include "switchyard/weights.h"
+
+namespace cpu {
+
+std::span<const swy::HostKernel> embedding_kernels();
+std::span<const swy::HostKernel> rms_norm_kernels();
+std::span<const swy::HostKernel> linear_kernels();
+std::span<const swy::HostKernel> attention_kernels();
+std::span<const swy::HostKernel> gated_delta_kernels();
+std::span<const swy::HostKernel> moe_kernels();
+std::span<const swy::HostKernel> add_kernels();
+std::span<const swy::HostKernel> lm_head_kernels();
+std::span<const swy::HostKernel> cast_kernels();
+std::span<const swy::HostKernel> sample_kernels();
+
+// How a matrix product is computed.
+enum class Mode {
+  vector,  // 8-bit activations, vector instructions; plain weights in fp32
+  tiles,   // 8-bit activations, AMX tiles; plain weights in fp32
+  exact,   // fp32 activations
+};
+// SWY_OK, or why kernels of this mode do not serve here: the option `exact`, the instruction set.
+swy_status mode_usable(Mode mode, swy_error* error);
+
+// Estimates, in microseconds, at a rate that any machine of today reaches.
+inline double cost_of(double multiply_adds) { return 1.0 + multiply_adds / 20e3; }
+// Every weight element times every row, plus the activations.
+double generic_cost(const swy_op& op, const swy_bucket& bucket);
+// Products of `rows` rows: at few rows tiles are mostly empty.
+double product_cost(Mode mode, double elements, double rows);
+
+// Hands out parts of one workspace, each aligned to 64 bytes; with no base it only measures.
+class Arena {
+ public:
+  explicit Arena(void* base) : base_(static_cast<char*>(base)) {}
+  template <class T>
+  T* take(uint64_t count) {
+    T* p = base_ == nullptr ? nullptr : reinterpret_cast<T*>(base_ + used_);
+    used_ += swy_align64(count * sizeof(T));
+    return p;
+  }
+  uint64_t used() const { return used_; }
+
+ private:
+  char* base_;
+  uint64_t used_ = 0;
+};
+
+// A plain (fp32 or bf16) weight that is not a matrix of a product: norms, gates, convolutions. [first, first + n) into
+// `to`, plus `bias`.
+void load_plain(const swy_tensor& tensor, const void* data, uint64_t first, uint64_t n, float bias, float* to);
+
+}  // namespace cpu

@@ -1,0 +1,126 @@
+// LINEAR and LINEAR_ADD: y [rows, out] = x [rows, in] * w^T (+ residual).
+//
+// All panels of all weights form one range that is split over the team. x is quantised once, whatever the number of
+// weights.
+#include "projection.h"
+#include "switchyard/sdk/error.hpp"
+
+namespace cpu {
+namespace {
+
+struct LinearWork {
+  QuantRows quants;
+  int8_t* strips;
+  uint64_t strip;
+  float* out;  // per member: [kRowChunk, 16]
+  LinearWork(Arena& arena, const swy_op& op, uint64_t rows)
+      : quants(arena, blocks_of(op, 0, op.weight_count), rows, op.inputs[0]->dims[1]),
+        strips(nullptr),
+        strip(strip_bytes_of(op, 0, op.weight_count)),
+        out(nullptr) {
+    strips = arena.take<int8_t>(strip * swy::team_width);
+    out = arena.take<float>(uint64_t{kRowChunk} * kPanelRows * swy::team_width);
+  }
+};
+
+uint64_t linear_workspace(const swy_op& op, const swy_bucket&) {
+  Arena arena(nullptr);
+  LinearWork(arena, op, op.inputs[0]->dims[0]);
+  return arena.used();
+}
+
+// y [m, width of y] gets the panel's columns; `residual` is NULL or of y's shape.
+void store_columns(const float* out, uint32_t m, uint32_t columns, uint64_t stride, const float* residual, float* y) {
+  for (uint32_t r = 0; r < m; ++r, out += kPanelRows, y += stride) {
+    if (residual != nullptr) {
+      for (uint32_t n = 0; n < columns; ++n) y[n] = out[n] + residual[r * stride + n];
+    } else {
+      std::memcpy(y, out, columns * sizeof(float));
+    }
+  }
+}
+
+template <Mode kMode>
+void linear(const swy::Call& call) {
+  const swy_op& op = *call.op;
+  const uint32_t rows = call.rows(*op.inputs[0]);
+  const float* x = call.input(0);
+  const float* residual = op.id == SWY_OP_LINEAR_ADD ? call.input(1) : nullptr;
+  Arena arena(call.workspace);
+  LinearWork work(arena, op, op.inputs[0]->dims[0]);
+  if (kMode != Mode::exact) work.quants.fill(call, x, rows);
+  Panels panels[SWY_LINEAR_MAX_WEIGHTS];
+  uint64_t total = 0;
+  for (uint32_t i = 0; i < op.weight_count; ++i) {
+    panels[i] = panels_of(*op.weights[i], call.weights[i]);
+    total += panels[i].shape.panels;
+  }
+  const auto [begin, end] = call.split(total);
+  if (begin == end) return;
+  int8_t* strip = work.strips + work.strip * call.rank();
+  float* out = work.out + uint64_t{kRowChunk} * kPanelRows * call.rank();
+  TileScope<kMode> tiles;
+  for (uint32_t r = 0; r < rows; r += kRowChunk) {
+    const uint32_t m = std::min(kRowChunk, rows - r);
+    uint64_t before = 0;
+    for (uint32_t i = 0; i < op.weight_count; before += panels[i].shape.panels, ++i) {
+      const PanelShape& s = panels[i].shape;
+      const uint64_t first = std::max(begin, before), last = std::min(end, before + s.panels);
+      if (first >= last) continue;
+      tiles.use(s);
+      for (uint64_t p = first - before; p < last - before; ++p) {
+        panel_rows<kMode>(s, panels[i].panel(0, p), x, work.quants, r, m, strip, out);
+        const uint64_t at = r * s.rows + p * kPanelRows;
+        store_columns(out, m, panels[i].rows_in(p), s.rows, residual == nullptr ? nullptr : residual + at,
+                      call.output(i) + at);
+      }
+    }
+  }
+}
+
+template <Mode kMode>
+swy_status supports(const swy_op& op, const swy_bucket&, swy_error* error) {
+  if (const swy_status s = mode_usable(kMode, error); s != SWY_OK) return s;
+  for (uint32_t i = 0; i < op.weight_count; ++i) {
+    PanelShape shape;
+    if (const swy_status s = panel_shape(*op.weights[i], kPanels, &shape, error); s != SWY_OK) return s;
+  }
+  return SWY_OK;
+}
+
+template <Mode kMode>
+double cost(const swy_op& op, const swy_bucket&) {
+  double elements = 0;
+  for (uint32_t i = 0; i < op.weight_count; ++i) {
+    elements += static_cast<double>(op.weights[i]->dims[0] * op.weights[i]->dims[1]);
+  }
+  return product_cost(kMode, elements, static_cast<double>(op.inputs[0]->dims[0]));
+}
+
+uint32_t layout(const swy_op&, uint32_t) { return kPanels; }
+
+template <Mode kMode>
+constexpr swy::HostKernel kernel(const char* name, uint32_t op) {
+  return {.name = name,
+          .op = op,
+          .cost = cost<kMode>,
+          .run = linear<kMode>,
+          .workspace = linear_workspace,
+          .supports = supports<kMode>,
+          .layout = layout};
+}
+
+constexpr swy::HostKernel kKernels[] = {
+    kernel<Mode::vector>("linear.vector", SWY_OP_LINEAR),
+    kernel<Mode::tiles>("linear.tiles", SWY_OP_LINEAR),
+    kernel<Mode::exact>("linear.exact", SWY_OP_LINEAR),
+    kernel<Mode::vector>("linear_add.vector", SWY_OP_LINEAR_ADD),
+    kernel<Mode::tiles>("linear_add.tiles", SWY_OP_LINEAR_ADD),
+    kernel<Mode::exact>("linear_add.exact", SWY_OP_LINEAR_ADD),
+};
+
+}  // namespace
+
+std::span<const swy::HostKernel> linear_kernels() { return kKernels; }
+
+}  // namespace cpu

@@ -1,0 +1,114 @@
+// MOE and MOE_ADD: the kernels' descriptions, and what their two forms share.
+#include "moe.h"
+
+#include <cmath>
+
+#include "isa.h"
+#include "switchyard/sdk/error.hpp"
+
+namespace cpu {
+
+MoeShape::MoeShape(const swy_op& op, uint64_t rows_) : rows(rows_), hidden(op.inputs[0]->dims[1]) {
+  const auto& a = *static_cast<const swy_moe_attrs*>(op.attrs);
+  experts = a.experts;
+  top_k = a.top_k;
+  width = a.width;
+  shared_width = a.shared_width;
+  slots = top_k + (shared_width != 0 ? 1 : 0);
+}
+
+MoePanels::MoePanels(const swy::Call& call) {
+  const auto at = [&](uint32_t i) { return panels_of(*call.op->weights[i], call.weights[i]); };
+  router = at(kRouter), gate_up = at(kGateUp), down = at(kDown);
+  if (call.op->weight_count <= kSharedGate) return;
+  shared_gate = at(kSharedGateProj), shared_up = at(kSharedUpProj), shared_down = at(kSharedDownProj);
+  mix = at(kSharedGate);
+}
+
+void route_row(const float* logits, uint32_t experts, uint32_t top_k, int32_t* ids, float* weights) {
+  // Insertion into the best so far: an expert enters only where it is strictly better, so ties keep the lowest id.
+  uint32_t count = 0;
+  for (uint32_t e = 0; e < experts; ++e) {
+    if (count == top_k && !(logits[e] > weights[count - 1])) continue;
+    uint32_t at = count < top_k ? count++ : top_k - 1;
+    for (; at > 0 && logits[e] > weights[at - 1]; --at) {
+      weights[at] = weights[at - 1];
+      ids[at] = ids[at - 1];
+    }
+    weights[at] = logits[e];
+    ids[at] = static_cast<int32_t>(e);
+  }
+  const float top = weights[0];
+  float sum = 0;
+  for (uint32_t j = 0; j < top_k; ++j) sum += weights[j] = std::exp(weights[j] - top);
+  for (uint32_t j = 0; j < top_k; ++j) weights[j] /= sum;
+}
+
+namespace {
+
+uint32_t layout(const swy_op&, uint32_t weight) { return weight == kGateUp ? kHalvedPanels : kPanels; }
+
+template <Mode kMode>
+swy_status supports(const swy_op& op, const swy_bucket&, swy_error* error) {
+  if (const swy_status s = mode_usable(kMode, error); s != SWY_OK) return s;
+  for (uint32_t i = 0; i < op.weight_count; ++i) {
+    PanelShape shape;
+    if (const swy_status s = panel_shape(*op.weights[i], layout(op, i), &shape, error); s != SWY_OK) return s;
+    if (kMode == Mode::tiles && (i == kGateUp || i == kDown) && !shape.quantized()) {
+      return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "tiles multiply 8-bit and 4-bit experts only");
+    }
+  }
+  return SWY_OK;
+}
+
+// By panel, a row reads its own experts; by expert, rows that share one read it once.
+template <Mode kMode, bool kByExpert>
+double cost(const swy_op& op, const swy_bucket& bucket) {
+  const MoeShape s(op, bucket.rows);
+  const double one = 3.0 * static_cast<double>(s.hidden) * s.width;
+  const double entries = static_cast<double>(s.rows) * s.top_k;
+  if (!kByExpert) return 1.0 + entries * product_cost(kMode, one, 1);
+  const double untouched = std::pow(1.0 - static_cast<double>(s.top_k) / s.experts, static_cast<double>(s.rows));
+  const double touched = s.experts * (1.0 - untouched);
+  return 20.0 + touched * product_cost(kMode, one, entries / touched);
+}
+
+template <Mode kMode>
+constexpr swy::HostKernel by_panel(const char* name, uint32_t op) {
+  return {.name = name,
+          .op = op,
+          .cost = cost<kMode, false>,
+          .run = moe_by_panel<kMode>,
+          .workspace = moe_by_panel_workspace,
+          .supports = supports<kMode>,
+          .layout = layout};
+}
+template <Mode kMode>
+constexpr swy::HostKernel by_expert(const char* name, uint32_t op) {
+  return {.name = name,
+          .op = op,
+          .cost = cost<kMode, true>,
+          .run = moe_by_expert<kMode>,
+          .workspace = moe_by_expert_workspace,
+          .supports = supports<kMode>,
+          .layout = layout};
+}
+
+constexpr swy::HostKernel kKernels[] = {
+    by_panel<Mode::vector>("moe.vector", SWY_OP_MOE),
+    by_panel<Mode::exact>("moe.exact", SWY_OP_MOE),
+    by_expert<Mode::vector>("moe.sorted_vector", SWY_OP_MOE),
+    by_expert<Mode::tiles>("moe.sorted_tiles", SWY_OP_MOE),
+    by_expert<Mode::exact>("moe.sorted_exact", SWY_OP_MOE),
+    by_panel<Mode::vector>("moe_add.vector", SWY_OP_MOE_ADD),
+    by_panel<Mode::exact>("moe_add.exact", SWY_OP_MOE_ADD),
+    by_expert<Mode::vector>("moe_add.sorted_vector", SWY_OP_MOE_ADD),
+    by_expert<Mode::tiles>("moe_add.sorted_tiles", SWY_OP_MOE_ADD),
+    by_expert<Mode::exact>("moe_add.sorted_exact", SWY_OP_MOE_ADD),
+};
+
+}  // namespace
+
+std::span<const swy::HostKernel> moe_kernels() { return kKernels; }
+
+}  // namespace cpu

@@ -1,0 +1,177 @@
+// MOE for few rows: three phases, each split over the team by panels of weights.
+//   1. router and shared gate        2. gate, up and silu of every chosen expert        3. down, summed over the experts
+// Every member quantises what it reads for itself, so that nothing but the phases needs a barrier.
+#include <cmath>
+
+#include "moe.h"
+
+namespace cpu {
+namespace {
+
+struct PanelWork {
+  MoeWork common;
+  float* hidden;   // [rows, slots, widest]: silu(gate) * up
+  uint8_t* quant;  // per member: one row of `hidden` per slot
+  RowFormat down, shared_down;
+  uint64_t quant_bytes;
+  PanelWork(Arena& arena, const swy_op& op, const MoeShape& s)
+      : common(arena, op, s), hidden(arena.take<float>(s.rows * s.slots * s.widest())) {
+    PanelShape p;
+    if (panel_shape(*op.weights[kDown], kPanels, &p, nullptr) == SWY_OK) down = RowFormat(s.width, p.block);
+    if (s.shared_width != 0 && panel_shape(*op.weights[kSharedDownProj], kPanels, &p, nullptr) == SWY_OK) {
+      shared_down = RowFormat(s.shared_width, p.block);
+    }
+    quant_bytes = s.rows * (s.top_k * down.bytes + shared_down.bytes);
+    quant = arena.take<uint8_t>(quant_bytes * swy::team_width);
+  }
+};
+
+// Panels of a plain or quantized matrix times all rows, into y [rows, rows of the matrix]; panels [begin, end).
+template <Mode kMode>
+void columns(const Panels& w, uint64_t begin, uint64_t end, const float* x, const QuantRows& quants, uint32_t rows,
+             float* y) {
+  float out[kPrivateRows * kPanelRows];
+  for (uint64_t p = begin; p < end; ++p) {
+    for (uint32_t r = 0; r < rows; r += kPrivateRows) {
+      const uint32_t m = std::min(kPrivateRows, rows - r);
+      panel_rows<kMode>(w.shape, w.panel(0, p), x, quants, r, m, nullptr, out);
+      for (uint32_t i = 0; i < m; ++i) {
+        std::memcpy(y + (r + i) * w.shape.rows + p * kPanelRows, out + i * kPanelRows, w.rows_in(p) * sizeof(float));
+      }
+    }
+  }
+}
+
+// Calls f(i, p) for this member's share of the panels of several matrices, the i-th with counts[i] panels.
+template <class Body>
+void share_panels(const swy::Call& call, const uint64_t* counts, size_t n, Body f) {
+  uint64_t total = 0;
+  for (size_t i = 0; i < n; ++i) total += counts[i];
+  const auto [begin, end] = call.split(total);
+  uint64_t before = 0;
+  for (size_t i = 0; i < n; before += counts[i], ++i) {
+    const uint64_t first = std::max(begin, before), last = std::min(end, before + counts[i]);
+    if (first < last) f(i, first - before, last - before);
+  }
+}
+
+template <Mode kMode>
+void gate_and_up(const swy::Call& call, const MoeShape& s, const MoePanels& w, const PanelWork& work,
+                 const int32_t* ids) {
+  const uint64_t expert_panels = w.gate_up.shape.panels;
+  const uint64_t shared_panels = s.shared_width != 0 ? w.shared_gate.shape.panels : 0;
+  const uint64_t per_row = s.top_k * expert_panels + shared_panels;
+  const auto [begin, end] = call.split(s.rows * per_row);
+  float gate[kPanelRows], up[kPanelRows];
+  for (uint64_t u = begin; u < end; ++u) {
+    const uint64_t r = u / per_row, i = u % per_row;
+    const bool shared = i >= s.top_k * expert_panels;
+    const uint64_t slot = shared ? s.top_k : i / expert_panels;
+    const uint64_t p = shared ? i - s.top_k * expert_panels : i % expert_panels;
+    const Panels &g = shared ? w.shared_gate : w.gate_up, &v = shared ? w.shared_up : w.gate_up;
+    const uint64_t e = shared ? 0 : 2 * static_cast<uint64_t>(ids[r * s.top_k + slot]);
+    panel_rows<kMode>(g.shape, g.panel(e, p), call.input(0), work.common.x, r, 1, nullptr, gate);
+    panel_rows<kMode>(v.shape, v.panel(shared ? 0 : e + 1, p), call.input(0), work.common.x, r, 1, nullptr, up);
+    silu_mul_columns(gate, up, 1, g.rows_in(p), 0,
+                     work.hidden + (r * s.slots + slot) * s.widest() + p * kPanelRows);
+  }
+}
+
+// out [16] = one panel of an expert's down times its hidden row.
+template <Mode kMode>
+void down_panel(const Panels& w, uint64_t e, uint64_t p, const float* hidden, const RowFormat& format,
+                const uint8_t* quant, float* out) {
+  if (kMode == Mode::exact || !w.shape.quantized()) {
+    multiply_exact(w.shape, w.panel(e, p), hidden, 0, 1, out);
+  } else {
+    multiply(w.shape, w.panel(e, p), format, quant, 1, out);
+  }
+}
+
+template <Mode kMode>
+void down_and_sum(const swy::Call& call, const MoeShape& s, const MoePanels& w, const PanelWork& work,
+                  const int32_t* ids, const float* weights) {
+  const float* residual = residual_of(call);
+  uint8_t* quant = work.quant + work.quant_bytes * call.rank();
+  const uint64_t row_bytes = s.top_k * work.down.bytes + work.shared_down.bytes;
+  const auto [begin, end] = call.split(w.down.shape.panels);
+  if (begin == end) return;
+  for (uint64_t r = 0; kMode != Mode::exact && r < s.rows; ++r) {
+    for (uint32_t j = 0; j < s.slots; ++j) {
+      quantize_row(work.hidden + (r * s.slots + j) * s.widest(), j < s.top_k ? work.down : work.shared_down,
+                   quant + r * row_bytes + j * work.down.bytes);
+    }
+  }
+  float out[kPanelRows];
+  for (uint64_t r = 0; r < s.rows; ++r) {
+    const float mix = s.shared_width != 0 ? 1.0f / (1.0f + std::exp(-work.common.mix[r])) : 0;
+    for (uint64_t p = begin; p < end; ++p) {
+      float sum[kPanelRows] = {};
+      for (uint32_t j = 0; j < s.slots; ++j) {
+        const bool shared = j == s.top_k;
+        down_panel<kMode>(shared ? w.shared_down : w.down, shared ? 0 : static_cast<uint64_t>(ids[r * s.top_k + j]), p,
+                          work.hidden + (r * s.slots + j) * s.widest(), shared ? work.shared_down : work.down,
+                          quant + r * row_bytes + j * work.down.bytes, out);
+        const float share = shared ? mix : weights[r * s.top_k + j];
+        for (uint32_t n = 0; n < kPanelRows; ++n) sum[n] += share * out[n];
+      }
+      const uint64_t at = r * s.hidden + p * kPanelRows;
+      for (uint32_t n = 0; n < w.down.rows_in(p); ++n) {
+        call.output(0)[at + n] = residual == nullptr ? sum[n] : sum[n] + residual[at + n];
+      }
+    }
+  }
+}
+
+}  // namespace
+
+uint64_t moe_by_panel_workspace(const swy_op& op, const swy_bucket&) {
+  Arena arena(nullptr);
+  PanelWork(arena, op, MoeShape(op, op.inputs[0]->dims[0]));
+  return arena.used();
+}
+
+template <Mode kMode>
+void moe_by_panel(const swy::Call& call) {
+  const swy_op& op = *call.op;
+  Arena arena(call.workspace);
+  PanelWork work(arena, op, MoeShape(op, op.inputs[0]->dims[0]));
+  const MoeShape s(op, call.step->rows);
+  const MoePanels w(call);
+  const auto rows = static_cast<uint32_t>(s.rows);
+  if (kMode != Mode::exact) work.common.x.fill(call, call.input(0), rows);
+  const bool routed = !injected(op);
+  const uint64_t counts[] = {routed ? w.router.shape.panels : 0, s.shared_width != 0 ? w.mix.shape.panels : 0};
+  share_panels(call, counts, 2, [&](size_t i, uint64_t begin, uint64_t end) {
+    columns<kMode>(i == 0 ? w.router : w.mix, begin, end, call.input(0), work.common.x, rows,
+                   i == 0 ? work.common.logits : work.common.mix);
+  });
+  call.barrier();
+  // Every member routes for itself; all write the same values into memory of their own.
+  int32_t own_ids[kPrivateRows * 64];
+  float own_weights[kPrivateRows * 64];
+  const int32_t* ids = routed ? own_ids : call.input<int32_t>(1);
+  const float* weights = routed ? own_weights : call.input(2);
+  if (routed && rows * s.top_k <= std::size(own_ids)) {
+    for (uint32_t r = 0; r < rows; ++r) {
+      route_row(work.common.logits + r * s.experts, s.experts, s.top_k, own_ids + r * s.top_k,
+                own_weights + r * s.top_k);
+    }
+  } else if (routed) {
+    const auto [first, last] = call.split(rows);
+    for (uint64_t r = first; r < last; ++r) {
+      route_row(work.common.logits + r * s.experts, s.experts, s.top_k, work.common.ids + r * s.top_k,
+                work.common.weights + r * s.top_k);
+    }
+    call.barrier();
+    ids = work.common.ids, weights = work.common.weights;
+  }
+  gate_and_up<kMode>(call, s, w, work, ids);
+  call.barrier();
+  down_and_sum<kMode>(call, s, w, work, ids, weights);
+}
+
+template void moe_by_panel<Mode::vector>(const swy::Call&);
+template void moe_by_panel<Mode::exact>(const swy::Call&);
+
+}  // namespace cpu

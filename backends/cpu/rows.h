@@ -1,0 +1,47 @@
+// Activations as the matrix products take them: 8-bit rows with one scale per block.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+namespace cpu {
+
+// How one row of 8-bit activations lies in memory: the quants, zero beyond the width; then per block an fp32 scale;
+// then per block the sum of its quants, i32. Rows follow each other at `bytes`.
+struct RowFormat {
+  uint64_t width = 0;
+  uint32_t block = 0;  // elements per scale: that of the weights they meet
+  uint64_t blocks = 0;
+  uint64_t scales_at = 0;
+  uint64_t sums_at = 0;
+  uint64_t bytes = 0;
+
+  RowFormat() = default;
+  RowFormat(uint64_t width_, uint32_t block_) : width(width_), block(block_), blocks((width_ + block_ - 1) / block_) {
+    const uint64_t quants = (blocks * block + 63) / 64 * 64;
+    scales_at = quants;
+    sums_at = scales_at + blocks * 4;
+    bytes = (sums_at + blocks * 4 + 63) / 64 * 64;
+  }
+};
+
+// Four quants as one word, to be broadcast.
+inline int32_t word_at(const uint8_t* p) {
+  int32_t w;
+  std::memcpy(&w, p, 4);
+  return w;
+}
+// The scale and the sum of a row's block.
+inline float scale_at(const uint8_t* row, const RowFormat& format, uint64_t block) {
+  float s;
+  std::memcpy(&s, row + format.scales_at + 4 * block, 4);
+  return s;
+}
+inline int32_t sum_at(const uint8_t* row, const RowFormat& format, uint64_t block) {
+  return word_at(row + format.sums_at + 4 * block);
+}
+
+// to[i] = round(x[i] / scale), with scale = max |x| / 127 of the block. x [width].
+void quantize_row(const float* x, const RowFormat& format, uint8_t* to);
+
+}  // namespace cpu
