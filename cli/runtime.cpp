@@ -88,7 +88,25 @@ Result<Registry> find_backends(const Settings& settings, const Host& host) {
   return registry;
 }
 
+Result<SyntheticRequest> synthetic_request(const std::string& text) {
+  SWY_LET(SyntheticRequest request, parse_synthetic(text));
+  const Result<Program> demo = Program::load(Os::real(), model_path({}));
+  if (demo.ok()) {  // text works as a prompt wherever the demo's tokenizer fits
+    request.tokenizer_json = demo->tokenizer_json;
+    request.chat_template = demo->chat_template;
+    request.eos_ids.assign(demo->eos_ids.begin(), demo->eos_ids.end());
+    request.tokenizer_vocab = static_cast<uint32_t>(demo->main().values[demo->main().outputs[0]].width);
+  }
+  return request;
+}
+
 Result<std::shared_ptr<const Program>> load_program(const Settings& settings) {
+  constexpr std::string_view kSynthetic = "synth:";
+  if (settings.model.starts_with(kSynthetic)) {
+    SWY_LET(const SyntheticRequest request, synthetic_request(settings.model.substr(kSynthetic.size())));
+    SWY_LET(Program program, synthetic_program(Os::real(), request, thread_count(settings)));
+    return std::make_shared<const Program>(std::move(program));
+  }
   SWY_LET(Program program, Program::load(Os::real(), model_path(settings)));
   if (settings.verify) {
     Progress bar("verifying weights");

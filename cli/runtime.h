@@ -9,6 +9,7 @@
 #include "cli/settings.h"
 #include "core/base/status.h"
 #include "core/engine/model.h"
+#include "core/import/synthetic.h"
 #include "core/plugin/registry.h"
 #include "core/text/tokenizer.h"
 
@@ -33,6 +34,8 @@ Result<Runtime> load_runtime(const Settings& settings, std::shared_ptr<Host> hos
 
 // The parts alone, for commands that need no model.
 Result<Registry> find_backends(const Settings& settings, const Host& host);
+// What follows "synth:", with the demo model's tokenizer.
+Result<SyntheticRequest> synthetic_request(const std::string& text);
 Result<std::shared_ptr<const Program>> load_program(const Settings& settings);
 std::string model_path(const Settings& settings);
 uint32_t thread_count(const Settings& settings);

@@ -10,16 +10,13 @@ namespace {
 
 struct LinearWork {
   QuantRows quants;
-  int8_t* strips;
-  uint64_t strip;
-  float* out;  // per member: [kRowChunk, 16]
+  char* scratch;
   LinearWork(Arena& arena, const swy_op& op, uint64_t rows)
       : quants(arena, blocks_of(op, 0, op.weight_count), rows, op.inputs[0]->dims[1]),
-        strips(nullptr),
-        strip(strip_bytes_of(op, 0, op.weight_count)),
-        out(nullptr) {
-    strips = arena.take<int8_t>(strip * swy::team_width);
-    out = arena.take<float>(uint64_t{kRowChunk} * kPanelRows * swy::team_width);
+        scratch(arena.take<char>(PairScratch::bytes(kRowChunk) * swy::team_width)) {}
+  PairScratch of(uint32_t rank) const {
+    Arena arena(scratch + PairScratch::bytes(kRowChunk) * rank);
+    return {arena, kRowChunk};
   }
 };
 
@@ -57,8 +54,7 @@ void linear(const swy::Call& call) {
   }
   const auto [begin, end] = call.split(total);
   if (begin == end) return;
-  int8_t* strip = work.strips + work.strip * call.rank();
-  float* out = work.out + uint64_t{kRowChunk} * kPanelRows * call.rank();
+  const PairScratch scratch = work.of(call.rank());
   TileScope<kMode> tiles;
   for (uint32_t r = 0; r < rows; r += kRowChunk) {
     const uint32_t m = std::min(kRowChunk, rows - r);
@@ -68,11 +64,17 @@ void linear(const swy::Call& call) {
       const uint64_t first = std::max(begin, before), last = std::min(end, before + s.panels);
       if (first >= last) continue;
       tiles.use(s);
-      for (uint64_t p = first - before; p < last - before; ++p) {
-        panel_rows<kMode>(s, panels[i].panel(0, p), x, work.quants, r, m, strip, out);
+      const auto store = [&](uint64_t p, const float* out) {
         const uint64_t at = r * s.rows + p * kPanelRows;
         store_columns(out, m, panels[i].rows_in(p), s.rows, residual == nullptr ? nullptr : residual + at,
                       call.output(i) + at);
+      };
+      for (uint64_t p = first - before; p < last - before; p += 2) {
+        const uint64_t q = std::min(p + 1, last - before - 1);
+        panel_pair<kMode>(s, panels[i].panel(0, p), panels[i].panel(0, q), x + r * s.width,
+                          work.quants.format(s.block), work.quants.row(s.block, r), m, scratch);
+        store(p, scratch.first);
+        if (q != p) store(q, scratch.second);
       }
     }
   }

@@ -19,20 +19,12 @@ void gather_rows(const swy::Call& call) {
 struct HeadWork {
   QuantRows quants;
   float* rows;  // the wanted rows [logit rows, hidden]; of each member while they are few
-  int8_t* strips;
-  uint64_t strip;
-  float* out;
+  char* scratch;
   HeadWork(Arena& arena, const swy_op& op)
       : quants(arena, blocks_of(op, 0, 1), op.outputs[0]->dims[0], op.inputs[0]->dims[1]),
-        rows(nullptr),
-        strips(nullptr),
-        strip(strip_bytes_of(op, 0, 1)),
-        out(nullptr) {
-    const uint64_t count = std::max<uint64_t>(op.outputs[0]->dims[0], uint64_t{kPrivateRows} * swy::team_width);
-    rows = arena.take<float>(count * op.inputs[0]->dims[1]);
-    strips = arena.take<int8_t>(strip * swy::team_width);
-    out = arena.take<float>(uint64_t{kRowChunk} * kPanelRows * swy::team_width);
-  }
+        rows(arena.take<float>(std::max<uint64_t>(op.outputs[0]->dims[0], uint64_t{kPrivateRows} * swy::team_width) *
+                               op.inputs[0]->dims[1])),
+        scratch(arena.take<char>(PairScratch::bytes(kRowChunk) * swy::team_width)) {}
 };
 
 uint64_t lm_head_workspace(const swy_op& op, const swy_bucket&) {
@@ -57,18 +49,25 @@ void lm_head(const swy::Call& call) {
   if (kMode != Mode::exact) work.quants.fill(call, x, rows);
   const Panels panels = panels_of(*op.weights[0], call.weights[0]);
   const auto [begin, end] = call.split(panels.shape.panels);
-  float* out = work.out + uint64_t{kRowChunk} * kPanelRows * call.rank();
+  const PanelShape& s = panels.shape;
+  Arena own(work.scratch + PairScratch::bytes(kRowChunk) * call.rank());
+  const PairScratch scratch(own, kRowChunk);
   TileScope<kMode> tiles;
-  tiles.use(panels.shape);
+  tiles.use(s);
   for (uint32_t r = 0; r < rows; r += kRowChunk) {
     const uint32_t m = std::min(kRowChunk, rows - r);
-    for (uint64_t p = begin; p < end; ++p) {
-      panel_rows<kMode>(panels.shape, panels.panel(0, p), x, work.quants, r, m, work.strips + work.strip * call.rank(),
-                        out);
+    const auto store = [&](uint64_t p, const float* out) {
       for (uint32_t i = 0; i < m; ++i) {
-        std::memcpy(call.output(0) + (r + i) * panels.shape.rows + p * kPanelRows, out + i * kPanelRows,
+        std::memcpy(call.output(0) + (r + i) * s.rows + p * kPanelRows, out + i * kPanelRows,
                     panels.rows_in(p) * sizeof(float));
       }
+    };
+    for (uint64_t p = begin; p < end; p += 2) {
+      const uint64_t q = std::min(p + 1, end - 1);
+      panel_pair<kMode>(s, panels.panel(0, p), panels.panel(0, q), x + r * width, work.quants.format(s.block),
+                        work.quants.row(s.block, r), m, scratch);
+      store(p, scratch.first);
+      if (q != p) store(q, scratch.second);
     }
   }
 }

@@ -54,6 +54,11 @@ swy_status supports(const swy_op& op, const swy_bucket&, swy_error* error) {
   for (uint32_t i = 0; i < op.weight_count; ++i) {
     PanelShape shape;
     if (const swy_status s = panel_shape(*op.weights[i], layout(op, i), &shape, error); s != SWY_OK) return s;
+    if (i == kSharedUpProj && (op.weights[i]->dtype != op.weights[kSharedGateProj]->dtype ||
+                               op.weights[i]->group != op.weights[kSharedGateProj]->group)) {
+      return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE,
+                       "the shared expert's gate and up are encoded differently");
+    }
     if (kMode == Mode::tiles && (i == kGateUp || i == kDown) && !shape.quantized()) {
       return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "tiles multiply 8-bit and 4-bit experts only");
     }

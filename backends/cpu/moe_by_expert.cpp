@@ -22,8 +22,7 @@ struct JobScratch {
   float* x_exact;  // or fp32
   float* hidden;   // [kJobRows, widest]
   uint8_t* quant;  // its 8-bit rows
-  int8_t* strip;
-  float *gate, *up;  // [kJobRows, 16]
+  PairScratch pair;  // products [kJobRows, 16]
 };
 
 struct ExpertWork {
@@ -33,7 +32,7 @@ struct ExpertWork {
   Job* jobs;
   std::atomic<uint32_t>* counters;  // next job, number of jobs
   float* results;  // [rows, slots, hidden]
-  uint64_t x_bytes, quant_bytes, strip;
+  uint64_t x_bytes, quant_bytes;
   bool needs_exact;
   char* scratch;
   uint64_t scratch_bytes;
@@ -47,7 +46,6 @@ struct ExpertWork {
         results(arena.take<float>(s.rows * s.slots * s.hidden)),
         x_bytes(0),
         quant_bytes(0),
-        strip(strip_bytes_of(op, kGateUp, op.weight_count)),
         needs_exact(exact) {
     for (const uint32_t block : {32u, 64u, 128u}) {
       x_bytes = std::max(x_bytes, kJobRows * RowFormat(s.hidden, block).bytes);
@@ -62,15 +60,9 @@ struct ExpertWork {
     return s.experts + s.rows * s.top_k / kJobRows + s.rows / kJobRows + 2;
   }
   JobScratch take(Arena& arena, const MoeShape& s) const {
-    JobScratch j;
-    j.x = arena.take<uint8_t>(x_bytes);
-    j.x_exact = arena.take<float>(needs_exact ? kJobRows * s.hidden : 0);
-    j.hidden = arena.take<float>(uint64_t{kJobRows} * s.widest());
-    j.quant = arena.take<uint8_t>(quant_bytes);
-    j.strip = arena.take<int8_t>(strip);
-    j.gate = arena.take<float>(kJobRows * kPanelRows);
-    j.up = arena.take<float>(kJobRows * kPanelRows);
-    return j;
+    return {arena.take<uint8_t>(x_bytes), arena.take<float>(needs_exact ? kJobRows * s.hidden : 0),
+            arena.take<float>(uint64_t{kJobRows} * s.widest()), arena.take<uint8_t>(quant_bytes),
+            PairScratch(arena, kJobRows)};
   }
 };
 
@@ -130,10 +122,7 @@ template <Mode kMode>
 class Jobs {
  public:
   Jobs(const swy::Call& call, const MoeShape& s, const MoePanels& w, const ExpertWork& work)
-      : call_(call), s_(s), w_(w), work_(work) {
-    Arena arena(work.scratch + work.scratch_bytes * call.rank());
-    j_ = work.take(arena, s);
-  }
+      : call_(call), s_(s), w_(w), work_(work), j_(scratch_of(work, s, call.rank())) {}
 
   void run() {
     const uint32_t jobs = work_.counters[1].load(std::memory_order_relaxed);
@@ -141,6 +130,10 @@ class Jobs {
   }
 
  private:
+  static JobScratch scratch_of(const ExpertWork& work, const MoeShape& s, uint32_t rank) {
+    Arena arena(work.scratch + work.scratch_bytes * rank);
+    return work.take(arena, s);
+  }
   bool shared(const Job& job) const { return job.expert == s_.experts; }
   uint64_t row_of(const Job& job, uint32_t i) const {
     return shared(job) ? job.first + i : work_.entries[job.first + i] / s_.top_k;
@@ -156,11 +149,7 @@ class Jobs {
     const JobPanels p = shared(job) ? JobPanels{w_.shared_gate, w_.shared_up, w_.shared_down, 0, 0, 0}
                                     : JobPanels{w_.gate_up, w_.gate_up, w_.down, 2 * e, 2 * e + 1, e};
     gather(job, p.gate.shape);
-    if (p.up.shape.block != p.gate.shape.block) {  // cannot share the gathered rows
-      gate_and_up_apart(job, p);
-    } else {
-      gate_and_up(job, p);
-    }
+    gate_and_up(job, p);
     down(job, p);
   }
 
@@ -177,51 +166,36 @@ class Jobs {
     }
   }
 
-  void product(const PanelShape& shape, const uint8_t* panel, const RowFormat& format, const uint8_t* rows,
-               const float* exact_rows, uint32_t m, float* out) {
-    if (kMode == Mode::exact || !shape.quantized()) {
-      multiply_exact(shape, panel, exact_rows, shape.width, m, out);
-    } else if (kMode == Mode::tiles) {
-      tiles_.use(shape);
-      multiply_tiles(shape, panel, format, rows, m, j_.strip, out);
-    } else {
-      multiply(shape, panel, format, rows, m, out);
-    }
-  }
-
   void gate_and_up(const Job& job, const JobPanels& p) {
     const PanelShape& s = p.gate.shape;
     const RowFormat& f = work_.common.x.format(s.block);
+    tiles_.use(s);
     for (uint64_t i = 0; i < s.panels; ++i) {
-      product(s, p.gate.panel(p.gate_matrix, i), f, j_.x, j_.x_exact, job.count, j_.gate);
-      product(p.up.shape, p.up.panel(p.up_matrix, i), f, j_.x, j_.x_exact, job.count, j_.up);
-      silu_mul_columns(j_.gate, j_.up, job.count, p.gate.rows_in(i), s.rows, j_.hidden + i * kPanelRows);
-    }
-  }
-
-  void gate_and_up_apart(const Job& job, const JobPanels& p) {
-    for (uint64_t i = 0; i < p.gate.shape.panels; ++i) {
-      gather(job, p.gate.shape);
-      product(p.gate.shape, p.gate.panel(p.gate_matrix, i), work_.common.x.format(p.gate.shape.block), j_.x,
-              j_.x_exact, job.count, j_.gate);
-      gather(job, p.up.shape);
-      product(p.up.shape, p.up.panel(p.up_matrix, i), work_.common.x.format(p.up.shape.block), j_.x, j_.x_exact,
-              job.count, j_.up);
-      silu_mul_columns(j_.gate, j_.up, job.count, p.gate.rows_in(i), p.gate.shape.rows, j_.hidden + i * kPanelRows);
+      panel_pair<kMode>(s, p.gate.panel(p.gate_matrix, i), p.up.panel(p.up_matrix, i), j_.x_exact, f, j_.x, job.count,
+                        j_.pair);
+      silu_mul_columns(j_.pair.first, j_.pair.second, job.count, p.gate.rows_in(i), s.rows,
+                       j_.hidden + i * kPanelRows);
     }
   }
 
   void down(const Job& job, const JobPanels& p) {
     const PanelShape& s = p.down.shape;
     const RowFormat f(s.width, s.block);
+    tiles_.use(s);
     for (uint32_t i = 0; kMode != Mode::exact && s.quantized() && i < job.count; ++i) {
       quantize_row(j_.hidden + i * s.width, f, j_.quant + i * f.bytes);
     }
-    for (uint64_t panel = 0; panel < s.panels; ++panel) {
-      product(s, p.down.panel(p.down_matrix, panel), f, j_.quant, j_.hidden, job.count, j_.gate);
+    const auto store = [&](uint64_t panel, const float* out) {
       for (uint32_t i = 0; i < job.count; ++i) {
-        std::memcpy(result_of(job, i) + panel * kPanelRows, j_.gate + i * kPanelRows, p.down.rows_in(panel) * 4);
+        std::memcpy(result_of(job, i) + panel * kPanelRows, out + i * kPanelRows, p.down.rows_in(panel) * 4);
       }
+    };
+    for (uint64_t i = 0; i < s.panels; i += 2) {
+      const uint64_t k = std::min(i + 1, s.panels - 1);
+      panel_pair<kMode>(s, p.down.panel(p.down_matrix, i), p.down.panel(p.down_matrix, k), j_.hidden, f, j_.quant,
+                        job.count, j_.pair);
+      store(i, j_.pair.first);
+      if (k != i) store(k, j_.pair.second);
     }
   }
 

@@ -26,6 +26,18 @@ struct PanelWork {
   }
 };
 
+// out [m, 16] = rows [first, first + m) of x times one panel.
+template <Mode kMode>
+void few_rows(const Panels& w, uint64_t matrix, uint64_t panel, const float* x, const QuantRows& quants, uint64_t first,
+              uint32_t m, float* out) {
+  const PanelShape& s = w.shape;
+  if (kMode == Mode::exact || !s.quantized()) {
+    multiply_exact(s, w.panel(matrix, panel), x + first * s.width, s.width, m, out);
+  } else {
+    multiply(s, w.panel(matrix, panel), quants.format(s.block), quants.row(s.block, first), m, out);
+  }
+}
+
 // Panels of a plain or quantized matrix times all rows, into y [rows, rows of the matrix]; panels [begin, end).
 template <Mode kMode>
 void columns(const Panels& w, uint64_t begin, uint64_t end, const float* x, const QuantRows& quants, uint32_t rows,
@@ -34,7 +46,7 @@ void columns(const Panels& w, uint64_t begin, uint64_t end, const float* x, cons
   for (uint64_t p = begin; p < end; ++p) {
     for (uint32_t r = 0; r < rows; r += kPrivateRows) {
       const uint32_t m = std::min(kPrivateRows, rows - r);
-      panel_rows<kMode>(w.shape, w.panel(0, p), x, quants, r, m, nullptr, out);
+      few_rows<kMode>(w, 0, p, x, quants, r, m, out);
       for (uint32_t i = 0; i < m; ++i) {
         std::memcpy(y + (r + i) * w.shape.rows + p * kPanelRows, out + i * kPanelRows, w.rows_in(p) * sizeof(float));
       }
@@ -70,8 +82,8 @@ void gate_and_up(const swy::Call& call, const MoeShape& s, const MoePanels& w, c
     const uint64_t p = shared ? i - s.top_k * expert_panels : i % expert_panels;
     const Panels &g = shared ? w.shared_gate : w.gate_up, &v = shared ? w.shared_up : w.gate_up;
     const uint64_t e = shared ? 0 : 2 * static_cast<uint64_t>(ids[r * s.top_k + slot]);
-    panel_rows<kMode>(g.shape, g.panel(e, p), call.input(0), work.common.x, r, 1, nullptr, gate);
-    panel_rows<kMode>(v.shape, v.panel(shared ? 0 : e + 1, p), call.input(0), work.common.x, r, 1, nullptr, up);
+    few_rows<kMode>(g, e, p, call.input(0), work.common.x, r, 1, gate);
+    few_rows<kMode>(v, shared ? 0 : e + 1, p, call.input(0), work.common.x, r, 1, up);
     silu_mul_columns(gate, up, 1, g.rows_in(p), 0,
                      work.hidden + (r * s.slots + slot) * s.widest() + p * kPanelRows);
   }

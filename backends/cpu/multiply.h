@@ -20,11 +20,12 @@ void multiply(const PanelShape& shape, const uint8_t* panel, const RowFormat& fo
 void multiply_exact(const PanelShape& shape, const uint8_t* panel, const float* rows, uint64_t stride, uint32_t m,
                     float* out);
 
-// On tiles. Rows are read in groups of 16: there are readable bytes up to the next multiple of 16 rows. `strip` is
-// scratch of strip_bytes(shape). Between tiles_begin and tiles_end of the calling thread.
-uint64_t strip_bytes(const PanelShape& shape);
-void multiply_tiles(const PanelShape& shape, const uint8_t* panel, const RowFormat& format, const uint8_t* rows,
-                    uint32_t m, int8_t* strip, float* out);
+// On tiles, two panels of one shape at a time; `second` may be `first`, and then has no output. Rows are read and outputs
+// written in groups of 16: both have room up to the next multiple of 16 rows. `scratch`: tile_scratch_bytes(), aligned
+// to 64. Between tiles_begin and tiles_end of the calling thread.
+uint64_t tile_scratch_bytes();
+void multiply_tiles(const PanelShape& shape, const uint8_t* first, const uint8_t* second, const RowFormat& format,
+                    const uint8_t* rows, uint32_t m, void* scratch, float* first_out, float* second_out);
 void tiles_begin(uint32_t block);
 void tiles_end();
 

@@ -1,5 +1,8 @@
-// multiply_tiles: AMX int8 tiles. A panel is unpacked once into signed bytes, 16 rows by the whole width, then every
-// group of 16 rows of activations runs over it; sums stay in registers.
+// multiply_tiles: AMX int8 tiles.
+//
+// Two panels go together, so that a tile of activations is loaded once for both. Along the width the work goes in
+// stretches that fit the first-level cache: a stretch of the panels is unpacked into signed bytes; then for every 16
+// rows one tile of sums per block is made and put into memory, and the sums of all blocks are scaled and added up.
 #include <immintrin.h>
 
 #include <algorithm>
@@ -23,50 +26,96 @@ struct alignas(64) TileConfig {
   uint8_t rows[16] = {};
 };
 
-// Tiles: 0, 1 sums; 2, 3 activations; 4, 5 weights.
+// Tiles: 0 to 3 sums; 4, 5 activations; 6, 7 weights.
 TileConfig config_for(uint32_t depth) {  // elements along the width in one product, at most 64
   TileConfig c;
-  for (int t : {0, 1}) c.rows[t] = kTileRows, c.row_bytes[t] = 64;
-  for (int t : {2, 3}) c.rows[t] = kTileRows, c.row_bytes[t] = static_cast<uint16_t>(depth);
-  for (int t : {4, 5}) c.rows[t] = static_cast<uint8_t>(depth / 4), c.row_bytes[t] = 64;
+  for (int t : {0, 1, 2, 3}) c.rows[t] = kTileRows, c.row_bytes[t] = 64;
+  for (int t : {4, 5}) c.rows[t] = kTileRows, c.row_bytes[t] = static_cast<uint16_t>(depth);
+  for (int t : {6, 7}) c.rows[t] = static_cast<uint8_t>(depth / 4), c.row_bytes[t] = 64;
   return c;
 }
 
-// The panel's quants as signed bytes (i4a: unsigned nibbles), in the order of the lines.
-void unpack(const PanelShape& s, const uint8_t* panel, int8_t* strip) {
-  const uint64_t lines = s.blocks * s.block_bytes / 64;
-  if (s.dtype == SWY_I8) {
+constexpr uint32_t kStretchBlocks = 8;
+constexpr uint32_t kStretch = 512;  // elements along the width, at most
+
+// What one stretch needs beside the operands: 32 KiB.
+struct Stretch {
+  alignas(64) int8_t weights[2][kStretch * kPanelRows];
+  alignas(64) int32_t sums[2][kStretchBlocks][kTileRows][kPanelRows];
+};
+
+// Lines of quants as signed bytes (i4a: unsigned nibbles).
+void unpack(swy_dtype dtype, const uint8_t* line, uint64_t lines, int8_t* to) {
+  if (dtype == SWY_I8) {
     const __m512i flip = _mm512_set1_epi8(-128);
     for (uint64_t i = 0; i < lines; ++i) {
-      const __m512i w = _mm512_loadu_si512(panel + i * 64);
-      _mm512_storeu_si512(strip + i * 64, _mm512_xor_si512(w, flip));
+      _mm_prefetch(reinterpret_cast<const char*>(line) + i * 64 + 4096, _MM_HINT_T0);
+      _mm512_store_si512(to + i * 64, _mm512_xor_si512(_mm512_loadu_si512(line + i * 64), flip));
     }
     return;
   }
-  const __m512i low = _mm512_set1_epi8(15), zero = _mm512_set1_epi8(s.dtype == SWY_I4 ? 8 : 0);
+  const __m512i low = _mm512_set1_epi8(15), zero = _mm512_set1_epi8(dtype == SWY_I4 ? 8 : 0);
   for (uint64_t i = 0; i < lines; ++i) {
-    _mm_prefetch(reinterpret_cast<const char*>(panel) + i * 64 + 4096, _MM_HINT_T0);
-    const __m512i w = _mm512_loadu_si512(panel + i * 64);
-    _mm512_storeu_si512(strip + i * 128, _mm512_sub_epi8(_mm512_and_si512(w, low), zero));
-    _mm512_storeu_si512(strip + i * 128 + 64, _mm512_sub_epi8(_mm512_and_si512(_mm512_srli_epi16(w, 4), low), zero));
+    _mm_prefetch(reinterpret_cast<const char*>(line) + i * 64 + 4096, _MM_HINT_T0);
+    const __m512i w = _mm512_loadu_si512(line + i * 64);
+    _mm512_store_si512(to + i * 128, _mm512_sub_epi8(_mm512_and_si512(w, low), zero));
+    _mm512_store_si512(to + i * 128 + 64, _mm512_sub_epi8(_mm512_and_si512(_mm512_srli_epi16(w, 4), low), zero));
   }
 }
 
-// One group of 16 rows against the strip. kPasses products of 64 (or one of 32) make a block.
-template <uint32_t kPasses, bool kOffsets>
-void tile_rows(const PanelShape& s, const uint8_t* panel, const RowFormat& format, const uint8_t* rows, uint32_t count,
-               const int8_t* strip, float* out) {
-  alignas(64) int32_t sums[2][kTileRows][kPanelRows];
+// sums[0 .. 1][b] = 16 rows x [16, width] times both panels, over block b. kPasses products of 64 (or one of 32) make a
+// block. Tile numbers are immediates: even and odd blocks have tiles of their own, so that one leaves while the next
+// is made.
+template <uint32_t kPasses>
+void tile_products(Stretch& s, uint64_t block, uint32_t blocks, const uint8_t* rows, long row_bytes) {
+  const uint64_t depth = block / kPasses;
+  for (uint32_t b = 0; b < blocks; ++b) {
+    const uint8_t* x = rows + b * block;
+    const int8_t *w0 = s.weights[0] + b * block * kPanelRows, *w1 = s.weights[1] + b * block * kPanelRows;
+    if (b % 2 == 0) {
+      _tile_zero(0);
+      _tile_zero(1);
+      for (uint32_t p = 0; p < kPasses; ++p) {
+        _tile_loadd(4, x + p * depth, row_bytes);
+        _tile_loadd(6, w0 + p * depth * kPanelRows, 64);
+        _tile_dpbssd(0, 4, 6);
+        _tile_loadd(7, w1 + p * depth * kPanelRows, 64);
+        _tile_dpbssd(1, 4, 7);
+      }
+      _tile_stored(0, s.sums[0][b], 64);
+      _tile_stored(1, s.sums[1][b], 64);
+    } else {
+      _tile_zero(2);
+      _tile_zero(3);
+      for (uint32_t p = 0; p < kPasses; ++p) {
+        _tile_loadd(5, x + p * depth, row_bytes);
+        _tile_loadd(6, w0 + p * depth * kPanelRows, 64);
+        _tile_dpbssd(2, 5, 6);
+        _tile_loadd(7, w1 + p * depth * kPanelRows, 64);
+        _tile_dpbssd(3, 5, 7);
+      }
+      _tile_stored(2, s.sums[0][b], 64);
+      _tile_stored(3, s.sums[1][b], 64);
+    }
+  }
+}
+
+// out [16, 16] += the blocks' sums, scaled; from `first` on. With `fresh` out begins at zero.
+template <bool kOffsets>
+void add_blocks(const PanelShape& s, const uint8_t* panel, const RowFormat& format, const uint8_t* rows, uint64_t first,
+                uint32_t blocks, const int32_t (*sums)[kTileRows][kPanelRows], bool fresh, float* out) {
   __m512 total[kTileRows];
-  for (auto& t : total) t = _mm512_setzero_ps();
-  const uint64_t depth = s.block / kPasses;
-  const auto add_block = [&](uint64_t b, const int32_t(*block)[kPanelRows]) {
-    const uint64_t g = s.groups == 1 ? 0 : b * kPanelRows * 2;
+#pragma GCC unroll 16
+  for (uint32_t r = 0; r < kTileRows; ++r) {
+    total[r] = fresh ? _mm512_setzero_ps() : _mm512_loadu_ps(out + r * kPanelRows);
+  }
+  for (uint32_t b = 0; b < blocks; ++b) {
+    const uint64_t g = s.groups == 1 ? 0 : (first + b) * kPanelRows * 2;
     const __m512 scale = _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(panel + s.scales_at + g)));
 #pragma GCC unroll 16
     for (uint32_t r = 0; r < kTileRows; ++r) {
-      const __m512 dots = _mm512_cvtepi32_ps(_mm512_load_si512(block[r]));
-      const __m512 x = _mm512_set1_ps(scale_at(rows + r * format.bytes, format, b));
+      const __m512 dots = _mm512_cvtepi32_ps(_mm512_load_si512(sums[b][r]));
+      const __m512 x = _mm512_set1_ps(scale_at(rows + r * format.bytes, format, first + b));
       total[r] = _mm512_fmadd_ps(_mm512_mul_ps(dots, x), scale, total[r]);
     }
     if constexpr (kOffsets) {
@@ -75,41 +124,18 @@ void tile_rows(const PanelShape& s, const uint8_t* panel, const RowFormat& forma
 #pragma GCC unroll 16
       for (uint32_t r = 0; r < kTileRows; ++r) {
         const uint8_t* row = rows + r * format.bytes;
-        const float sum = static_cast<float>(sum_at(row, format, b)) * scale_at(row, format, b);
+        const float sum = static_cast<float>(sum_at(row, format, first + b)) * scale_at(row, format, first + b);
         total[r] = _mm512_fmadd_ps(_mm512_set1_ps(sum), offset, total[r]);
       }
     }
-  };
-  // Tile numbers are immediates: two blocks a turn, so that one block's sums leave while the next one's are made.
-  const auto product_even = [&](uint64_t b) {
-    _tile_zero(0);
-    for (uint32_t p = 0; p < kPasses; ++p) {
-      _tile_loadd(2, rows + b * s.block + p * depth, static_cast<long>(format.bytes));
-      _tile_loadd(4, strip + (b * s.block + p * depth) * kPanelRows, 64);
-      _tile_dpbssd(0, 2, 4);
-    }
-    _tile_stored(0, sums[0], 64);
-  };
-  const auto product_odd = [&](uint64_t b) {
-    _tile_zero(1);
-    for (uint32_t p = 0; p < kPasses; ++p) {
-      _tile_loadd(3, rows + b * s.block + p * depth, static_cast<long>(format.bytes));
-      _tile_loadd(5, strip + (b * s.block + p * depth) * kPanelRows, 64);
-      _tile_dpbssd(1, 3, 5);
-    }
-    _tile_stored(1, sums[1], 64);
-  };
-  product_even(0);
-  for (uint64_t b = 0; b < s.blocks; ++b) {
-    if (b + 1 < s.blocks) (b % 2 == 0) ? product_odd(b + 1) : product_even(b + 1);
-    add_block(b, sums[b % 2]);
   }
-  for (uint32_t r = 0; r < count; ++r) _mm512_storeu_ps(out + r * kPanelRows, total[r]);
+#pragma GCC unroll 16
+  for (uint32_t r = 0; r < kTileRows; ++r) _mm512_storeu_ps(out + r * kPanelRows, total[r]);
 }
 
 }  // namespace
 
-uint64_t strip_bytes(const PanelShape& shape) { return shape.blocks * shape.block * kPanelRows; }
+uint64_t tile_scratch_bytes() { return sizeof(Stretch); }
 
 void tiles_begin(uint32_t block) {
   const TileConfig config = config_for(std::min(block, 64u));
@@ -118,16 +144,23 @@ void tiles_begin(uint32_t block) {
 }
 void tiles_end() { _tile_release(); }
 
-void multiply_tiles(const PanelShape& s, const uint8_t* panel, const RowFormat& format, const uint8_t* rows, uint32_t m,
-                    int8_t* strip, float* out) {
-  unpack(s, panel, strip);
-  const auto pick = [&](auto offsets) {
-    constexpr bool kOffsets = decltype(offsets)::value;
-    return s.block == 128 ? tile_rows<2, kOffsets> : tile_rows<1, kOffsets>;
-  };
-  const auto f = s.dtype == SWY_I4A ? pick(std::true_type()) : pick(std::false_type());
-  for (uint32_t r = 0; r < m; r += kTileRows) {
-    f(s, panel, format, rows + r * format.bytes, std::min(kTileRows, m - r), strip, out + r * kPanelRows);
+void multiply_tiles(const PanelShape& s, const uint8_t* first, const uint8_t* second, const RowFormat& format,
+                    const uint8_t* rows, uint32_t m, void* scratch, float* first_out, float* second_out) {
+  Stretch& stretch = *static_cast<Stretch*>(scratch);
+  const uint32_t step = std::min(kStretch / s.block, kStretchBlocks);
+  const uint64_t lines = s.block_bytes / 64;  // of one block
+  const auto products = s.block == 128 ? tile_products<2> : tile_products<1>;
+  const auto add = s.dtype == SWY_I4A ? add_blocks<true> : add_blocks<false>;
+  for (uint64_t b = 0; b < s.blocks; b += step) {
+    const auto blocks = static_cast<uint32_t>(std::min<uint64_t>(step, s.blocks - b));
+    unpack(s.dtype, first + b * s.block_bytes, blocks * lines, stretch.weights[0]);
+    if (second != first) unpack(s.dtype, second + b * s.block_bytes, blocks * lines, stretch.weights[1]);
+    for (uint32_t r = 0; r < m; r += kTileRows) {
+      const uint8_t* x = rows + r * format.bytes;
+      products(stretch, s.block, blocks, x + b * s.block, static_cast<long>(format.bytes));
+      add(s, first, format, x, b, blocks, stretch.sums[0], b == 0, first_out + r * kPanelRows);
+      if (second != first) add(s, second, format, x, b, blocks, stretch.sums[1], b == 0, second_out + r * kPanelRows);
+    }
   }
 }
 

@@ -12,6 +12,7 @@ namespace cpu {
 inline constexpr uint32_t kPrivateRows = 4;
 // Rows of activations that stay in a core's cache while all its weights pass by.
 inline constexpr uint32_t kRowChunk = 256;
+static_assert(kRowChunk % 16 == 0);
 
 // 8-bit forms of rows [rows, width], one per block size that occurs.
 class QuantRows {
@@ -67,28 +68,39 @@ inline uint32_t blocks_of(const swy_op& op, uint32_t first, uint32_t last) {
   }
   return mask;
 }
-inline uint64_t strip_bytes_of(const swy_op& op, uint32_t first, uint32_t last) {
-  uint64_t bytes = 0;
-  for (uint32_t i = first; i < last; ++i) {
-    PanelShape s;
-    if (panel_shape(*op.weights[i], kPanels, &s, nullptr) == SWY_OK && s.quantized()) {
-      bytes = std::max(bytes, strip_bytes(s));
-    }
+// Scratch of one member for panel_pair: tiles, and the products [rows, 16] of two panels.
+struct PairScratch {
+  void* tiles;
+  float *first, *second;
+  PairScratch(Arena& arena, uint32_t rows)
+      : tiles(arena.take<char>(tile_scratch_bytes())),
+        first(arena.take<float>(uint64_t{rows} * kPanelRows)),
+        second(arena.take<float>(uint64_t{rows} * kPanelRows)) {}
+  static uint64_t bytes(uint32_t rows) {
+    Arena arena(nullptr);
+    PairScratch(arena, rows);
+    return arena.used();
   }
-  return bytes;
-}
+};
 
-// One panel times rows [first, first + m), by the mode. `strip`: scratch for tiles.
+// Two panels of one shape times m rows, by the mode, into scratch.first and .second; `second` may be `first`, and then
+// only .first is written. Rows are fp32 [m, width] or 8-bit, whichever the mode and the encoding read.
 template <Mode kMode>
-void panel_rows(const PanelShape& shape, const uint8_t* panel, const float* x, const QuantRows& quants, uint64_t first,
-                uint32_t m, int8_t* strip, float* out) {
-  if (kMode == Mode::exact || !shape.quantized()) {
-    multiply_exact(shape, panel, x + first * shape.width, shape.width, m, out);
-  } else if (kMode == Mode::tiles) {
-    multiply_tiles(shape, panel, quants.format(shape.block), quants.row(shape.block, first), m, strip, out);
-  } else {
-    multiply(shape, panel, quants.format(shape.block), quants.row(shape.block, first), m, out);
+void panel_pair(const PanelShape& shape, const uint8_t* first, const uint8_t* second, const float* exact_rows,
+                const RowFormat& format, const uint8_t* rows, uint32_t m, const PairScratch& scratch) {
+  if (kMode == Mode::tiles && shape.quantized()) {
+    multiply_tiles(shape, first, second, format, rows, m, scratch.tiles, scratch.first, scratch.second);
+    return;
   }
+  const auto one = [&](const uint8_t* panel, float* out) {
+    if (kMode == Mode::exact || !shape.quantized()) {
+      multiply_exact(shape, panel, exact_rows, shape.width, m, out);
+    } else {
+      multiply(shape, panel, format, rows, m, out);
+    }
+  };
+  one(first, scratch.first);
+  if (second != first) one(second, scratch.second);
 }
 
 // Tile registers of this thread for the products of one block size; nothing in the other modes.

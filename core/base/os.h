@@ -18,6 +18,12 @@ class MappedFile {
  public:
   virtual ~MappedFile() = default;
   virtual std::span<const std::byte> bytes() const = 0;
+  // Before a range is read. A real file has nothing to do; one that makes its content on demand makes it here, again
+  // after a release.
+  virtual void require(size_t offset, size_t size) const {
+    (void)offset;
+    (void)size;
+  }
   // Tells the kernel that this range will not be read again soon, so that its pages stop counting as resident.
   virtual void release(size_t offset, size_t size) const = 0;
 };

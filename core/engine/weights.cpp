@@ -25,6 +25,7 @@ Result<DeviceBuffer> WeightStore::load(const Tensor& tensor, const PlanDevice& d
     bytes = program_.segment_bytes(*stored);
   }
   Result<DeviceBuffer> imported = DeviceBuffer::import(device, bytes);  // what lies in the file need not be copied
+  if (imported.ok()) imported_.insert(&tensor);
   if (imported.ok() || imported.status().code() != Code::unsupported) return imported;
   SWY_LET(DeviceBuffer buffer, DeviceBuffer::allocate(device, SWY_MEMORY_DEVICE, bytes.size(), what));
   SWY_TRY(buffer.write(0, bytes));
@@ -44,6 +45,7 @@ Result<DeviceBuffer> WeightStore::pack(const Tensor& tensor, const PlanDevice& d
   std::byte* to = buffer.map() == nullptr ? staging.data() : buffer.map();
   SWY_TRY(e.status(device.api->pack(&desc, layout, canonical.data(), to, e.get()), device.name + ": packing " + what));
   if (!staging.empty()) SWY_TRY(buffer.write(0, staging));
+  if (!imported_.contains(&tensor)) program_.release(tensor.segments[0]);
   copied_ += size;
   return buffer;
 }

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "core/plugin/buffer.h"
@@ -29,6 +30,7 @@ class WeightStore {
   const Program& program_;
   const std::vector<PlanDevice>& devices_;
   std::map<std::tuple<uint32_t, uint32_t, uint32_t>, DeviceBuffer> buffers_;
+  std::set<const Tensor*> imported_;  // read where they lie in the file
   uint64_t copied_ = 0;
 };
 

@@ -213,7 +213,7 @@ Result<ConvertReport> convert(Os& os, const ConvertOptions& options) {
   Result<ModelConfig> config = parse_config(config_text, generation);
   if (!config.ok()) return config.status().in(folder);
   SWY_LET(const Checkpoint checkpoint, Checkpoint::open(os, folder));
-  Result<ImportPlan> planned = plan_import(*config, checkpoint, options.encoding);
+  Result<ImportPlan> planned = plan_import(*config, &checkpoint, options.encoding);
   if (!planned.ok()) return planned.status().in(folder);
   ImportPlan& plan = *planned;
   plan.spec.source_config = config_text;

@@ -13,13 +13,14 @@ std::string shape_text(const std::vector<uint64_t>& dims) {
   return "[" + text + "]";
 }
 
-// Builds the program layer by layer. The first error sticks; later calls do nothing harmful.
+// Builds the program layer by layer. The first error sticks; later calls do nothing harmful. Without a checkpoint it
+// names every weight and its shape, and no source.
 class Builder {
  public:
-  Builder(const ModelConfig& config, const Checkpoint& checkpoint, WeightEncoding encoding)
+  Builder(const ModelConfig& config, const Checkpoint* checkpoint, WeightEncoding encoding)
       : c_(config), checkpoint_(checkpoint), encoding_(encoding) {
     plan_.spec.functions.emplace_back().name = "main";
-    const bool nested = checkpoint.find("model.language_model.embed_tokens.weight") != nullptr;
+    const bool nested = find("model.language_model.embed_tokens.weight") != nullptr;
     prefix_ = nested ? "model.language_model." : "model.";
   }
 
@@ -33,7 +34,7 @@ class Builder {
     function().values[logits].rows = SWY_ROWS_LOGITS;
     function().outputs = {logits};
     SWY_TRY(status_);
-    note_skipped();
+    if (checkpoint_ != nullptr) note_skipped();
     return std::move(plan_);
   }
 
@@ -61,9 +62,14 @@ class Builder {
 
   // ---- weights
 
+  const SourceTensor* find(const std::string& name) const {
+    return checkpoint_ == nullptr ? nullptr : checkpoint_->find(name);
+  }
+
   const SourceTensor* source(const std::string& name, const std::vector<uint64_t>& dims) {
+    if (checkpoint_ == nullptr) return nullptr;
     used_.insert(name);
-    const SourceTensor* t = checkpoint_.find(name);
+    const SourceTensor* t = find(name);
     if (t == nullptr) {
       fail(fmt::format("the checkpoint has no tensor {}", name));
     } else if (t->dims != dims) {
@@ -87,7 +93,7 @@ class Builder {
   // A weight that keeps the checkpoint's type (fp16 becomes fp32). `stored` is its shape in the checkpoint.
   uint32_t plain(const std::string& name, std::vector<uint64_t> dims, std::vector<uint64_t> stored = {}) {
     const SourceTensor* t = source(name, stored.empty() ? dims : stored);
-    const swy_dtype dtype = t != nullptr && t->type == SourceType::bf16 ? SWY_BF16 : SWY_F32;
+    const swy_dtype dtype = t == nullptr || t->type == SourceType::bf16 ? SWY_BF16 : SWY_F32;
     return add(name, dtype, 0, std::move(dims), {t});
   }
 
@@ -177,7 +183,7 @@ class Builder {
   std::pair<uint32_t, uint32_t> expert_weights(const std::string& from) {
     const std::vector<uint64_t> gate_up = {c_.experts, 2 * uint64_t{c_.expert_width}, c_.hidden};
     const std::vector<uint64_t> down = {c_.experts, c_.hidden, c_.expert_width};
-    if (checkpoint_.find(from + "gate_up_proj") != nullptr) {
+    if (checkpoint_ == nullptr || find(from + "gate_up_proj") != nullptr) {
       return {quantized(from + "gate_up_proj", gate_up), quantized(from + "down_proj", down)};
     }
     std::vector<const SourceTensor*> gate_up_parts, down_parts;
@@ -217,7 +223,7 @@ class Builder {
   void note_skipped() {
     size_t vision = 0, mtp = 0, unknown = 0;
     std::string first_unknown;
-    for (const auto& [name, tensor] : checkpoint_.tensors()) {
+    for (const auto& [name, tensor] : checkpoint_->tensors()) {
       if (used_.count(name) != 0 || (c_.tied && name == "lm_head.weight")) continue;
       if (name.starts_with("model.visual.") || name.starts_with("visual.")) {
         ++vision;
@@ -236,7 +242,7 @@ class Builder {
   }
 
   const ModelConfig& c_;
-  const Checkpoint& checkpoint_;
+  const Checkpoint* checkpoint_;
   WeightEncoding encoding_;
   std::string prefix_;
   ImportPlan plan_;
@@ -246,7 +252,7 @@ class Builder {
 
 }  // namespace
 
-Result<ImportPlan> plan_import(const ModelConfig& config, const Checkpoint& checkpoint, WeightEncoding encoding) {
+Result<ImportPlan> plan_import(const ModelConfig& config, const Checkpoint* checkpoint, WeightEncoding encoding) {
   SWY_LET(ImportPlan plan, Builder(config, checkpoint, encoding).build());
   plan.spec.architecture = "qwen3_5_moe";
   plan.spec.context_length = config.context_length;

@@ -29,7 +29,8 @@ struct ImportPlan {
   std::vector<std::string> notes;     // for the user: what was skipped
 };
 
-// Errors: invalid_data, for a tensor that is missing or has another shape, by name.
-Result<ImportPlan> plan_import(const ModelConfig& config, const Checkpoint& checkpoint, WeightEncoding encoding);
+// Without a checkpoint the plan has the spec of one of this configuration, and no sources. Errors: invalid_data, for a
+// tensor that is missing or has another shape, by name.
+Result<ImportPlan> plan_import(const ModelConfig& config, const Checkpoint* checkpoint, WeightEncoding encoding);
 
 }  // namespace switchyard

@@ -31,6 +31,7 @@ const Tensor* Program::find_tensor(std::string_view name) const {
 }
 
 std::span<const std::byte> Program::segment_bytes(const Segment& segment) const {
+  file->require(segment.offset, segment.bytes);
   return file->bytes().subspan(segment.offset, segment.bytes);
 }
 

@@ -124,6 +124,8 @@ struct Program {
 
   // The bytes of one stored form, inside the mapping.
   std::span<const std::byte> segment_bytes(const Segment& segment) const;
+  // Gives its pages back to the system, until it is read again through segment_bytes.
+  void release(const Segment& segment) const { file->release(segment.offset, segment.bytes); }
   // Those of the canonical form.
   std::span<const std::byte> segment_bytes(const Tensor& tensor) const { return segment_bytes(tensor.segments[0]); }
 

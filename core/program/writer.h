@@ -33,6 +33,8 @@ class ProgramWriter {
 
   // Bytes of the whole file, known from the start.
   uint64_t file_bytes() const { return file_bytes_; }
+  // Bytes of a tensor's canonical segment.
+  uint64_t segment_bytes(size_t tensor) const { return plan_.tensors[tensor].segments[0].bytes; }
 
   // Segments come in order; any other call order, or a size other than the spec's, is Code::internal.
   Status begin_segment(size_t tensor, size_t segment = 0);

@@ -113,7 +113,8 @@ typedef struct swy_host {
   void* ctx;
   void (*log)(void* ctx, swy_log_level level, const char* message);               /* [thread-safe] one line */
   void (*trace)(void* ctx, const char* name, uint64_t begin_ns, uint64_t end_ns); /* [thread-safe] NULL: not tracing */
-  void* (*alloc)(void* ctx, uint64_t bytes, uint64_t alignment);        /* [thread-safe] NULL when memory is gone */
+  /* [thread-safe] Zero-filled, `alignment` at most 4096. NULL when memory is gone. */
+  void* (*alloc)(void* ctx, uint64_t bytes, uint64_t alignment);
   void (*free)(void* ctx, void* p, uint64_t bytes, uint64_t alignment); /* [thread-safe] */
   const swy_executor* executor;
   const void* (*get_extension)(void* ctx, const char* name); /* [thread-safe] NULL: the host does not have it */

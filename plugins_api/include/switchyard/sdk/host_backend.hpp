@@ -97,10 +97,13 @@ namespace swy __attribute__((visibility("hidden"))) {
 
   // ---- memory
 
+  // Zero-filled.
   inline void* host_alloc(uint64_t bytes) {
     const swy_host* h = the_backend->host;
-    return h != nullptr && h->alloc != nullptr ? h->alloc(h->ctx, bytes, 64)
-                                               : ::operator new(bytes, std::align_val_t(64), std::nothrow);
+    if (h != nullptr && h->alloc != nullptr) return h->alloc(h->ctx, bytes, 64);
+    void* p = ::operator new(bytes, std::align_val_t(64), std::nothrow);
+    if (p != nullptr) std::memset(p, 0, bytes);
+    return p;
   }
   inline void host_free(void* p, uint64_t bytes) {
     const swy_host* h = the_backend->host;
@@ -122,7 +125,6 @@ namespace swy __attribute__((visibility("hidden"))) {
         return fail(error, SWY_OUT_OF_HOST_MEMORY, SWY_REASON_NONE, "no memory for %llu bytes",
                     static_cast<unsigned long long>(bytes));
       }
-      std::memset(buffer->data, 0, size);
       *out = buffer.release();
       return static_cast<swy_status>(SWY_OK);
     });

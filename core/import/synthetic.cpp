@@ -1,0 +1,221 @@
+#include "core/import/synthetic.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <cstring>
+#include <mutex>
+#include <thread>
+
+#include "core/import/convert.h"
+#include "core/import/random_weights.h"
+#include "core/program/decode.h"
+#include "core/program/encode.h"
+#include "core/program/file_header.h"
+#include "core/program/writer.h"
+
+namespace switchyard {
+namespace {
+
+// The published config.json of Qwen3.5-35B-A3B, the fields that this architecture reads.
+constexpr const char* kQwen35 = R"({
+  "model_type": "qwen3_5_moe_text", "hidden_size": 2048, "num_hidden_layers": 40, "vocab_size": 248320,
+  "num_attention_heads": 16, "num_key_value_heads": 2, "head_dim": 256, "full_attention_interval": 4,
+  "linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_key_head_dim": 128, "linear_value_head_dim": 128,
+  "linear_conv_kernel_dim": 4, "num_experts": 256, "num_experts_per_tok": 8, "moe_intermediate_size": 512,
+  "shared_expert_intermediate_size": 512, "rms_norm_eps": 1e-06, "tie_word_embeddings": false,
+  "max_position_embeddings": 262144, "rope_parameters": {"rope_type": "default", "rope_theta": 10000000,
+  "partial_rotary_factor": 0.25}, "eos_token_id": 248046})";
+constexpr uint64_t kChunk = uint64_t{4} << 20;
+
+// Calls f(i) for i in [0, n) on some threads.
+template <class Body>
+void parallel(uint64_t n, uint32_t threads, Body f) {
+  std::atomic<uint64_t> next{0};
+  const auto work = [&] {
+    for (uint64_t i; (i = next.fetch_add(1)) < n;) f(i);
+  };
+  std::vector<std::thread> others;
+  for (uint64_t t = 1; t < std::min<uint64_t>(threads, n); ++t) others.emplace_back(work);
+  work();
+  for (std::thread& t : others) t.join();
+}
+
+struct Plan {
+  ProgramSpec spec;
+  uint32_t layers = 0;
+  uint64_t seed = 0;
+
+  void fill(size_t tensor, uint64_t begin, std::span<std::byte> out) const {
+    const ProgramSpec::Tensor& t = spec.tensors[tensor];
+    random_weights(t, spread_of(t.name, t.dims, layers), seed, begin, out);
+  }
+};
+
+Result<Plan> make_plan(Os& os, const SyntheticRequest& r) {
+  std::string text = kQwen35;
+  if (r.config != "qwen3.5-35b-a3b") {
+    if (!os.exists(r.config)) {
+      return error(Code::usage, "no configuration '{}'; give qwen3.5-35b-a3b or the path of a config.json", r.config);
+    }
+    SWY_LET(text, os.read(r.config, uint64_t{16} << 20));
+  }
+  SWY_LET(ModelConfig config, parse_config(text, ""));
+  if (r.layers != 0) {  // the pattern of the first layers, repeated where there are more
+    const std::vector<bool> pattern = config.attention;
+    config.attention.clear();
+    for (uint32_t l = 0; l < r.layers; ++l) config.attention.push_back(pattern[l % pattern.size()]);
+    config.layers = r.layers;
+  }
+  if (r.vocab != 0) config.vocab = r.vocab;
+  const bool text_fits = !r.tokenizer_json.empty() && config.vocab >= r.tokenizer_vocab;
+  if (text_fits) config.eos_ids = r.eos_ids;
+  std::erase_if(config.eos_ids, [&](uint32_t id) { return id >= config.vocab; });
+  SWY_LET(ImportPlan plan, plan_import(config, nullptr, r.encoding));
+  plan.spec.source_config = text;
+  plan.spec.quantization = encoding_name(r.encoding);
+  plan.spec.metadata.push_back({"synthetic", fmt::format("seed {}", r.seed)});
+  if (text_fits) {
+    plan.spec.tokenizer_json = r.tokenizer_json;
+    plan.spec.chat_template = r.chat_template;
+  }
+  return Plan{std::move(plan.spec), config.layers, r.seed};
+}
+
+// A program file that exists in address space only: header and description as in a real one, weights made when asked.
+class SyntheticFile final : public MappedFile {
+ public:
+  static Result<std::shared_ptr<SyntheticFile>> create(Plan plan, uint32_t threads) {
+    std::shared_ptr<SyntheticFile> f(new SyntheticFile(std::move(plan), threads));
+    SWY_LET(const std::vector<std::byte> flatbuffer, encode_program(f->plan_.spec));
+    SWY_LET(f->layout_, decode_program(flatbuffer));
+    f->size_ = kHeaderBytes + flatbuffer.size();
+    for (const Segment& s : f->layout_.segments) f->size_ = std::max(f->size_, s.offset + s.bytes);
+    void* data =
+        ::mmap(nullptr, f->size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (data == MAP_FAILED) return error(Code::out_of_host_memory, "no address space for {} bytes", f->size_);
+    f->data_ = static_cast<std::byte*>(data);
+    const HeaderBytes header = make_header(flatbuffer, f->size_);
+    std::memcpy(f->data_, header.data(), header.size());
+    std::memcpy(f->data_ + kHeaderBytes, flatbuffer.data(), flatbuffer.size());
+    f->made_ = std::vector<std::atomic<bool>>(f->layout_.segments.size());
+    f->layout_ = {};  // its views end with `flatbuffer`
+    SWY_LET(f->layout_, decode_program({f->data_ + kHeaderBytes, flatbuffer.size()}));
+    return f;
+  }
+  ~SyntheticFile() override {
+    if (data_ != nullptr) ::munmap(data_, size_);
+  }
+
+  std::span<const std::byte> bytes() const override { return {data_, size_}; }
+
+  void require(size_t offset, size_t) const override {
+    const size_t i = find(offset);
+    if (i == made_.size() || made_[i].load(std::memory_order_acquire)) return;
+    const std::lock_guard lock(mutex_);
+    if (made_[i].load(std::memory_order_relaxed)) return;
+    const Segment& s = layout_.segments[i];
+    parallel((s.bytes + kChunk - 1) / kChunk, threads_, [&](uint64_t c) {
+      const uint64_t begin = c * kChunk, n = std::min(kChunk, s.bytes - begin);
+      plan_.fill(i, begin, {data_ + s.offset + begin, n});
+    });
+    made_[i].store(true, std::memory_order_release);
+  }
+
+  void release(size_t offset, size_t) const override {
+    const size_t i = find(offset);
+    if (i == made_.size()) return;
+    const std::lock_guard lock(mutex_);
+    constexpr uint64_t kPage = 4096;
+    const Segment& s = layout_.segments[i];
+    const uint64_t begin = (s.offset + kPage - 1) / kPage * kPage, end = (s.offset + s.bytes) / kPage * kPage;
+    if (begin < end) ::madvise(data_ + begin, end - begin, MADV_DONTNEED);
+    made_[i].store(false, std::memory_order_release);
+  }
+
+ private:
+  SyntheticFile(Plan plan, uint32_t threads) : plan_(std::move(plan)), threads_(threads) {}
+  // The segment that begins at `offset`: one per tensor, in their order.
+  size_t find(uint64_t offset) const {
+    const auto& all = layout_.segments;
+    const auto it = std::lower_bound(all.begin(), all.end(), offset,
+                                     [](const Segment& s, uint64_t at) { return s.offset < at; });
+    return it != all.end() && it->offset == offset ? static_cast<size_t>(it - all.begin()) : made_.size();
+  }
+
+  Plan plan_;
+  Program layout_;
+  uint32_t threads_;
+  std::byte* data_ = nullptr;
+  uint64_t size_ = 0;
+  mutable std::mutex mutex_;
+  mutable std::vector<std::atomic<bool>> made_;
+};
+
+template <class T>
+bool read_number(std::string_view text, T& out) {
+  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), out);
+  return ec == std::errc() && end == text.data() + text.size();
+}
+
+}  // namespace
+
+Result<SyntheticRequest> parse_synthetic(const std::string& text) {
+  SyntheticRequest r;
+  std::string quant = "i4", group = "32";
+  for (size_t at = 0; at <= text.size();) {
+    const size_t comma = std::min(text.find(',', at), text.size());
+    const std::string part = text.substr(at, comma - at);
+    const size_t eq = part.find('=');
+    const std::string name = part.substr(0, eq), value = eq == std::string::npos ? "" : part.substr(eq + 1);
+    const bool ok = at == 0 ? (r.config = part, !part.empty())
+                    : name == "layers" ? read_number(value, r.layers) && r.layers >= 1 && r.layers <= 4096
+                    : name == "vocab"  ? read_number(value, r.vocab) && r.vocab >= 2 && r.vocab <= (1u << 24)
+                    : name == "seed"   ? read_number(value, r.seed)
+                    : name == "quant"  ? (quant = value, true)
+                    : name == "group"  ? (group = value, true)
+                                       : false;
+    if (!ok) {
+      return error(Code::usage,
+                   "'{}' in a synthetic model; it is synth:CONFIG[,layers=N][,vocab=N][,seed=S][,quant=Q][,group=G]",
+                   part);
+    }
+    at = comma + 1;
+  }
+  SWY_LET(r.encoding, parse_encoding(quant, group));
+  return r;
+}
+
+Result<Program> synthetic_program(Os& os, const SyntheticRequest& request, uint32_t threads) {
+  SWY_LET(Plan plan, make_plan(os, request));
+  SWY_LET(auto file, SyntheticFile::create(std::move(plan), threads));
+  return Program::parse(std::move(file));
+}
+
+Result<uint64_t> write_synthetic(Os& os, const SyntheticRequest& request, const std::string& output, uint32_t threads,
+                                 const std::function<bool(uint64_t done, uint64_t total)>& progress) {
+  SWY_LET(const Plan plan, make_plan(os, request));
+  SWY_LET(ProgramWriter writer, ProgramWriter::create(os, output, plan.spec));
+  const uint64_t total = writer.file_bytes();
+  uint64_t done = 0;
+  std::vector<std::byte> buffer(kChunk * threads * 2);
+  for (size_t t = 0; t < plan.spec.tensors.size(); ++t) {
+    SWY_TRY(writer.begin_segment(t));
+    for (uint64_t left = writer.segment_bytes(t), begin = 0; left != 0;) {
+      const uint64_t n = std::min<uint64_t>(left, buffer.size());
+      parallel((n + kChunk - 1) / kChunk, threads, [&](uint64_t c) {
+        plan.fill(t, begin + c * kChunk, std::span(buffer).subspan(c * kChunk, std::min(kChunk, n - c * kChunk)));
+      });
+      SWY_TRY(writer.append(std::span(buffer).first(n)));
+      begin += n, left -= n, done += n;
+      if (progress && !progress(done, total)) return error(Code::cancelled, "stopped; {} was not written", output);
+    }
+    SWY_TRY(writer.end_segment());
+  }
+  SWY_TRY(writer.finish());
+  return total;
+}
+
+}  // namespace switchyard
