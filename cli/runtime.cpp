@@ -135,6 +135,12 @@ Result<Runtime> load_runtime(const Settings& settings, std::shared_ptr<Host> hos
     SWY_LET(VariantRule rule, parse_variant_rule(text));
     options.variants.push_back(std::move(rule));
   }
+  options.load_threads = thread_count(settings);
+  Progress bar("loading weights");
+  options.progress = [&](uint64_t done, uint64_t total) {
+    bar.update(done, total);
+    return !interrupted.load();
+  };
   SWY_LET(r.model, Model::create(r.program, std::move(selection.devices), selection.policy, options));
   if (!r.program->tokenizer_json.empty()) {
     SWY_LET(Tokenizer tokenizer, Tokenizer::parse(r.program->tokenizer_json));

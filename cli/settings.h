@@ -17,7 +17,7 @@ struct Settings {
   std::vector<std::string> variants;  // OP=KERNEL or OP=!KERNEL
   uint32_t threads = 0;               // 0: all cores
   uint32_t context = 0;
-  uint32_t chunk = 512;
+  uint32_t chunk = 2048;
   bool deterministic = false;
   bool verify = false;
   bool validate = false;

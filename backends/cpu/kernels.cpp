@@ -1,5 +1,7 @@
 #include "kernels.h"
 
+#include <cmath>
+
 #include "isa.h"
 #include "switchyard/sdk/error.hpp"
 
@@ -7,9 +9,9 @@ namespace cpu {
 
 swy_status mode_usable(Mode mode, swy_error* error) {
   if (mode != Mode::exact && exact()) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_FLAGS, "rounds activations to 8 bits, and exact=1 is set");
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_FLAGS, "rounds activations, and exact=1 is set");
   }
-  if (mode == Mode::tiles && isa() < Isa::amx) {
+  if (on_tiles(mode) && isa() < Isa::amx) {
     const std::string missing = isa_missing(Isa::amx);
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs AMX: %s",
                      missing.empty() ? "isa is set to less" : missing.c_str());
@@ -27,12 +29,23 @@ double generic_cost(const swy_op& op, const swy_bucket& bucket) {
 
 double product_cost(Mode mode, double elements, double rows) {
   constexpr double kStream = 20e3;  // elements per microsecond that memory gives
-  constexpr double kVector = 60e3, kTiles = 400e3, kExact = 20e3;
-  constexpr double kTileRow = 16;
-  const double computed = mode == Mode::tiles    ? (elements / kVector + elements * std::max(rows, kTileRow) / kTiles)
-                          : mode == Mode::vector ? elements * rows / kVector
-                                                 : elements * rows / kExact;
-  return 1.0 + std::max(computed, elements / kStream) + (mode == Mode::exact ? 1.0 : 0.0);
+  const double groups = std::ceil(rows / 16), pairs = std::ceil(rows / 32);
+  double us = 0;  // of computing
+  switch (mode) {
+    case Mode::vector:
+      us = elements * rows / 60e3;
+      break;
+    case Mode::tiles_int8:
+      us = elements / 60e3 + elements * groups * 16 / 450e3;
+      break;
+    case Mode::tiles_bf16:
+      us = elements / 12e3 + elements * pairs * 32 / 1300e3;
+      break;
+    case Mode::exact:
+      us = elements * rows / 20e3;
+      break;
+  }
+  return 1.0 + std::max(us, elements / kStream);
 }
 
 void load_plain(const swy_tensor& tensor, const void* data, uint64_t first, uint64_t n, float bias, float* to) {

@@ -23,10 +23,17 @@ std::span<const swy::HostKernel> sample_kernels();
 
 // How a matrix product is computed.
 enum class Mode {
-  vector,  // 8-bit activations, vector instructions; plain weights in fp32
-  tiles,   // 8-bit activations, AMX tiles; plain weights in fp32
-  exact,   // fp32 activations
+  vector,      // 8-bit activations, vector instructions; plain weights in fp32
+  tiles_int8,  // the same, with the same bits, on AMX tiles
+  tiles_bf16,  // activations and weights rounded to bf16, AMX tiles; against bf16 weights activations keep 16 bits
+  exact,       // fp32 activations
 };
+constexpr bool on_tiles(Mode mode) { return mode == Mode::tiles_int8 || mode == Mode::tiles_bf16; }
+// A row's bits depend on that row only in these: bf16 tiles add up in another order than vectors do.
+constexpr uint32_t flags_of(Mode mode) {
+  return SWY_KERNEL_CAPTURE_SAFE | SWY_KERNEL_DETERMINISTIC |
+         (mode == Mode::tiles_bf16 ? 0u : uint32_t{SWY_KERNEL_BATCH_INVARIANT});
+}
 // SWY_OK, or why kernels of this mode do not serve here: the option `exact`, the instruction set.
 swy_status mode_usable(Mode mode, swy_error* error);
 

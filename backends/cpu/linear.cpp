@@ -9,10 +9,11 @@ namespace cpu {
 namespace {
 
 struct LinearWork {
-  QuantRows quants;
+  RowForms x;
   char* scratch;
-  LinearWork(Arena& arena, const swy_op& op, uint64_t rows)
-      : quants(arena, blocks_of(op, 0, op.weight_count), rows, op.inputs[0]->dims[1]),
+  LinearWork(Arena& arena, Mode mode, const swy_op& op, uint64_t rows)
+      : x(arena, forms_of(mode, op, 0, op.weight_count), has_plain(op, 0, op.weight_count), rows,
+          op.inputs[0]->dims[1]),
         scratch(arena.take<char>(PairScratch::bytes(kRowChunk) * swy::team_width)) {}
   PairScratch of(uint32_t rank) const {
     Arena arena(scratch + PairScratch::bytes(kRowChunk) * rank);
@@ -20,9 +21,10 @@ struct LinearWork {
   }
 };
 
+template <Mode kMode>
 uint64_t linear_workspace(const swy_op& op, const swy_bucket&) {
   Arena arena(nullptr);
-  LinearWork(arena, op, op.inputs[0]->dims[0]);
+  LinearWork(arena, kMode, op, op.inputs[0]->dims[0]);
   return arena.used();
 }
 
@@ -44,8 +46,8 @@ void linear(const swy::Call& call) {
   const float* x = call.input(0);
   const float* residual = op.id == SWY_OP_LINEAR_ADD ? call.input(1) : nullptr;
   Arena arena(call.workspace);
-  LinearWork work(arena, op, op.inputs[0]->dims[0]);
-  if (kMode != Mode::exact) work.quants.fill(call, x, rows);
+  LinearWork work(arena, kMode, op, op.inputs[0]->dims[0]);
+  work.x.fill(call, x, rows);
   Panels panels[SWY_LINEAR_MAX_WEIGHTS];
   uint64_t total = 0;
   for (uint32_t i = 0; i < op.weight_count; ++i) {
@@ -55,7 +57,7 @@ void linear(const swy::Call& call) {
   const auto [begin, end] = call.split(total);
   if (begin == end) return;
   const PairScratch scratch = work.of(call.rank());
-  TileScope<kMode> tiles;
+  TileScope tiles;
   for (uint32_t r = 0; r < rows; r += kRowChunk) {
     const uint32_t m = std::min(kRowChunk, rows - r);
     uint64_t before = 0;
@@ -63,19 +65,14 @@ void linear(const swy::Call& call) {
       const PanelShape& s = panels[i].shape;
       const uint64_t first = std::max(begin, before), last = std::min(end, before + s.panels);
       if (first >= last) continue;
-      tiles.use(s);
-      const auto store = [&](uint64_t p, const float* out) {
-        const uint64_t at = r * s.rows + p * kPanelRows;
-        store_columns(out, m, panels[i].rows_in(p), s.rows, residual == nullptr ? nullptr : residual + at,
-                      call.output(i) + at);
-      };
-      for (uint64_t p = first - before; p < last - before; p += 2) {
-        const uint64_t q = std::min(p + 1, last - before - 1);
-        panel_pair<kMode>(s, panels[i].panel(0, p), panels[i].panel(0, q), x + r * s.width,
-                          work.quants.format(s.block), work.quants.row(s.block, r), m, scratch);
-        store(p, scratch.first);
-        if (q != p) store(q, scratch.second);
-      }
+      const uint32_t form = row_form(kMode, s);
+      const PairRows rows_in{x + r * s.width, work.x.format(form), work.x.row(form, r)};
+      panel_range<kMode>(panels[i], 0, first - before, last - before, rows_in, m, tiles, scratch,
+                         [&](uint64_t p, const float* out) {
+                           const uint64_t at = r * s.rows + p * kPanelRows;
+                           store_columns(out, m, panels[i].rows_in(p), s.rows,
+                                         residual == nullptr ? nullptr : residual + at, call.output(i) + at);
+                         });
     }
   }
 }
@@ -105,19 +102,22 @@ template <Mode kMode>
 constexpr swy::HostKernel kernel(const char* name, uint32_t op) {
   return {.name = name,
           .op = op,
+          .flags = flags_of(kMode),
           .cost = cost<kMode>,
           .run = linear<kMode>,
-          .workspace = linear_workspace,
+          .workspace = linear_workspace<kMode>,
           .supports = supports<kMode>,
           .layout = layout};
 }
 
 constexpr swy::HostKernel kKernels[] = {
     kernel<Mode::vector>("linear.vector", SWY_OP_LINEAR),
-    kernel<Mode::tiles>("linear.tiles", SWY_OP_LINEAR),
+    kernel<Mode::tiles_int8>("linear.tiles_int8", SWY_OP_LINEAR),
+    kernel<Mode::tiles_bf16>("linear.tiles_bf16", SWY_OP_LINEAR),
     kernel<Mode::exact>("linear.exact", SWY_OP_LINEAR),
     kernel<Mode::vector>("linear_add.vector", SWY_OP_LINEAR_ADD),
-    kernel<Mode::tiles>("linear_add.tiles", SWY_OP_LINEAR_ADD),
+    kernel<Mode::tiles_int8>("linear_add.tiles_int8", SWY_OP_LINEAR_ADD),
+    kernel<Mode::tiles_bf16>("linear_add.tiles_bf16", SWY_OP_LINEAR_ADD),
     kernel<Mode::exact>("linear_add.exact", SWY_OP_LINEAR_ADD),
 };
 

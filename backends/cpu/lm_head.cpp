@@ -17,19 +17,20 @@ void gather_rows(const swy::Call& call) {
 }
 
 struct HeadWork {
-  QuantRows quants;
+  RowForms forms;
   float* rows;  // the wanted rows [logit rows, hidden]; of each member while they are few
   char* scratch;
-  HeadWork(Arena& arena, const swy_op& op)
-      : quants(arena, blocks_of(op, 0, 1), op.outputs[0]->dims[0], op.inputs[0]->dims[1]),
+  HeadWork(Arena& arena, Mode mode, const swy_op& op)
+      : forms(arena, forms_of(mode, op, 0, 1), has_plain(op, 0, 1), op.outputs[0]->dims[0], op.inputs[0]->dims[1]),
         rows(arena.take<float>(std::max<uint64_t>(op.outputs[0]->dims[0], uint64_t{kPrivateRows} * swy::team_width) *
                                op.inputs[0]->dims[1])),
         scratch(arena.take<char>(PairScratch::bytes(kRowChunk) * swy::team_width)) {}
 };
 
+template <Mode kMode>
 uint64_t lm_head_workspace(const swy_op& op, const swy_bucket&) {
   Arena arena(nullptr);
-  HeadWork(arena, op);
+  HeadWork(arena, kMode, op);
   return arena.used();
 }
 
@@ -40,35 +41,29 @@ void lm_head(const swy::Call& call) {
   const uint64_t width = op.inputs[0]->dims[1];
   const uint32_t* wanted = SWY_STEP_ARRAY(call.step, uint32_t, logit_row_at);
   Arena arena(call.workspace);
-  HeadWork work(arena, op);
+  HeadWork work(arena, kMode, op);
   const bool alone = rows <= kPrivateRows;  // every member gathers for itself
   float* x = work.rows + (alone ? uint64_t{call.rank()} * kPrivateRows * width : 0);
   const auto [first, last] = alone ? std::pair<uint64_t, uint64_t>{0, rows} : call.split(rows);
   for (uint64_t i = first; i < last; ++i) std::memcpy(x + i * width, call.input(0) + wanted[i] * width, width * 4);
   if (!alone) call.barrier();
-  if (kMode != Mode::exact) work.quants.fill(call, x, rows);
+  work.forms.fill(call, x, rows);
   const Panels panels = panels_of(*op.weights[0], call.weights[0]);
   const auto [begin, end] = call.split(panels.shape.panels);
   const PanelShape& s = panels.shape;
   Arena own(work.scratch + PairScratch::bytes(kRowChunk) * call.rank());
   const PairScratch scratch(own, kRowChunk);
-  TileScope<kMode> tiles;
-  tiles.use(s);
+  TileScope tiles;
+  const uint32_t form = row_form(kMode, s);
   for (uint32_t r = 0; r < rows; r += kRowChunk) {
     const uint32_t m = std::min(kRowChunk, rows - r);
-    const auto store = [&](uint64_t p, const float* out) {
+    const PairRows rows_in{x + r * width, work.forms.format(form), work.forms.row(form, r)};
+    panel_range<kMode>(panels, 0, begin, end, rows_in, m, tiles, scratch, [&](uint64_t p, const float* out) {
       for (uint32_t i = 0; i < m; ++i) {
         std::memcpy(call.output(0) + (r + i) * s.rows + p * kPanelRows, out + i * kPanelRows,
                     panels.rows_in(p) * sizeof(float));
       }
-    };
-    for (uint64_t p = begin; p < end; p += 2) {
-      const uint64_t q = std::min(p + 1, end - 1);
-      panel_pair<kMode>(s, panels.panel(0, p), panels.panel(0, q), x + r * width, work.quants.format(s.block),
-                        work.quants.row(s.block, r), m, scratch);
-      store(p, scratch.first);
-      if (q != p) store(q, scratch.second);
-    }
+    });
   }
 }
 
@@ -90,16 +85,18 @@ template <Mode kMode>
 constexpr swy::HostKernel head_kernel(const char* name) {
   return {.name = name,
           .op = SWY_OP_LM_HEAD,
+          .flags = flags_of(kMode),
           .cost = cost<kMode>,
           .run = lm_head<kMode>,
-          .workspace = lm_head_workspace,
+          .workspace = lm_head_workspace<kMode>,
           .supports = supports<kMode>,
           .layout = layout};
 }
 
 constexpr swy::HostKernel kKernels[] = {
     head_kernel<Mode::vector>("lm_head.vector"),
-    head_kernel<Mode::tiles>("lm_head.tiles"),
+    head_kernel<Mode::tiles_int8>("lm_head.tiles_int8"),
+    head_kernel<Mode::tiles_bf16>("lm_head.tiles_bf16"),
     head_kernel<Mode::exact>("lm_head.exact"),
     {.name = "gather_rows.plain", .op = SWY_OP_GATHER_ROWS, .cost = generic_cost, .run = gather_rows},
 };

@@ -59,7 +59,7 @@ swy_status supports(const swy_op& op, const swy_bucket&, swy_error* error) {
       return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE,
                        "the shared expert's gate and up are encoded differently");
     }
-    if (kMode == Mode::tiles && (i == kGateUp || i == kDown) && !shape.quantized()) {
+    if (on_tiles(kMode) && (i == kGateUp || i == kDown) && !shape.quantized()) {
       return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "tiles multiply 8-bit and 4-bit experts only");
     }
   }
@@ -82,9 +82,10 @@ template <Mode kMode>
 constexpr swy::HostKernel by_panel(const char* name, uint32_t op) {
   return {.name = name,
           .op = op,
+          .flags = flags_of(kMode),
           .cost = cost<kMode, false>,
           .run = moe_by_panel<kMode>,
-          .workspace = moe_by_panel_workspace,
+          .workspace = moe_by_panel_workspace<kMode>,
           .supports = supports<kMode>,
           .layout = layout};
 }
@@ -92,9 +93,10 @@ template <Mode kMode>
 constexpr swy::HostKernel by_expert(const char* name, uint32_t op) {
   return {.name = name,
           .op = op,
+          .flags = flags_of(kMode),
           .cost = cost<kMode, true>,
           .run = moe_by_expert<kMode>,
-          .workspace = moe_by_expert_workspace,
+          .workspace = moe_by_expert_workspace<kMode>,
           .supports = supports<kMode>,
           .layout = layout};
 }
@@ -103,12 +105,14 @@ constexpr swy::HostKernel kKernels[] = {
     by_panel<Mode::vector>("moe.vector", SWY_OP_MOE),
     by_panel<Mode::exact>("moe.exact", SWY_OP_MOE),
     by_expert<Mode::vector>("moe.sorted_vector", SWY_OP_MOE),
-    by_expert<Mode::tiles>("moe.sorted_tiles", SWY_OP_MOE),
+    by_expert<Mode::tiles_int8>("moe.sorted_tiles_int8", SWY_OP_MOE),
+    by_expert<Mode::tiles_bf16>("moe.sorted_tiles_bf16", SWY_OP_MOE),
     by_expert<Mode::exact>("moe.sorted_exact", SWY_OP_MOE),
     by_panel<Mode::vector>("moe_add.vector", SWY_OP_MOE_ADD),
     by_panel<Mode::exact>("moe_add.exact", SWY_OP_MOE_ADD),
     by_expert<Mode::vector>("moe_add.sorted_vector", SWY_OP_MOE_ADD),
-    by_expert<Mode::tiles>("moe_add.sorted_tiles", SWY_OP_MOE_ADD),
+    by_expert<Mode::tiles_int8>("moe_add.sorted_tiles_int8", SWY_OP_MOE_ADD),
+    by_expert<Mode::tiles_bf16>("moe_add.sorted_tiles_bf16", SWY_OP_MOE_ADD),
     by_expert<Mode::exact>("moe_add.sorted_exact", SWY_OP_MOE_ADD),
 };
 

@@ -32,14 +32,20 @@ struct MoeWork {
   float* mix;      // [rows]: the shared expert's gate, before its sigmoid
   int32_t* ids;    // [rows, top_k]
   float* weights;  // [rows, top_k]
-  QuantRows x;
-  MoeWork(Arena& arena, const swy_op& op, const MoeShape& s)
+  RowForms x;
+  MoeWork(Arena& arena, Mode mode, const swy_op& op, const MoeShape& s)
       : logits(arena.take<float>(s.rows * s.experts)),
         mix(arena.take<float>(s.rows)),
         ids(arena.take<int32_t>(s.rows * s.top_k)),
         weights(arena.take<float>(s.rows * s.top_k)),
-        x(arena, blocks_of(op, kGateUp, kGateUp + 1) | (s.shared_width != 0 ? blocks_of(op, 3, 5) : 0), s.rows,
-          s.hidden) {}
+        x(arena, forms_of(mode, op, kGateUp, kGateUp + 1) | (s.shared_width != 0 ? forms_of(mode, op, 3, 5) : 0) | routed(mode, op),
+          has_plain(op, kRouter, kRouter + 1), s.rows, s.hidden) {}
+
+ private:
+  // The router and the shared gate read bf16 rows too, if the mode has them.
+  static uint32_t routed(Mode mode, const swy_op& op) {
+    return mode != Mode::tiles_bf16 ? 0 : forms_of(mode, op, kRouter, kRouter + 1);
+  }
 };
 
 // The top_k largest of softmax(logits [experts]), divided by their sum; ties to the lowest id.
@@ -57,9 +63,11 @@ struct MoePanels {
 // Kernels of the two forms.
 template <Mode kMode>
 void moe_by_panel(const swy::Call& call);  // few rows: every expert of a row is spread over the team
+template <Mode kMode>
 uint64_t moe_by_panel_workspace(const swy_op& op, const swy_bucket& bucket);
 template <Mode kMode>
 void moe_by_expert(const swy::Call& call);  // many rows: rows sorted by expert, an expert at a time per member
+template <Mode kMode>
 uint64_t moe_by_expert_workspace(const swy_op& op, const swy_bucket& bucket);
 
 // Expert ids and weights come from the router, or from the operation's inputs.

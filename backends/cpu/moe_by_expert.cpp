@@ -3,7 +3,6 @@
 // a stretch of rows each. In the end every row sums its experts' results in order of rank.
 #include <cmath>
 
-#include "isa.h"
 #include "moe.h"
 
 namespace cpu {
@@ -18,10 +17,10 @@ struct Job {
 
 // One member's scratch.
 struct JobScratch {
-  uint8_t* x;      // gathered rows, 8-bit
+  uint8_t* x;      // gathered rows, in their form
   float* x_exact;  // or fp32
   float* hidden;   // [kJobRows, widest]
-  uint8_t* quant;  // its 8-bit rows
+  uint8_t* quant;  // its rows in their form
   PairScratch pair;  // products [kJobRows, 16]
 };
 
@@ -37,8 +36,8 @@ struct ExpertWork {
   char* scratch;
   uint64_t scratch_bytes;
 
-  ExpertWork(Arena& arena, const swy_op& op, const MoeShape& s, bool exact)
-      : common(arena, op, s),
+  ExpertWork(Arena& arena, Mode mode, const swy_op& op, const MoeShape& s)
+      : common(arena, mode, op, s),
         start(arena.take<uint32_t>(s.experts + 1)),
         entries(arena.take<uint32_t>(s.rows * s.top_k)),
         jobs(arena.take<Job>(max_jobs(s))),
@@ -46,10 +45,10 @@ struct ExpertWork {
         results(arena.take<float>(s.rows * s.slots * s.hidden)),
         x_bytes(0),
         quant_bytes(0),
-        needs_exact(exact) {
-    for (const uint32_t block : {32u, 64u, 128u}) {
-      x_bytes = std::max(x_bytes, kJobRows * RowFormat(s.hidden, block).bytes);
-      quant_bytes = std::max(quant_bytes, kJobRows * RowFormat(s.widest(), block).bytes);
+        needs_exact(forms_of(mode, op, kGateUp, op.weight_count) >> kRowForms != 0) {
+    for (uint32_t form = 0; form < kRowForms; ++form) {
+      x_bytes = std::max(x_bytes, kJobRows * row_format(form, s.hidden, true).bytes);
+      quant_bytes = std::max(quant_bytes, kJobRows * row_format(form, s.widest(), false).bytes);
     }
     Arena one(nullptr);
     take(one, s);
@@ -70,17 +69,19 @@ struct ExpertWork {
 template <Mode kMode>
 void route(const swy::Call& call, const MoeShape& s, const MoePanels& w, const ExpertWork& work) {
   const auto [first, last] = call.split(s.rows);
+  Arena own(work.scratch + work.scratch_bytes * call.rank());
+  const PairScratch scratch = work.take(own, s).pair;
+  TileScope tiles;
   const auto product = [&](const Panels& m, float* y) {
-    float out[kPrivateRows * 8 * kPanelRows];
-    constexpr uint32_t kStep = kPrivateRows * 8;
-    for (uint64_t r = first; r < last; r += kStep) {
-      const auto n = static_cast<uint32_t>(std::min<uint64_t>(kStep, last - r));
-      for (uint64_t p = 0; p < m.shape.panels; ++p) {
-        multiply_exact(m.shape, m.panel(0, p), call.input(0) + r * s.hidden, s.hidden, n, out);
+    const uint32_t form = row_form(kMode, m.shape);
+    for (uint64_t r = first; r < last; r += kJobRows) {
+      const auto n = static_cast<uint32_t>(std::min<uint64_t>(kJobRows, last - r));
+      const PairRows x{call.input(0) + r * s.hidden, work.common.x.format(form), work.common.x.row(form, r)};
+      panel_range<kMode>(m, 0, 0, m.shape.panels, x, n, tiles, scratch, [&](uint64_t p, const float* out) {
         for (uint32_t i = 0; i < n; ++i) {
           std::memcpy(y + (r + i) * m.shape.rows + p * kPanelRows, out + i * kPanelRows, m.rows_in(p) * 4);
         }
-      }
+      });
     }
   };
   if (s.shared_width != 0) product(w.mix, work.common.mix);
@@ -154,25 +155,24 @@ class Jobs {
   }
 
   void gather(const Job& job, const PanelShape& shape) {
-    if (kMode == Mode::exact || !shape.quantized()) {
+    const uint32_t form = row_form(kMode, shape);
+    if (form == kRowForms) {
       for (uint32_t i = 0; i < job.count; ++i) {
         std::memcpy(j_.x_exact + i * s_.hidden, call_.input(0) + row_of(job, i) * s_.hidden, s_.hidden * 4);
       }
       return;
     }
-    const RowFormat& f = work_.common.x.format(shape.block);
+    const RowFormat& f = work_.common.x.format(form);
     for (uint32_t i = 0; i < job.count; ++i) {
-      std::memcpy(j_.x + i * f.bytes, work_.common.x.row(shape.block, row_of(job, i)), f.bytes);
+      std::memcpy(j_.x + i * f.bytes, work_.common.x.row(form, row_of(job, i)), f.bytes);
     }
   }
 
   void gate_and_up(const Job& job, const JobPanels& p) {
     const PanelShape& s = p.gate.shape;
-    const RowFormat& f = work_.common.x.format(s.block);
-    tiles_.use(s);
+    const PairRows x{j_.x_exact, work_.common.x.format(row_form(kMode, s)), j_.x};
     for (uint64_t i = 0; i < s.panels; ++i) {
-      panel_pair<kMode>(s, p.gate.panel(p.gate_matrix, i), p.up.panel(p.up_matrix, i), j_.x_exact, f, j_.x, job.count,
-                        j_.pair);
+      panel_pair<kMode>(s, p.gate.panel(p.gate_matrix, i), p.up.panel(p.up_matrix, i), x, job.count, tiles_, j_.pair);
       silu_mul_columns(j_.pair.first, j_.pair.second, job.count, p.gate.rows_in(i), s.rows,
                        j_.hidden + i * kPanelRows);
     }
@@ -180,23 +180,18 @@ class Jobs {
 
   void down(const Job& job, const JobPanels& p) {
     const PanelShape& s = p.down.shape;
-    const RowFormat f(s.width, s.block);
-    tiles_.use(s);
-    for (uint32_t i = 0; kMode != Mode::exact && s.quantized() && i < job.count; ++i) {
-      quantize_row(j_.hidden + i * s.width, f, j_.quant + i * f.bytes);
+    const uint32_t form = row_form(kMode, s);
+    const RowFormat f = form == kRowForms ? RowFormat() : row_format(form, s.width, false);
+    for (uint32_t i = 0; form != kRowForms && i < job.count; ++i) {
+      encode_row(j_.hidden + i * s.width, f, j_.quant + i * f.bytes);
     }
-    const auto store = [&](uint64_t panel, const float* out) {
-      for (uint32_t i = 0; i < job.count; ++i) {
-        std::memcpy(result_of(job, i) + panel * kPanelRows, out + i * kPanelRows, p.down.rows_in(panel) * 4);
-      }
-    };
-    for (uint64_t i = 0; i < s.panels; i += 2) {
-      const uint64_t k = std::min(i + 1, s.panels - 1);
-      panel_pair<kMode>(s, p.down.panel(p.down_matrix, i), p.down.panel(p.down_matrix, k), j_.hidden, f, j_.quant,
-                        job.count, j_.pair);
-      store(i, j_.pair.first);
-      if (k != i) store(k, j_.pair.second);
-    }
+    panel_range<kMode>(p.down, p.down_matrix, 0, s.panels, {j_.hidden, f, j_.quant}, job.count, tiles_, j_.pair,
+                       [&](uint64_t panel, const float* out) {
+                         for (uint32_t i = 0; i < job.count; ++i) {
+                           std::memcpy(result_of(job, i) + panel * kPanelRows, out + i * kPanelRows,
+                                       p.down.rows_in(panel) * 4);
+                         }
+                       });
   }
 
   const swy::Call& call_;
@@ -204,7 +199,7 @@ class Jobs {
   const MoePanels& w_;
   const ExpertWork& work_;
   JobScratch j_;
-  TileScope<kMode> tiles_;
+  TileScope tiles_;
 };
 
 // y [hidden] of this member's rows = sum over slots of share * result (+ residual).
@@ -225,17 +220,12 @@ void sum_rows(const swy::Call& call, const MoeShape& s, const ExpertWork& work, 
   }
 }
 
-// Plain experts are multiplied in fp32 whatever the mode.
-bool gathers_exact(const swy_op& op) {
-  PanelShape shape;
-  return exact() || (panel_shape(*op.weights[kGateUp], kHalvedPanels, &shape, nullptr) == SWY_OK && !shape.quantized());
-}
-
 }  // namespace
 
+template <Mode kMode>
 uint64_t moe_by_expert_workspace(const swy_op& op, const swy_bucket&) {
   Arena arena(nullptr);
-  ExpertWork(arena, op, MoeShape(op, op.inputs[0]->dims[0]), gathers_exact(op));
+  ExpertWork(arena, kMode, op, MoeShape(op, op.inputs[0]->dims[0]));
   return arena.used();
 }
 
@@ -243,10 +233,10 @@ template <Mode kMode>
 void moe_by_expert(const swy::Call& call) {
   const swy_op& op = *call.op;
   Arena arena(call.workspace);
-  ExpertWork work(arena, op, MoeShape(op, op.inputs[0]->dims[0]), gathers_exact(op));
+  ExpertWork work(arena, kMode, op, MoeShape(op, op.inputs[0]->dims[0]));
   const MoeShape s(op, call.step->rows);
   const MoePanels w(call);
-  if (kMode != Mode::exact) work.common.x.fill(call, call.input(0), static_cast<uint32_t>(s.rows));
+  work.common.x.fill(call, call.input(0), static_cast<uint32_t>(s.rows));
   route<kMode>(call, s, w, work);
   call.barrier();
   const bool routed = !injected(op);
@@ -257,8 +247,12 @@ void moe_by_expert(const swy::Call& call) {
   sum_rows(call, s, work, routed ? work.common.weights : call.input(2));
 }
 
-template void moe_by_expert<Mode::vector>(const swy::Call&);
-template void moe_by_expert<Mode::tiles>(const swy::Call&);
-template void moe_by_expert<Mode::exact>(const swy::Call&);
+#define CPU_MOE_BY_EXPERT(mode)                         \
+  template void moe_by_expert<mode>(const swy::Call&); \
+  template uint64_t moe_by_expert_workspace<mode>(const swy_op&, const swy_bucket&)
+CPU_MOE_BY_EXPERT(Mode::vector);
+CPU_MOE_BY_EXPERT(Mode::tiles_int8);
+CPU_MOE_BY_EXPERT(Mode::tiles_bf16);
+CPU_MOE_BY_EXPERT(Mode::exact);
 
 }  // namespace cpu

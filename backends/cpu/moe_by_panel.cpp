@@ -14,12 +14,15 @@ struct PanelWork {
   uint8_t* quant;  // per member: one row of `hidden` per slot
   RowFormat down, shared_down;
   uint64_t quant_bytes;
-  PanelWork(Arena& arena, const swy_op& op, const MoeShape& s)
-      : common(arena, op, s), hidden(arena.take<float>(s.rows * s.slots * s.widest())) {
+  PanelWork(Arena& arena, Mode mode, const swy_op& op, const MoeShape& s)
+      : common(arena, mode, op, s), hidden(arena.take<float>(s.rows * s.slots * s.widest())) {
     PanelShape p;
-    if (panel_shape(*op.weights[kDown], kPanels, &p, nullptr) == SWY_OK) down = RowFormat(s.width, p.block);
-    if (s.shared_width != 0 && panel_shape(*op.weights[kSharedDownProj], kPanels, &p, nullptr) == SWY_OK) {
-      shared_down = RowFormat(s.shared_width, p.block);
+    if (panel_shape(*op.weights[kDown], kPanels, &p, nullptr) == SWY_OK && row_form(mode, p) != kRowForms) {
+      down = row_format(row_form(mode, p), s.width, false);
+    }
+    if (s.shared_width != 0 && panel_shape(*op.weights[kSharedDownProj], kPanels, &p, nullptr) == SWY_OK &&
+        row_form(mode, p) != kRowForms) {
+      shared_down = row_format(row_form(mode, p), s.shared_width, false);
     }
     quant_bytes = s.rows * (s.top_k * down.bytes + shared_down.bytes);
     quant = arena.take<uint8_t>(quant_bytes * swy::team_width);
@@ -28,25 +31,26 @@ struct PanelWork {
 
 // out [m, 16] = rows [first, first + m) of x times one panel.
 template <Mode kMode>
-void few_rows(const Panels& w, uint64_t matrix, uint64_t panel, const float* x, const QuantRows& quants, uint64_t first,
+void few_rows(const Panels& w, uint64_t matrix, uint64_t panel, const float* x, const RowForms& forms, uint64_t first,
               uint32_t m, float* out) {
   const PanelShape& s = w.shape;
-  if (kMode == Mode::exact || !s.quantized()) {
+  const uint32_t form = row_form(kMode, s);
+  if (form == kRowForms) {
     multiply_exact(s, w.panel(matrix, panel), x + first * s.width, s.width, m, out);
   } else {
-    multiply(s, w.panel(matrix, panel), quants.format(s.block), quants.row(s.block, first), m, out);
+    multiply(s, w.panel(matrix, panel), forms.format(form), forms.row(form, first), m, out);
   }
 }
 
 // Panels of a plain or quantized matrix times all rows, into y [rows, rows of the matrix]; panels [begin, end).
 template <Mode kMode>
-void columns(const Panels& w, uint64_t begin, uint64_t end, const float* x, const QuantRows& quants, uint32_t rows,
+void columns(const Panels& w, uint64_t begin, uint64_t end, const float* x, const RowForms& forms, uint32_t rows,
              float* y) {
   float out[kPrivateRows * kPanelRows];
   for (uint64_t p = begin; p < end; ++p) {
     for (uint32_t r = 0; r < rows; r += kPrivateRows) {
       const uint32_t m = std::min(kPrivateRows, rows - r);
-      few_rows<kMode>(w, 0, p, x, quants, r, m, out);
+      few_rows<kMode>(w, 0, p, x, forms, r, m, out);
       for (uint32_t i = 0; i < m; ++i) {
         std::memcpy(y + (r + i) * w.shape.rows + p * kPanelRows, out + i * kPanelRows, w.rows_in(p) * sizeof(float));
       }
@@ -93,7 +97,7 @@ void gate_and_up(const swy::Call& call, const MoeShape& s, const MoePanels& w, c
 template <Mode kMode>
 void down_panel(const Panels& w, uint64_t e, uint64_t p, const float* hidden, const RowFormat& format,
                 const uint8_t* quant, float* out) {
-  if (kMode == Mode::exact || !w.shape.quantized()) {
+  if (row_form(kMode, w.shape) == kRowForms) {
     multiply_exact(w.shape, w.panel(e, p), hidden, 0, 1, out);
   } else {
     multiply(w.shape, w.panel(e, p), format, quant, 1, out);
@@ -108,10 +112,11 @@ void down_and_sum(const swy::Call& call, const MoeShape& s, const MoePanels& w, 
   const uint64_t row_bytes = s.top_k * work.down.bytes + work.shared_down.bytes;
   const auto [begin, end] = call.split(w.down.shape.panels);
   if (begin == end) return;
-  for (uint64_t r = 0; kMode != Mode::exact && r < s.rows; ++r) {
+  for (uint64_t r = 0; r < s.rows; ++r) {
     for (uint32_t j = 0; j < s.slots; ++j) {
-      quantize_row(work.hidden + (r * s.slots + j) * s.widest(), j < s.top_k ? work.down : work.shared_down,
-                   quant + r * row_bytes + j * work.down.bytes);
+      const RowFormat& f = j < s.top_k ? work.down : work.shared_down;
+      if (f.bytes == 0) continue;
+      encode_row(work.hidden + (r * s.slots + j) * s.widest(), f, quant + r * row_bytes + j * work.down.bytes);
     }
   }
   float out[kPanelRows];
@@ -137,9 +142,10 @@ void down_and_sum(const swy::Call& call, const MoeShape& s, const MoePanels& w, 
 
 }  // namespace
 
+template <Mode kMode>
 uint64_t moe_by_panel_workspace(const swy_op& op, const swy_bucket&) {
   Arena arena(nullptr);
-  PanelWork(arena, op, MoeShape(op, op.inputs[0]->dims[0]));
+  PanelWork(arena, kMode, op, MoeShape(op, op.inputs[0]->dims[0]));
   return arena.used();
 }
 
@@ -147,11 +153,11 @@ template <Mode kMode>
 void moe_by_panel(const swy::Call& call) {
   const swy_op& op = *call.op;
   Arena arena(call.workspace);
-  PanelWork work(arena, op, MoeShape(op, op.inputs[0]->dims[0]));
+  PanelWork work(arena, kMode, op, MoeShape(op, op.inputs[0]->dims[0]));
   const MoeShape s(op, call.step->rows);
   const MoePanels w(call);
   const auto rows = static_cast<uint32_t>(s.rows);
-  if (kMode != Mode::exact) work.common.x.fill(call, call.input(0), rows);
+  work.common.x.fill(call, call.input(0), rows);
   const bool routed = !injected(op);
   const uint64_t counts[] = {routed ? w.router.shape.panels : 0, s.shared_width != 0 ? w.mix.shape.panels : 0};
   share_panels(call, counts, 2, [&](size_t i, uint64_t begin, uint64_t end) {
@@ -185,5 +191,7 @@ void moe_by_panel(const swy::Call& call) {
 
 template void moe_by_panel<Mode::vector>(const swy::Call&);
 template void moe_by_panel<Mode::exact>(const swy::Call&);
+template uint64_t moe_by_panel_workspace<Mode::vector>(const swy_op&, const swy_bucket&);
+template uint64_t moe_by_panel_workspace<Mode::exact>(const swy_op&, const swy_bucket&);
 
 }  // namespace cpu

@@ -21,13 +21,19 @@ void multiply_exact(const PanelShape& shape, const uint8_t* panel, const float* 
                     float* out);
 
 // On tiles, two panels of one shape at a time; `second` may be `first`, and then has no output. Rows are read and outputs
-// written in groups of 16: both have room up to the next multiple of 16 rows. `scratch`: tile_scratch_bytes(), aligned
-// to 64. Between tiles_begin and tiles_end of the calling thread.
+// written in groups of kTileGroup: both have room up to the next multiple of it. `scratch`: tile_scratch_bytes(),
+// aligned to 64. Between tiles_begin, with the depth of the products, and tiles_end of the calling thread.
+inline constexpr uint32_t kTileGroup = 32;
 uint64_t tile_scratch_bytes();
-void multiply_tiles(const PanelShape& shape, const uint8_t* first, const uint8_t* second, const RowFormat& format,
-                    const uint8_t* rows, uint32_t m, void* scratch, float* first_out, float* second_out);
-void tiles_begin(uint32_t block);
+void tiles_begin(uint32_t depth_bytes);  // of a row of a tile of activations, at most 64
 void tiles_end();
+
+// 8-bit rows; quantized weights.
+void multiply_tiles_int8(const PanelShape& shape, const uint8_t* first, const uint8_t* second, const RowFormat& format,
+                         const uint8_t* rows, uint32_t m, void* scratch, float* first_out, float* second_out);
+// bf16 rows; weights rounded to bf16. Against bf16 weights split rows are multiplied in both parts.
+void multiply_tiles_bf16(const PanelShape& shape, const uint8_t* first, const uint8_t* second, const RowFormat& format,
+                         const uint8_t* rows, uint32_t m, void* scratch, float* first_out, float* second_out);
 
 namespace detail {
 void multiply_avx512(const PanelShape& shape, const uint8_t* panel, const RowFormat& format, const uint8_t* rows,

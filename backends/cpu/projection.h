@@ -1,73 +1,109 @@
-// Projection: rows of activations, in the forms that products of one mode need, and products with whole matrices, split
-// over the team.
+// Rows of activations in the forms that products of one mode need, and products of such rows with panels of weights.
 #pragma once
-
-#include <algorithm>
 
 #include "kernels.h"
 
 namespace cpu {
 
-// Steps of at most this many rows are quantised by every member for itself, which saves a barrier.
+// Steps of at most this many rows are brought into form by every member for itself, which saves a barrier.
 inline constexpr uint32_t kPrivateRows = 4;
 // Rows of activations that stay in a core's cache while all its weights pass by.
-inline constexpr uint32_t kRowChunk = 256;
-static_assert(kRowChunk % 16 == 0);
+inline constexpr uint32_t kRowChunk = 512;
+static_assert(kRowChunk % kTileGroup == 0);
 
-// 8-bit forms of rows [rows, width], one per block size that occurs.
-class QuantRows {
+inline constexpr uint32_t kRowForms = 4;  // 8-bit rows with blocks of 32, 64, 128; bf16 rows
+
+// Which form of its rows a product reads: an index below kRowForms; kRowForms: the fp32 rows themselves.
+constexpr uint32_t row_form(Mode mode, const PanelShape& shape) {
+  if (mode == Mode::exact || shape.dtype == SWY_F32) return kRowForms;
+  if (mode == Mode::tiles_bf16) return 3;
+  if (!shape.quantized()) return kRowForms;
+  return shape.block == 32 ? 0 : shape.block == 64 ? 1 : 2;
+}
+
+// The form in memory. `split`: bf16 rows that meet bf16 weights, which are to cost no precision.
+inline RowFormat row_format(uint32_t form, uint64_t width, bool split) {
+  if (form == 3) return {width, split ? RowKind::split_bf16 : RowKind::bf16};
+  return {width, 32u << form};
+}
+
+// Bit mask of the forms that weights [first, last) of an operation read.
+inline uint32_t forms_of(Mode mode, const swy_op& op, uint32_t first, uint32_t last) {
+  uint32_t mask = 0;
+  for (uint32_t i = first; i < last; ++i) {
+    PanelShape s;
+    if (panel_shape(*op.weights[i], kPanels, &s, nullptr) == SWY_OK) mask |= 1u << row_form(mode, s);
+  }
+  return mask;
+}
+inline bool has_plain(const swy_op& op, uint32_t first, uint32_t last) {
+  for (uint32_t i = first; i < last; ++i) {
+    if (op.weights[i]->dtype == SWY_BF16) return true;
+  }
+  return false;
+}
+
+// Rows [rows, width] of one step in every form that is needed.
+class RowForms {
  public:
-  static constexpr uint32_t kForms = 3;
-
-  // Takes its memory from `arena`. `blocks`: bit mask of block sizes 32, 64, 128.
-  QuantRows(Arena& arena, uint32_t blocks, uint64_t rows, uint64_t width) {
-    const uint64_t shared = (rows + 15) / 16 * 16;
-    const uint64_t capacity = std::max<uint64_t>(shared, uint64_t{swy::team_width} * kPrivateRows);
-    for (uint32_t i = 0; i < kForms; ++i) {
-      const uint32_t block = 32u << i;
-      if ((blocks & block) == 0) continue;
-      formats_[i] = RowFormat(width, block);
+  RowForms(Arena& arena, uint32_t forms, bool split, uint64_t rows, uint64_t width) {
+    const uint64_t capacity = std::max<uint64_t>(rows, uint64_t{swy::team_width} * kPrivateRows) + kTileGroup;
+    for (uint32_t i = 0; i < kRowForms; ++i) {
+      if ((forms >> i & 1u) == 0) continue;
+      formats_[i] = row_format(i, width, split);
       data_[i] = arena.take<uint8_t>(capacity * formats_[i].bytes);
     }
   }
 
-  // Quantises x [rows, width]. Collective; afterwards every member may read all rows, at rows_for(block, ...).
+  // Brings x [rows, width] into form. Collective: afterwards every member may read all rows.
   void fill(const swy::Call& call, const float* x, uint32_t rows) {
     private_ = rows <= kPrivateRows;
     rank_ = call.rank();
-    for (uint32_t i = 0; i < kForms; ++i) {
+    bool any = false;
+    const auto [first, last] = private_ ? std::pair<uint64_t, uint64_t>{0, rows} : call.split(rows);
+    for (uint32_t i = 0; i < kRowForms; ++i) {
       if (data_[i] == nullptr) continue;
-      const auto [first, last] = private_ ? std::pair<uint64_t, uint64_t>{0, rows} : call.split(rows);
-      for (uint64_t r = first; r < last; ++r) quantize_row(x + r * formats_[i].width, formats_[i], at(i, r));
+      any = true;
+      for (uint64_t r = first; r < last; ++r) encode_row(x + r * formats_[i].width, formats_[i], at(i, r));
     }
-    if (!private_) call.barrier();
+    if (any && !private_) call.barrier();
   }
 
-  const RowFormat& format(uint32_t block) const { return formats_[form(block)]; }
-  const uint8_t* row(uint32_t block, uint64_t r) const { return at(form(block), r); }
+  const RowFormat& format(uint32_t form) const { return formats_[form % kRowForms]; }
+  const uint8_t* row(uint32_t form, uint64_t r) const { return form == kRowForms ? nullptr : at(form, r); }
 
  private:
-  static uint32_t form(uint32_t block) { return block == 32 ? 0 : block == 64 ? 1 : 2; }
-  uint8_t* at(uint32_t i, uint64_t r) const {
+  uint8_t* at(uint32_t form, uint64_t r) const {
     const uint64_t base = private_ ? uint64_t{rank_} * kPrivateRows : 0;
-    return data_[i] + (base + r) * formats_[i].bytes;
+    return data_[form] + (base + r) * formats_[form].bytes;
   }
 
-  RowFormat formats_[kForms];
-  uint8_t* data_[kForms] = {};
+  RowFormat formats_[kRowForms];
+  uint8_t* data_[kRowForms] = {};
   uint32_t rank_ = 0;
   bool private_ = false;
 };
 
-// Bit mask of the block sizes of quantized weights [first, last) of an operation.
-inline uint32_t blocks_of(const swy_op& op, uint32_t first, uint32_t last) {
-  uint32_t mask = 0;
-  for (uint32_t i = first; i < last; ++i) {
-    PanelShape s;
-    if (panel_shape(*op.weights[i], kPanels, &s, nullptr) == SWY_OK && s.quantized()) mask |= s.block;
+// Tile registers of this thread, configured for the products of one form; nothing in the other modes.
+class TileScope {
+ public:
+  TileScope() = default;
+  TileScope(const TileScope&) = delete;
+  TileScope& operator=(const TileScope&) = delete;
+  ~TileScope() {
+    if (depth_ != 0) tiles_end();
   }
-  return mask;
-}
+  void use(uint32_t form) {
+    const uint32_t depth = form == 0 ? 32 : 64;
+    if (depth == depth_) return;
+    tiles_begin(depth);
+    depth_ = depth;
+  }
+
+ private:
+  uint32_t depth_ = 0;
+};
+
 // Scratch of one member for panel_pair: tiles, and the products [rows, 16] of two panels.
 struct PairScratch {
   void* tiles;
@@ -83,44 +119,46 @@ struct PairScratch {
   }
 };
 
-// Two panels of one shape times m rows, by the mode, into scratch.first and .second; `second` may be `first`, and then
-// only .first is written. Rows are fp32 [m, width] or 8-bit, whichever the mode and the encoding read.
+// m rows as panel_pair takes them: fp32 [m, width], and in the form that the mode and the weights ask for.
+struct PairRows {
+  const float* exact;
+  const RowFormat& format;
+  const uint8_t* rows;
+};
+
+// Two panels of one shape times m rows into scratch.first and .second; `second` may be `first`, and then only .first is
+// meant.
 template <Mode kMode>
-void panel_pair(const PanelShape& shape, const uint8_t* first, const uint8_t* second, const float* exact_rows,
-                const RowFormat& format, const uint8_t* rows, uint32_t m, const PairScratch& scratch) {
-  if (kMode == Mode::tiles && shape.quantized()) {
-    multiply_tiles(shape, first, second, format, rows, m, scratch.tiles, scratch.first, scratch.second);
+void panel_pair(const PanelShape& shape, const uint8_t* first, const uint8_t* second, const PairRows& x, uint32_t m,
+                TileScope& tiles, const PairScratch& scratch) {
+  const uint32_t form = row_form(kMode, shape);
+  if ((kMode == Mode::tiles_int8 || kMode == Mode::tiles_bf16) && form != kRowForms) {
+    tiles.use(form);
+    const auto f = kMode == Mode::tiles_int8 ? multiply_tiles_int8 : multiply_tiles_bf16;
+    f(shape, first, second, x.format, x.rows, m, scratch.tiles, scratch.first, scratch.second);
     return;
   }
   const auto one = [&](const uint8_t* panel, float* out) {
-    if (kMode == Mode::exact || !shape.quantized()) {
-      multiply_exact(shape, panel, exact_rows, shape.width, m, out);
+    if (form == kRowForms) {
+      multiply_exact(shape, panel, x.exact, shape.width, m, out);
     } else {
-      multiply(shape, panel, format, rows, m, out);
+      multiply(shape, panel, x.format, x.rows, m, out);
     }
   };
   one(first, scratch.first);
   if (second != first) one(second, scratch.second);
 }
 
-// Tile registers of this thread for the products of one block size; nothing in the other modes.
-template <Mode kMode>
-class TileScope {
- public:
-  void use(const PanelShape& shape) {
-    if (kMode != Mode::tiles || !shape.quantized() || shape.block == block_) return;
-    tiles_begin(shape.block);
-    block_ = shape.block;
+// Panels [begin, end) of one matrix times m rows; store(panel, products [m, 16]) takes each.
+template <Mode kMode, class Store>
+void panel_range(const Panels& w, uint64_t matrix, uint64_t begin, uint64_t end, const PairRows& x, uint32_t m,
+                 TileScope& tiles, const PairScratch& scratch, Store store) {
+  for (uint64_t p = begin; p < end; p += 2) {
+    const uint64_t q = std::min(p + 1, end - 1);
+    panel_pair<kMode>(w.shape, w.panel(matrix, p), w.panel(matrix, q), x, m, tiles, scratch);
+    store(p, scratch.first);
+    if (q != p) store(q, scratch.second);
   }
-  TileScope() = default;
-  TileScope(const TileScope&) = delete;
-  TileScope& operator=(const TileScope&) = delete;
-  ~TileScope() {
-    if (block_ != 0) tiles_end();
-  }
-
- private:
-  uint32_t block_ = 0;
-};
+}
 
 }  // namespace cpu

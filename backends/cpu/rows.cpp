@@ -46,12 +46,38 @@ void quantize_row(const float* x, const RowFormat& format, uint8_t* to) {
   if (lanes < format.scales_at) std::memset(quants + lanes, 0, format.scales_at - lanes);
 }
 
+// bf16 of x, to nearest even, in the upper halves.
+HWY_INLINE hn::Vec<hn::RebindToUnsigned<F>> rounded(V x) {
+  const hn::RebindToUnsigned<F> du;
+  const auto u = hn::BitCast(du, x);
+  const auto odd = hn::And(hn::ShiftRight<16>(u), hn::Set(du, 1u));
+  return hn::And(hn::Add(u, hn::Add(odd, hn::Set(du, 0x7fffu))), hn::Set(du, 0xffff0000u));
+}
+
+void round_row(const float* x, const RowFormat& format, uint8_t* to) {
+  const F d;
+  const hn::Rebind<uint16_t, F> d16;
+  std::memset(to, 0, format.bytes);
+  auto* head = reinterpret_cast<uint16_t*>(to);
+  auto* rest = reinterpret_cast<uint16_t*>(to + format.rest_at);
+  each_vector(format.width, [&](uint64_t i, uint64_t count) {
+    const V v = load(x + i, count);
+    const auto high = rounded(v);
+    hn::StoreU(hn::TruncateTo(d16, hn::ShiftRight<16>(high)), d16, head + i);
+    if (format.kind != RowKind::split_bf16) return;
+    const auto low = rounded(hn::Sub(v, hn::BitCast(d, high)));
+    hn::StoreU(hn::TruncateTo(d16, hn::ShiftRight<16>(low)), d16, rest + i);
+  });
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace cpu
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace cpu {
-void quantize_row(const float* x, const RowFormat& format, uint8_t* to) { CPU_BEST(quantize_row)(x, format, to); }
+void encode_row(const float* x, const RowFormat& format, uint8_t* to) {
+  (format.kind == RowKind::int8 ? CPU_BEST(quantize_row) : CPU_BEST(round_row))(x, format, to);
+}
 }  // namespace cpu
 #endif

@@ -1,4 +1,4 @@
-// Activations as the matrix products take them: 8-bit rows with one scale per block.
+// Activations as the matrix products take them: 8-bit rows with one scale per block, or bf16 rows.
 #pragma once
 
 #include <cstdint>
@@ -6,22 +6,35 @@
 
 namespace cpu {
 
-// How one row of 8-bit activations lies in memory: the quants, zero beyond the width; then per block an fp32 scale;
-// then per block the sum of its quants, i32. Rows follow each other at `bytes`.
+enum class RowKind {
+  int8,        // quants, zero beyond the width; then per block an fp32 scale; then per block the sum of its quants, i32
+  bf16,        // rounded, zero beyond the width
+  split_bf16,  // that, then at `rest_at` the rounded difference to x: together 16 bits of mantissa
+};
+
+// How one row of activations lies in memory. Rows follow each other at `bytes`.
 struct RowFormat {
+  RowKind kind = RowKind::int8;
   uint64_t width = 0;
-  uint32_t block = 0;  // elements per scale: that of the weights they meet
+  uint32_t block = 0;  // int8: elements per scale, that of the weights they meet
   uint64_t blocks = 0;
   uint64_t scales_at = 0;
   uint64_t sums_at = 0;
+  uint64_t rest_at = 0;
   uint64_t bytes = 0;
 
   RowFormat() = default;
+  // 8-bit rows.
   RowFormat(uint64_t width_, uint32_t block_) : width(width_), block(block_), blocks((width_ + block_ - 1) / block_) {
-    const uint64_t quants = (blocks * block + 63) / 64 * 64;
-    scales_at = quants;
+    scales_at = (blocks * block + 63) / 64 * 64;
     sums_at = scales_at + blocks * 4;
     bytes = (sums_at + blocks * 4 + 63) / 64 * 64;
+  }
+  // bf16 rows, up to a multiple of the widest block of weights. The odd line keeps rows out of each other's cache sets.
+  RowFormat(uint64_t width_, RowKind kind_) : kind(kind_), width(width_) {
+    const uint64_t plane = (width_ + 127) / 128 * 256;
+    rest_at = plane;
+    bytes = (kind_ == RowKind::split_bf16 ? 2 * plane : plane) + 64;
   }
 };
 
@@ -41,7 +54,7 @@ inline int32_t sum_at(const uint8_t* row, const RowFormat& format, uint64_t bloc
   return word_at(row + format.sums_at + 4 * block);
 }
 
-// to[i] = round(x[i] / scale), with scale = max |x| / 127 of the block. x [width].
-void quantize_row(const float* x, const RowFormat& format, uint8_t* to);
+// x [width] in the format. int8: to[i] = round(x[i] / scale), with scale = max |x| / 127 of the block.
+void encode_row(const float* x, const RowFormat& format, uint8_t* to);
 
 }  // namespace cpu

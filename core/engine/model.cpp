@@ -69,11 +69,27 @@ Result<std::unique_ptr<Model>> Model::create(std::shared_ptr<const Program> prog
   m->weights_ = std::make_unique<WeightStore>(*m->program_, m->devices_);
   m->builder_ = std::make_unique<StepBuilder>(m->chunk_, options.sessions, pages_per_session, kPageSize);
   m->arenas_.resize(m->devices_.size());
+  SWY_TRY(m->load_weights(options));
   SWY_TRY(m->allocate_states(pool));
   SWY_TRY(m->allocate_steps());
   for (uint32_t i = options.sessions; i-- > 0;) m->free_slots_.push_back(i);
   for (uint32_t i = pool.pages; i-- > 0;) m->free_pages_.push_back(i);
   return m;
+}
+
+// What single steps and the largest chunks read. Buckets in between seldom add to it.
+Status Model::load_weights(const ModelOptions& options) {
+  std::vector<WeightUse> uses;
+  for (const uint32_t rows : {1u, chunk_}) {
+    SWY_LET(const Plan plan, planner_->plan(bucket(rows, 1, 1, context_)));
+    for (const PlanNode& node : plan.nodes) {
+      for (size_t i = 0; i < node.op.weights.size(); ++i) {
+        const uint32_t layout = node.kernel != nullptr ? node.prepared.weight_layouts[i] : node.range_layouts[i];
+        uses.push_back({node.op.weights[i], node.device, layout});
+      }
+    }
+  }
+  return weights_->load(std::move(uses), options.load_threads, options.progress);
 }
 
 Status Model::allocate_states(const swy_bucket& pool) {
@@ -155,7 +171,7 @@ Result<Executable*> Model::executable(const swy_bucket& b) {
     arenas_[d] = std::make_shared<DeviceBuffer>(std::move(arena));
   }
   ExecutableInputs inputs;
-  inputs.weight = [this](uint32_t w, uint32_t d, uint32_t layout) { return weights_->get(w, d, layout); };
+  inputs.weight = [this](uint32_t w, uint32_t d, uint32_t layout) { return weights_->get({w, d, layout}); };
   for (const DeviceBuffer& s : states_) inputs.states.push_back(s.all());
   for (const DeviceBuffer& s : steps_) inputs.steps.push_back(s.all());
   for (const DeviceBuffer& t : tokens_) inputs.tokens.push_back(t.all());

@@ -21,10 +21,12 @@ namespace switchyard {
 
 struct ModelOptions {
   uint32_t context = 0;   // tokens per session; 0: the program's, at most 4,096
-  uint32_t chunk = 512;   // largest step, in rows
+  uint32_t chunk = 2048;  // largest step, in rows
   uint32_t sessions = 1;  // room in the state pool
   bool deterministic = false;
   std::vector<VariantRule> variants;
+  uint32_t load_threads = 1;               // that bring the weights into the devices' layouts
+  WeightStore::Progress progress;  // of loading the weights
 };
 
 // The scheduler's view of a program's main function.
@@ -59,6 +61,7 @@ class Model {
   friend class Session;
   Model() = default;
   Status allocate_states(const swy_bucket& pool);
+  Status load_weights(const ModelOptions& options);
   Status allocate_steps();
   swy_bucket bucket(uint32_t rows, uint32_t seqs, uint32_t logit_rows, uint32_t context) const;
   Result<Executable*> executable(const swy_bucket& bucket);

@@ -1,53 +1,131 @@
 #include "core/engine/weights.h"
 
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <thread>
+
 namespace switchyard {
 
-Result<swy_binding> WeightStore::get(uint32_t tensor, uint32_t device, uint32_t layout) {
-  const auto key = std::tuple(tensor, device, layout);
-  auto it = buffers_.find(key);
-  if (it == buffers_.end()) {
-    SWY_LET(DeviceBuffer buffer, load(program_.tensors[tensor], devices_[device], layout));
-    it = buffers_.emplace(key, std::move(buffer)).first;
+const Segment* WeightStore::stored(WeightUse use) const {
+  const Tensor& tensor = program_.tensors[use.tensor];
+  if (use.layout == 0) return &tensor.segments[0];
+  const swy_plugin& api = *devices_[use.device].api;
+  const char* name = api.layout_name != nullptr ? api.layout_name(use.layout) : nullptr;
+  for (const Segment& s : tensor.segments) {
+    if (name != nullptr && s.layout == name) return &s;
   }
-  return it->second.all();
+  return nullptr;
 }
 
-Result<DeviceBuffer> WeightStore::load(const Tensor& tensor, const PlanDevice& device, uint32_t layout) {
-  const std::string what = "weight " + std::string(tensor.name);
-  std::span<const std::byte> bytes = program_.segment_bytes(tensor);
-  if (layout != 0) {
-    const char* name = device.api->layout_name != nullptr ? device.api->layout_name(layout) : nullptr;
-    const Segment* stored = nullptr;
-    for (const Segment& s : tensor.segments) {
-      if (name != nullptr && s.layout == name) stored = &s;
-    }
-    if (stored == nullptr) return pack(tensor, device, layout, bytes);
-    bytes = program_.segment_bytes(*stored);
-  }
-  Result<DeviceBuffer> imported = DeviceBuffer::import(device, bytes);  // what lies in the file need not be copied
-  if (imported.ok()) imported_.insert(&tensor);
-  if (imported.ok() || imported.status().code() != Code::unsupported) return imported;
-  SWY_LET(DeviceBuffer buffer, DeviceBuffer::allocate(device, SWY_MEMORY_DEVICE, bytes.size(), what));
-  SWY_TRY(buffer.write(0, bytes));
-  copied_ += bytes.size();
-  return buffer;
-}
-
-Result<DeviceBuffer> WeightStore::pack(const Tensor& tensor, const PlanDevice& device, uint32_t layout,
-                                       std::span<const std::byte> canonical) {
-  const std::string what = "weight " + std::string(tensor.name);
-  const swy_tensor desc = describe(tensor);
+Result<uint64_t> WeightStore::bytes_of(WeightUse use) const {
+  if (const Segment* s = stored(use)) return s->bytes;
+  const PlanDevice& device = devices_[use.device];
+  const swy_tensor desc = describe(program_.tensors[use.tensor]);
   PluginError e;
   uint64_t size = 0;
-  SWY_TRY(e.status(device.api->packed_bytes(&desc, layout, &size, e.get()), device.name + ": packing " + what));
+  SWY_TRY(e.status(device.api->packed_bytes(&desc, use.layout, &size, e.get()),
+                   fmt::format("{}: packing weight {}", device.name, program_.tensors[use.tensor].name)));
+  return size;
+}
+
+Result<WeightStore::Loaded> WeightStore::make(WeightUse use) const {
+  const Segment* segment = stored(use);
+  if (segment == nullptr) return pack(use);
+  const PlanDevice& device = devices_[use.device];
+  const std::span<const std::byte> bytes = program_.segment_bytes(*segment);
+  Result<DeviceBuffer> imported = DeviceBuffer::import(device, bytes);  // what lies in the file need not be copied
+  if (imported.ok()) return Loaded{std::move(*imported), 0};
+  if (imported.status().code() != Code::unsupported) return imported.status();
+  SWY_LET(DeviceBuffer buffer, DeviceBuffer::allocate(device, SWY_MEMORY_DEVICE, bytes.size(),
+                                                      fmt::format("weight {}", program_.tensors[use.tensor].name)));
+  SWY_TRY(buffer.write(0, bytes));
+  return Loaded{std::move(buffer), bytes.size()};
+}
+
+Result<WeightStore::Loaded> WeightStore::pack(WeightUse use) const {
+  const Tensor& tensor = program_.tensors[use.tensor];
+  const PlanDevice& device = devices_[use.device];
+  const std::string what = fmt::format("weight {}", tensor.name);
+  SWY_LET(const uint64_t size, bytes_of(use));
   SWY_LET(DeviceBuffer buffer, DeviceBuffer::allocate(device, SWY_MEMORY_DEVICE, size, what));
   std::vector<std::byte> staging(buffer.map() == nullptr ? size : 0);
   std::byte* to = buffer.map() == nullptr ? staging.data() : buffer.map();
-  SWY_TRY(e.status(device.api->pack(&desc, layout, canonical.data(), to, e.get()), device.name + ": packing " + what));
+  const swy_tensor desc = describe(tensor);
+  PluginError e;
+  SWY_TRY(e.status(device.api->pack(&desc, use.layout, program_.segment_bytes(tensor).data(), to, e.get()),
+                   device.name + ": packing " + what));
   if (!staging.empty()) SWY_TRY(buffer.write(0, staging));
-  if (!imported_.contains(&tensor)) program_.release(tensor.segments[0]);
-  copied_ += size;
-  return buffer;
+  return Loaded{std::move(buffer), size};
+}
+
+Status WeightStore::check_memory(const std::vector<WeightUse>& uses) const {
+  for (uint32_t d = 0; d < devices_.size(); ++d) {
+    const uint64_t free = devices_[d].info.memory_free_bytes;
+    uint64_t needed = 0;
+    for (const WeightUse& use : uses) {
+      const bool in_file = (devices_[d].info.flags & SWY_DEVICE_HOST_MEMORY) != 0 && stored(use) != nullptr;
+      if (use.device != d || in_file) continue;
+      SWY_LET(const uint64_t bytes, bytes_of(use));
+      needed += bytes;
+    }
+    if (free == 0 || needed <= free) continue;
+    return error(Code::out_of_device_memory,
+                 "the weights take {:.1f} GiB on {}, and {:.1f} GiB are free; use a smaller encoding or another device",
+                 static_cast<double>(needed) / 1073741824, devices_[d].name, static_cast<double>(free) / 1073741824);
+  }
+  return {};
+}
+
+// The canonical form of what is packed now is read by nobody, unless some device uses it as it is.
+void WeightStore::release_packed(WeightUse use, const std::vector<WeightUse>& uses) const {
+  const auto reads = [&](const WeightUse& other) { return other.tensor == use.tensor && other.layout == 0; };
+  const bool read = std::any_of(uses.begin(), uses.end(), reads) ||
+                    std::any_of(buffers_.begin(), buffers_.end(), [&](const auto& b) { return reads(b.first); });
+  if (use.layout != 0 && !read) program_.release(program_.tensors[use.tensor].segments[0]);
+}
+
+Status WeightStore::load(std::vector<WeightUse> uses, uint32_t threads, const Progress& progress) {
+  std::sort(uses.begin(), uses.end());
+  uses.erase(std::unique(uses.begin(), uses.end()), uses.end());
+  std::erase_if(uses, [&](const WeightUse& use) { return buffers_.contains(use); });
+  SWY_TRY(check_memory(uses));
+  uint64_t total = 0, done = 0;
+  for (const WeightUse& use : uses) total += program_.tensors[use.tensor].segments[0].bytes;
+
+  std::mutex mutex;  // over everything below
+  Status status;
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i; (i = next.fetch_add(1)) < uses.size();) {
+      Result<Loaded> loaded = make(uses[i]);
+      const std::lock_guard lock(mutex);
+      if (!status.ok()) return;
+      if (!loaded.ok()) {
+        status = loaded.status();
+        return;
+      }
+      copied_ += loaded->copied;
+      buffers_.emplace(uses[i], std::move(loaded->buffer));
+      release_packed(uses[i], uses);
+      done += program_.tensors[uses[i].tensor].segments[0].bytes;
+      if (progress && !progress(done, total)) status = error(Code::cancelled, "stopped while weights were loaded");
+    }
+  };
+  std::vector<std::thread> others;
+  for (size_t t = 1; t < std::min<size_t>(threads, uses.size()); ++t) others.emplace_back(work);
+  work();
+  for (std::thread& t : others) t.join();
+  return status;
+}
+
+Result<swy_binding> WeightStore::get(WeightUse use) {
+  auto it = buffers_.find(use);
+  if (it == buffers_.end()) {
+    SWY_TRY(load({use}, 1));
+    it = buffers_.find(use);
+  }
+  return it->second.all();
 }
 
 }  // namespace switchyard

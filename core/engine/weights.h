@@ -1,36 +1,57 @@
 // WeightStore: the weights of a program on the devices that read them, each once per device and layout.
 #pragma once
 
+#include <compare>
 #include <functional>
 #include <map>
-#include <set>
-#include <tuple>
+#include <vector>
 
 #include "core/plugin/buffer.h"
 #include "core/program/program.h"
 
 namespace switchyard {
 
+// One weight as one device reads it. Layout 0 is canonical.
+struct WeightUse {
+  uint32_t tensor = 0;
+  uint32_t device = 0;
+  uint32_t layout = 0;
+  auto operator<=>(const WeightUse&) const = default;
+};
+
 class WeightStore {
  public:
+  // Called with the bytes done and in all; returning false stops with Code::cancelled. From one thread at a time.
+  using Progress = std::function<bool(uint64_t done, uint64_t total)>;
+
   // Both outlive the store.
   WeightStore(const Program& program, const std::vector<PlanDevice>& devices) : program_(program), devices_(devices) {}
 
-  // Imports, copies or packs on the first request. Not thread-safe.
-  Result<swy_binding> get(uint32_t tensor, uint32_t device, uint32_t layout);
+  // Imports, copies or packs those that are not here yet, on several threads. Errors: out_of_device_memory, with what
+  // is needed and what there is, before anything is done.
+  Status load(std::vector<WeightUse> uses, uint32_t threads, const Progress& progress = {});
+
+  // Loads it if need be. Not thread-safe.
+  Result<swy_binding> get(WeightUse use);
 
   // Bytes that were copied or packed, beyond what is mapped from the file.
   uint64_t copied_bytes() const { return copied_; }
 
  private:
-  Result<DeviceBuffer> load(const Tensor& tensor, const PlanDevice& device, uint32_t layout);
-  Result<DeviceBuffer> pack(const Tensor& tensor, const PlanDevice& device, uint32_t layout,
-                            std::span<const std::byte> canonical);
+  struct Loaded {
+    DeviceBuffer buffer;
+    uint64_t copied = 0;
+  };
+  Result<Loaded> make(WeightUse use) const;
+  Result<Loaded> pack(WeightUse use) const;
+  Result<uint64_t> bytes_of(WeightUse use) const;  // that making it takes on the device
+  const Segment* stored(WeightUse use) const;      // the form that the file has, or NULL
+  Status check_memory(const std::vector<WeightUse>& uses) const;
+  void release_packed(WeightUse use, const std::vector<WeightUse>& uses) const;
 
   const Program& program_;
   const std::vector<PlanDevice>& devices_;
-  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, DeviceBuffer> buffers_;
-  std::set<const Tensor*> imported_;  // read where they lie in the file
+  std::map<WeightUse, DeviceBuffer> buffers_;
   uint64_t copied_ = 0;
 };
 

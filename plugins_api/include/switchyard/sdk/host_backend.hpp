@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -351,6 +352,19 @@ namespace swy __attribute__((visibility("hidden"))) {
 
   // ---- devices
 
+  // A line of Linux's memory report, in bytes; 0: not known.
+  inline uint64_t memory_of(const char* line) {
+    std::FILE* f = std::fopen("/proc/meminfo", "r");
+    if (f == nullptr) return 0;
+    char name[64];
+    unsigned long long kib = 0, found = 0;
+    while (found == 0 && std::fscanf(f, "%63s %llu%*[^\n]", name, &kib) == 2) {
+      if (std::strcmp(name, line) == 0) found = kib;
+    }
+    std::fclose(f);
+    return found * 1024;
+  }
+
   inline swy_status device_count(uint32_t* count, swy_error*) {
     *count = 1;
     return SWY_OK;
@@ -362,6 +376,8 @@ namespace swy __attribute__((visibility("hidden"))) {
     info.type = SWY_DEVICE_CPU;
     info.name = the_backend->device_name;
     info.arch = "host";
+    info.memory_bytes = memory_of("MemTotal:");
+    info.memory_free_bytes = memory_of("MemAvailable:");
     info.buffer_alignment = 64;
     info.flags = SWY_DEVICE_SYNCHRONOUS | SWY_DEVICE_HOST_MEMORY;
     info.sampling = the_backend->sampling;

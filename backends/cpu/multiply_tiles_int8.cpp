@@ -1,4 +1,4 @@
-// multiply_tiles: AMX int8 tiles.
+// multiply_tiles_int8: AMX int8 tiles.
 //
 // Two panels go together, so that a tile of activations is loaded once for both. Along the width the work goes in
 // stretches that fit the first-level cache: a stretch of the panels is unpacked into signed bytes; then for every 16
@@ -10,30 +10,12 @@
 
 #include "multiply.h"
 
+#include "tiles.h"
+
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,fma,f16c,amx-tile,amx-int8")
 
 namespace cpu {
 namespace {
-
-constexpr uint32_t kTileRows = 16;
-
-// The palette's layout (Intel SDM, LDTILECFG).
-struct alignas(64) TileConfig {
-  uint8_t palette = 1;
-  uint8_t start_row = 0;
-  uint8_t reserved[14] = {};
-  uint16_t row_bytes[16] = {};
-  uint8_t rows[16] = {};
-};
-
-// Tiles: 0 to 3 sums; 4, 5 activations; 6, 7 weights.
-TileConfig config_for(uint32_t depth) {  // elements along the width in one product, at most 64
-  TileConfig c;
-  for (int t : {0, 1, 2, 3}) c.rows[t] = kTileRows, c.row_bytes[t] = 64;
-  for (int t : {4, 5}) c.rows[t] = kTileRows, c.row_bytes[t] = static_cast<uint16_t>(depth);
-  for (int t : {6, 7}) c.rows[t] = static_cast<uint8_t>(depth / 4), c.row_bytes[t] = 64;
-  return c;
-}
 
 constexpr uint32_t kStretchBlocks = 8;
 constexpr uint32_t kStretch = 512;  // elements along the width, at most
@@ -135,17 +117,9 @@ void add_blocks(const PanelShape& s, const uint8_t* panel, const RowFormat& form
 
 }  // namespace
 
-uint64_t tile_scratch_bytes() { return sizeof(Stretch); }
-
-void tiles_begin(uint32_t block) {
-  const TileConfig config = config_for(std::min(block, 64u));
-  __asm__ volatile("" : : "r"(&config) : "memory");  // GCC 12 declares 8 of the 64 bytes that the next line reads
-  _tile_loadconfig(&config);
-}
-void tiles_end() { _tile_release(); }
-
-void multiply_tiles(const PanelShape& s, const uint8_t* first, const uint8_t* second, const RowFormat& format,
-                    const uint8_t* rows, uint32_t m, void* scratch, float* first_out, float* second_out) {
+void multiply_tiles_int8(const PanelShape& s, const uint8_t* first, const uint8_t* second, const RowFormat& format,
+                         const uint8_t* rows, uint32_t m, void* scratch, float* first_out, float* second_out) {
+  static_assert(sizeof(Stretch) <= kTileScratch);
   Stretch& stretch = *static_cast<Stretch*>(scratch);
   const uint32_t step = std::min(kStretch / s.block, kStretchBlocks);
   const uint64_t lines = s.block_bytes / 64;  // of one block

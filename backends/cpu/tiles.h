@@ -1,0 +1,11 @@
+// AMX tiles: their configuration, the same for all products.
+#pragma once
+
+#include <cstdint>
+
+namespace cpu {
+
+inline constexpr uint32_t kTileRows = 16;
+inline constexpr uint64_t kTileScratch = 40 << 10;
+
+}  // namespace cpu
