@@ -18,16 +18,17 @@ namespace cpu {
 namespace {
 
 constexpr uint32_t kStretchBlocks = 8;
-constexpr uint32_t kStretch = 512;  // elements along the width, at most
+constexpr uint32_t kStretch = 256;  // elements along the width
 
-// What one stretch needs beside the operands: 32 KiB.
+// What one stretch needs beside the operands. The weights of the next one are unpacked while this one is multiplied, a
+// block at a time: a tile that is loaded right after it was stored waits for the stores.
 struct Stretch {
-  alignas(64) int8_t weights[2][kStretch * kPanelRows];
+  alignas(64) int8_t weights[2][2][kStretch * kPanelRows];  // by turn, by panel
   alignas(64) int32_t sums[2][kStretchBlocks][kTileRows][kPanelRows];
 };
 
 // Lines of quants as signed bytes (i4a: unsigned nibbles).
-void unpack(swy_dtype dtype, const uint8_t* line, uint64_t lines, int8_t* to) {
+inline void unpack(swy_dtype dtype, const uint8_t* line, uint64_t lines, int8_t* to) {
   if (dtype == SWY_I8) {
     const __m512i flip = _mm512_set1_epi8(-128);
     for (uint64_t i = 0; i < lines; ++i) {
@@ -45,15 +46,31 @@ void unpack(swy_dtype dtype, const uint8_t* line, uint64_t lines, int8_t* to) {
   }
 }
 
+// The blocks that are unpacked meanwhile: of two panels, into the other turn's weights.
+struct Unpacking {
+  swy_dtype dtype;
+  const uint8_t *first, *second;  // lines of the next stretch; `second` NULL: one panel only
+  uint64_t lines;                 // per block
+  uint32_t blocks;
+  int8_t *to_first, *to_second;
+
+  void block(uint32_t b, uint64_t bytes) const {
+    if (b >= blocks) return;
+    unpack(dtype, first + b * lines * 64, lines, to_first + b * bytes);
+    if (second != nullptr) unpack(dtype, second + b * lines * 64, lines, to_second + b * bytes);
+  }
+};
+
 // sums[0 .. 1][b] = 16 rows x [16, width] times both panels, over block b. kPasses products of 64 (or one of 32) make a
 // block. Tile numbers are immediates: even and odd blocks have tiles of their own, so that one leaves while the next
 // is made.
 template <uint32_t kPasses>
-void tile_products(Stretch& s, uint64_t block, uint32_t blocks, const uint8_t* rows, long row_bytes) {
-  const uint64_t depth = block / kPasses;
+void tile_products(Stretch& s, uint32_t turn, uint64_t block, uint32_t blocks, const uint8_t* rows, long row_bytes,
+                   const Unpacking* next) {
+  const uint64_t depth = block / kPasses, bytes = block * kPanelRows;
   for (uint32_t b = 0; b < blocks; ++b) {
     const uint8_t* x = rows + b * block;
-    const int8_t *w0 = s.weights[0] + b * block * kPanelRows, *w1 = s.weights[1] + b * block * kPanelRows;
+    const int8_t *w0 = s.weights[turn][0] + b * bytes, *w1 = s.weights[turn][1] + b * bytes;
     if (b % 2 == 0) {
       _tile_zero(0);
       _tile_zero(1);
@@ -79,6 +96,7 @@ void tile_products(Stretch& s, uint64_t block, uint32_t blocks, const uint8_t* r
       _tile_stored(2, s.sums[0][b], 64);
       _tile_stored(3, s.sums[1][b], 64);
     }
+    if (next != nullptr) next->block(b, bytes);
   }
 }
 
@@ -125,15 +143,28 @@ void multiply_tiles_int8(const PanelShape& s, const uint8_t* first, const uint8_
   const uint64_t lines = s.block_bytes / 64;  // of one block
   const auto products = s.block == 128 ? tile_products<2> : tile_products<1>;
   const auto add = s.dtype == SWY_I4A ? add_blocks<true> : add_blocks<false>;
-  for (uint64_t b = 0; b < s.blocks; b += step) {
-    const auto blocks = static_cast<uint32_t>(std::min<uint64_t>(step, s.blocks - b));
-    unpack(s.dtype, first + b * s.block_bytes, blocks * lines, stretch.weights[0]);
-    if (second != first) unpack(s.dtype, second + b * s.block_bytes, blocks * lines, stretch.weights[1]);
+  const auto blocks_at = [&](uint64_t b) { return static_cast<uint32_t>(std::min<uint64_t>(step, s.blocks - b)); };
+  const auto unpacking = [&](uint64_t b, uint32_t turn) {
+    return Unpacking{s.dtype,
+                     first + b * s.block_bytes,
+                     second != first ? second + b * s.block_bytes : nullptr,
+                     lines,
+                     b < s.blocks ? blocks_at(b) : 0,
+                     stretch.weights[turn][0],
+                     stretch.weights[turn][1]};
+  };
+  const Unpacking begin = unpacking(0, 0);
+  for (uint32_t b = 0; b < begin.blocks; ++b) begin.block(b, uint64_t{s.block} * kPanelRows);
+  uint32_t turn = 0;
+  for (uint64_t b = 0; b < s.blocks; b += step, turn ^= 1) {
+    const Unpacking next = unpacking(b + step, turn ^ 1);
     for (uint32_t r = 0; r < m; r += kTileRows) {
       const uint8_t* x = rows + r * format.bytes;
-      products(stretch, s.block, blocks, x + b * s.block, static_cast<long>(format.bytes));
-      add(s, first, format, x, b, blocks, stretch.sums[0], b == 0, first_out + r * kPanelRows);
-      if (second != first) add(s, second, format, x, b, blocks, stretch.sums[1], b == 0, second_out + r * kPanelRows);
+      products(stretch, turn, s.block, blocks_at(b), x + b * s.block, static_cast<long>(format.bytes),
+               r == 0 ? &next : nullptr);
+      add(s, first, format, x, b, blocks_at(b), stretch.sums[0], b == 0, first_out + r * kPanelRows);
+      if (second == first) continue;
+      add(s, second, format, x, b, blocks_at(b), stretch.sums[1], b == 0, second_out + r * kPanelRows);
     }
   }
 }
