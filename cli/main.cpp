@@ -1,4 +1,5 @@
 #include <cstdio>
+#include <system_error>
 
 #include "cli/commands.h"
 #include "cli/runtime.h"
@@ -44,6 +45,9 @@ int run_program(int argc, char** argv) {
     return report(Status(Code::usage, std::string(e.what()) + "; see switchyard --help"));
   } catch (const std::bad_alloc&) {
     fmt::print(stderr, "switchyard: out of memory\n");
+    return 1;
+  } catch (const std::system_error& e) {  // fmt, whose only use of files here is to print
+    fmt::print(stderr, "switchyard: cannot write to standard output: {}\n", e.code().message());
     return 1;
   } catch (const std::exception& e) {
     fmt::print(stderr, "switchyard: {}\n", e.what());

@@ -61,23 +61,39 @@ constexpr swy::HostKernel kKernels[] = {
      .op = SWY_OP_ADD,
      .flags = kFlags,
      .cost = generic_cost,
-     .run = [](const swy::Call& call) { CPU_BEST(add)(call); },
+     .run =
+         [](const swy::Call& call) {
+           CPU_BEST(add)
+           (call);
+         },
      .serial = few_rows},
     {.name = "silu_mul.vector",
      .op = SWY_OP_SILU_MUL,
      .flags = kFlags,
      .cost = generic_cost,
-     .run = [](const swy::Call& call) { CPU_BEST(silu_mul)(call); }},
+     .run =
+         [](const swy::Call& call) {
+           CPU_BEST(silu_mul)
+           (call);
+         }},
     {.name = "sigmoid_mul.vector",
      .op = SWY_OP_SIGMOID_MUL,
      .flags = kFlags,
      .cost = generic_cost,
-     .run = [](const swy::Call& call) { CPU_BEST(sigmoid_mul)(call); }},
+     .run =
+         [](const swy::Call& call) {
+           CPU_BEST(sigmoid_mul)
+           (call);
+         }},
     {.name = "sigmoid_scale_add.vector",
      .op = SWY_OP_SIGMOID_SCALE_ADD,
      .flags = kFlags,
      .cost = generic_cost,
-     .run = [](const swy::Call& call) { CPU_BEST(sigmoid_scale_add)(call); }},
+     .run =
+         [](const swy::Call& call) {
+           CPU_BEST(sigmoid_scale_add)
+           (call);
+         }},
 };
 
 }  // namespace

@@ -242,8 +242,7 @@ void attention(const swy::Call& call) {
   const auto finish = CPU_BEST(finish_row);
   float* scores = work.scores + call.rank() * work.score_stride;
   const auto finish_unit = [&](uint64_t r, uint64_t h, const SplitResult& from) {
-    const float* gates =
-        a.gated != 0 ? call.input(0) + (r * a.heads + h * queries) * 2 * hd + hd : nullptr;
+    const float* gates = a.gated != 0 ? call.input(0) + (r * a.heads + h * queries) * 2 * hd + hd : nullptr;
     finish(from, queries, hd, gates, call.output(0) + (r * a.heads + h * queries) * hd);
   };
   const auto silence = [&](uint64_t r, uint64_t h) {  // a row of an inactive sequence

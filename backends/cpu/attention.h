@@ -26,9 +26,7 @@ struct KvPages {
   // Keys of the page that holds `position`: [head_dim, page].
   float* keys(uint64_t position, uint64_t head) const { return base(position) + head * head_dim * page; }
   // Values of the page that holds `position`: [page, head_dim].
-  float* values(uint64_t position, uint64_t head) const {
-    return base(position) + (kv_heads + head) * head_dim * page;
-  }
+  float* values(uint64_t position, uint64_t head) const { return base(position) + (kv_heads + head) * head_dim * page; }
 };
 
 uint32_t kv_layout(const swy_tensor& state);

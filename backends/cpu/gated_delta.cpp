@@ -18,8 +18,8 @@ namespace cpu {
 namespace HWY_NAMESPACE {
 
 // y [t, n] = silu(sum over j of taps[j] * x[t + j]), for n channels in rows of `stride`.
-HWY_INLINE void convolve(const float* x, const float* taps, uint64_t n, uint64_t stride, uint32_t kernel, uint32_t tokens,
-                         float* y) {
+HWY_INLINE void convolve(const float* x, const float* taps, uint64_t n, uint64_t stride, uint32_t kernel,
+                         uint32_t tokens, float* y) {
   for (uint32_t t = 0; t < tokens; ++t) {
     each_vector(n, [&](uint64_t c, uint64_t count) {
       V sum = hn::Zero(F());
@@ -127,8 +127,8 @@ void delta_unit(const swy::Call& call, const DeltaUnit& u) {
         w.beta[t] = 1.0f / (1.0f + std::exp(-beta_in[at]));
         w.decay[t] = std::exp(-std::exp(u.a_log(call, head)) * softplus);
       }
-      const DeltaTokens in{tokens,  w.mixed, w.mixed + kd, w.decay, w.beta, w.qk, a.key_dim, a.value_dim, s.columns_padded,
-                           s.columns_padded, s.out_stride};
+      const DeltaTokens in{tokens,    w.mixed,     w.mixed + kd,     w.decay,          w.beta,      w.qk,
+                           a.key_dim, a.value_dim, s.columns_padded, s.columns_padded, s.out_stride};
       // v of the last head may be read beyond its columns: padding of the row, or the next token's q
       delta_head(in, u.state_from(head, t0), u.state_to(head), w.mixed + 2 * kd + h * vd, w.block, w.out);
       for (uint32_t t = 0; t < tokens; ++t) {

@@ -17,11 +17,11 @@ struct DeltaShape {
 };
 
 struct DeltaScratch {
-  float* in;     // [kernel - 1 + tokens, columns]: the inputs, with those before the first token
-  float* taps;   // [kernel, columns]
-  float* mixed;  // [tokens, columns]: after the convolution
-  float* out;    // [tokens, value_dim]
-  float* block;  // [key_dim, 2 vectors] of a state
+  float* in;                 // [kernel - 1 + tokens, columns]: the inputs, with those before the first token
+  float* taps;               // [kernel, columns]
+  float* mixed;              // [tokens, columns]: after the convolution
+  float* out;                // [tokens, value_dim]
+  float* block;              // [key_dim, 2 vectors] of a state
   float *decay, *beta, *qk;  // [tokens]
   DeltaScratch(Arena& arena, const swy_gated_delta_attrs& a, const DeltaShape& shape);
 };

@@ -19,18 +19,12 @@ struct Feature {
 };
 
 constexpr Feature kFeatures[] = {
-    {"avx2", Isa::avx2, 7, 0, 1, 5},
-    {"fma", Isa::avx2, 1, 0, 2, 12},
-    {"f16c", Isa::avx2, 1, 0, 2, 29},
-    {"bmi2", Isa::avx2, 7, 0, 1, 8},
-    {"avx512f", Isa::avx512, 7, 0, 1, 16},
-    {"avx512dq", Isa::avx512, 7, 0, 1, 17},
-    {"avx512cd", Isa::avx512, 7, 0, 1, 28},
-    {"avx512bw", Isa::avx512, 7, 0, 1, 30},
-    {"avx512vl", Isa::avx512, 7, 0, 1, 31},
-    {"avx512_vnni", Isa::avx512, 7, 0, 2, 11},
-    {"amx_bf16", Isa::amx, 7, 0, 3, 22},
-    {"amx_tile", Isa::amx, 7, 0, 3, 24},
+    {"avx2", Isa::avx2, 7, 0, 1, 5},        {"fma", Isa::avx2, 1, 0, 2, 12},
+    {"f16c", Isa::avx2, 1, 0, 2, 29},       {"bmi2", Isa::avx2, 7, 0, 1, 8},
+    {"avx512f", Isa::avx512, 7, 0, 1, 16},  {"avx512dq", Isa::avx512, 7, 0, 1, 17},
+    {"avx512cd", Isa::avx512, 7, 0, 1, 28}, {"avx512bw", Isa::avx512, 7, 0, 1, 30},
+    {"avx512vl", Isa::avx512, 7, 0, 1, 31}, {"avx512_vnni", Isa::avx512, 7, 0, 2, 11},
+    {"amx_bf16", Isa::amx, 7, 0, 3, 22},    {"amx_tile", Isa::amx, 7, 0, 3, 24},
     {"amx_int8", Isa::amx, 7, 0, 3, 25},
 };
 

@@ -38,7 +38,9 @@ struct MoeWork {
         mix(arena.take<float>(s.rows)),
         ids(arena.take<int32_t>(s.rows * s.top_k)),
         weights(arena.take<float>(s.rows * s.top_k)),
-        x(arena, forms_of(mode, op, kGateUp, kGateUp + 1) | (s.shared_width != 0 ? forms_of(mode, op, 3, 5) : 0) | routed(mode, op),
+        x(arena,
+          forms_of(mode, op, kGateUp, kGateUp + 1) | (s.shared_width != 0 ? forms_of(mode, op, 3, 5) : 0) |
+              routed(mode, op),
           has_plain(op, kRouter, kRouter + 1), s.rows, s.hidden) {}
 
  private:

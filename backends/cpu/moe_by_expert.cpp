@@ -11,16 +11,16 @@ namespace {
 constexpr uint32_t kJobRows = 64;  // rows of one job
 
 struct Job {
-  uint32_t expert;  // == experts: the shared one
+  uint32_t expert;        // == experts: the shared one
   uint32_t first, count;  // of `entries`; rows for the shared expert
 };
 
 // One member's scratch.
 struct JobScratch {
-  uint8_t* x;      // gathered rows, in their form
-  float* x_exact;  // or fp32
-  float* hidden;   // [kJobRows, widest]
-  uint8_t* quant;  // its rows in their form
+  uint8_t* x;        // gathered rows, in their form
+  float* x_exact;    // or fp32
+  float* hidden;     // [kJobRows, widest]
+  uint8_t* quant;    // its rows in their form
   PairScratch pair;  // products [kJobRows, 16]
 };
 
@@ -30,7 +30,7 @@ struct ExpertWork {
   uint32_t* entries;  // row * top_k + rank, sorted by expert
   Job* jobs;
   std::atomic<uint32_t>* counters;  // next job, number of jobs
-  float* results;  // [rows, slots, hidden]
+  float* results;                   // [rows, slots, hidden]
   uint64_t x_bytes, quant_bytes;
   bool needs_exact;
   char* scratch;
@@ -173,8 +173,7 @@ class Jobs {
     const PairRows x{j_.x_exact, work_.common.x.format(row_form(kMode, s)), j_.x};
     for (uint64_t i = 0; i < s.panels; ++i) {
       panel_pair<kMode>(s, p.gate.panel(p.gate_matrix, i), p.up.panel(p.up_matrix, i), x, job.count, tiles_, j_.pair);
-      silu_mul_columns(j_.pair.first, j_.pair.second, job.count, p.gate.rows_in(i), s.rows,
-                       j_.hidden + i * kPanelRows);
+      silu_mul_columns(j_.pair.first, j_.pair.second, job.count, p.gate.rows_in(i), s.rows, j_.hidden + i * kPanelRows);
     }
   }
 
@@ -247,7 +246,7 @@ void moe_by_expert(const swy::Call& call) {
   sum_rows(call, s, work, routed ? work.common.weights : call.input(2));
 }
 
-#define CPU_MOE_BY_EXPERT(mode)                         \
+#define CPU_MOE_BY_EXPERT(mode)                        \
   template void moe_by_expert<mode>(const swy::Call&); \
   template uint64_t moe_by_expert_workspace<mode>(const swy_op&, const swy_bucket&)
 CPU_MOE_BY_EXPERT(Mode::vector);

@@ -1,5 +1,6 @@
 // MOE for few rows: three phases, each split over the team by panels of weights.
-//   1. router and shared gate        2. gate, up and silu of every chosen expert        3. down, summed over the experts
+//   1. router and shared gate        2. gate, up and silu of every chosen expert        3. down, summed over the
+//   experts
 // Every member quantises what it reads for itself, so that nothing but the phases needs a barrier.
 #include <cmath>
 
@@ -88,8 +89,7 @@ void gate_and_up(const swy::Call& call, const MoeShape& s, const MoePanels& w, c
     const uint64_t e = shared ? 0 : 2 * static_cast<uint64_t>(ids[r * s.top_k + slot]);
     few_rows<kMode>(g, e, p, call.input(0), work.common.x, r, 1, gate);
     few_rows<kMode>(v, shared ? 0 : e + 1, p, call.input(0), work.common.x, r, 1, up);
-    silu_mul_columns(gate, up, 1, g.rows_in(p), 0,
-                     work.hidden + (r * s.slots + slot) * s.widest() + p * kPanelRows);
+    silu_mul_columns(gate, up, 1, g.rows_in(p), 0, work.hidden + (r * s.slots + slot) * s.widest() + p * kPanelRows);
   }
 }
 

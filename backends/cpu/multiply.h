@@ -20,9 +20,10 @@ void multiply(const PanelShape& shape, const uint8_t* panel, const RowFormat& fo
 void multiply_exact(const PanelShape& shape, const uint8_t* panel, const float* rows, uint64_t stride, uint32_t m,
                     float* out);
 
-// On tiles, two panels of one shape at a time; `second` may be `first`, and then has no output. Rows are read and outputs
-// written in groups of kTileGroup: both have room up to the next multiple of it. `scratch`: tile_scratch_bytes(),
-// aligned to 64. Between tiles_begin, with the depth of the products, and tiles_end of the calling thread.
+// On tiles, two panels of one shape at a time; `second` may be `first`, and then has no output. Rows are read and
+// outputs written in groups of kTileGroup: both have room up to the next multiple of it. `scratch`:
+// tile_scratch_bytes(), aligned to 64. Between tiles_begin, with the depth of the products, and tiles_end of the
+// calling thread.
 inline constexpr uint32_t kTileGroup = 32;
 uint64_t tile_scratch_bytes();
 void tiles_begin(uint32_t depth_bytes);  // of a row of a tile of activations, at most 64

@@ -10,7 +10,8 @@ namespace {
 
 // M rows against one panel. Two chains of sums per row hide the latency of the products.
 template <uint32_t M, swy_dtype kType>
-void rows_by_panel(const PanelShape& s, const uint8_t* panel, const RowFormat& format, const uint8_t* rows, float* out) {
+void rows_by_panel(const PanelShape& s, const uint8_t* panel, const RowFormat& format, const uint8_t* rows,
+                   float* out) {
   const __m512i low = _mm512_set1_epi8(15);
   const uint32_t step = kType == SWY_I8 ? 8 : 16;  // elements along the width per iteration: two lines of quants
   const uint8_t* line = panel;

@@ -31,9 +31,7 @@ __m512i pairs(__m512 low, __m512 high) {
   return _mm512_permutexvar_epi16(order, both);
 }
 
-__m512 halves_at(const uint8_t* p) {
-  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
-}
+__m512 halves_at(const uint8_t* p) { return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
 
 // One line of 8-bit weights: 4 elements of each row, as two lines of bf16.
 void unpack_bytes(const uint8_t* line, __m512 scale, uint8_t* to) {

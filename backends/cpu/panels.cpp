@@ -87,7 +87,8 @@ class Packer {
 
 swy_status panel_shape(const swy_tensor& tensor, uint32_t layout, PanelShape* out, swy_error* error) {
   swy_weight_planes planes;
-  if ((layout != kPanels && layout != kHalvedPanels) || tensor.rank < 2 || swy_weight_planes_of(&tensor, &planes) != 0) {
+  if ((layout != kPanels && layout != kHalvedPanels) || tensor.rank < 2 ||
+      swy_weight_planes_of(&tensor, &planes) != 0) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_LAYOUT, "layout %u does not hold this tensor", layout);
   }
   PanelShape s;

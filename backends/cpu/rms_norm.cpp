@@ -29,7 +29,8 @@ void add_rms_norm(const swy::Call& call) {
   for (uint64_t r = first; r < last; ++r) {
     const float *x = call.input(0) + r * n, *y = call.input(1) + r * n;
     float* sum = call.output(0) + r * n;
-    each_vector(n, [&](uint64_t i, uint64_t count) { store(hn::Add(load(x + i, count), load(y + i, count)), sum + i, count); });
+    each_vector(
+        n, [&](uint64_t i, uint64_t count) { store(hn::Add(load(x + i, count), load(y + i, count)), sum + i, count); });
     rms_norm_row(sum, w, a.weight_bias, a.eps, n, call.output(1) + r * n);
   }
 }
@@ -68,21 +69,37 @@ constexpr swy::HostKernel kKernels[] = {
     {.name = "rms_norm.vector",
      .op = SWY_OP_RMS_NORM,
      .cost = generic_cost,
-     .run = [](const swy::Call& call) { CPU_BEST(rms_norm)(call); },
+     .run =
+         [](const swy::Call& call) {
+           CPU_BEST(rms_norm)
+           (call);
+         },
      .serial = few_rows},
     {.name = "add_rms_norm.vector",
      .op = SWY_OP_ADD_RMS_NORM,
      .cost = generic_cost,
-     .run = [](const swy::Call& call) { CPU_BEST(add_rms_norm)(call); },
+     .run =
+         [](const swy::Call& call) {
+           CPU_BEST(add_rms_norm)
+           (call);
+         },
      .serial = few_rows},
     {.name = "head_rms_norm.vector",
      .op = SWY_OP_HEAD_RMS_NORM,
      .cost = generic_cost,
-     .run = [](const swy::Call& call) { CPU_BEST(head_rms_norm)(call); }},
+     .run =
+         [](const swy::Call& call) {
+           CPU_BEST(head_rms_norm)
+           (call);
+         }},
     {.name = "gated_rms_norm.vector",
      .op = SWY_OP_GATED_RMS_NORM,
      .cost = generic_cost,
-     .run = [](const swy::Call& call) { CPU_BEST(gated_rms_norm)(call); }},
+     .run =
+         [](const swy::Call& call) {
+           CPU_BEST(gated_rms_norm)
+           (call);
+         }},
 };
 
 }  // namespace

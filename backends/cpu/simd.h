@@ -1,5 +1,5 @@
-// What a file with vector code begins with. Such a file is compiled once per instruction set by Highway's foreach_target;
-// CPU_BEST(f) is the version of `f` for the instruction set in use.
+// What a file with vector code begins with. Such a file is compiled once per instruction set by Highway's
+// foreach_target; CPU_BEST(f) is the version of `f` for the instruction set in use.
 //
 //   #undef HWY_TARGET_INCLUDE
 //   #define HWY_TARGET_INCLUDE "this_file.cpp"
@@ -14,9 +14,7 @@
 // Levels of isa.h: SSE4 is the baseline, AVX3 is AVX-512. The other targets of Highway are not built.
 #define HWY_DISABLED_TARGETS (~(HWY_SSE4 | HWY_AVX2 | HWY_AVX3))
 
-#define CPU_BEST(f)                                \
-  (::cpu::isa() >= ::cpu::Isa::avx512 ? &N_AVX3::f \
-   : ::cpu::isa() >= ::cpu::Isa::avx2 ? &N_AVX2::f \
-                                      : &N_SSE4::f)
+#define CPU_BEST(f) \
+  (::cpu::isa() >= ::cpu::Isa::avx512 ? &N_AVX3::f : ::cpu::isa() >= ::cpu::Isa::avx2 ? &N_AVX2::f : &N_SSE4::f)
 
 #endif  // CPU_SIMD_H_

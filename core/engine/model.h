@@ -25,7 +25,7 @@ struct ModelOptions {
   uint32_t sessions = 1;  // room in the state pool
   bool deterministic = false;
   std::vector<VariantRule> variants;
-  uint32_t load_threads = 1;               // that bring the weights into the devices' layouts
+  uint32_t load_threads = 1;       // that bring the weights into the devices' layouts
   WeightStore::Progress progress;  // of loading the weights
 };
 

@@ -93,8 +93,7 @@ class SyntheticFile final : public MappedFile {
     SWY_LET(f->layout_, decode_program(flatbuffer));
     f->size_ = kHeaderBytes + flatbuffer.size();
     for (const Segment& s : f->layout_.segments) f->size_ = std::max(f->size_, s.offset + s.bytes);
-    void* data =
-        ::mmap(nullptr, f->size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* data = ::mmap(nullptr, f->size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (data == MAP_FAILED) return error(Code::out_of_host_memory, "no address space for {} bytes", f->size_);
     f->data_ = static_cast<std::byte*>(data);
     const HeaderBytes header = make_header(flatbuffer, f->size_);
@@ -140,8 +139,8 @@ class SyntheticFile final : public MappedFile {
   // The segment that begins at `offset`: one per tensor, in their order.
   size_t find(uint64_t offset) const {
     const auto& all = layout_.segments;
-    const auto it = std::lower_bound(all.begin(), all.end(), offset,
-                                     [](const Segment& s, uint64_t at) { return s.offset < at; });
+    const auto it =
+        std::lower_bound(all.begin(), all.end(), offset, [](const Segment& s, uint64_t at) { return s.offset < at; });
     return it != all.end() && it->offset == offset ? static_cast<size_t>(it - all.begin()) : made_.size();
   }
 
@@ -170,7 +169,7 @@ Result<SyntheticRequest> parse_synthetic(const std::string& text) {
     const std::string part = text.substr(at, comma - at);
     const size_t eq = part.find('=');
     const std::string name = part.substr(0, eq), value = eq == std::string::npos ? "" : part.substr(eq + 1);
-    const bool ok = at == 0 ? (r.config = part, !part.empty())
+    const bool ok = at == 0            ? (r.config = part, !part.empty())
                     : name == "layers" ? read_number(value, r.layers) && r.layers >= 1 && r.layers <= 4096
                     : name == "vocab"  ? read_number(value, r.vocab) && r.vocab >= 2 && r.vocab <= (1u << 24)
                     : name == "seed"   ? read_number(value, r.seed)

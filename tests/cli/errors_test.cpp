@@ -156,7 +156,7 @@ std::vector<Case> usage() {
        2,
        {"and a window takes 512; give a longer text or a smaller --ctx"}},
       {"PerplexityOfInvalidUtf8", {"perplexity", "-f", "{invalid.txt}"}, 2, {"not valid UTF-8 at byte 2"}},
-      {"PlanTooWide", {"plan", "--rows", "600"}, 2, {"--rows may be at most 512"}},
+      {"PlanTooWide", {"plan", "--rows", "3000"}, 2, {"--rows may be at most 2048"}},
       {"UnknownVariantOperation", {"plan", "--variant", "bogus=x"}, 2, {"unknown operation 'bogus'"}},
       {"UnknownVariantKernel",
        {"plan", "--variant", "linear=nosuch"},
