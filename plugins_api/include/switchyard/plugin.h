@@ -284,8 +284,8 @@ struct swy_kernel {
   uint32_t weight_dtypes; /* mask over quantizable weights */
   uint32_t min_rows;      /* of the bucket */
   uint32_t max_rows;
-  uint32_t reserved;
-  const void* user; /* the plugin's */
+  swy_dtype activations; /* products round them to: SWY_F32 (or 0), SWY_BF16, SWY_I8. Chooses the error budget */
+  const void* user;      /* the plugin's */
 
   /* [thread-safe] SWY_OK, or SWY_UNSUPPORTED with reason and text. NULL: the masks say it all. */
   swy_status (*supports)(swy_device* device, const swy_kernel* self, const swy_op* op, const swy_bucket* bucket,

@@ -404,6 +404,7 @@ namespace swy __attribute__((visibility("hidden"))) {
         out_kernel.input_dtypes = k.input_dtypes;
         out_kernel.output_dtypes = k.output_dtypes;
         out_kernel.weight_dtypes = k.weight_dtypes;
+        out_kernel.activations = k.activations;
         out_kernel.user = &k;
         out_kernel.supports = supports;
         out_kernel.cost = cost;

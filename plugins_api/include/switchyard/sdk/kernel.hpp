@@ -74,6 +74,7 @@ namespace swy __attribute__((visibility("hidden"))) {
     // Whether this much work is too little for a team. Such an operation is run by the member that finishes the one
     // before it last, and needs no barrier of its own.
     bool (*serial)(const swy_op& op, const swy_bucket& bucket) = nullptr;
+    swy_dtype activations = SWY_F32;  // what products round activations to
   };
 
 }  // namespace )
