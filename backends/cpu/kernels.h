@@ -34,6 +34,9 @@ constexpr uint32_t flags_of(Mode mode) {
   return SWY_KERNEL_CAPTURE_SAFE | SWY_KERNEL_DETERMINISTIC |
          (mode == Mode::tiles_bf16 ? 0u : uint32_t{SWY_KERNEL_BATCH_INVARIANT});
 }
+constexpr swy_dtype activations_of(Mode mode) {
+  return mode == Mode::exact ? SWY_F32 : mode == Mode::tiles_bf16 ? SWY_BF16 : SWY_I8;
+}
 // SWY_OK, or why kernels of this mode do not serve here: the option `exact`, the instruction set.
 swy_status mode_usable(Mode mode, swy_error* error);
 

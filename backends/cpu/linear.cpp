@@ -107,7 +107,8 @@ constexpr swy::HostKernel kernel(const char* name, uint32_t op) {
           .run = linear<kMode>,
           .workspace = linear_workspace<kMode>,
           .supports = supports<kMode>,
-          .layout = layout};
+          .layout = layout,
+          .activations = activations_of(kMode)};
 }
 
 constexpr swy::HostKernel kKernels[] = {

@@ -90,7 +90,8 @@ constexpr swy::HostKernel head_kernel(const char* name) {
           .run = lm_head<kMode>,
           .workspace = lm_head_workspace<kMode>,
           .supports = supports<kMode>,
-          .layout = layout};
+          .layout = layout,
+          .activations = activations_of(kMode)};
 }
 
 constexpr swy::HostKernel kKernels[] = {

@@ -87,7 +87,8 @@ constexpr swy::HostKernel by_panel(const char* name, uint32_t op) {
           .run = moe_by_panel<kMode>,
           .workspace = moe_by_panel_workspace<kMode>,
           .supports = supports<kMode>,
-          .layout = layout};
+          .layout = layout,
+          .activations = activations_of(kMode)};
 }
 template <Mode kMode>
 constexpr swy::HostKernel by_expert(const char* name, uint32_t op) {
@@ -98,7 +99,8 @@ constexpr swy::HostKernel by_expert(const char* name, uint32_t op) {
           .run = moe_by_expert<kMode>,
           .workspace = moe_by_expert_workspace<kMode>,
           .supports = supports<kMode>,
-          .layout = layout};
+          .layout = layout,
+          .activations = activations_of(kMode)};
 }
 
 constexpr swy::HostKernel kKernels[] = {
