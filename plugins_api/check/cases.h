@@ -1,0 +1,43 @@
+// The one table of cases that every backend runs.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "plugins_api/check/case.h"
+
+namespace switchyard::check {
+
+struct CaseSpec {
+  swy_op_id op = 0;
+  std::string name;   // "linear.i4.g32.rows65": unique
+  bool slow = false;  // only in a full run
+  std::function<Case(Random&)> build;
+};
+
+const std::vector<CaseSpec>& all_cases();
+
+std::string op_name(swy_op_id op);
+// "i4.g32", "i8.row", "bf16".
+std::string encoding_name(swy_dtype encoding, uint32_t group);
+
+struct Encoding {
+  swy_dtype dtype;
+  uint32_t group;
+  std::string name() const { return encoding_name(dtype, group); }
+};
+// Every encoding in groups of 32, 64, 128 and a row.
+const std::vector<Encoding>& all_encodings();
+
+// Row counts of a step's sequences, `rows` in all: decode rows beside prefill chunks.
+std::vector<uint32_t> ragged(uint32_t rows);
+
+// One per file of cases/.
+void add_cases(std::vector<CaseSpec>& out);
+void rms_norm_cases(std::vector<CaseSpec>& out);
+void linear_cases(std::vector<CaseSpec>& out);
+void embedding_cases(std::vector<CaseSpec>& out);
+void moe_cases(std::vector<CaseSpec>& out);
+
+}  // namespace switchyard::check

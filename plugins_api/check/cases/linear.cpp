@@ -1,0 +1,65 @@
+// LINEAR, LINEAR_ADD, RMS_NORM_LINEAR.
+#include "plugins_api/check/cases.h"
+
+namespace switchyard::check {
+namespace {
+
+struct Product {
+  uint32_t rows;
+  uint64_t in;
+  std::vector<uint64_t> outs;
+  Encoding encoding;
+};
+
+std::string label(swy_op_id op, const Product& p) {
+  std::string s =
+      op_name(op) + "." + p.encoding.name() + ".rows" + std::to_string(p.rows) + ".in" + std::to_string(p.in) + ".out";
+  for (const uint64_t o : p.outs) s.append(&o == &p.outs[0] ? "" : "_").append(std::to_string(o));
+  return s;
+}
+
+Case product(swy_op_id op, const Product& p, Random& random) {
+  Builder b(op, random);
+  b.rows(ragged(p.rows)).input(p.in);
+  if (op == SWY_OP_LINEAR_ADD) b.input(p.outs[0]);
+  if (op == SWY_OP_RMS_NORM_LINEAR) {
+    swy_rms_norm_attrs a{};
+    a.eps = 1e-6f;
+    a.weight_bias = 1;
+    b.attrs(a).plain({p.in}, SWY_F32, 0, 0.3);
+  }
+  for (const uint64_t o : p.outs) b.matrix({o, p.in}, p.encoding.dtype, p.encoding.group);
+  for (const uint64_t o : p.outs) b.output(o);
+  return b.done(p.rows > 2 ? 3 : 0);
+}
+
+void put(std::vector<CaseSpec>& out, Product p, bool slow) {
+  for (const swy_op_id op : {SWY_OP_LINEAR, SWY_OP_LINEAR_ADD, SWY_OP_RMS_NORM_LINEAR}) {
+    if (op == SWY_OP_LINEAR_ADD) p.outs.resize(1);
+    out.push_back({op, label(op, p), slow, [=](Random& random) { return product(op, p, random); }});
+    if (op == SWY_OP_LINEAR_ADD) p.outs.push_back(20);
+  }
+}
+
+}  // namespace
+
+void linear_cases(std::vector<CaseSpec>& out) {
+  for (const Encoding& e : all_encodings()) {
+    put(out, {1, 100, {36, 48}, e}, false);
+    put(out, {65, 100, {36, 17}, e}, false);
+  }
+  for (const Encoding& e : {Encoding{SWY_F32, 0}, Encoding{SWY_BF16, 0}, Encoding{SWY_I4, 32}, Encoding{SWY_I8, 128}}) {
+    put(out, {63, 48, {100}, e}, false);
+    put(out, {513, 36, {24, 33}, e}, false);
+    put(out, {2, 256, {12, 64}, e}, false);
+    put(out, {7, 160, {16, 20, 24, 28, 32, 36, 40, 44}, e}, false);  // as many as there may be
+  }
+  put(out, {4, 2048, {40}, {SWY_I4, 64}}, false);  // a long sum
+  for (const Encoding& e : all_encodings()) {
+    for (const uint32_t rows : {1u, 2u, 8u, 16u, 17u, 63u, 64u, 65u, 129u, 513u}) {
+      for (const uint64_t in : {36u, 64u, 300u, 512u}) put(out, {rows, in, {30, 50}, e}, true);
+    }
+  }
+}
+
+}  // namespace switchyard::check

@@ -1,0 +1,160 @@
+// MOE, MOE_ADD, ROUTER_TOPK, EXPERTS.
+//
+// Which experts a row gets must not hang on a rounding error: rows are drawn until the chosen experts stand clear of
+// the others, or the ids are given.
+#include <algorithm>
+#include <cmath>
+
+#include "plugins_api/check/cases.h"
+
+namespace switchyard::check {
+namespace {
+
+struct Mixture {
+  uint32_t rows, experts, top_k, hidden, width, shared;
+  Encoding encoding;
+  enum Routing { kRouter, kGiven, kCrowded } routing = kRouter;  // crowded: all rows begin with one expert
+};
+
+std::string label(swy_op_id op, const Mixture& m) {
+  std::string s = op_name(op) + "." + m.encoding.name() + ".rows" + std::to_string(m.rows) + ".top" +
+                  std::to_string(m.top_k) + "of" + std::to_string(m.experts) + ".hidden" + std::to_string(m.hidden) +
+                  ".width" + std::to_string(m.width);
+  if (m.shared != 0) s += ".shared" + std::to_string(m.shared);
+  return s + (m.routing == Mixture::kGiven ? ".given" : m.routing == Mixture::kCrowded ? ".crowded" : "");
+}
+
+// Whether the k-th best of the logits is well above the next.
+bool clear(const Case& c, const float* x, uint32_t hidden, uint32_t experts, uint32_t top_k) {
+  std::vector<double> logits(experts);
+  double squares = 0;
+  for (uint32_t e = 0; e < experts; ++e) {
+    for (uint32_t i = 0; i < hidden; ++i) logits[e] += c.weights[0].at(e, i) * x[i];
+    squares += logits[e] * logits[e];
+  }
+  std::sort(logits.rbegin(), logits.rend());
+  const double gap = logits[top_k - 1] - logits[top_k];
+  return gap * gap * experts > 0.0064 * squares;  // 8% of the spread, several times an 8-bit rounding error
+}
+
+void clear_rows(Case& c, const Mixture& m, Random& random) {
+  for (uint32_t r = 0; random.draws() && m.top_k < m.experts && r < m.rows; ++r) {
+    float* x = &c.steps[0].inputs[0].floats[uint64_t{r} * m.hidden];
+    while (!clear(c, x, m.hidden, m.experts, m.top_k)) {
+      for (uint32_t i = 0; i < m.hidden; ++i) x[i] = static_cast<float>(random.normal());
+    }
+  }
+}
+
+// Distinct ids in random order, and weights that add up to 1.
+void give_routing(Case& c, const Mixture& m, Random& random) {
+  Step& s = c.steps[0];
+  for (uint32_t r = 0; r < m.rows; ++r) {
+    std::vector<uint32_t> ids = random.permutation(m.experts);
+    if (m.routing == Mixture::kCrowded) std::swap(ids[0], *std::find(ids.begin(), ids.end(), m.experts / 2));
+    float* weights = random.draws() ? &s.inputs[2].floats[uint64_t{r} * m.top_k] : nullptr;
+    double sum = 0;
+    for (uint32_t j = 0; j < m.top_k; ++j) {
+      s.inputs[1].ints[uint64_t{r} * m.top_k + j] = static_cast<int32_t>(ids[j]);
+      if (weights != nullptr) sum += weights[j] = static_cast<float>(0.05 + random.uniform());
+    }
+    for (uint32_t j = 0; weights != nullptr && j < m.top_k; ++j) weights[j] = static_cast<float>(weights[j] / sum);
+  }
+}
+
+swy_moe_attrs attributes(const Mixture& m) {
+  swy_moe_attrs a{};
+  a.experts = m.experts;
+  a.top_k = m.top_k;
+  a.width = m.width;
+  a.shared_width = m.shared;
+  return a;
+}
+
+Case mixture(swy_op_id op, const Mixture& m, Random& random) {
+  const auto [dtype, group] = m.encoding;
+  Builder b(op, random);
+  b.attrs(attributes(m)).rows(ragged(m.rows)).input(m.hidden);
+  const bool given = m.routing != Mixture::kRouter;
+  if (op == SWY_OP_MOE_ADD) b.input(m.hidden);
+  if (given) b.int_input(m.top_k).fixed_input(m.top_k);
+  // Logits with a spread of 2: the weights of the chosen experts differ, and none vanishes.
+  if (op != SWY_OP_EXPERTS) b.plain({m.experts, m.hidden}, SWY_F32, 0, 2 / std::sqrt(static_cast<double>(m.hidden)));
+  b.matrix({m.experts, 2 * m.width, m.hidden}, dtype, group, 1.5);
+  b.matrix({m.experts, m.hidden, m.width}, dtype, group);
+  if (m.shared != 0) {
+    b.matrix({m.shared, m.hidden}, dtype, group, 1.5).matrix({m.shared, m.hidden}, dtype, group);
+    b.matrix({m.hidden, m.shared}, dtype, group).matrix({1, m.hidden}, SWY_BF16, 0);
+  }
+  Case c = b.output(m.hidden).done(m.rows > 2 ? 3 : 0);
+  if (given) {
+    give_routing(c, m, random);
+  } else {
+    clear_rows(c, m, random);
+  }
+  return c;
+}
+
+// Logits of a row are a random order of evenly spaced values, so that none are close; the last row has ties.
+Case router(const Mixture& m, Random& random) {
+  Builder b(SWY_OP_ROUTER_TOPK, random);
+  b.attrs(attributes(m)).rows(ragged(m.rows)).input(m.experts);
+  b.fixed_output(m.top_k, SWY_I32).fixed_output(m.top_k, SWY_F32);
+  Case c = b.done(m.rows > 2 ? 3 : 0);
+  for (uint32_t r = 0; random.draws() && r < m.rows; ++r) {
+    const std::vector<uint32_t> order = random.permutation(m.experts);
+    for (uint32_t e = 0; e < m.experts; ++e) {
+      const float even = (static_cast<float>(order[e]) - static_cast<float>(m.experts) / 2) * 0.125f;
+      c.steps[0].inputs[0].floats[uint64_t{r} * m.experts + e] =
+          r + 1 < m.rows ? even : static_cast<float>(order[e] / 3);
+    }
+  }
+  return c;
+}
+
+void put(std::vector<CaseSpec>& out, const Mixture& m, bool slow) {
+  for (const swy_op_id op : {SWY_OP_MOE, SWY_OP_MOE_ADD, SWY_OP_EXPERTS}) {
+    Mixture n = m;
+    if (op == SWY_OP_MOE_ADD) n.routing = Mixture::kRouter;
+    if (op == SWY_OP_EXPERTS) n.shared = 0;
+    if (op == SWY_OP_EXPERTS && n.routing == Mixture::kRouter) n.routing = Mixture::kGiven;
+    const std::string name = label(op, n);
+    const bool there = std::any_of(out.begin(), out.end(), [&](const CaseSpec& s) { return s.name == name; });
+    if (!there) out.push_back({op, name, slow, [=](Random& random) { return mixture(op, n, random); }});
+  }
+}
+
+void put_router(std::vector<CaseSpec>& out, const Mixture& m) {
+  out.push_back({SWY_OP_ROUTER_TOPK,
+                 "router_topk.rows" + std::to_string(m.rows) + ".top" + std::to_string(m.top_k) + "of" +
+                     std::to_string(m.experts),
+                 false, [=](Random& random) { return router(m, random); }});
+}
+
+}  // namespace
+
+void moe_cases(std::vector<CaseSpec>& out) {
+  const Encoding i4{SWY_I4, 32};
+  for (const Encoding& e : all_encodings()) {
+    put(out, {17, 7, 3, 48, 36, 40, e}, false);
+    put(out, {1, 7, 2, 100, 36, 0, e, Mixture::kGiven}, false);
+  }
+  for (uint32_t k = 1; k <= 8; ++k) put(out, {5, 9, k, 36, 20, k % 2 == 0 ? 28u : 0u, i4}, false);
+  for (const uint32_t rows : {1u, 2u, 63u, 65u}) {
+    put(out, {rows, 11, 4, 64, 24, 24, i4}, false);
+    put(out, {rows, 11, 4, 64, 24, 24, i4, Mixture::kCrowded}, false);
+  }
+  put(out, {513, 5, 2, 36, 12, 12, {SWY_I8, 64}}, false);
+  put(out, {8, 64, 8, 128, 32, 32, i4}, false);
+  for (const Encoding& e : all_encodings()) {
+    for (const uint32_t rows : {1u, 4u, 16u, 33u, 63u, 65u, 130u, 513u}) {
+      put(out, {rows, 13, 4, 100, 48, 36, e}, true);
+      put(out, {rows, 40, 8, 64, 36, 0, e, Mixture::kGiven}, true);
+    }
+  }
+  for (uint32_t k = 1; k <= 8; ++k) put_router(out, {7, 9, k, 0, 0, 0, i4});
+  for (const uint32_t rows : {1u, 63u, 65u, 513u}) put_router(out, {rows, 67, 8, 0, 0, 0, i4});
+  put_router(out, {3, 256, 8, 0, 0, 0, i4});
+}
+
+}  // namespace switchyard::check

@@ -1,0 +1,221 @@
+#include "plugins_api/check/check.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <random>
+
+#include "plugins_api/check/naive.h"
+
+namespace switchyard::check {
+namespace {
+
+const char* type_name(swy_dtype d) { return d == SWY_BF16 ? "bf16" : "f32"; }
+
+std::vector<swy_dtype> choices(uint32_t mask, const std::vector<Operand>& operands) {
+  const bool free = std::any_of(operands.begin(), operands.end(), [](const Operand& o) { return !o.fixed; });
+  if (!free) return {SWY_F32};
+  std::vector<swy_dtype> out;
+  for (const swy_dtype d : {SWY_F32, SWY_BF16}) {
+    if (mask == 0 || (mask & SWY_DTYPE_BIT(d)) != 0) out.push_back(d);
+  }
+  return out;
+}
+
+const swy_kernel* kernel_for(const Plugin& plugin, const Case& c) {
+  for (const swy_kernel* k : plugin.kernels()) {
+    if (k->op == c.op && takes(plugin, *k, c, nullptr)) return k;
+  }
+  return nullptr;
+}
+
+// Sequences to run alone: the first and the last that are active.
+std::vector<uint32_t> loners(const Case& c) {
+  std::vector<uint32_t> ids;
+  for (const Step& s : c.steps) {
+    for (const Sequence& q : s.seqs) {
+      if (q.active && q.rows > 0) ids.push_back(q.id);
+    }
+  }
+  if (ids.empty() || ids.front() == ids.back()) return {ids.begin(), ids.begin() + (ids.empty() ? 0 : 1)};
+  return {ids.front(), ids.back()};
+}
+
+swy_dtype activations_of(const swy_kernel& k, const Types& types) {
+  const swy_dtype declared = k.activations == 0 ? swy_dtype{SWY_F32} : k.activations;
+  return declared == SWY_F32 && types.input == SWY_BF16 ? swy_dtype{SWY_BF16} : declared;
+}
+
+bool can_be_in_place(const Case& c) {
+  if (c.inputs.empty() || c.outputs.empty()) return false;
+  const swy_tensor &in = c.inputs[0].desc, &out = c.outputs[0].desc;
+  return in.dtype == out.dtype && in.rows == out.rows && in.dims[1] == out.dims[1];
+}
+
+// Everything that is run of one kernel on one case.
+class Trial {
+ public:
+  Trial(const Plugin& plugin, const swy_kernel& kernel, const Case& c, const Outcome& wanted, swy_dtype activations,
+        Errors* errors)
+      : plugin_(plugin), kernel_(kernel), c_(c), wanted_(wanted), activations_(activations), errors_(errors) {}
+
+  std::string run() {
+    Execution whole(plugin_, kernel_, c_);
+    got_ = whole.run(c_);
+    std::string problem = compare(c_, wanted_, got_, activations_, errors_);
+    if (problem.empty() && flag(SWY_KERNEL_DETERMINISTIC)) problem = again(whole);
+    for (const uint32_t id : loners(c_)) {
+      if (problem.empty()) problem = sequence(whole, alone(c_, id));
+    }
+    if (problem.empty() && flag(SWY_KERNEL_IN_PLACE) && can_be_in_place(c_)) problem = in_place();
+    return problem;
+  }
+
+ private:
+  bool flag(uint32_t f) const { return (kernel_.flags & f) != 0; }
+  static std::string unless_empty(const std::string& prefix, const std::string& problem) {
+    return problem.empty() ? "" : prefix + problem;
+  }
+
+  std::string again(Execution& whole) {
+    return unless_empty("DETERMINISTIC, but a second submission has other bits in ",
+                        differing_bits(c_, got_, whole.run(c_)));
+  }
+
+  // One sequence alone: in the list of the whole step, then in a list of its own.
+  std::string sequence(Execution& whole, const Part& part) {
+    const Outcome mine = select(got_, part);
+    const Outcome replayed = whole.run(part.c);
+    const std::string what = text("sequence ", part.c.steps[0].seqs[0].id, " alone ");
+    std::string problem = unless_empty(what + "in a list that was recorded for more: ",
+                                       compare(part.c, select(wanted_, part), replayed, activations_, errors_));
+    if (!problem.empty() || !flag(SWY_KERNEL_BATCH_INVARIANT)) return problem;
+    problem = unless_empty("BATCH_INVARIANT, but " + what + "has other bits than in company in ",
+                           differing_bits(part.c, mine, replayed));
+    if (!problem.empty() || !takes(plugin_, kernel_, part.c, nullptr)) return problem;
+    Execution own(plugin_, kernel_, part.c);
+    problem = unless_empty("BATCH_INVARIANT, but " + what + "in a list of its own has other bits in ",
+                           differing_bits(part.c, mine, own.run(part.c)));
+    if (problem.empty() && chunkable(part.c)) problem = chunks(part.c, mine);
+    return problem;
+  }
+
+  static bool chunkable(const Case& c) {
+    return !c.states.empty() && c.steps.size() == 1 && c.steps[0].seqs[0].rows > 64 && c.steps[0].logit_rows.empty();
+  }
+
+  std::string chunks(const Case& c, const Outcome& mine) {
+    const Case cut = in_chunks(c, 64);
+    if (!takes(plugin_, kernel_, cut, nullptr)) return "";
+    Execution e(plugin_, kernel_, cut);
+    return unless_empty("BATCH_INVARIANT, but in chunks of 64 it has other bits in ",
+                        differing_bits(c, mine, joined(e.run(cut))));
+  }
+
+  std::string in_place() {
+    Execution e(plugin_, kernel_, c_, true);
+    return unless_empty("IN_PLACE, but with output 0 on input 0 it has other bits in ",
+                        differing_bits(c_, got_, e.run(c_)));
+  }
+
+  const Plugin& plugin_;
+  const swy_kernel& kernel_;
+  const Case& c_;
+  const Outcome& wanted_;
+  const swy_dtype activations_;
+  Errors* errors_;
+  Outcome got_;
+};
+
+}  // namespace
+
+uint64_t seed_of_environment() {
+  if (const char* given = std::getenv("SWITCHYARD_CHECK_SEED")) return std::strtoull(given, nullptr, 10);
+  std::random_device device;
+  return device();
+}
+
+std::string Check::name() const {
+  std::string s = std::string(kernel->name) + "/" + spec->name;
+  if (types.input == SWY_F32 && types.output == SWY_F32) return s;
+  return s + "." + type_name(types.input) + "_to_" + type_name(types.output);
+}
+
+Kit::Kit(const Request& request) : request_(request) {
+  try {
+    plugin_ = std::make_unique<Plugin>(request.plugin, request.settings);
+    if (!request.reference.empty()) reference_ = std::make_unique<Plugin>(request.reference, std::vector<Setting>{});
+  } catch (const std::exception& e) {
+    error_ = e.what();
+  }
+}
+
+std::vector<Check> Kit::checks(std::vector<std::string>* refusals) {
+  std::vector<Check> out;
+  if (plugin_ == nullptr) return out;
+  std::vector<std::pair<const CaseSpec*, Case>> shapes;
+  for (const CaseSpec& spec : all_cases()) {
+    Random random = Random::shapes_only();
+    if (!spec.slow || request_.slow) shapes.emplace_back(&spec, spec.build(random));
+  }
+  for (const swy_kernel* k : plugin_->kernels()) {
+    const size_t before = out.size();
+    std::string why = "the table has no case for it";
+    for (auto& [spec, shape] : shapes) {
+      if (spec->op != k->op) continue;
+      for (const swy_dtype in : choices(k->input_dtypes, shape.inputs)) {
+        for (const swy_dtype to : choices(k->output_dtypes, shape.outputs)) {
+          Case c = shape;
+          for (Operand& o : c.inputs) o.desc.dtype = o.fixed ? o.desc.dtype : in;
+          for (Operand& o : c.outputs) o.desc.dtype = o.fixed ? o.desc.dtype : to;
+          try {
+            if (takes(*plugin_, *k, c, &why)) out.push_back({k, spec, {in, to}});
+          } catch (const std::exception& e) {
+            why = e.what();
+          }
+        }
+      }
+    }
+    if (refusals != nullptr && out.size() == before) refusals->push_back(text(k->name, ": ", why));
+  }
+  return out;
+}
+
+Case Kit::build(const Check& check) const {
+  Random random(derive(request_.seed, check.spec->name));
+  Case c = check.spec->build(random);
+  set_types(c, check.types);
+  return c;
+}
+
+const Outcome& Kit::expected(const Check& check, const Case& c) {
+  const std::string key = check.spec->name + type_name(check.types.input);
+  if (const auto known = expected_.find(key); known != expected_.end()) return known->second;
+  if (reference_ == nullptr) return expected_[key] = run_naive(c);
+  Case plain = c;
+  set_types(plain, {});
+  const swy_kernel* kernel = kernel_for(*reference_, plain);
+  if (kernel == nullptr) throw Failure("the reference backend does not take this case");
+  Execution e(*reference_, *kernel, plain);
+  return expected_[key] = e.run(plain);
+}
+
+std::string Kit::verify(const Check& check, Errors* errors) {
+  if ((check.kernel->flags & SWY_KERNEL_CAPTURE_SAFE) == 0) return "is not CAPTURE_SAFE, which is mandatory";
+  const Case c = build(check);
+  const Outcome& wanted = expected(check, c);
+  return Trial(*plugin_, *check.kernel, c, wanted, activations_of(*check.kernel, check.types), errors).run();
+}
+
+std::string Kit::run(const Check& check, Errors* errors) {
+  std::string problem;
+  try {
+    problem = verify(check, errors);
+  } catch (const std::exception& e) {
+    problem = e.what();
+  }
+  if (problem.empty()) return "";
+  return text("backend ", plugin_->id(), ", operation ", op_name(check.spec->op), ", kernel ", check.kernel->name,
+              ", case ", check.name(), ": ", problem, " [SWITCHYARD_CHECK_SEED=", request_.seed, "]");
+}
+
+}  // namespace switchyard::check

@@ -1,0 +1,178 @@
+#include "plugins_api/check/compare.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "plugins_api/check/failure.h"
+
+namespace switchyard::check {
+namespace {
+
+bool same_bits(double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
+
+bool counts(const Step& step, swy_rows domain, uint32_t row) { return step.seqs[step.owner(domain, row)].active; }
+
+// Elements of a state's rows that the steps write: per row of State::row elements.
+std::vector<bool> written_rows(const Case& c, const State& s) {
+  const uint64_t rows_per_unit = s.unit / s.row;
+  std::vector<bool> out(s.units * rows_per_unit, false);
+  for (const Step& step : c.steps) {
+    for (const Sequence& q : step.seqs) {
+      if (!q.active || q.rows == 0) continue;
+      if (s.desc.state == SWY_STATE_SLOTTED) {
+        for (uint64_t r = 0; r < rows_per_unit; ++r) out[q.write_slot * rows_per_unit + r] = true;
+      } else {
+        for (uint32_t t = q.position; t < q.position + q.rows; ++t) {
+          out[q.pages[t / c.bucket.page_size] * rows_per_unit + t % c.bucket.page_size] = true;
+        }
+      }
+    }
+  }
+  return out;
+}
+
+// Gathers the errors of rows one by one.
+class RowErrors {
+ public:
+  // `row` is for the report alone.
+  void add(uint64_t row, const double* wanted, const double* got, uint64_t n) {
+    double difference = 0, norm = 0, largest = -1;
+    uint64_t at = 0;
+    for (uint64_t i = 0; i < n; ++i) {
+      const double d = std::fabs(got[i] - wanted[i]);
+      difference += d * d;
+      norm += wanted[i] * wanted[i];
+      if (d <= largest) continue;
+      largest = d;
+      at = i;
+      if (std::isnan(d)) break;  // and `difference` is NaN
+    }
+    const double alone = largest * largest * static_cast<double>(n) / 64;
+    double error = difference == 0 ? 0 : std::sqrt(std::max(difference, alone) / std::max(norm, 1e-60));
+    if (std::isnan(error)) error = INFINITY;
+    sum_ += error;
+    ++rows_;
+    if (error <= worst_ && rows_ > 1) return;
+    worst_ = error;
+    row_ = row;
+    element_ = at;
+    wanted_ = n > 0 ? wanted[at] : 0;
+    got_ = n > 0 ? got[at] : 0;
+  }
+  Errors errors() const { return {worst_, rows_ == 0 ? 0 : sum_ / static_cast<double>(rows_)}; }
+  std::string report(const std::string& what, const Budget& b) const {
+    const Errors e = errors();
+    if (e.worst <= b.worst && e.mean <= b.mean) return "";
+    return text(what, " row ", row_, ": relative error ", e.worst, " (budget ", b.worst, "), mean over the rows ",
+                e.mean, " (budget ", b.mean, "); element ", element_, " is ", got_, " instead of ", wanted_);
+  }
+
+ private:
+  double worst_ = 0, sum_ = 0, wanted_ = 0, got_ = 0;
+  uint64_t rows_ = 0, row_ = 0, element_ = 0;
+};
+
+swy_dtype encoding_of(const Case& c) {
+  for (const Weight& w : c.weights) {
+    if (w.quantizable) return w.desc.dtype;
+  }
+  return SWY_F32;
+}
+
+std::string compare_output(const Case& c, const Step& step, uint32_t index, const Matrix& wanted, const Matrix& got,
+                           swy_dtype activations, const std::string& what, Errors* errors) {
+  const swy_rows domain = c.outputs[index].desc.rows;
+  if (wanted.rows != got.rows || wanted.width != got.width) return what + " has another shape";
+  RowErrors rows;
+  for (uint32_t r = 0; r < got.rows; ++r) {
+    if (!counts(step, domain, r)) continue;
+    if (got.dtype != SWY_I32) {
+      rows.add(r, &wanted.values[r * got.width], &got.values[r * got.width], got.width);
+      continue;
+    }
+    for (uint64_t i = 0; i < got.width; ++i) {
+      const int32_t w = wanted.ints[r * got.width + i], g = got.ints[r * got.width + i];
+      if (w != g) return text(what, " row ", r, ": element ", i, " is ", g, " instead of ", w);
+    }
+  }
+  if (errors != nullptr) errors->add(rows.errors());
+  return rows.report(what, budget(c.op, encoding_of(c), activations, got.dtype));
+}
+
+std::string compare_state(const Case& c, uint32_t index, const std::vector<double>& wanted,
+                          const std::vector<double>& got, swy_dtype activations, Errors* errors) {
+  const State& s = c.states[index];
+  const std::vector<bool> written = written_rows(c, s);
+  RowErrors rows;
+  for (uint64_t r = 0; r < written.size(); ++r) {
+    if (written[r]) {
+      rows.add(r, &wanted[r * s.row], &got[r * s.row], s.row);
+      continue;
+    }
+    for (uint64_t i = r * s.row; i < (r + 1) * s.row; ++i) {
+      if (same_bits(got[i], s.content[i])) continue;
+      return text("state ", index, " unit ", i / s.unit, " element ", i % s.unit,
+                  " changed though no step writes it: it is ", got[i], " and was ", s.content[i]);
+    }
+  }
+  if (errors != nullptr) errors->add(rows.errors());
+  return rows.report(text("state ", index), budget(c.op, encoding_of(c), activations, SWY_F32));
+}
+
+std::string compare_tokens(const Case& c, const Outcome& wanted, const Outcome& got) {
+  std::vector<int32_t> right = c.tokens;
+  for (const Step& s : c.steps) {
+    for (const Draw& d : s.draws) {
+      if (c.op == SWY_OP_SAMPLE || c.op == SWY_OP_LM_HEAD_SAMPLE) right[d.token_entry] = wanted.tokens[d.token_entry];
+    }
+  }
+  for (size_t i = 0; i < right.size(); ++i) {
+    if (got.tokens[i] != right[i]) {
+      return text("entry ", i, " of the token buffer is ", got.tokens[i], " instead of ", right[i]);
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string compare(const Case& c, const Outcome& wanted, const Outcome& got, swy_dtype activations, Errors* errors) {
+  for (uint32_t s = 0; s < c.steps.size(); ++s) {
+    for (uint32_t i = 0; i < c.outputs.size(); ++i) {
+      const std::string what = text("output ", i, c.steps.size() > 1 ? text(" of step ", s) : "");
+      const std::string problem =
+          compare_output(c, c.steps[s], i, wanted.outputs[s][i], got.outputs[s][i], activations, what, errors);
+      if (!problem.empty()) return problem;
+    }
+  }
+  for (uint32_t i = 0; i < c.states.size(); ++i) {
+    const std::string problem = compare_state(c, i, wanted.states[i], got.states[i], activations, errors);
+    if (!problem.empty()) return problem;
+  }
+  return compare_tokens(c, wanted, got);
+}
+
+std::string differing_bits(const Case& c, const Outcome& a, const Outcome& b) {
+  for (uint32_t s = 0; s < c.steps.size(); ++s) {
+    for (uint32_t i = 0; i < c.outputs.size(); ++i) {
+      const Matrix &x = a.outputs[s][i], &y = b.outputs[s][i];
+      for (uint32_t r = 0; r < x.rows; ++r) {
+        if (counts(c.steps[s], c.outputs[i].desc.rows, r) && !x.same_row(r, y, r)) {
+          return text("output ", i, " row ", r, " of step ", s);
+        }
+      }
+    }
+  }
+  for (uint32_t i = 0; i < c.states.size(); ++i) {
+    const std::vector<bool> written = written_rows(c, c.states[i]);
+    for (uint64_t at = 0; at < a.states[i].size(); ++at) {
+      if (written[at / c.states[i].row] && !same_bits(a.states[i][at], b.states[i][at])) {
+        return text("state ", i, " unit ", at / c.states[i].unit, " element ", at % c.states[i].unit);
+      }
+    }
+  }
+  return a.tokens == b.tokens ? "" : "the token buffer";
+}
+
+}  // namespace switchyard::check

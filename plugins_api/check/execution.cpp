@@ -1,0 +1,268 @@
+#include "plugins_api/check/execution.h"
+
+#include <algorithm>
+
+#include "plugins_api/check/host.h"
+#include "plugins_api/check/step_block.h"
+#include "switchyard/weights.h"
+
+namespace switchyard::check {
+namespace {
+
+uint64_t element_bytes(swy_dtype dtype) { return dtype == SWY_BF16 ? 2 : 4; }
+uint64_t operand_bytes(const swy_tensor& t) { return t.dims[0] * t.dims[1] * element_bytes(t.dtype); }
+
+std::vector<std::byte> bytes_of(const Values& v, swy_dtype dtype) {
+  const uint64_t n = dtype == SWY_I32 ? v.ints.size() : v.floats.size();
+  std::vector<std::byte> out(n * element_bytes(dtype));
+  if (dtype == SWY_BF16) {
+    for (uint64_t i = 0; i < n; ++i) {
+      const uint16_t h = swy_f32_to_bf16(v.floats[i]);
+      std::memcpy(out.data() + 2 * i, &h, 2);
+    }
+  } else if (!out.empty()) {
+    std::memcpy(out.data(), dtype == SWY_I32 ? static_cast<const void*>(v.ints.data()) : v.floats.data(), out.size());
+  }
+  return out;
+}
+
+std::vector<const swy_tensor*> descs(const auto& list) {
+  std::vector<const swy_tensor*> out;
+  for (const auto& o : list) out.push_back(&o.desc);
+  return out;
+}
+
+std::vector<swy_binding> bindings(const std::vector<Memory>& list) {
+  std::vector<swy_binding> out;
+  for (const Memory& m : list) out.push_back(m.binding());
+  return out;
+}
+
+}  // namespace
+
+OpView::OpView(const Case& c)
+    : inputs_(descs(c.inputs)), weights_(descs(c.weights)), states_(descs(c.states)), outputs_(descs(c.outputs)) {
+  op_.struct_size = sizeof op_;
+  op_.id = c.op;
+  op_.revision = 1;
+  op_.attrs_size = static_cast<uint32_t>(c.attrs.size());
+  op_.attrs = c.attrs.empty() ? nullptr : c.attrs.data();
+  op_.input_count = static_cast<uint32_t>(inputs_.size());
+  op_.weight_count = static_cast<uint32_t>(weights_.size());
+  op_.state_count = static_cast<uint32_t>(states_.size());
+  op_.output_count = static_cast<uint32_t>(outputs_.size());
+  op_.inputs = inputs_.data();
+  op_.weights = weights_.data();
+  op_.states = states_.data();
+  op_.outputs = outputs_.data();
+}
+
+void set_types(Case& c, Types types) {
+  for (size_t i = 0; i < c.inputs.size(); ++i) {
+    if (!c.inputs[i].fixed) c.inputs[i].desc.dtype = types.input;
+    if (c.inputs[i].desc.dtype != SWY_BF16) continue;
+    for (Step& s : c.steps) {
+      for (float& x : s.inputs[i].floats) x = swy_bf16_to_f32(swy_f32_to_bf16(x));
+    }
+  }
+  for (Operand& o : c.outputs) {
+    if (!o.fixed) o.desc.dtype = types.output;
+  }
+}
+
+bool takes(const Plugin& plugin, const swy_kernel& kernel, const Case& c, std::string* why) {
+  const auto refuse = [&](const std::string& reason) {
+    if (why != nullptr) *why = reason;
+    return false;
+  };
+  if (kernel.min_rows != 0 && c.bucket.rows < kernel.min_rows) return refuse("too few rows");
+  if (kernel.max_rows != 0 && c.bucket.rows > kernel.max_rows) return refuse("too many rows");
+  for (const Weight& w : c.weights) {
+    if (w.quantizable && kernel.weight_dtypes != 0 && (kernel.weight_dtypes & SWY_DTYPE_BIT(w.desc.dtype)) == 0) {
+      return refuse(text("no weights of encoding ", w.desc.dtype));
+    }
+  }
+  if (kernel.supports == nullptr) return true;
+  const OpView op(c);
+  PluginError e;
+  const swy_status s = kernel.supports(plugin.device(), &kernel, op.get(), &c.bucket, e.get());
+  if (s == SWY_OK) return true;
+  if (s == SWY_UNSUPPORTED) return refuse(e.line());
+  throw Failure(text("supports: ", e.line(), " (status ", s, ")"));
+}
+
+Execution::Execution(const Plugin& plugin, const swy_kernel& kernel, const Case& c, bool in_place)
+    : plugin_(plugin), kernel_(kernel), case_(c), op_(case_), in_place_(in_place) {
+  swy_prepared prepared{};
+  prepared.struct_size = sizeof prepared;
+  PluginError e;
+  if (kernel.prepare != nullptr) {
+    e.expect_ok(kernel.prepare(plugin.device(), &kernel, op_.get(), &case_.bucket, &prepared, e.get()), "prepare");
+  }
+  const auto place = [&](const std::vector<Operand>& list, std::vector<Memory>& to, const char* what) {
+    for (size_t i = 0; i < list.size(); ++i) {
+      to.emplace_back(plugin, SWY_MEMORY_DEVICE, operand_bytes(list[i].desc), text(what, " ", i));
+    }
+  };
+  place(case_.inputs, inputs_, "input");
+  place(case_.outputs, outputs_, "output");
+  for (uint32_t i = 0; i < case_.weights.size(); ++i) prepare_weight(i, prepared.weight_layouts[std::min(i, 15u)]);
+  place_states();
+  other_.emplace_back(plugin, SWY_MEMORY_UPLOAD, step_block_bytes(case_), "the step");
+  other_.emplace_back(plugin, SWY_MEMORY_DEVICE, std::max<uint64_t>(case_.tokens.size(), 1) * 4, "the token buffer");
+  if (prepared.workspace_bytes != 0) {
+    other_.emplace_back(plugin, SWY_MEMORY_DEVICE, prepared.workspace_bytes, "the workspace");
+  }
+  record();
+}
+
+Execution::~Execution() {
+  if (list_ != nullptr) plugin_.api().list_free(list_);
+}
+
+void Execution::prepare_weight(uint32_t index, uint32_t layout) {
+  Weight& w = case_.weights[index];
+  std::vector<std::byte> bytes = w.segment;
+  if (layout != 0) {
+    const swy_plugin& api = plugin_.api();
+    PluginError e;
+    uint64_t size = 0;
+    e.expect_ok(api.packed_bytes(&w.desc, layout, &size, e.get()), text("packed_bytes of weight ", index));
+    bytes.assign(size, std::byte{0});
+    std::vector<std::byte> again(size, std::byte{0xff});
+    e.expect_ok(api.pack(&w.desc, layout, w.segment.data(), bytes.data(), e.get()), text("packing weight ", index));
+    e.expect_ok(api.pack(&w.desc, layout, w.segment.data(), again.data(), e.get()), text("packing weight ", index));
+    if (bytes != again) {
+      throw Failure(text("packing weight ", index, " twice into layout ", layout,
+                         " gives different bytes, or does not write all of them"));
+    }
+  }
+  weights_.emplace_back(plugin_, SWY_MEMORY_DEVICE, bytes.size(), text("weight ", index));
+  weights_.back().write(bytes.data(), bytes.size());
+  weight_bytes_.push_back(std::move(bytes));
+  w.desc.layout = layout;  // for `record`
+}
+
+void Execution::place_states() {
+  for (uint32_t i = 0; i < case_.states.size(); ++i) {
+    swy_state_layout layout{};
+    layout.struct_size = sizeof layout;
+    PluginError e;
+    e.expect_ok(plugin_.api().state_layout(plugin_.device(), op_.get(), i, &case_.bucket, &layout, e.get()),
+                text("state_layout of state ", i));
+    unit_bytes_.push_back(layout.unit_bytes);
+    states_.emplace_back(plugin_, SWY_MEMORY_DEVICE, layout.unit_bytes * case_.states[i].units, text("state ", i));
+  }
+}
+
+void Execution::record() {
+  swy_list_info info{};
+  info.struct_size = sizeof info;
+  info.bucket = &case_.bucket;
+  info.step = other_[0].binding();
+  info.tokens = other_[1].binding();
+  PluginError e;
+  e.expect_ok(plugin_.api().list_begin(plugin_.device(), &info, &list_, e.get()), "list_begin");
+  const auto inputs = bindings(inputs_), weights = bindings(weights_), states = bindings(states_);
+  auto outputs = bindings(outputs_);
+  if (in_place_) outputs[0] = inputs[0];
+  swy_bindings b{sizeof b, 0, inputs.data(), weights.data(), states.data(), outputs.data(), {}};
+  if (other_.size() > 2) b.workspace = other_[2].binding();
+  e.expect_ok(kernel_.record(list_, &kernel_, op_.get(), &b, e.get()), "record");
+  e.expect_ok(plugin_.api().list_finalize(list_, e.get()), "list_finalize");
+}
+
+void Execution::bring_states(const Case& c) {
+  for (uint32_t i = 0; i < c.states.size(); ++i) {
+    states_[i].poison();
+    const State& s = c.states[i];
+    for (uint64_t u = 0; u < s.units; ++u) {
+      const swy_binding unit = states_[i].part(u * unit_bytes_[i], unit_bytes_[i]);
+      PluginError e;
+      e.expect_ok(plugin_.api().state_import(plugin_.device(), &s.desc, c.bucket.page_size, &unit,
+                                             s.content.data() + u * s.unit, s.unit * 4, e.get()),
+                  text("state_import of state ", i));
+    }
+  }
+}
+
+std::vector<double> Execution::export_state(uint32_t index) const {
+  const State& s = case_.states[index];
+  std::vector<float> content(s.units * s.unit);
+  for (uint64_t u = 0; u < s.units; ++u) {
+    const swy_binding unit = states_[index].part(u * unit_bytes_[index], unit_bytes_[index]);
+    PluginError e;
+    e.expect_ok(plugin_.api().state_export(plugin_.device(), &s.desc, case_.bucket.page_size, &unit,
+                                           content.data() + u * s.unit, s.unit * 4, e.get()),
+                text("state_export of state ", index));
+  }
+  return {content.begin(), content.end()};
+}
+
+Matrix Execution::read_output(const Step& step, uint32_t index) const {
+  const swy_tensor& t = case_.outputs[index].desc;
+  Matrix m{step.rows(t.rows), t.dims[1], t.dtype, {}, {}};
+  const uint64_t n = m.rows * m.width;
+  const Memory& from = in_place_ && index == 0 ? inputs_[0] : outputs_[index];
+  if (t.dtype == SWY_I32) {
+    m.ints.resize(n);
+    from.read(m.ints.data(), n * 4);
+  } else if (t.dtype == SWY_BF16) {
+    std::vector<uint16_t> raw(n);
+    from.read(raw.data(), n * 2);
+    for (const uint16_t h : raw) m.values.push_back(swy_bf16_to_f32(h));
+  } else {
+    std::vector<float> raw(n);
+    from.read(raw.data(), n * 4);
+    m.values.assign(raw.begin(), raw.end());
+  }
+  return m;
+}
+
+void Execution::expect_untouched_inputs(const Case& c, const Step& step) const {
+  for (uint32_t i = in_place_ ? 1 : 0; i < inputs_.size(); ++i) {
+    const std::vector<std::byte> given = bytes_of(step.inputs[i], c.inputs[i].desc.dtype);
+    std::vector<std::byte> now(given.size());
+    inputs_[i].read(now.data(), now.size());
+    if (now != given) throw Failure(text("changed its input ", i));
+  }
+  for (uint32_t i = 0; i < weights_.size(); ++i) {
+    std::vector<std::byte> now(weight_bytes_[i].size());
+    weights_[i].read(now.data(), now.size());
+    if (now != weight_bytes_[i]) throw Failure(text("changed its weight ", i));
+  }
+}
+
+void Execution::run_step(const Case& c, const Step& step, std::vector<Matrix>& outputs) {
+  for (uint32_t i = 0; i < inputs_.size(); ++i) {
+    inputs_[i].poison();
+    const std::vector<std::byte> bytes = bytes_of(step.inputs[i], c.inputs[i].desc.dtype);
+    inputs_[i].write(bytes.data(), bytes.size());
+  }
+  for (const Memory& m : outputs_) m.poison();
+  if (other_.size() > 2) other_[2].poison();
+  const std::vector<std::byte> block = step_block(step, case_.bucket, ++submissions_);
+  other_[0].write(block.data(), block.size());
+  const uint64_t allocations = host_allocations();
+  PluginError e;
+  e.expect_ok(plugin_.api().list_submit(list_, nullptr, e.get()), "list_submit");
+  if (host_allocations() != allocations) throw Failure("list_submit allocated memory of the host");
+  for (uint32_t i = 0; i < outputs_.size(); ++i) outputs.push_back(read_output(step, i));
+  for (const auto* list : {&inputs_, &outputs_, &states_, &other_}) {
+    for (const Memory& m : *list) m.expect_guards();
+  }
+  expect_untouched_inputs(c, step);
+}
+
+Outcome Execution::run(const Case& c) {
+  bring_states(c);
+  if (!c.tokens.empty()) other_[1].write(c.tokens.data(), c.tokens.size() * 4);
+  Outcome out;
+  for (const Step& step : c.steps) run_step(c, step, out.outputs.emplace_back());
+  for (uint32_t i = 0; i < states_.size(); ++i) out.states.push_back(export_state(i));
+  out.tokens.resize(c.tokens.size());
+  other_[1].read(out.tokens.data(), out.tokens.size() * 4);
+  return out;
+}
+
+}  // namespace switchyard::check

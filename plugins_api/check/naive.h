@@ -1,0 +1,36 @@
+// Each operation again, in fp64, as ops.h says it and as plainly as can be: the oracle of the reference backend.
+#pragma once
+
+#include "plugins_api/check/outcome.h"
+
+namespace switchyard::check {
+
+// Computes one step. `outputs` has the right shapes; `all` holds states and tokens as the steps before left them.
+using Naive = void (*)(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
+
+// NULL: the operation has none.
+Naive naive_of(swy_op_id op);
+
+Outcome run_naive(const Case& c);  // throws Failure for an operation without one
+
+// One per file of naive/.
+namespace naive {
+void add(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
+void silu_mul(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
+void sigmoid_mul(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
+void sigmoid_scale_add(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
+void rms_norm(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
+void add_rms_norm(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
+void head_rms_norm(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
+void gated_rms_norm(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
+void linear(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
+void linear_add(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
+void rms_norm_linear(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
+void embedding(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
+void moe(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
+void moe_add(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
+void experts(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
+void router_topk(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
+}  // namespace naive
+
+}  // namespace switchyard::check

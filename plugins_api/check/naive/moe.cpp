@@ -1,0 +1,111 @@
+#include <algorithm>
+#include <numeric>
+
+#include "plugins_api/check/naive.h"
+#include "plugins_api/check/naive/rms_norm.h"
+
+namespace switchyard::check::naive {
+namespace {
+
+struct Route {
+  uint32_t expert;
+  double weight;
+};
+
+double dot(const double* w, const double* x, uint64_t n) {
+  double sum = 0;
+  for (uint64_t i = 0; i < n; ++i) sum += w[i] * x[i];
+  return sum;
+}
+
+// The top_k of softmax(logits), divided by their sum.
+std::vector<Route> choose(const std::vector<double>& logits, uint32_t top_k) {
+  std::vector<uint32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return logits[a] > logits[b]; });
+  std::vector<Route> out;
+  double sum = 0;
+  for (uint32_t j = 0; j < top_k; ++j) {
+    out.push_back({order[j], std::exp(logits[order[j]] - logits[order[0]])});
+    sum += out.back().weight;
+  }
+  for (Route& r : out) r.weight /= sum;
+  return out;
+}
+
+// y += scale * down(silu(gate x) * up x); the matrices begin at these rows of their weights.
+void expert(const double* gate, const double* up, const double* down, uint64_t width, uint64_t hidden, double scale,
+            const double* x, double* y) {
+  std::vector<double> h(width);
+  for (uint64_t i = 0; i < width; ++i) h[i] = silu(dot(gate + i * hidden, x, hidden)) * dot(up + i * hidden, x, hidden);
+  for (uint64_t o = 0; o < hidden; ++o) y[o] += scale * dot(down + o * width, h.data(), width);
+}
+
+void routed(const Case& c, const swy_moe_attrs& a, uint32_t first_weight, const std::vector<Route>& routes,
+            const double* x, uint64_t hidden, double* y) {
+  for (const Route& r : routes) {
+    const double* gate = &c.weights[first_weight].values[r.expert * 2 * a.width * hidden];
+    const double* down = &c.weights[first_weight + 1].values[r.expert * a.width * hidden];
+    expert(gate, gate + a.width * hidden, down, a.width, hidden, r.weight, x, y);
+  }
+}
+
+std::vector<Route> given(const Step& step, uint64_t row, uint32_t top_k) {
+  std::vector<Route> out;
+  for (uint64_t j = row * top_k; j < (row + 1) * top_k; ++j) {
+    out.push_back({static_cast<uint32_t>(step.inputs[1].ints[j]), step.inputs[2].floats[j]});
+  }
+  return out;
+}
+
+void shared(const Case& c, const swy_moe_attrs& a, const double* x, uint64_t hidden, double* y) {
+  const double scale = sigmoid(dot(c.weights[6].values.data(), x, hidden));
+  expert(c.weights[3].values.data(), c.weights[4].values.data(), c.weights[5].values.data(), a.shared_width, hidden,
+         scale, x, y);
+}
+
+}  // namespace
+
+void moe(const Case& c, const Step& step, Outcome&, std::vector<Matrix>& outputs) {
+  const auto a = c.attributes<swy_moe_attrs>();
+  const uint64_t hidden = c.width(0);
+  const bool injected = c.inputs.size() == 3;
+  for (uint64_t r = 0; r < outputs[0].rows; ++r) {
+    const float* row = &step.inputs[0].floats[r * hidden];
+    const std::vector<double> x(row, row + hidden);
+    std::vector<double> logits;
+    for (uint32_t e = 0; e < a.experts; ++e) logits.push_back(dot(&c.weights[0].values[e * hidden], x.data(), hidden));
+    double* y = &outputs[0].values[r * hidden];
+    routed(c, a, 1, injected ? given(step, r, a.top_k) : choose(logits, a.top_k), x.data(), hidden, y);
+    if (a.shared_width != 0) shared(c, a, x.data(), hidden, y);
+  }
+}
+
+void moe_add(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs) {
+  moe(c, step, all, outputs);
+  for (size_t i = 0; i < outputs[0].values.size(); ++i) outputs[0].values[i] += step.inputs[1].floats[i];
+}
+
+void experts(const Case& c, const Step& step, Outcome&, std::vector<Matrix>& outputs) {
+  const auto a = c.attributes<swy_moe_attrs>();
+  const uint64_t hidden = c.width(0);
+  for (uint64_t r = 0; r < outputs[0].rows; ++r) {
+    const float* row = &step.inputs[0].floats[r * hidden];
+    const std::vector<double> x(row, row + hidden);
+    routed(c, a, 0, given(step, r, a.top_k), x.data(), hidden, &outputs[0].values[r * hidden]);
+  }
+}
+
+void router_topk(const Case& c, const Step& step, Outcome&, std::vector<Matrix>& outputs) {
+  const auto a = c.attributes<swy_moe_attrs>();
+  for (uint64_t r = 0; r < outputs[0].rows; ++r) {
+    const float* row = &step.inputs[0].floats[r * a.experts];
+    const std::vector<Route> routes = choose({row, row + a.experts}, a.top_k);
+    for (uint32_t j = 0; j < a.top_k; ++j) {
+      outputs[0].ints[r * a.top_k + j] = static_cast<int32_t>(routes[j].expert);
+      outputs[1].values[r * a.top_k + j] = routes[j].weight;
+    }
+  }
+}
+
+}  // namespace switchyard::check::naive

@@ -1,0 +1,95 @@
+#include "plugins_api/check/quantize.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "plugins_api/check/failure.h"
+#include "switchyard/weights.h"
+
+namespace switchyard::check {
+namespace {
+
+double half_value(uint16_t h) {
+  const int exponent = (h >> 10) & 31;
+  const double m = exponent == 0 ? std::ldexp(h & 1023, -24) : std::ldexp(1024 + (h & 1023), exponent - 25);
+  return (h & 0x8000) != 0 ? -m : m;
+}
+
+// One group: quants q[i], scale and offset.
+struct Group {
+  std::vector<int> q;
+  uint16_t scale = 0, offset = 0;
+};
+
+Group quantize(const float* x, uint64_t n, swy_dtype dtype) {
+  Group g;
+  const auto [low, high] = std::minmax_element(x, x + n);
+  const double largest = std::max(std::fabs(*low), std::fabs(*high));
+  const double step = dtype == SWY_I8 ? largest / 127 : dtype == SWY_I4 ? largest / 7 : (*high - *low) / 15;
+  g.scale = to_half(static_cast<float>(std::max(step, 1e-6)));
+  if (dtype == SWY_I4A) g.offset = to_half(*low);
+  const double s = half_value(g.scale), o = half_value(g.offset);
+  for (uint64_t i = 0; i < n; ++i) {
+    const int q = static_cast<int>(std::lround((x[i] - o) / s));
+    g.q.push_back(dtype == SWY_I8   ? std::clamp(q, -127, 127)
+                  : dtype == SWY_I4 ? std::clamp(q + 8, 0, 15)
+                                    : std::clamp(q, 0, 15));
+  }
+  return g;
+}
+
+void store_group(const Group& g, swy_dtype dtype, uint8_t* to) {
+  for (uint64_t i = 0; i < g.q.size(); ++i) {
+    if (dtype == SWY_I8) {
+      to[i] = static_cast<uint8_t>(g.q[i]);
+    } else {
+      to[i / 2] = static_cast<uint8_t>(to[i / 2] | (g.q[i] << (i % 2 * 4)));
+    }
+  }
+}
+
+}  // namespace
+
+uint16_t to_half(float x) {
+  const uint16_t sign = std::signbit(x) ? 0x8000 : 0;
+  const double a = std::fabs(static_cast<double>(x));
+  if (a == 0) return sign;
+  int exponent = 0;
+  std::frexp(a, &exponent);                        // a in [2^(exponent - 1), 2^exponent)
+  const int least = std::max(exponent - 11, -24);  // of the last place
+  const double places = std::nearbyint(std::ldexp(a, -least));
+  if (least == -24) return static_cast<uint16_t>(sign | static_cast<uint16_t>(places));
+  return static_cast<uint16_t>(sign | (((least + 24) << 10) + static_cast<int>(places)));
+}
+
+void encode_weight(Weight& w, const std::vector<float>& values) {
+  swy_weight_planes p;
+  if (swy_weight_planes_of(&w.desc, &p) != 0) throw Failure("a case has a weight that weights.h cannot describe");
+  const uint64_t in = w.desc.dims[w.desc.rank - 1];
+  w.segment.assign(p.total_bytes, std::byte{0});
+  w.values.resize(values.size());
+  auto* base = reinterpret_cast<uint8_t*>(w.segment.data());
+  for (uint64_t i = 0; p.groups == 0 && i < values.size(); ++i) {
+    if (w.desc.dtype == SWY_F32) {
+      std::memcpy(base + 4 * i, &values[i], 4);
+      w.values[i] = values[i];
+    } else {
+      const uint16_t h = swy_f32_to_bf16(values[i]);
+      std::memcpy(base + 2 * i, &h, 2);
+      w.values[i] = swy_bf16_to_f32(h);
+    }
+  }
+  for (uint64_t r = 0; r < p.rows; ++r) {
+    for (uint64_t k = 0; k < p.groups; ++k) {
+      const uint64_t begin = r * in + k * p.group_size, n = std::min(p.group_size, in - k * p.group_size);
+      const Group g = quantize(values.data() + begin, n, w.desc.dtype);
+      store_group(g, w.desc.dtype, base + r * p.row_bytes + k * p.group_bytes);
+      std::memcpy(base + p.scales + (r * p.groups + k) * 2, &g.scale, 2);
+      if (w.desc.dtype == SWY_I4A) std::memcpy(base + p.offsets + (r * p.groups + k) * 2, &g.offset, 2);
+      const double s = half_value(g.scale), o = half_value(g.offset);
+      for (uint64_t i = 0; i < n; ++i) w.values[begin + i] = (g.q[i] - (w.desc.dtype == SWY_I4 ? 8 : 0)) * s + o;
+    }
+  }
+}
+
+}  // namespace switchyard::check

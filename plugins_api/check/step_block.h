@@ -1,0 +1,15 @@
+// The block of device memory that carries a step.
+#pragma once
+
+#include "plugins_api/check/case.h"
+#include "switchyard/step.h"
+
+namespace switchyard::check {
+
+// Bytes that any step of the case, or a part of one, needs.
+uint64_t step_block_bytes(const Case& c);
+
+// The step as kernels read it. `number` counts submissions.
+std::vector<std::byte> step_block(const Step& step, const swy_bucket& bucket, uint64_t number);
+
+}  // namespace switchyard::check

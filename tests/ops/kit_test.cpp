@@ -1,0 +1,95 @@
+// The kit itself: it must find what is wrong, and only that.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "plugins_api/check/check.h"
+#include "plugins_api/check/naive.h"
+#include "plugins_api/check/quantize.h"
+#include "switchyard/weights.h"
+
+namespace switchyard::check {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// What the kit says about a fixture on one case with 65 rows of 36 elements.
+std::string verdict(const std::string& fixture, const std::string& reference = "") {
+  Kit kit({std::string(SWITCHYARD_FIXTURES "/switchyard_broken_") + fixture + ".so", {}, reference, false, 42});
+  EXPECT_EQ(kit.error(), "");
+  for (const Check& c : kit.checks()) {
+    if (c.spec->name == "add.rows65.width36") return kit.run(c);
+  }
+  return "no such case";
+}
+
+TEST(Kit, PassesARightKernel) {
+  EXPECT_EQ(verdict("NOTHING"), "");
+  EXPECT_EQ(verdict("NOTHING", SWITCHYARD_REFERENCE), "");
+}
+
+TEST(Kit, ReportsOperationKernelCaseRowErrorAndSeed) {
+  for (const std::string oracle : {"", SWITCHYARD_REFERENCE}) {
+    EXPECT_THAT(verdict("LAST_ELEMENT", oracle),
+                AllOf(HasSubstr("backend broken, operation add, kernel add.broken, case add.broken/add.rows65.width36"),
+                      HasSubstr("output 0 row 64: relative error "), HasSubstr("element 35 is "),
+                      HasSubstr("[SWITCHYARD_CHECK_SEED=42]")));
+  }
+}
+
+TEST(Kit, FindsWhatAKernelMayNotDo) {
+  EXPECT_THAT(verdict("READS_TOO_FAR"), HasSubstr("nan instead of"));
+  EXPECT_THAT(verdict("WRITES_TOO_FAR"), HasSubstr("wrote outside output 0: byte"));
+  EXPECT_THAT(verdict("CHANGES_INPUT"), HasSubstr("changed its input 1"));
+  EXPECT_THAT(verdict("ALLOCATES"), HasSubstr("list_submit allocated memory of the host"));
+}
+
+TEST(Kit, HoldsFlagsToTheirWord) {
+  EXPECT_THAT(verdict("NOT_DETERMINISTIC"),
+              HasSubstr("DETERMINISTIC, but a second submission has other bits in output 0"));
+  EXPECT_THAT(verdict("NOT_INVARIANT"), HasSubstr("BATCH_INVARIANT, but sequence 0 alone"));
+  EXPECT_THAT(verdict("NOT_IN_PLACE"), HasSubstr("IN_PLACE, but with output 0 on input 0 it has other bits"));
+}
+
+TEST(Kit, SaysWhyAPluginDoesNotOpen) {
+  EXPECT_THAT(Kit({"/nowhere/switchyard_x.so", {}, "", false, 1}).error(), HasSubstr("cannot open /nowhere"));
+}
+
+TEST(Table, NamesAreUnique) {
+  std::set<std::string> names;
+  for (const CaseSpec& s : all_cases()) EXPECT_TRUE(names.insert(s.name).second) << s.name;
+}
+
+// The quantizer's own arithmetic against the function that backends use.
+TEST(Quantize, AgreesWithTheHeader) {
+  Random random(7);
+  for (const Encoding& e : all_encodings()) {
+    Builder b(SWY_OP_LINEAR, random);
+    const Case c = b.rows({1}).matrix({3, 100}, e.dtype, e.group).done();
+    const Weight& w = c.weights[0];
+    swy_weight_planes planes;
+    ASSERT_EQ(swy_weight_planes_of(&w.desc, &planes), 0);
+    ASSERT_EQ(w.segment.size(), planes.total_bytes);
+    std::vector<float> row(100);
+    for (uint64_t r = 0; r < 3; ++r) {
+      swy_weight_row(&w.desc, &planes, w.segment.data(), r, row.data());
+      for (uint64_t i = 0; i < 100; ++i) EXPECT_NEAR(row[i], w.at(r, i), 1e-7) << e.name();
+    }
+  }
+}
+
+TEST(Quantize, RoundsToTheNearestHalf) {
+  for (const double x : {1.0, -2.5, 0.1, 65504.0, 6.1e-5, 3e-6, 5.96e-8, 0.0}) {
+    const auto f = static_cast<float>(x);
+    EXPECT_NEAR(swy_f16_to_f32(to_half(f)), f, std::max(std::fabs(x) / 2048, 2.99e-8)) << x;
+  }
+  EXPECT_EQ(to_half(1.0f), 0x3c00);
+  EXPECT_EQ(to_half(2049.0f), 0x6800);  // a tie: to even
+}
+
+}  // namespace
+}  // namespace switchyard::check
