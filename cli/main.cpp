@@ -33,6 +33,8 @@ int run_program(int argc, char** argv) {
   add_plan(app, exit_code);
   add_perplexity(app, exit_code);
   add_logits(app, exit_code);
+  add_bench(app, exit_code);
+  add_synth(app, exit_code);
   add_config(app, exit_code);
   catch_interrupts();
   if (argc > 1 && *argv[1] != '-') {

@@ -68,14 +68,14 @@ struct ExpertWork {
 // Rows of the whole step against the router and the shared gate; each member does its own rows.
 template <Mode kMode>
 void route(const swy::Call& call, const MoeShape& s, const MoePanels& w, const ExpertWork& work) {
-  const auto [first, last] = call.split(s.rows);
+  const auto mine = call.split(s.rows);
   Arena own(work.scratch + work.scratch_bytes * call.rank());
   const PairScratch scratch = work.take(own, s).pair;
   TileScope tiles;
   const auto product = [&](const Panels& m, float* y) {
     const uint32_t form = row_form(kMode, m.shape);
-    for (uint64_t r = first; r < last; r += kJobRows) {
-      const auto n = static_cast<uint32_t>(std::min<uint64_t>(kJobRows, last - r));
+    for (uint64_t r = mine.first; r < mine.second; r += kJobRows) {
+      const auto n = static_cast<uint32_t>(std::min<uint64_t>(kJobRows, mine.second - r));
       const PairRows x{call.input(0) + r * s.hidden, work.common.x.format(form), work.common.x.row(form, r)};
       panel_range<kMode>(m, 0, 0, m.shape.panels, x, n, tiles, scratch, [&](uint64_t p, const float* out) {
         for (uint32_t i = 0; i < n; ++i) {
@@ -87,7 +87,7 @@ void route(const swy::Call& call, const MoeShape& s, const MoePanels& w, const E
   if (s.shared_width != 0) product(w.mix, work.common.mix);
   if (injected(*call.op)) return;
   product(w.router, work.common.logits);
-  for (uint64_t r = first; r < last; ++r) {
+  for (uint64_t r = mine.first; r < mine.second; ++r) {
     route_row(work.common.logits + r * s.experts, s.experts, s.top_k, work.common.ids + r * s.top_k,
               work.common.weights + r * s.top_k);
   }

@@ -4,8 +4,6 @@
 
 #include "multiply.h"
 
-#pragma GCC target("avx2,fma,f16c")
-
 namespace cpu::detail {
 namespace {
 

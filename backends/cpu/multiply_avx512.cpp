@@ -3,8 +3,6 @@
 
 #include "multiply.h"
 
-#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,fma,f16c")
-
 namespace cpu::detail {
 namespace {
 

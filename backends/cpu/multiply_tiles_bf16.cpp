@@ -10,8 +10,6 @@
 #include "multiply.h"
 #include "tiles.h"
 
-#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,fma,f16c,amx-tile,amx-bf16")
-
 namespace cpu {
 namespace {
 

@@ -12,8 +12,6 @@
 
 #include "tiles.h"
 
-#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,fma,f16c,amx-tile,amx-int8")
-
 namespace cpu {
 namespace {
 

@@ -1,6 +1,7 @@
 // The CPU backend: AVX2, AVX-512 and AMX kernels over one packed layout of weights.
 #include <cpuid.h>
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,8 +35,8 @@ const char* device_name() {
       if (__get_cpuid(leaf, &r[0], &r[1], &r[2], &r[3]) == 0) break;
       brand.append(reinterpret_cast<const char*>(r), sizeof r);
     }
-    brand = brand.c_str();  // up to the first NUL
-    brand.erase(0, brand.find_first_not_of(' ') == std::string::npos ? brand.size() : brand.find_first_not_of(' '));
+    brand.erase(std::min(brand.find('\0'), brand.size()));
+    brand.erase(0, std::min(brand.find_first_not_of(' '), brand.size()));
     while (!brand.empty() && brand.back() == ' ') brand.pop_back();
     return (brand.empty() ? "x86-64" : brand) + ", " + cpu::isa_name(cpu::best_isa());
   }();

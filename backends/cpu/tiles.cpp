@@ -6,8 +6,6 @@
 
 #include "multiply.h"
 
-#pragma GCC target("amx-tile")
-
 namespace cpu {
 namespace {
 

@@ -17,6 +17,14 @@ class Host {
 
   const swy_host* table() const { return &host_; }
   uint32_t threads() const { return pool_.width(); }
+  const ThreadPool& pool() const { return pool_; }
+
+  // Called for every kernel that runs, until set to NULL. Not while a list runs.
+  using Trace = void (*)(void* ctx, const char* name, uint64_t begin_ns, uint64_t end_ns);
+  void set_trace(Trace trace, void* ctx) {
+    host_.trace = trace;
+    host_.ctx = ctx;
+  }
 
  private:
   ThreadPool pool_;

@@ -198,6 +198,62 @@ TEST(Inspect, WritesDequantizedWeights) {
   EXPECT_EQ(entries["lm_head.weight"]["dtype"], "F32");
 }
 
+TEST(Bench, TellsRatesSharesAndKernels) {
+  const json out =
+      run_json({"bench", "--prefill", "8,33", "--depth", "0,16", "--decode", "3", "--repeat", "2", "--ops", "--json"});
+  EXPECT_GT(out["machine"]["read_gbs"], 0);
+  EXPECT_GE(out["machine"]["read_gbs"], out["machine"]["read_gbs_one_thread"].get<double>() / 4);
+  EXPECT_GT(out["peak_memory_bytes"], 1 << 20);
+  ASSERT_EQ(out["rows"].size(), 4u);
+  const char* names[] = {"prefill 8", "prefill 33", "decode at 0", "decode at 16"};
+  for (size_t i = 0; i < 4; ++i) {
+    const json& row = out["rows"][i];
+    EXPECT_EQ(row["name"], names[i]);
+    EXPECT_EQ(row["samples"], i < 2 ? 2 : 3);
+    EXPECT_GT(row["tokens_per_second"], 0);
+    EXPECT_GE(row["best"], row["tokens_per_second"]);
+    EXPECT_LE(row["worst"], row["tokens_per_second"]);
+    EXPECT_GT(row["bandwidth_share"], 0);
+    double calls = 0;
+    for (const json& k : row["kernels"]) calls += k["calls"].get<double>();
+    EXPECT_GT(calls, 30) << "the demo has 8 layers of several operations";
+  }
+  EXPECT_LT(out["rows"][0]["megabytes"], out["rows"][1]["megabytes"]);
+}
+
+TEST(Bench, NeedsAContextThatHoldsThePrompt) {
+  const Ran ran = run_program({"bench", "--prefill", "100", "--ctx", "64"});
+  EXPECT_EQ(ran.exit, 2);
+  EXPECT_THAT(ran.err, HasSubstr("--prefill 100 does not fit the context of 64; --ctx raises it"));
+}
+
+TEST(Synth, MakesTheSameProgramAsItsShortForm) {
+  const TemporaryFolder folder;
+  const std::string config = kTiny + "half-rotary/config.json", path = folder.path("s.swy");
+  const Ran made =
+      run_program({"synth", "--config", config, "--layers", "3", "--group", "32", "--seed", "5", "-o", path});
+  ASSERT_EQ(made.exit, 0) << made.err;
+  EXPECT_EQ(run_program({"inspect", path, "--verify"}).exit, 0);
+  const auto logits = [&](const std::string& model) {
+    const std::string to = folder.path("x.npy");
+    const Ran ran = run_program({"logits", "-m", model, "--ids", "1 2 3", "--out", to});
+    EXPECT_EQ(ran.exit, 0) << ran.err;
+    return read_file(to);
+  };
+  const std::string stored = logits(path);
+  EXPECT_EQ(stored, logits("synth:" + config + ",layers=3,group=32,seed=5"));
+  EXPECT_NE(stored, logits("synth:" + config + ",layers=3,group=32,seed=6"));
+}
+
+TEST(Synth, RefusesWhatItDoesNotKnow) {
+  for (const char* model : {"synth:", "synth:nowhere", "synth:qwen3.5-35b-a3b,layers=0", "synth:qwen3.5-35b-a3b,warp=9",
+                            "synth:qwen3.5-35b-a3b,quant=i3"}) {
+    const Ran ran = run_program({"run", "-m", model, "hi"});
+    EXPECT_EQ(ran.exit, 2) << model << ran.err;
+    EXPECT_EQ(std::count(ran.err.begin(), ran.err.end(), '\n'), 1) << ran.err;
+  }
+}
+
 TEST(Backends, AreListed) {
   EXPECT_THAT(run_program({"backends"}).out,
               AllOf(HasSubstr("reference"), HasSubstr("gated_delta"), HasSubstr("weights: any")));

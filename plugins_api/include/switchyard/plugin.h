@@ -111,8 +111,10 @@ typedef struct swy_host {
   uint32_t abi;
   const char* version; /* of the runtime */
   void* ctx;
-  void (*log)(void* ctx, swy_log_level level, const char* message);               /* [thread-safe] one line */
-  void (*trace)(void* ctx, const char* name, uint64_t begin_ns, uint64_t end_ns); /* [thread-safe] NULL: not tracing */
+  void (*log)(void* ctx, swy_log_level level, const char* message); /* [thread-safe] one line */
+  /* [thread-safe, no-alloc] One kernel of a running list, by CLOCK_MONOTONIC. NULL: not tracing; the host sets it only
+   * while no list runs. */
+  void (*trace)(void* ctx, const char* name, uint64_t begin_ns, uint64_t end_ns);
   /* [thread-safe] Zero-filled, `alignment` at most 4096. NULL when memory is gone. */
   void* (*alloc)(void* ctx, uint64_t bytes, uint64_t alignment);
   void (*free)(void* ctx, void* p, uint64_t bytes, uint64_t alignment); /* [thread-safe] */

@@ -13,6 +13,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <memory>
 #include <string>
 #include <vector>
@@ -301,10 +302,19 @@ namespace swy __attribute__((visibility("hidden"))) {
 
   inline constexpr swy_team kAlone{sizeof(swy_team), 1, 0, 0, nullptr, [](const swy_team*) {}};
 
+  inline uint64_t now_ns() {
+    timespec t{};
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return static_cast<uint64_t>(t.tv_sec) * 1000000000u + static_cast<uint64_t>(t.tv_nsec);
+  }
+
   inline void run_list(void* arg, const swy_team* team) {
     List& list = *static_cast<List*>(arg);
+    const swy_host* host = the_backend->host;
+    const bool traced = team->rank == 0 && host != nullptr && host->trace != nullptr;
     const size_t n = list.ops.size();
     for (size_t i = 0; i < n;) {
+      const uint64_t begin = traced ? now_ns() : 0;
       run_op(list, list.ops[i], team);
       size_t next = i + 1;
       while (next < n && list.ops[next].serial) ++next;
@@ -313,6 +323,7 @@ namespace swy __attribute__((visibility("hidden"))) {
         for (size_t s = i + 1; s < next; ++s) run_op(list, list.ops[s], &kAlone);
       }
       team->barrier(team);
+      if (traced) host->trace(host->ctx, list.ops[i].kernel->name, begin, now_ns());
       i = next;
     }
   }

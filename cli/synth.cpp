@@ -1,0 +1,57 @@
+// switchyard synth: a program of a real configuration's shape, with random weights.
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/runtime.h"
+
+namespace switchyard::cli {
+namespace {
+
+struct Options {
+  std::string config = "qwen3.5-35b-a3b", output, quant = "i4", group = "32";
+  uint32_t layers = 0, vocab = 0, threads = 0;
+  uint64_t seed = 1;
+};
+
+Status synth(const Options& o) {
+  std::string text = o.config + ",quant=" + o.quant + ",group=" + o.group + fmt::format(",seed={}", o.seed);
+  if (o.layers != 0) text += fmt::format(",layers={}", o.layers);
+  if (o.vocab != 0) text += fmt::format(",vocab={}", o.vocab);
+  SWY_LET(const SyntheticRequest request, synthetic_request(text));
+  Settings threads;
+  threads.threads = o.threads;
+  Progress bar("writing");
+  const uint64_t begin = Os::real().now_ns();
+  SWY_LET(const uint64_t bytes,
+          write_synthetic(Os::real(), request, o.output, thread_count(threads), [&](uint64_t done, uint64_t total) {
+            bar.update(done, total);
+            return !interrupted.load();
+          }));
+  fmt::print(stderr, "{}: {:.1f} MiB in {:.1f} s\n", o.output, static_cast<double>(bytes) / 1048576,
+             seconds_since(begin));
+  return {};
+}
+
+}  // namespace
+
+void add_synth(CLI::App& app, int& exit_code) {
+  auto o = std::make_shared<Options>();
+  CLI::App* c = app.add_subcommand("synth", "Make a program with random weights, to measure speed at full size");
+  c->footer(
+      "Example: switchyard synth --config qwen3.5-35b-a3b --layers 4 --vocab 32768 -o slice.swy\n"
+      "Without a file: give any command -m synth:qwen3.5-35b-a3b,layers=4,vocab=32768 instead of a model.");
+  c->add_option("--config", o->config, "qwen3.5-35b-a3b, or the path of a config.json")->capture_default_str();
+  c->add_option("--output,-o", o->output, "file to write")->required();
+  c->add_option("--layers", o->layers, "0: as the configuration says")->check(CLI::Range(0u, 4096u));
+  c->add_option("--vocab", o->vocab, "0: as the configuration says; from 4096 on it carries the demo's tokenizer")
+      ->check(CLI::Range(0u, 1u << 24));
+  c->add_option("--seed", o->seed, "other seeds give other weights")->capture_default_str();
+  c->add_option("--quant", o->quant, "encoding of the large weights: bf16, i8, i4 or i4a")->capture_default_str();
+  c->add_option("--group", o->group, "weights that share a scale: 32, 64, 128, or row")->capture_default_str();
+  c->add_option("--threads", o->threads, "0: one per core")->check(CLI::Range(0u, 1024u));
+  c->callback([o, &exit_code] {
+    if (const Status s = synth(*o); !s.ok()) exit_code = report(s);
+  });
+}
+
+}  // namespace switchyard::cli
