@@ -10,6 +10,11 @@ const std::vector<CaseSpec>& all_cases() {
     linear_cases(out);
     embedding_cases(out);
     moe_cases(out);
+    attention_cases(out);
+    gated_delta_cases(out);
+    lm_head_cases(out);
+    cast_cases(out);
+    sample_cases(out);
     return out;
   }();
   return cases;

@@ -39,5 +39,10 @@ void rms_norm_cases(std::vector<CaseSpec>& out);
 void linear_cases(std::vector<CaseSpec>& out);
 void embedding_cases(std::vector<CaseSpec>& out);
 void moe_cases(std::vector<CaseSpec>& out);
+void attention_cases(std::vector<CaseSpec>& out);
+void gated_delta_cases(std::vector<CaseSpec>& out);
+void lm_head_cases(std::vector<CaseSpec>& out);
+void cast_cases(std::vector<CaseSpec>& out);
+void sample_cases(std::vector<CaseSpec>& out);
 
 }  // namespace switchyard::check

@@ -56,6 +56,7 @@ class Kit {
  private:
   Case build(const Check& check) const;
   const Outcome& expected(const Check& check, const Case& c);
+  Outcome drawn_from_own_logits(const Check& check, const Case& c) const;
   std::string verify(const Check& check, Errors* errors);
 
   Request request_;

@@ -38,6 +38,26 @@ std::vector<swy_binding> bindings(const std::vector<Memory>& list) {
   return out;
 }
 
+// SWY_SAMPLES_* that a step's draws need.
+uint32_t sampling_needs(const Case& c) {
+  uint32_t needs = 0;
+  const auto need = [&](bool that, uint32_t flag) { needs |= that ? flag : 0; };
+  for (const Step& s : c.steps) {
+    for (const Draw& d : s.draws) {
+      need(d.params.inv_temperature == 0, SWY_SAMPLES_GREEDY);
+      need(d.params.inv_temperature != 0, SWY_SAMPLES_SEEDED);
+      need(d.params.inv_temperature != 0 && d.params.inv_temperature != 1, SWY_SAMPLES_TEMPERATURE);
+      need(d.params.top_k > 0, SWY_SAMPLES_TOP_K);
+      need(d.params.top_p < 1, SWY_SAMPLES_TOP_P);
+      need(d.params.min_p > 0, SWY_SAMPLES_MIN_P);
+      need(!d.mask.empty(), SWY_SAMPLES_MASK);
+      need(!d.stops.empty(), SWY_SAMPLES_STOP_IDS);
+      need((d.params.flags & SWY_SAMPLE_LOGPROB) != 0, SWY_SAMPLES_LOGPROBS);
+    }
+  }
+  return needs;
+}
+
 }  // namespace
 
 OpView::OpView(const Case& c)
@@ -77,6 +97,12 @@ bool takes(const Plugin& plugin, const swy_kernel& kernel, const Case& c, std::s
   };
   if (kernel.min_rows != 0 && c.bucket.rows < kernel.min_rows) return refuse("too few rows");
   if (kernel.max_rows != 0 && c.bucket.rows > kernel.max_rows) return refuse("too many rows");
+  if (c.op == SWY_OP_CAST && kernel.input_dtypes != 0 &&
+      ((kernel.input_dtypes & SWY_DTYPE_BIT(c.inputs[0].desc.dtype)) == 0 ||
+       (kernel.output_dtypes & SWY_DTYPE_BIT(c.outputs[0].desc.dtype)) == 0)) {
+    return refuse("does not cast between these types");
+  }
+  if ((sampling_needs(c) & ~plugin.sampling_steps()) != 0) return refuse("the device's sampler does not cover it");
   for (const Weight& w : c.weights) {
     if (w.quantizable && kernel.weight_dtypes != 0 && (kernel.weight_dtypes & SWY_DTYPE_BIT(w.desc.dtype)) == 0) {
       return refuse(text("no weights of encoding ", w.desc.dtype));

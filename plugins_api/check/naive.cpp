@@ -38,6 +38,32 @@ Naive naive_of(swy_op_id op) {
       return naive::experts;
     case SWY_OP_ROUTER_TOPK:
       return naive::router_topk;
+    case SWY_OP_GATED_DELTA:
+      return naive::gated_delta;
+    case SWY_OP_CAUSAL_CONV:
+      return naive::causal_conv;
+    case SWY_OP_DELTA_GATES:
+      return naive::delta_gates;
+    case SWY_OP_DELTA_RULE:
+      return naive::delta_rule;
+    case SWY_OP_ATTENTION:
+      return naive::attention;
+    case SWY_OP_KV_APPEND:
+      return naive::kv_append;
+    case SWY_OP_ATTEND:
+      return naive::attend;
+    case SWY_OP_ROPE:
+      return naive::rope;
+    case SWY_OP_HEAD_SPLIT:
+      return naive::head_split;
+    case SWY_OP_LM_HEAD:
+      return naive::lm_head;
+    case SWY_OP_GATHER_ROWS:
+      return naive::gather_rows;
+    case SWY_OP_CAST:
+      return naive::cast;
+    case SWY_OP_SAMPLE:
+      return naive::sample;
     default:
       return nullptr;
   }

@@ -13,7 +13,10 @@ Naive naive_of(swy_op_id op);
 
 Outcome run_naive(const Case& c);  // throws Failure for an operation without one
 
-// One per file of naive/.
+// Draws the step's sampling rows from logits [logit rows, vocab], by the chain that sampling_row.h defines.
+void draw(const Step& step, const float* logits, uint64_t vocab, Matrix& results, std::vector<int32_t>& tokens);
+
+// One group per file of naive/.
 namespace naive {
 void add(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
 void silu_mul(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
@@ -31,6 +34,19 @@ void moe(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& out
 void moe_add(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
 void experts(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
 void router_topk(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
+void gated_delta(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
+void causal_conv(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
+void delta_gates(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
+void delta_rule(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
+void attention(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
+void kv_append(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
+void attend(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
+void rope(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
+void head_split(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
+void lm_head(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
+void gather_rows(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
+void cast(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
+void sample(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
 }  // namespace naive
 
 }  // namespace switchyard::check

@@ -30,6 +30,7 @@ Plugin::Plugin(const std::string& path, const std::vector<Setting>& settings) {
   info.struct_size = sizeof info;
   e.expect_ok(api_->device_info(0, &info, e.get()), id_ + ": device_info");
   alignment_ = std::max<uint64_t>(64, info.buffer_alignment);
+  sampling_steps_ = info.sampling_steps;
   std::vector<swy_setting> raw;
   for (const Setting& s : settings) raw.push_back({s.name.c_str(), s.value.c_str()});
   e.expect_ok(api_->device_open(0, raw.data(), static_cast<uint32_t>(raw.size()), &device_, e.get()),

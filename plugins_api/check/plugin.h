@@ -29,6 +29,8 @@ class Plugin {
   const std::vector<const swy_kernel*>& kernels() const { return kernels_; }
   // Of offsets that are bound to operands, in bytes.
   uint64_t alignment() const { return alignment_; }
+  // SWY_SAMPLES_*: which parts of the chain SAMPLE covers.
+  uint32_t sampling_steps() const { return sampling_steps_; }
 
  private:
   std::string id_;
@@ -36,6 +38,7 @@ class Plugin {
   swy_device* device_ = nullptr;
   std::vector<const swy_kernel*> kernels_;
   uint64_t alignment_ = 64;
+  uint32_t sampling_steps_ = 0;
 };
 
 // Room for a plugin's error line.

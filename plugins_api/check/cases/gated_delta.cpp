@@ -1,0 +1,71 @@
+// GATED_DELTA, CAUSAL_CONV, DELTA_GATES, DELTA_RULE.
+#include "plugins_api/check/cases.h"
+#include "plugins_api/check/scenes.h"
+
+namespace switchyard::check {
+namespace {
+
+struct Shape {
+  uint32_t key_heads, value_heads, key_dim, value_dim, kernel;
+  bool slow = false;
+  std::string name() const {
+    return std::to_string(key_heads) + "k" + std::to_string(value_heads) + "v.dims" + std::to_string(key_dim) + "_" +
+           std::to_string(value_dim) + ".kernel" + std::to_string(kernel);
+  }
+  uint64_t values() const { return uint64_t{value_heads} * value_dim; }
+  uint64_t channels() const { return 2 * uint64_t{key_heads} * key_dim + values(); }
+};
+
+Case delta(swy_op_id op, const Shape& s, const Scene& scene, swy_dtype plain, Random& random) {
+  swy_gated_delta_attrs a{};
+  a.key_heads = s.key_heads;
+  a.value_heads = s.value_heads;
+  a.key_dim = s.key_dim;
+  a.value_dim = s.value_dim;
+  a.conv_kernel = s.kernel;
+  a.norm_eps = a.l2_eps = 1e-6f;
+  Builder b(op, random);
+  b.attrs(a);
+  play(scene, b);
+  const std::vector<uint64_t> state = {s.value_heads, s.key_dim, s.value_dim};
+  const auto gates = [&] {  // decays from almost none to almost all within some tokens
+    b.plain({s.value_heads}, SWY_F32, 0.5, 0.7).plain({s.value_heads}, plain, -2, 1);
+  };
+  if (op == SWY_OP_DELTA_GATES) {
+    b.input(s.value_heads).input(s.value_heads);
+    gates();
+    b.fixed_output(s.value_heads, SWY_F32).fixed_output(s.value_heads, SWY_F32);
+  } else if (op == SWY_OP_DELTA_RULE) {
+    b.input(s.channels()).fixed_input(s.value_heads, 0.5, 0.1).fixed_input(s.value_heads, -0.5, 0.1);
+    b.slotted(state, 0.3).output(s.values());
+  } else if (op == SWY_OP_CAUSAL_CONV) {
+    b.input(s.channels()).plain({s.channels(), s.kernel}, plain, 0, 0.5);
+    b.slotted({s.channels(), s.kernel - 1}, 1).output(s.channels());
+  } else {
+    b.input(s.channels()).input(s.values(), 0, 2).input(s.value_heads).input(s.value_heads);
+    b.plain({s.channels(), s.kernel}, plain, 0, 0.5);
+    gates();
+    b.plain({s.value_dim}, plain, 1, 0.3);
+    b.slotted({s.channels(), s.kernel - 1}, 1).slotted(state, 0.3).output(s.values());
+  }
+  const bool decode = scene.name == "decode4" || scene.name == "one_token" || scene.name == "first_token";
+  return b.done(decode ? 0 : 3);
+}
+
+}  // namespace
+
+void gated_delta_cases(std::vector<CaseSpec>& out) {
+  const Shape shapes[] = {{1, 1, 16, 16, 4},      {2, 6, 12, 20, 4},         {4, 8, 32, 32, 4},      {2, 2, 36, 24, 3},
+                          {3, 3, 20, 8, 2, true}, {1, 3, 128, 128, 4, true}, {2, 8, 64, 96, 4, true}};
+  for (const Shape& s : shapes) {
+    for (const Scene& scene : all_scenes()) {
+      for (const swy_op_id op : {SWY_OP_GATED_DELTA, SWY_OP_CAUSAL_CONV, SWY_OP_DELTA_GATES, SWY_OP_DELTA_RULE}) {
+        const swy_dtype plain = s.key_heads % 2 == 0 ? SWY_BF16 : SWY_F32;
+        out.push_back({op, op_name(op) + "." + s.name() + "." + scene.name, s.slow || scene.slow,
+                       [=, &scene](Random& random) { return delta(op, s, scene, plain, random); }});
+      }
+    }
+  }
+}
+
+}  // namespace switchyard::check

@@ -1,0 +1,51 @@
+// LM_HEAD and GATHER_ROWS.
+#include "plugins_api/check/cases.h"
+
+namespace switchyard::check {
+namespace {
+
+// Which rows' logits are wanted: one, some, or all.
+std::vector<uint32_t> wanted_rows(uint32_t rows, const std::string& which) {
+  if (which == "last") return {rows - 1};
+  std::vector<uint32_t> out;
+  for (uint32_t r = 0; r < rows; r += which == "all" ? 1 : 3) out.push_back(r);
+  return out;
+}
+
+Case head(uint32_t rows, const std::string& which, uint64_t hidden, uint64_t vocab, const Encoding& e, Random& random) {
+  Builder b(SWY_OP_LM_HEAD, random);
+  b.rows(ragged(rows)).wanted(wanted_rows(rows, which)).input(hidden).matrix({vocab, hidden}, e.dtype, e.group);
+  return b.fixed_output(vocab, SWY_F32, SWY_ROWS_LOGITS).done(rows > 2 ? 3 : 0);
+}
+
+Case gather(uint32_t rows, const std::string& which, uint64_t width, Random& random) {
+  Builder b(SWY_OP_GATHER_ROWS, random);
+  b.rows(ragged(rows)).wanted(wanted_rows(rows, which)).input(width).output(width, SWY_ROWS_LOGITS);
+  return b.done(rows > 2 ? 3 : 0);
+}
+
+}  // namespace
+
+void lm_head_cases(std::vector<CaseSpec>& out) {
+  for (const Encoding& e : all_encodings()) {
+    for (const uint32_t rows : {1u, 8u, 65u, 513u}) {
+      for (const std::string which : {"last", "some", "all"}) {
+        const std::string name = "lm_head." + e.name() + ".rows" + std::to_string(rows) + "." + which;
+        if (rows == 1 && which != "last") continue;
+        out.push_back({SWY_OP_LM_HEAD, name, rows == 513 && which != "last",
+                       [=](Random& random) { return head(rows, which, 100, 77, e, random); }});
+      }
+    }
+    out.push_back({SWY_OP_LM_HEAD, "lm_head." + e.name() + ".wide", true,
+                   [=](Random& random) { return head(5, "some", 512, 3001, e, random); }});
+  }
+  for (const uint32_t rows : {1u, 63u, 513u}) {
+    for (const std::string which : {"last", "some", "all"}) {
+      if (rows == 1 && which != "last") continue;
+      out.push_back({SWY_OP_GATHER_ROWS, "gather_rows.rows" + std::to_string(rows) + "." + which, false,
+                     [=](Random& random) { return gather(rows, which, 36, random); }});
+    }
+  }
+}
+
+}  // namespace switchyard::check

@@ -1,0 +1,90 @@
+// SAMPLE and LM_HEAD_SAMPLE.
+#include "plugins_api/check/cases.h"
+
+namespace switchyard::check {
+namespace {
+
+// One way of sampling.
+struct Way {
+  std::string name;
+  float temperature = 1, top_p = 1, min_p = 0;
+  int32_t top_k = 0;
+  bool mask = false, stops = false, logprob = false;
+};
+
+const std::vector<Way>& ways() {
+  static const std::vector<Way> all = [] {
+    std::vector<Way> w;
+    w.push_back({"greedy", 0});
+    w.push_back({"seeded"});
+    w.push_back({"warm", 1.7f});
+    w.push_back({"cold", 0.3f});
+    w.push_back({"top_k", 1, 1, 0, 5});
+    w.push_back({"top_p", 1, 0.8f});
+    w.push_back({"min_p", 1, 1, 0.1f});
+    w.push_back({"mask", 1, 1, 0, 0, true});
+    w.push_back({"greedy_mask", 0, 1, 0, 0, true});
+    w.push_back({"stops", 1, 1, 0, 0, false, true});
+    w.push_back({"logprob", 0.8f, 1, 0, 0, false, false, true});
+    w.push_back({"everything", 0.8f, 0.95f, 0.02f, 20, true, true, true});
+    return w;
+  }();
+  return all;
+}
+
+Draw drawn(const Way& way, uint32_t i, uint32_t logit_row, uint64_t vocab, Random& random) {
+  Draw d;
+  d.logit_row = logit_row;
+  d.token_entry = 2 * i + 1;
+  d.position = 100 + i;
+  swy_sample_params_init(&d.params);
+  d.params.seed = random.word();
+  d.params.temperature = way.temperature;
+  d.params.top_p = way.top_p;
+  d.params.min_p = way.min_p;
+  d.params.top_k = way.top_k;
+  d.params.flags = way.logprob ? SWY_SAMPLE_LOGPROB : 0;
+  swy_sample_params_normalise(&d.params, nullptr);
+  if (way.mask) {
+    d.mask.resize((vocab + 31) / 32);
+    for (uint32_t& word : d.mask) word = static_cast<uint32_t>(random.word()) | 1u;
+  }
+  for (int32_t id = 0; way.stops && id < static_cast<int32_t>(vocab); id += 2) d.stops.push_back(id);
+  return d;
+}
+
+// Every second wanted row is sampled; the others' logits are read by the host.
+Case sample(swy_op_id op, const Way& way, uint32_t rows, uint64_t vocab, Random& random) {
+  Builder b(op, random);
+  std::vector<uint32_t> wanted;
+  for (uint32_t r = 0; r < rows; ++r) wanted.push_back(r);
+  b.rows(std::vector<uint32_t>(rows, 1)).wanted(wanted);
+  Step& s = b.peek().steps[0];
+  for (uint32_t r = 0; r < rows; r += 2) s.draws.push_back(drawn(way, r / 2, r, vocab, random));
+  if (op == SWY_OP_SAMPLE) {
+    b.fixed_input(vocab, 0, 3, SWY_ROWS_LOGITS);
+  } else {
+    b.input(100).matrix({vocab, 100}, SWY_I4, 32, 3);
+  }
+  Case c = b.fixed_output(4, SWY_I32, SWY_ROWS_SAMPLE).done();
+  c.tokens.assign(rows + 3, -7);
+  return c;
+}
+
+}  // namespace
+
+void sample_cases(std::vector<CaseSpec>& out) {
+  for (const swy_op_id op : {SWY_OP_SAMPLE, SWY_OP_LM_HEAD_SAMPLE}) {
+    for (const Way& way : ways()) {
+      for (const uint32_t rows : {1u, 7u, 65u}) {
+        for (const uint64_t vocab : {77u, 1000u}) {
+          out.push_back(
+              {op, op_name(op) + "." + way.name + ".rows" + std::to_string(rows) + ".vocab" + std::to_string(vocab),
+               rows == 65 && vocab == 1000, [=](Random& random) { return sample(op, way, rows, vocab, random); }});
+        }
+      }
+    }
+  }
+}
+
+}  // namespace switchyard::check

@@ -1,0 +1,140 @@
+#include <algorithm>
+
+#include "plugins_api/check/naive.h"
+#include "plugins_api/check/naive/rms_norm.h"
+
+namespace switchyard::check::naive {
+namespace {
+
+using Numbers = std::vector<double>;
+
+struct Row {
+  const Sequence* seq;
+  uint32_t position;
+};
+
+std::vector<Row> rows_of(const Step& step) {
+  std::vector<Row> out;
+  for (const Sequence& q : step.seqs) {
+    for (uint32_t r = 0; r < q.rows; ++r) out.push_back({&q, q.position + r});
+  }
+  return out;
+}
+
+// Rotates the first `rotary` elements of a head, i with i + rotary / 2.
+void rotate(double* x, uint32_t position, uint32_t rotary, double theta) {
+  for (uint32_t i = 0; i < rotary / 2; ++i) {
+    const double angle = position / std::pow(theta, 2.0 * i / rotary);
+    const double u = x[i], v = x[i + rotary / 2];
+    x[i] = u * std::cos(angle) - v * std::sin(angle);
+    x[i + rotary / 2] = u * std::sin(angle) + v * std::cos(angle);
+  }
+}
+
+// Element 0 of token `position` in the KV state: [2, kv_heads, head_dim] follow.
+double* token_at(Numbers& state, const swy_attention_attrs& a, uint32_t page_size, const Sequence& q,
+                 uint32_t position) {
+  const uint64_t token = uint64_t{q.pages[position / page_size]} * page_size + position % page_size;
+  return &state[token * 2 * a.kv_heads * a.head_dim];
+}
+
+void append(const Case& c, const swy_attention_attrs& a, const Step& step, const Numbers& k,
+            const std::vector<float>& v, Numbers& state) {
+  const uint64_t width = uint64_t{a.kv_heads} * a.head_dim;
+  const std::vector<Row> rows = rows_of(step);
+  for (uint64_t r = 0; r < rows.size(); ++r) {
+    if (!rows[r].seq->active) continue;
+    double* to = token_at(state, a, c.bucket.page_size, *rows[r].seq, rows[r].position);
+    for (uint64_t i = 0; i < width; ++i) {
+      to[i] = k[r * width + i];
+      to[width + i] = v[r * width + i];
+    }
+  }
+}
+
+Numbers attended(const Case& c, const swy_attention_attrs& a, const Step& step, const Numbers& q, Numbers& state) {
+  const uint64_t d = a.head_dim;
+  Numbers y(q.size());
+  const std::vector<Row> rows = rows_of(step);
+  for (uint64_t r = 0; r < rows.size(); ++r) {
+    if (!rows[r].seq->active) continue;
+    for (uint64_t h = 0; h < a.heads; ++h) {
+      const uint64_t kv = h / (a.heads / a.kv_heads) * d, at = (r * a.heads + h) * d;
+      Numbers weights;
+      double total = 0;
+      for (uint32_t t = 0; t <= rows[r].position; ++t) {
+        const double* k = token_at(state, a, c.bucket.page_size, *rows[r].seq, t) + kv;
+        double score = 0;
+        for (uint64_t i = 0; i < d; ++i) score += q[at + i] * k[i];
+        weights.push_back(score * a.scale);
+      }
+      const double top = *std::max_element(weights.begin(), weights.end());
+      for (double& w : weights) total += w = std::exp(w - top);
+      for (uint32_t t = 0; t <= rows[r].position; ++t) {
+        const double* v = token_at(state, a, c.bucket.page_size, *rows[r].seq, t) + a.kv_heads * d + kv;
+        for (uint64_t i = 0; i < d; ++i) y[at + i] += weights[t] / total * v[i];
+      }
+    }
+  }
+  return y;
+}
+
+// Norm per head, then rotation, of x [rows, heads, stride] whose heads begin with head_dim elements.
+Numbers prepared(const swy_attention_attrs& a, const Step& step, const std::vector<float>& x, uint64_t heads,
+                 uint64_t stride, const Weight& norm) {
+  Numbers out;
+  const std::vector<Row> rows = rows_of(step);
+  for (uint64_t h = 0; h < rows.size() * heads; ++h) {
+    Numbers y = normed(&x[h * stride], a.head_dim, a.norm_eps);
+    for (uint64_t i = 0; i < a.head_dim; ++i) y[i] *= a.norm_weight_bias + norm[i];
+    rotate(y.data(), rows[h / heads].position, a.rotary_dim, a.rope_theta);
+    out.insert(out.end(), y.begin(), y.end());
+  }
+  return out;
+}
+
+Numbers wide(const std::vector<float>& x) { return {x.begin(), x.end()}; }
+
+}  // namespace
+
+void attention(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs) {
+  const auto a = c.attributes<swy_attention_attrs>();
+  const uint64_t d = a.head_dim, stride = a.gated != 0 ? 2 * d : d;
+  append(c, a, step, prepared(a, step, step.inputs[1].floats, a.kv_heads, d, c.weights[1]), step.inputs[2].floats,
+         all.states[0]);
+  const Numbers q = prepared(a, step, step.inputs[0].floats, a.heads, stride, c.weights[0]);
+  Numbers y = attended(c, a, step, q, all.states[0]);
+  for (uint64_t i = 0; a.gated != 0 && i < y.size(); ++i) {
+    y[i] *= sigmoid(step.inputs[0].floats[i / d * stride + d + i % d]);
+  }
+  outputs[0].values = std::move(y);
+}
+
+void kv_append(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>&) {
+  append(c, c.attributes<swy_attention_attrs>(), step, wide(step.inputs[0].floats), step.inputs[1].floats,
+         all.states[0]);
+}
+
+void attend(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs) {
+  outputs[0].values =
+      attended(c, c.attributes<swy_attention_attrs>(), step, wide(step.inputs[0].floats), all.states[0]);
+}
+
+void rope(const Case& c, const Step& step, Outcome&, std::vector<Matrix>& outputs) {
+  const auto a = c.attributes<swy_heads_attrs>();
+  const std::vector<Row> rows = rows_of(step);
+  outputs[0].values = wide(step.inputs[0].floats);
+  for (uint64_t h = 0; h < rows.size() * a.heads; ++h) {
+    rotate(&outputs[0].values[h * a.head_dim], rows[h / a.heads].position, a.rotary_dim, a.rope_theta);
+  }
+}
+
+void head_split(const Case& c, const Step& step, Outcome&, std::vector<Matrix>& outputs) {
+  const uint64_t d = c.attributes<swy_heads_attrs>().head_dim;
+  for (uint64_t i = 0; i < outputs[0].values.size(); ++i) {
+    outputs[0].values[i] = step.inputs[0].floats[i / d * 2 * d + i % d];
+    outputs[1].values[i] = step.inputs[0].floats[i / d * 2 * d + d + i % d];
+  }
+}
+
+}  // namespace switchyard::check::naive

@@ -1,0 +1,35 @@
+// The chain of sampling_math.h is normative to the bit, so that its own reference is the oracle here.
+#include <algorithm>
+#include <bit>
+
+#include "plugins_api/check/naive.h"
+#include "switchyard/sampling_row.h"
+
+namespace switchyard::check {
+
+void draw(const Step& step, const float* logits, uint64_t vocab, Matrix& results, std::vector<int32_t>& tokens) {
+  std::vector<uint64_t> order(vocab);
+  for (size_t i = 0; i < step.draws.size(); ++i) {
+    const Draw& d = step.draws[i];
+    swy_sample_row_in in{};
+    in.logits = logits + d.logit_row * vocab;
+    in.vocab = static_cast<uint32_t>(vocab);
+    in.mask = d.mask.empty() ? nullptr : d.mask.data();
+    in.position = d.position;
+    swy_sample_row_out out{};
+    const int32_t status = swy_sample_row(&d.params, &in, order.data(), &out);
+    const bool stopped = std::find(d.stops.begin(), d.stops.end(), out.token) != d.stops.end();
+    const int32_t row[4] = {out.token, status, std::bit_cast<int32_t>(out.logprob), stopped ? 1 : 0};
+    std::copy(row, row + 4, results.ints.begin() + static_cast<ptrdiff_t>(4 * i));
+    tokens[d.token_entry] = out.token;
+  }
+}
+
+namespace naive {
+
+void sample(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs) {
+  draw(step, step.inputs[0].floats.data(), c.width(0), outputs[0], all.tokens);
+}
+
+}  // namespace naive
+}  // namespace switchyard::check

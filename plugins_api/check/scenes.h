@@ -1,0 +1,21 @@
+// Scenes: steps for operations that have states.
+#pragma once
+
+#include "plugins_api/check/case.h"
+
+namespace switchyard::check {
+
+struct Scene {
+  std::string name;
+  std::vector<std::vector<Sequence>> steps;  // without pages
+  bool slow = false;
+  uint32_t page_size = 16;
+};
+
+// Decode rows beside chunks, inactive sequences, slots that are read and others that are written, chunk boundaries.
+const std::vector<Scene>& all_scenes();
+
+// Adds the scene's steps; every sequence gets pages of its own, in no order.
+void play(const Scene& scene, Builder& b);
+
+}  // namespace switchyard::check
