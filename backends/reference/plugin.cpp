@@ -28,8 +28,8 @@ swy::HostBackend backend{"reference",
                          "plain loops, fp64 sums",
                          SWY_SAMPLING_LOGITS | SWY_SAMPLING_TOPK_CANDIDATES | SWY_SAMPLING_TOKEN,
                          SWY_SAMPLES_GREEDY | SWY_SAMPLES_SEEDED | SWY_SAMPLES_TEMPERATURE | SWY_SAMPLES_TOP_K |
-                             SWY_SAMPLES_TOP_P | SWY_SAMPLES_MIN_P | SWY_SAMPLES_MASK | SWY_SAMPLES_LOGPROBS |
-                             SWY_SAMPLES_STOP_IDS};
+                             SWY_SAMPLES_TOP_P | SWY_SAMPLES_MIN_P | SWY_SAMPLES_MASK | SWY_SAMPLES_PENALTIES |
+                             SWY_SAMPLES_BIAS | SWY_SAMPLES_LOGPROBS | SWY_SAMPLES_STOP_IDS};
 
 }  // namespace
 

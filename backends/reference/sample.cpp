@@ -1,7 +1,6 @@
 // SAMPLE, TOP_CANDIDATES and LM_HEAD_SAMPLE: the chain of switchyard/sampling_math.h, one row per member at a time.
 #include <algorithm>
-#include <cmath>
-#include <functional>
+#include <cstring>
 
 #include "arithmetic.h"
 #include "kernels.h"
@@ -15,36 +14,72 @@ const T* at(const swy_step* step, uint32_t offset) {
   return offset == 0 ? nullptr : reinterpret_cast<const T*>(reinterpret_cast<const char*>(step) + offset);
 }
 
-// Draws sampling row `i` from logits [logit rows, vocab] into results [sample rows] and the token buffer.
-void sample_row(const swy::Call& call, uint32_t i, const float* logits, uint64_t vocab, uint64_t* workspace,
-                swy_sample_result* results) {
-  const swy_step& step = *call.step;
-  const swy_sample_slot& slot = SWY_STEP_ARRAY(&step, swy_sample_slot, sample_at)[i];
-  const auto* params = at<swy_sample_params>(&step, step.sample_params_at + i * step.sample_params_size);
+// One sampling row: its parameters and its input, its order keys [vocab], and where its counts are written.
+struct Row {
+  const swy_sample_slot& slot;
+  const swy_sample_params* params;
   swy_sample_row_in in{};
-  in.logits = logits + slot.logit_row * vocab;
-  in.vocab = static_cast<uint32_t>(vocab);
-  in.mask = at<uint32_t>(&step, slot.mask_at);
-  in.position = slot.position;
-  swy_sample_row_out out{};
-  results[i] = {};
-  results[i].status = swy_sample_row(params, &in, workspace, &out);
-  results[i].token = out.token;
-  results[i].logprob = out.logprob;
-  const auto* stops = at<int32_t>(&step, slot.stop_at);
-  results[i].stopped =
-      stops != nullptr && std::find(stops, stops + slot.stop_count, out.token) != stops + slot.stop_count;
-  call.tokens[slot.token_entry] = out.token;
+  uint32_t* counts_out = nullptr;  // [vocab]
+
+  Row(const swy::Call& call, uint64_t i, const float* logits, uint64_t vocab)
+      : slot(SWY_STEP_ARRAY(call.step, swy_sample_slot, sample_at)[i]),
+        params(at<swy_sample_params>(
+            call.step, call.step->sample_params_at + static_cast<uint32_t>(i) * call.step->sample_params_size)) {
+    in.logits = logits + slot.logit_row * vocab;
+    in.vocab = static_cast<uint32_t>(vocab);
+    in.bias_count = slot.bias_count;
+    in.biases = at<swy_logit_bias>(call.step, slot.bias_at);
+    in.mask = at<uint32_t>(call.step, slot.mask_at);
+    in.position = slot.position;
+    if (call.op->state_count == 0) return;
+    auto* counts = static_cast<uint32_t*>(call.states[0]);  // [slots, vocab]
+    if (slot.counts_read_slot != SWY_NO_SLOT) in.counts = counts + slot.counts_read_slot * vocab;
+    if (slot.counts_write_slot != SWY_NO_SLOT) counts_out = counts + slot.counts_write_slot * vocab;
+  }
+
+  void count(int32_t token) const {
+    if (counts_out == nullptr) return;
+    if (in.counts == nullptr) std::fill_n(counts_out, in.vocab, 0u);
+    if (in.counts != nullptr && in.counts != counts_out) std::copy_n(in.counts, in.vocab, counts_out);
+    counts_out[token] = swy_count_output(counts_out[token]);
+  }
+};
+
+bool has(const int32_t* ids, uint32_t count, int32_t id) {
+  return ids != nullptr && std::find(ids, ids + count, id) != ids + count;
 }
 
-void sample_rows(const swy::Call& call, const float* logits, uint64_t vocab, char* work) {
-  auto* workspace = reinterpret_cast<uint64_t*>(work + call.rank() * swy_align64(vocab * 8));
-  auto* results = call.output<swy_sample_result>(0);
-  const auto [first, last] = call.split(call.step->sample_rows);
-  for (uint64_t i = first; i < last; ++i) sample_row(call, static_cast<uint32_t>(i), logits, vocab, workspace, results);
+// Draws sampling row `i` from logits [logit rows, vocab].
+void sample_row(const swy::Call& call, uint64_t i, const float* logits, uint64_t vocab, uint64_t* workspace) {
+  const Row row(call, i, logits, vocab);
+  swy_sample_row_out out{};
+  const int32_t status = swy_sample_row(row.params, &row.in, workspace, &out);
+  const bool ok = status == SWY_SAMPLE_OK;
+  const bool stopped = ok && has(at<int32_t>(call.step, row.slot.stop_at), row.slot.stop_count, out.token);
+  call.output<swy_sample_result>(0)[i] = {out.token, status, out.logprob, stopped};
+  call.tokens[row.slot.token_entry] = ok ? out.token : 0;
+  if (call.op->output_count == 3) {
+    const auto n = static_cast<uint32_t>(call.op->outputs[1]->dims[1]);
+    auto* ids = call.output<int32_t>(1) + i * n;
+    auto* logprobs = call.output(2) + i * n;
+    std::fill_n(ids, n, -1);
+    std::fill_n(logprobs, n, 0.0f);
+    if (ok) swy_row_top_logprobs(row.in.logits, row.in.vocab, n, workspace, ids, logprobs);
+  }
+  if (ok) row.count(out.token);
 }
 
 uint64_t order_bytes(uint64_t vocab) { return swy_align64(vocab * 8) * swy::team_width; }
+
+// This member's order keys [vocab], in a workspace of order_bytes.
+uint64_t* order_keys(const swy::Call& call, char* work, uint64_t vocab) {
+  return reinterpret_cast<uint64_t*>(work + call.rank() * swy_align64(vocab * 8));
+}
+
+void sample_rows(const swy::Call& call, const float* logits, uint64_t vocab, char* work) {
+  const auto [first, last] = call.split(call.step->sample_rows);
+  for (uint64_t i = first; i < last; ++i) sample_row(call, i, logits, vocab, order_keys(call, work, vocab));
+}
 
 uint64_t sample_workspace(const swy_op& op, const swy_bucket&) { return order_bytes(op.inputs[0]->dims[1]); }
 
@@ -54,23 +89,13 @@ void sample(const swy::Call& call) {
 
 void top_candidates(const swy::Call& call) {
   const uint64_t vocab = call.op->inputs[0]->dims[1];
-  const uint32_t k = std::min<uint32_t>(call.attrs<swy_top_candidates_attrs>().k, static_cast<uint32_t>(vocab));
-  auto* keys = reinterpret_cast<uint64_t*>(call.work<char>(call.rank() * swy_align64(vocab * 8)));
+  const auto k = static_cast<uint32_t>(call.op->outputs[0]->dims[1]);
   const auto [first, last] = call.split(call.step->sample_rows);
   for (uint64_t i = first; i < last; ++i) {
-    const float* row = call.input(0) + SWY_STEP_ARRAY(call.step, swy_sample_slot, sample_at)[i].logit_row * vocab;
-    for (uint32_t id = 0; id < vocab; ++id) keys[id] = swy_order_key(swy_float_key(row[id]), id);
-    std::partial_sort(keys, keys + k, keys + vocab, std::greater<>());
-    const float top = row[swy_row_key_id(keys[0])];
-    double sum = 0;
-    for (uint32_t id = 0; id < vocab; ++id) sum += std::exp(static_cast<double>(row[id]) - top);
-    for (uint32_t j = 0; j < k; ++j) {
-      const uint32_t id = swy_row_key_id(keys[j]);
-      call.output<int32_t>(0)[i * k + j] = static_cast<int32_t>(id);
-      call.output(1)[i * k + j] = row[id];
-    }
-    call.output(2)[i * 2] = top;
-    call.output(2)[i * 2 + 1] = static_cast<float>(sum);
+    const Row row(call, i, call.input(0), vocab);
+    swy_row_candidates(row.params, &row.in, k, order_keys(call, call.work<char>(0), vocab),
+                       call.output<int32_t>(0) + i * k, call.output(1) + i * k,
+                       call.output<swy_candidates_result>(2) + i);
   }
 }
 

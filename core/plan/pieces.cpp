@@ -61,7 +61,11 @@ std::optional<GraphOp> fuse(const Graph& graph, size_t i) {
   }
   if (a.id == SWY_OP_LINEAR && b.id == SWY_OP_ADD) return fuse_with_add(a, b, SWY_OP_LINEAR_ADD);
   if (a.id == SWY_OP_MOE && a.inputs.size() == 1 && b.id == SWY_OP_ADD) return fuse_with_add(a, b, SWY_OP_MOE_ADD);
-  if (a.id == SWY_OP_LM_HEAD && b.id == SWY_OP_SAMPLE) return join(a, b, SWY_OP_LM_HEAD_SAMPLE);
+  if (a.id == SWY_OP_LM_HEAD && b.id == SWY_OP_SAMPLE) {
+    GraphOp fused = join(a, b, SWY_OP_LM_HEAD_SAMPLE);
+    fused.states = b.states;  // the token counts
+    return fused;
+  }
   return std::nullopt;
 }
 

@@ -63,6 +63,6 @@ Status check_op(const Program& program, const Function& function, const Op& op) 
   return operands.status();
 }
 
-bool writes_states(swy_op_id id) { return id != SWY_OP_ATTEND; }
+bool writes_states(swy_op_id id) { return id != SWY_OP_ATTEND && id != SWY_OP_TOP_CANDIDATES; }
 
 }  // namespace switchyard

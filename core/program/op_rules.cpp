@@ -171,9 +171,22 @@ void lm_head(Operands& o) {
   o.output(0, kF32, o.out(0).width);
 }
 
+// The optional counts, and the outputs of SAMPLE: one, or three with the most likely tokens.
+void sample_core(Operands& o, uint64_t vocab) {
+  if (!o.op().states.empty()) o.state(0, SWY_STATE_SLOTTED, kI32, {vocab});
+  o.output(0, kI32, 4);
+  const size_t outputs = o.op().outputs.size();
+  o.require(outputs != 2, "it has 2 outputs; 1 or 3 are needed");
+  if (outputs != 3) return;
+  const uint64_t n = o.out(1).width;
+  o.require(n >= 1 && n <= vocab, "{} log-probabilities; it must be 1 to the {} logits", n, vocab);
+  o.output(1, kI32, n);
+  o.output(2, kF32, n);
+}
+
 void sample(Operands& o) {
   o.input(0, kF32, o.in(0).width);
-  o.output(0, kI32, 4);
+  sample_core(o, o.in(0).width);
 }
 
 void top_candidates(Operands& o) {
@@ -182,7 +195,8 @@ void top_candidates(Operands& o) {
   o.input(0, kF32, o.in(0).width);
   o.output(0, kI32, a.k);
   o.output(1, kF32, a.k);
-  o.output(2, kF32, 2);
+  o.output(2, kI32, 8);
+  if (!o.op().states.empty()) o.state(0, SWY_STATE_SLOTTED, kI32, {o.in(0).width});
 }
 
 // ---- fused composites
@@ -216,7 +230,7 @@ void moe_add(Operands& o) {
 void lm_head_sample(Operands& o) {
   o.input(0, kFloat, o.in(0).width);
   o.weight(0, kEncoded, {o.weight(0).dims[0], o.in(0).width});
-  o.output(0, kI32, 4);
+  sample_core(o, o.weight(0).dims[0]);
 }
 
 // ---- primitives
@@ -333,6 +347,7 @@ void sigmoid_scale_add(Operands& o) {
 // ---- the table
 
 constexpr Range kNone{0, 0}, kOne{1, 1}, kTwo{2, 2}, kThree{3, 3}, kFour{4, 4};
+constexpr Range kMaybe{0, 1}, kOneToThree{1, 3};
 constexpr Range kLinear{1, SWY_LINEAR_MAX_WEIGHTS};
 
 constexpr OpRule kRules[] = {
@@ -344,8 +359,8 @@ constexpr OpRule kRules[] = {
     {SWY_OP_MOE, {1, 3}, {3, 7}, kNone, kOne, Rows::same, Rows::same, moe},
     {SWY_OP_ADD, kTwo, kNone, kNone, kOne, Rows::same, Rows::same, elementwise},
     {SWY_OP_LM_HEAD, kOne, kOne, kNone, kOne, Rows::step, Rows::logits, lm_head},
-    {SWY_OP_SAMPLE, kOne, kNone, kNone, kOne, Rows::logits, Rows::sample, sample},
-    {SWY_OP_TOP_CANDIDATES, kOne, kNone, kNone, kThree, Rows::logits, Rows::sample, top_candidates},
+    {SWY_OP_SAMPLE, kOne, kNone, kMaybe, kOneToThree, Rows::logits, Rows::sample, sample},
+    {SWY_OP_TOP_CANDIDATES, kOne, kNone, kMaybe, kThree, Rows::logits, Rows::sample, top_candidates},
 
     {SWY_OP_ADD_RMS_NORM, kTwo, kOne, kNone, kTwo, Rows::same, Rows::same, add_rms_norm},
     {SWY_OP_RMS_NORM_LINEAR,
@@ -358,7 +373,7 @@ constexpr OpRule kRules[] = {
      rms_norm_linear},
     {SWY_OP_LINEAR_ADD, kTwo, kOne, kNone, kOne, Rows::same, Rows::same, linear_add},
     {SWY_OP_MOE_ADD, kTwo, {3, 7}, kNone, kOne, Rows::same, Rows::same, moe_add},
-    {SWY_OP_LM_HEAD_SAMPLE, kOne, kOne, kNone, kOne, Rows::step, Rows::sample, lm_head_sample},
+    {SWY_OP_LM_HEAD_SAMPLE, kOne, kOne, kMaybe, kOneToThree, Rows::step, Rows::sample, lm_head_sample},
 
     {SWY_OP_CAST, kOne, kNone, kNone, kOne, Rows::same, Rows::same, cast},
     {SWY_OP_GATHER_ROWS, kOne, kNone, kNone, kOne, Rows::step, Rows::logits, elementwise},

@@ -1,4 +1,7 @@
-// Sampler: draws tokens from logits on the host, by the rules of switchyard/sampling_math.h.
+// Sampler: draws the tokens of one sequence on the host, by the rules of switchyard/sampling_math.h.
+//
+// It holds what the chain needs from one draw to the next: the normalised parameters, the counts for the penalties, the
+// logit biases and the stop ids. The same parameters, seed and logits give the same tokens on every device.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +10,8 @@
 #include <vector>
 
 #include "core/base/status.h"
-#include "switchyard/sampling_math.h"
+#include "core/sampling/candidates.h"
+#include "core/sampling/row_sampler.h"
 
 namespace switchyard {
 
@@ -19,7 +23,21 @@ struct SamplingParams {
   float repetition_penalty = 1.0f;
   float presence_penalty = 0.0f;
   float frequency_penalty = 0.0f;
-  std::optional<uint64_t> seed;  // none: a random one
+  std::optional<uint64_t> seed = {};        // none: a random one
+  std::vector<swy_logit_bias> biases = {};  // each id once, in any order
+  std::vector<int32_t> stop_ids = {};
+  bool logprob = false;       // also the drawn token's log-probability
+  uint32_t top_logprobs = 0;  // also those of this many most likely tokens; above 0 it implies `logprob`
+};
+
+struct Draw {
+  int32_t token = -1;
+  bool stopped = false;  // the token is a stop id
+  float logprob = 0.0f;
+  // The most likely tokens of the model's own distribution, best first, until the next draw; id -1 where there are
+  // fewer.
+  std::span<const int32_t> top_ids;
+  std::span<const float> top_logprobs;
 };
 
 class Sampler {
@@ -33,17 +51,36 @@ class Sampler {
   void saw_prompt(int32_t id);
   void saw_output(int32_t id);
 
-  // Draws the token at index `position` of its sequence. Allocates nothing. Errors: invalid_data, for a NaN or +inf
-  // logit or when no token is left.
+  // Draws the token at index `position` of its sequence. `mask`: bit id % 32 of word id / 32 allows id; NULL: all.
+  // Allocates nothing. Errors: invalid_data, for a NaN or +inf logit or when no token is left; usage, for another
+  // number of logits than the vocabulary.
+  Result<Draw> draw(std::span<const float> logits, uint64_t position, const uint32_t* mask = nullptr);
   Result<int32_t> sample(std::span<const float> logits, uint64_t position);
 
+  // The same from a device's candidates; none when they do not decide the draw and the logits have to be read.
+  Result<std::optional<Draw>> finish(const Candidates& candidates, uint64_t position, const uint32_t* mask = nullptr);
+
+  // What a device needs to make the same draws: for the step's block (step.h) and the slot of counts.
+  const swy_sample_params& params() const { return params_; }
+  std::span<const swy_logit_bias> biases() const { return biases_; }
+  std::span<const int32_t> stop_ids() const { return stop_ids_; }
+  std::span<const uint32_t> counts() const { return counts_; }  // [vocab]; empty when nothing is penalised
+
  private:
-  Sampler() = default;
-  bool penalised() const;
+  explicit Sampler(uint32_t vocab) : row_(vocab), vocab_(vocab) {}
+  Status set_extras(const SamplingParams& params);
+  swy_sample_row_in input(uint64_t position, const uint32_t* mask) const;
+  Result<Draw> answer(int32_t status, const swy_sample_row_out& out) const;
 
   swy_sample_params params_{};
-  std::vector<uint64_t> workspace_;
+  RowSampler row_;
+  uint32_t vocab_;
+  std::vector<swy_logit_bias> biases_;  // ids rising
+  std::vector<int32_t> stop_ids_;
   std::vector<uint32_t> counts_;
+  std::vector<uint64_t> workspace_;  // of `finish`
+  std::vector<int32_t> top_ids_;
+  std::vector<float> top_logprobs_;
 };
 
 }  // namespace switchyard

@@ -64,7 +64,7 @@ struct Weights {
   uint32_t embed, norm, head;
   Indices qkv, attention, delta_in, delta, moe;
   uint32_t attention_out, delta_out;
-  uint32_t kv, kv2, conv, delta_state, conv2, delta_state2;
+  uint32_t kv, kv2, conv, delta_state, conv2, delta_state2, counts;
 };
 
 Weights add_weights(SpecBuilder& b) {
@@ -97,6 +97,7 @@ Weights add_weights(SpecBuilder& b) {
   w.delta_state = b.state("delta", SWY_STATE_SLOTTED, SWY_F32, {kValueHeads, kKeyDim, kValueDim});
   w.conv2 = b.state("conv2", SWY_STATE_SLOTTED, SWY_BF16, {kChannels, kKernel - 1});
   w.delta_state2 = b.state("delta2", SWY_STATE_SLOTTED, SWY_F32, {kValueHeads, kKeyDim, kValueDim});
+  w.counts = b.state("counts", SWY_STATE_SLOTTED, SWY_I32, {kVocab});
   return w;
 }
 
@@ -124,10 +125,11 @@ void add_main(SpecBuilder& b, const Weights& w) {
   b.op(SWY_OP_MOE_ADD, kMoe, {x4, x3}, w.moe, {}, {x5});
   const auto logits = b.value(kVocab, SWY_F32, SWY_ROWS_LOGITS), token = b.value(4, SWY_I32, SWY_ROWS_SAMPLE);
   b.op(SWY_OP_LM_HEAD, {}, {x5}, {w.head}, {}, {logits});
-  b.op(SWY_OP_SAMPLE, {}, {logits}, {}, {}, {token});
+  const auto likely = b.value(3, SWY_I32, SWY_ROWS_SAMPLE), logprobs = b.value(3, SWY_F32, SWY_ROWS_SAMPLE);
+  b.op(SWY_OP_SAMPLE, {}, {logits}, {}, {w.counts}, {token, likely, logprobs});
   const auto ids = b.value(5, SWY_I32, SWY_ROWS_SAMPLE), best = b.value(5, SWY_F32, SWY_ROWS_SAMPLE);
-  const auto sums = b.value(2, SWY_F32, SWY_ROWS_SAMPLE), fused = b.value(4, SWY_I32, SWY_ROWS_SAMPLE);
-  b.op(SWY_OP_TOP_CANDIDATES, kTop, {logits}, {}, {}, {ids, best, sums});
+  const auto sums = b.value(8, SWY_I32, SWY_ROWS_SAMPLE), fused = b.value(4, SWY_I32, SWY_ROWS_SAMPLE);
+  b.op(SWY_OP_TOP_CANDIDATES, kTop, {logits}, {}, {w.counts}, {ids, best, sums});
   b.op(SWY_OP_LM_HEAD_SAMPLE, {}, {x5}, {w.head}, {}, {fused});
   b.spec.functions.back().outputs = {logits, token};
 }

@@ -34,19 +34,18 @@ typedef struct swy_range {
 } swy_range;
 SWY_SIZE(swy_range, 32);
 
-/* swy.sampling/1 (plugin): limits of the fused sampler beyond the flags of swy_device_info. */
+/* swy.sampling/1 (plugin): limits of the device's sampler beyond the flags of swy_device_info. A plugin without it has
+ * none. A request beyond a limit is sampled by the host. The size of a slot of counts comes from state_layout. */
 #define SWY_EXT_SAMPLING "swy.sampling/1"
 typedef struct swy_sampling {
   uint32_t struct_size;
-  uint32_t max_top_k;    /* 0: any */
-  uint32_t max_bias;     /* biased ids per row; 0: any */
-  uint32_t max_stop_ids; /* per row; 0: any */
-  uint32_t max_candidates;
-  uint32_t max_logprobs;
-  /* Token counts for the penalties are slotted state of this many bytes per slot. */
-  uint64_t counts_slot_bytes;
+  uint32_t max_top_k;      /* 0: any */
+  uint32_t max_bias;       /* biased ids per row; 0: any */
+  uint32_t max_stop_ids;   /* per row; 0: any */
+  uint32_t max_candidates; /* k of TOP_CANDIDATES; 0: any */
+  uint32_t max_logprobs;   /* n of SAMPLE's optional outputs; 0: any */
 } swy_sampling;
-SWY_SIZE(swy_sampling, 32);
+SWY_SIZE(swy_sampling, 24);
 
 /* swy.profile/1 (plugin): device timestamps of a submission, and how the device's clock maps to the host's. */
 #define SWY_EXT_PROFILE "swy.profile/1"

@@ -231,13 +231,19 @@ SWY_SIZE(swy_moe_attrs, 32);
 /* LM_HEAD r1. inputs: x [rows, hidden], rows of the step. weights: w [vocab, hidden]. outputs: f32 [logit rows, vocab]
  * = x[logit_row[i]] * w^T. No attributes. Decomposition: GATHER_ROWS, LINEAR. */
 
-/* SAMPLE r1. inputs: logits f32 [logit rows, vocab]. outputs: swy_sample_result as i32 [sample rows, 4]. The chain of
- * sampling_math.h with each sampling row's parameters from the step; the token also goes to the device's token buffer.
- * No attributes. */
+/* SAMPLE r1. inputs: logits f32 [logit rows, vocab]. states: optionally counts, slotted i32 [vocab]. outputs:
+ * swy_sample_result as i32 [sample rows, 4]; optionally i32 [sample rows, n] and f32 [sample rows, n], the ids and
+ * log-probabilities of the n most likely tokens (swy_row_top_logprobs; id -1 and 0 for a row that failed). No
+ * attributes. The chain of sampling_math.h with each sampling row's parameters from the step. The token also goes to
+ * the device's token buffer; a row that failed puts 0 there, which every table has, and changes no counts. Counts: a
+ * word per id as sampling_math.h says. The host writes a slot (state_import) when a prompt begins and whenever more
+ * prompt follows; SAMPLE reads it and writes it with the drawn token counted (swy_count_output). Without the state
+ * there are no penalties. */
 
-/* TOP_CANDIDATES r1. inputs: logits f32 [logit rows, vocab]. outputs: i32 [sample rows, k] ids and f32 [sample rows, k]
- * logits, best first (ties to the lowest id); f32 [sample rows, 2] maximum and sum of exp(logit - maximum) over all
- * ids. */
+/* TOP_CANDIDATES r1. inputs and states: SAMPLE's (counts are only read). outputs: i32 [sample rows, k] ids and f32
+ * [sample rows, k] their logits, unmodified, best first; swy_candidates_result as i32 [sample rows, 8]. What is best
+ * follows from steps 0 to 3 of the chain with the row's parameters, mask and biases, so that the host can finish the
+ * draw from the candidates, or tell that they do not decide it (swy_row_candidates is the reference). */
 typedef struct swy_top_candidates_attrs {
   uint32_t struct_size;
   uint32_t k;
@@ -252,8 +258,8 @@ SWY_SIZE(swy_top_candidates_attrs, 16);
 /* LINEAR_ADD r1. inputs: x, residual [rows, out]. weights: one. outputs: x * w^T + residual. No attributes. */
 /* MOE_ADD r1. inputs: MOE's x, residual [rows, hidden]. weights: MOE's. outputs: moe(x) + residual. Attributes of MOE.
  */
-/* LM_HEAD_SAMPLE r1. inputs: LM_HEAD's. weights: LM_HEAD's. outputs: SAMPLE's. No attributes. The logits that it draws
- * from are bit-identical to those of the same backend's LM_HEAD. */
+/* LM_HEAD_SAMPLE r1. inputs and weights: LM_HEAD's. states and outputs: SAMPLE's. No attributes. The logits that it
+ * draws from are bit-identical to those of the same backend's LM_HEAD. */
 
 /* ---- primitives ------------------------------------------------------------------------------------------------- */
 

@@ -12,8 +12,7 @@
  * `static __host__ __device__ inline`; define SWY_FN before including to choose another prefix.
  *
  * Required of the compiler: -ffp-contract=off (GCC ignores the STDC FP_CONTRACT pragma), no -ffast-math, SSE or better.
- * What the preprocessor can see is refused below; `swy_sampling_self_check()` (sampling_row.h) detects the rest at run
- * time.
+ * What the preprocessor can see is refused below; `swy_sampling_self_check()` detects the rest at run time.
  *
  * sampling_row.h is the chain below as a scalar reference for one row; this file is the arithmetic that all share.
  *
@@ -170,11 +169,12 @@ SWY_FN float swy_exp(float x) {
   p = swy_add(swy_mul(p, r), 0x1.555490p-3f);
   p = swy_add(swy_mul(p, r), 0.5f);
   p = swy_add(swy_add(r, swy_mul(swy_mul(r, r), p)), 1.0f);
-  return x < -80.0f ? 0.0f : swy_mul(p, swy_bits_float((uint32_t)(n + 127) << 23));
+  const uint32_t keep = 0u - (uint32_t)(x >= -80.0f); /* no branch: loops over rows are vectorised */
+  return swy_bits_float(swy_float_bits(swy_mul(p, swy_bits_float((uint32_t)(n + 127) << 23))) & keep);
 }
 
-/* floor(e^d * 2^30) for d <= 0: what top-p and min-p weigh ids by. 0 below -21, where it would be 0 anyway. */
-SWY_FN uint32_t swy_weight(float d) { return d < -21.0f ? 0u : (uint32_t)(int32_t)swy_mul(swy_exp(d), 1073741824.0f); }
+/* floor(e^d * 2^30) for d <= 0: what top-p and min-p weigh ids by. 0 below -20.8; never falls as d rises. */
+SWY_FN uint32_t swy_weight(float d) { return (uint32_t)(int32_t)swy_mul(swy_exp(d), 1073741824.0f); }
 
 /* ---- noise ------------------------------------------------------------------------------------------------------- */
 
@@ -217,6 +217,12 @@ SWY_FN float swy_gumbel(uint64_t seed, uint64_t position, uint32_t id) {
   return -swy_log(swy_exponential(swy_random_bits(seed, position, id)), 0);
 }
 
+/* What sampling a row ends in. */
+#define SWY_SAMPLE_OK 0
+#define SWY_SAMPLE_BAD_LOGIT 1    /* a NaN or +inf logit */
+#define SWY_SAMPLE_NO_TOKEN 2     /* every id is masked or -inf */
+#define SWY_SAMPLE_BAD_ARGUMENT 3 /* no logits, no ids, too many, parameters not normalised, or no workspace */
+
 /* ---- parameters -------------------------------------------------------------------------------------------------- */
 
 #define SWY_SAMPLE_LOGPROB 1u             /* flags: also compute the token's log-probability */
@@ -224,7 +230,7 @@ SWY_FN float swy_gumbel(uint64_t seed, uint64_t position, uint32_t id) {
 
 #define SWY_TOP_P_OFF 32768u
 #define SWY_SEEN_IN_PROMPT 0x80000000u /* counts[id]: this bit, and the number of times in the output below it */
-#define SWY_MAX_COUNT 16777216u        /* counts above this weigh as this: exact in fp32 */
+#define SWY_MAX_COUNT 16777216u        /* counts stop here, and those above weigh as this: exact in fp32 */
 #define SWY_MAX_VOCAB 16777216u
 
 /* How one sequence is sampled. The caller fills what is asked for (after swy_sample_params_init) and normalises;
@@ -266,6 +272,14 @@ static_assert(offsetof(swy_sample_params, frequency) == 60, "layout");
 static_assert(offsetof(swy_sample_params, top_p_q15) == 64, "layout");
 static_assert(offsetof(swy_sample_params, min_p_q30) == 68, "layout");
 static_assert(sizeof(swy_sample_params) == 72, "layout");
+
+/* Added to the logit of one id, after the penalties. */
+typedef struct swy_logit_bias {
+  uint32_t id;
+  float bias; /* finite */
+} swy_logit_bias;
+
+static_assert(sizeof(swy_logit_bias) == 8, "layout");
 
 /* Which parameter was refused: static strings, for an error line "FIELD is VALUE; it must be RANGE". */
 typedef struct swy_sample_fault {
@@ -353,6 +367,11 @@ SWY_FN uint64_t swy_top_p_need(const swy_sample_params* p, uint64_t total) {
   return (total >> 15) * p->top_p_q15 + (((total & 32767u) * p->top_p_q15 + 32767u) >> 15);
 }
 
+/* The word of the counts of an id after it was drawn once more. */
+SWY_FN uint32_t swy_count_output(uint32_t word) {
+  return (word & ~SWY_SEEN_IN_PROMPT) < SWY_MAX_COUNT ? word + 1u : word;
+}
+
 /* ---- log-probability --------------------------------------------------------------------------------------------- */
 
 /* floor(e^d * 2^40) for d <= 0. Summed over the row as integers, d = clamp(logit) - max; a -inf logit adds nothing. */
@@ -362,5 +381,51 @@ SWY_FN uint64_t swy_logprob_weight(float d) { return (uint64_t)(int64_t)swy_mul(
 SWY_FN float swy_logprob(float logit, float max, uint64_t total) {
   return swy_add(swy_add(swy_clamp(logit), -max), -swy_log(swy_unit(total), 24));
 }
+
+/* ---- candidates -------------------------------------------------------------------------------------------------- */
+
+/* What TOP_CANDIDATES tells of one row, beside its k best ids: enough to finish most draws without the row. The best k
+ * are the first in (z descending, id ascending) among the live ids, z being the result of steps 0 to 3. */
+typedef struct swy_candidates_result {
+  int32_t status;         /* SWY_SAMPLE_OK, _BAD_LOGIT or _NO_TOKEN, as swy_sample_row would return */
+  int32_t id;             /* the offending id of _BAD_LOGIT, or -1 */
+  uint32_t live;          /* live ids; of them min(live, k) are listed, the other places hold id -1 and logit 0 */
+  float max_logit;        /* highest clamped logit of the whole row, with SWY_SAMPLE_LOGPROB; else 0 */
+  uint64_t total;         /* sum of swy_weight(z - highest z) over all live ids; 0 when greedy */
+  uint64_t logprob_total; /* sum of swy_logprob_weight over the whole row, with SWY_SAMPLE_LOGPROB; else 0 */
+} swy_candidates_result;
+
+static_assert(offsetof(swy_candidates_result, total) == 16, "layout");
+static_assert(sizeof(swy_candidates_result) == 32, "layout");
+
+/* ---- self-check -------------------------------------------------------------------------------------------------- */
+
+/* FNV-1a over 256 noises, powers and adjusted logits. It differs from SWY_SELF_CHECK_HASH when the compiler contracted
+ * a multiply and an add, reordered, kept extra precision or rounds differently. For device code too. */
+SWY_FN uint64_t swy_sampling_self_hash(void) {
+  volatile uint32_t start = 0; /* so that nothing is computed at compile time */
+  uint64_t hash = 14695981039346656037u;
+  swy_sample_params p;
+  memset(&p, 0, sizeof p);
+  p.inv_temperature = 0x1.6db6dcp0f;
+  p.repetition = 0x1.4ccccdp0f;
+  p.inv_repetition = 0x1.89d89ep-1f;
+  p.presence = 0x1.333334p-2f;
+  p.frequency = 0x1.666666p-1f;
+  for (uint32_t i = start; i < 256u; ++i) {
+    const float logit = swy_mul((float)((int32_t)i - 128), 0x1.7ae148p-2f);
+    const float values[3] = {swy_gumbel(i * 0x9E3779B97F4A7C15u, i, i * 7u),
+                             swy_exp(swy_mul((float)i, -0x1.c28f5cp-4f)),
+                             swy_scale(&p, swy_adjust(&p, logit, i % 7u, 0x1.c28f5cp-4f))};
+    for (int j = 0; j < 3; ++j) hash = (hash ^ swy_float_bits(values[j])) * 1099511628211u;
+  }
+  return hash;
+}
+
+#define SWY_SELF_CHECK_HASH 0x2d068596b7370a26u
+
+/* 1 when this compilation reproduces the normative bits. Call it once before trusting a build: a backend that samples,
+ * when a device is opened. */
+SWY_FN int swy_sampling_self_check(void) { return swy_sampling_self_hash() == SWY_SELF_CHECK_HASH; }
 
 #endif /* SWITCHYARD_SAMPLING_MATH_H_ */

@@ -5,24 +5,15 @@
 
 #include "switchyard/sampling_math.h"
 
-#define SWY_SELF_CHECK_HASH 0u /* FNV-1a over noise and powers, as computed below */
-
-/* What swy_sample_row returns. */
-#define SWY_SAMPLE_OK 0
-#define SWY_SAMPLE_BAD_LOGIT 1    /* a NaN or +inf logit: out->id is the lowest such id */
-#define SWY_SAMPLE_NO_TOKEN 2     /* every id is masked or -inf */
-#define SWY_SAMPLE_BAD_ARGUMENT 3 /* no logits, no ids, too many, parameters not normalised, or no workspace */
-
 /* One row. Arrays are borrowed for the call. */
 typedef struct swy_sample_row_in {
   const float* logits; /* [vocab] */
   uint32_t vocab;      /* 1 to SWY_MAX_VOCAB */
   uint32_t bias_count;
-  const uint32_t* bias_ids; /* [bias_count], strictly ascending; ids beyond the vocabulary have no effect */
-  const float* bias_values; /* [bias_count], finite */
-  const uint32_t* mask;     /* bit id % 32 of word id / 32 allows id; NULL: all allowed */
-  const uint32_t* counts;   /* [vocab] SWY_SEEN_IN_PROMPT | times in output; NULL: none seen */
-  uint64_t position;        /* index, in the sequence, of the token being drawn */
+  const swy_logit_bias* biases; /* [bias_count], ids strictly ascending; those beyond the vocabulary have no effect */
+  const uint32_t* mask;         /* bit id % 32 of word id / 32 allows id; NULL: all allowed */
+  const uint32_t* counts;       /* [vocab] SWY_SEEN_IN_PROMPT | times in output; NULL: none seen */
+  uint64_t position;            /* index, in the sequence, of the token being drawn */
 } swy_sample_row_in;
 
 typedef struct swy_sample_row_out {
@@ -36,21 +27,25 @@ static inline int swy_row_is_live(const swy_sample_row_in* in, uint32_t id) {
   return allowed && swy_float_bits(in->logits[id]) != SWY_BITS_NEG_INF;
 }
 
-/* The adjusted logit of one live id, scaled unless greedy. */
-static inline float swy_row_logit(const swy_sample_params* p, const swy_sample_row_in* in, uint32_t id) {
+/* What steps 2 and 3 make of a live id's logit: adjusted, and scaled unless greedy. `in->logits` is not read. */
+static inline float swy_row_value(const swy_sample_params* p, const swy_sample_row_in* in, uint32_t id, float logit) {
   float bias = 0.0f;
   uint32_t lo = 0, hi = in->bias_count;
   while (lo < hi) {
     const uint32_t middle = lo + (hi - lo) / 2;
-    if (in->bias_ids[middle] < id) {
+    if (in->biases[middle].id < id) {
       lo = middle + 1;
     } else {
       hi = middle;
     }
   }
-  if (lo < in->bias_count && in->bias_ids[lo] == id) bias = in->bias_values[lo];
-  const float y = swy_adjust(p, in->logits[id], in->counts ? in->counts[id] : 0u, bias);
+  if (lo < in->bias_count && in->biases[lo].id == id) bias = in->biases[lo].bias;
+  const float y = swy_adjust(p, logit, in->counts ? in->counts[id] : 0u, bias);
   return p->inv_temperature == 0.0f ? y : swy_scale(p, y);
+}
+
+static inline float swy_row_logit(const swy_sample_params* p, const swy_sample_row_in* in, uint32_t id) {
+  return swy_row_value(p, in, id, in->logits[id]);
 }
 
 static inline void swy_row_sift_down(uint64_t* keys, uint32_t root, uint32_t n) {
@@ -103,20 +98,39 @@ static inline uint32_t swy_row_truncate(const swy_sample_params* p, const swy_sa
   return n;
 }
 
-/* ln softmax of logits[id] over the whole row; the row holds no bad logit and logits[id] is not -inf. */
-static inline float swy_row_logprob(const float* logits, uint32_t vocab, uint32_t id) {
-  float max = swy_clamp(logits[id]);
+/* The highest clamped logit of a row without bad logits, and the sum of its swy_logprob_weight. */
+static inline uint64_t swy_row_logprob_total(const float* logits, uint32_t vocab, float* max) {
   uint64_t total = 0;
+  *max = -0x1p100f;
   for (uint32_t i = 0; i < vocab; ++i) {
     const float x = swy_clamp(logits[i]);
-    max = x > max ? x : max;
+    *max = x > *max ? x : *max;
   }
   for (uint32_t i = 0; i < vocab; ++i) {
-    if (swy_float_bits(logits[i]) != SWY_BITS_NEG_INF) {
-      total += swy_logprob_weight(swy_add(swy_clamp(logits[i]), -max));
-    }
+    if (swy_float_bits(logits[i]) != SWY_BITS_NEG_INF)
+      total += swy_logprob_weight(swy_add(swy_clamp(logits[i]), -*max));
   }
-  return swy_logprob(logits[id], max, total);
+  return total;
+}
+
+static inline int swy_row_argument_ok(const swy_sample_params* p, const swy_sample_row_in* in,
+                                      const uint64_t* workspace) {
+  return in->logits && workspace && in->vocab != 0u && in->vocab <= SWY_MAX_VOCAB &&
+         (p->flags & SWY_SAMPLE_NORMALISED) && (in->bias_count == 0u || in->biases);
+}
+
+/* Steps 0 to 3: the order keys of the live ids, in order of id. Returns SWY_SAMPLE_OK or why not. */
+static inline int32_t swy_row_keys(const swy_sample_params* p, const swy_sample_row_in* in, uint64_t* keys, uint32_t* n,
+                                   int32_t* bad_id) {
+  *n = 0;
+  for (uint32_t id = 0; id < in->vocab; ++id) {
+    if (swy_is_bad_logit(in->logits[id])) {
+      *bad_id = (int32_t)id;
+      return SWY_SAMPLE_BAD_LOGIT;
+    }
+    if (swy_row_is_live(in, id)) keys[(*n)++] = swy_order_key(swy_float_key(swy_row_logit(p, in, id)), id);
+  }
+  return *n == 0u ? SWY_SAMPLE_NO_TOKEN : SWY_SAMPLE_OK;
 }
 
 /* Draws one token. `workspace` holds `vocab` elements. Returns SWY_SAMPLE_OK or why not; *out is always written. */
@@ -124,19 +138,10 @@ static inline int32_t swy_sample_row(const swy_sample_params* p, const swy_sampl
                                      swy_sample_row_out* out) {
   out->token = out->id = -1;
   out->logprob = 0.0f;
-  if (!in->logits || !workspace || in->vocab == 0u || in->vocab > SWY_MAX_VOCAB ||
-      !(p->flags & SWY_SAMPLE_NORMALISED) || (in->bias_count > 0u && (!in->bias_ids || !in->bias_values))) {
-    return SWY_SAMPLE_BAD_ARGUMENT;
-  }
+  if (!swy_row_argument_ok(p, in, workspace)) return SWY_SAMPLE_BAD_ARGUMENT;
   uint32_t n = 0;
-  for (uint32_t id = 0; id < in->vocab; ++id) {
-    if (swy_is_bad_logit(in->logits[id])) {
-      out->id = (int32_t)id;
-      return SWY_SAMPLE_BAD_LOGIT;
-    }
-    if (swy_row_is_live(in, id)) workspace[n++] = swy_order_key(swy_float_key(swy_row_logit(p, in, id)), id);
-  }
-  if (n == 0u) return SWY_SAMPLE_NO_TOKEN;
+  const int32_t status = swy_row_keys(p, in, workspace, &n, &out->id);
+  if (status != SWY_SAMPLE_OK) return status;
   const int greedy = p->inv_temperature == 0.0f;
   if (!greedy) n = swy_row_truncate(p, in, workspace, n);
   uint64_t best = 0;
@@ -149,22 +154,54 @@ static inline int32_t swy_sample_row(const swy_sample_params* p, const swy_sampl
     best = key > best ? key : best;
   }
   out->token = (int32_t)swy_row_key_id(best);
-  if (p->flags & SWY_SAMPLE_LOGPROB) out->logprob = swy_row_logprob(in->logits, in->vocab, (uint32_t)out->token);
+  if (p->flags & SWY_SAMPLE_LOGPROB) {
+    float max;
+    const uint64_t total = swy_row_logprob_total(in->logits, in->vocab, &max);
+    out->logprob = swy_logprob(in->logits[out->token], max, total);
+  }
   return SWY_SAMPLE_OK;
 }
 
-/* 1 when this compilation reproduces the normative bits; 0 when the compiler contracted a multiply and an add, kept
- * extra precision or rounds differently. Call once before trusting a build (a backend, at negotiation). */
-static inline int swy_sampling_self_check(void) {
-  volatile uint32_t start = 0; /* so that nothing is computed at compile time */
-  uint64_t hash = 14695981039346656037u;
-  for (uint32_t i = start; i < 256u; ++i) {
-    const float noise = swy_gumbel(i * 0x9E3779B97F4A7C15u, i, i * 7u);
-    const float power = swy_exp((float)i * -0.11f);
-    hash = (hash ^ swy_float_bits(noise)) * 1099511628211u;
-    hash = (hash ^ swy_float_bits(power)) * 1099511628211u;
+/* The n most likely ids of the model's own distribution, best first (ties to the lowest id), and their
+ * log-probabilities; id -1 and 0 where fewer ids have a logit above -inf. For a row without bad logits. */
+static inline void swy_row_top_logprobs(const float* logits, uint32_t vocab, uint32_t n, uint64_t* workspace,
+                                        int32_t* ids, float* logprobs) {
+  uint32_t live = 0;
+  float max;
+  const uint64_t total = swy_row_logprob_total(logits, vocab, &max);
+  for (uint32_t id = 0; id < vocab; ++id) {
+    if (swy_float_bits(logits[id]) != SWY_BITS_NEG_INF) {
+      workspace[live++] = swy_order_key(swy_float_key(swy_clamp(logits[id])), id);
+    }
   }
-  return hash == SWY_SELF_CHECK_HASH;
+  swy_row_sort(workspace, live);
+  for (uint32_t i = 0; i < n; ++i) {
+    ids[i] = i < live ? (int32_t)swy_row_key_id(workspace[i]) : -1;
+    logprobs[i] = i < live ? swy_logprob(logits[ids[i]], max, total) : 0.0f;
+  }
+}
+
+/* TOP_CANDIDATES for one row: `ids` and `logits` (as they came, unmodified) hold k elements, `workspace` vocab. */
+static inline void swy_row_candidates(const swy_sample_params* p, const swy_sample_row_in* in, uint32_t k,
+                                      uint64_t* workspace, int32_t* ids, float* logits, swy_candidates_result* out) {
+  uint32_t n = 0;
+  memset(out, 0, sizeof *out);
+  out->id = -1;
+  out->status =
+      swy_row_argument_ok(p, in, workspace) ? swy_row_keys(p, in, workspace, &n, &out->id) : SWY_SAMPLE_BAD_ARGUMENT;
+  out->live = out->status == SWY_SAMPLE_OK ? n : 0u;
+  if (out->live > 0u) swy_row_sort(workspace, n);
+  for (uint32_t i = 0; i < k; ++i) {
+    ids[i] = i < out->live ? (int32_t)swy_row_key_id(workspace[i]) : -1;
+    logits[i] = i < out->live ? in->logits[ids[i]] : 0.0f;
+  }
+  if (out->live == 0u) return;
+  if (p->flags & SWY_SAMPLE_LOGPROB) out->logprob_total = swy_row_logprob_total(in->logits, in->vocab, &out->max_logit);
+  if (p->inv_temperature == 0.0f) return;
+  const float max = swy_row_logit(p, in, (uint32_t)ids[0]);
+  for (uint32_t i = 0; i < n; ++i) {
+    out->total += swy_weight(swy_add(swy_row_logit(p, in, swy_row_key_id(workspace[i])), -max));
+  }
 }
 
 #endif /* SWITCHYARD_SAMPLING_ROW_H_ */

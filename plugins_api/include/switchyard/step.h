@@ -10,7 +10,8 @@
  *
  * States. A slotted state is read from seq_read_slot[s] and written to seq_write_slot[s]; the two may be equal. A step
  * whose row 0 of a sequence has position 0 reads zeros instead of the read slot. Token position p of a paged state lies
- * in page block_table[s * block_table_stride + p / page_size], at p % page_size.
+ * in page block_table[s * block_table_stride + p / page_size], at p % page_size. A slot that is written belongs to one
+ * sequence (or sampling row) of the step alone; several may read one.
  */
 #ifndef SWITCHYARD_STEP_H_
 #define SWITCHYARD_STEP_H_
@@ -56,18 +57,20 @@ SWY_AT(swy_step, block_table_at, 76);
 SWY_AT(swy_step, sample_at, 84);
 SWY_SIZE(swy_step, 96);
 
+#define SWY_NO_SLOT 0xffffffffu
+
 /* One row that is sampled on the device. Fixed size: a version that needs more adds a second array. */
 typedef struct swy_sample_slot {
   uint32_t logit_row;   /* which row of the logits */
   uint32_t token_entry; /* where the token goes in the device's token buffer */
   uint64_t position;    /* index of the token being drawn, in its sequence */
   uint32_t mask_at;     /* u32 [ceil(vocab / 32)], bit set: allowed; 0: no mask */
-  uint32_t bias_at;     /* {i32 id, f32 bias} [bias_count], ids rising */
+  uint32_t bias_at;     /* swy_logit_bias (sampling_math.h) [bias_count], ids strictly rising */
   uint32_t bias_count;
   uint32_t stop_at; /* i32 [stop_count], ids that end the sequence */
   uint32_t stop_count;
-  uint32_t counts_read_slot; /* slotted token counts for the penalties */
-  uint32_t counts_write_slot;
+  uint32_t counts_read_slot;  /* of the counts state (ops.h, SAMPLE); SWY_NO_SLOT: nothing was seen */
+  uint32_t counts_write_slot; /* gets the counts read, with the drawn token counted; SWY_NO_SLOT: they are dropped */
   uint32_t reserved;
 } swy_sample_slot;
 SWY_AT(swy_sample_slot, position, 8);
@@ -75,9 +78,9 @@ SWY_SIZE(swy_sample_slot, 48);
 
 /* What SAMPLE writes per row. `status` is what swy_sample_row (sampling_row.h) returns. */
 typedef struct swy_sample_result {
-  int32_t token;
+  int32_t token; /* -1 with a status other than SWY_SAMPLE_OK */
   int32_t status;
-  float logprob;
+  float logprob;    /* with SWY_SAMPLE_LOGPROB, else 0 */
   uint32_t stopped; /* 1: the token is one of the row's stop ids */
 } swy_sample_result;
 SWY_SIZE(swy_sample_result, 16);

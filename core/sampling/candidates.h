@@ -1,0 +1,31 @@
+// Finishing a draw on the host from what TOP_CANDIDATES returned, without the row of logits.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "switchyard/sampling_row.h"
+
+namespace switchyard {
+
+// One row of TOP_CANDIDATES' outputs, borrowed.
+struct Candidates {
+  std::span<const int32_t> ids;    // [k], best first
+  std::span<const float> logits;   // [k], unmodified
+  swy_candidates_result result{};  // its live ids beyond k are known by their total weight alone
+};
+
+// The draw that swy_sample_row would make of the whole row: its status, and *out as it would be. None where the
+// candidates do not decide it; the host then reads the row's logits. `in` describes the row but for its logits, and the
+// parameters are those that the device had. `workspace` holds k elements. Allocates nothing, thread-safe.
+std::optional<int32_t> finish_draw(const swy_sample_params& p, const swy_sample_row_in& in,
+                                   const Candidates& candidates, std::span<uint64_t> workspace,
+                                   swy_sample_row_out& out);
+
+// The n = ids.size() most likely tokens, as swy_row_top_logprobs has them; false where the candidates do not decide
+// them. `result` is of a row sampled with SWY_SAMPLE_LOGPROB. `workspace` holds k elements.
+bool finish_top_logprobs(const swy_sample_params& p, const swy_sample_row_in& in, const Candidates& candidates,
+                         std::span<uint64_t> workspace, std::span<int32_t> ids, std::span<float> logprobs);
+
+}  // namespace switchyard
