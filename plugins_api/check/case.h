@@ -59,6 +59,7 @@ struct Draw {
   uint64_t position = 0;
   swy_sample_params params{};
   std::vector<uint32_t> mask;
+  std::vector<swy_logit_bias> biases;  // ids rising
   std::vector<int32_t> stops;
 };
 

@@ -78,6 +78,8 @@ std::vector<std::byte> step_block(const Step& step, const swy_bucket& bucket, ui
     slot.token_entry = d.token_entry;
     slot.position = d.position;
     slot.mask_at = block.add(d.mask);
+    slot.bias_at = block.add(d.biases);
+    slot.bias_count = static_cast<uint32_t>(d.biases.size());
     slot.stop_at = block.add(d.stops);
     slot.stop_count = static_cast<uint32_t>(d.stops.size());
     slots.push_back(slot);

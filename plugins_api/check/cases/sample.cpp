@@ -9,7 +9,7 @@ struct Way {
   std::string name;
   float temperature = 1, top_p = 1, min_p = 0;
   int32_t top_k = 0;
-  bool mask = false, stops = false, logprob = false;
+  bool mask = false, stops = false, logprob = false, bias = false;
 };
 
 const std::vector<Way>& ways() {
@@ -26,7 +26,8 @@ const std::vector<Way>& ways() {
     w.push_back({"greedy_mask", 0, 1, 0, 0, true});
     w.push_back({"stops", 1, 1, 0, 0, false, true});
     w.push_back({"logprob", 0.8f, 1, 0, 0, false, false, true});
-    w.push_back({"everything", 0.8f, 0.95f, 0.02f, 20, true, true, true});
+    w.push_back({"bias", 1, 1, 0, 0, false, false, false, true});
+    w.push_back({"everything", 0.8f, 0.95f, 0.02f, 20, true, true, true, true});
     return w;
   }();
   return all;
@@ -49,6 +50,7 @@ Draw drawn(const Way& way, uint32_t i, uint32_t logit_row, uint64_t vocab, Rando
     d.mask.resize((vocab + 31) / 32);
     for (uint32_t& word : d.mask) word = static_cast<uint32_t>(random.word()) | 1u;
   }
+  for (uint32_t id = i; way.bias && id < vocab; id += 9) d.biases.push_back({id, id % 2 == 0 ? 2.5f : -1.5f});
   for (int32_t id = 0; way.stops && id < static_cast<int32_t>(vocab); id += 2) d.stops.push_back(id);
   return d;
 }

@@ -14,6 +14,8 @@ void draw(const Step& step, const float* logits, uint64_t vocab, Matrix& results
     swy_sample_row_in in{};
     in.logits = logits + d.logit_row * vocab;
     in.vocab = static_cast<uint32_t>(vocab);
+    in.bias_count = static_cast<uint32_t>(d.biases.size());
+    in.biases = d.biases.data();
     in.mask = d.mask.empty() ? nullptr : d.mask.data();
     in.position = d.position;
     swy_sample_row_out out{};
@@ -21,7 +23,7 @@ void draw(const Step& step, const float* logits, uint64_t vocab, Matrix& results
     const bool stopped = std::find(d.stops.begin(), d.stops.end(), out.token) != d.stops.end();
     const int32_t row[4] = {out.token, status, std::bit_cast<int32_t>(out.logprob), stopped ? 1 : 0};
     std::copy(row, row + 4, results.ints.begin() + static_cast<ptrdiff_t>(4 * i));
-    tokens[d.token_entry] = out.token;
+    tokens[d.token_entry] = status == SWY_SAMPLE_OK ? out.token : 0;
   }
 }
 
