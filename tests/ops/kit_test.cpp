@@ -17,14 +17,18 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// What the kit says about a fixture on one case with 65 rows of 36 elements.
-std::string verdict(const std::string& fixture, const std::string& reference = "") {
+// What the kit says about a fixture on one case.
+std::string verdict(const std::string& fixture, const std::string& reference = "",
+                    const std::string& name = "add.rows65.width36") {
   Kit kit({std::string(SWITCHYARD_FIXTURES "/switchyard_broken_") + fixture + ".so", {}, reference, false, 42});
   EXPECT_EQ(kit.error(), "");
   for (const Check& c : kit.checks()) {
-    if (c.spec->name == "add.rows65.width36") return kit.run(c);
+    if (c.spec->name == name) return kit.run(c);
   }
   return "no such case";
+}
+std::string state_verdict(const std::string& fixture, const std::string& scene) {
+  return verdict(fixture, "", "causal_conv.2k6v.dims12_20.kernel4." + scene);
 }
 
 TEST(Kit, PassesARightKernel) {
@@ -55,8 +59,35 @@ TEST(Kit, HoldsFlagsToTheirWord) {
   EXPECT_THAT(verdict("NOT_IN_PLACE"), HasSubstr("IN_PLACE, but with output 0 on input 0 it has other bits"));
 }
 
+TEST(Kit, GuardsStates) {
+  for (const std::string scene : {"ragged", "chunks", "rollback", "prompt65", "decode4"}) {
+    EXPECT_EQ(state_verdict("NO_STATE_RULE", scene), "");
+  }
+  EXPECT_THAT(state_verdict("WRITES_INACTIVE", "ragged"), HasSubstr("changed though no step writes it"));
+  EXPECT_THAT(state_verdict("WRITES_READ_SLOT", "prompt65"), HasSubstr("state 0"));
+  EXPECT_THAT(state_verdict("READS_FRESH", "prompt65"), HasSubstr("output 0 row 0: relative error inf"));
+  EXPECT_THAT(state_verdict("LOSES_HISTORY", "chunks"), HasSubstr("output 0 of step 1 row 1: relative error"));
+}
+
+TEST(Kit, HoldsKernelsToTheBudgetOfWhatTheyDeclare) {
+  for (const std::string name : {"linear.i4.g32.rows65.in100.out_36_17", "linear.i4a.row.rows65.in100.out_36_17"}) {
+    EXPECT_EQ(verdict("8_BITS", "", name), "");
+    EXPECT_THAT(verdict("5_BITS", "", name), HasSubstr("relative error"));
+  }
+}
+
 TEST(Kit, SaysWhyAPluginDoesNotOpen) {
   EXPECT_THAT(Kit({"/nowhere/switchyard_x.so", {}, "", false, 1}).error(), HasSubstr("cannot open /nowhere"));
+}
+
+TEST(Table, HasCasesForEveryOperation) {
+  std::set<swy_op_id> there;
+  for (const CaseSpec& s : all_cases()) there.insert(s.op);
+  for (swy_op_id op = 0; op < 128; ++op) {
+    const bool known = op_name(op) != "op" + std::to_string(op) && op != SWY_OP_TOP_CANDIDATES;
+    EXPECT_EQ(there.contains(op), known) << op_name(op);
+    EXPECT_EQ(naive_of(op) != nullptr, known && op != SWY_OP_LM_HEAD_SAMPLE) << op_name(op);
+  }
 }
 
 TEST(Table, NamesAreUnique) {

@@ -14,7 +14,7 @@ struct Product {
 std::string label(swy_op_id op, const Product& p) {
   std::string s =
       op_name(op) + "." + p.encoding.name() + ".rows" + std::to_string(p.rows) + ".in" + std::to_string(p.in) + ".out";
-  for (const uint64_t o : p.outs) s.append(&o == &p.outs[0] ? "" : "_").append(std::to_string(o));
+  for (const uint64_t o : p.outs) s.append("_").append(std::to_string(o));
   return s;
 }
 
