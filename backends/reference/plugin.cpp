@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "kernels.h"
+#include "switchyard/sampling_math.h"
 #include "switchyard/sdk/host_backend.hpp"
 
 namespace {
@@ -21,12 +22,15 @@ const std::vector<swy::HostKernel>& all_kernels() {
   return kernels;
 }
 
+// Offered only if this build reproduces the normative bits.
+constexpr uint32_t kSampling = SWY_SAMPLING_TOPK_CANDIDATES | SWY_SAMPLING_TOKEN;
+
 swy::HostBackend backend{"reference",
                          "0.1.0",
                          all_kernels().data(),
                          all_kernels().size(),
                          "plain loops, fp64 sums",
-                         SWY_SAMPLING_LOGITS | SWY_SAMPLING_TOPK_CANDIDATES | SWY_SAMPLING_TOKEN,
+                         SWY_SAMPLING_LOGITS | (swy_sampling_self_check() ? kSampling : 0u),
                          SWY_SAMPLES_GREEDY | SWY_SAMPLES_SEEDED | SWY_SAMPLES_TEMPERATURE | SWY_SAMPLES_TOP_K |
                              SWY_SAMPLES_TOP_P | SWY_SAMPLES_MIN_P | SWY_SAMPLES_MASK | SWY_SAMPLES_PENALTIES |
                              SWY_SAMPLES_BIAS | SWY_SAMPLES_LOGPROBS | SWY_SAMPLES_STOP_IDS};

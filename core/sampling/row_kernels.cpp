@@ -2,6 +2,10 @@
 // with external linkage but the table may be in here: the linker would keep one build's copy of it for all.
 #include "core/sampling/row_kernels.h"
 
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
 namespace switchyard {
 namespace {
 
@@ -110,16 +114,57 @@ uint64_t total_weight(const float* z, const float* group_max, uint32_t groups, f
   return total;
 }
 
+// 32-bit words in the low halves of 64-bit lanes; what the high halves hold is ignored by the product, which is the one
+// instruction that the compiler does not find by itself.
+#if defined(__AVX512F__)
+constexpr uint32_t kLanes = 8;
+#elif defined(__AVX2__)
+constexpr uint32_t kLanes = 4;
+#else
+constexpr uint32_t kLanes = 2;
+#endif
+typedef uint64_t Lanes __attribute__((vector_size(kLanes * 8)));
+
+inline Lanes product(Lanes a, uint32_t b) {
+  const Lanes factor = Lanes{} + b;
+#if defined(__AVX512F__)
+  return reinterpret_cast<Lanes>(_mm512_mul_epu32(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(factor)));
+#elif defined(__AVX2__)
+  return reinterpret_cast<Lanes>(_mm256_mul_epu32(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(factor)));
+#elif defined(__SSE2__)
+  return reinterpret_cast<Lanes>(_mm_mul_epu32(reinterpret_cast<__m128i>(a), reinterpret_cast<__m128i>(factor)));
+#else
+  return (a & 0xffffffffu) * factor;
+#endif
+}
+
+// Word 0 of swy_philox4x32_10 in the low half of every element, in place of the ids.
+void first_words(uint64_t seed, uint64_t position, uint64_t* ids) {
+  for (uint32_t j = 0; j < kGroup; j += kLanes) {
+    Lanes c0 = Lanes{} + position, c1 = Lanes{} + (position >> 32), c2, c3{};
+    memcpy(&c2, ids + j, sizeof c2);
+    uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
+    for (int round = 0; round < 10; ++round) {
+      const Lanes p0 = product(c0, 0xD2511F53u), p1 = product(c2, 0xCD9E8D57u);
+      c0 = (p1 >> 32) ^ c1 ^ k0;
+      c2 = (p0 >> 32) ^ c3 ^ k1;
+      c1 = p1;
+      c3 = p0;
+      k0 += 0x9E3779B9u;
+      k1 += 0xBB67AE85u;
+    }
+    memcpy(ids + j, &c0, sizeof c0);
+  }
+}
+
 // E >= u >= h 2^-32 for the high word h of the random bits, so g = -ln E <= ln 2 (31 - log2(h >> 1)). The exponent and
 // the mantissa of a float, read as a number, are a log2 that is never too high; a thousandth covers all roundings.
 float noise_bounds(uint64_t seed, uint64_t position, const uint32_t* ids, const float* z, float* bounds) {
-  const uint32_t low = static_cast<uint32_t>(position), high = static_cast<uint32_t>(position >> 32);
-  const uint32_t key[2] = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
+  uint64_t words[kGroup];
+  for (uint32_t j = 0; j < kGroup; ++j) words[j] = ids[j];
+  first_words(seed, position, words);
   for (uint32_t j = 0; j < kGroup; ++j) {
-    const uint32_t counter[4] = {low, high, ids[j], 0};
-    uint32_t random[4];
-    swy_philox4x32_10(counter, key, random);
-    const float h = static_cast<float>(static_cast<int32_t>(random[0] >> 1));
+    const float h = static_cast<float>(static_cast<int32_t>(static_cast<uint32_t>(words[j]) >> 1));
     const float log2_h = static_cast<float>(static_cast<int32_t>(swy_float_bits(h))) * 0x1p-23f - 127.0f;
     bounds[j] = z[j] + ((31.0f - log2_h) * 0x1.62e43p-1f + 0.001f);
   }
