@@ -50,7 +50,7 @@ constexpr Entry kTable[] = {
     {SWY_OP_ADD, kElement, kElementBf16, kElementBf16},
     {SWY_OP_LM_HEAD, kSum, kSumBf16, kSumInt8},
     {SWY_OP_SAMPLE, kExact, kExact, kExact},
-    {SWY_OP_TOP_CANDIDATES, kElement, kElement, kElement},
+    {SWY_OP_TOP_CANDIDATES, kExact, kExact, kExact},
 
     {SWY_OP_ADD_RMS_NORM, kNorm, kElementBf16, kElementBf16},
     {SWY_OP_RMS_NORM_LINEAR, kSum, kSumBf16, kSumInt8},

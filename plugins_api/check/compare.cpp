@@ -141,13 +141,13 @@ std::string compare(const Case& c, const Outcome& wanted, const Outcome& got, sw
   for (uint32_t s = 0; s < c.steps.size(); ++s) {
     for (uint32_t i = 0; i < c.outputs.size(); ++i) {
       const std::string what = text("output ", i, c.steps.size() > 1 ? text(" of step ", s) : "");
-      const std::string problem =
+      std::string problem =
           compare_output(c, c.steps[s], i, wanted.outputs[s][i], got.outputs[s][i], activations, what, errors);
       if (!problem.empty()) return problem;
     }
   }
   for (uint32_t i = 0; i < c.states.size(); ++i) {
-    const std::string problem = compare_state(c, i, wanted.states[i], got.states[i], activations, errors);
+    std::string problem = compare_state(c, i, wanted.states[i], got.states[i], activations, errors);
     if (!problem.empty()) return problem;
   }
   return compare_tokens(c, wanted, got);

@@ -64,6 +64,8 @@ Naive naive_of(swy_op_id op) {
       return naive::cast;
     case SWY_OP_SAMPLE:
       return naive::sample;
+    case SWY_OP_TOP_CANDIDATES:
+      return naive::top_candidates;
     default:
       return nullptr;
   }

@@ -47,6 +47,7 @@ void lm_head(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>&
 void gather_rows(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
 void cast(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
 void sample(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
+void top_candidates(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
 }  // namespace naive
 
 }  // namespace switchyard::check

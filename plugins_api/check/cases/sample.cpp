@@ -1,4 +1,7 @@
-// SAMPLE and LM_HEAD_SAMPLE.
+// SAMPLE, TOP_CANDIDATES and LM_HEAD_SAMPLE.
+#include <algorithm>
+#include <cmath>
+
 #include "plugins_api/check/cases.h"
 
 namespace switchyard::check {
@@ -10,6 +13,7 @@ struct Way {
   float temperature = 1, top_p = 1, min_p = 0;
   int32_t top_k = 0;
   bool mask = false, stops = false, logprob = false, bias = false;
+  bool bad = false;  // every other row cannot be drawn from: a NaN, +inf, or nothing that is allowed
 };
 
 const std::vector<Way>& ways() {
@@ -28,6 +32,7 @@ const std::vector<Way>& ways() {
     w.push_back({"logprob", 0.8f, 1, 0, 0, false, false, true});
     w.push_back({"bias", 1, 1, 0, 0, false, false, false, true});
     w.push_back({"everything", 0.8f, 0.95f, 0.02f, 20, true, true, true, true});
+    w.push_back({"bad", 1, 1, 0, 0, true, false, false, false, true});
     return w;
   }();
   return all;
@@ -50,6 +55,7 @@ Draw drawn(const Way& way, uint32_t i, uint32_t logit_row, uint64_t vocab, Rando
     d.mask.resize((vocab + 31) / 32);
     for (uint32_t& word : d.mask) word = static_cast<uint32_t>(random.word()) | 1u;
   }
+  if (way.bad && i % 4 == 2) std::fill(d.mask.begin(), d.mask.end(), 0u);
   for (uint32_t id = i; way.bias && id < vocab; id += 9) d.biases.push_back({id, id % 2 == 0 ? 2.5f : -1.5f});
   for (int32_t id = 0; way.stops && id < static_cast<int32_t>(vocab); id += 2) d.stops.push_back(id);
   return d;
@@ -63,12 +69,20 @@ Case sample(swy_op_id op, const Way& way, uint32_t rows, uint64_t vocab, Random&
   b.rows(std::vector<uint32_t>(rows, 1)).wanted(wanted);
   Step& s = b.peek().steps[0];
   for (uint32_t r = 0; r < rows; r += 2) s.draws.push_back(drawn(way, r / 2, r, vocab, random));
-  if (op == SWY_OP_SAMPLE) {
+  if (op != SWY_OP_LM_HEAD_SAMPLE) {
     b.fixed_input(vocab, 0, 3, SWY_ROWS_LOGITS);
+    for (size_t i = 0; way.bad && random.draws() && i < s.draws.size(); i += 4) {
+      s.inputs[0].floats[s.draws[i].logit_row * vocab + 40 + i] = i % 8 == 0 ? NAN : INFINITY;
+    }
   } else {
     b.input(100).matrix({vocab, 100}, SWY_I4, 32, 3);
   }
-  Case c = b.fixed_output(4, SWY_I32, SWY_ROWS_SAMPLE).done();
+  if (op == SWY_OP_TOP_CANDIDATES) {
+    swy_top_candidates_attrs a{};
+    a.k = way.top_k > 0 ? static_cast<uint32_t>(way.top_k) : way.mask ? 60 : 8;  // 60: more than are allowed, in places
+    b.attrs(a).fixed_output(a.k, SWY_I32, SWY_ROWS_SAMPLE).fixed_output(a.k, SWY_F32, SWY_ROWS_SAMPLE);
+  }
+  Case c = b.fixed_output(op == SWY_OP_TOP_CANDIDATES ? 8 : 4, SWY_I32, SWY_ROWS_SAMPLE).done();
   c.tokens.assign(rows + 3, -7);
   return c;
 }
@@ -76,8 +90,9 @@ Case sample(swy_op_id op, const Way& way, uint32_t rows, uint64_t vocab, Random&
 }  // namespace
 
 void sample_cases(std::vector<CaseSpec>& out) {
-  for (const swy_op_id op : {SWY_OP_SAMPLE, SWY_OP_LM_HEAD_SAMPLE}) {
+  for (const swy_op_id op : {SWY_OP_SAMPLE, SWY_OP_TOP_CANDIDATES, SWY_OP_LM_HEAD_SAMPLE}) {
     for (const Way& way : ways()) {
+      if (way.bad && op == SWY_OP_LM_HEAD_SAMPLE) continue;
       for (const uint32_t rows : {1u, 7u, 65u}) {
         for (const uint64_t vocab : {77u, 1000u}) {
           out.push_back(
