@@ -83,6 +83,7 @@ Status Model::load_weights(const ModelOptions& options) {
   for (const uint32_t rows : {1u, chunk_}) {
     SWY_LET(const Plan plan, planner_->plan(bucket(rows, 1, 1, context_)));
     for (const PlanNode& node : plan.nodes) {
+      used_.insert(node.device);
       for (size_t i = 0; i < node.op.weights.size(); ++i) {
         const uint32_t layout = node.kernel != nullptr ? node.prepared.weight_layouts[i] : node.range_layouts[i];
         uses.push_back({node.op.weights[i], node.device, layout});
@@ -141,7 +142,9 @@ Result<std::unique_ptr<Session>> Model::session() {
 
 std::vector<std::string> Model::device_names() const {
   std::vector<std::string> names;
-  for (const PlanDevice& d : devices_) names.push_back(d.name);
+  for (uint32_t d = 0; d < devices_.size(); ++d) {
+    if (used_.contains(d)) names.push_back(devices_[d].name);
+  }
   return names;
 }
 

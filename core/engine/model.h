@@ -6,6 +6,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -48,7 +49,7 @@ class Model {
   uint32_t context() const { return context_; }
   uint32_t vocab() const { return vocab_; }
   uint32_t chunk() const { return chunk_; }
-  std::vector<std::string> device_names() const;
+  std::vector<std::string> device_names() const;  // of those that run some operation
 
   // The plan for steps of one session with this many rows and logits, over a context. For `switchyard plan`.
   Result<Plan> plan(uint32_t rows, uint32_t logit_rows, uint32_t context) const;
@@ -70,6 +71,7 @@ class Model {
   std::shared_ptr<const Program> program_;
   std::vector<std::shared_ptr<Device>> owners_;
   std::vector<PlanDevice> devices_;
+  std::set<uint32_t> used_;  // devices that run some operation
   std::unique_ptr<Planner> planner_;
   std::unique_ptr<WeightStore> weights_;
   std::unique_ptr<StepBuilder> builder_;
