@@ -64,7 +64,7 @@ void add_convert(CLI::App& app, int& exit_code) {
   c->add_option("--quant", o->quant, "encoding of the large weights: bf16, i8, i4 or i4a (i4 with an offset)")
       ->capture_default_str();
   c->add_option("--group", o->group, "weights that share a scale: 32, 64, 128, or row")->capture_default_str();
-  c->add_option("--threads", o->threads, "threads that quantize; 0: one per core")->check(CLI::Range(0u, 1024u));
+  c->add_option("--threads", o->threads, "threads that quantize; 0: one per core")->check(thread_range());
   c->add_flag("--json", o->json, "print the result as JSON");
   c->callback([o, &exit_code] {
     if (const Status s = convert_command(*o); !s.ok()) exit_code = report(s);

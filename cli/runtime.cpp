@@ -66,9 +66,7 @@ std::string model_path(const Settings& settings) {
   return settings.model.empty() ? program_folder() + "/../share/switchyard/models/demo.swy" : settings.model;
 }
 
-uint32_t thread_count(const Settings& settings) {
-  return settings.threads != 0 ? settings.threads : std::max(1u, std::thread::hardware_concurrency());
-}
+uint32_t thread_count(const Settings& settings) { return settings.threads != 0 ? settings.threads : cores(); }
 
 Result<Registry> find_backends(const Settings& settings, const Host& host) {
   set_log_level(settings.log);
@@ -83,6 +81,7 @@ Result<Registry> find_backends(const Settings& settings, const Host& host) {
     }
     o.settings[text.substr(0, dot)].push_back({text.substr(dot + 1, eq - dot - 1), text.substr(eq + 1)});
   }
+  if (settings.exact) o.settings["cpu"].push_back({"exact", "1"});
   Registry registry = Registry::discover(Os::real(), o, host);
   SWY_TRY(registry.check_settings());
   return registry;

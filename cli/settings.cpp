@@ -1,7 +1,11 @@
 #include "cli/settings.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <charconv>
 #include <string_view>
+#include <thread>
 
 namespace switchyard::cli {
 
@@ -19,6 +23,7 @@ const std::vector<SettingInfo>& setting_table() {
       {"--chunk", "SWITCHYARD_CHUNK", "tokens of a prompt that are computed in one step"},
       {"--deterministic", "SWITCHYARD_DETERMINISTIC",
        "only kernels whose results do not depend on the rest of the batch"},
+      {"--exact", "SWITCHYARD_EXACT", "activations in floating point instead of 8 bits: short for --set cpu.exact=1"},
       {"--verify", "SWITCHYARD_VERIFY", "compare the checksums of all weights when loading"},
       {"--validate", "SWITCHYARD_VALIDATE", "check every call of every backend against the plugin ABI's rules; slower"},
       {"--log", "SWITCHYARD_LOG", "messages on stderr: debug, info, warning, error or off"},
@@ -43,6 +48,21 @@ CLI::Option* described(CLI::Option* option, const SettingInfo& i) {
 
 }  // namespace
 
+uint32_t cores() { return std::max(1u, std::thread::hardware_concurrency()); }
+
+CLI::Validator thread_range() {
+  return CLI::Validator(
+      [](std::string& text) -> std::string {
+        const std::string range =
+            fmt::format("a whole number from 1 to {}, the cores of this machine, or 0 for all", cores());
+        uint32_t n = 0;
+        const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), n);
+        const bool ok = ec == std::errc() && end == text.data() + text.size() && n <= cores();
+        return ok ? "" : fmt::format("'{}' is not {}", text, range);
+      },
+      "0 to the cores of this machine");
+}
+
 void add_model(CLI::App& command, Settings& s, const char* positional) {
   const SettingInfo& i = info("--model");
   const std::string names = std::string(i.flag) + (*positional != '\0' ? "," : "") + positional;
@@ -59,11 +79,12 @@ void add_settings(CLI::App& command, Settings& s, const char* positional) {
   value("--backend-path", s.backend_path);
   value("--set", s.sets)->delimiter(',')->allow_extra_args(false);
   value("--variant", s.variants)->delimiter(',')->allow_extra_args(false);
-  value("--threads", s.threads)->check(CLI::Range(0u, 1024u))->capture_default_str();
+  value("--threads", s.threads)->check(thread_range())->capture_default_str();
   value("--ctx", s.context)->check(CLI::Range(0u, 1u << 24))->capture_default_str();
   value("--chunk", s.chunk)->check(CLI::Range(1u, 65536u))->capture_default_str();
   described(command.add_flag(info("--deterministic").flag, s.deterministic, info("--deterministic").help),
             info("--deterministic"));
+  described(command.add_flag(info("--exact").flag, s.exact, info("--exact").help), info("--exact"));
   described(command.add_flag(info("--verify").flag, s.verify, info("--verify").help), info("--verify"));
   described(command.add_flag(info("--validate").flag, s.validate, info("--validate").help), info("--validate"));
   value("--log", s.log)->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}))->capture_default_str();

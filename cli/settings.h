@@ -19,6 +19,7 @@ struct Settings {
   uint32_t context = 0;
   uint32_t chunk = 2048;
   bool deterministic = false;
+  bool exact = false;
   bool verify = false;
   bool validate = false;
   std::string log = "warning";
@@ -31,6 +32,11 @@ struct SettingInfo {
   const char* help;
 };
 const std::vector<SettingInfo>& setting_table();
+
+// Threads that this machine runs at a time.
+uint32_t cores();
+// What --threads may be: 0 (all cores) up to that.
+CLI::Validator thread_range();
 
 // Adds the flags of the table to a command; a flag wins over its environment variable, which wins over the default.
 // Where `positional` is given, the model may also be named by it, without a flag.
