@@ -18,7 +18,8 @@ struct Candidates {
 
 // The draw that swy_sample_row would make of the whole row: its status, and *out as it would be. None where the
 // candidates do not decide it; the host then reads the row's logits. `in` describes the row but for its logits, and the
-// parameters are those that the device had. `workspace` holds k elements. Allocates nothing, thread-safe.
+// parameters are those that the device had. `workspace` holds k elements. The candidates are well-formed, which
+// Sampler::finish sees to. Allocates nothing, thread-safe.
 std::optional<int32_t> finish_draw(const swy_sample_params& p, const swy_sample_row_in& in,
                                    const Candidates& candidates, std::span<uint64_t> workspace,
                                    swy_sample_row_out& out);

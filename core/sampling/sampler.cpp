@@ -122,16 +122,35 @@ Result<int32_t> Sampler::sample(std::span<const float> logits, uint64_t position
   return d.token;
 }
 
-Result<std::optional<Draw>> Sampler::finish(const Candidates& c, uint64_t position, const uint32_t* mask) {
-  const swy_sample_row_in in = input(position, mask);
-  swy_sample_row_out out{};
-  const bool fits = !c.ids.empty() && c.ids.size() == c.logits.size() && c.ids.size() <= vocab_;
-  if (!fits) return error(Code::internal, "{} candidates came with {} logits", c.ids.size(), c.logits.size());
-  for (size_t i = 0; c.result.status == SWY_SAMPLE_OK && i < std::min<size_t>(c.ids.size(), c.result.live); ++i) {
+// A device's answer is input: what finish_draw indexes, shifts or converts by is checked first.
+Status Sampler::check(const Candidates& c) const {
+  const swy_candidates_result& r = c.result;
+  if (c.ids.empty() || c.ids.size() != c.logits.size() || c.ids.size() > vocab_) {
+    return error(Code::internal, "{} candidates came with {} logits", c.ids.size(), c.logits.size());
+  }
+  if (r.status == SWY_SAMPLE_BAD_LOGIT || r.status == SWY_SAMPLE_NO_TOKEN) return {};
+  if (r.status != SWY_SAMPLE_OK || r.live == 0 || r.live > vocab_) {
+    return error(Code::internal, "a device answered with status {} and {} live ids of {}", r.status, r.live, vocab_);
+  }
+  for (size_t i = 0; i < std::min<size_t>(c.ids.size(), r.live); ++i) {
     if (c.ids[i] < 0 || static_cast<uint32_t>(c.ids[i]) >= vocab_) {
       return error(Code::internal, "a device named token {} a candidate; ids go from 0 to {}", c.ids[i], vocab_ - 1);
     }
+    if (!std::isfinite(c.logits[i])) {
+      return error(Code::internal, "a device gave candidate {} the logit {}; it must be finite", c.ids[i], c.logits[i]);
+    }
   }
+  if ((params_.flags & SWY_SAMPLE_LOGPROB) != 0 && (r.logprob_total == 0 || !std::isfinite(r.max_logit))) {
+    return error(Code::internal, "a device gave no log-probabilities: total {}, highest logit {}", r.logprob_total,
+                 r.max_logit);
+  }
+  return {};
+}
+
+Result<std::optional<Draw>> Sampler::finish(const Candidates& c, uint64_t position, const uint32_t* mask) {
+  SWY_TRY(check(c));
+  const swy_sample_row_in in = input(position, mask);
+  swy_sample_row_out out{};
   const std::optional<int32_t> status = finish_draw(params_, in, c, workspace_, out);
   const bool top = top_ids_.empty() || finish_top_logprobs(params_, in, c, workspace_, top_ids_, top_logprobs_);
   if (!status || !top) return std::optional<Draw>();

@@ -58,6 +58,7 @@ class Sampler {
   Result<int32_t> sample(std::span<const float> logits, uint64_t position);
 
   // The same from a device's candidates; none when they do not decide the draw and the logits have to be read.
+  // Errors: as `draw`; internal, for an answer that no device may give.
   Result<std::optional<Draw>> finish(const Candidates& candidates, uint64_t position, const uint32_t* mask = nullptr);
 
   // What a device needs to make the same draws: for the step's block (step.h) and the slot of counts.
@@ -69,6 +70,7 @@ class Sampler {
  private:
   explicit Sampler(uint32_t vocab) : row_(vocab), vocab_(vocab) {}
   Status set_extras(const SamplingParams& params);
+  Status check(const Candidates& candidates) const;
   swy_sample_row_in input(uint64_t position, const uint32_t* mask) const;
   Result<Draw> answer(int32_t status, const swy_sample_row_out& out) const;
 

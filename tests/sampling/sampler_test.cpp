@@ -137,5 +137,49 @@ TEST(Sampler, FinishesFromCandidatesOrSaysThatItCannot) {
   EXPECT_EQ(Code::invalid_data, s.finish(c, 0).status().code());
 }
 
+// What a broken device might answer: an error or a draw, and nothing is read out of bounds.
+TEST(Sampler, RefusesCandidatesThatNoDeviceMayGive) {
+  SamplingParams p;
+  p.top_logprobs = 1;
+  p.repetition_penalty = 2;
+  Sampler s = make(p, 4);
+  const std::vector<int32_t> ids = {1, 2};
+  const std::vector<float> logits = {4, 3};
+  Candidates good{ids, logits, {}};
+  good.result.live = 2;
+  good.result.total = good.result.logprob_total = uint64_t{3} << 29;
+  good.result.max_logit = 4;
+  ASSERT_TRUE(s.finish(good, 0).ok());
+  const auto refusal = [&](auto change) {
+    Candidates c = good;
+    change(c);
+    const auto finished = s.finish(c, 0);
+    EXPECT_FALSE(finished.ok());
+    return finished.status().message();
+  };
+  const std::vector<int32_t> absent = {-1, -1};
+  const std::vector<float> nan = {4, std::numeric_limits<float>::quiet_NaN()};
+  EXPECT_EQ("a device answered with status 0 and 0 live ids of 4", refusal([&](Candidates& c) {
+              c.result.live = 0;
+              c.ids = absent;
+            }));
+  EXPECT_EQ("a device answered with status 0 and 5 live ids of 4", refusal([](Candidates& c) { c.result.live = 5; }));
+  EXPECT_EQ("a device answered with status 77 and 2 live ids of 4",
+            refusal([](Candidates& c) { c.result.status = 77; }));
+  EXPECT_EQ("a device named token -1 a candidate; ids go from 0 to 3", refusal([&](Candidates& c) { c.ids = absent; }));
+  EXPECT_EQ("a device gave candidate 2 the logit nan; it must be finite",
+            refusal([&](Candidates& c) { c.logits = nan; }));
+  EXPECT_EQ("a device gave no log-probabilities: total 0, highest logit 4",
+            refusal([](Candidates& c) { c.result.logprob_total = 0; }));
+  EXPECT_EQ("2 candidates came with 1 logits", refusal([](Candidates& c) { c.logits = c.logits.first(1); }));
+  EXPECT_EQ("0 candidates came with 0 logits", refusal([](Candidates& c) { c = Candidates{}; }));
+  for (const uint64_t total : {uint64_t{0}, uint64_t{1}, UINT64_MAX}) {
+    Candidates c = good;
+    c.result.total = c.result.logprob_total = std::max<uint64_t>(total, 1);
+    c.result.live = 4;
+    EXPECT_TRUE(s.finish(c, 0).ok()) << total;
+  }
+}
+
 }  // namespace
 }  // namespace switchyard
