@@ -1,16 +1,12 @@
 #include "core/engine/model.h"
 
 #include <algorithm>
-#include <bit>
 
 namespace switchyard {
 namespace {
 
 constexpr uint32_t kPageSize = 64;
 constexpr uint32_t kDefaultContext = 4096;
-constexpr uint32_t kSmallestContextBucket = 256;
-
-uint32_t round_up(uint32_t n, uint32_t limit) { return std::min(std::bit_ceil(std::max(n, 1u)), std::max(limit, 1u)); }
 
 }  // namespace
 
@@ -150,10 +146,10 @@ std::vector<std::string> Model::device_names() const {
 
 swy_bucket Model::bucket(uint32_t rows, uint32_t seqs, uint32_t logit_rows, uint32_t context) const {
   swy_bucket b = pool_;
-  b.rows = round_up(rows, chunk_);
-  b.seqs = round_up(seqs, pool_.seqs);
-  b.logit_rows = round_up(logit_rows, chunk_);
-  b.context = round_up(std::max(context, kSmallestContextBucket), context_);
+  b.rows = bucket_size(rows, chunk_);
+  b.seqs = bucket_size(seqs, pool_.seqs);
+  b.logit_rows = bucket_size(logit_rows, chunk_);
+  b.context = bucket_size(std::max(context, kSmallestContextBucket), context_);
   if (rows == seqs) b.flags |= SWY_BUCKET_DECODE;
   return b;
 }

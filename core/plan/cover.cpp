@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
+#include <cmath>
+#include <map>
 
 #include "core/plan/pieces.h"
+#include "core/plan/search.h"
 #include "core/program/op_names.h"
 
 namespace switchyard {
@@ -25,11 +27,11 @@ class Chooser {
         op_count_(graph.ops.size()) {
     cover_.graph = graph;
     by_begin_.resize(op_count_);
-    for (const GraphOp& op : graph.ops) cover_.decisions.push_back({op.name, op_name(op.id), "", "", {}});
+    for (const GraphOp& op : graph.ops) cover_.decisions.push_back({op.name, op_name(op.id), "", "", {}, {}});
   }
 
   Result<Cover> run() {
-    for (size_t i = 0; i < op_count_; ++i) SWY_TRY(allow(i));
+    for (size_t i = 0; i < op_count_; ++i) allow(i);
     for (size_t i = 0; i < op_count_; ++i) {
       add_single(i);
       add_fused(i);
@@ -43,34 +45,41 @@ class Chooser {
   const GraphOp& op(size_t i) const { return cover_.graph.ops[i]; }
   std::vector<Considered>& considered(size_t i) { return cover_.decisions[i].considered; }
 
-  // Which devices may run ops[i]: that of its state; under an ordered policy the first that can; else all that can, the
-  // last resort only when it is alone.
-  Status allow(size_t i) {
+  // Which devices run ops[i] alone: that of its state; under an ordered policy the first that can; else all that can,
+  // the last resort only when it is alone.
+  void allow(size_t i) {
     std::vector<uint32_t> able = devices_for(cover_.graph, op(i), devices_, policy_, matcher_, considered(i));
     if (!op(i).states.empty()) {
-      const uint32_t home = state_device_[op(i).states[0]];
-      std::erase_if(able, [&](uint32_t d) { return d != home; });
+      std::erase_if(able, [&](uint32_t d) { return d != state_device_[op(i).states[0]]; });
     } else if (policy_.ordered && able.size() > 1) {
       able.erase(able.begin() + 1, able.end());
-    }
-    if (!policy_.ordered && !able.empty() &&
-        std::all_of(able.begin(), able.end(), [&](uint32_t d) { return devices_[d].backend == policy_.last_resort; })) {
-      for (const PlanDevice& d : devices_) {
-        if (d.backend == policy_.last_resort) continue;
-        cover_.warnings.push_back(fmt::format("{} runs on {}, which is slow: no other backend supports it", op(i).name,
-                                              devices_[able[0]].name));
-        break;
-      }
+    } else if (!able.empty() && !is_last_resort(able.front())) {
+      std::erase_if(able, [&](uint32_t d) { return is_last_resort(d); });
     }
     allowed_.push_back(std::move(able));
-    return {};
   }
 
-  bool is_allowed(size_t i, uint32_t device) const {
-    return std::find(allowed_[i].begin(), allowed_[i].end(), device) != allowed_[i].end();
+  bool is_last_resort(uint32_t device) const {
+    return !policy_.ordered && devices_[device].backend == policy_.last_resort;
   }
 
-  void add(Choice choice) { by_begin_[choice.begin].push_back(std::move(choice)); }
+  // Whether a device may run ops[i] as a part of something larger, though it may be unable to run it alone: it stands
+  // no later in the list than the device that would run it alone, and a state stays where it is.
+  bool may_join(size_t i, uint32_t device) const {
+    if (!op(i).states.empty()) return state_device_[op(i).states[0]] == device;
+    const std::vector<uint32_t>& alone = allowed_[i];
+    if (alone.empty()) return true;
+    return policy_.ordered ? device <= alone.front() : !is_last_resort(device) || is_last_resort(alone.front());
+  }
+
+  uint64_t rank(uint32_t device) const { return policy_.ordered ? device : is_last_resort(device) ? 1 : 0; }
+
+  void add(Choice choice) {
+    choice.rank = 0;
+    for (const PlanNode& n : choice.nodes) choice.rank = std::max(choice.rank, rank(n.device));
+    choice.rank *= choice.count;
+    by_begin_[choice.begin].push_back(std::move(choice));
+  }
 
   static PlanNode node(const GraphOp& op, uint32_t device, const Match& match) {
     PlanNode n;
@@ -85,7 +94,7 @@ class Chooser {
     std::vector<Considered> seen;  // `allow` has recorded these answers
     for (const uint32_t d : allowed_[i]) {
       if (const auto match = matcher_.best(cover_.graph, op(i), d, "composite", seen)) {
-        Choice c{static_cast<uint32_t>(i), 1, d, match->cost_us, "composite", {}};
+        Choice c{static_cast<uint32_t>(i), 1, d, match->cost_us, false, 0, "composite", {}};
         c.nodes.push_back(node(op(i), d, *match));
         add(std::move(c));
       } else {
@@ -103,17 +112,21 @@ class Chooser {
 
   // A decomposition whose pieces run on the first of `candidates` that can (or on the cheapest, if cost decides).
   void add_pieces(size_t i, const std::vector<uint32_t>& candidates) {
+    if (!matcher_.forced(op_name(op(i).id)).empty()) return;
     const size_t values = cover_.graph.values.size();
     const std::vector<GraphOp> pieces = decompose(cover_.graph, op(i), matcher_.bucket());
-    Choice c{static_cast<uint32_t>(i), 1, 0, 0, candidates.size() == 1 ? "decomposed" : "decomposed, mixed", {}};
+    Choice c{static_cast<uint32_t>(i), 1, 0, 0, false, 0, "", {}};
+    c.reason = candidates.size() == 1 ? "decomposed" : "decomposed, mixed";
     for (const GraphOp& piece : pieces) {
       std::optional<Match> best;
       uint32_t device = 0;
+      const auto order = [&](uint32_t d, const Match& m) {
+        return std::pair(rank(d), policy_.ordered ? 0.0 : m.cost_us);
+      };
       for (const uint32_t d : candidates) {
         if (!piece.states.empty() && state_device_[piece.states[0]] != d) continue;
         const auto match = matcher_.best(cover_.graph, piece, d, "piece " + op_name(piece.id), considered(i));
-        const bool better = match && (!best || (!policy_.ordered && match->cost_us < best->cost_us));
-        if (better) {
+        if (match && (!best || order(d, *match) < order(device, *best))) {
           best = match;
           device = d;
         }
@@ -129,23 +142,41 @@ class Chooser {
     if (!c.nodes.empty()) add(std::move(c));
   }
 
+  // Why ops[begin .. begin + count) cannot be run as one by a device that could; empty: they can.
+  std::string kept_apart(size_t begin, size_t count) const {
+    for (size_t k = begin; k < begin + count; ++k) {
+      const std::string kernel = matcher_.forced(op_name(op(k).id));
+      if (!kernel.empty()) return fmt::format("--variant forces {} for {}", kernel, op(k).name);
+    }
+    return {};
+  }
+
   void add_fused(size_t i) {
     const auto fused = fuse(cover_.graph, i);
     if (!fused) return;
-    for (const uint32_t d : allowed_[i]) {
-      if (!is_allowed(i + 1, d)) continue;
-      if (const auto match = matcher_.best(cover_.graph, *fused, d, "fused with " + op(i + 1).name, considered(i))) {
-        Choice c{static_cast<uint32_t>(i), 2, d, match->cost_us, "fused", {}};
-        c.nodes.push_back(node(*fused, d, *match));
-        add(std::move(c));
+    const bool forced = !matcher_.forced(op_name(fused->id)).empty();
+    const std::string as = "fused with " + op(i + 1).name;
+    for (uint32_t d = 0; d < devices_.size(); ++d) {
+      if (!forced && !(may_join(i, d) && may_join(i + 1, d))) continue;
+      const auto match = matcher_.best(cover_.graph, *fused, d, as, considered(i));
+      if (!match) continue;
+      if (const std::string reason = kept_apart(i, 2); !reason.empty()) {
+        considered(i).push_back({devices_[d].name, match->kernel->name, as, false, 0, reason});
+        continue;
       }
+      Choice c{static_cast<uint32_t>(i), 2, d, match->cost_us, forced, 0, "fused", {}};
+      c.nodes.push_back(node(*fused, d, *match));
+      add(std::move(c));
     }
   }
 
-  // The longest stretch from ops[i] in which every operation may run on the device.
-  size_t allowed_stretch(size_t i, uint32_t device) const {
+  // The longest stretch from ops[i] that a device may claim: a range ends before the head, since a mask may arrive
+  // there, and before what --variant wants run by a kernel of its own.
+  size_t claimable(size_t i, uint32_t device) const {
     size_t end = i;
-    while (end < op_count_ && is_allowed(end, device) && op(end).id != SWY_OP_LM_HEAD) ++end;
+    while (end < op_count_ && may_join(end, device) && op(end).id != SWY_OP_LM_HEAD && kept_apart(end, 1).empty()) {
+      ++end;
+    }
     return end - i;
   }
 
@@ -153,31 +184,49 @@ class Chooser {
     for (uint32_t d = 0; d < devices_.size(); ++d) {
       const swy_range* range = devices_[d].range();
       if (range == nullptr || range->claim == nullptr) continue;
-      const size_t n = allowed_stretch(i, d);
-      if (n == 0) continue;
-      std::vector<std::unique_ptr<OpView>> views;
-      std::vector<const swy_op*> ops;
-      for (size_t k = i; k < i + n; ++k) {
-        views.push_back(std::make_unique<OpView>(cover_.graph, op(k), matcher_.bucket()));
-        ops.push_back(views.back()->get());
-      }
-      std::array<char, 512> text{};
-      swy_error error{sizeof(swy_error), static_cast<uint32_t>(text.size()), text.data(), 0, 0};
-      uint32_t accepted = 0;
-      double cost = 0;
-      const swy_status status = range->claim(devices_[d].handle, ops.data(), static_cast<uint32_t>(n),
-                                             &matcher_.bucket(), &accepted, &cost, &error);
-      if (status != SWY_OK || accepted < 2 || accepted > n) {
-        if (text[0] != '\0') considered(i).push_back({devices_[d].name, SWY_EXT_RANGE, "range", false, 0, text.data()});
-        continue;
-      }
-      considered(i).push_back({devices_[d].name, SWY_EXT_RANGE, fmt::format("range of {}", accepted), true, cost, ""});
-      add(range_choice(i, accepted, d, cost));
+      const size_t n = claimable(i, d);
+      if (n < 2) continue;
+      Considered said{devices_[d].name, SWY_EXT_RANGE, "range", false, 0, matcher_.ruled_out("range", SWY_EXT_RANGE)};
+      const uint32_t accepted = said.reason.empty() ? claim(i, n, d, *range, said) : 0;
+      considered(i).push_back(said);
+      if (!said.accepted) continue;
+      Choice c = range_choice(i, accepted, d, said.cost_us);
+      c.forced = !matcher_.forced("range").empty();
+      add(std::move(c));
     }
   }
 
+  // Asks a device for a range of at most `n` operations from ops[i]; returns how many it takes, and fills `said`.
+  uint32_t claim(size_t i, size_t n, uint32_t device, const swy_range& range, Considered& said) const {
+    std::vector<std::unique_ptr<OpView>> views;
+    std::vector<const swy_op*> ops;
+    for (size_t k = i; k < i + n; ++k) {
+      views.push_back(std::make_unique<OpView>(cover_.graph, op(k), matcher_.bucket()));
+      ops.push_back(views.back()->get());
+    }
+    std::array<char, 512> text{};
+    swy_error error{sizeof(swy_error), static_cast<uint32_t>(text.size()), text.data(), 0, 0};
+    uint32_t accepted = 0;
+    const swy_status status = range.claim(devices_[device].handle, ops.data(), static_cast<uint32_t>(n),
+                                          &matcher_.bucket(), &accepted, &said.cost_us, &error);
+    said.reason = text.data();
+    said.accepted = status == SWY_OK && accepted >= 2 && accepted <= n;
+    if (said.accepted && !(std::isfinite(said.cost_us) && said.cost_us >= 0)) {
+      said.accepted = false;
+      said.reason = fmt::format("cannot estimate its cost: {} us", said.cost_us);
+    } else if (status == SWY_OK && accepted > n) {
+      said.reason = fmt::format("takes {} operations where {} were offered", accepted, n);
+    } else if (status == SWY_OK && accepted == 1) {
+      said.reason = "takes one operation; a range has at least two";
+    } else if (!said.accepted && said.reason.empty()) {
+      said.reason = "declined without a reason";
+    }
+    if (said.accepted) said.as = fmt::format("range of {}", accepted);
+    return accepted;
+  }
+
   Choice range_choice(size_t i, uint32_t count, uint32_t device, double cost) const {
-    Choice c{static_cast<uint32_t>(i), count, device, cost, fmt::format("range of {}", count), {}};
+    Choice c{static_cast<uint32_t>(i), count, device, cost, false, 0, fmt::format("range of {}", count), {}};
     PlanNode n;
     n.device = device;
     n.cost_us = cost;
@@ -205,43 +254,41 @@ class Chooser {
     return kCopyMicroseconds + bytes / kCopyBytesPerMicrosecond;
   }
 
-  // The cheapest sequence of choices, by (position, device of the last node).
   Status search() {
-    const double inf = std::numeric_limits<double>::infinity();
-    const size_t devices = devices_.size();
-    struct Cell {
-      double cost;
-      const Choice* via;
-      size_t from;
-    };
-    std::vector<Cell> cells((op_count_ + 1) * (devices + 1), Cell{inf, nullptr, 0});
-    const auto at = [&](size_t i, size_t d) -> Cell& { return cells[i * (devices + 1) + d]; };
-    at(0, devices).cost = 0;  // `devices` stands for "nowhere yet"
-    for (size_t i = 0; i < op_count_; ++i) {
-      for (size_t from = 0; from <= devices; ++from) {
-        if (at(i, from).cost == inf) continue;
-        for (const Choice& c : by_begin_[i]) {
-          const bool hop = from != devices && c.nodes.front().device != from;
-          const double cost = at(i, from).cost + c.cost_us + (hop ? hop_us(i) : 0);
-          Cell& to = at(i + c.count, c.device);
-          if (cost < to.cost) to = {cost, &c, from};
+    const auto way = best_way(by_begin_, devices_.size(), [&](size_t i) { return hop_us(i); });
+    if (way.empty() && op_count_ != 0) return unsupported();
+    for (const Choice* c : way) {
+      decide(*c);
+      cover_.choices.push_back(*c);
+    }
+    warn();
+    return {};
+  }
+
+  // One warning for every kind of operation that only the last resort runs.
+  void warn() {
+    std::map<std::string, std::vector<std::string>> slow;  // "embedding runs on reference:0" → the operations
+    for (const Choice& c : cover_.choices) {
+      for (const PlanNode& n : c.nodes) {
+        if (!is_last_resort(n.device)) continue;
+        for (uint32_t k = c.begin; k < c.begin + c.count; ++k) {
+          auto& names = slow[fmt::format("{} runs on {}", op_name(op(k).id), devices_[n.device].name)];
+          if (names.empty() || names.back() != op(k).name) names.push_back(op(k).name);
         }
       }
     }
-    size_t d = 0;
-    for (size_t k = 1; k < devices; ++k) {
-      if (at(op_count_, k).cost < at(op_count_, d).cost) d = k;
+    const bool alone = std::all_of(devices_.begin(), devices_.end(),
+                                   [&](const PlanDevice& d) { return d.backend == policy_.last_resort; });
+    if (alone && !slow.empty()) {
+      cover_.warnings.push_back(
+          fmt::format("everything runs on {}, which is slow: no other backend was found", devices_[0].name));
+      return;
     }
-    if (devices == 0 || at(op_count_, d).cost == inf) return unsupported();
-    for (size_t i = op_count_; i > 0;) {
-      const Cell& cell = at(i, d);
-      cover_.choices.push_back(*cell.via);
-      d = cell.from;
-      i = cell.via->begin;
+    for (const auto& [what, names] : slow) {
+      cover_.warnings.push_back(
+          fmt::format("{}, which is slow: no other backend took {}{}", what, names[0],
+                      names.size() == 1 ? "" : fmt::format(" and {} more of its kind", names.size() - 1)));
     }
-    std::reverse(cover_.choices.begin(), cover_.choices.end());
-    for (const Choice& c : cover_.choices) decide(c);
-    return {};
   }
 
   void decide(const Choice& c) {
@@ -256,10 +303,14 @@ class Chooser {
     }
   }
 
-  // The first operation that nothing can start at or pass over.
+  // Names the first operation that no choice covers.
   Status unsupported() const {
+    std::vector<bool> covered(op_count_);
+    for (const auto& choices : by_begin_) {
+      for (const Choice& c : choices) std::fill_n(covered.begin() + c.begin, c.count, true);
+    }
     for (size_t i = 0; i < op_count_; ++i) {
-      if (!by_begin_[i].empty()) continue;
+      if (covered[i]) continue;
       std::string reasons;
       for (const Considered& c : cover_.decisions[i].considered) {
         if (c.accepted) continue;
@@ -269,7 +320,9 @@ class Chooser {
       return error(Code::unsupported, "no chosen backend can run {} ({}): {}", op(i).name, op_name(op(i).id),
                    reasons.empty() ? "no device" : reasons);
     }
-    return error(Code::unsupported, "no chosen backend can run the whole program; see switchyard plan --explain");
+    return error(Code::unsupported,
+                 "no choice of fused kernels and ranges covers the whole program; a backend that runs each operation "
+                 "alone is missing");
   }
 
   const std::vector<PlanDevice>& devices_;
@@ -284,7 +337,7 @@ class Chooser {
 
 }  // namespace
 
-std::vector<uint32_t> devices_for(const Graph& graph, const GraphOp& op, const std::vector<PlanDevice>& devices,
+std::vector<uint32_t> devices_for(Graph& graph, const GraphOp& op, const std::vector<PlanDevice>& devices,
                                   const PlanPolicy& policy, const Matcher& matcher,
                                   std::vector<Considered>& considered) {
   std::vector<std::pair<double, uint32_t>> able;
@@ -293,23 +346,27 @@ std::vector<uint32_t> devices_for(const Graph& graph, const GraphOp& op, const s
       able.emplace_back(match->cost_us, d);
       continue;
     }
-    Graph scratch = graph;
-    const std::vector<GraphOp> pieces = decompose(scratch, op, matcher.bucket());
+    if (!matcher.forced(op_name(op.id)).empty()) continue;
+    const size_t values = graph.values.size();
+    const std::vector<GraphOp> pieces = decompose(graph, op, matcher.bucket());
     std::vector<Considered> ignored;
     double cost = 0;
     bool all = !pieces.empty();
     for (const GraphOp& piece : pieces) {
-      const auto match = matcher.best(scratch, piece, d, "piece", ignored);
+      const auto match = matcher.best(graph, piece, d, "piece", ignored);
       all = all && match.has_value();
       cost += match ? match->cost_us : 0;
     }
+    graph.values.resize(values);
     if (all) able.emplace_back(cost, d);
   }
   if (!policy.ordered) {
-    const auto last = [&](uint32_t d) { return devices[d].backend == policy.last_resort; };
-    const bool others = std::any_of(able.begin(), able.end(), [&](const auto& a) { return !last(a.second); });
-    if (others) std::erase_if(able, [&](const auto& a) { return last(a.second); });
-    std::stable_sort(able.begin(), able.end());
+    std::stable_sort(able.begin(), able.end(), [&](const auto& a, const auto& b) {
+      const auto key = [&](const auto& x) {
+        return std::pair(devices[x.second].backend == policy.last_resort, x.first);
+      };
+      return key(a) < key(b);
+    });
   }
   std::vector<uint32_t> out;
   for (const auto& [cost, d] : able) out.push_back(d);

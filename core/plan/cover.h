@@ -14,6 +14,8 @@ struct Choice {
   uint32_t begin = 0, count = 1;
   uint32_t device = 0;  // of the last node
   double cost_us = 0;
+  bool forced = false;  // a fused composite or range that --variant names
+  uint64_t rank = 0;    // how far its devices are from the policy's first wish; the search wants little before cheap
   std::string reason;
   std::vector<PlanNode> nodes;
 };
@@ -30,8 +32,9 @@ Result<Cover> cover_graph(const Graph& graph, const std::vector<PlanDevice>& dev
                           const std::vector<VariantRule>& variants, const std::vector<uint32_t>& state_device,
                           const swy_bucket& bucket);
 
-// The devices that can run `op` by themselves, composite or decomposed, best first under the policy.
-std::vector<uint32_t> devices_for(const Graph& graph, const GraphOp& op, const std::vector<PlanDevice>& devices,
+// The devices that can run `op` by themselves, composite or decomposed, best first under the policy: in its order, or
+// by cost with the last resort behind all others. Leaves `graph` as it was, but needs it for temporaries.
+std::vector<uint32_t> devices_for(Graph& graph, const GraphOp& op, const std::vector<PlanDevice>& devices,
                                   const PlanPolicy& policy, const Matcher& matcher,
                                   std::vector<Considered>& considered);
 

@@ -29,17 +29,33 @@ void set_kernel_dtypes(const swy_kernel& kernel, OpView& view) {
   for (swy_tensor& t : view.outputs()) t.dtype = preferred_dtype(t.dtype, kernel.output_dtypes);
 }
 
-std::string Matcher::refuse(const PlanDevice& device, const swy_kernel& kernel, const GraphOp& op, OpView& view) const {
-  const std::string name = op_name(op.id);
-  bool named = false;
-  std::string forced;  // the kernels that --variant names for this operation
+bool Matcher::supports(uint32_t device, const swy_kernel& kernel, const OpView& view) const {
+  ErrorBuffer e;
+  return kernel.supports == nullptr ||
+         kernel.supports(devices_[device].handle, &kernel, view.get(), &bucket_, &e.error) == SWY_OK;
+}
+
+std::string Matcher::forced(const std::string& op) const {
+  std::string names;
   for (const VariantRule& rule : variants_) {
-    if (rule.op != name) continue;
-    if (rule.forbid && rule.kernel == kernel.name) return "forbidden by --variant";
-    if (!rule.forbid) forced += (forced.empty() ? "" : ", ") + rule.kernel;
-    if (!rule.forbid && rule.kernel == kernel.name) named = true;
+    if (rule.op == op && !rule.forbid) names += (names.empty() ? "" : ", ") + rule.kernel;
   }
-  if (!forced.empty() && !named) return "--variant forces " + forced;
+  return names;
+}
+
+std::string Matcher::ruled_out(const std::string& op, const std::string& kernel) const {
+  bool named = false;
+  for (const VariantRule& rule : variants_) {
+    if (rule.op != op || rule.kernel != kernel) continue;
+    if (rule.forbid) return "forbidden by --variant";
+    named = true;
+  }
+  const std::string others = named ? "" : forced(op);
+  return others.empty() ? "" : "--variant forces " + others;
+}
+
+std::string Matcher::refuse(const PlanDevice& device, const swy_kernel& kernel, const GraphOp& op, OpView& view) const {
+  if (std::string reason = ruled_out(op_name(op.id), kernel.name); !reason.empty()) return reason;
   if (kernel.op_revision < op.revision) {
     return fmt::format("implements revision {}, the program needs {}", kernel.op_revision, op.revision);
   }
@@ -50,6 +66,16 @@ std::string Matcher::refuse(const PlanDevice& device, const swy_kernel& kernel, 
   if ((kernel.flags & SWY_KERNEL_CAPTURE_SAFE) == 0) return "not safe to replay";
   if (bucket_.rows < kernel.min_rows || (kernel.max_rows != 0 && bucket_.rows > kernel.max_rows)) {
     return fmt::format("takes {} to {} rows, the bucket has {}", kernel.min_rows, kernel.max_rows, bucket_.rows);
+  }
+  constexpr uint32_t activations = SWY_DTYPE_BIT(SWY_F32) | SWY_DTYPE_BIT(SWY_BF16);
+  for (const uint32_t mask : {kernel.input_dtypes, kernel.output_dtypes}) {
+    if (mask != 0 && (mask & activations) == 0) return "takes or gives neither f32 nor bf16";
+  }
+  if (op.id == SWY_OP_CAST) {
+    const swy_dtype from = view.inputs()[0].dtype, to = view.outputs()[0].dtype;
+    if (preferred_dtype(from, kernel.input_dtypes) != from || preferred_dtype(to, kernel.output_dtypes) != to) {
+      return fmt::format("does not cast {} to {}", dtype_name(from), dtype_name(to));
+    }
   }
   if (kernel.weight_dtypes != 0) {
     for (uint32_t i = 0; i < view.get()->weight_count; ++i) {
@@ -76,7 +102,7 @@ std::optional<Match> Matcher::best(const Graph& graph, const GraphOp& op, uint32
     if (kernel == nullptr || kernel->op != op.id) continue;
     any = true;
     OpView view(graph, op, bucket_);
-    set_kernel_dtypes(*kernel, view);
+    if (op.id != SWY_OP_CAST) set_kernel_dtypes(*kernel, view);
     Considered c{d.name, kernel->name, as, false, 0, refuse(d, *kernel, op, view)};
     if (c.reason.empty() && kernel->cost != nullptr) {
       ErrorBuffer e;

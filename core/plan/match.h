@@ -23,6 +23,15 @@ class Matcher {
   std::optional<Match> best(const Graph& graph, const GraphOp& op, uint32_t device, const std::string& as,
                             std::vector<Considered>& considered) const;
 
+  // Whether a kernel that was chosen takes the operation as `view` describes it, too.
+  bool supports(uint32_t device, const swy_kernel& kernel, const OpView& view) const;
+
+  // The kernels that --variant forces for operations of this name ("a, b"); empty: none. A forced operation is neither
+  // decomposed nor run as a part of something larger, and a forced fused composite or range is formed where it can be.
+  std::string forced(const std::string& op) const;
+  // Why --variant rules `kernel` out for operations of this name; empty: it does not.
+  std::string ruled_out(const std::string& op, const std::string& kernel) const;
+
   const swy_bucket& bucket() const { return bucket_; }
 
  private:

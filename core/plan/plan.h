@@ -19,13 +19,18 @@
 
 namespace switchyard {
 
-// "op=kernel" forces a variant, "op=!kernel" forbids one.
+// "op=kernel" forces a variant, "op=!kernel" forbids one. The op "range" stands for claims of swy.range/1, whose kernel
+// is "swy.range/1".
 struct VariantRule {
   std::string op;
   std::string kernel;
   bool forbid = false;
 };
 Result<VariantRule> parse_variant_rule(const std::string& text);
+
+// Bucket sizes are the powers of two up to a limit, and the limit.
+uint32_t bucket_size(uint32_t n, uint32_t limit);
+inline constexpr uint32_t kSmallestContextBucket = 256;
 
 // What one kernel answered for one operation.
 struct Considered {
@@ -34,7 +39,7 @@ struct Considered {
   std::string as;  // "composite", "fused with layers.0.norm", "piece silu_mul", "range of 12"
   bool accepted = false;
   double cost_us = 0;
-  std::string reason;  // of a refusal
+  std::string reason;  // of a refusal; of a range, also why it was claimed
 };
 
 // One operation of the plan. A copy between devices is a node of its own with `copy_from` set.
@@ -57,6 +62,7 @@ struct PlanDecision {
   std::string chosen;   // "cpu:0 attention.flash"; for a decomposition, every piece
   std::string reason;
   std::vector<Considered> considered;
+  std::vector<std::string> moves;  // the casts and copies that its operands needed: "copy x from cpu:0 to cuda:0"
 };
 
 // Where a value lies on a device.
@@ -70,9 +76,11 @@ struct Placement {
 // Consecutive nodes of one device, recorded as one command list; or one copy.
 struct PlanSegment {
   uint32_t begin = 0, end = 0;  // nodes
-  uint32_t device = 0;
+  uint32_t device = 0;          // of a copy: the one that it writes to
   bool head = false;
   bool copy = false;
+  std::vector<uint32_t> waits = {};  // earlier segments that it reads from, other than lists of its own device
+  bool signals = false;              // a later segment waits for it
 };
 
 struct Plan {
@@ -95,12 +103,13 @@ struct Plan {
 
 class Planner {
  public:
-  // Fixes the device of every state for all buckets. `pool` gives the pool's pages, slots and page size; `max_rows` the
-  // largest step. Errors: unsupported, naming the operation and what each device said.
+  // Fixes the device of every state: one that runs all operations on it in every bucket up to `max_rows` rows and the
+  // pool's context and sequences. `pool` gives the pool's pages, slots and page size, too. Errors: usage, for a variant
+  // that no device has; unsupported, naming the operation and what each device said.
   static Result<Planner> create(Graph graph, std::vector<PlanDevice> devices, PlanPolicy policy,
                                 std::vector<VariantRule> variants, const swy_bucket& pool, uint32_t max_rows);
 
-  // [thread-safe] A plan for steps within `bucket`.
+  // [thread-safe] A plan for steps within `bucket`. With no sampled rows it has no trace of the sampler.
   Result<Plan> plan(const swy_bucket& bucket) const;
 
   const Graph& graph() const { return graph_; }

@@ -22,7 +22,8 @@ SWY_SIZE(swy_range_operands, 24);
 typedef struct swy_range {
   uint32_t struct_size;
   uint32_t reserved;
-  /* [thread-safe] How many of the n ops, from the first, it takes (0: none), at what cost, or why not, in `error`. */
+  /* [thread-safe] How many of the n ops, from the first, it takes (0: none; else at least 2), at what cost, and in
+   * `error` why, or why not. A range gets its inputs in the types of `ops`. */
   swy_status (*claim)(swy_device* device, const swy_op* const* ops, uint32_t n, const swy_bucket* bucket,
                       uint32_t* accepted, double* microseconds, swy_error* error);
   /* [thread-safe] Workspace, and the layouts of the weights of all its ops in order (at most `capacity`). */
