@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
+
+#include "core/program/op_names.h"
 
 namespace switchyard {
 namespace {
@@ -12,88 +15,173 @@ class Emitter {
   Emitter(Graph graph, const std::vector<PlanDevice>& devices, const Matcher& matcher, Plan& plan)
       : devices_(devices), matcher_(matcher), plan_(plan) {
     plan_.graph = std::move(graph);
+    for (const GraphValue& v : plan_.graph.values) declared_.push_back(v.dtype);
   }
 
   Status run(const std::vector<Choice>& choices) {
-    bool head = false;
     for (const Choice& choice : choices) {
+      decision_ = choice.begin;
       for (const PlanNode& node : choice.nodes) {
-        head = head || node.op.id == SWY_OP_LM_HEAD || node.op.id == SWY_OP_LM_HEAD_SAMPLE ||
-               plan_.graph.ops[choice.begin].id == SWY_OP_LM_HEAD;
-        SWY_TRY(emit(node, head));
+        head_ = head_ || node.op.id == SWY_OP_LM_HEAD || node.op.id == SWY_OP_LM_HEAD_SAMPLE ||
+                plan_.graph.ops[choice.begin].id == SWY_OP_LM_HEAD;
+        SWY_TRY(emit(node));
       }
     }
     make_segments();
+    connect_segments();
     return {};
   }
 
  private:
   // Brings `value` to `device` in type `dtype`; returns the value to read.
-  Result<uint32_t> fetch(uint32_t value, uint32_t device, swy_dtype dtype, bool head) {
-    const auto origin = home_.find(value);
-    if (origin == home_.end()) return error(Code::internal, "{} is read before it is written", name(value));
-    if (origin->second != device && here_.insert({{value, device}, true}).second) {
-      PlanNode copy;
-      copy.op.name = "copy " + name(value);
-      copy.op.inputs = copy.op.outputs = {value};
-      copy.device = device;
-      copy.copy_from = static_cast<int>(origin->second);
-      copy.head = head;
-      plan_.nodes.push_back(std::move(copy));
+  Result<uint32_t> fetch(uint32_t value, uint32_t device, swy_dtype dtype) {
+    if (home_.find(value) == home_.end()) return error(Code::internal, "{} is read before it is written", name(value));
+    if (plan_.graph.values[value].dtype != dtype) {
+      SWY_LET(value, converted(value, device, dtype));
     }
-    if (plan_.graph.values[value].dtype == dtype) return value;
-    const auto known = casts_.find({value, device});
-    if (known != casts_.end()) return known->second;
-    return cast(value, device, dtype, head);
+    bring(value, device);
+    return value;
   }
 
-  Result<uint32_t> cast(uint32_t value, uint32_t device, swy_dtype dtype, bool head) {
+  // Copies `value` to `device`, once.
+  void bring(uint32_t value, uint32_t device) {
+    const uint32_t origin = home_.at(value);
+    if (origin == device || !here_.insert({value, device}).second) return;
+    PlanNode copy;
+    copy.op.name = "copy " + name(value);
+    copy.op.inputs = copy.op.outputs = {value};
+    copy.device = device;
+    copy.copy_from = static_cast<int>(origin);
+    moved(fmt::format("copy {} from {} to {}, {} bytes", name(value), devices_[origin].name, devices_[device].name,
+                      value_bytes(plan_.graph.values[value], plan_.bucket)));
+    add(std::move(copy));
+  }
+
+  // `value` in another type, made once, for a reader on `device`.
+  Result<uint32_t> converted(uint32_t value, uint32_t device, swy_dtype dtype) {
+    const auto known = casts_.find(value);
+    if (known != casts_.end()) return known->second;
+    const uint32_t to = add_value(value, dtype);
+    // On the side of a copy that makes the copy small; else wherever there is a kernel.
+    const uint32_t origin = home_.at(value);
+    std::vector<uint32_t> makers = {origin, device};
+    if (dtype == SWY_F32) std::swap(makers[0], makers[1]);
+    for (uint32_t d = 0; d < devices_.size(); ++d) makers.push_back(d);
+    for (const uint32_t maker : makers) {
+      SWY_LET(const bool made, cast(value, to, maker));
+      if (!made) continue;
+      casts_[value] = to;
+      return to;
+    }
+    return error(Code::unsupported, "no chosen backend has a cast kernel, and {} of {} is needed as {} on {}",
+                 name(value), devices_[origin].name, dtype_name(dtype), devices_[device].name);
+  }
+
+  // A value like `value` in another type.
+  uint32_t add_value(uint32_t value, swy_dtype dtype) {
     GraphValue to = plan_.graph.values[value];
     to.dtype = dtype;
-    to.name += dtype == SWY_BF16 ? ":bf16" : ":f32";
-    const auto index = static_cast<uint32_t>(plan_.graph.values.size());
+    to.name = fmt::format("{}:{}", to.name, dtype_name(dtype));
     plan_.graph.values.push_back(std::move(to));
-    PlanNode node;
-    node.op.name = "cast " + plan_.graph.values[index].name;
-    node.op.id = SWY_OP_CAST;
-    node.op.inputs = {value};
-    node.op.outputs = {index};
-    node.device = device;
-    node.head = head;
-    std::vector<Considered> seen;
-    const auto match = matcher_.best(plan_.graph, node.op, device, "cast", seen);
-    if (!match) {
-      return error(Code::unsupported, "{} has no cast kernel, and {} needs one", devices_[device].name, name(value));
-    }
-    node.kernel = match->kernel;
-    node.cost_us = match->cost_us;
-    SWY_TRY(prepare(node));
-    plan_.nodes.push_back(std::move(node));
-    home_[index] = device;
-    casts_[{value, device}] = index;
-    return index;
+    declared_.push_back(dtype);
+    return static_cast<uint32_t>(plan_.graph.values.size() - 1);
   }
 
-  Status emit(PlanNode node, bool head) {
-    node.head = head;
-    std::vector<swy_dtype> wanted;
+  // Adds the cast of `from` into `to` on `device`; false if that has no kernel for it.
+  Result<bool> cast(uint32_t from, uint32_t to, uint32_t device) {
+    PlanNode node;
+    node.op.name = "cast " + name(to);
+    node.op.id = SWY_OP_CAST;
+    node.op.inputs = {from};
+    node.op.outputs = {to};
+    node.device = device;
+    std::vector<Considered> seen;
+    const auto match = matcher_.best(plan_.graph, node.op, device, "cast", seen);
+    if (!match) return false;
+    node.kernel = match->kernel;
+    node.cost_us = match->cost_us;
+    bring(from, device);
+    SWY_TRY(prepare(node));
+    moved(fmt::format("cast {} from {} to {} on {} {}", name(from), dtype_name(plan_.graph.values[from].dtype),
+                      dtype_name(plan_.graph.values[to].dtype), devices_[device].name, match->kernel->name));
+    add(std::move(node));
+    home_[to] = device;
+    return true;
+  }
+
+  // The types in which a node takes its inputs. A kernel that takes a value as it is gets it so; otherwise the kernel's
+  // answer to the program's types holds, and a range is always claimed in those.
+  std::vector<swy_dtype> wanted(const PlanNode& node) const {
+    std::vector<swy_dtype> types;
+    if (node.kernel == nullptr) {
+      for (const uint32_t v : node.op.inputs) types.push_back(declared_[v]);
+      return types;
+    }
+    OpView asked(plan_.graph, node.op, plan_.bucket, declared_), now(plan_.graph, node.op, plan_.bucket);
+    set_kernel_dtypes(*node.kernel, asked);
+    set_kernel_dtypes(*node.kernel, now);
+    bool same = true;
+    for (size_t i = 0; i < now.inputs().size(); ++i) same = same && now.inputs()[i].dtype == asked.inputs()[i].dtype;
+    const bool as_is = same || matcher_.supports(node.device, *node.kernel, now);
+    for (const swy_tensor& t : (as_is ? now : asked).inputs()) types.push_back(t.dtype);
+    return types;
+  }
+
+  Status emit(PlanNode node) {
+    const std::vector<swy_dtype> types = wanted(node);
+    for (size_t i = 0; i < node.op.inputs.size(); ++i) {
+      const uint32_t program_value = node.op.inputs[i];
+      SWY_LET(node.op.inputs[i], fetch(program_value, node.device, types[i]));
+      for (GraphOp& op : node.range_ops) {
+        std::replace(op.inputs.begin(), op.inputs.end(), program_value, uint32_t{node.op.inputs[i]});
+      }
+    }
+    std::vector<std::pair<uint32_t, uint32_t>> results;  // what the kernel makes → the result in the program's type
     if (node.kernel != nullptr) {
       OpView view(plan_.graph, node.op, plan_.bucket);
       set_kernel_dtypes(*node.kernel, view);
-      for (const swy_tensor& t : view.inputs()) wanted.push_back(t.dtype);
       for (size_t i = 0; i < node.op.outputs.size(); ++i) {
-        plan_.graph.values[node.op.outputs[i]].dtype = view.outputs()[i].dtype;
+        uint32_t& v = node.op.outputs[i];
+        const swy_dtype made = view.outputs()[i].dtype;
+        if (made != plan_.graph.values[v].dtype && is_result(v)) {
+          const uint32_t own = add_value(v, made);
+          results.emplace_back(own, v);
+          v = own;
+        }
+        plan_.graph.values[v].dtype = made;
       }
     }
-    for (size_t i = 0; i < node.op.inputs.size(); ++i) {
-      const swy_dtype dtype = wanted.empty() ? plan_.graph.values[node.op.inputs[i]].dtype : wanted[i];
-      SWY_LET(node.op.inputs[i], fetch(node.op.inputs[i], node.device, dtype, head));
-    }
     for (const uint32_t v : node.op.outputs) home_[v] = node.device;
+    const uint32_t device = node.device;
     SWY_TRY(prepare(node));
-    plan_.nodes.push_back(std::move(node));
+    add(std::move(node));
+    for (const auto& [made, result] : results) SWY_TRY(convert_result(made, result, device));
     return {};
   }
+
+  // The host reads results in the type that the program declares.
+  Status convert_result(uint32_t made, uint32_t result, uint32_t device) {
+    std::vector<uint32_t> makers = {device};
+    for (uint32_t d = 0; d < devices_.size(); ++d) makers.push_back(d);
+    for (const uint32_t maker : makers) {
+      SWY_LET(const bool done, cast(made, result, maker));
+      if (done) return {};
+    }
+    return error(Code::unsupported, "no chosen backend has a cast kernel, and {} makes {} as {}", devices_[device].name,
+                 name(result), dtype_name(plan_.graph.values[made].dtype));
+  }
+
+  bool is_result(uint32_t value) const {
+    const auto& results = plan_.graph.results;
+    return std::find(results.begin(), results.end(), value) != results.end();
+  }
+
+  void add(PlanNode node) {
+    node.head = head_;
+    plan_.nodes.push_back(std::move(node));
+  }
+
+  void moved(std::string what) { plan_.decisions[decision_].moves.push_back(std::move(what)); }
 
   Status prepare(PlanNode& node) {
     const PlanDevice& device = devices_[node.device];
@@ -117,7 +205,8 @@ class Emitter {
       status = node.kernel->prepare(device.handle, node.kernel, view.get(), &plan_.bucket, &node.prepared, &e);
     }
     if (status != SWY_OK) {
-      return error(Code::unsupported, "{} cannot prepare {}: {}", device.name, node.op.name, text.data());
+      return error(Code::unsupported, "{} cannot prepare {}: {}", device.name, node.op.name,
+                   text[0] != '\0' ? text.data() : "it gave no reason");
     }
     return {};
   }
@@ -136,14 +225,38 @@ class Emitter {
     }
   }
 
+  // A list follows the earlier lists of its device by itself; everything else that it reads is waited for.
+  void connect_segments() {
+    auto& segments = plan_.segments;
+    std::map<std::pair<uint32_t, uint32_t>, uint32_t> writer;  // (value, device) → segment
+    for (uint32_t s = 0; s < segments.size(); ++s) {
+      PlanSegment& segment = segments[s];
+      for (uint32_t i = segment.begin; i < segment.end; ++i) {
+        const PlanNode& n = plan_.nodes[i];
+        const uint32_t reads_on = segment.copy ? static_cast<uint32_t>(n.copy_from) : n.device;
+        for (const uint32_t v : n.op.inputs) {
+          const uint32_t from = writer.at({v, reads_on});
+          const bool in_order = !segment.copy && !segments[from].copy && segments[from].device == segment.device;
+          if (in_order || std::count(segment.waits.begin(), segment.waits.end(), from) != 0) continue;
+          segment.waits.push_back(from);
+          segments[from].signals = true;
+        }
+        for (const uint32_t v : n.op.outputs) writer[{v, n.device}] = s;
+      }
+    }
+  }
+
   const std::string& name(uint32_t value) const { return plan_.graph.values[value].name; }
 
   const std::vector<PlanDevice>& devices_;
   const Matcher& matcher_;
   Plan& plan_;
-  std::map<uint32_t, uint32_t> home_;                        // value → the device that makes it
-  std::map<std::pair<uint32_t, uint32_t>, bool> here_;       // copied already
-  std::map<std::pair<uint32_t, uint32_t>, uint32_t> casts_;  // (value, device) → the cast value
+  size_t decision_ = 0;                           // whose node is being emitted
+  bool head_ = false;                             // the second list has begun
+  std::vector<swy_dtype> declared_;               // per value: the type in the program
+  std::map<uint32_t, uint32_t> home_;             // value → the device that makes it
+  std::set<std::pair<uint32_t, uint32_t>> here_;  // (value, device): copied already
+  std::map<uint32_t, uint32_t> casts_;            // value → itself in the other type
 };
 
 }  // namespace

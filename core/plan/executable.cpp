@@ -12,13 +12,32 @@ Executable::~Executable() {
   for (const Recorded& r : recorded_) {
     if (r.list != nullptr) devices_[r.segment.device].api->list_free(r.list);
   }
+  for (size_t d = 0; d < timelines_.size(); ++d) {
+    if (timelines_[d] != nullptr) devices_[d].api->timeline_free(devices_[d].handle, timelines_[d]);
+  }
 }
 
 Result<std::unique_ptr<Executable>> Executable::record(Plan plan, const std::vector<PlanDevice>& devices,
                                                        ExecutableInputs inputs) {
   std::unique_ptr<Executable> e(new Executable(std::move(plan), devices, std::move(inputs)));
+  SWY_TRY(e->create_timelines());
   for (const PlanSegment& segment : e->plan_.segments) SWY_TRY(e->record_segment(segment));
   return e;
+}
+
+// One for every device that runs ahead of the host and that somebody waits for.
+Status Executable::create_timelines() {
+  timelines_.assign(devices_.size(), nullptr);
+  timeline_values_.assign(devices_.size(), 0);
+  for (const PlanSegment& s : plan_.segments) {
+    const PlanDevice& device = devices_[s.device];
+    const bool ahead = (device.info.flags & SWY_DEVICE_SYNCHRONOUS) == 0 && device.api->timeline_create != nullptr;
+    if (!s.signals || s.copy || !ahead || timelines_[s.device] != nullptr) continue;
+    PluginError e;
+    SWY_TRY(e.status(device.api->timeline_create(device.handle, &timelines_[s.device], e.get()),
+                     device.name + ": creating a timeline"));
+  }
+  return {};
 }
 
 Result<swy_binding> Executable::place(uint32_t value, uint32_t device) const {
@@ -111,26 +130,45 @@ Status Executable::record_node(uint32_t index, swy_list* list) {
   return e.status(devices_[node.device].range()->record(list, &operands, &workspace, e.get()), what);
 }
 
+// The host carries a copy, so that it is done when this returns.
 Status Executable::copy(const Recorded& r) {
   const PlanNode& node = plan_.nodes[r.segment.begin];
-  const auto& from = *inputs_.arenas[static_cast<uint32_t>(node.copy_from)];
+  const auto source = static_cast<uint32_t>(node.copy_from);
+  for (const uint32_t w : r.segment.waits) {
+    swy_timeline* timeline = recorded_[w].segment.copy ? nullptr : timelines_[recorded_[w].segment.device];
+    if (timeline == nullptr) continue;  // copies are done, and so is a synchronous device; else `read` waits
+    PluginError e;
+    SWY_TRY(e.status(devices_[source].api->timeline_wait(timeline, recorded_[w].reached, UINT64_MAX, e.get()),
+                     devices_[source].name + ": waiting for a step"));
+  }
+  const auto& from = *inputs_.arenas[source];
   const auto& to = *inputs_.arenas[node.device];
-  if (from.map() != nullptr) return to.write(r.to.offset, {from.map() + r.from.offset, r.from.bytes});
+  if (from.map() != nullptr && (devices_[source].info.flags & SWY_DEVICE_SYNCHRONOUS) != 0) {
+    return to.write(r.to.offset, {from.map() + r.from.offset, r.from.bytes});
+  }
   const std::span<std::byte> staging(staging_.data(), r.from.bytes);
   SWY_TRY(from.read(r.from.offset, staging));
   return to.write(r.to.offset, staging);
 }
 
+Status Executable::submit_list(Recorded& r) {
+  const PlanDevice& device = devices_[r.segment.device];
+  PluginError e;
+  swy_status status = SWY_OK;
+  if (swy_timeline* timeline = timelines_[r.segment.device]; timeline != nullptr && r.segment.signals) {
+    r.reached = ++timeline_values_[r.segment.device];
+    const swy_timeline_point point{timeline, r.reached};
+    const swy_submit submit{sizeof(swy_submit), 0, nullptr, 1, 0, &point};
+    status = device.api->list_submit(r.list, &submit, e.get());
+  } else {
+    status = device.api->list_submit(r.list, nullptr, e.get());
+  }
+  return status == SWY_OK ? Status{} : e.status(status, device.name + ": running a step");
+}
+
 Status Executable::submit(bool head) {
-  for (const Recorded& r : recorded_) {
-    if (r.segment.head != head) continue;
-    if (r.segment.copy) {
-      SWY_TRY(copy(r));
-      continue;
-    }
-    PluginError e;
-    const swy_status status = devices_[r.segment.device].api->list_submit(r.list, nullptr, e.get());
-    if (status != SWY_OK) return e.status(status, devices_[r.segment.device].name + ": running a step");
+  for (Recorded& r : recorded_) {
+    if (r.segment.head == head) SWY_TRY(r.segment.copy ? copy(r) : submit_list(r));
   }
   return {};
 }

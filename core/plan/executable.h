@@ -45,11 +45,14 @@ class Executable {
     PlanSegment segment;
     swy_list* list = nullptr;  // of a segment that is no copy
     swy_binding from{}, to{};  // of a copy
+    uint64_t reached = 0;      // the value of its device's timeline when this step's submission is done
   };
 
   Executable(Plan plan, const std::vector<PlanDevice>& devices, ExecutableInputs inputs);
   Status record_segment(const PlanSegment& segment);
   Status record_node(uint32_t node, swy_list* list);
+  Status create_timelines();
+  Status submit_list(Recorded& recorded);
   Status copy(const Recorded& recorded);
   Result<swy_binding> place(uint32_t value, uint32_t device) const;
   const Placement* result(uint32_t value) const;
@@ -57,8 +60,10 @@ class Executable {
   Plan plan_;
   const std::vector<PlanDevice>& devices_;
   ExecutableInputs inputs_;
-  std::vector<Recorded> recorded_;
-  std::vector<std::byte> staging_;  // for copies between devices that do not share memory
+  std::vector<Recorded> recorded_;         // per segment
+  std::vector<swy_timeline*> timelines_;   // per device; NULL where none waits, or copies do all the waiting
+  std::vector<uint64_t> timeline_values_;  // per device: the last one to be signalled
+  std::vector<std::byte> staging_;         // for copies between devices that do not share memory
 };
 
 }  // namespace switchyard

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/plan/plan.h"
 
@@ -16,6 +17,19 @@ std::string summary(const Plan& plan) {
                      static_cast<double>(arena) / 1024);
 }
 
+// "segment 3: copy of x from a:0 to b:0, waits for 2, signals"
+std::string segment_text(const Plan& plan, size_t index) {
+  const PlanSegment& s = plan.segments[index];
+  const PlanNode& first = plan.nodes[s.begin];
+  const std::string what =
+      s.copy ? fmt::format("{} from {} to {}", first.op.name, plan.device_names[static_cast<size_t>(first.copy_from)],
+                           plan.device_names[s.device])
+             : fmt::format("{} kernels on {}", s.end - s.begin, plan.device_names[s.device]);
+  return fmt::format("segment {}: {}{}{}\n", index, what,
+                     s.waits.empty() ? "" : fmt::format(", waits for {}", fmt::join(s.waits, ", ")),
+                     s.signals ? ", signals" : "");
+}
+
 }  // namespace
 
 std::string explain_text(const Plan& plan, bool considered) {
@@ -24,10 +38,15 @@ std::string explain_text(const Plan& plan, bool considered) {
   for (const PlanDecision& d : plan.decisions) {
     out += fmt::format("{:<28} {:<12} {} ({})\n", d.op, d.op_kind, d.chosen, d.reason);
     if (!considered) continue;
+    for (const std::string& move : d.moves) out += "    " + move + "\n";
     for (const Considered& c : d.considered) {
-      out += fmt::format("    {} {} as {}: {}\n", c.device, c.kernel.empty() ? "-" : c.kernel, c.as,
-                         c.accepted ? fmt::format("can, {:.1f} us", c.cost_us) : c.reason);
+      out += fmt::format(
+          "    {} {} as {}: {}\n", c.device, c.kernel.empty() ? "-" : c.kernel, c.as,
+          c.accepted ? fmt::format("can, {:.1f} us{}{}", c.cost_us, c.reason.empty() ? "" : ": ", c.reason) : c.reason);
     }
+  }
+  if (considered && plan.segments.size() > 2) {
+    for (size_t i = 0; i < plan.segments.size(); ++i) out += segment_text(plan, i);
   }
   return out;
 }
@@ -48,6 +67,7 @@ nlohmann::ordered_json explain_json(const Plan& plan) {
                    {"kind", d.op_kind},
                    {"chosen", d.chosen},
                    {"reason", d.reason},
+                   {"moves", d.moves},
                    {"considered", std::move(considered)}});
   }
   return {{"rows", plan.bucket.rows},   {"context", plan.bucket.context},   {"devices", plan.device_names},

@@ -30,6 +30,7 @@ Result<DeviceBuffer> DeviceBuffer::allocate(const PlanDevice& device, swy_memory
   b.api_ = device.api;
   b.device_ = device.handle;
   b.bytes_ = bytes;
+  b.synchronous_ = (device.info.flags & SWY_DEVICE_SYNCHRONOUS) != 0;
   PluginError e;
   SWY_TRY(e.status(device.api->buffer_alloc(device.handle, type, bytes, &b.buffer_, e.get()),
                    fmt::format("{}: {} bytes for {}", device.name, bytes, what)));
@@ -54,7 +55,8 @@ DeviceBuffer::DeviceBuffer(DeviceBuffer&& other) noexcept
       device_(other.device_),
       buffer_(std::exchange(other.buffer_, nullptr)),
       bytes_(other.bytes_),
-      mapped_(other.mapped_) {}
+      mapped_(other.mapped_),
+      synchronous_(other.synchronous_) {}
 
 DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
   std::swap(api_, other.api_);
@@ -62,6 +64,7 @@ DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
   std::swap(buffer_, other.buffer_);
   std::swap(bytes_, other.bytes_);
   std::swap(mapped_, other.mapped_);
+  std::swap(synchronous_, other.synchronous_);
   return *this;
 }
 
@@ -70,7 +73,7 @@ DeviceBuffer::~DeviceBuffer() {
 }
 
 Status DeviceBuffer::write(uint64_t offset, std::span<const std::byte> from) const {
-  if (mapped_ != nullptr) {
+  if (mapped_ != nullptr && synchronous_) {
     std::memcpy(mapped_ + offset, from.data(), from.size());
     return {};
   }

@@ -39,7 +39,8 @@ class DeviceBuffer {
   uint64_t bytes() const { return bytes_; }
   swy_binding slice(uint64_t offset, uint64_t bytes) const { return {buffer_, offset, bytes}; }
   swy_binding all() const { return slice(0, bytes_); }
-  std::byte* map() const { return mapped_; }  // NULL: not visible to the host
+  // NULL: not visible to the host. On a device that is not synchronous what it shows may not be written yet.
+  std::byte* map() const { return mapped_; }
 
   // Blocking, ordered after what was submitted before. [device-serial]
   Status write(uint64_t offset, std::span<const std::byte> from) const;
@@ -51,6 +52,7 @@ class DeviceBuffer {
   swy_buffer* buffer_ = nullptr;
   uint64_t bytes_ = 0;
   std::byte* mapped_ = nullptr;
+  bool synchronous_ = false;  // nothing that was submitted is still running
 };
 
 }  // namespace switchyard
