@@ -4,43 +4,113 @@
 namespace switchyard {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-size_t count(const Plan& plan, const char* kernel) {
-  return static_cast<size_t>(std::count_if(plan.nodes.begin(), plan.nodes.end(), [&](const PlanNode& n) {
-    return n.kernel != nullptr && std::string(n.kernel->name) == kernel;
-  }));
-}
+using ::testing::IsEmpty;
 
 // The demo has 8 layers with two sums each, so 16 additions.
-TEST(Casts, StandAroundAKernelThatTakesOnlyBf16) {
-  const TestModel exact = demo_on("reference"), t = demo_on("narrow,reference");
-  ASSERT_NE(t.model, nullptr);
-  const Plan plan = plan_of(t, 1);
-  EXPECT_EQ(count(plan, "add.narrow"), 16u);
-  EXPECT_GT(plan.casts(), 16u);
-  EXPECT_GT(plan.copies(), 0u);
-  for (const PlanNode& n : plan.nodes) {
-    if (n.kernel == nullptr || std::string(n.kernel->name) != "add.narrow") continue;
-    for (const uint32_t v : n.op.inputs) EXPECT_EQ(plan.graph.values[v].dtype, SWY_BF16);
-    for (const uint32_t v : n.op.outputs) EXPECT_EQ(plan.graph.values[v].dtype, SWY_BF16);
-  }
-  const std::vector<float> a = some_logits(*exact.model), b = some_logits(*t.model);
-  ASSERT_EQ(a.size(), b.size());
-  EXPECT_FALSE(same_bits(a, b));  // it did round
+constexpr size_t kSums = 16;
+
+double distance(const std::vector<float>& a, const std::vector<float>& b) {
   double error = 0, size = 0;
   for (size_t i = 0; i < a.size(); ++i) {
     error += (a[i] - b[i]) * (a[i] - b[i]);
     size += a[i] * a[i];
   }
-  EXPECT_LT(std::sqrt(error / size), 0.05);  // sixteen roundings to 8 bits of mantissa
+  return std::sqrt(error / size);
+}
+
+// The tokens that each of the six rows of some_logits() would be continued with.
+std::vector<size_t> tokens(const std::vector<float>& logits) {
+  std::vector<size_t> out;
+  const size_t vocab = logits.size() / 6;
+  for (size_t row = 0; row < 6; ++row) {
+    const auto begin = logits.begin() + static_cast<ptrdiff_t>(row * vocab);
+    out.push_back(static_cast<size_t>(std::max_element(begin, begin + static_cast<ptrdiff_t>(vocab)) - begin));
+  }
+  return out;
+}
+
+TEST(Casts, StandAroundAKernelThatTakesOnlyBf16) {
+  const TestModel exact = demo({"reference"}), t = demo({"narrow,reference"});
+  ASSERT_NE(t.model, nullptr);
+  const Plan plan = plan_of(t, 1);
+  EXPECT_EQ(count(plan, "add.narrow"), kSums);
+  for (const PlanNode& n : plan.nodes) {
+    if (n.kernel == nullptr || std::string(n.kernel->name) != "add.narrow") continue;
+    for (const uint32_t v : n.op.inputs) EXPECT_EQ(plan.graph.values[v].dtype, SWY_BF16);
+    for (const uint32_t v : n.op.outputs) EXPECT_EQ(plan.graph.values[v].dtype, SWY_BF16);
+  }
+  // Narrowed: the embedding, and what each mixer and each moe adds. Widened: every sum, for the norm that follows it.
+  EXPECT_EQ(plan.casts(), 1 + kSums + kSums);
+  EXPECT_EQ(plan.copies(), 1 + kSums + kSums);
+  const std::vector<float> a = some_logits(*exact.model), b = some_logits(*t.model);
+  ASSERT_EQ(a.size(), b.size());
+  EXPECT_FALSE(same_bits(a, b));    // it did round
+  EXPECT_LT(distance(a, b), 0.05);  // sixteen roundings to 8 bits of mantissa
+  EXPECT_EQ(tokens(a), tokens(b));
+}
+
+TEST(Casts, AreExplainedWhereTheyAreNeeded) {
+  const TestModel t = demo({"narrow,reference"});
+  ASSERT_NE(t.model, nullptr);
+  const Plan plan = plan_of(t, 1);
+  EXPECT_THAT(explain_text(plan, false), HasSubstr("33 casts, 33 copies"));
+  // narrow has no cast: reference casts before the copy, which then is half as large
+  EXPECT_THAT(decision(plan, "layers.0.mixer_sum").moves,
+              ElementsAre("cast embedding from f32 to bf16 on reference:0 cast.plain",
+                          "copy embedding:bf16 from reference:0 to narrow:0, 512 bytes",
+                          "cast layers.0.out from f32 to bf16 on reference:0 cast.plain",
+                          "copy layers.0.out:bf16 from reference:0 to narrow:0, 512 bytes"));
+  EXPECT_THAT(decision(plan, "layers.0.moe_norm").moves,
+              ElementsAre("copy layers.0.mixer_sum from narrow:0 to reference:0, 512 bytes",
+                          "cast layers.0.mixer_sum from bf16 to f32 on reference:0 cast.plain"));
+  EXPECT_THAT(explain_text(plan, true),
+              HasSubstr("    cast layers.0.out from f32 to bf16 on reference:0 cast.plain\n"));
+  EXPECT_THAT(plan_of(demo({"reference"}), 1).decisions[1].moves, IsEmpty());
+}
+
+TEST(Casts, ThatNoBackendOffersAreNamed) {
+  const auto t = plan_of_changed({"narrow,parts",
+                                  {},
+                                  {{"parts",
+                                    {{"kernels",
+                                      "embedding.plain rms_norm.plain linear.plain moe.grouped "
+                                      "attention.plain gated_delta.recurrent lm_head.plain"}}}}},
+                                 [](Graph&) {});
+  ASSERT_FALSE(t.ok());
+  EXPECT_EQ(t.status().message(),
+            "no chosen backend has a cast kernel, and embedding of parts:0 is needed as bf16 on narrow:0");
+}
+
+TEST(Casts, BringAResultBackToTheProgramsType) {
+  const TestModel exact = demo({"reference"});
+  const TestModel t = demo({"narrow,reference", {}, {{"narrow", {{"kernel", "lm_head.narrow"}}}}});
+  ASSERT_NE(t.model, nullptr);
+  const Plan plan = plan_of(t, 1);
+  EXPECT_EQ(count(plan, "lm_head.narrow"), 1u);
+  const uint32_t logits = plan.graph.results[0];
+  EXPECT_EQ(plan.graph.values[logits].dtype, SWY_F32);
+  EXPECT_EQ(plan.nodes.back().kernel->name, std::string("cast.plain"));
+  EXPECT_THAT(plan.nodes.back().op.outputs, ElementsAre(logits));
+  // It gives bf16: as f32 the low halves are zero, and every 256th logit is the same number.
+  const std::vector<float> all = some_logits(*t.model);
+  ASSERT_EQ(all.size(), some_logits(*exact.model).size());
+  for (size_t i = 0; i < 1024; ++i) {
+    uint32_t bits = 0;
+    std::memcpy(&bits, &all[i], sizeof bits);
+    ASSERT_EQ(bits & 0xffff, 0u);
+    ASSERT_EQ(all[i], all[i % 256]);
+  }
+  EXPECT_NE(all[0], all[1]);
 }
 
 TEST(Copies, AreSegmentsOfTheirOwnBetweenDevices) {
-  const TestModel t = demo_on("far,reference");
+  const TestModel t = demo({"far,reference"});
   ASSERT_NE(t.model, nullptr);
   const Plan plan = plan_of(t, 1);
-  EXPECT_EQ(count(plan, "add.far"), 16u);
+  EXPECT_EQ(count(plan, "add.far"), kSums);
   EXPECT_EQ(plan.casts(), 0u);
   size_t copies = 0;
   for (const PlanSegment& s : plan.segments) {
@@ -53,15 +123,68 @@ TEST(Copies, AreSegmentsOfTheirOwnBetweenDevices) {
     EXPECT_NE(plan.nodes[s.begin].copy_from, static_cast<int>(s.device));
   }
   EXPECT_EQ(copies, plan.copies());
-  // Every sum but the last is read on reference, and the mixers' and experts' outputs go the other way.
-  EXPECT_EQ(copies, 33u);
+  // The embedding and what each mixer and moe adds go to far; every sum comes back.
+  EXPECT_EQ(copies, 1 + kSums + kSums);
   EXPECT_THAT(explain_text(plan, false), HasSubstr("33 copies"));
 }
 
-TEST(Copies, ThroughMemoryThatTheHostCannotSeeGiveTheSameBits) {
-  const TestModel alone = demo_on("reference"), mixed = demo_on("far,reference");
+// Whoever reads what another device or a copy makes waits for it, and for nothing that did not come before.
+TEST(Copies, WaitForTheirSourceAndAreWaitedFor) {
+  const TestModel t = demo({"far,reference"});
+  ASSERT_NE(t.model, nullptr);
+  const Plan plan = plan_of(t, 1);
+  std::vector<bool> awaited(plan.segments.size());
+  for (uint32_t i = 0; i < plan.segments.size(); ++i) {
+    const PlanSegment& s = plan.segments[i];
+    std::vector<uint32_t> expected;
+    for (uint32_t n = s.begin; n < s.end; ++n) {
+      for (const uint32_t v : plan.nodes[n].op.inputs) {
+        const uint32_t on = s.copy ? static_cast<uint32_t>(plan.nodes[n].copy_from) : s.device;
+        for (uint32_t w = 0; w < i; ++w) {  // who put v there?
+          for (uint32_t m = plan.segments[w].begin; m < plan.segments[w].end; ++m) {
+            const auto& outputs = plan.nodes[m].op.outputs;
+            const bool writes =
+                plan.nodes[m].device == on && std::find(outputs.begin(), outputs.end(), v) != outputs.end();
+            if (writes && (s.copy || plan.segments[w].copy)) expected.push_back(w);
+          }
+        }
+      }
+    }
+    EXPECT_EQ(s.waits, expected) << i;
+    for (const uint32_t w : s.waits) awaited[w] = true;
+  }
+  for (uint32_t i = 0; i < plan.segments.size(); ++i) EXPECT_EQ(plan.segments[i].signals, awaited[i]) << i;
+  const std::string text = explain_text(plan, true);
+  EXPECT_THAT(text, HasSubstr("segment 0: 4 kernels on reference:0, signals\n"
+                              "segment 1: copy embedding from reference:0 to far:0, waits for 0, signals\n"
+                              "segment 2: copy layers.0.out from reference:0 to far:0, waits for 0, signals\n"
+                              "segment 3: 1 kernels on far:0, waits for 1, 2, signals\n"
+                              "segment 4: copy layers.0.mixer_sum from far:0 to reference:0, waits for 3, signals\n"));
+}
+
+// far's memory is invisible to the host; behind's is visible, and written later than submit returns.
+class CopiesThrough : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(CopiesThrough, GiveTheSameBits) {
+  const TestModel alone = demo({"reference"}), mixed = demo({std::string(GetParam()) + ",reference"});
   ASSERT_NE(mixed.model, nullptr);
+  EXPECT_EQ(count(plan_of(mixed, 1), std::string("add.") + (GetParam()[0] == 'f' ? "far" : "behind")), kSums);
   EXPECT_TRUE(same_bits(some_logits(*alone.model), some_logits(*mixed.model)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, CopiesThrough, ::testing::Values("far", "behind", "behind_plain"),
+                         [](const auto& param) { return std::string(param.param); });
+
+TEST(Copies, FailWithTheTimelineThatTheyWaitFor) {
+  const TestModel t = demo({"behind,reference", {}, {{"behind", {{"fail", "1"}}}}});
+  ASSERT_NE(t.model, nullptr);
+  auto session = t.model->session();
+  ASSERT_TRUE(session.ok());
+  const std::vector<int32_t> ids = {1, 2, 3};
+  const auto logits = (*session)->feed(ids);
+  ASSERT_FALSE(logits.ok());
+  EXPECT_EQ(logits.status().code(), Code::device_lost);
+  EXPECT_THAT(logits.status().message(), AllOf(HasSubstr("behind:0"), HasSubstr("the device fell off")));
 }
 
 }  // namespace

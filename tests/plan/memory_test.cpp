@@ -1,5 +1,6 @@
 // The static memory plan: what is alive at the same time never shares a byte.
 #include <random>
+#include <set>
 
 #include "core/plan/emit.h"
 #include "tests/plan/support.h"
@@ -7,7 +8,7 @@
 namespace switchyard {
 namespace {
 
-// A random chain of nodes on two devices, each reading some earlier values.
+// A random chain of nodes on two devices, each reading some earlier values, and copies between the devices.
 Plan random_plan(uint32_t seed) {
   std::mt19937 random(seed);
   const auto upto = [&](uint32_t n) { return static_cast<uint32_t>(random() % n); };
@@ -15,16 +16,27 @@ Plan random_plan(uint32_t seed) {
   plan.bucket.struct_size = sizeof(swy_bucket);
   plan.bucket.rows = 1 + upto(5);
   const uint32_t nodes = 2 + upto(40);
+  std::set<uint32_t> there[2];  // the values of each device
   for (uint32_t i = 0; i < nodes; ++i) {
     PlanNode n;
     n.device = upto(2);
-    for (uint32_t k = 0; i > 0 && k < upto(4); ++k) {
+    if (i > 0 && upto(4) == 0) {  // a copy
       const uint32_t v = upto(static_cast<uint32_t>(plan.graph.values.size()));
-      if (plan.graph.values[v].name == std::to_string(n.device)) n.op.inputs.push_back(v);
+      if (there[1 - n.device].count(v) != 0 && there[n.device].insert(v).second) {
+        n.copy_from = static_cast<int>(1 - n.device);
+        n.op.inputs = n.op.outputs = {v};
+        plan.nodes.push_back(std::move(n));
+        continue;
+      }
     }
-    for (uint32_t k = 0; k < 1 + upto(3); ++k) {
-      plan.graph.values.push_back({std::to_string(n.device), SWY_F32, SWY_ROWS_STEP, 1 + upto(1000)});
+    for (uint32_t k = upto(4); i > 0 && k > 0; --k) {
+      const uint32_t v = upto(static_cast<uint32_t>(plan.graph.values.size()));
+      if (there[n.device].count(v) != 0) n.op.inputs.push_back(v);
+    }
+    for (uint32_t k = 1 + upto(3); k > 0; --k) {
+      plan.graph.values.push_back({"v", SWY_F32, SWY_ROWS_STEP, 1 + upto(1000)});
       n.op.outputs.push_back(static_cast<uint32_t>(plan.graph.values.size() - 1));
+      there[n.device].insert(n.op.outputs.back());
     }
     n.prepared.workspace_bytes = upto(2) * upto(5000);
     plan.nodes.push_back(std::move(n));
@@ -52,10 +64,12 @@ std::vector<Block> blocks_of(const Plan& plan) {
   for (const Placement& p : plan.placements) {
     uint32_t first = UINT32_MAX, last = 0;
     for (uint32_t i = 0; i < plan.nodes.size(); ++i) {
-      const auto uses = [&](const std::vector<uint32_t>& list) {
+      const PlanNode& n = plan.nodes[i];
+      const auto in = [&](const std::vector<uint32_t>& list) {
         return std::find(list.begin(), list.end(), p.value) != list.end();
       };
-      if (!uses(plan.nodes[i].op.inputs) && !uses(plan.nodes[i].op.outputs)) continue;
+      const uint32_t reads_on = n.copy_from >= 0 ? static_cast<uint32_t>(n.copy_from) : n.device;
+      if (!(in(n.op.inputs) && reads_on == p.device) && !(in(n.op.outputs) && n.device == p.device)) continue;
       first = std::min(first, i);
       last = i;
     }
@@ -75,6 +89,13 @@ TEST(Memory, OfWhatIsAliveTogetherNeverOverlaps) {
     Plan plan = random_plan(seed);
     ASSERT_TRUE(place_values(two_devices(), plan).ok());
     const std::vector<Block> blocks = blocks_of(plan);
+    for (const PlanNode& n : plan.nodes) {
+      for (const uint32_t v : n.op.outputs) {
+        const Placement* place = plan.find(v, n.device);
+        ASSERT_NE(place, nullptr);
+        EXPECT_EQ(place->bytes, value_bytes(plan.graph.values[v], plan.bucket));
+      }
+    }
     std::vector<uint64_t> sum(2);
     for (const Block& a : blocks) {
       EXPECT_EQ(a.offset % (a.device == 0 ? 64 : 256), 0u);
@@ -96,6 +117,24 @@ TEST(Memory, IsTheSameEveryTime) {
   EXPECT_EQ(a.arena_bytes, b.arena_bytes);
   ASSERT_EQ(a.placements.size(), b.placements.size());
   for (size_t i = 0; i < a.placements.size(); ++i) EXPECT_EQ(a.placements[i].offset, b.placements[i].offset);
+}
+
+// A chain needs two blocks at a time, however long it is.
+TEST(Memory, IsUsedAgainWhenAValueIsDead) {
+  Plan plan;
+  plan.bucket.struct_size = sizeof(swy_bucket);
+  plan.bucket.rows = 1;
+  for (uint32_t i = 0; i < 50; ++i) {
+    PlanNode n;
+    if (i > 0) n.op.inputs = {i - 1};
+    n.op.outputs = {i};
+    plan.graph.values.push_back({"v", SWY_F32, SWY_ROWS_STEP, 64});
+    plan.nodes.push_back(std::move(n));
+  }
+  plan.graph.results = {49};
+  ASSERT_TRUE(place_values(two_devices(), plan).ok());
+  EXPECT_EQ(plan.arena_bytes[0], 2 * 64 * 4u);
+  EXPECT_EQ(plan.arena_bytes[1], 0u);
 }
 
 TEST(Memory, LargerThanADeviceAllowsIsAnError) {

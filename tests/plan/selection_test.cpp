@@ -4,61 +4,121 @@
 namespace switchyard {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+std::string who_adds(const Use& use) { return decision(plan_of(demo(use), 1), "layers.0.mixer_sum").chosen; }
+
+Use parts(const std::string& backend, std::vector<Setting> settings) {
+  return {backend, {}, {{"parts", std::move(settings)}}};
+}
 
 TEST(Choice, OneBackendAloneMustRunEverything) {
-  const auto planner = planner_on("far", [](Graph&) {});
-  ASSERT_FALSE(planner.ok());
-  EXPECT_THAT(planner.status().message(), HasSubstr("gated_delta"));
-  EXPECT_THAT(planner.status().message(), HasSubstr("far:0: no kernel for gated_delta"));
+  const auto state = try_demo({"far"});
+  ASSERT_FALSE(state.ok());
+  EXPECT_EQ(state.status().code(), Code::unsupported);
+  EXPECT_EQ(state.status().message(),
+            "no chosen backend can run layers.0.gated_delta (gated_delta) in every step size: far:0: no kernel for "
+            "gated_delta");
+  const auto other = try_demo(parts("parts", {{"kernels", "gated_delta.recurrent attention.plain"}}));
+  ASSERT_FALSE(other.ok());
+  EXPECT_EQ(other.status().message(),
+            "no chosen backend can run embedding (embedding): parts:0: no kernel for embedding");
+}
+
+TEST(Choice, NamesTheOperationThatNobodyRunsNotOneThatIsFused) {
+  // linear and add are covered by linear_add; moe is not covered at all
+  const auto t = try_demo(parts("parts", {{"kernels",
+                                           "gated_delta.recurrent attention.plain embedding.plain "
+                                           "rms_norm.plain linear.plain linear_add.plain lm_head.plain"}}));
+  ASSERT_FALSE(t.ok());
+  EXPECT_THAT(t.status().message(), HasSubstr("no chosen backend can run layers.0.moe (moe): "));
 }
 
 TEST(Choice, OfAListIsTheEarliestThatCan) {
   // narrow, far and reference all add; the order decides, not the cost
-  EXPECT_THAT(decision(plan_of(demo_on("far,narrow,reference"), 1), "layers.0.mixer_sum").chosen, HasSubstr("far:0"));
-  EXPECT_THAT(decision(plan_of(demo_on("narrow,far,reference"), 1), "layers.0.mixer_sum").chosen,
-              HasSubstr("narrow:0"));
-  EXPECT_THAT(decision(plan_of(demo_on("reference,far"), 1), "layers.0.mixer_sum").chosen, HasSubstr("reference:0"));
+  EXPECT_EQ(who_adds({"far,narrow,reference"}), "far:0 add.far");
+  EXPECT_EQ(who_adds({"narrow,far,reference"}), "narrow:0 add.narrow");
+  EXPECT_THAT(who_adds({"reference,far"}), HasSubstr("reference:0"));
+  EXPECT_EQ(who_adds(parts("parts,far,reference", {{"kernels", "add.plain"}, {"cost", "1000"}})),
+            "parts:0 parts.add.plain");
+  EXPECT_EQ(who_adds(parts("parts,far,reference", {{"kernels", "add.plain"}, {"refuse", "1"}})), "far:0 add.far");
 }
 
-TEST(Choice, OfOperationsOnAStateIsOneDeviceInAllSteps) {
-  const TestModel t = demo_on("far,ranger,reference");
+TEST(Choice, WithinABackendIsTheCheapest) {
+  EXPECT_EQ(who_adds(parts("parts,reference", {{"kernels", "add.plain"}, {"twin", "add.plain"}})),
+            "parts:0 parts.add.plain.twin");
+  const Plan plan = plan_of(demo(parts("parts,reference", {{"kernels", "add.plain"}, {"twin", "add.plain"}})), 1);
+  EXPECT_THAT(explain_text(plan, true), AllOf(HasSubstr("parts:0 parts.add.plain as composite: can, 1.0 us\n"),
+                                              HasSubstr("parts:0 parts.add.plain.twin as composite: can, 0.5 us\n")));
+}
+
+// A kernel for two operations in one counts, though its backend runs neither alone.
+TEST(Choice, OfAListTakesFusedKernelsOfAnEarlierBackend) {
+  const Use use = parts("parts,reference", {{"kernels", "moe_add.grouped"}, {"cost", "100000"}});
+  const TestModel t = demo(use), alone = demo({"reference"});
   ASSERT_NE(t.model, nullptr);
-  for (const uint32_t rows : {1u, 512u}) {
-    const Plan plan = plan_of(t, rows);
-    for (const PlanNode& n : plan.nodes) {
-      for (const uint32_t s : n.op.states) EXPECT_EQ(n.device, plan.state_device[s]) << n.op.name;
-    }
-    for (const uint32_t device : plan.state_device) EXPECT_EQ(plan.device_names[device], "ranger:0");
-  }
+  EXPECT_EQ(count(plan_of(t, 1), "parts.moe_add.grouped"), 8u);
+  EXPECT_TRUE(same_bits(some_logits(*alone.model), some_logits(*t.model)));
+  EXPECT_EQ(count(plan_of(demo(parts("reference,parts", use.settings.at("parts"))), 1), "parts.moe_add.grouped"), 0u);
+}
+
+// Pieces on two devices, where neither has them all.
+TEST(Choice, MixesThePiecesOfAnOperationThatNobodyRunsAlone) {
+  Use use = parts("parts,reference", {{"kernels", "silu_mul.plain"}});
+  use.rules = {"moe=!moe.grouped", "moe_add=!moe_add.grouped", "silu_mul=!silu_mul.plain"};
+  const TestModel t = demo(use), alone = demo({"reference"});
+  ASSERT_NE(t.model, nullptr);
+  const Plan plan = plan_of(t, 1);
+  EXPECT_EQ(count(plan, "parts.silu_mul.plain"), 8u);
+  EXPECT_EQ(count(plan, "experts.grouped"), 8u);
+  EXPECT_EQ(decision(plan, "layers.0.moe").reason, "decomposed, mixed");
+  EXPECT_TRUE(same_bits(some_logits(*alone.model), some_logits(*t.model)));
+}
+
+// The cost of the copies counts: 16 sums are cheaper on far only if reference's stand-in is very slow at them.
+TEST(Choice, OfAutoIsTheCheapestWithItsCopies) {
+  const std::string all =
+      "embedding.plain rms_norm.plain linear.plain gated_delta.recurrent attention.plain moe.grouped lm_head.plain "
+      "add.plain";
+  const auto use = [&](const char* cost) {
+    Use u = parts("auto", {{"kernels", all}, {"cost", cost}});
+    u.found = {"reference", "far", "parts"};
+    return u;
+  };
+  EXPECT_EQ(who_adds(use("1")), "parts:0 parts.add.plain");
+  EXPECT_EQ(who_adds(use("1000")), "far:0 add.far");
 }
 
 TEST(Choice, OfAutoLeavesReferenceOut) {
-  const TestModel t = demo_on("auto");
+  const TestModel t = demo({"auto", {}, {}, {"reference", "far", "ranger"}});
   ASSERT_NE(t.model, nullptr);
   const Plan plan = plan_of(t, 1);
-  for (const PlanNode& n : plan.nodes) EXPECT_THAT(plan.device_names[n.device], ::testing::Not("reference:0"));
+  for (const PlanNode& n : plan.nodes) EXPECT_NE(plan.device_names[n.device], "reference:0");
   EXPECT_THAT(plan.warnings, IsEmpty());
 }
 
-TEST(Choice, WarnsWhereOnlyTheLastResortCan) {
-  Host host(1);
-  DiscoveryOptions discovery;
-  discovery.libraries = {std::string(SWITCHYARD_FIXTURES) + "/switchyard_far.so",
-                         std::string(SWITCHYARD_TEST_BACKENDS) + "/switchyard_reference.so"};
-  const Registry registry = Registry::discover(Os::real(), discovery, host);
-  auto selection = registry.select("auto");
-  ASSERT_TRUE(selection.ok()) << selection.status().message();
-  auto program = Program::load(Os::real(), kDemo);
-  ASSERT_TRUE(program.ok());
-  auto model =
-      Model::create(std::make_shared<const Program>(std::move(*program)), selection->devices, selection->policy, {});
-  ASSERT_TRUE(model.ok()) << model.status().message();
-  const auto plan = (*model)->plan(1, 1, 256);
-  ASSERT_TRUE(plan.ok());
-  ASSERT_FALSE(plan->warnings.empty());
-  EXPECT_EQ(plan->warnings[0], "embedding runs on reference:0, which is slow: no other backend supports it");
+TEST(Choice, WarnsOncePerKindWhereOnlyTheLastResortCan) {
+  const Plan plan = plan_of(demo({"auto", {}, {}, {"far", "reference"}}), 1);
+  EXPECT_THAT(
+      plan.warnings,
+      ::testing::ElementsAre(
+          "attention runs on reference:0, which is slow: no other backend took layers.3.attention and 1 more of its "
+          "kind",
+          "embedding runs on reference:0, which is slow: no other backend took embedding",
+          "gated_delta runs on reference:0, which is slow: no other backend took layers.0.gated_delta and 5 more of "
+          "its kind",
+          "linear runs on reference:0, which is slow: no other backend took layers.0.qkv and 15 more of its kind",
+          "lm_head runs on reference:0, which is slow: no other backend took logits",
+          "moe runs on reference:0, which is slow: no other backend took layers.0.moe and 7 more of its kind",
+          "rms_norm runs on reference:0, which is slow: no other backend took layers.0.mixer_norm and 16 more of its "
+          "kind"));
+  const Plan alone = plan_of(demo({"auto", {}, {}, {"reference"}}), 1);
+  EXPECT_THAT(alone.warnings,
+              ::testing::ElementsAre("everything runs on reference:0, which is slow: no other backend was found"));
+  EXPECT_THAT(plan_of(demo({"reference"}), 1).warnings, SizeIs(0));  // asked for by name
 }
 
 }  // namespace

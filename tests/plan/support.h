@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,15 +18,52 @@ namespace switchyard {
 
 inline const char* const kDemo = SWITCHYARD_DEMO_MODEL;
 
-inline TestModel demo_on(const std::string& backend, const std::vector<std::string>& rules = {}) {
-  ModelOptions options;
-  for (const std::string& text : rules) {
-    auto rule = parse_variant_rule(text);
-    EXPECT_TRUE(rule.ok()) << rule.status().message();
-    if (rule.ok()) options.variants.push_back(*rule);
+// What a test plans with: backends of this folder and reference, and no other that may have been built.
+struct Use {
+  std::string backend;
+  std::vector<std::string> rules = {};                        // of --variant
+  std::map<std::string, std::vector<Setting>> settings = {};  // per backend
+  std::vector<std::string> found = {"reference", "narrow", "far", "parts", "ranger", "behind", "behind_plain"};
+};
+
+inline Registry find_backends(const Use& use, const Host& host) {
+  DiscoveryOptions discovery;
+  for (const std::string& id : use.found) {
+    const std::string folder = id == "reference" ? SWITCHYARD_TEST_BACKENDS : SWITCHYARD_FIXTURES;
+    discovery.libraries.push_back(fmt::format("{}/switchyard_{}.so", folder, id));
   }
+  discovery.settings = use.settings;
+  return Registry::discover(Os::real(), discovery, host);
+}
+
+inline Result<std::vector<VariantRule>> rules_of(const Use& use) {
+  std::vector<VariantRule> rules;
+  for (const std::string& text : use.rules) {
+    SWY_LET(VariantRule rule, parse_variant_rule(text));
+    rules.push_back(std::move(rule));
+  }
+  return rules;
+}
+
+inline Result<TestModel> try_demo(const Use& use) {
+  TestModel t;
+  t.host = std::make_unique<Host>(1);
+  t.registry = std::make_unique<Registry>(find_backends(use, *t.host));
+  SWY_LET(auto selection, t.registry->select(use.backend));
+  SWY_LET(Program program, Program::load(Os::real(), kDemo));
+  ModelOptions options;
   options.chunk = 512;
-  return make_model(kDemo, backend, options, SWITCHYARD_FIXTURES);
+  SWY_LET(options.variants, rules_of(use));
+  SWY_LET(t.model, Model::create(std::make_shared<const Program>(std::move(program)), std::move(selection.devices),
+                                 selection.policy, options));
+  return t;
+}
+
+// The demo model on these backends; fails the calling test when that cannot be.
+inline TestModel demo(const Use& use) {
+  auto t = try_demo(use);
+  EXPECT_TRUE(t.ok()) << t.status().message();
+  return t.ok() ? std::move(*t) : TestModel{};
 }
 
 // Logits after a prompt of 70 tokens, and after each of five more.
@@ -63,29 +102,45 @@ inline const PlanDecision& decision(const Plan& plan, const std::string& op) {
   return none;
 }
 
-// A planner over the demo's graph, as `change` leaves it.
+// A plan for `bucket` over the demo's graph as `change` leaves it, and what it borrows.
+struct TestPlan {
+  std::unique_ptr<Host> host;
+  std::unique_ptr<Registry> registry;
+  std::vector<std::shared_ptr<Device>> devices;
+  Plan plan;
+};
+
 template <class Change>
-Result<Planner> planner_on(const std::string& backend, Change change) {
-  TestModel t;
-  Host host(1);
-  DiscoveryOptions discovery;
-  discovery.search_path = std::string(SWITCHYARD_TEST_BACKENDS) + ":" + SWITCHYARD_FIXTURES;
-  const Registry registry = Registry::discover(Os::real(), discovery, host);
-  SWY_LET(auto selection, registry.select(backend));
+Result<TestPlan> plan_of_changed(const Use& use, Change change, uint32_t sample_rows = 0) {
+  TestPlan t;
+  t.host = std::make_unique<Host>(1);
+  t.registry = std::make_unique<Registry>(find_backends(use, *t.host));
+  SWY_LET(auto selection, t.registry->select(use.backend));
   SWY_LET(const Program program, Program::load(Os::real(), kDemo));
+  SWY_LET(auto rules, rules_of(use));
   Graph graph = graph_of(program);
-  std::vector<PlanDevice> devices;
-  for (const auto& d : selection.devices) devices.push_back(d->plan());
   swy_bucket pool{};
   pool.struct_size = sizeof pool;
   pool.rows = pool.seqs = pool.logit_rows = pool.slots = 1;
+  pool.sample_rows = sample_rows;
   pool.context = 256;
   pool.pages = 4;
   pool.page_size = 64;
   change(graph);
-  SWY_LET(Planner planner, Planner::create(std::move(graph), devices, selection.policy, {}, pool, 64));
-  SWY_LET(const Plan plan, planner.plan(pool));
-  return planner;
+  t.devices = std::move(selection.devices);
+  std::vector<PlanDevice> devices;
+  for (const auto& d : t.devices) devices.push_back(d->plan());
+  SWY_LET(const Planner planner,
+          Planner::create(std::move(graph), devices, selection.policy, std::move(rules), pool, 64));
+  SWY_LET(t.plan, planner.plan(pool));
+  return t;
+}
+
+// How many nodes run a kernel.
+inline size_t count(const Plan& plan, const std::string& kernel) {
+  return static_cast<size_t>(std::count_if(plan.nodes.begin(), plan.nodes.end(), [&](const PlanNode& n) {
+    return n.kernel != nullptr && n.kernel->name == kernel;
+  }));
 }
 
 }  // namespace switchyard
