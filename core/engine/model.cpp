@@ -60,7 +60,7 @@ Result<std::unique_ptr<Model>> Model::create(std::shared_ptr<const Program> prog
   Graph graph = graph_of(*m->program_);
   m->logits_value_ = graph.results[0];
   m->vocab_ = static_cast<uint32_t>(graph.values[m->logits_value_].width);
-  SWY_LET(Planner planner, Planner::create(std::move(graph), m->devices_, policy, options.variants, pool, m->chunk_));
+  SWY_LET(Planner planner, Planner::create(std::move(graph), m->devices_, std::move(policy), options.variants, pool, m->chunk_));
   m->planner_ = std::make_unique<Planner>(std::move(planner));
   m->weights_ = std::make_unique<WeightStore>(*m->program_, m->devices_);
   m->builder_ = std::make_unique<StepBuilder>(m->chunk_, options.sessions, pages_per_session, kPageSize);

@@ -86,12 +86,12 @@ class Builder {
     return static_cast<uint32_t>(plan_.spec.tensors.size() - 1);
   }
 
-  uint32_t quantized(const std::string& name, std::vector<uint64_t> dims) {
+  uint32_t quantized(const std::string& name, const std::vector<uint64_t>& dims) {
     return add(name, encoding_.dtype, encoding_.group, dims, {source(name, dims)});
   }
 
   // A weight that keeps the checkpoint's type (fp16 becomes fp32). `stored` is its shape in the checkpoint.
-  uint32_t plain(const std::string& name, std::vector<uint64_t> dims, std::vector<uint64_t> stored = {}) {
+  uint32_t plain(const std::string& name, std::vector<uint64_t> dims, const std::vector<uint64_t>& stored = {}) {
     const SourceTensor* t = source(name, stored.empty() ? dims : stored);
     const swy_dtype dtype = t == nullptr || t->type == SourceType::bf16 ? SWY_BF16 : SWY_F32;
     return add(name, dtype, 0, std::move(dims), {t});

@@ -145,7 +145,7 @@ Builder& Builder::matrix(std::vector<uint64_t> dims, swy_dtype encoding, uint32_
   return *this;
 }
 
-Builder& Builder::plain(std::vector<uint64_t> dims, swy_dtype dtype, double mean, double deviation) {
+Builder& Builder::plain(const std::vector<uint64_t>& dims, swy_dtype dtype, double mean, double deviation) {
   Weight w;
   w.desc = describe(dtype, dims);
   if (random_.draws()) encode_weight(w, random_.normals(product(dims), mean, deviation));
@@ -178,7 +178,7 @@ Builder& Builder::slotted(std::vector<uint64_t> dims, double deviation) {
   return *this;
 }
 
-Builder& Builder::paged(std::vector<uint64_t> dims, double deviation) {
+Builder& Builder::paged(const std::vector<uint64_t>& dims, double deviation) {
   State s;
   s.desc = describe(SWY_F32, dims);
   s.desc.state = SWY_STATE_PAGED;

@@ -124,9 +124,9 @@ class Builder {
   // A matrix in some encoding, normal with deviation / sqrt(last dim).
   Builder& matrix(std::vector<uint64_t> dims, swy_dtype encoding, uint32_t group, double deviation = 1);
   // A plain weight, fp32 or bf16.
-  Builder& plain(std::vector<uint64_t> dims, swy_dtype dtype, double mean, double deviation);
+  Builder& plain(const std::vector<uint64_t>& dims, swy_dtype dtype, double mean, double deviation);
   Builder& slotted(std::vector<uint64_t> dims, double deviation);
-  Builder& paged(std::vector<uint64_t> dims, double deviation);
+  Builder& paged(const std::vector<uint64_t>& dims, double deviation);
   Builder& output(uint64_t width, swy_rows domain = SWY_ROWS_STEP);
   Builder& fixed_output(uint64_t width, swy_dtype dtype, swy_rows domain = SWY_ROWS_STEP);
 
