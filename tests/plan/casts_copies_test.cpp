@@ -187,5 +187,52 @@ TEST(Copies, FailWithTheTimelineThatTheyWaitFor) {
   EXPECT_THAT(logits.status().message(), AllOf(HasSubstr("behind:0"), HasSubstr("the device fell off")));
 }
 
+// A write to memory that a list which was submitted before still reads comes after it, though the host sees the memory.
+TEST(Copies, WriteAfterWhatWasSubmitted) {
+  const Host host(1);
+  const Registry registry = find_backends({"behind"}, host);
+  const auto selection = registry.select("behind");
+  ASSERT_TRUE(selection.ok()) << selection.status().message();
+  const PlanDevice device = selection->devices[0]->plan();
+  const auto buffer = [&](float value) {
+    auto made = DeviceBuffer::allocate(device, SWY_MEMORY_DEVICE, 4096, "a test");
+    EXPECT_TRUE(made.ok() && made->write(0, std::as_bytes(std::span(&value, 1))).ok());
+    return std::move(*made);
+  };
+  const DeviceBuffer x = buffer(1), y = buffer(2), sum = buffer(0);
+  swy_step step{};
+  step.rows = 1;
+  const DeviceBuffer block = buffer(0);
+  ASSERT_TRUE(block.write(0, std::as_bytes(std::span(&step, 1))).ok());
+
+  Graph graph;
+  graph.values = {
+      {"x", SWY_F32, SWY_ROWS_STEP, 1}, {"y", SWY_F32, SWY_ROWS_STEP, 1}, {"sum", SWY_F32, SWY_ROWS_STEP, 1}};
+  GraphOp add;
+  add.id = SWY_OP_ADD;
+  add.inputs = {0, 1};
+  add.outputs = {2};
+  swy_bucket bucket{};
+  bucket.struct_size = sizeof bucket;
+  bucket.rows = 1;
+  const OpView op(graph, add, bucket);
+  const swy_binding inputs[] = {x.slice(0, 4), y.slice(0, 4)}, outputs[] = {sum.slice(0, 4)};
+  const swy_bindings bindings{sizeof(swy_bindings), 0, inputs, nullptr, nullptr, outputs, {}};
+  const swy_list_info info{sizeof(swy_list_info), 0, &bucket, block.all(), block.all()};
+  swy_list* list = nullptr;
+  PluginError e;
+  ASSERT_EQ(device.api->list_begin(device.handle, &info, &list, e.get()), SWY_OK);
+  const swy_kernel* kernel = device.api->kernel_at(device.handle, 0);
+  ASSERT_EQ(kernel->record(list, kernel, op.get(), &bindings, e.get()), SWY_OK);
+  ASSERT_EQ(device.api->list_finalize(list, e.get()), SWY_OK);
+  ASSERT_EQ(device.api->list_submit(list, nullptr, e.get()), SWY_OK);
+  const float late = 100;
+  ASSERT_TRUE(x.write(0, std::as_bytes(std::span(&late, 1))).ok());
+  float got = 0;
+  ASSERT_TRUE(sum.read(0, std::as_writable_bytes(std::span(&got, 1))).ok());
+  EXPECT_EQ(got, 3);
+  device.api->list_free(list);
+}
+
 }  // namespace
 }  // namespace switchyard
