@@ -3,6 +3,9 @@
 
 Follows the rules written at the top of plugins_api/include/switchyard/sampling_math.h, in numpy float32 (one rounded
 operation at a time) and Python integers, vectorised over the row; it shares no code with the C header.
+
+Random rows come first. They leave many a rule undecided, so short rows follow for every rule in BROKEN, each of which
+has another answer when that rule alone is broken.
 Needs numpy. Usage: make_sampling_golden.py OUT.jsonl
 """
 import json
@@ -129,7 +132,7 @@ def draw(p, row):
         if i in prompt or i in output:
             v = F(clamp(v * (inv_rep if v > 0 else rep)))
         if i in output:
-            v = F(v - F(p["frequency_penalty"]) * F(output[i]))
+            v = F(v - F(p["frequency_penalty"]) * F(output.get(i, 0)))
             v = F(clamp(v - F(p["presence_penalty"])))
         y[i] = F(clamp(v + F(clamp(bias.get(i, F(0))))))
     temperature = F(p["temperature"])
@@ -202,6 +205,15 @@ def make_case(rng, index):
     if index % 53 == 52:
         x[:] = -np.inf
 
+    p, row = make_settings(rng, x)
+    if index % 47 == 46:
+        row["allowed"] = []
+    return record_of(p, row)
+
+
+def make_settings(rng, x):
+    n = len(x)
+
     def sometimes(chance, value, default):
         return value if rng.random() < chance else default
 
@@ -227,14 +239,154 @@ def make_case(rng, index):
         "prompt": ids(9) if rng.random() < 0.5 else [], "output": ids(25) if rng.random() < 0.5 else [],
         "bias": [[i, float(F(rng.normal(0, 5)))] for i in biased],
     }
-    if index % 47 == 46:
-        row["allowed"] = []
+    return p, row
+
+
+def record_of(p, row):
     status, token, bad, lp, likely = draw(p, row)
     neutral = {"top_k": 0, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0,
                "frequency_penalty": 0.0}
     p = {k: v for k, v in p.items() if neutral.get(k) != v}
     return {"kind": "row", "params": p, "row": row, "status": status, "token": token, "id": bad, "logprob_bits": lp,
             "likely": likely}
+
+
+# Rule: its text in this program, and the text that breaks it.
+BROKEN = {
+    "infinite logits are bad": (" or logits[i] == F(np.inf)]", "]"),
+    "-inf is never drawn": (" and logits[i] != F(-np.inf)]", "]"),
+    "large logits are clamped": ("np.abs(x) > big,", "np.abs(x) > F(3.4e38),"),
+    "small logits are zero": ("np.abs(x) < small, F(0), x", "np.abs(x) < small, x, x"),
+    "repetition counts the prompt": ("if i in prompt or i in output", "if i in output"),
+    "repetition counts the output": ("if i in prompt or i in output", "if i in prompt"),
+    "repetition multiplies negative logits": ("if v > 0 else rep", "if True else rep"),
+    "repetition is clamped": (
+        "F(min(max(p[\"repetition_penalty\"], 2.0**-20), 2.0**20))",
+        "F(p[\"repetition_penalty\"])"),
+    "frequency counts": ("output.get(t, 0) + 1", "1"),
+    "presence and frequency leave the prompt alone": (
+        "        if i in output:",
+        "        if i in output or i in prompt:"),
+    "presence is subtracted": ("v - F(p[\"presence_penalty\"])", "v"),
+    "bias is added": ("clamp(bias.get(i, F(0)))", "F(0)"),
+    "bias comes after the penalties": ("F(clamp(logits[i]))", "F(clamp(F(clamp(logits[i])) + bias.pop(i, F(0))))"),
+    "greedy begins below 1e-5": ("temperature < F(1e-5)", "temperature < F(1e-7)"),
+    "greedy takes the lowest id": ("(-float(y[i]), i)", "(-float(y[i]), -i)"),
+    "heat is bounded": ("max(F(1) / temperature, F(2.0**-60))", "F(1) / temperature"),
+    "top-k cuts": ("[:p[\"top_k\"]]", "[:p[\"top_k\"] + 1]"),
+    "top-k keeps the lowest ids": (
+        "sorted(live, key=lambda i: (-float(z[i]), i))",
+        "sorted(live, key=lambda i: (-float(z[i]), -i))"),
+    "top-p weighs after the temperature": ("z[i] - top for i in kept], F", "(z[i] - top) / inv for i in kept], F"),
+    "weights are cut, not rounded": (
+        "np.floor(exp(d).astype(np.float64) * 2.0**30)",
+        "np.round(exp(d).astype(np.float64) * 2.0**30)"),
+    "p is rounded, not cut": ("* 32768 + 0.5)", "* 32768)"),
+    "top-p counts what top-k kept": ("sum(w.values())", "sum(weights(np.array([z[i] - top for i in live], F)))"),
+    "top-p stops at equality": (
+        "while run * 32768 < q15 * total",
+        "while n < len(kept) and run * 32768 <= q15 * total"),
+    "top-p orders by weight": ("(-w[i], i)", "(-float(z[i]), i)"),
+    "top-p keeps the lowest ids": ("(-w[i], i)", "(-w[i], -i)"),
+    "min-p comes after top-p": (
+        "ordered, total, run, n =",
+        "w = {i: v for i, v in w.items() if v >= float(F(p[\"min_p\"])) * 2.0**30}; kept = list(w); ordered, total, run, n ="),
+    "min-p keeps equals": ("w[i] >= float", "w[i] == 1 << 30 or w[i] > float"),
+    "noise has 64 bits of seed": ("seed >> 32]", "0]"),
+    "noise has 64 bits of position": ("position >> 32, token", "0, token"),
+    "a draw takes the lowest id": ("row[\"position\"], i))), i)", "row[\"position\"], i))), -i)"),
+    "log-probabilities are of the unmodified logits": (
+        "bits_of(logprob(logits, token))",
+        "bits_of(logprob(np.array([y.get(i, F(-np.inf)) for i in range(vocab)], F), token))"),
+}
+
+
+def broken_draw(text, wrong):
+    with open(__file__) as file:
+        source = file.read().split("\n# Rule:")[0]
+    assert source.count(text) == 1, text
+    program = {"__name__": "broken"}
+    exec(compile(source.replace(text, wrong), wrong, "exec"), program)
+
+    def answer(p, row):
+        try:
+            return program["draw"](p, row)
+        except IndexError:  # it ran out of ids: no answer to compare
+            return None
+
+    return answer
+
+
+def make_short(rng):
+    x = rng.normal(0, 3, int(rng.integers(2, 13)))
+    kind = int(rng.integers(8))
+    if kind == 0:
+        x = -np.abs(x) - 0.1
+    elif kind == 1:
+        x = np.round(x / 2)
+    elif kind < 5:
+        x = x * [1e-7, 1e-31, 3e37][kind - 2]
+    x = x.astype(F)
+    if kind == 5:
+        x[int(rng.integers(len(x)))] = rng.choice([np.inf, -np.inf])
+    return make_settings(rng, x)
+
+
+def plain(rng, logits, **settings):
+    """A row without mask, penalties and biases."""
+    p, row = make_settings(rng, np.array(logits, F))
+    p.update(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, repetition_penalty=1.0, presence_penalty=0.0,
+             frequency_penalty=0.0)
+    p.update({k: float(F(v)) if isinstance(v, float) else v for k, v in settings.items()})
+    row.update(allowed=None, prompt=[], output=[], bias=[])
+    return p, row
+
+
+def make_truncated(rng):
+    return plain(rng, rng.normal(0, 1.5, 12), temperature=float(rng.choice([0.7, 1, 1.5])), top_k=int(rng.integers(9)),
+                 top_p=0.5 + 0.5 * rng.random(), min_p=0.2 * rng.random())
+
+
+def make_min_p_edge(rng):
+    """Many ids of one weight with a fraction, and min-p at the integer next to it."""
+    d = F(-4.5 - rng.random())
+    w = float(exp(d)) * 2.0**30
+    return plain(rng, [0] + [d] * 31, min_p=float(np.rint(w)) / 2.0**30)
+
+
+def make_top_p_edge(rng):
+    """Nearly equal weights, and p at a multiple of one of them or a fraction of 2^-15 beside it."""
+    n = int(rng.choice([2, 4, 8]))
+    p = rng.integers(1, n) / n + rng.choice([0, 0.6, -0.4]) / 32768
+    return plain(rng, rng.choice([0, 2.0**-30], n), top_p=float(p))
+
+
+def make_hot(rng):
+    return plain(rng, rng.normal(0, 2e19, 8), temperature=1e20)
+
+
+MAKERS = {
+    "heat is bounded": make_hot,
+    "top-p weighs after the temperature": make_truncated,
+    "top-p counts what top-k kept": make_truncated,
+    "min-p comes after top-p": make_truncated,
+    "weights are cut, not rounded": make_min_p_edge,
+    "min-p keeps equals": make_min_p_edge,
+    "p is rounded, not cut": make_top_p_edge,
+    "top-p stops at equality": make_top_p_edge,
+    "top-p orders by weight": make_top_p_edge,
+    "top-p keeps the lowest ids": make_top_p_edge,
+}
+
+
+def decisive_rows(rng, each):
+    for rule, texts in BROKEN.items():
+        broken, make, found = broken_draw(*texts), MAKERS.get(rule, make_short), 0
+        while found < each:
+            p, row = make(rng)
+            if broken(p, row) not in (None, draw(p, row)):
+                yield {**record_of(p, row), "decides": rule}
+                found += 1
 
 
 def function_records(rng):
@@ -290,6 +442,8 @@ def main():
             out.write(json.dumps(record, separators=(",", ":")) + "\n")
         for index in range(300):
             out.write(json.dumps(make_case(rng, index), separators=(",", ":")) + "\n")
+        for record in decisive_rows(rng, 3):
+            out.write(json.dumps(record, separators=(",", ":")) + "\n")
 
 
 if __name__ == "__main__":

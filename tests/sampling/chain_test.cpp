@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "core/sampling/row_sampler.h"
 #include "tests/sampling/golden.h"
@@ -36,7 +37,17 @@ TEST(Golden, EveryRowGivesTheRecordedToken) {
     }
     ++index;
   }
-  EXPECT_GE(index, 300);
+  EXPECT_EQ(393, index);
+}
+
+// Beside the random rows, every rule has rows with another answer when that rule alone is broken.
+TEST(Golden, EveryRuleDecidesRows) {
+  std::map<std::string, int> rows;
+  for (const auto& record : testing::golden("row")) {
+    if (record.contains("decides")) ++rows[record.at("decides")];
+  }
+  EXPECT_EQ(31u, rows.size());
+  for (const auto& [rule, count] : rows) EXPECT_EQ(3, count) << rule;
 }
 
 // One row with settings, drawn by both samplers, which have to agree.
