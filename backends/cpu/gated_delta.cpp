@@ -88,14 +88,14 @@ void delta_head(const DeltaTokens& in, const float* from, float* to, const float
     for (uint64_t i = 0; i < in.key_dim; ++i) {
       float* at = block + 2 * i * L;
       const bool some = from != nullptr;
-      hn::Store(some ? hn::MaskedLoad(hn::FirstN(d, n0), d, from + i * vd + j) : hn::Zero(d), d, at);
-      hn::Store(some && n1 != 0 ? hn::MaskedLoad(hn::FirstN(d, n1), d, from + i * vd + j + L) : hn::Zero(d), d, at + L);
+      hn::Store(some ? load(from + i * vd + j, n0) : hn::Zero(d), d, at);
+      hn::Store(some && n1 != 0 ? load(from + i * vd + j + L, n1) : hn::Zero(d), d, at + L);
     }
     delta_columns(in, block, v + j, o + j);
     for (uint64_t i = 0; to != nullptr && i < in.key_dim; ++i) {
       const float* at = block + 2 * i * L;
-      hn::BlendedStore(hn::Load(d, at), hn::FirstN(d, n0), d, to + i * vd + j);
-      if (n1 != 0) hn::BlendedStore(hn::Load(d, at + L), hn::FirstN(d, n1), d, to + i * vd + j + L);
+      store(hn::Load(d, at), to + i * vd + j, n0);
+      if (n1 != 0) store(hn::Load(d, at + L), to + i * vd + j + L, n1);
     }
   }
 }

@@ -9,6 +9,7 @@
 #include <hwy/highway.h>
 
 #include <cstdint>
+#include <cstring>
 
 HWY_BEFORE_NAMESPACE();
 namespace cpu {
@@ -54,9 +55,19 @@ HWY_INLINE void each_vector(uint64_t n, Body body) {
   for (; i + lanes <= n; i += lanes) body(i, lanes);
   if (i < n) body(i, n - i);
 }
+// The first `count` lanes from p, aligned or not, and zeros. Where the instruction set has no masked load of such
+// lanes, Highway's reads a whole vector instead: beyond what is there, and from aligned addresses only.
+template <class D>
+HWY_INLINE hn::Vec<D> load_part(D d, const hn::TFromD<D>* p, uint64_t count) {
+  constexpr bool kMasked = HWY_TARGET == HWY_AVX3 || (HWY_TARGET == HWY_AVX2 && sizeof(hn::TFromD<D>) >= 4);
+  if constexpr (kMasked) return hn::MaskedLoad(hn::FirstN(d, count), d, p);
+  HWY_ALIGN hn::TFromD<D> lanes[hn::MaxLanes(D())] = {};
+  std::memcpy(lanes, p, count * sizeof(hn::TFromD<D>));
+  return hn::Load(d, lanes);
+}
 HWY_INLINE V load(const float* p, uint64_t count) {
   const F d;
-  return count == hn::Lanes(d) ? hn::LoadU(d, p) : hn::MaskedLoad(hn::FirstN(d, count), d, p);
+  return count == hn::Lanes(d) ? hn::LoadU(d, p) : load_part(d, p, count);
 }
 HWY_INLINE void store(V v, float* p, uint64_t count) {
   const F d;

@@ -27,7 +27,7 @@ class Plain {
     const hn::Rebind<uint16_t, F> du;
     const auto* p = static_cast<const uint16_t*>(data_) + i;
     if (count == hn::Lanes(d)) return hn::PromoteTo(d, hn::BitCast(d16, hn::LoadU(du, p)));
-    return hn::PromoteTo(d, hn::BitCast(d16, hn::MaskedLoad(hn::FirstN(du, count), du, p)));
+    return hn::PromoteTo(d, hn::BitCast(d16, load_part(du, p, count)));
   }
   HWY_INLINE float one(uint64_t i) const {
     return floats_ ? static_cast<const float*>(data_)[i] : swy_bf16_to_f32(static_cast<const uint16_t*>(data_)[i]);
