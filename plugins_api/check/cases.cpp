@@ -88,4 +88,13 @@ std::vector<uint32_t> ragged(uint32_t rows) {
   return {rows - rows / 3 - 1, 1, rows / 3};
 }
 
+void make_uneven(Case& c) {
+  constexpr float kScales[] = {1, 0, 1e-6f, 1e6f};
+  const uint64_t width = c.width(0);
+  for (Step& s : c.steps) {
+    std::vector<float>& x = s.inputs[0].floats;
+    for (size_t i = 0; i < x.size(); ++i) x[i] *= kScales[i / width % 4];
+  }
+}
+
 }  // namespace switchyard::check

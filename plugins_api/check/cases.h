@@ -33,6 +33,9 @@ const std::vector<Encoding>& all_encodings();
 // Row counts of a step's sequences, `rows` in all: decode rows beside prefill chunks.
 std::vector<uint32_t> ragged(uint32_t rows);
 
+// Makes rows of input 0 unlike each other: of every four the second becomes zeros, the third tiny, the fourth huge.
+void make_uneven(Case& c);
+
 // One per file of cases/.
 void add_cases(std::vector<CaseSpec>& out);
 void rms_norm_cases(std::vector<CaseSpec>& out);

@@ -28,16 +28,20 @@ const swy_kernel* kernel_for(const Plugin& plugin, const Case& c) {
   return nullptr;
 }
 
-// Sequences to run alone: the first and the last that are active.
+// Sequences to run alone: the one with the most rows and the one with the fewest, since kernels change their ways with
+// the number of rows.
 std::vector<uint32_t> loners(const Case& c) {
-  std::vector<uint32_t> ids;
+  std::map<uint32_t, uint32_t> rows;  // by id
   for (const Step& s : c.steps) {
     for (const Sequence& q : s.seqs) {
-      if (q.active && q.rows > 0) ids.push_back(q.id);
+      if (q.active && q.rows > 0) rows[q.id] += q.rows;
     }
   }
-  if (ids.empty() || ids.front() == ids.back()) return {ids.begin(), ids.begin() + (ids.empty() ? 0 : 1)};
-  return {ids.front(), ids.back()};
+  if (rows.empty()) return {};
+  const auto [fewest, most] =
+      std::minmax_element(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (fewest == most) return {most->first};
+  return {most->first, fewest->first};
 }
 
 swy_dtype activations_of(const swy_kernel& k, const Types& types) {
@@ -144,6 +148,9 @@ Kit::Kit(const Request& request) : request_(request) {
   try {
     plugin_ = std::make_unique<Plugin>(request.plugin, request.settings);
     if (!request.reference.empty()) reference_ = std::make_unique<Plugin>(request.reference, std::vector<Setting>{});
+  } catch (const WrongMachine& e) {
+    error_ = e.what();
+    wrong_machine_ = true;
   } catch (const std::exception& e) {
     error_ = e.what();
   }

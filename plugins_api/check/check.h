@@ -22,6 +22,9 @@
 
 namespace switchyard::check {
 
+// The exit code of the programs that run a kit on the wrong machine: nothing was checked, and nothing found wrong.
+inline constexpr int kExitWrongMachine = 77;
+
 struct Request {
   std::string plugin;             // path of the .so
   std::vector<Setting> settings;  // its options
@@ -46,6 +49,8 @@ class Kit {
   // On failure the kit is empty, and error() says why in one line.
   explicit Kit(const Request& request);
   const std::string& error() const { return error_; }
+  // Whether it is empty because this machine's processor or device cannot do what the settings ask for.
+  bool wrong_machine() const { return wrong_machine_; }
 
   const Plugin& plugin() const { return *plugin_; }
   // What the plugin's kernels take of the table. `refusals` gets a line for each kernel that takes nothing.
@@ -61,6 +66,7 @@ class Kit {
 
   Request request_;
   std::string error_;
+  bool wrong_machine_ = false;
   std::unique_ptr<Plugin> plugin_, reference_;
   std::map<std::string, Outcome> expected_;  // by case and input type
 };

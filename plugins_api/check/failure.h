@@ -12,6 +12,12 @@ class Failure : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// The plugin refuses the settings on this machine: SWY_UNSUPPORTED with SWY_REASON_ARCH.
+class WrongMachine : public Failure {
+ public:
+  using Failure::Failure;
+};
+
 // Its arguments one after the other, as operator<< prints them.
 template <class... Parts>
 std::string text(const Parts&... parts) {

@@ -1,4 +1,5 @@
-// switchyard-check: holds a plugin's kernels to the table of cases. Exit code 0: all passed; 1: some failed; 2: usage.
+// switchyard-check: holds a plugin's kernels to the table of cases. Exit code 0: all passed; 1: some failed; 2: usage,
+// or the plugin does not open; 77: this machine cannot do what the settings ask for.
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -62,7 +63,7 @@ int main(int argc, char** argv) {
   Kit kit(o.request);
   if (!kit.error().empty()) {
     std::fprintf(stderr, "%s\n", kit.error().c_str());
-    return 2;
+    return kit.wrong_machine() ? kExitWrongMachine : 2;
   }
   std::vector<std::string> refusals;
   size_t failed = 0, ran = 0;

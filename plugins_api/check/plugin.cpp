@@ -32,9 +32,15 @@ Plugin::Plugin(const std::string& path, const std::vector<Setting>& settings) {
   alignment_ = std::max<uint64_t>(64, info.buffer_alignment);
   sampling_steps_ = info.sampling_steps;
   std::vector<swy_setting> raw;
-  for (const Setting& s : settings) raw.push_back({s.name.c_str(), s.value.c_str()});
-  e.expect_ok(api_->device_open(0, raw.data(), static_cast<uint32_t>(raw.size()), &device_, e.get()),
-              id_ + ": device_open");
+  for (const Setting& s : settings) {
+    bool known = false;
+    for (uint32_t i = 0; i < api_->option_count; ++i) known = known || s.name == api_->options[i]->name;
+    if (!known) throw Failure(text(id_, " has no option '", s.name, "'"));
+    raw.push_back({s.name.c_str(), s.value.c_str()});
+  }
+  const swy_status opened = api_->device_open(0, raw.data(), static_cast<uint32_t>(raw.size()), &device_, e.get());
+  if (opened == SWY_UNSUPPORTED && e.get()->reason == SWY_REASON_ARCH) throw WrongMachine(id_ + ": " + e.line());
+  e.expect_ok(opened, id_ + ": device_open");
   for (uint32_t i = 0; i < api_->kernel_count(device_); ++i) kernels_.push_back(api_->kernel_at(device_, i));
 }
 

@@ -28,6 +28,7 @@ std::vector<Scene> make_scenes() {
                {{at(0, 0, 4, 0, 0, false), at(1, 12, 3, 1, 1), at(2, 30, 1, 2, 3, false), at(3, 31, 1, 5, 4)}},
                false,
                8});
+  s.push_back({"nobody_active", {{at(0, 5, 2, 0, 1, false), at(1, 0, 3, 2, 2, false)}}});
   // A prompt in chunks, while another sequence decodes and moves from slot to slot.
   s.push_back({"chunks",
                {{at(0, 0, 64, 0, 0), at(1, 20, 1, 1, 2)},

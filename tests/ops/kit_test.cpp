@@ -55,7 +55,8 @@ TEST(Kit, FindsWhatAKernelMayNotDo) {
 TEST(Kit, HoldsFlagsToTheirWord) {
   EXPECT_THAT(verdict("NOT_DETERMINISTIC"),
               HasSubstr("DETERMINISTIC, but a second submission has other bits in output 0"));
-  EXPECT_THAT(verdict("NOT_INVARIANT"), HasSubstr("BATCH_INVARIANT, but sequence 0 alone"));
+  // wrong for a single row, which stands between two prompts
+  EXPECT_THAT(verdict("NOT_INVARIANT"), HasSubstr("BATCH_INVARIANT, but sequence 1 alone"));
   EXPECT_THAT(verdict("NOT_IN_PLACE"), HasSubstr("IN_PLACE, but with output 0 on input 0 it has other bits"));
 }
 
@@ -77,7 +78,14 @@ TEST(Kit, HoldsKernelsToTheBudgetOfWhatTheyDeclare) {
 }
 
 TEST(Kit, SaysWhyAPluginDoesNotOpen) {
-  EXPECT_THAT(Kit({"/nowhere/switchyard_x.so", {}, "", false, 1}).error(), HasSubstr("cannot open /nowhere"));
+  const Kit nowhere({"/nowhere/switchyard_x.so", {}, "", false, 1});
+  EXPECT_THAT(nowhere.error(), HasSubstr("cannot open /nowhere"));
+  EXPECT_FALSE(nowhere.wrong_machine());
+  const Kit unknown({SWITCHYARD_FIXTURES "/switchyard_broken_NOTHING.so", {{"isa", "avx2"}}, "", false, 1});
+  EXPECT_EQ(unknown.error(), "broken has no option 'isa'");
+  const Kit here({SWITCHYARD_FIXTURES "/switchyard_broken_WRONG_MACHINE.so", {}, "", false, 1});
+  EXPECT_EQ(here.error(), "broken: the processor lacks everything");
+  EXPECT_TRUE(here.wrong_machine());
 }
 
 TEST(Table, HasCasesForEveryOperation) {

@@ -76,8 +76,9 @@ int main(int argc, char** argv) {
   kit = &opened;
   if (!opened.error().empty()) {
     std::fprintf(stderr, "%s\n", opened.error().c_str());
-    return 2;
+    return opened.wrong_machine() ? kExitWrongMachine : 2;
   }
+  for (const std::string& r : (all_checks(), refusals)) std::printf("takes no case: %s\n", r.c_str());
   std::printf("%zu checks, SWITCHYARD_CHECK_SEED=%llu\n", all_checks().size(),
               static_cast<unsigned long long>(request.seed));
   int count = static_cast<int>(gtest.size());

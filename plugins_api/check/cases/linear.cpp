@@ -9,13 +9,14 @@ struct Product {
   uint64_t in;
   std::vector<uint64_t> outs;
   Encoding encoding;
+  bool uneven = false;
 };
 
 std::string label(swy_op_id op, const Product& p) {
   std::string s =
       op_name(op) + "." + p.encoding.name() + ".rows" + std::to_string(p.rows) + ".in" + std::to_string(p.in) + ".out";
   for (const uint64_t o : p.outs) s.append("_").append(std::to_string(o));
-  return s;
+  return s + (p.uneven ? ".uneven" : "");
 }
 
 Case product(swy_op_id op, const Product& p, Random& random) {
@@ -30,7 +31,20 @@ Case product(swy_op_id op, const Product& p, Random& random) {
   }
   for (const uint64_t o : p.outs) b.matrix({o, p.in}, p.encoding.dtype, p.encoding.group);
   for (const uint64_t o : p.outs) b.output(o);
-  return b.done(p.rows > 2 ? 3 : 0);
+  Case c = b.done(p.rows > 2 ? 3 : 0);
+  if (p.uneven) make_uneven(c);
+  return c;
+}
+
+// Weights of several encodings, as a layer has that keeps its small projections plain.
+Case mixed(swy_op_id op, uint32_t rows, const Encoding& first, Random& random) {
+  Builder b(op, random);
+  b.rows(ragged(rows)).input(100);
+  if (op == SWY_OP_RMS_NORM_LINEAR) b.attrs(swy_rms_norm_attrs{0, 1e-6f, 1, 0}).plain({100}, SWY_F32, 0, 0.3);
+  const Encoding encodings[] = {first, {SWY_BF16, 0}, {SWY_F32, 0}, {SWY_I8, 64}};
+  for (uint64_t i = 0; i < 4; ++i) b.matrix({36 - 5 * i, 100}, encodings[i].dtype, encodings[i].group);
+  for (uint64_t i = 0; i < 4; ++i) b.output(36 - 5 * i);
+  return b.done(rows > 2 ? 3 : 0);
 }
 
 void put(std::vector<CaseSpec>& out, Product p, bool slow) {
@@ -47,6 +61,15 @@ void linear_cases(std::vector<CaseSpec>& out) {
   for (const Encoding& e : all_encodings()) {
     put(out, {1, 100, {36, 48}, e}, false);
     put(out, {65, 100, {36, 17}, e}, false);
+    put(out, {9, 300, {36}, e, true}, false);
+  }
+  for (const Encoding& e : {Encoding{SWY_BF16, 0}, Encoding{SWY_I4, 32}, Encoding{SWY_I4A, 128}}) {
+    for (const uint32_t rows : {1u, 65u}) {
+      for (const swy_op_id op : {SWY_OP_LINEAR, SWY_OP_RMS_NORM_LINEAR}) {
+        out.push_back({op, op_name(op) + ".mixed_" + e.name() + ".rows" + std::to_string(rows), false,
+                       [=](Random& random) { return mixed(op, rows, e, random); }});
+      }
+    }
   }
   for (const Encoding& e : {Encoding{SWY_F32, 0}, Encoding{SWY_BF16, 0}, Encoding{SWY_I4, 32}, Encoding{SWY_I8, 128}}) {
     put(out, {63, 48, {100}, e}, false);

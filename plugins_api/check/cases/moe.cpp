@@ -14,6 +14,7 @@ struct Mixture {
   uint32_t rows, experts, top_k, hidden, width, shared;
   Encoding encoding;
   enum Routing { kRouter, kGiven, kCrowded } routing = kRouter;  // crowded: all rows begin with one expert
+  bool uneven = false, mixed = false;                            // mixed: weights of several encodings
 };
 
 std::string label(swy_op_id op, const Mixture& m) {
@@ -21,7 +22,8 @@ std::string label(swy_op_id op, const Mixture& m) {
                   std::to_string(m.top_k) + "of" + std::to_string(m.experts) + ".hidden" + std::to_string(m.hidden) +
                   ".width" + std::to_string(m.width);
   if (m.shared != 0) s += ".shared" + std::to_string(m.shared);
-  return s + (m.routing == Mixture::kGiven ? ".given" : m.routing == Mixture::kCrowded ? ".crowded" : "");
+  s += m.routing == Mixture::kGiven ? ".given" : m.routing == Mixture::kCrowded ? ".crowded" : "";
+  return s + (m.uneven ? ".uneven" : "") + (m.mixed ? ".mixed" : "");
 }
 
 // Whether the k-th best of the logits is well above the next.
@@ -81,10 +83,11 @@ Case mixture(swy_op_id op, const Mixture& m, Random& random) {
   // Logits with a spread of 2: the weights of the chosen experts differ, and none vanishes.
   if (op != SWY_OP_EXPERTS) b.plain({m.experts, m.hidden}, SWY_F32, 0, 2 / std::sqrt(static_cast<double>(m.hidden)));
   b.matrix({m.experts, 2 * m.width, m.hidden}, dtype, group, 1.5);
-  b.matrix({m.experts, m.hidden, m.width}, dtype, group);
+  const Encoding down = m.mixed ? Encoding{SWY_I8, 64} : m.encoding, one = m.mixed ? Encoding{SWY_BF16, 0} : m.encoding;
+  b.matrix({m.experts, m.hidden, m.width}, down.dtype, down.group);
   if (m.shared != 0) {
-    b.matrix({m.shared, m.hidden}, dtype, group, 1.5).matrix({m.shared, m.hidden}, dtype, group);
-    b.matrix({m.hidden, m.shared}, dtype, group).matrix({1, m.hidden}, SWY_BF16, 0);
+    b.matrix({m.shared, m.hidden}, one.dtype, one.group, 1.5).matrix({m.shared, m.hidden}, one.dtype, one.group);
+    b.matrix({m.hidden, m.shared}, one.dtype, one.group).matrix({1, m.hidden}, SWY_BF16, 0);
   }
   Case c = b.output(m.hidden).done(m.rows > 2 ? 3 : 0);
   if (given) {
@@ -92,6 +95,7 @@ Case mixture(swy_op_id op, const Mixture& m, Random& random) {
   } else {
     clear_rows(c, m, random);
   }
+  if (m.uneven) make_uneven(c);
   return c;
 }
 
@@ -143,6 +147,11 @@ void moe_cases(std::vector<CaseSpec>& out) {
   for (const uint32_t rows : {1u, 2u, 63u, 65u}) {
     put(out, {rows, 11, 4, 64, 24, 24, i4}, false);
     put(out, {rows, 11, 4, 64, 24, 24, i4, Mixture::kCrowded}, false);
+  }
+  for (const uint32_t rows : {1u, 65u}) put(out, {rows, 5, 1, 64, 24, 24, i4, Mixture::kCrowded}, false);
+  for (const Encoding& e : {i4, Encoding{SWY_BF16, 0}, Encoding{SWY_I4A, 64}}) {
+    put(out, {9, 7, 3, 100, 36, 40, e, Mixture::kRouter, true}, false);
+    put(out, {17, 7, 3, 100, 36, 40, e, Mixture::kRouter, false, true}, false);
   }
   put(out, {513, 5, 2, 36, 12, 12, {SWY_I8, 64}}, false);
   put(out, {8, 64, 8, 128, 32, 32, i4}, false);
