@@ -53,7 +53,10 @@ volatile int sink_int;
 double fp32_avx512(double seconds) {
   return rate(16.0 * 2 * 16 * kTurns, seconds, [] {
     __m512 a[16];
-    for (auto& x : a) x = _mm512_setzero_ps();
+    for (auto& x : a) {
+      x = _mm512_setzero_ps();
+      __asm__ volatile("" : "+v"(x));  // or the compiler sees that all sixteen are equal, and computes one
+    }
     const __m512 m = _mm512_set1_ps(1.0001f), k = _mm512_set1_ps(1e-9f);
     for (int i = 0; i < kTurns; ++i) {
       for (auto& x : a) x = _mm512_fmadd_ps(x, m, k);
@@ -66,7 +69,10 @@ double fp32_avx512(double seconds) {
 double fp32_avx2(double seconds) {
   return rate(12.0 * 2 * 8 * kTurns, seconds, [] {
     __m256 a[12];
-    for (auto& x : a) x = _mm256_setzero_ps();
+    for (auto& x : a) {
+      x = _mm256_setzero_ps();
+      __asm__ volatile("" : "+x"(x));
+    }
     const __m256 m = _mm256_set1_ps(1.0001f), k = _mm256_set1_ps(1e-9f);
     for (int i = 0; i < kTurns; ++i) {
       for (auto& x : a) x = _mm256_fmadd_ps(x, m, k);
@@ -137,7 +143,10 @@ double vnni(double seconds) {
   if (!cpu().vnni) return 0;
   return rate(16.0 * 2 * 64 * kTurns, seconds, [] {
     __m512i a[16];
-    for (auto& x : a) x = _mm512_setzero_si512();
+    for (auto& x : a) {
+      x = _mm512_setzero_si512();
+      __asm__ volatile("" : "+v"(x));
+    }
     const __m512i u = _mm512_set1_epi8(3), s = _mm512_set1_epi8(-2);
     for (int i = 0; i < kTurns; ++i) {
       for (auto& x : a) x = _mm512_dpbusd_epi32(x, u, s);
