@@ -53,12 +53,14 @@ volatile int sink_int;
 double fp32_avx512(double seconds) {
   return rate(16.0 * 2 * 16 * kTurns, seconds, [] {
     __m512 a[16];
+#pragma GCC unroll 16
     for (auto& x : a) {
       x = _mm512_setzero_ps();
       __asm__ volatile("" : "+v"(x));  // or the compiler sees that all sixteen are equal, and computes one
     }
     const __m512 m = _mm512_set1_ps(1.0001f), k = _mm512_set1_ps(1e-9f);
     for (int i = 0; i < kTurns; ++i) {
+#pragma GCC unroll 16
       for (auto& x : a) x = _mm512_fmadd_ps(x, m, k);
     }
     for (int i = 1; i < 16; ++i) a[0] = _mm512_add_ps(a[0], a[i]);
@@ -69,12 +71,14 @@ double fp32_avx512(double seconds) {
 double fp32_avx2(double seconds) {
   return rate(12.0 * 2 * 8 * kTurns, seconds, [] {
     __m256 a[12];
+#pragma GCC unroll 16
     for (auto& x : a) {
       x = _mm256_setzero_ps();
       __asm__ volatile("" : "+x"(x));
     }
     const __m256 m = _mm256_set1_ps(1.0001f), k = _mm256_set1_ps(1e-9f);
     for (int i = 0; i < kTurns; ++i) {
+#pragma GCC unroll 16
       for (auto& x : a) x = _mm256_fmadd_ps(x, m, k);
     }
     for (int i = 1; i < 12; ++i) a[0] = _mm256_add_ps(a[0], a[i]);
@@ -143,12 +147,14 @@ double vnni(double seconds) {
   if (!cpu().vnni) return 0;
   return rate(16.0 * 2 * 64 * kTurns, seconds, [] {
     __m512i a[16];
+#pragma GCC unroll 16
     for (auto& x : a) {
       x = _mm512_setzero_si512();
       __asm__ volatile("" : "+v"(x));
     }
     const __m512i u = _mm512_set1_epi8(3), s = _mm512_set1_epi8(-2);
     for (int i = 0; i < kTurns; ++i) {
+#pragma GCC unroll 16
       for (auto& x : a) x = _mm512_dpbusd_epi32(x, u, s);
     }
     for (int i = 1; i < 16; ++i) a[0] = _mm512_add_epi32(a[0], a[i]);
