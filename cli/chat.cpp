@@ -20,8 +20,8 @@ struct Options {
 
 class Chat {
  public:
-  Chat(const Runtime& r, Session& session, Sampler& sampler, ChatTemplate chat_template, uint32_t limit)
-      : r_(r), session_(session), sampler_(sampler), template_(std::move(chat_template)), limit_(limit) {}
+  Chat(const Runtime& r, Session& session, Sampler& sampler, ChatTemplate chat_template, const Options& o)
+      : r_(r), session_(session), sampler_(sampler), template_(std::move(chat_template)), o_(o) {}
 
   // Errors: usage, when the text is not UTF-8.
   Status say(const char* role, const std::string& text) {
@@ -50,7 +50,8 @@ class Chat {
     }
     const std::span<const int32_t> fresh = std::span(ids).subspan(seen_.size());
     interrupted.store(false);
-    SWY_LET(const Generation g, generate(r_, session_, sampler_, fresh, limit_, [](const std::string& part) {
+    SWY_LET(const Generation g,
+            generate(r_, session_, sampler_, fresh, o_.tokens, o_.sampling.ignore_eos, [](const std::string& part) {
               fmt::print("{}", part);
               std::fflush(stdout);
             }));
@@ -66,7 +67,7 @@ class Chat {
   Session& session_;
   Sampler& sampler_;
   ChatTemplate template_;
-  uint32_t limit_;
+  const Options& o_;
   nlohmann::ordered_json messages_ = nlohmann::ordered_json::array();
   std::vector<int32_t> seen_;
 };
@@ -81,7 +82,7 @@ Status chat(const Options& o) {
   SWY_LET(ChatTemplate parsed, ChatTemplate::parse(r.program->chat_template));
   SWY_LET(Sampler sampler, Sampler::create(o.sampling.resolved(), r.model->vocab()));
   SWY_LET(auto session, r.model->session());
-  Chat chat(r, *session, sampler, std::move(parsed), o.tokens);
+  Chat chat(r, *session, sampler, std::move(parsed), o);
   if (!o.system.empty()) SWY_TRY(chat.say("system", o.system).in("--system"));
   fmt::print(stderr, "seed {}; an empty line or Ctrl-D ends, Ctrl-C stops an answer\n", sampler.seed());
   for (std::string line; fmt::print(stderr, "> "), std::getline(std::cin, line) && !line.empty();) {

@@ -58,13 +58,14 @@ void add_sampling(CLI::App& command, SamplingFlags& f) {
   value("--repeat-penalty", f.params.repetition_penalty, "above 1: what was said is said again less");
   value("--presence-penalty", f.params.presence_penalty, "taken from the logit of a token that was drawn before");
   value("--frequency-penalty", f.params.frequency_penalty, "the same, times how often it was drawn");
+  command.add_flag("--ignore-eos", f.ignore_eos, "go on past the end of the text")->group("Sampling");
   f.seed_option = command.add_option("--seed", f.seed, "repeats a run; without it a random one, printed at the end")
                       ->check(whole_number())
                       ->group("Sampling");
 }
 
 Result<Generation> generate(const Runtime& runtime, Session& session, Sampler& sampler, std::span<const int32_t> prompt,
-                            uint32_t limit, const std::function<void(const std::string&)>& emit) {
+                            uint32_t limit, bool ignore_eos, const std::function<void(const std::string&)>& emit) {
   Generation g;
   g.prompt_tokens = prompt.size();
   g.stopped = "length";
@@ -85,7 +86,7 @@ Result<Generation> generate(const Runtime& runtime, Session& session, Sampler& s
     SWY_LET(const int32_t id, sampler.sample(logits, session.position()));
     sampler.saw_output(id);
     g.ids.push_back(id);
-    if (runtime.is_end(id)) {
+    if (!ignore_eos && runtime.is_end(id)) {
       g.stopped = "end";
       break;
     }

@@ -13,6 +13,7 @@ namespace switchyard::cli {
 struct SamplingFlags {
   SamplingParams params;
   uint64_t seed = 0;
+  bool ignore_eos = false;
   CLI::Option* seed_option = nullptr;
   SamplingParams resolved() const;  // with the seed, if one was given
 };
@@ -26,10 +27,11 @@ struct Generation {
   double prefill_seconds = 0, decode_seconds = 0;
 };
 
-// Feeds `prompt` and draws up to `limit` tokens; `emit` gets the text as it completes. Ctrl-C stops it within a step.
-// Errors: usage, before anything is fed, when the prompt does not fit the session.
+// Feeds `prompt` and draws up to `limit` tokens, past the end of the text with `ignore_eos`; `emit` gets the text as it
+// completes. Ctrl-C stops it within a step. Errors: usage, before anything is fed, when the prompt does not fit the
+// session.
 Result<Generation> generate(const Runtime& runtime, Session& session, Sampler& sampler, std::span<const int32_t> prompt,
-                            uint32_t limit, const std::function<void(const std::string&)>& emit);
+                            uint32_t limit, bool ignore_eos, const std::function<void(const std::string&)>& emit);
 
 std::string summary(const Runtime& runtime, const Generation& g, uint64_t seed);
 

@@ -43,7 +43,8 @@ Status run(const Options& o) {
   SWY_LET(Sampler sampler, Sampler::create(o.sampling.resolved(), r.model->vocab()));
   SWY_LET(auto session, r.model->session());
   bool begun = o.json;  // the prompt is shown once the model has taken it
-  SWY_LET(const Generation g, generate(r, *session, sampler, ids, o.tokens, [&](const std::string& text) {
+  SWY_LET(const Generation g,
+          generate(r, *session, sampler, ids, o.tokens, o.sampling.ignore_eos, [&](const std::string& text) {
             if (o.json) return;
             fmt::print("{}{}", begun ? "" : prompt, text);
             begun = true;

@@ -67,16 +67,16 @@ TEST(Run, TakesItsPromptFromThreePlaces) {
 }
 
 TEST(Run, PrintsWhatRepeatsIt) {
-  const Ran first = run_program({"run", "-n", "12", "--temp", "1.5", "It was"});
+  const Ran first = run_program({"run", "-n", "12", "--temp", "1.5", "--ignore-eos", "It was"});
   EXPECT_THAT(first.err,
               AllOf(HasSubstr("on reference:0; seed "), HasSubstr("load "), HasSubstr("prefill 2 tokens in "),
                     HasSubstr("decode "), HasSubstr(" tokens in "), HasSubstr("tok/s"), HasSubstr("stopped: ")));
   const size_t at = first.err.find("seed ") + 5;
   const std::string seed = first.err.substr(at, first.err.find(';', at) - at);
-  EXPECT_EQ(run_program({"run", "-n", "12", "--temp", "1.5", "--seed", seed, "It was"}).out, first.out);
-  const Ran other = run_program({"run", "-n", "12", "--temp", "1.5", "--seed", seed + "1", "It was"});
+  EXPECT_EQ(run_program({"run", "-n", "12", "--temp", "1.5", "--ignore-eos", "--seed", seed, "It was"}).out, first.out);
+  const Ran other = run_program({"run", "-n", "12", "--temp", "1.5", "--ignore-eos", "--seed", seed + "1", "It was"});
   EXPECT_NE(other.out, first.out);
-  EXPECT_NE(run_program({"run", "-n", "12", "--temp", "1.5", "It was"}).out, first.out)
+  EXPECT_NE(run_program({"run", "-n", "12", "--temp", "1.5", "--ignore-eos", "It was"}).out, first.out)
       << "a seed of its own each time";
 }
 

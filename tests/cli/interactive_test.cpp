@@ -62,7 +62,7 @@ TEST(Chat, ALineThatDoesNotFitIsLeftOut) {
 }
 
 TEST(Chat, ControlCStopsTheAnswerAlone) {
-  Child chat({"chat", "-n", "4000", "--temp", "2", "--top-k", "50"});
+  Child chat({"chat", "-n", "4000", "--temp", "2", "--top-k", "50", "--ignore-eos"});
   ASSERT_TRUE(chat.wait_for(2, "> "));
   chat.write("Continue this story: The king\n");
   ASSERT_TRUE(chat.wait_for_bytes(20));
@@ -76,7 +76,7 @@ TEST(Chat, ControlCStopsTheAnswerAlone) {
 }
 
 TEST(Run, ControlCEndsWithWhatThereIs) {
-  Child run({"run", "-n", "4000", "--temp", "2", "Once upon a time"});
+  Child run({"run", "-n", "4000", "--temp", "2", "--ignore-eos", "Once upon a time"});
   ASSERT_TRUE(run.wait_for(1, "Once upon a time"));
   run.signal(SIGINT);
   EXPECT_EQ(run.finish(), 0);

@@ -12,8 +12,13 @@
 
 namespace switchyard {
 
+// A plugin keeps the host that it negotiated with last, so all models of a process share one that outlives them.
+inline Host& test_host() {
+  static Host host(2);
+  return host;
+}
+
 struct TestModel {
-  std::unique_ptr<Host> host;
   std::unique_ptr<Registry> registry;
   std::unique_ptr<Model> model;
 };
@@ -22,10 +27,9 @@ struct TestModel {
 inline TestModel make_model(const std::string& path, const std::string& backend = "reference",
                             const ModelOptions& options = {}, const std::string& more_backends = "") {
   TestModel t;
-  t.host = std::make_unique<Host>(2);
   DiscoveryOptions discovery;
   discovery.search_path = std::string(SWITCHYARD_TEST_BACKENDS) + (more_backends.empty() ? "" : ":" + more_backends);
-  t.registry = std::make_unique<Registry>(Registry::discover(Os::real(), discovery, *t.host));
+  t.registry = std::make_unique<Registry>(Registry::discover(Os::real(), discovery, test_host()));
   auto selection = t.registry->select(backend);
   EXPECT_TRUE(selection.ok()) << selection.status().message();
   auto program = Program::load(Os::real(), path);

@@ -189,8 +189,7 @@ TEST(Copies, FailWithTheTimelineThatTheyWaitFor) {
 
 // A write to memory that a list which was submitted before still reads comes after it, though the host sees the memory.
 TEST(Copies, WriteAfterWhatWasSubmitted) {
-  const Host host(1);
-  const Registry registry = find_backends({"behind"}, host);
+  const Registry registry = find_backends({"behind"});
   const auto selection = registry.select("behind");
   ASSERT_TRUE(selection.ok()) << selection.status().message();
   const PlanDevice device = selection->devices[0]->plan();

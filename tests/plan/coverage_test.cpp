@@ -24,8 +24,7 @@ TEST(Coverage, EveryKernelOfReferenceIsPlannedSomewhere) {
       if (n.kernel != nullptr) planned.insert(n.kernel->name);
     }
   }
-  const Host host(1);
-  const Registry registry = find_backends({"reference"}, host);
+  const Registry registry = find_backends({"reference"});
   const auto selection = registry.select("reference");
   ASSERT_TRUE(selection.ok()) << selection.status().message();
   const PlanDevice device = selection->devices[0]->plan();

@@ -26,14 +26,14 @@ struct Use {
   std::vector<std::string> found = {"reference", "narrow", "far", "parts", "ranger", "behind", "behind_plain"};
 };
 
-inline Registry find_backends(const Use& use, const Host& host) {
+inline Registry find_backends(const Use& use) {
   DiscoveryOptions discovery;
   for (const std::string& id : use.found) {
     const std::string folder = id == "reference" ? SWITCHYARD_TEST_BACKENDS : SWITCHYARD_FIXTURES;
     discovery.libraries.push_back(fmt::format("{}/switchyard_{}.so", folder, id));
   }
   discovery.settings = use.settings;
-  return Registry::discover(Os::real(), discovery, host);
+  return Registry::discover(Os::real(), discovery, test_host());
 }
 
 inline Result<std::vector<VariantRule>> rules_of(const Use& use) {
@@ -47,8 +47,7 @@ inline Result<std::vector<VariantRule>> rules_of(const Use& use) {
 
 inline Result<TestModel> try_demo(const Use& use) {
   TestModel t;
-  t.host = std::make_unique<Host>(1);
-  t.registry = std::make_unique<Registry>(find_backends(use, *t.host));
+  t.registry = std::make_unique<Registry>(find_backends(use));
   SWY_LET(auto selection, t.registry->select(use.backend));
   SWY_LET(Program program, Program::load(Os::real(), kDemo));
   ModelOptions options;
@@ -104,7 +103,6 @@ inline const PlanDecision& decision(const Plan& plan, const std::string& op) {
 
 // A plan for `bucket` over the demo's graph as `change` leaves it, and what it borrows.
 struct TestPlan {
-  std::unique_ptr<Host> host;
   std::unique_ptr<Registry> registry;
   std::vector<std::shared_ptr<Device>> devices;
   Plan plan;
@@ -113,8 +111,7 @@ struct TestPlan {
 template <class Change>
 Result<TestPlan> plan_of_changed(const Use& use, Change change, uint32_t sample_rows = 0) {
   TestPlan t;
-  t.host = std::make_unique<Host>(1);
-  t.registry = std::make_unique<Registry>(find_backends(use, *t.host));
+  t.registry = std::make_unique<Registry>(find_backends(use));
   SWY_LET(auto selection, t.registry->select(use.backend));
   SWY_LET(const Program program, Program::load(Os::real(), kDemo));
   SWY_LET(auto rules, rules_of(use));
