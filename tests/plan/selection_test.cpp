@@ -50,7 +50,9 @@ TEST(Choice, OfAListIsTheEarliestThatCan) {
 TEST(Choice, WithinABackendIsTheCheapest) {
   EXPECT_EQ(who_adds(parts("parts,reference", {{"kernels", "add.plain"}, {"twin", "add.plain"}})),
             "parts:0 parts.add.plain.twin");
-  const Plan plan = plan_of(demo(parts("parts,reference", {{"kernels", "add.plain"}, {"twin", "add.plain"}})), 1);
+  const TestModel t = demo(parts("parts,reference", {{"kernels", "add.plain"}, {"twin", "add.plain"}}));
+  ASSERT_NE(t.model, nullptr);
+  const Plan plan = plan_of(t, 1);
   EXPECT_THAT(explain_text(plan, true), AllOf(HasSubstr("parts:0 parts.add.plain as composite: can, 1.0 us\n"),
                                               HasSubstr("parts:0 parts.add.plain.twin as composite: can, 0.5 us\n")));
 }
@@ -101,7 +103,9 @@ TEST(Choice, OfAutoLeavesReferenceOut) {
 }
 
 TEST(Choice, WarnsOncePerKindWhereOnlyTheLastResortCan) {
-  const Plan plan = plan_of(demo({"auto", {}, {}, {"far", "reference"}}), 1);
+  const TestModel t = demo({"auto", {}, {}, {"far", "reference"}});
+  ASSERT_NE(t.model, nullptr);
+  const Plan plan = plan_of(t, 1);
   EXPECT_THAT(
       plan.warnings,
       ::testing::ElementsAre(
@@ -115,7 +119,9 @@ TEST(Choice, WarnsOncePerKindWhereOnlyTheLastResortCan) {
           "moe runs on reference:0, which is slow: no other backend took layers.0.moe and 7 more of its kind",
           "rms_norm runs on reference:0, which is slow: no other backend took layers.0.mixer_norm and 16 more of its "
           "kind"));
-  const Plan alone = plan_of(demo({"auto", {}, {}, {"reference"}}), 1);
+  const TestModel with_alone = demo({"auto", {}, {}, {"reference"}});
+  ASSERT_NE(with_alone.model, nullptr);
+  const Plan alone = plan_of(with_alone, 1);
   EXPECT_THAT(alone.warnings,
               ::testing::ElementsAre("everything runs on reference:0, which is slow: no other backend was found"));
   EXPECT_THAT(plan_of(demo({"reference"}), 1).warnings, SizeIs(0));  // asked for by name

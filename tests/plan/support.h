@@ -86,6 +86,7 @@ inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) 
   return !a.empty() && a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
+// Borrows from the model.
 inline Plan plan_of(const TestModel& t, uint32_t rows) {
   auto plan = t.model->plan(rows, 1, 256);
   EXPECT_TRUE(plan.ok()) << plan.status().message();

@@ -49,7 +49,9 @@ INSTANTIATE_TEST_SUITE_P(
 
 // A forced kernel is not swallowed by something larger that would be cheaper.
 TEST(Variants, ForcedKernelsRunWhereverTheirOperationIs) {
-  const Plan free = plan_of(demo({"reference"}), 1);
+  const TestModel with_free = demo({"reference"});
+  ASSERT_NE(with_free.model, nullptr);
+  const Plan free = plan_of(with_free, 1);
   EXPECT_EQ(count(free, "linear.plain"), 0u);  // all are fused
   const TestModel t = demo({"reference", {"linear=linear.plain"}});
   ASSERT_NE(t.model, nullptr);
@@ -69,7 +71,9 @@ TEST(Variants, AForcedFusionIsFormedThoughItIsDearer) {
 
 TEST(Variants, AForcedKernelLeavesItsBackendsOrderBehind) {
   const Use use{"far,reference", {"add=add.plain"}};
-  const Plan plan = plan_of(demo(use), 1);
+  const TestModel t = demo(use);
+  ASSERT_NE(t.model, nullptr);
+  const Plan plan = plan_of(t, 1);
   EXPECT_EQ(count(plan, "add.plain"), 16u);
   EXPECT_EQ(plan.copies(), 0u);
   EXPECT_THAT(explain_text(plan, true), HasSubstr("far:0 add.far as composite: --variant forces add.plain\n"));
