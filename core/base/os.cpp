@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 
 namespace switchyard {
@@ -205,6 +206,12 @@ class RealOs final : public Os {
 Os& Os::real() {
   static RealOs os;
   return os;
+}
+
+uint64_t thread_cpu_ns() {
+  timespec t{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(t.tv_nsec);
 }
 
 }  // namespace switchyard

@@ -63,4 +63,7 @@ class Os {
   static Os& real();
 };
 
+// Processor time that the calling thread has used, in nanoseconds.
+uint64_t thread_cpu_ns();
+
 }  // namespace switchyard

@@ -1,5 +1,7 @@
 #include "core/base/thread_pool.h"
 
+#include "core/base/os.h"
+
 namespace switchyard {
 namespace {
 
@@ -35,35 +37,52 @@ ThreadPool::~ThreadPool() {
   for (std::thread& t : threads_) t.join();
 }
 
-void ThreadPool::barrier() {
+void ThreadPool::wait_counted(const std::atomic<uint32_t>& word, uint32_t old, bool counted) {
+  const uint64_t begin = counted ? Os::real().now_ns() : 0;
+  wait_for_change(word, old);
+  if (counted) watched_->waited_ns += Os::real().now_ns() - begin;
+}
+
+void ThreadPool::barrier(uint32_t rank) {
   const uint32_t phase = phase_.load(std::memory_order_acquire);
+  const bool counted = watched_ != nullptr && rank == 0;
+  if (counted) ++watched_->barriers;
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == width_) {
     arrived_.store(0, std::memory_order_relaxed);
     phase_.fetch_add(1, std::memory_order_release);
     phase_.notify_all();
     return;
   }
-  wait_for_change(phase_, phase);
+  wait_counted(phase_, phase, counted);
 }
 
 void ThreadPool::run(swy_team_fn fn, void* arg) {
   fn_ = fn;
   arg_ = arg;
+  if (watched_ != nullptr) ++watched_->runs;
   running_.store(width_ - 1, std::memory_order_relaxed);
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();
-  const swy_team self{
-      sizeof(swy_team), width_, 0, 0, this, [](const swy_team* t) { static_cast<ThreadPool*>(t->ctx)->barrier(); }};
+  const swy_team self{sizeof(swy_team),
+                      width_,
+                      0,
+                      0,
+                      this,
+                      [](const swy_team* t) { static_cast<ThreadPool*>(t->ctx)->barrier(t->rank); }};
   fn(arg, &self);
   for (uint32_t left = running_.load(std::memory_order_acquire); left != 0;
        left = running_.load(std::memory_order_acquire)) {
-    wait_for_change(running_, left);
+    wait_counted(running_, left, watched_ != nullptr);
   }
 }
 
 void ThreadPool::member(uint32_t rank) {
-  const swy_team self{
-      sizeof(swy_team), width_, rank, 0, this, [](const swy_team* t) { static_cast<ThreadPool*>(t->ctx)->barrier(); }};
+  const swy_team self{sizeof(swy_team),
+                      width_,
+                      rank,
+                      0,
+                      this,
+                      [](const swy_team* t) { static_cast<ThreadPool*>(t->ctx)->barrier(t->rank); }};
   for (uint32_t seen = 0;; ++seen) {
     wait_for_change(generation_, seen);
     if (stop_.load(std::memory_order_relaxed)) return;

@@ -14,6 +14,12 @@
 
 namespace switchyard {
 
+// What the team has done while it was watched.
+struct TeamCounts {
+  uint64_t runs = 0, barriers = 0;
+  uint64_t waited_ns = 0;  // by member 0, in barriers and for the end of runs
+};
+
 class ThreadPool {
  public:
   explicit ThreadPool(uint32_t width);  // width >= 1: the caller of `run` is member 0
@@ -25,13 +31,18 @@ class ThreadPool {
   // [no-alloc] One run at a time. `fn` must not throw, nor call run.
   void run(swy_team_fn fn, void* arg);
 
+  // Counts into `counts` until it is set to NULL. Not while a run is live.
+  void watch(TeamCounts* counts) { watched_ = counts; }
+
  private:
   void member(uint32_t rank);
-  void barrier();
+  void barrier(uint32_t rank);
+  void wait_counted(const std::atomic<uint32_t>& word, uint32_t old, bool counted);
 
   uint32_t width_;
   swy_team_fn fn_ = nullptr;
   void* arg_ = nullptr;
+  TeamCounts* watched_ = nullptr;
   std::atomic<uint32_t> generation_{0};  // counts runs
   std::atomic<uint32_t> running_{0};
   std::atomic<uint32_t> arrived_{0};

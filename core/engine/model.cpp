@@ -60,7 +60,8 @@ Result<std::unique_ptr<Model>> Model::create(std::shared_ptr<const Program> prog
   Graph graph = graph_of(*m->program_);
   m->logits_value_ = graph.results[0];
   m->vocab_ = static_cast<uint32_t>(graph.values[m->logits_value_].width);
-  SWY_LET(Planner planner, Planner::create(std::move(graph), m->devices_, std::move(policy), options.variants, pool, m->chunk_));
+  SWY_LET(Planner planner,
+          Planner::create(std::move(graph), m->devices_, std::move(policy), options.variants, pool, m->chunk_));
   m->planner_ = std::make_unique<Planner>(std::move(planner));
   m->weights_ = std::make_unique<WeightStore>(*m->program_, m->devices_);
   m->builder_ = std::make_unique<StepBuilder>(m->chunk_, options.sessions, pages_per_session, kPageSize);
@@ -159,7 +160,7 @@ Result<Plan> Model::plan(uint32_t rows, uint32_t logit_rows, uint32_t context) c
 }
 
 Result<Executable*> Model::executable(const swy_bucket& b) {
-  const std::vector<uint32_t> key = {b.rows, b.seqs, b.logit_rows, b.context, b.flags};
+  const std::array<uint32_t, 5> key = {b.rows, b.seqs, b.logit_rows, b.context, b.flags};
   auto it = executables_.find(key);
   if (it != executables_.end()) return it->second.get();
   SWY_LET(Plan plan, planner_->plan(b));
@@ -201,9 +202,9 @@ Result<std::span<const float>> Model::step(std::span<const StepSequence> sequenc
   SWY_LET(Executable * run, executable(bucket(rows, static_cast<uint32_t>(sequences.size()), logit_rows, context)));
   SWY_LET(const auto block, builder_->build(sequences));
   for (const DeviceBuffer& s : steps_) SWY_TRY(s.write(0, block));
-  SWY_TRY(run->submit(false));
+  SWY_TRY(run->submit(false, watched_));
   if (logit_rows == 0) return std::span<const float>{};
-  SWY_TRY(run->submit(true));
+  SWY_TRY(run->submit(true, watched_));
   const size_t count = size_t{logit_rows} * vocab_;
   if (const std::byte* seen = run->view(logits_value_)) {
     return std::span<const float>(reinterpret_cast<const float*>(seen), count);

@@ -4,6 +4,7 @@
 // Sessions borrow pages and slots of the pool. One thread at a time may use a Model and its sessions.
 #pragma once
 
+#include <array>
 #include <map>
 #include <memory>
 #include <set>
@@ -58,6 +59,9 @@ class Model {
   // next step. Errors: those of the devices; invalid_data for a token id outside the vocabulary.
   Result<std::span<const float>> step(std::span<const StepSequence> sequences);
 
+  // Counts what steps submit, until it is set to NULL.
+  void watch(SubmitCounts* counts) { watched_ = counts; }
+
  private:
   friend class Session;
   Model() = default;
@@ -78,10 +82,11 @@ class Model {
   std::vector<DeviceBuffer> states_;                   // per state
   std::vector<DeviceBuffer> steps_, tokens_;           // per device
   std::vector<std::shared_ptr<DeviceBuffer>> arenas_;  // per device: the largest so far
-  std::map<std::vector<uint32_t>, std::unique_ptr<Executable>> executables_;
+  std::map<std::array<uint32_t, 5>, std::unique_ptr<Executable>> executables_;
   std::vector<uint32_t> free_slots_, free_pages_;
   std::vector<float> logits_;  // where the host cannot see the device's
   swy_bucket pool_{};
+  SubmitCounts* watched_ = nullptr;
   uint32_t context_ = 0, chunk_ = 0, vocab_ = 0, logits_value_ = 0;
 };
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/base/os.h"
+
 namespace switchyard {
 
 Executable::Executable(Plan plan, const std::vector<PlanDevice>& devices, ExecutableInputs inputs)
@@ -166,9 +168,14 @@ Status Executable::submit_list(Recorded& r) {
   return status == SWY_OK ? Status{} : e.status(status, device.name + ": running a step");
 }
 
-Status Executable::submit(bool head) {
+Status Executable::submit(bool head, SubmitCounts* counts) {
   for (Recorded& r : recorded_) {
-    if (r.segment.head == head) SWY_TRY(r.segment.copy ? copy(r) : submit_list(r));
+    if (r.segment.head != head) continue;
+    const uint64_t begin = counts != nullptr ? thread_cpu_ns() : 0;
+    SWY_TRY(r.segment.copy ? copy(r) : submit_list(r));
+    if (counts == nullptr || r.segment.copy) continue;
+    ++counts->lists;
+    counts->cpu_ns += thread_cpu_ns() - begin;
   }
   return {};
 }

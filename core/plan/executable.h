@@ -21,6 +21,12 @@ struct ExecutableInputs {
   std::vector<std::shared_ptr<DeviceBuffer>> arenas;  // per device, at least plan.arena_bytes large
 };
 
+// What was submitted while it was watched.
+struct SubmitCounts {
+  uint64_t lists = 0;
+  uint64_t cpu_ns = 0;  // processor time of the submitting thread inside the plugins
+};
+
 class Executable {
  public:
   static Result<std::unique_ptr<Executable>> record(Plan plan, const std::vector<PlanDevice>& devices,
@@ -30,8 +36,9 @@ class Executable {
   Executable& operator=(const Executable&) = delete;
 
   // Submits the lists of one part of the step: everything up to the final norm, or the head. On synchronous devices the
-  // work is done on return; on others `read` waits for it. [device-serial, no-alloc]
-  Status submit(bool head);
+  // work is done on return; on others `read` waits for it. Adds to `counts` unless it is NULL. [device-serial,
+  // no-alloc]
+  Status submit(bool head, SubmitCounts* counts = nullptr);
 
   // The bytes of a result, from its device. [device-serial]
   Status read(uint32_t value, std::span<std::byte> to) const;

@@ -25,6 +25,8 @@ class Host {
     host_.trace = trace;
     host_.ctx = ctx;
   }
+  // Counts the team's runs and barriers, until set to NULL. Not while a list runs.
+  void watch(TeamCounts* counts) { pool_.watch(counts); }
 
  private:
   ThreadPool pool_;

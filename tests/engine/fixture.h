@@ -23,11 +23,18 @@ struct TestModel {
   std::unique_ptr<Model> model;
 };
 
+inline ModelOptions with_context(uint32_t tokens) {
+  ModelOptions o;
+  o.context = tokens;
+  return o;
+}
+
 // Fails the calling test when the model cannot be made.
 inline TestModel make_model(const std::string& path, const std::string& backend = "reference",
                             const ModelOptions& options = {}, const std::string& more_backends = "") {
   TestModel t;
   DiscoveryOptions discovery;
+  discovery.cpu_features = default_discovery().cpu_features;
   discovery.search_path = std::string(SWITCHYARD_TEST_BACKENDS) + (more_backends.empty() ? "" : ":" + more_backends);
   t.registry = std::make_unique<Registry>(Registry::discover(Os::real(), discovery, test_host()));
   auto selection = t.registry->select(backend);
