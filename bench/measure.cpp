@@ -1,7 +1,5 @@
 #include "bench/measure.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -9,11 +7,58 @@ namespace switchyard::bench {
 namespace {
 
 constexpr uint32_t kWarmTokens = 4;
+constexpr uint32_t kWatchedTokens = 16;  // and as many with kernels traced
+static_assert(kDecodeExtra == kWarmTokens + 2 * kWatchedTokens);
 
-double seconds_of(const std::function<Status()>& work, Status& status) {
+using Step = std::function<Status()>;
+
+Status timed(const Step& step, double& seconds) {
   const uint64_t begin = Os::real().now_ns();
-  status = work();
-  return static_cast<double>(Os::real().now_ns() - begin) / 1e9;
+  Status status = step();
+  seconds = static_cast<double>(Os::real().now_ns() - begin) / 1e9;
+  return status;
+}
+
+Status sample(const Step& step, uint32_t count, const KeepGoing& keep_going, Samples& samples) {
+  for (uint32_t i = 0; i < count; ++i) {
+    if (!keep_going()) return error(Code::cancelled, "the benchmark was stopped");
+    SWY_TRY(timed(step, samples.seconds.emplace_back()));
+  }
+  return {};
+}
+
+// While it lives, lists and barriers are counted.
+class Watch {
+ public:
+  Watch(Model& model, Host& host, SubmitCounts& submits, TeamCounts& team) : model_(model), host_(host) {
+    model.watch(&submits);
+    host.watch(&team);
+  }
+  ~Watch() {
+    model_.watch(nullptr);
+    host_.watch(nullptr);
+  }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+ private:
+  Model& model_;
+  Host& host_;
+};
+
+Status watch(Model& model, Host& host, const Step& step, uint32_t steps, Overhead& o) {
+  SubmitCounts submits;
+  TeamCounts team;
+  const Watch watch(model, host, submits, team);
+  const uint64_t cpu = thread_cpu_ns(), begin = Os::real().now_ns();
+  for (uint32_t i = 0; i < steps; ++i) SWY_TRY(step());
+  const uint64_t end = Os::real().now_ns(), own = thread_cpu_ns() - cpu;
+  o.seconds = static_cast<double>(end - begin) / 1e9 / steps;
+  o.core_seconds = static_cast<double>(own - std::min(own, submits.cpu_ns)) / 1e9 / steps;
+  o.wait_seconds = static_cast<double>(team.waited_ns) / 1e9 / steps;
+  o.lists = static_cast<double>(submits.lists) / steps;
+  o.barriers = static_cast<double>(team.barriers) / steps;
+  return {};
 }
 
 void add_kernel(void* ctx, const char* name, uint64_t begin_ns, uint64_t end_ns) {
@@ -22,21 +67,13 @@ void add_kernel(void* ctx, const char* name, uint64_t begin_ns, uint64_t end_ns)
   k.seconds += static_cast<double>(end_ns - begin_ns) / 1e9;
 }
 
-// While it lives, kernels are counted.
-class Tracing {
- public:
-  Tracing(Host& host, std::map<std::string, KernelTime>& kernels) : host_(host) {
-    host.set_trace(add_kernel, &kernels);
-  }
-  ~Tracing() { host_.set_trace(nullptr, nullptr); }
-  Tracing(const Tracing&) = delete;
-  Tracing& operator=(const Tracing&) = delete;
-
- private:
-  Host& host_;
-};
-
-Status stopped() { return error(Code::cancelled, "the benchmark was stopped"); }
+Status trace(Host& host, const Step& step, uint32_t steps, Measurement& m) {
+  host.set_trace(add_kernel, &m.kernels);
+  Status status;
+  for (m.kernel_steps = 0; m.kernel_steps < steps && status.ok(); ++m.kernel_steps) status = step();
+  host.set_trace(nullptr, nullptr);
+  return status;
+}
 
 }  // namespace
 
@@ -50,51 +87,29 @@ double Samples::at(double share) const {
 Result<Measurement> measure_prefill(Model& model, Host& host, std::span<const int32_t> prompt, uint32_t runs,
                                     const KeepGoing& keep_going) {
   SWY_LET(const auto session, model.session());
-  Measurement m;
-  Status status;
-  const auto once = [&]() -> Status {
+  const Step step = [&]() -> Status {
     session->reset();
     return session->feed(prompt).status();
   };
-  SWY_TRY(once());
-  for (uint32_t i = 0; i < runs; ++i) {
-    if (!keep_going()) return stopped();
-    m.samples.seconds.push_back(seconds_of(once, status));
-    SWY_TRY(status);
-  }
-  const Tracing tracing(host, m.kernels);
-  m.kernel_steps = 1;
-  SWY_TRY(once());
-  return m;
-}
-
-Result<Measurement> measure_decode(Model& model, Host& host, std::span<const int32_t> context, uint32_t tokens,
-                                   const KeepGoing& keep_going) {
-  SWY_LET(const auto session, model.session());
   Measurement m;
-  Status status;
-  int32_t id = 1;
-  if (!context.empty()) SWY_TRY(session->feed(context).status());
-  const auto once = [&]() -> Status {
-    SWY_LET(const auto logits, session->feed({&id, 1}));
-    id = static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
-    return {};
-  };
-  for (uint32_t i = 0; i < kWarmTokens; ++i) SWY_TRY(once());
-  for (uint32_t i = 0; i < tokens; ++i) {
-    if (!keep_going()) return stopped();
-    m.samples.seconds.push_back(seconds_of(once, status));
-    SWY_TRY(status);
-  }
-  const Tracing tracing(host, m.kernels);
-  for (m.kernel_steps = 0; m.kernel_steps < std::min<uint64_t>(tokens, 16); ++m.kernel_steps) SWY_TRY(once());
+  SWY_TRY(step());
+  SWY_TRY(sample(step, runs, keep_going, m.samples));
+  SWY_TRY(watch(model, host, step, 1, m.overhead));
+  SWY_TRY(trace(host, step, 1, m));
   return m;
 }
 
-uint64_t peak_memory_bytes() {
-  struct rusage usage {};
-  ::getrusage(RUSAGE_SELF, &usage);
-  return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
+Result<Measurement> measure_decode(Model& model, Host& host, std::span<const int32_t> text, uint32_t depth,
+                                   uint32_t tokens, const KeepGoing& keep_going) {
+  SWY_LET(const auto session, model.session());
+  if (depth != 0) SWY_TRY(session->feed(text.first(depth)).status());
+  const Step step = [&]() -> Status { return session->feed(text.subspan(session->position(), 1)).status(); };
+  Measurement m;
+  for (uint32_t i = 0; i < kWarmTokens; ++i) SWY_TRY(step());
+  SWY_TRY(sample(step, tokens, keep_going, m.samples));
+  SWY_TRY(watch(model, host, step, kWatchedTokens, m.overhead));
+  SWY_TRY(trace(host, step, kWatchedTokens, m));
+  return m;
 }
 
 }  // namespace switchyard::bench

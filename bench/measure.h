@@ -1,9 +1,10 @@
-// Times of steps on a model that is loaded, and of the kernels inside them.
+// Times of steps on a model that is loaded, of the kernels inside them, and of what the runtime itself does.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,24 +29,40 @@ struct KernelTime {
   double seconds = 0;  // in all calls
 };
 
+// What the runtime did around the kernels, per step: a prompt, or a token.
+struct Overhead {
+  double seconds = 0;       // by the clock
+  double core_seconds = 0;  // processor time of the calling thread outside the plugins
+  double wait_seconds = 0;  // that thread in barriers, and waiting for the end of lists
+  double lists = 0;
+  double barriers = 0;
+
+  double core_share() const { return seconds == 0 ? 0 : core_seconds / seconds; }
+  double wait_share() const { return seconds == 0 ? 0 : wait_seconds / seconds; }
+};
+
+// Samples are of undisturbed steps; kernels and overhead come from steps of their own, since watching slows them.
 struct Measurement {
-  Samples samples;                            // one per prompt, or per generated token
-  std::map<std::string, KernelTime> kernels;  // in one extra pass, so that tracing does not slow the samples
-  uint64_t kernel_steps = 0;                  // of that pass: prompts, or tokens
+  Samples samples;  // one per prompt, or per generated token
+  Overhead overhead;
+  std::map<std::string, KernelTime> kernels;
+  uint64_t kernel_steps = 0;  // prompts, or tokens
 };
 
 // Called between runs; returning false stops with Code::cancelled.
 using KeepGoing = std::function<bool()>;
 
-// Prompts of these tokens, one after another in a session that starts afresh each time; one run to warm up.
+// `prompt`, again and again in a session that starts afresh each time; one run to warm up.
 Result<Measurement> measure_prefill(Model& model, Host& host, std::span<const int32_t> prompt, uint32_t runs,
                                     const KeepGoing& keep_going);
 
-// Single tokens after a prompt of `context.size()` tokens; a few to warm up.
-Result<Measurement> measure_decode(Model& model, Host& host, std::span<const int32_t> context, uint32_t tokens,
-                                   const KeepGoing& keep_going);
+// Tokens that measure_decode takes beyond those of the context and those that it times.
+constexpr uint32_t kDecodeExtra = 36;
 
-// The largest resident set of this process so far, in bytes.
-uint64_t peak_memory_bytes();
+// Single steps over the tokens of `text` after the first `depth`, which are the context; a few steps to warm up. What
+// is fed is the text itself, so that it cannot fall into a loop; drawing from the logits is not part of the time.
+// `text` holds depth + tokens + kDecodeExtra ids.
+Result<Measurement> measure_decode(Model& model, Host& host, std::span<const int32_t> text, uint32_t depth,
+                                   uint32_t tokens, const KeepGoing& keep_going);
 
 }  // namespace switchyard::bench

@@ -3,89 +3,180 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <barrier>
-#include <chrono>
 #include <cstring>
 #include <functional>
-#include <thread>
+#include <vector>
+
+#include "bench/machine.h"
+#include "core/base/os.h"
 
 namespace switchyard::bench {
 namespace {
 
-constexpr uint64_t kBytes = uint64_t{256} << 20;  // per thread: beyond its share of any cache
-constexpr double kSeconds = 0.2;
-constexpr int kPasses = 2;
+constexpr uint64_t kPage = uint64_t{2} << 20;  // huge pages: reads must not wait for translations
+constexpr uint64_t kLeastRead = uint64_t{1} << 30;
+constexpr int kPasses = 4;
+constexpr double kReadSeconds = 0.3;  // after which no other pass begins
+constexpr double kBurstSeconds = 0.08;
 
-// The sum over threads that run `loop` at the same time; the best of several passes.
-double all_threads(uint32_t threads, const std::function<double(uint32_t)>& loop) {
-  double best = 0;
-  for (int pass = 0; pass < kPasses; ++pass) {
-    std::vector<double> rates(threads);
-    std::barrier start(static_cast<std::ptrdiff_t>(threads));
-    std::vector<std::thread> team;
-    for (uint32_t t = 0; t < threads; ++t) {
-      team.emplace_back([&, t] {
-        start.arrive_and_wait();
-        rates[t] = loop(t);
-      });
+double now() { return static_cast<double>(Os::real().now_ns()) / 1e9; }
+
+class Team {
+ public:
+  explicit Team(const swy_executor& executor) : executor_(executor) {}
+  uint32_t width() const { return executor_.width(executor_.ctx); }
+
+  // Seconds that `work(rank)` takes on the first `members`, all at the same time.
+  double time(uint32_t members, const std::function<void(uint32_t)>& work) const {
+    struct Job {
+      uint32_t members;
+      const std::function<void(uint32_t)>& work;
+      double seconds;
+    } job{members, work, 0};
+    const auto member = [](void* arg, const swy_team* team) {
+      Job& j = *static_cast<Job*>(arg);
+      team->barrier(team);
+      const double begin = now();
+      if (team->rank < j.members) j.work(team->rank);
+      team->barrier(team);
+      if (team->rank == 0) j.seconds = now() - begin;
+    };
+    executor_.run(executor_.ctx, member, &job);
+    return job.seconds;
+  }
+
+ private:
+  const swy_executor& executor_;
+};
+
+// Anonymous memory in huge pages; empty when there is none.
+class Buffer {
+ public:
+  explicit Buffer(uint64_t bytes) : bytes_(bytes) {
+    data_ = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data_ == MAP_FAILED) {
+      data_ = nullptr;
+      bytes_ = 0;
+    } else {
+      ::madvise(data_, bytes, MADV_HUGEPAGE);
     }
-    for (std::thread& t : team) t.join();
-    double sum = 0;
-    for (const double r : rates) sum += r;
-    best = std::max(best, sum);
+  }
+  ~Buffer() {
+    if (data_ != nullptr) ::munmap(data_, bytes_);
+  }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  uint64_t bytes() const { return bytes_; }
+  // The part of member `rank` of `members`, in whole huge pages.
+  char* part(uint32_t rank, uint32_t members, uint64_t& bytes) const {
+    const uint64_t pages = bytes_ / kPage, begin = pages * rank / members;
+    bytes = (pages * (rank + 1) / members - begin) * kPage;
+    return static_cast<char*>(data_) + begin * kPage;
+  }
+
+ private:
+  void* data_ = nullptr;
+  uint64_t bytes_ = 0;
+};
+
+// Bytes per second that the first `members` read together.
+double read_rate(const Team& team, const Buffer& buffer, uint32_t members) {
+  double best = 0;
+  const double end = now() + kReadSeconds;
+  for (int pass = 0; pass < kPasses && (pass == 0 || now() < end); ++pass) {
+    const double seconds = team.time(members, [&](uint32_t rank) {
+      uint64_t bytes = 0;
+      const char* part = buffer.part(rank, members, bytes);
+      bursts::read(part, bytes);
+    });
+    best = std::max(best, static_cast<double>(buffer.bytes()) / seconds);
   }
   return best;
 }
 
-}  // namespace
-
-double Probes::matrix_tops() const { return std::max({amx_int8_tops, amx_bf16_tflops, vnni_tops, fp32_tflops}); }
-
-Probes probe_machine(uint32_t threads) {
-  Probes p;
-  p.threads = threads;
-  std::vector<void*> buffers(threads, nullptr);
-  for (void*& b : buffers) {
-    b = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (b == MAP_FAILED) b = nullptr;
-    if (b != nullptr) ::madvise(b, kBytes, MADV_HUGEPAGE);
-  }
-  all_threads(threads, [&](uint32_t t) {  // every thread touches its own
-    if (buffers[t] != nullptr) std::memset(buffers[t], 1, kBytes);
-    return 0.0;
+void probe_memory(const Team& team, Probes& p) {
+  const Machine machine = describe_machine();
+  const uint64_t wanted = std::max(4 * machine.last_cache_bytes, kLeastRead);
+  const uint64_t allowed = machine.memory_free_bytes == 0 ? kLeastRead : machine.memory_free_bytes / 4;
+  const Buffer buffer(std::max(std::min(wanted, allowed) / kPage, uint64_t{1}) * kPage);
+  if (buffer.bytes() == 0) return;
+  p.read_bytes = buffer.bytes();
+  team.time(p.threads, [&](uint32_t rank) {  // every member touches its own
+    uint64_t bytes = 0;
+    char* part = buffer.part(rank, p.threads, bytes);
+    std::memset(part, 1, bytes);
   });
-  const auto read = [&](uint32_t t) { return buffers[t] == nullptr ? 0.0 : loops::read(buffers[t], kBytes, kSeconds); };
-  p.read_gbs_one = all_threads(1, read) / 1e9;
-  p.read_gbs = all_threads(threads, read) / 1e9;
-  for (void* b : buffers) {
-    if (b != nullptr) ::munmap(b, kBytes);
+  p.read_gbs_one = read_rate(team, buffer, 1) / 1e9;
+  p.read_gbs = read_rate(team, buffer, p.threads) / 1e9;
+}
+
+// 1e12 operations per second of the whole team.
+double burst_rate(const Team& team, const Burst& burst) {
+  if (burst.run == nullptr) return 0;
+  double best = 0;
+  for (int pass = 0; pass < 2; ++pass) {
+    std::vector<double> rates(team.width());
+    team.time(team.width(), [&](uint32_t rank) {
+      const double begin = now();
+      double done = 0, seconds = 0;
+      while (seconds < kBurstSeconds) {
+        burst.run();
+        done += burst.operations;
+        seconds = now() - begin;
+      }
+      rates[rank] = done / seconds;
+    });
+    double sum = 0;
+    for (const double r : rates) sum += r;
+    best = std::max(best, sum);
   }
-  p.fp32_tflops = all_threads(threads, [](uint32_t) { return loops::fp32(kSeconds / 2); }) / 1e12;
-  p.vnni_tops = all_threads(threads, [](uint32_t) { return loops::vnni(kSeconds / 2); }) / 1e12;
-  p.amx_int8_tops = all_threads(threads, [](uint32_t) { return loops::amx_int8(kSeconds / 2); }) / 1e12;
-  p.amx_bf16_tflops = all_threads(threads, [](uint32_t) { return loops::amx_bf16(kSeconds / 2); }) / 1e12;
+  return best / 1e12;
+}
+
+Probes probe(const swy_executor& executor) {
+  const Team team(executor);
+  const double begin = now();
+  Probes p;
+  p.threads = team.width();
+  probe_memory(team, p);
+  p.fp32_tflops = burst_rate(team, bursts::fp32());
+  p.vnni_tops = burst_rate(team, bursts::vnni());
+  p.amx_int8_tops = burst_rate(team, bursts::amx_int8());
+  p.amx_bf16_tflops = burst_rate(team, bursts::amx_bf16());
+  p.seconds = now() - begin;
   return p;
 }
 
-#ifdef SWITCHYARD_NO_X86_PROBES
-namespace loops {
-double read(const void* data, uint64_t bytes, double seconds) {
-  const auto* words = static_cast<const volatile uint64_t*>(data);
-  const auto begin = std::chrono::steady_clock::now();
-  double elapsed = 0, total = 0;
-  uint64_t sum = 0;
-  while (elapsed < seconds) {
-    for (uint64_t i = 0; i < bytes / 8; ++i) sum += words[i];
-    total += static_cast<double>(bytes);
-    elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}  // namespace
+
+Probes::Ceiling Probes::matrix() const {
+  Ceiling best{"fp32", fp32_tflops};
+  for (const Ceiling& c : {Ceiling{"VNNI", vnni_tops}, {"AMX int8", amx_int8_tops}, {"AMX bf16", amx_bf16_tflops}}) {
+    if (c.tops > best.tops) best = c;
   }
-  return total / elapsed;
+  return best;
 }
-double fp32(double) { return 0; }
-double vnni(double) { return 0; }
-double amx_int8(double) { return 0; }
-double amx_bf16(double) { return 0; }
-}  // namespace loops
+
+const Probes& probe_machine(const swy_executor& team) {
+  static const Probes probes = probe(team);
+  return probes;
+}
+
+#ifdef SWITCHYARD_NO_X86_PROBES
+namespace bursts {
+Burst fp32() { return {}; }
+Burst vnni() { return {}; }
+Burst amx_int8() { return {}; }
+Burst amx_bf16() { return {}; }
+void read(const void* data, uint64_t bytes) {
+  const auto* words = static_cast<const uint64_t*>(data);
+  uint64_t sum = 0;
+  for (uint64_t i = 0; i < bytes / 8; ++i) sum += words[i];
+  static volatile uint64_t sink;
+  sink = sum;
+}
+}  // namespace bursts
 #endif
 
 }  // namespace switchyard::bench

@@ -3,35 +3,47 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+
+#include "switchyard/plugin.h"
 
 namespace switchyard::bench {
 
-// 0: the processor lacks it.
+// Rates are best of several passes; 0: the processor or the operating system lacks it.
 struct Probes {
   uint32_t threads = 0;
+  uint64_t read_bytes = 0;   // that each pass over memory reads
   double read_gbs_one = 0;   // DRAM read by one thread, GB/s (1e9 bytes)
   double read_gbs = 0;       // by all threads
-  double fp32_tflops = 0;    // fused multiply-adds, all threads
-  double vnni_tops = 0;      // 8-bit products, vectors
-  double amx_int8_tops = 0;  // 8-bit products, tiles
+  double fp32_tflops = 0;    // fused multiply-adds of vectors, all threads
+  double vnni_tops = 0;      // 8-bit products of vectors
+  double amx_int8_tops = 0;  // 8-bit products of tiles
   double amx_bf16_tflops = 0;
+  double seconds = 0;  // that probing took
 
-  // The best rate for products of 8-bit or bf16 operands.
-  double matrix_tops() const;
+  // The fastest kind of product: what the matrix share of a report refers to.
+  struct Ceiling {
+    const char* name;
+    double tops;  // 1e12 operations per second, a multiply-add being two
+  };
+  Ceiling matrix() const;
 };
 
-// Takes about two seconds, and 256 MiB of memory per thread.
-Probes probe_machine(uint32_t threads);
+// Measured once per process, by the team that backends compute on; takes about two seconds. Memory is read in a buffer
+// of four times the last-level cache, at least 1 GiB, but at most a quarter of what is free. Not while a list runs.
+const Probes& probe_machine(const swy_executor& team);
 
-// Loops of the kinds above. Each runs for about `seconds` and returns operations (or bytes) per second of one thread; 0
-// where the processor lacks the instructions.
-namespace loops {
-double read(const void* data, uint64_t bytes, double seconds);
-double fp32(double seconds);
-double vnni(double seconds);
-double amx_int8(double seconds);
-double amx_bf16(double seconds);
-}  // namespace loops
+// A fixed stretch of work of one kind, in registers.
+struct Burst {
+  void (*run)() = nullptr;  // NULL: the processor lacks the instructions
+  double operations = 0;    // of one call: some tens of microseconds
+};
+namespace bursts {
+Burst fp32();
+Burst vnni();
+Burst amx_int8();
+Burst amx_bf16();
+// Reads `bytes` (a multiple of 4096) from `data`, in order.
+void read(const void* data, uint64_t bytes);
+}  // namespace bursts
 
 }  // namespace switchyard::bench

@@ -1,70 +1,128 @@
 #include "bench/workload.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
+
+#include "core/engine/model.h"
 
 namespace switchyard::bench {
 namespace {
 
-double elements(const Tensor& t) {
-  double n = 1;
-  for (uint32_t i = 0; i < t.rank; ++i) n *= static_cast<double>(t.dims[i]);
-  return n;
+template <class Attrs>
+Attrs attrs_of(const GraphOp& op) {
+  Attrs a{};
+  std::memcpy(&a, op.attrs.data(), std::min(op.attrs.size(), sizeof a));
+  return a;
 }
-double bytes(const Tensor& t) { return static_cast<double>(t.segments[0].bytes); }
 
-void add_experts(const Program& p, const Op& op, double rows, Workload& w) {
-  const auto a = op.attrs_as<swy_moe_attrs>();
-  // Uniform routing: an expert is left out by all rows with probability (1 - top_k / experts) ^ rows.
-  const double touched = 1 - std::pow(1 - static_cast<double>(a.top_k) / a.experts, rows);
-  for (size_t i = 0; i < op.weights.size(); ++i) {
-    const Tensor& t = p.tensors[op.weights[i]];
-    const bool expert = i == 1 || i == 2;  // gate_up, down
-    w.weight_bytes += bytes(t) * (expert ? touched : 1);
-    w.products += elements(t) * rows * (expert ? static_cast<double>(a.top_k) / a.experts : 1);
+// One operation's part of a workload.
+class Counter {
+ public:
+  Counter(const Program& program, const GraphOp& op, const StepShape& step)
+      : program_(program), op_(op), rows_(step.rows), step_(step) {}
+
+  Workload count() {
+    switch (op_.id) {
+      case SWY_OP_EMBEDDING:
+        w_.weight_bytes += bytes(0) / static_cast<double>(tensor(0).dims[0]) * rows_;
+        break;
+      case SWY_OP_MOE:
+      case SWY_OP_MOE_ADD:
+        experts(1);
+        break;
+      case SWY_OP_EXPERTS:
+        experts(0);
+        break;
+      case SWY_OP_LM_HEAD:
+      case SWY_OP_LM_HEAD_SAMPLE:
+        weights(step_.logit_rows);
+        break;
+      case SWY_OP_ATTENTION:
+      case SWY_OP_ATTEND:
+        weights(rows_);
+        attention();
+        break;
+      case SWY_OP_GATED_DELTA:
+      case SWY_OP_DELTA_RULE:
+        weights(rows_);
+        delta();
+        break;
+      default:
+        weights(rows_);
+    }
+    return w_;
   }
-}
+
+ private:
+  const Tensor& tensor(size_t i) const { return program_.tensors[op_.weights[i]]; }
+  double bytes(size_t i) const { return static_cast<double>(tensor(i).segments[0].bytes); }
+  double elements(size_t i) const {
+    double n = 1;
+    for (uint32_t d = 0; d < tensor(i).rank; ++d) n *= static_cast<double>(tensor(i).dims[d]);
+    return n;
+  }
+
+  void weights(double rows) {
+    for (size_t i = 0; i < op_.weights.size(); ++i) {
+      w_.weight_bytes += bytes(i);
+      w_.products += elements(i) * rows;
+    }
+  }
+
+  // Weights `first` (gate and up) and `first` + 1 (down) are experts'; the others are read whole.
+  void experts(size_t first) {
+    const auto a = attrs_of<swy_moe_attrs>(op_);
+    const double share = static_cast<double>(a.top_k) / a.experts;
+    const double touched = 1 - std::pow(1 - share, rows_);  // an expert is left out by every row
+    for (size_t i = 0; i < op_.weights.size(); ++i) {
+      const bool expert = i == first || i == first + 1;
+      w_.weight_bytes += bytes(i) * (expert ? touched : 1);
+      w_.products += elements(i) * rows_ * (expert ? share : 1);
+    }
+  }
+
+  double state_element_bytes(size_t i) const {
+    return i < op_.states.size() && program_.states[op_.states[i]].dtype == SWY_BF16 ? 2 : 4;
+  }
+
+  void attention() {
+    const auto a = attrs_of<swy_attention_attrs>(op_);
+    const double seen = step_.context - (rows_ - 1) / 2;  // positions that a row sees, on average
+    w_.mixing += 2 * rows_ * seen * a.heads * a.head_dim;
+    w_.state_bytes += (step_.context + rows_) * 2 * a.kv_heads * a.head_dim * state_element_bytes(0);
+  }
+
+  void delta() {
+    const auto a = attrs_of<swy_gated_delta_attrs>(op_);
+    const double state = static_cast<double>(a.value_heads) * a.key_dim * a.value_dim;
+    w_.mixing += 4 * rows_ * state;
+    w_.state_bytes += 2 * 4 * state;
+  }
+
+  const Program& program_;
+  const GraphOp& op_;
+  double rows_;
+  const StepShape& step_;
+  Workload w_;
+};
 
 }  // namespace
 
-Workload workload_of(const Program& p, uint32_t rows, uint32_t context) {
-  Workload w;
-  const double n = rows;
-  for (const Op& op : p.main().ops) {
-    switch (op.id) {
-      case SWY_OP_EMBEDDING: {
-        const Tensor& t = p.tensors[op.weights[0]];
-        w.weight_bytes += bytes(t) / static_cast<double>(t.dims[0]) * n;
-        break;
-      }
-      case SWY_OP_MOE:
-        add_experts(p, op, n, w);
-        break;
-      case SWY_OP_LM_HEAD:
-        w.weight_bytes += bytes(p.tensors[op.weights[0]]);
-        w.products += elements(p.tensors[op.weights[0]]);
-        break;
-      case SWY_OP_ATTENTION: {
-        const auto a = op.attrs_as<swy_attention_attrs>();
-        const double seen = context - (n - 1) / 2;  // positions that a row sees, on average
-        w.mixing += 2 * n * seen * a.heads * a.head_dim;
-        w.state_bytes += (context + n) * 2 * a.kv_heads * a.head_dim * 4;
-        break;
-      }
-      case SWY_OP_GATED_DELTA: {
-        const auto a = op.attrs_as<swy_gated_delta_attrs>();
-        const double state = static_cast<double>(a.value_heads) * a.key_dim * a.value_dim;
-        w.mixing += 4 * n * state;
-        w.state_bytes += 2 * 4 * state;
-        break;
-      }
-      default:
-        for (const uint32_t t : op.weights) {
-          w.weight_bytes += bytes(p.tensors[t]);
-          w.products += elements(p.tensors[t]) * n;
-        }
-    }
+Workload workload_of(const Program& program, const GraphOp& op, const StepShape& step) {
+  return Counter(program, op, step).count();
+}
+
+Workload workload_of(const Program& program, const StepShape& step) {
+  Workload all;
+  for (const GraphOp& op : graph_of(program).ops) {
+    const Workload w = workload_of(program, op, step);
+    all.weight_bytes += w.weight_bytes;
+    all.state_bytes += w.state_bytes;
+    all.products += w.products;
+    all.mixing += w.mixing;
   }
-  return w;
+  return all;
 }
 
 }  // namespace switchyard::bench

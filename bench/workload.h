@@ -3,13 +3,20 @@
 
 #include <cstdint>
 
+#include "core/plan/graph.h"
 #include "core/program/program.h"
 
 namespace switchyard::bench {
 
-// Of one step of `rows` tokens of one sequence that end at context `context`, with one row of logits.
+// A step of one sequence.
+struct StepShape {
+  uint32_t rows = 1;
+  uint32_t logit_rows = 1;
+  uint32_t context = 1;  // tokens of the sequence when the step is done
+};
+
 struct Workload {
-  double weight_bytes = 0;  // as the program stores them; of experts, those that are expected to be touched
+  double weight_bytes = 0;  // as the program stores them; of experts, those that uniform routing touches
   double state_bytes = 0;   // read and written
   double products = 0;      // multiply-adds of weights with activations
   double mixing = 0;        // multiply-adds of attention and of the delta rule
@@ -18,6 +25,9 @@ struct Workload {
   double operations() const { return 2 * (products + mixing); }
 };
 
-Workload workload_of(const Program& program, uint32_t rows, uint32_t context);
+// One operation: a composite, a fused composite or a primitive, whose weights and states are the program's.
+Workload workload_of(const Program& program, const GraphOp& op, const StepShape& step);
+// A whole step. For one row the bytes of the experts are exact: top_k of them are read.
+Workload workload_of(const Program& program, const StepShape& step);
 
 }  // namespace switchyard::bench

@@ -1,12 +1,12 @@
 // switchyard bench: how fast a model runs here, and how near that is to what the machine can do.
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 
+#include "bench/machine.h"
 #include "bench/measure.h"
-#include "bench/probes.h"
-#include "bench/workload.h"
+#include "cli/bench_report.h"
 #include "cli/commands.h"
-#include "cli/runtime.h"
 
 namespace switchyard::cli {
 namespace {
@@ -19,19 +19,36 @@ using nlohmann::ordered_json;
 struct Options {
   Settings settings;
   std::vector<uint32_t> prefill = {512, 1341}, depths = {0, 1024};
-  uint32_t decode = 64, repeat = 5;
-  bool ops = false, json = false;
+  uint32_t decode = 128, repeat = 5;
+  bool random = false, ops = false, json = false;
+
+  uint32_t text_at(uint32_t depth) const { return depth + decode + bench::kDecodeExtra; }
 };
 
-// Tokens of a pseudo-random text: routing, and so speed, depends little on what they are when weights are real, and a
-// prompt of one repeated token would touch too few experts.
-std::vector<int32_t> some_tokens(uint32_t n, uint32_t vocab) {
+// `n` tokens of a pseudo-random text.
+std::vector<int32_t> random_tokens(uint32_t n, uint32_t vocab) {
   std::vector<int32_t> ids(n);
   uint64_t x = 88172645463325252ull;
   for (int32_t& id : ids) {
     x ^= x << 13, x ^= x >> 7, x ^= x << 17;
     id = static_cast<int32_t>(x % vocab);
   }
+  return ids;
+}
+
+// `n` tokens of the text that is installed with the demo model, from its start again where it ends: routing follows
+// what is read. Random ones when they are asked for, or when the model has no tokenizer.
+Result<std::vector<int32_t>> some_tokens(const Options& o, const Runtime& r, uint32_t n) {
+  if (o.random || r.tokenizer == nullptr) return random_tokens(n, r.model->vocab());
+  const std::string path = std::filesystem::path(model_path({})).parent_path() / "prompt.txt";
+  const Result<std::string> text = Os::real().read(path, 1 << 20);
+  if (!text.ok()) return error(text.status().code(), "{}; --random measures without it", text.status().message());
+  SWY_LET(std::vector<int32_t> ids, r.tokenizer->encode(*text, false));
+  std::erase_if(ids, [&](int32_t id) { return static_cast<uint32_t>(id) >= r.model->vocab(); });
+  if (ids.empty()) return random_tokens(n, r.model->vocab());
+  const size_t length = ids.size();
+  ids.resize(n);
+  for (size_t i = length; i < ids.size(); ++i) ids[i] = ids[i - length];
   return ids;
 }
 
@@ -42,11 +59,6 @@ struct Row {
   Workload work;
 
   double rate(double seconds) const { return tokens / seconds; }
-  // Share of what the memory and the matrix units allow, by the tighter of the two.
-  double bandwidth_share(const Probes& p) const { return work.bytes() / 1e9 / m.samples.median() / p.read_gbs; }
-  double matrix_share(const Probes& p) const {
-    return p.matrix_tops() == 0 ? 0 : work.operations() / 1e12 / m.samples.median() / p.matrix_tops();
-  }
 };
 
 Status check(const Options& o, const Model& model) {
@@ -56,8 +68,8 @@ Status check(const Options& o, const Model& model) {
     }
   }
   for (const uint32_t depth : o.depths) {
-    if (o.decode != 0 && depth + o.decode + 32 > model.context()) {
-      return error(Code::usage, "--depth {} and --decode {} do not fit the context of {}; --ctx raises it", depth,
+    if (o.decode != 0 && o.text_at(depth) > model.context()) {
+      return error(Code::usage, "--context {} and --decode {} do not fit the context of {}; --ctx raises it", depth,
                    o.decode, model.context());
     }
   }
@@ -71,19 +83,26 @@ Result<std::vector<Row>> measure(const Options& o, Runtime& r) {
   const auto keep_going = [] { return !interrupted.load(); };
   for (const uint32_t n : o.prefill) {
     bar.update(rows.size(), total);
-    const auto prompt = some_tokens(n, r.model->vocab());
+    SWY_LET(const auto prompt, some_tokens(o, r, n));
     SWY_LET(Measurement m, bench::measure_prefill(*r.model, *r.host, prompt, o.repeat, keep_going));
-    rows.push_back({fmt::format("prefill {}", n), n, std::move(m), bench::workload_of(*r.program, n, n)});
+    rows.push_back({fmt::format("prefill {}", n), n, std::move(m), bench::workload_of(*r.program, {n, 1, n})});
   }
   for (const uint32_t depth : o.depths) {
     if (o.decode == 0) break;
     bar.update(rows.size(), total);
-    const auto context = some_tokens(depth, r.model->vocab());
-    SWY_LET(Measurement m, bench::measure_decode(*r.model, *r.host, context, o.decode, keep_going));
-    rows.push_back(
-        {fmt::format("decode at {}", depth), 1, std::move(m), bench::workload_of(*r.program, 1, depth + o.decode / 2)});
+    SWY_LET(const auto text, some_tokens(o, r, o.text_at(depth)));
+    SWY_LET(Measurement m, bench::measure_decode(*r.model, *r.host, text, depth, o.decode, keep_going));
+    const Workload work = bench::workload_of(*r.program, {1, 1, depth + o.decode / 2 + 1});
+    rows.push_back({fmt::format("decode at {}", depth), 1, std::move(m), work});
   }
   return rows;
+}
+
+// Layers of the model: each has one mixer.
+double layers_of(const Program& program) {
+  return static_cast<double>(std::count_if(program.main().ops.begin(), program.main().ops.end(), [](const Op& op) {
+    return op.id == SWY_OP_ATTENTION || op.id == SWY_OP_GATED_DELTA;
+  }));
 }
 
 ordered_json kernels_json(const Row& row) {
@@ -96,73 +115,78 @@ ordered_json kernels_json(const Row& row) {
   return all;
 }
 
-ordered_json report_json(const Options& o, const Runtime& r, const Probes& p, const std::vector<Row>& rows) {
-  ordered_json out = {{"model", o.settings.model.empty() ? "demo" : o.settings.model},
-                      {"quantization", std::string(r.program->quantization)},
-                      {"devices", r.model->device_names()},
-                      {"threads", r.host->threads()},
-                      {"load_seconds", r.load_seconds},
-                      {"peak_memory_bytes", bench::peak_memory_bytes()},
-                      {"machine",
-                       {{"read_gbs_one_thread", p.read_gbs_one},
-                        {"read_gbs", p.read_gbs},
-                        {"fp32_tflops", p.fp32_tflops},
-                        {"vnni_tops", p.vnni_tops},
-                        {"amx_int8_tops", p.amx_int8_tops},
-                        {"amx_bf16_tflops", p.amx_bf16_tflops}}},
-                      {"rows", ordered_json::array()}};
-  for (const Row& row : rows) {
-    const auto& s = row.m.samples;
-    ordered_json j = {{"name", row.name},
-                      {"tokens_per_second", row.rate(s.median())},
-                      {"best", row.rate(s.best())},
-                      {"worst", row.rate(s.worst())},
-                      {"samples", s.seconds.size()},
-                      {"megabytes", row.work.bytes() / 1e6},
-                      {"gigaoperations", row.work.operations() / 1e9},
-                      {"bandwidth_share", row.bandwidth_share(p)},
-                      {"matrix_share", row.matrix_share(p)}};
-    if (o.ops) j["kernels"] = kernels_json(row);
-    out["rows"].push_back(std::move(j));
-  }
+ordered_json row_json(const Options& o, const Runtime& r, const Probes& p, const Row& row) {
+  const auto& s = row.m.samples;
+  const Shares shares = shares_of(row.work, s.median(), p);
+  const bench::Overhead& v = row.m.overhead;
+  ordered_json j = {{"name", row.name},
+                    {"tokens_per_second", row.rate(s.median())},
+                    {"best", row.rate(s.best())},
+                    {"worst", row.rate(s.worst())},
+                    {"samples", s.seconds.size()},
+                    {"weight_megabytes", row.work.weight_bytes / 1e6},
+                    {"megabytes", row.work.bytes() / 1e6},
+                    {"gigaoperations", row.work.operations() / 1e9},
+                    {"bandwidth_share", shares.bandwidth},
+                    {"matrix_share", shares.matrix},
+                    {"bound", shares.tighter()},
+                    {"bound_share", shares.bound()},
+                    {"lists", v.lists},
+                    {"barriers", v.barriers},
+                    {"barriers_per_layer", v.barriers / std::max(layers_of(*r.program), 1.0)},
+                    {"core_microseconds", v.core_seconds * 1e6},
+                    {"core_share", v.core_share()},
+                    {"wait_share", v.wait_share()}};
+  if (o.ops) j["kernels"] = kernels_json(row);
+  return j;
+}
+
+ordered_json report_json(const Options& o, const Runtime& r, const Probes& p, const std::vector<Row>& rows,
+                         uint64_t peak_bytes) {
+  ordered_json out = report_head(o.settings, p);
+  out["quantization"] = std::string(r.program->quantization);
+  out["devices"] = r.model->device_names();
+  out["prompt"] = o.random || r.tokenizer == nullptr ? "random ids" : "text";
+  out["load_seconds"] = r.load_seconds;
+  out["peak_memory_bytes"] = peak_bytes;
+  out["rows"] = ordered_json::array();
+  for (const Row& row : rows) out["rows"].push_back(row_json(o, r, p, row));
   return out;
 }
 
-void print_probes(const Probes& p) {
-  const auto rate = [](double v, const char* unit) {
-    return v == 0 ? std::string("-") : fmt::format("{:.2f} {}", v, unit);
-  };
-  fmt::print(
-      "machine, {} threads: memory read {:.1f} GB/s ({:.1f} with one thread); fp32 {}, VNNI {}, AMX int8 {}, "
-      "AMX bf16 {}\n",
-      p.threads, p.read_gbs, p.read_gbs_one, rate(p.fp32_tflops, "TFLOP/s"), rate(p.vnni_tops, "TOPS"),
-      rate(p.amx_int8_tops, "TOPS"), rate(p.amx_bf16_tflops, "TFLOP/s"));
+void print_kernels(const Row& row) {
+  fmt::print("\n{:<16} {:<28} {:>7} {:>10} {:>7}\n", row.name, "kernel", "calls", "ms", "share");
+  const ordered_json kernels = kernels_json(row);
+  double sum = 0;
+  for (const auto& k : kernels) sum += k["ms"].get<double>();
+  for (const auto& k : kernels) {
+    fmt::print("{:<16} {:<28} {:>7.0f} {:>10.3f} {:>6.1f}%\n", "", k["kernel"].get<std::string>(),
+               k["calls"].get<double>(), k["ms"].get<double>(), 100 * k["ms"].get<double>() / sum);
+  }
 }
 
-void print_table(const Options& o, const Runtime& r, const Probes& p, const std::vector<Row>& rows) {
+void print_table(const Options& o, const Runtime& r, const Probes& p, const std::vector<Row>& rows,
+                 uint64_t peak_bytes) {
   print_probes(p);
-  fmt::print("model {}: {}; on {}; loaded in {:.1f} s; peak memory {:.2f} GiB\n\n",
-             o.settings.model.empty() ? "demo" : o.settings.model, r.program->quantization,
-             fmt::join(r.model->device_names(), ", "), r.load_seconds,
-             static_cast<double>(bench::peak_memory_bytes()) / 1073741824);
-  fmt::print("{:<16} {:>10} {:>10} {:>10} {:>11} {:>10} {:>10} {:>10}\n", "", "tok/s", "best", "worst", "MB moved",
-             "GOP", "bandwidth", "matrix");
+  fmt::print("model {}: {}; on {}; loaded in {:.1f} s; peak memory {:.2f} GiB\n\n", model_name(o.settings),
+             r.program->quantization, fmt::join(r.model->device_names(), ", "), r.load_seconds,
+             static_cast<double>(peak_bytes) / 1073741824);
+  fmt::print("{:<16} {:>9} {:>9} {:>9} {:>11} {:>9} {:>9} {:>9} {:>8} {:>9} {:>7} {:>7}\n", "", "tok/s", "best",
+             "worst", "MB moved", "GOP", "bandwidth", "matrix", "barriers", "per layer", "core", "waiting");
+  const double layers = std::max(layers_of(*r.program), 1.0);
   for (const Row& row : rows) {
     const auto& s = row.m.samples;
-    fmt::print("{:<16} {:>10.1f} {:>10.1f} {:>10.1f} {:>11.1f} {:>10.1f} {:>9.0f}% {:>9.0f}%\n", row.name,
-               row.rate(s.median()), row.rate(s.best()), row.rate(s.worst()), row.work.bytes() / 1e6,
-               row.work.operations() / 1e9, 100 * row.bandwidth_share(p), 100 * row.matrix_share(p));
+    const Shares shares = shares_of(row.work, s.median(), p);
+    const bench::Overhead& v = row.m.overhead;
+    fmt::print(
+        "{:<16} {:>9.1f} {:>9.1f} {:>9.1f} {:>11.1f} {:>9.1f} {:>8.1f}% {:>8.1f}% {:>8.0f} {:>9.1f} {:>6.2f}% "
+        "{:>6.1f}%\n",
+        row.name, row.rate(s.median()), row.rate(s.best()), row.rate(s.worst()), row.work.bytes() / 1e6,
+        row.work.operations() / 1e9, 100 * shares.bandwidth, 100 * shares.matrix, v.barriers, v.barriers / layers,
+        100 * v.core_share(), 100 * v.wait_share());
   }
   for (const Row& row : rows) {
-    if (!o.ops) break;
-    fmt::print("\n{:<16} {:<28} {:>7} {:>10} {:>7}\n", row.name, "kernel", "calls", "ms", "share");
-    const ordered_json kernels = kernels_json(row);
-    double sum = 0;
-    for (const auto& k : kernels) sum += k["ms"].get<double>();
-    for (const auto& k : kernels) {
-      fmt::print("{:<16} {:<28} {:>7.0f} {:>10.3f} {:>6.1f}%\n", "", k["kernel"].get<std::string>(),
-                 k["calls"].get<double>(), k["ms"].get<double>(), 100 * k["ms"].get<double>() / sum);
-    }
+    if (o.ops) print_kernels(row);
   }
 }
 
@@ -171,17 +195,18 @@ Status bench_command(const Options& o) {
   if (settings.context == 0) {  // as much as is asked for
     uint32_t needed = 0;
     for (const uint32_t n : o.prefill) needed = std::max(needed, n);
-    for (const uint32_t d : o.depths) needed = std::max(needed, d + o.decode + 32);
+    for (const uint32_t d : o.depths) needed = std::max(needed, o.text_at(d));
     settings.context = needed;
   }
   SWY_LET(Runtime r, load_runtime(settings));
   SWY_TRY(check(o, *r.model));
-  const Probes probes = bench::probe_machine(r.host->threads());
   SWY_LET(const std::vector<Row> rows, measure(o, r));
+  const uint64_t peak_bytes = bench::peak_memory_bytes();  // probing takes memory, too
+  const Probes& probes = probe(*r.host);
   if (o.json) {
-    print_json(report_json(o, r, probes, rows), 2);
+    print_json(report_json(o, r, probes, rows, peak_bytes), 2);
   } else {
-    print_table(o, r, probes, rows);
+    print_table(o, r, probes, rows, peak_bytes);
   }
   return {};
 }
@@ -203,11 +228,12 @@ void add_bench(CLI::App& app, int& exit_code) {
   c->add_option("--decode", o->decode, "tokens to generate at each depth; 0: none")
       ->check(CLI::Range(0u, 1u << 20))
       ->capture_default_str();
-  c->add_option("--depth", o->depths, "tokens in the context before decoding")
+  c->add_option("--context,--depth", o->depths, "tokens in the context before decoding")
       ->delimiter(',')
       ->check(CLI::Range(0u, 1u << 20))
       ->capture_default_str();
   c->add_option("--repeat", o->repeat, "prompts per length")->check(CLI::Range(1u, 1000u))->capture_default_str();
+  c->add_flag("--random", o->random, "prompts of random ids instead of text");
   c->add_flag("--ops", o->ops, "also the time of every kernel inside a step");
   c->add_flag("--json", o->json, "print JSON");
   add_settings(*c, o->settings, "program");

@@ -22,7 +22,7 @@ int run_program(int argc, char** argv) {
       "Runs mixture-of-experts language models on backends that are plugins.\n"
       "Try: switchyard run \"Once upon a time\"",
       "switchyard");
-  app.set_version_flag("--version", "switchyard 0.1.0");
+  app.set_version_flag("--version", "switchyard " SWITCHYARD_VERSION);
   app.require_subcommand(1);
   int exit_code = 0;
   add_run(app, exit_code);

@@ -4,6 +4,7 @@ include(CMakePackageConfigHelpers)
 
 install(TARGETS switchyard RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES models/demo.swy models/README.md DESTINATION ${SWITCHYARD_DATA_DIR}/models OPTIONAL)
+install(FILES tests/data/demo/val16.txt DESTINATION ${SWITCHYARD_DATA_DIR}/models RENAME prompt.txt)
 install(FILES LICENSE DESTINATION ${SWITCHYARD_DATA_DIR})
 
 install(DIRECTORY plugins_api/include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})

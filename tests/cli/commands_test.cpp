@@ -214,11 +214,24 @@ TEST(Bench, TellsRatesSharesAndKernels) {
     EXPECT_GE(row["best"], row["tokens_per_second"]);
     EXPECT_LE(row["worst"], row["tokens_per_second"]);
     EXPECT_GT(row["bandwidth_share"], 0);
+    EXPECT_EQ(row["lists"], 2);
+    EXPECT_GT(row["core_microseconds"], 0);
+    EXPECT_LT(row["core_share"], 0.1);
     double calls = 0;
     for (const json& k : row["kernels"]) calls += k["calls"].get<double>();
     EXPECT_GT(calls, 30) << "the demo has 8 layers of several operations";
   }
   EXPECT_LT(out["rows"][0]["megabytes"], out["rows"][1]["megabytes"]);
+}
+
+TEST(Bench, ReportsTheMachineAndTheCommand) {
+  const json out = run_json({"bench", "--prefill", "8", "--decode", "0", "--repeat", "1", "--json"});
+  EXPECT_EQ(out["command"][1], "bench");
+  EXPECT_EQ(out["prompt"], "text");
+  EXPECT_GE(out["machine"]["cpus"], 1);
+  EXPECT_GT(out["machine"]["probe_bytes"], 0);
+  EXPECT_FALSE(out["machine"]["matrix_ceiling"].get<std::string>().empty());
+  EXPECT_EQ(run_json({"bench", "--prefill", "8", "--decode", "0", "--random", "--json"})["prompt"], "random ids");
 }
 
 TEST(Bench, NeedsAContextThatHoldsThePrompt) {

@@ -1,0 +1,75 @@
+#include "bench/machine.h"
+
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <string_view>
+
+namespace switchyard::bench {
+namespace {
+
+// Files of the kernel's have no size, and so cannot be mapped: they are read as streams.
+
+// What follows "name" and a colon in the first such line of a file; "" without one.
+std::string field(const char* path, std::string_view name) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with(name)) continue;
+    const size_t at = line.find_first_not_of(" \t", line.find(':') + 1);
+    return at == std::string::npos ? "" : line.substr(at);
+  }
+  return {};
+}
+
+uint64_t kilobytes(std::string_view name) {
+  return std::strtoull(field("/proc/meminfo", name).c_str(), nullptr, 10) * 1024;
+}
+
+uint64_t number_in(const char* path) {
+  uint64_t n = 0;
+  std::ifstream(path) >> n;  // "max" leaves 0
+  return n;
+}
+
+uint64_t cache_bytes(int name) { return static_cast<uint64_t>(std::max(0L, ::sysconf(name))); }
+
+}  // namespace
+
+Machine describe_machine() {
+  Machine m;
+  m.processor = field("/proc/cpuinfo", "model name");
+  utsname system{};
+  if (::uname(&system) == 0) m.kernel = std::string(system.sysname) + " " + system.release;
+  cpu_set_t cpus;
+  if (::sched_getaffinity(0, sizeof cpus, &cpus) == 0) m.cpus = static_cast<uint32_t>(CPU_COUNT(&cpus));
+  m.second_cache_bytes = cache_bytes(_SC_LEVEL2_CACHE_SIZE);
+  m.last_cache_bytes =
+      std::max({cache_bytes(_SC_LEVEL4_CACHE_SIZE), cache_bytes(_SC_LEVEL3_CACHE_SIZE), m.second_cache_bytes});
+  m.memory_bytes = kilobytes("MemTotal");
+  m.memory_free_bytes = kilobytes("MemAvailable");
+  const uint64_t limit = number_in("/sys/fs/cgroup/memory.max");
+  if (limit != 0) {
+    const uint64_t used = std::min(limit, number_in("/sys/fs/cgroup/memory.current"));
+    m.memory_free_bytes = std::min(m.memory_free_bytes, limit - used);
+  }
+  return m;
+}
+
+std::vector<std::string> command_line() {
+  std::vector<std::string> words;
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
+  return words;
+}
+
+uint64_t peak_memory_bytes() {
+  struct rusage usage {};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
+}
+
+}  // namespace switchyard::bench

@@ -1,0 +1,31 @@
+// What the reports of `switchyard bench` and `switchyard bench ops` share.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "bench/probes.h"
+#include "bench/workload.h"
+#include "cli/runtime.h"
+
+namespace switchyard::cli {
+
+// How much of the machine a piece of work used.
+struct Shares {
+  double bandwidth = 0;  // bytes per second, of the measured read rate
+  double matrix = 0;     // operations per second, of the fastest measured products
+  double bound() const { return bandwidth > matrix ? bandwidth : matrix; }  // of the tighter of the two
+  const char* tighter() const { return bandwidth > matrix ? "bandwidth" : "matrix"; }
+};
+Shares shares_of(const bench::Workload& work, double seconds, const bench::Probes& probes);
+
+// Shows a line while it measures.
+const bench::Probes& probe(const Host& host);
+
+std::string model_name(const Settings& settings);
+
+// Version, command, machine and its rates.
+nlohmann::ordered_json report_head(const Settings& settings, const bench::Probes& probes);
+void print_probes(const bench::Probes& probes);
+
+}  // namespace switchyard::cli
