@@ -237,7 +237,9 @@ void add_bench(CLI::App& app, int& exit_code) {
   c->add_flag("--ops", o->ops, "also the time of every kernel inside a step");
   c->add_flag("--json", o->json, "print JSON");
   add_settings(*c, o->settings, "program");
-  c->callback([o, &exit_code] {
+  add_bench_ops(*c, exit_code);
+  c->callback([o, c, &exit_code] {
+    if (!c->get_subcommands().empty()) return;  // `ops` did the work
     if (const Status s = bench_command(*o); !s.ok()) exit_code = report(s);
   });
 }

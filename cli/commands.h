@@ -15,6 +15,7 @@ void add_plan(CLI::App& app, int& exit_code);
 void add_perplexity(CLI::App& app, int& exit_code);
 void add_logits(CLI::App& app, int& exit_code);
 void add_bench(CLI::App& app, int& exit_code);
+void add_bench_ops(CLI::App& bench, int& exit_code);
 void add_synth(CLI::App& app, int& exit_code);
 void add_config(CLI::App& app, int& exit_code);
 

@@ -234,6 +234,30 @@ TEST(Bench, ReportsTheMachineAndTheCommand) {
   EXPECT_EQ(run_json({"bench", "--prefill", "8", "--decode", "0", "--random", "--json"})["prompt"], "random ids");
 }
 
+TEST(BenchOps, TellsTimeRatesAndErrorOfEveryKernel) {
+  const json out =
+      run_json({"bench", "ops", "--rows", "1,8", "--op", "linear_add", "--seconds", "0.001", "--check", "--json"});
+  ASSERT_EQ(out["ops"].size(), 2u);
+  for (const json& op : out["ops"]) {
+    EXPECT_EQ(op["kernel"], "linear_add.plain");
+    EXPECT_EQ(op["per_step"], 8);
+    EXPECT_GT(op["microseconds"], 0);
+    EXPECT_LE(op["best"], op["microseconds"]);
+    EXPECT_NEAR(op["gbs"].get<double>() * op["microseconds"].get<double>() * 1e3, op["weight_bytes"].get<double>(), 1);
+    EXPECT_EQ(op["error"], 0) << "reference against itself";
+  }
+  EXPECT_EQ(out["ops"][1]["operations"], 8 * out["ops"][0]["operations"].get<double>());
+  EXPECT_THAT(run_program({"bench", "ops", "--rows", "1", "--op", "linear_add", "--seconds", "0.001"}).out,
+              AllOf(HasSubstr("linear_add 256+256 -> 256, i4"), HasSubstr("TFLOP/s"), Not(HasSubstr("error"))));
+}
+
+TEST(BenchOps, RefusesWhatItDoesNotKnow) {
+  const Ran ran = run_program({"bench", "ops", "--op", "warp"});
+  EXPECT_EQ(ran.exit, 2);
+  EXPECT_THAT(ran.err, HasSubstr("unknown operation 'warp'; operations are "));
+  EXPECT_EQ(run_program({"bench", "ops", "--rows", "0"}).exit, 2);
+}
+
 TEST(Bench, NeedsAContextThatHoldsThePrompt) {
   const Ran ran = run_program({"bench", "--prefill", "100", "--ctx", "64"});
   EXPECT_EQ(ran.exit, 2);

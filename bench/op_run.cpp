@@ -1,0 +1,202 @@
+#include "bench/op_run.h"
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+
+#include "core/plan/match.h"
+#include "switchyard/weights.h"
+
+namespace switchyard::bench {
+namespace {
+
+constexpr uint64_t kAlign = 4096;
+
+uint64_t aligned(uint64_t n) { return (n + kAlign - 1) / kAlign * kAlign; }
+
+// [rows, width] of normal numbers that bf16 holds, so that both types can have the same; of expert ids, distinct ones
+// per row.
+std::vector<std::byte> random_values(const GraphValue& value, uint64_t rows, uint32_t experts) {
+  std::vector<std::byte> bytes(rows * value.width * dtype_bytes(value.dtype));
+  std::minstd_rand random(7);
+  std::normal_distribution<float> normal;
+  for (uint64_t i = 0; i < rows * value.width; ++i) {
+    if (value.dtype == SWY_BF16) {
+      const uint16_t x = swy_f32_to_bf16(normal(random));
+      std::memcpy(bytes.data() + i * 2, &x, 2);
+    } else if (value.dtype == SWY_I32) {
+      const auto x = static_cast<int32_t>((i / value.width * 31 + i % value.width) % std::max(experts, 1u));
+      std::memcpy(bytes.data() + i * 4, &x, 4);
+    } else {
+      const float x = swy_bf16_to_f32(swy_f32_to_bf16(normal(random)));
+      std::memcpy(bytes.data() + i * 4, &x, 4);
+    }
+  }
+  return bytes;
+}
+
+uint32_t experts_of(const GraphOp& op) {
+  if (op.id != SWY_OP_EXPERTS && op.id != SWY_OP_MOE && op.id != SWY_OP_MOE_ADD) return 1;
+  swy_moe_attrs a{};
+  std::memcpy(&a, op.attrs.data(), std::min(op.attrs.size(), sizeof a));
+  return a.experts;
+}
+
+}  // namespace
+
+OpRun::~OpRun() {
+  if (list_ != nullptr) context_.device.api->list_free(list_);
+}
+
+Result<std::unique_ptr<OpRun>> OpRun::create(const OpContext& context, const swy_kernel& kernel,
+                                             std::span<const GraphOp> ops, uint32_t least_ops) {
+  std::unique_ptr<OpRun> run(new OpRun(context, kernel));
+  run->graph_ = *context.graph;
+  SWY_TRY(run->lay_out(ops[0]));
+  SWY_TRY(run->fill(ops[0]));
+  SWY_TRY(run->write_step());
+  const PlanDevice& device = run->context_.device;
+  PluginError e;
+  swy_list_info info{};
+  info.struct_size = sizeof info;
+  info.bucket = &run->context_.bucket;
+  info.step = run->step_.all();
+  info.tokens = run->tokens_.all();
+  SWY_TRY(e.status(device.api->list_begin(device.handle, &info, &run->list_, e.get()), device.name));
+  std::vector<std::vector<swy_binding>> states(ops.size());
+  for (size_t i = 0; i < ops.size(); ++i) SWY_TRY(run->allocate_states(ops[i], states[i]));
+  do {
+    for (size_t i = 0; i < ops.size(); ++i) SWY_TRY(run->record(ops[i], states[i]));
+  } while (run->count_ < least_ops);
+  SWY_TRY(e.status(device.api->list_finalize(run->list_, e.get()), device.name));
+  return run;
+}
+
+// All operations work on the activations of the first: only weights and states are large enough to tell apart.
+Status OpRun::lay_out(const GraphOp& op) {
+  for (const uint32_t v : op.inputs) {
+    graph_.values[v].dtype = preferred_dtype(graph_.values[v].dtype, kernel_.input_dtypes);
+  }
+  for (const uint32_t v : op.outputs) {
+    graph_.values[v].dtype = preferred_dtype(graph_.values[v].dtype, kernel_.output_dtypes);
+  }
+  const PlanDevice& device = context_.device;
+  PluginError e;
+  prepared_.struct_size = sizeof prepared_;
+  if (kernel_.prepare != nullptr) {
+    const OpView view(graph_, op, context_.bucket);
+    SWY_TRY(e.status(kernel_.prepare(device.handle, &kernel_, view.get(), &context_.bucket, &prepared_, e.get()),
+                     kernel_.name));
+  }
+  uint64_t total = 0;
+  const auto add = [&](uint64_t bytes) {
+    offsets_.push_back(total);
+    sizes_.push_back(bytes);
+    total += aligned(bytes);
+  };
+  for (const uint32_t v : op.inputs) add(value_bytes(graph_.values[v], context_.bucket));
+  outputs_ = op.outputs;
+  for (const uint32_t v : op.outputs) add(value_bytes(graph_.values[v], context_.bucket));
+  add(prepared_.workspace_bytes);
+  SWY_LET(arena_, DeviceBuffer::allocate(device, SWY_MEMORY_DEVICE, std::max(total, kAlign), "activations"));
+  return {};
+}
+
+Status OpRun::fill(const GraphOp& op) {
+  for (size_t i = 0; i < op.inputs.size(); ++i) {
+    const GraphValue& value = graph_.values[op.inputs[i]];
+    SWY_TRY(arena_.write(offsets_[i], random_values(value, value_rows(value, context_.bucket), experts_of(op))));
+  }
+  return {};
+}
+
+// One sequence, its rows from `position` on.
+Status OpRun::write_step() {
+  const swy_bucket& b = context_.bucket;
+  std::vector<int32_t> tokens(b.rows);
+  std::minstd_rand random(11);
+  for (int32_t& t : tokens) t = static_cast<int32_t>(random() % context_.vocab);
+  std::vector<uint32_t> pages(b.pages);
+  for (uint32_t i = 0; i < b.pages; ++i) pages[i] = i;
+  StepBuilder builder(b.rows, 1, b.pages, b.page_size);
+  const StepSequence sequence{tokens, context_.position, 0, 0, pages, b.logit_rows};
+  SWY_LET(const auto block, builder.build({&sequence, 1}));
+  SWY_LET(step_, DeviceBuffer::allocate(context_.device, SWY_MEMORY_UPLOAD, block.size(), "steps"));
+  SWY_LET(tokens_, DeviceBuffer::allocate(context_.device, SWY_MEMORY_DEVICE, 4, "tokens"));
+  return step_.write(0, block);
+}
+
+Status OpRun::allocate_states(const GraphOp& op, std::vector<swy_binding>& bindings) {
+  const PlanDevice& device = context_.device;
+  for (uint32_t i = 0; i < op.states.size(); ++i) {
+    const OpView view(graph_, op, context_.bucket);
+    swy_state_layout layout{};
+    layout.struct_size = sizeof layout;
+    PluginError e;
+    SWY_TRY(
+        e.status(device.api->state_layout(device.handle, view.get(), i, &context_.bucket, &layout, e.get()), op.name));
+    const bool paged = graph_.states[op.states[i]].desc.state == SWY_STATE_PAGED;
+    const uint64_t units = paged ? context_.bucket.pages : context_.bucket.slots;
+    SWY_LET(DeviceBuffer state,
+            DeviceBuffer::allocate(device, SWY_MEMORY_DEVICE, layout.unit_bytes * units, "state of " + op.name));
+    states_.push_back(std::move(state));
+    bindings.push_back(states_.back().all());
+  }
+  return {};
+}
+
+Status OpRun::record(const GraphOp& op, const std::vector<swy_binding>& states) {
+  std::vector<swy_binding> inputs, weights, outputs;
+  for (size_t i = 0; i < op.inputs.size(); ++i) inputs.push_back(place(i));
+  for (size_t i = 0; i < op.outputs.size(); ++i) outputs.push_back(place(op.inputs.size() + i));
+  for (size_t i = 0; i < op.weights.size(); ++i) {
+    SWY_LET(const swy_binding w,
+            context_.weights->get({op.weights[i], context_.device_index, prepared_.weight_layouts[i]}));
+    weights.push_back(w);
+  }
+  // The activations are the first operation's in type, too: a later one of its shape may have been cast elsewhere.
+  swy_bindings bindings{sizeof(swy_bindings), 0, inputs.data(), weights.data(), states.data(), outputs.data(), {}};
+  if (prepared_.workspace_bytes != 0) bindings.workspace = place(sizes_.size() - 1);
+  OpView view(graph_, op, context_.bucket);
+  set_kernel_dtypes(kernel_, view);
+  view.set_layouts(prepared_.weight_layouts);
+  PluginError e;
+  ++count_;
+  return e.status(kernel_.record(list_, &kernel_, view.get(), &bindings, e.get()), "recording " + op.name);
+}
+
+Status OpRun::run() {
+  const PlanDevice& device = context_.device;
+  PluginError e;
+  SWY_TRY(e.status(device.api->list_submit(list_, nullptr, e.get()), device.name));
+  if ((device.info.flags & SWY_DEVICE_SYNCHRONOUS) != 0) return {};
+  std::byte end[4];  // a read waits for what was submitted before
+  return arena_.read(0, end);
+}
+
+Result<std::vector<std::vector<float>>> OpRun::outputs() const {
+  std::vector<std::vector<float>> all;
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    const GraphValue& value = graph_.values[outputs_[i]];
+    const size_t at = offsets_.size() - 1 - outputs_.size() + i, n = value_rows(value, context_.bucket) * value.width;
+    std::vector<std::byte> bytes(n * dtype_bytes(value.dtype));
+    SWY_TRY(arena_.read(offsets_[at], bytes));
+    std::vector<float>& to = all.emplace_back(n);
+    for (size_t k = 0; k < n; ++k) {
+      if (value.dtype == SWY_BF16) {
+        uint16_t x = 0;
+        std::memcpy(&x, bytes.data() + k * 2, 2);
+        to[k] = swy_bf16_to_f32(x);
+      } else if (value.dtype == SWY_I32) {
+        int32_t x = 0;
+        std::memcpy(&x, bytes.data() + k * 4, 4);
+        to[k] = static_cast<float>(x);
+      } else {
+        std::memcpy(&to[k], bytes.data() + k * 4, 4);
+      }
+    }
+  }
+  return all;
+}
+
+}  // namespace switchyard::bench

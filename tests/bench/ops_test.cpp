@@ -1,0 +1,119 @@
+#include "bench/ops.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/engine/fixture.h"
+
+namespace switchyard::bench {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// Everything stays until the process ends.
+struct Setting {
+  std::shared_ptr<const Program> program;
+  std::unique_ptr<Registry> registry;
+};
+
+Setting& setting() {
+  static Setting s = [] {
+    DiscoveryOptions discovery;
+  discovery.cpu_features = default_discovery().cpu_features;
+    discovery.search_path = SWITCHYARD_TEST_BACKENDS;
+    auto program = Program::load(Os::real(), SWITCHYARD_DEMO_MODEL);
+    EXPECT_TRUE(program.ok());
+    return Setting{std::make_shared<const Program>(std::move(*program)),
+                   std::make_unique<Registry>(Registry::discover(Os::real(), discovery, test_host()))};
+  }();
+  return s;
+}
+
+OpRequest request_of(std::vector<uint32_t> rows, const std::string& op = "") {
+  OpRequest r;
+  r.rows = std::move(rows);
+  r.op = op;
+  r.depth = 8;
+  return r;
+}
+
+Result<OpTimes> measure(const std::string& backend, OpRequest request) {
+  SWY_LET(auto selection, setting().registry->select(backend));
+  SWY_LET(auto oracle, setting().registry->select("reference"));
+  request.oracle = oracle.devices[0];
+  request.seconds = 0.001;
+  return measure_ops(setting().program, selection.devices, selection.policy, request,
+                     [](size_t, size_t) { return true; });
+}
+
+TEST(Ops, EveryShapeOfTheModelIsMeasured) {
+  const auto ops = measure("reference", request_of({1}));
+  ASSERT_TRUE(ops.ok()) << ops.status().message();
+  size_t in_a_step = 0;
+  for (const OpTime& t : ops->times) {
+    if (t.chosen) in_a_step += t.count;
+    EXPECT_GE(t.samples.seconds.size(), 1u) << t.kernel;
+    EXPECT_GT(t.samples.median(), 0) << t.kernel;
+    ASSERT_TRUE(t.error) << t.kernel;
+    EXPECT_EQ(*t.error, 0) << t.kernel << ": reference is its own oracle";
+  }
+  EXPECT_EQ(in_a_step, 8u * 5 + 3) << "norm and projections, mixing, output and sum, norm, experts; and three around";
+}
+
+TEST(Ops, OneOperationInAllItsShapes) {
+  const auto ops = measure("reference", request_of({1, 4}, "linear"));
+  ASSERT_TRUE(ops.ok()) << ops.status().message();
+  ASSERT_EQ(ops->times.size(), 6u) << "projections of two kinds of layer and their outputs, at two row counts";
+  EXPECT_THAT(ops->times[0].shape, AllOf(HasSubstr("256 -> 512+256+8+8"), HasSubstr("i4")));
+  EXPECT_EQ(ops->times[0].count, 6u);
+  EXPECT_FALSE(ops->times[0].chosen) << "the plan runs it fused with the norm before";
+  EXPECT_EQ(ops->times[5].rows, 4u);
+}
+
+TEST(Ops, WhatDoesNotExistIsNamed) {
+  EXPECT_THAT(measure("reference", request_of({1}, "warp")).status().message(),
+              AllOf(HasSubstr("unknown operation 'warp'"), HasSubstr("gated_delta")));
+  EXPECT_THAT(measure("reference", request_of({1}, "cast")).status().message(),
+              AllOf(HasSubstr("no step of this model runs cast"), HasSubstr("rms_norm_linear")));
+}
+
+TEST(Ops, ForbiddenKernelsAreReported) {
+  auto rule = parse_variant_rule("linear=!linear.plain");
+  ASSERT_TRUE(rule.ok());
+  OpRequest request = request_of({1}, "linear");
+  request.variants = {*rule};
+  const auto ops = measure("reference", request);
+  EXPECT_FALSE(ops.ok());
+}
+
+#ifdef SWITCHYARD_TEST_CPU
+TEST(Ops, VariantsDifferInErrorAsTheySay) {
+  const auto ops = measure("cpu", request_of({1, 16}, "linear"));
+  ASSERT_TRUE(ops.ok()) << ops.status().message();
+  bool exact = false, rounded = false;
+  for (const OpTime& t : ops->times) {
+    ASSERT_TRUE(t.error) << t.kernel;
+    if (t.kernel == "linear.exact") {
+      exact = true;
+      EXPECT_LT(*t.error, 1e-5);
+    } else {
+      rounded = true;
+      EXPECT_LT(*t.error, 0.02) << t.kernel;
+      EXPECT_GT(*t.error, 1e-4) << t.kernel << " rounds its activations";
+    }
+  }
+  EXPECT_TRUE(exact && rounded);
+}
+#endif
+
+TEST(Ops, StopsWhenToldTo) {
+  auto selection = setting().registry->select("reference");
+  ASSERT_TRUE(selection.ok());
+  const auto ops =
+      measure_ops(setting().program, selection->devices, selection->policy, {}, [](size_t, size_t) { return false; });
+  EXPECT_EQ(ops.status().code(), Code::cancelled);
+}
+
+}  // namespace
+}  // namespace switchyard::bench
