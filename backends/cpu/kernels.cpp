@@ -7,7 +7,7 @@
 
 namespace cpu {
 
-swy_status mode_usable(Mode mode, swy_error* error) {
+swy_status mode_usable(Mode mode, bool quantized, swy_error* error) {
   if (mode != Mode::exact && exact()) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_FLAGS, "rounds activations, and exact=1 is set");
   }
@@ -15,6 +15,12 @@ swy_status mode_usable(Mode mode, swy_error* error) {
     const std::string missing = isa_missing(Isa::amx);
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs AMX: %s",
                      missing.empty() ? "isa is set to less" : missing.c_str());
+  }
+  if (mode == Mode::tiles_bf16 && quantized) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "bf16 tiles multiply plain weights only");
+  }
+  if (mode == Mode::tiles_wide && !quantized) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "no weight is quantized");
   }
   return SWY_OK;
 }
@@ -38,8 +44,11 @@ double product_cost(Mode mode, double elements, double rows) {
     case Mode::tiles_int8:
       us = elements / 60e3 + elements * groups * 16 / 450e3;
       break;
+    case Mode::tiles_wide:
+      us = elements / 35e3 + elements * groups * 16 / 1600e3;
+      break;
     case Mode::tiles_bf16:
-      us = elements / 12e3 + elements * pairs * 32 / 1300e3;
+      us = elements * pairs * 32 / 600e3;
       break;
     case Mode::exact:
       us = elements * rows / 20e3;

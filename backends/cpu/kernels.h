@@ -25,20 +25,23 @@ std::span<const swy::HostKernel> sample_kernels();
 enum class Mode {
   vector,      // 8-bit activations, vector instructions; plain weights in fp32
   tiles_int8,  // the same, with the same bits, on AMX tiles
-  tiles_bf16,  // activations and weights rounded to bf16, AMX tiles; against bf16 weights activations keep 16 bits
+  tiles_wide,  // AMX tiles with one scale per wide block (rows.h) of activations and weights; bf16 weights as
+               // tiles_bf16
+  tiles_bf16,  // bf16 weights on AMX tiles; activations keep 16 bits of mantissa
   exact,       // fp32 activations
 };
-constexpr bool on_tiles(Mode mode) { return mode == Mode::tiles_int8 || mode == Mode::tiles_bf16; }
-// A row's bits depend on that row only in these: bf16 tiles add up in another order than vectors do.
+constexpr bool on_tiles(Mode mode) { return mode != Mode::vector && mode != Mode::exact; }
+// A row's bits depend on that row only in these: the other tiles round or add up in another way than vectors do.
 constexpr uint32_t flags_of(Mode mode) {
   return SWY_KERNEL_CAPTURE_SAFE | SWY_KERNEL_DETERMINISTIC |
-         (mode == Mode::tiles_bf16 ? 0u : uint32_t{SWY_KERNEL_BATCH_INVARIANT});
+         (mode == Mode::tiles_wide || mode == Mode::tiles_bf16 ? 0u : uint32_t{SWY_KERNEL_BATCH_INVARIANT});
 }
 constexpr swy_dtype activations_of(Mode mode) {
   return mode == Mode::exact ? SWY_F32 : mode == Mode::tiles_bf16 ? SWY_BF16 : SWY_I8;
 }
-// SWY_OK, or why kernels of this mode do not serve here: the option `exact`, the instruction set.
-swy_status mode_usable(Mode mode, swy_error* error);
+// SWY_OK, or why kernels of this mode do not serve here: the option `exact`, the instruction set, the weights'
+// encodings. `quantized`: whether any weight is.
+swy_status mode_usable(Mode mode, bool quantized, swy_error* error);
 
 // Estimates, in microseconds, at a rate that any machine of today reaches.
 inline double cost_of(double multiply_adds) { return 1.0 + multiply_adds / 20e3; }

@@ -12,8 +12,7 @@ struct LinearWork {
   RowForms x;
   char* scratch;
   LinearWork(Arena& arena, Mode mode, const swy_op& op, uint64_t rows)
-      : x(arena, forms_of(mode, op, 0, op.weight_count), has_plain(op, 0, op.weight_count), rows,
-          op.inputs[0]->dims[1]),
+      : x(arena, forms_of(mode, op, 0, op.weight_count), rows, op.inputs[0]->dims[1]),
         scratch(arena.take<char>(PairScratch::bytes(kRowChunk) * swy::team_width)) {}
   PairScratch of(uint32_t rank) const {
     Arena arena(scratch + PairScratch::bytes(kRowChunk) * rank);
@@ -79,7 +78,7 @@ void linear(const swy::Call& call) {
 
 template <Mode kMode>
 swy_status supports(const swy_op& op, const swy_bucket&, swy_error* error) {
-  if (const swy_status s = mode_usable(kMode, error); s != SWY_OK) return s;
+  if (const swy_status s = mode_usable(kMode, has_quantized(op), error); s != SWY_OK) return s;
   for (uint32_t i = 0; i < op.weight_count; ++i) {
     PanelShape shape;
     if (const swy_status s = panel_shape(*op.weights[i], kPanels, &shape, error); s != SWY_OK) return s;
@@ -114,10 +113,12 @@ constexpr swy::HostKernel kernel(const char* name, uint32_t op) {
 constexpr swy::HostKernel kKernels[] = {
     kernel<Mode::vector>("linear.vector", SWY_OP_LINEAR),
     kernel<Mode::tiles_int8>("linear.tiles_int8", SWY_OP_LINEAR),
+    kernel<Mode::tiles_wide>("linear.tiles_wide", SWY_OP_LINEAR),
     kernel<Mode::tiles_bf16>("linear.tiles_bf16", SWY_OP_LINEAR),
     kernel<Mode::exact>("linear.exact", SWY_OP_LINEAR),
     kernel<Mode::vector>("linear_add.vector", SWY_OP_LINEAR_ADD),
     kernel<Mode::tiles_int8>("linear_add.tiles_int8", SWY_OP_LINEAR_ADD),
+    kernel<Mode::tiles_wide>("linear_add.tiles_wide", SWY_OP_LINEAR_ADD),
     kernel<Mode::tiles_bf16>("linear_add.tiles_bf16", SWY_OP_LINEAR_ADD),
     kernel<Mode::exact>("linear_add.exact", SWY_OP_LINEAR_ADD),
 };

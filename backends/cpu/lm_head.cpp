@@ -21,7 +21,7 @@ struct HeadWork {
   float* rows;  // the wanted rows [logit rows, hidden]; of each member while they are few
   char* scratch;
   HeadWork(Arena& arena, Mode mode, const swy_op& op)
-      : forms(arena, forms_of(mode, op, 0, 1), has_plain(op, 0, 1), op.outputs[0]->dims[0], op.inputs[0]->dims[1]),
+      : forms(arena, forms_of(mode, op, 0, 1), op.outputs[0]->dims[0], op.inputs[0]->dims[1]),
         rows(arena.take<float>(std::max<uint64_t>(op.outputs[0]->dims[0], uint64_t{kPrivateRows} * swy::team_width) *
                                op.inputs[0]->dims[1])),
         scratch(arena.take<char>(PairScratch::bytes(kRowChunk) * swy::team_width)) {}
@@ -70,7 +70,7 @@ void lm_head(const swy::Call& call) {
 template <Mode kMode>
 swy_status supports(const swy_op& op, const swy_bucket&, swy_error* error) {
   PanelShape shape;
-  const swy_status s = mode_usable(kMode, error);
+  const swy_status s = mode_usable(kMode, has_quantized(op), error);
   return s != SWY_OK ? s : panel_shape(*op.weights[0], kPanels, &shape, error);
 }
 
@@ -97,6 +97,7 @@ constexpr swy::HostKernel head_kernel(const char* name) {
 constexpr swy::HostKernel kKernels[] = {
     head_kernel<Mode::vector>("lm_head.vector"),
     head_kernel<Mode::tiles_int8>("lm_head.tiles_int8"),
+    head_kernel<Mode::tiles_wide>("lm_head.tiles_wide"),
     head_kernel<Mode::tiles_bf16>("lm_head.tiles_bf16"),
     head_kernel<Mode::exact>("lm_head.exact"),
     {.name = "gather_rows.plain", .op = SWY_OP_GATHER_ROWS, .cost = generic_cost, .run = gather_rows},

@@ -50,7 +50,7 @@ uint32_t layout(const swy_op&, uint32_t weight) { return weight == kGateUp ? kHa
 
 template <Mode kMode>
 swy_status supports(const swy_op& op, const swy_bucket&, swy_error* error) {
-  if (const swy_status s = mode_usable(kMode, error); s != SWY_OK) return s;
+  if (const swy_status s = mode_usable(kMode, has_quantized(op), error); s != SWY_OK) return s;
   for (uint32_t i = 0; i < op.weight_count; ++i) {
     PanelShape shape;
     if (const swy_status s = panel_shape(*op.weights[i], layout(op, i), &shape, error); s != SWY_OK) return s;
@@ -59,8 +59,9 @@ swy_status supports(const swy_op& op, const swy_bucket&, swy_error* error) {
       return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE,
                        "the shared expert's gate and up are encoded differently");
     }
-    if (on_tiles(kMode) && (i == kGateUp || i == kDown) && !shape.quantized()) {
-      return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "tiles multiply 8-bit and 4-bit experts only");
+    if ((kMode == Mode::tiles_int8 || kMode == Mode::tiles_wide) && (i == kGateUp || i == kDown) &&
+        !shape.quantized()) {
+      return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "8-bit tiles multiply 8-bit and 4-bit experts only");
     }
   }
   return SWY_OK;
@@ -108,12 +109,14 @@ constexpr swy::HostKernel kKernels[] = {
     by_panel<Mode::exact>("moe.exact", SWY_OP_MOE),
     by_expert<Mode::vector>("moe.sorted_vector", SWY_OP_MOE),
     by_expert<Mode::tiles_int8>("moe.sorted_tiles_int8", SWY_OP_MOE),
+    by_expert<Mode::tiles_wide>("moe.sorted_tiles_wide", SWY_OP_MOE),
     by_expert<Mode::tiles_bf16>("moe.sorted_tiles_bf16", SWY_OP_MOE),
     by_expert<Mode::exact>("moe.sorted_exact", SWY_OP_MOE),
     by_panel<Mode::vector>("moe_add.vector", SWY_OP_MOE_ADD),
     by_panel<Mode::exact>("moe_add.exact", SWY_OP_MOE_ADD),
     by_expert<Mode::vector>("moe_add.sorted_vector", SWY_OP_MOE_ADD),
     by_expert<Mode::tiles_int8>("moe_add.sorted_tiles_int8", SWY_OP_MOE_ADD),
+    by_expert<Mode::tiles_wide>("moe_add.sorted_tiles_wide", SWY_OP_MOE_ADD),
     by_expert<Mode::tiles_bf16>("moe_add.sorted_tiles_bf16", SWY_OP_MOE_ADD),
     by_expert<Mode::exact>("moe_add.sorted_exact", SWY_OP_MOE_ADD),
 };

@@ -39,15 +39,9 @@ struct MoeWork {
         ids(arena.take<int32_t>(s.rows * s.top_k)),
         weights(arena.take<float>(s.rows * s.top_k)),
         x(arena,
-          forms_of(mode, op, kGateUp, kGateUp + 1) | (s.shared_width != 0 ? forms_of(mode, op, 3, 5) : 0) |
-              routed(mode, op),
-          has_plain(op, kRouter, kRouter + 1), s.rows, s.hidden) {}
-
- private:
-  // The router and the shared gate read bf16 rows too, if the mode has them.
-  static uint32_t routed(Mode mode, const swy_op& op) {
-    return mode != Mode::tiles_bf16 ? 0 : forms_of(mode, op, kRouter, kRouter + 1);
-  }
+          forms_of(mode, op, kRouter, kDown) |
+              (s.shared_width != 0 ? forms_of(mode, op, 3, 5) | forms_of(mode, op, kSharedGate, kSharedGate + 1) : 0),
+          s.rows, s.hidden) {}
 };
 
 // The top_k largest of softmax(logits [experts]), divided by their sum; ties to the lowest id.

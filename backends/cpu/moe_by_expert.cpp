@@ -47,8 +47,8 @@ struct ExpertWork {
         quant_bytes(0),
         needs_exact(forms_of(mode, op, kGateUp, op.weight_count) >> kRowForms != 0) {
     for (uint32_t form = 0; form < kRowForms; ++form) {
-      x_bytes = std::max(x_bytes, kJobRows * row_format(form, s.hidden, true).bytes);
-      quant_bytes = std::max(quant_bytes, kJobRows * row_format(form, s.widest(), false).bytes);
+      x_bytes = std::max(x_bytes, kJobRows * row_format(form, s.hidden).bytes);
+      quant_bytes = std::max(quant_bytes, kJobRows * row_format(form, s.widest()).bytes);
     }
     Arena one(nullptr);
     take(one, s);
@@ -171,8 +171,11 @@ class Jobs {
   void gate_and_up(const Job& job, const JobPanels& p) {
     const PanelShape& s = p.gate.shape;
     const PairRows x{j_.x_exact, work_.common.x.format(row_form(kMode, s)), j_.x};
+    const auto pair_at = [&](uint64_t i) {
+      return i < s.panels ? PanelPair{p.gate.panel(p.gate_matrix, i), p.up.panel(p.up_matrix, i)} : PanelPair{};
+    };
     for (uint64_t i = 0; i < s.panels; ++i) {
-      panel_pair<kMode>(s, p.gate.panel(p.gate_matrix, i), p.up.panel(p.up_matrix, i), x, job.count, tiles_, j_.pair);
+      panel_pair<kMode>(s, pair_at(i), pair_at(i + 1), x, job.count, tiles_, j_.pair);
       silu_mul_columns(j_.pair.first, j_.pair.second, job.count, p.gate.rows_in(i), s.rows, j_.hidden + i * kPanelRows);
     }
   }
@@ -180,7 +183,7 @@ class Jobs {
   void down(const Job& job, const JobPanels& p) {
     const PanelShape& s = p.down.shape;
     const uint32_t form = row_form(kMode, s);
-    const RowFormat f = form == kRowForms ? RowFormat() : row_format(form, s.width, false);
+    const RowFormat f = form == kRowForms ? RowFormat() : row_format(form, s.width);
     for (uint32_t i = 0; form != kRowForms && i < job.count; ++i) {
       encode_row(j_.hidden + i * s.width, f, j_.quant + i * f.bytes);
     }
@@ -251,6 +254,7 @@ void moe_by_expert(const swy::Call& call) {
   template uint64_t moe_by_expert_workspace<mode>(const swy_op&, const swy_bucket&)
 CPU_MOE_BY_EXPERT(Mode::vector);
 CPU_MOE_BY_EXPERT(Mode::tiles_int8);
+CPU_MOE_BY_EXPERT(Mode::tiles_wide);
 CPU_MOE_BY_EXPERT(Mode::tiles_bf16);
 CPU_MOE_BY_EXPERT(Mode::exact);
 

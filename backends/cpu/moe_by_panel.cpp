@@ -19,11 +19,11 @@ struct PanelWork {
       : common(arena, mode, op, s), hidden(arena.take<float>(s.rows * s.slots * s.widest())) {
     PanelShape p;
     if (panel_shape(*op.weights[kDown], kPanels, &p, nullptr) == SWY_OK && row_form(mode, p) != kRowForms) {
-      down = row_format(row_form(mode, p), s.width, false);
+      down = row_format(row_form(mode, p), s.width);
     }
     if (s.shared_width != 0 && panel_shape(*op.weights[kSharedDownProj], kPanels, &p, nullptr) == SWY_OK &&
         row_form(mode, p) != kRowForms) {
-      shared_down = row_format(row_form(mode, p), s.shared_width, false);
+      shared_down = row_format(row_form(mode, p), s.shared_width);
     }
     quant_bytes = s.rows * (s.top_k * down.bytes + shared_down.bytes);
     quant = arena.take<uint8_t>(quant_bytes * swy::team_width);

@@ -32,9 +32,22 @@ void tiles_end();
 // 8-bit rows; quantized weights.
 void multiply_tiles_int8(const PanelShape& shape, const uint8_t* first, const uint8_t* second, const RowFormat& format,
                          const uint8_t* rows, uint32_t m, void* scratch, float* first_out, float* second_out);
-// bf16 rows; weights rounded to bf16. Against bf16 weights split rows are multiplied in both parts.
+// bf16 rows, in both parts, and weights.
 void multiply_tiles_bf16(const PanelShape& shape, const uint8_t* first, const uint8_t* second, const RowFormat& format,
-                         const uint8_t* rows, uint32_t m, void* scratch, float* first_out, float* second_out);
+                         const uint8_t* rows, uint32_t m, float* first_out, float* second_out);
+
+// 8-bit rows in blocks of kWideBlock; quantized weights, rounded to 8 bits with one scale per such block. While a pair
+// is multiplied the first block of `next` is made ready; both members are NULL if no pair follows.
+struct PanelPair {
+  const uint8_t *first = nullptr, *second = nullptr;
+};
+struct TilePipeline {
+  const uint8_t* ready = nullptr;  // the first panel of the pair whose first block is ready in the scratch
+  uint32_t turn = 0;
+};
+void multiply_tiles_wide(const PanelShape& shape, PanelPair pair, PanelPair next, TilePipeline& pipeline,
+                         const RowFormat& format, const uint8_t* rows, uint32_t m, void* scratch, float* first_out,
+                         float* second_out);
 
 namespace detail {
 void multiply_avx512(const PanelShape& shape, const uint8_t* panel, const RowFormat& format, const uint8_t* rows,

@@ -11,21 +11,23 @@ inline constexpr uint32_t kPrivateRows = 4;
 inline constexpr uint32_t kRowChunk = 512;
 static_assert(kRowChunk % kTileGroup == 0);
 
-inline constexpr uint32_t kRowForms = 4;  // 8-bit rows with blocks of 32, 64, 128; bf16 rows
+// 8-bit rows with blocks of 32, 64, 128 and kWideBlock; bf16 rows that keep 16 bits of mantissa.
+inline constexpr uint32_t kRowForms = 5, kWideForm = 3, kPlainForm = 4;
 
 // Which form of its rows a product reads: an index below kRowForms; kRowForms: the fp32 rows themselves.
 constexpr uint32_t row_form(Mode mode, const PanelShape& shape) {
   if (mode == Mode::exact || shape.dtype == SWY_F32) return kRowForms;
-  if (mode == Mode::tiles_bf16) return 3;
-  if (!shape.quantized()) return kRowForms;
+  const bool other = mode == Mode::tiles_wide || mode == Mode::tiles_bf16;
+  if (!shape.quantized()) return other ? kPlainForm : kRowForms;
+  if (other) return kWideForm;
   return shape.block == 32 ? 0 : shape.block == 64 ? 1 : 2;
 }
 
-// The form in memory. `split`: bf16 rows that meet bf16 weights, which are to cost no precision.
-inline RowFormat row_format(uint32_t form, uint64_t width, bool split) {
-  if (form == 3) return {width, split ? RowKind::split_bf16 : RowKind::bf16};
-  return {width, 32u << form};
+// The form in memory.
+inline RowFormat row_format(uint32_t form, uint64_t width) {
+  return form == kPlainForm ? RowFormat::bf16(width) : RowFormat(width, 32u << form);
 }
+static_assert(32u << kWideForm == kWideBlock);
 
 // Bit mask of the forms that weights [first, last) of an operation read.
 inline uint32_t forms_of(Mode mode, const swy_op& op, uint32_t first, uint32_t last) {
@@ -36,9 +38,9 @@ inline uint32_t forms_of(Mode mode, const swy_op& op, uint32_t first, uint32_t l
   }
   return mask;
 }
-inline bool has_plain(const swy_op& op, uint32_t first, uint32_t last) {
-  for (uint32_t i = first; i < last; ++i) {
-    if (op.weights[i]->dtype == SWY_BF16) return true;
+inline bool has_quantized(const swy_op& op) {
+  for (uint32_t i = 0; i < op.weight_count; ++i) {
+    if (op.weights[i]->dtype != SWY_BF16 && op.weights[i]->dtype != SWY_F32) return true;
   }
   return false;
 }
@@ -46,11 +48,11 @@ inline bool has_plain(const swy_op& op, uint32_t first, uint32_t last) {
 // Rows [rows, width] of one step in every form that is needed.
 class RowForms {
  public:
-  RowForms(Arena& arena, uint32_t forms, bool split, uint64_t rows, uint64_t width) {
+  RowForms(Arena& arena, uint32_t forms, uint64_t rows, uint64_t width) {
     const uint64_t capacity = std::max<uint64_t>(rows, uint64_t{swy::team_width} * kPrivateRows) + kTileGroup;
     for (uint32_t i = 0; i < kRowForms; ++i) {
       if ((forms >> i & 1u) == 0) continue;
-      formats_[i] = row_format(i, width, split);
+      formats_[i] = row_format(i, width);
       data_[i] = arena.take<uint8_t>(capacity * formats_[i].bytes);
     }
   }
@@ -84,7 +86,8 @@ class RowForms {
   bool private_ = false;
 };
 
-// Tile registers of this thread, configured for the products of one form; nothing in the other modes.
+// Tile registers of this thread, configured for the products of one form, and what is under way in the scratch between
+// two products; nothing in the other modes.
 class TileScope {
  public:
   TileScope() = default;
@@ -99,6 +102,7 @@ class TileScope {
     tiles_begin(depth);
     depth_ = depth;
   }
+  TilePipeline pipeline;
 
  private:
   uint32_t depth_ = 0;
@@ -127,15 +131,22 @@ struct PairRows {
 };
 
 // Two panels of one shape times m rows into scratch.first and .second; `second` may be `first`, and then only .first is
-// meant.
+// meant. `next` follows with the same scratch, or is empty.
 template <Mode kMode>
-void panel_pair(const PanelShape& shape, const uint8_t* first, const uint8_t* second, const PairRows& x, uint32_t m,
+void panel_pair(const PanelShape& shape, PanelPair pair, PanelPair next, const PairRows& x, uint32_t m,
                 TileScope& tiles, const PairScratch& scratch) {
   const uint32_t form = row_form(kMode, shape);
-  if ((kMode == Mode::tiles_int8 || kMode == Mode::tiles_bf16) && form != kRowForms) {
+  const auto [first, second] = pair;
+  if (on_tiles(kMode) && form != kRowForms) {
     tiles.use(form);
-    const auto f = kMode == Mode::tiles_int8 ? multiply_tiles_int8 : multiply_tiles_bf16;
-    f(shape, first, second, x.format, x.rows, m, scratch.tiles, scratch.first, scratch.second);
+    if (form == kPlainForm) {
+      multiply_tiles_bf16(shape, first, second, x.format, x.rows, m, scratch.first, scratch.second);
+    } else if (form == kWideForm) {
+      multiply_tiles_wide(shape, pair, next, tiles.pipeline, x.format, x.rows, m, scratch.tiles, scratch.first,
+                          scratch.second);
+    } else {
+      multiply_tiles_int8(shape, first, second, x.format, x.rows, m, scratch.tiles, scratch.first, scratch.second);
+    }
     return;
   }
   const auto one = [&](const uint8_t* panel, float* out) {
@@ -153,11 +164,13 @@ void panel_pair(const PanelShape& shape, const uint8_t* first, const uint8_t* se
 template <Mode kMode, class Store>
 void panel_range(const Panels& w, uint64_t matrix, uint64_t begin, uint64_t end, const PairRows& x, uint32_t m,
                  TileScope& tiles, const PairScratch& scratch, Store store) {
+  const auto pair_at = [&](uint64_t p) {
+    return p < end ? PanelPair{w.panel(matrix, p), w.panel(matrix, std::min(p + 1, end - 1))} : PanelPair{};
+  };
   for (uint64_t p = begin; p < end; p += 2) {
-    const uint64_t q = std::min(p + 1, end - 1);
-    panel_pair<kMode>(w.shape, w.panel(matrix, p), w.panel(matrix, q), x, m, tiles, scratch);
+    panel_pair<kMode>(w.shape, pair_at(p), pair_at(p + 2), x, m, tiles, scratch);
     store(p, scratch.first);
-    if (q != p) store(q, scratch.second);
+    if (p + 1 < end) store(p + 1, scratch.second);
   }
 }
 

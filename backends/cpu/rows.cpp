@@ -64,7 +64,6 @@ void round_row(const float* x, const RowFormat& format, uint8_t* to) {
     const V v = load(x + i, count);
     const auto high = rounded(v);
     hn::StoreU(hn::TruncateTo(d16, hn::ShiftRight<16>(high)), d16, head + i);
-    if (format.kind != RowKind::split_bf16) return;
     const auto low = rounded(hn::Sub(v, hn::BitCast(d, high)));
     hn::StoreU(hn::TruncateTo(d16, hn::ShiftRight<16>(low)), d16, rest + i);
   });

@@ -6,10 +6,12 @@
 
 namespace cpu {
 
+// Elements per scale of rows and weights that are multiplied in wide blocks.
+inline constexpr uint32_t kWideBlock = 256;
+
 enum class RowKind {
-  int8,        // quants, zero beyond the width; then per block an fp32 scale; then per block the sum of its quants, i32
-  bf16,        // rounded, zero beyond the width
-  split_bf16,  // that, then at `rest_at` the rounded difference to x: together 16 bits of mantissa
+  int8,  // quants, zero beyond the width; then per block an fp32 scale; then per block the sum of its quants, i32
+  bf16,  // rounded, zero beyond the width; then at `rest_at` the rounded difference to x: together 16 bits of mantissa
 };
 
 // How one row of activations lies in memory. Rows follow each other at `bytes`.
@@ -30,11 +32,14 @@ struct RowFormat {
     sums_at = scales_at + blocks * 4;
     bytes = (sums_at + blocks * 4 + 63) / 64 * 64;
   }
-  // bf16 rows, up to a multiple of the widest block of weights. The odd line keeps rows out of each other's cache sets.
-  RowFormat(uint64_t width_, RowKind kind_) : kind(kind_), width(width_) {
-    const uint64_t plane = (width_ + 127) / 128 * 256;
-    rest_at = plane;
-    bytes = (kind_ == RowKind::split_bf16 ? 2 * plane : plane) + 64;
+  // bf16 rows. The odd line keeps rows out of each other's cache sets.
+  static RowFormat bf16(uint64_t width) {
+    RowFormat f;
+    f.kind = RowKind::bf16;
+    f.width = width;
+    f.rest_at = (width + 31) / 32 * 64;
+    f.bytes = 2 * f.rest_at + 64;
+    return f;
   }
 };
 

@@ -6,6 +6,6 @@
 namespace cpu {
 
 inline constexpr uint32_t kTileRows = 16;
-inline constexpr uint64_t kTileScratch = 40 << 10;
+inline constexpr uint64_t kTileScratch = 48 << 10;
 
 }  // namespace cpu
