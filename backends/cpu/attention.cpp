@@ -31,7 +31,7 @@ HWY_INLINE void rotate(float* x, const float* turn, uint32_t rotary) {
   }
 }
 
-void prepare_row(const swy::Call& call, const AttentionWork& work, uint64_t r) {
+void prepare_row(const swy::Call& call, const AttentionRows& work, uint64_t r) {
   const auto& a = call.attrs<swy_attention_attrs>();
   const uint64_t hd = a.head_dim;
   const Plain q_norm(call, 0), k_norm(call, 1);
@@ -191,21 +191,8 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace cpu {
-namespace {
 
-// Layout of the workspace; `rows` and `context` are the bucket's.
-uint64_t splits_of(uint64_t context) { return (context + kSplit - 1) / kSplit; }
-bool spread(uint64_t rows, const swy_attention_attrs& a) { return rows * a.kv_heads < 4 * uint64_t{swy::team_width}; }
-
-const swy_attention_attrs& attrs_of(const swy_op& op) { return *static_cast<const swy_attention_attrs*>(op.attrs); }
-
-uint64_t attention_workspace(const swy_op& op, const swy_bucket& bucket) {
-  Arena arena(nullptr);
-  AttentionWork(arena, attrs_of(op), op.inputs[0]->dims[0], bucket.context);
-  return arena.used();
-}
-
-void prepare(const swy::Call& call, const AttentionWork& work) {
+void prepare_attention(const swy::Call& call, const AttentionRows& work) {
   const auto& a = call.attrs<swy_attention_attrs>();
   const uint32_t* positions = SWY_STEP_ARRAY(call.step, uint32_t, row_position_at);
   const auto row = CPU_BEST(prepare_row);
@@ -224,6 +211,33 @@ void prepare(const swy::Call& call, const AttentionWork& work) {
   }
 }
 
+void finish_attention(const swy::Call& call, uint64_t r, uint64_t h, const SplitResult& from) {
+  const auto& a = call.attrs<swy_attention_attrs>();
+  const uint64_t queries = a.heads / a.kv_heads, hd = a.head_dim, first = r * a.heads + h * queries;
+  const float* gates = a.gated != 0 ? call.input(0) + first * 2 * hd + hd : nullptr;
+  CPU_BEST(finish_row)(from, static_cast<uint32_t>(queries), hd, gates, call.output(0) + first * hd);
+}
+
+void silence_attention(const swy::Call& call, uint64_t r, uint64_t h) {
+  const auto& a = call.attrs<swy_attention_attrs>();
+  const uint64_t width = a.heads / a.kv_heads * a.head_dim;
+  std::fill_n(call.output(0) + r * a.heads * a.head_dim + h * width, width, 0.0f);
+}
+
+namespace {
+
+// Layout of the workspace; `rows` and `context` are the bucket's.
+uint64_t splits_of(uint64_t context) { return (context + kSplit - 1) / kSplit; }
+bool spread(uint64_t rows, const swy_attention_attrs& a) { return rows * a.kv_heads < 4 * uint64_t{swy::team_width}; }
+
+const swy_attention_attrs& attrs_of(const swy_op& op) { return *static_cast<const swy_attention_attrs*>(op.attrs); }
+
+uint64_t attention_workspace(const swy_op& op, const swy_bucket& bucket) {
+  Arena arena(nullptr);
+  AttentionWork(arena, attrs_of(op), op.inputs[0]->dims[0], bucket.context);
+  return arena.used();
+}
+
 void attention(const swy::Call& call) {
   const auto& a = call.attrs<swy_attention_attrs>();
   const swy_step& step = *call.step;
@@ -234,24 +248,16 @@ void attention(const swy::Call& call) {
   const uint64_t hd = a.head_dim, rows = step.rows, splits = splits_of(step.max_context);
   Arena arena(call.workspace);
   const AttentionWork work(arena, a, call.op->inputs[0]->dims[0], splits_of(step.max_context) * kSplit);
-  prepare(call, work);
+  prepare_attention(call, work.rows);
   call.barrier();
 
   const auto attend = CPU_BEST(attend_split);
   const auto merge = CPU_BEST(merge_split);
-  const auto finish = CPU_BEST(finish_row);
   float* scores = work.scores + call.rank() * work.score_stride;
-  const auto finish_unit = [&](uint64_t r, uint64_t h, const SplitResult& from) {
-    const float* gates = a.gated != 0 ? call.input(0) + (r * a.heads + h * queries) * 2 * hd + hd : nullptr;
-    finish(from, queries, hd, gates, call.output(0) + (r * a.heads + h * queries) * hd);
-  };
-  const auto silence = [&](uint64_t r, uint64_t h) {  // a row of an inactive sequence
-    std::fill_n(call.output(0) + (r * a.heads + h * queries) * hd, queries * hd, 0.0f);
-  };
   const auto run_split = [&](uint64_t r, uint64_t h, uint64_t s, const SplitResult& part) {
     const uint64_t end = std::min<uint64_t>((s + 1) * kSplit, positions[r] + uint64_t{1});
-    attend(KvPages(call, a, seqs[r]), h, queries, work.q + (r * a.heads + h * queries) * hd, s * kSplit, end, scores,
-           part);
+    attend(KvPages(call, a, seqs[r]), h, queries, work.rows.q + (r * a.heads + h * queries) * hd, s * kSplit, end,
+           scores, part);
   };
   const uint64_t units = rows * a.kv_heads;
   if (work.spread) {
@@ -263,13 +269,13 @@ void attention(const swy::Call& call) {
     for (uint64_t u = call.rank(); u < units; u += call.members()) {
       const uint64_t r = u / a.kv_heads, h = u % a.kv_heads;
       if (active[seqs[r]] == 0) {
-        silence(r, h);
+        silence_attention(call, r, h);
         continue;
       }
       for (uint64_t s = 1; s * kSplit <= positions[r]; ++s) {
         merge(work.part(u * splits + s), queries, hd, work.part(u * splits));
       }
-      finish_unit(r, h, work.part(u * splits));
+      finish_attention(call, r, h, work.part(u * splits));
     }
     return;
   }
@@ -277,7 +283,7 @@ void attention(const swy::Call& call) {
   for (uint64_t u = call.rank(); u < units; u += call.members()) {
     const uint64_t r = u / a.kv_heads, h = u % a.kv_heads;
     if (active[seqs[r]] == 0) {
-      silence(r, h);
+      silence_attention(call, r, h);
       continue;
     }
     run_split(r, h, 0, into);
@@ -285,7 +291,7 @@ void attention(const swy::Call& call) {
       run_split(r, h, s, part);
       merge(part, queries, hd, into);
     }
-    finish_unit(r, h, into);
+    finish_attention(call, r, h, into);
   }
 }
 
@@ -294,9 +300,26 @@ swy_status supports(const swy_op& op, const swy_bucket&, swy_error* error) {
   return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "a KV state that is not fp32");
 }
 
+swy_status supports_tiles(const swy_op& op, const swy_bucket& bucket, swy_error* error) {
+  if (const swy_status s = supports(op, bucket, error); s != SWY_OK) return s;
+  if (attrs_of(op).head_dim % 32 != 0) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "a head of %u is no multiple of 32",
+                     attrs_of(op).head_dim);
+  }
+  return mode_usable(Mode::tiles_bf16, error);
+}
+
 double attention_cost(const swy_op& op, const swy_bucket& bucket) {
   const auto& a = attrs_of(op);
   return cost_of(2.0 * bucket.rows * bucket.context * a.heads * a.head_dim);
+}
+
+// A block of rows brings the keys and values of its context into tiles, however few its rows are, and is not spread
+// over the team: that is counted as 256 products per key and value.
+double tiles_cost(const swy_op& op, const swy_bucket& bucket) {
+  const auto& a = attrs_of(op);
+  const double blocks = std::max(std::ceil(bucket.rows / 64.0), 1.0 * bucket.seqs), context = bucket.context;
+  return 1.0 + 2.0 * context * a.head_dim * (blocks * a.kv_heads * 256 + 1.0 * bucket.rows * a.heads) / 400e3;
 }
 
 constexpr swy::HostKernel kKernels[] = {
@@ -306,21 +329,36 @@ constexpr swy::HostKernel kKernels[] = {
      .run = attention,
      .workspace = attention_workspace,
      .supports = supports},
+    {.name = "attention.tiles_bf16",
+     .op = SWY_OP_ATTENTION,
+     .flags = flags_of(Mode::tiles_bf16),
+     .cost = tiles_cost,
+     .run = attention_tiles,
+     .workspace = attention_tiles_workspace,
+     .supports = supports_tiles,
+     .activations = SWY_BF16},
 };
 
 }  // namespace
 
-AttentionWork::AttentionWork(Arena& arena, const swy_attention_attrs& a, uint64_t rows, uint64_t context)
-    : spread(cpu::spread(rows, a)), queries(a.heads / a.kv_heads), head_dim(a.head_dim) {
+AttentionRows::AttentionRows(Arena& arena, const swy_attention_attrs& a, uint64_t rows) {
   const uint64_t width = swy::team_width;
-  const uint64_t parts = spread ? rows * a.kv_heads * splits_of(context) : 2 * width;
-  q = arena.take<float>(rows * a.heads * head_dim);
+  q = arena.take<float>(rows * a.heads * a.head_dim);
   turn_stride = (a.rotary_dim + 15) / 16 * 16;
   turns = arena.take<float>(width * turn_stride);
   rate_stride = (a.rotary_dim / 2 + 7) / 8 * 8;
   rates = arena.take<double>(width * rate_stride);
-  key_stride = (head_dim + 15) / 16 * 16;
+  key_stride = (uint64_t{a.head_dim} + 15) / 16 * 16;
   key = arena.take<float>(width * key_stride);
+}
+
+AttentionWork::AttentionWork(Arena& arena, const swy_attention_attrs& a, uint64_t row_count, uint64_t context)
+    : rows(arena, a, row_count),
+      spread(cpu::spread(row_count, a)),
+      queries(a.heads / a.kv_heads),
+      head_dim(a.head_dim) {
+  const uint64_t width = swy::team_width;
+  const uint64_t parts = spread ? row_count * a.kv_heads * splits_of(context) : 2 * width;
   score_stride = 4 * kSplit;
   scores = arena.take<float>(width * score_stride);
   parts_ = arena.take<float>(parts * part_floats());

@@ -1,4 +1,4 @@
-// The workspace of ATTENTION.
+// The workspace of ATTENTION, and what its forms share.
 #pragma once
 
 #include "kernels.h"
@@ -7,15 +7,8 @@ namespace cpu {
 
 inline constexpr uint32_t kSplit = 256;  // positions that are softmaxed as one
 
-// What one split gives for the query heads of one KV head: maxima, weights [queries], sums [queries, head_dim].
-struct SplitResult {
-  float *top, *total, *out;
-};
-
-struct AttentionWork {
-  bool spread;  // splits of a row go to different members
-  uint32_t queries;
-  uint64_t head_dim;
+// Queries as the softmax reads them, and what each member needs to prepare rows.
+struct AttentionRows {
   float* q;      // [rows, heads, head_dim], normed, rotated, scaled
   float* turns;  // per member: cosines and sines of a row
   uint64_t turn_stride;
@@ -23,6 +16,28 @@ struct AttentionWork {
   uint64_t rate_stride;
   float* key;  // per member: [head_dim]
   uint64_t key_stride;
+
+  AttentionRows(Arena& arena, const swy_attention_attrs& a, uint64_t rows);
+};
+
+// Fills q and appends keys and values to the pages; a barrier must follow.
+void prepare_attention(const swy::Call& call, const AttentionRows& rows);
+
+// For the query heads of one KV head: maxima, weights [queries], sums [queries, head_dim].
+struct SplitResult {
+  float *top, *total, *out;
+};
+
+// The output of row r for the queries of KV head h: sums divided by weights, times the gate.
+void finish_attention(const swy::Call& call, uint64_t r, uint64_t h, const SplitResult& from);
+// The same for a row of an inactive sequence: zeros.
+void silence_attention(const swy::Call& call, uint64_t r, uint64_t h);
+
+struct AttentionWork {
+  AttentionRows rows;
+  bool spread;  // splits of a row go to different members
+  uint32_t queries;
+  uint64_t head_dim;
   float* scores;  // per member: [4, kSplit]
   uint64_t score_stride;
 
@@ -36,5 +51,9 @@ struct AttentionWork {
  private:
   float* parts_;
 };
+
+// The form on AMX tiles (attention_tiles.cpp).
+void attention_tiles(const swy::Call& call);
+uint64_t attention_tiles_workspace(const swy_op& op, const swy_bucket& bucket);
 
 }  // namespace cpu

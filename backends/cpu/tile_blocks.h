@@ -1,0 +1,61 @@
+// Matrices as blocks of bf16 tiles, for kernels whose operands are activations. For files compiled with AMX and
+// AVX512_BF16 alone; between tiles_begin(64) and tiles_end() of the calling thread.
+//
+// A tile is 1 KiB. Of a left operand it holds 16 rows by 32 of the depth; of a right operand 16 columns by 32 of the
+// depth, two neighbours along the depth side by side; of a result, in fp32, 16 rows by 16 columns.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "multiply.h"
+#include "tiles.h"
+
+namespace cpu {
+
+inline constexpr uint64_t kTileBytes = 1024, kTileFloats = 256;
+inline constexpr uint32_t kTileDepth = 32;  // bf16 elements
+
+// A line of a left operand: 32 neighbours of one row.
+inline __m512i line_of(__m512 first, __m512 second) { return (__m512i)_mm512_cvtne2ps_pbh(second, first); }
+
+// A line of a right operand: 16 columns of two neighbours along the depth.
+inline __m512i pair_of(__m512 even, __m512 odd) {
+  const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21,
+                                         5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  return _mm512_permutexvar_epi16(order, line_of(even, odd));
+}
+
+// Two by two tiles of results at c, rows of tiles `c_stride` floats apart: a * b over `steps` tiles of depth, added to
+// what is there unless `fresh`. The second row of a is `a_stride` bytes on, the second column of b `b_stride`.
+inline void multiply_tiles(const uint8_t* a, uint64_t a_stride, const uint8_t* b, uint64_t b_stride, uint64_t steps,
+                           bool fresh, float* c, uint64_t c_stride) {
+  if (fresh) {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  } else {
+    _tile_loadd(0, c, 64);
+    _tile_loadd(1, c + kTileFloats, 64);
+    _tile_loadd(2, c + c_stride, 64);
+    _tile_loadd(3, c + c_stride + kTileFloats, 64);
+  }
+  for (uint64_t k = 0; k < steps; ++k, a += kTileBytes, b += kTileBytes) {
+    _tile_loadd(6, b, 64);
+    _tile_loadd(4, a, 64);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(7, b + b_stride, 64);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_loadd(5, a + a_stride, 64);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  _tile_stored(0, c, 64);
+  _tile_stored(1, c + kTileFloats, 64);
+  _tile_stored(2, c + c_stride, 64);
+  _tile_stored(3, c + c_stride + kTileFloats, 64);
+}
+
+}  // namespace cpu
