@@ -306,7 +306,7 @@ swy_status supports_tiles(const swy_op& op, const swy_bucket& bucket, swy_error*
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "a head of %u is no multiple of 32",
                      attrs_of(op).head_dim);
   }
-  return mode_usable(Mode::tiles_bf16, error);
+  return mode_usable(Mode::tiles_bf16, false, error);
 }
 
 double attention_cost(const swy_op& op, const swy_bucket& bucket) {

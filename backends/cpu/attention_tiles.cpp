@@ -21,7 +21,6 @@ namespace {
 
 constexpr uint32_t kBlockRows = 512;  // at most, of queries
 constexpr uint32_t kGroup = 32;       // rows: two tiles
-constexpr float kLog2e = 1.44269504f;
 
 // One member's blocks of tiles.
 struct FlashScratch {
@@ -57,20 +56,6 @@ struct TilesWork {
     members = arena.take<char>(member_bytes * swy::team_width);
   }
 };
-
-__m512 broadcast(float x) { return _mm512_set1_ps(x); }
-__mmask16 first_lanes(int64_t n) { return static_cast<__mmask16>(n <= 0 ? 0 : n >= 16 ? 0xffff : (1u << n) - 1); }
-
-// 2^x for x <= 0, within 4e-6.
-__m512 exp2(__m512 x) {
-  const __m512 n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC), r = _mm512_sub_ps(x, n);
-  __m512 p = broadcast(9.6181291e-3f);
-  p = _mm512_fmadd_ps(p, r, broadcast(5.5504109e-2f));
-  p = _mm512_fmadd_ps(p, r, broadcast(2.4022651e-1f));
-  p = _mm512_fmadd_ps(p, r, broadcast(6.9314718e-1f));
-  p = _mm512_fmadd_ps(p, r, broadcast(1.0f));
-  return _mm512_scalef_ps(p, n);
-}
 
 // A block: tokens [first, first + tokens) of a sequence, and one KV head.
 class Block {

@@ -10,8 +10,12 @@
 // after simd.h
 #include <hwy/foreach_target.h>
 
+#include <optional>
+
 #include "gated_delta.h"
+#include "multiply.h"
 #include "norm-inl.h"
+#include "switchyard/sdk/error.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace cpu {
@@ -118,6 +122,10 @@ void delta_unit(const swy::Call& call, const DeltaUnit& u) {
       l2_normalise(q + kd, kd, a.l2_eps, 1.0f);
       w.qk[t] = dot(q, q + kd, kd);
     }
+    const DeltaTokens in{tokens, w.mixed,   w.mixed + kd, w.log_decay,      w.decay,          w.beta,
+                         w.qk,   a.key_dim, a.value_dim,  s.columns_padded, s.columns_padded, s.out_stride};
+    const bool chunk = u.chunk != nullptr && tokens >= kChunkLeast;
+    if (chunk) chunk_keys(in, *u.chunk);
     for (uint32_t h = 0; h < s.ratio; ++h) {
       const uint32_t head = u.key_head * s.ratio + h;
       for (uint32_t t = 0; t < tokens; ++t) {
@@ -125,12 +133,15 @@ void delta_unit(const swy::Call& call, const DeltaUnit& u) {
         const float x = gate_in[at] + u.dt_bias(call, head);
         const float softplus = x > 20.0f ? x : std::log1p(std::exp(x));
         w.beta[t] = 1.0f / (1.0f + std::exp(-beta_in[at]));
-        w.decay[t] = std::exp(-std::exp(u.a_log(call, head)) * softplus);
+        w.log_decay[t] = std::max(-std::exp(u.a_log(call, head)) * softplus, -100.0f);  // e^-100 is nothing in fp32
+        w.decay[t] = std::exp(w.log_decay[t]);
       }
-      const DeltaTokens in{tokens,    w.mixed,     w.mixed + kd,     w.decay,          w.beta,      w.qk,
-                           a.key_dim, a.value_dim, s.columns_padded, s.columns_padded, s.out_stride};
-      // v of the last head may be read beyond its columns: padding of the row, or the next token's q
-      delta_head(in, u.state_from(head, t0), u.state_to(head), w.mixed + 2 * kd + h * vd, w.block, w.out);
+      const float *from = u.state_from(head, t0), *v = w.mixed + 2 * kd + h * vd;
+      if (chunk) {
+        chunk_head(in, *u.chunk, from, u.state_to(head), v, w.out);
+      } else {  // v of the last head may be read beyond its columns: padding of the row, or the next token's q
+        delta_head(in, from, u.state_to(head), v, w.block, w.out);
+      }
       for (uint32_t t = 0; t < tokens; ++t) {
         const uint64_t at = (uint64_t{t0 + t} * a.value_heads + head) * vd;
         gated_rms_norm_row(w.out + t * s.out_stride, z + at, norm, a.norm_eps, vd, call.output(0) + at);
@@ -163,6 +174,7 @@ DeltaScratch::DeltaScratch(Arena& arena, const swy_gated_delta_attrs& a, const D
       mixed(arena.take<float>((kDeltaTokens + 1) * s.columns_padded)),
       out(arena.take<float>(kDeltaTokens * s.out_stride)),
       block(arena.take<float>(uint64_t{a.key_dim} * 32)),
+      log_decay(arena.take<float>(kDeltaTokens)),
       decay(arena.take<float>(kDeltaTokens)),
       beta(arena.take<float>(kDeltaTokens)),
       qk(arena.take<float>(kDeltaTokens)) {}
@@ -243,47 +255,73 @@ float DeltaUnit::dt_bias(const swy::Call& call, uint32_t head) const {
 
 namespace {
 
-uint64_t member_bytes(const swy_gated_delta_attrs& a) {
-  const DeltaShape shape(a);
+// The scratch of one member.
+struct Member {
+  DeltaScratch scratch;
+  float* spare;
+  std::optional<ChunkScratch> chunk;
+  Member(Arena& arena, const swy_gated_delta_attrs& a, const DeltaShape& shape, bool chunked)
+      : scratch(arena, a, shape), spare(arena.take<float>(uint64_t{shape.ratio} * a.key_dim * a.value_dim)) {
+    if (chunked) chunk.emplace(arena, a);
+  }
+};
+
+uint64_t member_bytes(const swy_gated_delta_attrs& a, bool chunked) {
   Arena arena(nullptr);
-  DeltaScratch(arena, a, shape);
-  arena.take<float>(uint64_t{shape.ratio} * a.key_dim * a.value_dim);
+  Member(arena, a, DeltaShape(a), chunked);
   return arena.used();
 }
 
+template <bool kChunked>
 uint64_t gated_delta_workspace(const swy_op& op, const swy_bucket&) {
-  return member_bytes(*static_cast<const swy_gated_delta_attrs*>(op.attrs)) * swy::team_width;
+  return member_bytes(*static_cast<const swy_gated_delta_attrs*>(op.attrs), kChunked) * swy::team_width;
 }
 
+template <bool kChunked>
 void gated_delta(const swy::Call& call) {
   const auto& a = call.attrs<swy_gated_delta_attrs>();
   const DeltaShape shape(a);
-  Arena arena(call.work<char>(member_bytes(a) * call.rank()));
-  const DeltaScratch scratch(arena, a, shape);
-  float* spare = arena.take<float>(uint64_t{shape.ratio} * a.key_dim * a.value_dim);
+  Arena arena(call.work<char>(member_bytes(a, kChunked) * call.rank()));
+  const Member member(arena, a, shape, kChunked);
   const swy_step* step = call.step;
   const uint32_t* start = SWY_STEP_ARRAY(step, uint32_t, row_start_at);
   const uint32_t* positions = SWY_STEP_ARRAY(step, uint32_t, row_position_at);
   const auto run = CPU_BEST(delta_unit);
-  const auto [first, last] = call.split(uint64_t{step->seqs} * a.key_heads);
-  for (uint64_t i = first; i < last; ++i) {
-    const auto seq = static_cast<uint32_t>(i / a.key_heads);
-    if (start[seq] == start[seq + 1]) continue;
-    const DeltaUnit unit{shape,
-                         scratch,
-                         static_cast<uint32_t>(i % a.key_heads),
-                         start[seq],
-                         start[seq + 1],
-                         SWY_STEP_ARRAY(step, uint32_t, seq_read_slot_at)[seq],
-                         SWY_STEP_ARRAY(step, uint32_t, seq_write_slot_at)[seq],
-                         SWY_STEP_ARRAY(step, uint32_t, seq_active_at)[seq] != 0,
-                         positions[start[seq]] == 0,
-                         static_cast<float*>(call.states[1]),
-                         a.value_heads,
-                         uint64_t{a.key_dim} * a.value_dim,
-                         spare};
-    run(call, unit);
+  const auto [first, last] = call.split(2 * uint64_t{step->rows} * a.key_heads);
+  if (kChunked) tiles_begin(64);
+  for (uint32_t seq = 0; seq < step->seqs; ++seq) {
+    const uint64_t rows = start[seq + 1] - start[seq];
+    for (uint32_t h = 0; h < a.key_heads && rows != 0; ++h) {
+      // A unit belongs to the member whose share of all rows holds its middle.
+      const uint64_t middle = 2 * (uint64_t{start[seq]} * a.key_heads + h * rows) + rows;
+      if (middle < first || middle >= last) continue;
+      const DeltaUnit unit{shape,
+                           member.scratch,
+                           kChunked ? &*member.chunk : nullptr,
+                           h,
+                           start[seq],
+                           start[seq + 1],
+                           SWY_STEP_ARRAY(step, uint32_t, seq_read_slot_at)[seq],
+                           SWY_STEP_ARRAY(step, uint32_t, seq_write_slot_at)[seq],
+                           SWY_STEP_ARRAY(step, uint32_t, seq_active_at)[seq] != 0,
+                           positions[start[seq]] == 0,
+                           static_cast<float*>(call.states[1]),
+                           a.value_heads,
+                           uint64_t{a.key_dim} * a.value_dim,
+                           member.spare};
+      run(call, unit);
+    }
   }
+  if (kChunked) tiles_end();
+}
+
+swy_status supports_chunks(const swy_op& op, const swy_bucket&, swy_error* error) {
+  const auto& a = *static_cast<const swy_gated_delta_attrs*>(op.attrs);
+  if (a.key_dim % 32 != 0 || a.value_dim % 32 != 0) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "a state of %u x %u is not in multiples of 32",
+                     a.key_dim, a.value_dim);
+  }
+  return mode_usable(Mode::tiles_bf16, false, error);
 }
 
 double gated_delta_cost(const swy_op& op, const swy_bucket& bucket) {
@@ -291,12 +329,26 @@ double gated_delta_cost(const swy_op& op, const swy_bucket& bucket) {
   return cost_of(4.0 * bucket.rows * a.value_heads * a.key_dim * a.value_dim);
 }
 
+// As fast where no sequence has rows for a chunk.
+double chunked_cost(const swy_op& op, const swy_bucket& bucket) {
+  const bool chunks = bucket.rows >= std::max(bucket.seqs, 1u) * kChunkLeast;
+  return gated_delta_cost(op, bucket) * (chunks ? 0.2 : 1.1);
+}
+
 constexpr swy::HostKernel kKernels[] = {
     {.name = "gated_delta.recurrent",
      .op = SWY_OP_GATED_DELTA,
      .cost = gated_delta_cost,
-     .run = gated_delta,
-     .workspace = gated_delta_workspace},
+     .run = gated_delta<false>,
+     .workspace = gated_delta_workspace<false>},
+    {.name = "gated_delta.chunked",
+     .op = SWY_OP_GATED_DELTA,
+     .flags = flags_of(Mode::tiles_bf16),
+     .cost = chunked_cost,
+     .run = gated_delta<true>,
+     .workspace = gated_delta_workspace<true>,
+     .supports = supports_chunks,
+     .activations = SWY_BF16},
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 namespace cpu {
 
 inline constexpr uint32_t kDeltaTokens = 64;  // tokens that run over a block of the state at a time
+inline constexpr uint32_t kChunkLeast = 24;   // tokens from which the form on tiles is faster
 
 struct DeltaShape {
   uint32_t ratio;           // value heads per key head
@@ -17,12 +18,12 @@ struct DeltaShape {
 };
 
 struct DeltaScratch {
-  float* in;                 // [kernel - 1 + tokens, columns]: the inputs, with those before the first token
-  float* taps;               // [kernel, columns]
-  float* mixed;              // [tokens, columns]: after the convolution
-  float* out;                // [tokens, value_dim]
-  float* block;              // [key_dim, 2 vectors] of a state
-  float *decay, *beta, *qk;  // [tokens]
+  float* in;     // [kernel - 1 + tokens, columns]: the inputs, with those before the first token
+  float* taps;   // [kernel, columns]
+  float* mixed;  // [tokens, columns]: after the convolution
+  float* out;    // [tokens, value_dim]
+  float* block;  // [key_dim, 2 vectors] of a state
+  float *log_decay, *decay, *beta, *qk;  // [tokens]
   DeltaScratch(Arena& arena, const swy_gated_delta_attrs& a, const DeltaShape& shape);
 };
 
@@ -30,15 +31,38 @@ struct DeltaScratch {
 struct DeltaTokens {
   uint32_t tokens;
   const float *q, *k;  // normalised, [tokens] in rows of key_stride
-  const float *decay, *beta, *qk;
+  const float *log_decay, *decay, *beta, *qk;
   uint32_t key_dim, value_dim;
   uint64_t key_stride, value_stride, out_stride;
 };
+
+// Scratch of the form on tiles, in their layouts (tile_blocks.h).
+struct ChunkScratch {
+  // Of a key head: keys, then queries as two-term left operand [2 * 64, key_dim]; keys as two-term right operand
+  // [key_dim, 64] and as left operand [key_dim, 64]; products of keys and of queries with keys [2 * 64, 64].
+  uint8_t *rows, *keys_right, *keys_left;
+  float* products;
+  // Of a value head, left operands over tokens: the inverses of both halves, what the first adds to the second, the mix
+  // of updates in the outputs.
+  uint8_t *solve, *carry, *mix;
+  // Of 32 of its columns: the state as two-term right operand [key_dim, 32]; right operands and results [64, 32].
+  uint8_t *state, *right, *updates, *later;
+  float *applied, *solved, *added;     // [2 * 64, 32], [64, 32], [key_dim, 32]
+  float* inverse;                      // [2, 32, 32]
+  float *sum, *before, *after, *beta;  // [64]
+  ChunkScratch(Arena& arena, const swy_gated_delta_attrs& a);
+};
+
+// At most 64 tokens at once on tiles, between tiles_begin(64) and tiles_end(); dims are multiples of 32. First the keys
+// and queries of a key head, then each of its value heads: from `from` (NULL: zeros) to `to` (NULL: dropped).
+void chunk_keys(const DeltaTokens& in, const ChunkScratch& s);
+void chunk_head(const DeltaTokens& in, const ChunkScratch& s, const float* from, float* to, const float* v, float* o);
 
 // The rows [first, last) of one sequence, for one key head.
 struct DeltaUnit {
   const DeltaShape& shape;
   const DeltaScratch& scratch;
+  const ChunkScratch* chunk;  // NULL: token by token
   uint32_t key_head;
   uint32_t first, last;
   uint32_t read_slot, write_slot;

@@ -17,6 +17,24 @@ namespace cpu {
 inline constexpr uint64_t kTileBytes = 1024, kTileFloats = 256;
 inline constexpr uint32_t kTileDepth = 32;  // bf16 elements
 
+inline constexpr float kLog2e = 1.44269504f;
+
+inline __m512 broadcast(float x) { return _mm512_set1_ps(x); }
+inline __mmask16 first_lanes(int64_t n) {
+  return static_cast<__mmask16>(n <= 0 ? 0 : n >= 16 ? 0xffff : (1u << n) - 1);
+}
+
+// 2^x for x <= 0, within 4e-6.
+inline __m512 exp2(__m512 x) {
+  const __m512 n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC), r = _mm512_sub_ps(x, n);
+  __m512 p = broadcast(9.6181291e-3f);
+  p = _mm512_fmadd_ps(p, r, broadcast(5.5504109e-2f));
+  p = _mm512_fmadd_ps(p, r, broadcast(2.4022651e-1f));
+  p = _mm512_fmadd_ps(p, r, broadcast(6.9314718e-1f));
+  p = _mm512_fmadd_ps(p, r, broadcast(1.0f));
+  return _mm512_scalef_ps(p, n);
+}
+
 // A line of a left operand: 32 neighbours of one row.
 inline __m512i line_of(__m512 first, __m512 second) { return (__m512i)_mm512_cvtne2ps_pbh(second, first); }
 

@@ -24,6 +24,10 @@ std::vector<Scene> make_scenes() {
   s.push_back({"ragged",
                {{at(0, 0, 23, 0, 0), at(1, 40, 1, 1, 1), at(2, 64, 65, 3, 2), at(3, 9, 1, 4, 4, false),
                  at(4, 17, 6, 5, 6, false), at(5, 0, 1, 7, 7), at(6, 3, 2, 8, 9)}}});
+  // Several prompts in one step: whole chunks, tails, one that crosses a split of the context, one that is not active.
+  s.push_back({"prompts",
+               {{at(0, 0, 128, 0, 0), at(1, 240, 33, 1, 2), at(2, 7, 70, 3, 3, false), at(3, 64, 31, 4, 4),
+                 at(4, 0, 1, 5, 5)}}});
   s.push_back({"inactive_first",
                {{at(0, 0, 4, 0, 0, false), at(1, 12, 3, 1, 1), at(2, 30, 1, 2, 3, false), at(3, 31, 1, 5, 4)}},
                false,
