@@ -1,32 +1,34 @@
-// switchyard convert: a Hugging Face checkpoint to a program file.
+// switchyard convert: a Hugging Face checkpoint to a program file, and a program file to one with packed weights.
+#include <filesystem>
 #include <memory>
 
 #include "cli/commands.h"
 #include "cli/runtime.h"
+#include "core/engine/pack.h"
 #include "core/import/convert.h"
 
 namespace switchyard::cli {
 namespace {
 
 struct Options {
-  std::string source, output, quant = "i4", group = "64";
-  uint32_t threads = 0;
+  std::string source, output, quant = "i4", group = "64", pack;
+  Settings settings;  // threads, and where backends are
   bool json = false;
 };
 
-Status convert_command(const Options& o) {
+using nlohmann::ordered_json;
+
+double mib(uint64_t bytes) { return static_cast<double>(bytes) / 1048576; }
+
+Status convert_checkpoint(const Options& o, ordered_json& out) {
   ConvertOptions c;
   c.source = o.source;
   c.output = o.output;
   SWY_LET(c.encoding, parse_encoding(o.quant, o.group));
-  Settings threads;
-  threads.threads = o.threads;
-  c.threads = thread_count(threads);
+  c.threads = thread_count(o.settings);
   Progress bar("converting");
   c.begin = [&](uint64_t bytes) {
-    if (!o.json)
-      fmt::print(stderr, "writing {} ({}, {:.1f} MiB)\n", o.output, encoding_name(c.encoding),
-                 static_cast<double>(bytes) / 1048576);
+    if (!o.json) fmt::print(stderr, "writing {} ({}, {:.1f} MiB)\n", o.output, encoding_name(c.encoding), mib(bytes));
   };
   c.progress = [&](uint64_t done, uint64_t total) {
     bar.update(done, total);
@@ -34,20 +36,68 @@ Status convert_command(const Options& o) {
   };
   const uint64_t begin = Os::real().now_ns();
   SWY_LET(const ConvertReport report, convert(Os::real(), c));
-  if (o.json) {
-    const nlohmann::ordered_json out = {{"output", o.output},
-                                        {"encoding", encoding_name(c.encoding)},
-                                        {"bytes", report.file_bytes},
-                                        {"parameters", report.parameters},
-                                        {"seconds", seconds_since(begin)},
-                                        {"notes", report.notes}};
-    print_json(out);
-    return {};
-  }
+  out["encoding"] = encoding_name(c.encoding);
+  out["bytes"] = report.file_bytes;
+  out["parameters"] = report.parameters;
+  out["seconds"] = seconds_since(begin);
+  out["notes"] = report.notes;
+  if (o.json) return {};
   for (const std::string& note : report.notes) fmt::print(stderr, "note: {}\n", note);
   fmt::print(stderr, "{}: {:.1f}M parameters in {:.1f} MiB, {:.1f} s\n", o.output,
-             static_cast<double>(report.parameters) / 1e6, static_cast<double>(report.file_bytes) / 1048576,
-             seconds_since(begin));
+             static_cast<double>(report.parameters) / 1e6, mib(report.file_bytes), seconds_since(begin));
+  return {};
+}
+
+// Writes `from` once more, with weights packed for the devices. Layouts are asked of the plans that running it makes.
+Status pack(const Options& o, const Registry::Selection& backend, const std::string& from, ordered_json& out) {
+  SWY_LET(Program loaded, Program::load(Os::real(), from));
+  const auto program = std::make_shared<const Program>(std::move(loaded));
+  SWY_LET(const auto uses, Model::weight_uses(program, backend.devices, backend.policy, {}));
+  std::vector<PlanDevice> devices;
+  for (const auto& d : backend.devices) devices.push_back(d->plan());
+  PackOptions options;
+  options.threads = thread_count(o.settings);
+  Progress bar("packing");
+  options.progress = [&](uint64_t done, uint64_t total) {
+    bar.update(done, total);
+    return !interrupted.load();
+  };
+  const uint64_t begin = Os::real().now_ns();
+  SWY_LET(const PackReport report, pack_program(Os::real(), *program, devices, uses, o.output, options));
+  out["bytes"] = report.file_bytes;
+  out["packed"] = {{"backend", o.pack},
+                   {"tensors", report.packed_tensors},
+                   {"bytes", report.packed_bytes},
+                   {"seconds", seconds_since(begin)}};
+  if (o.json) return {};
+  fmt::print(stderr, "{}: {} weights packed for {}, {:.1f} of {:.1f} MiB, {:.1f} s\n", o.output, report.packed_tensors,
+             o.pack, mib(report.packed_bytes), mib(report.file_bytes), seconds_since(begin));
+  return {};
+}
+
+Status convert_command(const Options& o) {
+  std::error_code ec;  // what cannot be looked at fails below, with a reason
+  const bool program = std::filesystem::is_regular_file(o.source, ec);
+  if (program && o.pack.empty()) {
+    return error(Code::usage, "{} is a file; name the folder of a checkpoint, or say --pack BACKEND to pack a program",
+                 o.source);
+  }
+  ordered_json out = {{"output", o.output}};
+  if (o.pack.empty()) {
+    SWY_TRY(convert_checkpoint(o, out));
+  } else {  // whether the backend is there is known before the long part
+    const Host host(thread_count(o.settings));
+    SWY_LET(const Registry registry, find_backends(o.settings, host));
+    SWY_TRY(registry.check_libraries());
+    SWY_LET(const auto backend, registry.select(o.pack));
+    if (!program) SWY_TRY(convert_checkpoint(o, out));
+    const Status packed = pack(o, backend, program ? o.source : o.output, out);
+    if (!packed.ok() && !program) {
+      return error(packed.code(), "{}; {} holds the program without packed weights", packed.message(), o.output);
+    }
+    SWY_TRY(packed);
+  }
+  if (o.json) print_json(out);
   return {};
 }
 
@@ -58,14 +108,22 @@ void add_convert(CLI::App& app, int& exit_code) {
   CLI::App* c = app.add_subcommand("convert", "Make a program file from a Hugging Face checkpoint");
   c->footer(
       "Example: switchyard convert Qwen3.5-35B-A3B -o qwen.swy --quant i4 --group 64\n"
-      "The source is a folder with config.json and safetensors. Nothing appears at the output unless all went well.");
-  c->add_option("source", o->source, "folder of the checkpoint")->required();
+      "         switchyard convert qwen.swy -o qwen-cpu.swy --pack cpu\n"
+      "The source is a folder with config.json and safetensors, or a program file that is to be packed. Nothing "
+      "appears\n"
+      "at the output unless all went well. A packed program holds its weights twice: it runs on every backend, and "
+      "loads\n"
+      "without work on the one it is packed for.");
+  c->add_option("source", o->source, "folder of the checkpoint, or program file")->required();
   c->add_option("--output,-o", o->output, "file to write")->required();
   c->add_option("--quant", o->quant, "encoding of the large weights: bf16, i8, i4 or i4a (i4 with an offset)")
       ->capture_default_str();
   c->add_option("--group", o->group, "weights that share a scale: 32, 64, 128, or row")->capture_default_str();
-  c->add_option("--threads", o->threads, "threads that quantize; 0: one per core")->check(thread_range());
+  c->add_option("--pack", o->pack, "also store the weights as this backend reads them (cpu)");
+  c->add_option("--threads", o->settings.threads, "threads that quantize and pack; 0: one per core")
+      ->check(thread_range());
   c->add_flag("--json", o->json, "print the result as JSON");
+  add_backend_settings(*c, o->settings);
   c->callback([o, &exit_code] {
     if (const Status s = convert_command(*o); !s.ok()) exit_code = report(s);
   });

@@ -18,6 +18,7 @@ struct Options {
 
 nlohmann::ordered_json describe_program(const Program& p, bool tensors) {
   std::map<std::string, size_t> ops;
+  std::map<std::string, uint64_t> packed;  // bytes by layout
   for (const Op& op : p.main().ops) ++ops[op_name(op.id)];
   uint64_t parameters = 0, bytes = 0;
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
@@ -26,18 +27,25 @@ nlohmann::ordered_json describe_program(const Program& p, bool tensors) {
     std::vector<uint64_t> dims(t.dims.begin(), t.dims.begin() + t.rank);
     for (const uint64_t d : dims) elements *= d;
     parameters += elements;
-    for (const Segment& s : t.segments) bytes += s.bytes;
+    nlohmann::ordered_json forms = nlohmann::ordered_json::array();
+    bytes += t.segments[0].bytes;
+    for (const Segment& s : t.segments.subspan(1)) {
+      forms.push_back(fmt::format("{}/{}", s.layout, s.layout_revision));
+      packed[forms.back()] += s.bytes;
+    }
     list.push_back({{"name", t.name},
                     {"dtype", dtype_name(t.dtype)},
                     {"group", t.group},
                     {"dims", dims},
-                    {"bytes", t.segments[0].bytes}});
+                    {"bytes", t.segments[0].bytes},
+                    {"packed", forms}});
   }
   nlohmann::ordered_json out = {{"schema", p.schema_version},
                                 {"architecture", p.architecture},
                                 {"quantization", p.quantization},
                                 {"parameters", parameters},
                                 {"weight_bytes", bytes},
+                                {"packed_bytes", packed},
                                 {"file_bytes", p.file->bytes().size()},
                                 {"context_length", p.context_length},
                                 {"eos_ids", std::vector<uint32_t>(p.eos_ids.begin(), p.eos_ids.end())},
@@ -65,8 +73,11 @@ Status inspect(const Options& o) {
     fmt::print("{:<16} {}\n", key, value.is_string() ? value.get<std::string>() : value.dump());
   }
   for (const auto& t : list) {
-    fmt::print("  {:<64} {:<5} {:<18} {} bytes\n", t["name"].get<std::string>(), t["dtype"].get<std::string>(),
-               t["dims"].dump(), t["bytes"].get<uint64_t>());
+    fmt::print("  {:<64} {:<5} {:<18} {} bytes{}\n", t["name"].get<std::string>(), t["dtype"].get<std::string>(),
+               t["dims"].dump(), t["bytes"].get<uint64_t>(),
+               t["packed"].empty()
+                   ? ""
+                   : ", also " + fmt::format("{}", fmt::join(t["packed"].get<std::vector<std::string>>(), ", ")));
   }
   return {};
 }

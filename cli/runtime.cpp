@@ -141,6 +141,12 @@ Result<Runtime> load_runtime(const Settings& settings, std::shared_ptr<Host> hos
     return !interrupted.load();
   };
   SWY_LET(r.model, Model::create(r.program, std::move(selection.devices), selection.policy, options));
+  if (const size_t n = r.model->weights().repacked(); n != 0) {
+    spdlog::warn(
+        "{} weights are packed in this file as another version of the backend reads them, and were packed again; "
+        "switchyard convert {} --pack brings the file up to date",
+        n, model_path(settings));
+  }
   if (!r.program->tokenizer_json.empty()) {
     SWY_LET(Tokenizer tokenizer, Tokenizer::parse(r.program->tokenizer_json));
     r.tokenizer = std::make_unique<Tokenizer>(std::move(tokenizer));

@@ -69,15 +69,23 @@ void add_model(CLI::App& command, Settings& s, const char* positional) {
   described(command.add_option(names, s.model, i.help), i);
 }
 
+void add_backend_settings(CLI::App& command, Settings& s) {
+  const auto value = [&](const char* flag, auto& target) {
+    return described(command.add_option(info(flag).flag, target, info(flag).help), info(flag));
+  };
+  value("--backend-lib", s.backend_libs)->allow_extra_args(false);
+  value("--backend-path", s.backend_path);
+  value("--set", s.sets)->delimiter(',')->allow_extra_args(false);
+  value("--log", s.log)->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}))->capture_default_str();
+}
+
 void add_settings(CLI::App& command, Settings& s, const char* positional) {
   const auto value = [&](const char* flag, auto& target) {
     return described(command.add_option(info(flag).flag, target, info(flag).help), info(flag));
   };
   add_model(command, s, positional);
   value("--backend", s.backend)->capture_default_str();
-  value("--backend-lib", s.backend_libs)->allow_extra_args(false);
-  value("--backend-path", s.backend_path);
-  value("--set", s.sets)->delimiter(',')->allow_extra_args(false);
+  add_backend_settings(command, s);
   value("--variant", s.variants)->delimiter(',')->allow_extra_args(false);
   value("--threads", s.threads)->check(thread_range())->capture_default_str();
   value("--ctx", s.context)->check(CLI::Range(0u, 1u << 24))->capture_default_str();
@@ -87,7 +95,6 @@ void add_settings(CLI::App& command, Settings& s, const char* positional) {
   described(command.add_flag(info("--exact").flag, s.exact, info("--exact").help), info("--exact"));
   described(command.add_flag(info("--verify").flag, s.verify, info("--verify").help), info("--verify"));
   described(command.add_flag(info("--validate").flag, s.validate, info("--validate").help), info("--validate"));
-  value("--log", s.log)->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}))->capture_default_str();
 }
 
 }  // namespace switchyard::cli

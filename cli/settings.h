@@ -41,6 +41,9 @@ CLI::Validator thread_range();
 // Adds the flags of the table to a command; a flag wins over its environment variable, which wins over the default.
 // Where `positional` is given, the model may also be named by it, without a flag.
 void add_settings(CLI::App& command, Settings& settings, const char* positional = "");
+// --backend-lib, --backend-path, --set and --log alone: where backends come from, for commands that name one
+// themselves.
+void add_backend_settings(CLI::App& command, Settings& settings);
 // --model alone, with its positional.
 void add_model(CLI::App& command, Settings& settings, const char* positional);
 

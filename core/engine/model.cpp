@@ -31,9 +31,10 @@ Graph graph_of(const Program& program) {
   return g;
 }
 
-Result<std::unique_ptr<Model>> Model::create(std::shared_ptr<const Program> program,
-                                             std::vector<std::shared_ptr<Device>> devices, PlanPolicy policy,
-                                             const ModelOptions& options) {
+// A model with its planner, and nothing on the devices yet.
+Result<std::unique_ptr<Model>> Model::plan_ahead(std::shared_ptr<const Program> program,
+                                                 std::vector<std::shared_ptr<Device>> devices, PlanPolicy policy,
+                                                 const ModelOptions& options) {
   std::unique_ptr<Model> m(new Model);
   m->program_ = std::move(program);
   m->owners_ = std::move(devices);
@@ -63,10 +64,27 @@ Result<std::unique_ptr<Model>> Model::create(std::shared_ptr<const Program> prog
   SWY_LET(Planner planner,
           Planner::create(std::move(graph), m->devices_, std::move(policy), options.variants, pool, m->chunk_));
   m->planner_ = std::make_unique<Planner>(std::move(planner));
+  return m;
+}
+
+Result<std::vector<WeightUse>> Model::weight_uses(std::shared_ptr<const Program> program,
+                                                  std::vector<std::shared_ptr<Device>> devices, PlanPolicy policy,
+                                                  const ModelOptions& options) {
+  SWY_LET(const auto m, plan_ahead(std::move(program), std::move(devices), std::move(policy), options));
+  return m->weight_uses();
+}
+
+Result<std::unique_ptr<Model>> Model::create(std::shared_ptr<const Program> program,
+                                             std::vector<std::shared_ptr<Device>> devices, PlanPolicy policy,
+                                             const ModelOptions& options) {
+  SWY_LET(auto m, plan_ahead(std::move(program), std::move(devices), std::move(policy), options));
+  const swy_bucket& pool = m->pool_;
+  const uint32_t pages_per_session = pool.pages / pool.slots;
   m->weights_ = std::make_unique<WeightStore>(*m->program_, m->devices_);
   m->builder_ = std::make_unique<StepBuilder>(m->chunk_, options.sessions, pages_per_session, kPageSize);
   m->arenas_.resize(m->devices_.size());
-  SWY_TRY(m->load_weights(options));
+  SWY_LET(std::vector<WeightUse> uses, m->weight_uses());
+  SWY_TRY(m->weights_->load(std::move(uses), options.load_threads, options.progress));
   SWY_TRY(m->allocate_states(pool));
   SWY_TRY(m->allocate_steps());
   for (uint32_t i = options.sessions; i-- > 0;) m->free_slots_.push_back(i);
@@ -75,7 +93,7 @@ Result<std::unique_ptr<Model>> Model::create(std::shared_ptr<const Program> prog
 }
 
 // What single steps and the largest chunks read. Buckets in between seldom add to it.
-Status Model::load_weights(const ModelOptions& options) {
+Result<std::vector<WeightUse>> Model::weight_uses() {
   std::vector<WeightUse> uses;
   for (const uint32_t rows : {1u, chunk_}) {
     SWY_LET(const Plan plan, planner_->plan(bucket(rows, 1, 1, context_)));
@@ -87,7 +105,7 @@ Status Model::load_weights(const ModelOptions& options) {
       }
     }
   }
-  return weights_->load(std::move(uses), options.load_threads, options.progress);
+  return uses;
 }
 
 Status Model::allocate_states(const swy_bucket& pool) {

@@ -43,6 +43,11 @@ class Model {
                                                std::vector<std::shared_ptr<Device>> devices, PlanPolicy policy,
                                                const ModelOptions& options);
 
+  // The weights that it would load, and in which layouts, without loading any: what `convert --pack` stores.
+  static Result<std::vector<WeightUse>> weight_uses(std::shared_ptr<const Program> program,
+                                                    std::vector<std::shared_ptr<Device>> devices, PlanPolicy policy,
+                                                    const ModelOptions& options);
+
   // Errors: out_of_device_memory, when every slot of the pool is taken.
   Result<std::unique_ptr<Session>> session();
 
@@ -51,6 +56,7 @@ class Model {
   uint32_t vocab() const { return vocab_; }
   uint32_t chunk() const { return chunk_; }
   std::vector<std::string> device_names() const;  // of those that run some operation
+  const WeightStore& weights() const { return *weights_; }
 
   // The plan for steps of one session with this many rows and logits, over a context. For `switchyard plan`.
   Result<Plan> plan(uint32_t rows, uint32_t logit_rows, uint32_t context) const;
@@ -66,7 +72,10 @@ class Model {
   friend class Session;
   Model() = default;
   Status allocate_states(const swy_bucket& pool);
-  Status load_weights(const ModelOptions& options);
+  static Result<std::unique_ptr<Model>> plan_ahead(std::shared_ptr<const Program> program,
+                                                   std::vector<std::shared_ptr<Device>> devices, PlanPolicy policy,
+                                                   const ModelOptions& options);
+  Result<std::vector<WeightUse>> weight_uses();
   Status allocate_steps();
   swy_bucket bucket(uint32_t rows, uint32_t seqs, uint32_t logit_rows, uint32_t context) const;
   Result<Executable*> executable(const swy_bucket& bucket);

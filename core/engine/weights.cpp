@@ -7,33 +7,25 @@
 
 namespace switchyard {
 
-const Segment* WeightStore::stored(WeightUse use) const {
-  const Tensor& tensor = program_.tensors[use.tensor];
-  if (use.layout == 0) return &tensor.segments[0];
-  const swy_plugin& api = *devices_[use.device].api;
-  const char* name = api.layout_name != nullptr ? api.layout_name(use.layout) : nullptr;
-  for (const Segment& s : tensor.segments) {
-    if (name != nullptr && s.layout == name) return &s;
-  }
-  return nullptr;
+Result<StoredLayout> WeightStore::stored(WeightUse use) const {
+  return find_layout(devices_[use.device], program_.tensors[use.tensor], use.layout);
 }
 
 Result<uint64_t> WeightStore::bytes_of(WeightUse use) const {
-  if (const Segment* s = stored(use)) return s->bytes;
-  const PlanDevice& device = devices_[use.device];
-  const swy_tensor desc = describe(program_.tensors[use.tensor]);
-  PluginError e;
-  uint64_t size = 0;
-  SWY_TRY(e.status(device.api->packed_bytes(&desc, use.layout, &size, e.get()),
-                   fmt::format("{}: packing weight {}", device.name, program_.tensors[use.tensor].name)));
-  return size;
+  SWY_LET(const StoredLayout found, stored(use));
+  if (found.segment != nullptr) return found.segment->bytes;
+  return packed_bytes(devices_[use.device], program_.tensors[use.tensor], use.layout);
 }
 
 Result<WeightStore::Loaded> WeightStore::make(WeightUse use) const {
-  const Segment* segment = stored(use);
-  if (segment == nullptr) return pack(use);
+  SWY_LET(const StoredLayout found, stored(use));
+  if (found.segment == nullptr) {
+    SWY_LET(Loaded packed, pack(use));
+    packed.repacked = found.stale;
+    return packed;
+  }
   const PlanDevice& device = devices_[use.device];
-  const std::span<const std::byte> bytes = program_.segment_bytes(*segment);
+  const std::span<const std::byte> bytes = program_.segment_bytes(*found.segment);
   Result<DeviceBuffer> imported = DeviceBuffer::import(device, bytes);  // what lies in the file need not be copied
   if (imported.ok()) return Loaded{std::move(*imported), 0};
   if (imported.status().code() != Code::unsupported) return imported.status();
@@ -64,8 +56,9 @@ Status WeightStore::check_memory(const std::vector<WeightUse>& uses) const {
     const uint64_t free = devices_[d].info.memory_free_bytes;
     uint64_t needed = 0;
     for (const WeightUse& use : uses) {
-      const bool in_file = (devices_[d].info.flags & SWY_DEVICE_HOST_MEMORY) != 0 && stored(use) != nullptr;
-      if (use.device != d || in_file) continue;
+      if (use.device != d) continue;
+      SWY_LET(const StoredLayout found, stored(use));
+      if ((devices_[d].info.flags & SWY_DEVICE_HOST_MEMORY) != 0 && found.segment != nullptr) continue;
       SWY_LET(const uint64_t bytes, bytes_of(use));
       needed += bytes;
     }
@@ -106,6 +99,7 @@ Status WeightStore::load(std::vector<WeightUse> uses, uint32_t threads, const Pr
         return;
       }
       copied_ += loaded->copied;
+      repacked_ += loaded->repacked;
       buffers_.emplace(uses[i], std::move(loaded->buffer));
       release_packed(uses[i], uses);
       done += program_.tensors[uses[i].tensor].segments[0].bytes;

@@ -6,6 +6,7 @@
 #include <map>
 #include <vector>
 
+#include "core/engine/layouts.h"
 #include "core/plugin/buffer.h"
 #include "core/program/program.h"
 
@@ -36,16 +37,20 @@ class WeightStore {
 
   // Bytes that were copied or packed, beyond what is mapped from the file.
   uint64_t copied_bytes() const { return copied_; }
+  // Tensors that the file has packed for a device in a form that the device does not read, so that they were packed
+  // again.
+  size_t repacked() const { return repacked_; }
 
  private:
   struct Loaded {
     DeviceBuffer buffer;
     uint64_t copied = 0;
+    bool repacked = false;
   };
   Result<Loaded> make(WeightUse use) const;
   Result<Loaded> pack(WeightUse use) const;
   Result<uint64_t> bytes_of(WeightUse use) const;  // that making it takes on the device
-  const Segment* stored(WeightUse use) const;      // the form that the file has, or NULL
+  Result<StoredLayout> stored(WeightUse use) const;
   Status check_memory(const std::vector<WeightUse>& uses) const;
   void release_packed(WeightUse use, const std::vector<WeightUse>& uses) const;
 
@@ -53,6 +58,7 @@ class WeightStore {
   const std::vector<PlanDevice>& devices_;
   std::map<WeightUse, DeviceBuffer> buffers_;
   uint64_t copied_ = 0;
+  size_t repacked_ = 0;
 };
 
 }  // namespace switchyard

@@ -1,12 +1,11 @@
 #include "core/import/convert.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <mutex>
 
 #include "core/base/thread_pool.h"
-#include "core/program/file_header.h"
 #include "core/program/op_names.h"
+#include "core/program/output.h"
 #include "core/program/quantize.h"
 #include "core/program/writer.h"
 #include "core/text/chat_template.h"
@@ -140,24 +139,6 @@ class TensorWriter {
   Status status_;
 };
 
-// A slip of the hand must not replace a checkpoint's weights, or anything else that is no program.
-Status check_output(Os& os, const std::string& output) {
-  if (!os.exists(output)) return {};
-  SWY_LET(const auto file, os.map(output));
-  if (is_program_file(file->bytes())) return {};
-  return error(Code::usage, "{} exists and is not a program file; remove it or write elsewhere", output);
-}
-
-Status check_space(Os& os, const std::string& output, uint64_t bytes) {
-  const std::string folder = std::filesystem::path(output).parent_path().string();
-  const auto free = os.free_bytes(folder.empty() ? "." : folder);
-  if (free.ok() && *free < bytes) {
-    return error(Code::io, "{} needs {:.1f} MiB, and its disk has {:.1f} MiB free; free some space or write elsewhere",
-                 output, static_cast<double>(bytes) / 1048576, static_cast<double>(*free) / 1048576);
-  }
-  return {};
-}
-
 // What the files beside the weights give. They are checked now, so that a program that loads also runs.
 Status read_texts(Os& os, const std::string& folder, uint32_t vocab, ImportPlan& plan) {
   SWY_LET(plan.spec.tokenizer_json, read_optional(os, folder + "/tokenizer.json"));
@@ -207,7 +188,7 @@ Result<ConvertReport> convert(Os& os, const ConvertOptions& options) {
   if (!os.exists(config_path)) {
     return error(Code::not_found, "{} has no config.json; name the folder of a Hugging Face checkpoint", folder);
   }
-  SWY_TRY(check_output(os, options.output));
+  SWY_TRY(check_program_output(os, options.output));
   SWY_LET(const std::string config_text, os.read(config_path, kMaxTextBytes));
   SWY_LET(const std::string generation, read_optional(os, folder + "/generation_config.json"));
   Result<ModelConfig> config = parse_config(config_text, generation);

@@ -70,6 +70,11 @@ struct ProgramSpec {
   std::string chat_template;
 };
 
+struct Program;
+
+// What a program says, ready to be written again.
+ProgramSpec spec_of(const Program& program);
+
 // The bytes of an attribute struct, for ProgramSpec::Op::attrs; sets its struct_size.
 template <class Attrs>
 std::vector<std::byte> attr_bytes(Attrs attrs) {

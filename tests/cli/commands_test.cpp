@@ -321,6 +321,35 @@ TEST(Convert, ReplacesAnOlderProgram) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
 }
 
+TEST(Convert, PacksACheckpointOrAProgram) {
+  const TemporaryFolder folder;
+  const std::string plain = folder.path("plain.swy"), packed = folder.path("packed.swy");
+  ASSERT_EQ(run_program({"convert", kTiny + "half-rotary", "-o", plain}).exit, 0);
+  const json out = run_json({"convert", plain, "-o", packed, "--pack", "cpu", "--json"});
+  EXPECT_EQ(out["packed"]["backend"], "cpu");
+  EXPECT_GT(out["packed"]["tensors"], 5);
+  EXPECT_EQ(out["bytes"], std::filesystem::file_size(packed));
+  const json told = run_json({"inspect", packed, "--verify", "--tensors", "--json"});
+  EXPECT_EQ(told["weights"], "verified");
+  EXPECT_TRUE(told["packed_bytes"].contains("cpu.panels16/1"));
+  EXPECT_EQ(told["weight_bytes"], run_json({"inspect", plain, "--json"})["weight_bytes"]);
+  const std::string both = folder.path("both.swy");
+  ASSERT_EQ(run_program({"convert", kTiny + "half-rotary", "-o", both, "--pack", "cpu"}).exit, 0);
+  EXPECT_EQ(read_file(both), read_file(packed));
+}
+
+TEST(Convert, SaysWhatPackingNeeds) {
+  const TemporaryFolder folder;
+  const std::string to = folder.path("x.swy");
+  const Ran nowhere = run_program({"convert", kTiny + "half-rotary", "-o", to, "--pack", "warp"});
+  EXPECT_NE(nowhere.exit, 0);
+  EXPECT_THAT(nowhere.err, HasSubstr("warp"));
+  EXPECT_FALSE(std::filesystem::exists(to)) << "known before the checkpoint is read";
+  const Ran file = run_program({"convert", SWITCHYARD_DEMO_MODEL, "-o", to});
+  EXPECT_EQ(file.exit, 2);
+  EXPECT_THAT(file.err, HasSubstr("--pack BACKEND"));
+}
+
 // The row of one setting.
 json setting(const json& rows, const std::string& flag) {
   for (const json& row : rows) {

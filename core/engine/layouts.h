@@ -1,0 +1,32 @@
+// Layouts of packed weights: what a backend calls them, and the stored form of a tensor that is in one.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "core/plugin/device.h"
+#include "core/program/program.h"
+
+namespace switchyard {
+
+// "cpu.panels16/1": a name and a revision, as in Segment. Without a number the revision is 0.
+struct LayoutName {
+  std::string_view name;
+  uint32_t revision = 0;
+};
+LayoutName parse_layout_name(std::string_view text);
+
+// What the device's backend calls a layout; nothing when it has no name for it, so that no file can hold it.
+std::optional<LayoutName> layout_name(const PlanDevice& device, uint32_t layout);
+
+// Bytes of a tensor in a packed layout. Errors: those of the backend, with the tensor's name.
+Result<uint64_t> packed_bytes(const PlanDevice& device, const Tensor& tensor, uint32_t layout);
+
+// How a tensor is stored in a layout of a device.
+struct StoredLayout {
+  const Segment* segment = nullptr;  // NULL: not at all
+  bool stale = false;                // there is one of another revision or size, which the device cannot read
+};
+Result<StoredLayout> find_layout(const PlanDevice& device, const Tensor& tensor, uint32_t layout);
+
+}  // namespace switchyard

@@ -1,0 +1,56 @@
+#include "core/program/spec.h"
+
+#include "core/program/program.h"
+
+namespace switchyard {
+namespace {
+
+template <class T>
+std::vector<T> list(std::span<const T> from) {
+  return {from.begin(), from.end()};
+}
+
+template <class From>
+std::vector<uint64_t> dims_of(const From& from) {
+  return {from.dims.begin(), from.dims.begin() + from.rank};
+}
+
+ProgramSpec::Function spec_of(const Function& f) {
+  ProgramSpec::Function out{std::string(f.name), {}, {}, list(f.inputs), list(f.outputs)};
+  for (const Value& v : f.values) out.values.push_back({std::string(v.name), v.dtype, v.rows, v.width});
+  for (const Op& op : f.ops) {
+    out.ops.push_back(
+        {op.id, op.revision, list(op.attrs), list(op.inputs), list(op.weights), list(op.states), list(op.outputs)});
+  }
+  return out;
+}
+
+}  // namespace
+
+ProgramSpec spec_of(const Program& program) {
+  ProgramSpec out;
+  out.required_features.assign(program.required_features.begin(), program.required_features.end());
+  for (const Function& f : program.functions) out.functions.push_back(spec_of(f));
+  for (const Tensor& t : program.tensors) {
+    ProgramSpec::Tensor& to = out.tensors.emplace_back();
+    to.name = t.name;
+    to.dtype = t.dtype;
+    to.group = t.group;
+    to.dims = dims_of(t);
+    for (const Segment& s : t.segments.subspan(1)) {
+      to.packed.push_back({std::string(s.layout), s.layout_revision, s.bytes});
+    }
+  }
+  for (const State& s : program.states) out.states.push_back({std::string(s.name), s.kind, s.dtype, dims_of(s)});
+  out.architecture = program.architecture;
+  out.context_length = program.context_length;
+  out.eos_ids = list(program.eos_ids);
+  out.source_config = program.source_config;
+  out.quantization = program.quantization;
+  out.metadata.assign(program.metadata.begin(), program.metadata.end());
+  out.tokenizer_json = program.tokenizer_json;
+  out.chat_template = program.chat_template;
+  return out;
+}
+
+}  // namespace switchyard
