@@ -27,17 +27,6 @@ uint64_t linear_workspace(const swy_op& op, const swy_bucket&) {
   return arena.used();
 }
 
-// y [m, width of y] gets the panel's columns; `residual` is NULL or of y's shape.
-void store_columns(const float* out, uint32_t m, uint32_t columns, uint64_t stride, const float* residual, float* y) {
-  for (uint32_t r = 0; r < m; ++r, out += kPanelRows, y += stride) {
-    if (residual != nullptr) {
-      for (uint32_t n = 0; n < columns; ++n) y[n] = out[n] + residual[r * stride + n];
-    } else {
-      std::memcpy(y, out, columns * sizeof(float));
-    }
-  }
-}
-
 template <Mode kMode>
 void linear(const swy::Call& call) {
   const swy_op& op = *call.op;
@@ -66,12 +55,11 @@ void linear(const swy::Call& call) {
       if (first >= last) continue;
       const uint32_t form = row_form(kMode, s);
       const PairRows rows_in{x + r * s.width, work.x.format(form), work.x.row(form, r)};
+      const uint64_t at = r * s.rows + (first - before) * kPanelRows;
+      const RowPointers<float, kRowChunk> y(call.output(i) + at, s.rows, m);
+      const RowPointers<const float, kRowChunk> add(residual + at, s.rows, residual == nullptr ? 0 : m);
       panel_range<kMode>(panels[i], 0, first - before, last - before, rows_in, m, tiles, scratch,
-                         [&](uint64_t p, const float* out) {
-                           const uint64_t at = r * s.rows + p * kPanelRows;
-                           store_columns(out, m, panels[i].rows_in(p), s.rows,
-                                         residual == nullptr ? nullptr : residual + at, call.output(i) + at);
-                         });
+                         {y.at, residual == nullptr ? nullptr : add.at, nullptr});
     }
   }
 }

@@ -58,12 +58,8 @@ void lm_head(const swy::Call& call) {
   for (uint32_t r = 0; r < rows; r += kRowChunk) {
     const uint32_t m = std::min(kRowChunk, rows - r);
     const PairRows rows_in{x + r * width, work.forms.format(form), work.forms.row(form, r)};
-    panel_range<kMode>(panels, 0, begin, end, rows_in, m, tiles, scratch, [&](uint64_t p, const float* out) {
-      for (uint32_t i = 0; i < m; ++i) {
-        std::memcpy(call.output(0) + (r + i) * s.rows + p * kPanelRows, out + i * kPanelRows,
-                    panels.rows_in(p) * sizeof(float));
-      }
-    });
+    const RowPointers<float, kRowChunk> y(call.output(0) + r * s.rows + begin * kPanelRows, s.rows, m);
+    panel_range<kMode>(panels, 0, begin, end, rows_in, m, tiles, scratch, {y.at});
   }
 }
 

@@ -47,9 +47,6 @@ struct MoeWork {
 // The top_k largest of softmax(logits [experts]), divided by their sum; ties to the lowest id.
 void route_row(const float* logits, uint32_t experts, uint32_t top_k, int32_t* ids, float* weights);
 
-// gate [m, 16] = silu(gate) * up, written to rows of `stride`, `columns` wide.
-void silu_mul_columns(const float* gate, const float* up, uint32_t m, uint32_t columns, uint64_t stride, float* to);
-
 // The panels of an operation's matrices. Experts' gate and up are matrices 2e and 2e + 1 of gate_up.
 struct MoePanels {
   Panels router, gate_up, down, shared_gate, shared_up, shared_down, mix;

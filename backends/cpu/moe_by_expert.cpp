@@ -1,6 +1,8 @@
-// MOE for many rows: the rows are sorted by expert, and an expert with its rows is one job. A member takes jobs until
-// none is left; between an expert's gate and its down nothing leaves the member's cache. The shared expert is jobs too,
-// a stretch of rows each. In the end every row sums its experts' results in order of rank.
+// MOE for many rows, in two phases over rows that are sorted by expert:
+//   1. gate and up: an expert with its rows is one job; members take jobs until none is left
+//   2. down: a few panels of the output are one job, over all experts in order, so that the sums of those columns stay
+//      in the member's cache and every one is made in the same order
+// The shared expert comes last.
 #include <cmath>
 
 #include "moe.h"
@@ -8,11 +10,40 @@
 namespace cpu {
 namespace {
 
-constexpr uint32_t kJobRows = 64;  // rows of one job
+constexpr uint32_t kJobRows = 128;      // rows of one job, and of one product
+constexpr uint64_t kMostJobPanels = 8;  // panels of a job of the second phase
 
 struct Job {
   uint32_t expert;        // == experts: the shared one
   uint32_t first, count;  // of `entries`; rows for the shared expert
+};
+
+// Rows silu(gate) * up in the form that down reads them in.
+struct HiddenRows {
+  uint32_t form = kRowForms;
+  RowFormat format;
+  uint64_t bytes = 0;  // of a row
+  uint8_t* data = nullptr;
+  HiddenRows() = default;
+  HiddenRows(Arena& arena, Mode mode, const swy_tensor& down, uint64_t rows, uint64_t width) {
+    PanelShape s;
+    if (panel_shape(down, kPanels, &s, nullptr) != SWY_OK) return;
+    form = row_form(mode, s);
+    if (form != kRowForms) format = row_format(form, width);
+    bytes = form != kRowForms ? format.bytes : width * sizeof(float);
+    data = arena.take<uint8_t>((rows + kTileGroup) * bytes);
+  }
+  PairRows rows(uint64_t first) const {
+    const uint8_t* at = data + first * bytes;
+    return {reinterpret_cast<const float*>(at), format, at};
+  }
+  void put(uint64_t row, const float* x, uint64_t width) const {
+    if (form == kRowForms) {
+      std::memcpy(data + row * bytes, x, width * sizeof(float));
+    } else {
+      encode_row(x, format, data + row * bytes);
+    }
+  }
 };
 
 // One member's scratch.
@@ -20,7 +51,7 @@ struct JobScratch {
   uint8_t* x;        // gathered rows, in their form
   float* x_exact;    // or fp32
   float* hidden;     // [kJobRows, widest]
-  uint8_t* quant;    // its rows in their form
+  float* sums;       // [rows, columns of a job]
   PairScratch pair;  // products [kJobRows, 16]
 };
 
@@ -29,9 +60,9 @@ struct ExpertWork {
   uint32_t* start;    // [experts + 1]
   uint32_t* entries;  // row * top_k + rank, sorted by expert
   Job* jobs;
-  std::atomic<uint32_t>* counters;  // next job, number of jobs
-  float* results;                   // [rows, slots, hidden]
-  uint64_t x_bytes, quant_bytes;
+  std::atomic<uint32_t>* counters;  // next job of phase 1, their number, next job of phase 2
+  HiddenRows hidden, shared_hidden;
+  uint64_t x_bytes;
   bool needs_exact;
   char* scratch;
   uint64_t scratch_bytes;
@@ -40,28 +71,28 @@ struct ExpertWork {
       : common(arena, mode, op, s),
         start(arena.take<uint32_t>(s.experts + 1)),
         entries(arena.take<uint32_t>(s.rows * s.top_k)),
-        jobs(arena.take<Job>(max_jobs(s))),
-        counters(arena.take<std::atomic<uint32_t>>(2)),
-        results(arena.take<float>(s.rows * s.slots * s.hidden)),
+        jobs(arena.take<Job>(s.experts + s.rows * s.top_k / kJobRows + s.rows / kJobRows + 2)),
+        counters(arena.take<std::atomic<uint32_t>>(3)),
+        hidden(arena, mode, *op.weights[kDown], s.rows * s.top_k, s.width),
         x_bytes(0),
-        quant_bytes(0),
         needs_exact(forms_of(mode, op, kGateUp, op.weight_count) >> kRowForms != 0) {
+    if (s.shared_width != 0) shared_hidden = {arena, mode, *op.weights[kSharedDownProj], s.rows, s.shared_width};
     for (uint32_t form = 0; form < kRowForms; ++form) {
       x_bytes = std::max(x_bytes, kJobRows * row_format(form, s.hidden).bytes);
-      quant_bytes = std::max(quant_bytes, kJobRows * row_format(form, s.widest()).bytes);
     }
     Arena one(nullptr);
     take(one, s);
     scratch_bytes = one.used();
     scratch = arena.take<char>(scratch_bytes * swy::team_width);
   }
-  static uint64_t max_jobs(const MoeShape& s) {
-    return s.experts + s.rows * s.top_k / kJobRows + s.rows / kJobRows + 2;
-  }
   JobScratch take(Arena& arena, const MoeShape& s) const {
     return {arena.take<uint8_t>(x_bytes), arena.take<float>(needs_exact ? kJobRows * s.hidden : 0),
-            arena.take<float>(uint64_t{kJobRows} * s.widest()), arena.take<uint8_t>(quant_bytes),
+            arena.take<float>(uint64_t{kJobRows} * s.widest()), arena.take<float>(s.rows * kMostJobPanels * kPanelRows),
             PairScratch(arena, kJobRows)};
+  }
+  JobScratch of(uint32_t rank, const MoeShape& s) const {
+    Arena arena(scratch + scratch_bytes * rank);
+    return take(arena, s);
   }
 };
 
@@ -69,19 +100,15 @@ struct ExpertWork {
 template <Mode kMode>
 void route(const swy::Call& call, const MoeShape& s, const MoePanels& w, const ExpertWork& work) {
   const auto mine = call.split(s.rows);
-  Arena own(work.scratch + work.scratch_bytes * call.rank());
-  const PairScratch scratch = work.take(own, s).pair;
+  const PairScratch scratch = work.of(call.rank(), s).pair;
   TileScope tiles;
   const auto product = [&](const Panels& m, float* y) {
     const uint32_t form = row_form(kMode, m.shape);
     for (uint64_t r = mine.first; r < mine.second; r += kJobRows) {
       const auto n = static_cast<uint32_t>(std::min<uint64_t>(kJobRows, mine.second - r));
       const PairRows x{call.input(0) + r * s.hidden, work.common.x.format(form), work.common.x.row(form, r)};
-      panel_range<kMode>(m, 0, 0, m.shape.panels, x, n, tiles, scratch, [&](uint64_t p, const float* out) {
-        for (uint32_t i = 0; i < n; ++i) {
-          std::memcpy(y + (r + i) * m.shape.rows + p * kPanelRows, out + i * kPanelRows, m.rows_in(p) * 4);
-        }
-      });
+      const RowPointers<float, kJobRows> to(y + r * m.shape.rows, m.shape.rows, n);
+      panel_range<kMode>(m, 0, 0, m.shape.panels, x, n, tiles, scratch, {to.at});
     }
   };
   if (s.shared_width != 0) product(w.mix, work.common.mix);
@@ -110,90 +137,128 @@ void sort_rows(const MoeShape& s, const int32_t* ids, const ExpertWork& work) {
   for (uint32_t e = 0; e < s.experts; ++e) add(e, work.start[e], work.start[e + 1]);
   work.counters[0].store(0, std::memory_order_relaxed);
   work.counters[1].store(jobs, std::memory_order_relaxed);
+  work.counters[2].store(0, std::memory_order_relaxed);
 }
 
-// The matrices of one job.
-struct JobPanels {
-  const Panels &gate, &up, &down;
-  uint64_t gate_matrix, up_matrix, down_matrix;
-};
-
-// One member's work on jobs.
+// One member's work on both phases.
 template <Mode kMode>
 class Jobs {
  public:
   Jobs(const swy::Call& call, const MoeShape& s, const MoePanels& w, const ExpertWork& work)
-      : call_(call), s_(s), w_(w), work_(work), j_(scratch_of(work, s, call.rank())) {}
+      : call_(call), s_(s), w_(w), work_(work), j_(work.of(call.rank(), s)) {}
 
-  void run() {
+  void gate_and_up() {
     const uint32_t jobs = work_.counters[1].load(std::memory_order_relaxed);
-    for (uint32_t i; (i = work_.counters[0].fetch_add(1, std::memory_order_relaxed)) < jobs;) one(work_.jobs[i]);
+    const auto take = [&] {
+      const uint32_t i = work_.counters[0].fetch_add(1, std::memory_order_relaxed);
+      return i < jobs ? &work_.jobs[i] : nullptr;
+    };
+    for (const Job *job = take(), *next; job != nullptr; job = next) {
+      next = take();  // early, so that its weights can be on their way
+      one(*job, next != nullptr && shared(*next) == shared(*job) ? gate_up_pair(*next, 0) : PanelPair{});
+    }
+  }
+
+  // y [rows, hidden]; `weights` [rows, top_k].
+  void down(const float* weights) {
+    const uint64_t panels = w_.down.shape.panels, rounds = divide(panels, call_.members() * kMostJobPanels);
+    const uint64_t share = divide(panels, call_.members() * rounds);
+    for (uint64_t p; (p = share * work_.counters[2].fetch_add(1, std::memory_order_relaxed)) < panels;) {
+      columns(p, std::min(p + share, panels), weights);
+    }
   }
 
  private:
-  static JobScratch scratch_of(const ExpertWork& work, const MoeShape& s, uint32_t rank) {
-    Arena arena(work.scratch + work.scratch_bytes * rank);
-    return work.take(arena, s);
-  }
+  static uint64_t divide(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
   bool shared(const Job& job) const { return job.expert == s_.experts; }
   uint64_t row_of(const Job& job, uint32_t i) const {
     return shared(job) ? job.first + i : work_.entries[job.first + i] / s_.top_k;
   }
-  float* result_of(const Job& job, uint32_t i) const {
-    if (shared(job)) return work_.results + ((job.first + i) * uint64_t{s_.slots} + s_.top_k) * s_.hidden;
-    const uint64_t entry = work_.entries[job.first + i];
-    return work_.results + (entry / s_.top_k * s_.slots + entry % s_.top_k) * s_.hidden;
+
+  const Panels& gate_of(const Job& job) const { return shared(job) ? w_.shared_gate : w_.gate_up; }
+  // Panel i of the job's gate and of its up.
+  PanelPair gate_up_pair(const Job& job, uint64_t i) const {
+    if (shared(job)) return {w_.shared_gate.panel(0, i), w_.shared_up.panel(0, i)};
+    return {w_.gate_up.panel(2 * uint64_t{job.expert}, i), w_.gate_up.panel(2 * uint64_t{job.expert} + 1, i)};
   }
 
-  void one(const Job& job) {
-    const uint64_t e = job.expert;
-    const JobPanels p = shared(job) ? JobPanels{w_.shared_gate, w_.shared_up, w_.shared_down, 0, 0, 0}
-                                    : JobPanels{w_.gate_up, w_.gate_up, w_.down, 2 * e, 2 * e + 1, e};
-    gather(job, p.gate.shape);
-    gate_and_up(job, p);
-    down(job, p);
-  }
-
-  void gather(const Job& job, const PanelShape& shape) {
-    const uint32_t form = row_form(kMode, shape);
-    if (form == kRowForms) {
-      for (uint32_t i = 0; i < job.count; ++i) {
-        std::memcpy(j_.x_exact + i * s_.hidden, call_.input(0) + row_of(job, i) * s_.hidden, s_.hidden * 4);
-      }
-      return;
+  void one(const Job& job, PanelPair after) {
+    const PanelShape& s = gate_of(job).shape;
+    const PairRows x = gather(job, s);
+    for (uint64_t i = 0; i < s.panels; ++i) {
+      panel_pair<kMode>(s, gate_up_pair(job, i), i + 1 < s.panels ? gate_up_pair(job, i + 1) : after, x, job.count,
+                        tiles_, j_.pair);
+      silu_mul_columns(j_.pair.first, j_.pair.second, job.count, gate_of(job).rows_in(i), s.rows,
+                       j_.hidden + i * kPanelRows);
     }
+    const HiddenRows& to = shared(job) ? work_.shared_hidden : work_.hidden;
+    for (uint32_t i = 0; i < job.count; ++i) to.put(job.first + i, j_.hidden + i * s.rows, s.rows);
+  }
+
+  PairRows gather(const Job& job, const PanelShape& shape) {
+    const uint32_t form = row_form(kMode, shape);
     const RowFormat& f = work_.common.x.format(form);
     for (uint32_t i = 0; i < job.count; ++i) {
-      std::memcpy(j_.x + i * f.bytes, work_.common.x.row(form, row_of(job, i)), f.bytes);
+      if (form == kRowForms) {
+        std::memcpy(j_.x_exact + i * s_.hidden, call_.input(0) + row_of(job, i) * s_.hidden, s_.hidden * 4);
+      } else {
+        std::memcpy(j_.x + i * f.bytes, work_.common.x.row(form, row_of(job, i)), f.bytes);
+      }
     }
+    return {j_.x_exact, f, j_.x};
   }
 
-  void gate_and_up(const Job& job, const JobPanels& p) {
-    const PanelShape& s = p.gate.shape;
-    const PairRows x{j_.x_exact, work_.common.x.format(row_form(kMode, s)), j_.x};
-    const auto pair_at = [&](uint64_t i) {
-      return i < s.panels ? PanelPair{p.gate.panel(p.gate_matrix, i), p.up.panel(p.up_matrix, i)} : PanelPair{};
+  // Columns of y that panels [begin, end) of down give.
+  void columns(uint64_t begin, uint64_t end, const float* weights) {
+    const uint64_t stride = (end - begin) * kPanelRows;
+    std::fill_n(j_.sums, s_.rows * stride, 0.0f);
+    const auto product = [&](const Panels& w, uint64_t matrix, const HiddenRows& hidden, uint64_t first, uint64_t last,
+                             PanelPair after, auto row_and_factor) {
+      for (; first < last; first += kJobRows) {
+        const auto m = static_cast<uint32_t>(std::min<uint64_t>(kJobRows, last - first));
+        float* rows[kJobRows];
+        float factors[kJobRows];
+        for (uint32_t r = 0; r < m; ++r) {
+          const auto [row, factor] = row_and_factor(first + r);
+          rows[r] = j_.sums + row * stride;
+          factors[r] = factor;
+        }
+        panel_range<kMode>(w, matrix, begin, end, hidden.rows(first), m, tiles_, j_.pair, {rows, rows, factors},
+                           first + kJobRows < last ? PanelPair{} : after);
+      }
     };
-    for (uint64_t i = 0; i < s.panels; ++i) {
-      panel_pair<kMode>(s, pair_at(i), pair_at(i + 1), x, job.count, tiles_, j_.pair);
-      silu_mul_columns(j_.pair.first, j_.pair.second, job.count, p.gate.rows_in(i), s.rows, j_.hidden + i * kPanelRows);
+    const auto next_expert = [&](uint32_t e) {
+      while (e < s_.experts && work_.start[e] == work_.start[e + 1]) ++e;
+      return e;
+    };
+    for (uint32_t e = next_expert(0), next; e < s_.experts; e = next) {
+      next = next_expert(e + 1);
+      const uint64_t second = std::min(begin + 1, end - 1);
+      const PanelPair after =
+          next == s_.experts ? PanelPair{} : PanelPair{w_.down.panel(next, begin), w_.down.panel(next, second)};
+      product(w_.down, e, work_.hidden, work_.start[e], work_.start[e + 1], after, [&](uint64_t i) {
+        const uint32_t entry = work_.entries[i];
+        return std::pair<uint64_t, float>{entry / s_.top_k, weights[entry]};
+      });
     }
+    if (s_.shared_width != 0) {
+      product(w_.shared_down, 0, work_.shared_hidden, 0, s_.rows, {}, [&](uint64_t r) {
+        return std::pair<uint64_t, float>{r, 1.0f / (1.0f + std::exp(-work_.common.mix[r]))};
+      });
+    }
+    store(begin, stride);
   }
 
-  void down(const Job& job, const JobPanels& p) {
-    const PanelShape& s = p.down.shape;
-    const uint32_t form = row_form(kMode, s);
-    const RowFormat f = form == kRowForms ? RowFormat() : row_format(form, s.width);
-    for (uint32_t i = 0; form != kRowForms && i < job.count; ++i) {
-      encode_row(j_.hidden + i * s.width, f, j_.quant + i * f.bytes);
+  void store(uint64_t begin, uint64_t stride) const {
+    const float* residual = residual_of(call_);
+    const uint64_t n = std::min(stride, s_.hidden - begin * kPanelRows);
+    for (uint64_t r = 0; r < s_.rows; ++r) {
+      const uint64_t at = r * s_.hidden + begin * kPanelRows;
+      const float* sum = j_.sums + r * stride;
+      for (uint64_t i = 0; i < n; ++i) {
+        call_.output(0)[at + i] = residual == nullptr ? sum[i] : sum[i] + residual[at + i];
+      }
     }
-    panel_range<kMode>(p.down, p.down_matrix, 0, s.panels, {j_.hidden, f, j_.quant}, job.count, tiles_, j_.pair,
-                       [&](uint64_t panel, const float* out) {
-                         for (uint32_t i = 0; i < job.count; ++i) {
-                           std::memcpy(result_of(job, i) + panel * kPanelRows, out + i * kPanelRows,
-                                       p.down.rows_in(panel) * 4);
-                         }
-                       });
   }
 
   const swy::Call& call_;
@@ -203,24 +268,6 @@ class Jobs {
   JobScratch j_;
   TileScope tiles_;
 };
-
-// y [hidden] of this member's rows = sum over slots of share * result (+ residual).
-void sum_rows(const swy::Call& call, const MoeShape& s, const ExpertWork& work, const float* weights) {
-  const float* residual = residual_of(call);
-  const auto [first, last] = call.split(s.rows);
-  for (uint64_t r = first; r < last; ++r) {
-    float shares[256];
-    std::copy_n(weights + r * s.top_k, s.top_k, shares);
-    if (s.shared_width != 0) shares[s.top_k] = 1.0f / (1.0f + std::exp(-work.common.mix[r]));
-    const float* result = work.results + r * s.slots * s.hidden;
-    float* y = call.output(0) + r * s.hidden;
-    for (uint64_t i = 0; i < s.hidden; ++i) {
-      float sum = 0;
-      for (uint32_t j = 0; j < s.slots; ++j) sum += shares[j] * result[j * s.hidden + i];
-      y[i] = residual == nullptr ? sum : sum + residual[r * s.hidden + i];
-    }
-  }
-}
 
 }  // namespace
 
@@ -235,7 +282,8 @@ template <Mode kMode>
 void moe_by_expert(const swy::Call& call) {
   const swy_op& op = *call.op;
   Arena arena(call.workspace);
-  ExpertWork work(arena, kMode, op, MoeShape(op, op.inputs[0]->dims[0]));
+  const MoeShape most(op, op.inputs[0]->dims[0]);
+  ExpertWork work(arena, kMode, op, most);
   const MoeShape s(op, call.step->rows);
   const MoePanels w(call);
   work.common.x.fill(call, call.input(0), static_cast<uint32_t>(s.rows));
@@ -244,9 +292,10 @@ void moe_by_expert(const swy::Call& call) {
   const bool routed = !injected(op);
   if (call.rank() == 0) sort_rows(s, routed ? work.common.ids : call.input<int32_t>(1), work);
   call.barrier();
-  Jobs<kMode>(call, s, w, work).run();
+  Jobs<kMode> jobs(call, s, w, work);
+  jobs.gate_and_up();
   call.barrier();
-  sum_rows(call, s, work, routed ? work.common.weights : call.input(2));
+  jobs.down(routed ? work.common.weights : call.input(2));
 }
 
 #define CPU_MOE_BY_EXPERT(mode)                        \

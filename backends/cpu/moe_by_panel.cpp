@@ -13,6 +13,10 @@ struct PanelWork {
   MoeWork common;
   float* hidden;   // [rows, slots, widest]: silu(gate) * up
   uint8_t* quant;  // per member: one row of `hidden` per slot
+  uint32_t*
+      order;  // per member: a row's slots as they are summed, that of moe_by_expert: by expert, the shared one last
+  float* factors;   // in that order
+  float* products;  // [slots, 16]
   RowFormat down, shared_down;
   uint64_t quant_bytes;
   PanelWork(Arena& arena, Mode mode, const swy_op& op, const MoeShape& s)
@@ -27,6 +31,9 @@ struct PanelWork {
     }
     quant_bytes = s.rows * (s.top_k * down.bytes + shared_down.bytes);
     quant = arena.take<uint8_t>(quant_bytes * swy::team_width);
+    order = arena.take<uint32_t>(s.slots * swy::team_width);
+    factors = arena.take<float>(s.slots * swy::team_width);
+    products = arena.take<float>(uint64_t{s.slots} * kPanelRows * swy::team_width);
   }
 };
 
@@ -119,19 +126,27 @@ void down_and_sum(const swy::Call& call, const MoeShape& s, const MoePanels& w, 
       encode_row(work.hidden + (r * s.slots + j) * s.widest(), f, quant + r * row_bytes + j * work.down.bytes);
     }
   }
-  float out[kPanelRows];
+  uint32_t* order = work.order + s.slots * call.rank();
+  float* factors = work.factors + s.slots * call.rank();
+  float* products = work.products + uint64_t{s.slots} * kPanelRows * call.rank();
   for (uint64_t r = 0; r < s.rows; ++r) {
-    const float mix = s.shared_width != 0 ? 1.0f / (1.0f + std::exp(-work.common.mix[r])) : 0;
+    for (uint32_t j = 0; j < s.slots; ++j) order[j] = j;
+    std::sort(order, order + s.top_k, [&](uint32_t a, uint32_t b) {
+      const int32_t* id = ids + r * s.top_k;
+      return id[a] != id[b] ? id[a] < id[b] : a < b;
+    });
+    for (uint32_t i = 0; i < s.top_k; ++i) factors[i] = weights[r * s.top_k + order[i]];
+    if (s.shared_width != 0) factors[s.top_k] = 1.0f / (1.0f + std::exp(-work.common.mix[r]));
     for (uint64_t p = begin; p < end; ++p) {
-      float sum[kPanelRows] = {};
-      for (uint32_t j = 0; j < s.slots; ++j) {
+      for (uint32_t i = 0; i < s.slots; ++i) {
+        const uint32_t j = order[i];
         const bool shared = j == s.top_k;
         down_panel<kMode>(shared ? w.shared_down : w.down, shared ? 0 : static_cast<uint64_t>(ids[r * s.top_k + j]), p,
                           work.hidden + (r * s.slots + j) * s.widest(), shared ? work.shared_down : work.down,
-                          quant + r * row_bytes + j * work.down.bytes, out);
-        const float share = shared ? mix : weights[r * s.top_k + j];
-        for (uint32_t n = 0; n < kPanelRows; ++n) sum[n] += share * out[n];
+                          quant + r * row_bytes + j * work.down.bytes, products + i * kPanelRows);
       }
+      float sum[kPanelRows];
+      sum_columns(products, factors, s.slots, sum);
       const uint64_t at = r * s.hidden + p * kPanelRows;
       for (uint32_t n = 0; n < w.down.rows_in(p); ++n) {
         call.output(0)[at + n] = residual == nullptr ? sum[n] : sum[n] + residual[at + n];

@@ -36,10 +36,23 @@ void multiply_tiles_int8(const PanelShape& shape, const uint8_t* first, const ui
 void multiply_tiles_bf16(const PanelShape& shape, const uint8_t* first, const uint8_t* second, const RowFormat& format,
                          const uint8_t* rows, uint32_t m, float* first_out, float* second_out);
 
+// Where rows of products go: rows[r][n] = add[r][n] + factors[r] * product[r][n].
+struct RowTarget {
+  float* const* rows = nullptr;
+  const float* const* add = nullptr;  // NULL: nothing
+  const float* factors = nullptr;     // NULL: 1
+};
+
 // 8-bit rows in blocks of kWideBlock; quantized weights, rounded to 8 bits with one scale per such block. While a pair
-// is multiplied the first block of `next` is made ready; both members are NULL if no pair follows.
+// is multiplied the first block of `next` is made ready; both members are NULL if no pair follows. The products end in
+// the `columns` of the target, the second panel's behind the first's 16; without a target in first_out and second_out.
 struct PanelPair {
   const uint8_t *first = nullptr, *second = nullptr;
+};
+struct TargetColumns {
+  const RowTarget* target = nullptr;
+  uint64_t at = 0;     // of the first panel
+  uint32_t count = 0;  // of both
 };
 struct TilePipeline {
   const uint8_t* ready = nullptr;  // the first panel of the pair whose first block is ready in the scratch
@@ -47,7 +60,7 @@ struct TilePipeline {
 };
 void multiply_tiles_wide(const PanelShape& shape, PanelPair pair, PanelPair next, TilePipeline& pipeline,
                          const RowFormat& format, const uint8_t* rows, uint32_t m, void* scratch, float* first_out,
-                         float* second_out);
+                         float* second_out, const TargetColumns& to);
 
 namespace detail {
 void multiply_avx512(const PanelShape& shape, const uint8_t* panel, const RowFormat& format, const uint8_t* rows,

@@ -7,6 +7,15 @@ namespace cpu {
 
 // Steps of at most this many rows are brought into form by every member for itself, which saves a barrier.
 inline constexpr uint32_t kPrivateRows = 4;
+// The pointers to m rows of `stride` floats.
+template <class T, uint32_t kMost>
+struct RowPointers {
+  T* at[kMost];
+  RowPointers(T* first, uint64_t stride, uint32_t m) {
+    for (uint32_t r = 0; r < m; ++r) at[r] = first + r * stride;
+  }
+};
+
 // Rows of activations that stay in a core's cache while all its weights pass by.
 inline constexpr uint32_t kRowChunk = 512;
 static_assert(kRowChunk % kTileGroup == 0);
@@ -25,9 +34,8 @@ constexpr uint32_t row_form(Mode mode, const PanelShape& shape) {
 
 // The form in memory.
 inline RowFormat row_format(uint32_t form, uint64_t width) {
-  return form == kPlainForm ? RowFormat::bf16(width) : RowFormat(width, 32u << form);
+  return form == kPlainForm ? RowFormat::bf16(width) : RowFormat(width, form == kWideForm ? kWideBlock : 32u << form);
 }
-static_assert(32u << kWideForm == kWideBlock);
 
 // Bit mask of the forms that weights [first, last) of an operation read.
 inline uint32_t forms_of(Mode mode, const swy_op& op, uint32_t first, uint32_t last) {
@@ -108,6 +116,13 @@ class TileScope {
   uint32_t depth_ = 0;
 };
 
+// gate [m, 16] = silu(gate) * up, written to rows of `stride`, `columns` wide.
+void silu_mul_columns(const float* gate, const float* up, uint32_t m, uint32_t columns, uint64_t stride, float* to);
+// Products [m, 16] to `columns` of a target, from column `at` on.
+void put_columns(const float* products, uint32_t m, uint32_t columns, uint64_t at, const RowTarget& target);
+// sum [16] = the sum over n of factors[n] * products [n, 16], in the order and with the rounding of put_columns.
+void sum_columns(const float* products, const float* factors, uint32_t n, float* sum);
+
 // Scratch of one member for panel_pair: tiles, and the products [rows, 16] of two panels.
 struct PairScratch {
   void* tiles;
@@ -130,11 +145,19 @@ struct PairRows {
   const uint8_t* rows;
 };
 
-// Two panels of one shape times m rows into scratch.first and .second; `second` may be `first`, and then only .first is
-// meant. `next` follows with the same scratch, or is empty.
+// Products in scratch.first and .second to their target, if there is one.
+inline void put(const PairScratch& scratch, PanelPair pair, uint32_t m, const TargetColumns& to) {
+  if (to.target == nullptr) return;
+  put_columns(scratch.first, m, std::min(to.count, kPanelRows), to.at, *to.target);
+  if (pair.second == pair.first) return;
+  put_columns(scratch.second, m, to.count - kPanelRows, to.at + kPanelRows, *to.target);
+}
+
+// Two panels of one shape times m rows into `to`, or else into scratch.first and .second; `second` may be `first`, and
+// then there is only one. `next` follows with the same scratch, or is empty.
 template <Mode kMode>
 void panel_pair(const PanelShape& shape, PanelPair pair, PanelPair next, const PairRows& x, uint32_t m,
-                TileScope& tiles, const PairScratch& scratch) {
+                TileScope& tiles, const PairScratch& scratch, const TargetColumns& to = {}) {
   const uint32_t form = row_form(kMode, shape);
   const auto [first, second] = pair;
   if (on_tiles(kMode) && form != kRowForms) {
@@ -143,10 +166,12 @@ void panel_pair(const PanelShape& shape, PanelPair pair, PanelPair next, const P
       multiply_tiles_bf16(shape, first, second, x.format, x.rows, m, scratch.first, scratch.second);
     } else if (form == kWideForm) {
       multiply_tiles_wide(shape, pair, next, tiles.pipeline, x.format, x.rows, m, scratch.tiles, scratch.first,
-                          scratch.second);
+                          scratch.second, to);
+      return;
     } else {
       multiply_tiles_int8(shape, first, second, x.format, x.rows, m, scratch.tiles, scratch.first, scratch.second);
     }
+    put(scratch, pair, m, to);
     return;
   }
   const auto one = [&](const uint8_t* panel, float* out) {
@@ -158,19 +183,20 @@ void panel_pair(const PanelShape& shape, PanelPair pair, PanelPair next, const P
   };
   one(first, scratch.first);
   if (second != first) one(second, scratch.second);
+  put(scratch, pair, m, to);
 }
 
-// Panels [begin, end) of one matrix times m rows; store(panel, products [m, 16]) takes each.
-template <Mode kMode, class Store>
+// Panels [begin, end) of one matrix times m rows into the target, panel `begin` first. `after` is what follows then.
+template <Mode kMode>
 void panel_range(const Panels& w, uint64_t matrix, uint64_t begin, uint64_t end, const PairRows& x, uint32_t m,
-                 TileScope& tiles, const PairScratch& scratch, Store store) {
+                 TileScope& tiles, const PairScratch& scratch, const RowTarget& target, PanelPair after = {}) {
   const auto pair_at = [&](uint64_t p) {
-    return p < end ? PanelPair{w.panel(matrix, p), w.panel(matrix, std::min(p + 1, end - 1))} : PanelPair{};
+    return p < end ? PanelPair{w.panel(matrix, p), w.panel(matrix, std::min(p + 1, end - 1))} : after;
   };
   for (uint64_t p = begin; p < end; p += 2) {
-    panel_pair<kMode>(w.shape, pair_at(p), pair_at(p + 2), x, m, tiles, scratch);
-    store(p, scratch.first);
-    if (p + 1 < end) store(p + 1, scratch.second);
+    const uint32_t columns = w.rows_in(p) + (p + 1 < end ? w.rows_in(p + 1) : 0);
+    panel_pair<kMode>(w.shape, pair_at(p), pair_at(p + 2), x, m, tiles, scratch,
+                      {&target, (p - begin) * kPanelRows, columns});
   }
 }
 

@@ -1,0 +1,61 @@
+// What becomes of the products of a panel: element-wise work on [m, 16].
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "columns.cpp"
+#include "simd.h"
+// after simd.h
+#include <hwy/foreach_target.h>
+
+#include "math-inl.h"
+#include "projection.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace cpu {
+namespace HWY_NAMESPACE {
+
+void silu_mul_columns(const float* gate, const float* up, uint32_t m, uint32_t columns, uint64_t stride, float* to) {
+  for (uint32_t r = 0; r < m; ++r, gate += kPanelRows, up += kPanelRows, to += stride) {
+    each_vector(columns, [&](uint64_t i, uint64_t count) {
+      store(hn::Mul(silu(load(gate + i, count)), load(up + i, count)), to + i, count);
+    });
+  }
+}
+
+void put_columns(const float* products, uint32_t m, uint32_t columns, uint64_t at, const RowTarget& target) {
+  const F d;
+  for (uint32_t r = 0; r < m; ++r, products += kPanelRows) {
+    const V factor = hn::Set(d, target.factors == nullptr ? 1.0f : target.factors[r]);
+    each_vector(columns, [&](uint64_t i, uint64_t count) {
+      const V before = target.add == nullptr ? hn::Zero(d) : load(target.add[r] + at + i, count);
+      store(hn::MulAdd(load(products + i, count), factor, before), target.rows[r] + at + i, count);
+    });
+  }
+}
+
+void sum_columns(const float* products, const float* factors, uint32_t n, float* sum) {
+  const F d;
+  each_vector(kPanelRows, [&](uint64_t i, uint64_t count) {
+    V total = hn::Zero(d);
+    for (uint32_t j = 0; j < n; ++j) {
+      total = hn::MulAdd(load(products + j * kPanelRows + i, count), hn::Set(d, factors[j]), total);
+    }
+    store(total, sum + i, count);
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace cpu {
+void silu_mul_columns(const float* gate, const float* up, uint32_t m, uint32_t columns, uint64_t stride, float* to) {
+  CPU_BEST(silu_mul_columns)(gate, up, m, columns, stride, to);
+}
+void put_columns(const float* products, uint32_t m, uint32_t columns, uint64_t at, const RowTarget& target) {
+  CPU_BEST(put_columns)(products, m, columns, at, target);
+}
+void sum_columns(const float* products, const float* factors, uint32_t n, float* sum) {
+  CPU_BEST(sum_columns)(products, factors, n, sum);
+}
+}  // namespace cpu
+#endif
