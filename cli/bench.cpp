@@ -1,12 +1,12 @@
 // switchyard bench: how fast a model runs here, and how near that is to what the machine can do.
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 
 #include "bench/machine.h"
 #include "bench/measure.h"
 #include "cli/bench_report.h"
 #include "cli/commands.h"
+#include "cli/sample_text.h"
 
 namespace switchyard::cli {
 namespace {
@@ -25,30 +25,10 @@ struct Options {
   uint32_t text_at(uint32_t depth) const { return depth + decode + bench::kDecodeExtra; }
 };
 
-// `n` tokens of a pseudo-random text.
-std::vector<int32_t> random_tokens(uint32_t n, uint32_t vocab) {
-  std::vector<int32_t> ids(n);
-  uint64_t x = 88172645463325252ull;
-  for (int32_t& id : ids) {
-    x ^= x << 13, x ^= x >> 7, x ^= x << 17;
-    id = static_cast<int32_t>(x % vocab);
-  }
-  return ids;
-}
-
-// `n` tokens of the text that is installed with the demo model, from its start again where it ends: routing follows
-// what is read. Random ones when they are asked for, or when the model has no tokenizer.
+// `n` tokens of the demo model's text, since routing follows what is read; random ones when they are asked for.
 Result<std::vector<int32_t>> some_tokens(const Options& o, const Runtime& r, uint32_t n) {
-  if (o.random || r.tokenizer == nullptr) return random_tokens(n, r.model->vocab());
-  const std::string path = std::filesystem::path(model_path({})).parent_path() / "prompt.txt";
-  const Result<std::string> text = Os::real().read(path, 1 << 20);
-  if (!text.ok()) return error(text.status().code(), "{}; --random measures without it", text.status().message());
-  SWY_LET(std::vector<int32_t> ids, r.tokenizer->encode(*text, false));
-  std::erase_if(ids, [&](int32_t id) { return static_cast<uint32_t>(id) >= r.model->vocab(); });
-  if (ids.empty()) return random_tokens(n, r.model->vocab());
-  const size_t length = ids.size();
-  ids.resize(n);
-  for (size_t i = length; i < ids.size(); ++i) ids[i] = ids[i - length];
+  Result<std::vector<int32_t>> ids = sample_text(o.random ? nullptr : r.tokenizer.get(), r.model->vocab(), n);
+  if (!ids.ok()) return error(ids.status().code(), "{}; --random measures without it", ids.status().message());
   return ids;
 }
 

@@ -130,6 +130,7 @@ Result<Runtime> load_runtime(const Settings& settings, std::shared_ptr<Host> hos
   options.context = settings.context;
   options.chunk = settings.chunk;
   options.deterministic = settings.deterministic;
+  options.routers = settings.routers;
   for (const std::string& text : settings.variants) {
     SWY_LET(VariantRule rule, parse_variant_rule(text));
     options.variants.push_back(std::move(rule));

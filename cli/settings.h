@@ -23,6 +23,7 @@ struct Settings {
   bool verify = false;
   bool validate = false;
   std::string log = "warning";
+  bool routers = false;  // no flag: ModelOptions::routers, for commands that read them
 };
 
 // One row of `switchyard config`.

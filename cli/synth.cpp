@@ -2,21 +2,45 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/experts.h"
 #include "cli/runtime.h"
+#include "cli/sample_text.h"
 
 namespace switchyard::cli {
 namespace {
+
+constexpr uint32_t kLayers = 4, kTokens = 1024;  // of the histogram
 
 struct Options {
   std::string config = "qwen3.5-35b-a3b", output, quant = "i4", group = "32";
   uint32_t layers = 0, vocab = 0, threads = 0;
   uint64_t seed = 1;
+  bool histogram = true;
 };
 
-Status synth(const Options& o) {
+std::string short_form(const Options& o, uint32_t layers) {
   std::string text = o.config + ",quant=" + o.quant + ",group=" + o.group + fmt::format(",seed={}", o.seed);
-  if (o.layers != 0) text += fmt::format(",layers={}", o.layers);
+  if (layers != 0) text += fmt::format(",layers={}", layers);
   if (o.vocab != 0) text += fmt::format(",vocab={}", o.vocab);
+  return text;
+}
+
+// Over the first layers, which are made once more in memory: the whole model may not fit.
+Status histogram(const Options& o) {
+  Settings settings;
+  settings.model = "synth:" + short_form(o, o.layers == 0 ? kLayers : std::min(o.layers, kLayers));
+  settings.threads = o.threads;
+  settings.routers = true;
+  SWY_LET(const Runtime r, load_runtime(settings));
+  SWY_LET(const std::vector<int32_t> ids,
+          sample_text(r.tokenizer.get(), r.model->vocab(), std::min(kTokens, r.model->context())));
+  SWY_LET(const auto layers, count_experts(*r.model, ids));
+  print_experts(stderr, layers, ids.size());
+  return {};
+}
+
+Status synth(const Options& o) {
+  const std::string text = short_form(o, o.layers);
   SWY_LET(const SyntheticRequest request, synthetic_request(text));
   Settings threads;
   threads.threads = o.threads;
@@ -29,6 +53,9 @@ Status synth(const Options& o) {
           }));
   fmt::print(stderr, "{}: {:.1f} MiB in {:.1f} s\n", o.output, static_cast<double>(bytes) / 1048576,
              seconds_since(begin));
+  if (!o.histogram) return {};
+  const Status s = histogram(o);  // the file is there whatever comes of this
+  if (!s.ok()) fmt::print(stderr, "no histogram of its experts: {}\n", s.message());
   return {};
 }
 
@@ -48,6 +75,8 @@ void add_synth(CLI::App& app, int& exit_code) {
   c->add_option("--seed", o->seed, "other seeds give other weights")->capture_default_str();
   c->add_option("--quant", o->quant, "encoding of the large weights: bf16, i8, i4 or i4a")->capture_default_str();
   c->add_option("--group", o->group, "weights that share a scale: 32, 64, 128, or row")->capture_default_str();
+  c->add_flag("!--no-histogram", o->histogram,
+              "do not run the first layers on a text to print how it spreads over experts");
   c->add_option("--threads", o->threads, "0: one per core")->check(thread_range());
   c->callback([o, &exit_code] {
     if (const Status s = synth(*o); !s.ok()) exit_code = report(s);

@@ -60,6 +60,7 @@ Result<std::unique_ptr<Model>> Model::plan_ahead(std::shared_ptr<const Program> 
 
   Graph graph = graph_of(*m->program_);
   m->logits_value_ = graph.results[0];
+  if (options.routers) m->routers_ = add_routers(graph);
   m->vocab_ = static_cast<uint32_t>(graph.values[m->logits_value_].width);
   SWY_LET(Planner planner,
           Planner::create(std::move(graph), m->devices_, std::move(policy), options.variants, pool, m->chunk_));
@@ -220,6 +221,7 @@ Result<std::span<const float>> Model::step(std::span<const StepSequence> sequenc
   SWY_LET(Executable * run, executable(bucket(rows, static_cast<uint32_t>(sequences.size()), logit_rows, context)));
   SWY_LET(const auto block, builder_->build(sequences));
   for (const DeviceBuffer& s : steps_) SWY_TRY(s.write(0, block));
+  last_ = run;
   SWY_TRY(run->submit(false, watched_));
   if (logit_rows == 0) return std::span<const float>{};
   SWY_TRY(run->submit(true, watched_));
@@ -230,6 +232,11 @@ Result<std::span<const float>> Model::step(std::span<const StepSequence> sequenc
   logits_.resize(std::max(logits_.size(), count));
   SWY_TRY(run->read(logits_value_, std::as_writable_bytes(std::span(logits_.data(), count))));
   return std::span<const float>(logits_.data(), count);
+}
+
+Status Model::read_result(uint32_t value, std::span<std::byte> to) const {
+  if (last_ == nullptr) return error(Code::internal, "value {} was read before any step", value);
+  return last_->read(value, to);
 }
 
 Session::~Session() {

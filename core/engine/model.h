@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "core/engine/routing.h"
 #include "core/engine/step_builder.h"
 #include "core/engine/weights.h"
 #include "core/plan/executable.h"
@@ -26,6 +27,7 @@ struct ModelOptions {
   uint32_t chunk = 2048;  // largest step, in rows
   uint32_t sessions = 1;  // room in the state pool
   bool deterministic = false;
+  bool routers = false;  // every step also gives the logits of its routers
   std::vector<VariantRule> variants;
   uint32_t load_threads = 1;       // that bring the weights into the devices' layouts
   WeightStore::Progress progress;  // of loading the weights
@@ -65,6 +67,11 @@ class Model {
   // next step. Errors: those of the devices; invalid_data for a token id outside the vocabulary.
   Result<std::span<const float>> step(std::span<const StepSequence> sequences);
 
+  // Those of ModelOptions::routers, in the order of the layers.
+  const std::vector<Router>& routers() const { return routers_; }
+  // A result of the last step besides its logits, from its first row on. Errors: internal, when there is none.
+  Status read_result(uint32_t value, std::span<std::byte> to) const;
+
   // Counts what steps submit, until it is set to NULL.
   void watch(SubmitCounts* counts) { watched_ = counts; }
 
@@ -96,6 +103,8 @@ class Model {
   std::vector<float> logits_;  // where the host cannot see the device's
   swy_bucket pool_{};
   SubmitCounts* watched_ = nullptr;
+  std::vector<Router> routers_;
+  const Executable* last_ = nullptr;  // that ran a step
   uint32_t context_ = 0, chunk_ = 0, vocab_ = 0, logits_value_ = 0;
 };
 

@@ -282,6 +282,37 @@ TEST(Synth, MakesTheSameProgramAsItsShortForm) {
   EXPECT_NE(stored, logits("synth:" + config + ",layers=3,group=32,seed=6"));
 }
 
+TEST(Synth, PrintsHowATextSpreadsOverItsExperts) {
+  const TemporaryFolder folder;
+  const Arguments make = {"synth", "--config", kTiny + "half-rotary/config.json", "-o", folder.path("s.swy")};
+  const Ran made = run_program(make);
+  EXPECT_EQ(made.exit, 0);
+  EXPECT_THAT(made.err, AllOf(HasSubstr("experts chosen over 512 tokens"), HasSubstr("layers.0.moe")));
+  Arguments quiet = make;
+  quiet.push_back("--no-histogram");
+  EXPECT_THAT(run_program(quiet).err, Not(HasSubstr("experts chosen")));
+}
+
+TEST(Synth, TakesTextFromAVocabularyOfThatSizeOn) {
+  const std::string config = "synth:" + kTiny + "half-rotary/config.json";
+  const Ran ran = run_program({"run", "-m", config + ",vocab=4096", "-n", "3", "Once upon a time"});
+  EXPECT_EQ(ran.exit, 0) << ran.err;
+  EXPECT_THAT(run_program({"run", "-m", config + ",vocab=4095", "hi"}).err, HasSubstr("no tokenizer"));
+}
+
+TEST(Experts, AreCountedPerLayer) {
+  const json out = run_json({"experts", "--tokens", "32", "--json"});
+  EXPECT_EQ(out["tokens"], 32);
+  ASSERT_EQ(out["layers"].size(), 8u);
+  for (const json& l : out["layers"]) {
+    EXPECT_EQ(l["counts"].size(), 16u);
+    EXPECT_LE(l["least"], l["median"]);
+    EXPECT_LE(l["median"], l["most"]);
+    EXPECT_LE(l["most"], 0.25) << "of 4 that each token chooses";
+  }
+  EXPECT_THAT(run_program({"experts", "--tokens", "8"}).out, HasSubstr("layers.7.moe"));
+}
+
 TEST(Synth, RefusesWhatItDoesNotKnow) {
   for (const char* model : {"synth:", "synth:nowhere", "synth:qwen3.5-35b-a3b,layers=0", "synth:qwen3.5-35b-a3b,warp=9",
                             "synth:qwen3.5-35b-a3b,quant=i3"}) {

@@ -1,0 +1,15 @@
+// How a text spreads over a model's experts, as text and as JSON.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "core/engine/routing.h"
+
+namespace switchyard::cli {
+
+nlohmann::ordered_json experts_json(const std::vector<ExpertCounts>& layers, size_t tokens);
+// To `out`: a line per layer.
+void print_experts(std::FILE* out, const std::vector<ExpertCounts>& layers, size_t tokens);
+
+}  // namespace switchyard::cli
