@@ -13,6 +13,7 @@ void add_inspect(CLI::App& app, int& exit_code);
 void add_backends(CLI::App& app, int& exit_code);
 void add_plan(CLI::App& app, int& exit_code);
 void add_perplexity(CLI::App& app, int& exit_code);
+void add_diverge(CLI::App& app, int& exit_code);
 void add_experts(CLI::App& app, int& exit_code);
 void add_logits(CLI::App& app, int& exit_code);
 void add_bench(CLI::App& app, int& exit_code);

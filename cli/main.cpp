@@ -32,6 +32,7 @@ int run_program(int argc, char** argv) {
   add_backends(app, exit_code);
   add_plan(app, exit_code);
   add_perplexity(app, exit_code);
+  add_diverge(app, exit_code);
   add_experts(app, exit_code);
   add_logits(app, exit_code);
   add_bench(app, exit_code);

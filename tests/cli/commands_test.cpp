@@ -300,6 +300,27 @@ TEST(Synth, TakesTextFromAVocabularyOfThatSizeOn) {
   EXPECT_THAT(run_program({"run", "-m", config + ",vocab=4095", "hi"}).err, HasSubstr("no tokenizer"));
 }
 
+TEST(Diverge, ComparesTwoWaysOfComputing) {
+  const Arguments base = {"diverge", "--prompts", "2", "--length", "8", "-n", "6"};
+  const auto with = [&](const Arguments& more) {
+    Arguments all = base;
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  const json same = run_json(with({"--json"}));
+  ASSERT_EQ(same["prompts"].size(), 2u);
+  EXPECT_EQ(same["prompts"][0]["diverged"], false);
+  const std::string model = "synth:" + kTiny + "half-rotary/config.json,vocab=4096,seed=";
+  const json other = run_json(with({"-m", model + "1", "--against-model", model + "2", "--json"}));
+  EXPECT_EQ(other["prompts"][0]["position"], 0) << "other weights agree on nothing";
+  EXPECT_GT(other["prompts"][0]["other_gap"], 0);
+  EXPECT_THAT(run_program(with({"-m", model + "1", "--against-model", model + "2"})).out,
+              HasSubstr("2 of 2 prompts differ within 6 tokens; the median agrees for 0"));
+  const Ran ran = run_program(with({"--against-model", "synth:" + kTiny + "half-rotary/config.json,vocab=64"}));
+  EXPECT_EQ(ran.exit, 2);
+  EXPECT_THAT(ran.err, HasSubstr("has another vocabulary"));
+}
+
 TEST(Experts, AreCountedPerLayer) {
   const json out = run_json({"experts", "--tokens", "32", "--json"});
   EXPECT_EQ(out["tokens"], 32);
