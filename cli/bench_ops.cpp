@@ -85,6 +85,7 @@ void print_table(const Probes& p, const OpTimes& ops, bool errors) {
 
 Status bench_ops(const Options& o) {
   const auto host = std::make_shared<Host>(thread_count(o.settings));
+  if (o.settings.pin) pin(*host);
   SWY_LET(const Registry registry, find_backends(o.settings, *host));
   SWY_TRY(registry.check_libraries());
   SWY_LET(auto selection, registry.select(o.settings.backend));

@@ -87,6 +87,11 @@ Result<Registry> find_backends(const Settings& settings, const Host& host) {
   return registry;
 }
 
+void pin(Host& host) {
+  if (host.pin()) return;
+  spdlog::warn("--pin: {} threads cannot have a core each here; they are left to the system", host.threads());
+}
+
 Result<SyntheticRequest> synthetic_request(const std::string& text) {
   SWY_LET(SyntheticRequest request, parse_synthetic(text));
   const Result<Program> demo = Program::load(Os::real(), model_path({}));
@@ -152,6 +157,7 @@ Result<Runtime> load_runtime(const Settings& settings, std::shared_ptr<Host> hos
     SWY_LET(Tokenizer tokenizer, Tokenizer::parse(r.program->tokenizer_json));
     r.tokenizer = std::make_unique<Tokenizer>(std::move(tokenizer));
   }
+  if (settings.pin) pin(*r.host);
   r.load_seconds = seconds_since(begin);
   return r;
 }

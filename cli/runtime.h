@@ -39,6 +39,7 @@ Result<SyntheticRequest> synthetic_request(const std::string& text);
 Result<std::shared_ptr<const Program>> load_program(const Settings& settings);
 std::string model_path(const Settings& settings);
 uint32_t thread_count(const Settings& settings);
+void pin(Host& host);  // --pin; a warning where it cannot be
 
 // Set by Ctrl-C, and when the program is told to end. `catch_interrupts` installs the handler; a second signal before
 // anybody has looked ends the program.

@@ -19,6 +19,8 @@ const std::vector<SettingInfo>& setting_table() {
       {"--set", "SWITCHYARD_SET", "option of a backend: ID.NAME=VALUE; switchyard backends lists them"},
       {"--variant", "SWITCHYARD_VARIANTS", "force a kernel for an operation (OP=KERNEL) or forbid one (OP=!KERNEL)"},
       {"--threads", "SWITCHYARD_THREADS", "threads that CPU backends compute on; 0: one per core"},
+      {"--pin", "SWITCHYARD_PIN",
+       "keep each of these threads on a core of its own: for machines that run nothing else"},
       {"--ctx", "SWITCHYARD_CTX", "tokens that a session can hold; 0: the model's, at most 4096"},
       {"--chunk", "SWITCHYARD_CHUNK", "tokens of a prompt that are computed in one step"},
       {"--deterministic", "SWITCHYARD_DETERMINISTIC",
@@ -88,6 +90,7 @@ void add_settings(CLI::App& command, Settings& s, const char* positional) {
   add_backend_settings(command, s);
   value("--variant", s.variants)->delimiter(',')->allow_extra_args(false);
   value("--threads", s.threads)->check(thread_range())->capture_default_str();
+  described(command.add_flag(info("--pin").flag, s.pin, info("--pin").help), info("--pin"));
   value("--ctx", s.context)->check(CLI::Range(0u, 1u << 24))->capture_default_str();
   value("--chunk", s.chunk)->check(CLI::Range(1u, 65536u))->capture_default_str();
   described(command.add_flag(info("--deterministic").flag, s.deterministic, info("--deterministic").help),

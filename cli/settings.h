@@ -16,6 +16,7 @@ struct Settings {
   std::vector<std::string> sets;      // ID.NAME=VALUE
   std::vector<std::string> variants;  // OP=KERNEL or OP=!KERNEL
   uint32_t threads = 0;               // 0: all cores
+  bool pin = false;
   uint32_t context = 0;
   uint32_t chunk = 2048;
   bool deterministic = false;

@@ -1,5 +1,6 @@
 #include "core/base/thread_pool.h"
 
+#include "core/base/affinity.h"
 #include "core/base/os.h"
 
 namespace switchyard {
@@ -74,6 +75,17 @@ void ThreadPool::run(swy_team_fn fn, void* arg) {
        left = running_.load(std::memory_order_acquire)) {
     wait_counted(running_, left, watched_ != nullptr);
   }
+}
+
+bool ThreadPool::pin() {
+  if (allowed_processors().size() < width_) return false;
+  std::atomic<bool> all{true};
+  run(
+      [](void* ok, const swy_team* team) {
+        if (!pin_this_thread(allowed_processors()[team->rank])) static_cast<std::atomic<bool>*>(ok)->store(false);
+      },
+      &all);
+  return all;
 }
 
 void ThreadPool::member(uint32_t rank) {

@@ -31,6 +31,10 @@ class ThreadPool {
   // [no-alloc] One run at a time. `fn` must not throw, nor call run.
   void run(swy_team_fn fn, void* arg);
 
+  // Keeps each member on a processor of its own, the caller of this among them. False, and nothing done, when there are
+  // fewer processors than members. Not while a run is live.
+  bool pin();
+
   // Counts into `counts` until it is set to NULL. Not while a run is live.
   void watch(TeamCounts* counts) { watched_ = counts; }
 

@@ -5,6 +5,8 @@
 #include <mutex>
 #include <thread>
 
+#include "core/base/affinity.h"
+
 namespace switchyard {
 
 Result<StoredLayout> WeightStore::stored(WeightUse use) const {
@@ -107,7 +109,12 @@ Status WeightStore::load(std::vector<WeightUse> uses, uint32_t threads, const Pr
     }
   };
   std::vector<std::thread> others;
-  for (size_t t = 1; t < std::min<size_t>(threads, uses.size()); ++t) others.emplace_back(work);
+  for (size_t t = 1; t < std::min<size_t>(threads, uses.size()); ++t) {
+    others.emplace_back([&] {
+      unpin_this_thread();  // it would share its creator's processor
+      work();
+    });
+  }
   work();
   for (std::thread& t : others) t.join();
   return status;

@@ -25,6 +25,8 @@ class Host {
     host_.trace = trace;
     host_.ctx = ctx;
   }
+  bool pin() { return pool_.pin(); }
+
   // Counts the team's runs and barriers, until set to NULL. Not while a list runs.
   void watch(TeamCounts* counts) { pool_.watch(counts); }
 

@@ -2,9 +2,13 @@
 #include "core/base/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
+#include <algorithm>
 #include <atomic>
 #include <vector>
+
+#include "core/base/affinity.h"
 
 namespace switchyard {
 namespace {
@@ -62,6 +66,28 @@ TEST_P(Widths, StartsAndStopsManyTimes) {
     pool.run([](void* arg, const swy_team*) { static_cast<std::atomic<uint32_t>*>(arg)->fetch_add(1); }, &members);
     EXPECT_EQ(members.load(), GetParam());
   }
+}
+
+// Ends with the test's own thread free again, whatever happens in between.
+TEST(ThreadPool, PinnedMembersStayOnAProcessorEach) {
+  const size_t processors = allowed_processors().size();
+  EXPECT_FALSE(ThreadPool(static_cast<uint32_t>(processors) + 1).pin()) << "fewer processors than members";
+  ThreadPool pool(static_cast<uint32_t>(std::min<size_t>(processors, 2)));
+  const bool pinned = pool.pin();
+  std::vector<int> allowed(pool.width());
+  pool.run(
+      [](void* out, const swy_team* member) {
+        cpu_set_t set;
+        ::sched_getaffinity(0, sizeof set, &set);
+        (*static_cast<std::vector<int>*>(out))[member->rank] = CPU_COUNT(&set);
+      },
+      &allowed);
+  unpin_this_thread();
+  ASSERT_TRUE(pinned);
+  for (const int n : allowed) EXPECT_EQ(n, 1);
+  cpu_set_t set;
+  ::sched_getaffinity(0, sizeof set, &set);
+  EXPECT_EQ(static_cast<size_t>(CPU_COUNT(&set)), processors);
 }
 
 TEST(ThreadPool, AWidthOfZeroIsOne) { EXPECT_EQ(ThreadPool(0).width(), 1u); }

@@ -1,0 +1,17 @@
+// Which processors threads run on.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace switchyard {
+
+// Those that this process was allowed when first asked, one per core before their siblings (hyperthreads).
+const std::vector<uint32_t>& allowed_processors();
+
+// Keeps the calling thread, and threads that it starts later, on one processor. False where the system refuses.
+bool pin_this_thread(uint32_t processor);
+// Lets it run on all allowed ones again.
+void unpin_this_thread();
+
+}  // namespace switchyard
