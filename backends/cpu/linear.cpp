@@ -8,6 +8,10 @@
 namespace cpu {
 namespace {
 
+// Outputs of this size do not stay in a cache until they are read; a line that is written at once need not be read
+// first.
+constexpr uint64_t kStreamFloats = 2 << 20;
+
 struct LinearWork {
   RowForms x;
   char* scratch;
@@ -59,7 +63,7 @@ void linear(const swy::Call& call) {
       const RowPointers<float, kRowChunk> y(call.output(i) + at, s.rows, m);
       const RowPointers<const float, kRowChunk> add(residual + at, s.rows, residual == nullptr ? 0 : m);
       panel_range<kMode>(panels[i], 0, first - before, last - before, rows_in, m, tiles, scratch,
-                         {y.at, residual == nullptr ? nullptr : add.at, nullptr});
+                         {y.at, residual == nullptr ? nullptr : add.at, nullptr, rows * s.rows >= kStreamFloats});
     }
   }
 }

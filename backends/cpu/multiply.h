@@ -41,6 +41,7 @@ struct RowTarget {
   float* const* rows = nullptr;
   const float* const* add = nullptr;  // NULL: nothing
   const float* factors = nullptr;     // NULL: 1
+  bool stream = false;                // too large for a cache: written past it, where that is possible
 };
 
 // 8-bit rows in blocks of kWideBlock; quantized weights, rounded to 8 bits with one scale per such block. While a pair

@@ -15,7 +15,7 @@ constexpr uint64_t kTileBytes = 1024;
 
 struct Scratch {
   WideBlock weights[2][2];  // by turn, by panel
-  alignas(64) int32_t sums[2][4][kTileRows][kPanelRows];
+  alignas(64) int32_t sums[4][kTileRows][kPanelRows];
 };
 static_assert(sizeof(Scratch) <= kTileScratch);
 
@@ -87,7 +87,13 @@ class Sums {
       const __m512 factor = _mm512_set1_ps(t.factors == nullptr ? 1.0f : t.factors[first + r]);
       const __m512 add =
           t.add == nullptr ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(mask, t.add[first + r] + column);
-      _mm512_mask_storeu_ps(t.rows[first + r] + column, mask, _mm512_fmadd_ps(part.row<kFresh>(r), factor, add));
+      const __m512 y = _mm512_fmadd_ps(part.row<kFresh>(r), factor, add);
+      float* at = t.rows[first + r] + column;
+      if (t.stream && mask == 0xffff && reinterpret_cast<uintptr_t>(at) % 64 == 0) {
+        _mm512_stream_ps(at, y);
+      } else {
+        _mm512_mask_storeu_ps(at, mask, y);
+      }
     }
   }
 };
@@ -148,24 +154,27 @@ struct NextBlock {
   }
 };
 
-// Brings the lines of the target near while there is time: the rows of a unit, spread over all its steps.
+// Brings the lines that are added to the products near while there is time: the rows of a unit, spread over its steps.
 class Ahead {
  public:
-  Ahead(const TargetColumns& to, uint32_t panels, uint32_t m, uint32_t steps)
-      : to_(to), panels_(panels), m_(to.target != nullptr ? m : 0), share_((kTileGroup + steps - 1) / steps) {}
+  Ahead(const TargetColumns& to, uint32_t m, uint32_t steps)
+      : m_(to.target != nullptr && to.target->add != nullptr && to.target->add != to.target->rows ? m : 0),
+        add_(m_ != 0 ? to.target->add : nullptr),
+        at_(to.at),
+        share_((kTileGroup + steps - 1) / steps) {}
   void touch(uint32_t first_row, uint32_t step) const {
-    const uint32_t begin = step * share_, end = std::min({begin + share_, kTileGroup, m_ - std::min(first_row, m_)});
-    for (uint32_t r = first_row + begin; r < first_row + end; ++r) {
-      for (uint32_t p = 0; p < panels_; ++p) {
-        __builtin_prefetch(to_.target->rows[r] + to_.at + p * kPanelRows, 1);
-        if (to_.target->add != nullptr) __builtin_prefetch(to_.target->add[r] + to_.at + p * kPanelRows);
-      }
+    const uint32_t begin = first_row + step * share_, end = std::min({begin + share_, first_row + kTileGroup, m_});
+    for (uint32_t r = begin; r < end; ++r) {
+      _mm_prefetch(reinterpret_cast<const char*>(add_[r] + at_), _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(add_[r] + at_ + kPanelRows), _MM_HINT_T0);
     }
   }
 
  private:
-  const TargetColumns& to_;
-  uint32_t panels_, m_, share_;
+  uint32_t m_;
+  const float* const* add_;
+  uint64_t at_;
+  uint32_t share_;
 };
 
 }  // namespace
@@ -182,17 +191,16 @@ void multiply_tiles_wide(const PanelShape& s, PanelPair pair, PanelPair next_pai
   }
   const uint64_t blocks = format.blocks;
   const uint32_t units = (m + kTileGroup - 1) / kTileGroup;
-  const Ahead ahead(target, two ? 2 : 1, m, static_cast<uint32_t>((s.width + 63) / 64));
+  const Ahead ahead(target, m, static_cast<uint32_t>((s.width + 63) / 64));
   Sums waiting;
   waiting.finish();
-  uint32_t sums_turn = 0;
   for (uint64_t b = 0; b < blocks; ++b, pipeline.turn ^= 1) {
     const WideBlock* w = t.weights[pipeline.turn];
     const bool last = b + 1 == blocks;
     next.begin(s, last ? next_pair : pair, last ? 0 : b + 1, next_pair, b, t.weights[pipeline.turn ^ 1]);
     const uint32_t steps = static_cast<uint32_t>(std::min<uint64_t>(s.width - b * kWideBlock, kWideBlock) + 63) / 64;
     const uint32_t share = (next.pieces + units * steps * kSlots - 1) / (units * steps * kSlots);
-    for (uint32_t r = 0; r < m; r += kTileGroup, sums_turn ^= 1) {
+    for (uint32_t r = 0; r < m; r += kTileGroup) {
       const auto between = [&](uint32_t step, uint32_t slot) {
         next.advance(share);
         if (slot + 1 < kSlots) return;
@@ -204,8 +212,8 @@ void multiply_tiles_wide(const PanelShape& s, PanelPair pair, PanelPair next_pai
       const auto f = both ? products<2, decltype(between)> : products<1, decltype(between)>;
       f(w[0], w[two ? 1 : 0], x + b * kWideBlock, format.bytes, steps, between);
       waiting.finish();
-      store_sums(t.sums[sums_turn], both);
-      waiting = {t.sums[sums_turn],
+      store_sums(t.sums, both);
+      waiting = {t.sums,
                  {_mm512_load_ps(w[0].scales), _mm512_load_ps(w[two ? 1 : 0].scales)},
                  x + format.scales_at + 4 * b,
                  format.bytes,
@@ -218,6 +226,7 @@ void multiply_tiles_wide(const PanelShape& s, PanelPair pair, PanelPair next_pai
     next.advance(next.pieces);
   }
   waiting.finish();
+  if (target.target != nullptr && target.target->stream) _mm_sfence();
   pipeline.ready = next_pair.first;
 }
 
