@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/base/status.h"
-#include "core/engine/model.h"
+#include "core/engine/session.h"
 #include "core/plugin/host.h"
 
 namespace switchyard::bench {

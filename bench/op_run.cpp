@@ -118,7 +118,7 @@ Status OpRun::write_step() {
   for (int32_t& t : tokens) t = static_cast<int32_t>(random() % context_.vocab);
   std::vector<uint32_t> pages(b.pages);
   for (uint32_t i = 0; i < b.pages; ++i) pages[i] = i;
-  StepBuilder builder(b.rows, 1, b.pages, b.page_size);
+  StepBuilder builder({b.rows, 1, b.pages, b.page_size, 0});
   const StepSequence sequence{tokens, context_.position, 0, 0, pages, b.logit_rows};
   SWY_LET(const auto block, builder.build({&sequence, 1}));
   SWY_LET(step_, DeviceBuffer::allocate(context_.device, SWY_MEMORY_UPLOAD, block.size(), "steps"));

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/engine/model.h"
+#include "core/engine/session.h"
 
 namespace switchyard::bench {
 namespace {

@@ -13,15 +13,14 @@ namespace {
 
 struct Options {
   Settings settings;
-  SamplingFlags sampling;
+  TextFlags text;
   std::string system;
-  uint32_t tokens = 512;
 };
 
 class Chat {
  public:
-  Chat(const Runtime& r, Session& session, Sampler& sampler, ChatTemplate chat_template, const Options& o)
-      : r_(r), session_(session), sampler_(sampler), template_(std::move(chat_template)), o_(o) {}
+  Chat(const Runtime& r, Session& session, TextOptions options, ChatTemplate chat_template)
+      : r_(r), session_(session), options_(std::move(options)), template_(std::move(chat_template)) {}
 
   // Errors: usage, when the text is not UTF-8.
   Status say(const char* role, const std::string& text) {
@@ -48,41 +47,44 @@ class Chat {
       session_.reset();
       seen_.clear();
     }
-    const std::span<const int32_t> fresh = std::span(ids).subspan(seen_.size());
+    const std::vector<int32_t> fresh(ids.begin() + static_cast<ptrdiff_t>(seen_.size()), ids.end());
     interrupted.store(false);
-    SWY_LET(const Generation g,
-            generate(r_, session_, sampler_, fresh, o_.tokens, o_.sampling.ignore_eos, [](const std::string& part) {
-              fmt::print("{}", part);
+    SWY_LET(const Generation g, generate(r_, session_, options_, fresh, seen_, [](const TextPiece& piece) {
+              fmt::print("{}", piece.text);
               std::fflush(stdout);
             }));
     interrupted.store(false);
     fmt::print("\n");
     seen_ = ids;
-    seen_.insert(seen_.end(), g.ids.begin(), g.ids.end());
+    seen_.insert(seen_.end(), g.outcome.ids.begin(), g.outcome.ids.end());
     seen_.resize(session_.position());  // the last token was drawn, not fed
     return say("assistant", g.text);
   }
 
   const Runtime& r_;
   Session& session_;
-  Sampler& sampler_;
+  TextOptions options_;
   ChatTemplate template_;
-  const Options& o_;
   nlohmann::ordered_json messages_ = nlohmann::ordered_json::array();
   std::vector<int32_t> seen_;
 };
 
 Status chat(const Options& o) {
-  SWY_LET(Runtime r, load_runtime(o.settings));
+  SWY_LET(TextOptions options, o.text.resolved());
+  Settings settings = o.settings;
+  settings.device_sampling = options.path != SamplingPath::logits;
+  SWY_LET(Runtime r, load_runtime(settings));
   SWY_LET(const Tokenizer* tokenizer, r.text());
   (void)tokenizer;
   if (r.program->chat_template.empty()) {
     return error(Code::unsupported, "this program has no chat template; use switchyard run");
   }
   SWY_LET(ChatTemplate parsed, ChatTemplate::parse(r.program->chat_template));
-  SWY_LET(Sampler sampler, Sampler::create(o.sampling.resolved(), r.model->vocab()));
   SWY_LET(auto session, r.model->session());
-  Chat chat(r, *session, sampler, std::move(parsed), o);
+  // One seed for the conversation, so that it can be repeated.
+  SWY_LET(const Sampler sampler, Sampler::create(options.sampling, r.model->vocab()));
+  options.sampling.seed = sampler.seed();
+  Chat chat(r, *session, options, std::move(parsed));
   if (!o.system.empty()) SWY_TRY(chat.say("system", o.system).in("--system"));
   fmt::print(stderr, "seed {}; an empty line or Ctrl-D ends, Ctrl-C stops an answer\n", sampler.seed());
   for (std::string line; fmt::print(stderr, "> "), std::getline(std::cin, line) && !line.empty();) {
@@ -100,10 +102,7 @@ void add_chat(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<Options>();
   CLI::App* c = app.add_subcommand("chat", "Talk with a model; the conversation is kept");
   c->add_option("--system", o->system, "instructions before the first message");
-  c->add_option("--tokens,-n", o->tokens, "tokens of an answer at most")
-      ->check(CLI::Range(1u, 1u << 24))
-      ->capture_default_str();
-  add_sampling(*c, o->sampling);
+  add_text_flags(*c, o->text, 512);
   add_settings(*c, o->settings);
   c->callback([o, &exit_code] {
     if (const Status s = chat(*o); !s.ok()) exit_code = report(s);

@@ -2,16 +2,7 @@
 
 #include <charconv>
 
-#include "core/text/detokenizer.h"
-
 namespace switchyard::cli {
-
-SamplingParams SamplingFlags::resolved() const {
-  SamplingParams p = params;
-  if (seed_option != nullptr && seed_option->count() > 0) p.seed = seed;
-  return p;
-}
-
 namespace {
 
 // CLI11 reads -1 as the largest unsigned number.
@@ -26,98 +17,106 @@ CLI::Validator whole_number() {
       "");
 }
 
-// Feeds the prompt, and returns the logits of its last token: none if it was interrupted between two chunks.
-Result<std::span<const float>> prefill(const Runtime& runtime, Session& session, Sampler& sampler,
-                                       std::span<const int32_t> prompt) {
-  const uint32_t context = runtime.model->context();
-  if (prompt.size() > context - session.position()) {
-    return error(Code::usage,
-                 "the prompt has {} tokens, and {} of the context's {} are free; raise --ctx or shorten it",
-                 prompt.size(), context - session.position(), context);
+}  // namespace
+
+Result<TextOptions> TextFlags::resolved() const {
+  TextOptions o = options;
+  if (seed_option != nullptr && seed_option->count() > 0) o.sampling.seed = seed;
+  SWY_LET(o.path, parse_path(sampling));
+  return o;
+}
+
+void add_text_flags(CLI::App& command, TextFlags& f, uint32_t default_tokens) {
+  f.options.max_tokens = default_tokens;
+  const auto value = [&](const char* name, auto& target, const char* help) {
+    return command.add_option(name, target, help)->capture_default_str()->group("Sampling");
+  };
+  SamplingParams& p = f.options.sampling;
+  value("--temp", p.temperature, "temperature; 0 always takes the most likely token");
+  value("--top-p", p.top_p, "keep the most likely tokens that reach this probability");
+  value("--top-k", p.top_k, "keep this many of the most likely tokens; 0: all");
+  value("--min-p", p.min_p, "drop tokens below this share of the most likely one");
+  value("--repeat-penalty", p.repetition_penalty, "above 1: what was said is said again less");
+  value("--presence-penalty", p.presence_penalty, "taken from the logit of a token that was drawn before");
+  value("--frequency-penalty", p.frequency_penalty, "the same, times how often it was drawn");
+  value("--sampling", f.sampling,
+        "where tokens are drawn: auto, fused (on the device), candidates, logits (on the host)");
+  f.seed_option = command.add_option("--seed", f.seed, "repeats a run; without it a random one, printed at the end")
+                      ->check(whole_number())
+                      ->group("Sampling");
+  const auto ending = [&](CLI::Option* option) { option->group("Ending"); };
+  ending(command.add_option("--tokens,-n", f.options.max_tokens, "tokens to draw at most")
+             ->check(CLI::Range(1u, 1u << 24))
+             ->capture_default_str());
+  ending(command.add_option("--stop", f.options.stops, "end before this text; may be given more than once")
+             ->allow_extra_args(false));
+  ending(command.add_flag("--ignore-eos", f.options.ignore_eos, "go on past the end of the text"));
+  ending(command.add_option("--allow-regex", f.options.allow_regex,
+                            "draw only tokens with which the answer can still match this pattern as a whole"));
+}
+
+Result<Generation> generate(const Runtime& runtime, Session& session, const TextOptions& options,
+                            std::vector<int32_t> prompt, std::vector<int32_t> history,
+                            const std::function<void(const TextPiece&)>& emit) {
+  Generation g;
+  g.prompt_tokens = prompt.size();
+  SWY_LET(const auto text,
+          TextGeneration::create(*runtime.model, *runtime.tokenizer, options, [&](const TextPiece& piece) {
+            emit(piece);
+            return !interrupted.load();
+          }));
+  Batch batch(*runtime.model);
+  SWY_LET(const Batch::Id id, batch.add(session, text->request(std::move(prompt), std::move(history))));
+  while (batch.running(id)) {
+    if (interrupted.load()) batch.cancel(id);
+    SWY_LET(const bool more, batch.step());
+    (void)more;
   }
-  for (const int32_t id : prompt) sampler.saw_prompt(id);
-  std::span<const float> logits;
-  while (!prompt.empty() && !interrupted.load()) {
-    const size_t n = std::min<size_t>(prompt.size(), runtime.model->chunk());
-    SWY_LET(logits, session.feed(prompt.first(n), n == prompt.size() ? 1 : 0));
-    prompt = prompt.subspan(n);
-  }
-  return prompt.empty() ? logits : std::span<const float>{};
+  text->finish();
+  g.outcome = std::move(*batch.take(id));
+  SWY_TRY(g.outcome.status);
+  g.text = text->text();
+  g.stopped = interrupted.load() ? "interrupt" : text->stopped(g.outcome);
+  return g;
+}
+
+namespace {
+
+double seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
+
+double bytes_per_token(const Generation& g) {
+  return static_cast<double>(g.outcome.read_bytes) / static_cast<double>(std::max<size_t>(g.outcome.ids.size(), 1));
 }
 
 }  // namespace
 
-void add_sampling(CLI::App& command, SamplingFlags& f) {
-  const auto value = [&](const char* name, auto& target, const char* help) {
-    return command.add_option(name, target, help)->capture_default_str()->group("Sampling");
-  };
-  value("--temp", f.params.temperature, "temperature; 0 always takes the most likely token");
-  value("--top-p", f.params.top_p, "keep the most likely tokens that reach this probability");
-  value("--top-k", f.params.top_k, "keep this many of the most likely tokens; 0: all");
-  value("--min-p", f.params.min_p, "drop tokens below this share of the most likely one");
-  value("--repeat-penalty", f.params.repetition_penalty, "above 1: what was said is said again less");
-  value("--presence-penalty", f.params.presence_penalty, "taken from the logit of a token that was drawn before");
-  value("--frequency-penalty", f.params.frequency_penalty, "the same, times how often it was drawn");
-  command.add_flag("--ignore-eos", f.ignore_eos, "go on past the end of the text")->group("Sampling");
-  f.seed_option = command.add_option("--seed", f.seed, "repeats a run; without it a random one, printed at the end")
-                      ->check(whole_number())
-                      ->group("Sampling");
-}
-
-Result<Generation> generate(const Runtime& runtime, Session& session, Sampler& sampler, std::span<const int32_t> prompt,
-                            uint32_t limit, bool ignore_eos, const std::function<void(const std::string&)>& emit) {
-  Generation g;
-  g.prompt_tokens = prompt.size();
-  g.stopped = "length";
-  Detokenizer detokenizer(*runtime.tokenizer);
-  const auto put = [&](const std::string& text) {
-    g.text += text;
-    if (!text.empty()) emit(text);
-  };
-  const uint64_t begin = Os::real().now_ns();
-  SWY_LET(std::span<const float> logits, prefill(runtime, session, sampler, prompt));
-  g.prefill_seconds = seconds_since(begin);
-  if (logits.empty()) {
-    g.stopped = "interrupt";
-    return g;
-  }
-  const uint64_t decode = Os::real().now_ns();
-  while (g.ids.size() < limit) {
-    SWY_LET(const int32_t id, sampler.sample(logits, session.position()));
-    sampler.saw_output(id);
-    g.ids.push_back(id);
-    if (!ignore_eos && runtime.is_end(id)) {
-      g.stopped = "end";
-      break;
-    }
-    put(detokenizer.push(id));
-    if (interrupted.load()) {
-      g.stopped = "interrupt";
-      break;
-    }
-    if (session.position() >= runtime.model->context()) {
-      g.stopped = "context";
-      break;
-    }
-    if (g.ids.size() == limit) break;
-    SWY_LET(logits, session.feed({&g.ids.back(), 1}));
-  }
-  put(detokenizer.flush());
-  g.decode_seconds = seconds_since(decode);
-  return g;
-}
-
-std::string summary(const Runtime& runtime, const Generation& g, uint64_t seed) {
+std::string summary(const Runtime& runtime, const Generation& g) {
   std::string devices;
   for (const std::string& name : runtime.model->device_names())
     devices += fmt::format("{}{}", devices.empty() ? "" : ", ", name);
-  const size_t steps = g.ids.empty() ? 0 : g.ids.size() - 1;  // the first token comes with the prompt
+  const Outcome& o = g.outcome;
+  const size_t steps = o.ids.empty() ? 0 : o.ids.size() - 1;  // the first token comes with the prompt
+  const auto rate = [](size_t n, uint64_t ns) { return static_cast<double>(n) / std::max(seconds(ns), 1e-9); };
+  std::string path = fmt::format("{} ({})", path_name(o.path.path), o.path.reason);
+  if (o.undecided > 0) path += fmt::format(", {} draws from logits", o.undecided);
   return fmt::format(
       "on {}; seed {}; load {:.2f} s; prefill {} tokens in {:.2f} s ({:.1f} tok/s); decode {} tokens in {:.2f} s "
-      "({:.1f} tok/s); stopped: {}\n",
-      devices, seed, runtime.load_seconds, g.prompt_tokens, g.prefill_seconds,
-      static_cast<double>(g.prompt_tokens) / std::max(g.prefill_seconds, 1e-9), steps, g.decode_seconds,
-      static_cast<double>(steps) / std::max(g.decode_seconds, 1e-9), g.stopped);
+      "({:.1f} tok/s); stopped: {}\nsampling: {}; {:.0f} bytes per token read from the device\n",
+      devices, o.seed, runtime.load_seconds, g.prompt_tokens, seconds(o.prompt_ns), rate(g.prompt_tokens, o.prompt_ns),
+      steps, seconds(o.draw_ns), rate(steps, o.draw_ns), g.stopped, path, bytes_per_token(g));
+}
+
+nlohmann::ordered_json summary_json(const Generation& g) {
+  const Outcome& o = g.outcome;
+  return {{"stopped", g.stopped},
+          {"seed", o.seed},
+          {"sampling",
+           {{"path", path_name(o.path.path)},
+            {"reason", o.path.reason},
+            {"bytes_per_token", bytes_per_token(g)},
+            {"draws_from_logits", o.path.path == SamplingPath::logits ? o.ids.size() : o.undecided}}},
+          {"prefill_seconds", seconds(o.prompt_ns)},
+          {"decode_seconds", seconds(o.draw_ns)}};
 }
 
 }  // namespace switchyard::cli

@@ -6,33 +6,37 @@
 #include <vector>
 
 #include "cli/runtime.h"
-#include "core/sampling/sampler.h"
+#include "core/generate/text_generation.h"
 
 namespace switchyard::cli {
 
-struct SamplingFlags {
-  SamplingParams params;
+// Flags of what is drawn, and when it ends.
+struct TextFlags {
+  TextOptions options;
+  std::string sampling = "auto";
   uint64_t seed = 0;
-  bool ignore_eos = false;
   CLI::Option* seed_option = nullptr;
-  SamplingParams resolved() const;  // with the seed, if one was given
+  // The options as a request takes them. Errors: usage.
+  Result<TextOptions> resolved() const;
 };
-void add_sampling(CLI::App& command, SamplingFlags& flags);
+void add_text_flags(CLI::App& command, TextFlags& flags, uint32_t default_tokens);
 
 struct Generation {
-  std::vector<int32_t> ids;
+  Outcome outcome;
   std::string text;
-  const char* stopped = "";  // "end", "length", "context" or "interrupt"
+  std::string stopped;  // TextGeneration::stopped, or "interrupt"
   size_t prompt_tokens = 0;
-  double prefill_seconds = 0, decode_seconds = 0;
 };
 
-// Feeds `prompt` and draws up to `limit` tokens, past the end of the text with `ignore_eos`; `emit` gets the text as it
-// completes. Ctrl-C stops it within a step. Errors: usage, before anything is fed, when the prompt does not fit the
-// session.
-Result<Generation> generate(const Runtime& runtime, Session& session, Sampler& sampler, std::span<const int32_t> prompt,
-                            uint32_t limit, bool ignore_eos, const std::function<void(const std::string&)>& emit);
+// Feeds `prompt` and draws; `emit` gets the tokens as they come. `history` is what the session has seen before. Ctrl-C
+// stops it within a step. Errors: usage, before anything is fed, for a parameter out of range or a prompt that does not
+// fit the session; what ends the request alone.
+Result<Generation> generate(const Runtime& runtime, Session& session, const TextOptions& options,
+                            std::vector<int32_t> prompt, std::vector<int32_t> history,
+                            const std::function<void(const TextPiece&)>& emit);
 
-std::string summary(const Runtime& runtime, const Generation& g, uint64_t seed);
+// One line for people, and what --json adds.
+std::string summary(const Runtime& runtime, const Generation& g);
+nlohmann::ordered_json summary_json(const Generation& g);
 
 }  // namespace switchyard::cli

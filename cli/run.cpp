@@ -16,9 +16,9 @@ constexpr uint64_t kMaxPromptBytes = uint64_t{64} << 20;
 
 struct Options {
   Settings settings;
-  SamplingFlags sampling;
+  TextFlags text;
   std::string prompt, file;
-  uint32_t tokens = 128;
+  uint32_t logprobs = 0;
   bool json = false;
 };
 
@@ -34,38 +34,60 @@ Result<std::string> read_prompt(const Options& o) {
   return text;
 }
 
+using json = nlohmann::ordered_json;
+
+json logprobs_json(const Tokenizer& tokenizer, const TextPiece& piece) {
+  json top = json::array();
+  for (size_t i = 0; i < piece.top_ids.size() && piece.top_ids[i] >= 0; ++i) {
+    top.push_back(
+        {{"id", piece.top_ids[i]}, {"text", tokenizer.piece(piece.top_ids[i])}, {"logprob", piece.top_logprobs[i]}});
+  }
+  return {{"id", piece.id}, {"text", tokenizer.piece(piece.id)}, {"logprob", piece.logprob}, {"top", top}};
+}
+
+void print_logprobs(const json& token) {
+  const auto one = [](const json& t) {
+    return fmt::format("{} {:.4f}", t["text"].dump(-1, ' ', false, json::error_handler_t::replace),
+                       t["logprob"].get<double>());
+  };
+  std::string line = one(token) + " |";
+  for (const json& t : token["top"]) line += "  " + one(t);
+  fmt::print(stderr, "{}\n", line);
+}
+
 Status run(const Options& o) {
+  SWY_LET(TextOptions options, o.text.resolved());
+  options.sampling.top_logprobs = o.logprobs;
   SWY_LET(const std::string prompt, read_prompt(o));
-  SWY_LET(Runtime r, load_runtime(o.settings));
+  Settings settings = o.settings;
+  settings.device_sampling = options.path != SamplingPath::logits;
+  SWY_LET(Runtime r, load_runtime(settings));
   SWY_LET(const Tokenizer* tokenizer, r.text());
   SWY_LET(const std::vector<int32_t> ids, tokenizer->encode(prompt));
   if (ids.empty()) return error(Code::usage, "the prompt has no tokens");
-  SWY_LET(Sampler sampler, Sampler::create(o.sampling.resolved(), r.model->vocab()));
   SWY_LET(auto session, r.model->session());
   bool begun = o.json;  // the prompt is shown once the model has taken it
-  SWY_LET(const Generation g,
-          generate(r, *session, sampler, ids, o.tokens, o.sampling.ignore_eos, [&](const std::string& text) {
+  json tokens = json::array();
+  SWY_LET(const Generation g, generate(r, *session, options, ids, {}, [&](const TextPiece& piece) {
+            if (o.logprobs > 0 && piece.id >= 0) tokens.push_back(logprobs_json(*tokenizer, piece));
             if (o.json) return;
-            fmt::print("{}{}", begun ? "" : prompt, text);
+            fmt::print("{}{}", begun ? "" : prompt, piece.text);
             begun = true;
             std::fflush(stdout);
           }));
   if (o.json) {
-    const nlohmann::ordered_json out = {{"prompt_ids", ids},
-                                        {"ids", g.ids},
-                                        {"text", g.text},
-                                        {"stopped", g.stopped},
-                                        {"seed", sampler.seed()},
-                                        {"devices", r.model->device_names()},
-                                        {"load_seconds", r.load_seconds},
-                                        {"prefill_seconds", g.prefill_seconds},
-                                        {"decode_seconds", g.decode_seconds}};
+    json out = {{"prompt_ids", ids}, {"ids", g.outcome.ids}, {"text", g.text}};
+    out.update(summary_json(g));
+    out["devices"] = r.model->device_names();
+    out["load_seconds"] = r.load_seconds;
+    if (o.logprobs > 0) out["logprobs"] = tokens;
     print_json(out);
     return {};
   }
   fmt::print("\n");
   std::fflush(stdout);
-  fmt::print(stderr, "{}", summary(r, g, sampler.seed()));
+  for (const json& token : tokens) print_logprobs(token);
+  fmt::print(stderr, "{}", summary(r, g));
   return {};
 }
 
@@ -79,11 +101,10 @@ void add_run(CLI::App& app, int& exit_code) {
       "The text goes to standard output; the seed and the times go to standard error.");
   c->add_option("prompt", o->prompt, "the text to continue; without it, standard input");
   c->add_option("--file,-f", o->file, "read the prompt from a file");
-  c->add_option("--tokens,-n", o->tokens, "tokens to draw at most")
-      ->check(CLI::Range(1u, 1u << 24))
-      ->capture_default_str();
+  c->add_option("--logprobs", o->logprobs, "print each token's log-probability and this many most likely tokens")
+      ->check(CLI::Range(0u, kTopLogprobs));
   c->add_flag("--json", o->json, "print one JSON object instead of the text");
-  add_sampling(*c, o->sampling);
+  add_text_flags(*c, o->text, 128);
   add_settings(*c, o->settings);
   c->callback([o, &exit_code] {
     if (const Status s = run(*o); !s.ok()) exit_code = report(s);

@@ -124,17 +124,14 @@ Result<std::shared_ptr<const Program>> load_program(const Settings& settings) {
 
 Result<Runtime> load_runtime(const Settings& settings, std::shared_ptr<Host> host) {
   const uint64_t begin = Os::real().now_ns();
-  Runtime r;
-  r.host = host != nullptr ? std::move(host) : std::make_shared<Host>(thread_count(settings));
-  SWY_LET(Registry registry, find_backends(settings, *r.host));
-  SWY_TRY(registry.check_libraries());
-  r.registry = std::make_unique<Registry>(std::move(registry));
-  SWY_LET(auto selection, r.registry->select(settings.backend));
-  SWY_LET(r.program, load_program(settings));
+  if (host == nullptr) host = std::make_shared<Host>(thread_count(settings));
+  SWY_LET(Registry registry, find_backends(settings, *host));
+  SWY_LET(auto program, load_program(settings));
   ModelOptions options;
   options.context = settings.context;
   options.chunk = settings.chunk;
   options.deterministic = settings.deterministic;
+  options.device_sampling = settings.device_sampling;
   options.routers = settings.routers;
   for (const std::string& text : settings.variants) {
     SWY_LET(VariantRule rule, parse_variant_rule(text));
@@ -146,32 +143,16 @@ Result<Runtime> load_runtime(const Settings& settings, std::shared_ptr<Host> hos
     bar.update(done, total);
     return !interrupted.load();
   };
-  SWY_LET(r.model, Model::create(r.program, std::move(selection.devices), selection.policy, options));
-  if (const size_t n = r.model->weights().repacked(); n != 0) {
+  SWY_LET(LoadedModel loaded,
+          load_model(std::move(host), std::move(registry), settings.backend, std::move(program), options));
+  if (const size_t n = loaded.model->weights().repacked(); n != 0) {
     spdlog::warn(
         "{} weights are packed in this file as another version of the backend reads them, and were packed again; "
         "switchyard convert {} --pack brings the file up to date",
         n, model_path(settings));
   }
-  if (!r.program->tokenizer_json.empty()) {
-    SWY_LET(Tokenizer tokenizer, Tokenizer::parse(r.program->tokenizer_json));
-    r.tokenizer = std::make_unique<Tokenizer>(std::move(tokenizer));
-  }
-  if (settings.pin) pin(*r.host);
-  r.load_seconds = seconds_since(begin);
-  return r;
-}
-
-Result<const Tokenizer*> Runtime::text() const {
-  if (tokenizer == nullptr) {
-    return error(Code::unsupported, "this program has no tokenizer; give token ids to switchyard logits instead");
-  }
-  return tokenizer.get();
-}
-
-bool Runtime::is_end(int32_t id) const {
-  const auto& ids = program->eos_ids;
-  return std::find(ids.begin(), ids.end(), static_cast<uint32_t>(id)) != ids.end();
+  if (settings.pin) pin(*loaded.host);
+  return Runtime{std::move(loaded), seconds_since(begin)};
 }
 
 Progress::Progress(std::string what)

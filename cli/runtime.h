@@ -8,25 +8,13 @@
 
 #include "cli/settings.h"
 #include "core/base/status.h"
-#include "core/engine/model.h"
+#include "core/generate/loaded_model.h"
 #include "core/import/synthetic.h"
-#include "core/plugin/registry.h"
-#include "core/text/tokenizer.h"
 
 namespace switchyard::cli {
 
-// The parts live as long as the Runtime, in this order.
-struct Runtime {
-  std::shared_ptr<Host> host;
-  std::unique_ptr<Registry> registry;
-  std::shared_ptr<const Program> program;
-  std::unique_ptr<Model> model;
-  std::unique_ptr<Tokenizer> tokenizer;  // NULL when the program has none
+struct Runtime : LoadedModel {
   double load_seconds = 0;
-
-  // Errors: unsupported, when the program has no tokenizer.
-  Result<const Tokenizer*> text() const;
-  bool is_end(int32_t id) const;  // one of the program's end-of-sequence ids
 };
 
 // A plugin knows one host, the last that it negotiated with: models that live at the same time must share it.

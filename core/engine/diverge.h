@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "core/engine/model.h"
+#include "core/engine/session.h"
 
 namespace switchyard {
 

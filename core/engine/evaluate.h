@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "core/engine/model.h"
+#include "core/engine/session.h"
 
 namespace switchyard {
 

@@ -1,12 +1,30 @@
 #include "core/engine/model.h"
 
 #include <algorithm>
+#include <cstring>
+
+#include "core/engine/session.h"
 
 namespace switchyard {
 namespace {
 
-constexpr uint32_t kPageSize = 64;
 constexpr uint32_t kDefaultContext = 4096;
+constexpr uint32_t kPart = 64;  // what prompts are split at with --deterministic
+
+DeviceSampling device_sampling_of(const PlanDevice& device) {
+  DeviceSampling s;
+  s.device = device.name;
+  s.token = (device.info.sampling & SWY_SAMPLING_TOKEN) != 0;
+  s.candidates = (device.info.sampling & SWY_SAMPLING_TOPK_CANDIDATES) != 0;
+  s.steps = device.info.sampling_steps;
+  const void* limits =
+      device.api->get_extension == nullptr ? nullptr : device.api->get_extension(device.handle, SWY_EXT_SAMPLING);
+  if (limits != nullptr) {
+    const auto& theirs = *static_cast<const swy_sampling*>(limits);
+    std::memcpy(&s.limits, limits, std::min<size_t>(theirs.struct_size, sizeof s.limits));
+  }
+  return s;
+}
 
 }  // namespace
 
@@ -39,32 +57,8 @@ Result<std::unique_ptr<Model>> Model::plan_ahead(std::shared_ptr<const Program> 
   m->program_ = std::move(program);
   m->owners_ = std::move(devices);
   for (const auto& d : m->owners_) m->devices_.push_back(d->plan());
-
-  const auto limit = static_cast<uint32_t>(std::min<uint64_t>(m->program_->context_length, UINT32_MAX));
-  m->context_ = options.context != 0 ? options.context
-                : limit != 0         ? std::min(limit, kDefaultContext)
-                                     : kDefaultContext;
-  if (limit != 0 && m->context_ > limit) {
-    return error(Code::usage, "--ctx {} is more than the {} tokens that this model was made for", m->context_, limit);
-  }
-  m->chunk_ = std::clamp(options.chunk, 1u, m->context_);
-  const uint32_t pages_per_session = (m->context_ + kPageSize - 1) / kPageSize;
-  swy_bucket& pool = m->pool_;
-  pool.struct_size = sizeof pool;
-  pool.context = m->context_;
-  pool.seqs = options.sessions;
-  pool.slots = options.sessions;
-  pool.pages = pages_per_session * options.sessions;
-  pool.page_size = kPageSize;
-  pool.flags = options.deterministic ? SWY_BUCKET_DETERMINISTIC : 0;
-
-  Graph graph = graph_of(*m->program_);
-  m->logits_value_ = graph.results[0];
-  if (options.routers) m->routers_ = add_routers(graph);
-  m->vocab_ = static_cast<uint32_t>(graph.values[m->logits_value_].width);
-  SWY_LET(Planner planner,
-          Planner::create(std::move(graph), m->devices_, std::move(policy), options.variants, pool, m->chunk_));
-  m->planner_ = std::make_unique<Planner>(std::move(planner));
+  SWY_TRY(m->set_context(options));
+  SWY_TRY(m->make_planner(options, std::move(policy)));
   return m;
 }
 
@@ -79,25 +73,102 @@ Result<std::unique_ptr<Model>> Model::create(std::shared_ptr<const Program> prog
                                              std::vector<std::shared_ptr<Device>> devices, PlanPolicy policy,
                                              const ModelOptions& options) {
   SWY_LET(auto m, plan_ahead(std::move(program), std::move(devices), std::move(policy), options));
-  const swy_bucket& pool = m->pool_;
-  const uint32_t pages_per_session = pool.pages / pool.slots;
+  SWY_TRY(m->describe_states());
+  SWY_TRY(m->size_pool(options));
   m->weights_ = std::make_unique<WeightStore>(*m->program_, m->devices_);
-  m->builder_ = std::make_unique<StepBuilder>(m->chunk_, options.sessions, pages_per_session, kPageSize);
-  m->arenas_.resize(m->devices_.size());
   SWY_LET(std::vector<WeightUse> uses, m->weight_uses());
   SWY_TRY(m->weights_->load(std::move(uses), options.load_threads, options.progress));
-  SWY_TRY(m->allocate_states(pool));
-  SWY_TRY(m->allocate_steps());
-  for (uint32_t i = options.sessions; i-- > 0;) m->free_slots_.push_back(i);
-  for (uint32_t i = pool.pages; i-- > 0;) m->free_pages_.push_back(i);
+  SWY_TRY(m->allocate_states());
+  const StepRunner::Setup setup{m->planner_.get(), m->weights_.get(), &m->states_,           m->head_,
+                                m->pool_,          m->chunk_,         m->pages_per_session()};
+  SWY_LET(m->runner_, StepRunner::create(setup));
   return m;
+}
+
+Status Model::set_context(const ModelOptions& options) {
+  const auto limit = static_cast<uint32_t>(std::min<uint64_t>(program_->context_length, UINT32_MAX));
+  context_ = options.context != 0 ? options.context : limit != 0 ? std::min(limit, kDefaultContext) : kDefaultContext;
+  if (limit != 0 && context_ > limit) {
+    return error(Code::usage, "--ctx {} is more than the {} tokens that this model was made for", context_, limit);
+  }
+  chunk_ = std::clamp(options.chunk, 1u, context_);
+  if (options.deterministic) chunk_ = std::max(chunk_, kPart);
+  pool_.struct_size = sizeof pool_;
+  pool_.context = context_;
+  pool_.seqs = options.sessions;
+  // A step that may have to be taken back writes to a slot of its own, so that asynchronous devices get twice as many.
+  const bool asynchronous = std::any_of(devices_.begin(), devices_.end(), [](const PlanDevice& d) {
+    return (d.info.flags & SWY_DEVICE_SYNCHRONOUS) == 0;
+  });
+  pool_.slots = options.sessions * (asynchronous ? 2 : 1);
+  pool_.pages = pages_per_session() * options.sessions;
+  pool_.page_size = kPageSize;
+  pool_.flags = options.deterministic ? SWY_BUCKET_DETERMINISTIC : 0;
+  chunk_ = std::max(chunk_, options.sessions);  // each can have a row in a step
+  return {};
+}
+
+uint32_t Model::pages_per_session() const { return (context_ + kPageSize - 1) / kPageSize; }
+
+swy_bucket Model::bucket(uint32_t rows, uint32_t logit_rows, uint32_t sample_rows, uint32_t context) const {
+  swy_bucket b = pool_;
+  b.rows = bucket_size(rows, chunk_);
+  b.seqs = 1;
+  b.logit_rows = bucket_size(logit_rows, chunk_);
+  b.sample_rows = sample_rows;
+  b.context = bucket_size(std::max(context, kSmallestContextBucket), context_);
+  if (rows == 1) b.flags |= SWY_BUCKET_DECODE;
+  return b;
+}
+
+// The planner for the graph with what the head's device can sample, if the plans of it come out so.
+Status Model::make_planner(const ModelOptions& options, PlanPolicy policy) {
+  Graph plain = graph_of(*program_);
+  if (options.routers) routers_ = add_routers(plain);
+  head_ = head_of_logits(plain);
+  vocab_ = static_cast<uint32_t>(plain.values[head_.logits].width);
+  const auto planner_of = [&](Graph graph) {
+    return Planner::create(std::move(graph), devices_, policy, options.variants, pool_, chunk_);
+  };
+  SWY_LET(Planner planner, planner_of(plain));
+  planner_ = std::make_unique<Planner>(std::move(planner));
+  SWY_LET(const Plan plan, planner_->plan(bucket(1, 1, 0, context_)));
+  const uint32_t home = plan.nodes.back().device;
+  sampling_ = device_sampling_of(devices_[home]);
+  if (!options.device_sampling) {
+    sampling_.token = sampling_.candidates = false;
+    sampling_.why_not = "the model was made for logits only";
+  }
+  if (!sampling_.token && !sampling_.candidates) return {};
+
+  Graph graph = plain;
+  const Head head = add_head(graph, sampling_);
+  auto sampling = planner_of(std::move(graph));
+  Status planned = sampling.status();
+  if (sampling.ok()) {
+    const auto whole = sampling->plan(bucket(1, 1, 1, context_));
+    planned = whole.status();
+    const auto elsewhere = [&](const PlanNode& n) { return n.head && n.device != home; };
+    if (whole.ok() && std::any_of(whole->nodes.begin(), whole->nodes.end(), elsewhere)) {
+      planned = error(Code::unsupported, "its sampler would run on another device than its logits");
+    }
+  }
+  if (planned.ok()) {
+    head_ = head;
+    planner_ = std::make_unique<Planner>(std::move(*sampling));
+    return {};
+  }
+  sampling_.token = sampling_.candidates = false;
+  sampling_.why_not =
+      fmt::format("{} announces a sampler that cannot be planned: {}", sampling_.device, planned.message());
+  return {};
 }
 
 // What single steps and the largest chunks read. Buckets in between seldom add to it.
 Result<std::vector<WeightUse>> Model::weight_uses() {
   std::vector<WeightUse> uses;
   for (const uint32_t rows : {1u, chunk_}) {
-    SWY_LET(const Plan plan, planner_->plan(bucket(rows, 1, 1, context_)));
+    SWY_LET(const Plan plan, planner_->plan(bucket(rows, 1, 0, context_)));
     for (const PlanNode& node : plan.nodes) {
       used_.insert(node.device);
       for (size_t i = 0; i < node.op.weights.size(); ++i) {
@@ -109,51 +180,67 @@ Result<std::vector<WeightUse>> Model::weight_uses() {
   return uses;
 }
 
-Status Model::allocate_states(const swy_bucket& pool) {
+Status Model::describe_states() {
   const Graph& graph = planner_->graph();
-  states_.resize(graph.states.size());
+  units_.resize(graph.states.size());
   for (const GraphOp& op : graph.ops) {
     for (uint32_t i = 0; i < op.states.size(); ++i) {
-      const uint32_t s = op.states[i];
-      const PlanDevice& device = devices_[planner_->state_device()[s]];
-      const OpView view(graph, op, pool);
+      StateUnit& unit = units_[op.states[i]];
+      unit.state = &graph.states[op.states[i]];
+      unit.device = &devices_[planner_->state_device()[op.states[i]]];
+      const swy_tensor& desc = unit.state->desc;
+      unit.paged = desc.state == SWY_STATE_PAGED;
+      unit.counts = op.states[i] == head_.counts;
+      unit.canonical_bytes = dtype_bytes(desc.dtype) * (unit.paged ? kPageSize : 1);
+      for (uint32_t d = 0; d < desc.rank; ++d) unit.canonical_bytes *= desc.dims[d];
+      const OpView view(graph, op, pool_);
       swy_state_layout layout{};
       layout.struct_size = sizeof layout;
       PluginError e;
-      SWY_TRY(e.status(device.api->state_layout(device.handle, view.get(), i, &pool, &layout, e.get()),
-                       device.name + ": state " + graph.states[s].name));
-      const bool paged = graph.states[s].desc.state == SWY_STATE_PAGED;
-      SWY_LET(states_[s],
-              DeviceBuffer::allocate(device, SWY_MEMORY_DEVICE, layout.unit_bytes * (paged ? pool.pages : pool.slots),
-                                     "state " + graph.states[s].name));
+      SWY_TRY(e.status(unit.device->api->state_layout(unit.device->handle, view.get(), i, &pool_, &layout, e.get()),
+                       unit.device->name + ": state " + unit.state->name));
+      unit.unit_bytes = layout.unit_bytes;
     }
   }
   return {};
 }
 
-Status Model::allocate_steps() {
-  const uint32_t pages = (context_ + kPageSize - 1) / kPageSize;
-  for (const PlanDevice& device : devices_) {
-    SWY_LET(DeviceBuffer step, DeviceBuffer::allocate(device, SWY_MEMORY_UPLOAD,
-                                                      StepBuilder::block_bytes(chunk_, pool_.seqs, pages), "steps"));
-    steps_.push_back(std::move(step));
-    SWY_LET(DeviceBuffer tokens, DeviceBuffer::allocate(device, SWY_MEMORY_DEVICE, uint64_t{pool_.seqs} * 4, "tokens"));
-    tokens_.push_back(std::move(tokens));
+// As many pages as the budget allows, once every session has its slots.
+Status Model::size_pool(const ModelOptions& options) {
+  uint64_t slot_bytes = 0, page_bytes = 0;
+  for (const StateUnit& u : units_) (u.paged ? page_bytes : slot_bytes) += u.unit_bytes;
+  if (options.state_bytes != 0) {
+    const uint64_t slots = pool_.slots * slot_bytes;
+    if (options.state_bytes < slots + page_bytes) {
+      return error(Code::usage, "the states' budget is {} bytes; {} sessions need at least {}", options.state_bytes,
+                   options.sessions, slots + page_bytes);
+    }
+    const uint64_t pages = page_bytes == 0 ? pool_.pages : (options.state_bytes - slots) / page_bytes;
+    pool_.pages = static_cast<uint32_t>(std::min<uint64_t>(pages, pool_.pages));
+  }
+  slots_ = std::make_unique<UnitPool>(pool_.slots);
+  pages_ = std::make_unique<UnitPool>(pool_.pages);
+  return {};
+}
+
+Status Model::allocate_states() {
+  states_.resize(units_.size());
+  for (size_t s = 0; s < units_.size(); ++s) {
+    StateUnit& u = units_[s];
+    if (u.device == nullptr) continue;  // no operation of this head has it
+    SWY_LET(states_[s],
+            DeviceBuffer::allocate(*u.device, SWY_MEMORY_DEVICE, u.unit_bytes * (u.paged ? pool_.pages : pool_.slots),
+                                   "state " + u.state->name));
+    u.memory = &states_[s];
   }
   return {};
 }
 
 Result<std::unique_ptr<Session>> Model::session() {
-  const uint32_t pages = (context_ + kPageSize - 1) / kPageSize;
-  if (free_slots_.empty() || free_pages_.size() < pages) {
+  if (sessions_ == pool_.seqs) {
     return error(Code::out_of_device_memory, "all {} sessions of this model are in use; end one first", pool_.seqs);
   }
-  std::unique_ptr<Session> s(new Session(*this));
-  s->slot_ = free_slots_.back();
-  free_slots_.pop_back();
-  s->pages_.assign(free_pages_.end() - pages, free_pages_.end());
-  free_pages_.resize(free_pages_.size() - pages);
-  return s;
+  return std::unique_ptr<Session>(new Session(*this));
 }
 
 std::vector<std::string> Model::device_names() const {
@@ -164,103 +251,37 @@ std::vector<std::string> Model::device_names() const {
   return names;
 }
 
-swy_bucket Model::bucket(uint32_t rows, uint32_t seqs, uint32_t logit_rows, uint32_t context) const {
-  swy_bucket b = pool_;
-  b.rows = bucket_size(rows, chunk_);
-  b.seqs = bucket_size(seqs, pool_.seqs);
-  b.logit_rows = bucket_size(logit_rows, chunk_);
-  b.context = bucket_size(std::max(context, kSmallestContextBucket), context_);
-  if (rows == seqs) b.flags |= SWY_BUCKET_DECODE;
-  return b;
-}
-
 Result<Plan> Model::plan(uint32_t rows, uint32_t logit_rows, uint32_t context) const {
-  return planner_->plan(bucket(rows, 1, logit_rows, context));
+  return planner_->plan(bucket(rows, logit_rows, 0, context));
 }
 
-Result<Executable*> Model::executable(const swy_bucket& b) {
-  const std::array<uint32_t, 5> key = {b.rows, b.seqs, b.logit_rows, b.context, b.flags};
-  auto it = executables_.find(key);
-  if (it != executables_.end()) return it->second.get();
-  SWY_LET(Plan plan, planner_->plan(b));
-  for (size_t d = 0; d < devices_.size(); ++d) {  // a larger step gets a larger arena; older plans keep theirs
-    if (arenas_[d] != nullptr && arenas_[d]->bytes() >= plan.arena_bytes[d]) continue;
-    SWY_LET(DeviceBuffer arena,
-            DeviceBuffer::allocate(devices_[d], SWY_MEMORY_DEVICE, plan.arena_bytes[d], "activations"));
-    arenas_[d] = std::make_shared<DeviceBuffer>(std::move(arena));
-  }
-  ExecutableInputs inputs;
-  inputs.weight = [this](uint32_t w, uint32_t d, uint32_t layout) { return weights_->get({w, d, layout}); };
-  for (const DeviceBuffer& s : states_) inputs.states.push_back(s.all());
-  for (const DeviceBuffer& s : steps_) inputs.steps.push_back(s.all());
-  for (const DeviceBuffer& t : tokens_) inputs.tokens.push_back(t.all());
-  inputs.arenas = arenas_;
-  SWY_LET(auto recorded, Executable::record(std::move(plan), devices_, std::move(inputs)));
-  return executables_.emplace(key, std::move(recorded)).first->second.get();
-}
-
-Status Model::check_tokens(std::span<const StepSequence> sequences) const {
-  for (const StepSequence& s : sequences) {
-    for (const int32_t id : s.tokens) {
-      if (id < 0 || static_cast<uint32_t>(id) >= vocab_) {
-        return error(Code::usage, "token id {} is outside the vocabulary; ids go from 0 to {}", id, vocab_ - 1);
-      }
+Status Model::check_tokens(std::span<const int32_t> ids) const {
+  for (const int32_t id : ids) {
+    if (id < 0 || static_cast<uint32_t>(id) >= vocab_) {
+      return error(Code::usage, "token id {} is outside the vocabulary; ids go from 0 to {}", id, vocab_ - 1);
     }
   }
   return {};
 }
 
+uint32_t Model::part(uint32_t position, uint64_t left, uint32_t room) const {
+  if (left <= room) return static_cast<uint32_t>(left);
+  if (!deterministic()) return room;
+  const uint32_t end = (position + room) / kPart * kPart;
+  return end > position ? end - position : 0;
+}
+
 Result<std::span<const float>> Model::step(std::span<const StepSequence> sequences) {
-  SWY_TRY(check_tokens(sequences));
-  uint32_t rows = 0, logit_rows = 0, context = 0;
+  uint32_t logit_rows = 0;
   for (const StepSequence& s : sequences) {
-    rows += static_cast<uint32_t>(s.tokens.size());
+    SWY_TRY(check_tokens(s.tokens));
     logit_rows += s.logit_rows;
-    context = std::max(context, s.position + static_cast<uint32_t>(s.tokens.size()));
   }
-  SWY_LET(Executable * run, executable(bucket(rows, static_cast<uint32_t>(sequences.size()), logit_rows, context)));
-  SWY_LET(const auto block, builder_->build(sequences));
-  for (const DeviceBuffer& s : steps_) SWY_TRY(s.write(0, block));
-  last_ = run;
-  SWY_TRY(run->submit(false, watched_));
+  SWY_TRY(runner_->submit(sequences, kWantLogits));
+  SWY_LET(const StepOutput done, runner_->collect());
+  (void)done;
   if (logit_rows == 0) return std::span<const float>{};
-  SWY_TRY(run->submit(true, watched_));
-  const size_t count = size_t{logit_rows} * vocab_;
-  if (const std::byte* seen = run->view(logits_value_)) {
-    return std::span<const float>(reinterpret_cast<const float*>(seen), count);
-  }
-  logits_.resize(std::max(logits_.size(), count));
-  SWY_TRY(run->read(logits_value_, std::as_writable_bytes(std::span(logits_.data(), count))));
-  return std::span<const float>(logits_.data(), count);
-}
-
-Status Model::read_result(uint32_t value, std::span<std::byte> to) const {
-  if (last_ == nullptr) return error(Code::internal, "value {} was read before any step", value);
-  return last_->read(value, to);
-}
-
-Session::~Session() {
-  model_.free_slots_.push_back(slot_);
-  model_.free_pages_.insert(model_.free_pages_.end(), pages_.begin(), pages_.end());
-}
-
-Result<std::span<const float>> Session::feed(std::span<const int32_t> tokens, uint32_t logit_rows, uint32_t chunk) {
-  const uint32_t limit = chunk == 0 ? model_.chunk_ : std::min(chunk, model_.chunk_);
-  if (tokens.size() > model_.context_ - position_) {
-    return error(Code::usage,
-                 "{} tokens do not fit: {} of the context's {} are used; raise --ctx or shorten the prompt",
-                 tokens.size(), position_, model_.context_);
-  }
-  std::span<const float> logits;
-  while (!tokens.empty()) {
-    const auto n = static_cast<uint32_t>(std::min<size_t>(tokens.size(), limit));
-    const bool last = n == tokens.size();
-    const StepSequence part{tokens.first(n), position_, slot_, slot_, pages_, last ? std::min(logit_rows, n) : 0};
-    SWY_LET(logits, model_.step({&part, 1}));
-    position_ += n;
-    tokens = tokens.subspan(n);
-  }
-  return logits;
+  return runner_->logits(0, logit_rows);
 }
 
 }  // namespace switchyard

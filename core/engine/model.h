@@ -1,11 +1,10 @@
-// Model: a program made runnable on chosen devices, and the sessions that run it.
+// Model: a program made runnable on chosen devices, with one copy of the weights per device and the memory of the
+// sessions' states.
 //
-// A Model owns one copy of the weights per device, the pool of session states, and the recorded plans by bucket.
-// Sessions borrow pages and slots of the pool. One thread at a time may use a Model and its sessions.
+// Sessions (session.h) take pages and slots from the model's pool; a Batch (batch.h) runs many of them together. One
+// thread at a time may use a Model, its sessions and its batches.
 #pragma once
 
-#include <array>
-#include <map>
 #include <memory>
 #include <set>
 #include <span>
@@ -13,9 +12,10 @@
 #include <vector>
 
 #include "core/engine/routing.h"
-#include "core/engine/step_builder.h"
+#include "core/engine/sampling_path.h"
+#include "core/engine/state_pool.h"
+#include "core/engine/step_runner.h"
 #include "core/engine/weights.h"
-#include "core/plan/executable.h"
 #include "core/plan/plan.h"
 #include "core/plugin/plugin.h"
 #include "core/program/program.h"
@@ -23,9 +23,11 @@
 namespace switchyard {
 
 struct ModelOptions {
-  uint32_t context = 0;   // tokens per session; 0: the program's, at most 4,096
-  uint32_t chunk = 2048;  // largest step, in rows
-  uint32_t sessions = 1;  // room in the state pool
+  uint32_t context = 0;         // tokens per session; 0: the program's, at most 4,096
+  uint32_t chunk = 2048;        // largest step, in rows
+  uint32_t sessions = 1;        // at a time
+  uint64_t state_bytes = 0;     // of all sessions' states together; 0: room for every session's whole context
+  bool device_sampling = true;  // false: logits only, with nothing of a sampler in any plan
   bool deterministic = false;
   bool routers = false;  // every step also gives the logits of its routers
   std::vector<VariantRule> variants;
@@ -40,6 +42,8 @@ class Session;
 
 class Model {
  public:
+  static constexpr uint32_t kPageSize = 64;  // tokens
+
   // `program` and `devices` are shared. Errors: unsupported, naming the operation; out of memory, with what was needed.
   static Result<std::unique_ptr<Model>> create(std::shared_ptr<const Program> program,
                                                std::vector<std::shared_ptr<Device>> devices, PlanPolicy policy,
@@ -50,89 +54,93 @@ class Model {
                                                     std::vector<std::shared_ptr<Device>> devices, PlanPolicy policy,
                                                     const ModelOptions& options);
 
-  // Errors: out_of_device_memory, when every slot of the pool is taken.
+  // An empty session. Errors: out_of_device_memory, when there are as many as the model was made for.
   Result<std::unique_ptr<Session>> session();
 
   const Program& program() const { return *program_; }
   uint32_t context() const { return context_; }
   uint32_t vocab() const { return vocab_; }
   uint32_t chunk() const { return chunk_; }
+  uint32_t max_sessions() const { return pool_.seqs; }
+  bool deterministic() const { return (pool_.flags & SWY_BUCKET_DETERMINISTIC) != 0; }
   std::vector<std::string> device_names() const;  // of those that run some operation
   const WeightStore& weights() const { return *weights_; }
+  // What the device of the head can sample.
+  const DeviceSampling& device_sampling() const { return sampling_; }
+  // Identifies the weights and the shapes of the states, for snapshots.
+  uint64_t fingerprint() const;
 
   // The plan for steps of one session with this many rows and logits, over a context. For `switchyard plan`.
   Result<Plan> plan(uint32_t rows, uint32_t logit_rows, uint32_t context) const;
 
-  // Runs one ragged step. The logits, f32 [sum of logit_rows, vocab] in the order of the sequences, are valid until the
-  // next step. Errors: those of the devices; invalid_data for a token id outside the vocabulary.
+  // Runs one ragged step whose head makes logits. They are f32 [sum of logit_rows, vocab] in the order of the
+  // sequences, valid until the next step. Errors: those of the devices; usage for a token id outside the vocabulary.
   Result<std::span<const float>> step(std::span<const StepSequence> sequences);
 
   // Those of ModelOptions::routers, in the order of the layers.
   const std::vector<Router>& routers() const { return routers_; }
-  // A result of the last step besides its logits, from its first row on. Errors: internal, when there is none.
-  Status read_result(uint32_t value, std::span<std::byte> to) const;
+  // A result of the last step besides its head's, from its first row on. Errors: internal, when there is none.
+  Status read_result(uint32_t value, std::span<std::byte> to) const { return runner_->read_result(value, to); }
 
   // Counts what steps submit, until it is set to NULL.
-  void watch(SubmitCounts* counts) { watched_ = counts; }
+  void watch(SubmitCounts* counts) { runner_->watch(counts); }
+
+  StepRunner& runner() { return *runner_; }
+  UnitPool& slots() { return *slots_; }
+  UnitPool& pages() { return *pages_; }
+  const UnitPool& slots() const { return *slots_; }
+  const UnitPool& pages() const { return *pages_; }
+  uint32_t sessions_in_use() const { return sessions_; }
+
+  // One state's memory: a slot, or a page of kPageSize tokens.
+  struct StateUnit {
+    const PlanDevice* device = nullptr;
+    const GraphTensor* state = nullptr;
+    const DeviceBuffer* memory = nullptr;
+    uint64_t unit_bytes = 0;       // as the device has it
+    uint64_t canonical_bytes = 0;  // in the canonical form
+    bool paged = false;
+    bool counts = false;  // the sampler's, which are no part of what a session has seen
+    swy_binding at(uint32_t unit) const { return memory->slice(unit * unit_bytes, unit_bytes); }
+  };
+  const std::vector<StateUnit>& state_units() const { return units_; }
+
+  Status check_tokens(std::span<const int32_t> ids) const;
+  // How many of `left` tokens that begin at `position` go into a step with room for `room` rows: with --deterministic a
+  // prompt is split at multiples of 64 only, so that its parts do not depend on who else is in the step.
+  uint32_t part(uint32_t position, uint64_t left, uint32_t room) const;
 
  private:
   friend class Session;
   Model() = default;
-  Status allocate_states(const swy_bucket& pool);
+  Status set_context(const ModelOptions& options);
+  Status size_pool(const ModelOptions& options);
+  Status make_planner(const ModelOptions& options, PlanPolicy policy);
   static Result<std::unique_ptr<Model>> plan_ahead(std::shared_ptr<const Program> program,
                                                    std::vector<std::shared_ptr<Device>> devices, PlanPolicy policy,
                                                    const ModelOptions& options);
   Result<std::vector<WeightUse>> weight_uses();
-  Status allocate_steps();
-  swy_bucket bucket(uint32_t rows, uint32_t seqs, uint32_t logit_rows, uint32_t context) const;
-  Result<Executable*> executable(const swy_bucket& bucket);
-  Status check_tokens(std::span<const StepSequence> sequences) const;
+  Status describe_states();
+  Status allocate_states();
+  swy_bucket bucket(uint32_t rows, uint32_t logit_rows, uint32_t sample_rows, uint32_t context) const;
+  uint32_t pages_per_session() const;
 
   std::shared_ptr<const Program> program_;
   std::vector<std::shared_ptr<Device>> owners_;
   std::vector<PlanDevice> devices_;
   std::set<uint32_t> used_;  // devices that run some operation
   std::unique_ptr<Planner> planner_;
+  DeviceSampling sampling_;
+  Head head_;
   std::unique_ptr<WeightStore> weights_;
-  std::unique_ptr<StepBuilder> builder_;
-  std::vector<DeviceBuffer> states_;                   // per state
-  std::vector<DeviceBuffer> steps_, tokens_;           // per device
-  std::vector<std::shared_ptr<DeviceBuffer>> arenas_;  // per device: the largest so far
-  std::map<std::array<uint32_t, 5>, std::unique_ptr<Executable>> executables_;
-  std::vector<uint32_t> free_slots_, free_pages_;
-  std::vector<float> logits_;  // where the host cannot see the device's
+  std::vector<DeviceBuffer> states_;  // per state
+  std::vector<StateUnit> units_;      // likewise
+  std::unique_ptr<UnitPool> slots_, pages_;
+  std::unique_ptr<StepRunner> runner_;
   swy_bucket pool_{};
-  SubmitCounts* watched_ = nullptr;
   std::vector<Router> routers_;
-  const Executable* last_ = nullptr;  // that ran a step
-  uint32_t context_ = 0, chunk_ = 0, vocab_ = 0, logits_value_ = 0;
-};
-
-// One sequence: its tokens so far are in the states that it borrows from the pool.
-class Session {
- public:
-  ~Session();
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
-
-  uint32_t position() const { return position_; }  // tokens that the states have seen
-
-  // Feeds tokens, in chunks. Returns the logits of the last `logit_rows` of them, f32 [logit_rows, vocab], valid until
-  // the model's next step; with more than one chunk only rows of the last chunk can be had. Errors: usage, when the
-  // context is full, with its size.
-  Result<std::span<const float>> feed(std::span<const int32_t> tokens, uint32_t logit_rows = 1, uint32_t chunk = 0);
-
-  // Forgets everything.
-  void reset() { position_ = 0; }
-
- private:
-  friend class Model;
-  explicit Session(Model& model) : model_(model) {}
-
-  Model& model_;
-  uint32_t slot_ = 0;
-  std::vector<uint32_t> pages_;
-  uint32_t position_ = 0;
+  uint32_t sessions_ = 0;
+  uint32_t context_ = 0, chunk_ = 0, vocab_ = 0;
 };
 
 }  // namespace switchyard

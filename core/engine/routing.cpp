@@ -4,7 +4,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "core/engine/model.h"
+#include "core/engine/session.h"
 
 namespace switchyard {
 namespace {

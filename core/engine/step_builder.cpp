@@ -3,21 +3,27 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/engine/sampling_path.h"
+
 namespace switchyard {
 namespace {
 
 constexpr uint64_t kAlign = 16;
 uint64_t aligned(uint64_t n) { return (n + kAlign - 1) / kAlign * kAlign; }
+uint64_t mask_bytes(uint32_t vocab) { return (uint64_t{vocab} + 31) / 32 * 4; }
 
 }  // namespace
 
-uint64_t StepBuilder::block_bytes(uint32_t rows, uint32_t seqs, uint32_t pages_per_seq) {
+uint64_t StepBuilder::Limits::block_bytes() const {
+  const uint64_t sampled =
+      vocab == 0 ? 0
+                 : aligned(sizeof(swy_sample_slot)) + aligned(sizeof(swy_sample_params)) + aligned(mask_bytes(vocab)) +
+                       aligned(kMaxRowBiases * sizeof(swy_logit_bias)) + aligned(kMaxRowStops * sizeof(int32_t));
   return aligned(sizeof(swy_step)) + 4 * aligned(uint64_t{rows} * 4) + 3 * aligned(uint64_t{seqs} * 4) +
-         aligned((uint64_t{seqs} + 1) * 4) + aligned(uint64_t{seqs} * pages_per_seq * 4);
+         aligned((uint64_t{seqs} + 1) * 4) + aligned(uint64_t{seqs} * pages_per_seq * 4) + seqs * sampled;
 }
 
-StepBuilder::StepBuilder(uint32_t rows, uint32_t seqs, uint32_t pages_per_seq, uint32_t page_size)
-    : block_(block_bytes(rows, seqs, pages_per_seq)), pages_per_seq_(pages_per_seq), page_size_(page_size) {}
+StepBuilder::StepBuilder(const Limits& limits) : limits_(limits), block_(limits.block_bytes()) {}
 
 template <class T>
 T* StepBuilder::array(uint32_t& at_field, uint64_t count) {
@@ -34,11 +40,12 @@ Result<std::span<const std::byte>> StepBuilder::build(std::span<const StepSequen
   step.struct_size = sizeof step;
   step.number = ++number_;
   step.seqs = static_cast<uint32_t>(sequences.size());
-  step.page_size = page_size_;
-  step.block_table_stride = pages_per_seq_;
+  step.page_size = limits_.page_size;
+  step.block_table_stride = limits_.pages_per_seq;
   for (const StepSequence& s : sequences) {
     step.rows += static_cast<uint32_t>(s.tokens.size());
     step.logit_rows += s.logit_rows;
+    step.sample_rows += s.sample == nullptr ? 0 : 1;
   }
   used_ = aligned(sizeof step);
   auto* token = array<int32_t>(step.row_token_at, step.rows);
@@ -49,7 +56,7 @@ Result<std::span<const std::byte>> StepBuilder::build(std::span<const StepSequen
   auto* active = array<uint32_t>(step.seq_active_at, step.seqs);
   auto* read_slot = array<uint32_t>(step.seq_read_slot_at, step.seqs);
   auto* write_slot = array<uint32_t>(step.seq_write_slot_at, step.seqs);
-  auto* table = array<uint32_t>(step.block_table_at, uint64_t{step.seqs} * pages_per_seq_);
+  auto* table = array<uint32_t>(step.block_table_at, uint64_t{step.seqs} * limits_.pages_per_seq);
   if (table == nullptr) return error(Code::internal, "a step of {} rows does not fit its block", step.rows);
 
   uint32_t row = 0, wanted = 0;
@@ -60,7 +67,7 @@ Result<std::span<const std::byte>> StepBuilder::build(std::span<const StepSequen
     active[s] = 1;
     read_slot[s] = q.read_slot;
     write_slot[s] = q.write_slot;
-    std::copy(q.pages.begin(), q.pages.end(), table + uint64_t{s} * pages_per_seq_);
+    std::copy(q.pages.begin(), q.pages.end(), table + uint64_t{s} * limits_.pages_per_seq);
     for (uint32_t i = 0; i < n; ++i, ++row) {
       token[row] = q.tokens[i];
       position[row] = q.position + i;
@@ -70,8 +77,57 @@ Result<std::span<const std::byte>> StepBuilder::build(std::span<const StepSequen
     step.max_context = std::max(step.max_context, q.position + n);
   }
   start[step.seqs] = row;
+  SWY_TRY(add_samples(step, sequences));
   step.total_bytes = static_cast<uint32_t>(used_);
   return std::span<const std::byte>(block_.data(), used_);
+}
+
+Status StepBuilder::add_samples(swy_step& step, std::span<const StepSequence> sequences) {
+  if (step.sample_rows == 0) return {};
+  step.sample_params_size = sizeof(swy_sample_params);
+  auto* slots = array<swy_sample_slot>(step.sample_at, step.sample_rows);
+  auto* params = array<swy_sample_params>(step.sample_params_at, step.sample_rows);
+  if (params == nullptr) return error(Code::internal, "a step that samples {} rows does not fit", step.sample_rows);
+  uint32_t logit_row = 0;
+  for (const StepSequence& q : sequences) {
+    logit_row += q.logit_rows;
+    if (q.sample == nullptr) continue;
+    const SampleRow& r = *q.sample;
+    swy_sample_slot& slot = *slots++;
+    slot = {};
+    *params++ = r.sampler->params();
+    slot.logit_row = logit_row - 1;
+    slot.token_entry = r.token_entry;
+    slot.position = r.position;
+    slot.counts_read_slot = r.counts_read_slot;
+    slot.counts_write_slot = r.counts_write_slot;
+    const auto copy = [&]<class T>(std::span<const T> from, uint32_t& at, uint32_t& count) {
+      count = static_cast<uint32_t>(from.size());
+      if (from.empty()) return true;
+      auto* to = array<T>(at, from.size());
+      if (to != nullptr) std::copy(from.begin(), from.end(), to);
+      return to != nullptr;
+    };
+    bool fits = copy(r.sampler->biases(), slot.bias_at, slot.bias_count) &&
+                copy(r.sampler->stop_ids(), slot.stop_at, slot.stop_count);
+    if (r.mask != nullptr) fits = fits && array<uint32_t>(slot.mask_at, mask_bytes(limits_.vocab) / 4) != nullptr;
+    if (!fits) return error(Code::internal, "the biases, stop ids and masks of a step do not fit its block");
+  }
+  return {};
+}
+
+std::span<const std::byte> StepBuilder::fill_masks(std::span<const StepSequence> sequences) {
+  const auto& step = *reinterpret_cast<const swy_step*>(block_.data());
+  const auto* slot = SWY_STEP_ARRAY(&step, swy_sample_slot, sample_at);
+  bool any = false;
+  for (const StepSequence& q : sequences) {
+    if (q.sample == nullptr) continue;
+    if (q.sample->mask != nullptr)
+      std::memcpy(block_.data() + slot->mask_at, q.sample->mask, mask_bytes(limits_.vocab));
+    any = any || q.sample->mask != nullptr;
+    ++slot;
+  }
+  return any ? std::span<const std::byte>(block_.data(), used_) : std::span<const std::byte>();
 }
 
 }  // namespace switchyard

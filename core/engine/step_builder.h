@@ -7,38 +7,54 @@
 #include <vector>
 
 #include "core/base/status.h"
+#include "core/sampling/sampler.h"
 #include "switchyard/plugin.h"
 #include "switchyard/step.h"
 
 namespace switchyard {
+
+// The draw that a device makes of the last row of a sequence.
+struct SampleRow {
+  const Sampler* sampler = nullptr;
+  uint64_t position = 0;           // index of the token being drawn
+  uint32_t token_entry = 0;        // where the token goes in the device's token buffer
+  const uint32_t* mask = nullptr;  // [ceil(vocab / 32)], read when the head's turn comes
+  uint32_t counts_read_slot = SWY_NO_SLOT, counts_write_slot = SWY_NO_SLOT;
+};
 
 // One sequence's part of a step.
 struct StepSequence {
   std::span<const int32_t> tokens;  // at least one
   uint32_t position = 0;            // of the first
   uint32_t read_slot = 0, write_slot = 0;
-  std::span<const uint32_t> pages;  // block table: covers position + tokens.size()
-  uint32_t logit_rows = 0;          // how many of the last rows want logits
+  std::span<const uint32_t> pages;    // block table: covers position + tokens.size()
+  uint32_t logit_rows = 0;            // how many of the last rows want logits
+  const SampleRow* sample = nullptr;  // of the last row, which then wants logits; NULL: the device draws nothing
 };
 
 class StepBuilder {
  public:
-  // Room for steps of up to this size.
-  static uint64_t block_bytes(uint32_t rows, uint32_t seqs, uint32_t pages_per_seq);
+  // Room for steps of up to this size. `vocab` is 0 where no device samples.
+  struct Limits {
+    uint32_t rows = 0, seqs = 0, pages_per_seq = 0, page_size = 0, vocab = 0;
+    uint64_t block_bytes() const;
+  };
+  explicit StepBuilder(const Limits& limits);
 
-  StepBuilder(uint32_t rows, uint32_t seqs, uint32_t pages_per_seq, uint32_t page_size);
-
-  // The finished block; valid until the next call. [no-alloc] Errors: internal, when it does not fit.
+  // The block but for its masks; valid until the next call. [no-alloc] Errors: internal, when it does not fit.
   Result<std::span<const std::byte>> build(std::span<const StepSequence> sequences);
+  // The block of the last build with its masks, or nothing where it has none. [no-alloc]
+  std::span<const std::byte> fill_masks(std::span<const StepSequence> sequences);
 
  private:
   template <class T>
   T* array(uint32_t& at_field, uint64_t count);
+  Status add_samples(swy_step& step, std::span<const StepSequence> sequences);
 
+  Limits limits_;
   std::vector<std::byte> block_;
   uint64_t used_ = 0;
   uint64_t number_ = 0;
-  uint32_t pages_per_seq_, page_size_;
 };
 
 }  // namespace switchyard

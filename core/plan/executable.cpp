@@ -24,6 +24,7 @@ Result<std::unique_ptr<Executable>> Executable::record(Plan plan, const std::vec
   std::unique_ptr<Executable> e(new Executable(std::move(plan), devices, std::move(inputs)));
   SWY_TRY(e->create_timelines());
   for (const PlanSegment& segment : e->plan_.segments) SWY_TRY(e->record_segment(segment));
+  e->find_results();
   return e;
 }
 
@@ -180,20 +181,43 @@ Status Executable::submit(bool head, SubmitCounts* counts) {
   return {};
 }
 
-const Placement* Executable::result(uint32_t value) const {
-  // A value that was copied stands on several devices; the one that made it comes first in node order.
-  for (const PlanNode& n : plan_.nodes) {
-    if (std::find(n.op.outputs.begin(), n.op.outputs.end(), value) != n.op.outputs.end()) {
-      return plan_.find(value, n.device);
+// A value that was copied stands on several devices; the one that made it comes first in node order.
+void Executable::find_results() {
+  for (const uint32_t value : plan_.graph.results) {
+    for (const PlanNode& n : plan_.nodes) {
+      if (std::find(n.op.outputs.begin(), n.op.outputs.end(), value) == n.op.outputs.end()) continue;
+      if (const Placement* p = plan_.find(value, n.device)) results_.push_back(*p);
+      break;
     }
   }
-  return nullptr;
 }
 
-Status Executable::read(uint32_t value, std::span<std::byte> to) const {
+const Placement* Executable::result(uint32_t value) const {
+  const auto found =
+      std::find_if(results_.begin(), results_.end(), [&](const Placement& p) { return p.value == value; });
+  return found == results_.end() ? nullptr : &*found;
+}
+
+Status Executable::read(uint32_t value, uint64_t offset, std::span<std::byte> to) const {
+  const Placement* p = result(value);
+  if (p == nullptr || offset + to.size() > p->bytes) return error(Code::internal, "value {} cannot be read", value);
+  return inputs_.arenas[p->device]->read(p->offset + offset, to);
+}
+
+Status Executable::read_later(uint32_t value, std::span<std::byte> to, const swy_timeline_point& done) const {
   const Placement* p = result(value);
   if (p == nullptr || to.size() > p->bytes) return error(Code::internal, "value {} cannot be read", value);
-  return inputs_.arenas[p->device]->read(p->offset, to);
+  const PlanDevice& device = devices_[p->device];
+  const swy_submit submit{sizeof(swy_submit), 0, nullptr, 1, 0, &done};
+  const swy_binding from = inputs_.arenas[p->device]->slice(p->offset, to.size());
+  PluginError e;
+  return e.status(device.api->read(device.handle, to.data(), from.buffer, from.offset, to.size(), &submit, e.get()),
+                  device.name + ": reading a step's results");
+}
+
+uint32_t Executable::device_of(uint32_t value) const {
+  const Placement* p = result(value);
+  return p == nullptr ? 0 : p->device;
 }
 
 const std::byte* Executable::view(uint32_t value) const {

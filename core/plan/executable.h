@@ -40,8 +40,12 @@ class Executable {
   // no-alloc]
   Status submit(bool head, SubmitCounts* counts = nullptr);
 
-  // The bytes of a result, from its device. [device-serial]
-  Status read(uint32_t value, std::span<std::byte> to) const;
+  // Bytes of a result, from its device. [device-serial]
+  Status read(uint32_t value, uint64_t offset, std::span<std::byte> to) const;
+  // The same without waiting: `to` is filled when `done` is reached. The device is asynchronous. [no-alloc]
+  Status read_later(uint32_t value, std::span<std::byte> to, const swy_timeline_point& done) const;
+  // The device that makes a result, by index.
+  uint32_t device_of(uint32_t value) const;
   // The same without a copy; NULL when the host cannot see the device's memory.
   const std::byte* view(uint32_t value) const;
 
@@ -63,11 +67,13 @@ class Executable {
   Status copy(const Recorded& recorded);
   Result<swy_binding> place(uint32_t value, uint32_t device) const;
   const Placement* result(uint32_t value) const;
+  void find_results();
 
   Plan plan_;
   const std::vector<PlanDevice>& devices_;
   ExecutableInputs inputs_;
   std::vector<Recorded> recorded_;         // per segment
+  std::vector<Placement> results_;         // where the device that makes it has each result
   std::vector<swy_timeline*> timelines_;   // per device; NULL where none waits, or copies do all the waiting
   std::vector<uint64_t> timeline_values_;  // per device: the last one to be signalled
   std::vector<std::byte> staging_;         // for copies between devices that do not share memory

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 
 #include "core/plan/cover.h"
 #include "core/plan/emit.h"
@@ -108,12 +109,23 @@ Status check_variant(const VariantRule& rule, const std::vector<PlanDevice>& dev
                rule.forbid ? "!" : "", rule.kernel, rule.op, known.empty() ? "none" : known);
 }
 
-// The graph without what the sampler makes, for steps that sample nothing on a device.
-Graph without_sampler(Graph graph) {
-  const auto sampled = [&](uint32_t v) { return graph.values[v].rows == SWY_ROWS_SAMPLE; };
-  std::erase_if(graph.ops,
-                [&](const GraphOp& op) { return std::any_of(op.outputs.begin(), op.outputs.end(), sampled); });
-  std::erase_if(graph.results, sampled);
+// The graph that makes `results`: an operation of the head that nobody asked for is left out.
+Graph graph_for(Graph graph, std::span<const uint32_t> results) {
+  std::vector<bool> wanted(graph.values.size());
+  for (const uint32_t v : results) wanted[v] = true;
+  std::vector<GraphOp> kept;
+  for (auto op = graph.ops.rbegin(); op != graph.ops.rend(); ++op) {
+    const auto head = [&](uint32_t v) { return graph.values[v].rows != SWY_ROWS_STEP; };
+    const auto needed = [&](uint32_t v) { return bool{wanted[v]}; };
+    if (std::any_of(op->outputs.begin(), op->outputs.end(), head) &&
+        std::none_of(op->outputs.begin(), op->outputs.end(), needed)) {
+      continue;
+    }
+    for (const uint32_t v : op->inputs) wanted[v] = true;
+    kept.push_back(std::move(*op));
+  }
+  graph.ops.assign(std::make_move_iterator(kept.rbegin()), std::make_move_iterator(kept.rend()));
+  graph.results.assign(results.begin(), results.end());
   return graph;
 }
 
@@ -162,7 +174,15 @@ Result<Planner> Planner::create(Graph graph, std::vector<PlanDevice> devices, Pl
 }
 
 Result<Plan> Planner::plan(const swy_bucket& bucket) const {
-  const Graph graph = bucket.sample_rows == 0 ? without_sampler(graph_) : graph_;
+  std::vector<uint32_t> results = graph_.results;
+  if (bucket.sample_rows == 0) {
+    std::erase_if(results, [&](uint32_t v) { return graph_.values[v].rows == SWY_ROWS_SAMPLE; });
+  }
+  return plan(bucket, results);
+}
+
+Result<Plan> Planner::plan(const swy_bucket& bucket, std::span<const uint32_t> results) const {
+  const Graph graph = graph_for(graph_, results);
   SWY_LET(Cover cover, cover_graph(graph, devices_, policy_, variants_, state_device_, bucket));
   Plan plan;
   plan.bucket = bucket;

@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -109,7 +110,10 @@ class Planner {
   static Result<Planner> create(Graph graph, std::vector<PlanDevice> devices, PlanPolicy policy,
                                 std::vector<VariantRule> variants, const swy_bucket& pool, uint32_t max_rows);
 
-  // [thread-safe] A plan for steps within `bucket`. With no sampled rows it has no trace of the sampler.
+  // [thread-safe] A plan for steps within `bucket` that makes `results`, some of the graph's. Of the head of a step
+  // (logits and what is sampled from them) it has no more than they need; with no sampled rows they name no sample.
+  Result<Plan> plan(const swy_bucket& bucket, std::span<const uint32_t> results) const;
+  // All results that a step of this bucket can have.
   Result<Plan> plan(const swy_bucket& bucket) const;
 
   const Graph& graph() const { return graph_; }

@@ -18,11 +18,11 @@ uint64_t random_seed() {
 
 }  // namespace
 
-Result<Sampler> Sampler::create(const SamplingParams& p, uint32_t vocab) {
+Result<Sampler> Sampler::create(const SamplingParams& p, uint32_t vocab, std::shared_ptr<RowSampler> row) {
   if (vocab == 0 || vocab > SWY_MAX_VOCAB) {
     return error(Code::usage, "the vocabulary has {} tokens; it must have 1 to {}", vocab, SWY_MAX_VOCAB);
   }
-  Sampler s(vocab);
+  Sampler s(vocab, row != nullptr ? std::move(row) : std::make_shared<RowSampler>(vocab));
   swy_sample_params_init(&s.params_);
   s.params_.temperature = p.temperature;
   s.params_.top_p = p.top_p;
@@ -63,7 +63,6 @@ Status Sampler::set_extras(const SamplingParams& p) {
   stop_ids_ = p.stop_ids;
   top_ids_.resize(p.top_logprobs);
   top_logprobs_.resize(p.top_logprobs);
-  workspace_.resize(vocab_);
   return {};
 }
 
@@ -94,10 +93,8 @@ Result<Draw> Sampler::answer(int32_t status, const swy_sample_row_out& out) cons
       return Draw{out.token, std::find(stop_ids_.begin(), stop_ids_.end(), out.token) != stop_ids_.end(), out.logprob,
                   top_ids_, top_logprobs_};
     case SWY_SAMPLE_BAD_LOGIT:
-      return error(Code::invalid_data,
-                   "the logit of token {} is NaN or infinite; the model's weights or a kernel "
-                   "are broken",
-                   out.id);
+      return error(Code::invalid_data, "the logit of {} is NaN or infinite; the model's weights or a kernel are broken",
+                   out.id < 0 ? std::string("a token") : fmt::format("token {}", out.id));
     case SWY_SAMPLE_NO_TOKEN:
       return error(Code::invalid_data, "no token is left to draw: every logit is -inf or masked");
     default:
@@ -112,8 +109,8 @@ Result<Draw> Sampler::draw(std::span<const float> logits, uint64_t position, con
   swy_sample_row_in in = input(position, mask);
   in.logits = logits.data();
   swy_sample_row_out out{};
-  const int32_t status = row_.sample(params_, in, out);
-  if (status == SWY_SAMPLE_OK && !top_ids_.empty()) row_.top_logprobs(logits, top_ids_, top_logprobs_);
+  const int32_t status = row_->sample(params_, in, out);
+  if (status == SWY_SAMPLE_OK && !top_ids_.empty()) row_->top_logprobs(logits, top_ids_, top_logprobs_);
   return answer(status, out);
 }
 
@@ -149,6 +146,7 @@ Status Sampler::check(const Candidates& c) const {
 
 Result<std::optional<Draw>> Sampler::finish(const Candidates& c, uint64_t position, const uint32_t* mask) {
   SWY_TRY(check(c));
+  if (workspace_.size() < c.ids.size()) workspace_.resize(c.ids.size());
   const swy_sample_row_in in = input(position, mask);
   swy_sample_row_out out{};
   const std::optional<int32_t> status = finish_draw(params_, in, c, workspace_, out);
@@ -156,6 +154,19 @@ Result<std::optional<Draw>> Sampler::finish(const Candidates& c, uint64_t positi
   if (!status || !top) return std::optional<Draw>();
   SWY_LET(const Draw d, answer(*status, out));
   return std::optional<Draw>(d);
+}
+
+Result<Draw> Sampler::accept(const swy_sample_result& r, std::span<const int32_t> top_ids,
+                             std::span<const float> top_logprobs) {
+  if (r.status == SWY_SAMPLE_OK && (r.token < 0 || static_cast<uint32_t>(r.token) >= vocab_)) {
+    return error(Code::internal, "a device drew token {}; ids go from 0 to {}", r.token, vocab_ - 1);
+  }
+  if (top_ids.size() < top_ids_.size() || top_logprobs.size() < top_ids_.size()) {
+    return error(Code::internal, "a device gave {} likely tokens of {}", top_ids.size(), top_ids_.size());
+  }
+  std::copy_n(top_ids.begin(), top_ids_.size(), top_ids_.begin());
+  std::copy_n(top_logprobs.begin(), top_logprobs_.size(), top_logprobs_.begin());
+  return answer(r.status, {r.token, -1, r.logprob});
 }
 
 }  // namespace switchyard

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "core/base/status.h"
 #include "core/sampling/candidates.h"
 #include "core/sampling/row_sampler.h"
+#include "switchyard/step.h"
 
 namespace switchyard {
 
@@ -42,8 +44,9 @@ struct Draw {
 
 class Sampler {
  public:
+  // Samplers that are used by one thread can share a `row` sampler of their vocabulary; without one each has its own.
   // Errors: usage, naming the parameter, its value and the allowed range.
-  static Result<Sampler> create(const SamplingParams& params, uint32_t vocab);
+  static Result<Sampler> create(const SamplingParams& params, uint32_t vocab, std::shared_ptr<RowSampler> row = {});
 
   uint64_t seed() const { return params_.seed; }
 
@@ -61,21 +64,26 @@ class Sampler {
   // Errors: as `draw`; internal, for an answer that no device may give.
   Result<std::optional<Draw>> finish(const Candidates& candidates, uint64_t position, const uint32_t* mask = nullptr);
 
+  // The same from a device's own draw. Errors: as `finish`.
+  Result<Draw> accept(const swy_sample_result& result, std::span<const int32_t> top_ids,
+                      std::span<const float> top_logprobs);
+
   // What a device needs to make the same draws: for the step's block (step.h) and the slot of counts.
   const swy_sample_params& params() const { return params_; }
   std::span<const swy_logit_bias> biases() const { return biases_; }
   std::span<const int32_t> stop_ids() const { return stop_ids_; }
+  uint32_t top_logprobs() const { return static_cast<uint32_t>(top_ids_.size()); }
   std::span<const uint32_t> counts() const { return counts_; }  // [vocab]; empty when nothing is penalised
 
  private:
-  explicit Sampler(uint32_t vocab) : row_(vocab), vocab_(vocab) {}
+  Sampler(uint32_t vocab, std::shared_ptr<RowSampler> row) : row_(std::move(row)), vocab_(vocab) {}
   Status set_extras(const SamplingParams& params);
   Status check(const Candidates& candidates) const;
   swy_sample_row_in input(uint64_t position, const uint32_t* mask) const;
   Result<Draw> answer(int32_t status, const swy_sample_row_out& out) const;
 
   swy_sample_params params_{};
-  RowSampler row_;
+  std::shared_ptr<RowSampler> row_;
   uint32_t vocab_;
   std::vector<swy_logit_bias> biases_;  // ids rising
   std::vector<int32_t> stop_ids_;

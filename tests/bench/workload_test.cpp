@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/os.h"
-#include "core/engine/model.h"
+#include "core/engine/session.h"
 
 namespace switchyard::bench {
 namespace {

@@ -93,7 +93,7 @@ TEST(Run, Json) {
 }
 
 TEST(Run, StopsWhenTheContextIsFull) {
-  const json out = run_json({"run", "--json", "--ctx", "8", "-n", "50", "It was"});
+  const json out = run_json({"run", "--json", "--ignore-eos", "--ctx", "8", "-n", "50", "It was"});
   EXPECT_EQ(out["stopped"], "context");
   EXPECT_EQ(out["prompt_ids"].size() + out["ids"].size(), 9u) << "the last one is drawn, not fed";
 }
@@ -455,7 +455,7 @@ TEST(Settings, AModelNamedOnTheLineWinsOverTheVariable) {
 TEST(Settings, ValidationFindsNothingToSay) {
   const Ran ran = run_program({"run", "--validate", "--temp", "0", "-n", "3", "Once"});
   EXPECT_EQ(ran.exit, 0) << ran.err;
-  EXPECT_EQ(std::count(ran.err.begin(), ran.err.end(), '\n'), 1) << ran.err;
+  EXPECT_EQ(std::count(ran.err.begin(), ran.err.end(), '\n'), 2) << ran.err;  // the summary
 }
 
 }  // namespace

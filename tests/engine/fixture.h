@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/engine/model.h"
+#include "core/engine/session.h"
 #include "core/plugin/registry.h"
 
 namespace switchyard {

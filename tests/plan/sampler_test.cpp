@@ -22,7 +22,8 @@ void with_sampler(Graph& graph) {
   top.id = SWY_OP_TOP_CANDIDATES;
   top.set_attrs(swy_top_candidates_attrs{sizeof(swy_top_candidates_attrs), 8, {}});
   top.inputs = {logits};
-  top.outputs = {value("ids", SWY_I32, 8), value("best", SWY_F32, 8), value("sum", SWY_F32, 2)};
+  top.outputs = {value("ids", SWY_I32, 8), value("best", SWY_F32, 8), value("sum", SWY_I32, 8)};
+  graph.results.push_back(top.outputs[0]);
 }
 
 void without_logits(Graph& graph) {

@@ -22,6 +22,8 @@ declare -A may_include=(
   [core/plan]="api core/base core/program core/plugin"
   [core/engine]="api core/base core/program core/plugin core/plan core/sampling"
   [core/import]="api core/base core/program core/text"
+  [core/generate]="api core/base core/program core/sampling core/text core/plugin core/plan core/engine core/import"
+  [core/include]="api"
   [bench]="api core"
   [cli]="api core bench"
 )

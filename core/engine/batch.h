@@ -1,0 +1,124 @@
+// Batch: many requests at once, each on its own session. Every step is ragged: one row of each request that draws, and
+// parts of the prompts of those that do not yet, so that a long prompt never keeps the others waiting for more than one
+// step of bounded size.
+//
+// Not thread-safe. [no-alloc] in the steady state, but for what the callbacks do.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/engine/sampling_path.h"
+#include "core/engine/session.h"
+#include "core/sampling/sampler.h"
+
+namespace switchyard {
+
+enum class StopReason { none, end, length, context, cancelled, callback, failed };
+const char* stop_name(StopReason reason);
+
+struct TokenEvent {
+  int32_t id = 0;
+  uint64_t position = 0;             // its index in the sequence
+  bool end = false;                  // it is one of the stop ids
+  float logprob = 0;                 // with SamplingParams::logprob
+  std::span<const int32_t> top_ids;  // until the callback returns
+  std::span<const float> top_logprobs;
+};
+
+struct Request {
+  std::vector<int32_t> prompt;        // tokens that the session has not seen; at least one
+  std::vector<int32_t> history = {};  // tokens that it has seen; they count for the penalties as the prompt does
+  uint32_t max_tokens = 128;
+  SamplingParams sampling;
+  std::optional<SamplingPath> path;  // none: the best that the device covers
+  // Called with every token as it becomes known; false ends the request, and the session then has not seen the token.
+  std::function<bool(const TokenEvent&)> on_token;
+  // Before each draw: sets the bits of the tokens that are allowed, in a mask that is all zeros. `drawn`: by this
+  // request so far. A mask that allows nothing ends the request with an error.
+  std::function<void(std::span<const int32_t> drawn, std::span<uint32_t> mask)> mask;
+};
+
+// How a request went. The session has seen the prompt and all drawn tokens but the last.
+struct Outcome {
+  std::vector<int32_t> ids;
+  StopReason stopped = StopReason::none;  // none: it still runs
+  Status status;                          // of a request that failed
+  uint64_t seed = 0;
+  PathChoice path;
+  uint64_t read_bytes = 0;              // of logits, candidates and tokens that came to the host
+  uint64_t undecided = 0;               // draws that candidates did not decide, made from the logits
+  uint64_t prompt_ns = 0, draw_ns = 0;  // from `add` to the first token, and from there to the last
+};
+
+struct BatchOptions {
+  // Rows of prompts in a step while other requests draw; 0: the model's chunk. It bounds how long those wait.
+  uint32_t prompt_rows = 256;
+};
+
+class Batch {
+ public:
+  using Id = uint64_t;
+
+  explicit Batch(Model& model, const BatchOptions& options = {});
+  ~Batch();
+  Batch(const Batch&) = delete;
+  Batch& operator=(const Batch&) = delete;
+
+  // The request runs from the next step on. `session` outlives it, belongs to the batch's model, and has no other
+  // request. Errors: usage, for a parameter out of range, a prompt that does not fit, or a busy session; unsupported,
+  // for a path that the device does not have. Nothing has been done then.
+  Result<Id> add(Session& session, Request request);
+
+  // Ends a request before the next step. Its session has seen what was fed until now.
+  void cancel(Id id);
+
+  // Runs one step for all, or waits for the one under way. Returns false when nothing is left to do. Errors: those of
+  // the devices, which end every request; what concerns one request alone ends only that one, see Outcome.
+  Result<bool> step();
+  // Steps until the request has ended.
+  Status run(Id id);
+
+  bool running(Id id) const;
+  size_t running_count() const { return running_.size(); }
+  // What became of a request; it is forgotten by this call unless it still runs. Unknown ids have no outcome.
+  std::optional<Outcome> take(Id id);
+  const Outcome* outcome(Id id) const;
+  uint64_t steps() const { return steps_; }
+
+ private:
+  struct Running;
+  struct Flight;
+
+  Running* find(Id id) const;
+  bool may_run_ahead() const;
+  void plan_step(Flight& flight);
+  bool add_to_step(Running& r, Flight& flight, uint32_t& rows, uint32_t& prompt_rows);
+  uint32_t prompt_part(const Running& r, uint32_t room) const;
+  Status prepare_sample(Running& r, const StepSequence& sequence);
+  Status fill_masks(Flight& flight);
+  Status submit(Flight& flight);
+  Status finish_step();
+  Result<Draw> draw(Running& r, const Flight& flight, size_t index, const StepOutput& out);
+  void drew(Running& r, const Draw& draw);
+  void end(Running& r, StopReason reason, Status status = {});
+  Status fail_all(Status status);
+  void sweep();
+
+  Model& model_;
+  BatchOptions options_;
+  std::vector<std::unique_ptr<Running>> running_, ended_;
+  std::vector<std::unique_ptr<Flight>> flight_room_;
+  std::vector<Flight*> flights_, idle_;  // under way, oldest first; and the others
+  std::vector<StepSequence> sequences_;
+  std::shared_ptr<RowSampler> row_sampler_;
+  std::vector<uint32_t> free_entries_;  // of the devices' token buffers
+  Id next_id_ = 1;
+  uint64_t steps_ = 0;
+};
+
+}  // namespace switchyard

@@ -1,0 +1,53 @@
+// What a Batch keeps of a running request and of a step under way. For batch.cpp and batch_step.cpp.
+#pragma once
+
+#include <vector>
+
+#include "core/engine/batch.h"
+
+namespace switchyard {
+
+struct Batch::Running {
+  Id id;
+  Session& session;
+  Request request;
+  Sampler sampler;
+  Outcome outcome = {};
+  size_t fed = 0;             // of the prompt, in steps that were submitted
+  uint32_t due = 0;           // draws under way
+  uint32_t entry = 0;         // in the devices' token buffers
+  int32_t token = 0;          // what a decoding step feeds: an id, or where the device finds it
+  bool counts_there = false;  // the device's counts are those of `sampler`
+  std::vector<uint32_t> mask = {};
+  Status mask_fault = {};
+  SampleRow row = {};  // of the step being submitted
+  uint64_t begin_ns = 0, first_ns = 0;
+
+  bool reads_prompt() const { return fed < request.prompt.size(); }
+  uint64_t drawn() const { return outcome.ids.size() + due; }
+};
+
+struct Batch::Flight {
+  struct Part {
+    Running* request = nullptr;  // NULL: it ended while the step was under way
+    uint32_t tokens = 0;
+    bool blind = false;  // feeds a token that the host has not seen
+    bool draws = false;
+    SamplingPath path = SamplingPath::logits;
+    uint32_t sample_row = 0, logit_row = 0;
+  };
+  std::vector<Part> parts;
+  uint32_t wants = 0, logit_rows = 0, sample_rows = 0;
+
+  void clear() {
+    parts.clear();
+    wants = logit_rows = sample_rows = 0;
+  }
+  void forget(const Running& r) {
+    for (Part& p : parts) {
+      if (p.request == &r) p.request = nullptr;
+    }
+  }
+};
+
+}  // namespace switchyard

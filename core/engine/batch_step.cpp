@@ -1,0 +1,230 @@
+// Batch: one step, from the choice of its rows to the tokens that came of it.
+#include <algorithm>
+
+#include "core/engine/batch_request.h"
+
+namespace switchyard {
+
+// The next step can be submitted unseen when every token that it feeds is known, or drawn by the device.
+bool Batch::may_run_ahead() const {
+  if (!model_.runner().runs_ahead()) return false;
+  return std::all_of(running_.begin(), running_.end(), [](const auto& r) {
+    return r->due == 0 || (r->outcome.path.path == SamplingPath::fused && !r->request.mask);
+  });
+}
+
+// Rows of a request in this step; false: it has none.
+bool Batch::add_to_step(Running& r, Flight& flight, uint32_t& rows, uint32_t& prompt_rows) {
+  const bool prompt = r.reads_prompt();
+  uint32_t n = 1;
+  if (prompt) {
+    const uint32_t room = std::min(model_.chunk() - rows, prompt_rows);
+    n = model_.part(r.session.position(), r.request.prompt.size() - r.fed, room);
+  } else if (r.drawn() >= r.request.max_tokens || r.session.position() >= model_.context()) {
+    return false;  // what is under way decides how it ends
+  }
+  if (n == 0 || rows + n > model_.chunk()) return false;
+  const bool blind = !prompt && r.due > 0;
+  if (Status ready = r.session.prepare(n, blind); !ready.ok()) {
+    end(r, StopReason::failed, std::move(ready));
+    return false;
+  }
+  StepSequence s = r.session.sequence();
+  if (prompt) {
+    s.tokens = std::span(r.request.prompt).subspan(r.fed, n);
+    r.fed += n;
+    prompt_rows -= n;
+  } else {
+    r.token = blind ? -1 - static_cast<int32_t>(r.entry) : r.outcome.ids.back();
+    s.tokens = {&r.token, 1};
+  }
+  rows += n;
+  Flight::Part part{&r, n, blind, !r.reads_prompt()};
+  part.path = r.outcome.path.path;
+  s.logit_rows = part.draws ? 1 : 0;
+  flight.parts.push_back(part);
+  sequences_.push_back(s);
+  return true;
+}
+
+void Batch::plan_step(Flight& flight) {
+  sequences_.clear();
+  uint32_t rows = 0, none = 0;
+  for (const auto& r : running_) {
+    if (!r->reads_prompt()) add_to_step(*r, flight, rows, none);
+  }
+  uint32_t prompt_rows = rows == 0 ? model_.chunk() : options_.prompt_rows;
+  for (const auto& r : running_) {
+    if (r->reads_prompt() && prompt_rows > 0) add_to_step(*r, flight, rows, prompt_rows);
+  }
+  // The sampler of the device would draw for every sampled row, so that candidates go with no fused draw.
+  const auto draws_on = [&](SamplingPath path) {
+    return std::any_of(flight.parts.begin(), flight.parts.end(),
+                       [&](const Flight::Part& p) { return p.draws && p.path == path; });
+  };
+  const bool fused = draws_on(SamplingPath::fused);
+  for (size_t i = 0; i < flight.parts.size(); ++i) {
+    Flight::Part& p = flight.parts[i];
+    if (!p.draws) continue;
+    Running& r = *p.request;
+    if (fused && p.path == SamplingPath::candidates) p.path = SamplingPath::logits;
+    p.logit_row = flight.logit_rows++;
+    ++r.due;
+    if (p.path == SamplingPath::logits) {
+      flight.wants |= kWantLogits;
+      continue;
+    }
+    p.sample_row = flight.sample_rows++;
+    if (p.path == SamplingPath::candidates) {
+      flight.wants |= kWantCandidates;
+    } else {
+      flight.wants |= r.sampler.top_logprobs() > 0 ? kWantTop : kWantTokens;
+    }
+    sequences_[i].sample = &r.row;
+  }
+}
+
+// What the device has to know of a row that it samples.
+Status Batch::prepare_sample(Running& r, const StepSequence& s) {
+  r.row = {};
+  r.row.sampler = &r.sampler;
+  r.row.position = s.position + s.tokens.size();
+  r.row.token_entry = r.entry;
+  r.row.mask = r.mask.empty() ? nullptr : r.mask.data();
+  if (r.sampler.counts().empty()) return {};
+  const bool fused = r.outcome.path.path == SamplingPath::fused;
+  r.row.counts_read_slot = fused && r.counts_there ? s.read_slot : s.write_slot;
+  if (fused) r.row.counts_write_slot = s.write_slot;
+  if (fused && r.counts_there) return {};
+  for (const Model::StateUnit& u : model_.state_units()) {
+    if (!u.counts || u.memory == nullptr) continue;
+    const swy_binding at = u.at(s.write_slot);
+    PluginError e;
+    SWY_TRY(e.status(u.device->api->state_import(u.device->handle, &u.state->desc, Model::kPageSize, &at,
+                                                 r.sampler.counts().data(), u.canonical_bytes, e.get()),
+                     u.device->name + ": writing the counts of the penalties"));
+  }
+  r.counts_there = true;
+  return {};
+}
+
+Status Batch::fill_masks(Flight& flight) {
+  for (const Flight::Part& p : flight.parts) {
+    if (!p.draws || p.request == nullptr || !p.request->request.mask) continue;
+    Running& r = *p.request;
+    std::fill(r.mask.begin(), r.mask.end(), 0u);
+    r.request.mask(r.outcome.ids, r.mask);
+    if (model_.vocab() % 32 != 0) r.mask.back() &= (1u << model_.vocab() % 32) - 1;
+    if (std::any_of(r.mask.begin(), r.mask.end(), [](uint32_t word) { return word != 0; })) continue;
+    r.mask_fault = error(Code::usage, "the mask of token {} allows none of the {} tokens; it must allow at least one",
+                         r.outcome.ids.size(), model_.vocab());
+    std::fill(r.mask.begin(), r.mask.end(), UINT32_MAX);  // the row is drawn, and not used
+  }
+  return {};
+}
+
+Status Batch::submit(Flight& flight) {
+  for (size_t i = 0; i < flight.parts.size(); ++i) {
+    if (sequences_[i].sample != nullptr) SWY_TRY(prepare_sample(*flight.parts[i].request, sequences_[i]));
+  }
+  SWY_TRY(model_.runner().submit(sequences_, flight.wants, [&] { return fill_masks(flight); }));
+  ++steps_;
+  for (const Flight::Part& p : flight.parts) {
+    if (!p.blind) p.request->session.commit();
+  }
+  return {};
+}
+
+Result<Draw> Batch::draw(Running& r, const Flight& flight, size_t index, const StepOutput& out) {
+  const Flight::Part& p = flight.parts[index];
+  const uint64_t position = r.session.position();  // its own tokens are committed by now
+  const uint32_t* mask = r.mask.empty() ? nullptr : r.mask.data();
+  if (p.path == SamplingPath::fused) {
+    r.outcome.read_bytes += sizeof(swy_sample_result) + out.top_count * 8;
+    const size_t top = size_t{p.sample_row} * out.top_count;
+    return r.sampler.accept(out.tokens[p.sample_row], out.top_ids.subspan(top, out.top_count),
+                            out.top_logprobs.subspan(top, out.top_count));
+  }
+  if (p.path == SamplingPath::candidates) {
+    const size_t at = size_t{p.sample_row} * out.candidate_count;
+    const Candidates candidates{out.candidate_ids.subspan(at, out.candidate_count),
+                                out.candidate_logits.subspan(at, out.candidate_count),
+                                out.candidate_results[p.sample_row]};
+    r.outcome.read_bytes += sizeof(swy_candidates_result) + out.candidate_count * 8;
+    SWY_LET(const std::optional<Draw> drawn, r.sampler.finish(candidates, position, mask));
+    if (drawn) return *drawn;
+    ++r.outcome.undecided;
+  }
+  SWY_LET(const auto logits, model_.runner().logits(p.logit_row, 1));
+  r.outcome.read_bytes += logits.size_bytes();
+  return r.sampler.draw(logits, position, mask);
+}
+
+// A token is known: the request takes it, or ends.
+void Batch::drew(Running& r, const Draw& d) {
+  if (r.outcome.ids.empty()) {
+    r.first_ns = Os::real().now_ns();
+    r.outcome.prompt_ns = r.first_ns - r.begin_ns;
+  }
+  r.sampler.saw_output(d.token);
+  r.outcome.ids.push_back(d.token);
+  const uint32_t seen = r.session.position();
+  const TokenEvent event{d.token, seen, d.stopped, d.logprob, d.top_ids, d.top_logprobs};
+  const bool goes_on = !r.request.on_token || r.request.on_token(event);
+  if (d.stopped) return end(r, StopReason::end);
+  if (!goes_on) return end(r, StopReason::callback);
+  if (r.outcome.ids.size() >= r.request.max_tokens) return end(r, StopReason::length);
+  if (seen >= model_.context()) return end(r, StopReason::context);
+  r.session.commit();  // of the step under way that feeds this token, if there is one
+}
+
+Status Batch::finish_step() {
+  Flight& flight = *flights_.front();
+  flights_.erase(flights_.begin());
+  idle_.push_back(&flight);
+  SWY_LET(const StepOutput out, model_.runner().collect());
+  for (size_t i = 0; i < flight.parts.size(); ++i) {
+    const Flight::Part& p = flight.parts[i];
+    if (!p.draws || p.request == nullptr) continue;
+    Running& r = *p.request;
+    if (r.outcome.stopped != StopReason::none) continue;
+    --r.due;
+    if (!r.mask_fault.ok()) {
+      end(r, StopReason::failed, r.mask_fault);
+      continue;
+    }
+    const auto drawn = draw(r, flight, i, out);
+    if (drawn.ok()) {
+      drew(r, *drawn);
+    } else {
+      end(r, StopReason::failed, drawn.status());
+    }
+  }
+  return {};
+}
+
+Result<bool> Batch::step() {
+  const auto begin = [&]() -> Status {
+    Flight& flight = *idle_.back();
+    flight.clear();
+    plan_step(flight);
+    if (flight.parts.empty()) return {};
+    SWY_TRY(submit(flight));
+    flights_.push_back(&flight);
+    idle_.pop_back();
+    return {};
+  };
+  if (flights_.empty()) {
+    if (Status s = begin(); !s.ok()) return fail_all(std::move(s));
+  }
+  if (!flights_.empty() && may_run_ahead()) {
+    if (Status s = begin(); !s.ok()) return fail_all(std::move(s));
+  }
+  if (!flights_.empty()) {
+    if (Status s = finish_step(); !s.ok()) return fail_all(std::move(s));
+  }
+  sweep();
+  return !running_.empty() || !flights_.empty();
+}
+
+}  // namespace switchyard

@@ -1,0 +1,158 @@
+#include "core/engine/session.h"
+
+#include <algorithm>
+
+namespace switchyard {
+
+Session::Session(Model& model) : model_(model) {
+  pages_.reserve((model.context() + Model::kPageSize - 1) / Model::kPageSize);
+  ++model_.sessions_;
+}
+
+Session::~Session() {
+  reset();
+  --model_.sessions_;
+}
+
+void Session::reset() {
+  abandon();
+  if (slot_ != kNoUnit) model_.slots().release(slot_);
+  slot_ = kNoUnit;
+  for (const uint32_t page : pages_) model_.pages().release(page);
+  pages_.clear();
+  position_ = 0;
+}
+
+Result<std::unique_ptr<Session>> Session::fork() {
+  if (prepared_ != 0) return error(Code::usage, "a session cannot be forked while a step of it runs");
+  SWY_LET(std::unique_ptr<Session> copy, model_.session());
+  copy->position_ = position_;
+  copy->slot_ = slot_;
+  if (slot_ != kNoUnit) model_.slots().share(slot_);
+  copy->pages_.assign(pages_.begin(), pages_.end());
+  for (const uint32_t page : pages_) model_.pages().share(page);
+  return copy;
+}
+
+// A page that another session reads, too, is copied before the next token is written into it.
+Status Session::own_last_page() {
+  if (position_ % Model::kPageSize == 0 || !model_.pages().shared(pages_.back())) return {};
+  const uint32_t page = model_.pages().take();
+  if (page == kNoUnit) return error(Code::out_of_device_memory, "no page of the states' memory is left for a fork");
+  std::vector<std::byte> bytes;
+  for (const Model::StateUnit& u : model_.state_units()) {
+    if (!u.paged) continue;
+    bytes.resize(u.unit_bytes);
+    Status copied = u.memory->read(pages_.back() * u.unit_bytes, bytes);
+    if (copied.ok()) copied = u.memory->write(page * u.unit_bytes, bytes);
+    if (!copied.ok()) {
+      model_.pages().release(page);
+      return copied;
+    }
+  }
+  model_.pages().release(pages_.back());
+  pages_.back() = page;
+  return {};
+}
+
+Status Session::find_pages(uint32_t tokens) {
+  const size_t needed = (tokens + Model::kPageSize - 1) / Model::kPageSize;
+  while (pages_.size() < needed) {
+    const uint32_t page = model_.pages().take();
+    if (page == kNoUnit) {
+      return error(Code::out_of_device_memory,
+                   "the states' memory is full: its {} pages of {} tokens are all in use; end a session, or make the "
+                   "model with more",
+                   model_.pages().count(), Model::kPageSize);
+    }
+    pages_.push_back(page);
+  }
+  return {};
+}
+
+Status Session::find_slot(bool keep) {
+  if (slot_ != kNoUnit && !keep && !model_.slots().shared(slot_)) {
+    model_.slots().share(slot_);
+    write_slot_ = slot_;
+    return {};
+  }
+  write_slot_ = model_.slots().take();
+  if (write_slot_ == kNoUnit) return error(Code::out_of_device_memory, "no slot of the states' memory is left");
+  return {};
+}
+
+Status Session::prepare(uint32_t n, bool keep) {
+  if (prepared_ != 0 || n == 0) return error(Code::internal, "a session was prepared for a step twice, or for nothing");
+  if (n > model_.context() - position_) {
+    return error(Code::usage,
+                 "{} tokens do not fit: {} of the context's {} are used; raise --ctx or shorten the prompt", n,
+                 position_, model_.context());
+  }
+  Status ready = own_last_page();
+  if (ready.ok()) ready = find_pages(position_ + n);
+  if (ready.ok()) ready = find_slot(keep);
+  if (ready.ok()) {
+    prepared_ = n;
+  } else {
+    abandon();
+  }
+  return ready;
+}
+
+void Session::commit() {
+  if (prepared_ == 0) return;
+  if (slot_ != kNoUnit) model_.slots().release(slot_);
+  slot_ = write_slot_;
+  position_ += prepared_;
+  prepared_ = 0;
+}
+
+// What the devices' queues still hold of an abandoned step comes before whatever the pool's next users submit.
+void Session::abandon() {
+  if (prepared_ != 0) model_.slots().release(write_slot_);
+  prepared_ = 0;
+  const size_t needed = (position_ + Model::kPageSize - 1) / Model::kPageSize;
+  while (pages_.size() > needed) {
+    model_.pages().release(pages_.back());
+    pages_.pop_back();
+  }
+}
+
+StepSequence Session::sequence() const {
+  StepSequence s;
+  s.position = position_;
+  s.read_slot = slot_ == kNoUnit ? write_slot_ : slot_;
+  s.write_slot = write_slot_;
+  s.pages = pages_;
+  return s;
+}
+
+Result<std::span<const float>> Session::feed(std::span<const int32_t> tokens, uint32_t logit_rows, uint32_t chunk) {
+  const uint32_t asked = chunk == 0 ? model_.chunk() : std::min(chunk, model_.chunk());
+  const uint32_t limit = model_.deterministic() ? std::max(asked, model_.part(0, UINT64_MAX, model_.chunk())) : asked;
+  if (tokens.size() > model_.context() - position_) {
+    return error(Code::usage,
+                 "{} tokens do not fit: {} of the context's {} are used; raise --ctx or shorten the prompt",
+                 tokens.size(), position_, model_.context());
+  }
+  SWY_TRY(model_.check_tokens(tokens));
+  std::span<const float> logits;
+  while (!tokens.empty()) {
+    const uint32_t n = model_.part(position_, tokens.size(), limit);
+    SWY_TRY(prepare(n));
+    StepSequence part = sequence();
+    part.tokens = tokens.first(n);
+    part.logit_rows = n == tokens.size() ? std::min(logit_rows, n) : 0;
+    const auto made = model_.step({&part, 1});
+    if (!made.ok()) {
+      abandon();
+      return made.status();
+    }
+    logits = *made;
+    commit();
+    tokens = tokens.subspan(n);
+  }
+  return logits;
+}
+
+}  // namespace switchyard

@@ -1,0 +1,69 @@
+// Session: one sequence, whose tokens so far are in the states that it borrows from its model.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/os.h"
+#include "core/engine/model.h"
+
+namespace switchyard {
+
+class Session {
+ public:
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  uint32_t position() const { return position_; }  // tokens that the states have seen
+
+  // Feeds tokens, in chunks. Returns the logits of the last `logit_rows` of them, f32 [logit_rows, vocab], valid until
+  // the model's next step; with more than one chunk only rows of the last chunk can be had. Errors: usage, when the
+  // context is full, with its size; out_of_device_memory, when the pool has no page left.
+  Result<std::span<const float>> feed(std::span<const int32_t> tokens, uint32_t logit_rows = 1, uint32_t chunk = 0);
+
+  // Forgets everything, and gives its memory back.
+  void reset();
+
+  // A second session that has seen the same tokens. They share memory until one of them changes it.
+  Result<std::unique_ptr<Session>> fork();
+
+  // What it has seen, in a form that any backend restores; see snapshot.cpp for the layout.
+  Result<std::string> snapshot() const;
+  Status save(Os& os, const std::string& path) const;  // the same, to a file
+  // Takes the place of what it has seen. Errors: invalid_data, for bytes that are no snapshot; usage, for one of
+  // another model, or that does not fit the context, which leave the session as it was; out_of_device_memory and
+  // the devices' own, which leave it empty.
+  Status restore(std::string_view snapshot);
+  Status load(Os& os, const std::string& path);
+
+  // For whoever runs it in steps (Batch, feed). `prepare` finds room for a step of n more tokens; with `keep` what was
+  // seen stays as it is until `commit`, after which the tokens are seen. After `abandon` they are not. A step may be
+  // committed while it runs, once it is known that its tokens stand.
+  Status prepare(uint32_t n, bool keep = false);
+  void commit();
+  void abandon();
+  bool prepared() const { return prepared_ != 0; }
+  // The prepared step's place in the states; its tokens are for the caller to set. Borrows the page table.
+  StepSequence sequence() const;
+  Model& model() { return model_; }
+
+ private:
+  friend class Model;
+  explicit Session(Model& model);
+  Status own_last_page();
+  Status find_pages(uint32_t tokens);
+  Status find_slot(bool keep);
+  Status import_states(uint32_t position, std::string_view canonical);
+
+  Model& model_;
+  uint32_t slot_ = kNoUnit;  // none: nothing was seen
+  std::vector<uint32_t> pages_;
+  uint32_t position_ = 0;
+  uint32_t prepared_ = 0;          // tokens of the prepared step
+  uint32_t write_slot_ = kNoUnit;  // of the prepared step
+};
+
+}  // namespace switchyard

@@ -1,0 +1,161 @@
+// A session's states as bytes: a header, every slot and page in the canonical form of the plugin ABI in the order of
+// the program's states, and a checksum. Little-endian.
+#include <algorithm>
+#include <cstring>
+
+#include "core/engine/session.h"
+#include "core/program/checksum.h"
+
+namespace switchyard {
+namespace {
+
+constexpr uint32_t kPage = Model::kPageSize;
+constexpr char kMagic[8] = {'S', 'W', 'Y', 'S', 'N', 'A', 'P', '1'};
+
+struct Header {
+  char magic[8];
+  uint64_t model;     // Model::fingerprint
+  uint32_t position;  // tokens seen
+  uint32_t page_size;
+};
+
+uint64_t checksum_of(std::string_view bytes) {
+  Checksum sum;
+  sum.add(std::as_bytes(std::span(bytes)));
+  return sum.value();
+}
+
+bool travels(const Model::StateUnit& u) { return u.memory != nullptr && !u.counts; }
+
+size_t pages_for(uint32_t position) { return (position + Model::kPageSize - 1) / Model::kPageSize; }
+
+uint64_t state_bytes(const Model& model, uint32_t position) {
+  uint64_t bytes = 0;
+  for (const Model::StateUnit& u : model.state_units()) {
+    if (travels(u)) bytes += u.canonical_bytes * (u.paged ? pages_for(position) : 1);
+  }
+  return position == 0 ? 0 : bytes;
+}
+
+Status export_unit(const Model::StateUnit& u, uint32_t unit, char* to) {
+  const swy_binding at = u.at(unit);
+  PluginError e;
+  return e.status(u.device->api->state_export(u.device->handle, &u.state->desc, Model::kPageSize, &at, to,
+                                              u.canonical_bytes, e.get()),
+                  u.device->name + ": reading state " + u.state->name);
+}
+
+Status import_unit(const Model::StateUnit& u, uint32_t unit, const char* from) {
+  const swy_binding at = u.at(unit);
+  PluginError e;
+  return e.status(u.device->api->state_import(u.device->handle, &u.state->desc, Model::kPageSize, &at, from,
+                                              u.canonical_bytes, e.get()),
+                  u.device->name + ": writing state " + u.state->name);
+}
+
+}  // namespace
+
+uint64_t Model::fingerprint() const {
+  Checksum sum;
+  const auto add = [&](const auto& value) { sum.add(std::as_bytes(std::span(&value, 1))); };
+  for (const Tensor& t : program_->tensors) {
+    sum.add(std::as_bytes(std::span(t.name)));
+    add(t.dtype);
+    add(t.group);
+    add(t.dims);
+    add(t.segments[0].checksum);
+  }
+  for (const State& s : program_->states) {
+    sum.add(std::as_bytes(std::span(s.name)));
+    add(s.kind);
+    add(s.dims);
+  }
+  return sum.value();
+}
+
+Result<std::string> Session::snapshot() const {
+  if (prepared_ != 0) return error(Code::usage, "a session cannot be saved while a step of it runs");
+  Header header{};
+  std::memcpy(header.magic, kMagic, sizeof kMagic);
+  header.model = model_.fingerprint();
+  header.position = position_;
+  header.page_size = Model::kPageSize;
+  std::string bytes(sizeof header + state_bytes(model_, position_), '\0');
+  std::memcpy(bytes.data(), &header, sizeof header);
+  char* to = bytes.data() + sizeof header;
+  for (const Model::StateUnit& u : model_.state_units()) {
+    if (!travels(u) || position_ == 0) continue;
+    if (!u.paged) {
+      SWY_TRY(export_unit(u, slot_, to));
+      to += u.canonical_bytes;
+    }
+    for (size_t p = 0; u.paged && p < pages_for(position_); ++p, to += u.canonical_bytes) {
+      SWY_TRY(export_unit(u, pages_[p], to));
+      // Beyond the last token a page holds what its former users left.
+      const size_t seen = std::min<size_t>(position_ - p * kPage, kPage);
+      std::memset(to + u.canonical_bytes / kPage * seen, 0, u.canonical_bytes / kPage * (kPage - seen));
+    }
+  }
+  const uint64_t sum = checksum_of(bytes);
+  bytes.append(reinterpret_cast<const char*>(&sum), sizeof sum);
+  return bytes;
+}
+
+Status Session::restore(std::string_view bytes) {
+  if (prepared_ != 0) return error(Code::usage, "a session cannot be restored while a step of it runs");
+  Header header{};
+  uint64_t sum = 0;
+  if (bytes.size() < sizeof header + sizeof sum) return error(Code::invalid_data, "this is no snapshot of a session");
+  std::memcpy(&header, bytes.data(), sizeof header);
+  std::memcpy(&sum, bytes.data() + bytes.size() - sizeof sum, sizeof sum);
+  bytes.remove_suffix(sizeof sum);
+  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) {
+    return error(Code::invalid_data, "this is no snapshot of a session");
+  }
+  if (checksum_of(bytes) != sum) return error(Code::invalid_data, "the snapshot is damaged: its checksum differs");
+  if (header.model != model_.fingerprint()) {
+    return error(Code::usage, "the snapshot is of another model ({:016x}, this is {:016x})", header.model,
+                 model_.fingerprint());
+  }
+  if (header.position > model_.context()) {
+    return error(Code::usage, "the snapshot has {} tokens, the context {}; raise --ctx", header.position,
+                 model_.context());
+  }
+  if (header.page_size != kPage || bytes.size() != sizeof header + state_bytes(model_, header.position)) {
+    return error(Code::invalid_data, "the snapshot has {} bytes of states where its {} tokens take {}",
+                 bytes.size() - sizeof header, header.position, state_bytes(model_, header.position));
+  }
+  reset();
+  Status restored = import_states(header.position, bytes.substr(sizeof header));
+  if (!restored.ok()) reset();
+  return restored;
+}
+
+Status Session::import_states(uint32_t position, std::string_view canonical) {
+  if (position == 0) return {};
+  SWY_TRY(prepare(position));
+  const char* from = canonical.data();
+  for (const Model::StateUnit& u : model_.state_units()) {
+    if (!travels(u)) continue;
+    const size_t units = u.paged ? pages_for(position) : 1;
+    for (size_t i = 0; i < units; ++i, from += u.canonical_bytes) {
+      SWY_TRY(import_unit(u, u.paged ? pages_[i] : write_slot_, from));
+    }
+  }
+  commit();
+  return {};
+}
+
+Status Session::save(Os& os, const std::string& path) const {
+  SWY_LET(const std::string bytes, snapshot());
+  SWY_LET(auto file, os.create(path));
+  SWY_TRY(file->append(std::as_bytes(std::span(bytes))));
+  return file->commit();
+}
+
+Status Session::load(Os& os, const std::string& path) {
+  SWY_LET(const std::string bytes, os.read(path, UINT64_MAX));
+  return restore(bytes).in(path);
+}
+
+}  // namespace switchyard

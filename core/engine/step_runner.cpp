@@ -1,0 +1,218 @@
+#include "core/engine/step_runner.h"
+
+#include <algorithm>
+
+namespace switchyard {
+
+Result<std::unique_ptr<StepRunner>> StepRunner::create(const Setup& setup) {
+  std::unique_ptr<StepRunner> r(new StepRunner(setup));
+  SWY_TRY(r->allocate());
+  return r;
+}
+
+StepRunner::~StepRunner() {
+  while (in_flight() > 0 && collect().ok()) {
+  }
+  executables_.clear();
+  const PlanDevice& device = s_.planner->devices()[head_device_];
+  if (timeline_ != nullptr) device.api->timeline_free(device.handle, timeline_);
+}
+
+Status StepRunner::allocate() {
+  const std::vector<PlanDevice>& devices = s_.planner->devices();
+  vocab_ = static_cast<uint32_t>(s_.planner->graph().values[s_.head.logits].width);
+  const bool samples = s_.head.tokens != kNoValue || s_.head.candidate_ids != kNoValue;
+  const StepBuilder::Limits limits{s_.max_rows, s_.pool.seqs, s_.pages_per_seq, s_.pool.page_size,
+                                   samples ? vocab_ : 0};
+  for (const PlanDevice& device : devices) {
+    SWY_LET(DeviceBuffer step, DeviceBuffer::allocate(device, SWY_MEMORY_UPLOAD, limits.block_bytes(), "steps"));
+    steps_.push_back(std::move(step));
+    SWY_LET(DeviceBuffer tokens,
+            DeviceBuffer::allocate(device, SWY_MEMORY_DEVICE, uint64_t{s_.pool.seqs} * 4, "tokens"));
+    tokens_.push_back(std::move(tokens));
+  }
+  arenas_.resize(devices.size());
+  const size_t rows = samples ? s_.pool.seqs : 0;
+  for (size_t i = 0; i < kInFlight; ++i) {
+    Flight& f = *flights_.emplace_back(std::make_unique<Flight>(limits));
+    f.tokens.resize(rows);
+    f.top_ids.resize(rows * s_.head.top_count);
+    f.top_logprobs.resize(rows * s_.head.top_count);
+    f.candidate_ids.resize(rows * s_.head.candidate_count);
+    f.candidate_logits.resize(rows * s_.head.candidate_count);
+    f.candidate_results.resize(s_.head.candidate_count == 0 ? 0 : rows);
+  }
+  if (s_.head.tokens == kNoValue) return {};
+  // A step can follow another unread where one asynchronous device does all of it.
+  const std::vector<uint32_t> results = s_.head.results(kWantTokens);
+  SWY_LET(const Plan plan, s_.planner->plan(bucket(1, 1, 1, 1, 1), results));
+  head_device_ = plan.nodes.back().device;
+  const PlanDevice& device = devices[head_device_];
+  const bool alone =
+      std::all_of(plan.nodes.begin(), plan.nodes.end(), [&](const PlanNode& n) { return n.device == head_device_; });
+  if (!alone || (device.info.flags & SWY_DEVICE_SYNCHRONOUS) != 0 || device.api->timeline_create == nullptr) return {};
+  PluginError e;
+  SWY_TRY(
+      e.status(device.api->timeline_create(device.handle, &timeline_, e.get()), device.name + ": creating a timeline"));
+  runs_ahead_ = true;
+  return {};
+}
+
+swy_bucket StepRunner::bucket(uint32_t rows, uint32_t seqs, uint32_t logit_rows, uint32_t sample_rows,
+                              uint32_t context) const {
+  swy_bucket b = s_.pool;
+  b.rows = bucket_size(rows, s_.max_rows);
+  b.seqs = bucket_size(seqs, s_.pool.seqs);
+  b.logit_rows = bucket_size(logit_rows, s_.max_rows);
+  b.sample_rows = sample_rows == 0 ? 0 : bucket_size(sample_rows, s_.pool.seqs);
+  b.context = bucket_size(std::max(context, kSmallestContextBucket), s_.pool.context);
+  if (rows == seqs) b.flags |= SWY_BUCKET_DECODE;
+  return b;
+}
+
+Result<Executable*> StepRunner::executable(const swy_bucket& b, uint32_t wants) {
+  const std::array<uint32_t, 7> key = {b.rows, b.seqs, b.logit_rows, b.sample_rows, b.context, b.flags, wants};
+  const auto it = executables_.find(key);
+  if (it != executables_.end()) return it->second.get();
+  // With nothing wanted the head is planned all the same, and not submitted.
+  const std::vector<uint32_t> results = s_.head.results(wants == 0 ? uint32_t{kWantLogits} : wants);
+  SWY_LET(Plan plan, s_.planner->plan(b, results));
+  const std::vector<PlanDevice>& devices = s_.planner->devices();
+  for (size_t d = 0; d < devices.size(); ++d) {  // a larger step gets a larger arena; older plans keep theirs
+    if (arenas_[d] != nullptr && arenas_[d]->bytes() >= plan.arena_bytes[d]) continue;
+    SWY_LET(DeviceBuffer arena,
+            DeviceBuffer::allocate(devices[d], SWY_MEMORY_DEVICE, plan.arena_bytes[d], "activations"));
+    arenas_[d] = std::make_shared<DeviceBuffer>(std::move(arena));
+  }
+  ExecutableInputs inputs;
+  inputs.weight = [this](uint32_t w, uint32_t d, uint32_t layout) { return s_.weights->get({w, d, layout}); };
+  for (const DeviceBuffer& s : *s_.states) inputs.states.push_back(s.all());
+  for (const DeviceBuffer& s : steps_) inputs.steps.push_back(s.all());
+  for (const DeviceBuffer& t : tokens_) inputs.tokens.push_back(t.all());
+  inputs.arenas = arenas_;
+  SWY_LET(auto recorded, Executable::record(std::move(plan), devices, std::move(inputs)));
+  return executables_.emplace(key, std::move(recorded)).first->second.get();
+}
+
+// Where steps run ahead the write waits its turn in the device's queue, and the block stays as it is until then.
+Status StepRunner::write_step(std::span<const std::byte> block) {
+  for (size_t d = 0; d < steps_.size(); ++d) {
+    if (!runs_ahead_) {
+      SWY_TRY(steps_[d].write(0, block));
+    } else if (d == head_device_) {
+      const PlanDevice& device = s_.planner->devices()[d];
+      const swy_submit submit{sizeof(swy_submit), 0, nullptr, 0, 0, nullptr};
+      PluginError e;
+      const swy_binding to = steps_[d].all();
+      SWY_TRY(e.status(device.api->write(device.handle, to.buffer, 0, block.data(), block.size(), &submit, e.get()),
+                       device.name + ": writing a step"));
+    }
+  }
+  return {};
+}
+
+Status StepRunner::submit(std::span<const StepSequence> sequences, uint32_t wants,
+                          const std::function<Status()>& before_head) {
+  if (in_flight() == kInFlight) return error(Code::internal, "{} steps are under way already", kInFlight);
+  uint32_t rows = 0, logit_rows = 0, sample_rows = 0, context = 0;
+  for (const StepSequence& s : sequences) {
+    rows += static_cast<uint32_t>(s.tokens.size());
+    logit_rows += s.logit_rows;
+    sample_rows += s.sample == nullptr ? 0 : 1;
+    context = std::max(context, s.position + static_cast<uint32_t>(s.tokens.size()));
+  }
+  Flight& f = *flights_[submitted_ % kInFlight];
+  f.wants = logit_rows == 0 ? 0 : wants;
+  f.sample_rows = sample_rows;
+  const auto seqs = static_cast<uint32_t>(sequences.size());
+  SWY_LET(f.run, executable(bucket(rows, seqs, logit_rows, sample_rows, context), f.wants));
+  SWY_LET(const auto block, f.builder.build(sequences));
+  SWY_TRY(write_step(block));
+  SWY_TRY(f.run->submit(false, watched_));
+  if (f.wants != 0) {
+    if (before_head) SWY_TRY(before_head());
+    if (const auto masked = f.builder.fill_masks(sequences); !masked.empty()) SWY_TRY(write_step(masked));
+    SWY_TRY(f.run->submit(true, watched_));
+  }
+  SWY_TRY(fetch(f));
+  ++submitted_;
+  return {};
+}
+
+// Brings a result to the host: at once, or when the timeline says so.
+Status StepRunner::fetch_value(Flight& f, uint32_t value, std::span<std::byte> to) {
+  if (!runs_ahead_) return f.run->read(value, 0, to);
+  f.reached = ++timeline_value_;
+  return f.run->read_later(value, to, {timeline_, f.reached});
+}
+
+Status StepRunner::fetch(Flight& f) {
+  f.reached = timeline_value_;
+  const auto bytes = [&](auto& values, size_t per_row) {
+    return std::as_writable_bytes(std::span(values).first(f.sample_rows * per_row));
+  };
+  if (f.sample_rows == 0) return {};
+  if ((f.wants & kWantTop) != 0) {
+    SWY_TRY(fetch_value(f, s_.head.tokens_with_top, bytes(f.tokens, 1)));
+    SWY_TRY(fetch_value(f, s_.head.top_ids, bytes(f.top_ids, s_.head.top_count)));
+    SWY_TRY(fetch_value(f, s_.head.top_logprobs, bytes(f.top_logprobs, s_.head.top_count)));
+  } else if ((f.wants & kWantTokens) != 0) {
+    SWY_TRY(fetch_value(f, s_.head.tokens, bytes(f.tokens, 1)));
+  }
+  if ((f.wants & kWantCandidates) != 0) {
+    SWY_TRY(fetch_value(f, s_.head.candidate_ids, bytes(f.candidate_ids, s_.head.candidate_count)));
+    SWY_TRY(fetch_value(f, s_.head.candidate_logits, bytes(f.candidate_logits, s_.head.candidate_count)));
+    SWY_TRY(fetch_value(f, s_.head.candidate_result, bytes(f.candidate_results, 1)));
+  }
+  return {};
+}
+
+Result<StepOutput> StepRunner::collect() {
+  if (in_flight() == 0) return error(Code::internal, "no step is under way");
+  Flight& f = *flights_[collected_++ % kInFlight];
+  if (timeline_ != nullptr && f.reached > 0) {
+    const PlanDevice& device = s_.planner->devices()[head_device_];
+    PluginError e;
+    SWY_TRY(e.status(device.api->timeline_wait(timeline_, f.reached, UINT64_MAX, e.get()),
+                     device.name + ": waiting for a step"));
+  }
+  StepOutput out;
+  const size_t rows = f.sample_rows;
+  const auto part = [&]<class T>(const std::vector<T>& values, size_t per_row) {
+    out.bytes += rows * per_row * sizeof(T);
+    return std::span<const T>(values).first(rows * per_row);
+  };
+  if ((f.wants & (kWantTokens | kWantTop)) != 0) out.tokens = part(f.tokens, 1);
+  if ((f.wants & kWantTop) != 0) {
+    out.top_count = s_.head.top_count;
+    out.top_ids = part(f.top_ids, out.top_count);
+    out.top_logprobs = part(f.top_logprobs, out.top_count);
+  }
+  if ((f.wants & kWantCandidates) != 0) {
+    out.candidate_count = s_.head.candidate_count;
+    out.candidate_ids = part(f.candidate_ids, out.candidate_count);
+    out.candidate_logits = part(f.candidate_logits, out.candidate_count);
+    out.candidate_results = part(f.candidate_results, 1);
+  }
+  return out;
+}
+
+Status StepRunner::read_result(uint32_t value, std::span<std::byte> to) const {
+  if (submitted_ == 0) return error(Code::internal, "value {} was read before any step", value);
+  return flights_[(submitted_ - 1) % kInFlight]->run->read(value, 0, to);
+}
+
+Result<std::span<const float>> StepRunner::logits(uint32_t first, uint32_t count) {
+  if (submitted_ == 0) return error(Code::internal, "no step has run");
+  const Executable& run = *flights_[(submitted_ - 1) % kInFlight]->run;
+  const size_t at = size_t{first} * vocab_, n = size_t{count} * vocab_;
+  if (const std::byte* seen = run.view(s_.head.logits)) {
+    return std::span<const float>(reinterpret_cast<const float*>(seen) + at, n);
+  }
+  logits_.resize(std::max(logits_.size(), at + n));
+  const std::span<float> to(logits_.data() + at, n);
+  SWY_TRY(run.read(s_.head.logits, at * sizeof(float), std::as_writable_bytes(to)));
+  return std::span<const float>(to);
+}
+
+}  // namespace switchyard

@@ -1,0 +1,112 @@
+// StepRunner: runs ragged steps on the devices: writes a step's block, submits its two lists, and fetches what its head
+// made. On an asynchronous device a second step can be submitted before the first one's results are read.
+// Not thread-safe.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/engine/head.h"
+#include "core/engine/step_builder.h"
+#include "core/engine/weights.h"
+#include "core/plan/executable.h"
+#include "core/plan/plan.h"
+
+namespace switchyard {
+
+// What a step's head made for its sampled rows, in the order of the sequences.
+struct StepOutput {
+  std::span<const swy_sample_result> tokens;  // empty where none were wanted; so are all others
+  uint32_t top_count = 0, candidate_count = 0;
+  std::span<const int32_t> top_ids;  // [rows, top_count]
+  std::span<const float> top_logprobs;
+  std::span<const int32_t> candidate_ids;  // [rows, candidate_count]
+  std::span<const float> candidate_logits;
+  std::span<const swy_candidates_result> candidate_results;  // [rows]
+  uint64_t bytes = 0;                                        // that came to the host
+};
+
+class StepRunner {
+ public:
+  static constexpr size_t kInFlight = 2;
+
+  struct Setup {
+    const Planner* planner = nullptr;
+    WeightStore* weights = nullptr;
+    const std::vector<DeviceBuffer>* states = nullptr;  // per state of the graph
+    Head head;
+    swy_bucket pool{};
+    uint32_t max_rows = 0;
+    uint32_t pages_per_seq = 0;
+  };
+  static Result<std::unique_ptr<StepRunner>> create(const Setup& setup);
+
+  // Submits one step whose head makes `wants`. `before_head` runs when the forward pass has been submitted; it fills
+  // the masks. Errors: those of the devices; internal, with kInFlight steps under way.
+  Status submit(std::span<const StepSequence> sequences, uint32_t wants,
+                const std::function<Status()>& before_head = {});
+
+  // Waits for the oldest step under way. Its output is valid until kInFlight more were submitted.
+  Result<StepOutput> collect();
+  size_t in_flight() const { return submitted_ - collected_; }
+  // Whether a step can be submitted while another runs, reading the tokens that it draws.
+  bool runs_ahead() const { return runs_ahead_; }
+
+  // Rows [first, first + count) of the newest step's logits, f32 [count, vocab], valid until the next step.
+  Result<std::span<const float>> logits(uint32_t first, uint32_t count);
+
+  // A result of the newest step besides its head's, from its first row on. Errors: internal, when there is none.
+  Status read_result(uint32_t value, std::span<std::byte> to) const;
+
+  // Counts what steps submit, until it is set to NULL.
+  void watch(SubmitCounts* counts) { watched_ = counts; }
+
+  // The bucket of a step with these counts.
+  swy_bucket bucket(uint32_t rows, uint32_t seqs, uint32_t logit_rows, uint32_t sample_rows, uint32_t context) const;
+
+ private:
+  // One step under way: its block, which the device may still read, and the results on the host.
+  struct Flight {
+    explicit Flight(const StepBuilder::Limits& limits) : builder(limits) {}
+    StepBuilder builder;
+    Executable* run = nullptr;
+    uint32_t wants = 0, sample_rows = 0;
+    uint64_t reached = 0;  // on the timeline
+    std::vector<swy_sample_result> tokens;
+    std::vector<int32_t> top_ids, candidate_ids;
+    std::vector<float> top_logprobs, candidate_logits;
+    std::vector<swy_candidates_result> candidate_results;
+  };
+
+  explicit StepRunner(const Setup& setup) : s_(setup) {}
+  Status allocate();
+  Result<Executable*> executable(const swy_bucket& bucket, uint32_t wants);
+  Status write_step(std::span<const std::byte> block);
+  Status fetch(Flight& flight);
+  Status fetch_value(Flight& flight, uint32_t value, std::span<std::byte> to);
+
+  Setup s_;
+  std::vector<std::unique_ptr<Flight>> flights_;
+  size_t submitted_ = 0, collected_ = 0;
+  bool runs_ahead_ = false;
+  swy_timeline* timeline_ = nullptr;
+  uint32_t head_device_ = 0;
+  uint64_t timeline_value_ = 0;
+  std::vector<DeviceBuffer> steps_, tokens_;           // per device
+  std::vector<std::shared_ptr<DeviceBuffer>> arenas_;  // per device: the largest so far
+  std::map<std::array<uint32_t, 7>, std::unique_ptr<Executable>> executables_;
+  std::vector<float> logits_;  // where the host cannot see the device's
+  SubmitCounts* watched_ = nullptr;
+  uint32_t vocab_ = 0;
+
+ public:
+  ~StepRunner();
+  StepRunner(const StepRunner&) = delete;
+  StepRunner& operator=(const StepRunner&) = delete;
+};
+
+}  // namespace switchyard

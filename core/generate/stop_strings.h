@@ -1,0 +1,29 @@
+// StopStrings: text as it may be shown, where a text ends before the first of some strings. Nothing of a stop string is
+// ever given out, though it may come in pieces.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace switchyard {
+
+class StopStrings {
+ public:
+  StopStrings() = default;
+  // Empty strings stop nothing.
+  explicit StopStrings(std::vector<std::string> stops);
+
+  // What can be shown once this part has come. After `stopped` it is nothing.
+  std::string push(std::string_view part);
+  // What was held back because a stop string could have begun there.
+  std::string flush();
+  bool stopped() const { return stopped_; }
+
+ private:
+  std::vector<std::string> stops_;
+  std::string held_;
+  bool stopped_ = false;
+};
+
+}  // namespace switchyard

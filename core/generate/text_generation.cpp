@@ -1,0 +1,65 @@
+#include "core/generate/text_generation.h"
+
+#include <algorithm>
+
+namespace switchyard {
+
+Result<std::unique_ptr<TextGeneration>> TextGeneration::create(const Model& model, const Tokenizer& tokenizer,
+                                                               TextOptions options,
+                                                               std::function<bool(const TextPiece&)> on_piece) {
+  if (!options.ignore_eos && options.sampling.stop_ids.empty()) {
+    const auto& ends = model.program().eos_ids;
+    options.sampling.stop_ids.assign(ends.begin(), ends.end());
+  }
+  std::unique_ptr<TextGeneration> g(new TextGeneration(tokenizer, std::move(options), std::move(on_piece)));
+  const TextOptions& o = g->options_;
+  if (!o.allow_regex.empty()) {
+    SWY_LET(g->pattern_, RegexMask::create(o.allow_regex, tokenizer, model.vocab(), o.sampling.stop_ids));
+  }
+  return g;
+}
+
+Request TextGeneration::request(std::vector<int32_t> prompt, std::vector<int32_t> history) {
+  Request r;
+  r.prompt = std::move(prompt);
+  r.history = std::move(history);
+  r.max_tokens = options_.max_tokens;
+  r.sampling = options_.sampling;
+  r.path = options_.path;
+  r.on_token = [this](const TokenEvent& event) { return take(event); };
+  if (pattern_ != nullptr) {
+    r.mask = [this](std::span<const int32_t> drawn, std::span<uint32_t> mask) { pattern_->allow(drawn, mask); };
+  }
+  return r;
+}
+
+bool TextGeneration::give(TextPiece piece) {
+  text_ += piece.text;
+  return !on_piece_ || on_piece_(piece);
+}
+
+bool TextGeneration::take(const TokenEvent& event) {
+  TextPiece piece{event.id, {}, event.logprob, event.top_ids, event.top_logprobs};
+  if (!event.end) piece.text = stops_.push(detokenizer_.push(event.id));
+  if (pattern_ != nullptr && !event.end) {
+    drawn_.push_back(event.id);
+    matched_ = pattern_->finished(drawn_);
+  }
+  return give(std::move(piece)) && !stops_.stopped() && !matched_;
+}
+
+void TextGeneration::finish() {
+  TextPiece rest{-1, stops_.push(detokenizer_.flush()), 0, {}, {}};
+  rest.text += stops_.flush();
+  if (!rest.text.empty()) give(std::move(rest));
+}
+
+const char* TextGeneration::stopped(const Outcome& outcome) const {
+  if (outcome.stopped == StopReason::callback) {
+    if (stops_.stopped()) return "stop";
+    if (matched_) return "pattern";
+  }
+  return stop_name(outcome.stopped);
+}
+
+}  // namespace switchyard

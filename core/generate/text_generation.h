@@ -1,0 +1,71 @@
+// TextGeneration: a batch's request that begins and ends as text: the prompt's ids in, the answer's text out as it
+// completes, up to an end-of-sequence id, a stop string, a pattern's end or a limit.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/engine/batch.h"
+#include "core/generate/regex_mask.h"
+#include "core/generate/stop_strings.h"
+#include "core/text/detokenizer.h"
+#include "core/text/tokenizer.h"
+
+namespace switchyard {
+
+struct TextOptions {
+  uint32_t max_tokens = 128;
+  SamplingParams sampling;
+  std::optional<SamplingPath> path;
+  std::vector<std::string> stops;  // nothing of them is given out
+  std::string allow_regex;         // the text matches it, as far as it comes
+  bool ignore_eos = false;
+};
+
+// One token, and the text that became complete with it (of this token and earlier ones; often none).
+struct TextPiece {
+  int32_t id = 0;
+  std::string text;
+  float logprob = 0;
+  std::span<const int32_t> top_ids;
+  std::span<const float> top_logprobs;
+};
+
+class TextGeneration {
+ public:
+  // What it borrows outlives it. `on_piece` may be empty; false ends the generation.
+  static Result<std::unique_ptr<TextGeneration>> create(const Model& model, const Tokenizer& tokenizer,
+                                                        TextOptions options,
+                                                        std::function<bool(const TextPiece&)> on_piece);
+
+  // The batch's part, once. It borrows this object.
+  Request request(std::vector<int32_t> prompt, std::vector<int32_t> history = {});
+
+  // When the request has ended: the rest of the text goes to `on_piece`, with id -1.
+  void finish();
+  const std::string& text() const { return text_; }
+  // "end", "stop", "pattern", "length", "context", "cancelled", "callback" or "failed".
+  const char* stopped(const Outcome& outcome) const;
+
+ private:
+  TextGeneration(const Tokenizer& tokenizer, TextOptions options, std::function<bool(const TextPiece&)> on_piece)
+      : options_(std::move(options)), on_piece_(std::move(on_piece)), detokenizer_(tokenizer), stops_(options_.stops) {}
+  bool take(const TokenEvent& event);
+  bool give(TextPiece piece);
+
+  TextOptions options_;
+  std::function<bool(const TextPiece&)> on_piece_;
+  Detokenizer detokenizer_;
+  StopStrings stops_;
+  std::unique_ptr<RegexMask> pattern_;
+  std::vector<int32_t> drawn_;  // for the pattern
+  bool matched_ = false;        // nothing can follow
+  std::string text_;
+};
+
+}  // namespace switchyard

@@ -1,0 +1,157 @@
+// The engine: text from a model, in a program of your own.
+//
+//   auto engine = switchyard::Engine::load({.model = "model.swy"});
+//   auto session = engine->session();
+//   auto answer = session->generate("Once upon a time", {.max_tokens = 100});
+//
+// Every function that can fail returns a Status or a Result (status.h); nothing throws. Link switchyard::engine.
+//
+// Threads. An Engine may be used from any thread, and so may different sessions of it at the same time: whoever waits
+// for its own tokens runs the next step for everybody, so that sessions that generate at once share their steps. One
+// session belongs to one call at a time; a second one is refused. `TextSession::cancel` alone may be called at any
+// time. An Engine outlives its sessions, and they their streams. One Engine at a time in a process.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "switchyard/status.h"
+
+#if defined(__GNUC__)
+#define SWITCHYARD_API __attribute__((visibility("default")))
+#else
+#define SWITCHYARD_API
+#endif
+
+namespace switchyard {
+
+struct EngineOptions {
+  std::string model;             // path of a .swy file
+  std::string backend = "auto";  // as --backend: "cpu", "cuda:1", "mine,cpu", "auto"
+  std::string backend_path;      // folders with backends, searched first; absolute, separated by ':'
+  uint32_t threads = 0;          // 0: all cores
+  uint32_t context = 0;          // tokens per session; 0: the model's, at most 4,096
+  uint32_t sessions = 1;         // at a time
+  uint64_t state_bytes = 0;      // memory for all sessions' states; 0: room for every session's whole context
+  bool deterministic = false;    // a session's tokens do not depend on who else generates, bit for bit
+};
+
+struct GenerateOptions {
+  uint32_t max_tokens = 128;
+  float temperature = 0.8f;  // 0: always the most likely token
+  float top_p = 0.95f;       // (0, 1]
+  float min_p = 0.0f;        // [0, 1]
+  int32_t top_k = 0;         // 0: off
+  float repetition_penalty = 1.0f;
+  float presence_penalty = 0.0f;
+  float frequency_penalty = 0.0f;
+  std::vector<std::pair<int32_t, float>> logit_bias = {};  // token id, what is added to its logit
+  std::optional<uint64_t> seed = {};                       // none: a random one, told in Generated
+  uint32_t logprobs = 0;                                   // this many most likely tokens with each; 0: none
+  std::vector<std::string> stops = {};                     // the text ends before the first of these
+  std::string allow_regex = {};                            // PCRE2; the text matches it, as far as it comes
+  bool ignore_eos = false;
+  std::string sampling = "auto";  // where tokens are drawn: "auto", "fused", "candidates", "logits"
+};
+
+struct GeneratedToken {
+  int32_t id = 0;     // -1: the last piece, text that was held back
+  std::string text;   // that became complete with this token; often empty
+  float logprob = 0;  // with GenerateOptions::logprobs
+  std::vector<std::pair<int32_t, float>> top = {};
+};
+
+struct Generated {
+  std::string text;
+  std::vector<int32_t> ids;
+  std::string stopped;   // "end", "stop", "pattern", "length", "context", "cancelled" or "callback"
+  std::string sampling;  // "fused", "candidates" or "logits", and why
+  uint64_t seed = 0;
+  double prompt_seconds = 0;  // to the first token
+  double draw_seconds = 0;    // from there to the last
+};
+
+class TextSession;
+
+class SWITCHYARD_API Engine {
+ public:
+  // Errors: not_found, invalid_data for the file; usage for an option; unsupported, naming what no backend can run; out
+  // of memory, with what was needed.
+  static Result<Engine> load(const EngineOptions& options);
+  Engine(Engine&&) noexcept;
+  Engine& operator=(Engine&&) noexcept;
+  ~Engine();
+
+  // An empty session. Errors: out_of_device_memory, when there are as many as the engine was made for.
+  Result<TextSession> session();
+
+  Result<std::vector<int32_t>> encode(std::string_view text) const;
+  std::string decode(const std::vector<int32_t>& ids) const;
+  // A conversation of (role, content) as the model's chat template writes it, ready for the answer.
+  Result<std::string> chat_prompt(const std::vector<std::pair<std::string, std::string>>& messages) const;
+  std::vector<std::string> devices() const;
+  uint32_t vocab() const;
+
+  struct Impl;
+
+ private:
+  explicit Engine(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// Tokens of one generation, one by one.
+class SWITCHYARD_API TextStream {
+ public:
+  TextStream(TextStream&&) noexcept;
+  TextStream& operator=(TextStream&&) noexcept;
+  ~TextStream();  // cancels what still runs
+
+  // The next token; none when the generation has ended. Errors: those that ended it.
+  Result<std::optional<GeneratedToken>> next();
+  // How it went, once `next` has said none.
+  const Generated& result() const;
+
+  struct Impl;
+
+ private:
+  friend class TextSession;
+  explicit TextStream(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+class SWITCHYARD_API TextSession {
+ public:
+  TextSession(TextSession&&) noexcept;
+  TextSession& operator=(TextSession&&) noexcept;
+  ~TextSession();
+
+  // Continues what the session has seen with `prompt` and what is drawn after it. `on_token` gets every token; false
+  // ends the generation. It runs on whichever thread runs the step, while the engine is locked: it must be quick, and
+  // call nothing of the engine. Errors: usage, for a parameter out of range, before anything is done.
+  Result<Generated> generate(std::string_view prompt, const GenerateOptions& options = {},
+                             std::function<bool(const GeneratedToken&)> on_token = {});
+  Result<TextStream> stream(std::string_view prompt, const GenerateOptions& options = {});
+
+  void cancel();               // what the session generates, within a step. [any thread]
+  Status reset();              // forgets everything
+  uint32_t position() const;   // tokens seen
+  Result<TextSession> fork();  // a second session that has seen the same
+  // What it has seen, to a file and back; any backend restores it. Errors: usage, for a file of another model.
+  Status save(const std::string& path) const;
+  Status restore(const std::string& path);
+
+  struct Impl;
+
+ private:
+  friend class Engine;
+  explicit TextSession(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace switchyard
