@@ -16,42 +16,60 @@
 #include "attention_work.h"
 #include "norm-inl.h"
 #include "switchyard/sdk/error.hpp"
+// vectors of cosines and sines
+#include <hwy/contrib/math/math-inl.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace cpu {
 namespace HWY_NAMESPACE {
 
-// Rotates x [head_dim] by the row's cosines and sines [rotary / 2, 2], half split.
-HWY_INLINE void rotate(float* x, const float* turn, uint32_t rotary) {
-  const uint32_t half = rotary / 2;
-  for (uint32_t i = 0; i < half; ++i) {
-    const float u = x[i], v = x[i + half];
-    x[i] = u * turn[2 * i] - v * turn[2 * i + 1];
-    x[i + half] = v * turn[2 * i] + u * turn[2 * i + 1];
+// Cosines and sines of position * rates[i] for `half` rates; whole vectors of them.
+HWY_INLINE void turns_of(uint32_t position, const double* rates, uint32_t half, float* cosines, float* sines) {
+  const hn::ScalableTag<double> d;
+  const hn::Rebind<float, decltype(d)> f;
+  for (uint32_t i = 0; i < half; i += static_cast<uint32_t>(hn::Lanes(d))) {
+    const auto angle = hn::Mul(hn::Set(d, static_cast<double>(position)), hn::Load(d, rates + i));
+    // Less whole turns; the first part of 2 pi has so few bits that its multiples are exact.
+    const auto whole = hn::Round(hn::Mul(angle, hn::Set(d, 0.15915494309189535)));
+    const auto near = hn::Sub(angle, hn::Mul(whole, hn::Set(d, 6.28318530693650245668)));
+    const auto rest = hn::Sub(near, hn::Mul(whole, hn::Set(d, 2.43084020260247689973e-10)));
+    hn::StoreU(hn::DemoteTo(f, hn::Cos(d, rest)), f, cosines + i);
+    hn::StoreU(hn::DemoteTo(f, hn::Sin(d, rest)), f, sines + i);
   }
+}
+
+// Rotates pairs of x, half split.
+HWY_INLINE void rotate(float* x, const float* cosines, const float* sines, uint32_t half) {
+  each_vector(half, [&](uint64_t i, uint64_t count) {
+    const V u = load(x + i, count), v = load(x + half + i, count);
+    const V c = load(cosines + i, count), s = load(sines + i, count);
+    store(hn::Sub(hn::Mul(u, c), hn::Mul(v, s)), x + i, count);
+    store(hn::MulAdd(v, c, hn::Mul(u, s)), x + half + i, count);
+  });
 }
 
 void prepare_row(const swy::Call& call, const AttentionRows& work, uint64_t r) {
   const auto& a = call.attrs<swy_attention_attrs>();
   const uint64_t hd = a.head_dim;
   const Plain q_norm(call, 0), k_norm(call, 1);
-  const float* turn = work.turns + call.rank() * work.turn_stride;
+  const uint32_t position = SWY_STEP_ARRAY(call.step, uint32_t, row_position_at)[r], half = a.rotary_dim / 2;
+  float *cosines = work.turns + call.rank() * 2 * work.rate_stride, *sines = cosines + work.rate_stride;
+  turns_of(position, work.rates + call.rank() * work.rate_stride, half, cosines, sines);
   const V scale = hn::Set(F(), a.scale);
   for (uint64_t h = 0; h < a.heads; ++h) {
     const float* x = call.input(0) + (r * a.heads + h) * hd * (a.gated != 0 ? 2 : 1);
     float* q = work.q + (r * a.heads + h) * hd;
     rms_norm_row(x, q_norm, a.norm_weight_bias, a.norm_eps, hd, q);
-    rotate(q, turn, a.rotary_dim);
+    rotate(q, cosines, sines, half);
     each_vector(hd, [&](uint64_t i, uint64_t count) { store(hn::Mul(load(q + i, count), scale), q + i, count); });
   }
   const uint32_t seq = SWY_STEP_ARRAY(call.step, uint32_t, row_seq_at)[r];
   if (SWY_STEP_ARRAY(call.step, uint32_t, seq_active_at)[seq] == 0) return;
-  const uint32_t position = SWY_STEP_ARRAY(call.step, uint32_t, row_position_at)[r];
   const KvPages kv(call, a, seq);
   float* k = work.key + call.rank() * work.key_stride;
   for (uint64_t h = 0; h < a.kv_heads; ++h) {
     rms_norm_row(call.input(1) + (r * a.kv_heads + h) * hd, k_norm, a.norm_weight_bias, a.norm_eps, hd, k);
-    rotate(k, turn, a.rotary_dim);
+    rotate(k, cosines, sines, half);
     float* column = kv.keys(position, h) + position % kv.page;
     for (uint64_t i = 0; i < hd; ++i) column[i * kv.page] = k[i];
     std::memcpy(kv.values(position, h) + position % kv.page * hd, call.input(2) + (r * a.kv_heads + h) * hd, hd * 4);
@@ -194,21 +212,13 @@ namespace cpu {
 
 void prepare_attention(const swy::Call& call, const AttentionRows& work) {
   const auto& a = call.attrs<swy_attention_attrs>();
-  const uint32_t* positions = SWY_STEP_ARRAY(call.step, uint32_t, row_position_at);
   const auto row = CPU_BEST(prepare_row);
   double* rates = work.rates + call.rank() * work.rate_stride;
-  float* turn = work.turns + call.rank() * work.turn_stride;
   const auto [first, last] = call.split(call.step->rows);
-  for (uint32_t i = 0; first < last && i < a.rotary_dim / 2; ++i) {
-    rates[i] = std::pow(static_cast<double>(a.rope_theta), -2.0 * i / a.rotary_dim);
+  for (uint32_t i = 0; first < last && i < work.rate_stride; ++i) {
+    rates[i] = i < a.rotary_dim / 2 ? std::pow(static_cast<double>(a.rope_theta), -2.0 * i / a.rotary_dim) : 0.0;
   }
-  for (uint64_t r = first; r < last; ++r) {
-    for (uint32_t i = 0; i < a.rotary_dim / 2; ++i) {
-      turn[2 * i] = static_cast<float>(std::cos(positions[r] * rates[i]));
-      turn[2 * i + 1] = static_cast<float>(std::sin(positions[r] * rates[i]));
-    }
-    row(call, work, r);
-  }
+  for (uint64_t r = first; r < last; ++r) row(call, work, r);
 }
 
 void finish_attention(const swy::Call& call, uint64_t r, uint64_t h, const SplitResult& from) {
@@ -344,10 +354,9 @@ constexpr swy::HostKernel kKernels[] = {
 AttentionRows::AttentionRows(Arena& arena, const swy_attention_attrs& a, uint64_t rows) {
   const uint64_t width = swy::team_width;
   q = arena.take<float>(rows * a.heads * a.head_dim);
-  turn_stride = (a.rotary_dim + 15) / 16 * 16;
-  turns = arena.take<float>(width * turn_stride);
   rate_stride = (a.rotary_dim / 2 + 7) / 8 * 8;
   rates = arena.take<double>(width * rate_stride);
+  turns = arena.take<float>(width * 2 * rate_stride);
   key_stride = (uint64_t{a.head_dim} + 15) / 16 * 16;
   key = arena.take<float>(width * key_stride);
 }
@@ -365,37 +374,6 @@ AttentionWork::AttentionWork(Arena& arena, const swy_attention_attrs& a, uint64_
 }
 
 std::span<const swy::HostKernel> attention_kernels() { return kKernels; }
-
-uint32_t kv_layout(const swy_tensor& state) { return state.state == SWY_STATE_PAGED ? kTransposedKeys : 0; }
-
-// Canonical: per token [2, kv_heads, head_dim].
-void kv_to_canonical(const swy_tensor& state, uint32_t page, const void* unit, void* canonical) {
-  const uint64_t heads = state.dims[1], hd = state.dims[2];
-  const auto* from = static_cast<const float*>(unit);
-  auto* to = static_cast<float*>(canonical);
-  for (uint64_t t = 0; t < page; ++t) {
-    for (uint64_t h = 0; h < heads; ++h) {
-      for (uint64_t i = 0; i < hd; ++i) {
-        to[(t * 2 * heads + h) * hd + i] = from[(h * hd + i) * page + t];
-        to[(t * 2 * heads + heads + h) * hd + i] = from[((heads + h) * page + t) * hd + i];
-      }
-    }
-  }
-}
-
-void kv_from_canonical(const swy_tensor& state, uint32_t page, const void* canonical, void* unit) {
-  const uint64_t heads = state.dims[1], hd = state.dims[2];
-  const auto* from = static_cast<const float*>(canonical);
-  auto* to = static_cast<float*>(unit);
-  for (uint64_t t = 0; t < page; ++t) {
-    for (uint64_t h = 0; h < heads; ++h) {
-      for (uint64_t i = 0; i < hd; ++i) {
-        to[(h * hd + i) * page + t] = from[(t * 2 * heads + h) * hd + i];
-        to[((heads + h) * page + t) * hd + i] = from[(t * 2 * heads + heads + h) * hd + i];
-      }
-    }
-  }
-}
 
 }  // namespace cpu
 #endif

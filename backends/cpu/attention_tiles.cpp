@@ -102,7 +102,7 @@ class Block {
     }
   }
 
-  // 16 keys' element i: where they lie in one page, whole pages at a time otherwise. Beyond n: zeros.
+  // Element i of 16 keys that lie in several pages, or of fewer. Beyond n: zeros.
   __m512 keys_at(uint64_t begin, uint64_t n, uint64_t i) const {
     __m512 x = _mm512_setzero_ps();
     for (uint64_t t = begin; t < begin + n;) {
@@ -115,21 +115,29 @@ class Block {
   }
 
   void take_keys(uint64_t begin, uint64_t n) {
-    for (uint64_t t = 0; t < (n + kGroup - 1) / kGroup * kGroup; t += 16) {
-      uint8_t* to = s_.keys + t * hd_ * 2;
-      const uint64_t count = t >= n ? 0 : std::min<uint64_t>(n - t, 16);
-      const uint64_t in_page = (begin + t) % kv_.page;
-      if (count == 16 && in_page + 16 <= kv_.page) {
+    const uint64_t tile_column = 16 * hd_ * 2;
+    for (uint64_t t = 0; t < n;) {
+      const uint64_t in_page = (begin + t) % kv_.page, whole = std::min(n - t, kv_.page - in_page) / 16;
+      uint8_t* to = s_.keys + t / 16 * tile_column;
+      if (whole != 0) {  // an element of all these keys lies in one stretch
         const float* k = kv_.keys(begin + t, head_) + in_page;
-        for (uint64_t i = 0; i < hd_; i += 2, to += 64) {
-          _mm512_store_si512(to, pair_of(_mm512_loadu_ps(k + i * kv_.page), _mm512_loadu_ps(k + (i + 1) * kv_.page)));
+        for (uint64_t i = 0; i < hd_; i += 2, k += 2 * kv_.page, to += 64) {
+          for (uint64_t c = 0; c < whole; ++c) {
+            const __m512 even = _mm512_loadu_ps(k + c * 16), odd = _mm512_loadu_ps(k + kv_.page + c * 16);
+            _mm512_store_si512(to + c * tile_column, pair_of(even, odd));
+          }
         }
+        t += whole * 16;
       } else {
+        const uint64_t count = std::min<uint64_t>(n - t, 16);
         for (uint64_t i = 0; i < hd_; i += 2, to += 64) {
           _mm512_store_si512(to, pair_of(keys_at(begin + t, count, i), keys_at(begin + t, count, i + 1)));
         }
+        t += 16;
       }
     }
+    const uint64_t tiles = (n + 15) / 16;  // two at a time are multiplied
+    if (tiles % 2 != 0) std::memset(s_.keys + tiles * tile_column, 0, tile_column);
   }
 
   // Beyond the context weights are zeros, and values must be numbers.

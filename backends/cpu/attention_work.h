@@ -9,10 +9,9 @@ inline constexpr uint32_t kSplit = 256;  // positions that are softmaxed as one
 
 // Queries as the softmax reads them, and what each member needs to prepare rows.
 struct AttentionRows {
-  float* q;      // [rows, heads, head_dim], normed, rotated, scaled
-  float* turns;  // per member: cosines and sines of a row
-  uint64_t turn_stride;
+  float* q;       // [rows, heads, head_dim], normed, rotated, scaled
   double* rates;  // per member: angles per position
+  float* turns;   // per member: cosines of a row, then sines
   uint64_t rate_stride;
   float* key;  // per member: [head_dim]
   uint64_t key_stride;

@@ -16,23 +16,29 @@
 #include "multiply.h"
 #include "norm-inl.h"
 #include "switchyard/sdk/error.hpp"
+// a vector log1p
+#include <hwy/contrib/math/math-inl.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace cpu {
 namespace HWY_NAMESPACE {
 
-// y [t, n] = silu(sum over j of taps[j] * x[t + j]), for n channels in rows of `stride`.
-HWY_INLINE void convolve(const float* x, const float* taps, uint64_t n, uint64_t stride, uint32_t kernel,
-                         uint32_t tokens, float* y) {
-  for (uint32_t t = 0; t < tokens; ++t) {
-    each_vector(n, [&](uint64_t c, uint64_t count) {
-      V sum = hn::Zero(F());
-      for (uint32_t j = 0; j < kernel; ++j) {
-        sum = hn::MulAdd(load(taps + j * stride + c, count), load(x + (t + j) * stride + c, count), sum);
-      }
-      store(silu(sum), y + t * stride + c, count);
-    });
-  }
+// y [n] = silu(sum over j of taps[j] * rows[j]), for n channels; taps are in rows of `stride`.
+HWY_INLINE void convolve(const float* const* rows, const float* taps, uint64_t n, uint64_t stride, uint32_t kernel,
+                         float* y) {
+  const uint64_t L = hn::Lanes(F());
+  each_four_vectors(
+      n, [&](auto width, uint64_t c, uint64_t count) __attribute__((always_inline)) {
+        V sum[width];
+        each_of<width>([&](uint32_t i) { sum[i] = hn::Zero(F()); });
+        for (uint32_t j = 0; j < kernel; ++j) {
+          const float *tap = taps + j * stride + c, *x = rows[j] + c;
+          each_of<width>(
+              [&](uint32_t i) { sum[i] = hn::MulAdd(load(tap + i * L, count), load(x + i * L, count), sum[i]); });
+        }
+        silu(sum);
+        each_of<width>([&](uint32_t i) { store(sum[i], y + c + i * L, count); });
+      });
 }
 
 // x *= rsqrt(sum x^2 + eps) * scale.
@@ -104,38 +110,68 @@ void delta_head(const DeltaTokens& in, const float* from, float* to, const float
   }
 }
 
+// Convolves tokens [t0, t0 + n) and normalises their q and k.
+HWY_INLINE void mix_tokens(const swy::Call& call, const DeltaUnit& u, uint32_t t0, uint32_t n) {
+  const auto& a = call.attrs<swy_gated_delta_attrs>();
+  const DeltaShape& s = u.shape;
+  const DeltaScratch& w = u.scratch;
+  const uint64_t kd = a.key_dim;
+  for (uint32_t t = 0; t < n; ++t) {
+    float* y = w.mixed + t * s.columns_padded;
+    for (const DeltaPiece& piece : u.pieces) {
+      for (uint32_t j = 0; j < a.conv_kernel; ++j) w.rows[j] = u.row(call, piece, t0 + t + j);
+      if (a.conv_kernel == 4) {  // without a loop over the taps
+        convolve(w.rows, w.taps + piece.column, piece.width, s.columns_padded, 4, y + piece.column);
+      } else {
+        convolve(w.rows, w.taps + piece.column, piece.width, s.columns_padded, a.conv_kernel, y + piece.column);
+      }
+    }
+  }
+  for (uint32_t t = 0; t < n; ++t) {  // by itself, so that the sums of several tokens overlap
+    float* y = w.mixed + t * s.columns_padded;
+    l2_normalise(y, kd, a.l2_eps, 1.0f / std::sqrt(static_cast<float>(kd)));
+    l2_normalise(y + kd, kd, a.l2_eps, 1.0f);
+    w.qk[t] = dot(y, y + kd, kd);
+  }
+}
+
+// beta = sigmoid(b), decay = exp(-exp(a_log) softplus(gate + dt_bias)) of one value head's tokens [t0, t0 + n).
+HWY_INLINE void gate_tokens(const swy::Call& call, const DeltaScratch& w, uint32_t head, uint32_t t0, uint32_t n) {
+  const F d;
+  const uint64_t heads = call.attrs<swy_gated_delta_attrs>().value_heads;
+  for (uint32_t t = 0; t < n; ++t) {
+    w.beta[t] = call.input(2)[(t0 + t) * heads + head];
+    w.log_decay[t] = call.input(3)[(t0 + t) * heads + head];
+  }
+  const V rate = hn::Set(d, -std::exp(Plain(call, 1).one(head))), bias = hn::Set(d, Plain(call, 2).one(head));
+  each_vector(n, [&](uint64_t i, uint64_t count) {
+    store(sigmoid(load(w.beta + i, count)), w.beta + i, count);
+    const V x = hn::Add(load(w.log_decay + i, count), bias);
+    const V softplus = hn::Add(hn::Max(x, hn::Zero(d)), hn::Log1p(d, exp(hn::Neg(hn::Abs(x)))));
+    const V log_decay = hn::Max(hn::Mul(rate, softplus), hn::Set(d, -100.0f));  // e^-100 is nothing in fp32
+    store(log_decay, w.log_decay + i, count);
+    store(exp(log_decay), w.decay + i, count);
+  });
+}
+
 // One sequence, one key head: its channels are q, k (key_dim each) and v of `ratio` value heads.
 void delta_unit(const swy::Call& call, const DeltaUnit& u) {
   const auto& a = call.attrs<swy_gated_delta_attrs>();
   const DeltaShape& s = u.shape;
-  const uint64_t kd = a.key_dim, vd = a.value_dim, keep = a.conv_kernel - 1;
+  const uint64_t kd = a.key_dim, vd = a.value_dim;
   const DeltaScratch& w = u.scratch;
   const Plain norm(call, 3);
-  const float *z = call.input(1), *beta_in = call.input(2), *gate_in = call.input(3);
+  u.begin(call);
   for (uint32_t t0 = u.first; t0 < u.last; t0 += kDeltaTokens) {
     const uint32_t tokens = u.last - t0 < kDeltaTokens ? u.last - t0 : kDeltaTokens;
-    u.bring_in(call, t0, tokens);
-    convolve(w.in, w.taps, s.columns, s.columns_padded, a.conv_kernel, tokens, w.mixed);
-    for (uint32_t t = 0; t < tokens; ++t) {
-      float* q = w.mixed + t * s.columns_padded;
-      l2_normalise(q, kd, a.l2_eps, 1.0f / std::sqrt(static_cast<float>(kd)));
-      l2_normalise(q + kd, kd, a.l2_eps, 1.0f);
-      w.qk[t] = dot(q, q + kd, kd);
-    }
+    mix_tokens(call, u, t0, tokens);
     const DeltaTokens in{tokens, w.mixed,   w.mixed + kd, w.log_decay,      w.decay,          w.beta,
                          w.qk,   a.key_dim, a.value_dim,  s.columns_padded, s.columns_padded, s.out_stride};
     const bool chunk = u.chunk != nullptr && tokens >= kChunkLeast;
     if (chunk) chunk_keys(in, *u.chunk);
     for (uint32_t h = 0; h < s.ratio; ++h) {
       const uint32_t head = u.key_head * s.ratio + h;
-      for (uint32_t t = 0; t < tokens; ++t) {
-        const uint64_t at = uint64_t{t0 + t} * a.value_heads + head;
-        const float x = gate_in[at] + u.dt_bias(call, head);
-        const float softplus = x > 20.0f ? x : std::log1p(std::exp(x));
-        w.beta[t] = 1.0f / (1.0f + std::exp(-beta_in[at]));
-        w.log_decay[t] = std::max(-std::exp(u.a_log(call, head)) * softplus, -100.0f);  // e^-100 is nothing in fp32
-        w.decay[t] = std::exp(w.log_decay[t]);
-      }
+      gate_tokens(call, w, head, t0, tokens);
       const float *from = u.state_from(head, t0), *v = w.mixed + 2 * kd + h * vd;
       if (chunk) {
         chunk_head(in, *u.chunk, from, u.state_to(head), v, w.out);
@@ -144,11 +180,8 @@ void delta_unit(const swy::Call& call, const DeltaUnit& u) {
       }
       for (uint32_t t = 0; t < tokens; ++t) {
         const uint64_t at = (uint64_t{t0 + t} * a.value_heads + head) * vd;
-        gated_rms_norm_row(w.out + t * s.out_stride, z + at, norm, a.norm_eps, vd, call.output(0) + at);
+        gated_rms_norm_row(w.out + t * s.out_stride, call.input(1) + at, norm, a.norm_eps, vd, call.output(0) + at);
       }
-    }
-    for (uint64_t j = 0; j < keep; ++j) {
-      std::memmove(w.in + j * s.columns_padded, w.in + (tokens + j) * s.columns_padded, s.columns * sizeof(float));
     }
   }
   u.store_conv(call);
@@ -169,7 +202,8 @@ DeltaShape::DeltaShape(const swy_gated_delta_attrs& a)
       out_stride((uint64_t{a.value_dim} + 31) / 32 * 32) {}
 
 DeltaScratch::DeltaScratch(Arena& arena, const swy_gated_delta_attrs& a, const DeltaShape& s)
-    : in(arena.take<float>((kDeltaTokens + a.conv_kernel) * s.columns_padded)),
+    : rows(arena.take<const float*>(a.conv_kernel)),
+      history(arena.take<float>(a.conv_kernel * s.columns_padded)),
       taps(arena.take<float>(a.conv_kernel * s.columns_padded)),
       mixed(arena.take<float>((kDeltaTokens + 1) * s.columns_padded)),
       out(arena.take<float>(kDeltaTokens * s.out_stride)),
@@ -179,53 +213,41 @@ DeltaScratch::DeltaScratch(Arena& arena, const swy_gated_delta_attrs& a, const D
       beta(arena.take<float>(kDeltaTokens)),
       qk(arena.take<float>(kDeltaTokens)) {}
 
-// The unit's column c of the op's channels.
-uint64_t DeltaUnit::channel(const swy_gated_delta_attrs& a, uint64_t c) const {
-  const uint64_t kd = a.key_dim, keys = uint64_t{a.key_heads} * kd;
-  if (c < kd) return key_head * kd + c;
-  if (c < 2 * kd) return keys + key_head * kd + (c - kd);
-  return 2 * keys + uint64_t{key_head} * shape.ratio * a.value_dim + (c - 2 * kd);
-}
-
 void DeltaUnit::begin(const swy::Call& call) const {
   const auto& a = call.attrs<swy_gated_delta_attrs>();
   const uint64_t keep = a.conv_kernel - 1;
   const float* before = static_cast<const float*>(call.states[0]) + read_slot * shape.channels * keep;
-  for (uint64_t c = 0; c < shape.columns; ++c) {
-    const uint64_t ch = channel(a, c);
-    float taps[16];
-    for (uint32_t j = 0; j < a.conv_kernel; j += 16) {
-      const uint32_t n = std::min(16u, a.conv_kernel - j);
-      load_plain(*call.op->weights[0], call.weights[0], ch * a.conv_kernel + j, n, 0, taps);
-      for (uint32_t i = 0; i < n; ++i) scratch.taps[(j + i) * shape.columns_padded + c] = taps[i];
-    }
-    for (uint64_t j = 0; j < keep; ++j) {
-      scratch.in[j * shape.columns_padded + c] = fresh ? 0.0f : before[ch * keep + j];
+  for (const DeltaPiece& piece : pieces) {
+    for (uint64_t i = 0; i < piece.width; ++i) {
+      const uint64_t ch = piece.channel + i, c = piece.column + i;
+      float taps[16];
+      for (uint32_t j = 0; j < a.conv_kernel; j += 16) {
+        const uint32_t n = std::min(16u, a.conv_kernel - j);
+        load_plain(*call.op->weights[0], call.weights[0], ch * a.conv_kernel + j, n, 0, taps);
+        for (uint32_t k = 0; k < n; ++k) scratch.taps[(j + k) * shape.columns_padded + c] = taps[k];
+      }
+      for (uint64_t j = 0; j < keep; ++j) {
+        scratch.history[j * shape.columns_padded + c] = fresh ? 0.0f : before[ch * keep + j];
+      }
     }
   }
 }
 
-void DeltaUnit::bring_in(const swy::Call& call, uint32_t t0, uint32_t tokens) const {
-  const auto& a = call.attrs<swy_gated_delta_attrs>();
-  if (t0 == first) begin(call);
-  const uint64_t kd = a.key_dim, keep = a.conv_kernel - 1;
-  for (uint32_t t = 0; t < tokens; ++t) {
-    const float* x = call.input(0) + (uint64_t{t0} + t) * shape.channels;
-    float* to = scratch.in + (keep + t) * shape.columns_padded;
-    std::memcpy(to, x + channel(a, 0), kd * 4);
-    std::memcpy(to + kd, x + channel(a, kd), kd * 4);
-    std::memcpy(to + 2 * kd, x + channel(a, 2 * kd), shape.ratio * a.value_dim * 4);
-  }
+const float* DeltaUnit::row(const swy::Call& call, const DeltaPiece& piece, uint64_t r) const {
+  const uint64_t keep = call.attrs<swy_gated_delta_attrs>().conv_kernel - 1;
+  if (r < first + keep) return scratch.history + (r - first) * shape.columns_padded + piece.column;
+  return call.input(0) + (r - keep) * shape.channels + piece.channel;
 }
 
 void DeltaUnit::store_conv(const swy::Call& call) const {
   if (!active) return;
-  const auto& a = call.attrs<swy_gated_delta_attrs>();
-  const uint64_t keep = a.conv_kernel - 1;
+  const uint64_t keep = call.attrs<swy_gated_delta_attrs>().conv_kernel - 1;
   float* after = static_cast<float*>(call.states[0]) + write_slot * shape.channels * keep;
-  for (uint64_t c = 0; c < shape.columns; ++c) {
-    const uint64_t ch = channel(a, c);
-    for (uint64_t j = 0; j < keep; ++j) after[ch * keep + j] = scratch.in[j * shape.columns_padded + c];
+  for (const DeltaPiece& piece : pieces) {
+    for (uint64_t j = 0; j < keep; ++j) {
+      const float* x = row(call, piece, last + j);
+      for (uint64_t i = 0; i < piece.width; ++i) after[(piece.channel + i) * keep + j] = x[i];
+    }
   }
 }
 
@@ -240,17 +262,6 @@ float* DeltaUnit::state_to(uint32_t head) const {
 float* DeltaUnit::carried(uint32_t head) const {
   if (active) return state + (uint64_t{write_slot} * heads + head) * head_elements;
   return spare + (head % shape.ratio) * head_elements;
-}
-
-float DeltaUnit::a_log(const swy::Call& call, uint32_t head) const {
-  float w = 0;
-  load_plain(*call.op->weights[1], call.weights[1], head, 1, 0, &w);
-  return w;
-}
-float DeltaUnit::dt_bias(const swy::Call& call, uint32_t head) const {
-  float w = 0;
-  load_plain(*call.op->weights[2], call.weights[2], head, 1, 0, &w);
-  return w;
 }
 
 namespace {
@@ -286,6 +297,7 @@ void gated_delta(const swy::Call& call) {
   const swy_step* step = call.step;
   const uint32_t* start = SWY_STEP_ARRAY(step, uint32_t, row_start_at);
   const uint32_t* positions = SWY_STEP_ARRAY(step, uint32_t, row_position_at);
+  const uint64_t kd = a.key_dim, keys = a.key_heads * kd, values = uint64_t{shape.ratio} * a.value_dim;
   const auto run = CPU_BEST(delta_unit);
   const auto [first, last] = call.split(2 * uint64_t{step->rows} * a.key_heads);
   if (kChunked) tiles_begin(64);
@@ -298,6 +310,7 @@ void gated_delta(const swy::Call& call) {
       const DeltaUnit unit{shape,
                            member.scratch,
                            kChunked ? &*member.chunk : nullptr,
+                           {{{h * kd, 0, kd}, {keys + h * kd, kd, kd}, {2 * keys + h * values, 2 * kd, values}}},
                            h,
                            start[seq],
                            start[seq + 1],

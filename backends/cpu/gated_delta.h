@@ -1,12 +1,14 @@
 // The pieces of GATED_DELTA that are the same for every instruction set.
 #pragma once
 
+#include <array>
+
 #include "kernels.h"
 
 namespace cpu {
 
 inline constexpr uint32_t kDeltaTokens = 64;  // tokens that run over a block of the state at a time
-inline constexpr uint32_t kChunkLeast = 24;   // tokens from which the form on tiles is faster
+inline constexpr uint32_t kChunkLeast = 16;   // tokens from which the form on tiles is faster
 
 struct DeltaShape {
   uint32_t ratio;           // value heads per key head
@@ -18,11 +20,12 @@ struct DeltaShape {
 };
 
 struct DeltaScratch {
-  float* in;     // [kernel - 1 + tokens, columns]: the inputs, with those before the first token
-  float* taps;   // [kernel, columns]
-  float* mixed;  // [tokens, columns]: after the convolution
-  float* out;    // [tokens, value_dim]
-  float* block;  // [key_dim, 2 vectors] of a state
+  const float** rows;                    // [kernel]: where a token's convolution reads
+  float* history;                        // [kernel - 1, columns]: the inputs before the first token
+  float* taps;                           // [kernel, columns]
+  float* mixed;                          // [tokens, columns]: after the convolution
+  float* out;                            // [tokens, value_dim]
+  float* block;                          // [key_dim, 2 vectors] of a state
   float *log_decay, *decay, *beta, *qk;  // [tokens]
   DeltaScratch(Arena& arena, const swy_gated_delta_attrs& a, const DeltaShape& shape);
 };
@@ -47,7 +50,7 @@ struct ChunkScratch {
   uint8_t *solve, *carry, *mix;
   // Of 32 of its columns: the state as two-term right operand [key_dim, 32]; right operands and results [64, 32].
   uint8_t *state, *right, *updates, *later;
-  float *applied, *solved, *added;     // [2 * 64, 32], [64, 32], [key_dim, 32]
+  float *applied, *solved, *decayed;   // [2 * 64, 32], [64, 32], [key_dim, 32]
   float* inverse;                      // [2, 32, 32]
   float *sum, *before, *after, *beta;  // [64]
   ChunkScratch(Arena& arena, const swy_gated_delta_attrs& a);
@@ -58,11 +61,17 @@ struct ChunkScratch {
 void chunk_keys(const DeltaTokens& in, const ChunkScratch& s);
 void chunk_head(const DeltaTokens& in, const ChunkScratch& s, const float* from, float* to, const float* v, float* o);
 
+// Neighbouring channels of a unit: where they begin in the operation's channels and in the unit's columns.
+struct DeltaPiece {
+  uint64_t channel, column, width;
+};
+
 // The rows [first, last) of one sequence, for one key head.
 struct DeltaUnit {
   const DeltaShape& shape;
   const DeltaScratch& scratch;
-  const ChunkScratch* chunk;  // NULL: token by token
+  const ChunkScratch* chunk;         // NULL: token by token
+  std::array<DeltaPiece, 3> pieces;  // q, k, v
   uint32_t key_head;
   uint32_t first, last;
   uint32_t read_slot, write_slot;
@@ -73,18 +82,16 @@ struct DeltaUnit {
   uint64_t head_elements;
   float* spare;  // where an inactive sequence of many tokens keeps its states meanwhile: [ratio, key_dim, value_dim]
 
-  // Inputs of tokens [t0, t0 + tokens) behind those that came before.
-  void bring_in(const swy::Call& call, uint32_t t0, uint32_t tokens) const;
+  // Takes the taps, and the inputs before the first row from the state; leaves the last inputs there.
+  void begin(const swy::Call& call) const;
   void store_conv(const swy::Call& call) const;
+  // A row of the input as the convolution counts them: row r + kernel - 1 is row r of the step.
+  const float* row(const swy::Call& call, const DeltaPiece& piece, uint64_t r) const;
   // Where the tokens from t0 find a head's state (NULL: zeros) and leave it (NULL: nowhere).
   const float* state_from(uint32_t head, uint32_t t0) const;
   float* state_to(uint32_t head) const;
-  float a_log(const swy::Call& call, uint32_t head) const;
-  float dt_bias(const swy::Call& call, uint32_t head) const;
 
  private:
-  void begin(const swy::Call& call) const;
-  uint64_t channel(const swy_gated_delta_attrs& a, uint64_t c) const;
   float* carried(uint32_t head) const;
 };
 

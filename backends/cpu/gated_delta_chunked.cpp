@@ -61,13 +61,41 @@ void transpose(const uint8_t* first, const uint8_t* second, uint8_t* left) {
   }
 }
 
-// Two-term operands: a number as the sum of two bf16, 16 bits of mantissa. A row of tiles of a left operand holds what
-// rounding leaves, then the rounded numbers; a column of a right operand the rounded ones first, so that
-//   left * right = left_rest * right + left * right_rest + left * right is two runs over neighbouring tiles.
+// Two by two tiles of results (0 to 3), of left (4, 5) and of right operands (6, 7).
+inline void multiply_loaded() {
+  _tile_dpbf16ps(0, 4, 6);
+  _tile_dpbf16ps(1, 4, 7);
+  _tile_dpbf16ps(2, 5, 6);
+  _tile_dpbf16ps(3, 5, 7);
+}
+
+// Two-term operands: a number as the sum of two bf16, 16 bits of mantissa. A row of tiles of a left operand, or a
+// column of a right one, holds `steps` tiles of the rounded numbers and then as many of what rounding leaves. Two by
+// two tiles of
+//   rest(a) * b + a * b + a * rest(b), in an order that loads each tile once.
 void multiply_two_term(const uint8_t* a, const uint8_t* b, uint64_t steps, float* c, uint64_t c_stride) {
-  const uint64_t stride = 2 * steps * kTileBytes;
-  multiply_tiles(a, stride, b, stride, 2 * steps, true, c, c_stride);
-  multiply_tiles(a + steps * kTileBytes, stride, b, stride, steps, false, c, c_stride);
+  const uint64_t rest = steps * kTileBytes, next = 2 * rest;
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  for (uint64_t k = 0; k < steps; ++k, a += kTileBytes, b += kTileBytes) {
+    _tile_loadd(6, b, 64);
+    _tile_loadd(7, b + next, 64);
+    _tile_loadd(4, a + rest, 64);
+    _tile_loadd(5, a + rest + next, 64);
+    multiply_loaded();
+    _tile_loadd(4, a, 64);
+    _tile_loadd(5, a + next, 64);
+    multiply_loaded();
+    _tile_loadd(6, b + rest, 64);
+    _tile_loadd(7, b + rest + next, 64);
+    multiply_loaded();
+  }
+  _tile_stored(0, c, 64);
+  _tile_stored(1, c + kTileFloats, 64);
+  _tile_stored(2, c + c_stride, 64);
+  _tile_stored(3, c + c_stride + kTileFloats, 64);
 }
 
 // A line of a right operand in two terms. Ties are rounded up, and what is left is cut off: fewer instructions than
@@ -84,9 +112,9 @@ void put_two_terms(__m512 even, __m512 odd, uint8_t* rounded, uint8_t* rest) {
 
 // Rows x [64, dim] in a stride as two-term left operand; rows from `tokens` on are zeros.
 void take_rows(const float* x, uint64_t stride, uint32_t tokens, uint64_t dim, uint8_t* tiles) {
-  const uint64_t rounded = dim / kTileDepth * kTileBytes;
+  const uint64_t rest_at = dim / kTileDepth * kTileBytes;
   for (uint64_t t = 0; t < kDeltaTokens; ++t) {
-    uint8_t* to = tiles + t / kTileRows * 2 * rounded + t % kTileRows * 64;
+    uint8_t* to = tiles + t / kTileRows * 2 * rest_at + t % kTileRows * 64;
     for (uint64_t i = 0; i < dim; i += kTileDepth, to += kTileBytes) {
       const bool any = t < tokens;
       const __m512 first = any ? _mm512_loadu_ps(x + t * stride + i) : _mm512_setzero_ps();
@@ -95,9 +123,9 @@ void take_rows(const float* x, uint64_t stride, uint32_t tokens, uint64_t dim, u
       const auto rest = [](__m512 from, __m256i low) {
         return _mm512_sub_ps(from, _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(low), 16)));
       };
-      _mm512_store_si512(to + rounded, line);
-      _mm512_store_si512(
-          to, line_of(rest(first, _mm512_castsi512_si256(line)), rest(second, _mm512_extracti64x4_epi64(line, 1))));
+      _mm512_store_si512(to, line);
+      _mm512_store_si512(to + rest_at, line_of(rest(first, _mm512_castsi512_si256(line)),
+                                               rest(second, _mm512_extracti64x4_epi64(line, 1))));
     }
   }
 }
@@ -143,7 +171,7 @@ class Chunk {
       right_sides(v + c);
       solve();
       outputs(o + c);
-      if (to != nullptr) update(from == nullptr ? nullptr : from + c, to + c);
+      if (to != nullptr) update(from != nullptr, to + c);
     }
   }
 
@@ -198,21 +226,27 @@ class Chunk {
     }
   }
 
-  // The state's columns as two-term right operand, then K S and Q S.
+  // The state's columns as two-term right operand and as they decay in this chunk; K S and Q S.
   void apply_state(const float* from) {
     if (from == nullptr) {
       std::memset(s_.applied, 0, 2 * kDeltaTokens * 32 * sizeof(float));
       return;
     }
-    const uint64_t rounded = steps_ * kTileBytes, stride = 2 * rounded;
+    const uint64_t rest = steps_ * kTileBytes, stride = 2 * rest;
+    const __m512 decay = broadcast(s_.before[kDeltaTokens - 1]);
     for (uint64_t i = 0; i < kd_; i += 2, from += 2 * vd_) {
       uint8_t* to = s_.state + i / kTileDepth * kTileBytes + i % kTileDepth * 32;
-      put_two_terms(_mm512_loadu_ps(from), _mm512_loadu_ps(from + vd_), to, to + rounded);
-      put_two_terms(_mm512_loadu_ps(from + 16), _mm512_loadu_ps(from + vd_ + 16), to + stride, to + stride + rounded);
+      float* decayed = line(s_.decayed, i);
+      for (uint64_t c = 0; c < 2; ++c, to += stride, decayed += kTileFloats) {
+        const __m512 even = _mm512_loadu_ps(from + c * 16), odd = _mm512_loadu_ps(from + vd_ + c * 16);
+        put_two_terms(even, odd, to, to + rest);
+        _mm512_store_ps(decayed, _mm512_mul_ps(decay, even));
+        _mm512_store_ps(decayed + 16, _mm512_mul_ps(decay, odd));
+      }
     }
     for (uint64_t r = 0; r < kRows; r += 2) {
       const uint8_t* keys = s_.rows + r * stride;
-      multiply_tiles(keys + rounded, stride, s_.state, stride, steps_, true, s_.applied + r * kWidth, kWidth);
+      multiply_tiles(keys, stride, s_.state, stride, steps_, true, s_.applied + r * kWidth, kWidth);
       multiply_two_term(keys + kRows * stride, s_.state, steps_, s_.applied + (kRows + r) * kWidth, kWidth);
     }
   }
@@ -289,17 +323,12 @@ class Chunk {
     }
   }
 
-  void update(const float* from, float* to) {
+  // The decayed state, if there is one, and what the updates add.
+  void update(bool any, float* to) {
     for (uint64_t r = 0; r < kd_ / kTileRows; r += 2) {
-      multiply_tiles(s_.keys_left + r * kColumn, kColumn, s_.later, kColumn, 2, true, s_.added + r * kWidth, kWidth);
-    }
-    const __m512 decay = broadcast(s_.before[kDeltaTokens - 1]);
-    for (uint64_t i = 0; i < kd_; ++i) {
-      for (uint64_t c = 0; c < 2; ++c) {
-        const __m512 old = from != nullptr ? _mm512_loadu_ps(from + i * vd_ + c * 16) : _mm512_setzero_ps();
-        const __m512 more = _mm512_load_ps(line(s_.added, i) + c * kTileFloats);
-        _mm512_storeu_ps(to + i * vd_ + c * 16, _mm512_fmadd_ps(decay, old, more));
-      }
+      const TileResults decayed{s_.decayed + r * kWidth, 64, kTileFloats, kWidth};
+      multiply_tiles(s_.keys_left + r * kColumn, kColumn, s_.later, kColumn, 2, any ? &decayed : nullptr,
+                     {to + r * kTileRows * vd_, vd_ * sizeof(float), 16, kTileRows * vd_});
     }
   }
 
@@ -324,7 +353,7 @@ ChunkScratch::ChunkScratch(Arena& arena, const swy_gated_delta_attrs& a)
       later(arena.take<uint8_t>(4 * kTileBytes)),
       applied(arena.take<float>(2 * kDeltaTokens * 32)),
       solved(arena.take<float>(kDeltaTokens * 32)),
-      added(arena.take<float>(a.key_dim * 32)),
+      decayed(arena.take<float>(a.key_dim * 32)),
       inverse(arena.take<float>(kDeltaTokens * kHalf)),
       sum(arena.take<float>(kDeltaTokens)),
       before(arena.take<float>(kDeltaTokens)),
@@ -332,14 +361,14 @@ ChunkScratch::ChunkScratch(Arena& arena, const swy_gated_delta_attrs& a)
       beta(arena.take<float>(kDeltaTokens)) {}
 
 void chunk_keys(const DeltaTokens& in, const ChunkScratch& s) {
-  const uint64_t kd = in.key_dim, steps = kd / kTileDepth, half = steps * kTileBytes, stride = 2 * half;
+  const uint64_t kd = in.key_dim, steps = kd / kTileDepth, rest = steps * kTileBytes, stride = 2 * rest;
   const uint64_t rows = kDeltaTokens / kTileRows, width = rows * kTileFloats;
   take_rows(in.k, in.key_stride, in.tokens, kd, s.rows);
   take_rows(in.q, in.key_stride, in.tokens, kd, s.rows + rows * stride);
   for (uint64_t r = 0; r < rows; ++r) {
-    for (uint64_t k = 0; k < half; k += kTileBytes) {
-      turn(s.rows + r * stride + half + k, s.keys_right + r * stride + k);
-      turn(s.rows + r * stride + k, s.keys_right + r * stride + half + k);
+    for (uint64_t k = 0; k < rest; k += kTileBytes) {
+      turn(s.rows + r * stride + k, s.keys_right + r * stride + k);
+      turn(s.rows + r * stride + rest + k, s.keys_right + r * stride + rest + k);
     }
   }
   for (uint64_t r = 0; r < kd / kTileRows; ++r) {
@@ -352,7 +381,7 @@ void chunk_keys(const DeltaTokens& in, const ChunkScratch& s) {
     for (uint64_t c = 0; c <= r; c += 2) {
       const uint8_t *keys = s.rows + r * stride, *right = s.keys_right + c * stride;
       float* to = s.products + r * width + c * kTileFloats;
-      multiply_tiles(keys + half, stride, right, stride, steps, true, to, width);
+      multiply_tiles(keys, stride, right, stride, steps, true, to, width);
       multiply_two_term(keys + rows * stride, right, steps, to + rows * width, width);
     }
   }

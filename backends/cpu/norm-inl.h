@@ -53,10 +53,17 @@ HWY_INLINE void rms_norm_row(const float* x, const Plain& w, float bias, float e
 // y = rms_norm(x) * w * silu(z); y may be x.
 HWY_INLINE void gated_rms_norm_row(const float* x, const float* z, const Plain& w, float eps, uint64_t n, float* y) {
   const V scale = hn::Set(F(), inverse_rms(x, n, eps));
-  each_vector(n, [&](uint64_t i, uint64_t count) {
-    const V normed = hn::Mul(hn::Mul(load(x + i, count), scale), w.at(i, count));
-    store(hn::Mul(normed, silu(load(z + i, count))), y + i, count);
-  });
+  each_four_vectors(
+      n, [&](auto width, uint64_t i, uint64_t count) __attribute__((always_inline)) {
+        const uint64_t L = hn::Lanes(F());
+        V g[width];
+        each_of<width>([&](uint32_t k) { g[k] = load(z + i + k * L, count); });
+        silu(g);
+        each_of<width>([&](uint32_t k) {
+          const V normed = hn::Mul(hn::Mul(load(x + i + k * L, count), scale), w.at(i + k * L, count));
+          store(hn::Mul(normed, g[k]), y + i + k * L, count);
+        });
+      });
 }
 
 }  // namespace HWY_NAMESPACE

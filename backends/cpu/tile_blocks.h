@@ -45,20 +45,26 @@ inline __m512i pair_of(__m512 even, __m512 odd) {
   return _mm512_permutexvar_epi16(order, line_of(even, odd));
 }
 
-// Two by two tiles of results at c, rows of tiles `c_stride` floats apart: a * b over `steps` tiles of depth, added to
-// what is there unless `fresh`. The second row of a is `a_stride` bytes on, the second column of b `b_stride`.
+// Two by two tiles of results: lines of 16 in a stride of bytes, tiles in strides of floats.
+struct TileResults {
+  float* at;
+  uint64_t line_bytes, column, row;
+};
+
+// to = a * b over `steps` tiles of depth, plus `from` if that is given. The second row of tiles of a is `a_stride`
+// bytes on, the second column of b `b_stride`.
 inline void multiply_tiles(const uint8_t* a, uint64_t a_stride, const uint8_t* b, uint64_t b_stride, uint64_t steps,
-                           bool fresh, float* c, uint64_t c_stride) {
-  if (fresh) {
+                           const TileResults* from, const TileResults& to) {
+  if (from == nullptr) {
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
   } else {
-    _tile_loadd(0, c, 64);
-    _tile_loadd(1, c + kTileFloats, 64);
-    _tile_loadd(2, c + c_stride, 64);
-    _tile_loadd(3, c + c_stride + kTileFloats, 64);
+    _tile_loadd(0, from->at, from->line_bytes);
+    _tile_loadd(1, from->at + from->column, from->line_bytes);
+    _tile_loadd(2, from->at + from->row, from->line_bytes);
+    _tile_loadd(3, from->at + from->row + from->column, from->line_bytes);
   }
   for (uint64_t k = 0; k < steps; ++k, a += kTileBytes, b += kTileBytes) {
     _tile_loadd(6, b, 64);
@@ -70,10 +76,19 @@ inline void multiply_tiles(const uint8_t* a, uint64_t a_stride, const uint8_t* b
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
   }
-  _tile_stored(0, c, 64);
-  _tile_stored(1, c + kTileFloats, 64);
-  _tile_stored(2, c + c_stride, 64);
-  _tile_stored(3, c + c_stride + kTileFloats, 64);
+  _tile_stored(0, to.at, to.line_bytes);
+  _tile_stored(1, to.at + to.column, to.line_bytes);
+  _tile_stored(2, to.at + to.row, to.line_bytes);
+  _tile_stored(3, to.at + to.row + to.column, to.line_bytes);
+}
+
+// The same with results in neighbouring tiles at c, rows of tiles `c_stride` floats apart; added to what is there
+// unless `fresh`.
+inline void multiply_tiles(const uint8_t* a, uint64_t a_stride, const uint8_t* b, uint64_t b_stride, uint64_t steps,
+                           bool fresh, float* c, uint64_t c_stride) {
+  TileResults results{nullptr, 64, kTileFloats, c_stride};
+  results.at = c;
+  multiply_tiles(a, a_stride, b, b_stride, steps, fresh ? nullptr : &results, results);
 }
 
 }  // namespace cpu
