@@ -1,0 +1,113 @@
+// The public API, as a program outside uses it.
+#include "switchyard/engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <thread>
+
+namespace switchyard {
+namespace {
+
+using ::testing::HasSubstr;
+
+Engine load(uint32_t sessions) {
+  auto engine = Engine::load({.model = SWITCHYARD_DEMO_MODEL,
+                              .backend = "reference",
+                              .backend_path = SWITCHYARD_TEST_BACKENDS,
+                              .sessions = sessions,
+                              .deterministic = true});
+  EXPECT_TRUE(engine.ok()) << engine.status().message();
+  return std::move(*engine);
+}
+
+TEST(Engine, TellsTheSameByCallbackAndByStream) {
+  Engine engine = load(2);
+  auto one = *engine.session(), two = *engine.session();
+  const GenerateOptions options{.max_tokens = 12, .seed = 7, .logprobs = 2};
+  std::string shown;
+  const auto whole = one.generate("Once upon a time", options, [&](const GeneratedToken& t) {
+    shown += t.text;
+    EXPECT_TRUE(t.id < 0 || t.top.size() == 2);
+    return true;
+  });
+  ASSERT_TRUE(whole.ok()) << whole.status().message();
+  EXPECT_EQ(shown, whole->text);
+  EXPECT_EQ(whole->ids.size(), 12u);
+  EXPECT_EQ(whole->stopped, "length");
+  EXPECT_THAT(whole->sampling, HasSubstr("fused (reference:0 covers"));
+  auto stream = two.stream("Once upon a time", options);
+  ASSERT_TRUE(stream.ok());
+  std::vector<int32_t> ids;
+  for (auto token = stream->next(); token.ok() && *token; token = stream->next()) {
+    if ((*token)->id >= 0) ids.push_back((*token)->id);
+  }
+  EXPECT_EQ(ids, whole->ids);
+  EXPECT_EQ(stream->result().text, whole->text);
+}
+
+TEST(Engine, ThreadsShareSteps) {
+  Engine engine = load(4);
+  std::vector<std::string> alone, together(4);
+  const auto tell = [&](size_t i) {
+    auto session = *engine.session();
+    return session.generate("The king", {.max_tokens = 15, .seed = i})->text;
+  };
+  for (size_t i = 0; i < 4; ++i) alone.push_back(tell(i));
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < 4; ++i) threads.emplace_back([&, i] { together[i] = tell(i); });
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(together, alone);
+}
+
+TEST(Engine, OneCallAtATimeForASession) {
+  Engine engine = load(1);
+  auto session = *engine.session();
+  auto stream = session.stream("The king", {.max_tokens = 50, .seed = 1});
+  ASSERT_TRUE(stream.ok());
+  EXPECT_THAT(session.generate("And").status().message(), HasSubstr("in use by another call"));
+  EXPECT_THAT(session.reset().message(), HasSubstr("in use by another call"));
+  session.cancel();
+  while (stream->next().ok() && stream->result().stopped.empty()) {
+  }
+  EXPECT_EQ(stream->result().stopped, "cancelled");
+}
+
+TEST(Engine, SessionsForkAndTravel) {
+  Engine engine = load(2);
+  auto session = *engine.session();
+  ASSERT_TRUE(session.generate("Once upon a time", {.max_tokens = 5, .seed = 1}).ok());
+  const std::string file = (std::filesystem::temp_directory_path() / "switchyard-engine-test.snapshot").string();
+  ASSERT_TRUE(session.save(file).ok());
+  const GenerateOptions options{.max_tokens = 8, .seed = 2};
+  std::string forked;
+  {
+    auto copy = session.fork();
+    ASSERT_TRUE(copy.ok()) << copy.status().message();
+    EXPECT_EQ(copy->position(), session.position());
+    forked = copy->generate(" and", options)->text;
+  }
+  EXPECT_EQ(session.generate(" and", options)->text, forked);
+  const Status restored = session.restore(file);
+  ASSERT_TRUE(restored.ok()) << restored.message();
+  EXPECT_EQ(session.generate(" and", options)->text, forked);
+  std::filesystem::remove(file);
+  EXPECT_EQ(session.restore(file).code(), Code::not_found);
+}
+
+TEST(Engine, SaysWhatIsWrong) {
+  EXPECT_THAT(Engine::load({}).status().message(), HasSubstr("model is empty"));
+  EXPECT_THAT(Engine::load({.model = "/nowhere.swy"}).status().message(), HasSubstr("/nowhere.swy"));
+  Engine engine = load(1);
+  auto session = *engine.session();
+  EXPECT_EQ(engine.session().status().code(), Code::out_of_device_memory);
+  EXPECT_THAT(session.generate("hi", {.top_p = 2}).status().message(), HasSubstr("top_p is 2"));
+  EXPECT_THAT(session.generate("hi", {.logit_bias = {{-1, 1}}}).status().message(),
+              HasSubstr("logit_bias names token"));
+  EXPECT_THAT(session.generate("hi", {.sampling = "gpu"}).status().message(), HasSubstr("--sampling is 'gpu'"));
+  EXPECT_EQ(session.position(), 0u);
+}
+
+}  // namespace
+}  // namespace switchyard

@@ -1,0 +1,114 @@
+// What ends a text, and what it may be.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "core/generate/regex_mask.h"
+#include "core/generate/stop_strings.h"
+#include "core/program/program.h"
+
+namespace switchyard {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(Stops, NothingOfThemIsShown) {
+  StopStrings s({"</end>", "STOP"});
+  EXPECT_EQ(s.push("a<"), "a");
+  EXPECT_EQ(s.push("/e"), "");
+  EXPECT_EQ(s.push("m>b ST"), "</em>b ");
+  EXPECT_EQ(s.push("OPmore"), "");
+  EXPECT_TRUE(s.stopped());
+  EXPECT_EQ(s.push("and more"), "");
+  EXPECT_EQ(s.flush(), "");
+}
+
+TEST(Stops, TheFirstCounts) {
+  StopStrings s({"bc", "abcd", ""});
+  EXPECT_EQ(s.push("xabcd"), "x");
+  EXPECT_TRUE(s.stopped());
+}
+
+TEST(Stops, WhatWasNoneIsGivenAtTheEnd) {
+  StopStrings s({"###"});
+  EXPECT_EQ(s.push("a##"), "a");
+  EXPECT_EQ(s.flush(), "##");
+  EXPECT_FALSE(s.stopped());
+}
+
+// However a text is cut, what is shown is what comes before the first stop string.
+TEST(Stops, HoweverTheTextIsCut) {
+  std::mt19937 random(2);
+  for (int i = 0; i < 5000; ++i) {
+    std::string text, shown;
+    for (size_t n = random() % 12; n > 0; --n) text += static_cast<char>('a' + random() % 2);
+    std::vector<std::string> stops;
+    for (size_t n = 1 + random() % 3; n > 0; --n) {
+      stops.emplace_back();
+      for (size_t m = 1 + random() % 4; m > 0; --m) stops.back() += static_cast<char>('a' + random() % 2);
+    }
+    size_t first = std::string::npos;
+    for (const std::string& stop : stops) first = std::min(first, text.find(stop));
+    StopStrings s(stops);
+    for (size_t at = 0; at < text.size();) {
+      const size_t n = std::min<size_t>(1 + random() % 3, text.size() - at);
+      shown += s.push(std::string_view(text).substr(at, n));
+      at += n;
+    }
+    shown += s.flush();
+    EXPECT_EQ(shown, text.substr(0, first)) << text;
+    EXPECT_EQ(s.stopped(), first != std::string::npos);
+  }
+}
+
+class Pattern : public ::testing::Test {
+ protected:
+  Pattern()
+      : program_(*Program::load(Os::real(), SWITCHYARD_DEMO_MODEL)),
+        tokenizer_(*Tokenizer::parse(program_.tokenizer_json)) {}
+
+  // Every token that may follow `before`, found by trying each.
+  void expect_allowed(const std::string& pattern, const std::string& before, const std::vector<std::string>& some) {
+    const std::vector<int32_t> ends = {1};
+    auto mask = RegexMask::create(pattern, tokenizer_, 4096, ends);
+    ASSERT_TRUE(mask.ok()) << mask.status().message();
+    const std::vector<int32_t> ids = before.empty() ? std::vector<int32_t>() : *tokenizer_.encode(before);
+    std::vector<uint32_t> bits(128);
+    (*mask)->allow(ids, bits);
+    std::vector<std::string> allowed;
+    for (int32_t id = 0; id < 4096; ++id) {
+      if ((bits[static_cast<size_t>(id) / 32] >> id % 32 & 1) != 0) {
+        allowed.push_back(id == 1 ? "END" : std::string(tokenizer_.piece(id)));
+      }
+    }
+    EXPECT_THAT(allowed, ::testing::UnorderedElementsAreArray(some)) << pattern << " after '" << before << "'";
+  }
+
+  Program program_;
+  Tokenizer tokenizer_;
+};
+
+TEST_F(Pattern, AllowsWhatCanStillMatch) {
+  expect_allowed("(yes|no)", "", {"y", "ye", "yes", "n", "no"});
+  expect_allowed("(yes|no)", "y", {"e", "es"});
+  expect_allowed("(yes|no)", "no", {"END"});
+  expect_allowed("x[ab]*", "x", {"END", "a", "b", "ab"});
+  expect_allowed("q", "z", {});
+}
+
+TEST_F(Pattern, EndsWhereNothingCanFollow) {
+  auto mask = RegexMask::create("[0-9]{2}", tokenizer_, 4096, {});
+  ASSERT_TRUE(mask.ok());
+  const std::vector<int32_t> ids = *tokenizer_.encode("42");
+  EXPECT_FALSE((*mask)->finished(std::span(ids).first(ids.size() - 1)));
+  EXPECT_TRUE((*mask)->finished(ids));
+}
+
+TEST_F(Pattern, RefusesWhatItCannotFollow) {
+  EXPECT_THAT(RegexMask::create("(a", tokenizer_, 4096, {}).status().message(), HasSubstr("'(a' is wrong at byte 2"));
+  EXPECT_THAT(RegexMask::create("(a)\\1", tokenizer_, 4096, {}).status().message(), HasSubstr("back reference"));
+}
+
+}  // namespace
+}  // namespace switchyard
