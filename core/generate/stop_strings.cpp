@@ -11,12 +11,13 @@ StopStrings::StopStrings(std::vector<std::string> stops) : stops_(std::move(stop
 std::string StopStrings::push(std::string_view part) {
   if (stopped_) return {};
   held_ += part;
-  size_t shown = held_.size();
-  for (const std::string& stop : stops_) {
-    if (const size_t at = held_.find(stop); at != std::string::npos && (!stopped_ || at < shown)) {
-      shown = at;
-      stopped_ = true;
-    }
+  size_t shown = held_.size(), end = std::string::npos;
+  for (const std::string& stop : stops_) {  // the one that is complete first, however the text was cut
+    const size_t at = held_.find(stop);
+    if (at == std::string::npos || at + stop.size() > end || (at + stop.size() == end && at > shown)) continue;
+    shown = at;
+    end = at + stop.size();
+    stopped_ = true;
   }
   if (!stopped_) {  // the longest end of the text that some stop string begins with stays
     for (const std::string& stop : stops_) {

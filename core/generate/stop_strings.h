@@ -1,4 +1,5 @@
-// StopStrings: text as it may be shown, where a text ends before the first of some strings. Nothing of a stop string is
+// StopStrings: text as it may be shown, where a text ends before the first of some strings to
+// be complete. Nothing of a stop string is
 // ever given out, though it may come in pieces.
 #pragma once
 

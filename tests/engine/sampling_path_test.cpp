@@ -42,7 +42,9 @@ TEST_P(Choice, OfAuto) {
   // What auto has chosen can be asked for; what the device lacks cannot.
   for (const SamplingPath asked : {SamplingPath::logits, SamplingPath::candidates, SamplingPath::fused}) {
     const auto same = choose_path(asked, *sampler, c.masked, c.device);
-    if (asked == c.path || asked == SamplingPath::logits) EXPECT_TRUE(same.ok());
+    if (asked == c.path || asked == SamplingPath::logits) {
+      EXPECT_TRUE(same.ok());
+    }
     if (asked == SamplingPath::fused && c.path != SamplingPath::fused) {
       ASSERT_FALSE(same.ok());
       EXPECT_THAT(same.status().message(), HasSubstr("--sampling fused cannot serve this request: "));
