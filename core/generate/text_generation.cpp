@@ -33,7 +33,7 @@ Request TextGeneration::request(std::vector<int32_t> prompt, std::vector<int32_t
   return r;
 }
 
-bool TextGeneration::give(TextPiece piece) {
+bool TextGeneration::give(const TextPiece& piece) {
   text_ += piece.text;
   return !on_piece_ || on_piece_(piece);
 }
@@ -45,13 +45,13 @@ bool TextGeneration::take(const TokenEvent& event) {
     drawn_.push_back(event.id);
     matched_ = pattern_->finished(drawn_);
   }
-  return give(std::move(piece)) && !stops_.stopped() && !matched_;
+  return give(piece) && !stops_.stopped() && !matched_;
 }
 
 void TextGeneration::finish() {
   TextPiece rest{-1, stops_.push(detokenizer_.flush()), 0, {}, {}};
   rest.text += stops_.flush();
-  if (!rest.text.empty()) give(std::move(rest));
+  if (!rest.text.empty()) give(rest);
 }
 
 const char* TextGeneration::stopped(const Outcome& outcome) const {

@@ -56,7 +56,7 @@ class TextGeneration {
   TextGeneration(const Tokenizer& tokenizer, TextOptions options, std::function<bool(const TextPiece&)> on_piece)
       : options_(std::move(options)), on_piece_(std::move(on_piece)), detokenizer_(tokenizer), stops_(options_.stops) {}
   bool take(const TokenEvent& event);
-  bool give(TextPiece piece);
+  bool give(const TextPiece& piece);
 
   TextOptions options_;
   std::function<bool(const TextPiece&)> on_piece_;

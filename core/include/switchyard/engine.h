@@ -4,7 +4,7 @@
 //   auto session = engine->session();
 //   auto answer = session->generate("Once upon a time", {.max_tokens = 100});
 //
-// Every function that can fail returns a Status or a Result (status.h); nothing throws. Link switchyard::engine.
+// Every function that can fail returns a Status or a Result (status.h); nothing throws.
 //
 // Threads. An Engine may be used from any thread, and so may different sessions of it at the same time: whoever waits
 // for its own tokens runs the next step for everybody, so that sessions that generate at once share their steps. One
