@@ -120,7 +120,7 @@ Status OpRun::write_step() {
   for (uint32_t i = 0; i < b.pages; ++i) pages[i] = i;
   StepBuilder builder({b.rows, 1, b.pages, b.page_size, 0});
   const StepSequence sequence{tokens, context_.position, 0, 0, pages, b.logit_rows};
-  SWY_LET(const auto block, builder.build({&sequence, 1}));
+  SWY_LET(const auto block, builder.build({&sequence, 1}, 1));
   SWY_LET(step_, DeviceBuffer::allocate(context_.device, SWY_MEMORY_UPLOAD, block.size(), "steps"));
   SWY_LET(tokens_, DeviceBuffer::allocate(context_.device, SWY_MEMORY_DEVICE, 4, "tokens"));
   return step_.write(0, block);

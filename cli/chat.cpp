@@ -49,10 +49,15 @@ class Chat {
     }
     const std::vector<int32_t> fresh(ids.begin() + static_cast<ptrdiff_t>(seen_.size()), ids.end());
     interrupted.store(false);
-    SWY_LET(const Generation g, generate(r_, session_, options_, fresh, seen_, [](const TextPiece& piece) {
-              fmt::print("{}", piece.text);
-              std::fflush(stdout);
-            }));
+    auto made = generate(r_, session_, options_, fresh, seen_, [](const TextPiece& piece) {
+      fmt::print("{}", piece.text);
+      std::fflush(stdout);
+    });
+    if (!made.ok()) {  // how much of it the session has seen does not matter any more
+      session_.reset();
+      seen_.clear();
+    }
+    SWY_LET(const Generation g, std::move(made));
     interrupted.store(false);
     fmt::print("\n");
     seen_ = ids;

@@ -136,7 +136,10 @@ void Batch::sweep() {
 }
 
 Status Batch::fail_all(Status status) {
-  for (const auto& r : running_) end(*r, StopReason::failed, status);
+  for (const auto& r : running_) {
+    end(*r, StopReason::failed, status);
+    r->session.reset();  // how far its states have come cannot be known
+  }
   while (model_.runner().in_flight() > 0) {
     (void)model_.runner().collect().ok();
   }

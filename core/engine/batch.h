@@ -78,7 +78,8 @@ class Batch {
   void cancel(Id id);
 
   // Runs one step for all, or waits for the one under way. Returns false when nothing is left to do. Errors: those of
-  // the devices, which end every request; what concerns one request alone ends only that one, see Outcome.
+  // the devices, which end every request and empty its session; what concerns one request alone ends only that one, see
+  // Outcome.
   Result<bool> step();
   // Steps until the request has ended.
   Status run(Id id);

@@ -15,6 +15,7 @@ bool Batch::may_run_ahead() const {
 
 // Rows of a request in this step; false: it has none.
 bool Batch::add_to_step(Running& r, Flight& flight, uint32_t& rows, uint32_t& prompt_rows) {
+  if (r.outcome.stopped != StopReason::none) return false;  // ended in this very call, and not swept yet
   const bool prompt = r.reads_prompt();
   uint32_t n = 1;
   if (prompt) {
@@ -26,7 +27,7 @@ bool Batch::add_to_step(Running& r, Flight& flight, uint32_t& rows, uint32_t& pr
   if (n == 0 || rows + n > model_.chunk()) return false;
   const bool blind = !prompt && r.due > 0;
   if (Status ready = r.session.prepare(n, blind); !ready.ok()) {
-    end(r, StopReason::failed, std::move(ready));
+    if (!blind) end(r, StopReason::failed, std::move(ready));  // else the draw under way may end it otherwise
     return false;
   }
   StepSequence s = r.session.sequence();
@@ -130,7 +131,7 @@ Status Batch::submit(Flight& flight) {
   SWY_TRY(model_.runner().submit(sequences_, flight.wants, [&] { return fill_masks(flight); }));
   ++steps_;
   for (const Flight::Part& p : flight.parts) {
-    if (!p.blind) p.request->session.commit();
+    if (!p.blind && p.request != nullptr) p.request->session.commit();
   }
   return {};
 }

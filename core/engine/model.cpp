@@ -91,6 +91,12 @@ Status Model::set_context(const ModelOptions& options) {
   if (limit != 0 && context_ > limit) {
     return error(Code::usage, "--ctx {} is more than the {} tokens that this model was made for", context_, limit);
   }
+  constexpr uint32_t kMaxSessions = 1u << 16;
+  if (options.sessions == 0 || options.sessions > kMaxSessions ||
+      uint64_t{pages_per_session()} * options.sessions > UINT32_MAX) {
+    return error(Code::usage, "{} sessions of {} tokens are too many or none; there may be 1 to {}", options.sessions,
+                 context_, kMaxSessions);
+  }
   chunk_ = std::clamp(options.chunk, 1u, context_);
   if (options.deterministic) chunk_ = std::max(chunk_, kPart);
   pool_.struct_size = sizeof pool_;
@@ -276,6 +282,9 @@ Result<std::span<const float>> Model::step(std::span<const StepSequence> sequenc
   for (const StepSequence& s : sequences) {
     SWY_TRY(check_tokens(s.tokens));
     logit_rows += s.logit_rows;
+  }
+  if (runner_->in_flight() > 0) {
+    return error(Code::usage, "a batch of this model has a step under way; finish its requests first");
   }
   SWY_TRY(runner_->submit(sequences, kWantLogits));
   SWY_LET(const StepOutput done, runner_->collect());

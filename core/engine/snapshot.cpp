@@ -154,7 +154,8 @@ Status Session::save(Os& os, const std::string& path) const {
 }
 
 Status Session::load(Os& os, const std::string& path) {
-  SWY_LET(const std::string bytes, os.read(path, UINT64_MAX));
+  const uint64_t most = sizeof(Header) + state_bytes(model_, model_.context()) + sizeof(uint64_t);
+  SWY_LET(const std::string bytes, os.read(path, most));
   return restore(bytes).in(path);
 }
 

@@ -34,11 +34,11 @@ T* StepBuilder::array(uint32_t& at_field, uint64_t count) {
   return p;
 }
 
-Result<std::span<const std::byte>> StepBuilder::build(std::span<const StepSequence> sequences) {
+Result<std::span<const std::byte>> StepBuilder::build(std::span<const StepSequence> sequences, uint64_t number) {
   auto& step = *reinterpret_cast<swy_step*>(block_.data());
   step = {};
   step.struct_size = sizeof step;
-  step.number = ++number_;
+  step.number = number;
   step.seqs = static_cast<uint32_t>(sequences.size());
   step.page_size = limits_.page_size;
   step.block_table_stride = limits_.pages_per_seq;

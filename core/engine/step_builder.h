@@ -42,7 +42,8 @@ class StepBuilder {
   explicit StepBuilder(const Limits& limits);
 
   // The block but for its masks; valid until the next call. [no-alloc] Errors: internal, when it does not fit.
-  Result<std::span<const std::byte>> build(std::span<const StepSequence> sequences);
+  // `number` counts the steps of the devices.
+  Result<std::span<const std::byte>> build(std::span<const StepSequence> sequences, uint64_t number);
   // The block of the last build with its masks, or nothing where it has none. [no-alloc]
   std::span<const std::byte> fill_masks(std::span<const StepSequence> sequences);
 
@@ -54,7 +55,6 @@ class StepBuilder {
   Limits limits_;
   std::vector<std::byte> block_;
   uint64_t used_ = 0;
-  uint64_t number_ = 0;
 };
 
 }  // namespace switchyard

@@ -43,14 +43,13 @@ Status StepRunner::allocate() {
     f.candidate_results.resize(s_.head.candidate_count == 0 ? 0 : rows);
   }
   if (s_.head.tokens == kNoValue) return {};
-  // A step can follow another unread where one asynchronous device does all of it.
+  // A step can follow another unread where one asynchronous device does all of every step.
   const std::vector<uint32_t> results = s_.head.results(kWantTokens);
   SWY_LET(const Plan plan, s_.planner->plan(bucket(1, 1, 1, 1, 1), results));
   head_device_ = plan.nodes.back().device;
   const PlanDevice& device = devices[head_device_];
-  const bool alone =
-      std::all_of(plan.nodes.begin(), plan.nodes.end(), [&](const PlanNode& n) { return n.device == head_device_; });
-  if (!alone || (device.info.flags & SWY_DEVICE_SYNCHRONOUS) != 0 || device.api->timeline_create == nullptr) return {};
+  if (devices.size() > 1 || (device.info.flags & SWY_DEVICE_SYNCHRONOUS) != 0 || device.api->timeline_create == nullptr)
+    return {};
   PluginError e;
   SWY_TRY(
       e.status(device.api->timeline_create(device.handle, &timeline_, e.get()), device.name + ": creating a timeline"));
@@ -126,7 +125,7 @@ Status StepRunner::submit(std::span<const StepSequence> sequences, uint32_t want
   f.sample_rows = sample_rows;
   const auto seqs = static_cast<uint32_t>(sequences.size());
   SWY_LET(f.run, executable(bucket(rows, seqs, logit_rows, sample_rows, context), f.wants));
-  SWY_LET(const auto block, f.builder.build(sequences));
+  SWY_LET(const auto block, f.builder.build(sequences, submitted_ + 1));
   SWY_TRY(write_step(block));
   SWY_TRY(f.run->submit(false, watched_));
   if (f.wants != 0) {
@@ -146,11 +145,24 @@ Status StepRunner::fetch_value(Flight& f, uint32_t value, std::span<std::byte> t
   return f.run->read_later(value, to, {timeline_, f.reached});
 }
 
+// The end of a step that has no results is told by reading a word that nobody wants.
+Status StepRunner::fetch_nothing(Flight& f) {
+  const PlanDevice& device = s_.planner->devices()[head_device_];
+  f.reached = ++timeline_value_;
+  const swy_timeline_point done{timeline_, f.reached};
+  const swy_submit submit{sizeof(swy_submit), 0, nullptr, 1, 0, &done};
+  const swy_binding from = tokens_[head_device_].all();
+  PluginError e;
+  return e.status(device.api->read(device.handle, &f.nothing, from.buffer, 0, sizeof f.nothing, &submit, e.get()),
+                  device.name + ": waiting for a step");
+}
+
 Status StepRunner::fetch(Flight& f) {
   f.reached = timeline_value_;
   const auto bytes = [&](auto& values, size_t per_row) {
     return std::as_writable_bytes(std::span(values).first(f.sample_rows * per_row));
   };
+  if (f.sample_rows == 0 && runs_ahead_) return fetch_nothing(f);
   if (f.sample_rows == 0) return {};
   if ((f.wants & kWantTop) != 0) {
     SWY_TRY(fetch_value(f, s_.head.tokens_with_top, bytes(f.tokens, 1)));

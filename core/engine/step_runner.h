@@ -76,6 +76,7 @@ class StepRunner {
     Executable* run = nullptr;
     uint32_t wants = 0, sample_rows = 0;
     uint64_t reached = 0;  // on the timeline
+    uint32_t nothing = 0;  // see fetch_nothing
     std::vector<swy_sample_result> tokens;
     std::vector<int32_t> top_ids, candidate_ids;
     std::vector<float> top_logprobs, candidate_logits;
@@ -87,6 +88,7 @@ class StepRunner {
   Result<Executable*> executable(const swy_bucket& bucket, uint32_t wants);
   Status write_step(std::span<const std::byte> block);
   Status fetch(Flight& flight);
+  Status fetch_nothing(Flight& flight);
   Status fetch_value(Flight& flight, uint32_t value, std::span<std::byte> to);
 
   Setup s_;

@@ -76,7 +76,10 @@ struct TextSession::Impl {
     session.reset();
   }
   Status claim() {
-    if (!busy.exchange(true)) return {};
+    if (!busy.exchange(true)) {
+      cancelled.store(false);
+      return {};
+    }
     return error(Code::usage, "the session is in use by another call; wait for it, or use a session for each thread");
   }
 };
@@ -105,7 +108,6 @@ struct TextStream::Impl {
     SWY_LET(std::vector<int32_t> ids, tokenizer->encode(prompt));
     TextOptions options = text_options(o);
     SWY_LET(options.path, parse_path(o.sampling));
-    session.cancelled.store(false);
     const auto take = [this, on_token = std::move(on_token)](const TextPiece& piece) {
       if (on_token) return on_token(generated(piece));
       tokens.push_back(generated(piece));
@@ -117,6 +119,14 @@ struct TextStream::Impl {
     fed = ids;
     SWY_LET(id, e.batch->add(*session.session, text->request(std::move(ids), session.seen)));
     return {};
+  }
+
+  std::optional<GeneratedToken> pop() {
+    const Lock lock(session.engine.mutex);  // whoever steps may be adding to them
+    if (tokens.empty()) return std::nullopt;
+    std::optional<GeneratedToken> token(std::move(tokens.front()));
+    tokens.pop_front();
+    return token;
   }
 
   // One step for everybody; false when this generation has ended.
@@ -145,7 +155,9 @@ struct TextStream::Impl {
     result.prompt_seconds = static_cast<double>(outcome.prompt_ns) / 1e9;
     result.draw_seconds = static_cast<double>(outcome.draw_ns) / 1e9;
     fed.insert(fed.end(), outcome.ids.begin(), outcome.ids.end());
-    fed.resize(session.session->position() - position);  // the last token was drawn, not fed
+    const uint32_t now = session.session->position();
+    if (now < position) session.seen.clear();         // a failure has emptied it
+    fed.resize(now < position ? 0 : now - position);  // the last token was drawn, not fed
     session.seen.insert(session.seen.end(), fed.begin(), fed.end());
   }
 };
@@ -213,12 +225,9 @@ TextStream& TextStream::operator=(TextStream&&) noexcept = default;
 TextStream::~TextStream() = default;
 
 Result<std::optional<GeneratedToken>> TextStream::next() {
-  while (impl_->tokens.empty() && impl_->step()) {
-  }
-  if (!impl_->tokens.empty()) {
-    GeneratedToken token = std::move(impl_->tokens.front());
-    impl_->tokens.pop_front();
-    return std::optional(std::move(token));
+  for (bool more = true;; more = impl_->step()) {
+    if (auto token = impl_->pop()) return token;
+    if (!more) break;
   }
   SWY_TRY(impl_->status);
   return std::optional<GeneratedToken>();
@@ -294,9 +303,10 @@ Status TextSession::save(const std::string& path) const {
 
 Status TextSession::restore(const std::string& path) {
   return alone(*impl_, [&]() -> Status {
-    SWY_TRY(impl_->session->load(Os::real(), path));
-    impl_->seen.clear();  // a snapshot has states, not tokens: penalties begin anew
-    return {};
+    Status loaded = impl_->session->load(Os::real(), path);
+    // A snapshot has states, not tokens: penalties begin anew.
+    if (loaded.ok() || impl_->session->position() == 0) impl_->seen.clear();
+    return loaded;
   });
 }
 

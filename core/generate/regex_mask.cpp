@@ -1,6 +1,7 @@
 #include "core/generate/regex_mask.h"
 
 #include <algorithm>
+#include <iterator>
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -12,6 +13,14 @@ constexpr size_t kWorkspace = 4096;  // of PCRE2's automaton, in ints: some hund
 // PCRE2_ENDANCHORED is not to be had with partial matching; \z is.
 constexpr std::string_view kBefore = "(?:", kAfter = ")\\z";
 
+// A state of the automaton does not know what lies before it. Finds too much rather than too little, which costs time.
+bool looks_around(std::string_view pattern) {
+  for (const std::string_view part : {"(?", "(*", "\\b", "\\B", "\\A", "\\G", "\\K", "^", "$"}) {
+    if (pattern.find(part) != std::string_view::npos) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 // The automaton's state after some text, and the trial of what could follow.
@@ -21,7 +30,9 @@ struct RegexMask::Matcher {
   pcre2_code* code = nullptr;
   pcre2_match_data* data = nullptr;
   std::vector<int> state = std::vector<int>(kWorkspace), trial = std::vector<int>(kWorkspace);
-  bool begun = false;  // `state` has seen some text
+  bool begun = false;    // `state` has seen some text
+  bool scratch = false;  // the pattern looks around, so that every trial begins anew
+  std::string seen;      // then: the text so far, followed by what is tried
 
   ~Matcher() {
     pcre2_match_data_free(data);
@@ -31,17 +42,21 @@ struct RegexMask::Matcher {
   // Runs from `state`, in `trial`.
   Fit run(std::string_view text, uint32_t partial) {
     uint32_t options = PCRE2_ANCHORED | partial;
-    if (begun) {
+    const size_t before = seen.size();
+    if (scratch) text = seen += text;
+    if (begun && !scratch) {
       std::copy(state.begin(), state.end(), trial.begin());
       options |= PCRE2_DFA_RESTART;
     }
     const int found = pcre2_dfa_match(code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), 0, options, data,
                                       nullptr, trial.data(), trial.size());
+    seen.resize(before);
     if (found == PCRE2_ERROR_PARTIAL) return Fit::begins;
     return found >= 0 ? Fit::whole : Fit::no;
   }
   void advance(std::string_view text) {
     run(text, PCRE2_PARTIAL_HARD);
+    if (scratch) seen += text;
     std::swap(state, trial);
     begun = true;
   }
@@ -69,6 +84,7 @@ Result<std::unique_ptr<RegexMask>> RegexMask::create(const std::string& pattern,
     return error(Code::usage, "--allow-regex '{}' has a back reference, which cannot be followed token by token",
                  pattern);
   }
+  m->matcher_->scratch = looks_around(pattern);
   m->matcher_->data = pcre2_match_data_create(1, nullptr);
   std::vector<int> workspace(kWorkspace);
   const int tried = pcre2_dfa_match(m->matcher_->code, reinterpret_cast<PCRE2_SPTR>(""), 0, 0, PCRE2_ANCHORED,
@@ -79,7 +95,8 @@ Result<std::unique_ptr<RegexMask>> RegexMask::create(const std::string& pattern,
     return error(Code::usage, "--allow-regex '{}' cannot be followed token by token: {}", pattern, text);
   }
   m->tokenizer_ = &tokenizer;
-  m->end_ids_.assign(end_ids.begin(), end_ids.end());
+  std::copy_if(end_ids.begin(), end_ids.end(), std::back_inserter(m->end_ids_),
+               [&](int32_t id) { return id >= 0 && static_cast<uint32_t>(id) < vocab; });
   for (int32_t id = 0; id < std::min(tokenizer.vocab_size(), static_cast<int32_t>(vocab)); ++id) {
     if (!tokenizer.is_special(id) && !tokenizer.piece(id).empty()) m->by_text_.push_back(id);
   }

@@ -99,6 +99,9 @@ TEST_F(Pattern, AllowsWhatCanStillMatch) {
   expect_allowed("(yes|no)", "no", {"END"});
   expect_allowed("x[ab]*", "x", {"END", "a", "b", "ab", "bb"});
   expect_allowed("q", "z", {});
+  expect_allowed("(?!no)[n][a-o]", "n", {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n"});
+  expect_allowed("a(?<=a)b", "a", {"b"});
+  expect_allowed("x\\b y", "x", {" ", " y"});
 }
 
 TEST_F(Pattern, EndsWhereNothingCanFollow) {
