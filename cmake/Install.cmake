@@ -1,5 +1,6 @@
 # What `cmake --install` copies, and the package that lets a third party build a backend:
-#   find_package(switchyard) -> switchyard::plugin_api (headers alone, no dependencies) and switchyard_add_backend().
+#   find_package(switchyard) -> switchyard::plugin_api (headers alone, no dependencies) and switchyard_add_backend(),
+#   and for programs that generate text switchyard::engine (switchyard/engine.h).
 include(CMakePackageConfigHelpers)
 
 install(TARGETS switchyard RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
@@ -11,7 +12,9 @@ install(DIRECTORY plugins_api/include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY plugins_api/template DESTINATION ${SWITCHYARD_DATA_DIR} OPTIONAL)
 install(FILES plugins_api/SwitchyardBackend.cmake plugins_api/plugin.map DESTINATION ${SWITCHYARD_CMAKE_DIR})
 set_target_properties(switchyard_plugin_api PROPERTIES EXPORT_NAME plugin_api)
-install(TARGETS switchyard_plugin_api EXPORT switchyardTargets)
+install(TARGETS switchyard_plugin_api switchyard_engine EXPORT switchyardTargets LIBRARY DESTINATION lib)
+install(DIRECTORY core/include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(DIRECTORY docs/embed DESTINATION ${SWITCHYARD_DATA_DIR})
 install(EXPORT switchyardTargets NAMESPACE switchyard:: DESTINATION ${SWITCHYARD_CMAKE_DIR})
 
 configure_package_config_file(cmake/switchyardConfig.cmake.in ${CMAKE_BINARY_DIR}/switchyardConfig.cmake

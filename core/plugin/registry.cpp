@@ -1,5 +1,7 @@
 #include "core/plugin/registry.h"
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -84,11 +86,25 @@ std::string canonical(const std::string& path) {
 
 }  // namespace
 
-DiscoveryOptions default_discovery() {
-  DiscoveryOptions o;
+namespace {
+
+// The folder of the shared library that this code lies in, or else of the program.
+std::string own_folder() {
+  Dl_info info{};
+  if (::dladdr(reinterpret_cast<const void*>(&default_discovery), &info) != 0 && info.dli_fname != nullptr) {
+    const std::filesystem::path file(info.dli_fname);
+    if (file.filename().string().find(".so") != std::string::npos) return file.parent_path().string();
+  }
   std::error_code ec;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", ec);
-  if (!ec) o.program_folder = self.parent_path().string();
+  return ec ? std::string() : self.parent_path().string();
+}
+
+}  // namespace
+
+DiscoveryOptions default_discovery() {
+  DiscoveryOptions o;
+  o.program_folder = own_folder();
   o.installed_folder = SWITCHYARD_INSTALLED_BACKENDS;
   std::ifstream cpuinfo("/proc/cpuinfo");  // no size is known beforehand, so it cannot be mapped
   for (std::string line; std::getline(cpuinfo, line);) {

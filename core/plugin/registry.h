@@ -15,7 +15,7 @@ namespace switchyard {
 struct DiscoveryOptions {
   std::vector<std::string> libraries;  // --backend-lib, absolute paths, first
   std::string search_path;             // SWITCHYARD_BACKEND_PATH: absolute folders separated by ':'
-  std::string program_folder;          // of the running program: ../lib/switchyard/backends beside it is searched
+  std::string program_folder;          // of the program, or libswitchyard.so: ../lib/switchyard/backends is searched
   std::string installed_folder;        // fixed when the runtime was built
   std::string cpu_features;            // of this machine, by Linux's names
   std::map<std::string, std::vector<Setting>> settings;  // per backend id

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# docs/embed, built against an installation, tells what the switchyard program tells.
+#   run.sh BUILD
+set -euo pipefail
+build=$(cd "${1:?usage: run.sh BUILD}" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+cmake --install "$build" --prefix "$work/prefix" >/dev/null
+cmake -S "$work/prefix/share/switchyard/embed" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" >/dev/null
+cmake --build "$work/build" >/dev/null
+unset SWITCHYARD_BACKEND SWITCHYARD_BACKEND_PATH
+model=$work/prefix/share/switchyard/models/demo.swy
+told=$("$work/build/story" "$model" "Once upon a time")
+wanted=$("$work/prefix/bin/switchyard" run -m "$model" --temp 0 -n 100 "Once upon a time" 2>/dev/null)
+[[ -n $told && $told == "$wanted" ]] || {
+  printf 'the program says\n%s\nand switchyard run\n%s\n' "$told" "$wanted"
+  exit 1
+}
+# Nothing of core, and no symbol of a library that it is made of, is visible.
+foreign=$(nm -D --defined-only -C "$work/prefix/lib/libswitchyard.so" | awk '{print substr($0, 20)}' |
+  grep -vE '^(typeinfo|vtable).*|switchyard::(Engine|TextSession|TextStream|Result|Status)|^std::|^void std::' || true)
+[[ -z $foreign ]] || {
+  echo "libswitchyard.so also shows:"
+  head -20 <<<"$foreign"
+  exit 1
+}
+echo "a program built against the installation tells what switchyard run tells"
