@@ -1,6 +1,5 @@
 #include "bench/machine.h"
 
-#include <sched.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -8,6 +7,8 @@
 #include <algorithm>
 #include <fstream>
 #include <string_view>
+
+#include "core/base/affinity.h"
 
 namespace switchyard::bench {
 namespace {
@@ -44,8 +45,7 @@ Machine describe_machine() {
   m.processor = field("/proc/cpuinfo", "model name");
   utsname system{};
   if (::uname(&system) == 0) m.kernel = std::string(system.sysname) + " " + system.release;
-  cpu_set_t cpus;
-  if (::sched_getaffinity(0, sizeof cpus, &cpus) == 0) m.cpus = static_cast<uint32_t>(CPU_COUNT(&cpus));
+  m.cpus = static_cast<uint32_t>(allowed_processors().size());
   m.second_cache_bytes = cache_bytes(_SC_LEVEL2_CACHE_SIZE);
   m.last_cache_bytes =
       std::max({cache_bytes(_SC_LEVEL4_CACHE_SIZE), cache_bytes(_SC_LEVEL3_CACHE_SIZE), m.second_cache_bytes});

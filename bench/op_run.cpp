@@ -37,9 +37,7 @@ std::vector<std::byte> random_values(const GraphValue& value, uint64_t rows, uin
 
 uint32_t experts_of(const GraphOp& op) {
   if (op.id != SWY_OP_EXPERTS && op.id != SWY_OP_MOE && op.id != SWY_OP_MOE_ADD) return 1;
-  swy_moe_attrs a{};
-  std::memcpy(&a, op.attrs.data(), std::min(op.attrs.size(), sizeof a));
-  return a.experts;
+  return op.attrs_as<swy_moe_attrs>().experts;
 }
 
 }  // namespace

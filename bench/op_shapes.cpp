@@ -1,19 +1,11 @@
 #include "bench/op_shapes.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "core/program/op_names.h"
 
 namespace switchyard::bench {
 namespace {
-
-template <class Attrs>
-Attrs attrs_of(const GraphOp& op) {
-  Attrs a{};
-  std::memcpy(&a, op.attrs.data(), std::min(op.attrs.size(), sizeof a));
-  return a;
-}
 
 void append(std::string& key, const swy_tensor& t) {
   key += fmt::format("{}/{}/{}x{}x{}x{};", t.dtype, t.group, t.dims[0], t.dims[1], t.dims[2], t.dims[3]);
@@ -61,17 +53,17 @@ std::string details(const GraphOp& op) {
     case SWY_OP_MOE:
     case SWY_OP_MOE_ADD:
     case SWY_OP_EXPERTS: {
-      const auto a = attrs_of<swy_moe_attrs>(op);
+      const auto a = op.attrs_as<swy_moe_attrs>();
       return fmt::format(", {} of {} experts x {}", a.top_k, a.experts, a.width);
     }
     case SWY_OP_ATTENTION:
     case SWY_OP_ATTEND: {
-      const auto a = attrs_of<swy_attention_attrs>(op);
+      const auto a = op.attrs_as<swy_attention_attrs>();
       return fmt::format(", heads {}/{} x {}", a.heads, a.kv_heads, a.head_dim);
     }
     case SWY_OP_GATED_DELTA:
     case SWY_OP_DELTA_RULE: {
-      const auto a = attrs_of<swy_gated_delta_attrs>(op);
+      const auto a = op.attrs_as<swy_gated_delta_attrs>();
       return fmt::format(", heads {}/{} x {}x{}", a.value_heads, a.key_heads, a.key_dim, a.value_dim);
     }
     default:

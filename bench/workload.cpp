@@ -2,19 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "core/engine/session.h"
 
 namespace switchyard::bench {
 namespace {
-
-template <class Attrs>
-Attrs attrs_of(const GraphOp& op) {
-  Attrs a{};
-  std::memcpy(&a, op.attrs.data(), std::min(op.attrs.size(), sizeof a));
-  return a;
-}
 
 // One operation's part of a workload.
 class Counter {
@@ -72,7 +64,7 @@ class Counter {
 
   // Weights `first` (gate and up) and `first` + 1 (down) are experts'; the others are read whole.
   void experts(size_t first) {
-    const auto a = attrs_of<swy_moe_attrs>(op_);
+    const auto a = op_.attrs_as<swy_moe_attrs>();
     const double share = static_cast<double>(a.top_k) / a.experts;
     const double touched = 1 - std::pow(1 - share, rows_);  // an expert is left out by every row
     for (size_t i = 0; i < op_.weights.size(); ++i) {
@@ -87,14 +79,14 @@ class Counter {
   }
 
   void attention() {
-    const auto a = attrs_of<swy_attention_attrs>(op_);
+    const auto a = op_.attrs_as<swy_attention_attrs>();
     const double seen = step_.context - (rows_ - 1) / 2;  // positions that a row sees, on average
     w_.mixing += 2 * rows_ * seen * a.heads * a.head_dim;
     w_.state_bytes += (step_.context + rows_) * 2 * a.kv_heads * a.head_dim * state_element_bytes(0);
   }
 
   void delta() {
-    const auto a = attrs_of<swy_gated_delta_attrs>(op_);
+    const auto a = op_.attrs_as<swy_gated_delta_attrs>();
     const double state = static_cast<double>(a.value_heads) * a.key_dim * a.value_dim;
     w_.mixing += 4 * rows_ * state;
     w_.state_bytes += 2 * 4 * state;

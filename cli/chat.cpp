@@ -76,11 +76,8 @@ class Chat {
 
 Status chat(const Options& o) {
   SWY_LET(TextOptions options, o.text.resolved());
-  Settings settings = o.settings;
-  settings.device_sampling = options.path != SamplingPath::logits;
-  SWY_LET(Runtime r, load_runtime(settings));
-  SWY_LET(const Tokenizer* tokenizer, r.text());
-  (void)tokenizer;
+  SWY_LET(Runtime r, load_for_text(o.settings, options));
+  SWY_TRY(r.text().status());
   if (r.program->chat_template.empty()) {
     return error(Code::unsupported, "this program has no chat template; use switchyard run");
   }

@@ -26,6 +26,12 @@ Result<TextOptions> TextFlags::resolved() const {
   return o;
 }
 
+Result<Runtime> load_for_text(const Settings& settings, const TextOptions& options) {
+  Settings s = settings;
+  s.device_sampling = options.path != SamplingPath::logits;
+  return load_runtime(s);
+}
+
 void add_text_flags(CLI::App& command, TextFlags& f, uint32_t default_tokens) {
   f.options.max_tokens = default_tokens;
   const auto value = [&](const char* name, auto& target, const char* help) {

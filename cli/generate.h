@@ -21,6 +21,9 @@ struct TextFlags {
 };
 void add_text_flags(CLI::App& command, TextFlags& flags, uint32_t default_tokens);
 
+// The model for requests of these options; where the host is to draw, without a trace of a sampler in its plans.
+Result<Runtime> load_for_text(const Settings& settings, const TextOptions& options);
+
 struct Generation {
   Outcome outcome;
   std::string text;

@@ -59,9 +59,7 @@ Status run(const Options& o) {
   SWY_LET(TextOptions options, o.text.resolved());
   options.sampling.top_logprobs = o.logprobs;
   SWY_LET(const std::string prompt, read_prompt(o));
-  Settings settings = o.settings;
-  settings.device_sampling = options.path != SamplingPath::logits;
-  SWY_LET(Runtime r, load_runtime(settings));
+  SWY_LET(Runtime r, load_for_text(o.settings, options));
   SWY_LET(const Tokenizer* tokenizer, r.text());
   SWY_LET(const std::vector<int32_t> ids, tokenizer->encode(prompt));
   if (ids.empty()) return error(Code::usage, "the prompt has no tokens");

@@ -116,16 +116,7 @@ Status Model::set_context(const ModelOptions& options) {
 
 uint32_t Model::pages_per_session() const { return (context_ + kPageSize - 1) / kPageSize; }
 
-swy_bucket Model::bucket(uint32_t rows, uint32_t logit_rows, uint32_t sample_rows, uint32_t context) const {
-  swy_bucket b = pool_;
-  b.rows = bucket_size(rows, chunk_);
-  b.seqs = 1;
-  b.logit_rows = bucket_size(logit_rows, chunk_);
-  b.sample_rows = sample_rows;
-  b.context = bucket_size(std::max(context, kSmallestContextBucket), context_);
-  if (rows == 1) b.flags |= SWY_BUCKET_DECODE;
-  return b;
-}
+swy_bucket Model::bucket(const StepCounts& counts) const { return bucket_of(counts, pool_, chunk_); }
 
 // The planner for the graph with what the head's device can sample, if the plans of it come out so.
 Status Model::make_planner(const ModelOptions& options, PlanPolicy policy) {
@@ -138,7 +129,7 @@ Status Model::make_planner(const ModelOptions& options, PlanPolicy policy) {
   };
   SWY_LET(Planner planner, planner_of(plain));
   planner_ = std::make_unique<Planner>(std::move(planner));
-  SWY_LET(const Plan plan, planner_->plan(bucket(1, 1, 0, context_)));
+  SWY_LET(const Plan plan, planner_->plan(bucket({.context = context_})));
   const uint32_t home = plan.nodes.back().device;
   sampling_ = device_sampling_of(devices_[home]);
   if (!options.device_sampling) {
@@ -152,7 +143,7 @@ Status Model::make_planner(const ModelOptions& options, PlanPolicy policy) {
   auto sampling = planner_of(std::move(graph));
   Status planned = sampling.status();
   if (sampling.ok()) {
-    const auto whole = sampling->plan(bucket(1, 1, 1, context_));
+    const auto whole = sampling->plan(bucket({.sample_rows = 1, .context = context_}));
     planned = whole.status();
     const auto elsewhere = [&](const PlanNode& n) { return n.head && n.device != home; };
     if (whole.ok() && std::any_of(whole->nodes.begin(), whole->nodes.end(), elsewhere)) {
@@ -174,7 +165,7 @@ Status Model::make_planner(const ModelOptions& options, PlanPolicy policy) {
 Result<std::vector<WeightUse>> Model::weight_uses() {
   std::vector<WeightUse> uses;
   for (const uint32_t rows : {1u, chunk_}) {
-    SWY_LET(const Plan plan, planner_->plan(bucket(rows, 1, 0, context_)));
+    SWY_LET(const Plan plan, planner_->plan(bucket({.rows = rows, .context = context_})));
     for (const PlanNode& node : plan.nodes) {
       used_.insert(node.device);
       for (size_t i = 0; i < node.op.weights.size(); ++i) {
@@ -258,7 +249,7 @@ std::vector<std::string> Model::device_names() const {
 }
 
 Result<Plan> Model::plan(uint32_t rows, uint32_t logit_rows, uint32_t context) const {
-  return planner_->plan(bucket(rows, logit_rows, 0, context));
+  return planner_->plan(bucket({.rows = rows, .logit_rows = logit_rows, .context = context}));
 }
 
 Status Model::check_tokens(std::span<const int32_t> ids) const {

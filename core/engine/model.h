@@ -122,7 +122,7 @@ class Model {
   Result<std::vector<WeightUse>> weight_uses();
   Status describe_states();
   Status allocate_states();
-  swy_bucket bucket(uint32_t rows, uint32_t logit_rows, uint32_t sample_rows, uint32_t context) const;
+  swy_bucket bucket(const StepCounts& counts) const;
   uint32_t pages_per_session() const;
 
   std::shared_ptr<const Program> program_;

@@ -30,8 +30,7 @@ std::vector<Router> add_routers(Graph& graph) {
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     const GraphOp moe = graph.ops[i];
     if (moe.id != SWY_OP_MOE || moe.inputs.size() != 1) continue;
-    swy_moe_attrs a{};
-    std::memcpy(&a, moe.attrs.data(), std::min(moe.attrs.size(), sizeof a));
+    const auto a = moe.attrs_as<swy_moe_attrs>();
     const auto value = static_cast<uint32_t>(graph.values.size());
     graph.values.push_back({moe.name + ".router", SWY_F32, SWY_ROWS_STEP, a.experts});
     GraphOp linear;

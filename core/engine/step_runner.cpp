@@ -45,7 +45,8 @@ Status StepRunner::allocate() {
   if (s_.head.tokens == kNoValue) return {};
   // A step can follow another unread where one asynchronous device does all of every step.
   const std::vector<uint32_t> results = s_.head.results(kWantTokens);
-  SWY_LET(const Plan plan, s_.planner->plan(bucket(1, 1, 1, 1, 1), results));
+  SWY_LET(const Plan plan,
+          s_.planner->plan(bucket_of({.sample_rows = 1, .context = 1}, s_.pool, s_.max_rows), results));
   head_device_ = plan.nodes.back().device;
   const PlanDevice& device = devices[head_device_];
   if (devices.size() > 1 || (device.info.flags & SWY_DEVICE_SYNCHRONOUS) != 0 || device.api->timeline_create == nullptr)
@@ -55,18 +56,6 @@ Status StepRunner::allocate() {
       e.status(device.api->timeline_create(device.handle, &timeline_, e.get()), device.name + ": creating a timeline"));
   runs_ahead_ = true;
   return {};
-}
-
-swy_bucket StepRunner::bucket(uint32_t rows, uint32_t seqs, uint32_t logit_rows, uint32_t sample_rows,
-                              uint32_t context) const {
-  swy_bucket b = s_.pool;
-  b.rows = bucket_size(rows, s_.max_rows);
-  b.seqs = bucket_size(seqs, s_.pool.seqs);
-  b.logit_rows = bucket_size(logit_rows, s_.max_rows);
-  b.sample_rows = sample_rows == 0 ? 0 : bucket_size(sample_rows, s_.pool.seqs);
-  b.context = bucket_size(std::max(context, kSmallestContextBucket), s_.pool.context);
-  if (rows == seqs) b.flags |= SWY_BUCKET_DECODE;
-  return b;
 }
 
 Result<Executable*> StepRunner::executable(const swy_bucket& b, uint32_t wants) {
@@ -113,18 +102,18 @@ Status StepRunner::write_step(std::span<const std::byte> block) {
 Status StepRunner::submit(std::span<const StepSequence> sequences, uint32_t wants,
                           const std::function<Status()>& before_head) {
   if (in_flight() == kInFlight) return error(Code::internal, "{} steps are under way already", kInFlight);
-  uint32_t rows = 0, logit_rows = 0, sample_rows = 0, context = 0;
+  StepCounts counts{.rows = 0, .seqs = static_cast<uint32_t>(sequences.size()), .logit_rows = 0};
   for (const StepSequence& s : sequences) {
-    rows += static_cast<uint32_t>(s.tokens.size());
-    logit_rows += s.logit_rows;
-    sample_rows += s.sample == nullptr ? 0 : 1;
-    context = std::max(context, s.position + static_cast<uint32_t>(s.tokens.size()));
+    const auto tokens = static_cast<uint32_t>(s.tokens.size());
+    counts.rows += tokens;
+    counts.logit_rows += s.logit_rows;
+    counts.sample_rows += s.sample == nullptr ? 0 : 1;
+    counts.context = std::max(counts.context, s.position + tokens);
   }
   Flight& f = *flights_[submitted_ % kInFlight];
-  f.wants = logit_rows == 0 ? 0 : wants;
-  f.sample_rows = sample_rows;
-  const auto seqs = static_cast<uint32_t>(sequences.size());
-  SWY_LET(f.run, executable(bucket(rows, seqs, logit_rows, sample_rows, context), f.wants));
+  f.wants = counts.logit_rows == 0 ? 0 : wants;
+  f.sample_rows = counts.sample_rows;
+  SWY_LET(f.run, executable(bucket_of(counts, s_.pool, s_.max_rows), f.wants));
   SWY_LET(const auto block, f.builder.build(sequences, submitted_ + 1));
   SWY_TRY(write_step(block));
   SWY_TRY(f.run->submit(false, watched_));

@@ -65,9 +65,6 @@ class StepRunner {
   // Counts what steps submit, until it is set to NULL.
   void watch(SubmitCounts* counts) { watched_ = counts; }
 
-  // The bucket of a step with these counts.
-  swy_bucket bucket(uint32_t rows, uint32_t seqs, uint32_t logit_rows, uint32_t sample_rows, uint32_t context) const;
-
  private:
   // One step under way: its block, which the device may still read, and the results on the host.
   struct Flight {

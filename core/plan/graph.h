@@ -2,8 +2,10 @@
 // operand is an index into the graph's lists.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -26,6 +28,13 @@ struct GraphOp {
   std::vector<std::byte> attrs;
   std::vector<uint32_t> inputs, weights, states, outputs;
 
+  // What is absent (of an older revision) is 0.
+  template <class Attrs>
+  Attrs attrs_as() const {
+    Attrs a{};
+    std::memcpy(&a, attrs.data(), std::min(attrs.size(), sizeof a));
+    return a;
+  }
   template <class Attrs>
   void set_attrs(const Attrs& a) {
     const auto* bytes = reinterpret_cast<const std::byte*>(&a);

@@ -135,6 +135,17 @@ uint32_t bucket_size(uint32_t n, uint32_t limit) {
   return std::min(n > (1u << 31) ? limit : std::bit_ceil(std::max(n, 1u)), std::max(limit, 1u));
 }
 
+swy_bucket bucket_of(const StepCounts& n, const swy_bucket& pool, uint32_t max_rows) {
+  swy_bucket b = pool;
+  b.rows = bucket_size(n.rows, max_rows);
+  b.seqs = bucket_size(n.seqs, pool.seqs);
+  b.logit_rows = bucket_size(n.logit_rows, max_rows);
+  b.sample_rows = n.sample_rows == 0 ? 0 : bucket_size(n.sample_rows, pool.seqs);
+  b.context = bucket_size(std::max(n.context, kSmallestContextBucket), pool.context);
+  if (n.rows == n.seqs) b.flags |= SWY_BUCKET_DECODE;
+  return b;
+}
+
 Result<VariantRule> parse_variant_rule(const std::string& text) {
   const size_t eq = text.find('=');
   VariantRule rule;

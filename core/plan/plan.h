@@ -33,6 +33,14 @@ Result<VariantRule> parse_variant_rule(const std::string& text);
 uint32_t bucket_size(uint32_t n, uint32_t limit);
 inline constexpr uint32_t kSmallestContextBucket = 256;
 
+struct StepCounts {
+  uint32_t rows = 1, seqs = 1, logit_rows = 1;
+  uint32_t sample_rows = 0;
+  uint32_t context = 0;  // tokens of the longest sequence after the step
+};
+// The smallest bucket of the pool that takes such a step.
+swy_bucket bucket_of(const StepCounts& counts, const swy_bucket& pool, uint32_t max_rows);
+
 // What one kernel answered for one operation.
 struct Considered {
   std::string device;

@@ -114,11 +114,6 @@ Result<Draw> Sampler::draw(std::span<const float> logits, uint64_t position, con
   return answer(status, out);
 }
 
-Result<int32_t> Sampler::sample(std::span<const float> logits, uint64_t position) {
-  SWY_LET(const Draw d, draw(logits, position));
-  return d.token;
-}
-
 // A device's answer is input: what finish_draw indexes, shifts or converts by is checked first.
 Status Sampler::check(const Candidates& c) const {
   const swy_candidates_result& r = c.result;

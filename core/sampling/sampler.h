@@ -58,7 +58,6 @@ class Sampler {
   // Allocates nothing. Errors: invalid_data, for a NaN or +inf logit or when no token is left; usage, for another
   // number of logits than the vocabulary.
   Result<Draw> draw(std::span<const float> logits, uint64_t position, const uint32_t* mask = nullptr);
-  Result<int32_t> sample(std::span<const float> logits, uint64_t position);
 
   // The same from a device's candidates; none when they do not decide the draw and the logits have to be read.
   // Errors: as `draw`; internal, for an answer that no device may give.
