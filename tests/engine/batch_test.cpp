@@ -2,10 +2,8 @@
 // end, fork, travel and run out of memory.
 #include <gmock/gmock.h>
 
-#include <random>
-
-#include "core/engine/batch.h"
 #include "tests/engine/fixture.h"
+#include "tests/support/batches.h"
 
 namespace switchyard {
 namespace {
@@ -13,77 +11,6 @@ namespace {
 using ::testing::HasSubstr;
 
 const char* kDemo = SWITCHYARD_DEMO_MODEL;
-
-ModelOptions options_for(uint32_t sessions) {
-  ModelOptions o;
-  o.sessions = sessions;
-  o.context = 512;
-  o.deterministic = true;
-  return o;
-}
-
-std::vector<int32_t> random_ids(std::mt19937& random, size_t n, uint32_t vocab) {
-  std::vector<int32_t> ids(n);
-  for (int32_t& id : ids) id = static_cast<int32_t>(random() % vocab);
-  return ids;
-}
-
-// Any setting that the chain has.
-SamplingParams random_params(std::mt19937& random, uint32_t vocab) {
-  const auto chance = [&] { return random() % 2 == 0; };
-  const auto between = [&](float lo, float hi) { return std::uniform_real_distribution<float>(lo, hi)(random); };
-  SamplingParams p;
-  p.seed = random();
-  p.temperature = random() % 5 == 0 ? 0.0f : between(0.3f, 2.0f);
-  p.top_p = chance() ? 1.0f : between(0.3f, 1.0f);
-  p.min_p = chance() ? 0.0f : between(0.0f, 0.2f);
-  p.top_k = chance() ? 0 : static_cast<int32_t>(1 + random() % 200);
-  if (chance()) p.repetition_penalty = between(0.8f, 1.5f);
-  if (chance()) p.presence_penalty = between(-1.0f, 1.0f);
-  if (chance()) p.frequency_penalty = between(-0.5f, 0.5f);
-  if (chance()) p.biases = {{static_cast<uint32_t>(random() % vocab), between(-3.0f, 3.0f)}};
-  if (chance()) p.top_logprobs = 1 + random() % 8;
-  return p;
-}
-
-struct Drawn {
-  std::vector<int32_t> ids;
-  std::vector<float> logprobs;
-  std::vector<int32_t> top;
-  bool operator==(const Drawn&) const = default;
-};
-
-Request request_of(std::vector<int32_t> prompt, const SamplingParams& params, uint32_t tokens, Drawn* drawn = nullptr) {
-  Request r;
-  r.prompt = std::move(prompt);
-  r.max_tokens = tokens;
-  r.sampling = params;
-  if (drawn != nullptr) {
-    r.on_token = [drawn](const TokenEvent& e) {
-      drawn->ids.push_back(e.id);
-      drawn->logprobs.push_back(e.logprob);
-      drawn->top.insert(drawn->top.end(), e.top_ids.begin(), e.top_ids.end());
-      return true;
-    };
-  }
-  return r;
-}
-
-Drawn draw_alone(Model& model, const Request& as, SamplingPath path) {
-  Drawn drawn;
-  auto session = model.session();
-  EXPECT_TRUE(session.ok()) << session.status().message();
-  Batch batch(model);
-  Request r = request_of(as.prompt, as.sampling, as.max_tokens, &drawn);
-  r.path = path;
-  const auto id = batch.add(**session, std::move(r));
-  EXPECT_TRUE(id.ok()) << id.status().message();
-  if (!id.ok()) return drawn;
-  EXPECT_TRUE(batch.run(*id).ok());
-  EXPECT_EQ(batch.outcome(*id)->path.path, path);
-  EXPECT_TRUE(batch.outcome(*id)->status.ok()) << batch.outcome(*id)->status.message();
-  return drawn;
-}
 
 TEST(Batch, DrawsTheSameOnEveryPath) {
   const TestModel t = make_model(kDemo, "reference", options_for(1));
@@ -190,11 +117,7 @@ TEST(Batch, ForksGoTheirOwnWays) {
   Batch batch(*t.model);
   ASSERT_TRUE(batch.add(**parent, request_of(one, {.seed = 1}, 8, &together[0])).ok());
   ASSERT_TRUE(batch.add(**child, request_of(two, {.seed = 2}, 8, &together[1])).ok());
-  for (bool more = true; more;) {
-    const auto stepped = batch.step();
-    ASSERT_TRUE(stepped.ok()) << stepped.status().message();
-    more = *stepped;
-  }
+  ASSERT_NO_FATAL_FAILURE(run_all(batch));
   for (int i = 0; i < 2; ++i) {
     auto session = t.model->session();
     ASSERT_TRUE(session.ok());
@@ -224,11 +147,7 @@ TEST(Batch, AFullPoolIsOneSessionsError) {
   const auto grows = batch.add(**large, request_of(random_ids(random, 100, t.model->vocab()), {.seed = 5}, 200));
   const auto stays = batch.add(**small, request_of(kept.prompt, kept.sampling, kept.max_tokens, &drawn));
   ASSERT_TRUE(grows.ok() && stays.ok());
-  for (bool more = true; more;) {
-    const auto stepped = batch.step();
-    ASSERT_TRUE(stepped.ok());
-    more = *stepped;
-  }
+  ASSERT_NO_FATAL_FAILURE(run_all(batch));
   const auto lost = batch.take(*grows);
   EXPECT_EQ(lost->stopped, StopReason::failed);
   EXPECT_EQ(lost->status.code(), Code::out_of_device_memory);
