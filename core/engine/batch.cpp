@@ -40,9 +40,7 @@ Batch::Batch(Model& model, const BatchOptions& options) : model_(model), options
 
 Batch::~Batch() {
   for (const auto& r : running_) r->session.abandon();
-  while (model_.runner().in_flight() > 0) {
-    (void)model_.runner().collect().ok();
-  }
+  drop_flights();
 }
 
 Batch::Running* Batch::find(Id id) const {
@@ -123,6 +121,14 @@ void Batch::end(Running& r, StopReason reason, Status status) {
   (r.first_ns == 0 ? r.outcome.prompt_ns : r.outcome.draw_ns) = now - (r.first_ns == 0 ? r.begin_ns : r.first_ns);
 }
 
+// Waits for the steps under way, whose results nobody wants.
+void Batch::drop_flights() {
+  for (size_t i = 0; i < flights_.size(); ++i) (void)model_.runner().collect().ok();
+  idle_.insert(idle_.end(), flights_.begin(), flights_.end());
+  flights_.clear();
+}
+
+// With nobody left nothing stays under way, so that the model is free for others.
 void Batch::sweep() {
   for (auto it = running_.begin(); it != running_.end();) {
     if ((*it)->outcome.stopped == StopReason::none) {
@@ -133,6 +139,7 @@ void Batch::sweep() {
     ended_.push_back(std::move(*it));
     it = running_.erase(it);
   }
+  if (running_.empty()) drop_flights();
 }
 
 Status Batch::fail_all(Status status) {
@@ -140,11 +147,7 @@ Status Batch::fail_all(Status status) {
     end(*r, StopReason::failed, status);
     r->session.reset();  // how far its states have come cannot be known
   }
-  while (model_.runner().in_flight() > 0) {
-    (void)model_.runner().collect().ok();
-  }
-  idle_.insert(idle_.end(), flights_.begin(), flights_.end());
-  flights_.clear();
+  drop_flights();
   sweep();
   return status;
 }

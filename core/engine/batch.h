@@ -78,8 +78,8 @@ class Batch {
   void cancel(Id id);
 
   // Runs one step for all, or waits for the one under way. Returns false when nothing is left to do. Errors: those of
-  // the devices, which end every request and empty its session; what concerns one request alone ends only that one, see
-  // Outcome.
+  // the devices, which end every request and empty its session; usage, while another batch of the model has a step
+  // under way, which changes nothing. What concerns one request alone ends only that one, see Outcome.
   Result<bool> step();
   // Steps until the request has ended.
   Status run(Id id);
@@ -108,6 +108,7 @@ class Batch {
   void drew(Running& r, const Draw& draw);
   void end(Running& r, StopReason reason, Status status = {});
   Status fail_all(Status status);
+  void drop_flights();
   void sweep();
 
   Model& model_;

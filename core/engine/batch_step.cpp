@@ -215,6 +215,9 @@ Result<bool> Batch::step() {
     idle_.pop_back();
     return {};
   };
+  if (model_.runner().in_flight() > flights_.size()) {
+    return error(Code::usage, "another batch of this model has a step under way; finish its requests first");
+  }
   if (flights_.empty()) {
     if (Status s = begin(); !s.ok()) return fail_all(std::move(s));
   }

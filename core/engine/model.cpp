@@ -103,10 +103,11 @@ Status Model::set_context(const ModelOptions& options) {
   pool_.context = context_;
   pool_.seqs = options.sessions;
   // A step that may have to be taken back writes to a slot of its own, so that asynchronous devices get twice as many.
+  // Else only sessions that share a slot do, of which two go on with three.
   const bool asynchronous = std::any_of(devices_.begin(), devices_.end(), [](const PlanDevice& d) {
     return (d.info.flags & SWY_DEVICE_SYNCHRONOUS) == 0;
   });
-  pool_.slots = options.sessions * (asynchronous ? 2 : 1);
+  pool_.slots = options.sessions + options.sessions / (asynchronous ? 1 : 2);
   pool_.pages = pages_per_session() * options.sessions;
   pool_.page_size = kPageSize;
   pool_.flags = options.deterministic ? SWY_BUCKET_DETERMINISTIC : 0;

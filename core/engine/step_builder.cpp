@@ -77,9 +77,10 @@ Result<std::span<const std::byte>> StepBuilder::build(std::span<const StepSequen
     step.max_context = std::max(step.max_context, q.position + n);
   }
   start[step.seqs] = row;
+  masks_at_ = used_;
   SWY_TRY(add_samples(step, sequences));
   step.total_bytes = static_cast<uint32_t>(used_);
-  return std::span<const std::byte>(block_.data(), used_);
+  return std::span<const std::byte>(block_.data(), masks_at_);
 }
 
 Status StepBuilder::add_samples(swy_step& step, std::span<const StepSequence> sequences) {
@@ -89,11 +90,15 @@ Status StepBuilder::add_samples(swy_step& step, std::span<const StepSequence> se
   auto* params = array<swy_sample_params>(step.sample_params_at, step.sample_rows);
   if (params == nullptr) return error(Code::internal, "a step that samples {} rows does not fit", step.sample_rows);
   uint32_t logit_row = 0;
+  const auto full = [] {
+    return Status(error(Code::internal, "the biases, stop ids and masks of a step do not fit its block"));
+  };
+  swy_sample_slot* next = slots;
   for (const StepSequence& q : sequences) {
     logit_row += q.logit_rows;
     if (q.sample == nullptr) continue;
     const SampleRow& r = *q.sample;
-    swy_sample_slot& slot = *slots++;
+    swy_sample_slot& slot = *next++;
     slot = {};
     *params++ = r.sampler->params();
     slot.logit_row = logit_row - 1;
@@ -108,10 +113,18 @@ Status StepBuilder::add_samples(swy_step& step, std::span<const StepSequence> se
       if (to != nullptr) std::copy(from.begin(), from.end(), to);
       return to != nullptr;
     };
-    bool fits = copy(r.sampler->biases(), slot.bias_at, slot.bias_count) &&
-                copy(r.sampler->stop_ids(), slot.stop_at, slot.stop_count);
-    if (r.mask != nullptr) fits = fits && array<uint32_t>(slot.mask_at, mask_bytes(limits_.vocab) / 4) != nullptr;
-    if (!fits) return error(Code::internal, "the biases, stop ids and masks of a step do not fit its block");
+    if (!copy(r.sampler->biases(), slot.bias_at, slot.bias_count) ||
+        !copy(r.sampler->stop_ids(), slot.stop_at, slot.stop_count)) {
+      return full();
+    }
+  }
+  masks_at_ = used_;
+  next = slots;
+  for (const StepSequence& q : sequences) {
+    if (q.sample == nullptr) continue;
+    const bool masked = q.sample->mask != nullptr;
+    if (masked && array<uint32_t>(next->mask_at, mask_bytes(limits_.vocab) / 4) == nullptr) return full();
+    ++next;
   }
   return {};
 }
@@ -119,15 +132,14 @@ Status StepBuilder::add_samples(swy_step& step, std::span<const StepSequence> se
 std::span<const std::byte> StepBuilder::fill_masks(std::span<const StepSequence> sequences) {
   const auto& step = *reinterpret_cast<const swy_step*>(block_.data());
   const auto* slot = SWY_STEP_ARRAY(&step, swy_sample_slot, sample_at);
-  bool any = false;
   for (const StepSequence& q : sequences) {
     if (q.sample == nullptr) continue;
-    if (q.sample->mask != nullptr)
+    if (q.sample->mask != nullptr) {
       std::memcpy(block_.data() + slot->mask_at, q.sample->mask, mask_bytes(limits_.vocab));
-    any = any || q.sample->mask != nullptr;
+    }
     ++slot;
   }
-  return any ? std::span<const std::byte>(block_.data(), used_) : std::span<const std::byte>();
+  return {block_.data() + masks_at_, used_ - masks_at_};
 }
 
 }  // namespace switchyard

@@ -41,11 +41,12 @@ class StepBuilder {
   };
   explicit StepBuilder(const Limits& limits);
 
-  // The block but for its masks; valid until the next call. [no-alloc] Errors: internal, when it does not fit.
-  // `number` counts the steps of the devices.
+  // The block up to its masks, which end it; valid until the next call. [no-alloc] Errors: internal, when it does not
+  // fit. `number` counts the steps of the devices.
   Result<std::span<const std::byte>> build(std::span<const StepSequence> sequences, uint64_t number);
-  // The block of the last build with its masks, or nothing where it has none. [no-alloc]
+  // The masks of the last build, which go to `masks_at` in its block; nothing where it has none. [no-alloc]
   std::span<const std::byte> fill_masks(std::span<const StepSequence> sequences);
+  uint64_t masks_at() const { return masks_at_; }
 
  private:
   template <class T>
@@ -54,7 +55,7 @@ class StepBuilder {
 
   Limits limits_;
   std::vector<std::byte> block_;
-  uint64_t used_ = 0;
+  uint64_t used_ = 0, masks_at_ = 0;
 };
 
 }  // namespace switchyard

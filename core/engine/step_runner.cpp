@@ -11,8 +11,7 @@ Result<std::unique_ptr<StepRunner>> StepRunner::create(const Setup& setup) {
 }
 
 StepRunner::~StepRunner() {
-  while (in_flight() > 0 && collect().ok()) {
-  }
+  drain();
   executables_.clear();
   const PlanDevice& device = s_.planner->devices()[head_device_];
   if (timeline_ != nullptr) device.api->timeline_free(device.handle, timeline_);
@@ -83,16 +82,16 @@ Result<Executable*> StepRunner::executable(const swy_bucket& b, uint32_t wants) 
 }
 
 // Where steps run ahead the write waits its turn in the device's queue, and the block stays as it is until then.
-Status StepRunner::write_step(std::span<const std::byte> block) {
+Status StepRunner::write_step(uint64_t at, std::span<const std::byte> block) {
   for (size_t d = 0; d < steps_.size(); ++d) {
     if (!runs_ahead_) {
-      SWY_TRY(steps_[d].write(0, block));
+      SWY_TRY(steps_[d].write(at, block));
     } else if (d == head_device_) {
       const PlanDevice& device = s_.planner->devices()[d];
       const swy_submit submit{sizeof(swy_submit), 0, nullptr, 0, 0, nullptr};
       PluginError e;
       const swy_binding to = steps_[d].all();
-      SWY_TRY(e.status(device.api->write(device.handle, to.buffer, 0, block.data(), block.size(), &submit, e.get()),
+      SWY_TRY(e.status(device.api->write(device.handle, to.buffer, at, block.data(), block.size(), &submit, e.get()),
                        device.name + ": writing a step"));
     }
   }
@@ -113,18 +112,38 @@ Status StepRunner::submit(std::span<const StepSequence> sequences, uint32_t want
   Flight& f = *flights_[submitted_ % kInFlight];
   f.wants = counts.logit_rows == 0 ? 0 : wants;
   f.sample_rows = counts.sample_rows;
-  SWY_LET(f.run, executable(bucket_of(counts, s_.pool, s_.max_rows), f.wants));
+  Status submitted = submit_step(f, sequences, bucket_of(counts, s_.pool, s_.max_rows), before_head);
+  if (submitted.ok()) {
+    ++submitted_;
+  } else {
+    drain();  // a part of it may be under way, and nobody will collect it
+  }
+  return submitted;
+}
+
+Status StepRunner::submit_step(Flight& f, std::span<const StepSequence> sequences, const swy_bucket& b,
+                               const std::function<Status()>& before_head) {
+  SWY_LET(f.run, executable(b, f.wants));
   SWY_LET(const auto block, f.builder.build(sequences, submitted_ + 1));
-  SWY_TRY(write_step(block));
+  SWY_TRY(write_step(0, block));
   SWY_TRY(f.run->submit(false, watched_));
   if (f.wants != 0) {
     if (before_head) SWY_TRY(before_head());
-    if (const auto masked = f.builder.fill_masks(sequences); !masked.empty()) SWY_TRY(write_step(masked));
+    if (const auto masks = f.builder.fill_masks(sequences); !masks.empty()) {
+      SWY_TRY(write_step(f.builder.masks_at(), masks));
+    }
     SWY_TRY(f.run->submit(true, watched_));
   }
-  SWY_TRY(fetch(f));
-  ++submitted_;
-  return {};
+  return fetch(f);
+}
+
+// Returns when the devices have done everything that was submitted; a device that is lost does nothing more.
+void StepRunner::drain() const {
+  for (size_t d = 0; d < tokens_.size(); ++d) {
+    if ((s_.planner->devices()[d].info.flags & SWY_DEVICE_SYNCHRONOUS) != 0) continue;
+    uint32_t nothing = 0;
+    (void)tokens_[d].read(0, std::as_writable_bytes(std::span(&nothing, 1))).ok();
+  }
 }
 
 // Brings a result to the host: at once, or when the timeline says so.

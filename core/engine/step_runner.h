@@ -83,10 +83,13 @@ class StepRunner {
   explicit StepRunner(const Setup& setup) : s_(setup) {}
   Status allocate();
   Result<Executable*> executable(const swy_bucket& bucket, uint32_t wants);
-  Status write_step(std::span<const std::byte> block);
+  Status submit_step(Flight& flight, std::span<const StepSequence> sequences, const swy_bucket& bucket,
+                     const std::function<Status()>& before_head);
+  Status write_step(uint64_t at, std::span<const std::byte> block);
   Status fetch(Flight& flight);
   Status fetch_nothing(Flight& flight);
   Status fetch_value(Flight& flight, uint32_t value, std::span<std::byte> to);
+  void drain() const;
 
   Setup s_;
   std::vector<std::unique_ptr<Flight>> flights_;
