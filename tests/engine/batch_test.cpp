@@ -129,6 +129,26 @@ TEST(Batch, ForksGoTheirOwnWays) {
   }
 }
 
+// Every session of a model is one of two that share what they have seen; all go on in the same step.
+TEST(Batch, ForksFillAModel) {
+  const TestModel t = make_model(kDemo, "reference", options_for(4));
+  ASSERT_NE(t.model, nullptr);
+  std::mt19937 random(2);
+  std::vector<std::unique_ptr<Session>> sessions;
+  Batch batch(*t.model);
+  std::vector<Batch::Id> ids;
+  for (int pair = 0; pair < 2; ++pair) {
+    sessions.push_back(*t.model->session());
+    ASSERT_TRUE(sessions.back()->feed(random_ids(random, 30, t.model->vocab())).ok());
+    sessions.push_back(*sessions.back()->fork());
+  }
+  for (const auto& s : sessions) ids.push_back(*batch.add(*s, request_of({1}, {.seed = 1}, 3)));
+  ASSERT_NO_FATAL_FAILURE(run_all(batch));
+  for (const Batch::Id id : ids) {
+    EXPECT_EQ(batch.outcome(id)->stopped, StopReason::length) << batch.outcome(id)->status.message();
+  }
+}
+
 TEST(Batch, AFullPoolIsOneSessionsError) {
   ModelOptions o = options_for(2);
   const TestModel whole = make_model(kDemo, "reference", o);

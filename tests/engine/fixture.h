@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -31,11 +32,13 @@ inline ModelOptions with_context(uint32_t tokens) {
 
 // Fails the calling test when the model cannot be made.
 inline TestModel make_model(const std::string& path, const std::string& backend = "reference",
-                            const ModelOptions& options = {}, const std::string& more_backends = "") {
+                            const ModelOptions& options = {}, const std::string& more_backends = "",
+                            const std::map<std::string, std::vector<Setting>>& settings = {}) {
   TestModel t;
   DiscoveryOptions discovery;
   discovery.cpu_features = default_discovery().cpu_features;
   discovery.search_path = std::string(SWITCHYARD_TEST_BACKENDS) + (more_backends.empty() ? "" : ":" + more_backends);
+  discovery.settings = settings;
   t.registry = std::make_unique<Registry>(Registry::discover(Os::real(), discovery, test_host()));
   auto selection = t.registry->select(backend);
   EXPECT_TRUE(selection.ok()) << selection.status().message();
