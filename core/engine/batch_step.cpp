@@ -103,7 +103,7 @@ Status Batch::prepare_sample(Running& r, const StepSequence& s) {
     PluginError e;
     SWY_TRY(e.status(u.device->api->state_import(u.device->handle, &u.state->desc, Model::kPageSize, &at,
                                                  r.sampler.counts().data(), u.canonical_bytes, e.get()),
-                     u.device->name + ": writing the counts of the penalties"));
+                     u.device->name, "writing the counts of the penalties"));
   }
   r.counts_there = true;
   return {};

@@ -92,7 +92,7 @@ Status StepRunner::write_step(uint64_t at, std::span<const std::byte> block) {
       PluginError e;
       const swy_binding to = steps_[d].all();
       SWY_TRY(e.status(device.api->write(device.handle, to.buffer, at, block.data(), block.size(), &submit, e.get()),
-                       device.name + ": writing a step"));
+                       device.name, "writing a step"));
     }
   }
   return {};
@@ -162,7 +162,7 @@ Status StepRunner::fetch_nothing(Flight& f) {
   const swy_binding from = tokens_[head_device_].all();
   PluginError e;
   return e.status(device.api->read(device.handle, &f.nothing, from.buffer, 0, sizeof f.nothing, &submit, e.get()),
-                  device.name + ": waiting for a step");
+                  device.name, "waiting for a step");
 }
 
 Status StepRunner::fetch(Flight& f) {
@@ -193,8 +193,8 @@ Result<StepOutput> StepRunner::collect() {
   if (timeline_ != nullptr && f.reached > 0) {
     const PlanDevice& device = s_.planner->devices()[head_device_];
     PluginError e;
-    SWY_TRY(e.status(device.api->timeline_wait(timeline_, f.reached, UINT64_MAX, e.get()),
-                     device.name + ": waiting for a step"));
+    SWY_TRY(e.status(device.api->timeline_wait(timeline_, f.reached, UINT64_MAX, e.get()), device.name,
+                     "waiting for a step"));
   }
   StepOutput out;
   const size_t rows = f.sample_rows;

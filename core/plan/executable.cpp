@@ -142,7 +142,7 @@ Status Executable::copy(const Recorded& r) {
     if (timeline == nullptr) continue;  // copies are done, and so is a synchronous device; else `read` waits
     PluginError e;
     SWY_TRY(e.status(devices_[source].api->timeline_wait(timeline, recorded_[w].reached, UINT64_MAX, e.get()),
-                     devices_[source].name + ": waiting for a step"));
+                     devices_[source].name, "waiting for a step"));
   }
   const auto& from = *inputs_.arenas[source];
   const auto& to = *inputs_.arenas[node.device];
@@ -166,7 +166,7 @@ Status Executable::submit_list(Recorded& r) {
   } else {
     status = device.api->list_submit(r.list, nullptr, e.get());
   }
-  return status == SWY_OK ? Status{} : e.status(status, device.name + ": running a step");
+  return e.status(status, device.name, "running a step");
 }
 
 Status Executable::submit(bool head, SubmitCounts* counts) {
@@ -212,7 +212,7 @@ Status Executable::read_later(uint32_t value, std::span<std::byte> to, const swy
   const swy_binding from = inputs_.arenas[p->device]->slice(p->offset, to.size());
   PluginError e;
   return e.status(device.api->read(device.handle, to.data(), from.buffer, from.offset, to.size(), &submit, e.get()),
-                  device.name + ": reading a step's results");
+                  device.name, "reading a step's results");
 }
 
 uint32_t Executable::device_of(uint32_t value) const {

@@ -17,6 +17,14 @@ class PluginError {
   swy_error* get() { return &error_; }
   // Status of a call that returned `status`: "what: the plugin's text".
   Status status(swy_status status, const std::string& what) const;
+  // The same for the step loop: [no-alloc] unless it failed.
+  Status status(swy_status status, const char* what) const {
+    return status == SWY_OK ? Status() : this->status(status, std::string(what));
+  }
+  // "device: what: the plugin's text"
+  Status status(swy_status status, const std::string& device, const char* what) const {
+    return status == SWY_OK ? Status() : this->status(status, device + ": " + what);
+  }
 
  private:
   char text_[512] = {};
