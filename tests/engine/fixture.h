@@ -30,10 +30,11 @@ inline ModelOptions with_context(uint32_t tokens) {
   return o;
 }
 
+using BackendSettings = std::map<std::string, std::vector<Setting>>;
+
 // Fails the calling test when the model cannot be made.
-inline TestModel make_model(const std::string& path, const std::string& backend = "reference",
-                            const ModelOptions& options = {}, const std::string& more_backends = "",
-                            const std::map<std::string, std::vector<Setting>>& settings = {}) {
+inline TestModel make_model(Program program, const std::string& backend, const ModelOptions& options,
+                            const std::string& more_backends = "", const BackendSettings& settings = {}) {
   TestModel t;
   DiscoveryOptions discovery;
   discovery.cpu_features = default_discovery().cpu_features;
@@ -42,14 +43,20 @@ inline TestModel make_model(const std::string& path, const std::string& backend 
   t.registry = std::make_unique<Registry>(Registry::discover(Os::real(), discovery, test_host()));
   auto selection = t.registry->select(backend);
   EXPECT_TRUE(selection.ok()) << selection.status().message();
-  auto program = Program::load(Os::real(), path);
-  EXPECT_TRUE(program.ok()) << program.status().message();
-  if (!selection.ok() || !program.ok()) return t;
-  auto model = Model::create(std::make_shared<const Program>(std::move(*program)), std::move(selection->devices),
+  if (!selection.ok()) return t;
+  auto model = Model::create(std::make_shared<const Program>(std::move(program)), std::move(selection->devices),
                              selection->policy, options);
   EXPECT_TRUE(model.ok()) << model.status().message();
   if (model.ok()) t.model = std::move(*model);
   return t;
+}
+
+inline TestModel make_model(const std::string& path, const std::string& backend = "reference",
+                            const ModelOptions& options = {}, const std::string& more_backends = "",
+                            const BackendSettings& settings = {}) {
+  auto program = Program::load(Os::real(), path);
+  EXPECT_TRUE(program.ok()) << program.status().message();
+  return program.ok() ? make_model(std::move(*program), backend, options, more_backends, settings) : TestModel{};
 }
 
 }  // namespace switchyard

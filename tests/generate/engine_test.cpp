@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <future>
 #include <thread>
 
 namespace switchyard {
@@ -72,6 +73,38 @@ TEST(Engine, OneCallAtATimeForASession) {
   while (stream->next().ok() && stream->result().stopped.empty()) {
   }
   EXPECT_EQ(stream->result().stopped, "cancelled");
+}
+
+// Another thread's calls are refused while one generates, and change nothing of what it draws.
+TEST(Engine, OneThreadAtATimeForASession) {
+  Engine engine = load(3);
+  const GenerateOptions options{.max_tokens = 10, .seed = 4};
+  const std::string alone = engine.session()->generate("The king", options)->text;
+  auto session = *engine.session();
+  std::promise<void> begun, refused;
+  std::string told;
+  std::thread teller([&] {
+    bool first = true;
+    const auto whole = session.generate("The king", options, [&](const GeneratedToken&) {
+      if (std::exchange(first, false)) {
+        begun.set_value();
+        refused.get_future().wait();
+      }
+      return true;
+    });
+    told = whole.ok() ? whole->text : whole.status().message();
+  });
+  begun.get_future().wait();
+  const std::string file = (std::filesystem::temp_directory_path() / "switchyard-busy-test.snapshot").string();
+  for (const Status& status : {session.generate("And", options).status(), session.stream("And", options).status(),
+                               session.fork().status(), session.reset(), session.save(file), session.restore(file)}) {
+    EXPECT_EQ(status.code(), Code::usage);
+    EXPECT_THAT(status.message(), HasSubstr("the session is in use by another call"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(file));
+  refused.set_value();
+  teller.join();
+  EXPECT_EQ(told, alone);
 }
 
 TEST(Engine, SessionsForkAndTravel) {
