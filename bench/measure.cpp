@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace switchyard::bench {
 namespace {
@@ -82,6 +83,11 @@ double Samples::at(double share) const {
   std::vector<double> sorted = seconds;
   std::sort(sorted.begin(), sorted.end());
   return sorted[static_cast<size_t>(std::lround(share * static_cast<double>(sorted.size() - 1)))];
+}
+
+double Samples::mean() const {
+  if (seconds.empty()) return 0;
+  return std::accumulate(seconds.begin(), seconds.end(), 0.0) / static_cast<double>(seconds.size());
 }
 
 Result<Measurement> measure_prefill(Model& model, Host& host, std::span<const int32_t> prompt, uint32_t runs,

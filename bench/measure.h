@@ -20,6 +20,7 @@ struct Samples {
   double median() const { return at(0.5); }
   double best() const { return at(0); }
   double worst() const { return at(1); }
+  double mean() const;
   double at(double share) const;  // 0: the smallest
 };
 

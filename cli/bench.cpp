@@ -103,6 +103,7 @@ ordered_json row_json(const Options& o, const Runtime& r, const Probes& p, const
                     {"tokens_per_second", row.rate(s.median())},
                     {"best", row.rate(s.best())},
                     {"worst", row.rate(s.worst())},
+                    {"mean", row.rate(s.mean())},
                     {"samples", s.seconds.size()},
                     {"weight_megabytes", row.work.weight_bytes / 1e6},
                     {"megabytes", row.work.bytes() / 1e6},

@@ -32,6 +32,8 @@ TEST(Samples, AreRanked) {
   EXPECT_EQ(s.best(), 1);
   EXPECT_EQ(s.median(), 3);
   EXPECT_EQ(s.worst(), 5);
+  EXPECT_EQ((Samples{{1, 1, 4}}.mean()), 2);
+  EXPECT_EQ(Samples{}.mean(), 0);
   EXPECT_EQ(Samples{}.median(), 0);
 }
 

@@ -213,6 +213,8 @@ TEST(Bench, TellsRatesSharesAndKernels) {
     EXPECT_GT(row["tokens_per_second"], 0);
     EXPECT_GE(row["best"], row["tokens_per_second"]);
     EXPECT_LE(row["worst"], row["tokens_per_second"]);
+    EXPECT_GE(row["mean"], row["worst"]);
+    EXPECT_LE(row["mean"], row["best"]);
     EXPECT_GT(row["bandwidth_share"], 0);
     EXPECT_EQ(row["lists"], 2);
     EXPECT_GT(row["core_microseconds"], 0);
