@@ -1,0 +1,339 @@
+"""Measures llama.cpp's CPU backend and Switchyard in one run, on models of the same shape and bytes per weight.
+
+Qwen3.5-35B-A3B with random weights, 4.5 bits each: `synth:qwen3.5-35b-a3b` (i4 in groups of 32) here, Q4_0 there, in a
+GGUF file that this program writes (no package but NumPy). The two programs take turns; the ratio is taken within each
+turn and its median reported, so that a machine which others use as well slows both. --help tells how to run it.
+"""
+import argparse
+import errno
+import json
+import os
+import shlex
+import statistics
+import struct
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+HELP = """\
+First, llama.cpp's benchmark, from its source (for example the one that the sdist of llama-cpp-python carries in
+vendor/llama.cpp). Clang, because GCC 12 miscompiles its AMX kernels; the macros, because clang 14 spells them
+otherwise and llama.cpp then leaves AMX out:
+
+  AMX="-D__AMX_TILE__ -D__AMX_INT8__ -D__AMX_BF16__"
+  cmake -S llama.cpp -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER=clang \\
+    -DCMAKE_CXX_COMPILER=clang++ -DBUILD_SHARED_LIBS=OFF -DGGML_NATIVE=ON -DLLAMA_OPENSSL=OFF \\
+    -DCMAKE_C_FLAGS="$AMX" -DCMAKE_CXX_FLAGS="$AMX"
+  cmake --build build --target llama-bench
+
+Then, for four layers on two threads, and for the whole model (18 GiB) on sixteen:
+
+  peer_llama_cpp.py --llama-bench build/bin/llama-bench --switchyard switchyard --gguf slice.gguf
+  peer_llama_cpp.py --llama-bench build/bin/llama-bench --switchyard switchyard --gguf whole.gguf \\
+    --layers 40 --vocab 248320 --threads 16 --pairs 3
+
+The table has the median rate of each, the median of the ratios of the pairs with the smallest and the largest, and how
+many cores other programs used meanwhile: above 0.1, trust the ratios only. A GGUF of the right size is used as it is.
+"""
+
+# Of the published configuration: what both programs are given.
+HIDDEN, FULL_EVERY, CONTEXT, EPS, ROPE_BASE = 2048, 4, 262144, 1e-6, 1e7
+HEADS, KV_HEADS, HEAD_DIM, ROTATED, SECTIONS = 16, 2, 256, 64, [11, 11, 10, 0]
+KEY_HEADS, VALUE_HEADS, STATE_DIM, CONV = 16, 32, 128, 4
+EXPERTS, TOP_K, WIDTH = 256, 8, 512
+
+F32, Q4_0 = 0, 2                 # types of tensors in a GGUF file
+BLOCK, BLOCK_BYTES = 32, 18      # Q4_0: an fp16 scale and 32 nibbles q for scale * (q - 8)
+NIBBLE_DEVIATION = 4.61          # of a uniform whole number in -8..7
+ALIGNMENT, CHUNK_BYTES = 32, 18 << 20
+
+
+class Fail(Exception):
+    """What is wrong and what to do, in one line."""
+
+
+# ---- the GGUF file (version 3, little endian)
+
+
+def tensors(layers, vocab):
+    """Yields (name, dims with the contiguous one last, type, mean, deviation of the values)."""
+    keys, values = KEY_HEADS * STATE_DIM, VALUE_HEADS * STATE_DIM
+    back = (2 * layers) ** -0.5  # what returns to the residual stream grows it by a bounded factor over all layers
+
+    def matrix(name, *dims, scale=1.0, kind=Q4_0):
+        return name + ".weight", dims, kind, 0.0, scale * dims[-1] ** -0.5
+
+    def norm(name, width):
+        return name + ".weight", (width,), F32, 1.0, 0.05
+
+    yield "token_embd.weight", (vocab, HIDDEN), Q4_0, 0.0, 1.0
+    for layer in range(layers):
+        b = f"blk.{layer}."
+        yield norm(b + "attn_norm", HIDDEN)
+        if (layer + 1) % FULL_EVERY == 0:
+            yield matrix(b + "attn_q", 2 * HEADS * HEAD_DIM, HIDDEN)  # queries and the gate
+            yield matrix(b + "attn_k", KV_HEADS * HEAD_DIM, HIDDEN)
+            yield matrix(b + "attn_v", KV_HEADS * HEAD_DIM, HIDDEN)
+            yield norm(b + "attn_q_norm", HEAD_DIM)
+            yield norm(b + "attn_k_norm", HEAD_DIM)
+            yield matrix(b + "attn_output", HIDDEN, HEADS * HEAD_DIM, scale=back)
+        else:
+            yield matrix(b + "attn_qkv", 2 * keys + values, HIDDEN)
+            yield matrix(b + "attn_gate", values, HIDDEN)
+            yield matrix(b + "ssm_alpha", VALUE_HEADS, HIDDEN)
+            yield matrix(b + "ssm_beta", VALUE_HEADS, HIDDEN)
+            yield b + "ssm_conv1d.weight", (2 * keys + values, CONV), F32, 0.0, 0.5
+            yield b + "ssm_a", (VALUE_HEADS,), F32, -5.0, 1.0  # minus the rate of forgetting, times softplus below
+            yield b + "ssm_dt.bias", (VALUE_HEADS,), F32, -3.0, 1.0
+            yield norm(b + "ssm_norm", STATE_DIM)
+            yield matrix(b + "ssm_out", HIDDEN, values, scale=back)
+        yield norm(b + "post_attention_norm", HIDDEN)
+        yield matrix(b + "ffn_gate_inp", EXPERTS, HIDDEN, kind=F32)
+        yield matrix(b + "ffn_gate_exps", EXPERTS, WIDTH, HIDDEN)
+        yield matrix(b + "ffn_up_exps", EXPERTS, WIDTH, HIDDEN)
+        yield matrix(b + "ffn_down_exps", EXPERTS, HIDDEN, WIDTH, scale=back)
+        yield matrix(b + "ffn_gate_inp_shexp", HIDDEN, kind=F32)
+        yield matrix(b + "ffn_gate_shexp", WIDTH, HIDDEN)
+        yield matrix(b + "ffn_up_shexp", WIDTH, HIDDEN)
+        yield matrix(b + "ffn_down_shexp", HIDDEN, WIDTH, scale=back)
+    yield norm("output_norm", HIDDEN)
+    yield matrix("output", vocab, HIDDEN)
+
+
+def bytes_of(dims, kind):
+    return int(np.prod(dims)) * 4 if kind == F32 else int(np.prod(dims)) // BLOCK * BLOCK_BYTES
+
+
+def metadata(layers, vocab):
+    a = "qwen35moe."
+    return {
+        "general.architecture": "qwen35moe", "general.name": "random weights", "general.file_type": 2,
+        "tokenizer.ggml.model": "no_vocab", a + "vocab_size": vocab,
+        a + "block_count": layers, a + "context_length": CONTEXT, a + "embedding_length": HIDDEN,
+        a + "attention.head_count": HEADS, a + "attention.head_count_kv": KV_HEADS,
+        a + "attention.key_length": HEAD_DIM, a + "attention.value_length": HEAD_DIM,
+        a + "attention.layer_norm_rms_epsilon": EPS, a + "full_attention_interval": FULL_EVERY,
+        a + "rope.freq_base": ROPE_BASE, a + "rope.dimension_count": ROTATED, a + "rope.dimension_sections": SECTIONS,
+        a + "ssm.conv_kernel": CONV, a + "ssm.state_size": STATE_DIM, a + "ssm.group_count": KEY_HEADS,
+        a + "ssm.time_step_rank": VALUE_HEADS, a + "ssm.inner_size": VALUE_HEADS * STATE_DIM,
+        a + "expert_count": EXPERTS, a + "expert_used_count": TOP_K,
+        a + "expert_feed_forward_length": WIDTH, a + "expert_shared_feed_forward_length": WIDTH,
+    }
+
+
+def text_bytes(text):
+    return struct.pack("<Q", len(text)) + text.encode()
+
+
+def value_bytes(value):
+    if isinstance(value, str):
+        return struct.pack("<I", 8) + text_bytes(value)
+    if isinstance(value, float):
+        return struct.pack("<If", 6, value)
+    if isinstance(value, list):
+        return struct.pack(f"<IIQ{len(value)}i", 9, 5, len(value), *value)
+    return struct.pack("<II", 4, value)
+
+
+def header_bytes(layers, vocab):
+    keys, infos, offset = metadata(layers, vocab), [], 0
+    for name, dims, kind, _, _ in tensors(layers, vocab):
+        shape = struct.pack(f"<I{len(dims)}Q", len(dims), *reversed(dims))
+        infos.append(text_bytes(name) + shape + struct.pack("<IQ", kind, offset))
+        offset += -(-bytes_of(dims, kind) // ALIGNMENT) * ALIGNMENT
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(infos), len(keys))
+    head += b"".join(text_bytes(k) + value_bytes(v) for k, v in keys.items()) + b"".join(infos)
+    return head.ljust(-(-len(head) // ALIGNMENT) * ALIGNMENT, b"\0"), offset
+
+
+def values_of(kind, mean, deviation, n_bytes, generator):
+    """Random values of one type, as bytes. A scale's sign is random, so that the mean of its values is zero."""
+    if kind == F32:
+        return (mean + deviation * generator.standard_normal(n_bytes // 4, dtype=np.float32)).tobytes()
+    blocks = np.frombuffer(generator.bytes(n_bytes), np.uint8).reshape(-1, BLOCK_BYTES).copy()
+    low, high = np.float16(deviation / NIBBLE_DEVIATION).tobytes()
+    blocks[:, 0] = low
+    blocks[:, 1] = blocks[:, 1] & 0x80 | high
+    return blocks.tobytes()
+
+
+def write_gguf(path, layers, vocab, threads):
+    """Leaves a file that is there with the size that this shape has; writes to a name of its own until it is whole."""
+    head, size = header_bytes(layers, vocab)
+    if path.exists() and path.stat().st_size == len(head) + size:
+        return
+    jobs, offset = [], len(head)
+    for _, dims, kind, mean, deviation in tensors(layers, vocab):
+        n = bytes_of(dims, kind)
+        jobs += [(offset + at, kind, mean, deviation, min(CHUNK_BYTES, n - at)) for at in range(0, n, CHUNK_BYTES)]
+        offset += -(-n // ALIGNMENT) * ALIGNMENT
+    part = path.with_name(path.name + ".part")
+    print(f"writing {path}: {(len(head) + size) / 2**30:.2f} GiB", file=sys.stderr)
+
+    def fill(job):
+        at, kind, mean, deviation, n = job
+        data = values_of(kind, mean, deviation, n, np.random.Generator(np.random.SFC64(at)))
+        if os.pwrite(f.fileno(), data, at) != n:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    try:
+        with open(part, "wb") as f, ThreadPoolExecutor(threads) as pool:
+            f.write(head)
+            f.flush()
+            f.truncate(len(head) + size)
+            list(pool.map(fill, jobs))
+        part.rename(path)
+    except OSError as e:
+        part.unlink(missing_ok=True)
+        raise Fail(f"cannot write {path}: {e.strerror}") from e
+
+
+# ---- the two programs
+
+
+def clocks():
+    """Seconds: processor time of the whole machine, of our children, and the time."""
+    with open("/proc/stat", encoding="ascii") as f:
+        user, nice, system, _, _, irq, soft, steal = map(int, f.readline().split()[1:9])
+    t = os.times()
+    busy = (user + nice + system + irq + soft + steal) / os.sysconf("SC_CLK_TCK")
+    return busy, t.children_user + t.children_system, time.monotonic()
+
+
+def others_since(before):
+    """Cores that other programs used, on average."""
+    busy, own, seconds = (b - a for a, b in zip(before, clocks()))
+    return max(0.0, busy - own) / seconds
+
+
+def wait_for_quiet(o):
+    end = time.monotonic() + o.patience
+    while time.monotonic() < end:
+        before = clocks()
+        time.sleep(2)
+        if others_since(before) < o.quiet:
+            return
+
+
+def run(command, o):
+    """The command's JSON and the cores that others used meanwhile."""
+    if o.verbose:
+        print("$ " + shlex.join(command), file=sys.stderr)
+    before = clocks()
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    except OSError as e:
+        raise Fail(f"cannot run {command[0]}: {e.strerror}; give the path of the program") from e
+    others = others_since(before)
+    if done.returncode != 0:
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        raise Fail(f"{shlex.join(command)} ended with status {done.returncode}: "
+                   + (" | ".join(lines[-3:]) or "no message"))
+    try:
+        return json.loads(done.stdout), others
+    except json.JSONDecodeError as e:
+        raise Fail(f"{shlex.join(command)} printed no JSON: {e}") from e
+
+
+def llama(what, o):
+    """Tokens per second by row, medians of the repeats (each program runs once more, uncounted), and others' cores."""
+    flags = ["-p", o.prefill, "-n", "0"] if what == "prefill" else ["-p", "0", "-n", str(o.decode), "-d", o.depth]
+    rows, others = run([o.llama_bench, "-m", str(o.gguf), "-t", str(o.threads), "-r", str(o.repeat), "-o", "json"]
+                       + flags + shlex.split(o.llama_flags), o)
+    name = "prefill" if what == "prefill" else "decode at"
+    return {f"{name} {r['n_prompt'] or r['n_depth']}": statistics.median(r["samples_ts"]) for r in rows}, others
+
+
+def switchyard(what, o):
+    """The same of ours. Its rate of decoding is the mean over all tokens, as theirs is."""
+    flags = ["--prefill", o.prefill, "--decode", "0"] if what == "prefill" else \
+        ["--prefill", "1", "--decode", str(o.decode), "--depth", o.depth]
+    out, others = run([o.switchyard, "bench", f"synth:qwen3.5-35b-a3b,layers={o.layers},vocab={o.vocab}", "--backend",
+                       "cpu", "--threads", str(o.threads), "--repeat", str(o.repeat), "--random", "--json"] + flags
+                      + shlex.split(o.switchyard_flags), o)
+    rate = "tokens_per_second" if what == "prefill" else "mean"
+    return {r["name"]: r[rate] for r in out["rows"] if r["name"].startswith(what)}, others
+
+
+def compare(o):
+    rows = {}
+    print(f"{'pair':<5} {'':<16} {'llama.cpp':>10} {'others':>7} {'switchyard':>11} {'others':>7} {'ratio':>7}")
+    for pair in range(o.pairs):
+        for what in ("prefill", "decode"):
+            wait_for_quiet(o)
+            theirs, others_there = llama(what, o)
+            ours, others = switchyard(what, o)
+            if theirs.keys() != ours.keys():
+                raise Fail(f"llama-bench measured {', '.join(theirs)}, switchyard {', '.join(ours)}")
+            for name, b in ours.items():
+                a = theirs[name]
+                rows.setdefault(name, []).append((a, b))
+                print(f"{pair + 1:<5} {name:<16} {a:>10.1f} {others_there:>7.2f} {b:>11.1f} {others:>7.2f} "
+                      f"{b / a:>6.2f}x", flush=True)
+    print(f"\n{'medians':<22} {'llama.cpp':>10} {'switchyard':>11} {'ratio':>7}   of the pairs")
+    for name, pairs in rows.items():
+        theirs, ours = zip(*pairs)
+        ratios = [b / a for a, b in pairs]
+        print(f"{name:<22} {statistics.median(theirs):>10.1f} {statistics.median(ours):>11.1f} "
+              f"{statistics.median(ratios):>6.2f}x   {min(ratios):.2f} to {max(ratios):.2f}")
+
+
+# ---- the command line
+
+
+def whole(low, high):
+    def parse(text):
+        if not text.isdecimal() or not low <= int(text) <= high:
+            raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from {low} to {high}")
+        return int(text)
+    return parse
+
+
+def wholes(low, high):
+    def parse(text):
+        return ",".join(str(whole(low, high)(part)) for part in text.split(","))
+    return parse
+
+
+def options():
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0], epilog=HELP,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--gguf", type=Path, required=True, help="llama.cpp's model; written if it is not there")
+    p.add_argument("--llama-bench", help="llama.cpp's benchmark; without it the GGUF is written, and that is all")
+    p.add_argument("--switchyard", default="switchyard", help="default: the one in PATH")
+    p.add_argument("--layers", type=whole(1, 4096), default=4, help="default: 4; of the whole model 40")
+    p.add_argument("--vocab", type=whole(32, 1 << 24), default=32768, help="default: 32768; of the whole model 248320")
+    p.add_argument("--threads", type=whole(1, 1024), default=2, help="of both programs; default: 2")
+    p.add_argument("--pairs", type=whole(1, 1000), default=5, help="turns of each program; default: 5")
+    p.add_argument("--prefill", type=wholes(1, CONTEXT), default="512,1341", help="prompt lengths; default: 512,1341")
+    p.add_argument("--depth", type=wholes(0, CONTEXT), default="0,1024", help="contexts to decode at; default: 0,1024")
+    p.add_argument("--decode", type=whole(1, CONTEXT), default=64, help="tokens to decode at each; default: 64")
+    p.add_argument("--repeat", type=whole(1, 1000), default=3, help="runs within a turn; the median counts; default: 3")
+    p.add_argument("--quiet", type=float, default=0.2, metavar="CORES",
+                   help="a pair begins when others use fewer cores than this; default: 0.2")
+    p.add_argument("--patience", type=whole(0, 86400), default=120, metavar="SECONDS",
+                   help="how long to wait for that, then it begins all the same; default: 120")
+    p.add_argument("--llama-flags", default="", help="more flags for llama-bench, as one word: '-ub 2048'")
+    p.add_argument("--switchyard-flags", default="", help="more flags for switchyard bench, as one word: '--pin'")
+    p.add_argument("--verbose", action="store_true", help="print each command")
+    return p.parse_args()
+
+
+def main():
+    o = options()
+    try:
+        write_gguf(o.gguf, o.layers, o.vocab, os.cpu_count())
+        if o.llama_bench:
+            compare(o)
+    except KeyError as e:
+        sys.exit(f"peer_llama_cpp.py: a benchmark's JSON lacks {e}: its version is not one that this program knows")
+    except Fail as e:
+        sys.exit(f"peer_llama_cpp.py: {e}")
+
+
+if __name__ == "__main__":
+    main()
