@@ -1,6 +1,7 @@
 #include "plugins_api/check/case.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -174,6 +175,28 @@ Builder& Builder::slotted(std::vector<uint64_t> dims, double deviation) {
   for (uint64_t u = 0; random_.draws() && u < s.units; ++u) {
     if (written[u]) std::fill_n(s.content.begin() + static_cast<ptrdiff_t>(u * s.unit), s.unit, kUnread);
   }
+  c_.states.push_back(std::move(s));
+  return *this;
+}
+
+Builder& Builder::counts(uint64_t vocab) {
+  std::vector<Draw>& draws = c_.steps.back().draws;
+  State s;
+  s.desc = describe(SWY_I32, {vocab});
+  s.desc.state = SWY_STATE_SLOTTED;
+  s.units = 2 * draws.size() + 1;  // and one that nobody uses
+  s.unit = s.row = vocab;
+  s.content.assign(random_.draws() ? s.units * vocab : 0, kUnread);
+  for (uint32_t i = 0; i < draws.size(); ++i) {
+    const bool fresh = i % 4 == 2, dropped = i % 4 == 3, same = i % 4 == 0;
+    if (!fresh) draws[i].counts_read = 2 * i;
+    if (!dropped) draws[i].counts_write = same ? 2 * i : 2 * i + 1;
+    for (uint64_t id = 0; random_.draws() && !fresh && id < vocab; ++id) {
+      const uint32_t prompt = random_.below(3) == 0 ? SWY_SEEN_IN_PROMPT : 0, times = random_.below(6);
+      s.content[2 * i * vocab + id] = std::bit_cast<float>(prompt | (times < 3 ? times : 0));
+    }
+  }
+  c_.bucket.slots = std::max(c_.bucket.slots, static_cast<uint32_t>(s.units));
   c_.states.push_back(std::move(s));
   return *this;
 }

@@ -11,6 +11,7 @@
 #include "switchyard/ops.h"
 #include "switchyard/plugin.h"
 #include "switchyard/sampling_math.h"
+#include "switchyard/step.h"
 
 namespace switchyard::check {
 
@@ -41,7 +42,7 @@ struct State {
   uint64_t units = 0;          // slots or pages
   uint64_t unit = 0;           // elements of one
   uint64_t row = 0;            // elements that are compared as one: a token of a page, dims[1..] of a slot
-  std::vector<float> content;  // canonical, [units, unit]; NaN where nothing may be read
+  std::vector<float> content;  // canonical, [units, unit]; NaN where nothing may be read; SWY_I32: the words' bits
 };
 
 struct Sequence {
@@ -61,6 +62,7 @@ struct Draw {
   std::vector<uint32_t> mask;
   std::vector<swy_logit_bias> biases;  // ids rising
   std::vector<int32_t> stops;
+  uint32_t counts_read = SWY_NO_SLOT, counts_write = SWY_NO_SLOT;
 };
 
 struct Step {
@@ -126,6 +128,8 @@ class Builder {
   // A plain weight, fp32 or bf16.
   Builder& plain(const std::vector<uint64_t>& dims, swy_dtype dtype, double mean, double deviation);
   Builder& slotted(std::vector<uint64_t> dims, double deviation);
+  // SAMPLE's counts [slots, vocab]; the draws of the last step get slots of theirs, in every way that there is.
+  Builder& counts(uint64_t vocab);
   Builder& paged(const std::vector<uint64_t>& dims, double deviation);
   Builder& output(uint64_t width, swy_rows domain = SWY_ROWS_STEP);
   Builder& fixed_output(uint64_t width, swy_dtype dtype, swy_rows domain = SWY_ROWS_STEP);

@@ -213,6 +213,8 @@ const Outcome& Kit::expected(const Check& check, const Case& c) {
 Outcome Kit::drawn_from_own_logits(const Check& check, const Case& c) const {
   Case head = c;
   head.op = SWY_OP_LM_HEAD;
+  head.states.clear();
+  head.outputs.resize(1);
   const uint64_t vocab = c.weights[0].desc.dims[0];
   head.outputs[0].desc.dtype = SWY_F32;
   head.outputs[0].desc.rows = SWY_ROWS_LOGITS;
@@ -226,7 +228,7 @@ Outcome Kit::drawn_from_own_logits(const Check& check, const Case& c) const {
     for (size_t s = 0; s < c.steps.size(); ++s) {
       const std::vector<double>& x = logits.outputs[s][0].values;
       const std::vector<float> narrow(x.begin(), x.end());
-      draw(c.steps[s], narrow.data(), vocab, o.outputs[s][0], o.tokens);
+      draw(c.steps[s], narrow.data(), vocab, o, o.outputs[s]);
     }
   }
   if (candidates.empty()) throw Failure("the backend has no LM_HEAD to compare with, which is mandatory");

@@ -11,10 +11,25 @@ namespace {
 
 bool same_bits(double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
 
+// The word that an element of an SWY_I32 state stands for.
+uint32_t word(double x) { return std::bit_cast<uint32_t>(static_cast<float>(x)); }
+
 bool counts(const Step& step, swy_rows domain, uint32_t row) { return step.seqs[step.owner(domain, row)].active; }
+
+// Slots of counts that are written: a row of State::row elements is a slot.
+std::vector<bool> written_counts(const Case& c, const State& s) {
+  std::vector<bool> out(s.units, false);
+  for (const Step& step : c.steps) {
+    for (const Draw& d : step.draws) {
+      if (d.counts_write != SWY_NO_SLOT && c.op != SWY_OP_TOP_CANDIDATES) out[d.counts_write] = true;
+    }
+  }
+  return out;
+}
 
 // Elements of a state's rows that the steps write: per row of State::row elements.
 std::vector<bool> written_rows(const Case& c, const State& s) {
+  if (s.desc.dtype == SWY_I32) return written_counts(c, s);
   const uint64_t rows_per_unit = s.unit / s.row;
   std::vector<bool> out(s.units * rows_per_unit, false);
   for (const Step& step : c.steps) {
@@ -108,12 +123,16 @@ std::string compare_state(const Case& c, uint32_t index, const std::vector<doubl
   const std::vector<bool> written = written_rows(c, s);
   RowErrors rows;
   for (uint64_t r = 0; r < written.size(); ++r) {
-    if (written[r]) {
+    if (written[r] && s.desc.dtype != SWY_I32) {
       rows.add(r, &wanted[r * s.row], &got[r * s.row], s.row);
       continue;
     }
     for (uint64_t i = r * s.row; i < (r + 1) * s.row; ++i) {
-      if (same_bits(got[i], s.content[i])) continue;
+      if (same_bits(got[i], written[r] ? wanted[i] : s.content[i])) continue;
+      if (written[r]) {
+        return text("state ", index, " unit ", i / s.unit, " element ", i % s.unit, " is ", word(got[i]),
+                    " instead of ", word(wanted[i]));
+      }
       return text("state ", index, " unit ", i / s.unit, " element ", i % s.unit,
                   " changed though no step writes it: it is ", got[i], " and was ", s.content[i]);
     }

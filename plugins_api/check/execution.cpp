@@ -50,10 +50,12 @@ uint32_t sampling_needs(const Case& c) {
       need(d.params.top_k > 0, SWY_SAMPLES_TOP_K);
       need(d.params.top_p < 1, SWY_SAMPLES_TOP_P);
       need(d.params.min_p > 0, SWY_SAMPLES_MIN_P);
+      need(!c.states.empty(), SWY_SAMPLES_PENALTIES);
       need(!d.mask.empty(), SWY_SAMPLES_MASK);
       need(!d.biases.empty(), SWY_SAMPLES_BIAS);
       need(!d.stops.empty(), SWY_SAMPLES_STOP_IDS);
       need((d.params.flags & SWY_SAMPLE_LOGPROB) != 0, SWY_SAMPLES_LOGPROBS);
+      need(c.op != SWY_OP_TOP_CANDIDATES && c.outputs.size() == 3, SWY_SAMPLES_LOGPROBS);
     }
   }
   return needs;

@@ -13,8 +13,9 @@ Naive naive_of(swy_op_id op);
 
 Outcome run_naive(const Case& c);  // throws Failure for an operation without one
 
-// Draws the step's sampling rows from logits [logit rows, vocab], by the chain that sampling_row.h defines.
-void draw(const Step& step, const float* logits, uint64_t vocab, Matrix& results, std::vector<int32_t>& tokens);
+// Draws the step's sampling rows from logits [logit rows, vocab], by the chain that sampling_row.h defines, into the
+// outputs, tokens and counts of SAMPLE.
+void draw(const Step& step, const float* logits, uint64_t vocab, Outcome& all, std::vector<Matrix>& outputs);
 
 // One group per file of naive/.
 namespace naive {

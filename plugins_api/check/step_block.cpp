@@ -82,6 +82,8 @@ std::vector<std::byte> step_block(const Step& step, const swy_bucket& bucket, ui
     slot.bias_count = static_cast<uint32_t>(d.biases.size());
     slot.stop_at = block.add(d.stops);
     slot.stop_count = static_cast<uint32_t>(d.stops.size());
+    slot.counts_read_slot = d.counts_read;
+    slot.counts_write_slot = d.counts_write;
     slots.push_back(slot);
     params.push_back(d.params);
   }

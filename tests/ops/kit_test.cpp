@@ -70,6 +70,15 @@ TEST(Kit, GuardsStates) {
   EXPECT_THAT(state_verdict("LOSES_HISTORY", "chunks"), HasSubstr("output 0 of step 1 row 1: relative error"));
 }
 
+TEST(Kit, GuardsCounts) {
+  const std::string drawn = "sample.penalties.rows7.vocab77", failed = "sample.bad_penalties.rows7.vocab77";
+  for (const std::string& name : {drawn, failed}) EXPECT_EQ(verdict("NO_COUNT_RULE", "", name), "");
+  EXPECT_THAT(verdict("IGNORES_COUNTS", "", "sample.greedy_penalties.rows65.vocab77"), HasSubstr("output 0 row"));
+  EXPECT_THAT(verdict("COUNTS_NOTHING", "", drawn), HasSubstr("state 0 unit 0 element"));
+  EXPECT_THAT(verdict("FORGETS_THE_PROMPT", "", drawn), HasSubstr("state 0 unit 0 element"));
+  EXPECT_THAT(verdict("COUNTS_A_FAILED_ROW", "", failed), HasSubstr("state 0 unit"));
+}
+
 TEST(Kit, HoldsKernelsToTheBudgetOfWhatTheyDeclare) {
   for (const std::string name : {"linear.i4.g32.rows65.in100.out_36_17", "linear.i4a.row.rows65.in100.out_36_17"}) {
     EXPECT_EQ(verdict("8_BITS", "", name), "");

@@ -13,7 +13,9 @@ struct Way {
   float temperature = 1, top_p = 1, min_p = 0;
   int32_t top_k = 0;
   bool mask = false, stops = false, logprob = false, bias = false;
-  bool bad = false;  // every other row cannot be drawn from: a NaN, +inf, or nothing that is allowed
+  bool bad = false;        // every other row cannot be drawn from: a NaN, +inf, or nothing that is allowed
+  bool penalties = false;  // with the counts state
+  uint32_t top = 0;        // so many of the most likely tokens
 };
 
 const std::vector<Way>& ways() {
@@ -33,6 +35,11 @@ const std::vector<Way>& ways() {
     w.push_back({"bias", 1, 1, 0, 0, false, false, false, true});
     w.push_back({"everything", 0.8f, 0.95f, 0.02f, 20, true, true, true, true});
     w.push_back({"bad", 1, 1, 0, 0, true, false, false, false, true});
+    w.push_back({.name = "penalties", .temperature = 0.9f, .penalties = true});
+    w.push_back({.name = "greedy_penalties", .temperature = 0, .penalties = true});
+    w.push_back({.name = "bad_penalties", .mask = true, .bad = true, .penalties = true});
+    w.push_back({.name = "top_logprobs", .top = 5});
+    w.push_back({.name = "bad_top_logprobs", .mask = true, .bad = true, .top = 3});
     return w;
   }();
   return all;
@@ -49,6 +56,11 @@ Draw drawn(const Way& way, uint32_t i, uint32_t logit_row, uint64_t vocab, Rando
   d.params.top_p = way.top_p;
   d.params.min_p = way.min_p;
   d.params.top_k = way.top_k;
+  if (way.penalties) {
+    d.params.repetition_penalty = 1.3f;
+    d.params.presence_penalty = 0.7f;
+    d.params.frequency_penalty = 0.4f;
+  }
   d.params.flags = way.logprob ? SWY_SAMPLE_LOGPROB : 0;
   swy_sample_params_normalise(&d.params, nullptr);
   if (way.mask) {
@@ -82,7 +94,10 @@ Case sample(swy_op_id op, const Way& way, uint32_t rows, uint64_t vocab, Random&
     a.k = way.top_k > 0 ? static_cast<uint32_t>(way.top_k) : way.mask ? 60 : 8;  // 60: more than are allowed, in places
     b.attrs(a).fixed_output(a.k, SWY_I32, SWY_ROWS_SAMPLE).fixed_output(a.k, SWY_F32, SWY_ROWS_SAMPLE);
   }
-  Case c = b.fixed_output(op == SWY_OP_TOP_CANDIDATES ? 8 : 4, SWY_I32, SWY_ROWS_SAMPLE).done();
+  if (way.penalties) b.counts(vocab);
+  b.fixed_output(op == SWY_OP_TOP_CANDIDATES ? 8 : 4, SWY_I32, SWY_ROWS_SAMPLE);
+  if (way.top != 0) b.fixed_output(way.top, SWY_I32, SWY_ROWS_SAMPLE).fixed_output(way.top, SWY_F32, SWY_ROWS_SAMPLE);
+  Case c = b.done();
   c.tokens.assign(rows + 3, -7);
   return c;
 }
@@ -93,6 +108,7 @@ void sample_cases(std::vector<CaseSpec>& out) {
   for (const swy_op_id op : {SWY_OP_SAMPLE, SWY_OP_TOP_CANDIDATES, SWY_OP_LM_HEAD_SAMPLE}) {
     for (const Way& way : ways()) {
       if (way.bad && op == SWY_OP_LM_HEAD_SAMPLE) continue;
+      if (way.top != 0 && op == SWY_OP_TOP_CANDIDATES) continue;
       for (const uint32_t rows : {1u, 7u, 65u}) {
         for (const uint64_t vocab : {77u, 1000u}) {
           out.push_back(

@@ -10,45 +10,75 @@ namespace switchyard::check {
 
 namespace {
 
-swy_sample_row_in row_in(const Draw& d, const float* logits, uint64_t vocab) {
+using Words = std::vector<uint32_t>;
+
+// A slot of the counts, or nothing: no such state, or no such slot.
+Words counts_of(const Outcome& all, uint32_t slot, uint64_t vocab) {
+  Words out;
+  for (uint64_t i = 0; !all.states.empty() && slot != SWY_NO_SLOT && i < vocab; ++i) {
+    out.push_back(std::bit_cast<uint32_t>(static_cast<float>(all.states[0][slot * vocab + i])));
+  }
+  return out;
+}
+
+void count(Outcome& all, uint32_t slot, Words words, int32_t token, uint64_t vocab) {
+  if (all.states.empty() || slot == SWY_NO_SLOT) return;
+  words.resize(vocab);
+  words[static_cast<size_t>(token)] = swy_count_output(words[static_cast<size_t>(token)]);
+  for (uint64_t i = 0; i < vocab; ++i) all.states[0][slot * vocab + i] = std::bit_cast<float>(words[i]);
+}
+
+swy_sample_row_in row_in(const Draw& d, const float* logits, uint64_t vocab, const Words& counts) {
   swy_sample_row_in in{};
   in.logits = logits + d.logit_row * vocab;
   in.vocab = static_cast<uint32_t>(vocab);
   in.bias_count = static_cast<uint32_t>(d.biases.size());
   in.biases = d.biases.data();
   in.mask = d.mask.empty() ? nullptr : d.mask.data();
+  in.counts = counts.empty() ? nullptr : counts.data();
   in.position = d.position;
   return in;
 }
 
 }  // namespace
 
-void draw(const Step& step, const float* logits, uint64_t vocab, Matrix& results, std::vector<int32_t>& tokens) {
+void draw(const Step& step, const float* logits, uint64_t vocab, Outcome& all, std::vector<Matrix>& outputs) {
   std::vector<uint64_t> order(vocab);
   for (size_t i = 0; i < step.draws.size(); ++i) {
     const Draw& d = step.draws[i];
-    const swy_sample_row_in in = row_in(d, logits, vocab);
+    const Words counts = counts_of(all, d.counts_read, vocab);
+    const swy_sample_row_in in = row_in(d, logits, vocab, counts);
     swy_sample_row_out out{};
     const int32_t status = swy_sample_row(&d.params, &in, order.data(), &out);
+    const bool ok = status == SWY_SAMPLE_OK;
     const bool stopped = std::find(d.stops.begin(), d.stops.end(), out.token) != d.stops.end();
     const int32_t row[4] = {out.token, status, std::bit_cast<int32_t>(out.logprob), stopped ? 1 : 0};
-    std::copy(row, row + 4, results.ints.begin() + static_cast<ptrdiff_t>(4 * i));
-    tokens[d.token_entry] = status == SWY_SAMPLE_OK ? out.token : 0;
+    std::copy(row, row + 4, outputs[0].ints.begin() + static_cast<ptrdiff_t>(4 * i));
+    all.tokens[d.token_entry] = ok ? out.token : 0;
+    if (ok) count(all, d.counts_write, counts, out.token, vocab);
+    if (outputs.size() < 3) continue;
+    const auto n = static_cast<uint32_t>(outputs[1].width);
+    std::vector<int32_t> ids(n, -1);
+    std::vector<float> logprobs(n, 0.0f);
+    if (ok) swy_row_top_logprobs(in.logits, in.vocab, n, order.data(), ids.data(), logprobs.data());
+    std::copy(ids.begin(), ids.end(), outputs[1].ints.begin() + static_cast<ptrdiff_t>(n * i));
+    std::copy(logprobs.begin(), logprobs.end(), outputs[2].values.begin() + static_cast<ptrdiff_t>(n * i));
   }
 }
 
 namespace naive {
 
 void sample(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs) {
-  draw(step, step.inputs[0].floats.data(), c.width(0), outputs[0], all.tokens);
+  draw(step, step.inputs[0].floats.data(), c.width(0), all, outputs);
 }
 
-void top_candidates(const Case& c, const Step& step, Outcome&, std::vector<Matrix>& outputs) {
+void top_candidates(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs) {
   const auto k = static_cast<uint32_t>(outputs[0].width);
   std::vector<uint64_t> order(c.width(0));
   std::vector<float> logits(k);
   for (size_t i = 0; i < step.draws.size(); ++i) {
-    const swy_sample_row_in in = row_in(step.draws[i], step.inputs[0].floats.data(), c.width(0));
+    const Words counts = counts_of(all, step.draws[i].counts_read, c.width(0));
+    const swy_sample_row_in in = row_in(step.draws[i], step.inputs[0].floats.data(), c.width(0), counts);
     swy_candidates_result result;
     swy_row_candidates(&step.draws[i].params, &in, k, order.data(), &outputs[0].ints[i * k], logits.data(), &result);
     std::copy(logits.begin(), logits.end(), outputs[1].values.begin() + static_cast<ptrdiff_t>(i * k));
