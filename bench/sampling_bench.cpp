@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/sampling/row_sampler.h"
+#include "switchyard/sdk/row_sampler.hpp"
 
 namespace switchyard {
 namespace {
@@ -49,7 +49,7 @@ std::vector<float> logits_of(bool flat) {
   return x;
 }
 
-void sample(benchmark::State& state, const Setting& s, const RowKernels* kernels) {
+void sample(benchmark::State& state, const Setting& s, const swy::RowKernels* kernels) {
   const std::vector<float> logits = logits_of(s.flat);
   std::vector<uint32_t> counts(kVocab);
   for (uint32_t id = 0; id < 2000; ++id) counts[(id * 7919u) % (id % 2 == 0 ? 8000u : kVocab)] = 1;
@@ -68,7 +68,7 @@ void sample(benchmark::State& state, const Setting& s, const RowKernels* kernels
   in.counts = s.penalties ? counts.data() : nullptr;
   swy_sample_row_out out{};
   std::vector<uint64_t> workspace(kVocab);
-  RowSampler fast(kVocab, kernels == nullptr ? *row_kernels().front() : *kernels);
+  swy::RowSampler fast(kVocab, kernels == nullptr ? *swy::row_kernels().front() : *kernels);
   for (auto _ : state) {
     ++in.position;
     const int32_t status =
@@ -83,14 +83,14 @@ void sample(benchmark::State& state, const Setting& s, const RowKernels* kernels
 
 int main(int argc, char** argv) {
   using namespace switchyard;  // NOLINT(google-build-using-namespace)
-  const auto add = [](const std::string& build, const RowKernels* kernels) {
+  const auto add = [](const std::string& build, const swy::RowKernels* kernels) {
     for (const Setting& s : settings()) {
       benchmark::RegisterBenchmark((build + "/" + s.name).c_str(), [&s, kernels](benchmark::State& state) {
         sample(state, s, kernels);
       })->Unit(benchmark::kMicrosecond);
     }
   };
-  for (const RowKernels* kernels : row_kernels()) add(kernels->name, kernels);
+  for (const swy::RowKernels* kernels : swy::row_kernels()) add(kernels->name, kernels);
   add("reference", nullptr);
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();

@@ -1,6 +1,7 @@
 # What `cmake --install` copies, and the package that lets a third party build a backend:
-#   find_package(switchyard) -> switchyard::plugin_api (headers alone, no dependencies) and switchyard_add_backend(),
-#   and for programs that generate text switchyard::engine (switchyard/engine.h).
+#   find_package(switchyard) -> switchyard::plugin_api (headers alone, no dependencies), switchyard::row_sampling (a
+#   static library, for backends that sample in host memory) and switchyard_add_backend(), and for programs that
+#   generate text switchyard::engine (switchyard/engine.h).
 include(CMakePackageConfigHelpers)
 
 install(TARGETS switchyard RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
@@ -12,7 +13,9 @@ install(DIRECTORY plugins_api/include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY plugins_api/template DESTINATION ${SWITCHYARD_DATA_DIR} OPTIONAL)
 install(FILES plugins_api/SwitchyardBackend.cmake plugins_api/plugin.map DESTINATION ${SWITCHYARD_CMAKE_DIR})
 set_target_properties(switchyard_plugin_api PROPERTIES EXPORT_NAME plugin_api)
-install(TARGETS switchyard_plugin_api switchyard_engine EXPORT switchyardTargets LIBRARY DESTINATION lib)
+set_target_properties(switchyard_row_sampling PROPERTIES EXPORT_NAME row_sampling)
+install(TARGETS switchyard_plugin_api switchyard_row_sampling switchyard_engine EXPORT switchyardTargets
+  LIBRARY DESTINATION lib ARCHIVE DESTINATION ${SWITCHYARD_SDK_LIBRARY_DIR})
 install(DIRECTORY core/include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY docs/embed DESTINATION ${SWITCHYARD_DATA_DIR})
 install(EXPORT switchyardTargets NAMESPACE switchyard:: DESTINATION ${SWITCHYARD_CMAKE_DIR})
@@ -20,6 +23,6 @@ install(EXPORT switchyardTargets NAMESPACE switchyard:: DESTINATION ${SWITCHYARD
 configure_package_config_file(cmake/switchyardConfig.cmake.in ${CMAKE_BINARY_DIR}/switchyardConfig.cmake
   INSTALL_DESTINATION ${SWITCHYARD_CMAKE_DIR} PATH_VARS SWITCHYARD_BACKEND_DIR)
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/switchyardConfigVersion.cmake
-  COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
+  COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/switchyardConfig.cmake ${CMAKE_BINARY_DIR}/switchyardConfigVersion.cmake
   DESTINATION ${SWITCHYARD_CMAKE_DIR})

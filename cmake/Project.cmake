@@ -13,6 +13,7 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 # The build tree has the shape of an installation, so that `$ORIGIN/../lib/switchyard/backends` works in both.
 set(SWITCHYARD_BACKEND_DIR lib/switchyard/backends)
 set(SWITCHYARD_CMAKE_DIR lib/cmake/switchyard)
+set(SWITCHYARD_SDK_LIBRARY_DIR lib/switchyard)
 set(SWITCHYARD_DATA_DIR share/switchyard)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 set(SWITCHYARD_BACKEND_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/${SWITCHYARD_BACKEND_DIR})

@@ -87,7 +87,7 @@ Result<Batch::Id> Batch::add(Session& session, Request request) {
                  "the prompt has {} tokens, and {} of the context's {} are free; raise --ctx or shorten it",
                  request.prompt.size(), free, model_.context());
   }
-  if (row_sampler_ == nullptr) row_sampler_ = std::make_shared<RowSampler>(model_.vocab());
+  if (row_sampler_ == nullptr) row_sampler_ = std::make_shared<swy::RowSampler>(model_.vocab());
   SWY_LET(Sampler sampler, Sampler::create(request.sampling, model_.vocab(), row_sampler_));
   SWY_LET(PathChoice path, choose_path(request.path, sampler, request.mask != nullptr, model_.device_sampling()));
   for (const int32_t id : request.history) sampler.saw_prompt(id);

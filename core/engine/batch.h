@@ -117,7 +117,7 @@ class Batch {
   std::vector<std::unique_ptr<Flight>> flight_room_;
   std::vector<Flight*> flights_, idle_;  // under way, oldest first; and the others
   std::vector<StepSequence> sequences_;
-  std::shared_ptr<RowSampler> row_sampler_;
+  std::shared_ptr<swy::RowSampler> row_sampler_;
   std::vector<uint32_t> free_entries_;  // of the devices' token buffers
   Id next_id_ = 1;
   uint64_t steps_ = 0;

@@ -18,11 +18,11 @@ uint64_t random_seed() {
 
 }  // namespace
 
-Result<Sampler> Sampler::create(const SamplingParams& p, uint32_t vocab, std::shared_ptr<RowSampler> row) {
+Result<Sampler> Sampler::create(const SamplingParams& p, uint32_t vocab, std::shared_ptr<swy::RowSampler> row) {
   if (vocab == 0 || vocab > SWY_MAX_VOCAB) {
     return error(Code::usage, "the vocabulary has {} tokens; it must have 1 to {}", vocab, SWY_MAX_VOCAB);
   }
-  Sampler s(vocab, row != nullptr ? std::move(row) : std::make_shared<RowSampler>(vocab));
+  Sampler s(vocab, row != nullptr ? std::move(row) : std::make_shared<swy::RowSampler>(vocab));
   swy_sample_params_init(&s.params_);
   s.params_.temperature = p.temperature;
   s.params_.top_p = p.top_p;

@@ -12,7 +12,7 @@
 
 #include "core/base/status.h"
 #include "core/sampling/candidates.h"
-#include "core/sampling/row_sampler.h"
+#include "switchyard/sdk/row_sampler.hpp"
 #include "switchyard/step.h"
 
 namespace switchyard {
@@ -46,7 +46,8 @@ class Sampler {
  public:
   // Samplers that are used by one thread can share a `row` sampler of their vocabulary; without one each has its own.
   // Errors: usage, naming the parameter, its value and the allowed range.
-  static Result<Sampler> create(const SamplingParams& params, uint32_t vocab, std::shared_ptr<RowSampler> row = {});
+  static Result<Sampler> create(const SamplingParams& params, uint32_t vocab,
+                                std::shared_ptr<swy::RowSampler> row = {});
 
   uint64_t seed() const { return params_.seed; }
 
@@ -75,14 +76,14 @@ class Sampler {
   std::span<const uint32_t> counts() const { return counts_; }  // [vocab]; empty when nothing is penalised
 
  private:
-  Sampler(uint32_t vocab, std::shared_ptr<RowSampler> row) : row_(std::move(row)), vocab_(vocab) {}
+  Sampler(uint32_t vocab, std::shared_ptr<swy::RowSampler> row) : row_(std::move(row)), vocab_(vocab) {}
   Status set_extras(const SamplingParams& params);
   Status check(const Candidates& candidates) const;
   swy_sample_row_in input(uint64_t position, const uint32_t* mask) const;
   Result<Draw> answer(int32_t status, const swy_sample_row_out& out) const;
 
   swy_sample_params params_{};
-  std::shared_ptr<RowSampler> row_;
+  std::shared_ptr<swy::RowSampler> row_;
   uint32_t vocab_;
   std::vector<swy_logit_bias> biases_;  // ids rising
   std::vector<int32_t> stop_ids_;

@@ -32,8 +32,8 @@ TEST(Allocations, ARowIsDrawnWithoutAny) {
   std::mt19937_64 random(7);
   std::vector<int32_t> ids(8);
   std::vector<float> logprobs(8);
-  for (const RowKernels* kernels : row_kernels()) {
-    RowSampler sampler(2000, *kernels);
+  for (const swy::RowKernels* kernels : swy::row_kernels()) {
+    swy::RowSampler sampler(2000, *kernels);
     for (int i = 0; i < 1000; ++i) {
       const testing::RandomRow row(random, testing::random_vocab(random, 2000));
       swy_sample_row_out out{};

@@ -6,7 +6,7 @@
 #include <limits>
 #include <map>
 
-#include "core/sampling/row_sampler.h"
+#include "switchyard/sdk/row_sampler.hpp"
 #include "tests/sampling/golden.h"
 
 namespace switchyard {
@@ -24,8 +24,8 @@ TEST(Golden, EveryRowGivesTheRecordedToken) {
     EXPECT_EQ(row.out.token, out.token) << index;
     EXPECT_EQ(row.out.id, out.id) << index;
     EXPECT_EQ(swy_float_bits(row.out.logprob), swy_float_bits(out.logprob)) << index;
-    for (const RowKernels* kernels : row_kernels()) {
-      RowSampler fast(row.in.vocab, *kernels);
+    for (const swy::RowKernels* kernels : swy::row_kernels()) {
+      swy::RowSampler fast(row.in.vocab, *kernels);
       ASSERT_EQ(row.status, fast.sample(row.params, row.in, out)) << kernels->name << index;
       EXPECT_EQ(row.out.token, out.token) << kernels->name << index;
       EXPECT_EQ(row.out.id, out.id) << kernels->name << index;
@@ -66,9 +66,9 @@ struct Row {
     EXPECT_EQ(1, swy_sample_params_normalise(&params, nullptr));
     std::vector<uint64_t> workspace(logits.size());
     const int32_t status = swy_sample_row(&params, &in, workspace.data(), &out);
-    for (const RowKernels* kernels : row_kernels()) {
+    for (const swy::RowKernels* kernels : swy::row_kernels()) {
       swy_sample_row_out fast_out{};
-      EXPECT_EQ(status, RowSampler(in.vocab, *kernels).sample(params, in, fast_out));
+      EXPECT_EQ(status, swy::RowSampler(in.vocab, *kernels).sample(params, in, fast_out));
       EXPECT_EQ(out.token, fast_out.token);
       EXPECT_EQ(out.id, fast_out.id);
     }

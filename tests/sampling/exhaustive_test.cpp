@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "core/sampling/row_kernels.h"
+#include "switchyard/sdk/row_kernels.hpp"
 
 namespace switchyard {
 namespace {
@@ -16,7 +16,7 @@ TEST(Exhaustive, WeightsNeverRiseAsTheDistanceGrows) {
   float distances[kBlock];
   for (uint32_t first = 0; first < end; first += kBlock) {
     for (uint32_t j = 0; j < kBlock; ++j) distances[j] = swy_bits_float((first + j) | 0x80000000u);
-    row_kernels().front()->weights(distances, kBlock, 0.0f, weights);
+    swy::row_kernels().front()->weights(distances, kBlock, 0.0f, weights);
     for (const uint32_t w : weights) {
       ASSERT_LE(w, last) << "near " << -swy_bits_float(first);
       last = w;

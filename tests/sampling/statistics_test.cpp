@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "core/sampling/row_sampler.h"
+#include "switchyard/sdk/row_sampler.hpp"
 #include "tests/support/statistics.h"
 
 #if !defined(STATISTICS_DRAWS)
@@ -65,7 +65,7 @@ TEST_P(Statistics, DrawsFitTheDistribution) {
   in.logits = logits.data();
   in.vocab = s.vocab;
   swy_sample_row_out out{};
-  RowSampler sampler(s.vocab);
+  swy::RowSampler sampler(s.vocab);
   std::vector<uint64_t> counts(s.vocab);
   for (in.position = 0; in.position < STATISTICS_DRAWS; ++in.position) {
     ASSERT_EQ(SWY_SAMPLE_OK, sampler.sample(p, in, out));

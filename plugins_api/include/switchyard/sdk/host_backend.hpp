@@ -20,6 +20,7 @@
 
 #include "switchyard/sdk/error.hpp"
 #include "switchyard/sdk/kernel.hpp"
+#include "switchyard/sdk/team.hpp"
 #include "switchyard/weights.h"
 
 struct swy_device {};
@@ -299,8 +300,6 @@ namespace swy __attribute__((visibility("hidden"))) {
                     r.workspace};
     r.kernel->run(call);
   }
-
-  inline constexpr swy_team kAlone{sizeof(swy_team), 1, 0, 0, nullptr, [](const swy_team*) {}};
 
   inline uint64_t now_ns() {
     timespec t{};

@@ -1,12 +1,12 @@
 // Compiled once per instruction set, with SWY_ROW_KERNELS naming the table and SWY_ROW_KERNELS_NAME the build. Nothing
 // with external linkage but the table may be in here: the linker would keep one build's copy of it for all.
-#include "core/sampling/row_kernels.h"
+#include "switchyard/sdk/row_kernels.hpp"
 
 #if defined(__SSE2__)
 #include <immintrin.h>
 #endif
 
-namespace switchyard {
+namespace swy {
 namespace {
 
 constexpr float kDead = -__builtin_inff();
@@ -63,12 +63,13 @@ inline uint32_t scale_group(const swy_sample_params& p, const Group& g, float* z
   return bad;
 }
 
-uint32_t scale_tail(const swy_sample_params& p, const swy_sample_row_in& in, uint32_t first, float* z, float* max) {
+uint32_t scale_tail(const swy_sample_params& p, const swy_sample_row_in& in, uint32_t first, const float* given,
+                    float* z, float* max) {
   float logits[kGroup];
   uint32_t counts[kGroup];
   const uint32_t n = in.vocab - first;
   for (uint32_t j = 0; j < kGroup; ++j) {
-    logits[j] = j < n ? in.logits[first + j] : kDead;
+    logits[j] = j < n ? given[j] : kDead;
     counts[j] = j < n && in.counts != nullptr ? in.counts[first + j] : 0;
   }
   Group g{logits, counts, {UINT32_MAX, UINT32_MAX}};
@@ -79,19 +80,29 @@ uint32_t scale_tail(const swy_sample_params& p, const swy_sample_row_in& in, uin
   return scale_group(p, g, z, max);
 }
 
-bool scale(const swy_sample_params& given, const swy_sample_row_in& in, float* z, float* group_max) {
+bool scale(const swy_sample_params& given, const swy_sample_row_in& in, uint32_t first, uint32_t n, const float* logits,
+           float* z, float* group_max) {
   swy_sample_params p = given;
   if (p.inv_temperature == 0.0f) p.inv_temperature = 1.0f;  // greedy: scaling by 1 changes no clamped value
-  const uint32_t full = in.vocab / kGroup;
   uint32_t bad = 0;
-  for (uint32_t g = 0; g < full; ++g) {
-    Group group{in.logits + g * kGroup, in.counts == nullptr ? nullptr : in.counts + g * kGroup, {}};
+  for (uint32_t i = 0; i < n; ++i) {
+    const uint32_t g = first + i;
+    if (in.vocab - g * kGroup < kGroup) {
+      bad |= scale_tail(p, in, g * kGroup, logits + i * kGroup, z + i * kGroup, group_max + i);
+      continue;
+    }
+    Group group{logits + i * kGroup, in.counts == nullptr ? nullptr : in.counts + g * kGroup, {}};
     group.allowed[0] = in.mask == nullptr ? UINT32_MAX : in.mask[2 * g];
     group.allowed[1] = in.mask == nullptr ? UINT32_MAX : in.mask[2 * g + 1];
-    bad |= scale_group(p, group, z + g * kGroup, group_max + g);
+    bad |= scale_group(p, group, z + i * kGroup, group_max + i);
   }
-  if (in.vocab % kGroup != 0) bad |= scale_tail(p, in, full * kGroup, z + full * kGroup, group_max + full);
   return bad == 0;
+}
+
+uint32_t live(const float* z, uint32_t groups) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < groups * kGroup; ++i) n += swy_float_bits(z[i]) != SWY_BITS_NEG_INF ? 1 : 0;
+  return n;
 }
 
 void weights(const float* z, uint32_t n, float max, uint32_t* out) {
@@ -173,22 +184,22 @@ float noise_bounds(uint64_t seed, uint64_t position, const uint32_t* ids, const 
   return unordered(best);
 }
 
-float highest(const float* logits, uint32_t vocab) {
+float highest(const float* logits, uint32_t n) {
   int32_t best = ordered(-0x1p100f);
-  for (uint32_t i = 0; i < vocab; ++i) {
+  for (uint32_t i = 0; i < n; ++i) {
     const int32_t x = ordered(swy_clamp(logits[i]));
     best = x > best ? x : best;
   }
   return unordered(best);
 }
 
-uint64_t logprob_total(const float* logits, uint32_t vocab, float max) {
+uint64_t logprob_total(const float* logits, uint32_t n, float max) {
   uint64_t total = 0;
-  for (uint32_t first = 0; first < vocab; first += kGroup) {
-    const uint32_t n = vocab - first < kGroup ? vocab - first : kGroup;
+  for (uint32_t first = 0; first < n; first += kGroup) {
+    const uint32_t count = n - first < kGroup ? n - first : kGroup;
     const float* x = logits + first;
     uint32_t low = 0, high = 0;  // swy_logprob_weight in two parts of 20 bits and more, both exact
-    for (uint32_t j = 0; j < n; ++j) {
+    for (uint32_t j = 0; j < count; ++j) {
       const uint32_t live = swy_float_bits(x[j]) == SWY_BITS_NEG_INF ? 0u : ~0u;
       const float w = swy_mul(swy_exp(swy_add(swy_clamp(x[j]), -max)), 0x1p40f);
       const int32_t top = static_cast<int32_t>(w * 0x1p-20f);
@@ -203,7 +214,7 @@ uint64_t logprob_total(const float* logits, uint32_t vocab, float max) {
 }  // namespace
 
 extern const RowKernels SWY_ROW_KERNELS;
-const RowKernels SWY_ROW_KERNELS = {SWY_ROW_KERNELS_NAME, scale,   total_weight, weights,
-                                    noise_bounds,         highest, logprob_total};
+const RowKernels SWY_ROW_KERNELS = {SWY_ROW_KERNELS_NAME, kLanes * 8, scale,        total_weight, live, weights,
+                                    noise_bounds,         highest,    logprob_total};
 
-}  // namespace switchyard
+}  // namespace swy

@@ -1,8 +1,8 @@
 #include <array>
 
-#include "core/sampling/row_kernels.h"
+#include "switchyard/sdk/row_kernels.hpp"
 
-namespace switchyard {
+namespace swy {
 
 extern const RowKernels kRowKernelsPortable;
 #if defined(__x86_64__)
@@ -23,4 +23,12 @@ std::span<const RowKernels* const> row_kernels() {
 #endif
 }
 
-}  // namespace switchyard
+const RowKernels& row_kernels_within(uint32_t vector_bytes) {
+  const auto all = row_kernels();
+  for (const RowKernels* k : all) {
+    if (k->vector_bytes <= vector_bytes) return *k;
+  }
+  return *all.back();
+}
+
+}  // namespace swy
