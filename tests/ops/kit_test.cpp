@@ -15,7 +15,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 // What the kit says about a fixture on one case.
 std::string verdict(const std::string& fixture, const std::string& reference = "",

@@ -16,7 +16,10 @@ struct Way {
   bool bad = false;        // every other row cannot be drawn from: a NaN, +inf, or nothing that is allowed
   bool penalties = false;  // with the counts state
   uint32_t top = 0;        // so many of the most likely tokens
+  bool mixed = false;      // every row in another of the ways above
 };
+
+constexpr size_t kPlainWays = 13;  // the first: any row of a step can be sampled so
 
 const std::vector<Way>& ways() {
   static const std::vector<Way> all = [] {
@@ -40,6 +43,7 @@ const std::vector<Way>& ways() {
     w.push_back({.name = "bad_penalties", .mask = true, .bad = true, .penalties = true});
     w.push_back({.name = "top_logprobs", .top = 5});
     w.push_back({.name = "bad_top_logprobs", .mask = true, .bad = true, .top = 3});
+    w.push_back({.name = "mixed", .mixed = true});
     return w;
   }();
   return all;
@@ -80,11 +84,18 @@ Case sample(swy_op_id op, const Way& way, uint32_t rows, uint64_t vocab, Random&
   for (uint32_t r = 0; r < rows; ++r) wanted.push_back(r);
   b.rows(std::vector<uint32_t>(rows, 1)).wanted(wanted);
   Step& s = b.peek().steps[0];
-  for (uint32_t r = 0; r < rows; r += 2) s.draws.push_back(drawn(way, r / 2, r, vocab, random));
+  for (uint32_t r = 0; r < rows; r += 2) {
+    s.draws.push_back(drawn(way.mixed ? ways()[(r / 2) % kPlainWays] : way, r / 2, r, vocab, random));
+  }
   if (op != SWY_OP_LM_HEAD_SAMPLE) {
     b.fixed_input(vocab, 0, 3, SWY_ROWS_LOGITS);
     for (size_t i = 0; way.bad && random.draws() && i < s.draws.size(); i += 4) {
       s.inputs[0].floats[s.draws[i].logit_row * vocab + 40 + i] = i % 8 == 0 ? NAN : INFINITY;
+    }
+  } else if (way.bad) {  // plain weights, so that a NaN stays one
+    b.input(100).matrix({vocab, 100}, SWY_F32, 0, 3);
+    for (size_t i = 0; random.draws() && i < s.draws.size(); i += 4) {
+      s.inputs[0].floats[s.draws[i].logit_row * 100] = NAN;
     }
   } else {
     b.input(100).matrix({vocab, 100}, SWY_I4, 32, 3);
@@ -107,15 +118,18 @@ Case sample(swy_op_id op, const Way& way, uint32_t rows, uint64_t vocab, Random&
 void sample_cases(std::vector<CaseSpec>& out) {
   for (const swy_op_id op : {SWY_OP_SAMPLE, SWY_OP_TOP_CANDIDATES, SWY_OP_LM_HEAD_SAMPLE}) {
     for (const Way& way : ways()) {
-      if (way.bad && op == SWY_OP_LM_HEAD_SAMPLE) continue;
       if (way.top != 0 && op == SWY_OP_TOP_CANDIDATES) continue;
+      const auto add = [&](uint32_t rows, uint64_t vocab, bool slow) {
+        out.push_back({op,
+                       op_name(op) + "." + way.name + ".rows" + std::to_string(rows) + ".vocab" + std::to_string(vocab),
+                       slow, [=](Random& random) { return sample(op, way, rows, vocab, random); }});
+      };
       for (const uint32_t rows : {1u, 7u, 65u}) {
-        for (const uint64_t vocab : {77u, 1000u}) {
-          out.push_back(
-              {op, op_name(op) + "." + way.name + ".rows" + std::to_string(rows) + ".vocab" + std::to_string(vocab),
-               rows == 65 && vocab == 1000, [=](Random& random) { return sample(op, way, rows, vocab, random); }});
-        }
+        for (const uint64_t vocab : {77u, 1000u}) add(rows, vocab, rows == 65 && vocab == 1000);
       }
+      const bool common = way.name == "seeded" || way.name == "top_p" || way.name == "everything" || way.name == "bad";
+      add(1, 20011, !common);  // large enough for a team to share one row
+      add(5, 20011, true);
     }
   }
 }
