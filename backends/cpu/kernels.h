@@ -20,6 +20,7 @@ std::span<const swy::HostKernel> add_kernels();
 std::span<const swy::HostKernel> lm_head_kernels();
 std::span<const swy::HostKernel> cast_kernels();
 std::span<const swy::HostKernel> sample_kernels();
+std::span<const swy::HostKernel> lm_head_sample_kernels();
 
 // How a matrix product is computed.
 enum class Mode {

@@ -9,6 +9,7 @@
 #include "attention.h"
 #include "isa.h"
 #include "kernels.h"
+#include "switchyard/sampling_math.h"
 #include "switchyard/sdk/host_backend.hpp"
 
 namespace {
@@ -16,9 +17,10 @@ namespace {
 const std::vector<swy::HostKernel>& all_kernels() {
   static const std::vector<swy::HostKernel> kernels = [] {
     std::vector<swy::HostKernel> all;
-    for (const auto list : {cpu::embedding_kernels(), cpu::rms_norm_kernels(), cpu::linear_kernels(),
-                            cpu::attention_kernels(), cpu::gated_delta_kernels(), cpu::moe_kernels(),
-                            cpu::add_kernels(), cpu::lm_head_kernels(), cpu::cast_kernels()}) {
+    for (const auto list :
+         {cpu::embedding_kernels(), cpu::rms_norm_kernels(), cpu::linear_kernels(), cpu::attention_kernels(),
+          cpu::gated_delta_kernels(), cpu::moe_kernels(), cpu::add_kernels(), cpu::lm_head_kernels(),
+          cpu::cast_kernels(), cpu::sample_kernels(), cpu::lm_head_sample_kernels()}) {
       all.insert(all.end(), list.begin(), list.end());
     }
     return all;
@@ -82,11 +84,19 @@ swy_status configure(const swy_setting* settings, uint32_t count, swy_error* err
   });
 }
 
+// Offered only if this build reproduces the normative bits.
+constexpr uint32_t kSampling = SWY_SAMPLING_TOPK_CANDIDATES | SWY_SAMPLING_TOKEN;
+
 swy::HostBackend backend{.id = "cpu",
                          .version = "0.1.0",
                          .kernels = all_kernels().data(),
                          .kernel_count = all_kernels().size(),
                          .device_name = device_name(),
+                         .sampling = SWY_SAMPLING_LOGITS | (swy_sampling_self_check() ? kSampling : 0u),
+                         .sampling_steps = SWY_SAMPLES_GREEDY | SWY_SAMPLES_SEEDED | SWY_SAMPLES_TEMPERATURE |
+                                           SWY_SAMPLES_TOP_K | SWY_SAMPLES_TOP_P | SWY_SAMPLES_MIN_P |
+                                           SWY_SAMPLES_MASK | SWY_SAMPLES_PENALTIES | SWY_SAMPLES_BIAS |
+                                           SWY_SAMPLES_LOGPROBS | SWY_SAMPLES_STOP_IDS,
                          .options = kOptions,
                          .option_count = 2,
                          .configure = configure,

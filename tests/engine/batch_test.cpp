@@ -12,11 +12,11 @@ using ::testing::HasSubstr;
 
 const char* kDemo = SWITCHYARD_DEMO_MODEL;
 
-TEST(Batch, DrawsTheSameOnEveryPath) {
-  const TestModel t = make_model(kDemo, "reference", options_for(1));
+void draws_the_same_on_every_path(const std::string& backend, int settings) {
+  const TestModel t = make_model(kDemo, backend, options_for(1));
   ASSERT_NE(t.model, nullptr);
   std::mt19937 random(11);
-  for (int i = 0; i < 12; ++i) {
+  for (int i = 0; i < settings; ++i) {
     const Request r = request_of(random_ids(random, 1 + random() % 20, t.model->vocab()),
                                  random_params(random, t.model->vocab()), 10);
     const Drawn fused = draw_alone(*t.model, r, SamplingPath::fused);
@@ -25,6 +25,29 @@ TEST(Batch, DrawsTheSameOnEveryPath) {
     EXPECT_TRUE(fused == draw_alone(*t.model, r, SamplingPath::logits)) << "setting " << i;
   }
 }
+
+TEST(Batch, DrawsTheSameOnEveryPath) { draws_the_same_on_every_path("reference", 12); }
+
+#ifdef SWITCHYARD_TEST_CPU
+TEST(Batch, DrawsTheSameOnEveryPathOfCpu) { draws_the_same_on_every_path("cpu", 40); }
+
+TEST(Batch, DrawsOnCpuWhatItCovers) {
+  const TestModel t = make_model(kDemo, "cpu", options_for(1));
+  ASSERT_NE(t.model, nullptr);
+  std::mt19937 random(12);
+  auto session = t.model->session();
+  ASSERT_TRUE(session.ok());
+  for (int i = 0; i < 12; ++i) {
+    Batch batch(*t.model);
+    const auto id = batch.add(**session, request_of({1, 2, 3}, random_params(random, t.model->vocab()), 1));
+    ASSERT_TRUE(id.ok()) << id.status().message();
+    ASSERT_TRUE(batch.run(*id).ok());
+    EXPECT_EQ(batch.outcome(*id)->path.path, SamplingPath::fused);
+    EXPECT_EQ(batch.outcome(*id)->path.reason, "cpu:0 covers the request");
+    (*session)->reset();
+  }
+}
+#endif
 
 // Requests that begin at different times, draw on different paths and end at different lengths, in steps with others.
 TEST(Batch, NobodyChangesWhatAnotherDraws) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <set>
 
@@ -18,19 +19,37 @@ namespace {
 using testing::RandomRow;
 
 constexpr uint32_t kVocab = 331;
+#ifdef SWITCHYARD_TEST_CPU
+constexpr const char* kBackends[] = {"reference", "cpu"};
+#else
+constexpr const char* kBackends[] = {"reference"};
+#endif
 
-const PlanDevice& reference() {
+const PlanDevice& device_of(const std::string& backend) {
   static const Host host(2);
   static const Registry registry = [] {
     DiscoveryOptions options;
-    options.libraries = {SWITCHYARD_TEST_BACKENDS "/switchyard_reference.so"};
+    for (const char* name : kBackends)
+      options.libraries.push_back(fmt::format("{}/switchyard_{}.so", SWITCHYARD_TEST_BACKENDS, name));
     options.validate = true;
+    options.cpu_features = default_discovery().cpu_features;
     return Registry::discover(Os::real(), options, host);
   }();
-  static const auto selection = registry.select("reference");
+  static std::map<std::string, Registry::Selection> selections;
+  const auto known = selections.find(backend);
+  if (known != selections.end()) return known->second.devices.at(0)->plan();
+  auto selection = registry.select(backend);
   EXPECT_TRUE(selection.ok()) << selection.status().message();
-  return selection->devices.at(0)->plan();
+  return selections.emplace(backend, std::move(*selection)).first->second.devices.at(0)->plan();
 }
+
+// The device of the present test.
+const PlanDevice* the_device = nullptr;
+
+class Device : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override { the_device = &device_of(GetParam()); }
+};
 
 // One operand: its description and its memory on the device.
 struct Operand {
@@ -44,7 +63,7 @@ struct Operand {
     desc.rank = static_cast<uint32_t>(dims.size());
     std::fill(std::begin(desc.dims), std::end(desc.dims), 1);
     std::copy(dims.begin(), dims.end(), desc.dims);
-    buffer = *DeviceBuffer::allocate(reference(), SWY_MEMORY_DEVICE, bytes, "test");
+    buffer = *DeviceBuffer::allocate(*the_device, SWY_MEMORY_DEVICE, bytes, "test");
   }
   template <class T>
   void put(const std::vector<T>& values) {
@@ -67,7 +86,7 @@ struct OneOp {
 
   // Runs it once over `block`.
   void run(std::span<const std::byte> block, uint32_t rows) {
-    const PlanDevice& d = reference();
+    const PlanDevice& d = *the_device;
     step = *DeviceBuffer::allocate(d, SWY_MEMORY_UPLOAD, block.size(), "step");
     tokens = *DeviceBuffer::allocate(d, SWY_MEMORY_DEVICE, rows * 4, "tokens");
     ASSERT_TRUE(step.write(0, block).ok());
@@ -113,18 +132,40 @@ struct OneOp {
     }
   };
 
+  // The first weight in a layout of the device's own.
+  DeviceBuffer packed_weight(uint32_t layout) {
+    if (layout == 0) return {};
+    const PlanDevice& d = *the_device;
+    const swy_tensor& desc = weights.at(0)->desc;
+    PluginError e;
+    uint64_t bytes = 0;
+    EXPECT_EQ(SWY_OK, d.api->packed_bytes(&desc, layout, &bytes, e.get()));
+    std::vector<char> to(bytes);
+    const auto canonical = weights[0]->get<float>(desc.dims[0] * desc.dims[1]);
+    EXPECT_EQ(SWY_OK, d.api->pack(&desc, layout, canonical.data(), to.data(), e.get()));
+    DeviceBuffer out = *DeviceBuffer::allocate(d, SWY_MEMORY_DEVICE, bytes, "packed");
+    EXPECT_TRUE(out.write(0, std::as_bytes(std::span(to))).ok());
+    return out;
+  }
+
   void record_and_submit(const swy_op& op, const swy_bucket& bucket, swy_bindings& b) {
-    const PlanDevice& d = reference();
+    const PlanDevice& d = *the_device;
     const swy_kernel* kernel = nullptr;
-    for (uint32_t i = 0; i < d.api->kernel_count(d.handle); ++i) {
-      if (d.api->kernel_at(d.handle, i)->op == id) kernel = d.api->kernel_at(d.handle, i);
+    PluginError e;
+    for (uint32_t i = 0; i < d.api->kernel_count(d.handle) && kernel == nullptr; ++i) {
+      const swy_kernel* k = d.api->kernel_at(d.handle, i);
+      if (k->op == id && k->supports(d.handle, k, &op, &bucket, e.get()) == SWY_OK) kernel = k;
     }
     ASSERT_NE(nullptr, kernel);
-    PluginError e;
-    ASSERT_EQ(SWY_OK, kernel->supports(d.handle, kernel, &op, &bucket, e.get()));
     swy_prepared prepared{};
     prepared.struct_size = sizeof prepared;
     ASSERT_EQ(SWY_OK, kernel->prepare(d.handle, kernel, &op, &bucket, &prepared, e.get()));
+    const DeviceBuffer packed = packed_weight(prepared.weight_layouts[0]);
+    const swy_binding packed_binding = packed.all();
+    if (prepared.weight_layouts[0] != 0) {
+      b.weights = &packed_binding;
+      weights[0]->desc.layout = prepared.weight_layouts[0];
+    }
     const DeviceBuffer workspace = *DeviceBuffer::allocate(d, SWY_MEMORY_DEVICE, prepared.workspace_bytes, "workspace");
     b.workspace = workspace.all();
     const swy_list_info info{sizeof info, 0, &bucket, step.all(), tokens.all()};
@@ -134,6 +175,7 @@ struct OneOp {
     ASSERT_EQ(SWY_OK, d.api->list_finalize(list, e.get()));
     ASSERT_EQ(SWY_OK, d.api->list_submit(list, nullptr, e.get()));
     d.api->list_free(list);
+    if (!weights.empty()) weights[0]->desc.layout = 0;
   }
 };
 
@@ -236,12 +278,12 @@ void expect_counts(const Batch& batch, const Block& block, uint32_t i, const swy
   EXPECT_EQ(written && !in_place ? counted : expected, slot(2 * i + 1)) << i;
 }
 
-TEST(Device, SaysThatItSamplesTheWholeChain) {
-  EXPECT_EQ((1u << 11) - 1, reference().info.sampling_steps);
-  EXPECT_EQ(SWY_SAMPLING_LOGITS | SWY_SAMPLING_TOPK_CANDIDATES | SWY_SAMPLING_TOKEN, reference().info.sampling);
+TEST_P(Device, SaysThatItSamplesTheWholeChain) {
+  EXPECT_EQ((1u << 11) - 1, the_device->info.sampling_steps);
+  EXPECT_EQ(SWY_SAMPLING_LOGITS | SWY_SAMPLING_TOPK_CANDIDATES | SWY_SAMPLING_TOKEN, the_device->info.sampling);
 }
 
-TEST(Device, SampleDrawsTheHostsTokens) {
+TEST_P(Device, SampleDrawsTheHostsTokens) {
   std::mt19937_64 random(11);
   constexpr uint32_t kRows = 7, kTop = 4;
   for (int round = 0; round < 60; ++round) {
@@ -281,7 +323,7 @@ TEST(Device, SampleDrawsTheHostsTokens) {
   }
 }
 
-TEST(Device, WithoutTheCountsStateNothingIsPenalised) {
+TEST_P(Device, WithoutTheCountsStateNothingIsPenalised) {
   std::mt19937_64 random(12);
   constexpr uint32_t kRows = 7;
   for (int round = 0; round < 10; ++round) {
@@ -300,7 +342,7 @@ TEST(Device, WithoutTheCountsStateNothingIsPenalised) {
   }
 }
 
-TEST(Device, CandidatesFinishIntoTheHostsTokens) {
+TEST_P(Device, CandidatesFinishIntoTheHostsTokens) {
   std::mt19937_64 random(13);
   constexpr uint32_t kRows = 7, kTop = 24;
   int decided = 0;
@@ -337,7 +379,7 @@ TEST(Device, CandidatesFinishIntoTheHostsTokens) {
 }
 
 // The fused operation draws from the very logits that LM_HEAD writes.
-TEST(Device, FusedAndUnfusedHeadsDrawTheSame) {
+TEST_P(Device, FusedAndUnfusedHeadsDrawTheSame) {
   std::mt19937_64 random(14);
   constexpr uint32_t kRows = 5, kHidden = 48;
   std::normal_distribution<float> normal;
@@ -365,6 +407,9 @@ TEST(Device, FusedAndUnfusedHeadsDrawTheSame) {
     EXPECT_EQ(swy_float_bits(a[i].logprob), swy_float_bits(b[i].logprob));
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Backends, Device, ::testing::ValuesIn(kBackends),
+                         [](const auto& one) { return std::string(one.param); });
 
 }  // namespace
 }  // namespace switchyard
