@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <numeric>
 
 namespace switchyard::bench {
@@ -76,6 +77,37 @@ Status trace(Host& host, const Step& step, uint32_t steps, Measurement& m) {
   return status;
 }
 
+// A request that draws a token per step.
+class Drawer {
+ public:
+  static Result<std::unique_ptr<Drawer>> create(Model& model, std::span<const int32_t> prompt,
+                                                const SamplingParams& sampling, std::optional<SamplingPath> path,
+                                                uint32_t tokens) {
+    std::unique_ptr<Drawer> d(new Drawer(model));
+    SWY_LET(d->session_, model.session());
+    Request request;
+    request.prompt.assign(prompt.begin(), prompt.end());
+    request.max_tokens = tokens;
+    request.sampling = sampling;
+    request.path = path;
+    SWY_LET(d->id_, d->batch_.add(*d->session_, std::move(request)));
+    while (d->outcome().ids.empty()) SWY_TRY(d->step());
+    return d;
+  }
+  Status step() {
+    SWY_TRY(batch_.step().status());
+    return outcome().status;
+  }
+  const Outcome& outcome() const { return *batch_.outcome(id_); }
+
+ private:
+  explicit Drawer(Model& model) : batch_(model) {}
+
+  std::unique_ptr<Session> session_;
+  Batch batch_;
+  Batch::Id id_ = 0;
+};
+
 }  // namespace
 
 double Samples::at(double share) const {
@@ -116,6 +148,29 @@ Result<Measurement> measure_decode(Model& model, Host& host, std::span<const int
   SWY_TRY(watch(model, host, step, kWatchedTokens, m.overhead));
   SWY_TRY(trace(host, step, kWatchedTokens, m));
   return m;
+}
+
+Status measure_drawing(Model& model, Host& host, std::span<const int32_t> prompt, const SamplingParams& sampling,
+                       uint32_t tokens, std::span<Drawing> ways, const KeepGoing& keep_going) {
+  std::vector<std::unique_ptr<Drawer>> drawers;
+  for (const Drawing& way : ways) {
+    SWY_LET(drawers.emplace_back(), Drawer::create(model, prompt, sampling, way.path, 1 + tokens + kDecodeExtra));
+  }
+  for (uint32_t i = 0; i < kWarmTokens + tokens; ++i) {
+    for (size_t w = 0; w < ways.size(); ++w) {
+      Samples warm;
+      SWY_TRY(sample([&] { return drawers[w]->step(); }, 1, keep_going, i < kWarmTokens ? warm : ways[w].m.samples));
+    }
+  }
+  for (size_t w = 0; w < ways.size(); ++w) {
+    const Step step = [&] { return drawers[w]->step(); };
+    const uint64_t before = drawers[w]->outcome().read_bytes;
+    SWY_TRY(watch(model, host, step, kWatchedTokens, ways[w].m.overhead));
+    ways[w].read_bytes = (drawers[w]->outcome().read_bytes - before) / kWatchedTokens;
+    ways[w].choice = drawers[w]->outcome().path;
+    SWY_TRY(trace(host, step, kWatchedTokens, ways[w].m));
+  }
+  return {};
 }
 
 }  // namespace switchyard::bench

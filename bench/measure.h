@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/base/status.h"
+#include "core/engine/batch.h"
 #include "core/engine/session.h"
 #include "core/plugin/host.h"
 
@@ -65,5 +66,18 @@ constexpr uint32_t kDecodeExtra = 36;
 // `text` holds depth + tokens + kDecodeExtra ids.
 Result<Measurement> measure_decode(Model& model, Host& host, std::span<const int32_t> text, uint32_t depth,
                                    uint32_t tokens, const KeepGoing& keep_going);
+
+// One way of drawing, and what its steps took: single tokens of a request, drawn and fed back.
+struct Drawing {
+  std::optional<SamplingPath> path;  // none: as the device covers the request
+  PathChoice choice = {};
+  uint64_t read_bytes = 0;  // per token, that came to the host
+  Measurement m = {};
+};
+
+// Steps of one request per way, on a session each, after a prompt: token by token in turns, so that what else the
+// machine does falls on all alike. The draws are part of the time. All start from one seed, and so draw the same.
+Status measure_drawing(Model& model, Host& host, std::span<const int32_t> prompt, const SamplingParams& sampling,
+                       uint32_t tokens, std::span<Drawing> ways, const KeepGoing& keep_going);
 
 }  // namespace switchyard::bench

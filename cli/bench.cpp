@@ -6,6 +6,7 @@
 #include "bench/measure.h"
 #include "cli/bench_report.h"
 #include "cli/commands.h"
+#include "cli/generate.h"
 #include "cli/sample_text.h"
 
 namespace switchyard::cli {
@@ -20,9 +21,11 @@ struct Options {
   Settings settings;
   std::vector<uint32_t> prefill = {512, 1341}, depths = {0, 1024};
   uint32_t decode = 128, repeat = 5;
+  std::vector<std::string> sampling;  // paths to compare; none: steps over a text
+  SamplingParams params;
   bool random = false, ops = false, json = false;
 
-  uint32_t text_at(uint32_t depth) const { return depth + decode + bench::kDecodeExtra; }
+  uint32_t text_at(uint32_t depth) const { return depth + 2 + decode + bench::kDecodeExtra; }
 };
 
 // `n` tokens of the demo model's text, since routing follows what is read; random ones when they are asked for.
@@ -37,6 +40,9 @@ struct Row {
   uint32_t tokens = 0;  // per sample
   Measurement m;
   Workload work;
+
+  std::optional<uint64_t> read_bytes = {};  // per token, where it was drawn
+  std::string why = {};                     // it was drawn there
 
   double rate(double seconds) const { return tokens / seconds; }
 };
@@ -56,10 +62,30 @@ Status check(const Options& o, const Model& model) {
   return {};
 }
 
+// Decoding with the draws, one row per path.
+Status measure_paths(const Options& o, Runtime& r, uint32_t depth, const bench::KeepGoing& keep_going,
+                     std::vector<Row>& rows) {
+  std::vector<bench::Drawing> ways;
+  for (const std::string& path : o.sampling) {
+    SWY_LET(ways.emplace_back().path, parse_path(path));
+  }
+  SWY_LET(const auto prompt, some_tokens(o, r, std::max(depth, 1u)));
+  SamplingParams params = o.params;
+  params.seed = 1;
+  SWY_TRY(bench::measure_drawing(*r.model, *r.host, prompt, params, o.decode, ways, keep_going));
+  for (bench::Drawing& way : ways) {
+    rows.push_back({fmt::format("{} at {}", path_name(way.choice.path), depth), 1, std::move(way.m),
+                    bench::workload_of(*r.program, {1, 1, depth + o.decode / 2 + 1}), way.read_bytes,
+                    way.choice.reason});
+  }
+  return {};
+}
+
 Result<std::vector<Row>> measure(const Options& o, Runtime& r) {
   std::vector<Row> rows;
   Progress bar("measuring");
-  const size_t total = o.prefill.size() + (o.decode != 0 ? o.depths.size() : 0);
+  const size_t paths = std::max<size_t>(o.sampling.size(), 1);
+  const size_t total = o.prefill.size() + (o.decode != 0 ? o.depths.size() * paths : 0);
   const auto keep_going = [] { return !interrupted.load(); };
   for (const uint32_t n : o.prefill) {
     bar.update(rows.size(), total);
@@ -70,6 +96,10 @@ Result<std::vector<Row>> measure(const Options& o, Runtime& r) {
   for (const uint32_t depth : o.depths) {
     if (o.decode == 0) break;
     bar.update(rows.size(), total);
+    if (!o.sampling.empty()) {
+      SWY_TRY(measure_paths(o, r, depth, keep_going, rows));
+      continue;
+    }
     SWY_LET(const auto text, some_tokens(o, r, o.text_at(depth)));
     SWY_LET(Measurement m, bench::measure_decode(*r.model, *r.host, text, depth, o.decode, keep_going));
     const Workload work = bench::workload_of(*r.program, {1, 1, depth + o.decode / 2 + 1});
@@ -118,6 +148,10 @@ ordered_json row_json(const Options& o, const Runtime& r, const Probes& p, const
                     {"core_microseconds", v.core_seconds * 1e6},
                     {"core_share", v.core_share()},
                     {"wait_share", v.wait_share()}};
+  if (row.read_bytes) {
+    j["read_bytes"] = *row.read_bytes;
+    j["drawn_there"] = row.why;
+  }
   if (o.ops) j["kernels"] = kernels_json(row);
   return j;
 }
@@ -167,6 +201,10 @@ void print_table(const Options& o, const Runtime& r, const Probes& p, const std:
         100 * v.core_share(), 100 * v.wait_share());
   }
   for (const Row& row : rows) {
+    if (row.read_bytes)
+      fmt::print("{}: {}; {} bytes per token read from the device\n", row.name, row.why, *row.read_bytes);
+  }
+  for (const Row& row : rows) {
     if (o.ops) print_kernels(row);
   }
 }
@@ -179,6 +217,8 @@ Status bench_command(const Options& o) {
     for (const uint32_t d : o.depths) needed = std::max(needed, o.text_at(d));
     settings.context = needed;
   }
+  for (const std::string& path : o.sampling) SWY_TRY(parse_path(path).status());
+  settings.sessions = std::max<uint32_t>(1, static_cast<uint32_t>(o.sampling.size()));
   SWY_LET(Runtime r, load_runtime(settings));
   SWY_TRY(check(o, *r.model));
   SWY_LET(const std::vector<Row> rows, measure(o, r));
@@ -214,6 +254,11 @@ void add_bench(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(0u, 1u << 20))
       ->capture_default_str();
   c->add_option("--repeat", o->repeat, "prompts per length")->check(CLI::Range(1u, 1000u))->capture_default_str();
+  c->add_option(
+       "--sampling", o->sampling,
+       "decode by drawing: paths to compare, in turns (auto, fused, candidates, logits); none: steps over a text")
+      ->delimiter(',');
+  add_sampling_flags(*c, o->params);
   c->add_flag("--random", o->random, "prompts of random ids instead of text");
   c->add_flag("--ops", o->ops, "also the time of every kernel inside a step");
   c->add_flag("--json", o->json, "print JSON");

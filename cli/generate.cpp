@@ -32,12 +32,10 @@ Result<Runtime> load_for_text(const Settings& settings, const TextOptions& optio
   return load_runtime(s);
 }
 
-void add_text_flags(CLI::App& command, TextFlags& f, uint32_t default_tokens) {
-  f.options.max_tokens = default_tokens;
+void add_sampling_flags(CLI::App& command, SamplingParams& p) {
   const auto value = [&](const char* name, auto& target, const char* help) {
     return command.add_option(name, target, help)->capture_default_str()->group("Sampling");
   };
-  SamplingParams& p = f.options.sampling;
   value("--temp", p.temperature, "temperature; 0 always takes the most likely token");
   value("--top-p", p.top_p, "keep the most likely tokens that reach this probability");
   value("--top-k", p.top_k, "keep this many of the most likely tokens; 0: all");
@@ -45,8 +43,16 @@ void add_text_flags(CLI::App& command, TextFlags& f, uint32_t default_tokens) {
   value("--repeat-penalty", p.repetition_penalty, "above 1: what was said is said again less");
   value("--presence-penalty", p.presence_penalty, "taken from the logit of a token that was drawn before");
   value("--frequency-penalty", p.frequency_penalty, "the same, times how often it was drawn");
-  value("--sampling", f.sampling,
-        "where tokens are drawn: auto, fused (on the device), candidates, logits (on the host)");
+}
+
+void add_text_flags(CLI::App& command, TextFlags& f, uint32_t default_tokens) {
+  f.options.max_tokens = default_tokens;
+  add_sampling_flags(command, f.options.sampling);
+  command
+      .add_option("--sampling", f.sampling,
+                  "where tokens are drawn: auto, fused (on the device), candidates, logits (on the host)")
+      ->capture_default_str()
+      ->group("Sampling");
   f.seed_option = command.add_option("--seed", f.seed, "repeats a run; without it a random one, printed at the end")
                       ->check(whole_number())
                       ->group("Sampling");

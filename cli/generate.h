@@ -10,6 +10,9 @@
 
 namespace switchyard::cli {
 
+// The flags of the sampling chain, but for the seed.
+void add_sampling_flags(CLI::App& command, SamplingParams& params);
+
 // Flags of what is drawn, and when it ends.
 struct TextFlags {
   TextOptions options;

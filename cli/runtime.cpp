@@ -131,6 +131,7 @@ Result<Runtime> load_runtime(const Settings& settings, std::shared_ptr<Host> hos
   options.context = settings.context;
   options.chunk = settings.chunk;
   options.deterministic = settings.deterministic;
+  options.sessions = settings.sessions;
   options.device_sampling = settings.device_sampling;
   options.routers = settings.routers;
   for (const std::string& text : settings.variants) {

@@ -23,6 +23,7 @@ struct Settings {
   bool exact = false;
   bool verify = false;
   bool validate = false;
+  uint32_t sessions = 1;        // no flag of its own, either
   bool device_sampling = true;  // no flag of its own: commands that draw on the host do without
   std::string log = "warning";
   bool routers = false;  // no flag: ModelOptions::routers, for commands that read them

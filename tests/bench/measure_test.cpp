@@ -58,6 +58,28 @@ TEST(Measure, AGatedDeltaLayerHasSixBarriers) {
 }
 #endif
 
+#ifdef SWITCHYARD_TEST_CPU
+TEST(Measure, ComparesWhereTokensAreDrawn) {
+  ModelOptions options = with_context(128);
+  options.sessions = 2;
+  const TestModel t = make_model(SWITCHYARD_DEMO_MODEL, "cpu", options);
+  ASSERT_NE(t.model, nullptr);
+  Drawing ways[] = {{SamplingPath::fused}, {SamplingPath::logits}};
+  SamplingParams greedy;
+  greedy.temperature = 0;
+  const Status s = measure_drawing(*t.model, test_host(), some_text(10), greedy, 8, ways, kAlways);
+  ASSERT_TRUE(s.ok()) << s.message();
+  for (const Drawing& way : ways) {
+    EXPECT_EQ(way.m.samples.seconds.size(), 8u);
+    EXPECT_EQ(way.choice.path, *way.path);
+  }
+  EXPECT_EQ(ways[0].read_bytes, sizeof(swy_sample_result));
+  EXPECT_EQ(ways[1].read_bytes, t.model->vocab() * sizeof(float));
+  EXPECT_EQ(ways[0].m.kernels.at("lm_head_sample.vector").calls, 16u) << "no logits, and no sampler of their own";
+  EXPECT_FALSE(ways[0].m.kernels.contains("lm_head.vector"));
+}
+#endif
+
 TEST(Measure, PrefillStartsAfreshEachTime) {
   const TestModel t = make_model(SWITCHYARD_DEMO_MODEL, "reference", with_context(64));
   ASSERT_NE(t.model, nullptr);

@@ -226,6 +226,18 @@ TEST(Bench, TellsRatesSharesAndKernels) {
   EXPECT_LT(out["rows"][0]["megabytes"], out["rows"][1]["megabytes"]);
 }
 
+TEST(Bench, ComparesWhereTokensAreDrawn) {
+  const json out = run_json({"bench", "--prefill", "8", "--depth", "16", "--decode", "3", "--repeat", "1", "--sampling",
+                             "fused,logits", "--temp", "0", "--json"});
+  ASSERT_EQ(out["rows"].size(), 3u);
+  EXPECT_EQ(out["rows"][1]["name"], "fused at 16");
+  EXPECT_EQ(out["rows"][1]["read_bytes"], 16);
+  EXPECT_EQ(out["rows"][2]["name"], "logits at 16");
+  EXPECT_EQ(out["rows"][2]["drawn_there"], "asked for");
+  EXPECT_FALSE(out["rows"][0].contains("read_bytes"));
+  EXPECT_THAT(run_program({"bench", "--prefill", "8", "--sampling", "gpu"}).err, HasSubstr("--sampling is 'gpu'"));
+}
+
 TEST(Bench, ReportsTheMachineAndTheCommand) {
   const json out = run_json({"bench", "--prefill", "8", "--decode", "0", "--repeat", "1", "--json"});
   EXPECT_EQ(out["command"][1], "bench");
