@@ -1,8 +1,8 @@
 """Measures llama.cpp's CPU backend and Switchyard in one run, on models of the same shape and bytes per weight.
 
 Qwen3.5-35B-A3B with random weights, 4.5 bits each: `synth:qwen3.5-35b-a3b` (i4 in groups of 32) here, Q4_0 there, in a
-GGUF file that this program writes (no package but NumPy). The two programs take turns; the ratio is taken within each
-turn and its median reported, so that a machine which others use as well slows both. --help tells how to run it.
+GGUF file that this program writes (no package but NumPy). The two programs take turns; ratios are taken within a pair
+of turns, and load by others is told, since it slows the two differently. --help tells how to run it.
 """
 import argparse
 import errno
@@ -36,8 +36,9 @@ Then, for four layers on two threads, and for the whole model (18 GiB) on sixtee
   peer_llama_cpp.py --llama-bench build/bin/llama-bench --switchyard switchyard --gguf whole.gguf \\
     --layers 40 --vocab 248320 --threads 16 --pairs 3
 
-The table has the median rate of each, the median of the ratios of the pairs with the smallest and the largest, and how
-many cores other programs used meanwhile: above 0.1, trust the ratios only. A GGUF of the right size is used as it is.
+`others` is how many cores other programs used meanwhile. Threads that wait for each other lose far more than their
+share to other load, so what counts are the pairs without it, which have a table of their own. Ctrl-C ends the pairs and
+prints the tables. A GGUF of the right size is used as it is.
 """
 
 # Of the published configuration: what both programs are given.
@@ -259,27 +260,43 @@ def switchyard(what, o):
     return {r["name"]: r[rate] for r in out["rows"] if r["name"].startswith(what)}, others
 
 
+def measure_pair(pair, what, o, rows):
+    wait_for_quiet(o)
+    theirs, others_there = llama(what, o)
+    ours, others = switchyard(what, o)
+    if theirs.keys() != ours.keys():
+        raise Fail(f"llama-bench measured {', '.join(theirs)}, switchyard {', '.join(ours)}")
+    for name, b in ours.items():
+        a = theirs[name]
+        rows.setdefault(name, []).append((a, b, max(others_there, others) < o.quiet))
+        print(f"{pair:<5} {name:<16} {a:>10.1f} {others_there:>7.2f} {b:>11.1f} {others:>7.2f} {b / a:>6.2f}x",
+              flush=True)
+
+
 def compare(o):
     rows = {}
-    print(f"{'pair':<5} {'':<16} {'llama.cpp':>10} {'others':>7} {'switchyard':>11} {'others':>7} {'ratio':>7}")
-    for pair in range(o.pairs):
-        for what in ("prefill", "decode"):
-            wait_for_quiet(o)
-            theirs, others_there = llama(what, o)
-            ours, others = switchyard(what, o)
-            if theirs.keys() != ours.keys():
-                raise Fail(f"llama-bench measured {', '.join(theirs)}, switchyard {', '.join(ours)}")
-            for name, b in ours.items():
-                a = theirs[name]
-                rows.setdefault(name, []).append((a, b))
-                print(f"{pair + 1:<5} {name:<16} {a:>10.1f} {others_there:>7.2f} {b:>11.1f} {others:>7.2f} "
-                      f"{b / a:>6.2f}x", flush=True)
-    print(f"\n{'medians':<22} {'llama.cpp':>10} {'switchyard':>11} {'ratio':>7}   of the pairs")
+    print(f"{'pair':<5} {'':<16} {'llama.cpp':>10} {'others':>7} {'switchyard':>11} {'others':>7} {'ratio':>7}",
+          flush=True)
+    try:
+        for pair in range(1, o.pairs + 1):
+            for what in ("prefill", "decode"):
+                measure_pair(pair, what, o, rows)
+    except KeyboardInterrupt:
+        print("interrupted; what there is:", file=sys.stderr)
+    summarize("all pairs", rows)
+    summarize(f"others below {o.quiet:g}", {n: [r for r in all_of if r[2]] for n, all_of in rows.items()})
+
+
+def summarize(title, rows):
+    print(f"\n{title:<22} {'llama.cpp':>10} {'switchyard':>11} {'ratio':>7}   medians, and the ratios' range")
     for name, pairs in rows.items():
-        theirs, ours = zip(*pairs)
-        ratios = [b / a for a, b in pairs]
+        if not pairs:
+            print(f"{name:<22} no such pair")
+            continue
+        theirs, ours, _ = zip(*pairs)
+        ratios = [b / a for a, b, _ in pairs]
         print(f"{name:<22} {statistics.median(theirs):>10.1f} {statistics.median(ours):>11.1f} "
-              f"{statistics.median(ratios):>6.2f}x   {min(ratios):.2f} to {max(ratios):.2f}")
+              f"{statistics.median(ratios):>6.2f}x   {min(ratios):.2f} to {max(ratios):.2f} of {len(pairs)} pairs")
 
 
 # ---- the command line
@@ -314,7 +331,7 @@ def options():
     p.add_argument("--decode", type=whole(1, CONTEXT), default=64, help="tokens to decode at each; default: 64")
     p.add_argument("--repeat", type=whole(1, 1000), default=3, help="runs within a turn; the median counts; default: 3")
     p.add_argument("--quiet", type=float, default=0.2, metavar="CORES",
-                   help="a pair begins when others use fewer cores than this; default: 0.2")
+                   help="load by others that is none: pairs wait for it to be lower; default: 0.2")
     p.add_argument("--patience", type=whole(0, 86400), default=120, metavar="SECONDS",
                    help="how long to wait for that, then it begins all the same; default: 120")
     p.add_argument("--llama-flags", default="", help="more flags for llama-bench, as one word: '-ub 2048'")
