@@ -50,7 +50,7 @@ class Cancels : public ::testing::TestWithParam<Scene> {
   void add_other() {
     auto other = std::make_unique<Other>();
     other->session = *model().session();
-    Request r = request_of(random_ids(random_, 1 + random_() % (random_() % 8 == 0 ? 100 : 12), model().vocab()),
+    Request r = request_of(random_ids(random_, 1 + random_() % (random_() % 16 == 0 ? 100 : 6), model().vocab()),
                            random_params(random_, model().vocab()), 1000);
     if (random_() % 4 == 0) other->cancels_after = 1 + random_() % 5;
     r.on_token = [this, o = other.get()](const TokenEvent&) {
@@ -109,8 +109,8 @@ class Cancels : public ::testing::TestWithParam<Scene> {
 
   void expect_kept() {
     for (uint32_t i = 0; i < kKept; ++i) {
-      kept_.push_back(request_of(random_ids(random_, 1 + random_() % 80, model().vocab()),
-                                 random_params(random_, model().vocab()), 20 + random_() % 40));
+      kept_.push_back(request_of(random_ids(random_, 1 + random_() % 40, model().vocab()),
+                                 random_params(random_, model().vocab()), 10 + random_() % 20));
       auto session = model().session();
       Batch alone(model());
       Drawn drawn;
@@ -150,28 +150,34 @@ class Cancels : public ::testing::TestWithParam<Scene> {
   uint32_t cancelled_ = 0, survived_ = 0;
 };
 
+// The same cancels twice: what the first half has recorded and reserved is enough for the second.
 TEST_P(Cancels, LeakNothing) {
   t_ = make_model(SWITCHYARD_DEMO_MODEL, GetParam().backend, options_for(kSessions), SWITCHYARD_FIXTURES);
   ASSERT_NE(t_.model, nullptr);
   ASSERT_NO_FATAL_FAILURE(expect_kept());
-  batch_ = std::make_unique<Batch>(model(), BatchOptions{32});
-  ASSERT_NO_FATAL_FAILURE(run_until(GetParam().cancels / 10));  // until every shape of step was recorded
-  const uint64_t heap = heap_bytes(), resident = resident_bytes();
-  ASSERT_NO_FATAL_FAILURE(run_until(GetParam().cancels));
+  uint64_t heap = 0, resident = 0;
+  for (int half = 0; half < 2; ++half) {
+    random_.seed(10000);
+    batch_ = std::make_unique<Batch>(model(), BatchOptions{32});
+    heap = heap_bytes();
+    resident = resident_bytes();
+    ASSERT_NO_FATAL_FAILURE(run_until(cancelled_ + GetParam().cancels / 2));
+    batch_.reset();
+  }
   const auto grown = static_cast<int64_t>(heap_bytes() - heap);
   const auto resident_grown = static_cast<int64_t>(resident_bytes() - resident);
-  std::printf("%s: %u cancels, %u survivors; the heap grew by %lld bytes, the process by %lld\n", GetParam().backend,
-              cancelled_, survived_, static_cast<long long>(grown), static_cast<long long>(resident_grown));
-  EXPECT_GT(survived_, GetParam().cancels / 1000);
-  // A leak of 32 bytes per cancel would show; the rest is what containers keep.
-  EXPECT_LT(grown, static_cast<int64_t>(GetParam().cancels) * 32);
-  EXPECT_LT(resident_grown, 8 << 20);
+  std::printf("%s: %u cancels, %u survivors; in the second half the heap grew by %lld bytes, the process by %lld\n",
+              GetParam().backend, cancelled_, survived_, static_cast<long long>(grown),
+              static_cast<long long>(resident_grown));
+  EXPECT_GT(survived_, GetParam().cancels / 500);
+  EXPECT_LT(grown, static_cast<int64_t>(GetParam().cancels / 2)) << "less than a byte per cancel is no leak";
+  EXPECT_LT(resident_grown, 4 << 20);
 }
 
 #ifdef SWITCHYARD_TEST_CPU
-INSTANTIATE_TEST_SUITE_P(Backends, Cancels, ::testing::Values(Scene{"cpu", 10000}, Scene{"late", 10000}));
+INSTANTIATE_TEST_SUITE_P(Backends, Cancels, ::testing::Values(Scene{"cpu", 10000}, Scene{"late", 1000}));
 #else
-INSTANTIATE_TEST_SUITE_P(Backends, Cancels, ::testing::Values(Scene{"late", 10000}));
+INSTANTIATE_TEST_SUITE_P(Backends, Cancels, ::testing::Values(Scene{"late", 1000}));
 #endif
 
 }  // namespace
