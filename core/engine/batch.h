@@ -43,7 +43,8 @@ struct Request {
   std::function<void(std::span<const int32_t> drawn, std::span<uint32_t> mask)> mask;
 };
 
-// How a request went. The session has seen the prompt and all drawn tokens but the last.
+// How a request went. The session has seen the prompt and all drawn tokens but the last; when it was cancelled on a
+// device that runs behind the host, maybe the last, too.
 struct Outcome {
   std::vector<int32_t> ids;
   StopReason stopped = StopReason::none;  // none: it still runs
