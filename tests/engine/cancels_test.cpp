@@ -125,7 +125,7 @@ class Cancels : public ::testing::TestWithParam<Scene> {
     uint32_t next_drop = cancelled_ + 200;
     while (cancelled_ < cancels) {
       look_after_survivors();
-      while (survivors_.size() + others_.size() < kSessions) ASSERT_NO_FATAL_FAILURE(add_other());
+      while (others_.size() < kSessions - kSurvivors) ASSERT_NO_FATAL_FAILURE(add_other());
       const uint32_t steps = random_() % 4;
       for (uint32_t i = 0; i < steps; ++i) ASSERT_TRUE(batch_->step().ok());
       for (size_t i = others_.size(); i-- > 0;) {
