@@ -17,7 +17,7 @@ switchyard=$work/prefix/bin/switchyard
 unset SWITCHYARD_BACKEND
 "$switchyard" backends --backend-path "$work/drop" --explain | grep -F "switchyard_template.so: accepted as template"
 export SWITCHYARD_BACKEND_PATH=$work/drop
-"$switchyard" backends --json | grep -qF '"id": "template"'
+"$switchyard" backends --json | grep -F '"id": "template"' >/dev/null  # not -q, which would end the pipe early
 "$switchyard" plan --backend template,reference --explain >"$work/plan"
 [[ $(grep -cF 'template:0 add.template (composite)' "$work/plan") == 16 ]] || {
   echo "the plan does not run its 16 additions on the template:"
