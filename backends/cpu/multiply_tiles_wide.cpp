@@ -10,53 +10,47 @@
 namespace cpu {
 namespace {
 
-constexpr uint32_t kSlots = 4;  // in a step of tiles
+constexpr uint32_t kSumTiles = 4;  // of a unit: two tiles of rows by two panels
 constexpr uint64_t kTileBytes = 1024;
 
 struct Scratch {
   WideBlock weights[2][2];  // by turn, by panel
-  alignas(64) int32_t sums[4][kTileRows][kPanelRows];
+  alignas(64) int32_t sums[kSumTiles][kTileRows][kPanelRows];
 };
 static_assert(sizeof(Scratch) <= kTileScratch);
 
 // Sums of up to two tiles of rows with both panels that wait to be scaled and added to what the blocks before gave.
-class Sums {
- public:
+struct Sums {
   const int32_t (*sums)[kTileRows][kPanelRows] = nullptr;  // [tile of rows * 2 + panel]
   __m512 weights[2];                                       // scales, by panel
   const uint8_t* scales = nullptr;                         // of the first row, for the block
   uint64_t row_bytes = 0;
-  uint32_t rows = 0;
+  uint32_t rows = 0;                  // 0: nothing waits
   bool fresh = false;                 // this is the first block
   float* total[2] = {};               // [rows, 16], of the blocks before and with these; NULL: not wanted
   const TargetColumns* to = nullptr;  // after the last block: goes there instead
   uint32_t first_row = 0;             // in the target
-  uint32_t done = 0;                  // parts
 
-  // Does one tile while there is any.
-  void advance() {
-    if (done == kParts) return;
-    const uint32_t panel = done % 2, first = done / 2 * kTileRows;
-    const int32_t(*from)[kPanelRows] = sums[done];
-    ++done;
+  // One tile.
+  __attribute__((always_inline)) void scale(uint32_t tile) const {
+    const uint32_t panel = tile % 2, first = tile / 2 * kTileRows;
     if (rows <= first || total[panel] == nullptr) return;
-    const uint32_t n = std::min(rows - first, kPartRows);
-    const Part part{from, scales + first * row_bytes, row_bytes, total[panel] + first * kPanelRows, weights[panel]};
+    const Part part{sums[tile], scales + first * row_bytes, row_bytes, total[panel] + first * kPanelRows,
+                    weights[panel]};
+    const uint32_t n = std::min(rows - first, kTileRows);
     if (to != nullptr) {
       fresh ? put<true>(part, panel, first_row + first, n) : put<false>(part, panel, first_row + first, n);
-    } else if (n == kPartRows) {
-      fresh ? accumulate<true>(part, kPartRows) : accumulate<false>(part, kPartRows);
+    } else if (n == kTileRows) {
+      fresh ? accumulate<true>(part, kTileRows) : accumulate<false>(part, kTileRows);
     } else {
-      fresh ? accumulate<true>(part, n) : accumulate<false>(part, n);
+      fresh ? few<true>(part, n) : few<false>(part, n);
     }
   }
-  void finish() {
-    while (done < kParts) advance();
+  void finish(uint32_t from = 0) const {
+    for (uint32_t tile = from; tile < kSumTiles; ++tile) scale(tile);
   }
 
  private:
-  static constexpr uint32_t kParts = 4, kPartRows = kTileRows;
-
   struct Part {
     const int32_t (*sums)[kPanelRows];
     const uint8_t* scale;
@@ -79,7 +73,11 @@ class Sums {
     for (uint32_t r = 0; r < n; ++r) _mm512_store_ps(part.total + r * kPanelRows, part.row<kFresh>(r));
   }
   template <bool kFresh>
-  void put(const Part part, uint32_t panel, uint32_t first, uint32_t n) const {
+  __attribute__((noinline)) static void few(const Part& part, uint32_t n) {
+    for (uint32_t r = 0; r < n; ++r) _mm512_store_ps(part.total + r * kPanelRows, part.row<kFresh>(r));
+  }
+  template <bool kFresh>
+  __attribute__((noinline)) void put(const Part& part, uint32_t panel, uint32_t first, uint32_t n) const {
     const RowTarget& t = *to->target;
     const auto mask = static_cast<__mmask16>((1u << std::min(to->count - panel * kPanelRows, kPanelRows)) - 1);
     const uint64_t column = to->at + panel * kPanelRows;
@@ -98,11 +96,11 @@ class Sums {
   }
 };
 
-// 16 or 32 rows times the first `steps` tiles of one block of both panels. between(step, slot) comes kSlots times in
-// each step: what it does hides how long a tile takes to load.
+// 16 or 32 rows times the first `steps` tiles of one block of both panels. between(step) stands between the products of
+// each step. Activations are used once per pair and go past the first cache, which then holds the blocks of weights.
 template <uint32_t kTiles, class Between>
-void products(const WideBlock& first, const WideBlock& second, const uint8_t* x, uint64_t row_bytes, uint32_t steps,
-              Between between) {
+__attribute__((always_inline)) inline void products(const WideBlock& first, const WideBlock& second, const uint8_t* x,
+                                                    uint64_t row_bytes, uint32_t steps, Between between) {
   const auto stride = static_cast<long>(row_bytes);
   _tile_zero(0);
   _tile_zero(1);
@@ -111,20 +109,17 @@ void products(const WideBlock& first, const WideBlock& second, const uint8_t* x,
     _tile_zero(3);
   }
   for (uint32_t step = 0; step < steps; ++step, x += 64) {
-    _tile_loadd(4, x, stride);
+    _tile_stream_loadd(4, x, stride);
     _tile_loadd(6, first.quants + step * kTileBytes, 64);
-    between(step, 0);
     _tile_dpbssd(0, 4, 6);
     _tile_loadd(7, second.quants + step * kTileBytes, 64);
-    between(step, 1);
     _tile_dpbssd(1, 4, 7);
-    if constexpr (kTiles == 2) _tile_loadd(5, x + kTileRows * row_bytes, stride);
-    between(step, 2);
     if constexpr (kTiles == 2) {
+      _tile_stream_loadd(5, x + kTileRows * row_bytes, stride);
       _tile_dpbssd(2, 5, 6);
       _tile_dpbssd(3, 5, 7);
     }
-    between(step, 3);
+    between(step);
   }
 }
 
@@ -137,20 +132,26 @@ void store_sums(int32_t (*sums)[kTileRows][kPanelRows], bool both) {
 }
 
 // The requantization of one block of a pair.
+template <swy_dtype kType>
 struct NextBlock {
-  Requantizer panels[2];
-  uint32_t pieces = 0, done = 0;
+  Requantizer<kType> panels[2];
+  uint32_t each = 0, pieces = 0, done = 0;
 
   void begin(const PanelShape& s, PanelPair pair, uint64_t block, PanelPair later, uint64_t later_block,
              WideBlock* to) {
-    done = 0;
-    pieces = pair.first == nullptr ? 0 : pair.second == pair.first ? Requantizer::kPieces : 2 * Requantizer::kPieces;
-    if (pieces == 0) return;
+    each = pieces = done = 0;
+    if (pair.first == nullptr) return;
     panels[0].begin(s, pair.first, block, later.first, later_block, to);
-    if (pair.second != pair.first) panels[1].begin(s, pair.second, block, later.second, later_block, to + 1);
+    each = pieces = panels[0].pieces();
+    if (pair.second == pair.first) return;
+    panels[1].begin(s, pair.second, block, later.second, later_block, to + 1);
+    pieces *= 2;
   }
-  void advance(uint32_t n) {
-    for (; n > 0 && done < pieces; --n, ++done) panels[done / Requantizer::kPieces].piece();
+  __attribute__((always_inline)) void advance(uint32_t until) {
+    uint32_t i = done;
+    for (; i < until && i < each; ++i) panels[0].piece(i);
+    for (; i < until; ++i) panels[1].piece(i - each);
+    done = i;
   }
 };
 
@@ -177,41 +178,43 @@ class Ahead {
   uint32_t share_;
 };
 
-}  // namespace
-
-void multiply_tiles_wide(const PanelShape& s, PanelPair pair, PanelPair next_pair, TilePipeline& pipeline,
-                         const RowFormat& format, const uint8_t* rows, uint32_t m, void* scratch, float* first_out,
-                         float* second_out, const TargetColumns& target) {
-  Scratch& t = *static_cast<Scratch*>(scratch);
+template <swy_dtype kType>
+void multiply_pair(const PanelShape& s, PanelPair pair, PanelPair next_pair, TilePipeline& pipeline,
+                   const RowFormat& format, const uint8_t* rows, uint32_t m, Scratch& t, float* first_out,
+                   float* second_out, const TargetColumns& target) {
   const bool two = pair.second != pair.first;
-  NextBlock next;
+  NextBlock<kType> next;
   if (pipeline.ready != pair.first) {
     next.begin(s, pair, 0, {}, 0, t.weights[pipeline.turn]);
     next.advance(next.pieces);
   }
   const uint64_t blocks = format.blocks;
+  const uint32_t block = format.block;
   const uint32_t units = (m + kTileGroup - 1) / kTileGroup;
   const Ahead ahead(target, m, static_cast<uint32_t>((s.width + 63) / 64));
   Sums waiting;
-  waiting.finish();
   for (uint64_t b = 0; b < blocks; ++b, pipeline.turn ^= 1) {
     const WideBlock* w = t.weights[pipeline.turn];
     const bool last = b + 1 == blocks;
     next.begin(s, last ? next_pair : pair, last ? 0 : b + 1, next_pair, b, t.weights[pipeline.turn ^ 1]);
-    const uint32_t steps = static_cast<uint32_t>(std::min<uint64_t>(s.width - b * kWideBlock, kWideBlock) + 63) / 64;
-    const uint32_t share = (next.pieces + units * steps * kSlots - 1) / (units * steps * kSlots);
+    const uint32_t steps = static_cast<uint32_t>(std::min<uint64_t>(s.width - b * block, block) + 63) / 64;
+    const uint32_t share = (next.pieces + units * steps - 1) / (units * steps);
+    uint32_t until = 0;
     for (uint32_t r = 0; r < m; r += kTileGroup) {
-      const auto between = [&](uint32_t step, uint32_t slot) {
-        next.advance(share);
-        if (slot + 1 < kSlots) return;
-        waiting.advance();
-        ahead.touch(r, static_cast<uint32_t>(b) * (kWideBlock / 64) + step);
+      const auto between = [&](uint32_t step) __attribute__((always_inline)) {
+        until += share;
+        next.advance(std::min(until, next.pieces));
+        if (step < kSumTiles) waiting.scale(step);
+        ahead.touch(r, static_cast<uint32_t>(b) * (block / 64) + step);
       };
       const uint8_t* x = rows + r * format.bytes;
       const bool both = m - r > kTileRows;
-      const auto f = both ? products<2, decltype(between)> : products<1, decltype(between)>;
-      f(w[0], w[two ? 1 : 0], x + b * kWideBlock, format.bytes, steps, between);
-      waiting.finish();
+      if (both) {
+        products<2>(w[0], w[two ? 1 : 0], x + b * block, format.bytes, steps, between);
+      } else {
+        products<1>(w[0], w[two ? 1 : 0], x + b * block, format.bytes, steps, between);
+      }
+      waiting.finish(steps);
       store_sums(t.sums, both);
       waiting = {t.sums,
                  {_mm512_load_ps(w[0].scales), _mm512_load_ps(w[two ? 1 : 0].scales)},
@@ -226,6 +229,18 @@ void multiply_tiles_wide(const PanelShape& s, PanelPair pair, PanelPair next_pai
     next.advance(next.pieces);
   }
   waiting.finish();
+}
+
+}  // namespace
+
+void multiply_tiles_wide(const PanelShape& s, PanelPair pair, PanelPair next_pair, TilePipeline& pipeline,
+                         const RowFormat& format, const uint8_t* rows, uint32_t m, void* scratch, float* first_out,
+                         float* second_out, const TargetColumns& target) {
+  const auto multiply = s.dtype == SWY_I8   ? multiply_pair<SWY_I8>
+                        : s.dtype == SWY_I4 ? multiply_pair<SWY_I4>
+                                            : multiply_pair<SWY_I4A>;
+  multiply(s, pair, next_pair, pipeline, format, rows, m, *static_cast<Scratch*>(scratch), first_out, second_out,
+           target);
   if (target.target != nullptr && target.target->stream) _mm_sfence();
   pipeline.ready = next_pair.first;
 }

@@ -20,7 +20,7 @@ struct RowPointers {
 inline constexpr uint32_t kRowChunk = 512;
 static_assert(kRowChunk % kTileGroup == 0);
 
-// 8-bit rows with blocks of 32, 64, 128 and kWideBlock; bf16 rows that keep 16 bits of mantissa.
+// 8-bit rows with blocks of 32, 64, 128 and wide_block(); bf16 rows that keep 16 bits of mantissa.
 inline constexpr uint32_t kRowForms = 5, kWideForm = 3, kPlainForm = 4;
 
 // Which form of its rows a product reads: an index below kRowForms; kRowForms: the fp32 rows themselves.
@@ -34,7 +34,7 @@ constexpr uint32_t row_form(Mode mode, const PanelShape& shape) {
 
 // The form in memory.
 inline RowFormat row_format(uint32_t form, uint64_t width) {
-  return form == kPlainForm ? RowFormat::bf16(width) : RowFormat(width, form == kWideForm ? kWideBlock : 32u << form);
+  return form == kPlainForm ? RowFormat::bf16(width) : RowFormat(width, form == kWideForm ? wide_block(width) : 32u << form);
 }
 
 // Bit mask of the forms that weights [first, last) of an operation read.

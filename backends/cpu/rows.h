@@ -6,8 +6,10 @@
 
 namespace cpu {
 
-// Elements per scale of rows and weights that are multiplied in wide blocks.
-inline constexpr uint32_t kWideBlock = 256;
+// Elements per scale of rows and weights that are multiplied in wide blocks: the fewer scales, the less work beside the
+// products; but a row has two blocks at least, so that the second's weights can be on their way during the first.
+inline constexpr uint32_t kWideBlock = 512;
+constexpr uint32_t wide_block(uint64_t width) { return width > kWideBlock ? kWideBlock : kWideBlock / 2; }
 
 enum class RowKind {
   int8,  // quants, zero beyond the width; then per block an fp32 scale; then per block the sum of its quants, i32
