@@ -77,35 +77,38 @@ Status trace(Host& host, const Step& step, uint32_t steps, Measurement& m) {
   return status;
 }
 
-// A request that draws a token per step.
+// Requests that draw a token each per step.
 class Drawer {
  public:
-  static Result<std::unique_ptr<Drawer>> create(Model& model, std::span<const int32_t> prompt,
-                                                const SamplingParams& sampling, std::optional<SamplingPath> path,
-                                                uint32_t tokens) {
-    std::unique_ptr<Drawer> d(new Drawer(model));
-    SWY_LET(d->session_, model.session());
+  explicit Drawer(Model& model) : model_(model), batch_(model) {}
+
+  // All but the last token of the prompt are fed here, so that afterwards every step is alike.
+  Status add(std::span<const int32_t> prompt, const SamplingParams& sampling, std::optional<SamplingPath> path,
+             uint32_t tokens) {
+    SWY_LET(auto session, model_.session());
     Request request;
-    request.prompt.assign(prompt.begin(), prompt.end());
+    request.history.assign(prompt.begin(), prompt.end() - 1);
+    request.prompt = {prompt.back()};
+    if (!request.history.empty()) SWY_TRY(session->feed(request.history).status());
     request.max_tokens = tokens;
     request.sampling = sampling;
     request.path = path;
-    SWY_LET(d->id_, d->batch_.add(*d->session_, std::move(request)));
-    while (d->outcome().ids.empty()) SWY_TRY(d->step());
-    return d;
+    SWY_LET(ids_.emplace_back(), batch_.add(*session, std::move(request)));
+    sessions_.push_back(std::move(session));
+    return {};
   }
   Status step() {
     SWY_TRY(batch_.step().status());
-    return outcome().status;
+    for (const Batch::Id id : ids_) SWY_TRY(batch_.outcome(id)->status);
+    return {};
   }
-  const Outcome& outcome() const { return *batch_.outcome(id_); }
+  const Outcome& outcome() const { return *batch_.outcome(ids_.front()); }
 
  private:
-  explicit Drawer(Model& model) : batch_(model) {}
-
-  std::unique_ptr<Session> session_;
+  Model& model_;
+  std::vector<std::unique_ptr<Session>> sessions_;
   Batch batch_;
-  Batch::Id id_ = 0;
+  std::vector<Batch::Id> ids_;
 };
 
 }  // namespace
@@ -150,11 +153,18 @@ Result<Measurement> measure_decode(Model& model, Host& host, std::span<const int
   return m;
 }
 
-Status measure_drawing(Model& model, Host& host, std::span<const int32_t> prompt, const SamplingParams& sampling,
-                       uint32_t tokens, std::span<Drawing> ways, const KeepGoing& keep_going) {
+Status measure_drawing(Model& model, Host& host, std::span<const int32_t> text, uint32_t depth,
+                       const SamplingParams& sampling, uint32_t tokens, std::span<Drawing> ways,
+                       const KeepGoing& keep_going) {
   std::vector<std::unique_ptr<Drawer>> drawers;
   for (const Drawing& way : ways) {
-    SWY_LET(drawers.emplace_back(), Drawer::create(model, prompt, sampling, way.path, 1 + tokens + kDecodeExtra));
+    Drawer& d = *drawers.emplace_back(std::make_unique<Drawer>(model));
+    for (uint32_t i = 0; i < way.sessions; ++i) {
+      if (!keep_going()) return error(Code::cancelled, "the benchmark was stopped");
+      SamplingParams own = sampling;
+      own.seed = sampling.seed.value_or(0) + i;
+      SWY_TRY(d.add(text.subspan(uint64_t{i} * kPromptsApart, depth), own, way.path, tokens + kDecodeExtra));
+    }
   }
   for (uint32_t i = 0; i < kWarmTokens + tokens; ++i) {
     for (size_t w = 0; w < ways.size(); ++w) {

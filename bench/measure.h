@@ -67,17 +67,23 @@ constexpr uint32_t kDecodeExtra = 36;
 Result<Measurement> measure_decode(Model& model, Host& host, std::span<const int32_t> text, uint32_t depth,
                                    uint32_t tokens, const KeepGoing& keep_going);
 
-// One way of drawing, and what its steps took: single tokens of a request, drawn and fed back.
+// One way of drawing, and what its steps took: single tokens of each of its requests, drawn and fed back.
 struct Drawing {
   std::optional<SamplingPath> path;  // none: as the device covers the request
+  uint32_t sessions = 1;             // with a request each, all in one batch
   PathChoice choice = {};
-  uint64_t read_bytes = 0;  // per token, that came to the host
+  uint64_t read_bytes = 0;  // per token of one request, that came to the host
   Measurement m = {};
 };
 
-// Steps of one request per way, on a session each, after a prompt: token by token in turns, so that what else the
-// machine does falls on all alike. The draws are part of the time. All start from one seed, and so draw the same.
-Status measure_drawing(Model& model, Host& host, std::span<const int32_t> prompt, const SamplingParams& sampling,
-                       uint32_t tokens, std::span<Drawing> ways, const KeepGoing& keep_going);
+// Between the beginnings of the prompts of two sessions of one way, in tokens.
+constexpr uint32_t kPromptsApart = 37;
+
+// Steps of all ways, one step of each in turns, so that what else the machine does falls on all alike. The draws are
+// part of the time. Session i of a way reads `depth` tokens of `text` from i * kPromptsApart on, and draws with the
+// i-th seed after that of `sampling`: those of two ways draw the same. The model has room for all sessions together.
+Status measure_drawing(Model& model, Host& host, std::span<const int32_t> text, uint32_t depth,
+                       const SamplingParams& sampling, uint32_t tokens, std::span<Drawing> ways,
+                       const KeepGoing& keep_going);
 
 }  // namespace switchyard::bench

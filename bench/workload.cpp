@@ -80,16 +80,17 @@ class Counter {
 
   void attention() {
     const auto a = op_.attrs_as<swy_attention_attrs>();
-    const double seen = step_.context - (rows_ - 1) / 2;  // positions that a row sees, on average
+    const double own = rows_ / step_.sequences;
+    const double seen = step_.context - (own - 1) / 2;  // positions that a row sees, on average
     w_.mixing += 2 * rows_ * seen * a.heads * a.head_dim;
-    w_.state_bytes += (step_.context + rows_) * 2 * a.kv_heads * a.head_dim * state_element_bytes(0);
+    w_.state_bytes += step_.sequences * (step_.context + own) * 2 * a.kv_heads * a.head_dim * state_element_bytes(0);
   }
 
   void delta() {
     const auto a = op_.attrs_as<swy_gated_delta_attrs>();
     const double state = static_cast<double>(a.value_heads) * a.key_dim * a.value_dim;
     w_.mixing += 4 * rows_ * state;
-    w_.state_bytes += 2 * 4 * state;
+    w_.state_bytes += step_.sequences * 2 * 4 * state;
   }
 
   const Program& program_;

@@ -8,11 +8,12 @@
 
 namespace switchyard::bench {
 
-// A step of one sequence.
+// A step of one sequence, or of several that are alike.
 struct StepShape {
-  uint32_t rows = 1;
+  uint32_t rows = 1;  // of all sequences
   uint32_t logit_rows = 1;
-  uint32_t context = 1;  // tokens of the sequence when the step is done
+  uint32_t context = 1;  // tokens of a sequence when the step is done
+  uint32_t sequences = 1;
 };
 
 struct Workload {

@@ -21,11 +21,22 @@ struct Options {
   Settings settings;
   std::vector<uint32_t> prefill = {512, 1341}, depths = {0, 1024};
   uint32_t decode = 128, repeat = 5;
-  std::vector<std::string> sampling;  // paths to compare; none: steps over a text
+  std::vector<std::string> sampling;  // paths to compare; none: steps over a text, or as the device covers it
+  std::vector<uint32_t> sessions;     // that draw at the same time; none: one
   SamplingParams params;
   bool random = false, ops = false, json = false;
 
   uint32_t text_at(uint32_t depth) const { return depth + 2 + decode + bench::kDecodeExtra; }
+  bool draws() const { return !sampling.empty() || !sessions.empty(); }
+  // What is compared at each depth: every path with every number of sessions.
+  Result<std::vector<bench::Drawing>> ways() const {
+    std::vector<bench::Drawing> all;
+    for (const std::string& path : sampling.empty() ? std::vector<std::string>{"auto"} : sampling) {
+      SWY_LET(const auto parsed, parse_path(path));
+      for (const uint32_t n : sessions.empty() ? std::vector<uint32_t>{1} : sessions) all.push_back({parsed, n});
+    }
+    return all;
+  }
 };
 
 // `n` tokens of the demo model's text, since routing follows what is read; random ones when they are asked for.
@@ -62,20 +73,22 @@ Status check(const Options& o, const Model& model) {
   return {};
 }
 
-// Decoding with the draws, one row per path.
-Status measure_paths(const Options& o, Runtime& r, uint32_t depth, const bench::KeepGoing& keep_going,
+// Decoding with the draws, one row per path and number of sessions.
+Status measure_draws(const Options& o, Runtime& r, uint32_t depth, const bench::KeepGoing& keep_going,
                      std::vector<Row>& rows) {
-  std::vector<bench::Drawing> ways;
-  for (const std::string& path : o.sampling) {
-    SWY_LET(ways.emplace_back().path, parse_path(path));
-  }
-  SWY_LET(const auto prompt, some_tokens(o, r, std::max(depth, 1u)));
+  SWY_LET(std::vector<bench::Drawing> ways, o.ways());
+  uint32_t most = 1;
+  for (const bench::Drawing& way : ways) most = std::max(most, way.sessions);
+  const uint32_t prompt = std::max(depth, 1u);
+  SWY_LET(const auto text, some_tokens(o, r, prompt + (most - 1) * bench::kPromptsApart));
   SamplingParams params = o.params;
   params.seed = 1;
-  SWY_TRY(bench::measure_drawing(*r.model, *r.host, prompt, params, o.decode, ways, keep_going));
+  SWY_TRY(bench::measure_drawing(*r.model, *r.host, text, prompt, params, o.decode, ways, keep_going));
   for (bench::Drawing& way : ways) {
-    rows.push_back({fmt::format("{} at {}", path_name(way.choice.path), depth), 1, std::move(way.m),
-                    bench::workload_of(*r.program, {1, 1, depth + o.decode / 2 + 1}), way.read_bytes,
+    const uint32_t n = way.sessions;
+    const std::string name = fmt::format("{} at {}", path_name(way.choice.path), depth);
+    rows.push_back({o.sessions.empty() ? name : fmt::format("{}, {}", name, n), n, std::move(way.m),
+                    bench::workload_of(*r.program, {n, n, depth + o.decode / 2 + 1, n}), way.read_bytes,
                     way.choice.reason});
   }
   return {};
@@ -84,8 +97,8 @@ Status measure_paths(const Options& o, Runtime& r, uint32_t depth, const bench::
 Result<std::vector<Row>> measure(const Options& o, Runtime& r) {
   std::vector<Row> rows;
   Progress bar("measuring");
-  const size_t paths = std::max<size_t>(o.sampling.size(), 1);
-  const size_t total = o.prefill.size() + (o.decode != 0 ? o.depths.size() * paths : 0);
+  const size_t ways = std::max<size_t>(o.sampling.size(), 1) * std::max<size_t>(o.sessions.size(), 1);
+  const size_t total = o.prefill.size() + (o.decode != 0 ? o.depths.size() * ways : 0);
   const auto keep_going = [] { return !interrupted.load(); };
   for (const uint32_t n : o.prefill) {
     bar.update(rows.size(), total);
@@ -96,8 +109,8 @@ Result<std::vector<Row>> measure(const Options& o, Runtime& r) {
   for (const uint32_t depth : o.depths) {
     if (o.decode == 0) break;
     bar.update(rows.size(), total);
-    if (!o.sampling.empty()) {
-      SWY_TRY(measure_paths(o, r, depth, keep_going, rows));
+    if (o.draws()) {
+      SWY_TRY(measure_draws(o, r, depth, keep_going, rows));
       continue;
     }
     SWY_LET(const auto text, some_tokens(o, r, o.text_at(depth)));
@@ -217,8 +230,9 @@ Status bench_command(const Options& o) {
     for (const uint32_t d : o.depths) needed = std::max(needed, o.text_at(d));
     settings.context = needed;
   }
-  for (const std::string& path : o.sampling) SWY_TRY(parse_path(path).status());
-  settings.sessions = std::max<uint32_t>(1, static_cast<uint32_t>(o.sampling.size()));
+  SWY_LET(const std::vector<bench::Drawing> ways, o.ways());
+  settings.sessions = 0;
+  for (const bench::Drawing& way : ways) settings.sessions += way.sessions;
   SWY_LET(Runtime r, load_runtime(settings));
   SWY_TRY(check(o, *r.model));
   SWY_LET(const std::vector<Row> rows, measure(o, r));
@@ -258,6 +272,9 @@ void add_bench(CLI::App& app, int& exit_code) {
        "--sampling", o->sampling,
        "decode by drawing: paths to compare, in turns (auto, fused, candidates, logits); none: steps over a text")
       ->delimiter(',');
+  c->add_option("--sessions", o->sessions, "decode by drawing, with this many requests at the same time; several: each")
+      ->delimiter(',')
+      ->check(CLI::Range(1u, 1024u));
   add_sampling_flags(*c, o->params);
   c->add_flag("--random", o->random, "prompts of random ids instead of text");
   c->add_flag("--ops", o->ops, "also the time of every kernel inside a step");

@@ -67,7 +67,7 @@ TEST(Measure, ComparesWhereTokensAreDrawn) {
   Drawing ways[] = {{SamplingPath::fused}, {SamplingPath::logits}};
   SamplingParams greedy;
   greedy.temperature = 0;
-  const Status s = measure_drawing(*t.model, test_host(), some_text(10), greedy, 8, ways, kAlways);
+  const Status s = measure_drawing(*t.model, test_host(), some_text(10), 10, greedy, 8, ways, kAlways);
   ASSERT_TRUE(s.ok()) << s.message();
   for (const Drawing& way : ways) {
     EXPECT_EQ(way.m.samples.seconds.size(), 8u);
@@ -79,6 +79,25 @@ TEST(Measure, ComparesWhereTokensAreDrawn) {
   EXPECT_FALSE(ways[0].m.kernels.contains("lm_head.vector"));
 }
 #endif
+
+TEST(Measure, DrawsForSeveralSessionsInOneStep) {
+  ModelOptions options = with_context(128);
+  options.sessions = 4;
+  const TestModel t = make_model(SWITCHYARD_DEMO_MODEL, "reference", options);
+  ASSERT_NE(t.model, nullptr);
+  Drawing ways[] = {{{}, 1}, {{}, 3}};
+  const Status s = measure_drawing(*t.model, test_host(), some_text(10 + 2 * kPromptsApart), 10, {}, 4, ways, kAlways);
+  ASSERT_TRUE(s.ok()) << s.message();
+  for (const Drawing& way : ways) {
+    EXPECT_EQ(way.m.samples.seconds.size(), 4u);
+    EXPECT_EQ(way.m.kernels.at("attention.plain").calls, 2u * way.m.kernel_steps) << "all sessions in one step";
+  }
+  options.sessions = 2;
+  const TestModel small = make_model(SWITCHYARD_DEMO_MODEL, "reference", options);
+  ASSERT_NE(small.model, nullptr);
+  Drawing many[] = {{{}, 3}};
+  EXPECT_FALSE(measure_drawing(*small.model, test_host(), some_text(100), 10, {}, 4, many, kAlways).ok());
+}
 
 TEST(Measure, PrefillStartsAfreshEachTime) {
   const TestModel t = make_model(SWITCHYARD_DEMO_MODEL, "reference", with_context(64));

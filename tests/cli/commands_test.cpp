@@ -238,6 +238,17 @@ TEST(Bench, ComparesWhereTokensAreDrawn) {
   EXPECT_THAT(run_program({"bench", "--prefill", "8", "--sampling", "gpu"}).err, HasSubstr("--sampling is 'gpu'"));
 }
 
+TEST(Bench, DecodesForSeveralSessionsAtATime) {
+  const json out = run_json(
+      {"bench", "--prefill", "8", "--depth", "16", "--decode", "3", "--repeat", "1", "--sessions", "1,4", "--json"});
+  ASSERT_EQ(out["rows"].size(), 3u);
+  EXPECT_THAT(out["rows"][1]["name"].get<std::string>(), HasSubstr("at 16, 1"));
+  EXPECT_THAT(out["rows"][2]["name"].get<std::string>(), HasSubstr("at 16, 4"));
+  EXPECT_GT(out["rows"][2]["megabytes"], out["rows"][1]["megabytes"]);
+  EXPECT_LT(out["rows"][2]["megabytes"], 4 * out["rows"][1]["megabytes"].get<double>()) << "weights are read once";
+  EXPECT_THAT(run_program({"bench", "--sessions", "0"}).err, HasSubstr("--sessions"));
+}
+
 TEST(Bench, ReportsTheMachineAndTheCommand) {
   const json out = run_json({"bench", "--prefill", "8", "--decode", "0", "--repeat", "1", "--json"});
   EXPECT_EQ(out["command"][1], "bench");
