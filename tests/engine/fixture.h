@@ -22,6 +22,14 @@ inline Host& test_host() {
 struct TestModel {
   std::unique_ptr<Registry> registry;
   std::unique_ptr<Model> model;
+
+  TestModel() = default;
+  TestModel(TestModel&&) = default;
+  TestModel& operator=(TestModel&& other) noexcept {  // the old model goes before the plugins that it runs on
+    model = std::move(other.model);
+    registry = std::move(other.registry);
+    return *this;
+  }
 };
 
 inline ModelOptions with_context(uint32_t tokens) {
