@@ -26,10 +26,13 @@ find_package(Threads REQUIRED)
 add_library(switchyard_build INTERFACE)
 add_library(switchyard::build ALIAS switchyard_build)
 target_link_libraries(switchyard_build INTERFACE Threads::Threads)
-target_compile_options(switchyard_build INTERFACE -Wall -Wextra -Wshadow -Wvla -ffp-contract=off)
+set(warnings -Wall -Wextra -Wshadow -Wvla)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-  target_compile_options(switchyard_build INTERFACE -Werror)  # the compiler that CI runs; others only warn
+  list(APPEND warnings -Werror)  # the compiler that CI runs; others only warn
 endif()
+target_compile_options(switchyard_build INTERFACE
+  $<$<COMPILE_LANGUAGE:C,CXX>:${warnings} -ffp-contract=off>
+  "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Xcompiler=-Wall,-Wextra,-ffp-contract=off -Werror=all-warnings>")
 if(SWITCHYARD_SANITIZE)
   target_compile_options(switchyard_build INTERFACE
     -fsanitize=${SWITCHYARD_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)

@@ -1,0 +1,415 @@
+// ATTENTION over pages of keys and values (states.cpp has their layout).
+//
+//   prepare   norms and rotates q and k, and appends k and v to the pages
+//   attend    a block serves all query heads of one KV head for one row: warps share out the positions, each lane has
+//             some elements of all heads, so that every key and value is read once
+//
+// attention.split cuts a row's context over blocks, and the last of them joins their parts: for decoding.
+// attention.rows has one block per row and KV head, whose bits depend on the row alone.
+#include "device_code.cuh"
+#include "kernels.h"
+
+namespace gpu {
+namespace {
+
+constexpr uint32_t kHeads = 8;  // query heads that a block serves at most
+constexpr uint32_t kWarps = 4, kThreads = kWarps * 32;
+
+struct Attention {
+  const float *q, *k, *v;  // the operation's inputs
+  void* pages;
+  float* y;       // [rows, heads * head_dim]
+  float* ready;   // [rows, heads, head_dim]: q, normed, rotated and scaled
+  float* parts;   // [rows, head groups, splits, kHeads, head_dim + 2]
+  uint32_t* counters;
+  Weight q_norm, k_norm;
+  uint32_t heads, kv_heads, head_dim, rotary;
+  uint32_t groups;  // blocks per KV head, of kHeads query heads each
+  float theta, scale, eps, bias;
+  bool gated, bf16;
+  uint32_t splits;
+
+  __host__ __device__ uint32_t per_kv() const { return heads / kv_heads; }
+};
+
+// Positions that one block of a split row takes: a function of the row's position alone.
+__host__ __device__ inline uint32_t split_positions(uint32_t context) {
+  return context <= 4096 ? 64 : context <= 16384 ? 128 : 256;
+}
+
+__device__ inline void store_kv(float* p, float x) { *p = x; }
+__device__ inline void store_kv(uint16_t* p, float x) { *p = __bfloat16_as_ushort(__float2bfloat16_rn(x)); }
+
+// n consecutive elements, which lie on a multiple of their size.
+template <int N>
+__device__ inline void load_kv(const float* p, float (&x)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; i += 2) {
+    const float2 v = *reinterpret_cast<const float2*>(p + i);
+    x[i] = v.x, x[i + 1] = v.y;
+  }
+}
+template <int N>
+__device__ inline void load_kv(const uint16_t* p, float (&x)[N]) {
+  uint32_t w[N / 2];
+  if constexpr (N == 8) {
+    const uint4 v = *reinterpret_cast<const uint4*>(p);
+    w[0] = v.x, w[1] = v.y, w[2] = v.z, w[3] = v.w;
+  } else {
+#pragma unroll
+    for (int i = 0; i < N / 2; ++i) w[i] = reinterpret_cast<const uint32_t*>(p)[i];
+  }
+#pragma unroll
+  for (int i = 0; i < N / 2; ++i) {
+    x[2 * i] = bf16_bits(w[i] & 0xffffu);
+    x[2 * i + 1] = __uint_as_float(w[i] & 0xffff0000u);
+  }
+}
+
+// Where the keys of a KV head lie for one position; the values follow page_size * head_dim elements later.
+template <class T>
+__device__ inline T* keys_at(const Attention& a, const swy_step* step, const uint32_t* table, uint32_t kv,
+                             uint32_t position) {
+  const uint32_t size = step->page_size, page = table[position / size];
+  return static_cast<T*>(a.pages) +
+         ((uint64_t{page} * a.kv_heads + kv) * 2 * size + position % size) * a.head_dim;
+}
+__device__ inline const uint32_t* table_of(const swy_step* step, uint32_t seq) {
+  return step_array<uint32_t>(step, step->block_table_at) + uint64_t{seq} * step->block_table_stride;
+}
+
+// A warp per head: query heads, then KV heads. blockIdx.y: row. Shared memory: a head per warp.
+template <class T>
+__global__ void prepare(const __grid_constant__ Attention a, const swy_step* step) {
+  extern __shared__ float shared_heads[];
+  depend();
+  release_next();
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, dim = a.head_dim;
+  const uint32_t head = blockIdx.x * kWarps + warp, row = blockIdx.y;
+  if (head >= a.heads + a.kv_heads || row >= step->rows) return;
+  const bool query = head < a.heads;
+  const uint32_t kv = head - a.heads, seq = step_array<uint32_t>(step, step->row_seq_at)[row];
+  const uint32_t position = step_array<uint32_t>(step, step->row_position_at)[row];
+  const float* x = query ? a.q + (uint64_t{row} * a.heads + head) * dim * (a.gated ? 2 : 1)
+                         : a.k + (uint64_t{row} * a.kv_heads + kv) * dim;
+  float* h = shared_heads + warp * dim;
+  float squares = 0;
+  for (uint32_t i = lane; i < dim; i += 32) squares = fmaf(x[i], x[i], squares);
+  const float scale = rsqrtf(warp_sum(squares) / static_cast<float>(dim) + a.eps);
+  for (uint32_t i = lane; i < dim; i += 32) h[i] = x[i] * scale * (a.bias + plain_at(query ? a.q_norm : a.k_norm, i));
+  __syncwarp();
+  const uint32_t half = a.rotary / 2;
+  for (uint32_t i = lane; i < half; i += 32) {
+    const double angle = position * exp2(-2.0 * i / a.rotary * log2(static_cast<double>(a.theta)));
+    double s, c;
+    sincos(angle, &s, &c);
+    const float fs = static_cast<float>(s), fc = static_cast<float>(c), u = h[i], v = h[i + half];
+    h[i] = u * fc - v * fs;
+    h[i + half] = v * fc + u * fs;
+  }
+  __syncwarp();
+  if (query) {
+    float* to = a.ready + (uint64_t{row} * a.heads + head) * dim;
+    for (uint32_t i = lane; i < dim; i += 32) to[i] = h[i] * a.scale;
+  } else if (step_array<uint32_t>(step, step->seq_active_at)[seq] != 0) {
+    T* to = keys_at<T>(a, step, table_of(step, seq), kv, position);
+    const float* from = a.v + (uint64_t{row} * a.kv_heads + kv) * dim;
+    for (uint32_t i = lane; i < dim; i += 32) {
+      store_kv(to + i, h[i]);
+      store_kv(to + uint64_t{step->page_size} * dim + i, from[i]);
+    }
+  }
+}
+
+// What a warp, a block or a split knows of some positions: per head the largest score, the sum of weights, and the
+// weighted sum of values, of which a lane has N elements.
+template <int N>
+struct Partial {
+  float top[kHeads], sum[kHeads], value[kHeads][N];
+};
+
+// Scores of one key with the block's heads; every lane gets all.
+template <int N>
+__device__ inline void scores_of(const float (&q)[kHeads][N], const float (&k)[N], uint32_t heads, float (&s)[kHeads]) {
+#pragma unroll
+  for (uint32_t h = 0; h < kHeads; ++h) {
+    float dot = 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) dot = fmaf(q[h][i], k[i], dot);
+    s[h] = h < heads ? dot : 0;
+  }
+#pragma unroll
+  for (int d = 16; d > 0; d /= 2) {
+#pragma unroll
+    for (uint32_t h = 0; h < kHeads; ++h) s[h] += __shfl_xor_sync(kAll, s[h], d);
+  }
+}
+
+template <int N>
+__device__ inline void accumulate(Partial<N>& p, const float (&s)[kHeads], const float (&v)[N]) {
+#pragma unroll
+  for (uint32_t h = 0; h < kHeads; ++h) {
+    if (s[h] > p.top[h]) {
+      const float shrink = __expf(p.top[h] - s[h]);
+      p.sum[h] *= shrink;
+#pragma unroll
+      for (int i = 0; i < N; ++i) p.value[h][i] *= shrink;
+      p.top[h] = s[h];
+    }
+    const float weight = __expf(s[h] - p.top[h]);
+    p.sum[h] += weight;
+#pragma unroll
+    for (int i = 0; i < N; ++i) p.value[h][i] = fmaf(weight, v[i], p.value[h][i]);
+  }
+}
+
+// Positions first + warp, first + warp + kWarps, … of [first, last).
+template <class T, int N>
+__device__ inline void attend_positions(const Attention& a, const swy_step* step, const uint32_t* table, uint32_t kv,
+                                        const float (&q)[kHeads][N], uint32_t heads, uint32_t first, uint32_t last,
+                                        Partial<N>& p) {
+  constexpr int kAhead = 4;
+  const uint32_t lane = threadIdx.x % 32, dim = a.head_dim;
+  const bool in = lane * N < dim;
+  const uint64_t to_values = uint64_t{step->page_size} * dim;
+  for (uint32_t at = first + threadIdx.x / 32; at < last; at += kWarps * kAhead) {
+    float k[kAhead][N], v[kAhead][N];
+#pragma unroll
+    for (int j = 0; j < kAhead; ++j) {
+      const uint32_t position = at + j * kWarps;
+#pragma unroll
+      for (int i = 0; i < N; ++i) k[j][i] = v[j][i] = 0;
+      if (position >= last || !in) continue;
+      const T* key = keys_at<T>(a, step, table, kv, position) + lane * N;
+      load_kv<N>(key, k[j]);
+      load_kv<N>(key + to_values, v[j]);
+    }
+#pragma unroll
+    for (int j = 0; j < kAhead; ++j) {
+      if (at + j * kWarps >= last) break;
+      float s[kHeads];
+      scores_of<N>(q, k[j], heads, s);
+      accumulate<N>(p, s, v[j]);
+    }
+  }
+}
+
+// Joins the warps of a block: afterwards thread t has element t % head_dim, … of head h in `shared`, as
+// [kHeads][head_dim] sums, and top and sum per head.
+template <int N>
+__device__ inline void join_warps(const Partial<N>& p, uint32_t dim, float* values, float* tops, float* sums) {
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  __shared__ float top[kWarps][kHeads], sum[kWarps][kHeads];
+  if (lane == 0) {
+#pragma unroll
+    for (uint32_t h = 0; h < kHeads; ++h) top[warp][h] = p.top[h], sum[warp][h] = p.sum[h];
+  }
+  __syncthreads();
+  for (uint32_t w = 0; w < kWarps; ++w) {
+    if (warp == w) {
+#pragma unroll
+      for (uint32_t h = 0; h < kHeads; ++h) {
+        float best = top[0][h];
+        for (uint32_t o = 1; o < kWarps; ++o) best = fmaxf(best, top[o][h]);
+        const float share = p.top[h] == -INFINITY ? 0.0f : __expf(p.top[h] - best);
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+          if (lane * N + i >= dim) continue;
+          float* to = values + h * dim + lane * N + i;
+          *to = (w == 0 ? 0.0f : *to) + p.value[h][i] * share;
+        }
+        if (lane != 0) continue;
+        sums[h] = (w == 0 ? 0.0f : sums[h]) + sum[w][h] * share;
+        tops[h] = best;
+      }
+    }
+    __syncthreads();
+  }
+}
+
+__device__ inline float gate_of(const Attention& a, uint32_t row, uint32_t head, uint32_t i) {
+  return a.gated ? sigmoid(a.q[(uint64_t{row} * a.heads + head) * 2 * a.head_dim + a.head_dim + i]) : 1.0f;
+}
+
+// blockIdx.x: split; blockIdx.y: KV head and group of query heads; blockIdx.z: row.
+template <class T, int N, bool kSplit>
+__global__ void __launch_bounds__(kThreads) attend(const __grid_constant__ Attention a, const swy_step* step) {
+  extern __shared__ float shared_heads[];  // [kHeads][head_dim], then tops and sums
+  const uint32_t dim = a.head_dim, lane = threadIdx.x % 32, row = blockIdx.z;
+  const uint32_t kv = blockIdx.y / a.groups, first_head = kv * a.per_kv() + blockIdx.y % a.groups * kHeads;
+  const uint32_t heads = min(kHeads, (kv + 1) * a.per_kv() - first_head);
+  depend();
+  release_next();
+  if (row >= step->rows) return;
+  const uint32_t seq = step_array<uint32_t>(step, step->row_seq_at)[row];
+  const bool active = step_array<uint32_t>(step, step->seq_active_at)[seq] != 0;
+  const uint32_t context = active ? step_array<uint32_t>(step, step->row_position_at)[row] + 1 : 0;
+  const uint32_t per_split = kSplit ? split_positions(context) : max(context, 1u);
+  const uint32_t splits = max((context + per_split - 1) / per_split, 1u);
+  if (blockIdx.x >= splits) return;
+  float q[kHeads][N];
+#pragma unroll
+  for (uint32_t h = 0; h < kHeads; ++h) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const uint32_t e = lane * N + i;
+      q[h][i] = h < heads && e < dim ? a.ready[(uint64_t{row} * a.heads + first_head + h) * dim + e] : 0.0f;
+    }
+  }
+  Partial<N> p;
+#pragma unroll
+  for (uint32_t h = 0; h < kHeads; ++h) {
+    p.top[h] = -INFINITY;
+    p.sum[h] = 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) p.value[h][i] = 0;
+  }
+  const uint32_t first = blockIdx.x * per_split, last = min(context, first + per_split);
+  attend_positions<T, N>(a, step, table_of(step, seq), kv, q, heads, first, last, p);
+  float *tops = shared_heads + kHeads * dim, *sums = tops + kHeads;
+  join_warps<N>(p, dim, shared_heads, tops, sums);
+  if (kSplit && splits > 1) {
+    const uint64_t stride = kHeads * (dim + 2), unit = uint64_t{row} * gridDim.y + blockIdx.y;
+    float* mine = a.parts + (unit * a.splits + blockIdx.x) * stride;
+    for (uint32_t i = threadIdx.x; i < stride; i += kThreads) mine[i] = shared_heads[i];
+    if (!last_of(a.counters + unit, splits)) return;
+    const float* all = a.parts + unit * a.splits * stride;
+    for (uint32_t h = threadIdx.x / 32; h < heads; h += kWarps) {
+      float best = -INFINITY;
+      for (uint32_t s = lane; s < splits; s += 32) best = fmaxf(best, __ldcg(all + s * stride + kHeads * dim + h));
+      best = warp_max(best);
+      if (lane == 0) tops[h] = best;
+    }
+    __syncthreads();
+    for (uint32_t e = threadIdx.x; e < heads * dim; e += kThreads) {
+      const uint32_t h = e / dim;
+      float value = 0, sum = 0;
+      for (uint32_t s = 0; s < splits; ++s) {
+        const float* part = all + s * stride;
+        const float share = __expf(__ldcg(part + kHeads * dim + h) - tops[h]);
+        value = fmaf(share, __ldcg(part + e), value);
+        sum = fmaf(share, __ldcg(part + kHeads * dim + kHeads + h), sum);
+      }
+      a.y[(uint64_t{row} * a.heads + first_head) * dim + e] = value / sum * gate_of(a, row, first_head + h, e % dim);
+    }
+    return;
+  }
+  for (uint32_t e = threadIdx.x; e < heads * dim; e += kThreads) {
+    const uint32_t h = e / dim;
+    const float value = active ? shared_heads[e] / sums[h] * gate_of(a, row, first_head + h, e % dim) : 0.0f;
+    a.y[(uint64_t{row} * a.heads + first_head) * dim + e] = value;
+  }
+}
+
+const swy_attention_attrs& attrs_of(const swy_op& op) { return *static_cast<const swy_attention_attrs*>(op.attrs); }
+
+uint32_t groups_of(const swy_attention_attrs& a) { return ceil_div(a.heads / a.kv_heads, kHeads); }
+uint32_t most_splits(uint32_t context) {
+  uint32_t most = 1;
+  for (const uint32_t c : {context, context < 4096 ? context : 4096, context < 16384 ? context : 16384}) {
+    const uint32_t n = ceil_div(c, split_positions(c));
+    most = n > most ? n : most;
+  }
+  return most;
+}
+
+// Places of the workspace.
+void place(Attention& a, Arena& arena, const swy_attention_attrs& at, uint32_t rows, uint32_t splits) {
+  a.ready = arena.take<float>(uint64_t{rows} * at.heads * at.head_dim);
+  if (splits > 0) {
+    a.parts = arena.take<float>(uint64_t{rows} * at.kv_heads * groups_of(at) * splits * kHeads * (at.head_dim + 2));
+  }
+}
+
+template <class T, int N, bool kSplit>
+swy_status record_attend(const Recording& r, const Attention& a, uint32_t rows) {
+  const size_t shared = (kHeads * (a.head_dim + 2)) * sizeof(float);
+  return launch(r, attend<T, N, kSplit>, dim3(kSplit ? a.splits : 1, a.kv_heads * a.groups, rows), kThreads, shared, a,
+                r.list.step);
+}
+
+template <class T, bool kSplit>
+swy_status record_with(const Recording& r, const Attention& a, uint32_t rows) {
+  SWY_CUDA_TRY(launch(r, prepare<T>, dim3(ceil_div(a.heads + a.kv_heads, kWarps), rows), kThreads,
+                      kWarps * a.head_dim * sizeof(float), a, r.list.step));
+  if (a.head_dim <= 64) return record_attend<T, 2, kSplit>(r, a, rows);
+  return a.head_dim <= 128 ? record_attend<T, 4, kSplit>(r, a, rows) : record_attend<T, 8, kSplit>(r, a, rows);
+}
+
+template <bool kSplit>
+swy_status record(const Recording& r) {
+  const auto& at = r.attrs<swy_attention_attrs>();
+  const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
+  Attention a{};
+  a.q = r.operands.input(0);
+  a.k = r.operands.input(1);
+  a.v = r.operands.input(2);
+  a.pages = r.operands.state<void>(0);
+  a.y = r.operands.output(0);
+  a.q_norm = r.operands.weight(0);
+  a.k_norm = r.operands.weight(1);
+  a.heads = at.heads;
+  a.kv_heads = at.kv_heads;
+  a.head_dim = at.head_dim;
+  a.rotary = at.rotary_dim;
+  a.groups = groups_of(at);
+  a.theta = at.rope_theta;
+  a.scale = at.scale;
+  a.eps = at.norm_eps;
+  a.bias = at.norm_weight_bias;
+  a.gated = at.gated != 0;
+  a.bf16 = r.device().kv_bf16;
+  a.splits = kSplit ? most_splits(r.bucket().context) : 0;
+  Arena arena(r.operands.workspace());
+  place(a, arena, at, rows, a.splits);
+  if (kSplit) {
+    a.counters = take_counters(r.list, rows * a.kv_heads * a.groups, r.error);
+    if (a.counters == nullptr) return SWY_UNSUPPORTED;
+  }
+  return a.bf16 ? record_with<uint16_t, kSplit>(r, a, rows) : record_with<float, kSplit>(r, a, rows);
+}
+
+swy_status supports_rows(const swy_device&, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
+  const auto& a = attrs_of(op);
+  const uint32_t elements = a.head_dim <= 64 ? 2 : a.head_dim <= 128 ? 4 : 8;  // per lane
+  if (a.head_dim <= 256 && a.head_dim % elements == 0 && bucket.rows <= 65535) return SWY_OK;
+  return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "head_dim is %u; it must be a multiple of %u, at most 256",
+                   a.head_dim, elements);
+}
+swy_status supports_split(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
+  if (bucket.rows > 64) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "takes at most 64 rows, the bucket has %u", bucket.rows);
+  }
+  return supports_rows(device, op, bucket, error);
+}
+
+double cost_rows(const swy_op& op, const swy_bucket& bucket) {
+  const auto& a = attrs_of(op);
+  const double work = static_cast<double>(bucket.rows) * bucket.context * a.head_dim;
+  const double one_block = 4.0 * bucket.context * a.head_dim / 50e3;  // a block reads some 50 GB/s
+  return cost_of(row_bytes(op) + 4 * work * a.kv_heads, 2 * work * a.heads, 2) + one_block;
+}
+double cost_split(const swy_op& op, const swy_bucket& bucket) {
+  const auto& a = attrs_of(op);
+  const double work = static_cast<double>(bucket.rows) * bucket.context * a.head_dim;
+  return cost_of(row_bytes(op) + 4 * work * a.kv_heads, 2 * work * a.heads, 3);
+}
+
+template <bool kSplit>
+uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket& bucket) {
+  Arena arena(nullptr);
+  Attention a{};
+  place(a, arena, attrs_of(op), bucket.rows, kSplit ? most_splits(bucket.context) : 0);
+  return arena.used();
+}
+
+constexpr Kernel kKernels[] = {{"attention.split", SWY_OP_ATTENTION, kAlways, SWY_BF16, supports_split, cost_split,
+                                workspace<true>, record<true>},
+                               {"attention.rows", SWY_OP_ATTENTION, kInvariant, SWY_BF16, supports_rows, cost_rows,
+                                workspace<false>, record<false>}};
+
+}  // namespace
+
+std::span<const Kernel> attention_kernels() { return kKernels; }
+
+}  // namespace gpu

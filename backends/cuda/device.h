@@ -1,0 +1,107 @@
+// A CUDA device as the plugin holds it: one stream that carries steps and copies in order, and what they are staged in.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "switchyard/plugin.h"
+
+namespace gpu {
+
+// Page-locked memory that carries one copy; free again when `done` has happened.
+struct Staging {
+  void* memory = nullptr;
+  uint64_t bytes = 0;
+  cudaStream_t stream = nullptr;  // of large copies, which do not wait for steps
+  cudaEvent_t done = nullptr;
+};
+
+// A copy to the host that a timeline announces: `to` is filled by whoever first sees that the value was reached.
+struct Arrival {
+  swy_timeline* timeline = nullptr;
+  uint64_t value = 0;
+  void* to = nullptr;
+  Staging* from = nullptr;
+  uint64_t bytes = 0;
+};
+
+}  // namespace gpu
+
+struct swy_device {
+  int ordinal = 0;
+  int processors = 0;        // streaming multiprocessors
+  int capability = 0;        // 90 for Hopper
+  uint64_t block_memory = 0;  // shared memory that a block may have
+  bool kv_bf16 = true;
+  cudaStream_t stream = nullptr;
+  std::vector<swy_kernel> kernels;
+
+  std::mutex mutex;  // over everything below
+  std::vector<std::unique_ptr<gpu::Staging>> small, large;
+  std::vector<gpu::Staging*> free_large;
+  size_t next_small = 0;
+  std::deque<gpu::Arrival> arrivals;
+};
+
+struct swy_buffer {
+  char* data = nullptr;
+  uint64_t bytes = 0;
+  bool on_host = false;
+};
+
+struct swy_timeline {
+  swy_device* device = nullptr;
+  std::atomic<uint64_t>* value = nullptr;  // page-locked; the device writes it
+  uint64_t signalled = 0;                  // the last value that was asked for
+};
+
+namespace gpu {
+
+// Makes a device current for the calling thread.
+swy_status use(const swy_device& device, swy_error* error);
+
+// What a call of the runtime returned, as a status with one line of text.
+swy_status check(cudaError_t result, const char* what, swy_error* error);
+
+swy_status device_count(uint32_t* count, swy_error* error);
+swy_status device_info(uint32_t index, swy_device_info* out, swy_error* error);
+swy_status device_open(uint32_t index, const swy_setting* settings, uint32_t count, swy_device** out, swy_error* error);
+void device_close(swy_device* device);
+
+swy_status buffer_alloc(swy_device* device, swy_memory_type type, uint64_t bytes, swy_buffer** out, swy_error* error);
+void buffer_free(swy_device* device, swy_buffer* buffer);
+void* buffer_map(swy_device* device, swy_buffer* buffer);
+swy_status write(swy_device* device, swy_buffer* to, uint64_t offset, const void* from, uint64_t bytes,
+                 const swy_submit* submit, swy_error* error);
+swy_status read(swy_device* device, void* to, swy_buffer* from, uint64_t offset, uint64_t bytes,
+                const swy_submit* submit, swy_error* error);
+swy_status fill_zero(swy_device* device, swy_buffer* buffer, uint64_t offset, uint64_t bytes, swy_error* error);
+
+swy_status state_layout(swy_device* device, const swy_op* op, uint32_t index, const swy_bucket* pool,
+                        swy_state_layout* out, swy_error* error);
+swy_status state_export(swy_device* device, const swy_tensor* state, uint32_t page_size, const swy_binding* unit,
+                        void* canonical, uint64_t bytes, swy_error* error);
+swy_status state_import(swy_device* device, const swy_tensor* state, uint32_t page_size, const swy_binding* unit,
+                        const void* canonical, uint64_t bytes, swy_error* error);
+
+swy_status list_begin(swy_device* device, const swy_list_info* info, swy_list** out, swy_error* error);
+swy_status list_finalize(swy_list* list, swy_error* error);
+swy_status list_submit(swy_list* list, const swy_submit* submit, swy_error* error);
+void list_free(swy_list* list);
+
+swy_status timeline_create(swy_device* device, swy_timeline** out, swy_error* error);
+void timeline_free(swy_device* device, swy_timeline* timeline);
+uint64_t timeline_value(swy_timeline* timeline);
+swy_status timeline_wait(swy_timeline* timeline, uint64_t value, uint64_t timeout_ns, swy_error* error);
+// Raises the timelines of `submit` once all that was put on the device's stream is done. NULL: nothing to raise.
+swy_status signal(swy_device& device, const swy_submit* submit, swy_error* error);
+// The runtime's memory operation behind it; false with a driver that has none.
+bool timelines_available();
+
+}  // namespace gpu

@@ -1,0 +1,117 @@
+// What device code of this backend shares: ordering between kernels, reductions, the step, elements of weights.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "operands.h"
+#include "switchyard/step.h"
+
+namespace gpu {
+
+// ---- ordering between kernels of a list
+
+// Waits for everything that kernels before this one wrote. Every thread block calls it, and does not return before:
+// otherwise a later kernel could pass while an earlier one still runs.
+__device__ inline void depend() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+// Lets the next kernel begin to prepare (load weights) while this one works.
+__device__ inline void release_next() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// ---- memory
+
+// 16 bytes of a weight, which is read once.
+__device__ inline uint4 load_piece(const void* p) {
+  uint4 v;
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(p));
+  return v;
+}
+
+// Whether this block is the last of `blocks` that come here. What the others wrote before is then visible. The counter
+// is left at zero.
+__device__ inline bool last_of(uint32_t* counter, uint32_t blocks) {
+  __shared__ bool last;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    last = atomicAdd(counter, 1u) + 1 == blocks;
+    if (last) *counter = 0;
+  }
+  __syncthreads();
+  if (last) __threadfence();
+  return last;
+}
+
+// ---- reductions
+
+constexpr unsigned kAll = 0xffffffffu;
+
+__device__ inline float warp_sum(float x) {
+#pragma unroll
+  for (int d = 16; d > 0; d /= 2) x += __shfl_xor_sync(kAll, x, d);
+  return x;
+}
+__device__ inline float warp_max(float x) {
+#pragma unroll
+  for (int d = 16; d > 0; d /= 2) x = fmaxf(x, __shfl_xor_sync(kAll, x, d));
+  return x;
+}
+// Over a block of whole warps; every thread gets the sum. `scratch`: 32 floats of shared memory.
+__device__ inline float block_sum(float x, float* scratch) {
+  x = warp_sum(x);
+  if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = x;
+  __syncthreads();
+  float sum = 0;
+  for (uint32_t w = 0; w < blockDim.x / 32; ++w) sum += scratch[w];
+  __syncthreads();
+  return sum;
+}
+
+// ---- functions
+
+__device__ inline float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+__device__ inline float silu(float x) { return x / (1.0f + expf(-x)); }
+
+// ---- the step
+
+template <class T>
+__device__ inline const T* step_array(const swy_step* step, uint32_t at) {
+  return reinterpret_cast<const T*>(reinterpret_cast<const char*>(step) + at);
+}
+__device__ inline uint32_t step_rows(const swy_step* step, swy_rows domain) {
+  return domain == SWY_ROWS_LOGITS ? step->logit_rows : domain == SWY_ROWS_SAMPLE ? step->sample_rows : step->rows;
+}
+
+// ---- elements of weights
+
+__device__ inline float half_bits(uint16_t h) { return __half2float(__ushort_as_half(h)); }
+__device__ inline float bf16_bits(uint32_t h) { return __uint_as_float(h << 16); }
+
+__device__ inline float plain_at(const Weight& w, uint64_t i) {
+  return w.dtype == SWY_F32 ? reinterpret_cast<const float*>(w.data)[i]
+                            : bf16_bits(reinterpret_cast<const uint16_t*>(w.data)[i]);
+}
+
+// One element, for shapes that are not readable in pieces.
+__device__ inline float weight_at(const Weight& w, uint64_t row, uint32_t k) {
+  const uint8_t* data = w.data + row * w.row_bytes;
+  if (w.dtype == SWY_F32) return reinterpret_cast<const float*>(data)[k];
+  if (w.dtype == SWY_BF16) return bf16_bits(reinterpret_cast<const uint16_t*>(data)[k]);
+  const uint32_t g = k / w.group, i = k % w.group;
+  const float scale = half_bits(w.scales[row * w.groups + g]);
+  if (w.dtype == SWY_I8) return static_cast<float>(static_cast<int8_t>(data[g * w.group + i])) * scale;
+  const int q = (data[g * ((w.group + 1) / 2) + i / 2] >> (4 * (i & 1))) & 15;
+  if (w.dtype == SWY_I4) return static_cast<float>(q - 8) * scale;
+  return static_cast<float>(q) * scale + half_bits(w.offsets[row * w.groups + g]);
+}
+
+}  // namespace gpu

@@ -1,0 +1,226 @@
+// GATED_DELTA, any number of rows, token by token: convolution, norms of q and k, delta rule, gated norm.
+#include "gated_delta.cuh"
+
+namespace gpu {
+namespace {
+
+// u = silu(causal convolution). Threads: channels; blockIdx.y: rows.
+__global__ void convolve(const __grid_constant__ Delta d, const swy_step* step) {
+  depend();
+  release_next();
+  const uint32_t c = blockIdx.x * blockDim.x + threadIdx.x, channels = d.channels(), taps = d.kernel;
+  if (c >= channels) return;
+  for (uint32_t row = blockIdx.y; row < step->rows; row += gridDim.y) {
+    const Sequence s = sequence_of(step, step_array<uint32_t>(step, step->row_seq_at)[row]);
+    const uint32_t i = row - s.first;
+    float sum = 0;
+    for (uint32_t t = 0; t < taps; ++t) {
+      const uint32_t back = taps - 1 - t;  // rows before this one
+      float x = 0;
+      if (back <= i) {
+        x = d.qkv[uint64_t{row - back} * channels + c];
+      } else if (!s.fresh) {
+        x = d.conv_state[(s.read * channels + c) * (taps - 1) + (taps - 1 + i - back)];
+      }
+      sum = fmaf(x, plain_at(d.conv, uint64_t{c} * taps + t), sum);
+    }
+    d.mixed[uint64_t{row} * channels + c] = silu(sum);
+  }
+}
+
+// The last kernel - 1 inputs of each active sequence. Threads: channels; blockIdx.y: sequences.
+__global__ void keep_inputs(const __grid_constant__ Delta d, const swy_step* step) {
+  depend();
+  release_next();
+  const uint32_t c = blockIdx.x * blockDim.x + threadIdx.x, channels = d.channels(), keep = d.kernel - 1;
+  if (c >= channels || blockIdx.y >= step->seqs) return;
+  const Sequence s = sequence_of(step, blockIdx.y);
+  if (!s.active) return;
+  const float* from = d.conv_state + (s.read * channels + c) * keep;
+  float* to = d.conv_state + (s.write * channels + c) * keep;
+  for (uint32_t t = 0; t < keep; ++t) {  // ascending: with from == to nothing is read after it was written
+    const uint32_t at = t + s.rows;      // among the old inputs and then the rows
+    float x = 0;
+    if (at >= keep) {
+      x = d.qkv[uint64_t{s.first + at - keep} * channels + c];
+    } else if (!s.fresh) {
+      x = from[at];
+    }
+    to[t] = x;
+  }
+}
+
+// q and k to unit length, q also times key_dim^-1/2. A warp per head; blockIdx.y: rows.
+__global__ void normalise(const __grid_constant__ Delta d, const swy_step* step) {
+  depend();
+  release_next();
+  const uint32_t head = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
+  if (head >= 2 * d.key_heads) return;
+  for (uint32_t row = blockIdx.y; row < step->rows; row += gridDim.y) {
+    float* x = d.mixed + uint64_t{row} * d.channels() + head * d.key_dim;
+    float squares = 0;
+    for (uint32_t i = lane; i < d.key_dim; i += 32) squares = fmaf(x[i], x[i], squares);
+    float scale = rsqrtf(warp_sum(squares) + d.l2_eps);
+    if (head < d.key_heads) scale *= rsqrtf(static_cast<float>(d.key_dim));
+    for (uint32_t i = lane; i < d.key_dim; i += 32) x[i] *= scale;
+  }
+}
+
+// The rule. A warp owns four columns of one head's state, in registers: eight lanes per column, each with N groups of
+// four keys. blockIdx.y: value head, blockIdx.z: sequence. Writes o to y.
+constexpr uint32_t kColumns = 4;
+template <int N>
+__global__ void __launch_bounds__(256) delta_rule(const __grid_constant__ Delta d, const swy_step* step) {
+  const uint32_t head = blockIdx.y, lane = threadIdx.x % 32, part = lane % 8;
+  const uint32_t column = (blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32) * kColumns + lane / 8;
+  depend();
+  release_next();
+  if (blockIdx.z >= step->seqs) return;
+  const Sequence s = sequence_of(step, blockIdx.z);
+  if (!s.active) return;
+  const bool there = column < d.value_dim;
+  const uint64_t at = (uint64_t{head} * d.value_dim + (there ? column : 0)) * d.key_dim;
+  const uint64_t slot = uint64_t{d.value_heads} * d.value_dim * d.key_dim;
+  float state[N][4];
+#pragma unroll
+  for (int n = 0; n < N; ++n) {
+    const uint32_t k = n * 32 + part * 4;
+    const bool in = there && k < d.key_dim && !s.fresh;
+    const float4 v = in ? *reinterpret_cast<const float4*>(d.rule_state + s.read * slot + at + k) : make_float4(0, 0, 0, 0);
+    state[n][0] = v.x, state[n][1] = v.y, state[n][2] = v.z, state[n][3] = v.w;
+  }
+  const uint32_t key_head = head / (d.value_heads / d.key_heads);
+  for (uint32_t row = s.first; row < s.first + s.rows; ++row) {
+    const float* mixed = d.mixed + uint64_t{row} * d.channels();
+    const float *q = mixed + key_head * d.key_dim, *k = q + d.keys();
+    const float v = there ? mixed[2 * d.keys() + head * d.value_dim + column] : 0.0f;
+    const float2 gate = gates(d, row, head);
+    float keys[N][4], dot = 0;
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+      const uint32_t i = n * 32 + part * 4;
+      const float4 x = i < d.key_dim ? *reinterpret_cast<const float4*>(k + i) : make_float4(0, 0, 0, 0);
+      keys[n][0] = x.x, keys[n][1] = x.y, keys[n][2] = x.z, keys[n][3] = x.w;
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        state[n][j] *= gate.y;
+        dot = fmaf(state[n][j], keys[n][j], dot);
+      }
+    }
+#pragma unroll
+    for (int o = 1; o < 8; o *= 2) dot += __shfl_xor_sync(kAll, dot, o);
+    const float delta = gate.x * (v - dot);
+    float out = 0;
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+      const uint32_t i = n * 32 + part * 4;
+      const float4 x = i < d.key_dim ? *reinterpret_cast<const float4*>(q + i) : make_float4(0, 0, 0, 0);
+      const float query[4] = {x.x, x.y, x.z, x.w};
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        state[n][j] = fmaf(keys[n][j], delta, state[n][j]);
+        out = fmaf(state[n][j], query[j], out);
+      }
+    }
+#pragma unroll
+    for (int o = 1; o < 8; o *= 2) out += __shfl_xor_sync(kAll, out, o);
+    if (there && part == 0) d.y[uint64_t{row} * d.values() + head * d.value_dim + column] = out;
+  }
+#pragma unroll
+  for (int n = 0; n < N; ++n) {
+    const uint32_t k = n * 32 + part * 4;
+    if (!there || k >= d.key_dim) continue;
+    *reinterpret_cast<float4*>(d.rule_state + s.write * slot + at + k) =
+        make_float4(state[n][0], state[n][1], state[n][2], state[n][3]);
+  }
+}
+
+// y = rms_norm(o) * w * silu(z), in place. A warp per value head; blockIdx.y: rows.
+__global__ void gate_rows(const __grid_constant__ Delta d, const swy_step* step) {
+  depend();
+  release_next();
+  const uint32_t head = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
+  if (head >= d.value_heads) return;
+  for (uint32_t row = blockIdx.y; row < step->rows; row += gridDim.y) {
+    const uint64_t at = uint64_t{row} * d.values() + head * d.value_dim;
+    const bool active = step_array<uint32_t>(step, step->seq_active_at)[step_array<uint32_t>(step, step->row_seq_at)[row]] != 0;
+    float squares = 0;
+    for (uint32_t i = lane; i < d.value_dim; i += 32) squares = fmaf(d.y[at + i], d.y[at + i], squares);
+    const float scale = rsqrtf(warp_sum(squares) / static_cast<float>(d.value_dim) + d.norm_eps);
+    for (uint32_t i = lane; i < d.value_dim; i += 32) {
+      d.y[at + i] = active ? d.y[at + i] * scale * plain_at(d.norm, i) * silu(d.z[at + i]) : 0.0f;
+    }
+  }
+}
+
+template <int N>
+swy_status record_rule(const Recording& r, const Delta& d, uint32_t seqs) {
+  return launch(r, delta_rule<N>, dim3(ceil_div(d.value_dim, 8 * kColumns), d.value_heads, seqs), 256, 0, d,
+                r.list.step);
+}
+
+swy_status record_recurrent(const Recording& r) {
+  Delta d = delta_of(r);
+  const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
+  const uint32_t seqs = r.bucket().seqs, y = rows < 16384 ? rows : 16384;
+  d.mixed = static_cast<float*>(r.operands.workspace());
+  SWY_CUDA_TRY(launch(r, convolve, dim3(ceil_div(d.channels(), 256), y), 256, 0, d, r.list.step));
+  SWY_CUDA_TRY(launch(r, keep_inputs, dim3(ceil_div(d.channels(), 256), seqs), 256, 0, d, r.list.step));
+  SWY_CUDA_TRY(launch(r, normalise, dim3(ceil_div(2 * d.key_heads, 8), y), 256, 0, d, r.list.step));
+  SWY_CUDA_TRY(d.key_dim <= 32    ? record_rule<1>(r, d, seqs)
+               : d.key_dim <= 64  ? record_rule<2>(r, d, seqs)
+               : d.key_dim <= 128 ? record_rule<4>(r, d, seqs)
+                                  : record_rule<8>(r, d, seqs));
+  return launch(r, gate_rows, dim3(ceil_div(d.value_heads, 8), y), 256, 0, d, r.list.step);
+}
+
+swy_status supports_recurrent(const swy_device&, const swy_op& op, const swy_bucket&, swy_error* error) {
+  const auto& a = *static_cast<const swy_gated_delta_attrs*>(op.attrs);
+  if (a.key_dim % 4 == 0 && a.key_dim <= 256 && op.inputs[0]->dims[1] % 4 == 0) return SWY_OK;
+  return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
+                   "key_dim is %u, of %llu channels; multiples of 4 are needed, and at most 256", a.key_dim,
+                   static_cast<unsigned long long>(op.inputs[0]->dims[1]));
+}
+
+double cost_recurrent(const swy_op& op, const swy_bucket& bucket) {
+  const auto& a = *static_cast<const swy_gated_delta_attrs*>(op.attrs);
+  const double state = static_cast<double>(a.value_heads) * a.key_dim * a.value_dim;
+  return cost_of(row_bytes(op) + 8 * state * bucket.seqs, 4 * state * bucket.rows, 5);
+}
+
+uint64_t workspace_recurrent(const swy_device&, const swy_op& op, const swy_bucket&) {
+  return op.inputs[0]->dims[0] * op.inputs[0]->dims[1] * 4;
+}
+
+constexpr Kernel kKernels[] = {{"gated_delta.recurrent", SWY_OP_GATED_DELTA, kInvariant, SWY_F32, supports_recurrent,
+                                cost_recurrent, workspace_recurrent, record_recurrent}};
+
+}  // namespace
+
+Delta delta_of(const Recording& r) {
+  const auto& a = r.attrs<swy_gated_delta_attrs>();
+  Delta d{};
+  d.qkv = r.operands.input(0);
+  d.z = r.operands.input(1);
+  d.b = r.operands.input(2);
+  d.a = r.operands.input(3);
+  d.conv = r.operands.weight(0);
+  d.a_log = r.operands.weight(1);
+  d.dt_bias = r.operands.weight(2);
+  d.norm = r.operands.weight(3);
+  d.conv_state = r.operands.state(0);
+  d.rule_state = r.operands.state(1);
+  d.y = r.operands.output(0);
+  d.key_heads = a.key_heads;
+  d.value_heads = a.value_heads;
+  d.key_dim = a.key_dim;
+  d.value_dim = a.value_dim;
+  d.kernel = a.conv_kernel;
+  d.norm_eps = a.norm_eps;
+  d.l2_eps = a.l2_eps;
+  return d;
+}
+
+std::span<const Kernel> gated_delta_kernels() { return kKernels; }
+
+}  // namespace gpu

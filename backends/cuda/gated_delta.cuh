@@ -1,0 +1,52 @@
+// What the kernels of GATED_DELTA share: operands, and how a row finds its sequence's states.
+#pragma once
+
+#include "device_code.cuh"
+#include "kernels.h"
+
+namespace gpu {
+
+struct Delta {
+  const float *qkv, *z, *b, *a;  // [rows, channels], [rows, values], [rows, value_heads] twice
+  Weight conv, a_log, dt_bias, norm;
+  float* conv_state;   // [slots, channels, kernel - 1]
+  float* rule_state;   // [slots, value_heads, value_dim, key_dim]
+  float* y;            // [rows, values]
+  float* mixed;        // [rows, channels]: after the convolution, q and k normalised
+  uint32_t key_heads, value_heads, key_dim, value_dim, kernel;
+  float norm_eps, l2_eps;
+
+  __host__ __device__ uint32_t keys() const { return key_heads * key_dim; }
+  __host__ __device__ uint32_t values() const { return value_heads * value_dim; }
+  __host__ __device__ uint32_t channels() const { return 2 * keys() + values(); }
+};
+
+Delta delta_of(const Recording& r);
+
+// A sequence of the step, as its states see it.
+struct Sequence {
+  uint32_t first, rows;  // of the step
+  uint64_t read, write;  // slots
+  bool active, fresh;    // fresh: begins with zeros
+};
+__device__ inline Sequence sequence_of(const swy_step* step, uint32_t seq) {
+  const uint32_t* start = step_array<uint32_t>(step, step->row_start_at);
+  Sequence s;
+  s.first = start[seq];
+  s.rows = start[seq + 1] - s.first;
+  s.read = step_array<uint32_t>(step, step->seq_read_slot_at)[seq];
+  s.write = step_array<uint32_t>(step, step->seq_write_slot_at)[seq];
+  s.active = step_array<uint32_t>(step, step->seq_active_at)[seq] != 0 && s.rows > 0;
+  s.fresh = s.rows > 0 && step_array<uint32_t>(step, step->row_position_at)[s.first] == 0;
+  return s;
+}
+
+// beta and exp(g) of one head.
+__device__ inline float2 gates(const Delta& d, uint32_t row, uint32_t head) {
+  const uint64_t at = uint64_t{row} * d.value_heads + head;
+  const float x = d.a[at] + plain_at(d.dt_bias, head);
+  const float softplus = x > 20.0f ? x : log1pf(expf(x));
+  return make_float2(sigmoid(d.b[at]), expf(-expf(plain_at(d.a_log, head)) * softplus));
+}
+
+}  // namespace gpu

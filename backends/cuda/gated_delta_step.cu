@@ -1,0 +1,205 @@
+// GATED_DELTA where every sequence has one row: the whole step in one kernel, on Hopper.
+//
+// A cluster of blocks serves one key head of one sequence: its value heads, each cut into slices of 32 columns. A warp
+// keeps four columns of the state in registers, and asks for them before the kernels in front have ended: a slot is
+// written by earlier steps only. The blocks of a cluster share what the norm needs, and have all read the old inputs of
+// the convolution before one of them writes the new ones.
+#include <cooperative_groups.h>
+
+#include "gated_delta.cuh"
+
+namespace gpu {
+namespace {
+
+namespace cg = cooperative_groups;
+
+constexpr uint32_t kThreads = 256, kSlice = 32, kMostCluster = 8, kMostTaps = 8;
+
+// blockIdx.x: key head * cluster size + block; blockIdx.y: sequence. N: groups of 32 keys.
+template <int N>
+__global__ void __launch_bounds__(kThreads)
+    delta_step(const __grid_constant__ Delta d, uint32_t slices, const swy_step* step) {
+#if __CUDA_ARCH__ >= 900
+  __shared__ __align__(16) float mixed[2 * 32 * N + kSlice];  // q, k, and this slice of v
+  __shared__ float scratch[8], out[kSlice], shared_squares;
+  const uint32_t per_key = d.value_heads / d.key_heads, blocks = per_key * slices;
+  const uint32_t key_head = blockIdx.x / blocks, rank = blockIdx.x % blocks;
+  const uint32_t head = key_head * per_key + rank / slices, slice = rank % slices;
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, part = lane % 8;
+  const uint32_t column = slice * kSlice + warp * 4 + lane / 8;
+  const uint32_t keys = d.keys(), dim = d.key_dim, channels = d.channels(), taps = d.kernel;
+  const bool valid = blockIdx.y < step->seqs;
+  const Sequence s = valid ? sequence_of(step, blockIdx.y) : Sequence{};
+  const bool active = valid && s.active, there = active && column < d.value_dim;
+  const uint64_t at = (uint64_t{head} * d.value_dim + column) * dim;
+  const uint64_t slot = uint64_t{d.values()} * dim;
+  float state[N][4];
+#pragma unroll
+  for (int n = 0; n < N; ++n) {
+    const uint32_t k = n * 32 + part * 4;
+    const bool in = there && k < dim && !s.fresh;
+    const float4 v = in ? __ldcs(reinterpret_cast<const float4*>(d.rule_state + s.read * slot + at + k))
+                        : make_float4(0, 0, 0, 0);
+    state[n][0] = v.x, state[n][1] = v.y, state[n][2] = v.z, state[n][3] = v.w;
+  }
+  // Channels of this thread: q and k of the key head, then the slice of v.
+  constexpr int kChannels = (2 * 32 * N + kSlice + kThreads - 1) / kThreads;
+  float old[kChannels][kMostTaps], tap[kChannels][kMostTaps];
+  uint32_t channel[kChannels];
+#pragma unroll
+  for (int i = 0; i < kChannels; ++i) {
+    const uint32_t j = i * kThreads + threadIdx.x;
+    channel[i] = j < dim       ? key_head * dim + j
+                 : j < 2 * dim ? keys + key_head * dim + j - dim
+                               : 2 * keys + head * d.value_dim + slice * kSlice + j - 2 * dim;
+    const uint32_t width = 2 * dim + min(kSlice, d.value_dim - slice * kSlice);
+    if (j >= width || !active) channel[i] = 0xffffffffu;
+#pragma unroll
+    for (uint32_t t = 0; t < kMostTaps; ++t) {
+      old[i][t] = tap[i][t] = 0;
+      if (channel[i] == 0xffffffffu || t >= taps) continue;
+      tap[i][t] = plain_at(d.conv, uint64_t{channel[i]} * taps + t);
+      if (t + 1 < taps && !s.fresh) old[i][t] = d.conv_state[(s.read * channels + channel[i]) * (taps - 1) + t];
+    }
+  }
+  release_next();
+  depend();
+  float squares_q = 0, squares_k = 0;
+#pragma unroll
+  for (int i = 0; i < kChannels; ++i) {
+    const uint32_t j = i * kThreads + threadIdx.x;
+    if (channel[i] == 0xffffffffu) continue;
+    const float x = d.qkv[uint64_t{s.first} * channels + channel[i]];
+    float sum = 0;
+#pragma unroll
+    for (uint32_t t = 0; t < kMostTaps; ++t) {
+      if (t + 1 == taps) old[i][t] = x;
+      if (t < taps) sum = fmaf(old[i][t], tap[i][t], sum);
+    }
+    const float u = silu(sum);
+    mixed[j] = u;
+    if (j < dim) squares_q = fmaf(u, u, squares_q);
+    if (j >= dim && j < 2 * dim) squares_k = fmaf(u, u, squares_k);
+  }
+  const float total_q = block_sum(squares_q, scratch), total_k = block_sum(squares_k, scratch);
+  const float scale_q = rsqrtf(total_q + d.l2_eps) * rsqrtf(static_cast<float>(dim));
+  const float scale_k = rsqrtf(total_k + d.l2_eps);
+  const float2 gate = active ? gates(d, s.first, head) : make_float2(0, 0);
+  const float v = there ? mixed[2 * dim + warp * 4 + lane / 8] : 0.0f;
+  float key[N][4], dot = 0, o = 0;
+#pragma unroll
+  for (int n = 0; n < N; ++n) {
+    const uint32_t i = n * 32 + part * 4;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      key[n][j] = i < dim ? mixed[dim + i + j] * scale_k : 0.0f;
+      state[n][j] *= gate.y;
+      dot = fmaf(state[n][j], key[n][j], dot);
+    }
+  }
+#pragma unroll
+  for (int x = 1; x < 8; x *= 2) dot += __shfl_xor_sync(kAll, dot, x);
+  const float delta = gate.x * (v - dot);
+#pragma unroll
+  for (int n = 0; n < N; ++n) {
+    const uint32_t i = n * 32 + part * 4;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      state[n][j] = fmaf(key[n][j], delta, state[n][j]);
+      if (i < dim) o = fmaf(state[n][j], mixed[i + j] * scale_q, o);
+    }
+    if (there && i < dim) {
+      __stcs(reinterpret_cast<float4*>(d.rule_state + s.write * slot + at + i),
+             make_float4(state[n][0], state[n][1], state[n][2], state[n][3]));
+    }
+  }
+#pragma unroll
+  for (int x = 1; x < 8; x *= 2) o += __shfl_xor_sync(kAll, o, x);
+  if (part == 0) out[warp * 4 + lane / 8] = there ? o : 0.0f;
+  const float squares = block_sum(there && part == 0 ? o * o : 0.0f, scratch);
+  if (threadIdx.x == 0) shared_squares = squares;
+  cg::cluster_group cluster = cg::this_cluster();
+  cluster.sync();
+  // All blocks of the key head have read the old inputs: those of q and k are kept by the first, those of v by each head.
+#pragma unroll
+  for (int i = 0; i < kChannels; ++i) {
+    const uint32_t j = i * kThreads + threadIdx.x;
+    if (channel[i] == 0xffffffffu || (j < 2 * dim && rank != 0)) continue;
+    float* to = d.conv_state + (s.write * channels + channel[i]) * (taps - 1);
+#pragma unroll
+    for (uint32_t t = 1; t < kMostTaps; ++t) {
+      if (t < taps) to[t - 1] = old[i][t];
+    }
+  }
+  if (threadIdx.x < kSlice) {
+    float sum = 0;
+    for (uint32_t b = 0; b < slices; ++b) sum += *cluster.map_shared_rank(&shared_squares, rank / slices * slices + b);
+    const uint32_t mine = slice * kSlice + threadIdx.x;
+    if (valid && s.rows > 0 && mine < d.value_dim) {
+      const uint64_t to = uint64_t{s.first} * d.values() + head * d.value_dim + mine;
+      const float scale = rsqrtf(sum / static_cast<float>(d.value_dim) + d.norm_eps);
+      d.y[to] = active ? out[threadIdx.x] * scale * plain_at(d.norm, mine) * silu(d.z[to]) : 0.0f;
+    }
+  }
+  cluster.sync();  // nobody leaves while its shared memory is read
+#endif
+}
+
+uint32_t slices_of(const swy_gated_delta_attrs& a) { return (a.value_dim + kSlice - 1) / kSlice; }
+uint32_t cluster_of(const swy_gated_delta_attrs& a) { return a.value_heads / a.key_heads * slices_of(a); }
+
+template <int N>
+swy_status record_step(const Recording& r) {
+  const auto& a = r.attrs<swy_gated_delta_attrs>();
+  const Delta d = delta_of(r);
+  cudaLaunchAttribute attributes[2]{};
+  attributes[0].id = cudaLaunchAttributeClusterDimension;
+  attributes[0].val.clusterDim.x = cluster_of(a);
+  attributes[0].val.clusterDim.y = attributes[0].val.clusterDim.z = 1;
+  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[1].val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(a.key_heads * cluster_of(a), r.bucket().seqs);
+  config.blockDim = kThreads;
+  config.stream = r.list.capture;
+  config.attrs = attributes;
+  config.numAttrs = r.list.started ? 2 : 1;
+  r.list.started = true;
+  return check(cudaLaunchKernelEx(&config, delta_step<N>, d, slices_of(a), r.list.step), "recording a kernel", r.error);
+}
+
+swy_status record(const Recording& r) {
+  const uint32_t dim = r.attrs<swy_gated_delta_attrs>().key_dim;
+  return dim <= 32 ? record_step<1>(r) : dim <= 64 ? record_step<2>(r) : record_step<4>(r);
+}
+
+swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
+  const auto& a = *static_cast<const swy_gated_delta_attrs*>(op.attrs);
+  if ((bucket.flags & SWY_BUCKET_DECODE) == 0) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_FLAGS, "serves steps with one row per sequence");
+  }
+  if (device.capability < 90) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs clusters of blocks (compute capability 9.0)");
+  }
+  if (a.key_dim % 4 != 0 || a.key_dim > 128 || a.conv_kernel > kMostTaps || cluster_of(a) > kMostCluster) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
+                     "key_dim %u, kernel %u, %u slices of value columns per key head; at most 128, %u and %u", a.key_dim,
+                     a.conv_kernel, cluster_of(a), kMostTaps, kMostCluster);
+  }
+  return SWY_OK;
+}
+
+double cost(const swy_op& op, const swy_bucket& bucket) {
+  const auto& a = *static_cast<const swy_gated_delta_attrs*>(op.attrs);
+  return cost_of(row_bytes(op) + 8.0 * a.value_heads * a.key_dim * a.value_dim * bucket.seqs, 0);
+}
+
+// Sums up in another order than the kernels for prompts.
+constexpr Kernel kKernels[] = {
+    {"gated_delta.step", SWY_OP_GATED_DELTA, kAlways, SWY_F32, supports, cost, nullptr, record}};
+
+}  // namespace
+
+std::span<const Kernel> gated_delta_step_kernels() { return kKernels; }
+
+}  // namespace gpu

@@ -1,0 +1,134 @@
+// The kernels of this backend, one list per file, and what recording one needs.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <span>
+#include <vector>
+
+#include "list.h"
+#include "operands.h"
+#include "switchyard/sdk/error.hpp"
+
+namespace gpu {
+
+// Layout ids of states (states.cpp).
+constexpr uint32_t kKvBf16 = 1, kKvF32 = 2, kDeltaByColumn = 3;
+
+constexpr uint32_t kSamplingSteps = SWY_SAMPLES_GREEDY | SWY_SAMPLES_SEEDED | SWY_SAMPLES_TEMPERATURE |
+                                    SWY_SAMPLES_TOP_K | SWY_SAMPLES_TOP_P | SWY_SAMPLES_MIN_P | SWY_SAMPLES_MASK |
+                                    SWY_SAMPLES_PENALTIES | SWY_SAMPLES_BIAS | SWY_SAMPLES_LOGPROBS |
+                                    SWY_SAMPLES_STOP_IDS;
+
+// One operation being recorded.
+struct Recording {
+  swy_list& list;
+  const swy_op& op;
+  const Operands& operands;
+  swy_error* error;
+
+  const swy_device& device() const { return *list.device; }
+  const swy_bucket& bucket() const { return list.bucket; }
+  template <class Attrs>
+  const Attrs& attrs() const {
+    return *static_cast<const Attrs*>(op.attrs);
+  }
+};
+
+constexpr uint32_t kAlways = SWY_KERNEL_CAPTURE_SAFE | SWY_KERNEL_DETERMINISTIC;
+constexpr uint32_t kInvariant = kAlways | SWY_KERNEL_BATCH_INVARIANT;
+
+struct Kernel {
+  const char* name;
+  uint32_t op;
+  uint32_t flags;
+  swy_dtype activations;
+  swy_status (*supports)(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error);
+  double (*cost)(const swy_op& op, const swy_bucket& bucket);  // microseconds
+  uint64_t (*workspace)(const swy_device& device, const swy_op& op, const swy_bucket& bucket);
+  swy_status (*record)(const Recording& r);
+  uint32_t input_dtypes = SWY_DTYPE_BIT(SWY_F32);
+  uint32_t output_dtypes = SWY_DTYPE_BIT(SWY_F32);
+};
+
+std::span<const Kernel> embedding_kernels();
+std::span<const Kernel> rms_norm_kernels();
+std::span<const Kernel> linear_kernels();
+std::span<const Kernel> linear_tiles_kernels();
+std::span<const Kernel> attention_kernels();
+std::span<const Kernel> gated_delta_kernels();
+std::span<const Kernel> gated_delta_step_kernels();
+std::span<const Kernel> moe_kernels();
+std::span<const Kernel> moe_tiles_kernels();
+std::span<const Kernel> add_kernels();
+std::span<const Kernel> lm_head_kernels();
+std::span<const Kernel> cast_kernels();
+std::span<const Kernel> sample_kernels();
+
+// The table that the host sees.
+std::vector<swy_kernel> make_kernels();
+// Whether the sampler's arithmetic has the normative bits on this device.
+swy_status check_sampling(const swy_device& device, swy_error* error);
+
+// Estimates: bytes at the rate of memory, multiply-adds at a rate that plain kernels reach, and the launch.
+inline double cost_of(double bytes, double multiply_adds, double launches = 1) {
+  const double memory = bytes / 3.5e6, math = multiply_adds / 8e6;
+  return 2.0 * launches + (memory > math ? memory : math);
+}
+double weight_bytes(const swy_tensor& t);
+double row_bytes(const swy_op& op);  // of inputs and outputs
+
+// ---- launching
+
+// Starts a kernel so that it may begin before the one before it has ended: every kernel waits by itself (depend() in
+// device_code.cuh) before it reads what others wrote, and before it returns.
+template <class... Params, class... Args>
+swy_status launch(const Recording& r, void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared_bytes,
+                  Args&&... args) {
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return SWY_OK;
+  if (shared_bytes > 48 * 1024) {
+    const cudaError_t e = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                               cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                               static_cast<int>(shared_bytes));
+    if (e != cudaSuccess) return check(e, "reserving shared memory", r.error);
+  }
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = r.list.capture;
+  config.attrs = &early;
+  config.numAttrs = r.list.started && r.device().capability >= 90 ? 1 : 0;
+  r.list.started = true;
+  return check(cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...), "recording a kernel", r.error);
+}
+
+inline uint32_t ceil_div(uint64_t n, uint64_t d) { return static_cast<uint32_t>((n + d - 1) / d); }
+
+// Hands out parts of the workspace, each aligned to 256 bytes; with no base it only measures.
+class Arena {
+ public:
+  explicit Arena(void* base) : base_(static_cast<char*>(base)) {}
+  template <class T>
+  T* take(uint64_t count) {
+    T* p = base_ == nullptr ? nullptr : reinterpret_cast<T*>(base_ + used_);
+    used_ += (count * sizeof(T) + 255) / 256 * 256;
+    return p;
+  }
+  uint64_t used() const { return used_; }
+
+ private:
+  char* base_;
+  uint64_t used_ = 0;
+};
+
+}  // namespace gpu
+
+// Leaves the calling function with the status of an expression that is not SWY_OK.
+#define SWY_CUDA_TRY(expression)                                              \
+  do {                                                                        \
+    if (const swy_status status_ = (expression); status_ != SWY_OK) return status_; \
+  } while (false)

@@ -1,0 +1,26 @@
+// A command list while it is recorded and after.
+#pragma once
+
+#include "device.h"
+#include "switchyard/step.h"
+
+struct swy_list {
+  swy_device* device = nullptr;
+  swy_bucket bucket{};
+  const swy_step* step = nullptr;  // in the device's memory
+  int32_t* tokens = nullptr;
+  cudaStream_t capture = nullptr;
+  bool capturing = false;
+  bool started = false;  // a kernel was recorded
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  uint32_t* counters = nullptr;  // zero between kernels
+  uint64_t counters_used = 0;
+};
+
+namespace gpu {
+
+// Counters of one kernel, by which the last of some blocks knows that it is the last; the kernel leaves them zero.
+uint32_t* take_counters(swy_list& list, uint32_t n, swy_error* error);
+
+}  // namespace gpu

@@ -1,0 +1,261 @@
+// Buffers and copies.
+//
+// The host's memory is pageable, so that every copy goes through page-locked staging: small ones in the order of the
+// steps, large ones (weights) on streams of their own, two pieces at a time per calling thread.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "device.h"
+#include "switchyard/sdk/error.hpp"
+
+namespace gpu {
+namespace {
+
+constexpr uint64_t kPiece = uint64_t{4} << 20;  // of a large copy
+constexpr size_t kSmallSlots = 32;              // small copies under way
+
+swy_status check_range(const swy_buffer& b, uint64_t offset, uint64_t bytes, swy_error* error) {
+  if (offset <= b.bytes && bytes <= b.bytes - offset) return SWY_OK;
+  return swy::fail(error, SWY_INVALID_ARGUMENT, SWY_REASON_NONE, "bytes %llu+%llu are outside a buffer of %llu",
+                   static_cast<unsigned long long>(offset), static_cast<unsigned long long>(bytes),
+                   static_cast<unsigned long long>(b.bytes));
+}
+
+swy_status grow(Staging& s, uint64_t bytes, swy_error* error) {
+  if (s.done == nullptr) {
+    if (const swy_status e = check(cudaEventCreateWithFlags(&s.done, cudaEventDisableTiming), "creating an event", error);
+        e != SWY_OK) {
+      return e;
+    }
+  }
+  if (s.bytes >= bytes) return SWY_OK;
+  cudaFreeHost(s.memory);
+  s.memory = nullptr;
+  s.bytes = 0;
+  const uint64_t size = std::max<uint64_t>(bytes, 4096);
+  if (const cudaError_t e = cudaHostAlloc(&s.memory, size, cudaHostAllocDefault); e != cudaSuccess) {
+    cudaGetLastError();
+    return swy::fail(error, SWY_OUT_OF_HOST_MEMORY, SWY_REASON_NONE, "%llu bytes of page-locked memory: %s",
+                     static_cast<unsigned long long>(size), cudaGetErrorString(e));
+  }
+  s.bytes = size;
+  return SWY_OK;
+}
+
+// Fills what has arrived for the staging that is to be used again. The device's mutex is held.
+void deliver(swy_device& d, const Staging* staging) {
+  for (auto it = d.arrivals.begin(); it != d.arrivals.end();) {
+    if (it->from != staging) {
+      ++it;
+      continue;
+    }
+    std::memcpy(it->to, it->from->memory, it->bytes);
+    it = d.arrivals.erase(it);
+  }
+}
+
+// The next staging of a small copy, once the copy that it carried is done. The device's mutex is held.
+swy_status small_staging(swy_device& d, uint64_t bytes, Staging** out, swy_error* error) {
+  if (d.small.size() < kSmallSlots) {
+    d.small.push_back(std::make_unique<Staging>());
+    *out = d.small.back().get();
+    return grow(**out, bytes, error);
+  }
+  Staging& s = *d.small[d.next_small++ % kSmallSlots];
+  if (const swy_status e = check(cudaEventSynchronize(s.done), "waiting for a copy", error); e != SWY_OK) return e;
+  deliver(d, &s);
+  *out = &s;
+  return grow(s, bytes, error);
+}
+
+// Page-locked memory and a stream for the pieces of one large copy; given back at the end.
+class Lane {
+ public:
+  explicit Lane(swy_device& d) : d_(d) {}
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
+  ~Lane() {
+    if (s_ == nullptr) return;
+    cudaStreamSynchronize(s_->stream);
+    const std::lock_guard lock(d_.mutex);
+    d_.free_large.push_back(s_);
+  }
+  swy_status take(swy_error* error) {
+    {
+      const std::lock_guard lock(d_.mutex);
+      if (d_.free_large.empty()) {
+        d_.large.push_back(std::make_unique<Staging>());
+        s_ = d_.large.back().get();
+      } else {
+        s_ = d_.free_large.back();
+        d_.free_large.pop_back();
+      }
+    }
+    if (s_->stream == nullptr) {
+      const cudaError_t e = cudaStreamCreateWithFlags(&s_->stream, cudaStreamNonBlocking);
+      if (e != cudaSuccess) return check(e, "creating a stream", error);
+    }
+    return grow(*s_, kPiece, error);
+  }
+  Staging& operator*() { return *s_; }
+
+ private:
+  swy_device& d_;
+  Staging* s_ = nullptr;
+};
+
+// A copy that is done when this returns.
+swy_status large_write(swy_device& d, char* to, const char* from, uint64_t bytes, swy_error* error) {
+  if (const swy_status s = check(cudaStreamSynchronize(d.stream), "waiting for a step", error); s != SWY_OK) return s;
+  Lane lanes[2] = {Lane(d), Lane(d)};
+  for (Lane& l : lanes) {
+    if (const swy_status s = l.take(error); s != SWY_OK) return s;
+  }
+  for (uint64_t at = 0, i = 0; at < bytes; at += kPiece, ++i) {
+    Staging& s = *lanes[i % 2];
+    const uint64_t n = std::min(kPiece, bytes - at);
+    cudaError_t e = cudaStreamSynchronize(s.stream);
+    if (e == cudaSuccess) {
+      std::memcpy(s.memory, from + at, n);
+      e = cudaMemcpyAsync(to + at, s.memory, n, cudaMemcpyHostToDevice, s.stream);
+    }
+    if (e != cudaSuccess) return check(e, "copying to the device", error);
+  }
+  for (Lane& l : lanes) {
+    if (const swy_status s = check(cudaStreamSynchronize((*l).stream), "copying to the device", error); s != SWY_OK) {
+      return s;
+    }
+  }
+  return SWY_OK;
+}
+
+swy_status small_write(swy_device& d, char* to, const void* from, uint64_t bytes, const swy_submit* submit,
+                       swy_error* error) {
+  const std::lock_guard lock(d.mutex);
+  Staging* s = nullptr;
+  if (const swy_status e = small_staging(d, bytes, &s, error); e != SWY_OK) return e;
+  std::memcpy(s->memory, from, bytes);
+  cudaError_t e = cudaMemcpyAsync(to, s->memory, bytes, cudaMemcpyHostToDevice, d.stream);
+  if (e == cudaSuccess) e = cudaEventRecord(s->done, d.stream);
+  if (e == cudaSuccess && submit == nullptr) e = cudaEventSynchronize(s->done);
+  if (e != cudaSuccess) return check(e, "copying to the device", error);
+  return signal(d, submit, error);
+}
+
+// Reads in pieces, waiting for each.
+swy_status large_read(swy_device& d, char* to, const char* from, uint64_t bytes, swy_error* error) {
+  Lane lane(d);
+  if (const swy_status s = lane.take(error); s != SWY_OK) return s;
+  for (uint64_t at = 0; at < bytes; at += kPiece) {
+    const uint64_t n = std::min(kPiece, bytes - at);
+    cudaError_t e = cudaMemcpyAsync((*lane).memory, from + at, n, cudaMemcpyDeviceToHost, d.stream);
+    if (e == cudaSuccess) e = cudaStreamSynchronize(d.stream);
+    if (e != cudaSuccess) return check(e, "copying from the device", error);
+    std::memcpy(to + at, (*lane).memory, n);
+  }
+  return SWY_OK;
+}
+
+}  // namespace
+
+swy_status buffer_alloc(swy_device* device, swy_memory_type type, uint64_t bytes, swy_buffer** out, swy_error* error) {
+  return swy::guard(error, [&]() -> swy_status {
+    if (const swy_status s = use(*device, error); s != SWY_OK) return s;
+    auto buffer = std::make_unique<swy_buffer>();
+    buffer->bytes = bytes;
+    buffer->on_host = type == SWY_MEMORY_READBACK;
+    const uint64_t size = std::max<uint64_t>(bytes, 256);
+    void* memory = nullptr;
+    cudaError_t e = buffer->on_host ? cudaHostAlloc(&memory, size, cudaHostAllocDefault) : cudaMalloc(&memory, size);
+    if (e == cudaErrorMemoryAllocation) {
+      cudaGetLastError();
+      size_t free = 0, total = 0;
+      cudaMemGetInfo(&free, &total);
+      return swy::fail(error, SWY_OUT_OF_DEVICE_MEMORY, SWY_REASON_NONE,
+                       "%.2f GiB are needed, %.2f of %.2f GiB are free; a smaller encoding of the weights, a shorter --ctx "
+                       "or fewer sessions need less",
+                       static_cast<double>(size) / (1u << 30), static_cast<double>(free) / (1u << 30),
+                       static_cast<double>(total) / (1u << 30));
+    }
+    if (e != cudaSuccess) return check(e, "allocating", error);
+    buffer->data = static_cast<char*>(memory);
+    if (buffer->on_host) {
+      std::memset(memory, 0, size);
+    } else {
+      e = cudaMemsetAsync(memory, 0, size, device->stream);
+      if (e == cudaSuccess) e = cudaStreamSynchronize(device->stream);
+    }
+    if (e != cudaSuccess) {
+      buffer_free(device, buffer.release());
+      return check(e, "clearing new memory", error);
+    }
+    *out = buffer.release();
+    return SWY_OK;
+  });
+}
+
+void buffer_free(swy_device* device, swy_buffer* buffer) {
+  cudaSetDevice(device->ordinal);
+  if (buffer->on_host) {
+    cudaFreeHost(buffer->data);
+  } else {
+    cudaFree(buffer->data);
+  }
+  cudaGetLastError();
+  delete buffer;
+}
+
+void* buffer_map(swy_device*, swy_buffer* buffer) { return buffer->on_host ? buffer->data : nullptr; }
+
+swy_status write(swy_device* device, swy_buffer* to, uint64_t offset, const void* from, uint64_t bytes,
+                 const swy_submit* submit, swy_error* error) {
+  return swy::guard(error, [&]() -> swy_status {
+    if (const swy_status s = check_range(*to, offset, bytes, error); s != SWY_OK) return s;
+    if (const swy_status s = use(*device, error); s != SWY_OK) return s;
+    if (bytes == 0) return signal(*device, submit, error);
+    if (bytes <= kPiece) return small_write(*device, to->data + offset, from, bytes, submit, error);
+    if (const swy_status s = large_write(*device, to->data + offset, static_cast<const char*>(from), bytes, error);
+        s != SWY_OK) {
+      return s;
+    }
+    return signal(*device, submit, error);
+  });
+}
+
+swy_status read(swy_device* device, void* to, swy_buffer* from, uint64_t offset, uint64_t bytes,
+                const swy_submit* submit, swy_error* error) {
+  return swy::guard(error, [&]() -> swy_status {
+    if (const swy_status s = check_range(*from, offset, bytes, error); s != SWY_OK) return s;
+    if (const swy_status s = use(*device, error); s != SWY_OK) return s;
+    if (bytes > kPiece) {
+      if (const swy_status s = large_read(*device, static_cast<char*>(to), from->data + offset, bytes, error); s != SWY_OK) {
+        return s;
+      }
+      return signal(*device, submit, error);
+    }
+    const std::lock_guard lock(device->mutex);
+    Staging* s = nullptr;
+    if (const swy_status e = small_staging(*device, std::max<uint64_t>(bytes, 1), &s, error); e != SWY_OK) return e;
+    cudaError_t e = cudaMemcpyAsync(s->memory, from->data + offset, bytes, cudaMemcpyDefault, device->stream);
+    if (e == cudaSuccess) e = cudaEventRecord(s->done, device->stream);
+    if (e == cudaSuccess && submit == nullptr) e = cudaEventSynchronize(s->done);
+    if (e != cudaSuccess) return check(e, "copying from the device", error);
+    if (submit == nullptr || submit->signal_count == 0) {
+      if (submit != nullptr) e = cudaEventSynchronize(s->done);
+      if (e != cudaSuccess) return check(e, "copying from the device", error);
+      std::memcpy(to, s->memory, bytes);
+      return SWY_OK;
+    }
+    device->arrivals.push_back({submit->signals[0].timeline, submit->signals[0].value, to, s, bytes});
+    return signal(*device, submit, error);
+  });
+}
+
+swy_status fill_zero(swy_device* device, swy_buffer* buffer, uint64_t offset, uint64_t bytes, swy_error* error) {
+  if (const swy_status s = check_range(*buffer, offset, bytes, error); s != SWY_OK) return s;
+  if (const swy_status s = use(*device, error); s != SWY_OK) return s;
+  return check(cudaMemsetAsync(buffer->data + offset, 0, bytes, device->stream), "clearing memory", error);
+}
+
+}  // namespace gpu

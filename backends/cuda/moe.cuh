@@ -1,0 +1,34 @@
+// What the kernels of MOE share: its operands, and the router.
+#pragma once
+
+#include "kernels.h"
+#include "vector.cuh"
+
+namespace gpu {
+
+struct Mixture {
+  const float* x;         // [rows, hidden]
+  const float* residual;  // [rows, hidden], or null
+  float* y;               // [rows, hidden]
+  int32_t* ids;           // [rows, top_k]
+  float* p;               // [rows, top_k]
+  float* shared_p;        // [rows]: sigmoid of the shared expert's gate
+  float* logits;          // [rows, experts]
+  float* h;               // [rows, top_k * width + shared_width]: silu(gate) * up
+  Weight router, gate_up, down, shared_gate, shared_up, shared_down, shared_mix;
+  uint32_t hidden, experts, top_k, width, shared_width;
+  swy_rows domain;
+  bool routes;  // the router decides; else ids and p are given
+
+  __host__ __device__ uint32_t h_width() const { return top_k * width + shared_width; }
+};
+
+// The operands of MOE, MOE_ADD or EXPERTS; `arena` gives what lies in the workspace.
+Mixture mixture_of(const Recording& r, Arena& arena);
+uint64_t mixture_workspace(const swy_op& op);
+swy_moe_attrs moe_attrs(const swy_op& op);
+
+// Fills ids, p and shared_p.
+swy_status record_router(const Recording& r, const Mixture& m, uint32_t rows, uint32_t* counters);
+
+}  // namespace gpu

@@ -1,0 +1,57 @@
+// Operands as device code sees them.
+#pragma once
+
+#include <cstdint>
+
+#include "switchyard/plugin.h"
+
+namespace gpu {
+
+// A weight in its canonical encoding (weights.h): rows of `width` elements. What kernels read it in.
+//
+// Rows lie one after the other, so that a warp reads one with 16 bytes per lane without gaps; nothing is repacked, and a
+// file's segment is uploaded as it is.
+struct Weight {
+  const uint8_t* data;
+  const uint16_t* scales;   // fp16 [rows, groups]; null for f32 and bf16
+  const uint16_t* offsets;  // fp16 [rows, groups]; i4a only
+  uint32_t rows;            // of all leading dims
+  uint32_t width;
+  uint32_t row_bytes;
+  uint32_t groups;  // per row
+  uint32_t group;   // elements in a full group
+  uint32_t piece_shift;  // pieces of 16 bytes per group, as a power of two; 31: one group per row
+  swy_dtype dtype;
+};
+
+Weight weight_of(const swy_tensor& tensor, const void* data);
+
+// Whether rows can be read in 16-byte pieces of whole groups.
+bool readable_in_pieces(const swy_tensor& tensor);
+bool is_quantized(swy_dtype dtype);
+
+// The addresses of one operation's operands.
+struct Operands {
+  const swy_op& op;
+  const swy_bindings& bindings;
+
+  template <class T = float>
+  T* input(uint32_t i) const {
+    return static_cast<T*>(address(bindings.inputs[i]));
+  }
+  template <class T = float>
+  T* output(uint32_t i) const {
+    return static_cast<T*>(address(bindings.outputs[i]));
+  }
+  template <class T = float>
+  T* state(uint32_t i) const {
+    return static_cast<T*>(address(bindings.states[i]));
+  }
+  Weight weight(uint32_t i) const { return weight_of(*op.weights[i], address(bindings.weights[i])); }
+  void* workspace() const { return address(bindings.workspace); }
+
+ private:
+  static void* address(const swy_binding& b);
+};
+
+}  // namespace gpu

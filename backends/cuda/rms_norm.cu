@@ -1,0 +1,52 @@
+// RMS_NORM and ADD_RMS_NORM: y [rows, width] = s * rsqrt(mean(s^2) + eps) * (bias + w), s = x (+ x2, written too).
+#include "device_code.cuh"
+#include "kernels.h"
+
+namespace gpu {
+namespace {
+
+constexpr uint32_t kThreads = 256;
+
+__global__ void __launch_bounds__(kThreads)
+    norm_rows(const float* x, const float* x2, const __grid_constant__ Weight w, float* sum, float* y, float eps,
+              float bias, swy_rows domain, const swy_step* step) {
+  __shared__ float scratch[32];
+  depend();
+  release_next();
+  const uint64_t row = blockIdx.x, at = row * w.width;
+  if (row >= step_rows(step, domain)) return;
+  float squares = 0;
+  for (uint32_t i = threadIdx.x; i < w.width; i += kThreads) {
+    float v = x[at + i];
+    if (x2 != nullptr) {
+      v += x2[at + i];
+      sum[at + i] = v;
+    }
+    squares = fmaf(v, v, squares);
+  }
+  const float scale = rsqrtf(block_sum(squares, scratch) / static_cast<float>(w.width) + eps);
+  const float* from = x2 != nullptr ? sum : x;  // each thread reads what it wrote
+  for (uint32_t i = threadIdx.x; i < w.width; i += kThreads) y[at + i] = from[at + i] * scale * (bias + plain_at(w, i));
+}
+
+swy_status record_norm(const Recording& r) {
+  const auto& a = r.attrs<swy_rms_norm_attrs>();
+  const bool add = r.op.id == SWY_OP_ADD_RMS_NORM;
+  const swy_tensor& x = *r.op.inputs[0];
+  return launch(r, norm_rows, static_cast<uint32_t>(x.dims[0]), kThreads, 0, r.operands.input(0),
+                add ? r.operands.input(1) : nullptr, r.operands.weight(0), add ? r.operands.output(0) : nullptr,
+                r.operands.output(add ? 1 : 0), a.eps, a.weight_bias, x.rows, r.list.step);
+}
+
+double cost_norm(const swy_op& op, const swy_bucket&) { return cost_of(row_bytes(op), 0); }
+
+constexpr Kernel kKernels[] = {
+    {"rms_norm.plain", SWY_OP_RMS_NORM, kInvariant, SWY_F32, nullptr, cost_norm, nullptr, record_norm},
+    {"add_rms_norm.plain", SWY_OP_ADD_RMS_NORM, kInvariant, SWY_F32, nullptr, cost_norm, nullptr, record_norm},
+};
+
+}  // namespace
+
+std::span<const Kernel> rms_norm_kernels() { return kKernels; }
+
+}  // namespace gpu

@@ -1,0 +1,98 @@
+// Choosing tokens from logits: what SAMPLE and LM_HEAD_SAMPLE share. The arithmetic is that of sampling_math.h.
+#pragma once
+
+#include "device_code.cuh"
+#include "kernels.h"
+
+#pragma nv_diagnostic push
+#pragma nv_diag_suppress 1046  // constants with more digits than a float holds
+#include "switchyard/sampling_math.h"
+#pragma nv_diagnostic pop
+
+namespace gpu {
+
+// Where draws read and write. A part is what one block saw of the vocabulary.
+struct Draws {
+  const float* logits;  // [logit rows, vocab]; for rows that are not simple
+  uint32_t* counts;     // [slots, vocab], or null
+  int32_t* tokens;      // the device's token buffer
+  swy_sample_result* results;
+  int32_t* top_ids;  // [sample rows, top], or null
+  float* top_logprobs;
+  uint64_t* best;   // [sample rows, parts]: the largest order key of simple rows, 0: no live id
+  uint32_t* bad;    // [sample rows, parts]: whether a logit is NaN or +inf
+  uint32_t vocab, top, parts;
+};
+
+// One sampling row.
+struct Draw {
+  const swy_sample_slot* slot;
+  const swy_sample_params* p;
+  const uint32_t* mask;
+  const swy_logit_bias* biases;
+  const uint32_t* counts;
+  bool greedy, truncated, simple;  // simple: the largest key decides, and nothing else is asked for
+};
+
+__device__ inline Draw draw_of(const Draws& d, const swy_step* step, uint32_t i) {
+  Draw r;
+  r.slot = step_array<swy_sample_slot>(step, step->sample_at) + i;
+  r.p = step_array<swy_sample_params>(step, step->sample_params_at + i * step->sample_params_size);
+  r.mask = r.slot->mask_at == 0 ? nullptr : step_array<uint32_t>(step, r.slot->mask_at);
+  r.biases = step_array<swy_logit_bias>(step, r.slot->bias_at);
+  const bool counted = d.counts != nullptr && r.slot->counts_read_slot != SWY_NO_SLOT;
+  r.counts = counted ? d.counts + uint64_t{r.slot->counts_read_slot} * d.vocab : nullptr;
+  r.greedy = r.p->inv_temperature == 0.0f;
+  r.truncated = !r.greedy && (r.p->top_k > 0 || r.p->top_p_q15 < SWY_TOP_P_OFF || r.p->min_p_q30 != 0);
+  r.simple = !r.truncated && (r.p->flags & SWY_SAMPLE_LOGPROB) == 0 && d.top == 0;
+  return r;
+}
+
+__device__ inline bool is_live(const Draw& r, uint32_t id, float logit) {
+  const bool allowed = r.mask == nullptr || ((r.mask[id / 32] >> (id % 32)) & 1u) != 0;
+  return allowed && swy_float_bits(logit) != SWY_BITS_NEG_INF;
+}
+
+// Steps 2 and 3 of the chain.
+__device__ inline float value_of(const Draw& r, uint32_t id, float logit) {
+  float bias = 0.0f;
+  uint32_t lo = 0, hi = r.slot->bias_count;
+  while (lo < hi) {
+    const uint32_t middle = lo + (hi - lo) / 2;
+    if (r.biases[middle].id < id) {
+      lo = middle + 1;
+    } else {
+      hi = middle;
+    }
+  }
+  if (lo < r.slot->bias_count && r.biases[lo].id == id) bias = r.biases[lo].bias;
+  const float y = swy_adjust(r.p, logit, r.counts != nullptr ? r.counts[id] : 0u, bias);
+  return r.greedy ? y : swy_scale(r.p, y);
+}
+
+// The order key that the last step of the chain compares.
+__device__ inline uint64_t final_key(const Draw& r, uint32_t id, float z) {
+  const float x = r.greedy ? z : swy_add(z, swy_gumbel(r.p->seed, r.slot->position, id));
+  return swy_order_key(swy_float_key(x), id);
+}
+
+// The largest over a block; every thread gets it. `scratch`: 32 elements of shared memory.
+__device__ inline uint64_t block_max(uint64_t x, uint64_t* scratch) {
+#pragma unroll
+  for (int d = 16; d > 0; d /= 2) {
+    const uint64_t other = __shfl_xor_sync(kAll, x, d);
+    x = other > x ? other : x;
+  }
+  if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = x;
+  __syncthreads();
+  for (uint32_t w = 0; w < blockDim.x / 32; ++w) x = scratch[w] > x ? scratch[w] : x;
+  __syncthreads();
+  return x;
+}
+
+// Decides every sampling row, from what the parts found or from its logits.
+swy_status record_finish(const Recording& r, const Draws& d);
+// The operation's outputs and states; `parts` blocks will have looked at each row.
+Draws draws_of(const Recording& r, uint32_t vocab, uint32_t parts, Arena& arena);
+
+}  // namespace gpu
