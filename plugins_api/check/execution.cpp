@@ -287,6 +287,7 @@ Outcome Execution::run(const Case& c) {
   bring_states(c);
   if (!c.tokens.empty()) other_[1].write(c.tokens.data(), c.tokens.size() * 4);
   Outcome out;
+  for (uint32_t i = 0; i < states_.size(); ++i) out.before.push_back(export_state(i));
   for (const Step& step : c.steps) run_step(c, step, out.outputs.emplace_back());
   for (uint32_t i = 0; i < states_.size(); ++i) out.states.push_back(export_state(i));
   out.tokens.resize(c.tokens.size());

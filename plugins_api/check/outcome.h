@@ -19,6 +19,8 @@ struct Outcome {
   std::vector<std::vector<Matrix>> outputs;  // [step][output]
   std::vector<std::vector<double>> states;   // [state], as State::content
   std::vector<int32_t> tokens;
+  // Likewise before the first step, as a device holds them: it may keep less than fp32. Empty: exactly the content.
+  std::vector<std::vector<double>> before;
 };
 
 // Matrices of the right shapes with zeros, and the case's own states and tokens: for the naive implementations.

@@ -81,6 +81,7 @@ Outcome select(const Outcome& whole, const Part& part) {
     }
   }
   out.states = whole.states;
+  out.before = whole.before;
   out.tokens = part.c.tokens;
   for (const Step& s : part.c.steps) {
     for (const Draw& d : s.draws) out.tokens[d.token_entry] = whole.tokens[d.token_entry];
@@ -115,7 +116,7 @@ Case in_chunks(const Case& c, uint32_t tokens) {
 }
 
 Outcome joined(const Outcome& chunks) {
-  Outcome out{{chunks.outputs[0]}, chunks.states, chunks.tokens};
+  Outcome out{{chunks.outputs[0]}, chunks.states, chunks.tokens, chunks.before};
   for (size_t s = 1; s < chunks.outputs.size(); ++s) {
     for (size_t i = 0; i < chunks.outputs[s].size(); ++i) {
       Matrix& to = out.outputs[0][i];

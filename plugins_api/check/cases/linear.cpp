@@ -79,6 +79,9 @@ void linear_cases(std::vector<CaseSpec>& out) {
   }
   put(out, {4, 2048, {40}, {SWY_I4, 64}}, false);  // a long sum
   for (const Encoding& e : all_encodings()) {
+    for (const uint32_t rows : {1u, 3u, 70u}) put(out, {rows, 256, {36, 130}, e}, false);  // whole groups
+  }
+  for (const Encoding& e : all_encodings()) {
     for (const uint32_t rows : {1u, 2u, 8u, 16u, 17u, 63u, 64u, 65u, 129u, 513u}) {
       for (const uint64_t in : {36u, 64u, 300u, 512u}) put(out, {rows, in, {30, 50}, e}, true);
     }

@@ -155,6 +155,10 @@ void moe_cases(std::vector<CaseSpec>& out) {
   }
   put(out, {513, 5, 2, 36, 12, 12, {SWY_I8, 64}}, false);
   put(out, {8, 64, 8, 128, 32, 32, i4}, false);
+  for (const Encoding& e : {Encoding{SWY_BF16, 0}, Encoding{SWY_I8, 64}, Encoding{SWY_I4, 64}, Encoding{SWY_I4A, 32}}) {
+    for (const uint32_t rows : {1u, 5u, 70u}) put(out, {rows, 16, 4, 256, 64, 64, e}, false);  // whole groups all over
+    put(out, {70, 16, 2, 256, 64, 64, e, Mixture::kCrowded}, false);
+  }
   for (const Encoding& e : all_encodings()) {
     for (const uint32_t rows : {1u, 4u, 16u, 33u, 63u, 65u, 130u, 513u}) {
       put(out, {rows, 13, 4, 100, 48, 36, e}, true);
