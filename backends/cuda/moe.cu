@@ -469,6 +469,11 @@ swy_status record_router(const Recording& r, const Mixture& m, uint32_t rows, ui
                 r.list.step);
 }
 
+swy_status record_choice(const Recording& r, const Mixture& m, uint32_t rows) {
+  return launch(r, router_topk, rows, 32, m.experts * 4, m.logits, m.ids, m.p, m.experts, m.top_k, m.domain,
+                r.list.step);
+}
+
 std::span<const Kernel> moe_kernels() { return kKernels; }
 
 }  // namespace gpu

@@ -30,5 +30,7 @@ swy_moe_attrs moe_attrs(const swy_op& op);
 
 // Fills ids, p and shared_p.
 swy_status record_router(const Recording& r, const Mixture& m, uint32_t rows, uint32_t* counters);
+// Fills ids and p from logits.
+swy_status record_choice(const Recording& r, const Mixture& m, uint32_t rows);
 
 }  // namespace gpu
