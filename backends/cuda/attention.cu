@@ -6,14 +6,17 @@
 //
 // attention.split cuts a row's context over blocks, and the last of them joins their parts: for decoding.
 // attention.rows has one block per row and KV head, whose bits depend on the row alone.
+#include <cmath>
+
 #include "device_code.cuh"
 #include "kernels.h"
 
 namespace gpu {
 namespace {
 
+constexpr uint32_t kMostRotary = 256;
 constexpr uint32_t kHeads = 8;  // query heads that a block serves at most
-constexpr uint32_t kWarps = 4, kThreads = kWarps * 32;
+constexpr uint32_t kWarps = 8, kThreads = kWarps * 32;
 
 struct Attention {
   const float *q, *k, *v;  // the operation's inputs
@@ -25,7 +28,8 @@ struct Attention {
   Weight q_norm, k_norm;
   uint32_t heads, kv_heads, head_dim, rotary;
   uint32_t groups;  // blocks per KV head, of kHeads query heads each
-  float theta, scale, eps, bias;
+  float scale, eps, bias;
+  double turns[kMostRotary / 2];  // of a pair of elements per position
   bool gated, bf16;
   uint32_t splits;
 
@@ -100,12 +104,13 @@ __global__ void prepare(const __grid_constant__ Attention a, const swy_step* ste
   __syncwarp();
   const uint32_t half = a.rotary / 2;
   for (uint32_t i = lane; i < half; i += 32) {
-    const double angle = position * exp2(-2.0 * i / a.rotary * log2(static_cast<double>(a.theta)));
-    double s, c;
-    sincos(angle, &s, &c);
-    const float fs = static_cast<float>(s), fc = static_cast<float>(c), u = h[i], v = h[i + half];
-    h[i] = u * fc - v * fs;
-    h[i + half] = v * fc + u * fs;
+    constexpr double kTurn = 6.283185307179586476925;
+    const double turns = position * a.turns[i];
+    float s, c;  // of what is left of whole turns
+    sincosf(static_cast<float>((turns - rint(turns)) * kTurn), &s, &c);
+    const float u = h[i], v = h[i + half];
+    h[i] = u * c - v * s;
+    h[i + half] = v * c + u * s;
   }
   __syncwarp();
   if (query) {
@@ -138,11 +143,22 @@ __device__ inline void scores_of(const float (&q)[kHeads][N], const float (&k)[N
     for (int i = 0; i < N; ++i) dot = fmaf(q[h][i], k[i], dot);
     s[h] = h < heads ? dot : 0;
   }
+  // Each step halves the heads that a lane sums up: four lanes end with one head.
+  const uint32_t lane = threadIdx.x % 32;
 #pragma unroll
-  for (int d = 16; d > 0; d /= 2) {
+  for (int d = 16, n = kHeads / 2; d >= 4; d /= 2, n /= 2) {
+    const bool upper = (lane & d) != 0;
 #pragma unroll
-    for (uint32_t h = 0; h < kHeads; ++h) s[h] += __shfl_xor_sync(kAll, s[h], d);
+    for (int h = 0; h < n; ++h) {
+      const float keep = upper ? s[h + n] : s[h], give = upper ? s[h] : s[h + n];
+      s[h] = keep + __shfl_xor_sync(kAll, give, d);
+    }
   }
+  float mine = s[0];
+  mine += __shfl_xor_sync(kAll, mine, 2);
+  mine += __shfl_xor_sync(kAll, mine, 1);
+#pragma unroll
+  for (uint32_t h = 0; h < kHeads; ++h) s[h] = __shfl_sync(kAll, mine, h * 4);
 }
 
 template <int N>
@@ -168,7 +184,7 @@ template <class T, int N>
 __device__ inline void attend_positions(const Attention& a, const swy_step* step, const uint32_t* table, uint32_t kv,
                                         const float (&q)[kHeads][N], uint32_t heads, uint32_t first, uint32_t last,
                                         Partial<N>& p) {
-  constexpr int kAhead = 4;
+  constexpr int kAhead = N == 8 ? 2 : 4;
   const uint32_t lane = threadIdx.x % 32, dim = a.head_dim;
   const bool in = lane * N < dim;
   const uint64_t to_values = uint64_t{step->page_size} * dim;
@@ -231,9 +247,28 @@ __device__ inline float gate_of(const Attention& a, uint32_t row, uint32_t head,
   return a.gated ? sigmoid(a.q[(uint64_t{row} * a.heads + head) * 2 * a.head_dim + a.head_dim + i]) : 1.0f;
 }
 
+// What each split counts for: weights [heads, splits], which add up to one over the splits of a head.
+__device__ inline void join_splits(const Attention& a, const float* parts, uint32_t splits, uint32_t heads,
+                                   float* weights) {
+  const uint32_t lane = threadIdx.x % 32, stride = kHeads * (a.head_dim + 2), tops = kHeads * a.head_dim;
+  for (uint32_t h = threadIdx.x / 32; h < heads; h += kWarps) {
+    float best = -INFINITY, sum = 0;
+    for (uint32_t s = lane; s < splits; s += 32) best = fmaxf(best, __ldcg(parts + s * stride + tops + h));
+    best = warp_max(best);
+    for (uint32_t s = lane; s < splits; s += 32) {
+      const float share = __expf(__ldcg(parts + s * stride + tops + h) - best);
+      weights[h * splits + s] = share;
+      sum = fmaf(share, __ldcg(parts + s * stride + tops + kHeads + h), sum);
+    }
+    sum = warp_sum(sum);
+    for (uint32_t s = lane; s < splits; s += 32) weights[h * splits + s] /= sum;
+  }
+  __syncthreads();
+}
+
 // blockIdx.x: split; blockIdx.y: KV head and group of query heads; blockIdx.z: row.
 template <class T, int N, bool kSplit>
-__global__ void __launch_bounds__(kThreads) attend(const __grid_constant__ Attention a, const swy_step* step) {
+__global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ Attention a, const swy_step* step) {
   extern __shared__ float shared_heads[];  // [kHeads][head_dim], then tops and sums
   const uint32_t dim = a.head_dim, lane = threadIdx.x % 32, row = blockIdx.z;
   const uint32_t kv = blockIdx.y / a.groups, first_head = kv * a.per_kv() + blockIdx.y % a.groups * kHeads;
@@ -273,24 +308,15 @@ __global__ void __launch_bounds__(kThreads) attend(const __grid_constant__ Atten
     float* mine = a.parts + (unit * a.splits + blockIdx.x) * stride;
     for (uint32_t i = threadIdx.x; i < stride; i += kThreads) mine[i] = shared_heads[i];
     if (!last_of(a.counters + unit, splits)) return;
-    const float* all = a.parts + unit * a.splits * stride;
-    for (uint32_t h = threadIdx.x / 32; h < heads; h += kWarps) {
-      float best = -INFINITY;
-      for (uint32_t s = lane; s < splits; s += 32) best = fmaxf(best, __ldcg(all + s * stride + kHeads * dim + h));
-      best = warp_max(best);
-      if (lane == 0) tops[h] = best;
-    }
-    __syncthreads();
+    join_splits(a, a.parts + unit * a.splits * stride, splits, heads, shared_heads);
     for (uint32_t e = threadIdx.x; e < heads * dim; e += kThreads) {
       const uint32_t h = e / dim;
-      float value = 0, sum = 0;
+      float value = 0;
+#pragma unroll 8
       for (uint32_t s = 0; s < splits; ++s) {
-        const float* part = all + s * stride;
-        const float share = __expf(__ldcg(part + kHeads * dim + h) - tops[h]);
-        value = fmaf(share, __ldcg(part + e), value);
-        sum = fmaf(share, __ldcg(part + kHeads * dim + kHeads + h), sum);
+        value = fmaf(shared_heads[h * splits + s], __ldcg(a.parts + (unit * a.splits + s) * stride + e), value);
       }
-      a.y[(uint64_t{row} * a.heads + first_head) * dim + e] = value / sum * gate_of(a, row, first_head + h, e % dim);
+      a.y[(uint64_t{row} * a.heads + first_head) * dim + e] = value * gate_of(a, row, first_head + h, e % dim);
     }
     return;
   }
@@ -323,7 +349,8 @@ void place(Attention& a, Arena& arena, const swy_attention_attrs& at, uint32_t r
 
 template <class T, int N, bool kSplit>
 swy_status record_attend(const Recording& r, const Attention& a, uint32_t rows) {
-  const size_t shared = (kHeads * (a.head_dim + 2)) * sizeof(float);
+  const uint32_t floats = kHeads * (a.head_dim + 2), weights = kSplit ? kHeads * a.splits : 0;
+  const size_t shared = (floats > weights ? floats : weights) * sizeof(float);
   return launch(r, attend<T, N, kSplit>, dim3(kSplit ? a.splits : 1, a.kv_heads * a.groups, rows), kThreads, shared, a,
                 r.list.step);
 }
@@ -353,7 +380,9 @@ swy_status record(const Recording& r) {
   a.head_dim = at.head_dim;
   a.rotary = at.rotary_dim;
   a.groups = groups_of(at);
-  a.theta = at.rope_theta;
+  for (uint32_t i = 0; i < at.rotary_dim / 2; ++i) {
+    a.turns[i] = std::pow(static_cast<double>(at.rope_theta), -2.0 * i / at.rotary_dim) / (2 * M_PI);
+  }
   a.scale = at.scale;
   a.eps = at.norm_eps;
   a.bias = at.norm_weight_bias;
@@ -372,7 +401,7 @@ swy_status record(const Recording& r) {
 swy_status supports_rows(const swy_device&, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
   const auto& a = attrs_of(op);
   const uint32_t elements = a.head_dim <= 64 ? 2 : a.head_dim <= 128 ? 4 : 8;  // per lane
-  if (a.head_dim <= 256 && a.head_dim % elements == 0 && bucket.rows <= 65535) return SWY_OK;
+  if (a.head_dim <= 256 && a.head_dim % elements == 0 && a.rotary_dim <= kMostRotary && bucket.rows <= 65535) return SWY_OK;
   return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "head_dim is %u; it must be a multiple of %u, at most 256",
                    a.head_dim, elements);
 }

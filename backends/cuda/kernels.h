@@ -54,11 +54,13 @@ struct Kernel {
 std::span<const Kernel> embedding_kernels();
 std::span<const Kernel> rms_norm_kernels();
 std::span<const Kernel> linear_kernels();
+std::span<const Kernel> linear_strips_kernels();
 std::span<const Kernel> linear_tiles_kernels();
 std::span<const Kernel> attention_kernels();
 std::span<const Kernel> gated_delta_kernels();
 std::span<const Kernel> gated_delta_step_kernels();
 std::span<const Kernel> moe_kernels();
+std::span<const Kernel> moe_strips_kernels();
 std::span<const Kernel> moe_tiles_kernels();
 std::span<const Kernel> add_kernels();
 std::span<const Kernel> lm_head_kernels();

@@ -51,38 +51,13 @@ swy_status record_vector(const Recording& r, Projection& p, uint32_t rows) {
                 r.list.step);
 }
 
-Projection projection_of(const Recording& r) {
-  const swy_op& op = r.op;
-  const bool normed = op.id == SWY_OP_RMS_NORM_LINEAR;
-  Projection p{};
-  p.x = r.operands.input(0);
-  p.residual = op.id == SWY_OP_LINEAR_ADD ? r.operands.input(1) : nullptr;
-  p.width = static_cast<uint32_t>(op.inputs[0]->dims[1]);
-  p.domain = op.inputs[0]->rows;
-  p.normed = normed;
-  if (normed) {
-    const auto& a = r.attrs<swy_rms_norm_attrs>();
-    p.norm = r.operands.weight(0);
-    p.eps = a.eps;
-    p.bias = a.weight_bias;
-  }
-  const uint32_t first = normed ? 1 : 0;
-  p.count = op.weight_count - first;
-  for (uint32_t i = 0; i < p.count; ++i) {
-    p.weights[i] = r.operands.weight(first + i);
-    p.forms |= form_of(p.weights[i].dtype);
-    p.y[i] = r.operands.output(i);
-  }
-  return p;
-}
-
 swy_status record_linear(const Recording& r) {
-  Projection p = projection_of(r);
+  Projection p = linear_projection(r);
   return record_projection(r, p, static_cast<uint32_t>(r.op.inputs[0]->dims[0]));
 }
 
 swy_status record_linear_plain(const Recording& r) {
-  Projection p = projection_of(r);
+  Projection p = linear_projection(r);
   return record_projection_plain(r, p, static_cast<uint32_t>(r.op.inputs[0]->dims[0]));
 }
 
@@ -117,6 +92,31 @@ constexpr Kernel kKernels[] = {
 };
 
 }  // namespace
+
+Projection linear_projection(const Recording& r) {
+  const swy_op& op = r.op;
+  const bool normed = op.id == SWY_OP_RMS_NORM_LINEAR;
+  Projection p{};
+  p.x = r.operands.input(0);
+  p.residual = op.id == SWY_OP_LINEAR_ADD ? r.operands.input(1) : nullptr;
+  p.width = static_cast<uint32_t>(op.inputs[0]->dims[1]);
+  p.domain = op.inputs[0]->rows;
+  p.normed = normed;
+  if (normed) {
+    const auto& a = r.attrs<swy_rms_norm_attrs>();
+    p.norm = r.operands.weight(0);
+    p.eps = a.eps;
+    p.bias = a.weight_bias;
+  }
+  const uint32_t first = normed ? 1 : 0;
+  p.count = op.weight_count - first;
+  for (uint32_t i = 0; i < p.count; ++i) {
+    p.weights[i] = r.operands.weight(first + i);
+    p.forms |= form_of(p.weights[i].dtype);
+    p.y[i] = r.operands.output(i);
+  }
+  return p;
+}
 
 VectorShape vector_shape(const swy_device& device, uint32_t rows, uint32_t width, uint32_t forms) {
   const auto fits = [&](uint32_t m) { return Activations::bytes_of(forms, m, width) + 4096 <= device.block_memory; };

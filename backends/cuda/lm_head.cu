@@ -46,26 +46,13 @@ __global__ void gather(const float* x, float* y, uint64_t width, const swy_step*
   for (uint64_t i = threadIdx.x; i < width; i += blockDim.x) y[blockIdx.x * width + i] = x[from * width + i];
 }
 
-Projection projection_of(const Recording& r, float* y) {
-  Projection p{};
-  p.x = r.operands.input(0);
-  p.y[0] = y;
-  p.weights[0] = r.operands.weight(0);
-  p.count = 1;
-  p.width = static_cast<uint32_t>(r.op.inputs[0]->dims[1]);
-  p.forms = form_of(p.weights[0].dtype);
-  p.domain = SWY_ROWS_LOGITS;
-  p.gather = true;
-  return p;
-}
-
 swy_status record_head(const Recording& r) {
-  Projection p = projection_of(r, r.operands.output(0));
+  Projection p = head_projection(r, r.operands.output(0));
   return record_projection(r, p, static_cast<uint32_t>(r.op.outputs[0]->dims[0]));
 }
 
 swy_status record_head_plain(const Recording& r) {
-  Projection p = projection_of(r, r.operands.output(0));
+  Projection p = head_projection(r, r.operands.output(0));
   return record_projection_plain(r, p, static_cast<uint32_t>(r.op.outputs[0]->dims[0]));
 }
 
@@ -81,7 +68,7 @@ swy_status record_head_sample(const Recording& r, const Projection& p, const Dra
 }
 
 swy_status record_sampled(const Recording& r) {
-  Projection p = projection_of(r, nullptr);
+  Projection p = head_projection(r, nullptr);
   p.first_task[1] = tasks_of<kRows>(p.weights[0]);
   Arena arena(r.operands.workspace());
   Draws d = draws_of(r, p.weights[0].rows, head_parts(r.op), arena);
@@ -132,6 +119,19 @@ constexpr Kernel kKernels[] = {
 };
 
 }  // namespace
+
+Projection head_projection(const Recording& r, float* y) {
+  Projection p{};
+  p.x = r.operands.input(0);
+  p.y[0] = y;
+  p.weights[0] = r.operands.weight(0);
+  p.count = 1;
+  p.width = static_cast<uint32_t>(r.op.inputs[0]->dims[1]);
+  p.forms = form_of(p.weights[0].dtype);
+  p.domain = SWY_ROWS_LOGITS;
+  p.gather = true;
+  return p;
+}
 
 std::span<const Kernel> lm_head_kernels() { return kKernels; }
 

@@ -27,17 +27,12 @@ __device__ void choose(const float* logits, uint32_t experts, uint32_t top_k, ui
   float top = 0, sum = 0, mine = 0;
   uint32_t mine_id = 0;
   for (uint32_t k = 0; k < top_k; ++k) {
-    uint64_t best = 0;
+    uint32_t best = 0, at = experts;
     for (uint32_t e = lane; e < experts; e += 32) {
-      const uint64_t key = (uint64_t{keys[e]} << 32) | ~e;
-      best = key > best ? key : best;
+      if (keys[e] > best) best = keys[e], at = e;
     }
-#pragma unroll
-    for (int d = 16; d > 0; d /= 2) {
-      const uint64_t other = __shfl_xor_sync(kAll, best, d);
-      best = other > best ? other : best;
-    }
-    const uint32_t id = ~static_cast<uint32_t>(best);
+    const uint32_t most = __reduce_max_sync(kAll, best);
+    const uint32_t id = __reduce_min_sync(kAll, best == most ? at : experts);
     const float logit = __ldcg(logits + id);
     if (k == 0) top = logit;
     const float weight = expf(logit - top);

@@ -99,6 +99,10 @@ __device__ inline void project(const Projection& p, const swy_step* step, Done d
   }
 }
 
+// An operation's operands as a projection: LINEAR and its fused forms (linear.cu), and the head (lm_head.cu).
+Projection linear_projection(const Recording& r);
+Projection head_projection(const Recording& r, float* y);
+
 // How many rows of activations a block takes at once, and how many of weights a warp: as many bytes in flight for few
 // long rows as for many short ones.
 struct VectorShape {

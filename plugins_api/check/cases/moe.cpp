@@ -158,6 +158,7 @@ void moe_cases(std::vector<CaseSpec>& out) {
   for (const Encoding& e : {Encoding{SWY_BF16, 0}, Encoding{SWY_I8, 64}, Encoding{SWY_I4, 64}, Encoding{SWY_I4A, 32}}) {
     for (const uint32_t rows : {1u, 5u, 70u}) put(out, {rows, 16, 4, 256, 64, 64, e}, false);  // whole groups all over
     put(out, {70, 16, 2, 256, 64, 64, e, Mixture::kCrowded}, false);
+    put(out, {1, 16, 4, 256, 256, 256, {e.dtype, e.dtype == SWY_BF16 ? 0u : 32u}}, false);
   }
   for (const Encoding& e : all_encodings()) {
     for (const uint32_t rows : {1u, 4u, 16u, 33u, 63u, 65u, 130u, 513u}) {

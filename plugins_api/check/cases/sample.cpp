@@ -98,7 +98,7 @@ Case sample(swy_op_id op, const Way& way, uint32_t rows, uint64_t vocab, Random&
       s.inputs[0].floats[s.draws[i].logit_row * 100] = NAN;
     }
   } else {
-    const uint64_t hidden = vocab == 77 ? 100 : 96;  // ragged groups, and whole ones
+    const uint64_t hidden = vocab == 77 ? 100 : 256;  // ragged groups, and whole ones
     b.input(hidden).matrix({vocab, hidden}, SWY_I4, 32, 3);
   }
   if (op == SWY_OP_TOP_CANDIDATES) {

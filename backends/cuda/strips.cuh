@@ -1,0 +1,172 @@
+// Products with one row of activations on Hopper, at the speed of memory.
+//
+// Each warp has a ring of stages in shared memory, and asks the copy engine for whole rows of a weight as soon as a stage
+// is free: several hundred kilobytes are under way on a multiprocessor at no cost of registers, and the first stages are
+// asked for before the kernels in front have ended. The activations stay in registers (vector.cuh has their form).
+#pragma once
+
+#include "kernels.h"
+#include "vector.cuh"
+
+namespace gpu {
+
+constexpr uint32_t kStages = 4, kBlocksPerProcessor = 2;
+
+// Blocks that fill the device once.
+inline uint32_t strip_blocks(const swy_device& device) {
+  return static_cast<uint32_t>(device.processors) * kBlocksPerProcessor;
+}
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+
+__device__ inline uint32_t shared_address(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
+
+// The ring of one warp.
+struct Ring {
+  char* stages;
+  uint64_t* arrived;  // [kStages]
+  uint32_t stage_bytes;
+
+  __device__ Ring(char* memory, uint32_t bytes) : stage_bytes(bytes) {
+    const uint32_t warp = threadIdx.x / 32;
+    stages = memory + warp * kStages * bytes;
+    arrived = reinterpret_cast<uint64_t*>(memory + kVectorWarps * kStages * bytes) + warp * kStages;
+    if (threadIdx.x % 32 == 0) {
+      for (uint32_t s = 0; s < kStages; ++s) {
+        asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(shared_address(arrived + s)));
+      }
+      asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __syncwarp();
+  }
+  __device__ char* stage(uint32_t i) const { return stages + i % kStages * stage_bytes; }
+  // Announces how many bytes will come to the stage of item i; then the lanes may ask for them.
+  __device__ void expect(uint32_t i, uint32_t bytes) const {
+    if (threadIdx.x % 32 == 0) {
+      asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(arrived + i % kStages)),
+                   "r"(bytes)
+                   : "memory");
+    }
+    __syncwarp();
+  }
+  __device__ void copy(uint32_t i, uint32_t offset, const void* from, uint32_t bytes) const {
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+            shared_address(stage(i) + offset)),
+        "l"(from), "r"(bytes), "r"(shared_address(arrived + i % kStages))
+        : "memory");
+  }
+  __device__ void wait(uint32_t i) const {
+    const uint32_t parity = i / kStages % 2, at = shared_address(arrived + i % kStages);
+    uint32_t done = 0;
+    while (done == 0) {
+      asm volatile(
+          "{.reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"
+          : "=r"(done)
+          : "r"(at), "r"(parity)
+          : "memory");
+    }
+  }
+};
+
+#endif
+
+__host__ inline uint32_t ring_bytes(uint32_t stage_bytes) { return kVectorWarps * kStages * (stage_bytes + 8); }
+
+// Bytes of scales of one row; whether the copy engine can take them.
+__host__ __device__ inline uint32_t scale_bytes(const Weight& w) { return w.groups * 2; }
+inline bool in_strips(const Weight& w) {
+  return is_quantized(w.dtype) && w.width % 32 == 0 && w.row_bytes % 16 == 0 && w.groups % 8 == 0;
+}
+__host__ __device__ inline uint32_t strip_bytes(const Weight& w, uint32_t rows) {
+  return rows * (w.row_bytes + scale_bytes(w) * (w.offsets != nullptr ? 2 : 1));
+}
+
+// The activations that belong to one piece of a weight.
+template <bool kNibbles>
+struct PieceX;
+template <>
+struct PieceX<true> {
+  uint32_t high[8], low[8];
+  float scale, sum;
+};
+template <>
+struct PieceX<false> {
+  uint32_t high[4], low[4];
+  float scale;
+};
+
+__device__ inline void load_piece_x(const Activations& x, uint32_t p, PieceX<true>& to) {
+  const uint32_t chunks = x.width / 32;
+  const uint4* planes = x.nibbles + p;
+  const uint4 h0 = planes[0], h1 = planes[chunks], l0 = planes[2 * chunks], l1 = planes[3 * chunks];
+  const float2 s = x.scales[p];
+  to.high[0] = h0.x, to.high[1] = h0.y, to.high[2] = h0.z, to.high[3] = h0.w;
+  to.high[4] = h1.x, to.high[5] = h1.y, to.high[6] = h1.z, to.high[7] = h1.w;
+  to.low[0] = l0.x, to.low[1] = l0.y, to.low[2] = l0.z, to.low[3] = l0.w;
+  to.low[4] = l1.x, to.low[5] = l1.y, to.low[6] = l1.z, to.low[7] = l1.w;
+  to.scale = s.x, to.sum = s.y;
+}
+__device__ inline void load_piece_x(const Activations& x, uint32_t p, PieceX<false>& to) {
+  const uint32_t chunks = x.width / 32;
+  const uint4* planes = x.bytes + (p % 2) * chunks + p / 2;
+  const uint4 h = planes[0], l = planes[2 * chunks];
+  to.high[0] = h.x, to.high[1] = h.y, to.high[2] = h.z, to.high[3] = h.w;
+  to.low[0] = l.x, to.low[1] = l.y, to.low[2] = l.z, to.low[3] = l.w;
+  to.scale = x.scales[p / 2].x;
+}
+
+// sum + piece times activations, with the same roundings as vector.cuh.
+__device__ inline float dot_piece(const uint4& w, float scale, float offset, const PieceX<true>& x, float sum) {
+  const uint32_t q[4] = {w.x, w.y, w.z, w.w};
+  int high[2] = {}, low[2] = {};
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    const uint32_t even = q[j] & 0x0f0f0f0fu, odd = (q[j] >> 4) & 0x0f0f0f0fu;
+    high[0] = dp4a_us(even, x.high[2 * j], high[0]);
+    low[0] = dp4a_uu(even, x.low[2 * j], low[0]);
+    high[1] = dp4a_us(odd, x.high[2 * j + 1], high[1]);
+    low[1] = dp4a_uu(odd, x.low[2 * j + 1], low[1]);
+  }
+  const float dot = static_cast<float>((high[0] + high[1]) * 256 + low[0] + low[1]);
+  return fmaf(x.scale, fmaf(scale, dot, offset * x.sum), sum);
+}
+__device__ inline float dot_piece(const uint4& w, float scale, float, const PieceX<false>& x, float sum) {
+  const int high = dp4a_ss(w.w, x.high[3], dp4a_ss(w.z, x.high[2], dp4a_ss(w.y, x.high[1], dp4a_ss(w.x, x.high[0], 0))));
+  const int low = dp4a_su(w.w, x.low[3], dp4a_su(w.z, x.low[2], dp4a_su(w.y, x.low[1], dp4a_su(w.x, x.low[0], 0))));
+  return fmaf(x.scale * scale, static_cast<float>(high * 256 + low), sum);
+}
+
+// Row `row` of a stage of `rows` rows, as lanes have it after all came: data, scales, offsets.
+template <bool kNibbles>
+__device__ inline float strip_piece(const char* stage, const Weight& w, uint32_t rows, uint32_t row, uint32_t p,
+                                    const PieceX<kNibbles>& x, float sum) {
+  const uint4 q = *reinterpret_cast<const uint4*>(stage + row * w.row_bytes + p * 16);
+  const auto* scales = reinterpret_cast<const uint16_t*>(stage + rows * w.row_bytes + row * scale_bytes(w));
+  const uint32_t g = p >> w.piece_shift;
+  const float s = half_bits(scales[g]);
+  const float o = !kNibbles              ? 0.0f
+                  : w.offsets == nullptr ? -8.0f * s
+                                         : half_bits(scales[rows * w.groups + g]);
+  return dot_piece(q, s, o, x, sum);
+}
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+// Asks for R rows of weights of one shape; the lanes share the copies out.
+template <int R>
+__device__ inline void ask(const Ring& ring, uint32_t i, const Weight& w0, uint64_t row0, const Weight& w1,
+                           uint64_t row1) {
+  static_assert(R <= 2);
+  const uint32_t lane = threadIdx.x % 32, r = lane % R, what = lane / R;
+  const Weight& w = r == 0 ? w0 : w1;
+  const uint64_t row = r == 0 ? row0 : row1;
+  ring.expect(i, strip_bytes(w0, R));
+  if (what == 0) ring.copy(i, r * w.row_bytes, w.data + row * w.row_bytes, w.row_bytes);
+  if (what == 1) ring.copy(i, R * w.row_bytes + r * scale_bytes(w), w.scales + row * w.groups, scale_bytes(w));
+  if (what == 2 && w.offsets != nullptr) {
+    ring.copy(i, R * (w.row_bytes + scale_bytes(w)) + r * scale_bytes(w), w.offsets + row * w.groups, scale_bytes(w));
+  }
+}
+#endif
+
+}  // namespace gpu
