@@ -6,81 +6,17 @@
 //
 // attention.split cuts a row's context over blocks, and the last of them joins their parts: for decoding.
 // attention.rows has one block per row and KV head, whose bits depend on the row alone.
-#include <cmath>
+#include "attention.cuh"
 
-#include "device_code.cuh"
-#include "kernels.h"
+#include <cmath>
 
 namespace gpu {
 namespace {
 
-constexpr uint32_t kMostRotary = 256;
-constexpr uint32_t kHeads = 8;  // query heads that a block serves at most
 constexpr uint32_t kWarps = 8, kThreads = kWarps * 32;
-
-struct Attention {
-  const float *q, *k, *v;  // the operation's inputs
-  void* pages;
-  float* y;       // [rows, heads * head_dim]
-  float* ready;   // [rows, heads, head_dim]: q, normed, rotated and scaled
-  float* parts;   // [rows, head groups, splits, kHeads, head_dim + 2]
-  uint32_t* counters;
-  Weight q_norm, k_norm;
-  uint32_t heads, kv_heads, head_dim, rotary;
-  uint32_t groups;  // blocks per KV head, of kHeads query heads each
-  float scale, eps, bias;
-  double turns[kMostRotary / 2];  // of a pair of elements per position
-  bool gated, bf16;
-  uint32_t splits;
-
-  __host__ __device__ uint32_t per_kv() const { return heads / kv_heads; }
-};
-
-// Positions that one block of a split row takes: a function of the row's position alone.
-__host__ __device__ inline uint32_t split_positions(uint32_t context) {
-  return context <= 4096 ? 64 : context <= 16384 ? 128 : 256;
-}
 
 __device__ inline void store_kv(float* p, float x) { *p = x; }
 __device__ inline void store_kv(uint16_t* p, float x) { *p = __bfloat16_as_ushort(__float2bfloat16_rn(x)); }
-
-// n consecutive elements, which lie on a multiple of their size.
-template <int N>
-__device__ inline void load_kv(const float* p, float (&x)[N]) {
-#pragma unroll
-  for (int i = 0; i < N; i += 2) {
-    const float2 v = *reinterpret_cast<const float2*>(p + i);
-    x[i] = v.x, x[i + 1] = v.y;
-  }
-}
-template <int N>
-__device__ inline void load_kv(const uint16_t* p, float (&x)[N]) {
-  uint32_t w[N / 2];
-  if constexpr (N == 8) {
-    const uint4 v = *reinterpret_cast<const uint4*>(p);
-    w[0] = v.x, w[1] = v.y, w[2] = v.z, w[3] = v.w;
-  } else {
-#pragma unroll
-    for (int i = 0; i < N / 2; ++i) w[i] = reinterpret_cast<const uint32_t*>(p)[i];
-  }
-#pragma unroll
-  for (int i = 0; i < N / 2; ++i) {
-    x[2 * i] = bf16_bits(w[i] & 0xffffu);
-    x[2 * i + 1] = __uint_as_float(w[i] & 0xffff0000u);
-  }
-}
-
-// Where the keys of a KV head lie for one position; the values follow page_size * head_dim elements later.
-template <class T>
-__device__ inline T* keys_at(const Attention& a, const swy_step* step, const uint32_t* table, uint32_t kv,
-                             uint32_t position) {
-  const uint32_t size = step->page_size, page = table[position / size];
-  return static_cast<T*>(a.pages) +
-         ((uint64_t{page} * a.kv_heads + kv) * 2 * size + position % size) * a.head_dim;
-}
-__device__ inline const uint32_t* table_of(const swy_step* step, uint32_t seq) {
-  return step_array<uint32_t>(step, step->block_table_at) + uint64_t{seq} * step->block_table_stride;
-}
 
 // A warp per head: query heads, then KV heads. blockIdx.y: row. Shared memory: a head per warp.
 template <class T>
@@ -243,29 +179,6 @@ __device__ inline void join_warps(const Partial<N>& p, uint32_t dim, float* valu
   }
 }
 
-__device__ inline float gate_of(const Attention& a, uint32_t row, uint32_t head, uint32_t i) {
-  return a.gated ? sigmoid(a.q[(uint64_t{row} * a.heads + head) * 2 * a.head_dim + a.head_dim + i]) : 1.0f;
-}
-
-// What each split counts for: weights [heads, splits], which add up to one over the splits of a head.
-__device__ inline void join_splits(const Attention& a, const float* parts, uint32_t splits, uint32_t heads,
-                                   float* weights) {
-  const uint32_t lane = threadIdx.x % 32, stride = kHeads * (a.head_dim + 2), tops = kHeads * a.head_dim;
-  for (uint32_t h = threadIdx.x / 32; h < heads; h += kWarps) {
-    float best = -INFINITY, sum = 0;
-    for (uint32_t s = lane; s < splits; s += 32) best = fmaxf(best, __ldcg(parts + s * stride + tops + h));
-    best = warp_max(best);
-    for (uint32_t s = lane; s < splits; s += 32) {
-      const float share = __expf(__ldcg(parts + s * stride + tops + h) - best);
-      weights[h * splits + s] = share;
-      sum = fmaf(share, __ldcg(parts + s * stride + tops + kHeads + h), sum);
-    }
-    sum = warp_sum(sum);
-    for (uint32_t s = lane; s < splits; s += 32) weights[h * splits + s] /= sum;
-  }
-  __syncthreads();
-}
-
 // blockIdx.x: split; blockIdx.y: KV head and group of query heads; blockIdx.z: row.
 template <class T, int N, bool kSplit>
 __global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ Attention a, const swy_step* step) {
@@ -303,48 +216,7 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ At
   attend_positions<T, N>(a, step, table_of(step, seq), kv, q, heads, first, last, p);
   float *tops = shared_heads + kHeads * dim, *sums = tops + kHeads;
   join_warps<N>(p, dim, shared_heads, tops, sums);
-  if (kSplit && splits > 1) {
-    const uint64_t stride = kHeads * (dim + 2), unit = uint64_t{row} * gridDim.y + blockIdx.y;
-    float* mine = a.parts + (unit * a.splits + blockIdx.x) * stride;
-    for (uint32_t i = threadIdx.x; i < stride; i += kThreads) mine[i] = shared_heads[i];
-    if (!last_of(a.counters + unit, splits)) return;
-    join_splits(a, a.parts + unit * a.splits * stride, splits, heads, shared_heads);
-    for (uint32_t e = threadIdx.x; e < heads * dim; e += kThreads) {
-      const uint32_t h = e / dim;
-      float value = 0;
-#pragma unroll 8
-      for (uint32_t s = 0; s < splits; ++s) {
-        value = fmaf(shared_heads[h * splits + s], __ldcg(a.parts + (unit * a.splits + s) * stride + e), value);
-      }
-      a.y[(uint64_t{row} * a.heads + first_head) * dim + e] = value * gate_of(a, row, first_head + h, e % dim);
-    }
-    return;
-  }
-  for (uint32_t e = threadIdx.x; e < heads * dim; e += kThreads) {
-    const uint32_t h = e / dim;
-    const float value = active ? shared_heads[e] / sums[h] * gate_of(a, row, first_head + h, e % dim) : 0.0f;
-    a.y[(uint64_t{row} * a.heads + first_head) * dim + e] = value;
-  }
-}
-
-const swy_attention_attrs& attrs_of(const swy_op& op) { return *static_cast<const swy_attention_attrs*>(op.attrs); }
-
-uint32_t groups_of(const swy_attention_attrs& a) { return ceil_div(a.heads / a.kv_heads, kHeads); }
-uint32_t most_splits(uint32_t context) {
-  uint32_t most = 1;
-  for (const uint32_t c : {context, context < 4096 ? context : 4096, context < 16384 ? context : 16384}) {
-    const uint32_t n = ceil_div(c, split_positions(c));
-    most = n > most ? n : most;
-  }
-  return most;
-}
-
-// Places of the workspace.
-void place(Attention& a, Arena& arena, const swy_attention_attrs& at, uint32_t rows, uint32_t splits) {
-  a.ready = arena.take<float>(uint64_t{rows} * at.heads * at.head_dim);
-  if (splits > 0) {
-    a.parts = arena.take<float>(uint64_t{rows} * at.kv_heads * groups_of(at) * splits * kHeads * (at.head_dim + 2));
-  }
+  give_out(a, row, first_head, heads, kSplit ? splits : 1, active, shared_heads);
 }
 
 template <class T, int N, bool kSplit>
@@ -357,14 +229,73 @@ swy_status record_attend(const Recording& r, const Attention& a, uint32_t rows) 
 
 template <class T, bool kSplit>
 swy_status record_with(const Recording& r, const Attention& a, uint32_t rows) {
-  SWY_CUDA_TRY(launch(r, prepare<T>, dim3(ceil_div(a.heads + a.kv_heads, kWarps), rows), kThreads,
-                      kWarps * a.head_dim * sizeof(float), a, r.list.step));
   if (a.head_dim <= 64) return record_attend<T, 2, kSplit>(r, a, rows);
   return a.head_dim <= 128 ? record_attend<T, 4, kSplit>(r, a, rows) : record_attend<T, 8, kSplit>(r, a, rows);
 }
 
 template <bool kSplit>
 swy_status record(const Recording& r) {
+  const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
+  const Attention a = attention_of(r, kSplit);
+  SWY_CUDA_TRY(record_prepare(r, a, rows));
+  return a.bf16 ? record_with<uint16_t, kSplit>(r, a, rows) : record_with<float, kSplit>(r, a, rows);
+}
+
+swy_status supports_rows(const swy_device&, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
+  const auto& a = attention_attrs(op);
+  const uint32_t elements = a.head_dim <= 64 ? 2 : a.head_dim <= 128 ? 4 : 8;  // per lane
+  if (a.head_dim <= 256 && a.head_dim % elements == 0 && a.rotary_dim <= kMostRotary && bucket.rows <= 65535) return SWY_OK;
+  return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "head_dim is %u; it must be a multiple of %u, at most 256",
+                   a.head_dim, elements);
+}
+swy_status supports_split(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
+  if (bucket.rows > 64) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "takes at most 64 rows, the bucket has %u", bucket.rows);
+  }
+  return supports_rows(device, op, bucket, error);
+}
+
+double cost_rows(const swy_op& op, const swy_bucket& bucket) {
+  const auto& a = attention_attrs(op);
+  const double work = static_cast<double>(bucket.rows) * bucket.context * a.head_dim;
+  const double one_block = 4.0 * bucket.context * a.head_dim / 50e3;  // a block reads some 50 GB/s
+  return cost_of(row_bytes(op) + 4 * work * a.kv_heads, 2 * work * a.heads, 2) + one_block;
+}
+double cost_split(const swy_op& op, const swy_bucket& bucket) {
+  const auto& a = attention_attrs(op);
+  const double work = static_cast<double>(bucket.rows) * bucket.context * a.head_dim;
+  return cost_of(row_bytes(op) + 4 * work * a.kv_heads, 2 * work * a.heads, 3);
+}
+
+template <bool kSplit>
+uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket& bucket) {
+  return attention_workspace(op, bucket, kSplit);
+}
+
+constexpr Kernel kKernels[] = {{"attention.split", SWY_OP_ATTENTION, kAlways, SWY_BF16, supports_split, cost_split,
+                                workspace<true>, record<true>},
+                               {"attention.rows", SWY_OP_ATTENTION, kInvariant, SWY_BF16, supports_rows, cost_rows,
+                                workspace<false>, record<false>}};
+
+uint32_t most_splits(uint32_t context) {
+  uint32_t most = 1;
+  for (const uint32_t c : {context, context < 4096 ? context : 4096, context < 16384 ? context : 16384}) {
+    const uint32_t n = ceil_div(c, split_positions(c));
+    most = n > most ? n : most;
+  }
+  return most;
+}
+
+// Places of the workspace.
+void place(Attention& a, Arena& arena, const swy_attention_attrs& at, uint32_t rows) {
+  a.ready = arena.take<float>(uint64_t{rows} * at.heads * at.head_dim);
+  if (a.splits == 0) return;
+  a.parts = arena.take<float>(uint64_t{rows} * at.kv_heads * groups_of(at) * a.splits * kHeads * (at.head_dim + 2));
+}
+
+}  // namespace
+
+Attention attention_of(const Recording& r, bool split) {
   const auto& at = r.attrs<swy_attention_attrs>();
   const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
   Attention a{};
@@ -388,56 +319,28 @@ swy_status record(const Recording& r) {
   a.bias = at.norm_weight_bias;
   a.gated = at.gated != 0;
   a.bf16 = r.device().kv_bf16;
-  a.splits = kSplit ? most_splits(r.bucket().context) : 0;
+  a.splits = split ? most_splits(r.bucket().context) : 0;
   Arena arena(r.operands.workspace());
-  place(a, arena, at, rows, a.splits);
-  if (kSplit) {
-    a.counters = take_counters(r.list, rows * a.kv_heads * a.groups, r.error);
-    if (a.counters == nullptr) return SWY_UNSUPPORTED;
-  }
-  return a.bf16 ? record_with<uint16_t, kSplit>(r, a, rows) : record_with<float, kSplit>(r, a, rows);
+  place(a, arena, at, rows);
+  if (split) a.counters = take_counters(r.list, rows * a.kv_heads * a.groups, r.error);
+  return a;
 }
 
-swy_status supports_rows(const swy_device&, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
-  const auto& a = attrs_of(op);
-  const uint32_t elements = a.head_dim <= 64 ? 2 : a.head_dim <= 128 ? 4 : 8;  // per lane
-  if (a.head_dim <= 256 && a.head_dim % elements == 0 && a.rotary_dim <= kMostRotary && bucket.rows <= 65535) return SWY_OK;
-  return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "head_dim is %u; it must be a multiple of %u, at most 256",
-                   a.head_dim, elements);
-}
-swy_status supports_split(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
-  if (bucket.rows > 64) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "takes at most 64 rows, the bucket has %u", bucket.rows);
-  }
-  return supports_rows(device, op, bucket, error);
-}
-
-double cost_rows(const swy_op& op, const swy_bucket& bucket) {
-  const auto& a = attrs_of(op);
-  const double work = static_cast<double>(bucket.rows) * bucket.context * a.head_dim;
-  const double one_block = 4.0 * bucket.context * a.head_dim / 50e3;  // a block reads some 50 GB/s
-  return cost_of(row_bytes(op) + 4 * work * a.kv_heads, 2 * work * a.heads, 2) + one_block;
-}
-double cost_split(const swy_op& op, const swy_bucket& bucket) {
-  const auto& a = attrs_of(op);
-  const double work = static_cast<double>(bucket.rows) * bucket.context * a.head_dim;
-  return cost_of(row_bytes(op) + 4 * work * a.kv_heads, 2 * work * a.heads, 3);
-}
-
-template <bool kSplit>
-uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket& bucket) {
+uint64_t attention_workspace(const swy_op& op, const swy_bucket& bucket, bool split) {
   Arena arena(nullptr);
   Attention a{};
-  place(a, arena, attrs_of(op), bucket.rows, kSplit ? most_splits(bucket.context) : 0);
+  a.splits = split ? most_splits(bucket.context) : 0;
+  place(a, arena, attention_attrs(op), bucket.rows);
   return arena.used();
 }
 
-constexpr Kernel kKernels[] = {{"attention.split", SWY_OP_ATTENTION, kAlways, SWY_BF16, supports_split, cost_split,
-                                workspace<true>, record<true>},
-                               {"attention.rows", SWY_OP_ATTENTION, kInvariant, SWY_BF16, supports_rows, cost_rows,
-                                workspace<false>, record<false>}};
-
-}  // namespace
+swy_status record_prepare(const Recording& r, const Attention& a, uint32_t rows) {
+  if (a.splits != 0 && a.counters == nullptr) return SWY_UNSUPPORTED;  // the reason is given already
+  const dim3 grid(ceil_div(a.heads + a.kv_heads, kWarps), rows);
+  const size_t shared = kWarps * a.head_dim * sizeof(float);
+  return a.bf16 ? launch(r, prepare<uint16_t>, grid, kThreads, shared, a, r.list.step)
+                : launch(r, prepare<float>, grid, kThreads, shared, a, r.list.step);
+}
 
 std::span<const Kernel> attention_kernels() { return kKernels; }
 

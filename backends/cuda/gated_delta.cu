@@ -50,13 +50,16 @@ __global__ void keep_inputs(const __grid_constant__ Delta d, const swy_step* ste
   }
 }
 
-// q and k to unit length, q also times key_dim^-1/2. A warp per head; blockIdx.y: rows.
+// q and k to unit length, q also times key_dim^-1/2; and the gates. A warp per head; blockIdx.y: rows.
 __global__ void normalise(const __grid_constant__ Delta d, const swy_step* step) {
   depend();
   release_next();
   const uint32_t head = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
-  if (head >= 2 * d.key_heads) return;
   for (uint32_t row = blockIdx.y; row < step->rows; row += gridDim.y) {
+    for (uint32_t h = blockIdx.x * blockDim.x + threadIdx.x; h < d.value_heads; h += gridDim.x * blockDim.x) {
+      d.gate[uint64_t{row} * d.value_heads + h] = gates(d, row, h);
+    }
+    if (head >= 2 * d.key_heads) continue;
     float* x = d.mixed + uint64_t{row} * d.channels() + head * d.key_dim;
     float squares = 0;
     for (uint32_t i = lane; i < d.key_dim; i += 32) squares = fmaf(x[i], x[i], squares);
@@ -89,42 +92,57 @@ __global__ void __launch_bounds__(256) delta_rule(const __grid_constant__ Delta 
     const float4 v = in ? *reinterpret_cast<const float4*>(d.rule_state + s.read * slot + at + k) : make_float4(0, 0, 0, 0);
     state[n][0] = v.x, state[n][1] = v.y, state[n][2] = v.z, state[n][3] = v.w;
   }
-  const uint32_t key_head = head / (d.value_heads / d.key_heads);
-  for (uint32_t row = s.first; row < s.first + s.rows; ++row) {
+  const uint32_t key_head = head / (d.value_heads / d.key_heads), end = s.first + s.rows;
+  // What one row brings. The next row's is asked for while this one is worked on.
+  struct Row {
+    float4 q[N], k[N];
+    float v;
+    float2 gate;
+  };
+  const auto fetch = [&](uint32_t row, Row& to) {
     const float* mixed = d.mixed + uint64_t{row} * d.channels();
     const float *q = mixed + key_head * d.key_dim, *k = q + d.keys();
-    const float v = there ? mixed[2 * d.keys() + head * d.value_dim + column] : 0.0f;
-    const float2 gate = gates(d, row, head);
-    float keys[N][4], dot = 0;
 #pragma unroll
     for (int n = 0; n < N; ++n) {
       const uint32_t i = n * 32 + part * 4;
-      const float4 x = i < d.key_dim ? *reinterpret_cast<const float4*>(k + i) : make_float4(0, 0, 0, 0);
-      keys[n][0] = x.x, keys[n][1] = x.y, keys[n][2] = x.z, keys[n][3] = x.w;
+      const bool in = i < d.key_dim;
+      to.q[n] = in ? *reinterpret_cast<const float4*>(q + i) : make_float4(0, 0, 0, 0);
+      to.k[n] = in ? *reinterpret_cast<const float4*>(k + i) : make_float4(0, 0, 0, 0);
+    }
+    to.v = there ? mixed[2 * d.keys() + head * d.value_dim + column] : 0.0f;
+    to.gate = d.gate[uint64_t{row} * d.value_heads + head];
+  };
+  Row now, next;
+  fetch(s.first, now);
+  for (uint32_t row = s.first; row < end; ++row) {
+    fetch(min(row + 1, end - 1), next);
+    float dot = 0, out = 0;
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+      const float key[4] = {now.k[n].x, now.k[n].y, now.k[n].z, now.k[n].w};
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        state[n][j] *= gate.y;
-        dot = fmaf(state[n][j], keys[n][j], dot);
+        state[n][j] *= now.gate.y;
+        dot = fmaf(state[n][j], key[j], dot);
       }
     }
 #pragma unroll
     for (int o = 1; o < 8; o *= 2) dot += __shfl_xor_sync(kAll, dot, o);
-    const float delta = gate.x * (v - dot);
-    float out = 0;
+    const float delta = now.gate.x * (now.v - dot);
 #pragma unroll
     for (int n = 0; n < N; ++n) {
-      const uint32_t i = n * 32 + part * 4;
-      const float4 x = i < d.key_dim ? *reinterpret_cast<const float4*>(q + i) : make_float4(0, 0, 0, 0);
-      const float query[4] = {x.x, x.y, x.z, x.w};
+      const float key[4] = {now.k[n].x, now.k[n].y, now.k[n].z, now.k[n].w};
+      const float query[4] = {now.q[n].x, now.q[n].y, now.q[n].z, now.q[n].w};
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        state[n][j] = fmaf(keys[n][j], delta, state[n][j]);
+        state[n][j] = fmaf(key[j], delta, state[n][j]);
         out = fmaf(state[n][j], query[j], out);
       }
     }
 #pragma unroll
     for (int o = 1; o < 8; o *= 2) out += __shfl_xor_sync(kAll, out, o);
     if (there && part == 0) d.y[uint64_t{row} * d.values() + head * d.value_dim + column] = out;
+    now = next;
   }
 #pragma unroll
   for (int n = 0; n < N; ++n) {
@@ -163,7 +181,9 @@ swy_status record_recurrent(const Recording& r) {
   Delta d = delta_of(r);
   const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
   const uint32_t seqs = r.bucket().seqs, y = rows < 16384 ? rows : 16384;
-  d.mixed = static_cast<float*>(r.operands.workspace());
+  Arena arena(r.operands.workspace());
+  d.mixed = arena.take<float>(uint64_t{rows} * d.channels());
+  d.gate = arena.take<float2>(uint64_t{rows} * d.value_heads);
   SWY_CUDA_TRY(launch(r, convolve, dim3(ceil_div(d.channels(), 256), y), 256, 0, d, r.list.step));
   SWY_CUDA_TRY(launch(r, keep_inputs, dim3(ceil_div(d.channels(), 256), seqs), 256, 0, d, r.list.step));
   SWY_CUDA_TRY(launch(r, normalise, dim3(ceil_div(2 * d.key_heads, 8), y), 256, 0, d, r.list.step));
@@ -189,7 +209,10 @@ double cost_recurrent(const swy_op& op, const swy_bucket& bucket) {
 }
 
 uint64_t workspace_recurrent(const swy_device&, const swy_op& op, const swy_bucket&) {
-  return op.inputs[0]->dims[0] * op.inputs[0]->dims[1] * 4;
+  Arena arena(nullptr);
+  arena.take<float>(op.inputs[0]->dims[0] * op.inputs[0]->dims[1]);
+  arena.take<float2>(op.inputs[2]->dims[0] * op.inputs[2]->dims[1]);
+  return arena.used();
 }
 
 constexpr Kernel kKernels[] = {{"gated_delta.recurrent", SWY_OP_GATED_DELTA, kInvariant, SWY_F32, supports_recurrent,

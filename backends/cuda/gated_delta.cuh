@@ -13,6 +13,7 @@ struct Delta {
   float* rule_state;   // [slots, value_heads, value_dim, key_dim]
   float* y;            // [rows, values]
   float* mixed;        // [rows, channels]: after the convolution, q and k normalised
+  float2* gate;        // [rows, value_heads]: beta and exp(g)
   uint32_t key_heads, value_heads, key_dim, value_dim, kernel;
   float norm_eps, l2_eps;
 

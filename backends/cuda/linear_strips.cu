@@ -60,11 +60,13 @@ __device__ inline void multiply_strips(const Strips& s, const swy_step* step, Do
   const Activations x(reinterpret_cast<char*>(shared) + kVectorWarps * kStages * (s.stage_bytes + 8), p.forms, 1, p.width);
   float inverse[1];
   stage_rows<1>(p, step, x, 0, empty ? 0 : 1, inverse);
-  PieceX<kNibbles> mine[UX];
+  // Kept in registers where there are few of them, and several strips to use them for.
+  constexpr bool kHold = UX <= (kNibbles ? 2 : 4);
+  PieceX<kNibbles> mine[kHold ? UX : 1];
   const uint32_t pieces = p.width / (kNibbles ? 32 : 16);
 #pragma unroll
   for (int u = 0; u < UX; ++u) {
-    if (32 * u + lane < pieces) load_piece_x(x, 32 * u + lane, mine[u]);
+    if (kHold && 32 * u + lane < pieces) load_piece_x(x, 32 * u + lane, mine[kHold ? u : 0]);
   }
   for (uint32_t i = 0; warp + i * warps < total; ++i) {
     const uint32_t strip = warp + i * warps, w = weight_of_task(p, strip), first = (strip - p.first_task[w]) * R;
@@ -72,11 +74,13 @@ __device__ inline void multiply_strips(const Strips& s, const swy_step* step, Do
     float sum[R] = {};
 #pragma unroll
     for (int u = 0; u < UX; ++u) {
+      const uint32_t piece = 32 * u + lane;
+      if (piece >= pieces) continue;
+      PieceX<kNibbles>& x_piece = mine[kHold ? u : 0];
+      if (!kHold) load_piece_x(x, piece, x_piece);
 #pragma unroll
       for (int r = 0; r < R; ++r) {
-        if (32 * u + lane < pieces) {
-          sum[r] = strip_piece<kNibbles>(ring.stage(i), p.weights[w], R, r, 32 * u + lane, mine[u], sum[r]);
-        }
+        sum[r] = strip_piece<kNibbles>(ring.stage(i), p.weights[w], R, r, piece, x_piece, sum[r]);
       }
     }
     __syncwarp();
@@ -224,7 +228,7 @@ swy_status supports_strips(const swy_device& device, const swy_op& op, const swy
 double cost(const swy_op& op, const swy_bucket&) {
   double bytes = 0;
   for (uint32_t i = 0; i < op.weight_count; ++i) bytes += weight_bytes(*op.weights[i]);
-  return 1.5 + bytes / 3.8e6;
+  return 2.5 + bytes / 3.2e6;
 }
 
 uint64_t workspace_sampled(const swy_device& device, const swy_op& op, const swy_bucket&) {

@@ -153,7 +153,7 @@ double cost_tiles(const swy_op& op, const swy_bucket&) {
     elements += static_cast<double>(op.weights[i]->dims[0] * op.weights[i]->dims[1]);
   }
   const double columns = (rows_of(op) + 31) / 32 * 32;
-  return cost_of(bytes, elements * columns / 20, 1 + op.weight_count) + 12;
+  return 60 + bytes / 2e6 + elements * columns / 70e6;
 }
 
 uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) {

@@ -94,8 +94,7 @@ swy_status supports_sampled(const swy_device& device, const swy_op& op, const sw
 
 double cost_head(const swy_op& op, const swy_bucket& bucket) {
   const double elements = static_cast<double>(op.weights[0]->dims[0] * op.weights[0]->dims[1]);
-  return cost_of(weight_bytes(*op.weights[0]) + 4.0 * bucket.logit_rows * static_cast<double>(op.weights[0]->dims[0]),
-                 elements * bucket.logit_rows);
+  return 2 + weight_bytes(*op.weights[0]) / 1.4e6 + elements * (bucket.logit_rows - 1) / 4.5e6;
 }
 double cost_head_plain(const swy_op& op, const swy_bucket& bucket) { return 20 * cost_head(op, bucket); }
 double cost_sampled(const swy_op& op, const swy_bucket& bucket) { return cost_head(op, bucket) + 3; }

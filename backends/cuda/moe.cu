@@ -19,35 +19,63 @@ __device__ inline uint32_t float_key(float x) {
   return max((bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u, 1u);
 }
 
+// The float that a key was made of.
+__device__ inline float key_float(uint32_t key) {
+  return __uint_as_float((key & 0x80000000u) != 0 ? key ^ 0x80000000u : ~key);
+}
+
 // One warp: the top_k largest of logits [experts], ties to the lowest id; exp(logit) over their sum. `keys` [experts].
+// kLane: experts per lane at most, held in registers; 0: any number.
+template <int kLane>
 __device__ void choose(const float* logits, uint32_t experts, uint32_t top_k, uint32_t* keys, int32_t* ids, float* p) {
   const uint32_t lane = threadIdx.x % 32;
-  for (uint32_t e = lane; e < experts; e += 32) keys[e] = float_key(__ldcg(logits + e));
-  __syncwarp();
+  uint32_t held[kLane == 0 ? 1 : kLane];
+  if constexpr (kLane == 0) {
+    for (uint32_t e = lane; e < experts; e += 32) keys[e] = float_key(__ldcg(logits + e));
+  } else {
+#pragma unroll
+    for (int i = 0; i < kLane; ++i) {
+      const uint32_t e = lane + 32 * i;
+      held[i] = e < experts ? float_key(__ldcg(logits + e)) : 0;
+    }
+  }
   float top = 0, sum = 0, mine = 0;
   uint32_t mine_id = 0;
   for (uint32_t k = 0; k < top_k; ++k) {
-    uint32_t best = 0, at = experts;
-    for (uint32_t e = lane; e < experts; e += 32) {
-      if (keys[e] > best) best = keys[e], at = e;
+    uint32_t best = 0, at = experts - 1;
+    if constexpr (kLane == 0) {
+      for (uint32_t e = lane; e < experts; e += 32) {
+        if (keys[e] > best) best = keys[e], at = e;
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < kLane; ++i) {
+        if (held[i] > best) best = held[i], at = lane + 32 * i;
+      }
     }
-    const uint32_t most = __reduce_max_sync(kAll, best);
-    const uint32_t id = __reduce_min_sync(kAll, best == most ? at : experts);
-    const float logit = __ldcg(logits + id);
+    const uint32_t most = __reduce_max_sync(kAll, best), id = __reduce_min_sync(kAll, best == most ? at : experts - 1);
+    const float logit = key_float(most);
     if (k == 0) top = logit;
     const float weight = expf(logit - top);
     sum += weight;
-    if (k % 32 == lane && k < 32) mine = weight, mine_id = id;
-    if (k >= 32 && lane == 0) p[k] = weight, ids[k] = static_cast<int32_t>(id);
-    if (lane == 0) keys[id] = 0;
-    __syncwarp();
+    if (k == lane) mine = weight, mine_id = id;
+    if constexpr (kLane == 0) {
+      if (id % 32 == lane) keys[id] = 0;
+    } else {
+#pragma unroll
+      for (int i = 0; i < kLane; ++i) held[i] = id == lane + 32 * i ? 0 : held[i];
+    }
   }
-  if (lane < min(top_k, 32u)) {
-    p[lane] = mine / sum;
-    ids[lane] = static_cast<int32_t>(mine_id);
-  }
-  if (lane == 0) {
-    for (uint32_t k = 32; k < top_k; ++k) p[k] /= sum;
+  if (lane >= top_k) return;
+  p[lane] = mine / sum;
+  ids[lane] = static_cast<int32_t>(mine_id);
+}
+__device__ inline void choose_any(const float* logits, uint32_t experts, uint32_t top_k, uint32_t* keys, int32_t* ids,
+                                  float* p) {
+  if (experts <= 256) {
+    choose<8>(logits, experts, top_k, keys, ids, p);
+  } else {
+    choose<0>(logits, experts, top_k, keys, ids, p);
   }
 }
 
@@ -84,7 +112,7 @@ __global__ void __launch_bounds__(kThreads)
   if (lane == 0 && task < routed) m.logits[uint64_t{row} * m.experts + task] = sum;
   if (lane == 0 && task == routed && task < total) m.shared_p[row] = sigmoid(sum);
   if (routed == 0 || !last_of(counters + row, gridDim.x) || warp != 0) return;
-  choose(m.logits + uint64_t{row} * m.experts, m.experts, m.top_k, reinterpret_cast<uint32_t*>(shared),
+  choose_any(m.logits + uint64_t{row} * m.experts, m.experts, m.top_k, reinterpret_cast<uint32_t*>(shared),
          m.ids + uint64_t{row} * m.top_k, m.p + uint64_t{row} * m.top_k);
 }
 
@@ -95,7 +123,7 @@ __global__ void router_topk(const float* logits, int32_t* ids, float* p, uint32_
   release_next();
   const uint64_t row = blockIdx.x;
   if (row >= step_rows(step, domain)) return;
-  choose(logits + row * experts, experts, top_k, reinterpret_cast<uint32_t*>(shared), ids + row * top_k,
+  choose_any(logits + row * experts, experts, top_k, reinterpret_cast<uint32_t*>(shared), ids + row * top_k,
          p + row * top_k);
 }
 
@@ -372,7 +400,7 @@ double cost_moe_vector(const swy_op& op, const swy_bucket&) {
     for (uint32_t d = 0; d < op.weights[i]->rank; ++d) n *= static_cast<double>(op.weights[i]->dims[d]);
     elements += n * rows;
   }
-  return cost_of(bytes, elements, 3);
+  return 14 + bytes / 1.0e6 + elements / 8e6;
 }
 double cost_moe_plain(const swy_op& op, const swy_bucket& bucket) { return 20 * cost_moe_vector(op, bucket); }
 double cost_topk(const swy_op& op, const swy_bucket&) { return cost_of(row_bytes(op), 0); }

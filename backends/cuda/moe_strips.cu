@@ -209,7 +209,7 @@ double cost(const swy_op& op, const swy_bucket&) {
   for (uint32_t i = 0; i < op.weight_count; ++i) {
     bytes += weight_bytes(*op.weights[i]) * (op.weights[i]->rank == 3 ? static_cast<double>(a.top_k) / a.experts : 1);
   }
-  return 6 + bytes / 3.8e6;
+  return 10 + bytes / 2e6;
 }
 
 uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) { return mixture_workspace(op); }

@@ -285,7 +285,7 @@ double cost_tiles(const swy_op& op, const swy_bucket&) {
     for (uint32_t d = 0; d < op.weights[i]->rank; ++d) n *= static_cast<double>(op.weights[i]->dims[d]);
     elements += n * rows;
   }
-  return cost_of(bytes, elements / 10, 10) + 60;
+  return 90 + bytes / 1.2e6 + elements / 60e6;
 }
 
 uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) {
