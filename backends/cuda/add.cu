@@ -24,8 +24,8 @@ swy_status record_add(const Recording& r) {
 
 double cost_add(const swy_op& op, const swy_bucket&) { return cost_of(row_bytes(op), 0); }
 
-constexpr Kernel kKernels[] = {{"add.plain", SWY_OP_ADD, kInvariant | SWY_KERNEL_IN_PLACE, SWY_F32, nullptr, cost_add,
-                                nullptr, record_add}};
+constexpr Kernel kKernels[] = {
+    {"add.plain", SWY_OP_ADD, kInvariant | SWY_KERNEL_IN_PLACE, SWY_F32, nullptr, cost_add, nullptr, record_add}};
 
 }  // namespace
 

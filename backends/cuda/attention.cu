@@ -22,38 +22,59 @@ __device__ inline void store_kv(uint16_t* p, float x) { *p = __bfloat16_as_ushor
 template <class T>
 __global__ void prepare(const __grid_constant__ Attention a, const swy_step* step) {
   extern __shared__ float shared_heads[];
-  depend();
-  release_next();
+  constexpr int kHeld = 8;  // elements of a head that a lane keeps: heads have at most 256
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, dim = a.head_dim;
   const uint32_t head = blockIdx.x * kWarps + warp, row = blockIdx.y;
-  if (head >= a.heads + a.kv_heads || row >= step->rows) return;
-  const bool query = head < a.heads;
-  const uint32_t kv = head - a.heads, seq = step_array<uint32_t>(step, step->row_seq_at)[row];
-  const uint32_t position = step_array<uint32_t>(step, step->row_position_at)[row];
+  const bool query = head < a.heads, there = head < a.heads + a.kv_heads && row < step->rows;
+  const uint32_t kv = head - a.heads, seq = there ? step_array<uint32_t>(step, step->row_seq_at)[row] : 0;
+  const uint32_t position = there ? step_array<uint32_t>(step, step->row_position_at)[row] : 0;
+  const bool keeps = there && !query && step_array<uint32_t>(step, step->seq_active_at)[seq] != 0;
+  T* to = keeps ? keys_at<T>(a, step, table_of(step, seq), kv, position) : nullptr;
+  float norm[kHeld], s[kHeld], c[kHeld];
+  const uint32_t half = a.rotary / 2;
+#pragma unroll
+  for (int j = 0; j < kHeld; ++j) {
+    const uint32_t i = j * 32 + lane;
+    norm[j] = i < dim ? a.bias + plain_at(query ? a.q_norm : a.k_norm, i) : 0.0f;
+    s[j] = c[j] = 0;
+    if (j > 3 || i >= half) continue;
+    constexpr double kTurn = 6.283185307179586476925;
+    const double turns = position * a.turns[i];  // what is left of whole turns is exact
+    sincosf(static_cast<float>((turns - rint(turns)) * kTurn), &s[j], &c[j]);
+  }
+  release_next();
+  depend();
+  if (!there) return;
   const float* x = query ? a.q + (uint64_t{row} * a.heads + head) * dim * (a.gated ? 2 : 1)
                          : a.k + (uint64_t{row} * a.kv_heads + kv) * dim;
   float* h = shared_heads + warp * dim;
-  float squares = 0;
-  for (uint32_t i = lane; i < dim; i += 32) squares = fmaf(x[i], x[i], squares);
+  float v[kHeld], squares = 0;
+#pragma unroll
+  for (int j = 0; j < kHeld; ++j) {
+    const uint32_t i = j * 32 + lane;
+    v[j] = i < dim ? x[i] : 0.0f;
+    squares = fmaf(v[j], v[j], squares);
+  }
   const float scale = rsqrtf(warp_sum(squares) / static_cast<float>(dim) + a.eps);
-  for (uint32_t i = lane; i < dim; i += 32) h[i] = x[i] * scale * (a.bias + plain_at(query ? a.q_norm : a.k_norm, i));
+#pragma unroll
+  for (int j = 0; j < kHeld; ++j) {
+    const uint32_t i = j * 32 + lane;
+    if (i < dim) h[i] = v[j] * scale * norm[j];
+  }
   __syncwarp();
-  const uint32_t half = a.rotary / 2;
-  for (uint32_t i = lane; i < half; i += 32) {
-    constexpr double kTurn = 6.283185307179586476925;
-    const double turns = position * a.turns[i];
-    float s, c;  // of what is left of whole turns
-    sincosf(static_cast<float>((turns - rint(turns)) * kTurn), &s, &c);
-    const float u = h[i], v = h[i + half];
-    h[i] = u * c - v * s;
-    h[i + half] = v * c + u * s;
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    const uint32_t i = j * 32 + lane;
+    if (i >= half) continue;
+    const float u = h[i], w = h[i + half];
+    h[i] = u * c[j] - w * s[j];
+    h[i + half] = w * c[j] + u * s[j];
   }
   __syncwarp();
   if (query) {
-    float* to = a.ready + (uint64_t{row} * a.heads + head) * dim;
-    for (uint32_t i = lane; i < dim; i += 32) to[i] = h[i] * a.scale;
-  } else if (step_array<uint32_t>(step, step->seq_active_at)[seq] != 0) {
-    T* to = keys_at<T>(a, step, table_of(step, seq), kv, position);
+    float* ready = a.ready + (uint64_t{row} * a.heads + head) * dim;
+    for (uint32_t i = lane; i < dim; i += 32) ready[i] = h[i] * a.scale;
+  } else if (keeps) {
     const float* from = a.v + (uint64_t{row} * a.kv_heads + kv) * dim;
     for (uint32_t i = lane; i < dim; i += 32) {
       store_kv(to + i, h[i]);
@@ -244,7 +265,8 @@ swy_status record(const Recording& r) {
 swy_status supports_rows(const swy_device&, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
   const auto& a = attention_attrs(op);
   const uint32_t elements = a.head_dim <= 64 ? 2 : a.head_dim <= 128 ? 4 : 8;  // per lane
-  if (a.head_dim <= 256 && a.head_dim % elements == 0 && a.rotary_dim <= kMostRotary && bucket.rows <= 65535) return SWY_OK;
+  if (a.head_dim <= 256 && a.head_dim % elements == 0 && a.rotary_dim <= kMostRotary && bucket.rows <= 65535)
+    return SWY_OK;
   return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "head_dim is %u; it must be a multiple of %u, at most 256",
                    a.head_dim, elements);
 }
@@ -255,16 +277,12 @@ swy_status supports_split(const swy_device& device, const swy_op& op, const swy_
   return supports_rows(device, op, bucket, error);
 }
 
-double cost_rows(const swy_op& op, const swy_bucket& bucket) {
-  const auto& a = attention_attrs(op);
-  const double work = static_cast<double>(bucket.rows) * bucket.context * a.head_dim;
-  const double one_block = 4.0 * bucket.context * a.head_dim / 50e3;  // a block reads some 50 GB/s
-  return cost_of(row_bytes(op) + 4 * work * a.kv_heads, 2 * work * a.heads, 2) + one_block;
+double cost_rows(const swy_op&, const swy_bucket& bucket) {
+  return 25 + 0.15 * bucket.context + 0.002 * bucket.rows * bucket.context;  // one block walks through a row's context
 }
 double cost_split(const swy_op& op, const swy_bucket& bucket) {
   const auto& a = attention_attrs(op);
-  const double work = static_cast<double>(bucket.rows) * bucket.context * a.head_dim;
-  return cost_of(row_bytes(op) + 4 * work * a.kv_heads, 2 * work * a.heads, 3);
+  return 40 + 0.02 * bucket.context + 4.0 * bucket.rows * bucket.context * a.head_dim * a.kv_heads / 1.0e6;
 }
 
 template <bool kSplit>
@@ -272,10 +290,10 @@ uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket& bucket
   return attention_workspace(op, bucket, kSplit);
 }
 
-constexpr Kernel kKernels[] = {{"attention.split", SWY_OP_ATTENTION, kAlways, SWY_BF16, supports_split, cost_split,
-                                workspace<true>, record<true>},
-                               {"attention.rows", SWY_OP_ATTENTION, kInvariant, SWY_BF16, supports_rows, cost_rows,
-                                workspace<false>, record<false>}};
+constexpr Kernel kKernels[] = {
+    {"attention.split", SWY_OP_ATTENTION, kAlways, SWY_BF16, supports_split, cost_split, workspace<true>, record<true>},
+    {"attention.rows", SWY_OP_ATTENTION, kInvariant, SWY_BF16, supports_rows, cost_rows, workspace<false>,
+     record<false>}};
 
 uint32_t most_splits(uint32_t context) {
   uint32_t most = 1;

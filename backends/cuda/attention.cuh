@@ -12,9 +12,9 @@ constexpr uint32_t kHeads = 8;  // query heads that a block serves at most
 struct Attention {
   const float *q, *k, *v;  // the operation's inputs
   void* pages;
-  float* y;       // [rows, heads * head_dim]
-  float* ready;   // [rows, heads, head_dim]: q, normed, rotated and scaled
-  float* parts;   // [rows, head groups, splits, kHeads, head_dim + 2]
+  float* y;      // [rows, heads * head_dim]
+  float* ready;  // [rows, heads, head_dim]: q, normed, rotated and scaled
+  float* parts;  // [rows, head groups, splits, kHeads, head_dim + 2]
   uint32_t* counters;
   Weight q_norm, k_norm;
   uint32_t heads, kv_heads, head_dim, rotary;
@@ -63,8 +63,7 @@ template <class T>
 __device__ inline T* keys_at(const Attention& a, const swy_step* step, const uint32_t* table, uint32_t kv,
                              uint32_t position) {
   const uint32_t size = step->page_size, page = table[position / size];
-  return static_cast<T*>(a.pages) +
-         ((uint64_t{page} * a.kv_heads + kv) * 2 * size + position % size) * a.head_dim;
+  return static_cast<T*>(a.pages) + ((uint64_t{page} * a.kv_heads + kv) * 2 * size + position % size) * a.head_dim;
 }
 __device__ inline const uint32_t* table_of(const swy_step* step, uint32_t seq) {
   return step_array<uint32_t>(step, step->block_table_at) + uint64_t{seq} * step->block_table_stride;

@@ -1,7 +1,7 @@
 // ATTENTION of few rows over a long context, keys and values in bf16: a tile of 16 positions per warp.
 //
-// All query heads of a KV head are the columns of one matrix instruction, and the keys its rows, so that every key is read
-// once. Keys and values come by asynchronous copies, a tile ahead of the one that is worked on.
+// All query heads of a KV head are the columns of one matrix instruction, and the keys its rows, so that every key is
+// read once. Keys and values come by asynchronous copies, a tile ahead of the one that is worked on.
 #include "attention.cuh"
 #include "tiles.cuh"
 
@@ -59,6 +59,16 @@ __global__ void __launch_bounds__(kThreads) attend_tiles(const __grid_constant__
     const float4 x = *reinterpret_cast<const float4*>(from), y = *reinterpret_cast<const float4*>(from + 4);
     q[i][0] = pack_bf16(x.x, x.y), q[i][1] = pack_bf16(x.z, x.w);
     q[i][2] = pack_bf16(y.x, y.y), q[i][3] = pack_bf16(y.z, y.w);
+  }
+  // Four neighbouring elements of the output at a time, and their gates, which are asked for now.
+  constexpr uint32_t kOutputs = kHeads * kDim / 4 / kThreads;
+  float4 gate[kOutputs];
+#pragma unroll
+  for (uint32_t j = 0; j < kOutputs; ++j) {
+    const uint32_t e = (threadIdx.x + j * kThreads) * 4, h = min(first_head + e / kDim, a.heads - 1);
+    gate[j] = a.gated
+                  ? *reinterpret_cast<const float4*>(a.q + (uint64_t{row} * a.heads + h) * 2 * kDim + kDim + e % kDim)
+                  : make_float4(0, 0, 0, 0);
   }
   float top[2] = {-INFINITY, -INFINITY}, sum[2] = {}, value[kHeads][N] = {};  // heads 2 t and 2 t + 1; all heads
   for (uint32_t buffer = 0; at < last; at += kWarps * kPositions, buffer ^= 1) {
@@ -125,7 +135,8 @@ __global__ void __launch_bounds__(kThreads) attend_tiles(const __grid_constant__
     if (g == 0) tops[warp][2 * t + h] = top[h], sums[warp][2 * t + h] = sum[h];
   }
   __syncthreads();
-  // The warps' shares: each lays its own values [kHeads, dim] where its tiles were; then they are added up in the first.
+  // The warps' shares: each lays its own values [kHeads, dim] where its tiles were; then they are added up in the
+  // first.
   auto* own = reinterpret_cast<float*>(mine);
 #pragma unroll
   for (uint32_t h = 0; h < kHeads; ++h) {
@@ -150,12 +161,52 @@ __global__ void __launch_bounds__(kThreads) attend_tiles(const __grid_constant__
     const uint32_t h = threadIdx.x;
     const float best = fmaxf(fmaxf(tops[0][h], tops[1][h]), fmaxf(tops[2][h], tops[3][h]));
     float total = 0;
-    for (uint32_t w = 0; w < kWarps; ++w) total += tops[w][h] == -INFINITY ? 0.0f : sums[w][h] * __expf(tops[w][h] - best);
+    for (uint32_t w = 0; w < kWarps; ++w)
+      total += tops[w][h] == -INFINITY ? 0.0f : sums[w][h] * __expf(tops[w][h] - best);
     joined[kHeads * kDim + h] = best;
     joined[kHeads * kDim + kHeads + h] = total;
   }
   __syncthreads();
-  give_out(a, row, first_head, heads, splits, context > 0, joined);
+  float* y = a.y + (uint64_t{row} * a.heads + first_head) * kDim;
+  const auto give = [&](uint32_t j, float4 v) {
+    const uint32_t e = (threadIdx.x + j * kThreads) * 4;
+    if (e >= heads * kDim) return;
+    if (a.gated)
+      v.x *= sigmoid(gate[j].x), v.y *= sigmoid(gate[j].y), v.z *= sigmoid(gate[j].z), v.w *= sigmoid(gate[j].w);
+    *reinterpret_cast<float4*>(y + e) = v;
+  };
+  if (splits == 1) {
+#pragma unroll
+    for (uint32_t j = 0; j < kOutputs; ++j) {
+      const uint32_t e = (threadIdx.x + j * kThreads) * 4;
+      const float4 v = *reinterpret_cast<const float4*>(joined + e);
+      const float share = context > 0 ? 1.0f / joined[kHeads * kDim + kHeads + e / kDim] : 0.0f;
+      give(j, make_float4(v.x * share, v.y * share, v.z * share, v.w * share));
+    }
+    return;
+  }
+  constexpr uint32_t kStride = kHeads * (kDim + 2);
+  const uint64_t unit = uint64_t{row} * gridDim.y + blockIdx.y;
+  float* parts = a.parts + unit * a.splits * kStride;
+  for (uint32_t i = threadIdx.x; i < kStride / 4; i += kThreads) {
+    reinterpret_cast<float4*>(parts + blockIdx.x * kStride)[i] = reinterpret_cast<const float4*>(joined)[i];
+  }
+  if (!last_of(a.counters + unit, splits)) return;
+  join_splits(a, parts, splits, heads, joined);
+  float4 out[kOutputs] = {};
+#pragma unroll 4
+  for (uint32_t s = 0; s < splits; ++s) {
+#pragma unroll
+    for (uint32_t j = 0; j < kOutputs; ++j) {
+      const uint32_t e = (threadIdx.x + j * kThreads) * 4, h = min(e / kDim, heads - 1);
+      const float4 v = __ldcg(reinterpret_cast<const float4*>(parts + s * kStride + e));
+      const float share = joined[h * splits + s];
+      out[j].x = fmaf(share, v.x, out[j].x), out[j].y = fmaf(share, v.y, out[j].y);
+      out[j].z = fmaf(share, v.z, out[j].z), out[j].w = fmaf(share, v.w, out[j].w);
+    }
+  }
+#pragma unroll
+  for (uint32_t j = 0; j < kOutputs; ++j) give(j, out[j]);
 }
 
 swy_status record(const Recording& r) {
@@ -179,7 +230,7 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
 
 double cost(const swy_op& op, const swy_bucket& bucket) {
   const auto& a = attention_attrs(op);
-  return 8 + 4.0 * bucket.rows * bucket.context * a.head_dim * a.kv_heads / 1.5e6;
+  return 20 + 4.0 * bucket.rows * bucket.context * a.head_dim * a.kv_heads / 1.5e6;
 }
 
 uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket& bucket) {

@@ -37,8 +37,8 @@ swy_status record_cast(const Recording& r) {
 double cost_cast(const swy_op& op, const swy_bucket&) { return cost_of(row_bytes(op), 0); }
 
 constexpr uint32_t kBoth = SWY_DTYPE_BIT(SWY_F32) | SWY_DTYPE_BIT(SWY_BF16);
-constexpr Kernel kKernels[] = {{"cast.plain", SWY_OP_CAST, kInvariant, SWY_F32, nullptr, cost_cast, nullptr,
-                                record_cast, kBoth, kBoth}};
+constexpr Kernel kKernels[] = {
+    {"cast.plain", SWY_OP_CAST, kInvariant, SWY_F32, nullptr, cost_cast, nullptr, record_cast, kBoth, kBoth}};
 
 }  // namespace
 

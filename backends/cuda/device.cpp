@@ -68,7 +68,8 @@ swy_status open(uint32_t index, const swy_setting* settings, uint32_t count, swy
   if (!timelines_available()) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "the driver has no stream memory operations");
   }
-  if (const swy_status s = check(cudaStreamCreateWithFlags(&d.stream, cudaStreamNonBlocking), "creating a stream", error);
+  if (const swy_status s =
+          check(cudaStreamCreateWithFlags(&d.stream, cudaStreamNonBlocking), "creating a stream", error);
       s != SWY_OK) {
     return s;
   }
@@ -121,8 +122,9 @@ swy_status device_count(uint32_t* count, swy_error* error) {
       if (driver == 0) {
         swy::fail(error, SWY_OK, SWY_REASON_ARCH, "there is no NVIDIA driver (libcuda.so.1) on this machine");
       } else {
-        swy::fail(error, SWY_OK, SWY_REASON_ARCH, "the NVIDIA driver supports CUDA %d.%d; this build needs %d.%d or newer",
-                  driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+        swy::fail(error, SWY_OK, SWY_REASON_ARCH,
+                  "the NVIDIA driver supports CUDA %d.%d; this build needs %d.%d or newer", driver / 1000,
+                  driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
       }
     } else {
       swy::fail(error, SWY_OK, SWY_REASON_ARCH, "no CUDA device: %s",
@@ -140,7 +142,8 @@ swy_status device_info(uint32_t index, swy_device_info* out, swy_error* error) {
     if (const swy_status s = check(cudaSetDevice(static_cast<int>(index)), "choosing the device", error); s != SWY_OK) {
       return s;
     }
-    if (const swy_status s = check(cudaMemGetInfo(&free, &total), "asking for free memory", error); s != SWY_OK) return s;
+    if (const swy_status s = check(cudaMemGetInfo(&free, &total), "asking for free memory", error); s != SWY_OK)
+      return s;
     swy_device_info info{};
     info.struct_size = out->struct_size < sizeof info ? out->struct_size : static_cast<uint32_t>(sizeof info);
     info.type = SWY_DEVICE_GPU;

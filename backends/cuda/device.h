@@ -35,8 +35,8 @@ struct Arrival {
 
 struct swy_device {
   int ordinal = 0;
-  int processors = 0;        // streaming multiprocessors
-  int capability = 0;        // 90 for Hopper
+  int processors = 0;         // streaming multiprocessors
+  int capability = 0;         // 90 for Hopper
   uint64_t block_memory = 0;  // shared memory that a block may have
   bool kv_bf16 = true;
   cudaStream_t stream = nullptr;

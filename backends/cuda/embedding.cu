@@ -24,8 +24,8 @@ swy_status record_embedding(const Recording& r) {
 
 double cost_embedding(const swy_op& op, const swy_bucket&) { return cost_of(row_bytes(op), 0); }
 
-constexpr Kernel kKernels[] = {{"embedding.plain", SWY_OP_EMBEDDING, kInvariant, SWY_F32, nullptr, cost_embedding,
-                                nullptr, record_embedding}};
+constexpr Kernel kKernels[] = {
+    {"embedding.plain", SWY_OP_EMBEDDING, kInvariant, SWY_F32, nullptr, cost_embedding, nullptr, record_embedding}};
 
 }  // namespace
 

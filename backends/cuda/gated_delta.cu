@@ -89,7 +89,8 @@ __global__ void __launch_bounds__(256) delta_rule(const __grid_constant__ Delta 
   for (int n = 0; n < N; ++n) {
     const uint32_t k = n * 32 + part * 4;
     const bool in = there && k < d.key_dim && !s.fresh;
-    const float4 v = in ? *reinterpret_cast<const float4*>(d.rule_state + s.read * slot + at + k) : make_float4(0, 0, 0, 0);
+    const float4 v =
+        in ? *reinterpret_cast<const float4*>(d.rule_state + s.read * slot + at + k) : make_float4(0, 0, 0, 0);
     state[n][0] = v.x, state[n][1] = v.y, state[n][2] = v.z, state[n][3] = v.w;
   }
   const uint32_t key_head = head / (d.value_heads / d.key_heads), end = s.first + s.rows;
@@ -161,7 +162,8 @@ __global__ void gate_rows(const __grid_constant__ Delta d, const swy_step* step)
   if (head >= d.value_heads) return;
   for (uint32_t row = blockIdx.y; row < step->rows; row += gridDim.y) {
     const uint64_t at = uint64_t{row} * d.values() + head * d.value_dim;
-    const bool active = step_array<uint32_t>(step, step->seq_active_at)[step_array<uint32_t>(step, step->row_seq_at)[row]] != 0;
+    const bool active =
+        step_array<uint32_t>(step, step->seq_active_at)[step_array<uint32_t>(step, step->row_seq_at)[row]] != 0;
     float squares = 0;
     for (uint32_t i = lane; i < d.value_dim; i += 32) squares = fmaf(d.y[at + i], d.y[at + i], squares);
     const float scale = rsqrtf(warp_sum(squares) / static_cast<float>(d.value_dim) + d.norm_eps);

@@ -9,11 +9,11 @@ namespace gpu {
 struct Delta {
   const float *qkv, *z, *b, *a;  // [rows, channels], [rows, values], [rows, value_heads] twice
   Weight conv, a_log, dt_bias, norm;
-  float* conv_state;   // [slots, channels, kernel - 1]
-  float* rule_state;   // [slots, value_heads, value_dim, key_dim]
-  float* y;            // [rows, values]
-  float* mixed;        // [rows, channels]: after the convolution, q and k normalised
-  float2* gate;        // [rows, value_heads]: beta and exp(g)
+  float* conv_state;  // [slots, channels, kernel - 1]
+  float* rule_state;  // [slots, value_heads, value_dim, key_dim]
+  float* y;           // [rows, values]
+  float* mixed;       // [rows, channels]: after the convolution, q and k normalised
+  float2* gate;       // [rows, value_heads]: beta and exp(g)
   uint32_t key_heads, value_heads, key_dim, value_dim, kernel;
   float norm_eps, l2_eps;
 

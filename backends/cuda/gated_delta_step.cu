@@ -38,8 +38,8 @@ __global__ void __launch_bounds__(kThreads)
   for (int n = 0; n < N; ++n) {
     const uint32_t k = n * 32 + part * 4;
     const bool in = there && k < dim && !s.fresh;
-    const float4 v = in ? __ldcs(reinterpret_cast<const float4*>(d.rule_state + s.read * slot + at + k))
-                        : make_float4(0, 0, 0, 0);
+    const float4 v =
+        in ? __ldcs(reinterpret_cast<const float4*>(d.rule_state + s.read * slot + at + k)) : make_float4(0, 0, 0, 0);
     state[n][0] = v.x, state[n][1] = v.y, state[n][2] = v.z, state[n][3] = v.w;
   }
   // Channels of this thread: q and k of the key head, then the slice of v.
@@ -120,7 +120,8 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) shared_squares = squares;
   cg::cluster_group cluster = cg::this_cluster();
   cluster.sync();
-  // All blocks of the key head have read the old inputs: those of q and k are kept by the first, those of v by each head.
+  // All blocks of the key head have read the old inputs: those of q and k are kept by the first, those of v by each
+  // head.
 #pragma unroll
   for (int i = 0; i < kChannels; ++i) {
     const uint32_t j = i * kThreads + threadIdx.x;
@@ -183,8 +184,8 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
   }
   if (a.key_dim % 4 != 0 || a.key_dim > 128 || a.conv_kernel > kMostTaps || cluster_of(a) > kMostCluster) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
-                     "key_dim %u, kernel %u, %u slices of value columns per key head; at most 128, %u and %u", a.key_dim,
-                     a.conv_kernel, cluster_of(a), kMostTaps, kMostCluster);
+                     "key_dim %u, kernel %u, %u slices of value columns per key head; at most 128, %u and %u",
+                     a.key_dim, a.conv_kernel, cluster_of(a), kMostTaps, kMostCluster);
   }
   return SWY_OK;
 }

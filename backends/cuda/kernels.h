@@ -60,6 +60,7 @@ std::span<const Kernel> attention_kernels();
 std::span<const Kernel> attention_tiles_kernels();
 std::span<const Kernel> gated_delta_kernels();
 std::span<const Kernel> gated_delta_step_kernels();
+std::span<const Kernel> router_kernels();
 std::span<const Kernel> moe_kernels();
 std::span<const Kernel> moe_strips_kernels();
 std::span<const Kernel> moe_tiles_kernels();
@@ -90,9 +91,9 @@ swy_status launch(const Recording& r, void (*kernel)(Params...), dim3 grid, dim3
                   Args&&... args) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return SWY_OK;
   if (shared_bytes > 48 * 1024) {
-    const cudaError_t e = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                                               cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                               static_cast<int>(shared_bytes));
+    const cudaError_t e =
+        cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(shared_bytes));
     if (e != cudaSuccess) return check(e, "reserving shared memory", r.error);
   }
   cudaLaunchAttribute early{};
@@ -131,7 +132,7 @@ class Arena {
 }  // namespace gpu
 
 // Leaves the calling function with the status of an expression that is not SWY_OK.
-#define SWY_CUDA_TRY(expression)                                              \
-  do {                                                                        \
+#define SWY_CUDA_TRY(expression)                                                    \
+  do {                                                                              \
     if (const swy_status status_ = (expression); status_ != SWY_OK) return status_; \
   } while (false)

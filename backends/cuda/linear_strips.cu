@@ -12,9 +12,9 @@ namespace {
 constexpr uint32_t kThreads = kVectorWarps * 32;
 
 struct Strips {
-  Projection p;          // first_task counts strips, of quantized weights alone
-  uint32_t stage_bytes;
-  uint32_t plain_rows;   // of the other weights
+  Projection p;  // first_task counts strips, of quantized weights alone
+  RingShape ring;
+  uint32_t plain_rows;  // of the other weights
   bool quantized[SWY_LINEAR_MAX_WEIGHTS];
 };
 
@@ -29,6 +29,41 @@ __device__ inline uint32_t plain_row(const Strips& s, uint32_t i, uint32_t* weig
   return 0;
 }
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+// Stages the one row, with all that does not hang on the kernels in front before it waits for them. Returns what
+// results are multiplied by.
+__device__ inline float stage_row_early(const Projection& p, const swy_step* step, const Activations& x, bool empty) {
+  __shared__ float squares[kVectorWarps];
+  const uint32_t eights = p.width / 8, row = p.gather && !empty ? step_array<uint32_t>(step, step->logit_row_at)[0] : 0;
+  const float* from = p.x + uint64_t{row} * p.width;
+  float norm[8], sum = 0;
+#pragma unroll
+  for (int j = 0; j < 8; ++j)
+    norm[j] = p.normed && threadIdx.x < eights ? p.bias + plain_at(p.norm, 8 * threadIdx.x + j) : 1;
+  depend();
+  for (uint32_t first = 0; first < eights; first += kThreads) {
+    const uint32_t i = first + threadIdx.x;
+    float v[8] = {};
+    if (i < eights && !empty) load_eight(from + 8 * i, v);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      sum = fmaf(v[j], v[j], sum);
+      v[j] *= first == 0 || !p.normed || i >= eights ? norm[j] : p.bias + plain_at(p.norm, 8 * i + j);
+    }
+    stage_eight(x, p.forms, 0, i, i < eights, v, 1.0f);
+  }
+  if (p.normed) {
+    sum = warp_sum(sum);
+    if (threadIdx.x % 32 == 0) squares[threadIdx.x / 32] = sum;
+  }
+  __syncthreads();
+  if (!p.normed) return 1.0f;
+  sum = 0;
+  for (uint32_t w = 0; w < kVectorWarps; ++w) sum += squares[w];
+  return rsqrtf(sum / static_cast<float>(p.width) + p.eps);
+}
+#endif
+
 // done(weight, row, sum) is called by one lane per row.
 template <bool kNibbles, int R, int UX, class Done>
 __device__ inline void multiply_strips(const Strips& s, const swy_step* step, Done done) {
@@ -38,14 +73,15 @@ __device__ inline void multiply_strips(const Strips& s, const swy_step* step, Do
   const uint32_t lane = threadIdx.x % 32, warps = gridDim.x * kVectorWarps;
   // Neighbouring strips go to different blocks, so that all have as many.
   const uint32_t warp = threadIdx.x / 32 * gridDim.x + blockIdx.x, total = p.first_task[p.count];
-  const Ring ring(reinterpret_cast<char*>(shared), s.stage_bytes);
+  const Ring ring(reinterpret_cast<char*>(shared), s.ring);
+  const uint32_t stages = s.ring.count();
   const auto ask_for = [&](uint32_t i) {
     const uint32_t strip = warp + i * warps;
     if (strip >= total) return;
     const uint32_t w = weight_of_task(p, strip), first = (strip - p.first_task[w]) * R, last = p.weights[w].rows - 1;
     ask<R>(ring, i, p.weights[w], first, p.weights[w], min(first + 1, last));
   };
-  for (uint32_t i = 0; i < kStages; ++i) ask_for(i);
+  for (uint32_t i = 0; i < stages; ++i) ask_for(i);
   const bool has_plain = warps - 1 - warp < s.plain_rows;
   uint32_t plain_weight = 0;
   const uint32_t plain = has_plain ? plain_row(s, warps - 1 - warp, &plain_weight) : 0;
@@ -55,11 +91,9 @@ __device__ inline void multiply_strips(const Strips& s, const swy_step* step, Do
     fetch<1, 8>(plain_rows, plain_rows.w.dtype, 0, pieces_of(plain_rows.w.dtype, p.width), plain_pieces);
   }
   release_next();
-  depend();
   const bool empty = step_rows(step, p.domain) == 0;  // nothing is given out, but what was asked for must come
-  const Activations x(reinterpret_cast<char*>(shared) + kVectorWarps * kStages * (s.stage_bytes + 8), p.forms, 1, p.width);
-  float inverse[1];
-  stage_rows<1>(p, step, x, 0, empty ? 0 : 1, inverse);
+  const Activations x(reinterpret_cast<char*>(shared) + s.ring.bytes(), p.forms, 1, p.width);
+  const float inverse = stage_row_early(p, step, x, empty);
   // Kept in registers where there are few of them, and several strips to use them for.
   constexpr bool kHold = UX <= (kNibbles ? 2 : 4);
   PieceX<kNibbles> mine[kHold ? UX : 1];
@@ -84,17 +118,17 @@ __device__ inline void multiply_strips(const Strips& s, const swy_step* step, Do
       }
     }
     __syncwarp();
-    ask_for(i + kStages);
+    ask_for(i + stages);
 #pragma unroll
     for (int r = 0; r < R; ++r) {
-      const float value = warp_sum(sum[r]) * inverse[0];
+      const float value = warp_sum(sum[r]) * inverse;
       if (!empty && lane == static_cast<uint32_t>(r) && first + r < p.weights[w].rows) done(w, first + r, value);
     }
   }
   if (!has_plain) return;
   float acc[1][1] = {};
   multiply<1, 1, 8>(plain_rows, plain_rows.w.dtype, x, plain_pieces, acc);
-  const float value = warp_sum(acc[0][0]) * inverse[0];
+  const float value = warp_sum(acc[0][0]) * inverse;
   if (!empty && lane == 0) done(plain_weight, plain, value);
 #endif
 }
@@ -144,8 +178,9 @@ swy_status with_shape(bool nibbles, uint32_t width, F f) {
 }
 uint32_t rows_per_strip(bool nibbles, uint32_t width) { return nibbles && width <= 2048 ? 2 : 1; }
 
-Strips strips_of(const Projection& p) {
+Strips strips_of(const swy_device& device, const Projection& p) {
   Strips s{};
+  uint32_t stage_bytes = 0;
   s.p = p;
   for (uint32_t i = 0; i < p.count; ++i) {
     const Weight& w = p.weights[i];
@@ -154,10 +189,11 @@ Strips strips_of(const Projection& p) {
     s.p.first_task[i + 1] = s.p.first_task[i] + (s.quantized[i] ? ceil_div(w.rows, rows) : 0);
     if (!s.quantized[i]) {
       s.plain_rows += w.rows;
-    } else if (strip_bytes(w, rows) > s.stage_bytes) {
-      s.stage_bytes = (strip_bytes(w, rows) + 127) / 128 * 128;
+    } else if (strip_bytes(w, rows) > stage_bytes) {
+      stage_bytes = strip_bytes(w, rows);
     }
   }
+  s.ring = ring_shape(stage_bytes, s.p.first_task[p.count], strip_blocks(device));
   return s;
 }
 
@@ -168,12 +204,13 @@ bool nibbles_of(const Projection& p) {
   return true;
 }
 
-uint32_t shared_bytes(const Strips& s) { return ring_bytes(s.stage_bytes) + Activations::bytes_of(s.p.forms, 1, s.p.width); }
+uint32_t shared_bytes(const Strips& s) { return s.ring.bytes() + Activations::bytes_of(s.p.forms, 1, s.p.width); }
 
 swy_status record_strips(const Recording& r, const Projection& p) {
-  const Strips s = strips_of(p);
+  const Strips s = strips_of(r.device(), p);
   return with_shape(nibbles_of(p), p.width, [&]<bool kNibbles, int R, int UX>() {
-    return launch(r, linear_strips<kNibbles, R, UX>, strip_blocks(r.device()), kThreads, shared_bytes(s), s, r.list.step);
+    return launch(r, linear_strips<kNibbles, R, UX>, strip_blocks(r.device()), kThreads, shared_bytes(s), s,
+                  r.list.step);
   });
 }
 
@@ -182,7 +219,7 @@ swy_status record_head(const Recording& r) { return record_strips(r, head_projec
 
 swy_status record_sampled(const Recording& r) {
   const Projection p = head_projection(r, nullptr);
-  const Strips s = strips_of(p);
+  const Strips s = strips_of(r.device(), p);
   Arena arena(r.operands.workspace());
   Draws d = draws_of(r, p.weights[0].rows, strip_blocks(r.device()), arena);
   d.logits = arena.take<float>(d.vocab);
@@ -218,9 +255,9 @@ swy_status supports_strips(const swy_device& device, const swy_op& op, const swy
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "multiplies weights of 4 bits, or of 8 bits");
   }
   if (plain_rows > strip_blocks(device) * kVectorWarps || op.inputs[0]->dims[1] > 4096) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "%u rows of plain weights, %llu columns; at most %u and 4096",
-                     plain_rows, static_cast<unsigned long long>(op.inputs[0]->dims[1]),
-                     strip_blocks(device) * kVectorWarps);
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
+                     "%u rows of plain weights, %llu columns; at most %u and 4096", plain_rows,
+                     static_cast<unsigned long long>(op.inputs[0]->dims[1]), strip_blocks(device) * kVectorWarps);
   }
   return SWY_OK;
 }

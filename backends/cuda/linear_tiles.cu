@@ -31,8 +31,8 @@ __global__ void __launch_bounds__(128) permute_rows(const __grid_constant__ Perm
       if (p.normed && k < p.width) v[e] *= scale * (p.bias + plain_at(p.norm, k));
     }
     const uint32_t in = i % 16, t = in / 4, j = in % 4;
-    y[i - in + j * 4 + t] = make_uint4(pack_bf16(v[0], v[4]), pack_bf16(v[1], v[5]), pack_bf16(v[2], v[6]),
-                                       pack_bf16(v[3], v[7]));
+    y[i - in + j * 4 + t] =
+        make_uint4(pack_bf16(v[0], v[4]), pack_bf16(v[1], v[5]), pack_bf16(v[2], v[6]), pack_bf16(v[3], v[7]));
   }
 }
 
@@ -128,8 +128,11 @@ swy_status record_tiles(const Recording& r) {
   }
   SWY_CUDA_TRY(record_permute(r, x, rows));
   for (uint32_t i = first_weight(op), o = 0; i < op.weight_count; ++i, ++o) {
-    const TileLinear p{r.operands.weight(i), {x.y, permuted_width(x.width)},
-                       op.id == SWY_OP_LINEAR_ADD ? r.operands.input(1) : nullptr, r.operands.output(o), x.domain};
+    const TileLinear p{r.operands.weight(i),
+                       {x.y, permuted_width(x.width)},
+                       op.id == SWY_OP_LINEAR_ADD ? r.operands.input(1) : nullptr,
+                       r.operands.output(o),
+                       x.domain};
     const swy_dtype d = p.w.dtype;
     SWY_CUDA_TRY(!tileable(*op.weights[i]) ? record_other(r, i, p.y, x, rows)
                  : d == SWY_BF16           ? record_as<SWY_BF16>(r, p, rows)

@@ -56,9 +56,7 @@ swy_status record_head_plain(const Recording& r) {
   return record_projection_plain(r, p, static_cast<uint32_t>(r.op.outputs[0]->dims[0]));
 }
 
-uint32_t head_parts(const swy_op& op) {
-  return ceil_div(ceil_div(op.weights[0]->dims[0], kRows), kVectorWarps);
-}
+uint32_t head_parts(const swy_op& op) { return ceil_div(ceil_div(op.weights[0]->dims[0], kRows), kVectorWarps); }
 
 template <int M>
 swy_status record_head_sample(const Recording& r, const Projection& p, const Draws& d) {

@@ -24,7 +24,8 @@ swy_status check_range(const swy_buffer& b, uint64_t offset, uint64_t bytes, swy
 
 swy_status grow(Staging& s, uint64_t bytes, swy_error* error) {
   if (s.done == nullptr) {
-    if (const swy_status e = check(cudaEventCreateWithFlags(&s.done, cudaEventDisableTiming), "creating an event", error);
+    if (const swy_status e =
+            check(cudaEventCreateWithFlags(&s.done, cudaEventDisableTiming), "creating an event", error);
         e != SWY_OK) {
       return e;
     }
@@ -172,11 +173,12 @@ swy_status buffer_alloc(swy_device* device, swy_memory_type type, uint64_t bytes
       cudaGetLastError();
       size_t free = 0, total = 0;
       cudaMemGetInfo(&free, &total);
-      return swy::fail(error, SWY_OUT_OF_DEVICE_MEMORY, SWY_REASON_NONE,
-                       "%.2f GiB are needed, %.2f of %.2f GiB are free; a smaller encoding of the weights, a shorter --ctx "
-                       "or fewer sessions need less",
-                       static_cast<double>(size) / (1u << 30), static_cast<double>(free) / (1u << 30),
-                       static_cast<double>(total) / (1u << 30));
+      return swy::fail(
+          error, SWY_OUT_OF_DEVICE_MEMORY, SWY_REASON_NONE,
+          "%.2f GiB are needed, %.2f of %.2f GiB are free; a smaller encoding of the weights, a shorter --ctx "
+          "or fewer sessions need less",
+          static_cast<double>(size) / (1u << 30), static_cast<double>(free) / (1u << 30),
+          static_cast<double>(total) / (1u << 30));
     }
     if (e != cudaSuccess) return check(e, "allocating", error);
     buffer->data = static_cast<char*>(memory);
@@ -229,7 +231,8 @@ swy_status read(swy_device* device, void* to, swy_buffer* from, uint64_t offset,
     if (const swy_status s = check_range(*from, offset, bytes, error); s != SWY_OK) return s;
     if (const swy_status s = use(*device, error); s != SWY_OK) return s;
     if (bytes > kPiece) {
-      if (const swy_status s = large_read(*device, static_cast<char*>(to), from->data + offset, bytes, error); s != SWY_OK) {
+      if (const swy_status s = large_read(*device, static_cast<char*>(to), from->data + offset, bytes, error);
+          s != SWY_OK) {
         return s;
       }
       return signal(*device, submit, error);

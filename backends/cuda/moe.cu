@@ -1,6 +1,6 @@
-// MOE, MOE_ADD and EXPERTS for few rows, each with its own experts; ROUTER_TOPK.
+// MOE, MOE_ADD and EXPERTS for few rows, each with its own experts.
 //
-//   router    logits of all experts, and the last block of a row picks: one launch
+//   router    router.cu
 //   gate_up   h = silu(gate) * up of the chosen experts and the shared one
 //   down      y = sum p_e down_e h_e + sigmoid(mix) * shared (+ residual)
 //
@@ -11,121 +11,6 @@ namespace gpu {
 namespace {
 
 constexpr uint32_t kThreads = kVectorWarps * 32;
-constexpr uint32_t kMostExperts = 4096;
-
-// Larger floats have larger keys; none is 0.
-__device__ inline uint32_t float_key(float x) {
-  const uint32_t bits = __float_as_uint(x);
-  return max((bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u, 1u);
-}
-
-// The float that a key was made of.
-__device__ inline float key_float(uint32_t key) {
-  return __uint_as_float((key & 0x80000000u) != 0 ? key ^ 0x80000000u : ~key);
-}
-
-// One warp: the top_k largest of logits [experts], ties to the lowest id; exp(logit) over their sum. `keys` [experts].
-// kLane: experts per lane at most, held in registers; 0: any number.
-template <int kLane>
-__device__ void choose(const float* logits, uint32_t experts, uint32_t top_k, uint32_t* keys, int32_t* ids, float* p) {
-  const uint32_t lane = threadIdx.x % 32;
-  uint32_t held[kLane == 0 ? 1 : kLane];
-  if constexpr (kLane == 0) {
-    for (uint32_t e = lane; e < experts; e += 32) keys[e] = float_key(__ldcg(logits + e));
-  } else {
-#pragma unroll
-    for (int i = 0; i < kLane; ++i) {
-      const uint32_t e = lane + 32 * i;
-      held[i] = e < experts ? float_key(__ldcg(logits + e)) : 0;
-    }
-  }
-  float top = 0, sum = 0, mine = 0;
-  uint32_t mine_id = 0;
-  for (uint32_t k = 0; k < top_k; ++k) {
-    uint32_t best = 0, at = experts - 1;
-    if constexpr (kLane == 0) {
-      for (uint32_t e = lane; e < experts; e += 32) {
-        if (keys[e] > best) best = keys[e], at = e;
-      }
-    } else {
-#pragma unroll
-      for (int i = 0; i < kLane; ++i) {
-        if (held[i] > best) best = held[i], at = lane + 32 * i;
-      }
-    }
-    const uint32_t most = __reduce_max_sync(kAll, best), id = __reduce_min_sync(kAll, best == most ? at : experts - 1);
-    const float logit = key_float(most);
-    if (k == 0) top = logit;
-    const float weight = expf(logit - top);
-    sum += weight;
-    if (k == lane) mine = weight, mine_id = id;
-    if constexpr (kLane == 0) {
-      if (id % 32 == lane) keys[id] = 0;
-    } else {
-#pragma unroll
-      for (int i = 0; i < kLane; ++i) held[i] = id == lane + 32 * i ? 0 : held[i];
-    }
-  }
-  if (lane >= top_k) return;
-  p[lane] = mine / sum;
-  ids[lane] = static_cast<int32_t>(mine_id);
-}
-__device__ inline void choose_any(const float* logits, uint32_t experts, uint32_t top_k, uint32_t* keys, int32_t* ids,
-                                  float* p) {
-  if (experts <= 256) {
-    choose<8>(logits, experts, top_k, keys, ids, p);
-  } else {
-    choose<0>(logits, experts, top_k, keys, ids, p);
-  }
-}
-
-// blockIdx.y: row. A warp per expert, and one more for the shared expert's gate.
-template <bool kPieces>
-__global__ void __launch_bounds__(kThreads)
-    router(const __grid_constant__ Mixture m, uint32_t* counters, const swy_step* step) {
-  extern __shared__ uint4 shared[];
-  const uint32_t row = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const uint32_t task = blockIdx.x * kVectorWarps + warp, routed = m.routes ? m.experts : 0;
-  const uint32_t total = routed + (m.shared_width != 0 ? 1 : 0);
-  const Weight& w = task < routed ? m.router : m.shared_mix;
-  const uint32_t of = task < routed ? task : 0;
-  WeightRows<1> weight_rows{w, {of}};
-  Pieces<1, 8> pieces;
-  if (kPieces && task < total) fetch<1, 8>(weight_rows, w.dtype, 0, pieces_of(w.dtype, m.hidden), pieces);
-  release_next();
-  depend();
-  if (row >= step_rows(step, m.domain)) return;
-  const float* from = m.x + uint64_t{row} * m.hidden;
-  float sum = 0;
-  if (kPieces) {
-    const uint32_t forms = form_of(m.shared_mix.dtype) | (m.routes ? form_of(m.router.dtype) : 0);
-    const Activations x(shared, forms, 1, m.hidden);
-    stage_row(x, forms, 0, from, nullptr, 0);
-    __syncthreads();
-    float acc[1][1] = {};
-    if (task < total) multiply<1, 1, 8>(weight_rows, w.dtype, x, pieces, acc);
-    sum = warp_sum(acc[0][0]);
-  } else if (task < total) {
-    for (uint32_t k = lane; k < m.hidden; k += 32) sum = fmaf(from[k], weight_at(w, of, k), sum);
-    sum = warp_sum(sum);
-  }
-  if (lane == 0 && task < routed) m.logits[uint64_t{row} * m.experts + task] = sum;
-  if (lane == 0 && task == routed && task < total) m.shared_p[row] = sigmoid(sum);
-  if (routed == 0 || !last_of(counters + row, gridDim.x) || warp != 0) return;
-  choose_any(m.logits + uint64_t{row} * m.experts, m.experts, m.top_k, reinterpret_cast<uint32_t*>(shared),
-         m.ids + uint64_t{row} * m.top_k, m.p + uint64_t{row} * m.top_k);
-}
-
-__global__ void router_topk(const float* logits, int32_t* ids, float* p, uint32_t experts, uint32_t top_k,
-                            swy_rows domain, const swy_step* step) {
-  extern __shared__ uint4 shared[];
-  depend();
-  release_next();
-  const uint64_t row = blockIdx.x;
-  if (row >= step_rows(step, domain)) return;
-  choose_any(logits + row * experts, experts, top_k, reinterpret_cast<uint32_t*>(shared), ids + row * top_k,
-         p + row * top_k);
-}
 
 // Two gate rows and the two up rows that go with them.
 struct GateUpRows {
@@ -156,8 +41,7 @@ __host__ __device__ inline uint32_t gate_up_tasks(const Mixture& m, uint32_t per
   return m.top_k * ((m.width + per_task - 1) / per_task) + (m.shared_width + per_task - 1) / per_task;
 }
 
-__global__ void __launch_bounds__(kThreads)
-    gate_up_vector(const __grid_constant__ Mixture m, const swy_step* step) {
+__global__ void __launch_bounds__(kThreads) gate_up_vector(const __grid_constant__ Mixture m, const swy_step* step) {
   extern __shared__ uint4 shared[];
   const uint32_t row = blockIdx.y, lane = threadIdx.x % 32;
   const uint32_t task = blockIdx.x * kVectorWarps + threadIdx.x / 32;
@@ -167,7 +51,8 @@ __global__ void __launch_bounds__(kThreads)
   depend();
   if (row >= step_rows(step, m.domain)) return;
   const bool routed = t.slot < m.top_k;
-  const uint64_t expert = routed ? min(static_cast<uint32_t>(m.ids[uint64_t{row} * m.top_k + t.slot]), m.experts - 1) : 0;
+  const uint64_t expert =
+      routed ? min(static_cast<uint32_t>(m.ids[uint64_t{row} * m.top_k + t.slot]), m.experts - 1) : 0;
   GateUpRows rows{routed ? &m.gate_up : &m.shared_gate, routed ? &m.gate_up : &m.shared_up, {}, {}};
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
@@ -205,8 +90,7 @@ struct DownRows {
   }
   __device__ uint32_t scale(int r, uint32_t p) const {
     const uint32_t slot = p / pieces;
-    const uint64_t at =
-        (uint64_t{experts[slot]} * hidden + row[r]) * w.groups + ((p - slot * pieces) >> w.piece_shift);
+    const uint64_t at = (uint64_t{experts[slot]} * hidden + row[r]) * w.groups + ((p - slot * pieces) >> w.piece_shift);
     uint32_t bits = __ldg(w.scales + at);
     if (w.offsets != nullptr) bits |= static_cast<uint32_t>(__ldg(w.offsets + at)) << 16;
     return bits;
@@ -225,8 +109,7 @@ __device__ inline void stage_h(const Activations& x, uint32_t forms, const float
   }
 }
 
-__global__ void __launch_bounds__(kThreads)
-    down_vector(const __grid_constant__ Mixture m, const swy_step* step) {
+__global__ void __launch_bounds__(kThreads) down_vector(const __grid_constant__ Mixture m, const swy_step* step) {
   extern __shared__ uint4 shared[];
   __shared__ uint32_t experts[32];
   const uint32_t row = blockIdx.y, lane = threadIdx.x % 32;
@@ -321,11 +204,6 @@ __global__ void down_plain(const __grid_constant__ Mixture m, const swy_step* st
   }
 }
 
-bool router_in_pieces(const swy_op& op) {
-  if (op.id == SWY_OP_EXPERTS) return false;
-  return readable_in_pieces(*op.weights[0]) && (op.weight_count < 7 || readable_in_pieces(*op.weights[6]));
-}
-
 swy_status record_moe_vector(const Recording& r) {
   Arena arena(r.operands.workspace());
   const Mixture m = mixture_of(r, arena);
@@ -349,27 +227,13 @@ swy_status record_moe_plain(const Recording& r) {
   if (counters == nullptr) return SWY_UNSUPPORTED;
   SWY_CUDA_TRY(record_router(r, m, rows, counters));
   const uint32_t y = rows < 1024 ? rows : 1024;
-  SWY_CUDA_TRY(launch(r, gate_up_plain, dim3(ceil_div(gate_up_tasks(m, 1), kVectorWarps), y), kThreads, 0, m,
-                      r.list.step));
+  SWY_CUDA_TRY(
+      launch(r, gate_up_plain, dim3(ceil_div(gate_up_tasks(m, 1), kVectorWarps), y), kThreads, 0, m, r.list.step));
   return launch(r, down_plain, dim3(ceil_div(m.hidden, kVectorWarps), y), kThreads, 0, m, r.list.step);
 }
 
-swy_status record_router_topk(const Recording& r) {
-  const auto& a = r.attrs<swy_moe_attrs>();
-  const swy_tensor& x = *r.op.inputs[0];
-  return launch(r, router_topk, static_cast<uint32_t>(x.dims[0]), 32, a.experts * 4, r.operands.input(0),
-                r.operands.output<int32_t>(0), r.operands.output(1), a.experts, a.top_k, x.rows, r.list.step);
-}
-
-swy_status supports_plain(const swy_device&, const swy_op& op, const swy_bucket&, swy_error* error) {
-  const swy_moe_attrs a = moe_attrs(op);
-  if (a.experts <= kMostExperts && a.top_k <= 32 && op.inputs[0]->dims[0] <= 65535) return SWY_OK;
-  return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "top %u of %u experts; at most 32 of %u are possible",
-                   a.top_k, a.experts, kMostExperts);
-}
-
 swy_status supports_vector(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
-  SWY_CUDA_TRY(supports_plain(device, op, bucket, error));
+  SWY_CUDA_TRY(supports_router(device, op, bucket, error));
   const swy_moe_attrs a = moe_attrs(op);
   const uint32_t first = op.id == SWY_OP_EXPERTS ? 0 : 1, count = a.shared_width != 0 ? 5 : 2;
   for (uint32_t i = first; i < first + count; ++i) {
@@ -403,24 +267,18 @@ double cost_moe_vector(const swy_op& op, const swy_bucket&) {
   return 14 + bytes / 1.0e6 + elements / 8e6;
 }
 double cost_moe_plain(const swy_op& op, const swy_bucket& bucket) { return 20 * cost_moe_vector(op, bucket); }
-double cost_topk(const swy_op& op, const swy_bucket&) { return cost_of(row_bytes(op), 0); }
 uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) { return mixture_workspace(op); }
 
 constexpr Kernel vector_kernel(const char* name, uint32_t op) {
   return {name, op, kInvariant, SWY_BF16, supports_vector, cost_moe_vector, workspace, record_moe_vector};
 }
 constexpr Kernel plain_kernel(const char* name, uint32_t op) {
-  return {name, op, kInvariant, SWY_F32, supports_plain, cost_moe_plain, workspace, record_moe_plain};
+  return {name, op, kInvariant, SWY_F32, supports_router, cost_moe_plain, workspace, record_moe_plain};
 }
 constexpr Kernel kKernels[] = {
-    vector_kernel("moe.vector", SWY_OP_MOE),
-    vector_kernel("moe_add.vector", SWY_OP_MOE_ADD),
-    vector_kernel("experts.vector", SWY_OP_EXPERTS),
-    plain_kernel("moe.plain", SWY_OP_MOE),
-    plain_kernel("moe_add.plain", SWY_OP_MOE_ADD),
-    plain_kernel("experts.plain", SWY_OP_EXPERTS),
-    {"router_topk.plain", SWY_OP_ROUTER_TOPK, kInvariant, SWY_F32, supports_plain, cost_topk, nullptr,
-     record_router_topk},
+    vector_kernel("moe.vector", SWY_OP_MOE),         vector_kernel("moe_add.vector", SWY_OP_MOE_ADD),
+    vector_kernel("experts.vector", SWY_OP_EXPERTS), plain_kernel("moe.plain", SWY_OP_MOE),
+    plain_kernel("moe_add.plain", SWY_OP_MOE_ADD),   plain_kernel("experts.plain", SWY_OP_EXPERTS),
 };
 
 }  // namespace
@@ -479,22 +337,6 @@ uint64_t mixture_workspace(const swy_op& op) {
   arena.take<float>(rows * a.experts);
   arena.take<float>(rows * (a.top_k * a.width + a.shared_width));
   return arena.used();
-}
-
-swy_status record_router(const Recording& r, const Mixture& m, uint32_t rows, uint32_t* counters) {
-  const uint32_t tasks = (m.routes ? m.experts : 0) + (m.shared_width != 0 ? 1 : 0);
-  if (tasks == 0) return SWY_OK;
-  const dim3 grid(ceil_div(tasks, kVectorWarps), rows);
-  if (!router_in_pieces(r.op)) return launch(r, router<false>, grid, kThreads, m.experts * 4, m, counters, r.list.step);
-  const uint32_t forms = form_of(m.shared_mix.dtype) | (m.routes ? form_of(m.router.dtype) : 0);
-  const uint32_t staged = Activations::bytes_of(forms, 1, m.hidden);
-  return launch(r, router<true>, grid, kThreads, staged > m.experts * 4 ? staged : m.experts * 4, m, counters,
-                r.list.step);
-}
-
-swy_status record_choice(const Recording& r, const Mixture& m, uint32_t rows) {
-  return launch(r, router_topk, rows, 32, m.experts * 4, m.logits, m.ids, m.p, m.experts, m.top_k, m.domain,
-                r.list.step);
 }
 
 std::span<const Kernel> moe_kernels() { return kKernels; }

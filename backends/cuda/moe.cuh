@@ -28,6 +28,8 @@ Mixture mixture_of(const Recording& r, Arena& arena);
 uint64_t mixture_workspace(const swy_op& op);
 swy_moe_attrs moe_attrs(const swy_op& op);
 
+// Whether the router can pick this many.
+swy_status supports_router(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error);
 // Fills ids, p and shared_p.
 swy_status record_router(const Recording& r, const Mixture& m, uint32_t rows, uint32_t* counters);
 // Fills ids and p from logits.

@@ -1,5 +1,5 @@
-// MOE, MOE_ADD and EXPERTS of one row on Hopper (strips.cuh). The shared expert's weights are asked for before the router
-// has decided.
+// MOE, MOE_ADD and EXPERTS of one row on Hopper (strips.cuh). The shared expert's weights are asked for before the
+// router has decided.
 #include "moe.cuh"
 #include "strips.cuh"
 
@@ -11,12 +11,13 @@ constexpr uint32_t kThreads = kVectorWarps * 32, kMostSlots = 15;
 // h = silu(gate) * up. A strip is a row of gate and its row of up; those of the shared expert come first.
 template <bool kNibbles, int UX>
 __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
-    gate_up_strips(const __grid_constant__ Mixture m, uint32_t stage_bytes, const swy_step* step) {
+    gate_up_strips(const __grid_constant__ Mixture m, const RingShape shape, const swy_step* step) {
 #if __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) uint4 shared[];
   const uint32_t lane = threadIdx.x % 32, warps = gridDim.x * kVectorWarps;
   const uint32_t warp = threadIdx.x / 32 * gridDim.x + blockIdx.x, total = m.shared_width + m.top_k * m.width;
-  const Ring ring(reinterpret_cast<char*>(shared), stage_bytes);
+  const Ring ring(reinterpret_cast<char*>(shared), shape);
+  const uint32_t stages = shape.count();
   const auto ask_for = [&](uint32_t i) {
     const uint32_t strip = warp + i * warps;
     if (strip < m.shared_width) {
@@ -29,13 +30,12 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
     }
   };
   uint32_t early = 0;
-  while (early < kStages && warp + early * warps < m.shared_width) ask_for(early++);
-  release_next();
-  depend();
+  while (early < stages && warp + early * warps < m.shared_width) ask_for(early++);
   const bool empty = step_rows(step, m.domain) == 0;
-  for (uint32_t i = early; i < kStages; ++i) ask_for(i);
-  const Activations x(reinterpret_cast<char*>(shared) + kVectorWarps * kStages * (stage_bytes + 8), form_of(m.gate_up.dtype), 1,
-                      m.hidden);
+  depend();
+  release_next();  // not earlier: the kernel behind reads the router's choice without waiting for this one
+  for (uint32_t i = early; i < stages; ++i) ask_for(i);
+  const Activations x(reinterpret_cast<char*>(shared) + shape.bytes(), form_of(m.gate_up.dtype), 1, m.hidden);
   stage_row(x, form_of(m.gate_up.dtype), 0, empty ? nullptr : m.x, nullptr, 0);
   __syncthreads();
   PieceX<kNibbles> mine[UX];
@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
       up = strip_piece<kNibbles>(ring.stage(i), w, 2, 1, 32 * u + lane, mine[u], up);
     }
     __syncwarp();
-    ask_for(i + kStages);
+    ask_for(i + stages);
     gate = warp_sum(gate);
     up = warp_sum(up);
     if (lane != 0 || empty) continue;
@@ -70,13 +70,14 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
 // shared one: [slots][row], then their scales, then their offsets.
 template <bool kNibbles>
 __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
-    down_strips(const __grid_constant__ Mixture m, uint32_t stage_bytes, const swy_step* step) {
+    down_strips(const __grid_constant__ Mixture m, const RingShape shape, const swy_step* step) {
 #if __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) uint4 shared[];
   __shared__ float factors[kMostSlots + 1];
   const uint32_t lane = threadIdx.x % 32, warps = gridDim.x * kVectorWarps;
   const uint32_t warp = threadIdx.x / 32 * gridDim.x + blockIdx.x;
-  const Ring ring(reinterpret_cast<char*>(shared), stage_bytes);
+  const Ring ring(reinterpret_cast<char*>(shared), shape);
+  const uint32_t stages = shape.count();
   const bool has_shared = m.shared_width != 0;
   const uint32_t slots = m.top_k + (has_shared ? 1 : 0), row_bytes = m.down.row_bytes, scales = scale_bytes(m.down);
   const bool affine = m.down.offsets != nullptr;
@@ -87,23 +88,21 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
     ring.copy(i, slots * row_bytes + slot * scales, w.scales + at * w.groups, scales);
     if (affine) ring.copy(i, slots * (row_bytes + scales) + slot * scales, w.offsets + at * w.groups, scales);
   };
-  for (uint32_t i = 0; i < kStages && warp + i * warps < m.hidden; ++i) {
-    ring.expect(i, bytes);
-    if (has_shared && lane == m.top_k) copy(i, m.shared_down, warp + i * warps, m.top_k);
-  }
-  release_next();
-  depend();
-  const bool empty = step_rows(step, m.domain) == 0;
+  // The router has decided: gate_up_strips lets this kernel begin only after it has seen that itself.
   const uint32_t expert = lane < m.top_k ? min(static_cast<uint32_t>(__ldcg(m.ids + lane)), m.experts - 1) : 0;
-  for (uint32_t i = 0; i < kStages && warp + i * warps < m.hidden; ++i) {
+  for (uint32_t i = 0; i < stages && warp + i * warps < m.hidden; ++i) {
+    ring.expect(i, bytes);
     const uint32_t row = warp + i * warps;
     if (lane < m.top_k) copy(i, m.down, uint64_t{expert} * m.hidden + row, lane);
+    if (has_shared && lane == m.top_k) copy(i, m.shared_down, row, m.top_k);
   }
+  const bool empty = step_rows(step, m.domain) == 0;
+  release_next();
+  depend();
   if (threadIdx.x < slots) factors[threadIdx.x] = threadIdx.x < m.top_k ? m.p[threadIdx.x] : m.shared_p[0];
   __syncthreads();
   const uint32_t forms = form_of(m.down.dtype);
-  const Activations x(reinterpret_cast<char*>(shared) + kVectorWarps * kStages * (stage_bytes + 8), forms, 1,
-                      slots * m.width);
+  const Activations x(reinterpret_cast<char*>(shared) + shape.bytes(), forms, 1, slots * m.width);
   const uint32_t eights = x.width / 8;
   for (uint32_t first = 0; first < eights; first += blockDim.x) {
     const uint32_t i = first + threadIdx.x;
@@ -130,7 +129,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
     }
     sum = warp_sum(sum) + residual;
     __syncwarp();
-    const uint32_t next = i + kStages, next_row = warp + next * warps;
+    const uint32_t next = i + stages, next_row = warp + next * warps;
     if (next_row < m.hidden) {
       ring.expect(next, bytes);
       if (lane < m.top_k) copy(next, m.down, uint64_t{expert} * m.hidden + next_row, lane);
@@ -141,10 +140,12 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
 #endif
 }
 
-uint32_t gate_up_stage(const Mixture& m) { return (strip_bytes(m.gate_up, 2) + 127) / 128 * 128; }
-uint32_t down_stage(const Mixture& m) {
+RingShape gate_up_ring(const swy_device& device, const Mixture& m) {
+  return ring_shape(strip_bytes(m.gate_up, 2), m.shared_width + m.top_k * m.width, strip_blocks(device));
+}
+RingShape down_ring(const swy_device& device, const Mixture& m) {
   const uint32_t slots = m.top_k + (m.shared_width != 0 ? 1 : 0);
-  return (strip_bytes(m.down, slots) + 127) / 128 * 128;
+  return ring_shape(strip_bytes(m.down, slots), m.hidden, strip_blocks(device));
 }
 
 swy_status record_strips(const Recording& r) {
@@ -157,12 +158,12 @@ swy_status record_strips(const Recording& r) {
   const bool nibbles = m.gate_up.dtype != SWY_I8;
   const auto gate_up = nibbles ? (m.hidden <= 2048 ? gate_up_strips<true, 2> : gate_up_strips<true, 4>)
                                : (m.hidden <= 2048 ? gate_up_strips<false, 4> : gate_up_strips<false, 8>);
-  SWY_CUDA_TRY(launch(r, gate_up, blocks, kThreads,
-                      ring_bytes(gate_up_stage(m)) + Activations::bytes_of(forms, 1, m.hidden), m, gate_up_stage(m),
-                      r.list.step));
+  const RingShape gate_up_shape = gate_up_ring(r.device(), m), down_shape = down_ring(r.device(), m);
+  SWY_CUDA_TRY(launch(r, gate_up, blocks, kThreads, gate_up_shape.bytes() + Activations::bytes_of(forms, 1, m.hidden),
+                      m, gate_up_shape, r.list.step));
   const uint32_t x = Activations::bytes_of(forms, 1, m.top_k * m.width + m.shared_width);
-  return launch(r, nibbles ? down_strips<true> : down_strips<false>, blocks, kThreads, ring_bytes(down_stage(m)) + x, m,
-                down_stage(m), r.list.step);
+  return launch(r, nibbles ? down_strips<true> : down_strips<false>, blocks, kThreads, down_shape.bytes() + x, m,
+                down_shape, r.list.step);
 }
 
 // Whether two weights have rows of one shape.
@@ -180,23 +181,27 @@ swy_status supports_strips(const swy_device& device, const swy_op& op, const swy
   const swy_moe_attrs a = moe_attrs(op);
   const uint32_t first = op.id == SWY_OP_EXPERTS ? 0 : 1;
   const swy_tensor &gate_up = *op.weights[first], &down = *op.weights[first + 1];
-  bool same = gate_up.dtype == down.dtype && in_strips(weight_of(gate_up, nullptr)) && in_strips(weight_of(down, nullptr)) &&
-              readable_in_pieces(gate_up) && readable_in_pieces(down);
+  bool same = gate_up.dtype == down.dtype && in_strips(weight_of(gate_up, nullptr)) &&
+              in_strips(weight_of(down, nullptr)) && readable_in_pieces(gate_up) && readable_in_pieces(down);
   if (a.shared_width != 0) {
     same = same && a.shared_width == a.width && alike(gate_up, *op.weights[3]) && alike(gate_up, *op.weights[4]) &&
            alike(down, *op.weights[5]);
   }
   if (!same || a.top_k > kMostSlots || a.experts > 4096 || op.inputs[0]->dims[1] > 4096) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
-                     "needs experts and a shared expert of one encoding and width, with rows of 8 groups or a multiple");
+    return swy::fail(
+        error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
+        "needs experts and a shared expert of one encoding and width, with rows of 8 groups or a multiple");
   }
   Mixture m{};
   m.top_k = a.top_k;
   m.shared_width = a.shared_width;
+  m.width = a.width;
+  m.hidden = static_cast<uint32_t>(op.inputs[0]->dims[1]);
   m.down = weight_of(down, nullptr);
   m.gate_up = weight_of(gate_up, nullptr);
   const uint32_t x = (a.top_k * a.width + a.shared_width) * 4 + 4096;
-  if (ring_bytes(down_stage(m)) + x > device.block_memory || ring_bytes(gate_up_stage(m)) + 32768 > device.block_memory) {
+  if (down_ring(device, m).bytes() + x > device.block_memory ||
+      gate_up_ring(device, m).bytes() + 32768 > device.block_memory) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "rows of %u and %u do not fit the shared memory",
                      m.gate_up.row_bytes, m.down.row_bytes);
   }

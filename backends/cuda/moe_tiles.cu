@@ -20,15 +20,16 @@ struct Sorted {
 struct TileMixture {
   Mixture m;
   Sorted sorted;
-  const uint16_t* x;  // [rows, permuted hidden]
-  uint16_t* h;        // [pairs, permuted width]
-  uint16_t* h_shared; // [rows, permuted shared width]
-  float* pairs;       // [pairs, hidden]
-  float* shared;      // [rows, hidden]
+  const uint16_t* x;   // [rows, permuted hidden]
+  uint16_t* h;         // [pairs, permuted width]
+  uint16_t* h_shared;  // [rows, permuted shared width]
+  float* pairs;        // [pairs, hidden]
+  float* shared;       // [rows, hidden]
 };
 
 // One block: counts, where each expert's pairs begin, its tiles, and the pairs' places.
-__global__ void __launch_bounds__(kSortThreads) sort_pairs(const __grid_constant__ TileMixture p, const swy_step* step) {
+__global__ void __launch_bounds__(kSortThreads)
+    sort_pairs(const __grid_constant__ TileMixture p, const swy_step* step) {
   __shared__ uint32_t counts[kMostExperts], begins[kMostExperts], tiles[kMostExperts];
   depend();
   release_next();
@@ -196,7 +197,9 @@ void place(TileMixture& p, Arena& arena, const swy_op& op) {
 swy_status record_gate_up(const Recording& r, const TileMixture& p, bool routed, uint32_t tiles) {
   const uint32_t width = permuted_width(routed ? p.m.width : p.m.shared_width);
   const swy_dtype d = routed ? p.m.gate_up.dtype : p.m.shared_gate.dtype;
-  const auto kernel = d == SWY_BF16 ? gate_up_tiles<SWY_BF16> : d == SWY_I8 ? gate_up_tiles<SWY_I8> : gate_up_tiles<SWY_I4>;
+  const auto kernel = d == SWY_BF16 ? gate_up_tiles<SWY_BF16>
+                      : d == SWY_I8 ? gate_up_tiles<SWY_I8>
+                                    : gate_up_tiles<SWY_I4>;
   return launch(r, kernel, dim3(ceil_div(width, 64), tiles), kTileThreads, 2 * kPairs * kTileStride, p, routed,
                 r.list.step);
 }

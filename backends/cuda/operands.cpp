@@ -53,7 +53,8 @@ double weight_bytes(const swy_tensor& t) {
 
 double row_bytes(const swy_op& op) {
   double bytes = 0;
-  for (uint32_t i = 0; i < op.input_count; ++i) bytes += 4.0 * static_cast<double>(op.inputs[i]->dims[0] * op.inputs[i]->dims[1]);
+  for (uint32_t i = 0; i < op.input_count; ++i)
+    bytes += 4.0 * static_cast<double>(op.inputs[i]->dims[0] * op.inputs[i]->dims[1]);
   for (uint32_t i = 0; i < op.output_count; ++i) {
     bytes += 4.0 * static_cast<double>(op.outputs[i]->dims[0] * op.outputs[i]->dims[1]);
   }

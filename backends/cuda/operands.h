@@ -9,8 +9,8 @@ namespace gpu {
 
 // A weight in its canonical encoding (weights.h): rows of `width` elements. What kernels read it in.
 //
-// Rows lie one after the other, so that a warp reads one with 16 bytes per lane without gaps; nothing is repacked, and a
-// file's segment is uploaded as it is.
+// Rows lie one after the other, so that a warp reads one with 16 bytes per lane without gaps; nothing is repacked, and
+// a file's segment is uploaded as it is.
 struct Weight {
   const uint8_t* data;
   const uint16_t* scales;   // fp16 [rows, groups]; null for f32 and bf16
@@ -18,8 +18,8 @@ struct Weight {
   uint32_t rows;            // of all leading dims
   uint32_t width;
   uint32_t row_bytes;
-  uint32_t groups;  // per row
-  uint32_t group;   // elements in a full group
+  uint32_t groups;       // per row
+  uint32_t group;        // elements in a full group
   uint32_t piece_shift;  // pieces of 16 bytes per group, as a power of two; 31: one group per row
   swy_dtype dtype;
 };

@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "kernels.h"
-#include "switchyard/sdk/error.hpp"
 #include "switchyard/extensions.h"
+#include "switchyard/sdk/error.hpp"
 
 namespace gpu {
 namespace {
@@ -99,10 +99,10 @@ const swy_plugin& table() {
 
 std::vector<swy_kernel> make_kernels() {
   std::vector<swy_kernel> all;
-  for (const auto list :
-       {embedding_kernels(), rms_norm_kernels(), linear_kernels(), linear_strips_kernels(), linear_tiles_kernels(), attention_kernels(), attention_tiles_kernels(),
-        gated_delta_kernels(), gated_delta_step_kernels(), moe_kernels(), moe_strips_kernels(), moe_tiles_kernels(), add_kernels(),
-        lm_head_kernels(), cast_kernels(), sample_kernels()}) {
+  for (const auto list : {embedding_kernels(), rms_norm_kernels(), linear_kernels(), linear_strips_kernels(),
+                          linear_tiles_kernels(), attention_kernels(), attention_tiles_kernels(), gated_delta_kernels(),
+                          gated_delta_step_kernels(), router_kernels(), moe_kernels(), moe_strips_kernels(),
+                          moe_tiles_kernels(), add_kernels(), lm_head_kernels(), cast_kernels(), sample_kernels()}) {
     for (const Kernel& k : list) {
       swy_kernel out{};
       out.struct_size = sizeof out;
@@ -134,8 +134,8 @@ extern "C" SWY_EXPORT swy_status switchyard_plugin_negotiate(const swy_negotiate
     return SWY_INVALID_ARGUMENT;
   }
   if (in->abi_min > SWY_ABI_VERSION || in->abi_max < SWY_ABI_VERSION) {
-    return swy::fail(out->error, SWY_ABI_MISMATCH, SWY_REASON_NONE, "this plugin speaks ABI %u, the host speaks %u to %u",
-                     SWY_ABI_VERSION, in->abi_min, in->abi_max);
+    return swy::fail(out->error, SWY_ABI_MISMATCH, SWY_REASON_NONE,
+                     "this plugin speaks ABI %u, the host speaks %u to %u", SWY_ABI_VERSION, in->abi_min, in->abi_max);
   }
   out->abi = SWY_ABI_VERSION;
   out->id = "cuda";

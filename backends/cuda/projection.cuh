@@ -7,8 +7,8 @@
 namespace gpu {
 
 struct Projection {
-  const float* x;                // [rows, width]
-  const float* residual;         // [rows, rows of weight 0], or null
+  const float* x;         // [rows, width]
+  const float* residual;  // [rows, rows of weight 0], or null
   float* y[SWY_LINEAR_MAX_WEIGHTS];
   Weight weights[SWY_LINEAR_MAX_WEIGHTS];
   uint32_t first_task[SWY_LINEAR_MAX_WEIGHTS + 1];  // a task: R rows of one weight

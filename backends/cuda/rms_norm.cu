@@ -11,22 +11,46 @@ __global__ void __launch_bounds__(kThreads)
     norm_rows(const float* x, const float* x2, const __grid_constant__ Weight w, float* sum, float* y, float eps,
               float bias, swy_rows domain, const swy_step* step) {
   __shared__ float scratch[32];
-  depend();
-  release_next();
+  constexpr int kHeld = 8;  // elements that a thread keeps in registers
   const uint64_t row = blockIdx.x, at = row * w.width;
-  if (row >= step_rows(step, domain)) return;
-  float squares = 0;
-  for (uint32_t i = threadIdx.x; i < w.width; i += kThreads) {
-    float v = x[at + i];
-    if (x2 != nullptr) {
-      v += x2[at + i];
-      sum[at + i] = v;
+  const uint32_t rows = step_rows(step, domain);
+  float weight[kHeld], v[kHeld], squares = 0;
+#pragma unroll
+  for (int j = 0; j < kHeld; ++j) {
+    const uint32_t i = j * kThreads + threadIdx.x;
+    weight[j] = i < w.width ? bias + plain_at(w, i) : 0.0f;
+  }
+  release_next();
+  depend();
+  if (row >= rows) return;
+#pragma unroll
+  for (int j = 0; j < kHeld; ++j) {
+    const uint32_t i = j * kThreads + threadIdx.x;
+    v[j] = i < w.width ? x[at + i] : 0.0f;
+    if (x2 != nullptr && i < w.width) {
+      v[j] += x2[at + i];
+      sum[at + i] = v[j];
     }
-    squares = fmaf(v, v, squares);
+    squares = fmaf(v[j], v[j], squares);
+  }
+  for (uint32_t i = kHeld * kThreads + threadIdx.x; i < w.width; i += kThreads) {
+    float rest = x[at + i];
+    if (x2 != nullptr) {
+      rest += x2[at + i];
+      sum[at + i] = rest;
+    }
+    squares = fmaf(rest, rest, squares);
   }
   const float scale = rsqrtf(block_sum(squares, scratch) / static_cast<float>(w.width) + eps);
+#pragma unroll
+  for (int j = 0; j < kHeld; ++j) {
+    const uint32_t i = j * kThreads + threadIdx.x;
+    if (i < w.width) y[at + i] = v[j] * scale * weight[j];
+  }
   const float* from = x2 != nullptr ? sum : x;  // each thread reads what it wrote
-  for (uint32_t i = threadIdx.x; i < w.width; i += kThreads) y[at + i] = from[at + i] * scale * (bias + plain_at(w, i));
+  for (uint32_t i = kHeld * kThreads + threadIdx.x; i < w.width; i += kThreads) {
+    y[at + i] = from[at + i] * scale * (bias + plain_at(w, i));
+  }
 }
 
 swy_status record_norm(const Recording& r) {

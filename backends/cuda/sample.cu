@@ -1,7 +1,7 @@
 // SAMPLE: the chain of sampling_math.h, one block per row for all that a largest key does not decide.
 //
-// Nothing is sorted: top-k and top-p look for their thresholds by radix, 8 bits at a time, over integer keys and weights,
-// so that the order in which threads come makes no difference.
+// Nothing is sorted: top-k and top-p look for their thresholds by radix, 8 bits at a time, over integer keys and
+// weights, so that the order in which threads come makes no difference.
 #include "sampling.cuh"
 
 namespace gpu {

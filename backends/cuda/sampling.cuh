@@ -19,8 +19,8 @@ struct Draws {
   swy_sample_result* results;
   int32_t* top_ids;  // [sample rows, top], or null
   float* top_logprobs;
-  uint64_t* best;   // [sample rows, parts]: the largest order key of simple rows, 0: no live id
-  uint32_t* bad;    // [sample rows, parts]: whether a logit is NaN or +inf
+  uint64_t* best;  // [sample rows, parts]: the largest order key of simple rows, 0: no live id
+  uint32_t* bad;   // [sample rows, parts]: whether a logit is NaN or +inf
   uint32_t vocab, top, parts;
 };
 

@@ -1,8 +1,9 @@
 // Products with one row of activations on Hopper, at the speed of memory.
 //
-// Each warp has a ring of stages in shared memory, and asks the copy engine for whole rows of a weight as soon as a stage
-// is free: several hundred kilobytes are under way on a multiprocessor at no cost of registers, and the first stages are
-// asked for before the kernels in front have ended. The activations stay in registers (vector.cuh has their form).
+// Each warp has a ring of stages in shared memory, and asks the copy engine for whole rows of a weight as soon as a
+// stage is free: several hundred kilobytes are under way on a multiprocessor at no cost of registers, and the first
+// stages are asked for before the kernels in front have ended. The activations stay in registers (vector.cuh has their
+// form).
 #pragma once
 
 #include "kernels.h"
@@ -10,11 +11,23 @@
 
 namespace gpu {
 
-constexpr uint32_t kStages = 4, kBlocksPerProcessor = 2;
+constexpr uint32_t kBlocksPerProcessor = 2;
 
 // Blocks that fill the device once.
 inline uint32_t strip_blocks(const swy_device& device) {
   return static_cast<uint32_t>(device.processors) * kBlocksPerProcessor;
+}
+
+// The rings of a block: as many stages per warp as it has strips, at most four.
+struct RingShape {
+  uint32_t stage_bytes, log_count;
+
+  __host__ __device__ uint32_t count() const { return 1u << log_count; }
+  __host__ __device__ uint32_t bytes() const { return kVectorWarps * count() * (stage_bytes + 8); }
+};
+inline RingShape ring_shape(uint32_t stage_bytes, uint32_t strips, uint32_t blocks) {
+  const uint32_t each = ceil_div(strips, blocks * kVectorWarps);
+  return {(stage_bytes + 127) / 128 * 128, each <= 1 ? 0u : each <= 2 ? 1u : 2u};
 }
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -24,54 +37,51 @@ __device__ inline uint32_t shared_address(const void* p) { return static_cast<ui
 // The ring of one warp.
 struct Ring {
   char* stages;
-  uint64_t* arrived;  // [kStages]
-  uint32_t stage_bytes;
+  uint64_t* arrived;  // [count of stages]
+  const RingShape& shape;
 
-  __device__ Ring(char* memory, uint32_t bytes) : stage_bytes(bytes) {
-    const uint32_t warp = threadIdx.x / 32;
-    stages = memory + warp * kStages * bytes;
-    arrived = reinterpret_cast<uint64_t*>(memory + kVectorWarps * kStages * bytes) + warp * kStages;
+  __device__ Ring(char* memory, const RingShape& of) : shape(of) {
+    const uint32_t warp = threadIdx.x / 32, count = of.count();
+    stages = memory + warp * count * of.stage_bytes;
+    arrived = reinterpret_cast<uint64_t*>(memory + kVectorWarps * count * of.stage_bytes) + warp * count;
     if (threadIdx.x % 32 == 0) {
-      for (uint32_t s = 0; s < kStages; ++s) {
+      for (uint32_t s = 0; s < count; ++s) {
         asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(shared_address(arrived + s)));
       }
       asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncwarp();
   }
-  __device__ char* stage(uint32_t i) const { return stages + i % kStages * stage_bytes; }
+  __device__ uint32_t place(uint32_t i) const { return i & (shape.count() - 1); }
+  __device__ char* stage(uint32_t i) const { return stages + place(i) * shape.stage_bytes; }
   // Announces how many bytes will come to the stage of item i; then the lanes may ask for them.
   __device__ void expect(uint32_t i, uint32_t bytes) const {
     if (threadIdx.x % 32 == 0) {
-      asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(arrived + i % kStages)),
+      asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(arrived + place(i))),
                    "r"(bytes)
                    : "memory");
     }
     __syncwarp();
   }
   __device__ void copy(uint32_t i, uint32_t offset, const void* from, uint32_t bytes) const {
-    asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-            shared_address(stage(i) + offset)),
-        "l"(from), "r"(bytes), "r"(shared_address(arrived + i % kStages))
-        : "memory");
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                     shared_address(stage(i) + offset)),
+                 "l"(from), "r"(bytes), "r"(shared_address(arrived + place(i)))
+                 : "memory");
   }
   __device__ void wait(uint32_t i) const {
-    const uint32_t parity = i / kStages % 2, at = shared_address(arrived + i % kStages);
+    const uint32_t parity = (i >> shape.log_count) & 1, at = shared_address(arrived + place(i));
     uint32_t done = 0;
     while (done == 0) {
-      asm volatile(
-          "{.reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"
-          : "=r"(done)
-          : "r"(at), "r"(parity)
-          : "memory");
+      asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"
+                   : "=r"(done)
+                   : "r"(at), "r"(parity)
+                   : "memory");
     }
   }
 };
 
 #endif
-
-__host__ inline uint32_t ring_bytes(uint32_t stage_bytes) { return kVectorWarps * kStages * (stage_bytes + 8); }
 
 // Bytes of scales of one row; whether the copy engine can take them.
 __host__ __device__ inline uint32_t scale_bytes(const Weight& w) { return w.groups * 2; }
@@ -132,7 +142,8 @@ __device__ inline float dot_piece(const uint4& w, float scale, float offset, con
   return fmaf(x.scale, fmaf(scale, dot, offset * x.sum), sum);
 }
 __device__ inline float dot_piece(const uint4& w, float scale, float, const PieceX<false>& x, float sum) {
-  const int high = dp4a_ss(w.w, x.high[3], dp4a_ss(w.z, x.high[2], dp4a_ss(w.y, x.high[1], dp4a_ss(w.x, x.high[0], 0))));
+  const int high =
+      dp4a_ss(w.w, x.high[3], dp4a_ss(w.z, x.high[2], dp4a_ss(w.y, x.high[1], dp4a_ss(w.x, x.high[0], 0))));
   const int low = dp4a_su(w.w, x.low[3], dp4a_su(w.z, x.low[2], dp4a_su(w.y, x.low[1], dp4a_su(w.x, x.low[0], 0))));
   return fmaf(x.scale * scale, static_cast<float>(high * 256 + low), sum);
 }
@@ -145,9 +156,7 @@ __device__ inline float strip_piece(const char* stage, const Weight& w, uint32_t
   const auto* scales = reinterpret_cast<const uint16_t*>(stage + rows * w.row_bytes + row * scale_bytes(w));
   const uint32_t g = p >> w.piece_shift;
   const float s = half_bits(scales[g]);
-  const float o = !kNibbles              ? 0.0f
-                  : w.offsets == nullptr ? -8.0f * s
-                                         : half_bits(scales[rows * w.groups + g]);
+  const float o = !kNibbles ? 0.0f : w.offsets == nullptr ? -8.0f * s : half_bits(scales[rows * w.groups + g]);
   return dot_piece(q, s, o, x, sum);
 }
 

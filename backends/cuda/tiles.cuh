@@ -1,9 +1,9 @@
 // Products of many rows on tensor cores: tiles of 128 rows of a weight times NT rows of activations, in bf16.
 //
-// Weights stay as they are in memory. A thread of a quad takes 32 consecutive elements of a row, 16 bytes of 4-bit weights,
-// and unpacks them to the registers of the matrix instruction: which elements of the sum an instruction takes is free, as
-// long as both operands agree. The activations are brought into that order once (permute_rows): in each block of 128,
-// unit j * 4 + t holds elements 32 t + 8 j + (0 4 1 5 2 6 3 7).
+// Weights stay as they are in memory. A thread of a quad takes 32 consecutive elements of a row, 16 bytes of 4-bit
+// weights, and unpacks them to the registers of the matrix instruction: which elements of the sum an instruction takes
+// is free, as long as both operands agree. The activations are brought into that order once (permute_rows): in each
+// block of 128, unit j * 4 + t holds elements 32 t + 8 j + (0 4 1 5 2 6 3 7).
 #pragma once
 
 #include <cuda_bf16.h>
@@ -17,7 +17,9 @@ constexpr uint32_t kTileRows = 128, kTileBlock = 128, kTileThreads = 128;
 constexpr uint32_t kTileStride = 320;  // bytes of shared memory per row of activations: free of bank conflicts
 
 // Elements of a row in permuted form.
-__host__ __device__ inline uint32_t permuted_width(uint32_t width) { return (width + kTileBlock - 1) / kTileBlock * kTileBlock; }
+__host__ __device__ inline uint32_t permuted_width(uint32_t width) {
+  return (width + kTileBlock - 1) / kTileBlock * kTileBlock;
+}
 
 // Where element i of a row lies in permuted form.
 __device__ inline uint32_t permuted_index(uint32_t i) {
@@ -90,7 +92,8 @@ __device__ inline void unpack_eight(const TileRow& r, bool affine, int j, uint32
 
 __device__ inline void matrix_multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
+      "%3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
@@ -132,7 +135,7 @@ __device__ inline void multiply_tile(const Weight& w0, uint64_t row0, const Weig
     copies_end();
   };
   TileRow rows[2][2], next[2][2];
-  const auto load = [&](uint32_t block, TileRow (&to)[2][2]) {
+  const auto load = [&](uint32_t block, TileRow(&to)[2][2]) {
     load_tile_row<kDtype>(w0, min(row0 + g, last0), block, t, to[0][0]);
     load_tile_row<kDtype>(w0, min(row0 + g + 8, last0), block, t, to[0][1]);
     load_tile_row<kDtype>(w1, min(row1 + g, last1), block, t, to[1][0]);

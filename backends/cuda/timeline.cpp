@@ -22,7 +22,8 @@ WriteValue write_value() {
     void* found = nullptr;
     cudaDriverEntryPointQueryResult how{};
 #if CUDART_VERSION >= 12050
-    const cudaError_t e = cudaGetDriverEntryPointByVersion("cuStreamWriteValue64", &found, 12000, cudaEnableDefault, &how);
+    const cudaError_t e =
+        cudaGetDriverEntryPointByVersion("cuStreamWriteValue64", &found, 12000, cudaEnableDefault, &how);
 #else
     const cudaError_t e = cudaGetDriverEntryPoint("cuStreamWriteValue64", &found, cudaEnableDefault, &how);
 #endif

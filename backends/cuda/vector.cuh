@@ -1,8 +1,8 @@
 // Matrix-vector products: a warp multiplies some rows of a weight with up to a few rows of activations.
 //
-// Quantized weights are multiplied as integers. Activations become 16-bit integers with one scale per 32 of them, as two
-// 8-bit halves, so that dp4a sums four products at once: one instruction per element of a weight, where unpacking to
-// floats would take three, and finer than bf16. Sums of a scale's group are exact, whatever their order.
+// Quantized weights are multiplied as integers. Activations become 16-bit integers with one scale per 32 of them, as
+// two 8-bit halves, so that dp4a sums four products at once: one instruction per element of a weight, where unpacking
+// to floats would take three, and finer than bf16. Sums of a scale's group are exact, whatever their order.
 //
 // A row's bits depend on the row alone: not on how many rows a block works on, nor on the size of the grid.
 #pragma once
@@ -200,8 +200,8 @@ __device__ inline int dp4a_su(uint32_t a, uint32_t b, int c) {
 
 // acc[r][m] += piece of row r times the activations of row m, 4-bit weights.
 template <int M, int R, int U>
-__device__ inline void multiply_nibbles(const Activations& x, bool affine, uint32_t chunk, int u,
-                                        const Pieces<R, U>& w, float (&acc)[R][M]) {
+__device__ inline void multiply_nibbles(const Activations& x, bool affine, uint32_t chunk, int u, const Pieces<R, U>& w,
+                                        float (&acc)[R][M]) {
   const uint32_t chunks = x.width / 32;
 #pragma unroll
   for (int m = 0; m < M; ++m) {
