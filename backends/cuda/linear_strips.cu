@@ -18,6 +18,7 @@ struct Strips {
   bool quantized[SWY_LINEAR_MAX_WEIGHTS];
 };
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 // Which row of the plain weights, counted through all of them.
 __device__ inline uint32_t plain_row(const Strips& s, uint32_t i, uint32_t* weight) {
   for (uint32_t w = 0; w < s.p.count; ++w) {
@@ -29,7 +30,6 @@ __device__ inline uint32_t plain_row(const Strips& s, uint32_t i, uint32_t* weig
   return 0;
 }
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 // Stages the one row, with all that does not hang on the kernels in front before it waits for them. Returns what
 // results are multiplied by.
 __device__ inline float stage_row_early(const Projection& p, const swy_step* step, const Activations& x, bool empty) {
