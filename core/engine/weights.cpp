@@ -33,6 +33,7 @@ Result<WeightStore::Loaded> WeightStore::make(WeightUse use) const {
   if (imported.status().code() != Code::unsupported) return imported.status();
   SWY_LET(DeviceBuffer buffer, DeviceBuffer::allocate(device, SWY_MEMORY_DEVICE, bytes.size(),
                                                       fmt::format("weight {}", program_.tensors[use.tensor].name)));
+  const std::lock_guard lock(copying_);
   SWY_TRY(buffer.write(0, bytes));
   return Loaded{std::move(buffer), bytes.size()};
 }
@@ -49,7 +50,10 @@ Result<WeightStore::Loaded> WeightStore::pack(WeightUse use) const {
   PluginError e;
   SWY_TRY(e.status(device.api->pack(&desc, use.layout, program_.segment_bytes(tensor).data(), to, e.get()),
                    device.name + ": packing " + what));
-  if (!staging.empty()) SWY_TRY(buffer.write(0, staging));
+  if (!staging.empty()) {
+    const std::lock_guard lock(copying_);
+    SWY_TRY(buffer.write(0, staging));
+  }
   return Loaded{std::move(buffer), size};
 }
 

@@ -4,6 +4,7 @@
 #include <compare>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <vector>
 
 #include "core/engine/layouts.h"
@@ -57,6 +58,7 @@ class WeightStore {
   const Program& program_;
   const std::vector<PlanDevice>& devices_;
   std::map<WeightUse, DeviceBuffer> buffers_;
+  mutable std::mutex copying_;  // packing may be done by several threads, copying to a device by one at a time
   uint64_t copied_ = 0;
   size_t repacked_ = 0;
 };
