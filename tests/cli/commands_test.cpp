@@ -372,7 +372,10 @@ TEST(Backends, AreListed) {
   EXPECT_THAT(run_program({"backends"}).out,
               AllOf(HasSubstr("reference"), HasSubstr("gated_delta"), HasSubstr("weights: any")));
   const json out = run_json({"backends", "--json"});
-  for (const json& backend : out["backends"]) EXPECT_FALSE(backend["devices"][0]["kernels"]["linear"].empty());
+  for (const json& backend : out["backends"]) {
+    if (backend.contains("unavailable")) continue;  // its device is not in this machine
+    EXPECT_FALSE(backend["devices"][0]["kernels"]["linear"].empty());
+  }
   EXPECT_EQ(out["backends"].back()["id"], "reference");
   EXPECT_EQ(out["candidates"][0]["accepted"], true);
 }
