@@ -80,7 +80,8 @@ Status trace(Host& host, const Step& step, uint32_t steps, Measurement& m) {
 // Requests that draw a token each per step.
 class Drawer {
  public:
-  explicit Drawer(Model& model) : model_(model), batch_(model) {}
+  // Where ways take turns, none may have a step under way during another's.
+  Drawer(Model& model, bool alone) : model_(model), batch_(model, {.run_ahead = alone}) {}
 
   // All but the last token of the prompt are fed here, so that afterwards every step is alike.
   Status add(std::span<const int32_t> prompt, const SamplingParams& sampling, std::optional<SamplingPath> path,
@@ -158,7 +159,7 @@ Status measure_drawing(Model& model, Host& host, std::span<const int32_t> text, 
                        const KeepGoing& keep_going) {
   std::vector<std::unique_ptr<Drawer>> drawers;
   for (const Drawing& way : ways) {
-    Drawer& d = *drawers.emplace_back(std::make_unique<Drawer>(model));
+    Drawer& d = *drawers.emplace_back(std::make_unique<Drawer>(model, ways.size() == 1));
     for (uint32_t i = 0; i < way.sessions; ++i) {
       if (!keep_going()) return error(Code::cancelled, "the benchmark was stopped");
       SamplingParams own = sampling;

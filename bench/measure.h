@@ -82,6 +82,7 @@ constexpr uint32_t kPromptsApart = 37;
 // Steps of all ways, one step of each in turns, so that what else the machine does falls on all alike. The draws are
 // part of the time. Session i of a way reads `depth` tokens of `text` from i * kPromptsApart on, and draws with the
 // i-th seed after that of `sampling`: those of two ways draw the same. The model has room for all sessions together.
+// Steps run ahead of the host's reading only with a single way.
 Status measure_drawing(Model& model, Host& host, std::span<const int32_t> text, uint32_t depth,
                        const SamplingParams& sampling, uint32_t tokens, std::span<Drawing> ways,
                        const KeepGoing& keep_going);

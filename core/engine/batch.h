@@ -59,6 +59,9 @@ struct Outcome {
 struct BatchOptions {
   // Rows of prompts in a step while other requests draw; 0: the model's chunk. It bounds how long those wait.
   uint32_t prompt_rows = 256;
+  // Whether a step may be submitted before the last one's tokens are read, on devices that can. The model's other
+  // batches cannot step then until this one's requests have ended.
+  bool run_ahead = true;
 };
 
 class Batch {
@@ -87,7 +90,8 @@ class Batch {
 
   bool running(Id id) const;
   size_t running_count() const { return running_.size(); }
-  // What became of a request; it is forgotten by this call unless it still runs. Unknown ids have no outcome.
+  // What became of a request; it is forgotten by this call unless it still runs. Unknown ids have no outcome. Not out
+  // of a callback of that request.
   std::optional<Outcome> take(Id id);
   const Outcome* outcome(Id id) const;
   uint64_t steps() const { return steps_; }
@@ -100,7 +104,6 @@ class Batch {
   bool may_run_ahead() const;
   void plan_step(Flight& flight);
   bool add_to_step(Running& r, Flight& flight, uint32_t& rows, uint32_t& prompt_rows);
-  uint32_t prompt_part(const Running& r, uint32_t room) const;
   Status prepare_sample(Running& r, const StepSequence& sequence);
   Status fill_masks(Flight& flight);
   Status submit(Flight& flight);

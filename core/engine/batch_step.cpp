@@ -7,7 +7,7 @@ namespace switchyard {
 
 // The next step can be submitted unseen when every token that it feeds is known, or drawn by the device.
 bool Batch::may_run_ahead() const {
-  if (!model_.runner().runs_ahead()) return false;
+  if (!options_.run_ahead || !model_.runner().runs_ahead()) return false;
   return std::all_of(running_.begin(), running_.end(), [](const auto& r) {
     return r->due == 0 || (r->outcome.path.path == SamplingPath::fused && !r->request.mask);
   });

@@ -364,7 +364,7 @@ typedef struct swy_plugin {
   void* (*buffer_map)(swy_device* device, swy_buffer* buffer); /* [no-alloc] NULL: not visible to the host */
 
   /* copies: [device-serial, no-alloc], ordered after earlier submissions of the device; with `submit` NULL the call
-   * returns when the copy is done */
+   * returns when the copy is done; of a lost device, when nothing of what was submitted touches host memory any more */
   swy_status (*write)(swy_device* device, swy_buffer* to, uint64_t offset, const void* from, uint64_t bytes,
                       const swy_submit* submit, swy_error* error);
   swy_status (*read)(swy_device* device, void* to, swy_buffer* from, uint64_t offset, uint64_t bytes,
