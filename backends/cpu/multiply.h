@@ -44,9 +44,10 @@ struct RowTarget {
   bool stream = false;                // too large for a cache: written past it, where that is possible
 };
 
-// 8-bit rows in blocks of wide_block(); quantized weights, rounded to 8 bits with one scale per such block. While a pair
-// is multiplied the first block of `next` is made ready; both members are NULL if no pair follows. The products end in
-// the `columns` of the target, the second panel's behind the first's 16; without a target in first_out and second_out.
+// 8-bit rows in blocks of wide_block(); quantized weights, rounded to 8 bits with one scale per such block. While a
+// pair is multiplied the first block of `next` is made ready; both members are NULL if no pair follows. The products
+// end in the `columns` of the target, the second panel's behind the first's 16; without a target in first_out and
+// second_out.
 struct PanelPair {
   const uint8_t *first = nullptr, *second = nullptr;
 };

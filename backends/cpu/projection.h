@@ -34,7 +34,8 @@ constexpr uint32_t row_form(Mode mode, const PanelShape& shape) {
 
 // The form in memory.
 inline RowFormat row_format(uint32_t form, uint64_t width) {
-  return form == kPlainForm ? RowFormat::bf16(width) : RowFormat(width, form == kWideForm ? wide_block(width) : 32u << form);
+  return form == kPlainForm ? RowFormat::bf16(width)
+                            : RowFormat(width, form == kWideForm ? wide_block(width) : 32u << form);
 }
 
 // Bit mask of the forms that weights [first, last) of an operation read.
