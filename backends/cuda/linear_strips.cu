@@ -269,7 +269,7 @@ double cost(const swy_op& op, const swy_bucket&) {
 }
 
 uint64_t workspace_sampled(const swy_device& device, const swy_op& op, const swy_bucket&) {
-  return op.outputs[0]->dims[0] * strip_blocks(device) * 12 + 1024 + op.weights[0]->dims[0] * 4;
+  return draws_bytes(device, op, strip_blocks(device)) + op.weights[0]->dims[0] * 4;
 }
 
 // The same products as the vector kernels, summed up in another order.

@@ -98,8 +98,8 @@ double cost_head_plain(const swy_op& op, const swy_bucket& bucket) { return 20 *
 double cost_sampled(const swy_op& op, const swy_bucket& bucket) { return cost_head(op, bucket) + 3; }
 double cost_gather(const swy_op& op, const swy_bucket&) { return cost_of(row_bytes(op), 0); }
 
-uint64_t workspace_sampled(const swy_device&, const swy_op& op, const swy_bucket& bucket) {
-  return op.outputs[0]->dims[0] * head_parts(op) * 12 + 1024 + uint64_t{bucket.logit_rows} * op.weights[0]->dims[0] * 4;
+uint64_t workspace_sampled(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
+  return draws_bytes(device, op, head_parts(op)) + uint64_t{bucket.logit_rows} * op.weights[0]->dims[0] * 4;
 }
 
 swy_status record_gather(const Recording& r) {

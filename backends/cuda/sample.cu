@@ -1,13 +1,14 @@
-// SAMPLE: the chain of sampling_math.h, one block per row for all that a largest key does not decide.
+// SAMPLE: the chain of sampling_math.h. What a largest key does not decide, a team of blocks does.
 //
-// Nothing is sorted: top-k and top-p look for their thresholds by radix, 8 bits at a time, over integer keys and
-// weights, so that the order in which threads come makes no difference.
-#include "sampling.cuh"
+// Nothing is sorted: top-k and top-p look for their thresholds digit by digit over integer keys and weights.
+#include <algorithm>
+
+#include "sampling_team.cuh"
 
 namespace gpu {
 namespace {
 
-constexpr uint32_t kScanThreads = 256, kFinishThreads = 1024, kParts = 64;
+constexpr uint32_t kScanThreads = 256, kParts = 64;
 
 // Simple rows: the largest key and whether a logit is bad, of one part of the vocabulary.
 __global__ void __launch_bounds__(kScanThreads) scan(const __grid_constant__ Draws d, const swy_step* step) {
@@ -35,196 +36,134 @@ __global__ void __launch_bounds__(kScanThreads) scan(const __grid_constant__ Dra
   d.bad[uint64_t{i} * d.parts + blockIdx.x] = static_cast<uint32_t>(bad);
 }
 
-// One row of logits as one block of kFinishThreads sees it.
-struct Vocabulary {
-  const Draw& r;
-  const float* logits;
-  uint32_t size;
-  uint64_t* histogram;  // [256], shared
-  uint64_t* scratch;    // [32], shared
-
-  template <class Body>
-  __device__ void for_each_live(Body body) const {
-    for (uint32_t id = threadIdx.x; id < size; id += kFinishThreads) {
-      const float logit = logits[id];
-      if (is_live(r, id, logit)) body(id, value_of(r, id, logit));
-    }
-  }
-
-  __device__ uint64_t sum(uint64_t x) const {
-#pragma unroll
-    for (int d = 16; d > 0; d /= 2) x += __shfl_xor_sync(kAll, x, d);
-    if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = x;
-    __syncthreads();
-    x = 0;
-    for (uint32_t w = 0; w < kFinishThreads / 32; ++w) x += scratch[w];
-    __syncthreads();
-    return x;
-  }
-
-  // Where the sum of amounts, over keys in falling order, reaches `need`: the key, and what is still needed of the ids
-  // with that very key. visit(add) calls add(key, amount) for every id of this thread. False: the sum of all is less.
-  template <class Visit>
-  __device__ bool reach(uint64_t need, Visit visit, uint32_t* key, uint64_t* rest) const {
-    uint32_t prefix = 0;
-    __shared__ uint32_t found;
-    __shared__ uint64_t left;
-    for (int shift = 24; shift >= 0; shift -= 8) {
-      if (threadIdx.x < 256) histogram[threadIdx.x] = 0;
-      __syncthreads();
-      visit([&](uint32_t k, uint64_t amount) {
-        if (shift == 24 || (k >> (shift + 8)) == prefix) {
-          atomicAdd(reinterpret_cast<unsigned long long*>(histogram + ((k >> shift) & 255u)),
-                    static_cast<unsigned long long>(amount));
-        }
-      });
-      __syncthreads();
-      if (threadIdx.x == 0) {
-        uint32_t bin = 256;
-        left = need;
-        while (bin > 0 && histogram[bin - 1] < left) left -= histogram[--bin];
-        found = bin;  // 0: not reached
-      }
-      __syncthreads();
-      if (found == 0) return false;
-      prefix = prefix << 8 | (found - 1);
-      need = left;
-      __syncthreads();
-    }
-    *key = prefix;
-    *rest = need;
-    return true;
-  }
-};
-
-// Which ids steps 4 to 7 of the chain keep.
+// Which ids steps 4 to 7 of the chain keep of a block's own.
 struct Kept {
-  uint32_t key = 0, key_id = 0xffffffffu;        // top-k: larger keys, and of this one ids up to key_id
-  uint32_t weight = 0, weight_id = 0xffffffffu;  // top-p: likewise
-  uint32_t least = 0;                            // min-p
+  Cut by_key, by_weight;  // top-k, top-p
+  uint32_t least = 0;     // min-p
   float top = 0;
   bool weighs = false;
 
-  __device__ bool by_key(uint32_t id, float z) const {
-    const uint32_t k = swy_float_key(z);
-    return k > key || (k == key && id <= key_id);
-  }
   __device__ uint32_t weight_of(float z) const { return swy_weight(swy_add(z, -top)); }
   __device__ bool keeps(uint32_t id, float z) const {
-    if (!by_key(id, z)) return false;
+    if (!by_key.keeps(swy_float_key(z), id)) return false;
     if (!weighs) return true;
     const uint32_t w = weight_of(z);
-    return (w > weight || (w == weight && id <= weight_id)) && w >= least;
+    return by_weight.keeps(w, id) && w >= least;
   }
 };
 
-__device__ Kept truncate(const Vocabulary& v, float top) {
-  const swy_sample_params& p = *v.r.p;
+__device__ Kept truncate(const TeamRow& row, float top) {
+  const swy_sample_params& p = *row.r.p;
   Kept kept;
   kept.top = top;
-  uint64_t rest = 0;
-  uint32_t inverse = 0;
-  if (p.top_k > 0) {
-    const auto keys = [&](auto add) { v.for_each_live([&](uint32_t, float z) { add(swy_float_key(z), 1); }); };
-    if (v.reach(static_cast<uint64_t>(p.top_k), keys, &kept.key, &rest)) {
-      const auto ids = [&](auto add) {
-        v.for_each_live([&](uint32_t id, float z) {
-          if (swy_float_key(z) == kept.key) add(~id, 1);  // the lowest ids have the largest keys
-        });
-      };
-      uint64_t none = 0;
-      v.reach(rest, ids, &inverse, &none);
-      kept.key_id = ~inverse;
-    }
-  }
   kept.weighs = p.top_p_q15 < SWY_TOP_P_OFF || p.min_p_q30 != 0;
   kept.least = p.min_p_q30;
-  if (p.top_p_q15 >= SWY_TOP_P_OFF) return kept;
-  uint64_t total = 0;
-  v.for_each_live([&](uint32_t id, float z) { total += kept.by_key(id, z) ? kept.weight_of(z) : 0; });
-  total = v.sum(total);
-  const auto weights = [&](auto add) {
-    v.for_each_live([&](uint32_t id, float z) {
-      if (!kept.by_key(id, z)) return;
-      const uint32_t w = kept.weight_of(z);
-      if (w != 0) add(w, w);
-    });
-  };
-  uint32_t weight = 0;
-  v.reach(swy_top_p_need(&p, total), weights, &weight, &rest);
-  const auto ids = [&](auto add) {
-    v.for_each_live([&](uint32_t id, float z) {
-      if (kept.by_key(id, z) && kept.weight_of(z) == weight) add(~id, 1);
-    });
-  };
-  uint64_t none = 0;
-  v.reach((rest + weight - 1) / weight, ids, &inverse, &none);
-  kept.weight = weight;
-  kept.weight_id = ~inverse;
+  if (p.top_k > 0) {
+    const auto need = [&](uint64_t) { return static_cast<uint64_t>(p.top_k); };
+    const auto key = [](uint32_t, float z, uint32_t* rank) {
+      *rank = swy_float_key(z);
+      return true;
+    };
+    row.cut<false>(need, key, &kept.by_key);
+  }
+  if (p.top_p_q15 < SWY_TOP_P_OFF) {
+    const auto need = [&](uint64_t total) { return swy_top_p_need(&p, total); };
+    const auto weight = [&](uint32_t id, float z, uint32_t* rank) {
+      *rank = kept.weight_of(z);
+      return kept.by_key.keeps(swy_float_key(z), id);
+    };
+    row.cut<true>(need, weight, &kept.by_weight);
+  }
   return kept;
 }
 
-// Steps 1 to 8 over a row of logits. 0: no live id.
-__device__ uint64_t choose(const Vocabulary& v) {
-  uint64_t best = 0;
-  v.for_each_live([&](uint32_t id, float z) {
-    const uint64_t key = v.r.truncated ? swy_order_key(swy_float_key(z), id) : final_key(v.r, id, z);
-    best = key > best ? key : best;
+// Steps 0 to 3: the row's highest keys, or why nothing can be drawn.
+__device__ int survey(const TeamRow& row, uint32_t* top, uint32_t* highest) {
+  Team& team = row.team;
+  uint32_t t = 0, h = 0;
+  int bad = 0;
+  team.for_each(row.logits, [&](uint32_t id, float logit) {
+    bad |= swy_is_bad_logit(logit);
+    h = max(h, swy_float_key(swy_clamp(logit)));
+    if (is_live(row.r, id, logit)) t = max(t, swy_float_key(value_of(row.r, id, logit)));
   });
-  best = block_max(best, v.scratch);
-  if (!v.r.truncated || best == 0) return best;
-  const uint32_t first = ~static_cast<uint32_t>(best);
-  const Kept kept = truncate(v, value_of(v.r, first, v.logits[first]));
-  best = 0;
-  v.for_each_live([&](uint32_t id, float z) {
-    if (!kept.keeps(id, z)) return;
-    const uint64_t key = final_key(v.r, id, z);
-    best = key > best ? key : best;
-  });
-  return block_max(best, v.scratch);
+  t = static_cast<uint32_t>(block_max(t, team.shared.scratch));
+  h = static_cast<uint32_t>(block_max(h, team.shared.scratch));
+  bad = __syncthreads_or(bad);
+  if (threadIdx.x == 0) {
+    TeamPart& part = row.parts[team.rank];
+    part.top = t, part.highest = h, part.bad = static_cast<uint32_t>(bad);
+  }
+  team.barrier();
+  const bool reads = threadIdx.x < team.blocks;
+  const TeamPart* part = row.parts + threadIdx.x;
+  bad = __syncthreads_or(reads && __ldcg(&part->bad) != 0);
+  *top = static_cast<uint32_t>(block_max(reads ? __ldcg(&part->top) : 0, team.shared.scratch));
+  *highest = static_cast<uint32_t>(block_max(reads ? __ldcg(&part->highest) : 0, team.shared.scratch));
+  return bad ? SWY_SAMPLE_BAD_LOGIT : *top == 0 ? SWY_SAMPLE_NO_TOKEN : SWY_SAMPLE_OK;
 }
 
-// The highest clamped logit, and the sum of the weights of log-probabilities.
-__device__ uint64_t logprob_total(const Vocabulary& v, float* max) {
-  uint64_t top = 0;
-  for (uint32_t id = threadIdx.x; id < v.size; id += kFinishThreads) {
-    const uint64_t key = swy_order_key(swy_float_key(swy_clamp(v.logits[id])), id);
-    top = key > top ? key : top;
-  }
-  top = block_max(top, v.scratch);
-  *max = swy_clamp(v.logits[~static_cast<uint32_t>(top)]);
-  uint64_t total = 0;
-  for (uint32_t id = threadIdx.x; id < v.size; id += kFinishThreads) {
-    if (swy_float_bits(v.logits[id]) == SWY_BITS_NEG_INF) continue;
-    total += swy_logprob_weight(swy_add(swy_clamp(v.logits[id]), -*max));
-  }
-  return v.sum(total);
-}
-
-// The most likely ids of the model's own distribution, one after the other.
-__device__ void most_likely(const Vocabulary& v, float max, uint64_t total, uint32_t n, int32_t* ids, float* logprobs) {
+// The order keys of the n most likely ids of this block, in the model's own distribution; 0 beyond the last.
+__device__ void own_likely(const TeamRow& row, uint32_t n, uint64_t* keys) {
   uint64_t before = ~uint64_t{0};
   for (uint32_t k = 0; k < n; ++k) {
     uint64_t best = 0;
-    for (uint32_t id = threadIdx.x; before != 0 && id < v.size; id += kFinishThreads) {
-      if (swy_float_bits(v.logits[id]) == SWY_BITS_NEG_INF) continue;
-      const uint64_t key = swy_order_key(swy_float_key(swy_clamp(v.logits[id])), id);
+    row.team.for_each(row.logits, [&](uint32_t id, float logit) {
+      if (swy_float_bits(logit) == SWY_BITS_NEG_INF) return;
+      const uint64_t key = swy_order_key(swy_float_key(swy_clamp(logit)), id);
       if (key < before && key > best) best = key;
-    }
-    best = block_max(best, v.scratch);
-    before = best;
-    if (threadIdx.x != 0) continue;
-    const uint32_t id = ~static_cast<uint32_t>(best);
-    ids[k] = best == 0 ? -1 : static_cast<int32_t>(id);
-    logprobs[k] = best == 0 ? 0.0f : swy_logprob(v.logits[id], max, total);
+    });
+    before = block_max(best, row.team.shared.scratch);
+    if (threadIdx.x == 0) keys[k] = before;
   }
 }
 
-// Counts with the drawn token counted, from the slot read to the slot written.
-__device__ void count(const Draws& d, const Draw& r, uint32_t token) {
+// The most likely ids of the row, out of those of its blocks.
+__device__ void most_likely(const TeamRow& row, const uint64_t* keys, float highest, uint64_t total, uint32_t n,
+                            int32_t* ids, float* logprobs) {
+  uint64_t before = ~uint64_t{0};
+  for (uint32_t k = 0; k < n; ++k) {
+    uint64_t best = 0;
+    for (uint32_t c = threadIdx.x; c < row.team.blocks * n; c += kTeamThreads) {
+      const uint64_t key = __ldcg(keys + c);
+      if (key < before && key > best) best = key;
+    }
+    before = best = block_max(best, row.team.shared.scratch);
+    if (threadIdx.x != 0) continue;
+    const uint32_t id = ~static_cast<uint32_t>(best);
+    ids[k] = best == 0 ? -1 : static_cast<int32_t>(id);
+    logprobs[k] = best == 0 ? 0.0f : swy_logprob(row.logits[id], highest, total);
+  }
+}
+
+// Step 8, and what log-probabilities need: the best order key and the sum of their weights.
+__device__ uint64_t draw(const TeamRow& row, const Kept& kept, bool totals, float highest, uint64_t* total) {
+  Team& team = row.team;
+  const Draw& r = row.r;
+  uint64_t best = 0, sum = 0;
+  team.for_each(row.logits, [&](uint32_t id, float logit) {
+    if (swy_float_bits(logit) == SWY_BITS_NEG_INF) return;
+    if (totals) sum += swy_logprob_weight(swy_add(swy_clamp(logit), -highest));
+    if (!is_live(r, id, logit)) return;
+    const float z = value_of(r, id, logit);
+    if (r.truncated && !kept.keeps(id, z)) return;
+    const uint64_t key = final_key(r, id, z);
+    best = key > best ? key : best;
+  });
+  best = block_max(best, team.shared.scratch);
+  if (totals) sum = block_total(sum, team.shared.scratch);
+  if (threadIdx.x == 0) row.parts[team.rank].best = best, row.parts[team.rank].total = sum;
+  team.barrier();
+  const bool reads = threadIdx.x < team.blocks;
+  if (totals) *total = block_total(reads ? __ldcg(&row.parts[threadIdx.x].total) : 0, team.shared.scratch);
+  return block_max(reads ? __ldcg(&row.parts[threadIdx.x].best) : 0, team.shared.scratch);
+}
+
+// Counts with the drawn token counted, from the slot read to the slot written; of some ids.
+__device__ void count(const Draws& d, const Draw& r, uint32_t token, uint32_t begin, uint32_t end) {
   if (d.counts == nullptr || r.slot->counts_write_slot == SWY_NO_SLOT) return;
   uint32_t* to = d.counts + uint64_t{r.slot->counts_write_slot} * d.vocab;
-  for (uint32_t id = threadIdx.x; id < d.vocab; id += kFinishThreads) {
+  for (uint32_t id = begin + threadIdx.x; id < end; id += kTeamThreads) {
     const uint32_t word = r.counts == nullptr ? 0u : r.counts[id];
     if (id == token) {
       to[id] = swy_count_output(word);
@@ -234,49 +173,77 @@ __device__ void count(const Draws& d, const Draw& r, uint32_t token) {
   }
 }
 
-__global__ void __launch_bounds__(kFinishThreads) finish(const __grid_constant__ Draws d, const swy_step* step) {
-  __shared__ uint64_t scratch[32], histogram[256];
-  depend();
-  release_next();
-  const uint32_t i = blockIdx.x;
-  if (i >= step->sample_rows) return;
-  const Draw r = draw_of(d, step, i);
-  const Vocabulary v{r, d.logits + uint64_t{r.slot->logit_row} * d.vocab, d.vocab, histogram, scratch};
+// By one thread.
+__device__ void tell(const Draws& d, const swy_step* step, const Draw& r, uint32_t i, int status, int32_t token,
+                     float logprob) {
+  const bool ok = status == SWY_SAMPLE_OK;
+  const int32_t* stops = step_array<int32_t>(step, r.slot->stop_at);
+  uint32_t stopped = 0;
+  for (uint32_t s = 0; ok && r.slot->stop_at != 0 && s < r.slot->stop_count; ++s) stopped |= stops[s] == token;
+  d.results[i] = swy_sample_result{ok ? token : -1, status, logprob, stopped};
+  d.tokens[r.slot->token_entry] = ok ? token : 0;
+}
+
+// By one block: a row whose largest key was found before.
+__device__ void finish_simple(const Draws& d, const swy_step* step, const Draw& r, uint32_t i, uint64_t* scratch) {
   uint64_t best = 0;
   int bad = 0;
-  if (r.simple) {
-    for (uint32_t p = threadIdx.x; p < d.parts; p += kFinishThreads) {
-      const uint64_t at = uint64_t{i} * d.parts + p;
-      bad |= d.bad[at] != 0;
-      best = d.best[at] > best ? d.best[at] : best;
-    }
-    best = block_max(best, scratch);
-  } else {
-    for (uint32_t id = threadIdx.x; id < d.vocab; id += kFinishThreads) bad |= swy_is_bad_logit(v.logits[id]);
+  for (uint32_t p = threadIdx.x; p < d.parts; p += kTeamThreads) {
+    const uint64_t at = uint64_t{i} * d.parts + p;
+    bad |= d.bad[at] != 0;
+    best = d.best[at] > best ? d.best[at] : best;
   }
+  best = block_max(best, scratch);
   bad = __syncthreads_or(bad);
-  if (!bad && !r.simple) best = choose(v);
   const int status = bad ? SWY_SAMPLE_BAD_LOGIT : best == 0 ? SWY_SAMPLE_NO_TOKEN : SWY_SAMPLE_OK;
-  const bool ok = status == SWY_SAMPLE_OK;
-  const int32_t token = ok ? static_cast<int32_t>(~static_cast<uint32_t>(best)) : -1;
-  float max = 0, logprob = 0;
-  const bool wants = ok && (r.p->flags & SWY_SAMPLE_LOGPROB) != 0;
-  const uint64_t total = wants || (ok && d.top != 0) ? logprob_total(v, &max) : 0;
-  if (wants) logprob = swy_logprob(v.logits[token], max, total);
-  if (d.top != 0 && ok) most_likely(v, max, total, d.top, d.top_ids + i * d.top, d.top_logprobs + i * d.top);
-  for (uint32_t k = threadIdx.x; !ok && k < d.top; k += kFinishThreads) {
-    d.top_ids[i * d.top + k] = -1;
-    d.top_logprobs[i * d.top + k] = 0;
+  const uint32_t token = ~static_cast<uint32_t>(best);
+  if (threadIdx.x == 0) tell(d, step, r, i, status, static_cast<int32_t>(token), 0.0f);
+  if (status == SWY_SAMPLE_OK) count(d, r, token, 0, d.vocab);
+}
+
+__device__ void finish_row(const Draws& d, const swy_step* step, const Draw& r, uint32_t i, Team& team) {
+  const TeamRow row{team, r, d.logits + uint64_t{r.slot->logit_row} * d.vocab,
+                    d.team_parts + uint64_t{i} * team.blocks};
+  uint32_t top = 0, highest_key = 0;
+  const int status = survey(row, &top, &highest_key);
+  if (status != SWY_SAMPLE_OK) {
+    if (team.rank != 0) return;
+    if (threadIdx.x == 0) tell(d, step, r, i, status, -1, 0.0f);
+    for (uint32_t k = threadIdx.x; k < d.top; k += kTeamThreads) {
+      d.top_ids[i * d.top + k] = -1;
+      d.top_logprobs[i * d.top + k] = 0;
+    }
+    return;
   }
-  if (threadIdx.x == 0) {
-    const int32_t* stops = step_array<int32_t>(step, r.slot->stop_at);
-    uint32_t stopped = 0;
-    for (uint32_t s = 0; ok && r.slot->stop_at != 0 && s < r.slot->stop_count; ++s) stopped |= stops[s] == token;
-    d.results[i] = swy_sample_result{token, status, logprob, stopped};
-    d.tokens[r.slot->token_entry] = ok ? token : 0;
+  const bool wants = (r.p->flags & SWY_SAMPLE_LOGPROB) != 0;
+  const float highest = float_of_key(highest_key);
+  uint64_t* likely = d.likely + uint64_t{i} * team.blocks * d.top;
+  Kept kept;
+  if (r.truncated) kept = truncate(row, float_of_key(top));
+  own_likely(row, d.top, likely + team.rank * d.top);
+  uint64_t total = 0;
+  const uint64_t best = draw(row, kept, wants || d.top != 0, highest, &total);
+  const uint32_t token = ~static_cast<uint32_t>(best);
+  count(d, r, token, team.begin, team.end);
+  if (team.rank != 0) return;
+  const float logprob = wants ? swy_logprob(row.logits[token], highest, total) : 0.0f;
+  if (threadIdx.x == 0) tell(d, step, r, i, status, static_cast<int32_t>(token), logprob);
+  most_likely(row, likely, highest, total, d.top, d.top_ids + i * d.top, d.top_logprobs + i * d.top);
+}
+
+__global__ void __launch_bounds__(kTeamThreads, 2) finish(const __grid_constant__ Draws d, const swy_step* step) {
+  __shared__ TeamShared shared;
+  depend();
+  release_next();
+  Team team(d, shared);
+  for (uint32_t i = blockIdx.y; i < step->sample_rows; i += gridDim.y) {
+    const Draw r = draw_of(d, step, i);
+    if (!r.simple) {
+      finish_row(d, step, r, i, team);
+    } else if (i / gridDim.y % gridDim.x == blockIdx.x) {
+      finish_simple(d, step, r, i, shared.scratch);
+    }
   }
-  __syncthreads();
-  if (ok) count(d, r, static_cast<uint32_t>(token));
 }
 
 uint32_t vocab_of(const swy_op& op) { return static_cast<uint32_t>(op.inputs[0]->dims[1]); }
@@ -290,8 +257,8 @@ swy_status record_sample(const Recording& r) {
   return record_finish(r, d);
 }
 
-uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) {
-  return op.outputs[0]->dims[0] * kParts * 12 + 512;
+uint64_t workspace(const swy_device& device, const swy_op& op, const swy_bucket&) {
+  return draws_bytes(device, op, kParts);
 }
 
 double cost(const swy_op& op, const swy_bucket&) { return cost_of(row_bytes(op), 0, 2) + 20; }
@@ -299,30 +266,57 @@ double cost(const swy_op& op, const swy_bucket&) { return cost_of(row_bytes(op),
 constexpr Kernel kKernels[] = {
     {"sample.radix", SWY_OP_SAMPLE, kInvariant, SWY_F32, nullptr, cost, workspace, record_sample}};
 
+// Many blocks for few rows, and fewer for each of many; together no more than the device runs at once.
+void form_teams(const swy_device& device, uint32_t rows, Draws& d) {
+  const auto processors = static_cast<uint32_t>(device.processors);
+  d.team_blocks = 64;
+  while (d.team_blocks > 8 && d.team_blocks * rows > 128) d.team_blocks /= 2;
+  while (d.team_blocks > processors) d.team_blocks /= 2;
+  d.teams = std::clamp(processors / d.team_blocks, 1u, std::max(rows, 1u));
+}
+
+Draws laid_out(const swy_device& device, const swy_op& op, uint32_t parts, Arena& arena) {
+  const uint64_t rows = op.outputs[0]->dims[0];
+  Draws d{};
+  form_teams(device, static_cast<uint32_t>(rows), d);
+  d.parts = parts;
+  d.top = op.output_count == 3 ? static_cast<uint32_t>(op.outputs[1]->dims[1]) : 0;
+  d.best = arena.take<uint64_t>(rows * parts);
+  d.bad = arena.take<uint32_t>(rows * parts);
+  d.histograms = arena.take<uint64_t>(uint64_t{d.teams} * 3 * kDigits);
+  d.team_parts = arena.take<TeamPart>(rows * d.team_blocks);
+  d.likely = arena.take<uint64_t>(rows * d.team_blocks * d.top);
+  return d;
+}
+
 __global__ void self_check(int* same) { *same = swy_sampling_self_check(); }
 
 }  // namespace
 
 Draws draws_of(const Recording& r, uint32_t vocab, uint32_t parts, Arena& arena) {
-  const uint64_t rows = r.op.outputs[0]->dims[0];
-  Draws d{};
+  Draws d = laid_out(r.device(), r.op, parts, arena);
   d.counts = r.op.state_count == 0 ? nullptr : r.operands.state<uint32_t>(0);
   d.tokens = r.list.tokens;
   d.results = r.operands.output<swy_sample_result>(0);
   d.vocab = vocab;
-  d.parts = parts;
-  if (r.op.output_count == 3) {
-    d.top = static_cast<uint32_t>(r.op.outputs[1]->dims[1]);
+  if (d.top != 0) {
     d.top_ids = r.operands.output<int32_t>(1);
     d.top_logprobs = r.operands.output(2);
   }
-  d.best = arena.take<uint64_t>(rows * parts);
-  d.bad = arena.take<uint32_t>(rows * parts);
   return d;
 }
 
-swy_status record_finish(const Recording& r, const Draws& d) {
-  return launch(r, finish, static_cast<uint32_t>(r.op.outputs[0]->dims[0]), kFinishThreads, 0, d, r.list.step);
+uint64_t draws_bytes(const swy_device& device, const swy_op& op, uint32_t parts) {
+  Arena arena(nullptr);
+  laid_out(device, op, parts, arena);
+  return arena.used();
+}
+
+swy_status record_finish(const Recording& r, const Draws& draws) {
+  Draws d = draws;
+  d.barriers = take_counters(r.list, 2 * d.teams, r.error);
+  if (d.barriers == nullptr) return SWY_UNSUPPORTED;
+  return launch(r, finish, dim3(d.team_blocks, d.teams), kTeamThreads, 0, d, r.list.step);
 }
 
 swy_status check_sampling(const swy_device& device, swy_error* error) {

@@ -11,6 +11,8 @@
 
 namespace gpu {
 
+struct TeamPart;  // sampling_team.cuh
+
 // Where draws read and write. A part is what one block saw of the vocabulary.
 struct Draws {
   const float* logits;  // [logit rows, vocab]; for rows that are not simple
@@ -21,7 +23,12 @@ struct Draws {
   float* top_logprobs;
   uint64_t* best;  // [sample rows, parts]: the largest order key of simple rows, 0: no live id
   uint32_t* bad;   // [sample rows, parts]: whether a logit is NaN or +inf
-  uint32_t vocab, top, parts;
+  // Of the teams of blocks that decide the other rows; see sampling_team.cuh.
+  uint64_t* histograms;  // [teams, 3, digits]
+  TeamPart* team_parts;  // [sample rows, team_blocks]
+  uint64_t* likely;      // [sample rows, team_blocks, top]: the order keys of each block's most likely ids
+  uint32_t* barriers;    // [teams, 2]
+  uint32_t vocab, top, parts, teams, team_blocks;
 };
 
 // One sampling row.
@@ -92,7 +99,9 @@ __device__ inline uint64_t block_max(uint64_t x, uint64_t* scratch) {
 
 // Decides every sampling row, from what the parts found or from its logits.
 swy_status record_finish(const Recording& r, const Draws& d);
-// The operation's outputs and states; `parts` blocks will have looked at each row.
+// The operation's outputs and states; `parts` blocks will have looked at each row. The barriers are record_finish's.
 Draws draws_of(const Recording& r, uint32_t vocab, uint32_t parts, Arena& arena);
+// What draws_of takes of the workspace.
+uint64_t draws_bytes(const swy_device& device, const swy_op& op, uint32_t parts);
 
 }  // namespace gpu

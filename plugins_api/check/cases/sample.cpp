@@ -17,6 +17,7 @@ struct Way {
   bool penalties = false;  // with the counts state
   uint32_t top = 0;        // so many of the most likely tokens
   bool mixed = false;      // every row in another of the ways above
+  bool ties = false;       // few distinct logits: what is kept ends among equals
 };
 
 constexpr size_t kPlainWays = 13;  // the first: any row of a step can be sampled so
@@ -44,6 +45,8 @@ const std::vector<Way>& ways() {
     w.push_back({.name = "top_logprobs", .top = 5});
     w.push_back({.name = "bad_top_logprobs", .mask = true, .bad = true, .top = 3});
     w.push_back({.name = "mixed", .mixed = true});
+    w.push_back({.name = "ties", .top_p = 0.7f, .ties = true});
+    w.push_back({.name = "ties_everything", .top_p = 0.9f, .min_p = 0.001f, .top_k = 700, .mask = true, .ties = true});
     return w;
   }();
   return all;
@@ -89,6 +92,7 @@ Case sample(swy_op_id op, const Way& way, uint32_t rows, uint64_t vocab, Random&
   }
   if (op != SWY_OP_LM_HEAD_SAMPLE) {
     b.fixed_input(vocab, 0, 3, SWY_ROWS_LOGITS);
+    for (float& x : s.inputs[0].floats) x = way.ties ? std::round(x) : x;
     for (size_t i = 0; way.bad && random.draws() && i < s.draws.size(); i += 4) {
       s.inputs[0].floats[s.draws[i].logit_row * vocab + 40 + i] = i % 8 == 0 ? NAN : INFINITY;
     }
@@ -128,9 +132,11 @@ void sample_cases(std::vector<CaseSpec>& out) {
       for (const uint32_t rows : {1u, 7u, 65u}) {
         for (const uint64_t vocab : {77u, 1000u}) add(rows, vocab, rows == 65 && vocab == 1000);
       }
-      const bool common = way.name == "seeded" || way.name == "top_p" || way.name == "everything" || way.name == "bad";
+      const bool common =
+          way.name == "seeded" || way.name == "top_p" || way.name == "everything" || way.name == "bad" || way.ties;
       add(1, 20011, !common);  // large enough for a team to share one row
       add(5, 20011, true);
+      if (op == SWY_OP_SAMPLE && common) add(2, 248320, true);  // each thread of a device meets several ids
     }
   }
 }

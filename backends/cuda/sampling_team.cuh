@@ -1,0 +1,266 @@
+// Many blocks that decide one row of logits together.
+//
+// A team goes through its rows in turns that a barrier of its own separates. The barrier does not hang: a team is no
+// larger than the device has multiprocessors, all its blocks have begun before a later kernel may, and what ran before
+// does not wait for it. Each block owns a run of ids. Thresholds are found digit by digit from histograms that all
+// blocks add to; their sums are of integers, so the order in which threads come makes no difference.
+#pragma once
+
+#include "sampling.cuh"
+
+namespace gpu {
+
+constexpr uint32_t kTeamThreads = 512, kDigits = 2048, kDigitsPerThread = kDigits / kTeamThreads;
+
+// What one block has to tell the others of one row.
+struct TeamPart {
+  uint64_t best;     // the largest order key that the last step compares
+  uint64_t total;    // of the weights of log-probabilities
+  uint64_t ties[2];  // ids with the last rank that top-k, and top-p, keeps
+  uint32_t top;      // the largest key of an adjusted logit, 0: no live id
+  uint32_t highest;  // the largest key of a clamped logit
+  uint32_t bad;      // a logit is NaN or +inf
+};
+
+struct TeamShared {
+  uint32_t low[kDigits], high[kDigits];  // a histogram of 64-bit sums, in halves
+  uint64_t scratch[32];
+  uint64_t rest, all;
+  uint32_t digit, id;
+};
+
+__device__ inline float float_of_key(uint32_t key) {
+  return swy_bits_float((key & 0x80000000u) != 0 ? key ^ 0x80000000u : ~key);
+}
+
+__device__ inline uint64_t block_total(uint64_t x, uint64_t* scratch) {
+#pragma unroll
+  for (int d = 16; d > 0; d /= 2) x += __shfl_xor_sync(kAll, x, d);
+  if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = x;
+  __syncthreads();
+  x = 0;
+  for (uint32_t w = 0; w < kTeamThreads / 32; ++w) x += scratch[w];
+  __syncthreads();
+  return x;
+}
+
+// A block's place in its team: blockIdx.x of the team blockIdx.y.
+class Team {
+ public:
+  TeamShared& shared;
+  const uint32_t blocks, rank;
+  uint32_t begin, end;  // this block's ids
+
+  __device__ Team(const Draws& d, TeamShared& s)
+      : shared(s),
+        blocks(gridDim.x),
+        rank(blockIdx.x),
+        barrier_(d.barriers + blockIdx.y * 2),
+        histograms_(d.histograms + uint64_t{blockIdx.y} * 3 * kDigits) {
+    const uint32_t words = (d.vocab + 31) / 32, run = (words + blocks - 1) / blocks * 32;
+    begin = min(d.vocab, run * rank);
+    end = min(d.vocab, begin + run);
+    wipe(0);
+  }
+
+  // Waits for the whole team. What its blocks wrote before can be read after.
+  __device__ void barrier() const {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      volatile uint32_t* generation = barrier_ + 1;
+      const uint32_t before = *generation;
+      __threadfence();
+      if (atomicAdd(barrier_, 1u) + 1 == blocks) {
+        atomicExch(barrier_, 0u);
+        __threadfence();
+        atomicAdd(barrier_ + 1, 1u);
+      } else {
+        while (*generation == before) {
+        }
+      }
+      __threadfence();
+    }
+    __syncthreads();
+  }
+
+  // body(id, logit) for the ids of this thread. Loads go ahead of the bodies.
+  template <class Body>
+  __device__ void for_each(const float* logits, Body body) const {
+    constexpr uint32_t kAhead = 4;
+    for (uint32_t first = begin + threadIdx.x; first < end; first += kAhead * kTeamThreads) {
+      float x[kAhead];
+#pragma unroll
+      for (uint32_t j = 0; j < kAhead; ++j)
+        x[j] = first + j * kTeamThreads < end ? logits[first + j * kTeamThreads] : 0;
+#pragma unroll
+      for (uint32_t j = 0; j < kAhead; ++j) {
+        if (first + j * kTeamThreads < end) body(first + j * kTeamThreads, x[j]);
+      }
+    }
+  }
+
+  // ---- one histogram: clear, add, publish, find
+
+  __device__ void clear() const {
+    for (uint32_t i = threadIdx.x; i < kDigits; i += kTeamThreads) shared.low[i] = shared.high[i] = 0;
+    __syncthreads();
+  }
+  __device__ void add(uint32_t digit, uint32_t amount) const {
+    if (atomicAdd(shared.low + digit, amount) > ~amount) atomicAdd(shared.high + digit, 1u);
+  }
+  // `zeros`: what this thread measured of digit 0, which may be that of most ids.
+  __device__ void publish(uint64_t zeros) {
+    uint64_t* sums = histograms_ + turn_ * kDigits;
+    const uint64_t all_zeros = block_total(zeros, shared.scratch);
+    for (uint32_t i = threadIdx.x; i < kDigits; i += kTeamThreads) {
+      const uint64_t sum = (uint64_t{shared.high[i]} << 32 | shared.low[i]) + (i == 0 ? all_zeros : 0);
+      if (sum != 0) atomicAdd(reinterpret_cast<unsigned long long*>(sums + i), static_cast<unsigned long long>(sum));
+    }
+    turn_ = (turn_ + 1) % 3;
+    wipe(turn_);  // all blocks have read it, a barrier ago
+    barrier();
+  }
+  // The digit at which the sum from the highest digit down reaches need_of(sum of all). False: it is never reached.
+  // shared.digit, .all (what that digit measures) and .rest (what is needed of it) are left for every thread.
+  template <class Need>
+  __device__ bool find(Need need_of) const {
+    const uint64_t* sums = histograms_ + (turn_ + 2) % 3 * kDigits;
+    const uint32_t highest = kDigits - 1 - threadIdx.x * kDigitsPerThread, lane = threadIdx.x % 32;
+    uint64_t measure[kDigitsPerThread], own = 0, total = 0;
+    for (uint32_t j = 0; j < kDigitsPerThread; ++j) own += measure[j] = __ldcg(sums + highest - j);
+    uint64_t before = own;
+#pragma unroll
+    for (uint32_t d = 1; d < 32; d *= 2) {
+      const uint64_t lower = __shfl_up_sync(kAll, before, d);
+      if (lane >= d) before += lower;
+    }
+    if (lane == 31) shared.scratch[threadIdx.x / 32] = before;
+    __syncthreads();
+    before -= own;
+    for (uint32_t w = 0; w < kTeamThreads / 32; ++w) {
+      if (w < threadIdx.x / 32) before += shared.scratch[w];
+      total += shared.scratch[w];
+    }
+    const uint64_t need = need_of(total);
+    for (uint32_t j = 0; j < kDigitsPerThread; ++j) {
+      if (before < need && before + measure[j] >= need) {
+        shared.digit = highest - j;
+        shared.all = measure[j];
+        shared.rest = need - before;
+      }
+      before += measure[j];
+    }
+    __syncthreads();
+    return need <= total;
+  }
+
+ private:
+  __device__ void wipe(uint32_t turn) const {
+    for (uint32_t i = rank * kTeamThreads + threadIdx.x; i < kDigits; i += blocks * kTeamThreads) {
+      histograms_[turn * kDigits + i] = 0;
+    }
+  }
+
+  uint32_t* barrier_;     // how many blocks have come, and how often all have
+  uint64_t* histograms_;  // [3, kDigits]: one is added to, one read, one wiped
+  uint32_t turn_ = 0;
+};
+
+// What a prefix in (rank descending, id ascending) keeps of one block's ids.
+struct Cut {
+  uint32_t rank = 0, id = 0xffffffffu;  // larger ranks, and of this one ids up to `id`
+  __device__ bool keeps(uint32_t r, uint32_t i) const { return r > rank || (r == rank && i <= id); }
+};
+
+// A row as one block of its team sees it.
+struct TeamRow {
+  Team& team;
+  const Draw& r;
+  const float* logits;
+  TeamPart* parts;  // [team.blocks]
+
+  template <class Body>
+  __device__ void for_each_live(Body body) const {
+    team.for_each(logits, [&](uint32_t id, float logit) {
+      if (is_live(r, id, logit)) body(id, value_of(r, id, logit));
+    });
+  }
+
+  // The shortest prefix whose measure, the sum of the ranks or the number of ids, reaches need_of(measure of all): cut
+  // at its last rank. rank_of(id, z, &rank) tells whether an id takes part. False: all of them measure less.
+  template <bool kByRank, class Need, class Rank>
+  __device__ bool cut(Need need_of, Rank rank_of, Cut* out) const {
+    uint32_t prefix = 0;
+    uint64_t need = 0;
+#pragma unroll 1
+    for (uint32_t pass = 0; pass < 3; ++pass) {
+      const uint32_t shift = pass == 0 ? 21 : pass == 1 ? 10 : 0, digits = pass == 2 ? 1024 : 2048;
+      const uint32_t known = pass == 0 ? 0 : ~(digits * (1u << shift) - 1);
+      uint64_t zeros = 0;
+      team.clear();
+      for_each_live([&](uint32_t id, float z) {
+        uint32_t rank = 0;
+        if (!rank_of(id, z, &rank) || (rank & known) != prefix) return;
+        const uint32_t digit = (rank >> shift) & (digits - 1), amount = kByRank ? rank : 1;
+        if (digit == 0) {
+          zeros += amount;
+        } else {
+          team.add(digit, amount);
+        }
+      });
+      team.publish(zeros);
+      if (!team.find([&](uint64_t total) { return pass == 0 ? need_of(total) : need; })) return false;
+      prefix |= team.shared.digit << shift;
+      need = team.shared.rest;
+    }
+    const uint64_t each = kByRank ? prefix : 1, ties = (need + each - 1) / each;
+    out->rank = prefix;
+    if (ties < team.shared.all / each) out->id = last_tie(ties, prefix, rank_of, kByRank ? 1 : 0);
+    return true;
+  }
+
+ private:
+  // Of the ids with the rank `last`, the one that is the ties-th of the whole row, as far as this block is concerned.
+  template <class Rank>
+  __device__ uint32_t last_tie(uint64_t ties, uint32_t last, Rank rank_of, uint32_t which) const {
+    const auto tied = [&](uint32_t id, float z) {
+      uint32_t rank = 0;
+      return rank_of(id, z, &rank) && rank == last;
+    };
+    uint64_t own = 0;
+    for_each_live([&](uint32_t id, float z) { own += tied(id, z) ? 1 : 0; });
+    own = block_total(own, team.shared.scratch);
+    if (threadIdx.x == 0) parts[team.rank].ties[which] = own;
+    team.barrier();
+    const uint64_t theirs = threadIdx.x < team.rank ? __ldcg(&parts[threadIdx.x].ties[which]) : 0;
+    const uint64_t before = block_total(theirs, team.shared.scratch);
+    if (before + own <= ties) return 0xffffffffu;
+    return before >= ties ? team.begin - 1 : nth_tie(static_cast<uint32_t>(ties - before), tied);
+  }
+
+  // The n-th of this block's ids that `tied` takes; there are so many.
+  template <class Tied>
+  __device__ uint32_t nth_tie(uint32_t n, Tied tied) const {
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    for (uint32_t first = team.begin; first < team.end; first += kTeamThreads) {
+      const uint32_t id = first + threadIdx.x;
+      const bool is = id < team.end && is_live(r, id, logits[id]) && tied(id, value_of(r, id, logits[id]));
+      const auto here = static_cast<uint32_t>(__syncthreads_count(is));
+      if (here < n) {
+        n -= here;
+        continue;
+      }
+      const uint32_t among = __ballot_sync(kAll, is);
+      if (lane == 0) team.shared.scratch[warp] = __popc(among);
+      __syncthreads();
+      uint64_t place = __popc(among & ((2u << lane) - 1));
+      for (uint32_t w = 0; w < warp; ++w) place += team.shared.scratch[w];
+      if (is && place == n) team.shared.id = id;
+      __syncthreads();
+      return team.shared.id;
+    }
+    return 0xffffffffu;
+  }
+};
+
+}  // namespace gpu
