@@ -1,0 +1,177 @@
+// A benchmark's report: what `switchyard bench` measured, on what, and how sure it is. Plain values, written as JSON of
+// the format "switchyard.bench/1" and read back by `bench compare`; the renderers (report_render.h) take
+// one. Times are in seconds, memory in bytes, rates per second. A number that is none (a KL of broken logits) is null
+// in JSON.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/machine.h"
+#include "bench/probes.h"
+#include "core/base/status.h"
+
+namespace switchyard::bench {
+
+constexpr const char* kReportFormat = "switchyard.bench/1";
+
+// How a measurement ended. All but `measured` come with a reason.
+enum class State { measured, failed, crashed, time_limit, out_of_memory, unsupported, interrupted };
+const char* state_name(State state);  // "time limit"
+// Errors: usage, naming the known ones.
+Result<State> parse_state(const std::string& name);
+
+enum class Metric { prefill, decode, serving };
+const char* metric_name(Metric metric);
+Result<Metric> parse_metric(const std::string& name);
+
+enum class Verdict { faster, slower, no_difference };
+const char* verdict_name(Verdict verdict);  // "no difference"
+Result<Verdict> parse_verdict(const std::string& name);
+
+// A median and the 99% bootstrap interval around it.
+struct Interval {
+  double median = 0, low = 0, high = 0;
+};
+
+struct Percentiles {
+  double p50 = 0, p95 = 0, p99 = 0;  // seconds
+};
+
+// What the runtime did around the kernels, per step.
+struct StepOverhead {
+  double lists = 0, barriers = 0, barriers_per_layer = 0;
+  double core_microseconds = 0;
+  double core_share = 0, wait_share = 0;  // of the step's time
+};
+
+// A kernel inside a step, all its calls together.
+struct CellKernel {
+  std::string kernel;  // "linear_add.vector"
+  std::string op;      // "linear_add"
+  double calls = 0, ms = 0;
+};
+
+// One measurement of one configuration. What was not measured has its state, its reason and nothing else.
+struct Cell {
+  Metric metric = Metric::prefill;
+  uint32_t at = 0;  // tokens of the prompt; tokens in the context; concurrent requests
+  State state = State::measured;
+  std::string reason;
+
+  // Seconds per `tokens` tokens: of a prompt, of a step, or of an equal part of the tokens that serving wrote.
+  std::vector<double> samples;
+  double tokens = 0;
+  std::optional<Interval> rate;  // tokens per second
+
+  // Of prefill and decode.
+  std::optional<double> bytes_per_token;
+  std::optional<double> bandwidth_share, matrix_share;  // of the measured ceilings of its device
+  std::string bound;                                    // the larger of them, "bandwidth" or "matrix"; "": neither
+  std::optional<double> bound_share;
+  std::optional<double> read_bytes;  // per token drawn, that came to the host
+  std::optional<StepOverhead> overhead;
+  std::vector<CellKernel> kernels;
+
+  // Of serving.
+  uint32_t requests = 0;                 // that ended, and count
+  uint32_t requests_asked = 0;           // more than `requests` where the time limit came first
+  std::optional<Percentiles> ttft, itl;  // time to the first token, and from token to token
+};
+
+// Where greedy texts part for the first time.
+struct Divergence {
+  uint64_t position = 0;
+  double gap = 0;  // between the reference's two logits there
+  int32_t token = 0, expected = 0;
+};
+
+struct OpError {
+  std::string op, kernel;
+  double worst_row = 0, mean = 0;  // differences from the reference, as shares of its root mean square
+  std::optional<double> budget;    // that the worst row is allowed
+};
+
+struct Correctness {
+  std::string against;  // name of a configuration, or a backend: "reference"
+  State state = State::measured;
+  std::string reason;
+  uint64_t positions = 0;
+  double kl_mean = 0, kl_worst = 0;
+  double top1 = 0;  // share of the positions where the likeliest token is the same
+  std::optional<Divergence> divergence;
+  std::vector<OpError> ops;
+};
+
+struct Configuration {
+  std::string name;  // unique in a report: "cpu", "cpu#2", "cpu, threads=2"
+  std::string backend, library, plugin_version;
+  std::vector<std::string> devices;
+  uint32_t threads = 0;
+  std::string sampling, quantization;
+  uint32_t batch = 1;
+  State state = State::measured;  // of the whole: a backend that does not load has no cells
+  std::string reason;
+  double load_seconds = 0;
+  uint64_t peak_host_bytes = 0, peak_device_bytes = 0;
+  std::string replay;  // "native", "emulated", "executed"; "": not known
+  std::vector<Cell> cells;
+  std::optional<Correctness> correctness;  // none: it was not asked for
+
+  const Cell* cell(Metric metric, uint32_t at) const;  // NULL: there is none
+};
+
+// Two configurations on one cell; the ratio is of the rates, `other` over `base`.
+struct Comparison {
+  std::string base, other;  // names of configurations
+  Metric metric = Metric::prefill;
+  uint32_t at = 0;
+  double ratio = 1, low = 1, high = 1;
+  Verdict verdict = Verdict::no_difference;
+  uint64_t pairs = 0;
+};
+
+// What a device can do, as a probe found.
+struct DeviceCeiling {
+  std::string device;  // as in Configuration::devices
+  double read_gbs = 0;
+  double matrix_tops = 0;
+  std::string matrix;  // kind of product: "bf16"
+};
+
+struct ReportModel {
+  std::string name, quantization;
+  uint32_t layers = 0;
+  uint64_t parameters = 0, weight_bytes = 0;
+  uint32_t context = 0;
+};
+
+struct Report {
+  std::string version, commit;
+  std::vector<std::string> command;
+  std::string date;  // "2026-11-21T16:00:00Z"
+  Machine machine;
+  Probes probes;                        // of the host
+  std::vector<DeviceCeiling> ceilings;  // "devices" within "probes"
+  ReportModel model;
+  std::string prompt;  // "text" or "random ids"
+  std::vector<Configuration> configurations;
+  std::vector<Comparison> comparisons;
+
+  const Configuration* configuration(const std::string& name) const;  // NULL: there is none
+};
+
+nlohmann::ordered_json to_json(const Report& report);
+
+// Fields that are not known are left alone. Errors, each with the path of the field, as in
+// "configurations[1].cells[0].at": invalid_data for another format or version, a field that is missing or of the wrong
+// kind, a time that is not positive, two configurations of one name.
+Result<Report> report_of(const nlohmann::ordered_json& json);
+
+// report_of of a text. Errors: also invalid_data for what is not JSON.
+Result<Report> parse_report(const std::string& text);
+
+}  // namespace switchyard::bench
