@@ -1,9 +1,11 @@
 // Times of single operations: every distinct shape of a model, at several row counts, with every kernel that takes it.
 #pragma once
 
+#include <compare>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,8 +28,20 @@ struct OpRequest {
   std::shared_ptr<Device> oracle;  // also computes the smaller operations, for their errors; NULL: no errors
 };
 
+// Of the rows of an operation's worst output, against the oracle's. With d = got - wanted over a row of n elements, a
+// row's error is the larger of |d| / |wanted| (Euclidean) and max |d_i| / (8 rms(wanted)), so that one wrong element
+// cannot hide in a wide row; infinite for a result that is no number.
+struct RowErrors {
+  double worst = 0;
+  double mean = 0;
+  double rms = 0;  // root mean square of all d, as a share of the oracle's
+  auto operator<=>(const RowErrors&) const = default;
+};
+RowErrors row_errors(std::span<const float> got, std::span<const float> want, uint64_t width);
+
 // One kernel on one shape.
 struct OpTime {
+  std::string device;  // "cpu:0"
   std::string op;      // "linear_add"
   std::string shape;   // "2048 -> 8192+4096, i4/32"
   std::string kernel;  // "linear_add.vector"
@@ -37,8 +51,7 @@ struct OpTime {
   double estimate_us = 0;
   Samples samples;  // of one operation
   Workload work;
-  // Root mean square of the difference from the oracle, as a share of the oracle's, of the worst output.
-  std::optional<double> error;
+  std::optional<RowErrors> errors;
 };
 
 // A kernel that does not take a shape.

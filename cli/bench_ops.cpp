@@ -46,7 +46,10 @@ ordered_json report_json(const Settings& settings, const Probes& p, const OpTime
                           {"matrix_share", shares.matrix},
                           {"bound", shares.tighter()},
                           {"bound_share", shares.bound()}});
-    if (t.error) out["ops"].back()["error"] = *t.error;
+    if (t.errors) {
+      out["ops"].back().update(
+          {{"error", t.errors->rms}, {"worst_row", t.errors->worst}, {"mean_row", t.errors->mean}});
+    }
   }
   out["refused"] = ordered_json::array();
   for (const bench::OpRefusal& r : ops.refusals) {
@@ -76,9 +79,9 @@ void print_table(const Probes& p, const OpTimes& ops, bool errors) {
                shape, t.count, t.rows, t.chosen ? '*' : ' ', t.kernel, kernel, seconds * 1e6, t.estimate_us,
                cell(t.work.bytes() / 1e9 / seconds, 1), cell(t.work.operations() / 1e12 / seconds, 3),
                percent(shares.bandwidth), percent(shares.matrix),
-               !errors   ? ""
-               : t.error ? fmt::format(" {:>9.2e}", *t.error)
-                         : fmt::format(" {:>9}", "-"));
+               !errors    ? ""
+               : t.errors ? fmt::format(" {:>9.2e}", t.errors->worst)
+                          : fmt::format(" {:>9}", "-"));
   }
   fmt::print("\n*: what the planner chooses. x: operations of this shape in a step.\n");
 }

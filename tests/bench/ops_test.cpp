@@ -1,7 +1,9 @@
-#include "bench/ops.h"
+#include "bench/op_errors.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <cmath>
 
 #include "tests/engine/fixture.h"
 
@@ -20,7 +22,7 @@ struct Setting {
 Setting& setting() {
   static Setting s = [] {
     DiscoveryOptions discovery;
-  discovery.cpu_features = default_discovery().cpu_features;
+    discovery.cpu_features = default_discovery().cpu_features;
     discovery.search_path = SWITCHYARD_TEST_BACKENDS;
     auto program = Program::load(Os::real(), SWITCHYARD_DEMO_MODEL);
     EXPECT_TRUE(program.ok());
@@ -55,8 +57,8 @@ TEST(Ops, EveryShapeOfTheModelIsMeasured) {
     if (t.chosen) in_a_step += t.count;
     EXPECT_GE(t.samples.seconds.size(), 1u) << t.kernel;
     EXPECT_GT(t.samples.median(), 0) << t.kernel;
-    ASSERT_TRUE(t.error) << t.kernel;
-    EXPECT_EQ(*t.error, 0) << t.kernel << ": reference is its own oracle";
+    ASSERT_TRUE(t.errors) << t.kernel;
+    EXPECT_EQ(t.errors->worst, 0) << t.kernel << ": reference is its own oracle";
   }
   EXPECT_EQ(in_a_step, 8u * 5 + 3) << "norm and projections, mixing, output and sum, norm, experts; and three around";
 }
@@ -93,19 +95,55 @@ TEST(Ops, VariantsDifferInErrorAsTheySay) {
   ASSERT_TRUE(ops.ok()) << ops.status().message();
   bool exact = false, rounded = false;
   for (const OpTime& t : ops->times) {
-    ASSERT_TRUE(t.error) << t.kernel;
+    ASSERT_TRUE(t.errors) << t.kernel;
     if (t.kernel == "linear.exact") {
       exact = true;
-      EXPECT_LT(*t.error, 1e-5);
+      EXPECT_LT(t.errors->rms, 1e-5);
     } else {
       rounded = true;
-      EXPECT_LT(*t.error, 0.02) << t.kernel;
-      EXPECT_GT(*t.error, 1e-4) << t.kernel << " rounds its activations";
+      EXPECT_LT(t.errors->rms, 0.02) << t.kernel;
+      EXPECT_GT(t.errors->rms, 1e-4) << t.kernel << " rounds its activations";
     }
   }
   EXPECT_TRUE(exact && rounded);
 }
 #endif
+
+TEST(Ops, ErrorsAreOfRows) {
+  const std::vector<float> want = {3, 4, 0, 0, 1, 0, 0, 0}, got = {3, 4, 0, 0, 1, 0, 0, 0.5f};
+  const RowErrors e = row_errors(got, want, 4);
+  EXPECT_DOUBLE_EQ(e.worst, 0.5);
+  EXPECT_DOUBLE_EQ(e.mean, 0.25);
+  EXPECT_DOUBLE_EQ(e.rms, std::sqrt(0.25 / 26));
+  std::vector<float> wide(6400, 1), off = wide;
+  off[9] = 2;  // one element counts as much as 64
+  EXPECT_DOUBLE_EQ(row_errors(off, wide, 6400).worst, 0.125);
+  off[9] = NAN;
+  EXPECT_EQ(row_errors(off, wide, 6400).worst, INFINITY);
+}
+
+TEST(Ops, ErrorsOfThePlansKernels) {
+  for (const char* backend : {"reference",
+#ifdef SWITCHYARD_TEST_CPU
+                              "cpu"
+#endif
+       }) {
+    auto selection = setting().registry->select(backend);
+    auto oracle = setting().registry->select("reference");
+    ASSERT_TRUE(selection.ok() && oracle.ok());
+    OpErrorRequest request;
+    request.rows = {1, 17};
+    const auto errors =
+        op_errors(setting().program, selection->devices, selection->policy, oracle->devices[0], request);
+    ASSERT_TRUE(errors.ok()) << errors.status().message();
+    EXPECT_GE(errors->size(), 8u);
+    for (const OpError& e : *errors) {
+      EXPECT_GE(e.worst_row, e.mean) << e.kernel;
+      EXPECT_LT(e.worst_row, 0.1) << e.op << " " << e.shape << " " << e.kernel;
+      EXPECT_TRUE(e.worst_row == 0 || std::string(backend) != "reference") << e.kernel;
+    }
+  }
+}
 
 TEST(Ops, StopsWhenToldTo) {
   auto selection = setting().registry->select("reference");

@@ -1,0 +1,93 @@
+#include "core/plan/op_shape.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include "core/program/op_names.h"
+
+namespace switchyard {
+namespace {
+
+void append(std::string& key, const swy_tensor& t) {
+  key += fmt::format("{}/{}/{}x{}x{}x{};", t.dtype, t.group, t.dims[0], t.dims[1], t.dims[2], t.dims[3]);
+}
+
+std::string widths(const Graph& graph, const std::vector<uint32_t>& values) {
+  std::string text;
+  for (const uint32_t v : values) {
+    text += fmt::format("{}{}", text.empty() ? "" : "+", graph.values[v].width);
+  }
+  return text;
+}
+
+// The encoding of the largest weight.
+std::string encoding(const Graph& graph, const GraphOp& op) {
+  const swy_tensor* largest = nullptr;
+  uint64_t most = 0;
+  for (const uint32_t w : op.weights) {
+    const swy_tensor& t = graph.weights[w].desc;
+    const uint64_t n = t.dims[0] * t.dims[1] * t.dims[2];
+    if (n > most) most = n, largest = &t;
+  }
+  if (largest == nullptr) return {};
+  const std::string group = largest->group != 0 ? fmt::format("/{}", largest->group) : "";
+  return ", " + dtype_name(largest->dtype) + group;
+}
+
+std::string details(const GraphOp& op) {
+  switch (op.id) {
+    case SWY_OP_MOE:
+    case SWY_OP_MOE_ADD:
+    case SWY_OP_EXPERTS: {
+      const auto a = op.attrs_as<swy_moe_attrs>();
+      return fmt::format(", {} of {} experts x {}", a.top_k, a.experts, a.width);
+    }
+    case SWY_OP_ATTENTION:
+    case SWY_OP_ATTEND: {
+      const auto a = op.attrs_as<swy_attention_attrs>();
+      return fmt::format(", heads {}/{} x {}", a.heads, a.kv_heads, a.head_dim);
+    }
+    case SWY_OP_GATED_DELTA:
+    case SWY_OP_DELTA_RULE: {
+      const auto a = op.attrs_as<swy_gated_delta_attrs>();
+      return fmt::format(", heads {}/{} x {}x{}", a.value_heads, a.key_heads, a.key_dim, a.value_dim);
+    }
+    default:
+      return {};
+  }
+}
+
+}  // namespace
+
+std::string shape_key(const Graph& graph, const GraphOp& op, bool dtypes) {
+  std::string key = fmt::format("{}.{}|", op.id, op.revision);
+  key.append(reinterpret_cast<const char*>(op.attrs.data()), op.attrs.size());
+  for (const auto* values : {&op.inputs, &op.outputs}) {
+    key += '|';
+    for (const uint32_t v : *values) {
+      if (dtypes) key += fmt::format("{}/", graph.values[v].dtype);
+      key += fmt::format("{}x{};", graph.values[v].rows, graph.values[v].width);
+    }
+  }
+  for (const uint32_t w : op.weights) append(key, graph.weights[w].desc);
+  for (const uint32_t s : op.states) append(key, graph.states[s].desc);
+  return key;
+}
+
+uint64_t shape_hash(const Graph& graph, const GraphOp& op) {
+  const std::string key = shape_key(graph, op, false);
+  return XXH3_64bits(key.data(), key.size());
+}
+
+std::string shape_text(const Graph& graph, const GraphOp& op) {
+  const std::string in = widths(graph, op.inputs);
+  return fmt::format("{}{}{}{}{}", in, in.empty() ? "" : " -> ", widths(graph, op.outputs), details(op),
+                     encoding(graph, op));
+}
+
+uint64_t op_rows(const Graph& graph, const GraphOp& op, const swy_bucket& bucket) {
+  const std::vector<uint32_t>& values = op.outputs.empty() ? op.inputs : op.outputs;
+  return values.empty() ? bucket.rows : value_rows(graph.values[values.front()], bucket);
+}
+
+}  // namespace switchyard
