@@ -26,10 +26,9 @@ Result<std::vector<OpError>> op_errors(std::shared_ptr<const Program> program,
     if (!c.chosen) continue;
     SWY_LET(const std::optional<RowErrors> e, cases.errors(c));
     if (!e) continue;
-    const OpError now{c.op(), c.shape->text, c.kernel->name, c.bucket.rows, e->worst, e->mean, {}};
-    const auto same = std::find_if(all.begin(), all.end(), [&](const OpError& o) {
-      return o.op == now.op && o.shape == now.shape && o.kernel == now.kernel;
-    });
+    const OpError now{c.op() + " " + c.shape->text, c.kernel->name, e->worst, e->mean, {}};
+    const auto same = std::find_if(all.begin(), all.end(),
+                                   [&](const OpError& o) { return o.op == now.op && o.kernel == now.kernel; });
     if (same == all.end()) {
       all.push_back(now);
     } else if (now.worst_row > same->worst_row) {

@@ -2,11 +2,10 @@
 #pragma once
 
 #include <memory>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "bench/ops.h"
+#include "bench/report.h"
 
 namespace switchyard::bench {
 
@@ -18,19 +17,10 @@ struct OpErrorRequest {
   uint32_t load_threads = 1;
 };
 
-// One distinct shape of operation of the plan, with the kernel that the plan runs it with; the worst over the row
-// counts that it runs it at.
-struct OpError {
-  std::string op;      // "linear_add"
-  std::string shape;   // "2048 -> 8192+4096, i4/32"
-  std::string kernel;  // "linear_add.vector"
-  uint32_t rows = 0;   // of the step with the worst row
-  double worst_row = 0, mean = 0;
-  std::optional<double> budget;  // none: no number was agreed on
-};
-
-// Operations that the oracle cannot compute, or not in seconds, are left out. `policy` and `devices` are those of the
-// device under test; all devices share a host. Errors: those of planning and of the devices; cancelled.
+// Per distinct shape of operation of the plan and kernel that the plan runs it with: the step with the worst row. `op`
+// names the shape, too: "linear_add 4096 -> 2048, i4/32". No budgets. Operations that the oracle cannot compute, or not
+// in seconds, are left out. `policy` and `devices` are those of the device under test; all devices share a host.
+// Errors: those of planning and of the devices; cancelled.
 Result<std::vector<OpError>> op_errors(
     std::shared_ptr<const Program> program, const std::vector<std::shared_ptr<Device>>& devices,
     const PlanPolicy& policy, std::shared_ptr<Device> reference, const OpErrorRequest& request,
