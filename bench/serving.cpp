@@ -9,7 +9,7 @@ namespace switchyard::bench {
 namespace {
 
 constexpr uint32_t kMostSessions = 64;
-constexpr uint32_t kParts = 20;  // of the tokens, for the spread of the throughput
+constexpr uint32_t kParts = 12;  // of the tokens, for the spread of the throughput
 
 double uniform(std::mt19937_64& random) { return static_cast<double>(random() >> 11) * 0x1p-53; }
 

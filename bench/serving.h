@@ -49,7 +49,7 @@ struct Serving {
   Samples ttft;           // per request that counts: from its arrival to its first token
   Samples itl;            // from each of its tokens to the next
   // Throughput, of all tokens that were written from the first request that counts to the end: seconds for each equal
-  // part of `tokens` tokens, some twenty parts.
+  // part of `tokens` tokens, some twelve parts.
   Samples parts;
   uint32_t tokens = 0;
 };

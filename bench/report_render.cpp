@@ -1,0 +1,43 @@
+#include "bench/report_render.h"
+
+#include <algorithm>
+
+#include "bench/report_grids.h"
+
+namespace switchyard::bench {
+namespace {
+
+constexpr const char* kFormats[] = {"table", "json", "csv", "md", "html"};
+
+}  // namespace
+
+Result<ReportFormat> parse_report_format(const std::string& name) {
+  const auto found = std::find(std::begin(kFormats), std::end(kFormats), name);
+  if (found == std::end(kFormats)) {
+    return error(Code::usage, "there is no format '{}'; known: {}", name, fmt::join(kFormats, ", "));
+  }
+  return static_cast<ReportFormat>(found - std::begin(kFormats));
+}
+
+std::string render(const Report& report, ReportFormat format, const RenderOptions& options) {
+  switch (format) {
+    case ReportFormat::json:
+      return to_json(report).dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
+    case ReportFormat::csv:
+      return render_csv(report);
+    case ReportFormat::md:
+      return render_md(report);
+    case ReportFormat::html:
+      return render_html(report);
+    default:
+      return render_table(report, options);
+  }
+}
+
+std::string render_table(const Report& report, const RenderOptions& options) {
+  return table_of(document_of(report), options);
+}
+std::string render_html(const Report& report) { return html_of(document_of(report), {}); }
+std::string render_md(const Report& report) { return md_of(document_of(report)); }
+
+}  // namespace switchyard::bench

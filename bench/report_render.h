@@ -1,0 +1,36 @@
+// A report as something to read: a table for a terminal, Markdown, CSV, JSON, or a page of HTML with charts.
+//
+// Whatever a report says comes from outside: names and reasons are escaped for the format that they are written in, and
+// control characters are dropped.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bench/report.h"
+#include "core/base/status.h"
+
+namespace switchyard::bench {
+
+enum class ReportFormat { table, json, csv, md, html };
+
+// Errors: usage, naming the known ones.
+Result<ReportFormat> parse_report_format(const std::string& name);
+
+struct RenderOptions {
+  bool colour = false;   // escape sequences in tables
+  uint32_t width = 140;  // columns of a table, at least 100
+};
+
+// Ends with a newline.
+std::string render(const Report& report, ReportFormat format, const RenderOptions& options = {});
+
+// What `render` does, one by one. CSV has a line per cell and one per configuration without cells.
+std::string render_table(const Report& report, const RenderOptions& options);
+std::string render_csv(const Report& report);
+std::string render_md(const Report& report);
+// One page without outside resources or scripts: charts as inline SVG, for light and dark screens and for paper.
+std::string render_html(const Report& report);
+
+}  // namespace switchyard::bench
