@@ -32,8 +32,9 @@ dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
 .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 540px), 1fr)); gap: 16px; margin-top: 24px; }
 figure { margin: 0; padding: 14px 14px 10px; background: var(--card); border: 1px solid var(--line); border-radius: 8px; break-inside: avoid; }
 figure h2 { margin: 0 0 4px; font-size: 16px; } figcaption { color: var(--soft); font-size: 13px; margin-top: 6px; }
+figure:last-child:nth-child(odd) { grid-column: 1 / -1; } figure:last-child:nth-child(odd) svg { max-width: 640px; }
 .scroll { overflow-x: auto; }
-figure svg { display: block; width: 100%; min-width: 500px; height: auto; font: 12px system-ui, -apple-system, "Segoe UI", sans-serif; }
+figure svg { display: block; width: 100%; min-width: 440px; height: auto; font: 12px system-ui, -apple-system, "Segoe UI", sans-serif; }
 table { border-collapse: collapse; font-size: 13.5px; font-variant-numeric: tabular-nums; }
 th { text-align: left; color: var(--soft); font-weight: 600; border-bottom: 1px solid var(--line); }
 th, td { padding: 3px 14px 3px 0; white-space: nowrap; vertical-align: top; }
@@ -44,6 +45,8 @@ tr.group td { border-top: 1px solid var(--grid); padding-top: 6px; }
 svg text { fill: var(--ink); } svg .soft { fill: var(--soft); } svg .axis { stroke: var(--soft); fill: none; }
 svg .grid { stroke: var(--grid); fill: none; } svg .roof { stroke: var(--soft); fill: none; stroke-width: 1.5; }
 svg .halo { paint-order: stroke; stroke: var(--card); stroke-width: 4px; stroke-linejoin: round; }
+svg .good { fill: var(--good); } svg .bad { fill: var(--bad); } svg .head { font-weight: 600; }
+svg .hollow { fill: var(--card); stroke-width: 2; }
 svg .on { fill: var(--page); font-weight: 600; }
 @media print { main { max-width: none; padding: 0; } body { font-size: 11px; } table { font-size: 9.5px; }
   .figures { grid-template-columns: 1fr 1fr; } figure svg { min-width: 0; } .scroll { overflow: visible; }

@@ -37,7 +37,6 @@ std::string render(const Report& report, ReportFormat format, const RenderOption
 std::string render_table(const Report& report, const RenderOptions& options) {
   return table_of(document_of(report), options);
 }
-std::string render_html(const Report& report) { return html_of(document_of(report), {}); }
 std::string render_md(const Report& report) { return md_of(document_of(report)); }
 
 }  // namespace switchyard::bench

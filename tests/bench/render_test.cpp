@@ -113,6 +113,114 @@ TEST(Render, TextFromOutsideIsEscaped) {
   EXPECT_EQ(csv_text("plain"), "plain");
 }
 
+// The first fault of what should be XML, "" without one: tags that do not close, attributes without quotes, bare & or
+// <.
+std::string xml_fault(std::string_view xml) {
+  std::vector<std::string> open;
+  for (size_t at = 0; at < xml.size();) {
+    if (xml[at] == '&') {
+      const size_t end = xml.find(';', at);
+      if (end == std::string_view::npos || end - at > 7) return "a bare &";
+      at = end + 1;
+    } else if (xml[at] == '<') {
+      size_t end = at + 1;
+      bool quoted = false;
+      for (; end < xml.size() && (quoted || xml[end] != '>'); ++end) {
+        if (xml[end] == '"') quoted = !quoted;
+        if (xml[end] == '<') return "a bare <";
+      }
+      if (end == xml.size()) return "a tag without its end";
+      const std::string_view tag = xml.substr(at + 1, end - at - 1);
+      const std::string name(tag.substr(0, tag.find_first_of(" /\n", 1)));
+      if (tag[0] == '/') {
+        if (open.empty() || "/" + open.back() != name) return "</" + name + "> closes what is not open";
+        open.pop_back();
+      } else if (tag.back() != '/') {
+        open.push_back(name);
+      }
+      at = end + 1;
+    } else {
+      ++at;
+    }
+  }
+  return open.empty() ? "" : "<" + open.back() + "> stays open";
+}
+
+std::vector<std::string> charts_of(const std::string& html) {
+  std::vector<std::string> all;
+  for (size_t at = 0; (at = html.find("<svg ", at)) != std::string::npos;) {
+    const size_t end = html.find("</svg>", at) + 6;
+    all.push_back(html.substr(at, end - at));
+    at = end;
+  }
+  return all;
+}
+
+Report demo_report() {
+  auto report = parse_report(testing::read_file(SWITCHYARD_TEST_DATA "/bench/demo.json"));
+  EXPECT_TRUE(report.ok()) << report.status().message();
+  return report.ok() ? *report : Report{};
+}
+
+TEST(Xml, FaultsAreFound) {
+  EXPECT_EQ(xml_fault("<a b=\"1 > 0\"><c/>x &amp; y</a>"), "");
+  EXPECT_NE(xml_fault("<a><b></a></b>"), "");
+  EXPECT_NE(xml_fault("<a>x & y</a>"), "");
+  EXPECT_NE(xml_fault("<a>"), "");
+}
+
+TEST(Html, ChartsAreWellFormedAndDescribed) {
+  for (const Report& report : {demo_report(), sample_report(), hostile_report()}) {
+    const std::vector<std::string> charts = charts_of(render_html(report));
+    EXPECT_EQ(charts.size(), 7u);
+    for (const std::string& chart : charts) {
+      EXPECT_EQ(xml_fault(chart), "") << chart;
+      EXPECT_THAT(chart, AllOf(HasSubstr("role=\"img\""), HasSubstr("<title id="), HasSubstr("<desc id=")));
+      EXPECT_THAT(chart, AllOf(Not(HasSubstr("nan")), Not(HasSubstr("inf\""))));
+    }
+  }
+}
+
+TEST(Html, ThePageNeedsNothingElse) {
+  const std::string html = render_html(demo_report());
+  for (const char* what : {"<script", "<link", "<img", "<iframe", "@import", "url(", "src=", "href="}) {
+    EXPECT_THAT(html, Not(HasSubstr(what)));
+  }
+  for (size_t at = 0; (at = html.find("http", at)) != std::string::npos; ++at) {
+    EXPECT_EQ(html.substr(at, 27), "http://www.w3.org/2000/svg\"") << "the name of a format, not an address";
+  }
+  EXPECT_THAT(html, AllOf(HasSubstr("prefers-color-scheme: dark"), HasSubstr("@media print"), HasSubstr("790df32"),
+                          HasSubstr("34.2x faster"), HasSubstr("segmentation fault")));
+  EXPECT_EQ(xml_fault(html.substr(html.find("<main>"), html.find("</main>") + 7 - html.find("<main>"))), "");
+}
+
+// Bars and marks stay within their drawing, whatever the numbers are.
+TEST(Html, StrangeNumbersAreDrawnOrLeftOut) {
+  const double strange[] = {0, -1, 1e-300, 1e300, std::nan(""), HUGE_VAL};
+  for (const double v : strange) {
+    Report r = sample_report();
+    for (Configuration& c : r.configurations) {
+      for (Cell& cell : c.cells) {
+        cell.rate = Interval{v, v, v};
+        cell.bandwidth_share = cell.matrix_share = v;
+        if (cell.ttft) cell.ttft = cell.itl = Percentiles{v, v, v};
+        for (CellKernel& k : cell.kernels) k.ms = v;
+      }
+    }
+    for (Comparison& c : r.comparisons) c.ratio = c.low = c.high = v;
+    r.probes.read_gbs = v;
+    const std::string html = render_html(r);
+    for (const std::string& chart : charts_of(html)) {
+      EXPECT_EQ(xml_fault(chart), "");
+      EXPECT_THAT(chart, AllOf(Not(HasSubstr("=\"nan")), Not(HasSubstr("=\"inf")), Not(HasSubstr("=\"-nan"))));
+      EXPECT_LT(chart.size(), 40'000u);
+    }
+    EXPECT_FALSE(render_table(r, {}).empty());
+    EXPECT_FALSE(render_csv(r).empty());
+  }
+  EXPECT_TRUE(charts_of(render_html(Report{})).empty());
+}
+
 TEST(Text, NumbersForPeople) {
   EXPECT_EQ(rate_text(14305.6), "14,306");
   EXPECT_EQ(rate_text(1234567), "1,234,567");
