@@ -18,6 +18,9 @@ struct CaseSpec {
 
 const std::vector<CaseSpec>& all_cases();
 
+// Some more of each operation, with shapes and row counts that the seed draws.
+std::vector<CaseSpec> random_cases(uint64_t seed);
+
 std::string op_name(swy_op_id op);
 // "i4.g32", "i8.row", "bf16".
 std::string encoding_name(swy_dtype encoding, uint32_t group);
@@ -47,5 +50,15 @@ void gated_delta_cases(std::vector<CaseSpec>& out);
 void lm_head_cases(std::vector<CaseSpec>& out);
 void cast_cases(std::vector<CaseSpec>& out);
 void sample_cases(std::vector<CaseSpec>& out);
+void random_add_cases(Random& random, std::vector<CaseSpec>& out);
+void random_rms_norm_cases(Random& random, std::vector<CaseSpec>& out);
+void random_linear_cases(Random& random, std::vector<CaseSpec>& out);
+void random_embedding_cases(Random& random, std::vector<CaseSpec>& out);
+void random_moe_cases(Random& random, std::vector<CaseSpec>& out);
+void random_attention_cases(Random& random, std::vector<CaseSpec>& out);
+void random_gated_delta_cases(Random& random, std::vector<CaseSpec>& out);
+void random_lm_head_cases(Random& random, std::vector<CaseSpec>& out);
+void random_cast_cases(Random& random, std::vector<CaseSpec>& out);
+void random_sample_cases(Random& random, std::vector<CaseSpec>& out);
 
 }  // namespace switchyard::check

@@ -93,7 +93,7 @@ void set_types(Case& c, Types types) {
   }
 }
 
-bool takes(const Plugin& plugin, const swy_kernel& kernel, const Case& c, std::string* why) {
+bool takes(const Plugin& plugin, const swy_kernel& kernel, const Case& c, std::string* why, bool* by_machine) {
   const auto refuse = [&](const std::string& reason) {
     if (why != nullptr) *why = reason;
     return false;
@@ -105,7 +105,7 @@ bool takes(const Plugin& plugin, const swy_kernel& kernel, const Case& c, std::s
        (kernel.output_dtypes & SWY_DTYPE_BIT(c.outputs[0].desc.dtype)) == 0)) {
     return refuse("does not cast between these types");
   }
-  if ((sampling_needs(c) & ~plugin.sampling_steps()) != 0) return refuse("the device's sampler does not cover it");
+  if ((sampling_needs(c) & ~plugin.info().sampling_steps) != 0) return refuse("the device's sampler does not cover it");
   for (const Weight& w : c.weights) {
     if (w.quantizable && kernel.weight_dtypes != 0 && (kernel.weight_dtypes & SWY_DTYPE_BIT(w.desc.dtype)) == 0) {
       return refuse(text("no weights of encoding ", w.desc.dtype));
@@ -116,8 +116,10 @@ bool takes(const Plugin& plugin, const swy_kernel& kernel, const Case& c, std::s
   PluginError e;
   const swy_status s = kernel.supports(plugin.device(), &kernel, op.get(), &c.bucket, e.get());
   if (s == SWY_OK) return true;
+  if (by_machine != nullptr) *by_machine = e.get()->reason == SWY_REASON_ARCH || e.get()->reason == SWY_REASON_FLAGS;
   if (s == SWY_UNSUPPORTED) return refuse(e.line());
-  throw Failure(text("supports: ", e.line(), " (status ", s, ")"));
+  e.expect_ok(s, "supports");
+  return false;
 }
 
 Execution::Execution(const Plugin& plugin, const swy_kernel& kernel, const Case& c, bool in_place)

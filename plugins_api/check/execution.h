@@ -62,7 +62,8 @@ class Execution {
   std::vector<std::vector<std::byte>> weight_bytes_;  // as they were given to the device
 };
 
-// Whether the kernel would take the case: its masks, its row limits, `supports`. On refusal, *why says so.
-bool takes(const Plugin& plugin, const swy_kernel& kernel, const Case& c, std::string* why);
+// Whether the kernel would take the case: its masks, its row limits, `supports`. On refusal, *why says so, and
+// *by_machine whether another machine or other settings would take it.
+bool takes(const Plugin& plugin, const swy_kernel& kernel, const Case& c, std::string* why, bool* by_machine = nullptr);
 
 }  // namespace switchyard::check

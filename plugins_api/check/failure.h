@@ -1,4 +1,5 @@
-// How the kit's own code gives up: Failure, with one line of text. It never crosses the public functions of check.h.
+// How the kit's own code gives up: Failure, with one line of text. It never crosses the public functions of kit.h and
+// worker.h.
 #pragma once
 
 #include <sstream>
@@ -18,12 +19,23 @@ class WrongMachine : public Failure {
   using Failure::Failure;
 };
 
+// What is to be checked is not there: the plugin does not claim it, or refuses with the reason that this carries.
+class Unsupported : public Failure {
+ public:
+  using Failure::Failure;
+};
+
 // Its arguments one after the other, as operator<< prints them.
 template <class... Parts>
 std::string text(const Parts&... parts) {
   std::ostringstream out;
   (out << ... << parts);
   return out.str();
+}
+
+// Whether it can be written in a command line, and in a list.
+inline bool is_one_word(const char* s) {
+  return s != nullptr && *s != '\0' && std::string(s).find_first_of(" \t\n,/=") == std::string::npos;
 }
 
 }  // namespace switchyard::check

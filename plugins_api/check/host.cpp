@@ -1,92 +1,167 @@
 #include "plugins_api/check/host.h"
 
+#include <dlfcn.h>
+#include <link.h>
+
 #include <atomic>
-#include <barrier>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <mutex>
 #include <new>
-#include <thread>
-#include <vector>
+#include <unordered_map>
+#include <utility>
+
+#include "plugins_api/check/failure.h"
+#include "plugins_api/check/team.h"
 
 namespace switchyard::check {
 namespace {
 
 std::atomic<uint64_t> allocations{0};
+std::atomic<Shortage> shortage{Shortage::kNone};
+std::atomic<int64_t> left{0};  // allocations until it begins
+std::atomic<bool> met{false};
+uintptr_t code_begin = 0, code_end = 0;
 
-// Threads that sleep between runs, and in barriers: tests share their machine.
-class Team {
+// Whether the allocation that is asked for is one that fails.
+bool is_short() {
+  const Shortage s = shortage.load(std::memory_order_relaxed);
+  if (s == Shortage::kNone) return false;
+  const int64_t n = left.fetch_sub(1, std::memory_order_relaxed);
+  const bool fails = n == 1 || (n < 1 && s == Shortage::kForGood);
+  if (fails) met = true;
+  return fails;
+}
+
+// Blocks that are out, to find what is given back wrongly.
+class Ledger {
  public:
-  explicit Team(uint32_t width) : width_(width), start_(width), members_(width), end_(width) {
-    for (uint32_t rank = 1; rank < width_; ++rank) {
-      threads_.emplace_back([this, rank] {
-        while (true) {
-          start_.arrive_and_wait();
-          if (fn_ == nullptr) return;
-          part(rank);
-        }
-      });
+  void add(void* p, uint64_t bytes, uint64_t alignment) {
+    const std::lock_guard lock(mutex_);
+    blocks_[p] = {bytes, alignment};
+  }
+  // Whether it may be freed.
+  bool remove(void* p, uint64_t bytes, uint64_t alignment) {
+    const std::lock_guard lock(mutex_);
+    const auto it = blocks_.find(p);
+    if (it == blocks_.end()) {
+      misuse_ = text("gave back ", bytes, " bytes that the host's allocator did not give, or gave them back twice");
+      return false;
     }
+    if (it->second != std::pair(bytes, alignment)) {
+      misuse_ = text("gave back ", bytes, " bytes aligned to ", alignment, " that it got as ", it->second.first,
+                     " aligned to ", it->second.second);
+    }
+    blocks_.erase(it);
+    return true;
   }
-  ~Team() {
-    fn_ = nullptr;
-    start_.arrive_and_wait();
-    for (std::thread& t : threads_) t.join();
+  uint64_t count() {
+    const std::lock_guard lock(mutex_);
+    return blocks_.size();
   }
-  uint32_t width() const { return width_; }
-  void run(swy_team_fn fn, void* arg) {
-    fn_ = fn;
-    arg_ = arg;
-    start_.arrive_and_wait();
-    part(0);
+  std::string misuse() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(misuse_, "");
   }
 
  private:
-  void part(uint32_t rank) {
-    const swy_team self{sizeof(swy_team), width_, rank, 0, this, [](const swy_team* t) {
-                          static_cast<Team*>(t->ctx)->members_.arrive_and_wait();
-                        }};
-    fn_(arg_, &self);
-    end_.arrive_and_wait();
-  }
-
-  const uint32_t width_;
-  std::barrier<> start_, members_, end_;
-  swy_team_fn fn_ = nullptr;
-  void* arg_ = nullptr;
-  std::vector<std::thread> threads_;
+  std::mutex mutex_;
+  std::unordered_map<void*, std::pair<uint64_t, uint64_t>> blocks_;
+  std::string misuse_;
 };
 
-uint32_t team_width() {
-  const char* asked = std::getenv("SWITCHYARD_CHECK_THREADS");
-  const long n = asked == nullptr ? 2 : std::strtol(asked, nullptr, 10);
-  return n < 1 ? 1 : n > 256 ? 256 : static_cast<uint32_t>(n);
+Ledger& ledger() {
+  static auto* all = new Ledger;  // plugins may give memory back while the process ends
+  return *all;
 }
 
 void log_line(void*, swy_log_level level, const char* message) {
   if (level >= SWY_LOG_WARNING) std::fprintf(stderr, "plugin: %s\n", message == nullptr ? "" : message);
 }
 void* allocate(void*, uint64_t bytes, uint64_t alignment) {
+  constexpr uint64_t kMost = uint64_t{1} << 40;  // beyond any machine's
   allocations.fetch_add(1, std::memory_order_relaxed);
-  return ::operator new(bytes, std::align_val_t(alignment), std::nothrow);
+  if (bytes > kMost || is_short()) return nullptr;
+  const uint64_t whole = alignment < alignof(std::max_align_t) ? alignof(std::max_align_t) : alignment;
+  void* p = ::aligned_alloc(whole, (bytes + whole - 1) / whole * whole + (bytes == 0 ? whole : 0));
+  if (p == nullptr) return nullptr;
+  std::memset(p, 0, bytes);
+  ledger().add(p, bytes, alignment);
+  return p;
 }
-void release(void*, void* p, uint64_t, uint64_t alignment) { ::operator delete(p, std::align_val_t(alignment)); }
+void release(void*, void* p, uint64_t bytes, uint64_t alignment) {
+  if (p != nullptr && ledger().remove(p, bytes, alignment)) std::free(p);
+}
 
 }  // namespace
 
 const swy_host* the_host() {
-  static Team team(team_width());
-  static const swy_executor executor{
-      sizeof(swy_executor), 0, &team, [](void* ctx) { return static_cast<Team*>(ctx)->width(); },
-      [](void* ctx, swy_team_fn fn, void* arg) { static_cast<Team*>(ctx)->run(fn, arg); }};
   static const swy_host host{sizeof(swy_host), SWY_ABI_VERSION,
                              "check",          nullptr,
                              log_line,         nullptr,
                              allocate,         release,
-                             &executor,        [](void*, const char*) {
-                               return static_cast<const void*>(nullptr); }};
+                             the_team(),       [](void*, const char*) { return static_cast<const void*>(nullptr); }};
   return &host;
 }
 
 uint64_t host_allocations() { return allocations.load(std::memory_order_relaxed); }
+uint64_t host_blocks() { return ledger().count(); }
+std::string host_misuse() { return ledger().misuse(); }
+
+void set_shortage(Shortage s, uint64_t n) {
+  left = static_cast<int64_t>(n);
+  met = false;
+  shortage = s;
+}
+bool shortage_met() { return met; }
+
+void set_plugin_code(const void* symbol_of_it) {
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* symbol) {
+        const auto wanted = reinterpret_cast<uintptr_t>(symbol);
+        for (int i = 0; i < info->dlpi_phnum; ++i) {
+          const auto& h = info->dlpi_phdr[i];
+          const uintptr_t begin = info->dlpi_addr + h.p_vaddr, end = begin + h.p_memsz;
+          if (h.p_type != PT_LOAD || wanted < begin || wanted >= end) continue;
+          code_begin = begin;
+          code_end = end;
+        }
+        return 0;
+      },
+      const_cast<void*>(symbol_of_it));
+}
+
+// Whether an allocation by operator new is the plugin's, and fails.
+bool new_is_short(const void* caller) {
+  const auto at = reinterpret_cast<uintptr_t>(caller);
+  return at >= code_begin && at < code_end && is_short();
+}
 
 }  // namespace switchyard::check
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// The program's operator new serves plugins too: the dynamic linker finds it first.
+#pragma GCC visibility push(default)
+void* operator new(size_t bytes) {
+  void* p =
+      switchyard::check::new_is_short(__builtin_return_address(0)) ? nullptr : std::malloc(bytes == 0 ? 1 : bytes);
+  if (p == nullptr) throw std::bad_alloc();
+  return p;
+}
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  return switchyard::check::new_is_short(__builtin_return_address(0)) ? nullptr : std::malloc(bytes == 0 ? 1 : bytes);
+}
+void* operator new[](size_t bytes) {
+  void* p =
+      switchyard::check::new_is_short(__builtin_return_address(0)) ? nullptr : std::malloc(bytes == 0 ? 1 : bytes);
+  if (p == nullptr) throw std::bad_alloc();
+  return p;
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete[](void* p) noexcept { std::free(p); }
+void operator delete(void* p, size_t) noexcept { std::free(p); }
+void operator delete[](void* p, size_t) noexcept { std::free(p); }
+#pragma GCC visibility pop
+#endif

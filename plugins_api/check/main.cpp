@@ -1,86 +1,93 @@
-// switchyard-check: holds a plugin's kernels to the table of cases. Exit code 0: all passed; 1: some failed; 2: usage,
-// or the plugin does not open; 77: this machine cannot do what the settings ask for.
+// switchyard-plugin-check: judges a plugin through its C ABI. --help says what it can do and what it answers.
 #include <cstdio>
-#include <cstring>
-#include <map>
+#include <fstream>
+#include <iostream>
 
-#include "plugins_api/check/check.h"
+#include "plugins_api/check/judge.h"
+#include "plugins_api/check/report.h"
+#include "plugins_api/check/worker.h"
 
 namespace {
 
 using namespace switchyard::check;
+using nlohmann::json;
 
-constexpr const char* kUsage =
-    "usage: switchyard-check PLUGIN.so [--oracle REFERENCE.so] [--set NAME=VALUE] [--filter TEXT] [--slow] [--errors]\n"
-    "  --oracle  the reference backend; without it, results are compared with plain loops in fp64\n"
-    "  --set     an option of the plugin; may be repeated\n"
-    "  --filter  only checks whose name (kernel/case) contains this\n"
-    "  --slow    the slow cases too\n"
-    "  --errors  print each kernel's largest relative errors\n"
-    "  SWITCHYARD_CHECK_SEED repeats a run, SWITCHYARD_CHECK_THREADS sets the width of the host's team (2)\n";
+uint64_t the_seed = 0;
 
-struct Options {
-  Request request;
-  std::string filter;
-  bool errors = false;
-};
+void show(const Result& result) {
+  const std::string line = line_of(result, the_seed);
+  if (!line.empty()) std::fprintf(stdout, "%s\n", line.c_str());
+  std::fflush(stdout);
+}
 
-bool parse(int argc, char** argv, Options& o) {
-  for (int i = 1; i < argc; ++i) {
-    const std::string arg = argv[i];
-    const auto value = [&] { return i + 1 < argc ? argv[++i] : ""; };
-    if (arg == "--oracle") {
-      o.request.reference = value();
-    } else if (arg == "--filter") {
-      o.filter = value();
-    } else if (arg == "--set") {
-      const std::string s = value();
-      const size_t at = s.find('=');
-      if (at == std::string::npos) return false;
-      o.request.settings.push_back({s.substr(0, at), s.substr(at + 1)});
-    } else if (arg == "--slow") {
-      o.request.slow = true;
-    } else if (arg == "--errors") {
-      o.errors = true;
-    } else if (arg[0] != '-' && o.request.plugin.empty()) {
-      o.request.plugin = arg;
-    } else {
-      return false;
-    }
+// "" or why it could not be written.
+std::string write(const std::string& where, const json& what) {
+  if (where.empty()) return "";
+  const std::string all = what.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
+  if (where == "-") {
+    std::fputs(all.c_str(), stdout);
+    return "";
   }
-  return !o.request.plugin.empty();
+  std::ofstream out(where);
+  out << all;
+  out.close();
+  return out ? "" : "cannot write " + where;
+}
+
+int support(const std::vector<std::string>& files) {
+  std::vector<json> summaries;
+  for (const std::string& file : files) {
+    std::ifstream in(file);
+    json j = json::parse(in, nullptr, false);
+    if (!j.is_object() || !j.contains("plugin") || !j.contains("kernels")) {
+      std::fprintf(stderr, "%s is no summary of a plugin; --summary FILE writes one\n", file.c_str());
+      return 2;
+    }
+    summaries.push_back(std::move(j));
+  }
+  std::fputs(support_page(summaries).c_str(), stdout);
+  return 0;
+}
+
+int run(const Options& options) {
+  const bool quiet = options.json == "-" || options.summary == "-";
+  the_seed = options.seed;
+  const Report report = judge(options, quiet ? nullptr : show);
+  if (!quiet && options.list) {
+    for (const Result& r : report.results) std::printf("%s/%s\n", r.suite.c_str(), r.name.c_str());
+  }
+  const std::string text = closing_text(report, options);
+  if (report.plugin.is_null()) {
+    std::fputs(text.c_str(), stderr);
+  } else if (!quiet) {
+    std::fputs(text.c_str(), stdout);
+  }
+  for (const std::string& problem :
+       {write(options.json, to_json(report, options, true)), write(options.summary, to_json(report, options, false))}) {
+    if (problem.empty()) continue;
+    std::fprintf(stderr, "%s\n", problem.c_str());
+    return 2;
+  }
+  return exit_code(report);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  Options o;
-  if (!parse(argc, argv, o)) {
-    std::fputs(kUsage, stderr);
+  Options options;
+  try {
+    if (const std::string problem = parse(argc, argv, &options); !problem.empty()) {
+      std::fprintf(stderr, "%s\n", problem.c_str());
+      return 2;
+    }
+    if (options.help) {
+      std::fputs(help().c_str(), stdout);
+      return 0;
+    }
+    if (options.worker_fd >= 0) return work(options);
+    return options.support.empty() ? run(options) : support(options.support);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "%s\n", e.what());
     return 2;
   }
-  o.request.seed = seed_of_environment();
-  Kit kit(o.request);
-  if (!kit.error().empty()) {
-    std::fprintf(stderr, "%s\n", kit.error().c_str());
-    return kit.wrong_machine() ? kExitWrongMachine : 2;
-  }
-  std::vector<std::string> refusals;
-  size_t failed = 0, ran = 0;
-  std::map<std::string, Errors> errors;
-  for (const Check& check : kit.checks(&refusals)) {
-    if (check.name().find(o.filter) == std::string::npos) continue;
-    const std::string problem = kit.run(check, &errors[check.kernel->name]);
-    ++ran;
-    if (problem.empty()) continue;
-    ++failed;
-    std::printf("FAILED %s\n", problem.c_str());
-  }
-  for (const std::string& r : refusals) std::printf("takes no case: %s\n", r.c_str());
-  for (const auto& [kernel, e] : errors) {
-    if (o.errors) std::printf("%-28s worst row %.2e, mean %.2e\n", kernel.c_str(), e.worst, e.mean);
-  }
-  std::printf("%s: %zu checks, %zu failed, seed %llu\n", kit.plugin().id().c_str(), ran, failed,
-              static_cast<unsigned long long>(o.request.seed));
-  return failed == 0 && ran > 0 ? 0 : 1;
 }

@@ -9,43 +9,51 @@
 
 namespace switchyard::check {
 
-Plugin::Plugin(const std::string& path, const std::vector<Setting>& settings) {
+swy_negotiate_fn open_library(const std::string& path) {
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (library == nullptr) throw Failure(text("cannot open ", path, ": ", ::dlerror()));
   const auto negotiate = reinterpret_cast<swy_negotiate_fn>(::dlsym(library, SWY_NEGOTIATE_SYMBOL));
   if (negotiate == nullptr) throw Failure(text(path, " exports no " SWY_NEGOTIATE_SYMBOL));
+  return negotiate;
+}
+
+Library::Library(const std::string& path) {
+  const swy_negotiate_fn negotiate = open_library(path);
   PluginError e;
   const swy_negotiate_in in{sizeof in, SWY_ABI_VERSION, SWY_ABI_VERSION, 0, SWY_NEGOTIATE_MAGIC, the_host()};
-  swy_negotiate_out out{};
-  out.struct_size = sizeof out;
-  out.error = e.get();
-  e.expect_ok(negotiate(&in, &out), path + " refused");
-  if (out.id == nullptr || out.plugin == nullptr) throw Failure(path + " negotiated without an id or a table");
-  id_ = out.id;
-  api_ = out.plugin;
+  out_.struct_size = sizeof out_;
+  out_.error = e.get();
+  e.expect_ok(negotiate(&in, &out_), path + " refused");
+  out_.error = nullptr;
+  if (out_.id == nullptr || out_.plugin == nullptr) throw Failure(path + " negotiated without an id or a table");
+}
+
+Plugin::Plugin(const Library& library, const std::vector<Setting>& settings) : library_(library) {
   uint32_t count = 0;
-  e.expect_ok(api_->device_count(&count, e.get()), id_ + ": device_count");
-  if (count == 0) throw Failure(text(id_, " has no device: ", e.line()));
-  swy_device_info info{};
-  info.struct_size = sizeof info;
-  e.expect_ok(api_->device_info(0, &info, e.get()), id_ + ": device_info");
-  alignment_ = std::max<uint64_t>(64, info.buffer_alignment);
-  sampling_steps_ = info.sampling_steps;
+  PluginError e;
+  e.expect_ok(api().device_count(&count, e.get()), id() + ": device_count");
+  if (count == 0) throw WrongMachine(text(id(), " has no device: ", e.line()));
+  info_.struct_size = sizeof info_;
+  e.expect_ok(api().device_info(0, &info_, e.get()), id() + ": device_info");
   std::vector<swy_setting> raw;
   for (const Setting& s : settings) {
     bool known = false;
-    for (uint32_t i = 0; i < api_->option_count; ++i) known = known || s.name == api_->options[i]->name;
-    if (!known) throw Failure(text(id_, " has no option '", s.name, "'"));
+    for (uint32_t i = 0; i < api().option_count; ++i) known = known || s.name == api().options[i]->name;
+    if (!known) throw Failure(text(id(), " has no option '", s.name, "'"));
     raw.push_back({s.name.c_str(), s.value.c_str()});
   }
-  const swy_status opened = api_->device_open(0, raw.data(), static_cast<uint32_t>(raw.size()), &device_, e.get());
-  if (opened == SWY_UNSUPPORTED && e.get()->reason == SWY_REASON_ARCH) throw WrongMachine(id_ + ": " + e.line());
-  e.expect_ok(opened, id_ + ": device_open");
-  for (uint32_t i = 0; i < api_->kernel_count(device_); ++i) kernels_.push_back(api_->kernel_at(device_, i));
+  const swy_status opened = api().device_open(0, raw.data(), static_cast<uint32_t>(raw.size()), &device_, e.get());
+  if (opened == SWY_UNSUPPORTED && e.get()->reason == SWY_REASON_ARCH) throw WrongMachine(id() + ": " + e.line());
+  e.expect_ok(opened, id() + ": device_open");
+  for (uint32_t i = 0; i < api().kernel_count(device_); ++i) kernels_.push_back(api().kernel_at(device_, i));
+}
+
+const void* Plugin::extension(const char* name) const {
+  return api().get_extension == nullptr ? nullptr : api().get_extension(device_, name);
 }
 
 Plugin::~Plugin() {
-  if (device_ != nullptr) api_->device_close(device_);
+  if (device_ != nullptr) api().device_close(device_);
 }
 
 Memory::Memory(const Plugin& plugin, swy_memory_type type, uint64_t bytes, const std::string& what)

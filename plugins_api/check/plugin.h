@@ -14,31 +14,55 @@ struct Setting {
   std::string name, value;
 };
 
-// Opened plugins stay loaded until the process ends. Not thread-safe.
+// A plugin's file, opened and negotiated with. It stays loaded until the process ends.
+class Library {
+ public:
+  // Throws Failure with the plugin's own reason.
+  explicit Library(const std::string& path);
+  const swy_plugin& api() const { return *out_.plugin; }
+  std::string id() const { return out_.id; }
+  std::string version() const { return out_.version == nullptr ? "" : out_.version; }
+  uint32_t abi() const { return out_.abi; }
+
+ private:
+  swy_negotiate_out out_{};
+};
+
+// Opens a plugin's file without a call of the plugin: its exported function. Throws Failure.
+swy_negotiate_fn open_library(const std::string& path);
+
+// Device 0 of a plugin. Not thread-safe.
 class Plugin {
  public:
-  // Opens device 0. Throws Failure with the plugin's own reason.
-  Plugin(const std::string& path, const std::vector<Setting>& settings);
+  // Throws Failure with the plugin's own reason; WrongMachine if there is no device, or not one that the settings need.
+  Plugin(const Library& library, const std::vector<Setting>& settings);
   ~Plugin();
   Plugin(const Plugin&) = delete;
   Plugin& operator=(const Plugin&) = delete;
 
-  const swy_plugin& api() const { return *api_; }
+  const swy_plugin& api() const { return library_.api(); }
   swy_device* device() const { return device_; }
-  const std::string& id() const { return id_; }
+  std::string id() const { return library_.id(); }
+  const swy_device_info& info() const { return info_; }
   const std::vector<const swy_kernel*>& kernels() const { return kernels_; }
   // Of offsets that are bound to operands, in bytes.
-  uint64_t alignment() const { return alignment_; }
-  // SWY_SAMPLES_*: which parts of the chain SAMPLE covers.
-  uint32_t sampling_steps() const { return sampling_steps_; }
+  uint64_t alignment() const { return info_.buffer_alignment < 64 ? 64 : info_.buffer_alignment; }
+  // NULL: it has none of that name.
+  const void* extension(const char* name) const;
 
  private:
-  std::string id_;
-  const swy_plugin* api_ = nullptr;
+  Library library_;
   swy_device* device_ = nullptr;
+  swy_device_info info_{};
   std::vector<const swy_kernel*> kernels_;
-  uint64_t alignment_ = 64;
-  uint32_t sampling_steps_ = 0;
+};
+
+// A call of the plugin gave another status than SWY_OK.
+class Refused : public Failure {
+ public:
+  Refused(swy_status s, bool line, const std::string& what) : Failure(what), status(s), has_line(line) {}
+  swy_status status;
+  bool has_line;  // the plugin gave a reason
 };
 
 // Room for a plugin's error line.
@@ -49,9 +73,10 @@ class PluginError {
   PluginError& operator=(const PluginError&) = delete;
   swy_error* get() { return &error_; }
   std::string line() const { return text_[0] == '\0' ? "no reason given" : text_; }
-  // Throws "WHAT: the plugin's line (status N)" unless the status is SWY_OK.
+  bool has_line() const { return text_[0] != '\0'; }
+  // Throws Refused, "WHAT: the plugin's line (status N)", unless the status is SWY_OK.
   void expect_ok(swy_status status, const std::string& what) const {
-    if (status != SWY_OK) throw Failure(text(what, ": ", line(), " (status ", status, ")"));
+    if (status != SWY_OK) throw Refused(status, has_line(), text(what, ": ", line(), " (status ", status, ")"));
   }
 
  private:

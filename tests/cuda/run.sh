@@ -37,11 +37,11 @@ if [[ -n $reason ]]; then
   exit 77
 fi
 
-echo "op kit against reference:"
-run kit "$build/bin/switchyard-check" "$backends/switchyard_cuda.so" --oracle "$backends/switchyard_reference.so"
+echo "switchyard-plugin-check against reference:"
+run kit "$build/bin/switchyard-plugin-check" "$backends/switchyard_cuda.so" --oracle "$backends/switchyard_reference.so"
 tail -1 "$work/kit"
-run kit_fp32 "$build/bin/switchyard-check" "$backends/switchyard_cuda.so" --oracle "$backends/switchyard_reference.so" \
-  --set kv_bf16=0 --filter attention
+run kit_fp32 "$build/bin/switchyard-plugin-check" "$backends/switchyard_cuda.so" \
+  --oracle "$backends/switchyard_reference.so" --set kv_bf16=0 --suite ops --filter attention
 tail -1 "$work/kit_fp32"
 
 echo "demo model, loss on its text (they may differ by 2e-3):"

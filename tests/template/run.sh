@@ -15,6 +15,7 @@ cp "$work/build/switchyard_template.so" "$work/drop"
 
 switchyard=$work/prefix/bin/switchyard
 unset SWITCHYARD_BACKEND
+"$work/prefix/bin/switchyard-plugin-check" "$work/drop/switchyard_template.so"
 "$switchyard" backends --backend-path "$work/drop" --explain | grep -F "switchyard_template.so: accepted as template"
 export SWITCHYARD_BACKEND_PATH=$work/drop
 "$switchyard" backends --json | grep -F '"id": "template"' >/dev/null  # not -q, which would end the pipe early

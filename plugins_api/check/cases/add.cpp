@@ -2,22 +2,32 @@
 #include "plugins_api/check/cases.h"
 
 namespace switchyard::check {
+namespace {
+
+constexpr swy_op_id kOps[] = {SWY_OP_ADD, SWY_OP_SILU_MUL, SWY_OP_SIGMOID_MUL, SWY_OP_SIGMOID_SCALE_ADD};
+
+void put(std::vector<CaseSpec>& out, swy_op_id op, uint32_t rows, uint64_t width, bool slow) {
+  const std::string name = op_name(op) + ".rows" + std::to_string(rows) + ".width" + std::to_string(width);
+  out.push_back({op, name, slow, [=](Random& random) {
+                   Builder b(op, random);
+                   b.rows(ragged(rows)).input(width, 0, 2).input(width, 0, 2);
+                   if (op == SWY_OP_SIGMOID_SCALE_ADD) b.input(1, 0, 2);
+                   return b.output(width).done(rows > 2 ? 3 : 0);
+                 }});
+}
+
+}  // namespace
 
 void add_cases(std::vector<CaseSpec>& out) {
-  for (const swy_op_id op : {SWY_OP_ADD, SWY_OP_SILU_MUL, SWY_OP_SIGMOID_MUL, SWY_OP_SIGMOID_SCALE_ADD}) {
+  for (const swy_op_id op : kOps) {
     for (const uint32_t rows : {1u, 2u, 63u, 65u, 513u}) {
-      for (const uint64_t width : {36u, 100u, 256u, 2048u}) {
-        const bool slow = rows == 513 && width == 2048;
-        const std::string name = op_name(op) + ".rows" + std::to_string(rows) + ".width" + std::to_string(width);
-        out.push_back({op, name, slow, [=](Random& random) {
-                         Builder b(op, random);
-                         b.rows(ragged(rows)).input(width, 0, 2).input(width, 0, 2);
-                         if (op == SWY_OP_SIGMOID_SCALE_ADD) b.input(1, 0, 2);
-                         return b.output(width).done(rows > 2 ? 3 : 0);
-                       }});
-      }
+      for (const uint64_t width : {36u, 100u, 256u, 2048u}) put(out, op, rows, width, rows == 513 && width == 2048);
     }
   }
+}
+
+void random_add_cases(Random& random, std::vector<CaseSpec>& out) {
+  for (const swy_op_id op : kOps) put(out, op, 1 + random.below(200), 1 + random.below(700), false);
 }
 
 }  // namespace switchyard::check

@@ -91,4 +91,20 @@ void attention_cases(std::vector<CaseSpec>& out) {
   }
 }
 
+void random_attention_cases(Random& random, std::vector<CaseSpec>& out) {
+  Shape s{0, 1 + random.below(3), 4 * (1 + random.below(16)), 0, random.below(2) == 0};
+  s.heads = s.kv_heads * (1 + random.below(4));
+  s.rotary = 2 * (1 + random.below(s.head_dim / 2));
+  const Scene& scene = all_scenes()[random.below(all_scenes().size())];
+  for (const swy_op_id op : {SWY_OP_ATTENTION, SWY_OP_KV_APPEND, SWY_OP_ATTEND}) {
+    out.push_back({op, op_name(op) + "." + s.name() + "." + scene.name, scene.slow,
+                   [=, &scene](Random& r) { return attention(op, s, scene, r); }});
+  }
+  const uint32_t rows = 1 + random.below(150);
+  for (const swy_op_id op : {SWY_OP_ROPE, SWY_OP_HEAD_SPLIT}) {
+    out.push_back({op, op_name(op) + "." + s.name() + ".rows" + std::to_string(rows), false,
+                   [=](Random& r) { return heads(op, s, rows, r); }});
+  }
+}
+
 }  // namespace switchyard::check

@@ -32,4 +32,15 @@ void cast_cases(std::vector<CaseSpec>& out) {
   }
 }
 
+void random_cast_cases(Random& random, std::vector<CaseSpec>& out) {
+  const uint32_t rows = 1 + random.below(300);
+  const uint64_t width = uint64_t{4} * (1 + random.below(90));
+  const bool narrow = random.below(2) == 0;
+  const swy_dtype from = narrow ? SWY_F32 : SWY_BF16, to = narrow ? SWY_BF16 : SWY_F32;
+  out.push_back({SWY_OP_CAST,
+                 std::string("cast.") + (narrow ? "f32_to_bf16" : "bf16_to_f32") + ".rows" + std::to_string(rows) +
+                     ".width" + std::to_string(width),
+                 false, [=](Random& r) { return cast(rows, width, from, to, r); }});
+}
+
 }  // namespace switchyard::check

@@ -31,4 +31,13 @@ void embedding_cases(std::vector<CaseSpec>& out) {
   }
 }
 
+void random_embedding_cases(Random& random, std::vector<CaseSpec>& out) {
+  const Encoding e = all_encodings()[random.below(all_encodings().size())];
+  const uint32_t rows = 1 + random.below(200);
+  const uint64_t width = uint64_t{4} * (2 + random.below(90));
+  out.push_back({SWY_OP_EMBEDDING,
+                 "embedding." + e.name() + ".rows" + std::to_string(rows) + ".width" + std::to_string(width), false,
+                 [=](Random& r) { return embedding(rows, width, e, r); }});
+}
+
 }  // namespace switchyard::check

@@ -30,7 +30,7 @@ Case delta(swy_op_id op, const Shape& s, const Scene& scene, swy_dtype plain, Ra
   const std::vector<uint64_t> state = {s.value_heads, s.key_dim, s.value_dim};
   // What q and k are made of is mostly positive: with q nearly orthogonal to k the first token of a sequence has next
   // to no output, and the norm behind the rule would make its rounding errors as large as the rest.
-  constexpr double kPositive = 1.0, kConvPositive = 0.5;
+  constexpr double kPositive = 1.0, kConvPositive = 1.0, kConvSpread = 0.3;
   const auto gates = [&] {  // decays from almost none to almost all within some tokens
     b.plain({s.value_heads}, SWY_F32, 0.5, 0.7).plain({s.value_heads}, plain, -2, 1);
   };
@@ -46,7 +46,7 @@ Case delta(swy_op_id op, const Shape& s, const Scene& scene, swy_dtype plain, Ra
     b.slotted({s.channels(), s.kernel - 1}, 1).output(s.channels());
   } else {
     b.input(s.channels(), kPositive).input(s.values(), 0, 2).input(s.value_heads).input(s.value_heads);
-    b.plain({s.channels(), s.kernel}, plain, kConvPositive, 0.5);
+    b.plain({s.channels(), s.kernel}, plain, kConvPositive, kConvSpread);
     gates();
     b.plain({s.value_dim}, plain, 1, 0.3);
     b.slotted({s.channels(), s.kernel - 1}, 1).slotted(state, 0.3).output(s.values());
@@ -68,6 +68,16 @@ void gated_delta_cases(std::vector<CaseSpec>& out) {
                        [=, &scene](Random& random) { return delta(op, s, scene, plain, random); }});
       }
     }
+  }
+}
+
+void random_gated_delta_cases(Random& random, std::vector<CaseSpec>& out) {
+  Shape s{1 + random.below(3), 0, 4 * (2 + random.below(10)), 4 * (2 + random.below(10)), 2 + random.below(4)};
+  s.value_heads = s.key_heads * (1 + random.below(3));
+  const Scene& scene = all_scenes()[random.below(all_scenes().size())];
+  for (const swy_op_id op : {SWY_OP_GATED_DELTA, SWY_OP_CAUSAL_CONV, SWY_OP_DELTA_GATES, SWY_OP_DELTA_RULE}) {
+    out.push_back({op, op_name(op) + "." + s.name() + "." + scene.name, scene.slow,
+                   [=, &scene](Random& r) { return delta(op, s, scene, SWY_F32, r); }});
   }
 }
 

@@ -88,4 +88,11 @@ void linear_cases(std::vector<CaseSpec>& out) {
   }
 }
 
+void random_linear_cases(Random& random, std::vector<CaseSpec>& out) {
+  const Encoding e = all_encodings()[random.below(all_encodings().size())];
+  std::vector<uint64_t> outs(1 + random.below(4));
+  for (uint64_t& o : outs) o = 4 * (1 + random.below(30));
+  put(out, {1 + random.below(90), uint64_t{4} * (2 + random.below(120)), outs, e}, false);
+}
+
 }  // namespace switchyard::check

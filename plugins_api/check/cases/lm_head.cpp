@@ -52,4 +52,15 @@ void lm_head_cases(std::vector<CaseSpec>& out) {
   }
 }
 
+void random_lm_head_cases(Random& random, std::vector<CaseSpec>& out) {
+  const Encoding e = all_encodings()[random.below(all_encodings().size())];
+  const uint32_t rows = 1 + random.below(90);
+  const uint64_t hidden = uint64_t{4} * (2 + random.below(90)), vocab = 1 + random.below(300);
+  const std::string sizes = ".rows" + std::to_string(rows) + ".hidden" + std::to_string(hidden);
+  out.push_back({SWY_OP_LM_HEAD, "lm_head." + e.name() + sizes + ".vocab" + std::to_string(vocab), false,
+                 [=](Random& r) { return head(rows, "some", hidden, vocab, e, r); }});
+  out.push_back(
+      {SWY_OP_GATHER_ROWS, "gather_rows" + sizes, false, [=](Random& r) { return gather(rows, "some", hidden, r); }});
+}
+
 }  // namespace switchyard::check

@@ -171,4 +171,14 @@ void moe_cases(std::vector<CaseSpec>& out) {
   put_router(out, {3, 256, 8, 0, 0, 0, i4});
 }
 
+void random_moe_cases(Random& random, std::vector<CaseSpec>& out) {
+  const Encoding e = all_encodings()[random.below(all_encodings().size())];
+  Mixture m{1 + random.below(60),       2 + random.below(20), 0, 4 * (2 + random.below(40)),
+            4 * (1 + random.below(16)), 4 * random.below(12), e};
+  m.top_k = 1 + random.below(std::min(m.experts, 8u));
+  if (random.below(2) == 0) m.routing = Mixture::kGiven;
+  put(out, m, false);
+  put_router(out, m);
+}
+
 }  // namespace switchyard::check

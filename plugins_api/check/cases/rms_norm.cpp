@@ -72,4 +72,17 @@ void rms_norm_cases(std::vector<CaseSpec>& out) {
   }
 }
 
+void random_rms_norm_cases(Random& random, std::vector<CaseSpec>& out) {
+  const swy_dtype weight = random.below(2) == 0 ? SWY_F32 : SWY_BF16;
+  const Norm row{1 + random.below(90), uint64_t{4} * (1 + random.below(150)), weight};
+  for (const swy_op_id op : {SWY_OP_RMS_NORM, SWY_OP_ADD_RMS_NORM}) {
+    out.push_back({op, label(op, row, 0), false, [=](Random& r) { return row_norm(op, row, r); }});
+  }
+  const Norm head{1 + random.below(90), uint64_t{4} * (1 + random.below(30)), weight};
+  const uint32_t heads = 1 + random.below(9);
+  for (const swy_op_id op : {SWY_OP_HEAD_RMS_NORM, SWY_OP_GATED_RMS_NORM}) {
+    out.push_back({op, label(op, head, heads), false, [=](Random& r) { return head_norm(op, head, heads, r); }});
+  }
+}
+
 }  // namespace switchyard::check

@@ -141,4 +141,15 @@ void sample_cases(std::vector<CaseSpec>& out) {
   }
 }
 
+void random_sample_cases(Random& random, std::vector<CaseSpec>& out) {
+  const Way way = ways()[random.below(ways().size())];
+  const uint32_t rows = 1 + random.below(20);
+  const uint64_t vocab = 60 + random.below(1500);
+  for (const swy_op_id op : {SWY_OP_SAMPLE, SWY_OP_TOP_CANDIDATES, SWY_OP_LM_HEAD_SAMPLE}) {
+    if (way.top != 0 && op == SWY_OP_TOP_CANDIDATES) continue;
+    out.push_back({op, op_name(op) + "." + way.name + ".rows" + std::to_string(rows) + ".vocab" + std::to_string(vocab),
+                   false, [=](Random& r) { return sample(op, way, rows, vocab, r); }});
+  }
+}
+
 }  // namespace switchyard::check

@@ -1,7 +1,7 @@
 // The op test kit: holds every kernel of a plugin to the table of cases.
 //
 //   Kit kit(request);                          loads the plugin, and the reference backend as its oracle
-//   for (const Check& c : kit.checks())        kernel x case x activation types
+//   for (const Check& c : kit.claims().checks) kernel x case x activation types
 //     kit.run(c)                               "" or one line: kernel, case, what differs where and by how much, seed
 //
 // A kernel is run on steps that are smaller than its bucket, with NaNs wherever it may not read, and compared with the
@@ -22,7 +22,7 @@
 
 namespace switchyard::check {
 
-// The exit code of the programs that run a kit on the wrong machine: nothing was checked, and nothing found wrong.
+// The exit code on the wrong machine: nothing was found wrong, and not all could be checked.
 inline constexpr int kExitWrongMachine = 77;
 
 struct Request {
@@ -33,15 +33,26 @@ struct Request {
   uint64_t seed = 0;
 };
 
-// SWITCHYARD_CHECK_SEED, or a new one.
-uint64_t seed_of_environment();
-
 struct Check {
   const swy_kernel* kernel = nullptr;
   const CaseSpec* spec = nullptr;
   Types types;
   std::string name() const;  // "linear.plain/linear.i4.g32.rows65", with the types when not fp32
 };
+
+// What a plugin's kernels take of the table, and what they do not.
+struct Claims {
+  std::vector<Check> checks;
+  struct Refused {
+    Check check;
+    std::string why;
+    bool by_machine = false;  // SWY_REASON_ARCH, or the plugin's settings: others would take it
+  };
+  std::vector<Refused> refused;
+};
+
+// What the kernel's products round activations to when it runs with these types.
+swy_dtype activations_of(const swy_kernel& k, const Types& types);
 
 // Not thread-safe.
 class Kit {
@@ -53,14 +64,22 @@ class Kit {
   bool wrong_machine() const { return wrong_machine_; }
 
   const Plugin& plugin() const { return *plugin_; }
-  // What the plugin's kernels take of the table. `refusals` gets a line for each kernel that takes nothing.
-  std::vector<Check> checks(std::vector<std::string>* refusals = nullptr);
+  const Plugin* oracle() const { return reference_.get(); }  // NULL: the naive implementations
+  const Request& request() const { return request_; }
+  // By kernels, in the plugin's order, and cases.
+  Claims claims() const;
   // "" or what is wrong. *errors gets the largest relative errors seen.
   std::string run(const Check& check, Errors* errors = nullptr);
 
+  // The case of a check, with contents of the seed; `variant` gives others.
+  Case build(const Check& check, uint64_t variant = 0) const;
+  // What it should give, computed anew. Throws Failure.
+  Outcome expected(const Check& check, const Case& c) const;
+  // "backend B, operation O, ...: problem [--seed N]".
+  std::string line(const Check& check, const std::string& problem) const;
+
  private:
-  Case build(const Check& check) const;
-  const Outcome& expected(const Check& check, const Case& c);
+  const Outcome& known(const Check& check, const Case& c);
   Outcome drawn_from_own_logits(const Check& check, const Case& c) const;
   std::string verify(const Check& check, Errors* errors);
 
@@ -68,6 +87,7 @@ class Kit {
   std::string error_;
   bool wrong_machine_ = false;
   std::unique_ptr<Plugin> plugin_, reference_;
+  std::vector<CaseSpec> random_cases_;
   std::map<std::string, Outcome> expected_;  // by case and input type
 };
 

@@ -1,9 +1,8 @@
-#include "plugins_api/check/check.h"
+#include "plugins_api/check/kit.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <random>
 
+#include "plugins_api/check/host.h"
 #include "plugins_api/check/naive.h"
 
 namespace switchyard::check {
@@ -42,11 +41,6 @@ std::vector<uint32_t> loners(const Case& c) {
       std::minmax_element(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   if (fewest == most) return {most->first};
   return {most->first, fewest->first};
-}
-
-swy_dtype activations_of(const swy_kernel& k, const Types& types) {
-  const swy_dtype declared = k.activations == 0 ? swy_dtype{SWY_F32} : k.activations;
-  return declared == SWY_F32 && types.input == SWY_BF16 ? swy_dtype{SWY_BF16} : declared;
 }
 
 bool can_be_in_place(const Case& c) {
@@ -132,10 +126,9 @@ class Trial {
 
 }  // namespace
 
-uint64_t seed_of_environment() {
-  if (const char* given = std::getenv("SWITCHYARD_CHECK_SEED")) return std::strtoull(given, nullptr, 10);
-  std::random_device device;
-  return device();
+swy_dtype activations_of(const swy_kernel& k, const Types& types) {
+  const swy_dtype declared = k.activations == 0 ? swy_dtype{SWY_F32} : k.activations;
+  return declared == SWY_F32 && types.input == SWY_BF16 ? swy_dtype{SWY_BF16} : declared;
 }
 
 std::string Check::name() const {
@@ -144,10 +137,14 @@ std::string Check::name() const {
   return s + "." + type_name(types.input) + "_to_" + type_name(types.output);
 }
 
-Kit::Kit(const Request& request) : request_(request) {
+Kit::Kit(const Request& request) : request_(request), random_cases_(random_cases(request.seed)) {
   try {
-    plugin_ = std::make_unique<Plugin>(request.plugin, request.settings);
-    if (!request.reference.empty()) reference_ = std::make_unique<Plugin>(request.reference, std::vector<Setting>{});
+    const Library library(request.plugin);
+    set_plugin_code(reinterpret_cast<const void*>(library.api().device_count));
+    plugin_ = std::make_unique<Plugin>(library, request.settings);
+    if (!request.reference.empty()) {
+      reference_ = std::make_unique<Plugin>(Library(request.reference), std::vector<Setting>{});
+    }
   } catch (const WrongMachine& e) {
     error_ = e.what();
     wrong_machine_ = true;
@@ -156,17 +153,17 @@ Kit::Kit(const Request& request) : request_(request) {
   }
 }
 
-std::vector<Check> Kit::checks(std::vector<std::string>* refusals) {
-  std::vector<Check> out;
+Claims Kit::claims() const {
+  Claims out;
   if (plugin_ == nullptr) return out;
   std::vector<std::pair<const CaseSpec*, Case>> shapes;
-  for (const CaseSpec& spec : all_cases()) {
-    Random random = Random::shapes_only();
-    if (!spec.slow || request_.slow) shapes.emplace_back(&spec, spec.build(random));
+  for (const auto* table : {&all_cases(), &random_cases_}) {
+    for (const CaseSpec& spec : *table) {
+      Random random = Random::shapes_only();
+      if (!spec.slow || request_.slow) shapes.emplace_back(&spec, spec.build(random));
+    }
   }
   for (const swy_kernel* k : plugin_->kernels()) {
-    const size_t before = out.size();
-    std::string why = "the table has no case for it";
     for (auto& [spec, shape] : shapes) {
       if (spec->op != k->op) continue;
       for (const swy_dtype in : choices(k->input_dtypes, shape.inputs)) {
@@ -174,38 +171,47 @@ std::vector<Check> Kit::checks(std::vector<std::string>* refusals) {
           Case c = shape;
           for (Operand& o : c.inputs) o.desc.dtype = o.fixed ? o.desc.dtype : in;
           for (Operand& o : c.outputs) o.desc.dtype = o.fixed ? o.desc.dtype : to;
+          const Check check{k, spec, {in, to}};
+          std::string why;
+          bool by_machine = false;
           try {
-            if (takes(*plugin_, *k, c, &why)) out.push_back({k, spec, {in, to}});
+            if (takes(*plugin_, *k, c, &why, &by_machine)) {
+              out.checks.push_back(check);
+              continue;
+            }
           } catch (const std::exception& e) {
             why = e.what();
           }
+          out.refused.push_back({check, why, by_machine});
         }
       }
     }
-    if (refusals != nullptr && out.size() == before) refusals->push_back(text(k->name, ": ", why));
   }
   return out;
 }
 
-Case Kit::build(const Check& check) const {
-  Random random(derive(request_.seed, check.spec->name));
+Case Kit::build(const Check& check, uint64_t variant) const {
+  Random random(derive(request_.seed + variant, check.spec->name));
   Case c = check.spec->build(random);
   set_types(c, check.types);
   return c;
 }
 
-const Outcome& Kit::expected(const Check& check, const Case& c) {
+const Outcome& Kit::known(const Check& check, const Case& c) {
   const std::string key =
       check.spec->name + type_name(check.types.input) + (c.op == SWY_OP_LM_HEAD_SAMPLE ? check.kernel->name : "");
-  if (const auto known = expected_.find(key); known != expected_.end()) return known->second;
-  if (c.op == SWY_OP_LM_HEAD_SAMPLE) return expected_[key] = drawn_from_own_logits(check, c);
-  if (reference_ == nullptr) return expected_[key] = run_naive(c);
+  const auto it = expected_.find(key);
+  return it != expected_.end() ? it->second : expected_[key] = expected(check, c);
+}
+
+Outcome Kit::expected(const Check& check, const Case& c) const {
+  if (c.op == SWY_OP_LM_HEAD_SAMPLE) return drawn_from_own_logits(check, c);
+  if (reference_ == nullptr) return run_naive(c);
   Case plain = c;
   set_types(plain, {});
   const swy_kernel* kernel = kernel_for(*reference_, plain);
   if (kernel == nullptr) throw Failure("the reference backend does not take this case");
-  Execution e(*reference_, *kernel, plain);
-  return expected_[key] = e.run(plain);
+  return Execution(*reference_, *kernel, plain).run(plain);
 }
 
 // LM_HEAD_SAMPLE draws from the very bits that the backend's own LM_HEAD gives; where it has several such kernels, from
@@ -242,7 +248,7 @@ Outcome Kit::drawn_from_own_logits(const Check& check, const Case& c) const {
 std::string Kit::verify(const Check& check, Errors* errors) {
   if ((check.kernel->flags & SWY_KERNEL_CAPTURE_SAFE) == 0) return "is not CAPTURE_SAFE, which is mandatory";
   const Case c = build(check);
-  const Outcome& wanted = expected(check, c);
+  const Outcome& wanted = known(check, c);
   return Trial(*plugin_, *check.kernel, c, wanted, activations_of(*check.kernel, check.types), errors).run();
 }
 
@@ -253,9 +259,12 @@ std::string Kit::run(const Check& check, Errors* errors) {
   } catch (const std::exception& e) {
     problem = e.what();
   }
-  if (problem.empty()) return "";
+  return problem.empty() ? "" : line(check, problem);
+}
+
+std::string Kit::line(const Check& check, const std::string& problem) const {
   return text("backend ", plugin_->id(), ", operation ", op_name(check.spec->op), ", kernel ", check.kernel->name,
-              ", case ", check.name(), ": ", problem, " [SWITCHYARD_CHECK_SEED=", request_.seed, "]");
+              ", case ", check.name(), ": ", problem, " [--seed ", request_.seed, "]");
 }
 
 }  // namespace switchyard::check

@@ -1,0 +1,141 @@
+#include "plugins_api/check/report.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <set>
+
+#include "plugins_api/check/suites.h"
+
+namespace switchyard::check {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kVerdicts[] = {"passed", "failed", "unsupported", "crashed", "hung"};
+
+std::map<std::string, uint64_t> count(const Report& report, const std::string& suite) {
+  std::map<std::string, uint64_t> out;
+  for (const Result& r : report.results) {
+    if (suite.empty() || r.suite == suite) ++out[r.verdict];
+  }
+  return out;
+}
+
+bool bad(const Result& r) { return r.verdict == "failed" || r.verdict == "crashed" || r.verdict == "hung"; }
+
+// What every kernel took and refused of the table.
+json kernels_of(const Report& report) {
+  std::map<std::string, std::set<std::string>> encodings, types;
+  std::map<std::string, uint64_t> taken;
+  std::map<std::string, std::map<std::string, uint64_t>> refused;
+  std::set<std::string> by_machine;
+  for (const Result& r : report.results) {
+    const auto kernel = r.facts.find("kernel");
+    if (r.suite != kOpsSuite.name || kernel == r.facts.end()) continue;
+    const std::string& k = kernel->second;
+    if (r.verdict == "unsupported") {
+      ++refused[k][r.why];
+      if (r.facts.contains("by_machine")) by_machine.insert(k);
+      continue;
+    }
+    ++taken[k];
+    const std::string& e = r.facts.at("encoding");
+    if (!e.empty()) encodings[k].insert(e.substr(0, e.find('.')));
+    types[k].insert(r.facts.at("input") + "→" + r.facts.at("output"));
+  }
+  json out = json::object();
+  for (const json& k : report.plugin.value("kernels", json::array())) {
+    const std::string name = k["name"];
+    out[name] = {{"taken", taken[name]},
+                 {"refused", refused[name]},
+                 {"encodings", encodings[name]},
+                 {"types", types[name]},
+                 {"by_machine", by_machine.contains(name)}};
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string line_of(const Result& r, uint64_t seed) {
+  if (!bad(r)) return "";
+  std::string word = r.verdict;
+  std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return std::toupper(c); });
+  const std::string repeat = text(" [--seed ", seed, "]");
+  return text(word, " ", r.suite, "/", r.name, ": ", r.why, r.why.ends_with(repeat) ? "" : repeat);
+}
+
+std::string closing_text(const Report& report, const Options& options) {
+  if (report.plugin.is_null()) return report.closed + "\n";
+  std::string out;
+  if (!report.closed.empty()) out += text("only what needs no device was checked: ", report.closed, "\n");
+  if (options.errors) {
+    for (const auto& [kernel, e] : report.errors) {
+      char line[160];
+      std::snprintf(line, sizeof line, "%-28s worst row %.2e, mean %.2e\n", kernel.c_str(), e.first, e.second);
+      out += line;
+    }
+  }
+  out += "suite           passed  failed  unsupported  crashed  hung  seconds\n";
+  double seconds = 0;
+  for (const std::string& suite : options.suites) {
+    if (!report.seconds.contains(suite)) continue;
+    auto n = count(report, suite);
+    char line[160];
+    std::snprintf(line, sizeof line, "%-14s %7llu %7llu %12llu %8llu %5llu %8.1f\n", suite.c_str(),
+                  static_cast<unsigned long long>(n["passed"]), static_cast<unsigned long long>(n["failed"]),
+                  static_cast<unsigned long long>(n["unsupported"]), static_cast<unsigned long long>(n["crashed"]),
+                  static_cast<unsigned long long>(n["hung"]), report.seconds.at(suite));
+    out += line;
+    seconds += report.seconds.at(suite);
+  }
+  auto all = count(report, "");
+  const uint64_t broken = all["failed"] + all["crashed"] + all["hung"];
+  char time[32];
+  std::snprintf(time, sizeof time, "%.1f", seconds);
+  const std::string verdict = broken != 0          ? text(broken, " not")
+                              : all["passed"] != 0 ? "all passed"
+                              : all["listed"] != 0 ? "listed, not run"
+                                                   : "nothing was checked";
+  return out + text(report.plugin["id"].get<std::string>(), " ", report.plugin["version"].get<std::string>(), ": ",
+                    all["passed"] + all["listed"] + broken, " checks, ", verdict, ", seed ", options.seed, ", ", time,
+                    " s\n");
+}
+
+json to_json(const Report& report, const Options& options, bool full) {
+  json settings = json::object();
+  for (const Setting& s : options.settings) settings[s.name] = s.value;
+  json out = {{"program", "switchyard-plugin-check"},
+              {"plugin", report.plugin},
+              {"path", options.plugin},
+              {"oracle", options.oracle.empty() ? "naive" : options.oracle},
+              {"settings", settings},
+              {"seed", options.seed},
+              {"closed", report.closed},
+              {"suites", json::object()},
+              {"kernels", kernels_of(report)}};
+  for (const std::string& suite : options.suites) {
+    if (!report.seconds.contains(suite)) continue;
+    auto n = count(report, suite);
+    json& s = out["suites"][suite];
+    for (const char* v : kVerdicts) s[v] = n[v];
+    if (full) s["seconds"] = report.seconds.at(suite);
+  }
+  if (!full) {
+    out.erase("path");
+    out.erase("oracle");
+    return out;
+  }
+  out["checks"] = json::array();
+  for (const Result& r : report.results) {
+    out["checks"].push_back({{"suite", r.suite},
+                             {"name", r.name},
+                             {"verdict", r.verdict},
+                             {"why", r.why},
+                             {"seconds", r.seconds},
+                             {"facts", r.facts}});
+  }
+  return out;
+}
+
+}  // namespace switchyard::check

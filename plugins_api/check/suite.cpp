@@ -1,0 +1,33 @@
+#include "plugins_api/check/suite.h"
+
+#include "plugins_api/check/host.h"
+#include "plugins_api/check/kit.h"
+#include "plugins_api/check/suites.h"
+
+namespace switchyard::check {
+
+Session::Session(const Options& options) : options_(options) {}
+Session::~Session() = default;
+
+Kit& Session::kit() {
+  if (kit_ == nullptr) {
+    kit_ = std::make_unique<Kit>(
+        Request{options_.plugin, options_.settings, options_.oracle, options_.slow, options_.seed});
+  }
+  if (!kit_->error().empty()) throw Failure(kit_->error());
+  return *kit_;
+}
+
+const std::vector<Suite>& all_suites() {
+  static const std::vector<Suite> all = {kNegotiationSuite, kAbiSuite, kDeviceSuite, kOpsSuite};
+  return all;
+}
+
+const Suite* suite_named(const std::string& name) {
+  for (const Suite& s : all_suites()) {
+    if (name == s.name) return &s;
+  }
+  return nullptr;
+}
+
+}  // namespace switchyard::check

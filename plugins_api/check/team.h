@@ -1,0 +1,26 @@
+// The host's team of threads, and what can be done to make races of kernels show.
+#pragma once
+
+#include <cstdint>
+
+#include "switchyard/plugin.h"
+
+namespace switchyard::check {
+
+// How the members of a team get on with each other.
+enum class Pace {
+  kFree,         // as the machine has it
+  kTurns,        // between two barriers one member after the other, in an order of the seed
+  kInterrupted,  // any member may be halted at any instruction, for some microseconds
+};
+
+// Of the process's team: before the first call of the_team().
+void set_team_width(uint32_t width);
+
+// Threads that sleep between runs, and in barriers: tests share their machine. The calling thread is member 0.
+const swy_executor* the_team();
+
+// For the runs that follow. The orders and pauses follow from the seed.
+void set_pace(Pace pace, uint64_t seed);
+
+}  // namespace switchyard::check

@@ -1,0 +1,103 @@
+// switchyard-plugin-check as a user runs it: what it prints, and its exit code.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+struct Said {
+  std::string text;  // standard output and error
+  int code = -1;
+};
+
+Said check(const std::string& arguments) {
+  Said said;
+  FILE* pipe = ::popen((std::string(SWITCHYARD_PLUGIN_CHECK " ") + arguments + " 2>&1").c_str(), "r");
+  if (pipe == nullptr) return said;
+  std::array<char, 4096> bytes;
+  for (size_t n = 0; (n = std::fread(bytes.data(), 1, bytes.size(), pipe)) > 0;) said.text.append(bytes.data(), n);
+  said.code = WEXITSTATUS(::pclose(pipe));
+  return said;
+}
+
+std::string fixture(const std::string& name) { return SWITCHYARD_FIXTURES "/switchyard_broken_" + name + ".so"; }
+
+// The five widths of two rows, one of which the fixtures stumble over.
+Said stumble(const std::string& name, const std::string& more = "") {
+  return check(fixture(name) + " --oracle naive --suite ops --seed 42 --filter rows2.width " + more);
+}
+
+TEST(Program, PassesARightPlugin) {
+  const Said said = stumble("NOTHING");
+  EXPECT_EQ(said.code, 0) << said.text;
+  EXPECT_THAT(said.text, HasSubstr("broken 1: 4 checks, all passed, seed 42"));
+}
+
+TEST(Program, ACrashAnExitAndAHangCostOneCheck) {
+  for (const auto& [name, line] :
+       {std::pair{"CRASHES", "CRASHED ops/add.broken/add.rows2.width100: killed by signal 11"},
+        std::pair{"EXITS", "CRASHED ops/add.broken/add.rows2.width100: it ended the process"},
+        std::pair{"HANGS", "HUNG ops/add.broken/add.rows2.width100: took more than 2 s"}}) {
+    if (std::string(name) == "CRASHES" && SWITCHYARD_SANITIZED) continue;  // the sanitizer has a report of its own
+    const Said said = stumble(name, "--limit-s 2");
+    EXPECT_EQ(said.code, 1) << said.text;
+    EXPECT_THAT(said.text, HasSubstr(line));
+    EXPECT_THAT(said.text, HasSubstr("broken 1: 4 checks, 1 not"));
+  }
+}
+
+TEST(Program, APluginPrintsNothing) {
+  EXPECT_THAT(stumble("PRINTS").text, HasSubstr("the plugin wrote to standard output: 'added"));
+}
+
+TEST(Program, TheSameSeedGivesTheSameRun) {
+  const std::string a = stumble("LAST_ELEMENT", "--json -").text, b = stumble("LAST_ELEMENT", "--json -").text;
+  const auto whys = [](const std::string& all) {
+    std::vector<std::string> out;
+    const nlohmann::json j = nlohmann::json::parse(all);
+    for (const auto& c : j["checks"]) out.push_back(c["why"]);
+    return out;
+  };
+  EXPECT_EQ(whys(a), whys(b));
+  EXPECT_THAT(whys(a)[0], HasSubstr("[--seed 42]"));
+}
+
+TEST(Program, JsonTellsVerdictsApart) {
+  const nlohmann::json j = nlohmann::json::parse(stumble("EXITS", "--json -").text);
+  EXPECT_EQ(j["plugin"]["id"], "broken");
+  EXPECT_EQ(j["seed"], 42);
+  EXPECT_EQ(j["suites"]["ops"]["passed"], 3);
+  EXPECT_EQ(j["suites"]["ops"]["crashed"], 1);
+  EXPECT_EQ(j["suites"]["ops"]["failed"], 0);
+  EXPECT_EQ(j["checks"][0]["facts"]["op"], "add");
+}
+
+TEST(Program, SaysWhatIsWrongWithItsArguments) {
+  EXPECT_EQ(check("").code, 2);
+  EXPECT_THAT(check("x.so --suite nothing").text, HasSubstr("there is no suite 'nothing'; there are: negotiation"));
+  EXPECT_THAT(check("x.so --seed many").text, HasSubstr("--seed takes a whole number, not 'many'"));
+  EXPECT_THAT(check("x.so --frobnicate").text, HasSubstr("what is '--frobnicate'?"));
+  const Said nowhere = check("/nowhere/x.so");
+  EXPECT_EQ(nowhere.code, 2);
+  EXPECT_THAT(nowhere.text, HasSubstr("cannot open /nowhere/x.so"));
+  EXPECT_EQ(check("--help").code, 0);
+}
+
+TEST(Program, OnTheWrongMachineItChecksWhatItCan) {
+  const Said said = check(fixture("WRONG_MACHINE") + " --oracle naive");
+  EXPECT_EQ(said.code, 77) << said.text;
+  EXPECT_THAT(said.text, HasSubstr("only what needs no device was checked: broken: the processor lacks everything"));
+  EXPECT_THAT(said.text, HasSubstr("negotiation"));
+  EXPECT_THAT(said.text, Not(HasSubstr("ops ")));
+}
+
+}  // namespace
