@@ -5,6 +5,8 @@
 #include <memory>
 #include <numeric>
 
+#include "core/engine/profile.h"
+
 namespace switchyard::bench {
 namespace {
 
@@ -57,24 +59,33 @@ Status watch(Model& model, Host& host, const Step& step, uint32_t steps, Overhea
   const uint64_t end = Os::real().now_ns(), own = thread_cpu_ns() - cpu;
   o.seconds = static_cast<double>(end - begin) / 1e9 / steps;
   o.core_seconds = static_cast<double>(own - std::min(own, submits.cpu_ns)) / 1e9 / steps;
-  o.wait_seconds = static_cast<double>(team.waited_ns) / 1e9 / steps;
+  o.wait_seconds = static_cast<double>(team.waited_ns + submits.wait_ns) / 1e9 / steps;
   o.lists = static_cast<double>(submits.lists) / steps;
   o.barriers = static_cast<double>(team.barriers) / steps;
   return {};
 }
 
-void add_kernel(void* ctx, const char* name, uint64_t begin_ns, uint64_t end_ns) {
-  KernelTime& k = (*static_cast<std::map<std::string, KernelTime>*>(ctx))[name];
-  ++k.calls;
-  k.seconds += static_cast<double>(end_ns - begin_ns) / 1e9;
-}
+// Adds up kernels; the launches of one operation count as one call of its kernel.
+class KernelTable final : public ProfileListener {
+ public:
+  explicit KernelTable(std::map<std::string, KernelTime>& kernels) : kernels_(kernels) {}
+  void kernel(const KernelSpan& span) override {
+    const bool further =
+        span.node != nullptr && span.node->kernel != nullptr && std::string_view(span.name) != span.node->kernel->name;
+    KernelTime& k = kernels_[further ? span.node->kernel->name : span.name];
+    k.calls += further ? 0 : 1;
+    k.seconds += static_cast<double>(span.end_ns - span.begin_ns) / 1e9;
+  }
 
-Status trace(Host& host, const Step& step, uint32_t steps, Measurement& m) {
-  host.set_trace(add_kernel, &m.kernels);
-  Status status;
-  for (m.kernel_steps = 0; m.kernel_steps < steps && status.ok(); ++m.kernel_steps) status = step();
-  host.set_trace(nullptr, nullptr);
-  return status;
+ private:
+  std::map<std::string, KernelTime>& kernels_;
+};
+
+Status trace(Model& model, Host& host, const Step& step, uint32_t steps, Measurement& m) {
+  KernelTable table(m.kernels);
+  SWY_LET(const auto profile, Profile::start(model, host, table));
+  for (m.kernel_steps = 0; m.kernel_steps < steps; ++m.kernel_steps) SWY_TRY(step());
+  return profile->stop();
 }
 
 // Requests that draw a token each per step.
@@ -137,7 +148,7 @@ Result<Measurement> measure_prefill(Model& model, Host& host, std::span<const in
   SWY_TRY(step());
   SWY_TRY(sample(step, runs, keep_going, m.samples));
   SWY_TRY(watch(model, host, step, 1, m.overhead));
-  SWY_TRY(trace(host, step, 1, m));
+  SWY_TRY(trace(model, host, step, 1, m));
   return m;
 }
 
@@ -150,7 +161,7 @@ Result<Measurement> measure_decode(Model& model, Host& host, std::span<const int
   for (uint32_t i = 0; i < kWarmTokens; ++i) SWY_TRY(step());
   SWY_TRY(sample(step, tokens, keep_going, m.samples));
   SWY_TRY(watch(model, host, step, kWatchedTokens, m.overhead));
-  SWY_TRY(trace(host, step, kWatchedTokens, m));
+  SWY_TRY(trace(model, host, step, kWatchedTokens, m));
   return m;
 }
 
@@ -179,7 +190,7 @@ Status measure_drawing(Model& model, Host& host, std::span<const int32_t> text, 
     SWY_TRY(watch(model, host, step, kWatchedTokens, ways[w].m.overhead));
     ways[w].read_bytes = (drawers[w]->outcome().read_bytes - before) / kWatchedTokens;
     ways[w].choice = drawers[w]->outcome().path;
-    SWY_TRY(trace(host, step, kWatchedTokens, ways[w].m));
+    SWY_TRY(trace(model, host, step, kWatchedTokens, ways[w].m));
   }
   return {};
 }

@@ -35,7 +35,7 @@ struct KernelTime {
 struct Overhead {
   double seconds = 0;       // by the clock
   double core_seconds = 0;  // processor time of the calling thread outside the plugins
-  double wait_seconds = 0;  // that thread in barriers, and waiting for the end of lists
+  double wait_seconds = 0;  // that thread in barriers, and waiting for devices
   double lists = 0;
   double barriers = 0;
 

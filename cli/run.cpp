@@ -8,6 +8,7 @@
 
 #include "cli/commands.h"
 #include "cli/generate.h"
+#include "cli/run_trace.h"
 
 namespace switchyard::cli {
 namespace {
@@ -17,7 +18,7 @@ constexpr uint64_t kMaxPromptBytes = uint64_t{64} << 20;
 struct Options {
   Settings settings;
   TextFlags text;
-  std::string prompt, file;
+  std::string prompt, file, trace;
   uint32_t logprobs = 0;
   bool json = false;
 };
@@ -66,13 +67,21 @@ Status run(const Options& o) {
   SWY_LET(auto session, r.model->session());
   bool begun = o.json;  // the prompt is shown once the model has taken it
   json tokens = json::array();
-  SWY_LET(const Generation g, generate(r, *session, options, ids, {}, [&](const TextPiece& piece) {
-            if (o.logprobs > 0 && piece.id >= 0) tokens.push_back(logprobs_json(*tokenizer, piece));
-            if (o.json) return;
-            fmt::print("{}{}", begun ? "" : prompt, piece.text);
-            begun = true;
-            std::fflush(stdout);
-          }));
+  SWY_LET(auto trace, RunTrace::start(r, o.settings, o.trace));
+  const Result<Generation> ran = generate(r, *session, options, ids, {}, [&](const TextPiece& piece) {
+    if (o.logprobs > 0 && piece.id >= 0) tokens.push_back(logprobs_json(*tokenizer, piece));
+    if (o.json) return;
+    fmt::print("{}{}", begun ? "" : prompt, piece.text);
+    begun = true;
+    std::fflush(stdout);
+  });
+  if (!o.json && ran.ok()) {
+    fmt::print("\n");
+    std::fflush(stdout);
+  }
+  const Status traced = RunTrace::finish(std::move(trace), ran.status());
+  if (!ran.ok()) return traced;
+  const Generation& g = *ran;
   if (o.json) {
     json out = {{"prompt_ids", ids}, {"ids", g.outcome.ids}, {"text", g.text}};
     out.update(summary_json(g));
@@ -80,13 +89,11 @@ Status run(const Options& o) {
     out["load_seconds"] = r.load_seconds;
     if (o.logprobs > 0) out["logprobs"] = tokens;
     print_json(out);
-    return {};
+    return traced;
   }
-  fmt::print("\n");
-  std::fflush(stdout);
   for (const json& token : tokens) print_logprobs(token);
   fmt::print(stderr, "{}", summary(r, g));
-  return {};
+  return traced;
 }
 
 }  // namespace
@@ -102,6 +109,7 @@ void add_run(CLI::App& app, int& exit_code) {
   c->add_option("--logprobs", o->logprobs, "print each token's log-probability and this many most likely tokens")
       ->check(CLI::Range(0u, kTopLogprobs));
   c->add_flag("--json", o->json, "print one JSON object instead of the text");
+  add_trace(*c, o->trace);
   add_text_flags(*c, o->text, 128);
   add_settings(*c, o->settings);
   c->callback([o, &exit_code] {

@@ -126,6 +126,7 @@ Status Batch::fill_masks(Flight& flight) {
 
 Status Batch::submit(Flight& flight) {
   for (size_t i = 0; i < flight.parts.size(); ++i) {
+    const Stretch stretch(sequences_[i].sample == nullptr ? nullptr : model_.runner().observer(), "prepare sampler");
     if (sequences_[i].sample != nullptr) SWY_TRY(prepare_sample(*flight.parts[i].request, sequences_[i]));
   }
   SWY_TRY(model_.runner().submit(sequences_, flight.wants, [&] { return fill_masks(flight); }));
@@ -194,7 +195,11 @@ Status Batch::finish_step() {
       end(r, StopReason::failed, r.mask_fault);
       continue;
     }
-    const auto drawn = draw(r, flight, i, out);
+    const auto sampled = [&] {
+      const Stretch stretch(model_.runner().observer(), "sample");
+      return draw(r, flight, i, out);
+    };
+    const auto drawn = sampled();
     if (drawn.ok()) {
       drew(r, *drawn);
     } else {
@@ -205,10 +210,15 @@ Status Batch::finish_step() {
 }
 
 Result<bool> Batch::step() {
+  StepObserver* const observer = model_.runner().observer();
+  const Stretch whole(observer, "step");
   const auto begin = [&]() -> Status {
     Flight& flight = *idle_.back();
-    flight.clear();
-    plan_step(flight);
+    {
+      const Stretch stretch(observer, "prepare");
+      flight.clear();
+      plan_step(flight);
+    }
     if (flight.parts.empty()) return {};
     SWY_TRY(submit(flight));
     flights_.push_back(&flight);

@@ -64,6 +64,8 @@ class Model {
   uint32_t max_sessions() const { return pool_.seqs; }
   bool deterministic() const { return (pool_.flags & SWY_BUCKET_DETERMINISTIC) != 0; }
   std::vector<std::string> device_names() const;  // of those that run some operation
+  const std::vector<PlanDevice>& devices() const { return devices_; }
+  const std::set<uint32_t>& used_devices() const { return used_; }  // those that run some operation, by index
   const WeightStore& weights() const { return *weights_; }
   // What the device of the head can sample.
   const DeviceSampling& device_sampling() const { return sampling_; }
@@ -86,6 +88,7 @@ class Model {
   void watch(SubmitCounts* counts) { runner_->watch(counts); }
 
   StepRunner& runner() { return *runner_; }
+  const StepRunner& runner() const { return *runner_; }
   UnitPool& slots() { return *slots_; }
   UnitPool& pages() { return *pages_; }
   const UnitPool& slots() const { return *slots_; }

@@ -19,6 +19,7 @@ StepRunner::~StepRunner() {
 
 Status StepRunner::allocate() {
   const std::vector<PlanDevice>& devices = s_.planner->devices();
+  for (const PlanDevice& device : devices) asynchronous_ |= (device.info.flags & SWY_DEVICE_SYNCHRONOUS) == 0;
   vocab_ = static_cast<uint32_t>(s_.planner->graph().values[s_.head.logits].width);
   const bool samples = s_.head.tokens != kNoValue || s_.head.candidate_ids != kNoValue;
   const StepBuilder::Limits limits{s_.max_rows, s_.pool.seqs, s_.pages_per_seq, s_.pool.page_size,
@@ -61,6 +62,7 @@ Result<Executable*> StepRunner::executable(const swy_bucket& b, uint32_t wants) 
   const std::array<uint32_t, 7> key = {b.rows, b.seqs, b.logit_rows, b.sample_rows, b.context, b.flags, wants};
   const auto it = executables_.find(key);
   if (it != executables_.end()) return it->second.get();
+  const Stretch stretch(watch_.observer, "plan and record");
   // With nothing wanted the head is planned all the same, and not submitted.
   const std::vector<uint32_t> results = s_.head.results(wants == 0 ? uint32_t{kWantLogits} : wants);
   SWY_LET(Plan plan, s_.planner->plan(b, results));
@@ -83,6 +85,8 @@ Result<Executable*> StepRunner::executable(const swy_bucket& b, uint32_t wants) 
 
 // Where steps run ahead the write waits its turn in the device's queue, and the block stays as it is until then.
 Status StepRunner::write_step(uint64_t at, std::span<const std::byte> block) {
+  const PluginTime inside(watch_.counts, waits());
+  const Stretch stretch(watch_.observer, "write");
   for (size_t d = 0; d < steps_.size(); ++d) {
     if (!runs_ahead_) {
       SWY_TRY(steps_[d].write(at, block));
@@ -124,20 +128,26 @@ Status StepRunner::submit(std::span<const StepSequence> sequences, uint32_t want
 Status StepRunner::submit_step(Flight& f, std::span<const StepSequence> sequences, const swy_bucket& b,
                                const std::function<Status()>& before_head) {
   SWY_LET(f.run, executable(b, f.wants));
-  SWY_LET(const auto block, f.builder.build(sequences, submitted_ + 1));
+  const auto build = [&] {
+    const Stretch stretch(watch_.observer, "build");
+    return f.builder.build(sequences, submitted_ + 1);
+  };
+  SWY_LET(const auto block, build());
   SWY_TRY(write_step(0, block));
-  SWY_TRY(f.run->submit(false, watched_));
+  SWY_TRY(f.run->submit(false, watch_));
   if (f.wants != 0) {
-    if (before_head) SWY_TRY(before_head());
+    if (before_head) {
+      const Stretch stretch(watch_.observer, "masks");
+      SWY_TRY(before_head());
+    }
     if (const auto masks = f.builder.fill_masks(sequences); !masks.empty()) {
       SWY_TRY(write_step(f.builder.masks_at(), masks));
     }
-    SWY_TRY(f.run->submit(true, watched_));
+    SWY_TRY(f.run->submit(true, watch_));
   }
   return fetch(f);
 }
 
-// Returns when the devices have done everything that was submitted; a device that is lost does nothing more.
 void StepRunner::drain() const {
   for (size_t d = 0; d < tokens_.size(); ++d) {
     if ((s_.planner->devices()[d].info.flags & SWY_DEVICE_SYNCHRONOUS) != 0) continue;
@@ -146,15 +156,26 @@ void StepRunner::drain() const {
   }
 }
 
+void StepRunner::forget_lists() {
+  drain();
+  for (const auto& flight : flights_) flight->run = nullptr;
+  executables_.clear();
+}
+
 // Brings a result to the host: at once, or when the timeline says so.
 Status StepRunner::fetch_value(Flight& f, uint32_t value, std::span<std::byte> to) {
-  if (!runs_ahead_) return f.run->read(value, 0, to);
+  const PluginTime inside(watch_.counts, waits());
+  if (!runs_ahead_) {
+    const Stretch stretch(watch_.observer, "wait");
+    return f.run->read(value, 0, to);
+  }
   f.reached = ++timeline_value_;
   return f.run->read_later(value, to, {timeline_, f.reached});
 }
 
 // The end of a step that has no results is told by reading a word that nobody wants.
 Status StepRunner::fetch_nothing(Flight& f) {
+  const PluginTime inside(watch_.counts, false);
   const PlanDevice& device = s_.planner->devices()[head_device_];
   f.reached = ++timeline_value_;
   const swy_timeline_point done{timeline_, f.reached};
@@ -193,6 +214,8 @@ Result<StepOutput> StepRunner::collect() {
   if (timeline_ != nullptr && f.reached > 0) {
     const PlanDevice& device = s_.planner->devices()[head_device_];
     PluginError e;
+    const PluginTime inside(watch_.counts, true);
+    const Stretch stretch(watch_.observer, "wait");
     SWY_TRY(e.status(device.api->timeline_wait(timeline_, f.reached, UINT64_MAX, e.get()), device.name,
                      "waiting for a step"));
   }
@@ -214,24 +237,34 @@ Result<StepOutput> StepRunner::collect() {
     out.candidate_logits = part(f.candidate_logits, out.candidate_count);
     out.candidate_results = part(f.candidate_results, 1);
   }
+  if (watch_.observer != nullptr) watch_.observer->stepped();
   return out;
 }
 
+Result<Executable*> StepRunner::newest() const {
+  Executable* run = submitted_ == 0 ? nullptr : flights_[(submitted_ - 1) % kInFlight]->run;
+  if (run == nullptr) return error(Code::internal, "a result was read before any step");
+  return run;
+}
+
 Status StepRunner::read_result(uint32_t value, std::span<std::byte> to) const {
-  if (submitted_ == 0) return error(Code::internal, "value {} was read before any step", value);
-  return flights_[(submitted_ - 1) % kInFlight]->run->read(value, 0, to);
+  SWY_LET(const Executable* run, newest());
+  const PluginTime inside(watch_.counts, asynchronous_);
+  const Stretch stretch(watch_.observer, "wait");
+  return run->read(value, 0, to);
 }
 
 Result<std::span<const float>> StepRunner::logits(uint32_t first, uint32_t count) {
-  if (submitted_ == 0) return error(Code::internal, "no step has run");
-  const Executable& run = *flights_[(submitted_ - 1) % kInFlight]->run;
+  SWY_LET(const Executable* run, newest());
   const size_t at = size_t{first} * vocab_, n = size_t{count} * vocab_;
-  if (const std::byte* seen = run.view(s_.head.logits)) {
+  if (const std::byte* seen = run->view(s_.head.logits)) {
     return std::span<const float>(reinterpret_cast<const float*>(seen) + at, n);
   }
   logits_.resize(std::max(logits_.size(), at + n));
   const std::span<float> to(logits_.data() + at, n);
-  SWY_TRY(run.read(s_.head.logits, at * sizeof(float), std::as_writable_bytes(to)));
+  const PluginTime inside(watch_.counts, asynchronous_);
+  const Stretch stretch(watch_.observer, "wait");
+  SWY_TRY(run->read(s_.head.logits, at * sizeof(float), std::as_writable_bytes(to)));
   return std::span<const float>(to);
 }
 

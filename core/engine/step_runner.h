@@ -57,13 +57,22 @@ class StepRunner {
   bool runs_ahead() const { return runs_ahead_; }
 
   // Rows [first, first + count) of the newest step's logits, f32 [count, vocab], valid until the next step.
+  // Errors: internal, when there is none.
   Result<std::span<const float>> logits(uint32_t first, uint32_t count);
 
   // A result of the newest step besides its head's, from its first row on. Errors: internal, when there is none.
   Status read_result(uint32_t value, std::span<std::byte> to) const;
 
-  // Counts what steps submit, until it is set to NULL.
-  void watch(SubmitCounts* counts) { watched_ = counts; }
+  // Counts what steps submit, or tells of it, until it is set to NULL.
+  void watch(SubmitCounts* counts) { watch_.counts = counts; }
+  void observe(StepObserver* observer) { watch_.observer = observer; }
+  StepObserver* observer() const { return watch_.observer; }
+
+  // Returns when the devices have done everything that was submitted; a device that is lost does nothing more.
+  void drain() const;
+  // Frees all recorded lists, once the devices are done with them: steps record them anew. The results of earlier steps
+  // can no longer be read. No step is under way.
+  void forget_lists();
 
  private:
   // One step under way: its block, which the device may still read, and the results on the host.
@@ -89,7 +98,8 @@ class StepRunner {
   Status fetch(Flight& flight);
   Status fetch_nothing(Flight& flight);
   Status fetch_value(Flight& flight, uint32_t value, std::span<std::byte> to);
-  void drain() const;
+  Result<Executable*> newest() const;
+  bool waits() const { return !runs_ahead_ && asynchronous_; }
 
   Setup s_;
   std::vector<std::unique_ptr<Flight>> flights_;
@@ -102,7 +112,8 @@ class StepRunner {
   std::vector<std::shared_ptr<DeviceBuffer>> arenas_;  // per device: the largest so far
   std::map<std::array<uint32_t, 7>, std::unique_ptr<Executable>> executables_;
   std::vector<float> logits_;  // where the host cannot see the device's
-  SubmitCounts* watched_ = nullptr;
+  StepWatch watch_;
+  bool asynchronous_ = false;  // some device runs behind the host
   uint32_t vocab_ = 0;
 
  public:

@@ -11,7 +11,7 @@ Result<std::unique_ptr<TextGeneration>> TextGeneration::create(const Model& mode
     const auto& ends = model.program().eos_ids;
     options.sampling.stop_ids.assign(ends.begin(), ends.end());
   }
-  std::unique_ptr<TextGeneration> g(new TextGeneration(tokenizer, std::move(options), std::move(on_piece)));
+  std::unique_ptr<TextGeneration> g(new TextGeneration(model, tokenizer, std::move(options), std::move(on_piece)));
   const TextOptions& o = g->options_;
   if (!o.allow_regex.empty()) {
     SWY_LET(g->pattern_, RegexMask::create(o.allow_regex, tokenizer, model.vocab(), o.sampling.stop_ids));
@@ -39,6 +39,7 @@ bool TextGeneration::give(const TextPiece& piece) {
 }
 
 bool TextGeneration::take(const TokenEvent& event) {
+  const Stretch stretch(model_.runner().observer(), "detokenize");
   TextPiece piece{event.id, {}, event.logprob, event.top_ids, event.top_logprobs};
   if (!event.end) piece.text = stops_.push(detokenizer_.push(event.id));
   if (pattern_ != nullptr && !event.end) {

@@ -53,11 +53,17 @@ class TextGeneration {
   const char* stopped(const Outcome& outcome) const;
 
  private:
-  TextGeneration(const Tokenizer& tokenizer, TextOptions options, std::function<bool(const TextPiece&)> on_piece)
-      : options_(std::move(options)), on_piece_(std::move(on_piece)), detokenizer_(tokenizer), stops_(options_.stops) {}
+  TextGeneration(const Model& model, const Tokenizer& tokenizer, TextOptions options,
+                 std::function<bool(const TextPiece&)> on_piece)
+      : model_(model),
+        options_(std::move(options)),
+        on_piece_(std::move(on_piece)),
+        detokenizer_(tokenizer),
+        stops_(options_.stops) {}
   bool take(const TokenEvent& event);
   bool give(const TextPiece& piece);
 
+  const Model& model_;
   TextOptions options_;
   std::function<bool(const TextPiece&)> on_piece_;
   Detokenizer detokenizer_;

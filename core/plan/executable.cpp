@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/base/os.h"
-
 namespace switchyard {
 
 Executable::Executable(Plan plan, const std::vector<PlanDevice>& devices, ExecutableInputs inputs)
@@ -134,19 +132,21 @@ Status Executable::record_node(uint32_t index, swy_list* list) {
 }
 
 // The host carries a copy, so that it is done when this returns.
-Status Executable::copy(const Recorded& r) {
+Status Executable::copy(const Recorded& r, SubmitCounts* counts) {
   const PlanNode& node = plan_.nodes[r.segment.begin];
   const auto source = static_cast<uint32_t>(node.copy_from);
   for (const uint32_t w : r.segment.waits) {
     swy_timeline* timeline = recorded_[w].segment.copy ? nullptr : timelines_[recorded_[w].segment.device];
     if (timeline == nullptr) continue;  // copies are done, and so is a synchronous device; else `read` waits
     PluginError e;
+    const PluginTime inside(counts, true);
     SWY_TRY(e.status(devices_[source].api->timeline_wait(timeline, recorded_[w].reached, UINT64_MAX, e.get()),
                      devices_[source].name, "waiting for a step"));
   }
   const auto& from = *inputs_.arenas[source];
   const auto& to = *inputs_.arenas[node.device];
-  if (from.map() != nullptr && (devices_[source].info.flags & SWY_DEVICE_SYNCHRONOUS) != 0) {
+  const PluginTime inside(counts, !synchronous(source) || !synchronous(node.device));
+  if (from.map() != nullptr && synchronous(source)) {
     return to.write(r.to.offset, {from.map() + r.from.offset, r.from.bytes});
   }
   const std::span<std::byte> staging(staging_.data(), r.from.bytes);
@@ -169,14 +169,28 @@ Status Executable::submit_list(Recorded& r) {
   return e.status(status, device.name, "running a step");
 }
 
-Status Executable::submit(bool head, SubmitCounts* counts) {
+bool Executable::synchronous(uint32_t device) const {
+  return (devices_[device].info.flags & SWY_DEVICE_SYNCHRONOUS) != 0;
+}
+
+Status Executable::submit(bool head, const StepWatch& watch) {
   for (Recorded& r : recorded_) {
     if (r.segment.head != head) continue;
-    const uint64_t begin = counts != nullptr ? thread_cpu_ns() : 0;
-    SWY_TRY(r.segment.copy ? copy(r) : submit_list(r));
-    if (counts == nullptr || r.segment.copy) continue;
-    ++counts->lists;
-    counts->cpu_ns += thread_cpu_ns() - begin;
+    if (r.segment.copy) {
+      const Stretch stretch(watch.observer, "copy");
+      SWY_TRY(copy(r, watch.counts));
+      continue;
+    }
+    if (watch.counts != nullptr) ++watch.counts->lists;
+    if (watch.observer != nullptr) watch.observer->submitting(plan_, r.segment);
+    const uint64_t begin = watch.observer != nullptr ? Os::real().now_ns() : 0;
+    Status done;
+    {
+      const PluginTime inside(watch.counts, false);
+      done = submit_list(r);
+    }
+    if (watch.observer != nullptr) watch.observer->submitted(plan_, r.segment, begin, Os::real().now_ns());
+    SWY_TRY(std::move(done));
   }
   return {};
 }
@@ -222,8 +236,7 @@ uint32_t Executable::device_of(uint32_t value) const {
 
 const std::byte* Executable::view(uint32_t value) const {
   const Placement* p = result(value);
-  const bool synchronous = p != nullptr && (devices_[p->device].info.flags & SWY_DEVICE_SYNCHRONOUS) != 0;
-  if (!synchronous || inputs_.arenas[p->device]->map() == nullptr) return nullptr;
+  if (p == nullptr || !synchronous(p->device) || inputs_.arenas[p->device]->map() == nullptr) return nullptr;
   return inputs_.arenas[p->device]->map() + p->offset;
 }
 

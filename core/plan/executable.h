@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "core/plan/observer.h"
 #include "core/plan/plan.h"
 #include "core/plugin/buffer.h"
 
@@ -21,12 +22,6 @@ struct ExecutableInputs {
   std::vector<std::shared_ptr<DeviceBuffer>> arenas;  // per device, at least plan.arena_bytes large
 };
 
-// What was submitted while it was watched.
-struct SubmitCounts {
-  uint64_t lists = 0;
-  uint64_t cpu_ns = 0;  // processor time of the submitting thread inside the plugins
-};
-
 class Executable {
  public:
   static Result<std::unique_ptr<Executable>> record(Plan plan, const std::vector<PlanDevice>& devices,
@@ -36,9 +31,8 @@ class Executable {
   Executable& operator=(const Executable&) = delete;
 
   // Submits the lists of one part of the step: everything up to the final norm, or the head. On synchronous devices the
-  // work is done on return; on others `read` waits for it. Adds to `counts` unless it is NULL. [device-serial,
-  // no-alloc]
-  Status submit(bool head, SubmitCounts* counts = nullptr);
+  // work is done on return; on others `read` waits for it. [device-serial, no-alloc]
+  Status submit(bool head, const StepWatch& watch = {});
 
   // Bytes of a result, from its device. [device-serial]
   Status read(uint32_t value, uint64_t offset, std::span<std::byte> to) const;
@@ -64,7 +58,8 @@ class Executable {
   Status record_node(uint32_t node, swy_list* list);
   Status create_timelines();
   Status submit_list(Recorded& recorded);
-  Status copy(const Recorded& recorded);
+  Status copy(const Recorded& recorded, SubmitCounts* counts);
+  bool synchronous(uint32_t device) const;
   Result<swy_binding> place(uint32_t value, uint32_t device) const;
   const Placement* result(uint32_t value) const;
   void find_results();

@@ -19,7 +19,8 @@ class Host {
   uint32_t threads() const { return pool_.width(); }
   const ThreadPool& pool() const { return pool_; }
 
-  // Called for every kernel that runs, until set to NULL. Not while a list runs.
+  // Called for every kernel of a host backend that runs, until set to NULL, from whichever thread runs it. Not while a
+  // list runs: StepRunner::drain waits until none does.
   using Trace = void (*)(void* ctx, const char* name, uint64_t begin_ns, uint64_t end_ns);
   void set_trace(Trace trace, void* ctx) {
     host_.trace = trace;

@@ -48,8 +48,22 @@ typedef struct swy_sampling {
 } swy_sampling;
 SWY_SIZE(swy_sampling, 24);
 
-/* swy.profile/1 (plugin): device timestamps of a submission, and how the device's clock maps to the host's. */
+/* swy.profile/1 (plugin): when the kernels of a device ran, and how its clock maps to the host's.
+ *
+ * Lists. What is recorded while timestamps are on leaves spans each time that it runs. A list of before may leave none,
+ * and one of now may carry its timestamps until it is freed: the host records anew after each `enable`.
+ *
+ * Spans. One per launch, in the order of submission, and within a list in the order of its operations. The first launch
+ * of an operation bears the name of its swy_kernel ("moe_add.sorted"); any further one that name, a slash and a word of
+ * the backend's ("moe_add.sorted/combine"), so that spans can be told apart by operation. A range's spans begin with
+ * one named SWY_EXT_RANGE. Copies leave none. Names are UTF-8 and live until the device is closed.
+ *
+ * When. A span is complete when its submission is: a point that it signals is reached, or a blocking read after it has
+ * returned. Only complete spans are given, and none is given twice.
+ *
+ * Room. At least SWY_PROFILE_SPANS wait for `collect`. What does not fit is lost, newest first, and is counted. */
 #define SWY_EXT_PROFILE "swy.profile/1"
+#define SWY_PROFILE_SPANS 65536
 typedef struct swy_profile_span {
   const char* kernel;
   uint64_t begin_ticks;
@@ -58,14 +72,21 @@ typedef struct swy_profile_span {
 typedef struct swy_profile {
   uint32_t struct_size;
   uint32_t reserved;
-  swy_status (*enable)(swy_device* device, uint32_t on, swy_error* error); /* [device-serial] */
-  /* [device-serial] Takes the spans since the last call; *count is the capacity, then the number written. */
+  /* [device-serial] Nothing is under way. Switching on forgets spans of before. */
+  swy_status (*enable)(swy_device* device, uint32_t on, swy_error* error);
+  /* [device-serial] Takes the complete spans since the last call; *count is the capacity, then the number written. As
+   * many as fit: there may be more, which the next call gives. It does not wait for what is under way. */
   swy_status (*collect)(swy_device* device, swy_profile_span* spans, uint32_t* count, swy_error* error);
-  /* [device-serial] One instant on both clocks, and the device's tick in picoseconds. */
+  /* [device-serial] One instant on both clocks, and the device's tick in picoseconds. The instant lies within the call;
+   * host_ns is CLOCK_MONOTONIC, and ticks are those of the spans, which do not wrap around while timestamps are on. How
+   * far the two readings lie apart is how wrong the host's times are. A tick may be off by some thousandths: the host
+   * draws a line through two instants. Called some times a second, with work under way, too. */
   swy_status (*correlate)(swy_device* device, uint64_t* host_ns, uint64_t* device_ticks, uint64_t* tick_ps,
                           swy_error* error);
+  /* [device-serial] Spans that were lost since timestamps were switched on. NULL: it does not count them. */
+  uint64_t (*dropped)(swy_device* device);
 } swy_profile;
-SWY_SIZE(swy_profile, 32);
+SWY_SIZE(swy_profile, 40);
 
 /* swy.cancel/1 (plugin): asks the submission in flight to end early; its timelines then fail with SWY_CANCELLED. */
 #define SWY_EXT_CANCEL "swy.cancel/1"

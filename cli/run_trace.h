@@ -1,0 +1,32 @@
+// --trace: a timeline of what a command runs.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "bench/trace_file.h"
+#include "cli/runtime.h"
+
+namespace switchyard::cli {
+
+void add_trace(CLI::App& command, std::string& path);
+
+class RunTrace {
+ public:
+  // Listens from here on. Nothing, where `path` is empty. Errors: usage, for a path that cannot be written to, before
+  // anything is done; those of the devices.
+  static Result<std::unique_ptr<RunTrace>> start(const Runtime& runtime, const Settings& settings,
+                                                 const std::string& path);
+  // Writes the file, also after a run that `ran` says has failed, and says so on stderr; `ran` then stays the result.
+  static Status finish(std::unique_ptr<RunTrace> trace, Status ran);
+
+ private:
+  RunTrace(const Runtime& runtime, std::string path);
+  Status write();
+
+  std::string path_;
+  bench::TraceFile file_;
+  std::unique_ptr<Profile> profile_;
+};
+
+}  // namespace switchyard::cli
