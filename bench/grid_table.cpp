@@ -61,7 +61,8 @@ class TableWriter {
   std::string write() {
     std::vector<GridCell> head;
     for (const Grid::Column& c : grid_.columns) head.push_back({c.name, Tone::faint});
-    std::string out = line_of(head);
+    const bool named = std::any_of(head.begin(), head.end(), [](const GridCell& c) { return !c.text.empty(); });
+    std::string out = named ? line_of(head) : "";
     for (const Grid::Row& row : grid_.rows) {
       if (row.group && &row != &grid_.rows.front()) out += '\n';
       out += line_of(row.cells);

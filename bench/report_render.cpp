@@ -1,6 +1,10 @@
 #include "bench/report_render.h"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdlib>
 
 #include "bench/report_grids.h"
 
@@ -17,6 +21,18 @@ Result<ReportFormat> parse_report_format(const std::string& name) {
     return error(Code::usage, "there is no format '{}'; known: {}", name, fmt::join(kFormats, ", "));
   }
   return static_cast<ReportFormat>(found - std::begin(kFormats));
+}
+
+RenderOptions output_options() {
+  RenderOptions options;
+  if (::isatty(STDOUT_FILENO) != 1) return options;
+  const char* no_colour = std::getenv("NO_COLOR");
+  options.colour = no_colour == nullptr || *no_colour == '\0';
+  winsize size{};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col != 0) {
+    options.width = std::clamp<uint32_t>(size.ws_col, 100, 200);
+  }
+  return options;
 }
 
 std::string render(const Report& report, ReportFormat format, const RenderOptions& options) {

@@ -23,6 +23,9 @@ struct RenderOptions {
   uint32_t width = 140;  // columns of a table, at least 100
 };
 
+// For standard output: colour where it is a terminal and NO_COLOR is not set, and that terminal's width.
+RenderOptions output_options();
+
 // Ends with a newline.
 std::string render(const Report& report, ReportFormat format, const RenderOptions& options = {});
 

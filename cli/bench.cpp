@@ -4,6 +4,7 @@
 
 #include "bench/machine.h"
 #include "bench/measure.h"
+#include "cli/bench_compare.h"
 #include "cli/bench_report.h"
 #include "cli/commands.h"
 #include "cli/generate.h"
@@ -281,6 +282,7 @@ void add_bench(CLI::App& app, int& exit_code) {
   c->add_flag("--json", o->json, "print JSON");
   add_settings(*c, o->settings, "program");
   add_bench_ops(*c, exit_code);
+  add_bench_compare(*c, exit_code);
   c->callback([o, c, &exit_code] {
     if (!c->get_subcommands().empty()) return;  // `ops` did the work
     if (const Status s = bench_command(*o); !s.ok()) exit_code = report(s);
