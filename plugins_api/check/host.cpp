@@ -112,7 +112,7 @@ std::string host_misuse() { return ledger().misuse(); }
 
 void set_shortage(Shortage s, uint64_t n) {
   left = static_cast<int64_t>(n);
-  met = false;
+  if (s != Shortage::kNone) met = false;
   shortage = s;
 }
 bool shortage_met() { return met; }

@@ -31,7 +31,7 @@ enum class Shortage {
 // an operator new of its own). `n` begins with 1.
 void set_shortage(Shortage shortage, uint64_t n);
 
-// Whether an allocation has failed since set_shortage.
+// Whether an allocation has failed since the last shortage began.
 bool shortage_met();
 
 // The addresses of a plugin's code, as operator new above is to know them.

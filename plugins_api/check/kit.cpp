@@ -137,6 +137,31 @@ std::string Check::name() const {
   return s + "." + type_name(types.input) + "_to_" + type_name(types.output);
 }
 
+std::vector<Check> sample_of(const Claims& claims, uint64_t seed,
+                             const std::vector<std::pair<uint32_t, uint32_t>>& rows) {
+  std::map<const CaseSpec*, uint32_t> known;
+  const auto rows_of = [&](const CaseSpec* spec) {
+    if (const auto it = known.find(spec); it != known.end()) return it->second;
+    Random random = Random::shapes_only();
+    return known[spec] = spec->build(random).bucket.rows;
+  };
+  std::vector<Check> out;
+  for (size_t i = 0; i < claims.checks.size();) {
+    const swy_kernel* kernel = claims.checks[i].kernel;
+    std::vector<std::vector<const Check*>> fitting(rows.size());
+    for (; i < claims.checks.size() && claims.checks[i].kernel == kernel; ++i) {
+      const uint32_t n = rows_of(claims.checks[i].spec);
+      for (size_t r = 0; r < rows.size(); ++r) {
+        if (n >= rows[r].first && n <= rows[r].second) fitting[r].push_back(&claims.checks[i]);
+      }
+    }
+    for (const auto& some : fitting) {
+      if (!some.empty()) out.push_back(*some[derive(seed, kernel->name) % some.size()]);
+    }
+  }
+  return out;
+}
+
 Kit::Kit(const Request& request) : request_(request), random_cases_(random_cases(request.seed)) {
   try {
     const Library library(request.plugin);

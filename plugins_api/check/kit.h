@@ -51,6 +51,10 @@ struct Claims {
   std::vector<Refused> refused;
 };
 
+// Of every kernel one check for each range of bucket rows, chosen by the seed. Kernels that take none are left out.
+std::vector<Check> sample_of(const Claims& claims, uint64_t seed,
+                             const std::vector<std::pair<uint32_t, uint32_t>>& rows);
+
 // What the kernel's products round activations to when it runs with these types.
 swy_dtype activations_of(const swy_kernel& k, const Types& types);
 

@@ -19,7 +19,9 @@ Kit& Session::kit() {
 }
 
 const std::vector<Suite>& all_suites() {
-  static const std::vector<Suite> all = {kNegotiationSuite, kAbiSuite, kDeviceSuite, kOpsSuite};
+  static const std::vector<Suite> all = {kNegotiationSuite, kAbiSuite,    kDeviceSuite,  kErrorsSuite,  kCopiesSuite,
+                                         kThreadsSuite,     kMemorySuite, kReplaySuite,  kNumbersSuite, kRacesSuite,
+                                         kSamplingSuite,    kRangeSuite,  kProfileSuite, kOpsSuite};
   return all;
 }
 

@@ -9,5 +9,15 @@ extern const Suite kNegotiationSuite;
 extern const Suite kAbiSuite;
 extern const Suite kDeviceSuite;
 extern const Suite kOpsSuite;
+extern const Suite kReplaySuite;
+extern const Suite kNumbersSuite;
+extern const Suite kRacesSuite;
+extern const Suite kCopiesSuite;
+extern const Suite kThreadsSuite;
+extern const Suite kErrorsSuite;
+extern const Suite kMemorySuite;
+extern const Suite kSamplingSuite;
+extern const Suite kRangeSuite;
+extern const Suite kProfileSuite;
 
 }  // namespace switchyard::check

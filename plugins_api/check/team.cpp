@@ -1,9 +1,10 @@
 #include "plugins_api/check/team.h"
 
-#include <pthread.h>
 #include <signal.h>
 #include <time.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <barrier>
 #include <chrono>
@@ -22,20 +23,60 @@ using Clock = std::chrono::steady_clock;
 // Longer than a member works between two barriers of a small case; a member that spins for another must get on.
 constexpr auto kTurn = std::chrono::microseconds(1500);
 
+constexpr uint64_t kLate = 10'000;  // ns that a timer may be late
+
 uint32_t asked_width = 2;
 
-void pause_here(int) {
-  const timespec t{0, 60'000};
+uint64_t now_ns() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(t.tv_nsec);
+}
+
+std::atomic<bool> halted{false};
+
+void halt_here(int) {
+  const timespec t{0, 400'000};
+  halted = true;
   nanosleep(&t, nullptr);
 }
 
-class Team {
+// Halts the calling thread for a while, once, some time from now, wherever it is then.
+class Halt {
  public:
-  explicit Team(uint32_t width) : width_(width), start_(width), members_(width), end_(width), handles_(width) {
+  void arm(uint64_t after_ns) {
+    if (!made_) make();
+    set(after_ns + 1);
+  }
+  void disarm() { set(0); }
+
+ private:
+  void make() {
     struct sigaction action {};
-    action.sa_handler = pause_here;
+    action.sa_handler = halt_here;
     action.sa_flags = SA_RESTART;
     sigaction(SIGUSR2, &action, nullptr);
+    sigevent event{};
+    event.sigev_notify = SIGEV_THREAD_ID;
+    event.sigev_signo = SIGUSR2;
+    event._sigev_un._tid = gettid();
+    made_ = timer_create(CLOCK_MONOTONIC, &event, &timer_) == 0;
+  }
+  void set(uint64_t ns) {
+    itimerspec when{};
+    when.it_value.tv_sec = static_cast<time_t>(ns / 1'000'000'000u);
+    when.it_value.tv_nsec = static_cast<long>(ns % 1'000'000'000u);
+    if (made_) timer_settime(timer_, 0, &when, nullptr);
+  }
+  timer_t timer_{};
+  bool made_ = false;
+};
+
+thread_local Halt halt;
+
+class Team {
+ public:
+  explicit Team(uint32_t width) : width_(width), start_(width), members_(width), end_(width), mine_(width) {
     for (uint32_t rank = 1; rank < width_; ++rank) {
       threads_.emplace_back([this, rank] {
         while (true) {
@@ -43,7 +84,6 @@ class Team {
           part(rank);
         }
       });
-      handles_[rank] = threads_.back().native_handle();
     }
   }
   uint32_t width() const { return width_; }
@@ -54,24 +94,19 @@ class Team {
   void run(swy_team_fn fn, void* arg) {
     fn_ = fn;
     arg_ = arg;
-    new_order();
-    if (pace_ == Pace::kInterrupted) {
-      handles_[0] = pthread_self();
-      interrupting_ = true;
-      std::thread interrupter([this] { interrupt(); });
-      once();
-      interrupting_ = false;
-      interrupter.join();
-    } else {
-      once();
-    }
-  }
-
- private:
-  void once() {
+    new_segment();
     start_.arrive_and_wait();
     part(0);
   }
+
+ private:
+  // What one member knows of itself.
+  struct Member {
+    size_t segment = 0;  // barriers so far in this run
+    uint64_t begin_ns = 0;
+    std::vector<uint64_t> took_ns;  // per segment, at the machine's own pace
+  };
+
   void part(uint32_t rank) {
     const swy_team self{sizeof(swy_team),
                         width_,
@@ -80,60 +115,93 @@ class Team {
                         this,
                         [](const swy_team* t) {
                           static_cast<Team*>(t->ctx)->barrier(t->rank); }};
-    await_turn(rank);
+    mine_[rank].segment = 0;
+    begin_segment(rank);
     fn_(arg_, &self);
-    end_turn();
+    end_segment(rank);
     end_.arrive_and_wait();
   }
   void barrier(uint32_t rank) {
-    end_turn();
+    end_segment(rank);
+    ++mine_[rank].segment;
     members_.arrive_and_wait();
-    if (pace_ != Pace::kTurns) return;
-    if (rank == 0) new_order();
-    members_.arrive_and_wait();
-    await_turn(rank);
+    if (pace_ != Pace::kFree) {
+      if (rank == 0) new_segment();
+      members_.arrive_and_wait();
+    }
+    begin_segment(rank);
   }
 
-  // ---- turns
-  void new_order() {
-    if (pace_ != Pace::kTurns) return;
+  // ---- segments: what members do between two barriers
+
+  // Who comes when, and who is halted. One thread calls it while the others wait.
+  void new_segment() {
+    if (pace_ == Pace::kFree) return;
     order_ = random_.permutation(width_);
+    when_ = random_.uniform();
+    halted = false;
     const std::lock_guard lock(mutex_);
     ended_ = 0;
   }
-  void await_turn(uint32_t rank) {
-    if (pace_ != Pace::kTurns) return;
-    std::unique_lock lock(mutex_);
-    turn_.wait_for(lock, order_[rank] * kTurn, [&] { return ended_ >= order_[rank]; });
+  void begin_segment(uint32_t rank) {
+    Member& m = mine_[rank];
+    if (pace_ == Pace::kFree) {
+      m.begin_ns = now_ns();
+    } else if (pace_ == Pace::kTurns) {
+      std::unique_lock lock(mutex_);
+      turn_.wait_for(lock, order_[rank] * kTurn, [&] { return ended_ >= order_[rank]; });
+    } else if (order_[rank] == 0) {
+      halt_within(m.segment < m.took_ns.size() ? m.took_ns[m.segment] : kLate);
+    } else {
+      await_halt();
+    }
   }
-  void end_turn() {
-    if (pace_ != Pace::kTurns) return;
+  // Sets the timer first and begins the segment when it is about to run out: setting it takes longer than many segments
+  // do, and it comes up to kLate late. Of a long segment it is simply set.
+  void halt_within(uint64_t took_ns) const {
+    constexpr uint64_t kAhead = 50'000;
+    if (took_ns > kAhead) return halt.arm(static_cast<uint64_t>(when_ * static_cast<double>(took_ns)));
+    const uint64_t begin = now_ns();
+    halt.arm(kAhead);
+    const double early = when_ * static_cast<double>(took_ns + kLate);
+    const double wait = static_cast<double>(kAhead + kLate) - early;
+    while (!halted && static_cast<double>(now_ns() - begin) < wait) {
+    }
+  }
+  void end_segment(uint32_t rank) {
+    Member& m = mine_[rank];
+    if (pace_ == Pace::kFree) {
+      m.took_ns.resize(std::max(m.took_ns.size(), m.segment + 1));
+      m.took_ns[m.segment] = now_ns() - m.begin_ns;
+      return;
+    }
+    if (pace_ == Pace::kInterrupted && order_[rank] == 0) halt.disarm();
     const std::lock_guard lock(mutex_);
     ++ended_;
     turn_.notify_all();
   }
-
-  // ---- interruptions
-  void interrupt() {
-    while (interrupting_) {
-      pthread_kill(handles_[random_.below(width_)], SIGUSR2);
-      std::this_thread::sleep_for(std::chrono::microseconds(random_.below(40)));
+  // The others begin while the first is halted, or has ended.
+  void await_halt() {
+    const uint64_t begin = now_ns();
+    while (!halted && now_ns() - begin < 1'500'000) {
+      std::unique_lock lock(mutex_);
+      if (turn_.wait_for(lock, std::chrono::microseconds(10), [&] { return ended_ > 0; })) return;
     }
   }
 
   const uint32_t width_;
   std::barrier<> start_, members_, end_;
-  std::vector<pthread_t> handles_;
+  std::vector<Member> mine_;
   std::vector<std::thread> threads_;
   swy_team_fn fn_ = nullptr;
   void* arg_ = nullptr;
   Pace pace_ = Pace::kFree;
   Random random_{0};
-  std::atomic<bool> interrupting_{false};
   std::mutex mutex_;
   std::condition_variable turn_;
   std::vector<uint32_t> order_;
   uint32_t ended_ = 0;
+  double when_ = 0;  // of a segment's time the first is halted
 };
 
 Team& team() {

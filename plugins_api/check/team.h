@@ -11,7 +11,7 @@ namespace switchyard::check {
 enum class Pace {
   kFree,         // as the machine has it
   kTurns,        // between two barriers one member after the other, in an order of the seed
-  kInterrupted,  // any member may be halted at any instruction, for some microseconds
+  kInterrupted,  // between two barriers one is halted at some instruction, and the others pass it
 };
 
 // Of the process's team: before the first call of the_team().

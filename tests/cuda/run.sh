@@ -38,11 +38,15 @@ if [[ -n $reason ]]; then
 fi
 
 echo "switchyard-plugin-check against reference:"
-run kit "$build/bin/switchyard-plugin-check" "$backends/switchyard_cuda.so" --oracle "$backends/switchyard_reference.so"
-tail -1 "$work/kit"
-run kit_fp32 "$build/bin/switchyard-plugin-check" "$backends/switchyard_cuda.so" \
-  --oracle "$backends/switchyard_reference.so" --set kv_bf16=0 --suite ops --filter attention
-tail -1 "$work/kit_fp32"
+judge=("$build/bin/switchyard-plugin-check" "$backends/switchyard_cuda.so" --oracle "$backends/switchyard_reference.so")
+run ops "${judge[@]}" --suite ops
+tail -1 "$work/ops"
+run ops_kv_fp32 "${judge[@]}" --suite ops --set kv_bf16=0 --filter attention
+tail -1 "$work/ops_kv_fp32"
+run rules "${judge[@]}" --suite negotiation,abi,device,errors,copies,threads,memory,replay,numbers,races,sampling,range,profile
+tail -15 "$work/rules"
+# What `./dev support` shows of it on machines without a GPU, if it is copied to docs/support.
+"${judge[@]}" --suite ops --list --seed 1 --summary "$build/support_cuda.json" >/dev/null
 
 echo "demo model, loss on its text (they may differ by 2e-3):"
 text=$build/share/switchyard/models/prompt.txt

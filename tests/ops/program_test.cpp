@@ -1,35 +1,20 @@
 // switchyard-plugin-check as a user runs it: what it prints, and its exit code.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-
-#include <array>
-#include <cstdio>
-#include <string>
 
 #include <nlohmann/json.hpp>
+
+#include "tests/ops/run_program.h"
 
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-struct Said {
-  std::string text;  // standard output and error
-  int code = -1;
-};
+using switchyard::check::fixture;
+using switchyard::check::Said;
 
-Said check(const std::string& arguments) {
-  Said said;
-  FILE* pipe = ::popen((std::string(SWITCHYARD_PLUGIN_CHECK " ") + arguments + " 2>&1").c_str(), "r");
-  if (pipe == nullptr) return said;
-  std::array<char, 4096> bytes;
-  for (size_t n = 0; (n = std::fread(bytes.data(), 1, bytes.size(), pipe)) > 0;) said.text.append(bytes.data(), n);
-  said.code = WEXITSTATUS(::pclose(pipe));
-  return said;
-}
-
-std::string fixture(const std::string& name) { return SWITCHYARD_FIXTURES "/switchyard_broken_" + name + ".so"; }
+Said check(const std::string& arguments) { return switchyard::check::run_program(arguments); }
 
 // The five widths of two rows, one of which the fixtures stumble over.
 Said stumble(const std::string& name, const std::string& more = "") {

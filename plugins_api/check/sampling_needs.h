@@ -1,0 +1,11 @@
+// Which parts of the sampler a case needs.
+#pragma once
+
+#include "plugins_api/check/case.h"
+
+namespace switchyard::check {
+
+// SWY_SAMPLES_* that the draws of its steps need.
+uint32_t sampling_needs(const Case& c);
+
+}  // namespace switchyard::check

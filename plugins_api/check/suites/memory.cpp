@@ -1,0 +1,125 @@
+// memory: every allocation fails once, and from there on for good, until a whole life of a kernel succeeds: open, pack,
+// record, submit, free, close. Each time the status must say so, with a line, and nothing may leak or break.
+#include <set>
+
+#include "plugins_api/check/host.h"
+#include "plugins_api/check/kit.h"
+#include "plugins_api/check/suites.h"
+
+namespace switchyard::check {
+namespace {
+
+// Memory is back, whatever happens.
+struct Plenty {
+  ~Plenty() { set_shortage(Shortage::kNone, 0); }
+};
+
+struct Life {
+  std::string problem;
+  bool whole = false;  // no allocation failed
+};
+
+// One life of a kernel while the n-th allocation fails.
+Life live(const Kit& kit, const Check& check, const Case& c, const Outcome& wanted, Shortage shortage, uint64_t n) {
+  const Library library(kit.request().plugin);
+  size_t index = 0;
+  while (kit.plugin().kernels()[index] != check.kernel) ++index;
+  const std::string when = text("without memory from allocation ", n, " on: ");
+  bool refused = false;
+  try {
+    const Plenty after;
+    set_shortage(shortage, n);
+    const Plugin plugin(library, kit.request().settings);
+    Execution e(plugin, *plugin.kernels()[index], c);
+    const Outcome got = e.run(c);
+    const bool met = shortage_met();
+    const std::string problem = compare(c, wanted, got, activations_of(*check.kernel, check.types), nullptr);
+    if (!problem.empty()) return {when + problem, false};
+    if (!met) return {"", true};
+  } catch (const Refused& r) {
+    refused = true;
+    if (!shortage_met()) return {r.what(), false};
+    if (r.status != SWY_OUT_OF_HOST_MEMORY && r.status != SWY_OUT_OF_DEVICE_MEMORY) {
+      return {text(when, r.what(), ", which is no status for missing memory"), false};
+    }
+    if (!r.has_line) return {text(when, r.what(), " was given without a line"), false};
+  }
+  return {"", !refused && !shortage_met()};
+}
+
+std::string starve(const Kit& kit, const Check& check) {
+  constexpr uint64_t kMost = 400;
+  const Case c = kit.build(check);
+  const Outcome wanted = kit.expected(check, c);
+  if (const Life first = live(kit, check, c, wanted, Shortage::kNone, 0); !first.problem.empty()) return first.problem;
+  const uint64_t blocks = host_blocks();
+  for (const Shortage shortage : {Shortage::kOnce, Shortage::kForGood}) {
+    for (uint64_t n = 1;; ++n) {
+      const Life l = live(kit, check, c, wanted, shortage, n);
+      if (!l.problem.empty()) return kit.line(check, l.problem);
+      if (host_blocks() != blocks) {
+        return kit.line(check, text("without memory from allocation ", n, " on: ", host_blocks() - blocks,
+                                    " blocks of the host's memory leaked"));
+      }
+      if (l.whole || n == kMost) break;
+    }
+  }
+  return "";
+}
+
+std::string absurd_sizes(const Kit& kit) {
+  const Plugin& p = kit.plugin();
+  for (const uint64_t bytes : {uint64_t{1} << 47, uint64_t{1} << 62, UINT64_MAX - 4096, UINT64_MAX - 1, UINT64_MAX}) {
+    for (const swy_memory_type type : {SWY_MEMORY_DEVICE, SWY_MEMORY_UPLOAD, SWY_MEMORY_READBACK}) {
+      swy_buffer* b = nullptr;
+      PluginError e;
+      const swy_status s = p.api().buffer_alloc(p.device(), type, bytes, &b, e.get());
+      if (s == SWY_OK || b != nullptr) return text("gave a buffer of ", bytes, " bytes");
+      if (s != SWY_OUT_OF_HOST_MEMORY && s != SWY_OUT_OF_DEVICE_MEMORY && s != SWY_INVALID_ARGUMENT) {
+        return text("refused ", bytes, " bytes with status ", s, ": ", e.line());
+      }
+      if (!e.has_line()) return text("refused ", bytes, " bytes without a line");
+    }
+  }
+  const Memory after(p, SWY_MEMORY_DEVICE, 100, "a buffer after the absurd ones");
+  after.expect_guards();
+  return "";
+}
+
+// Devices that come and go give all back.
+std::string nothing_leaks(const Kit& kit) {
+  const Library library(kit.request().plugin);
+  const std::vector<Check> checks = sample_of(kit.claims(), kit.request().seed, {{1, 70}});
+  uint64_t blocks = 0;
+  for (int i = 0; i < 3; ++i) {
+    {
+      const Plugin plugin(library, kit.request().settings);
+      for (size_t k = 0; k < checks.size(); k += 7) {
+        const Case c = kit.build(checks[k]);
+        const Execution e(kit.plugin(), *checks[k].kernel, c);
+      }
+    }
+    if (i > 0 && host_blocks() != blocks)
+      return text(host_blocks() - blocks, " blocks leaked when a device was closed");
+    blocks = host_blocks();
+  }
+  return "";
+}
+
+std::vector<Task> list(Session& session, std::vector<Refusal>*) {
+  Kit& kit = session.kit();
+  std::vector<Task> tasks = {{"absurd_sizes", [&kit] { return absurd_sizes(kit); }, {}},
+                             {"nothing_leaks", [&kit] { return nothing_leaks(kit); }, {}}};
+  std::set<swy_op_id> seen;
+  for (const Check& c : sample_of(kit.claims(), kit.request().seed, {{1, 20}})) {
+    if (!seen.insert(c.spec->op).second) continue;
+    tasks.push_back({c.name(), [&kit, c] { return starve(kit, c); }, {}});
+  }
+  return tasks;
+}
+
+}  // namespace
+
+const Suite kMemorySuite = {"memory", "out of memory at every allocation, and absurd sizes", true, false, {}, list};
+
+}  // namespace switchyard::check

@@ -1,0 +1,173 @@
+// threads: the entries that plugin.h tags [thread-safe], from several threads at once, must say what they say to one.
+#include <atomic>
+#include <barrier>
+#include <mutex>
+#include <thread>
+
+#include "plugins_api/check/kit.h"
+#include "plugins_api/check/suites.h"
+
+namespace switchyard::check {
+namespace {
+
+constexpr unsigned kThreads = 4;
+constexpr int kTurns = 40;
+
+// Runs `part(thread, turn)` on all threads at the same time. Gives the first problem.
+template <class Part>
+std::string together(const Part& part) {
+  std::barrier start(kThreads);
+  std::mutex mutex;
+  std::string first;
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      start.arrive_and_wait();
+      std::string problem;
+      try {
+        for (int i = 0; i < kTurns && problem.empty(); ++i) problem = part(t, i);
+      } catch (const std::exception& e) {
+        problem = e.what();
+      }
+      const std::lock_guard lock(mutex);
+      if (first.empty()) first = problem;
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  return first;
+}
+
+std::string devices(const Kit& kit) {
+  const swy_plugin& api = kit.plugin().api();
+  return together([&](unsigned, int) -> std::string {
+    uint32_t count = 0;
+    swy_device_info info{};
+    info.struct_size = sizeof info;
+    PluginError e;
+    e.expect_ok(api.device_count(&count, e.get()), "device_count");
+    e.expect_ok(api.device_info(0, &info, e.get()), "device_info");
+    const swy_device_info& one = kit.plugin().info();
+    const bool same = count > 0 && info.flags == one.flags && info.buffer_alignment == one.buffer_alignment &&
+                      info.sampling == one.sampling && std::string(info.name) == one.name;
+    return same ? "" : "device_info says something else from several threads";
+  });
+}
+
+std::string kernel_lists(const Kit& kit) {
+  const Plugin& p = kit.plugin();
+  return together([&](unsigned, int) -> std::string {
+    if (p.api().kernel_count(p.device()) != p.kernels().size()) return "kernel_count changes";
+    for (uint32_t i = 0; i < p.kernels().size(); ++i) {
+      if (p.api().kernel_at(p.device(), i) != p.kernels()[i]) return text("kernel ", i, " changes");
+    }
+    return p.extension("swy.nothing/1") == nullptr ? "" : "claims an unknown extension";
+  });
+}
+
+// supports, cost and prepare on one operation of every kernel.
+std::string questions(const Kit& kit) {
+  const Plugin& p = kit.plugin();
+  std::vector<Case> cases;
+  const std::vector<Check> checks = sample_of(kit.claims(), kit.request().seed, {{1, 200}});
+  for (const Check& c : checks) {
+    Random random = Random::shapes_only();
+    cases.push_back(c.spec->build(random));
+    set_types(cases.back(), c.types);
+  }
+  const auto ask = [&](size_t i) {
+    const OpView op(cases[i]);
+    const swy_kernel& k = *checks[i].kernel;
+    swy_prepared prepared{};
+    prepared.struct_size = sizeof prepared;
+    double us = 0;
+    PluginError e;
+    if (k.supports != nullptr) {
+      e.expect_ok(k.supports(p.device(), &k, op.get(), &cases[i].bucket, e.get()), text(k.name, ": supports"));
+    }
+    if (k.cost != nullptr) e.expect_ok(k.cost(p.device(), &k, op.get(), &cases[i].bucket, &us, e.get()), "cost");
+    if (k.prepare != nullptr) {
+      e.expect_ok(k.prepare(p.device(), &k, op.get(), &cases[i].bucket, &prepared, e.get()), "prepare");
+    }
+    return text(us, " ", prepared.workspace_bytes, " ", prepared.weight_layouts[0]);
+  };
+  std::vector<std::string> alone;
+  for (size_t i = 0; i < checks.size(); ++i) alone.push_back(ask(i));
+  return together([&](unsigned t, int turn) -> std::string {
+    const size_t i = (t * 7 + static_cast<size_t>(turn)) % checks.size();
+    const std::string now = ask(i);
+    return now == alone[i] ? "" : text(checks[i].kernel->name, " answers '", now, "' instead of '", alone[i], "'");
+  });
+}
+
+std::string buffers(const Kit& kit) {
+  const Plugin& p = kit.plugin();
+  std::mutex copying;  // copies are [device-serial]
+  return together([&](unsigned t, int turn) -> std::string {
+    const uint64_t bytes = 1000 + 100 * t + static_cast<uint64_t>(turn);
+    swy_buffer* b = nullptr;
+    PluginError e;
+    e.expect_ok(p.api().buffer_alloc(p.device(), SWY_MEMORY_DEVICE, bytes, &b, e.get()), "buffer_alloc");
+    std::vector<unsigned char> mine(bytes, static_cast<unsigned char>(16 * t + 1)), got(bytes);
+    {
+      const std::lock_guard lock(copying);
+      e.expect_ok(p.api().write(p.device(), b, 0, mine.data(), bytes, nullptr, e.get()), "write");
+    }
+    std::this_thread::yield();
+    {
+      const std::lock_guard lock(copying);
+      e.expect_ok(p.api().read(p.device(), got.data(), b, 0, bytes, nullptr, e.get()), "read");
+    }
+    p.api().buffer_free(p.device(), b);
+    return got == mine ? "" : "a buffer of one thread has what another wrote";
+  });
+}
+
+std::string packing(const Kit& kit) {
+  const Plugin& p = kit.plugin();
+  for (const Check& check : sample_of(kit.claims(), kit.request().seed, {{1, 200}})) {
+    const Case c = kit.build(check);
+    if (check.kernel->prepare == nullptr || c.weights.empty()) continue;
+    const OpView op(c);
+    swy_prepared prepared{};
+    prepared.struct_size = sizeof prepared;
+    PluginError e;
+    e.expect_ok(check.kernel->prepare(p.device(), check.kernel, op.get(), &c.bucket, &prepared, e.get()), "prepare");
+    const auto pack = [&](uint32_t i) {
+      PluginError f;
+      uint64_t bytes = 0;
+      f.expect_ok(p.api().packed_bytes(&c.weights[i].desc, prepared.weight_layouts[i], &bytes, f.get()),
+                  "packed_bytes");
+      std::vector<std::byte> out(bytes);
+      f.expect_ok(p.api().pack(&c.weights[i].desc, prepared.weight_layouts[i], c.weights[i].segment.data(), out.data(),
+                               f.get()),
+                  "pack");
+      return out;
+    };
+    for (uint32_t i = 0; i < c.weights.size() && i < 16; ++i) {
+      if (prepared.weight_layouts[i] == 0) continue;
+      const std::vector<std::byte> alone = pack(i);
+      return together([&](unsigned, int) { return pack(i) == alone ? "" : "packing depends on other threads"; });
+    }
+  }
+  throw Unsupported("no kernel asks for packed weights");
+}
+
+std::vector<Task> list(Session& session, std::vector<Refusal>*) {
+  Kit& kit = session.kit();
+  std::vector<Task> tasks;
+  const auto add = [&](const char* name, std::string (*f)(const Kit&)) {
+    tasks.push_back({name, [&kit, f] { return f(kit); }, {}});
+  };
+  add("devices", devices);
+  add("kernel_lists", kernel_lists);
+  add("questions_to_kernels", questions);
+  add("buffers", buffers);
+  add("packing", packing);
+  return tasks;
+}
+
+}  // namespace
+
+const Suite kThreadsSuite = {"threads", "what is tagged [thread-safe], from several threads", true, false, {}, list};
+
+}  // namespace switchyard::check

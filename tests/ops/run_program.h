@@ -1,0 +1,30 @@
+// switchyard-plugin-check as a user runs it: what it prints, and its exit code.
+#pragma once
+
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <string>
+
+namespace switchyard::check {
+
+struct Said {
+  std::string text;  // standard output and error
+  int code = -1;
+};
+
+inline Said run_program(const std::string& arguments) {
+  Said said;
+  FILE* pipe = ::popen((std::string(SWITCHYARD_PLUGIN_CHECK " ") + arguments + " 2>&1").c_str(), "r");
+  if (pipe == nullptr) return said;
+  std::array<char, 4096> bytes;
+  for (size_t n = 0; (n = std::fread(bytes.data(), 1, bytes.size(), pipe)) > 0;) said.text.append(bytes.data(), n);
+  said.code = WEXITSTATUS(::pclose(pipe));
+  return said;
+}
+
+// A plugin of tests/ops/fixtures.
+inline std::string fixture(const std::string& name) { return SWITCHYARD_FIXTURES "/switchyard_broken_" + name + ".so"; }
+
+}  // namespace switchyard::check
