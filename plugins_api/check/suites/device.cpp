@@ -1,5 +1,6 @@
 // device: its description, opening and options, the kernels' descriptors, the tables of extensions.
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <set>
 
@@ -144,7 +145,7 @@ std::string extension_tables(const Plugin& plugin) {
     size_t size;
   } all[] = {{SWY_EXT_RANGE, sizeof(swy_range)},
              {SWY_EXT_SAMPLING, sizeof(swy_sampling)},
-             {SWY_EXT_PROFILE, sizeof(swy_profile)},
+             {SWY_EXT_PROFILE, offsetof(swy_profile, dropped)},
              {SWY_EXT_CANCEL, sizeof(swy_cancel)},
              {SWY_EXT_GROUP, sizeof(swy_groups)}};
   for (const auto& e : all) {
