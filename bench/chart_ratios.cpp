@@ -25,33 +25,27 @@ size_t index_of(const Report& report, const std::string& name) {
   return c == nullptr ? 0 : static_cast<size_t>(c - report.configurations.data());
 }
 
-}  // namespace
+struct Row {
+  std::string place, name, words;  // words: the verdict
+  size_t series = 0;
+  bool head = false;  // the first of its place
+  const Comparison* c = nullptr;
+};
 
-Figure ratio_chart(const Report& report) {
-  std::vector<const Comparison*> rows;
+std::vector<Row> rows_of(const Report& report) {
+  std::vector<Row> rows;
   for (const auto& [metric, at] : places_of(report)) {
     for (const Comparison& c : report.comparisons) {
-      if (c.metric == metric && c.at == at && drawable(c) && rows.size() < kMost) rows.push_back(&c);
+      if (c.metric != metric || c.at != at || !drawable(c) || rows.size() == kMost) continue;
+      const std::string place = cell_name(metric, at);
+      rows.push_back({place, cut(one_line(c.other), 22), verdict_words(c.verdict, c.ratio, c.low, c.high),
+                      index_of(report, c.other), rows.empty() || rows.back().place != place, &c});
     }
   }
-  if (rows.empty()) return {};
-  const bool one_base = std::all_of(rows.begin(), rows.end(), [&](auto* c) { return c->base == rows[0]->base; });
-  const auto place = [](const Comparison& c) { return cell_name(c.metric, c.at); };
-  std::vector<double> values = {1};
-  std::string description;
-  double height = kTop + kBottom, names = 0, verdicts = 0;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const Comparison& c = *rows[i];
-    values.insert(values.end(), {c.ratio, c.low, c.high});
-    height += kRow + (i == 0 || place(c) != place(*rows[i - 1]) ? kHead : 0);
-    names = std::max(names, text_width(cut(one_line(c.other), 22)));
-    const std::string words = verdict_words(c.verdict, c.ratio, c.low, c.high);
-    verdicts = std::max(verdicts, text_width(words));
-    description += fmt::format("{}, {}: {} than {}. ", place(c), c.other, words, c.base);
-  }
-  const double left = names + 22, right = kWidth - verdicts - 12, bottom = height - kBottom;
-  const Scale x(values, true, left, right);
-  Svg svg(kWidth, height, "ratios", "Speed against the base", description);
+  return rows;
+}
+
+void draw_axis(Svg& svg, const Scale& x, double bottom, const std::string& title) {
   double free = -1e9;
   for (const double v : x.ticks()) {
     svg.line(x(v), kTop, x(v), bottom, "grid");
@@ -61,32 +55,52 @@ Figure ratio_chart(const Report& report) {
     free = x(v) + text_width(label) / 2 + 5;
   }
   svg.line(x(1), kTop, x(1), bottom, "axis", "stroke-dasharray=\"4 3\"");
-  svg.text((left + right) / 2, height - 6,
-           one_base ? "times as fast as " + cut(one_line(rows[0]->base), 30) + " (log scale)"
-                    : "times as fast as its base (log scale)",
-           Anchor::middle, "soft");
+  svg.text((x(x.low()) + x(x.high())) / 2, bottom + kBottom - 6, title, Anchor::middle, "soft");
+}
+
+void draw_row(Svg& svg, const Row& row, const Scale& x, double middle) {
+  const Comparison& c = *row.c;
+  svg.text(14, middle + 4, row.name, Anchor::start, "halo");
+  svg.begin_group(fmt::format("{} against {}, {}: {}", c.other, c.base, row.place, row.words));
+  svg.line(x(c.low), middle, x(c.high), middle, stroke_of(row.series), "stroke-width=\"2\"");
+  for (const double end : {c.low, c.high}) {
+    svg.line(x(end), middle - 4, x(end), middle + 4, stroke_of(row.series), "stroke-width=\"1.5\"");
+  }
+  svg.mark(x(c.ratio), middle, row.series);
+  svg.end_group();
+  const char* tone = c.verdict == Verdict::faster ? "good" : c.verdict == Verdict::slower ? "bad" : "soft";
+  svg.text(x(x.high()) + 10, middle + 4, row.words, Anchor::start, tone);
+}
+
+}  // namespace
+
+Figure ratio_chart(const Report& report) {
+  const std::vector<Row> rows = rows_of(report);
+  if (rows.empty()) return {};
+  std::vector<double> values = {1};
+  std::string description;
+  double height = kTop + kBottom, names = 0, verdicts = 0;
+  bool one_base = true;
+  for (const Row& row : rows) {
+    const Comparison& c = *row.c;
+    values.insert(values.end(), {c.ratio, c.low, c.high});
+    height += kRow + (row.head ? kHead : 0);
+    names = std::max(names, text_width(row.name));
+    verdicts = std::max(verdicts, text_width(row.words));
+    one_base = one_base && c.base == rows[0].c->base;
+    description += fmt::format("{}, {}: {} than {}. ", row.place, c.other, row.words, c.base);
+  }
+  const Scale x(values, true, names + 22, kWidth - verdicts - 12);
+  Svg svg(kWidth, height, "ratios", "Speed against the base", description);
+  const std::string base = one_base ? cut(one_line(rows[0].c->base), 30) : "its base";
+  draw_axis(svg, x, height - kBottom, "times as fast as " + base + " (log scale)");
   double y = kTop;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const Comparison& c = *rows[i];
-    if (i == 0 || place(c) != place(*rows[i - 1])) {
+  for (const Row& row : rows) {
+    if (row.head) {
       y += kHead;
-      svg.text(4, y - 4, place(c), Anchor::start, "head");
+      svg.text(4, y - 4, row.place, Anchor::start, "head");
     }
-    const double middle = y + kRow / 2;
-    const size_t series = index_of(report, c.other);
-    const std::string words = verdict_words(c.verdict, c.ratio, c.low, c.high);
-    svg.text(14, middle + 4, cut(one_line(c.other), 22), Anchor::start, "halo");
-    svg.begin_group(fmt::format("{} against {}, {}: {}", c.other, c.base, place(c), words));
-    svg.line(x(c.low), middle, x(c.high), middle, stroke_of(series), "stroke-width=\"2\"");
-    for (const double end : {c.low, c.high}) {
-      svg.line(x(end), middle - 4, x(end), middle + 4, stroke_of(series), "stroke-width=\"1.5\"");
-    }
-    svg.mark(x(c.ratio), middle, series);
-    svg.end_group();
-    svg.text(right + 10, middle + 4, words, Anchor::start,
-             c.verdict == Verdict::faster   ? "good"
-             : c.verdict == Verdict::slower ? "bad"
-                                            : "soft");
+    draw_row(svg, row, x, y + kRow / 2);
     y += kRow;
   }
   return {"Speed against the base",
