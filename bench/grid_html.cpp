@@ -12,35 +12,45 @@ constexpr const char* kStyle = R"(
 :root { color-scheme: light dark;
   --page: #ffffff; --card: #f7f8fa; --ink: #1b1f24; --soft: #57606a; --line: #d5dae0; --grid: #e6e9ed;
   --good: #1a7f37; --bad: #b42318;
-  --c0: #1f6feb; --c1: #b35900; --c2: #1a7f37; --c3: #8250df; --c4: #bf3989; --c5: #0b7285; --c6: #8a6d00; --c7: #6e7781; }
+  --c0: #1f6feb; --c1: #b35900; --c2: #1a7f37; --c3: #8250df; --c4: #bf3989; --c5: #0b7285; --c6: #8a6d00;
+  --c7: #6e7781; }
 @media (prefers-color-scheme: dark) { :root {
   --page: #0f1318; --card: #171c23; --ink: #e6e9ed; --soft: #9aa4af; --line: #333b45; --grid: #262d36;
   --good: #4cc26a; --bad: #ff8a80;
-  --c0: #6cb0ff; --c1: #ffa657; --c2: #56d364; --c3: #c297ff; --c4: #ff8ac4; --c5: #4dd0e1; --c6: #e3c04b; --c7: #a5afba; } }
+  --c0: #6cb0ff; --c1: #ffa657; --c2: #56d364; --c3: #c297ff; --c4: #ff8ac4; --c5: #4dd0e1; --c6: #e3c04b;
+  --c7: #a5afba; } }
 @media print { :root { color-scheme: light;
   --page: #ffffff; --card: #ffffff; --ink: #000000; --soft: #444444; --line: #bbbbbb; --grid: #dddddd;
   --good: #1a7f37; --bad: #b42318;
-  --c0: #1f6feb; --c1: #b35900; --c2: #1a7f37; --c3: #8250df; --c4: #bf3989; --c5: #0b7285; --c6: #8a6d00; --c7: #6e7781; } }
+  --c0: #1f6feb; --c1: #b35900; --c2: #1a7f37; --c3: #8250df; --c4: #bf3989; --c5: #0b7285; --c6: #8a6d00;
+  --c7: #6e7781; } }
 * { box-sizing: border-box; }
-body { margin: 0; background: var(--page); color: var(--ink); font: 15px/1.5 system-ui, -apple-system, "Segoe UI", sans-serif; }
+body { margin: 0; background: var(--page); color: var(--ink);
+  font: 15px/1.5 system-ui, -apple-system, "Segoe UI", sans-serif; }
 main { max-width: 1320px; margin: 0 auto; padding: 24px 20px 48px; }
 h1 { font-size: 26px; line-height: 1.25; margin: 0 0 12px; }
 h2 { font-size: 18px; margin: 36px 0 8px; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: 2px 16px; margin: 0; font-size: 14px; }
 dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
 .warning { border-left: 4px solid var(--bad); padding: 4px 12px; margin: 8px 0; background: var(--card); }
-.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 540px), 1fr)); gap: 16px; margin-top: 24px; }
-figure { margin: 0; padding: 14px 14px 10px; background: var(--card); border: 1px solid var(--line); border-radius: 8px; break-inside: avoid; }
-figure h2 { margin: 0 0 4px; font-size: 16px; } figcaption { color: var(--soft); font-size: 13px; margin-top: 6px; }
-figure:last-child:nth-child(odd) { grid-column: 1 / -1; } figure:last-child:nth-child(odd) svg { max-width: 640px; }
+.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 540px), 1fr)); gap: 16px;
+  margin-top: 24px; }
+figure { margin: 0; padding: 14px 14px 10px; background: var(--card); border: 1px solid var(--line);
+  border-radius: 8px; break-inside: avoid; }
+figure h2 { margin: 0 0 4px; font-size: 16px; }
+figcaption { color: var(--soft); font-size: 13px; margin-top: 6px; }
+figure:last-child:nth-child(odd) { grid-column: 1 / -1; }
+figure:last-child:nth-child(odd) svg { max-width: 640px; }
 .scroll { overflow-x: auto; }
-figure svg { display: block; width: 100%; min-width: 440px; height: auto; font: 12px system-ui, -apple-system, "Segoe UI", sans-serif; }
+figure svg { display: block; width: 100%; min-width: 400px; height: auto;
+  font: 12px system-ui, -apple-system, "Segoe UI", sans-serif; }
 table { border-collapse: collapse; font-size: 13.5px; font-variant-numeric: tabular-nums; }
 th { text-align: left; color: var(--soft); font-weight: 600; border-bottom: 1px solid var(--line); }
 th, td { padding: 3px 14px 3px 0; white-space: nowrap; vertical-align: top; }
 td.span { white-space: normal; min-width: 20em; }
 tr.group td { border-top: 1px solid var(--grid); padding-top: 6px; }
-.number { text-align: right; } .good { color: var(--good); } .bad { color: var(--bad); } .faint { color: var(--soft); }
+.number { text-align: right; }
+.good { color: var(--good); } .bad { color: var(--bad); } .faint { color: var(--soft); }
 .note { color: var(--soft); font-size: 13px; max-width: 75em; margin: 6px 0 0; }
 svg text { fill: var(--ink); } svg .soft { fill: var(--soft); } svg .axis { stroke: var(--soft); fill: none; }
 svg .grid { stroke: var(--grid); fill: none; } svg .roof { stroke: var(--soft); fill: none; stroke-width: 1.5; }
