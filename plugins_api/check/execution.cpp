@@ -122,7 +122,12 @@ Execution::Execution(const Plugin& plugin, const swy_kernel& kernel, const Case&
   if (prepared.workspace_bytes != 0) {
     other_.emplace_back(plugin, SWY_MEMORY_DEVICE, prepared.workspace_bytes, "the workspace");
   }
-  record();
+  try {
+    record();
+  } catch (...) {
+    if (list_ != nullptr) plugin.api().list_free(list_);
+    throw;
+  }
 }
 
 Execution::~Execution() {

@@ -84,7 +84,7 @@ class Process {
     waited_ = true;
     if (WIFSIGNALED(status))
       return text("killed by signal ", WTERMSIG(status), " (", ::strsignal(WTERMSIG(status)), ")");
-    return WEXITSTATUS(status) == 0 ? "" : text("it ended with exit code ", WEXITSTATUS(status));
+    return WEXITSTATUS(status) == 0 ? "" : text("it ended the process with exit code ", WEXITSTATUS(status));
   }
 
  private:

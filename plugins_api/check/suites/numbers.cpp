@@ -93,7 +93,10 @@ std::vector<Task> list(Session& session, std::vector<Refusal>*) {
       several.checks.push_back(c);
   }
   for (const Check& c : sample_of(several, kit.request().seed, {{2, 300}})) {
-    for (const Odd odd : {Odd::kNan, Odd::kInfinity, Odd::kMinusInfinity, Odd::kRowOfNan}) {
+    const Odd single[] = {Odd::kNan, Odd::kInfinity, Odd::kMinusInfinity};
+    std::vector<Odd> odds = {single[derive(kit.request().seed, c.name()) % 3], Odd::kRowOfNan};
+    if (kit.request().slow) odds.assign({Odd::kNan, Odd::kInfinity, Odd::kMinusInfinity, Odd::kRowOfNan});
+    for (const Odd odd : odds) {
       tasks.push_back({c.name() + "." + name_of(odd), [&kit, c, odd] { return odd_numbers(kit, c, odd); }, {}});
     }
   }
