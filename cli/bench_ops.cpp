@@ -1,10 +1,13 @@
 // switchyard bench ops: every operation of a model by itself, with every kernel that takes it.
+#include <iterator>
 #include <memory>
 
+#include "bench/crossover.h"
 #include "bench/machine.h"
 #include "bench/ops.h"
 #include "cli/bench_report.h"
 #include "cli/commands.h"
+#include "cli/row_list.h"
 
 namespace switchyard::cli {
 namespace {
@@ -17,6 +20,8 @@ using nlohmann::ordered_json;
 struct Options {
   Settings settings;
   bench::OpRequest request;
+  std::string rows = "1,16,64,512,2048";
+  std::vector<std::string> backends;  // one after the other; none: that of --backend
   bool check = false, json = false;
 };
 
@@ -26,13 +31,17 @@ ordered_json report_json(const Settings& settings, const Probes& p, const OpTime
   for (const OpTime& t : ops.times) {
     const double seconds = t.samples.median();
     const Shares shares = shares_of(t.work, seconds, p);
-    out["ops"].push_back({{"op", t.op},
+    const bench::MedianBounds bounds = bench::median_bounds(t.samples);
+    out["ops"].push_back({{"device", t.device},
+                          {"op", t.op},
                           {"shape", t.shape},
                           {"per_step", t.count},
                           {"rows", t.rows},
                           {"kernel", t.kernel},
                           {"chosen", t.chosen},
                           {"microseconds", seconds * 1e6},
+                          {"low", bounds.low * 1e6},
+                          {"high", bounds.high * 1e6},
                           {"best", t.samples.best() * 1e6},
                           {"worst", t.samples.worst() * 1e6},
                           {"samples", t.samples.seconds.size()},
@@ -51,6 +60,19 @@ ordered_json report_json(const Settings& settings, const Probes& p, const OpTime
           {{"error", t.errors->rms}, {"worst_row", t.errors->worst}, {"mean_row", t.errors->mean}});
     }
   }
+  out["crossovers"] = ordered_json::array();
+  for (const bench::Crossover& c : bench::crossovers(ops.times)) {
+    out["crossovers"].push_back({{"device", c.device},
+                                 {"op", c.op},
+                                 {"shape", c.shape},
+                                 {"from", c.from},
+                                 {"to", c.to},
+                                 {"rows_from", c.rows_from},
+                                 {"rows", c.rows},
+                                 {"about", c.about},
+                                 {"clear", c.clear},
+                                 {"planner", c.planner}});
+  }
   out["refused"] = ordered_json::array();
   for (const bench::OpRefusal& r : ops.refusals) {
     out["refused"].push_back(
@@ -62,28 +84,70 @@ ordered_json report_json(const Settings& settings, const Probes& p, const OpTime
 // A number, or a dash where the operation has no such work.
 std::string cell(double value, int digits) { return value == 0 ? "-" : fmt::format("{:.{}f}", value, digits); }
 
+// Where other kernels take over, as measured and as the planner has it.
+void print_crossovers(const OpTimes& ops) {
+  const std::vector<bench::Crossover> all = bench::crossovers(ops.times);
+  if (all.empty()) return;
+  fmt::print("\ncrossovers: the fastest kernel changes between the two row counts\n");
+  for (const bench::Crossover& c : all) {
+    fmt::print("{} {} {}: {} to {} between {} and {} rows, at about {:.0f}{}; the planner takes it {}\n", c.device,
+               c.op, c.shape, c.from, c.to, c.rows_from, c.rows, c.about, c.clear ? "" : ", within the noise",
+               c.planner == 0 ? "at none of these" : fmt::format("from {}", c.planner));
+  }
+}
+
 void print_table(const Probes& p, const OpTimes& ops, bool errors) {
   print_probes(p);
-  size_t shape = 5, kernel = 6;
+  size_t shape = 5, kernel = 6, device = 6;
   for (const OpTime& t : ops.times) {
     shape = std::max(shape, t.op.size() + t.shape.size() + 1);
     kernel = std::max(kernel, t.kernel.size());
+    device = std::max(device, t.device.size());
   }
-  fmt::print("\n{:<{}} {:>3} {:>5}   {:<{}} {:>10} {:>10} {:>8} {:>8} {:>9} {:>7}{}\n", "shape", shape, "x", "rows",
-             "kernel", kernel, "us", "estimate", "GB/s", "TFLOP/s", "bandwidth", "matrix", errors ? "     error" : "");
+  fmt::print("\n{:<{}} {:<{}} {:>3} {:>5}   {:<{}} {:>10} {:>21} {:>10} {:>8} {:>8} {:>9} {:>7}{}\n", "device", device,
+             "shape", shape, "x", "rows", "kernel", kernel, "us", "99% of medians", "estimate", "GB/s", "TFLOP/s",
+             "bandwidth", "matrix", errors ? " worst row      mean" : "");
   for (const OpTime& t : ops.times) {
     const double seconds = t.samples.median();
+    const bench::MedianBounds bounds = bench::median_bounds(t.samples);
     const Shares shares = shares_of(t.work, seconds, p);
     const auto percent = [](double v) { return v == 0 ? "-" : fmt::format("{:.1f}%", 100 * v); };
-    fmt::print("{:<{}} {:>3} {:>5} {} {:<{}} {:>10.2f} {:>10.2f} {:>8} {:>8} {:>9} {:>7}{}\n", t.op + " " + t.shape,
-               shape, t.count, t.rows, t.chosen ? '*' : ' ', t.kernel, kernel, seconds * 1e6, t.estimate_us,
-               cell(t.work.bytes() / 1e9 / seconds, 1), cell(t.work.operations() / 1e12 / seconds, 3),
-               percent(shares.bandwidth), percent(shares.matrix),
-               !errors    ? ""
-               : t.errors ? fmt::format(" {:>9.2e}", t.errors->worst)
-                          : fmt::format(" {:>9}", "-"));
+    fmt::print(
+        "{:<{}} {:<{}} {:>3} {:>5} {} {:<{}} {:>10.2f} {:>10.2f}-{:<10.2f} {:>10.2f} {:>8} {:>8} {:>9} {:>7}{}\n",
+        t.device, device, t.op + " " + t.shape, shape, t.count, t.rows, t.chosen ? '*' : ' ', t.kernel, kernel,
+        seconds * 1e6, bounds.low * 1e6, bounds.high * 1e6, t.estimate_us, cell(t.work.bytes() / 1e9 / seconds, 1),
+        cell(t.work.operations() / 1e12 / seconds, 3), percent(shares.bandwidth), percent(shares.matrix),
+        !errors    ? ""
+        : t.errors ? fmt::format(" {:>9.2e} {:>9.2e}", t.errors->worst, t.errors->mean)
+                   : fmt::format(" {:>9} {:>9}", "-", "-"));
   }
   fmt::print("\n*: what the planner chooses. x: operations of this shape in a step.\n");
+  print_crossovers(ops);
+}
+
+// All backends after one another, each with a plan of its own.
+Result<OpTimes> measure_all(const Options& o, const Registry& registry, const bench::OpRequest& request) {
+  SWY_LET(const std::shared_ptr<const Program> program, load_program(o.settings));
+  OpTimes all;
+  for (const std::string& backend : o.backends.empty() ? std::vector<std::string>{o.settings.backend} : o.backends) {
+    SWY_LET(auto selection, registry.select(backend));
+    selection.policy.tuning = tuning_of(o.settings);
+    Progress bar("measuring operations on " + backend);
+    bool said = false;
+    SWY_LET(OpTimes some,
+            bench::measure_ops(program, selection.devices, selection.policy, request, [&](size_t done, size_t total) {
+              if (!said) {
+                fmt::print(stderr, "{}: {} kernels and row counts, {:.0f} s or more\n", backend, total,
+                           request.seconds * static_cast<double>(total));
+              }
+              said = true;
+              bar.update(done, total);
+              return !interrupted.load();
+            }));
+    std::move(some.times.begin(), some.times.end(), std::back_inserter(all.times));
+    std::move(some.refusals.begin(), some.refusals.end(), std::back_inserter(all.refusals));
+  }
+  return all;
 }
 
 Status bench_ops(const Options& o) {
@@ -91,9 +155,8 @@ Status bench_ops(const Options& o) {
   if (o.settings.pin) pin(*host);
   SWY_LET(const Registry registry, find_backends(o.settings, *host));
   SWY_TRY(registry.check_libraries());
-  SWY_LET(auto selection, registry.select(o.settings.backend));
-  SWY_LET(const std::shared_ptr<const Program> program, load_program(o.settings));
   bench::OpRequest request = o.request;
+  SWY_LET(request.rows, parse_rows(o.rows));
   request.deterministic = o.settings.deterministic;
   request.load_threads = thread_count(o.settings);
   request.rotate_bytes = 4 * bench::describe_machine().last_cache_bytes;
@@ -105,14 +168,7 @@ Status bench_ops(const Options& o) {
     SWY_LET(VariantRule rule, parse_variant_rule(text));
     request.variants.push_back(std::move(rule));
   }
-  const auto measure = [&] {
-    Progress bar("measuring operations");
-    return bench::measure_ops(program, selection.devices, selection.policy, request, [&](size_t done, size_t total) {
-      bar.update(done, total);
-      return !interrupted.load();
-    });
-  };
-  SWY_LET(const OpTimes ops, measure());
+  SWY_LET(const OpTimes ops, measure_all(o, registry, request));
   const Probes& probes = probe(*host);
   if (o.json) {
     print_json(report_json(o.settings, probes, ops), 2);
@@ -129,12 +185,12 @@ void add_bench_ops(CLI::App& bench, int& exit_code) {
   CLI::App* c =
       bench.add_subcommand("ops", "Time every operation of a model by itself, with every kernel that takes it");
   c->footer(
-      "Example: switchyard bench ops --backend cpu --rows 1,512 --op linear\n"
+      "Example: switchyard bench ops --backends reference,cpu --rows 1,2,4,...,512 --op moe_add\n"
       "docs/read-a-benchmark.md explains the table.");
-  c->add_option("--rows", o->request.rows, "rows of the step; 1 is decoding")
-      ->delimiter(',')
-      ->check(CLI::Range(1u, 65536u))
+  c->add_option("--rows", o->rows, "rows of the step, 1 being decoding: 1,16,512, or 1,2,4,...,4096")
       ->capture_default_str();
+  c->add_option("--backends", o->backends, "several to measure one after the other, instead of --backend")
+      ->delimiter(',');
   c->add_option("--op", o->request.op, "only this operation (linear, moe_add, ...); without it all that a step runs");
   c->add_option("--depth,--context", o->request.depth, "tokens in the context before a single row")
       ->check(CLI::Range(0u, 1u << 20))

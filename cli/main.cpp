@@ -36,6 +36,7 @@ int run_program(int argc, char** argv) {
   add_experts(app, exit_code);
   add_logits(app, exit_code);
   add_bench(app, exit_code);
+  add_tune(app, exit_code);
   add_synth(app, exit_code);
   add_config(app, exit_code);
   catch_interrupts();

@@ -87,6 +87,15 @@ Result<Registry> find_backends(const Settings& settings, const Host& host) {
   return registry;
 }
 
+std::string tuning_path(const Settings& settings) {
+  return settings.tuning.empty() ? default_tuning_path() : settings.tuning == "off" ? "" : settings.tuning;
+}
+
+std::shared_ptr<const Tuning> tuning_of(const Settings& settings) {
+  if (settings.no_tuned || settings.deterministic) return nullptr;
+  return load_tuning(Os::real(), tuning_path(settings), thread_count(settings));
+}
+
 void pin(Host& host) {
   if (host.pin()) return;
   spdlog::warn("--pin: {} threads cannot have a core each here; they are left to the system", host.threads());
@@ -139,6 +148,7 @@ Result<Runtime> load_runtime(const Settings& settings, std::shared_ptr<Host> hos
     options.variants.push_back(std::move(rule));
   }
   options.load_threads = thread_count(settings);
+  options.tuning = tuning_of(settings);
   Progress bar("loading weights");
   options.progress = [&](uint64_t done, uint64_t total) {
     bar.update(done, total);

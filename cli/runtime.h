@@ -29,6 +29,11 @@ std::string model_path(const Settings& settings);
 uint32_t thread_count(const Settings& settings);
 void pin(Host& host);  // --pin; a warning where it cannot be
 
+// The file that --tuning names; "": none.
+std::string tuning_path(const Settings& settings);
+// What it holds, unless --no-tuned or --deterministic rules it out; NULL: estimates decide.
+std::shared_ptr<const Tuning> tuning_of(const Settings& settings);
+
 // Set by Ctrl-C, and when the program is told to end. `catch_interrupts` installs the handler; a second signal before
 // anybody has looked ends the program.
 extern std::atomic<bool> interrupted;

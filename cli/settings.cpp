@@ -28,6 +28,9 @@ const std::vector<SettingInfo>& setting_table() {
       {"--exact", "SWITCHYARD_EXACT", "activations in floating point instead of 8 bits: short for --set cpu.exact=1"},
       {"--verify", "SWITCHYARD_VERIFY", "compare the checksums of all weights when loading"},
       {"--validate", "SWITCHYARD_VALIDATE", "check every call of every backend against the plugin ABI's rules; slower"},
+      {"--tuning", "SWITCHYARD_TUNING",
+       "file of switchyard tune that decides between kernels; without it the user's own, off: none"},
+      {"--no-tuned", "SWITCHYARD_NO_TUNED", "choose kernels by the backends' estimates alone"},
       {"--log", "SWITCHYARD_LOG", "messages on stderr: debug, info, warning, error or off"},
   };
   return table;
@@ -97,6 +100,8 @@ void add_settings(CLI::App& command, Settings& s, const char* positional) {
             info("--deterministic"));
   described(command.add_flag(info("--exact").flag, s.exact, info("--exact").help), info("--exact"));
   described(command.add_flag(info("--verify").flag, s.verify, info("--verify").help), info("--verify"));
+  value("--tuning", s.tuning);
+  described(command.add_flag(info("--no-tuned").flag, s.no_tuned, info("--no-tuned").help), info("--no-tuned"));
   described(command.add_flag(info("--validate").flag, s.validate, info("--validate").help), info("--validate"));
 }
 

@@ -57,6 +57,7 @@ Result<std::unique_ptr<Model>> Model::plan_ahead(std::shared_ptr<const Program> 
   m->program_ = std::move(program);
   m->owners_ = std::move(devices);
   for (const auto& d : m->owners_) m->devices_.push_back(d->plan());
+  if (options.tuning != nullptr) policy.tuning = options.tuning;
   SWY_TRY(m->set_context(options));
   SWY_TRY(m->make_planner(options, std::move(policy)));
   return m;

@@ -31,6 +31,7 @@ struct ModelOptions {
   bool deterministic = false;
   bool routers = false;  // every step also gives the logits of its routers
   std::vector<VariantRule> variants;
+  std::shared_ptr<const Tuning> tuning;  // PlanPolicy::tuning
   uint32_t load_threads = 1;       // that bring the weights into the devices' layouts
   WeightStore::Progress progress;  // of loading the weights
 };

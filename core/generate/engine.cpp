@@ -185,6 +185,7 @@ Result<Engine> Engine::load(const EngineOptions& o) {
   options.state_bytes = o.state_bytes;
   options.deterministic = o.deterministic;
   options.load_threads = host->threads();
+  options.tuning = load_tuning(Os::real(), default_tuning_path(), host->threads());
   SWY_LET(impl->loaded, load_model(host, std::move(registry), o.backend,
                                    std::make_shared<const Program>(std::move(program)), options));
   impl->batch = std::make_unique<Batch>(*impl->loaded.model);

@@ -27,7 +27,7 @@ class Chooser {
         op_count_(graph.ops.size()) {
     cover_.graph = graph;
     by_begin_.resize(op_count_);
-    for (const GraphOp& op : graph.ops) cover_.decisions.push_back({op.name, op_name(op.id), "", "", {}, {}});
+    for (const GraphOp& op : graph.ops) cover_.decisions.push_back({op.name, op_name(op.id), "", "", "", {}, {}});
   }
 
   Result<Cover> run() {
@@ -87,6 +87,7 @@ class Chooser {
     n.device = device;
     n.kernel = match.kernel;
     n.cost_us = match.cost_us;
+    n.source = match.source;
     return n;
   }
 
@@ -230,6 +231,7 @@ class Chooser {
     PlanNode n;
     n.device = device;
     n.cost_us = cost;
+    n.source = "claimed";
     n.op.name = op(i).name + ".." + op(i + count - 1).name;
     std::vector<uint32_t> made;
     for (size_t k = i; k < i + count; ++k) {
@@ -292,14 +294,16 @@ class Chooser {
   }
 
   void decide(const Choice& c) {
-    std::string names;
+    std::string names, sources;
     for (const PlanNode& n : c.nodes) {
+      if (sources.find(n.source) == std::string::npos) sources += (sources.empty() ? "" : ", ") + n.source;
       names += fmt::format("{}{} {}", names.empty() ? "" : ", ", devices_[n.device].name,
                            n.kernel != nullptr ? n.kernel->name : SWY_EXT_RANGE);
     }
     for (uint32_t k = 0; k < c.count; ++k) {
       cover_.decisions[c.begin + k].chosen = names;
       cover_.decisions[c.begin + k].reason = c.reason;
+      cover_.decisions[c.begin + k].source = sources;
     }
   }
 
@@ -376,7 +380,7 @@ std::vector<uint32_t> devices_for(Graph& graph, const GraphOp& op, const std::ve
 Result<Cover> cover_graph(const Graph& graph, const std::vector<PlanDevice>& devices, const PlanPolicy& policy,
                           const std::vector<VariantRule>& variants, const std::vector<uint32_t>& state_device,
                           const swy_bucket& bucket) {
-  const Matcher matcher(devices, variants, bucket);
+  const Matcher matcher(devices, variants, bucket, policy.tuning.get());
   return Chooser(graph, devices, policy, matcher, state_device).run();
 }
 

@@ -36,13 +36,17 @@ std::string explain_text(const Plan& plan, bool considered) {
   std::string out = summary(plan);
   for (const std::string& w : plan.warnings) out += "warning: " + w + "\n";
   for (const PlanDecision& d : plan.decisions) {
-    out += fmt::format("{:<28} {:<12} {} ({})\n", d.op, d.op_kind, d.chosen, d.reason);
+    out += fmt::format("{:<28} {:<12} {} ({}{})\n", d.op, d.op_kind, d.chosen, d.reason,
+                       considered || d.source != "estimate" ? "; " + d.source : "");
     if (!considered) continue;
     for (const std::string& move : d.moves) out += "    " + move + "\n";
     for (const Considered& c : d.considered) {
       out += fmt::format(
           "    {} {} as {}: {}\n", c.device, c.kernel.empty() ? "-" : c.kernel, c.as,
-          c.accepted ? fmt::format("can, {:.1f} us{}{}", c.cost_us, c.reason.empty() ? "" : ": ", c.reason) : c.reason);
+          c.accepted ? fmt::format("can, {:.1f} us{}{}{}", c.cost_us,
+                                   c.tuned_us > 0 ? fmt::format(", {:.1f} us as measured", c.tuned_us) : "",
+                                   c.reason.empty() ? "" : ": ", c.reason)
+                     : c.reason);
     }
   }
   if (considered && plan.segments.size() > 2) {
@@ -61,12 +65,14 @@ nlohmann::ordered_json explain_json(const Plan& plan) {
                             {"as", c.as},
                             {"accepted", c.accepted},
                             {"cost_us", c.cost_us},
+                            {"tuned_us", c.tuned_us},
                             {"reason", c.reason}});
     }
     ops.push_back({{"op", d.op},
                    {"kind", d.op_kind},
                    {"chosen", d.chosen},
                    {"reason", d.reason},
+                   {"source", d.source},
                    {"moves", d.moves},
                    {"considered", std::move(considered)}});
   }

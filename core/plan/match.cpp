@@ -15,6 +15,14 @@ struct ErrorBuffer {
   std::string str(const char* fallback) const { return text[0] != '\0' ? std::string(text.data()) : fallback; }
 };
 
+const swy_kernel* kernel_named(const PlanDevice& device, swy_op_id op, const std::string& name) {
+  for (uint32_t i = 0; i < device.api->kernel_count(device.handle); ++i) {
+    const swy_kernel* k = device.api->kernel_at(device.handle, i);
+    if (k != nullptr && k->op == op && name == k->name) return k;
+  }
+  return nullptr;
+}
+
 bool is_activation(swy_dtype d) { return d == SWY_F32 || d == SWY_BF16; }
 
 }  // namespace
@@ -27,6 +35,40 @@ swy_dtype preferred_dtype(swy_dtype declared, uint32_t mask) {
 void set_kernel_dtypes(const swy_kernel& kernel, OpView& view) {
   for (swy_tensor& t : view.inputs()) t.dtype = preferred_dtype(t.dtype, kernel.input_dtypes);
   for (swy_tensor& t : view.outputs()) t.dtype = preferred_dtype(t.dtype, kernel.output_dtypes);
+}
+
+Matcher::Matcher(const std::vector<PlanDevice>& devices, const std::vector<VariantRule>& variants,
+                 const swy_bucket& bucket, const Tuning* tuning)
+    : devices_(devices), variants_(variants), bucket_(bucket) {
+  if (tuning == nullptr || (bucket.flags & SWY_BUCKET_DETERMINISTIC) != 0) return;
+  for (const PlanDevice& d : devices) tuned_.push_back(tuning->find(d));
+}
+
+// The kernel that was measured to be the fastest; equal ones as estimated. What one of them lacks decides for none, and
+// a kernel whose results repeat gives way to none whose do not.
+void Matcher::choose_tuned(const Graph& graph, const GraphOp& op, uint32_t device, std::span<Considered> answers,
+                           Match& best) const {
+  const TunedDevice* tuned = tuned_.empty() ? nullptr : tuned_[device];
+  if (tuned == nullptr) return;
+  for (Considered& c : answers) {
+    if (!c.accepted) continue;
+    const auto us = Tuning::cost(*tuned, graph, op, c.kernel, bucket_);
+    if (!us) {
+      for (Considered& all : answers) all.tuned_us = 0;
+      return;
+    }
+    c.tuned_us = *us;
+  }
+  const uint32_t needed = best.kernel->flags & SWY_KERNEL_DETERMINISTIC;
+  const Considered* first = nullptr;
+  for (const Considered& c : answers) {
+    const swy_kernel* kernel = c.accepted ? kernel_named(devices_[device], op.id, c.kernel) : nullptr;
+    if (kernel == nullptr || (kernel->flags & needed) != needed) continue;
+    if (first != nullptr && std::pair(c.tuned_us, c.cost_us) >= std::pair(first->tuned_us, first->cost_us)) continue;
+    first = &c;
+    best.kernel = kernel;
+  }
+  best.source = "tuned " + tuned->date;
 }
 
 bool Matcher::supports(uint32_t device, const swy_kernel& kernel, const OpView& view) const {
@@ -97,6 +139,7 @@ std::optional<Match> Matcher::best(const Graph& graph, const GraphOp& op, uint32
   const PlanDevice& d = devices_[device];
   std::optional<Match> best;
   bool any = false;
+  const size_t before = considered.size();
   for (uint32_t i = 0; i < d.api->kernel_count(d.handle); ++i) {
     const swy_kernel* kernel = d.api->kernel_at(d.handle, i);
     if (kernel == nullptr || kernel->op != op.id) continue;
@@ -112,11 +155,17 @@ std::optional<Match> Matcher::best(const Graph& graph, const GraphOp& op, uint32
       }
     }
     c.accepted = c.reason.empty();
-    if (c.accepted && (!best || c.cost_us < best->cost_us)) best = Match{kernel, c.cost_us};
+    if (c.accepted && (!best || c.cost_us < best->cost_us)) best = Match{kernel, c.cost_us, "estimate"};
     considered.push_back(std::move(c));
   }
   if (!any && as == "composite") {
     considered.push_back({d.name, "", as, false, 0, fmt::format("no kernel for {}", op_name(op.id))});
+  }
+  if (!best) return best;
+  if (!forced(op_name(op.id)).empty()) {
+    best->source = "forced";
+  } else {
+    choose_tuned(graph, op, device, std::span(considered).subspan(before), *best);
   }
   return best;
 }

@@ -6,20 +6,23 @@
 #include <vector>
 
 #include "core/plan/plan.h"
+#include "core/plan/tuning.h"
 
 namespace switchyard {
 
 struct Match {
   const swy_kernel* kernel = nullptr;
-  double cost_us = 0;
+  double cost_us = 0;          // the least estimate of all kernels that can, also where a tuned one was chosen
+  std::string source;          // PlanNode::source
 };
 
 class Matcher {
  public:
-  Matcher(const std::vector<PlanDevice>& devices, const std::vector<VariantRule>& variants, const swy_bucket& bucket)
-      : devices_(devices), variants_(variants), bucket_(bucket) {}
+  // `tuning` decides between the kernels of a device, unless it is NULL or the bucket is deterministic.
+  Matcher(const std::vector<PlanDevice>& devices, const std::vector<VariantRule>& variants, const swy_bucket& bucket,
+          const Tuning* tuning = nullptr);
 
-  // The cheapest kernel of a device for `op`; every answer is appended to `considered`, described by `as`.
+  // The cheapest kernel of a device for `op`, as measured where all that can were, else as estimated; every answer is appended to `considered`, described by `as`.
   std::optional<Match> best(const Graph& graph, const GraphOp& op, uint32_t device, const std::string& as,
                             std::vector<Considered>& considered) const;
 
@@ -35,11 +38,14 @@ class Matcher {
   const swy_bucket& bucket() const { return bucket_; }
 
  private:
+  void choose_tuned(const Graph& graph, const GraphOp& op, uint32_t device, std::span<Considered> answers,
+                    Match& best) const;
   std::string refuse(const PlanDevice& device, const swy_kernel& kernel, const GraphOp& op, OpView& view) const;
 
   const std::vector<PlanDevice>& devices_;
   const std::vector<VariantRule>& variants_;
   const swy_bucket& bucket_;
+  std::vector<const TunedDevice*> tuned_;  // per device; empty or NULL: estimates decide
 };
 
 // The type in which a kernel takes or gives an activation that the program declares as `declared`: that type if the

@@ -49,6 +49,7 @@ struct Considered {
   bool accepted = false;
   double cost_us = 0;
   std::string reason;  // of a refusal; of a range, also why it was claimed
+  double tuned_us = 0;  // as measured; 0: it was not, or not all kernels of the operation were
 };
 
 // One operation of the plan. A copy between devices is a node of its own with `copy_from` set.
@@ -63,6 +64,7 @@ struct PlanNode {
   std::vector<GraphOp> range_ops;
   std::vector<uint32_t> range_layouts;
   double cost_us = 0;
+  std::string source;  // of the choice between kernels: "estimate", "tuned 2026-11-21", "forced"; of a range "claimed"
 };
 
 struct PlanDecision {
@@ -70,6 +72,7 @@ struct PlanDecision {
   std::string op_kind;  // "attention"
   std::string chosen;   // "cpu:0 attention.flash"; for a decomposition, every piece
   std::string reason;
+  std::string source;  // PlanNode::source; of several nodes that differ, all
   std::vector<Considered> considered;
   std::vector<std::string> moves;  // the casts and copies that its operands needed: "copy x from cpu:0 to cuda:0"
 };

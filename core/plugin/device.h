@@ -1,6 +1,7 @@
 // An open device as the scheduler sees it, and how devices are ranked.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "switchyard/extensions.h"
@@ -8,10 +9,13 @@
 
 namespace switchyard {
 
+class Tuning;
+
 // An open device. Borrows `api` and `handle`.
 struct PlanDevice {
   std::string name;     // "cpu:0"
   std::string backend;  // "cpu"
+  std::string version;  // of the backend
   const swy_plugin* api = nullptr;
   swy_device* handle = nullptr;
   swy_device_info info{};
@@ -24,6 +28,8 @@ struct PlanDevice {
 struct PlanPolicy {
   bool ordered = true;
   std::string last_resort = "reference";
+  // What was measured on this machine (core/plan/tuning.h); decides between the kernels of one device. NULL: estimates.
+  std::shared_ptr<const Tuning> tuning = nullptr;
 };
 
 }  // namespace switchyard

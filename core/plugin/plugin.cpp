@@ -147,6 +147,7 @@ Result<std::shared_ptr<Device>> Device::open(const Plugin& plugin, uint32_t inde
   }
   std::shared_ptr<Device> d(new Device);
   d->plan_.backend = plugin.id();
+  d->plan_.version = plugin.version();
   d->plan_.name = fmt::format("{}:{}", plugin.id(), index);
   d->plan_.info.struct_size = sizeof d->plan_.info;
   SWY_TRY(e.status(api->device_info(index, &d->plan_.info, e.get()), d->plan_.name));

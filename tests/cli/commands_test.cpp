@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 
 #include "tests/cli/program.h"
 #include "tests/support/files.h"
@@ -467,6 +468,44 @@ TEST(Config, HasEveryFlagThatACommandShows) {
     if (variable.empty()) continue;
     EXPECT_THAT(help, HasSubstr("(Env:" + variable + ")"));
   }
+}
+
+// Nothing to choose between with reference, whose operations have a kernel each; a broken file is no reason to stop.
+TEST(Tune, WritesWhatThePlannerReads) {
+  const TemporaryFolder folder;
+  const std::string file = folder.path("new/tuning.json");
+  const auto tune = [&](const char* backend) {
+    return run_json({"tune", "--json", "--backend", backend, "--rows", "1,2,...,4", "--depths", "7", "--seconds",
+                     "0.001", "--tuning", file});
+  };
+  EXPECT_EQ(tune("reference")["measured"], 0);
+  EXPECT_FALSE(std::filesystem::exists(file));
+#if defined(__x86_64__)
+  EXPECT_GT(tune("cpu")["measured"].get<int>(), 0);
+  const Arguments plan = {"plan", "--explain", "--backend", "cpu", "--tuning", file};
+  const Ran explained = run_program(plan);
+  EXPECT_THAT(explained.out, HasSubstr("; tuned 20"));
+  EXPECT_EQ(run_program(plan).out, explained.out) << "the same file, the same plan";
+#endif
+  const std::string broken = folder.write("broken.json", "{}");
+  const Ran ran = run_program({"plan", "--tuning", broken});
+  EXPECT_EQ(ran.exit, 0);
+  EXPECT_THAT(ran.err, HasSubstr("broken.json is ignored"));
+  EXPECT_EQ(std::count(ran.err.begin(), ran.err.end(), '\n'), 1) << ran.err;
+  EXPECT_EQ(run_program({"plan", "--tuning", broken, "--no-tuned"}).err, "");
+  EXPECT_THAT(run_program({"tune", "--rows", "1,...,4"}).err, HasSubstr("dots follow two growing numbers"));
+}
+
+TEST(Trace, IsWrittenByARun) {
+  const TemporaryFolder folder;
+  const std::string file = folder.path("trace.json");
+  const Ran ran = run_program({"run", "-n", "3", "--temp", "0", "--trace", file, "Once"});
+  EXPECT_EQ(ran.exit, 0) << ran.err;
+  const json trace = json::parse(read_file(file));
+  EXPECT_GT(trace["traceEvents"].size(), 100u);
+  const Ran nowhere = run_program({"run", "-n", "3", "--trace", folder.path("no/trace.json"), "Once"});
+  EXPECT_EQ(nowhere.exit, 1);
+  EXPECT_EQ(nowhere.out, "") << "said before anything is drawn";
 }
 
 TEST(Settings, AModelNamedOnTheLineWinsOverTheVariable) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/plan/cover.h"
+#include "core/plan/tuning.h"
 #include "tests/engine/fixture.h"
 
 namespace switchyard {
@@ -24,6 +25,8 @@ struct Use {
   std::vector<std::string> rules = {};                        // of --variant
   std::map<std::string, std::vector<Setting>> settings = {};  // per backend
   std::vector<std::string> found = {"reference", "narrow", "far", "parts", "ranger", "behind", "behind_plain"};
+  std::shared_ptr<const Tuning> tuning = nullptr;
+  bool deterministic = false;
 };
 
 inline Registry find_backends(const Use& use) {
@@ -52,6 +55,8 @@ inline Result<TestModel> try_demo(const Use& use) {
   SWY_LET(Program program, Program::load(Os::real(), kDemo));
   ModelOptions options;
   options.chunk = 512;
+  options.tuning = use.tuning;
+  options.deterministic = use.deterministic;
   SWY_LET(options.variants, rules_of(use));
   SWY_LET(t.model, Model::create(std::make_shared<const Program>(std::move(program)), std::move(selection.devices),
                                  selection.policy, options));

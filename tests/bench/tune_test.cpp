@@ -1,0 +1,131 @@
+// What tuning finds, and where kernels overtake each other.
+#include "bench/tune.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "bench/crossover.h"
+#include "tests/engine/fixture.h"
+
+namespace switchyard::bench {
+namespace {
+
+struct Backends {
+  std::unique_ptr<Registry> registry;
+  Registry::Selection selection;
+  std::shared_ptr<const Program> program;
+};
+
+// `parts` says that the twin of linear_add takes half as long; it takes longer.
+Backends liars() {
+  Backends b;
+  DiscoveryOptions discovery;
+  discovery.libraries = {SWITCHYARD_PLAN_FIXTURES "/switchyard_parts.so",
+                         SWITCHYARD_TEST_BACKENDS "/switchyard_reference.so"};
+  discovery.settings = {{"parts", {{"kernels", "linear_add.plain"}, {"twin", "linear_add.plain"}, {"lag", "300"}}}};
+  b.registry = std::make_unique<Registry>(Registry::discover(Os::real(), discovery, test_host()));
+  auto selection = b.registry->select("parts,reference");
+  EXPECT_TRUE(selection.ok()) << selection.status().message();
+  b.selection = std::move(*selection);
+  auto program = Program::load(Os::real(), SWITCHYARD_DEMO_MODEL);
+  EXPECT_TRUE(program.ok());
+  b.program = std::make_shared<const Program>(std::move(*program));
+  return b;
+}
+
+TuneRequest quick() {
+  TuneRequest r;
+  r.rows = {1, 4};
+  r.depths = {7, 63};
+  r.seconds = 0.001;
+  r.threads = test_host().threads();
+  r.date = "2026-11-21";
+  return r;
+}
+
+TEST(Tune, FindsThatACostLies) {
+  const Backends b = liars();
+  const auto found =
+      tune(b.program, b.selection.devices, b.selection.policy, quick(), [](size_t, size_t) { return true; });
+  ASSERT_TRUE(found.ok()) << found.status().message();
+  EXPECT_FALSE(found->interrupted);
+  ASSERT_FALSE(found->changes.empty());
+  EXPECT_EQ(found->measured, found->changes.size());
+  for (const TuneChange& c : found->changes) {
+    EXPECT_EQ(c.op, "linear_add");
+    EXPECT_EQ(c.from, "parts.linear_add.plain.twin");
+    EXPECT_EQ(c.to, "parts.linear_add.plain");
+    EXPECT_GT(c.from_us, c.to_us);
+  }
+  Tuning tuning;
+  tuning.set_threads(test_host().threads());
+  for (const TunedDevice& d : found->devices) tuning.merge(d);
+  PlanPolicy policy = b.selection.policy;
+  policy.tuning = std::make_shared<const Tuning>(tuning);
+  OpRequest request;
+  request.rows = {1, 2, 4};
+  request.depth = 7;
+  request.op = "linear_add";
+  request.seconds = 0.0001;
+  const auto after = measure_ops(b.program, b.selection.devices, policy, request, [](size_t, size_t) { return true; });
+  ASSERT_TRUE(after.ok()) << after.status().message();
+  for (const OpTime& t : after->times) EXPECT_EQ(t.chosen, t.kernel == "parts.linear_add.plain") << t.rows;
+}
+
+TEST(Tune, KeepsWhatItHasWhenStopped) {
+  const Backends b = liars();
+  const auto none =
+      tune(b.program, b.selection.devices, b.selection.policy, quick(), [](size_t, size_t) { return false; });
+  ASSERT_TRUE(none.ok());
+  EXPECT_TRUE(none->interrupted);
+  EXPECT_EQ(none->measured, 0u);
+  const auto some =
+      tune(b.program, b.selection.devices, b.selection.policy, quick(), [](size_t done, size_t) { return done < 1; });
+  ASSERT_TRUE(some.ok());
+  EXPECT_EQ(some->measured, 1u);
+  EXPECT_EQ(some->devices[0].kernels.size(), 2u);
+}
+
+OpTime time_of(const char* kernel, uint32_t rows, double us, bool chosen) {
+  OpTime t;
+  t.device = "cpu:0";
+  t.op = "moe";
+  t.shape = "8 -> 8";
+  t.kernel = kernel;
+  t.rows = rows;
+  t.chosen = chosen;
+  for (int i = 0; i < 50; ++i) t.samples.seconds.push_back(us * (1 + 0.001 * i) / 1e6);
+  return t;
+}
+
+TEST(Crossovers, AreWhereTheFastestKernelChanges) {
+  const std::vector<OpTime> times = {time_of("plain", 1, 10, true),    time_of("sorted", 1, 40, false),
+                                     time_of("plain", 16, 160, true),  time_of("sorted", 16, 40, false),
+                                     time_of("plain", 64, 640, false), time_of("sorted", 64, 41, true)};
+  const auto all = crossovers(times);
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].from, "plain");
+  EXPECT_EQ(all[0].to, "sorted");
+  EXPECT_EQ(all[0].rows_from, 1u);
+  EXPECT_EQ(all[0].rows, 16u);
+  EXPECT_NEAR(all[0].about, 4, 0.1);
+  EXPECT_TRUE(all[0].clear);
+  EXPECT_EQ(all[0].planner, 64u);
+  const std::vector<OpTime> near = {time_of("plain", 1, 10, true), time_of("sorted", 1, 10.1, false),
+                                    time_of("plain", 16, 10.1, true), time_of("sorted", 16, 10, false)};
+  ASSERT_EQ(crossovers(near).size(), 1u);
+  EXPECT_FALSE(crossovers(near)[0].clear);
+}
+
+TEST(MedianBounds, HoldTheMedian) {
+  Samples s;
+  for (int i = 1; i <= 101; ++i) s.seconds.push_back(i);
+  const MedianBounds b = median_bounds(s);
+  EXPECT_NEAR(b.low, 38, 1);
+  EXPECT_NEAR(b.high, 64, 1);
+  EXPECT_EQ(median_bounds(Samples{{3, 1, 2}}).low, 1) << "few samples: all of them";
+  EXPECT_EQ(median_bounds(Samples{{3, 1, 2}}).high, 3);
+}
+
+}  // namespace
+}  // namespace switchyard::bench
