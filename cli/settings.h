@@ -23,7 +23,7 @@ struct Settings {
   bool exact = false;
   bool verify = false;
   bool validate = false;
-  std::string tuning;           // file; "": the user's; "off": none
+  std::string tuning;  // file; "": the user's; "off": none
   bool no_tuned = false;
   uint32_t sessions = 1;        // no flag of its own, either
   bool device_sampling = true;  // no flag of its own: commands that draw on the host do without

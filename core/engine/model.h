@@ -32,8 +32,8 @@ struct ModelOptions {
   bool routers = false;  // every step also gives the logits of its routers
   std::vector<VariantRule> variants;
   std::shared_ptr<const Tuning> tuning;  // PlanPolicy::tuning
-  uint32_t load_threads = 1;       // that bring the weights into the devices' layouts
-  WeightStore::Progress progress;  // of loading the weights
+  uint32_t load_threads = 1;             // that bring the weights into the devices' layouts
+  WeightStore::Progress progress;        // of loading the weights
 };
 
 // The scheduler's view of a program's main function.

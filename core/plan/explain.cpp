@@ -41,12 +41,12 @@ std::string explain_text(const Plan& plan, bool considered) {
     if (!considered) continue;
     for (const std::string& move : d.moves) out += "    " + move + "\n";
     for (const Considered& c : d.considered) {
-      out += fmt::format(
-          "    {} {} as {}: {}\n", c.device, c.kernel.empty() ? "-" : c.kernel, c.as,
-          c.accepted ? fmt::format("can, {:.1f} us{}{}{}", c.cost_us,
-                                   c.tuned_us > 0 ? fmt::format(", {:.1f} us as measured", c.tuned_us) : "",
-                                   c.reason.empty() ? "" : ": ", c.reason)
-                     : c.reason);
+      out +=
+          fmt::format("    {} {} as {}: {}\n", c.device, c.kernel.empty() ? "-" : c.kernel, c.as,
+                      c.accepted ? fmt::format("can, {:.1f} us{}{}{}", c.cost_us,
+                                               c.tuned_us > 0 ? fmt::format(", {:.1f} us as measured", c.tuned_us) : "",
+                                               c.reason.empty() ? "" : ": ", c.reason)
+                                 : c.reason);
     }
   }
   if (considered && plan.segments.size() > 2) {

@@ -12,8 +12,8 @@ namespace switchyard {
 
 struct Match {
   const swy_kernel* kernel = nullptr;
-  double cost_us = 0;          // the least estimate of all kernels that can, also where a tuned one was chosen
-  std::string source;          // PlanNode::source
+  double cost_us = 0;  // the least estimate of all kernels that can, also where a tuned one was chosen
+  std::string source;  // PlanNode::source
 };
 
 class Matcher {
@@ -22,7 +22,8 @@ class Matcher {
   Matcher(const std::vector<PlanDevice>& devices, const std::vector<VariantRule>& variants, const swy_bucket& bucket,
           const Tuning* tuning = nullptr);
 
-  // The cheapest kernel of a device for `op`, as measured where all that can were, else as estimated; every answer is appended to `considered`, described by `as`.
+  // The cheapest kernel of a device for `op`, as measured where all that can were, else as estimated; every answer is
+  // appended to `considered`, described by `as`.
   std::optional<Match> best(const Graph& graph, const GraphOp& op, uint32_t device, const std::string& as,
                             std::vector<Considered>& considered) const;
 

@@ -48,7 +48,7 @@ struct Considered {
   std::string as;  // "composite", "fused with layers.0.norm", "piece silu_mul", "range of 12"
   bool accepted = false;
   double cost_us = 0;
-  std::string reason;  // of a refusal; of a range, also why it was claimed
+  std::string reason;   // of a refusal; of a range, also why it was claimed
   double tuned_us = 0;  // as measured; 0: it was not, or not all kernels of the operation were
 };
 

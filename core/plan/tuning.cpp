@@ -79,8 +79,13 @@ ordered_json json_of(const TunedDevice& d) {
                        {"key", fmt::format("{:016x}", k.key)},
                        {"points", std::move(points)}});
   }
-  return {{"backend", d.backend}, {"version", d.version}, {"device", d.name},           {"arch", d.arch},
-          {"threads", d.threads}, {"date", d.date},       {"kernels", std::move(kernels)}};
+  return {{"backend", d.backend},
+          {"version", d.version},
+          {"device", d.name},
+          {"arch", d.arch},
+          {"threads", d.threads},
+          {"date", d.date},
+          {"kernels", std::move(kernels)}};
 }
 
 }  // namespace
@@ -166,8 +171,8 @@ Status Tuning::save(Os& os, const std::string& path) const {
 }
 
 void Tuning::merge(const TunedDevice& measured) {
-  const auto at = std::find_if(devices_.begin(), devices_.end(),
-                               [&](const TunedDevice& d) { return d.same_device(measured); });
+  const auto at =
+      std::find_if(devices_.begin(), devices_.end(), [&](const TunedDevice& d) { return d.same_device(measured); });
   if (at == devices_.end()) {
     devices_.push_back(measured);
     return;
