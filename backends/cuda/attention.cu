@@ -337,6 +337,7 @@ Attention attention_of(const Recording& r, bool split) {
   a.bias = at.norm_weight_bias;
   a.gated = at.gated != 0;
   a.bf16 = r.device().kv_bf16;
+  a.alone = (r.bucket().flags & SWY_BUCKET_DECODE) != 0;
   a.splits = split ? most_splits(r.bucket().context) : 0;
   Arena arena(r.operands.workspace());
   place(a, arena, at, rows);

@@ -22,6 +22,7 @@ struct Attention {
   float scale, eps, bias;
   double turns[kMostRotary / 2];  // of a pair of elements per position
   bool gated, bf16;
+  bool alone;  // one row per sequence: what lies before its position is there already
   uint32_t splits;
 
   __host__ __device__ uint32_t per_kv() const { return heads / kv_heads; }

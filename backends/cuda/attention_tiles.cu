@@ -44,13 +44,15 @@ __global__ void __launch_bounds__(kThreads) attend_tiles(const __grid_constant__
   }
   const uint32_t per_split = split_positions(context), splits = max((context + per_split - 1) / per_split, 1u);
   release_next();
-  depend();
-  if (row >= step->rows || blockIdx.x >= splits) return;
   const uint32_t last = min(context, (blockIdx.x + 1) * per_split);
   const uint32_t* table = table_of(step, seq);
   char* mine = memory + warp * warp_bytes(kDim);
   uint32_t at = blockIdx.x * per_split + warp * kPositions;
-  if (at < last) bring(a, step, table, kv, at, last, mine);
+  const bool early = a.alone && at < last && at + kPositions < context;  // not the row's own position
+  if (early) bring(a, step, table, kv, at, last, mine);
+  depend();
+  if (row >= step->rows || blockIdx.x >= splits) return;
+  if (at < last && !early) bring(a, step, table, kv, at, last, mine);
   // Query head g, elements 8 (4 i + t) and on, as bf16.
   uint32_t q[N][4];
 #pragma unroll
@@ -194,7 +196,7 @@ __global__ void __launch_bounds__(kThreads) attend_tiles(const __grid_constant__
   if (!last_of(a.counters + unit, splits)) return;
   join_splits(a, parts, splits, heads, joined);
   float4 out[kOutputs] = {};
-#pragma unroll 4
+#pragma unroll 8
   for (uint32_t s = 0; s < splits; ++s) {
 #pragma unroll
     for (uint32_t j = 0; j < kOutputs; ++j) {

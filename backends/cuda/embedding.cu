@@ -14,12 +14,16 @@ __global__ void embed(const __grid_constant__ Weight table, const int32_t* token
   if (token < 0) token = tokens[-1 - token];
   const uint32_t id = min(static_cast<uint32_t>(max(token, 0)), table.rows - 1);
   float* to = y + uint64_t{row} * table.width;
-  for (uint32_t i = threadIdx.x; i < table.width; i += blockDim.x) to[i] = weight_at(table, id, i);
+  for (uint32_t i = blockIdx.y * blockDim.x + threadIdx.x; i < table.width; i += gridDim.y * blockDim.x) {
+    to[i] = weight_at(table, id, i);
+  }
 }
 
 swy_status record_embedding(const Recording& r) {
-  return launch(r, embed, static_cast<uint32_t>(r.op.outputs[0]->dims[0]), 256, 0, r.operands.weight(0), r.list.tokens,
-                r.operands.output(0), r.list.step);
+  const swy_tensor& y = *r.op.outputs[0];
+  const uint32_t parts = ceil_div(y.dims[1], 256);
+  return launch(r, embed, dim3(static_cast<uint32_t>(y.dims[0]), parts < 16 ? parts : 16), 256, 0, r.operands.weight(0),
+                r.list.tokens, r.operands.output(0), r.list.step);
 }
 
 double cost_embedding(const swy_op& op, const swy_bucket&) { return cost_of(row_bytes(op), 0); }
