@@ -14,7 +14,9 @@ struct Options {
 
 Status backends(const Options& o) {
   const Host host(1);
-  SWY_LET(const Registry registry, find_backends(o.settings, host));
+  Settings settings = o.settings;
+  settings.probe_anew = o.explain;
+  SWY_LET(const Registry registry, find_backends(settings, host));
   if (o.json) {
     print_json(describe_json(registry), 2);
   } else {
@@ -29,7 +31,7 @@ void add_backends(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<Options>();
   CLI::App* c = app.add_subcommand("backends", "List the backends that were found, their devices and kernels");
   c->footer("Example: SWITCHYARD_BACKEND_PATH=/opt/mine switchyard backends --explain");
-  c->add_flag("--explain", o->explain, "also one line per file that was looked at: accepted, or why not");
+  c->add_flag("--explain", o->explain, "try every file anew, and print a line for each: accepted, or why not");
   c->add_flag("--json", o->json, "print JSON");
   add_settings(*c, o->settings);
   c->callback([o, &exit_code] {

@@ -74,6 +74,9 @@ Result<Registry> find_backends(const Settings& settings, const Host& host) {
   o.libraries = settings.backend_libs;
   o.search_path = settings.backend_path;
   o.validate = settings.validate;
+  o.probe.seconds = settings.probe_seconds;
+  if (settings.probe_seconds == 0) o.probe.program.clear();
+  if (settings.probe_anew) o.probe.memory.clear();
   for (const std::string& text : settings.sets) {
     const size_t dot = text.find('.'), eq = text.find('=');
     if (dot == std::string::npos || eq == std::string::npos || eq < dot + 2 || dot == 0) {
@@ -83,6 +86,7 @@ Result<Registry> find_backends(const Settings& settings, const Host& host) {
   }
   if (settings.exact) o.settings["cpu"].push_back({"exact", "1"});
   Registry registry = Registry::discover(Os::real(), o, host);
+  for (const std::string& warning : registry.warnings()) spdlog::warn("{}", warning);
   SWY_TRY(registry.check_settings());
   return registry;
 }

@@ -31,6 +31,8 @@ const std::vector<SettingInfo>& setting_table() {
       {"--tuning", "SWITCHYARD_TUNING",
        "file of switchyard tune that decides between kernels; without it the user's own, off: none"},
       {"--no-tuned", "SWITCHYARD_NO_TUNED", "choose kernels by the backends' estimates alone"},
+      {"--probe-seconds", "SWITCHYARD_PROBE_SECONDS",
+       "time that a backend's file has to prove itself in a process of its own before it is opened; 0: untried"},
       {"--log", "SWITCHYARD_LOG", "messages on stderr: debug, info, warning, error or off"},
   };
   return table;
@@ -81,6 +83,7 @@ void add_backend_settings(CLI::App& command, Settings& s) {
   value("--backend-lib", s.backend_libs)->allow_extra_args(false);
   value("--backend-path", s.backend_path);
   value("--set", s.sets)->delimiter(',')->allow_extra_args(false);
+  value("--probe-seconds", s.probe_seconds)->check(CLI::Range(0.0, 3600.0))->capture_default_str();
   value("--log", s.log)->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}))->capture_default_str();
 }
 

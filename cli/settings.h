@@ -25,6 +25,8 @@ struct Settings {
   bool validate = false;
   std::string tuning;  // file; "": the user's; "off": none
   bool no_tuned = false;
+  double probe_seconds = 10;    // 0: backends are opened untried
+  bool probe_anew = false;      // no flag of its own: `backends --explain`
   uint32_t sessions = 1;        // no flag of its own, either
   bool device_sampling = true;  // no flag of its own: commands that draw on the host do without
   std::string log = "warning";

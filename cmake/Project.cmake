@@ -12,6 +12,7 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
 # The build tree has the shape of an installation, so that `$ORIGIN/../lib/switchyard/backends` works in both.
 set(SWITCHYARD_BACKEND_DIR lib/switchyard/backends)
+set(SWITCHYARD_PROBE_DIR lib/switchyard)
 set(SWITCHYARD_CMAKE_DIR lib/cmake/switchyard)
 set(SWITCHYARD_SDK_LIBRARY_DIR lib/switchyard)
 set(SWITCHYARD_DATA_DIR share/switchyard)

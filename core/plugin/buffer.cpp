@@ -1,13 +1,15 @@
 #include "core/plugin/buffer.h"
 
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 namespace switchyard {
 
 Status PluginError::status(swy_status status, const std::string& what) const {
   if (status == SWY_OK) return {};
-  const char* text = text_[0] != '\0' ? text_ : "the backend gave no reason";
+  const size_t length = ::strnlen(text_, sizeof text_);  // a plugin that fills it may leave no room for the end
+  const std::string_view text = length > 0 ? std::string_view(text_, length) : "the backend gave no reason";
   switch (status) {
     case SWY_UNSUPPORTED:
       return error(Code::unsupported, "{}: {}", what, text);

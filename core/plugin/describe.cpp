@@ -68,8 +68,13 @@ nlohmann::ordered_json describe_json(const Registry& registry) {
   nlohmann::ordered_json out = {{"backends", nlohmann::ordered_json::array()},
                                 {"candidates", nlohmann::ordered_json::array()}};
   for (const Candidate& c : registry.candidates()) {
-    out["candidates"].push_back(
-        {{"path", c.path}, {"id", c.id}, {"accepted", c.plugin != nullptr}, {"reason", c.reason}});
+    out["candidates"].push_back({{"path", c.path},
+                                 {"id", c.id},
+                                 {"accepted", c.plugin != nullptr},
+                                 {"tried", c.tried == Verdict::Tried::now       ? "now"
+                                           : c.tried == Verdict::Tried::earlier ? "earlier"
+                                                                                : "no"},
+                                 {"reason", c.reason}});
     if (c.plugin == nullptr) continue;
     nlohmann::ordered_json backend = {{"id", c.id}, {"version", c.plugin->version()}, {"path", c.path}};
     backend["options"] = nlohmann::ordered_json::array();

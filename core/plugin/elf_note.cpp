@@ -2,6 +2,7 @@
 
 #include <elf.h>
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <sstream>
@@ -31,6 +32,13 @@ std::optional<T> load(std::span<const std::byte> file, uint64_t offset) {
 template <size_t N>
 std::string text(const char (&field)[N]) {
   return std::string(field, ::strnlen(field, N));
+}
+
+// With a question mark for every byte that is not a visible character of ASCII.
+std::string ascii(std::string untrusted) {
+  std::replace_if(
+      untrusted.begin(), untrusted.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  return untrusted;
 }
 
 // Looks for the note in one PT_NOTE segment.
@@ -66,16 +74,42 @@ Result<PluginNote> read_plugin_note(std::span<const std::byte> file) {
                  kMachine);
   }
   if (head->e_type != ET_DYN) return error(Code::invalid_data, "not a shared library (ELF type {})", head->e_type);
+  std::optional<PluginNote> note;
   for (uint32_t i = 0; i < head->e_phnum; ++i) {
     const auto segment = load<Elf64_Phdr>(file, head->e_phoff + uint64_t{i} * sizeof(Elf64_Phdr));
     if (!segment) return error(Code::invalid_data, "a truncated ELF file");
     if (segment->p_offset > file.size() || segment->p_filesz > file.size() - segment->p_offset) {
       return error(Code::invalid_data, "a truncated ELF file");
     }
-    if (segment->p_type != PT_NOTE) continue;
-    if (auto note = find_note(file.subspan(segment->p_offset, segment->p_filesz))) return *note;
+    if (segment->p_type != PT_NOTE || note) continue;
+    note = find_note(file.subspan(segment->p_offset, segment->p_filesz));
   }
-  return error(Code::invalid_data, "not a Switchyard plugin (no Switchyard note)");
+  if (!note) return error(Code::invalid_data, "not a Switchyard plugin (no Switchyard note)");
+  return *note;
+}
+
+bool is_plugin_id(const std::string& id) {
+  if (id.empty() || id.size() >= sizeof(swy_note::id) || id[0] < 'a' || id[0] > 'z') return false;
+  return id.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_-") == std::string::npos;
+}
+
+Status check_plugin_note(const PluginNote& note, const std::string& cpu_features) {
+  if (!is_plugin_id(note.id)) {
+    return error(Code::invalid_data, "its note gives the id '{}', which is not [a-z][a-z0-9_-]* of at most 31 bytes",
+                 ascii(note.id));
+  }
+  if (note.abi_min > note.abi_max) {
+    return error(Code::invalid_data, "its note says that it speaks ABI {} to {}", note.abi_min, note.abi_max);
+  }
+  if (note.abi_min > SWY_ABI_VERSION || note.abi_max < SWY_ABI_VERSION) {
+    return error(Code::unsupported,
+                 "speaks ABI {} to {}, this runtime speaks {}; install the plugin's matching version", note.abi_min,
+                 note.abi_max, SWY_ABI_VERSION);
+  }
+  if (const std::string feature = missing_cpu_feature(note.cpu, cpu_features); !feature.empty()) {
+    return error(Code::unsupported, "needs the processor feature '{}', which this machine lacks", ascii(feature));
+  }
+  return {};
 }
 
 std::string missing_cpu_feature(const std::string& needed, const std::string& available) {

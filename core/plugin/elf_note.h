@@ -21,6 +21,13 @@ struct PluginNote {
 // truncated, or without a Switchyard note.
 Result<PluginNote> read_plugin_note(std::span<const std::byte> file);
 
+// Whether the host can use what says this of itself. Errors: invalid_data (an id or an ABI range that is none);
+// unsupported (another ABI, or a processor feature that is not in `cpu_features`).
+Status check_plugin_note(const PluginNote& note, const std::string& cpu_features);
+
+// [a-z][a-z0-9_-]*, at most 31 bytes.
+bool is_plugin_id(const std::string& id);
+
 // The first feature of `needed` (separated by blanks) that is not in `available`; "" when all are there.
 std::string missing_cpu_feature(const std::string& needed, const std::string& available);
 

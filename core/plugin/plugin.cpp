@@ -11,10 +11,8 @@
 namespace switchyard {
 namespace {
 
-bool valid_id(const std::string& id) {
-  if (id.empty() || id.size() > 31 || id[0] < 'a' || id[0] > 'z') return false;
-  return id.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_-") == std::string::npos;
-}
+constexpr uint32_t kMaxTable = 65536;
+constexpr size_t kMaxId = sizeof(swy_note::id) - 1;
 
 // The first mandatory entry that is missing; "" when all are there.
 const char* missing_entry(const swy_plugin& p) {
@@ -71,6 +69,8 @@ const swy_range* PlanDevice::range() const {
 
 Plugin::~Plugin() = default;
 
+std::string Plugin::violation() const { return validator_ == nullptr ? "" : validator_->violation(); }
+
 Result<std::unique_ptr<Plugin>> Plugin::open(Os& os, const std::string& path, const PluginNote& note,
                                              const swy_host* host, bool validate) {
   std::unique_ptr<Validator> validator;
@@ -95,11 +95,14 @@ Result<std::unique_ptr<Plugin>> Plugin::open(Os& os, const std::string& path, co
   if (out.id == nullptr || out.plugin == nullptr || out.plugin->struct_size < sizeof(uint32_t)) {
     return error(Code::invalid_data, "gave no id or no table");
   }
+  if (out.plugin->struct_size > kMaxTable) {
+    return error(Code::invalid_data, "says that its table has {} bytes", out.plugin->struct_size);
+  }
   std::unique_ptr<Plugin> p(new Plugin);
-  p->id_ = out.id;
+  p->id_ = std::string(out.id, ::strnlen(out.id, kMaxId + 1));
   p->version_ = out.version != nullptr ? out.version : "";
   p->path_ = path;
-  if (!valid_id(p->id_) || p->id_ != note.id) {
+  if (p->id_ != note.id) {
     return error(Code::invalid_data, "calls itself '{}', and its note says '{}'", p->id_, note.id);
   }
   std::memcpy(&p->table_, out.plugin, std::min<size_t>(out.plugin->struct_size, sizeof p->table_));

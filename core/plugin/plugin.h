@@ -36,6 +36,9 @@ class Plugin {
   // Complete: what the plugin's struct does not reach is NULL.
   const swy_plugin* table() const { return &table_; }
 
+  // The first rule of plugin.h that it broke; "" when none, or when nothing is validated.
+  std::string violation() const;
+
   // Errors: usage, for an option that the plugin lacks or a value of the wrong type, listing what there is.
   Status check(const std::vector<Setting>& settings) const;
 

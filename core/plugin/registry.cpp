@@ -6,14 +6,25 @@
 #include <filesystem>
 #include <fstream>
 
-#ifndef SWITCHYARD_INSTALLED_BACKENDS
-#define SWITCHYARD_INSTALLED_BACKENDS ""
+#include "core/plugin/known_good.h"
+#include "core/plugin/probe/protocol.h"
+
+#ifndef SWITCHYARD_INSTALLED
+#define SWITCHYARD_INSTALLED ""
 #endif
 
 namespace switchyard {
 namespace {
 
 constexpr uint64_t kMaxPluginBytes = uint64_t{4} << 30;
+constexpr char kProbe[] = "switchyard-plugin-probe";
+
+// A file to look at.
+struct File {
+  std::string path;
+  bool named = false;  // by --backend-lib
+  bool ours = false;   // in a folder of this installation
+};
 
 std::vector<std::string> split(const std::string& text, char separator) {
   std::vector<std::string> parts;
@@ -27,14 +38,17 @@ std::vector<std::string> split(const std::string& text, char separator) {
 
 bool is_absolute(const std::string& path) { return !path.empty() && path[0] == '/'; }
 
-// Candidate files in the order in which they are tried; what cannot be searched is noted in `candidates`.
-std::vector<std::string> files(Os& os, const DiscoveryOptions& o, std::vector<Candidate>& candidates) {
-  std::vector<std::string> out;
+// Candidate files in the order in which they are tried; what cannot be searched is noted in `elsewhere`.
+std::vector<File> files(Os& os, const DiscoveryOptions& o, std::vector<Candidate>& elsewhere) {
+  std::vector<File> out;
+  const auto refused = [&](const std::string& path, const std::string& reason, bool named) {
+    elsewhere.push_back({path, "", reason, nullptr, named});
+  };
   for (const std::string& path : o.libraries) {
     if (is_absolute(path)) {
-      out.push_back(path);
+      out.push_back({path, true, false});
     } else {
-      candidates.push_back({path, "", "--backend-lib takes an absolute path", nullptr, true});
+      refused(path, "--backend-lib takes an absolute path", true);
     }
   }
   std::vector<std::string> folders;
@@ -42,20 +56,20 @@ std::vector<std::string> files(Os& os, const DiscoveryOptions& o, std::vector<Ca
     if (is_absolute(folder)) {
       folders.push_back(folder);
     } else {
-      candidates.push_back({folder, "", "SWITCHYARD_BACKEND_PATH takes absolute folders", nullptr, false});
+      refused(folder, "SWITCHYARD_BACKEND_PATH takes absolute folders", false);
     }
   }
-  const size_t named = folders.size();
+  const size_t searched = folders.size();
   if (!o.program_folder.empty()) folders.push_back(o.program_folder + "/../lib/switchyard/backends");
   if (!o.installed_folder.empty()) folders.push_back(o.installed_folder);
   for (size_t i = 0; i < folders.size(); ++i) {
     const auto names = os.list(folders[i]);
     if (!names.ok()) {
-      if (i < named) candidates.push_back({folders[i], "", names.status().message(), nullptr, false});
+      if (i < searched) refused(folders[i], names.status().message(), false);
       continue;
     }
     for (const std::string& name : *names) {
-      if (name.size() > 3 && name.ends_with(".so")) out.push_back(folders[i] + "/" + name);
+      if (name.size() > 3 && name.ends_with(".so")) out.push_back({folders[i] + "/" + name, false, i >= searched});
     }
   }
   return out;
@@ -66,15 +80,8 @@ Result<PluginNote> check_note(Os& os, const std::string& path, const std::string
   SWY_LET(const std::unique_ptr<MappedFile> file, os.map(path));
   if (file->bytes().size() > kMaxPluginBytes) return error(Code::invalid_data, "larger than any plugin");
   SWY_LET(PluginNote note, read_plugin_note(file->bytes()));
-  id = note.id;
-  if (note.abi_min > SWY_ABI_VERSION || note.abi_max < SWY_ABI_VERSION) {
-    return error(Code::unsupported,
-                 "speaks ABI {} to {}, this runtime speaks {}; install the plugin's matching version", note.abi_min,
-                 note.abi_max, SWY_ABI_VERSION);
-  }
-  if (const std::string feature = missing_cpu_feature(note.cpu, cpu_features); !feature.empty()) {
-    return error(Code::unsupported, "needs the processor feature '{}', which this machine lacks", feature);
-  }
+  if (is_plugin_id(note.id)) id = note.id;
+  SWY_TRY(check_plugin_note(note, cpu_features));
   return note;
 }
 
@@ -83,10 +90,6 @@ std::string canonical(const std::string& path) {
   const auto real = std::filesystem::weakly_canonical(path, ec);
   return ec ? path : real.string();
 }
-
-}  // namespace
-
-namespace {
 
 // The folder of the shared library that this code lies in, or else of the program.
 std::string own_folder() {
@@ -105,7 +108,11 @@ std::string own_folder() {
 DiscoveryOptions default_discovery() {
   DiscoveryOptions o;
   o.program_folder = own_folder();
-  o.installed_folder = SWITCHYARD_INSTALLED_BACKENDS;
+  const std::string installed = SWITCHYARD_INSTALLED;
+  if (!installed.empty()) o.installed_folder = installed + "/backends";
+  const std::string beside = fmt::format("{}/../lib/switchyard/{}", o.program_folder, kProbe);
+  o.probe.program = Os::real().exists(beside) || installed.empty() ? canonical(beside) : installed + "/" + kProbe;
+  o.probe.memory = known_good_folder();
   std::ifstream cpuinfo("/proc/cpuinfo");  // no size is known beforehand, so it cannot be mapped
   for (std::string line; std::getline(cpuinfo, line);) {
     if (line.starts_with("flags") || line.starts_with("Features")) {
@@ -116,32 +123,77 @@ DiscoveryOptions default_discovery() {
   return o;
 }
 
+// A candidate on its way.
+struct Registry::Sighting {
+  Candidate candidate;
+  PluginNote note;
+  bool vouched_for = false;  // by who named it, or installed it with this program
+};
+
+std::vector<Registry::Sighting> Registry::look(Os& os, const DiscoveryOptions& options,
+                                               std::vector<Candidate>& elsewhere) {
+  std::vector<Sighting> found;
+  for (const File& file : files(os, options, elsewhere)) {
+    const std::string path = canonical(file.path);
+    if (std::any_of(found.begin(), found.end(), [&](const Sighting& s) { return s.candidate.path == path; })) continue;
+    Sighting s{{path, "", "", nullptr, file.named}, {}, file.named || file.ours};
+    Result<PluginNote> note = check_note(os, path, options.cpu_features, s.candidate.id);
+    if (note.ok()) {
+      s.note = std::move(*note);
+    } else {
+      s.candidate.reason = one_line(note.status().message());
+    }
+    found.push_back(std::move(s));
+  }
+  return found;
+}
+
+void Registry::try_out(Os& os, const DiscoveryOptions& options, std::vector<Sighting>& found) {
+  if (options.probe.program.empty()) return;
+  std::vector<std::string> paths;
+  std::vector<Sighting*> tried;
+  for (Sighting& s : found) {
+    if (!s.candidate.reason.empty()) continue;
+    paths.push_back(s.candidate.path);
+    tried.push_back(&s);
+  }
+  const std::vector<Verdict> verdicts = probe(os, options.probe, paths);
+  for (size_t i = 0; i < tried.size(); ++i) {
+    Candidate& c = tried[i]->candidate;
+    const Verdict& v = verdicts[i];
+    c.tried = v.tried;
+    if (v.tried != Verdict::Tried::no) {
+      c.reason = v.reason;
+      if (v.reason.starts_with(kProbeHangs)) warnings_.push_back(fmt::format("{}: {}", c.path, v.reason));
+    } else if (tried[i]->vouched_for) {
+      warnings_.push_back(fmt::format("{} was opened without being tried first: {}", c.path, v.reason));
+    } else {
+      c.reason = fmt::format("cannot be tried first, and nobody named the file itself: {}", v.reason);
+    }
+  }
+}
+
+void Registry::admit(Os& os, const DiscoveryOptions& options, const Host& host, Sighting sighting) {
+  Candidate& c = sighting.candidate;
+  if (c.reason.empty()) {
+    if (const Plugin* same = find(c.id)) {
+      c.reason = fmt::format("hidden by {}, which has the same id and was found first", same->path());
+    } else if (auto plugin = Plugin::open(os, c.path, sighting.note, host.table(), options.validate); plugin.ok()) {
+      c.plugin = plugin->get();
+      plugins_.push_back(std::move(*plugin));
+    } else {
+      c.reason = one_line(plugin.status().message());
+    }
+  }
+  candidates_.push_back(std::move(c));
+}
+
 Registry Registry::discover(Os& os, const DiscoveryOptions& options, const Host& host) {
   Registry r;
   r.settings_ = options.settings;
-  std::vector<std::string> seen;
-  for (const std::string& file : files(os, options, r.candidates_)) {
-    const std::string path = canonical(file);
-    if (std::find(seen.begin(), seen.end(), path) != seen.end()) continue;
-    seen.push_back(path);
-    const auto& libraries = options.libraries;
-    const bool named = std::find(libraries.begin(), libraries.end(), file) != libraries.end();
-    Candidate c{path, "", "", nullptr, named};
-    const Result<PluginNote> note = check_note(os, path, options.cpu_features, c.id);
-    const auto same =
-        std::find_if(r.plugins_.begin(), r.plugins_.end(), [&](const auto& p) { return p->id() == c.id; });
-    if (!note.ok()) {
-      c.reason = note.status().message();
-    } else if (same != r.plugins_.end()) {
-      c.reason = fmt::format("hidden by {}, which has the same id and was found first", (*same)->path());
-    } else if (auto plugin = Plugin::open(os, path, *note, host.table(), options.validate); plugin.ok()) {
-      c.plugin = plugin->get();
-      r.plugins_.push_back(std::move(*plugin));
-    } else {
-      c.reason = plugin.status().message();
-    }
-    r.candidates_.push_back(std::move(c));
-  }
+  std::vector<Sighting> found = look(os, options, r.candidates_);
+  r.try_out(os, options, found);
+  for (Sighting& s : found) r.admit(os, options, host, std::move(s));
   return r;
 }
 

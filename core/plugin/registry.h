@@ -9,6 +9,7 @@
 
 #include "core/plugin/host.h"
 #include "core/plugin/plugin.h"
+#include "core/plugin/probe.h"
 
 namespace switchyard {
 
@@ -20,9 +21,10 @@ struct DiscoveryOptions {
   std::string cpu_features;            // of this machine, by Linux's names
   std::map<std::string, std::vector<Setting>> settings;  // per backend id
   bool validate = false;                                 // check every call of every plugin (validate.h)
+  ProbeOptions probe;  // tries each file in a process of its own first; without a program, all are opened untried
 };
 
-// Fills program_folder, installed_folder and cpu_features for this process.
+// Fills program_folder, installed_folder, cpu_features and probe for this process.
 DiscoveryOptions default_discovery();
 
 // One file that was looked at.
@@ -32,14 +34,19 @@ struct Candidate {
   std::string reason;  // why not; "" when accepted
   const Plugin* plugin = nullptr;
   bool named = false;  // by --backend-lib
+  Verdict::Tried tried = Verdict::Tried::no;
 };
 
 class Registry {
  public:
-  // Looks at every candidate; those that are no good are kept with the reason. Never fails as a whole.
+  // Looks at every candidate; those that are no good are kept with the reason. Never fails as a whole. Where the probe
+  // does not run, files that were named or came with this installation are opened untried, with a warning, and others
+  // are turned down.
   static Registry discover(Os& os, const DiscoveryOptions& options, const Host& host);
 
   const std::vector<Candidate>& candidates() const { return candidates_; }
+  // What a user should know though nothing failed: one line each.
+  const std::vector<std::string>& warnings() const { return warnings_; }
 
   // Errors: invalid_data, for a file of --backend-lib that was turned down, with the reason.
   Status check_libraries() const;
@@ -55,11 +62,17 @@ class Registry {
   Result<Selection> select(const std::string& backend) const;
 
  private:
+  struct Sighting;
+  static std::vector<Sighting> look(Os& os, const DiscoveryOptions& options, std::vector<Candidate>& elsewhere);
+  void try_out(Os& os, const DiscoveryOptions& options, std::vector<Sighting>& found);
+  void admit(Os& os, const DiscoveryOptions& options, const Host& host, Sighting sighting);
+
   Result<std::shared_ptr<Device>> open(const std::string& name) const;
   const Plugin* find(const std::string& id) const;  // NULL when there is none
   std::string found() const;                        // their ids, for messages
 
   std::vector<Candidate> candidates_;
+  std::vector<std::string> warnings_;
   std::vector<std::unique_ptr<Plugin>> plugins_;
   std::map<std::string, std::vector<Setting>> settings_;
 };

@@ -13,6 +13,8 @@ namespace {
 
 // The ABI's functions carry no context of ours, so each validator has its own set of functions, numbered by slot.
 constexpr size_t kSlots = 16;
+constexpr uint32_t kMaxKernels = 4096;
+constexpr size_t kMaxKernelName = 128;
 std::array<std::atomic<Validator*>, kSlots> slots;
 
 // A C function that calls member function F of the validator in a slot.
@@ -166,10 +168,16 @@ void Validator::run_team(swy_team_fn fn, void* arg) {
       &call);
 }
 
+std::string Validator::violation() {
+  const std::lock_guard lock(first_mutex_);
+  return first_;
+}
+
 // Copies the device's kernels into `state`; returns what is wrong with them, or "".
 std::string Validator::check_kernels(swy_device* device, DeviceState& state) {
   std::set<std::string> names;
   const uint32_t count = real_.kernel_count(device);
+  if (count > kMaxKernels) return fmt::format("kernel_count is {}, and at most {} are taken", count, kMaxKernels);
   for (uint32_t i = 0; i < count; ++i) {
     const swy_kernel* k = real_.kernel_at(device, i);
     if (k == nullptr) return fmt::format("kernel_at({}) is NULL, and kernel_count is {}", i, count);
@@ -177,6 +185,9 @@ std::string Validator::check_kernels(swy_device* device, DeviceState& state) {
       return fmt::format("kernel {} has a struct_size of {}, which does not reach `record`", i, k->struct_size);
     }
     if (k->name == nullptr || *k->name == '\0') return fmt::format("kernel {} has no name", i);
+    if (::strnlen(k->name, kMaxKernelName) == kMaxKernelName) {
+      return fmt::format("the name of kernel {} does not end within {} bytes", i, kMaxKernelName);
+    }
     if (!names.insert(k->name).second) return fmt::format("two kernels are named {}", k->name);
     if (k->record == nullptr) return fmt::format("kernel {} has no record", k->name);
     auto kernel = std::make_unique<Kernel>();

@@ -42,6 +42,8 @@ class Validator {
   Validator(const Validator&) = delete;
   Validator& operator=(const Validator&) = delete;
 
+  // The first rule that was broken, "entry: the rule"; "" when none was.
+  std::string violation();
   // What the plugin negotiates with instead of the host. Lives as long as the validator.
   const swy_host* host() const { return &host_; }
   // The same entries as `plugin`, checked; entries that are NULL stay NULL. Once.
@@ -142,6 +144,9 @@ class Validator {
   std::map<swy_list*, ListState> lists_;
   std::map<swy_timeline*, swy_device*> timelines_;
   std::string pending_;  // a violation that no status has carried yet
+
+  std::mutex first_mutex_;  // of `first_`; taken last
+  std::string first_;       // violation
 };
 
 }  // namespace switchyard

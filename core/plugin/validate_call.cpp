@@ -20,6 +20,10 @@ Call::~Call() {
 
 void Call::broken(const std::string& rule) {
   violation_ = fmt::format("validation: plugin {}, {}: {}", v_.id_, entry_, rule);
+  {
+    const std::lock_guard lock(v_.first_mutex_);
+    if (v_.first_.empty()) v_.first_ = fmt::format("{}: {}", entry_, rule);
+  }
   spdlog::error("{}", violation_);
 }
 

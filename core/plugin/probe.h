@@ -1,0 +1,33 @@
+// The probe: plugins are tried in processes of their own before the host opens them, so that one that crashes, hangs,
+// exits or prints costs a line of text and nothing else.
+//
+// It protects from mistakes, not from malice: a file that passes runs in the host with the host's rights.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/base/os.h"
+
+namespace switchyard {
+
+struct ProbeOptions {
+  std::string program;  // switchyard-plugin-probe
+  std::string memory;   // folder where files that proved fit are remembered (known_good.h); "": all are tried anew
+  double seconds = 10;  // for one file, from start to end
+};
+
+struct Verdict {
+  enum class Tried { no, earlier, now };
+  Tried tried = Tried::no;
+  std::string reason;  // one line: why the file is unfit or, where it was not tried, why not; "": fit
+};
+
+// One verdict per file, in their order. All are tried at the same time: blocks for a little more than `seconds` at
+// most. Starts processes, and leaves none; changes nothing else of this one.
+std::vector<Verdict> probe(Os& os, const ProbeOptions& options, const std::vector<std::string>& files);
+
+// `text` without anything that a terminal obeys, cut to a length that fits a message.
+std::string one_line(std::string text);
+
+}  // namespace switchyard

@@ -1,0 +1,27 @@
+// What a plugin shares with its host and has no business to change.
+#pragma once
+
+#include <array>
+#include <csignal>
+#include <set>
+#include <string>
+
+namespace switchyard {
+
+struct Surroundings {
+  std::set<int> files;  // open descriptors
+  std::string folder;   // the working directory
+  std::string locale;
+  unsigned mask = 0;      // of new files' rights
+  unsigned rounding = 0;  // how floating point rounds, traps, and flushes to zero
+  size_t threads = 0;
+  bool alarm = false;
+  std::array<struct sigaction, NSIG> actions{};
+
+  static Surroundings now();
+  // What has become different in `later`, as a rule that was broken; "" when nothing has. New descriptors and threads
+  // are none: drivers have them.
+  std::string broken_by(const Surroundings& later) const;
+};
+
+}  // namespace switchyard
