@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 
@@ -83,7 +84,7 @@ size_t note(const std::string& file) {
 
 void set_id(std::string& file, const std::string& id) {
   char field[sizeof(swy_note::id)] = {};
-  std::memcpy(field, id.data(), std::min(id.size(), sizeof field));
+  std::copy_n(id.begin(), std::min(id.size(), sizeof field), field);
   put(file, note(file) + offsetof(swy_note, id), field);
 }
 
@@ -144,7 +145,7 @@ std::vector<Hostile> things_that_are_no_files() {
        }},
       {"unreadable", ::geteuid() == 0 ? "" : "Permission denied",  // root reads everything
        [](const TemporaryFolder& f) {
-         const std::string path = f.write("unreadable.so", read_file(fixture("hostile")));
+         std::string path = f.write("unreadable.so", read_file(fixture("hostile")));
          ::chmod(path.c_str(), 0);
          return path;
        }},
