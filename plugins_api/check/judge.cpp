@@ -20,6 +20,9 @@ namespace {
 using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
+// Seconds to open a plugin, to list a suite, to close: not less, however short a check may take.
+constexpr double kOpening = 60;
+
 double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
 
 // A process that works on one suite, and the lines that it sends.
@@ -142,7 +145,8 @@ class Hearing {
     Process process(options_);
     std::string line;
     for (begun_ = Clock::now(); !done_;) {
-      const double left = options_.limit_s - since(begun_);
+      const double limit = running_ ? options_.limit_s : std::max(options_.limit_s, kOpening);
+      const double left = limit - since(begun_);
       const Process::Got got = left <= 0 ? Process::Got::kNothing : process.next(&line, std::min(left, 0.5));
       if (got == Process::Got::kNothing && left > 0.5) {
         progress_.show(text(suite_.name, " ", current_.name), first_, tasks_);
@@ -150,7 +154,7 @@ class Hearing {
       }
       if (got == Process::Got::kNothing) {
         process.stop();
-        return broken("hung", text("took more than ", options_.limit_s, " s"));
+        return broken("hung", text("took more than ", limit, " s"));
       }
       if (got == Process::Got::kEnd) {
         const std::string how = process.wait();
@@ -236,13 +240,14 @@ void describe(Options options, Report& report) {
   std::string line;
   bool said = false;
   const auto begun = Clock::now();
+  const double limit = std::max(options.limit_s, kOpening);
   while (true) {
-    const double left = options.limit_s - since(begun);
+    const double left = limit - since(begun);
     const Process::Got got = left <= 0 ? Process::Got::kNothing : process.next(&line, left);
     if (got == Process::Got::kEnd) break;
     if (got == Process::Got::kNothing) {
       process.stop();
-      report.closed = text(options.plugin, " hung while it was opened: more than ", options.limit_s, " s");
+      report.closed = text(options.plugin, " hung while it was opened: more than ", limit, " s");
       return;
     }
     const json m = json::parse(line);
