@@ -17,7 +17,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
+try:
+    import numpy as np
+except ImportError:
+    sys.exit("peer_llama_cpp.py: needs NumPy, to write the GGUF file; install it (Debian: apt install python3-numpy)")
 
 HELP = """\
 First, llama.cpp's benchmark, from its source (for example the one that the sdist of llama-cpp-python carries in
