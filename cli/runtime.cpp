@@ -10,6 +10,8 @@
 #include <filesystem>
 #include <thread>
 
+#include "core/plan/tuning.h"
+
 namespace switchyard::cli {
 
 std::atomic<bool> interrupted = false;
