@@ -7,6 +7,7 @@
 
 #include "core/generate/loaded_model.h"
 #include "core/generate/text_generation.h"
+#include "core/plan/tuning.h"
 #include "core/text/chat_template.h"
 
 namespace switchyard {
