@@ -24,4 +24,7 @@ std::vector<std::string> command_line();
 // The largest resident set of this process so far, in bytes.
 uint64_t peak_memory_bytes();
 
+// Processor time of all threads of this process so far, in seconds.
+double processor_seconds();
+
 }  // namespace switchyard::bench

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 #include <numeric>
 
 #include "core/engine/profile.h"
@@ -10,26 +9,7 @@
 namespace switchyard::bench {
 namespace {
 
-constexpr uint32_t kWarmTokens = 4;
-constexpr uint32_t kWatchedTokens = 16;  // and as many with kernels traced
-static_assert(kDecodeExtra == kWarmTokens + 2 * kWatchedTokens);
-
-using Step = std::function<Status()>;
-
-Status timed(const Step& step, double& seconds) {
-  const uint64_t begin = Os::real().now_ns();
-  Status status = step();
-  seconds = static_cast<double>(Os::real().now_ns() - begin) / 1e9;
-  return status;
-}
-
-Status sample(const Step& step, uint32_t count, const KeepGoing& keep_going, Samples& samples) {
-  for (uint32_t i = 0; i < count; ++i) {
-    if (!keep_going()) return error(Code::cancelled, "the benchmark was stopped");
-    SWY_TRY(timed(step, samples.seconds.emplace_back()));
-  }
-  return {};
-}
+double now() { return static_cast<double>(Os::real().now_ns()) / 1e9; }
 
 // While it lives, lists and barriers are counted.
 class Watch {
@@ -50,20 +30,22 @@ class Watch {
   Host& host_;
 };
 
-Status watch(Model& model, Host& host, const Step& step, uint32_t steps, Overhead& o) {
-  SubmitCounts submits;
-  TeamCounts team;
-  const Watch watch(model, host, submits, team);
-  const uint64_t cpu = thread_cpu_ns(), begin = Os::real().now_ns();
-  for (uint32_t i = 0; i < steps; ++i) SWY_TRY(step());
-  const uint64_t end = Os::real().now_ns(), own = thread_cpu_ns() - cpu;
-  o.seconds = static_cast<double>(end - begin) / 1e9 / steps;
-  o.core_seconds = static_cast<double>(own - std::min(own, submits.cpu_ns)) / 1e9 / steps;
-  o.wait_seconds = static_cast<double>(team.waited_ns + submits.wait_ns) / 1e9 / steps;
-  o.lists = static_cast<double>(submits.lists) / steps;
-  o.barriers = static_cast<double>(team.barriers) / steps;
-  return {};
-}
+// Ends a turn, however it is left.
+class TurnOf {
+ public:
+  explicit TurnOf(Stepper& stepper) : stepper_(stepper) {}
+  ~TurnOf() { stepper_.end(); }
+  TurnOf(const TurnOf&) = delete;
+  TurnOf& operator=(const TurnOf&) = delete;
+  Status begin(uint32_t warm) {
+    SWY_TRY(stepper_.begin());
+    for (uint32_t i = 0; i < warm; ++i) SWY_TRY(stepper_.step());
+    return {};
+  }
+
+ private:
+  Stepper& stepper_;
+};
 
 // Adds up kernels; the launches of one operation count as one call of its kernel.
 class KernelTable final : public ProfileListener {
@@ -81,46 +63,114 @@ class KernelTable final : public ProfileListener {
   std::map<std::string, KernelTime>& kernels_;
 };
 
-Status trace(Model& model, Host& host, const Step& step, uint32_t steps, Measurement& m) {
-  KernelTable table(m.kernels);
-  SWY_LET(const auto profile, Profile::start(model, host, table));
-  for (m.kernel_steps = 0; m.kernel_steps < steps; ++m.kernel_steps) SWY_TRY(step());
-  return profile->stop();
+constexpr uint32_t kFirst = 64;  // tokens whose time tells what the rest will take
+
+// Feeds all, unless its first part says that it would take too long.
+Status feed_within(Session& session, std::span<const int32_t> tokens, double seconds, double copies = 1) {
+  if (tokens.size() > kFirst) {
+    const double begin = now();
+    SWY_TRY(session.feed(tokens.first(kFirst)).status());
+    const double all = (now() - begin) / kFirst * static_cast<double>(tokens.size()) * copies;
+    if (all > seconds) {
+      return error(Code::cancelled, "reading {} tokens would take about {:.0f} s, by the first {}",
+                   static_cast<double>(tokens.size()) * copies, all, kFirst);
+    }
+    tokens = tokens.subspan(kFirst);
+  }
+  return tokens.empty() ? Status() : session.feed(tokens).status();
 }
 
-// Requests that draw a token each per step.
-class Drawer {
+class PromptStepper : public Stepper {
  public:
-  // Where ways take turns, none may have a step under way during another's.
-  Drawer(Model& model, bool alone) : model_(model), batch_(model, {.run_ahead = alone}) {}
-
-  // All but the last token of the prompt are fed here, so that afterwards every step is alike.
-  Status add(std::span<const int32_t> prompt, const SamplingParams& sampling, std::optional<SamplingPath> path,
-             uint32_t tokens) {
-    SWY_LET(auto session, model_.session());
-    Request request;
-    request.history.assign(prompt.begin(), prompt.end() - 1);
-    request.prompt = {prompt.back()};
-    if (!request.history.empty()) SWY_TRY(session->feed(request.history).status());
-    request.max_tokens = tokens;
-    request.sampling = sampling;
-    request.path = path;
-    SWY_LET(ids_.emplace_back(), batch_.add(*session, std::move(request)));
-    sessions_.push_back(std::move(session));
-    return {};
+  PromptStepper(std::unique_ptr<Session> session, std::span<const int32_t> prompt)
+      : session_(std::move(session)), prompt_(prompt) {}
+  Status begin() override { return {}; }
+  Status step() override {
+    session_->reset();
+    return session_->feed(prompt_).status();
   }
-  Status step() {
-    SWY_TRY(batch_.step().status());
-    for (const Batch::Id id : ids_) SWY_TRY(batch_.outcome(id)->status);
-    return {};
-  }
-  const Outcome& outcome() const { return *batch_.outcome(ids_.front()); }
+  uint32_t most_steps() const override { return UINT32_MAX; }
 
  private:
-  Model& model_;
+  std::unique_ptr<Session> session_;
+  std::span<const int32_t> prompt_;
+};
+
+class TextStepper : public Stepper {
+ public:
+  TextStepper(Contexts& contexts, uint32_t most) : contexts_(contexts), most_(most) {}
+  Status begin() override {
+    SWY_LET(session_, contexts_.session(0).fork());
+    text_ = contexts_.rest(0);
+    return {};
+  }
+  Status step() override {
+    SWY_TRY(session_->feed(text_.first(1)).status());
+    text_ = text_.subspan(1);
+    return {};
+  }
+  void end() override { session_.reset(); }
+  uint32_t most_steps() const override { return most_; }
+
+ private:
+  Contexts& contexts_;
+  uint32_t most_;
+  std::unique_ptr<Session> session_;
+  std::span<const int32_t> text_;
+};
+
+class DrawStepper : public Stepper {
+ public:
+  DrawStepper(Contexts& contexts, uint32_t requests, const SamplingParams& sampling, std::optional<SamplingPath> path,
+              uint32_t most)
+      : contexts_(contexts), requests_(requests), sampling_(sampling), path_(path), most_(most) {}
+  ~DrawStepper() override { end(); }
+
+  Status begin() override {
+    batch_ = std::make_unique<Batch>(contexts_.model());
+    for (uint32_t i = 0; i < requests_; ++i) {
+      SWY_LET(sessions_.emplace_back(), contexts_.session(i).fork());
+      Request request;
+      const auto before = contexts_.rest(i).data() - contexts_.depth();
+      request.history.assign(before, before + contexts_.depth());
+      request.prompt = {contexts_.rest(i).front()};
+      request.max_tokens = most_ + 1;  // so that none ends within a turn
+      request.sampling = sampling_;
+      request.sampling.seed = sampling_.seed.value_or(0) + i;
+      request.path = path_;
+      SWY_LET(ids_.emplace_back(), batch_->add(*sessions_.back(), std::move(request)));
+    }
+    return {};
+  }
+  Status step() override {
+    SWY_TRY(batch_->step().status());
+    for (const Batch::Id id : ids_) SWY_TRY(batch_->outcome(id)->status);
+    return {};
+  }
+  void end() override {
+    if (batch_ != nullptr && !ids_.empty()) {
+      choice_ = batch_->outcome(ids_.front())->path;
+      read_bytes_ = batch_->outcome(ids_.front())->read_bytes;
+    }
+    batch_.reset();  // it ends before its sessions
+    ids_.clear();
+    sessions_.clear();
+  }
+  uint32_t most_steps() const override { return most_; }
+  uint64_t read_bytes() const override { return read_bytes_; }
+  PathChoice path() const override { return choice_; }
+
+ private:
+  Contexts& contexts_;
+  uint32_t requests_;
+  SamplingParams sampling_;
+  std::optional<SamplingPath> path_;
+  uint32_t most_;
   std::vector<std::unique_ptr<Session>> sessions_;
-  Batch batch_;
+  std::unique_ptr<Batch> batch_;
   std::vector<Batch::Id> ids_;
+  uint64_t read_bytes_ = 0;
+  PathChoice choice_;
 };
 
 }  // namespace
@@ -137,62 +187,72 @@ double Samples::mean() const {
   return std::accumulate(seconds.begin(), seconds.end(), 0.0) / static_cast<double>(seconds.size());
 }
 
-Result<Measurement> measure_prefill(Model& model, Host& host, std::span<const int32_t> prompt, uint32_t runs,
-                                    const KeepGoing& keep_going) {
-  SWY_LET(const auto session, model.session());
-  const Step step = [&]() -> Status {
-    session->reset();
-    return session->feed(prompt).status();
-  };
-  Measurement m;
-  SWY_TRY(step());
-  SWY_TRY(sample(step, runs, keep_going, m.samples));
-  SWY_TRY(watch(model, host, step, 1, m.overhead));
-  SWY_TRY(trace(model, host, step, 1, m));
-  return m;
-}
-
-Result<Measurement> measure_decode(Model& model, Host& host, std::span<const int32_t> text, uint32_t depth,
-                                   uint32_t tokens, const KeepGoing& keep_going) {
-  SWY_LET(const auto session, model.session());
-  if (depth != 0) SWY_TRY(session->feed(text.first(depth)).status());
-  const Step step = [&]() -> Status { return session->feed(text.subspan(session->position(), 1)).status(); };
-  Measurement m;
-  for (uint32_t i = 0; i < kWarmTokens; ++i) SWY_TRY(step());
-  SWY_TRY(sample(step, tokens, keep_going, m.samples));
-  SWY_TRY(watch(model, host, step, kWatchedTokens, m.overhead));
-  SWY_TRY(trace(model, host, step, kWatchedTokens, m));
-  return m;
-}
-
-Status measure_drawing(Model& model, Host& host, std::span<const int32_t> text, uint32_t depth,
-                       const SamplingParams& sampling, uint32_t tokens, std::span<Drawing> ways,
-                       const KeepGoing& keep_going) {
-  std::vector<std::unique_ptr<Drawer>> drawers;
-  for (const Drawing& way : ways) {
-    Drawer& d = *drawers.emplace_back(std::make_unique<Drawer>(model, ways.size() == 1));
-    for (uint32_t i = 0; i < way.sessions; ++i) {
-      if (!keep_going()) return error(Code::cancelled, "the benchmark was stopped");
-      SamplingParams own = sampling;
-      own.seed = sampling.seed.value_or(0) + i;
-      SWY_TRY(d.add(text.subspan(uint64_t{i} * kPromptsApart, depth), own, way.path, tokens + kDecodeExtra));
-    }
-  }
-  for (uint32_t i = 0; i < kWarmTokens + tokens; ++i) {
-    for (size_t w = 0; w < ways.size(); ++w) {
-      Samples warm;
-      SWY_TRY(sample([&] { return drawers[w]->step(); }, 1, keep_going, i < kWarmTokens ? warm : ways[w].m.samples));
-    }
-  }
-  for (size_t w = 0; w < ways.size(); ++w) {
-    const Step step = [&] { return drawers[w]->step(); };
-    const uint64_t before = drawers[w]->outcome().read_bytes;
-    SWY_TRY(watch(model, host, step, kWatchedTokens, ways[w].m.overhead));
-    ways[w].read_bytes = (drawers[w]->outcome().read_bytes - before) / kWatchedTokens;
-    ways[w].choice = drawers[w]->outcome().path;
-    SWY_TRY(trace(model, host, step, kWatchedTokens, ways[w].m));
+Status Contexts::read(uint32_t tokens, uint32_t count, double seconds, const KeepGoing& keep_going) {
+  if (tokens != depth_) sessions_.clear();
+  depth_ = tokens;
+  while (sessions_.size() < count) {
+    if (!keep_going()) return error(Code::cancelled, "the benchmark was stopped");
+    SWY_LET(auto session, model_.session());
+    const auto text = text_.subspan(sessions_.size() * kPromptsApart, tokens);
+    SWY_TRY(feed_within(*session, text, seconds, static_cast<double>(count - sessions_.size())));
+    sessions_.push_back(std::move(session));
   }
   return {};
+}
+
+Result<std::unique_ptr<Stepper>> prompt_stepper(Model& model, std::span<const int32_t> prompt, double seconds) {
+  SWY_LET(auto session, model.session());
+  SWY_TRY(feed_within(*session, prompt, seconds));
+  return std::unique_ptr<Stepper>(std::make_unique<PromptStepper>(std::move(session), prompt));
+}
+
+std::unique_ptr<Stepper> text_stepper(Contexts& contexts, uint32_t most) {
+  return std::make_unique<TextStepper>(contexts, most);
+}
+
+std::unique_ptr<Stepper> draw_stepper(Contexts& contexts, uint32_t requests, const SamplingParams& sampling,
+                                      std::optional<SamplingPath> path, uint32_t most) {
+  return std::make_unique<DrawStepper>(contexts, requests, sampling, path, most);
+}
+
+Status take_turn(Stepper& stepper, uint32_t warm, uint32_t count, std::vector<double>& seconds) {
+  TurnOf turn(stepper);
+  SWY_TRY(turn.begin(warm));
+  for (uint32_t i = 0; i < count; ++i) {
+    const double begin = now();
+    SWY_TRY(stepper.step());
+    seconds.push_back(now() - begin);
+  }
+  return {};
+}
+
+Status watch_turn(Stepper& stepper, Model& model, Host& host, uint32_t warm, uint32_t steps, Overhead& o) {
+  TurnOf turn(stepper);
+  SWY_TRY(turn.begin(warm));
+  SubmitCounts submits;
+  TeamCounts team;
+  const Watch watch(model, host, submits, team);
+  const uint64_t cpu = thread_cpu_ns();
+  const double begin = now();
+  for (uint32_t i = 0; i < steps; ++i) SWY_TRY(stepper.step());
+  const double end = now();
+  const uint64_t own = thread_cpu_ns() - cpu;
+  o.seconds = (end - begin) / steps;
+  o.core_seconds = static_cast<double>(own - std::min(own, submits.cpu_ns)) / 1e9 / steps;
+  o.wait_seconds = static_cast<double>(team.waited_ns + submits.wait_ns) / 1e9 / steps;
+  o.lists = static_cast<double>(submits.lists) / steps;
+  o.barriers = static_cast<double>(team.barriers) / steps;
+  return {};
+}
+
+Status trace_turn(Stepper& stepper, Model& model, Host& host, uint32_t warm, uint32_t steps,
+                  std::map<std::string, KernelTime>& kernels) {
+  TurnOf turn(stepper);
+  SWY_TRY(turn.begin(warm));
+  KernelTable table(kernels);
+  SWY_LET(const auto profile, Profile::start(model, host, table));
+  for (uint32_t i = 0; i < steps; ++i) SWY_TRY(stepper.step());
+  return profile->stop();
 }
 
 }  // namespace switchyard::bench

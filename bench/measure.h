@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,7 +32,7 @@ struct KernelTime {
   double seconds = 0;  // in all calls
 };
 
-// What the runtime did around the kernels, per step: a prompt, or a token.
+// What the runtime did around the kernels, per step: a prompt, or a token of every request.
 struct Overhead {
   double seconds = 0;       // by the clock
   double core_seconds = 0;  // processor time of the calling thread outside the plugins
@@ -43,48 +44,71 @@ struct Overhead {
   double wait_share() const { return seconds == 0 ? 0 : wait_seconds / seconds; }
 };
 
-// Samples are of undisturbed steps; kernels and overhead come from steps of their own, since watching slows them.
-struct Measurement {
-  Samples samples;  // one per prompt, or per generated token
-  Overhead overhead;
-  std::map<std::string, KernelTime> kernels;
-  uint64_t kernel_steps = 0;  // prompts, or tokens
-};
-
 // Called between runs; returning false stops with Code::cancelled.
 using KeepGoing = std::function<bool()>;
 
-// `prompt`, again and again in a session that starts afresh each time; one run to warm up.
-Result<Measurement> measure_prefill(Model& model, Host& host, std::span<const int32_t> prompt, uint32_t runs,
-                                    const KeepGoing& keep_going);
+// One kind of step, again and again. Not thread-safe, nor may two steppers of one model be within a turn at a time.
+class Stepper {
+ public:
+  virtual ~Stepper() = default;
+  // Goes back to the same state, whatever was done before.
+  virtual Status begin() = 0;
+  virtual Status step() = 0;
+  // Gives back what the turn took; the next begins with `begin`.
+  virtual void end() {}
+  // Steps that a turn has room for.
+  virtual uint32_t most_steps() const = 0;
 
-// Tokens that measure_decode takes beyond those of the context and those that it times.
-constexpr uint32_t kDecodeExtra = 36;
-
-// Single steps over the tokens of `text` after the first `depth`, which are the context; a few steps to warm up. What
-// is fed is the text itself, so that it cannot fall into a loop; drawing from the logits is not part of the time.
-// `text` holds depth + tokens + kDecodeExtra ids.
-Result<Measurement> measure_decode(Model& model, Host& host, std::span<const int32_t> text, uint32_t depth,
-                                   uint32_t tokens, const KeepGoing& keep_going);
-
-// One way of drawing, and what its steps took: single tokens of each of its requests, drawn and fed back.
-struct Drawing {
-  std::optional<SamplingPath> path;  // none: as the device covers the request
-  uint32_t sessions = 1;             // with a request each, all in one batch
-  PathChoice choice = {};
-  uint64_t read_bytes = 0;  // per token of one request, that came to the host
-  Measurement m = {};
+  // Of the drawn tokens, up to the last turn's end: bytes of one request that came to the host, and where it was drawn.
+  virtual uint64_t read_bytes() const { return 0; }
+  virtual PathChoice path() const { return {}; }
 };
 
-// Between the beginnings of the prompts of two sessions of one way, in tokens.
-constexpr uint32_t kPromptsApart = 37;
+// Sessions that have read a context, for steppers to begin from: a turn forks them. Those of the i-th request have read
+// the text from i * kPromptsApart on.
+class Contexts {
+ public:
+  // Between the beginnings of the texts of two requests, in tokens.
+  static constexpr uint32_t kPromptsApart = 37;
 
-// Steps of all ways, one step of each in turns, so that what else the machine does falls on all alike. The draws are
-// part of the time. Session i of a way reads `depth` tokens of `text` from i * kPromptsApart on, and draws with the
-// i-th seed after that of `sampling`: those of two ways draw the same. The model has room for all sessions together.
-// Steps run ahead of the host's reading only with a single way.
-Status measure_drawing(Model& model, Host& host, std::span<const int32_t> text, uint32_t depth,
-                       const SamplingParams& sampling, uint32_t tokens, std::span<Drawing> ways,
-                       const KeepGoing& keep_going);
+  Contexts(Model& model, std::span<const int32_t> text) : model_(model), text_(text) {}
+
+  // `count` sessions that have read `tokens` each. Those of another depth are given back. Errors: cancelled, when it
+  // would take longer than `seconds` by the time of the first 64 tokens, with the estimate.
+  Status read(uint32_t tokens, uint32_t count, double seconds, const KeepGoing& keep_going);
+
+  Model& model() { return model_; }
+  Session& session(uint32_t i) { return *sessions_[i]; }
+  uint32_t depth() const { return depth_; }
+  // What follows the context of request i.
+  std::span<const int32_t> rest(uint32_t i) const { return text_.subspan(uint64_t{i} * kPromptsApart + depth_); }
+
+ private:
+  Model& model_;
+  std::span<const int32_t> text_;
+  std::vector<std::unique_ptr<Session>> sessions_;
+  uint32_t depth_ = 0;
+};
+
+// Whole prompts, each in a session that starts afresh. `prompt` outlives it. Errors: as of Contexts::read.
+Result<std::unique_ptr<Stepper>> prompt_stepper(Model& model, std::span<const int32_t> prompt, double seconds);
+
+// Single tokens of the text after the first context of `contexts`. What is fed is the text itself, so that it cannot
+// fall into a loop; drawing from the logits is no part of a step.
+std::unique_ptr<Stepper> text_stepper(Contexts& contexts, uint32_t most);
+
+// A token of each of `requests` requests per step, all in one batch, drawn by `sampling` and fed back. Request i draws
+// with the i-th seed after that of `sampling`. `path`: none, as the device covers the request.
+std::unique_ptr<Stepper> draw_stepper(Contexts& contexts, uint32_t requests, const SamplingParams& sampling,
+                                      std::optional<SamplingPath> path, uint32_t most);
+
+// One turn: `warm` steps, then `count` that are timed, at most most_steps() in all.
+Status take_turn(Stepper& stepper, uint32_t warm, uint32_t count, std::vector<double>& seconds);
+
+// Turns of their own, since watching slows steps.
+Status watch_turn(Stepper& stepper, Model& model, Host& host, uint32_t warm, uint32_t steps, Overhead& overhead);
+// `steps` steps' kernels, by name.
+Status trace_turn(Stepper& stepper, Model& model, Host& host, uint32_t warm, uint32_t steps,
+                  std::map<std::string, KernelTime>& kernels);
 
 }  // namespace switchyard::bench

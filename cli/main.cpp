@@ -1,6 +1,7 @@
 #include <cstdio>
 #include <system_error>
 
+#include "cli/bench_worker.h"
 #include "cli/commands.h"
 #include "cli/runtime.h"
 
@@ -12,6 +13,7 @@ Status check_command(const CLI::App& app, const std::string& name) {
   std::string known;
   for (const CLI::App* c : app.get_subcommands({})) {
     if (c->get_name() == name) return {};
+    if (c->get_group().empty()) continue;
     known += (known.empty() ? "" : ", ") + c->get_name();
   }
   return error(Code::usage, "there is no command '{}'; the commands are {}", name, known);
@@ -36,6 +38,7 @@ int run_program(int argc, char** argv) {
   add_experts(app, exit_code);
   add_logits(app, exit_code);
   add_bench(app, exit_code);
+  add_bench_worker(app, exit_code);
   add_tune(app, exit_code);
   add_synth(app, exit_code);
   add_config(app, exit_code);

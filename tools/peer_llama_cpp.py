@@ -257,10 +257,17 @@ def switchyard(what, o):
     flags = ["--prefill", o.prefill, "--decode", "0"] if what == "prefill" else \
         ["--prefill", "1", "--decode", str(o.decode), "--depth", o.depth]
     out, others = run([o.switchyard, "bench", f"synth:qwen3.5-35b-a3b,layers={o.layers},vocab={o.vocab}", "--backend",
-                       "cpu", "--threads", str(o.threads), "--repeat", str(o.repeat), "--random", "--json"] + flags
-                      + shlex.split(o.switchyard_flags), o)
-    rate = "tokens_per_second" if what == "prefill" else "mean"
-    return {r["name"]: r[rate] for r in out["rows"] if r["name"].startswith(what)}, others
+                       "cpu", "--threads", str(o.threads), "--repeat", str(o.repeat), "--random", "--time-limit", "3600",
+                       "--json"] + flags + shlex.split(o.switchyard_flags), o)
+    rates = {}
+    for cell in out["configurations"][0]["cells"]:
+        if cell["state"] != "measured":
+            raise Fail(f"switchyard bench: {cell['metric']} at {cell['at']}: {cell['reason']}")
+        if cell["metric"] == what == "prefill":
+            rates[f"prefill {cell['at']}"] = cell["rate"]["median"]
+        elif cell["metric"] == what:
+            rates[f"decode at {cell['at']}"] = cell["tokens"] / statistics.mean(cell["samples"])
+    return rates, others
 
 
 def measure_pair(pair, what, o, rows):

@@ -1,10 +1,23 @@
 #include "core/plugin/buffer.h"
 
+#include <atomic>
 #include <cstring>
 #include <string_view>
 #include <utility>
 
 namespace switchyard {
+namespace {
+
+std::atomic<uint64_t> bytes_now = 0, bytes_most = 0;
+
+void count(uint64_t bytes) {
+  const uint64_t now = bytes_now.fetch_add(bytes) + bytes;
+  for (uint64_t most = bytes_most.load(); most < now && !bytes_most.compare_exchange_weak(most, now);) continue;
+}
+
+}  // namespace
+
+DeviceMemory device_memory() { return {bytes_now.load(), bytes_most.load()}; }
 
 Status PluginError::status(swy_status status, const std::string& what) const {
   if (status == SWY_OK) return {};
@@ -37,6 +50,8 @@ Result<DeviceBuffer> DeviceBuffer::allocate(const PlanDevice& device, swy_memory
   SWY_TRY(e.status(device.api->buffer_alloc(device.handle, type, bytes, &b.buffer_, e.get()),
                    fmt::format("{}: {} bytes for {}", device.name, bytes, what)));
   b.mapped_ = static_cast<std::byte*>(device.api->buffer_map(device.handle, b.buffer_));
+  b.counted_ = device.info.type != SWY_DEVICE_CPU;
+  if (b.counted_) count(bytes);
   return b;
 }
 
@@ -58,6 +73,7 @@ DeviceBuffer::DeviceBuffer(DeviceBuffer&& other) noexcept
       buffer_(std::exchange(other.buffer_, nullptr)),
       bytes_(other.bytes_),
       mapped_(other.mapped_),
+      counted_(std::exchange(other.counted_, false)),
       synchronous_(other.synchronous_) {}
 
 DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
@@ -66,11 +82,13 @@ DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
   std::swap(buffer_, other.buffer_);
   std::swap(bytes_, other.bytes_);
   std::swap(mapped_, other.mapped_);
+  std::swap(counted_, other.counted_);
   std::swap(synchronous_, other.synchronous_);
   return *this;
 }
 
 DeviceBuffer::~DeviceBuffer() {
+  if (counted_) bytes_now.fetch_sub(bytes_);
   if (buffer_ != nullptr) api_->buffer_free(device_, buffer_);
 }
 

@@ -31,6 +31,12 @@ class PluginError {
   swy_error error_{sizeof(swy_error), sizeof text_, text_, SWY_REASON_NONE, 0};
 };
 
+// What DeviceBuffers hold on devices other than the host's processor. [thread-safe]
+struct DeviceMemory {
+  uint64_t now = 0, most = 0;  // bytes; most: at any time so far
+};
+DeviceMemory device_memory();
+
 class DeviceBuffer {
  public:
   // Zero-filled. Errors: out_of_device_memory, with how much was asked for and `what` it was for.
@@ -60,6 +66,7 @@ class DeviceBuffer {
   swy_buffer* buffer_ = nullptr;
   uint64_t bytes_ = 0;
   std::byte* mapped_ = nullptr;
+  bool counted_ = false;      // in device_memory
   bool synchronous_ = false;  // nothing that was submitted is still running
 };
 

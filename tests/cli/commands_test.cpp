@@ -199,67 +199,6 @@ TEST(Inspect, WritesDequantizedWeights) {
   EXPECT_EQ(entries["lm_head.weight"]["dtype"], "F32");
 }
 
-TEST(Bench, TellsRatesSharesAndKernels) {
-  const json out =
-      run_json({"bench", "--prefill", "8,33", "--depth", "0,16", "--decode", "3", "--repeat", "2", "--ops", "--json"});
-  EXPECT_GT(out["machine"]["read_gbs"], 0);
-  EXPECT_GE(out["machine"]["read_gbs"], out["machine"]["read_gbs_one_thread"].get<double>() / 4);
-  EXPECT_GT(out["peak_memory_bytes"], 1 << 20);
-  ASSERT_EQ(out["rows"].size(), 4u);
-  const char* names[] = {"prefill 8", "prefill 33", "decode at 0", "decode at 16"};
-  for (size_t i = 0; i < 4; ++i) {
-    const json& row = out["rows"][i];
-    EXPECT_EQ(row["name"], names[i]);
-    EXPECT_EQ(row["samples"], i < 2 ? 2 : 3);
-    EXPECT_GT(row["tokens_per_second"], 0);
-    EXPECT_GE(row["best"], row["tokens_per_second"]);
-    EXPECT_LE(row["worst"], row["tokens_per_second"]);
-    EXPECT_GE(row["mean"], row["worst"]);
-    EXPECT_LE(row["mean"], row["best"]);
-    EXPECT_GT(row["bandwidth_share"], 0);
-    EXPECT_EQ(row["lists"], 2);
-    EXPECT_GT(row["core_microseconds"], 0);
-    EXPECT_LT(row["core_share"], 0.1);
-    double calls = 0;
-    for (const json& k : row["kernels"]) calls += k["calls"].get<double>();
-    EXPECT_GT(calls, 30) << "the demo has 8 layers of several operations";
-  }
-  EXPECT_LT(out["rows"][0]["megabytes"], out["rows"][1]["megabytes"]);
-}
-
-TEST(Bench, ComparesWhereTokensAreDrawn) {
-  const json out = run_json({"bench", "--prefill", "8", "--depth", "16", "--decode", "3", "--repeat", "1", "--sampling",
-                             "fused,logits", "--temp", "0", "--json"});
-  ASSERT_EQ(out["rows"].size(), 3u);
-  EXPECT_EQ(out["rows"][1]["name"], "fused at 16");
-  EXPECT_EQ(out["rows"][1]["read_bytes"], 16);
-  EXPECT_EQ(out["rows"][2]["name"], "logits at 16");
-  EXPECT_EQ(out["rows"][2]["drawn_there"], "asked for");
-  EXPECT_FALSE(out["rows"][0].contains("read_bytes"));
-  EXPECT_THAT(run_program({"bench", "--prefill", "8", "--sampling", "gpu"}).err, HasSubstr("--sampling is 'gpu'"));
-}
-
-TEST(Bench, DecodesForSeveralSessionsAtATime) {
-  const json out = run_json(
-      {"bench", "--prefill", "8", "--depth", "16", "--decode", "3", "--repeat", "1", "--sessions", "1,4", "--json"});
-  ASSERT_EQ(out["rows"].size(), 3u);
-  EXPECT_THAT(out["rows"][1]["name"].get<std::string>(), HasSubstr("at 16, 1"));
-  EXPECT_THAT(out["rows"][2]["name"].get<std::string>(), HasSubstr("at 16, 4"));
-  EXPECT_GT(out["rows"][2]["megabytes"], out["rows"][1]["megabytes"]);
-  EXPECT_LT(out["rows"][2]["megabytes"], 4 * out["rows"][1]["megabytes"].get<double>()) << "weights are read once";
-  EXPECT_THAT(run_program({"bench", "--sessions", "0"}).err, HasSubstr("--sessions"));
-}
-
-TEST(Bench, ReportsTheMachineAndTheCommand) {
-  const json out = run_json({"bench", "--prefill", "8", "--decode", "0", "--repeat", "1", "--json"});
-  EXPECT_EQ(out["command"][1], "bench");
-  EXPECT_EQ(out["prompt"], "text");
-  EXPECT_GE(out["machine"]["cpus"], 1);
-  EXPECT_GT(out["machine"]["probe_bytes"], 0);
-  EXPECT_FALSE(out["machine"]["matrix_ceiling"].get<std::string>().empty());
-  EXPECT_EQ(run_json({"bench", "--prefill", "8", "--decode", "0", "--random", "--json"})["prompt"], "random ids");
-}
-
 TEST(BenchOps, TellsTimeRatesAndErrorOfEveryKernel) {
   const json out =
       run_json({"bench", "ops", "--rows", "1,8", "--op", "linear_add", "--seconds", "0.001", "--check", "--json"});
@@ -282,12 +221,6 @@ TEST(BenchOps, RefusesWhatItDoesNotKnow) {
   EXPECT_EQ(ran.exit, 2);
   EXPECT_THAT(ran.err, HasSubstr("unknown operation 'warp'; operations are "));
   EXPECT_EQ(run_program({"bench", "ops", "--rows", "0"}).exit, 2);
-}
-
-TEST(Bench, NeedsAContextThatHoldsThePrompt) {
-  const Ran ran = run_program({"bench", "--prefill", "100", "--ctx", "64"});
-  EXPECT_EQ(ran.exit, 2);
-  EXPECT_THAT(ran.err, HasSubstr("--prefill 100 does not fit the context of 64; --ctx raises it"));
 }
 
 TEST(Synth, MakesTheSameProgramAsItsShortForm) {

@@ -1,0 +1,34 @@
+// Lines of JSON between a benchmark and its workers, over a socket that nothing else writes to.
+#pragma once
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "core/base/status.h"
+
+namespace switchyard::bench {
+
+// One end. Owns its file descriptor. Not thread-safe.
+class Channel {
+ public:
+  explicit Channel(int fd = -1) : fd_(fd) {}
+  Channel(Channel&& other) noexcept;
+  Channel& operator=(Channel&& other) noexcept;
+  ~Channel();
+
+  // Errors: io, when the other end is gone.
+  Status send(const nlohmann::json& message);
+
+  // Blocks without using the processor. `go_on` is asked at least ten times a second; false ends the wait with
+  // Code::cancelled. Errors: not_found, when the other end has gone; invalid_data, for what is no JSON.
+  Result<nlohmann::json> receive(const std::function<bool()>& go_on);
+
+ private:
+  Status read_some(const std::function<bool()>& go_on);
+
+  int fd_ = -1;
+  std::string buffer_;
+};
+
+}  // namespace switchyard::bench

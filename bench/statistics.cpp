@@ -1,0 +1,148 @@
+#include "bench/statistics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <random>
+
+namespace switchyard::bench {
+namespace {
+
+constexpr int kDraws = 1000;
+constexpr double kOutside = 0.005;    // on either side of a 99% interval
+constexpr size_t kFewPairs = 8;       // of fewer, draws say too little: see student_interval
+constexpr size_t kMostPooled = 4096;  // samples that a draw takes the median of
+
+double quantile(std::vector<double>& values, double share) {
+  const auto at = static_cast<size_t>(std::lround(share * static_cast<double>(values.size() - 1)));
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(at), values.end());
+  return values[at];
+}
+
+// Neighbours that are drawn together; it grows with the cube root, as theory has it for correlation that fades.
+size_t block_of(size_t n) { return std::max<size_t>(2, static_cast<size_t>(std::cbrt(static_cast<double>(n)) + 0.5)); }
+
+// The interval of `statistic` over indices below `n`, drawn in circular blocks.
+std::pair<double, double> bootstrap(size_t n, const std::function<double(std::span<const size_t>)>& statistic) {
+  std::mt19937_64 random(20240229);
+  const size_t block = std::min(n, block_of(n));
+  std::vector<size_t> drawn(n);
+  std::vector<double> values;
+  for (int draw = 0; draw < kDraws; ++draw) {
+    for (size_t i = 0; i < n; i += block) {
+      const size_t from = random() % n;
+      for (size_t j = i; j < std::min(i + block, n); ++j) drawn[j] = (from + j - i) % n;
+    }
+    values.push_back(statistic(drawn));
+  }
+  return {quantile(values, kOutside), quantile(values, 1 - kOutside)};
+}
+
+// Of the mean of few values, as if they were normal.
+std::pair<double, double> student_interval(std::span<const double> x) {
+  static constexpr double kT[] = {63.657, 9.925, 5.841, 4.604, 4.032, 3.707};  // 99%, by degrees of freedom
+  const auto n = static_cast<double>(x.size());
+  const double mean = std::accumulate(x.begin(), x.end(), 0.0) / n;
+  double squares = 0;
+  for (const double v : x) squares += (v - mean) * (v - mean);
+  const double half = kT[x.size() - 2] * std::sqrt(squares / (n - 1) / n);
+  return {mean - half, mean + half};
+}
+
+std::pair<double, double> interval_of_logs(std::span<const double> logs) {
+  if (logs.size() < kFewPairs) return student_interval(logs);
+  std::vector<double> drawn;
+  return bootstrap(logs.size(), [&](std::span<const size_t> at) {
+    drawn.clear();
+    for (const size_t i : at) drawn.push_back(logs[i]);
+    return median_of(drawn);
+  });
+}
+
+}  // namespace
+
+double median_of(std::span<const double> values) {
+  if (values.empty()) return 0;
+  std::vector<double> v(values.begin(), values.end());
+  const auto middle = v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2);
+  std::nth_element(v.begin(), middle, v.end());
+  return v.size() % 2 == 1 ? *middle : (*middle + *std::max_element(v.begin(), middle)) / 2;
+}
+
+Interval median_interval(std::span<const Turn> turns) {
+  std::vector<double> all;
+  for (const Turn& t : turns) all.insert(all.end(), t.seconds.begin(), t.seconds.end());
+  if (all.empty()) return {};
+  const double median = median_of(all);
+  // With many samples per turn a draw takes every n-th of a sorted turn: its distribution is what counts.
+  const size_t step = all.size() / kMostPooled + 1;
+  std::vector<std::vector<double>> sorted;
+  for (const Turn& t : turns) {
+    std::vector<double> s = t.seconds;
+    std::sort(s.begin(), s.end());
+    std::vector<double> kept;
+    for (size_t i = std::min(step / 2, s.size() - 1); i < s.size(); i += step) kept.push_back(s[i]);
+    sorted.push_back(std::move(kept));
+  }
+  std::vector<double> drawn;
+  auto [low, high] = bootstrap(sorted.size(), [&](std::span<const size_t> at) {
+    drawn.clear();
+    for (const size_t i : at) drawn.insert(drawn.end(), sorted[i].begin(), sorted[i].end());
+    return median_of(drawn);
+  });
+  if (turns.size() < kFewPairs) {  // so few draws leave out extremes: the samples' own order says more
+    std::sort(all.begin(), all.end());
+    const auto n = static_cast<double>(all.size());
+    const double reach = 2.576 * std::sqrt(n) / 2;  // ranks around the median's, of independent samples
+    const auto rank = [&](double r) { return all[static_cast<size_t>(std::clamp(std::round(r), 0.0, n - 1))]; };
+    low = std::min(low, rank((n - 1) / 2 - reach));
+    high = std::max(high, rank((n - 1) / 2 + reach));
+  }
+  return {median, std::min(low, median), std::max(high, median)};
+}
+
+Interval rate_of(const Interval& seconds, double tokens) {
+  if (seconds.low <= 0) return {};
+  return {tokens / seconds.median, tokens / seconds.high, tokens / seconds.low};
+}
+
+Verdict Ratio::verdict() const {
+  if (low > 1 + kSameRate) return Verdict::faster;
+  if (high < 1 / (1 + kSameRate)) return Verdict::slower;
+  return Verdict::no_difference;
+}
+
+Ratio ratio_of(std::span<const Turn> base, std::span<const Turn> other, double base_tokens, double other_tokens) {
+  std::map<std::pair<uint32_t, uint32_t>, double> rates;
+  for (const Turn& t : base) rates[{t.sitting, t.round}] = base_tokens / median_of(t.seconds);
+  std::map<uint32_t, std::vector<double>> sittings;
+  std::vector<double> all;
+  for (const Turn& t : other) {
+    const auto at = rates.find({t.sitting, t.round});
+    if (at == rates.end() || t.seconds.empty()) continue;
+    all.push_back(std::log(other_tokens / median_of(t.seconds) / at->second));
+    sittings[t.sitting].push_back(all.back());
+  }
+  Ratio r;
+  r.pairs = all.size();
+  if (all.size() < 2) return r;
+  auto [low, high] = interval_of_logs(all);
+  for (const auto& [sitting, logs] : sittings) {
+    const double alone = median_of(logs);
+    low = std::min(low, alone);
+    high = std::max(high, alone);
+    if (logs.size() < 2) continue;
+    const auto [own_low, own_high] = interval_of_logs(logs);
+    low = std::min(low, own_low);
+    high = std::max(high, own_high);
+  }
+  const double median = median_of(all);
+  r.ratio = std::exp(median);
+  r.low = std::exp(std::min(low, median));
+  r.high = std::exp(std::max(high, median));
+  return r;
+}
+
+}  // namespace switchyard::bench

@@ -1,0 +1,47 @@
+// What samples say, and how sure that is: medians, ratios of pairs, and 99% intervals around them.
+//
+// Samples come in turns: what a turn measures shares what else the machine did at that time, and neighbouring turns may
+// share it, too. So intervals are by block bootstrap: they draw whole runs of neighbouring turns again, never single
+// samples. The draws are those of a fixed seed: the same samples give the same interval.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "bench/report.h"
+
+namespace switchyard::bench {
+
+// Of an even count, the mean of the two in the middle; 0 of nothing.
+double median_of(std::span<const double> values);
+
+// What one configuration measured in one cell. Every turn begins with the same state and does the same steps.
+struct Turn {
+  uint32_t sitting = 0;  // turns of one sitting ran in the same process
+  uint32_t round = 0;    // of that sitting; turns of several configurations in one round ran one after another
+  std::vector<double> seconds;
+};
+
+// The median of all samples, in seconds, with its interval.
+Interval median_interval(std::span<const Turn> turns);
+
+// Seconds per `tokens` as tokens per second.
+Interval rate_of(const Interval& seconds, double tokens);
+
+// Rates closer than this are never called different: processes of one program that are started again differ by as much,
+// by where their memory happens to lie.
+constexpr double kSameRate = 0.01;
+
+struct Ratio {
+  double ratio = 1, low = 1, high = 1;  // of the rates, `other` over `base`
+  uint64_t pairs = 0;
+  Verdict verdict() const;
+};
+
+// Pairs the turns of one sitting and round: each gives the ratio of its medians, and the result is the median of those.
+// Where there are several sittings, the interval covers what each of them says alone. `base_tokens` and `other_tokens`
+// are what a sample is of. Without a pair the interval is everything, which no JSON can hold: there is no comparison.
+Ratio ratio_of(std::span<const Turn> base, std::span<const Turn> other, double base_tokens, double other_tokens);
+
+}  // namespace switchyard::bench
