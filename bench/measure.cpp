@@ -193,7 +193,12 @@ Status Contexts::read(uint32_t tokens, uint32_t count, double seconds, const Kee
   while (sessions_.size() < count) {
     if (!keep_going()) return error(Code::cancelled, "the benchmark was stopped");
     SWY_LET(auto session, model_.session());
-    const auto text = text_.subspan(sessions_.size() * kPromptsApart, tokens);
+    const size_t first = sessions_.size() * kPromptsApart;
+    if (first + tokens > text_.size()) {
+      return error(Code::usage, "a context of {} tokens for {} requests needs {} tokens of text, and there are {}",
+                   tokens, count, (count - 1) * kPromptsApart + tokens, text_.size());
+    }
+    const auto text = text_.subspan(first, tokens);
     SWY_TRY(feed_within(*session, text, seconds, static_cast<double>(count - sessions_.size())));
     sessions_.push_back(std::move(session));
   }

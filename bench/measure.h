@@ -74,7 +74,8 @@ class Contexts {
   Contexts(Model& model, std::span<const int32_t> text) : model_(model), text_(text) {}
 
   // `count` sessions that have read `tokens` each. Those of another depth are given back. Errors: cancelled, when it
-  // would take longer than `seconds` by the time of the first 64 tokens, with the estimate.
+  // would take longer than `seconds` by the time of the first 64 tokens, with the estimate; usage, when the text is too
+  // short; out_of_device_memory.
   Status read(uint32_t tokens, uint32_t count, double seconds, const KeepGoing& keep_going);
 
   Model& model() { return model_; }

@@ -12,6 +12,7 @@
 namespace switchyard::bench {
 namespace {
 
+using switchyard::testing::TemporaryFolder;
 using ::testing::HasSubstr;
 
 constexpr uint32_t kPrompt = 12, kDecoded = 4;

@@ -103,7 +103,7 @@ TEST(Measure, DrawsForSeveralRequestsInOneStep) {
   options.sessions = 6;
   const TestModel t = make_model(SWITCHYARD_DEMO_MODEL, "reference", options);
   ASSERT_NE(t.model, nullptr);
-  const auto text = some_text(20 + 2 * Contexts::kPromptsApart);
+  const auto text = some_text(20 + 6 * Contexts::kPromptsApart);
   Contexts contexts(*t.model, text);
   ASSERT_TRUE(contexts.read(10, 3, 60, kAlways).ok());
   const auto stepper = draw_stepper(contexts, 3, {}, {}, 10);

@@ -47,8 +47,10 @@ struct Kept final : ProfileListener {
   }
 };
 
-TestModel late_model(const std::vector<Setting>& settings = {}) {
-  return make_model(kDemo, "late", with_context(256), SWITCHYARD_FIXTURES, {{"late", settings}});
+TestModel late_model(const std::vector<Setting>& settings = {}, uint32_t sessions = 1) {
+  ModelOptions options = with_context(256);
+  options.sessions = sessions;
+  return make_model(kDemo, "late", options, SWITCHYARD_FIXTURES, {{"late", settings}});
 }
 
 LateReport& report_of(const TestModel& t) {
@@ -273,18 +275,23 @@ TEST(Trace, KeepsSoMuchAndCountsTheRest) {
 
 // A device that works behind the host's back is waited for; that is no work of the host's.
 TEST(Overhead, WaitingForADeviceIsNotCore) {
-  const TestModel t = late_model({{"delay", "4000"}});
+  const TestModel t = late_model({{"delay", "4000"}}, 2);
   ASSERT_NE(t.model, nullptr);
-  std::vector<int32_t> text(10 + 8 + bench::kDecodeExtra);
+  std::vector<int32_t> text(30);
   for (size_t i = 0; i < text.size(); ++i) text[i] = 100 + static_cast<int32_t>(i);
-  const auto m = bench::measure_decode(*t.model, test_host(), text, 10, 8, [] { return true; });
-  ASSERT_TRUE(m.ok()) << m.status().message();
-  EXPECT_GT(m->overhead.wait_share(), 0.5);
-  EXPECT_LT(m->overhead.core_share(), 0.2);
-  ASSERT_TRUE(m->kernels.contains("attention.plain"));
-  EXPECT_EQ(m->kernels.at("attention.plain").calls, 2 * m->kernel_steps);
-  EXPECT_EQ(m->kernels.at("lm_head.plain").calls, m->kernel_steps) << "of two launches each";
-  EXPECT_FALSE(m->kernels.contains("lm_head.plain/rest"));
+  bench::Contexts contexts(*t.model, text);
+  ASSERT_TRUE(contexts.read(10, 1, 100, [] { return true; }).ok());
+  const auto stepper = bench::text_stepper(contexts, 20);
+  bench::Overhead overhead;
+  ASSERT_TRUE(bench::watch_turn(*stepper, *t.model, test_host(), 2, 8, overhead).ok());
+  EXPECT_GT(overhead.wait_share(), 0.5);
+  EXPECT_LT(overhead.core_share(), 0.2);
+  std::map<std::string, bench::KernelTime> kernels;
+  ASSERT_TRUE(bench::trace_turn(*stepper, *t.model, test_host(), 2, 8, kernels).ok());
+  ASSERT_TRUE(kernels.contains("attention.plain"));
+  EXPECT_EQ(kernels.at("attention.plain").calls, 2 * 8u);
+  EXPECT_EQ(kernels.at("lm_head.plain").calls, 8u) << "of two launches each";
+  EXPECT_FALSE(kernels.contains("lm_head.plain/rest"));
 }
 
 }  // namespace
