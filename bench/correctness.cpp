@@ -100,6 +100,7 @@ double divergence_of(std::span<const float> p, std::span<const float> q) {
   double sum = 0;
   for (size_t i = 0; i < p.size(); ++i) {
     const double lp = p[i] - ln_p;
+    if (lp == -INFINITY) continue;  // of no weight
     sum += std::exp(lp) * (lp - (q[i] - ln_q));
   }
   return std::max(sum, 0.0);  // rounding
@@ -121,7 +122,7 @@ Result<Correctness> compare(Model& model, std::span<const int32_t> text, uint32_
     const double kl = divergence_of(p, q);
     c.kl_mean += kl / static_cast<double>(reference.tokens);
     c.kl_worst = std::isnan(kl) || std::isnan(c.kl_worst) ? NAN : std::max(c.kl_worst, kl);
-    if (best_of(p) == best_of(q)) ++agree;
+    if (!std::isnan(kl) && best_of(p) == best_of(q)) ++agree;
   }
   c.top1 = static_cast<double>(agree) / reference.tokens;
   SWY_LET(const auto parted, first_divergence(model, text.first(prompt), reference.greedy));

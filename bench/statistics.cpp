@@ -51,14 +51,26 @@ std::pair<double, double> student_interval(std::span<const double> x) {
   return {mean - half, mean + half};
 }
 
+// Of the median of independent values, whatever their distribution: ranks around its own.
+std::pair<double, double> rank_interval(std::vector<double> x) {
+  std::sort(x.begin(), x.end());
+  const auto n = static_cast<double>(x.size());
+  const double reach = 2.576 * std::sqrt(n) / 2;
+  const auto rank = [&](double r) { return x[static_cast<size_t>(std::clamp(r, 0.0, n - 1))]; };
+  return {rank(std::floor((n - 1) / 2 - reach)), rank(std::ceil((n - 1) / 2 + reach))};
+}
+
+// Draws of few blocks hardly reach the extremes, so the interval is never narrower than the one by ranks.
 std::pair<double, double> interval_of_logs(std::span<const double> logs) {
   if (logs.size() < kFewPairs) return student_interval(logs);
   std::vector<double> drawn;
-  return bootstrap(logs.size(), [&](std::span<const size_t> at) {
+  const auto [low, high] = bootstrap(logs.size(), [&](std::span<const size_t> at) {
     drawn.clear();
     for (const size_t i : at) drawn.push_back(logs[i]);
     return median_of(drawn);
   });
+  const auto [rank_low, rank_high] = rank_interval({logs.begin(), logs.end()});
+  return {std::min(low, rank_low), std::max(high, rank_high)};
 }
 
 }  // namespace
@@ -93,12 +105,9 @@ Interval median_interval(std::span<const Turn> turns) {
     return median_of(drawn);
   });
   if (turns.size() < kFewPairs) {  // so few draws leave out extremes: the samples' own order says more
-    std::sort(all.begin(), all.end());
-    const auto n = static_cast<double>(all.size());
-    const double reach = 2.576 * std::sqrt(n) / 2;  // ranks around the median's, of independent samples
-    const auto rank = [&](double r) { return all[static_cast<size_t>(std::clamp(std::round(r), 0.0, n - 1))]; };
-    low = std::min(low, rank((n - 1) / 2 - reach));
-    high = std::max(high, rank((n - 1) / 2 + reach));
+    const auto [rank_low, rank_high] = rank_interval(std::move(all));
+    low = std::min(low, rank_low);
+    high = std::max(high, rank_high);
   }
   return {median, std::min(low, median), std::max(high, median)};
 }
@@ -116,7 +125,9 @@ Verdict Ratio::verdict() const {
 
 Ratio ratio_of(std::span<const Turn> base, std::span<const Turn> other, double base_tokens, double other_tokens) {
   std::map<std::pair<uint32_t, uint32_t>, double> rates;
-  for (const Turn& t : base) rates[{t.sitting, t.round}] = base_tokens / median_of(t.seconds);
+  for (const Turn& t : base) {
+    if (!t.seconds.empty()) rates[{t.sitting, t.round}] = base_tokens / median_of(t.seconds);
+  }
   std::map<uint32_t, std::vector<double>> sittings;
   std::vector<double> all;
   for (const Turn& t : other) {

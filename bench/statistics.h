@@ -41,7 +41,7 @@ struct Ratio {
 
 // Pairs the turns of one sitting and round: each gives the ratio of its medians, and the result is the median of those.
 // Where there are several sittings, the interval covers what each of them says alone. `base_tokens` and `other_tokens`
-// are what a sample is of. Without a pair the interval is everything, which no JSON can hold: there is no comparison.
+// are what a sample is of. With fewer than two pairs there is no comparison, whatever the rest says.
 Ratio ratio_of(std::span<const Turn> base, std::span<const Turn> other, double base_tokens, double other_tokens);
 
 }  // namespace switchyard::bench

@@ -24,7 +24,7 @@ namespace {
   const rlimit none{0, 0};
   ::setrlimit(RLIMIT_CORE, &none);
   ::signal(SIGINT, SIG_IGN);  // Ctrl-C is the benchmark's
-  const int nothing = ::open("/dev/null", O_RDONLY);
+  const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (nothing >= 0) ::dup2(nothing, STDIN_FILENO);
   ::dup2(STDERR_FILENO, STDOUT_FILENO);
   if (fd == WorkerProcess::kChannel) {
@@ -102,7 +102,13 @@ Reply WorkerProcess::call(const nlohmann::json& request, double seconds, const s
 
 Reply WorkerProcess::killed(State state, std::string reason) {
   ::kill(pid_, SIGKILL);
-  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) continue;
+  // A process that hangs in a driver may never end: it is left behind then.
+  pid_t ended = 0;
+  for (int i = 0; i < 500 && ended == 0; ++i) {
+    ended = ::waitpid(pid_, nullptr, WNOHANG);
+    if (ended == 0) ::usleep(10'000);
+  }
+  if (ended == 0) reason += fmt::format("; its process {} does not end", pid_);
   pid_ = -1;
   end_ = {state, std::move(reason), {}};
   return end_;

@@ -1,7 +1,5 @@
 // switchyard bench: backends side by side on one model: how fast each is, how near that is to what the machine can do,
 // and whether it is right.
-#include <unistd.h>
-
 #include <algorithm>
 #include <memory>
 
@@ -20,10 +18,25 @@ using bench::Report;
 using bench::ReportFormat;
 using bench::State;
 
-Status write_file(const std::string& path, const std::string& text) {
-  SWY_LET(const auto file, Os::real().create(path));
-  SWY_TRY(file->append(std::as_bytes(std::span(text))));
-  return file->commit();
+// Where the report goes. The files are there before anything is measured: a wrong path costs no time.
+struct Outputs {
+  std::unique_ptr<OutputFile> report, html;  // NULL: stdout, and none
+};
+
+Result<Outputs> open_outputs(const BenchOptions& o) {
+  Outputs out;
+  if (!o.output.empty()) {
+    SWY_LET(out.report, Os::real().create(o.output));
+  }
+  if (!o.html.empty()) {
+    SWY_LET(out.html, Os::real().create(o.html));
+  }
+  return out;
+}
+
+Status write_file(OutputFile& file, const std::string& text) {
+  SWY_TRY(file.append(std::as_bytes(std::span(text))));
+  return file.commit();
 }
 
 bool measured_any(const Report& report) {
@@ -43,24 +56,23 @@ Status nothing(const Report& report) {
   return error(Code::usage, "nothing was asked for; --prefill, --decode or --serving say what to measure");
 }
 
-Status write_report(const BenchOptions& o, ReportFormat format, const Report& report) {
-  const bool terminal = o.output.empty() && ::isatty(STDOUT_FILENO) == 1;
-  const std::string text = bench::render(report, format, {.colour = terminal});
-  if (o.output.empty()) {
-    fmt::print("{}", text);
-  } else {
-    SWY_TRY(write_file(o.output, text));
-  }
-  if (!o.html.empty()) SWY_TRY(write_file(o.html, bench::render(report, ReportFormat::html, {})));
-  return {};
+// What cannot go into its file goes to stdout: it took long to measure.
+Status write_report(const Outputs& out, ReportFormat format, const Report& report) {
+  const std::string text =
+      bench::render(report, format, out.report == nullptr ? bench::output_options() : bench::RenderOptions{});
+  const Status written = out.report == nullptr ? Status() : write_file(*out.report, text);
+  if (out.report == nullptr || !written.ok()) fmt::print("{}", text);
+  if (out.html != nullptr) SWY_TRY(write_file(*out.html, bench::render(report, ReportFormat::html, {})));
+  return written;
 }
 
 Status bench_command(const BenchOptions& o, int& exit_code) {
   SWY_LET(const ReportFormat format, bench::parse_report_format(o.json ? "json" : o.format));
   SWY_LET(const BenchPlan plan, plan_of(o));
   if (plan.cells.empty()) return nothing({});
+  SWY_LET(const Outputs outputs, open_outputs(o));
   SWY_LET(const Report report, run_bench(o, plan));
-  SWY_TRY(write_report(o, format, report));
+  SWY_TRY(write_report(outputs, format, report));
   if (interrupted.load()) {
     exit_code = 130;
   } else if (!measured_any(report)) {
@@ -131,7 +143,7 @@ void add_bench(CLI::App& app, int& exit_code) {
   add_sweeps(*c, *o);
   add_what(*c, *o);
   add_sampling_flags(*c, o->params);
-  c->add_option("--format", o->format, "table, json, csv or md")->capture_default_str()->group("Report");
+  c->add_option("--format", o->format, "table, json, csv, md or html")->capture_default_str()->group("Report");
   c->add_flag("--json", o->json, "short for --format json")->group("Report");
   c->add_option("--output,-o", o->output, "a file for the report, instead of standard output")->group("Report");
   c->add_option("--html", o->html, "also a file that holds it as one page with charts")->group("Report");

@@ -3,7 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <set>
@@ -30,6 +33,7 @@ constexpr double kComparedSeconds = 4;  // per configuration and cell
 constexpr double kAbSeconds = 12;       // the same of --ab, which is after small differences
 constexpr uint32_t kLeastRounds = 3;    // of configurations that are compared
 constexpr double kOpenSeconds = 60;     // to find the backends and open the devices
+constexpr double kOpenShare = 0.4;      // of the time limit, that a context or a prompt may take: it is read twice
 constexpr double kSlowStep = 0.02;      // steps from which on one is enough to warm up
 const auto kGoOn = [] { return !interrupted.load(); };
 
@@ -63,6 +67,34 @@ struct Measured {
   std::string why;
 };
 
+// A folder for files that nobody wants afterwards; made when it is needed.
+class ScratchFolder {
+ public:
+  ScratchFolder() = default;
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  ~ScratchFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  Result<std::string> file(const std::string& name) {
+    if (path_.empty()) {
+      std::error_code none;
+      const auto parent = std::filesystem::temp_directory_path(none);
+      if (none) return error(Code::io, "there is no folder for temporary files: {}; set TMPDIR", none.message());
+      std::string path = (parent / "switchyard-bench-XXXXXX").string();
+      if (::mkdtemp(path.data()) == nullptr) {
+        return error(Code::io, "no folder for temporary files in {}: {}", parent.string(), std::strerror(errno));
+      }
+      path_ = path;
+    }
+    return path_ + "/" + name;
+  }
+
+ private:
+  std::string path_;
+};
+
 class Run {
  public:
   Run(const BenchOptions& o, const BenchPlan& plan) : o_(o), plan_(plan), processes_(plan.processes.size()) {
@@ -91,8 +123,6 @@ class Run {
     tell_estimate(sittings);
     if (o_.checks()) SWY_TRY(ask_reference(sittings));
     for (size_t s = 0; s < sittings.size() && kGoOn(); ++s) sit(sittings, s);
-    std::error_code ec;
-    for (const auto& [model, file] : sayings_) std::filesystem::remove(file.path, ec);
     return report();
   }
 
@@ -147,7 +177,8 @@ class Run {
 
   void leave(Process& p) {
     if (p.alive() && p.loaded) {
-      const Reply r = call(p, {{"do", "usage"}}, kOpenSeconds, "its end");
+      // Also after an interrupt: what it took belongs to what was measured.
+      const Reply r = p.worker->call({{"do", "usage"}}, 2, "its end", [] { return true; });
       if (r.ok()) {
         p.peak_host = std::max(p.peak_host, r.value.at("peak_host_bytes").get<uint64_t>());
         p.peak_device = std::max(p.peak_device, r.value.at("peak_device_bytes").get<uint64_t>());
@@ -266,8 +297,7 @@ class Run {
       const std::string& model = asked.worker.settings.model;
       if (!asked.unsupported.empty() || sayings_.contains(model) || !kGoOn()) continue;
       SayingFile& file = sayings_[model];
-      file.path = fmt::format("{}/switchyard-bench-{}-{}", std::filesystem::temp_directory_path().string(), ::getpid(),
-                              sayings_.size());
+      SWY_LET(file.path, folder_.file(std::to_string(sayings_.size())));
       const auto own = std::find_if(processes_.begin(), processes_.end(), [&](const Process& p) {
         return is_reference(*p.plan) && p.plan->worker.settings.model == model && p.state == State::measured;
       });
@@ -310,20 +340,32 @@ class Run {
       const Reply r = call(p, check_request("compare", file.path), 1.5 * o_.time_limit + 1, "checking its logits");
       c.state = r.state;
       c.reason = r.reason;
-      if (r.ok()) take_part(r, [&](const bench::Configuration& part) { c = *part.correctness; });
+      if (r.ok()) c.state = take_part(r, c.reason, [&](const auto& part) { c = *part.correctness; });
     }
     if (o_.check_ops && p.alive()) {
       const Reply r = call(p, {{"do", "op_errors"}, {"seconds", o_.time_limit}}, 1.5 * o_.time_limit + 1,
                            "checking its operations");
-      if (r.ok()) take_part(r, [&](const bench::Configuration& part) { c.ops = part.correctness->ops; });
+      std::string reason = r.reason;
+      const State state =
+          r.ok() ? take_part(r, reason, [&](const auto& part) { c.ops = part.correctness->ops; }) : r.state;
+      if (c.state == State::measured && state != State::measured) {
+        c.state = state;
+        c.reason = "its operations: " + reason;
+      }
     }
     p.correctness = std::move(c);
   }
 
+  // Hands over the part of a report that a worker sent. Failed, with the reason, when it is none.
   template <class Take>
-  static void take_part(const Reply& r, const Take& take) {
+  static State take_part(const Reply& r, std::string& reason, const Take& take) {
     const auto part = bench::report_of(nlohmann::ordered_json(r.value.at("report")));
-    if (part.ok() && !part->configurations.empty()) take(part->configurations[0]);
+    if (part.ok() && !part->configurations.empty()) {
+      take(part->configurations[0]);
+      return State::measured;
+    }
+    reason = part.ok() ? "the worker sent nothing" : "the worker's answer: " + part.status().message();
+    return State::failed;
   }
 
   // ---- measuring
@@ -385,7 +427,7 @@ class Run {
                           {"decode", o_.decode},
                           {"most", o_.most_steps()},
                           {"text", o_.text_tokens()},
-                          {"seconds", o_.time_limit}};
+                          {"seconds", kOpenShare * o_.time_limit}};
     const Reply r = call(p, request, o_.time_limit, plan_.cells[k].name());
     if (!r.ok()) {
       cell_failed(c, k, r);
@@ -438,7 +480,11 @@ class Run {
     }
     match(at, k, pace);
     for (const size_t c : at) rounds = std::max(rounds, pace[c].rounds);
+    // A machine that others use, too, takes longer for the same rounds: then there are fewer of them.
+    const double budget = 1.3 * seconds_per_cell() * static_cast<double>(at.size()) / sitting.shares;
+    const uint64_t begin = Os::real().now_ns();
     for (uint32_t round = 0; round < rounds && kGoOn(); ++round) {
+      if (budget > 0 && round >= kLeastRounds && seconds_since(begin) > budget) break;
       for (size_t i = 0; i < at.size(); ++i) {
         const size_t c = at[round % 2 == 0 ? i : at.size() - 1 - i];
         if (round < pace[c].rounds) take_turn(c, k, sitting.index, round, pace[c]);
@@ -478,7 +524,7 @@ class Run {
                          {{"do", "watch"}, {"id", c}, {"warm", pace.warm}, {"kernels", o_.ops}}, o_.time_limit,
                          plan_.cells[k].name());
     if (!r.ok()) return cell_failed(c, k, r);
-    take_part(r, [&](const bench::Configuration& part) {
+    m.cell.state = take_part(r, m.cell.reason, [&](const bench::Configuration& part) {
       m.cell.overhead = part.cells[0].overhead;
       m.cell.kernels = part.cells[0].kernels;
       m.cell.read_bytes = part.cells[0].read_bytes;
@@ -498,7 +544,9 @@ class Run {
         cell_failed(c, k, r);
         continue;
       }
-      take_part(r, [&](const bench::Configuration& part) { m.cell = part.cells[0]; });
+      std::string reason;
+      const State state = take_part(r, reason, [&](const bench::Configuration& part) { m.cell = part.cells[0]; });
+      if (state != State::measured) cell_failed(c, k, {state, reason, {}});
       uint32_t round = 0;
       for (const double s : m.cell.samples) m.turns.push_back({0, round++, {s}});
     }
@@ -641,6 +689,7 @@ class Run {
   std::vector<ProcessNeed> needs_;
   std::vector<std::vector<Measured>> measured_;  // [configuration][cell]
   std::map<std::string, SayingFile> sayings_;    // per program
+  ScratchFolder folder_;                         // of their files
   std::unique_ptr<Progress> bar_;
   bench::Report report_;
 };

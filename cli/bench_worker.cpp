@@ -24,8 +24,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SamplingParams, temperature, top_p, min_p, to
 namespace cli {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Settings, model, backend, backend_libs, backend_path, sets, variants, threads, pin,
-                                   context, chunk, deterministic, exact, verify, validate, sessions, device_sampling,
-                                   log)
+                                   context, chunk, deterministic, exact, verify, validate, tuning, no_tuned,
+                                   probe_seconds, probe_anew, sessions, device_sampling, log)
 
 namespace {
 
@@ -283,6 +283,7 @@ class Worker {
     SWY_LET(const Registry registry, find_backends(w_.settings, *host_));
     SWY_LET(auto selection, registry.select(w_.settings.backend));
     SWY_LET(auto reference, registry.select("reference"));
+    selection.policy.tuning = tuning_of(w_.settings);
     bench::OpErrorRequest r;
     r.deterministic = w_.settings.deterministic;
     r.load_threads = thread_count(w_.settings);
