@@ -6,10 +6,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <thread>
+#include <utility>
 
 #include "plugins_api/check/kit.h"
 #include "plugins_api/check/suite.h"
@@ -22,6 +25,14 @@ using Clock = std::chrono::steady_clock;
 
 // Seconds to open a plugin, to list a suite, to close: not less, however short a check may take.
 constexpr double kOpening = 60;
+
+// Seconds to end a process that has closed everything: not less, for sanitizers have work left then.
+constexpr double kEnding = 5;
+
+// No line of a worker is longer: a plugin that writes on and on to the pipe is not listened to for ever.
+constexpr size_t kLongestLine = size_t{4} << 20;
+
+constexpr const char* kForged = "wrote to the judge's pipe";
 
 double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
 
@@ -56,12 +67,16 @@ class Process {
   }
 
   enum class Got { kLine, kEnd, kNothing };
-  // The next line, or that there will be none, or that none came in `seconds`.
+  // The next line (cut off at kLongestLine), or that there will be none, or that none came in `seconds`.
   Got next(std::string* line, double seconds) {
     while (true) {
       if (const size_t end = buffer_.find('\n'); end != std::string::npos) {
         *line = buffer_.substr(0, end);
         buffer_.erase(0, end + 1);
+        return Got::kLine;
+      }
+      if (buffer_.size() > kLongestLine) {
+        *line = std::exchange(buffer_, "");
         return Got::kLine;
       }
       pollfd p{fd_, POLLIN, 0};
@@ -77,20 +92,41 @@ class Process {
 
   void stop() {
     ::kill(pid_, SIGKILL);
-    wait();
-  }
-  // How it ended: "" when it returned 0.
-  std::string wait() {
     int status = 0;
-    while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+    reap(&status, 0);
+  }
+
+  struct Ending {
+    std::string verdict, how;  // "" and "" when it returned 0
+  };
+  // How it ended. It is killed when it has not after `seconds`.
+  Ending wait(double seconds) {
+    int status = 0;
+    const auto begin = Clock::now();
+    while (!reap(&status, WNOHANG)) {
+      if (since(begin) > seconds) {
+        stop();
+        return {"hung", text("the process did not end within ", seconds, " s")};
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    waited_ = true;
     if (WIFSIGNALED(status))
-      return text("killed by signal ", WTERMSIG(status), " (", ::strsignal(WTERMSIG(status)), ")");
-    return WEXITSTATUS(status) == 0 ? "" : text("it ended the process with exit code ", WEXITSTATUS(status));
+      return {"crashed", text("killed by signal ", WTERMSIG(status), " (", ::strsignal(WTERMSIG(status)), ")")};
+    if (WEXITSTATUS(status) == 0) return {};
+    return {"crashed", text("it ended the process with exit code ", WEXITSTATUS(status))};
   }
 
  private:
+  // Whether the process has ended, and its status.
+  bool reap(int* status, int flags) {
+    pid_t ended = -1;
+    do {
+      ended = ::waitpid(pid_, status, flags);
+    } while (ended < 0 && errno == EINTR);
+    if (ended != 0) waited_ = true;
+    return waited_;
+  }
+
   pid_t pid_ = -1;
   int fd_ = -1;
   bool waited_ = false;
@@ -142,6 +178,7 @@ class Hearing {
     options_.count = suite_.own_process ? 1 : UINT64_MAX;
     running_ = done_ = false;
     listing_ = true;
+    closed_.clear();
     Process process(options_);
     std::string line;
     for (begun_ = Clock::now(); !done_;) {
@@ -156,45 +193,69 @@ class Hearing {
         process.stop();
         return broken("hung", text("took more than ", limit, " s"));
       }
-      if (got == Process::Got::kEnd) {
-        const std::string how = process.wait();
-        return broken("crashed", how.empty() ? "it ended the process with exit code 0" : how);
+      if (got == Process::Got::kEnd) return ended(process.wait(ending()));
+      if (!hear(line)) {
+        process.stop();
+        return broken("crashed", kForged);
       }
-      hear(json::parse(line));
     }
-    if (const std::string how = process.wait(); !how.empty()) {
-      finish("crashed", text("at the end of the process: ", how), "exit");
+    if (const Process::Ending end = process.wait(ending()); !end.verdict.empty()) {
+      finish(end.verdict, text("at the end of the process: ", end.how), "exit");
       over_ = true;
     }
     if (first_ >= tasks_) over_ = true;
   }
 
-  void hear(const json& m) {
+  // Takes a line of the process; false when that is none of a worker's.
+  bool hear(const std::string& line) {
+    const json m = json::parse(line, nullptr, false);
+    if (!m.is_object()) return false;
+    try {
+      take(m);
+    } catch (const json::exception&) {  // an object, with other things in it
+      return false;
+    }
+    return true;
+  }
+
+  void take(const json& m) {
     if (m.contains("refused")) {
-      Result r{suite_.name, prefix_ + m["refused"].get<std::string>(), "unsupported", m["why"], 0, m["facts"]};
+      Result r{suite_.name, prefix_ + m.at("refused").get<std::string>(), "unsupported", m.at("why"), 0, m.at("facts")};
       if (first_ == 0) report_.results.push_back(std::move(r));
     } else if (m.contains("tasks")) {
-      tasks_ = m["tasks"];
+      tasks_ = m.at("tasks");
       listing_ = false;
     } else if (m.contains("begin")) {
-      first_ = m["begin"];
-      current_ = {suite_.name, prefix_ + m["name"].get<std::string>(), "", "", 0, m["facts"]};
+      first_ = m.at("begin");
+      current_ = {suite_.name, prefix_ + m.at("name").get<std::string>(), "", "", 0, m.at("facts")};
       running_ = true;
       progress_.show(text(suite_.name, " ", current_.name), first_, tasks_);
     } else if (m.contains("end")) {
-      finish(m["verdict"], m["why"], "");
-      first_ = m["end"].get<uint64_t>() + 1;
+      const uint64_t ended = m.at("end");
+      finish(m.at("verdict"), m.at("why"), "");
+      first_ = ended + 1;
     } else if (m.contains("errors")) {
-      for (const auto& [kernel, e] : m["errors"].items()) {
+      for (const auto& [kernel, e] : m.at("errors").items()) {
         auto& [worst, mean] = report_.errors[kernel];
-        worst = std::max(worst, e[0].get<double>());
-        mean = std::max(mean, e[1].get<double>());
+        worst = std::max(worst, e.at(0).get<double>());
+        mean = std::max(mean, e.at(1).get<double>());
       }
+    } else if (m.contains("closed")) {
+      closed_ = m.at("closed");
     } else if (m.contains("done")) {
       done_ = true;
-      first_ = std::max(first_, m["done"].get<uint64_t>());
+      first_ = std::max(first_, m.at("done").get<uint64_t>());
     }
     begun_ = m.contains("refused") ? begun_ : Clock::now();
+  }
+
+  double ending() const { return std::max(options_.limit_s, kEnding); }
+
+  // The pipe was closed before the process was done.
+  void ended(const Process::Ending& end) {
+    if (!closed_.empty()) return broken("failed", closed_);
+    if (end.verdict.empty()) return broken("crashed", "it ended the process with exit code 0");
+    broken(end.verdict, end.how);
   }
 
   // The process ended, or had to be ended, before it was done.
@@ -227,11 +288,28 @@ class Hearing {
   Report& report_;
   void (*heard_)(const Result&);
   std::string prefix_;
+  std::string closed_;  // why the process says that it gave up
   Result current_;
   Clock::time_point begun_;
   uint64_t first_ = 0, tasks_ = 0;
   bool running_ = false, listing_ = false, done_ = false, over_ = false;
 };
+
+// Takes a line about the plugin; false when that is none of a worker's.
+bool describes(const std::string& line, Report& report) {
+  const json m = json::parse(line, nullptr, false);
+  if (!m.is_object()) return false;
+  try {
+    if (m.contains("plugin")) report.plugin = m.at("plugin");
+    if (m.contains("closed")) {
+      report.closed = m.at("closed");
+      report.wrong_machine = m.at("wrong_machine");
+    }
+  } catch (const json::exception&) {
+    return false;
+  }
+  return true;
+}
 
 // Asks a process what the plugin is.
 void describe(Options options, Report& report) {
@@ -250,18 +328,17 @@ void describe(Options options, Report& report) {
       report.closed = text(options.plugin, " hung while it was opened: more than ", limit, " s");
       return;
     }
-    const json m = json::parse(line);
     said = true;
-    if (m.contains("plugin")) report.plugin = m["plugin"];
-    if (m.contains("closed")) {
-      report.closed = m["closed"];
-      report.wrong_machine = m["wrong_machine"];
-    }
+    if (describes(line, report)) continue;
+    process.stop();
+    report.plugin = nullptr;
+    report.closed = text(options.plugin, " ", kForged, " while it was opened");
+    return;
   }
-  const std::string how = process.wait();
-  if (!said) {
-    report.closed = text(options.plugin, " crashed while it was opened: ", how.empty() ? "it ended the process" : how);
-  }
+  const Process::Ending end = process.wait(std::max(options.limit_s, kEnding));
+  if (said) return;  // and if it did not end well, the processes of the suites will not either, and are judged
+  report.closed = text(options.plugin, end.verdict == "hung" ? " hung" : " crashed",
+                       " while it was opened: ", end.how.empty() ? "it ended the process" : end.how);
 }
 
 }  // namespace

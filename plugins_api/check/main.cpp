@@ -59,9 +59,9 @@ int run(const Options& options) {
   const std::string text = closing_text(report, options);
   if (report.plugin.is_null()) {
     std::fputs(text.c_str(), stderr);
-  } else if (!quiet) {
-    std::fputs(text.c_str(), stdout);
+    return exit_code(report);  // there is nothing to report on
   }
+  if (!quiet) std::fputs(text.c_str(), stdout);
   for (const std::string& problem :
        {write(options.json, to_json(report, options, true)), write(options.summary, to_json(report, options, false))}) {
     if (problem.empty()) continue;

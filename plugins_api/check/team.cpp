@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <barrier>
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -36,9 +37,11 @@ uint64_t now_ns() {
 std::atomic<bool> halted{false};
 
 void halt_here(int) {
+  const int kept = errno;  // of whatever code this interrupts
   const timespec t{0, 400'000};
   halted = true;
   nanosleep(&t, nullptr);
+  errno = kept;
 }
 
 // Halts the calling thread for a while, once, some time from now, wherever it is then.

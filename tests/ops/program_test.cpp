@@ -40,6 +40,33 @@ TEST(Program, ACrashAnExitAndAHangCostOneCheck) {
   }
 }
 
+TEST(Program, AProcessThatDoesNotEndIsEnded) {
+  const Said at_exit = stumble("HANGS_AT_EXIT", "--limit-s 2");
+  EXPECT_EQ(at_exit.code, 1) << at_exit.text;
+  EXPECT_THAT(at_exit.text, HasSubstr("HUNG ops/exit: at the end of the process: the process did not end within 5 s"));
+  EXPECT_THAT(at_exit.text, HasSubstr("broken 1: 5 checks, 1 not"));
+  const Said closed = stumble("CLOSES_AND_HANGS", "--limit-s 2");
+  EXPECT_EQ(closed.code, 1) << closed.text;
+  EXPECT_THAT(closed.text, HasSubstr("HUNG ops/add.broken/add.rows2.width100: the process did not end within 5 s"));
+  EXPECT_THAT(closed.text, HasSubstr("broken 1: 4 checks, 1 not"));
+}
+
+TEST(Program, WhatAPluginWritesToThePipeCostsOneCheck) {
+  for (const char* name : {"WRITES_GARBAGE", "FORGES", "FLOODS"}) {
+    const Said said = stumble(name);
+    EXPECT_EQ(said.code, 1) << said.text;
+    EXPECT_THAT(said.text, HasSubstr("CRASHED ops/add.broken/add.rows2.width100: wrote to the judge's pipe"));
+    EXPECT_THAT(said.text, HasSubstr("broken 1: 4 checks, 1 not"));
+  }
+}
+
+TEST(Program, SaysWhyAProcessGaveUp) {
+  const Said said = check(fixture("OPENS_FOR_TWO") + " --oracle naive --suite races --seed 42");
+  EXPECT_EQ(said.code, 1) << said.text;
+  EXPECT_THAT(said.text, HasSubstr("FAILED races/team4.list: broken: device_open: "));
+  EXPECT_THAT(said.text, HasSubstr("the team is too large"));
+}
+
 TEST(Program, APluginPrintsNothing) {
   EXPECT_THAT(stumble("PRINTS").text, HasSubstr("the plugin wrote to standard output: 'added"));
 }
@@ -74,6 +101,7 @@ TEST(Program, SaysWhatIsWrongWithItsArguments) {
   const Said nowhere = check("/nowhere/x.so");
   EXPECT_EQ(nowhere.code, 2);
   EXPECT_THAT(nowhere.text, HasSubstr("cannot open /nowhere/x.so"));
+  EXPECT_THAT(nowhere.text, Not(HasSubstr("json")));
   EXPECT_EQ(check("--help").code, 0);
 }
 

@@ -47,11 +47,13 @@ TEST(Suites, Errors) {
 TEST(Suites, Threads) {
   EXPECT_THAT(verdict("ODD_THREADS", "threads"),
               HasSubstr("FAILED threads/devices: device_info says something else from several threads"));
+  EXPECT_EQ(run_program(fixture("TAKES_NOTHING") + " --oracle naive --suite threads --seed 42").code, 0);
 }
 
 TEST(Suites, Memory) {
   EXPECT_THAT(verdict("LEAKS", "memory"), HasSubstr("FAILED memory/nothing_leaks: 1 blocks leaked"));
   EXPECT_THAT(verdict("WRONG_STATUS", "memory"), HasSubstr("which is no status for missing memory"));
+  EXPECT_THAT(verdict("WRONG_STATUS_LATE", "memory"), HasSubstr("which is no status for missing memory"));
   EXPECT_THAT(verdict("FREES_WRONGLY", "memory"), HasSubstr("gave back 32 bytes aligned to 64 that it got as 64"));
 }
 

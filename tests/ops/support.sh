@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # support.sh BUILD [--check]: lists what the backends of a build claim, in docs/support/ID.json, and writes docs/support.md
-# from that. A backend that this machine cannot open keeps what is recorded; so does one with kernels that this machine
+# from that. A backend that this machine lacks the hardware for keeps what is recorded; so does one with kernels that this machine
 # cannot run. --check writes nothing: it fails when the page is not what would be written.
 set -euo pipefail
 build=$(cd "${1:?usage: support.sh BUILD [--check]}" && pwd)
@@ -21,9 +21,16 @@ for id in reference cpu cuda template; do
   [[ $id == template ]] && file=$build/tests/ops/fixtures/switchyard_template.so
   [[ -f $recorded ]] && cp "$recorded" "$work/$id.json"
   [[ -f $file ]] || continue
-  if ! "$judge" "$file" --oracle "$backends/switchyard_reference.so" --suite ops --list --seed 1 \
-    --summary "$work/new" >/dev/null; then
+  code=0
+  "$judge" "$file" --oracle "$backends/switchyard_reference.so" --suite ops --list --seed 1 \
+    --summary "$work/new" >"$work/said" || code=$?
+  if [[ $code == 77 ]]; then
+    echo "$id: $(head -n 1 "$work/said"); docs/support/$id.json stays as it is recorded"
     continue
+  elif [[ $code != 0 ]]; then
+    cat "$work/said"
+    echo "$id: $file was not listed (exit code $code); nothing is written"
+    exit 1
   fi
   if less_machine "$work/new" "$recorded"; then
     echo "$id: this machine cannot run all that is recorded in docs/support/$id.json, which stays"

@@ -105,11 +105,10 @@ std::string spans(const Kit& kit, const Check& check) {
   return problem.empty() ? "" : kit.line(check, problem);
 }
 
-std::string clocks(const Kit& kit) {
-  const Profile profile(kit.plugin());
+std::string clocks_agree(const Profile& profile) {
   const uint64_t begin = now_ns();
   const Clocks a = profile.correlate();
-  const timespec pause{0, 20'000'000};
+  const timespec pause{0, 100'000'000};
   nanosleep(&pause, nullptr);
   const Clocks b = profile.correlate();
   if (a.host_ns + 1'000'000 < begin || b.host_ns > now_ns() + 1'000'000) return "host_ns is not CLOCK_MONOTONIC";
@@ -119,6 +118,17 @@ std::string clocks(const Kit& kit) {
   return device > 0.8 * host && device < 1.25 * host
              ? ""
              : text("in ", host, " ns of the host the device counts ", device, " ns");
+}
+
+// One of three times is enough: between the two clocks of a correlation the thread may lose the processor.
+std::string clocks(const Kit& kit) {
+  const Profile profile(kit.plugin());
+  std::string problem;
+  for (int i = 0; i < 3; ++i) {
+    problem = clocks_agree(profile);
+    if (problem.empty()) break;
+  }
+  return problem;
 }
 
 std::vector<Task> list(Session& session, std::vector<Refusal>* refusals) {

@@ -90,6 +90,7 @@ std::string questions(const Kit& kit) {
     }
     return text(us, " ", prepared.workspace_bytes, " ", prepared.weight_layouts[0]);
   };
+  if (checks.empty()) throw Unsupported("no kernel takes a case");
   std::vector<std::string> alone;
   for (size_t i = 0; i < checks.size(); ++i) alone.push_back(ask(i));
   return together([&](unsigned t, int turn) -> std::string {
