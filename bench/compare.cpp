@@ -12,13 +12,13 @@
 namespace switchyard::bench {
 namespace {
 
-constexpr size_t kFewest = 3;  // samples of each report
+constexpr size_t kFewest = 5;  // samples of each report: of fewer, chance alone often puts all of one above the other's
 constexpr int kDraws = 2000;
 constexpr double kOutside = 0.005;  // of the draws, on either side of a 99% interval
 constexpr size_t kMostUsed = 4096;  // samples of one cell
 constexpr double kSameProbe = 0.1;  // by which a machine's rates may differ from one day to the next
-constexpr double kLeastKl = 1e-6;   // below it a KL is rounding
-constexpr double kKlGrowth = 1.5;
+constexpr double kRounding = 1e-6;  // below it a KL, or an operation's error, is rounding
+constexpr double kGrowth = 1.5;     // of either that is no accident
 
 double median_of(std::vector<double>& v) {
   const auto middle = v.begin() + static_cast<ptrdiff_t>(v.size() / 2);
@@ -77,6 +77,11 @@ RateChange change_of(const std::string& name, const Cell& before, const Cell& af
   c.verdict = c.low > 1 ? Verdict::faster : c.high < 1 ? Verdict::slower : Verdict::no_difference;
   c.regressed = c.verdict == Verdict::slower && c.ratio < 1 - threshold;
   return c;
+}
+
+bool grew(double before, double after) {
+  if (!std::isfinite(after)) return std::isfinite(before);
+  return after > before * kGrowth && after > before + kRounding;
 }
 
 class Comparer {
@@ -181,9 +186,7 @@ class Comparer {
     compare_states(a.name, "correctness", {x.state, x.reason, "measured"}, {y.state, y.reason, "measured"});
     if (x.state != State::measured || y.state != State::measured) return;
     const auto kl = [&](const char* what, double before, double after) {
-      const bool worse =
-          !std::isfinite(after) ? std::isfinite(before) : after > before * kKlGrowth && after > before + kLeastKl;
-      changes_.others.push_back({a.name, what, small_text(before), small_text(after), worse});
+      changes_.others.push_back({a.name, what, small_text(before), small_text(after), grew(before, after)});
     };
     kl("KL mean", x.kl_mean, y.kl_mean);
     kl("KL worst", x.kl_worst, y.kl_worst);
@@ -198,10 +201,11 @@ class Comparer {
       const auto before = std::find_if(x.ops.begin(), x.ops.end(),
                                        [&](const OpError& e) { return e.op == now.op && e.kernel == now.kernel; });
       const bool was_over = before != x.ops.end() && over_budget(*before);
-      if (!over_budget(now) && !was_over) continue;
+      const bool worse = before != x.ops.end() && grew(before->worst_row, now.worst_row);
+      if (!over_budget(now) && !was_over && !worse) continue;
       const std::string old = before == x.ops.end() ? "-" : small_text(before->worst_row);
       changes_.others.push_back({name, "error of " + (now.kernel.empty() ? now.op : now.kernel), old,
-                                 small_text(now.worst_row), over_budget(now) && !was_over});
+                                 small_text(now.worst_row), worse || (over_budget(now) && !was_over)});
     }
   }
 

@@ -23,6 +23,10 @@ const OpTime* find(const ByKernel& kernels, const std::string& name) {
   return at == kernels.end() ? nullptr : at->second;
 }
 
+constexpr size_t kFewest = 5;  // samples: of fewer, chance alone often puts all of one above the other's
+
+bool few(const OpTime* t) { return t != nullptr && t->samples.seconds.size() < kFewest; }
+
 bool apart(const OpTime* faster, const OpTime* slower) {
   return slower == nullptr || median_bounds(faster->samples).high < median_bounds(slower->samples).low;
 }
@@ -58,9 +62,10 @@ std::vector<Crossover> crossovers(const std::vector<OpTime>& times) {
       const OpTime *from = fastest(at->second), *to = fastest(next->second);
       if (from->kernel == to->kernel) continue;
       const OpTime *to_before = find(at->second, to->kernel), *from_after = find(next->second, from->kernel);
-      Crossover c{from->device, from->op, from->shape, from->kernel, to->kernel, at->first, next->first, 0, false, 0};
+      Crossover c{from->device, from->op, from->shape, from->kernel, to->kernel, at->first, next->first};
       c.about = crossing(at->first, next->first, from, to_before, from_after, to);
-      c.clear = apart(from, to_before) && apart(to, from_after);
+      c.few = few(from) || few(to_before) || few(to) || few(from_after);
+      c.clear = !c.few && apart(from, to_before) && apart(to, from_after);
       for (const auto& [rows, kernels] : by_rows) {
         const OpTime* t = find(kernels, to->kernel);
         if (c.planner == 0 && t != nullptr && t->chosen) c.planner = rows;

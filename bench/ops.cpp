@@ -30,6 +30,22 @@ Result<Samples> time_case(OpCases& cases, const OpCase& c) {
   return samples;
 }
 
+Result<OpTime> measure_case(OpCases& cases, const OpCase& c) {
+  OpTime t;
+  t.device = cases.device(c).name;
+  t.op = c.op();
+  t.shape = c.shape->text;
+  t.kernel = c.kernel->name;
+  t.rows = c.bucket.rows;
+  t.count = c.shape->ops.size();
+  t.chosen = c.chosen;
+  t.estimate_us = c.estimate_us;
+  t.work = cases.workload(c);
+  SWY_LET(t.samples, time_case(cases, c));
+  SWY_LET(t.errors, cases.errors(c));
+  return t;
+}
+
 }  // namespace
 
 RowErrors row_errors(std::span<const float> got, std::span<const float> want, uint64_t width) {
@@ -63,21 +79,16 @@ Result<OpTimes> measure_ops(std::shared_ptr<const Program> program, const std::v
   OpTimes out;
   out.refusals = cases.refusals();
   for (size_t i = 0; i < cases.all().size(); ++i) {
-    if (!progress(i, cases.all().size())) return error(Code::cancelled, "the benchmark was stopped");
+    if (!progress(i, cases.all().size())) {
+      out.interrupted = true;
+      break;
+    }
     const OpCase& c = cases.all()[i];
-    OpTime t;
-    t.device = cases.device(c).name;
-    t.op = c.op();
-    t.shape = c.shape->text;
-    t.kernel = c.kernel->name;
-    t.rows = c.bucket.rows;
-    t.count = c.shape->ops.size();
-    t.chosen = c.chosen;
-    t.estimate_us = c.estimate_us;
-    t.work = cases.workload(c);
-    SWY_LET(t.samples, time_case(cases, c));
-    SWY_LET(t.errors, cases.errors(c));
-    out.times.push_back(std::move(t));
+    if (auto t = measure_case(cases, c); t.ok()) {
+      out.times.push_back(std::move(*t));
+    } else {
+      out.refusals.push_back({c.op(), c.shape->text, c.kernel->name, t.status().message(), c.bucket.rows, true});
+    }
   }
   return out;
 }

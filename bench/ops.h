@@ -54,21 +54,24 @@ struct OpTime {
   std::optional<RowErrors> errors;
 };
 
-// A kernel that does not take a shape.
+// A kernel that does not take a shape, or that failed on it.
 struct OpRefusal {
   std::string op, shape, kernel, reason;
   uint32_t rows = 0;
+  bool failed = false;  // it took the shape, and `reason` is what went wrong when it ran
 };
 
 struct OpTimes {
   std::vector<OpTime> times;
   std::vector<OpRefusal> refusals;
+  bool interrupted = false;  // and the rest is missing
 };
 
-// Called before each kernel; returning false stops with Code::cancelled.
+// Called before each kernel; returning false stops.
 using OpProgress = std::function<bool(size_t done, size_t total)>;
 
-// Errors: usage, for an operation that does not exist or that this model lacks; those of planning and of the devices.
+// A kernel that fails costs its own times alone, and when `progress` returns false, what has been measured so far is
+// the result. Errors: usage, for an operation that does not exist or that this model lacks; those of planning.
 Result<OpTimes> measure_ops(std::shared_ptr<const Program> program, const std::vector<std::shared_ptr<Device>>& devices,
                             const PlanPolicy& policy, const OpRequest& request, const OpProgress& progress);
 

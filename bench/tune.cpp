@@ -46,9 +46,10 @@ class Tuner {
           out_.interrupted = true;
           return std::move(out_);
         }
-        SWY_TRY(measure(*cases, group));
+        if (const Status s = measure(*cases, group); !s.ok()) fail(group, s);
       }
     }
+    if (out_.measured == 0 && !out_.failures.empty()) return first_failure_;
     return std::move(out_);
   }
 
@@ -99,9 +100,24 @@ class Tuner {
     double us = 0;
   };
 
+  static Status named(const OpCase& c, const Status& s) {
+    return s.ok() ? s : error(s.code(), "{}: {}", c.kernel->name, s.message());
+  }
+
+  static TunedPoint point_of(const OpCase& c) { return {c.rows(), tuned_context(*c.graph, c.first(), c.bucket), 0}; }
+
+  // Nothing of the group is kept: the planner decides only where it knows all kernels.
+  void fail(const Group& group, const Status& why) {
+    const OpCase& first = *group.cases.front();
+    const TunedPoint at = point_of(first);
+    if (out_.failures.empty()) first_failure_ = why;
+    out_.failures.push_back({devices_[first.shape->device]->plan().name, first.op(), first.shape->text, at.rows,
+                             at.context, why.message()});
+  }
+
   Status measure(OpCases& cases, const Group& group) {
     const OpCase& first = *group.cases.front();
-    const TunedPoint at{first.rows(), tuned_context(*first.graph, first.first(), first.bucket), 0};
+    const TunedPoint at = point_of(first);
     const uint64_t key = shape_hash(*first.graph, first.first());
     if (!seen_.emplace(first.shape->device, key, at.rows, at.context).second) return {};
     std::vector<Timed> all;
@@ -109,8 +125,10 @@ class Tuner {
       Timed& t = all.emplace_back();
       t.c = c;
       if (hopeless(*c, group, key)) continue;
-      SWY_LET(t.run, cases.record(*c, c->bucket.rows < kFewRows ? kLeastOps : 1));
-      SWY_TRY(t.run->run());
+      auto run = cases.record(*c, c->bucket.rows < kFewRows ? kLeastOps : 1);
+      if (!run.ok()) return named(*c, run.status());
+      t.run = std::move(*run);
+      SWY_TRY(named(*c, t.run->run()));
     }
     SWY_TRY(take_turns(all));
     keep(all, at, key);
@@ -134,7 +152,7 @@ class Tuner {
       for (Timed& t : all) {
         if (t.run == nullptr || (round > 0 && t.samples.best() > kHopeless * best)) continue;
         const double start = now();
-        SWY_TRY(t.run->run());
+        SWY_TRY(named(*t.c, t.run->run()));
         t.samples.seconds.push_back((now() - start) / t.run->ops());
         if (best == 0 || t.samples.seconds.back() < best) best = t.samples.seconds.back();
       }
@@ -193,6 +211,7 @@ class Tuner {
   std::set<std::tuple<uint32_t, uint64_t, uint64_t, uint64_t>> seen_;  // device, shape, rows, context
   std::map<std::tuple<uint32_t, uint64_t, std::string>, TunedPoint> lost_;
   TuneResult out_;
+  Status first_failure_;
 };
 
 }  // namespace

@@ -31,16 +31,25 @@ struct TuneChange {
   double per_step = 1;  // operations of this shape in a step
 };
 
+// An operation at a row count that was not compared, since one of its kernels failed.
+struct TuneFailure {
+  std::string device, op, shape;
+  uint64_t rows = 0, context = 0;
+  std::string reason;  // with the kernel
+};
+
 struct TuneResult {
   std::vector<TunedDevice> devices;  // with the measurements
   std::vector<TuneChange> changes;
+  std::vector<TuneFailure> failures;
   size_t measured = 0;       // operations at a row count, of which several kernels were compared
   bool interrupted = false;  // and the rest is missing
 };
 
 // Compares the kernels of every shape of operation that a device has several for: they take turns, and one that is less
 // than 3% faster than the backend's own choice counts as equal to it. When `progress` returns false, what has been
-// measured so far is the result. Errors: those of planning and of the devices.
+// measured so far is the result; where a kernel fails, the estimates go on to decide. Errors: those of planning; those
+// of the devices, if they left nothing to compare.
 Result<TuneResult> tune(std::shared_ptr<const Program> program, const std::vector<std::shared_ptr<Device>>& devices,
                         const PlanPolicy& policy, const TuneRequest& request, const OpProgress& progress);
 

@@ -1,4 +1,5 @@
 // switchyard bench ops: every operation of a model by itself, with every kernel that takes it.
+#include <algorithm>
 #include <iterator>
 #include <memory>
 
@@ -71,12 +72,18 @@ ordered_json report_json(const Settings& settings, const Probes& p, const OpTime
                                  {"rows", c.rows},
                                  {"about", c.about},
                                  {"clear", c.clear},
+                                 {"few", c.few},
                                  {"planner", c.planner}});
   }
+  out["interrupted"] = ops.interrupted;
   out["refused"] = ordered_json::array();
   for (const bench::OpRefusal& r : ops.refusals) {
-    out["refused"].push_back(
-        {{"op", r.op}, {"shape", r.shape}, {"rows", r.rows}, {"kernel", r.kernel}, {"reason", r.reason}});
+    out["refused"].push_back({{"op", r.op},
+                              {"shape", r.shape},
+                              {"rows", r.rows},
+                              {"kernel", r.kernel},
+                              {"reason", r.reason},
+                              {"failed", r.failed}});
   }
   return out;
 }
@@ -91,9 +98,20 @@ void print_crossovers(const OpTimes& ops) {
   fmt::print("\ncrossovers: the fastest kernel changes between the two row counts\n");
   for (const bench::Crossover& c : all) {
     fmt::print("{} {} {}: {} to {} between {} and {} rows, at about {:.0f}{}; the planner takes it {}\n", c.device,
-               c.op, c.shape, c.from, c.to, c.rows_from, c.rows, c.about, c.clear ? "" : ", within the noise",
+               c.op, c.shape, c.from, c.to, c.rows_from, c.rows, c.about,
+               c.few     ? ", of too few samples to tell"
+               : c.clear ? ""
+                         : ", within the noise",
                c.planner == 0 ? "at none of these" : fmt::format("from {}", c.planner));
   }
+}
+
+// What is missing, and why.
+void print_missing(const OpTimes& ops) {
+  for (const bench::OpRefusal& r : ops.refusals) {
+    if (r.failed) fmt::print("failed: {} {} at {} rows, {}: {}\n", r.op, r.shape, r.rows, r.kernel, r.reason);
+  }
+  if (ops.interrupted) fmt::print("stopped early: the rest is missing\n");
 }
 
 void print_table(const Probes& p, const OpTimes& ops, bool errors) {
@@ -123,9 +141,10 @@ void print_table(const Probes& p, const OpTimes& ops, bool errors) {
   }
   fmt::print("\n*: what the planner chooses. x: operations of this shape in a step.\n");
   print_crossovers(ops);
+  print_missing(ops);
 }
 
-// All backends after one another, each with a plan of its own.
+// All backends after one another, each with a plan of its own. Errors: of the first kernel, if all failed.
 Result<OpTimes> measure_all(const Options& o, const Registry& registry, const bench::OpRequest& request) {
   SWY_LET(const std::shared_ptr<const Program> program, load_program(o.settings));
   OpTimes all;
@@ -146,11 +165,17 @@ Result<OpTimes> measure_all(const Options& o, const Registry& registry, const be
             }));
     std::move(some.times.begin(), some.times.end(), std::back_inserter(all.times));
     std::move(some.refusals.begin(), some.refusals.end(), std::back_inserter(all.refusals));
+    all.interrupted = some.interrupted;
+    if (all.interrupted) break;
+  }
+  const auto failed = std::find_if(all.refusals.begin(), all.refusals.end(), [](const auto& r) { return r.failed; });
+  if (all.times.empty() && !all.interrupted && failed != all.refusals.end()) {
+    return error(Code::internal, "every kernel failed; {}: {}", failed->kernel, failed->reason);
   }
   return all;
 }
 
-Status bench_ops(const Options& o) {
+Status bench_ops(const Options& o, int& exit_code) {
   const auto host = std::make_shared<Host>(thread_count(o.settings));
   if (o.settings.pin) pin(*host);
   SWY_LET(const Registry registry, find_backends(o.settings, *host));
@@ -175,6 +200,7 @@ Status bench_ops(const Options& o) {
   } else {
     print_table(probes, ops, o.check);
   }
+  if (ops.interrupted) exit_code = 130;
   return {};
 }
 
@@ -202,7 +228,7 @@ void add_bench_ops(CLI::App& bench, int& exit_code) {
   c->add_flag("--json", o->json, "print JSON, with the kernels that refused and why");
   add_settings(*c, o->settings, "program");
   c->callback([o, &exit_code] {
-    if (const Status s = bench_ops(*o); !s.ok()) exit_code = report(s);
+    if (const Status s = bench_ops(*o, exit_code); !s.ok()) exit_code = report(s);
   });
 }
 

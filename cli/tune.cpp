@@ -39,7 +39,20 @@ ordered_json json_of(const bench::TuneResult& r, const std::string& path) {
                        {"to_microseconds", c.to_us},
                        {"per_step", c.per_step}});
   }
-  return {{"file", path}, {"measured", r.measured}, {"interrupted", r.interrupted}, {"changes", std::move(changes)}};
+  ordered_json failures = ordered_json::array();
+  for (const bench::TuneFailure& f : r.failures) {
+    failures.push_back({{"device", f.device},
+                        {"op", f.op},
+                        {"shape", f.shape},
+                        {"rows", f.rows},
+                        {"context", f.context},
+                        {"reason", f.reason}});
+  }
+  return {{"file", path},
+          {"measured", r.measured},
+          {"interrupted", r.interrupted},
+          {"changes", std::move(changes)},
+          {"failures", std::move(failures)}};
 }
 
 void print_table(const bench::TuneResult& r) {
@@ -47,6 +60,9 @@ void print_table(const bench::TuneResult& r) {
     const std::string context = c.context == 0 ? "" : fmt::format(", context {}", c.context);
     fmt::print("{} {} at {} rows{}: {} instead of {}, {:.1f} us instead of {:.1f} ({:.2f} times as fast)\n", c.op,
                c.shape, c.rows, context, c.to, c.from, c.to_us, c.from_us, c.from_us / c.to_us);
+  }
+  for (const bench::TuneFailure& f : r.failures) {
+    fmt::print("{} {} at {} rows is chosen by estimates: {}\n", f.op, f.shape, f.rows, f.reason);
   }
   fmt::print("{} operations and row counts with several kernels were measured; at {} another one is taken{}\n",
              r.measured, r.changes.size(),

@@ -88,6 +88,15 @@ ordered_json json_of(const TunedDevice& d) {
           {"kernels", std::move(kernels)}};
 }
 
+void add_points(TunedKernel& k, const std::vector<TunedPoint>& points) {
+  std::erase_if(k.points, [&](const TunedPoint& old) {
+    return std::any_of(points.begin(), points.end(),
+                       [&](const TunedPoint& p) { return p.rows == old.rows && p.context == old.context; });
+  });
+  k.points.insert(k.points.end(), points.begin(), points.end());
+  std::sort(k.points.begin(), k.points.end(), before);
+}
+
 }  // namespace
 
 bool TunedDevice::same_device(const TunedDevice& o) const {
@@ -185,7 +194,7 @@ void Tuning::merge(const TunedDevice& measured) {
     if (same == at->kernels.end()) {
       at->kernels.push_back(k);
     } else {
-      *same = k;
+      add_points(*same, k.points);
     }
   }
 }

@@ -59,7 +59,7 @@ class Tuning {
   // As a whole or not at all; makes no folders. Errors: io.
   Status save(Os& os, const std::string& path) const;
 
-  // Takes measurements in: of kernels and shapes that it has, they replace what it has.
+  // Takes measurements in: they replace those of the same kernel, shape, rows and context, and stand beside all others.
   void merge(const TunedDevice& device);
   const std::vector<TunedDevice>& devices() const { return devices_; }
 

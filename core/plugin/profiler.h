@@ -50,7 +50,8 @@ class DeviceProfiler {
   DeviceProfiler& operator=(const DeviceProfiler&) = delete;
 
   // Takes what is complete from the device, and gives it to the listener, in order, up to the last comparison of the
-  // clocks: they are compared some times a second, or now when `all` is wanted. [device-serial]
+  // clocks: they are compared some times a second, or now when `all` is wanted. Errors: the device's own; internal, for
+  // times that cannot be right, and for a device that never runs out of them. [device-serial]
   Status collect(bool all);
   // Spans that the device had no room for.
   uint64_t dropped() const;

@@ -90,6 +90,24 @@ TEST(Compare, LessRightRegresses) {
   EXPECT_EQ(regressions([](Report& r) { cpu_correctness(r).state = State::failed; }), 1u);
 }
 
+TEST(Compare, AnOperationsErrorThatGrowsRegresses) {
+  const auto changes = [](double before, double after) {
+    Report a = sample_report(), b = sample_report();
+    for (Report* r : {&a, &b}) cpu_correctness(*r).ops[0].budget.reset();
+    cpu_correctness(a).ops[0].worst_row = before;
+    cpu_correctness(b).ops[0].worst_row = after;
+    return compare_reports(a, b, kThreshold);
+  };
+  EXPECT_EQ(changes(2e-3, 2.8e-3).regressions(), 0u);
+  EXPECT_EQ(changes(2e-3, 3.2e-3).regressions(), 1u);
+  EXPECT_EQ(changes(3.2e-3, 2e-3).regressions(), 0u);
+  EXPECT_EQ(changes(1e-7, 9e-7).regressions(), 0u) << "rounding";
+  EXPECT_EQ(changes(0, 1e-4).regressions(), 1u);
+  EXPECT_EQ(changes(2e-3, std::nan("")).regressions(), 1u);
+  EXPECT_EQ(changes(INFINITY, INFINITY).regressions(), 0u) << "no worse than before";
+  EXPECT_EQ(changes(2e-3, 3.2e-3).others.back().what, "error of moe_add.rows");
+}
+
 TEST(Compare, WhatFailsNowRegresses) {
   Report after = sample_report();
   cpu_decode(after).state = State::crashed;
@@ -105,11 +123,11 @@ TEST(Compare, MissingAndFewAreListed) {
   Report after = sample_report();
   after.configurations[0].name = "reference#2";
   after.configurations[1].cells.erase(after.configurations[1].cells.begin());
-  cpu_decode(after).samples = {1, 2};
+  cpu_decode(after).samples = {1, 2, 3, 4};
   const ReportChanges changes = compare_reports(sample_report(), after, kThreshold);
   EXPECT_THAT(changes.missing,
               ElementsAre("reference: only in the old report", "cpu, prefill 128: only in the old report",
-                          "cpu, decode at 1024: 5 and 2 samples are too few to compare",
+                          "cpu, decode at 1024: 5 and 4 samples are too few to compare",
                           "reference#2: only in the new report"));
 }
 

@@ -148,9 +148,15 @@ TEST(Ops, ErrorsOfThePlansKernels) {
 TEST(Ops, StopsWhenToldTo) {
   auto selection = setting().registry->select("reference");
   ASSERT_TRUE(selection.ok());
-  const auto ops =
-      measure_ops(setting().program, selection->devices, selection->policy, {}, [](size_t, size_t) { return false; });
-  EXPECT_EQ(ops.status().code(), Code::cancelled);
+  OpRequest request = request_of({1});
+  request.seconds = 0.001;
+  for (const size_t cases : {size_t{0}, size_t{2}}) {
+    const auto ops = measure_ops(setting().program, selection->devices, selection->policy, request,
+                                 [&](size_t done, size_t) { return done < cases; });
+    ASSERT_TRUE(ops.ok()) << ops.status().message();
+    EXPECT_TRUE(ops->interrupted);
+    EXPECT_EQ(ops->times.size(), cases) << "what was measured is kept";
+  }
 }
 
 }  // namespace

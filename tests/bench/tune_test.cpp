@@ -16,13 +16,14 @@ struct Backends {
   std::shared_ptr<const Program> program;
 };
 
-// `parts` says that the twin of linear_add takes half as long; it takes longer.
-Backends liars() {
+// `parts` says that the twin of linear_add takes half as long; it takes longer, or fails at the rows that are `broken`.
+Backends liars(const char* broken = nullptr) {
   Backends b;
   DiscoveryOptions discovery;
   discovery.libraries = {SWITCHYARD_PLAN_FIXTURES "/switchyard_parts.so",
                          SWITCHYARD_TEST_BACKENDS "/switchyard_reference.so"};
   discovery.settings = {{"parts", {{"kernels", "linear_add.plain"}, {"twin", "linear_add.plain"}, {"lag", "300"}}}};
+  if (broken != nullptr) discovery.settings["parts"].push_back({"broken", broken});
   b.registry = std::make_unique<Registry>(Registry::discover(Os::real(), discovery, test_host()));
   auto selection = b.registry->select("parts,reference");
   EXPECT_TRUE(selection.ok()) << selection.status().message();
@@ -86,7 +87,47 @@ TEST(Tune, KeepsWhatItHasWhenStopped) {
   EXPECT_EQ(some->devices[0].kernels.size(), 2u);
 }
 
-OpTime time_of(const char* kernel, uint32_t rows, double us, bool chosen) {
+TEST(Tune, OneFailingKernelLeavesTheRest) {
+  const Backends b = liars("1 4");
+  const auto all = [](size_t, size_t) { return true; };
+  const auto none = tune(b.program, b.selection.devices, b.selection.policy, quick(), all);
+  ASSERT_FALSE(none.ok()) << "nothing is left to compare";
+  EXPECT_THAT(none.status().message(), ::testing::HasSubstr("parts.linear_add.plain.twin: "));
+  OpRequest request;
+  request.rows = {1, 4};
+  request.depth = 7;
+  request.op = "linear_add";
+  request.seconds = 0.0001;
+  const auto ops = measure_ops(b.program, b.selection.devices, b.selection.policy, request, all);
+  ASSERT_TRUE(ops.ok()) << ops.status().message();
+  EXPECT_FALSE(ops->interrupted);
+  size_t failed = 0;
+  for (const OpRefusal& r : ops->refusals) {
+    if (!r.failed) continue;
+    ++failed;
+    EXPECT_EQ(r.kernel, "parts.linear_add.plain.twin");
+    EXPECT_NE(r.reason, "");
+  }
+  EXPECT_GT(failed, 0u);
+  EXPECT_EQ(ops->times.size(), failed) << "the other kernel of each shape";
+  for (const OpTime& t : ops->times) EXPECT_EQ(t.kernel, "parts.linear_add.plain");
+}
+
+TEST(Tune, AFailureIsNamedBesideWhatWasMeasured) {
+  const Backends b = liars("4");
+  const auto found =
+      tune(b.program, b.selection.devices, b.selection.policy, quick(), [](size_t, size_t) { return true; });
+  ASSERT_TRUE(found.ok()) << found.status().message();
+  EXPECT_GT(found->measured, 0u);
+  ASSERT_FALSE(found->failures.empty());
+  for (const TuneFailure& f : found->failures) {
+    EXPECT_EQ(f.op, "linear_add");
+    EXPECT_EQ(f.rows, 4u);
+    EXPECT_THAT(f.reason, ::testing::HasSubstr("parts.linear_add.plain.twin: "));
+  }
+}
+
+OpTime time_of(const char* kernel, uint32_t rows, double us, bool chosen, int samples = 50) {
   OpTime t;
   t.device = "cpu:0";
   t.op = "moe";
@@ -94,7 +135,7 @@ OpTime time_of(const char* kernel, uint32_t rows, double us, bool chosen) {
   t.kernel = kernel;
   t.rows = rows;
   t.chosen = chosen;
-  for (int i = 0; i < 50; ++i) t.samples.seconds.push_back(us * (1 + 0.001 * i) / 1e6);
+  for (int i = 0; i < samples; ++i) t.samples.seconds.push_back(us * (1 + 0.001 * i) / 1e6);
   return t;
 }
 
@@ -115,6 +156,14 @@ TEST(Crossovers, AreWhereTheFastestKernelChanges) {
                                     time_of("plain", 16, 10.1, true), time_of("sorted", 16, 10, false)};
   ASSERT_EQ(crossovers(near).size(), 1u);
   EXPECT_FALSE(crossovers(near)[0].clear);
+  EXPECT_FALSE(crossovers(near)[0].few);
+  for (const int n : {1, 2, 4, 5}) {
+    const std::vector<OpTime> slow = {time_of("plain", 1, 10, true), time_of("sorted", 1, 40, false),
+                                      time_of("plain", 16, 160, true, n), time_of("sorted", 16, 40, false)};
+    ASSERT_EQ(crossovers(slow).size(), 1u);
+    EXPECT_EQ(crossovers(slow)[0].clear, n >= 5) << n << " samples";
+    EXPECT_EQ(crossovers(slow)[0].few, n < 5) << n << " samples";
+  }
 }
 
 TEST(MedianBounds, HoldTheMedian) {

@@ -119,6 +119,20 @@ TEST(TuningFile, NewMeasurementsReplaceOldOnes) {
   EXPECT_EQ(tuning.devices()[0].kernels[0].points[0].us, 70);
 }
 
+TEST(TuningFile, MeasurementsOfOtherRowsStay) {
+  Tuning tuning = tuning_of({});  // of 1 and 64 rows
+  tuning.merge(tuning_of({.plain_us = 70, .rows = {64, 8}}).devices()[0]);
+  const TunedKernel& plain = tuning.devices()[0].kernels[0];
+  ASSERT_EQ(plain.kernel, kPlain);
+  ASSERT_EQ(plain.points.size(), 3u);
+  EXPECT_EQ(plain.points[0].rows, 1u);
+  EXPECT_EQ(plain.points[0].us, 5) << "as before";
+  EXPECT_EQ(plain.points[1].rows, 8u);
+  EXPECT_EQ(plain.points[1].us, 70 * 8) << "new, in order";
+  EXPECT_EQ(plain.points[2].rows, 64u);
+  EXPECT_EQ(plain.points[2].us, 70 * 64) << "measured again";
+}
+
 TEST(TuningFile, WhatIsBrokenIsIgnoredWithALine) {
   const std::string good = tuning_of({}).text();
   const auto with = [&](const std::string& from, const std::string& to) {
