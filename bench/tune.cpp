@@ -71,7 +71,7 @@ class Tuner {
       r.rotate_bytes = request_.rotate_bytes;
       if (i > 0 && !request_.op.empty() && request_.op != r.op) continue;
       auto cases = std::make_unique<OpCases>(program_, devices_, policy_, std::move(r));
-      if (const Status found = cases->collect(); !found.ok()) {
+      if (Status found = cases->collect(); !found.ok()) {
         if (i == 0) return found;
         continue;  // a model without attention
       }
