@@ -218,15 +218,18 @@ Document document_of(const Report& r) {
   const Machine& m = r.machine;
   d.facts = {{"switchyard", r.version + (r.commit.empty() ? "" : " (" + r.commit.substr(0, 12) + ")") + ", " + r.date},
              {"command", fmt::format("{}", fmt::join(r.command, " "))},
-             {"machine", fmt::format("{}, {}, {} threads of {}, {} of memory",
-                                     m.processor.empty() ? "processor not named" : m.processor, m.kernel,
-                                     r.probes.threads, m.cpus, bytes_text(static_cast<double>(m.memory_bytes)))},
-             {"memory read", fmt::format("{} GB/s; one thread {} GB/s", rate_text(r.probes.read_gbs),
-                                         rate_text(r.probes.read_gbs_one))},
+             {"machine", fmt::format("{}, {}, {} processors, {} of memory",
+                                     m.processor.empty() ? "processor not named" : m.processor, m.kernel, m.cpus,
+                                     bytes_text(static_cast<double>(m.memory_bytes)))},
+             {"memory read", r.probes.read_gbs > 0 ? fmt::format("{} GB/s with {} threads; {} GB/s with one",
+                                                                 rate_text(r.probes.read_gbs), r.probes.threads,
+                                                                 rate_text(r.probes.read_gbs_one))
+                                                   : "not measured"},
              {"products", products_text(r.probes)}};
   for (const DeviceCeiling& c : r.ceilings) {
-    d.facts.emplace_back("device", fmt::format("{}: memory read {} GB/s, {} {} TOP/s", c.device, rate_text(c.read_gbs),
-                                               c.matrix, rate_text(c.matrix_tops)));
+    std::string text = fmt::format("{}: memory read {} GB/s", c.device, rate_text(c.read_gbs));
+    if (c.matrix_tops > 0) text += fmt::format(", {} {} TOP/s", c.matrix, rate_text(c.matrix_tops));
+    d.facts.emplace_back("device", std::move(text));
   }
   d.facts.emplace_back(
       "model",
