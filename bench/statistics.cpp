@@ -13,6 +13,7 @@ namespace {
 constexpr int kDraws = 1000;
 constexpr double kOutside = 0.005;    // on either side of a 99% interval
 constexpr size_t kFewPairs = 8;       // of fewer, draws say too little: see student_interval
+constexpr size_t kManySittings = 8;   // from which on sittings themselves are drawn again
 constexpr size_t kMostPooled = 4096;  // samples that a draw takes the median of
 
 double quantile(std::vector<double>& values, double share) {
@@ -71,6 +72,28 @@ std::pair<double, double> interval_of_logs(std::span<const double> logs) {
   });
   const auto [rank_low, rank_high] = rank_interval({logs.begin(), logs.end()});
   return {std::min(low, rank_low), std::max(high, rank_high)};
+}
+
+// Draws whole sittings again, since all turns of one share what its processes were given, and blocks within them.
+std::pair<double, double> interval_over(const std::map<uint32_t, std::vector<double>>& sittings) {
+  std::vector<const std::vector<double>*> all;
+  for (const auto& [sitting, logs] : sittings) all.push_back(&logs);
+  std::mt19937_64 random(20240229);
+  std::vector<double> drawn, values;
+  for (int draw = 0; draw < kDraws; ++draw) {
+    drawn.clear();
+    for (size_t i = 0; i < all.size(); ++i) {
+      const std::vector<double>& logs = *all[random() % all.size()];
+      const size_t block = std::min(logs.size(), block_of(logs.size()));
+      for (size_t j = 0; j < logs.size(); j += block) {
+        const size_t from = random() % logs.size();
+        for (size_t k = j; k < std::min(j + block, logs.size()); ++k)
+          drawn.push_back(logs[(from + k - j) % logs.size()]);
+      }
+    }
+    values.push_back(median_of(drawn));
+  }
+  return {quantile(values, kOutside), quantile(values, 1 - kOutside)};
 }
 
 }  // namespace
@@ -139,15 +162,12 @@ Ratio ratio_of(std::span<const Turn> base, std::span<const Turn> other, double b
   Ratio r;
   r.pairs = all.size();
   if (all.size() < 2) return r;
-  auto [low, high] = interval_of_logs(all);
+  auto [low, high] = sittings.size() < kManySittings ? interval_of_logs(all) : interval_over(sittings);
   for (const auto& [sitting, logs] : sittings) {
+    if (sittings.size() >= kManySittings) break;
     const double alone = median_of(logs);
     low = std::min(low, alone);
     high = std::max(high, alone);
-    if (logs.size() < 2) continue;
-    const auto [own_low, own_high] = interval_of_logs(logs);
-    low = std::min(low, own_low);
-    high = std::max(high, own_high);
   }
   const double median = median_of(all);
   r.ratio = std::exp(median);

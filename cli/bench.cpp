@@ -96,7 +96,7 @@ void add_what(CLI::App& c, BenchOptions& o) {
   value("--repeat", o.repeat, "prompts per length")->check(CLI::Range(1u, 1000u));
   value("--seconds", o.seconds, "of each cell and configuration at least, where several are compared; 0: 4, of --ab 12")
       ->check(CLI::Range(0.0, 3600.0));
-  value("--starts", o.starts, "times that all processes are started anew; 0: 1, of --ab 3")
+  value("--starts", o.starts, "times that all processes are started anew; 0: 1, of --ab 12, or 3 of large models")
       ->check(CLI::Range(0u, 100u));
   value("--time-limit", o.time_limit, "seconds that a cell of a configuration may take")
       ->check(CLI::Range(0.1, 86400.0));

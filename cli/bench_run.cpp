@@ -28,13 +28,15 @@ using bench::State;
 using bench::Turn;
 using nlohmann::json;
 
-constexpr double kTurnSeconds = 0.05;   // of timed steps, about
-constexpr double kComparedSeconds = 4;  // per configuration and cell
-constexpr double kAbSeconds = 12;       // the same of --ab, which is after small differences
-constexpr uint32_t kLeastRounds = 3;    // of configurations that are compared
-constexpr double kOpenSeconds = 60;     // to find the backends and open the devices
-constexpr double kOpenShare = 0.4;      // of the time limit, that a context or a prompt may take: it is read twice
-constexpr double kSlowStep = 0.02;      // steps from which on one is enough to warm up
+constexpr double kTurnSeconds = 0.05;                        // of timed steps, about
+constexpr double kComparedSeconds = 4;                       // per configuration and cell
+constexpr uint32_t kStartsOfSmall = 12, kStartsOfLarge = 3;  // of --ab
+constexpr uint64_t kSmallModel = 256'000'000;                // bytes, that load in no time
+constexpr double kAbSeconds = 12;                            // the same of --ab, which is after small differences
+constexpr uint32_t kLeastRounds = 3;                         // of configurations that are compared
+constexpr double kOpenSeconds = 60;                          // to find the backends and open the devices
+constexpr double kOpenShare = 0.4;  // of the time limit, that a context or a prompt may take: it is read twice
+constexpr double kSlowStep = 0.02;  // steps from which on one is enough to warm up
 const auto kGoOn = [] { return !interrupted.load(); };
 
 std::string now_text() {
@@ -246,7 +248,14 @@ class Run {
     }
   }
 
-  uint32_t starts() const { return o_.starts != 0 ? o_.starts : o_.ab.empty() ? 1 : 3; }
+  // A process keeps the luck of its memory for life, so small differences need many of them.
+  uint32_t starts() const {
+    if (o_.starts != 0) return o_.starts;
+    if (o_.ab.empty()) return 1;
+    const bool small =
+        std::all_of(needs_.begin(), needs_.end(), [](const ProcessNeed& n) { return n.weight_bytes < kSmallModel; });
+    return small ? kStartsOfSmall : kStartsOfLarge;
+  }
 
   double seconds_per_cell() const {
     if (o_.seconds > 0) return o_.seconds;
