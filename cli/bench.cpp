@@ -116,7 +116,8 @@ void add_sweeps(CLI::App& c, BenchOptions& o) {
   const auto list = [&](const char* names, auto& target, const char* help) {
     return c.add_option(names, target, help)->delimiter(',')->group("What is compared: each with each");
   };
-  list("--backends", o.backends, "backends, by their ids or as absolute paths of their files");
+  list("--backends", o.backends,
+       "backends, by their ids or as absolute paths of their files; A+B: B runs what A cannot");
   list("--ab", o.ab, "two files of one backend, or two backends: many short turns, for small differences")->expected(2);
   list("--sampling", o.sampling,
        "decode by drawing: paths (auto, fused, candidates, logits); without it steps over a text");

@@ -21,6 +21,12 @@ constexpr const char* kSynthetic = "synth:";
 
 bool is_library(const std::string& backend) { return backend.find('/') != std::string::npos; }
 
+// "FIRST+SECOND": what the first cannot run, the second does. Where the first ends; file names have no plus.
+size_t end_of_first(const std::string& backend) {
+  const size_t folder = backend.rfind('/');
+  return std::min(backend.find('+', folder == std::string::npos ? 0 : folder), backend.size());
+}
+
 // The id that a file gives itself; its name, when it does not say: loading it will tell why.
 std::string id_of(const std::string& library) {
   if (const auto file = Os::real().map(library); file.ok()) {
@@ -55,11 +61,14 @@ std::vector<std::string> backends_of(const BenchOptions& o) {
   return {o.settings.backend};
 }
 
-// "cpu", or "cpu#1" and "cpu#2" where several files say that they are it.
+// "cpu", "mine+cpu", or "cpu#1" and "cpu#2" where several files say that they are it.
 std::vector<std::string> names_of(const std::vector<std::string>& backends) {
   std::vector<std::string> ids;
   std::map<std::string, uint32_t> count, seen;
-  for (const std::string& b : backends) ++count[ids.emplace_back(is_library(b) ? id_of(b) : b)];
+  for (const std::string& b : backends) {
+    const size_t end = end_of_first(b);
+    ++count[ids.emplace_back(is_library(b) ? id_of(b.substr(0, end)) + b.substr(end) : b)];
+  }
   for (std::string& id : ids) {
     const std::string plain = id;
     if (count[plain] > 1) id += fmt::format("#{}", ++seen[plain]);
@@ -81,13 +90,14 @@ Result<std::vector<ProcessPlan>> processes_of(const BenchOptions& o) {
         p.name = names[b];
         p.worker = {o.settings, o.params, o.random};
         Settings& s = p.worker.settings;
+        s.backend = p.backend;
         if (is_library(p.backend)) {
-          p.library = p.backend;
+          const size_t end = end_of_first(p.backend);
+          p.library = p.backend.substr(0, end);
           s.backend_libs.insert(s.backend_libs.begin(), p.library);
-          s.backend = id_of(p.library);
-        } else {
-          s.backend = p.backend;
+          s.backend = id_of(p.library) + p.backend.substr(end);
         }
+        std::replace(s.backend.begin(), s.backend.end(), '+', ',');
         s.threads = t;
         s.sessions = o.sessions();
         if (s.context == 0) s.context = o.context_tokens();

@@ -114,6 +114,12 @@ TEST(BenchCommand, ComparesTwoOfOneIdAndChecksThem) {
   }
 }
 
+TEST(BenchCommand, WhoHelpsABackendIsAnother) {
+  const Ran ran = run_program(small({"--backends", "reference+reference", "--no-check"}));
+  EXPECT_EQ(ran.exit, 2);
+  EXPECT_THAT(ran.err, HasSubstr("names reference:0 twice"));
+}
+
 TEST(BenchCommand, SweepsAreCrossProducts) {
   const Report r = bench_report(
       {"--backend", "reference", "--sampling", "auto,logits", "--batch", "1,2", "--no-check", "--seconds", "0.01"});
