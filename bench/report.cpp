@@ -110,6 +110,7 @@ void fields(auto& v, Is<Cell> auto& c) {
   v.may("bound", c.bound);
   v.may("bound_share", c.bound_share);
   v.may("read_bytes", c.read_bytes);
+  v.may("drawn", c.drawn);
   v.may("overhead", c.overhead);
   v.may("kernels", c.kernels);
   v.may("requests", c.requests);

@@ -73,6 +73,7 @@ struct Cell {
   std::string bound;                                    // the larger of them, "bandwidth" or "matrix"; "": neither
   std::optional<double> bound_share;
   std::optional<double> read_bytes;  // per token drawn, that came to the host
+  std::string drawn;                 // by which path, and why: "logits: cpu:0 does not sample penalties"; "": none was
   std::optional<StepOverhead> overhead;
   std::vector<CellKernel> kernels;
 

@@ -10,7 +10,7 @@ namespace {
 constexpr const char* kHead =
     "configuration,backend,library,plugin_version,devices,threads,sampling,quantization,batch,load_seconds,"
     "peak_host_bytes,peak_device_bytes,metric,at,state,reason,tokens_per_second,low,high,samples,bytes_per_token,"
-    "bandwidth_share,matrix_share,bound,bound_share,read_bytes,requests,requests_asked,ttft_p50,ttft_p95,ttft_p99,"
+    "bandwidth_share,matrix_share,bound,bound_share,read_bytes,drawn,requests,requests_asked,ttft_p50,ttft_p95,ttft_p99,"
     "itl_p50,itl_p95,itl_p99,kl_mean,kl_worst,top1,compared_with,ratio,ratio_low,ratio_high,verdict\n";
 
 class Line {
@@ -71,6 +71,7 @@ void add_cell(const Cell& cell, Line& line) {
   line.text(cell.bound);
   line.number(cell.bound_share);
   line.number(cell.read_bytes);
+  line.text(cell.drawn);
   if (cell.metric == Metric::serving) {
     line.count(cell.requests);
     line.count(cell.requests_asked);
@@ -116,7 +117,7 @@ std::string render_csv(const Report& report) {
     line.none(2);
     line.text(state_name(c.state));
     line.text(c.reason);
-    line.none(18);
+    line.none(19);
     add_correctness(c, line);
     line.none(5);
     out += line.take();

@@ -157,6 +157,7 @@ Grid runtime_grid(const Report& report) {
                          {percent_text(o.wait_share)},
                          {cell->read_bytes ? bytes_text(*cell->read_bytes) : "-"}},
                         first});
+      if (!cell->drawn.empty()) g.rows.push_back({{{""}, {""}, {"drawn by " + cell->drawn, Tone::faint}}});
       first = false;
     }
   }

@@ -25,7 +25,7 @@ Status BenchRun::ask_reference(const std::vector<Sitting>& sittings) {
     if (!asked.unsupported.empty() || sayings_.contains(model) || !nobody_interrupts()) continue;
     SayingFile& file = sayings_[model];
     SWY_LET(file.path, folder_.file(std::to_string(sayings_.size())));
-    const auto own = std::find_if(processes_.begin(), processes_.end(), [&](const Process& p) {
+    const auto own = std::find_if(processes_.begin(), processes_.end(), [&](const BenchProcess& p) {
       return is_reference(*p.plan) && p.plan->worker.settings.model == model && p.state == State::measured;
     });
     ProcessPlan plan = asked;
@@ -36,9 +36,9 @@ Status BenchRun::ask_reference(const std::vector<Sitting>& sittings) {
     plan.worker.settings.backend_libs.clear();
     plan.worker.settings.sessions = 2;
     plan.worker.settings.context = o_.check_tokens[0] + o_.check_tokens[1];
-    Process extra;
+    BenchProcess extra;
     extra.plan = &plan;
-    Process& p = own != processes_.end() ? *own : extra;
+    BenchProcess& p = own != processes_.end() ? *own : extra;
     ready(p);
     json request = check_request("say", file.path);
     if (own == processes_.end()) request["text"] = 0;
@@ -56,7 +56,7 @@ Status BenchRun::ask_reference(const std::vector<Sitting>& sittings) {
   return {};
 }
 
-void BenchRun::check(Process& p) {
+void BenchRun::check(BenchProcess& p) {
   if (!o_.checks() || is_reference(*p.plan) || p.correctness || !nobody_interrupts()) return;
   bench::Correctness c;
   c.against = "reference";

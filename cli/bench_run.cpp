@@ -32,7 +32,7 @@ BenchRun::BenchRun(const BenchOptions& o, const BenchPlan& plan)
       set_state(processes_[i], State::unsupported, plan.processes[i].unsupported);
     }
   }
-  measured_.assign(plan.configurations.size(), std::vector<Measured>(plan.cells.size()));
+  measured_.assign(plan.configurations.size(), std::vector<BenchCell>(plan.cells.size()));
   for (auto& cells : measured_) {
     for (size_t k = 0; k < cells.size(); ++k) {
       cells[k].cell.metric = plan.cells[k].metric;
@@ -45,7 +45,7 @@ BenchRun::BenchRun(const BenchOptions& o, const BenchPlan& plan)
 
 Result<bench::Report> BenchRun::run() {
   SWY_TRY(look_at_model());
-  for (Process& p : processes_) SWY_TRY(open(p));
+  for (BenchProcess& p : processes_) SWY_TRY(open(p));
   probe_machine();
   const std::vector<Sitting> sittings = sittings_of(needs_, room(), starts());
   tell_estimate(sittings);
@@ -98,8 +98,8 @@ void BenchRun::cell_failed(size_t c, size_t k, const Reply& r) {
 
 bool BenchRun::open_cell(size_t c, size_t k) {
   const ConfigurationPlan& plan = plan_.configurations[c];
-  Process& p = processes_[plan.process];
-  Measured& m = measured_[c][k];
+  BenchProcess& p = processes_[plan.process];
+  BenchCell& m = measured_[c][k];
   const json request = {{"do", "cell"},
                         {"id", c},
                         {"metric", bench::metric_name(plan_.cells[k].metric)},
@@ -180,7 +180,7 @@ void BenchRun::match(const std::vector<size_t>& at, size_t k, std::map<size_t, P
 }
 
 void BenchRun::take_turn(size_t c, size_t k, uint32_t sitting, uint32_t round, Pace& pace) {
-  Measured& m = measured_[c][k];
+  BenchCell& m = measured_[c][k];
   if (m.cell.state != State::measured || pace.left == 0) return;
   const uint32_t steps = std::min(pace.steps, pace.left);
   const Reply r =
@@ -192,7 +192,7 @@ void BenchRun::take_turn(size_t c, size_t k, uint32_t sitting, uint32_t round, P
 }
 
 void BenchRun::watch_cell(size_t c, size_t k, const Pace& pace) {
-  Measured& m = measured_[c][k];
+  BenchCell& m = measured_[c][k];
   if (m.cell.state != State::measured || !nobody_interrupts()) return;
   const Reply r = call(processes_[plan_.configurations[c].process],
                        {{"do", "watch"}, {"id", c}, {"warm", pace.warm}, {"kernels", o_.ops}}, o_.time_limit,
@@ -202,6 +202,7 @@ void BenchRun::watch_cell(size_t c, size_t k, const Pace& pace) {
     m.cell.overhead = part.cells[0].overhead;
     m.cell.kernels = part.cells[0].kernels;
     m.cell.read_bytes = part.cells[0].read_bytes;
+    m.cell.drawn = part.cells[0].drawn;
   });
 }
 
@@ -213,7 +214,7 @@ void BenchRun::serve(const Sitting& sitting, size_t k) {
                           {"text", o_.text_tokens()}};
     const Reply r =
         call(processes_[plan_.configurations[c].process], request, 1.5 * o_.time_limit + 1, plan_.cells[k].name());
-    Measured& m = measured_[c][k];
+    BenchCell& m = measured_[c][k];
     if (!r.ok()) {
       cell_failed(c, k, r);
       continue;

@@ -24,13 +24,12 @@ constexpr double kOpenSeconds = 60;  // to find the backends and open the device
 inline bool nobody_interrupts() { return !interrupted.load(); }
 
 // A process of the plan, and what is known of it.
-struct Process {
+struct BenchProcess {
   const ProcessPlan* plan = nullptr;
   std::unique_ptr<bench::WorkerProcess> worker;
   bench::State state = bench::State::measured;  // of the whole; once it is another, nothing is asked any more
   std::string reason;
   bool loaded = false;
-  uint32_t starts = 0;
   nlohmann::json opened = nlohmann::json::object(), described;  // what `open` and `load` answered
   uint64_t peak_host = 0, peak_device = 0;
   std::optional<bench::Correctness> correctness;
@@ -38,11 +37,10 @@ struct Process {
 };
 
 // A cell of a configuration while it is measured.
-struct Measured {
+struct BenchCell {
   bench::Cell cell;
   std::vector<bench::Turn> turns;
   nlohmann::json opened;  // what `cell` answered
-  std::string why;
 };
 
 // A folder for files that nobody wants afterwards; made when it is needed.
@@ -80,13 +78,13 @@ class BenchRun {
 
  private:
   // processes: bench_workers.cpp
-  void set_state(Process& p, bench::State state, const std::string& reason);
-  bench::Reply call(Process& p, const nlohmann::json& request, double seconds, const std::string& what);
+  void set_state(BenchProcess& p, bench::State state, const std::string& reason);
+  bench::Reply call(BenchProcess& p, const nlohmann::json& request, double seconds, const std::string& what);
   // Starts a process and opens its devices. Errors: usage, when what was asked for is wrong.
-  Status open(Process& p);
+  Status open(BenchProcess& p);
   // Has it running with the model loaded; what goes wrong becomes its state.
-  void ready(Process& p);
-  void leave(Process& p);
+  void ready(BenchProcess& p);
+  void leave(BenchProcess& p);
 
   // what is known before: bench_workers.cpp
   // Sizes, from the program itself. Errors: those of the model.
@@ -109,7 +107,7 @@ class BenchRun {
   static bool is_reference(const ProcessPlan& p) { return p.library.empty() && p.backend == "reference"; }
   // What the reference says to the text of each program, by the process that is measured if there is one.
   Status ask_reference(const std::vector<Sitting>& sittings);
-  void check(Process& p);
+  void check(BenchProcess& p);
   // Hands over the part of a report that a worker sent. Failed, with the reason, when it is none.
   template <class Take>
   static bench::State take_part(const bench::Reply& r, std::string& reason, const Take& take) {
@@ -147,7 +145,7 @@ class BenchRun {
   bench::Report report();
   bench::Configuration configuration(size_t c);
   size_t first_of(size_t process) const;
-  bench::Cell finished(const Measured& m, const bench::Configuration& of) const;
+  bench::Cell finished(const BenchCell& m, const bench::Configuration& of) const;
   // Shares of what the first device can do; of the host's memory and products, where it computes there.
   void set_shares(bench::Cell& cell, const bench::Configuration& of, double gbs, double tops) const;
   bool on_host(const bench::Configuration& of) const;
@@ -156,11 +154,11 @@ class BenchRun {
 
   const BenchOptions& o_;
   const BenchPlan& plan_;
-  std::vector<Process> processes_;
+  std::vector<BenchProcess> processes_;
   std::vector<ProcessNeed> needs_;
-  std::vector<std::vector<Measured>> measured_;  // [configuration][cell]
-  std::map<std::string, SayingFile> sayings_;    // per program
-  ScratchFolder folder_;                         // of their files
+  std::vector<std::vector<BenchCell>> measured_;  // [configuration][cell]
+  std::map<std::string, SayingFile> sayings_;     // per program
+  ScratchFolder folder_;                          // of their files
   std::unique_ptr<Progress> bar_;
   bench::Report report_;
 };

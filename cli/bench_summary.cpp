@@ -35,7 +35,7 @@ bench::Report BenchRun::report() {
   report_.date = now_text();
   report_.machine = bench::describe_machine();
   report_.prompt = o_.random ? "random ids" : "text";
-  for (const Process& p : processes_) {
+  for (const BenchProcess& p : processes_) {
     if (p.described.is_null()) continue;
     const json& d = p.described;
     report_.model = {d.at("name"),       d.at("quantization"), d.at("layers"),
@@ -51,7 +51,7 @@ bench::Report BenchRun::report() {
 
 bench::Configuration BenchRun::configuration(size_t c) {
   const ConfigurationPlan& plan = plan_.configurations[c];
-  const Process& p = processes_[plan.process];
+  const BenchProcess& p = processes_[plan.process];
   bench::Configuration out;
   out.name = plan.name;
   out.backend = p.opened.value("id", p.plan->worker.settings.backend);
@@ -88,7 +88,7 @@ size_t BenchRun::first_of(size_t process) const {
   return c;
 }
 
-Cell BenchRun::finished(const Measured& m, const bench::Configuration& of) const {
+Cell BenchRun::finished(const BenchCell& m, const bench::Configuration& of) const {
   Cell cell = m.cell;
   if (cell.state != State::measured || m.turns.empty()) {
     if (cell.state == State::measured) {
@@ -96,6 +96,8 @@ Cell BenchRun::finished(const Measured& m, const bench::Configuration& of) const
       cell.reason = "not reached";
     }
     cell.overhead.reset();
+    cell.read_bytes.reset();
+    cell.drawn.clear();
     cell.kernels.clear();
     return cell;
   }
@@ -128,7 +130,7 @@ void BenchRun::set_shares(Cell& cell, const bench::Configuration& of, double gbs
 }
 
 bool BenchRun::on_host(const bench::Configuration& of) const {
-  for (const Process& p : processes_) {
+  for (const BenchProcess& p : processes_) {
     if (!p.opened.contains("devices")) continue;
     for (const json& d : p.opened["devices"]) {
       const auto found = std::find(of.devices.begin(), of.devices.end(), d.at("name").get<std::string>());
@@ -144,8 +146,8 @@ void BenchRun::compare(size_t c) {
     const bool one_process = plan_.configurations[c].process == plan_.configurations[0].process;
     const Metric metric = plan_.cells[k].metric;
     if (metric == Metric::serving || (metric == Metric::prefill && one_process)) continue;
-    const Measured& base = measured_[0][k];
-    const Measured& other = measured_[metric == Metric::prefill ? first_of(plan_.configurations[c].process) : c][k];
+    const BenchCell& base = measured_[0][k];
+    const BenchCell& other = measured_[metric == Metric::prefill ? first_of(plan_.configurations[c].process) : c][k];
     if (base.cell.state != State::measured || other.cell.state != State::measured) continue;
     const bench::Ratio r = bench::ratio_of(base.turns, other.turns, base.cell.tokens, other.cell.tokens);
     if (r.pairs < 2) continue;

@@ -235,8 +235,9 @@ class Worker {
     bench::Cell cell;
     cell.overhead = bench::StepOverhead{
         o.lists, o.barriers, o.barriers / std::max(layers(), 1u), o.core_seconds * 1e6, o.core_share(), o.wait_share()};
-    if (!c->stepper->path().reason.empty()) {
+    if (const PathChoice path = c->stepper->path(); !path.reason.empty()) {
       cell.read_bytes = static_cast<double>(c->stepper->read_bytes()) / (warm + steps);
+      cell.drawn = fmt::format("{}: {}", path_name(path.path), path.reason);
     }
     if (request.at("kernels")) {
       std::map<std::string, bench::KernelTime> kernels;
@@ -249,7 +250,7 @@ class Worker {
     }
     bench::Configuration part;
     part.cells.push_back(std::move(cell));
-    return json{{"report", as_report(std::move(part))}, {"why", c->stepper->path().reason}};
+    return json{{"report", as_report(std::move(part))}};
   }
 
   Answer close(const json& request) {

@@ -23,26 +23,25 @@ constexpr double kAbSeconds = 12;                            // the same of --ab
 
 }  // namespace
 
-void BenchRun::set_state(Process& p, State state, const std::string& reason) {
+void BenchRun::set_state(BenchProcess& p, State state, const std::string& reason) {
   p.state = state;
   p.reason = reason;
   p.worker.reset();
 }
 
-Reply BenchRun::call(Process& p, const json& request, double seconds, const std::string& what) {
+Reply BenchRun::call(BenchProcess& p, const json& request, double seconds, const std::string& what) {
   if (p.state != State::measured) return {p.state, p.reason, {}};
   Reply r = p.worker->call(request, seconds, what, nobody_interrupts);
   if (!r.ok() && !p.worker->alive()) set_state(p, r.state, r.reason);
   return r;
 }
 
-Status BenchRun::open(Process& p) {
+Status BenchRun::open(BenchProcess& p) {
   if (p.state != State::measured) return {};
   auto worker = bench::WorkerProcess::start("/proc/self/exe", {"switchyard", kBenchWorker});
   if (!worker.ok()) return worker.status();
   p.worker = std::move(*worker);
   p.loaded = false;
-  ++p.starts;
   const Reply r = call(p, {{"do", "open"}, {"settings", to_json(p.plan->worker)}}, kOpenSeconds, "opening");
   if (r.ok()) {
     p.opened = r.value;
@@ -55,7 +54,7 @@ Status BenchRun::open(Process& p) {
   return {};
 }
 
-void BenchRun::ready(Process& p) {
+void BenchRun::ready(BenchProcess& p) {
   if (p.state != State::measured || p.loaded) return;
   if (!p.alive()) {
     if (const Status s = open(p); !s.ok()) set_state(p, State::failed, s.message());
@@ -67,7 +66,7 @@ void BenchRun::ready(Process& p) {
   p.loaded = true;
 }
 
-void BenchRun::leave(Process& p) {
+void BenchRun::leave(BenchProcess& p) {
   if (p.alive() && p.loaded) {
     // Also after an interrupt: what it took belongs to what was measured.
     const Reply r = p.worker->call({{"do", "usage"}}, 2, "its end", [] { return true; });
@@ -79,7 +78,7 @@ void BenchRun::leave(Process& p) {
 }
 
 Status BenchRun::look_at_model() {
-  for (Process& p : processes_) {
+  for (BenchProcess& p : processes_) {
     ProcessNeed& need = needs_.emplace_back();
     if (p.state != State::measured) continue;
     SWY_LET(const auto program, load_program(p.plan->worker.settings));
@@ -98,7 +97,7 @@ Status BenchRun::look_at_model() {
 
 std::vector<DeviceRoom> BenchRun::room() const {
   std::vector<DeviceRoom> all = {{"", bench::describe_machine().memory_free_bytes}};
-  for (const Process& p : processes_) {
+  for (const BenchProcess& p : processes_) {
     if (!p.opened.contains("devices")) continue;
     for (const json& d : p.opened["devices"]) {
       const std::string name = d.at("name");
@@ -112,11 +111,11 @@ std::vector<DeviceRoom> BenchRun::room() const {
 void BenchRun::probe_machine() {
   if (!nobody_interrupts()) return;
   uint32_t threads = 1;
-  for (const Process& p : processes_) threads = std::max(threads, thread_count(p.plan->worker.settings));
+  for (const BenchProcess& p : processes_) threads = std::max(threads, thread_count(p.plan->worker.settings));
   if (!o_.no_probes) report_.probes = probe(Host(threads));
   std::set<std::string> seen;
   for (size_t i = 0; i < processes_.size(); ++i) {
-    Process& p = processes_[i];
+    BenchProcess& p = processes_[i];
     if (p.state != State::measured) continue;
     needs_[i].host = true;
     bool wanted = false;

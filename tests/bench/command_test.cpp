@@ -135,6 +135,9 @@ TEST(BenchCommand, SweepsAreCrossProducts) {
     EXPECT_EQ(c.cells[0].samples, r.configurations[0].cells[0].samples) << "prompts are the same for all of a process";
   }
   EXPECT_EQ(r.configurations[2].cells[1].read_bytes, 4.0 * 4096) << "a row of logits";
+  EXPECT_EQ(r.configurations[2].cells[1].drawn, "logits: asked for");
+  EXPECT_THAT(r.configurations[0].cells[1].drawn, HasSubstr("reference:0")) << "why there";
+  EXPECT_EQ(r.configurations[0].cells[0].drawn, "") << "a prompt draws nothing";
 }
 
 TEST(BenchCommand, EncodingsThatAModelCannotHaveAreUnsupported) {

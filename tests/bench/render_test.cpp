@@ -89,7 +89,7 @@ Report hostile_report() {
     c.backend = c.library = c.plugin_version = c.sampling = c.quantization = c.replay = c.reason = bad;
     c.devices = {bad};
     for (Cell& cell : c.cells) {
-      cell.reason = cell.bound = bad;
+      cell.reason = cell.bound = cell.drawn = bad;
       for (CellKernel& k : cell.kernels) k.kernel = k.op = bad;
     }
     if (!c.correctness) continue;
