@@ -189,10 +189,7 @@ Status bench_ops(const Options& o, int& exit_code) {
     SWY_LET(auto reference, registry.select("reference"));
     request.oracle = reference.devices[0];
   }
-  for (const std::string& text : o.settings.variants) {
-    SWY_LET(VariantRule rule, parse_variant_rule(text));
-    request.variants.push_back(std::move(rule));
-  }
+  SWY_LET(request.variants, variant_rules(o.settings));
   SWY_LET(const OpTimes ops, measure_all(o, registry, request));
   const Probes& probes = probe(*host);
   if (o.json) {

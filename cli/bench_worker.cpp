@@ -288,10 +288,7 @@ class Worker {
     bench::OpErrorRequest r;
     r.deterministic = w_.settings.deterministic;
     r.load_threads = thread_count(w_.settings);
-    for (const std::string& text : w_.settings.variants) {
-      SWY_LET(VariantRule rule, parse_variant_rule(text));
-      r.variants.push_back(std::move(rule));
-    }
+    SWY_LET(r.variants, variant_rules(w_.settings));
     const uint64_t begin = Os::real().now_ns();
     const double limit = request.at("seconds");
     bench::Configuration part;

@@ -102,6 +102,15 @@ std::shared_ptr<const Tuning> tuning_of(const Settings& settings) {
   return load_tuning(Os::real(), tuning_path(settings), thread_count(settings));
 }
 
+Result<std::vector<VariantRule>> variant_rules(const Settings& settings) {
+  std::vector<VariantRule> rules;
+  for (const std::string& text : settings.variants) {
+    SWY_LET(VariantRule rule, parse_variant_rule(text));
+    rules.push_back(std::move(rule));
+  }
+  return rules;
+}
+
 void pin(Host& host) {
   if (host.pin()) return;
   spdlog::warn("--pin: {} threads cannot have a core each here; they are left to the system", host.threads());
@@ -149,10 +158,7 @@ Result<Runtime> load_runtime(const Settings& settings, std::shared_ptr<Host> hos
   options.sessions = settings.sessions;
   options.device_sampling = settings.device_sampling;
   options.routers = settings.routers;
-  for (const std::string& text : settings.variants) {
-    SWY_LET(VariantRule rule, parse_variant_rule(text));
-    options.variants.push_back(std::move(rule));
-  }
+  SWY_LET(options.variants, variant_rules(settings));
   options.load_threads = thread_count(settings);
   options.tuning = tuning_of(settings);
   Progress bar("loading weights");

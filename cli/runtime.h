@@ -29,6 +29,9 @@ std::string model_path(const Settings& settings);
 uint32_t thread_count(const Settings& settings);
 void pin(Host& host);  // --pin; a warning where it cannot be
 
+// What --variant says of kernels. Errors: usage.
+Result<std::vector<VariantRule>> variant_rules(const Settings& settings);
+
 // The file that --tuning names; "": none.
 std::string tuning_path(const Settings& settings);
 // What it holds, unless --no-tuned or --deterministic rules it out; NULL: estimates decide.

@@ -99,10 +99,7 @@ Status tune(const Options& o) {
   request.load_threads = request.threads = thread_count(o.settings);
   request.rotate_bytes = 4 * bench::describe_machine().last_cache_bytes;
   request.date = today();
-  for (const std::string& text : o.settings.variants) {
-    SWY_LET(VariantRule rule, parse_variant_rule(text));
-    request.variants.push_back(std::move(rule));
-  }
+  SWY_LET(request.variants, variant_rules(o.settings));
   const auto measure = [&] {
     Progress bar("tuning");
     bool said = false;
