@@ -31,7 +31,7 @@ ordered_json report_json(const Settings& settings, const Probes& p, const OpTime
   out["ops"] = ordered_json::array();
   for (const OpTime& t : ops.times) {
     const double seconds = t.samples.median();
-    const Shares shares = shares_of(t.work, seconds, p);
+    const Shares shares = shares_of(t.work.bytes(), t.work.operations(), seconds, host_ceiling(p));
     const bench::MedianBounds bounds = bench::median_bounds(t.samples);
     out["ops"].push_back({{"device", t.device},
                           {"op", t.op},
@@ -128,7 +128,7 @@ void print_table(const Probes& p, const OpTimes& ops, bool errors) {
   for (const OpTime& t : ops.times) {
     const double seconds = t.samples.median();
     const bench::MedianBounds bounds = bench::median_bounds(t.samples);
-    const Shares shares = shares_of(t.work, seconds, p);
+    const Shares shares = shares_of(t.work.bytes(), t.work.operations(), seconds, host_ceiling(p));
     const auto percent = [](double v) { return v == 0 ? "-" : fmt::format("{:.1f}%", 100 * v); };
     fmt::print(
         "{:<{}} {:<{}} {:>3} {:>5} {} {:<{}} {:>10.2f} {:>10.2f}-{:<10.2f} {:>10.2f} {:>8} {:>8} {:>9} {:>7}{}\n",

@@ -7,12 +7,16 @@ namespace switchyard::cli {
 using bench::Probes;
 using nlohmann::ordered_json;
 
-Shares shares_of(const bench::Workload& work, double seconds, const Probes& probes) {
+Shares shares_of(double bytes, double operations, double seconds, const bench::DeviceCeiling& most) {
   Shares s;
   if (seconds <= 0) return s;
-  if (probes.read_gbs > 0) s.bandwidth = work.bytes() / 1e9 / seconds / probes.read_gbs;
-  if (probes.matrix().tops > 0) s.matrix = work.operations() / 1e12 / seconds / probes.matrix().tops;
+  if (most.read_gbs > 0) s.bandwidth = bytes / 1e9 / seconds / most.read_gbs;
+  if (most.matrix_tops > 0) s.matrix = operations / 1e12 / seconds / most.matrix_tops;
   return s;
+}
+
+bench::DeviceCeiling host_ceiling(const Probes& probes) {
+  return {"", probes.read_gbs, probes.matrix().tops, probes.matrix().name};
 }
 
 const Probes& probe(const Host& host) {

@@ -5,19 +5,22 @@
 #include <string>
 
 #include "bench/probes.h"
-#include "bench/workload.h"
+#include "bench/report.h"
 #include "cli/runtime.h"
 
 namespace switchyard::cli {
 
-// How much of the machine a piece of work used.
+// How much of what a device can do a piece of work used; 0 where that was not measured.
 struct Shares {
   double bandwidth = 0;  // bytes per second, of the measured read rate
   double matrix = 0;     // operations per second, of the fastest measured products
   double bound() const { return bandwidth > matrix ? bandwidth : matrix; }  // of the tighter of the two
   const char* tighter() const { return bandwidth > matrix ? "bandwidth" : "matrix"; }
 };
-Shares shares_of(const bench::Workload& work, double seconds, const bench::Probes& probes);
+Shares shares_of(double bytes, double operations, double seconds, const bench::DeviceCeiling& most);
+
+// Of the host's memory and processors.
+bench::DeviceCeiling host_ceiling(const bench::Probes& probes);
 
 // Shows a line while it measures.
 const bench::Probes& probe(const Host& host);

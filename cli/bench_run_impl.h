@@ -146,8 +146,8 @@ class BenchRun {
   bench::Configuration configuration(size_t c);
   size_t first_of(size_t process) const;
   bench::Cell finished(const BenchCell& m, const bench::Configuration& of) const;
-  // Shares of what the first device can do; of the host's memory and products, where it computes there.
-  void set_shares(bench::Cell& cell, const bench::Configuration& of, double gbs, double tops) const;
+  // Of the last of its devices that was measured; of the host, where it computes there.
+  bench::DeviceCeiling ceiling_of(const bench::Configuration& of) const;
   bool on_host(const bench::Configuration& of) const;
   // Every configuration against the first.
   void compare(size_t c);

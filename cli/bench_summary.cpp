@@ -108,25 +108,22 @@ Cell BenchRun::finished(const BenchCell& m, const bench::Configuration& of) cons
   const double bytes = m.opened.at("bytes"), operations = m.opened.at("operations");
   const double seconds = cell.tokens / cell.rate->median;
   cell.bytes_per_token = bytes / cell.tokens;
-  set_shares(cell, of, bytes / seconds / 1e9, operations / seconds / 1e12);
+  const Shares shares = shares_of(bytes, operations, seconds, ceiling_of(of));
+  if (shares.bandwidth > 0) cell.bandwidth_share = shares.bandwidth;
+  if (shares.matrix > 0) cell.matrix_share = shares.matrix;
+  if (shares.bound() <= 0) return cell;
+  cell.bound = shares.tighter();
+  cell.bound_share = shares.bound();
   return cell;
 }
 
-void BenchRun::set_shares(Cell& cell, const bench::Configuration& of, double gbs, double tops) const {
-  const bool host = on_host(of);
-  double most_gbs = host ? report_.probes.read_gbs : 0, most_tops = host ? report_.probes.matrix().tops : 0;
+bench::DeviceCeiling BenchRun::ceiling_of(const bench::Configuration& of) const {
+  bench::DeviceCeiling most;
+  if (on_host(of)) most = host_ceiling(report_.probes);
   for (const bench::DeviceCeiling& c : report_.ceilings) {
-    const bool on = std::find(of.devices.begin(), of.devices.end(), c.device) != of.devices.end();
-    if (!on) continue;
-    most_gbs = c.read_gbs;
-    most_tops = c.matrix_tops;
+    if (std::find(of.devices.begin(), of.devices.end(), c.device) != of.devices.end()) most = c;
   }
-  if (most_gbs > 0) cell.bandwidth_share = gbs / most_gbs;
-  if (most_tops > 0) cell.matrix_share = tops / most_tops;
-  if (!cell.bandwidth_share && !cell.matrix_share) return;
-  const double b = cell.bandwidth_share.value_or(0), m = cell.matrix_share.value_or(0);
-  cell.bound = b >= m ? "bandwidth" : "matrix";
-  cell.bound_share = std::max(b, m);
+  return most;
 }
 
 bool BenchRun::on_host(const bench::Configuration& of) const {
