@@ -60,7 +60,7 @@ struct Cell {
   Metric metric = Metric::prefill;
   uint32_t at = 0;  // tokens of the prompt; tokens in the context; concurrent requests
   State state = State::measured;
-  std::string reason;
+  std::string reason;  // of a measured one: what went wrong afterwards
 
   // Seconds per `tokens` tokens: of a prompt, of a step, or of an equal part of the tokens that serving wrote.
   std::vector<double> samples;

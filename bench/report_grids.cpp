@@ -66,6 +66,9 @@ void add_rows(const Report& report, Grid& grid, Use use, Cells cells) {
         append(row.cells, cells(c, *cell));
       }
       grid.rows.push_back(std::move(row));
+      if (cell->state == State::measured && !cell->reason.empty()) {
+        grid.rows.push_back({{{""}, {""}, {cell->reason, Tone::bad}}});
+      }
       first = false;
     }
   }

@@ -74,6 +74,7 @@ void BenchRun::sit(const std::vector<Sitting>& sittings, size_t s) {
   for (size_t k = 0; k < plan_.cells.size() && nobody_interrupts(); ++k) {
     if (bar_ == nullptr) bar_ = std::make_unique<Progress>("measuring");
     bar_->update(s * plan_.cells.size() + k, sittings.size() * plan_.cells.size());
+    for (const size_t i : sitting.processes) revive(processes_[i]);
     if (plan_.cells[k].metric == Metric::serving) {
       if (sitting.first) serve(sitting, k);
     } else {
@@ -90,10 +91,13 @@ void BenchRun::sit(const std::vector<Sitting>& sittings, size_t s) {
 }
 
 void BenchRun::cell_failed(size_t c, size_t k, const Reply& r) {
-  Cell& cell = measured_[c][k].cell;
-  if (cell.state == State::measured && !measured_[c][k].turns.empty() && r.state == State::interrupted) return;
-  cell.state = r.state;
-  cell.reason = r.reason;
+  BenchCell& m = measured_[c][k];
+  if (m.turns.empty()) {
+    m.cell.state = r.state;
+    m.cell.reason = r.reason;
+  } else if (r.state != State::interrupted && m.cell.reason.empty()) {
+    m.cell.reason = "afterwards: " + r.reason;
+  }
 }
 
 bool BenchRun::open_cell(size_t c, size_t k) {
@@ -186,7 +190,12 @@ void BenchRun::take_turn(size_t c, size_t k, uint32_t sitting, uint32_t round, P
   const Reply r =
       call(processes_[plan_.configurations[c].process],
            {{"do", "turn"}, {"id", c}, {"warm", pace.warm}, {"steps", steps}}, o_.time_limit, plan_.cells[k].name());
-  if (!r.ok()) return cell_failed(c, k, r);
+  if (!r.ok()) {
+    pace.left = 0;
+    const auto of_this = [&](const bench::Turn& t) { return t.sitting == sitting; };
+    if (r.state != State::interrupted) std::erase_if(m.turns, of_this);  // half a cell is none
+    return cell_failed(c, k, r);
+  }
   if (pace.left != UINT32_MAX) pace.left -= steps;
   m.turns.push_back({sitting, round, r.value.at("seconds").get<std::vector<double>>()});
 }
@@ -198,12 +207,14 @@ void BenchRun::watch_cell(size_t c, size_t k, const Pace& pace) {
                        {{"do", "watch"}, {"id", c}, {"warm", pace.warm}, {"kernels", o_.ops}}, o_.time_limit,
                        plan_.cells[k].name());
   if (!r.ok()) return cell_failed(c, k, r);
-  m.cell.state = take_part(r, m.cell.reason, [&](const bench::Configuration& part) {
+  std::string reason;
+  const State state = take_part(r, reason, [&](const bench::Configuration& part) {
     m.cell.overhead = part.cells[0].overhead;
     m.cell.kernels = part.cells[0].kernels;
     m.cell.read_bytes = part.cells[0].read_bytes;
     m.cell.drawn = part.cells[0].drawn;
   });
+  if (state != State::measured) cell_failed(c, k, {state, reason, {}});
 }
 
 void BenchRun::serve(const Sitting& sitting, size_t k) {

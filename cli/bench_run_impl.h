@@ -16,7 +16,7 @@
 #include "bench/worker_process.h"
 #include "cli/bench_options.h"
 #include "cli/bench_sittings.h"
-#include "cli/generate.h"
+#include "cli/runtime.h"
 
 namespace switchyard::cli {
 
@@ -84,6 +84,8 @@ class BenchRun {
   Status open(BenchProcess& p);
   // Has it running with the model loaded; what goes wrong becomes its state.
   void ready(BenchProcess& p);
+  // Starts one again that was ended because a cell took too long: the next may be shorter.
+  void revive(BenchProcess& p);
   void leave(BenchProcess& p);
 
   // what is known before: bench_workers.cpp
@@ -124,7 +126,7 @@ class BenchRun {
   // Configurations of a sitting whose processes live. The first of a process stands for all where they do not differ.
   std::vector<size_t> live(const Sitting& sitting, bench::Metric metric) const;
   void sit(const std::vector<Sitting>& sittings, size_t s);
-  // Ends a cell of one configuration.
+  // Ends a cell of one configuration. One that has turns keeps them, with the reason noted.
   void cell_failed(size_t c, size_t k, const bench::Reply& r);
   bool open_cell(size_t c, size_t k);
   // How a configuration spends its turns of one sitting.

@@ -66,6 +66,14 @@ void BenchRun::ready(BenchProcess& p) {
   p.loaded = true;
 }
 
+void BenchRun::revive(BenchProcess& p) {
+  if (p.state != State::time_limit || p.described.is_null() || !nobody_interrupts()) return;
+  p.state = State::measured;
+  p.reason.clear();
+  p.loaded = false;
+  ready(p);
+}
+
 void BenchRun::leave(BenchProcess& p) {
   if (p.alive() && p.loaded) {
     // Also after an interrupt: what it took belongs to what was measured.

@@ -183,6 +183,35 @@ INSTANTIATE_TEST_SUITE_P(Backends, GoesWrong,
                                            Wrong{"refuse", State::failed, "not in the mood"}),
                          [](const auto& wrong) { return std::string(wrong.param.name); });
 
+TEST(BenchCommand, AfterATimeLimitTheNextCellIsMeasured) {
+  const Report r = bench_report(
+      {"--backends", fixture("stall") + ",reference", "--prefill", "64", "--no-check", "--time-limit", "5"});
+  ASSERT_EQ(r.configurations.size(), 2u);
+  const Configuration& c = r.configurations[0];
+  ASSERT_EQ(c.cells.size(), 3u);
+  EXPECT_EQ(c.cells[0].state, State::measured) << c.cells[0].reason;
+  EXPECT_EQ(c.cells[1].state, State::time_limit) << "prefill at 64";
+  EXPECT_EQ(c.cells[2].state, State::measured) << c.cells[2].reason;
+}
+
+TEST(BenchCommand, WhatAnEarlierStartMeasuredStays) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(::setenv("WRAPPED_MARK", folder.path("mark").c_str(), 1), 0);
+  const Report r = bench_report({"--backends", fixture("wear") + ",reference", "--starts", "2", "--no-check"});
+  ::unsetenv("WRAPPED_MARK");
+  ASSERT_EQ(r.configurations.size(), 2u);
+  for (const Configuration& c : r.configurations) {
+    ASSERT_EQ(c.cells.size(), 2u);
+    for (const bench::Cell& cell : c.cells) {
+      EXPECT_EQ(cell.state, State::measured) << cell.reason;
+      EXPECT_FALSE(cell.samples.empty());
+      ASSERT_TRUE(cell.rate);
+    }
+  }
+  EXPECT_THAT(r.configurations[0].cells[0].reason, HasSubstr("afterwards: crashed in prefill at 4"));
+  EXPECT_EQ(r.configurations[1].cells[0].reason, "");
+}
+
 TEST(BenchCommand, AFileThatIsNoBackendCostsItsRow) {
   const TemporaryFolder folder;
   const Report r = bench_report({"--backends", folder.write("x.so", "no library") + ",reference", "--no-check"});

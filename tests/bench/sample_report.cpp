@@ -82,6 +82,7 @@ Report sample_report() {
   Configuration reference = configuration("reference", 1);
   reference.cells.push_back(unmeasured(Metric::serving, 8, State::time_limit, "took longer than 60 s"));
   Configuration cpu = configuration("cpu", 8);
+  cpu.cells[2].reason = "afterwards: crashed in decode at 0: Segmentation fault";
   cpu.cells[3].read_bytes = 512;
   cpu.cells[3].drawn = "candidates: cpu:0 does not sample token masks";
   cpu.cells.push_back(serving(8, 700));
