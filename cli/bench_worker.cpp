@@ -1,5 +1,6 @@
 #include "cli/bench_worker.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <csignal>
 #include <map>

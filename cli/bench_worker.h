@@ -16,11 +16,14 @@
 // and so is an answer; one with "error" and "code" says why there is none.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "cli/settings.h"
 #include "core/sampling/sampler.h"
+
+namespace CLI {
+class App;
+}
 
 namespace switchyard::cli {
 

@@ -1,5 +1,6 @@
 #include "cli/generate.h"
 
+#include <CLI/CLI.hpp>
 #include <charconv>
 
 namespace switchyard::cli {

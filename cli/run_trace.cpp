@@ -1,8 +1,9 @@
 #include "cli/run_trace.h"
 
+#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
-#include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
 
 namespace switchyard::cli {
 namespace {

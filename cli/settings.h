@@ -1,10 +1,16 @@
 // Every flag and environment variable that more than one command takes, declared once.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 #include <vector>
+
+// Only files that declare options include CLI11, which takes seconds to compile.
+namespace CLI {
+class App;
+class Option;
+class Validator;
+}  // namespace CLI
 
 namespace switchyard::cli {
 

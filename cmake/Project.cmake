@@ -49,6 +49,10 @@ if(SWITCHYARD_PORTABLE)
   target_link_options(switchyard_build INTERFACE -static-libstdc++ -static-libgcc)
 endif()
 
+# For what reads options, prints and checks, and leaves computing to libraries: optimising CLI11, JSON and GoogleTest
+# takes a third of the time to compile them.
+set(SWITCHYARD_LIGHT_OPTIONS "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:$<CONFIG:Debug>>>:-O1>")
+
 # Everything that `switchyard run` needs, and no test.
 add_custom_target(switchyard_app)
 
