@@ -15,14 +15,6 @@ constexpr uint32_t kPageSize = 64;
 constexpr uint32_t kMostLogitRows = 64;  // more are not asked for in one step, and their logits would fill memory
 constexpr double kMostChecked = 2e9;     // operations that the oracle is asked for: a few seconds
 
-const swy_kernel* kernel_named(const PlanDevice& device, swy_op_id op, const std::string& name) {
-  for (uint32_t i = 0; i < device.api->kernel_count(device.handle); ++i) {
-    const swy_kernel* k = device.api->kernel_at(device.handle, i);
-    if (k != nullptr && k->op == op && name == k->name) return k;
-  }
-  return nullptr;
-}
-
 bool of_logits(const Graph& graph, const GraphOp& op) {
   return std::any_of(op.outputs.begin(), op.outputs.end(),
                      [&](uint32_t v) { return graph.values[v].rows == SWY_ROWS_LOGITS; });

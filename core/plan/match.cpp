@@ -15,6 +15,10 @@ struct ErrorBuffer {
   std::string str(const char* fallback) const { return text[0] != '\0' ? std::string(text.data()) : fallback; }
 };
 
+bool is_activation(swy_dtype d) { return d == SWY_F32 || d == SWY_BF16; }
+
+}  // namespace
+
 const swy_kernel* kernel_named(const PlanDevice& device, swy_op_id op, const std::string& name) {
   for (uint32_t i = 0; i < device.api->kernel_count(device.handle); ++i) {
     const swy_kernel* k = device.api->kernel_at(device.handle, i);
@@ -22,10 +26,6 @@ const swy_kernel* kernel_named(const PlanDevice& device, swy_op_id op, const std
   }
   return nullptr;
 }
-
-bool is_activation(swy_dtype d) { return d == SWY_F32 || d == SWY_BF16; }
-
-}  // namespace
 
 swy_dtype preferred_dtype(swy_dtype declared, uint32_t mask) {
   if (!is_activation(declared) || mask == 0 || (mask & SWY_DTYPE_BIT(declared)) != 0) return declared;

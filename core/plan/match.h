@@ -49,6 +49,9 @@ class Matcher {
   std::vector<const TunedDevice*> tuned_;  // per device; empty or NULL: estimates decide
 };
 
+// NULL: the device announces no kernel of that name for `op`.
+const swy_kernel* kernel_named(const PlanDevice& device, swy_op_id op, const std::string& name);
+
 // The type in which a kernel takes or gives an activation that the program declares as `declared`: that type if the
 // mask allows it (an empty mask allows all), else the other one.
 swy_dtype preferred_dtype(swy_dtype declared, uint32_t mask);
