@@ -9,7 +9,6 @@
 
 namespace switchyard::cli {
 
-using bench::Cell;
 using bench::Metric;
 using bench::Reply;
 using bench::State;
