@@ -10,9 +10,8 @@ namespace {
 constexpr const char* kHead =
     "configuration,backend,library,plugin_version,devices,threads,sampling,quantization,batch,load_seconds,"
     "peak_host_bytes,peak_device_bytes,metric,at,state,reason,tokens_per_second,low,high,samples,bytes_per_token,"
-    "bandwidth_share,matrix_share,bound,bound_share,read_bytes,drawn,requests,requests_asked,ttft_p50,ttft_p95,ttft_"
-    "p99,"
-    "itl_p50,itl_p95,itl_p99,kl_mean,kl_worst,top1,compared_with,ratio,ratio_low,ratio_high,verdict\n";
+    "bandwidth_share,matrix_share,bound,bound_share,read_bytes,drawn,requests,requests_asked,ttft_p50,ttft_p95,"
+    "ttft_p99,itl_p50,itl_p95,itl_p99,kl_mean,kl_worst,top1,compared_with,ratio,ratio_low,ratio_high,verdict\n";
 
 class Line {
  public:
