@@ -162,14 +162,14 @@ namespace swy __attribute__((visibility("hidden"))) {
                           const swy_submit*, swy_error* error) {
     auto& b = *static_cast<Buffer*>(to);
     if (const swy_status s = check_range(b, offset, bytes, error); s != SWY_OK) return s;
-    std::memcpy(b.data + offset, from, bytes);
+    if (bytes != 0) std::memcpy(b.data + offset, from, bytes);
     return SWY_OK;
   }
   inline swy_status read(swy_device*, void* to, swy_buffer* from, uint64_t offset, uint64_t bytes, const swy_submit*,
                          swy_error* error) {
     const auto& b = *static_cast<Buffer*>(from);
     if (const swy_status s = check_range(b, offset, bytes, error); s != SWY_OK) return s;
-    std::memcpy(to, b.data + offset, bytes);
+    if (bytes != 0) std::memcpy(to, b.data + offset, bytes);
     return SWY_OK;
   }
   inline swy_status fill_zero(swy_device*, swy_buffer* buffer, uint64_t offset, uint64_t bytes, swy_error* error) {
