@@ -34,8 +34,8 @@ void quantize_row(const float* x, const RowFormat& format, uint8_t* to) {
     // The last store of a short block goes beyond it, into padding or into the next block, which is written after it.
     each_vector(n, [&](uint64_t i, uint64_t count) {
       // What is not finite becomes any integer; sums of those must not overflow.
-      const auto q = hn::Clamp(hn::NearestInt(hn::Mul(load(x + begin + i, count), inverse)), hn::Set(di, -127),
-                               hn::Set(di, 127));
+      const auto q =
+          hn::Clamp(hn::NearestInt(hn::Mul(load(x + begin + i, count), inverse)), hn::Set(di, -127), hn::Set(di, 127));
       sum = hn::Add(sum, q);
       const auto bytes = hn::DemoteTo(d8, hn::DemoteTo(d16, q));
       hn::StoreU(bytes, d8, quants + begin + i);
