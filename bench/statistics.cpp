@@ -162,12 +162,14 @@ Ratio ratio_of(std::span<const Turn> base, std::span<const Turn> other, double b
   Ratio r;
   r.pairs = all.size();
   if (all.size() < 2) return r;
-  auto [low, high] = sittings.size() < kManySittings ? interval_of_logs(all) : interval_over(sittings);
-  for (const auto& [sitting, logs] : sittings) {
-    if (sittings.size() >= kManySittings) break;
-    const double alone = median_of(logs);
-    low = std::min(low, alone);
-    high = std::max(high, alone);
+  const bool many = sittings.size() >= kManySittings;
+  auto [low, high] = many ? interval_over(sittings) : interval_of_logs(all);
+  if (!many) {
+    for (const auto& [sitting, logs] : sittings) {
+      const double alone = median_of(logs);
+      low = std::min(low, alone);
+      high = std::max(high, alone);
+    }
   }
   const double median = median_of(all);
   r.ratio = std::exp(median);

@@ -40,7 +40,7 @@ struct Ratio {
 };
 
 // Pairs the turns of one sitting and round: each gives the ratio of its medians, and the result is the median of those.
-// The interval also covers the median of each sitting; of eight and more it is by drawing whole sittings again.
+// The interval also covers the median of each sitting; where they are eight or more, whole sittings are drawn instead.
 // `base_tokens` and `other_tokens` are what a sample is of. With fewer than two pairs there is no comparison, whatever
 // the rest says.
 Ratio ratio_of(std::span<const Turn> base, std::span<const Turn> other, double base_tokens, double other_tokens);
