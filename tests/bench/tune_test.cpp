@@ -22,7 +22,7 @@ Backends liars(const char* broken = nullptr) {
   DiscoveryOptions discovery;
   discovery.libraries = {SWITCHYARD_PLAN_FIXTURES "/switchyard_parts.so",
                          SWITCHYARD_TEST_BACKENDS "/switchyard_reference.so"};
-  discovery.settings = {{"parts", {{"kernels", "linear_add.plain"}, {"twin", "linear_add.plain"}, {"lag", "300"}}}};
+  discovery.settings = {{"parts", {{"kernels", "linear_add.plain"}, {"twin", "linear_add.plain"}, {"lag", "3000"}}}};
   if (broken != nullptr) discovery.settings["parts"].push_back({"broken", broken});
   b.registry = std::make_unique<Registry>(Registry::discover(Os::real(), discovery, test_host()));
   auto selection = b.registry->select("parts,reference");
@@ -38,7 +38,7 @@ TuneRequest quick() {
   TuneRequest r;
   r.rows = {1, 4};
   r.depths = {7, 63};
-  r.seconds = 0.001;
+  r.seconds = 0.02;
   r.threads = test_host().threads();
   r.date = "2026-11-21";
   return r;
