@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "bench/clock.h"
+
 namespace switchyard::bench {
 namespace {
 
@@ -15,8 +17,6 @@ struct Header {
   uint64_t magic = kMagic;
   uint32_t tokens = 0, vocab = 0, greedy = 0, reserved = 0;
 };
-
-double now() { return static_cast<double>(Os::real().now_ns()) / 1e9; }
 
 // ln of the sum of exp, and whether all are numbers.
 double log_sum(std::span<const float> x) {

@@ -4,12 +4,11 @@
 #include <cmath>
 #include <numeric>
 
+#include "bench/clock.h"
 #include "core/engine/profile.h"
 
 namespace switchyard::bench {
 namespace {
-
-double now() { return static_cast<double>(Os::real().now_ns()) / 1e9; }
 
 // While it lives, lists and barriers are counted.
 class Watch {
@@ -63,19 +62,19 @@ class KernelTable final : public ProfileListener {
   std::map<std::string, KernelTime>& kernels_;
 };
 
-constexpr uint32_t kFirst = 64;  // tokens whose time tells what the rest will take
+constexpr uint32_t kSample = 64;  // tokens whose time tells what the rest will take
 
 // Feeds all, unless its first part says that it would take too long.
 Status feed_within(Session& session, std::span<const int32_t> tokens, double seconds, double copies = 1) {
-  if (tokens.size() > kFirst) {
+  if (tokens.size() > kSample) {
     const double begin = now();
-    SWY_TRY(session.feed(tokens.first(kFirst)).status());
-    const double all = (now() - begin) / kFirst * static_cast<double>(tokens.size()) * copies;
+    SWY_TRY(session.feed(tokens.first(kSample)).status());
+    const double all = (now() - begin) / kSample * static_cast<double>(tokens.size()) * copies;
     if (all > seconds) {
       return error(Code::cancelled, "reading {} tokens would take about {:.0f} s, by the first {}",
-                   static_cast<double>(tokens.size()) * copies, all, kFirst);
+                   static_cast<double>(tokens.size()) * copies, all, kSample);
     }
-    tokens = tokens.subspan(kFirst);
+    tokens = tokens.subspan(kSample);
   }
   return tokens.empty() ? Status() : session.feed(tokens).status();
 }

@@ -11,6 +11,9 @@
 
 namespace switchyard::bench {
 
+inline constexpr double kPatience = 10;   // times the wanted seconds, for kernels that are slow
+inline constexpr uint32_t kLeastOps = 8;  // in a list, so that starting the team does not count
+
 // What the operations of one run share.
 struct OpContext {
   const Graph* graph = nullptr;  // types of activations as the plan has them; weights and states are the program's

@@ -3,16 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "bench/clock.h"
 #include "bench/op_cases.h"
 
 namespace switchyard::bench {
 namespace {
 
 constexpr size_t kLeastSamples = 5, kMostSamples = 500;
-constexpr double kPatience = 10;   // times the wanted seconds, for kernels that are slow
-constexpr uint32_t kLeastOps = 8;  // in a list, so that starting the team does not count
-
-double now() { return static_cast<double>(Os::real().now_ns()) / 1e9; }
 
 Result<Samples> time_case(OpCases& cases, const OpCase& c) {
   SWY_LET(const auto run, cases.record(c, kLeastOps));

@@ -7,8 +7,8 @@
 #include <functional>
 #include <vector>
 
+#include "bench/clock.h"
 #include "bench/machine.h"
-#include "core/base/os.h"
 
 namespace switchyard::bench {
 namespace {
@@ -18,8 +18,6 @@ constexpr uint64_t kLeastRead = uint64_t{1} << 30;
 constexpr int kPasses = 4;
 constexpr double kReadSeconds = 0.3;  // after which no other pass begins
 constexpr double kBurstSeconds = 0.08;
-
-double now() { return static_cast<double>(Os::real().now_ns()) / 1e9; }
 
 class Team {
  public:

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "bench/clock.h"
 #include "bench/op_cases.h"
 #include "core/plan/op_shape.h"
 
@@ -11,13 +12,9 @@ namespace switchyard::bench {
 namespace {
 
 constexpr size_t kLeastRounds = 5, kMostRounds = 100;
-constexpr double kPatience = 10;   // times the wanted seconds, for slow kernels
 constexpr double kHopeless = 8;    // a kernel so many times slower is not timed again
 constexpr double kEqual = 1.03;    // less than this is noise
 constexpr uint32_t kFewRows = 64;  // up to which a list repeats operations, so that starting the team does not count
-constexpr uint32_t kLeastOps = 8;
-
-double now() { return static_cast<double>(Os::real().now_ns()) / 1e9; }
 
 // The kernels of one shape at one row count.
 struct Group {

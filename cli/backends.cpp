@@ -7,12 +7,12 @@
 namespace switchyard::cli {
 namespace {
 
-struct Options {
+struct BackendsFlags {
   Settings settings;
   bool explain = false, json = false;
 };
 
-Status backends(const Options& o) {
+Status backends(const BackendsFlags& o) {
   const Host host(1);
   Settings settings = o.settings;
   settings.probe_anew = o.explain;
@@ -28,7 +28,7 @@ Status backends(const Options& o) {
 }  // namespace
 
 void add_backends(CLI::App& app, int& exit_code) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<BackendsFlags>();
   CLI::App* c = app.add_subcommand("backends", "List the backends that were found, their devices and kernels");
   c->footer("Example: SWITCHYARD_BACKEND_PATH=/opt/mine switchyard backends --explain");
   c->add_flag("--explain", o->explain, "try every file anew, and print a line for each: accepted, or why not");

@@ -14,7 +14,7 @@ namespace {
 constexpr int kRegressed = 3;  // exit code with --fail
 constexpr uint64_t kMostBytes = 256u << 20;
 
-struct Options {
+struct BenchCompareFlags {
   std::string before, after;
   std::string threshold = "3%", format = "table", output;
   bool fail = false;
@@ -39,7 +39,7 @@ Result<bench::Report> read_report(const std::string& path) {
   return report;
 }
 
-Status compare_command(const Options& o, int& exit_code) {
+Status compare_command(const BenchCompareFlags& o, int& exit_code) {
   SWY_LET(const bench::ReportFormat format, bench::parse_report_format(o.format));
   SWY_LET(const double threshold, parse_threshold(o.threshold));
   SWY_LET(const bench::Report before, read_report(o.before));
@@ -61,7 +61,7 @@ Status compare_command(const Options& o, int& exit_code) {
 }  // namespace
 
 void add_bench_compare(CLI::App& bench, int& exit_code) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<BenchCompareFlags>();
   CLI::App* c = bench.add_subcommand("compare", "Compare two reports: what became slower, or less right");
   c->footer(
       "Example: switchyard bench --backend cpu --format json --output new.json\n"

@@ -18,7 +18,7 @@ using bench::OpTimes;
 using bench::Probes;
 using nlohmann::ordered_json;
 
-struct Options {
+struct BenchOpsFlags {
   Settings settings;
   bench::OpRequest request;
   std::string rows = "1,16,64,512,2048";
@@ -114,7 +114,7 @@ void print_missing(const OpTimes& ops) {
   if (ops.interrupted) fmt::print("stopped early: the rest is missing\n");
 }
 
-void print_table(const Probes& p, const OpTimes& ops, bool errors) {
+void print_ops(const Probes& p, const OpTimes& ops, bool errors) {
   print_probes(p);
   size_t shape = 5, kernel = 6, device = 6;
   for (const OpTime& t : ops.times) {
@@ -145,7 +145,7 @@ void print_table(const Probes& p, const OpTimes& ops, bool errors) {
 }
 
 // All backends after one another, each with a plan of its own. Errors: of the first kernel, if all failed.
-Result<OpTimes> measure_all(const Options& o, const Registry& registry, const bench::OpRequest& request) {
+Result<OpTimes> measure_all(const BenchOpsFlags& o, const Registry& registry, const bench::OpRequest& request) {
   SWY_LET(const std::shared_ptr<const Program> program, load_program(o.settings));
   OpTimes all;
   for (const std::string& backend : o.backends.empty() ? std::vector<std::string>{o.settings.backend} : o.backends) {
@@ -175,7 +175,7 @@ Result<OpTimes> measure_all(const Options& o, const Registry& registry, const be
   return all;
 }
 
-Status bench_ops(const Options& o, int& exit_code) {
+Status bench_ops(const BenchOpsFlags& o, int& exit_code) {
   const auto host = std::make_shared<Host>(thread_count(o.settings));
   if (o.settings.pin) pin(*host);
   SWY_LET(const Registry registry, find_backends(o.settings, *host));
@@ -195,7 +195,7 @@ Status bench_ops(const Options& o, int& exit_code) {
   if (o.json) {
     print_json(report_json(o.settings, probes, ops), 2);
   } else {
-    print_table(probes, ops, o.check);
+    print_ops(probes, ops, o.check);
   }
   if (ops.interrupted) exit_code = 130;
   return {};
@@ -204,7 +204,7 @@ Status bench_ops(const Options& o, int& exit_code) {
 }  // namespace
 
 void add_bench_ops(CLI::App& bench, int& exit_code) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<BenchOpsFlags>();
   CLI::App* c =
       bench.add_subcommand("ops", "Time every operation of a model by itself, with every kernel that takes it");
   c->footer(

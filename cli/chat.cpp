@@ -11,7 +11,7 @@
 namespace switchyard::cli {
 namespace {
 
-struct Options {
+struct ChatFlags {
   Settings settings;
   TextFlags text;
   std::string system;
@@ -74,7 +74,7 @@ class Chat {
   std::vector<int32_t> seen_;
 };
 
-Status chat(const Options& o) {
+Status chat(const ChatFlags& o) {
   SWY_LET(TextOptions options, o.text.resolved());
   SWY_LET(Runtime r, load_for_text(o.settings, options));
   SWY_TRY(r.text().status());
@@ -101,7 +101,7 @@ Status chat(const Options& o) {
 }  // namespace
 
 void add_chat(CLI::App& app, int& exit_code) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<ChatFlags>();
   CLI::App* c = app.add_subcommand("chat", "Talk with a model; the conversation is kept");
   c->add_option("--system", o->system, "instructions before the first message");
   add_text_flags(*c, o->text, 512);

@@ -8,7 +8,7 @@
 namespace switchyard::cli {
 namespace {
 
-struct Options {
+struct ConfigFlags {
   Settings settings;
   bool json = false;
 };
@@ -26,7 +26,7 @@ const char* source_of(const CLI::Option& option, const char* env_name) {
   return env != nullptr && joined(option.results()) == env ? "environment" : "flag";
 }
 
-Status config(const CLI::App& command, const Options& o) {
+Status config(const CLI::App& command, const ConfigFlags& o) {
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const SettingInfo& info : setting_table()) {
     const std::string name = std::string(info.flag).substr(0, std::string(info.flag).find(','));
@@ -77,7 +77,7 @@ Status config(const CLI::App& command, const Options& o) {
 }  // namespace
 
 void add_config(CLI::App& app, int& exit_code) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<ConfigFlags>();
   CLI::App* c = app.add_subcommand("config", "Show every setting, its value, and where it came from");
   c->footer("Example: SWITCHYARD_BACKEND=reference switchyard config");
   c->add_flag("--json", o->json, "print JSON");

@@ -10,7 +10,7 @@
 namespace switchyard::cli {
 namespace {
 
-struct Options {
+struct ConvertFlags {
   std::string source, output, quant = "i4", group = "64", pack;
   Settings settings;  // threads, and where backends are
   bool json = false;
@@ -20,7 +20,7 @@ using nlohmann::ordered_json;
 
 double mib(uint64_t bytes) { return static_cast<double>(bytes) / 1048576; }
 
-Status convert_checkpoint(const Options& o, ordered_json& out) {
+Status convert_checkpoint(const ConvertFlags& o, ordered_json& out) {
   ConvertOptions c;
   c.source = o.source;
   c.output = o.output;
@@ -49,7 +49,7 @@ Status convert_checkpoint(const Options& o, ordered_json& out) {
 }
 
 // Writes `from` once more, with weights packed for the devices. Layouts are asked of the plans that running it makes.
-Status pack(const Options& o, const Registry::Selection& backend, const std::string& from, ordered_json& out) {
+Status pack(const ConvertFlags& o, const Registry::Selection& backend, const std::string& from, ordered_json& out) {
   SWY_LET(Program loaded, Program::load(Os::real(), from));
   const auto program = std::make_shared<const Program>(std::move(loaded));
   SWY_LET(const auto uses, Model::weight_uses(program, backend.devices, backend.policy, {}));
@@ -75,7 +75,7 @@ Status pack(const Options& o, const Registry::Selection& backend, const std::str
   return {};
 }
 
-Status convert_command(const Options& o) {
+Status convert_command(const ConvertFlags& o) {
   std::error_code ec;  // what cannot be looked at fails below, with a reason
   const bool program = std::filesystem::is_regular_file(o.source, ec);
   if (program && o.pack.empty()) {
@@ -104,7 +104,7 @@ Status convert_command(const Options& o) {
 }  // namespace
 
 void add_convert(CLI::App& app, int& exit_code) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<ConvertFlags>();
   CLI::App* c = app.add_subcommand("convert", "Make a program file from a Hugging Face checkpoint");
   c->footer(
       "Example: switchyard convert Qwen3.5-35B-A3B -o qwen.swy --quant i4 --group 64\n"

@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-struct Options {
+struct DivergeFlags {
   Settings settings;
   std::string against = "reference", against_model, file;
   std::vector<std::string> against_sets, against_variants;
@@ -27,7 +27,7 @@ struct Prompt {
 };
 
 // Stretches of the text, one after another.
-Result<std::vector<Prompt>> cut_prompts(const Options& o, const Runtime& r) {
+Result<std::vector<Prompt>> cut_prompts(const DivergeFlags& o, const Runtime& r) {
   SWY_LET(const auto ids, sample_text(r.tokenizer.get(), r.model->vocab(), o.prompts * o.length, o.file));
   std::vector<Prompt> prompts(o.prompts);
   for (size_t i = 0; i < prompts.size(); ++i) {
@@ -42,7 +42,7 @@ Status stop_if_interrupted() {
 }
 
 // One after the other, so that only one copy of the weights is in memory, and options of a backend may differ.
-Result<std::vector<Prompt>> compare(const Options& o, std::unique_ptr<Tokenizer>& tokenizer) {
+Result<std::vector<Prompt>> compare(const DivergeFlags& o, std::unique_ptr<Tokenizer>& tokenizer) {
   Settings settings = o.settings;
   if (settings.context == 0) settings.context = o.length + o.tokens;
   const auto host = std::make_shared<Host>(thread_count(settings));
@@ -81,7 +81,7 @@ std::string word(const Tokenizer* tokenizer, int32_t id) {
              : ordered_json(tokenizer->decode({&id, 1})).dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
-ordered_json report_json(const Options& o, const std::vector<Prompt>& prompts) {
+ordered_json report_json(const DivergeFlags& o, const std::vector<Prompt>& prompts) {
   ordered_json out = {{"against", o.against}, {"tokens", o.tokens}, {"prompts", ordered_json::array()}};
   for (const Prompt& p : prompts) {
     ordered_json row = {{"diverged", p.divergence.has_value()}};
@@ -96,7 +96,7 @@ ordered_json report_json(const Options& o, const std::vector<Prompt>& prompts) {
   return out;
 }
 
-void print_report(const Options& o, const std::vector<Prompt>& prompts, const Tokenizer* tokenizer) {
+void print_report(const DivergeFlags& o, const std::vector<Prompt>& prompts, const Tokenizer* tokenizer) {
   fmt::print("{:>6} {:>9} {:>8} {:>9}  {}\n", "prompt", "position", "gap", "gap there", "here, there");
   size_t diverged = 0;
   std::vector<size_t> agreed;
@@ -116,7 +116,7 @@ void print_report(const Options& o, const std::vector<Prompt>& prompts, const To
              agreed[agreed.size() / 2]);
 }
 
-Status diverge(const Options& o) {
+Status diverge(const DivergeFlags& o) {
   std::unique_ptr<Tokenizer> tokenizer;
   SWY_LET(const std::vector<Prompt> prompts, compare(o, tokenizer));
   if (o.json) {
@@ -130,7 +130,7 @@ Status diverge(const Options& o) {
 }  // namespace
 
 void add_diverge(CLI::App& app, int& exit_code) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<DivergeFlags>();
   CLI::App* c = app.add_subcommand("diverge", "Find where two backends first continue a text differently");
   c->footer(
       "Example: switchyard diverge --backend cpu --against reference\n"

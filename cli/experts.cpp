@@ -10,14 +10,14 @@
 namespace switchyard::cli {
 namespace {
 
-struct Options {
+struct ExpertsFlags {
   Settings settings;
   std::string file;
   uint32_t tokens = 1024;
   bool json = false;
 };
 
-Status experts(const Options& o) {
+Status experts(const ExpertsFlags& o) {
   Settings settings = o.settings;
   settings.routers = true;
   SWY_LET(const Runtime r, load_runtime(settings));
@@ -60,7 +60,7 @@ void print_experts(std::FILE* out, const std::vector<ExpertCounts>& layers, size
 }
 
 void add_experts(CLI::App& app, int& exit_code) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<ExpertsFlags>();
   CLI::App* c = app.add_subcommand("experts", "Show how the tokens of a text spread over a model's experts");
   c->footer("Example: switchyard experts --file text.txt");
   c->add_option("--file,-f", o->file, "the text; without it that of the demo model, or random ids");

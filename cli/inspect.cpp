@@ -10,7 +10,7 @@
 namespace switchyard::cli {
 namespace {
 
-struct Options {
+struct InspectFlags {
   Settings settings;
   std::string dequantized;
   bool tensors = false, json = false;
@@ -58,7 +58,7 @@ nlohmann::ordered_json describe_program(const Program& p, bool tensors) {
   return out;
 }
 
-Status inspect(const Options& o) {
+Status inspect(const InspectFlags& o) {
   SWY_LET(const auto program, load_program(o.settings));
   if (!o.dequantized.empty()) SWY_TRY(export_dequantized(Os::real(), *program, o.dequantized));
   nlohmann::ordered_json all = describe_program(*program, o.tensors);
@@ -85,7 +85,7 @@ Status inspect(const Options& o) {
 }  // namespace
 
 void add_inspect(CLI::App& app, int& exit_code) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<InspectFlags>();
   CLI::App* c = app.add_subcommand("inspect", "Show what a program file holds");
   c->footer("Example: switchyard inspect qwen.swy --verify");
   add_model(*c, o->settings, "program");

@@ -8,7 +8,7 @@
 namespace switchyard::cli {
 namespace {
 
-struct Options {
+struct LogitsFlags {
   Settings settings;
   std::string ids, out;
 };
@@ -41,7 +41,7 @@ std::string npy_header(size_t rows, size_t columns) {
   return header + dict;
 }
 
-Status logits(const Options& o) {
+Status logits(const LogitsFlags& o) {
   SWY_LET(const std::vector<int32_t> ids, parse_ids(o.ids));
   SWY_LET(Runtime r, load_runtime(o.settings));
   SWY_LET(auto session, r.model->session());
@@ -62,7 +62,7 @@ Status logits(const Options& o) {
 }  // namespace
 
 void add_logits(CLI::App& app, int& exit_code) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<LogitsFlags>();
   CLI::App* c = app.add_subcommand("logits", "Write a program's logits for some token ids");
   c->footer("Example: switchyard logits demo.swy --ids \"46 1392 570\" --out logits.npy");
   c->add_option("--ids", o->ids, "token ids, separated by blanks")->required();

@@ -12,7 +12,7 @@ namespace {
 constexpr uint64_t kMaxTextBytes = uint64_t{1} << 30;
 constexpr uint32_t kMaxWindow = 65536;  // tokens
 
-struct Options {
+struct PerplexityFlags {
   Settings settings;
   std::string file, against;
   uint32_t window = 512, windows = 0;
@@ -41,7 +41,7 @@ struct Divergence {
   }
 };
 
-Status perplexity(const Options& o) {
+Status perplexity(const PerplexityFlags& o) {
   if (o.window < 2 || o.window > kMaxWindow) {
     return error(Code::usage, "--ctx is {}; a window takes from 2 to {} tokens", o.window, kMaxWindow);
   }
@@ -109,7 +109,7 @@ Status perplexity(const Options& o) {
 }  // namespace
 
 void add_perplexity(CLI::App& app, int& exit_code) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<PerplexityFlags>();
   CLI::App* c = app.add_subcommand("perplexity", "Measure how well a program predicts a text");
   c->footer("Example: switchyard perplexity demo.swy --file text.txt --windows 16 --against demo-bf16.swy");
   c->add_option("--file,-f", o->file, "the text")->required();

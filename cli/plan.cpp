@@ -7,13 +7,13 @@
 namespace switchyard::cli {
 namespace {
 
-struct Options {
+struct PlanFlags {
   Settings settings;
   uint32_t rows = 1, tokens = 256;
   bool explain = false, json = false;
 };
 
-Status plan(const Options& o) {
+Status plan(const PlanFlags& o) {
   SWY_LET(const Runtime r, load_runtime(o.settings));
   if (o.tokens > r.model->context() || o.rows > r.model->chunk()) {
     return error(Code::usage, "--rows may be at most {} and --tokens at most {} here; --chunk and --ctx raise them",
@@ -31,7 +31,7 @@ Status plan(const Options& o) {
 }  // namespace
 
 void add_plan(CLI::App& app, int& exit_code) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<PlanFlags>();
   CLI::App* c = app.add_subcommand("plan", "Show which kernel runs every operation of a program");
   c->footer("Example: switchyard plan --backend mine,reference --explain");
   c->add_option("--rows", o->rows, "tokens of the step; 1 is decoding")

@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint64_t kMaxPromptBytes = uint64_t{64} << 20;
 
-struct Options {
+struct RunFlags {
   Settings settings;
   TextFlags text;
   std::string prompt, file, trace;
@@ -23,7 +23,7 @@ struct Options {
   bool json = false;
 };
 
-Result<std::string> read_prompt(const Options& o) {
+Result<std::string> read_prompt(const RunFlags& o) {
   if (!o.prompt.empty() && !o.file.empty()) return error(Code::usage, "give a prompt or --file, not both");
   if (!o.file.empty()) return Os::real().read(o.file, kMaxPromptBytes);
   if (!o.prompt.empty()) return o.prompt;
@@ -56,7 +56,7 @@ void print_logprobs(const json& token) {
   fmt::print(stderr, "{}\n", line);
 }
 
-Status run(const Options& o) {
+Status run(const RunFlags& o) {
   SWY_LET(TextOptions options, o.text.resolved());
   options.sampling.top_logprobs = o.logprobs;
   SWY_LET(const std::string prompt, read_prompt(o));
@@ -99,7 +99,7 @@ Status run(const Options& o) {
 }  // namespace
 
 void add_run(CLI::App& app, int& exit_code) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<RunFlags>();
   CLI::App* c = app.add_subcommand("run", "Continue a prompt");
   c->footer(
       "Example: switchyard run -n 200 --temp 0.7 \"The ship had been at sea\"\n"

@@ -8,7 +8,7 @@
 namespace switchyard::cli {
 namespace {
 
-std::vector<std::string> names_of(const Model& model) {
+std::vector<std::string> device_names(const Model& model) {
   std::vector<std::string> names;
   for (const PlanDevice& d : model.devices()) names.push_back(d.name);
   return names;
@@ -24,7 +24,7 @@ void add_trace(CLI::App& command, std::string& path) {
 }
 
 RunTrace::RunTrace(const Runtime& runtime, std::string path)
-    : path_(std::move(path)), file_(names_of(*runtime.model)) {}
+    : path_(std::move(path)), file_(device_names(*runtime.model)) {}
 
 Result<std::unique_ptr<RunTrace>> RunTrace::start(const Runtime& runtime, const Settings& settings,
                                                   const std::string& path) {

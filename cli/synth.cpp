@@ -11,14 +11,14 @@ namespace {
 
 constexpr uint32_t kLayers = 4, kTokens = 1024;  // of the histogram
 
-struct Options {
+struct SynthFlags {
   std::string config = "qwen3.5-35b-a3b", output, quant = "i4", group = "32";
   uint32_t layers = 0, vocab = 0, threads = 0;
   uint64_t seed = 1;
   bool histogram = true;
 };
 
-std::string short_form(const Options& o, uint32_t layers) {
+std::string short_form(const SynthFlags& o, uint32_t layers) {
   std::string text = o.config + ",quant=" + o.quant + ",group=" + o.group + fmt::format(",seed={}", o.seed);
   if (layers != 0) text += fmt::format(",layers={}", layers);
   if (o.vocab != 0) text += fmt::format(",vocab={}", o.vocab);
@@ -26,7 +26,7 @@ std::string short_form(const Options& o, uint32_t layers) {
 }
 
 // Over the first layers, which are made once more in memory: the whole model may not fit.
-Status histogram(const Options& o) {
+Status histogram(const SynthFlags& o) {
   Settings settings;
   settings.model = "synth:" + short_form(o, o.layers == 0 ? kLayers : std::min(o.layers, kLayers));
   settings.threads = o.threads;
@@ -39,7 +39,7 @@ Status histogram(const Options& o) {
   return {};
 }
 
-Status synth(const Options& o) {
+Status synth(const SynthFlags& o) {
   const std::string text = short_form(o, o.layers);
   SWY_LET(const SyntheticRequest request, synthetic_request(text));
   Settings threads;
@@ -62,7 +62,7 @@ Status synth(const Options& o) {
 }  // namespace
 
 void add_synth(CLI::App& app, int& exit_code) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<SynthFlags>();
   CLI::App* c = app.add_subcommand("synth", "Make a program with random weights, to measure speed at full size");
   c->footer(
       "Example: switchyard synth --config qwen3.5-35b-a3b --layers 4 --vocab 32768 -o slice.swy\n"

@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-struct Options {
+struct TuneFlags {
   Settings settings;
   bench::TuneRequest request;
   std::string rows;
@@ -81,7 +81,7 @@ Status save(const bench::TuneResult& r, const std::string& path) {
   return tuning.save(Os::real(), path);
 }
 
-Status tune(const Options& o) {
+Status tune(const TuneFlags& o) {
   const std::string path = tuning_path(o.settings);
   if (path.empty() && !o.dry) {
     return error(Code::usage, "there is no folder for caches here; name a file with --tuning, or try --dry-run");
@@ -127,7 +127,7 @@ Status tune(const Options& o) {
 }  // namespace
 
 void add_tune(CLI::App& app, int& exit_code) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<TuneFlags>();
   CLI::App* c = app.add_subcommand("tune", "Measure which kernels are the fastest on this machine, for the planner");
   c->footer(
       "Example: switchyard tune -m model.swy --backend cpu\n"

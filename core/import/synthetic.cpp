@@ -43,7 +43,7 @@ void parallel(uint64_t n, uint32_t threads, Body f) {
   for (std::thread& t : others) t.join();
 }
 
-struct Plan {
+struct Synthesis {
   ProgramSpec spec;
   uint32_t layers = 0;
   uint64_t seed = 0;
@@ -54,7 +54,7 @@ struct Plan {
   }
 };
 
-Result<Plan> make_plan(Os& os, const SyntheticRequest& r) {
+Result<Synthesis> make_synthesis(Os& os, const SyntheticRequest& r) {
   std::string text = kQwen35;
   if (r.config != "qwen3.5-35b-a3b") {
     if (!os.exists(r.config)) {
@@ -81,13 +81,13 @@ Result<Plan> make_plan(Os& os, const SyntheticRequest& r) {
     plan.spec.tokenizer_json = r.tokenizer_json;
     plan.spec.chat_template = r.chat_template;
   }
-  return Plan{std::move(plan.spec), config.layers, r.seed};
+  return Synthesis{std::move(plan.spec), config.layers, r.seed};
 }
 
 // A program file that exists in address space only: header and description as in a real one, weights made when asked.
 class SyntheticFile final : public MappedFile {
  public:
-  static Result<std::shared_ptr<SyntheticFile>> create(Plan plan, uint32_t threads) {
+  static Result<std::shared_ptr<SyntheticFile>> create(Synthesis plan, uint32_t threads) {
     std::shared_ptr<SyntheticFile> f(new SyntheticFile(std::move(plan), threads));
     SWY_LET(const std::vector<std::byte> flatbuffer, encode_program(f->plan_.spec));
     SWY_LET(f->layout_, decode_program(flatbuffer));
@@ -135,7 +135,7 @@ class SyntheticFile final : public MappedFile {
   }
 
  private:
-  SyntheticFile(Plan plan, uint32_t threads) : plan_(std::move(plan)), threads_(threads) {}
+  SyntheticFile(Synthesis plan, uint32_t threads) : plan_(std::move(plan)), threads_(threads) {}
   // The segment that begins at `offset`: one per tensor, in their order.
   size_t find(uint64_t offset) const {
     const auto& all = layout_.segments;
@@ -144,7 +144,7 @@ class SyntheticFile final : public MappedFile {
     return it != all.end() && it->offset == offset ? static_cast<size_t>(it - all.begin()) : made_.size();
   }
 
-  Plan plan_;
+  Synthesis plan_;
   Program layout_;
   uint32_t threads_;
   std::byte* data_ = nullptr;
@@ -188,14 +188,14 @@ Result<SyntheticRequest> parse_synthetic(const std::string& text) {
 }
 
 Result<Program> synthetic_program(Os& os, const SyntheticRequest& request, uint32_t threads) {
-  SWY_LET(Plan plan, make_plan(os, request));
+  SWY_LET(Synthesis plan, make_synthesis(os, request));
   SWY_LET(auto file, SyntheticFile::create(std::move(plan), threads));
   return Program::parse(std::move(file));
 }
 
 Result<uint64_t> write_synthetic(Os& os, const SyntheticRequest& request, const std::string& output, uint32_t threads,
                                  const std::function<bool(uint64_t done, uint64_t total)>& progress) {
-  SWY_LET(const Plan plan, make_plan(os, request));
+  SWY_LET(const Synthesis plan, make_synthesis(os, request));
   SWY_LET(ProgramWriter writer, ProgramWriter::create(os, output, plan.spec));
   const uint64_t total = writer.file_bytes();
   uint64_t done = 0;

@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 
 constexpr uint32_t kPrompt = 12, kDecoded = 4;
 
-std::vector<int32_t> some_text() {
+std::vector<int32_t> few_tokens() {
   std::vector<int32_t> ids(kPrompt + kDecoded);
   std::iota(ids.begin(), ids.end(), 100);
   return ids;
@@ -26,7 +26,7 @@ std::vector<int32_t> some_text() {
 TEST(Correctness, TheReferenceAgreesWithItself) {
   const TestModel t = make_model(SWITCHYARD_DEMO_MODEL, "reference", with_context(64));
   ASSERT_NE(t.model, nullptr);
-  const auto saying = say(*t.model, some_text(), kPrompt, 5, 600);
+  const auto saying = say(*t.model, few_tokens(), kPrompt, 5, 600);
   ASSERT_TRUE(saying.ok()) << saying.status().message();
   EXPECT_EQ(saying->logits.size(), size_t{kPrompt + kDecoded} * t.model->vocab());
   EXPECT_EQ(saying->greedy.size(), 5u);
@@ -35,7 +35,7 @@ TEST(Correctness, TheReferenceAgreesWithItself) {
   auto loaded = load_saying(Os::real(), folder.path("logits"));
   ASSERT_TRUE(loaded.ok()) << loaded.status().message();
   EXPECT_EQ(loaded->logits, saying->logits);
-  const auto same = compare(*t.model, some_text(), kPrompt, *loaded, 600);
+  const auto same = compare(*t.model, few_tokens(), kPrompt, *loaded, 600);
   ASSERT_TRUE(same.ok()) << same.status().message();
   EXPECT_EQ(same->positions, kPrompt + kDecoded);
   EXPECT_NEAR(same->kl_mean, 0, 1e-9);
@@ -45,7 +45,7 @@ TEST(Correctness, TheReferenceAgreesWithItself) {
   // Another model would have said otherwise at one position.
   for (uint32_t i = 0; i < loaded->vocab; ++i) loaded->logits[i] = -loaded->logits[i];
   loaded->greedy[2].top[0].id ^= 1;
-  const auto other = compare(*t.model, some_text(), kPrompt, *loaded, 600);
+  const auto other = compare(*t.model, few_tokens(), kPrompt, *loaded, 600);
   ASSERT_TRUE(other.ok());
   EXPECT_GT(other->kl_worst, 0.1);
   EXPECT_NEAR(other->kl_mean, other->kl_worst / (kPrompt + kDecoded), 1e-9);
@@ -57,7 +57,7 @@ TEST(Correctness, TheReferenceAgreesWithItself) {
 TEST(Correctness, SaysBeforehandWhatWouldTakeTooLong) {
   const TestModel t = make_model(SWITCHYARD_DEMO_MODEL, "reference", with_context(64));
   ASSERT_NE(t.model, nullptr);
-  EXPECT_EQ(say(*t.model, some_text(), kPrompt, 0, 1e-4).status().code(), Code::cancelled);
+  EXPECT_EQ(say(*t.model, few_tokens(), kPrompt, 0, 1e-4).status().code(), Code::cancelled);
 }
 
 TEST(Correctness, DivergenceIsThatOfTheDistributions) {

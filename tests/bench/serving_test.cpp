@@ -15,8 +15,6 @@ using ::testing::Ge;
 using ::testing::Gt;
 using ::testing::HasSubstr;
 
-const KeepGoing kAlways = [] { return true; };
-
 ServingLoad small_load() {
   ServingLoad load;
   load.concurrency = 3;
@@ -28,18 +26,19 @@ ServingLoad small_load() {
   return load;
 }
 
-std::vector<int32_t> some_text() {
+std::vector<int32_t> serving_text() {
   std::vector<int32_t> ids(200);
   std::iota(ids.begin(), ids.end(), 100);
   return ids;
 }
 
-Result<Serving> serve(const std::string& backend, const ServingLoad& load, const KeepGoing& keep_going = kAlways) {
+Result<Serving> serve(
+    const std::string& backend, const ServingLoad& load, const KeepGoing& keep_going = [] { return true; }) {
   ModelOptions options = with_context(48);
   options.sessions = 3;
   const TestModel t = make_model(SWITCHYARD_DEMO_MODEL, backend, options);
   if (t.model == nullptr) return Status(Code::internal, "no model");
-  return measure_serving(*t.model, load, some_text(), keep_going);
+  return measure_serving(*t.model, load, serving_text(), keep_going);
 }
 
 TEST(Serving, LengthsAreLogUniform) {

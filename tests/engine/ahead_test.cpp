@@ -11,8 +11,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const char* kDemo = SWITCHYARD_DEMO_MODEL;
-
 LateReport& report_of(const Model& model) {
   const PlanDevice& device = *model.state_units()[0].device;
   return *const_cast<LateReport*>(

@@ -10,8 +10,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const char* kDemo = SWITCHYARD_DEMO_MODEL;
-
 void draws_the_same_on_every_path(const std::string& backend, int settings) {
   const TestModel t = make_model(kDemo, backend, options_for(1));
   ASSERT_NE(t.model, nullptr);

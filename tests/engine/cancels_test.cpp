@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint32_t kSessions = 8, kSurvivors = 2, kKept = 6;
 
-struct Scene {
+struct Cancelling {
   const char* backend;
   uint32_t cancels;
 };
@@ -30,7 +30,7 @@ uint64_t resident_bytes() {
   return resident * 4096;
 }
 
-class Cancels : public ::testing::TestWithParam<Scene> {
+class Cancels : public ::testing::TestWithParam<Cancelling> {
  protected:
   struct Other {
     std::unique_ptr<Session> session;
@@ -175,9 +175,9 @@ TEST_P(Cancels, LeakNothing) {
 }
 
 #ifdef SWITCHYARD_TEST_CPU
-INSTANTIATE_TEST_SUITE_P(Backends, Cancels, ::testing::Values(Scene{"cpu", 10000}, Scene{"late", 1000}));
+INSTANTIATE_TEST_SUITE_P(Backends, Cancels, ::testing::Values(Cancelling{"cpu", 10000}, Cancelling{"late", 1000}));
 #else
-INSTANTIATE_TEST_SUITE_P(Backends, Cancels, ::testing::Values(Scene{"late", 1000}));
+INSTANTIATE_TEST_SUITE_P(Backends, Cancels, ::testing::Values(Cancelling{"late", 1000}));
 #endif
 
 }  // namespace

@@ -14,8 +14,6 @@ namespace {
 using ::testing::HasSubstr;
 using Path = SamplingPath;
 
-const char* kDemo = SWITCHYARD_DEMO_MODEL;
-
 struct Kind {
   std::string name;
   void (*change)(Request& r);

@@ -57,12 +57,12 @@ std::vector<double> wanted(std::span<const float> logits, const SamplingParams& 
   return probability;
 }
 
-struct Scene {
+struct Drawing {
   const char* backend;
   uint32_t draws;
 };
 
-class Draws : public ::testing::TestWithParam<Scene> {};
+class Draws : public ::testing::TestWithParam<Drawing> {};
 
 TEST_P(Draws, FitTheModelsDistribution) {
   const TestModel t = make_model(SWITCHYARD_DEMO_MODEL, GetParam().backend, options_for(kTogether));
@@ -110,9 +110,9 @@ TEST_P(Draws, FitTheModelsDistribution) {
 }
 
 #ifdef SWITCHYARD_TEST_CPU
-INSTANTIATE_TEST_SUITE_P(Backends, Draws, ::testing::Values(Scene{"reference", 3200}, Scene{"cpu", 32000}));
+INSTANTIATE_TEST_SUITE_P(Backends, Draws, ::testing::Values(Drawing{"reference", 3200}, Drawing{"cpu", 32000}));
 #else
-INSTANTIATE_TEST_SUITE_P(Backends, Draws, ::testing::Values(Scene{"reference", 3200}));
+INSTANTIATE_TEST_SUITE_P(Backends, Draws, ::testing::Values(Drawing{"reference", 3200}));
 #endif
 
 }  // namespace

@@ -8,18 +8,18 @@
 namespace switchyard {
 namespace {
 
-constexpr uint32_t kTogether = 20, kSettings = 200, kTokens = 50;
+constexpr uint32_t kAtOnce = 20, kDraws = 200, kTokens = 50;
 
 class EqualTokens : public ::testing::TestWithParam<const char*> {
  protected:
-  // What each request draws, `kTogether` of them at a time in the same steps.
+  // What each request draws, `kAtOnce` of them at a time in the same steps.
   std::vector<Drawn> draw(Model& model, const std::vector<Request>& requests, SamplingPath path) {
     std::vector<Drawn> drawn(requests.size());
-    for (size_t first = 0; first < requests.size(); first += kTogether) {
+    for (size_t first = 0; first < requests.size(); first += kAtOnce) {
       std::vector<std::unique_ptr<Session>> sessions;
       Batch batch(model);
       std::vector<Batch::Id> ids;
-      for (size_t i = first; i < first + kTogether; ++i) {
+      for (size_t i = first; i < first + kAtOnce; ++i) {
         sessions.push_back(*model.session());
         Request r = request_of(requests[i].prompt, requests[i].sampling, kTokens, &drawn[i]);
         r.path = path;
@@ -43,11 +43,11 @@ void allow_a_third(std::span<const int32_t> before, std::span<uint32_t> mask) {
 }
 
 TEST_P(EqualTokens, OnEveryPathThatTheDeviceHas) {
-  const TestModel t = make_model(SWITCHYARD_DEMO_MODEL, GetParam(), options_for(kTogether));
+  const TestModel t = make_model(SWITCHYARD_DEMO_MODEL, GetParam(), options_for(kAtOnce));
   ASSERT_NE(t.model, nullptr);
   std::mt19937 random(2026);
   std::vector<Request> requests;
-  for (uint32_t i = 0; i < kSettings; ++i) {
+  for (uint32_t i = 0; i < kDraws; ++i) {
     requests.push_back(request_of(random_ids(random, 1 + random() % 40, t.model->vocab()),
                                   random_params(random, t.model->vocab()), kTokens));
     if (i % 8 == 0) requests.back().mask = allow_a_third;
@@ -66,12 +66,12 @@ TEST_P(EqualTokens, OnEveryPathThatTheDeviceHas) {
     }
     const std::vector<Drawn> drawn = draw(*t.model, requests, path);
     uint32_t equal = 0;
-    for (uint32_t i = 0; i < kSettings; ++i) {
+    for (uint32_t i = 0; i < kDraws; ++i) {
       equal += drawn[i] == expected[i];
       EXPECT_TRUE(drawn[i] == expected[i]) << path_name(path) << ", setting " << i;
     }
     std::printf("%s: %s draws as logits do with %u of %u settings, %u tokens each (%llu draws undecided)\n", GetParam(),
-                path_name(path), equal, kSettings, kTokens, static_cast<unsigned long long>(undecided_));
+                path_name(path), equal, kDraws, kTokens, static_cast<unsigned long long>(undecided_));
     EXPECT_TRUE(path == SamplingPath::fused || undecided_ > 0) << "no draw needed the logits after all";
   }
 }

@@ -13,6 +13,8 @@
 
 namespace switchyard {
 
+inline constexpr char kDemo[] = SWITCHYARD_DEMO_MODEL;
+
 // A plugin keeps the host that it negotiated with last, so all models of a process share one that outlives them.
 inline Host& test_host() {
   static Host host(2);

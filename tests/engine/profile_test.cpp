@@ -21,8 +21,6 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr char kDemo[] = SWITCHYARD_DEMO_MODEL;
-
 struct Kept final : ProfileListener {
   struct Kernel {
     std::string name, op;

@@ -12,7 +12,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const char* kDemo = SWITCHYARD_DEMO_MODEL;
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN(), kInf = std::numeric_limits<float>::infinity();
 
 struct Bad {

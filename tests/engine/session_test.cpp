@@ -8,8 +8,6 @@
 namespace switchyard {
 namespace {
 
-const char* kDemo = SWITCHYARD_DEMO_MODEL;
-
 std::vector<int32_t> random_ids(size_t n, uint32_t vocab, uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<int32_t> ids(n);

@@ -10,7 +10,8 @@ namespace {
 using ::testing::HasSubstr;
 
 // What the suite says about a fixture.
-std::string verdict(const std::string& name, const std::string& suite, int seed = 42, const std::string& more = "") {
+std::string suite_verdict(const std::string& name, const std::string& suite, int seed = 42,
+                          const std::string& more = "") {
   return run_program(fixture(name) + " --oracle naive --suite " + suite + " --seed " + std::to_string(seed) + " " +
                      more)
       .text;
@@ -22,68 +23,73 @@ TEST(Suites, HaveNothingToSayAboutWhatIsRight) {
 }
 
 TEST(Suites, Negotiation) {
-  EXPECT_THAT(verdict("ODD_AGREES_WITH_ALL", "negotiation"), HasSubstr("FAILED negotiation/host_is_newer: agreed"));
-  EXPECT_THAT(verdict("ODD_LONG_ERRORS", "negotiation"),
+  EXPECT_THAT(suite_verdict("ODD_AGREES_WITH_ALL", "negotiation"),
+              HasSubstr("FAILED negotiation/host_is_newer: agreed"));
+  EXPECT_THAT(suite_verdict("ODD_LONG_ERRORS", "negotiation"),
               HasSubstr("FAILED negotiation/error_of_capacity_8: wrote beyond an error buffer of 8 bytes"));
 }
 
 TEST(Suites, AbiAndDevice) {
-  EXPECT_THAT(verdict("ODD_NO_READ", "abi"), HasSubstr("FAILED abi/table: read is NULL, and mandatory"));
-  EXPECT_THAT(verdict("ODD_SILENT_OPTION", "device"),
+  EXPECT_THAT(suite_verdict("ODD_NO_READ", "abi"), HasSubstr("FAILED abi/table: read is NULL, and mandatory"));
+  EXPECT_THAT(suite_verdict("ODD_SILENT_OPTION", "device"),
               HasSubstr("FAILED device/options: no_such_option=1: refused without a line"));
 }
 
 TEST(Suites, Copies) {
-  EXPECT_THAT(verdict("ODD_SHORT_COPIES", "copies"), HasSubstr("FAILED copies/pieces_of_device_memory: write of "));
-  EXPECT_THAT(verdict("ODD_UNCHECKED_COPIES", "copies"),
+  EXPECT_THAT(suite_verdict("ODD_SHORT_COPIES", "copies"),
+              HasSubstr("FAILED copies/pieces_of_device_memory: write of "));
+  EXPECT_THAT(suite_verdict("ODD_UNCHECKED_COPIES", "copies"),
               HasSubstr("FAILED copies/pieces_of_device_memory: fill_zero of "));
 }
 
 TEST(Suites, Errors) {
-  EXPECT_THAT(verdict("ODD_UNCHECKED_COPIES", "errors"),
+  EXPECT_THAT(suite_verdict("ODD_UNCHECKED_COPIES", "errors"),
               HasSubstr("FAILED errors/ranges_of_copies: a fill_zero of 1 bytes at "));
 }
 
 TEST(Suites, Threads) {
-  EXPECT_THAT(verdict("ODD_THREADS", "threads"),
+  EXPECT_THAT(suite_verdict("ODD_THREADS", "threads"),
               HasSubstr("FAILED threads/devices: device_info says something else from several threads"));
   EXPECT_EQ(run_program(fixture("TAKES_NOTHING") + " --oracle naive --suite threads --seed 42").code, 0);
 }
 
 TEST(Suites, Memory) {
-  EXPECT_THAT(verdict("LEAKS", "memory"), HasSubstr("FAILED memory/nothing_leaks: 1 blocks leaked"));
-  EXPECT_THAT(verdict("WRONG_STATUS", "memory"), HasSubstr("which is no status for missing memory"));
-  EXPECT_THAT(verdict("WRONG_STATUS_LATE", "memory"), HasSubstr("which is no status for missing memory"));
-  EXPECT_THAT(verdict("FREES_WRONGLY", "memory"), HasSubstr("gave back 32 bytes aligned to 64 that it got as 64"));
+  EXPECT_THAT(suite_verdict("LEAKS", "memory"), HasSubstr("FAILED memory/nothing_leaks: 1 blocks leaked"));
+  EXPECT_THAT(suite_verdict("WRONG_STATUS", "memory"), HasSubstr("which is no status for missing memory"));
+  EXPECT_THAT(suite_verdict("WRONG_STATUS_LATE", "memory"), HasSubstr("which is no status for missing memory"));
+  EXPECT_THAT(suite_verdict("FREES_WRONGLY", "memory"),
+              HasSubstr("gave back 32 bytes aligned to 64 that it got as 64"));
 }
 
 TEST(Suites, Replay) {
-  EXPECT_THAT(verdict("KEEPS_INPUTS", "replay"), HasSubstr("replayed with other inputs: output 0 row 0"));
+  EXPECT_THAT(suite_verdict("KEEPS_INPUTS", "replay"), HasSubstr("replayed with other inputs: output 0 row 0"));
 }
 
-TEST(Suites, Numbers) { EXPECT_THAT(verdict("SPREADS_NAN", "numbers"), HasSubstr("in an input of sequence ")); }
+TEST(Suites, Numbers) { EXPECT_THAT(suite_verdict("SPREADS_NAN", "numbers"), HasSubstr("in an input of sequence ")); }
 
 TEST(Suites, SamplingRangeAndProfile) {
-  EXPECT_THAT(verdict("ODD_SAMPLING", "sampling"),
+  EXPECT_THAT(suite_verdict("ODD_SAMPLING", "sampling"),
               HasSubstr("FAILED sampling/TOKEN: the device says TOKEN, and no kernel takes a case of it"));
-  EXPECT_THAT(verdict("EXT_WRONG_RANGE", "range"), HasSubstr("FAILED range/add_add: "));
-  EXPECT_THAT(verdict("EXT_NO_RANGE", "range"),
+  EXPECT_THAT(suite_verdict("EXT_WRONG_RANGE", "range"), HasSubstr("FAILED range/add_add: "));
+  EXPECT_THAT(suite_verdict("EXT_NO_RANGE", "range"),
               HasSubstr("FAILED range/takes_some: swy.range/1 is there and takes no"));
-  EXPECT_THAT(verdict("EXT_WRONG_SPANS", "profile"), HasSubstr("ends before it begins"));
+  EXPECT_THAT(suite_verdict("EXT_WRONG_SPANS", "profile"), HasSubstr("ends before it begins"));
 }
 
 TEST(Suites, Races) {
-  EXPECT_THAT(verdict("RACY_NO_BARRIER", "races"), HasSubstr("FAILED races/team"));
-  EXPECT_THAT(verdict("RACY_LOST_UPDATE", "races"), HasSubstr("FAILED races/team"));
+  EXPECT_THAT(suite_verdict("RACY_NO_BARRIER", "races"), HasSubstr("FAILED races/team"));
+  EXPECT_THAT(suite_verdict("RACY_LOST_UPDATE", "races"), HasSubstr("FAILED races/team"));
   EXPECT_EQ(run_program(fixture("NOTHING") + " --oracle naive --suite races --seed 42").code, 0);
 }
 
 // Whatever the seed is.
 TEST(SuitesSlow, AWrongAndARacyKernelAreCaughtWithEverySeed) {
   for (int seed = 1; seed <= 20; ++seed) {
-    EXPECT_THAT(verdict("LAST_ELEMENT", "ops", seed, "--filter rows65"), HasSubstr("output 0 row 64")) << seed;
-    EXPECT_THAT(verdict("RACY_NO_BARRIER", "races", seed), HasSubstr("with the members of the team held up")) << seed;
-    EXPECT_THAT(verdict("RACY_LOST_UPDATE", "races", seed), HasSubstr("with the members of the team held up")) << seed;
+    EXPECT_THAT(suite_verdict("LAST_ELEMENT", "ops", seed, "--filter rows65"), HasSubstr("output 0 row 64")) << seed;
+    EXPECT_THAT(suite_verdict("RACY_NO_BARRIER", "races", seed), HasSubstr("with the members of the team held up"))
+        << seed;
+    EXPECT_THAT(suite_verdict("RACY_LOST_UPDATE", "races", seed), HasSubstr("with the members of the team held up"))
+        << seed;
   }
 }
 

@@ -17,8 +17,6 @@
 
 namespace switchyard {
 
-inline const char* const kDemo = SWITCHYARD_DEMO_MODEL;
-
 // What a test plans with: backends of this folder and reference, and no other that may have been built.
 struct Use {
   std::string backend;

@@ -137,10 +137,10 @@ std::string refusal(void (*change)(swy_sample_params&)) {
 }
 
 TEST(Parameters, OutOfRangeAreRefusedWithTheRange) {
-  constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInf = std::numeric_limits<float>::infinity();
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInfinite = std::numeric_limits<float>::infinity();
   const std::string temperature = "temperature must be 0 (greedy) or more, and finite";
   EXPECT_EQ(temperature, refusal([](auto& p) { p.temperature = -0.1f; }));
-  EXPECT_EQ(temperature, refusal([](auto& p) { p.temperature = kInf; }));
+  EXPECT_EQ(temperature, refusal([](auto& p) { p.temperature = kInfinite; }));
   EXPECT_EQ(temperature, refusal([](auto& p) { p.temperature = kNan; }));
   EXPECT_EQ("top_p must be above 0 and at most 1", refusal([](auto& p) { p.top_p = 0; }));
   EXPECT_EQ("top_p must be above 0 and at most 1", refusal([](auto& p) { p.top_p = 1.01f; }));
@@ -149,7 +149,8 @@ TEST(Parameters, OutOfRangeAreRefusedWithTheRange) {
   EXPECT_EQ("min_p must be from 0 to 1", refusal([](auto& p) { p.min_p = -0.01f; }));
   EXPECT_EQ("min_p must be from 0 to 1", refusal([](auto& p) { p.min_p = 1.01f; }));
   EXPECT_EQ("repetition_penalty must be above 0 and finite", refusal([](auto& p) { p.repetition_penalty = 0; }));
-  EXPECT_EQ("repetition_penalty must be above 0 and finite", refusal([](auto& p) { p.repetition_penalty = kInf; }));
+  EXPECT_EQ("repetition_penalty must be above 0 and finite",
+            refusal([](auto& p) { p.repetition_penalty = kInfinite; }));
   EXPECT_EQ("presence_penalty must be from -2 to 2", refusal([](auto& p) { p.presence_penalty = 2.1f; }));
   EXPECT_EQ("frequency_penalty must be from -2 to 2", refusal([](auto& p) { p.frequency_penalty = -2.1f; }));
 }

@@ -241,7 +241,7 @@ Value reject(Call& c) { return choose(c, false, false); }
 Value select_attr(Call& c) { return choose(c, true, true); }
 Value reject_attr(Call& c) { return choose(c, true, false); }
 
-constexpr Builtin kFilters[] = {
+constexpr Builtin kListFilters[] = {
     {"length", "", length_filter},
     {"count", "", length_filter},
     {"list", "", list_filter},
@@ -265,6 +265,6 @@ constexpr Builtin kFilters[] = {
 
 }  // namespace
 
-const Builtin* detail::find_list_filter(std::string_view name) { return find_in(kFilters, name); }
+const Builtin* detail::find_list_filter(std::string_view name) { return find_in(kListFilters, name); }
 
 }  // namespace switchyard::jinja

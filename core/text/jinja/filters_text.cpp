@@ -166,7 +166,7 @@ Value round_filter(Call& c) {
   return Value((method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / scale);
 }
 
-constexpr Builtin kFilters[] = {
+constexpr Builtin kTextFilters[] = {
     {"upper", "", upper},
     {"lower", "", lower},
     {"capitalize", "", capitalize},
@@ -187,7 +187,7 @@ constexpr Builtin kFilters[] = {
 
 }  // namespace
 
-const Builtin* detail::find_text_filter(std::string_view name) { return find_in(kFilters, name); }
+const Builtin* detail::find_text_filter(std::string_view name) { return find_in(kTextFilters, name); }
 
 const Builtin* find_filter(std::string_view name) {
   const Builtin* found = detail::find_text_filter(name);

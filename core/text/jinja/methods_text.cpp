@@ -89,13 +89,13 @@ int64_t find_place(Call& c, bool from_right) {
 }
 Value find_method_(Call& c) { return Value(find_place(c, false)); }
 Value rfind(Call& c) { return Value(find_place(c, true)); }
-Value index(Call& c) {
+Value index_of(Call& c) {
   int64_t place = find_place(c, false);
   if (place < 0) fail("{} is not in the text", to_repr(c.cx, c.at(0)));
   return Value(place);
 }
 
-Value count(Call& c) {
+Value count_of(Call& c) {
   Part p = part(c, 1);
   const std::string& what = c.text(0);
   if (!p.valid) return Value(int64_t{0});
@@ -247,8 +247,8 @@ constexpr Builtin kMethods[] = {
     {"join", "iterable", join},
     {"find", "sub start end", find_method_},
     {"rfind", "sub start end", rfind},
-    {"index", "sub start end", index},
-    {"count", "sub start end", count},
+    {"index", "sub start end", index_of},
+    {"count", "sub start end", count_of},
     {"partition", "sep", partition},
     {"rpartition", "sep", rpartition},
     {"removeprefix", "prefix", remove_prefix},
