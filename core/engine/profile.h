@@ -49,7 +49,7 @@ class Profile final : private StepObserver {
   static Result<std::unique_ptr<Profile>> start(Model& model, Host& host, ProfileListener& listener);
   // Tells the rest, and stops listening. Nothing is told afterwards. Errors: those of the devices, now or on the way.
   Status stop();
-  ~Profile();
+  ~Profile() override;
   Profile(const Profile&) = delete;
   Profile& operator=(const Profile&) = delete;
 
