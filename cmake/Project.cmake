@@ -42,9 +42,9 @@ target_compile_options(switchyard_build INTERFACE
   $<$<COMPILE_LANGUAGE:C,CXX>:${warnings} -ffp-contract=off>
   "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Xcompiler=-Wall,-Wextra,-ffp-contract=off -Werror=all-warnings>")
 if(SWITCHYARD_SANITIZE)
-  # Sanitizers want little optimisation and few symbols, and that compiles in two thirds of the time. Backends, which do
-  # most of the computing, are optimised again.
-  add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-O1;-g1>")
+  # Instrumented code takes two and a half times as long to optimise. Backends and their judge, which do most of the
+  # computing, are optimised a little.
+  add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-O0;-g1>")
   target_compile_options(switchyard_build INTERFACE
     -fsanitize=${SWITCHYARD_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(switchyard_build INTERFACE -fsanitize=${SWITCHYARD_SANITIZE})
@@ -61,7 +61,9 @@ endif()
 
 # For what reads options, prints and checks, and leaves computing to libraries: optimising CLI11, JSON and GoogleTest
 # takes a third of the time to compile them.
-set(SWITCHYARD_LIGHT_OPTIONS "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:$<CONFIG:Debug>>>:-O1>")
+if(NOT SWITCHYARD_SANITIZE)
+  set(SWITCHYARD_LIGHT_OPTIONS "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:$<CONFIG:Debug>>>:-O1>")
+endif()
 
 # Headers that the build writes, for tools that read single files.
 add_custom_target(switchyard_headers)
