@@ -45,6 +45,7 @@ if(SWITCHYARD_SANITIZE)
   # Instrumented code takes two and a half times as long to optimise. Backends and their judge, which do most of the
   # computing, are optimised a little.
   add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-O0;-g1>")
+  set(SWITCHYARD_KERNEL_OPTIONS "$<$<COMPILE_LANGUAGE:C,CXX>:-O1>")
   target_compile_options(switchyard_build INTERFACE
     -fsanitize=${SWITCHYARD_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(switchyard_build INTERFACE -fsanitize=${SWITCHYARD_SANITIZE})
