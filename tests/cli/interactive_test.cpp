@@ -88,6 +88,7 @@ TEST(Run, ControlCEndsALongPrompt) {
   Child run({"run", "-n", "4000", "--chunk", "16", "--log", "debug"});
   run.write(prompt);
   run.close_input();
+  ASSERT_TRUE(run.wait_until_it_catches(SIGINT));
   ::usleep(300000);  // it is reading the prompt by now; if it is not, the signal finds it earlier
   run.signal(SIGINT);
   EXPECT_EQ(run.finish(), 0);

@@ -10,6 +10,8 @@
 
 #include <chrono>
 #include <csignal>
+#include <fstream>
+#include <string_view>
 
 namespace switchyard::testing {
 namespace {
@@ -123,6 +125,20 @@ bool Child::wait_for_bytes(size_t bytes) {
     if (std::chrono::steady_clock::now() > give_up || !read_some()) return false;
   }
   return true;
+}
+
+bool Child::wait_until_it_catches(int number) const {
+  const auto give_up = std::chrono::steady_clock::now() + kPatience;
+  while (std::chrono::steady_clock::now() < give_up) {
+    std::ifstream status(fmt::format("/proc/{}/status", pid_));
+    for (std::string line; std::getline(status, line);) {
+      constexpr std::string_view kCaught = "SigCgt:";
+      if (!line.starts_with(kCaught)) continue;
+      if ((std::stoull(line.substr(kCaught.size()), nullptr, 16) >> (number - 1) & 1) != 0) return true;
+    }
+    ::usleep(1000);
+  }
+  return false;
 }
 
 int Child::finish() {

@@ -32,7 +32,8 @@ class Child {
   // Reads until standard output (1) or error (2) holds `text` `times` times. False when the program ended before that,
   // or after a minute.
   bool wait_for(int stream, const std::string& text, size_t times = 1);
-  bool wait_for_bytes(size_t count);  // the same, until standard output holds so many
+  bool wait_for_bytes(size_t count);             // the same, until standard output holds so many
+  bool wait_until_it_catches(int number) const;  // this signal, which would have ended it before
   // Closes the input and reads to the end. The exit code, or minus the signal that ended the program.
   int finish();
 
