@@ -42,8 +42,8 @@ target_compile_options(switchyard_build INTERFACE
   $<$<COMPILE_LANGUAGE:C,CXX>:${warnings} -ffp-contract=off>
   "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Xcompiler=-Wall,-Wextra,-ffp-contract=off -Werror=all-warnings>")
 if(SWITCHYARD_SANITIZE)
-  # Instrumented code takes two and a half times as long to optimise. Core, backends and their judge, which compute, are
-  # optimised a little.
+  # Instrumented code takes two and a half times as long to optimise. Backends and their judge, which do most of the
+  # computing, are optimised a little.
   add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-O0;-g1>")
   set(SWITCHYARD_SANITIZED_OPTIONS "$<$<COMPILE_LANGUAGE:C,CXX>:-O1>")
   target_compile_options(switchyard_build INTERFACE
