@@ -2,11 +2,12 @@
 //
 // A cluster of blocks serves one key head of one sequence: its value heads, each cut into slices of 32 columns. A warp
 // keeps four columns of the state in registers, and asks for them before the kernels in front have ended: a slot is
-// written by earlier steps only. The blocks of a cluster share what the norm needs, and have all read the old inputs of
-// the convolution before one of them writes the new ones.
+// written by earlier steps only. The blocks of a cluster have all read the old inputs of the convolution before one of
+// them writes the new ones, and share what the norm needs, unless that is left to who reads the result (kRaw).
 #include <cooperative_groups.h>
 
 #include "gated_delta.cuh"
+#include "gated_delta_step.h"
 
 namespace gpu {
 namespace {
@@ -16,7 +17,7 @@ namespace cg = cooperative_groups;
 constexpr uint32_t kThreads = 256, kSlice = 32, kMostCluster = 8, kMostTaps = 8;
 
 // blockIdx.x: key head * cluster size + block; blockIdx.y: sequence. N: groups of 32 keys.
-template <int N>
+template <int N, bool kRaw>
 __global__ void __launch_bounds__(kThreads)
     delta_step(const __grid_constant__ Delta d, uint32_t slices, const swy_step* step) {
 #if __CUDA_ARCH__ >= 900
@@ -62,6 +63,7 @@ __global__ void __launch_bounds__(kThreads)
       if (t + 1 < taps && !s.fresh) old[i][t] = d.conv_state[(s.read * channels + channel[i]) * (taps - 1) + t];
     }
   }
+  if (kRaw) asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
   release_next();
   depend();
   float squares_q = 0, squares_k = 0;
@@ -116,10 +118,19 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
   for (int x = 1; x < 8; x *= 2) o += __shfl_xor_sync(kAll, o, x);
   if (part == 0) out[warp * 4 + lane / 8] = there ? o : 0.0f;
-  const float squares = block_sum(there && part == 0 ? o * o : 0.0f, scratch);
-  if (threadIdx.x == 0) shared_squares = squares;
   cg::cluster_group cluster = cg::this_cluster();
-  cluster.sync();
+  if constexpr (kRaw) {
+    const uint32_t mine = slice * kSlice + threadIdx.x;
+    __syncthreads();
+    if (threadIdx.x < kSlice && valid && s.rows > 0 && mine < d.value_dim) {
+      d.y[uint64_t{s.first} * d.values() + head * d.value_dim + mine] = out[threadIdx.x];
+    }
+    asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+  } else {
+    const float squares = block_sum(there && part == 0 ? o * o : 0.0f, scratch);
+    if (threadIdx.x == 0) shared_squares = squares;
+    cluster.sync();
+  }
   // All blocks of the key head have read the old inputs: those of q and k are kept by the first, those of v by each
   // head.
 #pragma unroll
@@ -132,6 +143,7 @@ __global__ void __launch_bounds__(kThreads)
       if (t < taps) to[t - 1] = old[i][t];
     }
   }
+  if constexpr (kRaw) return;
   if (threadIdx.x < kSlice) {
     float sum = 0;
     for (uint32_t b = 0; b < slices; ++b) sum += *cluster.map_shared_rank(&shared_squares, rank / slices * slices + b);
@@ -149,10 +161,9 @@ __global__ void __launch_bounds__(kThreads)
 uint32_t slices_of(const swy_gated_delta_attrs& a) { return (a.value_dim + kSlice - 1) / kSlice; }
 uint32_t cluster_of(const swy_gated_delta_attrs& a) { return a.value_heads / a.key_heads * slices_of(a); }
 
-template <int N>
-swy_status record_step(const Recording& r) {
+template <int N, bool kRaw>
+swy_status record_step(const Recording& r, const Delta& d) {
   const auto& a = r.attrs<swy_gated_delta_attrs>();
-  const Delta d = delta_of(r);
   cudaLaunchAttribute attributes[2]{};
   attributes[0].id = cudaLaunchAttributeClusterDimension;
   attributes[0].val.clusterDim.x = cluster_of(a);
@@ -166,15 +177,35 @@ swy_status record_step(const Recording& r) {
   config.attrs = attributes;
   config.numAttrs = r.list.started ? 2 : 1;
   r.list.started = true;
-  return check(cudaLaunchKernelEx(&config, delta_step<N>, d, slices_of(a), r.list.step), "recording a kernel", r.error);
+  return check(cudaLaunchKernelEx(&config, delta_step<N, kRaw>, d, slices_of(a), r.list.step), "recording a kernel",
+               r.error);
 }
 
-swy_status record(const Recording& r) {
-  const uint32_t dim = r.attrs<swy_gated_delta_attrs>().key_dim;
-  return dim <= 32 ? record_step<1>(r) : dim <= 64 ? record_step<2>(r) : record_step<4>(r);
+template <bool kRaw>
+swy_status record_delta(const Recording& r, const Delta& d) {
+  return d.key_dim <= 32   ? record_step<1, kRaw>(r, d)
+         : d.key_dim <= 64 ? record_step<2, kRaw>(r, d)
+                           : record_step<4, kRaw>(r, d);
 }
+
+swy_status record(const Recording& r) { return record_delta<false>(r, delta_of(r)); }
 
 swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
+  return supports_delta_step(device, op, bucket, error);
+}
+
+double cost(const swy_op& op, const swy_bucket& bucket) {
+  const auto& a = *static_cast<const swy_gated_delta_attrs*>(op.attrs);
+  return cost_of(row_bytes(op) + 8.0 * a.value_heads * a.key_dim * a.value_dim * bucket.seqs, 0);
+}
+
+// Sums up in another order than the kernels for prompts.
+constexpr Kernel kKernels[] = {
+    {"gated_delta.step", SWY_OP_GATED_DELTA, kAlways, SWY_F32, supports, cost, nullptr, record}};
+
+}  // namespace
+
+swy_status supports_delta_step(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
   const auto& a = *static_cast<const swy_gated_delta_attrs*>(op.attrs);
   if ((bucket.flags & SWY_BUCKET_DECODE) == 0) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_FLAGS, "serves steps with one row per sequence");
@@ -190,16 +221,7 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
   return SWY_OK;
 }
 
-double cost(const swy_op& op, const swy_bucket& bucket) {
-  const auto& a = *static_cast<const swy_gated_delta_attrs*>(op.attrs);
-  return cost_of(row_bytes(op) + 8.0 * a.value_heads * a.key_dim * a.value_dim * bucket.seqs, 0);
-}
-
-// Sums up in another order than the kernels for prompts.
-constexpr Kernel kKernels[] = {
-    {"gated_delta.step", SWY_OP_GATED_DELTA, kAlways, SWY_F32, supports, cost, nullptr, record}};
-
-}  // namespace
+swy_status record_delta_raw(const Recording& r, const Delta& d) { return record_delta<true>(r, d); }
 
 std::span<const Kernel> gated_delta_step_kernels() { return kKernels; }
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels.h"
+#include "range.h"
 #include "switchyard/extensions.h"
 #include "switchyard/sdk/error.hpp"
 
@@ -88,6 +89,7 @@ const swy_plugin& table() {
     p.timeline_value = timeline_value;
     p.timeline_wait = timeline_wait;
     p.get_extension = [](swy_device*, const char* name) -> const void* {
+      if (std::strcmp(name, SWY_EXT_RANGE) == 0) return &ranges();
       return std::strcmp(name, SWY_EXT_SAMPLING) == 0 ? &kLimits : nullptr;
     };
     return p;
@@ -99,10 +101,11 @@ const swy_plugin& table() {
 
 std::vector<swy_kernel> make_kernels() {
   std::vector<swy_kernel> all;
-  for (const auto list : {embedding_kernels(), rms_norm_kernels(), linear_kernels(), linear_strips_kernels(),
-                          linear_tiles_kernels(), attention_kernels(), attention_tiles_kernels(), gated_delta_kernels(),
-                          gated_delta_step_kernels(), router_kernels(), moe_kernels(), moe_strips_kernels(),
-                          moe_tiles_kernels(), add_kernels(), lm_head_kernels(), cast_kernels(), sample_kernels()}) {
+  for (const auto list :
+       {embedding_kernels(), rms_norm_kernels(), linear_kernels(), linear_boxes_kernels(), linear_strips_kernels(),
+        linear_tiles_kernels(), attention_kernels(), attention_tiles_kernels(), gated_delta_kernels(),
+        gated_delta_step_kernels(), router_kernels(), moe_kernels(), moe_boxes_kernels(), moe_strips_kernels(),
+        moe_tiles_kernels(), add_kernels(), lm_head_kernels(), cast_kernels(), sample_kernels()}) {
     for (const Kernel& k : list) {
       swy_kernel out{};
       out.struct_size = sizeof out;

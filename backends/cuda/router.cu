@@ -1,4 +1,5 @@
 // ROUTER_TOPK, and the router of MOE: logits of all experts, and the last block of a row picks, in one launch.
+#include "choice.cuh"
 #include "moe.cuh"
 
 namespace gpu {
@@ -6,17 +7,6 @@ namespace {
 
 constexpr uint32_t kThreads = kVectorWarps * 32;
 constexpr uint32_t kMostExperts = 4096;
-
-// Larger floats have larger keys; none is 0.
-__device__ inline uint32_t float_key(float x) {
-  const uint32_t bits = __float_as_uint(x);
-  return max((bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u, 1u);
-}
-
-// The float that a key was made of.
-__device__ inline float key_float(uint32_t key) {
-  return __uint_as_float((key & 0x80000000u) != 0 ? key ^ 0x80000000u : ~key);
-}
 
 // One warp: the top_k largest of logits [experts], ties to the lowest id; exp(logit) over their sum. `keys` [experts].
 // kLane: experts per lane at most, held in registers; 0: any number.

@@ -1,0 +1,65 @@
+// The router's choice by one block, from logits of up to 256 experts: the largest, ties to the lowest id.
+#pragma once
+
+#include "device_code.cuh"
+
+namespace gpu {
+
+constexpr uint32_t kChoiceThreads = 256, kMostChosen = 8;
+
+// Larger floats have larger keys; none is 0.
+__device__ inline uint32_t float_key(float x) {
+  const uint32_t bits = __float_as_uint(x);
+  return max((bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u, 1u);
+}
+// The float that a key was made of.
+__device__ inline float key_float(uint32_t key) {
+  return __uint_as_float((key & 0x80000000u) != 0 ? key ^ 0x80000000u : ~key);
+}
+
+struct alignas(16) Chosen {
+  uint32_t candidate_keys[kChoiceThreads / 32 * kMostChosen];  // the best of each warp's experts, in order
+  uint32_t candidates[kChoiceThreads / 32 * kMostChosen];
+  uint32_t ids[kMostChosen], keys[kMostChosen];
+
+  // exp(logit) of place `lane` over the sum of the first top_k; 0 from there on. For a whole warp.
+  __device__ float weight(uint32_t top_k) const {
+    const uint32_t lane = threadIdx.x % 32;
+    const float p = lane < top_k ? expf(key_float(keys[lane]) - key_float(keys[0])) : 0.0f;
+    return p / warp_sum(p);
+  }
+};
+
+// Thread i of 256 gives the logit of expert i, `valid` for those that exist: at least top_k of them. Every expert
+// counts how many are ahead of it: among those of its warp, and if it is among the best there, among the best of all.
+__device__ inline void choose(float logit, bool valid, uint32_t top_k, Chosen& chosen) {
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, key = valid ? float_key(logit) : 0;
+  uint32_t ahead = 0;
+#pragma unroll 8
+  for (uint32_t j = 0; j < 32; ++j) {
+    const uint32_t other = __shfl_sync(kAll, key, j);
+    ahead += other > key || (other == key && j < lane) ? 1 : 0;
+  }
+  if (ahead < kMostChosen) {
+    chosen.candidate_keys[warp * kMostChosen + ahead] = key;
+    chosen.candidates[warp * kMostChosen + ahead] = threadIdx.x;
+  }
+  __syncthreads();
+  // Four lanes per candidate of this warp, each against 16 of the 64. Places are in the order of ids where keys agree.
+  const uint32_t own = warp * kMostChosen + lane / 4, mine = chosen.candidate_keys[own];
+  ahead = 0;
+#pragma unroll
+  for (uint32_t j = 0; j < 4; ++j) {
+    const uint32_t at = lane % 4 * 16 + j * 4;
+    const uint4 k = *reinterpret_cast<const uint4*>(chosen.candidate_keys + at);
+    ahead += (k.x > mine || (k.x == mine && at < own) ? 1 : 0) + (k.y > mine || (k.y == mine && at + 1 < own) ? 1 : 0) +
+             (k.z > mine || (k.z == mine && at + 2 < own) ? 1 : 0) +
+             (k.w > mine || (k.w == mine && at + 3 < own) ? 1 : 0);
+  }
+  ahead += __shfl_xor_sync(kAll, ahead, 1);
+  ahead += __shfl_xor_sync(kAll, ahead, 2);
+  if (lane % 4 == 0 && ahead < top_k) chosen.ids[ahead] = chosen.candidates[own], chosen.keys[ahead] = mine;
+  __syncthreads();
+}
+
+}  // namespace gpu

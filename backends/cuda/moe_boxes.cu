@@ -1,0 +1,361 @@
+// MOE and MOE_ADD of one row on Hopper (boxes.cuh): three kernels.
+//
+//   route     the router's logits, and the shared expert's gate: two rows per block
+//   gate_up   chooses, then h = silu(gate) * up: 32 rows of each per block
+//   down      chooses, then y = sum p_e down_e h_e + sigmoid(mix) * shared (+ residual): 16 rows per block
+//
+// The choice is made by every block: that takes less time than to wait for another's. `down` makes it while `gate_up`
+// waits for its weights.
+#include "moe_boxes.h"
+
+#include "boxes.cuh"
+#include "choice.cuh"
+
+namespace gpu {
+namespace {
+
+constexpr uint32_t kMostExperts = kChoiceThreads, kHalf = 32;  // rows of gate, and of up, per block
+constexpr uint32_t kMostHidden = kBoxWarps * kSlice, kMostBoxes = 4;
+
+struct MixtureBoxes {
+  Mixture m;
+  InputNorm norm;
+  bool normed;
+
+  __host__ __device__ uint32_t slots() const { return m.top_k + (m.shared_width != 0 ? 1 : 0); }
+  // Slices of h: each slot has whole ones.
+  __host__ __device__ uint32_t h_slices() const { return slots() * (m.width / kSlice); }
+  // What a warp has of them at most.
+  __host__ __device__ uint32_t boxes_per_warp() const { return (h_slices() + kBoxWarps - 1) / kBoxWarps; }
+};
+struct UpMaps {
+  CUtensorMap gate_up, shared_gate, shared_up;
+};
+struct DownMaps {
+  CUtensorMap down, shared_down;
+};
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+
+// What the elements 8 i to 8 i + 7 of the input are multiplied by.
+__device__ inline void norm_of(const MixtureBoxes& b, uint32_t i, float (&norm)[8]) {
+#pragma unroll
+  for (int j = 0; j < 8; ++j) norm[j] = 1.0f - b.norm.bias;
+  if (b.normed) plain_eight(b.norm.weight, i, norm);
+#pragma unroll
+  for (int j = 0; j < 8; ++j) norm[j] += b.norm.bias;
+}
+__device__ inline float inverse_norm(const MixtureBoxes& b, const float (&squares)[kBoxWarps]) {
+  if (!b.normed) return 1.0f;
+  float total = 0;
+#pragma unroll
+  for (uint32_t w = 0; w < kBoxWarps; ++w) total += squares[w];
+  return rsqrtf(total / static_cast<float>(b.m.hidden) + b.norm.eps);
+}
+#endif
+
+// Four warps per row, each with every fourth 256 columns.
+__global__ void __launch_bounds__(kBoxThreads, 2)
+    route_boxes(const __grid_constant__ MixtureBoxes b, const swy_step* step) {
+#if __CUDA_ARCH__ >= 900
+  constexpr uint32_t kChunks = kMostHidden / kSlice / 4;
+  __shared__ float part[kBoxWarps], squares[kBoxWarps];
+  const Mixture& m = b.m;
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const uint32_t row = blockIdx.x * 2 + warp / 4, chunks = m.hidden / kSlice;
+  const bool routed = row < m.experts, there = routed || (row == m.experts && m.shared_width != 0);
+  const Weight& w = routed ? m.router : m.shared_mix;
+  const uint64_t at = uint64_t{routed ? row : 0} * m.hidden;
+  float weight[kChunks][8], norm[kChunks][8], v[kChunks][8];
+#pragma unroll
+  for (uint32_t c = 0; c < kChunks; ++c) {
+    const uint32_t eight = (c * 4 + warp % 4) * 32 + lane;
+    const bool in = there && c * 4 + warp % 4 < chunks;
+#pragma unroll
+    for (uint32_t j = 0; j < 8; ++j) weight[c][j] = 0, norm[c][j] = 1;
+    if (!in) continue;
+    plain_eight(w, at / 8 + eight, weight[c]);
+    norm_of(b, eight, norm[c]);
+  }
+  const bool empty = step_rows(step, m.domain) == 0;
+  depend();
+  if (empty) return;
+#pragma unroll
+  for (uint32_t c = 0; c < kChunks; ++c) {
+    if (c * 4 + warp % 4 < chunks) load_eight_fresh(m.x + ((c * 4 + warp % 4) * 32 + lane) * 8, v[c]);
+  }
+  release_next();
+  float sum = 0, square = 0;
+#pragma unroll
+  for (uint32_t c = 0; c < kChunks; ++c) {
+    if (c * 4 + warp % 4 >= chunks) continue;
+#pragma unroll
+    for (uint32_t j = 0; j < 8; ++j) {
+      square = fmaf(v[c][j], v[c][j], square);
+      sum = fmaf(v[c][j] * norm[c][j], weight[c][j], sum);
+    }
+  }
+  sum = warp_sum(sum);
+  square = warp_sum(square);
+  if (lane == 0) part[warp] = sum, squares[warp] = square;
+  __syncthreads();
+  if (threadIdx.x % 128 != 0 || !there) return;
+  float total = 0, all = 0;
+#pragma unroll
+  for (uint32_t i = 0; i < 4; ++i) total += part[warp + i], all += squares[warp + i];
+  if (b.normed) total *= rsqrtf(all / static_cast<float>(m.hidden) + b.norm.eps);
+  if (routed) {
+    m.logits[row] = total;
+  } else {
+    m.shared_p[0] = sigmoid(total);
+  }
+#endif
+}
+
+// blockIdx.x: slot * (width / 32) + which 32 rows of gate and up. The shared expert is the last slot.
+__global__ void __launch_bounds__(kBoxThreads, 2)
+    gate_up_boxes(const __grid_constant__ UpMaps maps, const __grid_constant__ MixtureBoxes b, const swy_step* step) {
+#if __CUDA_ARCH__ >= 900
+  extern __shared__ char dynamic[];
+  __shared__ Asked arrived[kBoxWarps], scales_arrived;
+  __shared__ float part[kBoxWarps][2 * kHalf], squares[kBoxWarps];
+  __shared__ uint4 scratch[kBoxWarps][32];
+  __shared__ Chosen chosen;
+  const Mixture& m = b.m;
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, slices = m.hidden / kSlice;
+  const uint32_t slot = blockIdx.x / (m.width / kHalf), first = blockIdx.x % (m.width / kHalf) * kHalf;
+  const bool routed = slot < m.top_k, works = warp < slices;
+  char* boxes = first_box(dynamic) + warp * 2 * kHalf * kBoxBytes;  // gate, up
+  auto* scales = reinterpret_cast<uint16_t*>(first_box(dynamic) + slices * 2 * kHalf * kBoxBytes);
+  const uint32_t half_scales = scales_bytes(m.gate_up, kHalf);
+  if (threadIdx.x == 0) {
+    for (uint32_t w = 0; w < kBoxWarps; ++w) arrived[w].init();
+    scales_arrived.init();
+    publish_barriers();
+    if (routed) prefetch_map(maps.gate_up);
+  }
+  __syncthreads();
+  const auto ask = [&](const CUtensorMap& gate, const CUtensorMap& up, const Weight& gate_weight,
+                       const Weight& up_weight, uint32_t gate_row, uint32_t up_row) {
+    if (works && lane == 0) {
+      arrived[warp].expect(2 * kHalf * kBoxBytes);
+      arrived[warp].ask(boxes, gate, warp * kBoxBytes, gate_row);
+      arrived[warp].ask(boxes + kHalf * kBoxBytes, up, warp * kBoxBytes, up_row);
+    }
+    if (threadIdx.x == 0) {
+      scales_arrived.expect(2 * half_scales);
+      scales_arrived.ask_scales(scales, gate_weight, gate_row, kHalf);
+      scales_arrived.ask_scales(scales + half_scales / 2, up_weight, up_row, kHalf);
+    }
+  };
+  if (!routed) ask(maps.shared_gate, maps.shared_up, m.shared_gate, m.shared_up, first, first);
+  float norm[8], v[8] = {}, square = 0;
+  if (works) norm_of(b, warp * 32 + lane, norm);
+  const bool empty = step_rows(step, m.domain) == 0;
+  depend();
+  const bool exists = threadIdx.x < m.experts;
+  const float logit = exists && !empty ? __ldcg(m.logits + threadIdx.x) : 0.0f;
+  if (works && !empty) load_eight_fresh(m.x + warp * kSlice + lane * 8, v);
+  if (routed) {
+    choose(logit, exists, m.top_k, chosen);
+    const uint32_t row = min(chosen.ids[slot], m.experts - 1) * 2 * m.width + first;
+    ask(maps.gate_up, maps.gate_up, m.gate_up, m.gate_up, row, row + m.width);
+  }
+  release_next();  // not earlier: `down` reads the logits without waiting for this kernel
+  if (works) {
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      square = fmaf(v[j], v[j], square);
+      v[j] *= norm[j];
+    }
+    const SliceX x = make_slice(v, 1.0f, scratch[warp]);
+    arrived[warp].wait();
+    scales_arrived.wait();
+#pragma unroll 1
+    for (uint32_t half = 0; half < 2; ++half) {
+      const TileScales of(scales + half * half_scales / 2, m.gate_up, warp, kHalf, kTileRows * m.gate_up.groups);
+      float sum[2][2];
+      multiply_tiles<2>(boxes + half * kHalf * kBoxBytes, of, x, sum);
+      give<2>(sum, part[warp] + half * kHalf, 2, false);
+    }
+  }
+  square = warp_sum(square);
+  if (lane == 0) squares[warp] = square;
+  __syncthreads();
+  if (threadIdx.x >= kHalf || empty) return;
+  float gate = 0, up = 0;
+  for (uint32_t w = 0; w < slices; ++w) gate += part[w][threadIdx.x], up += part[w][kHalf + threadIdx.x];
+  const float inverse = inverse_norm(b, squares);
+  m.h[slot * m.width + first + threadIdx.x] = silu(gate * inverse) * (up * inverse);
+#endif
+}
+
+// blockIdx.x: 16 rows. Slices of h go round the warps.
+__global__ void __launch_bounds__(kBoxThreads, 2)
+    down_boxes(const __grid_constant__ DownMaps maps, const __grid_constant__ MixtureBoxes b, const swy_step* step) {
+#if __CUDA_ARCH__ >= 900
+  extern __shared__ char dynamic[];
+  __shared__ Asked arrived[kBoxWarps];
+  __shared__ float part[kBoxWarps][kTileRows];
+  __shared__ uint4 scratch[kBoxWarps][32];
+  __shared__ Chosen chosen;
+  const Mixture& m = b.m;
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, first = blockIdx.x * kTileRows;
+  const uint32_t per_slot = m.width / kSlice, per_warp = b.boxes_per_warp();
+  const uint32_t mine = warp < b.h_slices() ? (b.h_slices() - warp + kBoxWarps - 1) / kBoxWarps : 0;
+  const uint32_t tile_scales = scales_bytes(m.down, kTileRows);
+  char* boxes = first_box(dynamic) + warp * per_warp * kTileBytes;
+  char* scales = first_box(dynamic) + kBoxWarps * per_warp * kTileBytes + warp * per_warp * tile_scales;
+  if (lane == 0) {
+    arrived[warp].init();
+    publish_barriers();
+    prefetch_map(maps.down);
+  }
+  __syncwarp();
+  // The logits are there: gate_up_boxes lets this kernel begin only after it has read them itself.
+  const bool exists = threadIdx.x < m.experts;
+  choose(exists ? __ldcg(m.logits + threadIdx.x) : 0.0f, exists, m.top_k, chosen);
+  if (lane == 0) arrived[warp].expect(mine * (kTileBytes + tile_scales));
+  __syncwarp();
+  if (lane < mine) {
+    const uint32_t slice = warp + lane * kBoxWarps, slot = slice / per_slot;
+    const bool routed = slot < m.top_k;
+    const uint32_t row = (routed ? min(chosen.ids[slot], m.experts - 1) * m.hidden : 0) + first;
+    arrived[warp].ask(boxes + lane * kTileBytes, routed ? maps.down : maps.shared_down, slice % per_slot * kBoxBytes,
+                      row);
+    arrived[warp].ask_scales(reinterpret_cast<uint16_t*>(scales + lane * tile_scales), routed ? m.down : m.shared_down,
+                             row, kTileRows);
+  }
+  const float weight = chosen.weight(m.top_k);
+  const bool empty = step_rows(step, m.domain) == 0;
+  depend();
+  release_next();  // not earlier: the weights behind these would get in the way of those of gate_up_boxes
+  const float factor = lane == m.top_k && !empty && m.shared_width != 0 ? m.shared_p[0] : weight;
+  float v[kMostBoxes][8] = {}, residual = 0;
+#pragma unroll
+  for (uint32_t i = 0; i < kMostBoxes; ++i) {
+    if (i < mine && !empty) load_eight_fresh(m.h + (warp + i * kBoxWarps) * kSlice + lane * 8, v[i]);
+  }
+  if (m.residual != nullptr && threadIdx.x < kTileRows && !empty) residual = __ldcg(m.residual + first + threadIdx.x);
+  float all[1][2] = {};
+#pragma unroll 1
+  for (uint32_t i = 0; i < mine; ++i) {
+    const uint32_t slice = warp + i * kBoxWarps;
+    const SliceX x = make_slice(v[0], __shfl_sync(kAll, factor, slice / per_slot), scratch[warp]);
+#pragma unroll
+    for (uint32_t k = 0; k + 1 < kMostBoxes; ++k) {
+#pragma unroll
+      for (int j = 0; j < 8; ++j) v[k][j] = v[k + 1][j];
+    }
+    if (i == 0) arrived[warp].wait();
+    const TileScales of(scales + i * tile_scales, m.down, slice % per_slot, kTileRows, 0);
+    float sum[1][2];
+    multiply_tiles<1>(boxes + i * kTileBytes, of, x, sum);
+    all[0][0] += sum[0][0];
+    all[0][1] += sum[0][1];
+  }
+  give<1>(all, part[warp], 1, false);
+  __syncthreads();
+  if (threadIdx.x >= kTileRows || empty) return;
+  float sum = residual;
+#pragma unroll
+  for (uint32_t w = 0; w < kBoxWarps; ++w) sum += part[w][threadIdx.x];
+  m.y[first + threadIdx.x] = sum;
+#endif
+}
+
+uint32_t gate_up_shared(const Mixture& m) {
+  return 1024 + m.hidden / kSlice * 2 * kHalf * kBoxBytes + 2 * scales_bytes(m.gate_up, kHalf);
+}
+uint32_t down_shared(const MixtureBoxes& b) {
+  return 1024 + kBoxWarps * b.boxes_per_warp() * (kTileBytes + scales_bytes(b.m.down, kTileRows));
+}
+
+bool is_plain(const swy_tensor& t) { return t.dtype == SWY_BF16 || t.dtype == SWY_F32; }
+
+// Whether the shared expert's weights are of the experts' shapes and encodings.
+bool shared_alike(const swy_op& op, const Weight& gate_up, const Weight& down) {
+  const Weight gate = weight_of(*op.weights[3], nullptr), up = weight_of(*op.weights[4], nullptr);
+  const Weight shared_down = weight_of(*op.weights[5], nullptr);
+  const auto alike = [](const Weight& a, const Weight& b) {
+    return a.dtype == b.dtype && a.groups == b.groups && a.width == b.width;
+  };
+  return alike(gate, gate_up) && alike(up, gate_up) && alike(shared_down, down) && is_plain(*op.weights[6]);
+}
+
+uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) { return mixture_workspace(op); }
+
+double cost(const swy_op& op, const swy_bucket&) {
+  const swy_moe_attrs a = moe_attrs(op);
+  double bytes = 0;
+  for (uint32_t i = 0; i < op.weight_count; ++i) {
+    bytes += weight_bytes(*op.weights[i]) * (op.weights[i]->rank == 3 ? static_cast<double>(a.top_k) / a.experts : 1);
+  }
+  return 7 + bytes / 3e6;
+}
+
+swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {
+  return supports_moe_boxes(device, op, error);
+}
+
+swy_status record(const Recording& r) {
+  Arena arena(r.operands.workspace());
+  return record_moe_boxes(r, mixture_of(r, arena), nullptr);
+}
+
+constexpr Kernel kernel(const char* name, uint32_t op) {
+  return {name, op, kAlways, SWY_BF16, supports, cost, workspace, record};
+}
+constexpr Kernel kKernels[] = {kernel("moe.boxes", SWY_OP_MOE), kernel("moe_add.boxes", SWY_OP_MOE_ADD)};
+
+}  // namespace
+
+swy_status supports_moe_boxes(const swy_device& device, const swy_op& op, swy_error* error) {
+  if (op.inputs[0]->dims[0] != 1 || op.input_count > (op.id == SWY_OP_MOE_ADD ? 2u : 1u)) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "serves steps with one row that the router decides");
+  }
+  if (device.capability < 90) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs tensor maps (compute capability 9.0)");
+  }
+  const swy_moe_attrs a = moe_attrs(op);
+  MixtureBoxes b{};
+  b.m.hidden = static_cast<uint32_t>(op.inputs[0]->dims[1]);
+  b.m.top_k = a.top_k, b.m.width = a.width, b.m.shared_width = a.shared_width;
+  b.m.gate_up = weight_of(*op.weights[1], nullptr);
+  b.m.down = weight_of(*op.weights[2], nullptr);
+  const bool fits = is_plain(*op.weights[0]) && in_boxes(b.m.gate_up) && in_boxes(b.m.down) &&
+                    a.experts <= kMostExperts && a.experts >= a.top_k && a.top_k <= kMostChosen &&
+                    b.m.hidden <= kMostHidden && a.width % kHalf == 0 && b.boxes_per_warp() <= kMostBoxes &&
+                    gate_up_shared(b.m) <= device.block_memory / 2 && down_shared(b) <= device.block_memory / 2 &&
+                    (a.shared_width == 0 || (a.shared_width == a.width && shared_alike(op, b.m.gate_up, b.m.down)));
+  if (fits) return SWY_OK;
+  return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
+                   "needs up to %u experts, %u of them chosen at most, of 4 bits in groups of 64 or a multiple, with "
+                   "widths that are multiples of 256 (hidden: at most %u), and a shared expert like them or none",
+                   kMostExperts, kMostChosen, kMostHidden);
+}
+
+swy_status record_moe_boxes(const Recording& r, const Mixture& m, const InputNorm* norm) {
+  MixtureBoxes b{};
+  b.m = m;
+  b.normed = norm != nullptr;
+  if (norm != nullptr) b.norm = *norm;
+  UpMaps up{};
+  DownMaps down{};
+  SWY_CUDA_TRY(map_boxes(m.gate_up, kHalf, &up.gate_up, r.error));
+  SWY_CUDA_TRY(map_boxes(m.down, kTileRows, &down.down, r.error));
+  if (m.shared_width != 0) {
+    SWY_CUDA_TRY(map_boxes(m.shared_gate, kHalf, &up.shared_gate, r.error));
+    SWY_CUDA_TRY(map_boxes(m.shared_up, kHalf, &up.shared_up, r.error));
+    SWY_CUDA_TRY(map_boxes(m.shared_down, kTileRows, &down.shared_down, r.error));
+  }
+  const uint32_t rows = m.experts + (m.shared_width != 0 ? 1 : 0);
+  SWY_CUDA_TRY(launch(r, route_boxes, ceil_div(rows, 2), kBoxThreads, 0, b, r.list.step));
+  SWY_CUDA_TRY(
+      launch(r, gate_up_boxes, b.slots() * (m.width / kHalf), kBoxThreads, gate_up_shared(m), up, b, r.list.step));
+  return launch(r, down_boxes, m.hidden / kTileRows, kBoxThreads, down_shared(b), down, b, r.list.step);
+}
+
+std::span<const Kernel> moe_boxes_kernels() { return kKernels; }
+
+}  // namespace gpu

@@ -1,0 +1,18 @@
+// MOE of one row with the norm in front of it: for ranges.
+#pragma once
+
+#include "moe.cuh"
+
+namespace gpu {
+
+// The norm of what MOE reads.
+struct InputNorm {
+  Weight weight;
+  float eps, bias;
+};
+
+swy_status supports_moe_boxes(const swy_device& device, const swy_op& op, swy_error* error);
+// y of `m`; with `norm`, m.x is what it reads.
+swy_status record_moe_boxes(const Recording& r, const Mixture& m, const InputNorm* norm);
+
+}  // namespace gpu

@@ -1,0 +1,132 @@
+// Ranges of steps with one row, on Hopper: what follows the projections of a delta layer, and a mixture with its norm.
+//
+//   GATED_DELTA, LINEAR, ADD   the norm and the gate of the heads are computed by who reads them
+//   RMS_NORM, MOE, ADD         likewise the norm
+#include "range.h"
+
+#include "gated_delta_step.h"
+#include "linear_boxes.h"
+#include "moe_boxes.h"
+#include "projection.cuh"
+
+namespace gpu {
+namespace {
+
+constexpr uint32_t kLength = 3;
+
+enum class Kind { kNone, kDelta, kMixture };
+
+Kind kind_of(const swy_op* const* ops, uint32_t n) {
+  if (n < kLength || ops[2]->id != SWY_OP_ADD) return Kind::kNone;
+  if (ops[0]->id == SWY_OP_GATED_DELTA && ops[1]->id == SWY_OP_LINEAR && ops[1]->weight_count == 1) return Kind::kDelta;
+  return ops[0]->id == SWY_OP_RMS_NORM && ops[1]->id == SWY_OP_MOE ? Kind::kMixture : Kind::kNone;
+}
+
+swy_status supports_delta(const swy_device& device, const swy_op* const* ops, const swy_bucket& bucket,
+                          swy_error* error) {
+  const auto& a = *static_cast<const swy_gated_delta_attrs*>(ops[0]->attrs);
+  SWY_CUDA_TRY(supports_delta_step(device, *ops[0], bucket, error));
+  SWY_CUDA_TRY(supports_boxes(device, *ops[1], 0, error));
+  if (a.value_dim == 32 || a.value_dim == 64 || a.value_dim == 128 || a.value_dim == 256) return SWY_OK;
+  return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "heads of %u values; 32, 64, 128 or 256 can be normed",
+                   a.value_dim);
+}
+
+// A few microseconds for each kernel, and the bytes.
+double cost_of_range(Kind kind, const swy_op* const* ops) {
+  double bytes = 0;
+  const double share =
+      kind == Kind::kMixture ? static_cast<double>(moe_attrs(*ops[1]).top_k) / moe_attrs(*ops[1]).experts : 1;
+  for (uint32_t i = 0; i < ops[1]->weight_count; ++i) {
+    bytes += weight_bytes(*ops[1]->weights[i]) * (ops[1]->weights[i]->rank == 3 ? share : 1);
+  }
+  return (kind == Kind::kMixture ? 7.2 : 3.5) + bytes / 3e6;
+}
+
+swy_status claim(swy_device* device, const swy_op* const* ops, uint32_t n, const swy_bucket* bucket, uint32_t* accepted,
+                 double* microseconds, swy_error* error) {
+  *accepted = 0;
+  const Kind kind = kind_of(ops, n);
+  if (kind == Kind::kNone) {
+    return swy::fail(error, SWY_OK, SWY_REASON_SHAPE, "begins neither gated_delta, linear, add nor rms_norm, moe, add");
+  }
+  if ((bucket->flags & SWY_BUCKET_DETERMINISTIC) != 0) {
+    return swy::fail(error, SWY_OK, SWY_REASON_FLAGS, "the ranges are not batch-invariant");
+  }
+  const swy_status s =
+      kind == Kind::kDelta ? supports_delta(*device, ops, *bucket, error) : supports_moe_boxes(*device, *ops[1], error);
+  if (s == SWY_UNSUPPORTED) return SWY_OK;
+  SWY_CUDA_TRY(s);
+  *accepted = kLength;
+  *microseconds = cost_of_range(kind, ops);
+  return SWY_OK;
+}
+
+swy_status prepare(swy_device*, const swy_op* const* ops, uint32_t n, const swy_bucket*, uint64_t* workspace_bytes,
+                   uint32_t* weight_layouts, uint32_t capacity, swy_error*) {
+  *workspace_bytes = kind_of(ops, n) == Kind::kMixture ? mixture_workspace(*ops[1]) : 0;
+  for (uint32_t i = 0; i < capacity; ++i) weight_layouts[i] = 0;
+  return SWY_OK;
+}
+
+bool same(const swy_binding& a, const swy_binding& b) { return a.buffer == b.buffer && a.offset == b.offset; }
+
+// What ADD adds to what the operation before it gives; null if it adds something else.
+const swy_binding* residual_of(const swy_range_operands& o) {
+  const swy_binding &value = o.bindings[1]->outputs[0], *inputs = o.bindings[2]->inputs;
+  return same(inputs[0], value) ? &inputs[1] : same(inputs[1], value) ? &inputs[0] : nullptr;
+}
+
+template <class T = float>
+T* at(const swy_binding& b) {
+  return b.buffer == nullptr ? nullptr : reinterpret_cast<T*>(b.buffer->data + b.offset);
+}
+
+swy_status record_delta(swy_list* list, const swy_range_operands& o, const float* residual, swy_error* error) {
+  const Operands delta_operands{*o.ops[0], *o.bindings[0]}, linear_operands{*o.ops[1], *o.bindings[1]};
+  const Recording delta{*list, *o.ops[0], delta_operands, error}, linear{*list, *o.ops[1], linear_operands, error};
+  const Delta d = delta_of(delta);
+  SWY_CUDA_TRY(record_delta_raw(delta, d));
+  Projection p = linear_projection(linear);
+  p.residual = residual;
+  p.y[0] = at(o.bindings[2]->outputs[0]);
+  const HeadNorm heads{d.z, d.norm, d.value_dim, d.norm_eps};
+  return record_boxes(linear, p, &heads);
+}
+
+swy_status record_mixture(swy_list* list, const swy_range_operands& o, const float* residual,
+                          const swy_binding& workspace, swy_error* error) {
+  const Operands norm_operands{*o.ops[0], *o.bindings[0]}, moe_operands{*o.ops[1], *o.bindings[1]};
+  const Recording moe{*list, *o.ops[1], moe_operands, error};
+  const auto& a = *static_cast<const swy_rms_norm_attrs*>(o.ops[0]->attrs);
+  Arena arena(at<char>(workspace));
+  Mixture m = mixture_of(moe, arena);
+  m.x = norm_operands.input(0);
+  m.residual = residual;
+  m.y = at(o.bindings[2]->outputs[0]);
+  const InputNorm norm{norm_operands.weight(0), a.eps, a.weight_bias};
+  return record_moe_boxes(moe, m, &norm);
+}
+
+swy_status record(swy_list* list, const swy_range_operands* operands, const swy_binding* workspace, swy_error* error) {
+  return swy::guard(error, [&]() -> swy_status {
+    SWY_CUDA_TRY(use(*list->device, error));
+    const swy_range_operands& o = *operands;
+    const swy_binding* residual = residual_of(o);
+    if (residual == nullptr || !same(o.bindings[0]->outputs[0], o.bindings[1]->inputs[0])) {
+      return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
+                       "the operations of a range do not feed each other; forbid it: --variant 'range=!swy.range/1'");
+    }
+    return kind_of(o.ops, o.op_count) == Kind::kDelta ? record_delta(list, o, at(*residual), error)
+                                                      : record_mixture(list, o, at(*residual), *workspace, error);
+  });
+}
+
+}  // namespace
+
+const swy_range& ranges() {
+  static const swy_range table{sizeof(swy_range), 0, claim, prepare, record};
+  return table;
+}
+
+}  // namespace gpu

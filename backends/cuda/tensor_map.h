@@ -1,0 +1,17 @@
+// Tensor maps: how the copy engine of Hopper finds boxes of a matrix.
+#pragma once
+
+#include <cuda.h>
+
+#include "device.h"
+#include "operands.h"
+
+namespace gpu {
+
+constexpr uint32_t kBoxBytes = 128;  // of a row
+
+// Boxes of `rows` rows and 128 bytes of a weight's data. In shared memory, from an address that is a multiple of 1024,
+// piece p (16 bytes) of row r lies at r * 128 + (p ^ r % 8) * 16. SWY_UNSUPPORTED where the driver has no such maps.
+swy_status map_boxes(const Weight& weight, uint32_t rows, CUtensorMap* out, swy_error* error);
+
+}  // namespace gpu
