@@ -63,9 +63,12 @@ __global__ void __launch_bounds__(kThreads)
       if (t + 1 < taps && !s.fresh) old[i][t] = d.conv_state[(s.read * channels + channel[i]) * (taps - 1) + t];
     }
   }
+  const GateWeights gate_of = gate_weights(d, head);
+  touch(d);
   if (kRaw) asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
   release_next();
   depend();
+  const float2 gate = active ? gates(d, gate_of, s.first, head) : make_float2(0, 0);
   float squares_q = 0, squares_k = 0;
 #pragma unroll
   for (int i = 0; i < kChannels; ++i) {
@@ -86,7 +89,6 @@ __global__ void __launch_bounds__(kThreads)
   const float total_q = block_sum(squares_q, scratch), total_k = block_sum(squares_k, scratch);
   const float scale_q = rsqrtf(total_q + d.l2_eps) * rsqrtf(static_cast<float>(dim));
   const float scale_k = rsqrtf(total_k + d.l2_eps);
-  const float2 gate = active ? gates(d, s.first, head) : make_float2(0, 0);
   const float v = there ? mixed[2 * dim + warp * 4 + lane / 8] : 0.0f;
   float key[N][4], dot = 0, o = 0;
 #pragma unroll

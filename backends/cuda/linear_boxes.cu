@@ -116,6 +116,10 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
   const bool empty = step_rows(step, p.domain) == 0;  // nothing is given out, but what was asked for must come
   float factors[8];
   if (warp < slices) factors_of<kHeads>(b, warp, factors);
+  touch(b);
+#ifdef SWY_EARLY
+  release_next();
+#endif
   depend();
   const uint32_t row = p.gather && !empty ? step_array<uint32_t>(step, step->logit_row_at)[0] : 0;
   const float* from = p.x + uint64_t{row} * p.width + lane * 8;
@@ -197,6 +201,7 @@ __device__ void multiply_plain(const Boxes& b, const swy_step* step) {
   float factors[8], v[8] = {};
   if (works) factors_of<false>(b, warp, factors);
   const bool empty = step_rows(step, p.domain) == 0;
+  touch(b);
   depend();
   release_next();
   if (works && !empty) load_eight_fresh(p.x + warp * kSlice + lane * 8, v);

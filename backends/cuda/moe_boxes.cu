@@ -78,6 +78,7 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
     norm_of(b, eight, norm[c]);
   }
   const bool empty = step_rows(step, m.domain) == 0;
+  touch(b);
   depend();
   if (empty) return;
 #pragma unroll
@@ -152,6 +153,7 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
   float norm[8], v[8] = {}, square = 0;
   if (works) norm_of(b, warp * 32 + lane, norm);
   const bool empty = step_rows(step, m.domain) == 0;
+  touch(b);
   depend();
   const bool exists = threadIdx.x < m.experts;
   const float logit = exists && !empty ? __ldcg(m.logits + threadIdx.x) : 0.0f;
@@ -228,6 +230,7 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
   }
   const float weight = chosen.weight(m.top_k);
   const bool empty = step_rows(step, m.domain) == 0;
+  touch(b);
   depend();
   release_next();  // not earlier: the weights behind these would get in the way of those of gate_up_boxes
   const float factor = lane == m.top_k && !empty && m.shared_width != 0 ? m.shared_p[0] : weight;
