@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(kThreads)
     delta_step(const __grid_constant__ Delta d, uint32_t slices, const swy_step* step) {
 #if __CUDA_ARCH__ >= 900
   __shared__ __align__(16) float mixed[2 * 32 * N + kSlice];  // q, k, and this slice of v
-  __shared__ float scratch[8], out[kSlice], shared_squares;
+  __shared__ float scratch[32], out[kSlice], shared_squares;
   const uint32_t per_key = d.value_heads / d.key_heads, blocks = per_key * slices;
   const uint32_t key_head = blockIdx.x / blocks, rank = blockIdx.x % blocks;
   const uint32_t head = key_head * per_key + rank / slices, slice = rank % slices;
@@ -86,7 +86,32 @@ __global__ void __launch_bounds__(kThreads)
     if (j < dim) squares_q = fmaf(u, u, squares_q);
     if (j >= dim && j < 2 * dim) squares_k = fmaf(u, u, squares_k);
   }
-  const float total_q = block_sum(squares_q, scratch), total_k = block_sum(squares_k, scratch);
+  // Once all blocks of the key head have read the old inputs: those of q and k are kept by the first, those of v by
+  // each head.
+  const auto keep_inputs = [&] {
+#pragma unroll
+    for (int i = 0; i < kChannels; ++i) {
+      const uint32_t j = i * kThreads + threadIdx.x;
+      if (channel[i] == 0xffffffffu || (j < 2 * dim && rank != 0)) continue;
+      float* to = d.conv_state + (s.write * channels + channel[i]) * (taps - 1);
+#pragma unroll
+      for (uint32_t t = 1; t < kMostTaps; ++t) {
+        if (t < taps) to[t - 1] = old[i][t];
+      }
+    }
+  };
+  // Both sums over the block at once.
+  squares_q = warp_sum(squares_q);
+  squares_k = warp_sum(squares_k);
+  if (lane == 0) scratch[warp] = squares_q, scratch[8 + warp] = squares_k;
+  __syncthreads();
+  if constexpr (kRaw) {
+    asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+    keep_inputs();
+  }
+  float total_q = 0, total_k = 0;
+#pragma unroll
+  for (int w = 0; w < 8; ++w) total_q += scratch[w], total_k += scratch[8 + w];
   const float scale_q = rsqrtf(total_q + d.l2_eps) * rsqrtf(static_cast<float>(dim));
   const float scale_k = rsqrtf(total_k + d.l2_eps);
   const float v = there ? mixed[2 * dim + warp * 4 + lane / 8] : 0.0f;
@@ -119,33 +144,18 @@ __global__ void __launch_bounds__(kThreads)
   }
 #pragma unroll
   for (int x = 1; x < 8; x *= 2) o += __shfl_xor_sync(kAll, o, x);
+  if constexpr (kRaw) {
+    if (part == 0 && valid && s.rows > 0 && column < d.value_dim) {
+      d.y[uint64_t{s.first} * d.values() + head * d.value_dim + column] = there ? o : 0.0f;
+    }
+    return;
+  }
   if (part == 0) out[warp * 4 + lane / 8] = there ? o : 0.0f;
   cg::cluster_group cluster = cg::this_cluster();
-  if constexpr (kRaw) {
-    const uint32_t mine = slice * kSlice + threadIdx.x;
-    __syncthreads();
-    if (threadIdx.x < kSlice && valid && s.rows > 0 && mine < d.value_dim) {
-      d.y[uint64_t{s.first} * d.values() + head * d.value_dim + mine] = out[threadIdx.x];
-    }
-    asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
-  } else {
-    const float squares = block_sum(there && part == 0 ? o * o : 0.0f, scratch);
-    if (threadIdx.x == 0) shared_squares = squares;
-    cluster.sync();
-  }
-  // All blocks of the key head have read the old inputs: those of q and k are kept by the first, those of v by each
-  // head.
-#pragma unroll
-  for (int i = 0; i < kChannels; ++i) {
-    const uint32_t j = i * kThreads + threadIdx.x;
-    if (channel[i] == 0xffffffffu || (j < 2 * dim && rank != 0)) continue;
-    float* to = d.conv_state + (s.write * channels + channel[i]) * (taps - 1);
-#pragma unroll
-    for (uint32_t t = 1; t < kMostTaps; ++t) {
-      if (t < taps) to[t - 1] = old[i][t];
-    }
-  }
-  if constexpr (kRaw) return;
+  const float squares = block_sum(there && part == 0 ? o * o : 0.0f, scratch + 16);
+  if (threadIdx.x == 0) shared_squares = squares;
+  cluster.sync();
+  keep_inputs();
   if (threadIdx.x < kSlice) {
     float sum = 0;
     for (uint32_t b = 0; b < slices; ++b) sum += *cluster.map_shared_rank(&shared_squares, rank / slices * slices + b);

@@ -117,9 +117,7 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
   float factors[8];
   if (warp < slices) factors_of<kHeads>(b, warp, factors);
   touch(b);
-#ifdef SWY_EARLY
   release_next();
-#endif
   depend();
   const uint32_t row = p.gather && !empty ? step_array<uint32_t>(step, step->logit_row_at)[0] : 0;
   const float* from = p.x + uint64_t{row} * p.width + lane * 8;
@@ -138,7 +136,6 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
     finish_eight<kHeads>(b, factors, z, v, squares);
     const SliceX x = make_slice(v, 1.0f, scratch[warp]);
     if (slice == warp) {
-      release_next();
       arrived[warp].wait();
       scales_arrived.wait();
     }
