@@ -191,6 +191,17 @@ void decoding_cases(std::vector<CaseSpec>& out) {
 
 }  // namespace
 
+bool clear_choices(const Case& c) {
+  if (c.op != SWY_OP_MOE && c.op != SWY_OP_MOE_ADD) return true;
+  const auto a = c.attributes<swy_moe_attrs>();
+  const uint64_t hidden = c.width(0);
+  const std::vector<float>& x = c.steps[0].inputs[0].floats;
+  for (uint64_t at = 0; a.top_k < a.experts && at < x.size(); at += hidden) {
+    if (!clear(c, &x[at], static_cast<uint32_t>(hidden), a.experts, a.top_k)) return false;
+  }
+  return true;
+}
+
 void moe_cases(std::vector<CaseSpec>& out) {
   const Encoding i4{SWY_I4, 32};
   for (const Encoding& e : all_encodings()) {
