@@ -72,7 +72,7 @@ void put(std::vector<CaseSpec>& out, const Product& p, bool slow) {
 void decoding_cases(std::vector<CaseSpec>& out) {
   const Encoding f32{SWY_F32, 0}, bf16{SWY_BF16, 0}, i4{SWY_I4, 64}, i4a{SWY_I4A, 64}, row{SWY_I4, 0};
   for (const Encoding& e : {i4, Encoding{SWY_I4, 128}, i4a, row}) put(out, {1, 256, {48, 16}, e}, false);
-  for (const Encoding& e : {Encoding{SWY_I4, 256}, Encoding{SWY_I4A, 0}}) put(out, {1, 512, {32}, e}, false);
+  for (const Encoding& e : {Encoding{SWY_I4A, 128}, Encoding{SWY_I4A, 0}}) put(out, {1, 512, {32}, e}, false);
   put(out, {1, 2048, {48, 16}, i4}, false);
   put(out, {1, 2304, {32}, i4a}, false);
   put(out, {1, 4096, {32}, i4}, false);
@@ -81,7 +81,7 @@ void decoding_cases(std::vector<CaseSpec>& out) {
   put(out, {1, 256, {4112, 128}, i4a}, false);
   put_mixed(out, "gates.in256", 1, 256, {{48, i4}, {5, bf16}, {16, i4}, {20, f32}});
   put_mixed(out, "gates.in2048", 1, 2048, {{32, i4a}, {20, bf16}, {5, bf16}});
-  put_mixed(out, "gates_first.in512", 1, 512, {{5, f32}, {20, bf16}, {16, row}});
+  put_mixed(out, "gates_first.in512", 1, 512, {{5, bf16}, {20, f32}, {16, row}});
   put(out, {1, 2304, {2128, 16}, i4}, true);
 }
 

@@ -1,7 +1,7 @@
 // MOE, MOE_ADD, ROUTER_TOPK, EXPERTS.
 //
 // Which experts a row gets must not hang on a rounding error: rows are drawn until the chosen experts stand clear of
-// the others, or the ids are given.
+// the others, or the logits are such that nothing is rounded, or the ids are given.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -177,16 +177,16 @@ void decoding_cases(std::vector<CaseSpec>& out) {
   bf16_router.router = SWY_BF16, bf16_router.mix = SWY_F32;
   Mixture two_encodings{1, 8, 8, 256, 256, 256, row};
   two_encodings.down = wide;
-  const auto put_one = [&](const Mixture& m, bool slow = false) { put(out, m, slow, {SWY_OP_MOE, SWY_OP_MOE_ADD}); };
-  put_one({1, 16, 4, 256, 256, 256, i4});
-  put_one({1, 10, 8, 512, 256, 256, i4a});
-  put_one({1, 4, 1, 512, 512, 0, wide});
-  put_one({1, 2, 1, 2048, 256, 256, i4});
-  put_one(bf16_router);
-  put_one(two_encodings);
-  put_one({1, 40, 6, 256, 256, 0, i4, Mixture::kTied});
-  put_one({1, 4, 3, 256, 768, 768, i4}, true);
-  put_one({1, 256, 8, 256, 256, 256, i4}, true);
+  for (const Mixture& m :
+       {Mixture{1, 16, 4, 256, 256, 256, i4}, Mixture{1, 10, 8, 512, 256, 256, i4a}, two_encodings}) {
+    put(out, m, false, {SWY_OP_MOE, SWY_OP_MOE_ADD});
+  }
+  put(out, {1, 4, 1, 512, 512, 0, wide}, false, {SWY_OP_MOE});
+  put(out, {1, 2, 1, 2048, 256, 256, i4}, false, {SWY_OP_MOE});
+  put(out, bf16_router, false, {SWY_OP_MOE});
+  put(out, {1, 40, 6, 256, 256, 0, i4, Mixture::kTied}, false, {SWY_OP_MOE});
+  put(out, {1, 4, 3, 256, 768, 768, i4}, true, {SWY_OP_MOE, SWY_OP_MOE_ADD});
+  put(out, {1, 256, 8, 256, 256, 256, i4}, true, {SWY_OP_MOE});
 }
 
 }  // namespace
