@@ -173,18 +173,17 @@ void put_router(std::vector<CaseSpec>& out, const Mixture& m) {
 // fewer; more experts than a warp has lanes; all experts chosen; ties across the border of what is chosen.
 void decoding_cases(std::vector<CaseSpec>& out) {
   const Encoding i4{SWY_I4, 64}, i4a{SWY_I4A, 64}, wide{SWY_I4, 128}, row{SWY_I4A, 0};
-  Mixture bf16_router{1, 3, 2, 1280, 256, 256, i4};
+  Mixture bf16_router{1, 3, 2, 512, 256, 256, i4};
   bf16_router.router = SWY_BF16, bf16_router.mix = SWY_F32;
   Mixture two_encodings{1, 8, 8, 256, 256, 256, row};
   two_encodings.down = wide;
-  for (const Mixture& m :
-       {Mixture{1, 16, 4, 256, 256, 256, i4}, Mixture{1, 10, 8, 512, 256, 256, i4a}, two_encodings}) {
+  for (const Mixture& m : {Mixture{1, 6, 4, 256, 256, 256, i4}, Mixture{1, 10, 8, 256, 256, 256, i4a}, two_encodings}) {
     put(out, m, false, {SWY_OP_MOE, SWY_OP_MOE_ADD});
   }
-  put(out, {1, 4, 1, 512, 512, 0, wide}, false, {SWY_OP_MOE});
-  put(out, {1, 2, 1, 2048, 256, 256, i4}, false, {SWY_OP_MOE});
+  put(out, {1, 2, 1, 512, 512, 0, wide}, false, {SWY_OP_MOE});
+  put(out, {1, 2, 1, 2048, 256, 0, i4}, false, {SWY_OP_MOE});
   put(out, bf16_router, false, {SWY_OP_MOE});
-  put(out, {1, 40, 6, 256, 256, 0, i4, Mixture::kTied}, false, {SWY_OP_MOE});
+  put(out, {1, 36, 6, 256, 256, 0, i4, Mixture::kTied}, false, {SWY_OP_MOE});
   put(out, {1, 4, 3, 256, 768, 768, i4}, true, {SWY_OP_MOE, SWY_OP_MOE_ADD});
   put(out, {1, 256, 8, 256, 256, 256, i4}, true, {SWY_OP_MOE});
 }
