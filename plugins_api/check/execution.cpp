@@ -33,9 +33,9 @@ std::vector<const swy_tensor*> descs(const auto& list) {
   return out;
 }
 
-std::vector<swy_binding> bindings(const std::vector<Memory>& list) {
+std::vector<swy_binding> bindings(const auto& list) {
   std::vector<swy_binding> out;
-  for (const Memory& m : list) out.push_back(m.binding());
+  for (const auto& m : list) out.push_back(m.binding());
   return out;
 }
 
@@ -116,7 +116,7 @@ Execution::Execution(const Plugin& plugin, const swy_kernel& kernel, const Case&
   place(case_.inputs, inputs_, "input");
   place(case_.outputs, outputs_, "output");
   for (uint32_t i = 0; i < case_.weights.size(); ++i) prepare_weight(i, prepared.weight_layouts[std::min(i, 15u)]);
-  place_states();
+  for (uint32_t i = 0; i < case_.states.size(); ++i) states_.emplace_back(plugin, op_.get(), case_, i);
   other_.emplace_back(plugin, SWY_MEMORY_UPLOAD, step_block_bytes(case_), "the step");
   other_.emplace_back(plugin, SWY_MEMORY_DEVICE, std::max<uint64_t>(case_.tokens.size(), 1) * 4, "the token buffer");
   if (prepared.workspace_bytes != 0) {
@@ -157,18 +157,6 @@ void Execution::prepare_weight(uint32_t index, uint32_t layout) {
   w.desc.layout = layout;  // for `record`
 }
 
-void Execution::place_states() {
-  for (uint32_t i = 0; i < case_.states.size(); ++i) {
-    swy_state_layout layout{};
-    layout.struct_size = sizeof layout;
-    PluginError e;
-    e.expect_ok(plugin_.api().state_layout(plugin_.device(), op_.get(), i, &case_.bucket, &layout, e.get()),
-                text("state_layout of state ", i));
-    unit_bytes_.push_back(layout.unit_bytes);
-    states_.emplace_back(plugin_, SWY_MEMORY_DEVICE, layout.unit_bytes * case_.states[i].units, text("state ", i));
-  }
-}
-
 void Execution::record() {
   swy_list_info info{};
   info.struct_size = sizeof info;
@@ -184,33 +172,6 @@ void Execution::record() {
   if (other_.size() > 2) b.workspace = other_[2].binding();
   e.expect_ok(kernel_.record(list_, &kernel_, op_.get(), &b, e.get()), "record");
   e.expect_ok(plugin_.api().list_finalize(list_, e.get()), "list_finalize");
-}
-
-void Execution::bring_states(const Case& c) {
-  for (uint32_t i = 0; i < c.states.size(); ++i) {
-    states_[i].poison();
-    const State& s = c.states[i];
-    for (uint64_t u = 0; u < s.units; ++u) {
-      const swy_binding unit = states_[i].part(u * unit_bytes_[i], unit_bytes_[i]);
-      PluginError e;
-      e.expect_ok(plugin_.api().state_import(plugin_.device(), &s.desc, c.bucket.page_size, &unit,
-                                             s.content.data() + u * s.unit, s.unit * 4, e.get()),
-                  text("state_import of state ", i));
-    }
-  }
-}
-
-std::vector<double> Execution::export_state(uint32_t index) const {
-  const State& s = case_.states[index];
-  std::vector<float> content(s.units * s.unit);
-  for (uint64_t u = 0; u < s.units; ++u) {
-    const swy_binding unit = states_[index].part(u * unit_bytes_[index], unit_bytes_[index]);
-    PluginError e;
-    e.expect_ok(plugin_.api().state_export(plugin_.device(), &s.desc, case_.bucket.page_size, &unit,
-                                           content.data() + u * s.unit, s.unit * 4, e.get()),
-                text("state_export of state ", index));
-  }
-  return {content.begin(), content.end()};
 }
 
 Matrix Execution::read_output(const Step& step, uint32_t index) const {
@@ -262,19 +223,21 @@ void Execution::run_step(const Case& c, const Step& step, std::vector<Matrix>& o
   e.expect_ok(plugin_.api().list_submit(list_, nullptr, e.get()), "list_submit");
   if (host_allocations() != allocations) throw Failure("list_submit allocated memory of the host");
   for (uint32_t i = 0; i < outputs_.size(); ++i) outputs.push_back(read_output(step, i));
-  for (const auto* list : {&inputs_, &outputs_, &states_, &other_}) {
+  for (const auto* list : {&inputs_, &outputs_, &other_}) {
     for (const Memory& m : *list) m.expect_guards();
   }
+  for (const StateMemory& m : states_) m.expect_guards();
   expect_untouched_inputs(c, step);
 }
 
 Outcome Execution::run(const Case& c) {
-  bring_states(c);
+  const uint32_t page_size = case_.bucket.page_size;
+  for (uint32_t i = 0; i < states_.size(); ++i) states_[i].bring(c.states[i], page_size);
   if (!c.tokens.empty()) other_[1].write(c.tokens.data(), c.tokens.size() * 4);
   Outcome out;
-  for (uint32_t i = 0; i < states_.size(); ++i) out.before.push_back(export_state(i));
+  for (uint32_t i = 0; i < states_.size(); ++i) out.before.push_back(states_[i].content(c.states[i], page_size));
   for (const Step& step : c.steps) run_step(c, step, out.outputs.emplace_back());
-  for (uint32_t i = 0; i < states_.size(); ++i) out.states.push_back(export_state(i));
+  for (uint32_t i = 0; i < states_.size(); ++i) out.states.push_back(states_[i].content(c.states[i], page_size));
   out.tokens.resize(c.tokens.size());
   other_[1].read(out.tokens.data(), out.tokens.size() * 4);
   return out;

@@ -3,6 +3,7 @@
 
 #include "plugins_api/check/outcome.h"
 #include "plugins_api/check/plugin.h"
+#include "plugins_api/check/state_memory.h"
 
 namespace switchyard::check {
 
@@ -42,13 +43,10 @@ class Execution {
 
  private:
   void prepare_weight(uint32_t index, uint32_t layout);
-  void place_states();
   void record();
-  void bring_states(const Case& c);
   void run_step(const Case& c, const Step& step, std::vector<Matrix>& outputs);
   Matrix read_output(const Step& step, uint32_t index) const;
   void expect_untouched_inputs(const Case& c, const Step& step) const;
-  std::vector<double> export_state(uint32_t index) const;
 
   const Plugin& plugin_;
   const swy_kernel& kernel_;
@@ -57,8 +55,8 @@ class Execution {
   const bool in_place_;
   swy_list* list_ = nullptr;
   uint64_t submissions_ = 0;
-  std::vector<Memory> inputs_, outputs_, weights_, states_, other_;  // other_: step, tokens, workspace
-  std::vector<uint64_t> unit_bytes_;
+  std::vector<Memory> inputs_, outputs_, weights_, other_;  // other_: step, tokens, workspace
+  std::vector<StateMemory> states_;
   std::vector<std::vector<std::byte>> weight_bytes_;  // as they were given to the device
 };
 

@@ -67,6 +67,16 @@ TEST(Suites, Replay) {
 
 TEST(Suites, Numbers) { EXPECT_THAT(suite_verdict("SPREADS_NAN", "numbers"), HasSubstr("in an input of sequence ")); }
 
+TEST(Suites, RangesOfEveryKind) {
+  const Said said = run_program(fixture("RANGED_RIGHT") + " --oracle naive --suite range --seed 42");
+  EXPECT_EQ(said.code, 0) << said.text;
+  EXPECT_THAT(said.text, HasSubstr("ranged 0.1.0: 11 checks, all passed"));
+  EXPECT_THAT(suite_verdict("RANGED_WRONG_STATE", "range"),
+              HasSubstr("FAILED range/delta128_linear_add: the range delta128_linear_add differs from its operations: "
+                        "gated_delta: state 0 "));
+  EXPECT_THAT(suite_verdict("RANGED_LOSES_NORM", "range"), HasSubstr("FAILED range/norm_moe_add: "));
+}
+
 TEST(Suites, SamplingRangeAndProfile) {
   EXPECT_THAT(suite_verdict("ODD_SAMPLING", "sampling"),
               HasSubstr("FAILED sampling/TOKEN: the device says TOKEN, and no kernel takes a case of it"));

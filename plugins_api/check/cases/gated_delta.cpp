@@ -16,6 +16,15 @@ struct Shape {
   uint64_t channels() const { return 2 * uint64_t{key_heads} * key_dim + values(); }
 };
 
+// What q and k are made of is mostly positive: with q nearly orthogonal to k the first token of a sequence has next to
+// no output, and the norm behind the rule would make its rounding errors as large as the rest.
+constexpr double kPositive = 1.0, kConvPositive = 1.0, kConvSpread = 0.3;
+
+// Decays from almost none to almost all within some tokens.
+void gates(Builder& b, uint64_t heads, swy_dtype plain) {
+  b.plain({heads}, SWY_F32, 0.5, 0.7).plain({heads}, plain, -2, 1);
+}
+
 Case delta(swy_op_id op, const Shape& s, const Scene& scene, swy_dtype plain, Random& random) {
   swy_gated_delta_attrs a{};
   a.key_heads = s.key_heads;
@@ -28,15 +37,9 @@ Case delta(swy_op_id op, const Shape& s, const Scene& scene, swy_dtype plain, Ra
   b.attrs(a);
   play(scene, b);
   const std::vector<uint64_t> state = {s.value_heads, s.key_dim, s.value_dim};
-  // What q and k are made of is mostly positive: with q nearly orthogonal to k the first token of a sequence has next
-  // to no output, and the norm behind the rule would make its rounding errors as large as the rest.
-  constexpr double kPositive = 1.0, kConvPositive = 1.0, kConvSpread = 0.3;
-  const auto gates = [&] {  // decays from almost none to almost all within some tokens
-    b.plain({s.value_heads}, SWY_F32, 0.5, 0.7).plain({s.value_heads}, plain, -2, 1);
-  };
   if (op == SWY_OP_DELTA_GATES) {
     b.input(s.value_heads).input(s.value_heads);
-    gates();
+    gates(b, s.value_heads, plain);
     b.fixed_output(s.value_heads, SWY_F32).fixed_output(s.value_heads, SWY_F32);
   } else if (op == SWY_OP_DELTA_RULE) {
     b.input(s.channels(), kPositive).fixed_input(s.value_heads, 0.5, 0.1).fixed_input(s.value_heads, -0.5, 0.1);
@@ -45,17 +48,23 @@ Case delta(swy_op_id op, const Shape& s, const Scene& scene, swy_dtype plain, Ra
     b.input(s.channels()).plain({s.channels(), s.kernel}, plain, 0, 0.5);
     b.slotted({s.channels(), s.kernel - 1}, 1).output(s.channels());
   } else {
-    b.input(s.channels(), kPositive).input(s.values(), 0, 2).input(s.value_heads).input(s.value_heads);
-    b.plain({s.channels(), s.kernel}, plain, kConvPositive, kConvSpread);
-    gates();
-    b.plain({s.value_dim}, plain, 1, 0.3);
-    b.slotted({s.channels(), s.kernel - 1}, 1).slotted(state, 0.3).output(s.values());
+    gated_delta_operands(b, a, plain);
   }
   const bool decode = scene.name == "decode4" || scene.name == "one_token" || scene.name == "first_token";
   return b.done(decode ? 0 : 3);
 }
 
 }  // namespace
+
+void gated_delta_operands(Builder& b, const swy_gated_delta_attrs& a, swy_dtype plain) {
+  const uint64_t values = uint64_t{a.value_heads} * a.value_dim,
+                 channels = 2 * uint64_t{a.key_heads} * a.key_dim + values;
+  b.input(channels, kPositive).input(values, 0, 2).input(a.value_heads).input(a.value_heads);
+  b.plain({channels, a.conv_kernel}, plain, kConvPositive, kConvSpread);
+  gates(b, a.value_heads, plain);
+  b.plain({a.value_dim}, plain, 1, 0.3);
+  b.slotted({channels, a.conv_kernel - 1}, 1).slotted({a.value_heads, a.key_dim, a.value_dim}, 0.3).output(values);
+}
 
 void gated_delta_cases(std::vector<CaseSpec>& out) {
   const Shape shapes[] = {{1, 1, 16, 16, 4},      {2, 6, 12, 20, 4},         {4, 8, 32, 32, 4},      {2, 2, 36, 24, 3},

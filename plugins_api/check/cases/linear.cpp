@@ -36,51 +36,81 @@ Case product(swy_op_id op, const Product& p, Random& random) {
   return c;
 }
 
-// Weights of several encodings, as a layer has that keeps its small projections plain.
-Case mixed(swy_op_id op, uint32_t rows, const Encoding& first, Random& random) {
+struct Piece {
+  uint64_t rows;
+  Encoding encoding;
+};
+
+// One input, and weights of several encodings, as a layer has that keeps its small projections plain.
+Case mixed(swy_op_id op, uint32_t rows, uint64_t in, const std::vector<Piece>& weights, Random& random) {
   Builder b(op, random);
-  b.rows(ragged(rows)).input(100);
-  if (op == SWY_OP_RMS_NORM_LINEAR) b.attrs(swy_rms_norm_attrs{0, 1e-6f, 1, 0}).plain({100}, SWY_F32, 0, 0.3);
-  const Encoding encodings[] = {first, {SWY_BF16, 0}, {SWY_F32, 0}, {SWY_I8, 64}};
-  for (uint64_t i = 0; i < 4; ++i) b.matrix({36 - 5 * i, 100}, encodings[i].dtype, encodings[i].group);
-  for (uint64_t i = 0; i < 4; ++i) b.output(36 - 5 * i);
+  b.rows(ragged(rows)).input(in);
+  if (op == SWY_OP_RMS_NORM_LINEAR) b.attrs(swy_rms_norm_attrs{0, 1e-6f, 1, 0}).plain({in}, SWY_F32, 0, 0.3);
+  for (const Piece& w : weights) b.matrix({w.rows, in}, w.encoding.dtype, w.encoding.group);
+  for (const Piece& w : weights) b.output(w.rows);
   return b.done(rows > 2 ? 3 : 0);
 }
 
-void put(std::vector<CaseSpec>& out, Product p, bool slow) {
-  for (const swy_op_id op : {SWY_OP_LINEAR, SWY_OP_LINEAR_ADD, SWY_OP_RMS_NORM_LINEAR}) {
-    if (op == SWY_OP_LINEAR_ADD) p.outs.resize(1);
-    out.push_back({op, label(op, p), slow, [=](Random& random) { return product(op, p, random); }});
-    if (op == SWY_OP_LINEAR_ADD) p.outs.push_back(20);
+void put_mixed(std::vector<CaseSpec>& out, const std::string& name, uint32_t rows, uint64_t in,
+               const std::vector<Piece>& weights) {
+  for (const swy_op_id op : {SWY_OP_LINEAR, SWY_OP_RMS_NORM_LINEAR}) {
+    out.push_back({op, op_name(op) + ".mixed_" + name, false,
+                   [=](Random& random) { return mixed(op, rows, in, weights, random); }});
   }
+}
+
+void put(std::vector<CaseSpec>& out, const Product& p, bool slow) {
+  for (const swy_op_id op : {SWY_OP_LINEAR, SWY_OP_LINEAR_ADD, SWY_OP_RMS_NORM_LINEAR}) {
+    Product q = p;
+    if (op == SWY_OP_LINEAR_ADD) q.outs.resize(1);
+    out.push_back({op, label(op, q), slow, [=](Random& random) { return product(op, q, random); }});
+  }
+}
+
+// One row, and weights of 4 bits in whole tiles of 16 rows by 256 columns: few tiles and many, more of them than a
+// device has processors, short sums and long ones, and plain weights beside them as the gates of a delta layer are.
+void decoding_cases(std::vector<CaseSpec>& out) {
+  const Encoding f32{SWY_F32, 0}, bf16{SWY_BF16, 0}, i4{SWY_I4, 64}, i4a{SWY_I4A, 64}, row{SWY_I4, 0};
+  for (const Encoding& e : {i4, Encoding{SWY_I4, 128}, i4a, row}) put(out, {1, 256, {48, 16}, e}, false);
+  for (const Encoding& e : {Encoding{SWY_I4A, 128}, Encoding{SWY_I4A, 0}}) put(out, {1, 512, {32}, e}, false);
+  put(out, {1, 2048, {48, 16}, i4}, false);
+  put(out, {1, 2304, {32}, i4a}, false);
+  put(out, {1, 4096, {32}, i4}, false);
+  put(out, {1, 256, {16, 48, 16, 32}, i4}, false);
+  put(out, {1, 256, {2128}, i4}, false);  // 133 tiles
+  put(out, {1, 256, {4112, 128}, i4a}, false);
+  put_mixed(out, "gates.in256", 1, 256, {{48, i4}, {5, bf16}, {16, i4}, {20, f32}});
+  put_mixed(out, "gates.in2048", 1, 2048, {{32, i4a}, {20, bf16}, {5, bf16}});
+  put_mixed(out, "gates_first.in512", 1, 512, {{5, bf16}, {20, f32}, {16, row}});
+  put(out, {1, 2304, {2128, 16}, i4}, true);
 }
 
 }  // namespace
 
 void linear_cases(std::vector<CaseSpec>& out) {
+  const Encoding f32{SWY_F32, 0}, bf16{SWY_BF16, 0}, i4{SWY_I4, 64};
   for (const Encoding& e : all_encodings()) {
     put(out, {1, 100, {36, 48}, e}, false);
     put(out, {65, 100, {36, 17}, e}, false);
     put(out, {9, 300, {36}, e, true}, false);
   }
-  for (const Encoding& e : {Encoding{SWY_BF16, 0}, Encoding{SWY_I4, 32}, Encoding{SWY_I4A, 128}}) {
+  for (const Encoding& e : {bf16, Encoding{SWY_I4, 32}, Encoding{SWY_I4A, 128}}) {
     for (const uint32_t rows : {1u, 65u}) {
-      for (const swy_op_id op : {SWY_OP_LINEAR, SWY_OP_RMS_NORM_LINEAR}) {
-        out.push_back({op, op_name(op) + ".mixed_" + e.name() + ".rows" + std::to_string(rows), false,
-                       [=](Random& random) { return mixed(op, rows, e, random); }});
-      }
+      put_mixed(out, e.name() + ".rows" + std::to_string(rows), rows, 100,
+                {{36, e}, {31, bf16}, {26, f32}, {21, {SWY_I8, 64}}});
     }
   }
-  for (const Encoding& e : {Encoding{SWY_F32, 0}, Encoding{SWY_BF16, 0}, Encoding{SWY_I4, 32}, Encoding{SWY_I8, 128}}) {
+  for (const Encoding& e : {f32, bf16, Encoding{SWY_I4, 32}, Encoding{SWY_I8, 128}}) {
     put(out, {63, 48, {100}, e}, false);
     put(out, {513, 36, {24, 33}, e}, false);
     put(out, {2, 256, {12, 64}, e}, false);
     put(out, {7, 160, {16, 20, 24, 28, 32, 36, 40, 44}, e}, false);  // as many as there may be
   }
-  put(out, {4, 2048, {40}, {SWY_I4, 64}}, false);  // a long sum
+  put(out, {4, 2048, {40}, i4}, false);  // a long sum
   for (const Encoding& e : all_encodings()) {
     for (const uint32_t rows : {1u, 3u, 70u}) put(out, {rows, 256, {36, 130}, e}, false);  // whole groups
   }
+  decoding_cases(out);
   for (const Encoding& e : all_encodings()) {
     for (const uint32_t rows : {1u, 2u, 8u, 16u, 17u, 63u, 64u, 65u, 129u, 513u}) {
       for (const uint64_t in : {36u, 64u, 300u, 512u}) put(out, {rows, in, {30, 50}, e}, true);

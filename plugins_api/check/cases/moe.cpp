@@ -1,11 +1,13 @@
 // MOE, MOE_ADD, ROUTER_TOPK, EXPERTS.
 //
 // Which experts a row gets must not hang on a rounding error: rows are drawn until the chosen experts stand clear of
-// the others, or the ids are given.
+// the others, or the logits are such that nothing is rounded, or the ids are given.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "plugins_api/check/cases.h"
+#include "plugins_api/check/quantize.h"
 
 namespace switchyard::check {
 namespace {
@@ -13,8 +15,12 @@ namespace {
 struct Mixture {
   uint32_t rows, experts, top_k, hidden, width, shared;
   Encoding encoding;
-  enum Routing { kRouter, kGiven, kCrowded } routing = kRouter;  // crowded: all rows begin with one expert
-  bool uneven = false, mixed = false;                            // mixed: weights of several encodings
+  // crowded: all rows begin with one expert; tied: the router has experts that it cannot tell apart
+  enum Routing { kRouter, kGiven, kCrowded, kTied } routing = kRouter;
+  bool uneven = false, mixed = false;  // mixed: weights of several encodings
+  swy_dtype router = SWY_F32, mix = SWY_BF16;
+  std::optional<Encoding> down = {};  // if not `encoding`
+  bool given() const { return routing == kGiven || routing == kCrowded; }
 };
 
 std::string label(swy_op_id op, const Mixture& m) {
@@ -22,7 +28,11 @@ std::string label(swy_op_id op, const Mixture& m) {
                   std::to_string(m.top_k) + "of" + std::to_string(m.experts) + ".hidden" + std::to_string(m.hidden) +
                   ".width" + std::to_string(m.width);
   if (m.shared != 0) s += ".shared" + std::to_string(m.shared);
-  s += m.routing == Mixture::kGiven ? ".given" : m.routing == Mixture::kCrowded ? ".crowded" : "";
+  constexpr const char* kRoutings[] = {"", ".given", ".crowded", ".tied"};
+  s += kRoutings[m.routing];
+  if (m.router != SWY_F32) s += ".router_" + encoding_name(m.router, 0);
+  if (m.mix != SWY_BF16) s += ".mix_" + encoding_name(m.mix, 0);
+  if (m.down) s += ".down_" + m.down->name();
   return s + (m.uneven ? ".uneven" : "") + (m.mixed ? ".mixed" : "");
 }
 
@@ -44,6 +54,25 @@ void clear_rows(Case& c, const Mixture& m, Random& random) {
     float* x = &c.steps[0].inputs[0].floats[uint64_t{r} * m.hidden];
     while (!clear(c, x, m.hidden, m.experts, m.top_k)) {
       for (uint32_t i = 0; i < m.hidden; ++i) x[i] = static_cast<float>(random.normal());
+    }
+  }
+}
+
+constexpr uint32_t kAlike = 4;  // experts that a router with ties cannot tell apart
+
+// A logit is one element of the row, times 2: rounded or not, whatever sums it up, experts that look at the same
+// element have the same bits. Of the elements that they look at, each is another multiple of a quarter.
+void tie(Case& c, const Mixture& m, Random& random) {
+  const uint32_t kinds = m.experts / kAlike;  // expert e is of kind e % kinds
+  std::vector<float> router(uint64_t{m.experts} * m.hidden);
+  std::vector<uint32_t> columns = random.permutation(m.hidden);
+  for (uint32_t e = 0; e < m.experts; ++e) router[uint64_t{e} * m.hidden + columns[e % kinds]] = 2;
+  encode_weight(c.weights[0], router);
+  for (uint32_t r = 0; r < m.rows; ++r) {
+    const std::vector<uint32_t> order = random.permutation(kinds);
+    for (uint32_t k = 0; k < kinds; ++k) {
+      c.steps[0].inputs[0].floats[uint64_t{r} * m.hidden + columns[k]] =
+          (static_cast<float>(order[k]) - static_cast<float>(kinds) / 2) / 4;
     }
   }
 }
@@ -77,21 +106,23 @@ Case mixture(swy_op_id op, const Mixture& m, Random& random) {
   const auto [dtype, group] = m.encoding;
   Builder b(op, random);
   b.attrs(attributes(m)).rows(ragged(m.rows)).input(m.hidden);
-  const bool given = m.routing != Mixture::kRouter;
   if (op == SWY_OP_MOE_ADD) b.input(m.hidden);
-  if (given) b.int_input(m.top_k).fixed_input(m.top_k);
+  if (m.given()) b.int_input(m.top_k).fixed_input(m.top_k);
   // Logits with a spread of 2: the weights of the chosen experts differ, and none vanishes.
-  if (op != SWY_OP_EXPERTS) b.plain({m.experts, m.hidden}, SWY_F32, 0, 2 / std::sqrt(static_cast<double>(m.hidden)));
+  if (op != SWY_OP_EXPERTS) b.plain({m.experts, m.hidden}, m.router, 0, 2 / std::sqrt(static_cast<double>(m.hidden)));
   b.matrix({m.experts, 2 * m.width, m.hidden}, dtype, group, 1.5);
-  const Encoding down = m.mixed ? Encoding{SWY_I8, 64} : m.encoding, one = m.mixed ? Encoding{SWY_BF16, 0} : m.encoding;
+  const Encoding down = m.down ? *m.down : m.mixed ? Encoding{SWY_I8, 64} : m.encoding;
+  const Encoding one = m.mixed ? Encoding{SWY_BF16, 0} : m.encoding, one_down = m.mixed ? one : down;
   b.matrix({m.experts, m.hidden, m.width}, down.dtype, down.group);
   if (m.shared != 0) {
     b.matrix({m.shared, m.hidden}, one.dtype, one.group, 1.5).matrix({m.shared, m.hidden}, one.dtype, one.group);
-    b.matrix({m.hidden, m.shared}, one.dtype, one.group).matrix({1, m.hidden}, SWY_BF16, 0);
+    b.matrix({m.hidden, m.shared}, one_down.dtype, one_down.group).matrix({1, m.hidden}, m.mix, 0);
   }
   Case c = b.output(m.hidden).done(m.rows > 2 ? 3 : 0);
-  if (given) {
+  if (m.given()) {
     give_routing(c, m, random);
+  } else if (m.routing == Mixture::kTied) {
+    if (random.draws()) tie(c, m, random);
   } else {
     clear_rows(c, m, random);
   }
@@ -116,12 +147,15 @@ Case router(const Mixture& m, Random& random) {
   return c;
 }
 
-void put(std::vector<CaseSpec>& out, const Mixture& m, bool slow) {
-  for (const swy_op_id op : {SWY_OP_MOE, SWY_OP_MOE_ADD, SWY_OP_EXPERTS}) {
+using Ops = std::vector<swy_op_id>;
+
+void put(std::vector<CaseSpec>& out, const Mixture& m, bool slow,
+         const Ops& ops = {SWY_OP_MOE, SWY_OP_MOE_ADD, SWY_OP_EXPERTS}) {
+  for (const swy_op_id op : ops) {
     Mixture n = m;
-    if (op == SWY_OP_MOE_ADD) n.routing = Mixture::kRouter;
+    if (op == SWY_OP_MOE_ADD && n.given()) n.routing = Mixture::kRouter;
     if (op == SWY_OP_EXPERTS) n.shared = 0;
-    if (op == SWY_OP_EXPERTS && n.routing == Mixture::kRouter) n.routing = Mixture::kGiven;
+    if (op == SWY_OP_EXPERTS && !n.given()) n.routing = Mixture::kGiven;
     const std::string name = label(op, n);
     const bool there = std::any_of(out.begin(), out.end(), [&](const CaseSpec& s) { return s.name == name; });
     if (!there) out.push_back({op, name, slow, [=](Random& random) { return mixture(op, n, random); }});
@@ -135,7 +169,37 @@ void put_router(std::vector<CaseSpec>& out, const Mixture& m) {
                  false, [=](Random& random) { return router(m, random); }});
 }
 
+// One row, and weights of 4 bits in whole tiles of 16 rows by 256 columns: more slices of a row than one warp has, and
+// fewer; more experts than a warp has lanes; all experts chosen; ties across the border of what is chosen.
+void decoding_cases(std::vector<CaseSpec>& out) {
+  const Encoding i4{SWY_I4, 64}, i4a{SWY_I4A, 64}, wide{SWY_I4, 128}, row{SWY_I4A, 0};
+  Mixture bf16_router{1, 3, 2, 512, 256, 256, i4};
+  bf16_router.router = SWY_BF16, bf16_router.mix = SWY_F32;
+  Mixture two_encodings{1, 8, 8, 256, 256, 256, row};
+  two_encodings.down = wide;
+  for (const Mixture& m : {Mixture{1, 6, 4, 256, 256, 256, i4}, Mixture{1, 10, 8, 256, 256, 256, i4a}, two_encodings}) {
+    put(out, m, false, {SWY_OP_MOE, SWY_OP_MOE_ADD});
+  }
+  put(out, {1, 2, 1, 512, 512, 0, wide}, false, {SWY_OP_MOE});
+  put(out, {1, 2, 1, 2048, 256, 0, i4}, false, {SWY_OP_MOE});
+  put(out, bf16_router, false, {SWY_OP_MOE});
+  put(out, {1, 36, 6, 256, 256, 0, i4, Mixture::kTied}, false, {SWY_OP_MOE});
+  put(out, {1, 4, 3, 256, 768, 768, i4}, true, {SWY_OP_MOE, SWY_OP_MOE_ADD});
+  put(out, {1, 256, 8, 256, 256, 256, i4}, true, {SWY_OP_MOE});
+}
+
 }  // namespace
+
+bool clear_choices(const Case& c) {
+  if (c.op != SWY_OP_MOE && c.op != SWY_OP_MOE_ADD) return true;
+  const auto a = c.attributes<swy_moe_attrs>();
+  const uint64_t hidden = c.width(0);
+  const std::vector<float>& x = c.steps[0].inputs[0].floats;
+  for (uint64_t at = 0; a.top_k < a.experts && at < x.size(); at += hidden) {
+    if (!clear(c, &x[at], static_cast<uint32_t>(hidden), a.experts, a.top_k)) return false;
+  }
+  return true;
+}
 
 void moe_cases(std::vector<CaseSpec>& out) {
   const Encoding i4{SWY_I4, 32};
@@ -160,6 +224,7 @@ void moe_cases(std::vector<CaseSpec>& out) {
     put(out, {70, 16, 2, 256, 64, 64, e, Mixture::kCrowded}, false);
     put(out, {1, 16, 4, 256, 256, 256, {e.dtype, e.dtype == SWY_BF16 ? 0u : 32u}}, false);
   }
+  decoding_cases(out);
   for (const Encoding& e : all_encodings()) {
     for (const uint32_t rows : {1u, 4u, 16u, 33u, 63u, 65u, 130u, 513u}) {
       put(out, {rows, 13, 4, 100, 48, 36, e}, true);

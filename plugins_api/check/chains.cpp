@@ -1,0 +1,124 @@
+#include "plugins_api/check/chains.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "plugins_api/check/cases.h"
+#include "plugins_api/check/kit.h"
+
+namespace switchyard::check {
+namespace {
+
+// ---- steps
+
+void three_sequences(Builder& b) { b.rows({2, 1, 2}); }
+void first_token(Builder& b) { b.rows({1}); }
+// A sequence decodes one token at position 37.
+void one_token(Builder& b) { b.step({{0, 1, 37, true, 0, 0, {0, 1, 2}}}); }
+void one_token_moves(Builder& b) { b.step({{0, 1, 37, true, 1, 0, {0, 1, 2}}}); }  // from slot to slot
+
+// ---- links
+
+Link add(uint64_t width) {
+  return {SWY_OP_ADD, [=](Builder& b) { b.input(width).input(width).output(width); }};
+}
+
+Link norm(uint64_t width) {
+  return {SWY_OP_RMS_NORM, [=](Builder& b) {
+            b.attrs(swy_rms_norm_attrs{0, 1e-6f, 1, 0}).input(width).plain({width}, SWY_F32, 0, 0.3).output(width);
+          }};
+}
+
+Link linear(uint64_t in, uint64_t out, Encoding e) {
+  return {SWY_OP_LINEAR, [=](Builder& b) { b.input(in).matrix({out, in}, e.dtype, e.group).output(out); }};
+}
+
+// Three of eight experts, and a shared one, all of this width.
+Link mixture(uint64_t hidden, uint32_t width, Encoding e) {
+  swy_moe_attrs a{};
+  a.experts = 8;
+  a.top_k = 3;
+  a.width = a.shared_width = width;
+  return {SWY_OP_MOE, [=](Builder& b) {
+            b.attrs(a).input(hidden);
+            b.plain({a.experts, hidden}, SWY_F32, 0, 2 / std::sqrt(static_cast<double>(hidden)));
+            b.matrix({a.experts, 2 * uint64_t{width}, hidden}, e.dtype, e.group, 1.5);
+            b.matrix({a.experts, hidden, width}, e.dtype, e.group);
+            b.matrix({width, hidden}, e.dtype, e.group, 1.5).matrix({width, hidden}, e.dtype, e.group);
+            b.matrix({hidden, width}, e.dtype, e.group).matrix({1, hidden}, SWY_BF16, 0);
+            b.output(hidden);
+          }};
+}
+
+Link delta(uint32_t key_heads, uint32_t value_heads, uint32_t dim) {
+  swy_gated_delta_attrs a{};
+  a.key_heads = key_heads;
+  a.value_heads = value_heads;
+  a.key_dim = a.value_dim = dim;
+  a.conv_kernel = 4;
+  a.norm_eps = a.l2_eps = 1e-6f;
+  return {SWY_OP_GATED_DELTA, [=](Builder& b) { gated_delta_operands(b.attrs(a), a, SWY_BF16); }};
+}
+
+// The chain's input, into every link that adds it.
+void give_chain_input(std::vector<Case>& links) {
+  for (size_t i = 0; i < links.size(); ++i) {
+    if (adds_chain_input(links, i)) links[i].steps[0].inputs[1] = links[0].steps[0].inputs[0];
+  }
+}
+
+}  // namespace
+
+const std::vector<Chain>& all_chains() {
+  constexpr uint64_t kWidth = 64;
+  const Link plus = add(kWidth), normed = norm(kWidth), product = linear(kWidth, kWidth, {SWY_BF16, 0});
+  const Encoding i4{SWY_I4, 64};
+  static const std::vector<Chain> all = {
+      {"add_add", three_sequences, {plus, plus}},
+      {"add4", three_sequences, {plus, plus, plus, plus}},
+      {"add_norm", three_sequences, {plus, normed}},
+      {"norm_linear", three_sequences, {normed, product}},
+      {"linear_add", three_sequences, {product, plus}},
+      {"layer", three_sequences, {normed, product, plus}},
+      {"norm_moe_add", one_token, {norm(256), mixture(256, 256, i4), add(256)}},
+      {"delta32_linear_add", one_token_moves, {delta(4, 8, 32), linear(256, 80, i4), add(80)}},
+      {"delta128_linear_add", one_token, {delta(1, 2, 128), linear(256, 80, i4), add(80)}},
+      {"first_delta_linear_add", first_token, {delta(4, 8, 32), linear(256, 80, i4), add(80)}}};
+  return all;
+}
+
+std::vector<Case> build_chain(const Chain& chain, Random& random) {
+  std::vector<Case> out;
+  for (const Link& link : chain.links) {
+    Builder b(link.op, random);
+    chain.step(b);
+    link.operands(b);
+    out.push_back(b.done());
+  }
+  give_chain_input(out);
+  return out;
+}
+
+bool adds_chain_input(const std::vector<Case>& links, size_t i) {
+  return i > 0 && links[i].op == SWY_OP_ADD && links[i].width(1) == links[0].width(0);
+}
+
+std::vector<Outcome> one_by_one(const Kit& kit, std::vector<Case>& links, Random& random) {
+  while (true) {
+    std::vector<Outcome> out;
+    for (Case& c : links) {
+      if (!out.empty()) {
+        const std::vector<double>& value = out.back().outputs[0][0].values;
+        c.steps[0].inputs[0].floats.assign(value.begin(), value.end());
+      }
+      if (!clear_choices(c)) break;
+      out.push_back(kit.expected(Check{}, c));
+    }
+    if (out.size() == links.size()) return out;
+    std::vector<float>& x = links[0].steps[0].inputs[0].floats;
+    x = random.normals(x.size());
+    give_chain_input(links);
+  }
+}
+
+}  // namespace switchyard::check
