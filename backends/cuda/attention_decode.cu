@@ -90,8 +90,8 @@ __device__ inline void bring(const Attention& a, const swy_step* step, const Sha
 #pragma unroll
   for (uint32_t pass = 0; pass < 4; ++pass) {
     const uint32_t row = threadIdx.x / (4 * N) + pass * (64 / N), position = first + row;
-    if (position + 1 == share.context) continue;
     const bool in = position < share.last;
+    if (in && position + 1 == share.context) continue;
     const uint16_t* key =
         keys_at<uint16_t>(a, step, share.table, share.kv, in ? position : share.first) + unit * 8;
     copy_later(to + unit_at<N>(row, unit), key, in);
