@@ -1,11 +1,11 @@
 // ATTENTION of decoding steps, keys and values in bf16: one kernel, which also norms, rotates and appends.
 //
-// Clusters of blocks share out the positions of one sequence and KV head. Keys and values of earlier positions are
-// asked for before the kernel in front has ended. A stage of a block is a tile of positions in shared memory: scores
-// are products of keys (16 rows of a matrix instruction) and all query heads of the KV head (8 columns), and values
-// are summed up likewise, their elements being the rows. Stages of narrow heads have several teams of warps, each with
-// 32 positions of its own. At the end every block of a cluster joins one share of the outputs, which it reads from the
-// shared memory of the others; with several clusters, the last one that comes.
+// Clusters of blocks share out the positions of one sequence and KV head. A block walks through its positions in
+// windows, whose keys and values lie in shared memory; those of the first one are asked for before the kernel in front
+// has ended. Scores are products of 16 keys (the rows of a matrix instruction) and all query heads of the KV head (its
+// columns), one warp per tile; then each warp sums up 32 elements of the values of all positions. Where heads are
+// narrow, several teams of warps have windows of their own. At the end every block of a cluster joins one head: the
+// others push what they know of it into its shared memory. With several clusters, the last one that comes joins them.
 //
 // How a row is cut depends on its position alone.
 #include "attention.cuh"
@@ -14,30 +14,35 @@
 namespace gpu {
 namespace {
 
-#ifndef SWY_ATTENTION_CLUSTER
-#define SWY_ATTENTION_CLUSTER 8
-#endif
-constexpr uint32_t kCluster = SWY_ATTENTION_CLUSTER;  // blocks
+constexpr uint32_t kCluster = kHeads;  // blocks, one per query head in the end
 constexpr uint32_t kWarps = 8, kWorkers = kWarps * 32, kThreads = kWorkers + 32;  // one more warp appends
-constexpr uint32_t kTile = 32;         // positions of a team
-constexpr uint32_t kStages = 3;        // in shared memory
-constexpr uint32_t kStage = 32768;     // bytes: keys, then values
-constexpr uint32_t kMostClusters = 8;  // of a row: four bits count them
-constexpr uint32_t kScores = 36;       // floats per head, free of bank conflicts
-constexpr uint32_t kScoreBytes = 4 * kHeads * kScores * 4, kPartBytes = kWorkers * kHeads * 4;
-constexpr uint32_t kShared = kStages * kStage + kScoreBytes + kHeads * 512;
-static_assert(kScoreBytes + kHeads * 512 >= kPartBytes);
-
-// Positions that a cluster takes before there is another one.
-constexpr uint32_t kReach = kCluster * 128;
+constexpr uint32_t kTile = 16;                                                    // positions
+constexpr uint32_t kMostClusters = 8;                                             // of a row; four bits count them
+constexpr uint32_t kSpan = 20;              // floats of a head's 16 weights, almost free of bank conflicts
+constexpr uint32_t kReach = kCluster * 96;  // positions that a cluster takes before there is another one
 
 __host__ __device__ inline uint32_t clusters_of(uint32_t context, uint32_t reach) {
   const uint32_t n = (context + reach - 1) / reach;
   return n == 0 ? 1 : n < kMostClusters ? n : kMostClusters;
 }
 
+// N: elements of a head per lane, head_dim / 32. A team has N warps, 32 elements each.
+template <int N>
+struct Form {
+  static constexpr uint32_t kDim = 32 * N, kTeams = kWarps / N, kTiles = N == 8 ? 6 : 4;          // tiles of a team
+  static constexpr uint32_t kPositions = kTeams * kTiles * kTile, kHalf = kPositions * kDim * 2;  // bytes of the keys
+  static constexpr uint32_t kSources = kCluster * kTeams;
+  // Shared memory: keys, values, weights [tiles][kHeads][kSpan], then what is pushed [sources][head_dim], where the
+  // query heads are at first.
+  static constexpr uint32_t kWeights = 2 * kHalf, kInbox = kWeights + kTeams * kTiles * kHeads * kSpan * 4;
+  static constexpr uint32_t kBytes = kInbox + kSources * kDim * 4;
+};
+
 // ---- within a cluster
 
+[[maybe_unused]] __device__ inline uint32_t shared_at(const void* p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
 __device__ inline uint32_t cluster_rank() {
   uint32_t r = 0;
 #if __CUDA_ARCH__ >= 900
@@ -45,9 +50,10 @@ __device__ inline uint32_t cluster_rank() {
 #endif
   return r;
 }
+// All threads of the cluster. Orders no memory but barriers that were begun before.
 __device__ inline void cluster_arrive() {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 #endif
 }
 __device__ inline void cluster_wait() {
@@ -55,20 +61,52 @@ __device__ inline void cluster_wait() {
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 #endif
 }
-// What lies at the same place of another block's shared memory.
-__device__ inline float peer_float(const float* mine, uint32_t rank) {
-  float v = 0;
+// A barrier that opens when so many bytes have been pushed to this block.
+__device__ inline void inbox_begin(uint64_t* barrier, uint32_t bytes) {
 #if __CUDA_ARCH__ >= 900
-  uint32_t at;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;"
-      : "=r"(at)
-      : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(mine))), "r"(rank));
-  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(at));
+  asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(shared_at(barrier)));
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_at(barrier)), "r"(bytes) : "memory");
 #endif
-  return v;
+}
+__device__ inline void inbox_wait(uint64_t* barrier) {
+#if __CUDA_ARCH__ >= 900
+  uint32_t done = 0;
+  while (done == 0) {
+    asm volatile(
+        "{.reg .pred p; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], 0; selp.u32 %0, 1, 0, p;}"
+        : "=r"(done)
+        : "r"(shared_at(barrier))
+        : "memory");
+  }
+#endif
+}
+// Writes to the same place of another block's shared memory.
+[[maybe_unused]] __device__ inline uint32_t at_peer(const void* mine, uint32_t rank) {
+  uint32_t at = 0;
+#if __CUDA_ARCH__ >= 900
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"(shared_at(mine)), "r"(rank));
+#endif
+  return at;
+}
+__device__ inline void push(const float4* mine, const uint64_t* barrier, uint32_t rank, float4 v) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
+                   at_peer(mine, rank)),
+               "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w), "r"(at_peer(barrier, rank))
+               : "memory");
+#endif
+}
+__device__ inline void push(const float2* mine, const uint64_t* barrier, uint32_t rank, float2 v) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(
+                   at_peer(mine, rank)),
+               "f"(v.x), "f"(v.y), "r"(at_peer(barrier, rank))
+               : "memory");
+#endif
 }
 
-// ---- shared memory
+// ---- keys and values
 
 // Where 16 bytes of a row lie: units change places, so that neighbouring rows meet in no bank.
 template <int N>
@@ -76,26 +114,32 @@ __device__ inline uint32_t unit_at(uint32_t row, uint32_t unit) {
   return row * (64 * N) + ((unit ^ (2 * (row % 4))) * 16);
 }
 
-// What a block works on: positions [first, last) of `context`.
+// What a block works on: positions [first, last) of `context`, and where they lie.
 struct Share {
   const uint32_t* table;
-  uint32_t kv, context, first, last;
+  uint16_t* pages;  // keys of the KV head in page 0
+  uint32_t page_elements, size, shift, dim;
+  uint32_t context, first, last;
+
+  __device__ uint16_t* key(uint32_t position) const {
+    const uint32_t page = shift < 32 ? position >> shift : position / size;
+    return pages + uint64_t{table[page]} * page_elements + (position - page * size) * dim;
+  }
+  __device__ uint32_t to_values() const { return size * dim; }
 };
 
-// Asks for the keys and values of a stage, all but those of the sequence's own position; those beyond the share are
-// zeros.
+// Asks for the keys (or values, `offset` elements after them) of a window, all but those of the sequence's own
+// position; what a tile has beyond the share is zeros.
 template <int N>
-__device__ inline void bring(const Attention& a, const swy_step* step, const Share& share, uint32_t first, char* to) {
-  const uint32_t unit = threadIdx.x % (4 * N), values = step->page_size * a.head_dim;
-#pragma unroll
-  for (uint32_t pass = 0; pass < 4; ++pass) {
-    const uint32_t row = threadIdx.x / (4 * N) + pass * (64 / N), position = first + row;
+__device__ inline void bring(const Share& share, uint32_t first, uint32_t offset, char* to) {
+  const uint32_t unit = threadIdx.x % (4 * N),
+                 rows = min((share.last - first + kTile - 1) / kTile * kTile, Form<N>::kPositions);
+#pragma unroll 2
+  for (uint32_t row = threadIdx.x / (4 * N); row < rows; row += 64 / N) {
+    const uint32_t position = first + row;
     const bool in = position < share.last;
     if (in && position + 1 == share.context) continue;
-    const uint16_t* key =
-        keys_at<uint16_t>(a, step, share.table, share.kv, in ? position : share.first) + unit * 8;
-    copy_later(to + unit_at<N>(row, unit), key, in);
-    copy_later(to + kStage / 2 + unit_at<N>(row, unit), key + values, in);
+    copy_later(to + unit_at<N>(row, unit), share.key(in ? position : share.first) + offset + unit * 8, in);
   }
 }
 
@@ -128,20 +172,19 @@ __device__ inline void store_packed(void* to, const float (&x)[N]) {
 template <int N>
 __device__ inline void prepare_head(const Attention& a, const float (&norm)[N], const float2* turn, float factor,
                                     float (&x)[N]) {
-  const uint32_t lane = threadIdx.x % 32, half = a.rotary / 2;
+  const uint32_t lane = threadIdx.x % 32, lanes = a.rotary / 2 / N;  // between the elements of a pair
+  const bool lower = lane < lanes, turns = lane < 2 * lanes;
+  const uint32_t other = lower ? lane + lanes : lane - lanes;
+  const float2* mine = turn + (turns ? (lower ? lane : other) * N : 0);
   float squares = 0;
 #pragma unroll
   for (int i = 0; i < N; ++i) squares = fmaf(x[i], x[i], squares);
   const float scale = rsqrtf(warp_sum(squares) / static_cast<float>(32 * N) + a.eps) * factor;
-  const uint32_t lanes = half / N;  // between the elements of a pair
-  const bool lower = lane < lanes, turns = lane < 2 * lanes;
 #pragma unroll
   for (int i = 0; i < N; ++i) {
-    x[i] *= scale * norm[i];
-    const float other = __shfl_sync(kAll, x[i], lower ? lane + lanes : lane - lanes);
-    if (!turns) continue;
-    const float2 t = turn[(lower ? lane : lane - lanes) * N + i];
-    x[i] = fmaf(x[i], t.x, other * (lower ? -t.y : t.y));
+    const float y = x[i] * scale * norm[i], z = __shfl_sync(kAll, y, other);
+    const float2 t = mine[i];
+    x[i] = turns ? fmaf(y, t.x, z * (lower ? -t.y : t.y)) : y;
   }
 }
 
@@ -154,89 +197,91 @@ __device__ inline void make_turns(const Attention& a, uint32_t position, float2*
   turn[threadIdx.x] = make_float2(c, s);
 }
 
-// ---- a stage
+// ---- a window
 
-// What a warp keeps: its share of the query heads for the scores, and of the output.
-struct Work {
-  uint4 q[2];           // query head g, elements of two units
-  float top, sum;       // query head g; the sum of this lane's positions
-  float value[2][4];    // elements 4 g and on of the warp's 32, heads 2 t and 2 t + 1
-};
+// Which 16 bytes of a row a thread of a quad takes: i is 0 .. N - 1.
+__device__ inline uint32_t quad_unit(uint32_t t, uint32_t i) { return i / 2 * 8 + t % 2 + t / 2 * 4 + i % 2 * 2; }
 
-// Which of a quarter's eight units a thread of a quad takes, i being 0 or 1.
-__device__ inline uint32_t quarter_unit(uint32_t t, uint32_t i) { return t % 2 + t / 2 * 4 + 2 * i; }
-
-// The part of the scores that a warp sums up: 16 positions of its team, 64 elements.
-template <int N>
-__device__ inline void score(const char* keys, uint32_t warp, const Work& work, float* scores) {
-  const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, w = warp % N, row = warp / N * kTile + w % 2 * 16;
-  float s[2][4] = {};
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const uint32_t unit = w / 2 * 8 + quarter_unit(t, i);
-    const uint4 low = *reinterpret_cast<const uint4*>(keys + unit_at<N>(row + g, unit));
-    const uint4 high = *reinterpret_cast<const uint4*>(keys + unit_at<N>(row + g + 8, unit));
-    const uint32_t first[4] = {low.x, high.x, low.y, high.y}, second[4] = {low.z, high.z, low.w, high.w};
-    matrix_multiply(s[i], first, work.q[i].x, work.q[i].y);
-    matrix_multiply(s[i], second, work.q[i].z, work.q[i].w);
-  }
-  // In the order in which `weigh` reads: position 16 k + 4 j + t at 8 t + 4 k + j.
-  float* to = scores + ((warp / N * (N / 2) + w / 2) * kHeads + 2 * t) * kScores + g % 4 * 8 + w % 2 * 4 + g / 4;
-  to[0] = s[0][0] + s[1][0];
-  to[kScores] = s[0][1] + s[1][1];
-  to[2] = s[0][2] + s[1][2];
-  to[kScores + 2] = s[0][3] + s[1][3];
+// 2^x, and 0 of minus infinity less itself.
+__device__ inline float power(float x, float less) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x - (less == -INFINITY ? 0.0f : less)));
+  return y;
 }
 
-// Adds the values of the team's 32 positions, the first being `first`, to the warp's 32 elements of all heads.
+// What the 16 positions of a tile weigh beside the heaviest of them, which is `tops`: weights [kHeads][kSpan], position
+// 4 j + t at 4 t + j. `first`: the tile's position.
 template <int N>
-__device__ inline void weigh(const char* values, uint32_t warp, const float* scores, uint32_t first, uint32_t last,
-                             Work& work) {
-  const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, w = warp % N, team = warp / N;
-  float x[8] = {};
+__device__ inline void weigh_tile(const char* keys, const uint4 (&q)[N], uint32_t first, uint32_t last, float* weights,
+                                  float* tops) {
+  const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  float part[2][4] = {}, s[4];
 #pragma unroll
-  for (int part = 0; part < N / 2; ++part) {
-    const auto* from =
-        reinterpret_cast<const float4*>(scores + ((team * (N / 2) + part) * kHeads + g) * kScores + t * 8);
-    const float4 u = from[0], v = from[1];
-    x[0] += u.x, x[1] += u.y, x[2] += u.z, x[3] += u.w, x[4] += v.x, x[5] += v.y, x[6] += v.z, x[7] += v.w;
+  for (int i = 0; i < N; ++i) {
+    const uint32_t unit = quad_unit(t, i);
+    const uint4 low = *reinterpret_cast<const uint4*>(keys + unit_at<N>(g, unit));
+    const uint4 high = *reinterpret_cast<const uint4*>(keys + unit_at<N>(g + 8, unit));
+    const uint32_t even[4] = {low.x, high.x, low.y, high.y}, odd[4] = {low.z, high.z, low.w, high.w};
+    matrix_multiply(part[0], even, q[i].x, q[i].y);
+    matrix_multiply(part[1], odd, q[i].z, q[i].w);
   }
-  float best = work.top;
 #pragma unroll
-  for (int j = 0; j < 8; ++j) {
-    if (first + j / 4 * 16 + j % 4 * 4 + t >= last) x[j] = -INFINITY;
-    best = fmaxf(best, x[j]);
-  }
-  best = fmaxf(best, __shfl_xor_sync(kAll, best, 1));
-  best = fmaxf(best, __shfl_xor_sync(kAll, best, 2));
-  const float from = best == -INFINITY ? 0.0f : best, shrink = exp2f(work.top - from);
-  work.top = best;
-  work.sum *= shrink;
+  for (int j = 0; j < 4; ++j) s[j] = first + g + j / 2 * 8 < last ? part[0][j] + part[1][j] : -INFINITY;
+  float top[2] = {fmaxf(s[0], s[2]), fmaxf(s[1], s[3])};  // of heads 2 t and 2 t + 1
 #pragma unroll
-  for (int j = 0; j < 8; ++j) {
-    x[j] = exp2f(x[j] - from);
-    work.sum += x[j];
+  for (int d = 4; d < 32; d *= 2) {
+    top[0] = fmaxf(top[0], __shfl_xor_sync(kAll, top[0], d));
+    top[1] = fmaxf(top[1], __shfl_xor_sync(kAll, top[1], d));
   }
-  const float even = __shfl_sync(kAll, shrink, 8 * t), odd = __shfl_sync(kAll, shrink, 8 * t + 4);
+  float* to = weights + 2 * t * kSpan + g % 4 * 4 + g / 4;
+  to[0] = power(s[0], top[0]);
+  to[kSpan] = power(s[1], top[1]);
+  to[2] = power(s[2], top[0]);
+  to[kSpan + 2] = power(s[3], top[1]);
+  if (g == 0) *reinterpret_cast<float2*>(tops + 2 * t) = make_float2(top[0], top[1]);
+}
+
+// What a warp sums up: query head g for the weights; elements 4 g and on of its 32 for the values, of heads 2 t and
+// 2 t + 1.
+struct Sums {
+  float top, weight;  // of this lane's positions
+  float value[2][4];
+};
+
+// Adds the values of a team's tiles. values: the warp's elements of the team's first position.
+template <int N>
+__device__ inline void add_values(const char* values, uint32_t unit, uint32_t tiles, const float* weights,
+                                  const float* tops, Sums& sums) {
+  const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  float best = sums.top;
+#pragma unroll
+  for (uint32_t i = 0; i < Form<N>::kTiles; ++i) best = fmaxf(best, i < tiles ? tops[i * kHeads + g] : -INFINITY);
+  const float shrink = power(sums.top, best), even = __shfl_sync(kAll, shrink, 8 * t),
+              odd = __shfl_sync(kAll, shrink, 8 * t + 4);
+  sums.top = best;
+  sums.weight *= shrink;
 #pragma unroll
   for (int m = 0; m < 2; ++m) {
-    work.value[m][0] *= even, work.value[m][1] *= odd, work.value[m][2] *= even, work.value[m][3] *= odd;
+    sums.value[m][0] *= even, sums.value[m][1] *= odd, sums.value[m][2] *= even, sums.value[m][3] *= odd;
   }
-#pragma unroll
-  for (int k = 0; k < 2; ++k) {
+#pragma unroll 2
+  for (uint32_t i = 0; i < tiles; ++i) {
+    const float share = power(tops[i * kHeads + g], best);
+    const float4 w = *reinterpret_cast<const float4*>(weights + (i * kHeads + g) * kSpan + 4 * t);
     uint2 v[4];  // four elements of four positions
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const uint32_t row = team * kTile + k * 16 + j * 4 + t;
-      v[j] = *reinterpret_cast<const uint2*>(values + unit_at<N>(row, w * 4 + g / 2) + g % 2 * 8);
+    for (uint32_t j = 0; j < 4; ++j) {
+      v[j] = *reinterpret_cast<const uint2*>(values + unit_at<N>(i * kTile + j * 4 + t, unit + g / 2) + g % 2 * 8);
     }
-    const uint32_t b0 = pack_bf16(x[4 * k], x[4 * k + 1]), b1 = pack_bf16(x[4 * k + 2], x[4 * k + 3]);
+    const float x[4] = {w.x * share, w.y * share, w.z * share, w.w * share};
+    sums.weight += (x[0] + x[1]) + (x[2] + x[3]);
+    const uint32_t b0 = pack_bf16(x[0], x[1]), b1 = pack_bf16(x[2], x[3]);
     const uint32_t low[4] = {__byte_perm(v[0].x, v[1].x, 0x5410), __byte_perm(v[0].x, v[1].x, 0x7632),
                              __byte_perm(v[2].x, v[3].x, 0x5410), __byte_perm(v[2].x, v[3].x, 0x7632)};
     const uint32_t high[4] = {__byte_perm(v[0].y, v[1].y, 0x5410), __byte_perm(v[0].y, v[1].y, 0x7632),
                               __byte_perm(v[2].y, v[3].y, 0x5410), __byte_perm(v[2].y, v[3].y, 0x7632)};
-    matrix_multiply(work.value[0], low, b0, b1);
-    matrix_multiply(work.value[1], high, b0, b1);
+    matrix_multiply(sums.value[0], low, b0, b1);
+    matrix_multiply(sums.value[1], high, b0, b1);
   }
 }
 
@@ -247,73 +292,62 @@ struct Known {
   float top, sum, value;
 };
 
-// Element `at` of a team's parts [kHeads, head_dim], over all teams of the cluster's blocks.
+// Pushes a warp's sums to the blocks that join their heads.
 template <int N>
-__device__ inline Known join_cluster(const float* parts, const float2* stats, uint32_t head, uint32_t at) {
-  constexpr uint32_t kTeams = kWarps / N, kSources = kCluster * kTeams, kRounds = (kSources + 31) / 32;
+__device__ inline void push_sums(const Sums& sums, uint32_t warp, uint32_t source, uint32_t heads, float* inbox,
+                                 float2* stats, const uint64_t* barrier) {
+  const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const auto* to = reinterpret_cast<const float4*>(inbox + source * Form<N>::kDim + warp % N * 32 + g * 4);
+  const auto& y = sums.value;
+  if (2 * t < heads) push(to, barrier, 2 * t, make_float4(y[0][0], y[0][2], y[1][0], y[1][2]));
+  if (2 * t + 1 < heads) push(to, barrier, 2 * t + 1, make_float4(y[0][1], y[0][3], y[1][1], y[1][3]));
+  float weight = sums.weight + __shfl_xor_sync(kAll, sums.weight, 1);
+  weight += __shfl_xor_sync(kAll, weight, 2);
+  if (warp % N == 0 && t == 0 && g < heads) push(stats + source, barrier, g, make_float2(sums.top, weight));
+}
+
+// Element `at` of the block's head, over all teams of the cluster's blocks.
+template <int N>
+__device__ inline Known join_cluster(const float* inbox, const float2* stats, uint32_t at) {
+  constexpr uint32_t kSources = Form<N>::kSources;
   const uint32_t lane = threadIdx.x % 32;
-  float top[kRounds], sum[kRounds], best = -INFINITY;
-#pragma unroll
-  for (uint32_t i = 0; i < kRounds; ++i) {
-    const uint32_t s = i * 32 + lane;
-    top[i] = -INFINITY, sum[i] = 0;
-    if (s >= kSources) continue;
-    const auto* from = reinterpret_cast<const float*>(stats + s % kTeams * kHeads + head);
-    top[i] = peer_float(from, s / kTeams);
-    sum[i] = peer_float(from + 1, s / kTeams);
-  }
-  float v[8];
-#pragma unroll
-  for (uint32_t s = 0; s < 8; ++s) v[s] = peer_float(parts + s % kTeams * (kHeads * 32 * N) + at, s / kTeams);
-#pragma unroll
-  for (uint32_t i = 0; i < kRounds; ++i) best = fmaxf(best, top[i]);
-  best = warp_max(best);
-  Known k{best, 0, 0};
-#pragma unroll
-  for (uint32_t i = 0; i < kRounds; ++i) {
-    top[i] = top[i] == -INFINITY ? 0.0f : exp2f(top[i] - best);
-    k.sum = fmaf(top[i], sum[i], k.sum);
-  }
-  k.sum = warp_sum(k.sum);
-#pragma unroll
-  for (uint32_t i = 0; i < kRounds; ++i) {
-#pragma unroll 1
-    for (uint32_t s = i * 32; s < min(i * 32 + 32, kSources); s += 8) {
-      if (s > 0) {
-#pragma unroll
-        for (uint32_t j = 0; j < 8; ++j) {
-          v[j] = peer_float(parts + (s + j) % kTeams * (kHeads * 32 * N) + at, (s + j) / kTeams);
-        }
-      }
-#pragma unroll
-      for (uint32_t j = 0; j < 8; ++j) k.value = fmaf(__shfl_sync(kAll, top[i], (s + j) % 32), v[j], k.value);
-    }
+  const float2 stat = lane < kSources ? stats[lane] : make_float2(-INFINITY, 0);
+  Known k{warp_max(stat.x), 0, 0};
+  const float share = power(stat.x, k.top);
+  k.sum = warp_sum(share * stat.y);
+#pragma unroll 8
+  for (uint32_t s = 0; s < kSources; ++s) {
+    k.value = fmaf(__shfl_sync(kAll, share, s), inbox[s * Form<N>::kDim + at], k.value);
   }
   return k;
 }
 
-// What the clusters of a row know of one share of the outputs; false: another block has the rest. All threads come.
+// Of the blocks of a row's clusters that have one head: what all know; false: another block has it. All threads come.
+// unit: of the row, the KV head and the group.
 __device__ inline bool join_clusters(const Attention& a, uint32_t unit, uint32_t cluster, uint32_t clusters,
-                                     uint32_t rank, uint32_t width, Known& k) {
+                                     uint32_t rank, Known& k) {
   __shared__ bool last;
-  const uint64_t stride = kCluster * (width + 2);  // floats of a cluster: per block the elements, the top and the sum
-  float* parts = a.parts + uint64_t{unit} * a.splits * stride + rank * (width + 2);
+  const uint64_t stride = kCluster * (a.head_dim + 2);  // floats of a cluster: per head its top, its sum and the values
+  float* parts = a.parts + uint64_t{unit} * a.splits * stride + rank * (a.head_dim + 2);
   const uint32_t i = threadIdx.x;
-  if (i < width) parts[cluster * stride + 2 + i] = k.value;
+  if (i < a.head_dim) parts[cluster * stride + 2 + i] = k.value;
   if (i == 0) *reinterpret_cast<float2*>(parts + cluster * stride) = make_float2(k.top, k.sum);
   __syncthreads();
   if (i == 0) {
-    __threadfence();
-    uint32_t* counter = a.counters + unit * (kCluster / 8) + rank / 8;  // four bits per block
-    const uint32_t shift = rank % 8 * 4;
-    last = ((atomicAdd(counter, 1u << shift) >> shift) & 15) + 1 == clusters;
-    if (last) {
-      atomicSub(counter, clusters << shift);
-      __threadfence();
-    }
+    uint32_t seen, *counter = a.counters + unit, shift = rank * 4;  // four bits per block
+#if __CUDA_ARCH__ >= 900
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;"
+                 : "=r"(seen)
+                 : "l"(counter), "r"(1u << shift)
+                 : "memory");
+#else
+    seen = atomicAdd(counter, 1u << shift);
+#endif
+    last = ((seen >> shift) & 15) + 1 == clusters;
+    if (last) atomicSub(counter, clusters << shift);
   }
   __syncthreads();
-  if (!last || i >= width) return false;
+  if (!last || i >= a.head_dim) return false;
   float2 stats[kMostClusters];
   float value[kMostClusters], best = -INFINITY;
 #pragma unroll
@@ -327,7 +361,7 @@ __device__ inline bool join_clusters(const Attention& a, uint32_t unit, uint32_t
   k = {best, 0, 0};
 #pragma unroll
   for (uint32_t c = 0; c < kMostClusters; ++c) {
-    const float share = stats[c].x == -INFINITY ? 0.0f : exp2f(stats[c].x - best);
+    const float share = power(stats[c].x, best);
     k.sum = fmaf(share, stats[c].y, k.sum);
     k.value = fmaf(share, value[c], k.value);
   }
@@ -336,44 +370,49 @@ __device__ inline bool join_clusters(const Attention& a, uint32_t unit, uint32_t
 
 // ---- the kernel
 
-// N: elements of a head per lane, head_dim / 32. blockIdx.x: cluster of the row, and block of it; blockIdx.y: KV head
-// and group of query heads; blockIdx.z: row.
+// blockIdx.x: cluster of the row, and block of it; blockIdx.y: KV head and group of query heads; blockIdx.z: row.
 template <int N>
-__global__ void __launch_bounds__(kThreads) decode(const __grid_constant__ Attention a, uint32_t reach,
-                                                   const swy_step* step) {
+__global__ void __launch_bounds__(kThreads, 2)
+    decode(const __grid_constant__ Attention a, uint32_t reach, const swy_step* step) {
+  using F = Form<N>;
   extern __shared__ __align__(128) char memory[];
-  __shared__ float2 turn[kMostRotary / 2], stats[kWarps / N][kHeads];
-  constexpr uint32_t kDim = N * 32, kTeams = kWarps / N, kPositions = kTeams * kTile, kWidth = kHeads * kDim / kCluster;
-  auto* scores = reinterpret_cast<float*>(memory + kStages * kStage);
-  auto* parts = scores;  // later: [teams][kHeads][head_dim]
-  char* heads_at = memory + kStages * kStage + kScoreBytes;
-  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, row = blockIdx.z;
+  __shared__ float2 turn[kMostRotary / 2], stats[F::kSources];
+  __shared__ __align__(8) float tops[F::kTeams][F::kTiles][kHeads];
+  __shared__ __align__(8) uint64_t arrived;
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = blockIdx.z, rank = cluster_rank();
   const uint32_t kv = blockIdx.y / a.groups, first_head = kv * a.per_kv() + blockIdx.y % a.groups * kHeads;
   const uint32_t heads = min(kHeads, (kv + 1) * a.per_kv() - first_head);
   const bool worker = warp < kWarps;
   release_next();
+  if (threadIdx.x == 0) inbox_begin(&arrived, F::kSources * (F::kDim + 2) * 4);
   uint32_t seq = 0, context = 0;
   if (row < step->rows) {
+    const uint32_t position = step_array<uint32_t>(step, step->row_position_at)[row];
     seq = step_array<uint32_t>(step, step->row_seq_at)[row];
-    const bool active = step_array<uint32_t>(step, step->seq_active_at)[seq] != 0;
-    context = active ? step_array<uint32_t>(step, step->row_position_at)[row] + 1 : 0;
+    context = step_array<uint32_t>(step, step->seq_active_at)[seq] != 0 ? position + 1 : 0;
   }
-  const uint32_t clusters = clusters_of(context, reach), cluster = blockIdx.x / kCluster, rank = cluster_rank();
+  const uint32_t clusters = clusters_of(context, reach), cluster = blockIdx.x / kCluster;
   if (row >= step->rows || cluster >= clusters) {
-    depend();
+    if (row == 0 && cluster == 0) depend();  // other blocks of this kernel wait for those in front
     return;
   }
-  const uint32_t blocks = clusters * kCluster, each = (context + blocks * 16 - 1) / (blocks * 16) * 16;
-  const uint32_t first = min((cluster * kCluster + rank) * each, context), last = min(first + each, context);
-  const Share share{table_of(step, seq), kv, context, first, last};
-  const uint32_t stages = (last - first + kPositions - 1) / kPositions;
-  const bool appends = !worker && first < last && last == context;
+  const uint32_t blocks = clusters * kCluster, each = (context + blocks * kTile - 1) / (blocks * kTile) * kTile;
+  Share share;
+  share.table = table_of(step, seq);
+  share.size = step->page_size;
+  share.shift = (share.size & (share.size - 1)) == 0 ? __ffs(share.size) - 1 : 32;
+  share.dim = F::kDim;
+  share.page_elements = a.kv_heads * 2 * share.size * F::kDim;
+  share.pages = static_cast<uint16_t*>(a.pages) + uint64_t{kv} * 2 * share.size * F::kDim;
+  share.context = context;
+  share.first = min((cluster * kCluster + rank) * each, context);
+  share.last = min(share.first + each, context);
+  const bool appends = !worker && share.first < share.last && share.last == context;
   if (worker) {
-#pragma unroll 1
-    for (uint32_t s = 0; s < kStages; ++s) {
-      if (s < stages) bring<N>(a, step, share, first + s * kPositions, memory + s * kStage);
-      copies_end();
-    }
+    if (share.first < share.last) bring<N>(share, share.first, 0, memory);
+    copies_end();
+    if (share.first < share.last) bring<N>(share, share.first, share.to_values(), memory + F::kHalf);
+    copies_end();
   }
   make_turns(a, context - 1, turn);
   float norm[N];
@@ -383,86 +422,81 @@ __global__ void __launch_bounds__(kThreads) decode(const __grid_constant__ Atten
   depend();
 
   // The row's own heads, one per warp; the last warp has the key and the value.
-  const uint32_t head = rank * kHeads / kCluster, element = rank * kWidth % kDim + threadIdx.x;  // given out at the end
-  const bool gives = threadIdx.x < kWidth && head < heads;
+  const uint64_t query = uint64_t{row} * a.heads + first_head, key = (uint64_t{row} * a.kv_heads + kv) * F::kDim;
+  const bool gives = rank < heads && threadIdx.x < F::kDim;
   float x[N], v[N], gate = 0;
-  const uint64_t query = uint64_t{row} * a.heads + first_head, key = (uint64_t{row} * a.kv_heads + kv) * kDim;
-  load_floats<N>(worker ? a.q + (query + warp) * kDim * (a.gated ? 2 : 1) : a.k + key, worker ? warp < heads : appends,
-                 x);
+  load_floats<N>(worker ? a.q + (query + warp) * F::kDim * (a.gated ? 2 : 1) : a.k + key,
+                 worker ? warp < heads : appends, x);
   load_floats<N>(a.v + key, appends, v);
-  if (a.gated && gives) gate = a.q[(query + head) * 2 * kDim + kDim + element];
+  if (a.gated && gives) gate = a.q[(query + rank) * 2 * F::kDim + F::kDim + threadIdx.x];
   prepare_head<N>(a, norm, turn, worker ? a.scale * 1.44269504f : 1.0f, x);
   const uint32_t unit = lane * N / 8, in_unit = lane * N % 8 * 2;
-  if (worker) store_packed<N>(heads_at + unit_at<N>(warp, unit) + in_unit, x);
+  if (worker) store_packed<N>(memory + F::kInbox + unit_at<N>(warp, unit) + in_unit, x);
   if (appends && blockIdx.y % a.groups == 0) {
-    uint16_t* to = keys_at<uint16_t>(a, step, share.table, kv, context - 1) + lane * N;
+    uint16_t* to = share.key(context - 1) + lane * N;
     store_packed<N>(to, x);
-    store_packed<N>(to + step->page_size * kDim, v);
+    store_packed<N>(to + share.to_values(), v);
   }
 
-  Work work{};
-  work.top = -INFINITY;
-#pragma unroll 1
-  for (uint32_t s = 0, buffer = 0, back = kStages - 1; s < stages; ++s) {
-    char* stage = memory + buffer * kStage;
-    if (appends && s + 1 == stages) {
-      char* to = stage + unit_at<N>(context - 1 - (first + s * kPositions), unit) + in_unit;
+  Sums sums{};
+  sums.top = -INFINITY;
+  uint4 q[N];  // query head lane / 4
+  const uint32_t team = warp / N;
+  auto* weights = reinterpret_cast<float*>(memory + F::kWeights) + team * F::kTiles * kHeads * kSpan;
+  uint32_t at = share.first;
+  do {  // even without positions, so that all blocks of a cluster meet
+    const uint32_t next = at + F::kPositions, mine = at + team * (F::kTiles * kTile);
+    const uint32_t tiles = mine < share.last ? min((share.last - mine + kTile - 1) / kTile, F::kTiles) : 0;
+    if (appends && next >= share.last) {
+      char* to = memory + unit_at<N>(context - 1 - at, unit) + in_unit;
       store_packed<N>(to, x);
-      store_packed<N>(to + kStage / 2, v);
+      store_packed<N>(to + F::kHalf, v);
     }
-    if (s == 0) {
-      copies_wait<kStages - 1>();
-    } else {
-      copies_wait<kStages - 2>();
-    }
+    copies_wait<1>();
     __syncthreads();
     if (worker) {
-      if (s == 0) {
+      if (at == share.first && warp % N < tiles) {
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          const uint32_t from = warp % N / 2 * 8 + quarter_unit(t, i);
-          work.q[i] = *reinterpret_cast<const uint4*>(heads_at + unit_at<N>(g, from));
+        for (int i = 0; i < N; ++i) {
+          q[i] = *reinterpret_cast<const uint4*>(memory + F::kInbox + unit_at<N>(lane / 4, quad_unit(lane % 4, i)));
         }
-      } else {
-        const uint32_t next = s + kStages - 1;
-        if (next < stages) bring<N>(a, step, share, first + next * kPositions, memory + back * kStage);
-        copies_end();
       }
-      score<N>(stage, warp, work, scores);
+      for (uint32_t i = warp % N; i < tiles; i += N) {
+        weigh_tile<N>(memory + (team * F::kTiles + i) * (kTile * F::kDim * 2), q, mine + i * kTile, share.last,
+                      weights + i * kHeads * kSpan, tops[team][i]);
+      }
     }
+    copies_wait<0>();
+    __syncthreads();
+    if (at == share.first) cluster_arrive();  // from here on the query heads may be overwritten
+    if (worker) {
+      if (next < share.last) bring<N>(share, next, 0, memory);
+      copies_end();
+      add_values<N>(memory + F::kHalf + team * F::kTiles * (kTile * F::kDim * 2), warp % N * 4, tiles, weights,
+                    tops[team][0], sums);
+    }
+    at = next;
+    if (at >= share.last) break;
     __syncthreads();
     if (worker) {
-      weigh<N>(stage + kStage / 2, warp, scores, first + s * kPositions + warp / N * kTile, last, work);
+      bring<N>(share, at, share.to_values(), memory + F::kHalf);
+      copies_end();
     }
-    back = buffer;
-    buffer = buffer + 1 == kStages ? 0 : buffer + 1;
-  }
+  } while (true);
 
-  work.sum += __shfl_xor_sync(kAll, work.sum, 1);
-  work.sum += __shfl_xor_sync(kAll, work.sum, 2);
-  __syncthreads();
-  if (worker) {
-    float* to = parts + warp / N * (kHeads * kDim) + 2 * t * kDim + warp % N * 32 + g * 4;
-    const auto& y = work.value;
-    *reinterpret_cast<float4*>(to) = make_float4(y[0][0], y[0][2], y[1][0], y[1][2]);
-    *reinterpret_cast<float4*>(to + kDim) = make_float4(y[0][1], y[0][3], y[1][1], y[1][3]);
-    if (warp % N == 0 && t == 0) stats[warp / N][g] = make_float2(work.top, work.sum);
-  }
-  cluster_arrive();
+  auto* inbox = reinterpret_cast<float*>(memory + F::kInbox);
   cluster_wait();
+  if (worker) push_sums<N>(sums, warp, rank * F::kTeams + team, heads, inbox, stats, &arrived);
+  if (rank >= heads) return;
   Known known{};
-  if (threadIdx.x < kWidth) known = join_cluster<N>(parts, &stats[0][0], head, head * kDim + element);
-  cluster_arrive();  // its peers may leave when all have read
-  bool whole = gives;
-  if (clusters > 1) {
-    const uint32_t unit_of_row = row * gridDim.y + blockIdx.y;
-    whole = join_clusters(a, unit_of_row, cluster, clusters, rank, kWidth, known) && gives;
+  if (threadIdx.x < F::kDim) {
+    inbox_wait(&arrived);
+    known = join_cluster<N>(inbox, stats, threadIdx.x);
   }
-  if (whole) {
-    const float y = known.sum > 0 || known.sum != known.sum ? known.value / known.sum : 0.0f;
-    a.y[(query + head) * kDim + element] = a.gated ? y * sigmoid(gate) : y;
-  }
-  cluster_wait();
+  if (clusters > 1 && !join_clusters(a, row * gridDim.y + blockIdx.y, cluster, clusters, rank, known)) return;
+  if (!gives) return;
+  const float y = context > 0 ? known.value / known.sum : 0.0f;
+  a.y[(query + rank) * F::kDim + threadIdx.x] = a.gated ? y * sigmoid(gate) : y;
 }
 
 // ---- recording
@@ -474,17 +508,23 @@ Attention placed(const Recording& r, uint32_t rows) {
   a.splits = most_clusters(r.bucket().context);
   a.parts = static_cast<float*>(r.operands.workspace());
   const uint32_t units = rows * a.kv_heads * a.groups;
-  a.counters = take_counters(r.list, units * (kCluster / 8), r.error);
+  a.counters = take_counters(r.list, units, r.error);
   return a;
+}
+
+template <int N>
+swy_status record_form(const Recording& r, const Attention& a, uint32_t rows) {
+  return launch_clusters(r, decode<N>, kCluster, dim3(a.splits * kCluster, a.kv_heads * a.groups, rows), kThreads,
+                         Form<N>::kBytes, a, kReach, r.list.step);
 }
 
 swy_status record(const Recording& r) {
   const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
   const Attention a = placed(r, rows);
   if (a.counters == nullptr) return SWY_UNSUPPORTED;  // the reason is given already
-  const auto kernel = a.head_dim == 64 ? decode<2> : a.head_dim == 128 ? decode<4> : decode<8>;
-  return launch_clusters(r, kernel, kCluster, dim3(a.splits * kCluster, a.kv_heads * a.groups, rows), kThreads, kShared,
-                         a, kReach, r.list.step);
+  return a.head_dim == 64    ? record_form<2>(r, a, rows)
+         : a.head_dim == 128 ? record_form<4>(r, a, rows)
+                             : record_form<8>(r, a, rows);
 }
 
 swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
@@ -493,7 +533,7 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "takes decoding steps, one row per sequence");
   }
   if (!device.kv_bf16) return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "needs keys and values in bf16");
-  if (device.capability != 90 || device.block_memory < kShared + 4096) {
+  if (device.capability != 90 || device.block_memory < Form<8>::kBytes + 4096) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs the clusters of compute capability 9.0");
   }
   if (bucket.rows > 64) {
