@@ -29,13 +29,15 @@ __host__ __device__ inline uint32_t clusters_of(uint32_t context, uint32_t reach
 // N: elements of a head per lane, head_dim / 32. A team has N warps, 32 elements each.
 template <int N>
 struct Form {
-  static constexpr uint32_t kDim = 32 * N, kTeams = kWarps / N, kTiles = N == 8 ? 6 : 4;          // tiles of a team
-  static constexpr uint32_t kPositions = kTeams * kTiles * kTile, kHalf = kPositions * kDim * 2;  // bytes of the keys
-  static constexpr uint32_t kSources = kCluster * kTeams;
-  // Shared memory: keys, values, weights [tiles][kHeads][kSpan], then what is pushed [sources][head_dim], where the
-  // query heads are at first.
-  static constexpr uint32_t kWeights = 2 * kHalf, kInbox = kWeights + kTeams * kTiles * kHeads * kSpan * 4;
+  static constexpr uint32_t kDim = 32 * N, kTeams = kWarps / N, kTiles = N == 8 ? 5 : 4;  // tiles of a team
+  static constexpr uint32_t kPositions = kTeams * kTiles * kTile, kSources = kCluster * kTeams;
+  // Bytes of a row of keys or values: with so much between them, neighbouring rows meet in no bank.
+  static constexpr uint32_t kRow = kDim * 2 + 32;
+  // Shared memory: keys, values, query heads, weights [tiles][kHeads][kSpan], and what is pushed [sources][head_dim].
+  static constexpr uint32_t kValues = kPositions * kRow, kQueries = 2 * kValues, kWeights = kQueries + kHeads * kRow;
+  static constexpr uint32_t kInbox = kWeights + kTeams * kTiles * kHeads * kSpan * 4;
   static constexpr uint32_t kBytes = kInbox + kSources * kDim * 4;
+  static_assert(kPositions <= kWorkers);
 };
 
 // ---- within a cluster
@@ -51,34 +53,49 @@ __device__ inline uint32_t cluster_rank() {
   return r;
 }
 // All threads of the cluster. Orders no memory but barriers that were begun before.
-__device__ inline void cluster_arrive() {
+__device__ inline void cluster_meet() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
 #endif
 }
-__device__ inline void cluster_wait() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-#endif
-}
-// A barrier that opens when so many bytes have been pushed to this block.
-__device__ inline void inbox_begin(uint64_t* barrier, uint32_t bytes) {
+
+// ---- barriers that open when so many bytes have come
+
+__device__ inline void barrier_begin(uint64_t* barrier) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(shared_at(barrier)));
+#endif
+}
+__device__ inline void barriers_begun() {
+#if __CUDA_ARCH__ >= 900
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#endif
+}
+__device__ inline void barrier_expect(uint64_t* barrier, uint32_t bytes) {
+#if __CUDA_ARCH__ >= 900
   asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_at(barrier)), "r"(bytes) : "memory");
 #endif
 }
-__device__ inline void inbox_wait(uint64_t* barrier) {
+__device__ inline void barrier_wait(uint64_t* barrier, uint32_t parity) {
 #if __CUDA_ARCH__ >= 900
   uint32_t done = 0;
   while (done == 0) {
     asm volatile(
-        "{.reg .pred p; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], 0; selp.u32 %0, 1, 0, p;}"
+        "{.reg .pred p; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"
         : "=r"(done)
-        : "r"(shared_at(barrier))
+        : "r"(shared_at(barrier)), "r"(parity)
         : "memory");
   }
+#endif
+}
+// Copies to shared memory; both lie on multiples of 16 bytes.
+__device__ inline void copy_row(void* to, const void* from, uint32_t bytes, uint64_t* barrier) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared_at(to)),
+      "l"(from), "r"(bytes), "r"(shared_at(barrier))
+      : "memory");
 #endif
 }
 // Writes to the same place of another block's shared memory.
@@ -108,38 +125,41 @@ __device__ inline void push(const float2* mine, const uint64_t* barrier, uint32_
 
 // ---- keys and values
 
-// Where 16 bytes of a row lie: units change places, so that neighbouring rows meet in no bank.
+// Where 16 bytes of a row lie.
 template <int N>
 __device__ inline uint32_t unit_at(uint32_t row, uint32_t unit) {
-  return row * (64 * N) + ((unit ^ (2 * (row % 4))) * 16);
+  return row * Form<N>::kRow + unit * 16;
 }
 
 // What a block works on: positions [first, last) of `context`, and where they lie.
 struct Share {
   const uint32_t* table;
-  uint16_t* pages;  // keys of the KV head in page 0
-  uint32_t page_elements, size, shift, dim;
+  uint16_t* pages;                     // keys of the KV head in page 0
+  uint32_t page_elements, shift, dim;  // 2^shift positions in a page
   uint32_t context, first, last;
 
   __device__ uint16_t* key(uint32_t position) const {
-    const uint32_t page = shift < 32 ? position >> shift : position / size;
-    return pages + uint64_t{table[page]} * page_elements + (position - page * size) * dim;
+    return pages + uint64_t{table[position >> shift]} * page_elements + (position & ((1u << shift) - 1)) * dim;
   }
-  __device__ uint32_t to_values() const { return size * dim; }
+  __device__ uint32_t to_values() const { return dim << shift; }
 };
 
 // Asks for the keys (or values, `offset` elements after them) of a window, all but those of the sequence's own
-// position; what a tile has beyond the share is zeros.
+// position. One row per thread.
 template <int N>
-__device__ inline void bring(const Share& share, uint32_t first, uint32_t offset, char* to) {
-  const uint32_t unit = threadIdx.x % (4 * N),
-                 rows = min((share.last - first + kTile - 1) / kTile * kTile, Form<N>::kPositions);
-#pragma unroll 2
-  for (uint32_t row = threadIdx.x / (4 * N); row < rows; row += 64 / N) {
-    const uint32_t position = first + row;
-    const bool in = position < share.last;
-    if (in && position + 1 == share.context) continue;
-    copy_later(to + unit_at<N>(row, unit), share.key(in ? position : share.first) + offset + unit * 8, in);
+__device__ inline void bring(const Share& share, uint32_t first, uint32_t offset, char* to, uint64_t* barrier) {
+  const uint32_t rows = min(min(share.last, share.context - 1) - first, Form<N>::kPositions);
+  if (threadIdx.x == 0) barrier_expect(barrier, rows * Form<N>::kDim * 2);
+  if (threadIdx.x >= rows) return;
+  copy_row(to + threadIdx.x * Form<N>::kRow, share.key(first + threadIdx.x) + offset, Form<N>::kDim * 2, barrier);
+}
+
+// Zeros after the last position, up to the end of its tile: they weigh nothing, but must be numbers.
+template <int N>
+__device__ inline void clear_values(uint32_t row, char* values) {
+  const uint32_t units = (kTile - row % kTile) % kTile * (Form<N>::kRow / 16);
+  for (uint32_t i = threadIdx.x; i < units; i += kWorkers) {
+    *reinterpret_cast<uint4*>(values + row * Form<N>::kRow + i * 16) = make_uint4(0, 0, 0, 0);
   }
 }
 
@@ -215,18 +235,19 @@ template <int N>
 __device__ inline void weigh_tile(const char* keys, const uint4 (&q)[N], uint32_t first, uint32_t last, float* weights,
                                   float* tops) {
   const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  float part[2][4] = {}, s[4];
+  float part[4][4] = {}, s[4];
 #pragma unroll
   for (int i = 0; i < N; ++i) {
     const uint32_t unit = quad_unit(t, i);
     const uint4 low = *reinterpret_cast<const uint4*>(keys + unit_at<N>(g, unit));
     const uint4 high = *reinterpret_cast<const uint4*>(keys + unit_at<N>(g + 8, unit));
     const uint32_t even[4] = {low.x, high.x, low.y, high.y}, odd[4] = {low.z, high.z, low.w, high.w};
-    matrix_multiply(part[0], even, q[i].x, q[i].y);
-    matrix_multiply(part[1], odd, q[i].z, q[i].w);
+    matrix_multiply(part[i % 2 * 2], even, q[i].x, q[i].y);
+    matrix_multiply(part[i % 2 * 2 + 1], odd, q[i].z, q[i].w);
   }
 #pragma unroll
-  for (int j = 0; j < 4; ++j) s[j] = first + g + j / 2 * 8 < last ? part[0][j] + part[1][j] : -INFINITY;
+  for (int j = 0; j < 4; ++j)
+    s[j] = first + g + j / 2 * 8 < last ? (part[0][j] + part[1][j]) + (part[2][j] + part[3][j]) : -INFINITY;
   float top[2] = {fmaxf(s[0], s[2]), fmaxf(s[1], s[3])};  // of heads 2 t and 2 t + 1
 #pragma unroll
   for (int d = 4; d < 32; d *= 2) {
@@ -378,13 +399,19 @@ __global__ void __launch_bounds__(kThreads, 2)
   extern __shared__ __align__(128) char memory[];
   __shared__ float2 turn[kMostRotary / 2], stats[F::kSources];
   __shared__ __align__(8) float tops[F::kTeams][F::kTiles][kHeads];
-  __shared__ __align__(8) uint64_t arrived;
+  __shared__ __align__(8) uint64_t keys_there, values_there, all_pushed;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = blockIdx.z, rank = cluster_rank();
   const uint32_t kv = blockIdx.y / a.groups, first_head = kv * a.per_kv() + blockIdx.y % a.groups * kHeads;
   const uint32_t heads = min(kHeads, (kv + 1) * a.per_kv() - first_head);
   const bool worker = warp < kWarps;
   release_next();
-  if (threadIdx.x == 0) inbox_begin(&arrived, F::kSources * (F::kDim + 2) * 4);
+  if (threadIdx.x == 0) {
+    barrier_begin(&keys_there);
+    barrier_begin(&values_there);
+    barrier_begin(&all_pushed);
+    barriers_begun();
+    barrier_expect(&all_pushed, F::kSources * (F::kDim + 2) * 4);
+  }
   uint32_t seq = 0, context = 0;
   if (row < step->rows) {
     const uint32_t position = step_array<uint32_t>(step, step->row_position_at)[row];
@@ -399,26 +426,25 @@ __global__ void __launch_bounds__(kThreads, 2)
   const uint32_t blocks = clusters * kCluster, each = (context + blocks * kTile - 1) / (blocks * kTile) * kTile;
   Share share;
   share.table = table_of(step, seq);
-  share.size = step->page_size;
-  share.shift = (share.size & (share.size - 1)) == 0 ? __ffs(share.size) - 1 : 32;
+  share.shift = __ffs(step->page_size) - 1;
   share.dim = F::kDim;
-  share.page_elements = a.kv_heads * 2 * share.size * F::kDim;
-  share.pages = static_cast<uint16_t*>(a.pages) + uint64_t{kv} * 2 * share.size * F::kDim;
+  share.page_elements = (a.kv_heads * 2 * F::kDim) << share.shift;
+  share.pages = static_cast<uint16_t*>(a.pages) + uint64_t{kv} * ((2 * F::kDim) << share.shift);
   share.context = context;
   share.first = min((cluster * kCluster + rank) * each, context);
   share.last = min(share.first + each, context);
   const bool appends = !worker && share.first < share.last && share.last == context;
-  if (worker) {
-    if (share.first < share.last) bring<N>(share, share.first, 0, memory);
-    copies_end();
-    if (share.first < share.last) bring<N>(share, share.first, share.to_values(), memory + F::kHalf);
-    copies_end();
+  __syncthreads();
+  if (worker && share.first < share.last) {
+    bring<N>(share, share.first, 0, memory, &keys_there);
+    bring<N>(share, share.first, share.to_values(), memory + F::kValues, &values_there);
   }
   make_turns(a, context - 1, turn);
   float norm[N];
 #pragma unroll
   for (int i = 0; i < N; ++i) norm[i] = a.bias + plain_at(worker ? a.q_norm : a.k_norm, lane * N + i);
   __syncthreads();
+  cluster_meet();  // its other blocks have begun, and can be pushed to
   depend();
 
   // The row's own heads, one per warp; the last warp has the key and the value.
@@ -431,7 +457,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   if (a.gated && gives) gate = a.q[(query + rank) * 2 * F::kDim + F::kDim + threadIdx.x];
   prepare_head<N>(a, norm, turn, worker ? a.scale * 1.44269504f : 1.0f, x);
   const uint32_t unit = lane * N / 8, in_unit = lane * N % 8 * 2;
-  if (worker) store_packed<N>(memory + F::kInbox + unit_at<N>(warp, unit) + in_unit, x);
+  if (worker) store_packed<N>(memory + F::kQueries + unit_at<N>(warp, unit) + in_unit, x);
   if (appends && blockIdx.y % a.groups == 0) {
     uint16_t* to = share.key(context - 1) + lane * N;
     store_packed<N>(to, x);
@@ -443,54 +469,51 @@ __global__ void __launch_bounds__(kThreads, 2)
   uint4 q[N];  // query head lane / 4
   const uint32_t team = warp / N;
   auto* weights = reinterpret_cast<float*>(memory + F::kWeights) + team * F::kTiles * kHeads * kSpan;
-  uint32_t at = share.first;
-  do {  // even without positions, so that all blocks of a cluster meet
+  uint32_t parity = 0;
+#pragma unroll 1
+  for (uint32_t at = share.first; at < share.last; at += F::kPositions, parity ^= 1) {
     const uint32_t next = at + F::kPositions, mine = at + team * (F::kTiles * kTile);
     const uint32_t tiles = mine < share.last ? min((share.last - mine + kTile - 1) / kTile, F::kTiles) : 0;
-    if (appends && next >= share.last) {
-      char* to = memory + unit_at<N>(context - 1 - at, unit) + in_unit;
-      store_packed<N>(to, x);
-      store_packed<N>(to + F::kHalf, v);
+    if (next >= share.last) {
+      if (worker) clear_values<N>(share.last - at, memory + F::kValues);
+      if (appends) {
+        char* to = memory + unit_at<N>(context - 1 - at, unit) + in_unit;
+        store_packed<N>(to, x);
+        store_packed<N>(to + F::kValues, v);
+      }
     }
-    copies_wait<1>();
-    __syncthreads();
+    if (at == share.first || next >= share.last) __syncthreads();
     if (worker) {
       if (at == share.first && warp % N < tiles) {
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-          q[i] = *reinterpret_cast<const uint4*>(memory + F::kInbox + unit_at<N>(lane / 4, quad_unit(lane % 4, i)));
+          q[i] = *reinterpret_cast<const uint4*>(memory + F::kQueries + unit_at<N>(lane / 4, quad_unit(lane % 4, i)));
         }
       }
+      barrier_wait(&keys_there, parity);
       for (uint32_t i = warp % N; i < tiles; i += N) {
-        weigh_tile<N>(memory + (team * F::kTiles + i) * (kTile * F::kDim * 2), q, mine + i * kTile, share.last,
+        weigh_tile<N>(memory + (team * F::kTiles + i) * (kTile * F::kRow), q, mine + i * kTile, share.last,
                       weights + i * kHeads * kSpan, tops[team][i]);
       }
     }
-    copies_wait<0>();
     __syncthreads();
-    if (at == share.first) cluster_arrive();  // from here on the query heads may be overwritten
     if (worker) {
-      if (next < share.last) bring<N>(share, next, 0, memory);
-      copies_end();
-      add_values<N>(memory + F::kHalf + team * F::kTiles * (kTile * F::kDim * 2), warp % N * 4, tiles, weights,
+      if (next < share.last) bring<N>(share, next, 0, memory, &keys_there);
+      barrier_wait(&values_there, parity);
+      add_values<N>(memory + F::kValues + team * F::kTiles * (kTile * F::kRow), warp % N * 4, tiles, weights,
                     tops[team][0], sums);
     }
-    at = next;
-    if (at >= share.last) break;
+    if (next >= share.last) break;
     __syncthreads();
-    if (worker) {
-      bring<N>(share, at, share.to_values(), memory + F::kHalf);
-      copies_end();
-    }
-  } while (true);
+    if (worker) bring<N>(share, next, share.to_values(), memory + F::kValues, &values_there);
+  }
 
   auto* inbox = reinterpret_cast<float*>(memory + F::kInbox);
-  cluster_wait();
-  if (worker) push_sums<N>(sums, warp, rank * F::kTeams + team, heads, inbox, stats, &arrived);
+  if (worker) push_sums<N>(sums, warp, rank * F::kTeams + team, heads, inbox, stats, &all_pushed);
   if (rank >= heads) return;
   Known known{};
   if (threadIdx.x < F::kDim) {
-    inbox_wait(&arrived);
+    barrier_wait(&all_pushed, 0);
     known = join_cluster<N>(inbox, stats, threadIdx.x);
   }
   if (clusters > 1 && !join_clusters(a, row * gridDim.y + blockIdx.y, cluster, clusters, rank, known)) return;
@@ -538,6 +561,10 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
   }
   if (bucket.rows > 64) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "takes at most 64 rows, the bucket has %u", bucket.rows);
+  }
+  if ((bucket.page_size & (bucket.page_size - 1)) != 0) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "pages have %u tokens; it must be a power of two",
+                     bucket.page_size);
   }
   if (a.head_dim != 64 && a.head_dim != 128 && a.head_dim != 256) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "head_dim is %u; it must be 64, 128 or 256", a.head_dim);
