@@ -15,15 +15,15 @@ namespace gpu {
 namespace {
 
 constexpr uint32_t kCluster = kHeads;  // blocks, one per query head in the end
-constexpr uint32_t kWarps = 8, kWorkers = kWarps * 32, kThreads = kWorkers + 32;  // one more warp appends
-constexpr uint32_t kTile = 16;                                                    // positions
-constexpr uint32_t kMostClusters = 8;                                             // of a row; four bits count them
-constexpr uint32_t kSpan = 20;              // floats of a head's 16 weights, almost free of bank conflicts
-constexpr uint32_t kReach = kCluster * 96;  // positions that a cluster takes before there is another one
-
-__host__ __device__ inline uint32_t clusters_of(uint32_t context, uint32_t reach) {
+// Warps of a block: workers, one that brings keys, one that brings values.
+constexpr uint32_t kWarps = 8, kWorkers = kWarps * 32, kThreads = kWorkers + 64;
+constexpr uint32_t kTile = 16;         // positions
+constexpr uint32_t kMostClusters = 8;  // of a row; four bits count them
+constexpr uint32_t kSpan = 20;         // floats of a head's 16 weights, almost free of bank conflicts
+// Clusters of a row, of which each takes `reach` positions before there is another one.
+__host__ __device__ inline uint32_t clusters_of(uint32_t context, uint32_t reach, uint32_t most) {
   const uint32_t n = (context + reach - 1) / reach;
-  return n == 0 ? 1 : n < kMostClusters ? n : kMostClusters;
+  return n == 0 ? 1 : n < most ? n : most;
 }
 
 // N: elements of a head per lane, head_dim / 32. A team has N warps, 32 elements each.
@@ -33,11 +33,12 @@ struct Form {
   static constexpr uint32_t kPositions = kTeams * kTiles * kTile, kSources = kCluster * kTeams;
   // Bytes of a row of keys or values: with so much between them, neighbouring rows meet in no bank.
   static constexpr uint32_t kRow = kDim * 2 + 32;
-  // Shared memory: keys, values, query heads, weights [tiles][kHeads][kSpan], and what is pushed [sources][head_dim].
+  // Shared memory: keys, values, query heads, weights [2][tiles][kHeads][kSpan] of this window and the one
+  // before, and what is pushed [sources][head_dim].
   static constexpr uint32_t kValues = kPositions * kRow, kQueries = 2 * kValues, kWeights = kQueries + kHeads * kRow;
-  static constexpr uint32_t kInbox = kWeights + kTeams * kTiles * kHeads * kSpan * 4;
+  static constexpr uint32_t kSpans = kTeams * kTiles * kHeads * kSpan;
+  static constexpr uint32_t kInbox = kWeights + 2 * kSpans * 4;
   static constexpr uint32_t kBytes = kInbox + kSources * kDim * 4;
-  static_assert(kPositions <= kWorkers);
 };
 
 // ---- within a cluster
@@ -62,9 +63,9 @@ __device__ inline void cluster_meet() {
 
 // ---- barriers that open when so many bytes have come
 
-__device__ inline void barrier_begin(uint64_t* barrier) {
+__device__ inline void barrier_begin(uint64_t* barrier, uint32_t arrivals) {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(shared_at(barrier)));
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_at(barrier)), "r"(arrivals));
 #endif
 }
 __device__ inline void barriers_begun() {
@@ -72,6 +73,13 @@ __device__ inline void barriers_begun() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 #endif
 }
+__device__ inline void barrier_arrive(uint64_t* barrier) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_at(barrier)) : "memory");
+#endif
+}
+// All workers.
+__device__ inline void workers_meet() { asm volatile("bar.sync 1, %0;" ::"n"(kWorkers) : "memory"); }
 __device__ inline void barrier_expect(uint64_t* barrier, uint32_t bytes) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_at(barrier)), "r"(bytes) : "memory");
@@ -145,20 +153,21 @@ struct Share {
 };
 
 // Asks for the keys (or values, `offset` elements after them) of a window, all but those of the sequence's own
-// position. One row per thread.
+// position. A warp's work; returns the bytes that will come.
 template <int N>
-__device__ inline void bring(const Share& share, uint32_t first, uint32_t offset, char* to, uint64_t* barrier) {
+__device__ inline uint32_t bring(const Share& share, uint32_t first, uint32_t offset, char* to, uint64_t* barrier) {
   const uint32_t rows = min(min(share.last, share.context - 1) - first, Form<N>::kPositions);
-  if (threadIdx.x == 0) barrier_expect(barrier, rows * Form<N>::kDim * 2);
-  if (threadIdx.x >= rows) return;
-  copy_row(to + threadIdx.x * Form<N>::kRow, share.key(first + threadIdx.x) + offset, Form<N>::kDim * 2, barrier);
+  for (uint32_t row = threadIdx.x % 32; row < rows; row += 32) {
+    copy_row(to + row * Form<N>::kRow, share.key(first + row) + offset, Form<N>::kDim * 2, barrier);
+  }
+  return rows * Form<N>::kDim * 2;
 }
 
-// Zeros after the last position, up to the end of its tile: they weigh nothing, but must be numbers.
+// Zeros from a row of the values up to the end of its tile: they weigh nothing, but must be numbers.
 template <int N>
 __device__ inline void clear_values(uint32_t row, char* values) {
   const uint32_t units = (kTile - row % kTile) % kTile * (Form<N>::kRow / 16);
-  for (uint32_t i = threadIdx.x; i < units; i += kWorkers) {
+  for (uint32_t i = threadIdx.x % 32; i < units; i += 32) {
     *reinterpret_cast<uint4*>(values + row * Form<N>::kRow + i * 16) = make_uint4(0, 0, 0, 0);
   }
 }
@@ -343,7 +352,7 @@ __device__ inline Known join_cluster(const float* inbox, const float2* stats, ui
   return k;
 }
 
-// Of the blocks of a row's clusters that have one head: what all know; false: another block has it. All threads come.
+// Of the blocks of a row's clusters that have one head: what all know; false: another block has it. All workers come.
 // unit: of the row, the KV head and the group.
 __device__ inline bool join_clusters(const Attention& a, uint32_t unit, uint32_t cluster, uint32_t clusters,
                                      uint32_t rank, Known& k) {
@@ -353,7 +362,7 @@ __device__ inline bool join_clusters(const Attention& a, uint32_t unit, uint32_t
   const uint32_t i = threadIdx.x;
   if (i < a.head_dim) parts[cluster * stride + 2 + i] = k.value;
   if (i == 0) *reinterpret_cast<float2*>(parts + cluster * stride) = make_float2(k.top, k.sum);
-  __syncthreads();
+  workers_meet();
   if (i == 0) {
     uint32_t seen, *counter = a.counters + unit, shift = rank * 4;  // four bits per block
 #if __CUDA_ARCH__ >= 900
@@ -367,7 +376,7 @@ __device__ inline bool join_clusters(const Attention& a, uint32_t unit, uint32_t
     last = ((seen >> shift) & 15) + 1 == clusters;
     if (last) atomicSub(counter, clusters << shift);
   }
-  __syncthreads();
+  workers_meet();
   if (!last || i >= a.head_dim) return false;
   float2 stats[kMostClusters];
   float value[kMostClusters], best = -INFINITY;
@@ -391,55 +400,129 @@ __device__ inline bool join_clusters(const Attention& a, uint32_t unit, uint32_t
 
 // ---- the kernel
 
+struct Barriers {
+  uint64_t keys, values, keys_read, values_read;  // there, and read by all workers: window by window
+  uint64_t pushed;
+};
+
+// The part of the warps that bring keys or values: all windows but the first, which was asked for before. x: the
+// sequence's own key or value, if this block has its position; `bytes`: of the first window.
+template <int N>
+__device__ inline void bring_windows(const Share& share, bool values, const float (&x)[N], uint32_t bytes, char* memory,
+                                     Barriers& barriers) {
+  using F = Form<N>;
+  const uint32_t lane = threadIdx.x % 32, own = share.context - 1;
+  char* to = memory + (values ? F::kValues : 0);
+  uint64_t* there = values ? &barriers.values : &barriers.keys;
+  uint64_t* read = values ? &barriers.values_read : &barriers.keys_read;
+  uint32_t parity = 1;
+#pragma unroll 1
+  for (uint32_t at = share.first; at < share.last; at += F::kPositions, parity ^= 1) {
+    if (at != share.first) {
+      barrier_wait(read, parity);
+      bytes = bring<N>(share, at, values ? share.to_values() : 0, to, there);
+      if (values && at + F::kPositions >= share.last) clear_values<N>(share.last - at, to);
+    }
+    if (at <= own && own < min(at + F::kPositions, share.last))
+      store_packed<N>(to + (own - at) * F::kRow + lane * 2 * N, x);
+    __syncwarp();
+    if (lane == 0) barrier_expect(there, bytes);
+  }
+}
+
+// The workers' part.
+template <int N>
+__device__ inline void walk(const Share& share, char* memory, float (*tops)[kHeads], Barriers& barriers, Sums& sums) {
+  using F = Form<N>;
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, team = warp / N;
+  uint4 q[N];  // query head lane / 4
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    q[i] = *reinterpret_cast<const uint4*>(memory + F::kQueries + unit_at<N>(lane / 4, quad_unit(lane % 4, i)));
+  }
+  const char *keys = memory + team * F::kTiles * kTile * F::kRow, *values = keys + F::kValues;
+  uint32_t parity = 0;
+#pragma unroll 1
+  for (uint32_t at = share.first; at < share.last; at += F::kPositions, parity ^= 1) {
+    const uint32_t mine = at + team * F::kTiles * kTile, side = parity * F::kTeams * F::kTiles + team * F::kTiles;
+    const uint32_t tiles = mine < share.last ? min((share.last - mine + kTile - 1) / kTile, F::kTiles) : 0;
+    auto* weights = reinterpret_cast<float*>(memory + F::kWeights) + side * kHeads * kSpan;
+    barrier_wait(&barriers.keys, parity);
+#pragma unroll 1
+    for (uint32_t i = warp % N; i < tiles; i += N) {
+      weigh_tile<N>(keys + i * kTile * F::kRow, q, mine + i * kTile, share.last, weights + i * kHeads * kSpan,
+                    tops[side + i]);
+    }
+    __syncwarp();
+    if (lane == 0) barrier_arrive(&barriers.keys_read);
+    workers_meet();
+    barrier_wait(&barriers.values, parity);
+    add_values<N>(values, warp % N * 4, tiles, weights, tops[side], sums);
+    __syncwarp();
+    if (lane == 0) barrier_arrive(&barriers.values_read);
+  }
+}
+
+// Finds what a block works on; false: nothing.
+template <int N>
+__device__ inline bool find_share(const Attention& a, const swy_step* step, uint32_t reach, uint32_t& clusters,
+                                  Share& share) {
+  using F = Form<N>;
+  const uint32_t row = blockIdx.z, kv = blockIdx.y / a.groups, cluster = blockIdx.x / kCluster;
+  if (row >= step->rows || cluster >= clusters_of(step->max_context, reach, a.splits)) return false;
+  const uint32_t position = step_array<uint32_t>(step, step->row_position_at)[row];
+  const uint32_t seq = step_array<uint32_t>(step, step->row_seq_at)[row];
+  share.context = step_array<uint32_t>(step, step->seq_active_at)[seq] != 0 ? position + 1 : 0;
+  clusters = clusters_of(share.context, reach, a.splits);
+  if (cluster >= clusters) return false;
+  share.table = table_of(step, seq);
+  share.shift = __ffs(step->page_size) - 1;
+  share.dim = F::kDim;
+  share.page_elements = (a.kv_heads * 2 * F::kDim) << share.shift;
+  share.pages = static_cast<uint16_t*>(a.pages) + uint64_t{kv} * ((2 * F::kDim) << share.shift);
+  const uint32_t each = (share.context + clusters * kCluster * kTile - 1) / (clusters * kCluster * kTile) * kTile;
+  share.first = min((cluster * kCluster + cluster_rank()) * each, share.context);
+  share.last = min(share.first + each, share.context);
+  return true;
+}
+
 // blockIdx.x: cluster of the row, and block of it; blockIdx.y: KV head and group of query heads; blockIdx.z: row.
+// reach: positions that a cluster takes before there is another one.
 template <int N>
 __global__ void __launch_bounds__(kThreads, 2)
     decode(const __grid_constant__ Attention a, uint32_t reach, const swy_step* step) {
   using F = Form<N>;
   extern __shared__ __align__(128) char memory[];
   __shared__ float2 turn[kMostRotary / 2], stats[F::kSources];
-  __shared__ __align__(8) float tops[F::kTeams][F::kTiles][kHeads];
-  __shared__ __align__(8) uint64_t keys_there, values_there, all_pushed;
+  __shared__ __align__(8) float tops[2 * F::kTeams * F::kTiles][kHeads];
+  __shared__ Barriers barriers;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = blockIdx.z, rank = cluster_rank();
-  const uint32_t kv = blockIdx.y / a.groups, first_head = kv * a.per_kv() + blockIdx.y % a.groups * kHeads;
-  const uint32_t heads = min(kHeads, (kv + 1) * a.per_kv() - first_head);
-  const bool worker = warp < kWarps;
+  const bool worker = warp<kWarps, values = warp> kWarps;
   release_next();
   if (threadIdx.x == 0) {
-    barrier_begin(&keys_there);
-    barrier_begin(&values_there);
-    barrier_begin(&all_pushed);
+    barrier_begin(&barriers.keys, 1);
+    barrier_begin(&barriers.values, 1);
+    barrier_begin(&barriers.keys_read, kWarps);
+    barrier_begin(&barriers.values_read, kWarps);
+    barrier_begin(&barriers.pushed, 1);
     barriers_begun();
-    barrier_expect(&all_pushed, F::kSources * (F::kDim + 2) * 4);
+    barrier_expect(&barriers.pushed, F::kSources * (F::kDim + 2) * 4);
   }
-  uint32_t seq = 0, context = 0;
-  if (row < step->rows) {
-    const uint32_t position = step_array<uint32_t>(step, step->row_position_at)[row];
-    seq = step_array<uint32_t>(step, step->row_seq_at)[row];
-    context = step_array<uint32_t>(step, step->seq_active_at)[seq] != 0 ? position + 1 : 0;
-  }
-  const uint32_t clusters = clusters_of(context, reach), cluster = blockIdx.x / kCluster;
-  if (row >= step->rows || cluster >= clusters) {
-    if (row == 0 && cluster == 0) depend();  // other blocks of this kernel wait for those in front
+  uint32_t clusters = 0, bytes = 0;
+  Share share;
+  if (!find_share<N>(a, step, reach, clusters, share)) {
+    if (row == 0 && blockIdx.x < kCluster) depend();  // other blocks of this kernel wait for those in front
     return;
   }
-  const uint32_t blocks = clusters * kCluster, each = (context + blocks * kTile - 1) / (blocks * kTile) * kTile;
-  Share share;
-  share.table = table_of(step, seq);
-  share.shift = __ffs(step->page_size) - 1;
-  share.dim = F::kDim;
-  share.page_elements = (a.kv_heads * 2 * F::kDim) << share.shift;
-  share.pages = static_cast<uint16_t*>(a.pages) + uint64_t{kv} * ((2 * F::kDim) << share.shift);
-  share.context = context;
-  share.first = min((cluster * kCluster + rank) * each, context);
-  share.last = min(share.first + each, context);
-  const bool appends = !worker && share.first < share.last && share.last == context;
   __syncthreads();
-  if (worker && share.first < share.last) {
-    bring<N>(share, share.first, 0, memory, &keys_there);
-    bring<N>(share, share.first, share.to_values(), memory + F::kValues, &values_there);
+  if (!worker && share.first < share.last) {
+    bytes = bring<N>(share, share.first, values ? share.to_values() : 0, memory + (values ? F::kValues : 0),
+                     values ? &barriers.values : &barriers.keys);
+    if (values && share.last - share.first < F::kPositions) {
+      clear_values<N>(share.last - share.first, memory + F::kValues);
+    }
   }
-  make_turns(a, context - 1, turn);
+  make_turns(a, share.context - 1, turn);
   float norm[N];
 #pragma unroll
   for (int i = 0; i < N; ++i) norm[i] = a.bias + plain_at(worker ? a.q_norm : a.k_norm, lane * N + i);
@@ -447,88 +530,63 @@ __global__ void __launch_bounds__(kThreads, 2)
   cluster_meet();  // its other blocks have begun, and can be pushed to
   depend();
 
-  // The row's own heads, one per warp; the last warp has the key and the value.
+  // The row's own heads: a worker has a query head, the other warps the key and the value.
+  const uint32_t kv = blockIdx.y / a.groups, first_head = kv * a.per_kv() + blockIdx.y % a.groups * kHeads;
+  const uint32_t heads = min(kHeads, (kv + 1) * a.per_kv() - first_head);
   const uint64_t query = uint64_t{row} * a.heads + first_head, key = (uint64_t{row} * a.kv_heads + kv) * F::kDim;
+  const bool appends = share.first < share.last && share.last == share.context;
   const bool gives = rank < heads && threadIdx.x < F::kDim;
-  float x[N], v[N], gate = 0;
-  load_floats<N>(worker ? a.q + (query + warp) * F::kDim * (a.gated ? 2 : 1) : a.k + key,
+  float x[N], gate = 0;
+  load_floats<N>(worker ? a.q + (query + warp) * F::kDim * (a.gated ? 2 : 1) : (values ? a.v : a.k) + key,
                  worker ? warp < heads : appends, x);
-  load_floats<N>(a.v + key, appends, v);
   if (a.gated && gives) gate = a.q[(query + rank) * 2 * F::kDim + F::kDim + threadIdx.x];
-  prepare_head<N>(a, norm, turn, worker ? a.scale * 1.44269504f : 1.0f, x);
-  const uint32_t unit = lane * N / 8, in_unit = lane * N % 8 * 2;
-  if (worker) store_packed<N>(memory + F::kQueries + unit_at<N>(warp, unit) + in_unit, x);
-  if (appends && blockIdx.y % a.groups == 0) {
-    uint16_t* to = share.key(context - 1) + lane * N;
-    store_packed<N>(to, x);
-    store_packed<N>(to + share.to_values(), v);
+  if (!values) prepare_head<N>(a, norm, turn, worker ? a.scale * 1.44269504f : 1.0f, x);
+  if (!worker) {
+    if (appends && blockIdx.y % a.groups == 0) {
+      store_packed<N>(share.key(share.context - 1) + (values ? share.to_values() : 0) + lane * N, x);
+    }
+    bring_windows<N>(share, values, x, bytes, memory, barriers);
+    return;
   }
-
+  store_packed<N>(memory + F::kQueries + warp * F::kRow + lane * 2 * N, x);
+  workers_meet();
   Sums sums{};
   sums.top = -INFINITY;
-  uint4 q[N];  // query head lane / 4
-  const uint32_t team = warp / N;
-  auto* weights = reinterpret_cast<float*>(memory + F::kWeights) + team * F::kTiles * kHeads * kSpan;
-  uint32_t parity = 0;
-#pragma unroll 1
-  for (uint32_t at = share.first; at < share.last; at += F::kPositions, parity ^= 1) {
-    const uint32_t next = at + F::kPositions, mine = at + team * (F::kTiles * kTile);
-    const uint32_t tiles = mine < share.last ? min((share.last - mine + kTile - 1) / kTile, F::kTiles) : 0;
-    if (next >= share.last) {
-      if (worker) clear_values<N>(share.last - at, memory + F::kValues);
-      if (appends) {
-        char* to = memory + unit_at<N>(context - 1 - at, unit) + in_unit;
-        store_packed<N>(to, x);
-        store_packed<N>(to + F::kValues, v);
-      }
-    }
-    if (at == share.first || next >= share.last) __syncthreads();
-    if (worker) {
-      if (at == share.first && warp % N < tiles) {
-#pragma unroll
-        for (int i = 0; i < N; ++i) {
-          q[i] = *reinterpret_cast<const uint4*>(memory + F::kQueries + unit_at<N>(lane / 4, quad_unit(lane % 4, i)));
-        }
-      }
-      barrier_wait(&keys_there, parity);
-      for (uint32_t i = warp % N; i < tiles; i += N) {
-        weigh_tile<N>(memory + (team * F::kTiles + i) * (kTile * F::kRow), q, mine + i * kTile, share.last,
-                      weights + i * kHeads * kSpan, tops[team][i]);
-      }
-    }
-    __syncthreads();
-    if (worker) {
-      if (next < share.last) bring<N>(share, next, 0, memory, &keys_there);
-      barrier_wait(&values_there, parity);
-      add_values<N>(memory + F::kValues + team * F::kTiles * (kTile * F::kRow), warp % N * 4, tiles, weights,
-                    tops[team][0], sums);
-    }
-    if (next >= share.last) break;
-    __syncthreads();
-    if (worker) bring<N>(share, next, share.to_values(), memory + F::kValues, &values_there);
-  }
-
+  walk<N>(share, memory, tops, barriers, sums);
   auto* inbox = reinterpret_cast<float*>(memory + F::kInbox);
-  if (worker) push_sums<N>(sums, warp, rank * F::kTeams + team, heads, inbox, stats, &all_pushed);
+  push_sums<N>(sums, warp, rank * F::kTeams + warp / N, heads, inbox, stats, &barriers.pushed);
   if (rank >= heads) return;
   Known known{};
   if (threadIdx.x < F::kDim) {
-    barrier_wait(&all_pushed, 0);
+    barrier_wait(&barriers.pushed, 0);
     known = join_cluster<N>(inbox, stats, threadIdx.x);
   }
-  if (clusters > 1 && !join_clusters(a, row * gridDim.y + blockIdx.y, cluster, clusters, rank, known)) return;
+  if (clusters > 1 && !join_clusters(a, row * gridDim.y + blockIdx.y, blockIdx.x / kCluster, clusters, rank, known)) {
+    return;
+  }
   if (!gives) return;
-  const float y = context > 0 ? known.value / known.sum : 0.0f;
+  const float y = share.context > 0 ? known.value / known.sum : 0.0f;
   a.y[(query + rank) * F::kDim + threadIdx.x] = a.gated ? y * sigmoid(gate) : y;
 }
 
 // ---- recording
 
-uint32_t most_clusters(uint32_t context) { return clusters_of(context, kReach); }
+uint32_t reach_of(uint32_t head_dim) {
+  return kCluster * (head_dim == 64    ? Form<2>::kPositions
+                     : head_dim == 128 ? Form<4>::kPositions
+                                       : Form<8>::kPositions);
+}
+// Of a row. Many rows fill the device with fewer, and blocks without work take time as well.
+uint32_t most_clusters(const swy_attention_attrs& a, const swy_bucket& bucket) {
+  return clusters_of(bucket.context, reach_of(a.head_dim),
+                     bucket.rows <= 4    ? kMostClusters
+                     : bucket.rows <= 16 ? 4
+                                         : 2);
+}
 
 Attention placed(const Recording& r, uint32_t rows) {
   Attention a = attention_of(r, false);
-  a.splits = most_clusters(r.bucket().context);
+  a.splits = most_clusters(r.attrs<swy_attention_attrs>(), r.bucket());
   a.parts = static_cast<float*>(r.operands.workspace());
   const uint32_t units = rows * a.kv_heads * a.groups;
   a.counters = take_counters(r.list, units, r.error);
@@ -538,7 +596,7 @@ Attention placed(const Recording& r, uint32_t rows) {
 template <int N>
 swy_status record_form(const Recording& r, const Attention& a, uint32_t rows) {
   return launch_clusters(r, decode<N>, kCluster, dim3(a.splits * kCluster, a.kv_heads * a.groups, rows), kThreads,
-                         Form<N>::kBytes, a, kReach, r.list.step);
+                         Form<N>::kBytes, a, reach_of(a.head_dim), r.list.step);
 }
 
 swy_status record(const Recording& r) {
@@ -556,7 +614,7 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "takes decoding steps, one row per sequence");
   }
   if (!device.kv_bf16) return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "needs keys and values in bf16");
-  if (device.capability != 90 || device.block_memory < Form<8>::kBytes + 4096) {
+  if (device.capability != 90 || device.block_memory < Form<4>::kBytes + 4096) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs the clusters of compute capability 9.0");
   }
   if (bucket.rows > 64) {
@@ -582,7 +640,7 @@ double cost(const swy_op& op, const swy_bucket& bucket) {
 uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket& bucket) {
   const auto& a = attention_attrs(op);
   const uint64_t units = uint64_t{bucket.rows} * a.kv_heads * groups_of(a);
-  return units * most_clusters(bucket.context) * (kHeads * a.head_dim + 2 * kCluster) * sizeof(float);
+  return units * most_clusters(a, bucket) * (kHeads * a.head_dim + 2 * kCluster) * sizeof(float);
 }
 
 constexpr Kernel kKernels[] = {
