@@ -59,6 +59,7 @@ std::span<const Kernel> linear_strips_kernels();
 std::span<const Kernel> linear_tiles_kernels();
 std::span<const Kernel> attention_kernels();
 std::span<const Kernel> attention_tiles_kernels();
+std::span<const Kernel> attention_decode_kernels();
 std::span<const Kernel> gated_delta_kernels();
 std::span<const Kernel> gated_delta_step_kernels();
 std::span<const Kernel> router_kernels();
@@ -87,10 +88,10 @@ double row_bytes(const swy_op& op);  // of inputs and outputs
 // ---- launching
 
 // Starts a kernel so that it may begin before the one before it has ended: every kernel waits by itself (depend() in
-// device_code.cuh) before it reads what others wrote, and before it returns.
+// device_code.cuh) before it reads what others wrote, and before it returns. `cluster`: blocks of a cluster, along x.
 template <class... Params, class... Args>
-swy_status launch(const Recording& r, void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared_bytes,
-                  Args&&... args) {
+swy_status launch_clusters(const Recording& r, void (*kernel)(Params...), uint32_t cluster, dim3 grid, dim3 block,
+                           size_t shared_bytes, Args&&... args) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return SWY_OK;
   if (shared_bytes > 48 * 1024) {
     const cudaError_t e =
@@ -98,18 +99,28 @@ swy_status launch(const Recording& r, void (*kernel)(Params...), dim3 grid, dim3
                              static_cast<int>(shared_bytes));
     if (e != cudaSuccess) return check(e, "reserving shared memory", r.error);
   }
-  cudaLaunchAttribute early{};
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchAttribute attributes[2] = {};
   cudaLaunchConfig_t config{};
   config.gridDim = grid;
   config.blockDim = block;
   config.dynamicSmemBytes = shared_bytes;
   config.stream = r.list.capture;
-  config.attrs = &early;
-  config.numAttrs = r.list.started && r.device().capability >= 90 ? 1 : 0;
+  config.attrs = attributes;
+  if (cluster > 1) {
+    attributes[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
+    attributes[config.numAttrs++].val.clusterDim = {cluster, 1, 1};
+  }
+  if (r.list.started && r.device().capability >= 90) {
+    attributes[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[config.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
+  }
   r.list.started = true;
   return check(cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...), "recording a kernel", r.error);
+}
+template <class... Params, class... Args>
+swy_status launch(const Recording& r, void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared_bytes,
+                  Args&&... args) {
+  return launch_clusters(r, kernel, 1, grid, block, shared_bytes, static_cast<Args&&>(args)...);
 }
 
 inline uint32_t ceil_div(uint64_t n, uint64_t d) { return static_cast<uint32_t>((n + d - 1) / d); }

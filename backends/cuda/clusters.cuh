@@ -1,0 +1,99 @@
+// Clusters of blocks and asynchronous copies, which compute capability 9.0 has: barriers in shared memory, rows that
+// the copy engine brings, and what blocks push into each other's shared memory. Compiled for less, nothing of it works.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace gpu {
+
+// ---- within a cluster
+
+[[maybe_unused]] __device__ inline uint32_t shared_at(const void* p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+__device__ inline uint32_t cluster_rank() {
+  uint32_t r = 0;
+#if __CUDA_ARCH__ >= 900
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
+#endif
+  return r;
+}
+// All threads of the cluster. Orders no memory but barriers that were begun before.
+__device__ inline void cluster_meet() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+#endif
+}
+
+// ---- barriers that open when so many bytes have come
+
+__device__ inline void barrier_begin(uint64_t* barrier, uint32_t arrivals) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_at(barrier)), "r"(arrivals));
+#endif
+}
+__device__ inline void barriers_begun() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#endif
+}
+__device__ inline void barrier_arrive(uint64_t* barrier) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_at(barrier)) : "memory");
+#endif
+}
+__device__ inline void barrier_expect(uint64_t* barrier, uint32_t bytes) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_at(barrier)), "r"(bytes) : "memory");
+#endif
+}
+__device__ inline void barrier_wait(uint64_t* barrier, uint32_t parity) {
+#if __CUDA_ARCH__ >= 900
+  uint32_t done = 0;
+  while (done == 0) {
+    asm volatile(
+        "{.reg .pred p; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"
+        : "=r"(done)
+        : "r"(shared_at(barrier)), "r"(parity)
+        : "memory");
+  }
+#endif
+}
+// Copies to shared memory; both lie on multiples of 16 bytes.
+__device__ inline void copy_row(void* to, const void* from, uint32_t bytes, uint64_t* barrier) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared_at(to)),
+      "l"(from), "r"(bytes), "r"(shared_at(barrier))
+      : "memory");
+#endif
+}
+// Writes to the same place of another block's shared memory.
+[[maybe_unused]] __device__ inline uint32_t at_peer(const void* mine, uint32_t rank) {
+  uint32_t at = 0;
+#if __CUDA_ARCH__ >= 900
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"(shared_at(mine)), "r"(rank));
+#endif
+  return at;
+}
+__device__ inline void push(const float4* mine, const uint64_t* barrier, uint32_t rank, float4 v) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
+                   at_peer(mine, rank)),
+               "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w), "r"(at_peer(barrier, rank))
+               : "memory");
+#endif
+}
+__device__ inline void push(const float2* mine, const uint64_t* barrier, uint32_t rank, float2 v) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(
+                   at_peer(mine, rank)),
+               "f"(v.x), "f"(v.y), "r"(at_peer(barrier, rank))
+               : "memory");
+#endif
+}
+
+}  // namespace gpu
