@@ -54,6 +54,7 @@ struct Kernel {
 std::span<const Kernel> embedding_kernels();
 std::span<const Kernel> rms_norm_kernels();
 std::span<const Kernel> linear_kernels();
+std::span<const Kernel> linear_grouped_kernels();
 std::span<const Kernel> linear_strips_kernels();
 std::span<const Kernel> linear_tiles_kernels();
 std::span<const Kernel> attention_kernels();
@@ -62,6 +63,7 @@ std::span<const Kernel> gated_delta_kernels();
 std::span<const Kernel> gated_delta_step_kernels();
 std::span<const Kernel> router_kernels();
 std::span<const Kernel> moe_kernels();
+std::span<const Kernel> moe_grouped_kernels();
 std::span<const Kernel> moe_strips_kernels();
 std::span<const Kernel> moe_tiles_kernels();
 std::span<const Kernel> add_kernels();
