@@ -3,8 +3,8 @@
 //
 // A block stays on its multiprocessor and walks over a list of tiles. One warp asks the copy engine for spans of 128
 // elements of the weight's rows and of the activations; warpgroups bring the weights into the registers of the
-// first operand of wgmma, each its part of the rows, while the products of the registers before are under way. Activations
-// are the second operand, so that their number is padded to a multiple of 8 only.
+// first operand of wgmma, each its part of the rows, while the products of the registers before are under way.
+// Activations are the second operand, so that their number is padded to a multiple of 8 only.
 //
 // Which elements of the sum an instruction takes is free, as long as both operands agree. A thread of a quad takes 32
 // consecutive elements of a span. Activations come as panels: [span][group of 8 rows][2048 bytes], in the order that
@@ -59,6 +59,7 @@ struct GroupedPipe {
   char* memory;
   uint32_t base, weight_bytes, stage_bytes, stages, scales, staging, barriers;
   uint32_t slot = 0, phase = 0, scale_slot = 0, scale_phase = 0;
+  uint64_t policy = 0;  // of weights
 
   __device__ GroupedPipe(char* shared, const GroupedShape& s, swy_dtype d, uint32_t consumers) {
     memory = shared + (1024 - shared_at(shared) % 1024) % 1024;
@@ -106,13 +107,13 @@ __device__ inline void ask_span(GroupedPipe& p, const GroupedTile& t, uint32_t s
 #pragma unroll
     for (uint32_t half = 0; half < 2; ++half) {
       const uint32_t at = to + half * kTileRowsOfWeight * 128;
-      copy_box(at, t.w0->quants, span * kSpan + half * 64, t.row0, barrier);
-      copy_box(at + kBoxRows * 128, t.w1->quants, span * kSpan + half * 64, t.row1, barrier);
+      copy_box(at, t.w0->quants, span * kSpan + half * 64, t.row0, barrier, p.policy);
+      copy_box(at + kBoxRows * 128, t.w1->quants, span * kSpan + half * 64, t.row1, barrier, p.policy);
     }
   } else {
     constexpr uint32_t kBytes = kDtype == SWY_I8 ? 128 : 64;
-    copy_box(to, t.w0->quants, span * kBytes, t.row0, barrier);
-    copy_box(to + kBoxRows * kBytes, t.w1->quants, span * kBytes, t.row1, barrier);
+    copy_box(to, t.w0->quants, span * kBytes, t.row0, barrier, p.policy);
+    copy_box(to + kBoxRows * kBytes, t.w1->quants, span * kBytes, t.row1, barrier, p.policy);
   }
   copy_in(to + p.weight_bytes, t.x + span * t.span_stride, x_bytes, barrier);
   p.next();
@@ -123,11 +124,11 @@ __device__ inline void ask_scales(GroupedPipe& p, const GroupedTile& t, uint32_t
   const bool affine = t.w0->offset_data != nullptr;
   const uint32_t to = p.base + p.scales + p.scale_slot * kScaleSlotBytes, barrier = p.scales_full(p.scale_slot);
   barrier_expect(barrier, affine ? kScaleSlotBytes : kScalePlane);
-  copy_box(to, t.w0->scales, eight * 8, t.row0, barrier);
-  copy_box(to + kBoxRows * 16, t.w1->scales, eight * 8, t.row1, barrier);
+  copy_box(to, t.w0->scales, eight * 8, t.row0, barrier, p.policy);
+  copy_box(to + kBoxRows * 16, t.w1->scales, eight * 8, t.row1, barrier, p.policy);
   if (affine) {
-    copy_box(to + kScalePlane, t.w0->offsets, eight * 8, t.row0, barrier);
-    copy_box(to + kScalePlane + kBoxRows * 16, t.w1->offsets, eight * 8, t.row1, barrier);
+    copy_box(to + kScalePlane, t.w0->offsets, eight * 8, t.row0, barrier, p.policy);
+    copy_box(to + kScalePlane + kBoxRows * 16, t.w1->offsets, eight * 8, t.row1, barrier, p.policy);
   }
   p.next_scales();
 }
@@ -155,6 +156,7 @@ template <swy_dtype kDtype, class Work>
 __device__ inline void produce(GroupedPipe& p, const Work& work) {
   const uint32_t warp = (threadIdx.x - kConsumers<Work::kBlocks>) / 32, total = work.total();
   if (warp > 1 || (warp == 0 && threadIdx.x % 32 != 0)) return;
+  p.policy = cache_policy(Work::kReadOnce);
   for (uint32_t i = blockIdx.x; i < total; i += gridDim.x) {
     const GroupedTile t = work.tile(i, work.entry(i));
     if (t.groups == 0) continue;
@@ -238,8 +240,8 @@ struct SpanRow {
 };
 
 // Which row of the tile a consumer's acc[m][4 n + 2 h + e] belongs to. kPairs: the row of the tile's second half that
-// goes with acc[m][4 n + e] is in acc[m][4 n + 2 + e], where kBlocks is 1, or else in acc[m + 1][..]. Otherwise 4 * kBlocks
-// neighbouring rows are in every fourth pair of lanes: 4 kBlocks (g / 2) + 4 m + 2 h + g % 2.
+// goes with acc[m][4 n + e] is in acc[m][4 n + 2 + e], where kBlocks is 1, or else in acc[m + 1][..]. Otherwise 4 *
+// kBlocks neighbouring rows are in every fourth pair of lanes: 4 kBlocks (g / 2) + 4 m + 2 h + g % 2.
 enum class RowOrder { pairs, neighbours, plain };
 template <int kBlocks, RowOrder kOrder>
 __device__ inline uint32_t tile_row(uint32_t m, uint32_t h) {
@@ -306,11 +308,14 @@ __device__ inline void multiply_spans(GroupedPipe& p, const GroupedTile& tile, f
           a[u % 2][m][1][h] = v[2], a[u % 2][m][1][2 + h] = v[3];
         }
       }
+#pragma unroll
+      for (int m = 0; m < kBlocks; ++m) keep(a[u % 2][m][0]), keep(a[u % 2][m][1]);
       products_begin();
 #pragma unroll
       for (int s = 0; s < 2; ++s) {
 #pragma unroll
-        for (int m = 0; m < kBlocks; ++m) matrix_product<N>(acc[m], a[u % 2][m][s], x + (u / 2) * 64 + (u % 2) * 4 + s * 2);
+        for (int m = 0; m < kBlocks; ++m)
+          matrix_product<N>(acc[m], a[u % 2][m][s], x + (u / 2) * 64 + (u % 2) * 4 + s * 2);
       }
       products_commit();
       products_wait<1>();
@@ -325,7 +330,8 @@ __device__ inline void multiply_spans(GroupedPipe& p, const GroupedTile& tile, f
   }
   products_wait<0>();
 #pragma unroll
-  for (int m = 0; m < kBlocks; ++m) keep(a[0][m][0]), keep(a[0][m][1]), keep(a[1][m][0]), keep(a[1][m][1]), keep(acc[m]);
+  for (int m = 0; m < kBlocks; ++m)
+    keep(a[0][m][0]), keep(a[0][m][1]), keep(a[1][m][0]), keep(a[1][m][1]), keep(acc[m]);
   if (lane == 0) barrier_arrive(p.empty(previous));
 }
 
@@ -368,6 +374,7 @@ __device__ inline void consume(GroupedPipe& p, const Work& work) {
 
 // A whole kernel: all threads of the block come here, after depend(). `work` has
 //   kBlocks, kOrder   of a consumer's rows
+//   kReadOnce         whether most weights belong to one tile
 //   kRows             of activations in every tile; 0: up to 64, tiles of more groups of 8 before those of fewer
 //   total(), total(g) tiles; those of g groups or more
 //   entry(i)          what a table says of a tile, read ahead of its use; tile(i, entry)

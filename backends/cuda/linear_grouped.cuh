@@ -63,6 +63,7 @@ template <int N>
 struct LinearWork {
   static constexpr RowOrder kOrder = RowOrder::plain;
   static constexpr int kRows = N, kBlocks = N <= 64 ? 1 : 2;
+  static constexpr bool kReadOnce = false;
   const GroupedLinear& p;
   const GroupedLinearWeights& w;
   uint32_t rows;

@@ -33,9 +33,10 @@ float* place(GroupedMixture& p, Arena& arena, const swy_op& op) {
   const auto rows = static_cast<uint32_t>(op.inputs[0]->dims[0]), hidden = static_cast<uint32_t>(op.inputs[0]->dims[1]);
   p.groups = most_groups(op);
   p.most_rows = kMostRows;
-  p.place = arena.take<uint32_t>(uint64_t{rows} * a.top_k);
+  p.rank = arena.take<uint32_t>(uint64_t{rows} * a.top_k);
+  p.begins = arena.take<uint32_t>(a.experts + 1);
   p.tiles = arena.take<uint4>(most_tiles(op));
-  p.count = arena.take<uint32_t>(2 + kMostTileGroups);
+  p.tile_count = arena.take<uint32_t>(1 + kMostTileGroups);
   p.x = arena.take<uint8_t>(uint64_t{spans_of(hidden)} * p.groups * kPanelBytes);
   p.h = arena.take<uint8_t>(uint64_t{spans_of(std::max(a.width, a.shared_width))} * p.groups * kPanelBytes);
   p.pairs = arena.take<uint16_t>(uint64_t{p.groups} * 8 * hidden);
@@ -70,8 +71,8 @@ template <class Kernel, class Weights>
 swy_status record_part(const Recording& r, Kernel kernel, const GroupedMixture& p, const Weights& w, swy_dtype d,
                        uint32_t parts, uint32_t steps, bool staged) {
   const GroupedShape shape = grouped_shape(r.device().block_memory, d, kMostRows, staged);
-  return launch(r, kernel, static_cast<uint32_t>(r.device().processors), kGroupedThreads<1>, shape.bytes(d), p, w, parts,
-                steps, shape);
+  return launch(r, kernel, static_cast<uint32_t>(r.device().processors), kGroupedThreads<1>, shape.bytes(d), p, w,
+                parts, steps, shape);
 }
 swy_status record_gate_up(const Recording& r, const GroupedMixture& p, const GateUpWeights& w, swy_dtype d,
                           uint32_t parts) {
@@ -121,7 +122,10 @@ swy_status record_grouped(const Recording& r) {
     SWY_CUDA_TRY(record_logits(r, p.m, partial, rows));
     SWY_CUDA_TRY(record_choice(r, p.m, rows));
   }
-  SWY_CUDA_TRY(launch(r, sort_grouped, 1, kSortThreads, 0, p, r.list.step));
+  p.counts = take_counters(r.list, p.m.experts, r.error);
+  if (p.counts == nullptr) return SWY_UNSUPPORTED;
+  SWY_CUDA_TRY(launch(r, count_pairs, ceil_div(uint64_t{rows} * p.m.top_k, 256), 256, 0, p, r.list.step));
+  SWY_CUDA_TRY(launch(r, sort_tiles, 1, kSortThreads, 0, p, r.list.step));
   SWY_CUDA_TRY(launch(r, gather, rows, 256, 0, p, r.list.step));
   SWY_CUDA_TRY(record_experts(r, p));
   return launch(r, combine_grouped, rows, 256, 0, p, r.list.step);

@@ -1,7 +1,7 @@
 // Kernels of MOE for many rows on Hopper (grouped.cuh). The pairs of a row and an expert are sorted by expert; each
 // expert's begin at a multiple of 8. The shared expert follows the others as one that has all rows.
 //
-//   sort_pairs   places of pairs, and the tiles of all experts
+//   count_pairs, sort_tiles   places of pairs, and the tiles of all experts
 //   gather       x as panels, in sorted order
 //   gate_up      h = silu(gate) * up, as panels
 //   down         what each expert makes of its pairs, in bf16
@@ -13,17 +13,21 @@
 
 namespace gpu {
 
-constexpr uint32_t kSortThreads = 1024, kMostSorted = 1024, kMostTileGroups = 8;
+constexpr uint32_t kSortThreads = 1024, kMostSorted = 1024, kMostTileGroups = 8, kMostSlots = 33;
 
 struct GroupedMixture {
   Mixture m;
-  uint32_t* place;  // [rows, top_k]: the sorted row of a pair
-  uint4* tiles;     // expert (experts: the shared one), first group, rows
-  uint32_t* count;  // [10]: tiles; the first group of the shared expert; tiles of 1 to 8 groups or more
-  uint8_t* x;       // panels [spans of hidden][groups]
-  uint8_t* h;       // panels [spans of width][groups]
-  uint16_t* pairs;  // bf16 [8 * groups, hidden]
+  uint32_t* counts;      // [experts]: of pairs; zero between steps
+  uint32_t* rank;        // [rows, top_k]: of a pair among those of its expert
+  uint32_t* begins;      // [experts + 1]: the first group of each expert, then of the shared one
+  uint4* tiles;          // expert (experts: the shared one), first group, rows
+  uint32_t* tile_count;  // [9]: tiles; tiles of 1 to 8 groups or more
+  uint8_t* x;            // panels [spans of hidden][groups]
+  uint8_t* h;            // panels [spans of width][groups]
+  uint16_t* pairs;       // bf16 [8 * groups, hidden]
   uint32_t groups, most_rows;
+
+  __device__ uint32_t slots() const { return m.top_k + (m.shared_width != 0 ? 1 : 0); }
 };
 
 // The streamed weights of one kernel: of the routed experts and of the shared one.
@@ -64,28 +68,38 @@ __device__ inline uint32_t sum_groups(const uint32_t* counts, uint32_t* begins, 
   return begin;
 }
 
-// One block: counts, where each expert's pairs begin, the tiles in order of falling size, and the pairs' places.
+__device__ inline uint32_t expert_of(const GroupedMixture& p, uint32_t pair) {
+  return min(static_cast<uint32_t>(p.m.ids[pair]), p.m.experts - 1);
+}
+// Where a pair lies in sorted order.
+__device__ inline uint32_t sorted_row(const GroupedMixture& p, uint32_t pair) {
+  return p.begins[expert_of(p, pair)] * 8 + p.rank[pair];
+}
+
+// A thread per pair. The order of an expert's pairs may differ from run to run, their results do not.
+static __global__ void __launch_bounds__(256)
+    count_pairs(const __grid_constant__ GroupedMixture p, const swy_step* step) {
+  depend();
+  release_next();
+  const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < step_rows(step, p.m.domain) * p.m.top_k) p.rank[i] = atomicAdd(p.counts + expert_of(p, i), 1u);
+}
+
+// One block: where each expert's pairs begin, and the tiles in order of falling size. Leaves the counts at zero.
 static __global__ void __launch_bounds__(kSortThreads)
-    sort_grouped(const __grid_constant__ GroupedMixture p, const swy_step* step) {
+    sort_tiles(const __grid_constant__ GroupedMixture p, const swy_step* step) {
   __shared__ uint32_t counts[kMostSorted + 1], begins[kMostSorted + 1], sizes[kMostTileGroups + 1];
   depend();
   release_next();
-  const uint32_t rows = step_rows(step, p.m.domain), pairs = rows * p.m.top_k, experts = p.m.experts;
-  for (uint32_t e = threadIdx.x; e < experts; e += kSortThreads) counts[e] = 0;
+  const uint32_t experts = p.m.experts;
+  for (uint32_t e = threadIdx.x; e < experts; e += kSortThreads) counts[e] = p.counts[e], p.counts[e] = 0;
+  if (threadIdx.x == 0) counts[experts] = p.m.shared_width != 0 ? step_rows(step, p.m.domain) : 0;
   if (threadIdx.x <= kMostTileGroups) sizes[threadIdx.x] = 0;
-  __syncthreads();
-  const auto expert_of = [&](uint32_t i) { return min(static_cast<uint32_t>(p.m.ids[i]), experts - 1); };
-#pragma unroll 4
-  for (uint32_t i = threadIdx.x; i < pairs; i += kSortThreads) atomicAdd(counts + expert_of(i), 1u);
   __syncthreads();
   if (threadIdx.x < 32) {
     const uint32_t groups = sum_groups(counts, begins, experts);
-    if (threadIdx.x == 0) {
-      counts[experts] = p.m.shared_width != 0 ? rows : 0;
-      begins[experts] = p.count[1] = groups;
-    }
+    if (threadIdx.x == 0) begins[experts] = groups;
   }
-  __syncthreads();
   for (uint32_t e = threadIdx.x; e <= experts; e += kSortThreads) {
     const TileSplit split(counts[e], p.most_rows);
     if (split.tiles == 0) continue;
@@ -99,13 +113,14 @@ static __global__ void __launch_bounds__(kSortThreads)
       const uint32_t n = sizes[g];
       sizes[g] = tiles;
       tiles += n;
-      p.count[1 + g] = tiles;
+      p.tile_count[g] = tiles;
     }
-    p.count[0] = tiles;
+    p.tile_count[0] = tiles;
   }
   __syncthreads();
   for (uint32_t e = threadIdx.x; e <= experts; e += kSortThreads) {
     const TileSplit split(counts[e], p.most_rows);
+    p.begins[e] = begins[e];
     if (split.tiles == 0) continue;
     const uint32_t at = atomicAdd(sizes + split.groups, split.tiles - 1), last = split.tiles - 1;
     for (uint32_t i = 0; i < last; ++i) {
@@ -113,38 +128,37 @@ static __global__ void __launch_bounds__(kSortThreads)
     }
     p.tiles[atomicAdd(sizes + split.last, 1)] =
         make_uint4(e, begins[e] + last * split.groups, counts[e] - last * split.groups * 8, 0);
-    begins[e] *= 8;
   }
-  __syncthreads();
-#pragma unroll 4
-  for (uint32_t i = threadIdx.x; i < pairs; i += kSortThreads) p.place[i] = atomicAdd(begins + expert_of(i), 1u);
 }
 
 // blockIdx.x: row. A row's copies for its experts, and the shared expert's factor.
 static __global__ void __launch_bounds__(256) gather(const __grid_constant__ GroupedMixture p, const swy_step* step) {
+  __shared__ uint32_t to[kMostSlots];
+  __shared__ float scratch[32];
   depend();
   release_next();
   const uint32_t row = blockIdx.x;
   if (row >= step_rows(step, p.m.domain)) return;
   const float* x = p.m.x + uint64_t{row} * p.m.hidden;
+  const uint32_t pieces = (p.m.hidden + kSpan - 1) / kSpan * 16, slots = p.slots();
+  if (threadIdx.x < slots) {
+    to[threadIdx.x] =
+        threadIdx.x < p.m.top_k ? sorted_row(p, row * p.m.top_k + threadIdx.x) : p.begins[p.m.experts] * 8 + row;
+  }
+  float sum = 0;
   if (p.m.shared_width != 0) {
-    __shared__ float scratch[32];
-    float sum = 0;
     for (uint32_t k = threadIdx.x; k < p.m.hidden; k += blockDim.x)
       sum = fmaf(x[k], weight_at(p.m.shared_mix, 0, k), sum);
-    sum = block_sum(sum, scratch);
-    if (threadIdx.x == 0) p.m.shared_p[row] = sigmoid(sum);
   }
-  const uint32_t pieces = (p.m.hidden + kSpan - 1) / kSpan * 16;
-  const uint32_t copies = p.m.top_k + (p.m.shared_width != 0 ? 1 : 0);
+  sum = block_sum(sum, scratch);  // and `to` is there
+  if (p.m.shared_width != 0 && threadIdx.x == 0) p.m.shared_p[row] = sigmoid(sum);
   for (uint32_t i = threadIdx.x; i < pieces; i += blockDim.x) {
     const uint32_t span = i / 16, piece = i % 16;
     const uint4 v =
         panel_piece(piece, [&](uint32_t in) { return span * kSpan + in < p.m.hidden ? x[span * kSpan + in] : 0.0f; });
-    for (uint32_t k = 0; k < copies; ++k) {
-      const uint32_t to = k < p.m.top_k ? p.place[uint64_t{row} * p.m.top_k + k] : p.count[1] * 8 + row;
-      const uint64_t panel = (uint64_t{span} * p.groups + to / 8) * kPanelBytes;
-      *reinterpret_cast<uint4*>(p.x + panel + panel_piece_offset(to, piece)) = v;
+    for (uint32_t k = 0; k < slots; ++k) {
+      const uint64_t panel = (uint64_t{span} * p.groups + to[k] / 8) * kPanelBytes;
+      *reinterpret_cast<uint4*>(p.x + panel + panel_piece_offset(to[k], piece)) = v;
     }
   }
 }
@@ -155,13 +169,14 @@ static __global__ void __launch_bounds__(256) gather(const __grid_constant__ Gro
 struct GateUpWork {
   static constexpr RowOrder kOrder = RowOrder::pairs;
   static constexpr int kRows = 0, kBlocks = 1;
+  static constexpr bool kReadOnce = true;
   const GroupedMixture& p;
   const GateUpWeights& w;
   uint32_t parts, steps;  // steps: tiles of 128 of the width
 
-  __device__ uint32_t total() const { return *p.count * steps; }
+  __device__ uint32_t total() const { return *p.tile_count * steps; }
   // Tiles of `groups` groups or more, which come first.
-  __device__ uint32_t total(uint32_t groups) const { return p.count[1 + groups] * steps; }
+  __device__ uint32_t total(uint32_t groups) const { return p.tile_count[groups] * steps; }
   __device__ uint4 entry(uint32_t i) const { return __ldg(p.tiles + i / steps); }
   __device__ GroupedTile tile(uint32_t i, uint4 of) const {
     const bool shared = of.x == p.m.experts;
@@ -218,13 +233,14 @@ __device__ inline uint32_t transpose_8x8(uint32_t v) {
 struct DownWork {
   static constexpr RowOrder kOrder = RowOrder::neighbours;
   static constexpr int kRows = 0, kBlocks = 1;
+  static constexpr bool kReadOnce = true;
   const GroupedMixture& p;
   const DownWeights& w;
   uint32_t parts, steps;  // steps: tiles of 256 of hidden
 
-  __device__ uint32_t total() const { return *p.count * steps; }
+  __device__ uint32_t total() const { return *p.tile_count * steps; }
   // Tiles of `groups` groups or more, which come first.
-  __device__ uint32_t total(uint32_t groups) const { return p.count[1 + groups] * steps; }
+  __device__ uint32_t total(uint32_t groups) const { return p.tile_count[groups] * steps; }
   __device__ uint4 entry(uint32_t i) const { return __ldg(p.tiles + i / steps); }
   __device__ GroupedTile tile(uint32_t i, uint4 of) const {
     const bool shared = of.x == p.m.experts;
@@ -289,27 +305,31 @@ __global__ void __launch_bounds__(kGroupedThreads<1>, 1)
 // y = sum of p_e times the experts' results, in order of k. blockIdx.x: row; a thread per 8 columns.
 static __global__ void __launch_bounds__(256)
     combine_grouped(const __grid_constant__ GroupedMixture p, const swy_step* step) {
+  __shared__ uint32_t from[kMostSlots];
+  __shared__ float factors[kMostSlots];
   depend();
   release_next();
   const uint32_t row = blockIdx.x;
   if (row >= step_rows(step, p.m.domain)) return;
-  const bool has_shared = p.m.shared_width != 0;
+  const uint32_t slots = p.slots();
+  if (threadIdx.x < slots) {
+    const bool routed = threadIdx.x < p.m.top_k;
+    from[threadIdx.x] = routed ? sorted_row(p, row * p.m.top_k + threadIdx.x) : p.begins[p.m.experts] * 8 + row;
+    factors[threadIdx.x] = routed ? p.m.p[uint64_t{row} * p.m.top_k + threadIdx.x] : p.m.shared_p[row];
+  }
+  __syncthreads();
   for (uint32_t i = threadIdx.x * 8; i < p.m.hidden; i += blockDim.x * 8) {
     float sum[8] = {};
-    const auto add = [&](float factor, uint32_t from) {
-      const uint4 v = __ldg(reinterpret_cast<const uint4*>(p.pairs + uint64_t{from} * p.m.hidden + i));
+#pragma unroll 9
+    for (uint32_t k = 0; k < slots; ++k) {
+      const uint4 v = __ldg(reinterpret_cast<const uint4*>(p.pairs + uint64_t{from[k]} * p.m.hidden + i));
       const uint32_t word[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        sum[2 * j] = fmaf(factor, __uint_as_float(word[j] << 16), sum[2 * j]);
-        sum[2 * j + 1] = fmaf(factor, __uint_as_float(word[j] & 0xffff0000u), sum[2 * j + 1]);
+        sum[2 * j] = fmaf(factors[k], __uint_as_float(word[j] << 16), sum[2 * j]);
+        sum[2 * j + 1] = fmaf(factors[k], __uint_as_float(word[j] & 0xffff0000u), sum[2 * j + 1]);
       }
-    };
-#pragma unroll 8
-    for (uint32_t k = 0; k < p.m.top_k; ++k) {
-      add(p.m.p[uint64_t{row} * p.m.top_k + k], p.place[uint64_t{row} * p.m.top_k + k]);
     }
-    if (has_shared) add(p.m.shared_p[row], p.count[1] * 8 + row);
     const uint64_t at = uint64_t{row} * p.m.hidden + i;
     if (p.m.residual != nullptr) {
       float old[8];

@@ -8,7 +8,7 @@ namespace {
 constexpr uint32_t kThreads = 256, kStep = 32, kStride = kStep + 8;  // elements; 80 bytes are free of bank conflicts
 constexpr uint32_t kWantedBlocks = 256, kMostParts = 8;
 
-struct Block {
+struct alignas(16) Block {
   uint16_t w[2][kNarrowRows][kStride];
   uint16_t x[2][2][kNarrowTokens][kStride];  // [buffer][term]
 };

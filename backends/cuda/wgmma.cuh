@@ -48,12 +48,23 @@ __device__ inline void named_barrier(uint32_t id, uint32_t threads) {
 
 // ---- the copy engine
 
+// What happens to lines of the second-level cache: those that are read once go first.
+__device__ inline uint64_t cache_policy(bool read_once) {
+  uint64_t policy;
+  if (read_once) {
+    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  } else {
+    asm volatile("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
+  }
+  return policy;
+}
 // A box of a tensor, from column x (elements) and row y, to shared memory; counted by a barrier.
-__device__ inline void copy_box(uint32_t to, const CUtensorMap& map, uint32_t x, uint32_t y, uint32_t barrier) {
+__device__ inline void copy_box(uint32_t to, const CUtensorMap& map, uint32_t x, uint32_t y, uint32_t barrier,
+                                uint64_t policy) {
   asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
-          to),
-      "l"(&map), "r"(x), "r"(y), "r"(barrier)
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, "
+      "%3}], [%4], %5;" ::"r"(to),
+      "l"(&map), "r"(x), "r"(y), "r"(barrier), "l"(policy)
       : "memory");
 }
 __device__ inline void copy_in(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier) {
