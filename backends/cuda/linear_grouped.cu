@@ -59,12 +59,12 @@ GroupedRows rows_to_panels(const Recording& r, const Parts& parts) {
 }
 
 // Rows of activations per tile: as many as leave the last round of tiles least empty. A tile's time is about that of
-// 40 rows and its own.
+// 60 rows and its own.
 int tile_rows(uint32_t rows, uint32_t steps, uint32_t processors) {
   int best = 0;
   uint64_t least = UINT64_MAX;
-  for (const int n : {128, 64, 32}) {
-    const uint64_t time = uint64_t{ceil_div(uint64_t{steps} * ceil_div(rows, n), processors)} * (n + 80);
+  for (const int n : {128, 96, 64, 32}) {
+    const uint64_t time = uint64_t{ceil_div(uint64_t{steps} * ceil_div(rows, n), processors)} * (n + 60);
     if (time < least) best = n, least = time;
   }
   return best;
@@ -76,9 +76,11 @@ swy_status record_as(const Recording& r, const GroupedLinear& p, const GroupedLi
   const int n = tile_rows(rows_of(r.op), p.first[p.count], processors);
   const GroupedShape shape = grouped_shape(r.device().block_memory, kDtype, static_cast<uint32_t>(n), false);
   const auto kernel = n == 128  ? linear_grouped<kDtype, 128>
+                      : n == 96 ? linear_grouped<kDtype, 96>
                       : n == 64 ? linear_grouped<kDtype, 64>
                                 : linear_grouped<kDtype, 32>;
-  return launch(r, kernel, processors, n == 128 ? kGroupedThreads<2> : kGroupedThreads<1>, shape.bytes(kDtype), p, w, shape, r.list.step);
+  return launch(r, kernel, processors, n > 64 ? kGroupedThreads<2> : kGroupedThreads<1>, shape.bytes(kDtype), p, w,
+                shape, r.list.step);
 }
 
 // The product with all weights of one encoding.

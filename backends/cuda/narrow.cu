@@ -150,12 +150,17 @@ __global__ void __launch_bounds__(kThreads) narrow_product(const __grid_constant
   }
   if (p.parts == 1 || !last_of(p.counters + blockIdx.y * gridDim.x + blockIdx.x, p.parts)) return;
   const uint32_t width = min(rows - row0, kNarrowRows), count = min(tokens - token0, kNarrowTokens);
+#pragma unroll 4
   for (uint32_t i = threadIdx.x; i < width * count; i += kThreads) {
     const uint32_t token = token0 + i / width, row = row0 + i % width;
-    float sum = 0;
-    for (uint32_t part = 0; part < p.parts; ++part) {
-      sum += __ldcg(p.partial + (uint64_t{part} * tokens + token) * rows + row);
+    float part[kMostParts];  // all asked for before the first is used
+#pragma unroll
+    for (uint32_t j = 0; j < kMostParts; ++j) {
+      part[j] = j < p.parts ? __ldcg(p.partial + (uint64_t{j} * tokens + token) * rows + row) : 0.0f;
     }
+    float sum = 0;
+#pragma unroll
+    for (uint32_t j = 0; j < kMostParts; ++j) sum += part[j];
     put(p, token, row, sum);
   }
 }
