@@ -242,14 +242,12 @@ struct SpanRow {
 // Which row of the tile a consumer's acc[m][4 n + 2 h + e] belongs to. kPairs: the row of the tile's second half that
 // goes with acc[m][4 n + e] is in acc[m][4 n + 2 + e], where kBlocks is 1, or else in acc[m + 1][..]. Otherwise 4 *
 // kBlocks neighbouring rows are in every fourth pair of lanes: 4 kBlocks (g / 2) + 4 m + 2 h + g % 2.
-enum class RowOrder { pairs, neighbours, plain };
+enum class RowOrder { pairs, neighbours };
 template <int kBlocks, RowOrder kOrder>
 __device__ inline uint32_t tile_row(uint32_t m, uint32_t h) {
   const uint32_t warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4;
   if (kOrder == RowOrder::neighbours) return warp * 16 * kBlocks + g / 2 * 4 * kBlocks + m * 4 + h * 2 + g % 2;
-  if (kOrder == RowOrder::pairs && kBlocks == 1) return h * kBoxRows + warp * 8 + g;
-  if (kOrder == RowOrder::pairs) return m * kBoxRows + warp * 16 + h * 8 + g;
-  return (warp * kBlocks + m) * 16 + h * 8 + g;
+  return kBlocks == 1 ? h * kBoxRows + warp * 8 + g : m * kBoxRows + warp * 16 + h * 8 + g;
 }
 
 // acc = a tile's product.

@@ -58,14 +58,17 @@ GroupedRows rows_to_panels(const Recording& r, const Parts& parts) {
   return x;
 }
 
-// Rows of activations per tile: as many as leave the last round of tiles least empty. A tile's time is about that of
-// 60 rows and its own.
-int tile_rows(uint32_t rows, uint32_t steps, uint32_t processors) {
-  int best = 0;
-  uint64_t least = UINT64_MAX;
-  for (const int n : {128, 96, 64, 32}) {
+// Rows of activations per tile, and how long the tiles take: rounds over all multiprocessors, each of about the time of
+// 60 rows and its own. The least of all sizes.
+struct Tiling {
+  uint32_t rows;
+  uint64_t time;
+};
+Tiling tiling(uint32_t rows, uint32_t steps, uint32_t processors) {
+  Tiling best{0, UINT64_MAX};
+  for (const uint32_t n : {128u, 96u, 64u, 32u}) {
     const uint64_t time = uint64_t{ceil_div(uint64_t{steps} * ceil_div(rows, n), processors)} * (n + 60);
-    if (time < least) best = n, least = time;
+    if (time < best.time) best = {n, time};
   }
   return best;
 }
@@ -73,8 +76,8 @@ int tile_rows(uint32_t rows, uint32_t steps, uint32_t processors) {
 template <swy_dtype kDtype>
 swy_status record_as(const Recording& r, const GroupedLinear& p, const GroupedLinearWeights& w) {
   const auto processors = static_cast<uint32_t>(r.device().processors);
-  const int n = tile_rows(rows_of(r.op), p.first[p.count], processors);
-  const GroupedShape shape = grouped_shape(r.device().block_memory, kDtype, static_cast<uint32_t>(n), false);
+  const uint32_t n = tiling(rows_of(r.op), p.first[p.count], processors).rows;
+  const GroupedShape shape = grouped_shape(r.device().block_memory, kDtype, n, false);
   const auto kernel = n == 128  ? linear_grouped<kDtype, 128>
                       : n == 96 ? linear_grouped<kDtype, 96>
                       : n == 64 ? linear_grouped<kDtype, 64>
@@ -152,14 +155,21 @@ swy_status supports_grouped(const swy_device& device, const swy_op& op, const sw
   return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "no weight of many rows");
 }
 
+// Microseconds of an H200: 0.01 per span and row of the tiling; the weights' bytes where they take longer.
 double cost_grouped(const swy_op& op, const swy_bucket&) {
-  double bytes = row_bytes(op), elements = 0;
+  constexpr uint32_t kProcessors = 132;
+  double bytes = 0;
+  uint32_t steps = 0, few = 0;
   for (uint32_t i = first_weight(op); i < op.weight_count; ++i) {
     bytes += weight_bytes(*op.weights[i]);
-    elements += static_cast<double>(op.weights[i]->dims[0] * op.weights[i]->dims[1]);
+    const uint32_t tiles = ceil_div(op.weights[i]->dims[0], kTileRowsOfWeight);
+    way_of(*op.weights[i]) == Way::narrow ? few += tiles : steps += tiles;
   }
-  const double columns = (rows_of(op) + 31) / 32 * 32 + 40;
-  return 25 + bytes / 2.5e6 + elements * columns / 250e6;
+  const double products = steps == 0 ? 0
+                                     : static_cast<double>(tiling(rows_of(op), steps, kProcessors).time) *
+                                           ceil_div(width_of(op), kSpan) * 0.01;
+  return 10 + (few != 0 ? 8 : 0) + static_cast<double>(rows_of(op)) * width_of(op) / 6e5 +
+         std::max(products, bytes / 2.5e6);
 }
 
 uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) {

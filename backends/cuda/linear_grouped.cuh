@@ -61,7 +61,7 @@ struct GroupedLinearWeights {
 
 template <int N>
 struct LinearWork {
-  static constexpr RowOrder kOrder = RowOrder::plain;
+  static constexpr RowOrder kOrder = RowOrder::neighbours;
   static constexpr int kRows = N, kBlocks = N <= 64 ? 1 : 2;
   static constexpr bool kReadOnce = false;
   const GroupedLinear& p;
@@ -85,29 +85,44 @@ struct LinearWork {
     t.what = make_uint4(of, n * N, t.row0, t.w0->rows);
     return t;
   }
+  // Lanes g and g + 1 have the even and the odd ones of 4 kBlocks neighbouring columns, for two rows. They exchange
+  // half of them, so that a lane writes four neighbours: of both rows (kBlocks 2), or of one.
   template <int>
   __device__ void store(const GroupedPipe&, const GroupedTile& tile, const float (&acc)[kBlocks][N / 2]) const {
-    const uint32_t t = threadIdx.x % 4, width = tile.what.w;
-    float* y = p.y[tile.what.x];
+    const uint32_t warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    const bool odd = g % 2 != 0;
+    const uint32_t column = tile.what.z + warp * 16 * kBlocks + g / 2 * 4 * kBlocks + (kBlocks == 2 && odd ? 4 : 0);
 #pragma unroll
-    for (int m = 0; m < kBlocks; ++m) {
+    for (int n = 0; n < N / 8; ++n) {
+      const uint32_t row = tile.what.y + n * 8 + t * 2;
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const uint32_t column = tile.what.z + tile_row<kBlocks, kOrder>(m, h);
-        if (column >= width) continue;
+      for (int e = 0; e < kBlocks; ++e) {
+        float v[4];
 #pragma unroll
-        for (int n = 0; n < N / 8; ++n) {
-#pragma unroll
-          for (int e = 0; e < 2; ++e) {
-            const uint32_t row = tile.what.y + n * 8 + t * 2 + e;
-            if (row >= rows) continue;
-            const uint64_t at = uint64_t{row} * width + column;
-            const float v = acc[m][4 * n + 2 * h + e];
-            y[at] = p.residual == nullptr ? v : v + p.residual[at];
-          }
+        for (int h = 0; h < 2; ++h) {
+          const float first = acc[0][4 * n + 2 * h + e];
+          const float second = kBlocks == 2 ? acc[kBlocks - 1][4 * n + 2 * h + e] : acc[0][4 * n + 2 * h + 1];
+          const float own = odd ? second : first, got = __shfl_xor_sync(kAll, odd ? first : second, 4);
+          v[2 * h] = odd ? got : own, v[2 * h + 1] = odd ? own : got;
         }
+        put_four(tile, row + (kBlocks == 2 ? e : odd ? 1 : 0), column, v);
       }
     }
+  }
+  __device__ void put_four(const GroupedTile& tile, uint32_t row, uint32_t column, float (&v)[4]) const {
+    const uint32_t width = tile.what.w;
+    if (row >= rows || column >= width) return;
+    float* to = p.y[tile.what.x] + uint64_t{row} * width + column;
+    const float* residual = p.residual == nullptr ? nullptr : p.residual + uint64_t{row} * width + column;
+    if (width % 4 == 0) {
+      if (residual != nullptr) {
+        const float4 old = *reinterpret_cast<const float4*>(residual);
+        v[0] += old.x, v[1] += old.y, v[2] += old.z, v[3] += old.w;
+      }
+      *reinterpret_cast<float4*>(to) = make_float4(v[0], v[1], v[2], v[3]);
+      return;
+    }
+    for (uint32_t i = 0; i < 4 && column + i < width; ++i) to[i] = residual == nullptr ? v[i] : v[i] + residual[i];
   }
   __device__ void finish() const {}
 };

@@ -161,7 +161,7 @@ double cost_grouped(const swy_op& op, const swy_bucket&) {
   const double rows = static_cast<double>(op.inputs[0]->dims[0]);
   double untouched = 1;  // the share of experts that no row picks
   for (uint32_t i = 0; i < rows && untouched > 1e-3; ++i) untouched *= 1 - static_cast<double>(a.top_k) / a.experts;
-  double bytes = row_bytes(op) * a.top_k, elements = 0;
+  double bytes = 2 * row_bytes(op), elements = 0;
   for (uint32_t i = 0; i < op.weight_count; ++i) {
     const bool routed = op.weights[i]->rank == 3;
     bytes += weight_bytes(*op.weights[i]) * (routed ? 1 - untouched : 1);
@@ -169,7 +169,7 @@ double cost_grouped(const swy_op& op, const swy_bucket&) {
     for (uint32_t d = 0; d < op.weights[i]->rank; ++d) n *= static_cast<double>(op.weights[i]->dims[d]);
     elements += n * rows;
   }
-  return 50 + bytes / 2.2e6 + elements / 300e6;
+  return 40 + bytes / 2.4e6 + elements / 400e6;
 }
 
 uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) {
