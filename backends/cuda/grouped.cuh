@@ -250,16 +250,66 @@ __device__ inline uint32_t tile_row(uint32_t m, uint32_t h) {
   return kBlocks == 1 ? h * kBoxRows + warp * 8 + g : m * kBoxRows + warp * 16 + h * 8 + g;
 }
 
+// What one thread has of all its rows.
+template <swy_dtype kDtype, int kBlocks, RowOrder kOrder>
+struct SpanRows {
+  SpanRow<kDtype> rows[kBlocks][2];
+
+  __device__ void load(const char* stage) {
+#pragma unroll
+    for (int m = 0; m < kBlocks; ++m) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) rows[m][h].load(stage, tile_row<kBlocks, kOrder>(m, h), threadIdx.x % 4);
+    }
+  }
+  __device__ void load_scales(const char* scales, uint32_t group, bool affine) {
+#pragma unroll
+    for (int m = 0; m < kBlocks; ++m) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) rows[m][h].load_scale(scales, tile_row<kBlocks, kOrder>(m, h), group, affine);
+    }
+  }
+  // Unit u of four: the first operands [m][step] of two steps of 16 elements.
+  __device__ void unpack(int u, uint32_t magic, uint32_t (&a)[kBlocks][2][4]) const {
+#pragma unroll
+    for (int m = 0; m < kBlocks; ++m) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        uint32_t v[4];
+        rows[m][h].unpack(u, magic, v);
+        a[m][0][h] = v[0], a[m][0][2 + h] = v[1];
+        a[m][1][h] = v[2], a[m][1][2 + h] = v[3];
+      }
+    }
+    keep_unit(a);
+  }
+  static __device__ void keep_unit(uint32_t (&a)[kBlocks][2][4]) {
+#pragma unroll
+    for (int m = 0; m < kBlocks; ++m) keep(a[m][0]), keep(a[m][1]);
+  }
+};
+
+// acc += a unit's product; x: the descriptor of its first step.
+template <int N, int kBlocks>
+__device__ inline void multiply_unit(float (&acc)[kBlocks][N / 2], const uint32_t (&a)[kBlocks][2][4], uint64_t x) {
+  products_begin();
+#pragma unroll
+  for (int s = 0; s < 2; ++s) {
+#pragma unroll
+    for (int m = 0; m < kBlocks; ++m) matrix_product<N>(acc[m], a[m][s], x + s * 2);
+  }
+  products_commit();
+}
+
 // acc = a tile's product.
 template <swy_dtype kDtype, int N, int kBlocks, RowOrder kOrder>
 __device__ inline void multiply_spans(GroupedPipe& p, const GroupedTile& tile, float (&acc)[kBlocks][N / 2]) {
-  const uint32_t lane = threadIdx.x % 32, t = lane % 4;
-  const StreamedWeight& w = *tile.w0;
-  const bool affine = kDtype != SWY_BF16 && w.offset_data != nullptr;
-  const uint32_t shift = w.group_shift;
+  const uint32_t lane = threadIdx.x % 32, shift = tile.w0->group_shift;
+  const bool affine = kDtype != SWY_BF16 && tile.w0->offset_data != nullptr;
   uint32_t magic;
   asm volatile("mov.b32 %0, 0x43004300;" : "=r"(magic));
-  uint32_t a[2][kBlocks][2][4];  // of alternate units: [unit % 2][m][step]
+  SpanRows<kDtype, kBlocks, kOrder> rows;
+  uint32_t a[2][kBlocks][2][4];  // of alternate units
 #pragma unroll
   for (int m = 0; m < kBlocks; ++m) {
 #pragma unroll
@@ -272,21 +322,10 @@ __device__ inline void multiply_spans(GroupedPipe& p, const GroupedTile& tile, f
       barrier_wait(p.scales_full(p.scale_slot), p.scale_phase);
     }
     barrier_wait(p.full(p.slot), p.phase);
-    const char* stage = p.memory + p.slot * p.stage_bytes;
-    SpanRow<kDtype> rows[kBlocks][2];
-#pragma unroll
-    for (int m = 0; m < kBlocks; ++m) {
-#pragma unroll
-      for (int h = 0; h < 2; ++h) rows[m][h].load(stage, tile_row<kBlocks, kOrder>(m, h), t);
-    }
-    if constexpr (kDtype != SWY_BF16) {
-      const uint32_t group = (span * kSpan + t * 32) >> shift;
-      const char* scales = p.memory + p.scales + p.scale_slot * kScaleSlotBytes;
-#pragma unroll
-      for (int m = 0; m < kBlocks; ++m) {
-#pragma unroll
-        for (int h = 0; h < 2; ++h) rows[m][h].load_scale(scales, tile_row<kBlocks, kOrder>(m, h), group, affine);
-      }
+    rows.load(p.memory + p.slot * p.stage_bytes);
+    if (kDtype != SWY_BF16) {
+      rows.load_scales(p.memory + p.scales + p.scale_slot * kScaleSlotBytes, (span * kSpan + lane % 4 * 32) >> shift,
+                       affine);
       if (span + 1 == tile.spans || eight != eight_of(shift, span + 1)) {
         __syncwarp();
         if (lane == 0) barrier_arrive(p.scales_empty(p.scale_slot));
@@ -296,40 +335,20 @@ __device__ inline void multiply_spans(GroupedPipe& p, const GroupedTile& tile, f
     const uint64_t x = rows_descriptor(p.base + p.slot * p.stage_bytes + p.weight_bytes, kPanelBytes);
 #pragma unroll
     for (int u = 0; u < 4; ++u) {
-#pragma unroll
-      for (int m = 0; m < kBlocks; ++m) {
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-          uint32_t v[4];
-          rows[m][h].unpack(u, magic, v);
-          a[u % 2][m][0][h] = v[0], a[u % 2][m][0][2 + h] = v[1];
-          a[u % 2][m][1][h] = v[2], a[u % 2][m][1][2 + h] = v[3];
-        }
-      }
-#pragma unroll
-      for (int m = 0; m < kBlocks; ++m) keep(a[u % 2][m][0]), keep(a[u % 2][m][1]);
-      products_begin();
-#pragma unroll
-      for (int s = 0; s < 2; ++s) {
-#pragma unroll
-        for (int m = 0; m < kBlocks; ++m)
-          matrix_product<N>(acc[m], a[u % 2][m][s], x + (u / 2) * 64 + (u % 2) * 4 + s * 2);
-      }
-      products_commit();
+      rows.unpack(u, magic, a[u % 2]);
+      multiply_unit<N, kBlocks>(acc, a[u % 2], x + u / 2 * 64 + u % 2 * 4);
       products_wait<1>();
-#pragma unroll
-      for (int m = 0; m < kBlocks; ++m) keep(a[(u + 1) % 2][m][0]), keep(a[(u + 1) % 2][m][1]);
-      if (u == 0 && span > 0) {  // the products with the span before are done
-        if (lane == 0) barrier_arrive(p.empty(previous));
-      }
+      rows.keep_unit(a[(u + 1) % 2]);
+      // The products with the span before are done.
+      if (u == 0 && span > 0 && lane == 0) barrier_arrive(p.empty(previous));
     }
     previous = p.slot;
     p.next();
   }
   products_wait<0>();
+  rows.keep_unit(a[0]), rows.keep_unit(a[1]);
 #pragma unroll
-  for (int m = 0; m < kBlocks; ++m)
-    keep(a[0][m][0]), keep(a[0][m][1]), keep(a[1][m][0]), keep(a[1][m][1]), keep(acc[m]);
+  for (int m = 0; m < kBlocks; ++m) keep(acc[m]);
   if (lane == 0) barrier_arrive(p.empty(previous));
 }
 

@@ -85,6 +85,19 @@ static __global__ void __launch_bounds__(256)
   if (i < step_rows(step, p.m.domain) * p.m.top_k) p.rank[i] = atomicAdd(p.counts + expert_of(p, i), 1u);
 }
 
+// Puts an expert's tiles of `n` rows where those of their size go next.
+__device__ inline void list_tiles(const GroupedMixture& p, uint32_t expert, uint32_t n, uint32_t begin,
+                                  uint32_t* places) {
+  const TileSplit split(n, p.most_rows);
+  if (split.tiles == 0) return;
+  const uint32_t at = atomicAdd(places + split.groups, split.tiles - 1), last = split.tiles - 1;
+  for (uint32_t i = 0; i < last; ++i) {
+    p.tiles[at + i] = make_uint4(expert, begin + i * split.groups, split.groups * 8, 0);
+  }
+  p.tiles[atomicAdd(places + split.last, 1)] =
+      make_uint4(expert, begin + last * split.groups, n - last * split.groups * 8, 0);
+}
+
 // One block: where each expert's pairs begin, and the tiles in order of falling size. Leaves the counts at zero.
 static __global__ void __launch_bounds__(kSortThreads)
     sort_tiles(const __grid_constant__ GroupedMixture p, const swy_step* step) {
@@ -119,15 +132,8 @@ static __global__ void __launch_bounds__(kSortThreads)
   }
   __syncthreads();
   for (uint32_t e = threadIdx.x; e <= experts; e += kSortThreads) {
-    const TileSplit split(counts[e], p.most_rows);
     p.begins[e] = begins[e];
-    if (split.tiles == 0) continue;
-    const uint32_t at = atomicAdd(sizes + split.groups, split.tiles - 1), last = split.tiles - 1;
-    for (uint32_t i = 0; i < last; ++i) {
-      p.tiles[at + i] = make_uint4(e, begins[e] + i * split.groups, split.groups * 8, 0);
-    }
-    p.tiles[atomicAdd(sizes + split.last, 1)] =
-        make_uint4(e, begins[e] + last * split.groups, counts[e] - last * split.groups * 8, 0);
+    list_tiles(p, e, counts[e], begins[e], sizes);
   }
 }
 

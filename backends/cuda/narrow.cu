@@ -100,6 +100,49 @@ __device__ inline void put(const Narrow& p, uint32_t token, uint32_t row, float 
   p.y[i][uint64_t{token} * width + row - p.first[i]] = p.inverse == nullptr ? sum : sum * p.inverse[token];
 }
 
+// What a block multiplied: results, or its part of them.
+__device__ inline void put_sums(const Narrow& p, uint32_t token0, uint32_t row0, uint32_t tokens,
+                                const float (&acc)[2][4][4]) {
+  const uint32_t rows = p.first[p.count];
+  const uint32_t warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+#pragma unroll
+  for (int m = 0; m < 2; ++m) {
+#pragma unroll
+    for (int n = 0; n < 4; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const uint32_t row = row0 + warp % 4 * 32 + m * 16 + g + i / 2 * 8;
+        const uint32_t token = token0 + warp / 4 * 32 + n * 8 + t * 2 + i % 2;
+        if (row >= rows || token >= tokens) continue;
+        if (p.parts == 1) {
+          put(p, token, row, acc[m][n][i]);
+        } else {
+          p.partial[(uint64_t{blockIdx.z} * tokens + token) * rows + row] = acc[m][n][i];
+        }
+      }
+    }
+  }
+}
+
+// The sums of all parts of a tile.
+__device__ inline void put_total(const Narrow& p, uint32_t token0, uint32_t row0, uint32_t tokens) {
+  const uint32_t rows = p.first[p.count];
+  const uint32_t width = min(rows - row0, kNarrowRows), count = min(tokens - token0, kNarrowTokens);
+#pragma unroll 4
+  for (uint32_t i = threadIdx.x; i < width * count; i += kThreads) {
+    const uint32_t token = token0 + i / width, row = row0 + i % width;
+    float part[kMostParts];  // all asked for before the first is used
+#pragma unroll
+    for (uint32_t j = 0; j < kMostParts; ++j) {
+      part[j] = j < p.parts ? __ldcg(p.partial + (uint64_t{j} * tokens + token) * rows + row) : 0.0f;
+    }
+    float sum = 0;
+#pragma unroll
+    for (uint32_t j = 0; j < kMostParts; ++j) sum += part[j];
+    put(p, token, row, sum);
+  }
+}
+
 // blockIdx.x: 64 tokens; y: 128 rows; z: part of the width.
 __global__ void __launch_bounds__(kThreads) narrow_product(const __grid_constant__ Narrow p, const swy_step* step) {
   __shared__ Block b;
@@ -130,39 +173,9 @@ __global__ void __launch_bounds__(kThreads) narrow_product(const __grid_constant
     __syncthreads();
     multiply_step(b, i % 2, acc);
   }
-  const uint32_t warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-#pragma unroll
-  for (int m = 0; m < 2; ++m) {
-#pragma unroll
-    for (int n = 0; n < 4; ++n) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const uint32_t row = row0 + warp % 4 * 32 + m * 16 + g + i / 2 * 8;
-        const uint32_t token = token0 + warp / 4 * 32 + n * 8 + t * 2 + i % 2;
-        if (row >= rows || token >= tokens) continue;
-        if (p.parts == 1) {
-          put(p, token, row, acc[m][n][i]);
-        } else {
-          p.partial[(uint64_t{blockIdx.z} * tokens + token) * rows + row] = acc[m][n][i];
-        }
-      }
-    }
-  }
+  put_sums(p, token0, row0, tokens, acc);
   if (p.parts == 1 || !last_of(p.counters + blockIdx.y * gridDim.x + blockIdx.x, p.parts)) return;
-  const uint32_t width = min(rows - row0, kNarrowRows), count = min(tokens - token0, kNarrowTokens);
-#pragma unroll 4
-  for (uint32_t i = threadIdx.x; i < width * count; i += kThreads) {
-    const uint32_t token = token0 + i / width, row = row0 + i % width;
-    float part[kMostParts];  // all asked for before the first is used
-#pragma unroll
-    for (uint32_t j = 0; j < kMostParts; ++j) {
-      part[j] = j < p.parts ? __ldcg(p.partial + (uint64_t{j} * tokens + token) * rows + row) : 0.0f;
-    }
-    float sum = 0;
-#pragma unroll
-    for (uint32_t j = 0; j < kMostParts; ++j) sum += part[j];
-    put(p, token, row, sum);
-  }
+  put_total(p, token0, row0, tokens);
 }
 
 // Depends on the size of the step alone where the bucket does.
