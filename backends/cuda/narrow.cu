@@ -6,7 +6,7 @@ namespace gpu {
 namespace {
 
 constexpr uint32_t kThreads = 256, kStep = 32, kStride = kStep + 8;  // elements; 80 bytes are free of bank conflicts
-constexpr uint32_t kWantedBlocks = 256, kMostParts = 8;
+constexpr uint32_t kWantedBlocks = 400, kMostParts = 16;
 
 struct alignas(16) Block {
   uint16_t w[2][kNarrowRows][kStride];
