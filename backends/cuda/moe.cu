@@ -289,7 +289,7 @@ swy_moe_attrs moe_attrs(const swy_op& op) {
   return a;
 }
 
-Mixture mixture_of(const Recording& r, Arena& arena) {
+Mixture mixture_of(const Recording& r, Arena& arena, bool with_h) {
   const swy_op& op = r.op;
   const swy_moe_attrs a = moe_attrs(op);
   const uint64_t rows = op.inputs[0]->dims[0];
@@ -319,7 +319,7 @@ Mixture mixture_of(const Recording& r, Arena& arena) {
   m.p = arena.take<float>(rows * a.top_k);
   m.shared_p = arena.take<float>(rows);
   m.logits = arena.take<float>(rows * a.experts);
-  m.h = arena.take<float>(rows * m.h_width());
+  m.h = with_h ? arena.take<float>(rows * m.h_width()) : nullptr;
   if (!m.routes) {
     m.ids = r.operands.input<int32_t>(given);
     m.p = r.operands.input<float>(given + 1);
@@ -327,7 +327,7 @@ Mixture mixture_of(const Recording& r, Arena& arena) {
   return m;
 }
 
-uint64_t mixture_workspace(const swy_op& op) {
+uint64_t mixture_workspace(const swy_op& op, bool with_h) {
   const swy_moe_attrs a = moe_attrs(op);
   const uint64_t rows = op.inputs[0]->dims[0];
   Arena arena(nullptr);
@@ -335,7 +335,7 @@ uint64_t mixture_workspace(const swy_op& op) {
   arena.take<float>(rows * a.top_k);
   arena.take<float>(rows);
   arena.take<float>(rows * a.experts);
-  arena.take<float>(rows * (a.top_k * a.width + a.shared_width));
+  if (with_h) arena.take<float>(rows * (a.top_k * a.width + a.shared_width));
   return arena.used();
 }
 

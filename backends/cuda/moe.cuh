@@ -23,9 +23,9 @@ struct Mixture {
   __host__ __device__ uint32_t h_width() const { return top_k * width + shared_width; }
 };
 
-// The operands of MOE, MOE_ADD or EXPERTS; `arena` gives what lies in the workspace.
-Mixture mixture_of(const Recording& r, Arena& arena);
-uint64_t mixture_workspace(const swy_op& op);
+// The operands of MOE, MOE_ADD or EXPERTS; `arena` gives what lies in the workspace, h only if it is wanted.
+Mixture mixture_of(const Recording& r, Arena& arena, bool with_h = true);
+uint64_t mixture_workspace(const swy_op& op, bool with_h = true);
 swy_moe_attrs moe_attrs(const swy_op& op);
 
 // Whether the router can pick this many.

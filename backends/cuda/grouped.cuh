@@ -1,0 +1,414 @@
+// Products of many rows on Hopper: 256 rows of a weight at a time, as they lie in memory, times up to 128 rows of
+// activations, in bf16 with fp32 sums.
+//
+// A block stays on its multiprocessor and walks over a list of tiles. One warp asks the copy engine for spans of 128
+// elements of the weight's rows and of the activations; warpgroups bring the weights into the registers of the
+// first operand of wgmma, each its part of the rows, while the products of the registers before are under way.
+// Activations are the second operand, so that their number is padded to a multiple of 8 only.
+//
+// Which elements of the sum an instruction takes is free, as long as both operands agree. A thread of a quad takes 32
+// consecutive elements of a span. Activations come as panels: [span][group of 8 rows][2048 bytes], in the order that
+// the weights' registers have, and with the exchange of 16-byte pieces that wgmma expects (panel_offset).
+#pragma once
+
+#include "device_code.cuh"
+#include "grouped.h"
+#include "wgmma.cuh"
+
+namespace gpu {
+
+// Where element i of row r lies in panels of `groups` groups of 8 rows, in bytes.
+__host__ __device__ inline uint64_t panel_offset(uint64_t groups, uint64_t r, uint32_t i) {
+  const uint32_t in = i % kSpan, t = in / 32, u = in % 32 / 8, e = in % 8;
+  const uint32_t step = u * 2 + e % 4 / 2, at = (e % 2) * 8 + t * 2 + e / 4;  // of 8 steps of 16 elements
+  const uint32_t piece = (step % 4) * 2 + at / 8, row = r % 8;
+  return ((i / kSpan) * groups + r / 8) * kPanelBytes + step / 4 * 1024 + row * 128 + (piece ^ row) * 16 + at % 8 * 2;
+}
+
+// Where one of the 16 pieces of a row's span lies in its panel: two per step of 16 elements.
+__host__ __device__ inline uint32_t panel_piece_offset(uint32_t row, uint32_t piece) {
+  return piece / 8 * 1024 + row % 8 * 128 + ((piece % 8) ^ (row % 8)) * 16;
+}
+// That piece, of the elements value(0) to value(127) of the span.
+template <class Value>
+__device__ inline uint4 panel_piece(uint32_t piece, Value value) {
+  const uint32_t step = piece / 2, first = step / 2 * 8 + step % 2 * 2 + piece % 2;
+  uint32_t out[4];
+#pragma unroll
+  for (uint32_t t = 0; t < 4; ++t) {
+    const __nv_bfloat162 v = __floats2bfloat162_rn(value(t * 32 + first), value(t * 32 + first + 4));
+    out[t] = *reinterpret_cast<const uint32_t*>(&v);
+  }
+  return make_uint4(out[0], out[1], out[2], out[3]);
+}
+
+// One product of a block.
+struct GroupedTile {
+  const StreamedWeight *w0, *w1;  // of the first 128 rows, and of the second
+  uint32_t row0, row1;
+  const uint8_t* x;      // the first panel
+  uint64_t span_stride;  // bytes from a span's panels to the next
+  uint32_t groups;       // of 8 rows of activations
+  uint32_t spans;
+  uint4 what;  // of the caller
+};
+
+#ifdef SWY_HOPPER
+
+struct GroupedPipe {
+  char* memory;
+  uint32_t base, weight_bytes, stage_bytes, stages, scales, staging, barriers;
+  uint32_t slot = 0, phase = 0, scale_slot = 0, scale_phase = 0;
+  uint64_t policy = 0;  // of weights
+
+  __device__ GroupedPipe(char* shared, const GroupedShape& s, swy_dtype d, uint32_t consumers) {
+    memory = shared + (1024 - shared_at(shared) % 1024) % 1024;
+    base = shared_at(memory);
+    weight_bytes = GroupedShape::weight_bytes(d);
+    stage_bytes = s.stage_bytes(d);
+    stages = s.stages;
+    scales = stages * stage_bytes;
+    staging = scales + kScaleSlots * kScaleSlotBytes;
+    barriers = base + staging + s.staging_bytes();
+    if (threadIdx.x == 0) {
+      for (uint32_t i = 0; i < stages; ++i) {
+        barrier_init(full(i), 1);
+        barrier_init(empty(i), consumers / 32);
+      }
+      for (uint32_t i = 0; i < kScaleSlots; ++i) {
+        barrier_init(scales_full(i), 1);
+        barrier_init(scales_empty(i), consumers / 32);
+      }
+      barriers_visible();
+    }
+    __syncthreads();
+  }
+  __device__ uint32_t full(uint32_t i) const { return barriers + i * 8; }
+  __device__ uint32_t empty(uint32_t i) const { return barriers + (kMostStages + i) * 8; }
+  __device__ uint32_t scales_full(uint32_t i) const { return barriers + (2 * kMostStages + i) * 8; }
+  __device__ uint32_t scales_empty(uint32_t i) const { return barriers + (2 * kMostStages + kScaleSlots + i) * 8; }
+  __device__ void next() {
+    if (++slot == stages) slot = 0, phase ^= 1;
+  }
+  __device__ void next_scales() {
+    if (++scale_slot == kScaleSlots) scale_slot = 0, scale_phase ^= 1;
+  }
+};
+
+// Which eight groups of scales a span belongs to.
+__device__ inline uint32_t eight_of(uint32_t group_shift, uint32_t span) { return ((span * kSpan) >> group_shift) / 8; }
+
+template <swy_dtype kDtype>
+__device__ inline void ask_span(GroupedPipe& p, const GroupedTile& t, uint32_t span) {
+  barrier_wait(p.empty(p.slot), p.phase ^ 1);
+  const uint32_t to = p.base + p.slot * p.stage_bytes, barrier = p.full(p.slot), x_bytes = t.groups * kPanelBytes;
+  barrier_expect(barrier, p.weight_bytes + x_bytes);
+  if constexpr (kDtype == SWY_BF16) {
+#pragma unroll
+    for (uint32_t half = 0; half < 2; ++half) {
+      const uint32_t at = to + half * kTileRowsOfWeight * 128;
+      copy_box(at, t.w0->quants, span * kSpan + half * 64, t.row0, barrier, p.policy);
+      copy_box(at + kBoxRows * 128, t.w1->quants, span * kSpan + half * 64, t.row1, barrier, p.policy);
+    }
+  } else {
+    constexpr uint32_t kBytes = kDtype == SWY_I8 ? 128 : 64;
+    copy_box(to, t.w0->quants, span * kBytes, t.row0, barrier, p.policy);
+    copy_box(to + kBoxRows * kBytes, t.w1->quants, span * kBytes, t.row1, barrier, p.policy);
+  }
+  copy_in(to + p.weight_bytes, t.x + span * t.span_stride, x_bytes, barrier);
+  p.next();
+}
+
+__device__ inline void ask_scales(GroupedPipe& p, const GroupedTile& t, uint32_t eight) {
+  barrier_wait(p.scales_empty(p.scale_slot), p.scale_phase ^ 1);
+  const bool affine = t.w0->offset_data != nullptr;
+  const uint32_t to = p.base + p.scales + p.scale_slot * kScaleSlotBytes, barrier = p.scales_full(p.scale_slot);
+  barrier_expect(barrier, affine ? kScaleSlotBytes : kScalePlane);
+  copy_box(to, t.w0->scales, eight * 8, t.row0, barrier, p.policy);
+  copy_box(to + kBoxRows * 16, t.w1->scales, eight * 8, t.row1, barrier, p.policy);
+  if (affine) {
+    copy_box(to + kScalePlane, t.w0->offsets, eight * 8, t.row0, barrier, p.policy);
+    copy_box(to + kScalePlane + kBoxRows * 16, t.w1->offsets, eight * 8, t.row1, barrier, p.policy);
+  }
+  p.next_scales();
+}
+
+// The same by a warp, where the copy engine cannot take them.
+__device__ inline void bring_scales(GroupedPipe& p, const GroupedTile& t, uint32_t eight) {
+  barrier_wait(p.scales_empty(p.scale_slot), p.scale_phase ^ 1);
+  auto* to = reinterpret_cast<uint16_t*>(p.memory + p.scales + p.scale_slot * kScaleSlotBytes);
+  for (uint32_t i = threadIdx.x % 32; i < kTileRowsOfWeight * 8; i += 32) {
+    const uint32_t r = i / 8, g = eight * 8 + i % 8;
+    const StreamedWeight& w = r < kBoxRows ? *t.w0 : *t.w1;
+    const uint32_t row = r < kBoxRows ? t.row0 + r : t.row1 + r - kBoxRows;
+    const bool there = row < w.rows && g < w.groups;
+    const uint64_t at = uint64_t{row} * w.groups + g;
+    to[i] = there ? __ldg(w.scale_data + at) : 0;
+    if (w.offset_data != nullptr) to[kScalePlane / 2 + i] = there ? __ldg(w.offset_data + at) : 0;
+  }
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) barrier_arrive(p.scales_full(p.scale_slot));
+  p.next_scales();
+}
+
+// Warp 0 asks for weights, activations and scales; warp 1 brings scales where they are not mapped.
+template <swy_dtype kDtype, class Work>
+__device__ inline void produce(GroupedPipe& p, const Work& work) {
+  const uint32_t warp = (threadIdx.x - kConsumers<Work::kBlocks>) / 32, total = work.total();
+  if (warp > 1 || (warp == 0 && threadIdx.x % 32 != 0)) return;
+  p.policy = cache_policy(Work::kReadOnce);
+  for (uint32_t i = blockIdx.x; i < total; i += gridDim.x) {
+    const GroupedTile t = work.tile(i, work.entry(i));
+    if (t.groups == 0) continue;
+    const bool scaled = kDtype != SWY_BF16 && t.w0->scales_mapped == (warp == 0);
+    const uint32_t shift = t.w0->group_shift;
+    for (uint32_t span = 0; span < t.spans; ++span) {
+      const uint32_t eight = eight_of(shift, span);
+      if (scaled && (span == 0 || eight != eight_of(shift, span - 1))) {
+        warp == 0 ? ask_scales(p, t, eight) : bring_scales(p, t, eight);
+      }
+      if (warp == 0) ask_span<kDtype>(p, t, span);
+    }
+  }
+}
+
+// What one thread has of one row of a weight in a span: 32 elements, and their scale and offset.
+template <swy_dtype kDtype>
+struct SpanRow {
+  static constexpr int kPieces = kDtype == SWY_BF16 ? 4 : kDtype == SWY_I8 ? 2 : 1;
+  uint4 q[kPieces];
+  __nv_bfloat162 factors;  // scale and offset
+
+  __device__ void load(const char* stage, uint32_t row, uint32_t t) {
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) {
+      const uint32_t at = kDtype == SWY_BF16
+                              ? (t / 2) * (kTileRowsOfWeight * 128) + row * 128 + (((t % 2) * 4 + i) ^ (row % 8)) * 16
+                          : kDtype == SWY_I8 ? row * 128 + ((2 * t + i) ^ (row % 8)) * 16
+                                             : row * 64 + t * 16;
+      q[i] = *reinterpret_cast<const uint4*>(stage + at);
+    }
+  }
+  __device__ void load_scale(const char* scales, uint32_t row, uint32_t group, bool affine) {
+    const auto at = row * 16 + group % 8 * 2;
+    const float s = half_bits(*reinterpret_cast<const uint16_t*>(scales + at));
+    const float o =
+        affine ? fmaf(8.0f, s, half_bits(*reinterpret_cast<const uint16_t*>(scales + kScalePlane + at))) : 0.0f;
+    factors = __floats2bfloat162_rn(s, o);
+  }
+  // Elements 8 u to 8 u + 7 as pairs (0 4) (1 5) (2 6) (3 7) of bf16.
+  // `magic`: 0x43004300, 128 as bf16, in a register.
+  __device__ void unpack(int u, uint32_t magic, uint32_t (&out)[4]) const {
+    if constexpr (kDtype == SWY_BF16) {
+      out[0] = __byte_perm(q[u].x, q[u].z, 0x5410);
+      out[1] = __byte_perm(q[u].x, q[u].z, 0x7632);
+      out[2] = __byte_perm(q[u].y, q[u].w, 0x5410);
+      out[3] = __byte_perm(q[u].y, q[u].w, 0x7632);
+      return;
+    } else if constexpr (kDtype == SWY_I8) {
+      const uint4& v = q[u / 2];
+      const uint32_t low = u % 2 == 0 ? v.x : v.z, high = u % 2 == 0 ? v.y : v.w;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {  // (128 + the low 7 bits) - (128 or, if negative, 256)
+        const uint32_t bytes = __byte_perm(low, high, i | ((4 + i) << 8));
+        const uint32_t b = masked<0x00800080>(bytes, magic);
+        out[i] = scaled(masked<0x007f007f>(bytes, magic), *reinterpret_cast<const __nv_bfloat162*>(&b));
+      }
+    } else {
+      const uint32_t v = u == 0 ? q[0].x : u == 1 ? q[0].y : u == 2 ? q[0].z : q[0].w;
+      const __nv_bfloat162 middle = __float2bfloat162_rn(136.0f);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {  // 128 + nibble
+        out[i] = scaled(masked<0x000f000f>(v >> (4 * i), magic), middle);
+      }
+    }
+  }
+
+ private:
+  // (bits & mask) | magic in one instruction, which takes one constant.
+  template <uint32_t kMask>
+  static __device__ uint32_t masked(uint32_t bits, uint32_t magic) {
+    uint32_t r;
+    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(r) : "r"(bits), "n"(kMask), "r"(magic));
+    return r;
+  }
+  __device__ uint32_t scaled(uint32_t bits, __nv_bfloat162 minus) const {
+    const __nv_bfloat162 q = __hsub2(*reinterpret_cast<const __nv_bfloat162*>(&bits), minus);
+    const __nv_bfloat162 v = __hfma2(q, __low2bfloat162(factors), __high2bfloat162(factors));
+    return *reinterpret_cast<const uint32_t*>(&v);
+  }
+};
+
+// Which row of the tile a consumer's acc[m][4 n + 2 h + e] belongs to. kPairs: the row of the tile's second half that
+// goes with acc[m][4 n + e] is in acc[m][4 n + 2 + e], where kBlocks is 1, or else in acc[m + 1][..]. Otherwise 4 *
+// kBlocks neighbouring rows are in every fourth pair of lanes: 4 kBlocks (g / 2) + 4 m + 2 h + g % 2.
+enum class RowOrder { pairs, neighbours };
+template <int kBlocks, RowOrder kOrder>
+__device__ inline uint32_t tile_row(uint32_t m, uint32_t h) {
+  const uint32_t warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4;
+  if (kOrder == RowOrder::neighbours) return warp * 16 * kBlocks + g / 2 * 4 * kBlocks + m * 4 + h * 2 + g % 2;
+  return kBlocks == 1 ? h * kBoxRows + warp * 8 + g : m * kBoxRows + warp * 16 + h * 8 + g;
+}
+
+// What one thread has of all its rows.
+template <swy_dtype kDtype, int kBlocks, RowOrder kOrder>
+struct SpanRows {
+  SpanRow<kDtype> rows[kBlocks][2];
+
+  __device__ void load(const char* stage) {
+#pragma unroll
+    for (int m = 0; m < kBlocks; ++m) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) rows[m][h].load(stage, tile_row<kBlocks, kOrder>(m, h), threadIdx.x % 4);
+    }
+  }
+  __device__ void load_scales(const char* scales, uint32_t group, bool affine) {
+#pragma unroll
+    for (int m = 0; m < kBlocks; ++m) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) rows[m][h].load_scale(scales, tile_row<kBlocks, kOrder>(m, h), group, affine);
+    }
+  }
+  // Unit u of four: the first operands [m][step] of two steps of 16 elements.
+  __device__ void unpack(int u, uint32_t magic, uint32_t (&a)[kBlocks][2][4]) const {
+#pragma unroll
+    for (int m = 0; m < kBlocks; ++m) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        uint32_t v[4];
+        rows[m][h].unpack(u, magic, v);
+        a[m][0][h] = v[0], a[m][0][2 + h] = v[1];
+        a[m][1][h] = v[2], a[m][1][2 + h] = v[3];
+      }
+    }
+    keep_unit(a);
+  }
+  static __device__ void keep_unit(uint32_t (&a)[kBlocks][2][4]) {
+#pragma unroll
+    for (int m = 0; m < kBlocks; ++m) keep(a[m][0]), keep(a[m][1]);
+  }
+};
+
+// acc += a unit's product; x: the descriptor of its first step.
+template <int N, int kBlocks>
+__device__ inline void multiply_unit(float (&acc)[kBlocks][N / 2], const uint32_t (&a)[kBlocks][2][4], uint64_t x) {
+  products_begin();
+#pragma unroll
+  for (int s = 0; s < 2; ++s) {
+#pragma unroll
+    for (int m = 0; m < kBlocks; ++m) matrix_product<N>(acc[m], a[m][s], x + s * 2);
+  }
+  products_commit();
+}
+
+// acc = a tile's product.
+template <swy_dtype kDtype, int N, int kBlocks, RowOrder kOrder>
+__device__ inline void multiply_spans(GroupedPipe& p, const GroupedTile& tile, float (&acc)[kBlocks][N / 2]) {
+  const uint32_t lane = threadIdx.x % 32, shift = tile.w0->group_shift;
+  const bool affine = kDtype != SWY_BF16 && tile.w0->offset_data != nullptr;
+  uint32_t magic;
+  asm volatile("mov.b32 %0, 0x43004300;" : "=r"(magic));
+  SpanRows<kDtype, kBlocks, kOrder> rows;
+  uint32_t a[2][kBlocks][2][4];  // of alternate units
+#pragma unroll
+  for (int m = 0; m < kBlocks; ++m) {
+#pragma unroll
+    for (int i = 0; i < N / 2; ++i) acc[m][i] = 0;
+  }
+  uint32_t previous = 0;
+  for (uint32_t span = 0; span < tile.spans; ++span) {
+    const uint32_t eight = eight_of(shift, span);
+    if (kDtype != SWY_BF16 && (span == 0 || eight != eight_of(shift, span - 1))) {
+      barrier_wait(p.scales_full(p.scale_slot), p.scale_phase);
+    }
+    barrier_wait(p.full(p.slot), p.phase);
+    rows.load(p.memory + p.slot * p.stage_bytes);
+    if (kDtype != SWY_BF16) {
+      rows.load_scales(p.memory + p.scales + p.scale_slot * kScaleSlotBytes, (span * kSpan + lane % 4 * 32) >> shift,
+                       affine);
+      if (span + 1 == tile.spans || eight != eight_of(shift, span + 1)) {
+        __syncwarp();
+        if (lane == 0) barrier_arrive(p.scales_empty(p.scale_slot));
+        p.next_scales();
+      }
+    }
+    const uint64_t x = rows_descriptor(p.base + p.slot * p.stage_bytes + p.weight_bytes, kPanelBytes);
+#pragma unroll
+    for (int u = 0; u < 4; ++u) {
+      rows.unpack(u, magic, a[u % 2]);
+      multiply_unit<N, kBlocks>(acc, a[u % 2], x + u / 2 * 64 + u % 2 * 4);
+      products_wait<1>();
+      rows.keep_unit(a[(u + 1) % 2]);
+      // The products with the span before are done.
+      if (u == 0 && span > 0 && lane == 0) barrier_arrive(p.empty(previous));
+    }
+    previous = p.slot;
+    p.next();
+  }
+  products_wait<0>();
+  rows.keep_unit(a[0]), rows.keep_unit(a[1]);
+#pragma unroll
+  for (int m = 0; m < kBlocks; ++m) keep(acc[m]);
+  if (lane == 0) barrier_arrive(p.empty(previous));
+}
+
+template <swy_dtype kDtype, int N, class Work>
+__device__ inline void consume_tile(GroupedPipe& p, const Work& work, const GroupedTile& tile) {
+  float acc[Work::kBlocks][N / 2];
+  multiply_spans<kDtype, N, Work::kBlocks, Work::kOrder>(p, tile, acc);
+  work.template store<N>(p, tile, acc);
+}
+
+// This block's tiles from i to end, which have N rows of activations or a few less. Returns the next one.
+// One loop for each N: a switch within one loop takes registers that the products then lack.
+template <swy_dtype kDtype, int N, class Work>
+__device__ inline uint32_t consume_class(GroupedPipe& p, const Work& work, uint32_t i, uint32_t end) {
+  uint4 next = i < end ? work.entry(i) : uint4{};
+  for (; i < end; i += gridDim.x) {
+    const GroupedTile tile = work.tile(i, next);
+    if (i + gridDim.x < end) next = work.entry(i + gridDim.x);
+    if (tile.groups != 0) consume_tile<kDtype, N>(p, work, tile);
+  }
+  return i;
+}
+
+template <swy_dtype kDtype, class Work>
+__device__ inline void consume(GroupedPipe& p, const Work& work) {
+  if constexpr (Work::kRows != 0) {
+    consume_class<kDtype, Work::kRows>(p, work, blockIdx.x, work.total());
+  } else {
+    uint32_t i = blockIdx.x;
+    i = consume_class<kDtype, 64>(p, work, i, work.total(8));
+    i = consume_class<kDtype, 56>(p, work, i, work.total(7));
+    i = consume_class<kDtype, 48>(p, work, i, work.total(6));
+    i = consume_class<kDtype, 40>(p, work, i, work.total(5));
+    i = consume_class<kDtype, 32>(p, work, i, work.total(4));
+    i = consume_class<kDtype, 24>(p, work, i, work.total(3));
+    i = consume_class<kDtype, 16>(p, work, i, work.total(2));
+    consume_class<kDtype, 8>(p, work, i, work.total(1));
+  }
+}
+
+// A whole kernel: all threads of the block come here, after depend(). `work` has
+//   kBlocks, kOrder   of a consumer's rows
+//   kReadOnce         whether most weights belong to one tile
+//   kRows             of activations in every tile; 0: up to 64, tiles of more groups of 8 before those of fewer
+//   total(), total(g) tiles; those of g groups or more
+//   entry(i)          what a table says of a tile, read ahead of its use; tile(i, entry)
+//   store<N>(pipe, tile, acc), finish()   for the consumers
+template <swy_dtype kDtype, class Work>
+__device__ inline void grouped_product(const Work& work, const GroupedShape& shape, char* shared) {
+  GroupedPipe p(shared, shape, kDtype, kConsumers<Work::kBlocks>);
+  if (threadIdx.x >= kConsumers<Work::kBlocks>) {
+    fewer_registers<24>();
+    produce<kDtype>(p, work);
+  } else {
+    more_registers<Work::kBlocks == 1 ? 112 : 240>();
+    consume<kDtype>(p, work);
+    work.finish();
+  }
+}
+
+#endif  // SWY_HOPPER
+
+}  // namespace gpu

@@ -1,0 +1,194 @@
+// LINEAR, LINEAR_ADD and RMS_NORM_LINEAR for many rows on Hopper (linear_grouped.cuh). Weights of few rows go to
+// narrow.cuh.
+#include "linear_grouped.cuh"
+
+#include <algorithm>
+
+#include "narrow.cuh"
+#include "projection.cuh"
+
+namespace gpu {
+namespace {
+
+uint32_t first_weight(const swy_op& op) { return op.id == SWY_OP_RMS_NORM_LINEAR ? 1 : 0; }
+uint32_t rows_of(const swy_op& op) { return static_cast<uint32_t>(op.inputs[0]->dims[0]); }
+uint32_t width_of(const swy_op& op) { return static_cast<uint32_t>(op.inputs[0]->dims[1]); }
+
+// How a weight is multiplied. 4-bit weights with and without offsets are one encoding here.
+enum class Way { nibbles, bytes, halves, narrow, other };
+
+Way way_of(const swy_tensor& t) {
+  if (narrow(t)) return Way::narrow;
+  if (!streamable(t)) return Way::other;
+  return t.dtype == SWY_I8 ? Way::bytes : t.dtype == SWY_BF16 ? Way::halves : Way::nibbles;
+}
+
+// What lies in the workspace.
+struct Parts {
+  uint8_t* panels;
+  float *inverse, *partial;
+};
+Parts place(Arena& arena, const swy_op& op) {
+  const uint32_t rows = rows_of(op), width = width_of(op);
+  uint32_t narrow_rows = 0;
+  for (uint32_t i = first_weight(op); i < op.weight_count; ++i) {
+    if (way_of(*op.weights[i]) == Way::narrow) narrow_rows += static_cast<uint32_t>(op.weights[i]->dims[0]);
+  }
+  Parts p{};
+  p.panels = arena.take<uint8_t>(uint64_t{ceil_div(width, kSpan)} * ceil_div(rows, 8) * kPanelBytes);
+  p.inverse = arena.take<float>(rows);
+  if (narrow_rows != 0) p.partial = arena.take<float>(narrow_partials(rows, narrow_rows, width));
+  return p;
+}
+
+GroupedRows rows_to_panels(const Recording& r, const Parts& parts) {
+  GroupedRows x{};
+  x.x = r.operands.input(0);
+  x.y = parts.panels;
+  x.width = width_of(r.op);
+  x.groups = ceil_div(rows_of(r.op), 8);
+  x.domain = r.op.inputs[0]->rows;
+  x.normed = r.op.id == SWY_OP_RMS_NORM_LINEAR;
+  if (x.normed) {
+    x.inverse = parts.inverse;
+    x.norm = r.operands.weight(0);
+    x.eps = r.attrs<swy_rms_norm_attrs>().eps;
+    x.bias = r.attrs<swy_rms_norm_attrs>().weight_bias;
+  }
+  return x;
+}
+
+// Rows of activations per tile, and how long the tiles take: rounds over all multiprocessors, each of about the time of
+// 60 rows and its own. The least of all sizes.
+struct Tiling {
+  uint32_t rows;
+  uint64_t time;
+};
+Tiling tiling(uint32_t rows, uint32_t steps, uint32_t processors) {
+  Tiling best{0, UINT64_MAX};
+  for (const uint32_t n : {128u, 96u, 64u, 32u}) {
+    const uint64_t time = uint64_t{ceil_div(uint64_t{steps} * ceil_div(rows, n), processors)} * (n + 60);
+    if (time < best.time) best = {n, time};
+  }
+  return best;
+}
+
+template <swy_dtype kDtype>
+swy_status record_as(const Recording& r, const GroupedLinear& p, const GroupedLinearWeights& w) {
+  const auto processors = static_cast<uint32_t>(r.device().processors);
+  const uint32_t n = tiling(rows_of(r.op), p.first[p.count], processors).rows;
+  const GroupedShape shape = grouped_shape(r.device().block_memory, kDtype, n, false);
+  const auto kernel = n == 128  ? linear_grouped<kDtype, 128>
+                      : n == 96 ? linear_grouped<kDtype, 96>
+                      : n == 64 ? linear_grouped<kDtype, 64>
+                                : linear_grouped<kDtype, 32>;
+  return launch(r, kernel, processors, n > 64 ? kGroupedThreads<2> : kGroupedThreads<1>, shape.bytes(kDtype), p, w,
+                shape, r.list.step);
+}
+
+// The product with all weights of one encoding.
+swy_status record_streamed(const Recording& r, const Parts& parts, Way way) {
+  GroupedLinear p{};
+  GroupedLinearWeights w{};
+  for (uint32_t i = first_weight(r.op), o = 0; i < r.op.weight_count; ++i, ++o) {
+    if (way_of(*r.op.weights[i]) != way) continue;
+    const Weight weight = r.operands.weight(i);
+    SWY_CUDA_TRY(stream_weight(weight, &w.w[p.count], r.error));
+    p.y[p.count] = r.operands.output(o);
+    p.first[p.count + 1] = p.first[p.count] + ceil_div(weight.rows, kTileRowsOfWeight);
+    ++p.count;
+  }
+  if (p.count == 0) return SWY_OK;
+  p.x = parts.panels;
+  p.residual = r.op.id == SWY_OP_LINEAR_ADD ? r.operands.input(1) : nullptr;
+  p.spans = ceil_div(width_of(r.op), kSpan);
+  p.groups = ceil_div(rows_of(r.op), 8);
+  p.domain = r.op.inputs[0]->rows;
+  return way == Way::nibbles ? record_as<SWY_I4>(r, p, w)
+         : way == Way::bytes ? record_as<SWY_I8>(r, p, w)
+                             : record_as<SWY_BF16>(r, p, w);
+}
+
+swy_status record_few(const Recording& r, const Parts& parts, const GroupedRows& x) {
+  Narrow n{};
+  for (uint32_t i = first_weight(r.op), o = 0; i < r.op.weight_count; ++i, ++o) {
+    if (way_of(*r.op.weights[i]) != Way::narrow) continue;
+    n.w[n.count] = r.operands.weight(i);
+    n.y[n.count++] = r.operands.output(o);
+  }
+  if (n.count == 0) return SWY_OK;
+  n.x = x.x;
+  n.inverse = x.inverse;
+  n.normed = x.normed;
+  n.norm = x.norm;
+  n.bias = x.bias;
+  n.width = x.width;
+  n.domain = x.domain;
+  n.partial = parts.partial;
+  return record_narrow(r, n, rows_of(r.op));
+}
+
+swy_status record_grouped(const Recording& r) {
+  Arena arena(r.operands.workspace());
+  const Parts parts = place(arena, r.op);
+  const GroupedRows x = rows_to_panels(r, parts);
+  SWY_CUDA_TRY(launch(r, panel_rows, rows_of(r.op), 256, 0, x, r.list.step));
+  SWY_CUDA_TRY(record_few(r, parts, x));
+  for (const Way way : {Way::nibbles, Way::bytes, Way::halves}) SWY_CUDA_TRY(record_streamed(r, parts, way));
+  return SWY_OK;
+}
+
+swy_status supports_grouped(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {
+  if (device.capability != 90) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "is made for compute capability 9.0");
+  }
+  bool streamed = false;
+  for (uint32_t i = first_weight(op); i < op.weight_count; ++i) {
+    const Way way = way_of(*op.weights[i]);
+    streamed = streamed || (way != Way::narrow && way != Way::other);
+    if (way == Way::other || (way == Way::narrow && op.id == SWY_OP_LINEAR_ADD)) {
+      return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
+                       "weight %u cannot be streamed: bf16 or quantized rows of a multiple of 32 are needed", i);
+    }
+  }
+  if (streamed || op.id == SWY_OP_LINEAR || op.id == SWY_OP_RMS_NORM_LINEAR) return SWY_OK;
+  return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "no weight of many rows");
+}
+
+// Microseconds of an H200: 0.01 per span and row of the tiling; the weights' bytes where they take longer.
+double cost_grouped(const swy_op& op, const swy_bucket&) {
+  constexpr uint32_t kProcessors = 132;
+  double bytes = 0;
+  uint32_t steps = 0, few = 0;
+  for (uint32_t i = first_weight(op); i < op.weight_count; ++i) {
+    bytes += weight_bytes(*op.weights[i]);
+    const uint32_t tiles = ceil_div(op.weights[i]->dims[0], kTileRowsOfWeight);
+    way_of(*op.weights[i]) == Way::narrow ? few += tiles : steps += tiles;
+  }
+  const double products = steps == 0 ? 0
+                                     : static_cast<double>(tiling(rows_of(op), steps, kProcessors).time) *
+                                           ceil_div(width_of(op), kSpan) * 0.01;
+  return 10 + (few != 0 ? 8 : 0) + static_cast<double>(rows_of(op)) * width_of(op) / 6e5 +
+         std::max(products, bytes / 2.5e6);
+}
+
+uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) {
+  Arena arena(nullptr);
+  place(arena, op);
+  return arena.used();
+}
+
+constexpr Kernel kernel(const char* name, uint32_t op) {
+  return {name, op, kAlways, SWY_BF16, supports_grouped, cost_grouped, workspace, record_grouped};
+}
+constexpr Kernel kKernels[] = {
+    kernel("linear.grouped", SWY_OP_LINEAR),
+    kernel("linear_add.grouped", SWY_OP_LINEAR_ADD),
+    kernel("rms_norm_linear.grouped", SWY_OP_RMS_NORM_LINEAR),
+};
+
+}  // namespace
+
+std::span<const Kernel> linear_grouped_kernels() { return kKernels; }
+
+}  // namespace gpu

@@ -1,0 +1,192 @@
+// MOE, MOE_ADD and EXPERTS for many rows on Hopper (moe_grouped.cuh).
+#include "moe_grouped.cuh"
+
+#include <algorithm>
+
+#include "narrow.cuh"
+#include "projection.cuh"
+
+namespace gpu {
+namespace {
+
+constexpr uint32_t kMostRows = 8 * kMostTileGroups;
+
+uint32_t spans_of(uint32_t width) { return ceil_div(width, kSpan); }
+
+// The most groups of 8 sorted rows that a step can have, and the most tiles.
+uint32_t most_groups(const swy_op& op) {
+  const swy_moe_attrs a = moe_attrs(op);
+  const auto rows = static_cast<uint32_t>(op.inputs[0]->dims[0]), pairs = rows * a.top_k;
+  return ceil_div(pairs + 7 * std::min(a.experts, pairs), 8) + (a.shared_width != 0 ? ceil_div(rows, 8) : 0);
+}
+uint32_t most_tiles(const swy_op& op) {
+  const swy_moe_attrs a = moe_attrs(op);
+  const auto rows = static_cast<uint32_t>(op.inputs[0]->dims[0]), pairs = rows * a.top_k;
+  return pairs / kMostRows + std::min(a.experts, pairs) + ceil_div(rows, kMostRows) + 1;
+}
+
+bool router_is_narrow(const swy_op& op) { return op.id != SWY_OP_EXPERTS && narrow(*op.weights[0]); }
+
+// What lies in the workspace behind the operands; returns the router's partial sums.
+float* place(GroupedMixture& p, Arena& arena, const swy_op& op) {
+  const swy_moe_attrs a = moe_attrs(op);
+  const auto rows = static_cast<uint32_t>(op.inputs[0]->dims[0]), hidden = static_cast<uint32_t>(op.inputs[0]->dims[1]);
+  p.groups = most_groups(op);
+  p.most_rows = kMostRows;
+  p.rank = arena.take<uint32_t>(uint64_t{rows} * a.top_k);
+  p.begins = arena.take<uint32_t>(a.experts + 1);
+  p.tiles = arena.take<uint4>(most_tiles(op));
+  p.tile_count = arena.take<uint32_t>(1 + kMostTileGroups);
+  p.x = arena.take<uint8_t>(uint64_t{spans_of(hidden)} * p.groups * kPanelBytes);
+  p.h = arena.take<uint8_t>(uint64_t{spans_of(std::max(a.width, a.shared_width))} * p.groups * kPanelBytes);
+  p.pairs = arena.take<uint16_t>(uint64_t{p.groups} * 8 * hidden);
+  return router_is_narrow(op) ? arena.take<float>(narrow_partials(rows, a.experts, hidden)) : nullptr;
+}
+
+swy_status record_logits(const Recording& r, const Mixture& m, float* partial, uint32_t rows) {
+  if (router_is_narrow(r.op)) {
+    Narrow n{};
+    n.x = m.x;
+    n.y[0] = m.logits;
+    n.w[0] = m.router;
+    n.count = 1;
+    n.width = m.hidden;
+    n.domain = m.domain;
+    n.partial = partial;
+    return record_narrow(r, n, rows);
+  }
+  Projection p{};
+  p.x = m.x;
+  p.y[0] = m.logits;
+  p.weights[0] = m.router;
+  p.count = 1;
+  p.width = m.hidden;
+  p.forms = form_of(m.router.dtype);
+  p.domain = m.domain;
+  return record_projection(r, p, rows);
+}
+
+// A kernel over the experts of one encoding: the routed ones, the shared one, or both.
+template <class Kernel, class Weights>
+swy_status record_part(const Recording& r, Kernel kernel, const GroupedMixture& p, const Weights& w, swy_dtype d,
+                       uint32_t parts, uint32_t steps, bool staged) {
+  const GroupedShape shape = grouped_shape(r.device().block_memory, d, kMostRows, staged);
+  return launch(r, kernel, static_cast<uint32_t>(r.device().processors), kGroupedThreads<1>, shape.bytes(d), p, w,
+                parts, steps, shape);
+}
+swy_status record_gate_up(const Recording& r, const GroupedMixture& p, const GateUpWeights& w, swy_dtype d,
+                          uint32_t parts) {
+  const uint32_t width =
+      std::max((parts & kRouted) != 0 ? p.m.width : 0, (parts & kShared) != 0 ? p.m.shared_width : 0);
+  const auto kernel = d == SWY_BF16 ? gate_up_grouped<SWY_BF16>
+                      : d == SWY_I8 ? gate_up_grouped<SWY_I8>
+                                    : gate_up_grouped<SWY_I4>;
+  return record_part(r, kernel, p, w, d, parts, spans_of(width), true);
+}
+swy_status record_down(const Recording& r, const GroupedMixture& p, const DownWeights& w, swy_dtype d, uint32_t parts) {
+  const auto kernel = d == SWY_BF16 ? down_grouped<SWY_BF16>
+                      : d == SWY_I8 ? down_grouped<SWY_I8>
+                                    : down_grouped<SWY_I4>;
+  return record_part(r, kernel, p, w, d, parts, ceil_div(p.m.hidden, kTileRowsOfWeight), false);
+}
+
+// 4-bit weights with and without offsets are multiplied by one kernel.
+swy_dtype encoding(const Weight& w) { return w.dtype == SWY_I4A ? static_cast<swy_dtype>(SWY_I4) : w.dtype; }
+
+swy_status record_experts(const Recording& r, const GroupedMixture& p) {
+  GateUpWeights gate_up{};
+  DownWeights down{};
+  SWY_CUDA_TRY(stream_weight(p.m.gate_up, &gate_up.gate_up, r.error));
+  SWY_CUDA_TRY(stream_weight(p.m.down, &down.down, r.error));
+  const bool shared = p.m.shared_width != 0;
+  if (shared) {
+    SWY_CUDA_TRY(stream_weight(p.m.shared_gate, &gate_up.shared_gate, r.error));
+    SWY_CUDA_TRY(stream_weight(p.m.shared_up, &gate_up.shared_up, r.error));
+    SWY_CUDA_TRY(stream_weight(p.m.shared_down, &down.shared_down, r.error));
+  }
+  swy_dtype d = encoding(p.m.gate_up), other = encoding(p.m.shared_gate);
+  SWY_CUDA_TRY(record_gate_up(r, p, gate_up, d, shared && other == d ? kRouted | kShared : kRouted));
+  if (shared && other != d) SWY_CUDA_TRY(record_gate_up(r, p, gate_up, other, kShared));
+  d = encoding(p.m.down), other = encoding(p.m.shared_down);
+  SWY_CUDA_TRY(record_down(r, p, down, d, shared && other == d ? kRouted | kShared : kRouted));
+  return shared && other != d ? record_down(r, p, down, other, kShared) : SWY_OK;
+}
+
+swy_status record_grouped(const Recording& r) {
+  Arena arena(r.operands.workspace());
+  GroupedMixture p{};
+  p.m = mixture_of(r, arena, false);
+  float* partial = place(p, arena, r.op);
+  const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
+  if (p.m.routes) {
+    SWY_CUDA_TRY(record_logits(r, p.m, partial, rows));
+    SWY_CUDA_TRY(record_choice(r, p.m, rows));
+  }
+  p.counts = take_counters(r.list, p.m.experts, r.error);
+  if (p.counts == nullptr) return SWY_UNSUPPORTED;
+  SWY_CUDA_TRY(launch(r, count_pairs, ceil_div(uint64_t{rows} * p.m.top_k, 256), 256, 0, p, r.list.step));
+  SWY_CUDA_TRY(launch(r, sort_tiles, 1, kSortThreads, 0, p, r.list.step));
+  SWY_CUDA_TRY(launch(r, gather, rows, 256, 0, p, r.list.step));
+  SWY_CUDA_TRY(record_experts(r, p));
+  return launch(r, combine_grouped, rows, 256, 0, p, r.list.step);
+}
+
+swy_status supports_grouped(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
+  if (device.capability != 90) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "is made for compute capability 9.0");
+  }
+  SWY_CUDA_TRY(supports_router(device, op, bucket, error));
+  const swy_moe_attrs a = moe_attrs(op);
+  const uint32_t first = op.id == SWY_OP_EXPERTS ? 0 : 1, count = a.shared_width != 0 ? 5 : 2;
+  for (uint32_t i = first; i < first + count; ++i) {
+    if (streamable(*op.weights[i])) continue;
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
+                     "weight %u cannot be streamed: bf16 or quantized rows of a multiple of 32 are needed", i);
+  }
+  if (a.shared_width != 0 && op.weights[3]->dtype != op.weights[4]->dtype) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "the shared expert's gate and up differ in encoding");
+  }
+  if (first == 1 && !narrow(*op.weights[0]) && !readable_in_pieces(*op.weights[0])) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "weight 0 cannot be read in pieces");
+  }
+  if (a.experts > kMostSorted || op.inputs[0]->dims[1] % 8 != 0) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "%u experts; at most %u can be sorted", a.experts,
+                     kMostSorted);
+  }
+  return SWY_OK;
+}
+
+double cost_grouped(const swy_op& op, const swy_bucket&) {
+  const swy_moe_attrs a = moe_attrs(op);
+  const double rows = static_cast<double>(op.inputs[0]->dims[0]);
+  double untouched = 1;  // the share of experts that no row picks
+  for (uint32_t i = 0; i < rows && untouched > 1e-3; ++i) untouched *= 1 - static_cast<double>(a.top_k) / a.experts;
+  double bytes = 2 * row_bytes(op), elements = 0;
+  for (uint32_t i = 0; i < op.weight_count; ++i) {
+    const bool routed = op.weights[i]->rank == 3;
+    bytes += weight_bytes(*op.weights[i]) * (routed ? 1 - untouched : 1);
+    double n = routed ? static_cast<double>(a.top_k) / a.experts : 1;
+    for (uint32_t d = 0; d < op.weights[i]->rank; ++d) n *= static_cast<double>(op.weights[i]->dims[d]);
+    elements += n * rows;
+  }
+  return 40 + bytes / 2.4e6 + elements / 400e6;
+}
+
+uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) {
+  Arena arena(nullptr);
+  GroupedMixture p{};
+  place(p, arena, op);
+  return mixture_workspace(op, false) + arena.used();
+}
+
+constexpr Kernel kernel(const char* name, uint32_t op) {
+  return {name, op, kAlways, SWY_BF16, supports_grouped, cost_grouped, workspace, record_grouped};
+}
+constexpr Kernel kKernels[] = {kernel("moe.grouped", SWY_OP_MOE), kernel("moe_add.grouped", SWY_OP_MOE_ADD),
+                               kernel("experts.grouped", SWY_OP_EXPERTS)};
+
+}  // namespace
+
+std::span<const Kernel> moe_grouped_kernels() { return kKernels; }
+
+}  // namespace gpu

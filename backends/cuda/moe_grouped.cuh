@@ -1,0 +1,357 @@
+// Kernels of MOE for many rows on Hopper (grouped.cuh). The pairs of a row and an expert are sorted by expert; each
+// expert's begin at a multiple of 8. The shared expert follows the others as one that has all rows.
+//
+//   count_pairs, sort_tiles   places of pairs, and the tiles of all experts
+//   gather       x as panels, in sorted order
+//   gate_up      h = silu(gate) * up, as panels
+//   down         what each expert makes of its pairs, in bf16
+//   combine      y, in order of k
+#pragma once
+
+#include "grouped.cuh"
+#include "moe.cuh"
+
+namespace gpu {
+
+constexpr uint32_t kSortThreads = 1024, kMostSorted = 1024, kMostTileGroups = 8, kMostSlots = 33;
+
+struct GroupedMixture {
+  Mixture m;
+  uint32_t* counts;      // [experts]: of pairs; zero between steps
+  uint32_t* rank;        // [rows, top_k]: of a pair among those of its expert
+  uint32_t* begins;      // [experts + 1]: the first group of each expert, then of the shared one
+  uint4* tiles;          // expert (experts: the shared one), first group, rows
+  uint32_t* tile_count;  // [9]: tiles; tiles of 1 to 8 groups or more
+  uint8_t* x;            // panels [spans of hidden][groups]
+  uint8_t* h;            // panels [spans of width][groups]
+  uint16_t* pairs;       // bf16 [8 * groups, hidden]
+  uint32_t groups, most_rows;
+
+  __device__ uint32_t slots() const { return m.top_k + (m.shared_width != 0 ? 1 : 0); }
+};
+
+// The streamed weights of one kernel: of the routed experts and of the shared one.
+struct GateUpWeights {
+  StreamedWeight gate_up, shared_gate, shared_up;
+};
+struct DownWeights {
+  StreamedWeight down, shared_down;
+};
+constexpr uint32_t kRouted = 1, kShared = 2;
+
+// `n` rows in tiles of about equal size.
+struct TileSplit {
+  uint32_t tiles, groups, last;  // groups of 8 rows in each but the last, and in the last
+
+  __device__ TileSplit(uint32_t n, uint32_t most_rows) {
+    const uint32_t all = (n + 7) / 8, least = (all * 8 + most_rows - 1) / most_rows;
+    groups = least == 0 ? 0 : (all + least - 1) / least;
+    tiles = least == 0 ? 0 : (all + groups - 1) / groups;
+    last = least == 0 ? 0 : all - (tiles - 1) * groups;
+  }
+};
+
+// begins [experts] = where each expert's groups begin, by one warp; returns how many groups there are.
+__device__ inline uint32_t sum_groups(const uint32_t* counts, uint32_t* begins, uint32_t experts) {
+  uint32_t begin = 0;
+  for (uint32_t first = 0; first < experts; first += 32) {
+    const uint32_t e = first + threadIdx.x, groups = e < experts ? (counts[e] + 7) / 8 : 0;
+    uint32_t sum = groups;
+#pragma unroll
+    for (int d = 1; d < 32; d *= 2) {
+      const uint32_t a = __shfl_up_sync(kAll, sum, d);
+      if (threadIdx.x >= static_cast<uint32_t>(d)) sum += a;
+    }
+    if (e < experts) begins[e] = begin + sum - groups;
+    begin += __shfl_sync(kAll, sum, 31);
+  }
+  return begin;
+}
+
+__device__ inline uint32_t expert_of(const GroupedMixture& p, uint32_t pair) {
+  return min(static_cast<uint32_t>(p.m.ids[pair]), p.m.experts - 1);
+}
+// Where a pair lies in sorted order.
+__device__ inline uint32_t sorted_row(const GroupedMixture& p, uint32_t pair) {
+  return p.begins[expert_of(p, pair)] * 8 + p.rank[pair];
+}
+
+// A thread per pair. The order of an expert's pairs may differ from run to run, their results do not.
+static __global__ void __launch_bounds__(256)
+    count_pairs(const __grid_constant__ GroupedMixture p, const swy_step* step) {
+  depend();
+  release_next();
+  const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < step_rows(step, p.m.domain) * p.m.top_k) p.rank[i] = atomicAdd(p.counts + expert_of(p, i), 1u);
+}
+
+// Puts an expert's tiles of `n` rows where those of their size go next.
+__device__ inline void list_tiles(const GroupedMixture& p, uint32_t expert, uint32_t n, uint32_t begin,
+                                  uint32_t* places) {
+  const TileSplit split(n, p.most_rows);
+  if (split.tiles == 0) return;
+  const uint32_t at = atomicAdd(places + split.groups, split.tiles - 1), last = split.tiles - 1;
+  for (uint32_t i = 0; i < last; ++i) {
+    p.tiles[at + i] = make_uint4(expert, begin + i * split.groups, split.groups * 8, 0);
+  }
+  p.tiles[atomicAdd(places + split.last, 1)] =
+      make_uint4(expert, begin + last * split.groups, n - last * split.groups * 8, 0);
+}
+
+// One block: where each expert's pairs begin, and the tiles in order of falling size. Leaves the counts at zero.
+static __global__ void __launch_bounds__(kSortThreads)
+    sort_tiles(const __grid_constant__ GroupedMixture p, const swy_step* step) {
+  __shared__ uint32_t counts[kMostSorted + 1], begins[kMostSorted + 1], sizes[kMostTileGroups + 1];
+  depend();
+  release_next();
+  const uint32_t experts = p.m.experts;
+  for (uint32_t e = threadIdx.x; e < experts; e += kSortThreads) counts[e] = p.counts[e], p.counts[e] = 0;
+  if (threadIdx.x == 0) counts[experts] = p.m.shared_width != 0 ? step_rows(step, p.m.domain) : 0;
+  if (threadIdx.x <= kMostTileGroups) sizes[threadIdx.x] = 0;
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    const uint32_t groups = sum_groups(counts, begins, experts);
+    if (threadIdx.x == 0) begins[experts] = groups;
+  }
+  for (uint32_t e = threadIdx.x; e <= experts; e += kSortThreads) {
+    const TileSplit split(counts[e], p.most_rows);
+    if (split.tiles == 0) continue;
+    atomicAdd(sizes + split.groups, split.tiles - 1);
+    atomicAdd(sizes + split.last, 1);
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    uint32_t tiles = 0;
+    for (uint32_t g = kMostTileGroups; g > 0; --g) {
+      const uint32_t n = sizes[g];
+      sizes[g] = tiles;
+      tiles += n;
+      p.tile_count[g] = tiles;
+    }
+    p.tile_count[0] = tiles;
+  }
+  __syncthreads();
+  for (uint32_t e = threadIdx.x; e <= experts; e += kSortThreads) {
+    p.begins[e] = begins[e];
+    list_tiles(p, e, counts[e], begins[e], sizes);
+  }
+}
+
+// blockIdx.x: row. A row's copies for its experts, and the shared expert's factor.
+static __global__ void __launch_bounds__(256) gather(const __grid_constant__ GroupedMixture p, const swy_step* step) {
+  __shared__ uint32_t to[kMostSlots];
+  __shared__ float scratch[32];
+  depend();
+  release_next();
+  const uint32_t row = blockIdx.x;
+  if (row >= step_rows(step, p.m.domain)) return;
+  const float* x = p.m.x + uint64_t{row} * p.m.hidden;
+  const uint32_t pieces = (p.m.hidden + kSpan - 1) / kSpan * 16, slots = p.slots();
+  if (threadIdx.x < slots) {
+    to[threadIdx.x] =
+        threadIdx.x < p.m.top_k ? sorted_row(p, row * p.m.top_k + threadIdx.x) : p.begins[p.m.experts] * 8 + row;
+  }
+  float sum = 0;
+  if (p.m.shared_width != 0) {
+    for (uint32_t k = threadIdx.x; k < p.m.hidden; k += blockDim.x)
+      sum = fmaf(x[k], weight_at(p.m.shared_mix, 0, k), sum);
+  }
+  sum = block_sum(sum, scratch);  // and `to` is there
+  if (p.m.shared_width != 0 && threadIdx.x == 0) p.m.shared_p[row] = sigmoid(sum);
+  for (uint32_t i = threadIdx.x; i < pieces; i += blockDim.x) {
+    const uint32_t span = i / 16, piece = i % 16;
+    const uint4 v =
+        panel_piece(piece, [&](uint32_t in) { return span * kSpan + in < p.m.hidden ? x[span * kSpan + in] : 0.0f; });
+    for (uint32_t k = 0; k < slots; ++k) {
+      const uint64_t panel = (uint64_t{span} * p.groups + to[k] / 8) * kPanelBytes;
+      *reinterpret_cast<uint4*>(p.x + panel + panel_piece_offset(to[k], piece)) = v;
+    }
+  }
+}
+
+#ifdef SWY_HOPPER
+
+// To a few units in the last place, without a branch; what becomes of it is rounded to bf16.
+__device__ inline float quick_silu(float x) { return __fdividef(x, 1.0f + __expf(-x)); }
+
+// A tile of the first half of a kernel's rows, gate, and of the second, up.
+struct GateUpWork {
+  static constexpr RowOrder kOrder = RowOrder::pairs;
+  static constexpr int kRows = 0, kBlocks = 1;
+  static constexpr bool kReadOnce = true;
+  const GroupedMixture& p;
+  const GateUpWeights& w;
+  uint32_t parts, steps;  // steps: tiles of 128 of the width
+
+  __device__ uint32_t total() const { return *p.tile_count * steps; }
+  // Tiles of `groups` groups or more, which come first.
+  __device__ uint32_t total(uint32_t groups) const { return p.tile_count[groups] * steps; }
+  __device__ uint4 entry(uint32_t i) const { return __ldg(p.tiles + i / steps); }
+  __device__ GroupedTile tile(uint32_t i, uint4 of) const {
+    const bool shared = of.x == p.m.experts;
+    const uint32_t first = i % steps * kBoxRows, width = shared ? p.m.shared_width : p.m.width;
+    GroupedTile t;
+    t.w0 = shared ? &w.shared_gate : &w.gate_up;
+    t.w1 = shared ? &w.shared_up : &w.gate_up;
+    t.row0 = shared ? first : of.x * 2 * width + first;
+    t.row1 = shared ? first : t.row0 + width;
+    t.x = p.x + uint64_t{of.y} * kPanelBytes;
+    t.span_stride = uint64_t{p.groups} * kPanelBytes;
+    t.groups = first < width && (parts & (shared ? kShared : kRouted)) != 0 ? (of.z + 7) / 8 : 0;
+    t.spans = (p.m.hidden + kSpan - 1) / kSpan;
+    t.what = make_uint4(of.y, of.z, first, width);
+    return t;
+  }
+  // The tile's 128 columns of h are one span: panels that lie one after the other.
+  template <int N>
+  __device__ void store(const GroupedPipe& pipe, const GroupedTile& tile, const float (&acc)[1][N / 2]) const {
+    const uint32_t g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, column = tile_row<kBlocks, kOrder>(0, 0);
+    const bool in = tile.what.z + column < tile.what.w;
+    if (threadIdx.x == 0) copies_out_read();
+    named_barrier(1, kConsumers<kBlocks>);
+    char* to = pipe.memory + pipe.staging;
+#pragma unroll
+    for (int n = 0; n < N / 8; ++n) {
+      float v[2];
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const float h = quick_silu(acc[0][4 * n + e]) * acc[0][4 * n + 2 + e];
+        v[e] = in ? h : 0.0f;
+      }
+      // Columns g and g + 4 share a word: the lower lane takes the first row of both, the other the second.
+      const float other = __shfl_xor_sync(kAll, g < 4 ? v[1] : v[0], 16);
+      const __nv_bfloat162 word = g < 4 ? __floats2bfloat162_rn(v[0], other) : __floats2bfloat162_rn(other, v[1]);
+      const uint32_t row = t * 2 + g / 4;
+      *reinterpret_cast<__nv_bfloat162*>(to + n * kPanelBytes + panel_offset(0, row, column & ~4u)) = word;
+    }
+    stores_visible_to_copies();
+    named_barrier(1, kConsumers<kBlocks>);
+    if (threadIdx.x == 0) {
+      copy_out(p.h + (uint64_t{tile.what.z / kSpan} * p.groups + tile.what.x) * kPanelBytes, pipe.base + pipe.staging,
+               tile.groups * kPanelBytes);
+    }
+  }
+  __device__ void finish() const {
+    if (threadIdx.x == 0) copies_out_done();
+  }
+};
+
+__device__ inline uint32_t transpose_8x8(uint32_t v) {
+  uint32_t r;
+  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(r) : "r"(v));
+  return r;
+}
+
+struct DownWork {
+  static constexpr RowOrder kOrder = RowOrder::neighbours;
+  static constexpr int kRows = 0, kBlocks = 1;
+  static constexpr bool kReadOnce = true;
+  const GroupedMixture& p;
+  const DownWeights& w;
+  uint32_t parts, steps;  // steps: tiles of 256 of hidden
+
+  __device__ uint32_t total() const { return *p.tile_count * steps; }
+  // Tiles of `groups` groups or more, which come first.
+  __device__ uint32_t total(uint32_t groups) const { return p.tile_count[groups] * steps; }
+  __device__ uint4 entry(uint32_t i) const { return __ldg(p.tiles + i / steps); }
+  __device__ GroupedTile tile(uint32_t i, uint4 of) const {
+    const bool shared = of.x == p.m.experts;
+    const uint32_t first = i % steps * kTileRowsOfWeight;
+    GroupedTile t;
+    t.w0 = t.w1 = shared ? &w.shared_down : &w.down;
+    t.row0 = (shared ? 0 : of.x * p.m.hidden) + first;
+    t.row1 = t.row0 + kBoxRows;
+    t.x = p.h + uint64_t{of.y} * kPanelBytes;
+    t.span_stride = uint64_t{p.groups} * kPanelBytes;
+    t.groups = (parts & (shared ? kShared : kRouted)) != 0 ? (of.z + 7) / 8 : 0;
+    t.spans = ((shared ? p.m.shared_width : p.m.width) + kSpan - 1) / kSpan;
+    t.what = make_uint4(of.y, of.z, first, 0);
+    return t;
+  }
+  template <int N>
+  __device__ void store(const GroupedPipe&, const GroupedTile& tile, const float (&acc)[1][N / 2]) const {
+    const uint32_t g = threadIdx.x % 32 / 4, column = tile.what.z + threadIdx.x / 32 * 16 + threadIdx.x % 4 * 4;
+#pragma unroll
+    for (int n = 0; n < N / 8; ++n) {
+      uint32_t v[2];
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const __nv_bfloat162 two = __floats2bfloat162_rn(acc[0][4 * n + 2 * h], acc[0][4 * n + 2 * h + 1]);
+        v[h] = transpose_8x8(*reinterpret_cast<const uint32_t*>(&two));
+      }
+      const uint32_t row = n * 8 + g;
+      if (row >= tile.what.y || column >= p.m.hidden) continue;
+      *reinterpret_cast<uint2*>(p.pairs + (uint64_t{tile.what.x} * 8 + row) * p.m.hidden + column) =
+          make_uint2(v[0], v[1]);
+    }
+  }
+  __device__ void finish() const {}
+};
+
+#endif
+
+template <swy_dtype kDtype>
+__global__ void __launch_bounds__(kGroupedThreads<1>, 1)
+    gate_up_grouped(const __grid_constant__ GroupedMixture p, const __grid_constant__ GateUpWeights w, uint32_t parts,
+                    uint32_t steps, const GroupedShape shape) {
+#ifdef SWY_HOPPER
+  extern __shared__ uint4 shared[];
+  depend();
+  release_next();
+  grouped_product<kDtype>(GateUpWork{p, w, parts, steps}, shape, reinterpret_cast<char*>(shared));
+#endif
+}
+
+template <swy_dtype kDtype>
+__global__ void __launch_bounds__(kGroupedThreads<1>, 1)
+    down_grouped(const __grid_constant__ GroupedMixture p, const __grid_constant__ DownWeights w, uint32_t parts,
+                 uint32_t steps, const GroupedShape shape) {
+#ifdef SWY_HOPPER
+  extern __shared__ uint4 shared[];
+  depend();
+  release_next();
+  grouped_product<kDtype>(DownWork{p, w, parts, steps}, shape, reinterpret_cast<char*>(shared));
+#endif
+}
+
+// y = sum of p_e times the experts' results, in order of k. blockIdx.x: row; a thread per 8 columns.
+static __global__ void __launch_bounds__(256)
+    combine_grouped(const __grid_constant__ GroupedMixture p, const swy_step* step) {
+  __shared__ uint32_t from[kMostSlots];
+  __shared__ float factors[kMostSlots];
+  depend();
+  release_next();
+  const uint32_t row = blockIdx.x;
+  if (row >= step_rows(step, p.m.domain)) return;
+  const uint32_t slots = p.slots();
+  if (threadIdx.x < slots) {
+    const bool routed = threadIdx.x < p.m.top_k;
+    from[threadIdx.x] = routed ? sorted_row(p, row * p.m.top_k + threadIdx.x) : p.begins[p.m.experts] * 8 + row;
+    factors[threadIdx.x] = routed ? p.m.p[uint64_t{row} * p.m.top_k + threadIdx.x] : p.m.shared_p[row];
+  }
+  __syncthreads();
+  for (uint32_t i = threadIdx.x * 8; i < p.m.hidden; i += blockDim.x * 8) {
+    float sum[8] = {};
+#pragma unroll 9
+    for (uint32_t k = 0; k < slots; ++k) {
+      const uint4 v = __ldg(reinterpret_cast<const uint4*>(p.pairs + uint64_t{from[k]} * p.m.hidden + i));
+      const uint32_t word[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        sum[2 * j] = fmaf(factors[k], __uint_as_float(word[j] << 16), sum[2 * j]);
+        sum[2 * j + 1] = fmaf(factors[k], __uint_as_float(word[j] & 0xffff0000u), sum[2 * j + 1]);
+      }
+    }
+    const uint64_t at = uint64_t{row} * p.m.hidden + i;
+    if (p.m.residual != nullptr) {
+      float old[8];
+      load_eight(p.m.residual + at, old);
+#pragma unroll
+      for (int j = 0; j < 8; ++j) sum[j] += old[j];
+    }
+    *reinterpret_cast<float4*>(p.m.y + at) = make_float4(sum[0], sum[1], sum[2], sum[3]);
+    *reinterpret_cast<float4*>(p.m.y + at + 4) = make_float4(sum[4], sum[5], sum[6], sum[7]);
+  }
+}
+
+}  // namespace gpu
