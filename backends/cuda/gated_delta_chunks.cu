@@ -1,0 +1,329 @@
+// GATED_DELTA for prompts: the walk through the chunks of a sequence.
+//
+// A block has some tiles of 16 value columns of one head, two warps to a tile. The first keeps the state's columns,
+// transposed, as the sums of its products, whose layout is that of the next product's first operand: nothing of the
+// chain S -> U -> S leaves its registers. The second follows one chunk behind and makes O. Chunks come by asynchronous
+// copies, ahead of both.
+#include "gated_delta_chunks.cuh"
+#include "matrix.cuh"
+
+namespace gpu {
+namespace {
+
+constexpr uint32_t kTileBytes = kChunkTile * 2;
+
+// What a block's shared memory holds. Buffers of the first warp: k, inverse, v, decay; of the second, for the chunk
+// before: q, within, decay. The first hands its operands to the second as its lanes have them.
+template <int kDim, int kTiles, int kStages>
+struct Places {
+  static constexpr uint32_t kKeys = kChunk * kDim * 2, kValues = kChunk * kTiles * 32, kDecay = kChunk * 8;
+  static constexpr uint32_t kInverse = kKeys, kV = kInverse + kTileBytes, kD = kV + kValues, kFirst = kD + kDecay;
+  static constexpr uint32_t kWithin = kKeys, kE = kWithin + kTileBytes, kSecond = kE + kDecay;
+  static constexpr uint32_t kOwn = kDim / 16 * 512, kHand = kOwn + 4 * 512;  // state, then U
+  static constexpr uint32_t kHands = kStages * (kFirst + kSecond), kBytes = kHands + 2 * kTiles * kHand;
+  static __device__ uint32_t first(uint32_t n) { return n % kStages * kFirst; }
+  static __device__ uint32_t second(uint32_t n) { return kStages * kFirst + n % kStages * kSecond; }
+  static __device__ uint32_t hand(uint32_t n, uint32_t tile) { return kHands + (n % 2 * kTiles + tile) * kHand; }
+};
+
+// What a block walks through: the chunks of one sequence, for one head.
+struct Walk {
+  Sequence s;
+  uint32_t slot, chunks, head, column;  // first slot and column
+};
+
+// Asks for what the first warps need of chunk n, and the second ones of chunk n - 1.
+template <int kDim, int kTiles, int kStages>
+__device__ inline void bring(const Chunks& c, const Walk& w, uint32_t n, char* memory) {
+  using P = Places<kDim, kTiles, kStages>;
+  constexpr uint32_t kThreads = kTiles * 64, kUnits = kDim / 8, kValueUnits = kTiles * 2;
+  const Delta& d = c.d;
+  const uint32_t key_head = w.head / (d.value_heads / d.key_heads);
+  const auto linear = [&](char* to, const void* from, uint32_t units, uint32_t per_row, uint32_t rows) {
+    for (uint32_t i = threadIdx.x; i < units; i += kThreads)
+      copy_later(to + i * 16, static_cast<const char*>(from) + i * 16, i / per_row < rows);
+  };
+  if (n < w.chunks) {
+    char* to = memory + P::first(n);
+    const uint32_t first = w.s.first + n * kChunk, rows = min(kChunk, w.s.first + w.s.rows - first);
+    const uint64_t at = uint64_t{w.slot + n} * d.value_heads + w.head;
+    linear(to, c.k + (uint64_t{w.slot + n} * d.key_heads + key_head) * kChunk * kDim, kChunk * kUnits, kUnits, rows);
+    linear(to + P::kInverse, c.inverse + at * kChunkTile, kChunk * 8, 8, kChunk);
+    linear(to + P::kD, c.decay + at * kChunk, kChunk / 2, 1, kChunk);
+    for (uint32_t i = threadIdx.x; i < kChunk * kValueUnits; i += kThreads) {
+      const uint32_t row = i / kValueUnits, u = i % kValueUnits;
+      const bool in = row < rows && w.column + u * 8 < d.value_dim;
+      const uint64_t from = uint64_t{first + (in ? row : 0)} * d.values() + w.head * d.value_dim + (in ? w.column + u * 8 : 0);
+      copy_later(to + P::kV + tile_at<kValueUnits>(row, u), c.v + from, in);
+    }
+  }
+  if (n > 0 && n <= w.chunks) {
+    char* to = memory + P::second(n - 1);
+    const uint32_t slot = w.slot + n - 1, rows = min(kChunk, w.s.rows - (n - 1) * kChunk);
+    const uint64_t at = uint64_t{slot} * d.value_heads + w.head;
+    linear(to, c.q + (uint64_t{slot} * d.key_heads + key_head) * kChunk * kDim, kChunk * kUnits, kUnits, rows);
+    linear(to + P::kWithin, c.within + at * kChunkTile, kChunk * 8, 8, kChunk);
+    linear(to + P::kE, c.decay + at * kChunk, kChunk / 2, 1, kChunk);
+  }
+  copies_end();
+}
+
+// The lower 16 x 16 blocks of `tile` [64, 64], transposed, behind x: sums [16, 64] += x [16, 64] tile^T.
+__device__ inline void multiply_lower(float (&sums)[8][4], const uint32_t (&x)[4], uint32_t tile, uint32_t k) {
+  uint32_t b[4];
+#pragma unroll
+  for (uint32_t n = 0; n < 4; ++n) {
+    if (n < k) continue;
+    second_operand<8>(b, tile, n * 16, k * 16);
+    matrix_multiply(sums[2 * n], x, b[0], b[1]);
+    matrix_multiply(sums[2 * n + 1], x, b[2], b[3]);
+  }
+}
+
+// The first warp of a tile: S^T [16, kDim] through one chunk. Element e of tile n of a product: column g or g + 8 of the
+// values (e / 2), row 8 n + 2 t or the one behind it (e % 2).
+template <int kDim, int kTiles, int kStages>
+__device__ inline void advance(float (&s)[kDim / 8][4], uint32_t n, uint32_t tile, char* memory) {
+  using P = Places<kDim, kTiles, kStages>;
+  constexpr uint32_t kUnits = kDim / 8;
+  const uint32_t lane = threadIdx.x % 32, t = lane % 4;
+  const char* place = memory + P::first(n);
+  const uint32_t keys = shared_address(place);
+  char* hand = memory + P::hand(n, tile) + lane * 16;
+  float r[8][4] = {};
+#pragma unroll
+  for (uint32_t k = 0; k < kDim / 16; ++k) {
+    uint32_t a[4], b[4];
+    as_operand(a, s[2 * k], s[2 * k + 1]);
+    *reinterpret_cast<uint4*>(hand + k * 512) = make_uint4(a[0], a[1], a[2], a[3]);
+#pragma unroll
+    for (uint32_t m = 0; m < 4; ++m) {
+      second_operand<kUnits>(b, keys, m * 16, k * 16);
+      matrix_multiply(r[2 * m], a, b[0], b[1]);
+      matrix_multiply(r[2 * m + 1], a, b[2], b[3]);
+    }
+  }
+  // V - exp(G) K S, and its product with the inverse.
+  const auto* decay = reinterpret_cast<const float4*>(place + P::kD);  // two rows each
+  float u[8][4] = {};
+#pragma unroll
+  for (uint32_t k = 0; k < 4; ++k) {
+    uint32_t v[4], a[4];
+    load_transposed(v, keys + P::kV + across_first<kTiles * 2>(k * 16, tile * 16));
+    const float4 low = decay[k * 8 + t], high = decay[k * 8 + 4 + t];
+    const float(&x)[4] = r[2 * k], (&y)[4] = r[2 * k + 1];
+    a[0] = pack_bf16(fmaf(-low.x, x[0], low_of(v[0])), fmaf(-low.z, x[1], high_of(v[0])));
+    a[1] = pack_bf16(fmaf(-low.x, x[2], low_of(v[1])), fmaf(-low.z, x[3], high_of(v[1])));
+    a[2] = pack_bf16(fmaf(-high.x, y[0], low_of(v[2])), fmaf(-high.z, y[1], high_of(v[2])));
+    a[3] = pack_bf16(fmaf(-high.x, y[2], low_of(v[3])), fmaf(-high.z, y[3], high_of(v[3])));
+    multiply_lower(u, a, keys + P::kInverse, k);
+  }
+  const float left = reinterpret_cast<const float2*>(place + P::kD)[kChunk - 1].x;
+#pragma unroll
+  for (uint32_t i = 0; i < kDim / 8; ++i) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) s[i][e] *= left;
+  }
+#pragma unroll
+  for (uint32_t k = 0; k < 4; ++k) {
+    uint32_t a[4], b[4];
+    as_operand(a, u[2 * k], u[2 * k + 1]);
+    *reinterpret_cast<uint4*>(hand + P::kOwn + k * 512) = make_uint4(a[0], a[1], a[2], a[3]);
+    const float4 low = decay[k * 8 + t], high = decay[k * 8 + 4 + t];
+    const float(&x)[4] = u[2 * k], (&y)[4] = u[2 * k + 1];
+    a[0] = pack_bf16(x[0] * low.y, x[1] * low.w), a[1] = pack_bf16(x[2] * low.y, x[3] * low.w);
+    a[2] = pack_bf16(y[0] * high.y, y[1] * high.w), a[3] = pack_bf16(y[2] * high.y, y[3] * high.w);
+#pragma unroll
+    for (uint32_t m = 0; m < kDim / 16; ++m) {
+      second_transposed<kUnits>(b, keys, k * 16, m * 16);
+      matrix_multiply(s[2 * m], a, b[0], b[1]);
+      matrix_multiply(s[2 * m + 1], a, b[2], b[3]);
+    }
+  }
+}
+
+// The second warp of a tile: O of chunk n, written where V was.
+template <int kDim, int kTiles, int kStages>
+__device__ inline void give_out(const Chunks& c, const Walk& w, uint32_t n, uint32_t tile, const char* memory) {
+  using P = Places<kDim, kTiles, kStages>;
+  constexpr uint32_t kUnits = kDim / 8;
+  const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const char* place = memory + P::second(n);
+  const uint32_t queries = shared_address(place);
+  const char* hand = memory + P::hand(n, tile) + lane * 16;
+  float o[8][4] = {};
+#pragma unroll
+  for (uint32_t k = 0; k < kDim / 16; ++k) {
+    const uint4 x = *reinterpret_cast<const uint4*>(hand + k * 512);
+    const uint32_t a[4] = {x.x, x.y, x.z, x.w};
+    uint32_t b[4];
+#pragma unroll
+    for (uint32_t m = 0; m < 4; ++m) {
+      second_operand<kUnits>(b, queries, m * 16, k * 16);
+      matrix_multiply(o[2 * m], a, b[0], b[1]);
+      matrix_multiply(o[2 * m + 1], a, b[2], b[3]);
+    }
+  }
+  const auto* decay = reinterpret_cast<const float4*>(place + P::kE);
+#pragma unroll
+  for (uint32_t i = 0; i < 8; ++i) {
+    const float4 e = decay[i * 4 + t];
+    o[i][0] *= e.x, o[i][1] *= e.z, o[i][2] *= e.x, o[i][3] *= e.z;
+  }
+#pragma unroll
+  for (uint32_t k = 0; k < 4; ++k) {
+    const uint4 x = *reinterpret_cast<const uint4*>(hand + P::kOwn + k * 512);
+    const uint32_t a[4] = {x.x, x.y, x.z, x.w};
+    multiply_lower(o, a, queries + P::kWithin, k);
+  }
+  const uint32_t rows = min(kChunk, w.s.rows - n * kChunk), values = c.d.values();
+  uint16_t* to = c.v + uint64_t{w.s.first + n * kChunk + g} * values + w.head * c.d.value_dim + w.column + tile * 16 + 2 * t;
+  const bool there = w.column + tile * 16 < c.d.value_dim;
+#pragma unroll
+  for (uint32_t i = 0; i < 8; ++i) {
+    const uint32_t low = transpose(pack_bf16(o[i][0], o[i][1])), high = transpose(pack_bf16(o[i][2], o[i][3]));
+    if (!there || i * 8 + g >= rows) continue;
+    *reinterpret_cast<uint32_t*>(to + uint64_t{i * 8} * values) = low;
+    *reinterpret_cast<uint32_t*>(to + uint64_t{i * 8} * values + 8) = high;
+  }
+}
+
+// One warp's columns of the state, as `advance` has them: read, or written.
+template <int kDim, bool kRead>
+__device__ inline void move_state(const Chunks& c, const Walk& w, uint32_t tile, float (&s)[kDim / 8][4]) {
+  const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, column = w.column + tile * 16;
+  const bool there = column < c.d.value_dim;
+  const uint64_t slot = kRead ? w.s.read : w.s.write;
+  float* at = c.d.rule_state + ((slot * c.d.value_heads + w.head) * c.d.value_dim + (there ? column + g : 0)) * kDim + 2 * t;
+#pragma unroll
+  for (uint32_t i = 0; i < kDim / 8; ++i) {
+    auto* low = reinterpret_cast<float2*>(at + i * 8);
+    auto* high = reinterpret_cast<float2*>(at + i * 8 + 8 * kDim);
+    if constexpr (kRead) {
+      const bool in = there && !w.s.fresh;
+      const float2 x = in ? *low : make_float2(0, 0), y = in ? *high : make_float2(0, 0);
+      s[i][0] = x.x, s[i][1] = x.y, s[i][2] = y.x, s[i][3] = y.y;
+    } else if (there) {
+      *low = make_float2(s[i][0], s[i][1]);
+      *high = make_float2(s[i][2], s[i][3]);
+    }
+  }
+}
+
+// blockIdx.x: kTiles tiles of value columns; blockIdx.y: value head; blockIdx.z: every gridDim.z-th sequence.
+template <int kDim, int kTiles, int kStages>
+__global__ void __launch_bounds__(kTiles * 64) walk(const __grid_constant__ Chunks c, const swy_step* step) {
+  extern __shared__ __align__(128) char memory[];
+  const uint32_t warp = threadIdx.x / 32, tile = warp % kTiles;
+  const bool first = warp < kTiles;
+  release_next();
+  depend();
+  for (uint32_t seq = blockIdx.z; seq < step->seqs; seq += gridDim.z) {
+    Walk w;
+    w.s = sequence_of(step, seq);
+    if (!w.s.active) continue;
+    w.slot = chunk_slot(w.s.first, seq);
+    w.chunks = (w.s.rows + kChunk - 1) / kChunk;
+    w.head = blockIdx.y;
+    w.column = blockIdx.x * kTiles * 16;
+    float s[kDim / 8][4];
+#pragma unroll
+    for (uint32_t n = 0; n + 1 < kStages; ++n) bring<kDim, kTiles, kStages>(c, w, n, memory);
+    if (first) move_state<kDim, true>(c, w, tile, s);
+    for (uint32_t n = 0; n <= w.chunks; ++n) {
+      copies_wait<kStages - 2>();
+      __syncthreads();
+      bring<kDim, kTiles, kStages>(c, w, n + kStages - 1, memory);
+      if (first) {
+        if (n < w.chunks) advance<kDim, kTiles, kStages>(s, n, tile, memory);
+      } else if (n > 0) {
+        give_out<kDim, kTiles, kStages>(c, w, n - 1, tile, memory);
+      }
+    }
+    if (first) move_state<kDim, false>(c, w, tile, s);
+    copies_wait<0>();
+    __syncthreads();
+  }
+}
+
+template <int kDim, int kTiles, int kStages>
+swy_status record_walk(const Recording& r, const Chunks& c) {
+  const uint32_t blocks = ceil_div(c.d.value_dim, kTiles * 16) * c.d.value_heads;
+  const uint32_t teams = ceil_div(r.device().processors, blocks), seqs = r.bucket().seqs;
+  const dim3 grid(ceil_div(c.d.value_dim, kTiles * 16), c.d.value_heads, teams < seqs ? teams : seqs);
+  return launch(r, walk<kDim, kTiles, kStages>, grid, kTiles * 64, Places<kDim, kTiles, kStages>::kBytes, c, r.list.step);
+}
+
+void place(Chunks& c, Arena& arena, const swy_gated_delta_attrs& a, const swy_bucket& bucket) {
+  c.slots = chunk_slots(bucket);
+  const uint64_t keys = uint64_t{c.slots} * a.key_heads * kChunk * a.key_dim;
+  const uint64_t heads = uint64_t{c.slots} * a.value_heads;
+  c.q = arena.take<uint16_t>(keys);
+  c.k = arena.take<uint16_t>(keys);
+  c.v = arena.take<uint16_t>(uint64_t{bucket.rows} * a.value_heads * a.value_dim);
+  c.inverse = arena.take<uint16_t>(heads * kChunkTile);
+  c.within = arena.take<uint16_t>(heads * kChunkTile);
+  c.decay = arena.take<float2>(heads * kChunk);
+}
+
+const swy_gated_delta_attrs& attrs_of(const swy_op& op) {
+  return *static_cast<const swy_gated_delta_attrs*>(op.attrs);
+}
+
+swy_status record(const Recording& r) {
+  Chunks c{};
+  c.d = delta_of(r);
+  Arena arena(r.operands.workspace());
+  place(c, arena, attrs_of(r.op), r.bucket());
+  SWY_CUDA_TRY(record_mix(r, c));
+  SWY_CUDA_TRY(record_triangles(r, c));
+  SWY_CUDA_TRY(record_chunks(r, c));
+  return record_gated_norm(r, c);
+}
+
+swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
+  const auto& a = attrs_of(op);
+  const bool dims = (a.key_dim == 32 || a.key_dim == 64 || a.key_dim == 128) && a.value_dim % 16 == 0 && a.value_dim <= 128;
+  if (!dims || a.conv_kernel > 4 || bucket.rows > 65535 * 8) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
+                     "key_dim %u, value_dim %u, kernel %u; key_dim of 32, 64 or 128, value_dim a multiple of 16 to 128, "
+                     "kernel to 4",
+                     a.key_dim, a.value_dim, a.conv_kernel);
+  }
+  if (device.capability < 80 || device.block_memory < Places<128, 2, 2>::kBytes) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs %u bytes of shared memory in a block",
+                     Places<128, 2, 2>::kBytes);
+  }
+  return SWY_OK;
+}
+
+double cost(const swy_op& op, const swy_bucket& bucket) {
+  const auto& a = attrs_of(op);
+  const double state = static_cast<double>(a.value_heads) * a.key_dim * a.value_dim;
+  return cost_of(1.5 * row_bytes(op) + 8 * state * bucket.seqs, 4 * state * bucket.rows / 8, 4) + 6 + 1.5 * bucket.seqs;
+}
+
+uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket& bucket) {
+  Arena arena(nullptr);
+  Chunks c{};
+  place(c, arena, attrs_of(op), bucket);
+  return arena.used();
+}
+
+constexpr Kernel kKernels[] = {
+    {"gated_delta.chunks", SWY_OP_GATED_DELTA, kAlways, SWY_BF16, supports, cost, workspace, record}};
+
+}  // namespace
+
+swy_status record_chunks(const Recording& r, const Chunks& c) {
+  const bool roomy = r.device().block_memory >= Places<128, 2, 3>::kBytes;
+  switch (c.d.key_dim) {
+    case 32: return record_walk<32, 2, 2>(r, c);
+    case 64: return record_walk<64, 2, 2>(r, c);
+    default: return roomy ? record_walk<128, 2, 3>(r, c) : record_walk<128, 2, 2>(r, c);
+  }
+}
+
+std::span<const Kernel> gated_delta_chunks_kernels() { return kKernels; }
+
+}  // namespace gpu
