@@ -72,8 +72,14 @@ __global__ void prepare(const __grid_constant__ Attention a, const swy_step* ste
   }
   __syncwarp();
   if (query) {
-    float* ready = a.ready + (uint64_t{row} * a.heads + head) * dim;
-    for (uint32_t i = lane; i < dim; i += 32) ready[i] = h[i] * a.scale;
+    const uint64_t at = (uint64_t{row} * a.heads + head) * dim;
+    for (uint32_t i = lane; i < dim; i += 32) {
+      if (a.packed) {
+        store_kv(static_cast<uint16_t*>(a.ready) + at + i, h[i] * a.scale);
+      } else {
+        store_kv(static_cast<float*>(a.ready) + at + i, h[i] * a.scale);
+      }
+    }
   } else if (keeps) {
     const float* from = a.v + (uint64_t{row} * a.kv_heads + kv) * dim;
     for (uint32_t i = lane; i < dim; i += 32) {
@@ -222,7 +228,7 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ At
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       const uint32_t e = lane * N + i;
-      q[h][i] = h < heads && e < dim ? a.ready[(uint64_t{row} * a.heads + first_head + h) * dim + e] : 0.0f;
+      q[h][i] = h < heads && e < dim ? ready_of(a, row, first_head + h)[e] : 0.0f;
     }
   }
   Partial<N> p;

@@ -222,7 +222,7 @@ __global__ void __launch_bounds__(kTiles * 64) walk(const __grid_constant__ Chun
     Walk w;
     w.s = sequence_of(step, seq);
     if (!w.s.active) continue;
-    w.slot = chunk_slot(w.s.first, seq);
+    w.slot = part_number(w.s.first, seq, kChunk);
     w.chunks = (w.s.rows + kChunk - 1) / kChunk;
     w.head = blockIdx.y;
     w.column = blockIdx.x * kTiles * 16;
@@ -255,7 +255,7 @@ swy_status record_walk(const Recording& r, const Chunks& c) {
 }
 
 void place(Chunks& c, Arena& arena, const swy_gated_delta_attrs& a, const swy_bucket& bucket) {
-  c.slots = chunk_slots(bucket);
+  c.slots = part_numbers(bucket, kChunk);
   const uint64_t keys = uint64_t{c.slots} * a.key_heads * kChunk * a.key_dim;
   const uint64_t heads = uint64_t{c.slots} * a.value_heads;
   c.q = arena.take<uint16_t>(keys);

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "gated_delta.cuh"
+#include "parts.cuh"
 
 namespace gpu {
 
@@ -18,7 +19,7 @@ constexpr uint32_t kChunkTile = kChunk * kChunk;  // elements
 
 struct Chunks {
   Delta d;
-  // Tiles (matrix.cuh) in bf16. A chunk's slot: chunk_slot().
+  // Tiles (matrix.cuh) in bf16. A chunk's slot: its part_number().
   uint16_t *q, *k;     // [slots, key_heads] tiles [64, key_dim]; rows beyond a chunk's are not written
   uint16_t* v;         // [rows, values], no tiles; later o, unnormed
   uint16_t* inverse;   // [slots, value_heads] tiles [64, 64]: (I + L)^-1 diag(beta), lower 16 x 16 blocks only
@@ -26,10 +27,6 @@ struct Chunks {
   float2* decay;       // [slots, value_heads, 64]: exp(G_i), exp(G_64 - G_i)
   uint32_t slots;      // for the bucket
 };
-
-// Sequence s has the slots from chunk_slot(s) on: two sequences never share one, whatever their rows.
-__host__ __device__ inline uint32_t chunk_slot(uint32_t first_row, uint32_t seq) { return first_row / kChunk + seq; }
-inline uint32_t chunk_slots(const swy_bucket& bucket) { return bucket.rows / kChunk + bucket.seqs; }
 
 // Convolution, SiLU, norms of q and k: writes q, k and v.
 swy_status record_mix(const Recording& r, const Chunks& c);

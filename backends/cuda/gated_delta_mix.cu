@@ -59,7 +59,7 @@ __device__ inline void put(const Chunks& c, const Unit& u, uint32_t row, uint32_
     return;
   }
   const bool query = u.head < d.key_heads;
-  const uint32_t i = row - first, slot = chunk_slot(first, seq) + i / kChunk;
+  const uint32_t i = row - first, slot = part_number(first, seq, kChunk) + i / kChunk;
   const uint64_t tile = uint64_t{slot} * d.key_heads + (query ? u.head : u.head - d.key_heads);
   char* to = reinterpret_cast<char*>(query ? c.q : c.k) + tile * kChunk * d.key_dim * 2;
   *reinterpret_cast<uint2*>(to + in_tile(i % kChunk, threadIdx.x % 32 * 4, d.key_dim / 8)) = packed;

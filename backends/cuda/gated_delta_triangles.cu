@@ -12,24 +12,6 @@ namespace {
 constexpr uint32_t kThreads = 128, kStride = kChunk + 4, kPair = 2;  // value heads at a time
 constexpr uint32_t kKeepers = 8;                                     // blocks per sequence that keep inputs
 
-struct Chunk {
-  uint32_t seq, first, rows;  // rows of the step; none: rows is 0
-};
-// The chunk of a slot. All lanes of a warp come here.
-__device__ inline Chunk chunk_of(const swy_step* step, uint32_t slot) {
-  const uint32_t* start = step_array<uint32_t>(step, step->row_start_at);
-  const uint32_t lane = threadIdx.x % 32, seqs = step->seqs;
-  uint32_t behind = 0;  // sequences whose first slot is not behind this one
-  for (uint32_t base = 0; base < seqs; base += 32) {
-    const uint32_t s = base + lane;
-    behind += __popc(__ballot_sync(kAll, s < seqs && chunk_slot(start[s], s) <= slot));
-  }
-  if (behind == 0) return {};
-  const uint32_t seq = behind - 1, first = start[seq] + (slot - chunk_slot(start[seq], seq)) * kChunk;
-  const bool there = first < start[seq + 1] && step_array<uint32_t>(step, step->seq_active_at)[seq] != 0;
-  return {seq, first, there ? min(kChunk, start[seq + 1] - first) : 0};
-}
-
 // The last kernel - 1 inputs of an active sequence: part `part` of kKeepers of the channels.
 __device__ inline void keep_inputs(const Delta& d, const swy_step* step, uint32_t seq, uint32_t part) {
   if (seq >= step->seqs) return;
@@ -92,7 +74,7 @@ struct Shared {
 
 // Sums of log decays and beta of value heads head and on; rows beyond the chunk's change nothing.
 template <int kDim>
-__device__ inline void gates_of(const Chunks& c, const Chunk& chunk, uint32_t head, uint32_t heads, Shared<kDim>& s) {
+__device__ inline void gates_of(const Chunks& c, const Part& chunk, uint32_t head, uint32_t heads, Shared<kDim>& s) {
   const Delta& d = c.d;
   const uint32_t h = threadIdx.x / kChunk, i = threadIdx.x % kChunk, lane = threadIdx.x % 32;
   float g = 0, beta = 0;
@@ -125,8 +107,8 @@ __global__ void __launch_bounds__(kThreads) triangles(const __grid_constant__ Ch
   release_next();
   depend();
   if (blockIdx.y >= d.key_heads) return keep_inputs(d, step, blockIdx.x, blockIdx.y - d.key_heads);
-  const Chunk chunk = chunk_of(step, blockIdx.x);
-  if (chunk.rows == 0) return;
+  const Part chunk = part_of(step, blockIdx.x, kChunk);
+  if (chunk.rows == 0 || !chunk.active) return;
   const uint64_t tile = (uint64_t{blockIdx.x} * d.key_heads + blockIdx.y) * kChunk * kDim;
 #pragma unroll
   for (uint32_t n = 0; n < kChunk * kUnits / kThreads; ++n) {
