@@ -2,15 +2,15 @@
 //
 // A block has some tiles of 16 value columns of one head, two warps to a tile. The first keeps the state's columns,
 // transposed, as the sums of its products, whose layout is that of the next product's first operand: nothing of the
-// chain S -> U -> S leaves its registers. The second follows one chunk behind and makes O. Chunks come by asynchronous
-// copies, ahead of both.
+// chain S -> U -> S leaves its registers. The second follows one chunk behind and makes O. Two more warps ask for the
+// chunks ahead of both.
 #include "gated_delta_chunks.cuh"
 #include "matrix.cuh"
 
 namespace gpu {
 namespace {
 
-constexpr uint32_t kTileBytes = kChunkTile * 2;
+constexpr uint32_t kTileBytes = kChunkTile * 2, kLoaders = 64;  // threads that ask for chunks
 
 // What a block's shared memory holds. Buffers of the first warp: k, inverse, v, decay; of the second, for the chunk
 // before: q, within, decay. The first hands its operands to the second as its lanes have them.
@@ -32,15 +32,16 @@ struct Walk {
   uint32_t slot, chunks, head, column;  // first slot and column
 };
 
-// Asks for what the first warps need of chunk n, and the second ones of chunk n - 1.
+// Asks for what the first warps need of chunk n, and the second ones of chunk n - 1. `self`: 0 to kLoaders - 1.
 template <int kDim, int kTiles, int kStages>
-__device__ inline void bring(const Chunks& c, const Walk& w, uint32_t n, char* memory) {
+__device__ inline void bring(const Chunks& c, const Walk& w, uint32_t n, uint32_t self, char* memory) {
   using P = Places<kDim, kTiles, kStages>;
-  constexpr uint32_t kThreads = kTiles * 64, kUnits = kDim / 8, kValueUnits = kTiles * 2;
+  constexpr uint32_t kUnits = kDim / 8, kValueUnits = kTiles * 2;
   const Delta& d = c.d;
   const uint32_t key_head = w.head / (d.value_heads / d.key_heads);
   const auto linear = [&](char* to, const void* from, uint32_t units, uint32_t per_row, uint32_t rows) {
-    for (uint32_t i = threadIdx.x; i < units; i += kThreads)
+#pragma unroll 8
+    for (uint32_t i = self; i < units; i += kLoaders)
       copy_later(to + i * 16, static_cast<const char*>(from) + i * 16, i / per_row < rows);
   };
   if (n < w.chunks) {
@@ -50,7 +51,7 @@ __device__ inline void bring(const Chunks& c, const Walk& w, uint32_t n, char* m
     linear(to, c.k + (uint64_t{w.slot + n} * d.key_heads + key_head) * kChunk * kDim, kChunk * kUnits, kUnits, rows);
     linear(to + P::kInverse, c.inverse + at * kChunkTile, kChunk * 8, 8, kChunk);
     linear(to + P::kD, c.decay + at * kChunk, kChunk / 2, 1, kChunk);
-    for (uint32_t i = threadIdx.x; i < kChunk * kValueUnits; i += kThreads) {
+    for (uint32_t i = self; i < kChunk * kValueUnits; i += kLoaders) {
       const uint32_t row = i / kValueUnits, u = i % kValueUnits;
       const bool in = row < rows && w.column + u * 8 < d.value_dim;
       const uint64_t from = uint64_t{first + (in ? row : 0)} * d.values() + w.head * d.value_dim + (in ? w.column + u * 8 : 0);
@@ -80,6 +81,10 @@ __device__ inline void multiply_lower(float (&sums)[8][4], const uint32_t (&x)[4
   }
 }
 
+__device__ inline void hand_over(char* to, const uint32_t (&a)[4]) {
+  *reinterpret_cast<uint4*>(to) = make_uint4(a[0], a[1], a[2], a[3]);
+}
+
 // The first warp of a tile: S^T [16, kDim] through one chunk. Element e of tile n of a product: column g or g + 8 of the
 // values (e / 2), row 8 n + 2 t or the one behind it (e % 2).
 template <int kDim, int kTiles, int kStages>
@@ -90,12 +95,13 @@ __device__ inline void advance(float (&s)[kDim / 8][4], uint32_t n, uint32_t til
   const char* place = memory + P::first(n);
   const uint32_t keys = shared_address(place);
   char* hand = memory + P::hand(n, tile) + lane * 16;
+  // Nothing is written to shared memory while fragments are read: that would hold up those behind it.
   float r[8][4] = {};
+  uint32_t state[kDim / 16][4];
 #pragma unroll
   for (uint32_t k = 0; k < kDim / 16; ++k) {
-    uint32_t a[4], b[4];
+    uint32_t(&a)[4] = state[k], b[4];
     as_operand(a, s[2 * k], s[2 * k + 1]);
-    *reinterpret_cast<uint4*>(hand + k * 512) = make_uint4(a[0], a[1], a[2], a[3]);
 #pragma unroll
     for (uint32_t m = 0; m < 4; ++m) {
       second_operand<kUnits>(b, keys, m * 16, k * 16);
@@ -118,26 +124,33 @@ __device__ inline void advance(float (&s)[kDim / 8][4], uint32_t n, uint32_t til
     a[3] = pack_bf16(fmaf(-high.x, y[2], low_of(v[3])), fmaf(-high.z, y[3], high_of(v[3])));
     multiply_lower(u, a, keys + P::kInverse, k);
   }
+#pragma unroll
+  for (uint32_t k = 0; k < kDim / 16; ++k) hand_over(hand + k * 512, state[k]);
   const float left = reinterpret_cast<const float2*>(place + P::kD)[kChunk - 1].x;
 #pragma unroll
   for (uint32_t i = 0; i < kDim / 8; ++i) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) s[i][e] *= left;
   }
+  uint32_t scaled[4][4];
 #pragma unroll
   for (uint32_t k = 0; k < 4; ++k) {
-    uint32_t a[4], b[4];
+    uint32_t(&a)[4] = scaled[k];
     as_operand(a, u[2 * k], u[2 * k + 1]);
-    *reinterpret_cast<uint4*>(hand + P::kOwn + k * 512) = make_uint4(a[0], a[1], a[2], a[3]);
+    hand_over(hand + P::kOwn + k * 512, a);
     const float4 low = decay[k * 8 + t], high = decay[k * 8 + 4 + t];
     const float(&x)[4] = u[2 * k], (&y)[4] = u[2 * k + 1];
     a[0] = pack_bf16(x[0] * low.y, x[1] * low.w), a[1] = pack_bf16(x[2] * low.y, x[3] * low.w);
     a[2] = pack_bf16(y[0] * high.y, y[1] * high.w), a[3] = pack_bf16(y[2] * high.y, y[3] * high.w);
+  }
+#pragma unroll
+  for (uint32_t k = 0; k < 4; ++k) {
 #pragma unroll
     for (uint32_t m = 0; m < kDim / 16; ++m) {
+      uint32_t b[4];
       second_transposed<kUnits>(b, keys, k * 16, m * 16);
-      matrix_multiply(s[2 * m], a, b[0], b[1]);
-      matrix_multiply(s[2 * m + 1], a, b[2], b[3]);
+      matrix_multiply(s[2 * m], scaled[k], b[0], b[1]);
+      matrix_multiply(s[2 * m + 1], scaled[k], b[2], b[3]);
     }
   }
 }
@@ -212,10 +225,11 @@ __device__ inline void move_state(const Chunks& c, const Walk& w, uint32_t tile,
 
 // blockIdx.x: kTiles tiles of value columns; blockIdx.y: value head; blockIdx.z: every gridDim.z-th sequence.
 template <int kDim, int kTiles, int kStages>
-__global__ void __launch_bounds__(kTiles * 64) walk(const __grid_constant__ Chunks c, const swy_step* step) {
+__global__ void __launch_bounds__(kTiles * 64 + kLoaders, 1) walk(const __grid_constant__ Chunks c, const swy_step* step) {
   extern __shared__ __align__(128) char memory[];
   const uint32_t warp = threadIdx.x / 32, tile = warp % kTiles;
-  const bool first = warp < kTiles;
+  const bool first = warp < kTiles, loads = warp >= 2 * kTiles;
+  const uint32_t self = threadIdx.x - kTiles * 64;  // of a loader
   release_next();
   depend();
   for (uint32_t seq = blockIdx.z; seq < step->seqs; seq += gridDim.z) {
@@ -228,13 +242,16 @@ __global__ void __launch_bounds__(kTiles * 64) walk(const __grid_constant__ Chun
     w.column = blockIdx.x * kTiles * 16;
     float s[kDim / 8][4];
 #pragma unroll
-    for (uint32_t n = 0; n + 1 < kStages; ++n) bring<kDim, kTiles, kStages>(c, w, n, memory);
+    for (uint32_t n = 0; n + 1 < kStages; ++n) {
+      if (loads) bring<kDim, kTiles, kStages>(c, w, n, self, memory);
+    }
     if (first) move_state<kDim, true>(c, w, tile, s);
     for (uint32_t n = 0; n <= w.chunks; ++n) {
       copies_wait<kStages - 2>();
       __syncthreads();
-      bring<kDim, kTiles, kStages>(c, w, n + kStages - 1, memory);
-      if (first) {
+      if (loads) {
+        bring<kDim, kTiles, kStages>(c, w, n + kStages - 1, self, memory);
+      } else if (first) {
         if (n < w.chunks) advance<kDim, kTiles, kStages>(s, n, tile, memory);
       } else if (n > 0) {
         give_out<kDim, kTiles, kStages>(c, w, n - 1, tile, memory);
@@ -251,7 +268,7 @@ swy_status record_walk(const Recording& r, const Chunks& c) {
   const uint32_t blocks = ceil_div(c.d.value_dim, kTiles * 16) * c.d.value_heads;
   const uint32_t teams = ceil_div(r.device().processors, blocks), seqs = r.bucket().seqs;
   const dim3 grid(ceil_div(c.d.value_dim, kTiles * 16), c.d.value_heads, teams < seqs ? teams : seqs);
-  return launch(r, walk<kDim, kTiles, kStages>, grid, kTiles * 64, Places<kDim, kTiles, kStages>::kBytes, c, r.list.step);
+  return launch(r, walk<kDim, kTiles, kStages>, grid, kTiles * 64 + kLoaders, Places<kDim, kTiles, kStages>::kBytes, c, r.list.step);
 }
 
 void place(Chunks& c, Arena& arena, const swy_gated_delta_attrs& a, const swy_bucket& bucket) {

@@ -15,6 +15,9 @@ __device__ inline Four load_four(const float* p) {
   return {v.x, v.y, v.z, v.w};
 }
 
+// silu to some units in the last place: what it gives is rounded to bf16, or multiplied by what was.
+__device__ inline float fast_silu(float x) { return __fdividef(x, 1.0f + __expf(-x)); }
+
 // Byte offset of element column of row i in a chunk's tile, whose rows have `units` units (tile_at of matrix.cuh).
 __device__ inline uint32_t in_tile(uint32_t i, uint32_t column, uint32_t units) {
   const uint32_t turn = units >= 8 ? i % 8 : units == 4 ? i / 2 % 4 : i / 4 % 2;
@@ -44,7 +47,7 @@ __device__ inline void put(const Chunks& c, const Unit& u, uint32_t row, uint32_
   float squares = 0;
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
-    v.x[j] = u.there ? silu(sum.x[j]) : 0.0f;
+    v.x[j] = u.there ? fast_silu(sum.x[j]) : 0.0f;
     squares = fmaf(v.x[j], v.x[j], squares);
   }
   float scale = 1;
@@ -65,12 +68,19 @@ __device__ inline void put(const Chunks& c, const Unit& u, uint32_t row, uint32_
   *reinterpret_cast<uint2*>(to + in_tile(i % kChunk, threadIdx.x % 32 * 4, d.key_dim / 8)) = packed;
 }
 
-// blockIdx.x: units, one per warp; blockIdx.y: kGroup rows.
-__global__ void __launch_bounds__(kWarps * 32) mix(const __grid_constant__ Chunks c, const swy_step* step) {
-  const Delta& d = c.d;
-  const Unit u = unit_of(d, blockIdx.x * kWarps + threadIdx.x / 32);
-  const uint32_t channel = u.there ? u.channel : 0, channels = d.channels(), taps = d.kernel;
-  float tap[kTaps][4];  // the last kernel of them, those before are zero
+// The last kTaps weights of this lane's channels; where there are fewer, those before are zero.
+__device__ inline void load_taps(const Delta& d, uint32_t channel, float (&tap)[kTaps][4]) {
+  const uint32_t taps = d.kernel;
+  if (taps == kTaps && d.conv.dtype == SWY_BF16) {
+    const auto* from = reinterpret_cast<const uint2*>(d.conv.data) + channel;
+#pragma unroll
+    for (uint32_t j = 0; j < 4; ++j) {
+      const uint2 w = __ldg(from + j);
+      tap[0][j] = bf16_bits(w.x & 0xffffu), tap[1][j] = bf16_bits(w.x >> 16);
+      tap[2][j] = bf16_bits(w.y & 0xffffu), tap[3][j] = bf16_bits(w.y >> 16);
+    }
+    return;
+  }
 #pragma unroll
   for (uint32_t t = 0; t < kTaps; ++t) {
 #pragma unroll
@@ -78,52 +88,49 @@ __global__ void __launch_bounds__(kWarps * 32) mix(const __grid_constant__ Chunk
       tap[t][j] = t + taps >= kTaps ? plain_at(d.conv, uint64_t{channel + j} * taps + t + taps - kTaps) : 0.0f;
     }
   }
+}
+
+// blockIdx.x: units, one per warp; blockIdx.y: kGroup rows. Lane i looks for the sequence of row i.
+__global__ void __launch_bounds__(kWarps * 32, 3) mix(const __grid_constant__ Chunks c, const swy_step* step) {
+  const Delta& d = c.d;
+  const Unit u = unit_of(d, blockIdx.x * kWarps + threadIdx.x / 32);
+  const uint32_t channel = u.there ? u.channel : 0, channels = d.channels(), taps = d.kernel;
+  float tap[kTaps][4];
+  load_taps(d, channel, tap);
   release_next();
   depend();
-  const uint32_t begin = blockIdx.y * kGroup, end = min(begin + kGroup, step->rows);
+  const uint32_t rows = step->rows, begin = blockIdx.y * kGroup, end = min(begin + kGroup, rows);
   if (begin >= end || (!u.normed && !u.there)) return;
-  const uint32_t* seqs = step_array<uint32_t>(step, step->row_seq_at);
-  const uint32_t seq = seqs[begin];
-  const Sequence s = sequence_of(step, seq);
-  const float* x = d.qkv + channel;
-  if (end - begin == kGroup && s.first + kTaps - 1 <= begin && end <= s.first + s.rows) {  // one sequence alone
-    if (!s.active) return;
-    Four window[kGroup + kTaps - 1];
+  Four window[kGroup + kTaps - 1];  // rows begin - 3 and on, whoever's they are
 #pragma unroll
-    for (uint32_t i = 0; i < kGroup + kTaps - 1; ++i) window[i] = load_four(x + uint64_t{begin + i - kTaps + 1} * channels);
-#pragma unroll
-    for (uint32_t i = 0; i < kGroup; ++i) {
-      Four sum{};
-#pragma unroll
-      for (uint32_t t = 0; t < kTaps; ++t) {
-#pragma unroll
-        for (int j = 0; j < 4; ++j) sum.x[j] = fmaf(window[i + t].x[j], tap[t][j], sum.x[j]);
-      }
-      put(c, u, begin + i, s.first, seq, sum);
-    }
-    return;
+  for (uint32_t i = 0; i < kGroup + kTaps - 1; ++i) {
+    const uint32_t row = begin + i < kTaps - 1 ? 0 : min(begin + i - (kTaps - 1), rows - 1);
+    window[i] = load_four(d.qkv + channel + uint64_t{row} * channels);
   }
-  for (uint32_t row = begin; row < end; ++row) {
-    const uint32_t mine = seqs[row];
-    const Sequence q = sequence_of(step, mine);
-    if (!q.active) continue;
-    const uint32_t i = row - q.first;
+  const uint32_t own = step_array<uint32_t>(step, step->row_seq_at)[min(begin + threadIdx.x % kGroup, end - 1)];
+  const Sequence s = sequence_of(step, own);
+  const uint32_t how = (s.active ? 1 : 0) + (s.fresh ? 2 : 0), slot = static_cast<uint32_t>(s.read);
+#pragma unroll
+  for (uint32_t i = 0; i < kGroup; ++i) {
+    const uint32_t seq = __shfl_sync(kAll, own, i), first = __shfl_sync(kAll, s.first, i);
+    const uint32_t state = __shfl_sync(kAll, how, i), read = __shfl_sync(kAll, slot, i);
+    if (begin + i >= end || (state & 1) == 0) continue;
+    const uint32_t before = begin + i - first;  // rows of the sequence
     Four sum{};
 #pragma unroll
     for (uint32_t t = 0; t < kTaps; ++t) {
-      const uint32_t back = kTaps - 1 - t;  // rows before this one
-      Four v{};
-      if (back <= i) {
-        v = load_four(x + uint64_t{row - back} * channels);
-      } else if (!q.fresh && back < taps) {
-        const float* old = d.conv_state + (q.read * channels + channel) * (taps - 1) + (taps - 1 + i - back);
+      const uint32_t back = kTaps - 1 - t;
+      Four x = window[i + t];
+      if (back > before) {
+        const bool in = (state & 2) == 0 && back < taps;
+        const float* old = d.conv_state + (uint64_t{read} * channels + channel) * (taps - 1) + (taps - 1 + before - back);
 #pragma unroll
-        for (int j = 0; j < 4; ++j) v.x[j] = old[j * (taps - 1)];
+        for (int j = 0; j < 4; ++j) x.x[j] = in ? old[j * (taps - 1)] : 0.0f;
       }
 #pragma unroll
-      for (int j = 0; j < 4; ++j) sum.x[j] = fmaf(v.x[j], tap[t][j], sum.x[j]);
+      for (int j = 0; j < 4; ++j) sum.x[j] = fmaf(x.x[j], tap[t][j], sum.x[j]);
     }
-    put(c, u, row, q.first, mine, sum);
+    put(c, u, begin + i, first, seq, sum);
   }
 }
 
@@ -162,7 +169,7 @@ __global__ void __launch_bounds__(kWarps * 32) gated_norm(const __grid_constant_
       if (!in || first + h >= d.value_heads) continue;
       float y[4];
 #pragma unroll
-      for (int j = 0; j < 4; ++j) y[j] = v[j] * scale * w[j] * silu(z[h].x[j]);
+      for (int j = 0; j < 4; ++j) y[j] = v[j] * scale * w[j] * fast_silu(z[h].x[j]);
       *reinterpret_cast<float4*>(d.y + uint64_t{row} * d.values() + (first + h) * d.value_dim + lane * 4) =
           make_float4(y[0], y[1], y[2], y[3]);
     }
