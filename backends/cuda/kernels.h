@@ -59,6 +59,7 @@ std::span<const Kernel> linear_tiles_kernels();
 std::span<const Kernel> attention_kernels();
 std::span<const Kernel> attention_tiles_kernels();
 std::span<const Kernel> attention_prompt_kernels();
+std::span<const Kernel> attention_wgmma_kernels();
 std::span<const Kernel> gated_delta_kernels();
 std::span<const Kernel> gated_delta_step_kernels();
 std::span<const Kernel> gated_delta_chunks_kernels();

@@ -100,7 +100,7 @@ const swy_plugin& table() {
 std::vector<swy_kernel> make_kernels() {
   std::vector<swy_kernel> all;
   for (const auto list : {embedding_kernels(), rms_norm_kernels(), linear_kernels(), linear_strips_kernels(),
-                          linear_tiles_kernels(), attention_kernels(), attention_tiles_kernels(), attention_prompt_kernels(), gated_delta_kernels(),
+                          linear_tiles_kernels(), attention_kernels(), attention_tiles_kernels(), attention_prompt_kernels(), attention_wgmma_kernels(), gated_delta_kernels(),
                           gated_delta_step_kernels(), gated_delta_chunks_kernels(), router_kernels(), moe_kernels(), moe_strips_kernels(),
                           moe_tiles_kernels(), add_kernels(), lm_head_kernels(), cast_kernels(), sample_kernels()}) {
     for (const Kernel& k : list) {
