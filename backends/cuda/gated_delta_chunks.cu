@@ -2,7 +2,7 @@
 //
 // A block has some tiles of 16 value columns of one head, two warps to a tile. The first keeps the state's columns,
 // transposed, as the sums of its products, whose layout is that of the next product's first operand: nothing of the
-// chain S -> U -> S leaves its registers. The second follows one chunk behind and makes O. Two more warps ask for the
+// chain S -> U -> S leaves its registers. The second follows one chunk behind and makes O. A fifth warp asks for the
 // chunks ahead of both.
 #include "gated_delta_chunks.cuh"
 #include "matrix.cuh"
@@ -10,63 +10,117 @@
 namespace gpu {
 namespace {
 
-constexpr uint32_t kTileBytes = kChunkTile * 2, kLoaders = 64;  // threads that ask for chunks
+constexpr uint32_t kTileBytes = kChunkTile * 2;
 
-// What a block's shared memory holds. Buffers of the first warp: k, inverse, v, decay; of the second, for the chunk
-// before: q, within, decay. The first hands its operands to the second as its lanes have them.
-template <int kDim, int kTiles, int kStages>
+constexpr uint32_t kTiles = kSlice / 16, kWalkThreads = kTiles * 64 + 32;
+
+// What a block's shared memory holds. Buffers of the first warp: k, inverse, v, decay of a chunk; of the second: q, within,
+// decay of the chunk before. The first hands its operands to the second as its lanes have them.
+template <int kDim, int kStages>
 struct Places {
-  static constexpr uint32_t kKeys = kChunk * kDim * 2, kValues = kChunk * kTiles * 32, kDecay = kChunk * 8;
+  static constexpr uint32_t kKeys = kChunk * kDim * 2, kValues = kChunk * kSlice * 2, kDecay = kChunk * 8;
   static constexpr uint32_t kInverse = kKeys, kV = kInverse + kTileBytes, kD = kV + kValues, kFirst = kD + kDecay;
   static constexpr uint32_t kWithin = kKeys, kE = kWithin + kTileBytes, kSecond = kE + kDecay;
   static constexpr uint32_t kOwn = kDim / 16 * 512, kHand = kOwn + 4 * 512;  // state, then U
-  static constexpr uint32_t kHands = kStages * (kFirst + kSecond), kBytes = kHands + 2 * kTiles * kHand;
-  static __device__ uint32_t first(uint32_t n) { return n % kStages * kFirst; }
-  static __device__ uint32_t second(uint32_t n) { return kStages * kFirst + n % kStages * kSecond; }
+  static constexpr uint32_t kHands = kStages * (kFirst + kSecond), kBarriers = kHands + 2 * kTiles * kHand;
+  static constexpr uint32_t kBytes = kBarriers + kStages * 8;
+  static __device__ uint32_t first(uint32_t turn) { return turn % kStages * kFirst; }
+  static __device__ uint32_t second(uint32_t turn) { return kStages * kFirst + turn % kStages * kSecond; }
   static __device__ uint32_t hand(uint32_t n, uint32_t tile) { return kHands + (n % 2 * kTiles + tile) * kHand; }
+  static __device__ uint32_t barrier(uint32_t turn) { return kBarriers + turn % kStages * 8; }
 };
 
-// What a block walks through: the chunks of one sequence, for one head.
+// What a block walks through: the chunks of one sequence, for one head and slice of columns.
 struct Walk {
   Sequence s;
-  uint32_t slot, chunks, head, column;  // first slot and column
+  uint32_t slot, chunks, head, slice;  // slot of the first chunk
+  uint32_t turn;                       // of the first chunk: how often buffers were filled before
 };
 
-// Asks for what the first warps need of chunk n, and the second ones of chunk n - 1. `self`: 0 to kLoaders - 1.
-template <int kDim, int kTiles, int kStages>
-__device__ inline void bring(const Chunks& c, const Walk& w, uint32_t n, uint32_t self, char* memory) {
-  using P = Places<kDim, kTiles, kStages>;
-  constexpr uint32_t kUnits = kDim / 8, kValueUnits = kTiles * 2;
+// The copies of one turn. On Hopper the copy engine makes them, asked by one lane, and a barrier counts their bytes;
+// elsewhere all lanes of the warp copy, and the warp waits.
+struct Copies {
+  uint32_t barrier, bytes = 0;
+  __device__ void add(char* to, const void* from, uint32_t size) {
+    const uint32_t lane = threadIdx.x % 32;
+#if __CUDA_ARCH__ >= 900
+    if (lane == 0) {
+      asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(size) : "memory");
+      asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                       shared_address(to)),
+                   "l"(from), "r"(size), "r"(barrier)
+                   : "memory");
+    }
+#else
+    for (uint32_t i = lane * 16; i < size; i += 512) copy_later(to + i, static_cast<const char*>(from) + i, true);
+#endif
+  }
+  __device__ void end() const {
+#if __CUDA_ARCH__ >= 900
+    if (threadIdx.x % 32 == 0) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+#else
+    copies_end();
+#endif
+  }
+};
+
+__device__ inline void fill_zero(char* from, char* to) {
+  for (char* p = from + threadIdx.x % 32 * 16; p < to; p += 512) *reinterpret_cast<uint4*>(p) = make_uint4(0, 0, 0, 0);
+}
+
+// A warp asks for what the first warps need of chunk n, and the second ones of chunk n - 1. Rows that a chunk has not
+// weigh nothing, but must be numbers: those of k and v are zeros.
+template <int kDim, int kStages>
+__device__ inline void bring(const Chunks& c, const Walk& w, uint32_t n, char* memory) {
+  using P = Places<kDim, kStages>;
+  if (n > w.chunks) return;
   const Delta& d = c.d;
-  const uint32_t key_head = w.head / (d.value_heads / d.key_heads);
-  const auto linear = [&](char* to, const void* from, uint32_t units, uint32_t per_row, uint32_t rows) {
-#pragma unroll 8
-    for (uint32_t i = self; i < units; i += kLoaders)
-      copy_later(to + i * 16, static_cast<const char*>(from) + i * 16, i / per_row < rows);
-  };
+  const uint32_t key_head = w.head / (d.value_heads / d.key_heads), turn = w.turn + n;
+  Copies copies{shared_address(memory + P::barrier(turn))};
   if (n < w.chunks) {
-    char* to = memory + P::first(n);
-    const uint32_t first = w.s.first + n * kChunk, rows = min(kChunk, w.s.first + w.s.rows - first);
-    const uint64_t at = uint64_t{w.slot + n} * d.value_heads + w.head;
-    linear(to, c.k + (uint64_t{w.slot + n} * d.key_heads + key_head) * kChunk * kDim, kChunk * kUnits, kUnits, rows);
-    linear(to + P::kInverse, c.inverse + at * kChunkTile, kChunk * 8, 8, kChunk);
-    linear(to + P::kD, c.decay + at * kChunk, kChunk / 2, 1, kChunk);
-    for (uint32_t i = self; i < kChunk * kValueUnits; i += kLoaders) {
-      const uint32_t row = i / kValueUnits, u = i % kValueUnits;
-      const bool in = row < rows && w.column + u * 8 < d.value_dim;
-      const uint64_t from = uint64_t{first + (in ? row : 0)} * d.values() + w.head * d.value_dim + (in ? w.column + u * 8 : 0);
-      copy_later(to + P::kV + tile_at<kValueUnits>(row, u), c.v + from, in);
+    char* to = memory + P::first(turn);
+    const uint32_t rows = min(kChunk, w.s.rows - n * kChunk), slot = w.slot + n;
+    const uint64_t at = uint64_t{slot} * d.value_heads + w.head;
+    copies.add(to, c.k + (uint64_t{slot} * d.key_heads + key_head) * kChunk * kDim, rows * kDim * 2);
+    copies.add(to + P::kInverse, c.inverse + at * kChunkTile, kTileBytes);
+    copies.add(to + P::kV, c.v + (at * c.slices() + w.slice) * (kChunk * kSlice), rows * kSlice * 2);
+    copies.add(to + P::kD, c.decay + at * kChunk, P::kDecay);
+    if (rows < kChunk) {
+      fill_zero(to + rows * kDim * 2, to + P::kKeys);
+      fill_zero(to + P::kV + rows * kSlice * 2, to + P::kV + P::kValues);
+#if __CUDA_ARCH__ >= 900
+      asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
     }
   }
-  if (n > 0 && n <= w.chunks) {
-    char* to = memory + P::second(n - 1);
-    const uint32_t slot = w.slot + n - 1, rows = min(kChunk, w.s.rows - (n - 1) * kChunk);
+  if (n > 0) {
+    char* to = memory + P::second(turn);
+    const uint32_t slot = w.slot + n - 1;
     const uint64_t at = uint64_t{slot} * d.value_heads + w.head;
-    linear(to, c.q + (uint64_t{slot} * d.key_heads + key_head) * kChunk * kDim, kChunk * kUnits, kUnits, rows);
-    linear(to + P::kWithin, c.within + at * kChunkTile, kChunk * 8, 8, kChunk);
-    linear(to + P::kE, c.decay + at * kChunk, kChunk / 2, 1, kChunk);
+    copies.add(to, c.q + (uint64_t{slot} * d.key_heads + key_head) * kChunk * kDim,
+               min(kChunk, w.s.rows - (n - 1) * kChunk) * kDim * 2);
+    copies.add(to + P::kWithin, c.within + at * kChunkTile, kTileBytes);
+    copies.add(to + P::kE, c.decay + at * kChunk, P::kDecay);
   }
-  copies_end();
+  copies.end();
+}
+
+// Waits until a turn's copies are there, and all warps are done with those of the turn before.
+template <int kDim, int kStages>
+__device__ inline void next_turn(uint32_t turn, char* memory) {
+#if __CUDA_ARCH__ >= 900
+  const uint32_t barrier = shared_address(memory + Places<kDim, kStages>::barrier(turn));
+  uint32_t done = 0;
+  while (done == 0) {
+    asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"
+                 : "=r"(done)
+                 : "r"(barrier), "r"(turn / kStages % 2)
+                 : "memory");
+  }
+#else
+  copies_wait<0>();
+#endif
+  __syncthreads();
 }
 
 // The lower 16 x 16 blocks of `tile` [64, 64], transposed, behind x: sums [16, 64] += x [16, 64] tile^T.
@@ -87,14 +141,14 @@ __device__ inline void hand_over(char* to, const uint32_t (&a)[4]) {
 
 // The first warp of a tile: S^T [16, kDim] through one chunk. Element e of tile n of a product: column g or g + 8 of the
 // values (e / 2), row 8 n + 2 t or the one behind it (e % 2).
-template <int kDim, int kTiles, int kStages>
-__device__ inline void advance(float (&s)[kDim / 8][4], uint32_t n, uint32_t tile, char* memory) {
-  using P = Places<kDim, kTiles, kStages>;
+template <int kDim, int kStages>
+__device__ inline void advance(float (&s)[kDim / 8][4], uint32_t turn, uint32_t tile, char* memory) {
+  using P = Places<kDim, kStages>;
   constexpr uint32_t kUnits = kDim / 8;
   const uint32_t lane = threadIdx.x % 32, t = lane % 4;
-  const char* place = memory + P::first(n);
+  const char* place = memory + P::first(turn);
   const uint32_t keys = shared_address(place);
-  char* hand = memory + P::hand(n, tile) + lane * 16;
+  char* hand = memory + P::hand(turn, tile) + lane * 16;
   // Nothing is written to shared memory while fragments are read: that would hold up those behind it.
   float r[8][4] = {};
   uint32_t state[kDim / 16][4];
@@ -155,15 +209,15 @@ __device__ inline void advance(float (&s)[kDim / 8][4], uint32_t n, uint32_t til
   }
 }
 
-// The second warp of a tile: O of chunk n, written where V was.
-template <int kDim, int kTiles, int kStages>
+// The second warp of a tile, a turn behind the first: O of chunk n, written where V was.
+template <int kDim, int kStages>
 __device__ inline void give_out(const Chunks& c, const Walk& w, uint32_t n, uint32_t tile, const char* memory) {
-  using P = Places<kDim, kTiles, kStages>;
+  using P = Places<kDim, kStages>;
   constexpr uint32_t kUnits = kDim / 8;
   const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  const char* place = memory + P::second(n);
+  const char* place = memory + P::second(w.turn + n + 1);
   const uint32_t queries = shared_address(place);
-  const char* hand = memory + P::hand(n, tile) + lane * 16;
+  const char* hand = memory + P::hand(w.turn + n, tile) + lane * 16;
   float o[8][4] = {};
 #pragma unroll
   for (uint32_t k = 0; k < kDim / 16; ++k) {
@@ -189,22 +243,22 @@ __device__ inline void give_out(const Chunks& c, const Walk& w, uint32_t n, uint
     const uint32_t a[4] = {x.x, x.y, x.z, x.w};
     multiply_lower(o, a, queries + P::kWithin, k);
   }
-  const uint32_t rows = min(kChunk, w.s.rows - n * kChunk), values = c.d.values();
-  uint16_t* to = c.v + uint64_t{w.s.first + n * kChunk + g} * values + w.head * c.d.value_dim + w.column + tile * 16 + 2 * t;
-  const bool there = w.column + tile * 16 < c.d.value_dim;
+  const uint32_t rows = min(kChunk, w.s.rows - n * kChunk);
+  const uint64_t at = (uint64_t{w.slot + n} * c.d.value_heads + w.head) * c.slices() + w.slice;
+  char* to = reinterpret_cast<char*>(c.v + at * (kChunk * kSlice)) + 4 * t;
 #pragma unroll
   for (uint32_t i = 0; i < 8; ++i) {
     const uint32_t low = transpose(pack_bf16(o[i][0], o[i][1])), high = transpose(pack_bf16(o[i][2], o[i][3]));
-    if (!there || i * 8 + g >= rows) continue;
-    *reinterpret_cast<uint32_t*>(to + uint64_t{i * 8} * values) = low;
-    *reinterpret_cast<uint32_t*>(to + uint64_t{i * 8} * values + 8) = high;
+    if (i * 8 + g >= rows) continue;
+    *reinterpret_cast<uint32_t*>(to + tile_at<kSlice / 8>(i * 8 + g, tile * 2)) = low;
+    *reinterpret_cast<uint32_t*>(to + tile_at<kSlice / 8>(i * 8 + g, tile * 2 + 1)) = high;
   }
 }
 
 // One warp's columns of the state, as `advance` has them: read, or written.
 template <int kDim, bool kRead>
 __device__ inline void move_state(const Chunks& c, const Walk& w, uint32_t tile, float (&s)[kDim / 8][4]) {
-  const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, column = w.column + tile * 16;
+  const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, column = w.slice * kSlice + tile * 16;
   const bool there = column < c.d.value_dim;
   const uint64_t slot = kRead ? w.s.read : w.s.write;
   float* at = c.d.rule_state + ((slot * c.d.value_heads + w.head) * c.d.value_dim + (there ? column + g : 0)) * kDim + 2 * t;
@@ -223,52 +277,58 @@ __device__ inline void move_state(const Chunks& c, const Walk& w, uint32_t tile,
   }
 }
 
-// blockIdx.x: kTiles tiles of value columns; blockIdx.y: value head; blockIdx.z: every gridDim.z-th sequence.
-template <int kDim, int kTiles, int kStages>
-__global__ void __launch_bounds__(kTiles * 64 + kLoaders, 1) walk(const __grid_constant__ Chunks c, const swy_step* step) {
+// blockIdx.x: slice; blockIdx.y: value head; blockIdx.z: every gridDim.z-th sequence.
+template <int kDim, int kStages>
+__global__ void __launch_bounds__(kWalkThreads, 1) walk(const __grid_constant__ Chunks c, const swy_step* step) {
   extern __shared__ __align__(128) char memory[];
   const uint32_t warp = threadIdx.x / 32, tile = warp % kTiles;
-  const bool first = warp < kTiles, loads = warp >= 2 * kTiles;
-  const uint32_t self = threadIdx.x - kTiles * 64;  // of a loader
+  const bool first = warp < kTiles, loads = warp == 2 * kTiles;
+#if __CUDA_ARCH__ >= 900
+  if (threadIdx.x < kStages) {
+    const uint32_t barrier = shared_address(memory + Places<kDim, kStages>::barrier(threadIdx.x));
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+  __syncthreads();
+#endif
   release_next();
   depend();
+  uint32_t turn = 0;
   for (uint32_t seq = blockIdx.z; seq < step->seqs; seq += gridDim.z) {
     Walk w;
     w.s = sequence_of(step, seq);
     if (!w.s.active) continue;
     w.slot = part_number(w.s.first, seq, kChunk);
     w.chunks = (w.s.rows + kChunk - 1) / kChunk;
-    w.head = blockIdx.y;
-    w.column = blockIdx.x * kTiles * 16;
+    w.head = blockIdx.y, w.slice = blockIdx.x, w.turn = turn;
+    turn += w.chunks + 1;
     float s[kDim / 8][4];
 #pragma unroll
     for (uint32_t n = 0; n + 1 < kStages; ++n) {
-      if (loads) bring<kDim, kTiles, kStages>(c, w, n, self, memory);
+      if (loads) bring<kDim, kStages>(c, w, n, memory);
     }
     if (first) move_state<kDim, true>(c, w, tile, s);
     for (uint32_t n = 0; n <= w.chunks; ++n) {
-      copies_wait<kStages - 2>();
-      __syncthreads();
+      next_turn<kDim, kStages>(w.turn + n, memory);
       if (loads) {
-        bring<kDim, kTiles, kStages>(c, w, n + kStages - 1, self, memory);
+        bring<kDim, kStages>(c, w, n + kStages - 1, memory);
       } else if (first) {
-        if (n < w.chunks) advance<kDim, kTiles, kStages>(s, n, tile, memory);
+        if (n < w.chunks) advance<kDim, kStages>(s, w.turn + n, tile, memory);
       } else if (n > 0) {
-        give_out<kDim, kTiles, kStages>(c, w, n - 1, tile, memory);
+        give_out<kDim, kStages>(c, w, n - 1, tile, memory);
       }
     }
     if (first) move_state<kDim, false>(c, w, tile, s);
-    copies_wait<0>();
     __syncthreads();
   }
 }
 
-template <int kDim, int kTiles, int kStages>
+template <int kDim, int kStages>
 swy_status record_walk(const Recording& r, const Chunks& c) {
-  const uint32_t blocks = ceil_div(c.d.value_dim, kTiles * 16) * c.d.value_heads;
-  const uint32_t teams = ceil_div(r.device().processors, blocks), seqs = r.bucket().seqs;
-  const dim3 grid(ceil_div(c.d.value_dim, kTiles * 16), c.d.value_heads, teams < seqs ? teams : seqs);
-  return launch(r, walk<kDim, kTiles, kStages>, grid, kTiles * 64 + kLoaders, Places<kDim, kTiles, kStages>::kBytes, c, r.list.step);
+  const uint32_t blocks = c.slices() * c.d.value_heads, seqs = r.bucket().seqs;
+  const uint32_t teams = ceil_div(r.device().processors, blocks);
+  const dim3 grid(c.slices(), c.d.value_heads, teams < seqs ? teams : seqs);
+  return launch(r, walk<kDim, kStages>, grid, kWalkThreads, Places<kDim, kStages>::kBytes, c, r.list.step);
 }
 
 void place(Chunks& c, Arena& arena, const swy_gated_delta_attrs& a, const swy_bucket& bucket) {
@@ -277,7 +337,7 @@ void place(Chunks& c, Arena& arena, const swy_gated_delta_attrs& a, const swy_bu
   const uint64_t heads = uint64_t{c.slots} * a.value_heads;
   c.q = arena.take<uint16_t>(keys);
   c.k = arena.take<uint16_t>(keys);
-  c.v = arena.take<uint16_t>(uint64_t{bucket.rows} * a.value_heads * a.value_dim);
+  c.v = arena.take<uint16_t>(heads * c.slices() * kChunk * kSlice);
   c.inverse = arena.take<uint16_t>(heads * kChunkTile);
   c.within = arena.take<uint16_t>(heads * kChunkTile);
   c.decay = arena.take<float2>(heads * kChunk);
@@ -307,9 +367,9 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
                      "kernel to 4",
                      a.key_dim, a.value_dim, a.conv_kernel);
   }
-  if (device.capability < 80 || device.block_memory < Places<128, 2, 2>::kBytes) {
+  if (device.capability < 80 || device.block_memory < Places<128, 2>::kBytes) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs %u bytes of shared memory in a block",
-                     Places<128, 2, 2>::kBytes);
+                     Places<128, 2>::kBytes);
   }
   return SWY_OK;
 }
@@ -323,6 +383,7 @@ double cost(const swy_op& op, const swy_bucket& bucket) {
 uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket& bucket) {
   Arena arena(nullptr);
   Chunks c{};
+  c.d.value_dim = attrs_of(op).value_dim;
   place(c, arena, attrs_of(op), bucket);
   return arena.used();
 }
@@ -333,11 +394,11 @@ constexpr Kernel kKernels[] = {
 }  // namespace
 
 swy_status record_chunks(const Recording& r, const Chunks& c) {
-  const bool roomy = r.device().block_memory >= Places<128, 2, 3>::kBytes;
+  const bool roomy = r.device().block_memory >= Places<128, 3>::kBytes;
   switch (c.d.key_dim) {
-    case 32: return record_walk<32, 2, 2>(r, c);
-    case 64: return record_walk<64, 2, 2>(r, c);
-    default: return roomy ? record_walk<128, 2, 3>(r, c) : record_walk<128, 2, 2>(r, c);
+    case 32: return record_walk<32, 3>(r, c);
+    case 64: return record_walk<64, 3>(r, c);
+    default: return roomy ? record_walk<128, 3>(r, c) : record_walk<128, 2>(r, c);
   }
 }
 

@@ -16,16 +16,19 @@ namespace gpu {
 
 constexpr uint32_t kChunk = 64;
 constexpr uint32_t kChunkTile = kChunk * kChunk;  // elements
+constexpr uint32_t kSlice = 32;                   // columns of v in a tile
 
 struct Chunks {
   Delta d;
   // Tiles (matrix.cuh) in bf16. A chunk's slot: its part_number().
   uint16_t *q, *k;     // [slots, key_heads] tiles [64, key_dim]; rows beyond a chunk's are not written
-  uint16_t* v;         // [rows, values], no tiles; later o, unnormed
+  uint16_t* v;         // [slots, value_heads, slices] tiles [64, kSlice]; later o, unnormed
   uint16_t* inverse;   // [slots, value_heads] tiles [64, 64]: (I + L)^-1 diag(beta), lower 16 x 16 blocks only
   uint16_t* within;    // [slots, value_heads] tiles [64, 64]: W, lower 16 x 16 blocks only
   float2* decay;       // [slots, value_heads, 64]: exp(G_i), exp(G_64 - G_i)
   uint32_t slots;      // for the bucket
+
+  __host__ __device__ uint32_t slices() const { return (d.value_dim + kSlice - 1) / kSlice; }
 };
 
 // Convolution, SiLU, norms of q and k: writes q, k and v.

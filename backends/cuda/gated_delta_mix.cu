@@ -1,11 +1,12 @@
 // GATED_DELTA for prompts, what stands before and behind the rule: convolution, SiLU and norms of q and k; gated norm.
 #include "gated_delta_chunks.cuh"
-#include "tiles.cuh"
+#include "matrix.cuh"
 
 namespace gpu {
 namespace {
 
-constexpr uint32_t kTaps = 4, kGroup = 8, kWarps = 8;  // rows of a warp; warps of a block
+constexpr uint32_t kTaps = 4, kGroup = 8;             // rows at a time
+constexpr uint32_t kMixWarps = 4, kWarps = 8;  // of a block
 
 struct Four {
   float x[4];
@@ -18,54 +19,58 @@ __device__ inline Four load_four(const float* p) {
 // silu to some units in the last place: what it gives is rounded to bf16, or multiplied by what was.
 __device__ inline float fast_silu(float x) { return __fdividef(x, 1.0f + __expf(-x)); }
 
-// Byte offset of element column of row i in a chunk's tile, whose rows have `units` units (tile_at of matrix.cuh).
-__device__ inline uint32_t in_tile(uint32_t i, uint32_t column, uint32_t units) {
-  const uint32_t turn = units >= 8 ? i % 8 : units == 4 ? i / 2 % 4 : i / 4 % 2;
-  return (i * units + ((column / 8) ^ turn)) * 16 + column % 8 * 2;
-}
-
 // What a warp works on: a head of q or k, or 128 columns of v; each lane has four neighbouring channels.
 struct Unit {
-  uint32_t head;     // of q, then of k; others: v
   uint32_t channel;  // of this lane
-  bool there, normed;
+  bool there, normed, query;
+  char* to;              // this lane's tile in slot 0
+  uint32_t slot_bytes;   // from slot to slot
+  uint32_t units, unit;  // of a row of the tile; this lane's, of which it has the first or second half
 };
-__device__ inline Unit unit_of(const Delta& d, uint32_t unit) {
+__device__ inline Unit unit_of(const Chunks& c, uint32_t number) {
+  const Delta& d = c.d;
   const uint32_t lane = threadIdx.x % 32, heads = 2 * d.key_heads;
   Unit u;
-  u.head = unit;
-  u.normed = unit < heads;
-  u.channel = (u.normed ? unit * d.key_dim : 2 * d.keys() + (unit - heads) * 128) + lane * 4;
-  u.there = u.normed ? lane * 4 < d.key_dim : u.channel < d.channels();
+  u.normed = number < heads;
+  u.query = number < d.key_heads;
+  if (u.normed) {
+    const uint32_t tile = kChunk * d.key_dim * 2;
+    u.channel = number * d.key_dim + lane * 4;
+    u.there = lane * 4 < d.key_dim;
+    u.to = reinterpret_cast<char*>(u.query ? c.q : c.k) + (u.query ? number : number - d.key_heads) * tile;
+    u.slot_bytes = d.key_heads * tile;
+    u.units = d.key_dim / 8, u.unit = lane / 2;
+  } else {
+    const uint32_t column = (number - heads) * 128 + lane * 4, in = column % d.value_dim;
+    u.channel = 2 * d.keys() + column;
+    u.there = u.channel < d.channels();
+    u.to = reinterpret_cast<char*>(c.v) + (column / d.value_dim * c.slices() + in / kSlice) * (kChunk * kSlice * 2);
+    u.slot_bytes = d.value_heads * c.slices() * (kChunk * kSlice * 2);
+    u.units = kSlice / 8, u.unit = in % kSlice / 8;
+  }
+  u.to += lane % 2 * 8;
   return u;
 }
 
-// Writes one row's u = silu(sum) for this lane's channels, where the kernels behind look for it.
-__device__ inline void put(const Chunks& c, const Unit& u, uint32_t row, uint32_t first, uint32_t seq, const Four& sum) {
-  const Delta& d = c.d;
+// Writes one row's silu(sum) for this lane's channels, where the kernels behind look for it. before: rows of the sequence
+// in front; slot: of its first chunk.
+__device__ inline void put(const Delta& d, const Unit& u, uint32_t before, uint32_t slot, const Four& sum) {
   Four v;
   float squares = 0;
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
-    v.x[j] = u.there ? fast_silu(sum.x[j]) : 0.0f;
+    v.x[j] = fast_silu(sum.x[j]);
     squares = fmaf(v.x[j], v.x[j], squares);
   }
-  float scale = 1;
   if (u.normed) {
-    scale = rsqrtf(warp_sum(squares) + d.l2_eps);
-    if (u.head < d.key_heads) scale *= rsqrtf(static_cast<float>(d.key_dim));
+    const float scale = rsqrtf(warp_sum(u.there ? squares : 0.0f) + d.l2_eps);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) v.x[j] *= u.query ? scale * rsqrtf(static_cast<float>(d.key_dim)) : scale;
   }
   if (!u.there) return;
-  const uint2 packed = make_uint2(pack_bf16(v.x[0] * scale, v.x[1] * scale), pack_bf16(v.x[2] * scale, v.x[3] * scale));
-  if (!u.normed) {
-    *reinterpret_cast<uint2*>(c.v + uint64_t{row} * d.values() + (u.channel - 2 * d.keys())) = packed;
-    return;
-  }
-  const bool query = u.head < d.key_heads;
-  const uint32_t i = row - first, slot = part_number(first, seq, kChunk) + i / kChunk;
-  const uint64_t tile = uint64_t{slot} * d.key_heads + (query ? u.head : u.head - d.key_heads);
-  char* to = reinterpret_cast<char*>(query ? c.q : c.k) + tile * kChunk * d.key_dim * 2;
-  *reinterpret_cast<uint2*>(to + in_tile(i % kChunk, threadIdx.x % 32 * 4, d.key_dim / 8)) = packed;
+  const uint32_t i = before % kChunk, turn = u.units >= 8 ? i % 8 : i / 2 % 4;  // tile_at of matrix.cuh
+  *reinterpret_cast<uint2*>(u.to + uint64_t{slot + before / kChunk} * u.slot_bytes + (i * u.units + (u.unit ^ turn)) * 16) =
+      make_uint2(pack_bf16(v.x[0], v.x[1]), pack_bf16(v.x[2], v.x[3]));
 }
 
 // The last kTaps weights of this lane's channels; where there are fewer, those before are zero.
@@ -90,47 +95,86 @@ __device__ inline void load_taps(const Delta& d, uint32_t channel, float (&tap)[
   }
 }
 
-// blockIdx.x: units, one per warp; blockIdx.y: kGroup rows. Lane i looks for the sequence of row i.
-__global__ void __launch_bounds__(kWarps * 32, 3) mix(const __grid_constant__ Chunks c, const swy_step* step) {
+// Rows of several sequences, or the first ones of one. Lane i knows the sequence of row i.
+__device__ inline void mix_ragged(const Chunks& c, const Unit& u, const Four (&window)[kGroup + kTaps - 1],
+                                  const float (&tap)[kTaps][4], uint32_t begin, uint32_t end, uint32_t own,
+                                  const Sequence& s) {
   const Delta& d = c.d;
-  const Unit u = unit_of(d, blockIdx.x * kWarps + threadIdx.x / 32);
-  const uint32_t channel = u.there ? u.channel : 0, channels = d.channels(), taps = d.kernel;
-  float tap[kTaps][4];
-  load_taps(d, channel, tap);
-  release_next();
-  depend();
-  const uint32_t rows = step->rows, begin = blockIdx.y * kGroup, end = min(begin + kGroup, rows);
-  if (begin >= end || (!u.normed && !u.there)) return;
-  Four window[kGroup + kTaps - 1];  // rows begin - 3 and on, whoever's they are
-#pragma unroll
-  for (uint32_t i = 0; i < kGroup + kTaps - 1; ++i) {
-    const uint32_t row = begin + i < kTaps - 1 ? 0 : min(begin + i - (kTaps - 1), rows - 1);
-    window[i] = load_four(d.qkv + channel + uint64_t{row} * channels);
-  }
-  const uint32_t own = step_array<uint32_t>(step, step->row_seq_at)[min(begin + threadIdx.x % kGroup, end - 1)];
-  const Sequence s = sequence_of(step, own);
-  const uint32_t how = (s.active ? 1 : 0) + (s.fresh ? 2 : 0), slot = static_cast<uint32_t>(s.read);
+  const uint32_t how = (s.active ? 1 : 0) + (s.fresh ? 2 : 0), from = static_cast<uint32_t>(s.read), taps = d.kernel;
 #pragma unroll
   for (uint32_t i = 0; i < kGroup; ++i) {
     const uint32_t seq = __shfl_sync(kAll, own, i), first = __shfl_sync(kAll, s.first, i);
-    const uint32_t state = __shfl_sync(kAll, how, i), read = __shfl_sync(kAll, slot, i);
+    const uint32_t state = __shfl_sync(kAll, how, i), read = __shfl_sync(kAll, from, i);
     if (begin + i >= end || (state & 1) == 0) continue;
-    const uint32_t before = begin + i - first;  // rows of the sequence
+    const uint32_t before = begin + i - first;
     Four sum{};
 #pragma unroll
     for (uint32_t t = 0; t < kTaps; ++t) {
       const uint32_t back = kTaps - 1 - t;
       Four x = window[i + t];
       if (back > before) {
-        const bool in = (state & 2) == 0 && back < taps;
-        const float* old = d.conv_state + (uint64_t{read} * channels + channel) * (taps - 1) + (taps - 1 + before - back);
+        const bool in = (state & 2) == 0 && back < taps && u.there;
+        const float* old =
+            d.conv_state + (uint64_t{read} * d.channels() + u.channel) * (taps - 1) + (taps - 1 + before - back);
 #pragma unroll
         for (int j = 0; j < 4; ++j) x.x[j] = in ? old[j * (taps - 1)] : 0.0f;
       }
 #pragma unroll
       for (int j = 0; j < 4; ++j) sum.x[j] = fmaf(x.x[j], tap[t][j], sum.x[j]);
     }
-    put(c, u, begin + i, first, seq, sum);
+    put(d, u, before, part_number(first, seq, kChunk), sum);
+  }
+}
+
+// blockIdx.x: units, one per warp; blockIdx.y: `groups` times kGroup rows.
+__global__ void __launch_bounds__(kMixWarps * 32, 5)
+    mix(const __grid_constant__ Chunks c, uint32_t groups, const swy_step* step) {
+  const Delta& d = c.d;
+  const Unit u = unit_of(c, blockIdx.x * kMixWarps + threadIdx.x / 32);
+  const uint32_t channel = u.there ? u.channel : 0, channels = d.channels();
+  float tap[kTaps][4];
+  load_taps(d, channel, tap);
+  release_next();
+  depend();
+  const uint32_t rows = step->rows;
+  if (!u.normed && !u.there) return;
+  Four window[kGroup + kTaps - 1];  // rows begin - 3 and on, whoever's they are
+  uint32_t known = 0, own = 0;      // rows before `known` are of the sequence that the last look was for
+  Sequence s{};
+  for (uint32_t group = 0; group < groups; ++group) {
+    const uint32_t begin = (blockIdx.y * groups + group) * kGroup, end = min(begin + kGroup, rows);
+    if (begin >= end) return;
+#pragma unroll
+    for (uint32_t i = 0; i < kGroup + kTaps - 1; ++i) {
+      if (i < kTaps - 1 && group > 0) {
+        window[i] = window[i + kGroup];
+        continue;
+      }
+      const uint32_t row = begin + i < kTaps - 1 ? 0 : min(begin + i - (kTaps - 1), rows - 1);
+      window[i] = load_four(d.qkv + channel + uint64_t{row} * channels);
+    }
+    if (begin + kGroup > known) {
+      own = step_array<uint32_t>(step, step->row_seq_at)[min(begin + threadIdx.x % kGroup, end - 1)];
+      s = sequence_of(step, own);
+      const bool alone = __all_sync(kAll, own == __shfl_sync(kAll, own, 0));
+      known = alone ? s.first + s.rows : 0;
+    }
+    if (begin + kGroup > known || begin < s.first + kTaps - 1) {
+      mix_ragged(c, u, window, tap, begin, end, own, s);
+      continue;
+    }
+    if (!s.active) continue;
+    const uint32_t slot = part_number(s.first, own, kChunk);
+#pragma unroll
+    for (uint32_t i = 0; i < kGroup; ++i) {
+      Four sum{};
+#pragma unroll
+      for (uint32_t t = 0; t < kTaps; ++t) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) sum.x[j] = fmaf(window[i + t].x[j], tap[t][j], sum.x[j]);
+      }
+      put(d, u, begin + i - s.first, slot, sum);
+    }
   }
 }
 
@@ -147,15 +191,19 @@ __global__ void __launch_bounds__(kWarps * 32) gated_norm(const __grid_constant_
   depend();
   if (first >= d.value_heads) return;
   for (uint32_t row = blockIdx.y; row < step->rows; row += gridDim.y) {
-    const bool active =
-        step_array<uint32_t>(step, step->seq_active_at)[step_array<uint32_t>(step, step->row_seq_at)[row]] != 0;
+    const uint32_t seq = step_array<uint32_t>(step, step->row_seq_at)[row];
+    const bool active = step_array<uint32_t>(step, step->seq_active_at)[seq] != 0;
+    const uint32_t start = step_array<uint32_t>(step, step->row_start_at)[seq], i = row - start;
+    const uint64_t tile = uint64_t{part_number(start, seq, kChunk) + i / kChunk} * d.value_heads;
+    const uint32_t inside = tile_at<kSlice / 8>(i % kChunk, lane % 8 / 2) / 2 + lane % 2 * 4;
     uint2 o[kHeadsOfWarp];
     Four z[kHeadsOfWarp];
 #pragma unroll
     for (uint32_t h = 0; h < kHeadsOfWarp; ++h) {
       const uint64_t at = uint64_t{row} * d.values() + (first + h) * d.value_dim + lane * 4;
       const bool there = in && active && first + h < d.value_heads;
-      o[h] = there ? *reinterpret_cast<const uint2*>(c.v + at) : make_uint2(0, 0);
+      const uint64_t from = ((tile + first + h) * c.slices() + lane / 8) * (kChunk * kSlice) + inside;
+      o[h] = there ? *reinterpret_cast<const uint2*>(c.v + from) : make_uint2(0, 0);
       z[h] = there ? load_four(d.z + at) : Four{};
     }
 #pragma unroll
@@ -179,8 +227,10 @@ __global__ void __launch_bounds__(kWarps * 32) gated_norm(const __grid_constant_
 }  // namespace
 
 swy_status record_mix(const Recording& r, const Chunks& c) {
-  const uint32_t units = 2 * c.d.key_heads + ceil_div(c.d.values(), 128);
-  return launch(r, mix, dim3(ceil_div(units, kWarps), ceil_div(r.bucket().rows, kGroup)), kWarps * 32, 0, c, r.list.step);
+  const uint32_t units = 2 * c.d.key_heads + ceil_div(c.d.values(), 128), rows = r.bucket().rows;
+  const uint32_t groups = rows >= 8192 ? 4 : rows >= 2048 ? 2 : 1;
+  return launch(r, mix, dim3(ceil_div(units, kMixWarps), ceil_div(rows, kGroup * groups)), kMixWarps * 32, 0, c, groups,
+                r.list.step);
 }
 
 swy_status record_gated_norm(const Recording& r, const Chunks& c) {
