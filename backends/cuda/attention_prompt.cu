@@ -142,15 +142,16 @@ swy_status supports_prompt(const swy_device& device, const swy_op& op, const swy
   const auto& a = attention_attrs(op);
   if (!device.kv_bf16) return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "needs keys and values in bf16");
   if (bucket.rows > 65535) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "takes at most 65535 rows, the bucket has %u", bucket.rows);
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "takes at most 65535 rows, the bucket has %u",
+                     bucket.rows);
   }
   if ((a.head_dim == 64 || a.head_dim == 128 || a.head_dim == 256) && a.rotary_dim <= kMostRotary &&
       a.heads / a.kv_heads <= kTileQueries / 2) {
     return SWY_OK;
   }
   return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
-                   "head_dim is %u, %u query heads per KV head; it must be 64, 128 or 256, and they %u at most", a.head_dim,
-                   a.heads / a.kv_heads, kTileQueries / 2);
+                   "head_dim is %u, %u query heads per KV head; it must be 64, 128 or 256, and they %u at most",
+                   a.head_dim, a.heads / a.kv_heads, kTileQueries / 2);
 }
 
 double prompt_cost(const swy_op& op, const swy_bucket& bucket, double rate, double block) {

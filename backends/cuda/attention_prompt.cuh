@@ -1,9 +1,10 @@
-// What the kernels of ATTENTION for prompts share: tiles of queries, the way of keys and values to shared memory, and the
-// running softmax (Dao 2023, "FlashAttention-2").
+// What the kernels of ATTENTION for prompts share: tiles of queries, the way of keys and values to shared memory, and
+// the running softmax (Dao 2023, "FlashAttention-2").
 //
 // The rows of a tile are all query heads of one KV head for some neighbouring rows of a sequence, so that its keys and
 // values are read once for all of them. Positions come in blocks of 64. Keys, values and queries lie in panels of 64
-// elements, each a tile of matrix.cuh [64 rows, 8 units]; a panel's rows are those that wgmma calls swizzled by 128 bytes.
+// elements, each a tile of matrix.cuh [64 rows, 8 units]; a panel's rows are those that wgmma calls swizzled by 128
+// bytes.
 #pragma once
 
 #include "attention.cuh"
@@ -13,7 +14,7 @@
 namespace gpu {
 
 constexpr uint32_t kPromptThreads = 256, kPositions = 64, kPanel = 64 * 128;  // positions of a block; bytes
-constexpr uint32_t kTileQueries = 128;                                       // of an uncut tile
+constexpr uint32_t kTileQueries = 128;                                        // of an uncut tile
 
 // Byte offset of a unit of 16 bytes.
 __device__ inline uint32_t in_panels(uint32_t row, uint32_t unit) {
@@ -184,26 +185,36 @@ __device__ inline void join_teams(bool first, Running<kDim>& r, float* shared) {
   }
 }
 
-// Writes a thread's two queries, m and m + 8.
+// Writes a thread's two queries, m and m + 8. Gates are asked for a quarter of a head at a time: a store holds up the
+// loads behind it.
 template <int kDim>
 __device__ inline void give(const Attention& a, const Tile& tile, uint32_t m, const Running<kDim>& r) {
+  constexpr uint32_t kPart = kDim / 32;
   const uint32_t t = threadIdx.x % 4;
 #pragma unroll
   for (uint32_t h = 0; h < 2; ++h) {
     if (!tile.there(m + 8 * h)) continue;
     const uint64_t head = tile.head(a, m + 8 * h);
-    const float share = 1.0f / r.sum[h];
-    const float* gate = a.q + head * 2 * kDim + kDim + 2 * t;
+    const float share = tile.part.active ? 1.0f / r.sum[h] : 0.0f;
+    const float* from = a.q + head * 2 * kDim + kDim + 2 * t;
     float* y = a.y + head * kDim + 2 * t;
 #pragma unroll
-    for (uint32_t n = 0; n < kDim / 8; ++n) {
-      float2 v = make_float2(r.out[n][2 * h] * share, r.out[n][2 * h + 1] * share);
-      if (!tile.part.active) v = make_float2(0, 0);
-      if (a.gated) {
-        const float2 x = *reinterpret_cast<const float2*>(gate + n * 8);
-        v.x *= sigmoid(x.x), v.y *= sigmoid(x.y);
+    for (uint32_t first = 0; first < kDim / 8; first += kPart) {
+      float2 gate[kPart];
+#pragma unroll
+      for (uint32_t n = 0; n < kPart; ++n) {
+        gate[n] = a.gated ? *reinterpret_cast<const float2*>(from + (first + n) * 8) : make_float2(0, 0);
       }
-      *reinterpret_cast<float2*>(y + n * 8) = v;
+#pragma unroll
+      for (uint32_t n = 0; n < kPart; ++n) {
+        const float(&out)[4] = r.out[first + n];
+        float2 v = make_float2(out[2 * h] * share, out[2 * h + 1] * share);
+        if (!tile.part.active) v = make_float2(0, 0);
+        if (a.gated) {
+          v.x = __fdividef(v.x, 1.0f + __expf(-gate[n].x)), v.y = __fdividef(v.y, 1.0f + __expf(-gate[n].y));
+        }
+        *reinterpret_cast<float2*>(y + (first + n) * 8) = v;
+      }
     }
   }
 }

@@ -23,10 +23,10 @@ __device__ inline uint64_t panel_descriptor(uint32_t at) {
 }
 
 __device__ inline void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-// Waits for all products. Their sums are not touched before.
+__device__ inline void products_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+// Waits for all products.
 template <int kTiles>
 __device__ inline void products_end(float (&sums)[kTiles][4]) {
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
   asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 #pragma unroll
   for (int i = 0; i < kTiles; ++i) {
@@ -35,14 +35,14 @@ __device__ inline void products_end(float (&sums)[kTiles][4]) {
   }
 }
 
-#define SWY_SUMS(d)                                                                                               \
-  "+f"((d)[0][0]), "+f"((d)[0][1]), "+f"((d)[0][2]), "+f"((d)[0][3]), "+f"((d)[1][0]), "+f"((d)[1][1]),           \
-      "+f"((d)[1][2]), "+f"((d)[1][3]), "+f"((d)[2][0]), "+f"((d)[2][1]), "+f"((d)[2][2]), "+f"((d)[2][3]),       \
-      "+f"((d)[3][0]), "+f"((d)[3][1]), "+f"((d)[3][2]), "+f"((d)[3][3]), "+f"((d)[4][0]), "+f"((d)[4][1]),       \
-      "+f"((d)[4][2]), "+f"((d)[4][3]), "+f"((d)[5][0]), "+f"((d)[5][1]), "+f"((d)[5][2]), "+f"((d)[5][3]),       \
-      "+f"((d)[6][0]), "+f"((d)[6][1]), "+f"((d)[6][2]), "+f"((d)[6][3]), "+f"((d)[7][0]), "+f"((d)[7][1]),       \
+#define SWY_SUMS(d)                                                                                         \
+  "+f"((d)[0][0]), "+f"((d)[0][1]), "+f"((d)[0][2]), "+f"((d)[0][3]), "+f"((d)[1][0]), "+f"((d)[1][1]),     \
+      "+f"((d)[1][2]), "+f"((d)[1][3]), "+f"((d)[2][0]), "+f"((d)[2][1]), "+f"((d)[2][2]), "+f"((d)[2][3]), \
+      "+f"((d)[3][0]), "+f"((d)[3][1]), "+f"((d)[3][2]), "+f"((d)[3][3]), "+f"((d)[4][0]), "+f"((d)[4][1]), \
+      "+f"((d)[4][2]), "+f"((d)[4][3]), "+f"((d)[5][0]), "+f"((d)[5][1]), "+f"((d)[5][2]), "+f"((d)[5][3]), \
+      "+f"((d)[6][0]), "+f"((d)[6][1]), "+f"((d)[6][2]), "+f"((d)[6][3]), "+f"((d)[7][0]), "+f"((d)[7][1]), \
       "+f"((d)[7][2]), "+f"((d)[7][3])
-#define SWY_NAMES                                                                                                    \
+#define SWY_NAMES                                                                                                   \
   "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, " \
   "%24, %25, %26, %27, %28, %29, %30, %31}"
 
@@ -61,6 +61,7 @@ __device__ inline void weigh(float (*d)[4], const uint32_t (&weights)[4], uint64
                : "r"(weights[0]), "r"(weights[1]), "r"(weights[2]), "r"(weights[3]), "l"(values));
 }
 
+// Begins the products of scores; they are not touched before products_end().
 template <int kDim>
 __device__ inline void score_block(float (&s)[8][4], uint32_t queries, uint32_t keys) {
   products_begin();
@@ -69,13 +70,10 @@ __device__ inline void score_block(float (&s)[8][4], uint32_t queries, uint32_t 
     const uint32_t at = k / 4 * kPanel + k % 4 * 32;
     score(s, panel_descriptor(queries + at), panel_descriptor(keys + at), k > 0);
   }
-  products_end(s);
+  products_commit();
 }
 template <int kDim>
-__device__ inline void weigh_block(const float (&s)[8][4], uint32_t values, Running<kDim>& r) {
-  uint32_t weights[4][4];
-#pragma unroll
-  for (uint32_t k = 0; k < 4; ++k) as_operand(weights[k], s[2 * k], s[2 * k + 1]);
+__device__ inline void weigh_block(const uint32_t (&weights)[4][4], uint32_t values, Running<kDim>& r) {
   products_begin();
 #pragma unroll
   for (uint32_t k = 0; k < 4; ++k) {
@@ -84,7 +82,18 @@ __device__ inline void weigh_block(const float (&s)[8][4], uint32_t values, Runn
       weigh(r.out + 8 * p, weights[k], panel_descriptor(values + p * kPanel + k * 2048));
     }
   }
+  products_commit();
   products_end(r.out);
+}
+
+// Scores of a block become weights, as the next product's first operand.
+template <int kDim>
+__device__ inline void soften_block(float (&s)[8][4], uint32_t first, const uint32_t (&limit)[2], Running<kDim>& r,
+                                    uint32_t (&weights)[4][4]) {
+  mask(s, first, limit);
+  soften<kDim>(s, r);
+#pragma unroll
+  for (uint32_t k = 0; k < 4; ++k) as_operand(weights[k], s[2 * k], s[2 * k + 1]);
 }
 
 // What copies brought is seen by the products of `threads` threads (id 0: of the block).
@@ -95,35 +104,47 @@ __device__ inline void arrived(uint32_t id, uint32_t threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-// Both warpgroups walk through all blocks.
+// Both warpgroups walk through all blocks. While a block's scores become weights, the next one's are under way.
 template <int kDim>
 __device__ inline void walk_together(const Attention& a, const swy_step* step, const Tile& tile, char* memory,
                                      Running<kDim>& r) {
-  constexpr uint32_t kBuffer = 2 * panels_bytes(kDim, kPositions), kWarps = kPromptThreads / 32;
+  constexpr uint32_t kHalf = panels_bytes(kDim, kPositions), kWarps = kPromptThreads / 32;
   const uint32_t group = threadIdx.x / kGroup, m = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
-  char* buffers = memory + panels_bytes(kDim, kTileQueries);
+  const uint32_t blocks = tile.blocks(), queries = shared_address(memory) + group * panels_bytes(kDim, 64);
+  char* keys = memory + panels_bytes(kDim, kTileQueries);  // two buffers of keys, then two of values
+  char* values = keys + 2 * kHalf;
   Pages<kDim, kWarps> pages(step, tile, threadIdx.x / 32, 0);
-  const auto bring = [&](uint32_t block) {
-    char* keys = buffers + block % 2 * kBuffer;
+  const auto bring_keys = [&](uint32_t block) {  // after the values of the block before, whose place is then forgotten
+    if (block >= blocks) return;
     pages.find(a, step, tile.kv, block, 1);
-    pages.bring(a, step, block, false, keys);
-    pages.bring(a, step, block, true, keys + kBuffer / 2);
-    copies_end();
+    pages.bring(a, step, block, false, keys + block % 2 * kHalf);
+  };
+  const auto bring_values = [&](uint32_t block) {
+    if (block < blocks) pages.bring(a, step, block, true, values + block % 2 * kHalf);
   };
   bring_queries<kDim>(a, tile, kTileQueries, memory);
-  bring(0);
-  uint32_t limit[2];
+  bring_keys(0);
+  copies_end();
+  bring_values(0);
+  bring_keys(1);
+  copies_end();
+  uint32_t limit[2], weights[4][4];
   limits(tile, m, limit);
-  const uint32_t blocks = tile.blocks(), queries = shared_address(memory) + group * panels_bytes(kDim, 64);
+  float s[8][4], next[8][4];
+  arrived<1>(0, kPromptThreads);
+  score_block<kDim>(s, queries, shared_address(keys));
+  products_end(s);
   for (uint32_t b = 0; b < blocks; ++b) {
     arrived<0>(0, kPromptThreads);
-    if (b + 1 < blocks) bring(b + 1);
-    const uint32_t keys = shared_address(buffers + b % 2 * kBuffer);
-    float s[8][4];
-    score_block<kDim>(s, queries, keys);
-    mask(s, b * kPositions, limit);
-    soften<kDim>(s, r);
-    weigh_block<kDim>(s, keys + kBuffer / 2, r);
+    bring_values(b + 1);
+    bring_keys(b + 2);
+    copies_end();
+    if (b + 1 < blocks) score_block<kDim>(next, queries, shared_address(keys + (b + 1) % 2 * kHalf));
+    soften_block(s, b * kPositions, limit, r, weights);
+    products_end(next);
+    weigh_block<kDim>(weights, shared_address(values + b % 2 * kHalf), r);
+#pragma unroll
+    for (int i = 0; i < 32; ++i) s[i / 4][i % 4] = next[i / 4][i % 4];
   }
 }
 
@@ -147,19 +168,19 @@ __device__ inline void walk_in_turns(const Attention& a, const swy_step* step, c
   bring_queries<kDim>(a, tile, 64, memory);
   bring(group, false);
   bring(group, true);
-  uint32_t limit[2];
+  uint32_t limit[2], weights[4][4];
   limits(tile, m, limit);
   arrived<1>(0, kPromptThreads);  // the queries, of which each warpgroup has brought half
   for (uint32_t b = group; b < blocks; b += 2) {
     arrived<1>(1 + group, kGroup);
     float s[8][4];
     score_block<kDim>(s, shared_address(memory), shared_address(keys));
+    products_end(s);
     asm volatile("bar.sync %0, %1;" ::"r"(1 + group), "n"(kGroup) : "memory");
     bring(b + 2, false);
-    mask(s, b * kPositions, limit);
-    soften<kDim>(s, r);
+    soften_block(s, b * kPositions, limit, r, weights);
     arrived<1>(1 + group, kGroup);
-    weigh_block<kDim>(s, shared_address(keys) + kHalf, r);
+    weigh_block<kDim>(weights, shared_address(keys) + kHalf, r);
     asm volatile("bar.sync %0, %1;" ::"r"(1 + group), "n"(kGroup) : "memory");
     bring(b + 2, true);
   }

@@ -14,8 +14,8 @@ constexpr uint32_t kTileBytes = kChunkTile * 2;
 
 constexpr uint32_t kTiles = kSlice / 16, kWalkThreads = kTiles * 64 + 32;
 
-// What a block's shared memory holds. Buffers of the first warp: k, inverse, v, decay of a chunk; of the second: q, within,
-// decay of the chunk before. The first hands its operands to the second as its lanes have them.
+// What a block's shared memory holds. Buffers of the first warp: k, inverse, v, decay of a chunk; of the second: q,
+// within, decay of the chunk before. The first hands its operands to the second as its lanes have them.
 template <int kDim, int kStages>
 struct Places {
   static constexpr uint32_t kKeys = kChunk * kDim * 2, kValues = kChunk * kSlice * 2, kDecay = kChunk * 8;
@@ -139,8 +139,8 @@ __device__ inline void hand_over(char* to, const uint32_t (&a)[4]) {
   *reinterpret_cast<uint4*>(to) = make_uint4(a[0], a[1], a[2], a[3]);
 }
 
-// The first warp of a tile: S^T [16, kDim] through one chunk. Element e of tile n of a product: column g or g + 8 of the
-// values (e / 2), row 8 n + 2 t or the one behind it (e % 2).
+// The first warp of a tile: S^T [16, kDim] through one chunk. Element e of tile n of a product: column g or g + 8 of
+// the values (e / 2), row 8 n + 2 t or the one behind it (e % 2).
 template <int kDim, int kStages>
 __device__ inline void advance(float (&s)[kDim / 8][4], uint32_t turn, uint32_t tile, char* memory) {
   using P = Places<kDim, kStages>;
@@ -261,7 +261,8 @@ __device__ inline void move_state(const Chunks& c, const Walk& w, uint32_t tile,
   const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, column = w.slice * kSlice + tile * 16;
   const bool there = column < c.d.value_dim;
   const uint64_t slot = kRead ? w.s.read : w.s.write;
-  float* at = c.d.rule_state + ((slot * c.d.value_heads + w.head) * c.d.value_dim + (there ? column + g : 0)) * kDim + 2 * t;
+  float* at =
+      c.d.rule_state + ((slot * c.d.value_heads + w.head) * c.d.value_dim + (there ? column + g : 0)) * kDim + 2 * t;
 #pragma unroll
   for (uint32_t i = 0; i < kDim / 8; ++i) {
     auto* low = reinterpret_cast<float2*>(at + i * 8);
@@ -326,82 +327,25 @@ __global__ void __launch_bounds__(kWalkThreads, 1) walk(const __grid_constant__ 
 template <int kDim, int kStages>
 swy_status record_walk(const Recording& r, const Chunks& c) {
   const uint32_t blocks = c.slices() * c.d.value_heads, seqs = r.bucket().seqs;
-  const uint32_t teams = ceil_div(r.device().processors, blocks);
+  const uint32_t processors = r.device().processors, teams = processors < 2 * blocks ? 1 : processors / blocks;
   const dim3 grid(c.slices(), c.d.value_heads, teams < seqs ? teams : seqs);
   return launch(r, walk<kDim, kStages>, grid, kWalkThreads, Places<kDim, kStages>::kBytes, c, r.list.step);
 }
 
-void place(Chunks& c, Arena& arena, const swy_gated_delta_attrs& a, const swy_bucket& bucket) {
-  c.slots = part_numbers(bucket, kChunk);
-  const uint64_t keys = uint64_t{c.slots} * a.key_heads * kChunk * a.key_dim;
-  const uint64_t heads = uint64_t{c.slots} * a.value_heads;
-  c.q = arena.take<uint16_t>(keys);
-  c.k = arena.take<uint16_t>(keys);
-  c.v = arena.take<uint16_t>(heads * c.slices() * kChunk * kSlice);
-  c.inverse = arena.take<uint16_t>(heads * kChunkTile);
-  c.within = arena.take<uint16_t>(heads * kChunkTile);
-  c.decay = arena.take<float2>(heads * kChunk);
-}
-
-const swy_gated_delta_attrs& attrs_of(const swy_op& op) {
-  return *static_cast<const swy_gated_delta_attrs*>(op.attrs);
-}
-
-swy_status record(const Recording& r) {
-  Chunks c{};
-  c.d = delta_of(r);
-  Arena arena(r.operands.workspace());
-  place(c, arena, attrs_of(r.op), r.bucket());
-  SWY_CUDA_TRY(record_mix(r, c));
-  SWY_CUDA_TRY(record_triangles(r, c));
-  SWY_CUDA_TRY(record_chunks(r, c));
-  return record_gated_norm(r, c);
-}
-
-swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
-  const auto& a = attrs_of(op);
-  const bool dims = (a.key_dim == 32 || a.key_dim == 64 || a.key_dim == 128) && a.value_dim % 16 == 0 && a.value_dim <= 128;
-  if (!dims || a.conv_kernel > 4 || bucket.rows > 65535 * 8) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
-                     "key_dim %u, value_dim %u, kernel %u; key_dim of 32, 64 or 128, value_dim a multiple of 16 to 128, "
-                     "kernel to 4",
-                     a.key_dim, a.value_dim, a.conv_kernel);
-  }
-  if (device.capability < 80 || device.block_memory < Places<128, 2>::kBytes) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs %u bytes of shared memory in a block",
-                     Places<128, 2>::kBytes);
-  }
-  return SWY_OK;
-}
-
-double cost(const swy_op& op, const swy_bucket& bucket) {
-  const auto& a = attrs_of(op);
-  const double state = static_cast<double>(a.value_heads) * a.key_dim * a.value_dim;
-  return cost_of(1.5 * row_bytes(op) + 8 * state * bucket.seqs, 4 * state * bucket.rows / 8, 4) + 6 + 1.5 * bucket.seqs;
-}
-
-uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket& bucket) {
-  Arena arena(nullptr);
-  Chunks c{};
-  c.d.value_dim = attrs_of(op).value_dim;
-  place(c, arena, attrs_of(op), bucket);
-  return arena.used();
-}
-
-constexpr Kernel kKernels[] = {
-    {"gated_delta.chunks", SWY_OP_GATED_DELTA, kAlways, SWY_BF16, supports, cost, workspace, record}};
-
 }  // namespace
+
+uint32_t least_block_memory() { return Places<128, 2>::kBytes; }
 
 swy_status record_chunks(const Recording& r, const Chunks& c) {
   const bool roomy = r.device().block_memory >= Places<128, 3>::kBytes;
   switch (c.d.key_dim) {
-    case 32: return record_walk<32, 3>(r, c);
-    case 64: return record_walk<64, 3>(r, c);
-    default: return roomy ? record_walk<128, 3>(r, c) : record_walk<128, 2>(r, c);
+    case 32:
+      return record_walk<32, 3>(r, c);
+    case 64:
+      return record_walk<64, 3>(r, c);
+    default:
+      return roomy ? record_walk<128, 3>(r, c) : record_walk<128, 2>(r, c);
   }
 }
-
-std::span<const Kernel> gated_delta_chunks_kernels() { return kKernels; }
 
 }  // namespace gpu

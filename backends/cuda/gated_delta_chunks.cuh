@@ -21,12 +21,12 @@ constexpr uint32_t kSlice = 32;                   // columns of v in a tile
 struct Chunks {
   Delta d;
   // Tiles (matrix.cuh) in bf16. A chunk's slot: its part_number().
-  uint16_t *q, *k;     // [slots, key_heads] tiles [64, key_dim]; rows beyond a chunk's are not written
-  uint16_t* v;         // [slots, value_heads, slices] tiles [64, kSlice]; later o, unnormed
-  uint16_t* inverse;   // [slots, value_heads] tiles [64, 64]: (I + L)^-1 diag(beta), lower 16 x 16 blocks only
-  uint16_t* within;    // [slots, value_heads] tiles [64, 64]: W, lower 16 x 16 blocks only
-  float2* decay;       // [slots, value_heads, 64]: exp(G_i), exp(G_64 - G_i)
-  uint32_t slots;      // for the bucket
+  uint16_t *q, *k;    // [slots, key_heads] tiles [64, key_dim]; rows beyond a chunk's are not written
+  uint16_t* v;        // [slots, value_heads, slices] tiles [64, kSlice]; later o, unnormed
+  uint16_t* inverse;  // [slots, value_heads] tiles [64, 64]: (I + L)^-1 diag(beta), lower 16 x 16 blocks only
+  uint16_t* within;   // [slots, value_heads] tiles [64, 64]: W, lower 16 x 16 blocks only
+  float2* decay;      // [slots, value_heads, 64]: exp(G_i), exp(G_64 - G_i)
+  uint32_t slots;     // for the bucket
 
   __host__ __device__ uint32_t slices() const { return (d.value_dim + kSlice - 1) / kSlice; }
 };
@@ -37,6 +37,8 @@ swy_status record_mix(const Recording& r, const Chunks& c);
 swy_status record_triangles(const Recording& r, const Chunks& c);
 // Walks through the chunks of each sequence: o and the state.
 swy_status record_chunks(const Recording& r, const Chunks& c);
+// Bytes of shared memory that this needs of a block.
+uint32_t least_block_memory();
 // y = rms_norm(o) * w * silu(z).
 swy_status record_gated_norm(const Recording& r, const Chunks& c);
 

@@ -5,7 +5,7 @@
 namespace gpu {
 namespace {
 
-constexpr uint32_t kTaps = 4, kGroup = 8;             // rows at a time
+constexpr uint32_t kTaps = 4, kGroup = 8;      // rows at a time
 constexpr uint32_t kMixWarps = 4, kWarps = 8;  // of a block
 
 struct Four {
@@ -52,8 +52,8 @@ __device__ inline Unit unit_of(const Chunks& c, uint32_t number) {
   return u;
 }
 
-// Writes one row's silu(sum) for this lane's channels, where the kernels behind look for it. before: rows of the sequence
-// in front; slot: of its first chunk.
+// Writes one row's silu(sum) for this lane's channels, where the kernels behind look for it. before: rows of the
+// sequence in front; slot: of its first chunk.
 __device__ inline void put(const Delta& d, const Unit& u, uint32_t before, uint32_t slot, const Four& sum) {
   Four v;
   float squares = 0;
@@ -69,7 +69,8 @@ __device__ inline void put(const Delta& d, const Unit& u, uint32_t before, uint3
   }
   if (!u.there) return;
   const uint32_t i = before % kChunk, turn = u.units >= 8 ? i % 8 : i / 2 % 4;  // tile_at of matrix.cuh
-  *reinterpret_cast<uint2*>(u.to + uint64_t{slot + before / kChunk} * u.slot_bytes + (i * u.units + (u.unit ^ turn)) * 16) =
+  *reinterpret_cast<uint2*>(u.to + uint64_t{slot + before / kChunk} * u.slot_bytes +
+                            (i * u.units + (u.unit ^ turn)) * 16) =
       make_uint2(pack_bf16(v.x[0], v.x[1]), pack_bf16(v.x[2], v.x[3]));
 }
 

@@ -28,7 +28,8 @@ __device__ inline Part part_of(const swy_step* step, uint32_t number, uint32_t s
   if (begun == 0) return {};
   const uint32_t seq = begun - 1, end = start[seq + 1];
   const uint32_t first = start[seq] + (number - part_number(start[seq], seq, size)) * size;
-  return {seq, first, first < end ? min(size, end - first) : 0, step_array<uint32_t>(step, step->seq_active_at)[seq] != 0};
+  return {seq, first, first < end ? min(size, end - first) : 0,
+          step_array<uint32_t>(step, step->seq_active_at)[seq] != 0};
 }
 
 }  // namespace gpu
