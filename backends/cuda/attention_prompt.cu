@@ -56,8 +56,8 @@ __global__ void __launch_bounds__(kPromptThreads, 1)
   const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, team = warp / (kWarps / kSplit);
   const uint32_t m = warp % (kWarps / kSplit) * 16;
   release_next();
-  depend();
   const Tile tile = tile_of(a, step, kQueries);
+  depend();
   if (tile.part.rows == 0) return;
   Running<kDim> r;
   clear(r);
@@ -99,14 +99,10 @@ swy_status record_tiles(const Recording& r, const Attention& a) {
                 r.list.step);
 }
 
-// Whether tiles are cut in two: then there are enough of them for a short prompt.
-bool cut(const swy_device& device, uint32_t dim, const swy_bucket& bucket) {
-  return bucket.rows <= 3072 || device.block_memory < shared_bytes(dim, 1);
-}
-
 template <int kDim>
 swy_status record_dim(const Recording& r, const Attention& a) {
-  return cut(r.device(), kDim, r.bucket()) ? record_tiles<kDim, 2>(r, a) : record_tiles<kDim, 1>(r, a);
+  const bool cut = cuts_tiles(r, a) || r.device().block_memory < shared_bytes(kDim, 1);
+  return cut ? record_tiles<kDim, 2>(r, a) : record_tiles<kDim, 1>(r, a);
 }
 
 swy_status record(const Recording& r) {

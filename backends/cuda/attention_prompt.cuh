@@ -189,7 +189,7 @@ __device__ inline void join_teams(bool first, Running<kDim>& r, float* shared) {
 // loads behind it.
 template <int kDim>
 __device__ inline void give(const Attention& a, const Tile& tile, uint32_t m, const Running<kDim>& r) {
-  constexpr uint32_t kPart = kDim / 32;
+  constexpr uint32_t kPart = kDim / 16;
   const uint32_t t = threadIdx.x % 4;
 #pragma unroll
   for (uint32_t h = 0; h < 2; ++h) {
@@ -231,6 +231,10 @@ __device__ inline Tile tile_of(const Attention& a, const swy_step* step, uint32_
 
 // ---- host
 
+// Whether tiles are cut in two: where there would be fewer than the device has multiprocessors for.
+inline bool cuts_tiles(const Recording& r, const Attention& a) {
+  return uint64_t{r.bucket().rows} * a.heads * 4 < uint64_t{kTileQueries} * 3 * r.device().processors;
+}
 // Attention with q packed to bf16, scaled for weights that are powers of two.
 Attention prompt_attention_of(const Recording& r);
 // What both kernels need of shapes.

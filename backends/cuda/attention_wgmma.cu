@@ -196,8 +196,8 @@ __global__ void __launch_bounds__(kPromptThreads, 1)
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) char memory[];
   release_next();
-  depend();
   const Tile tile = tile_of(a, step, kTileQueries / kSplit);
+  depend();
   if (tile.part.rows == 0) return;
   Running<kDim> r;
   clear(r);
@@ -227,7 +227,7 @@ swy_status record_tiles(const Recording& r, const Attention& a) {
 
 template <int kDim>
 swy_status record_dim(const Recording& r, const Attention& a) {
-  return r.bucket().rows <= 3072 ? record_tiles<kDim, 2>(r, a) : record_tiles<kDim, 1>(r, a);
+  return cuts_tiles(r, a) ? record_tiles<kDim, 2>(r, a) : record_tiles<kDim, 1>(r, a);
 }
 
 swy_status record(const Recording& r) {

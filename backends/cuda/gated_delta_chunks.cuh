@@ -27,6 +27,7 @@ struct Chunks {
   uint16_t* within;   // [slots, value_heads] tiles [64, 64]: W, lower 16 x 16 blocks only
   float2* decay;      // [slots, value_heads, 64]: exp(G_i), exp(G_64 - G_i)
   uint32_t slots;     // for the bucket
+  uint32_t few;       // sequences of at most so many rows are walked through token by token
 
   __host__ __device__ uint32_t slices() const { return (d.value_dim + kSlice - 1) / kSlice; }
 };
@@ -35,8 +36,10 @@ struct Chunks {
 swy_status record_mix(const Recording& r, const Chunks& c);
 // Per chunk: inverse, within and decay. Also keeps the last inputs of the convolution, which `mix` has read by then.
 swy_status record_triangles(const Recording& r, const Chunks& c);
-// Walks through the chunks of each sequence: o and the state.
+// Walks through the chunks of each sequence of more than `few` rows: o and the state.
 swy_status record_chunks(const Recording& r, const Chunks& c);
+// The same for the others, token by token.
+swy_status record_few(const Recording& r, const Chunks& c);
 // Bytes of shared memory that this needs of a block.
 uint32_t least_block_memory();
 // y = rms_norm(o) * w * silu(z).

@@ -1,11 +1,14 @@
-// GATED_DELTA for prompts: its four kernels in order, and when it serves.
+// GATED_DELTA for prompts: its kernels in order, and when it serves.
 #include "gated_delta_chunks.cuh"
 
 namespace gpu {
 namespace {
 
+constexpr uint32_t kFew = 8;  // rows that cost less token by token than as a chunk
+
 void place(Chunks& c, Arena& arena, const swy_gated_delta_attrs& a, const swy_bucket& bucket) {
   c.slots = part_numbers(bucket, kChunk);
+  c.few = bucket.seqs > 1 ? kFew : 0;
   const uint64_t keys = uint64_t{c.slots} * a.key_heads * kChunk * a.key_dim;
   const uint64_t heads = uint64_t{c.slots} * a.value_heads;
   c.q = arena.take<uint16_t>(keys);
@@ -25,6 +28,7 @@ swy_status record(const Recording& r) {
   place(c, arena, attrs_of(r.op), r.bucket());
   SWY_CUDA_TRY(record_mix(r, c));
   SWY_CUDA_TRY(record_triangles(r, c));
+  SWY_CUDA_TRY(record_few(r, c));
   SWY_CUDA_TRY(record_chunks(r, c));
   return record_gated_norm(r, c);
 }

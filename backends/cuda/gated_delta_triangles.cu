@@ -218,10 +218,10 @@ __global__ void __launch_bounds__(kThreads, 2) triangles(const __grid_constant__
   constexpr uint32_t kUnits = kDim / 8;
   const Delta& d = c.d;
   release_next();
+  const Part chunk = part_of(step, blockIdx.x, kChunk);
   depend();
   if (blockIdx.y >= d.key_heads) return keep_inputs(d, step, blockIdx.x, blockIdx.y - d.key_heads);
-  const Part chunk = part_of(step, blockIdx.x, kChunk);
-  if (chunk.rows == 0 || !chunk.active) return;
+  if (chunk.rows == 0 || !chunk.active || chunk.total <= c.few) return;
   const uint64_t tile = (uint64_t{blockIdx.x} * d.key_heads + blockIdx.y) * kChunk * kDim;
 #pragma unroll
   for (uint32_t n = 0; n < kChunk * kUnits / kThreads; ++n) {

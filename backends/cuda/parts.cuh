@@ -14,6 +14,7 @@ inline uint32_t part_numbers(const swy_bucket& bucket, uint32_t size) { return b
 
 struct Part {
   uint32_t seq, first, rows;  // rows of the step; no such part: rows is 0
+  uint32_t total;             // rows of the sequence
   bool active;
 };
 // All lanes of a warp come here.
@@ -28,7 +29,7 @@ __device__ inline Part part_of(const swy_step* step, uint32_t number, uint32_t s
   if (begun == 0) return {};
   const uint32_t seq = begun - 1, end = start[seq + 1];
   const uint32_t first = start[seq] + (number - part_number(start[seq], seq, size)) * size;
-  return {seq, first, first < end ? min(size, end - first) : 0,
+  return {seq, first, first < end ? min(size, end - first) : 0, end - start[seq],
           step_array<uint32_t>(step, step->seq_active_at)[seq] != 0};
 }
 
