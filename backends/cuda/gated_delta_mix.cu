@@ -136,14 +136,21 @@ __global__ void __launch_bounds__(kMixWarps * 32, 5)
   float tap[kTaps][4];
   load_taps(d, channel, tap);
   release_next();
-  depend();
-  const uint32_t rows = step->rows;
-  if (!u.normed && !u.there) return;
-  Four window[kGroup + kTaps - 1];  // rows begin - 3 and on, whoever's they are
-  uint32_t known = 0, own = 0;      // rows before `known` are of the sequence that the last look was for
+  const uint32_t rows = step->rows, start = blockIdx.y * groups * kGroup;
+  uint32_t known = 0, own = 0;  // rows before `known` are of the sequence that the last look was for
   Sequence s{};
+  const auto look = [&](uint32_t begin) {
+    own = step_array<uint32_t>(step, step->row_seq_at)[min(begin + threadIdx.x % kGroup, rows - 1)];
+    s = sequence_of(step, own);
+    const bool alone = __all_sync(kAll, own == __shfl_sync(kAll, own, 0));
+    known = alone ? s.first + s.rows : 0;
+  };
+  if (start < rows) look(start);
+  depend();
+  if (!__any_sync(kAll, u.there)) return;
+  Four window[kGroup + kTaps - 1];  // rows begin - 3 and on, whoever's they are
   for (uint32_t group = 0; group < groups; ++group) {
-    const uint32_t begin = (blockIdx.y * groups + group) * kGroup, end = min(begin + kGroup, rows);
+    const uint32_t begin = start + group * kGroup, end = min(begin + kGroup, rows);
     if (begin >= end) return;
 #pragma unroll
     for (uint32_t i = 0; i < kGroup + kTaps - 1; ++i) {
@@ -154,12 +161,7 @@ __global__ void __launch_bounds__(kMixWarps * 32, 5)
       const uint32_t row = begin + i < kTaps - 1 ? 0 : min(begin + i - (kTaps - 1), rows - 1);
       window[i] = load_four(d.qkv + channel + uint64_t{row} * channels);
     }
-    if (begin + kGroup > known) {
-      own = step_array<uint32_t>(step, step->row_seq_at)[min(begin + threadIdx.x % kGroup, end - 1)];
-      s = sequence_of(step, own);
-      const bool alone = __all_sync(kAll, own == __shfl_sync(kAll, own, 0));
-      known = alone ? s.first + s.rows : 0;
-    }
+    if (group > 0 && begin + kGroup > known) look(begin);
     if (begin + kGroup > known || begin < s.first + kTaps - 1) {
       mix_ragged(c, u, window, tap, begin, end, own, s);
       continue;
@@ -179,7 +181,23 @@ __global__ void __launch_bounds__(kMixWarps * 32, 5)
   }
 }
 
-// A warp: kHeads heads of a row, four columns per lane and head. blockIdx.y: rows.
+// Where a lane's four columns of a row's first head lie, and whether anything is there.
+struct Place {
+  uint64_t tile;  // of the first head
+  uint32_t inside;
+  bool active;
+};
+__device__ inline Place place_of(const Chunks& c, const swy_step* step, uint32_t row) {
+  const uint32_t lane = threadIdx.x % 32, seq = step_array<uint32_t>(step, step->row_seq_at)[row];
+  const uint32_t start = step_array<uint32_t>(step, step->row_start_at)[seq], i = row - start;
+  Place p;
+  p.active = step_array<uint32_t>(step, step->seq_active_at)[seq] != 0;
+  p.tile = uint64_t{part_number(start, seq, kChunk) + i / kChunk} * c.d.value_heads;
+  p.inside = lane / 8 * (kChunk * kSlice) + tile_at<kSlice / 8>(i % kChunk, lane % 8 / 2) / 2 + lane % 2 * 4;
+  return p;
+}
+
+// A warp: some heads of a row, four columns per lane and head. blockIdx.y: rows.
 constexpr uint32_t kHeadsOfWarp = 4;
 __global__ void __launch_bounds__(kWarps * 32) gated_norm(const __grid_constant__ Chunks c, const swy_step* step) {
   const Delta& d = c.d;
@@ -189,28 +207,24 @@ __global__ void __launch_bounds__(kWarps * 32) gated_norm(const __grid_constant_
 #pragma unroll
   for (int j = 0; j < 4; ++j) w[j] = in ? plain_at(d.norm, lane * 4 + j) : 0.0f;
   release_next();
+  uint32_t row = blockIdx.y;
+  Place p = row < step->rows ? place_of(c, step, row) : Place{};
   depend();
   if (first >= d.value_heads) return;
-  for (uint32_t row = blockIdx.y; row < step->rows; row += gridDim.y) {
-    const uint32_t seq = step_array<uint32_t>(step, step->row_seq_at)[row];
-    const bool active = step_array<uint32_t>(step, step->seq_active_at)[seq] != 0;
-    const uint32_t start = step_array<uint32_t>(step, step->row_start_at)[seq], i = row - start;
-    const uint64_t tile = uint64_t{part_number(start, seq, kChunk) + i / kChunk} * d.value_heads;
-    const uint32_t inside = tile_at<kSlice / 8>(i % kChunk, lane % 8 / 2) / 2 + lane % 2 * 4;
+  while (row < step->rows) {
+    const uint64_t at = uint64_t{row} * d.values() + first * d.value_dim + lane * 4;
     uint2 o[kHeadsOfWarp];
     Four z[kHeadsOfWarp];
 #pragma unroll
     for (uint32_t h = 0; h < kHeadsOfWarp; ++h) {
-      const uint64_t at = uint64_t{row} * d.values() + (first + h) * d.value_dim + lane * 4;
-      const bool there = in && active && first + h < d.value_heads;
-      const uint64_t from = ((tile + first + h) * c.slices() + lane / 8) * (kChunk * kSlice) + inside;
+      const bool there = in && p.active && first + h < d.value_heads;
+      const uint64_t from = (p.tile + first + h) * c.slices() * (kChunk * kSlice) + p.inside;
       o[h] = there ? *reinterpret_cast<const uint2*>(c.v + from) : make_uint2(0, 0);
-      z[h] = there ? load_four(d.z + at) : Four{};
+      z[h] = there ? load_four(d.z + at + h * d.value_dim) : Four{};
     }
 #pragma unroll
     for (uint32_t h = 0; h < kHeadsOfWarp; ++h) {
-      const float v[4] = {bf16_bits(o[h].x & 0xffffu), bf16_bits(o[h].x >> 16), bf16_bits(o[h].y & 0xffffu),
-                          bf16_bits(o[h].y >> 16)};
+      const float v[4] = {low_of(o[h].x), high_of(o[h].x), low_of(o[h].y), high_of(o[h].y)};
       float squares = 0;
 #pragma unroll
       for (int j = 0; j < 4; ++j) squares = fmaf(v[j], v[j], squares);
@@ -219,9 +233,10 @@ __global__ void __launch_bounds__(kWarps * 32) gated_norm(const __grid_constant_
       float y[4];
 #pragma unroll
       for (int j = 0; j < 4; ++j) y[j] = v[j] * scale * w[j] * fast_silu(z[h].x[j]);
-      *reinterpret_cast<float4*>(d.y + uint64_t{row} * d.values() + (first + h) * d.value_dim + lane * 4) =
-          make_float4(y[0], y[1], y[2], y[3]);
+      *reinterpret_cast<float4*>(d.y + at + h * d.value_dim) = make_float4(y[0], y[1], y[2], y[3]);
     }
+    row += gridDim.y;
+    if (row < step->rows) p = place_of(c, step, row);
   }
 }
 
