@@ -9,22 +9,26 @@ constexpr uint32_t kWarps = 8, kThreads = kWarps * 32;
 __device__ inline void store_kv(float* p, float x) { *p = x; }
 __device__ inline void store_kv(uint16_t* p, float x) { *p = __bfloat16_as_ushort(__float2bfloat16_rn(x)); }
 
-// What a row's heads share: turned by (s, c), and where its keys go.
-struct Turn {
-  float s[4], c[4];  // of pairs j * 32 + lane
+// What a row's heads share.
+struct Row {
+  float s[kMostRotary / 2], c[kMostRotary / 2];  // of pairs i and i + rotary / 2
+  uint32_t seq, position;
+  bool active;
 };
-__device__ inline Turn turn_of(const Attention& a, uint32_t position) {
-  Turn t;
-#pragma unroll
-  for (int j = 0; j < 4; ++j) {
-    const uint32_t i = j * 32 + threadIdx.x % 32;
-    t.s[j] = t.c[j] = 0;
-    if (i >= a.rotary / 2) continue;
+// The whole warp comes here.
+__device__ inline void look_at(const Attention& a, const swy_step* step, uint32_t row, Row& to) {
+  const uint32_t lane = threadIdx.x % 32;
+  const uint32_t seq = step_array<uint32_t>(step, step->row_seq_at)[row];
+  const uint32_t position = step_array<uint32_t>(step, step->row_position_at)[row];
+  if (lane == 0) {
+    to.seq = seq, to.position = position;
+    to.active = step_array<uint32_t>(step, step->seq_active_at)[seq] != 0;
+  }
+  for (uint32_t i = lane; i < a.rotary / 2; i += 32) {
     constexpr double kTurn = 6.283185307179586476925;
     const double turns = position * a.turns[i];  // what is left of whole turns is exact
-    sincosf(static_cast<float>((turns - rint(turns)) * kTurn), &t.s[j], &t.c[j]);
+    sincosf(static_cast<float>((turns - rint(turns)) * kTurn), &to.s[i], &to.c[i]);
   }
-  return t;
 }
 
 // Two neighbouring elements at a time, where heads have whole pairs of them.
@@ -66,78 +70,73 @@ __device__ inline void load_head(const Attention& a, uint32_t row, uint32_t head
 
 // A head, normed and turned, to h [head_dim] in shared memory. The whole warp comes here.
 __device__ inline void turn_head(const Attention& a, const float (&v)[kHeld], const float (&norm)[kHeld],
-                                 const Turn& turn, float* h) {
+                                 const Row& row, float* h) {
   const uint32_t lane = threadIdx.x % 32, dim = a.head_dim, half = a.rotary / 2;
   float squares = 0;
 #pragma unroll
   for (int j = 0; j < kHeld; ++j) squares = fmaf(v[j], v[j], squares);
   const float scale = rsqrtf(warp_sum(squares) / static_cast<float>(dim) + a.eps);
+  __syncwarp();  // what lay there is read
 #pragma unroll
   for (int j = 0; j < kHeld; ++j) {
     const uint32_t i = j * 32 + lane;
     if (i < dim) h[i] = v[j] * scale * norm[j];
   }
   __syncwarp();
-#pragma unroll
-  for (int j = 0; j < 4; ++j) {
-    const uint32_t i = j * 32 + lane;
-    if (i >= half) continue;
-    const float u = h[i], w = h[i + half];
-    h[i] = u * turn.c[j] - w * turn.s[j];
-    h[i + half] = w * turn.c[j] + u * turn.s[j];
+  for (uint32_t i = lane; i < half; i += 32) {
+    const float u = h[i], w = h[i + half], s = row.s[i], c = row.c[i];
+    h[i] = u * c - w * s;
+    h[i + half] = w * c + u * s;
   }
   __syncwarp();
 }
 
-// A warp has kHeads heads, query heads and then KV heads, which it asks for together. blockIdx.y: row. Shared memory: a
-// head per warp.
-template <class T, int kHeads>
+// A warp has one head, first query heads and then KV heads, of kRows rows, which it asks for together. blockIdx.y:
+// rows. Shared memory: a head per warp.
+template <class T, uint32_t kRows>
 __global__ void __launch_bounds__(kThreads) prepare(const __grid_constant__ Attention a, const swy_step* step) {
   extern __shared__ float shared_heads[];
-  const uint32_t warp = threadIdx.x / 32, dim = a.head_dim, row = blockIdx.y;
-  const uint32_t first = blockIdx.x * kWarps * kHeads + warp;
-  const bool there = row < step->rows;
-  const uint32_t seq = there ? step_array<uint32_t>(step, step->row_seq_at)[row] : 0;
-  const uint32_t position = there ? step_array<uint32_t>(step, step->row_position_at)[row] : 0;
-  const bool active = there && step_array<uint32_t>(step, step->seq_active_at)[seq] != 0;
-  const Turn turn = turn_of(a, position);
-  float norm[kHeld], v[kHeads][kHeld];
-  load_norm(a, first < a.heads, norm);
+  __shared__ Row rows[kRows];
+  const uint32_t warp = threadIdx.x / 32, dim = a.head_dim, head = blockIdx.x * kWarps + warp;
+  const uint32_t first = blockIdx.y * kRows, count = step->rows > first ? min(kRows, step->rows - first) : 0;
+  const bool query = head < a.heads;
+  float norm[kHeld], v[kRows][kHeld];
+  load_norm(a, query, norm);
+  if (warp < count) look_at(a, step, first + warp, rows[warp]);
+  __syncthreads();
   release_next();
   depend();
-  if (!there || first >= a.heads + a.kv_heads) return;
+  if (head >= a.heads + a.kv_heads) return;
 #pragma unroll
-  for (int n = 0; n < kHeads; ++n) load_head(a, row, first + n * kWarps, v[n]);
+  for (uint32_t n = 0; n < kRows; ++n) {
+    if (n < count) load_head(a, first + n, head, v[n]);
+  }
   float* h = shared_heads + warp * dim;
 #pragma unroll
-  for (int n = 0; n < kHeads; ++n) {
-    const uint32_t head = first + n * kWarps;
-    if (head >= a.heads + a.kv_heads) break;
-    if (n > 0 && head >= a.heads && head - kWarps < a.heads) load_norm(a, false, norm);
-    turn_head(a, v[n], norm, turn, h);
-    const uint64_t at = (uint64_t{row} * a.heads + head) * dim;
-    if (head >= a.heads) {
+  for (uint32_t n = 0; n < kRows; ++n) {
+    if (n >= count || !(query || rows[n].active)) continue;
+    turn_head(a, v[n], norm, rows[n], h);
+    const uint64_t row = first + n, at = (row * a.heads + head) * dim;
+    if (!query) {
       const uint32_t kv = head - a.heads;
-      if (!active) continue;
-      T* to = keys_at<T>(a, step, table_of(step, seq), kv, position);
+      T* to = keys_at<T>(a, step, table_of(step, rows[n].seq), kv, rows[n].position);
       store_head(to, h, dim, 1);
-      store_head(to + uint64_t{step->page_size} * dim, a.v + (uint64_t{row} * a.kv_heads + kv) * dim, dim, 1);
+      store_head(to + uint64_t{step->page_size} * dim, a.v + (row * a.kv_heads + kv) * dim, dim, 1);
     } else if (a.packed) {
       store_head(static_cast<uint16_t*>(a.ready) + at, h, dim, a.scale);
     } else {
       store_head(static_cast<float*>(a.ready) + at, h, dim, a.scale);
     }
-    __syncwarp();
   }
 }
 
 template <class T>
 swy_status record_heads(const Recording& r, const Attention& a, uint32_t rows) {
-  const uint32_t heads = a.heads + a.kv_heads;
+  constexpr uint32_t kMany = 4;
+  const uint32_t blocks = ceil_div(a.heads + a.kv_heads, kWarps);
   const size_t shared = kWarps * a.head_dim * sizeof(float);
-  if (rows <= 64)
-    return launch(r, prepare<T, 1>, dim3(ceil_div(heads, kWarps), rows), kThreads, shared, a, r.list.step);
-  return launch(r, prepare<T, 3>, dim3(ceil_div(heads, kWarps * 3), rows), kThreads, shared, a, r.list.step);
+  if (rows <= 64) return launch(r, prepare<T, 1>, dim3(blocks, rows), kThreads, shared, a, r.list.step);
+  return launch(r, prepare<T, kMany>, dim3(blocks, ceil_div(rows, kMany)), kThreads, shared, a, r.list.step);
 }
 
 }  // namespace

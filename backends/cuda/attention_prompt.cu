@@ -153,9 +153,13 @@ swy_status supports_prompt(const swy_device& device, const swy_op& op, const swy
 double prompt_cost(const swy_op& op, const swy_bucket& bucket, double rate, double block) {
   const auto& a = attention_attrs(op);
   const double before = bucket.context - 0.5 * (bucket.rows < bucket.context ? bucket.rows : bucket.context);
-  const double all = 4.0 * bucket.rows * before * a.heads * a.head_dim / rate;
+  const double products = 4.0 * bucket.rows * before * a.heads * a.head_dim / rate;
   const double longest = bucket.context / double{kPositions} * block;
-  return 10 + row_bytes(op) / 2e6 + (all > longest ? all : longest);
+  // Where no two rows share keys they are bytes. At this rate the kernels for few rows come first, which were measured.
+  const bool alone = (bucket.flags & SWY_BUCKET_DECODE) != 0;
+  const double keys = alone ? 4.0 * bucket.rows * bucket.context * a.kv_heads * a.head_dim / 1e6 : 0;
+  const double walk = products > longest ? products : longest;
+  return 15.5 + row_bytes(op) / 2.8e6 + (walk > keys ? walk : keys);
 }
 
 uint64_t prompt_workspace(const swy_device&, const swy_op& op, const swy_bucket& bucket) {

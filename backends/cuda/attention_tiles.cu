@@ -232,7 +232,7 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
 
 double cost(const swy_op& op, const swy_bucket& bucket) {
   const auto& a = attention_attrs(op);
-  return 20 + 4.0 * bucket.rows * bucket.context * a.head_dim * a.kv_heads / 1.5e6;
+  return 12 + 4.0 * bucket.rows * bucket.context * a.head_dim * a.kv_heads / 1.5e6;
 }
 
 uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket& bucket) {

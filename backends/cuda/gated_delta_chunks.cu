@@ -1,9 +1,9 @@
 // GATED_DELTA for prompts: the walk through the chunks of a sequence.
 //
-// A block has two tiles of 16 value columns of one head, three warps to a tile. Two of them keep the state's columns,
-// transposed, one the first half of its rows and one the second, as the sums of their products, whose layout is that of
-// the next product's first operand: of the chain S -> U -> S only halves of K S are exchanged. The third follows one
-// chunk behind and makes O. A seventh warp asks for the chunks ahead of all.
+// A block has some tiles of 16 value columns of one head, two warps to a tile. The first keeps the state's columns,
+// transposed, as the sums of its products, whose layout is that of the next product's first operand: nothing of the
+// chain S -> U -> S leaves its registers. The second follows one chunk behind and makes O. A fifth warp asks for the
+// chunks ahead of both.
 #include "gated_delta_chunks.cuh"
 #include "matrix.cuh"
 
@@ -12,9 +12,9 @@ namespace {
 
 constexpr uint32_t kTileBytes = kChunkTile * 2;
 
-constexpr uint32_t kTiles = kSlice / 16, kStateWarps = 2 * kTiles, kWalkThreads = (kStateWarps + kTiles + 1) * 32;
+constexpr uint32_t kTiles = kSlice / 16, kWalkThreads = kTiles * 64 + 32;
 
-// What a block's shared memory holds. Buffers of the first warps: k, inverse, v, decay of a chunk; of the second: q,
+// What a block's shared memory holds. Buffers of the first warp: k, inverse, v, decay of a chunk; of the second: q,
 // within, decay of the chunk before. The first hands its operands to the second as its lanes have them.
 template <int kDim, int kStages>
 struct Places {
@@ -22,9 +22,7 @@ struct Places {
   static constexpr uint32_t kInverse = kKeys, kV = kInverse + kTileBytes, kD = kV + kValues, kFirst = kD + kDecay;
   static constexpr uint32_t kWithin = kKeys, kE = kWithin + kTileBytes, kSecond = kE + kDecay;
   static constexpr uint32_t kOwn = kDim / 16 * 512, kHand = kOwn + 4 * 512;  // state, then U
-  static constexpr uint32_t kPart = 16 * kChunk * 4;                         // a half of K S
-  static constexpr uint32_t kHands = kStages * (kFirst + kSecond), kParts = kHands + 2 * kTiles * kHand;
-  static constexpr uint32_t kBarriers = kParts + kStateWarps * kPart;
+  static constexpr uint32_t kHands = kStages * (kFirst + kSecond), kBarriers = kHands + 2 * kTiles * kHand;
   static constexpr uint32_t kBytes = kBarriers + kStages * 8;
   static __device__ uint32_t first(uint32_t turn) { return turn % kStages * kFirst; }
   static __device__ uint32_t second(uint32_t turn) { return kStages * kFirst + turn % kStages * kSecond; }
@@ -141,45 +139,30 @@ __device__ inline void hand_over(char* to, const uint32_t (&a)[4]) {
   *reinterpret_cast<uint4*>(to) = make_uint4(a[0], a[1], a[2], a[3]);
 }
 
-// Adds what the other warp of a tile has, of K S over its half of the keys.
-__device__ inline void add_other(float (&r)[8][4], uint32_t warp, char* parts, uint32_t part_bytes) {
-  const uint32_t lane = threadIdx.x % 32;
-  auto* own = reinterpret_cast<float4*>(parts + warp * part_bytes);
-  const auto* other = reinterpret_cast<const float4*>(parts + (warp ^ 1) * part_bytes);
-#pragma unroll
-  for (uint32_t i = 0; i < 8; ++i) own[i * 32 + lane] = make_float4(r[i][0], r[i][1], r[i][2], r[i][3]);
-  asm volatile("bar.sync %0, 64;" ::"r"(1 + warp / 2) : "memory");
-#pragma unroll
-  for (uint32_t i = 0; i < 8; ++i) {
-    const float4 x = other[i * 32 + lane];
-    r[i][0] += x.x, r[i][1] += x.y, r[i][2] += x.z, r[i][3] += x.w;
-  }
-}
-
-// The first warps of a tile: S^T [16, kDim] through one chunk, of which each has half the columns. Element e of tile n
-// of a product: column g or g + 8 of the values (e / 2), row 8 n + 2 t or the one behind it (e % 2).
+// The first warp of a tile: S^T [16, kDim] through one chunk. Element e of tile n of a product: column g or g + 8 of
+// the values (e / 2), row 8 n + 2 t or the one behind it (e % 2).
 template <int kDim, int kStages>
-__device__ inline void advance(float (&s)[kDim / 16][4], uint32_t turn, uint32_t warp, char* memory) {
+__device__ inline void advance(float (&s)[kDim / 8][4], uint32_t turn, uint32_t tile, char* memory) {
   using P = Places<kDim, kStages>;
-  constexpr uint32_t kUnits = kDim / 8, kSteps = kDim / 32;
-  const uint32_t lane = threadIdx.x % 32, t = lane % 4, tile = warp / 2, half = warp % 2;
+  constexpr uint32_t kUnits = kDim / 8;
+  const uint32_t lane = threadIdx.x % 32, t = lane % 4;
   const char* place = memory + P::first(turn);
   const uint32_t keys = shared_address(place);
   char* hand = memory + P::hand(turn, tile) + lane * 16;
+  // Nothing is written to shared memory while fragments are read: that would hold up those behind it.
   float r[8][4] = {};
-  uint32_t state[kSteps][4];
+  uint32_t state[kDim / 16][4];
 #pragma unroll
-  for (uint32_t k = 0; k < kSteps; ++k) {
+  for (uint32_t k = 0; k < kDim / 16; ++k) {
     uint32_t(&a)[4] = state[k], b[4];
     as_operand(a, s[2 * k], s[2 * k + 1]);
 #pragma unroll
     for (uint32_t m = 0; m < 4; ++m) {
-      second_operand<kUnits>(b, keys, m * 16, half * (kDim / 2) + k * 16);
+      second_operand<kUnits>(b, keys, m * 16, k * 16);
       matrix_multiply(r[2 * m], a, b[0], b[1]);
       matrix_multiply(r[2 * m + 1], a, b[2], b[3]);
     }
   }
-  add_other(r, warp, memory + P::kParts, P::kPart);
   // V - exp(G) K S, and its product with the inverse.
   const auto* decay = reinterpret_cast<const float4*>(place + P::kD);  // two rows each
   float u[8][4] = {};
@@ -196,10 +179,10 @@ __device__ inline void advance(float (&s)[kDim / 16][4], uint32_t turn, uint32_t
     multiply_lower(u, a, keys + P::kInverse, k);
   }
 #pragma unroll
-  for (uint32_t k = 0; k < kSteps; ++k) hand_over(hand + (half * kSteps + k) * 512, state[k]);
+  for (uint32_t k = 0; k < kDim / 16; ++k) hand_over(hand + k * 512, state[k]);
   const float left = reinterpret_cast<const float2*>(place + P::kD)[kChunk - 1].x;
 #pragma unroll
-  for (uint32_t i = 0; i < kDim / 16; ++i) {
+  for (uint32_t i = 0; i < kDim / 8; ++i) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) s[i][e] *= left;
   }
@@ -208,7 +191,7 @@ __device__ inline void advance(float (&s)[kDim / 16][4], uint32_t turn, uint32_t
   for (uint32_t k = 0; k < 4; ++k) {
     uint32_t(&a)[4] = scaled[k];
     as_operand(a, u[2 * k], u[2 * k + 1]);
-    if (k / 2 == half) hand_over(hand + P::kOwn + k * 512, a);
+    hand_over(hand + P::kOwn + k * 512, a);
     const float4 low = decay[k * 8 + t], high = decay[k * 8 + 4 + t];
     const float(&x)[4] = u[2 * k], (&y)[4] = u[2 * k + 1];
     a[0] = pack_bf16(x[0] * low.y, x[1] * low.w), a[1] = pack_bf16(x[2] * low.y, x[3] * low.w);
@@ -217,16 +200,16 @@ __device__ inline void advance(float (&s)[kDim / 16][4], uint32_t turn, uint32_t
 #pragma unroll
   for (uint32_t k = 0; k < 4; ++k) {
 #pragma unroll
-    for (uint32_t m = 0; m < kSteps; ++m) {
+    for (uint32_t m = 0; m < kDim / 16; ++m) {
       uint32_t b[4];
-      second_transposed<kUnits>(b, keys, k * 16, half * (kDim / 2) + m * 16);
+      second_transposed<kUnits>(b, keys, k * 16, m * 16);
       matrix_multiply(s[2 * m], scaled[k], b[0], b[1]);
       matrix_multiply(s[2 * m + 1], scaled[k], b[2], b[3]);
     }
   }
 }
 
-// The third warp of a tile, a turn behind the others: O of chunk n, written where V was.
+// The second warp of a tile, a turn behind the first: O of chunk n, written where V was.
 template <int kDim, int kStages>
 __device__ inline void give_out(const Chunks& c, const Walk& w, uint32_t n, uint32_t tile, const char* memory) {
   using P = Places<kDim, kStages>;
@@ -274,14 +257,14 @@ __device__ inline void give_out(const Chunks& c, const Walk& w, uint32_t n, uint
 
 // One warp's columns of the state, as `advance` has them: read, or written.
 template <int kDim, bool kRead>
-__device__ inline void move_state(const Chunks& c, const Walk& w, uint32_t warp, float (&s)[kDim / 16][4]) {
-  const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, column = w.slice * kSlice + warp / 2 * 16;
+__device__ inline void move_state(const Chunks& c, const Walk& w, uint32_t tile, float (&s)[kDim / 8][4]) {
+  const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, column = w.slice * kSlice + tile * 16;
   const bool there = column < c.d.value_dim;
   const uint64_t slot = kRead ? w.s.read : w.s.write;
-  float* at = c.d.rule_state + ((slot * c.d.value_heads + w.head) * c.d.value_dim + (there ? column + g : 0)) * kDim +
-              warp % 2 * (kDim / 2) + 2 * t;
+  float* at =
+      c.d.rule_state + ((slot * c.d.value_heads + w.head) * c.d.value_dim + (there ? column + g : 0)) * kDim + 2 * t;
 #pragma unroll
-  for (uint32_t i = 0; i < kDim / 16; ++i) {
+  for (uint32_t i = 0; i < kDim / 8; ++i) {
     auto* low = reinterpret_cast<float2*>(at + i * 8);
     auto* high = reinterpret_cast<float2*>(at + i * 8 + 8 * kDim);
     if constexpr (kRead) {
@@ -299,8 +282,8 @@ __device__ inline void move_state(const Chunks& c, const Walk& w, uint32_t warp,
 template <int kDim, int kStages>
 __global__ void __launch_bounds__(kWalkThreads, 1) walk(const __grid_constant__ Chunks c, const swy_step* step) {
   extern __shared__ __align__(128) char memory[];
-  const uint32_t warp = threadIdx.x / 32;
-  const bool first = warp < kStateWarps, loads = warp == kStateWarps + kTiles;
+  const uint32_t warp = threadIdx.x / 32, tile = warp % kTiles;
+  const bool first = warp < kTiles, loads = warp == 2 * kTiles;
 #if __CUDA_ARCH__ >= 900
   if (threadIdx.x < kStages) {
     const uint32_t barrier = shared_address(memory + Places<kDim, kStages>::barrier(threadIdx.x));
@@ -320,8 +303,8 @@ __global__ void __launch_bounds__(kWalkThreads, 1) walk(const __grid_constant__ 
     w.chunks = (w.s.rows + kChunk - 1) / kChunk;
     w.head = blockIdx.y, w.slice = blockIdx.x, w.turn = turn;
     turn += w.chunks + 1;
-    float s[kDim / 16][4];
-    if (first) move_state<kDim, true>(c, w, warp, s);
+    float s[kDim / 8][4];
+    if (first) move_state<kDim, true>(c, w, tile, s);
     if (!waited) depend();
     waited = true;
 #pragma unroll
@@ -333,12 +316,12 @@ __global__ void __launch_bounds__(kWalkThreads, 1) walk(const __grid_constant__ 
       if (loads) {
         bring<kDim, kStages>(c, w, n + kStages - 1, memory);
       } else if (first) {
-        if (n < w.chunks) advance<kDim, kStages>(s, w.turn + n, warp, memory);
+        if (n < w.chunks) advance<kDim, kStages>(s, w.turn + n, tile, memory);
       } else if (n > 0) {
-        give_out<kDim, kStages>(c, w, n - 1, warp - kStateWarps, memory);
+        give_out<kDim, kStages>(c, w, n - 1, tile, memory);
       }
     }
-    if (first) move_state<kDim, false>(c, w, warp, s);
+    if (first) move_state<kDim, false>(c, w, tile, s);
     __syncthreads();
   }
   if (!waited) depend();

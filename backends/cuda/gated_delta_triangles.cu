@@ -10,8 +10,8 @@
 namespace gpu {
 namespace {
 
-constexpr uint32_t kThreads = 256, kStride = kChunk + 8, kPair = 2;  // value heads at a time
-constexpr uint32_t kKeepers = 8;                                     // blocks per sequence that keep inputs
+constexpr uint32_t kThreads = 128, kStride = kChunk + 8, kPair = 2;  // value heads at a time
+constexpr uint32_t kKeepers = 16;                                    // blocks per sequence that keep inputs
 
 // The last kernel - 1 inputs of an active sequence: part `part` of kKeepers of the channels. A channel's inputs are all
 // read before one is written: the slots may be the same.
@@ -51,7 +51,7 @@ __device__ inline void keep_inputs(const Delta& d, const swy_step* step, uint32_
   }
 }
 
-// Inverts the blocks of the diagonals in place, one of kPair * kChunk threads per column.
+// Inverts the blocks of the diagonal in place, a thread per column. All threads of the block come here.
 __device__ inline void invert_diagonal(float (*l)[kChunk][kStride]) {
   const uint32_t top = threadIdx.x / 16 % 4 * 16, column = threadIdx.x % 16;
   float(*block)[kStride] = l[threadIdx.x / kChunk] + top;
@@ -94,9 +94,8 @@ __device__ inline void multiply_block(float (&sums)[2][4], const float (&x)[2][4
 }
 
 // Columns 16 warp to 16 warp + 15 of X diag(beta), written as a tile; l: L, with the inverted blocks on its diagonal.
-// warp: of four.
-__device__ inline void invert_columns(uint32_t warp, const float (*l)[kStride], const float* beta, uint16_t* inverse) {
-  const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+__device__ inline void invert_columns(const float (*l)[kStride], const float* beta, uint16_t* inverse) {
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const float low = beta[warp * 16 + g], high = beta[warp * 16 + 8 + g];
   float x[4][2][4];  // X^T: column g or g + 8, row of each block as products have it
 #pragma unroll
@@ -158,61 +157,39 @@ __device__ inline void gates_of(const Chunks& c, const Part& chunk, uint32_t hea
     const float before = __shfl_up_sync(kAll, g, o);
     if (lane >= o) g += before;
   }
-  if (h < kPair && i == 31) s.half[h] = g;
+  if (i == 31) s.half[h] = g;
   __syncthreads();
-  if (h < kPair) {
-    s.sum[h][i] = i >= 32 ? g + s.half[h] : g;
-    s.beta[h][i] = beta;
-  }
+  if (i >= 32) g += s.half[h];
+  s.sum[h][i] = g;
+  s.beta[h][i] = beta;
   __syncthreads();
 }
 
-// Rows 16 warp to 16 warp + 15 of one head's L (kL) or W, of what a thread has of K K^T or Q K^T. warp: of four.
-template <bool kL>
-__device__ inline void write_products(uint32_t warp, const float (&products)[8][4], const float* sum, const float* beta,
-                                      float (*l)[kStride], uint16_t* within) {
-  const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+// Rows 16 warp to 16 warp + 15 of one head's L and W. `kk`, `qk`: what a thread has of K K^T and Q K^T.
+__device__ inline void write_products(const float (&kk)[8][4], const float (&qk)[8][4], const float* sum,
+                                      const float* beta, float (*l)[kStride], uint16_t* within) {
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
 #pragma unroll
   for (uint32_t half = 0; half < 2; ++half) {
     const uint32_t i = warp * 16 + half * 8 + g;
-    const float own = sum[i], factor = kL ? beta[i] : 1.0f;
+    const float own = sum[i], factor = beta[i];
 #pragma unroll
     for (uint32_t n = 0; n < 8; ++n) {
       if (n / 2 > warp) break;
-      const uint32_t j = n * 8 + 2 * t, past = kL ? 0 : 1;
+      const uint32_t j = n * 8 + 2 * t;
       const float2 other = *reinterpret_cast<const float2*>(sum + j);
-      const float x = j < i + past ? factor * products[n][half * 2] * __expf(own - other.x) : 0.0f;
-      const float y = j + 1 < i + past ? factor * products[n][half * 2 + 1] * __expf(own - other.y) : 0.0f;
-      if constexpr (kL) {
-        *reinterpret_cast<float2*>(&l[i][j]) = make_float2(x, y);
-      } else {
-        *reinterpret_cast<uint32_t*>(reinterpret_cast<char*>(within) + tile_at<8>(i, n) + t * 4) = pack_bf16(x, y);
-      }
+      const float first = j <= i ? __expf(own - other.x) : 0.0f, second = j + 1 <= i ? __expf(own - other.y) : 0.0f;
+      *reinterpret_cast<float2*>(&l[i][j]) = make_float2(j < i ? factor * kk[n][half * 2] * first : 0.0f,
+                                                         j + 1 < i ? factor * kk[n][half * 2 + 1] * second : 0.0f);
+      *reinterpret_cast<uint32_t*>(reinterpret_cast<char*>(within) + tile_at<8>(i, n) + t * 4) =
+          pack_bf16(qk[n][half * 2] * first, qk[n][half * 2 + 1] * second);
     }
   }
 }
 
-// Rows 16 warp to 16 warp + 15 of left K^T, up to the diagonal. warp: of four.
+// blockIdx.x: slot; blockIdx.y: key head, and kKeepers more for the inputs of sequence blockIdx.x.
 template <int kDim>
-__device__ inline void multiply_keys(uint32_t warp, uint32_t left, uint32_t keys, float (&products)[8][4]) {
-#pragma unroll
-  for (uint32_t k = 0; k < kDim; k += 16) {
-    uint32_t a[4], b[4];
-    first_operand<kDim / 8>(a, left, warp * 16, k);
-#pragma unroll
-    for (uint32_t n = 0; n < 4; ++n) {
-      if (n > warp) break;
-      second_operand<kDim / 8>(b, keys, n * 16, k);
-      matrix_multiply(products[2 * n], a, b[0], b[1]);
-      matrix_multiply(products[2 * n + 1], a, b[2], b[3]);
-    }
-  }
-}
-
-// blockIdx.x: slot; blockIdx.y: key head, and kKeepers more for the inputs of sequence blockIdx.x. Four warps make the
-// L of both heads, the other four W; then each four invert one head's.
-template <int kDim>
-__global__ void __launch_bounds__(kThreads, 2) triangles(const __grid_constant__ Chunks c, const swy_step* step) {
+__global__ void __launch_bounds__(kThreads, 3) triangles(const __grid_constant__ Chunks c, const swy_step* step) {
   extern __shared__ __align__(128) char memory[];
   auto& s = *reinterpret_cast<Shared<kDim>*>(memory);
   constexpr uint32_t kUnits = kDim / 8;
@@ -230,33 +207,45 @@ __global__ void __launch_bounds__(kThreads, 2) triangles(const __grid_constant__
     copy_later(s.tiles.q + i * 16, c.q + tile + i * 8, i / kUnits < chunk.rows);
   }
   copies_end();
-  const uint32_t team = threadIdx.x / 128, warp = threadIdx.x % 128 / 32;
+  const uint32_t warp = threadIdx.x / 32;
   const uint32_t ratio = d.value_heads / d.key_heads, head0 = blockIdx.y * ratio;
   gates_of<kDim>(c, chunk, head0, min(kPair, ratio), s);
   copies_wait<0>();
   __syncthreads();
-  float products[8][4] = {};
-  multiply_keys<kDim>(warp, shared_address(team == 0 ? s.tiles.k : s.tiles.q), shared_address(s.tiles.k), products);
+  // Rows 16 warp to 16 warp + 15 of K K^T and Q K^T, up to the diagonal.
+  float kk[8][4] = {}, qk[8][4] = {};
+  const uint32_t keys = shared_address(s.tiles.k), queries = shared_address(s.tiles.q);
+#pragma unroll
+  for (uint32_t k = 0; k < kDim; k += 16) {
+    uint32_t a[4], b[4], right[4];
+    first_operand<kUnits>(a, keys, warp * 16, k);
+    first_operand<kUnits>(b, queries, warp * 16, k);
+#pragma unroll
+    for (uint32_t n = 0; n < 4; ++n) {
+      if (n > warp) break;
+      second_operand<kUnits>(right, keys, n * 16, k);
+      matrix_multiply(kk[2 * n], a, right[0], right[1]);
+      matrix_multiply(kk[2 * n + 1], a, right[2], right[3]);
+      matrix_multiply(qk[2 * n], b, right[0], right[1]);
+      matrix_multiply(qk[2 * n + 1], b, right[2], right[3]);
+    }
+  }
   for (uint32_t done = 0; done < ratio; done += kPair) {
     const uint32_t heads = min(kPair, ratio - done);
     const uint64_t at = uint64_t{blockIdx.x} * d.value_heads + head0 + done;
     __syncthreads();
     if (done > 0) gates_of<kDim>(c, chunk, head0 + done, heads, s);
     for (uint32_t h = 0; h < heads; ++h) {
-      if (team == 0) {
-        write_products<true>(warp, products, s.sum[h], s.beta[h], s.l[h], nullptr);
-      } else {
-        write_products<false>(warp, products, s.sum[h], s.beta[h], nullptr, c.within + (at + h) * kChunkTile);
-      }
+      write_products(kk, qk, s.sum[h], s.beta[h], s.l[h], c.within + (at + h) * kChunkTile);
     }
-    __syncthreads();
     if (const uint32_t h = threadIdx.x / kChunk, i = threadIdx.x % kChunk; h < heads) {
-      invert_diagonal(s.l);
       const float sum = s.sum[h][i];
       c.decay[(at + h) * kChunk + i] = make_float2(__expf(sum), __expf(s.sum[h][kChunk - 1] - sum));
     }
     __syncthreads();
-    if (team < heads) invert_columns(warp, s.l[team], s.beta[team], c.inverse + (at + team) * kChunkTile);
+    invert_diagonal(s.l);
+    __syncthreads();
+    for (uint32_t h = 0; h < heads; ++h) invert_columns(s.l[h], s.beta[h], c.inverse + (at + h) * kChunkTile);
   }
 }
 
