@@ -5,8 +5,8 @@
 namespace gpu {
 namespace {
 
-constexpr uint32_t kTaps = 4, kGroup = 8;      // rows at a time
-constexpr uint32_t kMixWarps = 4, kWarps = 8;  // of a block
+constexpr uint32_t kTaps = 4, kGroup = 8;                                       // rows at a time
+constexpr uint32_t kMixWarps = 4, kMixBlocks = 5, kWarps = 8, kNormBlocks = 4;  // of a block
 
 struct Four {
   float x[4];
@@ -128,7 +128,7 @@ __device__ inline void mix_ragged(const Chunks& c, const Unit& u, const Four (&w
 }
 
 // blockIdx.x: units, one per warp; blockIdx.y: `groups` times kGroup rows.
-__global__ void __launch_bounds__(kMixWarps * 32, 5)
+__global__ void __launch_bounds__(kMixWarps * 32, kMixBlocks)
     mix(const __grid_constant__ Chunks c, uint32_t groups, const swy_step* step) {
   const Delta& d = c.d;
   const Unit u = unit_of(c, blockIdx.x * kMixWarps + threadIdx.x / 32);
@@ -199,7 +199,8 @@ __device__ inline Place place_of(const Chunks& c, const swy_step* step, uint32_t
 
 // A warp: some heads of a row, four columns per lane and head. blockIdx.y: rows.
 constexpr uint32_t kHeadsOfWarp = 4;
-__global__ void __launch_bounds__(kWarps * 32) gated_norm(const __grid_constant__ Chunks c, const swy_step* step) {
+__global__ void __launch_bounds__(kWarps * 32, kNormBlocks)
+    gated_norm(const __grid_constant__ Chunks c, const swy_step* step) {
   const Delta& d = c.d;
   const uint32_t lane = threadIdx.x % 32, first = (blockIdx.x * kWarps + threadIdx.x / 32) * kHeadsOfWarp;
   const bool in = lane * 4 < d.value_dim;
@@ -222,6 +223,7 @@ __global__ void __launch_bounds__(kWarps * 32) gated_norm(const __grid_constant_
       o[h] = there ? *reinterpret_cast<const uint2*>(c.v + from) : make_uint2(0, 0);
       z[h] = there ? load_four(d.z + at + h * d.value_dim) : Four{};
     }
+    const Place next = row + gridDim.y < step->rows ? place_of(c, step, row + gridDim.y) : Place{};
 #pragma unroll
     for (uint32_t h = 0; h < kHeadsOfWarp; ++h) {
       const float v[4] = {low_of(o[h].x), high_of(o[h].x), low_of(o[h].y), high_of(o[h].y)};
@@ -236,23 +238,27 @@ __global__ void __launch_bounds__(kWarps * 32) gated_norm(const __grid_constant_
       *reinterpret_cast<float4*>(d.y + at + h * d.value_dim) = make_float4(y[0], y[1], y[2], y[3]);
     }
     row += gridDim.y;
-    if (row < step->rows) p = place_of(c, step, row);
+    p = next;
   }
 }
 
 }  // namespace
 
+// What a warp knows when it begins (weights, its sequence) is worth more rows than one group has: as many as fill the
+// device once, or for long prompts some times.
 swy_status record_mix(const Recording& r, const Chunks& c) {
+  constexpr uint32_t kResident = kMixBlocks * kMixWarps, kMostGroups = 10;  // warps of a multiprocessor
   const uint32_t units = 2 * c.d.key_heads + ceil_div(c.d.values(), 128), rows = r.bucket().rows;
-  const uint32_t groups = rows >= 8192 ? 4 : rows >= 2048 ? 2 : 1;
+  const uint64_t work = uint64_t{units} * ceil_div(rows, kGroup), warps = uint64_t{kResident} * r.device().processors;
+  const uint32_t waves = ceil_div(work, warps * kMostGroups), groups = ceil_div(work, warps * waves);
   return launch(r, mix, dim3(ceil_div(units, kMixWarps), ceil_div(rows, kGroup * groups)), kMixWarps * 32, 0, c, groups,
                 r.list.step);
 }
 
 swy_status record_gated_norm(const Recording& r, const Chunks& c) {
-  const uint32_t rows = r.bucket().rows;
-  return launch(r, gated_norm, dim3(ceil_div(c.d.value_heads, kWarps * kHeadsOfWarp), rows < 65535 ? rows : 65535),
-                kWarps * 32, 0, c, r.list.step);
+  const uint32_t rows = r.bucket().rows, x = ceil_div(c.d.value_heads, kWarps * kHeadsOfWarp);
+  const uint32_t most = ceil_div(kNormBlocks * r.device().processors, x);
+  return launch(r, gated_norm, dim3(x, rows < most ? rows : most), kWarps * 32, 0, c, r.list.step);
 }
 
 }  // namespace gpu
