@@ -1,6 +1,6 @@
 // ATTENTION over pages of keys and values (states.cpp has their layout).
 //
-//   prepare   norms and rotates q and k, and appends k and v to the pages
+//   prepare   (attention_prepare.cu) norms and rotates q and k, and appends k and v to the pages
 //   attend    a block serves all query heads of one KV head for one row: warps share out the positions, each lane has
 //             some elements of all heads, so that every key and value is read once
 //
@@ -14,74 +14,6 @@ namespace gpu {
 namespace {
 
 constexpr uint32_t kWarps = 8, kThreads = kWarps * 32;
-
-__device__ inline void store_kv(float* p, float x) { *p = x; }
-__device__ inline void store_kv(uint16_t* p, float x) { *p = __bfloat16_as_ushort(__float2bfloat16_rn(x)); }
-
-// A warp per head: query heads, then KV heads. blockIdx.y: row. Shared memory: a head per warp.
-template <class T>
-__global__ void prepare(const __grid_constant__ Attention a, const swy_step* step) {
-  extern __shared__ float shared_heads[];
-  constexpr int kHeld = 8;  // elements of a head that a lane keeps: heads have at most 256
-  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, dim = a.head_dim;
-  const uint32_t head = blockIdx.x * kWarps + warp, row = blockIdx.y;
-  const bool query = head < a.heads, there = head < a.heads + a.kv_heads && row < step->rows;
-  const uint32_t kv = head - a.heads, seq = there ? step_array<uint32_t>(step, step->row_seq_at)[row] : 0;
-  const uint32_t position = there ? step_array<uint32_t>(step, step->row_position_at)[row] : 0;
-  const bool keeps = there && !query && step_array<uint32_t>(step, step->seq_active_at)[seq] != 0;
-  T* to = keeps ? keys_at<T>(a, step, table_of(step, seq), kv, position) : nullptr;
-  float norm[kHeld], s[kHeld], c[kHeld];
-  const uint32_t half = a.rotary / 2;
-#pragma unroll
-  for (int j = 0; j < kHeld; ++j) {
-    const uint32_t i = j * 32 + lane;
-    norm[j] = i < dim ? a.bias + plain_at(query ? a.q_norm : a.k_norm, i) : 0.0f;
-    s[j] = c[j] = 0;
-    if (j > 3 || i >= half) continue;
-    constexpr double kTurn = 6.283185307179586476925;
-    const double turns = position * a.turns[i];  // what is left of whole turns is exact
-    sincosf(static_cast<float>((turns - rint(turns)) * kTurn), &s[j], &c[j]);
-  }
-  release_next();
-  depend();
-  if (!there) return;
-  const float* x = query ? a.q + (uint64_t{row} * a.heads + head) * dim * (a.gated ? 2 : 1)
-                         : a.k + (uint64_t{row} * a.kv_heads + kv) * dim;
-  float* h = shared_heads + warp * dim;
-  float v[kHeld], squares = 0;
-#pragma unroll
-  for (int j = 0; j < kHeld; ++j) {
-    const uint32_t i = j * 32 + lane;
-    v[j] = i < dim ? x[i] : 0.0f;
-    squares = fmaf(v[j], v[j], squares);
-  }
-  const float scale = rsqrtf(warp_sum(squares) / static_cast<float>(dim) + a.eps);
-#pragma unroll
-  for (int j = 0; j < kHeld; ++j) {
-    const uint32_t i = j * 32 + lane;
-    if (i < dim) h[i] = v[j] * scale * norm[j];
-  }
-  __syncwarp();
-#pragma unroll
-  for (int j = 0; j < 4; ++j) {
-    const uint32_t i = j * 32 + lane;
-    if (i >= half) continue;
-    const float u = h[i], w = h[i + half];
-    h[i] = u * c[j] - w * s[j];
-    h[i + half] = w * c[j] + u * s[j];
-  }
-  __syncwarp();
-  if (query) {
-    float* ready = a.ready + (uint64_t{row} * a.heads + head) * dim;
-    for (uint32_t i = lane; i < dim; i += 32) ready[i] = h[i] * a.scale;
-  } else if (keeps) {
-    const float* from = a.v + (uint64_t{row} * a.kv_heads + kv) * dim;
-    for (uint32_t i = lane; i < dim; i += 32) {
-      store_kv(to + i, h[i]);
-      store_kv(to + uint64_t{step->page_size} * dim + i, from[i]);
-    }
-  }
-}
 
 // What a warp, a block or a split knows of some positions: per head the largest score, the sum of weights, and the
 // weighted sum of values, of which a lane has N elements.
@@ -222,7 +154,7 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ At
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       const uint32_t e = lane * N + i;
-      q[h][i] = h < heads && e < dim ? a.ready[(uint64_t{row} * a.heads + first_head + h) * dim + e] : 0.0f;
+      q[h][i] = h < heads && e < dim ? ready_of(a, row, first_head + h)[e] : 0.0f;
     }
   }
   Partial<N> p;
@@ -351,14 +283,6 @@ uint64_t attention_workspace(const swy_op& op, const swy_bucket& bucket, bool sp
   a.splits = split ? most_splits(bucket.context) : 0;
   place(a, arena, attention_attrs(op), bucket.rows);
   return arena.used();
-}
-
-swy_status record_prepare(const Recording& r, const Attention& a, uint32_t rows) {
-  if (a.splits != 0 && a.counters == nullptr) return SWY_UNSUPPORTED;  // the reason is given already
-  const dim3 grid(ceil_div(a.heads + a.kv_heads, kWarps), rows);
-  const size_t shared = kWarps * a.head_dim * sizeof(float);
-  return a.bf16 ? launch(r, prepare<uint16_t>, grid, kThreads, shared, a, r.list.step)
-                : launch(r, prepare<float>, grid, kThreads, shared, a, r.list.step);
 }
 
 std::span<const Kernel> attention_kernels() { return kKernels; }

@@ -13,7 +13,7 @@ struct Attention {
   const float *q, *k, *v;  // the operation's inputs
   void* pages;
   float* y;      // [rows, heads * head_dim]
-  float* ready;  // [rows, heads, head_dim]: q, normed, rotated and scaled
+  void* ready;   // [rows, heads, head_dim]: q, normed, rotated and scaled, in fp32 or (packed) bf16
   float* parts;  // [rows, head groups, splits, kHeads, head_dim + 2]
   uint32_t* counters;
   Weight q_norm, k_norm;
@@ -21,7 +21,7 @@ struct Attention {
   uint32_t groups;  // blocks per KV head, of kHeads query heads each
   float scale, eps, bias;
   double turns[kMostRotary / 2];  // of a pair of elements per position
-  bool gated, bf16;
+  bool gated, bf16, packed;
   bool alone;  // one row per sequence: what lies before its position is there already
   uint32_t splits;
 
@@ -68,6 +68,10 @@ __device__ inline T* keys_at(const Attention& a, const swy_step* step, const uin
 }
 __device__ inline const uint32_t* table_of(const swy_step* step, uint32_t seq) {
   return step_array<uint32_t>(step, step->block_table_at) + uint64_t{seq} * step->block_table_stride;
+}
+
+__device__ inline const float* ready_of(const Attention& a, uint32_t row, uint32_t head) {
+  return static_cast<const float*>(a.ready) + (uint64_t{row} * a.heads + head) * a.head_dim;
 }
 
 __device__ inline float gate_of(const Attention& a, uint32_t row, uint32_t head, uint32_t i) {

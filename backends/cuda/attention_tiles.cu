@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(kThreads) attend_tiles(const __grid_constant__
   uint32_t q[N][4];
 #pragma unroll
   for (int i = 0; i < N; ++i) {
-    const float* from = a.ready + (uint64_t{row} * a.heads + first_head + min(g, heads - 1)) * kDim + (4 * i + t) * 8;
+    const float* from = ready_of(a, row, first_head + min(g, heads - 1)) + (4 * i + t) * 8;
     const float4 x = *reinterpret_cast<const float4*>(from), y = *reinterpret_cast<const float4*>(from + 4);
     q[i][0] = pack_bf16(x.x, x.y), q[i][1] = pack_bf16(x.z, x.w);
     q[i][2] = pack_bf16(y.x, y.y), q[i][3] = pack_bf16(y.z, y.w);
@@ -232,7 +232,7 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
 
 double cost(const swy_op& op, const swy_bucket& bucket) {
   const auto& a = attention_attrs(op);
-  return 20 + 4.0 * bucket.rows * bucket.context * a.head_dim * a.kv_heads / 1.5e6;
+  return 12 + 4.0 * bucket.rows * bucket.context * a.head_dim * a.kv_heads / 1.5e6;
 }
 
 uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket& bucket) {

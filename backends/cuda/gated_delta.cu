@@ -207,7 +207,8 @@ swy_status supports_recurrent(const swy_device&, const swy_op& op, const swy_buc
 double cost_recurrent(const swy_op& op, const swy_bucket& bucket) {
   const auto& a = *static_cast<const swy_gated_delta_attrs*>(op.attrs);
   const double state = static_cast<double>(a.value_heads) * a.key_dim * a.value_dim;
-  return cost_of(row_bytes(op) + 8 * state * bucket.seqs, 4 * state * bucket.rows, 5);
+  const double serial = bucket.rows > bucket.seqs ? bucket.rows - bucket.seqs + 1 : 1;  // rows of the longest sequence
+  return cost_of(row_bytes(op) + 8 * state * bucket.seqs, 0, 5) + 0.6 * serial;
 }
 
 uint64_t workspace_recurrent(const swy_device&, const swy_op& op, const swy_bucket&) {

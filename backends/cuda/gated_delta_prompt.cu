@@ -1,0 +1,76 @@
+// GATED_DELTA for prompts: its kernels in order, and when it serves.
+#include "gated_delta_chunks.cuh"
+
+namespace gpu {
+namespace {
+
+constexpr uint32_t kFew = 8;  // rows that cost less token by token than as a chunk
+
+void place(Chunks& c, Arena& arena, const swy_gated_delta_attrs& a, const swy_bucket& bucket) {
+  c.slots = part_numbers(bucket, kChunk);
+  c.few = bucket.seqs > 1 ? kFew : 0;
+  const uint64_t keys = uint64_t{c.slots} * a.key_heads * kChunk * a.key_dim;
+  const uint64_t heads = uint64_t{c.slots} * a.value_heads;
+  c.q = arena.take<uint16_t>(keys);
+  c.k = arena.take<uint16_t>(keys);
+  c.v = arena.take<uint16_t>(heads * c.slices() * kChunk * kSlice);
+  c.inverse = arena.take<uint16_t>(heads * kChunkTile);
+  c.within = arena.take<uint16_t>(heads * kChunkTile);
+  c.decay = arena.take<float2>(heads * kChunk);
+}
+
+const swy_gated_delta_attrs& attrs_of(const swy_op& op) { return *static_cast<const swy_gated_delta_attrs*>(op.attrs); }
+
+swy_status record(const Recording& r) {
+  Chunks c{};
+  c.d = delta_of(r);
+  Arena arena(r.operands.workspace());
+  place(c, arena, attrs_of(r.op), r.bucket());
+  SWY_CUDA_TRY(record_mix(r, c));
+  SWY_CUDA_TRY(record_triangles(r, c));
+  SWY_CUDA_TRY(record_few(r, c));
+  SWY_CUDA_TRY(record_chunks(r, c));
+  return record_gated_norm(r, c);
+}
+
+swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
+  const auto& a = attrs_of(op);
+  const bool dims =
+      (a.key_dim == 32 || a.key_dim == 64 || a.key_dim == 128) && a.value_dim % 16 == 0 && a.value_dim <= 128;
+  if (!dims || a.conv_kernel > 4 || bucket.rows > 65535 * 8) {
+    return swy::fail(
+        error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
+        "key_dim %u, value_dim %u, kernel %u; key_dim of 32, 64 or 128, value_dim a multiple of 16 to 128, "
+        "kernel to 4",
+        a.key_dim, a.value_dim, a.conv_kernel);
+  }
+  if (device.capability < 80 || device.block_memory < least_block_memory()) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs %u bytes of shared memory in a block",
+                     least_block_memory());
+  }
+  return SWY_OK;
+}
+
+// Activations pass through memory more than twice, and each kernel begins with some dependent loads.
+double cost(const swy_op& op, const swy_bucket& bucket) {
+  const auto& a = attrs_of(op);
+  const double state = static_cast<double>(a.value_heads) * a.key_dim * a.value_dim;
+  return 15 + cost_of(2.6 * row_bytes(op) + 8 * state * bucket.seqs, 0, 4);
+}
+
+uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket& bucket) {
+  Arena arena(nullptr);
+  Chunks c{};
+  c.d.value_dim = attrs_of(op).value_dim;
+  place(c, arena, attrs_of(op), bucket);
+  return arena.used();
+}
+
+constexpr Kernel kKernels[] = {
+    {"gated_delta.chunks", SWY_OP_GATED_DELTA, kAlways, SWY_BF16, supports, cost, workspace, record}};
+
+}  // namespace
+
+std::span<const Kernel> gated_delta_chunks_kernels() { return kKernels; }
+
+}  // namespace gpu
