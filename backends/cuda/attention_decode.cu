@@ -35,11 +35,11 @@ __device__ inline void bring_windows(const Share& share, bool values, const floa
   for (uint32_t at = share.first; at < share.last; at += F::kPositions, parity ^= 1) {
     if (at != share.first) {
       barrier_wait(read, parity);
-      bytes = bring<N>(share, at, values ? share.to_values() : 0, to, there);
-      if (values && at + F::kPositions >= share.last) clear_values<N>(share.last - at, to);
+      bytes = values ? bring_values<N>(share, at, to, there) : bring_keys<N>(share, at, to, there);
     }
-    if (at <= own && own < min(at + F::kPositions, share.last))
-      store_packed<N>(to + (own - at) * F::kRow + lane * 2 * N, x);
+    if (at <= own && own < min(at + F::kPositions, share.last)) {
+      store_packed<N>(to + (own - at) * (values ? F::kRow : F::kKeyRow) + lane * 2 * N, x);
+    }
     __syncwarp();
     if (lane == 0) barrier_expect(there, bytes);
   }
@@ -55,7 +55,8 @@ __device__ inline void walk(const Share& share, char* memory, float (*tops)[kHea
   for (int i = 0; i < N; ++i) {
     q[i] = *reinterpret_cast<const uint4*>(memory + F::kQueries + unit_at<N>(lane / 4, quad_unit(lane % 4, i)));
   }
-  const char *keys = memory + team * F::kTiles * kTile * F::kRow, *values = keys + F::kValues;
+  const char* keys = memory + team * F::kTiles * kTile * F::kKeyRow;
+  const char* values = memory + F::kValues + team * F::kTiles * kTile * F::kRow;
   uint32_t parity = 0;
 #pragma unroll 1
   for (uint32_t at = share.first; at < share.last; at += F::kPositions, parity ^= 1) {
@@ -65,7 +66,7 @@ __device__ inline void walk(const Share& share, char* memory, float (*tops)[kHea
     barrier_wait(&barriers.keys, parity);
 #pragma unroll 1
     for (uint32_t i = warp % N; i < tiles; i += N) {
-      weigh_tile<N>(keys + i * kTile * F::kRow, q, mine + i * kTile, share.last, weights + i * kHeads * kSpan,
+      weigh_tile<N>(keys + i * kTile * F::kKeyRow, q, mine + i * kTile, share.last, weights + i * kHeads * kSpan,
                     tops[side + i]);
     }
     __syncwarp();
@@ -112,7 +113,8 @@ __global__ void __launch_bounds__(kThreads, 2)
   __shared__ __align__(8) float tops[2 * F::kTeams * F::kTiles][kHeads];
   __shared__ Barriers barriers;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = blockIdx.z, rank = cluster_rank();
-  const bool worker = warp<kWarps, values = warp> kWarps;
+  const bool worker = warp < kWarps;
+  const bool values = warp == kWarps + 1;
   release_next();
   if (threadIdx.x == 0) {
     barrier_begin(&barriers.keys, 1);
@@ -131,11 +133,8 @@ __global__ void __launch_bounds__(kThreads, 2)
   }
   __syncthreads();
   if (!worker && share.first < share.last) {
-    bytes = bring<N>(share, share.first, values ? share.to_values() : 0, memory + (values ? F::kValues : 0),
-                     values ? &barriers.values : &barriers.keys);
-    if (values && share.last - share.first < F::kPositions) {
-      clear_values<N>(share.last - share.first, memory + F::kValues);
-    }
+    bytes = values ? bring_values<N>(share, share.first, memory + F::kValues, &barriers.values)
+                   : bring_keys<N>(share, share.first, memory, &barriers.keys);
   }
   make_turns(a, share.context - 1, turn);
   float norm[N];
