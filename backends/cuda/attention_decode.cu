@@ -20,6 +20,17 @@ struct Barriers {
   uint64_t pushed;
 };
 
+template <int N>
+__device__ inline void begin(Barriers& b) {
+  barrier_begin(&b.keys, 1);
+  barrier_begin(&b.values, 1);
+  barrier_begin(&b.keys_read, kWarps);
+  barrier_begin(&b.values_read, kWarps);
+  barrier_begin(&b.pushed, 1);
+  barriers_begun();
+  barrier_expect(&b.pushed, Form<N>::kSources * (Form<N>::kDim + 2) * 4);
+}
+
 // The part of the warps that bring keys or values: all windows but the first, which was asked for before. x: the
 // sequence's own key or value, if this block has its position; `bytes`: of the first window.
 template <int N>
@@ -116,15 +127,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   const bool worker = warp < kWarps;
   const bool values = warp == kWarps + 1;
   release_next();
-  if (threadIdx.x == 0) {
-    barrier_begin(&barriers.keys, 1);
-    barrier_begin(&barriers.values, 1);
-    barrier_begin(&barriers.keys_read, kWarps);
-    barrier_begin(&barriers.values_read, kWarps);
-    barrier_begin(&barriers.pushed, 1);
-    barriers_begun();
-    barrier_expect(&barriers.pushed, F::kSources * (F::kDim + 2) * 4);
-  }
+  if (threadIdx.x == 0) begin<N>(barriers);
   uint32_t clusters = 0, bytes = 0;
   Share share;
   if (!find_share<N>(a, step, reach, clusters, share)) {
