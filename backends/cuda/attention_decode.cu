@@ -20,17 +20,6 @@ struct Barriers {
   uint64_t pushed;
 };
 
-template <int N>
-__device__ inline void begin(Barriers& b) {
-  barrier_begin(&b.keys, 1);
-  barrier_begin(&b.values, 1);
-  barrier_begin(&b.keys_read, kWarps);
-  barrier_begin(&b.values_read, kWarps);
-  barrier_begin(&b.pushed, 1);
-  barriers_begun();
-  barrier_expect(&b.pushed, Form<N>::kSources * (Form<N>::kDim + 2) * 4);
-}
-
 // The part of the warps that bring keys or values: all windows but the first, which was asked for before. x: the
 // sequence's own key or value, if this block has its position; `bytes`: of the first window.
 template <int N>
@@ -46,11 +35,11 @@ __device__ inline void bring_windows(const Share& share, bool values, const floa
   for (uint32_t at = share.first; at < share.last; at += F::kPositions, parity ^= 1) {
     if (at != share.first) {
       barrier_wait(read, parity);
-      bytes = values ? bring_values<N>(share, at, to, there) : bring_keys<N>(share, at, to, there);
+      bytes = bring<N>(share, at, values ? share.to_values() : 0, to, there);
+      if (values && at + F::kPositions >= share.last) clear_values<N>(share.last - at, to);
     }
-    if (at <= own && own < min(at + F::kPositions, share.last)) {
-      store_packed<N>(to + (own - at) * (values ? F::kRow : F::kKeyRow) + lane * 2 * N, x);
-    }
+    if (at <= own && own < min(at + F::kPositions, share.last))
+      store_packed<N>(to + (own - at) * F::kRow + lane * 2 * N, x);
     __syncwarp();
     if (lane == 0) barrier_expect(there, bytes);
   }
@@ -66,8 +55,7 @@ __device__ inline void walk(const Share& share, char* memory, float (*tops)[kHea
   for (int i = 0; i < N; ++i) {
     q[i] = *reinterpret_cast<const uint4*>(memory + F::kQueries + unit_at<N>(lane / 4, quad_unit(lane % 4, i)));
   }
-  const char* keys = memory + team * F::kTiles * kTile * F::kKeyRow;
-  const char* values = memory + F::kValues + team * F::kTiles * kTile * F::kRow;
+  const char *keys = memory + team * F::kTiles * kTile * F::kRow, *values = keys + F::kValues;
   uint32_t parity = 0;
 #pragma unroll 1
   for (uint32_t at = share.first; at < share.last; at += F::kPositions, parity ^= 1) {
@@ -77,7 +65,7 @@ __device__ inline void walk(const Share& share, char* memory, float (*tops)[kHea
     barrier_wait(&barriers.keys, parity);
 #pragma unroll 1
     for (uint32_t i = warp % N; i < tiles; i += N) {
-      weigh_tile<N>(keys + i * kTile * F::kKeyRow, q, mine + i * kTile, share.last, weights + i * kHeads * kSpan,
+      weigh_tile<N>(keys + i * kTile * F::kRow, q, mine + i * kTile, share.last, weights + i * kHeads * kSpan,
                     tops[side + i]);
     }
     __syncwarp();
@@ -127,7 +115,15 @@ __global__ void __launch_bounds__(kThreads, 2)
   const bool worker = warp < kWarps;
   const bool values = warp == kWarps + 1;
   release_next();
-  if (threadIdx.x == 0) begin<N>(barriers);
+  if (threadIdx.x == 0) {
+    barrier_begin(&barriers.keys, 1);
+    barrier_begin(&barriers.values, 1);
+    barrier_begin(&barriers.keys_read, kWarps);
+    barrier_begin(&barriers.values_read, kWarps);
+    barrier_begin(&barriers.pushed, 1);
+    barriers_begun();
+    barrier_expect(&barriers.pushed, F::kSources * (F::kDim + 2) * 4);
+  }
   uint32_t clusters = 0, bytes = 0;
   Share share;
   if (!find_share<N>(a, step, reach, clusters, share)) {
@@ -136,8 +132,11 @@ __global__ void __launch_bounds__(kThreads, 2)
   }
   __syncthreads();
   if (!worker && share.first < share.last) {
-    bytes = values ? bring_values<N>(share, share.first, memory + F::kValues, &barriers.values)
-                   : bring_keys<N>(share, share.first, memory, &barriers.keys);
+    bytes = bring<N>(share, share.first, values ? share.to_values() : 0, memory + (values ? F::kValues : 0),
+                     values ? &barriers.values : &barriers.keys);
+    if (values && share.last - share.first < F::kPositions) {
+      clear_values<N>(share.last - share.first, memory + F::kValues);
+    }
   }
   make_turns(a, share.context - 1, turn);
   float norm[N];

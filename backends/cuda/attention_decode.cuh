@@ -24,13 +24,11 @@ template <int N>
 struct Form {
   static constexpr uint32_t kDim = 32 * N, kTeams = kWarps / N, kTiles = N == 8 ? 5 : 4;  // tiles of a team
   static constexpr uint32_t kPositions = kTeams * kTiles * kTile, kSources = kCluster * kTeams;
-  // Bytes of a row of keys, which lie as in memory, and of values: with so much between them, neighbouring rows meet in
-  // no bank.
-  static constexpr uint32_t kKeyRow = kDim * 2, kRow = kKeyRow + 32;
+  // Bytes of a row of keys or values: with so much between them, neighbouring rows meet in no bank.
+  static constexpr uint32_t kRow = kDim * 2 + 32;
   // Shared memory: keys, values, query heads, weights [2][tiles][kHeads][kSpan] of this window and the one
   // before, and what is pushed [sources][head_dim].
-  static constexpr uint32_t kValues = kPositions * kKeyRow, kQueries = kValues + kPositions * kRow;
-  static constexpr uint32_t kWeights = kQueries + kHeads * kRow;
+  static constexpr uint32_t kValues = kPositions * kRow, kQueries = 2 * kValues, kWeights = kQueries + kHeads * kRow;
   static constexpr uint32_t kSpans = kTeams * kTiles * kHeads * kSpan;
   static constexpr uint32_t kInbox = kWeights + 2 * kSpans * 4;
   static constexpr uint32_t kBytes = kInbox + kSources * kDim * 4;
@@ -60,6 +58,17 @@ struct Share {
   __device__ uint32_t to_values() const { return dim << shift; }
 };
 
+// Asks for the keys (or values, `offset` elements after them) of a window, all but those of the sequence's own
+// position. A warp's work; returns the bytes that will come.
+template <int N>
+__device__ inline uint32_t bring(const Share& share, uint32_t first, uint32_t offset, char* to, uint64_t* barrier) {
+  const uint32_t rows = min(min(share.last, share.context - 1) - first, Form<N>::kPositions);
+  for (uint32_t row = threadIdx.x % 32; row < rows; row += 32) {
+    copy_row(to + row * Form<N>::kRow, share.key(first + row) + offset, Form<N>::kDim * 2, barrier);
+  }
+  return rows * Form<N>::kDim * 2;
+}
+
 // Zeros from a row of the values up to the end of its tile: they weigh nothing, but must be numbers.
 template <int N>
 __device__ inline void clear_values(uint32_t row, char* values) {
@@ -67,31 +76,6 @@ __device__ inline void clear_values(uint32_t row, char* values) {
   for (uint32_t i = threadIdx.x % 32; i < units; i += 32) {
     *reinterpret_cast<uint4*>(values + row * Form<N>::kRow + i * 16) = make_uint4(0, 0, 0, 0);
   }
-}
-
-// Asks for the keys of a window, all but that of the sequence's own position: a tile at a time, since every copy takes
-// the copy engine as long as 512 bytes do. A warp's work; returns the bytes that will come.
-template <int N>
-__device__ inline uint32_t bring_keys(const Share& share, uint32_t first, char* to, uint64_t* barrier) {
-  using F = Form<N>;
-  const uint32_t rows = min(min(share.last, share.context - 1) - first, F::kPositions);
-  const uint32_t each = min(kTile, 1u << share.shift);  // a tile or a page; both begin on multiples of their size
-  for (uint32_t row = threadIdx.x % 32 * each; row < rows; row += 32 * each) {
-    copy_row(to + row * F::kKeyRow, share.key(first + row), min(each, rows - row) * F::kKeyRow, barrier);
-  }
-  return rows * F::kKeyRow;
-}
-
-// Likewise the values, row by row.
-template <int N>
-__device__ inline uint32_t bring_values(const Share& share, uint32_t first, char* to, uint64_t* barrier) {
-  using F = Form<N>;
-  const uint32_t rows = min(min(share.last, share.context - 1) - first, F::kPositions);
-  for (uint32_t row = threadIdx.x % 32; row < rows; row += 32) {
-    copy_row(to + row * F::kRow, share.key(first + row) + share.to_values(), F::kKeyRow, barrier);
-  }
-  if (first + F::kPositions >= share.last) clear_values<N>(share.last - first, to);
-  return rows * F::kKeyRow;
 }
 
 // ---- the row's own heads
@@ -160,12 +144,6 @@ __device__ inline float power(float x, float less) {
   return y;
 }
 
-__device__ inline void exchange(bool really, uint4& a, uint4& b) {
-  const uint4 c = a;
-  a = really ? b : a;
-  b = really ? c : b;
-}
-
 // What the 16 positions of a tile weigh beside the heaviest of them, which is `tops`: weights [kHeads][kSpan], position
 // 4 j + t at 4 t + j. `first`: the tile's position.
 template <int N>
@@ -173,27 +151,14 @@ __device__ inline void weigh_tile(const char* keys, const uint4 (&q)[N], uint32_
                                   float* tops) {
   const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   float part[4][4] = {}, s[4];
-  // Neighbouring rows take their two units in opposite order, so that they meet in no bank.
-  const bool odd = g % 2 != 0;
 #pragma unroll
-  for (int i = 0; i < N; i += 2) {
-    const char* row = keys + g * Form<N>::kKeyRow;
-    if (i == 4) asm volatile("" ::: "memory");  // half of the loads at a time: registers are few
-    const uint32_t first_unit = quad_unit(t, i) ^ (odd ? 2 : 0), second_unit = first_unit ^ 2;
-    uint4 low[2], high[2];
-    low[0] = *reinterpret_cast<const uint4*>(row + first_unit * 16);
-    high[0] = *reinterpret_cast<const uint4*>(row + 8 * Form<N>::kKeyRow + first_unit * 16);
-    low[1] = *reinterpret_cast<const uint4*>(row + second_unit * 16);
-    high[1] = *reinterpret_cast<const uint4*>(row + 8 * Form<N>::kKeyRow + second_unit * 16);
-    exchange(odd, low[0], low[1]);
-    exchange(odd, high[0], high[1]);
-#pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      const uint32_t front[4] = {low[j].x, high[j].x, low[j].y, high[j].y};
-      const uint32_t back[4] = {low[j].z, high[j].z, low[j].w, high[j].w};
-      matrix_multiply(part[2 * j], front, q[i + j].x, q[i + j].y);
-      matrix_multiply(part[2 * j + 1], back, q[i + j].z, q[i + j].w);
-    }
+  for (int i = 0; i < N; ++i) {
+    const uint32_t unit = quad_unit(t, i);
+    const uint4 low = *reinterpret_cast<const uint4*>(keys + unit_at<N>(g, unit));
+    const uint4 high = *reinterpret_cast<const uint4*>(keys + unit_at<N>(g + 8, unit));
+    const uint32_t even[4] = {low.x, high.x, low.y, high.y}, odd[4] = {low.z, high.z, low.w, high.w};
+    matrix_multiply(part[i % 2 * 2], even, q[i].x, q[i].y);
+    matrix_multiply(part[i % 2 * 2 + 1], odd, q[i].z, q[i].w);
   }
 #pragma unroll
   for (int j = 0; j < 4; ++j)
