@@ -112,7 +112,8 @@ __global__ void __launch_bounds__(kThreads, 2)
   __shared__ __align__(8) float tops[2 * F::kTeams * F::kTiles][kHeads];
   __shared__ Barriers barriers;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = blockIdx.z, rank = cluster_rank();
-  const bool worker = warp<kWarps, values = warp> kWarps;
+  const bool worker = warp < kWarps;
+  const bool values = warp == kWarps + 1;
   release_next();
   if (threadIdx.x == 0) {
     barrier_begin(&barriers.keys, 1);
