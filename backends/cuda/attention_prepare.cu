@@ -33,18 +33,18 @@ __device__ inline void look_at(const Attention& a, const swy_step* step, uint32_
 
 // Two neighbouring elements at a time, where heads have whole pairs of them.
 template <class T>
-__device__ inline void store_head(T* to, const float* h, uint32_t dim, float scale) {
+__device__ inline void store_head(T* to, const float* h, uint32_t dim) {
   const uint32_t lane = threadIdx.x % 32;
   if constexpr (sizeof(T) == 2) {
     if (dim % 2 == 0) {
       for (uint32_t i = lane; i < dim / 2; i += 32) {
-        const __nv_bfloat162 v = __floats2bfloat162_rn(h[2 * i] * scale, h[2 * i + 1] * scale);
+        const __nv_bfloat162 v = __floats2bfloat162_rn(h[2 * i], h[2 * i + 1]);
         reinterpret_cast<uint32_t*>(to)[i] = *reinterpret_cast<const uint32_t*>(&v);
       }
       return;
     }
   }
-  for (uint32_t i = lane; i < dim; i += 32) store_kv(to + i, h[i] * scale);
+  for (uint32_t i = lane; i < dim; i += 32) store_kv(to + i, h[i]);
 }
 
 constexpr int kHeld = 8;  // elements of a head that a lane keeps: heads have at most 256
@@ -91,17 +91,103 @@ __device__ inline void turn_head(const Attention& a, const float (&v)[kHeld], co
   __syncwarp();
 }
 
-// A warp has one head, first query heads and then KV heads, of kRows rows, which it asks for together. blockIdx.y:
-// rows. Shared memory: a head per warp.
-template <class T, uint32_t kRows>
+// A warp per head, first query heads and then KV heads. blockIdx.y: row. Shared memory: a head per warp.
+template <class T>
 __global__ void __launch_bounds__(kThreads) prepare(const __grid_constant__ Attention a, const swy_step* step) {
   extern __shared__ float shared_heads[];
+  __shared__ Row shared_row;
+  const uint32_t warp = threadIdx.x / 32, dim = a.head_dim, head = blockIdx.x * kWarps + warp, row = blockIdx.y;
+  const bool there = row < step->rows, query = head < a.heads;
+  float norm[kHeld], v[kHeld];
+  load_norm(a, query, norm);
+  if (warp == 0 && there) look_at(a, step, row, shared_row);
+  __syncthreads();
+  release_next();
+  depend();
+  if (!there || head >= a.heads + a.kv_heads || !(query || shared_row.active)) return;
+  load_head(a, row, head, v);
+  float* h = shared_heads + warp * dim;
+  turn_head(a, v, norm, shared_row, h);
+  if (query) {
+    for (uint32_t i = threadIdx.x % 32; i < dim; i += 32) h[i] *= a.scale;
+    store_head(static_cast<float*>(a.ready) + (uint64_t{row} * a.heads + head) * dim, h, dim);
+    return;
+  }
+  const uint32_t kv = head - a.heads;
+  T* to = keys_at<T>(a, step, table_of(step, shared_row.seq), kv, shared_row.position);
+  store_head(to, h, dim);
+  store_head(to + uint64_t{step->page_size} * dim, a.v + (uint64_t{row} * a.kv_heads + kv) * dim, dim);
+}
+
+// ---- prompts: the size of a head is known, and a lane has pairs of neighbouring elements
+
+template <uint32_t kDim>
+struct Pairs {
+  float2 v[kDim / 64];  // elements 2 lane and 2 lane + 1 of each 64
+};
+template <uint32_t kDim>
+__device__ inline Pairs<kDim> load_pairs(const float* x) {
+  Pairs<kDim> p;
+#pragma unroll
+  for (uint32_t j = 0; j < kDim / 64; ++j) p.v[j] = reinterpret_cast<const float2*>(x)[j * 32 + threadIdx.x % 32];
+  return p;
+}
+template <uint32_t kDim>
+__device__ inline void store_pairs(uint16_t* to, const Pairs<kDim>& p, float scale) {
+#pragma unroll
+  for (uint32_t j = 0; j < kDim / 64; ++j) {
+    const __nv_bfloat162 v = __floats2bfloat162_rn(p.v[j].x * scale, p.v[j].y * scale);
+    reinterpret_cast<uint32_t*>(to)[j * 32 + threadIdx.x % 32] = *reinterpret_cast<const uint32_t*>(&v);
+  }
+}
+
+// Norms and turns a head. `shared`: [rotary] of this warp.
+template <uint32_t kDim>
+__device__ inline void turn_pairs(const Attention& a, Pairs<kDim>& p, const Pairs<kDim>& norm, const Row& row,
+                                  float* shared) {
+  const uint32_t lane = threadIdx.x % 32, half = a.rotary / 2;
+  float squares = 0;
+#pragma unroll
+  for (uint32_t j = 0; j < kDim / 64; ++j) squares = fmaf(p.v[j].x, p.v[j].x, fmaf(p.v[j].y, p.v[j].y, squares));
+  const float scale = rsqrtf(warp_sum(squares) / static_cast<float>(kDim) + a.eps);
+  __syncwarp();  // what lay there is read
+#pragma unroll
+  for (uint32_t j = 0; j < kDim / 64; ++j) {
+    p.v[j].x *= scale * norm.v[j].x, p.v[j].y *= scale * norm.v[j].y;
+    if (j * 64 + 2 * lane < a.rotary) *reinterpret_cast<float2*>(shared + j * 64 + 2 * lane) = p.v[j];
+  }
+  __syncwarp();
+  const auto turned = [&](float own, uint32_t i) {
+    if (i >= a.rotary) return own;
+    const bool low = i < half;
+    const uint32_t pair = low ? i : i - half;
+    const float other = shared[low ? i + half : pair];
+    return own * row.c[pair] + (low ? -other : other) * row.s[pair];
+  };
+#pragma unroll
+  for (uint32_t j = 0; j < kDim / 64; ++j) {
+    if (j * 64 >= a.rotary) break;
+    p.v[j].x = turned(p.v[j].x, j * 64 + 2 * lane), p.v[j].y = turned(p.v[j].y, j * 64 + 2 * lane + 1);
+  }
+}
+
+// A warp has one head, first query heads and then KV heads, of kRows rows, which it asks for together. blockIdx.y:
+// rows.
+constexpr uint32_t kRows = 4;
+template <uint32_t kDim>
+__global__ void __launch_bounds__(kThreads) prepare_prompt(const __grid_constant__ Attention a, const swy_step* step) {
   __shared__ Row rows[kRows];
-  const uint32_t warp = threadIdx.x / 32, dim = a.head_dim, head = blockIdx.x * kWarps + warp;
+  __shared__ __align__(8) float shared_heads[kWarps][kDim];
+  const uint32_t warp = threadIdx.x / 32, head = blockIdx.x * kWarps + warp, kv = head - a.heads;
   const uint32_t first = blockIdx.y * kRows, count = step->rows > first ? min(kRows, step->rows - first) : 0;
   const bool query = head < a.heads;
-  float norm[kHeld], v[kRows][kHeld];
-  load_norm(a, query, norm);
+  Pairs<kDim> norm, v[kRows];
+#pragma unroll
+  for (uint32_t j = 0; j < kDim / 64; ++j) {
+    const uint32_t i = j * 64 + threadIdx.x % 32 * 2;
+    const Weight& w = query ? a.q_norm : a.k_norm;
+    norm.v[j] = make_float2(a.bias + plain_at(w, i), a.bias + plain_at(w, i + 1));
+  }
   if (warp < count) look_at(a, step, first + warp, rows[warp]);
   __syncthreads();
   release_next();
@@ -109,41 +195,40 @@ __global__ void __launch_bounds__(kThreads) prepare(const __grid_constant__ Atte
   if (head >= a.heads + a.kv_heads) return;
 #pragma unroll
   for (uint32_t n = 0; n < kRows; ++n) {
-    if (n < count) load_head(a, first + n, head, v[n]);
+    const uint64_t row = first + min(n, max(count, 1u) - 1);
+    v[n] = load_pairs<kDim>(query ? a.q + (row * a.heads + head) * kDim * (a.gated ? 2 : 1)
+                                  : a.k + (row * a.kv_heads + kv) * kDim);
   }
-  float* h = shared_heads + warp * dim;
 #pragma unroll
   for (uint32_t n = 0; n < kRows; ++n) {
     if (n >= count || !(query || rows[n].active)) continue;
-    turn_head(a, v[n], norm, rows[n], h);
-    const uint64_t row = first + n, at = (row * a.heads + head) * dim;
-    if (!query) {
-      const uint32_t kv = head - a.heads;
-      T* to = keys_at<T>(a, step, table_of(step, rows[n].seq), kv, rows[n].position);
-      store_head(to, h, dim, 1);
-      store_head(to + uint64_t{step->page_size} * dim, a.v + (row * a.kv_heads + kv) * dim, dim, 1);
-    } else if (a.packed) {
-      store_head(static_cast<uint16_t*>(a.ready) + at, h, dim, a.scale);
+    const uint64_t row = first + n;
+    turn_pairs<kDim>(a, v[n], norm, rows[n], shared_heads[warp]);
+    if (query) {
+      store_pairs<kDim>(static_cast<uint16_t*>(a.ready) + (row * a.heads + head) * kDim, v[n], a.scale);
     } else {
-      store_head(static_cast<float*>(a.ready) + at, h, dim, a.scale);
+      uint16_t* to = keys_at<uint16_t>(a, step, table_of(step, rows[n].seq), kv, rows[n].position);
+      const Pairs<kDim> value = load_pairs<kDim>(a.v + (row * a.kv_heads + kv) * kDim);
+      store_pairs<kDim>(to, v[n], 1);
+      store_pairs<kDim>(to + uint64_t{step->page_size} * kDim, value, 1);
     }
   }
-}
-
-template <class T>
-swy_status record_heads(const Recording& r, const Attention& a, uint32_t rows) {
-  constexpr uint32_t kMany = 4;
-  const uint32_t blocks = ceil_div(a.heads + a.kv_heads, kWarps);
-  const size_t shared = kWarps * a.head_dim * sizeof(float);
-  if (rows <= 64) return launch(r, prepare<T, 1>, dim3(blocks, rows), kThreads, shared, a, r.list.step);
-  return launch(r, prepare<T, kMany>, dim3(blocks, ceil_div(rows, kMany)), kThreads, shared, a, r.list.step);
 }
 
 }  // namespace
 
 swy_status record_prepare(const Recording& r, const Attention& a, uint32_t rows) {
   if (a.splits != 0 && a.counters == nullptr) return SWY_UNSUPPORTED;  // the reason is given already
-  return a.bf16 ? record_heads<uint16_t>(r, a, rows) : record_heads<float>(r, a, rows);
+  const uint32_t blocks = ceil_div(a.heads + a.kv_heads, kWarps);
+  if (a.packed) {
+    const auto kernel = a.head_dim == 64    ? prepare_prompt<64>
+                        : a.head_dim == 128 ? prepare_prompt<128>
+                                            : prepare_prompt<256>;
+    return launch(r, kernel, dim3(blocks, ceil_div(rows, kRows)), kThreads, 0, a, r.list.step);
+  }
+  const size_t shared = kWarps * a.head_dim * sizeof(float);
+  return a.bf16 ? launch(r, prepare<uint16_t>, dim3(blocks, rows), kThreads, shared, a, r.list.step)
+                : launch(r, prepare<float>, dim3(blocks, rows), kThreads, shared, a, r.list.step);
 }
 
 }  // namespace gpu

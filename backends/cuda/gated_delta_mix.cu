@@ -247,7 +247,7 @@ __global__ void __launch_bounds__(kWarps * 32, kNormBlocks)
 // What a warp knows when it begins (weights, its sequence) is worth more rows than one group has: as many as fill the
 // device once, or for long prompts some times.
 swy_status record_mix(const Recording& r, const Chunks& c) {
-  constexpr uint32_t kResident = kMixBlocks * kMixWarps, kMostGroups = 10;  // warps of a multiprocessor
+  constexpr uint32_t kResident = kMixBlocks * kMixWarps, kMostGroups = 4;  // warps of a multiprocessor
   const uint32_t units = 2 * c.d.key_heads + ceil_div(c.d.values(), 128), rows = r.bucket().rows;
   const uint64_t work = uint64_t{units} * ceil_div(rows, kGroup), warps = uint64_t{kResident} * r.device().processors;
   const uint32_t waves = ceil_div(work, warps * kMostGroups), groups = ceil_div(work, warps * waves);
@@ -257,8 +257,7 @@ swy_status record_mix(const Recording& r, const Chunks& c) {
 
 swy_status record_gated_norm(const Recording& r, const Chunks& c) {
   const uint32_t rows = r.bucket().rows, x = ceil_div(c.d.value_heads, kWarps * kHeadsOfWarp);
-  const uint32_t most = ceil_div(kNormBlocks * r.device().processors, x);
-  return launch(r, gated_norm, dim3(x, rows < most ? rows : most), kWarps * 32, 0, c, r.list.step);
+  return launch(r, gated_norm, dim3(x, rows < 65535 ? rows : 65535), kWarps * 32, 0, c, r.list.step);
 }
 
 }  // namespace gpu
