@@ -1,0 +1,61 @@
+// LINEAR, LINEAR_ADD and RMS_NORM_LINEAR for few rows: y_i [rows, out_i] = norm(x) [rows, in] * w_i^T (+ residual).
+// gl_WorkGroupID.y: rows of x, kM at a time.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+#include "reduce.glsl"
+#include "weights.glsl"
+#include "projection.glsl"
+#include "vector.glsl"
+layout(local_size_x = 256) in;
+
+// Stages row m and returns what its results are multiplied by.
+float stage_row(uint m, uint row, uint total_rows) {
+  bool there = row < total_rows;
+  uint64_t from = there ? input_row(row) : x;
+  float squares = 0;
+  for (uint i = gl_LocalInvocationIndex; i < width / 16; i += 256) {
+    vec4 v[4];
+    [[unroll]] for (uint j = 0; j < 4; ++j) {
+      v[j] = there ? Float4s(from).at[4 * i + j] : vec4(0);
+      if (!kNormed) continue;
+      squares = fma(v[j].x, v[j].x, fma(v[j].y, v[j].y, fma(v[j].z, v[j].z, fma(v[j].w, v[j].w, squares))));
+      [[unroll]] for (uint k = 0; k < 4; ++k) v[j][k] *= bias + plain_at(extra, kNormType, 16 * i + 4 * j + k);
+    }
+    stage(m, i, v);
+  }
+  return kNormed ? inversesqrt(workgroup_sum(squares) / float(width) + eps) : 1.0;
+}
+
+uint tasks_of(uint i) { return (rows[i] + kR - 1) / kR; }
+
+void main() {
+  uint total_rows = step_rows(step, domain), m0 = gl_WorkGroupID.y * kM;
+  if (m0 >= total_rows) return;
+  float inverse[kM];
+  [[unroll]] for (uint m = 0; m < kM; ++m) inverse[m] = stage_row(m, m0 + m, total_rows);
+  barrier();
+  uint tasks = tasks_of(0) + tasks_of(1) + tasks_of(2) + tasks_of(3), stride = gl_NumWorkGroups.x * gl_NumSubgroups;
+  for (uint task = gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID; task < tasks; task += stride) {
+    uint i = 0, first = task;
+    while (first >= tasks_of(i)) first -= tasks_of(i++);
+    first *= kR;
+    Weight w = weight_of(data[i], rows[i], width, form_of(i));
+    uint64_t row[kR];
+    [[unroll]] for (uint r = 0; r < kR; ++r) row[r] = min(first + r, rows[i] - 1);
+    [[unroll]] for (uint a = 0; a < kR * kM; ++a) vector_acc[a] = 0;
+    if (uses(F32) && w.dtype == F32) multiply(F32, w, row);
+    if (uses(BF16) && w.dtype == BF16) multiply(BF16, w, row);
+    if (uses(I8) && w.dtype == I8) multiply(I8, w, row);
+    if (uses(I4) && w.dtype == I4) multiply(I4, w, row);
+    if (uses(I4A) && w.dtype == I4A) multiply(I4A, w, row);
+    [[unroll]] for (uint r = 0; r < kR; ++r) {
+      [[unroll]] for (uint m = 0; m < kM; ++m) {
+        float sum = subgroupAdd(vector_acc[r * kM + m]) * inverse[m];
+        if (gl_SubgroupInvocationID == (r * kM + m) % gl_SubgroupSize && first + r < rows[i] && m0 + m < total_rows) {
+          put(i, m0 + m, first + r, sum);
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,51 @@
+// A command list while it is recorded and after.
+#pragma once
+
+#include "pipelines.h"
+#include "switchyard/step.h"
+
+namespace gpu {
+
+// Bytes of device memory, by address.
+struct Span {
+  uint64_t address = 0, bytes = 0;
+};
+
+// One launch. Kept until the list is finalized, so that the pipelines can be made in the meantime, all at once.
+struct Dispatch {
+  Pipeline* pipeline = nullptr;
+  uint32_t push_bytes = 0;
+  unsigned char push[kPushBytes] = {};
+  uint32_t x = 1, y = 1, z = 1;  // workgroups
+  bool waits = false;            // for all launches before it
+  const char* kernel = nullptr;
+};
+
+}  // namespace gpu
+
+struct swy_list {
+  swy_device* device = nullptr;
+  swy_bucket bucket{};
+  uint64_t step = 0;  // addresses
+  gpu::Span tokens;
+  std::vector<gpu::Dispatch> dispatches;
+  std::vector<gpu::Span> written, read;  // since the last barrier
+  VkCommandPool pool = VK_NULL_HANDLE;
+  VkCommandBuffer commands = VK_NULL_HANDLE;
+};
+
+namespace gpu {
+
+// What one launch needs, but for its push constants.
+struct Launch {
+  const Shader& shader;
+  std::span<const uint32_t> constants;
+  uint32_t x = 1, y = 1, z = 1;
+  std::span<const Span> reads, writes;  // of what other kernels write or read: not weights, not the step
+};
+
+// Adds a launch, behind a barrier if it touches what was written since the last one, or writes what was read.
+swy_status add_dispatch(swy_list& list, const Launch& launch, const void* push, uint32_t push_bytes, const char* kernel,
+                        swy_error* error);
+
+}  // namespace gpu
