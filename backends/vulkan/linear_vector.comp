@@ -9,6 +9,15 @@
 #include "vector.glsl"
 layout(local_size_x = 256) in;
 
+// The rows of a task.
+uint64_t row_data[kR], row_scales[kR], row_offsets[kR];
+uint scale_shift;
+#define MULTIPLY multiply
+#define PIECE_DATA(r, p) (row_data[r] + 16 * (p))
+#define PIECE_SCALE(r, p) (row_scales[r] + 2 * ((p) >> scale_shift))
+#define PIECE_OFFSET(r, p) (row_offsets[r] + 2 * ((p) >> scale_shift))
+#include "multiply.glsl"
+
 // Stages row m and returns what its results are multiplied by.
 float stage_row(uint m, uint row, uint total_rows) {
   bool there = row < total_rows;
@@ -41,14 +50,19 @@ void main() {
     while (first >= tasks_of(i)) first -= tasks_of(i++);
     first *= kR;
     Weight w = weight_of(data[i], rows[i], width, form_of(i));
-    uint64_t row[kR];
-    [[unroll]] for (uint r = 0; r < kR; ++r) row[r] = min(first + r, rows[i] - 1);
+    scale_shift = group_shift(w);
+    [[unroll]] for (uint r = 0; r < kR; ++r) {
+      uint64_t row = min(first + r, rows[i] - 1);
+      row_data[r] = w.data + row * w.row_bytes;
+      row_scales[r] = w.scales + row * w.groups * 2;
+      row_offsets[r] = w.offsets + row * w.groups * 2;
+    }
     [[unroll]] for (uint a = 0; a < kR * kM; ++a) vector_acc[a] = 0;
-    if (uses(F32) && w.dtype == F32) multiply(F32, w, row);
-    if (uses(BF16) && w.dtype == BF16) multiply(BF16, w, row);
-    if (uses(I8) && w.dtype == I8) multiply(I8, w, row);
-    if (uses(I4) && w.dtype == I4) multiply(I4, w, row);
-    if (uses(I4A) && w.dtype == I4A) multiply(I4A, w, row);
+    if (uses(F32) && w.dtype == F32) multiply(F32, width / 4, 0);
+    if (uses(BF16) && w.dtype == BF16) multiply(BF16, width / 8, 0);
+    if (uses(I8) && w.dtype == I8) multiply(I8, width / 16, 0);
+    if (uses(I4) && w.dtype == I4) multiply(I4, width / 32, 0);
+    if (uses(I4A) && w.dtype == I4A) multiply(I4A, width / 32, 0);
     [[unroll]] for (uint r = 0; r < kR; ++r) {
       [[unroll]] for (uint m = 0; m < kM; ++m) {
         float sum = subgroupAdd(vector_acc[r * kM + m]) * inverse[m];

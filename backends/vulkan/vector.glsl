@@ -50,66 +50,9 @@ vec4 unpack(uint dtype, uvec4 w, uint j) {
   return uintBitsToFloat((at & 0x780000u) | 0x3f800000u);
 }
 
-// Adds the products of rows row[0 .. kR - 1] of w with all staged rows to vector_acc: this lane's share.
-// `dtype` is that of w, known when the shader is compiled.
-void multiply(uint dtype, Weight w, uint64_t row[kR]) {
-  const uint elements = piece_elements(dtype), vectors = elements / 4;
-  const uint pieces = w.width / elements;
-  const uint per_group = max(w.group / elements, 1u);  // pieces
-  const uint shift = w.groups > 1 ? findLSB(per_group) : 31;
-  for (uint first = gl_SubgroupInvocationID; first < pieces; first += gl_SubgroupSize * kU) {
-    uvec4 held[kR * kU];
-    vec2 scale[kR * kU];  // and offset
-    [[unroll]] for (uint u = 0; u < kU; ++u) {
-      uint p = first + u * gl_SubgroupSize;
-      bool there = p < pieces;
-      p = there ? p : first;
-      [[unroll]] for (uint r = 0; r < kR; ++r) {
-        held[u * kR + r] = Word4s(w.data + row[r] * w.row_bytes).at[p];
-        scale[u * kR + r] = vec2(there ? 1.0 : 0.0, 0.0);
-        if (dtype == F32 || dtype == BF16) continue;
-        uint64_t g = row[r] * w.groups + (p >> shift);
-        if (there) scale[u * kR + r].x = half_at(w.scales, g);
-        if (there && dtype == I4A) scale[u * kR + r].y = half_at(w.offsets, g);
-      }
-    }
-    [[unroll]] for (uint u = 0; u < kU; ++u) {
-      uint p = first + u * gl_SubgroupSize;
-      p = p < pieces ? p : first;
-      float part[kR * kM];
-      [[unroll]] for (uint i = 0; i < kR * kM; ++i) part[i] = 0;
-      [[unroll]] for (uint j = 0; j < vectors; ++j) {
-        vec4 a[kM];
-        [[unroll]] for (uint m = 0; m < kM; ++m) a[m] = staged[staged_at(m, p * vectors + j)];
-        [[unroll]] for (uint r = 0; r < kR; ++r) {
-          vec4 v = unpack(dtype, held[u * kR + r], j);
-          [[unroll]] for (uint m = 0; m < kM; ++m) {
-            float s = part[r * kM + m];
-            s = fma(v.x, a[m].x, s);
-            s = fma(v.y, a[m].y, s);
-            s = fma(v.z, a[m].z, s);
-            part[r * kM + m] = fma(v.w, a[m].w, s);
-          }
-        }
-      }
-      [[unroll]] for (uint m = 0; m < kM; ++m) {
-        float sum = 0;
-        if (dtype == I8) sum = staged_sum[m * kBlocks * 2 + p];
-        if (dtype == I4 || dtype == I4A) {
-          sum = staged_sum[m * kBlocks * 2 + 2 * p] + staged_sum[m * kBlocks * 2 + 2 * p + 1];
-        }
-        [[unroll]] for (uint r = 0; r < kR; ++r) {
-          vec2 s = scale[u * kR + r];
-          float total = vector_acc[r * kM + m], it = part[r * kM + m];
-          if (dtype == F32 || dtype == BF16) total = fma(it, s.x, total);
-          if (dtype == I8) total = fma(fma(-1.5, sum, it), 256 * s.x, total);
-          if (dtype == I4) total = fma(fma(-1.5, sum, it), 16 * s.x, total);
-          if (dtype == I4A) total = fma(it - sum, 16 * s.x, fma(s.y, sum, total));
-          vector_acc[r * kM + m] = total;
-        }
-      }
-    }
-  }
+// Pieces of 16 bytes that share a scale, as a power of two; 31 where a row has one.
+uint group_shift(Weight w) {
+  return w.groups > 1 ? findLSB(max(w.group / piece_elements(w.dtype), 1u)) : 31;
 }
 
 #endif

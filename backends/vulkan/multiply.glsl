@@ -1,0 +1,65 @@
+// The inner loop of the vector products (vector.glsl), for includers that say where pieces of their rows lie:
+//   MULTIPLY               the name of the function
+//   PIECE_DATA(r, p)       the address of piece p of row r of the weight
+//   PIECE_SCALE(r, p)      the address of its fp16 scale
+//   PIECE_OFFSET(r, p)     and of its offset (i4a)
+// Included once for each.
+
+// Adds the products of kR rows of `pieces` pieces with all staged rows, from element `first_element` on, to vector_acc:
+// this lane's share. `dtype` is known when the shader is compiled.
+void MULTIPLY(uint dtype, uint pieces, uint first_element) {
+  const uint elements = piece_elements(dtype), vectors = elements / 4;
+  const uint first_piece = first_element / elements;
+  for (uint first = gl_SubgroupInvocationID; first < pieces; first += gl_SubgroupSize * kU) {
+    uvec4 held[kR * kU];
+    vec2 scale[kR * kU];  // and offset
+    [[unroll]] for (uint u = 0; u < kU; ++u) {
+      uint p = first + u * gl_SubgroupSize;
+      bool there = p < pieces;
+      p = there ? p : first;
+      [[unroll]] for (uint r = 0; r < kR; ++r) {
+        held[u * kR + r] = Word4s(PIECE_DATA(r, p)).at[0];
+        scale[u * kR + r] = vec2(there ? 1.0 : 0.0, 0.0);
+        if (dtype == F32 || dtype == BF16) continue;
+        if (there) scale[u * kR + r].x = half_at(PIECE_SCALE(r, p), 0);
+        if (there && dtype == I4A) scale[u * kR + r].y = half_at(PIECE_OFFSET(r, p), 0);
+      }
+    }
+    [[unroll]] for (uint u = 0; u < kU; ++u) {
+      uint p = first + u * gl_SubgroupSize;
+      p = first_piece + (p < pieces ? p : first);
+      float part[kR * kM];
+      [[unroll]] for (uint i = 0; i < kR * kM; ++i) part[i] = 0;
+      [[unroll]] for (uint j = 0; j < vectors; ++j) {
+        vec4 a[kM];
+        [[unroll]] for (uint m = 0; m < kM; ++m) a[m] = staged[staged_at(m, p * vectors + j)];
+        [[unroll]] for (uint r = 0; r < kR; ++r) {
+          vec4 v = unpack(dtype, held[u * kR + r], j);
+          [[unroll]] for (uint m = 0; m < kM; ++m) {
+            float s = part[r * kM + m];
+            s = fma(v.x, a[m].x, s);
+            s = fma(v.y, a[m].y, s);
+            s = fma(v.z, a[m].z, s);
+            part[r * kM + m] = fma(v.w, a[m].w, s);
+          }
+        }
+      }
+      [[unroll]] for (uint m = 0; m < kM; ++m) {
+        float sum = 0;
+        if (dtype == I8) sum = staged_sum[m * kBlocks * 2 + p];
+        if (dtype == I4 || dtype == I4A) {
+          sum = staged_sum[m * kBlocks * 2 + 2 * p] + staged_sum[m * kBlocks * 2 + 2 * p + 1];
+        }
+        [[unroll]] for (uint r = 0; r < kR; ++r) {
+          vec2 s = scale[u * kR + r];
+          float total = vector_acc[r * kM + m], it = part[r * kM + m];
+          if (dtype == F32 || dtype == BF16) total = fma(it, s.x, total);
+          if (dtype == I8) total = fma(fma(-1.5, sum, it), 256 * s.x, total);
+          if (dtype == I4) total = fma(fma(-1.5, sum, it), 16 * s.x, total);
+          if (dtype == I4A) total = fma(it - sum, 16 * s.x, fma(s.y, sum, total));
+          vector_acc[r * kM + m] = total;
+        }
+      }
+    }
+  }
+}
