@@ -200,11 +200,11 @@ swy_status fill_zero(swy_device* device, swy_buffer* buffer, uint64_t offset, ui
   });
 }
 
-swy_status clear_now(swy_device& d, swy_buffer& buffer, swy_error* error) {
+swy_status clear_now(swy_device& d, const Range& range, swy_error* error) {
   const std::lock_guard lock(d.mutex);
   Staging* s = nullptr;
   SWY_VK_TRY(take(d, 16, &s, error));
-  d.vk.CmdFillBuffer(s->commands, buffer.range.block->buffer, buffer.range.offset, buffer.range.bytes, 0);
+  d.vk.CmdFillBuffer(s->commands, range.block->buffer, range.offset, range.bytes, 0);
   SWY_VK_TRY(put(d, *s, error));
   return settle(d, error);
 }

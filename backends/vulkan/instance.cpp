@@ -94,9 +94,9 @@ std::string examine(const Instance& i, PFN_vkGetInstanceProcAddr get, VkPhysical
   if (!v12.timelineSemaphore) return out.name + " has no timeline semaphores";
   if (!features.features.shaderInt64) return out.name + " has no 64-bit integers in shaders";
   if ((subgroup.supportedOperations & kOperations) != kOperations ||
-      (subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) == 0 || subgroup.subgroupSize < 4 ||
+      (subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) == 0 || subgroup.subgroupSize < 8 ||
       subgroup.subgroupSize > 128) {
-    return out.name + " has no subgroup sums and shuffles in compute shaders, of 4 to 128 lanes";
+    return out.name + " has no subgroup sums and shuffles in compute shaders, of 8 to 128 lanes";
   }
   if (limits.maxComputeSharedMemorySize < kLeastShared || limits.maxComputeWorkGroupInvocations < kLeastThreads) {
     return out.name + " has " + std::to_string(limits.maxComputeSharedMemorySize) + " bytes of shared memory and " +

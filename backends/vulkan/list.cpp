@@ -10,6 +10,8 @@
 namespace gpu {
 namespace {
 
+constexpr uint64_t kCounterBytes = 1 << 18;
+
 bool overlap(const Span& a, const Span& b) {
   return a.address < b.address + b.bytes && b.address < a.address + a.bytes;
 }
@@ -131,6 +133,22 @@ swy_status add_dispatch(swy_list& list, const Launch& launch, const void* push, 
   list.read.insert(list.read.end(), launch.reads.begin(), launch.reads.end());
   list.written.insert(list.written.end(), launch.writes.begin(), launch.writes.end());
   list.dispatches.push_back(d);
+  return SWY_OK;
+}
+
+swy_status take_counters(swy_list& list, uint32_t n, Span& out, swy_error* error) {
+  swy_device& d = *list.device;
+  if (list.counters == nullptr) {
+    SWY_VK_TRY(make_block(d, Memory::kDevice, kCounterBytes, list.counters, error));
+    SWY_VK_TRY(clear_now(d, {list.counters.get(), 0, kCounterBytes}, error));
+  }
+  const uint64_t bytes = (uint64_t{n} * 4 + 63) / 64 * 64;
+  if (list.counters_used + bytes > kCounterBytes) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "a list has room for %llu counters",
+                     static_cast<unsigned long long>(kCounterBytes / 4));
+  }
+  out = {list.counters->address + list.counters_used, bytes};
+  list.counters_used += bytes;
   return SWY_OK;
 }
 

@@ -30,6 +30,8 @@ struct swy_list {
   gpu::Span tokens;
   std::vector<gpu::Dispatch> dispatches;
   std::vector<gpu::Span> written, read;  // since the last barrier
+  std::unique_ptr<gpu::Block> counters;  // zero between launches
+  uint64_t counters_used = 0;
   VkCommandPool pool = VK_NULL_HANDLE;
   VkCommandBuffer commands = VK_NULL_HANDLE;
 };
@@ -47,5 +49,8 @@ struct Launch {
 // Adds a launch, behind a barrier if it touches what was written since the last one, or writes what was read.
 swy_status add_dispatch(swy_list& list, const Launch& launch, const void* push, uint32_t push_bytes, const char* kernel,
                         swy_error* error);
+
+// Counters of one launch, by which the last of some workgroups knows that it is the last; the launch leaves them zero.
+swy_status take_counters(swy_list& list, uint32_t n, Span& out, swy_error* error);
 
 }  // namespace gpu

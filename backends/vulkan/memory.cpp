@@ -194,7 +194,7 @@ swy_status buffer_alloc(swy_device* device, swy_memory_type type, uint64_t bytes
     if (buffer->readback) {
       std::memset(buffer->mapped(), 0, size);
     } else {
-      s = clear_now(*device, *buffer, error);
+      s = clear_now(*device, buffer->range, error);
     }
     if (s != SWY_OK) {
       buffer_free(device, buffer.release());

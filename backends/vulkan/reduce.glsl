@@ -1,8 +1,8 @@
-// Sums over a workgroup of 256 threads, for subgroups of 4 to 128 lanes.
+// Sums over a workgroup of 256 threads, for subgroups of 8 to 128 lanes.
 #ifndef SWITCHYARD_REDUCE_GLSL_
 #define SWITCHYARD_REDUCE_GLSL_
 
-shared float reduce_scratch[64];
+shared float reduce_scratch[32];
 
 // Every thread calls it, and gets the sum.
 float workgroup_sum(float x) {
