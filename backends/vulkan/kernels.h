@@ -54,6 +54,7 @@ struct Kernel {
 std::span<const Kernel> embedding_kernels();
 std::span<const Kernel> rms_norm_kernels();
 std::span<const Kernel> linear_kernels();
+std::span<const Kernel> linear_tiles_kernels();
 std::span<const Kernel> gated_delta_kernels();
 std::span<const Kernel> gated_delta_step_kernels();
 std::span<const Kernel> router_kernels();
