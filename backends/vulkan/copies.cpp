@@ -68,14 +68,17 @@ swy_status put(swy_device& d, Staging& s, swy_error* error) {
 }
 
 // Locked. What was put into staging is as good as copied: everything later on the queue sees it.
+swy_status write_range(swy_device& d, const Range& to, const void* from, swy_error* error) {
+  Staging* s = nullptr;
+  SWY_VK_TRY(take(d, to.bytes, &s, error));
+  std::memcpy(s->block->mapped, from, to.bytes);
+  const VkBufferCopy region{0, to.offset, to.bytes};
+  d.vk.CmdCopyBuffer(s->commands, s->block->buffer, to.block->buffer, 1, &region);
+  return put(d, *s, error);
+}
 swy_status write_piece(swy_device& d, const swy_buffer& to, uint64_t offset, const void* from, uint64_t bytes,
                        swy_error* error) {
-  Staging* s = nullptr;
-  SWY_VK_TRY(take(d, bytes, &s, error));
-  std::memcpy(s->block->mapped, from, bytes);
-  const VkBufferCopy region{0, to.range.offset + offset, bytes};
-  d.vk.CmdCopyBuffer(s->commands, s->block->buffer, to.range.block->buffer, 1, &region);
-  return put(d, *s, error);
+  return write_range(d, {to.range.block, to.range.offset + offset, bytes}, from, error);
 }
 
 swy_status read_piece(swy_device& d, const swy_buffer& from, uint64_t offset, uint64_t bytes, Staging** out,
@@ -207,6 +210,11 @@ swy_status clear_now(swy_device& d, const Range& range, swy_error* error) {
   d.vk.CmdFillBuffer(s->commands, range.block->buffer, range.offset, range.bytes, 0);
   SWY_VK_TRY(put(d, *s, error));
   return settle(d, error);
+}
+
+swy_status write_now(swy_device& d, const Range& range, const void* from, swy_error* error) {
+  const std::lock_guard lock(d.mutex);
+  return write_range(d, range, from, error);
 }
 
 void free_staging(swy_device& d) {

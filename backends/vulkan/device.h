@@ -133,6 +133,8 @@ swy_status read(swy_device* device, void* to, swy_buffer* from, uint64_t offset,
 swy_status fill_zero(swy_device* device, swy_buffer* buffer, uint64_t offset, uint64_t bytes, swy_error* error);
 // Writes zeros over new memory, and returns when they are there.
 swy_status clear_now(swy_device& device, const Range& range, swy_error* error);
+// Writes a small range; what is submitted later sees it.
+swy_status write_now(swy_device& device, const Range& range, const void* from, swy_error* error);
 void free_staging(swy_device& device);
 
 // ---- the queue (queue.cpp). `mutex` is held where a function takes the device as "locked".

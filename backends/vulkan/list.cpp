@@ -10,7 +10,7 @@
 namespace gpu {
 namespace {
 
-constexpr uint64_t kCounterBytes = 1 << 18;
+constexpr uint64_t kCounterBytes = 1 << 18, kConstantBytes = 1 << 18;
 
 bool overlap(const Span& a, const Span& b) {
   return a.address < b.address + b.bytes && b.address < a.address + a.bytes;
@@ -149,6 +149,19 @@ swy_status take_counters(swy_list& list, uint32_t n, Span& out, swy_error* error
   }
   out = {list.counters->address + list.counters_used, bytes};
   list.counters_used += bytes;
+  return SWY_OK;
+}
+
+swy_status put_constants(swy_list& list, const void* data, uint64_t bytes, Span& out, swy_error* error) {
+  swy_device& d = *list.device;
+  if (list.constants == nullptr) SWY_VK_TRY(make_block(d, Memory::kDevice, kConstantBytes, list.constants, error));
+  if (list.constants_used + bytes > kConstantBytes) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "a list has room for %llu bytes of constants",
+                     static_cast<unsigned long long>(kConstantBytes));
+  }
+  SWY_VK_TRY(write_now(d, {list.constants.get(), list.constants_used, bytes}, data, error));
+  out = {list.constants->address + list.constants_used, bytes};
+  list.constants_used += (bytes + 63) / 64 * 64;
   return SWY_OK;
 }
 

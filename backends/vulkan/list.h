@@ -32,6 +32,8 @@ struct swy_list {
   std::vector<gpu::Span> written, read;  // since the last barrier
   std::unique_ptr<gpu::Block> counters;  // zero between launches
   uint64_t counters_used = 0;
+  std::unique_ptr<gpu::Block> constants;  // what kernels put down while they are recorded
+  uint64_t constants_used = 0;
   VkCommandPool pool = VK_NULL_HANDLE;
   VkCommandBuffer commands = VK_NULL_HANDLE;
 };
@@ -52,5 +54,8 @@ swy_status add_dispatch(swy_list& list, const Launch& launch, const void* push, 
 
 // Counters of one launch, by which the last of some workgroups knows that it is the last; the launch leaves them zero.
 swy_status take_counters(swy_list& list, uint32_t n, Span& out, swy_error* error);
+
+// Copies a few bytes to device memory that lives as long as the list.
+swy_status put_constants(swy_list& list, const void* data, uint64_t bytes, Span& out, swy_error* error);
 
 }  // namespace gpu

@@ -99,7 +99,7 @@ std::vector<swy_kernel> make_kernels() {
   std::vector<swy_kernel> all;
   for (const auto list : {embedding_kernels(), rms_norm_kernels(), linear_kernels(), linear_tiles_kernels(),
                           gated_delta_kernels(), gated_delta_step_kernels(), router_kernels(), moe_kernels(),
-                          moe_tiles_kernels(), lm_head_kernels(), add_kernels(), cast_kernels()}) {
+                          moe_tiles_kernels(), attention_kernels(), lm_head_kernels(), add_kernels(), cast_kernels()}) {
     for (const Kernel& k : list) {
       swy_kernel out{};
       out.struct_size = sizeof out;
