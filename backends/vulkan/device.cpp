@@ -95,6 +95,7 @@ swy_status open(uint32_t index, const swy_setting* settings, uint32_t count, swy
   SWY_VK_TRY(check(d, d.vk.CreateSemaphore(d.handle, &info, nullptr, &d.progress), "creating a semaphore", error));
   d.pipelines = std::make_unique<Pipelines>(d);
   SWY_VK_TRY(d.pipelines->open(error));
+  SWY_VK_TRY(check_sampling(d, error));
   d.kernels = make_kernels();
   return SWY_OK;
 }

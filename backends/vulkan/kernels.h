@@ -13,8 +13,11 @@ namespace gpu {
 // Layout ids of states (states.cpp).
 constexpr uint32_t kKvBf16 = 1, kKvF32 = 2, kDeltaByColumn = 3;
 
-constexpr uint32_t kSampling = SWY_SAMPLING_LOGITS;
-constexpr uint32_t kSamplingSteps = 0;
+constexpr uint32_t kSampling = SWY_SAMPLING_LOGITS | SWY_SAMPLING_TOKEN;
+constexpr uint32_t kSamplingSteps = SWY_SAMPLES_GREEDY | SWY_SAMPLES_SEEDED | SWY_SAMPLES_TEMPERATURE |
+                                    SWY_SAMPLES_TOP_K | SWY_SAMPLES_TOP_P | SWY_SAMPLES_MIN_P | SWY_SAMPLES_MASK |
+                                    SWY_SAMPLES_PENALTIES | SWY_SAMPLES_BIAS | SWY_SAMPLES_LOGPROBS |
+                                    SWY_SAMPLES_STOP_IDS;
 
 constexpr uint32_t kThreads = 256;  // of every workgroup, unless its shader says otherwise
 
@@ -62,11 +65,14 @@ std::span<const Kernel> moe_kernels();
 std::span<const Kernel> moe_tiles_kernels();
 std::span<const Kernel> attention_kernels();
 std::span<const Kernel> lm_head_kernels();
+std::span<const Kernel> sample_kernels();
 std::span<const Kernel> add_kernels();
 std::span<const Kernel> cast_kernels();
 
 // The table that the host sees.
 std::vector<swy_kernel> make_kernels();
+// Finds out whether the sampler's arithmetic has the normative bits on this device.
+swy_status check_sampling(swy_device& device, swy_error* error);
 
 // Estimates: bytes at the rate of memory, multiply-adds at a rate that plain kernels reach, and the launches.
 inline double cost_of(double bytes, double multiply_adds, double launches = 1) {

@@ -51,6 +51,8 @@ constexpr swy_option kKv = {sizeof(swy_option), SWY_OPTION_BOOL, "kv_bf16", "1",
                             "keep keys and values in bf16 instead of fp32: half the memory"};
 constexpr swy_option kCooperative = {sizeof(swy_option), SWY_OPTION_BOOL, "cooperative", "1",
                                      "multiply prompts with matrix instructions where the device has them"};
+constexpr swy_sampling kLimits = {sizeof(swy_sampling), 0, 0, 0, 0, 0};
+
 constexpr const swy_option* kOptions[] = {&kKv, &kCooperative};
 
 const swy_plugin& table() {
@@ -87,7 +89,9 @@ const swy_plugin& table() {
     p.timeline_free = timeline_free;
     p.timeline_value = timeline_value;
     p.timeline_wait = timeline_wait;
-    p.get_extension = [](swy_device*, const char*) -> const void* { return nullptr; };
+    p.get_extension = [](swy_device*, const char* name) -> const void* {
+      return std::strcmp(name, SWY_EXT_SAMPLING) == 0 ? &kLimits : nullptr;
+    };
     return p;
   }();
   return plugin;
@@ -97,9 +101,10 @@ const swy_plugin& table() {
 
 std::vector<swy_kernel> make_kernels() {
   std::vector<swy_kernel> all;
-  for (const auto list : {embedding_kernels(), rms_norm_kernels(), linear_kernels(), linear_tiles_kernels(),
-                          gated_delta_kernels(), gated_delta_step_kernels(), router_kernels(), moe_kernels(),
-                          moe_tiles_kernels(), attention_kernels(), lm_head_kernels(), add_kernels(), cast_kernels()}) {
+  for (const auto list :
+       {embedding_kernels(), rms_norm_kernels(), linear_kernels(), linear_tiles_kernels(), gated_delta_kernels(),
+        gated_delta_step_kernels(), router_kernels(), moe_kernels(), moe_tiles_kernels(), attention_kernels(),
+        lm_head_kernels(), add_kernels(), sample_kernels(), cast_kernels()}) {
     for (const Kernel& k : list) {
       swy_kernel out{};
       out.struct_size = sizeof out;
