@@ -112,6 +112,8 @@ VectorShape vector_shape(const swy_device& device, uint32_t rows, uint32_t width
   };
   if (!fits(1)) blocks = needed;
   if (!fits(1)) return {0, 0, 0, 0};
+  const bool cpu = device.features.cpu;  // which compiles for long what is unrolled
+  if (cpu) return {rows > 1 && fits(4) ? 4u : 1u, 2, 1, blocks};
   if (rows > 4 && fits(8)) return {8, 2, 1, blocks};
   if (rows > 2 && fits(4)) return {4, 2, 2, blocks};
   if (rows > 1 && fits(2)) return {2, 2, 2, blocks};

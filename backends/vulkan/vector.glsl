@@ -30,6 +30,8 @@ void stage(uint m, uint i, vec4 v[4]) {
 }
 
 float vector_acc[kR * kM];
+uvec4 held[kR * kU];      // pieces that were asked for
+vec2 held_scale[kR * kU]; // their scales and offsets
 
 // Elements of one piece of 16 bytes.
 uint piece_elements(uint dtype) { return dtype == I8 ? 16 : dtype == BF16 ? 8 : dtype == F32 ? 4 : 32; }
