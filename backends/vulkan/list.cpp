@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 
+#include "profile.h"
 #include "switchyard/sdk/error.hpp"
 
 namespace gpu {
@@ -78,8 +79,18 @@ swy_status list_finalize(swy_list* list, swy_error* error) {
                                          VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT, nullptr};
     SWY_VK_TRY(check(d, d.vk.BeginCommandBuffer(list->commands, &begin), "recording a list", error));
     full_barrier(d.vk, list->commands);
+    if (d.profile->on) {
+      SWY_VK_TRY(make_queries(*list, error));
+      d.vk.CmdResetQueryPool(list->commands, list->queries, 0, static_cast<uint32_t>(list->ticks.size()));
+      d.vk.CmdWriteTimestamp(list->commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, list->queries, 0);
+    }
     VkPipeline bound = VK_NULL_HANDLE;
-    for (const Dispatch& dispatch : list->dispatches) put(*list, dispatch, bound);
+    uint32_t nth = 0;
+    for (const Dispatch& dispatch : list->dispatches) {
+      put(*list, dispatch, bound);
+      if (list->queries == VK_NULL_HANDLE) continue;
+      d.vk.CmdWriteTimestamp(list->commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, list->queries, ++nth);
+    }
     full_barrier(d.vk, list->commands);
     return check(d, d.vk.EndCommandBuffer(list->commands), "finalizing a list", error);
   });
@@ -92,6 +103,7 @@ swy_status list_submit(swy_list* list, const swy_submit* submit, swy_error* erro
   {
     const std::lock_guard lock(d.mutex);
     SWY_VK_TRY(enqueue(d, list->commands, error));
+    if (list->queries != VK_NULL_HANDLE && d.profile->on) SWY_VK_TRY(keep_spans(*list, error));
     if (progress_now(d) == d.submitted) SWY_VK_TRY(flush(d, error));
     done = progress_of_all(d);
   }
@@ -105,6 +117,7 @@ void list_free(swy_list* list) {
     flush(d, nullptr);
     wait_reached(d, d.submitted, UINT64_MAX, nullptr);
   }
+  if (list->queries != VK_NULL_HANDLE) d.vk.DestroyQueryPool(d.handle, list->queries, nullptr);
   if (list->pool != VK_NULL_HANDLE) d.vk.DestroyCommandPool(d.handle, list->pool, nullptr);
   delete list;
 }
@@ -123,7 +136,8 @@ swy_status add_dispatch(swy_list& list, const Launch& launch, const void* push, 
   d.x = launch.x;
   d.y = launch.y;
   d.z = launch.z;
-  d.kernel = kernel;
+  d.kernel = span_name(*list.device, kernel, launch.shader.name, list.begins_operation);
+  list.begins_operation = false;
   d.waits = any_overlap(launch.reads, list.written) || any_overlap(launch.writes, list.written) ||
             any_overlap(launch.writes, list.read);
   if (d.waits) {

@@ -40,6 +40,9 @@ struct swy_list {
   std::vector<gpu::Dispatch> dispatches;
   std::vector<gpu::Span> written, read;  // since the last barrier
   gpu::NotedNorm norm;
+  bool begins_operation = false;         // the next launch is the first of its operation
+  VkQueryPool queries = VK_NULL_HANDLE;  // timestamps before and behind each launch, while somebody profiles
+  std::vector<uint64_t> ticks;
   std::unique_ptr<gpu::Block> counters;  // zero between launches
   uint64_t counters_used = 0;
   std::unique_ptr<gpu::Block> constants;  // what kernels put down while they are recorded
