@@ -140,8 +140,8 @@ swy_status record_projection(const Recording& r, const Projection& p, uint32_t r
     const ProjectionPart part = part_of(p, first, r.step());
     const uint32_t groups = ceil_div(sum_of_rows(part, s.r), kThreads / r.device().features.subgroup);
     SWY_VK_TRY(launch(r, kVector,
-                      {part.forms[0], part.forms[1], part.forms[2], part.forms[3], part.flags, 0, 0, 0, 0, 0, s.m, s.r,
-                       s.u, s.blocks},
+                      {part.forms[0], part.forms[1], part.forms[2], part.forms[3], part.flags, rows > 1 || p.gather, 0,
+                       0, 0, 0, s.m, s.r, s.u, s.blocks},
                       {at_most(groups, 65535), ceil_div(rows, s.m)}, part.push, {p.x, p.residual},
                       {part.y[0], part.y[1], part.y[2], part.y[3]}));
   }

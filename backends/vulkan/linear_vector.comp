@@ -8,6 +8,7 @@
 #include "projection.glsl"
 #include "vector.glsl"
 layout(local_size_x = 256) in;
+layout(constant_id = 5) const bool kMany = true;  // the bucket has more than one row, or rows are gathered
 
 // The rows of a task.
 uint64_t row_data[kR], row_scales[kR], row_offsets[kR];
@@ -19,20 +20,17 @@ uint scale_shift;
 #define PIECE_OFFSET(r, p) (row_offsets[r] + 2 * ((p) >> scale_shift))
 #include "multiply.glsl"
 
-// Stages row m and returns what its results are multiplied by.
+// Stages row m and returns what its results are multiplied by. A row beyond the step's is staged, too, and not used.
 float stage_row(uint m, uint row, uint total_rows) {
-  bool there = row < total_rows;
-  uint64_t from = there ? input_row(row) : x;
+  uint64_t from = kMany ? input_row(min(row, total_rows - 1)) : x;
   float squares = 0;
-  for (uint i = gl_LocalInvocationIndex; i < width / 16; i += 256) {
-    vec4 v[4];
-    [[unroll]] for (uint j = 0; j < 4; ++j) {
-      v[j] = there ? Float4s(from).at[4 * i + j] : vec4(0);
-      if (!kNormed) continue;
-      squares = fma(v[j].x, v[j].x, fma(v[j].y, v[j].y, fma(v[j].z, v[j].z, fma(v[j].w, v[j].w, squares))));
-      [[unroll]] for (uint k = 0; k < 4; ++k) v[j][k] *= bias + plain_at(extra, kNormType, 16 * i + 4 * j + k);
+  for (uint e4 = gl_LocalInvocationIndex; e4 < width / 4; e4 += 256) {
+    vec4 v = Float4s(from).at[e4];
+    if (kNormed) {
+      squares = fma(v.x, v.x, fma(v.y, v.y, fma(v.z, v.z, fma(v.w, v.w, squares))));
+      v *= bias + plain_four(extra, kNormType, e4);
     }
-    stage(m, i, v);
+    stage(m, e4, v);
   }
   return kNormed ? inversesqrt(workgroup_sum(squares) / float(width) + eps) : 1.0;
 }
@@ -64,9 +62,9 @@ void begin(uint task) {
 void main() {
   uint tasks = tasks_of(0) + tasks_of(1) + tasks_of(2) + tasks_of(3), stride = gl_NumWorkGroups.x * gl_NumSubgroups;
   uint task = gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID;
-  uint total_rows = step_rows(step, domain), m0 = gl_WorkGroupID.y * kM;
-  if (m0 >= total_rows) return;
   if (task < tasks) begin(task);  // weights are on their way while the rows are staged
+  uint total_rows = step_rows(step, domain), m0 = gl_WorkGroupID.y * kM;
+  if (kMany && m0 >= total_rows) return;
   float inverse[kM];
   [[unroll]] for (uint m = 0; m < kM; ++m) inverse[m] = stage_row(m, m0 + m, total_rows);
   barrier();

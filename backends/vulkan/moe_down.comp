@@ -88,11 +88,9 @@ uint64_t shared_row(uint r) { return min(first_row + r, hidden - 1); }
 void stage_h(uint row) {
   uint64_t from = h_row(row);
   uint routed = top_k * width;
-  for (uint i = gl_LocalInvocationIndex; i < (routed + shared_width) / 16; i += 256) {
-    float p = 16 * i < routed ? Floats(weights).at[row * top_k + 16 * i / width] : shared_weight(row);
-    vec4 v[4];
-    [[unroll]] for (uint j = 0; j < 4; ++j) v[j] = p * Float4s(from).at[4 * i + j];
-    stage(0, i, v);
+  for (uint e4 = gl_LocalInvocationIndex; e4 < (routed + shared_width) / 4; e4 += 256) {
+    float p = 4 * e4 < routed ? Floats(weights).at[row * top_k + 4 * e4 / width] : shared_weight(row);
+    stage(0, e4, p * Float4s(from).at[e4]);
   }
 }
 
