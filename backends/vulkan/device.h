@@ -148,6 +148,8 @@ swy_status flush(swy_device& locked, swy_error* error);
 // The progress at which all that was enqueued is done.
 uint64_t progress_of_all(const swy_device& locked);
 uint64_t progress_now(swy_device& device);
+// Waits until the device uses nothing any more, whatever becomes of the work: what it used may be freed.
+void drain(swy_device& locked);
 // Waits for a progress, flushing if it is not on its way. SWY_CANCELLED after `timeout_ns`.
 swy_status wait_for(swy_device& device, uint64_t progress, uint64_t timeout_ns, swy_error* error);
 // The same without flushing: what reaches that progress was submitted.

@@ -102,8 +102,7 @@ void list_free(swy_list* list) {
   swy_device& d = *list->device;
   {
     const std::lock_guard lock(d.mutex);
-    flush(d, nullptr);
-    wait_reached(d, d.submitted, UINT64_MAX, nullptr);
+    drain(d);
   }
   if (list->pool != VK_NULL_HANDLE) d.vk.DestroyCommandPool(d.handle, list->pool, nullptr);
   delete list;
