@@ -69,7 +69,8 @@ struct swy_device {
   VkQueue queue = VK_NULL_HANDLE;
   VkSemaphore progress = VK_NULL_HANDLE;
   bool kv_bf16 = true;
-  bool exact = false;  // the sampler's arithmetic has the normative bits
+  bool reversed = false;  // launches between two barriers run last to first
+  bool exact = false;     // the sampler's arithmetic has the normative bits
   std::vector<swy_kernel> kernels;
   std::unique_ptr<gpu::Pipelines> pipelines;
   std::atomic<bool> lost{false};

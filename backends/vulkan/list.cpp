@@ -45,7 +45,6 @@ swy_status begin(swy_list& list, const swy_list_info& info, swy_error* error) {
 
 void put(const swy_list& list, const Dispatch& dispatch, VkPipeline& bound) {
   const DeviceApi& vk = list.device->vk;
-  if (dispatch.waits) kernel_barrier(vk, list.commands);
   if (dispatch.pipeline->handle != bound) {
     bound = dispatch.pipeline->handle;
     vk.CmdBindPipeline(list.commands, VK_PIPELINE_BIND_POINT_COMPUTE, bound);
@@ -53,6 +52,18 @@ void put(const swy_list& list, const Dispatch& dispatch, VkPipeline& bound) {
   vk.CmdPushConstants(list.commands, list.device->pipelines->layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0,
                       dispatch.push_bytes, dispatch.push);
   vk.CmdDispatch(list.commands, dispatch.x, dispatch.y, dispatch.z);
+}
+
+// Launches between two barriers may run in any order. Where a driver runs them in the order in which they were
+// recorded, the reverse order shows whether a barrier is missing.
+void put_all(const swy_list& list) {
+  const std::vector<Dispatch>& all = list.dispatches;
+  VkPipeline bound = VK_NULL_HANDLE;
+  for (size_t begin = 0, end; begin < all.size(); begin = end) {
+    for (end = begin + 1; end < all.size() && !all[end].waits;) ++end;
+    if (all[begin].waits) kernel_barrier(list.device->vk, list.commands);
+    for (size_t i = begin; i < end; ++i) put(list, all[list.device->reversed ? begin + end - 1 - i : i], bound);
+  }
 }
 
 }  // namespace
@@ -78,8 +89,7 @@ swy_status list_finalize(swy_list* list, swy_error* error) {
                                          VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT, nullptr};
     SWY_VK_TRY(check(d, d.vk.BeginCommandBuffer(list->commands, &begin), "recording a list", error));
     full_barrier(d.vk, list->commands);
-    VkPipeline bound = VK_NULL_HANDLE;
-    for (const Dispatch& dispatch : list->dispatches) put(*list, dispatch, bound);
+    put_all(*list);
     full_barrier(d.vk, list->commands);
     return check(d, d.vk.EndCommandBuffer(list->commands), "finalizing a list", error);
   });
