@@ -7,6 +7,7 @@
 
 #include "kernels.h"
 #include "pipelines.h"
+#include "profile.h"
 #include "switchyard/sdk/error.hpp"
 
 namespace gpu {
@@ -94,6 +95,7 @@ swy_status open(uint32_t index, const swy_setting* settings, uint32_t count, swy
   VkSemaphoreTypeCreateInfo type{VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO, nullptr, VK_SEMAPHORE_TYPE_TIMELINE, 0};
   const VkSemaphoreCreateInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, &type, 0};
   SWY_VK_TRY(check(d, d.vk.CreateSemaphore(d.handle, &info, nullptr, &d.progress), "creating a semaphore", error));
+  d.profile = std::make_unique<Profile>();
   d.pipelines = std::make_unique<Pipelines>(d);
   SWY_VK_TRY(d.pipelines->open(error));
   SWY_VK_TRY(check_sampling(d, error));

@@ -15,6 +15,7 @@
 namespace gpu {
 
 class Pipelines;  // pipelines.h
+struct Profile;   // profile.h
 
 // Kinds of memory that blocks are made of.
 enum class Memory {
@@ -73,6 +74,7 @@ struct swy_device {
   bool exact = false;     // the sampler's arithmetic has the normative bits
   std::vector<swy_kernel> kernels;
   std::unique_ptr<gpu::Pipelines> pipelines;
+  std::unique_ptr<gpu::Profile> profile;
   std::atomic<bool> lost{false};
 
   std::mutex memory_mutex;  // over blocks
@@ -81,7 +83,8 @@ struct swy_device {
   std::mutex mutex;  // over everything below, and the queue
   std::array<VkCommandBuffer, 64> pending{};
   uint32_t pending_count = 0;
-  uint64_t submitted = 0;  // the progress that the last submission will raise
+  uint64_t submitted = 0;              // the progress that the last submission will raise
+  VkQueryPool clock = VK_NULL_HANDLE;  // of timestamp_now
   std::array<gpu::Staging, 32> staging;
   uint32_t next_staging = 0;
   uint32_t arrivals = 0;  // stagings with a `to`
@@ -138,6 +141,8 @@ swy_status clear_now(swy_device& device, const Range& range, swy_error* error);
 // Writes a small range; what is submitted later sees it.
 swy_status write_now(swy_device& device, const Range& range, const void* from, swy_error* error);
 void free_staging(swy_device& device);
+// The device's clock, by a submission of its own.
+swy_status timestamp_now(swy_device& device, uint64_t* ticks, swy_error* error);
 
 // ---- the queue (queue.cpp). `mutex` is held where a function takes the device as "locked".
 

@@ -32,12 +32,21 @@ void keep_inputs(Sequence s, uint channels) {
   }
 }
 
-// What one row brings.
-struct Row {
-  vec4 q[kN], k[kN];
-  float v;
-  vec2 gate;
-};
+// What the next row brings: asked for while the one before is worked on.
+vec4 next_q[kN], next_k[kN];
+float next_v;
+vec2 next_gate;
+void ask_for(uint row, uint head, uint column, uint part, uint keys, uint channels) {
+  uint64_t from = mixed + uint64_t(row) * channels * 4;
+  uint key_head = head / (value_heads / key_heads);
+  [[unroll]] for (uint n = 0; n < kN; ++n) {
+    uint i = n * 32 + part * 4;
+    next_q[n] = i < kKeyDim ? Float4s(from + (key_head * kKeyDim + i) * 4).at[0] : vec4(0);
+    next_k[n] = i < kKeyDim ? Float4s(from + (keys + key_head * kKeyDim + i) * 4).at[0] : vec4(0);
+  }
+  next_v = column < kValueDim ? Floats(from).at[2 * keys + head * kValueDim + column] : 0.0;
+  next_gate = Float2s(gate + (uint64_t(row) * value_heads + head) * 8).at[0];
+}
 
 void main() {
   if (gl_WorkGroupID.z >= Step(step).seqs) return;
@@ -55,17 +64,17 @@ void main() {
     bool there_too = there && k < kKeyDim && !s.fresh;
     state[n] = there_too ? Float4s(rule_state + s.read * slot + at + k * 4).at[0] : vec4(0);
   }
-  uint key_head = head / (value_heads / key_heads), end = s.first + s.rows;
+  uint end = s.first + s.rows;
+  ask_for(s.first, head, column, part, keys, channels);
   for (uint row = s.first; row < end; ++row) {
-    uint64_t from = mixed + uint64_t(row) * channels * 4;
     vec4 q[kN], k[kN];
     [[unroll]] for (uint n = 0; n < kN; ++n) {
-      uint i = n * 32 + part * 4;
-      q[n] = i < kKeyDim ? Float4s(from + (key_head * kKeyDim + i) * 4).at[0] : vec4(0);
-      k[n] = i < kKeyDim ? Float4s(from + (keys + key_head * kKeyDim + i) * 4).at[0] : vec4(0);
+      q[n] = next_q[n];
+      k[n] = next_k[n];
     }
-    float v = there ? Floats(from).at[2 * keys + head * kValueDim + column] : 0.0;
-    vec2 g = Float2s(gate + (uint64_t(row) * value_heads + head) * 8).at[0];
+    float v = next_v;
+    vec2 g = next_gate;
+    ask_for(min(row + 1, end - 1), head, column, part, keys, channels);
     float sum = 0, result = 0;
     [[unroll]] for (uint n = 0; n < kN; ++n) {
       state[n] *= g.y;

@@ -112,6 +112,8 @@ VectorShape vector_shape(const swy_device& device, uint32_t rows, uint32_t width
   };
   if (!fits(1)) blocks = needed;
   if (!fits(1)) return {0, 0, 0, 0};
+  const bool cpu = device.features.cpu;  // which compiles for long what is unrolled
+  if (cpu) return {rows > 1 && fits(4) ? 4u : 1u, 2, 1, blocks};
   if (rows > 4 && fits(8)) return {8, 2, 1, blocks};
   if (rows > 2 && fits(4)) return {4, 2, 2, blocks};
   if (rows > 1 && fits(2)) return {2, 2, 2, blocks};
@@ -138,8 +140,8 @@ swy_status record_projection(const Recording& r, const Projection& p, uint32_t r
     const ProjectionPart part = part_of(p, first, r.step());
     const uint32_t groups = ceil_div(sum_of_rows(part, s.r), kThreads / r.device().features.subgroup);
     SWY_VK_TRY(launch(r, kVector,
-                      {part.forms[0], part.forms[1], part.forms[2], part.forms[3], part.flags, 0, 0, 0, 0, 0, s.m, s.r,
-                       s.u, s.blocks},
+                      {part.forms[0], part.forms[1], part.forms[2], part.forms[3], part.flags, rows > 1 || p.gather, 0,
+                       0, 0, 0, s.m, s.r, s.u, s.blocks},
                       {at_most(groups, 65535), ceil_div(rows, s.m)}, part.push, {p.x, p.residual},
                       {part.y[0], part.y[1], part.y[2], part.y[3]}));
   }

@@ -8,68 +8,82 @@
 #include "projection.glsl"
 #include "vector.glsl"
 layout(local_size_x = 256) in;
+layout(constant_id = 5) const bool kMany = true;  // the bucket has more than one row, or rows are gathered
 
 // The rows of a task.
 uint64_t row_data[kR], row_scales[kR], row_offsets[kR];
 uint scale_shift;
+#define FETCH fetch
 #define MULTIPLY multiply
 #define PIECE_DATA(r, p) (row_data[r] + 16 * (p))
 #define PIECE_SCALE(r, p) (row_scales[r] + 2 * ((p) >> scale_shift))
 #define PIECE_OFFSET(r, p) (row_offsets[r] + 2 * ((p) >> scale_shift))
 #include "multiply.glsl"
 
-// Stages row m and returns what its results are multiplied by.
+// Stages row m and returns what its results are multiplied by. A row beyond the step's is staged, too, and not used.
 float stage_row(uint m, uint row, uint total_rows) {
-  bool there = row < total_rows;
-  uint64_t from = there ? input_row(row) : x;
+  uint64_t from = kMany ? input_row(min(row, total_rows - 1)) : x;
   float squares = 0;
-  for (uint i = gl_LocalInvocationIndex; i < width / 16; i += 256) {
-    vec4 v[4];
-    [[unroll]] for (uint j = 0; j < 4; ++j) {
-      v[j] = there ? Float4s(from).at[4 * i + j] : vec4(0);
-      if (!kNormed) continue;
-      squares = fma(v[j].x, v[j].x, fma(v[j].y, v[j].y, fma(v[j].z, v[j].z, fma(v[j].w, v[j].w, squares))));
-      [[unroll]] for (uint k = 0; k < 4; ++k) v[j][k] *= bias + plain_at(extra, kNormType, 16 * i + 4 * j + k);
+  for (uint e4 = gl_LocalInvocationIndex; e4 < width / 4; e4 += 256) {
+    vec4 v = Float4s(from).at[e4];
+    if (kNormed) {
+      squares = fma(v.x, v.x, fma(v.y, v.y, fma(v.z, v.z, fma(v.w, v.w, squares))));
+      v *= bias + plain_four(extra, kNormType, e4);
     }
-    stage(m, i, v);
+    stage(m, e4, v);
   }
   return kNormed ? inversesqrt(workgroup_sum(squares) / float(width) + eps) : 1.0;
 }
 
 uint tasks_of(uint i) { return (rows[i] + kR - 1) / kR; }
 
+// The rows of a task, and their first pieces.
+uint index, first_row, dtype;
+void begin(uint task) {
+  index = 0;
+  while (task >= tasks_of(index)) task -= tasks_of(index++);
+  first_row = task * kR;
+  Weight w = weight_of(data[index], rows[index], width, form_of(index));
+  dtype = w.dtype;
+  scale_shift = group_shift(w);
+  [[unroll]] for (uint r = 0; r < kR; ++r) {
+    uint64_t row = min(first_row + r, rows[index] - 1);
+    row_data[r] = w.data + row * w.row_bytes;
+    row_scales[r] = w.scales + row * w.groups * 2;
+    row_offsets[r] = w.offsets + row * w.groups * 2;
+  }
+  if (uses(F32) && dtype == F32) fetch(F32, width / 4, gl_SubgroupInvocationID);
+  if (uses(BF16) && dtype == BF16) fetch(BF16, width / 8, gl_SubgroupInvocationID);
+  if (uses(I8) && dtype == I8) fetch(I8, width / 16, gl_SubgroupInvocationID);
+  if (uses(I4) && dtype == I4) fetch(I4, width / 32, gl_SubgroupInvocationID);
+  if (uses(I4A) && dtype == I4A) fetch(I4A, width / 32, gl_SubgroupInvocationID);
+}
+
 void main() {
+  uint tasks = tasks_of(0) + tasks_of(1) + tasks_of(2) + tasks_of(3), stride = gl_NumWorkGroups.x * gl_NumSubgroups;
+  uint task = gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID;
+  if (task < tasks) begin(task);  // weights are on their way while the rows are staged
   uint total_rows = step_rows(step, domain), m0 = gl_WorkGroupID.y * kM;
-  if (m0 >= total_rows) return;
+  if (kMany && m0 >= total_rows) return;
   float inverse[kM];
   [[unroll]] for (uint m = 0; m < kM; ++m) inverse[m] = stage_row(m, m0 + m, total_rows);
   barrier();
-  uint tasks = tasks_of(0) + tasks_of(1) + tasks_of(2) + tasks_of(3), stride = gl_NumWorkGroups.x * gl_NumSubgroups;
-  for (uint task = gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID; task < tasks; task += stride) {
-    uint i = 0, first = task;
-    while (first >= tasks_of(i)) first -= tasks_of(i++);
-    first *= kR;
-    Weight w = weight_of(data[i], rows[i], width, form_of(i));
-    scale_shift = group_shift(w);
-    [[unroll]] for (uint r = 0; r < kR; ++r) {
-      uint64_t row = min(first + r, rows[i] - 1);
-      row_data[r] = w.data + row * w.row_bytes;
-      row_scales[r] = w.scales + row * w.groups * 2;
-      row_offsets[r] = w.offsets + row * w.groups * 2;
-    }
+  while (task < tasks) {
     [[unroll]] for (uint a = 0; a < kR * kM; ++a) vector_acc[a] = 0;
-    if (uses(F32) && w.dtype == F32) multiply(F32, width / 4, 0);
-    if (uses(BF16) && w.dtype == BF16) multiply(BF16, width / 8, 0);
-    if (uses(I8) && w.dtype == I8) multiply(I8, width / 16, 0);
-    if (uses(I4) && w.dtype == I4) multiply(I4, width / 32, 0);
-    if (uses(I4A) && w.dtype == I4A) multiply(I4A, width / 32, 0);
+    if (uses(F32) && dtype == F32) multiply(F32, width / 4, 0);
+    if (uses(BF16) && dtype == BF16) multiply(BF16, width / 8, 0);
+    if (uses(I8) && dtype == I8) multiply(I8, width / 16, 0);
+    if (uses(I4) && dtype == I4) multiply(I4, width / 32, 0);
+    if (uses(I4A) && dtype == I4A) multiply(I4A, width / 32, 0);
     [[unroll]] for (uint r = 0; r < kR; ++r) {
       [[unroll]] for (uint m = 0; m < kM; ++m) {
         float sum = subgroupAdd(vector_acc[r * kM + m]) * inverse[m];
-        if (gl_SubgroupInvocationID == (r * kM + m) % gl_SubgroupSize && first + r < rows[i] && m0 + m < total_rows) {
-          put(i, m0 + m, first + r, sum);
+        if (gl_SubgroupInvocationID == (r * kM + m) % gl_SubgroupSize && first_row + r < rows[index] && m0 + m < total_rows) {
+          put(index, m0 + m, first_row + r, sum);
         }
       }
     }
+    task += stride;
+    if (task < tasks) begin(task);
   }
 }

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <utility>
 
+#include "profile.h"
 #include "switchyard/sdk/error.hpp"
 
 namespace gpu {
@@ -45,6 +47,7 @@ swy_status begin(swy_list& list, const swy_list_info& info, swy_error* error) {
 
 void put(const swy_list& list, const Dispatch& dispatch, VkPipeline& bound) {
   const DeviceApi& vk = list.device->vk;
+  if (dispatch.waits) kernel_barrier(vk, list.commands);
   if (dispatch.pipeline->handle != bound) {
     bound = dispatch.pipeline->handle;
     vk.CmdBindPipeline(list.commands, VK_PIPELINE_BIND_POINT_COMPUTE, bound);
@@ -54,15 +57,14 @@ void put(const swy_list& list, const Dispatch& dispatch, VkPipeline& bound) {
   vk.CmdDispatch(list.commands, dispatch.x, dispatch.y, dispatch.z);
 }
 
-// Launches between two barriers may run in any order. Where a driver runs them in the order in which they were
-// recorded, the reverse order shows whether a barrier is missing.
-void put_all(const swy_list& list) {
-  const std::vector<Dispatch>& all = list.dispatches;
-  VkPipeline bound = VK_NULL_HANDLE;
-  for (size_t begin = 0, end; begin < all.size(); begin = end) {
-    for (end = begin + 1; end < all.size() && !all[end].waits;) ++end;
-    if (all[begin].waits) kernel_barrier(list.device->vk, list.commands);
-    for (size_t i = begin; i < end; ++i) put(list, all[list.device->reversed ? begin + end - 1 - i : i], bound);
+// Launches between two barriers may run in any order. Where a driver keeps the one in which they were recorded, the
+// reverse shows whether a barrier is missing.
+void reverse_groups(std::vector<Dispatch>& all) {
+  for (auto begin = all.begin(), end = begin; begin != all.end(); begin = end) {
+    end = std::find_if(begin + 1, all.end(), [](const Dispatch& d) { return d.waits; });
+    const bool waits = std::exchange(begin->waits, false);
+    std::reverse(begin, end);
+    begin->waits = waits;
   }
 }
 
@@ -85,11 +87,23 @@ swy_status list_finalize(swy_list* list, swy_error* error) {
   return swy::guard(error, [&]() -> swy_status {
     swy_device& d = *list->device;
     for (const Dispatch& dispatch : list->dispatches) SWY_VK_TRY(d.pipelines->wait(*dispatch.pipeline, error));
+    if (d.reversed) reverse_groups(list->dispatches);
     const VkCommandBufferBeginInfo begin{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO, nullptr,
                                          VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT, nullptr};
     SWY_VK_TRY(check(d, d.vk.BeginCommandBuffer(list->commands, &begin), "recording a list", error));
     full_barrier(d.vk, list->commands);
-    put_all(*list);
+    if (d.profile->on) {
+      SWY_VK_TRY(make_queries(*list, error));
+      d.vk.CmdResetQueryPool(list->commands, list->queries, 0, static_cast<uint32_t>(list->ticks.size()));
+      d.vk.CmdWriteTimestamp(list->commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, list->queries, 0);
+    }
+    VkPipeline bound = VK_NULL_HANDLE;
+    uint32_t nth = 0;
+    for (const Dispatch& dispatch : list->dispatches) {
+      put(*list, dispatch, bound);
+      if (list->queries == VK_NULL_HANDLE) continue;
+      d.vk.CmdWriteTimestamp(list->commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, list->queries, ++nth);
+    }
     full_barrier(d.vk, list->commands);
     return check(d, d.vk.EndCommandBuffer(list->commands), "finalizing a list", error);
   });
@@ -102,6 +116,7 @@ swy_status list_submit(swy_list* list, const swy_submit* submit, swy_error* erro
   {
     const std::lock_guard lock(d.mutex);
     SWY_VK_TRY(enqueue(d, list->commands, error));
+    if (list->queries != VK_NULL_HANDLE && d.profile->on) SWY_VK_TRY(keep_spans(*list, error));
     if (progress_now(d) == d.submitted) SWY_VK_TRY(flush(d, error));
     done = progress_of_all(d);
   }
@@ -114,6 +129,7 @@ void list_free(swy_list* list) {
     const std::lock_guard lock(d.mutex);
     drain(d);
   }
+  if (list->queries != VK_NULL_HANDLE) d.vk.DestroyQueryPool(d.handle, list->queries, nullptr);
   if (list->pool != VK_NULL_HANDLE) d.vk.DestroyCommandPool(d.handle, list->pool, nullptr);
   delete list;
 }
@@ -132,7 +148,8 @@ swy_status add_dispatch(swy_list& list, const Launch& launch, const void* push, 
   d.x = launch.x;
   d.y = launch.y;
   d.z = launch.z;
-  d.kernel = kernel;
+  d.kernel = span_name(*list.device, kernel, launch.shader.name, list.begins_operation);
+  list.begins_operation = false;
   d.waits = any_overlap(launch.reads, list.written) || any_overlap(launch.writes, list.written) ||
             any_overlap(launch.writes, list.read);
   if (d.waits) {

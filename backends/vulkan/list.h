@@ -21,6 +21,15 @@ struct Dispatch {
   const char* kernel = nullptr;
 };
 
+// The norm that was recorded last: who reads its result can make it for itself, and need not wait for it.
+struct NotedNorm {
+  Span x, y;
+  uint64_t weight = 0;
+  uint32_t form = 0;
+  float eps = 0, bias = 0;
+  size_t at = SIZE_MAX;  // launches that were recorded before and with it
+};
+
 }  // namespace gpu
 
 struct swy_list {
@@ -30,6 +39,10 @@ struct swy_list {
   gpu::Span tokens;
   std::vector<gpu::Dispatch> dispatches;
   std::vector<gpu::Span> written, read;  // since the last barrier
+  gpu::NotedNorm norm;
+  bool begins_operation = false;         // the next launch is the first of its operation
+  VkQueryPool queries = VK_NULL_HANDLE;  // timestamps before and behind each launch, while somebody profiles
+  std::vector<uint64_t> ticks;
   std::unique_ptr<gpu::Block> counters;  // zero between launches
   uint64_t counters_used = 0;
   std::unique_ptr<gpu::Block> constants;  // what kernels put down while they are recorded

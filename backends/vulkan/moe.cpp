@@ -49,6 +49,9 @@ uint32_t groups_for(const Recording& r, uint32_t tasks) {
   return at_most(ceil_div(tasks, kThreads / r.device().features.subgroup), 65535);
 }
 
+// A driver on the processor compiles for long what is unrolled.
+uint32_t pieces_at_a_time(const Recording& r, uint32_t n) { return r.device().features.cpu ? 1 : n; }
+
 swy_status record_moe_vector(const Recording& r) {
   Arena arena(r.operands.workspace());
   const Mixture m = mixture_of(r, arena);
@@ -61,13 +64,13 @@ swy_status record_moe_vector(const Recording& r) {
   const Span read = choose ? m.logits : m.ids, written = choose ? m.ids : Span{};
   SWY_VK_TRY(launch(r, kGateUp,
                     {m.gate_up.form, m.shared_gate.form, (shared ? 1u : 0u) | (choose ? 4u : 0u), 0, 0, 0, 0, 0, 0, 0,
-                     1, 4, 2, up.blocks},
+                     1, 4, pieces_at_a_time(r, 2), up.blocks},
                     {groups_for(r, gate_up_tasks(m, 2)), rows}, gate_up_push(r, m), {m.x, read},
                     {m.h, written, choose ? m.weights : Span{}}));
   const VectorShape down = vector_shape(r.device(), 1, m.top_k * m.width + m.shared_width);
   return launch(r, kDown,
                 {m.down.form, m.shared_down.form, (shared ? 1u : 0u) | (m.residual.bytes != 0 ? 2u : 0u), 0, 0, 0, 0, 0,
-                 0, 0, 1, 2, 4, down.blocks},
+                 0, 0, 1, 2, pieces_at_a_time(r, 4), down.blocks},
                 {groups_for(r, ceil_div(m.hidden, 2)), rows}, down_push(r, m),
                 {m.h, m.ids, m.weights, m.mix, m.residual}, {m.y});
 }

@@ -65,6 +65,7 @@ Weight weight;
 uint64_t weight_row(uint r, uint p) {
   return uint64_t(slot_expert[p / per_slot]) * hidden + min(first_row + r, hidden - 1);
 }
+#define FETCH fetch
 #define MULTIPLY multiply
 #define PIECE_DATA(r, p) (weight.data + weight_row(r, p) * weight.row_bytes + 16 * ((p) % per_slot))
 #define PIECE_SCALE(r, p) (weight.scales + (weight_row(r, p) * weight.groups + ((p) % per_slot >> scale_shift)) * 2)
@@ -72,10 +73,12 @@ uint64_t weight_row(uint r, uint p) {
 #include "multiply.glsl"
 
 uint64_t shared_row(uint r) { return min(first_row + r, hidden - 1); }
+#undef FETCH
 #undef MULTIPLY
 #undef PIECE_DATA
 #undef PIECE_SCALE
 #undef PIECE_OFFSET
+#define FETCH fetch_shared
 #define MULTIPLY multiply_shared
 #define PIECE_DATA(r, p) (weight.data + shared_row(r) * weight.row_bytes + 16 * (p))
 #define PIECE_SCALE(r, p) (weight.scales + (shared_row(r) * weight.groups + ((p) >> scale_shift)) * 2)
@@ -85,37 +88,47 @@ uint64_t shared_row(uint r) { return min(first_row + r, hidden - 1); }
 void stage_h(uint row) {
   uint64_t from = h_row(row);
   uint routed = top_k * width;
-  for (uint i = gl_LocalInvocationIndex; i < (routed + shared_width) / 16; i += 256) {
-    float p = 16 * i < routed ? Floats(weights).at[row * top_k + 16 * i / width] : shared_weight(row);
-    vec4 v[4];
-    [[unroll]] for (uint j = 0; j < 4; ++j) v[j] = p * Float4s(from).at[4 * i + j];
-    stage(0, i, v);
+  for (uint e4 = gl_LocalInvocationIndex; e4 < (routed + shared_width) / 4; e4 += 256) {
+    float p = 4 * e4 < routed ? Floats(weights).at[row * top_k + 4 * e4 / width] : shared_weight(row);
+    stage(0, e4, p * Float4s(from).at[e4]);
   }
+}
+
+const uint kType = kForm & 0xff, kSharedType = kSharedForm & 0xff;
+
+// The routed rows of a task, and their first pieces. slot_expert is known.
+void begin(uint task) {
+  first_row = task * kR;
+  weight = weight_of(down, uint64_t(experts) * hidden, width, kForm);
+  scale_shift = group_shift(weight);
+  fetch(kType, top_k * per_slot, gl_SubgroupInvocationID);
 }
 
 void main() {
   uint row = gl_WorkGroupID.y, stride = gl_NumWorkGroups.x * gl_NumSubgroups;
   if (row >= step_rows(step, domain)) return;
+  uint task = gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID;
+  per_slot = width / piece_elements(kType);
   if (gl_LocalInvocationIndex < top_k) slot_expert[gl_LocalInvocationIndex] = expert_of(row, gl_LocalInvocationIndex);
+  barrier();
+  if (task * kR < hidden) begin(task);  // weights are on their way while h is staged
   stage_h(row);
   barrier();
-  const uint dtype = kForm & 0xff, shared_dtype = kSharedForm & 0xff;
-  for (uint task = gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID; task * kR < hidden; task += stride) {
-    first_row = task * kR;
+  while (task * kR < hidden) {
     [[unroll]] for (uint a = 0; a < kR; ++a) vector_acc[a] = 0;
-    weight = weight_of(down, uint64_t(experts) * hidden, width, kForm);
-    scale_shift = group_shift(weight);
-    per_slot = width / piece_elements(dtype);
-    multiply(dtype, top_k * per_slot, 0);
+    multiply(kType, top_k * per_slot, 0);
     if (kShared) {
       weight = weight_of(shared_down, hidden, shared_width, kSharedForm);
       scale_shift = group_shift(weight);
-      multiply_shared(shared_dtype, shared_width / piece_elements(shared_dtype), top_k * width);
+      fetch_shared(kSharedType, shared_width / piece_elements(kSharedType), gl_SubgroupInvocationID);
+      multiply_shared(kSharedType, shared_width / piece_elements(kSharedType), top_k * width);
     }
     [[unroll]] for (uint r = 0; r < kR; ++r) {
       float sum = subgroupAdd(vector_acc[r]);
       if (gl_SubgroupInvocationID == r && first_row + r < hidden) put(row, first_row + r, sum);
     }
+    task += stride;
+    if (task * kR < hidden) begin(task);
   }
 }
 

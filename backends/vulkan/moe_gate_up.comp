@@ -60,6 +60,7 @@ const uint kMostExperts = 512;
 
 uint64_t row_data[kR], row_scales[kR], row_offsets[kR];
 uint scale_shift;
+#define FETCH fetch
 #define MULTIPLY multiply
 #define PIECE_DATA(r, p) (row_data[r] + 16 * (p))
 #define PIECE_SCALE(r, p) (row_scales[r] + 2 * ((p) >> scale_shift))
@@ -95,11 +96,7 @@ void main() {
   if (row >= step_rows(step, domain)) return;
   make_choice(row);
   uint64_t from = x + uint64_t(row) * hidden * 4;
-  for (uint i = gl_LocalInvocationIndex; i < hidden / 16; i += 256) {
-    vec4 v[4];
-    [[unroll]] for (uint j = 0; j < 4; ++j) v[j] = Float4s(from).at[4 * i + j];
-    stage(0, i, v);
-  }
+  for (uint e4 = gl_LocalInvocationIndex; e4 < hidden / 4; e4 += 256) stage(0, e4, Float4s(from).at[e4]);
   barrier();
   for (uint task = gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID; task < tasks(2); task += stride) {
     uint slot = min(task / per_slot(2), top_k), first = (task - slot * per_slot(2)) * 2;
@@ -122,11 +119,26 @@ void main() {
       take_row(2 + i, up, base + between + at);
     }
     [[unroll]] for (uint a = 0; a < kR; ++a) vector_acc[a] = 0;
-    if (uses(F32) && gate.dtype == F32) multiply(F32, hidden / 4, 0);
-    if (uses(BF16) && gate.dtype == BF16) multiply(BF16, hidden / 8, 0);
-    if (uses(I8) && gate.dtype == I8) multiply(I8, hidden / 16, 0);
-    if (uses(I4) && gate.dtype == I4) multiply(I4, hidden / 32, 0);
-    if (uses(I4A) && gate.dtype == I4A) multiply(I4A, hidden / 32, 0);
+    if (uses(F32) && gate.dtype == F32) {
+      fetch(F32, hidden / 4, gl_SubgroupInvocationID);
+      multiply(F32, hidden / 4, 0);
+    }
+    if (uses(BF16) && gate.dtype == BF16) {
+      fetch(BF16, hidden / 8, gl_SubgroupInvocationID);
+      multiply(BF16, hidden / 8, 0);
+    }
+    if (uses(I8) && gate.dtype == I8) {
+      fetch(I8, hidden / 16, gl_SubgroupInvocationID);
+      multiply(I8, hidden / 16, 0);
+    }
+    if (uses(I4) && gate.dtype == I4) {
+      fetch(I4, hidden / 32, gl_SubgroupInvocationID);
+      multiply(I4, hidden / 32, 0);
+    }
+    if (uses(I4A) && gate.dtype == I4A) {
+      fetch(I4A, hidden / 32, gl_SubgroupInvocationID);
+      multiply(I4A, hidden / 32, 0);
+    }
     [[unroll]] for (uint i = 0; i < 2; ++i) {
       float g = subgroupAdd(vector_acc[i]), u = subgroupAdd(vector_acc[2 + i]);
       if (gl_SubgroupInvocationID == i && first + i < count) {

@@ -33,8 +33,7 @@ struct Sorted {
 // Rows of a tile: what an expert gets on average, with room.
 uint32_t expert_tile_rows(uint32_t entries, uint32_t experts, bool half) {
   if (!half) return 64;
-  const uint32_t mean = entries / experts;
-  return mean > 80 ? 128 : mean > 24 ? 64 : 32;
+  return entries / experts > 80 ? 128 : 64;
 }
 
 void take_all(Sorted& s, Arena& arena, uint32_t hidden, const swy_moe_attrs& a, bool half) {
@@ -103,7 +102,7 @@ swy_status record_product(const Recording& r, const Sorted& s, bool up, const St
                           const Weight& first, const Weight& second, uint32_t outputs) {
   const Mixture& m = s.m;
   const bool shared = table.bytes == 0;
-  const uint32_t tall = shared ? (s.half ? tile_rows(s.rows) : 64) : s.tile_rows;
+  const uint32_t tall = shared ? (s.half && s.rows > 64 ? 128 : 64) : s.tile_rows;
   const uint32_t wide = (s.half ? 128u : 64u) / (up ? 2 : 1);
   const uint32_t expert_rows = shared ? first.rows : first.rows / m.experts;
   TilesPush push{};
@@ -204,7 +203,7 @@ double cost_of_tiles(const swy_op& op, double rate, uint32_t tile) {
   return 40 + bytes / 1.5e6 + products / rate;
 }
 double cost_sorted(const swy_op& op, const swy_bucket&) { return cost_of_tiles(op, 5e6, 64); }
-double cost_cooperative(const swy_op& op, const swy_bucket&) { return cost_of_tiles(op, 50e6, 32); }
+double cost_cooperative(const swy_op& op, const swy_bucket&) { return cost_of_tiles(op, 50e6, 64); }
 
 constexpr Kernel sorted_kernel(const char* name, uint32_t op) {
   return {name, op, kAlways, SWY_F32, supports_sorted, cost_sorted, workspace<false>, record_sorted<false>};

@@ -1,33 +1,35 @@
 // The inner loop of the vector products (vector.glsl), for includers that say where pieces of their rows lie:
-//   MULTIPLY               the name of the function
+//   MULTIPLY, FETCH        the names of the functions
 //   PIECE_DATA(r, p)       the address of piece p of row r of the weight
 //   PIECE_SCALE(r, p)      the address of its fp16 scale
 //   PIECE_OFFSET(r, p)     and of its offset (i4a)
 // Included once for each.
 
+// Asks for the pieces of kR rows from piece `first` on. `dtype` is known when the shader is compiled.
+void FETCH(uint dtype, uint pieces, uint first) {
+  [[unroll]] for (uint u = 0; u < kU; ++u) {
+    uint p = first + u * gl_SubgroupSize;
+    bool there = p < pieces;
+    p = there ? p : 0;
+    [[unroll]] for (uint r = 0; r < kR; ++r) {
+      held[u * kR + r] = Word4s(PIECE_DATA(r, p)).at[0];
+      held_scale[u * kR + r] = vec2(there ? 1.0 : 0.0, 0.0);
+      if (dtype == F32 || dtype == BF16) continue;
+      if (there) held_scale[u * kR + r].x = half_at(PIECE_SCALE(r, p), 0);
+      if (there && dtype == I4A) held_scale[u * kR + r].y = half_at(PIECE_OFFSET(r, p), 0);
+    }
+  }
+}
+
 // Adds the products of kR rows of `pieces` pieces with all staged rows, from element `first_element` on, to vector_acc:
-// this lane's share. `dtype` is known when the shader is compiled.
+// this lane's share. The first pieces were fetched (FETCH, of gl_SubgroupInvocationID).
 void MULTIPLY(uint dtype, uint pieces, uint first_element) {
   const uint elements = piece_elements(dtype), vectors = elements / 4;
   const uint first_piece = first_element / elements;
-  for (uint first = gl_SubgroupInvocationID; first < pieces; first += gl_SubgroupSize * kU) {
-    uvec4 held[kR * kU];
-    vec2 scale[kR * kU];  // and offset
+  for (uint first = gl_SubgroupInvocationID;;) {
     [[unroll]] for (uint u = 0; u < kU; ++u) {
       uint p = first + u * gl_SubgroupSize;
-      bool there = p < pieces;
-      p = there ? p : first;
-      [[unroll]] for (uint r = 0; r < kR; ++r) {
-        held[u * kR + r] = Word4s(PIECE_DATA(r, p)).at[0];
-        scale[u * kR + r] = vec2(there ? 1.0 : 0.0, 0.0);
-        if (dtype == F32 || dtype == BF16) continue;
-        if (there) scale[u * kR + r].x = half_at(PIECE_SCALE(r, p), 0);
-        if (there && dtype == I4A) scale[u * kR + r].y = half_at(PIECE_OFFSET(r, p), 0);
-      }
-    }
-    [[unroll]] for (uint u = 0; u < kU; ++u) {
-      uint p = first + u * gl_SubgroupSize;
-      p = first_piece + (p < pieces ? p : first);
+      p = first_piece + (p < pieces ? p : 0);
       float part[kR * kM];
       [[unroll]] for (uint i = 0; i < kR * kM; ++i) part[i] = 0;
       [[unroll]] for (uint j = 0; j < vectors; ++j) {
@@ -51,7 +53,7 @@ void MULTIPLY(uint dtype, uint pieces, uint first_element) {
           sum = staged_sum[m * kBlocks * 2 + 2 * p] + staged_sum[m * kBlocks * 2 + 2 * p + 1];
         }
         [[unroll]] for (uint r = 0; r < kR; ++r) {
-          vec2 s = scale[u * kR + r];
+          vec2 s = held_scale[u * kR + r];
           float total = vector_acc[r * kM + m], it = part[r * kM + m];
           if (dtype == F32 || dtype == BF16) total = fma(it, s.x, total);
           if (dtype == I8) total = fma(fma(-1.5, sum, it), 256 * s.x, total);
@@ -61,5 +63,8 @@ void MULTIPLY(uint dtype, uint pieces, uint first_element) {
         }
       }
     }
+    first += gl_SubgroupSize * kU;
+    if (first - gl_SubgroupInvocationID >= pieces) return;
+    FETCH(dtype, pieces, first);
   }
 }

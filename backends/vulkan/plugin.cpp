@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels.h"
+#include "profile.h"
 #include "switchyard/extensions.h"
 #include "switchyard/sdk/error.hpp"
 
@@ -35,6 +36,7 @@ swy_status record(swy_list* list, const swy_kernel* self, const swy_op* op, cons
                   swy_error* error) {
   return swy::guard(error, [&]() -> swy_status {
     const Operands operands{*op, *bindings};
+    list->begins_operation = true;
     return kernel_of(self).record(Recording{*list, *op, operands, self->name, error});
   });
 }
@@ -92,6 +94,7 @@ const swy_plugin& table() {
     p.timeline_value = timeline_value;
     p.timeline_wait = timeline_wait;
     p.get_extension = [](swy_device*, const char* name) -> const void* {
+      if (std::strcmp(name, SWY_EXT_PROFILE) == 0) return &kProfile;
       return std::strcmp(name, SWY_EXT_SAMPLING) == 0 ? &kLimits : nullptr;
     };
     return p;

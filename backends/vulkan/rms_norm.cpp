@@ -20,7 +20,9 @@ swy_status record_norm(const Recording& r) {
   const Span x = r.operands.input(0), x2 = add ? r.operands.input(1) : Span{};
   const Span sum = add ? r.operands.output(0) : Span{}, y = r.operands.output(add ? 1 : 0);
   push = {x.address, x2.address, w.data, sum.address, y.address, r.step(), w.width, t.rows, a.eps, a.weight_bias};
-  return launch(r, kNorm, {w.form, add}, {static_cast<uint32_t>(t.dims[0])}, push, {x, x2}, {sum, y});
+  SWY_VK_TRY(launch(r, kNorm, {w.form, add}, {static_cast<uint32_t>(t.dims[0])}, push, {x, x2}, {sum, y}));
+  if (!add) r.list.norm = {x, y, w.data, w.form, a.eps, a.weight_bias, r.list.dispatches.size()};
+  return SWY_OK;
 }
 
 double cost_norm(const swy_op& op, const swy_bucket&) { return cost_of(row_bytes(op), 0); }

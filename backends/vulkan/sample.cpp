@@ -5,7 +5,7 @@
 #include <map>
 #include <memory>
 
-#include "kernels.h"
+#include "sample.h"
 
 namespace gpu {
 namespace {
@@ -22,50 +22,14 @@ uint64_t vocab_of(const swy_op& op) { return op.inputs[0]->dims[1]; }
 uint64_t rows_of(const swy_op& op) { return op.outputs[0]->dims[0]; }
 
 swy_status record_sample(const Recording& r) {
-  struct {
-    uint64_t logits, counts, tokens, results, top_ids, top_logprobs, parts, keys, kept, step;
-    uint32_t vocab, top;
-  } push{};
-  const uint64_t rows = rows_of(r.op), vocab = vocab_of(r.op);
   Arena arena(r.operands.workspace());
-  const Span parts = arena.take(rows * kParts * kPartBytes), keys = arena.take(rows * vocab * 4);
-  const Span kept = arena.take(rows * vocab * 8);
-  const Span logits = r.operands.input(0), counts = r.op.state_count == 0 ? Span{} : r.operands.state(0);
-  const Span results = r.operands.output(0);
-  const bool has_top = r.op.output_count == 3;
-  const Span ids = has_top ? r.operands.output(1) : Span{}, logprobs = has_top ? r.operands.output(2) : Span{};
-  push = {logits.address,
-          counts.address,
-          r.list.tokens.address,
-          results.address,
-          ids.address,
-          logprobs.address,
-          parts.address,
-          keys.address,
-          kept.address,
-          r.step(),
-          static_cast<uint32_t>(vocab),
-          has_top ? static_cast<uint32_t>(r.op.outputs[1]->dims[1]) : 0};
-  SWY_VK_TRY(launch(r, kScan, {}, {kParts, static_cast<uint32_t>(rows)}, push, {logits, counts}, {parts, keys}));
-  return launch(r, kSample, {}, {static_cast<uint32_t>(rows)}, push, {logits, parts, keys},
-                {kept, counts, results, ids, logprobs, r.list.tokens});
+  return record_draws(r, r.operands.input(0), vocab_of(r.op), arena);
 }
 
-uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) {
-  Arena arena;
-  arena.take(rows_of(op) * kParts * kPartBytes);
-  arena.take(rows_of(op) * vocab_of(op) * 4);
-  arena.take(rows_of(op) * vocab_of(op) * 8);
-  return arena.used();
-}
+uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) { return draws_bytes(op, vocab_of(op)); }
 
 swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {
-  if (!device.exact) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "the device's arithmetic has other bits than the host's");
-  }
-  if (vocab_of(op) <= kMostVocab && rows_of(op) <= 65535) return SWY_OK;
-  return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "a vocabulary of %llu; at most %llu is possible",
-                   static_cast<unsigned long long>(vocab_of(op)), static_cast<unsigned long long>(kMostVocab));
+  return supports_draws(device, op, vocab_of(op), error);
 }
 
 double cost(const swy_op& op, const swy_bucket&) { return cost_of(row_bytes(op), 0, 2) + 20; }
@@ -108,6 +72,52 @@ swy_status check_sampling(swy_device& device, swy_error* error) {
   SWY_VK_TRY(s);
   device.exact = known[device.physical] = hash == SWY_SELF_CHECK_HASH;
   return SWY_OK;
+}
+
+swy_status record_draws(const Recording& r, Span logits, uint64_t vocab, Arena& arena) {
+  struct {
+    uint64_t logits, counts, tokens, results, top_ids, top_logprobs, parts, keys, kept, step;
+    uint32_t vocab, top;
+  } push{};
+  const uint64_t rows = rows_of(r.op);
+  const Span parts = arena.take(rows * kParts * kPartBytes), keys = arena.take(rows * vocab * 4);
+  const Span kept = arena.take(rows * vocab * 8);
+  const Span counts = r.op.state_count == 0 ? Span{} : r.operands.state(0);
+  const Span results = r.operands.output(0);
+  const bool has_top = r.op.output_count == 3;
+  const Span ids = has_top ? r.operands.output(1) : Span{}, logprobs = has_top ? r.operands.output(2) : Span{};
+  push = {logits.address,
+          counts.address,
+          r.list.tokens.address,
+          results.address,
+          ids.address,
+          logprobs.address,
+          parts.address,
+          keys.address,
+          kept.address,
+          r.step(),
+          static_cast<uint32_t>(vocab),
+          has_top ? static_cast<uint32_t>(r.op.outputs[1]->dims[1]) : 0};
+  SWY_VK_TRY(launch(r, kScan, {}, {kParts, static_cast<uint32_t>(rows)}, push, {logits, counts}, {parts, keys}));
+  return launch(r, kSample, {}, {static_cast<uint32_t>(rows)}, push, {logits, parts, keys},
+                {kept, counts, results, ids, logprobs, r.list.tokens});
+}
+
+uint64_t draws_bytes(const swy_op& op, uint64_t vocab) {
+  Arena arena;
+  arena.take(rows_of(op) * kParts * kPartBytes);
+  arena.take(rows_of(op) * vocab * 4);
+  arena.take(rows_of(op) * vocab * 8);
+  return arena.used();
+}
+
+swy_status supports_draws(const swy_device& device, const swy_op& op, uint64_t vocab, swy_error* error) {
+  if (!device.exact) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "the device's arithmetic has other bits than the host's");
+  }
+  if (vocab <= kMostVocab && rows_of(op) <= 65535) return SWY_OK;
+  return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "a vocabulary of %llu; at most %llu is possible",
+                   static_cast<unsigned long long>(vocab), static_cast<unsigned long long>(kMostVocab));
 }
 
 std::span<const Kernel> sample_kernels() { return kKernels; }

@@ -13,6 +13,23 @@
 const uint kBK = 64;
 uint64_t b_data, b_scale, b_offset;
 
+// Quants are put into the mantissa of a float between 1 and 2.
+void eight_of_bytes(uint a, uint b, vec2 scale, out vec4 low, out vec4 high) {
+  a ^= 0x80808080u;
+  b ^= 0x80808080u;
+  low = uintBitsToFloat((uvec4(a << 15, a << 7, a >> 1, a >> 9) & 0x7f8000u) | 0x3f800000u);
+  high = uintBitsToFloat((uvec4(b << 15, b << 7, b >> 1, b >> 9) & 0x7f8000u) | 0x3f800000u);
+  low = (low - 1.5) * (256 * scale.x);
+  high = (high - 1.5) * (256 * scale.x);
+}
+void eight_of_nibbles(uint dtype, uint q, vec2 scale, out vec4 low, out vec4 high) {
+  low = uintBitsToFloat((uvec4(q << 19, q << 15, q << 11, q << 7) & 0x780000u) | 0x3f800000u);
+  high = uintBitsToFloat((uvec4(q << 3, q >> 1, q >> 5, q >> 9) & 0x780000u) | 0x3f800000u);
+  float zero = dtype == I4 ? 1.5 : 1.0;
+  low = fma(low - zero, vec4(16 * scale.x), vec4(scale.y));
+  high = fma(high - zero, vec4(16 * scale.x), vec4(scale.y));
+}
+
 // Eight elements of a weight's row from element 8 i on: words of quants, then the floats.
 void eight(uint dtype, uint64_t data, uint i, vec2 scale, out vec4 low, out vec4 high) {
   if (dtype == F32) {
@@ -23,18 +40,9 @@ void eight(uint dtype, uint64_t data, uint i, vec2 scale, out vec4 low, out vec4
     low = uintBitsToFloat(uvec4(h.x << 16, h.x & 0xffff0000u, h.y << 16, h.y & 0xffff0000u));
     high = uintBitsToFloat(uvec4(h.z << 16, h.z & 0xffff0000u, h.w << 16, h.w & 0xffff0000u));
   } else if (dtype == I8) {
-    uint a = Words(data + 8 * i).at[0] ^ 0x80808080u, b = Words(data + 8 * i).at[1] ^ 0x80808080u;
-    low = uintBitsToFloat((uvec4(a << 15, a << 7, a >> 1, a >> 9) & 0x7f8000u) | 0x3f800000u);
-    high = uintBitsToFloat((uvec4(b << 15, b << 7, b >> 1, b >> 9) & 0x7f8000u) | 0x3f800000u);
-    low = (low - 1.5) * (256 * scale.x);
-    high = (high - 1.5) * (256 * scale.x);
+    eight_of_bytes(Words(data + 8 * i).at[0], Words(data + 8 * i).at[1], scale, low, high);
   } else {
-    uint q = Words(data + 4 * i).at[0];
-    low = uintBitsToFloat((uvec4(q << 19, q << 15, q << 11, q << 7) & 0x780000u) | 0x3f800000u);
-    high = uintBitsToFloat((uvec4(q << 3, q >> 1, q >> 5, q >> 9) & 0x780000u) | 0x3f800000u);
-    float zero = dtype == I4 ? 1.5 : 1.0;
-    low = fma(low - zero, vec4(16 * scale.x), vec4(scale.y));
-    high = fma(high - zero, vec4(16 * scale.x), vec4(scale.y));
+    eight_of_nibbles(dtype, Words(data + 4 * i).at[0], scale, low, high);
   }
 }
 
@@ -47,39 +55,62 @@ vec2 scale_of(Weight w, uint k) {
 
 #ifdef COOPERATIVE
 
-layout(constant_id = 10) const uint kBM = 128;  // 32, 64 or 128
+layout(constant_id = 10) const uint kBM = 128;  // 32, 64 or 128; with kPairs 64 or 128
 const uint kBN = 128, kStride = kBK / 8 + 1;    // in uvec4s, of a row in shared memory
 const uint kRowGroups = kBM / 32, kColumns = kBM / 2, kFragments = kColumns / 16;
 shared uvec4 tile_a[kBM * kStride], tile_b[kBN * kStride];
 #define Sums fcoopmatNV<32, gl_ScopeSubgroup, 16, 16>
 #define Factors fcoopmatNV<16, gl_ScopeSubgroup, 16, 16>
 
+// What the next step of 64 elements brings of A and B: asked for while this one is multiplied.
+const uint kA = kBM / 32;  // uvec4s of A per thread
+uvec4 next_a[kA], next_b[8];
+vec2 next_scale;
+uint64_t a_from[kA];
+
+void ask_for(uint dtype, Weight w, uint width, uint k0) {
+  uint part = gl_LocalInvocationIndex % 8, k = k0 + 32 * (gl_LocalInvocationIndex % 2);
+  [[unroll]] for (uint i = 0; i < kA; ++i) {
+    next_a[i] = k0 + 8 * part < width ? Word4s(a_from[i] + 2 * k0).at[0] : uvec4(0);
+  }
+  const uint vectors = dtype == F32 ? 8 : dtype == BF16 ? 4 : dtype == I8 ? 2 : 1;
+  uint64_t from = b_data + 16 * vectors * (k / 32);
+  [[unroll]] for (uint i = 0; i < vectors; ++i) next_b[i] = k < width ? Word4s(from).at[i] : uvec4(0);
+  next_scale = k < width ? scale_of(w, k) : vec2(0);
+}
+
+// Elements 8 i .. 8 i + 7 of the 32 that were asked for, in fp16.
+uvec4 eight_halves(uint dtype, uint i) {
+  vec4 low, high;
+  if (dtype == F32) {
+    low = uintBitsToFloat(next_b[2 * i]);
+    high = uintBitsToFloat(next_b[2 * i + 1]);
+  } else if (dtype == BF16) {
+    uvec4 h = next_b[i];
+    low = uintBitsToFloat(uvec4(h.x << 16, h.x & 0xffff0000u, h.y << 16, h.y & 0xffff0000u));
+    high = uintBitsToFloat(uvec4(h.z << 16, h.z & 0xffff0000u, h.w << 16, h.w & 0xffff0000u));
+  } else if (dtype == I8) {
+    eight_of_bytes(next_b[i / 2][i % 2 * 2], next_b[i / 2][i % 2 * 2 + 1], next_scale, low, high);
+  } else {
+    eight_of_nibbles(dtype, next_b[0][i], next_scale, low, high);
+  }
+  return uvec4(packHalf2x16(low.xy), packHalf2x16(low.zw), packHalf2x16(high.xy), packHalf2x16(high.zw));
+}
+
 void multiply_tile(uint dtype, Weight w, uint width) {
-  const uint kA = kBM / 32;  // uvec4s of A per thread
   uint thread = gl_LocalInvocationIndex, part = thread % 8, b_part = thread % 2;
-  uint64_t from[kA];
-  [[unroll]] for (uint i = 0; i < kA; ++i) from[i] = a_row(thread / 8 + 32 * i) + 16 * part;
+  [[unroll]] for (uint i = 0; i < kA; ++i) a_from[i] = a_row(thread / 8 + 32 * i) + 16 * part;
   find_b_row(thread / 2);
+  ask_for(dtype, w, width, 0);
   Sums sums[2 * kFragments];
   [[unroll]] for (uint i = 0; i < 2 * kFragments; ++i) sums[i] = Sums(0.0);
   uint row0 = gl_SubgroupID % kRowGroups * 32, column0 = gl_SubgroupID / kRowGroups * kColumns;
   for (uint k0 = 0; k0 < width; k0 += kBK) {
-    uvec4 a[kA];
-    [[unroll]] for (uint i = 0; i < kA; ++i) {
-      a[i] = k0 + 8 * part < width ? Word4s(from[i] + 2 * k0).at[0] : uvec4(0);
-    }
-    uvec4 b[4];
-    uint k = k0 + 32 * b_part;
-    vec2 scale = k < width ? scale_of(w, k) : vec2(0);
-    [[unroll]] for (uint i = 0; i < 4; ++i) {
-      vec4 low = vec4(0), high = vec4(0);
-      if (k < width) eight(dtype, b_data, k / 8 + i, scale, low, high);
-      b[i] = uvec4(packHalf2x16(low.xy), packHalf2x16(low.zw), packHalf2x16(high.xy), packHalf2x16(high.zw));
-    }
     barrier();
-    [[unroll]] for (uint i = 0; i < kA; ++i) tile_a[(thread / 8 + 32 * i) * kStride + part] = a[i];
-    [[unroll]] for (uint i = 0; i < 4; ++i) tile_b[thread / 2 * kStride + 4 * b_part + i] = b[i];
+    [[unroll]] for (uint i = 0; i < kA; ++i) tile_a[(thread / 8 + 32 * i) * kStride + part] = next_a[i];
+    [[unroll]] for (uint i = 0; i < 4; ++i) tile_b[thread / 2 * kStride + 4 * b_part + i] = eight_halves(dtype, i);
     barrier();
+    if (k0 + kBK < width) ask_for(dtype, w, width, k0 + kBK);
     [[unroll]] for (uint kk = 0; kk < kBK / 16; ++kk) {
       Factors fa[2];
       [[unroll]] for (uint i = 0; i < 2; ++i) {

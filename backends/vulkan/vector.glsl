@@ -19,17 +19,18 @@ shared float staged_sum[kM * kBlocks * 2];  // of 16 elements each
 
 uint staged_at(uint m, uint e4) { return m * kSlots + (e4 & 7) * (kBlocks + 1) + (e4 >> 3); }
 
-// Stores 16 elements: number i of row m.
-void stage(uint m, uint i, vec4 v[4]) {
-  float sum = 0;
-  [[unroll]] for (uint j = 0; j < 4; ++j) {
-    staged[staged_at(m, 4 * i + j)] = v[j];
-    sum += (v[j].x + v[j].y) + (v[j].z + v[j].w);
-  }
-  staged_sum[m * kBlocks * 2 + i] = sum;
+// Stores vector e4 of row m. Neighbouring lanes store neighbouring vectors, four of which share a sum.
+void stage(uint m, uint e4, vec4 v) {
+  staged[staged_at(m, e4)] = v;
+  float sum = (v.x + v.y) + (v.z + v.w);
+  sum += subgroupShuffleXor(sum, 1);
+  sum += subgroupShuffleXor(sum, 2);
+  if ((e4 & 3) == 0) staged_sum[m * kBlocks * 2 + (e4 >> 2)] = sum;
 }
 
 float vector_acc[kR * kM];
+uvec4 held[kR * kU];      // pieces that were asked for
+vec2 held_scale[kR * kU]; // their scales and offsets
 
 // Elements of one piece of 16 bytes.
 uint piece_elements(uint dtype) { return dtype == I8 ? 16 : dtype == BF16 ? 8 : dtype == F32 ? 4 : 32; }

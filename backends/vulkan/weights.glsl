@@ -41,6 +41,13 @@ float plain_at(uint64_t data, uint dtype, uint i) {
   return dtype == F32 ? Floats(data).at[i] : bf16_bits(half_word_at(data + 2 * uint64_t(i)));
 }
 
+// Elements 4 i .. 4 i + 3 of a plain array that begins on a multiple of 16 bytes.
+vec4 plain_four(uint64_t data, uint dtype, uint i) {
+  if (dtype == F32) return Float4s(data).at[i];
+  uint low = Words(data).at[2 * i], high = Words(data).at[2 * i + 1];
+  return uintBitsToFloat(uvec4(low << 16, low & 0xffff0000u, high << 16, high & 0xffff0000u));
+}
+
 float weight_at(Weight w, uint64_t row, uint k) {
   uint64_t data = w.data + row * w.row_bytes;
   if (w.dtype == F32 || w.dtype == BF16) return plain_at(data, w.dtype, k);
