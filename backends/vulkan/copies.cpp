@@ -160,11 +160,11 @@ swy_status read(swy_device* device, void* to, swy_buffer* from, uint64_t offset,
       if (submit != nullptr && submit->signal_count != 0 && bytes != 0 && bytes <= kPiece) {
         Staging* s = nullptr;
         SWY_VK_TRY(read_piece(*device, *from, offset, bytes, &s, error));
+        SWY_VK_TRY(flush(*device, error));  // first: nobody waits for a copy that failed, and `to` may be gone
         s->to = to;
         s->bytes = bytes;
         s->timeline = submit->signals[0].timeline;
         ++device->arrivals;
-        SWY_VK_TRY(flush(*device, error));
       } else if (bytes != 0) {
         SWY_VK_TRY(read_all(*device, static_cast<char*>(to), *from, offset, bytes, error));
       } else if (submit == nullptr) {

@@ -70,7 +70,8 @@ struct swy_device {
   VkQueue queue = VK_NULL_HANDLE;
   VkSemaphore progress = VK_NULL_HANDLE;
   bool kv_bf16 = true;
-  bool exact = false;  // the sampler's arithmetic has the normative bits
+  bool reversed = false;  // launches between two barriers run last to first
+  bool exact = false;     // the sampler's arithmetic has the normative bits
   std::vector<swy_kernel> kernels;
   std::unique_ptr<gpu::Pipelines> pipelines;
   std::unique_ptr<gpu::Profile> profile;
@@ -153,6 +154,8 @@ swy_status flush(swy_device& locked, swy_error* error);
 // The progress at which all that was enqueued is done.
 uint64_t progress_of_all(const swy_device& locked);
 uint64_t progress_now(swy_device& device);
+// Waits until the device uses nothing any more, whatever becomes of the work: what it used may be freed.
+void drain(swy_device& locked);
 // Waits for a progress, flushing if it is not on its way. SWY_CANCELLED after `timeout_ns`.
 swy_status wait_for(swy_device& device, uint64_t progress, uint64_t timeout_ns, swy_error* error);
 // The same without flushing: what reaches that progress was submitted.

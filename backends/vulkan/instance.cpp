@@ -11,6 +11,7 @@ namespace gpu {
 namespace {
 
 constexpr uint32_t kLeastVersion = VK_API_VERSION_1_2;
+constexpr const char* kNoDevice = "no Vulkan driver on this machine has a device";
 constexpr uint32_t kLeastShared = 32768, kLeastThreads = 256;
 
 std::string version_text(uint32_t v) {
@@ -140,10 +141,11 @@ std::string examine(const Instance& i, PFN_vkGetInstanceProcAddr get, VkPhysical
 std::string list_devices(Instance& i, PFN_vkGetInstanceProcAddr get) {
   uint32_t n = 0;
   VkResult r = i.EnumeratePhysicalDevices(i.handle, &n, nullptr);
+  if (r == VK_ERROR_INITIALIZATION_FAILED) return kNoDevice;  // what the loader says when no driver found one
   std::vector<VkPhysicalDevice> all(n);
   if (r == VK_SUCCESS && n != 0) r = i.EnumeratePhysicalDevices(i.handle, &n, all.data());
   if (r != VK_SUCCESS && r != VK_INCOMPLETE) return std::string("listing Vulkan devices: ") + result_name(r);
-  if (n == 0) return "no Vulkan driver on this machine has a device";
+  if (n == 0) return kNoDevice;
   std::string reason;
   for (const VkPhysicalDevice d : all) {
     PhysicalDevice one;
@@ -218,6 +220,8 @@ const char* result_name(VkResult result) {
       return "VK_ERROR_FEATURE_NOT_PRESENT";
     case VK_ERROR_TOO_MANY_OBJECTS:
       return "VK_ERROR_TOO_MANY_OBJECTS";
+    case VK_ERROR_UNKNOWN:
+      return "VK_ERROR_UNKNOWN";
     case VK_ERROR_INVALID_SHADER_NV:
       return "VK_ERROR_INVALID_SHADER_NV";
     default:

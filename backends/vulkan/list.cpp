@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "profile.h"
 #include "switchyard/sdk/error.hpp"
@@ -56,6 +57,17 @@ void put(const swy_list& list, const Dispatch& dispatch, VkPipeline& bound) {
   vk.CmdDispatch(list.commands, dispatch.x, dispatch.y, dispatch.z);
 }
 
+// Launches between two barriers may run in any order. Where a driver keeps the one in which they were recorded, the
+// reverse shows whether a barrier is missing.
+void reverse_groups(std::vector<Dispatch>& all) {
+  for (auto begin = all.begin(), end = begin; begin != all.end(); begin = end) {
+    end = std::find_if(begin + 1, all.end(), [](const Dispatch& d) { return d.waits; });
+    const bool waits = std::exchange(begin->waits, false);
+    std::reverse(begin, end);
+    begin->waits = waits;
+  }
+}
+
 }  // namespace
 
 swy_status list_begin(swy_device* device, const swy_list_info* info, swy_list** out, swy_error* error) {
@@ -75,6 +87,7 @@ swy_status list_finalize(swy_list* list, swy_error* error) {
   return swy::guard(error, [&]() -> swy_status {
     swy_device& d = *list->device;
     for (const Dispatch& dispatch : list->dispatches) SWY_VK_TRY(d.pipelines->wait(*dispatch.pipeline, error));
+    if (d.reversed) reverse_groups(list->dispatches);
     const VkCommandBufferBeginInfo begin{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO, nullptr,
                                          VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT, nullptr};
     SWY_VK_TRY(check(d, d.vk.BeginCommandBuffer(list->commands, &begin), "recording a list", error));
@@ -114,8 +127,7 @@ void list_free(swy_list* list) {
   swy_device& d = *list->device;
   {
     const std::lock_guard lock(d.mutex);
-    flush(d, nullptr);
-    wait_reached(d, d.submitted, UINT64_MAX, nullptr);
+    drain(d);
   }
   if (list->queries != VK_NULL_HANDLE) d.vk.DestroyQueryPool(d.handle, list->queries, nullptr);
   if (list->pool != VK_NULL_HANDLE) d.vk.DestroyCommandPool(d.handle, list->pool, nullptr);

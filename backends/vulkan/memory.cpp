@@ -1,5 +1,6 @@
 // Buffers: ranges of blocks, each block one allocation with one buffer and one device address.
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <memory>
 
@@ -44,14 +45,16 @@ int type_for(const swy_device& d, Memory kind, uint32_t mask) {
 }
 
 swy_status too_little(const swy_device& d, uint64_t bytes, swy_error* error) {
+  constexpr double kMiB = 1u << 20;
   uint64_t free = 0, total = 0;
   memory_of(*d.physical, free, total);
-  constexpr double kGiB = 1u << 30;
-  return swy::fail(error, SWY_OUT_OF_DEVICE_MEMORY, SWY_REASON_NONE,
-                   "%.2f GiB are needed, %.2f of %.2f GiB are free; a smaller encoding of the weights, a shorter --ctx "
-                   "or fewer sessions need less",
-                   static_cast<double>(bytes) / kGiB, static_cast<double>(free) / kGiB,
-                   static_cast<double>(total) / kGiB);
+  char left[64] = "more than is left";  // without a budget, `free` is all that there ever was
+  if (d.features.memory_budget) std::snprintf(left, sizeof left, "%.1f are left", static_cast<double>(free) / kMiB);
+  return swy::fail(
+      error, SWY_OUT_OF_DEVICE_MEMORY, SWY_REASON_NONE,
+      "%.1f MiB are needed, %s of the device's %.1f; a smaller encoding of the weights, a shorter --ctx or "
+      "fewer sessions need less",
+      static_cast<double>(bytes) / kMiB, left, static_cast<double>(total) / kMiB);
 }
 
 swy_status bind_memory(swy_device& d, Memory kind, Block& b, swy_error* error) {
@@ -208,8 +211,7 @@ swy_status buffer_alloc(swy_device* device, swy_memory_type type, uint64_t bytes
 void buffer_free(swy_device* device, swy_buffer* buffer) {
   {
     const std::lock_guard lock(device->mutex);  // copies that were put off may still use it
-    flush(*device, nullptr);
-    wait_reached(*device, device->submitted, UINT64_MAX, nullptr);
+    drain(*device);
   }
   if (buffer->own == nullptr) {
     const std::lock_guard lock(device->memory_mutex);

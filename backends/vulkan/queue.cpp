@@ -60,6 +60,13 @@ swy_status flush(swy_device& locked, swy_error* error) {
   return SWY_OK;
 }
 
+// Work that was submitted goes on when a later submission fails, or waiting does: only the driver knows when it ends.
+void drain(swy_device& locked) {
+  const swy_status flushed = flush(locked, nullptr);
+  if (flushed == SWY_OK && wait_reached(locked, locked.submitted, UINT64_MAX, nullptr) == SWY_OK) return;
+  locked.vk.DeviceWaitIdle(locked.handle);
+}
+
 swy_status enqueue(swy_device& locked, VkCommandBuffer commands, swy_error* error) {
   if (locked.lost.load(std::memory_order_acquire)) return lost(error);
   locked.pending[locked.pending_count++] = commands;

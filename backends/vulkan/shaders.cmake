@@ -20,7 +20,10 @@ function(vulkan_shaders target)
       COMMAND ${SWITCHYARD_GLSLANG} --quiet -V --target-env vulkan1.2 ${defines} -I${CMAKE_CURRENT_SOURCE_DIR}
               --depfile ${header}.d --vn ${name}_${variant} -o ${header} ${CMAKE_CURRENT_SOURCE_DIR}/${file}
       DEPENDS ${file} DEPFILE ${header}.d COMMENT "Compiling shader ${name}.${variant}" VERBATIM)
-    target_sources(${target} PRIVATE ${header})
+    list(APPEND headers ${header})
   endforeach()
+  target_sources(${target} PRIVATE ${headers})
+  add_custom_target(${target}_shaders DEPENDS ${headers})
+  add_dependencies(switchyard_headers ${target}_shaders)
   target_include_directories(${target} PRIVATE ${folder})
 endfunction()
