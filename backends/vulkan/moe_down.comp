@@ -67,12 +67,10 @@ uint64_t weight_row(uint r, uint p) {
 }
 #define HELD held
 #define HELD_SCALE held_scale
-#define FETCH fetch
-#define MULTIPLY multiply
 #define PIECE_DATA(r, p) (weight.data + weight_row(r, p) * weight.row_bytes + 16 * ((p) % per_slot))
 #define PIECE_SCALE(r, p) (weight.scales + (weight_row(r, p) * weight.groups + ((p) % per_slot >> scale_shift)) * 2)
 #define PIECE_OFFSET(r, p) (weight.offsets + (weight_row(r, p) * weight.groups + ((p) % per_slot >> scale_shift)) * 2)
-#include "multiply.glsl"
+#include "multiply_all.glsl"
 
 uvec4 shared_held[kR * kU];
 vec2 shared_held_scale[kR * kU];
@@ -81,21 +79,17 @@ uint shared_shift;
 uint64_t shared_row(uint r) { return min(first_row + r, hidden - 1); }
 #undef HELD
 #undef HELD_SCALE
-#undef FETCH
-#undef MULTIPLY
 #undef PIECE_DATA
 #undef PIECE_SCALE
 #undef PIECE_OFFSET
 #define HELD shared_held
 #define HELD_SCALE shared_held_scale
-#define FETCH fetch_shared
-#define MULTIPLY multiply_shared
 #define PIECE_DATA(r, p) (shared_weights.data + shared_row(r) * shared_weights.row_bytes + 16 * (p))
 #define PIECE_SCALE(r, p) \
   (shared_weights.scales + (shared_row(r) * shared_weights.groups + ((p) >> shared_shift)) * 2)
 #define PIECE_OFFSET(r, p) \
   (shared_weights.offsets + (shared_row(r) * shared_weights.groups + ((p) >> shared_shift)) * 2)
-#include "multiply.glsl"
+#include "multiply_shared.glsl"
 
 void stage_h(uint row) {
   uint64_t from = h_row(row);
@@ -113,13 +107,13 @@ void begin_shared(uint task) {
   first_row = task * kR;
   shared_weights = weight_of(shared_down, hidden, shared_width, kSharedForm);
   shared_shift = group_shift(shared_weights);
-  fetch_shared(kSharedType, shared_width / piece_elements(kSharedType), gl_SubgroupInvocationID);
+  shared_fetch(kSharedType, shared_width / piece_elements(kSharedType));
 }
 void begin(uint task) {
   first_row = task * kR;
   weight = weight_of(down, uint64_t(experts) * hidden, width, kForm);
   scale_shift = group_shift(weight);
-  fetch(kType, top_k * per_slot, gl_SubgroupInvocationID);
+  fetch(kType, top_k * per_slot);
 }
 
 void main() {
@@ -137,7 +131,7 @@ void main() {
   while (task * kR < hidden) {
     [[unroll]] for (uint a = 0; a < kR; ++a) vector_acc[a] = 0;
     multiply(kType, top_k * per_slot, 0);
-    if (kShared) multiply_shared(kSharedType, shared_width / piece_elements(kSharedType), top_k * width);
+    if (kShared) shared_multiply(kSharedType, shared_width / piece_elements(kSharedType), top_k * width);
     [[unroll]] for (uint r = 0; r < kR; ++r) {
       float sum = subgroupAdd(vector_acc[r]);
       if (gl_SubgroupInvocationID == r && first_row + r < hidden) put(row, first_row + r, sum);
