@@ -85,6 +85,7 @@ struct Features {
   float tick_ns = 1;     // of timestamps
   uint32_t timestamp_bits = 0;
   uint32_t queue_family = 0;
+  uint32_t processors = 0;  // that run workgroups side by side; 0: not known
 };
 
 struct PhysicalDevice {

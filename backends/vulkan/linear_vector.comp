@@ -30,7 +30,7 @@ float stage_row(uint m, uint row, uint total_rows) {
       squares = fma(v.x, v.x, fma(v.y, v.y, fma(v.z, v.z, fma(v.w, v.w, squares))));
       v *= bias + plain_four(extra, kNormType, e4);
     }
-    stage(m, e4, v);
+    stage(m, e4, v, 1.0);
   }
   return kNormed ? inversesqrt(workgroup_sum(squares) / float(width) + eps) : 1.0;
 }
@@ -75,15 +75,15 @@ void main() {
     if (uses(I8) && dtype == I8) multiply(I8, width / 16, 0);
     if (uses(I4) && dtype == I4) multiply(I4, width / 32, 0);
     if (uses(I4A) && dtype == I4A) multiply(I4A, width / 32, 0);
+    uint done_index = index, done_row = first_row;
+    task += stride;
+    if (task < tasks) begin(task);  // the next weights are on their way while these results are summed
     [[unroll]] for (uint r = 0; r < kR; ++r) {
       [[unroll]] for (uint m = 0; m < kM; ++m) {
         float sum = subgroupAdd(vector_acc[r * kM + m]) * inverse[m];
-        if (gl_SubgroupInvocationID == (r * kM + m) % gl_SubgroupSize && first_row + r < rows[index] && m0 + m < total_rows) {
-          put(index, m0 + m, first_row + r, sum);
-        }
+        bool mine = gl_SubgroupInvocationID == (r * kM + m) % gl_SubgroupSize;
+        if (mine && done_row + r < rows[done_index] && m0 + m < total_rows) put(done_index, m0 + m, done_row + r, sum);
       }
     }
-    task += stride;
-    if (task < tasks) begin(task);
   }
 }

@@ -11,11 +11,15 @@ namespace gpu {
 namespace {
 
 #include "moe_down.comp.h"
+#include "moe_down.dot.h"
 #include "moe_down.plain.h"
 #include "moe_gate_up.comp.h"
+#include "moe_gate_up.dot.h"
 #include "moe_gate_up.plain.h"
-constexpr Shader kGateUp = SWY_SHADER(moe_gate_up_comp), kGateUpPlain = SWY_SHADER(moe_gate_up_plain);
-constexpr Shader kDown = SWY_SHADER(moe_down_comp), kDownPlain = SWY_SHADER(moe_down_plain);
+constexpr Shader kGateUp[] = {SWY_SHADER(moe_gate_up_comp), SWY_SHADER(moe_gate_up_dot)};
+constexpr Shader kDown[] = {SWY_SHADER(moe_down_comp), SWY_SHADER(moe_down_dot)};
+constexpr Shader kGateUpPlain = SWY_SHADER(moe_gate_up_plain);
+constexpr Shader kDownPlain = SWY_SHADER(moe_down_plain);
 constexpr uint32_t kMostChosenHere = 512;  // experts that the gate-and-up shader can choose from
 
 struct GateUpPush {
@@ -44,14 +48,12 @@ uint32_t gate_up_tasks(const Mixture& m, uint32_t per_task) {
   return m.top_k * ceil_div(m.width, per_task) + ceil_div(m.shared_width, per_task);
 }
 
-// Workgroups for so many tasks of a subgroup each.
-uint32_t groups_for(const Recording& r, uint32_t tasks) {
-  return at_most(ceil_div(tasks, kThreads / r.device().features.subgroup), 65535);
+// Forms of the activations of a product with these two weights, for products of bytes; else 0.
+uint32_t forms_of(bool bytes, const Weight& a, const Weight& b) {
+  return bytes ? form_of(a.form) | form_of(b.form) : 0;
 }
 
-// A driver on the processor compiles for long what is unrolled.
-uint32_t pieces_at_a_time(const Recording& r, uint32_t n) { return r.device().features.cpu ? 1 : n; }
-
+template <bool kBytes>
 swy_status record_moe_vector(const Recording& r) {
   Arena arena(r.operands.workspace());
   const Mixture m = mixture_of(r, arena);
@@ -60,18 +62,20 @@ swy_status record_moe_vector(const Recording& r) {
   const bool choose = m.routes && m.experts <= kMostChosenHere;
   if (m.routes && !choose) SWY_VK_TRY(record_choice(r, m, rows));
   const bool shared = m.shared_width != 0;
-  const VectorShape up = vector_shape(r.device(), 1, m.hidden);
+  const uint32_t up_forms = forms_of(kBytes, m.gate_up, m.shared_gate);
+  const VectorShape up = vector_shape(r.device(), 1, m.hidden, up_forms);
   const Span read = choose ? m.logits : m.ids, written = choose ? m.ids : Span{};
-  SWY_VK_TRY(launch(r, kGateUp,
+  SWY_VK_TRY(launch(r, kGateUp[kBytes ? 1 : 0],
                     {m.gate_up.form, m.shared_gate.form, (shared ? 1u : 0u) | (choose ? 4u : 0u), 0, 0, 0, 0, 0, 0, 0,
-                     1, 4, pieces_at_a_time(r, 2), up.blocks},
-                    {groups_for(r, gate_up_tasks(m, 2)), rows}, gate_up_push(r, m), {m.x, read},
+                     1, 4, 1, up.blocks, up_forms},
+                    {groups_for(r.device(), gate_up_tasks(m, 2)), rows}, gate_up_push(r, m), {m.x, read},
                     {m.h, written, choose ? m.weights : Span{}}));
-  const VectorShape down = vector_shape(r.device(), 1, m.top_k * m.width + m.shared_width);
-  return launch(r, kDown,
+  const uint32_t down_forms = forms_of(kBytes, m.down, m.shared_down);
+  const VectorShape down = vector_shape(r.device(), 1, m.top_k * m.width + m.shared_width, down_forms);
+  return launch(r, kDown[kBytes ? 1 : 0],
                 {m.down.form, m.shared_down.form, (shared ? 1u : 0u) | (m.residual.bytes != 0 ? 2u : 0u), 0, 0, 0, 0, 0,
-                 0, 0, 1, 2, pieces_at_a_time(r, 4), down.blocks},
-                {groups_for(r, ceil_div(m.hidden, 2)), rows}, down_push(r, m),
+                 0, 0, 1, 2, down.u, down.blocks, down_forms},
+                {groups_for(r.device(), ceil_div(m.hidden, 2)), rows}, down_push(r, m),
                 {m.h, m.ids, m.weights, m.mix, m.residual}, {m.y});
 }
 
@@ -83,10 +87,10 @@ swy_status record_moe_plain(const Recording& r) {
   if (m.routes) SWY_VK_TRY(record_choice(r, m, rows));
   const bool shared = m.shared_width != 0;
   SWY_VK_TRY(launch(r, kGateUpPlain, {m.gate_up.form, m.shared_gate.form, shared ? 1u : 0u},
-                    {groups_for(r, gate_up_tasks(m, 1)), rows}, gate_up_push(r, m), {m.x, m.ids}, {m.h}));
-  return launch(r, kDownPlain,
-                {m.down.form, m.shared_down.form, (shared ? 1u : 0u) | (m.residual.bytes != 0 ? 2u : 0u)},
-                {groups_for(r, m.hidden), rows}, down_push(r, m), {m.h, m.ids, m.weights, m.mix, m.residual}, {m.y});
+                    {groups_for(r.device(), gate_up_tasks(m, 1)), rows}, gate_up_push(r, m), {m.x, m.ids}, {m.h}));
+  return launch(
+      r, kDownPlain, {m.down.form, m.shared_down.form, (shared ? 1u : 0u) | (m.residual.bytes != 0 ? 2u : 0u)},
+      {groups_for(r.device(), m.hidden), rows}, down_push(r, m), {m.h, m.ids, m.weights, m.mix, m.residual}, {m.y});
 }
 
 swy_status supports_vector(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
@@ -104,11 +108,23 @@ swy_status supports_vector(const swy_device& device, const swy_op& op, const swy
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "the shared expert's gate and up differ in encoding");
   }
   const auto hidden = static_cast<uint32_t>(op.inputs[0]->dims[1]);
-  if (vector_shape(device, 1, hidden).m == 0 || vector_shape(device, 1, a.top_k * a.width + a.shared_width).m == 0) {
+  if (vector_shape(device, 1, hidden, 7).m == 0 ||
+      vector_shape(device, 1, a.top_k * a.width + a.shared_width, 0).m == 0) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "rows of %u and %u do not fit the shared memory", hidden,
                      a.top_k * a.width);
   }
   return SWY_OK;
+}
+
+swy_status supports_dot(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
+  SWY_VK_TRY(dot_usable(device, error));
+  SWY_VK_TRY(supports_vector(device, op, bucket, error));
+  const swy_moe_attrs a = moe_attrs(op);
+  const uint32_t first = op.id == SWY_OP_EXPERTS ? 1 : 2;
+  const uint32_t forms = form_of(op.weights[first]->dtype) | (a.shared_width != 0 ? form_of(op.weights[5]->dtype) : 0);
+  if (vector_shape(device, 1, a.top_k * a.width + a.shared_width, forms).m != 0) return SWY_OK;
+  return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "rows of %u do not fit the shared memory",
+                   a.top_k * a.width);
 }
 
 double cost_moe_vector(const swy_op& op, const swy_bucket&) {
@@ -124,19 +140,25 @@ double cost_moe_vector(const swy_op& op, const swy_bucket&) {
   }
   return 18 + bytes / 1.0e6 + elements / 6e6;
 }
+double cost_dot(const swy_op& op, const swy_bucket& bucket) { return 0.7 * cost_moe_vector(op, bucket); }
 double cost_moe_plain(const swy_op& op, const swy_bucket& bucket) { return 20 * cost_moe_vector(op, bucket); }
 uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) { return mixture_workspace(op); }
 
 constexpr Kernel vector_kernel(const char* name, uint32_t op) {
-  return {name, op, kInvariant, SWY_F32, supports_vector, cost_moe_vector, workspace, record_moe_vector};
+  return {name, op, kInvariant, SWY_F32, supports_vector, cost_moe_vector, workspace, record_moe_vector<false>};
+}
+constexpr Kernel dot_kernel(const char* name, uint32_t op) {
+  return {name, op, kInvariant, SWY_BF16, supports_dot, cost_dot, workspace, record_moe_vector<true>};
 }
 constexpr Kernel plain_kernel(const char* name, uint32_t op) {
   return {name, op, kInvariant, SWY_F32, supports_router, cost_moe_plain, workspace, record_moe_plain};
 }
 constexpr Kernel kKernels[] = {
     vector_kernel("moe.vector", SWY_OP_MOE),         vector_kernel("moe_add.vector", SWY_OP_MOE_ADD),
-    vector_kernel("experts.vector", SWY_OP_EXPERTS), plain_kernel("moe.plain", SWY_OP_MOE),
-    plain_kernel("moe_add.plain", SWY_OP_MOE_ADD),   plain_kernel("experts.plain", SWY_OP_EXPERTS),
+    vector_kernel("experts.vector", SWY_OP_EXPERTS), dot_kernel("moe.dot", SWY_OP_MOE),
+    dot_kernel("moe_add.dot", SWY_OP_MOE_ADD),       dot_kernel("experts.dot", SWY_OP_EXPERTS),
+    plain_kernel("moe.plain", SWY_OP_MOE),           plain_kernel("moe_add.plain", SWY_OP_MOE_ADD),
+    plain_kernel("experts.plain", SWY_OP_EXPERTS),
 };
 
 }  // namespace

@@ -90,7 +90,7 @@ void stage_h(uint row) {
   uint routed = top_k * width;
   for (uint e4 = gl_LocalInvocationIndex; e4 < (routed + shared_width) / 4; e4 += 256) {
     float p = 4 * e4 < routed ? Floats(weights).at[row * top_k + 4 * e4 / width] : shared_weight(row);
-    stage(0, e4, p * Float4s(from).at[e4]);
+    stage(0, e4, Float4s(from).at[e4], p);
   }
 }
 

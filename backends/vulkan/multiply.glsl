@@ -30,6 +30,20 @@ void MULTIPLY(uint dtype, uint pieces, uint first_element) {
     [[unroll]] for (uint u = 0; u < kU; ++u) {
       uint p = first + u * gl_SubgroupSize;
       p = first_piece + (p < pieces ? p : 0);
+#ifdef DOT8
+      if (dtype != F32 && dtype != BF16) {
+        [[unroll]] for (uint m = 0; m < kM; ++m) {
+          vec2 a = dot_scale[m * kBlocks + (dtype == I8 ? p >> 1 : p)];
+          [[unroll]] for (uint r = 0; r < kR; ++r) {
+            float it = float(dot_piece(dtype, held[u * kR + r], m, p));
+            vec2 s = held_scale[u * kR + r];
+            float offset = dtype == I8 ? 0.0 : dtype == I4 ? -8.0 * s.x : s.y;
+            vector_acc[r * kM + m] = fma(a.x, fma(s.x, it, offset * a.y), vector_acc[r * kM + m]);
+          }
+        }
+        continue;
+      }
+#endif
       float part[kR * kM];
       [[unroll]] for (uint i = 0; i < kR * kM; ++i) part[i] = 0;
       [[unroll]] for (uint j = 0; j < vectors; ++j) {

@@ -46,13 +46,21 @@ Projection linear_projection(const Recording& r);
 struct VectorShape {
   uint32_t m, r, u, blocks;
 };
-VectorShape vector_shape(const swy_device& device, uint32_t rows, uint32_t width);
+// `forms`: of the activations, as vector.glsl names them; 0: fp32 alone, without products of bytes.
+VectorShape vector_shape(const swy_device& device, uint32_t rows, uint32_t width, uint32_t forms);
+uint32_t form_of(uint32_t weight_form);
 
+// Workgroups for so many tasks of a subgroup each: no more than the device runs at once, and all alike.
+uint32_t groups_for(const swy_device& device, uint32_t tasks);
+
+// Whether the device has products of bytes.
+swy_status dot_usable(const swy_device& device, swy_error* error);
 // Whether the vector shaders can read these weights, and have room for a row of activations.
 swy_status vector_usable(const swy_device& device, const swy_op& op, uint32_t first_weight, swy_error* error);
 
 // Records a projection of `rows` rows by the vector shader, or by the one for any shape.
-swy_status record_projection(const Recording& r, const Projection& p, uint32_t rows);
+// `dot`: by products of bytes.
+swy_status record_projection(const Recording& r, const Projection& p, uint32_t rows, bool dot);
 swy_status record_projection_plain(const Recording& r, const Projection& p, uint32_t rows);
 
 }  // namespace gpu

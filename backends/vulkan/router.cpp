@@ -59,8 +59,8 @@ swy_status record_router_logits(const Recording& r, const Mixture& m, uint32_t r
   const uint32_t first = m.routes ? 0 : 6;
   const bool pieces = readable_in_pieces(*r.op.weights[first]) &&
                       (m.shared_width == 0 || readable_in_pieces(*r.op.weights[6])) &&
-                      vector_shape(r.device(), 1, m.hidden).m != 0;
-  return pieces ? record_projection(r, p, rows) : record_projection_plain(r, p, rows);
+                      vector_shape(r.device(), 1, m.hidden, 0).m != 0;
+  return pieces ? record_projection(r, p, rows, false) : record_projection_plain(r, p, rows);
 }
 
 swy_status record_choice(const Recording& r, const Mixture& m, uint32_t rows) {
