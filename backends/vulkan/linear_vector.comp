@@ -13,6 +13,8 @@ layout(constant_id = 5) const bool kMany = true;  // the bucket has more than on
 // The rows of a task.
 uint64_t row_data[kR], row_scales[kR], row_offsets[kR];
 uint scale_shift;
+#define HELD held
+#define HELD_SCALE held_scale
 #define FETCH fetch
 #define MULTIPLY multiply
 #define PIECE_DATA(r, p) (row_data[r] + 16 * (p))

@@ -60,6 +60,8 @@ const uint kMostExperts = 512;
 
 uint64_t row_data[kR], row_scales[kR], row_offsets[kR];
 uint scale_shift;
+#define HELD held
+#define HELD_SCALE held_scale
 #define FETCH fetch
 #define MULTIPLY multiply
 #define PIECE_DATA(r, p) (row_data[r] + 16 * (p))

@@ -1,5 +1,6 @@
 // The inner loop of the vector products (vector.glsl), for includers that say where pieces of their rows lie:
 //   MULTIPLY, FETCH        the names of the functions
+//   HELD, HELD_SCALE       where pieces wait that were asked for (vector.glsl: held, held_scale)
 //   PIECE_DATA(r, p)       the address of piece p of row r of the weight
 //   PIECE_SCALE(r, p)      the address of its fp16 scale
 //   PIECE_OFFSET(r, p)     and of its offset (i4a)
@@ -10,13 +11,13 @@ void FETCH(uint dtype, uint pieces, uint first) {
   [[unroll]] for (uint u = 0; u < kU; ++u) {
     uint p = first + u * gl_SubgroupSize;
     bool there = p < pieces;
-    p = there ? p : 0;
     [[unroll]] for (uint r = 0; r < kR; ++r) {
-      held[u * kR + r] = Word4s(PIECE_DATA(r, p)).at[0];
-      held_scale[u * kR + r] = vec2(there ? 1.0 : 0.0, 0.0);
+      HELD[u * kR + r] = uvec4(0);
+      if (there) HELD[u * kR + r] = Word4s(PIECE_DATA(r, p)).at[0];
+      HELD_SCALE[u * kR + r] = vec2(there ? 1.0 : 0.0, 0.0);
       if (dtype == F32 || dtype == BF16) continue;
-      if (there) held_scale[u * kR + r].x = half_at(PIECE_SCALE(r, p), 0);
-      if (there && dtype == I4A) held_scale[u * kR + r].y = half_at(PIECE_OFFSET(r, p), 0);
+      if (there) HELD_SCALE[u * kR + r].x = half_at(PIECE_SCALE(r, p), 0);
+      if (there && dtype == I4A) HELD_SCALE[u * kR + r].y = half_at(PIECE_OFFSET(r, p), 0);
     }
   }
 }
@@ -29,14 +30,15 @@ void MULTIPLY(uint dtype, uint pieces, uint first_element) {
   for (uint first = gl_SubgroupInvocationID;;) {
     [[unroll]] for (uint u = 0; u < kU; ++u) {
       uint p = first + u * gl_SubgroupSize;
+      if (p - gl_SubgroupInvocationID >= pieces) continue;  // for all lanes
       p = first_piece + (p < pieces ? p : 0);
 #ifdef DOT8
       if (dtype != F32 && dtype != BF16) {
         [[unroll]] for (uint m = 0; m < kM; ++m) {
           vec2 a = dot_scale[m * kBlocks + (dtype == I8 ? p >> 1 : p)];
           [[unroll]] for (uint r = 0; r < kR; ++r) {
-            float it = float(dot_piece(dtype, held[u * kR + r], m, p));
-            vec2 s = held_scale[u * kR + r];
+            float it = float(dot_piece(dtype, HELD[u * kR + r], m, p));
+            vec2 s = HELD_SCALE[u * kR + r];
             float offset = dtype == I8 ? 0.0 : dtype == I4 ? -8.0 * s.x : s.y;
             vector_acc[r * kM + m] = fma(a.x, fma(s.x, it, offset * a.y), vector_acc[r * kM + m]);
           }
@@ -50,7 +52,7 @@ void MULTIPLY(uint dtype, uint pieces, uint first_element) {
         vec4 a[kM];
         [[unroll]] for (uint m = 0; m < kM; ++m) a[m] = staged[staged_at(m, p * vectors + j)];
         [[unroll]] for (uint r = 0; r < kR; ++r) {
-          vec4 v = unpack(dtype, held[u * kR + r], j);
+          vec4 v = unpack(dtype, HELD[u * kR + r], j);
           [[unroll]] for (uint m = 0; m < kM; ++m) {
             float s = part[r * kM + m];
             s = fma(v.x, a[m].x, s);
@@ -67,7 +69,7 @@ void MULTIPLY(uint dtype, uint pieces, uint first_element) {
           sum = staged_sum[m * kBlocks * 2 + 2 * p] + staged_sum[m * kBlocks * 2 + 2 * p + 1];
         }
         [[unroll]] for (uint r = 0; r < kR; ++r) {
-          vec2 s = held_scale[u * kR + r];
+          vec2 s = HELD_SCALE[u * kR + r];
           float total = vector_acc[r * kM + m], it = part[r * kM + m];
           if (dtype == F32 || dtype == BF16) total = fma(it, s.x, total);
           if (dtype == I8) total = fma(fma(-1.5, sum, it), 256 * s.x, total);
