@@ -73,6 +73,7 @@ struct DeviceApi {
 // What a physical device offers, as far as kernels ask for it.
 struct Features {
   uint32_t subgroup = 32;           // lanes
+  bool whole_subgroups = false;     // pipelines can ask that every subgroup has so many, all of them at work
   uint32_t shared_bytes = 32768;    // of a workgroup
   uint32_t push_bytes = 128;        // of push constants
   uint64_t largest_allocation = 0;  // bytes
@@ -92,7 +93,8 @@ struct PhysicalDevice {
   VkPhysicalDevice handle = VK_NULL_HANDLE;
   std::string name, arch;  // arch: "10de-2335", vendor and device
   Features features;
-  bool dot8_is_extension = false;  // of Vulkan 1.2; later versions have it
+  bool subgroups_are_extension = false;  // their size control: of Vulkan 1.2, as dot8
+  bool dot8_is_extension = false;        // of Vulkan 1.2; later versions have it
 };
 
 // The loader, an instance, and the devices that can run the kernels: made once, kept for ever.

@@ -67,6 +67,13 @@ VkResult create_device(const PhysicalDevice& p, const Features& use, VkDevice* o
     v11.pNext = &dot;
     if (p.dot8_is_extension) names[info.enabledExtensionCount++] = VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME;
   }
+  VkPhysicalDeviceSubgroupSizeControlFeatures subgroups{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES, nullptr, VK_TRUE, VK_TRUE};
+  if (use.whole_subgroups) {
+    subgroups.pNext = v11.pNext;
+    v11.pNext = &subgroups;
+    if (p.subgroups_are_extension) names[info.enabledExtensionCount++] = VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME;
+  }
   info.queueCreateInfoCount = 1;
   info.pQueueCreateInfos = &queue;
   info.ppEnabledExtensionNames = names;

@@ -68,6 +68,21 @@ bool unified_memory(const Instance& i, VkPhysicalDevice d) {
   return true;
 }
 
+// Whether pipelines can ask for subgroups of f.subgroup lanes that are all at work. Without that, drivers for which
+// other sizes are faster leave lanes out.
+bool can_ask_for_subgroups(const Instance& i, VkPhysicalDevice d, const Features& f) {
+  VkPhysicalDeviceSubgroupSizeControlFeatures may{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES};
+  VkPhysicalDeviceSubgroupSizeControlProperties sizes{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES};
+  VkPhysicalDeviceFeatures2 features{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &may};
+  VkPhysicalDeviceProperties2 properties{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &sizes};
+  i.GetPhysicalDeviceFeatures2(d, &features);
+  i.GetPhysicalDeviceProperties2(d, &properties);
+  return may.subgroupSizeControl && may.computeFullSubgroups &&
+         (sizes.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 && sizes.minSubgroupSize <= f.subgroup &&
+         f.subgroup <= sizes.maxSubgroupSize && sizes.maxComputeWorkgroupSubgroups >= kLeastThreads / f.subgroup;
+}
+
 // Fills `out`; an empty string, or why the device cannot run the kernels.
 std::string examine(const Instance& i, PFN_vkGetInstanceProcAddr get, VkPhysicalDevice d, PhysicalDevice& out) {
   VkPhysicalDeviceSubgroupProperties subgroup{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES};
@@ -122,6 +137,10 @@ std::string examine(const Instance& i, PFN_vkGetInstanceProcAddr get, VkPhysical
   f.tick_ns = limits.timestampPeriod;
   f.cooperative = f.fp16 && f.subgroup == 32 && has(extensions, VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME) &&
                   v12.vulkanMemoryModel && has_matrices(i.handle, get, d);
+  out.subgroups_are_extension = has(extensions, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
+  if (out.subgroups_are_extension || p.properties.apiVersion >= VK_API_VERSION_1_3) {
+    f.whole_subgroups = can_ask_for_subgroups(i, d, f);
+  }
   out.dot8_is_extension = has(extensions, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME);
   if (out.dot8_is_extension || p.properties.apiVersion >= VK_API_VERSION_1_3) {
     VkPhysicalDeviceShaderIntegerDotProductFeatures dot{

@@ -113,6 +113,12 @@ VkResult Pipelines::build(Pipeline& p) const {
   info.stage.module = module;
   info.stage.pName = "main";
   info.stage.pSpecializationInfo = &constants;
+  const VkPipelineShaderStageRequiredSubgroupSizeCreateInfo lanes{
+      VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO, nullptr, device_.features.subgroup};
+  if (device_.features.whole_subgroups) {
+    info.stage.pNext = &lanes;
+    info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
+  }
   info.layout = layout_;
   const VkResult r = vk.CreateComputePipelines(device_.handle, cache_, 1, &info, nullptr, &p.handle);
   vk.DestroyShaderModule(device_.handle, module, nullptr);
