@@ -16,7 +16,7 @@ less_machine() {
   [[ -f $2 && $(grep -c '"by_machine": true' "$1") -gt $(grep -c '"by_machine": true' "$2") ]]
 }
 
-for id in reference cpu cuda template; do
+for id in reference cpu cuda vulkan template; do
   file=$backends/switchyard_$id.so recorded=$docs/support/$id.json
   [[ $id == template ]] && file=$build/tests/ops/fixtures/switchyard_template.so
   [[ -f $recorded ]] && cp "$recorded" "$work/$id.json"
@@ -40,7 +40,7 @@ for id in reference cpu cuda template; do
 done
 
 summaries=()
-for id in reference cpu cuda template; do
+for id in reference cpu cuda vulkan template; do
   [[ -f $work/$id.json ]] && summaries+=("$work/$id.json")
 done
 "$judge" --support "${summaries[@]}" >"$work/support.md"

@@ -1,0 +1,144 @@
+// ATTENTION: norms, rotation and the pages (attention_prepare.comp), the products (attention.comp), and with few rows,
+// whose context is cut into splits, their sum (attention_join.comp).
+#include <algorithm>
+#include <cmath>
+
+#include "kernels.h"
+
+namespace gpu {
+namespace {
+
+#include "attention.comp.h"
+#include "attention_join.comp.h"
+#include "attention_prepare.comp.h"
+constexpr Shader kPrepare = SWY_SHADER(attention_prepare_comp), kAttend = SWY_SHADER(attention_comp);
+constexpr Shader kJoin = SWY_SHADER(attention_join_comp);
+constexpr uint32_t kMostHeadDim = 256, kManyRows = 32;
+
+const swy_attention_attrs& attrs_of(const swy_op& op) { return *static_cast<const swy_attention_attrs*>(op.attrs); }
+
+// How the work of a row is cut: heads per workgroup, and positions per split.
+struct Cut {
+  uint32_t heads, groups, splits, positions;
+};
+Cut cut_of(const swy_op& op, const swy_bucket& bucket, bool split) {
+  const swy_attention_attrs& a = attrs_of(op);
+  const uint32_t per_kv = a.heads / a.kv_heads;
+  Cut c{at_most(per_kv, 4), 0, 1, UINT32_MAX};
+  c.groups = a.kv_heads * ceil_div(per_kv, c.heads);
+  if (!split) return c;
+  c.positions = bucket.context <= 4096 ? 32 : bucket.context <= 16384 ? 128 : 512;
+  c.splits = std::max<uint32_t>(2, ceil_div(bucket.context, c.positions));
+  return c;
+}
+
+// Turns of each pair of rotating elements per position, as 64-bit fractions.
+swy_status put_turns(const Recording& r, Span& out) {
+  const swy_attention_attrs& a = attrs_of(r.op);
+  std::vector<uint64_t> turns(std::max<uint32_t>(a.rotary_dim / 2, 1));
+  for (uint32_t i = 0; i < a.rotary_dim / 2; ++i) {
+    const long double part = std::pow(static_cast<long double>(a.rope_theta), -2.0L * i / a.rotary_dim) / (2 * M_PIl);
+    turns[i] = static_cast<uint64_t>(part * 0x1p64L);
+  }
+  return put_constants(r.list, turns.data(), turns.size() * 8, out, r.error);
+}
+
+swy_status record_prepare(const Recording& r, Span ready) {
+  const swy_attention_attrs& a = attrs_of(r.op);
+  struct {
+    uint64_t q, k, v, q_norm, k_norm, ready, pages, turns, step;
+    uint32_t heads, kv_heads;
+    float scale, eps, bias;
+    uint32_t unused;
+  } push{};
+  const Weight q_norm = r.operands.weight(0), k_norm = r.operands.weight(1);
+  const Span q = r.operands.input(0), k = r.operands.input(1), v = r.operands.input(2), pages = r.operands.state(0);
+  Span turns;
+  SWY_VK_TRY(put_turns(r, turns));
+  push = {q.address,     k.address,     v.address,     q_norm.data,        k_norm.data,
+          ready.address, pages.address, turns.address, r.step(),           a.heads,
+          a.kv_heads,    a.scale,       a.norm_eps,    a.norm_weight_bias, 0};
+  const uint32_t subgroups = kThreads / r.device().features.subgroup;
+  const uint32_t types = (q_norm.form & 15u) | (k_norm.form & 15u) << 4;
+  return launch(r, kPrepare, {a.head_dim, r.device().kv_bf16, a.gated, types, a.rotary_dim},
+                {ceil_div(a.heads + 2 * a.kv_heads, subgroups), at_most(r.bucket().rows, 16384)}, push, {q, k, v},
+                {ready, pages});
+}
+
+template <bool kSplit>
+swy_status record_attention(const Recording& r) {
+  const swy_attention_attrs& a = attrs_of(r.op);
+  const Cut cut = cut_of(r.op, r.bucket(), kSplit);
+  const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
+  Arena arena(r.operands.workspace());
+  const Span ready = arena.take(uint64_t{rows} * a.heads * a.head_dim * 4);
+  const Span parts =
+      arena.take(kSplit ? uint64_t{rows} * cut.groups * cut.splits * cut.heads * (a.head_dim + 2) * 4 : 0);
+  const Span q = r.operands.input(0), y = r.operands.output(0), pages = r.operands.state(0);
+  SWY_VK_TRY(record_prepare(r, ready));
+  struct {
+    uint64_t q, ready, pages, y, parts, step;
+    uint32_t heads, kv_heads, split_positions, unused;
+  } attend{};
+  attend = {q.address, ready.address, pages.address, y.address,     parts.address,
+            r.step(),  a.heads,       a.kv_heads,    cut.positions, 0};
+  const uint32_t per_lane = ceil_div(a.head_dim / 4, r.device().features.subgroup);
+  SWY_VK_TRY(launch(r, kAttend, {a.head_dim, r.device().kv_bf16, a.gated, cut.heads, per_lane, 4u},
+                    {cut.splits, cut.groups, rows}, attend, {q, ready, pages}, {y, parts}));
+  if (!kSplit) return SWY_OK;
+  struct {
+    uint64_t q, y, parts, step;
+    uint32_t heads, kv_heads, split_positions, splits;
+  } join{};
+  join = {q.address, y.address, parts.address, r.step(), a.heads, a.kv_heads, cut.positions, cut.splits};
+  return launch(r, kJoin, {a.head_dim, r.device().kv_bf16, a.gated, cut.heads}, {a.heads, rows}, join, {q, parts}, {y});
+}
+
+template <bool kSplit>
+uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket& bucket) {
+  const swy_attention_attrs& a = attrs_of(op);
+  const Cut cut = cut_of(op, bucket, kSplit);
+  Arena arena;
+  arena.take(op.inputs[0]->dims[0] * a.heads * a.head_dim * 4);
+  arena.take(kSplit ? op.inputs[0]->dims[0] * cut.groups * cut.splits * cut.heads * (a.head_dim + 2) * 4 : 0);
+  return arena.used();
+}
+
+swy_status supports_any(const swy_device&, const swy_op& op, const swy_bucket&, swy_error* error) {
+  const swy_attention_attrs& a = attrs_of(op);
+  if (a.head_dim % 4 == 0 && a.head_dim <= kMostHeadDim && op.inputs[0]->dims[0] <= 65535) return SWY_OK;
+  return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "head_dim is %u; it must be a multiple of 4, at most %u",
+                   a.head_dim, kMostHeadDim);
+}
+swy_status supports_split(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
+  if (op.inputs[0]->dims[0] > kManyRows) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "serves at most %u rows", kManyRows);
+  }
+  return supports_any(device, op, bucket, error);
+}
+
+double cost_rows(const swy_op& op, const swy_bucket& bucket) {
+  const swy_attention_attrs& a = attrs_of(op);
+  const double rows = static_cast<double>(op.inputs[0]->dims[0]), context = bucket.context;
+  const double seen = rows <= context ? context - rows / 2 : context;
+  return cost_of(row_bytes(op), 0, 2) + rows * seen * a.heads * a.head_dim / 2e6 + seen * a.head_dim / 4e3;
+}
+double cost_split(const swy_op& op, const swy_bucket& bucket) {
+  const swy_attention_attrs& a = attrs_of(op);
+  const double rows = static_cast<double>(op.inputs[0]->dims[0]), context = bucket.context;
+  return cost_of(row_bytes(op), 0, 3) + rows * context * a.heads * a.head_dim / 1e6;
+}
+
+// Where the context is cut depends on the bucket, and so do the bits of split rows.
+constexpr Kernel kKernels[] = {
+    {"attention.split", SWY_OP_ATTENTION, kAlways, SWY_BF16, supports_split, cost_split, workspace<true>,
+     record_attention<true>},
+    {"attention.rows", SWY_OP_ATTENTION, kInvariant, SWY_BF16, supports_any, cost_rows, workspace<false>,
+     record_attention<false>},
+};
+
+}  // namespace
+
+std::span<const Kernel> attention_kernels() { return kKernels; }
+
+}  // namespace gpu

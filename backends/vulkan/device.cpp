@@ -1,0 +1,187 @@
+// Devices: what there is, opening and closing.
+#include "device.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+
+#include "kernels.h"
+#include "pipelines.h"
+#include "profile.h"
+#include "switchyard/sdk/error.hpp"
+
+namespace gpu {
+namespace {
+
+swy_status find_device(uint32_t index, const PhysicalDevice** out, swy_error* error) {
+  const Instance& all = instance();
+  if (index >= all.devices.size()) {
+    return swy::fail(error, SWY_INVALID_ARGUMENT, SWY_REASON_NONE, "there is no device %u; this machine has %zu", index,
+                     all.devices.size());
+  }
+  *out = &all.devices[index];
+  return SWY_OK;
+}
+
+bool truth(std::string_view value) { return value == "1" || value == "true"; }
+
+void apply(swy_device& d, const swy_setting* settings, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) {
+    const std::string_view name = settings[i].name;
+    const bool on = truth(settings[i].value);
+    if (name == "kv_bf16") d.kv_bf16 = on;
+    if (name == "reversed") d.reversed = on;
+    if (name == "cooperative" && !on) d.features.cooperative = false;
+    if (name == "dot8" && !on) d.features.dot8 = false;
+  }
+}
+
+// The logical device, with what the kernels use switched on.
+VkResult create_device(const PhysicalDevice& p, const Features& use, VkDevice* out) {
+  const float priority = 1;
+  VkDeviceQueueCreateInfo queue{VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO};
+  queue.queueFamilyIndex = p.features.queue_family;
+  queue.queueCount = 1;
+  queue.pQueuePriorities = &priority;
+  VkPhysicalDeviceVulkan11Features v11{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES};
+  v11.storageBuffer16BitAccess = use.fp16;
+  VkPhysicalDeviceVulkan12Features v12{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES, &v11};
+  v12.bufferDeviceAddress = VK_TRUE;
+  v12.timelineSemaphore = VK_TRUE;
+  v12.shaderFloat16 = use.fp16;
+  v12.vulkanMemoryModel = use.cooperative;
+  VkPhysicalDeviceFeatures2 features{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &v12};
+  features.features.shaderInt64 = VK_TRUE;
+  const char* names[4];
+  VkDeviceCreateInfo info{VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, &features};
+  VkPhysicalDeviceCooperativeMatrixFeaturesNV matrices{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_NV,
+                                                       nullptr, VK_TRUE, VK_FALSE};
+  if (use.cooperative) {
+    v11.pNext = &matrices;
+    names[info.enabledExtensionCount++] = VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME;
+  }
+  VkPhysicalDeviceShaderIntegerDotProductFeatures dot{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES, nullptr, VK_TRUE};
+  if (use.dot8) {
+    dot.pNext = v11.pNext;
+    v11.pNext = &dot;
+    if (p.dot8_is_extension) names[info.enabledExtensionCount++] = VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME;
+  }
+  VkPhysicalDeviceSubgroupSizeControlFeatures subgroups{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES, nullptr, VK_TRUE, VK_TRUE};
+  if (use.whole_subgroups) {
+    subgroups.pNext = v11.pNext;
+    v11.pNext = &subgroups;
+    if (p.subgroups_are_extension) names[info.enabledExtensionCount++] = VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME;
+  }
+  info.queueCreateInfoCount = 1;
+  info.pQueueCreateInfos = &queue;
+  info.ppEnabledExtensionNames = names;
+  return instance().CreateDevice(p.handle, &info, nullptr, out);
+}
+
+swy_status load_functions(swy_device& d, swy_error* error) {
+  bool complete = true;
+#define SWY_VK_LOAD(name)                                                                         \
+  d.vk.name = reinterpret_cast<PFN_vk##name>(instance().GetDeviceProcAddr(d.handle, "vk" #name)); \
+  complete = complete && d.vk.name != nullptr;
+  SWY_VK_DEVICE_FUNCTIONS(SWY_VK_LOAD)
+#undef SWY_VK_LOAD
+  if (complete) return SWY_OK;
+  return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "%s lacks functions of Vulkan 1.2",
+                   d.physical->name.c_str());
+}
+
+swy_status open(uint32_t index, const swy_setting* settings, uint32_t count, swy_device& d, swy_error* error) {
+  SWY_VK_TRY(find_device(index, &d.physical, error));
+  d.features = d.physical->features;
+  apply(d, settings, count);
+  SWY_VK_TRY(check(d, create_device(*d.physical, d.features, &d.handle), "opening the device", error));
+  SWY_VK_TRY(load_functions(d, error));
+  d.vk.GetDeviceQueue(d.handle, d.features.queue_family, 0, &d.queue);
+  VkSemaphoreTypeCreateInfo type{VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO, nullptr, VK_SEMAPHORE_TYPE_TIMELINE, 0};
+  const VkSemaphoreCreateInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, &type, 0};
+  SWY_VK_TRY(check(d, d.vk.CreateSemaphore(d.handle, &info, nullptr, &d.progress), "creating a semaphore", error));
+  d.profile = std::make_unique<Profile>();
+  d.pipelines = std::make_unique<Pipelines>(d);
+  SWY_VK_TRY(d.pipelines->open(error));
+  SWY_VK_TRY(check_sampling(d, error));
+  d.kernels = make_kernels();
+  return SWY_OK;
+}
+
+void close(swy_device& d) {
+  if (d.handle == VK_NULL_HANDLE || d.vk.DestroyDevice == nullptr) return;
+  if (d.vk.DeviceWaitIdle != nullptr) d.vk.DeviceWaitIdle(d.handle);
+  free_staging(d);
+  d.blocks.clear();
+  d.pipelines.reset();
+  if (d.progress != VK_NULL_HANDLE) d.vk.DestroySemaphore(d.handle, d.progress, nullptr);
+  d.vk.DestroyDevice(d.handle, nullptr);
+}
+
+}  // namespace
+
+swy_status check(swy_device& device, VkResult result, const char* what, swy_error* error) {
+  if (result == VK_SUCCESS || result == VK_TIMEOUT || result == VK_NOT_READY) return SWY_OK;
+  swy_status status = SWY_INTERNAL;
+  if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY || result == VK_ERROR_TOO_MANY_OBJECTS) status = SWY_OUT_OF_DEVICE_MEMORY;
+  if (result == VK_ERROR_OUT_OF_HOST_MEMORY) status = SWY_OUT_OF_HOST_MEMORY;
+  if (result == VK_ERROR_DEVICE_LOST) {
+    status = SWY_DEVICE_LOST;
+    device.lost.store(true, std::memory_order_release);
+  }
+  return swy::fail(error, status, SWY_REASON_NONE, "%s: %s", what, result_name(result));
+}
+
+swy_status device_count(uint32_t* count, swy_error* error) {
+  return swy::guard(error, [&]() -> swy_status {
+    const Instance& all = instance();
+    *count = static_cast<uint32_t>(all.devices.size());
+    if (*count == 0) swy::fail(error, SWY_OK, SWY_REASON_ARCH, "%s", all.refusal.c_str());
+    return SWY_OK;
+  });
+}
+
+swy_status device_info(uint32_t index, swy_device_info* out, swy_error* error) {
+  return swy::guard(error, [&]() -> swy_status {
+    const PhysicalDevice* p = nullptr;
+    SWY_VK_TRY(find_device(index, &p, error));
+    swy_device_info info{};
+    info.struct_size = out->struct_size < sizeof info ? out->struct_size : static_cast<uint32_t>(sizeof info);
+    info.type = p->features.cpu ? SWY_DEVICE_CPU : SWY_DEVICE_GPU;
+    info.name = p->name.c_str();
+    info.arch = p->arch.c_str();
+    memory_of(*p, info.memory_free_bytes, info.memory_bytes);
+    info.max_buffer_bytes = p->features.largest_allocation;
+    info.buffer_alignment = 256;
+    info.flags = SWY_DEVICE_NATIVE_REPLAY;
+    info.sampling = kSampling;
+    info.sampling_steps = kSamplingSteps;
+    std::memcpy(out, &info, info.struct_size);
+    return SWY_OK;
+  });
+}
+
+swy_status device_open(uint32_t index, const swy_setting* settings, uint32_t count, swy_device** out,
+                       swy_error* error) {
+  return swy::guard(error, [&]() -> swy_status {
+    struct Close {
+      void operator()(swy_device* d) const {
+        close(*d);
+        delete d;
+      }
+    };
+    std::unique_ptr<swy_device, Close> device(new swy_device);
+    SWY_VK_TRY(open(index, settings, count, *device, error));
+    *out = device.release();
+    return SWY_OK;
+  });
+}
+
+void device_close(swy_device* device) {
+  close(*device);
+  delete device;
+}
+
+}  // namespace gpu

@@ -1,0 +1,191 @@
+// A Vulkan device as the plugin holds it: one queue that carries steps and copies in order, memory in blocks, and the
+// pipelines that lists are made of.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "api.h"
+#include "switchyard/plugin.h"
+
+namespace gpu {
+
+class Pipelines;  // pipelines.h
+struct Profile;   // profile.h
+
+// Kinds of memory that blocks are made of.
+enum class Memory {
+  kDevice,   // fastest for kernels; the host may see it, or not
+  kStaging,  // the host writes and reads; carries copies and what kernels hand back
+};
+
+// One allocation with one buffer over all of it, handed out in ranges.
+struct Block {
+  swy_device* device = nullptr;
+  VkDeviceMemory memory = VK_NULL_HANDLE;
+  VkBuffer buffer = VK_NULL_HANDLE;
+  uint64_t address = 0;
+  uint64_t bytes = 0;
+  char* mapped = nullptr;              // null: the host cannot see it
+  std::map<uint64_t, uint64_t> spare;  // offset, bytes; neighbours are joined
+
+  Block() = default;
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+  ~Block();
+};
+
+// A range of a block.
+struct Range {
+  Block* block = nullptr;
+  uint64_t offset = 0, bytes = 0;
+};
+
+// Host-visible memory that carries one copy, with the commands that make it; free again when the device's progress has
+// reached `done`.
+struct Staging {
+  std::unique_ptr<Block> block;
+  VkCommandPool pool = VK_NULL_HANDLE;
+  VkCommandBuffer commands = VK_NULL_HANDLE;
+  uint64_t done = 0;
+  // A copy to the host on its way: `to` is filled by whoever first sees that it is there.
+  void* to = nullptr;
+  uint64_t bytes = 0;
+  const swy_timeline* timeline = nullptr;  // that announces it
+};
+
+}  // namespace gpu
+
+// Progress: the queue raises one timeline semaphore, by one per submission to it. Command buffers wait in `pending`
+// until somebody wants their results, so that a step is one submission.
+struct swy_device {
+  const gpu::PhysicalDevice* physical = nullptr;
+  gpu::Features features;  // with what options switch off
+  gpu::DeviceApi vk;
+  VkDevice handle = VK_NULL_HANDLE;
+  VkQueue queue = VK_NULL_HANDLE;
+  VkSemaphore progress = VK_NULL_HANDLE;
+  bool kv_bf16 = true;
+  bool reversed = false;  // launches between two barriers run last to first
+  bool exact = false;     // the sampler's arithmetic has the normative bits
+  std::vector<swy_kernel> kernels;
+  std::unique_ptr<gpu::Pipelines> pipelines;
+  std::unique_ptr<gpu::Profile> profile;
+  std::atomic<bool> lost{false};
+
+  std::mutex memory_mutex;  // over blocks
+  std::vector<std::unique_ptr<gpu::Block>> blocks;
+
+  std::mutex mutex;  // over everything below, and the queue
+  std::array<VkCommandBuffer, 64> pending{};
+  uint32_t pending_count = 0;
+  uint64_t submitted = 0;              // the progress that the last submission will raise
+  VkQueryPool clock = VK_NULL_HANDLE;  // of timestamp_now
+  std::array<gpu::Staging, 32> staging;
+  uint32_t next_staging = 0;
+  uint32_t arrivals = 0;  // stagings with a `to`
+};
+
+struct swy_buffer {
+  gpu::Range range;
+  std::unique_ptr<gpu::Block> own;     // of a large buffer, which has a block to itself
+  std::map<uint64_t, uint64_t> spare;  // the entry that its block gets back, so that freeing allocates nothing
+  uint64_t bytes = 0;
+  bool readback = false;
+
+  uint64_t address() const { return range.block->address + range.offset; }
+  char* mapped() const { return range.block->mapped == nullptr ? nullptr : range.block->mapped + range.offset; }
+};
+
+// A value of the timeline is reached when the device's progress has reached the mark that goes with it.
+struct swy_timeline {
+  struct Mark {
+    uint64_t value = 0, progress = 0;
+  };
+  swy_device* device = nullptr;
+  std::mutex mutex;
+  std::array<Mark, 64> marks;  // a ring; values rise
+  uint32_t first = 0, count = 0;
+  uint64_t reached = 0;
+};
+
+namespace gpu {
+
+// What Vulkan returned, as a status with one line of text. A lost device stays lost.
+swy_status check(swy_device& device, VkResult result, const char* what, swy_error* error);
+
+swy_status device_count(uint32_t* count, swy_error* error);
+swy_status device_info(uint32_t index, swy_device_info* out, swy_error* error);
+swy_status device_open(uint32_t index, const swy_setting* settings, uint32_t count, swy_device** out, swy_error* error);
+void device_close(swy_device* device);
+
+swy_status buffer_alloc(swy_device* device, swy_memory_type type, uint64_t bytes, swy_buffer** out, swy_error* error);
+void buffer_free(swy_device* device, swy_buffer* buffer);
+void* buffer_map(swy_device* device, swy_buffer* buffer);
+// A block of its own. The host sees kStaging.
+swy_status make_block(swy_device& device, Memory kind, uint64_t bytes, std::unique_ptr<Block>& out, swy_error* error);
+// Bytes of device memory that are free and that there are.
+void memory_of(const PhysicalDevice& physical, uint64_t& free, uint64_t& total);
+
+swy_status write(swy_device* device, swy_buffer* to, uint64_t offset, const void* from, uint64_t bytes,
+                 const swy_submit* submit, swy_error* error);
+swy_status read(swy_device* device, void* to, swy_buffer* from, uint64_t offset, uint64_t bytes,
+                const swy_submit* submit, swy_error* error);
+swy_status fill_zero(swy_device* device, swy_buffer* buffer, uint64_t offset, uint64_t bytes, swy_error* error);
+// Writes zeros over new memory, and returns when they are there.
+swy_status clear_now(swy_device& device, const Range& range, swy_error* error);
+// Writes a small range; what is submitted later sees it.
+swy_status write_now(swy_device& device, const Range& range, const void* from, swy_error* error);
+void free_staging(swy_device& device);
+// The device's clock, by a submission of its own.
+swy_status timestamp_now(swy_device& device, uint64_t* ticks, swy_error* error);
+
+// ---- the queue (queue.cpp). `mutex` is held where a function takes the device as "locked".
+
+// Everything before happens before everything after, copies and kernels alike; results are visible to the host.
+void full_barrier(const DeviceApi& vk, VkCommandBuffer commands);
+// Puts a command buffer behind all before it. It runs when the queue is flushed.
+swy_status enqueue(swy_device& locked, VkCommandBuffer commands, swy_error* error);
+swy_status flush(swy_device& locked, swy_error* error);
+// The progress at which all that was enqueued is done.
+uint64_t progress_of_all(const swy_device& locked);
+uint64_t progress_now(swy_device& device);
+// Waits until the device uses nothing any more, whatever becomes of the work: what it used may be freed.
+void drain(swy_device& locked);
+// Waits for a progress, flushing if it is not on its way. SWY_CANCELLED after `timeout_ns`.
+swy_status wait_for(swy_device& device, uint64_t progress, uint64_t timeout_ns, swy_error* error);
+// The same without flushing: what reaches that progress was submitted.
+swy_status wait_reached(swy_device& device, uint64_t progress, uint64_t timeout_ns, swy_error* error);
+// Hands over copies to the host that are there. Locks the device.
+void deliver(swy_device& device);
+
+swy_status state_layout(swy_device* device, const swy_op* op, uint32_t index, const swy_bucket* pool,
+                        swy_state_layout* out, swy_error* error);
+swy_status state_export(swy_device* device, const swy_tensor* state, uint32_t page_size, const swy_binding* unit,
+                        void* canonical, uint64_t bytes, swy_error* error);
+swy_status state_import(swy_device* device, const swy_tensor* state, uint32_t page_size, const swy_binding* unit,
+                        const void* canonical, uint64_t bytes, swy_error* error);
+
+swy_status list_begin(swy_device* device, const swy_list_info* info, swy_list** out, swy_error* error);
+swy_status list_finalize(swy_list* list, swy_error* error);
+swy_status list_submit(swy_list* list, const swy_submit* submit, swy_error* error);
+void list_free(swy_list* list);
+
+swy_status timeline_create(swy_device* device, swy_timeline** out, swy_error* error);
+void timeline_free(swy_device* device, swy_timeline* timeline);
+uint64_t timeline_value(swy_timeline* timeline);
+swy_status timeline_wait(swy_timeline* timeline, uint64_t value, uint64_t timeout_ns, swy_error* error);
+// Raises the timelines of `submit` at a progress. NULL: nothing to raise.
+swy_status signal_at(const swy_submit* submit, uint64_t progress, swy_error* error);
+
+}  // namespace gpu
+
+// Leaves the calling function with the status of an expression that is not SWY_OK.
+#define SWY_VK_TRY(expression)                                                      \
+  do {                                                                              \
+    if (const swy_status status_ = (expression); status_ != SWY_OK) return status_; \
+  } while (false)

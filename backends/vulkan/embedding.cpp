@@ -1,0 +1,31 @@
+// EMBEDDING: y [rows, hidden] = table[token of the row] (embedding.comp).
+#include "kernels.h"
+
+namespace gpu {
+namespace {
+
+#include "embedding.comp.h"
+constexpr Shader kEmbedding = SWY_SHADER(embedding_comp);
+
+swy_status record_embedding(const Recording& r) {
+  struct {
+    uint64_t table, tokens, y, step;
+    uint32_t rows, width;
+  } push{};
+  const Weight table = r.operands.weight(0);
+  const Span y = r.operands.output(0), tokens = r.list.tokens;
+  push = {table.data, tokens.address, y.address, r.step(), table.rows, table.width};
+  const Grid grid{at_most(ceil_div(table.width, kThreads), 16), static_cast<uint32_t>(r.op.outputs[0]->dims[0])};
+  return launch(r, kEmbedding, {table.form}, grid, push, {tokens}, {y});
+}
+
+double cost_embedding(const swy_op& op, const swy_bucket&) { return cost_of(row_bytes(op), 0); }
+
+constexpr Kernel kKernels[] = {
+    {"embedding.plain", SWY_OP_EMBEDDING, kInvariant, SWY_F32, nullptr, cost_embedding, nullptr, record_embedding}};
+
+}  // namespace
+
+std::span<const Kernel> embedding_kernels() { return kKernels; }
+
+}  // namespace gpu

@@ -1,0 +1,98 @@
+// GATED_DELTA for prompts: the rule, token by token: S *= exp(g); d = beta (v - S^T k); S += k d^T; o = S^T q.
+//
+// A workgroup owns 32 columns of one head's state, in registers: eight lanes per column, each with kN groups of four keys.
+// gl_WorkGroupID.y: value head, .z: sequence. Writes o [rows, values], and the convolution's last inputs.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+#include "gated_delta.glsl"
+layout(local_size_x = 256) in;
+layout(push_constant, std430) uniform Push {
+  uint64_t qkv, mixed, gate, conv_state, rule_state, o, step;
+  uint key_heads, value_heads;
+};
+const uint kN = (kKeyDim + 31) / 32;
+
+// The last kTaps - 1 inputs of the sequence: this thread's channels.
+void keep_inputs(Sequence s, uint channels) {
+  uint groups = gl_NumWorkGroups.x * gl_NumWorkGroups.y, group = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
+  const uint keep = kTaps - 1;
+  uint64_t slot = uint64_t(channels) * keep * 4;
+  for (uint c = group * 256 + gl_LocalInvocationIndex; c < channels; c += groups * 256) {
+    for (uint t = 0; t < keep; ++t) {  // ascending: where the slots are one, nothing is read after it was written
+      uint at = t + s.rows;            // among the old inputs and then the rows
+      float x = 0;
+      if (at >= keep) {
+        x = Floats(qkv + uint64_t(s.first + at - keep) * channels * 4).at[c];
+      } else if (!s.fresh) {
+        x = Floats(conv_state + s.read * slot).at[c * keep + at];
+      }
+      Floats(conv_state + s.write * slot).at[c * keep + t] = x;
+    }
+  }
+}
+
+// What the next row brings: asked for while the one before is worked on.
+vec4 next_q[kN], next_k[kN];
+float next_v;
+vec2 next_gate;
+void ask_for(uint row, uint head, uint column, uint part, uint keys, uint channels) {
+  uint64_t from = mixed + uint64_t(row) * channels * 4;
+  uint key_head = head / (value_heads / key_heads);
+  [[unroll]] for (uint n = 0; n < kN; ++n) {
+    uint i = n * 32 + part * 4;
+    next_q[n] = i < kKeyDim ? Float4s(from + (key_head * kKeyDim + i) * 4).at[0] : vec4(0);
+    next_k[n] = i < kKeyDim ? Float4s(from + (keys + key_head * kKeyDim + i) * 4).at[0] : vec4(0);
+  }
+  next_v = column < kValueDim ? Floats(from).at[2 * keys + head * kValueDim + column] : 0.0;
+  next_gate = Float2s(gate + (uint64_t(row) * value_heads + head) * 8).at[0];
+}
+
+void main() {
+  if (gl_WorkGroupID.z >= Step(step).seqs) return;
+  Sequence s = sequence_of(step, gl_WorkGroupID.z);
+  if (!s.live) return;
+  uint keys = key_heads * kKeyDim, values = value_heads * kValueDim, channels = 2 * keys + values;
+  keep_inputs(s, channels);
+  uint head = gl_WorkGroupID.y, part = gl_LocalInvocationIndex % 8;
+  uint column = gl_WorkGroupID.x * 32 + gl_LocalInvocationIndex / 8;
+  bool there = column < kValueDim;
+  uint64_t at = (uint64_t(head) * kValueDim + (there ? column : 0)) * kKeyDim * 4, slot = uint64_t(values) * kKeyDim * 4;
+  vec4 state[kN];
+  [[unroll]] for (uint n = 0; n < kN; ++n) {
+    uint k = n * 32 + part * 4;
+    bool there_too = there && k < kKeyDim && !s.fresh;
+    state[n] = there_too ? Float4s(rule_state + s.read * slot + at + k * 4).at[0] : vec4(0);
+  }
+  uint end = s.first + s.rows;
+  ask_for(s.first, head, column, part, keys, channels);
+  for (uint row = s.first; row < end; ++row) {
+    vec4 q[kN], k[kN];
+    [[unroll]] for (uint n = 0; n < kN; ++n) {
+      q[n] = next_q[n];
+      k[n] = next_k[n];
+    }
+    float v = next_v;
+    vec2 g = next_gate;
+    ask_for(min(row + 1, end - 1), head, column, part, keys, channels);
+    float sum = 0, result = 0;
+    [[unroll]] for (uint n = 0; n < kN; ++n) {
+      state[n] *= g.y;
+      [[unroll]] for (uint j = 0; j < 4; ++j) sum = fma(state[n][j], k[n][j], sum);
+    }
+    [[unroll]] for (uint x = 1; x < 8; x *= 2) sum += subgroupShuffleXor(sum, x);
+    float delta = g.x * (v - sum);
+    [[unroll]] for (uint n = 0; n < kN; ++n) {
+      [[unroll]] for (uint j = 0; j < 4; ++j) {
+        state[n][j] = fma(k[n][j], delta, state[n][j]);
+        result = fma(state[n][j], q[n][j], result);
+      }
+    }
+    [[unroll]] for (uint x = 1; x < 8; x *= 2) result += subgroupShuffleXor(result, x);
+    if (there && part == 0) Floats(o + uint64_t(row) * values * 4).at[head * kValueDim + column] = result;
+  }
+  [[unroll]] for (uint n = 0; n < kN; ++n) {
+    uint k = n * 32 + part * 4;
+    if (there && k < kKeyDim) Float4s(rule_state + s.write * slot + at + k * 4).at[0] = state[n];
+  }
+}

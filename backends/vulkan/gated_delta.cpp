@@ -1,0 +1,100 @@
+// GATED_DELTA, any number of rows, token by token: convolution, norms of q and k and gates (gated_delta_prepare.comp),
+// the rule (gated_delta.comp), gated norm (gated_delta_gate.comp).
+#include "gated_delta.h"
+
+namespace gpu {
+namespace {
+
+#include "gated_delta.comp.h"
+#include "gated_delta_gate.comp.h"
+#include "gated_delta_prepare.comp.h"
+constexpr Shader kPrepare = SWY_SHADER(gated_delta_prepare_comp), kRule = SWY_SHADER(gated_delta_comp);
+constexpr Shader kGate = SWY_SHADER(gated_delta_gate_comp);
+
+swy_status record_recurrent(const Recording& r) {
+  const auto& a = r.attrs<swy_gated_delta_attrs>();
+  const Delta d = delta_of(r);
+  const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
+  Arena arena(r.operands.workspace());
+  const Span mixed = arena.take(uint64_t{rows} * d.channels * 4);
+  const Span gate = arena.take(uint64_t{rows} * a.value_heads * 8);
+  const uint32_t subgroups = kThreads / r.device().features.subgroup, y = at_most(rows, 16384);
+  struct {
+    uint64_t qkv, b, a, conv, a_log, dt_bias, conv_state, mixed, gate, step;
+    uint32_t key_heads, value_heads;
+    float l2_eps;
+    uint32_t unused;
+  } prepare{};
+  prepare = {d.qkv.address, d.b.address,  d.a.address, d.conv.data, d.a_log.data,  d.dt_bias.data, d.conv_state.address,
+             mixed.address, gate.address, r.step(),    a.key_heads, a.value_heads, a.l2_eps,       0};
+  SWY_VK_TRY(launch(r, kPrepare, {a.key_dim, a.value_dim, a.conv_kernel, d.types},
+                    {ceil_div(2 * a.key_heads + a.value_heads, subgroups), y}, prepare, {d.qkv, d.b, d.a, d.conv_state},
+                    {mixed, gate}));
+  struct {
+    uint64_t qkv, mixed, gate, conv_state, rule_state, o, step;
+    uint32_t key_heads, value_heads;
+  } rule{};
+  rule = {d.qkv.address, mixed.address, gate.address, d.conv_state.address, d.rule_state.address,
+          d.y.address,   r.step(),      a.key_heads,  a.value_heads};
+  SWY_VK_TRY(launch(r, kRule, {a.key_dim, a.value_dim, a.conv_kernel, d.types},
+                    {ceil_div(a.value_dim, 32), a.value_heads, r.bucket().seqs}, rule, {d.qkv, mixed, gate},
+                    {d.y, d.conv_state, d.rule_state}));
+  struct {
+    uint64_t y, z, norm, step;
+    uint32_t value_heads;
+    float norm_eps;
+  } end{};
+  end = {d.y.address, d.z.address, d.norm.data, r.step(), a.value_heads, a.norm_eps};
+  return launch(r, kGate, {a.key_dim, a.value_dim, a.conv_kernel, d.types}, {ceil_div(a.value_heads, subgroups), y},
+                end, {d.z}, {d.y});
+}
+
+swy_status supports_recurrent(const swy_device&, const swy_op& op, const swy_bucket&, swy_error* error) {
+  const auto& a = *static_cast<const swy_gated_delta_attrs*>(op.attrs);
+  if (a.key_dim % 4 == 0 && a.key_dim <= 256 && op.inputs[0]->dims[1] % 4 == 0) return SWY_OK;
+  return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
+                   "key_dim is %u, of %llu channels; multiples of 4 are needed, and at most 256", a.key_dim,
+                   static_cast<unsigned long long>(op.inputs[0]->dims[1]));
+}
+
+double cost_recurrent(const swy_op& op, const swy_bucket& bucket) {
+  const auto& a = *static_cast<const swy_gated_delta_attrs*>(op.attrs);
+  const double state = static_cast<double>(a.value_heads) * a.key_dim * a.value_dim;
+  return cost_of(row_bytes(op) + 8 * state * bucket.seqs, 4 * state * bucket.rows, 4);
+}
+
+uint64_t workspace_recurrent(const swy_device&, const swy_op& op, const swy_bucket&) {
+  Arena arena;
+  arena.take(op.inputs[0]->dims[0] * op.inputs[0]->dims[1] * 4);
+  arena.take(op.inputs[2]->dims[0] * op.inputs[2]->dims[1] * 8);
+  return arena.used();
+}
+
+constexpr Kernel kKernels[] = {{"gated_delta.recurrent", SWY_OP_GATED_DELTA, kInvariant, SWY_F32, supports_recurrent,
+                                cost_recurrent, workspace_recurrent, record_recurrent}};
+
+}  // namespace
+
+Delta delta_of(const Recording& r) {
+  const auto& a = r.attrs<swy_gated_delta_attrs>();
+  Delta d;
+  d.qkv = r.operands.input(0);
+  d.z = r.operands.input(1);
+  d.b = r.operands.input(2);
+  d.a = r.operands.input(3);
+  d.conv = r.operands.weight(0);
+  d.a_log = r.operands.weight(1);
+  d.dt_bias = r.operands.weight(2);
+  d.norm = r.operands.weight(3);
+  d.conv_state = r.operands.state(0);
+  d.rule_state = r.operands.state(1);
+  d.y = r.operands.output(0);
+  const Weight* all[] = {&d.conv, &d.a_log, &d.dt_bias, &d.norm};
+  for (uint32_t i = 0; i < 4; ++i) d.types |= (all[i]->form & 15u) << (4 * i);
+  d.channels = 2 * a.key_heads * a.key_dim + a.value_heads * a.value_dim;
+  return d;
+}
+
+std::span<const Kernel> gated_delta_kernels() { return kKernels; }
+
+}  // namespace gpu

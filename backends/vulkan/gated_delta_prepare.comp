@@ -1,0 +1,58 @@
+// GATED_DELTA for prompts, before the rule: mixed [rows, channels] = silu(causal convolution of qkv), q and k to unit length,
+// q also times key_dim^-1/2; gate [rows, value_heads] = beta, exp(g). A subgroup per head of q, k or v; gl_WorkGroupID.y: rows.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+#include "weights.glsl"
+#include "gated_delta.glsl"
+layout(local_size_x = 256) in;
+layout(push_constant, std430) uniform Push {
+  uint64_t qkv, b, a, conv, a_log, dt_bias, conv_state, mixed, gate, step;
+  uint key_heads, value_heads;
+  float l2_eps;
+  uint unused;
+};
+
+void main() {
+  uint keys = key_heads * kKeyDim, channels = 2 * keys + value_heads * kValueDim;
+  uint head = gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID, lane = gl_SubgroupInvocationID;
+  if (head >= 2 * key_heads + value_heads) return;
+  bool is_key = head < 2 * key_heads;
+  uint dim = is_key ? kKeyDim : kValueDim;
+  uint first = is_key ? head * kKeyDim : 2 * keys + (head - 2 * key_heads) * kValueDim;
+  uint rows = Step(step).rows;
+  for (uint row = gl_WorkGroupID.y; row < rows; row += gl_NumWorkGroups.y) {
+    Sequence s = sequence_of(step, step_word(step, Step(step).row_seq_at, row));
+    uint nth = row - s.first;
+    uint64_t to = mixed + uint64_t(row) * channels * 4;
+    float squares = 0;
+    for (uint i = lane; i < dim; i += gl_SubgroupSize) {
+      uint c = first + i;
+      float sum = 0;
+      for (uint t = 0; t < kTaps; ++t) {
+        uint back = kTaps - 1 - t;  // rows before this one
+        float x = 0;
+        if (back <= nth) {
+          x = Floats(qkv + uint64_t(row - back) * channels * 4).at[c];
+        } else if (!s.fresh) {
+          x = Floats(conv_state + uint64_t(s.read) * channels * (kTaps - 1) * 4).at[c * (kTaps - 1) + kTaps - 1 + nth - back];
+        }
+        sum = fma(x, plain_at(conv, kConvType, c * kTaps + t), sum);
+      }
+      float u = silu(sum);
+      Floats(to).at[c] = u;
+      squares = fma(u, u, squares);
+    }
+    squares = subgroupAdd(squares);
+    if (is_key) {
+      float scale = inversesqrt(squares + l2_eps);
+      if (head < key_heads) scale *= inversesqrt(float(kKeyDim));
+      for (uint i = lane; i < dim; i += gl_SubgroupSize) Floats(to).at[first + i] *= scale;  // what this lane wrote
+    } else if (lane == 0) {
+      uint h = head - 2 * key_heads;
+      uint64_t at = (uint64_t(row) * value_heads + h) * 4;
+      Float2s(gate + 2 * at).at[0] = gates(Floats(b + at).at[0], Floats(a + at).at[0], plain_at(a_log, kALogType, h),
+                                           plain_at(dt_bias, kBiasType, h));
+    }
+  }
+}

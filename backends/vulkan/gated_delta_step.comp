@@ -1,0 +1,135 @@
+// GATED_DELTA where every sequence has one row: the whole step in one launch.
+//
+// A workgroup serves one value head of one sequence: convolution, norms, gates, rule, gated norm. Its state lies in
+// registers: 32 columns at a time, eight lanes per column, each with kN groups of four keys. The value heads of one key head
+// read the same old inputs of the convolution; the last that has read them writes the new ones of q and k.
+// gl_WorkGroupID.x: value head, .y: sequence.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+#include "reduce.glsl"
+#include "weights.glsl"
+#include "gated_delta.glsl"
+layout(local_size_x = 256) in;
+layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Counters { uint at[]; };
+layout(push_constant, std430) uniform Push {
+  uint64_t qkv, z, b, a, conv, a_log, dt_bias, norm, conv_state, rule_state, y, counters, step;
+  uint key_heads, value_heads;
+  float norm_eps, l2_eps;
+};
+const uint kN = (kKeyDim + 31) / 32, kRounds = (kValueDim + 31) / 32;
+const uint kChannels = 2 * kKeyDim + kValueDim;            // of this workgroup: q, k, v
+const uint kPerThread = (kChannels + 255) / 256;
+
+shared float mixed[kChannels];  // after the convolution
+shared float outputs[kRounds * 32];
+shared bool last;
+
+// Channel j of this workgroup among all.
+uint channel_of(uint j, uint key_head, uint head, uint keys) {
+  return j < kKeyDim       ? key_head * kKeyDim + j
+         : j < 2 * kKeyDim ? keys + key_head * kKeyDim + j - kKeyDim
+                           : 2 * keys + head * kValueDim + j - 2 * kKeyDim;
+}
+vec4 mixed_at(uint i) { return vec4(mixed[i], mixed[i + 1], mixed[i + 2], mixed[i + 3]); }
+
+void main() {
+  if (gl_WorkGroupID.y >= Step(step).seqs) return;
+  Sequence s = sequence_of(step, gl_WorkGroupID.y);
+  if (s.rows == 0) return;
+  uint keys = key_heads * kKeyDim, values = value_heads * kValueDim, channels = 2 * keys + values;
+  uint head = gl_WorkGroupID.x, thread = gl_LocalInvocationIndex, part = thread % 8;
+  uint per_key = value_heads / key_heads, key_head = head / per_key;
+  if (!s.live) {
+    for (uint i = thread; i < kValueDim; i += 256) Floats(y + uint64_t(s.first) * values * 4).at[head * kValueDim + i] = 0;
+    return;
+  }
+  uint64_t slot = uint64_t(values) * kKeyDim * 4;
+  vec4 state[kRounds * kN];
+  [[unroll]] for (uint r = 0; r < kRounds; ++r) {
+    uint column = r * 32 + thread / 8;
+    uint64_t from = rule_state + s.read * slot + (uint64_t(head) * kValueDim + column) * kKeyDim * 4;
+    [[unroll]] for (uint n = 0; n < kN; ++n) {
+      uint k = n * 32 + part * 4;
+      bool there = column < kValueDim && k < kKeyDim && !s.fresh;
+      state[r * kN + n] = there ? Float4s(from + k * 4).at[0] : vec4(0);
+    }
+  }
+  // The convolution, and the sums of squares of q and k.
+  const uint keep = kTaps - 1;
+  uint64_t inputs = uint64_t(channels) * keep * 4;
+  float old[kPerThread * kTaps];
+  float squares_q = 0, squares_k = 0;
+  [[unroll]] for (uint i = 0; i < kPerThread; ++i) {
+    uint j = i * 256 + thread, c = channel_of(j, key_head, head, keys);
+    if (j >= kChannels) continue;
+    float sum = 0;
+    [[unroll]] for (uint t = 0; t < kTaps; ++t) {
+      float x = 0;
+      if (t == keep) x = Floats(qkv + uint64_t(s.first) * channels * 4).at[c];
+      if (t < keep && !s.fresh) x = Floats(conv_state + s.read * inputs).at[c * keep + t];
+      old[i * kTaps + t] = x;
+      sum = fma(x, plain_at(conv, kConvType, c * kTaps + t), sum);
+    }
+    float u = silu(sum);
+    mixed[j] = u;
+    if (j < kKeyDim) squares_q = fma(u, u, squares_q);
+    if (j >= kKeyDim && j < 2 * kKeyDim) squares_k = fma(u, u, squares_k);
+  }
+  float scale_q = inversesqrt(workgroup_sum(squares_q) + l2_eps) * inversesqrt(float(kKeyDim));
+  float scale_k = inversesqrt(workgroup_sum(squares_k) + l2_eps);
+  if (thread == 0) {  // every thread has read what it needs of the old inputs
+    last = per_key == 1 ||
+           atomicAdd(Counters(counters).at[gl_WorkGroupID.y * key_heads + key_head], 1u) + 1 == per_key;
+    if (last && per_key != 1) Counters(counters).at[gl_WorkGroupID.y * key_heads + key_head] = 0;
+  }
+  uint64_t at = (uint64_t(s.first) * value_heads + head) * 4;
+  vec2 g = gates(Floats(b + at).at[0], Floats(a + at).at[0], plain_at(a_log, kALogType, head),
+                 plain_at(dt_bias, kBiasType, head));
+  vec4 q[kN], k[kN];
+  [[unroll]] for (uint n = 0; n < kN; ++n) {
+    uint i = n * 32 + part * 4;
+    q[n] = i < kKeyDim ? mixed_at(i) * scale_q : vec4(0);
+    k[n] = i < kKeyDim ? mixed_at(kKeyDim + i) * scale_k : vec4(0);
+  }
+  float squares = 0;
+  [[unroll]] for (uint r = 0; r < kRounds; ++r) {
+    uint column = r * 32 + thread / 8;
+    bool there = column < kValueDim;
+    float sum = 0, o = 0;
+    [[unroll]] for (uint n = 0; n < kN; ++n) {
+      state[r * kN + n] *= g.y;
+      [[unroll]] for (uint j = 0; j < 4; ++j) sum = fma(state[r * kN + n][j], k[n][j], sum);
+    }
+    [[unroll]] for (uint x = 1; x < 8; x *= 2) sum += subgroupShuffleXor(sum, x);
+    float delta = g.x * ((there ? mixed[2 * kKeyDim + column] : 0.0) - sum);
+    uint64_t to = rule_state + s.write * slot + (uint64_t(head) * kValueDim + column) * kKeyDim * 4;
+    [[unroll]] for (uint n = 0; n < kN; ++n) {
+      [[unroll]] for (uint j = 0; j < 4; ++j) {
+        state[r * kN + n][j] = fma(k[n][j], delta, state[r * kN + n][j]);
+        o = fma(state[r * kN + n][j], q[n][j], o);
+      }
+      uint i = n * 32 + part * 4;
+      if (there && i < kKeyDim) Float4s(to + i * 4).at[0] = state[r * kN + n];
+    }
+    [[unroll]] for (uint x = 1; x < 8; x *= 2) o += subgroupShuffleXor(o, x);
+    if (part == 0) {
+      outputs[column] = there ? o : 0.0;
+      if (there) squares = fma(o, o, squares);
+    }
+  }
+  float scale = inversesqrt(workgroup_sum(squares) / float(kValueDim) + norm_eps);
+  uint64_t row = uint64_t(s.first) * values * 4;
+  for (uint i = thread; i < kValueDim; i += 256) {
+    uint j = head * kValueDim + i;
+    Floats(y + row).at[j] = outputs[i] * scale * plain_at(norm, kNormType, i) * silu(Floats(z + row).at[j]);
+  }
+  // New inputs: of v by each head, of q and k by the last.
+  [[unroll]] for (uint i = 0; i < kPerThread; ++i) {
+    uint j = i * 256 + thread, c = channel_of(j, key_head, head, keys);
+    if (j >= kChannels || (j < 2 * kKeyDim && !last)) continue;
+    [[unroll]] for (uint t = 1; t < kTaps; ++t) {
+      Floats(conv_state + s.write * inputs).at[c * keep + t - 1] = old[i * kTaps + t];
+    }
+  }
+}

@@ -1,0 +1,126 @@
+// The kernels of this backend, one list per file, and what recording one needs.
+#pragma once
+
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "operands.h"
+#include "switchyard/sdk/error.hpp"
+
+namespace gpu {
+
+// Layout ids of states (states.cpp).
+constexpr uint32_t kKvBf16 = 1, kKvF32 = 2, kDeltaByColumn = 3;
+
+constexpr uint32_t kSampling = SWY_SAMPLING_LOGITS | SWY_SAMPLING_TOKEN;
+constexpr uint32_t kSamplingSteps = SWY_SAMPLES_GREEDY | SWY_SAMPLES_SEEDED | SWY_SAMPLES_TEMPERATURE |
+                                    SWY_SAMPLES_TOP_K | SWY_SAMPLES_TOP_P | SWY_SAMPLES_MIN_P | SWY_SAMPLES_MASK |
+                                    SWY_SAMPLES_PENALTIES | SWY_SAMPLES_BIAS | SWY_SAMPLES_LOGPROBS |
+                                    SWY_SAMPLES_STOP_IDS;
+
+constexpr uint32_t kThreads = 256;  // of every workgroup, unless its shader says otherwise
+
+// One operation being recorded.
+struct Recording {
+  swy_list& list;
+  const swy_op& op;
+  const Operands& operands;
+  const char* kernel;
+  swy_error* error;
+
+  const swy_device& device() const { return *list.device; }
+  const swy_bucket& bucket() const { return list.bucket; }
+  uint64_t step() const { return list.step; }
+  template <class Attrs>
+  const Attrs& attrs() const {
+    return *static_cast<const Attrs*>(op.attrs);
+  }
+};
+
+constexpr uint32_t kAlways = SWY_KERNEL_CAPTURE_SAFE | SWY_KERNEL_DETERMINISTIC;
+constexpr uint32_t kInvariant = kAlways | SWY_KERNEL_BATCH_INVARIANT;
+
+struct Kernel {
+  const char* name;
+  uint32_t op;
+  uint32_t flags;
+  swy_dtype activations;
+  swy_status (*supports)(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error);
+  double (*cost)(const swy_op& op, const swy_bucket& bucket);  // microseconds
+  uint64_t (*workspace)(const swy_device& device, const swy_op& op, const swy_bucket& bucket);
+  swy_status (*record)(const Recording& r);
+  uint32_t input_dtypes = SWY_DTYPE_BIT(SWY_F32);
+  uint32_t output_dtypes = SWY_DTYPE_BIT(SWY_F32);
+};
+
+std::span<const Kernel> embedding_kernels();
+std::span<const Kernel> rms_norm_kernels();
+std::span<const Kernel> linear_kernels();
+std::span<const Kernel> linear_tiles_kernels();
+std::span<const Kernel> gated_delta_kernels();
+std::span<const Kernel> gated_delta_step_kernels();
+std::span<const Kernel> router_kernels();
+std::span<const Kernel> moe_kernels();
+std::span<const Kernel> moe_tiles_kernels();
+std::span<const Kernel> attention_kernels();
+std::span<const Kernel> lm_head_kernels();
+std::span<const Kernel> sample_kernels();
+std::span<const Kernel> add_kernels();
+std::span<const Kernel> cast_kernels();
+
+// The table that the host sees.
+std::vector<swy_kernel> make_kernels();
+// Finds out whether the sampler's arithmetic has the normative bits on this device.
+swy_status check_sampling(swy_device& device, swy_error* error);
+
+// Estimates: bytes at the rate of memory, multiply-adds at a rate that plain kernels reach, and the launches.
+inline double cost_of(double bytes, double multiply_adds, double launches = 1) {
+  const double memory = bytes / 2.5e6, math = multiply_adds / 6e6;
+  return 3.0 * launches + (memory > math ? memory : math);
+}
+double weight_bytes(const swy_tensor& t);
+double row_bytes(const swy_op& op);  // of inputs and outputs
+
+// ---- launching
+
+struct Grid {
+  uint32_t x = 1, y = 1, z = 1;
+};
+
+// Adds a launch of `shader`. `constants` are its specialization constants in order, `push` its push constants (laid out
+// as std430 does), `reads` and `writes` what it touches of activations, workspace and states.
+template <class Push>
+swy_status launch(const Recording& r, const Shader& shader, std::initializer_list<uint32_t> constants, Grid grid,
+                  const Push& push, std::initializer_list<Span> reads, std::initializer_list<Span> writes) {
+  static_assert(std::is_trivially_copyable_v<Push> && sizeof(Push) <= kPushBytes && sizeof(Push) % 4 == 0);
+  const Launch l{shader,
+                 {constants.begin(), constants.size()},
+                 grid.x,
+                 grid.y,
+                 grid.z,
+                 {reads.begin(), reads.size()},
+                 {writes.begin(), writes.size()}};
+  return add_dispatch(r.list, l, &push, sizeof push, r.kernel, r.error);
+}
+
+inline uint32_t ceil_div(uint64_t n, uint64_t d) { return static_cast<uint32_t>((n + d - 1) / d); }
+inline uint32_t at_most(uint32_t n, uint32_t limit) { return n < limit ? n : limit; }
+
+// Hands out parts of the workspace, each aligned to 256 bytes; with no base it only measures.
+class Arena {
+ public:
+  explicit Arena(Span base) : base_(base.address) {}
+  Arena() = default;
+  Span take(uint64_t bytes) {
+    const Span s{base_ + used_, bytes};
+    used_ += (bytes + 255) / 256 * 256;
+    return s;
+  }
+  uint64_t used() const { return used_; }
+
+ private:
+  uint64_t base_ = 0, used_ = 0;
+};
+
+}  // namespace gpu

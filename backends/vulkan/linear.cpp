@@ -1,0 +1,220 @@
+// LINEAR, LINEAR_ADD and RMS_NORM_LINEAR.
+//
+//   *.vector  16 bytes per lane of every weight, activations in shared memory (linear_vector.comp)
+//   *.dot     the same by products of bytes, activations of 16 bits
+//   *.plain   any shape, one subgroup per element of the output (linear.comp)
+#include "projection.h"
+
+#include <algorithm>
+
+namespace gpu {
+namespace {
+
+#include "linear.comp.h"
+#include "linear_vector.comp.h"
+#include "linear_vector.dot.h"
+constexpr Shader kPlain = SWY_SHADER(linear_comp), kVector = SWY_SHADER(linear_vector_comp);
+constexpr Shader kDot = SWY_SHADER(linear_vector_dot);
+
+uint32_t sum_of_rows(const ProjectionPart& p, uint32_t per_task) {
+  uint32_t tasks = 0;
+  for (uint32_t i = 0; i < p.count; ++i) tasks += ceil_div(p.push.rows[i], per_task);
+  return tasks;
+}
+
+uint32_t rows_of(const Recording& r) { return static_cast<uint32_t>(r.op.inputs[0]->dims[0]); }
+template <bool kBytes>
+swy_status record_linear(const Recording& r) {
+  return record_projection(r, linear_projection(r), rows_of(r), kBytes);
+}
+swy_status record_linear_plain(const Recording& r) {
+  return record_projection_plain(r, linear_projection(r), rows_of(r));
+}
+
+swy_status supports_vector(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {
+  return vector_usable(device, op, op.id == SWY_OP_RMS_NORM_LINEAR ? 1 : 0, error);
+}
+
+swy_status supports_dot(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
+  SWY_VK_TRY(dot_usable(device, error));
+  return supports_vector(device, op, bucket, error);
+}
+
+double cost_vector(const swy_op& op, const swy_bucket&) {
+  double bytes = row_bytes(op), elements = 0;
+  const double rows = static_cast<double>(op.inputs[0]->dims[0]);
+  for (uint32_t i = 0; i < op.weight_count; ++i) {
+    bytes += weight_bytes(*op.weights[i]);
+    elements += static_cast<double>(op.weights[i]->dims[0] * op.weights[i]->dims[1]);
+  }
+  return 4 + bytes / 1.4e6 + elements * (rows - 1) / 3e6;
+}
+double cost_dot(const swy_op& op, const swy_bucket& bucket) { return 0.7 * cost_vector(op, bucket); }
+double cost_plain(const swy_op& op, const swy_bucket& bucket) { return 20 * cost_vector(op, bucket); }
+
+constexpr Kernel vector_kernel(const char* name, uint32_t op) {
+  return {name, op, kInvariant, SWY_F32, supports_vector, cost_vector, nullptr, record_linear<false>};
+}
+constexpr Kernel dot_kernel(const char* name, uint32_t op) {
+  return {name, op, kInvariant, SWY_BF16, supports_dot, cost_dot, nullptr, record_linear<true>};
+}
+constexpr Kernel plain_kernel(const char* name, uint32_t op) {
+  return {name, op, kInvariant, SWY_F32, nullptr, cost_plain, nullptr, record_linear_plain};
+}
+constexpr Kernel kKernels[] = {
+    vector_kernel("linear.vector", SWY_OP_LINEAR),
+    vector_kernel("linear_add.vector", SWY_OP_LINEAR_ADD),
+    vector_kernel("rms_norm_linear.vector", SWY_OP_RMS_NORM_LINEAR),
+    dot_kernel("linear.dot", SWY_OP_LINEAR),
+    dot_kernel("linear_add.dot", SWY_OP_LINEAR_ADD),
+    dot_kernel("rms_norm_linear.dot", SWY_OP_RMS_NORM_LINEAR),
+    plain_kernel("linear.plain", SWY_OP_LINEAR),
+    plain_kernel("linear_add.plain", SWY_OP_LINEAR_ADD),
+    plain_kernel("rms_norm_linear.plain", SWY_OP_RMS_NORM_LINEAR),
+};
+
+}  // namespace
+
+ProjectionPart part_of(const Projection& p, uint32_t first, uint64_t step) {
+  ProjectionPart part;
+  part.count = at_most(p.count - first, 4);
+  ProjectionPush& push = part.push;
+  push.x = p.x.address;
+  push.extra = p.normed ? p.norm.data : p.residual.address;
+  push.step = step;
+  push.width = p.width;
+  push.domain = p.domain;
+  push.eps = p.eps;
+  push.bias = p.bias;
+  push.count = part.count;
+  for (uint32_t i = 0; i < part.count; ++i) {
+    const Weight& w = p.weights[first + i];
+    push.data[i] = w.data;
+    push.rows[i] = w.rows;
+    push.y[i] = p.y[first + i].address;
+    part.forms[i] = w.form;
+    part.y[i] = p.y[first + i];
+  }
+  part.flags = (p.normed ? 1 | (p.norm.form & 0xffu) << 8 : 0) | (p.residual.address != 0 ? 2 : 0) | (p.gather ? 4 : 0);
+  return part;
+}
+
+Projection linear_projection(const Recording& r) {
+  const swy_op& op = r.op;
+  const bool normed = op.id == SWY_OP_RMS_NORM_LINEAR;
+  Projection p;
+  p.x = r.operands.input(0);
+  if (op.id == SWY_OP_LINEAR_ADD) p.residual = r.operands.input(1);
+  p.width = static_cast<uint32_t>(op.inputs[0]->dims[1]);
+  p.domain = op.inputs[0]->rows;
+  p.normed = normed;
+  if (normed) {
+    const auto& a = r.attrs<swy_rms_norm_attrs>();
+    p.norm = r.operands.weight(0);
+    p.eps = a.eps;
+    p.bias = a.weight_bias;
+  }
+  const uint32_t first = normed ? 1 : 0;
+  p.count = op.weight_count - first;
+  for (uint32_t i = 0; i < p.count; ++i) {
+    p.weights[i] = r.operands.weight(first + i);
+    p.y[i] = r.operands.output(i);
+  }
+  return p;
+}
+
+uint32_t form_of(uint32_t weight_form) {
+  const uint32_t dtype = weight_form & 0xffu;
+  return dtype == SWY_I8 ? 2 : dtype == SWY_I4 || dtype == SWY_I4A ? 1 : dtype == 0 ? 0 : 4;
+}
+
+VectorShape vector_shape(const swy_device& device, uint32_t rows, uint32_t width, uint32_t forms) {
+  const uint32_t needed = ceil_div(width, 32);
+  uint32_t blocks = 16;
+  while (blocks < needed) blocks *= 2;
+  const auto fits = [&](uint32_t m) {
+    const uint32_t floats = forms == 0 || (forms & 4) != 0 ? 8 * (blocks + 1) * 16 + blocks * 8 : 0;
+    const uint32_t bytes = blocks * (((forms & 1) != 0 ? 64 : 0) + ((forms & 2) != 0 ? 64 : 0) + 8);
+    return m * (floats + bytes) + 1024 <= device.features.shared_bytes;
+  };
+  if (!fits(1)) blocks = needed;
+  if (!fits(1)) return {0, 0, 0, 0};
+  const bool cpu = device.features.cpu;  // which compiles for long what is unrolled
+  if (cpu) return {rows > 1 && fits(4) ? 4u : 1u, 2, 1, blocks};
+  if (rows > 4 && fits(8)) return {8, 2, 1, blocks};
+  if (rows > 2 && fits(4)) return {4, 2, 2, blocks};
+  if (rows > 1 && fits(2)) return {2, 2, 2, blocks};
+  return {1, 2, 2, blocks};
+}
+
+uint32_t groups_for(const swy_device& device, uint32_t tasks) {
+  const uint32_t groups = ceil_div(tasks, kThreads / device.features.subgroup);
+  const uint32_t most = device.features.processors != 0 ? device.features.processors * 4 : 1024;
+  const uint32_t turns = std::max(1u, ceil_div(groups, most));
+  return ceil_div(groups, turns);
+}
+
+swy_status dot_usable(const swy_device& device, swy_error* error) {
+  if (device.features.dot8) return SWY_OK;
+  return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "the device has no fast products of bytes");
+}
+
+swy_status vector_usable(const swy_device& device, const swy_op& op, uint32_t first_weight, swy_error* error) {
+  for (uint32_t i = first_weight; i < op.weight_count; ++i) {
+    if (readable_in_pieces(*op.weights[i])) continue;
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
+                     "weight %u has rows of %llu; they must be a multiple of 32, with groups of a power of two", i,
+                     static_cast<unsigned long long>(op.weights[i]->dims[op.weights[i]->rank - 1]));
+  }
+  const auto width = static_cast<uint32_t>(op.inputs[0]->dims[1]);
+  if (vector_shape(device, 1, width, 0).m == 0 || vector_shape(device, 1, width, 7).m == 0) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "a row of %u does not fit the shared memory", width);
+  }
+  return SWY_OK;
+}
+
+// With one row latency counts: lanes ask for all of their pieces at once, and small weights go to as many subgroups as
+// there are rows.
+void fit_one_row(const swy_device& device, const ProjectionPart& part, uint32_t width, VectorShape& s) {
+  uint32_t widest = 0;  // elements of a piece, of the weight with the most rows
+  uint32_t most = 0;
+  for (uint32_t i = 0; i < part.count; ++i) {
+    if (part.push.rows[i] <= most) continue;
+    most = part.push.rows[i];
+    const uint32_t dtype = part.forms[i] & 0xffu;
+    widest = dtype == SWY_F32 ? 4 : dtype == SWY_BF16 ? 8 : dtype == SWY_I8 ? 16 : 32;
+  }
+  s.r = most < 2048 ? 1 : 2;
+  s.u = std::clamp(ceil_div(width / widest, device.features.subgroup), 1u, 4 / s.r);
+}
+
+swy_status record_projection(const Recording& r, const Projection& p, uint32_t rows, bool dot) {
+  for (uint32_t first = 0; first < p.count; first += 4) {
+    const ProjectionPart part = part_of(p, first, r.step());
+    uint32_t forms = 0;
+    for (uint32_t i = 0; dot && i < part.count; ++i) forms |= form_of(part.forms[i]);
+    VectorShape s = vector_shape(r.device(), rows, p.width, forms);
+    if (s.m == 1 && !r.device().features.cpu) fit_one_row(r.device(), part, p.width, s);
+    SWY_VK_TRY(launch(r, dot ? kDot : kVector,
+                      {part.forms[0], part.forms[1], part.forms[2], part.forms[3], part.flags, rows > 1 || p.gather, 0,
+                       0, 0, 0, s.m, s.r, s.u, s.blocks, forms},
+                      {groups_for(r.device(), sum_of_rows(part, s.r)), ceil_div(rows, s.m)}, part.push,
+                      {p.x, p.residual}, {part.y[0], part.y[1], part.y[2], part.y[3]}));
+  }
+  return SWY_OK;
+}
+
+swy_status record_projection_plain(const Recording& r, const Projection& p, uint32_t rows) {
+  for (uint32_t first = 0; first < p.count; first += 4) {
+    const ProjectionPart part = part_of(p, first, r.step());
+    const uint32_t groups = groups_for(r.device(), sum_of_rows(part, 1));
+    SWY_VK_TRY(launch(r, kPlain, {part.forms[0], part.forms[1], part.forms[2], part.forms[3], part.flags},
+                      {groups, at_most(rows, 1024)}, part.push, {p.x, p.residual},
+                      {part.y[0], part.y[1], part.y[2], part.y[3]}));
+  }
+  return SWY_OK;
+}
+
+std::span<const Kernel> linear_kernels() { return kKernels; }
+
+}  // namespace gpu

@@ -1,0 +1,81 @@
+// LINEAR, LINEAR_ADD and RMS_NORM_LINEAR for few rows: y_i [rows, out_i] = norm(x) [rows, in] * w_i^T (+ residual).
+// gl_WorkGroupID.y: rows of x, kM at a time.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+#include "reduce.glsl"
+#include "weights.glsl"
+#include "projection.glsl"
+#include "vector.glsl"
+layout(local_size_x = 256) in;
+layout(constant_id = 5) const bool kMany = true;  // the bucket has more than one row, or rows are gathered
+
+// The rows of a task.
+uint64_t row_data[kR], row_scales[kR], row_offsets[kR];
+uint scale_shift;
+#define HELD held
+#define HELD_SCALE held_scale
+#define PIECE_DATA(r, p) (row_data[r] + 16 * (p))
+#define PIECE_SCALE(r, p) (row_scales[r] + 2 * ((p) >> scale_shift))
+#define PIECE_OFFSET(r, p) (row_offsets[r] + 2 * ((p) >> scale_shift))
+#include "multiply_all.glsl"
+
+// Stages row m and returns what its results are multiplied by. A row beyond the step's is staged, too, and not used.
+float stage_row(uint m, uint row, uint total_rows) {
+  uint64_t from = kMany ? input_row(min(row, total_rows - 1)) : x;
+  float squares = 0;
+  for (uint e4 = gl_LocalInvocationIndex; e4 < width / 4; e4 += 256) {
+    vec4 v = Float4s(from).at[e4];
+    if (kNormed) {
+      squares = fma(v.x, v.x, fma(v.y, v.y, fma(v.z, v.z, fma(v.w, v.w, squares))));
+      v *= bias + plain_four(extra, kNormType, e4);
+    }
+    stage(m, e4, v, 1.0);
+  }
+  return kNormed ? inversesqrt(workgroup_sum(squares) / float(width) + eps) : 1.0;
+}
+
+uint tasks_of(uint i) { return (rows[i] + kR - 1) / kR; }
+
+// The rows of a task, and their first pieces.
+uint index, first_row, dtype;
+void begin(uint task) {
+  index = 0;
+  while (task >= tasks_of(index)) task -= tasks_of(index++);
+  first_row = task * kR;
+  Weight w = weight_of(data[index], rows[index], width, form_of(index));
+  dtype = w.dtype;
+  scale_shift = group_shift(w);
+  [[unroll]] for (uint r = 0; r < kR; ++r) {
+    uint64_t row = min(first_row + r, rows[index] - 1);
+    row_data[r] = w.data + row * w.row_bytes;
+    row_scales[r] = w.scales + row * w.groups * 2;
+    row_offsets[r] = w.offsets + row * w.groups * 2;
+  }
+  fetch(dtype, width / piece_elements(dtype));
+}
+
+void main() {
+  uint tasks = tasks_of(0) + tasks_of(1) + tasks_of(2) + tasks_of(3), stride = gl_NumWorkGroups.x * gl_NumSubgroups;
+  uint task = gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID;
+  if (task < tasks) begin(task);  // weights are on their way while the rows are staged
+  uint total_rows = step_rows(step, domain), m0 = gl_WorkGroupID.y * kM;
+  if (kMany && m0 >= total_rows) return;
+  float inverse[kM];
+  [[unroll]] for (uint m = 0; m < kM; ++m) inverse[m] = stage_row(m, m0 + m, total_rows);
+  barrier();
+  while (task < tasks) {
+    [[unroll]] for (uint a = 0; a < kR * kM; ++a) vector_acc[a] = 0;
+    multiply(dtype, width / piece_elements(dtype), 0);
+    uint done_index = index, done_row = first_row;
+    task += stride;
+    if (task < tasks) begin(task);  // the next weights are on their way while these results are summed
+    [[unroll]] for (uint r = 0; r < kR; ++r) {
+      [[unroll]] for (uint m = 0; m < kM; ++m) {
+        float sum = subgroupAdd(vector_acc[r * kM + m]) * inverse[m];
+        bool mine = gl_SubgroupInvocationID == (r * kM + m) % gl_SubgroupSize;
+        if (mine && done_row + r < rows[done_index] && m0 + m < total_rows) put(done_index, m0 + m, done_row + r, sum);
+      }
+    }
+  }
+}

@@ -1,0 +1,74 @@
+// A command list while it is recorded and after.
+#pragma once
+
+#include "pipelines.h"
+#include "switchyard/step.h"
+
+namespace gpu {
+
+// Bytes of device memory, by address.
+struct Span {
+  uint64_t address = 0, bytes = 0;
+};
+
+// One launch. Kept until the list is finalized, so that the pipelines can be made in the meantime, all at once.
+struct Dispatch {
+  Pipeline* pipeline = nullptr;
+  uint32_t push_bytes = 0;
+  unsigned char push[kPushBytes] = {};
+  uint32_t x = 1, y = 1, z = 1;  // workgroups
+  bool waits = false;            // for all launches before it
+  const char* kernel = nullptr;
+};
+
+// The norm that was recorded last: who reads its result can make it for itself, and need not wait for it.
+struct NotedNorm {
+  Span x, y;
+  uint64_t weight = 0;
+  uint32_t form = 0;
+  float eps = 0, bias = 0;
+  size_t at = SIZE_MAX;  // launches that were recorded before and with it
+};
+
+}  // namespace gpu
+
+struct swy_list {
+  swy_device* device = nullptr;
+  swy_bucket bucket{};
+  uint64_t step = 0;  // addresses
+  gpu::Span tokens;
+  std::vector<gpu::Dispatch> dispatches;
+  std::vector<gpu::Span> written, read;  // since the last barrier
+  gpu::NotedNorm norm;
+  bool begins_operation = false;         // the next launch is the first of its operation
+  VkQueryPool queries = VK_NULL_HANDLE;  // timestamps before and behind each launch, while somebody profiles
+  std::vector<uint64_t> ticks;
+  std::unique_ptr<gpu::Block> counters;  // zero between launches
+  uint64_t counters_used = 0;
+  std::unique_ptr<gpu::Block> constants;  // what kernels put down while they are recorded
+  uint64_t constants_used = 0;
+  VkCommandPool pool = VK_NULL_HANDLE;
+  VkCommandBuffer commands = VK_NULL_HANDLE;
+};
+
+namespace gpu {
+
+// What one launch needs, but for its push constants.
+struct Launch {
+  const Shader& shader;
+  std::span<const uint32_t> constants;
+  uint32_t x = 1, y = 1, z = 1;
+  std::span<const Span> reads, writes;  // of what other kernels write or read: not weights, not the step
+};
+
+// Adds a launch, behind a barrier if it touches what was written since the last one, or writes what was read.
+swy_status add_dispatch(swy_list& list, const Launch& launch, const void* push, uint32_t push_bytes, const char* kernel,
+                        swy_error* error);
+
+// Counters of one launch, by which the last of some workgroups knows that it is the last; the launch leaves them zero.
+swy_status take_counters(swy_list& list, uint32_t n, Span& out, swy_error* error);
+
+// Copies a few bytes to device memory that lives as long as the list.
+swy_status put_constants(swy_list& list, const void* data, uint64_t bytes, Span& out, swy_error* error);
+
+}  // namespace gpu

@@ -1,0 +1,91 @@
+// LM_HEAD: logits f32 [logit rows, vocab] = x[logit_row[i]] * w^T, by the shaders of LINEAR; and LM_HEAD_SAMPLE, which
+// keeps them in the workspace.
+#include "projection.h"
+#include "sample.h"
+
+namespace gpu {
+namespace {
+
+Projection head_projection(const Recording& r, Span logits) {
+  Projection p;
+  p.x = r.operands.input(0);
+  p.width = static_cast<uint32_t>(r.op.inputs[0]->dims[1]);
+  p.domain = SWY_ROWS_LOGITS;
+  p.gather = true;
+  p.weights[0] = r.operands.weight(0);
+  p.y[0] = logits;
+  p.count = 1;
+  return p;
+}
+
+uint32_t rows_of(const swy_op& op) { return static_cast<uint32_t>(op.outputs[0]->dims[0]); }
+
+template <bool kBytes>
+swy_status record_vector(const Recording& r) {
+  return record_projection(r, head_projection(r, r.operands.output(0)), rows_of(r.op), kBytes);
+}
+swy_status record_plain(const Recording& r) {
+  return record_projection_plain(r, head_projection(r, r.operands.output(0)), rows_of(r.op));
+}
+
+template <bool kBytes>
+swy_status record_sampled(const Recording& r) {
+  Arena arena(r.operands.workspace());
+  const uint32_t rows = r.bucket().logit_rows;
+  const uint64_t vocab = r.op.weights[0]->dims[0];
+  const Span logits = arena.take(rows * vocab * 4);
+  SWY_VK_TRY(record_projection(r, head_projection(r, logits), rows, kBytes));
+  return record_draws(r, logits, vocab, arena);
+}
+uint64_t workspace_sampled(const swy_device&, const swy_op& op, const swy_bucket& bucket) {
+  Arena arena;
+  const uint64_t vocab = op.weights[0]->dims[0];
+  arena.take(bucket.logit_rows * vocab * 4);
+  arena.take(draws_bytes(op, vocab));
+  return arena.used();
+}
+
+swy_status supports_vector(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {
+  return vector_usable(device, op, 0, error);
+}
+
+swy_status supports_dot(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
+  SWY_VK_TRY(dot_usable(device, error));
+  return supports_vector(device, op, bucket, error);
+}
+
+// One of the two, so that it has the bits of the head that is chosen.
+template <bool kBytes>
+swy_status supports_sampled(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {
+  if (kBytes) SWY_VK_TRY(dot_usable(device, error));
+  if (!kBytes && device.features.dot8) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "the device's head works by products of bytes");
+  }
+  SWY_VK_TRY(vector_usable(device, op, 0, error));
+  return supports_draws(device, op, op.weights[0]->dims[0], error);
+}
+
+double cost_vector(const swy_op& op, const swy_bucket& bucket) {
+  const double elements = static_cast<double>(op.weights[0]->dims[0] * op.weights[0]->dims[1]);
+  return 4 + (weight_bytes(*op.weights[0]) + row_bytes(op)) / 2.5e6 + elements * (bucket.logit_rows - 1.0) / 3e6;
+}
+double cost_dot(const swy_op& op, const swy_bucket& bucket) { return 0.7 * cost_vector(op, bucket); }
+double cost_sampled(const swy_op& op, const swy_bucket& bucket) { return cost_dot(op, bucket) + 20; }
+double cost_plain(const swy_op& op, const swy_bucket& bucket) { return 20 * cost_vector(op, bucket); }
+
+constexpr Kernel kKernels[] = {
+    {"lm_head.vector", SWY_OP_LM_HEAD, kInvariant, SWY_F32, supports_vector, cost_vector, nullptr,
+     record_vector<false>},
+    {"lm_head.dot", SWY_OP_LM_HEAD, kInvariant, SWY_BF16, supports_dot, cost_dot, nullptr, record_vector<true>},
+    {"lm_head.plain", SWY_OP_LM_HEAD, kInvariant, SWY_F32, nullptr, cost_plain, nullptr, record_plain},
+    {"lm_head_sample.vector", SWY_OP_LM_HEAD_SAMPLE, kInvariant, SWY_F32, supports_sampled<false>, cost_sampled,
+     workspace_sampled, record_sampled<false>},
+    {"lm_head_sample.dot", SWY_OP_LM_HEAD_SAMPLE, kInvariant, SWY_BF16, supports_sampled<true>, cost_sampled,
+     workspace_sampled, record_sampled<true>},
+};
+
+}  // namespace
+
+std::span<const Kernel> lm_head_kernels() { return kKernels; }
+
+}  // namespace gpu

@@ -1,0 +1,10 @@
+// What the shaders of MOE share: one mixture's operands. A "slot" of a row is one of its chosen experts; slot top_k is the
+// shared expert. Weights of experts are [experts, rows, width], the shared expert's [rows, width].
+layout(constant_id = 0) const uint kForm = F32;        // of the experts' weight
+layout(constant_id = 1) const uint kSharedForm = F32;  // of the shared expert's
+layout(constant_id = 2) const uint kFlags = 0;
+const bool kShared = (kFlags & 1) != 0;    // there is a shared expert
+const bool kResidual = (kFlags & 2) != 0;  // (down)
+const bool kChoose = (kFlags & 4) != 0;    // the choice is made here, from logits (gate and up)
+
+bool uses(uint dtype) { return (kForm & 0xff) == dtype || (kShared && (kSharedForm & 0xff) == dtype); }

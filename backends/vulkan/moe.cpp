@@ -1,0 +1,224 @@
+// MOE, MOE_ADD and EXPERTS for few rows, each with its own experts.
+//
+//   router    logits by the shaders of LINEAR; the choice in gate and up, or by router.comp
+//   gate_up   h = silu(gate) * up of the chosen experts and the shared one (moe_gate_up.comp)
+//   down      y = sum p_e down_e h_e + sigmoid(mix) * shared (+ residual) (moe_down.comp)
+//
+// *.vector reads weights in 16-byte pieces; *.plain takes any shape.
+#include "moe.h"
+
+namespace gpu {
+namespace {
+
+#include "moe_down.comp.h"
+#include "moe_down.dot.h"
+#include "moe_down.plain.h"
+#include "moe_gate_up.comp.h"
+#include "moe_gate_up.dot.h"
+#include "moe_gate_up.plain.h"
+constexpr Shader kGateUp[] = {SWY_SHADER(moe_gate_up_comp), SWY_SHADER(moe_gate_up_dot)};
+constexpr Shader kDown[] = {SWY_SHADER(moe_down_comp), SWY_SHADER(moe_down_dot)};
+constexpr Shader kGateUpPlain = SWY_SHADER(moe_gate_up_plain);
+constexpr Shader kDownPlain = SWY_SHADER(moe_down_plain);
+constexpr uint32_t kMostChosenHere = 512;  // experts that the gate-and-up shader can choose from
+
+struct GateUpPush {
+  uint64_t x, h, ids, weights, logits, step, gate_up, shared_gate, shared_up;
+  uint32_t hidden, experts, top_k, width, shared_width, domain;
+};
+struct DownPush {
+  uint64_t h, y, residual, ids, weights, mix, step, down, shared_down;
+  uint32_t hidden, experts, top_k, width, shared_width, domain;
+};
+
+GateUpPush gate_up_push(const Recording& r, const Mixture& m) {
+  return {m.x.address,    m.h.address,        m.ids.address,    m.weights.address, m.logits.address, r.step(),
+          m.gate_up.data, m.shared_gate.data, m.shared_up.data, m.hidden,          m.experts,        m.top_k,
+          m.width,        m.shared_width,     m.domain};
+}
+DownPush down_push(const Recording& r, const Mixture& m) {
+  return {m.h.address,   m.y.address,       m.residual.address,
+          m.ids.address, m.weights.address, m.mix.address,
+          r.step(),      m.down.data,       m.shared_down.data,
+          m.hidden,      m.experts,         m.top_k,
+          m.width,       m.shared_width,    m.domain};
+}
+
+uint32_t gate_up_tasks(const Mixture& m, uint32_t per_task) {
+  return m.top_k * ceil_div(m.width, per_task) + ceil_div(m.shared_width, per_task);
+}
+
+// Forms of the activations of a product with these two weights, for products of bytes; else 0.
+uint32_t forms_of(bool bytes, const Weight& a, const Weight& b) {
+  return bytes ? form_of(a.form) | form_of(b.form) : 0;
+}
+
+template <bool kBytes>
+swy_status record_moe_vector(const Recording& r) {
+  Arena arena(r.operands.workspace());
+  const Mixture m = mixture_of(r, arena);
+  const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
+  SWY_VK_TRY(record_router_logits(r, m, rows));
+  const bool choose = m.routes && m.experts <= kMostChosenHere;
+  if (m.routes && !choose) SWY_VK_TRY(record_choice(r, m, rows));
+  const bool shared = m.shared_width != 0;
+  const uint32_t up_forms = forms_of(kBytes, m.gate_up, m.shared_gate);
+  const VectorShape up = vector_shape(r.device(), 1, m.hidden, up_forms);
+  const Span read = choose ? m.logits : m.ids, written = choose ? m.ids : Span{};
+  SWY_VK_TRY(launch(r, kGateUp[kBytes ? 1 : 0],
+                    {m.gate_up.form, m.shared_gate.form, (shared ? 1u : 0u) | (choose ? 4u : 0u), 0, 0, 0, 0, 0, 0, 0,
+                     1, 4, 1, up.blocks, up_forms},
+                    {groups_for(r.device(), gate_up_tasks(m, 2)), rows}, gate_up_push(r, m), {m.x, read},
+                    {m.h, written, choose ? m.weights : Span{}}));
+  const uint32_t down_forms = forms_of(kBytes, m.down, m.shared_down);
+  const VectorShape down = vector_shape(r.device(), 1, m.top_k * m.width + m.shared_width, down_forms);
+  return launch(r, kDown[kBytes ? 1 : 0],
+                {m.down.form, m.shared_down.form, (shared ? 1u : 0u) | (m.residual.bytes != 0 ? 2u : 0u), 0, 0, 0, 0, 0,
+                 0, 0, 1, 2, down.u, down.blocks, down_forms},
+                {groups_for(r.device(), ceil_div(m.hidden, 2)), rows}, down_push(r, m),
+                {m.h, m.ids, m.weights, m.mix, m.residual}, {m.y});
+}
+
+swy_status record_moe_plain(const Recording& r) {
+  Arena arena(r.operands.workspace());
+  const Mixture m = mixture_of(r, arena);
+  const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
+  SWY_VK_TRY(record_router_logits(r, m, rows));
+  if (m.routes) SWY_VK_TRY(record_choice(r, m, rows));
+  const bool shared = m.shared_width != 0;
+  SWY_VK_TRY(launch(r, kGateUpPlain, {m.gate_up.form, m.shared_gate.form, shared ? 1u : 0u},
+                    {groups_for(r.device(), gate_up_tasks(m, 1)), rows}, gate_up_push(r, m), {m.x, m.ids}, {m.h}));
+  return launch(
+      r, kDownPlain, {m.down.form, m.shared_down.form, (shared ? 1u : 0u) | (m.residual.bytes != 0 ? 2u : 0u)},
+      {groups_for(r.device(), m.hidden), rows}, down_push(r, m), {m.h, m.ids, m.weights, m.mix, m.residual}, {m.y});
+}
+
+swy_status supports_vector(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
+  SWY_VK_TRY(supports_router(device, op, bucket, error));
+  const swy_moe_attrs a = moe_attrs(op);
+  const uint32_t first = op.id == SWY_OP_EXPERTS ? 0 : 1, count = a.shared_width != 0 ? 5 : 2;
+  for (uint32_t i = first; i < first + count; ++i) {
+    if (readable_in_pieces(*op.weights[i])) continue;
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
+                     "weight %u has rows of %llu; they must be a multiple of 32, with groups of a power of two", i,
+                     static_cast<unsigned long long>(op.weights[i]->dims[op.weights[i]->rank - 1]));
+  }
+  if (a.shared_width != 0 &&
+      (op.weights[3]->dtype != op.weights[4]->dtype || op.weights[3]->group != op.weights[4]->group)) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "the shared expert's gate and up differ in encoding");
+  }
+  const auto hidden = static_cast<uint32_t>(op.inputs[0]->dims[1]);
+  if (vector_shape(device, 1, hidden, 7).m == 0 ||
+      vector_shape(device, 1, a.top_k * a.width + a.shared_width, 0).m == 0) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "rows of %u and %u do not fit the shared memory", hidden,
+                     a.top_k * a.width);
+  }
+  return SWY_OK;
+}
+
+swy_status supports_dot(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
+  SWY_VK_TRY(dot_usable(device, error));
+  SWY_VK_TRY(supports_vector(device, op, bucket, error));
+  const swy_moe_attrs a = moe_attrs(op);
+  const uint32_t first = op.id == SWY_OP_EXPERTS ? 1 : 2;
+  const uint32_t forms = form_of(op.weights[first]->dtype) | (a.shared_width != 0 ? form_of(op.weights[5]->dtype) : 0);
+  if (vector_shape(device, 1, a.top_k * a.width + a.shared_width, forms).m != 0) return SWY_OK;
+  return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "rows of %u do not fit the shared memory",
+                   a.top_k * a.width);
+}
+
+double cost_moe_vector(const swy_op& op, const swy_bucket&) {
+  const swy_moe_attrs a = moe_attrs(op);
+  const double rows = static_cast<double>(op.inputs[0]->dims[0]), share = static_cast<double>(a.top_k) / a.experts;
+  double bytes = row_bytes(op), elements = 0;
+  for (uint32_t i = 0; i < op.weight_count; ++i) {
+    const double part = op.weights[i]->rank == 3 ? share : 1;
+    bytes += weight_bytes(*op.weights[i]) * part * rows * (op.weights[i]->rank == 3 ? 1 : 0.25);
+    double n = part;
+    for (uint32_t d = 0; d < op.weights[i]->rank; ++d) n *= static_cast<double>(op.weights[i]->dims[d]);
+    elements += n * rows;
+  }
+  return 18 + bytes / 1.0e6 + elements / 6e6;
+}
+double cost_dot(const swy_op& op, const swy_bucket& bucket) { return 0.7 * cost_moe_vector(op, bucket); }
+double cost_moe_plain(const swy_op& op, const swy_bucket& bucket) { return 20 * cost_moe_vector(op, bucket); }
+uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) { return mixture_workspace(op); }
+
+constexpr Kernel vector_kernel(const char* name, uint32_t op) {
+  return {name, op, kInvariant, SWY_F32, supports_vector, cost_moe_vector, workspace, record_moe_vector<false>};
+}
+constexpr Kernel dot_kernel(const char* name, uint32_t op) {
+  return {name, op, kInvariant, SWY_BF16, supports_dot, cost_dot, workspace, record_moe_vector<true>};
+}
+constexpr Kernel plain_kernel(const char* name, uint32_t op) {
+  return {name, op, kInvariant, SWY_F32, supports_router, cost_moe_plain, workspace, record_moe_plain};
+}
+constexpr Kernel kKernels[] = {
+    vector_kernel("moe.vector", SWY_OP_MOE),         vector_kernel("moe_add.vector", SWY_OP_MOE_ADD),
+    vector_kernel("experts.vector", SWY_OP_EXPERTS), dot_kernel("moe.dot", SWY_OP_MOE),
+    dot_kernel("moe_add.dot", SWY_OP_MOE_ADD),       dot_kernel("experts.dot", SWY_OP_EXPERTS),
+    plain_kernel("moe.plain", SWY_OP_MOE),           plain_kernel("moe_add.plain", SWY_OP_MOE_ADD),
+    plain_kernel("experts.plain", SWY_OP_EXPERTS),
+};
+
+}  // namespace
+
+swy_moe_attrs moe_attrs(const swy_op& op) {
+  swy_moe_attrs a = *static_cast<const swy_moe_attrs*>(op.attrs);
+  if (op.id == SWY_OP_EXPERTS) a.shared_width = 0;
+  return a;
+}
+
+Mixture mixture_of(const Recording& r, Arena& arena) {
+  const swy_op& op = r.op;
+  const swy_moe_attrs a = moe_attrs(op);
+  const uint64_t rows = op.inputs[0]->dims[0];
+  const uint32_t first = op.id == SWY_OP_EXPERTS ? 0 : 1;  // weight of gate_up
+  const uint32_t given = op.id == SWY_OP_MOE_ADD ? 2 : 1;  // input of the ids
+  Mixture m;
+  m.x = r.operands.input(0);
+  if (op.id == SWY_OP_MOE_ADD) m.residual = r.operands.input(1);
+  m.y = r.operands.output(0);
+  m.hidden = static_cast<uint32_t>(op.inputs[0]->dims[1]);
+  m.experts = a.experts;
+  m.top_k = a.top_k;
+  m.width = a.width;
+  m.shared_width = a.shared_width;
+  m.domain = op.inputs[0]->rows;
+  m.routes = op.input_count <= given;
+  m.gate_up = r.operands.weight(first);
+  m.down = r.operands.weight(first + 1);
+  if (first == 1) m.router = r.operands.weight(0);
+  if (a.shared_width != 0) {
+    m.shared_gate = r.operands.weight(3);
+    m.shared_up = r.operands.weight(4);
+    m.shared_down = r.operands.weight(5);
+    m.shared_mix = r.operands.weight(6);
+  }
+  m.ids = arena.take(rows * a.top_k * 4);
+  m.weights = arena.take(rows * a.top_k * 4);
+  m.mix = arena.take(rows * 4);
+  m.logits = arena.take(rows * a.experts * 4);
+  m.h = arena.take(rows * (a.top_k * a.width + a.shared_width) * 4);
+  if (!m.routes) {
+    m.ids = r.operands.input(given);
+    m.weights = r.operands.input(given + 1);
+  }
+  return m;
+}
+
+uint64_t mixture_workspace(const swy_op& op) {
+  const swy_moe_attrs a = moe_attrs(op);
+  const uint64_t rows = op.inputs[0]->dims[0];
+  Arena arena;
+  arena.take(rows * a.top_k * 4);
+  arena.take(rows * a.top_k * 4);
+  arena.take(rows * 4);
+  arena.take(rows * a.experts * 4);
+  arena.take(rows * (a.top_k * a.width + a.shared_width) * 4);
+  return arena.used();
+}
+
+std::span<const Kernel> moe_kernels() { return kKernels; }
+
+}  // namespace gpu

@@ -1,0 +1,31 @@
+// What the kernels of MOE share: its operands, and the router.
+#pragma once
+
+#include "projection.h"
+
+namespace gpu {
+
+struct Mixture {
+  Span x, residual, y;  // [rows, hidden]; no residual: no bytes
+  Span ids, weights;    // [rows, top_k]: the router's choice
+  Span logits, mix;     // [rows, experts], [rows]: what it chooses from, and the shared expert's gate
+  Span h;               // [rows, top_k * width + shared_width]: silu(gate) * up
+  Weight router, gate_up, down, shared_gate, shared_up, shared_down, shared_mix;
+  uint32_t hidden = 0, experts = 0, top_k = 0, width = 0, shared_width = 0;
+  swy_rows domain = SWY_ROWS_STEP;
+  bool routes = false;  // the router decides; else ids and weights are given
+};
+
+// The operands of MOE, MOE_ADD or EXPERTS; `arena` gives what lies in the workspace.
+Mixture mixture_of(const Recording& r, Arena& arena);
+uint64_t mixture_workspace(const swy_op& op);
+swy_moe_attrs moe_attrs(const swy_op& op);
+
+// Whether the router can pick this many.
+swy_status supports_router(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error);
+// Fills logits and mix.
+swy_status record_router_logits(const Recording& r, const Mixture& m, uint32_t rows);
+// Fills ids and weights from logits.
+swy_status record_choice(const Recording& r, const Mixture& m, uint32_t rows);
+
+}  // namespace gpu

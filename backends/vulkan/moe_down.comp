@@ -1,0 +1,146 @@
+// MOE, second half: y [rows, hidden] = sum over the slots of p_slot down_slot h_slot (+ residual), p of the shared expert
+// being sigmoid(mix). gl_WorkGroupID.y: row.
+//
+// PLAIN: any shape, a subgroup per element of y. Else kR elements per subgroup: a row of the weights of all chosen experts is
+// read as if it were one long row.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+#include "weights.glsl"
+#include "mixture.glsl"
+layout(local_size_x = 256) in;
+layout(push_constant, std430) uniform Push {
+  uint64_t h, y, residual, ids, weights, mix, step;
+  uint64_t down, shared_down;
+  uint hidden, experts, top_k, width, shared_width, domain;
+};
+
+uint64_t h_row(uint row) { return h + uint64_t(row) * (top_k * width + shared_width) * 4; }
+float shared_weight(uint row) { return sigmoid(Floats(mix).at[row]); }
+uint expert_of(uint row, uint slot) { return min(uint(Ints(ids).at[row * top_k + slot]), experts - 1); }
+
+void put(uint row, uint i, float sum) {
+  uint64_t at = (uint64_t(row) * hidden + i) * 4;
+  Floats(y + at).at[0] = kResidual ? sum + Floats(residual + at).at[0] : sum;
+}
+
+#ifdef PLAIN
+
+void main() {
+  uint row = gl_WorkGroupID.y, stride = gl_NumWorkGroups.x * gl_NumSubgroups, lane = gl_SubgroupInvocationID;
+  if (row >= step_rows(step, domain)) return;
+  uint64_t from = h_row(row);
+  Weight w = weight_of(down, uint64_t(experts) * hidden, width, kForm);
+  for (uint i = gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID; i < hidden; i += stride) {
+    float sum = 0, part = 0;
+    for (uint slot = 0; slot < top_k; ++slot) {
+      uint64_t weight_row = uint64_t(expert_of(row, slot)) * hidden + i;
+      part = 0;
+      for (uint k = lane; k < width; k += gl_SubgroupSize) {
+        part = fma(Floats(from).at[slot * width + k], weight_at(w, weight_row, k), part);
+      }
+      sum = fma(Floats(weights).at[row * top_k + slot], part, sum);
+    }
+    if (kShared) {
+      Weight s = weight_of(shared_down, hidden, shared_width, kSharedForm);
+      part = 0;
+      for (uint k = lane; k < shared_width; k += gl_SubgroupSize) {
+        part = fma(Floats(from).at[top_k * width + k], weight_at(s, i, k), part);
+      }
+      sum = fma(shared_weight(row), part, sum);
+    }
+    sum = subgroupAdd(sum);
+    if (lane == 0) put(row, i, sum);
+  }
+}
+
+#else
+
+#include "vector.glsl"  // kM 1
+
+shared uint slot_expert[32];
+uint per_slot, scale_shift, first_row;  // pieces
+Weight weight;
+// Piece p of the long row r.
+uint64_t weight_row(uint r, uint p) {
+  return uint64_t(slot_expert[p / per_slot]) * hidden + min(first_row + r, hidden - 1);
+}
+#define HELD held
+#define HELD_SCALE held_scale
+#define PIECE_DATA(r, p) (weight.data + weight_row(r, p) * weight.row_bytes + 16 * ((p) % per_slot))
+#define PIECE_SCALE(r, p) (weight.scales + (weight_row(r, p) * weight.groups + ((p) % per_slot >> scale_shift)) * 2)
+#define PIECE_OFFSET(r, p) (weight.offsets + (weight_row(r, p) * weight.groups + ((p) % per_slot >> scale_shift)) * 2)
+#include "multiply_all.glsl"
+
+uvec4 shared_held[kR * kU];
+vec2 shared_held_scale[kR * kU];
+Weight shared_weights;
+uint shared_shift;
+uint64_t shared_row(uint r) { return min(first_row + r, hidden - 1); }
+#undef HELD
+#undef HELD_SCALE
+#undef PIECE_DATA
+#undef PIECE_SCALE
+#undef PIECE_OFFSET
+#define HELD shared_held
+#define HELD_SCALE shared_held_scale
+#define PIECE_DATA(r, p) (shared_weights.data + shared_row(r) * shared_weights.row_bytes + 16 * (p))
+#define PIECE_SCALE(r, p) \
+  (shared_weights.scales + (shared_row(r) * shared_weights.groups + ((p) >> shared_shift)) * 2)
+#define PIECE_OFFSET(r, p) \
+  (shared_weights.offsets + (shared_row(r) * shared_weights.groups + ((p) >> shared_shift)) * 2)
+#include "multiply_shared.glsl"
+
+void stage_h(uint row) {
+  uint64_t from = h_row(row);
+  uint routed = top_k * width;
+  for (uint e4 = gl_LocalInvocationIndex; e4 < (routed + shared_width) / 4; e4 += 256) {
+    float p = 4 * e4 < routed ? Floats(weights).at[row * top_k + 4 * e4 / width] : shared_weight(row);
+    stage(0, e4, Float4s(from).at[e4], p);
+  }
+}
+
+const uint kType = kForm & 0xff, kSharedType = kSharedForm & 0xff;
+
+// The rows of a task. Those of the shared expert do not wait for the choice.
+void begin_shared(uint task) {
+  first_row = task * kR;
+  shared_weights = weight_of(shared_down, hidden, shared_width, kSharedForm);
+  shared_shift = group_shift(shared_weights);
+  shared_fetch(kSharedType, shared_width / piece_elements(kSharedType));
+}
+void begin(uint task) {
+  first_row = task * kR;
+  weight = weight_of(down, uint64_t(experts) * hidden, width, kForm);
+  scale_shift = group_shift(weight);
+  fetch(kType, top_k * per_slot);
+}
+
+void main() {
+  uint row = gl_WorkGroupID.y, stride = gl_NumWorkGroups.x * gl_NumSubgroups;
+  uint task = gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID;
+  per_slot = width / piece_elements(kType);
+  // Weights are on their way while h is staged.
+  if (kShared && task * kR < hidden) begin_shared(task);
+  if (row >= step_rows(step, domain)) return;
+  if (gl_LocalInvocationIndex < top_k) slot_expert[gl_LocalInvocationIndex] = expert_of(row, gl_LocalInvocationIndex);
+  barrier();
+  if (task * kR < hidden) begin(task);
+  stage_h(row);
+  barrier();
+  while (task * kR < hidden) {
+    [[unroll]] for (uint a = 0; a < kR; ++a) vector_acc[a] = 0;
+    multiply(kType, top_k * per_slot, 0);
+    if (kShared) shared_multiply(kSharedType, shared_width / piece_elements(kSharedType), top_k * width);
+    [[unroll]] for (uint r = 0; r < kR; ++r) {
+      float sum = subgroupAdd(vector_acc[r]);
+      if (gl_SubgroupInvocationID == r && first_row + r < hidden) put(row, first_row + r, sum);
+    }
+    task += stride;
+    if (task * kR >= hidden) break;
+    if (kShared) begin_shared(task);
+    begin(task);
+  }
+}
+
+#endif

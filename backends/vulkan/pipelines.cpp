@@ -1,0 +1,152 @@
+#include "pipelines.h"
+
+#include <algorithm>
+#include <system_error>
+
+#include "switchyard/sdk/error.hpp"
+
+namespace gpu {
+namespace {
+
+constexpr size_t kMostThreads = 12;
+
+}  // namespace
+
+Pipelines::~Pipelines() {
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  came_.notify_all();
+  for (std::thread& t : threads_) t.join();
+  const DeviceApi& vk = device_.vk;
+  for (const auto& [key, p] : all_) vk.DestroyPipeline(device_.handle, p->handle, nullptr);
+  if (cache_ != VK_NULL_HANDLE) vk.DestroyPipelineCache(device_.handle, cache_, nullptr);
+  if (layout_ != VK_NULL_HANDLE) vk.DestroyPipelineLayout(device_.handle, layout_, nullptr);
+}
+
+swy_status Pipelines::open(swy_error* error) {
+  const VkPushConstantRange push{VK_SHADER_STAGE_COMPUTE_BIT, 0, kPushBytes};
+  VkPipelineLayoutCreateInfo info{VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO};
+  info.pushConstantRangeCount = 1;
+  info.pPushConstantRanges = &push;
+  SWY_VK_TRY(check(device_, device_.vk.CreatePipelineLayout(device_.handle, &info, nullptr, &layout_),
+                   "making a pipeline layout", error));
+  const VkPipelineCacheCreateInfo cache{VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO};
+  return check(device_, device_.vk.CreatePipelineCache(device_.handle, &cache, nullptr, &cache_),
+               "making a pipeline cache", error);
+}
+
+Pipeline* Pipelines::get(const Shader& shader, std::span<const uint32_t> constants) {
+  Key key(shader.words, {constants.begin(), constants.end()});
+  const std::lock_guard lock(mutex_);
+  if (const auto found = all_.find(key); found != all_.end()) return found->second.get();
+  auto made = std::make_unique<Pipeline>();
+  made->shader = &shader;
+  made->constants = key.second;
+  queue_.push_back(made.get());
+  Pipeline* p = made.get();
+  try {
+    all_.emplace(std::move(key), std::move(made));
+  } catch (...) {
+    queue_.pop_back();
+    throw;
+  }
+  start_thread();
+  came_.notify_one();
+  return p;
+}
+
+// One more thread while work waits and there are processors for it. Without threads `wait` does the work.
+void Pipelines::start_thread() {
+  const size_t most = std::min<size_t>(kMostThreads, std::max(1u, std::thread::hardware_concurrency()));
+  if (threads_.size() >= most || threads_.size() >= queue_.size()) return;
+  try {
+    threads_.reserve(most);
+    threads_.emplace_back([this] { work(); });
+  } catch (const std::system_error&) {
+  } catch (const std::bad_alloc&) {
+  }
+}
+
+void Pipelines::work() {
+  std::unique_lock lock(mutex_);
+  while (!closing_) {
+    if (queue_.empty()) {
+      came_.wait(lock);
+    } else {
+      build_next(lock);
+    }
+  }
+}
+
+void Pipelines::build_next(std::unique_lock<std::mutex>& lock) {
+  Pipeline& p = *queue_.front();
+  queue_.pop_front();
+  p.state = Pipeline::kBuilding;
+  lock.unlock();
+  VkResult result = VK_ERROR_OUT_OF_HOST_MEMORY;
+  try {
+    result = build(p);
+  } catch (const std::bad_alloc&) {
+  }
+  lock.lock();
+  p.result = result;
+  p.state = Pipeline::kReady;
+  done_.notify_all();
+}
+
+VkResult Pipelines::build(Pipeline& p) const {
+  const DeviceApi& vk = device_.vk;
+  VkShaderModuleCreateInfo code{VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO};
+  code.codeSize = p.shader->bytes;
+  code.pCode = p.shader->words;
+  VkShaderModule module = VK_NULL_HANDLE;
+  if (const VkResult r = vk.CreateShaderModule(device_.handle, &code, nullptr, &module); r != VK_SUCCESS) return r;
+  std::vector<VkSpecializationMapEntry> entries(p.constants.size());
+  for (uint32_t i = 0; i < entries.size(); ++i) entries[i] = {i, i * 4, 4};
+  const VkSpecializationInfo constants{static_cast<uint32_t>(entries.size()), entries.data(), entries.size() * 4,
+                                       p.constants.data()};
+  VkComputePipelineCreateInfo info{VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO};
+  info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
+  info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
+  info.stage.module = module;
+  info.stage.pName = "main";
+  info.stage.pSpecializationInfo = &constants;
+  const VkPipelineShaderStageRequiredSubgroupSizeCreateInfo lanes{
+      VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO, nullptr, device_.features.subgroup};
+  if (device_.features.whole_subgroups) {
+    info.stage.pNext = &lanes;
+    info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
+  }
+  info.layout = layout_;
+  const VkResult r = vk.CreateComputePipelines(device_.handle, cache_, 1, &info, nullptr, &p.handle);
+  vk.DestroyShaderModule(device_.handle, module, nullptr);
+  return r;
+}
+
+swy_status Pipelines::wait(Pipeline& p, swy_error* error) {
+  std::unique_lock lock(mutex_);
+  while (p.state != Pipeline::kReady) {
+    if (p.state == Pipeline::kQueued) {
+      build_next(lock);
+    } else {
+      done_.wait(lock);
+    }
+  }
+  if (p.result == VK_SUCCESS) return SWY_OK;
+  char what[96];
+  std::snprintf(what, sizeof what, "making the pipeline %s", p.shader->name);
+  const swy_status s = check(device_, p.result, what, error);
+  if (p.result == VK_ERROR_OUT_OF_HOST_MEMORY || p.result == VK_ERROR_OUT_OF_DEVICE_MEMORY) {
+    // Memory may come back: the next list that wants it tries again.
+    try {
+      queue_.push_back(&p);
+      p.state = Pipeline::kQueued;
+    } catch (const std::bad_alloc&) {
+    }
+  }
+  return s;
+}
+
+}  // namespace gpu

@@ -1,0 +1,102 @@
+#include "profile.h"
+
+#include <algorithm>
+#include <ctime>
+
+#include "list.h"
+#include "switchyard/sdk/error.hpp"
+
+namespace gpu {
+namespace {
+
+uint64_t host_now() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(t.tv_nsec);
+}
+
+swy_status enable(swy_device* device, uint32_t on, swy_error* error) {
+  return swy::guard(error, [&]() -> swy_status {
+    if (on != 0 && device->features.timestamp_bits == 0) {
+      return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "the device's queue has no timestamps");
+    }
+    Profile& p = *device->profile;
+    p.on = on != 0;
+    if (!p.on) return SWY_OK;
+    p.spans.clear();
+    p.spans.reserve(SWY_PROFILE_SPANS);
+    p.lost = 0;
+    return SWY_OK;
+  });
+}
+
+swy_status collect(swy_device* device, swy_profile_span* spans, uint32_t* count, swy_error*) {
+  auto& kept = device->profile->spans;
+  const size_t n = std::min<size_t>(*count, kept.size());
+  std::copy_n(kept.begin(), n, spans);
+  kept.erase(kept.begin(), kept.begin() + static_cast<std::ptrdiff_t>(n));
+  *count = static_cast<uint32_t>(n);
+  return SWY_OK;
+}
+
+// A command buffer that writes one timestamp, between two looks at the host's clock; the closest of some tries.
+swy_status correlate(swy_device* device, uint64_t* host_ns, uint64_t* device_ticks, uint64_t* tick_ps,
+                     swy_error* error) {
+  return swy::guard(error, [&]() -> swy_status {
+    uint64_t closest = UINT64_MAX;
+    for (int i = 0; i < 4; ++i) {
+      uint64_t ticks = 0;
+      const uint64_t before = host_now();
+      SWY_VK_TRY(timestamp_now(*device, &ticks, error));
+      const uint64_t after = host_now();
+      if (after - before >= closest) continue;
+      closest = after - before;
+      *host_ns = before + closest / 2;
+      *device_ticks = ticks;
+    }
+    *tick_ps = static_cast<uint64_t>(static_cast<double>(device->features.tick_ns) * 1000 + 0.5);
+    return SWY_OK;
+  });
+}
+
+uint64_t dropped(swy_device* device) { return device->profile->lost; }
+
+}  // namespace
+
+const swy_profile kProfile = {sizeof(swy_profile), 0, enable, collect, correlate, dropped};
+
+const char* span_name(swy_device& device, const char* kernel, const char* shader, bool first) {
+  if (first || !device.profile->on) return kernel;
+  return device.profile->names.insert(std::string(kernel) + "/" + shader).first->c_str();
+}
+
+swy_status make_queries(swy_list& list, swy_error* error) {
+  swy_device& d = *list.device;
+  VkQueryPoolCreateInfo info{VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO};
+  info.queryType = VK_QUERY_TYPE_TIMESTAMP;
+  info.queryCount = static_cast<uint32_t>(list.dispatches.size()) + 1;
+  list.ticks.resize(info.queryCount);
+  return check(d, d.vk.CreateQueryPool(d.handle, &info, nullptr, &list.queries), "making timestamps", error);
+}
+
+swy_status keep_spans(swy_list& list, swy_error* error) {
+  swy_device& d = *list.device;
+  SWY_VK_TRY(flush(d, error));
+  SWY_VK_TRY(wait_reached(d, d.submitted, UINT64_MAX, error));
+  SWY_VK_TRY(check(d,
+                   d.vk.GetQueryPoolResults(d.handle, list.queries, 0, static_cast<uint32_t>(list.ticks.size()),
+                                            list.ticks.size() * 8, list.ticks.data(), 8,
+                                            VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT),
+                   "reading timestamps", error));
+  Profile& p = *d.profile;
+  for (size_t i = 0; i < list.dispatches.size(); ++i) {
+    if (p.spans.size() == SWY_PROFILE_SPANS) {
+      ++p.lost;
+    } else {
+      p.spans.push_back({list.dispatches[i].kernel, list.ticks[i], list.ticks[i + 1]});
+    }
+  }
+  return SWY_OK;
+}
+
+}  // namespace gpu

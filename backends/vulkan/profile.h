@@ -1,0 +1,30 @@
+// When the launches of lists ran (swy.profile/1).
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "device.h"
+#include "switchyard/extensions.h"
+
+namespace gpu {
+
+// While timestamps are on, a list is waited for when it is submitted, and its spans are kept.
+struct Profile {
+  bool on = false;
+  std::set<std::string> names;  // of further launches of an operation
+  std::vector<swy_profile_span> spans;
+  uint64_t lost = 0;
+};
+
+extern const swy_profile kProfile;
+
+// The name of a launch: the kernel's for the first of an operation, and the shader's word behind it for others.
+const char* span_name(swy_device& device, const char* kernel, const char* shader, bool first);
+// Makes room for the timestamps of a list.
+swy_status make_queries(swy_list& list, swy_error* error);
+// Keeps the spans of a list that was just submitted, once it is done.
+swy_status keep_spans(swy_list& list, swy_error* error);
+
+}  // namespace gpu

@@ -1,0 +1,66 @@
+// One input times several weights: the operands of LINEAR, its fused forms and LM_HEAD, as their shaders take them.
+#pragma once
+
+#include "kernels.h"
+
+namespace gpu {
+
+struct Projection {
+  Span x, residual;
+  Weight weights[SWY_LINEAR_MAX_WEIGHTS];
+  Span y[SWY_LINEAR_MAX_WEIGHTS];
+  uint32_t count = 0, width = 0;
+  swy_rows domain = SWY_ROWS_STEP;
+  bool gather = false;  // row i of the output is row logit_row[i] of x
+  bool normed = false;
+  Weight norm;
+  float eps = 0, bias = 0;
+};
+
+// What the shaders that include projection.glsl are pushed: up to four weights.
+struct ProjectionPush {
+  uint64_t x, extra, step;
+  uint32_t width, domain;
+  float eps, bias;
+  uint32_t count, unused;
+  uint64_t data[4], y[4];
+  uint32_t rows[4];
+};
+static_assert(sizeof(ProjectionPush) == 128);
+
+// Specialization constants 0 to 4 of those shaders, and the push constants, for weights `first` .. at most three more.
+struct ProjectionPart {
+  ProjectionPush push{};
+  uint32_t forms[4] = {};
+  uint32_t flags = 0;
+  uint32_t count = 0;
+  Span y[4];
+};
+ProjectionPart part_of(const Projection& p, uint32_t first, uint64_t step);
+
+// The operands of LINEAR, LINEAR_ADD and RMS_NORM_LINEAR.
+Projection linear_projection(const Recording& r);
+
+// How many rows of activations a workgroup takes at once (m), of weights a subgroup (r), pieces of 16 bytes that a lane
+// asks for at a time (u), and for how many blocks of 32 elements there is room. m = 0: the row does not fit.
+struct VectorShape {
+  uint32_t m, r, u, blocks;
+};
+// `forms`: of the activations, as vector.glsl names them; 0: fp32 alone, without products of bytes.
+VectorShape vector_shape(const swy_device& device, uint32_t rows, uint32_t width, uint32_t forms);
+uint32_t form_of(uint32_t weight_form);
+
+// Workgroups for so many tasks of a subgroup each: no more than the device runs at once, and all alike.
+uint32_t groups_for(const swy_device& device, uint32_t tasks);
+
+// Whether the device has products of bytes.
+swy_status dot_usable(const swy_device& device, swy_error* error);
+// Whether the vector shaders can read these weights, and have room for a row of activations.
+swy_status vector_usable(const swy_device& device, const swy_op& op, uint32_t first_weight, swy_error* error);
+
+// Records a projection of `rows` rows by the vector shader, or by the one for any shape.
+// `dot`: by products of bytes.
+swy_status record_projection(const Recording& r, const Projection& p, uint32_t rows, bool dot);
+swy_status record_projection_plain(const Recording& r, const Projection& p, uint32_t rows);
+
+}  // namespace gpu

@@ -1,0 +1,118 @@
+// The queue: command buffers in order, and how far it has come.
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "device.h"
+#include "switchyard/sdk/error.hpp"
+
+namespace gpu {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+swy_status lost(swy_error* error) {
+  return swy::fail(error, SWY_DEVICE_LOST, SWY_REASON_NONE, "the device was lost earlier");
+}
+
+}  // namespace
+
+void full_barrier(const DeviceApi& vk, VkCommandBuffer commands) {
+  const VkMemoryBarrier all{VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr, VK_ACCESS_MEMORY_WRITE_BIT,
+                            VK_ACCESS_MEMORY_READ_BIT | VK_ACCESS_MEMORY_WRITE_BIT};
+  vk.CmdPipelineBarrier(commands, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT,
+                        VK_PIPELINE_STAGE_ALL_COMMANDS_BIT | VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &all, 0, nullptr, 0,
+                        nullptr);
+}
+
+uint64_t progress_of_all(const swy_device& locked) { return locked.submitted + (locked.pending_count != 0 ? 1 : 0); }
+
+uint64_t progress_now(swy_device& device) {
+  uint64_t value = 0;
+  if (check(device, device.vk.GetSemaphoreCounterValue(device.handle, device.progress, &value), "", nullptr) !=
+      SWY_OK) {
+    return 0;
+  }
+  return value;
+}
+
+swy_status flush(swy_device& locked, swy_error* error) {
+  if (locked.pending_count == 0) return SWY_OK;
+  if (locked.lost.load(std::memory_order_acquire)) return lost(error);
+  const uint64_t value = locked.submitted + 1;
+  VkTimelineSemaphoreSubmitInfo values{VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO};
+  values.signalSemaphoreValueCount = 1;
+  values.pSignalSemaphoreValues = &value;
+  VkSubmitInfo info{VK_STRUCTURE_TYPE_SUBMIT_INFO, &values};
+  info.commandBufferCount = locked.pending_count;
+  info.pCommandBuffers = locked.pending.data();
+  info.signalSemaphoreCount = 1;
+  info.pSignalSemaphores = &locked.progress;
+  const swy_status s =
+      check(locked, locked.vk.QueueSubmit(locked.queue, 1, &info, VK_NULL_HANDLE), "submitting to the queue", error);
+  locked.pending_count = 0;
+  if (s != SWY_OK) {
+    // What was to come never will: nothing may wait for it.
+    locked.lost.store(true, std::memory_order_release);
+    return s;
+  }
+  locked.submitted = value;
+  return SWY_OK;
+}
+
+// Work that was submitted goes on when a later submission fails, or waiting does: only the driver knows when it ends.
+void drain(swy_device& locked) {
+  const swy_status flushed = flush(locked, nullptr);
+  if (flushed == SWY_OK && wait_reached(locked, locked.submitted, UINT64_MAX, nullptr) == SWY_OK) return;
+  locked.vk.DeviceWaitIdle(locked.handle);
+}
+
+swy_status enqueue(swy_device& locked, VkCommandBuffer commands, swy_error* error) {
+  if (locked.lost.load(std::memory_order_acquire)) return lost(error);
+  locked.pending[locked.pending_count++] = commands;
+  return locked.pending_count == locked.pending.size() ? flush(locked, error) : SWY_OK;
+}
+
+// Spins on a GPU, where a token takes a millisecond and waking a thread a good part of that.
+swy_status wait_reached(swy_device& device, uint64_t progress, uint64_t timeout_ns, swy_error* error) {
+  const auto begin = Clock::now();
+  const VkSemaphoreWaitInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO, nullptr, 0, 1, &device.progress, &progress};
+  for (;;) {
+    if (device.lost.load(std::memory_order_acquire)) return lost(error);
+    uint64_t now = 0;
+    SWY_VK_TRY(check(device, device.vk.GetSemaphoreCounterValue(device.handle, device.progress, &now),
+                     "waiting for the device", error));
+    if (now >= progress) return SWY_OK;
+    const auto waited =
+        static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count());
+    if (waited >= timeout_ns) {
+      return swy::fail(error, SWY_CANCELLED, SWY_REASON_NONE, "the device did not come so far in time");
+    }
+    if (!device.features.cpu && waited < 5'000'000) continue;
+    const VkResult r =
+        device.vk.WaitSemaphores(device.handle, &info, std::min<uint64_t>(timeout_ns - waited, 20'000'000));
+    SWY_VK_TRY(check(device, r, "waiting for the device", error));
+  }
+}
+
+swy_status wait_for(swy_device& device, uint64_t progress, uint64_t timeout_ns, swy_error* error) {
+  {
+    const std::lock_guard lock(device.mutex);
+    if (progress > device.submitted) SWY_VK_TRY(flush(device, error));
+  }
+  return wait_reached(device, progress, timeout_ns, error);
+}
+
+void deliver(swy_device& device) {
+  const std::lock_guard lock(device.mutex);
+  if (device.arrivals == 0) return;
+  const uint64_t reached = progress_now(device);
+  for (Staging& s : device.staging) {
+    if (s.to == nullptr || s.done > reached) continue;
+    std::memcpy(s.to, s.block->mapped, s.bytes);
+    s.to = nullptr;
+    --device.arrivals;
+  }
+}
+
+}  // namespace gpu

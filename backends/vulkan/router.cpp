@@ -1,0 +1,77 @@
+// ROUTER_TOPK, and the router of MOE (router.comp).
+#include "moe.h"
+
+namespace gpu {
+namespace {
+
+#include "router.comp.h"
+constexpr Shader kRouter = SWY_SHADER(router_comp);
+constexpr uint32_t kMostExperts = 4096;
+
+swy_status record_router_topk(const Recording& r) {
+  const auto& a = r.attrs<swy_moe_attrs>();
+  const swy_tensor& x = *r.op.inputs[0];
+  Mixture m;
+  m.logits = r.operands.input(0);
+  m.ids = r.operands.output(0);
+  m.weights = r.operands.output(1);
+  m.experts = a.experts;
+  m.top_k = a.top_k;
+  m.domain = x.rows;
+  return record_choice(r, m, static_cast<uint32_t>(x.dims[0]));
+}
+
+double cost_topk(const swy_op& op, const swy_bucket&) { return cost_of(row_bytes(op), 0); }
+constexpr Kernel kKernels[] = {{"router_topk.plain", SWY_OP_ROUTER_TOPK, kInvariant, SWY_F32, supports_router,
+                                cost_topk, nullptr, record_router_topk}};
+
+}  // namespace
+
+swy_status supports_router(const swy_device&, const swy_op& op, const swy_bucket&, swy_error* error) {
+  const swy_moe_attrs a = moe_attrs(op);
+  if (a.experts <= kMostExperts && a.top_k <= 32 && op.inputs[0]->dims[0] <= 65535) return SWY_OK;
+  return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "top %u of %u experts; at most 32 of %u are possible",
+                   a.top_k, a.experts, kMostExperts);
+}
+
+swy_status record_router_logits(const Recording& r, const Mixture& m, uint32_t rows) {
+  Projection p;
+  p.x = m.x;
+  p.width = m.hidden;
+  p.domain = m.domain;
+  if (const NotedNorm& n = r.list.norm; n.at == r.list.dispatches.size() && n.y.address == m.x.address) {
+    p.x = n.x;  // beside the norm instead of behind it
+    p.normed = true;
+    p.norm.data = n.weight;
+    p.norm.form = n.form;
+    p.eps = n.eps;
+    p.bias = n.bias;
+  }
+  if (m.routes) {
+    p.weights[p.count] = m.router;
+    p.y[p.count++] = m.logits;
+  }
+  if (m.shared_width != 0) {
+    p.weights[p.count] = m.shared_mix;
+    p.y[p.count++] = m.mix;
+  }
+  if (p.count == 0) return SWY_OK;
+  const uint32_t first = m.routes ? 0 : 6;
+  const bool pieces = readable_in_pieces(*r.op.weights[first]) &&
+                      (m.shared_width == 0 || readable_in_pieces(*r.op.weights[6])) &&
+                      vector_shape(r.device(), 1, m.hidden, 0).m != 0;
+  return pieces ? record_projection(r, p, rows, false) : record_projection_plain(r, p, rows);
+}
+
+swy_status record_choice(const Recording& r, const Mixture& m, uint32_t rows) {
+  struct {
+    uint64_t logits, ids, weights, step;
+    uint32_t experts, top_k, domain, unused;
+  } push{};
+  push = {m.logits.address, m.ids.address, m.weights.address, r.step(), m.experts, m.top_k, m.domain, 0};
+  return launch(r, kRouter, {r.device().features.subgroup}, {rows}, push, {m.logits}, {m.ids, m.weights});
+}
+
+std::span<const Kernel> router_kernels() { return kKernels; }
+
+}  // namespace gpu

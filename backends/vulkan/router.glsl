@@ -1,0 +1,58 @@
+// The router's choice, by one subgroup.
+
+shared uint router_keys[kMostExperts];
+
+// Larger floats have larger keys; none is 0.
+uint float_key(float x) {
+  uint bits = floatBitsToUint(x);
+  return max((bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u, 1u);
+}
+float key_float(uint key) { return uintBitsToFloat((key & 0x80000000u) != 0 ? key ^ 0x80000000u : ~key); }
+
+shared uint chosen_id[32];
+shared float chosen_weight[32];
+
+// The top_k largest of logits [experts], ties to the lowest id, into chosen_id; exp(logit) over their sum into
+// chosen_weight. Called by all lanes of one subgroup; the others wait at a barrier. A lane keeps up to kHeld keys in
+// registers, and the others in shared memory.
+const uint kHeld = 8;
+void choose(uint64_t logits, uint experts, uint top_k) {
+  uint lane = gl_SubgroupInvocationID, held[kHeld], own[kHeld];
+  [[unroll]] for (uint i = 0; i < kHeld; ++i) {
+    own[i] = lane + i * gl_SubgroupSize;
+    held[i] = own[i] < experts ? float_key(Floats(logits).at[own[i]]) : 0;
+  }
+  uint rest = kHeld * gl_SubgroupSize;
+  for (uint e = rest + lane; e < experts; e += gl_SubgroupSize) router_keys[e] = float_key(Floats(logits).at[e]);
+  float top = 0, sum = 0;
+  for (uint k = 0; k < top_k; ++k) {
+    uint best = 0, at = experts - 1;
+    [[unroll]] for (uint i = 0; i < kHeld; ++i) {
+      if (held[i] > best) {
+        best = held[i];
+        at = own[i];
+      }
+    }
+    for (uint e = rest + lane; e < experts; e += gl_SubgroupSize) {
+      uint key = router_keys[e];  // each lane reads what it wrote
+      if (key > best) {
+        best = key;
+        at = e;
+      }
+    }
+    uint most = subgroupMax(best), id = subgroupMin(best == most ? at : experts - 1);
+    float logit = key_float(most);
+    if (k == 0) top = logit;
+    float weight = exp(logit - top);
+    sum += weight;
+    [[unroll]] for (uint i = 0; i < kHeld; ++i) held[i] = own[i] == id ? 0 : held[i];
+    if (id % gl_SubgroupSize == lane) {
+      if (id >= rest) router_keys[id] = 0;
+      chosen_id[k] = id;
+      chosen_weight[k] = weight;
+    }
+  }
+  subgroupMemoryBarrierShared();
+  subgroupBarrier();
+  for (uint k = lane; k < top_k; k += gl_SubgroupSize) chosen_weight[k] /= sum;
+}

@@ -1,0 +1,34 @@
+// Tiles of products for prompts: what their launchers share.
+//
+//   *.tiles         fp32, any device
+//   *.cooperative   fp16 factors with a power of two per row, fp32 sums, by matrix instructions (NV extension)
+#pragma once
+
+#include "projection.h"
+
+namespace gpu {
+
+// Rows of activations as the tile shaders take them.
+struct Staged {
+  Span rows;                   // [rows, width] fp16, or fp32
+  Span scales;                 // fp32 [rows]: what results are multiplied by (fp16)
+  uint32_t scales_before = 0;  // bytes from the first scale to the first row
+};
+
+// Room for staged rows in a workspace.
+Staged take_staged(Arena& arena, uint64_t rows, uint64_t width, bool half);
+// Makes them of `x`, by the norm of `p` if it has one. `tiles`: of a sorted mixture, where rows are counted; or no
+// span.
+swy_status record_staging(const Recording& r, const Projection& p, Span tiles, const Staged& to, uint32_t rows,
+                          bool half);
+// Records a projection by tiles; `staged` may be p.x itself in fp32.
+swy_status record_projection_tiles(const Recording& r, const Projection& p, const Staged& staged, uint32_t rows,
+                                   bool half);
+
+// Rows of a tile for so many rows, on matrix instructions.
+inline uint32_t tile_rows(uint32_t rows) { return rows > 64 ? 128 : rows > 32 ? 64 : 32; }
+
+// Whether tiles can read these weights from `first` on.
+swy_status tiles_usable(const swy_op& op, uint32_t first, uint32_t count, swy_error* error);
+
+}  // namespace gpu

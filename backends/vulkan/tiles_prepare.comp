@@ -1,0 +1,62 @@
+// Rows of activations as the tile shaders take them: normed if asked for (x * rsqrt(mean(x^2) + eps) * (bias + w)).
+//
+// HALF: fp16, each row times a power of two that brings its largest element to [2^10, 2^11), so that nothing overflows; the
+// inverse goes to `scales`. Else fp32. A workgroup per row.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+#include "reduce.glsl"
+#include "weights.glsl"
+layout(local_size_x = 256) in;
+layout(constant_id = 0) const uint kNormType = 0;  // 0: no norm
+layout(push_constant, std430) uniform Push {
+  uint64_t x, norm, to, scales, tiles, step;  // tiles: of a sorted mixture, which says how many rows there are; or 0
+  uint width, domain;
+  float eps, bias;
+};
+
+shared float largest[32];
+float workgroup_max(float v) {
+  v = subgroupMax(v);
+  if (subgroupElect()) largest[gl_SubgroupID] = v;
+  barrier();
+  float most = 0;
+  for (uint i = 0; i < gl_NumSubgroups; ++i) most = max(most, largest[i]);
+  barrier();
+  return most;
+}
+
+void main() {
+  uint row = gl_WorkGroupID.x;
+  uint rows = tiles == 0 ? step_rows(step, domain) : Words(tiles).at[1];
+  if (row >= rows) return;
+  uint64_t from = x + uint64_t(row) * width * 4;
+  float squares = 0, most = 0;
+  for (uint i = gl_LocalInvocationIndex; i < width; i += 256) {
+    float v = Floats(from).at[i];
+    if (kNormType != 0) {
+      squares = fma(v, v, squares);
+      v *= bias + plain_at(norm, kNormType, i);
+    }
+    most = max(most, abs(v));
+  }
+  float scale = kNormType != 0 ? inversesqrt(workgroup_sum(squares) / float(width) + eps) : 1.0;
+#ifdef HALF
+  most = workgroup_max(most) * scale;
+  int exponent = most > 0.0 ? clamp(int(floatBitsToUint(most) >> 23) - 127, -100, 100) : 0;
+  float up = uintBitsToFloat(uint(127 + 10 - exponent) << 23);
+  if (gl_LocalInvocationIndex == 0) Floats(scales).at[row] = uintBitsToFloat(uint(127 - 10 + exponent) << 23);
+  scale *= up;
+  uint64_t target = to + uint64_t(row) * width * 2;
+  for (uint i = 2 * gl_LocalInvocationIndex; i < width; i += 512) {
+    vec2 v = vec2(Floats(from).at[i], Floats(from).at[i + 1]);
+    if (kNormType != 0) v *= vec2(bias + plain_at(norm, kNormType, i), bias + plain_at(norm, kNormType, i + 1));
+    Words(target).at[i / 2] = packHalf2x16(v * scale);
+  }
+#else
+  uint64_t target = to + uint64_t(row) * width * 4;
+  for (uint i = gl_LocalInvocationIndex; i < width; i += 256) {
+    Floats(target).at[i] = Floats(from).at[i] * scale * (kNormType != 0 ? bias + plain_at(norm, kNormType, i) : 1.0);
+  }
+#endif
+}

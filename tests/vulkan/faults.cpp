@@ -1,0 +1,254 @@
+// A layer between the loader and the driver that makes Vulkan fail as told, for tests of what the backend then says.
+//
+// SWITCHYARD_VULKAN_FAULT is one of
+//   no-instance, no-devices, old, no-compute, no-addresses, no-timelines, no-int64, little-shared, no-device
+//   lost=N      the device is lost in its N-th submission
+//   memory=N    the device has N MiB of memory
+//   invalid     a semaphore with flags that there are not: the validation layers must object
+//   hazard      every copy twice without a barrier: synchronization validation must object
+//   count       nothing fails; at the end, how many submissions there were, on standard error
+#include <vulkan/vk_layer.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+namespace {
+
+// Of the next layer, or the driver. One instance at a time, and devices of one driver, whose functions are the same.
+PFN_vkGetInstanceProcAddr next_instance = nullptr;
+PFN_vkGetDeviceProcAddr next_device = nullptr;
+PFN_vkEnumeratePhysicalDevices next_enumerate = nullptr;
+PFN_vkGetPhysicalDeviceFeatures2 next_features = nullptr;
+PFN_vkGetPhysicalDeviceMemoryProperties2 next_memory_properties = nullptr;
+PFN_vkGetPhysicalDeviceProperties2 next_properties = nullptr;
+PFN_vkGetPhysicalDeviceQueueFamilyProperties next_queue_families = nullptr;
+VkInstance instance = VK_NULL_HANDLE;
+std::atomic<uint64_t> submissions{0};
+std::mutex mutex;  // over what follows
+std::map<VkDeviceMemory, uint64_t> allocated;
+uint64_t allocated_bytes = 0;
+
+std::string_view fault() {
+  const char* text = std::getenv("SWITCHYARD_VULKAN_FAULT");
+  return text == nullptr ? "" : text;
+}
+
+// N of "NAME=N"; 0: another fault is asked for.
+uint64_t number_of(std::string_view name) {
+  const std::string text(fault());
+  if (text.compare(0, name.size(), name) != 0 || text.size() <= name.size() || text[name.size()] != '=') return 0;
+  return std::strtoull(text.c_str() + name.size() + 1, nullptr, 10);
+}
+
+bool is_lost() {
+  const uint64_t n = number_of("lost");
+  return n != 0 && submissions >= n;
+}
+
+template <class F>
+void load(F& f, const char* name) {
+  f = reinterpret_cast<F>(next_instance(instance, name));
+}
+template <class F>
+F device_function(VkDevice device, const char* name) {
+  return reinterpret_cast<F>(next_device(device, name));
+}
+
+// The loader's link to the next layer in a chain of create infos.
+template <class Info>
+Info* link_of(const void* next, VkStructureType type) {
+  for (auto* info = static_cast<const Info*>(next); info != nullptr; info = static_cast<const Info*>(info->pNext)) {
+    if (info->sType == type && info->function == VK_LAYER_LINK_INFO) return const_cast<Info*>(info);
+  }
+  return nullptr;
+}
+
+// ---- instances and physical devices
+
+VkResult create_instance(const VkInstanceCreateInfo* info, const VkAllocationCallbacks* memory, VkInstance* out) {
+  auto* link = link_of<VkLayerInstanceCreateInfo>(info->pNext, VK_STRUCTURE_TYPE_LOADER_INSTANCE_CREATE_INFO);
+  if (link == nullptr || fault() == "no-instance") return VK_ERROR_INITIALIZATION_FAILED;
+  next_instance = link->u.pLayerInfo->pfnNextGetInstanceProcAddr;
+  link->u.pLayerInfo = link->u.pLayerInfo->pNext;
+  const auto create = reinterpret_cast<PFN_vkCreateInstance>(next_instance(nullptr, "vkCreateInstance"));
+  const VkResult r = create(info, memory, out);
+  if (r != VK_SUCCESS) return r;
+  instance = *out;
+  load(next_enumerate, "vkEnumeratePhysicalDevices");
+  load(next_features, "vkGetPhysicalDeviceFeatures2");
+  load(next_memory_properties, "vkGetPhysicalDeviceMemoryProperties2");
+  load(next_properties, "vkGetPhysicalDeviceProperties2");
+  load(next_queue_families, "vkGetPhysicalDeviceQueueFamilyProperties");
+  return VK_SUCCESS;
+}
+
+VkResult enumerate_devices(VkInstance i, uint32_t* count, VkPhysicalDevice* devices) {
+  if (fault() == "no-devices") {
+    *count = 0;
+    return VK_SUCCESS;
+  }
+  return next_enumerate(i, count, devices);
+}
+
+void device_properties(VkPhysicalDevice d, VkPhysicalDeviceProperties2* p) {
+  next_properties(d, p);
+  if (fault() == "old") p->properties.apiVersion = VK_API_VERSION_1_1;
+  if (fault() == "little-shared") p->properties.limits.maxComputeSharedMemorySize = 16384;
+}
+
+void device_features(VkPhysicalDevice d, VkPhysicalDeviceFeatures2* f) {
+  next_features(d, f);
+  if (fault() == "no-int64") f->features.shaderInt64 = VK_FALSE;
+  for (auto* next = static_cast<VkBaseOutStructure*>(f->pNext); next != nullptr; next = next->pNext) {
+    if (next->sType != VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES) continue;
+    auto* v12 = reinterpret_cast<VkPhysicalDeviceVulkan12Features*>(next);
+    if (fault() == "no-addresses") v12->bufferDeviceAddress = VK_FALSE;
+    if (fault() == "no-timelines") v12->timelineSemaphore = VK_FALSE;
+  }
+}
+
+void queue_families(VkPhysicalDevice d, uint32_t* count, VkQueueFamilyProperties* families) {
+  next_queue_families(d, count, families);
+  if (fault() != "no-compute" || families == nullptr) return;
+  for (uint32_t i = 0; i < *count; ++i) families[i].queueFlags = VK_QUEUE_TRANSFER_BIT;
+}
+
+void memory_properties(VkPhysicalDevice d, VkPhysicalDeviceMemoryProperties2* m) {
+  next_memory_properties(d, m);
+  if (number_of("memory") != 0) m->memoryProperties.memoryHeaps[0].size = number_of("memory") << 20;
+}
+
+VkResult create_device(VkPhysicalDevice d, const VkDeviceCreateInfo* info, const VkAllocationCallbacks* memory,
+                       VkDevice* out) {
+  auto* link = link_of<VkLayerDeviceCreateInfo>(info->pNext, VK_STRUCTURE_TYPE_LOADER_DEVICE_CREATE_INFO);
+  if (link == nullptr || fault() == "no-device") return VK_ERROR_INITIALIZATION_FAILED;
+  const auto get = link->u.pLayerInfo->pfnNextGetInstanceProcAddr;
+  next_device = link->u.pLayerInfo->pfnNextGetDeviceProcAddr;
+  link->u.pLayerInfo = link->u.pLayerInfo->pNext;
+  return reinterpret_cast<PFN_vkCreateDevice>(get(instance, "vkCreateDevice"))(d, info, memory, out);
+}
+
+// ---- devices
+
+VkDevice made_device = VK_NULL_HANDLE;  // for functions that are given a queue or a command buffer
+
+void get_queue(VkDevice d, uint32_t family, uint32_t index, VkQueue* out) {
+  made_device = d;
+  device_function<PFN_vkGetDeviceQueue>(d, "vkGetDeviceQueue")(d, family, index, out);
+}
+
+VkResult submit(VkQueue queue, uint32_t count, const VkSubmitInfo* infos, VkFence fence) {
+  ++submissions;
+  if (is_lost()) return VK_ERROR_DEVICE_LOST;
+  return device_function<PFN_vkQueueSubmit>(made_device, "vkQueueSubmit")(queue, count, infos, fence);
+}
+
+VkResult wait_semaphores(VkDevice d, const VkSemaphoreWaitInfo* info, uint64_t timeout) {
+  if (is_lost()) return VK_ERROR_DEVICE_LOST;
+  return device_function<PFN_vkWaitSemaphores>(d, "vkWaitSemaphores")(d, info, timeout);
+}
+
+VkResult semaphore_value(VkDevice d, VkSemaphore semaphore, uint64_t* value) {
+  if (is_lost()) return VK_ERROR_DEVICE_LOST;
+  return device_function<PFN_vkGetSemaphoreCounterValue>(d, "vkGetSemaphoreCounterValue")(d, semaphore, value);
+}
+
+VkResult create_semaphore(VkDevice d, const VkSemaphoreCreateInfo* info, const VkAllocationCallbacks* memory,
+                          VkSemaphore* out) {
+  VkSemaphoreCreateInfo changed = *info;
+  if (fault() == "invalid") changed.flags = 1;
+  return device_function<PFN_vkCreateSemaphore>(d, "vkCreateSemaphore")(d, &changed, memory, out);
+}
+
+void copy_buffer(VkCommandBuffer commands, VkBuffer from, VkBuffer to, uint32_t count, const VkBufferCopy* regions) {
+  const auto copy = device_function<PFN_vkCmdCopyBuffer>(made_device, "vkCmdCopyBuffer");
+  copy(commands, from, to, count, regions);
+  if (fault() == "hazard") copy(commands, from, to, count, regions);
+}
+
+VkResult allocate(VkDevice d, const VkMemoryAllocateInfo* info, const VkAllocationCallbacks* memory,
+                  VkDeviceMemory* out) {
+  const std::lock_guard lock(mutex);
+  const uint64_t limit = number_of("memory") << 20;
+  if (limit != 0 && allocated_bytes + info->allocationSize > limit) return VK_ERROR_OUT_OF_DEVICE_MEMORY;
+  const VkResult r = device_function<PFN_vkAllocateMemory>(d, "vkAllocateMemory")(d, info, memory, out);
+  if (r == VK_SUCCESS) allocated_bytes += allocated[*out] = info->allocationSize;
+  return r;
+}
+
+void free_memory(VkDevice d, VkDeviceMemory which, const VkAllocationCallbacks* memory) {
+  {
+    const std::lock_guard lock(mutex);
+    if (const auto it = allocated.find(which); it != allocated.end()) {
+      allocated_bytes -= it->second;
+      allocated.erase(it);
+    }
+  }
+  device_function<PFN_vkFreeMemory>(d, "vkFreeMemory")(d, which, memory);
+}
+
+void destroy_device(VkDevice d, const VkAllocationCallbacks* memory) {
+  if (fault() == "count") std::fprintf(stderr, "submissions: %llu\n", static_cast<unsigned long long>(submissions));
+  if (d != VK_NULL_HANDLE) device_function<PFN_vkDestroyDevice>(d, "vkDestroyDevice")(d, memory);
+}
+
+// ---- what the loader asks for
+
+PFN_vkVoidFunction get_device_function(VkDevice device, const char* name);
+PFN_vkVoidFunction get_instance_function(VkInstance i, const char* name);
+
+template <class F>
+PFN_vkVoidFunction function(F* f) {
+  return reinterpret_cast<PFN_vkVoidFunction>(f);
+}
+
+PFN_vkVoidFunction own_device_function(std::string_view name) {
+  if (name == "vkGetDeviceProcAddr") return function(get_device_function);
+  if (name == "vkAllocateMemory") return function(allocate);
+  if (name == "vkCmdCopyBuffer") return function(copy_buffer);
+  if (name == "vkCreateSemaphore") return function(create_semaphore);
+  if (name == "vkDestroyDevice") return function(destroy_device);
+  if (name == "vkFreeMemory") return function(free_memory);
+  if (name == "vkGetDeviceQueue") return function(get_queue);
+  if (name == "vkGetSemaphoreCounterValue") return function(semaphore_value);
+  if (name == "vkQueueSubmit") return function(submit);
+  if (name == "vkWaitSemaphores") return function(wait_semaphores);
+  return nullptr;
+}
+PFN_vkVoidFunction own_instance_function(std::string_view name) {
+  if (name == "vkGetInstanceProcAddr") return function(get_instance_function);
+  if (name == "vkCreateInstance") return function(create_instance);
+  if (name == "vkCreateDevice") return function(create_device);
+  if (name == "vkEnumeratePhysicalDevices") return function(enumerate_devices);
+  if (name == "vkGetPhysicalDeviceFeatures2") return function(device_features);
+  if (name == "vkGetPhysicalDeviceMemoryProperties2") return function(memory_properties);
+  if (name == "vkGetPhysicalDeviceProperties2") return function(device_properties);
+  if (name == "vkGetPhysicalDeviceQueueFamilyProperties") return function(queue_families);
+  return own_device_function(name);
+}
+
+PFN_vkVoidFunction get_device_function(VkDevice device, const char* name) {
+  if (const auto f = own_device_function(name); f != nullptr) return f;
+  return next_device(device, name);
+}
+PFN_vkVoidFunction get_instance_function(VkInstance i, const char* name) {
+  if (const auto f = own_instance_function(name); f != nullptr) return f;
+  return i == VK_NULL_HANDLE ? nullptr : next_instance(i, name);
+}
+
+}  // namespace
+
+extern "C" VK_LAYER_EXPORT VkResult vkNegotiateLoaderLayerInterfaceVersion(VkNegotiateLayerInterface* out) {
+  if (out->loaderLayerInterfaceVersion > CURRENT_LOADER_LAYER_INTERFACE_VERSION) {
+    out->loaderLayerInterfaceVersion = CURRENT_LOADER_LAYER_INTERFACE_VERSION;
+  }
+  out->pfnGetInstanceProcAddr = get_instance_function;
+  out->pfnGetDeviceProcAddr = get_device_function;
+  out->pfnGetPhysicalDeviceProcAddr = nullptr;
+  return VK_SUCCESS;
+}

@@ -1,0 +1,205 @@
+#!/usr/bin/env bash
+# run.sh BUILD [PART...]: checks the Vulkan backend of a build, here or carried to another machine, on the device that comes
+# first. BUILD has the shape of an installation: bin, lib/switchyard/backends, share/switchyard/models. The parts, all by default:
+#   refusals     what cannot work is refused with one line (needs the tests of a build tree)
+#   kit          the conformance kit, but for operations
+#   ops          every kernel against reference
+#   demo         the demo model: loss, tokens drawn on the device, the order of launches
+#   validation   the Khronos validation layers have nothing to say (needs vulkan-validationlayers)
+# Exit code 77: there is no device, and the backend says so.
+set -euo pipefail
+
+build=$(cd "$1" && pwd)
+shift
+parts=("$@")
+((${#parts[@]} > 0)) || parts=(refusals kit ops demo validation)
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+switchyard=$build/bin/switchyard
+backends=$build/lib/switchyard/backends
+judge=("$build/bin/switchyard-plugin-check" "$backends/switchyard_vulkan.so" --oracle "$backends/switchyard_reference.so")
+text=$build/share/switchyard/models/prompt.txt
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+fail() {
+  echo "FAILED: $*" >&2
+  exit 1
+}
+
+# run NAME COMMAND...: its output goes to a file, which is shown if it fails.
+run() {
+  local name=$1
+  shift
+  if ! timeout 540 "$@" >"$work/$name" 2>&1; then
+    tail -40 "$work/$name" >&2
+    fail "$name"
+  fi
+}
+
+# refused WHAT ENVIRONMENT...: without it the demo does not run, and one line says so.
+refused() {
+  local what=$1 code=0
+  shift
+  timeout 120 env "$@" "$switchyard" run --backend vulkan --temp 0 -n 8 Hello >"$work/out" 2>"$work/err" || code=$?
+  [[ $code == 1 ]] || fail "$*: exit code $code, $(cat "$work/err")"
+  [[ $(wc -l <"$work/err") == 1 ]] || fail "$*: not one line: $(cat "$work/err")"
+  grep -qF "$what" "$work/err" || fail "$*: not \"$what\" but: $(cat "$work/err")"
+  echo "  ${!#}: $(cat "$work/err")"
+}
+
+part_refusals() {
+  echo "refusals:"
+  mkdir -p "$work/no_loader" "$work/odd_loader"
+  echo "not a library" >"$work/no_loader/libvulkan.so.1"
+  ln -sf "$(ldconfig -p | awk '$1 == "libm.so.6" {print $NF; exit}')" "$work/odd_loader/libvulkan.so.1"
+  refused "no Vulkan loader" LD_LIBRARY_PATH="$work/no_loader"
+  refused "has no vkGetInstanceProcAddr" LD_LIBRARY_PATH="$work/odd_loader"
+  refused "no Vulkan driver on this machine" VK_DRIVER_FILES=/nowhere.json VK_ICD_FILENAMES=/nowhere.json
+  run others env VK_DRIVER_FILES=/nowhere.json VK_ICD_FILENAMES=/nowhere.json "$switchyard" run -n 1 x
+
+  local layer=$build/tests/vulkan fault n
+  [[ -f $layer/faults.json ]] || { echo "  the rest needs the tests of a build tree"; return; }
+  # The device-select layer of Mesa does not survive a machine without devices.
+  export VK_LAYER_PATH=$layer VK_INSTANCE_LAYERS=VK_LAYER_SWITCHYARD_faults NODEVICE_SELECT=1
+  while IFS='|' read -r fault what; do
+    refused "$what" SWITCHYARD_VULKAN_FAULT="$fault"
+  done <<'FAULTS'
+no-instance|creating a Vulkan instance: VK_ERROR_INITIALIZATION_FAILED
+no-devices|no Vulkan driver on this machine has a device
+old|has Vulkan 1.1; 1.2 is needed
+no-compute|has no queue for compute
+no-addresses|has no buffer device addresses
+no-timelines|has no timeline semaphores
+no-int64|has no 64-bit integers in shaders
+little-shared|has 16384 bytes of shared memory
+no-device|opening the device: VK_ERROR_INITIALIZATION_FAILED
+memory=1|free; use a smaller encoding or another device
+memory=70|a smaller encoding of the weights
+FAULTS
+  run counted env SWITCHYARD_VULKAN_FAULT=count "$switchyard" run --backend vulkan --temp 0 -n 8 Hello
+  n=$(awk '$1 == "submissions:" {print $2}' "$work/counted")
+  for fault in 1 $((n / 2)) $((n - 9)) $((n - 8)) $((n - 7)) $((n - 3)); do
+    refused VK_ERROR_DEVICE_LOST SWITCHYARD_VULKAN_FAULT="lost=$fault"
+  done
+  unset VK_LAYER_PATH VK_INSTANCE_LAYERS NODEVICE_SELECT
+}
+
+part_kit() {
+  echo "switchyard-plugin-check:"
+  run rules "${judge[@]}" --suite negotiation,abi,device,errors,copies,threads,memory,replay,numbers,races,sampling,range,profile
+  tail -15 "$work/rules"
+}
+
+part_ops() {
+  echo "switchyard-plugin-check against reference:"
+  run ops "${judge[@]}" --suite ops --limit-s 300
+  tail -1 "$work/ops"
+  run ops_kv_fp32 "${judge[@]}" --suite ops --set kv_bf16=0 --filter attention
+  tail -1 "$work/ops_kv_fp32"
+  # What `./dev support` shows of it on machines without such a device, if it is copied to docs/support.
+  [[ ! -w $build ]] || "${judge[@]}" --suite ops --list --seed 1 --summary "$build/support_vulkan.json" >/dev/null
+}
+
+# loss BACKEND WINDOWS [FLAGS]: prints what the demo model loses on its text.
+loss() {
+  local backend=$1 windows=$2
+  shift 2
+  run loss "$switchyard" perplexity --backend "$backend" -f "$text" --windows "$windows" "$@"
+  grep 'nats per token' "$work/loss"
+}
+
+# draw FLAGS...: the text that the demo model tells, without the summary.
+draw() {
+  run drawn "$switchyard" run --backend vulkan --seed 7 -n 64 --ignore-eos "$@" "Once upon a time"
+  sed '/^on vulkan/,$d' "$work/drawn"
+}
+
+part_demo() {
+  local windows=${SWITCHYARD_VULKAN_WINDOWS:-4} options here_loss there_loss
+  echo "demo model, loss on its text (they may differ by 2e-3):"
+  here_loss=$(loss vulkan "$windows")
+  there_loss=$(loss reference "$windows")
+  printf '  vulkan     %s\n  reference  %s\n' "$here_loss" "$there_loss"
+  awk -v a="${here_loss%% *}" -v b="${there_loss%% *}" 'BEGIN {d = a - b; exit !(d < 2e-3 && d > -2e-3)}' ||
+    fail "the loss differs from reference"
+
+  echo "demo model, tokens drawn on the device and on the host:"
+  for options in "--temp 0" "--temp 1" "--temp 0.8 --top-p 0.9 --top-k 40" "--temp 1 --min-p 0.05 --repeat-penalty 1.2"; do
+    # shellcheck disable=SC2086  # several options
+    [[ $(draw --sampling fused $options) == "$(draw --sampling logits $options)" ]] ||
+      fail "$options: other tokens on the device than on the host"
+    echo "  $options: equal"
+  done
+  [[ $(draw --temp 1) == "$(draw --temp 1 --set vulkan.reversed=1)" ]] || fail "a barrier between launches is missing"
+  [[ $(loss vulkan 1 | cut -d, -f 1) == "$(loss vulkan 1 --set vulkan.reversed=1 | cut -d, -f 1)" ]] ||
+    fail "a barrier between launches of prompts is missing"
+  echo "  launches without a barrier between them, in reverse order: equal"
+}
+
+# validated NAME COMMAND...: runs it under the validation layers; what they say is appended to $work/said.
+validated() {
+  run "$1" env VK_INSTANCE_LAYERS="${layers:-VK_LAYER_KHRONOS_validation}" VK_LAYER_SETTINGS_PATH="$work/vk_layer_settings.txt" \
+    "${@:2}"
+}
+
+# said KINDS: how many messages of these kinds there are, once all have arrived.
+said() {
+  sleep 0.3
+  grep -cE "\(($1) / " "$work/said" || true
+}
+
+part_validation() {
+  echo "validation layers:"
+  local layers='' layer=$build/tests/vulkan reader fault
+  mkfifo "$work/messages"
+  exec 3<>"$work/messages"  # every process opens it anew, and nothing that one of them said is overwritten
+  cat <&3 >"$work/said" &
+  reader=$!
+  cat >"$work/vk_layer_settings.txt" <<SETTINGS
+khronos_validation.enables = VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT
+khronos_validation.debug_action = VK_DBG_LAYER_ACTION_LOG_MSG
+khronos_validation.report_flags = error,warn,perf,info
+khronos_validation.log_filename = $work/messages
+SETTINGS
+  validated fused "$switchyard" run --backend vulkan --seed 7 -n 16 --ignore-eos --sampling fused --temp 1 --top-p 0.9 Once
+  if (($(said INFO) == 0)); then
+    kill "$reader"
+    [[ -z ${CI:-} ]] || fail "the validation layers are not installed"
+    echo "  SKIPPED: they are not installed (vulkan-validationlayers)"
+    return
+  fi
+  validated logits "$switchyard" run --backend vulkan --seed 7 -n 8 --ignore-eos --sampling logits --temp 1 Once
+  validated prompt "$switchyard" perplexity --backend vulkan -f "$text" --windows 1
+  validated kit "${judge[@]}" --suite negotiation,abi,device,errors,copies,threads,replay,sampling,profile --limit-s 300
+  echo "  $(said 'ERROR|WARN|PERF') messages in $(grep -c 'Khronos Validation Layer Active' "$work/said") processes"
+  (($(said 'ERROR|WARN|PERF') == 0)) || fail "the validation layers object: $(grep -m 3 -E '\((ERROR|WARN|PERF) / ' "$work/said")"
+  # Would they have spoken?
+  if [[ -f $layer/faults.json ]]; then
+    layers=VK_LAYER_SWITCHYARD_faults:VK_LAYER_KHRONOS_validation
+    export VK_LAYER_PATH=$layer:/usr/share/vulkan/explicit_layer.d:/etc/vulkan/explicit_layer.d
+    for fault in invalid hazard; do
+      : >"$work/said"
+      SWITCHYARD_VULKAN_FAULT=$fault validated "$fault" "$switchyard" run --backend vulkan --temp 0 -n 1 Once
+      (($(said ERROR) > 0)) || fail "the validation layers do not see what is wrong on purpose: $fault"
+      echo "  $fault: $(said ERROR) messages, as it should be"
+    done
+    unset VK_LAYER_PATH
+  fi
+  kill "$reader"
+  exec 3>&-
+}
+
+[[ -f $backends/switchyard_vulkan.so ]] || { echo "SKIPPED: this build has no Vulkan backend"; exit 77; }
+
+"$switchyard" backends --explain >"$work/backends"
+reason=$(awk '/^vulkan /{seen = 1} seen && /no device:/{sub(/^ *no device: /, ""); print; exit}' "$work/backends")
+if [[ -n $reason ]]; then
+  # Declining must be polite: one line with the reason, and the other backends go on.
+  refused "no" SWITCHYARD_VULKAN_FAULT=
+  run fallback "$switchyard" run --backend reference -n 1 x
+  echo "SKIPPED: $reason"
+  exit 77
+fi
+awk '/^vulkan /{seen = 1} seen && /vulkan:0/{print; exit}' "$work/backends"
+for part in "${parts[@]}"; do "part_$part"; done
+echo "vulkan: all passed"
