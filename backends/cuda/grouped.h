@@ -12,7 +12,8 @@ constexpr uint32_t kPanelBytes = 2048;
 constexpr uint32_t kMostStages = 8, kScaleSlots = 2, kScalePlane = kTileRowsOfWeight * 16;
 constexpr uint32_t kScaleSlotBytes = 2 * kScalePlane;
 
-// Threads of a kernel whose warpgroups have 64 * kBlocks rows of a tile each, and one more that asks for what they need.
+// Threads of a kernel whose warpgroups have 64 * kBlocks rows of a tile each, and one more that asks for what they
+// need.
 template <int kBlocks>
 constexpr uint32_t kConsumers = 128 * kTileRowsOfWeight / (64 * kBlocks);
 template <int kBlocks>
