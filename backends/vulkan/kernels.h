@@ -10,9 +10,6 @@
 
 namespace gpu {
 
-// Layout ids of states (states.cpp).
-constexpr uint32_t kKvBf16 = 1, kKvF32 = 2, kDeltaByColumn = 3;
-
 constexpr uint32_t kSampling = SWY_SAMPLING_LOGITS | SWY_SAMPLING_TOKEN;
 constexpr uint32_t kSamplingSteps = SWY_SAMPLES_GREEDY | SWY_SAMPLES_SEEDED | SWY_SAMPLES_TEMPERATURE |
                                     SWY_SAMPLES_TOP_K | SWY_SAMPLES_TOP_P | SWY_SAMPLES_MIN_P | SWY_SAMPLES_MASK |
