@@ -11,6 +11,7 @@
 // are signed bytes, high and low, in two columns of the second operand per group of 64; eight columns take four groups.
 #pragma once
 
+#include "copy_engine.cuh"
 #include "kernels.h"
 #include "tensor_map.h"
 #include "vector.cuh"
@@ -33,52 +34,26 @@ __host__ __device__ inline uint32_t scales_bytes(const Weight& w, uint32_t rows)
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-__device__ inline uint32_t shared_at(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
-
 // ---- what was asked for and has not come yet
 
 struct Asked {
   uint64_t barrier;
 
-  __device__ void init() { asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(shared_at(&barrier))); }
-  __device__ void expect(uint32_t bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_at(&barrier)), "r"(bytes) : "memory");
-  }
-  __device__ void wait() {
-    uint32_t done = 0;
-    while (done == 0) {
-      asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], 0; selp.u32 %0, 1, 0, p;}"
-                   : "=r"(done)
-                   : "r"(shared_at(&barrier))
-                   : "memory");
-    }
-  }
+  __device__ void init() { barrier_init(shared_at(&barrier), 1); }
+  __device__ void expect(uint32_t bytes) { barrier_expect(shared_at(&barrier), bytes); }
+  __device__ void wait() { barrier_wait(shared_at(&barrier), 0); }
   // A box whose first byte is `column` of row `row`.
   __device__ void ask(void* to, const CUtensorMap& map, uint32_t column, uint32_t row) {
-    asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
-            shared_at(to)),
-        "l"(&map), "r"(column), "r"(row), "r"(shared_at(&barrier))
-        : "memory");
-  }
-  __device__ void ask(void* to, const void* from, uint32_t bytes) {
-    asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared_at(to)),
-        "l"(from), "r"(bytes), "r"(shared_at(&barrier))
-        : "memory");
+    copy_box(shared_at(to), map, column, row, shared_at(&barrier));
   }
   // Scales of `rows` rows from `row`, then their offsets; as many bytes as scales_bytes says.
   __device__ void ask_scales(uint16_t* to, const Weight& w, uint64_t row, uint32_t rows) {
     const uint32_t bytes = rows * w.groups * 2;
-    ask(to, w.scales + row * w.groups, bytes);
-    if (w.offsets != nullptr) ask(to + rows * w.groups, w.offsets + row * w.groups, bytes);
+    copy_in(shared_at(to), w.scales + row * w.groups, bytes, shared_at(&barrier));
+    if (w.offsets == nullptr) return;
+    copy_in(shared_at(to + rows * w.groups), w.offsets + row * w.groups, bytes, shared_at(&barrier));
   }
 };
-// Makes barriers that were just initialised known to the copy engine.
-__device__ inline void publish_barriers() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
-__device__ inline void prefetch_map(const CUtensorMap& map) {
-  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
-}
 // Dynamic shared memory from where a box may begin.
 __device__ inline char* first_box(char* dynamic) { return dynamic + (1024 - shared_at(dynamic) % 1024) % 1024; }
 

@@ -79,7 +79,8 @@ struct GroupedPipe {
         barrier_init(scales_full(i), 1);
         barrier_init(scales_empty(i), consumers / 32);
       }
-      barriers_visible();
+      publish_barriers();
+      stores_visible_to_copies();
     }
     __syncthreads();
   }

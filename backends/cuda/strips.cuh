@@ -6,6 +6,7 @@
 // form).
 #pragma once
 
+#include "copy_engine.cuh"
 #include "kernels.h"
 #include "vector.cuh"
 
@@ -32,8 +33,6 @@ inline RingShape ring_shape(uint32_t stage_bytes, uint32_t strips, uint32_t bloc
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-__device__ inline uint32_t shared_address(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
-
 // The ring of one warp.
 struct Ring {
   char* stages;
@@ -46,9 +45,9 @@ struct Ring {
     arrived = reinterpret_cast<uint64_t*>(memory + kVectorWarps * count * of.stage_bytes) + warp * count;
     if (threadIdx.x % 32 == 0) {
       for (uint32_t s = 0; s < count; ++s) {
-        asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(shared_address(arrived + s)));
+        barrier_init(shared_at(arrived + s), 1);
       }
-      asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+      publish_barriers();
     }
     __syncwarp();
   }
@@ -57,28 +56,14 @@ struct Ring {
   // Announces how many bytes will come to the stage of item i; then the lanes may ask for them.
   __device__ void expect(uint32_t i, uint32_t bytes) const {
     if (threadIdx.x % 32 == 0) {
-      asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(arrived + place(i))),
-                   "r"(bytes)
-                   : "memory");
+      barrier_expect(shared_at(arrived + place(i)), bytes);
     }
     __syncwarp();
   }
   __device__ void copy(uint32_t i, uint32_t offset, const void* from, uint32_t bytes) const {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                     shared_address(stage(i) + offset)),
-                 "l"(from), "r"(bytes), "r"(shared_address(arrived + place(i)))
-                 : "memory");
+    copy_in(shared_at(stage(i) + offset), from, bytes, shared_at(arrived + place(i)));
   }
-  __device__ void wait(uint32_t i) const {
-    const uint32_t parity = (i >> shape.log_count) & 1, at = shared_address(arrived + place(i));
-    uint32_t done = 0;
-    while (done == 0) {
-      asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"
-                   : "=r"(done)
-                   : "r"(at), "r"(parity)
-                   : "memory");
-    }
-  }
+  __device__ void wait(uint32_t i) const { barrier_wait(shared_at(arrived + place(i)), (i >> shape.log_count) & 1); }
 };
 
 #endif

@@ -8,10 +8,22 @@
 
 namespace gpu {
 
+// A matrix [rows, columns] in device memory, and the boxes of it that are copied at once.
+struct BoxedMatrix {
+  const void* data;
+  CUtensorMapDataType type;
+  uint64_t columns, rows, row_bytes;
+  uint32_t box_columns, box_rows;
+  CUtensorMapSwizzle swizzle;
+};
+
+// SWY_UNSUPPORTED where the driver has no tensor maps.
+swy_status map_matrix(const BoxedMatrix& matrix, CUtensorMap* out, swy_error* error);
+
 constexpr uint32_t kBoxBytes = 128;  // of a row
 
 // Boxes of `rows` rows and 128 bytes of a weight's data. In shared memory, from an address that is a multiple of 1024,
-// piece p (16 bytes) of row r lies at r * 128 + (p ^ r % 8) * 16. SWY_UNSUPPORTED where the driver has no such maps.
+// piece p (16 bytes) of row r lies at r * 128 + (p ^ r % 8) * 16.
 swy_status map_boxes(const Weight& weight, uint32_t rows, CUtensorMap* out, swy_error* error);
 
 }  // namespace gpu
