@@ -166,7 +166,7 @@ std::string list_devices(Instance& i, PFN_vkGetInstanceProcAddr get) {
   if (r != VK_SUCCESS && r != VK_INCOMPLETE) return std::string("listing Vulkan devices: ") + result_name(r);
   if (n == 0) return kNoDevice;
   std::string reason;
-  for (const VkPhysicalDevice d : all) {
+  for (VkPhysicalDevice d : all) {
     PhysicalDevice one;
     const std::string why = examine(i, get, d, one);
     if (why.empty()) {

@@ -1,7 +1,9 @@
 // What every command does when all is well.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <algorithm>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -310,7 +312,8 @@ TEST(Backends, AreListed) {
     if (backend.contains("unavailable")) continue;  // its device is not in this machine
     EXPECT_FALSE(backend["devices"][0]["kernels"]["linear"].empty());
   }
-  EXPECT_EQ(out["backends"].back()["id"], "reference");
+  EXPECT_TRUE(std::any_of(out["backends"].begin(), out["backends"].end(),
+                          [](const json& backend) { return backend["id"] == "reference"; }));
   EXPECT_EQ(out["candidates"][0]["accepted"], true);
 }
 

@@ -96,6 +96,9 @@ part_ops() {
   tail -1 "$work/ops"
   run ops_kv_fp32 "${judge[@]}" --suite ops --set kv_bf16=0 --filter attention
   tail -1 "$work/ops_kv_fp32"
+  # The head of a device without products of bytes, which others do not use.
+  run ops_without_dot8 "${judge[@]}" --suite ops --set dot8=0 --filter lm_head
+  tail -1 "$work/ops_without_dot8"
   # What `./dev support` shows of it on machines without such a device, if it is copied to docs/support.
   [[ ! -w $build ]] || "${judge[@]}" --suite ops --list --seed 1 --summary "$build/support_vulkan.json" >/dev/null
 }
