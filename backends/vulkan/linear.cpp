@@ -185,7 +185,7 @@ void fit_one_row(const swy_device& device, const ProjectionPart& part, uint32_t 
     widest = dtype == SWY_F32 ? 4 : dtype == SWY_BF16 ? 8 : dtype == SWY_I8 ? 16 : 32;
   }
   s.r = most < 2048 ? 1 : 2;
-  s.u = std::clamp(ceil_div(width / widest, device.features.subgroup), 1u, 8 / s.r);
+  s.u = std::clamp(ceil_div(width / widest, device.features.subgroup), 1u, 4 / s.r);
 }
 
 swy_status record_projection(const Recording& r, const Projection& p, uint32_t rows, bool dot) {

@@ -67,14 +67,14 @@ swy_status record_moe_vector(const Recording& r) {
   const Span read = choose ? m.logits : m.ids, written = choose ? m.ids : Span{};
   SWY_VK_TRY(launch(r, kGateUp[kBytes ? 1 : 0],
                     {m.gate_up.form, m.shared_gate.form, (shared ? 1u : 0u) | (choose ? 4u : 0u), 0, 0, 0, 0, 0, 0, 0,
-                     1, 4, r.device().features.cpu ? 1u : 2u, up.blocks, up_forms},
+                     1, 4, 1, up.blocks, up_forms},
                     {groups_for(r.device(), gate_up_tasks(m, 2)), rows}, gate_up_push(r, m), {m.x, read},
                     {m.h, written, choose ? m.weights : Span{}}));
   const uint32_t down_forms = forms_of(kBytes, m.down, m.shared_down);
   const VectorShape down = vector_shape(r.device(), 1, m.top_k * m.width + m.shared_width, down_forms);
   return launch(r, kDown[kBytes ? 1 : 0],
                 {m.down.form, m.shared_down.form, (shared ? 1u : 0u) | (m.residual.bytes != 0 ? 2u : 0u), 0, 0, 0, 0, 0,
-                 0, 0, 1, 2, r.device().features.cpu ? 1u : 4u, down.blocks, down_forms},
+                 0, 0, 1, 2, down.u, down.blocks, down_forms},
                 {groups_for(r.device(), ceil_div(m.hidden, 2)), rows}, down_push(r, m),
                 {m.h, m.ids, m.weights, m.mix, m.residual}, {m.y});
 }
