@@ -1,6 +1,7 @@
 #include "profile.h"
 
 #include <algorithm>
+#include <cmath>
 #include <ctime>
 
 #include "list.h"
@@ -54,7 +55,7 @@ swy_status correlate(swy_device* device, uint64_t* host_ns, uint64_t* device_tic
       *host_ns = before + closest / 2;
       *device_ticks = ticks;
     }
-    *tick_ps = static_cast<uint64_t>(static_cast<double>(device->features.tick_ns) * 1000 + 0.5);
+    *tick_ps = static_cast<uint64_t>(std::llround(static_cast<double>(device->features.tick_ns) * 1000));
     return SWY_OK;
   });
 }
@@ -67,6 +68,7 @@ const swy_profile kProfile = {sizeof(swy_profile), 0, enable, collect, correlate
 
 const char* span_name(swy_device& device, const char* kernel, const char* shader, bool first) {
   if (first || !device.profile->on) return kernel;
+  const std::lock_guard lock(device.profile->mutex);
   return device.profile->names.insert(std::string(kernel) + "/" + shader).first->c_str();
 }
 
