@@ -126,7 +126,8 @@ std::string support_page(const std::vector<json>& all) {
       "# What each backend supports\n\n"
       "Written by `./dev support` from what `switchyard-plugin-check` saw (`docs/support/*.json`); do not edit. A "
       "claim counts\n"
-      "here if a kernel took a case of the table; `./dev test all`, `./dev test-cuda` and `./dev test-vulkan` hold every "
+      "here if a kernel took a case of the table; `./dev test all`, `./dev test-cuda` and `./dev test-vulkan` hold "
+      "every "
       "one\n"
       "of them to its results. [Check a plugin](check-a-plugin.md) tells how.\n\n## Backends\n\n";
   out += per_plugin(all, {"version", "device", "options", "extensions", "kernels"}, about);
