@@ -68,8 +68,8 @@ bool unified_memory(const Instance& i, VkPhysicalDevice d) {
   return true;
 }
 
-// Whether pipelines can ask for subgroups of f.subgroup lanes that are all at work. Without that, drivers for which
-// other sizes are faster leave lanes out.
+// Whether pipelines have to ask for subgroups of f.subgroup lanes that are all at work, and can: drivers that have
+// other sizes, too, choose among them. (So does a driver on the processor, where it is tested.)
 bool can_ask_for_subgroups(const Instance& i, VkPhysicalDevice d, const Features& f) {
   VkPhysicalDeviceSubgroupSizeControlFeatures may{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES};
   VkPhysicalDeviceSubgroupSizeControlProperties sizes{
@@ -78,6 +78,7 @@ bool can_ask_for_subgroups(const Instance& i, VkPhysicalDevice d, const Features
   VkPhysicalDeviceProperties2 properties{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &sizes};
   i.GetPhysicalDeviceFeatures2(d, &features);
   i.GetPhysicalDeviceProperties2(d, &properties);
+  if (sizes.minSubgroupSize == sizes.maxSubgroupSize && !f.cpu) return false;
   return may.subgroupSizeControl && may.computeFullSubgroups &&
          (sizes.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 && sizes.minSubgroupSize <= f.subgroup &&
          f.subgroup <= sizes.maxSubgroupSize && sizes.maxComputeWorkgroupSubgroups >= kLeastThreads / f.subgroup;

@@ -173,28 +173,12 @@ swy_status vector_usable(const swy_device& device, const swy_op& op, uint32_t fi
   return SWY_OK;
 }
 
-// With one row latency counts: lanes ask for all of their pieces at once, and small weights go to as many subgroups as
-// there are rows.
-void fit_one_row(const swy_device& device, const ProjectionPart& part, uint32_t width, VectorShape& s) {
-  uint32_t widest = 0;  // elements of a piece, of the weight with the most rows
-  uint32_t most = 0;
-  for (uint32_t i = 0; i < part.count; ++i) {
-    if (part.push.rows[i] <= most) continue;
-    most = part.push.rows[i];
-    const uint32_t dtype = part.forms[i] & 0xffu;
-    widest = dtype == SWY_F32 ? 4 : dtype == SWY_BF16 ? 8 : dtype == SWY_I8 ? 16 : 32;
-  }
-  s.r = most < 2048 ? 1 : 2;
-  s.u = std::clamp(ceil_div(width / widest, device.features.subgroup), 1u, 4 / s.r);
-}
-
 swy_status record_projection(const Recording& r, const Projection& p, uint32_t rows, bool dot) {
   for (uint32_t first = 0; first < p.count; first += 4) {
     const ProjectionPart part = part_of(p, first, r.step());
     uint32_t forms = 0;
     for (uint32_t i = 0; dot && i < part.count; ++i) forms |= form_of(part.forms[i]);
-    VectorShape s = vector_shape(r.device(), rows, p.width, forms);
-    if (s.m == 1 && !r.device().features.cpu) fit_one_row(r.device(), part, p.width, s);
+    const VectorShape s = vector_shape(r.device(), rows, p.width, forms);
     SWY_VK_TRY(launch(r, dot ? kDot : kVector,
                       {part.forms[0], part.forms[1], part.forms[2], part.forms[3], part.flags, rows > 1 || p.gather, 0,
                        0, 0, 0, s.m, s.r, s.u, s.blocks, forms},

@@ -52,5 +52,9 @@ void main() {
   while (tile >= (rows[index] + kBN - 1) / kBN) tile -= (rows[index++] + kBN - 1) / kBN;
   column0 = tile * kBN;
   weight = weight_of(data[index], rows[index], width, form_of(index));
-  multiply_tile(weight, width);
+  if (uses(F32) && weight.dtype == F32) multiply_tile(F32, weight, width);
+  if (uses(BF16) && weight.dtype == BF16) multiply_tile(BF16, weight, width);
+  if (uses(I8) && weight.dtype == I8) multiply_tile(I8, weight, width);
+  if (uses(I4) && weight.dtype == I4) multiply_tile(I4, weight, width);
+  if (uses(I4A) && weight.dtype == I4A) multiply_tile(I4A, weight, width);
 }

@@ -13,12 +13,12 @@ layout(constant_id = 5) const bool kMany = true;  // the bucket has more than on
 // The rows of a task.
 uint64_t row_data[kR], row_scales[kR], row_offsets[kR];
 uint scale_shift;
-#define HELD held
-#define HELD_SCALE held_scale
+#define FETCH fetch
+#define MULTIPLY multiply
 #define PIECE_DATA(r, p) (row_data[r] + 16 * (p))
 #define PIECE_SCALE(r, p) (row_scales[r] + 2 * ((p) >> scale_shift))
 #define PIECE_OFFSET(r, p) (row_offsets[r] + 2 * ((p) >> scale_shift))
-#include "multiply_all.glsl"
+#include "multiply.glsl"
 
 // Stages row m and returns what its results are multiplied by. A row beyond the step's is staged, too, and not used.
 float stage_row(uint m, uint row, uint total_rows) {
@@ -52,7 +52,11 @@ void begin(uint task) {
     row_scales[r] = w.scales + row * w.groups * 2;
     row_offsets[r] = w.offsets + row * w.groups * 2;
   }
-  fetch(dtype, width / piece_elements(dtype));
+  if (uses(F32) && dtype == F32) fetch(F32, width / 4, gl_SubgroupInvocationID);
+  if (uses(BF16) && dtype == BF16) fetch(BF16, width / 8, gl_SubgroupInvocationID);
+  if (uses(I8) && dtype == I8) fetch(I8, width / 16, gl_SubgroupInvocationID);
+  if (uses(I4) && dtype == I4) fetch(I4, width / 32, gl_SubgroupInvocationID);
+  if (uses(I4A) && dtype == I4A) fetch(I4A, width / 32, gl_SubgroupInvocationID);
 }
 
 void main() {
@@ -66,7 +70,11 @@ void main() {
   barrier();
   while (task < tasks) {
     [[unroll]] for (uint a = 0; a < kR * kM; ++a) vector_acc[a] = 0;
-    multiply(dtype, width / piece_elements(dtype), 0);
+    if (uses(F32) && dtype == F32) multiply(F32, width / 4, 0);
+    if (uses(BF16) && dtype == BF16) multiply(BF16, width / 8, 0);
+    if (uses(I8) && dtype == I8) multiply(I8, width / 16, 0);
+    if (uses(I4) && dtype == I4) multiply(I4, width / 32, 0);
+    if (uses(I4A) && dtype == I4A) multiply(I4A, width / 32, 0);
     uint done_index = index, done_row = first_row;
     task += stride;
     if (task < tasks) begin(task);  // the next weights are on their way while these results are summed

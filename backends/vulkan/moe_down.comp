@@ -65,31 +65,25 @@ Weight weight;
 uint64_t weight_row(uint r, uint p) {
   return uint64_t(slot_expert[p / per_slot]) * hidden + min(first_row + r, hidden - 1);
 }
-#define HELD held
-#define HELD_SCALE held_scale
+#define FETCH fetch
+#define MULTIPLY multiply
 #define PIECE_DATA(r, p) (weight.data + weight_row(r, p) * weight.row_bytes + 16 * ((p) % per_slot))
 #define PIECE_SCALE(r, p) (weight.scales + (weight_row(r, p) * weight.groups + ((p) % per_slot >> scale_shift)) * 2)
 #define PIECE_OFFSET(r, p) (weight.offsets + (weight_row(r, p) * weight.groups + ((p) % per_slot >> scale_shift)) * 2)
-#include "multiply_all.glsl"
+#include "multiply.glsl"
 
-uvec4 shared_held[kR * kU];
-vec2 shared_held_scale[kR * kU];
-Weight shared_weights;
-uint shared_shift;
 uint64_t shared_row(uint r) { return min(first_row + r, hidden - 1); }
-#undef HELD
-#undef HELD_SCALE
+#undef FETCH
+#undef MULTIPLY
 #undef PIECE_DATA
 #undef PIECE_SCALE
 #undef PIECE_OFFSET
-#define HELD shared_held
-#define HELD_SCALE shared_held_scale
-#define PIECE_DATA(r, p) (shared_weights.data + shared_row(r) * shared_weights.row_bytes + 16 * (p))
-#define PIECE_SCALE(r, p) \
-  (shared_weights.scales + (shared_row(r) * shared_weights.groups + ((p) >> shared_shift)) * 2)
-#define PIECE_OFFSET(r, p) \
-  (shared_weights.offsets + (shared_row(r) * shared_weights.groups + ((p) >> shared_shift)) * 2)
-#include "multiply_shared.glsl"
+#define FETCH fetch_shared
+#define MULTIPLY multiply_shared
+#define PIECE_DATA(r, p) (weight.data + shared_row(r) * weight.row_bytes + 16 * (p))
+#define PIECE_SCALE(r, p) (weight.scales + (shared_row(r) * weight.groups + ((p) >> scale_shift)) * 2)
+#define PIECE_OFFSET(r, p) (weight.offsets + (shared_row(r) * weight.groups + ((p) >> scale_shift)) * 2)
+#include "multiply.glsl"
 
 void stage_h(uint row) {
   uint64_t from = h_row(row);
@@ -102,44 +96,39 @@ void stage_h(uint row) {
 
 const uint kType = kForm & 0xff, kSharedType = kSharedForm & 0xff;
 
-// The rows of a task. Those of the shared expert do not wait for the choice.
-void begin_shared(uint task) {
-  first_row = task * kR;
-  shared_weights = weight_of(shared_down, hidden, shared_width, kSharedForm);
-  shared_shift = group_shift(shared_weights);
-  shared_fetch(kSharedType, shared_width / piece_elements(kSharedType));
-}
+// The routed rows of a task, and their first pieces. slot_expert is known.
 void begin(uint task) {
   first_row = task * kR;
   weight = weight_of(down, uint64_t(experts) * hidden, width, kForm);
   scale_shift = group_shift(weight);
-  fetch(kType, top_k * per_slot);
+  fetch(kType, top_k * per_slot, gl_SubgroupInvocationID);
 }
 
 void main() {
   uint row = gl_WorkGroupID.y, stride = gl_NumWorkGroups.x * gl_NumSubgroups;
+  if (row >= step_rows(step, domain)) return;
   uint task = gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID;
   per_slot = width / piece_elements(kType);
-  // Weights are on their way while h is staged.
-  if (kShared && task * kR < hidden) begin_shared(task);
-  if (row >= step_rows(step, domain)) return;
   if (gl_LocalInvocationIndex < top_k) slot_expert[gl_LocalInvocationIndex] = expert_of(row, gl_LocalInvocationIndex);
   barrier();
-  if (task * kR < hidden) begin(task);
+  if (task * kR < hidden) begin(task);  // weights are on their way while h is staged
   stage_h(row);
   barrier();
   while (task * kR < hidden) {
     [[unroll]] for (uint a = 0; a < kR; ++a) vector_acc[a] = 0;
     multiply(kType, top_k * per_slot, 0);
-    if (kShared) shared_multiply(kSharedType, shared_width / piece_elements(kSharedType), top_k * width);
+    if (kShared) {
+      weight = weight_of(shared_down, hidden, shared_width, kSharedForm);
+      scale_shift = group_shift(weight);
+      fetch_shared(kSharedType, shared_width / piece_elements(kSharedType), gl_SubgroupInvocationID);
+      multiply_shared(kSharedType, shared_width / piece_elements(kSharedType), top_k * width);
+    }
     [[unroll]] for (uint r = 0; r < kR; ++r) {
       float sum = subgroupAdd(vector_acc[r]);
       if (gl_SubgroupInvocationID == r && first_row + r < hidden) put(row, first_row + r, sum);
     }
     task += stride;
-    if (task * kR >= hidden) break;
-    if (kShared) begin_shared(task);
-    begin(task);
+    if (task * kR < hidden) begin(task);
   }
 }
 

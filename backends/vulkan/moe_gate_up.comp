@@ -60,12 +60,12 @@ const uint kMostExperts = 512;
 
 uint64_t row_data[kR], row_scales[kR], row_offsets[kR];
 uint scale_shift;
-#define HELD held
-#define HELD_SCALE held_scale
+#define FETCH fetch
+#define MULTIPLY multiply
 #define PIECE_DATA(r, p) (row_data[r] + 16 * (p))
 #define PIECE_SCALE(r, p) (row_scales[r] + 2 * ((p) >> scale_shift))
 #define PIECE_OFFSET(r, p) (row_offsets[r] + 2 * ((p) >> scale_shift))
-#include "multiply_all.glsl"
+#include "multiply.glsl"
 
 void take_row(uint r, Weight w, uint64_t row) {
   row_data[r] = w.data + row * w.row_bytes;
@@ -119,8 +119,26 @@ void main() {
       take_row(2 + i, up, base + between + at);
     }
     [[unroll]] for (uint a = 0; a < kR; ++a) vector_acc[a] = 0;
-    fetch(gate.dtype, hidden / piece_elements(gate.dtype));
-    multiply(gate.dtype, hidden / piece_elements(gate.dtype), 0);
+    if (uses(F32) && gate.dtype == F32) {
+      fetch(F32, hidden / 4, gl_SubgroupInvocationID);
+      multiply(F32, hidden / 4, 0);
+    }
+    if (uses(BF16) && gate.dtype == BF16) {
+      fetch(BF16, hidden / 8, gl_SubgroupInvocationID);
+      multiply(BF16, hidden / 8, 0);
+    }
+    if (uses(I8) && gate.dtype == I8) {
+      fetch(I8, hidden / 16, gl_SubgroupInvocationID);
+      multiply(I8, hidden / 16, 0);
+    }
+    if (uses(I4) && gate.dtype == I4) {
+      fetch(I4, hidden / 32, gl_SubgroupInvocationID);
+      multiply(I4, hidden / 32, 0);
+    }
+    if (uses(I4A) && gate.dtype == I4A) {
+      fetch(I4A, hidden / 32, gl_SubgroupInvocationID);
+      multiply(I4A, hidden / 32, 0);
+    }
     [[unroll]] for (uint i = 0; i < 2; ++i) {
       float g = subgroupAdd(vector_acc[i]), u = subgroupAdd(vector_acc[2 + i]);
       if (gl_SubgroupInvocationID == i && first + i < count) {

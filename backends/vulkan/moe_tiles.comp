@@ -42,7 +42,6 @@ uint64_t a_row(uint m) { return x + uint64_t(source(m)) * width * 4; }
 float row_scale(uint m) { return 1.0; }
 #endif
 
-bool uses(uint dtype) { return (kForm & 0xff) == dtype; }
 void find_b_row(uint n);
 void finish(uint m, uint n, vec4 v, vec4 w);
 #include "tiles.glsl"
@@ -97,5 +96,5 @@ void main() {
     second_weight.offsets += uint64_t(outputs) * weight.groups * 2;
   }
 #endif
-  multiply_tile(weight, width);
+  multiply_tile(kForm & 0xff, weight, width);
 }

@@ -68,6 +68,7 @@ const swy_profile kProfile = {sizeof(swy_profile), 0, enable, collect, correlate
 
 const char* span_name(swy_device& device, const char* kernel, const char* shader, bool first) {
   if (first || !device.profile->on) return kernel;
+  const std::lock_guard lock(device.profile->mutex);
   return device.profile->names.insert(std::string(kernel) + "/" + shader).first->c_str();
 }
 

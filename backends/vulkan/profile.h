@@ -1,6 +1,7 @@
 // When the launches of lists ran (swy.profile/1).
 #pragma once
 
+#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@ namespace gpu {
 // While timestamps are on, a list is waited for when it is submitted, and its spans are kept.
 struct Profile {
   bool on = false;
+  std::mutex mutex;             // over names: two lists may be recorded at once
   std::set<std::string> names;  // of further launches of an operation
   std::vector<swy_profile_span> spans;
   uint64_t lost = 0;
