@@ -44,7 +44,8 @@ refused() {
   [[ $code == 1 ]] || fail "$*: exit code $code, $(cat "$work/err")"
   [[ $(wc -l <"$work/err") == 1 ]] || fail "$*: not one line: $(cat "$work/err")"
   grep -qF "$what" "$work/err" || fail "$*: not \"$what\" but: $(cat "$work/err")"
-  echo "  ${!#}: $(cat "$work/err")"
+  local how=${!###*/}
+  echo "  ${how#SWITCHYARD_VULKAN_FAULT=}: $(cat "$work/err")"
 }
 
 part_refusals() {
