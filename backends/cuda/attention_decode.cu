@@ -230,7 +230,7 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "takes decoding steps, one row per sequence");
   }
   if (!device.kv_bf16) return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "needs keys and values in bf16");
-  if (device.capability != 90 || device.block_memory < Form<4>::kBytes + 4096) {
+  if (!is_hopper(device) || device.block_memory < Form<4>::kBytes + 4096) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs the clusters of compute capability 9.0");
   }
   if (bucket.rows > 64) {

@@ -237,7 +237,7 @@ swy_status record(const Recording& r) {
 }
 
 swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
-  if (device.capability != 90) {
+  if (!is_hopper(device)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs the wgmma of compute capability 9.0");
   }
   return supports_prompt(device, op, bucket, error);

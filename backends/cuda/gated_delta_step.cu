@@ -176,21 +176,8 @@ uint32_t cluster_of(const swy_gated_delta_attrs& a) { return a.value_heads / a.k
 template <int N, bool kRaw>
 swy_status record_step(const Recording& r, const Delta& d) {
   const auto& a = r.attrs<swy_gated_delta_attrs>();
-  cudaLaunchAttribute attributes[2]{};
-  attributes[0].id = cudaLaunchAttributeClusterDimension;
-  attributes[0].val.clusterDim.x = cluster_of(a);
-  attributes[0].val.clusterDim.y = attributes[0].val.clusterDim.z = 1;
-  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[1].val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(a.key_heads * cluster_of(a), r.bucket().seqs);
-  config.blockDim = kThreads;
-  config.stream = r.list.capture;
-  config.attrs = attributes;
-  config.numAttrs = r.list.started ? 2 : 1;
-  r.list.started = true;
-  return check(cudaLaunchKernelEx(&config, delta_step<N, kRaw>, d, slices_of(a), r.list.step), "recording a kernel",
-               r.error);
+  return launch_clusters(r, delta_step<N, kRaw>, cluster_of(a), dim3(a.key_heads * cluster_of(a), r.bucket().seqs),
+                         kThreads, 0, d, slices_of(a), r.list.step);
 }
 
 template <bool kRaw>
@@ -222,7 +209,7 @@ swy_status supports_delta_step(const swy_device& device, const swy_op& op, const
   if ((bucket.flags & SWY_BUCKET_DECODE) == 0) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_FLAGS, "serves steps with one row per sequence");
   }
-  if (device.capability < 90) {
+  if (!is_hopper(device)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs clusters of blocks (compute capability 9.0)");
   }
   if (a.key_dim % 4 != 0 || a.key_dim > 128 || a.conv_kernel > kMostTaps || cluster_of(a) > kMostCluster) {

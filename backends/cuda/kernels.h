@@ -87,6 +87,10 @@ inline double cost_of(double bytes, double multiply_adds, double launches = 1) {
 double weight_bytes(const swy_tensor& t);
 double row_bytes(const swy_op& op);  // of inputs and outputs
 
+// Whether code for compute capability 9.0 runs there. It is compiled for that alone: every other device, newer ones
+// too, runs the PTX of 8.0, in which kernels that need 9.0 are empty.
+inline bool is_hopper(const swy_device& device) { return device.capability == 90; }
+
 // ---- launching
 
 // Starts a kernel so that it may begin before the one before it has ended: every kernel waits by itself (depend() in
@@ -112,7 +116,7 @@ swy_status launch_clusters(const Recording& r, void (*kernel)(Params...), uint32
     attributes[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
     attributes[config.numAttrs++].val.clusterDim = {cluster, 1, 1};
   }
-  if (r.list.started && r.device().capability >= 90) {
+  if (r.list.started && is_hopper(r.device())) {
     attributes[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[config.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
   }

@@ -119,8 +119,7 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
   touch(b);
   release_next();
   depend();
-  const uint32_t row = p.gather && !empty ? step_array<uint32_t>(step, step->logit_row_at)[0] : 0;
-  const float* from = p.x + uint64_t{row} * p.width + lane * 8;
+  const float* from = p.x + lane * 8;
   float squares = 0, residual = 0;
   if (p.residual != nullptr && threadIdx.x < tiles * kTileRows && !empty) {
     residual = __ldcg(p.residual + first * kTileRows + threadIdx.x);
@@ -248,7 +247,8 @@ uint32_t tiles_per_block(const swy_device& device, uint32_t tiles, uint32_t othe
 }
 
 uint32_t shared_bytes(uint32_t slices, uint32_t tiles, uint32_t scale_bytes) {
-  return 1024 + slices * tiles * kTileBytes + tiles * scale_bytes + kBoxWarps * tiles * kTileRows * 4;
+  const uint32_t beyond = tiles > 1 ? tiles % 2 : 0;  // tiles go in pairs: what is read behind an odd one is dropped
+  return 1024 + (slices * tiles + beyond) * kTileBytes + tiles * scale_bytes + kBoxWarps * tiles * kTileRows * 4;
 }
 
 double cost(const swy_op& op, const swy_bucket&) {
@@ -274,7 +274,7 @@ swy_status supports_boxes(const swy_device& device, const swy_op& op, uint32_t f
   if (op.inputs[0]->dims[0] != 1) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "serves steps with one row");
   }
-  if (device.capability < 90) {
+  if (!is_hopper(device)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs tensor maps (compute capability 9.0)");
   }
   const auto width = static_cast<uint32_t>(op.inputs[0]->dims[1]);

@@ -1,4 +1,4 @@
-// LINEAR_ADD whose input is what the delta rule gives, before its norm and gate: for ranges.
+// Projections of one row by boxes of their weights, and those of what the delta rule gives before its norm and gate.
 #pragma once
 
 #include "kernels.h"
@@ -15,7 +15,7 @@ struct HeadNorm {
 
 struct Projection;
 
-// Whether a projection of one row can be recorded with record_boxes: `plain` counts rows of f32 or bf16 weights.
+// Whether an operation's weights from `first_weight` on can be recorded with record_boxes.
 swy_status supports_boxes(const swy_device& device, const swy_op& op, uint32_t first_weight, swy_error* error);
 // y = weights times x, normed as `p` says or, with `heads`, by heads.
 swy_status record_boxes(const Recording& r, const Projection& p, const HeadNorm* heads);

@@ -139,7 +139,7 @@ swy_status record_grouped(const Recording& r) {
 }
 
 swy_status supports_grouped(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {
-  if (device.capability != 90) {
+  if (!is_hopper(device)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "is made for compute capability 9.0");
   }
   bool streamed = false;

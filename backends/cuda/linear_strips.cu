@@ -235,7 +235,7 @@ swy_status supports_strips(const swy_device& device, const swy_op& op, const swy
   if ((head ? bucket.logit_rows : op.inputs[0]->dims[0]) != 1 || bucket.sample_rows > 1) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "serves steps with one row");
   }
-  if (device.capability < 90) {
+  if (!is_hopper(device)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs bulk copies (compute capability 9.0)");
   }
   const uint32_t first = op.id == SWY_OP_RMS_NORM_LINEAR ? 1 : 0;

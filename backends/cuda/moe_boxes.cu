@@ -317,7 +317,7 @@ swy_status supports_moe_boxes(const swy_device& device, const swy_op& op, swy_er
   if (op.inputs[0]->dims[0] != 1 || op.input_count > (op.id == SWY_OP_MOE_ADD ? 2u : 1u)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "serves steps with one row that the router decides");
   }
-  if (device.capability < 90) {
+  if (!is_hopper(device)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs tensor maps (compute capability 9.0)");
   }
   const swy_moe_attrs a = moe_attrs(op);

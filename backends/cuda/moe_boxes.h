@@ -1,4 +1,4 @@
-// MOE of one row with the norm in front of it: for ranges.
+// MOE of one row by boxes of its weights, with the norm in front of it or without.
 #pragma once
 
 #include "moe.cuh"

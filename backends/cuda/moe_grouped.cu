@@ -132,7 +132,7 @@ swy_status record_grouped(const Recording& r) {
 }
 
 swy_status supports_grouped(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
-  if (device.capability != 90) {
+  if (!is_hopper(device)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "is made for compute capability 9.0");
   }
   SWY_CUDA_TRY(supports_router(device, op, bucket, error));
@@ -143,7 +143,8 @@ swy_status supports_grouped(const swy_device& device, const swy_op& op, const sw
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
                      "weight %u cannot be streamed: bf16 or quantized rows of a multiple of 32 are needed", i);
   }
-  if (a.shared_width != 0 && op.weights[3]->dtype != op.weights[4]->dtype) {
+  if (a.shared_width != 0 &&
+      (op.weights[3]->dtype != op.weights[4]->dtype || op.weights[3]->group != op.weights[4]->group)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "the shared expert's gate and up differ in encoding");
   }
   if (first == 1 && !narrow(*op.weights[0]) && !readable_in_pieces(*op.weights[0])) {

@@ -175,7 +175,7 @@ swy_status supports_strips(const swy_device& device, const swy_op& op, const swy
   if (op.inputs[0]->dims[0] != 1) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "serves steps with one row");
   }
-  if (device.capability < 90) {
+  if (!is_hopper(device)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs bulk copies (compute capability 9.0)");
   }
   const swy_moe_attrs a = moe_attrs(op);

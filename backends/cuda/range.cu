@@ -16,8 +16,19 @@ constexpr uint32_t kLength = 3;
 
 enum class Kind { kNone, kDelta, kMixture };
 
+// Ranges get values in the program's types: these kernels take floats alone.
+bool takes(const swy_op& op) {
+  bool floats = op.revision == 1;
+  for (uint32_t i = 0; i < op.input_count; ++i) floats = floats && op.inputs[i]->dtype == SWY_F32;
+  for (uint32_t i = 0; i < op.output_count; ++i) floats = floats && op.outputs[i]->dtype == SWY_F32;
+  return floats;
+}
+
 Kind kind_of(const swy_op* const* ops, uint32_t n) {
   if (n < kLength || ops[2]->id != SWY_OP_ADD) return Kind::kNone;
+  for (uint32_t i = 0; i < kLength; ++i) {
+    if (!takes(*ops[i])) return Kind::kNone;
+  }
   if (ops[0]->id == SWY_OP_GATED_DELTA && ops[1]->id == SWY_OP_LINEAR && ops[1]->weight_count == 1) return Kind::kDelta;
   return ops[0]->id == SWY_OP_RMS_NORM && ops[1]->id == SWY_OP_MOE ? Kind::kMixture : Kind::kNone;
 }
@@ -48,7 +59,8 @@ swy_status claim(swy_device* device, const swy_op* const* ops, uint32_t n, const
   *accepted = 0;
   const Kind kind = kind_of(ops, n);
   if (kind == Kind::kNone) {
-    return swy::fail(error, SWY_OK, SWY_REASON_SHAPE, "begins neither gated_delta, linear, add nor rms_norm, moe, add");
+    return swy::fail(error, SWY_OK, SWY_REASON_SHAPE,
+                     "begins neither gated_delta, linear, add nor rms_norm, moe, add, in f32");
   }
   if ((bucket->flags & SWY_BUCKET_DETERMINISTIC) != 0) {
     return swy::fail(error, SWY_OK, SWY_REASON_FLAGS, "the ranges are not batch-invariant");
@@ -71,10 +83,13 @@ swy_status prepare(swy_device*, const swy_op* const* ops, uint32_t n, const swy_
 
 bool same(const swy_binding& a, const swy_binding& b) { return a.buffer == b.buffer && a.offset == b.offset; }
 
-// What ADD adds to what the operation before it gives; null if it adds something else.
+// What ADD adds to what the operation before it gives; null if it adds something else, or a value that the range does
+// not write.
 const swy_binding* residual_of(const swy_range_operands& o) {
   const swy_binding &value = o.bindings[1]->outputs[0], *inputs = o.bindings[2]->inputs;
-  return same(inputs[0], value) ? &inputs[1] : same(inputs[1], value) ? &inputs[0] : nullptr;
+  const swy_binding* residual = same(inputs[0], value) ? &inputs[1] : same(inputs[1], value) ? &inputs[0] : nullptr;
+  const bool inner = residual != nullptr && (same(*residual, value) || same(*residual, o.bindings[0]->outputs[0]));
+  return inner ? nullptr : residual;
 }
 
 template <class T = float>
