@@ -11,8 +11,8 @@ namespace gpu {
 
 // ---- ordering between kernels of a list
 
-// Waits for everything that kernels before this one wrote. Every thread block calls it, and does not return before:
-// otherwise a later kernel could pass while an earlier one still runs.
+// Waits for everything that kernels before this one wrote. Every thread block that has work calls it, and at least one
+// of each kernel does, or a later kernel could pass while an earlier one still runs.
 __device__ inline void depend() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -91,6 +91,8 @@ __device__ inline float block_sum(float x, float* scratch) {
 
 __device__ inline float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 __device__ inline float silu(float x) { return x / (1.0f + expf(-x)); }
+// With the hardware's own exponential and division: what goes on into bf16 or 12-bit operands.
+__device__ inline float fast_silu(float x) { return __fdividef(x, 1.0f + __expf(-x)); }
 
 // ---- the step
 

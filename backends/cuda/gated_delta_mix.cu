@@ -16,9 +16,6 @@ __device__ inline Four load_four(const float* p) {
   return {v.x, v.y, v.z, v.w};
 }
 
-// silu to some units in the last place: what it gives is rounded to bf16, or multiplied by what was.
-__device__ inline float fast_silu(float x) { return __fdividef(x, 1.0f + __expf(-x)); }
-
 // What a warp works on: a head of q or k, or 128 columns of v; each lane has four neighbouring channels.
 struct Unit {
   uint32_t channel;  // of this lane

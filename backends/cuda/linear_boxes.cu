@@ -63,7 +63,7 @@ __device__ inline void finish_eight(const Boxes& b, const float (&factors)[8], c
 #pragma unroll
   for (int j = 0; j < 8; ++j) {
     v[j] *= factors[j];
-    if (kHeads) v[j] *= scale * __fdividef(z[j], 1.0f + __expf(-z[j]));
+    if (kHeads) v[j] *= scale * fast_silu(z[j]);
   }
 }
 

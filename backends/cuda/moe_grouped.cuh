@@ -171,9 +171,6 @@ static __global__ void __launch_bounds__(256) gather(const __grid_constant__ Gro
 
 #ifdef SWY_HOPPER
 
-// To a few units in the last place, without a branch; what becomes of it is rounded to bf16.
-__device__ inline float quick_silu(float x) { return __fdividef(x, 1.0f + __expf(-x)); }
-
 // A tile of the first half of a kernel's rows, gate, and of the second, up.
 struct GateUpWork {
   static constexpr RowOrder kOrder = RowOrder::pairs;
@@ -215,7 +212,7 @@ struct GateUpWork {
       float v[2];
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const float h = quick_silu(acc[0][4 * n + e]) * acc[0][4 * n + 2 + e];
+        const float h = fast_silu(acc[0][4 * n + e]) * acc[0][4 * n + 2 + e];
         v[e] = in ? h : 0.0f;
       }
       // Columns g and g + 4 share a word: the lower lane takes the first row of both, the other the second.
