@@ -26,6 +26,10 @@ constexpr auto kTurn = std::chrono::microseconds(1500);
 
 constexpr uint64_t kLate = 10'000;  // ns that a timer may be late
 
+constexpr uint32_t kHalts = 24;  // of a segment
+constexpr uint64_t kWorthAHalt =
+    200;  // ns that a segment lasts at least: the halt itself comes between two instructions
+
 uint32_t asked_width = 2;
 
 uint64_t now_ns() {
@@ -93,11 +97,21 @@ class Team {
   void pace(Pace p, uint64_t seed) {
     pace_ = p;
     random_ = Random(seed);
+    halts_.clear();
+  }
+  // Once a run has set halts_, between runs.
+  bool halted_everywhere() const {
+    if (halts_.empty()) return false;
+    for (size_t i = 0; i < halts_.size(); ++i) {
+      if (sought(i)) return false;
+    }
+    return true;
   }
   void run(swy_team_fn fn, void* arg) {
     fn_ = fn;
     arg_ = arg;
-    new_segment();
+    for (Member& m : mine_) m.segment = 0;
+    new_segment(0);
     start_.arrive_and_wait();
     part(0);
   }
@@ -118,7 +132,6 @@ class Team {
                         this,
                         [](const swy_team* t) {
                           static_cast<Team*>(t->ctx)->barrier(t->rank); }};
-    mine_[rank].segment = 0;
     begin_segment(rank);
     fn_(arg_, &self);
     end_segment(rank);
@@ -129,7 +142,7 @@ class Team {
     ++mine_[rank].segment;
     members_.arrive_and_wait();
     if (pace_ != Pace::kFree) {
-      if (rank == 0) new_segment();
+      if (rank == 0) new_segment(mine_[rank].segment);
       members_.arrive_and_wait();
     }
     begin_segment(rank);
@@ -138,13 +151,23 @@ class Team {
   // ---- segments: what members do between two barriers
 
   // Who comes when, and who is halted. One thread calls it while the others wait.
-  void new_segment() {
+  void new_segment(size_t segment) {
     if (pace_ == Pace::kFree) return;
     order_ = random_.permutation(width_);
     when_ = random_.uniform();
-    halted = false;
+    halted = halted_early_ = false;
+    if (pace_ == Pace::kInterrupted) {
+      halts_.resize(std::max(halts_.size(), segment + 1));
+      halting_ = sought(segment);
+    }
     const std::lock_guard lock(mutex_);
     ended_ = 0;
+  }
+  // Whether the segment must be halted more often.
+  bool sought(size_t segment) const {
+    uint64_t longest = 0;
+    for (const Member& m : mine_) longest = std::max(longest, segment < m.took_ns.size() ? m.took_ns[segment] : kLate);
+    return halts_[segment] < kHalts && longest >= kWorthAHalt;
   }
   void begin_segment(uint32_t rank) {
     Member& m = mine_[rank];
@@ -153,8 +176,11 @@ class Team {
     } else if (pace_ == Pace::kTurns) {
       std::unique_lock lock(mutex_);
       turn_.wait_for(lock, order_[rank] * kTurn, [&] { return ended_ >= order_[rank]; });
+    } else if (!halting_) {
+      return;
     } else if (order_[rank] == 0) {
       halt_within(m.segment < m.took_ns.size() ? m.took_ns[m.segment] : kLate);
+      halted_early_ = halted;
     } else {
       await_halt();
     }
@@ -178,7 +204,10 @@ class Team {
       m.took_ns[m.segment] = now_ns() - m.begin_ns;
       return;
     }
-    if (pace_ == Pace::kInterrupted && order_[rank] == 0) halt.disarm();
+    if (pace_ == Pace::kInterrupted && halting_ && order_[rank] == 0) {
+      halt.disarm();
+      halts_[m.segment] += halted && !halted_early_ ? 1 : 0;
+    }
     const std::lock_guard lock(mutex_);
     ++ended_;
     turn_.notify_all();
@@ -204,7 +233,10 @@ class Team {
   std::condition_variable turn_;
   std::vector<uint32_t> order_;
   uint32_t ended_ = 0;
-  double when_ = 0;  // of a segment's time the first is halted
+  double when_ = 0;              // of a segment's time the first is halted
+  bool halting_ = false;         // this segment
+  bool halted_early_ = false;    // before its work began
+  std::vector<uint32_t> halts_;  // amid its work, per segment, since the pace was set
 };
 
 Team& team() {
@@ -224,5 +256,7 @@ const swy_executor* the_team() {
 }
 
 void set_pace(Pace pace, uint64_t seed) { team().pace(pace, seed); }
+
+bool halted_everywhere() { return team().halted_everywhere(); }
 
 }  // namespace switchyard::check
