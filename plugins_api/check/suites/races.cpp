@@ -32,7 +32,7 @@ std::string race(const Kit& kit, const Check& check) {
       if (!problem.empty()) return kit.line(check, when + problem);
       if ((check.kernel->flags & SWY_KERNEL_DETERMINISTIC) == 0) continue;
       problem = differing_bits(c, first, got);
-      if (!problem.empty()) return kit.line(check, "DETERMINISTIC, but " + when + "other bits in " + problem);
+      if (!problem.empty()) return kit.line(check, text("DETERMINISTIC, but ", when, "other bits in ", problem));
     }
   }
   return "";
