@@ -9,7 +9,7 @@
 namespace switchyard::check {
 namespace {
 
-constexpr int kRunsInTurns = 5, kRunsInterrupted = 400;  // of the latter at most
+constexpr int kRunsInTurns = 5, kRunsInterrupted = 200;  // of the latter at most
 
 // Back to the machine's own pace, whatever happens.
 struct Undisturbed {
