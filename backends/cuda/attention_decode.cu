@@ -101,6 +101,73 @@ __device__ inline bool find_share(const Attention& a, const swy_step* step, uint
   return true;
 }
 
+// By one thread.
+template <int N>
+__device__ inline void begin_barriers(Barriers& barriers) {
+  using F = Form<N>;
+  barrier_begin(&barriers.keys, 1);
+  barrier_begin(&barriers.values, 1);
+  barrier_begin(&barriers.keys_read, kWarps);
+  barrier_begin(&barriers.values_read, kWarps);
+  barrier_begin(&barriers.pushed, 1);
+  barriers_begun();
+  barrier_expect(&barriers.pushed, F::kSources * (F::kDim + 2) * 4);
+}
+
+// Asks for the keys (or values) of the block's first window; returns the bytes that will come.
+template <int N>
+__device__ inline uint32_t bring_first(const Share& share, bool values, char* memory, Barriers& barriers) {
+  using F = Form<N>;
+  const uint32_t bytes = bring<N>(share, share.first, values ? share.to_values() : 0,
+                                  memory + (values ? F::kValues : 0), values ? &barriers.values : &barriers.keys);
+  if (values && share.last - share.first < F::kPositions) {
+    clear_values<N>(share.last - share.first, memory + F::kValues);
+  }
+  return bytes;
+}
+
+// The workers' part, up to what other blocks are told.
+template <int N>
+__device__ inline void walk_and_push(const Share& share, char* memory, float (*tops)[kHeads], Barriers& barriers,
+                                     uint32_t rank, uint32_t heads, float2* stats) {
+  using F = Form<N>;
+  const uint32_t warp = threadIdx.x / 32;
+  Sums sums{};
+  sums.top = -INFINITY;
+  walk<N>(share, memory, tops, barriers, sums);
+  auto* inbox = reinterpret_cast<float*>(memory + F::kInbox);
+  push_sums<N>(sums, warp, rank * F::kTeams + warp / N, heads, inbox, stats, &barriers.pushed);
+}
+
+// The warps that bring keys or values: they append the sequence's own, x, if this block `appends`.
+template <int N>
+__device__ inline void append_and_bring(const Share& share, bool values, bool appends, const float (&x)[N],
+                                        uint32_t bytes, char* memory, Barriers& barriers) {
+  if (appends)
+    store_packed<N>(share.key(share.context - 1) + (values ? share.to_values() : 0) + threadIdx.x % 32 * N, x);
+  bring_windows<N>(share, values, x, bytes, memory, barriers);
+}
+
+// The query heads of a block's row and group, and their KV head, counted through all rows.
+struct OwnHeads {
+  uint32_t count;
+  uint64_t query, kv;
+
+  __device__ explicit OwnHeads(const Attention& a) {
+    const uint32_t row = blockIdx.z, kv_head = blockIdx.y / a.groups;
+    const uint32_t first = kv_head * a.per_kv() + blockIdx.y % a.groups * kHeads;
+    count = min(kHeads, (kv_head + 1) * a.per_kv() - first);
+    query = uint64_t{row} * a.heads + first, kv = uint64_t{row} * a.kv_heads + kv_head;
+  }
+};
+
+// Element threadIdx.x of the block's head, once all blocks of the cluster have pushed what they know.
+template <int N>
+__device__ inline Known await_cluster(const char* memory, const float2* stats, Barriers& barriers) {
+  barrier_wait(&barriers.pushed, 0);
+  return join_cluster<N>(reinterpret_cast<const float*>(memory + Form<N>::kInbox), stats, threadIdx.x);
+}
+
 // blockIdx.x: cluster of the row, and block of it; blockIdx.y: KV head and group of query heads; blockIdx.z: row.
 // reach: positions that a cluster takes before there is another one.
 template <int N>
@@ -112,18 +179,9 @@ __global__ void __launch_bounds__(kThreads, 2)
   __shared__ __align__(8) float tops[2 * F::kTeams * F::kTiles][kHeads];
   __shared__ Barriers barriers;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = blockIdx.z, rank = cluster_rank();
-  const bool worker = warp < kWarps;
-  const bool values = warp == kWarps + 1;
+  const bool worker = warp < kWarps, values = warp == kWarps + 1;
   release_next();
-  if (threadIdx.x == 0) {
-    barrier_begin(&barriers.keys, 1);
-    barrier_begin(&barriers.values, 1);
-    barrier_begin(&barriers.keys_read, kWarps);
-    barrier_begin(&barriers.values_read, kWarps);
-    barrier_begin(&barriers.pushed, 1);
-    barriers_begun();
-    barrier_expect(&barriers.pushed, F::kSources * (F::kDim + 2) * 4);
-  }
+  if (threadIdx.x == 0) begin_barriers<N>(barriers);
   uint32_t clusters = 0, bytes = 0;
   Share share;
   if (!find_share<N>(a, step, reach, clusters, share)) {
@@ -131,13 +189,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     return;
   }
   __syncthreads();
-  if (!worker && share.first < share.last) {
-    bytes = bring<N>(share, share.first, values ? share.to_values() : 0, memory + (values ? F::kValues : 0),
-                     values ? &barriers.values : &barriers.keys);
-    if (values && share.last - share.first < F::kPositions) {
-      clear_values<N>(share.last - share.first, memory + F::kValues);
-    }
-  }
+  if (!worker && share.first < share.last) bytes = bring_first<N>(share, values, memory, barriers);
   make_turns(a, share.context - 1, turn);
   float norm[N];
 #pragma unroll
@@ -147,42 +199,31 @@ __global__ void __launch_bounds__(kThreads, 2)
   depend();
 
   // The row's own heads: a worker has a query head, the other warps the key and the value.
-  const uint32_t kv = blockIdx.y / a.groups, first_head = kv * a.per_kv() + blockIdx.y % a.groups * kHeads;
-  const uint32_t heads = min(kHeads, (kv + 1) * a.per_kv() - first_head);
-  const uint64_t query = uint64_t{row} * a.heads + first_head, key = (uint64_t{row} * a.kv_heads + kv) * F::kDim;
+  const OwnHeads own(a);
   const bool appends = share.first < share.last && share.last == share.context;
-  const bool gives = rank < heads && threadIdx.x < F::kDim;
+  const bool gives = rank < own.count && threadIdx.x < F::kDim;
   float x[N], gate = 0;
-  load_floats<N>(worker ? a.q + (query + warp) * F::kDim * (a.gated ? 2 : 1) : (values ? a.v : a.k) + key,
-                 worker ? warp < heads : appends, x);
-  if (a.gated && gives) gate = a.q[(query + rank) * 2 * F::kDim + F::kDim + threadIdx.x];
+  load_floats<N>(
+      worker ? a.q + (own.query + warp) * F::kDim * (a.gated ? 2 : 1) : (values ? a.v : a.k) + own.kv * F::kDim,
+      worker ? warp < own.count : appends, x);
+  if (a.gated && gives) gate = a.q[(own.query + rank) * 2 * F::kDim + F::kDim + threadIdx.x];
   if (!values) prepare_head<N>(a, norm, turn, worker ? a.scale * 1.44269504f : 1.0f, x);
   if (!worker) {
-    if (appends && blockIdx.y % a.groups == 0) {
-      store_packed<N>(share.key(share.context - 1) + (values ? share.to_values() : 0) + lane * N, x);
-    }
-    bring_windows<N>(share, values, x, bytes, memory, barriers);
+    append_and_bring<N>(share, values, appends && blockIdx.y % a.groups == 0, x, bytes, memory, barriers);
     return;
   }
   store_packed<N>(memory + F::kQueries + warp * F::kRow + lane * 2 * N, x);
   workers_meet();
-  Sums sums{};
-  sums.top = -INFINITY;
-  walk<N>(share, memory, tops, barriers, sums);
-  auto* inbox = reinterpret_cast<float*>(memory + F::kInbox);
-  push_sums<N>(sums, warp, rank * F::kTeams + warp / N, heads, inbox, stats, &barriers.pushed);
-  if (rank >= heads) return;
+  walk_and_push<N>(share, memory, tops, barriers, rank, own.count, stats);
+  if (rank >= own.count) return;
   Known known{};
-  if (threadIdx.x < F::kDim) {
-    barrier_wait(&barriers.pushed, 0);
-    known = join_cluster<N>(inbox, stats, threadIdx.x);
-  }
+  if (threadIdx.x < F::kDim) known = await_cluster<N>(memory, stats, barriers);
   if (clusters > 1 && !join_clusters(a, row * gridDim.y + blockIdx.y, blockIdx.x / kCluster, clusters, rank, known)) {
     return;
   }
   if (!gives) return;
   const float y = share.context > 0 ? known.value / known.sum : 0.0f;
-  a.y[(query + rank) * F::kDim + threadIdx.x] = a.gated ? y * sigmoid(gate) : y;
+  a.y[(own.query + rank) * F::kDim + threadIdx.x] = a.gated ? y * sigmoid(gate) : y;
 }
 
 // ---- recording

@@ -137,12 +137,8 @@ __device__ inline void make_turns(const Attention& a, uint32_t position, float2*
 // Which 16 bytes of a row a thread of a quad takes: i is 0 .. N - 1.
 __device__ inline uint32_t quad_unit(uint32_t t, uint32_t i) { return i / 2 * 8 + t % 2 + t / 2 * 4 + i % 2 * 2; }
 
-// 2^x, and 0 of minus infinity less itself.
-__device__ inline float power(float x, float less) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x - (less == -INFINITY ? 0.0f : less)));
-  return y;
-}
+// 2^(x - less), and 0 of minus infinity less itself.
+__device__ inline float power(float x, float less) { return exp2_of(x - (less == -INFINITY ? 0.0f : less)); }
 
 // What the 16 positions of a tile weigh beside the heaviest of them, which is `tops`: weights [kHeads][kSpan], position
 // 4 j + t at 4 t + j. `first`: the tile's position.

@@ -22,12 +22,6 @@ __device__ inline uint32_t in_panels(uint32_t row, uint32_t unit) {
 }
 __host__ __device__ constexpr uint32_t panels_bytes(uint32_t dim, uint32_t rows) { return rows * dim * 2; }
 
-__device__ inline float exp2_of(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
 // A tile of queries: rows of a sequence, and their positions.
 struct Tile {
   Part part;

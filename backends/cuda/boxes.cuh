@@ -208,6 +208,12 @@ __device__ inline void give(const float (&sum)[N][2], float* to, uint32_t tiles,
   }
 }
 
+// A warp's share of the sum of the squares of x, for the whole block.
+__device__ inline void keep_square(float square, float (&squares)[kBoxWarps]) {
+  square = warp_sum(square);
+  if (threadIdx.x % 32 == 0) squares[threadIdx.x / 32] = square;
+}
+
 #endif
 
 }  // namespace gpu

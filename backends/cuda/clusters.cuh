@@ -6,13 +6,12 @@
 
 #include <cstdint>
 
+#include "copy_engine.cuh"
+
 namespace gpu {
 
 // ---- within a cluster
 
-[[maybe_unused]] __device__ inline uint32_t shared_at(const void* p) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
 __device__ inline uint32_t cluster_rank() {
   uint32_t r = 0;
 #if __CUDA_ARCH__ >= 900
@@ -32,24 +31,25 @@ __device__ inline void cluster_meet() {
 
 __device__ inline void barrier_begin(uint64_t* barrier, uint32_t arrivals) {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_at(barrier)), "r"(arrivals));
+  barrier_init(shared_at(barrier), arrivals);
 #endif
 }
 __device__ inline void barriers_begun() {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  publish_barriers();
 #endif
 }
 __device__ inline void barrier_arrive(uint64_t* barrier) {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_at(barrier)) : "memory");
+  barrier_arrive(shared_at(barrier));
 #endif
 }
 __device__ inline void barrier_expect(uint64_t* barrier, uint32_t bytes) {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_at(barrier)), "r"(bytes) : "memory");
+  barrier_expect(shared_at(barrier), bytes);
 #endif
 }
+// What other blocks of the cluster wrote before is visible.
 __device__ inline void barrier_wait(uint64_t* barrier, uint32_t parity) {
 #if __CUDA_ARCH__ >= 900
   uint32_t done = 0;
@@ -65,10 +65,7 @@ __device__ inline void barrier_wait(uint64_t* barrier, uint32_t parity) {
 // Copies to shared memory; both lie on multiples of 16 bytes.
 __device__ inline void copy_row(void* to, const void* from, uint32_t bytes, uint64_t* barrier) {
 #if __CUDA_ARCH__ >= 900
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared_at(to)),
-      "l"(from), "r"(bytes), "r"(shared_at(barrier))
-      : "memory");
+  copy_in(shared_at(to), from, bytes, shared_at(barrier));
 #endif
 }
 // Writes to the same place of another block's shared memory.

@@ -91,6 +91,12 @@ __device__ inline float block_sum(float x, float* scratch) {
 
 __device__ inline float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 __device__ inline float silu(float x) { return x / (1.0f + expf(-x)); }
+// 2^x, the hardware's own.
+__device__ inline float exp2_of(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
 // With the hardware's own exponential and division: what goes on into bf16 or 12-bit operands.
 __device__ inline float fast_silu(float x) { return __fdividef(x, 1.0f + __expf(-x)); }
 

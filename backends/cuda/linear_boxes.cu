@@ -82,17 +82,11 @@ __device__ inline void write_rows(const Boxes& b, const float* part, uint32_t st
   b.p.y[w][row] = fmaf(sum, inverse, residual);
 }
 
-template <bool kHeads, int N>
-__device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step* step, char* dynamic) {
-  __shared__ Asked arrived[kBoxWarps], scales_arrived;
-  __shared__ float squares_of[kBoxWarps];
-  __shared__ uint4 scratch[kBoxWarps][32];
+// Each warp asks for its slices of all tiles, the first one for the scales as well.
+__device__ inline void ask_for_tiles(const Maps& maps, const Boxes& b, uint32_t first, uint32_t tiles, char* boxes,
+                                     char* scales, Asked (&arrived)[kBoxWarps], Asked& scales_arrived) {
   const Projection& p = b.p;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, slices = b.slices();
-  const uint32_t first = blockIdx.x * b.tiles, tiles = min(b.tiles, p.first_task[p.count] - first);
-  char* boxes = first_box(dynamic);  // [slice][tile]
-  char* scales = boxes + slices * b.tiles * kTileBytes;
-  auto* part = reinterpret_cast<float*>(scales + b.tiles * b.scale_bytes);  // [warp][row]
   if (threadIdx.x == 0) {
     for (uint32_t w = 0; w < kBoxWarps; ++w) arrived[w].init();
     scales_arrived.init();
@@ -113,6 +107,20 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
     scales_arrived.ask_scales(reinterpret_cast<uint16_t*>(scales + i * b.scale_bytes), p.weights[w],
                               uint64_t{first + i - p.first_task[w]} * kTileRows, kTileRows);
   }
+}
+
+template <bool kHeads, int N>
+__device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step* step, char* dynamic) {
+  __shared__ Asked arrived[kBoxWarps], scales_arrived;
+  __shared__ float squares_of[kBoxWarps];
+  __shared__ uint4 scratch[kBoxWarps][32];
+  const Projection& p = b.p;
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, slices = b.slices();
+  const uint32_t first = blockIdx.x * b.tiles, tiles = min(b.tiles, p.first_task[p.count] - first);
+  char* boxes = first_box(dynamic);  // [slice][tile]
+  char* scales = boxes + slices * b.tiles * kTileBytes;
+  auto* part = reinterpret_cast<float*>(scales + b.tiles * b.scale_bytes);  // [warp][row]
+  ask_for_tiles(maps, b, first, tiles, boxes, scales, arrived, scales_arrived);
   const bool empty = step_rows(step, p.domain) == 0;  // nothing is given out, but what was asked for must come
   float factors[8];
   if (warp < slices) factors_of<kHeads>(b, warp, factors);
@@ -120,10 +128,9 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
   release_next();
   depend();
   const float* from = p.x + lane * 8;
-  float squares = 0, residual = 0;
-  if (p.residual != nullptr && threadIdx.x < tiles * kTileRows && !empty) {
-    residual = __ldcg(p.residual + first * kTileRows + threadIdx.x);
-  }
+  float squares = 0;
+  const bool added = p.residual != nullptr && threadIdx.x < tiles * kTileRows && !empty;
+  const float residual = added ? __ldcg(p.residual + first * kTileRows + threadIdx.x) : 0.0f;
 #pragma unroll 1
   for (uint32_t slice = warp; slice < slices; slice += kBoxWarps) {
     float v[8] = {}, z[8] = {};
@@ -146,8 +153,7 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
       give<N>(sum, part + (warp * b.tiles + i) * kTileRows, tiles - i, slice != warp);
     }
   }
-  squares = warp_sum(squares);
-  if (lane == 0) squares_of[warp] = squares;
+  keep_square(squares, squares_of);
   __syncthreads();
   if (threadIdx.x >= tiles * kTileRows || empty) return;
   const uint32_t w = weight_of_task(p, first + threadIdx.x / kTileRows);

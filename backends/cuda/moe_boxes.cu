@@ -6,59 +6,15 @@
 //
 // The choice is made by every block: that takes less time than to wait for another's. `down` makes it while `gate_up`
 // waits for its weights.
-#include "moe_boxes.h"
-
-#include "boxes.cuh"
-#include "choice.cuh"
+#include "moe_boxes.cuh"
 
 namespace gpu {
 namespace {
-
-constexpr uint32_t kMostExperts = kChoiceThreads, kHalf = 32;  // rows of gate, and of up, per block
-constexpr uint32_t kMostHidden = kBoxWarps * kSlice, kMostBoxes = 4;
-
-struct MixtureBoxes {
-  Mixture m;
-  InputNorm norm;
-  bool normed;
-
-  __host__ __device__ uint32_t slots() const { return m.top_k + (m.shared_width != 0 ? 1 : 0); }
-  // Slices of h: each slot has whole ones.
-  __host__ __device__ uint32_t h_slices() const { return slots() * (m.width / kSlice); }
-  // What a warp has of them at most.
-  __host__ __device__ uint32_t boxes_per_warp() const { return (h_slices() + kBoxWarps - 1) / kBoxWarps; }
-};
-struct UpMaps {
-  CUtensorMap gate_up, shared_gate, shared_up;
-};
-struct DownMaps {
-  CUtensorMap down, shared_down;
-};
-
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-
-// What the elements 8 i to 8 i + 7 of the input are multiplied by.
-__device__ inline void norm_of(const MixtureBoxes& b, uint32_t i, float (&norm)[8]) {
-#pragma unroll
-  for (int j = 0; j < 8; ++j) norm[j] = 1.0f - b.norm.bias;
-  if (b.normed) plain_eight(b.norm.weight, i, norm);
-#pragma unroll
-  for (int j = 0; j < 8; ++j) norm[j] += b.norm.bias;
-}
-__device__ inline float inverse_norm(const MixtureBoxes& b, const float (&squares)[kBoxWarps]) {
-  if (!b.normed) return 1.0f;
-  float total = 0;
-#pragma unroll
-  for (uint32_t w = 0; w < kBoxWarps; ++w) total += squares[w];
-  return rsqrtf(total / static_cast<float>(b.m.hidden) + b.norm.eps);
-}
-#endif
 
 // Four warps per row, each with every fourth 256 columns.
 __global__ void __launch_bounds__(kBoxThreads, 2)
     route_boxes(const __grid_constant__ MixtureBoxes b, const swy_step* step) {
 #if __CUDA_ARCH__ >= 900
-  constexpr uint32_t kChunks = kMostHidden / kSlice / 4;
   __shared__ float part[kBoxWarps], squares[kBoxWarps];
   const Mixture& m = b.m;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -87,15 +43,7 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
   }
   release_next();
   float sum = 0, square = 0;
-#pragma unroll
-  for (uint32_t c = 0; c < kChunks; ++c) {
-    if (c * 4 + warp % 4 >= chunks) continue;
-#pragma unroll
-    for (uint32_t j = 0; j < 8; ++j) {
-      square = fmaf(v[c][j], v[c][j], square);
-      sum = fmaf(v[c][j] * norm[c][j], weight[c][j], sum);
-    }
-  }
+  multiply_chunks(weight, norm, v, warp % 4, chunks, sum, square);
   sum = warp_sum(sum);
   square = warp_sum(square);
   if (lane == 0) part[warp] = sum, squares[warp] = square;
@@ -126,30 +74,14 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, slices = m.hidden / kSlice;
   const uint32_t slot = blockIdx.x / (m.width / kHalf), first = blockIdx.x % (m.width / kHalf) * kHalf;
   const bool routed = slot < m.top_k, works = warp < slices;
-  char* boxes = first_box(dynamic) + warp * 2 * kHalf * kBoxBytes;  // gate, up
+  char* boxes = first_box(dynamic) + warp * 2 * kHalf * kBoxBytes;
   auto* scales = reinterpret_cast<uint16_t*>(first_box(dynamic) + slices * 2 * kHalf * kBoxBytes);
   const uint32_t half_scales = scales_bytes(m.gate_up, kHalf);
-  if (threadIdx.x == 0) {
-    for (uint32_t w = 0; w < kBoxWarps; ++w) arrived[w].init();
-    scales_arrived.init();
-    publish_barriers();
-    if (routed) prefetch_map(maps.gate_up);
+  const HalfBoxes to{boxes, scales, half_scales, works, arrived, scales_arrived};
+  begin_halves(maps.gate_up, routed, arrived, scales_arrived);
+  if (!routed) {
+    ask_for_halves(to, maps.shared_gate, maps.shared_up, m.shared_gate, m.shared_up, first, first);
   }
-  __syncthreads();
-  const auto ask = [&](const CUtensorMap& gate, const CUtensorMap& up, const Weight& gate_weight,
-                       const Weight& up_weight, uint32_t gate_row, uint32_t up_row) {
-    if (works && lane == 0) {
-      arrived[warp].expect(2 * kHalf * kBoxBytes);
-      arrived[warp].ask(boxes, gate, warp * kBoxBytes, gate_row);
-      arrived[warp].ask(boxes + kHalf * kBoxBytes, up, warp * kBoxBytes, up_row);
-    }
-    if (threadIdx.x == 0) {
-      scales_arrived.expect(2 * half_scales);
-      scales_arrived.ask_scales(scales, gate_weight, gate_row, kHalf);
-      scales_arrived.ask_scales(scales + half_scales / 2, up_weight, up_row, kHalf);
-    }
-  };
-  if (!routed) ask(maps.shared_gate, maps.shared_up, m.shared_gate, m.shared_up, first, first);
   float norm[8], v[8] = {}, square = 0;
   if (works) norm_of(b, warp * 32 + lane, norm);
   const bool empty = step_rows(step, m.domain) == 0;
@@ -159,18 +91,11 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
   const float logit = exists && !empty ? __ldcg(m.logits + threadIdx.x) : 0.0f;
   if (works && !empty) load_eight_fresh(m.x + warp * kSlice + lane * 8, v);
   if (routed) {
-    choose(logit, exists, m.top_k, chosen);
-    const uint32_t row = min(chosen.ids[slot], m.experts - 1) * 2 * m.width + first;
-    ask(maps.gate_up, maps.gate_up, m.gate_up, m.gate_up, row, row + m.width);
+    ask_for_chosen(to, maps.gate_up, m, logit, exists, slot, first, chosen);
   }
   release_next();  // not earlier: `down` reads the logits without waiting for this kernel
   if (works) {
-#pragma unroll
-    for (int j = 0; j < 8; ++j) {
-      square = fmaf(v[j], v[j], square);
-      v[j] *= norm[j];
-    }
-    const SliceX x = make_slice(v, 1.0f, scratch[warp]);
+    const SliceX x = make_normed(v, norm, scratch[warp], square);
     arrived[warp].wait();
     scales_arrived.wait();
 #pragma unroll 1
@@ -181,8 +106,7 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
       give<2>(sum, part[warp] + half * kHalf, 2, false);
     }
   }
-  square = warp_sum(square);
-  if (lane == 0) squares[warp] = square;
+  keep_square(square, squares);
   __syncthreads();
   if (threadIdx.x >= kHalf || empty) return;
   float gate = 0, up = 0;
@@ -208,26 +132,11 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
   const uint32_t tile_scales = scales_bytes(m.down, kTileRows);
   char* boxes = first_box(dynamic) + warp * per_warp * kTileBytes;
   char* scales = first_box(dynamic) + kBoxWarps * per_warp * kTileBytes + warp * per_warp * tile_scales;
-  if (lane == 0) {
-    arrived[warp].init();
-    publish_barriers();
-    prefetch_map(maps.down);
-  }
-  __syncwarp();
+  begin_slots(maps.down, arrived[warp]);
   // The logits are there: gate_up_boxes lets this kernel begin only after it has read them itself.
   const bool exists = threadIdx.x < m.experts;
   choose(exists ? __ldcg(m.logits + threadIdx.x) : 0.0f, exists, m.top_k, chosen);
-  if (lane == 0) arrived[warp].expect(mine * (kTileBytes + tile_scales));
-  __syncwarp();
-  if (lane < mine) {
-    const uint32_t slice = warp + lane * kBoxWarps, slot = slice / per_slot;
-    const bool routed = slot < m.top_k;
-    const uint32_t row = (routed ? min(chosen.ids[slot], m.experts - 1) * m.hidden : 0) + first;
-    arrived[warp].ask(boxes + lane * kTileBytes, routed ? maps.down : maps.shared_down, slice % per_slot * kBoxBytes,
-                      row);
-    arrived[warp].ask_scales(reinterpret_cast<uint16_t*>(scales + lane * tile_scales), routed ? m.down : m.shared_down,
-                             row, kTileRows);
-  }
+  ask_for_slots({boxes, scales, mine, per_slot, tile_scales, arrived[warp]}, maps, m, chosen, first);
   const float weight = chosen.weight(m.top_k);
   const bool empty = step_rows(step, m.domain) == 0;
   touch(b);
@@ -235,21 +144,14 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
   release_next();  // not earlier: the weights behind these would get in the way of those of gate_up_boxes
   const float factor = lane == m.top_k && !empty && m.shared_width != 0 ? m.shared_p[0] : weight;
   float v[kMostBoxes][8] = {}, residual = 0;
-#pragma unroll
-  for (uint32_t i = 0; i < kMostBoxes; ++i) {
-    if (i < mine && !empty) load_eight_fresh(m.h + (warp + i * kBoxWarps) * kSlice + lane * 8, v[i]);
-  }
+  load_h(m.h, mine, empty, v);
   if (m.residual != nullptr && threadIdx.x < kTileRows && !empty) residual = __ldcg(m.residual + first + threadIdx.x);
   float all[1][2] = {};
 #pragma unroll 1
   for (uint32_t i = 0; i < mine; ++i) {
     const uint32_t slice = warp + i * kBoxWarps;
     const SliceX x = make_slice(v[0], __shfl_sync(kAll, factor, slice / per_slot), scratch[warp]);
-#pragma unroll
-    for (uint32_t k = 0; k + 1 < kMostBoxes; ++k) {
-#pragma unroll
-      for (int j = 0; j < 8; ++j) v[k][j] = v[k + 1][j];
-    }
+    shift(v);
     if (i == 0) arrived[warp].wait();
     const TileScales of(scales + i * tile_scales, m.down, slice % per_slot, kTileRows, 0);
     float sum[1][2];
