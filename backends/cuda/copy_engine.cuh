@@ -1,18 +1,20 @@
 // Hopper's barriers in shared memory and its copy engine. PTX ISA, sections on mbarrier and cp.async.bulk. Addresses in
-// 32 bits are those of shared memory. Compiled for less than 9.0, none of it is there.
+// 32 bits are those of shared memory. Compiled for less than 9.0, nothing is there but shared_at.
 #pragma once
 
 #include <cuda.h>
 
 #include <cstdint>
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-
 namespace gpu {
 
-__device__ inline uint32_t shared_at(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
+[[maybe_unused]] __device__ inline uint32_t shared_at(const void* p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
 
-// ---- barriers: addresses are those of shared memory
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+
+// ---- barriers
 
 __device__ inline void barrier_init(uint32_t at, uint32_t arrivals) {
   asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(at), "r"(arrivals));
@@ -82,6 +84,6 @@ __device__ inline void copy_out(void* to, uint32_t from, uint32_t bytes) {
 __device__ inline void copies_out_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 __device__ inline void copies_out_done() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
-}  // namespace gpu
-
 #endif
+
+}  // namespace gpu
