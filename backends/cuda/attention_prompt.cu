@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(kPromptThreads, 1)
       copies_wait<0>();
       __syncthreads();
       if (b + 1 < blocks) bring(b + 1);
-      attend_block<kDim, kSplit>(shared_address(memory), shared_address(buffers + b % kBuffers * kBuffer), m, team,
+      attend_block<kDim, kSplit>(shared_at(memory), shared_at(buffers + b % kBuffers * kBuffer), m, team,
                                  b * kPositions + team * (kPositions / kSplit), limit, r);
     }
   }

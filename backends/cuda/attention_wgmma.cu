@@ -110,7 +110,7 @@ __device__ inline void walk_together(const Attention& a, const swy_step* step, c
                                      Running<kDim>& r) {
   constexpr uint32_t kHalf = panels_bytes(kDim, kPositions), kWarps = kPromptThreads / 32;
   const uint32_t group = threadIdx.x / kGroup, m = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
-  const uint32_t blocks = tile.blocks(), queries = shared_address(memory) + group * panels_bytes(kDim, 64);
+  const uint32_t blocks = tile.blocks(), queries = shared_at(memory) + group * panels_bytes(kDim, 64);
   char* keys = memory + panels_bytes(kDim, kTileQueries);  // two buffers of keys, then two of values
   char* values = keys + 2 * kHalf;
   Pages<kDim, kWarps> pages(step, tile, threadIdx.x / 32, 0);
@@ -132,17 +132,17 @@ __device__ inline void walk_together(const Attention& a, const swy_step* step, c
   limits(tile, m, limit);
   float s[8][4], next[8][4];
   arrived<1>(0, kPromptThreads);
-  score_block<kDim>(s, queries, shared_address(keys));
+  score_block<kDim>(s, queries, shared_at(keys));
   products_end(s);
   for (uint32_t b = 0; b < blocks; ++b) {
     arrived<0>(0, kPromptThreads);
     bring_values(b + 1);
     bring_keys(b + 2);
     copies_end();
-    if (b + 1 < blocks) score_block<kDim>(next, queries, shared_address(keys + (b + 1) % 2 * kHalf));
+    if (b + 1 < blocks) score_block<kDim>(next, queries, shared_at(keys + (b + 1) % 2 * kHalf));
     soften_block(s, b * kPositions, limit, r, weights);
     products_end(next);
-    weigh_block<kDim>(weights, shared_address(values + b % 2 * kHalf), r);
+    weigh_block<kDim>(weights, shared_at(values + b % 2 * kHalf), r);
 #pragma unroll
     for (int i = 0; i < 32; ++i) s[i / 4][i % 4] = next[i / 4][i % 4];
   }
@@ -174,13 +174,13 @@ __device__ inline void walk_in_turns(const Attention& a, const swy_step* step, c
   for (uint32_t b = group; b < blocks; b += 2) {
     arrived<1>(1 + group, kGroup);
     float s[8][4];
-    score_block<kDim>(s, shared_address(memory), shared_address(keys));
+    score_block<kDim>(s, shared_at(memory), shared_at(keys));
     products_end(s);
     asm volatile("bar.sync %0, %1;" ::"r"(1 + group), "n"(kGroup) : "memory");
     bring(b + 2, false);
     soften_block(s, b * kPositions, limit, r, weights);
     arrived<1>(1 + group, kGroup);
-    weigh_block<kDim>(weights, shared_address(keys) + kHalf, r);
+    weigh_block<kDim>(weights, shared_at(keys) + kHalf, r);
     asm volatile("bar.sync %0, %1;" ::"r"(1 + group), "n"(kGroup) : "memory");
     bring(b + 2, true);
   }

@@ -46,10 +46,7 @@ struct Copies {
 #if __CUDA_ARCH__ >= 900
     if (lane == 0) {
       asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(size) : "memory");
-      asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                       shared_address(to)),
-                   "l"(from), "r"(size), "r"(barrier)
-                   : "memory");
+      copy_in(shared_at(to), from, size, barrier);
     }
 #else
     for (uint32_t i = lane * 16; i < size; i += 512) copy_later(to + i, static_cast<const char*>(from) + i, true);
@@ -57,7 +54,7 @@ struct Copies {
   }
   __device__ void end() const {
 #if __CUDA_ARCH__ >= 900
-    if (threadIdx.x % 32 == 0) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+    if (threadIdx.x % 32 == 0) barrier_arrive(barrier);
 #else
     copies_end();
 #endif
@@ -76,7 +73,7 @@ __device__ inline void bring(const Chunks& c, const Walk& w, uint32_t n, char* m
   if (n > w.chunks) return;
   const Delta& d = c.d;
   const uint32_t key_head = w.head / (d.value_heads / d.key_heads), turn = w.turn + n;
-  Copies copies{shared_address(memory + P::barrier(turn))};
+  Copies copies{shared_at(memory + P::barrier(turn))};
   if (n < w.chunks) {
     char* to = memory + P::first(turn);
     const uint32_t rows = min(kChunk, w.s.rows - n * kChunk), slot = w.slot + n;
@@ -89,7 +86,7 @@ __device__ inline void bring(const Chunks& c, const Walk& w, uint32_t n, char* m
       fill_zero(to + rows * kDim * 2, to + P::kKeys);
       fill_zero(to + P::kV + rows * kSlice * 2, to + P::kV + P::kValues);
 #if __CUDA_ARCH__ >= 900
-      asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+      stores_visible_to_copies();
 #endif
     }
   }
@@ -109,14 +106,7 @@ __device__ inline void bring(const Chunks& c, const Walk& w, uint32_t n, char* m
 template <int kDim, int kStages>
 __device__ inline void next_turn(uint32_t turn, char* memory) {
 #if __CUDA_ARCH__ >= 900
-  const uint32_t barrier = shared_address(memory + Places<kDim, kStages>::barrier(turn));
-  uint32_t done = 0;
-  while (done == 0) {
-    asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"
-                 : "=r"(done)
-                 : "r"(barrier), "r"(turn / kStages % 2)
-                 : "memory");
-  }
+  barrier_wait(shared_at(memory + Places<kDim, kStages>::barrier(turn)), turn / kStages % 2);
 #else
   copies_wait<0>();
 #endif
@@ -139,30 +129,53 @@ __device__ inline void hand_over(char* to, const uint32_t (&a)[4]) {
   *reinterpret_cast<uint4*>(to) = make_uint4(a[0], a[1], a[2], a[3]);
 }
 
-// The first warp of a tile: S^T [16, kDim] through one chunk. Element e of tile n of a product: column g or g + 8 of
-// the values (e / 2), row 8 n + 2 t or the one behind it (e % 2).
-template <int kDim, int kStages>
-__device__ inline void advance(float (&s)[kDim / 8][4], uint32_t turn, uint32_t tile, char* memory) {
-  using P = Places<kDim, kStages>;
-  constexpr uint32_t kUnits = kDim / 8;
-  const uint32_t lane = threadIdx.x % 32, t = lane % 4;
-  const char* place = memory + P::first(turn);
-  const uint32_t keys = shared_address(place);
-  char* hand = memory + P::hand(turn, tile) + lane * 16;
-  // Nothing is written to shared memory while fragments are read: that would hold up those behind it.
-  float r[8][4] = {};
-  uint32_t state[kDim / 16][4];
+// Element e of tile n of a product: column g or g + 8 of the values (e / 2), row 8 n + 2 t or the one behind it (e %
+// 2).
+
+// The state as operands, and r = S^T K^T [16, 64].
+template <int kDim>
+__device__ inline void multiply_keys(const float (&s)[kDim / 8][4], uint32_t keys, uint32_t (&state)[kDim / 16][4],
+                                     float (&r)[8][4]) {
 #pragma unroll
   for (uint32_t k = 0; k < kDim / 16; ++k) {
     uint32_t(&a)[4] = state[k], b[4];
     as_operand(a, s[2 * k], s[2 * k + 1]);
 #pragma unroll
     for (uint32_t m = 0; m < 4; ++m) {
-      second_operand<kUnits>(b, keys, m * 16, k * 16);
+      second_operand<kDim / 8>(b, keys, m * 16, k * 16);
       matrix_multiply(r[2 * m], a, b[0], b[1]);
       matrix_multiply(r[2 * m + 1], a, b[2], b[3]);
     }
   }
+}
+
+// s += (exp(G_64 - G) U)^T K.
+template <int kDim>
+__device__ inline void add_keys(float (&s)[kDim / 8][4], const uint32_t (&scaled)[4][4], uint32_t keys) {
+#pragma unroll
+  for (uint32_t k = 0; k < 4; ++k) {
+#pragma unroll
+    for (uint32_t m = 0; m < kDim / 16; ++m) {
+      uint32_t b[4];
+      second_transposed<kDim / 8>(b, keys, k * 16, m * 16);
+      matrix_multiply(s[2 * m], scaled[k], b[0], b[1]);
+      matrix_multiply(s[2 * m + 1], scaled[k], b[2], b[3]);
+    }
+  }
+}
+
+// The first warp of a tile: S^T [16, kDim] through one chunk.
+template <int kDim, int kStages>
+__device__ inline void advance(float (&s)[kDim / 8][4], uint32_t turn, uint32_t tile, char* memory) {
+  using P = Places<kDim, kStages>;
+  const uint32_t lane = threadIdx.x % 32, t = lane % 4;
+  const char* place = memory + P::first(turn);
+  const uint32_t keys = shared_at(place);
+  char* hand = memory + P::hand(turn, tile) + lane * 16;
+  // Nothing is written to shared memory while fragments are read: that would hold up those behind it.
+  float r[8][4] = {};
+  uint32_t state[kDim / 16][4];
+  multiply_keys<kDim>(s, keys, state, r);
   // V - exp(G) K S, and its product with the inverse.
   const auto* decay = reinterpret_cast<const float4*>(place + P::kD);  // two rows each
   float u[8][4] = {};
@@ -197,16 +210,7 @@ __device__ inline void advance(float (&s)[kDim / 8][4], uint32_t turn, uint32_t 
     a[0] = pack_bf16(x[0] * low.y, x[1] * low.w), a[1] = pack_bf16(x[2] * low.y, x[3] * low.w);
     a[2] = pack_bf16(y[0] * high.y, y[1] * high.w), a[3] = pack_bf16(y[2] * high.y, y[3] * high.w);
   }
-#pragma unroll
-  for (uint32_t k = 0; k < 4; ++k) {
-#pragma unroll
-    for (uint32_t m = 0; m < kDim / 16; ++m) {
-      uint32_t b[4];
-      second_transposed<kUnits>(b, keys, k * 16, m * 16);
-      matrix_multiply(s[2 * m], scaled[k], b[0], b[1]);
-      matrix_multiply(s[2 * m + 1], scaled[k], b[2], b[3]);
-    }
-  }
+  add_keys<kDim>(s, scaled, keys);
 }
 
 // The second warp of a tile, a turn behind the first: O of chunk n, written where V was.
@@ -216,7 +220,7 @@ __device__ inline void give_out(const Chunks& c, const Walk& w, uint32_t n, uint
   constexpr uint32_t kUnits = kDim / 8;
   const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const char* place = memory + P::second(w.turn + n + 1);
-  const uint32_t queries = shared_address(place);
+  const uint32_t queries = shared_at(place);
   const char* hand = memory + P::hand(w.turn + n, tile) + lane * 16;
   float o[8][4] = {};
 #pragma unroll
@@ -286,9 +290,8 @@ __global__ void __launch_bounds__(kWalkThreads, 1) walk(const __grid_constant__ 
   const bool first = warp < kTiles, loads = warp == 2 * kTiles;
 #if __CUDA_ARCH__ >= 900
   if (threadIdx.x < kStages) {
-    const uint32_t barrier = shared_address(memory + Places<kDim, kStages>::barrier(threadIdx.x));
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    barrier_init(shared_at(memory + Places<kDim, kStages>::barrier(threadIdx.x)), 1);
+    publish_barriers();
   }
   __syncthreads();
 #endif

@@ -187,6 +187,28 @@ __device__ inline void write_products(const float (&kk)[8][4], const float (&qk)
   }
 }
 
+// Rows 16 warp to 16 warp + 15 of K K^T and Q K^T, up to the diagonal.
+template <int kDim>
+__device__ inline void multiply_keys(float (&kk)[8][4], float (&qk)[8][4], uint32_t warp, uint32_t keys,
+                                     uint32_t queries) {
+  constexpr uint32_t kUnits = kDim / 8;
+#pragma unroll
+  for (uint32_t k = 0; k < kDim; k += 16) {
+    uint32_t a[4], b[4], right[4];
+    first_operand<kUnits>(a, keys, warp * 16, k);
+    first_operand<kUnits>(b, queries, warp * 16, k);
+#pragma unroll
+    for (uint32_t n = 0; n < 4; ++n) {
+      if (n > warp) break;
+      second_operand<kUnits>(right, keys, n * 16, k);
+      matrix_multiply(kk[2 * n], a, right[0], right[1]);
+      matrix_multiply(kk[2 * n + 1], a, right[2], right[3]);
+      matrix_multiply(qk[2 * n], b, right[0], right[1]);
+      matrix_multiply(qk[2 * n + 1], b, right[2], right[3]);
+    }
+  }
+}
+
 // blockIdx.x: slot; blockIdx.y: key head, and kKeepers more for the inputs of sequence blockIdx.x.
 template <int kDim>
 __global__ void __launch_bounds__(kThreads, 3) triangles(const __grid_constant__ Chunks c, const swy_step* step) {
@@ -212,24 +234,8 @@ __global__ void __launch_bounds__(kThreads, 3) triangles(const __grid_constant__
   gates_of<kDim>(c, chunk, head0, min(kPair, ratio), s);
   copies_wait<0>();
   __syncthreads();
-  // Rows 16 warp to 16 warp + 15 of K K^T and Q K^T, up to the diagonal.
   float kk[8][4] = {}, qk[8][4] = {};
-  const uint32_t keys = shared_address(s.tiles.k), queries = shared_address(s.tiles.q);
-#pragma unroll
-  for (uint32_t k = 0; k < kDim; k += 16) {
-    uint32_t a[4], b[4], right[4];
-    first_operand<kUnits>(a, keys, warp * 16, k);
-    first_operand<kUnits>(b, queries, warp * 16, k);
-#pragma unroll
-    for (uint32_t n = 0; n < 4; ++n) {
-      if (n > warp) break;
-      second_operand<kUnits>(right, keys, n * 16, k);
-      matrix_multiply(kk[2 * n], a, right[0], right[1]);
-      matrix_multiply(kk[2 * n + 1], a, right[2], right[3]);
-      matrix_multiply(qk[2 * n], b, right[0], right[1]);
-      matrix_multiply(qk[2 * n + 1], b, right[2], right[3]);
-    }
-  }
+  multiply_keys<kDim>(kk, qk, warp, shared_at(s.tiles.k), shared_at(s.tiles.q));
   for (uint32_t done = 0; done < ratio; done += kPair) {
     const uint32_t heads = min(kPair, ratio - done);
     const uint64_t at = uint64_t{blockIdx.x} * d.value_heads + head0 + done;

@@ -62,7 +62,7 @@ swy_status record_linear_plain(const Recording& r) {
 }
 
 swy_status supports_vector(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {
-  return vector_usable(device, op, op.id == SWY_OP_RMS_NORM_LINEAR ? 1 : 0, error);
+  return vector_usable(device, op, first_weight(op), error);
 }
 
 double cost_vector(const swy_op& op, const swy_bucket&) {
@@ -95,20 +95,13 @@ constexpr Kernel kKernels[] = {
 
 Projection linear_projection(const Recording& r) {
   const swy_op& op = r.op;
-  const bool normed = op.id == SWY_OP_RMS_NORM_LINEAR;
   Projection p{};
   p.x = r.operands.input(0);
   p.residual = op.id == SWY_OP_LINEAR_ADD ? r.operands.input(1) : nullptr;
   p.width = static_cast<uint32_t>(op.inputs[0]->dims[1]);
   p.domain = op.inputs[0]->rows;
-  p.normed = normed;
-  if (normed) {
-    const auto& a = r.attrs<swy_rms_norm_attrs>();
-    p.norm = r.operands.weight(0);
-    p.eps = a.eps;
-    p.bias = a.weight_bias;
-  }
-  const uint32_t first = normed ? 1 : 0;
+  take_norm(r, p);
+  const uint32_t first = first_weight(op);
   p.count = op.weight_count - first;
   for (uint32_t i = 0; i < p.count; ++i) {
     p.weights[i] = r.operands.weight(first + i);

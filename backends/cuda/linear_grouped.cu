@@ -10,7 +10,6 @@
 namespace gpu {
 namespace {
 
-uint32_t first_weight(const swy_op& op) { return op.id == SWY_OP_RMS_NORM_LINEAR ? 1 : 0; }
 uint32_t rows_of(const swy_op& op) { return static_cast<uint32_t>(op.inputs[0]->dims[0]); }
 uint32_t width_of(const swy_op& op) { return static_cast<uint32_t>(op.inputs[0]->dims[1]); }
 
@@ -48,13 +47,8 @@ GroupedRows rows_to_panels(const Recording& r, const Parts& parts) {
   x.width = width_of(r.op);
   x.groups = ceil_div(rows_of(r.op), 8);
   x.domain = r.op.inputs[0]->rows;
-  x.normed = r.op.id == SWY_OP_RMS_NORM_LINEAR;
-  if (x.normed) {
-    x.inverse = parts.inverse;
-    x.norm = r.operands.weight(0);
-    x.eps = r.attrs<swy_rms_norm_attrs>().eps;
-    x.bias = r.attrs<swy_rms_norm_attrs>().weight_bias;
-  }
+  take_norm(r, x);
+  if (x.normed) x.inverse = parts.inverse;
   return x;
 }
 

@@ -87,7 +87,6 @@ swy_status record_as(const Recording& r, const TileLinear& p, uint32_t rows) {
                 r.list.step);
 }
 
-uint32_t first_weight(const swy_op& op) { return op.id == SWY_OP_RMS_NORM_LINEAR ? 1 : 0; }
 bool head(const swy_op& op) { return op.id == SWY_OP_LM_HEAD; }
 uint32_t rows_of(const swy_op& op) {
   return static_cast<uint32_t>(head(op) ? op.outputs[0]->dims[0] : op.inputs[0]->dims[0]);
@@ -120,12 +119,7 @@ swy_status record_tiles(const Recording& r) {
   x.width = static_cast<uint32_t>(op.inputs[0]->dims[1]);
   x.domain = head(op) ? static_cast<swy_rows>(SWY_ROWS_LOGITS) : op.inputs[0]->rows;
   x.gather = head(op);
-  x.normed = op.id == SWY_OP_RMS_NORM_LINEAR;
-  if (x.normed) {
-    x.norm = r.operands.weight(0);
-    x.eps = r.attrs<swy_rms_norm_attrs>().eps;
-    x.bias = r.attrs<swy_rms_norm_attrs>().weight_bias;
-  }
+  take_norm(r, x);
   SWY_CUDA_TRY(record_permute(r, x, rows));
   for (uint32_t i = first_weight(op), o = 0; i < op.weight_count; ++i, ++o) {
     const TileLinear p{r.operands.weight(i),

@@ -4,6 +4,7 @@
 // meet in no bank: tile_at says where they are. First rows and columns of fragments are multiples of 8.
 #pragma once
 
+#include "copy_engine.cuh"
 #include "tiles.cuh"
 
 namespace gpu {
@@ -14,8 +15,6 @@ __host__ __device__ constexpr uint32_t tile_at(uint32_t row, uint32_t unit) {
   static_assert(kUnits >= 2 && (kUnits & (kUnits - 1)) == 0);
   return (row * kUnits + (unit ^ (kUnits >= 8 ? row % 8 : kUnits == 4 ? row / 2 % 4 : row / 4 % 2))) * 16;
 }
-
-__device__ inline uint32_t shared_address(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
 
 __device__ inline void load_matrices(uint32_t (&r)[4], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"

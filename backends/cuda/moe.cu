@@ -6,6 +6,7 @@
 //
 // *.vector reads weights in 16-byte pieces (vector.cuh); *.plain takes any shape, in fp32.
 #include "moe.cuh"
+#include "projection.cuh"
 
 namespace gpu {
 namespace {
@@ -337,6 +338,46 @@ uint64_t mixture_workspace(const swy_op& op, bool with_h) {
   arena.take<float>(rows * a.experts);
   if (with_h) arena.take<float>(rows * (a.top_k * a.width + a.shared_width));
   return arena.used();
+}
+
+MixtureWork mixture_work(const swy_op& op) {
+  const swy_moe_attrs a = moe_attrs(op);
+  const double rows = static_cast<double>(op.inputs[0]->dims[0]), share = static_cast<double>(a.top_k) / a.experts;
+  double untouched = 1;  // the share of experts that no row picks
+  for (uint32_t i = 0; i < rows && untouched > 1e-3; ++i) untouched *= 1 - share;
+  MixtureWork work{};
+  for (uint32_t i = 0; i < op.weight_count; ++i) {
+    const bool routed = op.weights[i]->rank == 3;
+    work.weight_bytes += weight_bytes(*op.weights[i]) * (routed ? 1 - untouched : 1);
+    double n = routed ? share : 1;
+    for (uint32_t d = 0; d < op.weights[i]->rank; ++d) n *= static_cast<double>(op.weights[i]->dims[d]);
+    work.multiply_adds += n * rows;
+  }
+  return work;
+}
+
+swy_status supports_experts(const swy_op& op, bool (*usable)(const swy_tensor&), const char* how, swy_error* error) {
+  const bool shared = moe_attrs(op).shared_width != 0;
+  const uint32_t first = op.id == SWY_OP_EXPERTS ? 0 : 1, count = shared ? 5 : 2;
+  for (uint32_t i = first; i < first + count; ++i) {
+    if (usable(*op.weights[i])) continue;
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
+                     "weight %u cannot be %s: bf16 or quantized rows of a multiple of 32 are needed", i, how);
+  }
+  if (!shared || op.weights[3]->dtype == op.weights[4]->dtype) return SWY_OK;
+  return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "the shared expert's gate and up differ in encoding");
+}
+
+swy_status record_mixture_product(const Recording& r, const Mixture& m, const Weight& w, float* y, uint32_t rows) {
+  Projection p{};
+  p.x = m.x;
+  p.y[0] = y;
+  p.weights[0] = w;
+  p.count = 1;
+  p.width = m.hidden;
+  p.forms = form_of(w.dtype);
+  p.domain = m.domain;
+  return record_projection(r, p, rows);
 }
 
 std::span<const Kernel> moe_kernels() { return kKernels; }

@@ -28,10 +28,21 @@ Mixture mixture_of(const Recording& r, Arena& arena, bool with_h = true);
 uint64_t mixture_workspace(const swy_op& op, bool with_h = true);
 swy_moe_attrs moe_attrs(const swy_op& op);
 
+// What many rows cost: bytes of the weights that are read, of experts those that some row picks, and multiply-adds.
+struct MixtureWork {
+  double weight_bytes, multiply_adds;
+};
+MixtureWork mixture_work(const swy_op& op);
+
+// Whether `usable` takes the weights of all experts, and the shared one's gate and up are alike. `how`: what it needs
+// them for, in the reason of a refusal.
+swy_status supports_experts(const swy_op& op, bool (*usable)(const swy_tensor&), const char* how, swy_error* error);
 // Whether the router can pick this many.
 swy_status supports_router(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error);
 // Fills ids, p and shared_p.
 swy_status record_router(const Recording& r, const Mixture& m, uint32_t rows, uint32_t* counters);
+// y [rows, rows of w] = x w^T, in fp32, as LINEAR does it for few rows.
+swy_status record_mixture_product(const Recording& r, const Mixture& m, const Weight& w, float* y, uint32_t rows);
 // Fills ids and p from logits.
 swy_status record_choice(const Recording& r, const Mixture& m, uint32_t rows);
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "narrow.cuh"
-#include "projection.cuh"
 
 namespace gpu {
 namespace {
@@ -55,15 +54,7 @@ swy_status record_logits(const Recording& r, const Mixture& m, float* partial, u
     n.partial = partial;
     return record_narrow(r, n, rows);
   }
-  Projection p{};
-  p.x = m.x;
-  p.y[0] = m.logits;
-  p.weights[0] = m.router;
-  p.count = 1;
-  p.width = m.hidden;
-  p.forms = form_of(m.router.dtype);
-  p.domain = m.domain;
-  return record_projection(r, p, rows);
+  return record_mixture_product(r, m, m.router, m.logits, rows);
 }
 
 // A kernel over the experts of one encoding: the routed ones, the shared one, or both.
@@ -137,17 +128,11 @@ swy_status supports_grouped(const swy_device& device, const swy_op& op, const sw
   }
   SWY_CUDA_TRY(supports_router(device, op, bucket, error));
   const swy_moe_attrs a = moe_attrs(op);
-  const uint32_t first = op.id == SWY_OP_EXPERTS ? 0 : 1, count = a.shared_width != 0 ? 5 : 2;
-  for (uint32_t i = first; i < first + count; ++i) {
-    if (streamable(*op.weights[i])) continue;
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
-                     "weight %u cannot be streamed: bf16 or quantized rows of a multiple of 32 are needed", i);
+  SWY_CUDA_TRY(supports_experts(op, streamable, "streamed", error));
+  if (a.shared_width != 0 && op.weights[3]->group != op.weights[4]->group) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "the shared expert's gate and up differ in groups");
   }
-  if (a.shared_width != 0 &&
-      (op.weights[3]->dtype != op.weights[4]->dtype || op.weights[3]->group != op.weights[4]->group)) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "the shared expert's gate and up differ in encoding");
-  }
-  if (first == 1 && !narrow(*op.weights[0]) && !readable_in_pieces(*op.weights[0])) {
+  if (op.id != SWY_OP_EXPERTS && !narrow(*op.weights[0]) && !readable_in_pieces(*op.weights[0])) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "weight 0 cannot be read in pieces");
   }
   if (a.experts > kMostSorted || op.inputs[0]->dims[1] % 8 != 0) {
@@ -158,19 +143,8 @@ swy_status supports_grouped(const swy_device& device, const swy_op& op, const sw
 }
 
 double cost_grouped(const swy_op& op, const swy_bucket&) {
-  const swy_moe_attrs a = moe_attrs(op);
-  const double rows = static_cast<double>(op.inputs[0]->dims[0]);
-  double untouched = 1;  // the share of experts that no row picks
-  for (uint32_t i = 0; i < rows && untouched > 1e-3; ++i) untouched *= 1 - static_cast<double>(a.top_k) / a.experts;
-  double bytes = 2 * row_bytes(op), elements = 0;
-  for (uint32_t i = 0; i < op.weight_count; ++i) {
-    const bool routed = op.weights[i]->rank == 3;
-    bytes += weight_bytes(*op.weights[i]) * (routed ? 1 - untouched : 1);
-    double n = routed ? static_cast<double>(a.top_k) / a.experts : 1;
-    for (uint32_t d = 0; d < op.weights[i]->rank; ++d) n *= static_cast<double>(op.weights[i]->dims[d]);
-    elements += n * rows;
-  }
-  return 40 + bytes / 2.4e6 + elements / 400e6;
+  const MixtureWork work = mixture_work(op);
+  return 40 + (2 * row_bytes(op) + work.weight_bytes) / 2.4e6 + work.multiply_adds / 400e6;
 }
 
 uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "grouped.cuh"
+#include "matrix.cuh"
 #include "moe.cuh"
 
 namespace gpu {
@@ -233,12 +234,6 @@ struct GateUpWork {
   }
 };
 
-__device__ inline uint32_t transpose_8x8(uint32_t v) {
-  uint32_t r;
-  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(r) : "r"(v));
-  return r;
-}
-
 struct DownWork {
   static constexpr RowOrder kOrder = RowOrder::neighbours;
   static constexpr int kRows = 0, kBlocks = 1;
@@ -274,7 +269,7 @@ struct DownWork {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         const __nv_bfloat162 two = __floats2bfloat162_rn(acc[0][4 * n + 2 * h], acc[0][4 * n + 2 * h + 1]);
-        v[h] = transpose_8x8(*reinterpret_cast<const uint32_t*>(&two));
+        v[h] = transpose(*reinterpret_cast<const uint32_t*>(&two));
       }
       const uint32_t row = n * 8 + g;
       if (row >= tile.what.y || column >= p.m.hidden) continue;

@@ -1,7 +1,6 @@
 // MOE, MOE_ADD and EXPERTS for many rows, on tensor cores (tiles.cuh): the pairs of a row and an expert are sorted by
 // expert on the device, and each expert multiplies its rows in tiles.
 #include "moe.cuh"
-#include "projection.cuh"
 #include "tiles.cuh"
 
 namespace gpu {
@@ -210,18 +209,6 @@ swy_status record_down(const Recording& r, const TileMixture& p, bool routed, ui
                 routed, r.list.step);
 }
 
-swy_status record_logits(const Recording& r, const Mixture& m, const Weight& w, float* y, uint32_t rows) {
-  Projection p{};
-  p.x = m.x;
-  p.y[0] = y;
-  p.weights[0] = w;
-  p.count = 1;
-  p.width = m.hidden;
-  p.forms = form_of(w.dtype);
-  p.domain = m.domain;
-  return record_projection(r, p, rows);
-}
-
 swy_status record_tiles(const Recording& r) {
   Arena arena(r.operands.workspace());
   TileMixture p{};
@@ -229,11 +216,11 @@ swy_status record_tiles(const Recording& r) {
   place(p, arena, r.op);
   const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
   if (p.m.routes) {
-    SWY_CUDA_TRY(record_logits(r, p.m, p.m.router, p.m.logits, rows));
+    SWY_CUDA_TRY(record_mixture_product(r, p.m, p.m.router, p.m.logits, rows));
     SWY_CUDA_TRY(record_choice(r, p.m, rows));
   }
   if (p.m.shared_width != 0) {
-    SWY_CUDA_TRY(record_logits(r, p.m, p.m.shared_mix, p.shared, rows));
+    SWY_CUDA_TRY(record_mixture_product(r, p.m, p.m.shared_mix, p.shared, rows));
     SWY_CUDA_TRY(launch(r, pick, ceil_div(rows, 128), 128, 0, p.shared, p.m, r.list.step));
   }
   SWY_CUDA_TRY(launch(r, sort_pairs, 1, kSortThreads, 0, p, r.list.step));
@@ -254,18 +241,10 @@ swy_status record_tiles(const Recording& r) {
 
 swy_status supports_tiles(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {
   const swy_moe_attrs a = moe_attrs(op);
-  const uint32_t first = op.id == SWY_OP_EXPERTS ? 0 : 1, count = a.shared_width != 0 ? 5 : 2;
-  for (uint32_t i = first; i < first + count; ++i) {
-    if (tileable(*op.weights[i])) continue;
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
-                     "weight %u cannot be read in tiles: bf16 or quantized rows of a multiple of 32 are needed", i);
-  }
+  SWY_CUDA_TRY(supports_experts(op, tileable, "read in tiles", error));
   for (const uint32_t i : {0u, 6u}) {
-    if (first == 0 || (i == 6 && a.shared_width == 0) || readable_in_pieces(*op.weights[i])) continue;
+    if (op.id == SWY_OP_EXPERTS || (i == 6 && a.shared_width == 0) || readable_in_pieces(*op.weights[i])) continue;
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "weight %u cannot be read in pieces", i);
-  }
-  if (a.shared_width != 0 && op.weights[3]->dtype != op.weights[4]->dtype) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "the shared expert's gate and up differ in encoding");
   }
   const auto hidden = static_cast<uint32_t>(op.inputs[0]->dims[1]);
   if (a.experts > kMostExperts || a.top_k > 32 || most_tiles(op) > 65535 || hidden * 12 + 4096 > device.block_memory) {
@@ -276,19 +255,8 @@ swy_status supports_tiles(const swy_device& device, const swy_op& op, const swy_
 }
 
 double cost_tiles(const swy_op& op, const swy_bucket&) {
-  const swy_moe_attrs a = moe_attrs(op);
-  const double rows = static_cast<double>(op.inputs[0]->dims[0]);
-  double untouched = 1;  // the share of experts that no row picks
-  for (uint32_t i = 0; i < rows && untouched > 1e-3; ++i) untouched *= 1 - static_cast<double>(a.top_k) / a.experts;
-  double bytes = 3 * row_bytes(op) * a.top_k, elements = 0;
-  for (uint32_t i = 0; i < op.weight_count; ++i) {
-    const bool routed = op.weights[i]->rank == 3;
-    bytes += weight_bytes(*op.weights[i]) * (routed ? 1 - untouched : 1);
-    double n = routed ? static_cast<double>(a.top_k) / a.experts : 1;
-    for (uint32_t d = 0; d < op.weights[i]->rank; ++d) n *= static_cast<double>(op.weights[i]->dims[d]);
-    elements += n * rows;
-  }
-  return 90 + bytes / 1.2e6 + elements / 60e6;
+  const MixtureWork work = mixture_work(op);
+  return 90 + (3 * row_bytes(op) * moe_attrs(op).top_k + work.weight_bytes) / 1.2e6 + work.multiply_adds / 60e6;
 }
 
 uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) {

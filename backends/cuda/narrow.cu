@@ -1,6 +1,6 @@
 #include "narrow.cuh"
 
-#include "device_code.cuh"
+#include "matrix.cuh"
 
 namespace gpu {
 namespace {
@@ -12,19 +12,6 @@ struct alignas(16) Block {
   uint16_t w[2][kNarrowRows][kStride];
   uint16_t x[2][2][kNarrowTokens][kStride];  // [buffer][term]
 };
-
-__device__ inline void load_matrices(uint32_t (&r)[4], const void* at) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(at))));
-}
-__device__ inline void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
-      "%3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
 
 // Which weight a row of all belongs to.
 __device__ inline uint32_t weight_of_row(const Narrow& p, uint32_t row) {
@@ -77,18 +64,19 @@ __device__ inline void multiply_step(const Block& b, uint32_t buffer, float (&ac
     uint32_t a[2][4];
 #pragma unroll
     for (uint32_t m = 0; m < 2; ++m) {
-      load_matrices(a[m], &b.w[buffer][row0 + m * 16 + lane % 16][k + lane / 16 * 8]);
+      load_matrices(a[m], shared_at(&b.w[buffer][row0 + m * 16 + lane % 16][k + lane / 16 * 8]));
     }
 #pragma unroll
     for (int term = 1; term >= 0; --term) {
 #pragma unroll
       for (uint32_t n = 0; n < 2; ++n) {
         uint32_t x[4];
-        load_matrices(x, &b.x[buffer][term][token0 + n * 16 + lane / 16 * 8 + lane % 8][k + lane / 8 % 2 * 8]);
+        const uint32_t token = token0 + n * 16 + lane / 16 * 8 + lane % 8;
+        load_matrices(x, shared_at(&b.x[buffer][term][token][k + lane / 8 % 2 * 8]));
 #pragma unroll
         for (int m = 0; m < 2; ++m) {
-          multiply(acc[m][2 * n], a[m], x[0], x[1]);
-          multiply(acc[m][2 * n + 1], a[m], x[2], x[3]);
+          matrix_multiply(acc[m][2 * n], a[m], x[0], x[1]);
+          matrix_multiply(acc[m][2 * n + 1], a[m], x[2], x[3]);
         }
       }
     }

@@ -22,6 +22,19 @@ struct Projection {
   float eps, bias;
 };
 
+// The first of an operation's weights that is a matrix: the norm's elements are in front of those of RMS_NORM_LINEAR.
+inline uint32_t first_weight(const swy_op& op) { return op.id == SWY_OP_RMS_NORM_LINEAR ? 1 : 0; }
+
+// Fills normed, norm, eps and bias from an operation.
+template <class Rows>
+void take_norm(const Recording& r, Rows& rows) {
+  rows.normed = r.op.id == SWY_OP_RMS_NORM_LINEAR;
+  if (!rows.normed) return;
+  rows.norm = r.operands.weight(0);
+  rows.eps = r.attrs<swy_rms_norm_attrs>().eps;
+  rows.bias = r.attrs<swy_rms_norm_attrs>().weight_bias;
+}
+
 template <int R>
 __host__ __device__ inline uint32_t tasks_of(const Weight& w) {
   return (w.rows + R - 1) / R;
