@@ -102,6 +102,7 @@ swy_status open(uint32_t index, const swy_setting* settings, uint32_t count, swy
   VkSemaphoreTypeCreateInfo type{VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO, nullptr, VK_SEMAPHORE_TYPE_TIMELINE, 0};
   const VkSemaphoreCreateInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, &type, 0};
   SWY_VK_TRY(check(d, d.vk.CreateSemaphore(d.handle, &info, nullptr, &d.progress), "creating a semaphore", error));
+  SWY_VK_TRY(make_staging(d, error));
   d.profile = std::make_unique<Profile>();
   d.pipelines = std::make_unique<Pipelines>(d);
   SWY_VK_TRY(d.pipelines->open(error));
@@ -113,6 +114,7 @@ swy_status open(uint32_t index, const swy_setting* settings, uint32_t count, swy
 void close(swy_device& d) {
   if (d.handle == VK_NULL_HANDLE || d.vk.DestroyDevice == nullptr) return;
   if (d.vk.DeviceWaitIdle != nullptr) d.vk.DeviceWaitIdle(d.handle);
+  if (d.clock != VK_NULL_HANDLE) d.vk.DestroyQueryPool(d.handle, d.clock, nullptr);
   free_staging(d);
   d.blocks.clear();
   d.pipelines.reset();

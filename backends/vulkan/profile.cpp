@@ -83,8 +83,7 @@ swy_status make_queries(swy_list& list, swy_error* error) {
 
 swy_status keep_spans(swy_list& list, swy_error* error) {
   swy_device& d = *list.device;
-  SWY_VK_TRY(flush(d, error));
-  SWY_VK_TRY(wait_reached(d, d.submitted, UINT64_MAX, error));
+  SWY_VK_TRY(settle(d, error));
   SWY_VK_TRY(check(d,
                    d.vk.GetQueryPoolResults(d.handle, list.queries, 0, static_cast<uint32_t>(list.ticks.size()),
                                             list.ticks.size() * 8, list.ticks.data(), 8,

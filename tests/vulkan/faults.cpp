@@ -4,9 +4,11 @@
 //   no-instance, no-devices, old, no-compute, no-addresses, no-timelines, no-int64, little-shared, no-device
 //   lost=N      the device is lost in its N-th submission
 //   memory=N    the device has N MiB of memory
+//   discrete    nothing fails; the device's memory is not the host's, as on a card
 //   invalid     a semaphore with flags that there are not: the validation layers must object
 //   hazard      every copy twice without a barrier: synchronization validation must object
-//   count       nothing fails; at the end, how many submissions there were, on standard error
+//   count       nothing fails; at the end, how many submissions, allocations and command pools there were, on standard
+//               error
 #include <vulkan/vk_layer.h>
 
 #include <atomic>
@@ -28,8 +30,8 @@ PFN_vkGetPhysicalDeviceMemoryProperties2 next_memory_properties = nullptr;
 PFN_vkGetPhysicalDeviceProperties2 next_properties = nullptr;
 PFN_vkGetPhysicalDeviceQueueFamilyProperties next_queue_families = nullptr;
 VkInstance instance = VK_NULL_HANDLE;
-std::atomic<uint64_t> submissions{0};
-std::mutex mutex;  // over what follows
+std::atomic<uint64_t> submissions{0}, made{0};  // made: allocations and command pools
+std::mutex mutex;                               // over what follows
 std::map<VkDeviceMemory, uint64_t> allocated;
 uint64_t allocated_bytes = 0;
 
@@ -120,7 +122,15 @@ void queue_families(VkPhysicalDevice d, uint32_t* count, VkQueueFamilyProperties
 
 void memory_properties(VkPhysicalDevice d, VkPhysicalDeviceMemoryProperties2* m) {
   next_memory_properties(d, m);
-  if (number_of("memory") != 0) m->memoryProperties.memoryHeaps[0].size = number_of("memory") << 20;
+  VkPhysicalDeviceMemoryProperties& p = m->memoryProperties;
+  if (number_of("memory") != 0) p.memoryHeaps[0].size = number_of("memory") << 20;
+  if (fault() != "discrete") return;
+  p.memoryHeapCount = p.memoryTypeCount = 2;
+  p.memoryHeaps[1] = {p.memoryHeaps[0].size, 0};
+  p.memoryTypes[0] = {VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, 0};
+  p.memoryTypes[1] = {
+      VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT | VK_MEMORY_PROPERTY_HOST_CACHED_BIT,
+      1};
 }
 
 VkResult create_device(VkPhysicalDevice d, const VkDeviceCreateInfo* info, const VkAllocationCallbacks* memory,
@@ -171,12 +181,26 @@ void copy_buffer(VkCommandBuffer commands, VkBuffer from, VkBuffer to, uint32_t 
   if (fault() == "hazard") copy(commands, from, to, count, regions);
 }
 
+void buffer_needs(VkDevice d, VkBuffer buffer, VkMemoryRequirements* out) {
+  device_function<PFN_vkGetBufferMemoryRequirements>(d, "vkGetBufferMemoryRequirements")(d, buffer, out);
+  if (fault() == "discrete") out->memoryTypeBits = 3;
+}
+
+VkResult create_command_pool(VkDevice d, const VkCommandPoolCreateInfo* info, const VkAllocationCallbacks* memory,
+                             VkCommandPool* out) {
+  ++made;
+  return device_function<PFN_vkCreateCommandPool>(d, "vkCreateCommandPool")(d, info, memory, out);
+}
+
 VkResult allocate(VkDevice d, const VkMemoryAllocateInfo* info, const VkAllocationCallbacks* memory,
                   VkDeviceMemory* out) {
+  ++made;
   const std::lock_guard lock(mutex);
   const uint64_t limit = number_of("memory") << 20;
   if (limit != 0 && allocated_bytes + info->allocationSize > limit) return VK_ERROR_OUT_OF_DEVICE_MEMORY;
-  const VkResult r = device_function<PFN_vkAllocateMemory>(d, "vkAllocateMemory")(d, info, memory, out);
+  VkMemoryAllocateInfo changed = *info;
+  if (fault() == "discrete") changed.memoryTypeIndex = 0;
+  const VkResult r = device_function<PFN_vkAllocateMemory>(d, "vkAllocateMemory")(d, &changed, memory, out);
   if (r == VK_SUCCESS) allocated_bytes += allocated[*out] = info->allocationSize;
   return r;
 }
@@ -193,7 +217,10 @@ void free_memory(VkDevice d, VkDeviceMemory which, const VkAllocationCallbacks* 
 }
 
 void destroy_device(VkDevice d, const VkAllocationCallbacks* memory) {
-  if (fault() == "count") std::fprintf(stderr, "submissions: %llu\n", static_cast<unsigned long long>(submissions));
+  if (fault() == "count") {
+    std::fprintf(stderr, "submissions: %llu\nmade: %llu\n", static_cast<unsigned long long>(submissions),
+                 static_cast<unsigned long long>(made));
+  }
   if (d != VK_NULL_HANDLE) device_function<PFN_vkDestroyDevice>(d, "vkDestroyDevice")(d, memory);
 }
 
@@ -211,9 +238,11 @@ PFN_vkVoidFunction own_device_function(std::string_view name) {
   if (name == "vkGetDeviceProcAddr") return function(get_device_function);
   if (name == "vkAllocateMemory") return function(allocate);
   if (name == "vkCmdCopyBuffer") return function(copy_buffer);
+  if (name == "vkCreateCommandPool") return function(create_command_pool);
   if (name == "vkCreateSemaphore") return function(create_semaphore);
   if (name == "vkDestroyDevice") return function(destroy_device);
   if (name == "vkFreeMemory") return function(free_memory);
+  if (name == "vkGetBufferMemoryRequirements") return function(buffer_needs);
   if (name == "vkGetDeviceQueue") return function(get_queue);
   if (name == "vkGetSemaphoreCounterValue") return function(semaphore_value);
   if (name == "vkQueueSubmit") return function(submit);

@@ -3,6 +3,7 @@
 # first. BUILD has the shape of an installation: bin, lib/switchyard/backends, share/switchyard/models. The parts, all by default:
 #   refusals     what cannot work is refused with one line (needs the tests of a build tree)
 #   kit          the conformance kit, but for operations
+#   discrete     copies and steps where the device's memory is not the host's (needs the tests of a build tree)
 #   ops          every kernel against reference
 #   demo         the demo model: loss, tokens drawn on the device, the order of launches
 #   validation   the Khronos validation layers have nothing to say (needs vulkan-validationlayers)
@@ -12,7 +13,7 @@ set -euo pipefail
 build=$(cd "$1" && pwd)
 shift
 parts=("$@")
-((${#parts[@]} > 0)) || parts=(refusals kit ops demo validation)
+((${#parts[@]} > 0)) || parts=(refusals kit discrete ops demo validation)
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 switchyard=$build/bin/switchyard
 backends=$build/lib/switchyard/backends
@@ -48,6 +49,15 @@ refused() {
   echo "  ${how#SWITCHYARD_VULKAN_FAULT=}: $(cat "$work/err")"
 }
 
+# From here to faults_off, SWITCHYARD_VULKAN_FAULT makes the driver fail.
+faults_on() {
+  local layer=$build/tests/vulkan
+  [[ -f $layer/faults.json ]] || { echo "  the rest needs the tests of a build tree"; return 1; }
+  # The device-select layer of Mesa does not survive a machine without devices.
+  export VK_LAYER_PATH=$layer VK_INSTANCE_LAYERS=VK_LAYER_SWITCHYARD_faults NODEVICE_SELECT=1
+}
+faults_off() { unset VK_LAYER_PATH VK_INSTANCE_LAYERS NODEVICE_SELECT; }
+
 part_refusals() {
   echo "refusals:"
   mkdir -p "$work/no_loader" "$work/odd_loader"
@@ -58,10 +68,8 @@ part_refusals() {
   refused "no Vulkan driver on this machine" VK_DRIVER_FILES=/nowhere.json VK_ICD_FILENAMES=/nowhere.json
   run others env VK_DRIVER_FILES=/nowhere.json VK_ICD_FILENAMES=/nowhere.json "$switchyard" run -n 1 x
 
-  local layer=$build/tests/vulkan fault n
-  [[ -f $layer/faults.json ]] || { echo "  the rest needs the tests of a build tree"; return; }
-  # The device-select layer of Mesa does not survive a machine without devices.
-  export VK_LAYER_PATH=$layer VK_INSTANCE_LAYERS=VK_LAYER_SWITCHYARD_faults NODEVICE_SELECT=1
+  local fault n
+  faults_on || return 0
   while IFS='|' read -r fault what; do
     refused "$what" SWITCHYARD_VULKAN_FAULT="$fault"
   done <<'FAULTS'
@@ -74,21 +82,35 @@ no-timelines|has no timeline semaphores
 no-int64|has no 64-bit integers in shaders
 little-shared|has 16384 bytes of shared memory
 no-device|opening the device: VK_ERROR_INITIALIZATION_FAILED
-memory=1|free; use a smaller encoding or another device
-memory=70|a smaller encoding of the weights
+memory=1|17.5 MiB are needed
+memory=18|MiB are needed, more than is left of the device's 18.0; a smaller encoding of the weights
+memory=30|for state layers
 FAULTS
   run counted env SWITCHYARD_VULKAN_FAULT=count "$switchyard" run --backend vulkan --temp 0 -n 8 Hello
   n=$(awk '$1 == "submissions:" {print $2}' "$work/counted")
   for fault in 1 $((n / 2)) $((n - 9)) $((n - 8)) $((n - 7)) $((n - 3)); do
     refused VK_ERROR_DEVICE_LOST SWITCHYARD_VULKAN_FAULT="lost=$fault"
   done
-  unset VK_LAYER_PATH VK_INSTANCE_LAYERS NODEVICE_SELECT
+  # More tokens must not make more of anything on the device.
+  run longer env SWITCHYARD_VULKAN_FAULT=count "$switchyard" run --backend vulkan --temp 0 --ignore-eos -n 40 Hello
+  [[ $(grep '^made:' "$work/longer") == "$(grep '^made:' "$work/counted")" ]] ||
+    fail "8 tokens: $(grep '^made:' "$work/counted"), 40: $(grep '^made:' "$work/longer")"
+  faults_off
 }
 
 part_kit() {
   echo "switchyard-plugin-check:"
   run rules "${judge[@]}" --suite negotiation,abi,device,errors,copies,threads,memory,replay,numbers,races,sampling,range,profile
   tail -15 "$work/rules"
+}
+
+# What a driver on the processor would copy by the processor goes through stagings.
+part_discrete() {
+  echo "switchyard-plugin-check, memory of the device's own:"
+  faults_on || return 0
+  run discrete env SWITCHYARD_VULKAN_FAULT=discrete "${judge[@]}" --suite copies,threads,replay,profile
+  tail -6 "$work/discrete"
+  faults_off
 }
 
 part_ops() {

@@ -392,7 +392,7 @@ typedef struct swy_plugin {
   swy_status (*list_submit)(swy_list* list, const swy_submit* submit, swy_error* error); /* [no-alloc] */
   void (*list_free)(swy_list* list);
 
-  /* timelines: NULL on a synchronous device. [thread-safe] */
+  /* timelines: NULL on a synchronous device. [thread-safe] No copy of another thread holds up timeline_value. */
   swy_status (*timeline_create)(swy_device* device, swy_timeline** out, swy_error* error);
   void (*timeline_free)(swy_device* device, swy_timeline* timeline);
   uint64_t (*timeline_value)(swy_timeline* timeline); /* [no-alloc] SWY_TIMELINE_FAILED once failed */
