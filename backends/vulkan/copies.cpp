@@ -176,23 +176,4 @@ swy_status write_now(swy_device& d, const Range& range, const void* from, swy_er
   return write_piece(d, range, from, false, error);
 }
 
-swy_status timestamp_now(swy_device& d, uint64_t* ticks, swy_error* error) {
-  if (d.clock == VK_NULL_HANDLE) {
-    VkQueryPoolCreateInfo info{VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO};
-    info.queryType = VK_QUERY_TYPE_TIMESTAMP;
-    info.queryCount = 1;
-    SWY_VK_TRY(check(d, d.vk.CreateQueryPool(d.handle, &info, nullptr, &d.clock), "making a timestamp", error));
-  }
-  Held s;
-  SWY_VK_TRY(take(d, 0, s, error));
-  d.vk.CmdResetQueryPool(s->commands, d.clock, 0, 1);
-  d.vk.CmdWriteTimestamp(s->commands, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, d.clock, 0);
-  SWY_VK_TRY(send(d, *s, true, error));
-  SWY_VK_TRY(wait_reached(d, s->done, UINT64_MAX, error));
-  return check(
-      d,
-      d.vk.GetQueryPoolResults(d.handle, d.clock, 0, 1, 8, ticks, 8, VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT),
-      "reading a timestamp", error);
-}
-
 }  // namespace gpu

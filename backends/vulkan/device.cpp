@@ -52,7 +52,7 @@ VkResult create_device(const PhysicalDevice& p, const Features& use, VkDevice* o
   v12.vulkanMemoryModel = use.cooperative;
   VkPhysicalDeviceFeatures2 features{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &v12};
   features.features.shaderInt64 = VK_TRUE;
-  const char* names[4];
+  const char* names[5];
   VkDeviceCreateInfo info{VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, &features};
   VkPhysicalDeviceCooperativeMatrixFeaturesNV matrices{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_NV,
                                                        nullptr, VK_TRUE, VK_FALSE};
@@ -74,6 +74,7 @@ VkResult create_device(const PhysicalDevice& p, const Features& use, VkDevice* o
     v11.pNext = &subgroups;
     if (p.subgroups_are_extension) names[info.enabledExtensionCount++] = VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME;
   }
+  if (use.calibrated) names[info.enabledExtensionCount++] = VK_EXT_CALIBRATED_TIMESTAMPS_EXTENSION_NAME;
   info.queueCreateInfoCount = 1;
   info.pQueueCreateInfos = &queue;
   info.ppEnabledExtensionNames = names;
@@ -87,6 +88,10 @@ swy_status load_functions(swy_device& d, swy_error* error) {
   complete = complete && d.vk.name != nullptr;
   SWY_VK_DEVICE_FUNCTIONS(SWY_VK_LOAD)
 #undef SWY_VK_LOAD
+  if (d.features.calibrated) {
+    d.vk.GetCalibratedTimestampsEXT = reinterpret_cast<PFN_vkGetCalibratedTimestampsEXT>(
+        instance().GetDeviceProcAddr(d.handle, "vkGetCalibratedTimestampsEXT"));
+  }
   if (complete) return SWY_OK;
   return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "%s lacks functions of Vulkan 1.2",
                    d.physical->name.c_str());
@@ -103,7 +108,7 @@ swy_status open(uint32_t index, const swy_setting* settings, uint32_t count, swy
   const VkSemaphoreCreateInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, &type, 0};
   SWY_VK_TRY(check(d, d.vk.CreateSemaphore(d.handle, &info, nullptr, &d.progress), "creating a semaphore", error));
   SWY_VK_TRY(make_staging(d, error));
-  d.profile = std::make_unique<Profile>();
+  d.profile = std::make_unique<Profile>(d.features);
   d.pipelines = std::make_unique<Pipelines>(d);
   SWY_VK_TRY(d.pipelines->open(error));
   SWY_VK_TRY(check_sampling(d, error));
@@ -114,7 +119,7 @@ swy_status open(uint32_t index, const swy_setting* settings, uint32_t count, swy
 void close(swy_device& d) {
   if (d.handle == VK_NULL_HANDLE || d.vk.DestroyDevice == nullptr) return;
   if (d.vk.DeviceWaitIdle != nullptr) d.vk.DeviceWaitIdle(d.handle);
-  if (d.clock != VK_NULL_HANDLE) d.vk.DestroyQueryPool(d.handle, d.clock, nullptr);
+  if (d.profile != nullptr) free_clock(d);
   free_staging(d);
   d.blocks.clear();
   d.pipelines.reset();

@@ -106,8 +106,7 @@ struct swy_device {
   std::mutex mutex;
   std::array<VkCommandBuffer, 64> pending{};
   uint32_t pending_count = 0;
-  uint64_t submitted = 0;              // the progress that the last submission will raise
-  VkQueryPool clock = VK_NULL_HANDLE;  // of timestamp_now
+  uint64_t submitted = 0;  // the progress that the last submission will raise
   gpu::StagingRing staging;
 };
 
@@ -163,8 +162,6 @@ swy_status clear_now(swy_device& device, const Range& range, swy_error* error);
 swy_status write_now(swy_device& device, const Range& range, const void* from, swy_error* error);
 swy_status make_staging(swy_device& device, swy_error* error);
 void free_staging(swy_device& device);
-// The device's clock, by a submission of its own.
-swy_status timestamp_now(swy_device& device, uint64_t* ticks, swy_error* error);
 
 // ---- the queue (queue.cpp). `mutex` is held where a function takes the device as "locked".
 

@@ -4,6 +4,8 @@
 //   no-instance, no-devices, old, no-compute, no-addresses, no-timelines, no-int64, little-shared, no-device
 //   lost=N      the device is lost in its N-th submission
 //   memory=N    the device has N MiB of memory
+//   no-calibration  the driver does not read its clock and the host's at one instant
+//   ticks=N     timestamps have N bits and wrap around
 //   discrete    nothing fails; the device's memory is not the host's, as on a card
 //   invalid     a semaphore with flags that there are not: the validation layers must object
 //   hazard      every copy twice without a barrier: synchronization validation must object
@@ -25,6 +27,7 @@ namespace {
 PFN_vkGetInstanceProcAddr next_instance = nullptr;
 PFN_vkGetDeviceProcAddr next_device = nullptr;
 PFN_vkEnumeratePhysicalDevices next_enumerate = nullptr;
+PFN_vkEnumerateDeviceExtensionProperties next_extensions = nullptr;
 PFN_vkGetPhysicalDeviceFeatures2 next_features = nullptr;
 PFN_vkGetPhysicalDeviceMemoryProperties2 next_memory_properties = nullptr;
 PFN_vkGetPhysicalDeviceProperties2 next_properties = nullptr;
@@ -82,6 +85,7 @@ VkResult create_instance(const VkInstanceCreateInfo* info, const VkAllocationCal
   if (r != VK_SUCCESS) return r;
   instance = *out;
   load(next_enumerate, "vkEnumeratePhysicalDevices");
+  load(next_extensions, "vkEnumerateDeviceExtensionProperties");
   load(next_features, "vkGetPhysicalDeviceFeatures2");
   load(next_memory_properties, "vkGetPhysicalDeviceMemoryProperties2");
   load(next_properties, "vkGetPhysicalDeviceProperties2");
@@ -116,8 +120,21 @@ void device_features(VkPhysicalDevice d, VkPhysicalDeviceFeatures2* f) {
 
 void queue_families(VkPhysicalDevice d, uint32_t* count, VkQueueFamilyProperties* families) {
   next_queue_families(d, count, families);
+  for (uint32_t i = 0; families != nullptr && number_of("ticks") != 0 && i < *count; ++i) {
+    families[i].timestampValidBits = static_cast<uint32_t>(number_of("ticks"));
+  }
   if (fault() != "no-compute" || families == nullptr) return;
   for (uint32_t i = 0; i < *count; ++i) families[i].queueFlags = VK_QUEUE_TRANSFER_BIT;
+}
+
+VkResult extensions(VkPhysicalDevice d, const char* layer, uint32_t* count, VkExtensionProperties* all) {
+  const VkResult r = next_extensions(d, layer, count, all);
+  for (uint32_t i = 0; all != nullptr && fault() == "no-calibration" && i < *count; ++i) {
+    if (std::string_view(all[i].extensionName) == VK_EXT_CALIBRATED_TIMESTAMPS_EXTENSION_NAME) {
+      all[i].extensionName[0] = '-';
+    }
+  }
+  return r;
 }
 
 void memory_properties(VkPhysicalDevice d, VkPhysicalDeviceMemoryProperties2* m) {
@@ -166,6 +183,29 @@ VkResult wait_semaphores(VkDevice d, const VkSemaphoreWaitInfo* info, uint64_t t
 VkResult semaphore_value(VkDevice d, VkSemaphore semaphore, uint64_t* value) {
   if (is_lost()) return VK_ERROR_DEVICE_LOST;
   return device_function<PFN_vkGetSemaphoreCounterValue>(d, "vkGetSemaphoreCounterValue")(d, semaphore, value);
+}
+
+// Cuts ticks off as if they had few bits.
+void cut(uint64_t& ticks) {
+  if (const uint64_t bits = number_of("ticks"); bits != 0) ticks &= (uint64_t{1} << bits) - 1;
+}
+
+VkResult query_results(VkDevice d, VkQueryPool pool, uint32_t first, uint32_t count, size_t bytes, void* data,
+                       VkDeviceSize stride, VkQueryResultFlags flags) {
+  const auto next = device_function<PFN_vkGetQueryPoolResults>(d, "vkGetQueryPoolResults");
+  const VkResult r = next(d, pool, first, count, bytes, data, stride, flags);
+  for (uint32_t i = 0; i < count; ++i) cut(*reinterpret_cast<uint64_t*>(static_cast<char*>(data) + i * stride));
+  return r;
+}
+
+VkResult calibrated_timestamps(VkDevice d, uint32_t count, const VkCalibratedTimestampInfoEXT* which, uint64_t* out,
+                               uint64_t* deviation) {
+  const auto next = device_function<PFN_vkGetCalibratedTimestampsEXT>(d, "vkGetCalibratedTimestampsEXT");
+  const VkResult r = next(d, count, which, out, deviation);
+  for (uint32_t i = 0; i < count; ++i) {
+    if (which[i].timeDomain == VK_TIME_DOMAIN_DEVICE_EXT) cut(out[i]);
+  }
+  return r;
 }
 
 VkResult create_semaphore(VkDevice d, const VkSemaphoreCreateInfo* info, const VkAllocationCallbacks* memory,
@@ -243,7 +283,9 @@ PFN_vkVoidFunction own_device_function(std::string_view name) {
   if (name == "vkDestroyDevice") return function(destroy_device);
   if (name == "vkFreeMemory") return function(free_memory);
   if (name == "vkGetBufferMemoryRequirements") return function(buffer_needs);
+  if (name == "vkGetCalibratedTimestampsEXT") return function(calibrated_timestamps);
   if (name == "vkGetDeviceQueue") return function(get_queue);
+  if (name == "vkGetQueryPoolResults") return function(query_results);
   if (name == "vkGetSemaphoreCounterValue") return function(semaphore_value);
   if (name == "vkQueueSubmit") return function(submit);
   if (name == "vkWaitSemaphores") return function(wait_semaphores);
@@ -253,6 +295,7 @@ PFN_vkVoidFunction own_instance_function(std::string_view name) {
   if (name == "vkGetInstanceProcAddr") return function(get_instance_function);
   if (name == "vkCreateInstance") return function(create_instance);
   if (name == "vkCreateDevice") return function(create_device);
+  if (name == "vkEnumerateDeviceExtensionProperties") return function(extensions);
   if (name == "vkEnumeratePhysicalDevices") return function(enumerate_devices);
   if (name == "vkGetPhysicalDeviceFeatures2") return function(device_features);
   if (name == "vkGetPhysicalDeviceMemoryProperties2") return function(memory_properties);

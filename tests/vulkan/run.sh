@@ -3,7 +3,8 @@
 # first. BUILD has the shape of an installation: bin, lib/switchyard/backends, share/switchyard/models. The parts, all by default:
 #   refusals     what cannot work is refused with one line (needs the tests of a build tree)
 #   kit          the conformance kit, but for operations
-#   discrete     copies and steps where the device's memory is not the host's (needs the tests of a build tree)
+#   devices      what the device here is not: one with memory of its own, with another clock (needs the tests of a build
+#                tree)
 #   ops          every kernel against reference
 #   demo         the demo model: loss, tokens drawn on the device, the order of launches
 #   validation   the Khronos validation layers have nothing to say (needs vulkan-validationlayers)
@@ -13,7 +14,7 @@ set -euo pipefail
 build=$(cd "$1" && pwd)
 shift
 parts=("$@")
-((${#parts[@]} > 0)) || parts=(refusals kit discrete ops demo validation)
+((${#parts[@]} > 0)) || parts=(refusals kit devices ops demo validation)
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 switchyard=$build/bin/switchyard
 backends=$build/lib/switchyard/backends
@@ -104,12 +105,18 @@ part_kit() {
   tail -15 "$work/rules"
 }
 
-# What a driver on the processor would copy by the processor goes through stagings.
-part_discrete() {
-  echo "switchyard-plugin-check, memory of the device's own:"
+# judged_as FAULT SUITES: the kit on a device that the layer made another one.
+judged_as() {
+  run "$1" env SWITCHYARD_VULKAN_FAULT="$1" "${judge[@]}" --suite "$2"
+  echo "  $1: $(tail -1 "$work/$1")"
+}
+
+part_devices() {
+  echo "switchyard-plugin-check on other devices:"
   faults_on || return 0
-  run discrete env SWITCHYARD_VULKAN_FAULT=discrete "${judge[@]}" --suite copies,threads,replay,profile
-  tail -6 "$work/discrete"
+  judged_as discrete copies,threads,replay,profile  # through stagings, what a driver on the processor copies at once
+  judged_as no-calibration profile
+  judged_as ticks=26 profile  # they wrap around every 67 ms
   faults_off
 }
 
