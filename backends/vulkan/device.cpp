@@ -163,8 +163,9 @@ swy_status device_info(uint32_t index, swy_device_info* out, swy_error* error) {
     info.max_buffer_bytes = p->features.largest_allocation;
     info.buffer_alignment = 256;
     info.flags = SWY_DEVICE_NATIVE_REPLAY;
-    info.sampling = kSampling;
-    info.sampling_steps = kSamplingSteps;
+    const bool exact = samples(*p);
+    info.sampling = SWY_SAMPLING_LOGITS | (exact ? kSampling : 0);
+    info.sampling_steps = exact ? kSamplingSteps : 0;
     std::memcpy(out, &info, info.struct_size);
     return SWY_OK;
   });

@@ -10,7 +10,8 @@
 
 namespace gpu {
 
-constexpr uint32_t kSampling = SWY_SAMPLING_LOGITS | SWY_SAMPLING_TOKEN;
+// What a device offers beyond logits, once its arithmetic was found to be exact.
+constexpr uint32_t kSampling = SWY_SAMPLING_TOKEN;
 constexpr uint32_t kSamplingSteps = SWY_SAMPLES_GREEDY | SWY_SAMPLES_SEEDED | SWY_SAMPLES_TEMPERATURE |
                                     SWY_SAMPLES_TOP_K | SWY_SAMPLES_TOP_P | SWY_SAMPLES_MIN_P | SWY_SAMPLES_MASK |
                                     SWY_SAMPLES_PENALTIES | SWY_SAMPLES_BIAS | SWY_SAMPLES_LOGPROBS |
@@ -68,8 +69,10 @@ std::span<const Kernel> cast_kernels();
 
 // The table that the host sees.
 std::vector<swy_kernel> make_kernels();
-// Finds out whether the sampler's arithmetic has the normative bits on this device.
+// Finds out whether the sampler's arithmetic has the normative bits on this device; once for each physical device.
 swy_status check_sampling(swy_device& device, swy_error* error);
+// Whether it was found out, and it has. [thread-safe]
+bool samples(const PhysicalDevice& physical);
 
 // Estimates: bytes at the rate of memory, multiply-adds at a rate that plain kernels reach, and the launches.
 inline double cost_of(double bytes, double multiply_adds, double launches = 1) {

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
 
 #include "sample.h"
 
@@ -37,6 +38,30 @@ double cost(const swy_op& op, const swy_bucket&) { return cost_of(row_bytes(op),
 constexpr Kernel kKernels[] = {
     {"sample.radix", SWY_OP_SAMPLE, kInvariant, SWY_F32, supports, cost, workspace, record_sample}};
 
+// What the checks of this process said.
+class Known {
+ public:
+  std::mutex checking;  // one at a time
+
+  const bool* find(const PhysicalDevice& d) {
+    const std::lock_guard lock(mutex_);
+    const auto it = exact_.find(&d);
+    return it == exact_.end() ? nullptr : &it->second;
+  }
+  void tell(const PhysicalDevice& d, bool exact) {
+    const std::lock_guard lock(mutex_);
+    exact_.emplace(&d, exact);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<const PhysicalDevice*, bool> exact_;
+};
+Known& known_devices() {
+  static Known known;
+  return known;
+}
+
 // Runs the check's shader into `buffer`, which the host sees.
 swy_status run_check(swy_device& device, swy_buffer* buffer, swy_error* error) {
   const swy_bucket bucket{};
@@ -53,13 +78,11 @@ swy_status run_check(swy_device& device, swy_buffer* buffer, swy_error* error) {
 
 }  // namespace
 
-// Once for each physical device.
 swy_status check_sampling(swy_device& device, swy_error* error) {
-  static std::mutex mutex;
-  static std::map<const PhysicalDevice*, bool> known;
-  const std::lock_guard lock(mutex);
-  if (const auto it = known.find(device.physical); it != known.end()) {
-    device.exact = it->second;
+  Known& known = known_devices();
+  const std::lock_guard lock(known.checking);
+  if (const bool* exact = known.find(*device.physical); exact != nullptr) {
+    device.exact = *exact;
     return SWY_OK;
   }
   swy_buffer* buffer = nullptr;
@@ -70,8 +93,14 @@ swy_status check_sampling(swy_device& device, swy_error* error) {
   for (uint32_t i = 0; i < 768; ++i) hash = (hash ^ values[i]) * 1099511628211u;
   buffer_free(&device, buffer);
   SWY_VK_TRY(s);
-  device.exact = known[device.physical] = hash == SWY_SELF_CHECK_HASH;
+  device.exact = hash == SWY_SELF_CHECK_HASH;
+  known.tell(*device.physical, device.exact);
   return SWY_OK;
+}
+
+bool samples(const PhysicalDevice& physical) {
+  const bool* exact = known_devices().find(physical);
+  return exact != nullptr && *exact;
 }
 
 swy_status record_draws(const Recording& r, Span logits, uint64_t vocab, Arena& arena) {

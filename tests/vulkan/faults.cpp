@@ -6,6 +6,7 @@
 //   memory=N    the device has N MiB of memory
 //   no-calibration  the driver does not read its clock and the host's at one instant
 //   ticks=N     timestamps have N bits and wrap around
+//   inexact     the first launch of a device, which checks the sampler's arithmetic, leaves nothing
 //   discrete    nothing fails; the device's memory is not the host's, as on a card
 //   invalid     a semaphore with flags that there are not: the validation layers must object
 //   hazard      every copy twice without a barrier: synchronization validation must object
@@ -226,6 +227,12 @@ void buffer_needs(VkDevice d, VkBuffer buffer, VkMemoryRequirements* out) {
   if (fault() == "discrete") out->memoryTypeBits = 3;
 }
 
+std::atomic<uint64_t> launches{0};
+void dispatch(VkCommandBuffer commands, uint32_t x, uint32_t y, uint32_t z) {
+  if (launches++ == 0 && fault() == "inexact") return;
+  device_function<PFN_vkCmdDispatch>(made_device, "vkCmdDispatch")(commands, x, y, z);
+}
+
 VkResult create_command_pool(VkDevice d, const VkCommandPoolCreateInfo* info, const VkAllocationCallbacks* memory,
                              VkCommandPool* out) {
   ++made;
@@ -278,6 +285,7 @@ PFN_vkVoidFunction own_device_function(std::string_view name) {
   if (name == "vkGetDeviceProcAddr") return function(get_device_function);
   if (name == "vkAllocateMemory") return function(allocate);
   if (name == "vkCmdCopyBuffer") return function(copy_buffer);
+  if (name == "vkCmdDispatch") return function(dispatch);
   if (name == "vkCreateCommandPool") return function(create_command_pool);
   if (name == "vkCreateSemaphore") return function(create_semaphore);
   if (name == "vkDestroyDevice") return function(destroy_device);
