@@ -11,7 +11,8 @@
 namespace gpu {
 
 // What a device offers beyond logits, once its arithmetic was found to be exact.
-constexpr uint32_t kSampling = SWY_SAMPLING_TOKEN;
+constexpr uint32_t kSampling = SWY_SAMPLING_TOKEN | SWY_SAMPLING_TOPK_CANDIDATES;
+constexpr uint32_t kMostCandidates = 1024;  // kMost of sample_candidates.comp
 constexpr uint32_t kSamplingSteps = SWY_SAMPLES_GREEDY | SWY_SAMPLES_SEEDED | SWY_SAMPLES_TEMPERATURE |
                                     SWY_SAMPLES_TOP_K | SWY_SAMPLES_TOP_P | SWY_SAMPLES_MIN_P | SWY_SAMPLES_MASK |
                                     SWY_SAMPLES_PENALTIES | SWY_SAMPLES_BIAS | SWY_SAMPLES_LOGPROBS |

@@ -57,7 +57,7 @@ constexpr swy_option kDot8 = {sizeof(swy_option), SWY_OPTION_BOOL, "dot8", "1",
                               "multiply few rows by products of bytes where the device has them"};
 constexpr swy_option kReversed = {sizeof(swy_option), SWY_OPTION_BOOL, "reversed", "0",
                                   "run launches that do not wait for each other last to first: a test of the barriers"};
-constexpr swy_sampling kLimits = {sizeof(swy_sampling), 0, 0, 0, 0, 0};
+constexpr swy_sampling kLimits = {sizeof(swy_sampling), 0, 0, 0, kMostCandidates, 0};
 
 constexpr const swy_option* kOptions[] = {&kKv, &kCooperative, &kDot8, &kReversed};
 

@@ -152,7 +152,7 @@ draw() {
 }
 
 part_demo() {
-  local windows=${SWITCHYARD_VULKAN_WINDOWS:-4} options here_loss there_loss
+  local windows=${SWITCHYARD_VULKAN_WINDOWS:-4} options here_loss there_loss by_logits path
   echo "demo model, loss on its text (they may differ by 2e-3):"
   here_loss=$(loss vulkan "$windows")
   there_loss=$(loss reference "$windows")
@@ -160,11 +160,14 @@ part_demo() {
   awk -v a="${here_loss%% *}" -v b="${there_loss%% *}" 'BEGIN {d = a - b; exit !(d < 2e-3 && d > -2e-3)}' ||
     fail "the loss differs from reference"
 
-  echo "demo model, tokens drawn on the device and on the host:"
+  echo "demo model, tokens drawn on the device, from its candidates, and on the host:"
   for options in "--temp 0" "--temp 1" "--temp 0.8 --top-p 0.9 --top-k 40" "--temp 1 --min-p 0.05 --repeat-penalty 1.2"; do
     # shellcheck disable=SC2086  # several options
-    [[ $(draw --sampling fused $options) == "$(draw --sampling logits $options)" ]] ||
-      fail "$options: other tokens on the device than on the host"
+    by_logits=$(draw --sampling logits $options)
+    for path in fused candidates; do
+      # shellcheck disable=SC2086
+      [[ $(draw --sampling "$path" $options) == "$by_logits" ]] || fail "$options: other tokens by $path than on the host"
+    done
     echo "  $options: equal"
   done
   [[ $(draw --temp 1) == "$(draw --temp 1 --set vulkan.reversed=1)" ]] || fail "a barrier between launches is missing"
@@ -206,6 +209,7 @@ SETTINGS
     return
   fi
   validated logits "$switchyard" run --backend vulkan --seed 7 -n 8 --ignore-eos --sampling logits --temp 1 Once
+  validated candidates "$switchyard" run --backend vulkan --seed 7 -n 8 --ignore-eos --sampling candidates --temp 1 --top-k 40 Once
   validated prompt "$switchyard" perplexity --backend vulkan -f "$text" --windows 1
   validated kit "${judge[@]}" --suite negotiation,abi,device,errors,copies,threads,replay,sampling,profile --limit-s 300
   echo "  $(said 'ERROR|WARN|PERF') messages in $(grep -c 'Khronos Validation Layer Active' "$work/said") processes"
