@@ -68,6 +68,7 @@ namespace gpu {
 // Functions of one VkDevice.
 struct DeviceApi {
   SWY_VK_DEVICE_FUNCTIONS(SWY_VK_MEMBER)
+  SWY_VK_MEMBER(GetCalibratedTimestampsEXT)  // null unless Features.calibrated
 };
 
 // What a physical device offers, as far as kernels ask for it.
@@ -85,6 +86,7 @@ struct Features {
   bool cpu = false;      // a driver that computes on the processor
   float tick_ns = 1;     // of timestamps
   uint32_t timestamp_bits = 0;
+  bool calibrated = false;  // the driver reads timestamps and CLOCK_MONOTONIC at one instant
   uint32_t queue_family = 0;
   uint32_t processors = 0;  // that run workgroups side by side; 0: not known
 };

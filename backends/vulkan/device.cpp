@@ -46,7 +46,7 @@ VkResult create_device(const PhysicalDevice& p, const Features& use, VkDevice* o
   v12.vulkanMemoryModel = use.cooperative;
   VkPhysicalDeviceFeatures2 features{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &v12};
   features.features.shaderInt64 = VK_TRUE;
-  const char* names[4];
+  const char* names[5];
   VkDeviceCreateInfo info{VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, &features};
   VkPhysicalDeviceCooperativeMatrixFeaturesNV matrices{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_NV,
                                                        nullptr, VK_TRUE, VK_FALSE};
@@ -68,6 +68,7 @@ VkResult create_device(const PhysicalDevice& p, const Features& use, VkDevice* o
     v11.pNext = &subgroups;
     if (p.subgroups_are_extension) names[info.enabledExtensionCount++] = VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME;
   }
+  if (use.calibrated) names[info.enabledExtensionCount++] = VK_EXT_CALIBRATED_TIMESTAMPS_EXTENSION_NAME;
   info.queueCreateInfoCount = 1;
   info.pQueueCreateInfos = &queue;
   info.ppEnabledExtensionNames = names;
@@ -81,6 +82,10 @@ swy_status load_functions(swy_device& d, swy_error* error) {
   complete = complete && d.vk.name != nullptr;
   SWY_VK_DEVICE_FUNCTIONS(SWY_VK_LOAD)
 #undef SWY_VK_LOAD
+  if (d.features.calibrated) {
+    d.vk.GetCalibratedTimestampsEXT = reinterpret_cast<PFN_vkGetCalibratedTimestampsEXT>(
+        instance().GetDeviceProcAddr(d.handle, "vkGetCalibratedTimestampsEXT"));
+  }
   if (complete) return SWY_OK;
   return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "%s lacks functions of Vulkan 1.2",
                    d.physical->name.c_str());
@@ -96,7 +101,8 @@ swy_status open(uint32_t index, const swy_setting* settings, uint32_t count, swy
   VkSemaphoreTypeCreateInfo type{VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO, nullptr, VK_SEMAPHORE_TYPE_TIMELINE, 0};
   const VkSemaphoreCreateInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, &type, 0};
   SWY_VK_TRY(check(d, d.vk.CreateSemaphore(d.handle, &info, nullptr, &d.progress), "creating a semaphore", error));
-  d.profile = std::make_unique<Profile>();
+  SWY_VK_TRY(make_staging(d, error));
+  d.profile = std::make_unique<Profile>(d.features);
   d.pipelines = std::make_unique<Pipelines>(d);
   SWY_VK_TRY(d.pipelines->open(error));
   SWY_VK_TRY(check_sampling(d, error));
@@ -107,6 +113,7 @@ swy_status open(uint32_t index, const swy_setting* settings, uint32_t count, swy
 void close(swy_device& d) {
   if (d.handle == VK_NULL_HANDLE || d.vk.DestroyDevice == nullptr) return;
   if (d.vk.DeviceWaitIdle != nullptr) d.vk.DeviceWaitIdle(d.handle);
+  if (d.profile != nullptr) free_clock(d);
   free_staging(d);
   d.blocks.clear();
   d.pipelines.reset();
@@ -149,8 +156,9 @@ swy_status device_info(uint32_t index, swy_device_info* out, swy_error* error) {
     info.max_buffer_bytes = p->features.largest_allocation;
     info.buffer_alignment = 256;
     info.flags = SWY_DEVICE_NATIVE_REPLAY;
-    info.sampling = swy::kSamplesTokens;
-    info.sampling_steps = swy::kSamplesEverything;
+    const bool exact = samples(*p);
+    info.sampling = exact ? swy::kSamplesTokens | SWY_SAMPLING_TOPK_CANDIDATES : SWY_SAMPLING_LOGITS;
+    info.sampling_steps = exact ? swy::kSamplesEverything : 0;
     swy::give_info(info, out);
     return SWY_OK;
   });

@@ -48,14 +48,35 @@ struct Range {
 // Host-visible memory that carries one copy, with the commands that make it; free again when the device's progress has
 // reached `done`.
 struct Staging {
-  std::unique_ptr<Block> block;
+  const Block* block = nullptr;
+  uint64_t offset = 0;  // in the block
   VkCommandPool pool = VK_NULL_HANDLE;
   VkCommandBuffer commands = VK_NULL_HANDLE;
+  std::atomic<bool> busy{false};  // somebody fills or reads it, or records its commands, without the device's lock
   uint64_t done = 0;
   // A copy to the host on its way: `to` is filled by whoever first sees that it is there.
   void* to = nullptr;
   uint64_t bytes = 0;
   const swy_timeline* timeline = nullptr;  // that announces it
+
+  char* mapped() const { return block->mapped + offset; }
+};
+
+// All stagings of a device, in turns: many small ones, for steps and results, and some large ones. They are made when
+// the device is opened, since steps must allocate nothing.
+struct StagingRing {
+  static constexpr uint64_t kSmall = uint64_t{64} << 10, kLarge = uint64_t{2} << 20;  // bytes of one
+  std::unique_ptr<Block> block;
+  std::array<Staging, 24> small;
+  std::array<Staging, 8> large;
+  uint32_t next_small = 0, next_large = 0;
+  uint32_t arrivals = 0;  // those with a `to`
+
+  template <class F>
+  void for_each(const F& f) {
+    for (Staging& s : small) f(s);
+    for (Staging& s : large) f(s);
+  }
 };
 
 }  // namespace gpu
@@ -80,14 +101,13 @@ struct swy_device {
   std::mutex memory_mutex;  // over blocks
   std::vector<std::unique_ptr<gpu::Block>> blocks;
 
-  std::mutex mutex;  // over everything below, and the queue
+  // Over everything below, and the queue. Nobody holds it while bytes are copied or while waiting for the device: other
+  // threads look at timelines meanwhile.
+  std::mutex mutex;
   std::array<VkCommandBuffer, 64> pending{};
   uint32_t pending_count = 0;
-  uint64_t submitted = 0;              // the progress that the last submission will raise
-  VkQueryPool clock = VK_NULL_HANDLE;  // of timestamp_now
-  std::array<gpu::Staging, 32> staging;
-  uint32_t next_staging = 0;
-  uint32_t arrivals = 0;  // stagings with a `to`
+  uint64_t submitted = 0;  // the progress that the last submission will raise
+  gpu::StagingRing staging;
 };
 
 struct swy_buffer {
@@ -140,9 +160,8 @@ swy_status fill_zero(swy_device* device, swy_buffer* buffer, uint64_t offset, ui
 swy_status clear_now(swy_device& device, const Range& range, swy_error* error);
 // Writes a small range; what is submitted later sees it.
 swy_status write_now(swy_device& device, const Range& range, const void* from, swy_error* error);
+swy_status make_staging(swy_device& device, swy_error* error);
 void free_staging(swy_device& device);
-// The device's clock, by a submission of its own.
-swy_status timestamp_now(swy_device& device, uint64_t* ticks, swy_error* error);
 
 // ---- the queue (queue.cpp). `mutex` is held where a function takes the device as "locked".
 
@@ -154,14 +173,18 @@ swy_status flush(swy_device& locked, swy_error* error);
 // The progress at which all that was enqueued is done.
 uint64_t progress_of_all(const swy_device& locked);
 uint64_t progress_now(swy_device& device);
-// Waits until the device uses nothing any more, whatever becomes of the work: what it used may be freed.
-void drain(swy_device& locked);
+// Waits until the device uses nothing any more, whatever becomes of the work: what it used may be freed. Locks.
+void drain(swy_device& device);
+// Waits until all that was enqueued is done. Locks, but not while it waits.
+swy_status settle(swy_device& device, swy_error* error);
 // Waits for a progress, flushing if it is not on its way. SWY_CANCELLED after `timeout_ns`.
 swy_status wait_for(swy_device& device, uint64_t progress, uint64_t timeout_ns, swy_error* error);
 // The same without flushing: what reaches that progress was submitted.
 swy_status wait_reached(swy_device& device, uint64_t progress, uint64_t timeout_ns, swy_error* error);
 // Hands over copies to the host that are there. Locks the device.
 void deliver(swy_device& device);
+// Hands over one.
+void hand_over(swy_device& locked, Staging& staging);
 
 swy_status list_begin(swy_device* device, const swy_list_info* info, swy_list** out, swy_error* error);
 swy_status list_finalize(swy_list* list, swy_error* error);

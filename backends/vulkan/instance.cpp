@@ -45,6 +45,18 @@ bool has_matrices(VkInstance instance, PFN_vkGetInstanceProcAddr get, VkPhysical
   });
 }
 
+// Whether the driver reads the device's clock and CLOCK_MONOTONIC at one instant.
+bool has_calibration(VkInstance instance, PFN_vkGetInstanceProcAddr get, VkPhysicalDevice d) {
+  const auto list = reinterpret_cast<PFN_vkGetPhysicalDeviceCalibrateableTimeDomainsEXT>(
+      get(instance, "vkGetPhysicalDeviceCalibrateableTimeDomainsEXT"));
+  uint32_t n = 0;
+  if (list == nullptr || list(d, &n, nullptr) != VK_SUCCESS) return false;
+  std::vector<VkTimeDomainEXT> all(n);
+  if (list(d, &n, all.data()) != VK_SUCCESS) return false;
+  const auto offers = [&](VkTimeDomainEXT one) { return std::find(all.begin(), all.end(), one) != all.end(); };
+  return offers(VK_TIME_DOMAIN_DEVICE_EXT) && offers(VK_TIME_DOMAIN_CLOCK_MONOTONIC_EXT);
+}
+
 bool find_queue(const Instance& i, VkPhysicalDevice d, Features& f) {
   uint32_t n = 0;
   i.GetPhysicalDeviceQueueFamilyProperties(d, &n, nullptr);
@@ -136,6 +148,7 @@ std::string examine(const Instance& i, PFN_vkGetInstanceProcAddr get, VkPhysical
   f.unified = unified_memory(i, d);
   f.cpu = p.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
   f.tick_ns = limits.timestampPeriod;
+  f.calibrated = has(extensions, VK_EXT_CALIBRATED_TIMESTAMPS_EXTENSION_NAME) && has_calibration(i.handle, get, d);
   f.cooperative = f.fp16 && f.subgroup == 32 && has(extensions, VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME) &&
                   v12.vulkanMemoryModel && has_matrices(i.handle, get, d);
   out.subgroups_are_extension = has(extensions, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);

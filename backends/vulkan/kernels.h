@@ -11,6 +11,8 @@
 
 namespace gpu {
 
+constexpr uint32_t kMostCandidates = 1024;  // kMost of sample_candidates.comp
+
 constexpr uint32_t kThreads = 256;  // of every workgroup, unless its shader says otherwise
 
 // One operation being recorded.
@@ -50,8 +52,10 @@ std::span<const Kernel> cast_kernels();
 
 // The table that the host sees.
 std::vector<swy_kernel> make_kernels();
-// Finds out whether the sampler's arithmetic has the normative bits on this device.
+// Finds out whether the sampler's arithmetic has the normative bits on this device; once for each physical device.
 swy_status check_sampling(swy_device& device, swy_error* error);
+// Whether it was found out, and it has. [thread-safe]
+bool samples(const PhysicalDevice& physical);
 
 // Estimates: bytes at the rate of memory, multiply-adds at a rate that plain kernels reach, and the launches.
 inline double cost_of(double bytes, double multiply_adds, double launches = 1) {

@@ -116,19 +116,16 @@ swy_status list_submit(swy_list* list, const swy_submit* submit, swy_error* erro
   {
     const std::lock_guard lock(d.mutex);
     SWY_VK_TRY(enqueue(d, list->commands, error));
-    if (list->queries != VK_NULL_HANDLE && d.profile->on) SWY_VK_TRY(keep_spans(*list, error));
     if (progress_now(d) == d.submitted) SWY_VK_TRY(flush(d, error));
     done = progress_of_all(d);
   }
+  if (list->queries != VK_NULL_HANDLE && d.profile->on) SWY_VK_TRY(keep_spans(*list, error));
   return signal_at(submit, done, error);
 }
 
 void list_free(swy_list* list) {
   swy_device& d = *list->device;
-  {
-    const std::lock_guard lock(d.mutex);
-    drain(d);
-  }
+  drain(d);
   if (list->queries != VK_NULL_HANDLE) d.vk.DestroyQueryPool(d.handle, list->queries, nullptr);
   if (list->pool != VK_NULL_HANDLE) d.vk.DestroyCommandPool(d.handle, list->pool, nullptr);
   delete list;

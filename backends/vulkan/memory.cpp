@@ -209,10 +209,7 @@ swy_status buffer_alloc(swy_device* device, swy_memory_type type, uint64_t bytes
 }
 
 void buffer_free(swy_device* device, swy_buffer* buffer) {
-  {
-    const std::lock_guard lock(device->mutex);  // copies that were put off may still use it
-    drain(*device);
-  }
+  drain(*device);  // copies that were put off may still use it
   if (buffer->own == nullptr) {
     const std::lock_guard lock(device->memory_mutex);
     give_back(*buffer);

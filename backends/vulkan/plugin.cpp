@@ -10,7 +10,7 @@ namespace gpu {
 namespace {
 
 constexpr double kProcessorPenalty = 1000;  // a driver on the processor is no match for a backend that is made for it
-constexpr swy_sampling kLimits = {sizeof(swy_sampling), 0, 0, 0, 0, 0};
+constexpr swy_sampling kLimits = {sizeof(swy_sampling), 0, 0, 0, kMostCandidates, 0};
 
 struct Vulkan {
   using Device = swy_device;

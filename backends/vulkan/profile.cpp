@@ -2,19 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <ctime>
 
 #include "list.h"
 #include "switchyard/sdk/error.hpp"
 
 namespace gpu {
 namespace {
-
-uint64_t host_now() {
-  timespec t{};
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(t.tv_nsec);
-}
 
 swy_status enable(swy_device* device, uint32_t on, swy_error* error) {
   return swy::guard(error, [&]() -> swy_status {
@@ -40,21 +33,15 @@ swy_status collect(swy_device* device, swy_profile_span* spans, uint32_t* count,
   return SWY_OK;
 }
 
-// A command buffer that writes one timestamp, between two looks at the host's clock; the closest of some tries.
 swy_status correlate(swy_device* device, uint64_t* host_ns, uint64_t* device_ticks, uint64_t* tick_ps,
                      swy_error* error) {
   return swy::guard(error, [&]() -> swy_status {
-    uint64_t closest = UINT64_MAX;
-    for (int i = 0; i < 4; ++i) {
-      uint64_t ticks = 0;
-      const uint64_t before = host_now();
-      SWY_VK_TRY(timestamp_now(*device, &ticks, error));
-      const uint64_t after = host_now();
-      if (after - before >= closest) continue;
-      closest = after - before;
-      *host_ns = before + closest / 2;
-      *device_ticks = ticks;
+    if (device->features.timestamp_bits == 0) {
+      return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "the device's queue has no timestamps");
     }
+    uint64_t low = 0;
+    SWY_VK_TRY(read_clocks(*device, host_ns, &low, error));
+    *device_ticks = device->profile->clock.at(low, *host_ns);
     *tick_ps = static_cast<uint64_t>(std::llround(static_cast<double>(device->features.tick_ns) * 1000));
     return SWY_OK;
   });
@@ -83,14 +70,16 @@ swy_status make_queries(swy_list& list, swy_error* error) {
 
 swy_status keep_spans(swy_list& list, swy_error* error) {
   swy_device& d = *list.device;
-  SWY_VK_TRY(flush(d, error));
-  SWY_VK_TRY(wait_reached(d, d.submitted, UINT64_MAX, error));
+  SWY_VK_TRY(settle(d, error));
   SWY_VK_TRY(check(d,
                    d.vk.GetQueryPoolResults(d.handle, list.queries, 0, static_cast<uint32_t>(list.ticks.size()),
                                             list.ticks.size() * 8, list.ticks.data(), 8,
                                             VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT),
                    "reading timestamps", error));
   Profile& p = *d.profile;
+  // The last was a moment ago; each one before it, less than a turn of the clock before the next.
+  list.ticks.back() = p.clock.at(list.ticks.back(), host_now());
+  for (size_t i = list.ticks.size() - 1; i-- > 0;) list.ticks[i] = p.clock.before(list.ticks[i], list.ticks[i + 1]);
   for (size_t i = 0; i < list.dispatches.size(); ++i) {
     if (p.spans.size() == SWY_PROFILE_SPANS) {
       ++p.lost;

@@ -6,13 +6,17 @@
 #include <string>
 #include <vector>
 
-#include "device.h"
+#include "clock.h"
 #include "switchyard/extensions.h"
 
 namespace gpu {
 
 // While timestamps are on, a list is waited for when it is submitted, and its spans are kept.
 struct Profile {
+  explicit Profile(const Features& f) : clock(f.timestamp_bits, f.tick_ns) {}
+
+  RisingTicks clock;
+  VkQueryPool now = VK_NULL_HANDLE;  // one timestamp, of read_clocks
   bool on = false;
   std::mutex mutex;             // over names: two lists may be recorded at once
   std::set<std::string> names;  // of further launches of an operation

@@ -61,10 +61,20 @@ swy_status flush(swy_device& locked, swy_error* error) {
 }
 
 // Work that was submitted goes on when a later submission fails, or waiting does: only the driver knows when it ends.
-void drain(swy_device& locked) {
-  const swy_status flushed = flush(locked, nullptr);
-  if (flushed == SWY_OK && wait_reached(locked, locked.submitted, UINT64_MAX, nullptr) == SWY_OK) return;
-  locked.vk.DeviceWaitIdle(locked.handle);
+void drain(swy_device& device) {
+  if (settle(device, nullptr) == SWY_OK) return;
+  const std::lock_guard lock(device.mutex);
+  device.vk.DeviceWaitIdle(device.handle);
+}
+
+swy_status settle(swy_device& device, swy_error* error) {
+  uint64_t all = 0;
+  {
+    const std::lock_guard lock(device.mutex);
+    SWY_VK_TRY(flush(device, error));
+    all = device.submitted;
+  }
+  return wait_reached(device, all, UINT64_MAX, error);
 }
 
 swy_status enqueue(swy_device& locked, VkCommandBuffer commands, swy_error* error) {
@@ -105,14 +115,17 @@ swy_status wait_for(swy_device& device, uint64_t progress, uint64_t timeout_ns, 
 
 void deliver(swy_device& device) {
   const std::lock_guard lock(device.mutex);
-  if (device.arrivals == 0) return;
+  if (device.staging.arrivals == 0) return;
   const uint64_t reached = progress_now(device);
-  for (Staging& s : device.staging) {
-    if (s.to == nullptr || s.done > reached) continue;
-    std::memcpy(s.to, s.block->mapped, s.bytes);
-    s.to = nullptr;
-    --device.arrivals;
-  }
+  device.staging.for_each([&](Staging& s) {
+    if (s.to != nullptr && s.done <= reached) hand_over(device, s);
+  });
+}
+
+void hand_over(swy_device& locked, Staging& s) {
+  std::memcpy(s.to, s.mapped(), s.bytes);
+  s.to = nullptr;
+  --locked.staging.arrivals;
 }
 
 }  // namespace gpu

@@ -1,9 +1,10 @@
-// SAMPLE: the chain of sampling_math.h. Many workgroups look at parts of a row (sample_scan.comp), one decides it
-// (sample.comp).
+// SAMPLE and TOP_CANDIDATES: the chain of sampling_math.h. Many workgroups look at parts of a row (sample_scan.comp),
+// one decides it (sample.comp), or lists the best (sample_candidates.comp).
 #include "switchyard/sampling_math.h"
 
 #include <map>
 #include <memory>
+#include <mutex>
 
 #include "sample.h"
 
@@ -11,19 +12,68 @@ namespace gpu {
 namespace {
 
 #include "sample.comp.h"
+#include "sample_candidates.comp.h"
 #include "sample_check.comp.h"
 #include "sample_scan.comp.h"
 constexpr Shader kScan = SWY_SHADER(sample_scan_comp), kSample = SWY_SHADER(sample_comp);
-constexpr Shader kCheck = SWY_SHADER(sample_check_comp);
+constexpr Shader kList = SWY_SHADER(sample_candidates_comp), kCheck = SWY_SHADER(sample_check_comp);
 constexpr uint32_t kParts = 64, kPartBytes = 24;
 constexpr uint64_t kMostVocab = 1u << 22;  // sums of 10 bits of weights stay below 2^32
 
 uint64_t vocab_of(const swy_op& op) { return op.inputs[0]->dims[1]; }
 uint64_t rows_of(const swy_op& op) { return op.outputs[0]->dims[0]; }
 
+// The push constants of all of them (sample.glsl).
+struct Push {
+  uint64_t logits, counts, tokens, results, top_ids, top_logprobs, parts, keys, kept, step;
+  uint32_t vocab, top;
+};
+
+// What they use beside the logits.
+struct Work {
+  Span parts, keys, kept;
+  Work(const swy_op& op, uint64_t vocab, Arena& arena)
+      : parts(arena.take(rows_of(op) * kParts * kPartBytes)),
+        keys(arena.take(rows_of(op) * vocab * 4)),
+        kept(arena.take(rows_of(op) * vocab * 8)) {}
+};
+
+Push push_of(const Recording& r, Span logits, uint64_t vocab, const Work& work) {
+  Push p{};
+  p.logits = logits.address;
+  p.counts = r.op.state_count == 0 ? 0 : r.operands.state(0).address;
+  p.tokens = r.list.tokens.address;
+  p.parts = work.parts.address;
+  p.keys = work.keys.address;
+  p.kept = work.kept.address;
+  p.step = r.step();
+  p.vocab = static_cast<uint32_t>(vocab);
+  return p;
+}
+
+swy_status record_scan(const Recording& r, const Push& push, Span logits, const Work& work, bool candidates) {
+  const Span counts = r.op.state_count == 0 ? Span{} : r.operands.state(0);
+  return launch(r, kScan, {candidates ? 1u : 0u}, {kParts, static_cast<uint32_t>(rows_of(r.op))}, push,
+                {logits, counts}, {work.parts, work.keys});
+}
+
 swy_status record_sample(const Recording& r) {
   Arena arena(r.operands.workspace());
   return record_draws(r, r.operands.input(0), vocab_of(r.op), arena);
+}
+
+swy_status record_candidates(const Recording& r) {
+  Arena arena(r.operands.workspace());
+  const Work work(r.op, vocab_of(r.op), arena);
+  const Span logits = r.operands.input(0), ids = r.operands.output(0), best = r.operands.output(1);
+  Push push = push_of(r, logits, vocab_of(r.op), work);
+  push.results = r.operands.output(2).address;
+  push.top_ids = ids.address;
+  push.top_logprobs = best.address;
+  push.top = static_cast<uint32_t>(r.op.outputs[0]->dims[1]);
+  SWY_VK_TRY(record_scan(r, push, logits, work, true));
+  return launch(r, kList, {}, {static_cast<uint32_t>(rows_of(r.op))}, push, {logits, work.parts, work.keys},
+                {work.kept, ids, best, r.operands.output(2)});
 }
 
 uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) { return draws_bytes(op, vocab_of(op)); }
@@ -32,10 +82,42 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
   return supports_draws(device, op, vocab_of(op), error);
 }
 
+swy_status supports_candidates(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {
+  if (op.outputs[0]->dims[1] <= kMostCandidates) return supports_draws(device, op, vocab_of(op), error);
+  return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "%llu candidates; at most %u are listed",
+                   static_cast<unsigned long long>(op.outputs[0]->dims[1]), kMostCandidates);
+}
+
 double cost(const swy_op& op, const swy_bucket&) { return cost_of(row_bytes(op), 0, 2) + 20; }
 
 constexpr Kernel kKernels[] = {
-    {"sample.radix", SWY_OP_SAMPLE, kInvariant, SWY_F32, supports, cost, workspace, record_sample}};
+    {"sample.radix", SWY_OP_SAMPLE, kInvariant, SWY_F32, supports, cost, workspace, record_sample},
+    {"top_candidates.radix", SWY_OP_TOP_CANDIDATES, kInvariant, SWY_F32, supports_candidates, cost, workspace,
+     record_candidates}};
+
+// What the checks of this process said.
+class Known {
+ public:
+  std::mutex checking;  // one at a time
+
+  const bool* find(const PhysicalDevice& d) {
+    const std::lock_guard lock(mutex_);
+    const auto it = exact_.find(&d);
+    return it == exact_.end() ? nullptr : &it->second;
+  }
+  void tell(const PhysicalDevice& d, bool exact) {
+    const std::lock_guard lock(mutex_);
+    exact_.emplace(&d, exact);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<const PhysicalDevice*, bool> exact_;
+};
+Known& known_devices() {
+  static Known known;
+  return known;
+}
 
 // Runs the check's shader into `buffer`, which the host sees.
 swy_status run_check(swy_device& device, swy_buffer* buffer, swy_error* error) {
@@ -53,13 +135,11 @@ swy_status run_check(swy_device& device, swy_buffer* buffer, swy_error* error) {
 
 }  // namespace
 
-// Once for each physical device.
 swy_status check_sampling(swy_device& device, swy_error* error) {
-  static std::mutex mutex;
-  static std::map<const PhysicalDevice*, bool> known;
-  const std::lock_guard lock(mutex);
-  if (const auto it = known.find(device.physical); it != known.end()) {
-    device.exact = it->second;
+  Known& known = known_devices();
+  const std::lock_guard lock(known.checking);
+  if (const bool* exact = known.find(*device.physical); exact != nullptr) {
+    device.exact = *exact;
     return SWY_OK;
   }
   swy_buffer* buffer = nullptr;
@@ -70,44 +150,34 @@ swy_status check_sampling(swy_device& device, swy_error* error) {
   for (uint32_t i = 0; i < 768; ++i) hash = (hash ^ values[i]) * 1099511628211u;
   buffer_free(&device, buffer);
   SWY_VK_TRY(s);
-  device.exact = known[device.physical] = hash == SWY_SELF_CHECK_HASH;
+  device.exact = hash == SWY_SELF_CHECK_HASH;
+  known.tell(*device.physical, device.exact);
   return SWY_OK;
 }
 
+bool samples(const PhysicalDevice& physical) {
+  const bool* exact = known_devices().find(physical);
+  return exact != nullptr && *exact;
+}
+
 swy_status record_draws(const Recording& r, Span logits, uint64_t vocab, Arena& arena) {
-  struct {
-    uint64_t logits, counts, tokens, results, top_ids, top_logprobs, parts, keys, kept, step;
-    uint32_t vocab, top;
-  } push{};
-  const uint64_t rows = rows_of(r.op);
-  const Span parts = arena.take(rows * kParts * kPartBytes), keys = arena.take(rows * vocab * 4);
-  const Span kept = arena.take(rows * vocab * 8);
-  const Span counts = r.op.state_count == 0 ? Span{} : r.operands.state(0);
-  const Span results = r.operands.output(0);
+  const Work work(r.op, vocab, arena);
   const bool has_top = r.op.output_count == 3;
+  const Span counts = r.op.state_count == 0 ? Span{} : r.operands.state(0), results = r.operands.output(0);
   const Span ids = has_top ? r.operands.output(1) : Span{}, logprobs = has_top ? r.operands.output(2) : Span{};
-  push = {logits.address,
-          counts.address,
-          r.list.tokens.address,
-          results.address,
-          ids.address,
-          logprobs.address,
-          parts.address,
-          keys.address,
-          kept.address,
-          r.step(),
-          static_cast<uint32_t>(vocab),
-          has_top ? static_cast<uint32_t>(r.op.outputs[1]->dims[1]) : 0};
-  SWY_VK_TRY(launch(r, kScan, {}, {kParts, static_cast<uint32_t>(rows)}, push, {logits, counts}, {parts, keys}));
-  return launch(r, kSample, {}, {static_cast<uint32_t>(rows)}, push, {logits, parts, keys},
-                {kept, counts, results, ids, logprobs, r.list.tokens});
+  Push push = push_of(r, logits, vocab, work);
+  push.results = results.address;
+  push.top_ids = ids.address;
+  push.top_logprobs = logprobs.address;
+  push.top = has_top ? static_cast<uint32_t>(r.op.outputs[1]->dims[1]) : 0;
+  SWY_VK_TRY(record_scan(r, push, logits, work, false));
+  return launch(r, kSample, {}, {static_cast<uint32_t>(rows_of(r.op))}, push, {logits, work.parts, work.keys},
+                {work.kept, counts, results, ids, logprobs, r.list.tokens});
 }
 
 uint64_t draws_bytes(const swy_op& op, uint64_t vocab) {
   Arena arena;
-  arena.take(rows_of(op) * kParts * kPartBytes);
-  arena.take(rows_of(op) * vocab * 4);
-  arena.take(rows_of(op) * vocab * 8);
+  const Work work(op, vocab, arena);
   return arena.used();
 }
 

@@ -1,6 +1,6 @@
-// What the shaders of SAMPLE share: one sampling row, and largest values over a workgroup.
+// What the shaders of SAMPLE and TOP_CANDIDATES share: one sampling row, and largest values over a workgroup.
 layout(push_constant, std430) uniform Push {
-  uint64_t logits, counts, tokens, results, top_ids, top_logprobs;  // counts, top_*: 0: there are none
+  uint64_t logits, counts, tokens, results, top_ids, top_logprobs;  // counts, top_*: 0: there are none; candidates: their logits
   uint64_t parts;      // [sample rows, kParts] of what the scan saw
   uint64_t keys;       // [sample rows, vocab]: float keys of values; 0: not live. Of rows that are truncated
   uint64_t kept;       // [sample rows, vocab]: order keys that truncation looks at
@@ -13,8 +13,9 @@ const uint kParts = 64;
 struct Part {
   uint64_t best;       // the largest order key of the last step, where nothing is truncated
   uint top, highest;   // the largest float keys of live values, and of all logits
-  uint bad, unused;
+  uint bad, live;      // ~id of the first bad logit, 0: there is none; live ids, for candidates
 };
+Part no_part() { return Part(0ul, 0, 0, 0, 0); }
 layout(buffer_reference, std430, buffer_reference_align = 8) buffer Parts { Part at[]; };
 layout(buffer_reference, std430, buffer_reference_align = 8) buffer Keys { uint64_t at[]; };
 

@@ -63,11 +63,11 @@ swy_status timeline_create(swy_device* device, swy_timeline** out, swy_error* er
 void timeline_free(swy_device* device, swy_timeline* timeline) {
   {
     const std::lock_guard lock(device->mutex);
-    for (Staging& s : device->staging) {
-      if (s.to == nullptr || s.timeline != timeline) continue;
+    device->staging.for_each([&](Staging& s) {
+      if (s.to == nullptr || s.timeline != timeline) return;
       s.to = nullptr;  // nobody will ask for it
-      --device->arrivals;
-    }
+      --device->staging.arrivals;
+    });
   }
   delete timeline;
 }

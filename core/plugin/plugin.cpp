@@ -152,8 +152,6 @@ Result<std::shared_ptr<Device>> Device::open(const Plugin& plugin, uint32_t inde
   d->plan_.backend = plugin.id();
   d->plan_.version = plugin.version();
   d->plan_.name = fmt::format("{}:{}", plugin.id(), index);
-  d->plan_.info.struct_size = sizeof d->plan_.info;
-  SWY_TRY(e.status(api->device_info(index, &d->plan_.info, e.get()), d->plan_.name));
   std::vector<swy_setting> raw;
   for (const Setting& s : settings) raw.push_back({s.name.c_str(), s.value.c_str()});
   swy_device* handle = nullptr;
@@ -161,6 +159,9 @@ Result<std::shared_ptr<Device>> Device::open(const Plugin& plugin, uint32_t inde
                    d->plan_.name));
   d->plan_.api = api;
   d->plan_.handle = handle;
+  // Only now: what a device can sample may have been found out while it was opened.
+  d->plan_.info.struct_size = sizeof d->plan_.info;
+  SWY_TRY(e.status(api->device_info(index, &d->plan_.info, e.get()), d->plan_.name));
   return d;
 }
 

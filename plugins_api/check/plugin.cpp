@@ -33,8 +33,6 @@ Plugin::Plugin(const Library& library, const std::vector<Setting>& settings) : l
   PluginError e;
   e.expect_ok(api().device_count(&count, e.get()), id() + ": device_count");
   if (count == 0) throw WrongMachine(text(id(), " has no device: ", e.line()));
-  info_.struct_size = sizeof info_;
-  e.expect_ok(api().device_info(0, &info_, e.get()), id() + ": device_info");
   std::vector<swy_setting> raw;
   for (const Setting& s : settings) {
     bool known = false;
@@ -45,6 +43,8 @@ Plugin::Plugin(const Library& library, const std::vector<Setting>& settings) : l
   const swy_status opened = api().device_open(0, raw.data(), static_cast<uint32_t>(raw.size()), &device_, e.get());
   if (opened == SWY_UNSUPPORTED && e.get()->reason == SWY_REASON_ARCH) throw WrongMachine(id() + ": " + e.line());
   e.expect_ok(opened, id() + ": device_open");
+  info_.struct_size = sizeof info_;
+  e.expect_ok(api().device_info(0, &info_, e.get()), id() + ": device_info");
   for (uint32_t i = 0; i < api().kernel_count(device_); ++i) kernels_.push_back(api().kernel_at(device_, i));
 }
 

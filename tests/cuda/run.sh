@@ -18,5 +18,5 @@ check_rules
 # What `./dev support` shows of it on machines without a GPU, if it is copied to docs/support.
 "${judge[@]}" --suite ops --list --seed 1 --summary "$build/support_cuda.json" >/dev/null
 check_loss 4
-check_draws
+check_draws fused
 echo "cuda: all passed"

@@ -87,15 +87,18 @@ draw() {
   [[ -s $work/$name ]] || fail "no text: $*"
 }
 
+# check_draws WAY...: the same tokens whether the device draws (fused), offers what to draw from (candidates), or not.
 check_draws() {
-  local options
-  echo "demo model, tokens drawn on the device and on the host:"
+  local options way
+  echo "demo model, tokens by way of $*, and drawn on the host:"
   for options in "--temp 0" "--temp 1" "--temp 0.8 --top-p 0.9 --top-k 40" "--temp 1 --min-p 0.05 --repeat-penalty 1.2"; do
     # shellcheck disable=SC2086  # several options
-    draw fused --sampling fused $options
-    # shellcheck disable=SC2086
     draw logits --sampling logits $options
-    cmp -s "$work/fused" "$work/logits" || fail "$options: other tokens on the device than on the host"
+    for way in "$@"; do
+      # shellcheck disable=SC2086
+      draw "$way" --sampling "$way" $options
+      cmp -s "$work/$way" "$work/logits" || fail "$options: other tokens by way of $way than on the host"
+    done
     echo "  $options: equal"
   done
 }

@@ -4,9 +4,14 @@
 //   no-instance, no-devices, old, no-compute, no-addresses, no-timelines, no-int64, little-shared, no-device
 //   lost=N      the device is lost in its N-th submission
 //   memory=N    the device has N MiB of memory
+//   no-calibration  the driver does not read its clock and the host's at one instant
+//   ticks=N     timestamps have N bits and wrap around
+//   inexact     the first launch of a device, which checks the sampler's arithmetic, leaves nothing
+//   discrete    nothing fails; the device's memory is not the host's, as on a card
 //   invalid     a semaphore with flags that there are not: the validation layers must object
 //   hazard      every copy twice without a barrier: synchronization validation must object
-//   count       nothing fails; at the end, how many submissions there were, on standard error
+//   count       nothing fails; at the end, how many submissions, allocations and command pools there were, on standard
+//               error
 #include <vulkan/vk_layer.h>
 
 #include <atomic>
@@ -23,13 +28,14 @@ namespace {
 PFN_vkGetInstanceProcAddr next_instance = nullptr;
 PFN_vkGetDeviceProcAddr next_device = nullptr;
 PFN_vkEnumeratePhysicalDevices next_enumerate = nullptr;
+PFN_vkEnumerateDeviceExtensionProperties next_extensions = nullptr;
 PFN_vkGetPhysicalDeviceFeatures2 next_features = nullptr;
 PFN_vkGetPhysicalDeviceMemoryProperties2 next_memory_properties = nullptr;
 PFN_vkGetPhysicalDeviceProperties2 next_properties = nullptr;
 PFN_vkGetPhysicalDeviceQueueFamilyProperties next_queue_families = nullptr;
 VkInstance instance = VK_NULL_HANDLE;
-std::atomic<uint64_t> submissions{0};
-std::mutex mutex;  // over what follows
+std::atomic<uint64_t> submissions{0}, made{0};  // made: allocations and command pools
+std::mutex mutex;                               // over what follows
 std::map<VkDeviceMemory, uint64_t> allocated;
 uint64_t allocated_bytes = 0;
 
@@ -80,6 +86,7 @@ VkResult create_instance(const VkInstanceCreateInfo* info, const VkAllocationCal
   if (r != VK_SUCCESS) return r;
   instance = *out;
   load(next_enumerate, "vkEnumeratePhysicalDevices");
+  load(next_extensions, "vkEnumerateDeviceExtensionProperties");
   load(next_features, "vkGetPhysicalDeviceFeatures2");
   load(next_memory_properties, "vkGetPhysicalDeviceMemoryProperties2");
   load(next_properties, "vkGetPhysicalDeviceProperties2");
@@ -114,13 +121,34 @@ void device_features(VkPhysicalDevice d, VkPhysicalDeviceFeatures2* f) {
 
 void queue_families(VkPhysicalDevice d, uint32_t* count, VkQueueFamilyProperties* families) {
   next_queue_families(d, count, families);
+  for (uint32_t i = 0; families != nullptr && number_of("ticks") != 0 && i < *count; ++i) {
+    families[i].timestampValidBits = static_cast<uint32_t>(number_of("ticks"));
+  }
   if (fault() != "no-compute" || families == nullptr) return;
   for (uint32_t i = 0; i < *count; ++i) families[i].queueFlags = VK_QUEUE_TRANSFER_BIT;
 }
 
+VkResult extensions(VkPhysicalDevice d, const char* layer, uint32_t* count, VkExtensionProperties* all) {
+  const VkResult r = next_extensions(d, layer, count, all);
+  for (uint32_t i = 0; all != nullptr && fault() == "no-calibration" && i < *count; ++i) {
+    if (std::string_view(all[i].extensionName) == VK_EXT_CALIBRATED_TIMESTAMPS_EXTENSION_NAME) {
+      all[i].extensionName[0] = '-';
+    }
+  }
+  return r;
+}
+
 void memory_properties(VkPhysicalDevice d, VkPhysicalDeviceMemoryProperties2* m) {
   next_memory_properties(d, m);
-  if (number_of("memory") != 0) m->memoryProperties.memoryHeaps[0].size = number_of("memory") << 20;
+  VkPhysicalDeviceMemoryProperties& p = m->memoryProperties;
+  if (number_of("memory") != 0) p.memoryHeaps[0].size = number_of("memory") << 20;
+  if (fault() != "discrete") return;
+  p.memoryHeapCount = p.memoryTypeCount = 2;
+  p.memoryHeaps[1] = {p.memoryHeaps[0].size, 0};
+  p.memoryTypes[0] = {VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, 0};
+  p.memoryTypes[1] = {
+      VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT | VK_MEMORY_PROPERTY_HOST_CACHED_BIT,
+      1};
 }
 
 VkResult create_device(VkPhysicalDevice d, const VkDeviceCreateInfo* info, const VkAllocationCallbacks* memory,
@@ -158,6 +186,29 @@ VkResult semaphore_value(VkDevice d, VkSemaphore semaphore, uint64_t* value) {
   return device_function<PFN_vkGetSemaphoreCounterValue>(d, "vkGetSemaphoreCounterValue")(d, semaphore, value);
 }
 
+// Cuts ticks off as if they had few bits.
+void cut(uint64_t& ticks) {
+  if (const uint64_t bits = number_of("ticks"); bits != 0) ticks &= (uint64_t{1} << bits) - 1;
+}
+
+VkResult query_results(VkDevice d, VkQueryPool pool, uint32_t first, uint32_t count, size_t bytes, void* data,
+                       VkDeviceSize stride, VkQueryResultFlags flags) {
+  const auto next = device_function<PFN_vkGetQueryPoolResults>(d, "vkGetQueryPoolResults");
+  const VkResult r = next(d, pool, first, count, bytes, data, stride, flags);
+  for (uint32_t i = 0; i < count; ++i) cut(*reinterpret_cast<uint64_t*>(static_cast<char*>(data) + i * stride));
+  return r;
+}
+
+VkResult calibrated_timestamps(VkDevice d, uint32_t count, const VkCalibratedTimestampInfoEXT* which, uint64_t* out,
+                               uint64_t* deviation) {
+  const auto next = device_function<PFN_vkGetCalibratedTimestampsEXT>(d, "vkGetCalibratedTimestampsEXT");
+  const VkResult r = next(d, count, which, out, deviation);
+  for (uint32_t i = 0; i < count; ++i) {
+    if (which[i].timeDomain == VK_TIME_DOMAIN_DEVICE_EXT) cut(out[i]);
+  }
+  return r;
+}
+
 VkResult create_semaphore(VkDevice d, const VkSemaphoreCreateInfo* info, const VkAllocationCallbacks* memory,
                           VkSemaphore* out) {
   VkSemaphoreCreateInfo changed = *info;
@@ -171,12 +222,32 @@ void copy_buffer(VkCommandBuffer commands, VkBuffer from, VkBuffer to, uint32_t 
   if (fault() == "hazard") copy(commands, from, to, count, regions);
 }
 
+void buffer_needs(VkDevice d, VkBuffer buffer, VkMemoryRequirements* out) {
+  device_function<PFN_vkGetBufferMemoryRequirements>(d, "vkGetBufferMemoryRequirements")(d, buffer, out);
+  if (fault() == "discrete") out->memoryTypeBits = 3;
+}
+
+std::atomic<uint64_t> launches{0};
+void dispatch(VkCommandBuffer commands, uint32_t x, uint32_t y, uint32_t z) {
+  if (launches++ == 0 && fault() == "inexact") return;
+  device_function<PFN_vkCmdDispatch>(made_device, "vkCmdDispatch")(commands, x, y, z);
+}
+
+VkResult create_command_pool(VkDevice d, const VkCommandPoolCreateInfo* info, const VkAllocationCallbacks* memory,
+                             VkCommandPool* out) {
+  ++made;
+  return device_function<PFN_vkCreateCommandPool>(d, "vkCreateCommandPool")(d, info, memory, out);
+}
+
 VkResult allocate(VkDevice d, const VkMemoryAllocateInfo* info, const VkAllocationCallbacks* memory,
                   VkDeviceMemory* out) {
+  ++made;
   const std::lock_guard lock(mutex);
   const uint64_t limit = number_of("memory") << 20;
   if (limit != 0 && allocated_bytes + info->allocationSize > limit) return VK_ERROR_OUT_OF_DEVICE_MEMORY;
-  const VkResult r = device_function<PFN_vkAllocateMemory>(d, "vkAllocateMemory")(d, info, memory, out);
+  VkMemoryAllocateInfo changed = *info;
+  if (fault() == "discrete") changed.memoryTypeIndex = 0;
+  const VkResult r = device_function<PFN_vkAllocateMemory>(d, "vkAllocateMemory")(d, &changed, memory, out);
   if (r == VK_SUCCESS) allocated_bytes += allocated[*out] = info->allocationSize;
   return r;
 }
@@ -193,7 +264,10 @@ void free_memory(VkDevice d, VkDeviceMemory which, const VkAllocationCallbacks* 
 }
 
 void destroy_device(VkDevice d, const VkAllocationCallbacks* memory) {
-  if (fault() == "count") std::fprintf(stderr, "submissions: %llu\n", static_cast<unsigned long long>(submissions));
+  if (fault() == "count") {
+    std::fprintf(stderr, "submissions: %llu\nmade: %llu\n", static_cast<unsigned long long>(submissions),
+                 static_cast<unsigned long long>(made));
+  }
   if (d != VK_NULL_HANDLE) device_function<PFN_vkDestroyDevice>(d, "vkDestroyDevice")(d, memory);
 }
 
@@ -211,10 +285,15 @@ PFN_vkVoidFunction own_device_function(std::string_view name) {
   if (name == "vkGetDeviceProcAddr") return function(get_device_function);
   if (name == "vkAllocateMemory") return function(allocate);
   if (name == "vkCmdCopyBuffer") return function(copy_buffer);
+  if (name == "vkCmdDispatch") return function(dispatch);
+  if (name == "vkCreateCommandPool") return function(create_command_pool);
   if (name == "vkCreateSemaphore") return function(create_semaphore);
   if (name == "vkDestroyDevice") return function(destroy_device);
   if (name == "vkFreeMemory") return function(free_memory);
+  if (name == "vkGetBufferMemoryRequirements") return function(buffer_needs);
+  if (name == "vkGetCalibratedTimestampsEXT") return function(calibrated_timestamps);
   if (name == "vkGetDeviceQueue") return function(get_queue);
+  if (name == "vkGetQueryPoolResults") return function(query_results);
   if (name == "vkGetSemaphoreCounterValue") return function(semaphore_value);
   if (name == "vkQueueSubmit") return function(submit);
   if (name == "vkWaitSemaphores") return function(wait_semaphores);
@@ -224,6 +303,7 @@ PFN_vkVoidFunction own_instance_function(std::string_view name) {
   if (name == "vkGetInstanceProcAddr") return function(get_instance_function);
   if (name == "vkCreateInstance") return function(create_instance);
   if (name == "vkCreateDevice") return function(create_device);
+  if (name == "vkEnumerateDeviceExtensionProperties") return function(extensions);
   if (name == "vkEnumeratePhysicalDevices") return function(enumerate_devices);
   if (name == "vkGetPhysicalDeviceFeatures2") return function(device_features);
   if (name == "vkGetPhysicalDeviceMemoryProperties2") return function(memory_properties);

@@ -3,6 +3,8 @@
 # first. BUILD has the shape of an installation: bin, lib/switchyard/backends, share/switchyard/models. The parts, all by default:
 #   refusals     what cannot work is refused with one line (needs the tests of a build tree)
 #   kit          the conformance kit, but for operations
+#   devices      what the device here is not: one with memory of its own, with another clock (needs the tests of a build
+#                tree)
 #   ops          every kernel against reference
 #   demo         the demo model: loss, tokens drawn on the device, the order of launches
 #   validation   the Khronos validation layers have nothing to say (needs vulkan-validationlayers)
@@ -12,11 +14,20 @@ set -euo pipefail
 build=$(cd "$1" && pwd)
 shift
 parts=("$@")
-((${#parts[@]} > 0)) || parts=(refusals kit ops demo validation)
+((${#parts[@]} > 0)) || parts=(refusals kit devices ops demo validation)
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 backend=vulkan
 # shellcheck source=tests/gpu/checks.sh
 source "$here/../gpu/checks.sh"
+
+# From here to faults_off, SWITCHYARD_VULKAN_FAULT makes the driver fail.
+faults_on() {
+  local layer=$build/tests/vulkan
+  [[ -f $layer/faults.json ]] || { echo "  the rest needs the tests of a build tree"; return 1; }
+  # The device-select layer of Mesa does not survive a machine without devices.
+  export VK_LAYER_PATH=$layer VK_INSTANCE_LAYERS=VK_LAYER_SWITCHYARD_faults NODEVICE_SELECT=1
+}
+faults_off() { unset VK_LAYER_PATH VK_INSTANCE_LAYERS NODEVICE_SELECT; }
 
 part_refusals() {
   echo "refusals:"
@@ -28,10 +39,8 @@ part_refusals() {
   refused "no Vulkan driver on this machine" VK_DRIVER_FILES=/nowhere.json VK_ICD_FILENAMES=/nowhere.json
   run others env VK_DRIVER_FILES=/nowhere.json VK_ICD_FILENAMES=/nowhere.json "$switchyard" run -n 1 x
 
-  local layer=$build/tests/vulkan fault n
-  [[ -f $layer/faults.json ]] || { echo "  the rest needs the tests of a build tree"; return; }
-  # The device-select layer of Mesa does not survive a machine without devices.
-  export VK_LAYER_PATH=$layer VK_INSTANCE_LAYERS=VK_LAYER_SWITCHYARD_faults NODEVICE_SELECT=1
+  local fault n
+  faults_on || return 0
   while IFS='|' read -r fault what; do
     refused "$what" SWITCHYARD_VULKAN_FAULT="$fault"
   done <<'FAULTS'
@@ -44,20 +53,44 @@ no-timelines|has no timeline semaphores
 no-int64|has no 64-bit integers in shaders
 little-shared|has 16384 bytes of shared memory
 no-device|opening the device: VK_ERROR_INITIALIZATION_FAILED
-memory=1|free; use a smaller encoding or another device
-memory=70|a smaller encoding of the weights
+memory=1|17.5 MiB are needed
+memory=18|MiB are needed, more than is left of the device's 18.0; a smaller encoding of the weights
+memory=30|for state layers
 FAULTS
   run counted env SWITCHYARD_VULKAN_FAULT=count "$switchyard" run --backend vulkan --temp 0 -n 8 Hello
   n=$(awk '$1 == "submissions:" {print $2}' "$work/counted")
   for fault in 1 $((n / 2)) $((n - 9)) $((n - 8)) $((n - 7)) $((n - 3)); do
     refused VK_ERROR_DEVICE_LOST SWITCHYARD_VULKAN_FAULT="lost=$fault"
   done
-  unset VK_LAYER_PATH VK_INSTANCE_LAYERS NODEVICE_SELECT
+  # More tokens must not make more of anything on the device.
+  run longer env SWITCHYARD_VULKAN_FAULT=count "$switchyard" run --backend vulkan --temp 0 --ignore-eos -n 40 Hello
+  [[ $(grep '^made:' "$work/longer") == "$(grep '^made:' "$work/counted")" ]] ||
+    fail "8 tokens: $(grep '^made:' "$work/counted"), 40: $(grep '^made:' "$work/longer")"
+  faults_off
 }
 
 part_kit() {
   echo "switchyard-plugin-check:"
   check_rules
+}
+
+# judged_as FAULT SUITES: the kit on a device that the layer made another one.
+judged_as() {
+  run "$1" env SWITCHYARD_VULKAN_FAULT="$1" "${judge[@]}" --suite "$2"
+  echo "  $1: $(tail -1 "$work/$1")"
+}
+
+part_devices() {
+  echo "switchyard-plugin-check on other devices:"
+  faults_on || return 0
+  judged_as discrete copies,threads,replay,profile  # through stagings, what a driver on the processor copies at once
+  judged_as no-calibration profile
+  judged_as ticks=26 profile  # they wrap around every 67 ms
+  judged_as inexact device,threads,sampling  # then it offers logits alone, and no kernel that draws
+  run inexact_demo env SWITCHYARD_VULKAN_FAULT=inexact "$switchyard" run --backend vulkan --temp 0 -n 8 Hello
+  grep -q 'sampling: logits (vulkan:0 offers no sampler' "$work/inexact_demo" ||
+    fail "a device whose arithmetic is wrong: $(cat "$work/inexact_demo")"
+  faults_off
 }
 
 part_ops() {
@@ -76,7 +109,7 @@ part_ops() {
 part_demo() {
   local forward reversed
   check_loss "${SWITCHYARD_VULKAN_WINDOWS:-4}"
-  check_draws
+  check_draws fused candidates
   draw forward --temp 1
   draw reversed --temp 1 --set vulkan.reversed=1
   cmp -s "$work/forward" "$work/reversed" || fail "a barrier between launches is missing"
@@ -119,6 +152,7 @@ SETTINGS
     return
   fi
   validated logits "$switchyard" run --backend vulkan --seed 7 -n 8 --ignore-eos --sampling logits --temp 1 Once
+  validated candidates "$switchyard" run --backend vulkan --seed 7 -n 8 --ignore-eos --sampling candidates --temp 1 --top-k 40 Once
   validated prompt "$switchyard" perplexity --backend vulkan -f "$text" --windows 1
   validated kit "${judge[@]}" --suite negotiation,abi,device,errors,copies,threads,replay,sampling,profile --limit-s 300
   echo "  $(said 'ERROR|WARN|PERF') messages in $(grep -c 'Khronos Validation Layer Active' "$work/said") processes"

@@ -18,9 +18,11 @@ struct Way {
   uint32_t top = 0;        // so many of the most likely tokens
   bool mixed = false;      // every row in another of the ways above
   bool ties = false;       // few distinct logits: what is kept ends among equals
+  uint32_t listed = 0;     // candidates; 0: as many as suit the rest
 };
 
 constexpr size_t kPlainWays = 13;  // the first: any row of a step can be sampled so
+constexpr size_t kListings = 4;    // the last: for candidates alone
 
 const std::vector<Way>& ways() {
   static const std::vector<Way> all = [] {
@@ -47,6 +49,11 @@ const std::vector<Way>& ways() {
     w.push_back({.name = "mixed", .mixed = true});
     w.push_back({.name = "ties", .top_p = 0.7f, .ties = true});
     w.push_back({.name = "ties_everything", .top_p = 0.9f, .min_p = 0.001f, .top_k = 700, .mask = true, .ties = true});
+    // The best alone, as many as our host asks for, all that there are, and some among equals.
+    w.push_back({.name = "listed1", .temperature = 0.8f, .logprob = true, .listed = 1});
+    w.push_back({.name = "listed128", .temperature = 0.8f, .logprob = true, .penalties = true, .listed = 128});
+    w.push_back({.name = "listed1000", .temperature = 1.3f, .mask = true, .listed = 1000});
+    w.push_back({.name = "listed128_ties", .temperature = 0, .bias = true, .ties = true, .listed = 128});
     return w;
   }();
   return all;
@@ -107,7 +114,10 @@ Case sample(swy_op_id op, const Way& way, uint32_t rows, uint64_t vocab, Random&
   }
   if (op == SWY_OP_TOP_CANDIDATES) {
     swy_top_candidates_attrs a{};
-    a.k = way.top_k > 0 ? static_cast<uint32_t>(way.top_k) : way.mask ? 60 : 8;  // 60: more than are allowed, in places
+    a.k = way.listed > 0  ? static_cast<uint32_t>(std::min<uint64_t>(way.listed, vocab))
+          : way.top_k > 0 ? static_cast<uint32_t>(way.top_k)
+          : way.mask      ? 60
+                          : 8;  // 60: more than are allowed, in places
     b.attrs(a).fixed_output(a.k, SWY_I32, SWY_ROWS_SAMPLE).fixed_output(a.k, SWY_F32, SWY_ROWS_SAMPLE);
   }
   if (way.penalties) b.counts(vocab);
@@ -123,7 +133,7 @@ Case sample(swy_op_id op, const Way& way, uint32_t rows, uint64_t vocab, Random&
 void sample_cases(std::vector<CaseSpec>& out) {
   for (const swy_op_id op : {SWY_OP_SAMPLE, SWY_OP_TOP_CANDIDATES, SWY_OP_LM_HEAD_SAMPLE}) {
     for (const Way& way : ways()) {
-      if (way.top != 0 && op == SWY_OP_TOP_CANDIDATES) continue;
+      if (op == SWY_OP_TOP_CANDIDATES ? way.top != 0 : way.listed != 0) continue;
       const auto add = [&](uint32_t rows, uint64_t vocab, bool slow) {
         out.push_back({op,
                        op_name(op) + "." + way.name + ".rows" + std::to_string(rows) + ".vocab" + std::to_string(vocab),
@@ -136,13 +146,14 @@ void sample_cases(std::vector<CaseSpec>& out) {
           way.name == "seeded" || way.name == "top_p" || way.name == "everything" || way.name == "bad" || way.ties;
       add(1, 20011, !common);  // large enough for a team to share one row
       add(5, 20011, true);
-      if (op == SWY_OP_SAMPLE && common) add(2, 248320, true);  // each thread of a device meets several ids
+      const bool wide = op == SWY_OP_SAMPLE ? common : op == SWY_OP_TOP_CANDIDATES && (way.listed == 128 || way.ties);
+      if (wide) add(2, 248320, true);  // each thread of a device meets several ids
     }
   }
 }
 
 void random_sample_cases(Random& random, std::vector<CaseSpec>& out) {
-  const Way way = ways()[random.below(ways().size())];
+  const Way way = ways()[random.below(ways().size() - kListings)];
   const uint32_t rows = 1 + random.below(20);
   const uint64_t vocab = 60 + random.below(1500);
   for (const swy_op_id op : {SWY_OP_SAMPLE, SWY_OP_TOP_CANDIDATES, SWY_OP_LM_HEAD_SAMPLE}) {

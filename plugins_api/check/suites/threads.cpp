@@ -1,6 +1,8 @@
 // threads: the entries that plugin.h tags [thread-safe], from several threads at once, must say what they say to one.
+#include <algorithm>
 #include <atomic>
 #include <barrier>
+#include <chrono>
 #include <mutex>
 #include <thread>
 
@@ -153,6 +155,84 @@ std::string packing(const Kit& kit) {
   throw Unsupported("no kernel asks for packed weights");
 }
 
+// What one thread saw of a copy that another made.
+struct Watched {
+  double copy_us = 0, longest_us = 0;  // of the copy, and of the longest call during it
+  int calls = 0;                       // that ended during it
+};
+
+// Copies in one thread while another asks for the value of a timeline.
+template <class Copy>
+Watched watch(const Plugin& p, swy_timeline* timeline, const Copy& copy) {
+  using Clock = std::chrono::steady_clock;
+  using Microseconds = std::chrono::duration<double, std::micro>;
+  Watched w;
+  std::atomic<int> stage{0};  // 1: the watcher is there, 2: the copy is made, 3: it is over
+  std::thread watcher([&] {
+    stage = 1;
+    while (stage < 2) std::this_thread::yield();
+    while (stage < 3) {
+      const auto begin = Clock::now();
+      p.api().timeline_value(timeline);
+      w.longest_us = std::max(w.longest_us, Microseconds(Clock::now() - begin).count());
+      w.calls += stage < 3 ? 1 : 0;
+    }
+  });
+  while (stage < 1) std::this_thread::yield();
+  const auto begin = Clock::now();
+  stage = 2;
+  try {
+    copy();
+  } catch (...) {
+    stage = 3;
+    watcher.join();
+    throw;
+  }
+  w.copy_us = Microseconds(Clock::now() - begin).count();
+  stage = 3;
+  watcher.join();
+  return w;
+}
+
+// A thread that only asks must not wait until another's large copy is over. Most of some copies are enough: a thread
+// may lose its processor.
+std::string copies_hold_nobody_up(const Kit& kit) {
+  constexpr uint64_t kBytes = uint64_t{96} << 20;
+  constexpr int kTimes = 7;
+  const Plugin& p = kit.plugin();
+  if (p.api().timeline_create == nullptr) throw Unsupported("the device has no timelines: the host emulates them");
+  if (p.info().memory_free_bytes < 4 * kBytes) throw Unsupported("the device has little memory left");
+  swy_timeline* timeline = nullptr;
+  swy_buffer* buffer = nullptr;
+  PluginError e;
+  e.expect_ok(p.api().buffer_alloc(p.device(), SWY_MEMORY_DEVICE, kBytes, &buffer, e.get()), "buffer_alloc");
+  e.expect_ok(p.api().timeline_create(p.device(), &timeline, e.get()), "timeline_create");
+  std::vector<unsigned char> host(kBytes, 0x3c);
+  std::string problem;
+  for (const bool writes : {true, false}) {
+    int held_up = 0;
+    Watched last;
+    for (int i = 0; i < kTimes; ++i) {
+      const Watched w = watch(p, timeline, [&] {
+        PluginError f;
+        f.expect_ok(writes ? p.api().write(p.device(), buffer, 0, host.data(), kBytes, nullptr, f.get())
+                           : p.api().read(p.device(), host.data(), buffer, 0, kBytes, nullptr, f.get()),
+                    writes ? "write" : "read");
+      });
+      if (w.calls >= 4 && w.longest_us < w.copy_us / 2) continue;
+      ++held_up;
+      last = w;
+    }
+    if (problem.empty() && 2 * held_up > kTimes) {
+      problem = text("timeline_value takes ", last.longest_us, " us while another thread's ", writes ? "write" : "read",
+                     " takes ", last.copy_us, " us");
+    }
+  }
+  p.api().timeline_free(p.device(), timeline);
+  p.api().buffer_free(p.device(), buffer);
+  return problem;
+}
+
 std::vector<Task> list(Session& session, std::vector<Refusal>*) {
   Kit& kit = session.kit();
   std::vector<Task> tasks;
@@ -164,6 +244,7 @@ std::vector<Task> list(Session& session, std::vector<Refusal>*) {
   add("questions_to_kernels", questions);
   add("buffers", buffers);
   add("packing", packing);
+  add("copies_hold_nobody_up", copies_hold_nobody_up);
   return tasks;
 }
 
