@@ -30,6 +30,7 @@ void apply(swy_device& d, const swy_setting* settings, uint32_t count) {
     const std::string_view name = settings[i].name;
     const bool on = truth(settings[i].value);
     if (name == "kv_bf16") d.kv_bf16 = on;
+    if (name == "pipeline_cache") d.pipeline_cache = on;
     if (name == "reversed") d.reversed = on;
     if (name == "cooperative" && !on) d.features.cooperative = false;
     if (name == "dot8" && !on) d.features.dot8 = false;

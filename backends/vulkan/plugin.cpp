@@ -11,7 +11,6 @@
 namespace gpu {
 namespace {
 
-constexpr const char* kVersion = "0.1.0";
 constexpr double kProcessorPenalty = 1000;  // a driver on the processor is no match for a backend that is made for it
 
 const Kernel& kernel_of(const swy_kernel* k) { return *static_cast<const Kernel*>(k->user); }
@@ -55,11 +54,13 @@ constexpr swy_option kCooperative = {sizeof(swy_option), SWY_OPTION_BOOL, "coope
                                      "multiply prompts with matrix instructions where the device has them"};
 constexpr swy_option kDot8 = {sizeof(swy_option), SWY_OPTION_BOOL, "dot8", "1",
                               "multiply few rows by products of bytes where the device has them"};
+constexpr swy_option kPipelineCache = {sizeof(swy_option), SWY_OPTION_BOOL, "pipeline_cache", "1",
+                                       "keep compiled pipelines in the user's folder for caches"};
 constexpr swy_option kReversed = {sizeof(swy_option), SWY_OPTION_BOOL, "reversed", "0",
                                   "run launches that do not wait for each other last to first: a test of the barriers"};
 constexpr swy_sampling kLimits = {sizeof(swy_sampling), 0, 0, 0, kMostCandidates, 0};
 
-constexpr const swy_option* kOptions[] = {&kKv, &kCooperative, &kDot8, &kReversed};
+constexpr const swy_option* kOptions[] = {&kKv, &kCooperative, &kDot8, &kPipelineCache, &kReversed};
 
 const swy_plugin& table() {
   static const swy_plugin plugin = [] {
