@@ -56,6 +56,7 @@ namespace gpu {
   F(GetBufferDeviceAddress)        \
   F(GetBufferMemoryRequirements)   \
   F(GetDeviceQueue)                \
+  F(GetPipelineCacheData)          \
   F(GetQueryPoolResults)           \
   F(GetSemaphoreCounterValue)      \
   F(MapMemory)                     \
@@ -91,10 +92,17 @@ struct Features {
   uint32_t processors = 0;  // that run workgroups side by side; 0: not known
 };
 
+// Which device and driver made a pipeline. No padding: it is compared and stored as bytes.
+struct DriverIdentity {
+  uint8_t device[VK_UUID_SIZE], driver[VK_UUID_SIZE], pipelines[VK_UUID_SIZE];
+  uint32_t version;
+};
+
 struct PhysicalDevice {
   VkPhysicalDevice handle = VK_NULL_HANDLE;
   std::string name, arch;  // arch: "10de-2335", vendor and device
   Features features;
+  DriverIdentity driver{};
   bool subgroups_are_extension = false;  // their size control: of Vulkan 1.2, as dot8
   bool dot8_is_extension = false;        // of Vulkan 1.2; later versions have it
 };

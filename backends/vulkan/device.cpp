@@ -25,6 +25,7 @@ swy_status find_device(uint32_t index, const PhysicalDevice** out, swy_error* er
 void apply(swy_device& d, const swy_setting* settings, uint32_t count) {
   const auto on = [&](const swy_option& option) { return swy::is_on(option, settings, count); };
   d.kv_bf16 = on(swy::kKvBf16);
+  d.pipeline_cache = on(kPipelineCache);
   d.reversed = on(kReversed);
   d.features.cooperative = d.features.cooperative && on(kCooperative);
   d.features.dot8 = d.features.dot8 && on(kDot8);

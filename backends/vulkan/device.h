@@ -14,6 +14,8 @@
 
 namespace gpu {
 
+constexpr const char* kVersion = "0.1.0";  // of the plugin
+
 class Pipelines;  // pipelines.h
 struct Profile;   // profile.h
 
@@ -91,6 +93,7 @@ struct swy_device {
   VkQueue queue = VK_NULL_HANDLE;
   VkSemaphore progress = VK_NULL_HANDLE;
   bool kv_bf16 = true;
+  bool pipeline_cache = true;
   bool reversed = false;  // launches between two barriers run last to first
   bool exact = false;     // the sampler's arithmetic has the normative bits
   std::vector<swy_kernel> kernels;

@@ -45,6 +45,18 @@ bool has_matrices(VkInstance instance, PFN_vkGetInstanceProcAddr get, VkPhysical
   });
 }
 
+DriverIdentity identity_of(const Instance& i, VkPhysicalDevice d) {
+  VkPhysicalDeviceIDProperties ids{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES};
+  VkPhysicalDeviceProperties2 p{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &ids};
+  i.GetPhysicalDeviceProperties2(d, &p);
+  DriverIdentity out{};
+  std::copy_n(ids.deviceUUID, VK_UUID_SIZE, out.device);
+  std::copy_n(ids.driverUUID, VK_UUID_SIZE, out.driver);
+  std::copy_n(p.properties.pipelineCacheUUID, VK_UUID_SIZE, out.pipelines);
+  out.version = p.properties.driverVersion;
+  return out;
+}
+
 // Whether the driver reads the device's clock and CLOCK_MONOTONIC at one instant.
 bool has_calibration(VkInstance instance, PFN_vkGetInstanceProcAddr get, VkPhysicalDevice d) {
   const auto list = reinterpret_cast<PFN_vkGetPhysicalDeviceCalibrateableTimeDomainsEXT>(
@@ -131,6 +143,7 @@ std::string examine(const Instance& i, PFN_vkGetInstanceProcAddr get, VkPhysical
     return out.name + " has " + std::to_string(limits.maxComputeSharedMemorySize) + " bytes of shared memory and " +
            std::to_string(limits.maxComputeWorkGroupInvocations) + " threads in a workgroup; 32768 and 256 are needed";
   }
+  out.driver = identity_of(i, d);
   const auto extensions = extensions_of(i, d);
   VkPhysicalDeviceShaderSMBuiltinsPropertiesNV processors{
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_SM_BUILTINS_PROPERTIES_NV};

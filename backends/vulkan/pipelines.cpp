@@ -1,6 +1,7 @@
 #include "pipelines.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <system_error>
 
 #include "switchyard/sdk/error.hpp"
@@ -19,6 +20,7 @@ Pipelines::~Pipelines() {
   }
   came_.notify_all();
   for (std::thread& t : threads_) t.join();
+  keep();
   const DeviceApi& vk = device_.vk;
   for (const auto& [key, p] : all_) vk.DestroyPipeline(device_.handle, p->handle, nullptr);
   if (cache_ != VK_NULL_HANDLE) vk.DestroyPipelineCache(device_.handle, cache_, nullptr);
@@ -32,9 +34,25 @@ swy_status Pipelines::open(swy_error* error) {
   info.pPushConstantRanges = &push;
   SWY_VK_TRY(check(device_, device_.vk.CreatePipelineLayout(device_.handle, &info, nullptr, &layout_),
                    "making a pipeline layout", error));
-  const VkPipelineCacheCreateInfo cache{VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO};
+  if (device_.pipeline_cache) stored_.open(*device_.physical, kVersion);
+  const std::vector<char> before = stored_.load();
+  VkPipelineCacheCreateInfo cache{VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO};
+  cache.initialDataSize = before.size();
+  cache.pInitialData = before.data();
   return check(device_, device_.vk.CreatePipelineCache(device_.handle, &cache, nullptr, &cache_),
                "making a pipeline cache", error);
+}
+
+// Stores what this process compiled. It runs when memory may be gone: nothing may throw.
+void Pipelines::keep() noexcept {
+  constexpr size_t kFew = 1;  // the sampler's check, of a process that only looked at the device
+  if (cache_ == VK_NULL_HANDLE || all_.size() <= kFew || !device_.pipeline_cache || device_.lost) return;
+  size_t bytes = 0;
+  if (device_.vk.GetPipelineCacheData(device_.handle, cache_, &bytes, nullptr) != VK_SUCCESS || bytes == 0) return;
+  const std::unique_ptr<void, void (*)(void*)> data(std::malloc(bytes), std::free);
+  if (data == nullptr) return;
+  if (device_.vk.GetPipelineCacheData(device_.handle, cache_, &bytes, data.get()) != VK_SUCCESS) return;
+  stored_.store(data.get(), bytes);
 }
 
 Pipeline* Pipelines::get(const Shader& shader, std::span<const uint32_t> constants) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "device.h"
+#include "stored_pipelines.h"
 
 namespace gpu {
 
@@ -55,10 +56,12 @@ class Pipelines {
   void build_next(std::unique_lock<std::mutex>& lock);
   VkResult build(Pipeline& p) const;
   void start_thread();
+  void keep() noexcept;
 
   swy_device& device_;
   VkPipelineLayout layout_ = VK_NULL_HANDLE;
   VkPipelineCache cache_ = VK_NULL_HANDLE;
+  StoredPipelines stored_;
   std::mutex mutex_;
   std::condition_variable came_, done_;
   std::map<Key, std::unique_ptr<Pipeline>> all_;

@@ -10,8 +10,9 @@
 //   discrete    nothing fails; the device's memory is not the host's, as on a card
 //   invalid     a semaphore with flags that there are not: the validation layers must object
 //   hazard      every copy twice without a barrier: synchronization validation must object
-//   count       nothing fails; at the end, how many submissions, allocations and command pools there were, on standard
-//               error
+//   count       nothing fails; on standard error, how many bytes of compiled pipelines came with each cache of them,
+//   and
+//               at the end how many submissions, allocations and command pools there were
 #include <vulkan/vk_layer.h>
 
 #include <atomic>
@@ -233,6 +234,12 @@ void dispatch(VkCommandBuffer commands, uint32_t x, uint32_t y, uint32_t z) {
   device_function<PFN_vkCmdDispatch>(made_device, "vkCmdDispatch")(commands, x, y, z);
 }
 
+VkResult create_pipeline_cache(VkDevice d, const VkPipelineCacheCreateInfo* info, const VkAllocationCallbacks* memory,
+                               VkPipelineCache* out) {
+  if (fault() == "count") std::fprintf(stderr, "pipelines: %zu\n", info->initialDataSize);
+  return device_function<PFN_vkCreatePipelineCache>(d, "vkCreatePipelineCache")(d, info, memory, out);
+}
+
 VkResult create_command_pool(VkDevice d, const VkCommandPoolCreateInfo* info, const VkAllocationCallbacks* memory,
                              VkCommandPool* out) {
   ++made;
@@ -287,6 +294,7 @@ PFN_vkVoidFunction own_device_function(std::string_view name) {
   if (name == "vkCmdCopyBuffer") return function(copy_buffer);
   if (name == "vkCmdDispatch") return function(dispatch);
   if (name == "vkCreateCommandPool") return function(create_command_pool);
+  if (name == "vkCreatePipelineCache") return function(create_pipeline_cache);
   if (name == "vkCreateSemaphore") return function(create_semaphore);
   if (name == "vkDestroyDevice") return function(destroy_device);
   if (name == "vkFreeMemory") return function(free_memory);

@@ -5,6 +5,8 @@
 #   kit          the conformance kit, but for operations
 #   devices      what the device here is not: one with memory of its own, with another clock (needs the tests of a build
 #                tree)
+#   cache        compiled pipelines are kept, and a file or folder that does not work is no error (needs the tests of a
+#                build tree)
 #   ops          every kernel against reference
 #   demo         the demo model: loss, tokens drawn on the device, the order of launches
 #   validation   the Khronos validation layers have nothing to say (needs vulkan-validationlayers)
@@ -14,7 +16,7 @@ set -euo pipefail
 build=$(cd "$1" && pwd)
 shift
 parts=("$@")
-((${#parts[@]} > 0)) || parts=(refusals kit devices ops demo validation)
+((${#parts[@]} > 0)) || parts=(refusals kit devices cache ops demo validation)
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 backend=vulkan
 # shellcheck source=tests/gpu/checks.sh
@@ -91,6 +93,58 @@ part_devices() {
   grep -q 'sampling: logits (vulkan:0 offers no sampler' "$work/inexact_demo" ||
     fail "a device whose arithmetic is wrong: $(cat "$work/inexact_demo")"
   faults_off
+}
+
+# handed BYTES FOLDER FLAGS...: runs the demo with FOLDER for caches; so many bytes of pipelines are handed to the driver.
+handed() {
+  local wanted=$1 folder=$2
+  shift 2
+  # The driver's own cache stays where it is.
+  run cached env SWITCHYARD_VULKAN_FAULT=count XDG_CACHE_HOME="$folder" \
+    MESA_SHADER_CACHE_DIR="${MESA_SHADER_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}}" \
+    "$switchyard" run --backend vulkan --temp 0 -n 1 --ignore-eos "$@" Hello
+  local got
+  got=$(awk '$1 == "pipelines:" {print $2; exit}' "$work/cached")
+  [[ $wanted == any && $got -gt 0 || $got == "$wanted" ]] || fail "$got bytes of pipelines are handed over, not $wanted"
+  [[ $(wc -l <"$work/cached") == 6 ]] || fail "more is said than should be: $(cat "$work/cached")"
+}
+
+part_cache() {
+  echo "compiled pipelines from the process before:"
+  faults_on || return 0
+  local folder=$work/caches damage file
+  mkdir -p "$folder"
+  handed 0 "$folder" --set vulkan.pipeline_cache=0
+  [[ ! -e $folder/switchyard/vulkan ]] || fail "pipelines are kept though nobody wants it"
+  handed 0 "$folder"
+  handed any "$folder"
+  handed 0 "$folder" --set vulkan.pipeline_cache=0
+  echo "  kept, and handed over, unless they are switched off"
+  file=$(echo "$folder"/switchyard/vulkan/pipelines-*)
+  [[ -f $file && $(find "$folder/switchyard/vulkan" -type f | wc -l) == 1 ]] || fail "not one file: $file"
+  cp "$file" "$work/whole"
+  for damage in "truncate -s -1" "truncate -s 50" "truncate -s 0" "truncate -s +1" "flip 3" "flip 10" "flip 45" "flip 100" \
+    "flip $(($(stat -c %s "$file") - 1))"; do
+    # shellcheck disable=SC2086  # a command and its arguments
+    $damage "$file"
+    handed 0 "$folder"
+    cmp -s "$file" "$work/whole" || fail "$damage: the file is not written anew"
+  done
+  rm "$file"
+  mkdir "$file"
+  handed 0 "$folder"
+  [[ $(find "$folder/switchyard/vulkan" -type f | wc -l) == 0 ]] || fail "files are left where none can be kept"
+  handed 0 "$work/whole"  # no folder at all
+  handed 0 /proc
+  echo "  damaged, foreign and impossible files are no error"
+  faults_off
+}
+
+# flip AT FILE: another byte there.
+flip() {
+  local byte
+  byte=$(od -An -tu1 -j "$1" -N 1 "$2")
+  printf %b "\\x$(printf %x $((byte ^ 85)))" | dd of="$2" bs=1 seek="$1" conv=notrunc status=none
 }
 
 part_ops() {
