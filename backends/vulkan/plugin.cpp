@@ -110,8 +110,8 @@ std::vector<swy_kernel> make_kernels() {
   std::vector<swy_kernel> all;
   for (const auto list :
        {embedding_kernels(), rms_norm_kernels(), linear_kernels(), linear_tiles_kernels(), gated_delta_kernels(),
-        gated_delta_step_kernels(), router_kernels(), moe_kernels(), moe_tiles_kernels(), attention_kernels(),
-        lm_head_kernels(), add_kernels(), sample_kernels(), cast_kernels()}) {
+        gated_delta_chunks_kernels(), gated_delta_step_kernels(), router_kernels(), moe_kernels(), moe_tiles_kernels(),
+        attention_kernels(), lm_head_kernels(), add_kernels(), sample_kernels(), cast_kernels()}) {
     for (const Kernel& k : list) {
       swy_kernel out{};
       out.struct_size = sizeof out;
