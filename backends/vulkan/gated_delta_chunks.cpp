@@ -9,7 +9,7 @@ namespace {
 #include "gated_delta_chunks.comp.h"
 #include "gated_delta_triangles.comp.h"
 constexpr Shader kTriangles = SWY_SHADER(gated_delta_triangles_comp), kWalk = SWY_SHADER(gated_delta_chunks_comp);
-constexpr uint32_t kChunk = 32, kLeastRows = 9;
+constexpr uint32_t kChunk = 32;
 
 struct Chunks {
   Mixed mixed;
@@ -71,11 +71,8 @@ uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket& bucket
   return arena.used();
 }
 
-swy_status supports(const swy_device&, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
+swy_status supports(const swy_device&, const swy_op& op, const swy_bucket&, swy_error* error) {
   const auto& a = *static_cast<const swy_gated_delta_attrs*>(op.attrs);
-  if ((bucket.flags & SWY_BUCKET_DECODE) != 0 || op.inputs[0]->dims[0] < kLeastRows) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "serves prompts of %u rows and more", kLeastRows);
-  }
   if (a.key_dim % 4 == 0 && a.key_dim <= 128 && op.inputs[0]->dims[1] % 4 == 0) return SWY_OK;
   return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
                    "key_dim is %u, of %llu channels; multiples of 4 are needed, and at most 128", a.key_dim,
