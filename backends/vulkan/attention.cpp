@@ -1,5 +1,6 @@
 // ATTENTION: norms, rotation and the pages (attention_prepare.comp), the products (attention.comp), and with few rows,
-// whose context is cut into splits, their sum (attention_join.comp).
+// whose context is cut into splits, their sum (attention_join.comp). Where every sequence has one row, all in one
+// launch (attention_step.comp).
 #include <algorithm>
 #include <cmath>
 
@@ -11,9 +12,11 @@ namespace {
 #include "attention.comp.h"
 #include "attention_join.comp.h"
 #include "attention_prepare.comp.h"
+#include "attention_step.comp.h"
 constexpr Shader kPrepare = SWY_SHADER(attention_prepare_comp), kAttend = SWY_SHADER(attention_comp);
-constexpr Shader kJoin = SWY_SHADER(attention_join_comp);
+constexpr Shader kJoin = SWY_SHADER(attention_join_comp), kStep = SWY_SHADER(attention_step_comp);
 constexpr uint32_t kMostHeadDim = 256, kManyRows = 32;
+constexpr uint32_t kMostSplits = 128;  // that attention_step.comp joins
 
 const swy_attention_attrs& attrs_of(const swy_op& op) { return *static_cast<const swy_attention_attrs*>(op.attrs); }
 
@@ -94,6 +97,54 @@ swy_status record_attention(const Recording& r) {
   return launch(r, kJoin, {a.head_dim, r.device().kv_bf16, a.gated, cut.heads}, {a.heads, rows}, join, {q, parts}, {y});
 }
 
+// What attention.step keeps of its splits.
+struct Joined {
+  Cut cut;
+  Span parts, stats;  // [rows, groups, splits, heads, head_dim], [rows, groups, splits, heads, 2]
+};
+Joined take_joined(Arena& arena, const swy_op& op, const swy_bucket& bucket) {
+  const swy_attention_attrs& a = attrs_of(op);
+  Joined j;
+  j.cut = cut_of(op, bucket, true);
+  j.cut.positions = std::max(32u, ceil_div(ceil_div(bucket.context, kMostSplits), 32) * 32);
+  j.cut.splits = ceil_div(bucket.context, j.cut.positions);
+  const uint64_t all = op.inputs[0]->dims[0] * j.cut.groups * j.cut.splits * j.cut.heads;
+  j.parts = arena.take(all * a.head_dim * 4);
+  j.stats = arena.take(all * 8);
+  return j;
+}
+
+swy_status record_step(const Recording& r) {
+  const swy_attention_attrs& a = attrs_of(r.op);
+  const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
+  Arena arena(r.operands.workspace());
+  const Joined j = take_joined(arena, r.op, r.bucket());
+  const Weight q_norm = r.operands.weight(0), k_norm = r.operands.weight(1);
+  const Span q = r.operands.input(0), k = r.operands.input(1), v = r.operands.input(2), pages = r.operands.state(0);
+  Span turns, counters;
+  SWY_VK_TRY(put_turns(r, turns));
+  SWY_VK_TRY(take_counters(r.list, rows * j.cut.groups, counters, r.error));
+  struct {
+    uint64_t q, k, v, q_norm, k_norm, pages, turns, y, parts, stats, counters, step;
+    uint32_t heads, kv_heads, split_positions;
+    float scale, eps, bias;
+  } push{};
+  const Span y = r.operands.output(0);
+  push = {q.address,     k.address,  v.address,       q_norm.data,     k_norm.data,      pages.address,
+          turns.address, y.address,  j.parts.address, j.stats.address, counters.address, r.step(),
+          a.heads,       a.kv_heads, j.cut.positions, a.scale,         a.norm_eps,       a.norm_weight_bias};
+  const uint32_t types = (q_norm.form & 15u) | (k_norm.form & 15u) << 4;
+  const uint32_t per_lane = ceil_div(a.head_dim / 4, r.device().features.subgroup);
+  return launch(r, kStep, {a.head_dim, r.device().kv_bf16, a.gated, j.cut.heads, per_lane, 4u, types, a.rotary_dim},
+                {j.cut.splits, j.cut.groups, rows}, push, {q, k, v}, {y, pages, j.parts, j.stats, counters});
+}
+
+uint64_t workspace_step(const swy_device&, const swy_op& op, const swy_bucket& bucket) {
+  Arena arena;
+  take_joined(arena, op, bucket);
+  return arena.used();
+}
+
 template <bool kSplit>
 uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket& bucket) {
   const swy_attention_attrs& a = attrs_of(op);
@@ -117,6 +168,14 @@ swy_status supports_split(const swy_device& device, const swy_op& op, const swy_
   return supports_any(device, op, bucket, error);
 }
 
+swy_status supports_step(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
+  if ((bucket.flags & SWY_BUCKET_DECODE) == 0 || op.inputs[0]->dims[0] > kManyRows) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_FLAGS,
+                     "serves steps with one row per sequence, and at most %u rows", kManyRows);
+  }
+  return supports_any(device, op, bucket, error);
+}
+
 double cost_rows(const swy_op& op, const swy_bucket& bucket) {
   const swy_attention_attrs& a = attrs_of(op);
   const double rows = static_cast<double>(op.inputs[0]->dims[0]), context = bucket.context;
@@ -129,8 +188,11 @@ double cost_split(const swy_op& op, const swy_bucket& bucket) {
   return cost_of(row_bytes(op), 0, 3) + rows * context * a.heads * a.head_dim / 1e6;
 }
 
+double cost_step(const swy_op& op, const swy_bucket& bucket) { return cost_split(op, bucket) - 6; }
+
 // Where the context is cut depends on the bucket, and so do the bits of split rows.
 constexpr Kernel kKernels[] = {
+    {"attention.step", SWY_OP_ATTENTION, kAlways, SWY_BF16, supports_step, cost_step, workspace_step, record_step},
     {"attention.split", SWY_OP_ATTENTION, kAlways, SWY_BF16, supports_split, cost_split, workspace<true>,
      record_attention<true>},
     {"attention.rows", SWY_OP_ATTENTION, kInvariant, SWY_BF16, supports_any, cost_rows, workspace<false>,

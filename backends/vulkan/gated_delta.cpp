@@ -14,39 +14,19 @@ constexpr Shader kGate = SWY_SHADER(gated_delta_gate_comp);
 swy_status record_recurrent(const Recording& r) {
   const auto& a = r.attrs<swy_gated_delta_attrs>();
   const Delta d = delta_of(r);
-  const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
   Arena arena(r.operands.workspace());
-  const Span mixed = arena.take(uint64_t{rows} * d.channels * 4);
-  const Span gate = arena.take(uint64_t{rows} * a.value_heads * 8);
-  const uint32_t subgroups = kThreads / r.device().features.subgroup, y = at_most(rows, 16384);
-  struct {
-    uint64_t qkv, b, a, conv, a_log, dt_bias, conv_state, mixed, gate, step;
-    uint32_t key_heads, value_heads;
-    float l2_eps;
-    uint32_t unused;
-  } prepare{};
-  prepare = {d.qkv.address, d.b.address,  d.a.address, d.conv.data, d.a_log.data,  d.dt_bias.data, d.conv_state.address,
-             mixed.address, gate.address, r.step(),    a.key_heads, a.value_heads, a.l2_eps,       0};
-  SWY_VK_TRY(launch(r, kPrepare, {a.key_dim, a.value_dim, a.conv_kernel, d.types},
-                    {ceil_div(2 * a.key_heads + a.value_heads, subgroups), y}, prepare, {d.qkv, d.b, d.a, d.conv_state},
-                    {mixed, gate}));
+  const Mixed m = take_mixed(arena, r.op);
+  SWY_VK_TRY(record_delta_mix(r, d, m, false));
   struct {
     uint64_t qkv, mixed, gate, conv_state, rule_state, o, step;
     uint32_t key_heads, value_heads;
   } rule{};
-  rule = {d.qkv.address, mixed.address, gate.address, d.conv_state.address, d.rule_state.address,
-          d.y.address,   r.step(),      a.key_heads,  a.value_heads};
+  rule = {d.qkv.address, m.rows.address, m.gate.address, d.conv_state.address, d.rule_state.address,
+          d.y.address,   r.step(),       a.key_heads,    a.value_heads};
   SWY_VK_TRY(launch(r, kRule, {a.key_dim, a.value_dim, a.conv_kernel, d.types},
-                    {ceil_div(a.value_dim, 32), a.value_heads, r.bucket().seqs}, rule, {d.qkv, mixed, gate},
+                    {ceil_div(a.value_dim, 32), a.value_heads, r.bucket().seqs}, rule, {d.qkv, m.rows, m.gate},
                     {d.y, d.conv_state, d.rule_state}));
-  struct {
-    uint64_t y, z, norm, step;
-    uint32_t value_heads;
-    float norm_eps;
-  } end{};
-  end = {d.y.address, d.z.address, d.norm.data, r.step(), a.value_heads, a.norm_eps};
-  return launch(r, kGate, {a.key_dim, a.value_dim, a.conv_kernel, d.types}, {ceil_div(a.value_heads, subgroups), y},
-                end, {d.z}, {d.y});
+  return record_delta_gate(r, d);
 }
 
 swy_status supports_recurrent(const swy_device&, const swy_op& op, const swy_bucket&, swy_error* error) {
@@ -65,8 +45,7 @@ double cost_recurrent(const swy_op& op, const swy_bucket& bucket) {
 
 uint64_t workspace_recurrent(const swy_device&, const swy_op& op, const swy_bucket&) {
   Arena arena;
-  arena.take(op.inputs[0]->dims[0] * op.inputs[0]->dims[1] * 4);
-  arena.take(op.inputs[2]->dims[0] * op.inputs[2]->dims[1] * 8);
+  take_mixed(arena, op);
   return arena.used();
 }
 
@@ -93,6 +72,44 @@ Delta delta_of(const Recording& r) {
   for (uint32_t i = 0; i < 4; ++i) d.types |= (all[i]->form & 15u) << (4 * i);
   d.channels = 2 * a.key_heads * a.key_dim + a.value_heads * a.value_dim;
   return d;
+}
+
+Mixed take_mixed(Arena& arena, const swy_op& op) {
+  Mixed m;
+  m.rows = arena.take(op.inputs[0]->dims[0] * op.inputs[0]->dims[1] * 4);
+  m.gate = arena.take(op.inputs[2]->dims[0] * op.inputs[2]->dims[1] * 8);
+  return m;
+}
+
+swy_status record_delta_mix(const Recording& r, const Delta& d, const Mixed& m, bool logarithms) {
+  const auto& a = r.attrs<swy_gated_delta_attrs>();
+  const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
+  const uint32_t subgroups = kThreads / r.device().features.subgroup;
+  struct {
+    uint64_t qkv, b, a, conv, a_log, dt_bias, conv_state, mixed, gate, step;
+    uint32_t key_heads, value_heads;
+    float l2_eps;
+    uint32_t unused;
+  } push{};
+  push = {d.qkv.address,  d.b.address,    d.a.address, d.conv.data, d.a_log.data,  d.dt_bias.data, d.conv_state.address,
+          m.rows.address, m.gate.address, r.step(),    a.key_heads, a.value_heads, a.l2_eps,       0};
+  return launch(r, kPrepare, {a.key_dim, a.value_dim, a.conv_kernel, d.types, logarithms},
+                {ceil_div(2 * a.key_heads + a.value_heads, subgroups), at_most(rows, 16384)}, push,
+                {d.qkv, d.b, d.a, d.conv_state}, {m.rows, m.gate});
+}
+
+swy_status record_delta_gate(const Recording& r, const Delta& d) {
+  const auto& a = r.attrs<swy_gated_delta_attrs>();
+  const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
+  struct {
+    uint64_t y, z, norm, step;
+    uint32_t value_heads;
+    float norm_eps;
+  } push{};
+  push = {d.y.address, d.z.address, d.norm.data, r.step(), a.value_heads, a.norm_eps};
+  return launch(r, kGate, {a.key_dim, a.value_dim, a.conv_kernel, d.types},
+                {ceil_div(a.value_heads, kThreads / r.device().features.subgroup), at_most(rows, 16384)}, push, {d.z},
+                {d.y});
 }
 
 std::span<const Kernel> gated_delta_kernels() { return kKernels; }

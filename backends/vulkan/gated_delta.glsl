@@ -31,7 +31,9 @@ float softplus(float x) {
   return e * (1.0 - e * (0.5 - e * (1.0 / 3.0 - e * (0.25 - e * (0.2 - e / 6.0)))));
 }
 
-// beta and exp(g) of a head.
+// beta and g of a head; beta and exp(g).
+vec2 log_gates(float b, float a, float a_log, float bias) { return vec2(sigmoid(b), -exp(a_log) * softplus(a + bias)); }
 vec2 gates(float b, float a, float a_log, float bias) {
-  return vec2(sigmoid(b), exp(-exp(a_log) * softplus(a + bias)));
+  vec2 g = log_gates(b, a, a_log, bias);
+  return vec2(g.x, exp(g.y));
 }

@@ -1,11 +1,13 @@
 // GATED_DELTA for prompts, before the rule: mixed [rows, channels] = silu(causal convolution of qkv), q and k to unit length,
-// q also times key_dim^-1/2; gate [rows, value_heads] = beta, exp(g). A subgroup per head of q, k or v; gl_WorkGroupID.y: rows.
+// q also times key_dim^-1/2; gate [rows, value_heads] = beta, exp(g), or with kLog beta, g. A subgroup per head of q, k or v;
+// gl_WorkGroupID.y: rows.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "weights.glsl"
 #include "gated_delta.glsl"
 layout(local_size_x = 256) in;
+layout(constant_id = 4) const bool kLog = false;
 layout(push_constant, std430) uniform Push {
   uint64_t qkv, b, a, conv, a_log, dt_bias, conv_state, mixed, gate, step;
   uint key_heads, value_heads;
@@ -51,8 +53,8 @@ void main() {
     } else if (lane == 0) {
       uint h = head - 2 * key_heads;
       uint64_t at = (uint64_t(row) * value_heads + h) * 4;
-      Float2s(gate + 2 * at).at[0] = gates(Floats(b + at).at[0], Floats(a + at).at[0], plain_at(a_log, kALogType, h),
-                                           plain_at(dt_bias, kBiasType, h));
+      vec2 g = log_gates(Floats(b + at).at[0], Floats(a + at).at[0], plain_at(a_log, kALogType, h), plain_at(dt_bias, kBiasType, h));
+      Float2s(gate + 2 * at).at[0] = vec2(g.x, kLog ? g.y : exp(g.y));
     }
   }
 }

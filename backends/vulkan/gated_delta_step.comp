@@ -51,7 +51,7 @@ void main() {
     uint64_t from = rule_state + s.read * slot + (uint64_t(head) * kValueDim + column) * kKeyDim * 4;
     [[unroll]] for (uint n = 0; n < kN; ++n) {
       uint k = n * 32 + part * 4;
-      bool there = column < kValueDim && k < kKeyDim && !s.fresh;
+      bool there = column < kValueDim && k < kKeyDim;  // of a fresh sequence, too, and not used
       state[r * kN + n] = there ? Float4s(from + k * 4).at[0] : vec4(0);
     }
   }
@@ -98,7 +98,7 @@ void main() {
     bool there = column < kValueDim;
     float sum = 0, o = 0;
     [[unroll]] for (uint n = 0; n < kN; ++n) {
-      state[r * kN + n] *= g.y;
+      state[r * kN + n] = s.fresh ? vec4(0) : state[r * kN + n] * g.y;
       [[unroll]] for (uint j = 0; j < 4; ++j) sum = fma(state[r * kN + n][j], k[n][j], sum);
     }
     [[unroll]] for (uint x = 1; x < 8; x *= 2) sum += subgroupShuffleXor(sum, x);

@@ -40,6 +40,7 @@ std::span<const Kernel> rms_norm_kernels();
 std::span<const Kernel> linear_kernels();
 std::span<const Kernel> linear_tiles_kernels();
 std::span<const Kernel> gated_delta_kernels();
+std::span<const Kernel> gated_delta_chunks_kernels();
 std::span<const Kernel> gated_delta_step_kernels();
 std::span<const Kernel> router_kernels();
 std::span<const Kernel> moe_kernels();

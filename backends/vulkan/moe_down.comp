@@ -105,11 +105,11 @@ void begin(uint task) {
 }
 
 void main() {
-  uint row = gl_WorkGroupID.y, stride = gl_NumWorkGroups.x * gl_NumSubgroups;
-  if (row >= step_rows(step, domain)) return;
+  uint row = gl_WorkGroupID.y, stride = gl_NumWorkGroups.x * gl_NumSubgroups, rows = step_rows(step, domain);
   uint task = gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID;
   per_slot = width / piece_elements(kType);
   if (gl_LocalInvocationIndex < top_k) slot_expert[gl_LocalInvocationIndex] = expert_of(row, gl_LocalInvocationIndex);
+  if (row >= rows) return;
   barrier();
   if (task * kR < hidden) begin(task);  // weights are on their way while h is staged
   stage_h(row);

@@ -92,11 +92,12 @@ void make_choice(uint row) {
 }
 
 void main() {
-  uint row = gl_WorkGroupID.y, stride = gl_NumWorkGroups.x * gl_NumSubgroups;
-  if (row >= step_rows(step, domain)) return;
+  // A row beyond the step's has memory, too: what it holds is looked at before it is known that nobody wants it.
+  uint row = gl_WorkGroupID.y, stride = gl_NumWorkGroups.x * gl_NumSubgroups, rows = step_rows(step, domain);
   make_choice(row);
   uint64_t from = x + uint64_t(row) * hidden * 4;
   for (uint e4 = gl_LocalInvocationIndex; e4 < hidden / 4; e4 += 256) stage(0, e4, Float4s(from).at[e4], 1.0);
+  if (row >= rows) return;
   barrier();
   for (uint task = gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID; task < tasks(2); task += stride) {
     uint slot = min(task / per_slot(2), top_k), first = (task - slot * per_slot(2)) * 2;

@@ -17,16 +17,21 @@ layout(push_constant, std430) uniform Push {
 const uint kHeld = 8;  // elements that a thread keeps
 
 void main() {
-  uint row = gl_WorkGroupID.x;
-  if (row >= step_rows(step, domain)) return;
+  // Everything is asked for before anything is looked at: rows beyond the step's have memory, too.
+  uint row = gl_WorkGroupID.x, rows = step_rows(step, domain);
   uint64_t at = uint64_t(row) * width * 4;
-  float v[kHeld], squares = 0;
+  float v[kHeld], more[kHeld], squares = 0;
   [[unroll]] for (uint j = 0; j < kHeld; ++j) {
     uint i = j * 256 + gl_LocalInvocationIndex;
     v[j] = i < width ? Floats(x + at).at[i] : 0.0;
-    if (kAdd && i < width) {
-      v[j] += Floats(x2 + at).at[i];
-      Floats(sum + at).at[i] = v[j];
+    if (kAdd) more[j] = i < width ? Floats(x2 + at).at[i] : 0.0;
+  }
+  if (row >= rows) return;
+  [[unroll]] for (uint j = 0; j < kHeld; ++j) {
+    uint i = j * 256 + gl_LocalInvocationIndex;
+    if (kAdd) {
+      v[j] += more[j];
+      if (i < width) Floats(sum + at).at[i] = v[j];
     }
     squares = fma(v[j], v[j], squares);
   }
