@@ -158,7 +158,8 @@ swy_status device_info(uint32_t index, swy_device_info* out, swy_error* error) {
     info.buffer_alignment = 256;
     info.flags = SWY_DEVICE_NATIVE_REPLAY;
     const bool exact = samples(*p);
-    info.sampling = exact ? swy::kSamplesTokens | SWY_SAMPLING_TOPK_CANDIDATES : SWY_SAMPLING_LOGITS;
+    info.sampling = SWY_SAMPLING_LOGITS;
+    if (exact) info.sampling |= SWY_SAMPLING_TOKEN | SWY_SAMPLING_TOPK_CANDIDATES;
     info.sampling_steps = exact ? swy::kSamplesEverything : 0;
     swy::give_info(info, out);
     return SWY_OK;
