@@ -145,7 +145,7 @@ swy_status device_info(uint32_t index, swy_device_info* out, swy_error* error) {
     info.memory_free_bytes = free;
     info.buffer_alignment = 256;
     info.flags = SWY_DEVICE_NATIVE_REPLAY;
-    info.sampling = swy::kSamplesTokens;
+    info.sampling = SWY_SAMPLING_LOGITS | SWY_SAMPLING_TOKEN;
     info.sampling_steps = swy::kSamplesEverything;
     swy::give_info(info, out);
     return SWY_OK;

@@ -279,43 +279,49 @@ std::string difference(Range& range, const std::vector<Case>& links, const std::
   return "";
 }
 
-std::string same_as_one_by_one(const Kit& kit, const Chain& chain) {
+// The links of the chain that the plugin takes, and what they give one by one.
+struct Taken {
+  std::vector<Case> links;
+  std::vector<Outcome> wanted;
+};
+
+Taken take(const Kit& kit, const Chain& chain) {
   std::string why;
-  const uint32_t taken = claimed(kit, chain, &why);
-  if (taken == 0) throw Unsupported(why);
+  const uint32_t count = claimed(kit, chain, &why);
+  if (count == 0) throw Unsupported(why);
   Random random(derive(kit.request().seed, chain.name));
-  std::vector<Case> links = build_chain(chain, random);
-  links.resize(taken);
-  const std::vector<Outcome> wanted = one_by_one(kit, chain, links, random);
-  Range range(kit, chain, links);
-  const std::string problem = difference(range, links, wanted);
+  Taken t{build_chain(chain, random), {}};
+  t.links.resize(count);
+  t.wanted = one_by_one(kit, chain, t.links, random);
+  return t;
+}
+
+std::string same_as_one_by_one(const Kit& kit, const Chain& chain) {
+  const Taken t = take(kit, chain);
+  Range range(kit, chain, t.links);
+  const std::string problem = difference(range, t.links, t.wanted);
   return problem.empty() ? "" : text("the range ", chain.name, " differs from its operations: ", problem);
 }
 
 // The same with each value inside the range read by others, too: it is written, or the range is refused.
 std::string writes_what_is_kept(const Kit& kit, const Chain& chain) {
-  std::string why;
-  const uint32_t taken = claimed(kit, chain, &why);
-  if (taken == 0) throw Unsupported(why);
-  Random random(derive(kit.request().seed, chain.name));
-  std::vector<Case> links = build_chain(chain, random);
-  links.resize(taken);
-  const std::vector<Outcome> wanted = one_by_one(kit, chain, links, random);
+  const Taken t = take(kit, chain);
+  std::string why = "it does not ask which values are read outside";
   bool some = false;
-  for (size_t also = 0; also + 1 < links.size(); ++also) {
-    Range range(kit, chain, links, also);
+  for (size_t also = 0; also + 1 < t.links.size(); ++also) {
+    Range range(kit, chain, t.links, also);
     if (!range.accept()) {
-      why = range.why();
+      if (!range.why().empty()) why = range.why();
       continue;
     }
     some = true;
-    const std::string problem = difference(range, links, wanted);
+    const std::string problem = difference(range, t.links, t.wanted);
     if (!problem.empty()) {
       return text("the range ", chain.name, ", the value of whose operation ", also,
                   " is read outside, differs from its operations: ", problem);
     }
   }
-  if (!some) throw Unsupported(why.empty() ? "it does not ask which values are read outside" : why);
+  if (!some) throw Unsupported(why);
   return "";
 }
 

@@ -15,8 +15,7 @@ namespace swy {
 inline constexpr uint32_t kAlways = SWY_KERNEL_CAPTURE_SAFE | SWY_KERNEL_DETERMINISTIC;
 inline constexpr uint32_t kInvariant = kAlways | SWY_KERNEL_BATCH_INVARIANT;
 
-// swy_device_info.sampling and .sampling_steps of a device whose SAMPLE covers the whole chain.
-inline constexpr uint32_t kSamplesTokens = SWY_SAMPLING_LOGITS | SWY_SAMPLING_TOKEN;
+// swy_device_info.sampling_steps of a device whose SAMPLE covers the whole chain.
 inline constexpr uint32_t kSamplesEverything = SWY_SAMPLES_GREEDY | SWY_SAMPLES_SEEDED | SWY_SAMPLES_TEMPERATURE |
                                                SWY_SAMPLES_TOP_K | SWY_SAMPLES_TOP_P | SWY_SAMPLES_MIN_P |
                                                SWY_SAMPLES_MASK | SWY_SAMPLES_PENALTIES | SWY_SAMPLES_BIAS |
