@@ -81,6 +81,23 @@ swy_status prepare(swy_device*, const swy_op* const* ops, uint32_t n, const swy_
   return SWY_OK;
 }
 
+// The residual of ADD and what the last two operations read must flow as the kernels compute it, and nobody else may
+// read what they never write: the norm's or the rule's output, and the value before the addition.
+swy_status accept(swy_device*, const swy_op* const*, uint32_t, const swy_bucket*, const swy_range_values* values,
+                  swy_error* error) {
+  const uint32_t first = values->outputs[0][0], second = values->outputs[1][0];
+  const uint32_t a = values->inputs[2][0], b = values->inputs[2][1];
+  const uint32_t residual = a == second ? b : a;
+  if (values->inputs[1][0] != first || (a != second && b != second) || residual == first || residual == second) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
+                     "each operation must read what the one before it gives, and the last add a value from outside");
+  }
+  if (values->kept[first] == 0 && values->kept[second] == 0) return SWY_OK;
+  return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
+                   "others read what the %s operation gives, which is not written",
+                   values->kept[first] != 0 ? "first" : "second");
+}
+
 bool same(const swy_binding& a, const swy_binding& b) { return a.buffer == b.buffer && a.offset == b.offset; }
 
 // What ADD adds to what the operation before it gives; null if it adds something else, or a value that the range does
@@ -140,7 +157,7 @@ swy_status record(swy_list* list, const swy_range_operands* operands, const swy_
 }  // namespace
 
 const swy_range& ranges() {
-  static const swy_range table{sizeof(swy_range), 0, claim, prepare, record};
+  static const swy_range table{sizeof(swy_range), 0, claim, prepare, record, accept};
   return table;
 }
 

@@ -1,11 +1,11 @@
 #include "core/plan/cover.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <map>
 
+#include "core/plan/claim.h"
 #include "core/plan/pieces.h"
+#include "core/plan/range_view.h"
 #include "core/plan/search.h"
 #include "core/program/op_names.h"
 
@@ -183,47 +183,18 @@ class Chooser {
 
   void add_ranges(size_t i) {
     for (uint32_t d = 0; d < devices_.size(); ++d) {
-      const swy_range* range = devices_[d].range();
-      if (range == nullptr || range->claim == nullptr) continue;
+      if (devices_[d].range() == nullptr) continue;
       const size_t n = claimable(i, d);
       if (n < 2) continue;
       Considered said{devices_[d].name, SWY_EXT_RANGE, "range", false, 0, matcher_.ruled_out("range", SWY_EXT_RANGE)};
-      const uint32_t accepted = said.reason.empty() ? claim(i, n, d, *range, said) : 0;
+      const bool asks = said.reason.empty();
+      const uint32_t accepted = asks ? claim_range(cover_.graph, i, n, matcher_.bucket(), devices_[d], said) : 0;
       considered(i).push_back(said);
       if (!said.accepted) continue;
       Choice c = range_choice(i, accepted, d, said.cost_us);
       c.forced = !matcher_.forced("range").empty();
       add(std::move(c));
     }
-  }
-
-  // Asks a device for a range of at most `n` operations from ops[i]; returns how many it takes, and fills `said`.
-  uint32_t claim(size_t i, size_t n, uint32_t device, const swy_range& range, Considered& said) const {
-    std::vector<std::unique_ptr<OpView>> views;
-    std::vector<const swy_op*> ops;
-    for (size_t k = i; k < i + n; ++k) {
-      views.push_back(std::make_unique<OpView>(cover_.graph, op(k), matcher_.bucket()));
-      ops.push_back(views.back()->get());
-    }
-    std::array<char, 512> text{};
-    swy_error error{sizeof(swy_error), static_cast<uint32_t>(text.size()), text.data(), 0, 0};
-    uint32_t accepted = 0;
-    const swy_status status = range.claim(devices_[device].handle, ops.data(), static_cast<uint32_t>(n),
-                                          &matcher_.bucket(), &accepted, &said.cost_us, &error);
-    said.reason = text.data();
-    said.accepted = status == SWY_OK && accepted >= 2 && accepted <= n;
-    if (said.accepted && !(std::isfinite(said.cost_us) && said.cost_us >= 0)) {
-      said.accepted = false;
-      said.reason = fmt::format("cannot estimate its cost: {} us", said.cost_us);
-    } else if (status == SWY_OK && accepted > n) {
-      said.reason = fmt::format("takes {} operations where {} were offered", accepted, n);
-    } else if (status == SWY_OK && accepted == 1) {
-      said.reason = "takes one operation; a range has at least two";
-    } else if (!said.accepted && said.reason.empty()) {
-      said.reason = "declined without a reason";
-    }
-    if (said.accepted) said.as = fmt::format("range of {}", accepted);
-    return accepted;
   }
 
   Choice range_choice(size_t i, uint32_t count, uint32_t device, double cost) const {
@@ -243,7 +214,8 @@ class Chooser {
       n.op.weights.insert(n.op.weights.end(), op(k).weights.begin(), op(k).weights.end());
       n.op.states.insert(n.op.states.end(), op(k).states.begin(), op(k).states.end());
     }
-    n.op.outputs = made;  // all bound, though only those read outside must be written
+    n.op.outputs = made;  // all bound, though only those that are kept must be written
+    n.range_kept = kept_values(cover_.graph, i, count);
     c.nodes.push_back(std::move(n));
     return c;
   }

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "core/plan/range_view.h"
 #include "core/program/op_names.h"
 
 namespace switchyard {
@@ -190,14 +191,9 @@ class Emitter {
     node.prepared.struct_size = sizeof node.prepared;
     swy_status status = SWY_OK;
     if (node.kernel == nullptr) {
-      std::vector<std::unique_ptr<OpView>> views;
-      std::vector<const swy_op*> ops;
-      for (const GraphOp& op : node.range_ops) {
-        views.push_back(std::make_unique<OpView>(plan_.graph, op, plan_.bucket));
-        ops.push_back(views.back()->get());
-      }
+      const RangeView range(plan_.graph, node.range_ops, plan_.bucket, node.range_kept);
       node.range_layouts.assign(node.op.weights.size(), 0);
-      status = device.range()->prepare(device.handle, ops.data(), static_cast<uint32_t>(ops.size()), &plan_.bucket,
+      status = device.range()->prepare(device.handle, range.ops(), range.count(), &plan_.bucket,
                                        &node.prepared.workspace_bytes, node.range_layouts.data(),
                                        static_cast<uint32_t>(node.range_layouts.size()), &e);
     } else if (node.kernel->prepare != nullptr) {

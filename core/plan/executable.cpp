@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/plan/range_view.h"
+
 namespace switchyard {
 
 Executable::Executable(Plan plan, const std::vector<PlanDevice>& devices, ExecutableInputs inputs)
@@ -112,22 +114,19 @@ Status Executable::record_node(uint32_t index, swy_list* list) {
     view.set_layouts(node.prepared.weight_layouts);
     return e.status(node.kernel->record(list, node.kernel, view.get(), &b.view, e.get()), what);
   }
-  std::vector<std::unique_ptr<OpView>> views;
-  std::vector<const swy_op*> ops;
+  RangeView range(plan_.graph, node.range_ops, plan_.bucket, node.range_kept);
   std::vector<std::unique_ptr<Bound>> bound;
   std::vector<const swy_bindings*> bindings;
   size_t weight = 0;
   for (const GraphOp& op : node.range_ops) {
-    views.push_back(std::make_unique<OpView>(plan_.graph, op, plan_.bucket));
-    views.back()->set_layouts(node.range_layouts.data() + weight);
-    ops.push_back(views.back()->get());
+    range.view(bound.size()).set_layouts(node.range_layouts.data() + weight);
     bound.push_back(std::make_unique<Bound>());
     SWY_TRY(bind(op, node.range_layouts.data() + weight, *bound.back()));
     weight += op.weights.size();
     bindings.push_back(&bound.back()->view);
   }
-  const swy_range_operands operands{sizeof(swy_range_operands), static_cast<uint32_t>(ops.size()), ops.data(),
-                                    bindings.data()};
+  const swy_range_operands operands{sizeof(swy_range_operands), range.count(), range.ops(), bindings.data(),
+                                    range.values()};
   return e.status(devices_[node.device].range()->record(list, &operands, &workspace, e.get()), what);
 }
 

@@ -62,6 +62,7 @@ struct PlanNode {
   int copy_from = -1;  // device that a copy reads from
   // A range: the operations that it covers; `op` then lists what crosses its border.
   std::vector<GraphOp> range_ops;
+  std::vector<uint32_t> range_kept;  // what they make and others read
   std::vector<uint32_t> range_layouts;
   double cost_us = 0;
   std::string source;  // of the choice between kernels: "estimate", "tuned 2026-11-21", "forced"; of a range "claimed"

@@ -19,8 +19,8 @@ void one_token_moves(Builder& b) { b.step({{0, 1, 37, true, 1, 0, {0, 1, 2}}}); 
 
 // ---- links
 
-Link add(uint64_t width) {
-  return {SWY_OP_ADD, [=](Builder& b) { b.input(width).input(width).output(width); }};
+Link add(uint64_t width, size_t other = SIZE_MAX) {
+  return {SWY_OP_ADD, [=](Builder& b) { b.input(width).input(width).output(width); }, other};
 }
 
 Link norm(uint64_t width) {
@@ -61,9 +61,9 @@ Link delta(uint32_t key_heads, uint32_t value_heads, uint32_t dim) {
 }
 
 // The chain's input, into every link that adds it.
-void give_chain_input(std::vector<Case>& links) {
+void give_chain_input(const Chain& chain, std::vector<Case>& links) {
   for (size_t i = 0; i < links.size(); ++i) {
-    if (adds_chain_input(links, i)) links[i].steps[0].inputs[1] = links[0].steps[0].inputs[0];
+    if (adds_chain_input(chain, links, i)) links[i].steps[0].inputs[1] = links[0].steps[0].inputs[0];
   }
 }
 
@@ -81,6 +81,7 @@ const std::vector<Chain>& all_chains() {
       {"linear_add", three_sequences, {product, plus}},
       {"layer", three_sequences, {normed, product, plus}},
       {"norm_moe_add", one_token, {norm(256), mixture(256, 256, i4), add(256)}},
+      {"norm_moe_add_norm", one_token, {norm(256), mixture(256, 256, i4), add(256, 0)}},
       {"delta32_linear_add", one_token_moves, {delta(4, 8, 32), linear(256, 80, i4), add(80)}},
       {"delta128_linear_add", one_token, {delta(1, 2, 128), linear(256, 80, i4), add(80)}},
       {"first_delta_linear_add", first_token, {delta(4, 8, 32), linear(256, 80, i4), add(80)}}};
@@ -95,29 +96,33 @@ std::vector<Case> build_chain(const Chain& chain, Random& random) {
     link.operands(b);
     out.push_back(b.done());
   }
-  give_chain_input(out);
+  give_chain_input(chain, out);
   return out;
 }
 
-bool adds_chain_input(const std::vector<Case>& links, size_t i) {
-  return i > 0 && links[i].op == SWY_OP_ADD && links[i].width(1) == links[0].width(0);
+bool adds_chain_input(const Chain& chain, const std::vector<Case>& links, size_t i) {
+  return i > 0 && links[i].op == SWY_OP_ADD && chain.links[i].adds == SIZE_MAX &&
+         links[i].width(1) == links[0].width(0);
 }
 
-std::vector<Outcome> one_by_one(const Kit& kit, std::vector<Case>& links, Random& random) {
+std::vector<Outcome> one_by_one(const Kit& kit, const Chain& chain, std::vector<Case>& links, Random& random) {
   while (true) {
     std::vector<Outcome> out;
-    for (Case& c : links) {
-      if (!out.empty()) {
-        const std::vector<double>& value = out.back().outputs[0][0].values;
-        c.steps[0].inputs[0].floats.assign(value.begin(), value.end());
-      }
+    const auto give = [&](size_t to, size_t input, size_t from) {
+      const std::vector<double>& value = out[from].outputs[0][0].values;
+      links[to].steps[0].inputs[input].floats.assign(value.begin(), value.end());
+    };
+    for (size_t i = 0; i < links.size(); ++i) {
+      Case& c = links[i];
+      if (i > 0) give(i, 0, i - 1);
+      if (chain.links[i].adds < i) give(i, 1, chain.links[i].adds);
       if (!clear_choices(c)) break;
       out.push_back(kit.expected(Check{}, c));
     }
     if (out.size() == links.size()) return out;
     std::vector<float>& x = links[0].steps[0].inputs[0].floats;
     x = random.normals(x.size());
-    give_chain_input(links);
+    give_chain_input(chain, links);
   }
 }
 

@@ -113,6 +113,20 @@ TEST(Range, GetsItsOperandsInTheTypesThatItWasClaimedFor) {
   EXPECT_TRUE(same_bits(some_logits(*apart.model), some_logits(*t.model)));
 }
 
+// Of the demo's sums only the last is read by its norm alone: the next layer adds to the others.
+TEST(Range, IsToldWhatIsReadOutside) {
+  for (const auto& [claim, why] : {std::pair("sums", "range: others read the sum\n"),
+                                   std::pair("deaf", "is read outside, which the backend does not ask about\n")}) {
+    const TestModel t = demo(ranger(claim)), alone = demo({"reference"});
+    ASSERT_NE(t.model, nullptr);
+    const Plan plan = plan_of(t, 1);
+    EXPECT_EQ(ranges(plan), 1u) << claim;
+    EXPECT_EQ(decision(plan, "layers.7.moe_sum").reason, "range of 2");
+    EXPECT_THAT(explain_text(plan, true), HasSubstr(why));
+    EXPECT_TRUE(same_bits(some_logits(*alone.model), some_logits(*t.model)));
+  }
+}
+
 TEST(Range, LeavesAForcedKernelAlone) {
   Use use = ranger("layers");
   use.rules = {"gated_delta=gated_delta.recurrent"};

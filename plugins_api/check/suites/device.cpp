@@ -143,7 +143,7 @@ std::string extension_tables(const Plugin& plugin) {
   const struct {
     const char* name;
     size_t size;
-  } all[] = {{SWY_EXT_RANGE, sizeof(swy_range)},
+  } all[] = {{SWY_EXT_RANGE, offsetof(swy_range, accept)},
              {SWY_EXT_SAMPLING, sizeof(swy_sampling)},
              {SWY_EXT_PROFILE, offsetof(swy_profile, dropped)},
              {SWY_EXT_CANCEL, sizeof(swy_cancel)},

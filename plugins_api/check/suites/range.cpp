@@ -1,4 +1,5 @@
-// range: swy.range/1. A claimed range gives what its operations give one by one, and who offers it takes some range.
+// range: swy.range/1. A claimed range gives what its operations give one by one, values that are read outside included,
+// and who offers it takes some range.
 #include <cmath>
 
 #include "plugins_api/check/chains.h"
@@ -13,13 +14,18 @@ namespace {
 
 class Range {
  public:
-  // The links stay alive. To claim, they need no contents.
-  Range(const Kit& kit, const std::vector<Case>& links)
-      : p_(kit.plugin()), table_(static_cast<const swy_range*>(p_.extension(SWY_EXT_RANGE))), links_(links) {
+  // The chain's first links, which stay alive; to claim, they need no contents. Besides the value of the last one,
+  // others read that of the link `also`.
+  Range(const Kit& kit, const Chain& chain, const std::vector<Case>& links, size_t also = SIZE_MAX)
+      : p_(kit.plugin()),
+        table_(static_cast<const swy_range*>(p_.extension(SWY_EXT_RANGE))),
+        chain_(chain),
+        links_(links) {
     for (const Case& c : links_) {
       views_.push_back(std::make_unique<OpView>(c));
       ops_.push_back(views_.back()->get());
     }
+    tell_values(also);
   }
   ~Range() {
     if (list_ != nullptr) p_.api().list_free(list_);
@@ -37,6 +43,16 @@ class Range {
     if (accepted == 1 || accepted > ops_.size()) throw Failure(text("claims ", accepted, " of ", ops_.size(), " ops"));
     if (accepted != 0 && !(us >= 0)) throw Failure(text("claims that a range costs ", us, " microseconds"));
     return accepted;
+  }
+  // Whether it takes all of the links, told how values flow.
+  bool accept() {
+    if (table_->struct_size < offsetof(swy_range, accept) + sizeof table_->accept || table_->accept == nullptr) {
+      return kept_links_.size() == 1;
+    }
+    const swy_status s = table_->accept(p_.device(), ops_.data(), count(), &bucket(), &values_told_, why_.get());
+    if (s != SWY_UNSUPPORTED) why_.expect_ok(s, "accept");
+    if (s == SWY_UNSUPPORTED && why().empty()) throw Failure("accept refuses a range without a reason");
+    return s == SWY_OK;
   }
   std::string why() const { return why_.line(); }
 
@@ -62,19 +78,19 @@ class Range {
       b.all = {sizeof b.all, 0, b.inputs.data(), b.weights.data(), b.states.data(), b.outputs.data(), {}};
       bindings.push_back(&b.all);
     }
-    const swy_range_operands operands{sizeof operands, count(), ops_.data(), bindings.data()};
+    const swy_range_operands operands{sizeof operands, count(), ops_.data(), bindings.data(), &values_told_};
     const swy_binding w = memory_[work_].part(0, workspace);
     e.expect_ok(table_->record(list_, &operands, &w, e.get()), "record of a range");
     e.expect_ok(p_.api().list_finalize(list_, e.get()), "list_finalize");
   }
 
-  // What the links leave: the last one's output, and everyone's states. Values inside the range are not looked at.
+  // What the links leave: the values that are kept, and everyone's states. Other values are not looked at.
   std::vector<Outcome> submit() {
     std::vector<Outcome> out(links_.size());
     for (const size_t m : values_) memory_[m].poison();
     memory_[work_].poison();
     for (const Given& g : given_) memory_[g.memory].write(g.content->data(), g.content->size() * 4);
-    for (const Kept& k : kept_) {
+    for (const Kept& k : states_) {
       k.memory.bring(k.state(links_), bucket().page_size);
       out[k.link].before.push_back(k.memory.content(k.state(links_), bucket().page_size));
     }
@@ -82,16 +98,18 @@ class Range {
     memory_[step_].write(block.data(), block.size());
     PluginError e;
     e.expect_ok(p_.api().list_submit(list_, nullptr, e.get()), "list_submit");
-    for (const Kept& k : kept_) {
+    for (const Kept& k : states_) {
       out[k.link].states.push_back(k.memory.content(k.state(links_), bucket().page_size));
       k.memory.expect_guards();
     }
     for (const Memory& m : memory_) m.expect_guards();
     expect_untouched_inputs();
-    std::vector<float> last(bytes_of(links_.back().outputs[0]) / 4);
-    memory_[values_.back()].read(last.data(), last.size() * 4);
-    Matrix m{bucket().rows, links_.back().outputs[0].desc.dims[1], SWY_F32, {last.begin(), last.end()}, {}};
-    out.back().outputs.push_back({std::move(m)});
+    for (const size_t i : kept_links_) {
+      const Operand& made = links_[i].outputs[0];
+      std::vector<float> value(bytes_of(made) / 4);
+      memory_[values_[i]].read(value.data(), value.size() * 4);
+      out[i].outputs.push_back({{bucket().rows, made.desc.dims[1], SWY_F32, {value.begin(), value.end()}, {}}});
+    }
     return out;
   }
 
@@ -110,6 +128,28 @@ class Range {
     const State& state(const std::vector<Case>& links) const { return links[link].states[index]; }
   };
 
+  // Value 0 is the chain's input, then come each link's other inputs and its output. Kept are `also` and the last one.
+  void tell_values(size_t also) {
+    std::vector<uint32_t> made;
+    uint32_t n = 1;
+    for (size_t i = 0; i < links_.size(); ++i) {
+      std::vector<uint32_t> inputs = {i == 0 ? 0 : made.back()};
+      for (size_t j = 1; j < links_[i].inputs.size(); ++j) {
+        const size_t other = chain_.links[i].adds;
+        inputs.push_back(other < i ? made[other] : adds_chain_input(chain_, links_, i) ? 0 : n++);
+      }
+      input_values_.push_back(std::move(inputs));
+      made.push_back(n++);
+      if (i == also || i + 1 == links_.size()) kept_links_.push_back(i);
+    }
+    kept_.resize(n);
+    for (const size_t i : kept_links_) kept_[made[i]] = 1;
+    output_values_ = made;
+    for (const auto& v : input_values_) input_lists_.push_back(v.data());
+    for (const uint32_t& v : output_values_) output_lists_.push_back(&v);
+    values_told_ = {sizeof values_told_, n, input_lists_.data(), output_lists_.data(), kept_.data()};
+  }
+
   uint32_t count() const { return static_cast<uint32_t>(ops_.size()); }
   const swy_bucket& bucket() const { return links_[0].bucket; }
   static uint64_t bytes_of(const Operand& o) { return o.desc.dims[0] * o.desc.dims[1] * 4; }
@@ -124,7 +164,7 @@ class Range {
     return given_.back().memory;
   }
 
-  // Memory for every value: values inside the range are bound too, and may be left unwritten.
+  // Memory for every value: those that are not kept are bound, too.
   void place() {
     const size_t first = give(0, 0);
     for (size_t i = 0; i < links_.size(); ++i) {
@@ -132,7 +172,9 @@ class Range {
       Bound& b = bound_.emplace_back();
       b.inputs = {memory_[i == 0 ? first : values_.back()].binding()};
       for (size_t j = 1; j < c.inputs.size(); ++j) {
-        b.inputs.push_back(memory_[adds_chain_input(links_, i) ? first : give(i, j)].binding());
+        const size_t other = chain_.links[i].adds;
+        const size_t m = other < i ? values_[other] : adds_chain_input(chain_, links_, i) ? first : give(i, j);
+        b.inputs.push_back(memory_[m].binding());
       }
       for (const Weight& w : c.weights) {
         const size_t m = add(w.segment.size(), text("a weight of operation ", i));
@@ -140,8 +182,8 @@ class Range {
         b.weights.push_back(memory_[m].binding());
       }
       for (uint32_t s = 0; s < c.states.size(); ++s) {
-        kept_.push_back({i, s, StateMemory(p_, ops_[i], c, s)});
-        b.states.push_back(kept_.back().memory.binding());
+        states_.push_back({i, s, StateMemory(p_, ops_[i], c, s)});
+        b.states.push_back(states_.back().memory.binding());
       }
       values_.push_back(add(bytes_of(c.outputs[0]), text("the value of operation ", i)));
       b.outputs = {memory_[values_.back()].binding()};
@@ -158,14 +200,20 @@ class Range {
 
   const Plugin& p_;
   const swy_range* table_;
+  const Chain& chain_;
   const std::vector<Case>& links_;
   std::vector<std::unique_ptr<OpView>> views_;
   std::vector<const swy_op*> ops_;
   PluginError why_;
   std::vector<Memory> memory_;
-  std::vector<Kept> kept_;
+  std::vector<Kept> states_;
   std::vector<Given> given_;
   std::vector<size_t> values_;  // what each operation gives
+  std::vector<size_t> kept_links_;
+  std::vector<std::vector<uint32_t>> input_values_;
+  std::vector<uint32_t> output_values_, kept_;
+  std::vector<const uint32_t*> input_lists_, output_lists_;
+  swy_range_values values_told_{};
   std::vector<Bound> bound_;
   size_t step_ = 0, work_ = 0;
   swy_list* list_ = nullptr;
@@ -196,35 +244,84 @@ std::string compare_chains(const std::vector<Case>& links, const std::vector<Out
   for (size_t i = 0; i < links.size(); ++i) {
     const std::string problem = compare_states(links[i], wanted[i], got[i]);
     if (!problem.empty()) return text(op_name(links[i].op), ": ", problem);
+    if (got[i].outputs.empty()) continue;
+    const double error = relative_error(wanted[i].outputs[0][0].values, got[i].outputs[0][0].values);
+    if (!(error <= kBudget)) {
+      return text("the output of operation ", i, " (", op_name(links[i].op), ") has a relative error of ", error,
+                  " (budget ", kBudget, ")");
+    }
   }
-  const double error = relative_error(wanted.back().outputs[0][0].values, got.back().outputs[0][0].values);
-  return error <= kBudget ? "" : text("its output has a relative error of ", error, " (budget ", kBudget, ")");
+  return "";
 }
 
 // How many operations of the chain the plugin takes, and in *why, why not all.
 uint32_t claimed(const Kit& kit, const Chain& chain, std::string* why) {
   Random shapes = Random::shapes_only();
-  const std::vector<Case> links = build_chain(chain, shapes);
-  Range range(kit, links);
-  const uint32_t accepted = range.claim();
+  std::vector<Case> links = build_chain(chain, shapes);
+  Range whole(kit, chain, links);
+  const uint32_t taken = whole.claim();
+  *why = whole.why();
+  if (taken == 0) return 0;
+  links.resize(taken);
+  Range range(kit, chain, links);
+  if (range.accept()) return taken;
   *why = range.why();
-  return accepted;
+  return 0;
+}
+
+// How the range differs from its operations; "": in nothing.
+std::string difference(Range& range, const std::vector<Case>& links, const std::vector<Outcome>& wanted) {
+  range.record();
+  for (const char* when : {"", "submitted again: "}) {
+    const std::string problem = compare_chains(links, wanted, range.submit());
+    if (!problem.empty()) return when + problem;
+  }
+  return "";
+}
+
+// The links of the chain that the plugin takes, and what they give one by one.
+struct Taken {
+  std::vector<Case> links;
+  std::vector<Outcome> wanted;
+};
+
+Taken take(const Kit& kit, const Chain& chain) {
+  std::string why;
+  const uint32_t count = claimed(kit, chain, &why);
+  if (count == 0) throw Unsupported(why);
+  Random random(derive(kit.request().seed, chain.name));
+  Taken t{build_chain(chain, random), {}};
+  t.links.resize(count);
+  t.wanted = one_by_one(kit, chain, t.links, random);
+  return t;
 }
 
 std::string same_as_one_by_one(const Kit& kit, const Chain& chain) {
-  std::string why;
-  const uint32_t accepted = claimed(kit, chain, &why);
-  if (accepted == 0) throw Unsupported(why);
-  Random random(derive(kit.request().seed, chain.name));
-  std::vector<Case> links = build_chain(chain, random);
-  links.resize(accepted);
-  const std::vector<Outcome> wanted = one_by_one(kit, links, random);
-  Range range(kit, links);
-  range.record();
-  for (const char* when : {"", ", submitted again,"}) {
-    const std::string problem = compare_chains(links, wanted, range.submit());
-    if (!problem.empty()) return text("the range ", chain.name, when, " differs from its operations: ", problem);
+  const Taken t = take(kit, chain);
+  Range range(kit, chain, t.links);
+  const std::string problem = difference(range, t.links, t.wanted);
+  return problem.empty() ? "" : text("the range ", chain.name, " differs from its operations: ", problem);
+}
+
+// The same with each value inside the range read by others, too: it is written, or the range is refused.
+std::string writes_what_is_kept(const Kit& kit, const Chain& chain) {
+  const Taken t = take(kit, chain);
+  std::string why = "it does not ask which values are read outside";
+  bool some = false;
+  for (size_t also = 0; also + 1 < t.links.size(); ++also) {
+    Range range(kit, chain, t.links, also);
+    if (!range.accept()) {
+      if (!range.why().empty()) why = range.why();
+      continue;
+    }
+    some = true;
+    const std::string problem = difference(range, t.links, t.wanted);
+    if (!problem.empty()) {
+      return text("the range ", chain.name, ", the value of whose operation ", also,
+                  " is read outside, differs from its operations: ", problem);
+    }
   }
+  if (!some) throw Unsupported(why);
   return "";
 }
 
@@ -247,6 +344,8 @@ std::vector<Task> list(Session& session, std::vector<Refusal>* refusals) {
   std::vector<Task> tasks = {{"takes_some", [&kit] { return takes_some(kit); }, {}}};
   for (const Chain& chain : all_chains()) {
     tasks.push_back({chain.name, [&kit, &chain] { return same_as_one_by_one(kit, chain); }, {}});
+    tasks.push_back(
+        {std::string(chain.name) + "_kept", [&kit, &chain] { return writes_what_is_kept(kit, chain); }, {}});
   }
   return tasks;
 }

@@ -12,13 +12,25 @@ extern "C" {
 /* swy.range/1 (plugin): a run of operations that the backend compiles as one: a whole layer, a whole step. Its result
  * is tested against the operations one by one. */
 #define SWY_EXT_RANGE "swy.range/1"
-typedef struct swy_range_operands { /* what crosses the range's border, in the order that `claim` was told */
+/* Which activations of a range's operations are one value, and which of the values that they make are kept, that is,
+ * read behind the range or by the host: those must be written. The others may be left unwritten. */
+typedef struct swy_range_values {
+  uint32_t struct_size;
+  uint32_t value_count;
+  const uint32_t* const* inputs;  /* per op: the value of each input, below value_count */
+  const uint32_t* const* outputs; /* per op: likewise */
+  const uint32_t* kept;           /* per value: 1 or 0; of values that are made outside 0 */
+} swy_range_values;
+SWY_SIZE(swy_range_values, 32);
+typedef struct swy_range_operands { /* in the order that `claim` was told */
   uint32_t struct_size;
   uint32_t op_count;
   const swy_op* const* ops;
-  const swy_bindings* const* bindings; /* per op; values inside the range are bound too, and may be left unwritten */
+  const swy_bindings* const* bindings; /* per op; values that are not kept are bound, too */
+  const swy_range_values* values;      /* as `accept` was told */
 } swy_range_operands;
-SWY_SIZE(swy_range_operands, 24);
+SWY_AT(swy_range_operands, values, 24);
+SWY_SIZE(swy_range_operands, 32);
 typedef struct swy_range {
   uint32_t struct_size;
   uint32_t reserved;
@@ -32,8 +44,15 @@ typedef struct swy_range {
   /* [recording] */
   swy_status (*record)(swy_list* list, const swy_range_operands* operands, const swy_binding* workspace,
                        swy_error* error);
+  /* [thread-safe] Whether it takes a range that it has claimed, now that the values are known: SWY_OK, or
+   * SWY_UNSUPPORTED, with the reason, if they flow otherwise than it computes, or one is kept that it does not write.
+   * NULL: it takes every range in which the last operation alone makes values that are kept, and the host gives it no
+   * other. */
+  swy_status (*accept)(swy_device* device, const swy_op* const* ops, uint32_t n, const swy_bucket* bucket,
+                       const swy_range_values* values, swy_error* error);
 } swy_range;
-SWY_SIZE(swy_range, 32);
+SWY_AT(swy_range, accept, 32);
+SWY_SIZE(swy_range, 40);
 
 /* swy.sampling/1 (plugin): limits of the device's sampler beyond the flags of swy_device_info. A plugin without it has
  * none. A request beyond a limit is sampled by the host. The size of a slot of counts comes from state_layout. */

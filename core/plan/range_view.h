@@ -1,0 +1,39 @@
+// The operations of a range (swy.range/1) as a backend is told of them.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/plan/graph.h"
+#include "switchyard/extensions.h"
+
+namespace switchyard {
+
+// Of what `count` operations of a graph from the one at `begin` make: what others, or the host, read.
+std::vector<uint32_t> kept_values(const Graph& graph, size_t begin, size_t count);
+
+// Operations in a row, and how values flow between them. `kept`: what others read. Neither copied nor moved, since its
+// tables point into it.
+class RangeView {
+ public:
+  RangeView(const Graph& graph, std::span<const GraphOp> ops, const swy_bucket& bucket,
+            const std::vector<uint32_t>& kept);
+  RangeView(const RangeView&) = delete;
+  RangeView& operator=(const RangeView&) = delete;
+
+  const swy_op* const* ops() const { return list_.data(); }
+  uint32_t count() const { return static_cast<uint32_t>(list_.size()); }
+  OpView& view(size_t i) { return *views_[i]; }
+  const swy_range_values* values() const { return &values_; }
+
+ private:
+  std::vector<std::unique_ptr<OpView>> views_;
+  std::vector<const swy_op*> list_;
+  std::vector<std::vector<uint32_t>> inputs_, outputs_;
+  std::vector<const uint32_t*> input_list_, output_list_;
+  std::vector<uint32_t> kept_;
+  swy_range_values values_{};
+};
+
+}  // namespace switchyard
