@@ -20,6 +20,7 @@
 
 #include "switchyard/sdk/error.hpp"
 #include "switchyard/sdk/kernel.hpp"
+#include "switchyard/sdk/negotiate.hpp"
 #include "switchyard/sdk/team.hpp"
 #include "switchyard/weights.h"
 
@@ -490,23 +491,12 @@ namespace swy __attribute__((visibility("hidden"))) {
 
   // The body of switchyard_plugin_negotiate.
   inline swy_status negotiate(HostBackend & backend, const swy_negotiate_in* in, swy_negotiate_out* out) noexcept {
-    if (in == nullptr || out == nullptr || in->struct_size < sizeof(swy_negotiate_in) ||
-        out->struct_size < sizeof(swy_negotiate_out) || in->magic != SWY_NEGOTIATE_MAGIC) {
-      return SWY_INVALID_ARGUMENT;
-    }
-    if (in->abi_min > SWY_ABI_VERSION || in->abi_max < SWY_ABI_VERSION) {
-      return fail(out->error, SWY_ABI_MISMATCH, SWY_REASON_NONE, "this plugin speaks ABI %u, the host speaks %u to %u",
-                  SWY_ABI_VERSION, in->abi_min, in->abi_max);
-    }
+    if (const swy_status s = check_negotiation(in, out); s != SWY_OK) return s;
     backend.host = in->host;
     the_backend = &backend;
     const swy_executor* executor = in->host == nullptr ? nullptr : in->host->executor;
     team_width = executor == nullptr ? 1 : executor->width(executor->ctx);
-    out->abi = SWY_ABI_VERSION;
-    out->id = backend.id;
-    out->version = backend.version;
-    out->plugin = &detail::table();
-    return SWY_OK;
+    return agree(out, backend.id, backend.version, detail::table());
   }
 
 }  // namespace )
