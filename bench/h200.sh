@@ -3,7 +3,8 @@
 # Qwen3.5-35B-A3B, from a portable build that was carried to the machine. Each part takes less than nine minutes:
 #   check    tests/cuda/run.sh: only a backend that is right is worth measuring
 #   decode   one session at several depths, and what a step is made of
-#   prefill  prompts of several lengths
+#   prefill  prompts of several lengths, long ones in chunks of 2,048 and of 8,192 rows
+#   batch    many sessions decoding, and what they wait while a long prompt is read
 #   ops      every operation of a step by itself: time, bytes, rate
 # Without --part all of them, one after the other.
 set -euo pipefail
@@ -11,13 +12,13 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build/portable
 quant=i4
-parts=(check decode prefill ops)
+parts=(check decode prefill batch ops)
 while (($# > 0)); do
   case $1 in
     --part) parts=("$2") ;;
     --build) build=$2 ;;
     --quant) quant=$2 ;;
-    *) sed -n '2,8p' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
+    *) sed -n '2,9p' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
   esac
   shift 2
 done
@@ -39,10 +40,19 @@ part_decode() {
 part_prefill() {
   make_model
   "$switchyard" bench -m "$model" --backend cuda --random --prefill 512 1341 8192 --decode 0 --repeat 5 --ctx 8448
+  "$switchyard" bench -m "$model" --backend cuda --random --prefill 8192 32768 --decode 0 --repeat 3 --ctx 33024 --chunk 8192
+  "$switchyard" bench -m "$model" --backend cuda --random --prefill 32768 --decode 0 --repeat 3 --ctx 33024
+}
+part_batch() {
+  make_model
+  "$switchyard" bench -m "$model" --backend cuda --random --metrics decode --context 1024 --decode 128 --repeat 3 --ctx 2048 \
+    --sampling fused --temp 0 --batch 1,8,32,64
+  "$switchyard" bench arrival -m "$model" --backend cuda --random --temp 0 --sessions 16 --context 1024 --prompt 2000
+  "$switchyard" bench arrival -m "$model" --backend cuda --random --temp 0 --sessions 16 --context 1024 --prompt 2000 --prompt-rows 0
 }
 part_ops() {
   make_model
-  "$switchyard" bench ops -m "$model" --backend cuda --rows 1 4 16 64 512 --seconds 0.05
+  "$switchyard" bench ops -m "$model" --backend cuda --rows 1,4,16,64,512 --seconds 0.05
 }
 
 nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.sm --format=csv,noheader

@@ -149,9 +149,10 @@ void add_bench(CLI::App& app, int& exit_code) {
   c->add_option("--output,-o", o->output, "a file for the report, instead of standard output")->group("Report");
   c->add_option("--html", o->html, "also a file that holds it as one page with charts")->group("Report");
   add_bench_ops(*c, exit_code);
+  add_bench_arrival(*c, exit_code);
   add_bench_compare(*c, exit_code);
   c->callback([o, c, &exit_code] {
-    if (!c->get_subcommands().empty()) return;  // `ops` did the work
+    if (!c->get_subcommands().empty()) return;  // that one did the work
     if (const Status s = bench_command(*o, exit_code); !s.ok()) exit_code = report(s);
   });
 }

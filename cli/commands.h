@@ -18,6 +18,7 @@ void add_experts(CLI::App& app, int& exit_code);
 void add_logits(CLI::App& app, int& exit_code);
 void add_bench(CLI::App& app, int& exit_code);
 void add_bench_ops(CLI::App& bench, int& exit_code);
+void add_bench_arrival(CLI::App& bench, int& exit_code);
 void add_tune(CLI::App& app, int& exit_code);
 void add_synth(CLI::App& app, int& exit_code);
 void add_config(CLI::App& app, int& exit_code);

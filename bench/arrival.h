@@ -1,0 +1,43 @@
+// What a long prompt costs those who are being answered: some sessions decode, a prompt arrives, and for as long as it
+// is read the times between the tokens of the others are measured beside those without it.
+//
+// All share one Batch, as in the real engine. Every session reads a context of its own and then decodes without end;
+// the prompt belongs to a further session, which begins anew each time.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "bench/measure.h"
+#include "core/base/status.h"
+#include "core/engine/batch.h"
+
+namespace switchyard::bench {
+
+struct ArrivalLoad {
+  uint32_t sessions = 16;      // that decode, 1 to 64
+  uint32_t context = 1024;     // tokens that each of them has read
+  uint32_t prompt = 2000;      // tokens of the prompt that arrives
+  uint32_t arrivals = 3;       // one after the other
+  uint32_t apart = 16;         // tokens of every session before each arrival
+  uint32_t prompt_rows = 256;  // BatchOptions::prompt_rows; 0: the model's chunk
+  SamplingParams sampling;     // each session draws with a seed of its own
+
+  // Tokens that a session must hold, of a model whose largest step has `chunk` rows, and how many sessions there are.
+  uint32_t tokens(uint32_t chunk) const;
+  uint32_t all_sessions() const { return sessions + 1; }
+};
+
+struct Arrival {
+  Samples alone;   // from each token of a session to its next, with no prompt in between
+  Samples beside;  // the same while a prompt is read: from its arrival to one token of everybody after its first
+  Samples ttft;    // per arrival: until its first token
+};
+
+// On a model with room for the load. `text` holds as many ids as the context and the prompt take together. Errors:
+// usage, for a load that is out of range or does not fit the model; cancelled, when keep_going says so; those of a
+// request and of the devices.
+Result<Arrival> measure_arrival(Model& model, const ArrivalLoad& load, std::span<const int32_t> text,
+                                const KeepGoing& keep_going);
+
+}  // namespace switchyard::bench
