@@ -30,6 +30,7 @@ void apply(swy_device& d, const swy_setting* settings, uint32_t count) {
     const std::string_view name = settings[i].name;
     const bool on = truth(settings[i].value);
     if (name == "kv_bf16") d.kv_bf16 = on;
+    if (name == "import" && !on) d.features.imports = false;
     if (name == "pipeline_cache") d.pipeline_cache = on;
     if (name == "reversed") d.reversed = on;
     if (name == "cooperative" && !on) d.features.cooperative = false;
@@ -53,7 +54,7 @@ VkResult create_device(const PhysicalDevice& p, const Features& use, VkDevice* o
   v12.vulkanMemoryModel = use.cooperative;
   VkPhysicalDeviceFeatures2 features{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &v12};
   features.features.shaderInt64 = VK_TRUE;
-  const char* names[5];
+  const char* names[6];
   VkDeviceCreateInfo info{VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, &features};
   VkPhysicalDeviceCooperativeMatrixFeaturesNV matrices{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_NV,
                                                        nullptr, VK_TRUE, VK_FALSE};
@@ -76,6 +77,7 @@ VkResult create_device(const PhysicalDevice& p, const Features& use, VkDevice* o
     if (p.subgroups_are_extension) names[info.enabledExtensionCount++] = VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME;
   }
   if (use.calibrated) names[info.enabledExtensionCount++] = VK_EXT_CALIBRATED_TIMESTAMPS_EXTENSION_NAME;
+  if (use.imports) names[info.enabledExtensionCount++] = VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME;
   info.queueCreateInfoCount = 1;
   info.pQueueCreateInfos = &queue;
   info.ppEnabledExtensionNames = names;
@@ -92,6 +94,11 @@ swy_status load_functions(swy_device& d, swy_error* error) {
   if (d.features.calibrated) {
     d.vk.GetCalibratedTimestampsEXT = reinterpret_cast<PFN_vkGetCalibratedTimestampsEXT>(
         instance().GetDeviceProcAddr(d.handle, "vkGetCalibratedTimestampsEXT"));
+  }
+  if (d.features.imports) {
+    d.vk.GetMemoryHostPointerPropertiesEXT = reinterpret_cast<PFN_vkGetMemoryHostPointerPropertiesEXT>(
+        instance().GetDeviceProcAddr(d.handle, "vkGetMemoryHostPointerPropertiesEXT"));
+    d.features.imports = d.vk.GetMemoryHostPointerPropertiesEXT != nullptr;
   }
   if (complete) return SWY_OK;
   return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "%s lacks functions of Vulkan 1.2",

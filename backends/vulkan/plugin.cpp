@@ -54,13 +54,15 @@ constexpr swy_option kCooperative = {sizeof(swy_option), SWY_OPTION_BOOL, "coope
                                      "multiply prompts with matrix instructions where the device has them"};
 constexpr swy_option kDot8 = {sizeof(swy_option), SWY_OPTION_BOOL, "dot8", "1",
                               "multiply few rows by products of bytes where the device has them"};
+constexpr swy_option kImport = {sizeof(swy_option), SWY_OPTION_BOOL, "import", "1",
+                                "read weights where the file is mapped, on devices that share the host's memory"};
 constexpr swy_option kPipelineCache = {sizeof(swy_option), SWY_OPTION_BOOL, "pipeline_cache", "1",
                                        "keep compiled pipelines in the user's folder for caches"};
 constexpr swy_option kReversed = {sizeof(swy_option), SWY_OPTION_BOOL, "reversed", "0",
                                   "run launches that do not wait for each other last to first: a test of the barriers"};
 constexpr swy_sampling kLimits = {sizeof(swy_sampling), 0, 0, 0, kMostCandidates, 0};
 
-constexpr const swy_option* kOptions[] = {&kKv, &kCooperative, &kDot8, &kPipelineCache, &kReversed};
+constexpr const swy_option* kOptions[] = {&kKv, &kCooperative, &kDot8, &kImport, &kPipelineCache, &kReversed};
 
 const swy_plugin& table() {
   static const swy_plugin plugin = [] {
@@ -77,6 +79,7 @@ const swy_plugin& table() {
       return i < d->kernels.size() ? &d->kernels[i] : nullptr;
     };
     p.buffer_alloc = buffer_alloc;
+    p.buffer_import = buffer_import;
     p.buffer_free = buffer_free;
     p.buffer_map = buffer_map;
     p.write = write;
@@ -96,9 +99,9 @@ const swy_plugin& table() {
     p.timeline_free = timeline_free;
     p.timeline_value = timeline_value;
     p.timeline_wait = timeline_wait;
-    p.get_extension = [](swy_device*, const char* name) -> const void* {
+    p.get_extension = [](swy_device* d, const char* name) -> const void* {
       if (std::strcmp(name, SWY_EXT_PROFILE) == 0) return &kProfile;
-      return std::strcmp(name, SWY_EXT_SAMPLING) == 0 ? &kLimits : nullptr;
+      return d->exact && std::strcmp(name, SWY_EXT_SAMPLING) == 0 ? &kLimits : nullptr;
     };
     return p;
   }();
