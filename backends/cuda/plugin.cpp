@@ -72,7 +72,7 @@ struct Cuda {
     return kernel.record(Recording{list, op, operands, error});
   }
 
-  static const void* extension(const char* name) {
+  static const void* extension(const swy_device&, const char* name) {
     if (std::strcmp(name, SWY_EXT_RANGE) == 0) return &ranges();
     return std::strcmp(name, SWY_EXT_SAMPLING) == 0 ? &kLimits : nullptr;
   }

@@ -69,7 +69,8 @@ namespace gpu {
 // Functions of one VkDevice.
 struct DeviceApi {
   SWY_VK_DEVICE_FUNCTIONS(SWY_VK_MEMBER)
-  SWY_VK_MEMBER(GetCalibratedTimestampsEXT)  // null unless Features.calibrated
+  SWY_VK_MEMBER(GetCalibratedTimestampsEXT)         // null unless Features.calibrated
+  SWY_VK_MEMBER(GetMemoryHostPointerPropertiesEXT)  // null unless Features.imports
 };
 
 // What a physical device offers, as far as kernels ask for it.
@@ -84,8 +85,10 @@ struct Features {
   bool cooperative = false;         // 16x16x16 matrices of fp16 with fp32 sums (NV extension)
   bool memory_budget = false;
   bool unified = false;  // the device's memory is the host's
-  bool cpu = false;      // a driver that computes on the processor
-  float tick_ns = 1;     // of timestamps
+  bool imports = false;  // its buffers can lie over the host's memory, at multiples of import_alignment
+  uint64_t import_alignment = 4096;
+  bool cpu = false;   // a driver that computes on the processor
+  float tick_ns = 1;  // of timestamps
   uint32_t timestamp_bits = 0;
   bool calibrated = false;  // the driver reads timestamps and CLOCK_MONOTONIC at one instant
   uint32_t queue_family = 0;

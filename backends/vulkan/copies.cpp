@@ -20,6 +20,11 @@ swy_status check_range(const swy_buffer& b, uint64_t offset, uint64_t bytes, swy
                    static_cast<unsigned long long>(b.bytes));
 }
 
+swy_status check_writable(const swy_buffer& b, swy_error* error) {
+  if (!b.imported) return SWY_OK;
+  return swy::fail(error, SWY_INVALID_ARGUMENT, SWY_REASON_NONE, "imported memory is only read");
+}
+
 Range part_of(const swy_buffer& b, uint64_t offset, uint64_t bytes) {
   return {b.range.block, b.range.offset + offset, bytes};
 }
@@ -124,6 +129,7 @@ swy_status write(swy_device* device, swy_buffer* to, uint64_t offset, const void
                  const swy_submit* submit, swy_error* error) {
   return swy::guard(error, [&]() -> swy_status {
     SWY_VK_TRY(check_range(*to, offset, bytes, error));
+    SWY_VK_TRY(check_writable(*to, error));
     if (bytes != 0) SWY_VK_TRY(write_all(*device, *to, offset, static_cast<const char*>(from), bytes, error));
     return signal_all(*device, submit, error);
   });
@@ -147,6 +153,7 @@ swy_status read(swy_device* device, void* to, swy_buffer* from, uint64_t offset,
 swy_status fill_zero(swy_device* device, swy_buffer* buffer, uint64_t offset, uint64_t bytes, swy_error* error) {
   return swy::guard(error, [&]() -> swy_status {
     SWY_VK_TRY(check_range(*buffer, offset, bytes, error));
+    SWY_VK_TRY(check_writable(*buffer, error));
     if (bytes == 0) return SWY_OK;
     if (buffer->readback) {
       SWY_VK_TRY(settle(*device, error));

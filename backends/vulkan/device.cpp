@@ -25,6 +25,7 @@ swy_status find_device(uint32_t index, const PhysicalDevice** out, swy_error* er
 void apply(swy_device& d, const swy_setting* settings, uint32_t count) {
   const auto on = [&](const swy_option& option) { return swy::is_on(option, settings, count); };
   d.kv_bf16 = on(swy::kKvBf16);
+  d.features.imports = d.features.imports && on(kImport);
   d.pipeline_cache = on(kPipelineCache);
   d.reversed = on(kReversed);
   d.features.cooperative = d.features.cooperative && on(kCooperative);
@@ -47,7 +48,7 @@ VkResult create_device(const PhysicalDevice& p, const Features& use, VkDevice* o
   v12.vulkanMemoryModel = use.cooperative;
   VkPhysicalDeviceFeatures2 features{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &v12};
   features.features.shaderInt64 = VK_TRUE;
-  const char* names[5];
+  const char* names[6];
   VkDeviceCreateInfo info{VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, &features};
   VkPhysicalDeviceCooperativeMatrixFeaturesNV matrices{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_NV,
                                                        nullptr, VK_TRUE, VK_FALSE};
@@ -70,6 +71,7 @@ VkResult create_device(const PhysicalDevice& p, const Features& use, VkDevice* o
     if (p.subgroups_are_extension) names[info.enabledExtensionCount++] = VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME;
   }
   if (use.calibrated) names[info.enabledExtensionCount++] = VK_EXT_CALIBRATED_TIMESTAMPS_EXTENSION_NAME;
+  if (use.imports) names[info.enabledExtensionCount++] = VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME;
   info.queueCreateInfoCount = 1;
   info.pQueueCreateInfos = &queue;
   info.ppEnabledExtensionNames = names;
@@ -86,6 +88,11 @@ swy_status load_functions(swy_device& d, swy_error* error) {
   if (d.features.calibrated) {
     d.vk.GetCalibratedTimestampsEXT = reinterpret_cast<PFN_vkGetCalibratedTimestampsEXT>(
         instance().GetDeviceProcAddr(d.handle, "vkGetCalibratedTimestampsEXT"));
+  }
+  if (d.features.imports) {
+    d.vk.GetMemoryHostPointerPropertiesEXT = reinterpret_cast<PFN_vkGetMemoryHostPointerPropertiesEXT>(
+        instance().GetDeviceProcAddr(d.handle, "vkGetMemoryHostPointerPropertiesEXT"));
+    d.features.imports = d.vk.GetMemoryHostPointerPropertiesEXT != nullptr;
   }
   if (complete) return SWY_OK;
   return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "%s lacks functions of Vulkan 1.2",

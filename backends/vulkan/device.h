@@ -119,6 +119,7 @@ struct swy_buffer {
   std::map<uint64_t, uint64_t> spare;  // the entry that its block gets back, so that freeing allocates nothing
   uint64_t bytes = 0;
   bool readback = false;
+  bool imported = false;  // memory of the host's, which nobody may write
 
   uint64_t address() const { return range.block->address + range.offset; }
   char* mapped() const { return range.block->mapped == nullptr ? nullptr : range.block->mapped + range.offset; }
@@ -147,6 +148,7 @@ swy_status device_open(uint32_t index, const swy_setting* settings, uint32_t cou
 void device_close(swy_device* device);
 
 swy_status buffer_alloc(swy_device* device, swy_memory_type type, uint64_t bytes, swy_buffer** out, swy_error* error);
+swy_status buffer_import(swy_device* device, const void* memory, uint64_t bytes, swy_buffer** out, swy_error* error);
 void buffer_free(swy_device* device, swy_buffer* buffer);
 void* buffer_map(swy_device* device, swy_buffer* buffer);
 // A block of its own. The host sees kStaging.

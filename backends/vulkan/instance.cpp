@@ -159,6 +159,14 @@ std::string examine(const Instance& i, PFN_vkGetInstanceProcAddr get, VkPhysical
   f.fp16 = v12.shaderFloat16 && v11.storageBuffer16BitAccess;
   f.memory_budget = has(extensions, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
   f.unified = unified_memory(i, d);
+  if (f.unified && has(extensions, VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME)) {
+    VkPhysicalDeviceExternalMemoryHostPropertiesEXT host{
+        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_MEMORY_HOST_PROPERTIES_EXT};
+    p.pNext = &host;
+    i.GetPhysicalDeviceProperties2(d, &p);
+    f.imports = host.minImportedHostPointerAlignment != 0;
+    f.import_alignment = host.minImportedHostPointerAlignment;
+  }
   f.cpu = p.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
   f.tick_ns = limits.timestampPeriod;
   f.calibrated = has(extensions, VK_EXT_CALIBRATED_TIMESTAMPS_EXTENSION_NAME) && has_calibration(i.handle, get, d);
@@ -268,6 +276,8 @@ const char* result_name(VkResult result) {
       return "VK_ERROR_TOO_MANY_OBJECTS";
     case VK_ERROR_UNKNOWN:
       return "VK_ERROR_UNKNOWN";
+    case VK_ERROR_INVALID_EXTERNAL_HANDLE:
+      return "VK_ERROR_INVALID_EXTERNAL_HANDLE";
     case VK_ERROR_INVALID_SHADER_NV:
       return "VK_ERROR_INVALID_SHADER_NV";
     default:

@@ -9,6 +9,9 @@ inline constexpr swy_option kCooperative = {sizeof(swy_option), SWY_OPTION_BOOL,
                                             "multiply prompts with matrix instructions where the device has them"};
 inline constexpr swy_option kDot8 = {sizeof(swy_option), SWY_OPTION_BOOL, "dot8", "1",
                                      "multiply few rows by products of bytes where the device has them"};
+inline constexpr swy_option kImport = {
+    sizeof(swy_option), SWY_OPTION_BOOL, "import", "1",
+    "read weights where the file is mapped, on devices that share the host's memory"};
 inline constexpr swy_option kPipelineCache = {sizeof(swy_option), SWY_OPTION_BOOL, "pipeline_cache", "1",
                                               "keep compiled pipelines in the user's folder for caches"};
 inline constexpr swy_option kReversed = {

@@ -20,7 +20,8 @@ struct Vulkan {
       embedding_kernels,          rms_norm_kernels,         linear_kernels, linear_tiles_kernels, gated_delta_kernels,
       gated_delta_chunks_kernels, gated_delta_step_kernels, router_kernels, moe_kernels,          moe_tiles_kernels,
       attention_kernels,          lm_head_kernels,          add_kernels,    sample_kernels,       cast_kernels};
-  static constexpr const swy_option* kOptions[] = {&swy::kKvBf16, &kCooperative, &kDot8, &kPipelineCache, &kReversed};
+  static constexpr const swy_option* kOptions[] = {&swy::kKvBf16, &kCooperative,   &kDot8,
+                                                   &kImport,      &kPipelineCache, &kReversed};
 
   static swy_plugin functions() {
     swy_plugin p{};
@@ -29,6 +30,7 @@ struct Vulkan {
     p.device_open = device_open;
     p.device_close = device_close;
     p.buffer_alloc = buffer_alloc;
+    p.buffer_import = buffer_import;
     p.buffer_free = buffer_free;
     p.buffer_map = buffer_map;
     p.write = write;
@@ -52,9 +54,9 @@ struct Vulkan {
     return kernel.record(Recording{list, op, operands, kernel.name, error});
   }
 
-  static const void* extension(const char* name) {
+  static const void* extension(const swy_device& device, const char* name) {
     if (std::strcmp(name, SWY_EXT_PROFILE) == 0) return &kProfile;
-    return std::strcmp(name, SWY_EXT_SAMPLING) == 0 ? &kLimits : nullptr;
+    return device.exact && std::strcmp(name, SWY_EXT_SAMPLING) == 0 ? &kLimits : nullptr;
   }
 
   static double cost_factor(const swy_device& device) { return device.features.cpu ? kProcessorPenalty : 1; }

@@ -3,8 +3,9 @@
 // SWITCHYARD_VULKAN_FAULT is one of
 //   no-instance, no-devices, old, no-compute, no-addresses, no-timelines, no-int64, little-shared, no-device
 //   lost=N      the device is lost in its N-th submission
-//   memory=N    the device has N MiB of memory
+//   memory=N    the device has N MiB of memory, and imports none of the host's
 //   no-calibration  the driver does not read its clock and the host's at one instant
+//   no-import   the driver refuses memory of the host's when it is to be imported
 //   ticks=N     timestamps have N bits and wrap around
 //   inexact     the first launch of a device, which checks the sampler's arithmetic, leaves nothing
 //   discrete    nothing fails; the device's memory is not the host's, as on a card
@@ -249,6 +250,12 @@ VkResult create_command_pool(VkDevice d, const VkCommandPoolCreateInfo* info, co
 VkResult allocate(VkDevice d, const VkMemoryAllocateInfo* info, const VkAllocationCallbacks* memory,
                   VkDeviceMemory* out) {
   ++made;
+  for (auto* next = static_cast<const VkBaseInStructure*>(info->pNext); next != nullptr; next = next->pNext) {
+    if (next->sType != VK_STRUCTURE_TYPE_IMPORT_MEMORY_HOST_POINTER_INFO_EXT) continue;
+    if (fault() == "no-import") return VK_ERROR_INVALID_EXTERNAL_HANDLE;
+    if (number_of("memory") != 0) return VK_ERROR_OUT_OF_DEVICE_MEMORY;
+    return device_function<PFN_vkAllocateMemory>(d, "vkAllocateMemory")(d, info, memory, out);  // none of the device's
+  }
   const std::lock_guard lock(mutex);
   const uint64_t limit = number_of("memory") << 20;
   if (limit != 0 && allocated_bytes + info->allocationSize > limit) return VK_ERROR_OUT_OF_DEVICE_MEMORY;

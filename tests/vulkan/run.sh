@@ -88,6 +88,10 @@ part_devices() {
   judged_as discrete copies,threads,replay,profile  # through stagings, what a driver on the processor copies at once
   judged_as no-calibration profile
   judged_as ticks=26 profile  # they wrap around every 67 ms
+  judged_as no-import copies
+  run imported "$switchyard" run --backend vulkan --temp 0 -n 8 --ignore-eos Hello
+  run copied env SWITCHYARD_VULKAN_FAULT=no-import "$switchyard" run --backend vulkan --temp 0 -n 8 --ignore-eos Hello
+  [[ $(head -1 "$work/imported") == "$(head -1 "$work/copied")" ]] || fail "weights that are copied give other tokens"
   judged_as inexact device,threads,sampling  # then it offers logits alone, and no kernel that draws
   run inexact_demo env SWITCHYARD_VULKAN_FAULT=inexact "$switchyard" run --backend vulkan --temp 0 -n 8 Hello
   grep -q 'sampling: logits (vulkan:0 offers no sampler' "$work/inexact_demo" ||

@@ -14,7 +14,7 @@
 //     // Makes a Recording and calls the kernel's `record`. It may throw.
 //     static swy_status record(swy_list& list, const Kernel& kernel, const swy_op& op, const swy_bindings& bindings,
 //                              swy_error* error);
-//     static const void* extension(const char* name);  // NULL: it has none of that name
+//     static const void* extension(const swy_device& device, const char* name);  // NULL: none of that name
 //     // Optional: what estimates of this device's kernels are multiplied by.
 //     static double cost_factor(const swy_device& device);
 //   };
@@ -108,7 +108,7 @@ struct DeviceTable {
     p.state_layout = state_layout;
     p.state_export = state_export;
     p.state_import = state_import;
-    p.get_extension = [](swy_device*, const char* name) { return Backend::extension(name); };
+    p.get_extension = [](swy_device* d, const char* name) { return Backend::extension(own(d), name); };
     return p;
   }
 
