@@ -1,7 +1,7 @@
 // Copies between the host and the device, in the order of the steps.
 //
 // They go through the stagings of the device. Where the device's memory is the host's, large ones are plain copies by
-// the processor. The device is locked for moments only, never while bytes are copied.
+// the processor. The device is locked for moments only, never while many bytes are copied.
 #include <algorithm>
 #include <cstring>
 

@@ -104,8 +104,7 @@ struct swy_device {
   std::mutex memory_mutex;  // over blocks
   std::vector<std::unique_ptr<gpu::Block>> blocks;
 
-  // Over everything below, and the queue. Nobody holds it while bytes are copied or while waiting for the device: other
-  // threads look at timelines meanwhile.
+  // Over everything below, and the queue. Nobody holds it for a large copy: other threads look at timelines meanwhile.
   std::mutex mutex;
   std::array<VkCommandBuffer, 64> pending{};
   uint32_t pending_count = 0;

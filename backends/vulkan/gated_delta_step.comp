@@ -48,10 +48,10 @@ void main() {
   vec4 state[kRounds * kN];
   [[unroll]] for (uint r = 0; r < kRounds; ++r) {
     uint column = r * 32 + thread / 8;
-    uint64_t from = rule_state + s.read * slot + (uint64_t(head) * kValueDim + column) * kKeyDim * 4;
+    uint64_t from = rule_state + (s.fresh ? s.write : s.read) * slot + (uint64_t(head) * kValueDim + column) * kKeyDim * 4;
     [[unroll]] for (uint n = 0; n < kN; ++n) {
       uint k = n * 32 + part * 4;
-      bool there = column < kValueDim && k < kKeyDim;  // of a fresh sequence, too, and not used
+      bool there = column < kValueDim && k < kKeyDim;  // of a fresh sequence the slot to write, and not used
       state[r * kN + n] = there ? Float4s(from + k * 4).at[0] : vec4(0);
     }
   }

@@ -7,8 +7,8 @@
 namespace gpu {
 namespace {
 
-constexpr uint64_t kLeast = 4096;  // less is not worth an allocation of its own
-constexpr uint64_t kWeights = 64;  // the alignment of weights in a file, which shaders rely on
+constexpr uint64_t kLeast = 256 << 10;  // less is not worth an allocation of its own: devices allow some 4,096
+constexpr uint64_t kWeights = 64;       // the alignment of weights in a file, which shaders rely on
 constexpr auto kHost = VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT;
 
 // The pages that hold some bytes.

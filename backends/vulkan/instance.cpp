@@ -1,5 +1,6 @@
 // The loader, the instance, and what each physical device offers.
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -164,7 +165,9 @@ std::string examine(const Instance& i, PFN_vkGetInstanceProcAddr get, VkPhysical
         VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_MEMORY_HOST_PROPERTIES_EXT};
     p.pNext = &host;
     i.GetPhysicalDeviceProperties2(d, &p);
-    f.imports = host.minImportedHostPointerAlignment != 0;
+    // Rounded to more than the host's pages, a weight could begin or end outside its mapping.
+    f.imports = host.minImportedHostPointerAlignment != 0 &&
+                host.minImportedHostPointerAlignment <= static_cast<VkDeviceSize>(sysconf(_SC_PAGESIZE));
     f.import_alignment = host.minImportedHostPointerAlignment;
   }
   f.cpu = p.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;

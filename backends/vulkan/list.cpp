@@ -161,16 +161,16 @@ swy_status add_dispatch(swy_list& list, const Launch& launch, const void* push, 
 
 swy_status take_counters(swy_list& list, uint32_t n, Span& out, swy_error* error) {
   swy_device& d = *list.device;
-  if (list.counters == nullptr) {
-    SWY_VK_TRY(make_block(d, Memory::kDevice, kCounterBytes, list.counters, error));
-    SWY_VK_TRY(clear_now(d, {list.counters.get(), 0, kCounterBytes}, error));
-  }
   const uint64_t bytes = (uint64_t{n} * 4 + 63) / 64 * 64;
-  if (list.counters_used + bytes > kCounterBytes) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "a list has room for %llu counters",
-                     static_cast<unsigned long long>(kCounterBytes / 4));
+  if (list.counters.empty() || list.counters_used + bytes > list.counters.back()->bytes) {
+    const uint64_t size = std::max(bytes, kCounterBytes);
+    std::unique_ptr<Block> block;
+    SWY_VK_TRY(make_block(d, Memory::kDevice, size, block, error));
+    SWY_VK_TRY(clear_now(d, {block.get(), 0, size}, error));
+    list.counters.push_back(std::move(block));
+    list.counters_used = 0;
   }
-  out = {list.counters->address + list.counters_used, bytes};
+  out = {list.counters.back()->address + list.counters_used, bytes};
   list.counters_used += bytes;
   return SWY_OK;
 }

@@ -43,9 +43,9 @@ struct swy_list {
   bool begins_operation = false;         // the next launch is the first of its operation
   VkQueryPool queries = VK_NULL_HANDLE;  // timestamps before and behind each launch, while somebody profiles
   std::vector<uint64_t> ticks;
-  std::unique_ptr<gpu::Block> counters;  // zero between launches
-  uint64_t counters_used = 0;
-  std::unique_ptr<gpu::Block> constants;  // what kernels put down while they are recorded
+  std::vector<std::unique_ptr<gpu::Block>> counters;  // zero between launches
+  uint64_t counters_used = 0;                         // bytes of the last of them
+  std::unique_ptr<gpu::Block> constants;              // what kernels put down while they are recorded
   uint64_t constants_used = 0;
   VkCommandPool pool = VK_NULL_HANDLE;
   VkCommandBuffer commands = VK_NULL_HANDLE;

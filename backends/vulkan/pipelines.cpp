@@ -39,8 +39,12 @@ swy_status Pipelines::open(swy_error* error) {
   VkPipelineCacheCreateInfo cache{VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO};
   cache.initialDataSize = before.size();
   cache.pInitialData = before.data();
-  return check(device_, device_.vk.CreatePipelineCache(device_.handle, &cache, nullptr, &cache_),
-               "making a pipeline cache", error);
+  VkResult made = device_.vk.CreatePipelineCache(device_.handle, &cache, nullptr, &cache_);
+  if (made != VK_SUCCESS && cache.initialDataSize != 0) {  // what was stored must cost nothing
+    cache.initialDataSize = 0;
+    made = device_.vk.CreatePipelineCache(device_.handle, &cache, nullptr, &cache_);
+  }
+  return check(device_, made, "making a pipeline cache", error);
 }
 
 // Stores what this process compiled. It runs when memory may be gone: nothing may throw.

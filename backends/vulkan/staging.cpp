@@ -40,7 +40,7 @@ swy_status reserve(swy_device& d, uint64_t bytes, Staging*& out, uint64_t& done,
         return done > d.submitted ? flush(d, error) : SWY_OK;
       }
     }
-    std::this_thread::yield();  // more threads than stagings: each holds one for a moment
+    std::this_thread::yield();  // more threads than stagings; only `read` holds several, and one thread reads at a time
   }
 }
 

@@ -87,7 +87,7 @@ part_devices() {
   faults_on || return 0
   judged_as discrete copies,threads,replay,profile  # through stagings, what a driver on the processor copies at once
   judged_as no-calibration profile
-  judged_as ticks=26 profile  # they wrap around every 67 ms
+  judged_as ticks=30 profile  # they wrap around every 1.1 s
   judged_as no-import copies
   run imported "$switchyard" run --backend vulkan --temp 0 -n 8 --ignore-eos Hello
   run copied env SWITCHYARD_VULKAN_FAULT=no-import "$switchyard" run --backend vulkan --temp 0 -n 8 --ignore-eos Hello

@@ -51,10 +51,10 @@ class Range {
     }
     const swy_status s = table_->accept(p_.device(), ops_.data(), count(), &bucket(), &values_told_, why_.get());
     if (s != SWY_UNSUPPORTED) why_.expect_ok(s, "accept");
-    if (s == SWY_UNSUPPORTED && why().empty()) throw Failure("accept refuses a range without a reason");
+    if (s == SWY_UNSUPPORTED && !why_.has_line()) throw Failure("accept refuses a range without a reason");
     return s == SWY_OK;
   }
-  std::string why() const { return why_.line(); }
+  std::string why() const { return why_.has_line() ? why_.line() : ""; }
 
   // Records the whole chain as one range, once.
   void record() {
@@ -260,12 +260,12 @@ uint32_t claimed(const Kit& kit, const Chain& chain, std::string* why) {
   std::vector<Case> links = build_chain(chain, shapes);
   Range whole(kit, chain, links);
   const uint32_t taken = whole.claim();
-  *why = whole.why();
+  *why = whole.why().empty() ? "no reason given" : whole.why();
   if (taken == 0) return 0;
   links.resize(taken);
   Range range(kit, chain, links);
   if (range.accept()) return taken;
-  *why = range.why();
+  *why = range.why().empty() ? "it does not ask which values are read outside" : range.why();
   return 0;
 }
 

@@ -343,7 +343,7 @@ typedef struct swy_plugin {
   uint32_t option_count;
   const swy_option* const* options;
 
-  /* devices: [thread-safe]; a count of 0 comes with its reason; of a device that is not open, `sampling` may be 0 */
+  /* devices: [thread-safe]; a count of 0 comes with its reason; of a device that is not open, `sampling` may lack flags */
   swy_status (*device_count)(uint32_t* count, swy_error* error);
   swy_status (*device_info)(uint32_t index, swy_device_info* out, swy_error* error);
   swy_status (*device_open)(uint32_t index, const swy_setting* settings, uint32_t setting_count, swy_device** out,
@@ -392,7 +392,7 @@ typedef struct swy_plugin {
   swy_status (*list_submit)(swy_list* list, const swy_submit* submit, swy_error* error); /* [no-alloc] */
   void (*list_free)(swy_list* list);
 
-  /* timelines: NULL on a synchronous device. [thread-safe] No copy of another thread holds up timeline_value. */
+  /* timelines: NULL on a synchronous device. [thread-safe] timeline_value waits for no large copy of another thread. */
   swy_status (*timeline_create)(swy_device* device, swy_timeline** out, swy_error* error);
   void (*timeline_free)(swy_device* device, swy_timeline* timeline);
   uint64_t (*timeline_value)(swy_timeline* timeline); /* [no-alloc] SWY_TIMELINE_FAILED once failed */
