@@ -2,10 +2,9 @@
 #include "device.h"
 
 #include <algorithm>
-#include <cstring>
-#include <string_view>
 
 #include "kernels.h"
+#include "options.h"
 #include "pipelines.h"
 #include "profile.h"
 #include "switchyard/sdk/error.hpp"
@@ -23,17 +22,12 @@ swy_status find_device(uint32_t index, const PhysicalDevice** out, swy_error* er
   return SWY_OK;
 }
 
-bool truth(std::string_view value) { return value == "1" || value == "true"; }
-
 void apply(swy_device& d, const swy_setting* settings, uint32_t count) {
-  for (uint32_t i = 0; i < count; ++i) {
-    const std::string_view name = settings[i].name;
-    const bool on = truth(settings[i].value);
-    if (name == "kv_bf16") d.kv_bf16 = on;
-    if (name == "reversed") d.reversed = on;
-    if (name == "cooperative" && !on) d.features.cooperative = false;
-    if (name == "dot8" && !on) d.features.dot8 = false;
-  }
+  const auto on = [&](const swy_option& option) { return swy::is_on(option, settings, count); };
+  d.kv_bf16 = on(swy::kKvBf16);
+  d.reversed = on(kReversed);
+  d.features.cooperative = d.features.cooperative && on(kCooperative);
+  d.features.dot8 = d.features.dot8 && on(kDot8);
 }
 
 // The logical device, with what the kernels use switched on.
@@ -148,7 +142,6 @@ swy_status device_info(uint32_t index, swy_device_info* out, swy_error* error) {
     const PhysicalDevice* p = nullptr;
     SWY_VK_TRY(find_device(index, &p, error));
     swy_device_info info{};
-    info.struct_size = out->struct_size < sizeof info ? out->struct_size : static_cast<uint32_t>(sizeof info);
     info.type = p->features.cpu ? SWY_DEVICE_CPU : SWY_DEVICE_GPU;
     info.name = p->name.c_str();
     info.arch = p->arch.c_str();
@@ -157,8 +150,8 @@ swy_status device_info(uint32_t index, swy_device_info* out, swy_error* error) {
     info.buffer_alignment = 256;
     info.flags = SWY_DEVICE_NATIVE_REPLAY;
     info.sampling = kSampling;
-    info.sampling_steps = kSamplingSteps;
-    std::memcpy(out, &info, info.struct_size);
+    info.sampling_steps = swy::kSamplesEverything;
+    swy::give_info(info, out);
     return SWY_OK;
   });
 }
