@@ -14,39 +14,9 @@ shift
 parts=("$@")
 ((${#parts[@]} > 0)) || parts=(refusals kit ops demo validation)
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-switchyard=$build/bin/switchyard
-backends=$build/lib/switchyard/backends
-judge=("$build/bin/switchyard-plugin-check" "$backends/switchyard_vulkan.so" --oracle "$backends/switchyard_reference.so")
-text=$build/share/switchyard/models/prompt.txt
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-
-fail() {
-  echo "FAILED: $*" >&2
-  exit 1
-}
-
-# run NAME COMMAND...: its output goes to a file, which is shown if it fails.
-run() {
-  local name=$1
-  shift
-  if ! timeout 540 "$@" >"$work/$name" 2>&1; then
-    tail -40 "$work/$name" >&2
-    fail "$name"
-  fi
-}
-
-# refused WHAT ENVIRONMENT...: without it the demo does not run, and one line says so.
-refused() {
-  local what=$1 code=0
-  shift
-  timeout 120 env "$@" "$switchyard" run --backend vulkan --temp 0 -n 8 Hello >"$work/out" 2>"$work/err" || code=$?
-  [[ $code == 1 ]] || fail "$*: exit code $code, $(cat "$work/err")"
-  [[ $(wc -l <"$work/err") == 1 ]] || fail "$*: not one line: $(cat "$work/err")"
-  grep -qF "$what" "$work/err" || fail "$*: not \"$what\" but: $(cat "$work/err")"
-  local how=${!###*/}
-  echo "  ${how#SWITCHYARD_VULKAN_FAULT=}: $(cat "$work/err")"
-}
+backend=vulkan
+# shellcheck source=tests/gpu/checks.sh
+source "$here/../gpu/checks.sh"
 
 part_refusals() {
   echo "refusals:"
@@ -87,8 +57,7 @@ FAULTS
 
 part_kit() {
   echo "switchyard-plugin-check:"
-  run rules "${judge[@]}" --suite negotiation,abi,device,errors,copies,threads,memory,replay,numbers,races,sampling,range,profile
-  tail -15 "$work/rules"
+  check_rules
 }
 
 part_ops() {
@@ -104,39 +73,16 @@ part_ops() {
   [[ ! -w $build ]] || "${judge[@]}" --suite ops --list --seed 1 --summary "$build/support_vulkan.json" >/dev/null
 }
 
-# loss BACKEND WINDOWS [FLAGS]: prints what the demo model loses on its text.
-loss() {
-  local backend=$1 windows=$2
-  shift 2
-  run loss "$switchyard" perplexity --backend "$backend" -f "$text" --windows "$windows" "$@"
-  grep 'nats per token' "$work/loss"
-}
-
-# draw FLAGS...: the text that the demo model tells, without the summary.
-draw() {
-  run drawn "$switchyard" run --backend vulkan --seed 7 -n 64 --ignore-eos "$@" "Once upon a time"
-  sed '/^on vulkan/,$d' "$work/drawn"
-}
-
 part_demo() {
-  local windows=${SWITCHYARD_VULKAN_WINDOWS:-4} options here_loss there_loss
-  echo "demo model, loss on its text (they may differ by 2e-3):"
-  here_loss=$(loss vulkan "$windows")
-  there_loss=$(loss reference "$windows")
-  printf '  vulkan     %s\n  reference  %s\n' "$here_loss" "$there_loss"
-  awk -v a="${here_loss%% *}" -v b="${there_loss%% *}" 'BEGIN {d = a - b; exit !(d < 2e-3 && d > -2e-3)}' ||
-    fail "the loss differs from reference"
-
-  echo "demo model, tokens drawn on the device and on the host:"
-  for options in "--temp 0" "--temp 1" "--temp 0.8 --top-p 0.9 --top-k 40" "--temp 1 --min-p 0.05 --repeat-penalty 1.2"; do
-    # shellcheck disable=SC2086  # several options
-    [[ $(draw --sampling fused $options) == "$(draw --sampling logits $options)" ]] ||
-      fail "$options: other tokens on the device than on the host"
-    echo "  $options: equal"
-  done
-  [[ $(draw --temp 1) == "$(draw --temp 1 --set vulkan.reversed=1)" ]] || fail "a barrier between launches is missing"
-  [[ $(loss vulkan 1 | cut -d, -f 1) == "$(loss vulkan 1 --set vulkan.reversed=1 | cut -d, -f 1)" ]] ||
-    fail "a barrier between launches of prompts is missing"
+  local forward reversed
+  check_loss "${SWITCHYARD_VULKAN_WINDOWS:-4}"
+  check_draws fused
+  draw forward --temp 1
+  draw reversed --temp 1 --set vulkan.reversed=1
+  cmp -s "$work/forward" "$work/reversed" || fail "a barrier between launches is missing"
+  forward=$(loss vulkan 1 | cut -d, -f 1)
+  reversed=$(loss vulkan 1 --set vulkan.reversed=1 | cut -d, -f 1)
+  [[ $forward == "$reversed" ]] || fail "a barrier between launches of prompts is missing"
   echo "  launches without a barrier between them, in reverse order: equal"
 }
 
@@ -193,17 +139,6 @@ SETTINGS
   exec 3>&-
 }
 
-[[ -f $backends/switchyard_vulkan.so ]] || { echo "SKIPPED: this build has no Vulkan backend"; exit 77; }
-
-"$switchyard" backends --explain >"$work/backends"
-reason=$(awk '/^vulkan /{seen = 1} seen && /no device:/{sub(/^ *no device: /, ""); print; exit}' "$work/backends")
-if [[ -n $reason ]]; then
-  # Declining must be polite: one line with the reason, and the other backends go on.
-  refused "no" SWITCHYARD_VULKAN_FAULT=
-  run fallback "$switchyard" run --backend reference -n 1 x
-  echo "SKIPPED: $reason"
-  exit 77
-fi
-awk '/^vulkan /{seen = 1} seen && /vulkan:0/{print; exit}' "$work/backends"
+need_device
 for part in "${parts[@]}"; do "part_$part"; done
 echo "vulkan: all passed"

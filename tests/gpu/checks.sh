@@ -1,0 +1,104 @@
+# To be sourced: what the checks of the GPU backends share. `backend` names the backend and `build` the build's folder: it
+# has the shape of an installation, with bin, lib/switchyard/backends and share/switchyard/models.
+# shellcheck shell=bash
+# shellcheck disable=SC2154  # whoever sources this sets them
+switchyard=$build/bin/switchyard
+backends=$build/lib/switchyard/backends
+judge=("$build/bin/switchyard-plugin-check" "$backends/switchyard_$backend.so" --oracle "$backends/switchyard_reference.so")
+text=$build/share/switchyard/models/prompt.txt
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+fail() {
+  echo "FAILED: $*" >&2
+  exit 1
+}
+
+# run NAME COMMAND...: its output goes to a file, which is shown if it fails.
+run() {
+  local name=$1
+  shift
+  if ! timeout 540 "$@" >"$work/$name" 2>&1; then
+    tail -40 "$work/$name" >&2
+    fail "$name"
+  fi
+}
+
+# refused WHAT [ENVIRONMENT...]: so the demo does not run, and one line says WHAT.
+refused() {
+  local what=$1 code=0
+  shift
+  timeout 120 env "$@" "$switchyard" run --backend "$backend" --temp 0 -n 8 Hello >"$work/out" 2>"$work/err" || code=$?
+  [[ $code == 1 ]] || fail "refused $*: exit code $code, $(cat "$work/err")"
+  [[ $(wc -l <"$work/err") == 1 ]] || fail "refused $*: not one line: $(cat "$work/err")"
+  grep -qF "$what" "$work/err" || fail "refused $*: not \"$what\" but: $(cat "$work/err")"
+  (($# > 0)) || return 0
+  local how=${!###*/}
+  echo "  ${how#SWITCHYARD_VULKAN_FAULT=}: $(cat "$work/err")"
+}
+
+# Ends the checks where the build has no such backend, or the backend no device: 77. Otherwise it names the device.
+need_device() {
+  local reason
+  [[ -f $backends/switchyard_$backend.so ]] || { echo "SKIPPED: this build has no $backend backend"; exit 77; }
+  "$switchyard" backends --explain >"$work/backends"
+  reason=$(awk -v id="$backend" '$1 == id {seen = 1} seen && /no device:/{sub(/^ *no device: /, ""); print; exit}' "$work/backends")
+  if [[ -n $reason ]]; then
+    # Declining must be polite: one line with the reason, and the other backends go on.
+    refused "$reason"
+    run fallback "$switchyard" run --backend reference -n 1 x
+    echo "SKIPPED: $reason"
+    exit 77
+  fi
+  awk -v id="$backend" '$1 == id {seen = 1} seen && index($0, id ":0") {print; exit}' "$work/backends"
+}
+
+# The conformance kit, but for operations.
+check_rules() {
+  run rules "${judge[@]}" --suite negotiation,abi,device,errors,copies,threads,memory,replay,numbers,races,sampling,range,profile
+  tail -15 "$work/rules"
+}
+
+# loss BACKEND WINDOWS [FLAGS]: prints what the demo model loses on its text.
+loss() {
+  local of=$1 windows=$2
+  shift 2
+  run loss "$switchyard" perplexity --backend "$of" -f "$text" --windows "$windows" "$@"
+  grep 'nats per token' "$work/loss"
+}
+
+# check_loss WINDOWS
+check_loss() {
+  local here there
+  echo "demo model, loss on its text (they may differ by 2e-3):"
+  here=$(loss "$backend" "$1")
+  there=$(loss reference "$1")
+  printf '  %-10s %s\n' "$backend" "$here" reference "$there"
+  awk -v a="${here%% *}" -v b="${there%% *}" 'BEGIN {d = a - b; exit !(d < 2e-3 && d > -2e-3)}' ||
+    fail "the loss differs from reference"
+}
+
+# draw NAME FLAGS...: the text that the demo model tells, without the summary, goes to $work/NAME.
+draw() {
+  local name=$1
+  shift
+  run "$name" "$switchyard" run --backend "$backend" --seed 7 -n 64 --ignore-eos "$@" "Once upon a time"
+  sed -i "/^on $backend/,\$d" "$work/$name"
+  [[ -s $work/$name ]] || fail "no text: $*"
+}
+
+# check_draws PATH...: paths of --sampling on the device, each against the host's.
+check_draws() {
+  local options path
+  echo "demo model, tokens drawn on the device ($*) and on the host:"
+  for options in "--temp 0" "--temp 1" "--temp 0.8 --top-p 0.9 --top-k 40" "--temp 1 --min-p 0.05 --repeat-penalty 1.2"; do
+    # shellcheck disable=SC2086  # several options
+    draw logits --sampling logits $options
+    for path in "$@"; do
+      # shellcheck disable=SC2086
+      draw "$path" --sampling "$path" $options
+      cmp -s "$work/$path" "$work/logits" || fail "$options: other tokens by $path than on the host"
+    done
+    echo "  $options: equal"
+  done
+}
