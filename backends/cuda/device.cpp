@@ -1,11 +1,8 @@
 // Devices: what there is, opening and closing.
 #include "device.h"
 
-#include <cstring>
-#include <string_view>
-
 #include "kernels.h"
-#include "switchyard/sdk/error.hpp"
+#include "switchyard/sdk/device_backend.hpp"
 
 namespace gpu {
 namespace {
@@ -47,8 +44,6 @@ swy_status find_device(uint32_t index, const cudaDeviceProp** out, swy_error* er
   return SWY_OK;
 }
 
-bool truth(std::string_view value) { return value == "1" || value == "true"; }
-
 swy_status open(uint32_t index, const swy_setting* settings, uint32_t count, swy_device& d, swy_error* error) {
   const cudaDeviceProp* p = nullptr;
   if (const swy_status s = find_device(index, &p, error); s != SWY_OK) return s;
@@ -61,9 +56,7 @@ swy_status open(uint32_t index, const swy_setting* settings, uint32_t count, swy
                      "%s has compute capability %d.%d; the kernels need 8.0 (Ampere) or more", p->name, p->major,
                      p->minor);
   }
-  for (uint32_t i = 0; i < count; ++i) {
-    if (std::string_view(settings[i].name) == "kv_bf16") d.kv_bf16 = truth(settings[i].value);
-  }
+  d.kv_bf16 = swy::is_on(swy::kKvBf16, settings, count);
   if (const swy_status s = use(d, error); s != SWY_OK) return s;
   if (!timelines_available()) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "the driver has no stream memory operations");
@@ -145,7 +138,6 @@ swy_status device_info(uint32_t index, swy_device_info* out, swy_error* error) {
     if (const swy_status s = check(cudaMemGetInfo(&free, &total), "asking for free memory", error); s != SWY_OK)
       return s;
     swy_device_info info{};
-    info.struct_size = out->struct_size < sizeof info ? out->struct_size : static_cast<uint32_t>(sizeof info);
     info.type = SWY_DEVICE_GPU;
     info.name = p->name;
     info.arch = properties().arch[index].c_str();
@@ -154,8 +146,8 @@ swy_status device_info(uint32_t index, swy_device_info* out, swy_error* error) {
     info.buffer_alignment = 256;
     info.flags = SWY_DEVICE_NATIVE_REPLAY;
     info.sampling = SWY_SAMPLING_LOGITS | SWY_SAMPLING_TOKEN;
-    info.sampling_steps = kSamplingSteps;
-    std::memcpy(out, &info, info.struct_size);
+    info.sampling_steps = swy::kSamplesEverything;
+    swy::give_info(info, out);
     return SWY_OK;
   });
 }

@@ -83,13 +83,6 @@ swy_status read(swy_device* device, void* to, swy_buffer* from, uint64_t offset,
                 const swy_submit* submit, swy_error* error);
 swy_status fill_zero(swy_device* device, swy_buffer* buffer, uint64_t offset, uint64_t bytes, swy_error* error);
 
-swy_status state_layout(swy_device* device, const swy_op* op, uint32_t index, const swy_bucket* pool,
-                        swy_state_layout* out, swy_error* error);
-swy_status state_export(swy_device* device, const swy_tensor* state, uint32_t page_size, const swy_binding* unit,
-                        void* canonical, uint64_t bytes, swy_error* error);
-swy_status state_import(swy_device* device, const swy_tensor* state, uint32_t page_size, const swy_binding* unit,
-                        const void* canonical, uint64_t bytes, swy_error* error);
-
 swy_status list_begin(swy_device* device, const swy_list_info* info, swy_list** out, swy_error* error);
 swy_status list_finalize(swy_list* list, swy_error* error);
 swy_status list_submit(swy_list* list, const swy_submit* submit, swy_error* error);

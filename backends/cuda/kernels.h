@@ -8,14 +8,10 @@
 
 #include "list.h"
 #include "operands.h"
+#include "switchyard/sdk/device_kernel.hpp"
 #include "switchyard/sdk/error.hpp"
 
 namespace gpu {
-
-constexpr uint32_t kSamplingSteps = SWY_SAMPLES_GREEDY | SWY_SAMPLES_SEEDED | SWY_SAMPLES_TEMPERATURE |
-                                    SWY_SAMPLES_TOP_K | SWY_SAMPLES_TOP_P | SWY_SAMPLES_MIN_P | SWY_SAMPLES_MASK |
-                                    SWY_SAMPLES_PENALTIES | SWY_SAMPLES_BIAS | SWY_SAMPLES_LOGPROBS |
-                                    SWY_SAMPLES_STOP_IDS;
 
 // One operation being recorded.
 struct Recording {
@@ -32,21 +28,8 @@ struct Recording {
   }
 };
 
-constexpr uint32_t kAlways = SWY_KERNEL_CAPTURE_SAFE | SWY_KERNEL_DETERMINISTIC;
-constexpr uint32_t kInvariant = kAlways | SWY_KERNEL_BATCH_INVARIANT;
-
-struct Kernel {
-  const char* name;
-  uint32_t op;
-  uint32_t flags;
-  swy_dtype activations;
-  swy_status (*supports)(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error);
-  double (*cost)(const swy_op& op, const swy_bucket& bucket);  // microseconds
-  uint64_t (*workspace)(const swy_device& device, const swy_op& op, const swy_bucket& bucket);
-  swy_status (*record)(const Recording& r);
-  uint32_t input_dtypes = SWY_DTYPE_BIT(SWY_F32);
-  uint32_t output_dtypes = SWY_DTYPE_BIT(SWY_F32);
-};
+using Kernel = swy::DeviceKernel<Recording>;
+using swy::kAlways, swy::kInvariant, swy::ceil_div, swy::row_bytes, swy::weight_bytes;
 
 std::span<const Kernel> embedding_kernels();
 std::span<const Kernel> rms_norm_kernels();
@@ -84,8 +67,6 @@ inline double cost_of(double bytes, double multiply_adds, double launches = 1) {
   const double memory = bytes / 3.5e6, math = multiply_adds / 8e6;
   return 2.0 * launches + (memory > math ? memory : math);
 }
-double weight_bytes(const swy_tensor& t);
-double row_bytes(const swy_op& op);  // of inputs and outputs
 
 // Whether code for compute capability 9.0 runs there. It is compiled for that alone: every other device, newer ones
 // too, runs the PTX of 8.0, in which kernels that need 9.0 are empty.
@@ -128,8 +109,6 @@ swy_status launch(const Recording& r, void (*kernel)(Params...), dim3 grid, dim3
                   Args&&... args) {
   return launch_clusters(r, kernel, 1, grid, block, shared_bytes, static_cast<Args&&>(args)...);
 }
-
-inline uint32_t ceil_div(uint64_t n, uint64_t d) { return static_cast<uint32_t>((n + d - 1) / d); }
 
 // Hands out parts of the workspace, each aligned to 256 bytes; with no base it only measures.
 class Arena {

@@ -46,19 +46,4 @@ bool readable_in_pieces(const swy_tensor& t) {
 
 void* Operands::address(const swy_binding& b) { return b.buffer == nullptr ? nullptr : b.buffer->data + b.offset; }
 
-double weight_bytes(const swy_tensor& t) {
-  swy_weight_planes planes;
-  return swy_weight_planes_of(&t, &planes) != 0 ? 0 : static_cast<double>(planes.total_bytes);
-}
-
-double row_bytes(const swy_op& op) {
-  double bytes = 0;
-  for (uint32_t i = 0; i < op.input_count; ++i)
-    bytes += 4.0 * static_cast<double>(op.inputs[i]->dims[0] * op.inputs[i]->dims[1]);
-  for (uint32_t i = 0; i < op.output_count; ++i) {
-    bytes += 4.0 * static_cast<double>(op.outputs[i]->dims[0] * op.outputs[i]->dims[1]);
-  }
-  return bytes;
-}
-
 }  // namespace gpu

@@ -1,85 +1,59 @@
 // The CUDA backend: the table of functions and kernels that the host sees.
-#include "switchyard/plugin.h"
-
 #include <cstring>
 
 #include "kernels.h"
 #include "range.h"
 #include "switchyard/extensions.h"
-#include "switchyard/sdk/error.hpp"
+#include "switchyard/sdk/device_backend.hpp"
 
 namespace gpu {
 namespace {
 
-constexpr const char* kVersion = "0.1.0";
-
-const Kernel& kernel_of(const swy_kernel* k) { return *static_cast<const Kernel*>(k->user); }
-
-swy_status supports(swy_device* device, const swy_kernel* self, const swy_op* op, const swy_bucket* bucket,
-                    swy_error* error) {
-  const auto f = kernel_of(self).supports;
-  return f == nullptr ? SWY_OK : f(*device, *op, *bucket, error);
-}
-swy_status cost(swy_device*, const swy_kernel* self, const swy_op* op, const swy_bucket* bucket, double* microseconds,
-                swy_error*) {
-  *microseconds = kernel_of(self).cost(*op, *bucket);
-  return SWY_OK;
-}
-swy_status prepare(swy_device* device, const swy_kernel* self, const swy_op* op, const swy_bucket* bucket,
-                   swy_prepared* out, swy_error*) {
-  const auto f = kernel_of(self).workspace;
-  out->workspace_bytes = f == nullptr ? 0 : f(*device, *op, *bucket);
-  return SWY_OK;
-}
-swy_status record(swy_list* list, const swy_kernel* self, const swy_op* op, const swy_bindings* bindings,
-                  swy_error* error) {
-  return swy::guard(error, [&]() -> swy_status {
-    SWY_CUDA_TRY(use(*list->device, error));
-    const Operands operands{*op, *bindings};
-    return kernel_of(self).record(Recording{*list, *op, operands, error});
-  });
-}
-
-// Weights are used as they are.
-swy_status packed_bytes(const swy_tensor*, uint32_t layout, uint64_t*, swy_error* error) {
-  return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_LAYOUT, "no packed layout %u", layout);
-}
-swy_status pack(const swy_tensor*, uint32_t layout, const void*, void*, swy_error* error) {
-  return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_LAYOUT, "no packed layout %u", layout);
-}
-
-constexpr swy_option kKv = {sizeof(swy_option), SWY_OPTION_BOOL, "kv_bf16", "1",
-                            "keep keys and values in bf16 instead of fp32: half the memory"};
-constexpr const swy_option* kOptions[] = {&kKv};
-
 constexpr swy_sampling kLimits = {sizeof(swy_sampling), 0, 0, 0, 0, 0};
 
-const swy_plugin& table() {
-  static const swy_plugin plugin = [] {
+struct Cuda {
+  using Device = swy_device;
+  using Kernel = gpu::Kernel;
+
+  static constexpr swy::KernelList<Kernel> kKernels[] = {embedding_kernels,
+                                                         rms_norm_kernels,
+                                                         linear_kernels,
+                                                         linear_boxes_kernels,
+                                                         linear_grouped_kernels,
+                                                         linear_strips_kernels,
+                                                         linear_tiles_kernels,
+                                                         attention_kernels,
+                                                         attention_tiles_kernels,
+                                                         attention_decode_kernels,
+                                                         attention_prompt_kernels,
+                                                         attention_wgmma_kernels,
+                                                         gated_delta_kernels,
+                                                         gated_delta_step_kernels,
+                                                         gated_delta_chunks_kernels,
+                                                         router_kernels,
+                                                         moe_kernels,
+                                                         moe_boxes_kernels,
+                                                         moe_grouped_kernels,
+                                                         moe_strips_kernels,
+                                                         moe_tiles_kernels,
+                                                         add_kernels,
+                                                         lm_head_kernels,
+                                                         cast_kernels,
+                                                         sample_kernels};
+  static constexpr const swy_option* kOptions[] = {&swy::kKvBf16};
+
+  static swy_plugin functions() {
     swy_plugin p{};
-    p.struct_size = sizeof p;
-    p.option_count = 1;
-    p.options = kOptions;
     p.device_count = device_count;
     p.device_info = device_info;
     p.device_open = device_open;
     p.device_close = device_close;
-    p.kernel_count = [](swy_device* d) { return static_cast<uint32_t>(d->kernels.size()); };
-    p.kernel_at = [](swy_device* d, uint32_t i) -> const swy_kernel* {
-      return i < d->kernels.size() ? &d->kernels[i] : nullptr;
-    };
     p.buffer_alloc = buffer_alloc;
     p.buffer_free = buffer_free;
     p.buffer_map = buffer_map;
     p.write = write;
     p.read = read;
     p.fill_zero = fill_zero;
-    p.packed_bytes = packed_bytes;
-    p.pack = pack;
-    p.layout_name = [](uint32_t) -> const char* { return nullptr; };
-    p.state_layout = state_layout;
-    p.state_export = state_export;
-    p.state_import = state_import;
     p.list_begin = list_begin;
     p.list_finalize = list_finalize;
     p.list_submit = list_submit;
@@ -88,81 +62,26 @@ const swy_plugin& table() {
     p.timeline_free = timeline_free;
     p.timeline_value = timeline_value;
     p.timeline_wait = timeline_wait;
-    p.get_extension = [](swy_device*, const char* name) -> const void* {
-      if (std::strcmp(name, SWY_EXT_RANGE) == 0) return &ranges();
-      return std::strcmp(name, SWY_EXT_SAMPLING) == 0 ? &kLimits : nullptr;
-    };
     return p;
-  }();
-  return plugin;
-}
+  }
+
+  static swy_status record(swy_list& list, const Kernel& kernel, const swy_op& op, const swy_bindings& bindings,
+                           swy_error* error) {
+    SWY_CUDA_TRY(use(*list.device, error));
+    const Operands operands{op, bindings};
+    return kernel.record(Recording{list, op, operands, error});
+  }
+
+  static const void* extension(const swy_device*, const char* name) {
+    if (std::strcmp(name, SWY_EXT_RANGE) == 0) return &ranges();
+    return std::strcmp(name, SWY_EXT_SAMPLING) == 0 ? &kLimits : nullptr;
+  }
+};
 
 }  // namespace
 
-std::vector<swy_kernel> make_kernels() {
-  std::vector<swy_kernel> all;
-  for (const auto list : {embedding_kernels(),
-                          rms_norm_kernels(),
-                          linear_kernels(),
-                          linear_boxes_kernels(),
-                          linear_grouped_kernels(),
-                          linear_strips_kernels(),
-                          linear_tiles_kernels(),
-                          attention_kernels(),
-                          attention_tiles_kernels(),
-                          attention_decode_kernels(),
-                          attention_prompt_kernels(),
-                          attention_wgmma_kernels(),
-                          gated_delta_kernels(),
-                          gated_delta_step_kernels(),
-                          gated_delta_chunks_kernels(),
-                          router_kernels(),
-                          moe_kernels(),
-                          moe_boxes_kernels(),
-                          moe_grouped_kernels(),
-                          moe_strips_kernels(),
-                          moe_tiles_kernels(),
-                          add_kernels(),
-                          lm_head_kernels(),
-                          cast_kernels(),
-                          sample_kernels()}) {
-    for (const Kernel& k : list) {
-      swy_kernel out{};
-      out.struct_size = sizeof out;
-      out.flags = k.flags;
-      out.name = k.name;
-      out.op = k.op;
-      out.op_revision = 1;
-      out.input_dtypes = k.input_dtypes;
-      out.output_dtypes = k.output_dtypes;
-      out.activations = k.activations;
-      out.user = &k;
-      out.supports = supports;
-      out.cost = cost;
-      out.prepare = prepare;
-      out.record = record;
-      all.push_back(out);
-    }
-  }
-  return all;
-}
+std::vector<swy_kernel> make_kernels() { return swy::kernel_table<Cuda>(); }
 
 }  // namespace gpu
 
-SWY_PLUGIN_NOTE("cuda", "0.1.0", "");
-
-extern "C" SWY_EXPORT swy_status switchyard_plugin_negotiate(const swy_negotiate_in* in, swy_negotiate_out* out) {
-  if (in == nullptr || out == nullptr || in->struct_size < sizeof(swy_negotiate_in) ||
-      out->struct_size < sizeof(swy_negotiate_out) || in->magic != SWY_NEGOTIATE_MAGIC) {
-    return SWY_INVALID_ARGUMENT;
-  }
-  if (in->abi_min > SWY_ABI_VERSION || in->abi_max < SWY_ABI_VERSION) {
-    return swy::fail(out->error, SWY_ABI_MISMATCH, SWY_REASON_NONE,
-                     "this plugin speaks ABI %u, the host speaks %u to %u", SWY_ABI_VERSION, in->abi_min, in->abi_max);
-  }
-  out->abi = SWY_ABI_VERSION;
-  out->id = "cuda";
-  out->version = gpu::kVersion;
-  out->plugin = &gpu::table();
-  return SWY_OK;
-}
+SWY_DEVICE_BACKEND("cuda", "0.1.0", gpu::Cuda)
