@@ -343,7 +343,7 @@ typedef struct swy_plugin {
   uint32_t option_count;
   const swy_option* const* options;
 
-  /* devices: [thread-safe]; a count of 0 comes with its reason; of a device that is not open, `sampling` may lack flags */
+  /* devices: [thread-safe]; a count of 0 comes with its reason; `sampling` may lack flags until the device is open */
   swy_status (*device_count)(uint32_t* count, swy_error* error);
   swy_status (*device_info)(uint32_t index, swy_device_info* out, swy_error* error);
   swy_status (*device_open)(uint32_t index, const swy_setting* settings, uint32_t setting_count, swy_device** out,
