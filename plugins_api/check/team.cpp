@@ -99,9 +99,7 @@ class Team {
     random_ = Random(seed);
     halts_.clear();
   }
-  // Once a run has set halts_, between runs.
-  bool halted_everywhere() const {
-    if (halts_.empty()) return false;
+  bool halted_everywhere() const {  // between runs
     for (size_t i = 0; i < halts_.size(); ++i) {
       if (sought(i)) return false;
     }

@@ -24,7 +24,8 @@ const swy_executor* the_team();
 void set_pace(Pace pace, uint64_t seed);
 
 // Whether, since kInterrupted was set, all work between two barriers was halted amid often enough for a race to show. A
-// timer that comes too early or too late halts nobody: of short work most do, on a busy machine nearly all.
+// timer that comes too early or too late halts nobody: of short work most do, on a busy machine nearly all. Where the
+// team did nothing, there is nothing to halt.
 bool halted_everywhere();
 
 }  // namespace switchyard::check
