@@ -138,9 +138,21 @@ swy_status check(swy_device& device, VkResult result, const char* what, swy_erro
   if (result == VK_ERROR_OUT_OF_HOST_MEMORY) status = SWY_OUT_OF_HOST_MEMORY;
   if (result == VK_ERROR_DEVICE_LOST) {
     status = SWY_DEVICE_LOST;
-    device.lost.store(true, std::memory_order_release);
+    lose(device, result);
   }
   return swy::fail(error, status, SWY_REASON_NONE, "%s: %s", what, result_name(result));
+}
+
+void lose(swy_device& device, VkResult result) {
+  VkResult none = VK_SUCCESS;
+  device.loss.compare_exchange_strong(none, result, std::memory_order_acq_rel);
+}
+
+bool is_lost(const swy_device& device) { return device.loss.load(std::memory_order_acquire) != VK_SUCCESS; }
+
+swy_status lost_earlier(const swy_device& device, swy_error* error) {
+  return swy::fail(error, SWY_DEVICE_LOST, SWY_REASON_NONE, "the device was lost earlier: %s",
+                   result_name(device.loss.load(std::memory_order_acquire)));
 }
 
 swy_status device_count(uint32_t* count, swy_error* error) {

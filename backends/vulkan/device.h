@@ -99,7 +99,7 @@ struct swy_device {
   std::vector<swy_kernel> kernels;
   std::unique_ptr<gpu::Pipelines> pipelines;
   std::unique_ptr<gpu::Profile> profile;
-  std::atomic<bool> lost{false};
+  std::atomic<VkResult> loss{VK_SUCCESS};  // what the device was lost with
 
   std::mutex memory_mutex;  // over blocks
   std::vector<std::unique_ptr<gpu::Block>> blocks;
@@ -140,6 +140,11 @@ namespace gpu {
 
 // What Vulkan returned, as a status with one line of text. A lost device stays lost.
 swy_status check(swy_device& device, VkResult result, const char* what, swy_error* error);
+
+// Nothing will come of a device from here on. Whoever asks for something later is told the first result it was lost with.
+void lose(swy_device& device, VkResult result);
+bool is_lost(const swy_device& device);
+swy_status lost_earlier(const swy_device& device, swy_error* error);
 
 swy_status device_count(uint32_t* count, swy_error* error);
 swy_status device_info(uint32_t index, swy_device_info* out, swy_error* error);

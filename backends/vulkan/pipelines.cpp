@@ -50,7 +50,7 @@ swy_status Pipelines::open(swy_error* error) {
 // Stores what this process compiled. It runs when memory may be gone: nothing may throw.
 void Pipelines::keep() noexcept {
   constexpr size_t kFew = 1;  // the sampler's check, of a process that only looked at the device
-  if (cache_ == VK_NULL_HANDLE || all_.size() <= kFew || !device_.pipeline_cache || device_.lost) return;
+  if (cache_ == VK_NULL_HANDLE || all_.size() <= kFew || !device_.pipeline_cache || is_lost(device_)) return;
   size_t bytes = 0;
   if (device_.vk.GetPipelineCacheData(device_.handle, cache_, &bytes, nullptr) != VK_SUCCESS || bytes == 0) return;
   const std::unique_ptr<void, void (*)(void*)> data(std::malloc(bytes), std::free);

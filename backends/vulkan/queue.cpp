@@ -11,10 +11,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-swy_status lost(swy_error* error) {
-  return swy::fail(error, SWY_DEVICE_LOST, SWY_REASON_NONE, "the device was lost earlier");
-}
-
 }  // namespace
 
 void full_barrier(const DeviceApi& vk, VkCommandBuffer commands) {
@@ -38,7 +34,7 @@ uint64_t progress_now(swy_device& device) {
 
 swy_status flush(swy_device& locked, swy_error* error) {
   if (locked.pending_count == 0) return SWY_OK;
-  if (locked.lost.load(std::memory_order_acquire)) return lost(error);
+  if (is_lost(locked)) return lost_earlier(locked, error);
   const uint64_t value = locked.submitted + 1;
   VkTimelineSemaphoreSubmitInfo values{VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO};
   values.signalSemaphoreValueCount = 1;
@@ -48,12 +44,11 @@ swy_status flush(swy_device& locked, swy_error* error) {
   info.pCommandBuffers = locked.pending.data();
   info.signalSemaphoreCount = 1;
   info.pSignalSemaphores = &locked.progress;
-  const swy_status s =
-      check(locked, locked.vk.QueueSubmit(locked.queue, 1, &info, VK_NULL_HANDLE), "submitting to the queue", error);
+  const VkResult submitted = locked.vk.QueueSubmit(locked.queue, 1, &info, VK_NULL_HANDLE);
   locked.pending_count = 0;
+  const swy_status s = check(locked, submitted, "submitting to the queue", error);
   if (s != SWY_OK) {
-    // What was to come never will: nothing may wait for it.
-    locked.lost.store(true, std::memory_order_release);
+    lose(locked, submitted);  // what was to come never will: nothing may wait for it
     return s;
   }
   locked.submitted = value;
@@ -78,7 +73,7 @@ swy_status settle(swy_device& device, swy_error* error) {
 }
 
 swy_status enqueue(swy_device& locked, VkCommandBuffer commands, swy_error* error) {
-  if (locked.lost.load(std::memory_order_acquire)) return lost(error);
+  if (is_lost(locked)) return lost_earlier(locked, error);
   locked.pending[locked.pending_count++] = commands;
   return locked.pending_count == locked.pending.size() ? flush(locked, error) : SWY_OK;
 }
@@ -88,7 +83,7 @@ swy_status wait_reached(swy_device& device, uint64_t progress, uint64_t timeout_
   const auto begin = Clock::now();
   const VkSemaphoreWaitInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO, nullptr, 0, 1, &device.progress, &progress};
   for (;;) {
-    if (device.lost.load(std::memory_order_acquire)) return lost(error);
+    if (is_lost(device)) return lost_earlier(device, error);
     uint64_t now = 0;
     SWY_VK_TRY(check(device, device.vk.GetSemaphoreCounterValue(device.handle, device.progress, &now),
                      "waiting for the device", error));

@@ -79,7 +79,7 @@ uint64_t timeline_value(swy_timeline* timeline) {
     flush(device, nullptr);
   }
   const uint64_t progress = progress_now(device);
-  if (device.lost.load(std::memory_order_acquire)) return SWY_TIMELINE_FAILED;
+  if (is_lost(device)) return SWY_TIMELINE_FAILED;
   deliver(device);
   const std::lock_guard lock(timeline->mutex);
   advance(*timeline, progress);
@@ -102,9 +102,7 @@ swy_status timeline_wait(swy_timeline* timeline, uint64_t value, uint64_t timeou
         advance(*timeline, progress);
         return SWY_OK;
       }
-      if (device.lost.load(std::memory_order_acquire)) {
-        return swy::fail(error, SWY_DEVICE_LOST, SWY_REASON_NONE, "the device was lost");
-      }
+      if (is_lost(device)) return lost_earlier(device, error);
       if (waited >= timeout_ns) {
         return swy::fail(error, SWY_CANCELLED, SWY_REASON_NONE, "value %llu was not reached in time",
                          static_cast<unsigned long long>(value));
