@@ -23,6 +23,8 @@ __global__ void __launch_bounds__(kThreads)
 #if __CUDA_ARCH__ >= 900
   __shared__ __align__(16) float mixed[2 * 32 * N + kSlice];  // q, k, and this slice of v
   __shared__ float scratch[32], out[kSlice], shared_squares;
+  Stamps stamps(kStampDelta);
+  touch_apart(d);
   const uint32_t per_key = d.value_heads / d.key_heads, blocks = per_key * slices;
   const uint32_t key_head = blockIdx.x / blocks, rank = blockIdx.x % blocks;
   const uint32_t head = key_head * per_key + rank / slices, slice = rank % slices;
@@ -64,10 +66,18 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
   const GateWeights gate_of = gate_weights(d, head);
+  stamps.note(kAsked);
   touch(d);
+#ifdef SWITCHYARD_TRY_GATES
+  release_next();
+  if (kRaw) asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
+#else
   if (kRaw) asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
   release_next();
+#endif
+  stamps.take_place();
   depend();
+  stamps.note(kWaited);
   const float2 gate = active ? gates(d, gate_of, s.first, head) : make_float2(0, 0);
   float squares_q = 0, squares_k = 0;
 #pragma unroll
@@ -100,6 +110,7 @@ __global__ void __launch_bounds__(kThreads)
       }
     }
   };
+  stamps.note(kRead);
   // Both sums over the block at once.
   squares_q = warp_sum(squares_q);
   squares_k = warp_sum(squares_k);
@@ -109,6 +120,7 @@ __global__ void __launch_bounds__(kThreads)
     asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
     keep_inputs();
   }
+  stamps.note(kArrived);
   float total_q = 0, total_k = 0;
 #pragma unroll
   for (int w = 0; w < 8; ++w) total_q += scratch[w], total_k += scratch[8 + w];
@@ -144,10 +156,12 @@ __global__ void __launch_bounds__(kThreads)
   }
 #pragma unroll
   for (int x = 1; x < 8; x *= 2) o += __shfl_xor_sync(kAll, o, x);
+  stamps.note(kMultiplied);
   if constexpr (kRaw) {
     if (part == 0 && valid && s.rows > 0 && column < d.value_dim) {
       d.y[uint64_t{s.first} * d.values() + head * d.value_dim + column] = there ? o : 0.0f;
     }
+    stamps.end();
     return;
   }
   if (part == 0) out[warp * 4 + lane / 8] = there ? o : 0.0f;

@@ -13,6 +13,8 @@
 
 namespace gpu {
 
+constexpr uint32_t kMostCandidates = 1024;  // of TOP_CANDIDATES
+
 // One operation being recorded.
 struct Recording {
   swy_list& list;
@@ -56,6 +58,7 @@ std::span<const Kernel> add_kernels();
 std::span<const Kernel> lm_head_kernels();
 std::span<const Kernel> cast_kernels();
 std::span<const Kernel> sample_kernels();
+std::span<const Kernel> candidates_kernels();
 
 // The table that the host sees.
 std::vector<swy_kernel> make_kernels();
@@ -86,6 +89,16 @@ swy_status launch_clusters(const Recording& r, void (*kernel)(Params...), uint32
                              static_cast<int>(shared_bytes));
     if (e != cudaSuccess) return check(e, "reserving shared memory", r.error);
   }
+#ifdef SWITCHYARD_TRY_SHARE
+  // All kernels leave a multiprocessor the same share of shared memory: it is changed only when nothing runs there, and
+  // the next kernel could not begin beside this one.
+  if (r.bucket().rows == 1) {
+    const cudaError_t e =
+        cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributePreferredSharedMemoryCarveout,
+                             cudaSharedmemCarveoutMaxShared);
+    if (e != cudaSuccess) return check(e, "reserving a share of shared memory", r.error);
+  }
+#endif
   cudaLaunchAttribute attributes[2] = {};
   cudaLaunchConfig_t config{};
   config.gridDim = grid;
@@ -97,12 +110,14 @@ swy_status launch_clusters(const Recording& r, void (*kernel)(Params...), uint32
     attributes[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
     attributes[config.numAttrs++].val.clusterDim = {cluster, 1, 1};
   }
-  if (r.list.started && is_hopper(r.device())) {
+  if (r.list.started && is_hopper(r.device()) && r.list.ticks == nullptr) {
     attributes[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[config.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
   }
   r.list.started = true;
-  return check(cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...), "recording a kernel", r.error);
+  const cudaError_t e = cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...);
+  if (e != cudaSuccess) return check(e, "recording a kernel", r.error);
+  return note_launch(r.list, reinterpret_cast<const void*>(kernel), r.error);
 }
 template <class... Params, class... Args>
 swy_status launch(const Recording& r, void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared_bytes,

@@ -79,6 +79,12 @@ __device__ inline void multiply_strips(const Strips& s, const swy_step* step, Do
     const uint32_t strip = warp + i * warps;
     if (strip >= total) return;
     const uint32_t w = weight_of_task(p, strip), first = (strip - p.first_task[w]) * R, last = p.weights[w].rows - 1;
+#ifdef SWITCHYARD_TRY_RUNS
+    if (first + R <= last + 1) {
+      ask_run<R>(ring, i, p.weights[w], first);
+      return;
+    }
+#endif
     ask<R>(ring, i, p.weights[w], first, p.weights[w], min(first + 1, last));
   };
   for (uint32_t i = 0; i < stages; ++i) ask_for(i);
@@ -146,6 +152,8 @@ template <bool kNibbles, int R, int UX>
 __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
     head_sample_strips(const __grid_constant__ Strips s, const __grid_constant__ Draws d, const swy_step* step) {
   __shared__ uint64_t scratch[32];
+  Stamps stamps(kStampHead);
+  stamps.take_place();
   uint64_t best = 0;
   int bad = 0;
   const bool draws = step->sample_rows > 0;
@@ -161,12 +169,14 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
     const uint64_t key = final_key(r, id, value_of(r, id, logit));
     best = key > best ? key : best;
   });
+  stamps.note(kMultiplied);
   __syncthreads();
   best = block_max(best, scratch);
   bad = __syncthreads_or(bad);
   if (threadIdx.x != 0) return;
   d.best[blockIdx.x] = best;
   d.bad[blockIdx.x] = static_cast<uint32_t>(bad);
+  stamps.end();
 }
 
 // Calls f with the template arguments that fit: nibbles, rows per strip, pieces per lane.

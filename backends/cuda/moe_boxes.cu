@@ -16,6 +16,8 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
     route_boxes(const __grid_constant__ MixtureBoxes b, const swy_step* step) {
 #if __CUDA_ARCH__ >= 900
   __shared__ float part[kBoxWarps], squares[kBoxWarps];
+  Stamps stamps(kStampRoute);
+  touch_apart(b);
   const Mixture& m = b.m;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const uint32_t row = blockIdx.x * 2 + warp / 4, chunks = m.hidden / kSlice;
@@ -35,13 +37,16 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
   }
   const bool empty = step_rows(step, m.domain) == 0;
   touch(b);
+  stamps.take_place();
   depend();
+  stamps.note(kWaited);
   if (empty) return;
 #pragma unroll
   for (uint32_t c = 0; c < kChunks; ++c) {
     if (c * 4 + warp % 4 < chunks) load_eight_fresh(m.x + ((c * 4 + warp % 4) * 32 + lane) * 8, v[c]);
   }
   release_next();
+  stamps.note(kRead);
   float sum = 0, square = 0;
   multiply_chunks(weight, norm, v, warp % 4, chunks, sum, square);
   sum = warp_sum(sum);
@@ -58,6 +63,7 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
   } else {
     m.shared_p[0] = sigmoid(total);
   }
+  stamps.end();
 #endif
 }
 
@@ -70,6 +76,8 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
   __shared__ float part[kBoxWarps][2 * kHalf], squares[kBoxWarps];
   __shared__ uint4 scratch[kBoxWarps][32];
   __shared__ Chosen chosen;
+  Stamps stamps(kStampGateUp);
+  touch_apart(b);
   const Mixture& m = b.m;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, slices = m.hidden / kSlice;
   const uint32_t slot = blockIdx.x / (m.width / kHalf), first = blockIdx.x % (m.width / kHalf) * kHalf;
@@ -86,18 +94,23 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
   if (works) norm_of(b, warp * 32 + lane, norm);
   const bool empty = step_rows(step, m.domain) == 0;
   touch(b);
+  stamps.take_place();
   depend();
+  stamps.note(kWaited);
   const bool exists = threadIdx.x < m.experts;
-  const float logit = exists && !empty ? __ldcg(m.logits + threadIdx.x) : 0.0f;
+  const float logit = exists && !empty ? logit_of(b, threadIdx.x) : 0.0f;
   if (works && !empty) load_eight_fresh(m.x + warp * kSlice + lane * 8, v);
   if (routed) {
     ask_for_chosen(to, maps.gate_up, m, logit, exists, slot, first, chosen);
   }
+  stamps.note(kAsked);
   release_next();  // not earlier: `down` reads the logits without waiting for this kernel
   if (works) {
     const SliceX x = make_normed(v, norm, scratch[warp], square);
+    stamps.note(kRead);
     arrived[warp].wait();
     scales_arrived.wait();
+    stamps.note(kArrived);
 #pragma unroll 1
     for (uint32_t half = 0; half < 2; ++half) {
       const TileScales of(scales + half * half_scales / 2, m.gate_up, warp, kHalf, kTileRows * m.gate_up.groups);
@@ -106,6 +119,7 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
       give<2>(sum, part[warp] + half * kHalf, 2, false);
     }
   }
+  stamps.note(kMultiplied);
   keep_square(square, squares);
   __syncthreads();
   if (threadIdx.x >= kHalf || empty) return;
@@ -113,6 +127,10 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
   for (uint32_t w = 0; w < slices; ++w) gate += part[w][threadIdx.x], up += part[w][kHalf + threadIdx.x];
   const float inverse = inverse_norm(b, squares);
   m.h[slot * m.width + first + threadIdx.x] = silu(gate * inverse) * (up * inverse);
+#ifdef SWITCHYARD_TRY_ROUTE
+  if (b.sums != nullptr && blockIdx.x == 0 && threadIdx.x == 0) m.shared_p[1] = inverse;  // for `down`
+#endif
+  stamps.end();
 #endif
 }
 
@@ -125,6 +143,8 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
   __shared__ float part[kBoxWarps][kTileRows];
   __shared__ uint4 scratch[kBoxWarps][32];
   __shared__ Chosen chosen;
+  Stamps stamps(kStampDown);
+  touch_apart(b);
   const Mixture& m = b.m;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, first = blockIdx.x * kTileRows;
   const uint32_t per_slot = m.width / kSlice, per_warp = b.boxes_per_warp();
@@ -135,14 +155,32 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
   begin_slots(maps.down, arrived[warp]);
   // The logits are there: gate_up_boxes lets this kernel begin only after it has read them itself.
   const bool exists = threadIdx.x < m.experts;
-  choose(exists ? __ldcg(m.logits + threadIdx.x) : 0.0f, exists, m.top_k, chosen);
+  choose(exists ? logit_of(b, threadIdx.x) : 0.0f, exists, m.top_k, chosen);
   ask_for_slots({boxes, scales, mine, per_slot, tile_scales, arrived[warp]}, maps, m, chosen, first);
+  stamps.note(kAsked);
+#ifndef SWITCHYARD_TRY_ROUTE
   const float weight = chosen.weight(m.top_k);
+#endif
   const bool empty = step_rows(step, m.domain) == 0;
   touch(b);
+  stamps.take_place();
+#ifdef SWITCHYARD_TRY_EARLY
+  release_next();
+#endif
   depend();
+  stamps.note(kWaited);
+#ifndef SWITCHYARD_TRY_EARLY
   release_next();  // not earlier: the weights behind these would get in the way of those of gate_up_boxes
+#endif
+#ifdef SWITCHYARD_TRY_ROUTE
+  const bool summed = b.sums != nullptr;
+  const float scale = summed && !empty ? __ldcg(m.shared_p + 1) : 1.0f;
+  const float weight = chosen.weight(m.top_k, scale);
+  const bool mixes = lane == m.top_k && !empty && m.shared_width != 0;
+  const float factor = !mixes ? weight : summed ? sigmoid(logit_of(b, m.experts) * scale) : __ldcg(m.shared_p);
+#else
   const float factor = lane == m.top_k && !empty && m.shared_width != 0 ? m.shared_p[0] : weight;
+#endif
   float v[kMostBoxes][8] = {}, residual = 0;
   load_h(m.h, mine, empty, v);
   if (m.residual != nullptr && threadIdx.x < kTileRows && !empty) residual = __ldcg(m.residual + first + threadIdx.x);
@@ -152,13 +190,18 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
     const uint32_t slice = warp + i * kBoxWarps;
     const SliceX x = make_slice(v[0], __shfl_sync(kAll, factor, slice / per_slot), scratch[warp]);
     shift(v);
-    if (i == 0) arrived[warp].wait();
+    if (i == 0) {
+      stamps.note(kRead);
+      arrived[warp].wait();
+      stamps.note(kArrived);
+    }
     const TileScales of(scales + i * tile_scales, m.down, slice % per_slot, kTileRows, 0);
     float sum[1][2];
     multiply_tiles<1>(boxes + i * kTileBytes, of, x, sum);
     all[0][0] += sum[0][0];
     all[0][1] += sum[0][1];
   }
+  stamps.note(kMultiplied);
   give<1>(all, part[warp], 1, false);
   __syncthreads();
   if (threadIdx.x >= kTileRows || empty) return;
@@ -166,6 +209,7 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
 #pragma unroll
   for (uint32_t w = 0; w < kBoxWarps; ++w) sum += part[w][threadIdx.x];
   m.y[first + threadIdx.x] = sum;
+  stamps.end();
 #endif
 }
 
@@ -240,11 +284,30 @@ swy_status supports_moe_boxes(const swy_device& device, const swy_op& op, swy_er
                    kMostExperts, kMostChosen, kMostHidden);
 }
 
+// Whether the projection in front can do the router's part.
+bool route_fits(const Mixture& m) {
+  return m.router.dtype == SWY_BF16 && m.experts < kMostSums && m.hidden % kTileRows == 0 &&
+         (m.shared_width == 0 || m.shared_mix.dtype == SWY_BF16);
+}
+void fill_route(const Mixture& m, const InputNorm& norm, RouteAhead& to) {
+  to.router = reinterpret_cast<const uint16_t*>(m.router.data);
+  to.mix = m.shared_width == 0 ? nullptr : reinterpret_cast<const uint16_t*>(m.shared_mix.data);
+  to.norm = norm.weight.data;
+  to.norm_is_f32 = norm.weight.dtype == SWY_F32 ? 1 : 0;
+  to.bias = norm.bias;
+  to.experts = m.experts;
+  to.hidden = m.hidden;
+}
+
 swy_status record_moe_boxes(const Recording& r, const Mixture& m, const InputNorm* norm) {
   MixtureBoxes b{};
   b.m = m;
   b.normed = norm != nullptr;
   if (norm != nullptr) b.norm = *norm;
+  if (RouteAhead* ahead = norm != nullptr && m.routes && route_fits(m) ? last_route(r.list, m.x) : nullptr) {
+    fill_route(m, *norm, *ahead);
+    b.sums = ahead->sums;
+  }
   UpMaps up{};
   DownMaps down{};
   SWY_CUDA_TRY(map_boxes(m.gate_up, kHalf, &up.gate_up, r.error));
@@ -255,7 +318,7 @@ swy_status record_moe_boxes(const Recording& r, const Mixture& m, const InputNor
     SWY_CUDA_TRY(map_boxes(m.shared_down, kTileRows, &down.shared_down, r.error));
   }
   const uint32_t rows = m.experts + (m.shared_width != 0 ? 1 : 0);
-  SWY_CUDA_TRY(launch(r, route_boxes, ceil_div(rows, 2), kBoxThreads, 0, b, r.list.step));
+  if (b.sums == nullptr) SWY_CUDA_TRY(launch(r, route_boxes, ceil_div(rows, 2), kBoxThreads, 0, b, r.list.step));
   SWY_CUDA_TRY(
       launch(r, gate_up_boxes, b.slots() * (m.width / kHalf), kBoxThreads, gate_up_shared(m), up, b, r.list.step));
   return launch(r, down_boxes, m.hidden / kTileRows, kBoxThreads, down_shared(b), down, b, r.list.step);

@@ -144,6 +144,8 @@ swy_status record(swy_list* list, const swy_range_operands* operands, const swy_
   return swy::guard(error, [&]() -> swy_status {
     SWY_CUDA_TRY(use(*list->device, error));
     const swy_range_operands& o = *operands;
+    list->kernel = SWY_EXT_RANGE;
+    list->begins = true;
     const swy_binding* residual = residual_of(o);
     if (residual == nullptr || !same(o.bindings[0]->outputs[0], o.bindings[1]->inputs[0])) {
       return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
