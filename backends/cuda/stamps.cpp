@@ -45,7 +45,7 @@ void save_stamps() {
     e = cudaMemcpy(records.data(), host.records, kRecords * sizeof(StampRecord), cudaMemcpyDeviceToHost);
   }
   const char* to = std::getenv("SWITCHYARD_STAMPS_FILE");
-  std::FILE* file = std::fopen(to == nullptr ? "/tmp/stamps.bin" : to, "wb");
+  std::FILE* file = host.next == 0 ? nullptr : std::fopen(to == nullptr ? "/tmp/stamps.bin" : to, "wb");
   if (file != nullptr) {
     std::fwrite(records.data(), sizeof(StampRecord), host.next < kRecords ? host.next : kRecords, file);
     std::fclose(file);
