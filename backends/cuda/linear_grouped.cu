@@ -3,6 +3,7 @@
 #include "linear_grouped.cuh"
 
 #include <algorithm>
+#include <utility>
 
 #include "narrow.cuh"
 #include "projection.cuh"
@@ -80,8 +81,8 @@ swy_status record_as(const Recording& r, const GroupedLinear& p, const GroupedLi
                 shape, r.list.step);
 }
 
-// The product with all weights of one encoding.
-swy_status record_streamed(const Recording& r, const Parts& parts, Way way) {
+// The product with all weights of one encoding. `beside`: the kernel in front is that of the narrow weights.
+swy_status record_streamed(const Recording& r, const Parts& parts, Way way, bool& beside) {
   GroupedLinear p{};
   GroupedLinearWeights w{};
   for (uint32_t i = first_weight(r.op), o = 0; i < r.op.weight_count; ++i, ++o) {
@@ -98,19 +99,22 @@ swy_status record_streamed(const Recording& r, const Parts& parts, Way way) {
   p.spans = ceil_div(width_of(r.op), kSpan);
   p.groups = ceil_div(rows_of(r.op), 8);
   p.domain = r.op.inputs[0]->rows;
+  p.beside = std::exchange(beside, false);
   return way == Way::nibbles ? record_as<SWY_I4>(r, p, w)
          : way == Way::bytes ? record_as<SWY_I8>(r, p, w)
                              : record_as<SWY_BF16>(r, p, w);
 }
 
-swy_status record_few(const Recording& r, const Parts& parts, const GroupedRows& x) {
+// `any`: whether there are weights of few rows.
+swy_status record_few(const Recording& r, const Parts& parts, const GroupedRows& x, bool& any) {
   Narrow n{};
   for (uint32_t i = first_weight(r.op), o = 0; i < r.op.weight_count; ++i, ++o) {
     if (way_of(*r.op.weights[i]) != Way::narrow) continue;
     n.w[n.count] = r.operands.weight(i);
     n.y[n.count++] = r.operands.output(o);
   }
-  if (n.count == 0) return SWY_OK;
+  any = n.count != 0;
+  if (!any) return SWY_OK;
   n.x = x.x;
   n.inverse = x.inverse;
   n.normed = x.normed;
@@ -127,8 +131,9 @@ swy_status record_grouped(const Recording& r) {
   const Parts parts = place(arena, r.op);
   const GroupedRows x = rows_to_panels(r, parts);
   SWY_CUDA_TRY(launch(r, panel_rows, rows_of(r.op), 256, 0, x, r.list.step));
-  SWY_CUDA_TRY(record_few(r, parts, x));
-  for (const Way way : {Way::nibbles, Way::bytes, Way::halves}) SWY_CUDA_TRY(record_streamed(r, parts, way));
+  bool beside = false;
+  SWY_CUDA_TRY(record_few(r, parts, x, beside));
+  for (const Way way : {Way::nibbles, Way::bytes, Way::halves}) SWY_CUDA_TRY(record_streamed(r, parts, way, beside));
   return SWY_OK;
 }
 

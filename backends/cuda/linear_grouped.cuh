@@ -52,6 +52,7 @@ struct GroupedLinear {
   uint32_t first[SWY_LINEAR_MAX_WEIGHTS + 1];  // tile of 256 rows of a weight
   uint32_t count, spans, groups;
   swy_rows domain;
+  bool beside;  // the kernel in front lets this one begin once the panels are there; it is waited for at the end
 };
 struct GroupedLinearWeights {
   StreamedWeight w[SWY_LINEAR_MAX_WEIGHTS];
@@ -135,9 +136,10 @@ __global__ void __launch_bounds__(kGroupedThreads<(N <= 64 ? 1 : 2)>, 1)
                    const GroupedShape shape, const swy_step* step) {
 #ifdef SWY_HOPPER
   extern __shared__ uint4 shared[];
-  depend();
+  if (!p.beside) depend();
   release_next();
   grouped_product<kDtype>(LinearWork<N>{p, w, step_rows(step, p.domain)}, shape, reinterpret_cast<char*>(shared));
+  if (p.beside) depend();
 #endif
 }
 
