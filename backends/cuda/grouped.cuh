@@ -12,6 +12,7 @@
 
 #include "device_code.cuh"
 #include "grouped_rows.cuh"
+#include "matrix.cuh"
 #include "panels.cuh"
 #include "wgmma.cuh"
 
@@ -24,8 +25,9 @@ struct GroupedTile {
   const uint8_t* x;      // the first panel
   uint64_t span_stride;  // bytes from a span's panels to the next
   uint32_t groups;       // of 8 rows of activations
-  uint32_t spans;
-  uint4 what;  // of the caller
+  uint32_t begin, end;   // spans
+  uint32_t number;       // of the caller, as the next
+  uint4 what;            // of the caller
 };
 
 #ifdef SWY_HOPPER
@@ -59,6 +61,8 @@ struct GroupedPipe {
     }
     __syncthreads();
   }
+  // A word of shared memory for the consumers.
+  __device__ uint32_t flag() const { return barriers - base + (2 * kMostStages + 2 * kScaleSlots) * 8; }
   __device__ uint32_t full(uint32_t i) const { return barriers + i * 8; }
   __device__ uint32_t empty(uint32_t i) const { return barriers + (kMostStages + i) * 8; }
   __device__ uint32_t scales_full(uint32_t i) const { return barriers + (2 * kMostStages + i) * 8; }
@@ -138,9 +142,9 @@ __device__ inline void produce(GroupedPipe& p, const Work& work) {
     if (t.groups == 0) continue;
     const bool scaled = kDtype != SWY_BF16 && t.w0->scales_mapped == (warp == 0);
     const uint32_t shift = t.w0->group_shift;
-    for (uint32_t span = 0; span < t.spans; ++span) {
+    for (uint32_t span = t.begin; span < t.end; ++span) {
       const uint32_t eight = eight_of(shift, span);
-      if (scaled && (span == 0 || eight != eight_of(shift, span - 1))) {
+      if (scaled && (span == t.begin || eight != eight_of(shift, span - 1))) {
         warp == 0 ? ask_scales(p, t, eight) : bring_scales(p, t, eight);
       }
       if (warp == 0) ask_span<kDtype>(p, t, span);
@@ -160,6 +164,24 @@ __device__ inline void multiply_unit(float (&acc)[kBlocks][N / 2], const uint32_
   products_commit();
 }
 
+// The same at once, by m16n8k16 of each warp, whose operands are laid out alike. wgmma takes as long for 8 rows as for
+// 24, since it is bound by the registers of its first operand. panels: of the unit's span, in shared memory.
+template <int N>
+__device__ inline void multiply_unit_few(float (&acc)[1][N / 2], const uint32_t (&a)[1][2][4], uint32_t panels, int u) {
+  const uint32_t lane = threadIdx.x % 32, row = lane % 8;
+  const uint32_t at = panels + u / 2 * 1024 + row * 128 + ((u % 2 * 4 + lane / 8) ^ row) * 16;
+#pragma unroll
+  for (int n = 0; n < N / 8; ++n) {
+    uint32_t b[4];
+    load_matrices(b, at + n * kPanelBytes);
+    float c[4] = {acc[0][4 * n], acc[0][4 * n + 1], acc[0][4 * n + 2], acc[0][4 * n + 3]};
+    matrix_multiply(c, a[0][0], b[0], b[1]);
+    matrix_multiply(c, a[0][1], b[2], b[3]);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) acc[0][4 * n + i] = c[i];
+  }
+}
+
 // acc = a tile's product.
 template <swy_dtype kDtype, int N, int kBlocks, RowOrder kOrder>
 __device__ inline void multiply_spans(GroupedPipe& p, const GroupedTile& tile, float (&acc)[kBlocks][N / 2]) {
@@ -167,6 +189,7 @@ __device__ inline void multiply_spans(GroupedPipe& p, const GroupedTile& tile, f
   const bool affine = kDtype != SWY_BF16 && tile.w0->offset_data != nullptr;
   uint32_t magic;
   asm volatile("mov.b32 %0, 0x43004300;" : "=r"(magic));
+  constexpr bool kFew = N <= kFewRows && kBlocks == 1;
   SpanRows<kDtype, kBlocks, kOrder> rows;
   uint32_t a[2][kBlocks][2][4];  // of alternate units
 #pragma unroll
@@ -175,9 +198,9 @@ __device__ inline void multiply_spans(GroupedPipe& p, const GroupedTile& tile, f
     for (int i = 0; i < N / 2; ++i) acc[m][i] = 0;
   }
   uint32_t previous = 0;
-  for (uint32_t span = 0; span < tile.spans; ++span) {
+  for (uint32_t span = tile.begin; span < tile.end; ++span) {
     const uint32_t eight = eight_of(shift, span);
-    if (kDtype != SWY_BF16 && (span == 0 || eight != eight_of(shift, span - 1))) {
+    if (kDtype != SWY_BF16 && (span == tile.begin || eight != eight_of(shift, span - 1))) {
       barrier_wait(p.scales_full(p.scale_slot), p.scale_phase);
     }
     barrier_wait(p.full(p.slot), p.phase);
@@ -185,25 +208,39 @@ __device__ inline void multiply_spans(GroupedPipe& p, const GroupedTile& tile, f
     if (kDtype != SWY_BF16) {
       rows.load_scales(p.memory + p.scales + p.scale_slot * kScaleSlotBytes, (span * kSpan + lane % 4 * 32) >> shift,
                        affine);
-      if (span + 1 == tile.spans || eight != eight_of(shift, span + 1)) {
+      if (span + 1 == tile.end || eight != eight_of(shift, span + 1)) {
         __syncwarp();
         if (lane == 0) barrier_arrive(p.scales_empty(p.scale_slot));
         p.next_scales();
       }
     }
-    const uint64_t x = rows_descriptor(p.base + p.slot * p.stage_bytes + p.weight_bytes, kPanelBytes);
+    const uint32_t panels = p.base + p.slot * p.stage_bytes + p.weight_bytes;
+    if constexpr (kFew) {
+#pragma unroll
+      for (int u = 0; u < 4; ++u) {
+        rows.unpack(u, magic, a[0]);
+        multiply_unit_few<N>(acc, a[0], panels, u);
+      }
+      __syncwarp();
+      if (lane == 0) barrier_arrive(p.empty(p.slot));
+      p.next();
+      continue;
+    }
+    const uint64_t x = rows_descriptor(panels, kPanelBytes);
 #pragma unroll
     for (int u = 0; u < 4; ++u) {
       rows.unpack(u, magic, a[u % 2]);
+      rows.keep_unit(a[u % 2]);
       multiply_unit<N, kBlocks>(acc, a[u % 2], x + u / 2 * 64 + u % 2 * 4);
       products_wait<1>();
       rows.keep_unit(a[(u + 1) % 2]);
       // The products with the span before are done.
-      if (u == 0 && span > 0 && lane == 0) barrier_arrive(p.empty(previous));
+      if (u == 0 && span > tile.begin && lane == 0) barrier_arrive(p.empty(previous));
     }
     previous = p.slot;
     p.next();
   }
+  if constexpr (kFew) return;
   products_wait<0>();
   rows.keep_unit(a[0]), rows.keep_unit(a[1]);
 #pragma unroll
@@ -231,27 +268,27 @@ __device__ inline uint32_t consume_class(GroupedPipe& p, const Work& work, uint3
   return i;
 }
 
+// Tiles of N rows of activations, then those of fewer.
+template <swy_dtype kDtype, int N, int kStep, class Work>
+__device__ inline void consume_classes(GroupedPipe& p, const Work& work, uint32_t i) {
+  i = consume_class<kDtype, N>(p, work, i, work.total(N / 8 - kStep / 8 + 1));
+  if constexpr (N > kStep) consume_classes<kDtype, N - kStep, kStep>(p, work, i);
+}
+
 template <swy_dtype kDtype, class Work>
 __device__ inline void consume(GroupedPipe& p, const Work& work) {
   if constexpr (Work::kRows != 0) {
     consume_class<kDtype, Work::kRows>(p, work, blockIdx.x, work.total());
   } else {
-    uint32_t i = blockIdx.x;
-    i = consume_class<kDtype, 64>(p, work, i, work.total(8));
-    i = consume_class<kDtype, 56>(p, work, i, work.total(7));
-    i = consume_class<kDtype, 48>(p, work, i, work.total(6));
-    i = consume_class<kDtype, 40>(p, work, i, work.total(5));
-    i = consume_class<kDtype, 32>(p, work, i, work.total(4));
-    i = consume_class<kDtype, 24>(p, work, i, work.total(3));
-    i = consume_class<kDtype, 16>(p, work, i, work.total(2));
-    consume_class<kDtype, 8>(p, work, i, work.total(1));
+    consume_classes<kDtype, Work::kMostRows, Work::kStep>(p, work, blockIdx.x);
   }
 }
 
 // A whole kernel: all threads of the block come here, after depend(). `work` has
 //   kBlocks, kOrder   of a consumer's rows
 //   kReadOnce         whether most weights belong to one tile
-//   kRows             of activations in every tile; 0: up to 64, tiles of more groups of 8 before those of fewer
+//   kRows             of activations in every tile; 0: up to kMostRows, in steps of kStep, those of more groups of 8
+//                     before those of fewer
 //   total(), total(g) tiles; those of g groups or more
 //   entry(i)          what a table says of a tile, read ahead of its use; tile(i, entry)
 //   store<N>(pipe, tile, acc), finish()   for the consumers
@@ -259,7 +296,7 @@ template <swy_dtype kDtype, class Work>
 __device__ inline void grouped_product(const Work& work, const GroupedShape& shape, char* shared) {
   GroupedPipe p(shared, shape, kDtype, kConsumers<Work::kBlocks>);
   if (threadIdx.x >= kConsumers<Work::kBlocks>) {
-    fewer_registers<24>();
+    fewer_registers<Work::kBlocks == 1 ? 32 : 24>();  // with those of the consumers, all that the block has
     produce<kDtype>(p, work);
   } else {
     more_registers<Work::kBlocks == 1 ? 112 : 240>();

@@ -23,20 +23,55 @@ Way way_of(const swy_tensor& t) {
   return t.dtype == SWY_I8 ? Way::bytes : t.dtype == SWY_BF16 ? Way::halves : Way::nibbles;
 }
 
+#ifndef SWY_MOST_PARTS
+#define SWY_MOST_PARTS 8
+#endif
+constexpr uint32_t kMostParts = SWY_MOST_PARTS;
+
+// Rows of activations per tile, in how many parts the spans of a tile are multiplied, and about how many hundredths of
+// a microsecond that takes on an H200: rounds over all multiprocessors, each of about the time of 60 rows and its own
+// per span; parts are written and read once more. The least of all sizes.
+struct Tiling {
+  uint32_t rows, parts;
+  uint64_t time;
+};
+Tiling tiling(uint32_t rows, uint32_t steps, uint32_t spans, uint32_t processors) {
+  Tiling best{0, 1, UINT64_MAX};
+  for (uint32_t parts = 1; parts <= std::min(kMostParts, spans); parts *= 2) {
+    for (const uint32_t n : {128u, 96u, 64u, 32u}) {
+      const uint64_t tiles = uint64_t{steps} * ceil_div(rows, n);
+      const uint64_t joined = parts == 1 ? 0 : (250 + parts * n) * ceil_div(tiles, processors);
+      const uint64_t time = uint64_t{ceil_div(tiles * parts, processors)} * ceil_div(spans, parts) * (n + 60) + joined;
+      if (time < best.time) best = {n, parts, time};
+    }
+  }
+  return best;
+}
+
 // What lies in the workspace.
 struct Parts {
   uint8_t* panels;
-  float *inverse, *partial;
+  float *inverse, *partial, *joined;  // partial: of narrow products; joined: of wide ones
 };
-Parts place(Arena& arena, const swy_op& op) {
+Parts place(Arena& arena, const swy_op& op, uint32_t processors) {
   const uint32_t rows = rows_of(op), width = width_of(op);
-  uint32_t narrow_rows = 0;
+  uint32_t narrow_rows = 0, steps[4] = {};
   for (uint32_t i = first_weight(op); i < op.weight_count; ++i) {
-    if (way_of(*op.weights[i]) == Way::narrow) narrow_rows += static_cast<uint32_t>(op.weights[i]->dims[0]);
+    const Way way = way_of(*op.weights[i]);
+    if (way == Way::narrow) narrow_rows += static_cast<uint32_t>(op.weights[i]->dims[0]);
+    if (way < Way::narrow) steps[static_cast<uint32_t>(way)] += ceil_div(op.weights[i]->dims[0], kTileRowsOfWeight);
+  }
+  uint64_t joined = 0;
+  for (const uint32_t n : steps) {
+    if (n == 0) continue;
+    const Tiling t = tiling(rows, n, ceil_div(width, kSpan), processors);
+    const uint64_t tiles = uint64_t{n} * ceil_div(rows, t.rows);
+    if (t.parts > 1) joined = std::max(joined, tiles * t.parts * t.rows * kTileRowsOfWeight);
   }
   Parts p{};
   p.panels = arena.take<uint8_t>(uint64_t{ceil_div(width, kSpan)} * ceil_div(rows, 8) * kPanelBytes);
   p.inverse = arena.take<float>(rows);
+  if (joined != 0) p.joined = arena.take<float>(joined);
   if (narrow_rows != 0) p.partial = arena.take<float>(narrow_partials(rows, narrow_rows, width));
   return p;
 }
@@ -53,32 +88,23 @@ GroupedRows rows_to_panels(const Recording& r, const Parts& parts) {
   return x;
 }
 
-// Rows of activations per tile, and how long the tiles take: rounds over all multiprocessors, each of about the time of
-// 60 rows and its own. The least of all sizes.
-struct Tiling {
-  uint32_t rows;
-  uint64_t time;
-};
-Tiling tiling(uint32_t rows, uint32_t steps, uint32_t processors) {
-  Tiling best{0, UINT64_MAX};
-  for (const uint32_t n : {128u, 96u, 64u, 32u}) {
-    const uint64_t time = uint64_t{ceil_div(uint64_t{steps} * ceil_div(rows, n), processors)} * (n + 60);
-    if (time < best.time) best = {n, time};
-  }
-  return best;
-}
-
 template <swy_dtype kDtype>
-swy_status record_as(const Recording& r, const GroupedLinear& p, const GroupedLinearWeights& w) {
+swy_status record_as(const Recording& r, GroupedLinear& p, const GroupedLinearWeights& w) {
   const auto processors = static_cast<uint32_t>(r.device().processors);
-  const uint32_t n = tiling(rows_of(r.op), p.first[p.count], processors).rows;
+  const Tiling t = tiling(rows_of(r.op), p.first[p.count], p.spans, processors);
+  const uint32_t n = t.rows, tiles = p.first[p.count] * ceil_div(rows_of(r.op), n);
+  p.parts = t.parts;
+  if (p.parts > 1) {
+    p.counters = take_counters(r.list, tiles, r.error);
+    if (p.counters == nullptr) return SWY_UNSUPPORTED;
+  }
   const GroupedShape shape = grouped_shape(r.device().block_memory, kDtype, n, false);
   const auto kernel = n == 128  ? linear_grouped<kDtype, 128>
                       : n == 96 ? linear_grouped<kDtype, 96>
                       : n == 64 ? linear_grouped<kDtype, 64>
                                 : linear_grouped<kDtype, 32>;
-  return launch(r, kernel, processors, n > 64 ? kGroupedThreads<2> : kGroupedThreads<1>, shape.bytes(kDtype), p, w,
-                shape, r.list.step);
+  return launch(r, kernel, std::min(processors, tiles * p.parts), n > 64 ? kGroupedThreads<2> : kGroupedThreads<1>,
+                shape.bytes(kDtype), p, w, shape, r.list.step);
 }
 
 // The product with all weights of one encoding. `beside`: the kernel in front is that of the narrow weights.
@@ -95,6 +121,7 @@ swy_status record_streamed(const Recording& r, const Parts& parts, Way way, bool
   }
   if (p.count == 0) return SWY_OK;
   p.x = parts.panels;
+  p.partial = parts.joined;
   p.residual = r.op.id == SWY_OP_LINEAR_ADD ? r.operands.input(1) : nullptr;
   p.spans = ceil_div(width_of(r.op), kSpan);
   p.groups = ceil_div(rows_of(r.op), 8);
@@ -128,7 +155,7 @@ swy_status record_few(const Recording& r, const Parts& parts, const GroupedRows&
 
 swy_status record_grouped(const Recording& r) {
   Arena arena(r.operands.workspace());
-  const Parts parts = place(arena, r.op);
+  const Parts parts = place(arena, r.op, static_cast<uint32_t>(r.device().processors));
   const GroupedRows x = rows_to_panels(r, parts);
   SWY_CUDA_TRY(launch(r, panel_rows, rows_of(r.op), 256, 0, x, r.list.step));
   bool beside = false;
@@ -164,16 +191,17 @@ double cost_grouped(const swy_op& op, const swy_bucket&) {
     const uint32_t tiles = ceil_div(op.weights[i]->dims[0], kTileRowsOfWeight);
     way_of(*op.weights[i]) == Way::narrow ? few += tiles : steps += tiles;
   }
-  const double products = steps == 0 ? 0
-                                     : static_cast<double>(tiling(rows_of(op), steps, kProcessors).time) *
-                                           ceil_div(width_of(op), kSpan) * 0.01;
+  const double products =
+      steps == 0
+          ? 0
+          : static_cast<double>(tiling(rows_of(op), steps, ceil_div(width_of(op), kSpan), kProcessors).time) * 0.01;
   return 10 + (few != 0 ? 8 : 0) + static_cast<double>(rows_of(op)) * width_of(op) / 6e5 +
          std::max(products, bytes / 2.5e6);
 }
 
-uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) {
+uint64_t workspace(const swy_device& device, const swy_op& op, const swy_bucket&) {
   Arena arena(nullptr);
-  place(arena, op);
+  place(arena, op, static_cast<uint32_t>(device.processors));
   return arena.used();
 }
 

@@ -8,7 +8,19 @@
 namespace gpu {
 namespace {
 
-constexpr uint32_t kMostRows = 8 * kMostTileGroups;
+// Rows of activations per tile at most. Larger tiles bring an expert's weights into registers less often, but two
+// warpgroups hide less than four: they pay from so many rows of a bucket per expert on.
+constexpr uint32_t kMostRows = 64, kMostRowsWide = 8 * kMostTileGroups;
+#ifndef SWY_WIDE_FROM
+#define SWY_WIDE_FROM 96
+#endif
+bool wide(const swy_op& op) {
+  const swy_moe_attrs a = moe_attrs(op);
+  return static_cast<uint64_t>(op.inputs[0]->dims[0]) * a.top_k >= uint64_t{SWY_WIDE_FROM} * a.experts;
+}
+
+// Pairs that one block counts beside sorting, sooner than a kernel of its own would.
+constexpr uint32_t kMostCounted = 12288;
 
 uint32_t spans_of(uint32_t width) { return ceil_div(width, kSpan); }
 
@@ -31,7 +43,7 @@ float* place(GroupedMixture& p, Arena& arena, const swy_op& op) {
   const swy_moe_attrs a = moe_attrs(op);
   const auto rows = static_cast<uint32_t>(op.inputs[0]->dims[0]), hidden = static_cast<uint32_t>(op.inputs[0]->dims[1]);
   p.groups = most_groups(op);
-  p.most_rows = kMostRows;
+  p.most_rows = wide(op) ? kMostRowsWide : kMostRows;
   p.rank = arena.take<uint32_t>(uint64_t{rows} * a.top_k);
   p.begins = arena.take<uint32_t>(a.experts + 1);
   p.tiles = arena.take<uint4>(most_tiles(op));
@@ -61,24 +73,30 @@ swy_status record_logits(const Recording& r, const Mixture& m, float* partial, u
 template <class Kernel, class Weights>
 swy_status record_part(const Recording& r, Kernel kernel, const GroupedMixture& p, const Weights& w, swy_dtype d,
                        uint32_t parts, uint32_t steps, bool staged) {
-  const GroupedShape shape = grouped_shape(r.device().block_memory, d, kMostRows, staged);
-  return launch(r, kernel, static_cast<uint32_t>(r.device().processors), kGroupedThreads<1>, shape.bytes(d), p, w,
-                parts, steps, shape);
+  const GroupedShape shape = grouped_shape(r.device().block_memory, d, p.most_rows, staged);
+  return launch(r, kernel, static_cast<uint32_t>(r.device().processors),
+                wide(r.op) ? kGroupedThreads<2> : kGroupedThreads<1>, shape.bytes(d), p, w, parts, steps, shape);
 }
 swy_status record_gate_up(const Recording& r, const GroupedMixture& p, const GateUpWeights& w, swy_dtype d,
                           uint32_t parts) {
   const uint32_t width =
       std::max((parts & kRouted) != 0 ? p.m.width : 0, (parts & kShared) != 0 ? p.m.shared_width : 0);
-  const auto kernel = d == SWY_BF16 ? gate_up_grouped<SWY_BF16>
-                      : d == SWY_I8 ? gate_up_grouped<SWY_I8>
-                                    : gate_up_grouped<SWY_I4>;
-  return record_part(r, kernel, p, w, d, parts, spans_of(width), true);
+  const auto kernel = [&]<int kBlocks>() {
+    return d == SWY_BF16 ? gate_up_grouped<SWY_BF16, kBlocks>
+           : d == SWY_I8 ? gate_up_grouped<SWY_I8, kBlocks>
+                         : gate_up_grouped<SWY_I4, kBlocks>;
+  };
+  return record_part(r, wide(r.op) ? kernel.template operator()<2>() : kernel.template operator()<1>(), p, w, d, parts,
+                     spans_of(width), true);
 }
 swy_status record_down(const Recording& r, const GroupedMixture& p, const DownWeights& w, swy_dtype d, uint32_t parts) {
-  const auto kernel = d == SWY_BF16 ? down_grouped<SWY_BF16>
-                      : d == SWY_I8 ? down_grouped<SWY_I8>
-                                    : down_grouped<SWY_I4>;
-  return record_part(r, kernel, p, w, d, parts, ceil_div(p.m.hidden, kTileRowsOfWeight), false);
+  const auto kernel = [&]<int kBlocks>() {
+    return d == SWY_BF16 ? down_grouped<SWY_BF16, kBlocks>
+           : d == SWY_I8 ? down_grouped<SWY_I8, kBlocks>
+                         : down_grouped<SWY_I4, kBlocks>;
+  };
+  return record_part(r, wide(r.op) ? kernel.template operator()<2>() : kernel.template operator()<1>(), p, w, d, parts,
+                     ceil_div(p.m.hidden, kTileRowsOfWeight), false);
 }
 
 // 4-bit weights with and without offsets are multiplied by one kernel.
@@ -113,9 +131,11 @@ swy_status record_grouped(const Recording& r) {
     SWY_CUDA_TRY(record_logits(r, p.m, partial, rows));
     SWY_CUDA_TRY(record_choice(r, p.m, rows));
   }
-  p.counts = take_counters(r.list, p.m.experts, r.error);
-  if (p.counts == nullptr) return SWY_UNSUPPORTED;
-  SWY_CUDA_TRY(launch(r, count_pairs, ceil_div(uint64_t{rows} * p.m.top_k, 256), 256, 0, p, r.list.step));
+  if (rows * p.m.top_k > kMostCounted) {
+    p.counts = take_counters(r.list, p.m.experts, r.error);
+    if (p.counts == nullptr) return SWY_UNSUPPORTED;
+    SWY_CUDA_TRY(launch(r, count_pairs, ceil_div(uint64_t{rows} * p.m.top_k, 256), 256, 0, p, r.list.step));
+  }
   SWY_CUDA_TRY(launch(r, sort_tiles, 1, kSortThreads, 0, p, r.list.step));
   SWY_CUDA_TRY(launch(r, gather, rows, 256, 0, p, r.list.step));
   SWY_CUDA_TRY(record_experts(r, p));

@@ -1,7 +1,7 @@
 // Kernels of MOE for many rows on Hopper (grouped.cuh). The pairs of a row and an expert are sorted by expert; each
 // expert's begin at a multiple of 8. The shared expert follows the others as one that has all rows.
 //
-//   count_pairs, sort_tiles   places of pairs, and the tiles of all experts
+//   count_pairs, sort_tiles   places of pairs, and the tiles of all experts; with few pairs sort_tiles alone
 //   gather       x as panels, in sorted order
 //   gate_up      h = silu(gate) * up, as panels
 //   down         what each expert makes of its pairs, in bf16
@@ -14,15 +14,15 @@
 
 namespace gpu {
 
-constexpr uint32_t kSortThreads = 1024, kMostSorted = 1024, kMostTileGroups = 8, kMostSlots = 33;
+constexpr uint32_t kSortThreads = 1024, kMostSorted = 1024, kMostTileGroups = 16, kMostSlots = 33;
 
 struct GroupedMixture {
   Mixture m;
-  uint32_t* counts;      // [experts]: of pairs; zero between steps
+  uint32_t* counts;      // [experts]: of pairs, zero between steps; null: sort_tiles counts
   uint32_t* rank;        // [rows, top_k]: of a pair among those of its expert
   uint32_t* begins;      // [experts + 1]: the first group of each expert, then of the shared one
   uint4* tiles;          // expert (experts: the shared one), first group, rows
-  uint32_t* tile_count;  // [9]: tiles; tiles of 1 to 8 groups or more
+  uint32_t* tile_count;  // [1 + kMostTileGroups]: tiles; tiles of 1, 2, ... groups or more
   uint8_t* x;            // panels [spans of hidden][groups]
   uint8_t* h;            // panels [spans of width][groups]
   uint16_t* pairs;       // bf16 [8 * groups, hidden]
@@ -106,10 +106,18 @@ static __global__ void __launch_bounds__(kSortThreads)
   depend();
   release_next();
   const uint32_t experts = p.m.experts;
-  for (uint32_t e = threadIdx.x; e < experts; e += kSortThreads) counts[e] = p.counts[e], p.counts[e] = 0;
+  for (uint32_t e = threadIdx.x; e < experts; e += kSortThreads) {
+    counts[e] = p.counts == nullptr ? 0 : p.counts[e];
+    if (p.counts != nullptr) p.counts[e] = 0;
+  }
   if (threadIdx.x == 0) counts[experts] = p.m.shared_width != 0 ? step_rows(step, p.m.domain) : 0;
   if (threadIdx.x <= kMostTileGroups) sizes[threadIdx.x] = 0;
   __syncthreads();
+  if (p.counts == nullptr) {
+    const uint32_t pairs = step_rows(step, p.m.domain) * p.m.top_k;
+    for (uint32_t i = threadIdx.x; i < pairs; i += kSortThreads) p.rank[i] = atomicAdd(counts + expert_of(p, i), 1u);
+    __syncthreads();
+  }
   if (threadIdx.x < 32) {
     const uint32_t groups = sum_groups(counts, begins, experts);
     if (threadIdx.x == 0) begins[experts] = groups;
@@ -172,10 +180,16 @@ static __global__ void __launch_bounds__(256) gather(const __grid_constant__ Gro
 
 #ifdef SWY_HOPPER
 
+// Tiles have up to 64 rows of activations, or for kBlocks 2 up to 128.
+template <int kBlocksOf>
+struct TilesOfMixture {
+  static constexpr int kRows = 0, kBlocks = kBlocksOf, kMostRows = 64 * kBlocks, kStep = 8 * kBlocks;
+};
+
 // A tile of the first half of a kernel's rows, gate, and of the second, up.
-struct GateUpWork {
+template <int kBlocks>
+struct GateUpWork : TilesOfMixture<kBlocks> {
   static constexpr RowOrder kOrder = RowOrder::pairs;
-  static constexpr int kRows = 0, kBlocks = 1;
   static constexpr bool kReadOnce = true;
   const GroupedMixture& p;
   const GateUpWeights& w;
@@ -196,31 +210,30 @@ struct GateUpWork {
     t.x = p.x + uint64_t{of.y} * kPanelBytes;
     t.span_stride = uint64_t{p.groups} * kPanelBytes;
     t.groups = first < width && (parts & (shared ? kShared : kRouted)) != 0 ? (of.z + 7) / 8 : 0;
-    t.spans = (p.m.hidden + kSpan - 1) / kSpan;
+    t.begin = 0, t.end = (p.m.hidden + kSpan - 1) / kSpan;
     t.what = make_uint4(of.y, of.z, first, width);
     return t;
   }
   // The tile's 128 columns of h are one span: panels that lie one after the other.
   template <int N>
-  __device__ void store(const GroupedPipe& pipe, const GroupedTile& tile, const float (&acc)[1][N / 2]) const {
-    const uint32_t g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, column = tile_row<kBlocks, kOrder>(0, 0);
-    const bool in = tile.what.z + column < tile.what.w;
+  __device__ void store(const GroupedPipe& pipe, const GroupedTile& tile, float (&acc)[kBlocks][N / 2]) const {
     if (threadIdx.x == 0) copies_out_read();
     named_barrier(1, kConsumers<kBlocks>);
-    char* to = pipe.memory + pipe.staging;
 #pragma unroll
-    for (int n = 0; n < N / 8; ++n) {
-      float v[2];
+    for (uint32_t h = 0; h < kBlocks; ++h) {
+      const uint32_t column = tile_row<kBlocks, kOrder>(0, h);
+      const bool in = tile.what.z + column < tile.what.w;
 #pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        const float h = fast_silu(acc[0][4 * n + e]) * acc[0][4 * n + 2 + e];
-        v[e] = in ? h : 0.0f;
+      for (int n = 0; n < N / 8; ++n) {
+        float v[2];
+#pragma unroll
+        for (uint32_t e = 0; e < 2; ++e) {
+          const float gate = acc[0][4 * n + 2 * h + e];
+          const float up = kBlocks == 1 ? acc[0][4 * n + 2 + e] : acc[kBlocks - 1][4 * n + 2 * h + e];
+          v[e] = in ? fast_silu(gate) * up : 0.0f;
+        }
+        put_two(pipe.memory + pipe.staging + n * kPanelBytes, column, v);
       }
-      // Columns g and g + 4 share a word: the lower lane takes the first row of both, the other the second.
-      const float other = __shfl_xor_sync(kAll, g < 4 ? v[1] : v[0], 16);
-      const __nv_bfloat162 word = g < 4 ? __floats2bfloat162_rn(v[0], other) : __floats2bfloat162_rn(other, v[1]);
-      const uint32_t row = t * 2 + g / 4;
-      *reinterpret_cast<__nv_bfloat162*>(to + n * kPanelBytes + panel_offset(0, row, column & ~4u)) = word;
     }
     stores_visible_to_copies();
     named_barrier(1, kConsumers<kBlocks>);
@@ -229,14 +242,21 @@ struct GateUpWork {
                tile.groups * kPanelBytes);
     }
   }
+  // Columns g and g + 4 share a word: the lower lane takes the first row of both, the other the second.
+  static __device__ void put_two(char* panel, uint32_t column, const float (&v)[2]) {
+    const uint32_t g = threadIdx.x % 32 / 4, row = threadIdx.x % 4 * 2 + g / 4;
+    const float other = __shfl_xor_sync(kAll, g < 4 ? v[1] : v[0], 16);
+    const __nv_bfloat162 word = g < 4 ? __floats2bfloat162_rn(v[0], other) : __floats2bfloat162_rn(other, v[1]);
+    *reinterpret_cast<__nv_bfloat162*>(panel + panel_offset(0, row, column & ~4u)) = word;
+  }
   __device__ void finish() const {
     if (threadIdx.x == 0) copies_out_done();
   }
 };
 
-struct DownWork {
+template <int kBlocks>
+struct DownWork : TilesOfMixture<kBlocks> {
   static constexpr RowOrder kOrder = RowOrder::neighbours;
-  static constexpr int kRows = 0, kBlocks = 1;
   static constexpr bool kReadOnce = true;
   const GroupedMixture& p;
   const DownWeights& w;
@@ -256,25 +276,31 @@ struct DownWork {
     t.x = p.h + uint64_t{of.y} * kPanelBytes;
     t.span_stride = uint64_t{p.groups} * kPanelBytes;
     t.groups = (parts & (shared ? kShared : kRouted)) != 0 ? (of.z + 7) / 8 : 0;
-    t.spans = ((shared ? p.m.shared_width : p.m.width) + kSpan - 1) / kSpan;
+    t.begin = 0, t.end = ((shared ? p.m.shared_width : p.m.width) + kSpan - 1) / kSpan;
     t.what = make_uint4(of.y, of.z, first, 0);
     return t;
   }
   template <int N>
-  __device__ void store(const GroupedPipe&, const GroupedTile& tile, const float (&acc)[1][N / 2]) const {
-    const uint32_t g = threadIdx.x % 32 / 4, column = tile.what.z + threadIdx.x / 32 * 16 + threadIdx.x % 4 * 4;
+  __device__ void store(const GroupedPipe&, const GroupedTile& tile, float (&acc)[kBlocks][N / 2]) const {
+    const uint32_t g = threadIdx.x % 32 / 4;
+    const uint32_t column = tile.what.z + (threadIdx.x / 32 * 16 + threadIdx.x % 4 * 4) * kBlocks;
 #pragma unroll
     for (int n = 0; n < N / 8; ++n) {
-      uint32_t v[2];
+      uint32_t v[2 * kBlocks];
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const __nv_bfloat162 two = __floats2bfloat162_rn(acc[0][4 * n + 2 * h], acc[0][4 * n + 2 * h + 1]);
-        v[h] = transpose(*reinterpret_cast<const uint32_t*>(&two));
+      for (int i = 0; i < 2 * kBlocks; ++i) {
+        const float(&from)[N / 2] = acc[i / 2];
+        const __nv_bfloat162 two = __floats2bfloat162_rn(from[4 * n + i % 2 * 2], from[4 * n + i % 2 * 2 + 1]);
+        v[i] = transpose(*reinterpret_cast<const uint32_t*>(&two));
       }
       const uint32_t row = n * 8 + g;
       if (row >= tile.what.y || column >= p.m.hidden) continue;
-      *reinterpret_cast<uint2*>(p.pairs + (uint64_t{tile.what.x} * 8 + row) * p.m.hidden + column) =
-          make_uint2(v[0], v[1]);
+      uint16_t* to = p.pairs + (uint64_t{tile.what.x} * 8 + row) * p.m.hidden + column;
+      if constexpr (kBlocks == 1) {
+        *reinterpret_cast<uint2*>(to) = make_uint2(v[0], v[1]);
+      } else {
+        *reinterpret_cast<uint4*>(to) = make_uint4(v[0], v[1], v[2], v[3]);
+      }
     }
   }
   __device__ void finish() const {}
@@ -282,27 +308,27 @@ struct DownWork {
 
 #endif
 
-template <swy_dtype kDtype>
-__global__ void __launch_bounds__(kGroupedThreads<1>, 1)
+template <swy_dtype kDtype, int kBlocks>
+__global__ void __launch_bounds__(kGroupedThreads<kBlocks>, 1)
     gate_up_grouped(const __grid_constant__ GroupedMixture p, const __grid_constant__ GateUpWeights w, uint32_t parts,
                     uint32_t steps, const GroupedShape shape) {
 #ifdef SWY_HOPPER
   extern __shared__ uint4 shared[];
   depend();
   release_next();
-  grouped_product<kDtype>(GateUpWork{p, w, parts, steps}, shape, reinterpret_cast<char*>(shared));
+  grouped_product<kDtype>(GateUpWork<kBlocks>{{}, p, w, parts, steps}, shape, reinterpret_cast<char*>(shared));
 #endif
 }
 
-template <swy_dtype kDtype>
-__global__ void __launch_bounds__(kGroupedThreads<1>, 1)
+template <swy_dtype kDtype, int kBlocks>
+__global__ void __launch_bounds__(kGroupedThreads<kBlocks>, 1)
     down_grouped(const __grid_constant__ GroupedMixture p, const __grid_constant__ DownWeights w, uint32_t parts,
                  uint32_t steps, const GroupedShape shape) {
 #ifdef SWY_HOPPER
   extern __shared__ uint4 shared[];
   depend();
   release_next();
-  grouped_product<kDtype>(DownWork{p, w, parts, steps}, shape, reinterpret_cast<char*>(shared));
+  grouped_product<kDtype>(DownWork<kBlocks>{{}, p, w, parts, steps}, shape, reinterpret_cast<char*>(shared));
 #endif
 }
 
