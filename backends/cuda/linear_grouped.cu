@@ -1,5 +1,5 @@
-// LINEAR, LINEAR_ADD and RMS_NORM_LINEAR for many rows on Hopper (linear_grouped.cuh). Weights of few rows go to
-// narrow.cuh.
+// LINEAR, LINEAR_ADD, RMS_NORM_LINEAR and LM_HEAD for many rows on Hopper (linear_grouped.cuh). Weights of few rows go
+// to narrow.cuh.
 #include "linear_grouped.cuh"
 
 #include <algorithm>
@@ -11,7 +11,11 @@
 namespace gpu {
 namespace {
 
-uint32_t rows_of(const swy_op& op) { return static_cast<uint32_t>(op.inputs[0]->dims[0]); }
+bool head(const swy_op& op) { return op.id == SWY_OP_LM_HEAD; }
+uint32_t rows_of(const swy_op& op) {
+  return static_cast<uint32_t>(head(op) ? op.outputs[0]->dims[0] : op.inputs[0]->dims[0]);
+}
+swy_rows domain_of(const swy_op& op) { return head(op) ? static_cast<swy_rows>(SWY_ROWS_LOGITS) : op.inputs[0]->rows; }
 uint32_t width_of(const swy_op& op) { return static_cast<uint32_t>(op.inputs[0]->dims[1]); }
 
 // How a weight is multiplied. 4-bit weights with and without offsets are one encoding here.
@@ -82,7 +86,8 @@ GroupedRows rows_to_panels(const Recording& r, const Parts& parts) {
   x.y = parts.panels;
   x.width = width_of(r.op);
   x.groups = ceil_div(rows_of(r.op), 8);
-  x.domain = r.op.inputs[0]->rows;
+  x.domain = domain_of(r.op);
+  x.gather = head(r.op);
   take_norm(r, x);
   if (x.normed) x.inverse = parts.inverse;
   return x;
@@ -125,7 +130,7 @@ swy_status record_streamed(const Recording& r, const Parts& parts, Way way, bool
   p.residual = r.op.id == SWY_OP_LINEAR_ADD ? r.operands.input(1) : nullptr;
   p.spans = ceil_div(width_of(r.op), kSpan);
   p.groups = ceil_div(rows_of(r.op), 8);
-  p.domain = r.op.inputs[0]->rows;
+  p.domain = domain_of(r.op);
   p.beside = std::exchange(beside, false);
   return way == Way::nibbles ? record_as<SWY_I4>(r, p, w)
          : way == Way::bytes ? record_as<SWY_I8>(r, p, w)
@@ -168,11 +173,16 @@ swy_status supports_grouped(const swy_device& device, const swy_op& op, const sw
   if (!is_hopper(device)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "is made for compute capability 9.0");
   }
+  constexpr uint32_t kLeastOfHead = 8;  // fewer are bound by memory, and vectors come closer to that
+  if (head(op) && rows_of(op) < kLeastOfHead) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "takes %u rows of logits or more, the bucket has %u",
+                     kLeastOfHead, rows_of(op));
+  }
   bool streamed = false;
   for (uint32_t i = first_weight(op); i < op.weight_count; ++i) {
     const Way way = way_of(*op.weights[i]);
     streamed = streamed || (way != Way::narrow && way != Way::other);
-    if (way == Way::other || (way == Way::narrow && op.id == SWY_OP_LINEAR_ADD)) {
+    if (way == Way::other || (way == Way::narrow && (op.id == SWY_OP_LINEAR_ADD || head(op)))) {
       return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
                        "weight %u cannot be streamed: bf16 or quantized rows of a multiple of 32 are needed", i);
     }
@@ -212,6 +222,7 @@ constexpr Kernel kKernels[] = {
     kernel("linear.grouped", SWY_OP_LINEAR),
     kernel("linear_add.grouped", SWY_OP_LINEAR_ADD),
     kernel("rms_norm_linear.grouped", SWY_OP_RMS_NORM_LINEAR),
+    kernel("lm_head.grouped", SWY_OP_LM_HEAD),
 };
 
 }  // namespace
