@@ -27,10 +27,7 @@ Way way_of(const swy_tensor& t) {
   return t.dtype == SWY_I8 ? Way::bytes : t.dtype == SWY_BF16 ? Way::halves : Way::nibbles;
 }
 
-#ifndef SWY_MOST_PARTS
-#define SWY_MOST_PARTS 8
-#endif
-constexpr uint32_t kMostParts = SWY_MOST_PARTS;
+constexpr uint32_t kMostParts = 8;
 
 // Rows of activations per tile, in how many parts the spans of a tile are multiplied, and about how many hundredths of
 // a microsecond that takes on an H200: rounds over all multiprocessors, each of about the time of 60 rows and its own

@@ -10,13 +10,10 @@ namespace {
 
 // Rows of activations per tile at most. Larger tiles bring an expert's weights into registers less often, but two
 // warpgroups hide less than four: they pay from so many rows of a bucket per expert on.
-constexpr uint32_t kMostRows = 64, kMostRowsWide = 8 * kMostTileGroups;
-#ifndef SWY_WIDE_FROM
-#define SWY_WIDE_FROM 96
-#endif
+constexpr uint32_t kMostRows = 64, kMostRowsWide = 8 * kMostTileGroups, kWideFrom = 96;
 bool wide(const swy_op& op) {
   const swy_moe_attrs a = moe_attrs(op);
-  return static_cast<uint64_t>(op.inputs[0]->dims[0]) * a.top_k >= uint64_t{SWY_WIDE_FROM} * a.experts;
+  return static_cast<uint64_t>(op.inputs[0]->dims[0]) * a.top_k >= uint64_t{kWideFrom} * a.experts;
 }
 
 // Pairs that one block counts beside sorting, sooner than a kernel of its own would.
