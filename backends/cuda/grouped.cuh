@@ -182,14 +182,43 @@ __device__ inline void multiply_unit_few(float (&acc)[1][N / 2], const uint32_t 
   }
 }
 
+// A span of one warp, which is done with its activations then.
+template <int N, class Rows>
+__device__ inline void multiply_span_few(const Rows& rows, uint32_t magic, uint32_t panels, float (&acc)[1][N / 2]) {
+#pragma unroll
+  for (int u = 0; u < 4; ++u) {
+    uint32_t a[1][2][4];
+    rows.unpack(u, magic, a);
+    multiply_unit_few<N>(acc, a, panels, u);
+  }
+  __syncwarp();
+}
+
+// Waits for a span, and reads what this thread has of its weights.
+template <swy_dtype kDtype, class Rows>
+__device__ inline void load_span(GroupedPipe& p, const GroupedTile& tile, uint32_t span, bool affine, Rows& rows) {
+  const uint32_t lane = threadIdx.x % 32, shift = tile.w0->group_shift, eight = eight_of(shift, span);
+  if (kDtype != SWY_BF16 && (span == tile.begin || eight != eight_of(shift, span - 1))) {
+    barrier_wait(p.scales_full(p.scale_slot), p.scale_phase);
+  }
+  barrier_wait(p.full(p.slot), p.phase);
+  rows.load(p.memory + p.slot * p.stage_bytes);
+  if (kDtype == SWY_BF16) return;
+  rows.load_scales(p.memory + p.scales + p.scale_slot * kScaleSlotBytes, (span * kSpan + lane % 4 * 32) >> shift,
+                   affine);
+  if (span + 1 != tile.end && eight == eight_of(shift, span + 1)) return;
+  __syncwarp();
+  if (lane == 0) barrier_arrive(p.scales_empty(p.scale_slot));
+  p.next_scales();
+}
+
 // acc = a tile's product.
 template <swy_dtype kDtype, int N, int kBlocks, RowOrder kOrder>
 __device__ inline void multiply_spans(GroupedPipe& p, const GroupedTile& tile, float (&acc)[kBlocks][N / 2]) {
-  const uint32_t lane = threadIdx.x % 32, shift = tile.w0->group_shift;
+  const uint32_t lane = threadIdx.x % 32;
   const bool affine = kDtype != SWY_BF16 && tile.w0->offset_data != nullptr;
   uint32_t magic;
   asm volatile("mov.b32 %0, 0x43004300;" : "=r"(magic));
-  constexpr bool kFew = N <= kFewRows && kBlocks == 1;
   SpanRows<kDtype, kBlocks, kOrder> rows;
   uint32_t a[2][kBlocks][2][4];  // of alternate units
 #pragma unroll
@@ -199,29 +228,10 @@ __device__ inline void multiply_spans(GroupedPipe& p, const GroupedTile& tile, f
   }
   uint32_t previous = 0;
   for (uint32_t span = tile.begin; span < tile.end; ++span) {
-    const uint32_t eight = eight_of(shift, span);
-    if (kDtype != SWY_BF16 && (span == tile.begin || eight != eight_of(shift, span - 1))) {
-      barrier_wait(p.scales_full(p.scale_slot), p.scale_phase);
-    }
-    barrier_wait(p.full(p.slot), p.phase);
-    rows.load(p.memory + p.slot * p.stage_bytes);
-    if (kDtype != SWY_BF16) {
-      rows.load_scales(p.memory + p.scales + p.scale_slot * kScaleSlotBytes, (span * kSpan + lane % 4 * 32) >> shift,
-                       affine);
-      if (span + 1 == tile.end || eight != eight_of(shift, span + 1)) {
-        __syncwarp();
-        if (lane == 0) barrier_arrive(p.scales_empty(p.scale_slot));
-        p.next_scales();
-      }
-    }
+    load_span<kDtype>(p, tile, span, affine, rows);
     const uint32_t panels = p.base + p.slot * p.stage_bytes + p.weight_bytes;
-    if constexpr (kFew) {
-#pragma unroll
-      for (int u = 0; u < 4; ++u) {
-        rows.unpack(u, magic, a[0]);
-        multiply_unit_few<N>(acc, a[0], panels, u);
-      }
-      __syncwarp();
+    if constexpr (N <= kFewRows && kBlocks == 1) {
+      multiply_span_few<N>(rows, magic, panels, acc);
       if (lane == 0) barrier_arrive(p.empty(p.slot));
       p.next();
       continue;
@@ -240,7 +250,7 @@ __device__ inline void multiply_spans(GroupedPipe& p, const GroupedTile& tile, f
     previous = p.slot;
     p.next();
   }
-  if constexpr (kFew) return;
+  if constexpr (N <= kFewRows && kBlocks == 1) return;
   products_wait<0>();
   rows.keep_unit(a[0]), rows.keep_unit(a[1]);
 #pragma unroll

@@ -27,7 +27,7 @@ Way way_of(const swy_tensor& t) {
   return t.dtype == SWY_I8 ? Way::bytes : t.dtype == SWY_BF16 ? Way::halves : Way::nibbles;
 }
 
-constexpr uint32_t kMostParts = 8;
+constexpr uint32_t kMostParts = 8;  // of a tile's spans
 
 // Rows of activations per tile, in how many parts the spans of a tile are multiplied, and about how many hundredths of
 // a microsecond that takes on an H200: rounds over all multiprocessors, each of about the time of 60 rows and its own
