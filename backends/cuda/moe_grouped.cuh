@@ -3,6 +3,7 @@
 //
 //   count_pairs, sort_tiles   places of pairs, and the tiles of all experts; with few pairs sort_tiles alone
 //   gather       x as panels, in sorted order
+//   route_few    all of that for few rows, with the router (moe_route.cuh)
 //   gate_up      h = silu(gate) * up, as panels
 //   down         what each expert makes of its pairs, in bf16
 //   combine      y, in order of k
@@ -21,12 +22,14 @@ struct GroupedMixture {
   uint32_t* counts;      // [experts]: of pairs, zero between steps; null: sort_tiles counts
   uint32_t* rank;        // [rows, top_k]: of a pair among those of its expert
   uint32_t* begins;      // [experts + 1]: the first group of each expert, then of the shared one
+  uint32_t* places;      // [rows, slots]: the sorted rows of a row's copies
   uint4* tiles;          // expert (experts: the shared one), first group, rows
   uint32_t* tile_count;  // [1 + kMostTileGroups]: tiles; tiles of 1, 2, ... groups or more
   uint8_t* x;            // panels [spans of hidden][groups]
   uint8_t* h;            // panels [spans of width][groups]
   uint16_t* pairs;       // bf16 [8 * groups, hidden]
   uint32_t groups, most_rows;
+  uint32_t room;  // groups that every expert has; 0: as many as it needs
 
   __device__ uint32_t slots() const { return m.top_k + (m.shared_width != 0 ? 1 : 0); }
 };
@@ -45,7 +48,10 @@ struct TileSplit {
   uint32_t tiles, groups, last;  // groups of 8 rows in each but the last, and in the last
 
   __device__ TileSplit(uint32_t n, uint32_t most_rows) {
-    const uint32_t all = (n + 7) / 8, least = (all * 8 + most_rows - 1) / most_rows;
+    const uint32_t all = (n + 7) / 8;
+    groups = last = all, tiles = all != 0 ? 1 : 0;
+    if (all * 8 <= most_rows) return;
+    const uint32_t least = (all * 8 + most_rows - 1) / most_rows;
     groups = least == 0 ? 0 : (all + least - 1) / least;
     tiles = least == 0 ? 0 : (all + groups - 1) / groups;
     last = least == 0 ? 0 : all - (tiles - 1) * groups;
@@ -99,7 +105,32 @@ __device__ inline void list_tiles(const GroupedMixture& p, uint32_t expert, uint
       make_uint4(expert, begin + last * split.groups, n - last * split.groups * 8, 0);
 }
 
-// One block: where each expert's pairs begin, and the tiles in order of falling size. Leaves the counts at zero.
+// By a block: the tiles in order of falling size, from counts and begins [experts + 1] and sizes [kMostTileGroups + 1],
+// which are zero, all in shared memory.
+__device__ inline void put_tiles(const GroupedMixture& p, const uint32_t* counts, const uint32_t* begins,
+                                 uint32_t* sizes) {
+  for (uint32_t e = threadIdx.x; e <= p.m.experts; e += blockDim.x) {
+    const TileSplit split(counts[e], p.most_rows);
+    if (split.tiles == 0) continue;
+    atomicAdd(sizes + split.groups, split.tiles - 1);
+    atomicAdd(sizes + split.last, 1);
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    uint32_t tiles = 0;
+    for (uint32_t g = kMostTileGroups; g > 0; --g) {
+      const uint32_t n = sizes[g];
+      sizes[g] = tiles;
+      tiles += n;
+      p.tile_count[g] = tiles;
+    }
+    p.tile_count[0] = tiles;
+  }
+  __syncthreads();
+  for (uint32_t e = threadIdx.x; e <= p.m.experts; e += blockDim.x) list_tiles(p, e, counts[e], begins[e], sizes);
+}
+
+// One block: where each expert's pairs begin, and the tiles. Leaves the counts at zero.
 static __global__ void __launch_bounds__(kSortThreads)
     sort_tiles(const __grid_constant__ GroupedMixture p, const swy_step* step) {
   __shared__ uint32_t counts[kMostSorted + 1], begins[kMostSorted + 1], sizes[kMostTileGroups + 1];
@@ -122,28 +153,9 @@ static __global__ void __launch_bounds__(kSortThreads)
     const uint32_t groups = sum_groups(counts, begins, experts);
     if (threadIdx.x == 0) begins[experts] = groups;
   }
-  for (uint32_t e = threadIdx.x; e <= experts; e += kSortThreads) {
-    const TileSplit split(counts[e], p.most_rows);
-    if (split.tiles == 0) continue;
-    atomicAdd(sizes + split.groups, split.tiles - 1);
-    atomicAdd(sizes + split.last, 1);
-  }
   __syncthreads();
-  if (threadIdx.x == 0) {
-    uint32_t tiles = 0;
-    for (uint32_t g = kMostTileGroups; g > 0; --g) {
-      const uint32_t n = sizes[g];
-      sizes[g] = tiles;
-      tiles += n;
-      p.tile_count[g] = tiles;
-    }
-    p.tile_count[0] = tiles;
-  }
-  __syncthreads();
-  for (uint32_t e = threadIdx.x; e <= experts; e += kSortThreads) {
-    p.begins[e] = begins[e];
-    list_tiles(p, e, counts[e], begins[e], sizes);
-  }
+  for (uint32_t e = threadIdx.x; e <= experts; e += kSortThreads) p.begins[e] = begins[e];
+  put_tiles(p, counts, begins, sizes);
 }
 
 // blockIdx.x: row. A row's copies for its experts, and the shared expert's factor.
@@ -159,6 +171,7 @@ static __global__ void __launch_bounds__(256) gather(const __grid_constant__ Gro
   if (threadIdx.x < slots) {
     to[threadIdx.x] =
         threadIdx.x < p.m.top_k ? sorted_row(p, row * p.m.top_k + threadIdx.x) : p.begins[p.m.experts] * 8 + row;
+    p.places[row * slots + threadIdx.x] = to[threadIdx.x];
   }
   float sum = 0;
   if (p.m.shared_width != 0) {
@@ -332,41 +345,59 @@ __global__ void __launch_bounds__(kGroupedThreads<kBlocks>, 1)
 #endif
 }
 
-// y = sum of p_e times the experts' results, in order of k. blockIdx.x: row; a thread per 8 columns.
+// sum += factor * eight bf16.
+__device__ inline void add_eight(float factor, uint4 v, float (&sum)[8]) {
+  const uint32_t word[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    sum[2 * j] = fmaf(factor, __uint_as_float(word[j] << 16), sum[2 * j]);
+    sum[2 * j + 1] = fmaf(factor, __uint_as_float(word[j] & 0xffff0000u), sum[2 * j + 1]);
+  }
+}
+
+// y = sum of p_e times the experts' results, in order of k. blockIdx.x: row; y: share of the columns; a thread per 8.
 static __global__ void __launch_bounds__(256)
     combine_grouped(const __grid_constant__ GroupedMixture p, const swy_step* step) {
+  constexpr uint32_t kAtOnce = 9;  // loads that are under way together
   __shared__ uint32_t from[kMostSlots];
   __shared__ float factors[kMostSlots];
+  const uint32_t row = blockIdx.x, stride = gridDim.y * blockDim.x * 8;
+  const bool there = row < step_rows(step, p.m.domain);
+  const uint32_t slots = p.slots(), first = (blockIdx.y * blockDim.x + threadIdx.x) * 8;
+  // The kernel in front waited for all that is older than its own results.
+  if (there && threadIdx.x < slots) {
+    const bool routed = threadIdx.x < p.m.top_k;
+    from[threadIdx.x] = __ldcg(p.places + row * slots + threadIdx.x);
+    factors[threadIdx.x] = __ldcg(routed ? p.m.p + uint64_t{row} * p.m.top_k + threadIdx.x : p.m.shared_p + row);
+  }
+  float old[8] = {};
+  const auto load_residual = [&](uint32_t i) {
+    if (p.m.residual == nullptr || i >= p.m.hidden) return;
+    const auto* at = reinterpret_cast<const float4*>(p.m.residual + uint64_t{row} * p.m.hidden + i);
+    const float4 a = __ldcg(at), b = __ldcg(at + 1);
+    old[0] = a.x, old[1] = a.y, old[2] = a.z, old[3] = a.w, old[4] = b.x, old[5] = b.y, old[6] = b.z, old[7] = b.w;
+  };
+  if (there) load_residual(first);
+  __syncthreads();
   depend();
   release_next();
-  const uint32_t row = blockIdx.x;
-  if (row >= step_rows(step, p.m.domain)) return;
-  const uint32_t slots = p.slots();
-  if (threadIdx.x < slots) {
-    const bool routed = threadIdx.x < p.m.top_k;
-    from[threadIdx.x] = routed ? sorted_row(p, row * p.m.top_k + threadIdx.x) : p.begins[p.m.experts] * 8 + row;
-    factors[threadIdx.x] = routed ? p.m.p[uint64_t{row} * p.m.top_k + threadIdx.x] : p.m.shared_p[row];
-  }
-  __syncthreads();
-  for (uint32_t i = threadIdx.x * 8; i < p.m.hidden; i += blockDim.x * 8) {
+  if (!there) return;
+  for (uint32_t i = first; i < p.m.hidden; i += stride) {
+    if (i != first) load_residual(i);
     float sum[8] = {};
-#pragma unroll 9
-    for (uint32_t k = 0; k < slots; ++k) {
-      const uint4 v = __ldg(reinterpret_cast<const uint4*>(p.pairs + uint64_t{from[k]} * p.m.hidden + i));
-      const uint32_t word[4] = {v.x, v.y, v.z, v.w};
+    for (uint32_t k = 0; k < slots; k += kAtOnce) {
+      uint4 v[kAtOnce];
 #pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        sum[2 * j] = fmaf(factors[k], __uint_as_float(word[j] << 16), sum[2 * j]);
-        sum[2 * j + 1] = fmaf(factors[k], __uint_as_float(word[j] & 0xffff0000u), sum[2 * j + 1]);
+      for (uint32_t j = 0; j < kAtOnce; ++j) {
+        v[j] = k + j < slots ? __ldcg(reinterpret_cast<const uint4*>(p.pairs + uint64_t{from[k + j]} * p.m.hidden + i))
+                             : make_uint4(0, 0, 0, 0);
       }
+#pragma unroll
+      for (uint32_t j = 0; j < kAtOnce; ++j) add_eight(k + j < slots ? factors[k + j] : 0.0f, v[j], sum);
     }
     const uint64_t at = uint64_t{row} * p.m.hidden + i;
-    if (p.m.residual != nullptr) {
-      float old[8];
-      load_eight(p.m.residual + at, old);
 #pragma unroll
-      for (int j = 0; j < 8; ++j) sum[j] += old[j];
-    }
+    for (int j = 0; j < 8; ++j) sum[j] += old[j];
     *reinterpret_cast<float4*>(p.m.y + at) = make_float4(sum[0], sum[1], sum[2], sum[3]);
     *reinterpret_cast<float4*>(p.m.y + at + 4) = make_float4(sum[4], sum[5], sum[6], sum[7]);
   }
