@@ -30,6 +30,9 @@ struct GroupedTile {
   uint4 what;            // of the caller
 };
 
+// When a kernel waits for those in front: before all else, or once it has asked for the weights of its first spans.
+enum class Waits { first, ahead };
+
 #ifdef SWY_HOPPER
 
 struct GroupedPipe {
@@ -78,11 +81,12 @@ struct GroupedPipe {
 // Which eight groups of scales a span belongs to.
 __device__ inline uint32_t eight_of(uint32_t group_shift, uint32_t span) { return ((span * kSpan) >> group_shift) / 8; }
 
+// Asks for the weights of a span. Its barrier opens when its activations have come, too.
 template <swy_dtype kDtype>
-__device__ inline void ask_span(GroupedPipe& p, const GroupedTile& t, uint32_t span) {
+__device__ inline void ask_weights(GroupedPipe& p, const GroupedTile& t, uint32_t span) {
   barrier_wait(p.empty(p.slot), p.phase ^ 1);
-  const uint32_t to = p.base + p.slot * p.stage_bytes, barrier = p.full(p.slot), x_bytes = t.groups * kPanelBytes;
-  barrier_expect(barrier, p.weight_bytes + x_bytes);
+  const uint32_t to = p.base + p.slot * p.stage_bytes, barrier = p.full(p.slot);
+  barrier_expect(barrier, p.weight_bytes + t.groups * kPanelBytes);
   if constexpr (kDtype == SWY_BF16) {
 #pragma unroll
     for (uint32_t half = 0; half < 2; ++half) {
@@ -95,8 +99,11 @@ __device__ inline void ask_span(GroupedPipe& p, const GroupedTile& t, uint32_t s
     copy_box(to, t.w0->quants, span * kBytes, t.row0, barrier, p.policy);
     copy_box(to + kBoxRows * kBytes, t.w1->quants, span * kBytes, t.row1, barrier, p.policy);
   }
-  copy_in(to + p.weight_bytes, t.x + span * t.span_stride, x_bytes, barrier);
-  p.next();
+}
+// And for its activations.
+__device__ inline void ask_activations(const GroupedPipe& p, const GroupedTile& t, uint32_t span, uint32_t slot) {
+  const uint32_t to = p.base + slot * p.stage_bytes + p.weight_bytes;
+  copy_in(to, t.x + span * t.span_stride, t.groups * kPanelBytes, p.full(slot));
 }
 
 __device__ inline void ask_scales(GroupedPipe& p, const GroupedTile& t, uint32_t eight) {
@@ -131,23 +138,65 @@ __device__ inline void bring_scales(GroupedPipe& p, const GroupedTile& t, uint32
   p.next_scales();
 }
 
-// Warp 0 asks for weights, activations and scales; warp 1 brings scales where they are not mapped.
+// Whether a span is the first to need its eight groups of scales.
+__device__ inline bool begins_eight(const GroupedTile& t, uint32_t span) {
+  const uint32_t shift = t.w0->group_shift;
+  return span == t.begin || eight_of(shift, span) != eight_of(shift, span - 1);
+}
+
+// By one thread: asks for what the first spans need that no kernel in front writes, as far as there is room. Returns
+// how many spans have all but their activations.
 template <swy_dtype kDtype, class Work>
-__device__ inline void produce(GroupedPipe& p, const Work& work) {
+__device__ inline uint32_t ask_ahead(GroupedPipe& p, const Work& work, uint32_t total) {
+  uint32_t asked = 0, eights = 0;
+  for (uint32_t i = blockIdx.x; i < total; i += gridDim.x) {
+    const GroupedTile t = work.tile(i, work.entry(i));
+    if (t.groups == 0) continue;
+    for (uint32_t span = t.begin; span < t.end; ++span) {
+      if (asked == p.stages) return asked;
+      if (kDtype != SWY_BF16 && begins_eight(t, span)) {
+        if (eights++ == kScaleSlots) return asked;
+        if (t.w0->scales_mapped) ask_scales(p, t, eight_of(t.w0->group_shift, span));
+      }
+      ask_weights<kDtype>(p, t, span);
+      p.next();
+      ++asked;
+    }
+  }
+  return asked;
+}
+
+// Warp 0 asks for weights, activations and scales; warp 1 brings scales where they are not mapped. `ahead`: whether
+// the kernels in front have still to be waited for.
+template <swy_dtype kDtype, class Work>
+__device__ inline void produce(GroupedPipe& p, const Work& work, bool ahead) {
   const uint32_t warp = (threadIdx.x - kConsumers<Work::kBlocks>) / 32, total = work.total();
   if (warp > 1 || (warp == 0 && threadIdx.x % 32 != 0)) return;
   p.policy = cache_policy(Work::kReadOnce);
+  uint32_t asked = 0;
+  if (Work::kWaits == Waits::ahead && ahead && warp == 0) {
+    asked = ask_ahead<kDtype>(p, work, total);
+    depend();
+    release_next();
+  }
+  uint32_t n = 0;
   for (uint32_t i = blockIdx.x; i < total; i += gridDim.x) {
     const GroupedTile t = work.tile(i, work.entry(i));
     if (t.groups == 0) continue;
     const bool scaled = kDtype != SWY_BF16 && t.w0->scales_mapped == (warp == 0);
-    const uint32_t shift = t.w0->group_shift;
-    for (uint32_t span = t.begin; span < t.end; ++span) {
-      const uint32_t eight = eight_of(shift, span);
-      if (scaled && (span == t.begin || eight != eight_of(shift, span - 1))) {
+    for (uint32_t span = t.begin; span < t.end; ++span, ++n) {
+      if (Work::kWaits == Waits::ahead && n < asked) {
+        ask_activations(p, t, span, n);
+        continue;
+      }
+      if (scaled && begins_eight(t, span)) {
+        const uint32_t eight = eight_of(t.w0->group_shift, span);
         warp == 0 ? ask_scales(p, t, eight) : bring_scales(p, t, eight);
       }
-      if (warp == 0) ask_span<kDtype>(p, t, span);
+      if (warp != 0) continue;
+      ask_weights<kDtype>(p, t, span);
+      ask_activations(p, t, span, p.slot);
+      p.next();
     }
   }
 }
@@ -294,20 +343,24 @@ __device__ inline void consume(GroupedPipe& p, const Work& work) {
   }
 }
 
-// A whole kernel: all threads of the block come here, after depend(). `work` has
+// A whole kernel, with depend() and release_next(): all threads of the block come here. `waited`: the activations are
+// older than the kernel in front, for which the caller waits at the end. `work` has
 //   kBlocks, kOrder   of a consumer's rows
 //   kReadOnce         whether most weights belong to one tile
+//   kWaits            first, or ahead if its tiles are older than the kernel in front
 //   kRows             of activations in every tile; 0: up to kMostRows, in steps of kStep, those of more groups of 8
 //                     before those of fewer
 //   total(), total(g) tiles; those of g groups or more
 //   entry(i)          what a table says of a tile, read ahead of its use; tile(i, entry)
 //   store<N>(pipe, tile, acc), finish()   for the consumers
 template <swy_dtype kDtype, class Work>
-__device__ inline void grouped_product(const Work& work, const GroupedShape& shape, char* shared) {
+__device__ inline void grouped_product(const Work& work, const GroupedShape& shape, char* shared, bool waited = false) {
   GroupedPipe p(shared, shape, kDtype, kConsumers<Work::kBlocks>);
+  if (Work::kWaits == Waits::first) depend();
+  if (Work::kWaits == Waits::first || waited) release_next();
   if (threadIdx.x >= kConsumers<Work::kBlocks>) {
     fewer_registers<Work::kBlocks == 1 ? 32 : 24>();  // with those of the consumers, all that the block has
-    produce<kDtype>(p, work);
+    produce<kDtype>(p, work, !waited);
   } else {
     more_registers<Work::kBlocks == 1 ? 112 : 240>();
     consume<kDtype>(p, work);

@@ -20,8 +20,8 @@ struct GroupedRows {
 // blockIdx.x: row.
 static __global__ void __launch_bounds__(256) panel_rows(const __grid_constant__ GroupedRows p, const swy_step* step) {
   __shared__ float scratch[32];
+  release_next();  // who comes next asks for its weights, and waits for this kernel, which waits for those in front
   depend();
-  release_next();
   const uint32_t row = blockIdx.x;
   if (row >= step_rows(step, p.domain)) return;
   const uint32_t from = p.gather ? step_array<uint32_t>(step, step->logit_row_at)[row] : row;
@@ -68,6 +68,7 @@ struct LinearWork {
   static constexpr RowOrder kOrder = RowOrder::neighbours;
   static constexpr int kRows = N, kBlocks = N <= 64 ? 1 : 2;
   static constexpr bool kReadOnce = false;
+  static constexpr Waits kWaits = Waits::ahead;
   const GroupedLinear& p;
   const GroupedLinearWeights& w;
   uint32_t rows;
@@ -176,9 +177,8 @@ __global__ void __launch_bounds__(kGroupedThreads<(N <= 64 ? 1 : 2)>, 1)
                    const GroupedShape shape, const swy_step* step) {
 #ifdef SWY_HOPPER
   extern __shared__ uint4 shared[];
-  if (!p.beside) depend();
-  release_next();
-  grouped_product<kDtype>(LinearWork<N>{p, w, step_rows(step, p.domain)}, shape, reinterpret_cast<char*>(shared));
+  const LinearWork<N> work{p, w, step_rows(step, p.domain)};
+  grouped_product<kDtype>(work, shape, reinterpret_cast<char*>(shared), p.beside);
   if (p.beside) depend();
 #endif
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "moe_combine.cuh"
 #include "moe_route.cuh"
 #include "narrow.cuh"
 
