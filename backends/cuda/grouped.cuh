@@ -1,10 +1,10 @@
 // Products of many rows on Hopper: 256 rows of a weight at a time, as they lie in memory, times up to 128 rows of
 // activations, in bf16 with fp32 sums.
 //
-// A block stays on its multiprocessor and walks over a list of tiles. One warp asks the copy engine for spans of 128
-// elements of the weight's rows and of the activations; warpgroups bring the weights into the registers of the
-// first operand of wgmma, each its part of the rows, while the products of the registers before are under way.
-// Activations are the second operand, so that their number is padded to a multiple of 8 only.
+// A block stays on its multiprocessor and walks over a list of tiles. One warpgroup asks the copy engine for spans of
+// 128 elements of the weight's rows and of the activations; others bring the weights into the registers of the first
+// operand of wgmma, each its part of the rows, while the products of the registers before are under way. Activations
+// are the second operand, so that their number is padded to a multiple of 8 only.
 //
 // Which elements of the sum an instruction takes is free, as long as both operands agree. A thread of a quad takes 32
 // consecutive elements of a span (grouped_rows.cuh). Activations come as panels (panels.cuh).
@@ -30,7 +30,7 @@ struct GroupedTile {
   uint4 what;            // of the caller
 };
 
-// When a kernel waits for those in front: before all else, or once it has asked for the weights of its first spans.
+// When a kernel waits for those in front: before all else, or for its activations alone.
 enum class Waits { first, ahead };
 
 #ifdef SWY_HOPPER
@@ -81,32 +81,31 @@ struct GroupedPipe {
 // Which eight groups of scales a span belongs to.
 __device__ inline uint32_t eight_of(uint32_t group_shift, uint32_t span) { return ((span * kSpan) >> group_shift) / 8; }
 
-// Asks for the weights of a span. Its barrier opens when its activations have come, too.
+// The producing warpgroup. One thread takes some 130 instructions for a span, as long as its bytes need: they are
+// shared out among four warps, which go on by themselves. The barrier of a span opens when all that was asked for has
+// come.
+enum class Producer : uint32_t { first_half, scales, second_half, activations };  // warps
+
+// The first 128 rows of a tile's weights, or the second.
 template <swy_dtype kDtype>
-__device__ inline void ask_weights(GroupedPipe& p, const GroupedTile& t, uint32_t span) {
-  barrier_wait(p.empty(p.slot), p.phase ^ 1);
-  const uint32_t to = p.base + p.slot * p.stage_bytes, barrier = p.full(p.slot);
-  barrier_expect(barrier, p.weight_bytes + t.groups * kPanelBytes);
+__device__ inline void ask_half(const GroupedPipe& p, const GroupedTile& t, uint32_t half, uint32_t span) {
+  constexpr uint32_t kBytes = kDtype == SWY_BF16 ? 128 : kDtype == SWY_I8 ? 128 : 64;  // of a row of a box
+  const uint32_t to = p.base + p.slot * p.stage_bytes + half * kBoxRows * kBytes, barrier = p.full(p.slot);
+  const StreamedWeight& w = half == 0 ? *t.w0 : *t.w1;
+  const uint32_t row = half == 0 ? t.row0 : t.row1;
   if constexpr (kDtype == SWY_BF16) {
-#pragma unroll
-    for (uint32_t half = 0; half < 2; ++half) {
-      const uint32_t at = to + half * kTileRowsOfWeight * 128;
-      copy_box(at, t.w0->quants, span * kSpan + half * 64, t.row0, barrier, p.policy);
-      copy_box(at + kBoxRows * 128, t.w1->quants, span * kSpan + half * 64, t.row1, barrier, p.policy);
-    }
+    copy_box(to, w.quants, span * kSpan, row, barrier, p.policy);
+    copy_box(to + kTileRowsOfWeight * kBytes, w.quants, span * kSpan + kSpan / 2, row, barrier, p.policy);
   } else {
-    constexpr uint32_t kBytes = kDtype == SWY_I8 ? 128 : 64;
-    copy_box(to, t.w0->quants, span * kBytes, t.row0, barrier, p.policy);
-    copy_box(to + kBoxRows * kBytes, t.w1->quants, span * kBytes, t.row1, barrier, p.policy);
+    copy_box(to, w.quants, span * kBytes, row, barrier, p.policy);
   }
 }
-// And for its activations.
-__device__ inline void ask_activations(const GroupedPipe& p, const GroupedTile& t, uint32_t span, uint32_t slot) {
-  const uint32_t to = p.base + slot * p.stage_bytes + p.weight_bytes;
-  copy_in(to, t.x + span * t.span_stride, t.groups * kPanelBytes, p.full(slot));
+__device__ inline void ask_activations(const GroupedPipe& p, const GroupedTile& t, uint32_t span) {
+  copy_in(p.base + p.slot * p.stage_bytes + p.weight_bytes, t.x + span * t.span_stride, t.groups * kPanelBytes,
+          p.full(p.slot));
 }
 
-__device__ inline void ask_scales(GroupedPipe& p, const GroupedTile& t, uint32_t eight) {
+__device__ inline void ask_scales(const GroupedPipe& p, const GroupedTile& t, uint32_t eight) {
   barrier_wait(p.scales_empty(p.scale_slot), p.scale_phase ^ 1);
   const bool affine = t.w0->offset_data != nullptr;
   const uint32_t to = p.base + p.scales + p.scale_slot * kScaleSlotBytes, barrier = p.scales_full(p.scale_slot);
@@ -117,11 +116,10 @@ __device__ inline void ask_scales(GroupedPipe& p, const GroupedTile& t, uint32_t
     copy_box(to + kScalePlane, t.w0->offsets, eight * 8, t.row0, barrier, p.policy);
     copy_box(to + kScalePlane + kBoxRows * 16, t.w1->offsets, eight * 8, t.row1, barrier, p.policy);
   }
-  p.next_scales();
 }
 
 // The same by a warp, where the copy engine cannot take them.
-__device__ inline void bring_scales(GroupedPipe& p, const GroupedTile& t, uint32_t eight) {
+__device__ inline void bring_scales(const GroupedPipe& p, const GroupedTile& t, uint32_t eight) {
   barrier_wait(p.scales_empty(p.scale_slot), p.scale_phase ^ 1);
   auto* to = reinterpret_cast<uint16_t*>(p.memory + p.scales + p.scale_slot * kScaleSlotBytes);
   for (uint32_t i = threadIdx.x % 32; i < kTileRowsOfWeight * 8; i += 32) {
@@ -135,69 +133,70 @@ __device__ inline void bring_scales(GroupedPipe& p, const GroupedTile& t, uint32
   }
   __syncwarp();
   if (threadIdx.x % 32 == 0) barrier_arrive(p.scales_full(p.scale_slot));
-  p.next_scales();
 }
 
-// Whether a span is the first to need its eight groups of scales.
-__device__ inline bool begins_eight(const GroupedTile& t, uint32_t span) {
-  const uint32_t shift = t.w0->group_shift;
-  return span == t.begin || eight_of(shift, span) != eight_of(shift, span - 1);
-}
-
-// By one thread: asks for what the first spans need that no kernel in front writes, as far as there is room. Returns
-// how many spans have all but their activations.
-template <swy_dtype kDtype, class Work>
-__device__ inline uint32_t ask_ahead(GroupedPipe& p, const Work& work, uint32_t total) {
-  uint32_t asked = 0, eights = 0;
+// All tiles of this block that are its business, span by span.
+template <class Work, class Each>
+__device__ inline void each_span(const Work& work, Each each) {
+  const uint32_t total = work.total();
   for (uint32_t i = blockIdx.x; i < total; i += gridDim.x) {
     const GroupedTile t = work.tile(i, work.entry(i));
     if (t.groups == 0) continue;
-    for (uint32_t span = t.begin; span < t.end; ++span) {
-      if (asked == p.stages) return asked;
-      if (kDtype != SWY_BF16 && begins_eight(t, span)) {
-        if (eights++ == kScaleSlots) return asked;
-        if (t.w0->scales_mapped) ask_scales(p, t, eight_of(t.w0->group_shift, span));
-      }
-      ask_weights<kDtype>(p, t, span);
-      p.next();
-      ++asked;
-    }
+    for (uint32_t span = t.begin; span < t.end; ++span) each(t, span);
   }
-  return asked;
 }
 
-// Warp 0 asks for weights, activations and scales; warp 1 brings scales where they are not mapped. `ahead`: whether
-// the kernels in front have still to be waited for.
+// By a whole warp.
+template <class Work>
+__device__ inline void produce_scales(GroupedPipe& p, const Work& work) {
+  each_span(work, [&](const GroupedTile& t, uint32_t span) {
+    const uint32_t shift = t.w0->group_shift, eight = eight_of(shift, span);
+    if (span != t.begin && eight == eight_of(shift, span - 1)) return;
+    if (!t.w0->scales_mapped) {
+      bring_scales(p, t, eight);
+    } else if (threadIdx.x % 32 == 0) {
+      ask_scales(p, t, eight);
+    }
+    __syncwarp();
+    p.next_scales();
+  });
+}
+
+// By one thread: its part of every span, as soon as there is room.
+template <swy_dtype kDtype, Producer kPart, class Work>
+__device__ inline void produce_spans(GroupedPipe& p, const Work& work) {
+  each_span(work, [&](const GroupedTile& t, uint32_t span) {
+    barrier_wait(p.empty(p.slot), p.phase ^ 1);
+    if (kPart == Producer::first_half) barrier_expect(p.full(p.slot), p.weight_bytes + t.groups * kPanelBytes);
+    if (kPart == Producer::activations) {
+      ask_activations(p, t, span);
+    } else {
+      ask_half<kDtype>(p, t, kPart == Producer::first_half ? 0 : 1, span);
+    }
+    p.next();
+  });
+}
+
+// `waits`: whether the activations come from the kernel in front, which is to be waited for.
 template <swy_dtype kDtype, class Work>
-__device__ inline void produce(GroupedPipe& p, const Work& work, bool ahead) {
-  const uint32_t warp = (threadIdx.x - kConsumers<Work::kBlocks>) / 32, total = work.total();
-  if (warp > 1 || (warp == 0 && threadIdx.x % 32 != 0)) return;
+__device__ inline void produce(GroupedPipe& p, const Work& work, bool waits) {
+  const auto part = static_cast<Producer>((threadIdx.x - kConsumers<Work::kBlocks>) / 32);
   p.policy = cache_policy(Work::kReadOnce);
-  uint32_t asked = 0;
-  if (Work::kWaits == Waits::ahead && ahead && warp == 0) {
-    asked = ask_ahead<kDtype>(p, work, total);
-    depend();
-    release_next();
+  if (part == Producer::scales) {
+    if (kDtype != SWY_BF16) produce_scales(p, work);
+    return;
   }
-  uint32_t n = 0;
-  for (uint32_t i = blockIdx.x; i < total; i += gridDim.x) {
-    const GroupedTile t = work.tile(i, work.entry(i));
-    if (t.groups == 0) continue;
-    const bool scaled = kDtype != SWY_BF16 && t.w0->scales_mapped == (warp == 0);
-    for (uint32_t span = t.begin; span < t.end; ++span, ++n) {
-      if (Work::kWaits == Waits::ahead && n < asked) {
-        ask_activations(p, t, span, n);
-        continue;
-      }
-      if (scaled && begins_eight(t, span)) {
-        const uint32_t eight = eight_of(t.w0->group_shift, span);
-        warp == 0 ? ask_scales(p, t, eight) : bring_scales(p, t, eight);
-      }
-      if (warp != 0) continue;
-      ask_weights<kDtype>(p, t, span);
-      ask_activations(p, t, span, p.slot);
-      p.next();
+  if (threadIdx.x % 32 != 0) return;
+  if (part == Producer::first_half) {
+    produce_spans<kDtype, Producer::first_half>(p, work);
+  } else if (part == Producer::second_half) {
+    produce_spans<kDtype, Producer::second_half>(p, work);
+  } else {
+    if (waits) {
+      depend();
+      release_next();
     }
+    produce_spans<kDtype, Producer::activations>(p, work);
   }
 }
 
@@ -360,7 +359,7 @@ __device__ inline void grouped_product(const Work& work, const GroupedShape& sha
   if (Work::kWaits == Waits::first || waited) release_next();
   if (threadIdx.x >= kConsumers<Work::kBlocks>) {
     fewer_registers<Work::kBlocks == 1 ? 32 : 24>();  // with those of the consumers, all that the block has
-    produce<kDtype>(p, work, !waited);
+    produce<kDtype>(p, work, Work::kWaits == Waits::ahead && !waited);
   } else {
     more_registers<Work::kBlocks == 1 ? 112 : 240>();
     consume<kDtype>(p, work);
