@@ -192,17 +192,18 @@ void decoding_cases(std::vector<CaseSpec>& out) {
 // gate of fp32, ties, and all rows on one expert.
 void batch_cases(std::vector<CaseSpec>& out) {
   const Encoding i4{SWY_I4, 64};
-  for (const Mixture& m : {Mixture{2, 16, 4, 256, 64, 64, i4}, Mixture{9, 36, 8, 1184, 32, 32, i4},
-                           Mixture{33, 20, 8, 2048, 64, 0, i4}, Mixture{64, 12, 3, 1024, 32, 64, i4},
-                           Mixture{20, 36, 6, 256, 64, 0, i4, Mixture::kTied}, Mixture{65, 16, 4, 256, 64, 64, i4}}) {
+  for (const Mixture& m :
+       {Mixture{2, 16, 4, 256, 64, 64, i4}, Mixture{9, 18, 8, 1184, 32, 32, i4}, Mixture{64, 12, 3, 1024, 32, 64, i4},
+        Mixture{20, 36, 6, 256, 64, 0, i4, Mixture::kTied}, Mixture{65, 16, 4, 256, 64, 64, i4}}) {
     Mixture n = m;
     n.router = SWY_BF16;
     if (m.rows == 9) n.mix = SWY_F32;
     put(out, n, false, {SWY_OP_MOE, SWY_OP_MOE_ADD});
   }
-  Mixture one_expert{64, 3, 3, 256, 64, 64, i4}, most{32, 256, 8, 2048, 32, 32, i4};
-  one_expert.router = most.router = SWY_BF16;
+  Mixture one_expert{64, 3, 3, 256, 64, 64, i4}, wide{33, 20, 8, 2048, 64, 0, i4}, most{32, 256, 8, 2048, 32, 32, i4};
+  one_expert.router = wide.router = most.router = SWY_BF16;
   put(out, one_expert, false, {SWY_OP_MOE_ADD});
+  put(out, wide, true, {SWY_OP_MOE, SWY_OP_MOE_ADD});
   put(out, most, true, {SWY_OP_MOE, SWY_OP_MOE_ADD});
 }
 
