@@ -30,7 +30,7 @@ struct Head {
 
 // The convolution of this thread's channels.
 struct Inputs {
-  uint32_t channel[kPerThread];  // of qkv; kNone: nothing to do
+  uint32_t channel[kPerThread];                                     // of qkv; kNone: nothing to do
   float window[kPerThread][kMostTaps], tap[kPerThread][kMostTaps];  // the newest last
 
   __device__ Inputs(const Delta& d, const Sequence& s, uint32_t head) {
@@ -94,8 +94,8 @@ __device__ inline float over_lanes(float x) {  // of one column
   return x;
 }
 
-// The rule on columns [first, end) of `states`, by a warp, four at a time: eight lanes per column, each with N groups of
-// four keys. Writes the output to `m`; returns this lane's share of its squares.
+// The rule on columns [first, end) of `states`, by a warp, four at a time: eight lanes per column, each with N groups
+// of four keys. Writes the output to `m`; returns this lane's share of its squares.
 template <int N>
 __device__ float walk(const Delta& d, bool fresh, float2 gate, uint32_t first, uint32_t end, float* states, Head& m) {
   const uint32_t lane = threadIdx.x % 32, part = lane % 8, dim = d.key_dim;
