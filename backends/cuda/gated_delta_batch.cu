@@ -5,14 +5,14 @@
 // three blocks keep 192 KB of a multiprocessor on the way, whatever their threads do. A warp works on columns of its
 // own, from one copy to the other. The blocks of a key head form a cluster: all have read the old inputs of the
 // convolution before one of them writes the new ones.
-#include "copy_engine.cuh"
+#include "clusters.cuh"
 #include "gated_delta.cuh"
 
 namespace gpu {
 namespace {
 
 constexpr uint32_t kThreads = 256, kWarps = kThreads / 32, kBlocks = 3;  // of a multiprocessor
-constexpr uint32_t kMostDim = 128, kMostTaps = 4, kMostCluster = 8;
+constexpr uint32_t kTaps = 4, kMostDim = 128, kMostCluster = 8;
 constexpr uint32_t kPerThread = (3 * kMostDim + kThreads - 1) / kThreads;  // channels
 constexpr uint32_t kNone = 0xffffffffu;
 // From so many sequences on it is faster than gated_delta.step.
@@ -25,31 +25,43 @@ struct Head {
   float mixed[3 * kMostDim];  // q and k of the key head, v of the value head; after the convolution
   float out[kMostDim];
   float squares[3][kWarps];  // of q, k and the output
-  uint64_t come[kWarps];     // each warp's columns
+  float2 gate;
+  uint64_t come[kWarps];  // each warp's columns
 };
 
-// The convolution of this thread's channels.
-struct Inputs {
-  uint32_t channel[kPerThread];                                     // of qkv; kNone: nothing to do
-  float window[kPerThread][kMostTaps], tap[kPerThread][kMostTaps];  // the newest last
+__device__ inline uint32_t cluster_number() {
+  uint32_t x;
+  asm("mov.u32 %0, %%clusterid.x;" : "=r"(x));
+  return x;
+}
 
-  __device__ Inputs(const Delta& d, const Sequence& s, uint32_t head) {
-    const uint32_t dim = d.key_dim, taps = d.kernel, key_head = head / (d.value_heads / d.key_heads);
+__device__ inline float4 taps_of(const Weight& w, uint32_t channel) {
+  if (w.dtype == SWY_F32) return reinterpret_cast<const float4*>(w.data)[channel];
+  const uint2 v = reinterpret_cast<const uint2*>(w.data)[channel];
+  return make_float4(bf16_bits(v.x & 0xffffu), __uint_as_float(v.x & 0xffff0000u), bf16_bits(v.y & 0xffffu),
+                     __uint_as_float(v.y & 0xffff0000u));
+}
+
+// The convolution of this thread's channels: of q and k, one after the other, then of v.
+template <uint32_t kDim>
+struct Inputs {
+  uint32_t channel[kPerThread];     // of qkv; kNone: nothing to do
+  float window[kPerThread][kTaps];  // the newest last
+  float4 tap[kPerThread];
+
+  __device__ Inputs(const Delta& d, const Sequence& s, uint32_t key_head, uint32_t head) {
 #pragma unroll
     for (uint32_t i = 0; i < kPerThread; ++i) {
       const uint32_t j = i * kThreads + threadIdx.x;
-      const uint32_t c = j < dim       ? key_head * dim + j
-                         : j < 2 * dim ? d.keys() + key_head * dim + j - dim
-                                       : 2 * d.keys() + head * d.value_dim + j - 2 * dim;
-      channel[i] = s.active && j < 2 * dim + d.value_dim ? c : kNone;
+      const uint32_t c = j < kDim       ? key_head * kDim + j
+                         : j < 2 * kDim ? d.keys() + key_head * kDim + j - kDim
+                                        : 2 * d.keys() + head * d.value_dim + j - 2 * kDim;
+      channel[i] = s.active && j < 2 * kDim + d.value_dim ? c : kNone;
+      if (channel[i] == kNone) continue;
+      const float* old = d.conv_state + (s.read * d.channels() + c) * (kTaps - 1);
 #pragma unroll
-      for (uint32_t back = 0; back < kMostTaps; ++back) {
-        float &x = window[i][kMostTaps - 1 - back], &w = tap[i][kMostTaps - 1 - back];
-        x = w = 0;
-        if (channel[i] == kNone || back >= taps) continue;
-        w = plain_at(d.conv, uint64_t{c} * taps + taps - 1 - back);
-        if (back > 0 && !s.fresh) x = d.conv_state[(s.read * d.channels() + c) * (taps - 1) + taps - 1 - back];
-      }
+      for (uint32_t t = 0; t + 1 < kTaps; ++t) window[i][t] = s.fresh ? 0.0f : old[t];
+      tap[i] = taps_of(d.conv, c);
     }
   }
   // To `m`: silu(convolution), and each warp's squares of q and k.
@@ -57,16 +69,17 @@ struct Inputs {
     float squares[2] = {0, 0};
 #pragma unroll
     for (uint32_t i = 0; i < kPerThread; ++i) {
+      if (channel[i] != kNone) window[i][kTaps - 1] = d.qkv[uint64_t{s.first} * d.channels() + channel[i]];
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < kPerThread; ++i) {
       const uint32_t j = i * kThreads + threadIdx.x;
       if (channel[i] == kNone) continue;
-      window[i][kMostTaps - 1] = d.qkv[uint64_t{s.first} * d.channels() + channel[i]];
-      float sum = 0;
-#pragma unroll
-      for (uint32_t t = 0; t < kMostTaps; ++t) sum = fmaf(window[i][t], tap[i][t], sum);
-      const float u = silu(sum);
+      const float u = silu(fmaf(window[i][3], tap[i].w,
+                                fmaf(window[i][2], tap[i].z, fmaf(window[i][1], tap[i].y, window[i][0] * tap[i].x))));
       m.mixed[j] = u;
-      if (j < d.key_dim) squares[0] = fmaf(u, u, squares[0]);
-      if (j >= d.key_dim && j < 2 * d.key_dim) squares[1] = fmaf(u, u, squares[1]);
+      if (j < kDim) squares[0] = fmaf(u, u, squares[0]);
+      if (j >= kDim && j < 2 * kDim) squares[1] = fmaf(u, u, squares[1]);
     }
 #pragma unroll
     for (uint32_t i = 0; i < 2; ++i) {
@@ -79,11 +92,9 @@ struct Inputs {
 #pragma unroll
     for (uint32_t i = 0; i < kPerThread; ++i) {
       if (channel[i] == kNone || (channel[i] < 2 * d.keys() && !first)) continue;
-      float* to = d.conv_state + (s.write * d.channels() + channel[i]) * (d.kernel - 1);
+      float* to = d.conv_state + (s.write * d.channels() + channel[i]) * (kTaps - 1);
 #pragma unroll
-      for (uint32_t back = 0; back + 1 < kMostTaps; ++back) {
-        if (back + 1 < d.kernel) to[d.kernel - 2 - back] = window[i][kMostTaps - 1 - back];
-      }
+      for (uint32_t t = 0; t + 1 < kTaps; ++t) to[t] = window[i][t + 1];
     }
   }
 };
@@ -93,40 +104,41 @@ __device__ inline float over_lanes(float x) {  // of one column
   for (int o = 1; o < 8; o *= 2) x += __shfl_xor_sync(kAll, x, o);
   return x;
 }
-
-// The rule on columns [first, end) of `states`, by a warp, four at a time: eight lanes per column, each with N groups
-// of four keys. Writes the output to `m`; returns this lane's share of its squares.
-template <int N>
-__device__ float walk(const Delta& d, bool fresh, float2 gate, uint32_t first, uint32_t end, float* states, Head& m) {
-  const uint32_t lane = threadIdx.x % 32, part = lane % 8, dim = d.key_dim;
-  float sums[2] = {0, 0};
+__device__ inline float over_warps(const float (&x)[kWarps]) {
+  float sum = 0;
 #pragma unroll
-  for (uint32_t w = 0; w < kWarps; ++w) sums[0] += m.squares[0][w], sums[1] += m.squares[1][w];
-  const float scale_q = rsqrtf(sums[0] + d.l2_eps) * rsqrtf(static_cast<float>(dim));
-  const float scale_k = rsqrtf(sums[1] + d.l2_eps);
+  for (uint32_t w = 0; w < kWarps; ++w) sum += x[w];
+  return sum;
+}
+__device__ inline void take4(const float* from, float scale, float (&to)[4]) {
+  const float4 v = *reinterpret_cast<const float4*>(from);
+  to[0] = v.x * scale, to[1] = v.y * scale, to[2] = v.z * scale, to[3] = v.w * scale;
+}
+
+// The rule on `columns` columns of the state [columns, 32 N], by a warp, four at a time: eight lanes per column, each
+// with N groups of four keys. `v` and `out`: of the first column. Returns this lane's share of the output's squares.
+template <int N>
+__device__ float walk(const Delta& d, const Head& m, uint32_t columns, float* states, const float* v, float* out) {
+  const uint32_t lane = threadIdx.x % 32, part = lane % 8;
+  const float scale_q = rsqrtf(over_warps(m.squares[0]) + d.l2_eps) * rsqrtf(32.0f * N);
+  const float scale_k = rsqrtf(over_warps(m.squares[1]) + d.l2_eps);
+  const float2 gate = m.gate;
   float key[N][4], query[N][4], both = 0, squares = 0;
 #pragma unroll
   for (int n = 0; n < N; ++n) {
+    take4(m.mixed + n * 32 + part * 4, scale_q, query[n]);
+    take4(m.mixed + (N + n) * 32 + part * 4, scale_k, key[n]);
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const uint32_t i = n * 32 + part * 4 + j;
-      query[n][j] = i < dim ? m.mixed[i] * scale_q : 0.0f;
-      key[n][j] = i < dim ? m.mixed[dim + i] * scale_k : 0.0f;
-      both = fmaf(query[n][j], key[n][j], both);
-    }
+    for (int j = 0; j < 4; ++j) both = fmaf(query[n][j], key[n][j], both);
   }
   both = over_lanes(both);
-  if (!fresh) barrier_wait(shared_at(&m.come[threadIdx.x / 32]), 0);
-  for (uint32_t four = first; four < end; four += 4) {
-    const uint32_t column = four + lane / 8;
-    const bool there = column < end;
-    float4* at = reinterpret_cast<float4*>(states + column * dim) + part;
+  barrier_wait(shared_at(&m.come[threadIdx.x / 32]), 0);
+  for (uint32_t column = lane / 8; column < columns; column += 4) {
+    float4* at = reinterpret_cast<float4*>(states + column * (32 * N)) + part;
     float state[N][4], dot_k = 0, dot_q = 0;
 #pragma unroll
     for (int n = 0; n < N; ++n) {
-      const bool in = there && !fresh && n * 32 + part * 4 < dim;
-      const float4 v = in ? at[n * 8] : make_float4(0, 0, 0, 0);
-      state[n][0] = v.x, state[n][1] = v.y, state[n][2] = v.z, state[n][3] = v.w;
+      take4(reinterpret_cast<const float*>(at + n * 8), gate.y, state[n]);
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         dot_k = fmaf(state[n][j], key[n][j], dot_k);
@@ -135,16 +147,15 @@ __device__ float walk(const Delta& d, bool fresh, float2 gate, uint32_t first, u
     }
     dot_k = over_lanes(dot_k);
     dot_q = over_lanes(dot_q);
-    const float delta = there ? gate.x * (m.mixed[2 * dim + column] - gate.y * dot_k) : 0.0f;
-    const float o = fmaf(both, delta, gate.y * dot_q);  // what the new state gives for q
+    const float delta = gate.x * (v[column] - dot_k);
+    const float o = fmaf(both, delta, dot_q);  // what the new state gives for q
 #pragma unroll
     for (int n = 0; n < N; ++n) {
-#pragma unroll
-      for (int j = 0; j < 4; ++j) state[n][j] = fmaf(key[n][j], delta, state[n][j] * gate.y);
-      if (there && n * 32 + part * 4 < dim) at[n * 8] = make_float4(state[n][0], state[n][1], state[n][2], state[n][3]);
+      at[n * 8] = make_float4(fmaf(key[n][0], delta, state[n][0]), fmaf(key[n][1], delta, state[n][1]),
+                              fmaf(key[n][2], delta, state[n][2]), fmaf(key[n][3], delta, state[n][3]));
     }
-    if (there && part == 0) {
-      m.out[column] = o;
+    if (part == 0) {
+      out[column] = o;
       squares = fmaf(o, o, squares);
     }
   }
@@ -156,27 +167,24 @@ __device__ float walk(const Delta& d, bool fresh, float2 gate, uint32_t first, u
 // blockIdx.x: value head; blockIdx.y: sequence. N: groups of 32 keys.
 template <int N>
 __global__ void __launch_bounds__(kThreads, kBlocks)
-    delta_batch(const __grid_constant__ Delta d, uint32_t columns, const swy_step* step) {
+    delta_batch(const __grid_constant__ Delta d, const swy_step* step) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  extern __shared__ __align__(128) float states[];  // [value_dim, key_dim]
+  extern __shared__ __align__(128) float states[];  // [value_dim, 32 N]
   __shared__ __align__(16) Head m;
-  const uint32_t head = blockIdx.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const uint32_t first = min(warp * columns, d.value_dim), end = min(first + columns, d.value_dim);  // of this warp
+  const uint32_t rank = cluster_rank(), head = blockIdx.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const uint32_t columns = d.value_dim / kWarps, first = warp * columns,
+                 bytes = columns * (32 * N) * 4;  // of this warp
   const Sequence s = blockIdx.y < step->seqs ? sequence_of(step, blockIdx.y) : Sequence{};
-  const uint32_t bytes = (end - first) * d.key_dim * 4;
-  const uint64_t slot = uint64_t{d.values()} * d.key_dim;
-  const uint64_t at = (uint64_t{head} * d.value_dim + first) * d.key_dim;
-  if (lane == 0 && s.active && !s.fresh) {
+  float* mine = states + first * (32 * N);
+  const uint64_t slot = uint64_t{d.values()} * (32 * N), at = (uint64_t{head} * d.value_dim + first) * (32 * N);
+  if (lane == 0 && s.active) {
     const uint32_t come = shared_at(&m.come[warp]);
     barrier_init(come, 1);
     publish_barriers();
-    barrier_expect(come, bytes);
-    if (bytes > 0) {
-      copy_in(shared_at(states + first * d.key_dim), d.rule_state + s.read * slot + at, bytes, come);
-    }
+    barrier_expect(come, s.fresh ? 0 : bytes);
+    if (!s.fresh) copy_in(shared_at(mine), d.rule_state + s.read * slot + at, bytes, come);
   }
-  Inputs inputs(d, s, head);
-  const GateWeights gate_of = gate_weights(d, head);
+  Inputs<32 * N> inputs(d, s, cluster_number(), head);
   const float norm = threadIdx.x < d.value_dim ? plain_at(d.norm, threadIdx.x) : 0.0f;
   touch(d);
   release_next();
@@ -186,24 +194,26 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     if (s.rows > 0 && threadIdx.x < d.value_dim) d.y[to] = 0;
     return;  // as do all blocks of the cluster
   }
+  if (s.fresh) {
+    for (uint32_t i = lane; i < columns * 8 * N; i += 32) reinterpret_cast<float4*>(mine)[i] = make_float4(0, 0, 0, 0);
+  }
   const float z = threadIdx.x < d.value_dim ? d.z[to] : 0.0f;
-  const float2 gate = gates(d, gate_of, s.first, head);
+  if (warp == kWarps - 1) m.gate = gates(d, s.first, head);
   inputs.mix(d, s, m);
-  asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
+  // The old inputs have come by now: sums of them were stored.
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+  __syncthreads();
   asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
-  inputs.keep(d, s, head % (d.value_heads / d.key_heads) == 0);
-  const float squares = warp_sum(walk<N>(d, s.fresh, gate, first, end, states, m));
+  inputs.keep(d, s, rank == 0);
+  const float squares = warp_sum(walk<N>(d, m, columns, mine, m.mixed + 2 * 32 * N + first, m.out + first));
   stores_visible_to_copies();
   __syncwarp();
   if (lane == 0) {
-    if (bytes > 0) copy_out(d.rule_state + s.write * slot + at, shared_at(states + first * d.key_dim), bytes);
+    copy_out(d.rule_state + s.write * slot + at, shared_at(mine), bytes);
     m.squares[2][warp] = squares;
   }
   __syncthreads();
-  float sum = 0;
-#pragma unroll
-  for (uint32_t w = 0; w < kWarps; ++w) sum += m.squares[2][w];
-  const float scale = rsqrtf(sum / static_cast<float>(d.value_dim) + d.norm_eps);
+  const float scale = rsqrtf(over_warps(m.squares[2]) / static_cast<float>(d.value_dim) + d.norm_eps);
   if (threadIdx.x < d.value_dim) d.y[to] = m.out[threadIdx.x] * scale * norm * silu(z);
   if (lane == 0) copies_out_read();  // shared memory stays until then
 #endif
@@ -213,15 +223,14 @@ uint32_t cluster_of(const swy_gated_delta_attrs& a) { return a.value_heads / a.k
 
 template <int N>
 swy_status record_batch(const Recording& r, const Delta& d) {
-  const uint32_t columns = ceil_div(d.value_dim, kWarps * 4) * 4;  // of a warp
   return launch_clusters(r, delta_batch<N>, cluster_of(r.attrs<swy_gated_delta_attrs>()),
                          dim3(d.value_heads, r.bucket().seqs), kThreads, sizeof(float) * d.value_dim * d.key_dim, d,
-                         columns, r.list.step);
+                         r.list.step);
 }
 
 swy_status record(const Recording& r) {
   const Delta d = delta_of(r);
-  return d.key_dim <= 32 ? record_batch<1>(r, d) : d.key_dim <= 64 ? record_batch<2>(r, d) : record_batch<4>(r, d);
+  return d.key_dim == 32 ? record_batch<1>(r, d) : d.key_dim == 64 ? record_batch<2>(r, d) : record_batch<4>(r, d);
 }
 
 swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
@@ -232,12 +241,12 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
   if (!is_hopper(device)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs clusters of blocks (compute capability 9.0)");
   }
-  if (a.key_dim % 4 != 0 || a.key_dim > kMostDim || a.value_dim > kMostDim || a.conv_kernel > kMostTaps ||
-      cluster_of(a) > kMostCluster) {
+  if ((a.key_dim != 32 && a.key_dim != 64 && a.key_dim != 128) || a.value_dim % 32 != 0 || a.value_dim > kMostDim ||
+      a.conv_kernel != kTaps || cluster_of(a) > kMostCluster) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
-                     "key_dim %u (a multiple of 4), value_dim %u, kernel %u, %u value heads per key head; at most "
-                     "%u, %u, %u and %u",
-                     a.key_dim, a.value_dim, a.conv_kernel, cluster_of(a), kMostDim, kMostDim, kMostTaps, kMostCluster);
+                     "key_dim %u, value_dim %u, kernel %u, %u value heads per key head; takes 32, 64 or 128, multiples "
+                     "of 32 up to %u, %u and at most %u",
+                     a.key_dim, a.value_dim, a.conv_kernel, cluster_of(a), kMostDim, kTaps, kMostCluster);
   }
   return SWY_OK;
 }
