@@ -44,17 +44,17 @@ __device__ inline Sequence sequence_of(const swy_step* step, uint32_t seq) {
 
 // What the gates of one head hang on beside the row.
 struct GateWeights {
-  float decay, bias;  // exp(A_log), dt_bias
+  uint32_t a_log, bias;  // plain_bits_at
 };
 __device__ inline GateWeights gate_weights(const Delta& d, uint32_t head) {
-  return {expf(plain_at(d.a_log, head)), plain_at(d.dt_bias, head)};
+  return {plain_bits_at(d.a_log, head), plain_bits_at(d.dt_bias, head)};
 }
 // beta and exp(g) of one head.
 __device__ inline float2 gates(const Delta& d, const GateWeights& w, uint32_t row, uint32_t head) {
   const uint64_t at = uint64_t{row} * d.value_heads + head;
-  const float x = d.a[at] + w.bias;
+  const float a = d.a[at], b = d.b[at], x = a + plain_of(d.dt_bias, w.bias);
   const float softplus = x > 20.0f ? x : log1pf(expf(x));
-  return make_float2(sigmoid(d.b[at]), expf(-w.decay * softplus));
+  return make_float2(sigmoid(b), expf(-expf(plain_of(d.a_log, w.a_log)) * softplus));
 }
 __device__ inline float2 gates(const Delta& d, uint32_t row, uint32_t head) {
   return gates(d, gate_weights(d, head), row, head);

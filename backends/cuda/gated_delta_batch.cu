@@ -35,19 +35,30 @@ __device__ inline uint32_t cluster_number() {
   return x;
 }
 
-__device__ inline float4 taps_of(const Weight& w, uint32_t channel) {
-  if (w.dtype == SWY_F32) return reinterpret_cast<const float4*>(w.data)[channel];
-  const uint2 v = reinterpret_cast<const uint2*>(w.data)[channel];
-  return make_float4(bf16_bits(v.x & 0xffffu), __uint_as_float(v.x & 0xffff0000u), bf16_bits(v.y & 0xffffu),
-                     __uint_as_float(v.y & 0xffff0000u));
-}
+// The taps of a channel as they lie in memory: a conversion would wait for them, and loads behind it, too.
+struct Taps {
+  uint2 first, second;  // bf16: all in `first`
+
+  __device__ void ask(const Weight& w, uint32_t channel) {
+    const bool wide = w.dtype == SWY_F32;
+    const uint2* at = reinterpret_cast<const uint2*>(w.data) + (wide ? 2 * uint64_t{channel} : channel);
+    first = at[0];
+    second = wide ? at[1] : make_uint2(0, 0);
+  }
+  __device__ float4 get(const Weight& w) const {
+    return w.dtype == SWY_F32 ? make_float4(__uint_as_float(first.x), __uint_as_float(first.y),
+                                            __uint_as_float(second.x), __uint_as_float(second.y))
+                              : make_float4(bf16_bits(first.x), __uint_as_float(first.x & 0xffff0000u),
+                                            bf16_bits(first.y), __uint_as_float(first.y & 0xffff0000u));
+  }
+};
 
 // The convolution of this thread's channels: of q and k, one after the other, then of v.
 template <uint32_t kDim>
 struct Inputs {
   uint32_t channel[kPerThread];     // of qkv; kNone: nothing to do
   float window[kPerThread][kTaps];  // the newest last
-  float4 tap[kPerThread];
+  Taps taps[kPerThread];
 
   __device__ Inputs(const Delta& d, const Sequence& s, uint32_t key_head, uint32_t head) {
 #pragma unroll
@@ -61,22 +72,25 @@ struct Inputs {
       const float* old = d.conv_state + (s.read * d.channels() + c) * (kTaps - 1);
 #pragma unroll
       for (uint32_t t = 0; t + 1 < kTaps; ++t) window[i][t] = s.fresh ? 0.0f : old[t];
-      tap[i] = taps_of(d.conv, c);
+      taps[i].ask(d.conv, c);
     }
   }
-  // To `m`: silu(convolution), and each warp's squares of q and k.
-  __device__ void mix(const Delta& d, const Sequence& s, Head& m) {
-    float squares[2] = {0, 0};
+  __device__ void ask_row(const Delta& d, const Sequence& s) {
 #pragma unroll
     for (uint32_t i = 0; i < kPerThread; ++i) {
       if (channel[i] != kNone) window[i][kTaps - 1] = d.qkv[uint64_t{s.first} * d.channels() + channel[i]];
     }
+  }
+  // To `m`: silu(convolution), and each warp's squares of q and k.
+  __device__ void mix(const Delta& d, Head& m) {
+    float squares[2] = {0, 0};
 #pragma unroll
     for (uint32_t i = 0; i < kPerThread; ++i) {
       const uint32_t j = i * kThreads + threadIdx.x;
       if (channel[i] == kNone) continue;
-      const float u = silu(fmaf(window[i][3], tap[i].w,
-                                fmaf(window[i][2], tap[i].z, fmaf(window[i][1], tap[i].y, window[i][0] * tap[i].x))));
+      const float4 tap = taps[i].get(d.conv);
+      const float u =
+          silu(fmaf(window[i][3], tap.w, fmaf(window[i][2], tap.z, fmaf(window[i][1], tap.y, window[i][0] * tap.x))));
       m.mixed[j] = u;
       if (j < kDim) squares[0] = fmaf(u, u, squares[0]);
       if (j >= kDim && j < 2 * kDim) squares[1] = fmaf(u, u, squares[1]);
@@ -185,7 +199,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     if (!s.fresh) copy_in(shared_at(mine), d.rule_state + s.read * slot + at, bytes, come);
   }
   Inputs<32 * N> inputs(d, s, cluster_number(), head);
-  const float norm = threadIdx.x < d.value_dim ? plain_at(d.norm, threadIdx.x) : 0.0f;
+  const uint32_t norm = threadIdx.x < d.value_dim ? plain_bits_at(d.norm, threadIdx.x) : 0;
+  const GateWeights gate_of = gate_weights(d, head);
   touch(d);
   release_next();
   depend();
@@ -198,8 +213,9 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     for (uint32_t i = lane; i < columns * 8 * N; i += 32) reinterpret_cast<float4*>(mine)[i] = make_float4(0, 0, 0, 0);
   }
   const float z = threadIdx.x < d.value_dim ? d.z[to] : 0.0f;
-  if (warp == kWarps - 1) m.gate = gates(d, s.first, head);
-  inputs.mix(d, s, m);
+  inputs.ask_row(d, s);
+  if (warp == kWarps - 1) m.gate = gates(d, gate_of, s.first, head);
+  inputs.mix(d, m);
   // The old inputs have come by now: sums of them were stored.
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
   __syncthreads();
@@ -214,7 +230,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   }
   __syncthreads();
   const float scale = rsqrtf(over_warps(m.squares[2]) / static_cast<float>(d.value_dim) + d.norm_eps);
-  if (threadIdx.x < d.value_dim) d.y[to] = m.out[threadIdx.x] * scale * norm * silu(z);
+  if (threadIdx.x < d.value_dim) d.y[to] = m.out[threadIdx.x] * scale * plain_of(d.norm, norm) * silu(z);
   if (lane == 0) copies_out_read();  // shared memory stays until then
 #endif
 }
