@@ -32,13 +32,16 @@ struct Sequence {
 };
 __device__ inline Sequence sequence_of(const swy_step* step, uint32_t seq) {
   const uint32_t* start = step_array<uint32_t>(step, step->row_start_at);
+  const uint32_t* position = step_array<uint32_t>(step, step->row_position_at);
+  const uint32_t* active = step_array<uint32_t>(step, step->seq_active_at);
   Sequence s;
-  s.first = start[seq];
-  s.rows = start[seq + 1] - s.first;
   s.read = step_array<uint32_t>(step, step->seq_read_slot_at)[seq];
   s.write = step_array<uint32_t>(step, step->seq_write_slot_at)[seq];
-  s.active = step_array<uint32_t>(step, step->seq_active_at)[seq] != 0 && s.rows > 0;
-  s.fresh = s.rows > 0 && step_array<uint32_t>(step, step->row_position_at)[s.first] == 0;
+  const uint32_t is_active = active[seq];  // asked for with the others, not after them
+  s.first = start[seq];
+  s.rows = start[seq + 1] - s.first;
+  s.active = is_active != 0 && s.rows > 0;
+  s.fresh = s.rows > 0 && position[s.first] == 0;
   return s;
 }
 
