@@ -11,14 +11,16 @@
 namespace gpu {
 namespace {
 
-constexpr uint32_t kThreads = 256, kWarps = kThreads / 32, kBlocks = 3;  // of a multiprocessor
+constexpr uint32_t kThreads = 256, kBlocks = 3;  // of a multiprocessor
 constexpr uint32_t kTaps = 4, kMostDim = 128, kMostCluster = 8;
-constexpr uint32_t kPerThread = (3 * kMostDim + kThreads - 1) / kThreads;  // channels
-constexpr uint32_t kNone = 0xffffffffu;
 // From so many sequences on it is faster than gated_delta.step.
 constexpr uint32_t kFewest = 4;
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+
+constexpr uint32_t kWarps = kThreads / 32;
+constexpr uint32_t kPerThread = (3 * kMostDim + kThreads - 1) / kThreads;  // channels
+constexpr uint32_t kNone = 0xffffffffu;
 
 // What a block keeps beside the state.
 struct Head {
@@ -113,6 +115,15 @@ struct Inputs {
   }
 };
 
+// By one lane. A fresh sequence has nothing to wait for.
+__device__ inline void ask_state(const Sequence& s, const float* from, float* to, uint32_t bytes, uint64_t& barrier) {
+  const uint32_t come = shared_at(&barrier);
+  barrier_init(come, 1);
+  publish_barriers();
+  barrier_expect(come, s.fresh ? 0 : bytes);
+  if (!s.fresh) copy_in(shared_at(to), from, bytes, come);
+}
+
 __device__ inline float over_lanes(float x) {  // of one column
 #pragma unroll
   for (int o = 1; o < 8; o *= 2) x += __shfl_xor_sync(kAll, x, o);
@@ -186,18 +197,11 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   extern __shared__ __align__(128) float states[];  // [value_dim, 32 N]
   __shared__ __align__(16) Head m;
   const uint32_t rank = cluster_rank(), head = blockIdx.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const uint32_t columns = d.value_dim / kWarps, first = warp * columns,
-                 bytes = columns * (32 * N) * 4;  // of this warp
+  const uint32_t columns = d.value_dim / kWarps, first = warp * columns, bytes = columns * 32 * N * 4;  // of this warp
   const Sequence s = blockIdx.y < step->seqs ? sequence_of(step, blockIdx.y) : Sequence{};
   float* mine = states + first * (32 * N);
   const uint64_t slot = uint64_t{d.values()} * (32 * N), at = (uint64_t{head} * d.value_dim + first) * (32 * N);
-  if (lane == 0 && s.active) {
-    const uint32_t come = shared_at(&m.come[warp]);
-    barrier_init(come, 1);
-    publish_barriers();
-    barrier_expect(come, s.fresh ? 0 : bytes);
-    if (!s.fresh) copy_in(shared_at(mine), d.rule_state + s.read * slot + at, bytes, come);
-  }
+  if (lane == 0 && s.active) ask_state(s, d.rule_state + s.read * slot + at, mine, bytes, m.come[warp]);
   Inputs<32 * N> inputs(d, s, cluster_number(), head);
   const uint32_t norm = threadIdx.x < d.value_dim ? plain_bits_at(d.norm, threadIdx.x) : 0;
   const GateWeights gate_of = gate_weights(d, head);
