@@ -65,7 +65,12 @@ TEST(Suites, Replay) {
   EXPECT_THAT(suite_verdict("KEEPS_INPUTS", "replay"), HasSubstr("replayed with other inputs: output 0 row 0"));
 }
 
-TEST(Suites, Numbers) { EXPECT_THAT(suite_verdict("SPREADS_NAN", "numbers"), HasSubstr("in an input of sequence ")); }
+TEST(Suites, Numbers) {
+  EXPECT_THAT(suite_verdict("SPREADS_NAN", "numbers"), HasSubstr("in an input of sequence "));
+  EXPECT_THAT(suite_verdict("MEETS_LATER_ROWS", "numbers"),
+              HasSubstr(" reached earlier rows: other bits in output 0 row "));
+  EXPECT_EQ(run_program(fixture("NO_STATE_RULE") + " --oracle naive --suite numbers --seed 42").code, 0);
+}
 
 TEST(Suites, RangesOfEveryKind) {
   const Said said = run_program(fixture("RANGED_RIGHT") + " --oracle naive --suite range --seed 42");
