@@ -27,21 +27,25 @@ Way way_of(const swy_tensor& t) {
   return t.dtype == SWY_I8 ? Way::bytes : t.dtype == SWY_BF16 ? Way::halves : Way::nibbles;
 }
 
-constexpr uint32_t kMostParts = 8;  // of a tile's spans
+constexpr uint32_t kMostParts = 8;          // of a tile's spans
+constexpr uint32_t kMostRowsInParts = 256;  // of a step: with more, all multiprocessors have tiles
 
 // Rows of activations per tile, in how many parts the spans of a tile are multiplied, and about how many hundredths of
 // a microsecond that takes on an H200: rounds over all multiprocessors, each of about the time of 60 rows and its own
-// per span; parts are written and read once more. The least of all sizes.
+// per span; then the block that ends last adds the parts up, of tiles of more than 64 rows more slowly, since their
+// sums leave few registers for loads under way. The least of all sizes.
 struct Tiling {
   uint32_t rows, parts;
   uint64_t time;
 };
 Tiling tiling(uint32_t rows, uint32_t steps, uint32_t spans, uint32_t processors) {
   Tiling best{0, 1, UINT64_MAX};
-  for (uint32_t parts = 1; parts <= std::min(kMostParts, spans); parts *= 2) {
+  const uint32_t most_parts = rows > kMostRowsInParts ? 1 : std::min(kMostParts, spans);
+  for (uint32_t parts = 1; parts <= most_parts; parts *= 2) {
     for (const uint32_t n : {128u, 96u, 64u, 32u}) {
       const uint64_t tiles = uint64_t{steps} * ceil_div(rows, n);
-      const uint64_t joined = parts == 1 ? 0 : (250 + parts * n) * ceil_div(tiles, processors);
+      const uint64_t join = 250 + uint64_t{parts} * n * (n > 64 ? 4 : 1);
+      const uint64_t joined = parts == 1 ? 0 : join * ceil_div(tiles, processors);
       const uint64_t time = uint64_t{ceil_div(tiles * parts, processors)} * ceil_div(spans, parts) * (n + 60) + joined;
       if (time < best.time) best = {n, parts, time};
     }
