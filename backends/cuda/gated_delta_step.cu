@@ -46,8 +46,8 @@ __global__ void __launch_bounds__(kThreads)
   }
   // Channels of this thread: q and k of the key head, then the slice of v.
   constexpr int kChannels = (2 * 32 * N + kSlice + kThreads - 1) / kThreads;
-  float old[kChannels][kMostTaps], tap[kChannels][kMostTaps];
-  uint32_t channel[kChannels];
+  float old[kChannels][kMostTaps];
+  uint32_t channel[kChannels], tap[kChannels][kMostTaps];  // taps: plain_bits_at
 #pragma unroll
   for (int i = 0; i < kChannels; ++i) {
     const uint32_t j = i * kThreads + threadIdx.x;
@@ -58,9 +58,9 @@ __global__ void __launch_bounds__(kThreads)
     if (j >= width || !active) channel[i] = 0xffffffffu;
 #pragma unroll
     for (uint32_t t = 0; t < kMostTaps; ++t) {
-      old[i][t] = tap[i][t] = 0;
+      old[i][t] = 0, tap[i][t] = 0;
       if (channel[i] == 0xffffffffu || t >= taps) continue;
-      tap[i][t] = plain_at(d.conv, uint64_t{channel[i]} * taps + t);
+      tap[i][t] = plain_bits_at(d.conv, uint64_t{channel[i]} * taps + t);
       if (t + 1 < taps && !s.fresh) old[i][t] = d.conv_state[(s.read * channels + channel[i]) * (taps - 1) + t];
     }
   }
@@ -72,18 +72,22 @@ __global__ void __launch_bounds__(kThreads)
   stamps.take_place();
   depend();
   stamps.note(kWaited);
+  float newest[kChannels];  // asked for in front of the gates' arithmetic
+#pragma unroll
+  for (int i = 0; i < kChannels; ++i) {
+    newest[i] = channel[i] != 0xffffffffu ? d.qkv[uint64_t{s.first} * channels + channel[i]] : 0.0f;
+  }
   const float2 gate = active ? gates(d, gate_of, s.first, head) : make_float2(0, 0);
   float squares_q = 0, squares_k = 0;
 #pragma unroll
   for (int i = 0; i < kChannels; ++i) {
     const uint32_t j = i * kThreads + threadIdx.x;
     if (channel[i] == 0xffffffffu) continue;
-    const float x = d.qkv[uint64_t{s.first} * channels + channel[i]];
     float sum = 0;
 #pragma unroll
     for (uint32_t t = 0; t < kMostTaps; ++t) {
-      if (t + 1 == taps) old[i][t] = x;
-      if (t < taps) sum = fmaf(old[i][t], tap[i][t], sum);
+      if (t + 1 == taps) old[i][t] = newest[i];
+      if (t < taps) sum = fmaf(old[i][t], plain_of(d.conv, tap[i][t]), sum);
     }
     const float u = silu(sum);
     mixed[j] = u;
