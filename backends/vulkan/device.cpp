@@ -50,12 +50,14 @@ VkResult create_device(const PhysicalDevice& p, const Features& use, VkDevice* o
   features.features.shaderInt64 = VK_TRUE;
   const char* names[6];
   VkDeviceCreateInfo info{VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, &features};
-  VkPhysicalDeviceCooperativeMatrixFeaturesNV matrices{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_NV,
-                                                       nullptr, VK_TRUE, VK_FALSE};
+  [[maybe_unused]] VkPhysicalDeviceCooperativeMatrixFeaturesNV matrices{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_NV, nullptr, VK_TRUE, VK_FALSE};
+#ifndef SWITCHYARD_VULKAN_EMULATE
   if (use.cooperative) {
     v11.pNext = &matrices;
     names[info.enabledExtensionCount++] = VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME;
   }
+#endif
   VkPhysicalDeviceShaderIntegerDotProductFeatures dot{
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES, nullptr, VK_TRUE};
   if (use.dot8) {

@@ -175,6 +175,9 @@ std::string examine(const Instance& i, PFN_vkGetInstanceProcAddr get, VkPhysical
   f.calibrated = has(extensions, VK_EXT_CALIBRATED_TIMESTAMPS_EXTENSION_NAME) && has_calibration(i.handle, get, d);
   f.cooperative = f.fp16 && f.subgroup == 32 && has(extensions, VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME) &&
                   v12.vulkanMemoryModel && has_matrices(i.handle, get, d);
+#ifdef SWITCHYARD_VULKAN_EMULATE
+  f.cooperative = f.fp16;
+#endif
   out.subgroups_are_extension = has(extensions, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
   if (out.subgroups_are_extension || p.properties.apiVersion >= VK_API_VERSION_1_3) {
     f.whole_subgroups = can_ask_for_subgroups(i, d, f);

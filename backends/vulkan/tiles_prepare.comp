@@ -1,7 +1,7 @@
 // Rows of activations as the tile shaders take them: normed if asked for (x * rsqrt(mean(x^2) + eps) * (bias + w)).
 //
 // HALF: fp16, each row times a power of two that brings its largest element to [2^10, 2^11), so that nothing overflows; the
-// inverse goes to `scales`. Else fp32. A workgroup per row.
+// inverse goes to `scales`; of every eight elements in the order 0 4 1 5 2 6 3 7, in which quants are unpacked. Else fp32. A workgroup per row.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -48,10 +48,11 @@ void main() {
   if (gl_LocalInvocationIndex == 0) Floats(scales).at[row] = uintBitsToFloat(uint(127 - 10 + exponent) << 23);
   scale *= up;
   uint64_t target = to + uint64_t(row) * width * 2;
-  for (uint i = 2 * gl_LocalInvocationIndex; i < width; i += 512) {
-    vec2 v = vec2(Floats(from).at[i], Floats(from).at[i + 1]);
-    if (kNormType != 0) v *= vec2(bias + plain_at(norm, kNormType, i), bias + plain_at(norm, kNormType, i + 1));
-    Words(target).at[i / 2] = packHalf2x16(v * scale);
+  for (uint word = gl_LocalInvocationIndex; word < width / 2; word += 256) {
+    uint i = word / 4 * 8 + word % 4, j = i + 4;
+    vec2 v = vec2(Floats(from).at[i], Floats(from).at[j]);
+    if (kNormType != 0) v *= vec2(bias + plain_at(norm, kNormType, i), bias + plain_at(norm, kNormType, j));
+    Words(target).at[word] = packHalf2x16(v * scale);
   }
 #else
   uint64_t target = to + uint64_t(row) * width * 4;
