@@ -86,7 +86,7 @@ uint vectors_of(uint dtype) { return dtype == F32 ? 8 : dtype == BF16 ? 4 : dtyp
 void find_rows(Weight w) {
   uint thread = gl_LocalInvocationIndex;
   UNROLL for (uint i = 0; i < kA; ++i) {
-    from_a[i] = a_row(thread / kParts + i * (TILE_THREADS / kParts)) + 16 * (thread % kParts);
+    from_a[i] = a_row(thread / kParts + i * (TILE_THREADS / kParts));
   }
   UNROLL for (uint i = 0; i < kB; ++i) {
     find_b_row(thread / kRowParts + i * (TILE_THREADS / kRowParts));
@@ -100,7 +100,7 @@ void find_rows(Weight w) {
 // Beyond the row the last elements are read again; those of B are made zero when they are unpacked.
 void ask_for(uint dtype, uint width, uint k0) {
   uint part = gl_LocalInvocationIndex % kParts, k = k0 + 32 * (gl_LocalInvocationIndex % kRowParts);
-  uint a_at = 2 * (min(k0 + 8 * part, width - 8) - 8 * part);
+  uint a_at = 2 * min(k0 + 8 * part, width - 8);
   UNROLL for (uint i = 0; i < kA; ++i) next_a[i] = Word4s(from_a[i] + a_at).at[0];
   next_there = k < width;
   k = min(k, width - 32);
