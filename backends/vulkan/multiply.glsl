@@ -7,16 +7,21 @@
 
 // Asks for the pieces of kR rows from piece `first` on. `dtype` is known when the shader is compiled.
 void FETCH(uint dtype, uint pieces, uint first) {
+  held_upper = 0;
   [[unroll]] for (uint u = 0; u < kU; ++u) {
     uint p = first + u * gl_SubgroupSize;
-    bool there = p < pieces;
-    p = there ? p : 0;
+    p = p < pieces ? p : 0;
     [[unroll]] for (uint r = 0; r < kR; ++r) {
-      held[u * kR + r] = Word4s(PIECE_DATA(r, p)).at[0];
-      held_scale[u * kR + r] = vec2(there ? 1.0 : 0.0, 0.0);
+      const uint at = u * kR + r;
+      held[at] = Word4s(PIECE_DATA(r, p)).at[0];
       if (dtype == F32 || dtype == BF16) continue;
-      if (there) held_scale[u * kR + r].x = half_at(PIECE_SCALE(r, p), 0);
-      if (there && dtype == I4A) held_scale[u * kR + r].y = half_at(PIECE_OFFSET(r, p), 0);
+      uint64_t scale = PIECE_SCALE(r, p);
+      held_scale[at] = Words(scale & ~uint64_t(3)).at[0];
+      held_upper |= (uint(scale) >> 1 & 1) << at;
+      if (dtype != I4A) continue;
+      uint64_t offset = PIECE_OFFSET(r, p);
+      held_offset[at] = Words(offset & ~uint64_t(3)).at[0];
+      held_upper |= (uint(offset) >> 1 & 1) << (at + 16);
     }
   }
 }
@@ -29,14 +34,15 @@ void MULTIPLY(uint dtype, uint pieces, uint first_element) {
   for (uint first = gl_SubgroupInvocationID;;) {
     [[unroll]] for (uint u = 0; u < kU; ++u) {
       uint p = first + u * gl_SubgroupSize;
-      p = first_piece + (p < pieces ? p : 0);
+      bool there = p < pieces;
+      p = first_piece + (there ? p : 0);
 #ifdef DOT8
       if (dtype != F32 && dtype != BF16) {
         [[unroll]] for (uint m = 0; m < kM; ++m) {
           vec2 a = dot_scale[m * kBlocks + (dtype == I8 ? p >> 1 : p)];
           [[unroll]] for (uint r = 0; r < kR; ++r) {
             float it = float(dot_piece(dtype, held[u * kR + r], m, p));
-            vec2 s = held_scale[u * kR + r];
+            vec2 s = held_pair(dtype, u * kR + r, there);
             float offset = dtype == I8 ? 0.0 : dtype == I4 ? -8.0 * s.x : s.y;
             vector_acc[r * kM + m] = fma(a.x, fma(s.x, it, offset * a.y), vector_acc[r * kM + m]);
           }
@@ -67,7 +73,7 @@ void MULTIPLY(uint dtype, uint pieces, uint first_element) {
           sum = staged_sum[m * kBlocks * 2 + 2 * p] + staged_sum[m * kBlocks * 2 + 2 * p + 1];
         }
         [[unroll]] for (uint r = 0; r < kR; ++r) {
-          vec2 s = held_scale[u * kR + r];
+          vec2 s = held_pair(dtype, u * kR + r, there);
           float total = vector_acc[r * kM + m], it = part[r * kM + m];
           if (dtype == F32 || dtype == BF16) total = fma(it, s.x, total);
           if (dtype == I8) total = fma(fma(-1.5, sum, it), 256 * s.x, total);
