@@ -147,6 +147,13 @@ VectorShape vector_shape(const swy_device& device, uint32_t rows, uint32_t width
   return {1, 2, 2, blocks};
 }
 
+void take_long_rows(const swy_device& device, uint32_t rows, uint32_t width, VectorShape& s) {
+  if (device.features.cpu || width < 128 * 32 || s.r != 2) return;
+  if (ceil_div(rows, 2 * (kThreads / device.features.subgroup)) >= 2 * device.features.processors) return;
+  s.r = 1;
+  s.u = 4;
+}
+
 uint32_t groups_for(const swy_device& device, uint32_t tasks) {
   const uint32_t groups = ceil_div(tasks, kThreads / device.features.subgroup);
   const uint32_t most = device.features.processors != 0 ? device.features.processors * 4 : 1024;
@@ -178,7 +185,8 @@ swy_status record_projection(const Recording& r, const Projection& p, uint32_t r
     const ProjectionPart part = part_of(p, first, r.step());
     uint32_t forms = 0;
     for (uint32_t i = 0; dot && i < part.count; ++i) forms |= form_of(part.forms[i]);
-    const VectorShape s = vector_shape(r.device(), rows, p.width, forms);
+    VectorShape s = vector_shape(r.device(), rows, p.width, forms);
+    if (s.m == 1) take_long_rows(r.device(), sum_of_rows(part, 1), p.width, s);
     SWY_VK_TRY(launch(r, dot ? kDot : kVector,
                       {part.forms[0], part.forms[1], part.forms[2], part.forms[3], part.flags, rows > 1 || p.gather, 0,
                        0, 0, 0, s.m, s.r, s.u, s.blocks, forms},

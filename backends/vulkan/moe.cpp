@@ -71,11 +71,12 @@ swy_status record_moe_vector(const Recording& r) {
                     {groups_for(r.device(), gate_up_tasks(m, 2)), rows}, gate_up_push(r, m), {m.x, read},
                     {m.h, written, choose ? m.weights : Span{}}));
   const uint32_t down_forms = forms_of(kBytes, m.down, m.shared_down);
-  const VectorShape down = vector_shape(r.device(), 1, m.top_k * m.width + m.shared_width, down_forms);
+  VectorShape down = vector_shape(r.device(), 1, m.top_k * m.width + m.shared_width, down_forms);
+  take_long_rows(r.device(), m.hidden * rows, m.top_k * m.width, down);
   return launch(r, kDown[kBytes ? 1 : 0],
                 {m.down.form, m.shared_down.form, (shared ? 1u : 0u) | (m.residual.bytes != 0 ? 2u : 0u), 0, 0, 0, 0, 0,
-                 0, 0, 1, 2, down.u, down.blocks, down_forms},
-                {groups_for(r.device(), ceil_div(m.hidden, 2)), rows}, down_push(r, m),
+                 0, 0, 1, down.r, down.u, down.blocks, down_forms},
+                {groups_for(r.device(), ceil_div(m.hidden, down.r)), rows}, down_push(r, m),
                 {m.h, m.ids, m.weights, m.mix, m.residual}, {m.y});
 }
 
