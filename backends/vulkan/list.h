@@ -11,6 +11,8 @@ struct Span {
   uint64_t address = 0, bytes = 0;
 };
 
+constexpr uint32_t kMostStreams = 4;
+
 // One launch. Kept until the list is finalized, so that the pipelines can be made in the meantime, all at once.
 struct Dispatch {
   Pipeline* pipeline = nullptr;
@@ -18,6 +20,9 @@ struct Dispatch {
   unsigned char push[kPushBytes] = {};
   uint32_t x = 1, y = 1, z = 1;  // workgroups
   bool waits = false;            // for all launches before it
+  bool roomy = false;            // most of the device has nothing to do meanwhile
+  uint32_t stream_count = 0;
+  Span streams[kMostStreams];  // weights that are read from begin to end, whatever the step holds
   const char* kernel = nullptr;
 };
 
@@ -59,11 +64,17 @@ struct Launch {
   std::span<const uint32_t> constants;
   uint32_t x = 1, y = 1, z = 1;
   std::span<const Span> reads, writes;  // of what other kernels write or read: not weights, not the step
+  std::span<const Span> streams = {};   // weights, as in Dispatch; those beyond kMostStreams are left out
+  bool roomy = false;
 };
 
 // Adds a launch, behind a barrier if it touches what was written since the last one, or writes what was read.
 swy_status add_dispatch(swy_list& list, const Launch& launch, const void* push, uint32_t push_bytes, const char* kernel,
                         swy_error* error);
+
+// Puts launches beside the roomy ones that read the streams of those behind them, so that these find them in the
+// device's cache: where it is large enough.
+swy_status read_ahead(swy_list& list, swy_error* error);
 
 // Counters of one launch, by which the last of some workgroups knows that it is the last; the launch leaves them zero.
 swy_status take_counters(swy_list& list, uint32_t n, Span& out, swy_error* error);

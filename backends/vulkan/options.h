@@ -14,6 +14,9 @@ inline constexpr swy_option kImport = {
     "read weights where the file is mapped, on devices that share the host's memory"};
 inline constexpr swy_option kPipelineCache = {sizeof(swy_option), SWY_OPTION_BOOL, "pipeline_cache", "1",
                                               "keep compiled pipelines in the user's folder for caches"};
+inline constexpr swy_option kReadAhead = {
+    sizeof(swy_option), SWY_OPTION_BOOL, "read_ahead", "1",
+    "read weights into the cache of a large device beside small launches in front of their use"};
 inline constexpr swy_option kReversed = {
     sizeof(swy_option), SWY_OPTION_BOOL, "reversed", "0",
     "run launches that do not wait for each other last to first: a test of the barriers"};
