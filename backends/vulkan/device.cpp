@@ -2,6 +2,8 @@
 #include "device.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <string_view>
 
 #include "kernels.h"
 #include "options.h"
@@ -30,6 +32,12 @@ void apply(swy_device& d, const swy_setting* settings, uint32_t count) {
   d.reversed = on(kReversed);
   // So many processors come with 40 MB of cache and more. Where the processor computes, it is a test of the lists.
   d.read_ahead = on(kReadAhead) && (d.features.processors >= 100 || d.features.cpu);
+  d.resident_groups = d.features.processors;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (std::string_view(settings[i].name) != kResident.name) continue;
+    const long groups = std::strtol(settings[i].value, nullptr, 10);
+    if (groups >= 0) d.resident_groups = static_cast<uint32_t>(std::min(groups, 65535L));
+  }
   d.features.cooperative = d.features.cooperative && on(kCooperative);
   d.features.dot8 = d.features.dot8 && on(kDot8);
 }

@@ -96,7 +96,8 @@ struct swy_device {
   bool pipeline_cache = true;
   bool reversed = false;  // launches between two barriers run last to first
   bool read_ahead = false;
-  bool exact = false;  // the sampler's arithmetic has the normative bits
+  uint32_t resident_groups = 0;  // workgroups of a launch that may wait for each other; 0: none may
+  bool exact = false;            // the sampler's arithmetic has the normative bits
   std::vector<swy_kernel> kernels;
   std::unique_ptr<gpu::Pipelines> pipelines;
   std::unique_ptr<gpu::Profile> profile;

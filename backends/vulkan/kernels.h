@@ -44,6 +44,7 @@ std::span<const Kernel> gated_delta_chunks_kernels();
 std::span<const Kernel> gated_delta_step_kernels();
 std::span<const Kernel> router_kernels();
 std::span<const Kernel> moe_kernels();
+std::span<const Kernel> moe_resident_kernels();
 std::span<const Kernel> moe_tiles_kernels();
 std::span<const Kernel> attention_kernels();
 std::span<const Kernel> lm_head_kernels();

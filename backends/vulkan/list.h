@@ -45,6 +45,7 @@ struct swy_list {
   std::vector<gpu::Dispatch> dispatches;
   std::vector<gpu::Span> written, read;  // since the last barrier
   gpu::NotedNorm norm;
+  gpu::Span meeting;                     // counts arrivals of launches whose workgroups wait for each other
   bool begins_operation = false;         // the next launch is the first of its operation
   VkQueryPool queries = VK_NULL_HANDLE;  // timestamps before and behind each launch, while somebody profiles
   std::vector<uint64_t> ticks;
@@ -77,6 +78,7 @@ swy_status add_dispatch(swy_list& list, const Launch& launch, const void* push, 
 swy_status read_ahead(swy_list& list, swy_error* error);
 
 // Counters of one launch, by which the last of some workgroups knows that it is the last; the launch leaves them zero.
+// (That of meetings, meeting.glsl, is one of all launches of a list.)
 swy_status take_counters(swy_list& list, uint32_t n, Span& out, swy_error* error);
 
 // Copies a few bytes to device memory that lives as long as the list.

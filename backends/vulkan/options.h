@@ -17,6 +17,9 @@ inline constexpr swy_option kPipelineCache = {sizeof(swy_option), SWY_OPTION_BOO
 inline constexpr swy_option kReadAhead = {
     sizeof(swy_option), SWY_OPTION_BOOL, "read_ahead", "1",
     "read weights into the cache of a large device beside small launches in front of their use"};
+inline constexpr swy_option kResident = {sizeof(swy_option), SWY_OPTION_INT, "resident", "-1",
+                                         "workgroups of a launch that wait for each other; 0: none do; -1: one for "
+                                         "each processor, where their number is known"};
 inline constexpr swy_option kReversed = {
     sizeof(swy_option), SWY_OPTION_BOOL, "reversed", "0",
     "run launches that do not wait for each other last to first: a test of the barriers"};

@@ -109,9 +109,13 @@ void stage(uint m, uint e4, vec4 v, float factor) {
 }
 
 float vector_acc[kR * kM];
-uvec4 held[kR * kU];      // pieces that were asked for
-uint held_scale[kR * kU], held_offset[kR * kU];  // words with their fp16 scales and offsets
-uint held_upper;          // bit u kR + r: the scale is the upper half of its word; 16 bits on, the offset
+#ifndef MORE_HELD
+#define MORE_HELD 0
+#endif
+const uint kHeldPieces = kR * kU + MORE_HELD;
+uvec4 held[kHeldPieces];  // pieces that were asked for
+uint held_scale[kHeldPieces], held_offset[kHeldPieces];  // words with their fp16 scales and offsets
+uint held_upper = 0;      // bit u kR + r: the scale is the upper half of its word; 16 bits on, the offset
 
 // Elements of one piece of 16 bytes.
 uint piece_elements(uint dtype) { return dtype == I8 ? 16 : dtype == BF16 ? 8 : dtype == F32 ? 4 : 32; }

@@ -1,0 +1,120 @@
+// MOE and MOE_ADD of one row in one launch (moe_resident.comp), on devices that say how many workgroups run at once.
+//
+// Workgroups wait for each other there, so that all must run: one for each processor, no larger than a processor takes
+// whatever the registers are. Vulkan promises no progress of workgroups that wait; where a device's driver makes none,
+// a launch ends after seconds with a row of NaN.
+#include <algorithm>
+
+#include "moe.h"
+
+namespace gpu {
+namespace {
+
+#include "moe_resident.comp.h"
+constexpr Shader kShader = SWY_SHADER(moe_resident_comp);
+constexpr uint32_t kMostExperts = 512;
+
+struct Push {
+  uint64_t x, y, residual, norm, work, counter, step;
+  uint64_t router, mix, gate_up, down, shared_gate, shared_up, shared_down;
+  float eps, bias;
+};
+static_assert(sizeof(Push) <= kPushBytes);
+
+struct Shape {
+  uint32_t blocks, forms, threads;
+  uint64_t first_h, h;  // elements of the workspace
+};
+
+uint32_t form_at(const swy_op& op, uint32_t weight) { return weight_of(*op.weights[weight], 0).form; }
+
+Shape shape_of(const swy_device& device, const swy_op& op) {
+  const swy_moe_attrs a = moe_attrs(op);
+  const auto hidden = static_cast<uint32_t>(op.inputs[0]->dims[1]);
+  Shape s{};
+  s.h = uint64_t{a.top_k} * a.width + a.shared_width;
+  s.first_h = (uint64_t{a.experts} + 64) / 64 * 64;
+  s.blocks = ceil_div(static_cast<uint32_t>(std::max<uint64_t>(hidden, s.h)), 32);
+  s.forms = 4 | form_of(form_at(op, 1)) | form_of(form_at(op, 2));  // the router multiplies floats
+  if (a.shared_width != 0) s.forms |= form_of(form_at(op, 3)) | form_of(form_at(op, 5));
+  s.threads = device.features.subgroup >= 32 ? 768 : kThreads;
+  return s;
+}
+
+uint64_t shared_bytes(const Shape& s, const swy_moe_attrs& a) {
+  const uint64_t floats = 8 * (s.blocks + 1) * 16 + s.blocks * 8;
+  const uint64_t bytes = s.blocks * (((s.forms & 1) != 0 ? 64 : 0) + ((s.forms & 2) != 0 ? 64 : 0) + 8);
+  return floats + bytes + a.experts * 4 + ceil_div(a.experts, 32) * at_most(a.top_k, 32) * 8 + 1024;
+}
+
+// The products of the router and of the shared expert's gate are of floats.
+bool plain(const swy_op& op, uint32_t weight) { return !is_quantized(op.weights[weight]->dtype); }
+
+swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
+  if (device.resident_groups == 0) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "it is not known how many workgroups run at once");
+  }
+  SWY_VK_TRY(supports_mixture_dot(device, op, bucket, error));
+  const swy_moe_attrs a = moe_attrs(op);
+  const uint64_t rows = op.inputs[0]->dims[0];
+  const uint32_t given = op.id == SWY_OP_MOE_ADD ? 2 : 1;
+  if (rows != 1 || op.input_count > given || a.experts > kMostExperts || a.width % 4 != 0 || a.shared_width % 4 != 0) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
+                     "%llu rows, %u experts of %u; it serves one row whose experts it chooses of at most %u",
+                     static_cast<unsigned long long>(rows), a.experts, a.width, kMostExperts);
+  }
+  if (!plain(op, 0) || (a.shared_width != 0 && !plain(op, 6))) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "the router is quantized");
+  }
+  if (!readable_in_pieces(*op.weights[0]) || shared_bytes(shape_of(device, op), a) > device.features.shared_bytes) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "rows of %llu and %u do not fit the shared memory",
+                     static_cast<unsigned long long>(op.inputs[0]->dims[1]), a.top_k * a.width);
+  }
+  return SWY_OK;
+}
+
+swy_status record(const Recording& r) {
+  Arena unused;
+  const Mixture m = mixture_of(r, unused);
+  const Shape s = shape_of(r.device(), r.op);
+  const Span work = Arena(r.operands.workspace()).take((s.first_h + s.h) * 4);
+  if (r.list.meeting.bytes == 0) SWY_VK_TRY(take_counters(r.list, 1, r.list.meeting, r.error));
+  const NotedNorm& n = r.list.norm;
+  const bool normed = n.at == r.list.dispatches.size() && n.y.address == m.x.address;  // beside it, not behind it
+  const Span x = normed ? n.x : m.x;
+  const Push push{x.address,          m.y.address,
+                  m.residual.address, normed ? n.weight : 0,
+                  work.address,       r.list.meeting.address,
+                  r.step(),           m.router.data,
+                  m.shared_mix.data,  m.gate_up.data,
+                  m.down.data,        m.shared_gate.data,
+                  m.shared_up.data,   m.shared_down.data,
+                  normed ? n.eps : 0, normed ? n.bias : 0};
+  const uint32_t flags = (m.residual.bytes != 0 ? 2u : 0u) | (normed ? 8u | (n.form & 15u) << 8 : 0u) |
+                         static_cast<uint32_t>(m.domain) << 4 | (m.router.form & 15u) << 12 |
+                         (m.shared_mix.form & 15u) << 16;
+  return launch(
+      r, kShader,
+      {m.gate_up.form, m.shared_gate.form, m.down.form, m.shared_down.form, flags, m.hidden, m.experts, m.top_k,
+       m.width, m.shared_width, 1, 4, 1, s.blocks, s.forms, s.threads, 1u << 23, r.device().features.cpu ? 64u : 1u},
+      {r.device().resident_groups}, push, {x, m.residual}, {m.y, work, r.list.meeting});
+}
+
+// Two launches less than `*.dot`, and the weights of down are asked for earlier.
+double cost(const swy_op& op, const swy_bucket& bucket) { return 0.75 * cost_mixture_dot(op, bucket); }
+uint64_t workspace(const swy_device& device, const swy_op& op, const swy_bucket&) {
+  const Shape s = shape_of(device, op);
+  return std::max((s.first_h + s.h) * 4, mixture_workspace(op));
+}
+
+// Sums up in another order than kernels for more rows.
+constexpr Kernel kernel(const char* name, uint32_t op) {
+  return {name, op, kAlways, SWY_BF16, supports, cost, workspace, record};
+}
+constexpr Kernel kKernels[] = {kernel("moe.resident", SWY_OP_MOE), kernel("moe_add.resident", SWY_OP_MOE_ADD)};
+
+}  // namespace
+
+std::span<const Kernel> moe_resident_kernels() { return kKernels; }
+
+}  // namespace gpu
