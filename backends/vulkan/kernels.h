@@ -75,6 +75,7 @@ struct Grid {
 struct Nature {
   std::span<const Span> streams = {};
   bool roomy = false;
+  Span ahead = {};
 };
 
 // Whether so many workgroups leave most of the device idle.
@@ -98,7 +99,8 @@ swy_status launch(const Recording& r, const Shader& shader, std::initializer_lis
                  {reads.begin(), reads.size()},
                  {writes.begin(), writes.size()},
                  nature.streams,
-                 nature.roomy};
+                 nature.roomy,
+                 nature.ahead};
   return add_dispatch(r.list, l, &push, sizeof push, r.kernel, r.error);
 }
 

@@ -149,6 +149,7 @@ swy_status add_dispatch(swy_list& list, const Launch& launch, const void* push, 
   d.kernel = span_name(*list.device, kernel, launch.shader.name, list.begins_operation);
   list.begins_operation = false;
   d.roomy = launch.roomy;
+  d.ahead = launch.ahead;
   for (const Span& s : launch.streams) {
     if (s.bytes != 0 && d.stream_count < kMostStreams) d.streams[d.stream_count++] = s;
   }

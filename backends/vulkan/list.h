@@ -13,6 +13,12 @@ struct Span {
 
 constexpr uint32_t kMostStreams = 4;
 
+// What a launch reads of others' weights, for the device's cache; where shaders find it.
+struct ReadAhead {
+  uint64_t data[4] = {};
+  uint32_t sectors[4] = {};  // of 32 bytes
+};
+
 // One launch. Kept until the list is finalized, so that the pipelines can be made in the meantime, all at once.
 struct Dispatch {
   Pipeline* pipeline = nullptr;
@@ -20,7 +26,8 @@ struct Dispatch {
   unsigned char push[kPushBytes] = {};
   uint32_t x = 1, y = 1, z = 1;  // workgroups
   bool waits = false;            // for all launches before it
-  bool roomy = false;            // most of the device has nothing to do meanwhile
+  bool roomy = false;            // most of the device, or its memory, has little to do meanwhile
+  Span ahead;                    // a ReadAhead among the list's constants: it reads ahead by itself
   uint32_t stream_count = 0;
   Span streams[kMostStreams];  // weights that are read from begin to end, whatever the step holds
   const char* kernel = nullptr;
@@ -67,6 +74,7 @@ struct Launch {
   std::span<const Span> reads, writes;  // of what other kernels write or read: not weights, not the step
   std::span<const Span> streams = {};   // weights, as in Dispatch; those beyond kMostStreams are left out
   bool roomy = false;
+  Span ahead = {};
 };
 
 // Adds a launch, behind a barrier if it touches what was written since the last one, or writes what was read.

@@ -12,14 +12,21 @@ namespace {
 
 #include "moe_resident.comp.h"
 constexpr Shader kShader = SWY_SHADER(moe_resident_comp);
-constexpr uint32_t kMostExperts = 512;
+constexpr uint32_t kMostExperts = 512, kMostLooks = 1u << 23;
 
 struct Push {
   uint64_t x, y, residual, norm, work, counter, step;
   uint64_t router, mix, gate_up, down, shared_gate, shared_up, shared_down;
   float eps, bias;
+  uint64_t more;
 };
 static_assert(sizeof(Push) <= kPushBytes);
+
+// Beside, of the shader.
+struct Beside {
+  ReadAhead ahead;
+  uint64_t normed, unused;
+};
 
 struct Shape {
   uint32_t blocks, forms, threads;
@@ -73,31 +80,46 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
   return SWY_OK;
 }
 
+// Takes the norm in front into this launch, if its result is x; returns whether it was waited for.
+bool take_norm(swy_list& list, Mixture& m, NotedNorm& out) {
+  const NotedNorm n = list.norm;
+  if (n.at != list.dispatches.size() || n.y.address != m.x.address) return false;
+  const bool waits = list.dispatches.back().waits;
+  list.dispatches.pop_back();
+  list.norm = {};
+  out = n;
+  m.x = n.x;
+  return waits;
+}
+
 swy_status record(const Recording& r) {
   Arena unused;
-  const Mixture m = mixture_of(r, unused);
+  Mixture m = mixture_of(r, unused);
   const Shape s = shape_of(r.device(), r.op);
   const Span work = Arena(r.operands.workspace()).take((s.first_h + s.h) * 4);
   if (r.list.meeting.bytes == 0) SWY_VK_TRY(take_counters(r.list, 1, r.list.meeting, r.error));
-  const NotedNorm& n = r.list.norm;
-  const bool normed = n.at == r.list.dispatches.size() && n.y.address == m.x.address;  // beside it, not behind it
-  const Span x = normed ? n.x : m.x;
-  const Push push{x.address,          m.y.address,
-                  m.residual.address, normed ? n.weight : 0,
-                  work.address,       r.list.meeting.address,
-                  r.step(),           m.router.data,
-                  m.shared_mix.data,  m.gate_up.data,
-                  m.down.data,        m.shared_gate.data,
-                  m.shared_up.data,   m.shared_down.data,
-                  normed ? n.eps : 0, normed ? n.bias : 0};
-  const uint32_t flags = (m.residual.bytes != 0 ? 2u : 0u) | (normed ? 8u | (n.form & 15u) << 8 : 0u) |
+  NotedNorm n;
+  const bool waits = take_norm(r.list, m, n);
+  const Beside beside{{}, n.y.address, 0};
+  Span more;
+  SWY_VK_TRY(put_constants(r.list, &beside, sizeof beside, more, r.error));
+  const Push push{m.x.address,      m.y.address,        m.residual.address,
+                  n.weight,         work.address,       r.list.meeting.address,
+                  r.step(),         m.router.data,      m.shared_mix.data,
+                  m.gate_up.data,   m.down.data,        m.shared_gate.data,
+                  m.shared_up.data, m.shared_down.data, n.eps,
+                  n.bias,           more.address};
+  const uint32_t flags = (m.residual.bytes != 0 ? 2u : 0u) | (n.y.bytes != 0 ? 8u | (n.form & 15u) << 8 : 0u) |
                          static_cast<uint32_t>(m.domain) << 4 | (m.router.form & 15u) << 12 |
                          (m.shared_mix.form & 15u) << 16;
-  return launch(
+  const Span streams[] = {span_of(m.router), span_of(m.shared_gate), span_of(m.shared_up), span_of(m.shared_down)};
+  SWY_VK_TRY(launch(
       r, kShader,
       {m.gate_up.form, m.shared_gate.form, m.down.form, m.shared_down.form, flags, m.hidden, m.experts, m.top_k,
-       m.width, m.shared_width, 1, 4, 1, s.blocks, s.forms, s.threads, 1u << 23, r.device().features.cpu ? 64u : 1u},
-      {r.device().resident_groups}, push, {x, m.residual}, {m.y, work, r.list.meeting});
+       m.width, m.shared_width, 1, 4, 1, s.blocks, s.forms, s.threads, kMostLooks, r.device().features.cpu ? 64u : 1u},
+      {r.device().resident_groups}, push, {m.x, m.residual}, {m.y, n.y, work, r.list.meeting}, {streams, true, more}));
+  r.list.dispatches.back().waits |= waits;
+  return SWY_OK;
 }
 
 // Two launches less than `*.dot`, and the weights of down are asked for earlier.

@@ -25,6 +25,7 @@ constexpr size_t kMostPhases = 4;                    // between reading and use,
 struct Phase {
   size_t end = 0;  // behind its last launch
   bool roomy = false;
+  Span own;  // of the launch that reads ahead by itself, if there is one
   std::vector<Span> ahead;
   uint64_t bytes = 0;
 };
@@ -35,6 +36,7 @@ std::vector<Phase> phases_of(const std::vector<Dispatch>& all) {
     if (phases.empty() || all[i].waits) phases.emplace_back();
     phases.back().end = i + 1;
     phases.back().roomy |= all[i].roomy;
+    if (all[i].ahead.bytes != 0) phases.back().own = all[i].ahead;
   }
   return phases;
 }
@@ -43,7 +45,8 @@ std::vector<Phase> phases_of(const std::vector<Dispatch>& all) {
 Phase* host_of(std::vector<Phase>& phases, size_t nth, uint64_t bytes) {
   for (size_t back = 1; back <= std::min(nth, kMostPhases); ++back) {
     Phase& p = phases[nth - back];
-    if (p.roomy && p.bytes + bytes <= kMostBytes && p.ahead.size() < kMostSpans) return &p;
+    const size_t most = p.own.bytes != 0 ? std::size(ReadAhead{}.data) : kMostSpans;
+    if (p.roomy && p.bytes + bytes <= kMostBytes && p.ahead.size() < most) return &p;
   }
   return nullptr;
 }
@@ -61,6 +64,18 @@ void assign(std::vector<Phase>& phases, const std::vector<Dispatch>& all) {
   }
 }
 
+// For a launch that reads by itself.
+swy_status tell(swy_list& list, const Phase& phase, swy_error* error) {
+  ReadAhead told;
+  for (size_t i = 0; i < phase.ahead.size(); ++i) {
+    told.data[i] = phase.ahead[i].address;
+    told.sectors[i] = static_cast<uint32_t>(phase.ahead[i].bytes / 32);
+  }
+  const Block* block = list.constants.get();
+  return write_now(*list.device, {list.constants.get(), phase.own.address - block->address, sizeof told}, &told, error);
+}
+
+// A launch beside others.
 swy_status dispatch_of(swy_list& list, const Phase& phase, const char* kernel, Dispatch& out, swy_error* error) {
   struct {
     uint64_t sink;
@@ -98,6 +113,10 @@ swy_status read_ahead(swy_list& list, swy_error* error) {
     all.insert(all.end(), from, to);
     from = to;
     if (phase.ahead.empty()) continue;
+    if (phase.own.bytes != 0) {
+      SWY_VK_TRY(tell(list, phase, error));
+      continue;
+    }
     Dispatch d;
     SWY_VK_TRY(dispatch_of(list, phase, all.back().kernel, d, error));
     all.push_back(d);
