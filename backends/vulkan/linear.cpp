@@ -25,7 +25,12 @@ uint32_t sum_of_rows(const ProjectionPart& p, uint32_t per_task) {
 uint32_t rows_of(const Recording& r) { return static_cast<uint32_t>(r.op.inputs[0]->dims[0]); }
 template <bool kBytes>
 swy_status record_linear(const Recording& r) {
-  return record_projection(r, linear_projection(r), rows_of(r), kBytes);
+  const Projection p = linear_projection(r);
+  SWY_VK_TRY(record_projection(r, p, rows_of(r), kBytes));
+  if (kBytes && r.op.id == SWY_OP_LINEAR_ADD && rows_of(r) == 1 && p.count == 1) {
+    r.list.add = {p.x, p.residual, p.y[0], p.weights[0], r.list.dispatches.size()};
+  }
+  return SWY_OK;
 }
 swy_status record_linear_plain(const Recording& r) {
   return record_projection_plain(r, linear_projection(r), rows_of(r));

@@ -11,12 +11,21 @@ struct Span {
   uint64_t address = 0, bytes = 0;
 };
 
-constexpr uint32_t kMostStreams = 4;
+constexpr uint32_t kMostStreams = 6;
 
 // What a launch reads of others' weights, for the device's cache; where shaders find it.
 struct ReadAhead {
   uint64_t data[4] = {};
   uint32_t sectors[4] = {};  // of 32 bytes
+};
+
+// A weight in its canonical encoding (weights.h). A file's segment is uploaded as it is; shaders find the planes from
+// the address, the rows and the width (weights.glsl).
+struct Weight {
+  uint64_t data = 0;
+  uint32_t rows = 0;  // of all leading dims
+  uint32_t width = 0;
+  uint32_t form = 0;  // encoding and group, for a specialization constant: dtype | group << 8; group 0: one per row
 };
 
 // One launch. Kept until the list is finalized, so that the pipelines can be made in the meantime, all at once.
@@ -42,6 +51,13 @@ struct NotedNorm {
   size_t at = SIZE_MAX;  // launches that were recorded before and with it
 };
 
+// The LINEAR_ADD of one row by products of bytes that was recorded last: who reads its result can make it, too.
+struct NotedAdd {
+  Span x, residual, y;
+  Weight weight;
+  size_t at = SIZE_MAX;  // as above
+};
+
 }  // namespace gpu
 
 struct swy_list {
@@ -52,6 +68,7 @@ struct swy_list {
   std::vector<gpu::Dispatch> dispatches;
   std::vector<gpu::Span> written, read;  // since the last barrier
   gpu::NotedNorm norm;
+  gpu::NotedAdd add;
   gpu::Span meeting;                     // counts arrivals of launches whose workgroups wait for each other
   bool begins_operation = false;         // the next launch is the first of its operation
   VkQueryPool queries = VK_NULL_HANDLE;  // timestamps before and behind each launch, while somebody profiles

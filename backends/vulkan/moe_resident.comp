@@ -1,5 +1,5 @@
-// MOE and MOE_ADD of one row in one launch: router, choice, gate and up, down, with two meetings of all workgroups instead of
-// two barriers between launches. There are no more workgroups than run at once, whatever the compiler makes of this.
+// MOE and MOE_ADD of one row in one launch: router, choice, gate and up, down, with meetings of all workgroups instead of
+// barriers between launches; LINEAR_ADD and the norm in front, too, if x comes from there. There are no more workgroups than run at once, whatever the compiler makes of this.
 //
 // What a phase reads of another's it reads through Kept, past the caches of its processor. What can be asked for before a
 // meeting is: the shared expert's h before the router is done, the rows of down before h is. With kNormed, x is what the norm
@@ -20,20 +20,24 @@ layout(constant_id = 7) const uint kTopK = 1;
 layout(constant_id = 8) const uint kWidth = 32;
 layout(constant_id = 9) const uint kSharedWidth = 0;
 layout(constant_id = 15) const uint kThreads = 256;
+layout(constant_id = 18) const uint kBeforeForm = 0;       // of the projection in front, if it is made here
+layout(constant_id = 19) const uint kBeforeWidth = 32;
 layout(local_size_x_id = 15) in;
 layout(push_constant, std430) uniform Push {
+  uint64_t before_weight, before_x, before_residual;  // x = before_x * before_weight^T + before_residual
   uint64_t x, y, residual, norm;
   uint64_t work;     // logits of the experts and of the shared one, then h
   uint64_t counter;  // of arrivals, over all launches
   uint64_t step;
-  uint64_t router, mix, gate_up, down, shared_gate, shared_up, shared_down;
-  float eps, bias;   // of the norm
+  uint64_t router, gate_up, down;
   uint64_t more;     // Beside
+  float eps, bias;   // of the norm
 };
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Beside {
   uint64_t ahead[4];  // weights to be read into the device's cache
   uint sectors[4];    // of 32 bytes
   uint64_t normed;    // kNormed: [hidden], where the norm's result goes for whoever else reads it
+  uint64_t mix, shared_gate, shared_up, shared_down;
 };
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Kept { float at[]; };
 layout(buffer_reference, std430, buffer_reference_align = 16) coherent buffer Kept4 { vec4 at[]; };
@@ -42,6 +46,8 @@ const bool kShared = kSharedWidth != 0, kResidual = (kFlags & 2) != 0, kNormed =
 const uint kDomain = kFlags >> 4 & 3, kNormType = kFlags >> 8 & 15, kRouterType = kFlags >> 12 & 15, kMixType = kFlags >> 16 & 15;
 const uint kType = kForm & 0xff, kSharedType = kSharedForm & 0xff;
 const uint kDownType = kDownForm & 0xff, kSharedDownType = kSharedDownForm & 0xff;
+const bool kBefore = kBeforeForm != 0;
+const uint kBeforeType = kBeforeForm & 0xff;
 const uint kRouted = kTopK * kWidth, kFirstH = (kExperts + 64) / 64 * 64;
 
 #define MORE_HELD 1
@@ -115,11 +121,37 @@ uint shared_pieces() { return kSharedWidth / piece_elements(kSharedDownType); }
 uint first_task() { return gl_SubgroupID * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
 uint all_tasks() { return gl_NumSubgroups * gl_NumWorkGroups.x; }
 
+void clear_sums() {
+  [[unroll]] for (uint a = 0; a < kR; ++a) vector_acc[a] = 0;
+}
+
+// The projection in front: an element of x each.
+void begin_before(uint task) {
+  Weight w = weight_of(before_weight, kHidden, kBeforeWidth, kBeforeForm);
+  scale_shift = group_shift(w);
+  take_row(0, w, task);
+  fetch_one(kBeforeType, kBeforeWidth / piece_elements(kBeforeType), gl_SubgroupInvocationID);
+}
+void project() {
+  uint task = first_task(), stride = all_tasks();
+  if (task < kHidden) begin_before(task);
+  for (uint e4 = gl_LocalInvocationIndex; e4 < kBeforeWidth / 4; e4 += kThreads) stage(0, e4, Float4s(before_x).at[e4], 1.0);
+  barrier();
+  while (task < kHidden) {
+    clear_sums();
+    multiply_one(kBeforeType, kBeforeWidth / piece_elements(kBeforeType), 0);
+    float sum = subgroupAdd(vector_acc[0]);
+    if (gl_SubgroupInvocationID == 0) Kept(x).at[task] = sum + Floats(before_residual).at[task];
+    task += stride;
+    if (task < kHidden) begin_before(task);
+  }
+}
+
 // What results are multiplied by.
 float stage_input() {
   float squares = 0;
   for (uint e4 = gl_LocalInvocationIndex; e4 < kHidden / 4; e4 += kThreads) {
-    vec4 v = Float4s(x).at[e4];
+    vec4 v = kBefore ? Kept4(x).at[e4] : Float4s(x).at[e4];
     if (kNormed) {
       squares = fma(v.x, v.x, fma(v.y, v.y, fma(v.z, v.z, fma(v.w, v.w, squares))));
       v *= bias + plain_four(norm, kNormType, e4);
@@ -143,20 +175,16 @@ void put_pair(uint at, float inverse) {
     if (gl_SubgroupInvocationID == i) Kept(work).at[kFirstH + at + i] = silu(g) * u;
   }
 }
-void clear_sums() {
-  [[unroll]] for (uint a = 0; a < kR; ++a) vector_acc[a] = 0;
-}
-
 // The norm's result, by one workgroup while it waits.
 void put_norm(float inverse) {
   uint64_t to = Beside(more).normed;
   for (uint e4 = gl_LocalInvocationIndex; e4 < kHidden / 4; e4 += kThreads) {
-    Float4s(to).at[e4] = Float4s(x).at[e4] * inverse * (bias + plain_four(norm, kNormType, e4));
+    Float4s(to).at[e4] = Kept4(x).at[e4] * inverse * (bias + plain_four(norm, kNormType, e4));
   }
 }
 
 // Words of the weights of launches behind this one, asked for while memory has little else to do and looked at in the end.
-const uint kEarly = 5;
+const uint kEarly = 7;
 shared uint64_t ahead[4];
 shared uint ahead_sectors[4];
 uint early[kEarly];
@@ -194,12 +222,12 @@ void begin_front(uint task) {
     take_row(0, weight_of(router, kExperts, kHidden, kRouterType), task);
     fetch_one(kRouterType, kHidden / piece_elements(kRouterType), lane);
   } else if (task == kExperts) {
-    take_row(0, weight_of(mix, 1, kHidden, kMixType), 0);
+    take_row(0, weight_of(Beside(more).mix, 1, kHidden, kMixType), 0);
     fetch_one(kMixType, kHidden / piece_elements(kMixType), lane);
   } else {
     uint i = (task - kExperts - 1) * 2;
-    take_pair(weight_of(shared_gate, kSharedWidth, kHidden, kSharedForm),
-              weight_of(shared_up, kSharedWidth, kHidden, kSharedForm), i, i);
+    take_pair(weight_of(Beside(more).shared_gate, kSharedWidth, kHidden, kSharedForm),
+              weight_of(Beside(more).shared_up, kSharedWidth, kHidden, kSharedForm), i, i);
     fetch_four(kSharedType, kHidden / piece_elements(kSharedType), lane);
   }
 }
@@ -252,50 +280,66 @@ void finish_back(uint task, bool wanted) {
   if (kShared) multiply_shared(kSharedDownType, shared_pieces(), kRouted);
   float sum = subgroupAdd(vector_acc[0]);
   if (gl_SubgroupInvocationID != 0 || !wanted) return;
-  if (kResidual) sum += Floats(residual).at[task];
+  if (kResidual) sum += Kept(residual).at[task];
   Floats(y).at[task] = gave_up ? uintBitsToFloat(0x7fc00000u) : sum;
 }
 
-void main() {
-  uint stride = all_tasks(), task = first_task();
-  bool wanted = step_rows(step, kDomain) != 0;
-  if (gl_LocalInvocationIndex == 0) gave_up = false;
-  note_ahead();
-  if (task < kFrontTasks) begin_front(task);  // weights are on their way while the row is staged
-  float inverse = stage_input();
-  barrier();
+// Phases of tasks whose weights are on their way when they begin.
+void run_front(uint task, float inverse) {
   while (task < kFrontTasks) {
     finish_front(task, inverse);
-    task += stride;
+    task += all_tasks();
     if (task < kFrontTasks) begin_front(task);
   }
+}
+void run_middle(float inverse) {
+  const uint kTasks = kRouted / 2;
+  uint task = first_task();
+  if (task < kTasks) begin_middle(task);
+  while (task < kTasks) {
+    finish_middle(task, inverse);
+    task += all_tasks();
+    if (task < kTasks) begin_middle(task);
+  }
+}
+void run_back(uint task, bool wanted) {
+  while (task < kHidden) {
+    finish_back(task, wanted);
+    task += all_tasks();
+    if (task < kHidden) begin_back(task);
+  }
+}
+
+void main() {
+  uint task = first_task();
+  bool wanted = step_rows(step, kDomain) != 0;
+  uint64_t shared_down = Beside(more).shared_down;
+  if (gl_LocalInvocationIndex == 0) gave_up = false;
+  note_ahead();
+  if (kBefore) {
+    project();
+    arrive(counter);
+  }
+  if (task < kFrontTasks) begin_front(task);  // weights are on their way while the row is awaited and staged
+  if (kBefore) await(counter);
+  float inverse = stage_input();
+  barrier();
+  run_front(task, inverse);
   arrive(counter);
   if (kNormed && gl_WorkGroupID.x == gl_NumWorkGroups.x - 1) put_norm(inverse);
   await(counter);
   rank_experts(work);
-  const uint kMiddleTasks = kRouted / 2;
-  task = first_task();
-  if (task < kMiddleTasks) begin_middle(task);
-  while (task < kMiddleTasks) {
-    finish_middle(task, inverse);
-    task += stride;
-    if (task < kMiddleTasks) begin_middle(task);
-  }
+  run_middle(inverse);
   arrive(counter);
   down_weight = weight_of(down, uint64_t(kExperts) * kHidden, kWidth, kDownForm);
   shared_weight = weight_of(shared_down, kHidden, max(kSharedWidth, 1), kSharedDownForm);
   down_shift = group_shift(down_weight);
   shared_shift = group_shift(shared_weight);
-  task = first_task();
   if (task < kHidden) begin_back(task);
   ask_ahead();
   await(counter);
   stage_h();
   barrier();
-  while (task < kHidden) {
-    finish_back(task, wanted);
-    task += stride;
-    if (task < kHidden) begin_back(task);
-  }
+  run_back(task, wanted);
   use_ahead();
 }

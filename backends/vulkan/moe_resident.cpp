@@ -4,6 +4,7 @@
 // whatever the registers are. Vulkan promises no progress of workgroups that wait; where a device's driver makes none,
 // a launch ends after seconds with a row of NaN.
 #include <algorithm>
+#include <utility>
 
 #include "moe.h"
 
@@ -12,20 +13,24 @@ namespace {
 
 #include "moe_resident.comp.h"
 constexpr Shader kShader = SWY_SHADER(moe_resident_comp);
-constexpr uint32_t kMostExperts = 512, kMostLooks = 1u << 23;
+#ifdef SWITCHYARD_VULKAN_RESIDENT_THREADS
+constexpr uint32_t kResidentThreads = SWITCHYARD_VULKAN_RESIDENT_THREADS;
+#else
+constexpr uint32_t kResidentThreads =
+    512;  // 128 registers each, and 132 such groups have a subgroup for each row of 2,048
+#endif
+constexpr uint32_t kMostExperts = 512, kMostLooks = 1u << 20;
 
 struct Push {
-  uint64_t x, y, residual, norm, work, counter, step;
-  uint64_t router, mix, gate_up, down, shared_gate, shared_up, shared_down;
+  uint64_t before, before_x, before_residual, x, y, residual, norm, work, counter, step, router, gate_up, down, more;
   float eps, bias;
-  uint64_t more;
 };
 static_assert(sizeof(Push) <= kPushBytes);
 
 // Beside, of the shader.
 struct Beside {
   ReadAhead ahead;
-  uint64_t normed, unused;
+  uint64_t normed, mix, shared_gate, shared_up, shared_down, unused;
 };
 
 struct Shape {
@@ -44,7 +49,7 @@ Shape shape_of(const swy_device& device, const swy_op& op) {
   s.blocks = ceil_div(static_cast<uint32_t>(std::max<uint64_t>(hidden, s.h)), 32);
   s.forms = 4 | form_of(form_at(op, 1)) | form_of(form_at(op, 2));  // the router multiplies floats
   if (a.shared_width != 0) s.forms |= form_of(form_at(op, 3)) | form_of(form_at(op, 5));
-  s.threads = device.features.subgroup >= 32 ? 768 : kThreads;
+  s.threads = device.features.subgroup >= 32 ? kResidentThreads : kThreads;
   return s;
 }
 
@@ -80,45 +85,90 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
   return SWY_OK;
 }
 
-// Takes the norm in front into this launch, if its result is x; returns whether it was waited for.
-bool take_norm(swy_list& list, Mixture& m, NotedNorm& out) {
-  const NotedNorm n = list.norm;
-  if (n.at != list.dispatches.size() || n.y.address != m.x.address) return false;
-  const bool waits = list.dispatches.back().waits;
+// What was recorded in front and is made here.
+struct Before {
+  NotedNorm norm;
+  NotedAdd add;
+  bool waits = false;
+};
+
+// The last launch, out of the list.
+void take_last(swy_list& list, Before& b) {
+  b.waits |= list.dispatches.back().waits;
   list.dispatches.pop_back();
-  list.norm = {};
-  out = n;
-  m.x = n.x;
-  return waits;
+}
+
+// Takes the norm in front into this launch if its result is x, and the projection in front of the norm.
+Before take_before(const Recording& r, Mixture& m, Shape& s) {
+  Before b;
+  swy_list& list = r.list;
+  if (list.norm.at != list.dispatches.size() || list.norm.y.address != m.x.address) return b;
+  b.norm = std::exchange(list.norm, {});
+  take_last(list, b);
+  m.x = b.norm.x;
+  const NotedAdd& add = list.add;
+  if (add.at != list.dispatches.size() || add.y.address != m.x.address || add.weight.rows != m.hidden) return b;
+  Shape with = s;
+  with.blocks = std::max(s.blocks, ceil_div(add.weight.width, 32));
+  with.forms |= form_of(add.weight.form);
+  if (shared_bytes(with, moe_attrs(r.op)) > r.device().features.shared_bytes) return b;
+  s = with;
+  b.add = std::exchange(list.add, {});
+  take_last(list, b);
+  return b;
+}
+
+Push push_of(const Recording& r, const Mixture& m, const Before& b, Span work, Span more) {
+  return {b.add.weight.data, b.add.x.address, b.add.residual.address,
+          m.x.address,       m.y.address,     m.residual.address,
+          b.norm.weight,     work.address,    r.list.meeting.address,
+          r.step(),          m.router.data,   m.gate_up.data,
+          m.down.data,       more.address,    b.norm.eps,
+          b.norm.bias};
 }
 
 swy_status record(const Recording& r) {
   Arena unused;
   Mixture m = mixture_of(r, unused);
-  const Shape s = shape_of(r.device(), r.op);
+  Shape s = shape_of(r.device(), r.op);
   const Span work = Arena(r.operands.workspace()).take((s.first_h + s.h) * 4);
   if (r.list.meeting.bytes == 0) SWY_VK_TRY(take_counters(r.list, 1, r.list.meeting, r.error));
-  NotedNorm n;
-  const bool waits = take_norm(r.list, m, n);
-  const Beside beside{{}, n.y.address, 0};
+  const Before b = take_before(r, m, s);
+  const Beside beside{{}, b.norm.y.address, m.shared_mix.data, m.shared_gate.data, m.shared_up.data, m.shared_down.data,
+                      0};
   Span more;
   SWY_VK_TRY(put_constants(r.list, &beside, sizeof beside, more, r.error));
-  const Push push{m.x.address,      m.y.address,        m.residual.address,
-                  n.weight,         work.address,       r.list.meeting.address,
-                  r.step(),         m.router.data,      m.shared_mix.data,
-                  m.gate_up.data,   m.down.data,        m.shared_gate.data,
-                  m.shared_up.data, m.shared_down.data, n.eps,
-                  n.bias,           more.address};
-  const uint32_t flags = (m.residual.bytes != 0 ? 2u : 0u) | (n.y.bytes != 0 ? 8u | (n.form & 15u) << 8 : 0u) |
+  const bool normed = b.norm.y.bytes != 0, added = b.add.y.bytes != 0;
+  const uint32_t flags = (m.residual.bytes != 0 ? 2u : 0u) | (normed ? 8u | (b.norm.form & 15u) << 8 : 0u) |
                          static_cast<uint32_t>(m.domain) << 4 | (m.router.form & 15u) << 12 |
                          (m.shared_mix.form & 15u) << 16;
-  const Span streams[] = {span_of(m.router), span_of(m.shared_gate), span_of(m.shared_up), span_of(m.shared_down)};
-  SWY_VK_TRY(launch(
-      r, kShader,
-      {m.gate_up.form, m.shared_gate.form, m.down.form, m.shared_down.form, flags, m.hidden, m.experts, m.top_k,
-       m.width, m.shared_width, 1, 4, 1, s.blocks, s.forms, s.threads, kMostLooks, r.device().features.cpu ? 64u : 1u},
-      {r.device().resident_groups}, push, {m.x, m.residual}, {m.y, n.y, work, r.list.meeting}, {streams, true, more}));
-  r.list.dispatches.back().waits |= waits;
+  const Span streams[] = {added ? span_of(b.add.weight) : Span{}, span_of(m.router), span_of(m.shared_gate),
+                          span_of(m.shared_up), span_of(m.shared_down)};
+  SWY_VK_TRY(launch(r, kShader,
+                    {m.gate_up.form,
+                     m.shared_gate.form,
+                     m.down.form,
+                     m.shared_down.form,
+                     flags,
+                     m.hidden,
+                     m.experts,
+                     m.top_k,
+                     m.width,
+                     m.shared_width,
+                     1,
+                     4,
+                     1,
+                     s.blocks,
+                     s.forms,
+                     s.threads,
+                     kMostLooks,
+                     r.device().features.cpu ? 64u : 1u,
+                     added ? b.add.weight.form : 0,
+                     added ? b.add.weight.width : 32},
+                    {r.device().resident_groups}, push_of(r, m, b, work, more),
+                    {added ? b.add.x : m.x, b.add.residual, m.residual},
+                    {m.y, b.norm.y, added ? b.add.y : Span{}, work, r.list.meeting}, {streams, true, more}));
+  r.list.dispatches.back().waits |= b.waits;
   return SWY_OK;
 }
 

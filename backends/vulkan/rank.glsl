@@ -19,7 +19,7 @@ uint float_key(float x) {
 float key_float(uint key) { return uintBitsToFloat((key & 0x80000000u) != 0 ? key ^ 0x80000000u : ~key); }
 
 // How many of the four at `first` come before the one at `own`: larger keys, and of equal ones those in front.
-uint before(uvec4 keys, uint first, uint key, uint own) {
+uint count_before(uvec4 keys, uint first, uint key, uint own) {
   uint n = 0;
   [[unroll]] for (uint j = 0; j < 4; ++j) n += keys[j] > (first + j < own ? key - 1 : key) ? 1 : 0;
   return n;
@@ -35,7 +35,7 @@ void rank_experts(uint64_t logits) {
   barrier();
   for (uint e = gl_LocalInvocationIndex; e < kExperts; e += kThreads) {
     uint block = e / 32, key = expert_keys[e / 4][e % 4], n = 0;
-    [[unroll]] for (uint i = 0; i < 8; ++i) n += before(expert_keys[block * 8 + i], 4 * i, key, e % 32);
+    [[unroll]] for (uint i = 0; i < 8; ++i) n += count_before(expert_keys[block * 8 + i], 4 * i, key, e % 32);
     uint at = block * kChosenOfBlock + n;
     if (n < kChosenOfBlock) {
       candidate_keys[at / 4][at % 4] = key;
@@ -45,7 +45,7 @@ void rank_experts(uint64_t logits) {
   barrier();
   for (uint c = gl_LocalInvocationIndex; c < kCandidates; c += kThreads) {
     uint key = candidate_keys[c / 4][c % 4], n = 0;
-    for (uint i = 0; i < (kCandidates + 3) / 4; ++i) n += before(candidate_keys[i], 4 * i, key, c);
+    for (uint i = 0; i < (kCandidates + 3) / 4; ++i) n += count_before(candidate_keys[i], 4 * i, key, c);
     if (key != 0 && n < kTopK) {
       chosen_id[n] = candidate_ids[c];
       chosen_logit[n] = key_float(key);
