@@ -8,8 +8,8 @@
 
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Arrivals { uint count; };
 layout(constant_id = 16) const uint kMostLooks = 1;  // seconds of them: then somebody does not run, and never will
-layout(constant_id = 17) const uint kLooksAtOnce = 1;  // llvmpipe ends loops of 65,535 turns
-shared bool gave_up;
+layout(constant_id = 17) const bool kAllLook = false;  // llvmpipe ends loops after 65,535 turns: there each takes long
+shared bool gave_up, met;
 uint ticket;  // of thread 0
 
 uint power_of_groups() { return 1u << uint(findMSB(gl_NumWorkGroups.x - 1) + 1); }
@@ -21,17 +21,28 @@ void arrive(uint64_t counter) {
   ticket = atomicAdd(Arrivals(counter).count, gl_WorkGroupID.x == 0 ? power_of_groups() - gl_NumWorkGroups.x + 1 : 1);
 }
 
+// Whether the meeting that `ticket` is of is over.
+bool look(uint64_t counter) {
+  return ((atomicOr(Arrivals(counter).count, 0u) ^ ticket) & ~(power_of_groups() - 1)) != 0;
+}
+
 void await(uint64_t counter) {
-  if (gl_LocalInvocationIndex == 0) {
-    uint meetings = ~(power_of_groups() - 1), seen = ticket;
-    for (uint looks = 0; looks < kMostLooks && ((seen ^ ticket) & meetings) == 0; ++looks) {
-      [[unroll]] for (uint i = 0; i < kLooksAtOnce; ++i) {
-        if (((seen ^ ticket) & meetings) == 0) seen = atomicOr(Arrivals(counter).count, 0u);
-      }
+  bool first = gl_LocalInvocationIndex == 0;
+  if (kAllLook) {
+    for (uint looks = 0; looks < kMostLooks; ++looks) {
+      if (first) met = look(counter);
+      barrier();
+      bool done = met;
+      barrier();
+      if (done) break;
     }
-    if (((seen ^ ticket) & meetings) == 0) gave_up = true;
-    memoryBarrierBuffer();
+    if (first && !met) gave_up = true;
+  } else if (first) {
+    uint looks = 0;
+    while (!look(counter) && looks < kMostLooks) ++looks;
+    if (looks == kMostLooks) gave_up = true;
   }
+  if (first) memoryBarrierBuffer();
   barrier();
 }
 

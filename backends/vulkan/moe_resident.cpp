@@ -170,7 +170,7 @@ swy_status record(const Recording& r) {
                      s.forms,
                      s.threads,
                      kMostLooks,
-                     r.device().features.cpu ? 64u : 1u,
+                     r.device().features.cpu ? 1u : 0u,
                      added ? b.add.weight.form : 0,
                      added ? b.add.weight.width : 32};
   const Span reads[] = {added ? b.add.x : m.x, b.add.residual, m.residual};
