@@ -99,6 +99,8 @@ struct Before {
   bool waits = false;
 };
 
+bool same(const Span& a, const Span& b) { return a.address == b.address && a.bytes == b.bytes; }
+
 // The last launch, out of the list.
 void take_last(swy_list& list, Before& b) {
   b.waits |= list.dispatches.back().waits;
@@ -109,12 +111,12 @@ void take_last(swy_list& list, Before& b) {
 Before take_before(const Recording& r, Mixture& m, Shape& s) {
   Before b;
   swy_list& list = r.list;
-  if (list.norm.at != list.dispatches.size() || list.norm.y.address != m.x.address) return b;
+  if (list.norm.at != list.dispatches.size() || !same(list.norm.y, m.x)) return b;
   b.norm = std::exchange(list.norm, {});
   take_last(list, b);
   m.x = b.norm.x;
   const NotedAdd& add = list.add;
-  if (add.at != list.dispatches.size() || add.y.address != m.x.address || add.weight.rows != m.hidden) return b;
+  if (add.at != list.dispatches.size() || !same(add.y, m.x) || add.weight.rows != m.hidden) return b;
   Shape with = s;
   with.blocks = std::max(s.blocks, ceil_div(add.weight.width, 32));
   with.forms |= form_of(add.weight.form);
@@ -200,7 +202,7 @@ constexpr Kernel kKernels[] = {kernel("moe.resident", SWY_OP_MOE), kernel("moe_a
 bool can_follow(const Recording& r, const Projection& p) {
   const NotedMixture& m = r.list.mixture;
   if (m.at != r.list.dispatches.size() || m.after || !r.list.dispatches.back().waits) return false;
-  if (!p.normed || p.x.address != m.y.address || p.width != m.constants[5] || p.count > 4) return false;
+  if (!p.normed || !same(p.x, m.y) || p.width != m.constants[5] || p.count > 4) return false;
   uint32_t forms = 0;  // of activations: those that the shader stages anyway
   for (uint32_t i = 0; i < p.count; ++i) forms |= form_of(p.weights[i].form);
   return (forms & ~m.constants[14]) == 0;
