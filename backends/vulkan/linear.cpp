@@ -3,7 +3,7 @@
 //   *.vector  16 bytes per lane of every weight, activations in shared memory (linear_vector.comp)
 //   *.dot     the same by products of bytes, activations of 16 bits
 //   *.plain   any shape, one subgroup per element of the output (linear.comp)
-#include "moe.h"
+#include "projection.h"
 
 #include <algorithm>
 
@@ -26,10 +26,6 @@ uint32_t rows_of(const Recording& r) { return static_cast<uint32_t>(r.op.inputs[
 template <bool kBytes>
 swy_status record_linear(const Recording& r) {
   const Projection p = linear_projection(r);
-  if (bool done = false; kBytes && rows_of(r) == 1) {
-    SWY_VK_TRY(follow_mixture(r, p, done));
-    if (done) return SWY_OK;
-  }
   SWY_VK_TRY(record_projection(r, p, rows_of(r), kBytes));
   if (kBytes && r.op.id == SWY_OP_LINEAR_ADD && rows_of(r) == 1 && p.count == 1) {
     r.list.add = {p.x, p.residual, p.y[0], p.weights[0], r.list.dispatches.size()};

@@ -194,10 +194,4 @@ swy_status put_constants(swy_list& list, const void* data, uint64_t bytes, Span&
   return SWY_OK;
 }
 
-swy_status change_constants(swy_list& list, const Span& span, uint64_t offset, const void* data, uint64_t bytes,
-                            swy_error* error) {
-  const Block& all = *list.constants;
-  return write_now(*list.device, {list.constants.get(), span.address - all.address + offset, bytes}, data, error);
-}
-
 }  // namespace gpu

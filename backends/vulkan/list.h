@@ -1,8 +1,6 @@
 // A command list while it is recorded and after.
 #pragma once
 
-#include <array>
-
 #include "pipelines.h"
 #include "switchyard/step.h"
 
@@ -60,15 +58,6 @@ struct NotedAdd {
   size_t at = SIZE_MAX;  // as above
 };
 
-// The mixture that was recorded last as one launch (moe_resident.cpp): projections of its result can be made there,
-// too.
-struct NotedMixture {
-  Span y, more;  // more: what its shader finds among the list's constants
-  std::array<uint32_t, 25> constants{};
-  bool after = false;    // it has them
-  size_t at = SIZE_MAX;  // as above
-};
-
 }  // namespace gpu
 
 struct swy_list {
@@ -80,7 +69,6 @@ struct swy_list {
   std::vector<gpu::Span> written, read;  // since the last barrier
   gpu::NotedNorm norm;
   gpu::NotedAdd add;
-  gpu::NotedMixture mixture;
   gpu::Span meeting;                     // counts arrivals of launches whose workgroups wait for each other
   bool begins_operation = false;         // the next launch is the first of its operation
   VkQueryPool queries = VK_NULL_HANDLE;  // timestamps before and behind each launch, while somebody profiles
@@ -120,9 +108,5 @@ swy_status take_counters(swy_list& list, uint32_t n, Span& out, swy_error* error
 
 // Copies a few bytes to device memory that lives as long as the list.
 swy_status put_constants(swy_list& list, const void* data, uint64_t bytes, Span& out, swy_error* error);
-
-// Writes over some of them, `offset` bytes behind the begin of `span`.
-swy_status change_constants(swy_list& list, const Span& span, uint64_t offset, const void* data, uint64_t bytes,
-                            swy_error* error);
 
 }  // namespace gpu

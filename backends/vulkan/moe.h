@@ -25,9 +25,6 @@ swy_moe_attrs moe_attrs(const swy_op& op);
 swy_status supports_mixture_dot(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error);
 double cost_mixture_dot(const swy_op& op, const swy_bucket& bucket);
 
-// Makes projections of one row behind the mixture that was recorded last, in its launch, if that can be (`done`).
-swy_status follow_mixture(const Recording& r, const Projection& p, bool& done);
-
 // Whether the router can pick this many.
 swy_status supports_router(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error);
 // Fills logits and mix.

@@ -1,5 +1,6 @@
 // MOE and MOE_ADD of one row in one launch: router, choice, gate and up, down, with meetings of all workgroups instead of
-// barriers between launches; LINEAR_ADD and the norm in front, too, if x comes from there, and the RMS_NORM_LINEAR of y behind. There are no more workgroups than run at once, whatever the compiler makes of this.
+// barriers between launches; LINEAR_ADD and the norm in front, too, if x comes from there. There are no more workgroups than
+// run at once, whatever the compiler makes of this. (The RMS_NORM_LINEAR behind is faster as a launch of its own.)
 //
 // What a phase reads of another's it reads through Kept, past the caches of its processor. What can be asked for before a
 // meeting is: the shared expert's h before the router is done, the rows of down before h is. With kNormed, x is what the norm
@@ -22,11 +23,6 @@ layout(constant_id = 9) const uint kSharedWidth = 0;
 layout(constant_id = 15) const uint kThreads = 256;
 layout(constant_id = 18) const uint kBeforeForm = 0;       // of the projection in front, if it is made here
 layout(constant_id = 19) const uint kBeforeWidth = 32;
-layout(constant_id = 20) const uint kAfterForm0 = 0;       // of the projections behind, if they are made here
-layout(constant_id = 21) const uint kAfterForm1 = 0;
-layout(constant_id = 22) const uint kAfterForm2 = 0;
-layout(constant_id = 23) const uint kAfterForm3 = 0;
-layout(constant_id = 24) const uint kAfterNormType = F32;
 layout(local_size_x_id = 15) in;
 layout(push_constant, std430) uniform Push {
   uint64_t before_weight, before_x, before_residual;  // x = before_x * before_weight^T + before_residual
@@ -43,9 +39,6 @@ layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Be
   uint sectors[4];    // of 32 bytes
   uint64_t normed;    // kNormed: [hidden], where the norm's result goes for whoever else reads it
   uint64_t mix, shared_gate, shared_up, shared_down;
-  uint64_t after_norm, after_data[4], after_y[4];  // after_y = norm(y) * after_data^T
-  uint after_rows[4];
-  float after_eps, after_bias;
 };
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Kept { float at[]; };
 layout(buffer_reference, std430, buffer_reference_align = 16) coherent buffer Kept4 { vec4 at[]; };
@@ -55,7 +48,6 @@ const uint kDomain = kFlags >> 4 & 3, kNormType = kFlags >> 8 & 15, kRouterType 
 const uint kType = kForm & 0xff, kSharedType = kSharedForm & 0xff;
 const uint kDownType = kDownForm & 0xff, kSharedDownType = kSharedDownForm & 0xff;
 const bool kBefore = kBeforeForm != 0;
-const bool kAfter = kAfterForm0 != 0;
 const uint kBeforeType = kBeforeForm & 0xff;
 const uint kRouted = kTopK * kWidth, kFirstH = (kExperts + 64) / 64 * 64;
 
@@ -85,22 +77,9 @@ uint scale_shift;
 #include "multiply.glsl"
 #undef FETCH
 #undef MULTIPLY
-#undef ROWS
-#undef AT_ONCE
-#define FETCH fetch_two
-#define MULTIPLY multiply_two
-#define ROWS 2
-#define AT_ONCE 2
-#include "multiply.glsl"
-#undef FETCH
-#undef MULTIPLY
-#undef ROWS
-#undef AT_ONCE
 #undef PIECE_DATA
 #undef PIECE_SCALE
 #undef PIECE_OFFSET
-#define ROWS 1
-#define AT_ONCE 4
 
 void take_row(uint r, Weight w, uint64_t row) {
   row_data[r] = w.data + row * w.row_bytes;
@@ -169,20 +148,18 @@ void project() {
   }
 }
 
-// Stages a row behind a norm, or as it is; returns what results are multiplied by. `kept`: others of this launch wrote it.
-float stage_row(uint64_t from, bool kept, bool normed, uint64_t weight, uint type, float eps, float bias) {
+// What results are multiplied by.
+float stage_input() {
   float squares = 0;
   for (uint e4 = gl_LocalInvocationIndex; e4 < kHidden / 4; e4 += kThreads) {
-    vec4 v;
-    if (kept) v = Kept4(from).at[e4];
-    if (!kept) v = Float4s(from).at[e4];
-    if (normed) {
+    vec4 v = kBefore ? Kept4(x).at[e4] : Float4s(x).at[e4];
+    if (kNormed) {
       squares = fma(v.x, v.x, fma(v.y, v.y, fma(v.z, v.z, fma(v.w, v.w, squares))));
-      v *= bias + plain_four(weight, type, e4);
+      v *= bias + plain_four(norm, kNormType, e4);
     }
     stage(0, e4, v, 1.0);
   }
-  return normed ? inversesqrt(workgroup_sum(squares) / float(kHidden) + eps) : 1.0;
+  return kNormed ? inversesqrt(workgroup_sum(squares) / float(kHidden) + eps) : 1.0;
 }
 
 // Two elements of h: rows i and i + 1 of gate, and of up.
@@ -212,6 +189,12 @@ const uint kEarly = 7;
 shared uint64_t ahead[4];
 shared uint ahead_sectors[4];
 uint early[kEarly];
+void note_ahead() {
+  uint i = gl_LocalInvocationIndex;
+  if (i >= 4) return;
+  ahead[i] = Beside(more).ahead[i];
+  ahead_sectors[i] = Beside(more).sectors[i];
+}
 void ask_ahead() {
   uint i = gl_WorkGroupID.x * kThreads + gl_LocalInvocationIndex, all = gl_NumWorkGroups.x * kThreads;
   [[unroll]] for (uint n = 0; n < kEarly; ++n) {
@@ -299,10 +282,8 @@ void finish_back(uint task, bool wanted) {
   float sum = subgroupAdd(vector_acc[0]);
   if (gl_SubgroupInvocationID != 0 || !wanted) return;
   if (kResidual) sum += Kept(residual).at[task];
-  Kept(y).at[task] = gave_up ? uintBitsToFloat(0x7fc00000u) : sum;
+  Floats(y).at[task] = gave_up ? uintBitsToFloat(0x7fc00000u) : sum;
 }
-
-#include "moe_resident_after.glsl"
 
 // Phases of tasks whose weights are on their way when they begin.
 void run_front(uint task, float inverse) {
@@ -330,30 +311,19 @@ void run_back(uint task, bool wanted) {
   }
 }
 
-void note_beside() {
-  uint i = gl_LocalInvocationIndex;
-  if (i == 0) gave_up = false;
-  if (i >= 4) return;
-  ahead[i] = Beside(more).ahead[i];
-  ahead_sectors[i] = Beside(more).sectors[i];
-  if (!kAfter) return;
-  after_data[i] = Beside(more).after_data[i];
-  after_y[i] = Beside(more).after_y[i];
-  after_rows[i] = Beside(more).after_rows[i];
-}
-
 void main() {
   uint task = first_task();
   bool wanted = step_rows(step, kDomain) != 0;
   uint64_t shared_down = Beside(more).shared_down;
-  note_beside();
+  if (gl_LocalInvocationIndex == 0) gave_up = false;
+  note_ahead();
   if (kBefore) {
     project();
     arrive(counter);
   }
   if (task < kFrontTasks) begin_front(task);  // weights are on their way while the row is awaited and staged
   if (kBefore) await(counter);
-  float inverse = stage_row(x, kBefore, kNormed, norm, kNormType, eps, bias);
+  float inverse = stage_input();
   barrier();
   run_front(task, inverse);
   arrive(counter);
@@ -372,6 +342,5 @@ void main() {
   stage_h();
   barrier();
   run_back(task, wanted);
-  if (kAfter) run_after(wanted);
   use_ahead();
 }

@@ -4,7 +4,6 @@
 // whatever the registers are. Vulkan promises no progress of workgroups that wait; where a device's driver makes none,
 // a launch ends after seconds with a row of NaN.
 #include <algorithm>
-#include <cstddef>
 #include <utility>
 
 #include "moe.h"
@@ -31,14 +30,8 @@ static_assert(sizeof(Push) <= kPushBytes);
 // Beside, of the shader.
 struct Beside {
   ReadAhead ahead;
-  uint64_t normed, mix, shared_gate, shared_up, shared_down;
-  struct {
-    uint64_t norm, data[4], y[4];
-    uint32_t rows[4];
-    float eps, bias;
-  } after;
+  uint64_t normed, mix, shared_gate, shared_up, shared_down, unused;
 };
-static_assert(offsetof(Beside, after) == 88 && sizeof(Beside) == 184);
 
 struct Shape {
   uint32_t blocks, forms, threads;
@@ -144,7 +137,7 @@ swy_status record(const Recording& r) {
   if (r.list.meeting.bytes == 0) SWY_VK_TRY(take_counters(r.list, 1, r.list.meeting, r.error));
   const Before b = take_before(r, m, s);
   const Beside beside{{}, b.norm.y.address, m.shared_mix.data, m.shared_gate.data, m.shared_up.data, m.shared_down.data,
-                      {}};
+                      0};
   Span more;
   SWY_VK_TRY(put_constants(r.list, &beside, sizeof beside, more, r.error));
   const bool normed = b.norm.y.bytes != 0, added = b.add.y.bytes != 0;
@@ -153,9 +146,8 @@ swy_status record(const Recording& r) {
                          (m.shared_mix.form & 15u) << 16;
   const Span streams[] = {added ? span_of(b.add.weight) : Span{}, span_of(m.router), span_of(m.shared_gate),
                           span_of(m.shared_up), span_of(m.shared_down)};
-  NotedMixture& noted = r.list.mixture;
-  noted = {m.y, more};
-  noted.constants = {m.gate_up.form,
+  SWY_VK_TRY(launch(r, kShader,
+                    {m.gate_up.form,
                      m.shared_gate.form,
                      m.down.form,
                      m.shared_down.form,
@@ -174,14 +166,11 @@ swy_status record(const Recording& r) {
                      kMostLooks,
                      r.device().features.cpu ? 1u : 0u,
                      added ? b.add.weight.form : 0,
-                     added ? b.add.weight.width : 32};
-  const Span reads[] = {added ? b.add.x : m.x, b.add.residual, m.residual};
-  const Span writes[] = {m.y, b.norm.y, added ? b.add.y : Span{}, work, r.list.meeting};
-  const Push push = push_of(r, m, b, work, more);
-  const Launch l{kShader, noted.constants, r.device().resident_groups, 1, 1, reads, writes, streams, true, more};
-  SWY_VK_TRY(add_dispatch(r.list, l, &push, sizeof push, r.kernel, r.error));
+                     added ? b.add.weight.width : 32},
+                    {r.device().resident_groups}, push_of(r, m, b, work, more),
+                    {added ? b.add.x : m.x, b.add.residual, m.residual},
+                    {m.y, b.norm.y, added ? b.add.y : Span{}, work, r.list.meeting}, {streams, true, more}));
   r.list.dispatches.back().waits |= b.waits;
-  noted.at = r.list.dispatches.size();
   return SWY_OK;
 }
 
@@ -198,45 +187,7 @@ constexpr Kernel kernel(const char* name, uint32_t op) {
 }
 constexpr Kernel kKernels[] = {kernel("moe.resident", SWY_OP_MOE), kernel("moe_add.resident", SWY_OP_MOE_ADD)};
 
-// Whether the mixture that was recorded last can make the projections `p` of its result.
-bool can_follow(const Recording& r, const Projection& p) {
-  const NotedMixture& m = r.list.mixture;
-  if (m.at != r.list.dispatches.size() || m.after || !r.list.dispatches.back().waits) return false;
-  if (!p.normed || !same(p.x, m.y) || p.width != m.constants[5] || p.count > 4) return false;
-  uint32_t forms = 0;  // of activations: those that the shader stages anyway
-  for (uint32_t i = 0; i < p.count; ++i) forms |= form_of(p.weights[i].form);
-  return (forms & ~m.constants[14]) == 0;
-}
-
 }  // namespace
-
-swy_status follow_mixture(const Recording& r, const Projection& p, bool& done) {
-  done = can_follow(r, p);
-  if (!done) return SWY_OK;
-  NotedMixture& m = r.list.mixture;
-  Dispatch& d = r.list.dispatches.back();
-  Beside b{};
-  b.after.norm = p.norm.data;
-  b.after.eps = p.eps;
-  b.after.bias = p.bias;
-  for (uint32_t i = 0; i < p.count; ++i) {
-    b.after.data[i] = p.weights[i].data;
-    b.after.y[i] = p.y[i].address;
-    b.after.rows[i] = p.weights[i].rows;
-    m.constants[20 + i] = p.weights[i].form;
-    r.list.written.push_back(p.y[i]);
-    if (!r.device().read_ahead) continue;
-    b.ahead.data[i] = p.weights[i].data;
-    b.ahead.sectors[i] = static_cast<uint32_t>(span_of(p.weights[i]).bytes / 32);
-  }
-  m.constants[24] = p.norm.form & 0xffu;
-  m.after = true;
-  d.pipeline = r.list.device->pipelines->get(kShader, m.constants);
-  d.ahead = {};  // it reads for itself
-  d.roomy = false;
-  SWY_VK_TRY(change_constants(r.list, m.more, offsetof(Beside, ahead), &b.ahead, sizeof b.ahead, r.error));
-  return change_constants(r.list, m.more, offsetof(Beside, after), &b.after, sizeof b.after, r.error);
-}
 
 std::span<const Kernel> moe_resident_kernels() { return kKernels; }
 

@@ -71,7 +71,8 @@ swy_status tell(swy_list& list, const Phase& phase, swy_error* error) {
     told.data[i] = phase.ahead[i].address;
     told.sectors[i] = static_cast<uint32_t>(phase.ahead[i].bytes / 32);
   }
-  return change_constants(list, phase.own, 0, &told, sizeof told, error);
+  const Block* block = list.constants.get();
+  return write_now(*list.device, {list.constants.get(), phase.own.address - block->address, sizeof told}, &told, error);
 }
 
 // A launch beside others.
