@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "kernels.h"
+#include "matrices.h"
 #include "options.h"
 #include "pipelines.h"
 #include "profile.h"
@@ -38,7 +39,9 @@ void apply(swy_device& d, const swy_setting* settings, uint32_t count) {
     const long groups = std::strtol(settings[i].value, nullptr, 10);
     if (groups >= 0) d.resident_groups = static_cast<uint32_t>(std::min(groups, 65535L));
   }
-  d.features.cooperative = d.features.cooperative && on(kCooperative);
+  d.features.khr_matrices = d.features.khr_matrices && on(kKhrMatrices);
+  d.features.cooperative =
+      d.features.cooperative && on(kCooperative) && (d.features.khr_matrices || d.physical->nv_matrices);
   d.features.dot8 = d.features.dot8 && on(kDot8);
 }
 
@@ -60,12 +63,15 @@ VkResult create_device(const PhysicalDevice& p, const Features& use, VkDevice* o
   features.features.shaderInt64 = VK_TRUE;
   const char* names[6];
   VkDeviceCreateInfo info{VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, &features};
-  [[maybe_unused]] VkPhysicalDeviceCooperativeMatrixFeaturesNV matrices{
-      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_NV, nullptr, VK_TRUE, VK_FALSE};
 #ifndef SWITCHYARD_VULKAN_EMULATE
+  VkPhysicalDeviceCooperativeMatrixFeaturesNV nv{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_NV,
+                                                 nullptr, VK_TRUE, VK_FALSE};
+  VkPhysicalDeviceCooperativeMatrixFeaturesKHR khr{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR,
+                                                   nullptr, VK_TRUE, VK_FALSE};
   if (use.cooperative) {
-    v11.pNext = &matrices;
-    names[info.enabledExtensionCount++] = VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME;
+    v11.pNext = use.khr_matrices ? static_cast<void*>(&khr) : &nv;
+    names[info.enabledExtensionCount++] =
+        use.khr_matrices ? VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME : VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME;
   }
 #endif
   VkPhysicalDeviceShaderIntegerDotProductFeatures dot{

@@ -12,6 +12,9 @@ inline constexpr swy_option kDot8 = {sizeof(swy_option), SWY_OPTION_BOOL, "dot8"
 inline constexpr swy_option kImport = {
     sizeof(swy_option), SWY_OPTION_BOOL, "import", "1",
     "read weights where the file is mapped, on devices that share the host's memory"};
+inline constexpr swy_option kKhrMatrices = {
+    sizeof(swy_option), SWY_OPTION_BOOL, "khr_matrices", "1",
+    "take matrix instructions of the KHR extension where the device has it, not of NVIDIA's"};
 inline constexpr swy_option kPipelineCache = {sizeof(swy_option), SWY_OPTION_BOOL, "pipeline_cache", "1",
                                               "keep compiled pipelines in the user's folder for caches"};
 inline constexpr swy_option kReadAhead = {

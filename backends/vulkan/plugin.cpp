@@ -32,7 +32,7 @@ struct Vulkan {
                                                          add_kernels,
                                                          sample_kernels,
                                                          cast_kernels};
-  static constexpr const swy_option* kOptions[] = {&swy::kKvBf16,   &kCooperative, &kDot8,     &kImport,
+  static constexpr const swy_option* kOptions[] = {&swy::kKvBf16,   &kCooperative, &kDot8,     &kImport,  &kKhrMatrices,
                                                    &kPipelineCache, &kReadAhead,   &kResident, &kReversed};
 
   static swy_plugin functions() {

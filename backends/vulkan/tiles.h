@@ -1,7 +1,7 @@
 // Tiles of products for prompts: what their launchers share.
 //
 //   *.tiles         fp32, any device
-//   *.cooperative   fp16 factors with a power of two per row, fp32 sums, by matrix instructions (NV extension)
+//   *.cooperative   fp16 factors with a power of two per row, fp32 sums, by matrix instructions (matrices.h)
 #pragma once
 
 #include "projection.h"

@@ -52,13 +52,9 @@ void store_emulated(Sums s, uint place) {
 #else
 #define UNROLL [[unroll]]
 #define Sums fcoopmatNV<32, gl_ScopeSubgroup, 16, 16>
-#ifdef OTHER_B  // B's type has an id of its own, for who turns this into the KHR extension
-layout(constant_id = 15) const uint kSixteen = 16;
 #define Factors fcoopmatNV<16, gl_ScopeSubgroup, 16, 16>
+layout(constant_id = 15) const uint kSixteen = 16;  // by which matrices.cpp knows the type of second factors
 #define FactorsB fcoopmatNV<16, gl_ScopeSubgroup, 16, kSixteen>
-#else
-#define Factors fcoopmatNV<16, gl_ScopeSubgroup, 16, 16>
-#endif
 #define SUBGROUP gl_SubgroupID
 #define LANE gl_SubgroupInvocationID
 #define LOAD_A(f, place) coopMatLoadNV(f, tile, place, kStride, false)
