@@ -132,7 +132,7 @@ swy_status record_projection_tiles(const Recording& r, const Projection& p, cons
 
 uint32_t tile_rows(const swy_device& device, uint32_t rows, uint32_t columns) {
   if (rows <= 32) return 32;
-  return rows <= 64 || ceil_div(rows, 128) * columns < 2 * device.features.processors ? 64 : 128;
+  return rows <= 64 || ceil_div(rows, 128) * columns < device.features.processors ? 64 : 128;
 }
 
 swy_status tiles_usable(const swy_op& op, uint32_t first, uint32_t count, swy_error* error) {

@@ -129,7 +129,7 @@ swy_status record_combine(const Recording& r, const Sorted& s) {
           m.y.address,    r.step(),
           m.hidden,       m.top_k,
           m.domain,       0};
-  return launch(r, kCombine, {}, {at_most(ceil_div(m.hidden, kThreads), 16), at_most(s.rows, 16384)}, push,
+  return launch(r, kCombine, {}, {at_most(ceil_div(m.hidden, 4 * kThreads), 16), at_most(s.rows, 16384)}, push,
                 {s.part, s.shared_part, m.mix, m.residual}, {m.y});
 }
 
