@@ -82,7 +82,8 @@ struct Features {
   uint64_t largest_allocation = 0;  // bytes
   bool fp16 = false;                // arithmetic, and storage in buffers and shared memory
   bool dot8 = false;                // products of four signed bytes, by the device itself
-  bool cooperative = false;         // 16x16x16 matrices of fp16 with fp32 sums (NV extension)
+  bool cooperative = false;         // 16x16x16 matrices of fp16 with fp32 sums
+  bool khr_matrices = false;        // by the KHR extension, else by NV's
   bool memory_budget = false;
   bool unified = false;  // the device's memory is the host's
   bool imports = false;  // its buffers can lie over the host's memory, at multiples of import_alignment
@@ -106,6 +107,7 @@ struct PhysicalDevice {
   std::string name, arch;  // arch: "10de-2335", vendor and device
   Features features;
   DriverIdentity driver{};
+  bool nv_matrices = false;              // NVIDIA's extension offers cooperative matrices, whatever KHR's does
   bool subgroups_are_extension = false;  // their size control: of Vulkan 1.2, as dot8
   bool dot8_is_extension = false;        // of Vulkan 1.2; later versions have it
 };

@@ -2,8 +2,11 @@
 #include "device.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <string_view>
 
 #include "kernels.h"
+#include "matrices.h"
 #include "options.h"
 #include "pipelines.h"
 #include "profile.h"
@@ -28,7 +31,17 @@ void apply(swy_device& d, const swy_setting* settings, uint32_t count) {
   d.features.imports = d.features.imports && on(kImport);
   d.pipeline_cache = on(kPipelineCache);
   d.reversed = on(kReversed);
-  d.features.cooperative = d.features.cooperative && on(kCooperative);
+  // So many processors come with 40 MB of cache and more. Where the processor computes, it is a test of the lists.
+  d.read_ahead = on(kReadAhead) && (d.features.processors >= 100 || d.features.cpu);
+  d.resident_groups = d.features.processors;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (std::string_view(settings[i].name) != kResident.name) continue;
+    const long groups = std::strtol(settings[i].value, nullptr, 10);
+    if (groups >= 0) d.resident_groups = static_cast<uint32_t>(std::min(groups, 65535L));
+  }
+  d.features.khr_matrices = d.features.khr_matrices && on(kKhrMatrices);
+  d.features.cooperative =
+      d.features.cooperative && on(kCooperative) && (d.features.khr_matrices || d.physical->nv_matrices);
   d.features.dot8 = d.features.dot8 && on(kDot8);
 }
 
@@ -50,12 +63,17 @@ VkResult create_device(const PhysicalDevice& p, const Features& use, VkDevice* o
   features.features.shaderInt64 = VK_TRUE;
   const char* names[6];
   VkDeviceCreateInfo info{VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, &features};
-  VkPhysicalDeviceCooperativeMatrixFeaturesNV matrices{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_NV,
-                                                       nullptr, VK_TRUE, VK_FALSE};
+#ifndef SWITCHYARD_VULKAN_EMULATE
+  VkPhysicalDeviceCooperativeMatrixFeaturesNV nv{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_NV,
+                                                 nullptr, VK_TRUE, VK_FALSE};
+  VkPhysicalDeviceCooperativeMatrixFeaturesKHR khr{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR,
+                                                   nullptr, VK_TRUE, VK_FALSE};
   if (use.cooperative) {
-    v11.pNext = &matrices;
-    names[info.enabledExtensionCount++] = VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME;
+    v11.pNext = use.khr_matrices ? static_cast<void*>(&khr) : &nv;
+    names[info.enabledExtensionCount++] =
+        use.khr_matrices ? VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME : VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME;
   }
+#endif
   VkPhysicalDeviceShaderIntegerDotProductFeatures dot{
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES, nullptr, VK_TRUE};
   if (use.dot8) {

@@ -95,7 +95,9 @@ struct swy_device {
   bool kv_bf16 = true;
   bool pipeline_cache = true;
   bool reversed = false;  // launches between two barriers run last to first
-  bool exact = false;     // the sampler's arithmetic has the normative bits
+  bool read_ahead = false;
+  uint32_t resident_groups = 0;  // workgroups of a launch that may wait for each other; 0: none may
+  bool exact = false;            // the sampler's arithmetic has the normative bits
   std::vector<swy_kernel> kernels;
   std::unique_ptr<gpu::Pipelines> pipelines;
   std::unique_ptr<gpu::Profile> profile;
@@ -141,7 +143,8 @@ namespace gpu {
 // What Vulkan returned, as a status with one line of text. A lost device stays lost.
 swy_status check(swy_device& device, VkResult result, const char* what, swy_error* error);
 
-// Nothing will come of a device from here on. Whoever asks for something later is told the first result it was lost with.
+// Nothing will come of a device from here on. Whoever asks for something later is told the first result it was lost
+// with.
 void lose(swy_device& device, VkResult result);
 bool is_lost(const swy_device& device);
 swy_status lost_earlier(const swy_device& device, swy_error* error);

@@ -22,7 +22,8 @@ swy_status record(const Recording& r) {
           d.dt_bias.data, d.norm.data, d.conv_state.address, d.rule_state.address, d.y.address, counters.address,
           r.step(),       a.key_heads, a.value_heads,        a.norm_eps,           a.l2_eps};
   return launch(r, kStep, {a.key_dim, a.value_dim, a.conv_kernel, d.types}, {a.value_heads, seqs}, push,
-                {d.qkv, d.z, d.b, d.a}, {d.y, d.conv_state, d.rule_state, counters});
+                {d.qkv, d.z, d.b, d.a}, {d.y, d.conv_state, d.rule_state, counters},
+                {{}, is_roomy(r.device(), uint64_t{a.value_heads} * seqs)});
 }
 
 swy_status supports(const swy_device&, const swy_op& op, const swy_bucket& bucket, swy_error* error) {

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <string_view>
 
-#include "api.h"
+#include "matrices.h"
 
 namespace gpu {
 namespace {
@@ -29,21 +29,6 @@ std::vector<VkExtensionProperties> extensions_of(const Instance& i, VkPhysicalDe
 }
 bool has(const std::vector<VkExtensionProperties>& all, std::string_view name) {
   return std::any_of(all.begin(), all.end(), [&](const auto& e) { return name == e.extensionName; });
-}
-
-// 16x16x16 with fp16 factors and fp32 sums, for a subgroup.
-bool has_matrices(VkInstance instance, PFN_vkGetInstanceProcAddr get, VkPhysicalDevice d) {
-  const auto list = reinterpret_cast<PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesNV>(
-      get(instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesNV"));
-  uint32_t n = 0;
-  if (list == nullptr || list(d, &n, nullptr) != VK_SUCCESS) return false;
-  std::vector<VkCooperativeMatrixPropertiesNV> all(n, {VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_NV});
-  if (list(d, &n, all.data()) != VK_SUCCESS) return false;
-  return std::any_of(all.begin(), all.end(), [](const VkCooperativeMatrixPropertiesNV& p) {
-    return p.MSize == 16 && p.NSize == 16 && p.KSize == 16 && p.AType == VK_COMPONENT_TYPE_FLOAT16_NV &&
-           p.BType == VK_COMPONENT_TYPE_FLOAT16_NV && p.CType == VK_COMPONENT_TYPE_FLOAT32_NV &&
-           p.DType == VK_COMPONENT_TYPE_FLOAT32_NV && p.scope == VK_SCOPE_SUBGROUP_NV;
-  });
 }
 
 DriverIdentity identity_of(const Instance& i, VkPhysicalDevice d) {
@@ -173,8 +158,15 @@ std::string examine(const Instance& i, PFN_vkGetInstanceProcAddr get, VkPhysical
   f.cpu = p.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
   f.tick_ns = limits.timestampPeriod;
   f.calibrated = has(extensions, VK_EXT_CALIBRATED_TIMESTAMPS_EXTENSION_NAME) && has_calibration(i.handle, get, d);
-  f.cooperative = f.fp16 && f.subgroup == 32 && has(extensions, VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME) &&
-                  v12.vulkanMemoryModel && has_matrices(i.handle, get, d);
+  if (f.fp16 && f.subgroup == 32 && v12.vulkanMemoryModel) {
+    out.nv_matrices = has(extensions, VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME) && has_nv_matrices(i, get, d);
+    f.khr_matrices = has(extensions, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME) && has_khr_matrices(i, get, d);
+  }
+  f.cooperative = out.nv_matrices || f.khr_matrices;
+#ifdef SWITCHYARD_VULKAN_EMULATE
+  f.cooperative = out.nv_matrices = f.fp16;
+  f.khr_matrices = false;
+#endif
   out.subgroups_are_extension = has(extensions, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
   if (out.subgroups_are_extension || p.properties.apiVersion >= VK_API_VERSION_1_3) {
     f.whole_subgroups = can_ask_for_subgroups(i, d, f);

@@ -44,6 +44,7 @@ std::span<const Kernel> gated_delta_chunks_kernels();
 std::span<const Kernel> gated_delta_step_kernels();
 std::span<const Kernel> router_kernels();
 std::span<const Kernel> moe_kernels();
+std::span<const Kernel> moe_resident_kernels();
 std::span<const Kernel> moe_tiles_kernels();
 std::span<const Kernel> attention_kernels();
 std::span<const Kernel> lm_head_kernels();
@@ -70,11 +71,25 @@ struct Grid {
   uint32_t x = 1, y = 1, z = 1;
 };
 
+// What else is known of a launch: see Launch.
+struct Nature {
+  std::span<const Span> streams = {};
+  bool roomy = false;
+  Span ahead = {};
+};
+
+// Whether so many workgroups leave most of the device idle.
+inline bool is_roomy(const swy_device& device, uint64_t groups) {
+  return groups * 2 <= (device.features.processors != 0 ? device.features.processors : 64);
+}
+constexpr uint32_t kFewRows = 4;  // with so many, a step waits for weights more than for anything else
+
 // Adds a launch of `shader`. `constants` are its specialization constants in order, `push` its push constants (laid out
 // as std430 does), `reads` and `writes` what it touches of activations, workspace and states.
 template <class Push>
 swy_status launch(const Recording& r, const Shader& shader, std::initializer_list<uint32_t> constants, Grid grid,
-                  const Push& push, std::initializer_list<Span> reads, std::initializer_list<Span> writes) {
+                  const Push& push, std::initializer_list<Span> reads, std::initializer_list<Span> writes,
+                  const Nature& nature = {}) {
   static_assert(std::is_trivially_copyable_v<Push> && sizeof(Push) <= kPushBytes && sizeof(Push) % 4 == 0);
   const Launch l{shader,
                  {constants.begin(), constants.size()},
@@ -82,7 +97,10 @@ swy_status launch(const Recording& r, const Shader& shader, std::initializer_lis
                  grid.y,
                  grid.z,
                  {reads.begin(), reads.size()},
-                 {writes.begin(), writes.size()}};
+                 {writes.begin(), writes.size()},
+                 nature.streams,
+                 nature.roomy,
+                 nature.ahead};
   return add_dispatch(r.list, l, &push, sizeof push, r.kernel, r.error);
 }
 

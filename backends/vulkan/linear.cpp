@@ -25,7 +25,12 @@ uint32_t sum_of_rows(const ProjectionPart& p, uint32_t per_task) {
 uint32_t rows_of(const Recording& r) { return static_cast<uint32_t>(r.op.inputs[0]->dims[0]); }
 template <bool kBytes>
 swy_status record_linear(const Recording& r) {
-  return record_projection(r, linear_projection(r), rows_of(r), kBytes);
+  const Projection p = linear_projection(r);
+  SWY_VK_TRY(record_projection(r, p, rows_of(r), kBytes));
+  if (kBytes && r.op.id == SWY_OP_LINEAR_ADD && rows_of(r) == 1 && p.count == 1) {
+    r.list.add = {p.x, p.residual, p.y[0], p.weights[0], r.list.dispatches.size()};
+  }
+  return SWY_OK;
 }
 swy_status record_linear_plain(const Recording& r) {
   return record_projection_plain(r, linear_projection(r), rows_of(r));
@@ -147,6 +152,13 @@ VectorShape vector_shape(const swy_device& device, uint32_t rows, uint32_t width
   return {1, 2, 2, blocks};
 }
 
+void take_long_rows(const swy_device& device, uint32_t rows, uint32_t width, VectorShape& s) {
+  if (device.features.cpu || width < 128 * 32 || s.r != 2) return;
+  if (ceil_div(rows, 2 * (kThreads / device.features.subgroup)) >= 2 * device.features.processors) return;
+  s.r = 1;
+  s.u = 4;
+}
+
 uint32_t groups_for(const swy_device& device, uint32_t tasks) {
   const uint32_t groups = ceil_div(tasks, kThreads / device.features.subgroup);
   const uint32_t most = device.features.processors != 0 ? device.features.processors * 4 : 1024;
@@ -178,12 +190,17 @@ swy_status record_projection(const Recording& r, const Projection& p, uint32_t r
     const ProjectionPart part = part_of(p, first, r.step());
     uint32_t forms = 0;
     for (uint32_t i = 0; dot && i < part.count; ++i) forms |= form_of(part.forms[i]);
-    const VectorShape s = vector_shape(r.device(), rows, p.width, forms);
+    VectorShape s = vector_shape(r.device(), rows, p.width, forms);
+    if (s.m == 1) take_long_rows(r.device(), sum_of_rows(part, 1), p.width, s);
+    Span streams[4];
+    for (uint32_t i = 0; i < part.count && rows <= kFewRows; ++i) streams[i] = span_of(p.weights[first + i]);
+    const uint32_t groups = groups_for(r.device(), sum_of_rows(part, s.r));
     SWY_VK_TRY(launch(r, dot ? kDot : kVector,
                       {part.forms[0], part.forms[1], part.forms[2], part.forms[3], part.flags, rows > 1 || p.gather, 0,
                        0, 0, 0, s.m, s.r, s.u, s.blocks, forms},
-                      {groups_for(r.device(), sum_of_rows(part, s.r)), ceil_div(rows, s.m)}, part.push,
-                      {p.x, p.residual}, {part.y[0], part.y[1], part.y[2], part.y[3]}));
+                      {groups, ceil_div(rows, s.m)}, part.push, {p.x, p.residual},
+                      {part.y[0], part.y[1], part.y[2], part.y[3]},
+                      {streams, is_roomy(r.device(), uint64_t{groups} * rows)}));
   }
   return SWY_OK;
 }

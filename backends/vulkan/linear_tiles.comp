@@ -6,7 +6,7 @@
 #include "common.glsl"
 #include "weights.glsl"
 #include "projection.glsl"
-layout(local_size_x = 256) in;
+layout(local_size_x = TILE_THREADS) in;
 
 const bool kPairs = false;
 uint total_rows, row0, column0, index;
@@ -38,6 +38,12 @@ void finish(uint m, uint n, vec4 v, vec4 unused_pair) {
   if (m >= total_rows) return;
   v *= row_scale(m);
   uint64_t at = (uint64_t(m) * rows[index] + n) * 4;
+  if (rows[index] % 4 == 0) {
+    if (n >= rows[index]) return;
+    if (kResidual) v += Float4s(extra + at).at[0];
+    Float4s(y[index] + at).at[0] = v;
+    return;
+  }
   for (uint i = 0; i < 4 && n + i < rows[index]; ++i) {
     Floats(y[index] + at).at[i] = kResidual ? v[i] + Floats(extra + at).at[i] : v[i];
   }

@@ -5,10 +5,15 @@ namespace gpu {
 namespace {
 
 #include "linear_tiles.comp.h"
-#include "linear_tiles.cooperative.h"
+#include "linear_tiles.cooperative_128.h"
+#include "linear_tiles.cooperative_32.h"
+#include "linear_tiles.cooperative_64.h"
 #include "tiles_prepare.comp.h"
 #include "tiles_prepare.half.h"
-constexpr Shader kTiles = SWY_SHADER(linear_tiles_comp), kCooperative = SWY_SHADER(linear_tiles_cooperative);
+constexpr Shader kTiles = SWY_SHADER(linear_tiles_comp);
+constexpr Shader kCooperative32 = SWY_SHADER(linear_tiles_cooperative_32);
+constexpr Shader kCooperative64 = SWY_SHADER(linear_tiles_cooperative_64);
+constexpr Shader kCooperative128 = SWY_SHADER(linear_tiles_cooperative_128);
 constexpr Shader kPrepare = SWY_SHADER(tiles_prepare_comp), kPrepareHalf = SWY_SHADER(tiles_prepare_half);
 constexpr uint32_t kLeastRows = 9;
 
@@ -104,7 +109,7 @@ swy_status record_staging(const Recording& r, const Projection& p, Span tiles, c
 
 swy_status record_projection_tiles(const Recording& r, const Projection& p, const Staged& staged, uint32_t rows,
                                    bool half) {
-  const uint32_t tall = half ? tile_rows(rows) : 64, wide = half ? 128 : 64;
+  const uint32_t wide = half ? 128 : 64;
   for (uint32_t first = 0; first < p.count; first += 4) {
     ProjectionPart part = part_of(p, first, r.step());
     part.push.x = staged.rows.address;
@@ -112,13 +117,22 @@ swy_status record_projection_tiles(const Recording& r, const Projection& p, cons
     part.push.unused = staged.scales_before;
     uint32_t columns = 0;
     for (uint32_t i = 0; i < part.count; ++i) columns += ceil_div(part.push.rows[i], wide);
-    const uint32_t flags = part.flags & ~1u;
-    SWY_VK_TRY(launch(r, half ? kCooperative : kTiles,
-                      {part.forms[0], part.forms[1], part.forms[2], part.forms[3], flags, 0, 0, 0, 0, 0, tall},
+    const uint32_t flags = part.flags & ~1u, tall = half ? tile_rows(r.device(), rows, columns) : 64;
+    SWY_VK_TRY(launch(r,
+                      !half         ? kTiles
+                      : tall == 128 ? kCooperative128
+                      : tall == 64  ? kCooperative64
+                                    : kCooperative32,
+                      {part.forms[0], part.forms[1], part.forms[2], part.forms[3], flags},
                       {columns, ceil_div(rows, tall)}, part.push, {staged.rows, staged.scales, p.residual},
                       {part.y[0], part.y[1], part.y[2], part.y[3]}));
   }
   return SWY_OK;
+}
+
+uint32_t tile_rows(const swy_device& device, uint32_t rows, uint32_t columns) {
+  if (rows <= 32) return 32;
+  return rows <= 64 || ceil_div(rows, 128) * columns < device.features.processors ? 64 : 128;
 }
 
 swy_status tiles_usable(const swy_op& op, uint32_t first, uint32_t count, swy_error* error) {

@@ -11,6 +11,23 @@ struct Span {
   uint64_t address = 0, bytes = 0;
 };
 
+constexpr uint32_t kMostStreams = 6;
+
+// What a launch reads of others' weights, for the device's cache; where shaders find it.
+struct ReadAhead {
+  uint64_t data[4] = {};
+  uint32_t sectors[4] = {};  // of 32 bytes
+};
+
+// A weight in its canonical encoding (weights.h). A file's segment is uploaded as it is; shaders find the planes from
+// the address, the rows and the width (weights.glsl).
+struct Weight {
+  uint64_t data = 0;
+  uint32_t rows = 0;  // of all leading dims
+  uint32_t width = 0;
+  uint32_t form = 0;  // encoding and group, for a specialization constant: dtype | group << 8; group 0: one per row
+};
+
 // One launch. Kept until the list is finalized, so that the pipelines can be made in the meantime, all at once.
 struct Dispatch {
   Pipeline* pipeline = nullptr;
@@ -18,6 +35,10 @@ struct Dispatch {
   unsigned char push[kPushBytes] = {};
   uint32_t x = 1, y = 1, z = 1;  // workgroups
   bool waits = false;            // for all launches before it
+  bool roomy = false;            // most of the device, or its memory, has little to do meanwhile
+  Span ahead;                    // a ReadAhead among the list's constants: it reads ahead by itself
+  uint32_t stream_count = 0;
+  Span streams[kMostStreams];  // weights that are read from begin to end, whatever the step holds
   const char* kernel = nullptr;
 };
 
@@ -30,6 +51,13 @@ struct NotedNorm {
   size_t at = SIZE_MAX;  // launches that were recorded before and with it
 };
 
+// The LINEAR_ADD of one row by products of bytes that was recorded last: who reads its result can make it, too.
+struct NotedAdd {
+  Span x, residual, y;
+  Weight weight;
+  size_t at = SIZE_MAX;  // as above
+};
+
 }  // namespace gpu
 
 struct swy_list {
@@ -40,6 +68,8 @@ struct swy_list {
   std::vector<gpu::Dispatch> dispatches;
   std::vector<gpu::Span> written, read;  // since the last barrier
   gpu::NotedNorm norm;
+  gpu::NotedAdd add;
+  gpu::Span meeting;                     // counts arrivals of launches whose workgroups wait for each other
   bool begins_operation = false;         // the next launch is the first of its operation
   VkQueryPool queries = VK_NULL_HANDLE;  // timestamps before and behind each launch, while somebody profiles
   std::vector<uint64_t> ticks;
@@ -59,13 +89,21 @@ struct Launch {
   std::span<const uint32_t> constants;
   uint32_t x = 1, y = 1, z = 1;
   std::span<const Span> reads, writes;  // of what other kernels write or read: not weights, not the step
+  std::span<const Span> streams = {};   // weights, as in Dispatch; those beyond kMostStreams are left out
+  bool roomy = false;
+  Span ahead = {};
 };
 
 // Adds a launch, behind a barrier if it touches what was written since the last one, or writes what was read.
 swy_status add_dispatch(swy_list& list, const Launch& launch, const void* push, uint32_t push_bytes, const char* kernel,
                         swy_error* error);
 
+// Puts launches beside the roomy ones that read the streams of those behind them, so that these find them in the
+// device's cache: where it is large enough.
+swy_status read_ahead(swy_list& list, swy_error* error);
+
 // Counters of one launch, by which the last of some workgroups knows that it is the last; the launch leaves them zero.
+// (That of meetings, meeting.glsl, is one of all launches of a list.)
 swy_status take_counters(swy_list& list, uint32_t n, Span& out, swy_error* error);
 
 // Copies a few bytes to device memory that lives as long as the list.

@@ -62,6 +62,9 @@ swy_status record_moe_vector(const Recording& r) {
   const bool choose = m.routes && m.experts <= kMostChosenHere;
   if (m.routes && !choose) SWY_VK_TRY(record_choice(r, m, rows));
   const bool shared = m.shared_width != 0;
+  const bool few = rows <= kFewRows;
+  const Span up_streams[] = {few ? span_of(m.shared_gate) : Span{}, few ? span_of(m.shared_up) : Span{}};
+  const Span down_streams[] = {few ? span_of(m.shared_down) : Span{}};
   const uint32_t up_forms = forms_of(kBytes, m.gate_up, m.shared_gate);
   const VectorShape up = vector_shape(r.device(), 1, m.hidden, up_forms);
   const Span read = choose ? m.logits : m.ids, written = choose ? m.ids : Span{};
@@ -69,14 +72,15 @@ swy_status record_moe_vector(const Recording& r) {
                     {m.gate_up.form, m.shared_gate.form, (shared ? 1u : 0u) | (choose ? 4u : 0u), 0, 0, 0, 0, 0, 0, 0,
                      1, 4, 1, up.blocks, up_forms},
                     {groups_for(r.device(), gate_up_tasks(m, 2)), rows}, gate_up_push(r, m), {m.x, read},
-                    {m.h, written, choose ? m.weights : Span{}}));
+                    {m.h, written, choose ? m.weights : Span{}}, {up_streams}));
   const uint32_t down_forms = forms_of(kBytes, m.down, m.shared_down);
-  const VectorShape down = vector_shape(r.device(), 1, m.top_k * m.width + m.shared_width, down_forms);
+  VectorShape down = vector_shape(r.device(), 1, m.top_k * m.width + m.shared_width, down_forms);
+  take_long_rows(r.device(), m.hidden * rows, m.top_k * m.width, down);
   return launch(r, kDown[kBytes ? 1 : 0],
                 {m.down.form, m.shared_down.form, (shared ? 1u : 0u) | (m.residual.bytes != 0 ? 2u : 0u), 0, 0, 0, 0, 0,
-                 0, 0, 1, 2, down.u, down.blocks, down_forms},
-                {groups_for(r.device(), ceil_div(m.hidden, 2)), rows}, down_push(r, m),
-                {m.h, m.ids, m.weights, m.mix, m.residual}, {m.y});
+                 0, 0, 1, down.r, down.u, down.blocks, down_forms},
+                {groups_for(r.device(), ceil_div(m.hidden, down.r)), rows}, down_push(r, m),
+                {m.h, m.ids, m.weights, m.mix, m.residual}, {m.y}, {down_streams});
 }
 
 swy_status record_moe_plain(const Recording& r) {
@@ -116,17 +120,6 @@ swy_status supports_vector(const swy_device& device, const swy_op& op, const swy
   return SWY_OK;
 }
 
-swy_status supports_dot(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
-  SWY_VK_TRY(dot_usable(device, error));
-  SWY_VK_TRY(supports_vector(device, op, bucket, error));
-  const swy_moe_attrs a = moe_attrs(op);
-  const uint32_t first = op.id == SWY_OP_EXPERTS ? 1 : 2;
-  const uint32_t forms = form_of(op.weights[first]->dtype) | (a.shared_width != 0 ? form_of(op.weights[5]->dtype) : 0);
-  if (vector_shape(device, 1, a.top_k * a.width + a.shared_width, forms).m != 0) return SWY_OK;
-  return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "rows of %u do not fit the shared memory",
-                   a.top_k * a.width);
-}
-
 double cost_moe_vector(const swy_op& op, const swy_bucket&) {
   const swy_moe_attrs a = moe_attrs(op);
   const double rows = static_cast<double>(op.inputs[0]->dims[0]), share = static_cast<double>(a.top_k) / a.experts;
@@ -140,7 +133,6 @@ double cost_moe_vector(const swy_op& op, const swy_bucket&) {
   }
   return 18 + bytes / 1.0e6 + elements / 6e6;
 }
-double cost_dot(const swy_op& op, const swy_bucket& bucket) { return 0.7 * cost_moe_vector(op, bucket); }
 double cost_moe_plain(const swy_op& op, const swy_bucket& bucket) { return 20 * cost_moe_vector(op, bucket); }
 uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) { return mixture_workspace(op); }
 
@@ -148,7 +140,7 @@ constexpr Kernel vector_kernel(const char* name, uint32_t op) {
   return {name, op, kInvariant, SWY_F32, supports_vector, cost_moe_vector, workspace, record_moe_vector<false>};
 }
 constexpr Kernel dot_kernel(const char* name, uint32_t op) {
-  return {name, op, kInvariant, SWY_BF16, supports_dot, cost_dot, workspace, record_moe_vector<true>};
+  return {name, op, kInvariant, SWY_BF16, supports_mixture_dot, cost_mixture_dot, workspace, record_moe_vector<true>};
 }
 constexpr Kernel plain_kernel(const char* name, uint32_t op) {
   return {name, op, kInvariant, SWY_F32, supports_router, cost_moe_plain, workspace, record_moe_plain};
@@ -162,6 +154,20 @@ constexpr Kernel kKernels[] = {
 };
 
 }  // namespace
+
+swy_status supports_mixture_dot(const swy_device& device, const swy_op& op, const swy_bucket& bucket,
+                                swy_error* error) {
+  SWY_VK_TRY(dot_usable(device, error));
+  SWY_VK_TRY(supports_vector(device, op, bucket, error));
+  const swy_moe_attrs a = moe_attrs(op);
+  const uint32_t first = op.id == SWY_OP_EXPERTS ? 1 : 2;
+  const uint32_t forms = form_of(op.weights[first]->dtype) | (a.shared_width != 0 ? form_of(op.weights[5]->dtype) : 0);
+  if (vector_shape(device, 1, a.top_k * a.width + a.shared_width, forms).m != 0) return SWY_OK;
+  return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "rows of %u do not fit the shared memory",
+                   a.top_k * a.width);
+}
+
+double cost_mixture_dot(const swy_op& op, const swy_bucket& bucket) { return 0.7 * cost_moe_vector(op, bucket); }
 
 swy_moe_attrs moe_attrs(const swy_op& op) {
   swy_moe_attrs a = *static_cast<const swy_moe_attrs*>(op.attrs);

@@ -21,6 +21,10 @@ Mixture mixture_of(const Recording& r, Arena& arena);
 uint64_t mixture_workspace(const swy_op& op);
 swy_moe_attrs moe_attrs(const swy_op& op);
 
+// Of the kernels moe.dot and moe_add.dot.
+swy_status supports_mixture_dot(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error);
+double cost_mixture_dot(const swy_op& op, const swy_bucket& bucket);
+
 // Whether the router can pick this many.
 swy_status supports_router(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error);
 // Fills logits and mix.

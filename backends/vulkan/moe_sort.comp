@@ -11,11 +11,24 @@ layout(push_constant, std430) uniform Push {
 const uint kMostExperts = 1024;
 shared uint count[kMostExperts], place[kMostExperts];
 
+// Experts of as many entries as are asked for at once; one workgroup waits for memory more than for anything else.
+const uint kAtOnce = 8;
+uint expert[kAtOnce];
+void ask_for(uint first, uint n) {
+  [[unroll]] for (uint u = 0; u < kAtOnce; ++u) expert[u] = uint(Ints(ids).at[min(first + 256 * u, n - 1)]);
+  [[unroll]] for (uint u = 0; u < kAtOnce; ++u) expert[u] = min(expert[u], experts - 1);
+}
+
 void main() {
   uint thread = gl_LocalInvocationIndex, n = step_rows(step, domain) * top_k;
   for (uint e = thread; e < experts; e += 256) count[e] = 0;
   barrier();
-  for (uint i = thread; i < n; i += 256) atomicAdd(count[min(uint(Ints(ids).at[i]), experts - 1)], 1);
+  for (uint i = thread; i < n; i += 256 * kAtOnce) {
+    ask_for(i, n);
+    [[unroll]] for (uint u = 0; u < kAtOnce; ++u) {
+      if (i + 256 * u < n) atomicAdd(count[expert[u]], 1);
+    }
+  }
   barrier();
   if (gl_SubgroupID == 0) {  // where each expert's entries and tiles begin
     uint entries = 0, made = 0;
@@ -36,7 +49,10 @@ void main() {
     }
   }
   barrier();
-  for (uint i = thread; i < n; i += 256) {
-    Words(order).at[atomicAdd(place[min(uint(Ints(ids).at[i]), experts - 1)], 1)] = i;
+  for (uint i = thread; i < n; i += 256 * kAtOnce) {
+    ask_for(i, n);
+    [[unroll]] for (uint u = 0; u < kAtOnce; ++u) {
+      if (i + 256 * u < n) Words(order).at[atomicAdd(place[expert[u]], 1)] = i + 256 * u;
+    }
   }
 }

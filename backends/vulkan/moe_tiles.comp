@@ -8,7 +8,7 @@
 #include "tiles_head.glsl"
 #include "common.glsl"
 #include "weights.glsl"
-layout(local_size_x = 256) in;
+layout(local_size_x = TILE_THREADS) in;
 layout(constant_id = 0) const uint kForm = F32;
 layout(push_constant, std430) uniform Push {
   uint64_t x, y, order, tiles, weights, step;  // x: of what tiles_prepare.comp makes
@@ -55,18 +55,28 @@ void find_b_row(uint n) {
   b_offset = (up ? second_weight.offsets : weight.offsets) + row * weight.groups * 2;
 }
 
+void put(uint64_t to, uint n, vec4 v) {
+  if (outputs % 4 == 0) {
+    if (n < outputs) Float4s(to).at[0] = v;
+    return;
+  }
+  for (uint i = 0; i < 4 && n + i < outputs; ++i) Floats(to).at[i] = v[i];
+}
+
 void finish(uint m, uint n, vec4 v, vec4 w) {
   if (m >= count) return;
   n += column0;
   float scale = row_scale(m);
 #ifdef GATE_UP
   uint64_t to = y + (uint64_t(entry(m)) * outputs + n) * 4;
-  for (uint i = 0; i < 4 && n + i < outputs; ++i) Floats(to).at[i] = silu(scale * v[i]) * (scale * w[i]);
+  v *= scale;
+  w *= scale;
+  put(to, n, vec4(silu(v.x), silu(v.y), silu(v.z), silu(v.w)) * w);
 #else
   uint at = tiles == 0 ? entry(m) : Words(order).at[entry(m)];
   if (tiles != 0) scale *= Floats(weights).at[at];
   uint64_t to = y + (uint64_t(at) * outputs + n) * 4;
-  for (uint i = 0; i < 4 && n + i < outputs; ++i) Floats(to).at[i] = scale * v[i];
+  put(to, n, scale * v);
 #endif
 }
 

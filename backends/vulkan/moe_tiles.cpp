@@ -10,13 +10,17 @@ namespace {
 
 #include "moe_combine.comp.h"
 #include "moe_sort.comp.h"
-#include "moe_tiles.cooperative_down.h"
-#include "moe_tiles.cooperative_up.h"
+#include "moe_tiles.cooperative_down_128.h"
+#include "moe_tiles.cooperative_down_64.h"
+#include "moe_tiles.cooperative_up_128.h"
+#include "moe_tiles.cooperative_up_64.h"
 #include "moe_tiles.down.h"
 #include "moe_tiles.up.h"
 constexpr Shader kSort = SWY_SHADER(moe_sort_comp), kCombine = SWY_SHADER(moe_combine_comp);
-constexpr Shader kUp[] = {SWY_SHADER(moe_tiles_up), SWY_SHADER(moe_tiles_cooperative_up)};
-constexpr Shader kDown[] = {SWY_SHADER(moe_tiles_down), SWY_SHADER(moe_tiles_cooperative_down)};
+constexpr Shader kUp[] = {SWY_SHADER(moe_tiles_up), SWY_SHADER(moe_tiles_cooperative_up_64),
+                          SWY_SHADER(moe_tiles_cooperative_up_128)};
+constexpr Shader kDown[] = {SWY_SHADER(moe_tiles_down), SWY_SHADER(moe_tiles_cooperative_down_64),
+                            SWY_SHADER(moe_tiles_cooperative_down_128)};
 constexpr uint32_t kLeastRows = 9, kMostExperts = 1024;
 
 // What a sorted mixture keeps in the workspace, beside what every mixture does.
@@ -102,16 +106,15 @@ swy_status record_product(const Recording& r, const Sorted& s, bool up, const St
                           const Weight& first, const Weight& second, uint32_t outputs) {
   const Mixture& m = s.m;
   const bool shared = table.bytes == 0;
-  const uint32_t tall = shared ? (s.half && s.rows > 64 ? 128 : 64) : s.tile_rows;
-  const uint32_t wide = (s.half ? 128u : 64u) / (up ? 2 : 1);
+  const uint32_t wide = (s.half ? 128u : 64u) / (up ? 2 : 1), columns = ceil_div(outputs, wide);
+  const uint32_t tall = !shared ? s.tile_rows : s.half ? std::max(64u, tile_rows(r.device(), s.rows, columns)) : 64;
   const uint32_t expert_rows = shared ? first.rows : first.rows / m.experts;
   TilesPush push{};
   push = {
       x.rows.address, y.address, s.order.address, table.address, m.weights.address, r.step(), first.data, second.data,
       first.width,    outputs,   expert_rows,     first.rows,    x.scales_before,   m.top_k,  m.domain,   0};
-  const Shader& shader = (up ? kUp : kDown)[s.half ? 1 : 0];
-  return launch(r, shader, {first.form, 0, 0, 0, 0, 0, 0, 0, 0, 0, tall},
-                {ceil_div(outputs, wide), shared ? ceil_div(s.rows, tall) : s.tiles}, push,
+  const Shader& shader = (up ? kUp : kDown)[!s.half ? 0 : tall == 64 ? 1 : 2];
+  return launch(r, shader, {first.form}, {columns, shared ? ceil_div(s.rows, tall) : s.tiles}, push,
                 {x.rows, x.scales, shared ? Span{} : s.order, table, shared ? Span{} : m.weights}, {y});
 }
 
@@ -126,7 +129,7 @@ swy_status record_combine(const Recording& r, const Sorted& s) {
           m.y.address,    r.step(),
           m.hidden,       m.top_k,
           m.domain,       0};
-  return launch(r, kCombine, {}, {at_most(ceil_div(m.hidden, kThreads), 16), at_most(s.rows, 16384)}, push,
+  return launch(r, kCombine, {}, {at_most(ceil_div(m.hidden, 4 * kThreads), 16), at_most(s.rows, 16384)}, push,
                 {s.part, s.shared_part, m.mix, m.residual}, {m.y});
 }
 

@@ -3,40 +3,53 @@
 //   PIECE_DATA(r, p)       the address of piece p of row r of the weight
 //   PIECE_SCALE(r, p)      the address of its fp16 scale
 //   PIECE_OFFSET(r, p)     and of its offset (i4a)
+// and, where they are not kR, kU and 0, how many rows and pieces of each there are and where in `held` they lie:
+//   ROWS, AT_ONCE, HELD_AT
 // Included once for each.
+#ifndef ROWS
+#define ROWS kR
+#define AT_ONCE kU
+#define HELD_AT 0
+#endif
 
-// Asks for the pieces of kR rows from piece `first` on. `dtype` is known when the shader is compiled.
+// Asks for the pieces of ROWS rows from piece `first` on. `dtype` is known when the shader is compiled.
 void FETCH(uint dtype, uint pieces, uint first) {
-  [[unroll]] for (uint u = 0; u < kU; ++u) {
+  held_upper = MORE_HELD == 0 ? 0 : held_upper & ~(((1u << (ROWS * AT_ONCE)) - 1) * 0x10001u << HELD_AT);
+  [[unroll]] for (uint u = 0; u < AT_ONCE; ++u) {
     uint p = first + u * gl_SubgroupSize;
-    bool there = p < pieces;
-    p = there ? p : 0;
-    [[unroll]] for (uint r = 0; r < kR; ++r) {
-      held[u * kR + r] = Word4s(PIECE_DATA(r, p)).at[0];
-      held_scale[u * kR + r] = vec2(there ? 1.0 : 0.0, 0.0);
+    p = p < pieces ? p : 0;
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+      const uint at = HELD_AT + u * ROWS + r;
+      held[at] = Word4s(PIECE_DATA(r, p)).at[0];
       if (dtype == F32 || dtype == BF16) continue;
-      if (there) held_scale[u * kR + r].x = half_at(PIECE_SCALE(r, p), 0);
-      if (there && dtype == I4A) held_scale[u * kR + r].y = half_at(PIECE_OFFSET(r, p), 0);
+      uint64_t scale = PIECE_SCALE(r, p);
+      held_scale[at] = Words(scale & ~uint64_t(3)).at[0];
+      held_upper |= (uint(scale) >> 1 & 1) << at;
+      if (dtype != I4A) continue;
+      uint64_t offset = PIECE_OFFSET(r, p);
+      held_offset[at] = Words(offset & ~uint64_t(3)).at[0];
+      held_upper |= (uint(offset) >> 1 & 1) << (at + 16);
     }
   }
 }
 
-// Adds the products of kR rows of `pieces` pieces with all staged rows, from element `first_element` on, to vector_acc:
+// Adds the products of ROWS rows of `pieces` pieces with all staged rows, from element `first_element` on, to vector_acc:
 // this lane's share. The first pieces were fetched (FETCH, of gl_SubgroupInvocationID).
 void MULTIPLY(uint dtype, uint pieces, uint first_element) {
   const uint elements = piece_elements(dtype), vectors = elements / 4;
   const uint first_piece = first_element / elements;
   for (uint first = gl_SubgroupInvocationID;;) {
-    [[unroll]] for (uint u = 0; u < kU; ++u) {
+    [[unroll]] for (uint u = 0; u < AT_ONCE; ++u) {
       uint p = first + u * gl_SubgroupSize;
-      p = first_piece + (p < pieces ? p : 0);
+      bool there = p < pieces;
+      p = first_piece + (there ? p : 0);
 #ifdef DOT8
       if (dtype != F32 && dtype != BF16) {
         [[unroll]] for (uint m = 0; m < kM; ++m) {
           vec2 a = dot_scale[m * kBlocks + (dtype == I8 ? p >> 1 : p)];
-          [[unroll]] for (uint r = 0; r < kR; ++r) {
-            float it = float(dot_piece(dtype, held[u * kR + r], m, p));
-            vec2 s = held_scale[u * kR + r];
+          [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+            float it = float(dot_piece(dtype, held[HELD_AT + u * ROWS + r], m, p));
+            vec2 s = held_pair(dtype, HELD_AT + u * ROWS + r, there);
             float offset = dtype == I8 ? 0.0 : dtype == I4 ? -8.0 * s.x : s.y;
             vector_acc[r * kM + m] = fma(a.x, fma(s.x, it, offset * a.y), vector_acc[r * kM + m]);
           }
@@ -44,13 +57,13 @@ void MULTIPLY(uint dtype, uint pieces, uint first_element) {
         continue;
       }
 #endif
-      float part[kR * kM];
-      [[unroll]] for (uint i = 0; i < kR * kM; ++i) part[i] = 0;
+      float part[ROWS * kM];
+      [[unroll]] for (uint i = 0; i < ROWS * kM; ++i) part[i] = 0;
       [[unroll]] for (uint j = 0; j < vectors; ++j) {
         vec4 a[kM];
         [[unroll]] for (uint m = 0; m < kM; ++m) a[m] = staged[staged_at(m, p * vectors + j)];
-        [[unroll]] for (uint r = 0; r < kR; ++r) {
-          vec4 v = unpack(dtype, held[u * kR + r], j);
+        [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+          vec4 v = unpack(dtype, held[HELD_AT + u * ROWS + r], j);
           [[unroll]] for (uint m = 0; m < kM; ++m) {
             float s = part[r * kM + m];
             s = fma(v.x, a[m].x, s);
@@ -66,8 +79,8 @@ void MULTIPLY(uint dtype, uint pieces, uint first_element) {
         if (dtype == I4 || dtype == I4A) {
           sum = staged_sum[m * kBlocks * 2 + 2 * p] + staged_sum[m * kBlocks * 2 + 2 * p + 1];
         }
-        [[unroll]] for (uint r = 0; r < kR; ++r) {
-          vec2 s = held_scale[u * kR + r];
+        [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+          vec2 s = held_pair(dtype, HELD_AT + u * ROWS + r, there);
           float total = vector_acc[r * kM + m], it = part[r * kM + m];
           if (dtype == F32 || dtype == BF16) total = fma(it, s.x, total);
           if (dtype == I8) total = fma(fma(-1.5, sum, it), 256 * s.x, total);
@@ -77,7 +90,7 @@ void MULTIPLY(uint dtype, uint pieces, uint first_element) {
         }
       }
     }
-    first += gl_SubgroupSize * kU;
+    first += gl_SubgroupSize * AT_ONCE;
     if (first - gl_SubgroupInvocationID >= pieces) return;
     FETCH(dtype, pieces, first);
   }

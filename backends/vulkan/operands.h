@@ -7,16 +7,9 @@
 
 namespace gpu {
 
-// A weight in its canonical encoding (weights.h). A file's segment is uploaded as it is; shaders find the planes from
-// the address, the rows and the width (weights.glsl).
-struct Weight {
-  uint64_t data = 0;
-  uint32_t rows = 0;  // of all leading dims
-  uint32_t width = 0;
-  uint32_t form = 0;  // encoding and group, for a specialization constant: dtype | group << 8; group 0: one per row
-};
-
 Weight weight_of(const swy_tensor& tensor, uint64_t data);
+// All of its planes.
+Span span_of(const Weight& weight);
 
 // Whether rows can be read in 16-byte pieces of whole groups.
 bool readable_in_pieces(const swy_tensor& tensor);

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <system_error>
 
+#include "matrices.h"
 #include "switchyard/sdk/error.hpp"
 
 namespace gpu {
@@ -123,6 +124,14 @@ VkResult Pipelines::build(Pipeline& p) const {
   VkShaderModuleCreateInfo code{VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO};
   code.codeSize = p.shader->bytes;
   code.pCode = p.shader->words;
+  const std::span<const uint32_t> words(p.shader->words, p.shader->bytes / 4);
+  std::vector<uint32_t> khr;
+  if (device_.features.khr_matrices && uses_nv_matrices(words)) {
+    khr = with_khr_matrices(words);
+    if (khr.empty()) return VK_ERROR_INVALID_SHADER_NV;
+    code.codeSize = khr.size() * 4;
+    code.pCode = khr.data();
+  }
   VkShaderModule module = VK_NULL_HANDLE;
   if (const VkResult r = vk.CreateShaderModule(device_.handle, &code, nullptr, &module); r != VK_SUCCESS) return r;
   std::vector<VkSpecializationMapEntry> entries(p.constants.size());

@@ -48,6 +48,8 @@ struct VectorShape {
 };
 // `forms`: of the activations, as vector.glsl names them; 0: fp32 alone, without products of bytes.
 VectorShape vector_shape(const swy_device& device, uint32_t rows, uint32_t width, uint32_t forms);
+// Few and long rows: one at a time, with all of it on its way at once, so that twice as many subgroups take part.
+void take_long_rows(const swy_device& device, uint32_t rows, uint32_t width, VectorShape& s);
 uint32_t form_of(uint32_t weight_form);
 
 // Workgroups for so many tasks of a subgroup each: no more than the device runs at once, and all alike.

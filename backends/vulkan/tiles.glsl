@@ -1,7 +1,6 @@
 // Tiles of products: C [kBM, kBN] = A B^T, A of activations, B of weights in any encoding that is readable in pieces.
 //
-// COOPERATIVE: fp16 factors (tiles_prepare.comp makes A's), matrix instructions of 16x16x16, fp32 sums; eight subgroups of
-// 32 lanes. Else fp32 by all threads.
+// COOPERATIVE: fp16 factors (tiles_prepare.comp makes A's), matrix instructions (tiles_matrix.glsl). Else fp32 by all threads.
 //
 // The includer gives:
 //   uint64_t a_row(uint m)      where row m of the tile begins
@@ -10,7 +9,6 @@
 //                               columns, v is from the first and w from the second of each
 // Pairs: of every 32 rows of B the first 16 are the first ones of 16 pairs.
 
-const uint kBK = 64;
 uint64_t b_data, b_scale, b_offset;
 
 // Quants are put into the mantissa of a float between 1 and 2.
@@ -54,96 +52,7 @@ vec2 scale_of(Weight w, uint k) {
 }
 
 #ifdef COOPERATIVE
-
-layout(constant_id = 10) const uint kBM = 128;  // 32, 64 or 128; with kPairs 64 or 128
-const uint kBN = 128, kStride = kBK / 8 + 1;    // in uvec4s, of a row in shared memory
-const uint kRowGroups = kBM / 32, kColumns = kBM / 2, kFragments = kColumns / 16;
-shared uvec4 tile_a[kBM * kStride], tile_b[kBN * kStride];
-#define Sums fcoopmatNV<32, gl_ScopeSubgroup, 16, 16>
-#define Factors fcoopmatNV<16, gl_ScopeSubgroup, 16, 16>
-
-// What the next step of 64 elements brings of A and B: asked for while this one is multiplied.
-const uint kA = kBM / 32;  // uvec4s of A per thread
-uvec4 next_a[kA], next_b[8];
-vec2 next_scale;
-uint64_t a_from[kA];
-
-void ask_for(uint dtype, Weight w, uint width, uint k0) {
-  uint part = gl_LocalInvocationIndex % 8, k = k0 + 32 * (gl_LocalInvocationIndex % 2);
-  [[unroll]] for (uint i = 0; i < kA; ++i) {
-    next_a[i] = k0 + 8 * part < width ? Word4s(a_from[i] + 2 * k0).at[0] : uvec4(0);
-  }
-  const uint vectors = dtype == F32 ? 8 : dtype == BF16 ? 4 : dtype == I8 ? 2 : 1;
-  uint64_t from = b_data + 16 * vectors * (k / 32);
-  [[unroll]] for (uint i = 0; i < vectors; ++i) next_b[i] = k < width ? Word4s(from).at[i] : uvec4(0);
-  next_scale = k < width ? scale_of(w, k) : vec2(0);
-}
-
-// Elements 8 i .. 8 i + 7 of the 32 that were asked for, in fp16.
-uvec4 eight_halves(uint dtype, uint i) {
-  vec4 low, high;
-  if (dtype == F32) {
-    low = uintBitsToFloat(next_b[2 * i]);
-    high = uintBitsToFloat(next_b[2 * i + 1]);
-  } else if (dtype == BF16) {
-    uvec4 h = next_b[i];
-    low = uintBitsToFloat(uvec4(h.x << 16, h.x & 0xffff0000u, h.y << 16, h.y & 0xffff0000u));
-    high = uintBitsToFloat(uvec4(h.z << 16, h.z & 0xffff0000u, h.w << 16, h.w & 0xffff0000u));
-  } else if (dtype == I8) {
-    eight_of_bytes(next_b[i / 2][i % 2 * 2], next_b[i / 2][i % 2 * 2 + 1], next_scale, low, high);
-  } else {
-    eight_of_nibbles(dtype, next_b[0][i], next_scale, low, high);
-  }
-  return uvec4(packHalf2x16(low.xy), packHalf2x16(low.zw), packHalf2x16(high.xy), packHalf2x16(high.zw));
-}
-
-void multiply_tile(uint dtype, Weight w, uint width) {
-  uint thread = gl_LocalInvocationIndex, part = thread % 8, b_part = thread % 2;
-  [[unroll]] for (uint i = 0; i < kA; ++i) a_from[i] = a_row(thread / 8 + 32 * i) + 16 * part;
-  find_b_row(thread / 2);
-  ask_for(dtype, w, width, 0);
-  Sums sums[2 * kFragments];
-  [[unroll]] for (uint i = 0; i < 2 * kFragments; ++i) sums[i] = Sums(0.0);
-  uint row0 = gl_SubgroupID % kRowGroups * 32, column0 = gl_SubgroupID / kRowGroups * kColumns;
-  for (uint k0 = 0; k0 < width; k0 += kBK) {
-    barrier();
-    [[unroll]] for (uint i = 0; i < kA; ++i) tile_a[(thread / 8 + 32 * i) * kStride + part] = next_a[i];
-    [[unroll]] for (uint i = 0; i < 4; ++i) tile_b[thread / 2 * kStride + 4 * b_part + i] = eight_halves(dtype, i);
-    barrier();
-    if (k0 + kBK < width) ask_for(dtype, w, width, k0 + kBK);
-    [[unroll]] for (uint kk = 0; kk < kBK / 16; ++kk) {
-      Factors fa[2];
-      [[unroll]] for (uint i = 0; i < 2; ++i) {
-        coopMatLoadNV(fa[i], tile_a, (row0 + 16 * i) * kStride + 2 * kk, kStride, false);
-      }
-      [[unroll]] for (uint j = 0; j < kFragments; ++j) {
-        Factors fb;
-        coopMatLoadNV(fb, tile_b, (column0 + 16 * j) * kStride + 2 * kk, kStride, true);
-        [[unroll]] for (uint i = 0; i < 2; ++i) {
-          sums[i * kFragments + j] = coopMatMulAddNV(fa[i], fb, sums[i * kFragments + j]);
-        }
-      }
-    }
-  }
-  barrier();
-  // Results pass through shared memory, 16 x 16 at a time, two of each subgroup.
-  uint place = gl_SubgroupID * 128, lane = gl_SubgroupInvocationID;
-  [[unroll]] for (uint i = 0; i < 2; ++i) {
-    [[unroll]] for (uint j = 0; j < kFragments; j += kPairs ? 2 : 1) {
-      coopMatStoreNV(sums[i * kFragments + j], tile_b, place, 4, false);
-      if (kPairs) coopMatStoreNV(sums[i * kFragments + j + (kPairs ? 1 : 0)], tile_b, place + 64, 4, false);
-      subgroupMemoryBarrierShared();
-      subgroupBarrier();
-      [[unroll]] for (uint e = lane; e < 64; e += 32) {
-        uint m = row0 + 16 * i + e / 4, n = (column0 + 16 * j) / (kPairs ? 2 : 1) + e % 4 * 4;
-        finish(m, n, uintBitsToFloat(tile_b[place + e]), kPairs ? uintBitsToFloat(tile_b[place + 64 + e]) : vec4(0));
-      }
-      subgroupMemoryBarrierShared();
-      subgroupBarrier();
-    }
-  }
-}
-
+#include "tiles_matrix.glsl"
 #else
 
 const uint kBM = 64, kBN = 64, kHalf = 32;

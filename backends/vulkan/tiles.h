@@ -1,7 +1,7 @@
 // Tiles of products for prompts: what their launchers share.
 //
 //   *.tiles         fp32, any device
-//   *.cooperative   fp16 factors with a power of two per row, fp32 sums, by matrix instructions (NV extension)
+//   *.cooperative   fp16 factors with a power of two per row, fp32 sums, by matrix instructions (matrices.h)
 #pragma once
 
 #include "projection.h"
@@ -25,8 +25,9 @@ swy_status record_staging(const Recording& r, const Projection& p, Span tiles, c
 swy_status record_projection_tiles(const Recording& r, const Projection& p, const Staged& staged, uint32_t rows,
                                    bool half);
 
-// Rows of a tile for so many rows, on matrix instructions.
-inline uint32_t tile_rows(uint32_t rows) { return rows > 64 ? 128 : rows > 32 ? 64 : 32; }
+// Rows of a tile for so many rows and tiles of columns, on matrix instructions: tall ones, unless there are too few of
+// them to go around.
+uint32_t tile_rows(const swy_device& device, uint32_t rows, uint32_t columns);
 
 // Whether tiles can read these weights from `first` on.
 swy_status tiles_usable(const swy_op& op, uint32_t first, uint32_t count, swy_error* error);

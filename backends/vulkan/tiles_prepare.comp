@@ -1,7 +1,7 @@
 // Rows of activations as the tile shaders take them: normed if asked for (x * rsqrt(mean(x^2) + eps) * (bias + w)).
 //
 // HALF: fp16, each row times a power of two that brings its largest element to [2^10, 2^11), so that nothing overflows; the
-// inverse goes to `scales`. Else fp32. A workgroup per row.
+// inverse goes to `scales`; of every eight elements in the order 0 4 1 5 2 6 3 7, in which quants are unpacked. Else fp32. A workgroup per row.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -32,13 +32,14 @@ void main() {
   if (row >= rows) return;
   uint64_t from = x + uint64_t(row) * width * 4;
   float squares = 0, most = 0;
-  for (uint i = gl_LocalInvocationIndex; i < width; i += 256) {
-    float v = Floats(from).at[i];
+  for (uint i = gl_LocalInvocationIndex; i < width / 4; i += 256) {
+    vec4 v = Float4s(from).at[i];
     if (kNormType != 0) {
-      squares = fma(v, v, squares);
-      v *= bias + plain_at(norm, kNormType, i);
+      squares = fma(v.x, v.x, fma(v.y, v.y, fma(v.z, v.z, fma(v.w, v.w, squares))));
+      v *= bias + plain_four(norm, kNormType, i);
     }
-    most = max(most, abs(v));
+    vec4 a = abs(v);
+    most = max(most, max(max(a.x, a.y), max(a.z, a.w)));
   }
   float scale = kNormType != 0 ? inversesqrt(workgroup_sum(squares) / float(width) + eps) : 1.0;
 #ifdef HALF
@@ -48,15 +49,21 @@ void main() {
   if (gl_LocalInvocationIndex == 0) Floats(scales).at[row] = uintBitsToFloat(uint(127 - 10 + exponent) << 23);
   scale *= up;
   uint64_t target = to + uint64_t(row) * width * 2;
-  for (uint i = 2 * gl_LocalInvocationIndex; i < width; i += 512) {
-    vec2 v = vec2(Floats(from).at[i], Floats(from).at[i + 1]);
-    if (kNormType != 0) v *= vec2(bias + plain_at(norm, kNormType, i), bias + plain_at(norm, kNormType, i + 1));
-    Words(target).at[i / 2] = packHalf2x16(v * scale);
+  for (uint i = gl_LocalInvocationIndex; i < width / 8; i += 256) {
+    vec4 a = Float4s(from).at[2 * i] * scale, b = Float4s(from).at[2 * i + 1] * scale;
+    if (kNormType != 0) {
+      a *= bias + plain_four(norm, kNormType, 2 * i);
+      b *= bias + plain_four(norm, kNormType, 2 * i + 1);
+    }
+    Word4s(target).at[i] = uvec4(packHalf2x16(vec2(a.x, b.x)), packHalf2x16(vec2(a.y, b.y)), packHalf2x16(vec2(a.z, b.z)),
+                                 packHalf2x16(vec2(a.w, b.w)));
   }
 #else
   uint64_t target = to + uint64_t(row) * width * 4;
-  for (uint i = gl_LocalInvocationIndex; i < width; i += 256) {
-    Floats(target).at[i] = Floats(from).at[i] * scale * (kNormType != 0 ? bias + plain_at(norm, kNormType, i) : 1.0);
+  for (uint i = gl_LocalInvocationIndex; i < width / 4; i += 256) {
+    vec4 v = Float4s(from).at[i] * scale;
+    if (kNormType != 0) v *= bias + plain_four(norm, kNormType, i);
+    Float4s(target).at[i] = v;
   }
 #endif
 }

@@ -109,8 +109,13 @@ void stage(uint m, uint e4, vec4 v, float factor) {
 }
 
 float vector_acc[kR * kM];
-uvec4 held[kR * kU];      // pieces that were asked for
-vec2 held_scale[kR * kU]; // their scales and offsets
+#ifndef MORE_HELD
+#define MORE_HELD 0
+#endif
+const uint kHeldPieces = kR * kU + MORE_HELD;
+uvec4 held[kHeldPieces];  // pieces that were asked for
+uint held_scale[kHeldPieces], held_offset[kHeldPieces];  // words with their fp16 scales and offsets
+uint held_upper = 0;      // bit u kR + r: the scale is the upper half of its word; 16 bits on, the offset
 
 // Elements of one piece of 16 bytes.
 uint piece_elements(uint dtype) { return dtype == I8 ? 16 : dtype == BF16 ? 8 : dtype == F32 ? 4 : 32; }
@@ -129,6 +134,16 @@ vec4 unpack(uint dtype, uvec4 w, uint j) {
   uint q = w[j >> 1];
   uvec4 at = (j & 1) == 0 ? uvec4(q << 19, q << 15, q << 11, q << 7) : uvec4(q << 3, q >> 1, q >> 5, q >> 9);
   return uintBitsToFloat((at & 0x780000u) | 0x3f800000u);
+}
+
+// Scale and offset of what is held at `at`. Words stay as they were read until here: a conversion when they are asked for
+// would wait for them.
+vec2 held_pair(uint dtype, uint at, bool there) {
+  if (dtype == F32 || dtype == BF16) return vec2(there ? 1.0 : 0.0, 0.0);
+  float scale = unpackHalf2x16((held_upper >> at & 1) != 0 ? held_scale[at] >> 16 : held_scale[at]).x;
+  float offset = 0;
+  if (dtype == I4A) offset = unpackHalf2x16((held_upper >> at >> 16 & 1) != 0 ? held_offset[at] >> 16 : held_offset[at]).x;
+  return there ? vec2(scale, offset) : vec2(0);
 }
 
 // Pieces of 16 bytes that share a scale, as a power of two; 31 where a row has one.

@@ -167,6 +167,9 @@ part_ops() {
   # The head of a device without products of bytes, which others do not use.
   run ops_without_dot8 "${judge[@]}" --suite ops --set dot8=0 --filter lm_head
   tail -1 "$work/ops_without_dot8"
+  # Workgroups that wait for each other: lavapipe computes as many at once as it has threads.
+  run ops_meeting env LP_NUM_THREADS=4 "${judge[@]}" --suite ops --set resident=2 --filter moe_add.resident/moe_add.i4.g64
+  tail -1 "$work/ops_meeting"
   # What `./dev support` shows of it on machines without such a device, if it is copied to docs/support.
   [[ ! -w $build ]] || "${judge[@]}" --suite ops --list --seed 1 --summary "$build/support_vulkan.json" >/dev/null
 }
@@ -178,6 +181,14 @@ part_demo() {
   draw forward --temp 1
   draw reversed --temp 1 --set vulkan.reversed=1
   cmp -s "$work/forward" "$work/reversed" || fail "a barrier between launches is missing"
+  export LP_NUM_THREADS=4
+  draw forward --temp 0
+  draw meeting --temp 0 --set vulkan.resident=2
+  cmp -s "$work/forward" "$work/meeting" || fail "layers in one launch draw other tokens"
+  draw meeting_reversed --temp 0 --set vulkan.resident=2 --set vulkan.reversed=1
+  cmp -s "$work/meeting" "$work/meeting_reversed" || fail "a barrier between launches is missing where layers are one"
+  unset LP_NUM_THREADS
+  echo "  layers in one launch: equal"
   forward=$(loss vulkan 1 | cut -d, -f 1)
   reversed=$(loss vulkan 1 --set vulkan.reversed=1 | cut -d, -f 1)
   [[ $forward == "$reversed" ]] || fail "a barrier between launches of prompts is missing"
@@ -218,6 +229,7 @@ SETTINGS
   fi
   validated logits "$switchyard" run --backend vulkan --seed 7 -n 8 --ignore-eos --sampling logits --temp 1 Once
   validated candidates "$switchyard" run --backend vulkan --seed 7 -n 8 --ignore-eos --sampling candidates --temp 1 --top-k 40 Once
+  validated meeting env LP_NUM_THREADS=4 "$switchyard" run --backend vulkan --set vulkan.resident=2 --temp 0 -n 4 --ignore-eos Once
   validated prompt "$switchyard" perplexity --backend vulkan -f "$text" --windows 1
   validated kit "${judge[@]}" --suite negotiation,abi,device,errors,copies,threads,replay,sampling,profile --limit-s 300
   echo "  $(said 'ERROR|WARN|PERF') messages in $(grep -c 'Khronos Validation Layer Active' "$work/said") processes"
