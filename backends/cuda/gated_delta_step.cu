@@ -47,8 +47,8 @@ __global__ void __launch_bounds__(kThreads)
   }
   // Channels of this thread: q and k of the key head, then the slice of v.
   constexpr int kChannels = (2 * 32 * N + kSlice + kThreads - 1) / kThreads;
-  float old[kChannels][kMostTaps], tap[kChannels][kMostTaps];
-  uint32_t channel[kChannels];
+  float old[kChannels][kMostTaps];
+  uint32_t channel[kChannels], tap[kChannels][kMostTaps];  // taps: plain_bits_at
 #pragma unroll
   for (int i = 0; i < kChannels; ++i) {
     const uint32_t j = i * kThreads + threadIdx.x;
@@ -59,9 +59,9 @@ __global__ void __launch_bounds__(kThreads)
     if (j >= width || !active) channel[i] = 0xffffffffu;
 #pragma unroll
     for (uint32_t t = 0; t < kMostTaps; ++t) {
-      old[i][t] = tap[i][t] = 0;
+      old[i][t] = 0, tap[i][t] = 0;
       if (channel[i] == 0xffffffffu || t >= taps) continue;
-      tap[i][t] = plain_at(d.conv, uint64_t{channel[i]} * taps + t);
+      tap[i][t] = plain_bits_at(d.conv, uint64_t{channel[i]} * taps + t);
       if (t + 1 < taps && !s.fresh) old[i][t] = d.conv_state[(s.read * channels + channel[i]) * (taps - 1) + t];
     }
   }
@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (uint32_t t = 0; t < kMostTaps; ++t) {
       if (t + 1 == taps) old[i][t] = x;
-      if (t < taps) sum = fmaf(old[i][t], tap[i][t], sum);
+      if (t < taps) sum = fmaf(old[i][t], plain_of(d.conv, tap[i][t]), sum);
     }
     const float u = silu(sum);
     mixed[j] = u;
