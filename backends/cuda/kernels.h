@@ -46,6 +46,7 @@ std::span<const Kernel> attention_decode_kernels();
 std::span<const Kernel> attention_prompt_kernels();
 std::span<const Kernel> attention_wgmma_kernels();
 std::span<const Kernel> gated_delta_kernels();
+std::span<const Kernel> gated_delta_batch_kernels();
 std::span<const Kernel> gated_delta_step_kernels();
 std::span<const Kernel> gated_delta_chunks_kernels();
 std::span<const Kernel> router_kernels();

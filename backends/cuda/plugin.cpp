@@ -28,6 +28,7 @@ struct Cuda {
                                                          attention_prompt_kernels,
                                                          attention_wgmma_kernels,
                                                          gated_delta_kernels,
+                                                         gated_delta_batch_kernels,
                                                          gated_delta_step_kernels,
                                                          gated_delta_chunks_kernels,
                                                          router_kernels,
