@@ -73,10 +73,6 @@ __device__ inline void copy_in(uint32_t to, const void* from, uint32_t bytes, ui
                "l"(from), "r"(bytes), "r"(barrier)
                : "memory");
 }
-// To the second-level cache.
-__device__ inline void bring_near(const void* from, uint32_t bytes) {
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
-}
 // Shared memory that ordinary stores wrote becomes visible to the copy engine.
 __device__ inline void stores_visible_to_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 __device__ inline void copy_out(void* to, uint32_t from, uint32_t bytes) {

@@ -37,22 +37,6 @@ __device__ inline void touch(const Parameters& p) {
   asm volatile("" ::"r"(any));
 }
 
-// The same at a kernel's beginning: all warps of a block (8 of them) share the lines out, so that their reads do not
-// wait for each other.
-template <class Parameters>
-__device__ inline void touch_apart(const Parameters& p) {
-#ifdef SWITCHYARD_TRY_TOUCH
-  constexpr uint32_t kLine = 64, kLines = sizeof p / kLine;
-  uint32_t any = 0;
-#pragma unroll
-  for (uint32_t i = 0; i < (kLines + 7) / 8; ++i) {
-    const uint32_t line = min(i * 8 + threadIdx.x / 32 % 8, kLines - 1);
-    any |= reinterpret_cast<const uint32_t*>(&p)[line * (kLine / 4)];
-  }
-  asm volatile("" ::"r"(any));
-#endif
-}
-
 // ---- memory
 
 // 16 bytes of a weight, which is read once.

@@ -24,7 +24,6 @@ __global__ void __launch_bounds__(kThreads)
   __shared__ __align__(16) float mixed[2 * 32 * N + kSlice];  // q, k, and this slice of v
   __shared__ float scratch[32], out[kSlice], shared_squares;
   Stamps stamps(kStampDelta);
-  touch_apart(d);
   const uint32_t per_key = d.value_heads / d.key_heads, blocks = per_key * slices;
   const uint32_t key_head = blockIdx.x / blocks, rank = blockIdx.x % blocks;
   const uint32_t head = key_head * per_key + rank / slices, slice = rank % slices;
@@ -68,13 +67,8 @@ __global__ void __launch_bounds__(kThreads)
   const GateWeights gate_of = gate_weights(d, head);
   stamps.note(kAsked);
   touch(d);
-#ifdef SWITCHYARD_TRY_GATES
-  release_next();
-  if (kRaw) asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
-#else
   if (kRaw) asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
   release_next();
-#endif
   stamps.take_place();
   depend();
   stamps.note(kWaited);

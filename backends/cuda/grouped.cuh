@@ -12,7 +12,6 @@
 
 #include "device_code.cuh"
 #include "grouped_rows.cuh"
-#include "matrix.cuh"
 #include "panels.cuh"
 #include "wgmma.cuh"
 
@@ -212,36 +211,6 @@ __device__ inline void multiply_unit(float (&acc)[kBlocks][N / 2], const uint32_
   products_commit();
 }
 
-// The same at once, by m16n8k16 of each warp, whose operands are laid out alike. wgmma takes as long for 8 rows as for
-// 24, since it is bound by the registers of its first operand. panels: of the unit's span, in shared memory.
-template <int N>
-__device__ inline void multiply_unit_few(float (&acc)[1][N / 2], const uint32_t (&a)[1][2][4], uint32_t panels, int u) {
-  const uint32_t lane = threadIdx.x % 32, row = lane % 8;
-  const uint32_t at = panels + u / 2 * 1024 + row * 128 + ((u % 2 * 4 + lane / 8) ^ row) * 16;
-#pragma unroll
-  for (int n = 0; n < N / 8; ++n) {
-    uint32_t b[4];
-    load_matrices(b, at + n * kPanelBytes);
-    float c[4] = {acc[0][4 * n], acc[0][4 * n + 1], acc[0][4 * n + 2], acc[0][4 * n + 3]};
-    matrix_multiply(c, a[0][0], b[0], b[1]);
-    matrix_multiply(c, a[0][1], b[2], b[3]);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) acc[0][4 * n + i] = c[i];
-  }
-}
-
-// A span of one warp, which is done with its activations then.
-template <int N, class Rows>
-__device__ inline void multiply_span_few(const Rows& rows, uint32_t magic, uint32_t panels, float (&acc)[1][N / 2]) {
-#pragma unroll
-  for (int u = 0; u < 4; ++u) {
-    uint32_t a[1][2][4];
-    rows.unpack(u, magic, a);
-    multiply_unit_few<N>(acc, a, panels, u);
-  }
-  __syncwarp();
-}
-
 // Waits for a span, and reads what this thread has of its weights.
 template <swy_dtype kDtype, class Rows>
 __device__ inline void load_span(GroupedPipe& p, const GroupedTile& tile, uint32_t span, bool affine, Rows& rows) {
@@ -278,12 +247,6 @@ __device__ inline void multiply_spans(GroupedPipe& p, const GroupedTile& tile, f
   for (uint32_t span = tile.begin; span < tile.end; ++span) {
     load_span<kDtype>(p, tile, span, affine, rows);
     const uint32_t panels = p.base + p.slot * p.stage_bytes + p.weight_bytes;
-    if constexpr (N <= kFewRows && kBlocks == 1) {
-      multiply_span_few<N>(rows, magic, panels, acc);
-      if (lane == 0) barrier_arrive(p.empty(p.slot));
-      p.next();
-      continue;
-    }
     const uint64_t x = rows_descriptor(panels, kPanelBytes);
 #pragma unroll
     for (int u = 0; u < 4; ++u) {
@@ -298,7 +261,6 @@ __device__ inline void multiply_spans(GroupedPipe& p, const GroupedTile& tile, f
     previous = p.slot;
     p.next();
   }
-  if constexpr (N <= kFewRows && kBlocks == 1) return;
   products_wait<0>();
   rows.keep_unit(a[0]), rows.keep_unit(a[1]);
 #pragma unroll

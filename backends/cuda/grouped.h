@@ -9,7 +9,6 @@ namespace gpu {
 
 constexpr uint32_t kSpan = 128, kTileRowsOfWeight = 256, kBoxRows = 128;
 constexpr uint32_t kPanelBytes = 2048;
-constexpr int kFewRows = 16;  // of activations: up to so many, products are m16n8k16 instead of wgmma
 constexpr uint32_t kMostStages = 8, kScaleSlots = 2, kScalePlane = kTileRowsOfWeight * 16;
 constexpr uint32_t kScaleSlotBytes = 2 * kScalePlane;
 

@@ -90,16 +90,14 @@ swy_status launch_clusters(const Recording& r, void (*kernel)(Params...), uint32
                              static_cast<int>(shared_bytes));
     if (e != cudaSuccess) return check(e, "reserving shared memory", r.error);
   }
-#ifdef SWITCHYARD_TRY_SHARE
-  // All kernels leave a multiprocessor the same share of shared memory: it is changed only when nothing runs there, and
-  // the next kernel could not begin beside this one.
+  // All kernels of a step of one row ask for the same split between cache and shared memory: a multiprocessor changes
+  // it only when nothing runs there, so that the next kernel could not begin beside this one.
   if (r.bucket().rows == 1) {
     const cudaError_t e =
         cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributePreferredSharedMemoryCarveout,
                              cudaSharedmemCarveoutMaxShared);
     if (e != cudaSuccess) return check(e, "reserving a share of shared memory", r.error);
   }
-#endif
   cudaLaunchAttribute attributes[2] = {};
   cudaLaunchConfig_t config{};
   config.gridDim = grid;

@@ -24,8 +24,6 @@ struct Boxes {
   Weight like;           // one of the quantized weights: all are of one encoding
   bool quantized[SWY_LINEAR_MAX_WEIGHTS];
   uint32_t map[SWY_LINEAR_MAX_WEIGHTS];
-  const Ahead* ahead;
-  const RouteAhead* route;
 
   __host__ __device__ uint32_t slices() const { return p.width / kSlice; }
 };
@@ -69,59 +67,10 @@ __device__ inline void finish_eight(const Boxes& b, const float (&factors)[8], c
   }
 }
 
-#ifdef SWITCHYARD_TRY_ROUTE
-// What a thread has of the router before the projection is known: 16 elements of its expert's row, times the norm's;
-// and one of the shared expert's gate, in the first 16 lanes of the second warp.
-struct RouteColumns {
-  float w[kTileRows], mix;
-
-  __device__ static float norm_at(const RouteAhead& r, uint32_t i) {
-    const float n =
-        r.norm_is_f32 != 0 ? static_cast<const float*>(r.norm)[i] : bf16_bits(static_cast<const uint16_t*>(r.norm)[i]);
-    return n + r.bias;
-  }
-  __device__ void load(const RouteAhead& r, uint32_t first) {
-    mix = 0;
-#pragma unroll
-    for (uint32_t j = 0; j < kTileRows; ++j) w[j] = 0;
-    if (threadIdx.x < r.experts) {
-      const auto* from = reinterpret_cast<const uint4*>(r.router + uint64_t{threadIdx.x} * r.hidden + first);
-      float low[8], high[8];
-      unpack_eight(__ldg(from), low);
-      unpack_eight(__ldg(from + 1), high);
-#pragma unroll
-      for (uint32_t j = 0; j < 8; ++j) {
-        w[j] = low[j] * norm_at(r, first + j);
-        w[8 + j] = high[j] * norm_at(r, first + 8 + j);
-      }
-    }
-    if (r.mix != nullptr && threadIdx.x / kTileRows == 2) {
-      const uint32_t i = first + threadIdx.x % kTileRows;
-      mix = bf16_bits(r.mix[i]) * norm_at(r, i);
-    }
-  }
-  // Adds the products of y [16] to the router's sums.
-  __device__ void give(const RouteAhead& r, const float* y) const {
-    float sum = 0;
-#pragma unroll
-    for (uint32_t j = 0; j < kTileRows; ++j) sum = fmaf(w[j], y[j], sum);
-    const auto fixed = [](float x) { return static_cast<unsigned long long>(__float2ll_rn(x * kRouteScale)); };
-    auto* sums = reinterpret_cast<unsigned long long*>(r.sums);
-    if (threadIdx.x < r.experts) atomicAdd(sums + threadIdx.x, fixed(sum));
-    if (r.mix == nullptr || threadIdx.x / 32 != 1) return;
-    float product = mix * y[threadIdx.x % kTileRows];
-#pragma unroll
-    for (int d = 8; d > 0; d /= 2) product += __shfl_xor_sync(kAll, product, d);
-    if (threadIdx.x % 32 == 0) atomicAdd(sums + r.experts, fixed(product));
-  }
-};
-
-#endif
-
 // Adds up what the warps have of the block's rows, and writes them: rows from `row` on of output w.
 template <bool kHeads>
-__device__ inline float write_rows(const Boxes& b, const float* part, uint32_t stride,
-                                   const float (&squares)[kBoxWarps], uint32_t w, uint32_t row, float residual) {
+__device__ inline void write_rows(const Boxes& b, const float* part, uint32_t stride, const float (&squares)[kBoxWarps],
+                                  uint32_t w, uint32_t row, float residual) {
   float sum = 0, total = 0;
 #pragma unroll
   for (uint32_t i = 0; i < kBoxWarps; ++i) {
@@ -130,7 +79,7 @@ __device__ inline float write_rows(const Boxes& b, const float* part, uint32_t s
   }
   const bool normed = !kHeads && b.p.normed;
   const float inverse = normed ? rsqrtf(total / static_cast<float>(b.p.width) + b.p.eps) : 1.0f;
-  return b.p.y[w][row] = fmaf(sum, inverse, residual);
+  b.p.y[w][row] = fmaf(sum, inverse, residual);
 }
 
 // Each warp asks for its slices of all tiles, the first one for the scales as well.
@@ -160,19 +109,6 @@ __device__ inline void ask_for_tiles(const Maps& maps, const Boxes& b, uint32_t 
   }
 }
 
-// One warp of each block: its share of what a later kernel will read.
-[[maybe_unused]] __device__ inline void bring_ahead(const Ahead& what, uint32_t block, uint32_t blocks) {
-  constexpr uint32_t kPiece = 2048;
-#pragma unroll 1
-  for (uint32_t i = 0; i < 8 && what.bytes[i] != 0; ++i) {
-    const uint32_t share = (what.bytes[i] / 16 + blocks - 1) / blocks * 16,
-                   end = min(what.bytes[i], (block + 1) * share);
-    for (uint32_t at = block * share + threadIdx.x % 32 * kPiece; at < end; at += 32 * kPiece) {
-      bring_near(static_cast<const char*>(what.from[i]) + at, min(kPiece, end - at));
-    }
-  }
-}
-
 template <bool kHeads, int N>
 __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step* step, char* dynamic) {
   __shared__ Asked arrived[kBoxWarps], scales_arrived;
@@ -187,16 +123,6 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
   auto* part = reinterpret_cast<float*>(scales + b.tiles * b.scale_bytes);  // [warp][row]
   ask_for_tiles(maps, b, first, tiles, boxes, scales, arrived, scales_arrived);
   stamps.note(kAsked);
-#ifdef SWITCHYARD_TRY_AHEAD
-  if (b.ahead != nullptr && warp == kBoxWarps - 1) bring_ahead(*b.ahead, blockIdx.x, b.tile_blocks);
-#endif
-#ifdef SWITCHYARD_TRY_ROUTE
-  __shared__ float made[kTileRows];
-  RouteColumns columns;
-  const bool routes = N == 1 && b.route != nullptr && b.route->experts != 0;
-  const RouteAhead route = routes ? *b.route : RouteAhead{};
-  if (routes) columns.load(route, first * kTileRows);
-#endif
   const bool empty = step_rows(step, p.domain) == 0;  // nothing is given out, but what was asked for must come
   float factors[8];
   if (warp < slices) factors_of<kHeads>(b, warp, factors);
@@ -236,19 +162,6 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
   stamps.note(kMultiplied);
   keep_square(squares, squares_of);
   __syncthreads();
-#ifdef SWITCHYARD_TRY_ROUTE
-  if (routes) {
-    if (empty) return;
-    if (threadIdx.x < kTileRows) {
-      made[threadIdx.x] =
-          write_rows<kHeads>(b, part, kTileRows, squares_of, 0, first * kTileRows + threadIdx.x, residual);
-    }
-    __syncthreads();
-    columns.give(route, made);
-    stamps.end();
-    return;
-  }
-#endif
   if (threadIdx.x >= tiles * kTileRows || empty) return;
   const uint32_t w = weight_of_task(p, first + threadIdx.x / kTileRows);
   write_rows<kHeads>(b, part, b.tiles * kTileRows, squares_of, w, (first - p.first_task[w]) * kTileRows + threadIdx.x,
@@ -301,15 +214,9 @@ __device__ void multiply_plain(const Boxes& b, const swy_step* step) {
   const bool empty = step_rows(step, p.domain) == 0;
   touch(b);
   stamps.take_place();
-#ifdef SWITCHYARD_TRY_GATES
-  release_next();
-  depend();
-  stamps.note(kWaited);
-#else
   depend();
   stamps.note(kWaited);
   release_next();
-#endif
   if (works && !empty) load_eight_fresh(p.x + warp * kSlice + lane * 8, v);
   float squares = 0, sum[kPlainRows];
   const float none[8] = {};
@@ -343,7 +250,6 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
     linear_boxes(const __grid_constant__ Maps maps, const __grid_constant__ Boxes b, const swy_step* step) {
 #if __CUDA_ARCH__ >= 900
   extern __shared__ char dynamic[];
-  touch_apart(b);
   if (blockIdx.x < b.tile_blocks) {
     multiply_block<kHeads, N>(maps, b, step, dynamic);
   } else {
@@ -418,31 +324,11 @@ swy_status supports_boxes(const swy_device& device, const swy_op& op, uint32_t f
   return SWY_OK;
 }
 
-// What the projection reads, for a kernel before it to bring near.
-void fill_ahead(const Projection& p, Ahead& to) {
-  uint32_t n = 0;
-  const auto add = [&](const void* from, uint64_t bytes) {
-    if (n < 8 && bytes != 0 && from != nullptr) {
-      to.from[n] = from;
-      to.bytes[n++] = static_cast<uint32_t>(bytes / 16 * 16);
-    }
-  };
-  for (uint32_t i = 0; i < p.count; ++i) add(p.weights[i].data, uint64_t{p.weights[i].rows} * p.weights[i].row_bytes);
-  for (uint32_t i = 0; i < p.count; ++i)
-    add(p.weights[i].scales, uint64_t{p.weights[i].rows} * p.weights[i].groups * 2);
-}
-
 swy_status record_boxes(const Recording& r, const Projection& p, const HeadNorm* heads) {
   Boxes b{};
   Maps maps{};
   b.p = p;
   if (heads != nullptr) b.heads = *heads;
-  if (!p.normed && p.count == 1) b.route = take_route(r.list, p.y[0]);
-  if (!p.normed) {
-    b.ahead = take_ahead(r.list);
-  } else if (Ahead* ahead = last_ahead(r.list); ahead != nullptr) {
-    fill_ahead(p, *ahead);
-  }
   uint32_t next = 0, others = 0;
   for (uint32_t i = 0; i < p.count; ++i) {
     const Weight& w = p.weights[i];

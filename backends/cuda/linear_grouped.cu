@@ -27,21 +27,25 @@ Way way_of(const swy_tensor& t) {
   return t.dtype == SWY_I8 ? Way::bytes : t.dtype == SWY_BF16 ? Way::halves : Way::nibbles;
 }
 
-constexpr uint32_t kMostParts = 8;  // of a tile's spans
+constexpr uint32_t kMostParts = 8;          // of a tile's spans
+constexpr uint32_t kMostRowsInParts = 256;  // of a step: with more, all multiprocessors have tiles
 
 // Rows of activations per tile, in how many parts the spans of a tile are multiplied, and about how many hundredths of
 // a microsecond that takes on an H200: rounds over all multiprocessors, each of about the time of 60 rows and its own
-// per span; parts are written and read once more. The least of all sizes.
+// per span; then the block that ends last adds the parts up, of tiles of more than 64 rows more slowly, since their
+// sums leave few registers for loads under way. The least of all sizes.
 struct Tiling {
   uint32_t rows, parts;
   uint64_t time;
 };
 Tiling tiling(uint32_t rows, uint32_t steps, uint32_t spans, uint32_t processors) {
   Tiling best{0, 1, UINT64_MAX};
-  for (uint32_t parts = 1; parts <= std::min(kMostParts, spans); parts *= 2) {
+  const uint32_t most_parts = rows > kMostRowsInParts ? 1 : std::min(kMostParts, spans);
+  for (uint32_t parts = 1; parts <= most_parts; parts *= 2) {
     for (const uint32_t n : {128u, 96u, 64u, 32u}) {
       const uint64_t tiles = uint64_t{steps} * ceil_div(rows, n);
-      const uint64_t joined = parts == 1 ? 0 : (250 + parts * n) * ceil_div(tiles, processors);
+      const uint64_t join = 250 + uint64_t{parts} * n * (n > 64 ? 4 : 1);
+      const uint64_t joined = parts == 1 ? 0 : join * ceil_div(tiles, processors);
       const uint64_t time = uint64_t{ceil_div(tiles * parts, processors)} * ceil_div(spans, parts) * (n + 60) + joined;
       if (time < best.time) best = {n, parts, time};
     }
@@ -134,8 +138,8 @@ swy_status record_streamed(const Recording& r, const Parts& parts, Way way, bool
                              : record_as<SWY_BF16>(r, p, w);
 }
 
-// The products with weights of few rows. `beside`: the kernel in front is that of others.
-swy_status record_few(const Recording& r, const Parts& parts, const GroupedRows& x, bool beside) {
+// The products with weights of few rows; `recorded`: whether there are any.
+swy_status record_few(const Recording& r, const Parts& parts, const GroupedRows& x, bool& recorded) {
   Narrow n{};
   for (uint32_t i = first_weight(r.op), o = 0; i < r.op.weight_count; ++i, ++o) {
     if (way_of(*r.op.weights[i]) != Way::narrow) continue;
@@ -151,30 +155,20 @@ swy_status record_few(const Recording& r, const Parts& parts, const GroupedRows&
   n.width = x.width;
   n.domain = x.domain;
   n.partial = parts.partial;
-  n.beside = beside;
+  recorded = true;
   return record_narrow(r, n, rows_of(r.op));
 }
 
-bool has(const swy_op& op, bool narrow_ones) {
-  for (uint32_t i = first_weight(op); i < op.weight_count; ++i) {
-    if ((way_of(*op.weights[i]) == Way::narrow) == narrow_ones) return true;
-  }
-  return false;
-}
-
-// Products of few rows leave processors free, and have their weights before the rows are there: the narrow ones, which
-// wait for more, run beside them. Those of many rows begin where the narrow ones have ended.
+// The wide products, whose weights come before the rows are there, begin beside the narrow ones.
 swy_status record_grouped(const Recording& r) {
-  constexpr uint32_t kMostFew = 64;
   Arena arena(r.operands.workspace());
   const Parts parts = place(arena, r.op, static_cast<uint32_t>(r.device().processors));
   const GroupedRows x = rows_to_panels(r, parts);
   SWY_CUDA_TRY(launch(r, panel_rows, rows_of(r.op), 256, 0, x, r.list.step));
-  const bool narrow_first = rows_of(r.op) > kMostFew;
-  bool beside = narrow_first && has(r.op, true);
-  if (narrow_first) SWY_CUDA_TRY(record_few(r, parts, x, false));
+  bool beside = false;
+  SWY_CUDA_TRY(record_few(r, parts, x, beside));
   for (const Way way : {Way::nibbles, Way::bytes, Way::halves}) SWY_CUDA_TRY(record_streamed(r, parts, way, beside));
-  return narrow_first ? SWY_OK : record_few(r, parts, x, has(r.op, false));
+  return SWY_OK;
 }
 
 swy_status supports_grouped(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {

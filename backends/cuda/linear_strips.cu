@@ -79,12 +79,10 @@ __device__ inline void multiply_strips(const Strips& s, const swy_step* step, Do
     const uint32_t strip = warp + i * warps;
     if (strip >= total) return;
     const uint32_t w = weight_of_task(p, strip), first = (strip - p.first_task[w]) * R, last = p.weights[w].rows - 1;
-#ifdef SWITCHYARD_TRY_RUNS
     if (first + R <= last + 1) {
       ask_run<R>(ring, i, p.weights[w], first);
       return;
     }
-#endif
     ask<R>(ring, i, p.weights[w], first, p.weights[w], min(first + 1, last));
   };
   for (uint32_t i = 0; i < stages; ++i) ask_for(i);

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <memory>
 
-#include "copies.h"
 #include "device.h"
 #include "switchyard/sdk/error.hpp"
 
@@ -43,14 +42,6 @@ swy_status grow(Staging& s, uint64_t bytes, swy_error* error) {
   }
   s.bytes = size;
   return SWY_OK;
-}
-
-// A copy in the order of the steps.
-cudaError_t small_copy(swy_device& d, void* to, const void* from, uint64_t bytes) {
-#ifdef SWITCHYARD_TRY_COPIES
-  if (bytes <= kMostByKernel) return copy_small(to, from, bytes, d.stream);
-#endif
-  return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, d.stream);
 }
 
 // Fills what has arrived for the staging that is to be used again. The device's mutex is held.
@@ -146,7 +137,7 @@ swy_status small_write(swy_device& d, char* to, const void* from, uint64_t bytes
   Staging* s = nullptr;
   if (const swy_status e = small_staging(d, bytes, &s, error); e != SWY_OK) return e;
   std::memcpy(s->memory, from, bytes);
-  cudaError_t e = small_copy(d, to, s->memory, bytes);
+  cudaError_t e = cudaMemcpyAsync(to, s->memory, bytes, cudaMemcpyHostToDevice, d.stream);
   if (e == cudaSuccess) e = cudaEventRecord(s->done, d.stream);
   if (e == cudaSuccess && submit == nullptr) e = cudaEventSynchronize(s->done);
   if (e != cudaSuccess) return check(e, "copying to the device", error);
@@ -249,7 +240,7 @@ swy_status read(swy_device* device, void* to, swy_buffer* from, uint64_t offset,
     const std::lock_guard lock(device->mutex);
     Staging* s = nullptr;
     if (const swy_status e = small_staging(*device, std::max<uint64_t>(bytes, 1), &s, error); e != SWY_OK) return e;
-    cudaError_t e = small_copy(*device, s->memory, from->data + offset, bytes);
+    cudaError_t e = cudaMemcpyAsync(s->memory, from->data + offset, bytes, cudaMemcpyDefault, device->stream);
     if (e == cudaSuccess) e = cudaEventRecord(s->done, device->stream);
     if (e == cudaSuccess && submit == nullptr) e = cudaEventSynchronize(s->done);
     if (e != cudaSuccess) return check(e, "copying from the device", error);

@@ -17,7 +17,6 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
 #if __CUDA_ARCH__ >= 900
   __shared__ float part[kBoxWarps], squares[kBoxWarps];
   Stamps stamps(kStampRoute);
-  touch_apart(b);
   const Mixture& m = b.m;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const uint32_t row = blockIdx.x * 2 + warp / 4, chunks = m.hidden / kSlice;
@@ -77,7 +76,6 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
   __shared__ uint4 scratch[kBoxWarps][32];
   __shared__ Chosen chosen;
   Stamps stamps(kStampGateUp);
-  touch_apart(b);
   const Mixture& m = b.m;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, slices = m.hidden / kSlice;
   const uint32_t slot = blockIdx.x / (m.width / kHalf), first = blockIdx.x % (m.width / kHalf) * kHalf;
@@ -98,7 +96,7 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
   depend();
   stamps.note(kWaited);
   const bool exists = threadIdx.x < m.experts;
-  const float logit = exists && !empty ? logit_of(b, threadIdx.x) : 0.0f;
+  const float logit = exists && !empty ? __ldcg(m.logits + threadIdx.x) : 0.0f;
   if (works && !empty) load_eight_fresh(m.x + warp * kSlice + lane * 8, v);
   if (routed) {
     ask_for_chosen(to, maps.gate_up, m, logit, exists, slot, first, chosen);
@@ -127,9 +125,6 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
   for (uint32_t w = 0; w < slices; ++w) gate += part[w][threadIdx.x], up += part[w][kHalf + threadIdx.x];
   const float inverse = inverse_norm(b, squares);
   m.h[slot * m.width + first + threadIdx.x] = silu(gate * inverse) * (up * inverse);
-#ifdef SWITCHYARD_TRY_ROUTE
-  if (b.sums != nullptr && blockIdx.x == 0 && threadIdx.x == 0) m.shared_p[1] = inverse;  // for `down`
-#endif
   stamps.end();
 #endif
 }
@@ -144,7 +139,6 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
   __shared__ uint4 scratch[kBoxWarps][32];
   __shared__ Chosen chosen;
   Stamps stamps(kStampDown);
-  touch_apart(b);
   const Mixture& m = b.m;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, first = blockIdx.x * kTileRows;
   const uint32_t per_slot = m.width / kSlice, per_warp = b.boxes_per_warp();
@@ -155,32 +149,17 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
   begin_slots(maps.down, arrived[warp]);
   // The logits are there: gate_up_boxes lets this kernel begin only after it has read them itself.
   const bool exists = threadIdx.x < m.experts;
-  choose(exists ? logit_of(b, threadIdx.x) : 0.0f, exists, m.top_k, chosen);
+  choose(exists ? __ldcg(m.logits + threadIdx.x) : 0.0f, exists, m.top_k, chosen);
   ask_for_slots({boxes, scales, mine, per_slot, tile_scales, arrived[warp]}, maps, m, chosen, first);
   stamps.note(kAsked);
-#ifndef SWITCHYARD_TRY_ROUTE
   const float weight = chosen.weight(m.top_k);
-#endif
   const bool empty = step_rows(step, m.domain) == 0;
   touch(b);
   stamps.take_place();
-#ifdef SWITCHYARD_TRY_EARLY
-  release_next();
-#endif
   depend();
   stamps.note(kWaited);
-#ifndef SWITCHYARD_TRY_EARLY
   release_next();  // not earlier: the weights behind these would get in the way of those of gate_up_boxes
-#endif
-#ifdef SWITCHYARD_TRY_ROUTE
-  const bool summed = b.sums != nullptr;
-  const float scale = summed && !empty ? __ldcg(m.shared_p + 1) : 1.0f;
-  const float weight = chosen.weight(m.top_k, scale);
-  const bool mixes = lane == m.top_k && !empty && m.shared_width != 0;
-  const float factor = !mixes ? weight : summed ? sigmoid(logit_of(b, m.experts) * scale) : __ldcg(m.shared_p);
-#else
   const float factor = lane == m.top_k && !empty && m.shared_width != 0 ? m.shared_p[0] : weight;
-#endif
   float v[kMostBoxes][8] = {}, residual = 0;
   load_h(m.h, mine, empty, v);
   if (m.residual != nullptr && threadIdx.x < kTileRows && !empty) residual = __ldcg(m.residual + first + threadIdx.x);
@@ -284,30 +263,11 @@ swy_status supports_moe_boxes(const swy_device& device, const swy_op& op, swy_er
                    kMostExperts, kMostChosen, kMostHidden);
 }
 
-// Whether the projection in front can do the router's part.
-bool route_fits(const Mixture& m) {
-  return m.router.dtype == SWY_BF16 && m.experts < kMostSums && m.hidden % kTileRows == 0 &&
-         (m.shared_width == 0 || m.shared_mix.dtype == SWY_BF16);
-}
-void fill_route(const Mixture& m, const InputNorm& norm, RouteAhead& to) {
-  to.router = reinterpret_cast<const uint16_t*>(m.router.data);
-  to.mix = m.shared_width == 0 ? nullptr : reinterpret_cast<const uint16_t*>(m.shared_mix.data);
-  to.norm = norm.weight.data;
-  to.norm_is_f32 = norm.weight.dtype == SWY_F32 ? 1 : 0;
-  to.bias = norm.bias;
-  to.experts = m.experts;
-  to.hidden = m.hidden;
-}
-
 swy_status record_moe_boxes(const Recording& r, const Mixture& m, const InputNorm* norm) {
   MixtureBoxes b{};
   b.m = m;
   b.normed = norm != nullptr;
   if (norm != nullptr) b.norm = *norm;
-  if (RouteAhead* ahead = norm != nullptr && m.routes && route_fits(m) ? last_route(r.list, m.x) : nullptr) {
-    fill_route(m, *norm, *ahead);
-    b.sums = ahead->sums;
-  }
   UpMaps up{};
   DownMaps down{};
   SWY_CUDA_TRY(map_boxes(m.gate_up, kHalf, &up.gate_up, r.error));
@@ -318,7 +278,7 @@ swy_status record_moe_boxes(const Recording& r, const Mixture& m, const InputNor
     SWY_CUDA_TRY(map_boxes(m.shared_down, kTileRows, &down.shared_down, r.error));
   }
   const uint32_t rows = m.experts + (m.shared_width != 0 ? 1 : 0);
-  if (b.sums == nullptr) SWY_CUDA_TRY(launch(r, route_boxes, ceil_div(rows, 2), kBoxThreads, 0, b, r.list.step));
+  SWY_CUDA_TRY(launch(r, route_boxes, ceil_div(rows, 2), kBoxThreads, 0, b, r.list.step));
   SWY_CUDA_TRY(
       launch(r, gate_up_boxes, b.slots() * (m.width / kHalf), kBoxThreads, gate_up_shared(m), up, b, r.list.step));
   return launch(r, down_boxes, m.hidden / kTileRows, kBoxThreads, down_shared(b), down, b, r.list.step);

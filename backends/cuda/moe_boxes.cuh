@@ -15,7 +15,6 @@ struct MixtureBoxes {
   Mixture m;
   InputNorm norm;
   bool normed;
-  const long long* sums;  // [experts + 1]: what the router gives before the norm's factor, in fixed point; or null
 
   __host__ __device__ uint32_t slots() const { return m.top_k + (m.shared_width != 0 ? 1 : 0); }
   // Slices of h: each slot has whole ones.
@@ -69,12 +68,6 @@ __device__ inline void multiply_chunks(const float (&weight)[kChunks][8], const 
       sum = fmaf(v[c][j] * norm[c][j], weight[c][j], sum);
     }
   }
-}
-
-// The router's logits, in order but for the norm's factor where there are sums.
-__device__ inline float logit_of(const MixtureBoxes& b, uint32_t expert) {
-  if (b.sums == nullptr) return __ldcg(b.m.logits + expert);
-  return static_cast<float>(__ldcg(b.sums + expert)) * (1.0f / kRouteScale);
 }
 
 // ---- gate_up

@@ -15,15 +15,15 @@ __device__ inline void add_eight(float factor, uint4 v, float (&sum)[8]) {
   }
 }
 
-// y = sum of p_e times the experts' results, in order of k. blockIdx.x: row; y: share of the columns; a thread per 8.
+// y = sum of p_e times the experts' results, in order of k. blockIdx.x: row; eight columns a thread at a time.
 static __global__ void __launch_bounds__(256)
     combine_grouped(const __grid_constant__ GroupedMixture p, const swy_step* step) {
   constexpr uint32_t kAtOnce = 9;  // loads that are under way together
   __shared__ uint32_t from[kMostSlots];
   __shared__ float factors[kMostSlots];
-  const uint32_t row = blockIdx.x, stride = gridDim.y * blockDim.x * 8;
+  const uint32_t row = blockIdx.x, stride = blockDim.x * 8;
   const bool there = row < step_rows(step, p.m.domain);
-  const uint32_t slots = p.slots(), first = (blockIdx.y * blockDim.x + threadIdx.x) * 8;
+  const uint32_t slots = p.slots(), first = threadIdx.x * 8;
   // The kernel in front waited for all that is older than its own results.
   if (there && threadIdx.x < slots) {
     const bool routed = threadIdx.x < p.m.top_k;

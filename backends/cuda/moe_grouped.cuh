@@ -1,7 +1,7 @@
 // Kernels of MOE for many rows on Hopper (grouped.cuh). The pairs of a row and an expert are sorted by expert; each
 // expert's begin at a multiple of 8. The shared expert follows the others as one that has all rows.
 //
-//   count_pairs, sort_tiles   places of pairs, and the tiles of all experts; with few pairs sort_tiles alone
+//   count_pairs, sort_tiles   places of pairs, and the tiles of all experts
 //   gather       x as panels, in sorted order
 //   route_few    all of that for few rows, with the router (moe_route.cuh)
 //   gate_up      h = silu(gate) * up, as panels
@@ -19,7 +19,7 @@ constexpr uint32_t kSortThreads = 1024, kMostSorted = 1024, kMostTileGroups = 16
 
 struct GroupedMixture {
   Mixture m;
-  uint32_t* counts;      // [experts]: of pairs, zero between steps; null: sort_tiles counts
+  uint32_t* counts;      // [experts]: of pairs, zero between steps
   uint32_t* rank;        // [rows, top_k]: of a pair among those of its expert
   uint32_t* begins;      // [experts + 1]: the first group of each expert, then of the shared one
   uint32_t* places;      // [rows, slots]: the sorted rows of a row's copies
@@ -138,17 +138,12 @@ static __global__ void __launch_bounds__(kSortThreads)
   release_next();
   const uint32_t experts = p.m.experts;
   for (uint32_t e = threadIdx.x; e < experts; e += kSortThreads) {
-    counts[e] = p.counts == nullptr ? 0 : p.counts[e];
-    if (p.counts != nullptr) p.counts[e] = 0;
+    counts[e] = p.counts[e];
+    p.counts[e] = 0;
   }
   if (threadIdx.x == 0) counts[experts] = p.m.shared_width != 0 ? step_rows(step, p.m.domain) : 0;
   if (threadIdx.x <= kMostTileGroups) sizes[threadIdx.x] = 0;
   __syncthreads();
-  if (p.counts == nullptr) {
-    const uint32_t pairs = step_rows(step, p.m.domain) * p.m.top_k;
-    for (uint32_t i = threadIdx.x; i < pairs; i += kSortThreads) p.rank[i] = atomicAdd(counts + expert_of(p, i), 1u);
-    __syncthreads();
-  }
   if (threadIdx.x < 32) {
     const uint32_t groups = sum_groups(counts, begins, experts);
     if (threadIdx.x == 0) begins[experts] = groups;

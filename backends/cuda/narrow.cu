@@ -131,7 +131,11 @@ __device__ inline void put_total(const Narrow& p, uint32_t token0, uint32_t row0
   }
 }
 
-__device__ inline void multiply_part(const Narrow& p, const swy_step* step, Block& b) {
+// blockIdx.x: 64 tokens; y: 128 rows; z: part of the width.
+__global__ void __launch_bounds__(kThreads) narrow_product(const __grid_constant__ Narrow p, const swy_step* step) {
+  __shared__ Block b;
+  depend();
+  release_next();  // not earlier: the kernel behind may count on what this one waited for
   const uint32_t tokens = step_rows(step, p.domain), token0 = blockIdx.x * kNarrowTokens,
                  row0 = blockIdx.y * kNarrowRows;
   if (token0 >= tokens) return;
@@ -160,15 +164,6 @@ __device__ inline void multiply_part(const Narrow& p, const swy_step* step, Bloc
   put_sums(p, token0, row0, tokens, acc);
   if (p.parts == 1 || !last_of(p.counters + blockIdx.y * gridDim.x + blockIdx.x, p.parts)) return;
   put_total(p, token0, row0, tokens);
-}
-
-// blockIdx.x: 64 tokens; y: 128 rows; z: part of the width.
-__global__ void __launch_bounds__(kThreads) narrow_product(const __grid_constant__ Narrow p, const swy_step* step) {
-  __shared__ Block b;
-  if (!p.beside) depend();
-  release_next();  // not earlier: the kernel behind may count on what this one waited for
-  multiply_part(p, step, b);
-  if (p.beside) depend();
 }
 
 // Depends on the size of the step alone where the bucket does.

@@ -23,7 +23,6 @@ struct Narrow {
   uint32_t parts;      // of the width, which are summed in order by the block that ends last
   float* partial;      // [parts, tokens, all rows]
   uint32_t* counters;  // per tile
-  bool beside;         // the kernel in front has waited for all that this one reads; it is waited for at the end
 };
 
 // Whether a weight can be one of them.

@@ -38,15 +38,16 @@ void move_state(uint64_t at, bool read, bool fresh, uint column0) {
   }
 }
 
-// sums += rows 2 y, 2 y + 1 of a [32, 32] by `values`.
+// sums += rows 2 y, 2 y + 1 of a lower triangle [32, 32] by `values`. Values above the diagonal are left out, not
+// multiplied by zeros: what later rows bring may be no number.
 void multiply_values(inout vec2 sums[2], uint x, uint y, bool by_keys) {
-  for (uint j4 = 0; j4 < 8; ++j4) {
+  for (uint j4 = 0; j4 <= y / 2; ++j4) {
     vec4 a = by_keys ? keys[2 * y * 9 + j4] : queries[2 * y * 9 + j4];
     vec4 b = by_keys ? keys[(2 * y + 1) * 9 + j4] : queries[(2 * y + 1) * 9 + j4];
     [[unroll]] for (uint j = 0; j < 4; ++j) {
       vec2 v = values[(4 * j4 + j) * 17 + x];
-      sums[0] = fma(vec2(a[j]), v, sums[0]);
-      sums[1] = fma(vec2(b[j]), v, sums[1]);
+      sums[0] = fma(vec2(a[j]), 4 * j4 + j <= 2 * y ? v : vec2(0), sums[0]);
+      sums[1] = fma(vec2(b[j]), 4 * j4 + j <= 2 * y + 1 ? v : vec2(0), sums[1]);
     }
   }
 }

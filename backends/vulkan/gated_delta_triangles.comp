@@ -47,7 +47,9 @@ void invert(uint64_t to) {
       if (part == j) x[n] = row == column ? 1.0 : row > column ? -sum : 0.0;
     }
   }
-  [[unroll]] for (uint n = 0; n < 4; ++n) Floats(to).at[(8 * n + part) * 32 + column] = x[n] * beta[column];
+  [[unroll]] for (uint n = 0; n < 4; ++n) {
+    Floats(to).at[(8 * n + part) * 32 + column] = 8 * n + part >= column ? x[n] * beta[column] : 0.0;
+  }
 }
 
 void main() {
@@ -61,7 +63,7 @@ void main() {
   if (thread < 32) {
     vec2 g = first + thread < end ? Float2s(gate + (uint64_t(first + thread) * value_heads + head) * 8).at[0] : vec2(0);
     beta[thread] = g.x;
-    log_decay[thread] = max(g.y, -100.0);  // differences of sums stay numbers; exp(-100) is nothing
+    log_decay[thread] = g.y < -100.0 ? -100.0 : g.y;  // differences of sums stay numbers; exp(-100) is nothing
   }
   float kk[4] = {0, 0, 0, 0}, qk[4] = {0, 0, 0, 0};
   for (uint block = 0; block < kKeyBlocks; ++block) {
@@ -90,9 +92,9 @@ void main() {
   uint64_t slot = uint64_t(gl_WorkGroupID.x) * value_heads + head;
   [[unroll]] for (uint e = 0; e < 4; ++e) {
     uint i = 2 * y + e / 2, j = 2 * x + e % 2;
-    float decay_between = j <= i ? exp(total[i] - total[j]) : 0.0;
+    float decay_between = exp(total[i] - total[j]);  // above the diagonal of no use, and perhaps no number
     lower[i * 33 + j] = beta[i] * decay_between * kk[e];
-    Floats(within + slot * 4096).at[i * 32 + j] = decay_between * qk[e];
+    Floats(within + slot * 4096).at[i * 32 + j] = j <= i ? decay_between * qk[e] : 0.0;
   }
   if (thread < 32) Float2s(decay + slot * 256).at[thread] = vec2(exp(total[thread]), exp(total[31] - total[thread]));
   barrier();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <utility>
 
 #include "plugins_api/check/failure.h"
 
@@ -47,47 +48,74 @@ std::vector<bool> written_rows(const Case& c, const State& s) {
   return out;
 }
 
-// Gathers the errors of rows one by one.
+// Gathers the errors of rows of one width. Narrow rows are judged in groups: a few values may all be small by chance,
+// and what is relative to them says little.
 class RowErrors {
  public:
   // `row` is for the report alone.
   void add(uint64_t row, const double* wanted, const double* got, uint64_t n) {
-    double difference = 0, norm = 0, largest = -1;
-    uint64_t at = 0;
+    if (group_.values >= kFewest) judge(std::exchange(before_, std::exchange(group_, {})));
     for (uint64_t i = 0; i < n; ++i) {
-      const double d = std::fabs(got[i] - wanted[i]);
-      difference += d * d;
-      norm += wanted[i] * wanted[i];
-      if (d <= largest) continue;
-      largest = d;
-      at = i;
-      if (std::isnan(d)) break;  // and `difference` is NaN
+      group_.add({std::fabs(got[i] - wanted[i]), wanted[i], got[i], row, i});
     }
-    const double alone = largest * largest * static_cast<double>(n) / 64;
-    double error = difference == 0 ? 0 : std::sqrt(std::max(difference, alone) / std::max(norm, 1e-60));
-    if (std::isnan(error)) error = INFINITY;
-    sum_ += error;
-    ++rows_;
-    if (error <= worst_ && rows_ > 1) return;
-    worst_ = error;
-    row_ = row;
-    element_ = at;
-    wanted_ = n > 0 ? wanted[at] : 0;
-    got_ = n > 0 ? got[at] : 0;
   }
-  Errors errors() const { return {worst_, rows_ == 0 ? 0 : sum_ / static_cast<double>(rows_)}; }
-  std::string report(const std::string& what, const Budget& b) const {
+  Errors errors() {
+    if (group_.values < kFewest) group_.join(std::exchange(before_, {}));
+    judge(std::exchange(before_, {}));
+    judge(std::exchange(group_, {}));
+    return {at_.error, groups_ == 0 ? 0 : sum_ / static_cast<double>(groups_)};
+  }
+  std::string report(const std::string& what, const Budget& b) {
     const Errors e = errors();
     // The mean of a few rows scatters as they do; of one row it is that row.
-    const double mean = b.mean + std::max(b.worst - b.mean, 0.0) / static_cast<double>(std::max<uint64_t>(rows_, 1));
+    const double mean = b.mean + std::max(b.worst - b.mean, 0.0) / static_cast<double>(std::max<uint64_t>(groups_, 1));
     if (e.worst <= b.worst && e.mean <= mean) return "";
-    return text(what, " row ", row_, ": relative error ", e.worst, " (budget ", b.worst, "), mean over the rows ",
-                e.mean, " (budget ", mean, "); element ", element_, " is ", got_, " instead of ", wanted_);
+    const Element& x = at_.worst;
+    return text(what, " row ", x.row, ": relative error ", e.worst, " (budget ", b.worst, "), mean over the rows ",
+                e.mean, " (budget ", mean, "); element ", x.at, " is ", x.got, " instead of ", x.wanted);
   }
 
  private:
-  double worst_ = 0, sum_ = 0, wanted_ = 0, got_ = 0;
-  uint64_t rows_ = 0, row_ = 0, element_ = 0;
+  static constexpr uint64_t kFewest = 32;  // values in a group
+  struct Element {
+    double difference = -1, wanted = 0, got = 0;
+    uint64_t row = 0, at = 0;
+  };
+  struct Group {
+    double difference = 0, norm = 0, error = 0;  // the first two are sums of squares
+    uint64_t values = 0;
+    Element worst;
+
+    void add(const Element& x) {
+      difference += x.difference * x.difference;
+      norm += x.wanted * x.wanted;
+      ++values;
+      see(x);
+    }
+    void join(const Group& other) {
+      difference += other.difference;
+      norm += other.norm;
+      values += other.values;
+      see(other.worst);
+    }
+    void see(const Element& x) {
+      if (!(x.difference <= worst.difference) && !std::isnan(worst.difference)) worst = x;
+    }
+  };
+
+  void judge(Group g) {
+    if (g.values == 0) return;
+    const double alone = g.worst.difference * g.worst.difference * static_cast<double>(g.values) / 64;
+    g.error = g.difference == 0 ? 0 : std::sqrt(std::max(g.difference, alone) / std::max(g.norm, 1e-60));
+    if (std::isnan(g.error)) g.error = INFINITY;
+    sum_ += g.error;
+    if (groups_++ == 0 || g.error > at_.error) at_ = g;
+  }
+
+  Group before_, group_;  // before_: not judged yet, so that the last one can join it
+  Group at_;              // the worst one
+  double sum_ = 0;
+  uint64_t groups_ = 0;
 };
 
 swy_dtype encoding_of(const Case& c) {

@@ -53,6 +53,13 @@ TEST(Suites, Threads) {
   EXPECT_EQ(run_program(fixture("TAKES_NOTHING") + " --oracle naive --suite threads --seed 42").code, 0);
 }
 
+TEST(Suites, LargeCopiesBesideTimelines) {
+  EXPECT_THAT(suite_verdict("ODD_HOLDS_LOCK", "threads"),
+              HasSubstr("FAILED threads/copies_hold_nobody_up: timeline_value takes "));
+  const Said said = run_program(fixture("ODD_NOTHING") + " --oracle naive --suite copies,threads --seed 42");
+  EXPECT_EQ(said.code, 0) << said.text;
+}
+
 TEST(Suites, Memory) {
   EXPECT_THAT(suite_verdict("LEAKS", "memory"), HasSubstr("FAILED memory/nothing_leaks: 1 blocks leaked"));
   EXPECT_THAT(suite_verdict("WRONG_STATUS", "memory"), HasSubstr("which is no status for missing memory"));
@@ -65,7 +72,12 @@ TEST(Suites, Replay) {
   EXPECT_THAT(suite_verdict("KEEPS_INPUTS", "replay"), HasSubstr("replayed with other inputs: output 0 row 0"));
 }
 
-TEST(Suites, Numbers) { EXPECT_THAT(suite_verdict("SPREADS_NAN", "numbers"), HasSubstr("in an input of sequence ")); }
+TEST(Suites, Numbers) {
+  EXPECT_THAT(suite_verdict("SPREADS_NAN", "numbers"), HasSubstr("in an input of sequence "));
+  EXPECT_THAT(suite_verdict("MEETS_LATER_ROWS", "numbers"),
+              HasSubstr(" reached earlier rows: other bits in output 0 row "));
+  EXPECT_EQ(run_program(fixture("NO_STATE_RULE") + " --oracle naive --suite numbers --seed 42").code, 0);
+}
 
 TEST(Suites, RangesOfEveryKind) {
   const Said said = run_program(fixture("RANGED_RIGHT") + " --oracle naive --suite range --seed 42");

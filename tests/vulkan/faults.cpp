@@ -11,9 +11,8 @@
 //   discrete    nothing fails; the device's memory is not the host's, as on a card
 //   invalid     a semaphore with flags that there are not: the validation layers must object
 //   hazard      every copy twice without a barrier: synchronization validation must object
-//   count       nothing fails; on standard error, how many bytes of compiled pipelines came with each cache of them,
-//   and
-//               at the end how many submissions, allocations and command pools there were
+//   count       nothing fails; on standard error, how many bytes of compiled pipelines came with each cache of them;
+//               at the end, how many submissions, allocations and command pools there were
 #include <vulkan/vk_layer.h>
 
 #include <atomic>

@@ -22,10 +22,16 @@ backend=vulkan
 # shellcheck source=tests/gpu/checks.sh
 source "$here/../gpu/checks.sh"
 
+layer=$build/tests/vulkan
+# Whether this is a build tree. The loader leaves a layer out, without a word, if its library is not there.
+has_faults() {
+  [[ -f $layer/faults.json ]] || return 1
+  [[ -f $layer/libswitchyard_vulkan_faults.so ]] || fail "the tests of $build are not built; ./dev test builds them"
+}
+
 # From here to faults_off, SWITCHYARD_VULKAN_FAULT makes the driver fail.
 faults_on() {
-  local layer=$build/tests/vulkan
-  [[ -f $layer/faults.json ]] || { echo "  the rest needs the tests of a build tree"; return 1; }
+  has_faults || { echo "  the rest needs the tests of a build tree"; return 1; }
   # The device-select layer of Mesa does not survive a machine without devices.
   export VK_LAYER_PATH=$layer VK_INSTANCE_LAYERS=VK_LAYER_SWITCHYARD_faults NODEVICE_SELECT=1
 }
@@ -192,7 +198,7 @@ said() {
 
 part_validation() {
   echo "validation layers:"
-  local layers='' layer=$build/tests/vulkan reader fault
+  local layers='' reader fault
   mkfifo "$work/messages"
   exec 3<>"$work/messages"  # every process opens it anew, and nothing that one of them said is overwritten
   cat <&3 >"$work/said" &
@@ -217,7 +223,7 @@ SETTINGS
   echo "  $(said 'ERROR|WARN|PERF') messages in $(grep -c 'Khronos Validation Layer Active' "$work/said") processes"
   (($(said 'ERROR|WARN|PERF') == 0)) || fail "the validation layers object: $(grep -m 3 -E '\((ERROR|WARN|PERF) / ' "$work/said")"
   # Would they have spoken?
-  if [[ -f $layer/faults.json ]]; then
+  if has_faults; then
     layers=VK_LAYER_SWITCHYARD_faults:VK_LAYER_KHRONOS_validation
     export VK_LAYER_PATH=$layer:/usr/share/vulkan/explicit_layer.d:/etc/vulkan/explicit_layer.d
     for fault in invalid hazard; do

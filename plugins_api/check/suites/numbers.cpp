@@ -1,5 +1,8 @@
 // numbers: NaN and infinities in the inputs of one sequence. What they give there is the operation's affair; no other
-// sequence may notice.
+// sequence may notice, and where an operation carries something from row to row, no earlier row of the sequence.
+//
+// A kernel that rounds activations for its products may notice in earlier rows: matrix instructions multiply rows in
+// blocks, later ones by zeros, and zero times NaN is NaN. Products in fp32 have no such excuse.
 #include <cmath>
 
 #include "plugins_api/check/kit.h"
@@ -17,18 +20,18 @@ const char* name_of(Odd o) {
                                : "minus_infinity";
 }
 
-// Which input carries floats per row of the step; -1: none.
-int poisonable(const Case& c) {
-  for (size_t i = 0; i < c.inputs.size(); ++i) {
-    if (c.inputs[i].desc.dtype != SWY_I32 && c.inputs[i].desc.rows == SWY_ROWS_STEP) return static_cast<int>(i);
+// Which inputs carry floats per row of the step.
+std::vector<uint32_t> poisonable(const Case& c) {
+  std::vector<uint32_t> out;
+  for (uint32_t i = 0; i < c.inputs.size(); ++i) {
+    if (c.inputs[i].desc.dtype != SWY_I32 && c.inputs[i].desc.rows == SWY_ROWS_STEP) out.push_back(i);
   }
-  return -1;
+  return out;
 }
 
-// The first row of the step's sequence `s` becomes odd.
-void poison(Case& c, uint32_t input, uint32_t s, Odd odd) {
+// A row of the step's sequence `s` becomes odd.
+void poison(Case& c, uint32_t input, uint32_t s, uint64_t row, Odd odd) {
   Step& step = c.steps[0];
-  uint64_t row = 0;
   for (uint32_t i = 0; i < s; ++i) row += step.seqs[i].rows;
   const uint64_t width = c.width(input);
   float* x = &step.inputs[input].floats[row * width];
@@ -64,7 +67,7 @@ std::string odd_numbers(const Kit& kit, const Check& check, Odd odd) {
   const Case clean = kit.build(check);
   const uint32_t victim = derive(kit.request().seed, check.name()) % clean.steps[0].seqs.size();
   Case c = clean;
-  poison(c, static_cast<uint32_t>(poisonable(c)), victim, odd);
+  poison(c, poisonable(c)[0], victim, 0, odd);
   Execution e(kit.plugin(), *check.kernel, clean);
   const Outcome before = e.run(clean), got = e.run(c);
   if (std::string problem = ids_in_range(c, got); !problem.empty()) return kit.line(check, problem);
@@ -82,14 +85,89 @@ std::string odd_numbers(const Kit& kit, const Check& check, Odd odd) {
   return kit.line(check, text(name_of(odd), " of one submission reached the next: other bits in ", after));
 }
 
+// The active sequence with the most rows: an index into `seqs`.
+uint32_t longest(const Step& step) {
+  uint32_t out = 0, most = 0;
+  for (uint32_t s = 0; s < step.seqs.size(); ++s) {
+    if (!step.seqs[s].active || step.seqs[s].rows <= most) continue;
+    most = step.seqs[s].rows;
+    out = s;
+  }
+  return out;
+}
+
+bool keeps_rows_apart(const swy_kernel& k) { return k.activations == 0 || k.activations == SWY_F32; }
+
+// Whether some rows of the case must not notice an odd one in its longest sequence.
+bool has_later_rows(const Case& c, const swy_kernel& k) {
+  if (c.steps.size() != 1 || c.states.empty() || c.outputs.empty() || poisonable(c).empty()) return false;
+  const Sequence& q = c.steps[0].seqs[longest(c.steps[0])];
+  return q.active && q.rows > 1 && (keeps_rows_apart(k) || c.steps[0].seqs.size() > 1);
+}
+
+// What of a sequence must not notice odd numbers in row `row` of sequence `victim`. Its own states hold later rows,
+// too.
+Part rows_before(const Case& c, uint32_t sequence, uint32_t victim, uint32_t row) {
+  Part part = alone(c, sequence);
+  if (sequence != victim) return part;
+  part.c.states.clear();
+  part.c.steps[0].seqs[0].rows = row;
+  part.from[0].rows[SWY_ROWS_STEP].resize(row);
+  return part;
+}
+
+// In each input in turn, an odd row amid the longest sequence. Its number is odd, too: of rows that a kernel takes in
+// twos or larger powers of it, the one before is among the same.
+std::string odd_later_row(const Kit& kit, const Check& check, Odd odd) {
+  const Case clean = kit.build(check);
+  const Step& step = clean.steps[0];
+  const uint32_t s = longest(step), victim = step.seqs[s].id;
+  const uint32_t row = 1 + 2 * (derive(kit.request().seed, check.name()) % (step.seqs[s].rows / 2));
+  Execution e(kit.plugin(), *check.kernel, clean);
+  const Outcome before = e.run(clean);
+  const bool invariant = (check.kernel->flags & SWY_KERNEL_BATCH_INVARIANT) != 0;
+  for (const uint32_t input : poisonable(clean)) {
+    Case c = clean;
+    poison(c, input, s, row, odd);
+    const Outcome got = e.run(c);
+    for (const Sequence& q : step.seqs) {
+      if (!q.active || q.rows == 0 || (q.id == victim && !keeps_rows_apart(*check.kernel))) continue;
+      const Part part = rows_before(clean, q.id, victim, row);
+      const std::string problem =
+          compare_rows(part, before, got, activations_of(*check.kernel, check.types), invariant);
+      if (problem.empty()) continue;
+      return kit.line(check, text(name_of(odd), " in input ", input, " of row ", row, " of sequence ", victim,
+                                  " reached ", q.id == victim ? "earlier rows" : text("sequence ", q.id), ": ",
+                                  invariant ? "other bits in " : "", problem));
+    }
+  }
+  return "";
+}
+
+void list_later_rows(Kit& kit, const Claims& claims, std::vector<Task>& tasks) {
+  Claims long_enough;
+  for (const Check& c : claims.checks) {
+    Random random = Random::shapes_only();
+    if (has_later_rows(c.spec->build(random), *c.kernel)) long_enough.checks.push_back(c);
+  }
+  for (const Check& c : sample_of(long_enough, kit.request().seed, {{2, 300}})) {
+    for (const Odd odd : {Odd::kNan, Odd::kInfinity, Odd::kRowOfNan}) {
+      tasks.push_back({c.name() + "." + name_of(odd) + "_in_a_later_row",
+                       [&kit, c, odd] { return odd_later_row(kit, c, odd); },
+                       {}});
+    }
+  }
+}
+
 std::vector<Task> list(Session& session, std::vector<Refusal>*) {
   Kit& kit = session.kit();
   std::vector<Task> tasks;
   Claims several;  // claims with several sequences in one step
-  for (const Check& c : kit.claims().checks) {
+  const Claims claims = kit.claims();
+  for (const Check& c : claims.checks) {
     Random random = Random::shapes_only();
     const Case shape = c.spec->build(random);
-    if (shape.steps.size() == 1 && shape.steps[0].seqs.size() > 1 && poisonable(shape) >= 0)
+    if (shape.steps.size() == 1 && shape.steps[0].seqs.size() > 1 && !poisonable(shape).empty())
       several.checks.push_back(c);
   }
   for (const Check& c : sample_of(several, kit.request().seed, {{2, 300}})) {
@@ -100,6 +178,7 @@ std::vector<Task> list(Session& session, std::vector<Refusal>*) {
       tasks.push_back({c.name() + "." + name_of(odd), [&kit, c, odd] { return odd_numbers(kit, c, odd); }, {}});
     }
   }
+  list_later_rows(kit, claims, tasks);
   return tasks;
 }
 
