@@ -72,17 +72,21 @@ __global__ void __launch_bounds__(kThreads)
   stamps.take_place();
   depend();
   stamps.note(kWaited);
+  float newest[kChannels];  // asked for in front of the gates' arithmetic
+#pragma unroll
+  for (int i = 0; i < kChannels; ++i) {
+    newest[i] = channel[i] != 0xffffffffu ? d.qkv[uint64_t{s.first} * channels + channel[i]] : 0.0f;
+  }
   const float2 gate = active ? gates(d, gate_of, s.first, head) : make_float2(0, 0);
   float squares_q = 0, squares_k = 0;
 #pragma unroll
   for (int i = 0; i < kChannels; ++i) {
     const uint32_t j = i * kThreads + threadIdx.x;
     if (channel[i] == 0xffffffffu) continue;
-    const float x = d.qkv[uint64_t{s.first} * channels + channel[i]];
     float sum = 0;
 #pragma unroll
     for (uint32_t t = 0; t < kMostTaps; ++t) {
-      if (t + 1 == taps) old[i][t] = x;
+      if (t + 1 == taps) old[i][t] = newest[i];
       if (t < taps) sum = fmaf(old[i][t], plain_of(d.conv, tap[i][t]), sum);
     }
     const float u = silu(sum);
