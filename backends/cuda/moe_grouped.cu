@@ -53,7 +53,7 @@ float* place(GroupedMixture& p, Arena& arena, const swy_op& op) {
   const uint32_t slots = a.top_k + (a.shared_width != 0 ? 1 : 0);
   p.room = routes_few(op) ? ceil_div(rows, 8) : 0;
   p.groups = p.room != 0 ? (a.experts + slots - a.top_k) * p.room : most_groups(op);
-  p.most_rows = wide(op) ? kMostRowsWide : kMostRows;
+  p.most_rows = wide(op) ? kMostRowsWide : std::min(kMostRows, ceil_div(rows, 8) * 8);
   p.places = arena.take<uint32_t>(uint64_t{rows} * slots);
   p.rank = arena.take<uint32_t>(uint64_t{rows} * a.top_k);
   p.begins = arena.take<uint32_t>(a.experts + 1);

@@ -188,6 +188,11 @@ static __global__ void __launch_bounds__(256) gather(const __grid_constant__ Gro
 
 #ifdef SWY_HOPPER
 
+// i / steps, which is a power of two most often.
+__device__ inline uint32_t over(uint32_t i, uint32_t steps) {
+  return __popc(steps) == 1 ? i >> (__ffs(static_cast<int>(steps)) - 1) : i / steps;
+}
+
 // Tiles have up to 64 rows of activations, or for kBlocks 2 up to 128.
 template <int kBlocksOf>
 struct TilesOfMixture {
@@ -207,10 +212,10 @@ struct GateUpWork : TilesOfMixture<kBlocks> {
   __device__ uint32_t total() const { return *p.tile_count * steps; }
   // Tiles of `groups` groups or more, which come first.
   __device__ uint32_t total(uint32_t groups) const { return p.tile_count[groups] * steps; }
-  __device__ uint4 entry(uint32_t i) const { return __ldg(p.tiles + i / steps); }
+  __device__ uint4 entry(uint32_t i) const { return __ldg(p.tiles + over(i, steps)); }
   __device__ GroupedTile tile(uint32_t i, uint4 of) const {
     const bool shared = of.x == p.m.experts;
-    const uint32_t first = i % steps * kBoxRows, width = shared ? p.m.shared_width : p.m.width;
+    const uint32_t first = (i - over(i, steps) * steps) * kBoxRows, width = shared ? p.m.shared_width : p.m.width;
     GroupedTile t;
     t.w0 = shared ? &w.shared_gate : &w.gate_up;
     t.w1 = shared ? &w.shared_up : &w.gate_up;
@@ -226,6 +231,10 @@ struct GateUpWork : TilesOfMixture<kBlocks> {
   // The tile's 128 columns of h are one span: panels that lie one after the other.
   template <int N>
   __device__ void store(const GroupedPipe& pipe, const GroupedTile& tile, float (&acc)[kBlocks][N / 2]) const {
+    if constexpr (N <= kFewRows && kBlocks == 1) {
+      store_few<N>(tile, acc);
+      return;
+    }
     if (threadIdx.x == 0) copies_out_read();
     named_barrier(1, kConsumers<kBlocks>);
 #pragma unroll
@@ -249,6 +258,20 @@ struct GateUpWork : TilesOfMixture<kBlocks> {
     if (threadIdx.x == 0) {
       copy_out(p.h + (uint64_t{tile.what.z / kSpan} * p.groups + tile.what.x) * kPanelBytes, pipe.base + pipe.staging,
                tile.groups * kPanelBytes);
+    }
+  }
+  // The same of few rows, by each warp for itself.
+  template <int N>
+  __device__ void store_few(const GroupedTile& tile, const float (&acc)[kBlocks][N / 2]) const {
+    const uint32_t column = tile_row<kBlocks, kOrder>(0, 0);
+    const bool in = tile.what.z + column < tile.what.w;
+    uint8_t* to = p.h + (uint64_t{tile.what.z / kSpan} * p.groups + tile.what.x) * kPanelBytes;
+#pragma unroll
+    for (int n = 0; n < N / 8; ++n) {
+      float v[2];
+#pragma unroll
+      for (uint32_t e = 0; e < 2; ++e) v[e] = in ? fast_silu(acc[0][4 * n + e]) * acc[0][4 * n + 2 + e] : 0.0f;
+      put_two(reinterpret_cast<char*>(to) + n * kPanelBytes, column, v);
     }
   }
   // Columns g and g + 4 share a word: the lower lane takes the first row of both, the other the second.
@@ -275,10 +298,10 @@ struct DownWork : TilesOfMixture<kBlocks> {
   __device__ uint32_t total() const { return *p.tile_count * steps; }
   // Tiles of `groups` groups or more, which come first.
   __device__ uint32_t total(uint32_t groups) const { return p.tile_count[groups] * steps; }
-  __device__ uint4 entry(uint32_t i) const { return __ldg(p.tiles + i / steps); }
+  __device__ uint4 entry(uint32_t i) const { return __ldg(p.tiles + over(i, steps)); }
   __device__ GroupedTile tile(uint32_t i, uint4 of) const {
     const bool shared = of.x == p.m.experts;
-    const uint32_t first = i % steps * kTileRowsOfWeight;
+    const uint32_t first = (i - over(i, steps) * steps) * kTileRowsOfWeight;
     GroupedTile t;
     t.w0 = t.w1 = shared ? &w.shared_down : &w.down;
     t.row0 = (shared ? 0 : of.x * p.m.hidden) + first;
