@@ -271,9 +271,13 @@ uint32_t tiles_per_block(const swy_device& device, uint32_t tiles, uint32_t othe
 constexpr uint32_t kAlone = 111 * 1024;
 static_assert(kAlone + 5 * 1024 > kProcessorMemory / 2);
 
+// Tiles that a warp multiplies at once: products of one alone wait for each other.
+uint32_t at_once(uint32_t tiles) { return std::min(tiles == 4 ? 2 : tiles, 3u); }
+
 uint32_t shared_bytes(uint32_t slices, uint32_t tiles, uint32_t scale_bytes) {
-  const uint32_t beyond = tiles > 1 ? tiles % 2 : 0;  // tiles go in pairs: what is read behind an odd one is dropped
-  return 1024 + (slices * tiles + beyond) * kTileBytes + tiles * scale_bytes + kBoxWarps * tiles * kTileRows * 4;
+  const uint32_t beyond = (at_once(tiles) - tiles % at_once(tiles)) % at_once(tiles);  // is read, and dropped
+  return 1024 + (slices * tiles + beyond) * kTileBytes + (tiles + beyond) * scale_bytes +
+         kBoxWarps * tiles * kTileRows * 4;
 }
 
 double cost(const swy_op& op, const swy_bucket&) {
@@ -356,8 +360,10 @@ swy_status record_boxes(const Recording& r, const Projection& p, const HeadNorm*
   const uint32_t blocks = b.tile_blocks + others;
   const uint32_t needed = shared_bytes(b.slices(), b.tiles, b.scale_bytes), shared = std::max(needed, kAlone);
   const auto go = [&](auto kernel) { return launch(r, kernel, blocks, kBoxThreads, shared, maps, b, r.list.step); };
-  if (heads != nullptr) return b.tiles == 1 ? go(linear_boxes<true, 1>) : go(linear_boxes<true, 2>);
-  return b.tiles == 1 ? go(linear_boxes<false, 1>) : go(linear_boxes<false, 2>);
+  const uint32_t n = at_once(b.tiles);
+  if (heads != nullptr)
+    return n == 1 ? go(linear_boxes<true, 1>) : n == 2 ? go(linear_boxes<true, 2>) : go(linear_boxes<true, 3>);
+  return n == 1 ? go(linear_boxes<false, 1>) : n == 2 ? go(linear_boxes<false, 2>) : go(linear_boxes<false, 3>);
 }
 
 std::span<const Kernel> linear_boxes_kernels() { return kKernels; }
