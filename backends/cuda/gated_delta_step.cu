@@ -68,7 +68,6 @@ __global__ void __launch_bounds__(kThreads)
   }
   const GateWeights gate_of = gate_weights(d, head);
   stamps.note(kAsked);
-  touch(d);
   release_next();
   stamps.take_place();
   depend();

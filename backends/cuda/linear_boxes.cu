@@ -128,7 +128,6 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
   const bool empty = step_rows(step, p.domain) == 0;  // nothing is given out, but what was asked for must come
   float factors[8];
   if (warp < slices) factors_of<kHeads>(b, warp, factors);
-  touch(b);
   release_next();
   stamps.take_place();
   depend();
@@ -214,7 +213,6 @@ __device__ void multiply_plain(const Boxes& b, const swy_step* step) {
   float factors[8], v[8] = {};
   if (works) factors_of<false>(b, warp, factors);
   const bool empty = step_rows(step, p.domain) == 0;
-  touch(b);
   stamps.take_place();
   depend();
   stamps.note(kWaited);

@@ -37,7 +37,6 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
     norm_of(b, eight, norm[c]);
   }
   const bool empty = step_rows(step, m.domain) == 0;
-  touch(b);
   stamps.take_place();
   depend();
   stamps.note(kWaited);
@@ -93,7 +92,6 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
   float norm[8], v[8] = {}, square = 0;
   if (works) norm_of(b, warp * 32 + lane, norm);
   const bool empty = step_rows(step, m.domain) == 0;
-  touch(b);
   stamps.take_place();
   depend();
   stamps.note(kWaited);
@@ -160,7 +158,6 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
   stamps.note(kAsked);
   const float weight = chosen.weight(m.top_k);
   const bool empty = step_rows(step, m.domain) == 0;
-  touch(b);
   stamps.take_place();
   depend();
   stamps.note(kWaited);
