@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """Where the time of a decoding step goes, from the stamps of a CUDA backend built with -DSWITCHYARD_STAMPS.
 
-usage: stamps.py /tmp/stamps.bin
+usage: stamps.py [/tmp/stamps.bin]
 
-A launch is the blocks of one kernel whose waits returned together. Its time is that from the return of the wait of the
-kernel in front to that of its own, so that times add up to the step. Microseconds, medians over launches; of a moment's
-blocks the first and the last: begun and asked before the kernel's own wait returned (negative), the rest after it.
+Every kernel of a layer has a line: its own time is that from the return of its wait for the kernel in front to the
+return of the next kernel's, so that own times add up to the step; `gap` is from the last block's end of the kernel in
+front to its own wait. Then the moments of its blocks, from its own wait: the first, the median and the last block, so
+that begun and asked are below zero where a kernel prepares itself beside the one in front. Microseconds: means of own
+times, medians over launches otherwise. "128 on 120": blocks, and how many multiprocessors had them.
+docs/profile-a-run.md tells how to get the file, and how to read this.
 """
 import collections
 import statistics
@@ -14,125 +17,140 @@ import sys
 
 RECORD = struct.Struct("<4I8Q")
 NAMES = {10: "normed", 11: "linear", 12: "heads", 13: "gates", 20: "route", 21: "gate_up", 22: "down", 30: "delta",
-         40: "attention", 50: "head", 60: "finish", 70: "embedding"}
+         40: "attention", 50: "head", 60: "finish", 70: "embedding", 80: "norm"}
+GATES, NORMED = 13, 10
 MOMENTS = ["begun", "asked", "waited", "read", "arrived", "multiplied", "ended"]
 WAITED, ENDED = 2, 6
 MOST = 400_000  # blocks read: a dozen steps
-TOGETHER_NS = 2500  # blocks of one launch wait for the same event; launches of one kernel lie further apart
+APART_NS = 6000  # launches of one kernel lie further apart than the waits of one launch's blocks
+
+Launch = collections.namedtuple("Launch", "name blocks processors start end moments")
 
 
 def read(path):
+    """[(kernel, processor, [ns of each moment; 0: not noted])], of blocks that ended."""
     with open(path, "rb") as file:
         data = file.read(MOST * RECORD.size)
-    rows = []
     count = len(data) // RECORD.size
-    for kernel, block, blocks, processor, *at in RECORD.iter_unpack(data[: count * RECORD.size]):
-        if kernel in NAMES and at[ENDED] != 0:
-            rows.append((kernel, block, blocks, processor, at[:7]))
-    return rows
+    return [(r[0], r[3], r[4:11]) for r in RECORD.iter_unpack(data[: count * RECORD.size])
+            if r[0] in NAMES and r[4 + WAITED] != 0 and r[4 + ENDED] != 0]
+
+
+def launch_of(kernel, rows):
+    start = statistics.median(r[2][WAITED] for r in rows)
+    moments = []
+    for i in range(len(MOMENTS)):
+        at = sorted(r[2][i] - start for r in rows if r[2][i] != 0)
+        moments.append((at[0], at[len(at) // 2], at[-1]) if at else None)
+    return Launch(NAMES[kernel], len(rows), len({r[1] for r in rows}), start, max(r[2][ENDED] for r in rows), moments)
 
 
 def launches(rows):
-    """[(kernel, [rows])] in order of time. The gates' blocks belong to the projection that they stand beside."""
+    """In order of time. The gates' blocks belong to the projection that they stand beside."""
     by_kernel = collections.defaultdict(list)
     for r in rows:
-        by_kernel[10 if r[0] == 13 else r[0]].append(r)
+        by_kernel[NORMED if r[0] == GATES else r[0]].append(r)
     out = []
     for kernel, mine in by_kernel.items():
-        key = WAITED if kernel != 50 else ENDED
-        mine.sort(key=lambda r: r[4][key])
-        group = []
-        for r in mine:
-            if group and r[4][key] - group[-1][4][key] > TOGETHER_NS:
-                out.append((kernel, group))
-                group = []
-            group.append(r)
-        if group:
-            out.append((kernel, group))
-    out.sort(key=lambda g: start(g))
+        mine.sort(key=lambda r: r[2][WAITED])
+        first = 0
+        for i in range(1, len(mine) + 1):
+            if i == len(mine) or mine[i][2][WAITED] - mine[i - 1][2][WAITED] > APART_NS:
+                out.append(launch_of(kernel, mine[first:i]))
+                first = i
+    out.sort(key=lambda launch: launch.start)
     return out
 
 
-def start(launch):
-    kernel, rows = launch
-    if kernel == 50:
-        return min(r[4][0] for r in rows)  # the head notes no wait
-    return statistics.median(r[4][WAITED] for r in rows)
+def steps_of(all_launches):
+    """[[launches from an embedding to the next, that one included]], of the most common length."""
+    at = [i for i, launch in enumerate(all_launches) if launch.name == "embedding"]
+    found = [all_launches[a:b + 1] for a, b in zip(at, at[1:])]
+    if not found:
+        return []
+    length = collections.Counter(len(s) for s in found).most_common(1)[0][0]
+    found = [s for s in found if len(s) == length]
+    usual = statistics.median(s[-1].start - s[0].start for s in found)
+    return [s for s in found if s[-1].start - s[0].start < 1.5 * usual]
 
 
-def end(launch):
-    return max(r[4][ENDED] for r in launch[1])
+def us(ns):
+    return f"{ns / 1000:.2f}"
 
 
-def spread(values):
-    values = [v for v in values if v is not None]
-    return f"{statistics.median(values) / 1000:6.2f}" if values else "     -"
+def place_of(step, i):
+    """The kind of the part that launch i of a step belongs to: a kind of layer, or the step's ends."""
+    first = i
+    while first > 0 and step[first].name not in ("normed", "embedding", "norm", "head"):
+        first -= 1
+    if step[first].name != "normed":
+        return "the rest"
+    mixer = step[first + 1].name if first + 1 < len(step) else ""
+    return f"layer of {mixer}"
 
 
-def table(all_launches):
-    pairs = collections.defaultdict(list)
-    for before, now, after in zip(all_launches, all_launches[1:], all_launches[2:]):
-        if start(now) - start(before) < 200_000 and start(after) - start(now) < 200_000:
-            pairs[(NAMES[before[0]], NAMES[now[0]])].append((before, now, after))
-    print(f"{'kernel (after)':24} {'n':>5} {'blocks':>6} {'own time':>8} | last block's end in front -> own wait | "
-          "first and last block of each moment, from the own wait")
-    for (before_name, name), found in sorted(pairs.items(), key=lambda p: -len(p[1])):
-        if len(found) < 5:
-            continue
-        own = spread([start(a) - start(n) for b, n, a in found])
-        boundary = spread([start(n) - end(b) for b, n, a in found])
-        text = []
-        for i, moment in enumerate(MOMENTS):
-            first, last = [], []
-            for _, n, _ in found:
-                at = [r[4][i] for r in n[1] if r[4][i] != 0]
-                if at:
-                    first.append(min(at) - start(n))
-                    last.append(max(at) - start(n))
-            if first and i != WAITED:
-                text.append(f"{moment} {spread(first).strip()}..{spread(last).strip()}")
-        blocks = statistics.median(len(n[1]) for _, n, _ in found)
-        print(f"{name + ' (' + before_name + ')':24} {len(found):5} {blocks:6.0f} {own:>8} | {boundary} | " + "; ".join(text))
+def line(found):
+    """found: [(launch in front or None, launch, next launch)] of the same place."""
+    own = statistics.mean(after.start - now.start for _, now, after in found)
+    gaps = [now.start - before.end for before, now, _ in found if before is not None]
+    name, text = found[0][1].name, []
+    for i, moment in enumerate(MOMENTS):
+        at = [now.moments[i] for _, now, _ in found if now.moments[i] is not None]
+        if at:
+            text.append(f"{moment} " + " ".join(us(statistics.median(a[k] for a in at)) for k in range(3)))
+    blocks = f"{statistics.median(now.blocks for _, now, _ in found):.0f} on " \
+             f"{statistics.median(now.processors for _, now, _ in found):.0f}"
+    gap = us(statistics.median(gaps)) if gaps else "-"
+    print(f"  {name:10} {blocks:>10}  own {us(own):>6}  gap {gap:>5} | " + "; ".join(text))
+    return own
 
 
-def doubled(all_launches):
-    """How many multiprocessors had more than one block of a launch."""
-    counts = collections.defaultdict(list)
-    for kernel, rows in all_launches:
-        each = collections.Counter(r[3] for r in rows)
-        counts[NAMES[kernel]].append(sum(1 for c in each.values() if c > 1))
-    print("multiprocessors with two blocks or more of one launch, median:",
-          ", ".join(f"{k} {statistics.median(v):.0f}" for k, v in sorted(counts.items())))
+def table(steps):
+    places = collections.defaultdict(lambda: collections.defaultdict(list))
+    for step in steps:
+        for i, (now, after) in enumerate(zip(step, step[1:])):
+            before = step[i - 1] if i > 0 else None
+            order = i
+            place = place_of(step, i)
+            if place != "the rest":
+                while step[order].name != "normed":
+                    order -= 1
+                order = i - order
+            places[place][(order, now.name)].append((before, now, after))
+    for place, kernels in sorted(places.items()):
+        print(f"{place}:")
+        total = sum(line(found) for _, found in sorted(kernels.items()))
+        layers = len(next(iter(kernels.values()))) / len(steps)
+        times = f", {layers:.0f} times a step: {us(total * layers)}" if place != "the rest" else ""
+        print(f"  together {us(total)}{times}")
 
 
-def steps(all_launches):
-    """From embedding to embedding, and what lies between the last kernel of a step and the first of the next."""
-    first = [i for i, l in enumerate(all_launches) if l[0] == 70]
-    whole, gaps, heads = [], [], []
-    for a, b in zip(first, first[1:]):
-        if b - a < 50:
-            continue
-        whole.append(start(all_launches[b]) - start(all_launches[a]))
-        gaps.append(start(all_launches[b]) - end(all_launches[b - 1]))
-        for k in range(a, b):
-            if all_launches[k][0] == 50:
-                heads.append((start(all_launches[k]) - end(all_launches[k - 1]), end(all_launches[k]) - start(all_launches[k])))
-    if not whole:
-        print("no whole step")
-        return
-    print(f"steps: {len(whole)}; whole {spread(whole)}; last kernel's end to next embedding's wait {spread(gaps)}")
-    if heads:
-        print(f"head: begins {spread([h[0] for h in heads])} after the layers' end, takes {spread([h[1] for h in heads])}")
+def ends(steps):
+    whole = [s[-1].start - s[0].start for s in steps]
+    between = [s[-1].start - s[-2].end for s in steps]
+    begun = [s[-1].moments[0][0] + s[-1].start - s[-2].end for s in steps if s[-1].moments[0] is not None]
+    print(f"{len(steps)} steps of {len(steps[0]) - 1} launches, {us(statistics.median(whole))} each, "
+          f"{us(min(whole))} to {us(max(whole))}")
+    print(f"between steps, from the last end to the next embedding's wait: {us(statistics.median(between))}, "
+          f"{us(min(between))} to {us(max(between))}"
+          + (f"; to its first block's beginning {us(statistics.median(begun))}" if begun else ""))
 
 
 def main():
-    rows = read(sys.argv[1] if len(sys.argv) > 1 else "/tmp/stamps.bin")
-    print(f"{len(rows)} blocks")
-    # A full ring's oldest launch is cut.
-    found = launches(rows)[1:]
-    steps(found)
-    table(found)
-    doubled(found)
+    path = sys.argv[1] if len(sys.argv) > 1 else "/tmp/stamps.bin"
+    try:
+        rows = read(path)
+    except OSError as e:
+        sys.exit(f"stamps.py: {path}: {e.strerror}; was the backend built with -DSWITCHYARD_STAMPS, and what does it "
+                 "say on stderr?")
+    found = launches(rows)
+    steps = steps_of(found)
+    print(f"{len(rows)} blocks of {len(found)} launches")
+    if not steps:
+        names = collections.Counter(launch.name for launch in found)
+        sys.exit(f"stamps.py: no whole step from embedding to embedding in {dict(names)}")
+    ends(steps)
+    table(steps)
 
 
 main()

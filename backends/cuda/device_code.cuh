@@ -26,17 +26,6 @@ __device__ inline void release_next() {
 #endif
 }
 
-// Brings a kernel's parameters near before depend(): the first read of each part of them takes as long as one of
-// memory.
-template <class Parameters>
-__device__ inline void touch(const Parameters& p) {
-  constexpr uint32_t kLine = 64;
-  uint32_t any = 0;
-#pragma unroll
-  for (uint32_t i = 0; i < sizeof p / kLine; ++i) any |= reinterpret_cast<const uint32_t*>(&p)[i * kLine / 4];
-  asm volatile("" ::"r"(any));
-}
-
 // ---- memory
 
 // 16 bytes of a weight, which is read once.

@@ -76,6 +76,9 @@ inline double cost_of(double bytes, double multiply_adds, double launches = 1) {
 // too, runs the PTX of 8.0, in which kernels that need 9.0 are empty.
 inline bool is_hopper(const swy_device& device) { return device.capability == 90; }
 
+// Shared memory of a multiprocessor of Hopper, and what each block takes of it besides what its kernel asks for.
+constexpr uint32_t kProcessorMemory = 228 * 1024, kBlockMemory = 1024;
+
 // ---- launching
 
 // Starts a kernel so that it may begin before the one before it has ended: every kernel waits by itself (depend() in

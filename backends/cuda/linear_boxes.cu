@@ -4,6 +4,8 @@
 // The blocks behind those have up to 16 rows of a plain weight each (the gates of the delta rule).
 #include "linear_boxes.h"
 
+#include <algorithm>
+
 #include "boxes.cuh"
 #include "projection.cuh"
 
@@ -126,7 +128,6 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
   const bool empty = step_rows(step, p.domain) == 0;  // nothing is given out, but what was asked for must come
   float factors[8];
   if (warp < slices) factors_of<kHeads>(b, warp, factors);
-  touch(b);
   release_next();
   stamps.take_place();
   depend();
@@ -212,7 +213,6 @@ __device__ void multiply_plain(const Boxes& b, const swy_step* step) {
   float factors[8], v[8] = {};
   if (works) factors_of<false>(b, warp, factors);
   const bool empty = step_rows(step, p.domain) == 0;
-  touch(b);
   stamps.take_place();
   depend();
   stamps.note(kWaited);
@@ -264,9 +264,18 @@ uint32_t tiles_per_block(const swy_device& device, uint32_t tiles, uint32_t othe
   return ceil_div(tiles, all > others ? all - others : 1);
 }
 
+// What keeps a second block of the launch from a multiprocessor: more than half of its memory, as the kernel's own adds
+// some KB. A multiprocessor without a block of the kernel in front would get two, and another one none.
+constexpr uint32_t kAlone = 111 * 1024;
+static_assert(kAlone + 5 * 1024 > kProcessorMemory / 2);
+
+// Tiles that a warp multiplies at once: products of one alone wait for each other.
+uint32_t at_once(uint32_t tiles) { return std::min(tiles == 4 ? 2 : tiles, 3u); }
+
 uint32_t shared_bytes(uint32_t slices, uint32_t tiles, uint32_t scale_bytes) {
-  const uint32_t beyond = tiles > 1 ? tiles % 2 : 0;  // tiles go in pairs: what is read behind an odd one is dropped
-  return 1024 + (slices * tiles + beyond) * kTileBytes + tiles * scale_bytes + kBoxWarps * tiles * kTileRows * 4;
+  const uint32_t beyond = (at_once(tiles) - tiles % at_once(tiles)) % at_once(tiles);  // is read, and dropped
+  return 1024 + (slices * tiles + beyond) * kTileBytes + (tiles + beyond) * scale_bytes +
+         kBoxWarps * tiles * kTileRows * 4;
 }
 
 double cost(const swy_op& op, const swy_bucket&) {
@@ -347,10 +356,12 @@ swy_status record_boxes(const Recording& r, const Projection& p, const HeadNorm*
   b.tiles = tiles_per_block(r.device(), tiles, others);
   b.tile_blocks = ceil_div(tiles, b.tiles);
   const uint32_t blocks = b.tile_blocks + others;
-  const uint32_t shared = shared_bytes(b.slices(), b.tiles, b.scale_bytes);
+  const uint32_t needed = shared_bytes(b.slices(), b.tiles, b.scale_bytes), shared = std::max(needed, kAlone);
   const auto go = [&](auto kernel) { return launch(r, kernel, blocks, kBoxThreads, shared, maps, b, r.list.step); };
-  if (heads != nullptr) return b.tiles == 1 ? go(linear_boxes<true, 1>) : go(linear_boxes<true, 2>);
-  return b.tiles == 1 ? go(linear_boxes<false, 1>) : go(linear_boxes<false, 2>);
+  const uint32_t n = at_once(b.tiles);
+  if (heads != nullptr)
+    return n == 1 ? go(linear_boxes<true, 1>) : n == 2 ? go(linear_boxes<true, 2>) : go(linear_boxes<true, 3>);
+  return n == 1 ? go(linear_boxes<false, 1>) : n == 2 ? go(linear_boxes<false, 2>) : go(linear_boxes<false, 3>);
 }
 
 std::span<const Kernel> linear_boxes_kernels() { return kKernels; }

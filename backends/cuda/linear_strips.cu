@@ -64,9 +64,9 @@ __device__ inline float stage_row_early(const Projection& p, const swy_step* ste
 }
 #endif
 
-// done(weight, row, sum) is called by one lane per row.
-template <bool kNibbles, int R, int UX, class Done>
-__device__ inline void multiply_strips(const Strips& s, const swy_step* step, Done done) {
+// done(weight, row, sum) is called by one lane per row, and `begun` when the row of activations is there.
+template <bool kNibbles, int R, int UX, class Begun, class Done>
+__device__ inline void multiply_strips(const Strips& s, const swy_step* step, Begun begun, Done done) {
 #if __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) uint4 shared[];
   const Projection& p = s.p;
@@ -98,6 +98,7 @@ __device__ inline void multiply_strips(const Strips& s, const swy_step* step, Do
   const bool empty = step_rows(step, p.domain) == 0;  // nothing is given out, but what was asked for must come
   const Activations x(reinterpret_cast<char*>(shared) + s.ring.bytes(), p.forms, 1, p.width);
   const float inverse = stage_row_early(p, step, x, empty);
+  begun();
   // Kept in registers where there are few of them, and several strips to use them for.
   constexpr bool kHold = UX <= (kNibbles ? 2 : 4);
   PieceX<kNibbles> mine[kHold ? UX : 1];
@@ -140,7 +141,8 @@ __device__ inline void multiply_strips(const Strips& s, const swy_step* step, Do
 template <bool kNibbles, int R, int UX>
 __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
     linear_strips(const __grid_constant__ Strips s, const swy_step* step) {
-  multiply_strips<kNibbles, R, UX>(s, step, [&](uint32_t w, uint32_t row, float value) {
+  const auto nothing = [] {};
+  multiply_strips<kNibbles, R, UX>(s, step, nothing, [&](uint32_t w, uint32_t row, float value) {
     s.p.y[w][row] = s.p.residual == nullptr ? value : value + s.p.residual[row];
   });
 }
@@ -156,7 +158,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
   int bad = 0;
   const bool draws = step->sample_rows > 0;
   const Draw r = draws ? draw_of(d, step, 0) : Draw{};
-  multiply_strips<kNibbles, R, UX>(s, step, [&](uint32_t, uint32_t id, float logit) {
+  const auto begun = [&] { stamps.note(kWaited); };
+  multiply_strips<kNibbles, R, UX>(s, step, begun, [&](uint32_t, uint32_t id, float logit) {
     if (!draws) return;
     if (!r.simple) {
       const_cast<float*>(d.logits)[id] = logit;

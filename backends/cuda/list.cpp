@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "stamps.cuh"
 #include "switchyard/sdk/error.hpp"
 
 namespace gpu {
@@ -52,6 +53,9 @@ swy_status list_submit(swy_list* list, const swy_submit* submit, swy_error* erro
   if (const cudaError_t e = cudaGraphLaunch(list->executable, device.stream); e != cudaSuccess) {
     return check(e, "starting a list", error);
   }
+#ifdef SWITCHYARD_STAMPS
+  count_list();
+#endif
   if (list->ticks != nullptr && device.profile->on) {
     if (const swy_status s = keep_spans(*list, error); s != SWY_OK) return s;
   }

@@ -8,6 +8,8 @@
 // waits for its weights.
 #include "moe_boxes.cuh"
 
+#include <algorithm>
+
 namespace gpu {
 namespace {
 
@@ -35,7 +37,6 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
     norm_of(b, eight, norm[c]);
   }
   const bool empty = step_rows(step, m.domain) == 0;
-  touch(b);
   stamps.take_place();
   depend();
   stamps.note(kWaited);
@@ -72,8 +73,8 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
 #if __CUDA_ARCH__ >= 900
   extern __shared__ char dynamic[];
   __shared__ Asked arrived[kBoxWarps], scales_arrived;
-  __shared__ float part[kBoxWarps][2 * kHalf], squares[kBoxWarps];
-  __shared__ uint4 scratch[kBoxWarps][32];
+  __shared__ float squares[kBoxWarps];
+  __shared__ uint4 scratch[kBoxWarps][32];  // of a warp: its slice of x, then its sums of 2 * kHalf rows
   __shared__ Chosen chosen;
   Stamps stamps(kStampGateUp);
   const Mixture& m = b.m;
@@ -91,7 +92,6 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
   float norm[8], v[8] = {}, square = 0;
   if (works) norm_of(b, warp * 32 + lane, norm);
   const bool empty = step_rows(step, m.domain) == 0;
-  touch(b);
   stamps.take_place();
   depend();
   stamps.note(kWaited);
@@ -111,10 +111,11 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
     stamps.note(kArrived);
 #pragma unroll 1
     for (uint32_t half = 0; half < 2; ++half) {
+      __syncwarp();
       const TileScales of(scales + half * half_scales / 2, m.gate_up, warp, kHalf, kTileRows * m.gate_up.groups);
       float sum[2][2];
       multiply_tiles<2>(boxes + half * kHalf * kBoxBytes, of, x, sum);
-      give<2>(sum, part[warp] + half * kHalf, 2, false);
+      give<2>(sum, reinterpret_cast<float*>(scratch[warp]) + half * kHalf, 2, false);
     }
   }
   stamps.note(kMultiplied);
@@ -122,7 +123,10 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
   __syncthreads();
   if (threadIdx.x >= kHalf || empty) return;
   float gate = 0, up = 0;
-  for (uint32_t w = 0; w < slices; ++w) gate += part[w][threadIdx.x], up += part[w][kHalf + threadIdx.x];
+  for (uint32_t w = 0; w < slices; ++w) {
+    const auto* part = reinterpret_cast<const float*>(scratch[w]);
+    gate += part[threadIdx.x], up += part[kHalf + threadIdx.x];
+  }
   const float inverse = inverse_norm(b, squares);
   m.h[slot * m.width + first + threadIdx.x] = silu(gate * inverse) * (up * inverse);
   stamps.end();
@@ -154,7 +158,6 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
   stamps.note(kAsked);
   const float weight = chosen.weight(m.top_k);
   const bool empty = step_rows(step, m.domain) == 0;
-  touch(b);
   stamps.take_place();
   depend();
   stamps.note(kWaited);
@@ -197,6 +200,22 @@ uint32_t gate_up_shared(const Mixture& m) {
 }
 uint32_t down_shared(const MixtureBoxes& b) {
   return 1024 + kBoxWarps * b.boxes_per_warp() * (kTileBytes + scales_bytes(b.m.down, kTileRows));
+}
+
+// What `down` asks for: it begins while gate_up works, which some multiprocessors have two blocks of. Beside one block
+// of gate_up there is room for one of `down`, not for two, and beside two of gate_up as well, if that can be.
+swy_status down_spread(const Mixture& m, const MixtureBoxes& b, uint32_t* bytes, swy_error* error) {
+  cudaFuncAttributes up{}, down{};
+  cudaError_t e = cudaFuncGetAttributes(&up, gate_up_boxes);
+  if (e == cudaSuccess) e = cudaFuncGetAttributes(&down, down_boxes);
+  if (e != cudaSuccess) return check(e, "asking for a kernel's memory", error);
+  constexpr uint32_t kUnit = 128;  // that a block is given
+  const auto whole = [](uint64_t n) { return static_cast<uint32_t>((n + kUnit - 1) / kUnit * kUnit); };
+  const uint32_t one = whole(gate_up_shared(m) + up.sharedSizeBytes + kBlockMemory);
+  const uint32_t own = whole(down.sharedSizeBytes + kBlockMemory), needed = whole(down_shared(b));
+  const uint32_t spread = std::max(needed + own, whole((kProcessorMemory - one) / 2 + 1));
+  *bytes = 2 * one + spread <= kProcessorMemory ? spread - own : needed;
+  return SWY_OK;
 }
 
 bool is_plain(const swy_tensor& t) { return t.dtype == SWY_BF16 || t.dtype == SWY_F32; }
@@ -281,7 +300,9 @@ swy_status record_moe_boxes(const Recording& r, const Mixture& m, const InputNor
   SWY_CUDA_TRY(launch(r, route_boxes, ceil_div(rows, 2), kBoxThreads, 0, b, r.list.step));
   SWY_CUDA_TRY(
       launch(r, gate_up_boxes, b.slots() * (m.width / kHalf), kBoxThreads, gate_up_shared(m), up, b, r.list.step));
-  return launch(r, down_boxes, m.hidden / kTileRows, kBoxThreads, down_shared(b), down, b, r.list.step);
+  uint32_t shared = 0;
+  SWY_CUDA_TRY(down_spread(m, b, &shared, r.error));
+  return launch(r, down_boxes, m.hidden / kTileRows, kBoxThreads, shared, down, b, r.list.step);
 }
 
 std::span<const Kernel> moe_boxes_kernels() { return kKernels; }

@@ -11,13 +11,27 @@
 namespace gpu {
 namespace {
 
-constexpr uint32_t kRecords = 1u << 20;  // some thirty steps of the 35B's shape
+constexpr uint32_t kRecords = 1u << 20;   // some thirty steps of the 35B's shape
+constexpr uint64_t kFirstSave = 1u << 6;  // lists
 
 std::vector<int (*)(StampRing*)>& files() {
   static std::vector<int (*)(StampRing*)> all;
   return all;
 }
 StampRing* ring = nullptr;
+uint64_t submitted = 0;
+
+const char* path() {
+  const char* named = std::getenv("SWITCHYARD_STAMPS_FILE");
+  return named == nullptr ? "/tmp/stamps.bin" : named;
+}
+
+bool write_records(const std::vector<StampRecord>& records, size_t count) {
+  std::FILE* file = std::fopen(path(), "wb");
+  if (file == nullptr) return false;
+  const bool whole = std::fwrite(records.data(), sizeof(StampRecord), count, file) == count;
+  return std::fclose(file) == 0 && whole;
+}
 
 }  // namespace
 
@@ -30,27 +44,35 @@ void open_stamps() {
   if (e == cudaSuccess) e = cudaMemset(host.records, 0, kRecords * sizeof(StampRecord));
   if (e == cudaSuccess) e = cudaMalloc(reinterpret_cast<void**>(&ring), sizeof host);
   if (e == cudaSuccess) e = cudaMemcpy(ring, &host, sizeof host, cudaMemcpyHostToDevice);
-  int set = 0;
+  size_t set = 0;
   for (const auto f : files()) set += f(ring) == 0 ? 1 : 0;
-  std::fprintf(stderr, "stamps: %s, %d of %zu files\n", cudaGetErrorString(e), set, files().size());
+  if (e != cudaSuccess || set != files().size()) {
+    std::fprintf(stderr, "\nstamps: FAILED: %s; %zu of %zu files\n", cudaGetErrorString(e), set, files().size());
+  }
 }
 
 void save_stamps() {
   if (ring == nullptr) return;
   StampRing host{};
-  std::vector<StampRecord> records(kRecords);
   cudaError_t e = cudaDeviceSynchronize();
   if (e == cudaSuccess) e = cudaMemcpy(&host, ring, sizeof host, cudaMemcpyDeviceToHost);
-  if (e == cudaSuccess) {
-    e = cudaMemcpy(records.data(), host.records, kRecords * sizeof(StampRecord), cudaMemcpyDeviceToHost);
+  const size_t count = host.next < kRecords ? host.next : kRecords;
+  std::vector<StampRecord> records(count);
+  if (e == cudaSuccess && count != 0) {
+    e = cudaMemcpy(records.data(), host.records, count * sizeof(StampRecord), cudaMemcpyDeviceToHost);
   }
-  const char* to = std::getenv("SWITCHYARD_STAMPS_FILE");
-  std::FILE* file = host.next == 0 ? nullptr : std::fopen(to == nullptr ? "/tmp/stamps.bin" : to, "wb");
-  if (file != nullptr) {
-    std::fwrite(records.data(), sizeof(StampRecord), host.next < kRecords ? host.next : kRecords, file);
-    std::fclose(file);
-  }
-  std::fprintf(stderr, "stamps: %s, %u blocks noted\n", cudaGetErrorString(e), host.next);
+  const bool written = e == cudaSuccess && count != 0 && write_records(records, count);
+  std::fprintf(stderr, "\nstamps: %u blocks noted in %llu lists; %s\n", host.next,
+               static_cast<unsigned long long>(submitted),
+               e != cudaSuccess ? cudaGetErrorString(e)
+               : written        ? path()
+               : count == 0     ? "nothing to write"
+                                : "the file CANNOT be written");
+}
+
+void count_list() {
+  ++submitted;
+  if (submitted >= kFirstSave && (submitted & (submitted - 1)) == 0) save_stamps();
 }
 
 }  // namespace gpu

@@ -25,6 +25,7 @@ enum Stamped : uint32_t {
   kStampHead = 50,
   kStampFinish = 60,
   kStampEmbedding = 70,
+  kStampNorm = 80,
 };
 
 #ifdef SWITCHYARD_STAMPS
@@ -90,9 +91,13 @@ class Stamps {
 };
 #endif
 
-// The ring of a device, and what it holds to the file that SWITCHYARD_STAMPS_FILE names (/tmp/stamps.bin).
+// The ring of the process's device.
 void open_stamps();
+// What it holds goes to the file that SWITCHYARD_STAMPS_FILE names (/tmp/stamps.bin), and stderr says so.
 void save_stamps();
+// A list was submitted. Saves after 64, 128, 256 ... of them: a benchmark's worker is ended by a signal, so that its
+// device is never closed.
+void count_list();
 
 #elif defined(__CUDACC__)
 
