@@ -205,7 +205,6 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   Inputs<32 * N> inputs(d, s, cluster_number(), head);
   const uint32_t norm = threadIdx.x < d.value_dim ? plain_bits_at(d.norm, threadIdx.x) : 0;
   const GateWeights gate_of = gate_weights(d, head);
-  touch(d);
   release_next();
   depend();
   const uint64_t to = uint64_t{s.first} * d.values() + head * d.value_dim + threadIdx.x;
