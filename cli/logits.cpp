@@ -43,7 +43,9 @@ std::string npy_header(size_t rows, size_t columns) {
 
 Status logits(const LogitsFlags& o) {
   SWY_LET(const std::vector<int32_t> ids, parse_ids(o.ids));
-  SWY_LET(Runtime r, load_runtime(o.settings));
+  Settings settings = o.settings;
+  if (settings.chunk == 0) settings.chunk = Model::kChunk;  // all rows of a step have logits
+  SWY_LET(Runtime r, load_runtime(settings));
   SWY_LET(auto session, r.model->session());
   SWY_LET(const auto file, Os::real().create(o.out));
   const std::string header = npy_header(ids.size(), r.model->vocab());

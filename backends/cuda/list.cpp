@@ -10,6 +10,7 @@ namespace gpu {
 namespace {
 
 constexpr uint64_t kCounters = 65536;
+
 }  // namespace
 
 swy_status list_begin(swy_device* device, const swy_list_info* info, swy_list** out, swy_error* error) {

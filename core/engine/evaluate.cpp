@@ -21,7 +21,11 @@ Status score_windows(Model& model, std::span<const int32_t> ids, uint32_t window
                  ids.size(), window);
   }
   if (window > model.chunk()) {
-    return error(Code::usage, "a window of {} tokens is more than --chunk {}; raise --chunk", window, model.chunk());
+    return error(
+        Code::usage,
+        "a window of {} tokens is more than the {} rows of a step; raise --chunk, or lower --ctx where memory is "
+        "short",
+        window, model.chunk());
   }
   SWY_LET(auto session, model.session());
   const size_t vocab = model.vocab();

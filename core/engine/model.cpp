@@ -96,7 +96,9 @@ Status Model::set_context(const ModelOptions& options) {
     return error(Code::usage, "{} sessions of {} tokens are too many or none; there may be 1 to {}", options.sessions,
                  context_, kMaxSessions);
   }
-  chunk_ = std::clamp(options.chunk != 0 ? options.chunk : kDeviceChunk, 1u, context_);
+  const bool cpus =
+      std::all_of(devices_.begin(), devices_.end(), [](const PlanDevice& d) { return d.info.type == SWY_DEVICE_CPU; });
+  chunk_ = std::clamp(options.chunk != 0 ? options.chunk : cpus ? kChunk : kDeviceChunk, 1u, context_);
   if (options.deterministic) chunk_ = std::max(chunk_, kPart);
   pool_.struct_size = sizeof pool_;
   pool_.context = context_;
@@ -181,12 +183,13 @@ Result<std::vector<WeightUse>> Model::weight_uses() {
   return uses;
 }
 
+uint32_t Model::least_chunk() const { return std::max(std::min(kPart, chunk_), pool_.seqs); }
+
 Status Model::fit_chunk(const std::function<Status()>& tried) {
-  const uint32_t least = std::max(std::min(kPart, chunk_), pool_.seqs);
   for (;;) {
     Status s = tried();
-    if (s.ok() || s.code() != Code::out_of_device_memory || chunk_ <= least) return s;
-    chunk_ = std::max(chunk_ / 2, least);
+    if (s.ok() || s.code() != Code::out_of_device_memory || chunk_ <= least_chunk()) return s;
+    chunk_ = std::max(chunk_ / 2, least_chunk());
   }
 }
 
@@ -194,7 +197,7 @@ Status Model::make_runner() {
   return fit_chunk([this]() -> Status {
     const StepRunner::Setup setup{planner_.get(), weights_.get(), &states_, head_, pool_, chunk_, pages_per_session()};
     SWY_LET(runner_, StepRunner::create(setup));
-    return runner_->reserve(context_);
+    return runner_->reserve(context_, chunk_ > least_chunk());
   });
 }
 

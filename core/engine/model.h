@@ -130,6 +130,7 @@ class Model {
                                                    const ModelOptions& options);
   Result<std::vector<WeightUse>> weight_uses();
   Status make_runner();
+  uint32_t least_chunk() const;
   // Tries, with smaller chunks where there is too little memory. Errors: those of `tried`.
   Status fit_chunk(const std::function<Status()>& tried);
   Status describe_states();

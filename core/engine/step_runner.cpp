@@ -62,20 +62,27 @@ Status StepRunner::allocate() {
 Status StepRunner::grow_arena(size_t device, uint64_t bytes) {
   std::shared_ptr<DeviceBuffer>& arena = arenas_[device];
   if (arena != nullptr && arena->bytes() >= bytes) return {};
+  if (arena.use_count() == 1) arena.reset();  // no plan has it
   SWY_LET(DeviceBuffer larger,
           DeviceBuffer::allocate(s_.planner->devices()[device], SWY_MEMORY_DEVICE, bytes, "activations"));
   arena = std::make_shared<DeviceBuffer>(std::move(larger));
   return {};
 }
 
-Status StepRunner::reserve(uint32_t context) {
+Status StepRunner::reserve(uint32_t context, bool spare) {
   const uint32_t seqs = s_.pool.seqs;
-  const swy_bucket largest =
-      bucket_of({.rows = s_.max_rows, .seqs = seqs, .logit_rows = seqs, .context = context}, s_.pool, s_.max_rows);
+  const StepCounts counts{
+      .rows = s_.max_rows, .seqs = seqs, .logit_rows = seqs, .sample_rows = seqs, .context = context};
+  const swy_bucket largest = bucket_of(counts, s_.pool, s_.max_rows);
   SWY_LET(const Plan plan, s_.planner->plan(largest));
   const std::vector<PlanDevice>& devices = s_.planner->devices();
   for (size_t d = 0; d < devices.size(); ++d) {
-    if ((devices[d].info.flags & SWY_DEVICE_HOST_MEMORY) == 0) SWY_TRY(grow_arena(d, plan.arena_bytes[d]));
+    if ((devices[d].info.flags & SWY_DEVICE_HOST_MEMORY) != 0) continue;
+    SWY_TRY(grow_arena(d, plan.arena_bytes[d]));
+    // Lists, code and weights in other layouts come later.
+    const uint64_t room = spare ? plan.arena_bytes[d] / 8 : 0;
+    if (room == 0) continue;
+    SWY_TRY(DeviceBuffer::allocate(devices[d], SWY_MEMORY_DEVICE, room, "what comes beside activations").status());
   }
   return {};
 }

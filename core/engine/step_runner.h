@@ -46,8 +46,9 @@ class StepRunner {
   static Result<std::unique_ptr<StepRunner>> create(const Setup& setup);
 
   // Allocates what the largest step over a context takes of the devices that have memory of their own, so that none is
-  // refused later for want of it. Errors: those of planning; out_of_device_memory.
-  Status reserve(uint32_t context);
+  // refused later for want of it; with `spare`, an eighth more must be free. Errors: those of planning;
+  // out_of_device_memory.
+  Status reserve(uint32_t context, bool spare);
 
   // Submits one step whose head makes `wants`. `before_head` runs when the forward pass has been submitted; it fills
   // the masks. Errors: those of the devices; internal, with kInFlight steps under way.
