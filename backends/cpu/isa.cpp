@@ -59,8 +59,19 @@ constexpr uint64_t state_of(Isa level) {
 // Linux hands tile registers only to a process that has asked for them.
 bool amx_permitted() {
   constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
-  static const bool permitted = syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-  return permitted;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+// The first thing that a level needs and this machine does not give.
+std::string lacking(Isa level) {
+  for (const Feature& f : kFeatures) {
+    if (f.level <= level && !has(f)) return std::string("the processor lacks ") + f.name;
+  }
+  if ((enabled_state() & state_of(level)) != state_of(level)) {
+    return std::string("the operating system does not enable the registers of ") + isa_name(level);
+  }
+  if (level == Isa::amx && !amx_permitted()) return "the operating system does not permit AMX";
+  return {};
 }
 
 Isa chosen = Isa::baseline;
@@ -74,15 +85,11 @@ const char* isa_name(Isa level) {
   return names[static_cast<uint32_t>(level)];
 }
 
-std::string isa_missing(Isa level) {
-  for (const Feature& f : kFeatures) {
-    if (f.level <= level && !has(f)) return std::string("the processor lacks ") + f.name;
-  }
-  if ((enabled_state() & state_of(level)) != state_of(level)) {
-    return std::string("the operating system does not enable the registers of ") + isa_name(level);
-  }
-  if (level == Isa::amx && !amx_permitted()) return "the operating system does not permit AMX";
-  return {};
+const std::string& isa_missing(Isa level) {
+  // CPUID takes a virtual machine tens of microseconds, and a plan asks this of every kernel for every operation.
+  static const std::array<std::string, 4> missing = {lacking(Isa::baseline), lacking(Isa::avx2), lacking(Isa::avx512),
+                                                     lacking(Isa::amx)};
+  return missing[static_cast<size_t>(level)];
 }
 
 Isa best_isa() {

@@ -27,6 +27,6 @@ void set_exact(bool on);
 
 const char* isa_name(Isa level);
 // Why a level is not available here: "the processor lacks avx512_vnni", "the operating system does not permit AMX".
-std::string isa_missing(Isa level);
+const std::string& isa_missing(Isa level);
 
 }  // namespace cpu

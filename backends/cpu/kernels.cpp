@@ -12,7 +12,7 @@ swy_status mode_usable(Mode mode, bool quantized, swy_error* error) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_FLAGS, "rounds activations, and exact=1 is set");
   }
   if (on_tiles(mode) && isa() < Isa::amx) {
-    const std::string missing = isa_missing(Isa::amx);
+    const std::string& missing = isa_missing(Isa::amx);
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs AMX: %s",
                      missing.empty() ? "isa is set to less" : missing.c_str());
   }
