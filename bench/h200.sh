@@ -3,7 +3,7 @@
 # Qwen3.5-35B-A3B, from a portable build that was carried to the machine. Each part takes less than nine minutes:
 #   check    tests/cuda/run.sh: only a backend that is right is worth measuring
 #   decode   one session at several depths, and what a step is made of
-#   prefill  prompts of several lengths, long ones in chunks of 2,048 and of 8,192 rows
+#   prefill  prompts of several lengths, long ones in chunks of 8,192 and of 2,048 rows
 #   batch    many sessions decoding, and what they wait while a long prompt is read
 #   ops      every operation of a step by itself: time, bytes, rate
 # Without --part all of them, one after the other.
@@ -39,9 +39,9 @@ part_decode() {
 }
 part_prefill() {
   make_model
-  "$switchyard" bench -m "$model" --backend cuda --random --prefill 512 1341 8192 --decode 0 --repeat 5 --ctx 8448
-  "$switchyard" bench -m "$model" --backend cuda --random --prefill 8192 32768 --decode 0 --repeat 3 --ctx 33024 --chunk 8192
-  "$switchyard" bench -m "$model" --backend cuda --random --prefill 32768 --decode 0 --repeat 3 --ctx 33024
+  "$switchyard" bench -m "$model" --backend cuda --random --prefill 512 1341 --decode 0 --repeat 5 --ctx 2048
+  "$switchyard" bench -m "$model" --backend cuda --random --prefill 8192 32768 --decode 0 --repeat 3 --ctx 33024
+  "$switchyard" bench -m "$model" --backend cuda --random --prefill 8192 32768 --decode 0 --repeat 3 --ctx 33024 --chunk 2048
 }
 part_batch() {
   make_model

@@ -49,18 +49,22 @@ Result<swy_op_id> OpCases::wanted_op() const {
 }
 
 swy_bucket OpCases::bucket(uint32_t rows) const {
-  const uint32_t context = rows == 1 ? request_.depth + 1 : rows;
+  const uint32_t context = decodes(rows) ? request_.depth + 1 : rows;
   swy_bucket b{};
   b.struct_size = sizeof b;
   b.rows = rows;
-  b.seqs = b.slots = 1;
+  b.seqs = b.slots = decodes(rows) ? rows : 1;
   b.logit_rows = std::min(rows, kMostLogitRows);
   b.context = std::bit_ceil(context);
   b.page_size = kPageSize;
-  b.pages = (b.context + kPageSize - 1) / kPageSize;
-  if (rows == 1) b.flags |= SWY_BUCKET_DECODE;
+  b.pages = (b.context + kPageSize - 1) / kPageSize * b.seqs;
+  if (decodes(rows)) b.flags |= SWY_BUCKET_DECODE;
   if (request_.deterministic) b.flags |= SWY_BUCKET_DETERMINISTIC;
   return b;
+}
+
+StepShape OpCases::step(const swy_bucket& b) const {
+  return {b.rows, b.logit_rows, decodes(b.rows) ? request_.depth + 1 : b.rows, b.seqs};
 }
 
 Status OpCases::collect() {
@@ -93,11 +97,10 @@ void OpCases::collect(const OpShape& shape, const Graph& graph, const swy_bucket
   const Matcher matcher(devices_, request_.variants, b);
   std::vector<Considered> answers;
   (void)matcher.best(graph, op, shape.device, "alone", answers);
-  const StepShape step{b.rows, b.logit_rows, b.rows == 1 ? request_.depth + 1 : b.rows};
   for (const Considered& a : answers) {
     const swy_kernel* kernel = kernel_named(devices_[shape.device], op.id, a.kernel);
     if (a.accepted && kernel != nullptr) {
-      cases_.push_back({&shape, &graph, b, kernel, step, a.cost_us, kernel == shape.chosen});
+      cases_.push_back({&shape, &graph, b, kernel, step(b), a.cost_us, kernel == shape.chosen});
     } else {
       refusals_.push_back({op_name(op.id), shape.text, a.kernel, a.reason, b.rows});
     }
@@ -117,7 +120,7 @@ std::span<const GraphOp> OpCases::rotation(const OpCase& c) const {
 
 OpContext OpCases::context(const OpCase& c) {
   OpContext context{c.graph, device(c), c.shape->device, &weights_, c.bucket, 0, vocab_};
-  if (c.bucket.rows == 1) context.position = request_.depth;
+  if (decodes(c.bucket.rows)) context.position = request_.depth;
   return context;
 }
 

@@ -50,7 +50,9 @@ class OpCases {
 
  private:
   Result<swy_op_id> wanted_op() const;
+  bool decodes(uint32_t rows) const { return rows == 1 || request_.decode; }
   swy_bucket bucket(uint32_t rows) const;
+  StepShape step(const swy_bucket& b) const;
   void collect(const OpShape& shape, const Graph& graph, const swy_bucket& b);
   std::span<const GraphOp> rotation(const OpCase& c) const;
   OpContext context(const OpCase& c);

@@ -108,7 +108,7 @@ Status OpRun::fill(const GraphOp& op) {
   return {};
 }
 
-// One sequence, its rows from `position` on.
+// Sequences that are alike, their rows from `position` on.
 Status OpRun::write_step() {
   const swy_bucket& b = context_.bucket;
   std::vector<int32_t> tokens(b.rows);
@@ -116,11 +116,17 @@ Status OpRun::write_step() {
   for (int32_t& t : tokens) t = static_cast<int32_t>(random() % context_.vocab);
   std::vector<uint32_t> pages(b.pages);
   for (uint32_t i = 0; i < b.pages; ++i) pages[i] = i;
-  StepBuilder builder({b.rows, 1, b.pages, b.page_size, 0});
-  const StepSequence sequence{tokens, context_.position, 0, 0, pages, b.logit_rows};
-  SWY_LET(const auto block, builder.build({&sequence, 1}, 1));
+  const uint32_t rows = b.rows / b.seqs, per_seq = b.pages / b.seqs;
+  std::vector<StepSequence> sequences;
+  for (uint32_t i = 0; i < b.seqs; ++i) {
+    const uint32_t logits = b.seqs == 1 ? b.logit_rows : i < b.logit_rows ? 1 : 0;
+    sequences.push_back({std::span(tokens).subspan(uint64_t{i} * rows, rows), context_.position, i, i,
+                         std::span(pages).subspan(uint64_t{i} * per_seq, per_seq), logits});
+  }
+  StepBuilder builder({b.rows, b.seqs, per_seq, b.page_size, 0});
+  SWY_LET(const auto block, builder.build(sequences, 1));
   SWY_LET(step_, DeviceBuffer::allocate(context_.device, SWY_MEMORY_UPLOAD, block.size(), "steps"));
-  SWY_LET(tokens_, DeviceBuffer::allocate(context_.device, SWY_MEMORY_DEVICE, 4, "tokens"));
+  SWY_LET(tokens_, DeviceBuffer::allocate(context_.device, SWY_MEMORY_DEVICE, uint64_t{b.seqs} * 4, "tokens"));
   return step_.write(0, block);
 }
 

@@ -20,8 +20,8 @@ struct OpContext {
   PlanDevice device;
   uint32_t device_index = 0;       // in the weights' list
   WeightStore* weights = nullptr;  // loads what is not there yet
-  swy_bucket bucket{};             // one sequence
-  uint32_t position = 0;           // of the first row
+  swy_bucket bucket{};             // of one sequence, or of one row each
+  uint32_t position = 0;           // of each sequence's first row
   uint32_t vocab = 0;              // token ids stay below
 };
 

@@ -28,7 +28,7 @@ void print_line(const char* what, const bench::Samples& s) {
 Status bench_arrival(const BenchArrivalFlags& o) {
   Settings settings = o.settings;
   settings.sessions = o.load.all_sessions();
-  settings.context = std::max(settings.context, o.load.tokens(settings.chunk));
+  settings.context = std::max(settings.context, o.load.tokens(settings.chunk != 0 ? settings.chunk : Model::kChunk));
   SWY_LET(const Runtime r, load_runtime(settings));
   SWY_LET(const std::vector<int32_t> text,
           sample_text(o.random ? nullptr : r.tokenizer.get(), r.model->vocab(), o.load.context + o.load.prompt));

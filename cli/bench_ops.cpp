@@ -215,7 +215,8 @@ void add_bench_ops(CLI::App& bench, int& exit_code) {
   c->add_option("--backends", o->backends, "several to measure one after the other, instead of --backend")
       ->delimiter(',');
   c->add_option("--op", o->request.op, "only this operation (linear, moe_add, ...); without it all that a step runs");
-  c->add_option("--depth,--context", o->request.depth, "tokens in the context before a single row")
+  c->add_flag("--decode", o->request.decode, "rows of as many sequences, one each, instead of a prompt");
+  c->add_option("--depth,--context", o->request.depth, "tokens in the context before a sequence's only row")
       ->check(CLI::Range(0u, 1u << 20))
       ->capture_default_str();
   c->add_option("--seconds", o->request.seconds, "to spend on each kernel, about")

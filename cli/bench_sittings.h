@@ -10,12 +10,16 @@ namespace switchyard::cli {
 // What a process is going to take, estimated before it is loaded.
 struct ProcessNeed {
   uint64_t weight_bytes = 0, state_bytes = 0;
-  bool host = true;    // it computes in the host's memory
-  std::string device;  // else there
+  bool host = true;                                     // it computes in the host's memory
+  std::string device;                                   // else there
+  uint64_t host_step_bytes = 0, device_step_bytes = 0;  // of the largest step, here and there
 
-  static constexpr uint64_t kProcess = uint64_t{96} << 20;  // code, activations, buffers
-  uint64_t host_bytes() const { return kProcess + (host ? weight_bytes + weight_bytes / 8 + state_bytes : 0); }
-  uint64_t device_bytes() const { return host ? 0 : weight_bytes + weight_bytes / 8 + state_bytes; }
+  static constexpr uint64_t kProcess = uint64_t{96} << 20;  // code, buffers
+  uint64_t host_bytes() const { return kProcess + (host ? model_bytes() + host_step_bytes : 0); }
+  uint64_t device_bytes() const { return host ? 0 : model_bytes() + device_step_bytes; }
+
+ private:
+  uint64_t model_bytes() const { return weight_bytes + weight_bytes / 8 + state_bytes; }
 };
 
 struct DeviceRoom {

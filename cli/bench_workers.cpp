@@ -21,6 +21,17 @@ constexpr uint32_t kStartsOfSmall = 12, kStartsOfLarge = 3;  // of --ab
 constexpr uint64_t kSmallModel = 256'000'000;                // bytes, that load in no time
 constexpr double kAbSeconds = 12;                            // the same of --ab, which is after small differences
 
+// About what the largest step takes: values that live at the same time, and what kernels keep of their rows.
+uint64_t step_bytes(const Program& program, const Settings& s, uint32_t chunk) {
+  constexpr uint64_t kOfTheWidest = 6;
+  uint64_t widest = 0;
+  for (const Value& v : program.main().values) {
+    if (v.rows == SWY_ROWS_STEP) widest = std::max(widest, v.width);
+  }
+  const uint64_t rows = std::min(s.chunk != 0 ? s.chunk : chunk, std::max(s.context, 1u));
+  return rows * widest * sizeof(float) * kOfTheWidest;
+}
+
 }  // namespace
 
 void BenchRun::set_state(BenchProcess& p, State state, const std::string& reason) {
@@ -99,6 +110,8 @@ Status BenchRun::look_at_model() {
       if (state.kind == SWY_STATE_PAGED) bytes *= s.context;
       need.state_bytes += bytes * s.sessions;
     }
+    need.host_step_bytes = step_bytes(*program, s, Model::kChunk);
+    need.device_step_bytes = step_bytes(*program, s, Model::kDeviceChunk);
   }
   return {};
 }

@@ -46,7 +46,7 @@ Status perplexity(const PerplexityFlags& o) {
     return error(Code::usage, "--ctx is {}; a window takes from 2 to {} tokens", o.window, kMaxWindow);
   }
   Settings settings = o.settings;
-  settings.chunk = std::max(settings.chunk, o.window);
+  if (settings.chunk != 0 || o.window > Model::kChunk) settings.chunk = std::max(settings.chunk, o.window);
   settings.context = std::max(settings.context, o.window);
   SWY_LET(Runtime r, load_runtime(settings));
   SWY_LET(const Tokenizer* tokenizer, r.text());

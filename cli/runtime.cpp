@@ -174,6 +174,11 @@ Result<Runtime> load_runtime(const Settings& settings, std::shared_ptr<Host> hos
         "switchyard convert {} --pack brings the file up to date",
         n, model_path(settings));
   }
+  const Model& model = *loaded.model;
+  if (model.chunk() < std::min(settings.chunk, model.context())) {
+    spdlog::warn("a step of --chunk {} does not fit the device's memory; prompts are computed {} tokens at a time",
+                 settings.chunk, model.chunk());
+  }
   if (settings.pin) pin(*loaded.host);
   return Runtime{std::move(loaded), seconds_since(begin)};
 }

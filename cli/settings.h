@@ -24,7 +24,7 @@ struct Settings {
   uint32_t threads = 0;               // 0: all cores
   bool pin = false;
   uint32_t context = 0;
-  uint32_t chunk = 2048;
+  uint32_t chunk = 0;  // ModelOptions::chunk
   bool deterministic = false;
   bool exact = false;
   bool verify = false;

@@ -180,6 +180,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   __shared__ Barriers barriers;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = blockIdx.z, rank = cluster_rank();
   const bool worker = warp < kWarps, values = warp == kWarps + 1;
+  Stamps stamps(kStampAttention);
   release_next();
   if (threadIdx.x == 0) begin_barriers<N>(barriers);
   uint32_t clusters = 0, bytes = 0;
@@ -195,8 +196,11 @@ __global__ void __launch_bounds__(kThreads, 2)
 #pragma unroll
   for (int i = 0; i < N; ++i) norm[i] = a.bias + plain_at(worker ? a.q_norm : a.k_norm, lane * N + i);
   __syncthreads();
+  stamps.note(kAsked);
   cluster_meet();  // its other blocks have begun, and can be pushed to
+  stamps.take_place();
   depend();
+  stamps.note(kWaited);
 
   // The row's own heads: a worker has a query head, the other warps the key and the value.
   const OwnHeads own(a);
@@ -214,16 +218,20 @@ __global__ void __launch_bounds__(kThreads, 2)
   }
   store_packed<N>(memory + F::kQueries + warp * F::kRow + lane * 2 * N, x);
   workers_meet();
+  stamps.note(kRead);
   walk_and_push<N>(share, memory, tops, barriers, rank, own.count, stats);
+  stamps.note(kArrived);
   if (rank >= own.count) return;
   Known known{};
   if (threadIdx.x < F::kDim) known = await_cluster<N>(memory, stats, barriers);
+  stamps.note(kMultiplied);
   if (clusters > 1 && !join_clusters(a, row * gridDim.y + blockIdx.y, blockIdx.x / kCluster, clusters, rank, known)) {
     return;
   }
   if (!gives) return;
   const float y = share.context > 0 ? known.value / known.sum : 0.0f;
   a.y[(own.query + rank) * F::kDim + threadIdx.x] = a.gated ? y * sigmoid(gate) : y;
+  stamps.end();
 }
 
 // ---- recording

@@ -158,7 +158,7 @@ struct TileScales {
       : stride(w.groups), offsets(w.offsets == nullptr ? 0 : rows * w.groups), next(next_tile) {
     const bool one = w.groups == 1;
     shift = one ? 31 : 31 - __clz(w.group / 64);
-    scales = static_cast<const uint16_t*>(at) + (one ? 0 : slice * kSlice / w.group);
+    scales = static_cast<const uint16_t*>(at) + (slice * (kSlice / 64) >> shift);  // slice * kSlice / group
   }
 };
 

@@ -2,6 +2,7 @@
 #include "device.h"
 
 #include "kernels.h"
+#include "stamps.cuh"
 #include "switchyard/sdk/device_backend.hpp"
 
 namespace gpu {
@@ -68,6 +69,9 @@ swy_status open(uint32_t index, const swy_setting* settings, uint32_t count, swy
   }
   if (const swy_status s = check_sampling(d, error); s != SWY_OK) return s;
   d.kernels = make_kernels();
+#ifdef SWITCHYARD_STAMPS
+  open_stamps();
+#endif
   return SWY_OK;
 }
 
@@ -145,7 +149,7 @@ swy_status device_info(uint32_t index, swy_device_info* out, swy_error* error) {
     info.memory_free_bytes = free;
     info.buffer_alignment = 256;
     info.flags = SWY_DEVICE_NATIVE_REPLAY;
-    info.sampling = SWY_SAMPLING_LOGITS | SWY_SAMPLING_TOKEN;
+    info.sampling = SWY_SAMPLING_LOGITS | SWY_SAMPLING_TOPK_CANDIDATES | SWY_SAMPLING_TOKEN;
     info.sampling_steps = swy::kSamplesEverything;
     swy::give_info(info, out);
     return SWY_OK;
@@ -169,6 +173,9 @@ swy_status device_open(uint32_t index, const swy_setting* settings, uint32_t cou
 void device_close(swy_device* device) {
   cudaSetDevice(device->ordinal);
   cudaStreamSynchronize(device->stream);
+#ifdef SWITCHYARD_STAMPS
+  save_stamps();
+#endif
   for (const auto* all : {&device->small, &device->large}) {
     for (const auto& s : *all) {
       cudaFreeHost(s->memory);
@@ -176,6 +183,7 @@ void device_close(swy_device* device) {
       cudaEventDestroy(s->done);
     }
   }
+  cudaFree(device->profile->tick);
   cudaStreamDestroy(device->stream);
   delete device;
 }

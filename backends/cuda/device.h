@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "profile.h"
 #include "switchyard/plugin.h"
 
 namespace gpu {
@@ -47,6 +48,7 @@ struct swy_device {
   std::vector<gpu::Staging*> free_large;
   size_t next_small = 0;
   std::deque<gpu::Arrival> arrivals;
+  std::unique_ptr<gpu::Profile> profile = std::make_unique<gpu::Profile>();
 };
 
 struct swy_buffer {

@@ -5,6 +5,7 @@
 #include <cuda_fp16.h>
 
 #include "operands.h"
+#include "stamps.cuh"
 #include "switchyard/step.h"
 
 namespace gpu {
@@ -23,17 +24,6 @@ __device__ inline void release_next() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
-}
-
-// Brings a kernel's parameters near before depend(): the first read of each part of them takes as long as one of
-// memory.
-template <class Parameters>
-__device__ inline void touch(const Parameters& p) {
-  constexpr uint32_t kLine = 64;
-  uint32_t any = 0;
-#pragma unroll
-  for (uint32_t i = 0; i < sizeof p / kLine; ++i) any |= reinterpret_cast<const uint32_t*>(&p)[i * kLine / 4];
-  asm volatile("" ::"r"(any));
 }
 
 // ---- memory
@@ -115,6 +105,14 @@ __device__ inline uint32_t step_rows(const swy_step* step, swy_rows domain) {
 __device__ inline float half_bits(uint16_t h) { return __half2float(__ushort_as_half(h)); }
 __device__ inline float bf16_bits(uint32_t h) { return __uint_as_float(h << 16); }
 
+// What lies in memory, for elements that are asked for early: a conversion would wait for it, and loads behind it, too.
+__device__ inline uint32_t plain_bits_at(const Weight& w, uint64_t i) {
+  return w.dtype == SWY_F32 ? reinterpret_cast<const uint32_t*>(w.data)[i]
+                            : reinterpret_cast<const uint16_t*>(w.data)[i];
+}
+__device__ inline float plain_of(const Weight& w, uint32_t bits) {
+  return w.dtype == SWY_F32 ? __uint_as_float(bits) : bf16_bits(bits);
+}
 __device__ inline float plain_at(const Weight& w, uint64_t i) {
   return w.dtype == SWY_F32 ? reinterpret_cast<const float*>(w.data)[i]
                             : bf16_bits(reinterpret_cast<const uint16_t*>(w.data)[i]);

@@ -6,7 +6,10 @@ namespace gpu {
 namespace {
 
 __global__ void embed(const __grid_constant__ Weight table, const int32_t* tokens, float* y, const swy_step* step) {
+  Stamps stamps(kStampEmbedding);
+  stamps.take_place();
   depend();
+  stamps.note(kWaited);
   release_next();
   const uint32_t row = blockIdx.x;
   if (row >= step->rows) return;
@@ -17,6 +20,7 @@ __global__ void embed(const __grid_constant__ Weight table, const int32_t* token
   for (uint32_t i = blockIdx.y * blockDim.x + threadIdx.x; i < table.width; i += gridDim.y * blockDim.x) {
     to[i] = weight_at(table, id, i);
   }
+  stamps.end();
 }
 
 swy_status record_embedding(const Recording& r) {

@@ -32,29 +32,32 @@ struct Sequence {
 };
 __device__ inline Sequence sequence_of(const swy_step* step, uint32_t seq) {
   const uint32_t* start = step_array<uint32_t>(step, step->row_start_at);
+  const uint32_t* position = step_array<uint32_t>(step, step->row_position_at);
+  const uint32_t* active = step_array<uint32_t>(step, step->seq_active_at);
   Sequence s;
-  s.first = start[seq];
-  s.rows = start[seq + 1] - s.first;
   s.read = step_array<uint32_t>(step, step->seq_read_slot_at)[seq];
   s.write = step_array<uint32_t>(step, step->seq_write_slot_at)[seq];
-  s.active = step_array<uint32_t>(step, step->seq_active_at)[seq] != 0 && s.rows > 0;
-  s.fresh = s.rows > 0 && step_array<uint32_t>(step, step->row_position_at)[s.first] == 0;
+  const uint32_t is_active = active[seq];  // asked for with the others, not after them
+  s.first = start[seq];
+  s.rows = start[seq + 1] - s.first;
+  s.active = is_active != 0 && s.rows > 0;
+  s.fresh = s.rows > 0 && position[s.first] == 0;
   return s;
 }
 
 // What the gates of one head hang on beside the row.
 struct GateWeights {
-  float decay, bias;  // exp(A_log), dt_bias
+  uint32_t a_log, bias;  // plain_bits_at
 };
 __device__ inline GateWeights gate_weights(const Delta& d, uint32_t head) {
-  return {expf(plain_at(d.a_log, head)), plain_at(d.dt_bias, head)};
+  return {plain_bits_at(d.a_log, head), plain_bits_at(d.dt_bias, head)};
 }
 // beta and exp(g) of one head.
 __device__ inline float2 gates(const Delta& d, const GateWeights& w, uint32_t row, uint32_t head) {
   const uint64_t at = uint64_t{row} * d.value_heads + head;
-  const float x = d.a[at] + w.bias;
+  const float a = d.a[at], b = d.b[at], x = a + plain_of(d.dt_bias, w.bias);
   const float softplus = x > 20.0f ? x : log1pf(expf(x));
-  return make_float2(sigmoid(d.b[at]), expf(-w.decay * softplus));
+  return make_float2(sigmoid(b), expf(-expf(plain_of(d.a_log, w.a_log)) * softplus));
 }
 __device__ inline float2 gates(const Delta& d, uint32_t row, uint32_t head) {
   return gates(d, gate_weights(d, head), row, head);

@@ -327,7 +327,7 @@ __global__ void __launch_bounds__(kWalkThreads, 1) walk(const __grid_constant__ 
     if (first) move_state<kDim, false>(c, w, tile, s);
     __syncthreads();
   }
-  if (!waited) depend();
+  if (!waited && blockIdx.x + blockIdx.y + blockIdx.z == 0) depend();  // one waits for all that have nothing to do
 }
 
 template <int kDim, int kStages>

@@ -23,21 +23,21 @@ __global__ void __launch_bounds__(kThreads) walk_few(const __grid_constant__ Chu
   const uint32_t lane = threadIdx.x % 32, part = lane % 8, head = blockIdx.y;
   const uint32_t column = (blockIdx.x * (kThreads / 32) + threadIdx.x / 32) * kColumns + lane / 8;
   release_next();
-  depend();
-  if (blockIdx.z >= step->seqs) return;
-  const Sequence s = sequence_of(step, blockIdx.z);
-  if (!s.active || s.rows > c.few) return;
+  const Sequence s = blockIdx.z < step->seqs ? sequence_of(step, blockIdx.z) : Sequence{};
+  const bool works = blockIdx.z < step->seqs && s.active && s.rows <= c.few;
   const bool there = column < d.value_dim;
   const uint64_t at = (uint64_t{head} * d.value_dim + (there ? column : 0)) * d.key_dim;
   const uint64_t state_slot = uint64_t{d.value_heads} * d.value_dim * d.key_dim;
   float state[N][4];
 #pragma unroll
   for (int n = 0; n < N; ++n) {
-    const bool in = there && !s.fresh;
+    const bool in = works && there && !s.fresh;
     const float4 v = in ? *reinterpret_cast<const float4*>(d.rule_state + s.read * state_slot + at + n * 32 + part * 4)
                         : make_float4(0, 0, 0, 0);
     state[n][0] = v.x, state[n][1] = v.y, state[n][2] = v.z, state[n][3] = v.w;
   }
+  depend();  // the state is that of an earlier step
+  if (!works) return;
   const uint32_t slot = part_number(s.first, blockIdx.z, kChunk), units = d.key_dim / 8;
   const uint64_t keys = (uint64_t{slot} * d.key_heads + head / (d.value_heads / d.key_heads)) * kChunk * d.key_dim;
   const uint64_t values = (uint64_t{slot} * d.value_heads + head) * c.slices() + (there ? column : 0) / kSlice;

@@ -3,7 +3,9 @@
 // A cluster of blocks serves one key head of one sequence: its value heads, each cut into slices of 32 columns. A warp
 // keeps four columns of the state in registers, and asks for them before the kernels in front have ended: a slot is
 // written by earlier steps only. The blocks of a cluster have all read the old inputs of the convolution before one of
-// them writes the new ones, and share what the norm needs, unless that is left to who reads the result (kRaw).
+// them writes the new ones, and share what the norm needs. Where that is left to who reads the result (kRaw), the
+// blocks are no cluster: the device has no room for 16 clusters at once beside another kernel, and the last would begin
+// late. Then the last block that has read writes the inputs that all of them share.
 #include <cooperative_groups.h>
 
 #include "gated_delta.cuh"
@@ -14,15 +16,16 @@ namespace {
 
 namespace cg = cooperative_groups;
 
-constexpr uint32_t kThreads = 256, kSlice = 32, kMostCluster = 8, kMostTaps = 8;
+constexpr uint32_t kThreads = 256, kSlice = 32, kMostCluster = 8, kMostTaps = 4;
 
 // blockIdx.x: key head * cluster size + block; blockIdx.y: sequence. N: groups of 32 keys.
 template <int N, bool kRaw>
 __global__ void __launch_bounds__(kThreads)
-    delta_step(const __grid_constant__ Delta d, uint32_t slices, const swy_step* step) {
+    delta_step(const __grid_constant__ Delta d, uint32_t slices, uint32_t* readers, const swy_step* step) {
 #if __CUDA_ARCH__ >= 900
   __shared__ __align__(16) float mixed[2 * 32 * N + kSlice];  // q, k, and this slice of v
   __shared__ float scratch[32], out[kSlice], shared_squares;
+  Stamps stamps(kStampDelta);
   const uint32_t per_key = d.value_heads / d.key_heads, blocks = per_key * slices;
   const uint32_t key_head = blockIdx.x / blocks, rank = blockIdx.x % blocks;
   const uint32_t head = key_head * per_key + rank / slices, slice = rank % slices;
@@ -45,8 +48,8 @@ __global__ void __launch_bounds__(kThreads)
   }
   // Channels of this thread: q and k of the key head, then the slice of v.
   constexpr int kChannels = (2 * 32 * N + kSlice + kThreads - 1) / kThreads;
-  float old[kChannels][kMostTaps], tap[kChannels][kMostTaps];
-  uint32_t channel[kChannels];
+  float old[kChannels][kMostTaps];
+  uint32_t channel[kChannels], tap[kChannels][kMostTaps];  // taps: plain_bits_at
 #pragma unroll
   for (int i = 0; i < kChannels; ++i) {
     const uint32_t j = i * kThreads + threadIdx.x;
@@ -57,42 +60,47 @@ __global__ void __launch_bounds__(kThreads)
     if (j >= width || !active) channel[i] = 0xffffffffu;
 #pragma unroll
     for (uint32_t t = 0; t < kMostTaps; ++t) {
-      old[i][t] = tap[i][t] = 0;
+      old[i][t] = 0, tap[i][t] = 0;
       if (channel[i] == 0xffffffffu || t >= taps) continue;
-      tap[i][t] = plain_at(d.conv, uint64_t{channel[i]} * taps + t);
+      tap[i][t] = plain_bits_at(d.conv, uint64_t{channel[i]} * taps + t);
       if (t + 1 < taps && !s.fresh) old[i][t] = d.conv_state[(s.read * channels + channel[i]) * (taps - 1) + t];
     }
   }
   const GateWeights gate_of = gate_weights(d, head);
-  touch(d);
-  if (kRaw) asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
+  stamps.note(kAsked);
   release_next();
+  stamps.take_place();
   depend();
+  stamps.note(kWaited);
+  float newest[kChannels];  // asked for in front of the gates' arithmetic
+#pragma unroll
+  for (int i = 0; i < kChannels; ++i) {
+    newest[i] = channel[i] != 0xffffffffu ? d.qkv[uint64_t{s.first} * channels + channel[i]] : 0.0f;
+  }
   const float2 gate = active ? gates(d, gate_of, s.first, head) : make_float2(0, 0);
   float squares_q = 0, squares_k = 0;
 #pragma unroll
   for (int i = 0; i < kChannels; ++i) {
     const uint32_t j = i * kThreads + threadIdx.x;
     if (channel[i] == 0xffffffffu) continue;
-    const float x = d.qkv[uint64_t{s.first} * channels + channel[i]];
     float sum = 0;
 #pragma unroll
     for (uint32_t t = 0; t < kMostTaps; ++t) {
-      if (t + 1 == taps) old[i][t] = x;
-      if (t < taps) sum = fmaf(old[i][t], tap[i][t], sum);
+      if (t + 1 == taps) old[i][t] = newest[i];
+      if (t < taps) sum = fmaf(old[i][t], plain_of(d.conv, tap[i][t]), sum);
     }
     const float u = silu(sum);
     mixed[j] = u;
     if (j < dim) squares_q = fmaf(u, u, squares_q);
     if (j >= dim && j < 2 * dim) squares_k = fmaf(u, u, squares_k);
   }
-  // Once all blocks of the key head have read the old inputs: those of q and k are kept by the first, those of v by
-  // each head.
-  const auto keep_inputs = [&] {
+  // The new inputs: this block's own, of v; or those of q and k, once all blocks of the key head have read the old
+  // ones.
+  const auto keep_inputs = [&](bool own) {
 #pragma unroll
     for (int i = 0; i < kChannels; ++i) {
       const uint32_t j = i * kThreads + threadIdx.x;
-      if (channel[i] == 0xffffffffu || (j < 2 * dim && rank != 0)) continue;
+      if (channel[i] == 0xffffffffu || (j >= 2 * dim) != own) continue;
       float* to = d.conv_state + (s.write * channels + channel[i]) * (taps - 1);
 #pragma unroll
       for (uint32_t t = 1; t < kMostTaps; ++t) {
@@ -100,15 +108,16 @@ __global__ void __launch_bounds__(kThreads)
       }
     }
   };
+  stamps.note(kRead);
   // Both sums over the block at once.
   squares_q = warp_sum(squares_q);
   squares_k = warp_sum(squares_k);
   if (lane == 0) scratch[warp] = squares_q, scratch[8 + warp] = squares_k;
   __syncthreads();
-  if constexpr (kRaw) {
-    asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
-    keep_inputs();
-  }
+  uint32_t before = 0;  // blocks that have read: what this one read it has used, or it were not here
+  if (kRaw && threadIdx.x == 0) before = atomicAdd(readers + blockIdx.y * d.key_heads + key_head, 1u);
+  if (kRaw) keep_inputs(true);
+  stamps.note(kArrived);
   float total_q = 0, total_k = 0;
 #pragma unroll
   for (int w = 0; w < 8; ++w) total_q += scratch[w], total_k += scratch[8 + w];
@@ -144,10 +153,17 @@ __global__ void __launch_bounds__(kThreads)
   }
 #pragma unroll
   for (int x = 1; x < 8; x *= 2) o += __shfl_xor_sync(kAll, o, x);
+  stamps.note(kMultiplied);
   if constexpr (kRaw) {
     if (part == 0 && valid && s.rows > 0 && column < d.value_dim) {
       d.y[uint64_t{s.first} * d.values() + head * d.value_dim + column] = there ? o : 0.0f;
     }
+    __shared__ bool last;
+    if (threadIdx.x == 0) last = before + 1 == blocks;
+    __syncthreads();
+    if (last) keep_inputs(false);
+    if (last && threadIdx.x == 0) readers[blockIdx.y * d.key_heads + key_head] = 0;
+    stamps.end();
     return;
   }
   if (part == 0) out[warp * 4 + lane / 8] = there ? o : 0.0f;
@@ -155,7 +171,8 @@ __global__ void __launch_bounds__(kThreads)
   const float squares = block_sum(there && part == 0 ? o * o : 0.0f, scratch + 16);
   if (threadIdx.x == 0) shared_squares = squares;
   cluster.sync();
-  keep_inputs();
+  keep_inputs(true);
+  if (rank == 0) keep_inputs(false);
   if (threadIdx.x < kSlice) {
     float sum = 0;
     for (uint32_t b = 0; b < slices; ++b) sum += *cluster.map_shared_rank(&shared_squares, rank / slices * slices + b);
@@ -176,8 +193,14 @@ uint32_t cluster_of(const swy_gated_delta_attrs& a) { return a.value_heads / a.k
 template <int N, bool kRaw>
 swy_status record_step(const Recording& r, const Delta& d) {
   const auto& a = r.attrs<swy_gated_delta_attrs>();
-  return launch_clusters(r, delta_step<N, kRaw>, cluster_of(a), dim3(a.key_heads * cluster_of(a), r.bucket().seqs),
-                         kThreads, 0, d, slices_of(a), r.list.step);
+  uint32_t* readers = nullptr;  // [sequences, key heads]
+  if (kRaw) {
+    readers = take_counters(r.list, r.bucket().seqs * a.key_heads, r.error);
+    if (readers == nullptr) return SWY_UNSUPPORTED;  // the reason is given already
+  }
+  return launch_clusters(r, delta_step<N, kRaw>, kRaw ? 1 : cluster_of(a),
+                         dim3(a.key_heads * cluster_of(a), r.bucket().seqs), kThreads, 0, d, slices_of(a), readers,
+                         r.list.step);
 }
 
 template <bool kRaw>

@@ -218,9 +218,12 @@ __global__ void __launch_bounds__(kThreads, 3) triangles(const __grid_constant__
   const Delta& d = c.d;
   release_next();
   const Part chunk = part_of(step, blockIdx.x, kChunk);
+  const bool keeps = blockIdx.y >= d.key_heads;
+  const bool none = !keeps && (chunk.rows == 0 || !chunk.active || chunk.total <= c.few);
+  if (none && blockIdx.x + blockIdx.y != 0) return;  // one waits for all: the next kernel begins when all have begun
   depend();
-  if (blockIdx.y >= d.key_heads) return keep_inputs(d, step, blockIdx.x, blockIdx.y - d.key_heads);
-  if (chunk.rows == 0 || !chunk.active || chunk.total <= c.few) return;
+  if (keeps) return keep_inputs(d, step, blockIdx.x, blockIdx.y - d.key_heads);
+  if (none) return;
   const uint64_t tile = (uint64_t{blockIdx.x} * d.key_heads + blockIdx.y) * kChunk * kDim;
 #pragma unroll
   for (uint32_t n = 0; n < kChunk * kUnits / kThreads; ++n) {

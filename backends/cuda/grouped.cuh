@@ -1,101 +1,49 @@
 // Products of many rows on Hopper: 256 rows of a weight at a time, as they lie in memory, times up to 128 rows of
 // activations, in bf16 with fp32 sums.
 //
-// A block stays on its multiprocessor and walks over a list of tiles. One warp asks the copy engine for spans of 128
-// elements of the weight's rows and of the activations; warpgroups bring the weights into the registers of the
-// first operand of wgmma, each its part of the rows, while the products of the registers before are under way.
-// Activations are the second operand, so that their number is padded to a multiple of 8 only.
+// A block stays on its multiprocessor and walks over a list of tiles. One warpgroup asks the copy engine for spans of
+// 128 elements of the weight's rows and of the activations; others bring the weights into the registers of the first
+// operand of wgmma, each its part of the rows, while the products of the registers before are under way. Activations
+// are the second operand, so that their number is padded to a multiple of 8 only.
 //
 // Which elements of the sum an instruction takes is free, as long as both operands agree. A thread of a quad takes 32
 // consecutive elements of a span (grouped_rows.cuh). Activations come as panels (panels.cuh).
 #pragma once
 
-#include "device_code.cuh"
-#include "grouped_rows.cuh"
+#include "grouped_few.cuh"
+#include "grouped_pipe.cuh"
 #include "panels.cuh"
 #include "wgmma.cuh"
 
 namespace gpu {
 
-// One product of a block.
-struct GroupedTile {
-  const StreamedWeight *w0, *w1;  // of the first 128 rows, and of the second
-  uint32_t row0, row1;
-  const uint8_t* x;      // the first panel
-  uint64_t span_stride;  // bytes from a span's panels to the next
-  uint32_t groups;       // of 8 rows of activations
-  uint32_t spans;
-  uint4 what;  // of the caller
-};
-
 #ifdef SWY_HOPPER
 
-struct GroupedPipe {
-  char* memory;
-  uint32_t base, weight_bytes, stage_bytes, stages, scales, staging, barriers;
-  uint32_t slot = 0, phase = 0, scale_slot = 0, scale_phase = 0;
-  uint64_t policy = 0;  // of weights
+// The producing warpgroup. One thread takes some 130 instructions for a span, as long as its bytes need: they are
+// shared out among four warps, which go on by themselves. The barrier of a span opens when all that was asked for has
+// come.
+enum class Producer : uint32_t { first_half, scales, second_half, activations };  // warps
 
-  __device__ GroupedPipe(char* shared, const GroupedShape& s, swy_dtype d, uint32_t consumers) {
-    memory = shared + (1024 - shared_at(shared) % 1024) % 1024;
-    base = shared_at(memory);
-    weight_bytes = GroupedShape::weight_bytes(d);
-    stage_bytes = s.stage_bytes(d);
-    stages = s.stages;
-    scales = stages * stage_bytes;
-    staging = scales + kScaleSlots * kScaleSlotBytes;
-    barriers = base + staging + s.staging_bytes();
-    if (threadIdx.x == 0) {
-      for (uint32_t i = 0; i < stages; ++i) {
-        barrier_init(full(i), 1);
-        barrier_init(empty(i), consumers / 32);
-      }
-      for (uint32_t i = 0; i < kScaleSlots; ++i) {
-        barrier_init(scales_full(i), 1);
-        barrier_init(scales_empty(i), consumers / 32);
-      }
-      publish_barriers();
-      stores_visible_to_copies();
-    }
-    __syncthreads();
-  }
-  __device__ uint32_t full(uint32_t i) const { return barriers + i * 8; }
-  __device__ uint32_t empty(uint32_t i) const { return barriers + (kMostStages + i) * 8; }
-  __device__ uint32_t scales_full(uint32_t i) const { return barriers + (2 * kMostStages + i) * 8; }
-  __device__ uint32_t scales_empty(uint32_t i) const { return barriers + (2 * kMostStages + kScaleSlots + i) * 8; }
-  __device__ void next() {
-    if (++slot == stages) slot = 0, phase ^= 1;
-  }
-  __device__ void next_scales() {
-    if (++scale_slot == kScaleSlots) scale_slot = 0, scale_phase ^= 1;
-  }
-};
-
-// Which eight groups of scales a span belongs to.
-__device__ inline uint32_t eight_of(uint32_t group_shift, uint32_t span) { return ((span * kSpan) >> group_shift) / 8; }
-
+// The first 128 rows of a tile's weights, or the second.
 template <swy_dtype kDtype>
-__device__ inline void ask_span(GroupedPipe& p, const GroupedTile& t, uint32_t span) {
-  barrier_wait(p.empty(p.slot), p.phase ^ 1);
-  const uint32_t to = p.base + p.slot * p.stage_bytes, barrier = p.full(p.slot), x_bytes = t.groups * kPanelBytes;
-  barrier_expect(barrier, p.weight_bytes + x_bytes);
+__device__ inline void ask_half(const GroupedPipe& p, const GroupedTile& t, uint32_t half, uint32_t span) {
+  constexpr uint32_t kBytes = kDtype == SWY_BF16 ? 128 : kDtype == SWY_I8 ? 128 : 64;  // of a row of a box
+  const uint32_t to = p.base + p.slot * p.stage_bytes + half * kBoxRows * kBytes, barrier = p.full(p.slot);
+  const StreamedWeight& w = half == 0 ? *t.w0 : *t.w1;
+  const uint32_t row = half == 0 ? t.row0 : t.row1;
   if constexpr (kDtype == SWY_BF16) {
-#pragma unroll
-    for (uint32_t half = 0; half < 2; ++half) {
-      const uint32_t at = to + half * kTileRowsOfWeight * 128;
-      copy_box(at, t.w0->quants, span * kSpan + half * 64, t.row0, barrier, p.policy);
-      copy_box(at + kBoxRows * 128, t.w1->quants, span * kSpan + half * 64, t.row1, barrier, p.policy);
-    }
+    copy_box(to, w.quants, span * kSpan, row, barrier, p.policy);
+    copy_box(to + kTileRowsOfWeight * kBytes, w.quants, span * kSpan + kSpan / 2, row, barrier, p.policy);
   } else {
-    constexpr uint32_t kBytes = kDtype == SWY_I8 ? 128 : 64;
-    copy_box(to, t.w0->quants, span * kBytes, t.row0, barrier, p.policy);
-    copy_box(to + kBoxRows * kBytes, t.w1->quants, span * kBytes, t.row1, barrier, p.policy);
+    copy_box(to, w.quants, span * kBytes, row, barrier, p.policy);
   }
-  copy_in(to + p.weight_bytes, t.x + span * t.span_stride, x_bytes, barrier);
-  p.next();
+}
+__device__ inline void ask_activations(const GroupedPipe& p, const GroupedTile& t, uint32_t span) {
+  copy_in(p.base + p.slot * p.stage_bytes + p.weight_bytes, t.x + span * t.span_stride, t.groups * kPanelBytes,
+          p.full(p.slot));
 }
 
-__device__ inline void ask_scales(GroupedPipe& p, const GroupedTile& t, uint32_t eight) {
+__device__ inline void ask_scales(const GroupedPipe& p, const GroupedTile& t, uint32_t eight) {
   barrier_wait(p.scales_empty(p.scale_slot), p.scale_phase ^ 1);
   const bool affine = t.w0->offset_data != nullptr;
   const uint32_t to = p.base + p.scales + p.scale_slot * kScaleSlotBytes, barrier = p.scales_full(p.scale_slot);
@@ -106,11 +54,10 @@ __device__ inline void ask_scales(GroupedPipe& p, const GroupedTile& t, uint32_t
     copy_box(to + kScalePlane, t.w0->offsets, eight * 8, t.row0, barrier, p.policy);
     copy_box(to + kScalePlane + kBoxRows * 16, t.w1->offsets, eight * 8, t.row1, barrier, p.policy);
   }
-  p.next_scales();
 }
 
 // The same by a warp, where the copy engine cannot take them.
-__device__ inline void bring_scales(GroupedPipe& p, const GroupedTile& t, uint32_t eight) {
+__device__ inline void bring_scales(const GroupedPipe& p, const GroupedTile& t, uint32_t eight) {
   barrier_wait(p.scales_empty(p.scale_slot), p.scale_phase ^ 1);
   auto* to = reinterpret_cast<uint16_t*>(p.memory + p.scales + p.scale_slot * kScaleSlotBytes);
   for (uint32_t i = threadIdx.x % 32; i < kTileRowsOfWeight * 8; i += 32) {
@@ -124,27 +71,70 @@ __device__ inline void bring_scales(GroupedPipe& p, const GroupedTile& t, uint32
   }
   __syncwarp();
   if (threadIdx.x % 32 == 0) barrier_arrive(p.scales_full(p.scale_slot));
-  p.next_scales();
 }
 
-// Warp 0 asks for weights, activations and scales; warp 1 brings scales where they are not mapped.
-template <swy_dtype kDtype, class Work>
-__device__ inline void produce(GroupedPipe& p, const Work& work) {
-  const uint32_t warp = (threadIdx.x - kConsumers<Work::kBlocks>) / 32, total = work.total();
-  if (warp > 1 || (warp == 0 && threadIdx.x % 32 != 0)) return;
-  p.policy = cache_policy(Work::kReadOnce);
+// All tiles of this block that are its business, span by span.
+template <class Work, class Each>
+__device__ inline void each_span(const Work& work, Each each) {
+  const uint32_t total = work.total();
   for (uint32_t i = blockIdx.x; i < total; i += gridDim.x) {
     const GroupedTile t = work.tile(i, work.entry(i));
     if (t.groups == 0) continue;
-    const bool scaled = kDtype != SWY_BF16 && t.w0->scales_mapped == (warp == 0);
-    const uint32_t shift = t.w0->group_shift;
-    for (uint32_t span = 0; span < t.spans; ++span) {
-      const uint32_t eight = eight_of(shift, span);
-      if (scaled && (span == 0 || eight != eight_of(shift, span - 1))) {
-        warp == 0 ? ask_scales(p, t, eight) : bring_scales(p, t, eight);
-      }
-      if (warp == 0) ask_span<kDtype>(p, t, span);
+    for (uint32_t span = t.begin; span < t.end; ++span) each(t, span);
+  }
+}
+
+// By a whole warp.
+template <class Work>
+__device__ inline void produce_scales(GroupedPipe& p, const Work& work) {
+  each_span(work, [&](const GroupedTile& t, uint32_t span) {
+    const uint32_t shift = t.w0->group_shift, eight = eight_of(shift, span);
+    if (span != t.begin && eight == eight_of(shift, span - 1)) return;
+    if (!t.w0->scales_mapped) {
+      bring_scales(p, t, eight);
+    } else if (threadIdx.x % 32 == 0) {
+      ask_scales(p, t, eight);
     }
+    __syncwarp();
+    p.next_scales();
+  });
+}
+
+// By one thread: its part of every span, as soon as there is room.
+template <swy_dtype kDtype, Producer kPart, class Work>
+__device__ inline void produce_spans(GroupedPipe& p, const Work& work) {
+  each_span(work, [&](const GroupedTile& t, uint32_t span) {
+    barrier_wait(p.empty(p.slot), p.phase ^ 1);
+    if (kPart == Producer::first_half) barrier_expect(p.full(p.slot), p.weight_bytes + t.groups * kPanelBytes);
+    if (kPart == Producer::activations) {
+      ask_activations(p, t, span);
+    } else {
+      ask_half<kDtype>(p, t, kPart == Producer::first_half ? 0 : 1, span);
+    }
+    p.next();
+  });
+}
+
+// `waits`: whether the activations come from the kernel in front, which is to be waited for.
+template <swy_dtype kDtype, class Work>
+__device__ inline void produce(GroupedPipe& p, const Work& work, bool waits) {
+  const auto part = static_cast<Producer>((threadIdx.x - kConsumers<Work::kBlocks>) / 32);
+  p.policy = cache_policy(Work::kReadOnce);
+  if (part == Producer::scales) {
+    if (kDtype != SWY_BF16) produce_scales(p, work);
+    return;
+  }
+  if (threadIdx.x % 32 != 0) return;
+  if (part == Producer::first_half) {
+    produce_spans<kDtype, Producer::first_half>(p, work);
+  } else if (part == Producer::second_half) {
+    produce_spans<kDtype, Producer::second_half>(p, work);
+  } else {
+    if (waits) {
+      depend();
+      release_next();
+    }
+    produce_spans<kDtype, Producer::activations>(p, work);
   }
 }
 
@@ -160,10 +150,28 @@ __device__ inline void multiply_unit(float (&acc)[kBlocks][N / 2], const uint32_
   products_commit();
 }
 
+// Waits for a span, and reads what this thread has of its weights.
+template <swy_dtype kDtype, class Rows>
+__device__ inline void load_span(GroupedPipe& p, const GroupedTile& tile, uint32_t span, bool affine, Rows& rows) {
+  const uint32_t lane = threadIdx.x % 32, shift = tile.w0->group_shift, eight = eight_of(shift, span);
+  if (kDtype != SWY_BF16 && (span == tile.begin || eight != eight_of(shift, span - 1))) {
+    barrier_wait(p.scales_full(p.scale_slot), p.scale_phase);
+  }
+  barrier_wait(p.full(p.slot), p.phase);
+  rows.load(p.memory + p.slot * p.stage_bytes);
+  if (kDtype == SWY_BF16) return;
+  rows.load_scales(p.memory + p.scales + p.scale_slot * kScaleSlotBytes, (span * kSpan + lane % 4 * 32) >> shift,
+                   affine);
+  if (span + 1 != tile.end && eight == eight_of(shift, span + 1)) return;
+  __syncwarp();
+  if (lane == 0) barrier_arrive(p.scales_empty(p.scale_slot));
+  p.next_scales();
+}
+
 // acc = a tile's product.
 template <swy_dtype kDtype, int N, int kBlocks, RowOrder kOrder>
 __device__ inline void multiply_spans(GroupedPipe& p, const GroupedTile& tile, float (&acc)[kBlocks][N / 2]) {
-  const uint32_t lane = threadIdx.x % 32, shift = tile.w0->group_shift;
+  const uint32_t lane = threadIdx.x % 32;
   const bool affine = kDtype != SWY_BF16 && tile.w0->offset_data != nullptr;
   uint32_t magic;
   asm volatile("mov.b32 %0, 0x43004300;" : "=r"(magic));
@@ -175,31 +183,19 @@ __device__ inline void multiply_spans(GroupedPipe& p, const GroupedTile& tile, f
     for (int i = 0; i < N / 2; ++i) acc[m][i] = 0;
   }
   uint32_t previous = 0;
-  for (uint32_t span = 0; span < tile.spans; ++span) {
-    const uint32_t eight = eight_of(shift, span);
-    if (kDtype != SWY_BF16 && (span == 0 || eight != eight_of(shift, span - 1))) {
-      barrier_wait(p.scales_full(p.scale_slot), p.scale_phase);
-    }
-    barrier_wait(p.full(p.slot), p.phase);
-    rows.load(p.memory + p.slot * p.stage_bytes);
-    if (kDtype != SWY_BF16) {
-      rows.load_scales(p.memory + p.scales + p.scale_slot * kScaleSlotBytes, (span * kSpan + lane % 4 * 32) >> shift,
-                       affine);
-      if (span + 1 == tile.spans || eight != eight_of(shift, span + 1)) {
-        __syncwarp();
-        if (lane == 0) barrier_arrive(p.scales_empty(p.scale_slot));
-        p.next_scales();
-      }
-    }
-    const uint64_t x = rows_descriptor(p.base + p.slot * p.stage_bytes + p.weight_bytes, kPanelBytes);
+  for (uint32_t span = tile.begin; span < tile.end; ++span) {
+    load_span<kDtype>(p, tile, span, affine, rows);
+    const uint32_t panels = p.base + p.slot * p.stage_bytes + p.weight_bytes;
+    const uint64_t x = rows_descriptor(panels, kPanelBytes);
 #pragma unroll
     for (int u = 0; u < 4; ++u) {
       rows.unpack(u, magic, a[u % 2]);
+      rows.keep_unit(a[u % 2]);
       multiply_unit<N, kBlocks>(acc, a[u % 2], x + u / 2 * 64 + u % 2 * 4);
       products_wait<1>();
       rows.keep_unit(a[(u + 1) % 2]);
       // The products with the span before are done.
-      if (u == 0 && span > 0 && lane == 0) barrier_arrive(p.empty(previous));
+      if (u == 0 && span > tile.begin && lane == 0) barrier_arrive(p.empty(previous));
     }
     previous = p.slot;
     p.next();
@@ -214,7 +210,11 @@ __device__ inline void multiply_spans(GroupedPipe& p, const GroupedTile& tile, f
 template <swy_dtype kDtype, int N, class Work>
 __device__ inline void consume_tile(GroupedPipe& p, const Work& work, const GroupedTile& tile) {
   float acc[Work::kBlocks][N / 2];
-  multiply_spans<kDtype, N, Work::kBlocks, Work::kOrder>(p, tile, acc);
+  if constexpr (few_rows<kDtype, N, Work::kBlocks>) {
+    multiply_few<N, Work::kOrder>(p, tile, acc);
+  } else {
+    multiply_spans<kDtype, N, Work::kBlocks, Work::kOrder>(p, tile, acc);
+  }
   work.template store<N>(p, tile, acc);
 }
 
@@ -231,36 +231,40 @@ __device__ inline uint32_t consume_class(GroupedPipe& p, const Work& work, uint3
   return i;
 }
 
+// Tiles of N rows of activations, then those of fewer.
+template <swy_dtype kDtype, int N, int kStep, class Work>
+__device__ inline void consume_classes(GroupedPipe& p, const Work& work, uint32_t i) {
+  i = consume_class<kDtype, N>(p, work, i, work.total(N / 8 - kStep / 8 + 1));
+  if constexpr (N > kStep) consume_classes<kDtype, N - kStep, kStep>(p, work, i);
+}
+
 template <swy_dtype kDtype, class Work>
 __device__ inline void consume(GroupedPipe& p, const Work& work) {
   if constexpr (Work::kRows != 0) {
     consume_class<kDtype, Work::kRows>(p, work, blockIdx.x, work.total());
   } else {
-    uint32_t i = blockIdx.x;
-    i = consume_class<kDtype, 64>(p, work, i, work.total(8));
-    i = consume_class<kDtype, 56>(p, work, i, work.total(7));
-    i = consume_class<kDtype, 48>(p, work, i, work.total(6));
-    i = consume_class<kDtype, 40>(p, work, i, work.total(5));
-    i = consume_class<kDtype, 32>(p, work, i, work.total(4));
-    i = consume_class<kDtype, 24>(p, work, i, work.total(3));
-    i = consume_class<kDtype, 16>(p, work, i, work.total(2));
-    consume_class<kDtype, 8>(p, work, i, work.total(1));
+    consume_classes<kDtype, Work::kMostRows, Work::kStep>(p, work, blockIdx.x);
   }
 }
 
-// A whole kernel: all threads of the block come here, after depend(). `work` has
+// A whole kernel, with depend() and release_next(): all threads of the block come here. `waited`: the activations are
+// older than the kernel in front, for which the caller waits at the end. `work` has
 //   kBlocks, kOrder   of a consumer's rows
 //   kReadOnce         whether most weights belong to one tile
-//   kRows             of activations in every tile; 0: up to 64, tiles of more groups of 8 before those of fewer
+//   kWaits            first, or ahead if its tiles are older than the kernel in front
+//   kRows             of activations in every tile; 0: up to kMostRows, in steps of kStep, those of more groups of 8
+//                     before those of fewer
 //   total(), total(g) tiles; those of g groups or more
 //   entry(i)          what a table says of a tile, read ahead of its use; tile(i, entry)
 //   store<N>(pipe, tile, acc), finish()   for the consumers
 template <swy_dtype kDtype, class Work>
-__device__ inline void grouped_product(const Work& work, const GroupedShape& shape, char* shared) {
+__device__ inline void grouped_product(const Work& work, const GroupedShape& shape, char* shared, bool waited = false) {
   GroupedPipe p(shared, shape, kDtype, kConsumers<Work::kBlocks>);
+  if (Work::kWaits == Waits::first) depend();
+  if (Work::kWaits == Waits::first || waited) release_next();
   if (threadIdx.x >= kConsumers<Work::kBlocks>) {
-    fewer_registers<24>();
-    produce<kDtype>(p, work);
+    fewer_registers<Work::kBlocks == 1 ? 32 : 24>();  // with those of the consumers, all that the block has
+    produce<kDtype>(p, work, Work::kWaits == Waits::ahead && !waited);
   } else {
     more_registers<Work::kBlocks == 1 ? 112 : 240>();
     consume<kDtype>(p, work);

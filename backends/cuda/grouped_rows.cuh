@@ -119,7 +119,6 @@ struct SpanRows {
         a[m][1][h] = v[2], a[m][1][2 + h] = v[3];
       }
     }
-    keep_unit(a);
   }
   static __device__ void keep_unit(uint32_t (&a)[kBlocks][2][4]) {
 #pragma unroll

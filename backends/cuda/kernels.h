@@ -13,6 +13,8 @@
 
 namespace gpu {
 
+constexpr uint32_t kMostCandidates = 1024;  // of TOP_CANDIDATES
+
 // One operation being recorded.
 struct Recording {
   swy_list& list;
@@ -44,6 +46,7 @@ std::span<const Kernel> attention_decode_kernels();
 std::span<const Kernel> attention_prompt_kernels();
 std::span<const Kernel> attention_wgmma_kernels();
 std::span<const Kernel> gated_delta_kernels();
+std::span<const Kernel> gated_delta_batch_kernels();
 std::span<const Kernel> gated_delta_step_kernels();
 std::span<const Kernel> gated_delta_chunks_kernels();
 std::span<const Kernel> router_kernels();
@@ -56,6 +59,7 @@ std::span<const Kernel> add_kernels();
 std::span<const Kernel> lm_head_kernels();
 std::span<const Kernel> cast_kernels();
 std::span<const Kernel> sample_kernels();
+std::span<const Kernel> candidates_kernels();
 
 // The table that the host sees.
 std::vector<swy_kernel> make_kernels();
@@ -72,6 +76,9 @@ inline double cost_of(double bytes, double multiply_adds, double launches = 1) {
 // too, runs the PTX of 8.0, in which kernels that need 9.0 are empty.
 inline bool is_hopper(const swy_device& device) { return device.capability == 90; }
 
+// Shared memory of a multiprocessor of Hopper, and what each block takes of it besides what its kernel asks for.
+constexpr uint32_t kProcessorMemory = 228 * 1024, kBlockMemory = 1024;
+
 // ---- launching
 
 // Starts a kernel so that it may begin before the one before it has ended: every kernel waits by itself (depend() in
@@ -86,6 +93,14 @@ swy_status launch_clusters(const Recording& r, void (*kernel)(Params...), uint32
                              static_cast<int>(shared_bytes));
     if (e != cudaSuccess) return check(e, "reserving shared memory", r.error);
   }
+  // All kernels of a step of one row ask for the same split between cache and shared memory: a multiprocessor changes
+  // it only when nothing runs there, so that the next kernel could not begin beside this one.
+  if (r.bucket().rows == 1) {
+    const cudaError_t e =
+        cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributePreferredSharedMemoryCarveout,
+                             cudaSharedmemCarveoutMaxShared);
+    if (e != cudaSuccess) return check(e, "reserving a share of shared memory", r.error);
+  }
   cudaLaunchAttribute attributes[2] = {};
   cudaLaunchConfig_t config{};
   config.gridDim = grid;
@@ -97,12 +112,14 @@ swy_status launch_clusters(const Recording& r, void (*kernel)(Params...), uint32
     attributes[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
     attributes[config.numAttrs++].val.clusterDim = {cluster, 1, 1};
   }
-  if (r.list.started && is_hopper(r.device())) {
+  if (r.list.started && is_hopper(r.device()) && r.list.ticks == nullptr) {
     attributes[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[config.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
   }
   r.list.started = true;
-  return check(cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...), "recording a kernel", r.error);
+  const cudaError_t e = cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...);
+  if (e != cudaSuccess) return check(e, "recording a kernel", r.error);
+  return note_launch(r.list, reinterpret_cast<const void*>(kernel), r.error);
 }
 template <class... Params, class... Args>
 swy_status launch(const Recording& r, void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared_bytes,

@@ -4,6 +4,8 @@
 // The blocks behind those have up to 16 rows of a plain weight each (the gates of the delta rule).
 #include "linear_boxes.h"
 
+#include <algorithm>
+
 #include "boxes.cuh"
 #include "projection.cuh"
 
@@ -117,16 +119,19 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
   const Projection& p = b.p;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, slices = b.slices();
   const uint32_t first = blockIdx.x * b.tiles, tiles = min(b.tiles, p.first_task[p.count] - first);
+  Stamps stamps(kHeads ? kStampHeads : p.normed ? kStampNormed : kStampPlain);
   char* boxes = first_box(dynamic);  // [slice][tile]
   char* scales = boxes + slices * b.tiles * kTileBytes;
   auto* part = reinterpret_cast<float*>(scales + b.tiles * b.scale_bytes);  // [warp][row]
   ask_for_tiles(maps, b, first, tiles, boxes, scales, arrived, scales_arrived);
+  stamps.note(kAsked);
   const bool empty = step_rows(step, p.domain) == 0;  // nothing is given out, but what was asked for must come
   float factors[8];
   if (warp < slices) factors_of<kHeads>(b, warp, factors);
-  touch(b);
   release_next();
+  stamps.take_place();
   depend();
+  stamps.note(kWaited);
   const float* from = p.x + lane * 8;
   float squares = 0;
   const bool added = p.residual != nullptr && threadIdx.x < tiles * kTileRows && !empty;
@@ -142,8 +147,10 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
     finish_eight<kHeads>(b, factors, z, v, squares);
     const SliceX x = make_slice(v, 1.0f, scratch[warp]);
     if (slice == warp) {
+      stamps.note(kRead);
       arrived[warp].wait();
       scales_arrived.wait();
+      stamps.note(kArrived);
     }
     TileScales of(scales, b.like, slice, kTileRows, b.scale_bytes / 2);
 #pragma unroll 1
@@ -153,12 +160,14 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
       give<N>(sum, part + (warp * b.tiles + i) * kTileRows, tiles - i, slice != warp);
     }
   }
+  stamps.note(kMultiplied);
   keep_square(squares, squares_of);
   __syncthreads();
   if (threadIdx.x >= tiles * kTileRows || empty) return;
   const uint32_t w = weight_of_task(p, first + threadIdx.x / kTileRows);
   write_rows<kHeads>(b, part, b.tiles * kTileRows, squares_of, w, (first - p.first_task[w]) * kTileRows + threadIdx.x,
                      residual);
+  stamps.end();
 }
 
 // Sums N values over lanes that differ in D, D / 2 ... 1; of 16 values, lanes 2 i and 2 i + 1 get value i.
@@ -186,6 +195,7 @@ __device__ void multiply_plain(const Boxes& b, const swy_step* step) {
   __shared__ float part[kBoxWarps * kPlainRows], squares_of[kBoxWarps];
   const Projection& p = b.p;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  Stamps stamps(kStampGates);
   uint32_t w = 0, block = blockIdx.x - b.tile_blocks;
   while (b.quantized[w] || block >= plain_blocks(p.weights[w].rows)) {
     if (!b.quantized[w]) block -= plain_blocks(p.weights[w].rows);
@@ -203,8 +213,9 @@ __device__ void multiply_plain(const Boxes& b, const swy_step* step) {
   float factors[8], v[8] = {};
   if (works) factors_of<false>(b, warp, factors);
   const bool empty = step_rows(step, p.domain) == 0;
-  touch(b);
+  stamps.take_place();
   depend();
+  stamps.note(kWaited);
   release_next();
   if (works && !empty) load_eight_fresh(p.x + warp * kSlice + lane * 8, v);
   float squares = 0, sum[kPlainRows];
@@ -230,6 +241,7 @@ __device__ void multiply_plain(const Boxes& b, const swy_step* step) {
   if (threadIdx.x >= rows || empty) return;
   const float residual = p.residual == nullptr ? 0.0f : __ldcg(p.residual + first + threadIdx.x);
   write_rows<false>(b, part, kPlainRows, squares_of, w, first + threadIdx.x, residual);
+  stamps.end();
 }
 #endif
 
@@ -252,9 +264,18 @@ uint32_t tiles_per_block(const swy_device& device, uint32_t tiles, uint32_t othe
   return ceil_div(tiles, all > others ? all - others : 1);
 }
 
+// What keeps a second block of the launch from a multiprocessor: more than half of its memory, as the kernel's own adds
+// some KB. A multiprocessor without a block of the kernel in front would get two, and another one none.
+constexpr uint32_t kAlone = 111 * 1024;
+static_assert(kAlone + 5 * 1024 > kProcessorMemory / 2);
+
+// Tiles that a warp multiplies at once: products of one alone wait for each other.
+uint32_t at_once(uint32_t tiles) { return std::min(tiles == 4 ? 2 : tiles, 3u); }
+
 uint32_t shared_bytes(uint32_t slices, uint32_t tiles, uint32_t scale_bytes) {
-  const uint32_t beyond = tiles > 1 ? tiles % 2 : 0;  // tiles go in pairs: what is read behind an odd one is dropped
-  return 1024 + (slices * tiles + beyond) * kTileBytes + tiles * scale_bytes + kBoxWarps * tiles * kTileRows * 4;
+  const uint32_t beyond = (at_once(tiles) - tiles % at_once(tiles)) % at_once(tiles);  // is read, and dropped
+  return 1024 + (slices * tiles + beyond) * kTileBytes + (tiles + beyond) * scale_bytes +
+         kBoxWarps * tiles * kTileRows * 4;
 }
 
 double cost(const swy_op& op, const swy_bucket&) {
@@ -335,10 +356,12 @@ swy_status record_boxes(const Recording& r, const Projection& p, const HeadNorm*
   b.tiles = tiles_per_block(r.device(), tiles, others);
   b.tile_blocks = ceil_div(tiles, b.tiles);
   const uint32_t blocks = b.tile_blocks + others;
-  const uint32_t shared = shared_bytes(b.slices(), b.tiles, b.scale_bytes);
+  const uint32_t needed = shared_bytes(b.slices(), b.tiles, b.scale_bytes), shared = std::max(needed, kAlone);
   const auto go = [&](auto kernel) { return launch(r, kernel, blocks, kBoxThreads, shared, maps, b, r.list.step); };
-  if (heads != nullptr) return b.tiles == 1 ? go(linear_boxes<true, 1>) : go(linear_boxes<true, 2>);
-  return b.tiles == 1 ? go(linear_boxes<false, 1>) : go(linear_boxes<false, 2>);
+  const uint32_t n = at_once(b.tiles);
+  if (heads != nullptr)
+    return n == 1 ? go(linear_boxes<true, 1>) : n == 2 ? go(linear_boxes<true, 2>) : go(linear_boxes<true, 3>);
+  return n == 1 ? go(linear_boxes<false, 1>) : n == 2 ? go(linear_boxes<false, 2>) : go(linear_boxes<false, 3>);
 }
 
 std::span<const Kernel> linear_boxes_kernels() { return kKernels; }

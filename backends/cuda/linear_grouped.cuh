@@ -20,8 +20,8 @@ struct GroupedRows {
 // blockIdx.x: row.
 static __global__ void __launch_bounds__(256) panel_rows(const __grid_constant__ GroupedRows p, const swy_step* step) {
   __shared__ float scratch[32];
+  release_next();  // who comes next asks for its weights, and waits for this kernel, which waits for those in front
   depend();
-  release_next();
   const uint32_t row = blockIdx.x;
   if (row >= step_rows(step, p.domain)) return;
   const uint32_t from = p.gather ? step_array<uint32_t>(step, step->logit_row_at)[row] : row;
@@ -52,6 +52,10 @@ struct GroupedLinear {
   uint32_t first[SWY_LINEAR_MAX_WEIGHTS + 1];  // tile of 256 rows of a weight
   uint32_t count, spans, groups;
   swy_rows domain;
+  uint32_t parts;      // of the spans: each tile's are summed in order by the block that ends last
+  float* partial;      // [tiles, parts, accumulators of 4, consumers, 4]
+  uint32_t* counters;  // per tile
+  bool beside;         // the kernel in front lets this one begin once the panels are there; it is waited for at the end
 };
 struct GroupedLinearWeights {
   StreamedWeight w[SWY_LINEAR_MAX_WEIGHTS];
@@ -64,13 +68,15 @@ struct LinearWork {
   static constexpr RowOrder kOrder = RowOrder::neighbours;
   static constexpr int kRows = N, kBlocks = N <= 64 ? 1 : 2;
   static constexpr bool kReadOnce = false;
+  static constexpr Waits kWaits = Waits::ahead;
   const GroupedLinear& p;
   const GroupedLinearWeights& w;
   uint32_t rows;
 
-  __device__ uint32_t total() const { return p.first[p.count] * ((rows + N - 1) / N); }
+  __device__ uint32_t total() const { return p.first[p.count] * ((rows + N - 1) / N) * p.parts; }
   __device__ uint4 entry(uint32_t) const { return {}; }
-  __device__ GroupedTile tile(uint32_t i, uint4) const {
+  __device__ GroupedTile tile(uint32_t number, uint4) const {
+    const uint32_t i = number / p.parts, part = number - i * p.parts;
     const uint32_t steps = p.first[p.count], n = i / steps, m = i - n * steps;
     uint32_t of = 0;
     while (of + 1 < p.count && m >= p.first[of + 1]) ++of;
@@ -81,14 +87,16 @@ struct LinearWork {
     t.x = p.x + uint64_t{n} * (N / 8 * kPanelBytes);
     t.span_stride = uint64_t{p.groups} * kPanelBytes;
     t.groups = min((rows - n * N + 7) / 8, static_cast<uint32_t>(N / 8));
-    t.spans = p.spans;
+    t.begin = p.spans * part / p.parts, t.end = p.spans * (part + 1) / p.parts;
+    t.number = number;
     t.what = make_uint4(of, n * N, t.row0, t.w0->rows);
     return t;
   }
   // Lanes g and g + 1 have the even and the odd ones of 4 kBlocks neighbouring columns, for two rows. They exchange
   // half of them, so that a lane writes four neighbours: of both rows (kBlocks 2), or of one.
   template <int>
-  __device__ void store(const GroupedPipe&, const GroupedTile& tile, const float (&acc)[kBlocks][N / 2]) const {
+  __device__ void store(const GroupedPipe& pipe, const GroupedTile& tile, float (&acc)[kBlocks][N / 2]) const {
+    if (p.parts > 1 && !join(pipe, tile.number, acc)) return;
     const uint32_t warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     const bool odd = g % 2 != 0;
     const uint32_t column = tile.what.z + warp * 16 * kBlocks + g / 2 * 4 * kBlocks + (kBlocks == 2 && odd ? 4 : 0);
@@ -108,6 +116,40 @@ struct LinearWork {
         put_four(tile, row + (kBlocks == 2 ? e : odd ? 1 : 0), column, v);
       }
     }
+  }
+  // Leaves a part's sums in memory; the block that comes last has those of all parts, and true.
+  __device__ bool join(const GroupedPipe& pipe, uint32_t number, float (&acc)[kBlocks][N / 2]) const {
+    constexpr uint32_t kFours = kBlocks * N / 8, kThreads = kConsumers<kBlocks>;
+    const uint32_t tile = number / p.parts;
+    auto* all = reinterpret_cast<float4*>(p.partial) + uint64_t{tile} * p.parts * kFours * kThreads + threadIdx.x;
+    float4* own = all + uint64_t{number - tile * p.parts} * kFours * kThreads;
+#pragma unroll
+    for (uint32_t i = 0; i < kFours; ++i) {
+      const float* v = &acc[i / (N / 8)][i % (N / 8) * 4];
+      __stcg(own + i * kThreads, make_float4(v[0], v[1], v[2], v[3]));
+    }
+    __threadfence();
+    named_barrier(1, kThreads);
+    auto* last = reinterpret_cast<volatile uint32_t*>(pipe.memory + pipe.flag());
+    if (threadIdx.x == 0) {
+      const bool is = atomicAdd(p.counters + tile, 1u) + 1 == p.parts;
+      if (is) p.counters[tile] = 0;
+      *last = is ? 1 : 0;
+    }
+    named_barrier(1, kThreads);
+    if (*last == 0) return false;
+    __threadfence();
+#pragma unroll
+    for (uint32_t i = 0; i < kBlocks * N / 2; ++i) acc[i / (N / 2)][i % (N / 2)] = 0;
+    for (uint32_t part = 0; part < p.parts; ++part, all += kFours * kThreads) {
+#pragma unroll
+      for (uint32_t i = 0; i < kFours; ++i) {
+        const float4 from = __ldcg(all + i * kThreads);
+        float* v = &acc[i / (N / 8)][i % (N / 8) * 4];
+        v[0] += from.x, v[1] += from.y, v[2] += from.z, v[3] += from.w;
+      }
+    }
+    return true;
   }
   __device__ void put_four(const GroupedTile& tile, uint32_t row, uint32_t column, float (&v)[4]) const {
     const uint32_t width = tile.what.w;
@@ -135,9 +177,9 @@ __global__ void __launch_bounds__(kGroupedThreads<(N <= 64 ? 1 : 2)>, 1)
                    const GroupedShape shape, const swy_step* step) {
 #ifdef SWY_HOPPER
   extern __shared__ uint4 shared[];
-  depend();
-  release_next();
-  grouped_product<kDtype>(LinearWork<N>{p, w, step_rows(step, p.domain)}, shape, reinterpret_cast<char*>(shared));
+  const LinearWork<N> work{p, w, step_rows(step, p.domain)};
+  grouped_product<kDtype>(work, shape, reinterpret_cast<char*>(shared), p.beside);
+  if (p.beside) depend();
 #endif
 }
 

@@ -64,9 +64,9 @@ __device__ inline float stage_row_early(const Projection& p, const swy_step* ste
 }
 #endif
 
-// done(weight, row, sum) is called by one lane per row.
-template <bool kNibbles, int R, int UX, class Done>
-__device__ inline void multiply_strips(const Strips& s, const swy_step* step, Done done) {
+// done(weight, row, sum) is called by one lane per row, and `begun` when the row of activations is there.
+template <bool kNibbles, int R, int UX, class Begun, class Done>
+__device__ inline void multiply_strips(const Strips& s, const swy_step* step, Begun begun, Done done) {
 #if __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) uint4 shared[];
   const Projection& p = s.p;
@@ -79,6 +79,10 @@ __device__ inline void multiply_strips(const Strips& s, const swy_step* step, Do
     const uint32_t strip = warp + i * warps;
     if (strip >= total) return;
     const uint32_t w = weight_of_task(p, strip), first = (strip - p.first_task[w]) * R, last = p.weights[w].rows - 1;
+    if (first + R <= last + 1) {
+      ask_run<R>(ring, i, p.weights[w], first);
+      return;
+    }
     ask<R>(ring, i, p.weights[w], first, p.weights[w], min(first + 1, last));
   };
   for (uint32_t i = 0; i < stages; ++i) ask_for(i);
@@ -94,6 +98,7 @@ __device__ inline void multiply_strips(const Strips& s, const swy_step* step, Do
   const bool empty = step_rows(step, p.domain) == 0;  // nothing is given out, but what was asked for must come
   const Activations x(reinterpret_cast<char*>(shared) + s.ring.bytes(), p.forms, 1, p.width);
   const float inverse = stage_row_early(p, step, x, empty);
+  begun();
   // Kept in registers where there are few of them, and several strips to use them for.
   constexpr bool kHold = UX <= (kNibbles ? 2 : 4);
   PieceX<kNibbles> mine[kHold ? UX : 1];
@@ -136,7 +141,8 @@ __device__ inline void multiply_strips(const Strips& s, const swy_step* step, Do
 template <bool kNibbles, int R, int UX>
 __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
     linear_strips(const __grid_constant__ Strips s, const swy_step* step) {
-  multiply_strips<kNibbles, R, UX>(s, step, [&](uint32_t w, uint32_t row, float value) {
+  const auto nothing = [] {};
+  multiply_strips<kNibbles, R, UX>(s, step, nothing, [&](uint32_t w, uint32_t row, float value) {
     s.p.y[w][row] = s.p.residual == nullptr ? value : value + s.p.residual[row];
   });
 }
@@ -146,11 +152,14 @@ template <bool kNibbles, int R, int UX>
 __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
     head_sample_strips(const __grid_constant__ Strips s, const __grid_constant__ Draws d, const swy_step* step) {
   __shared__ uint64_t scratch[32];
+  Stamps stamps(kStampHead);
+  stamps.take_place();
   uint64_t best = 0;
   int bad = 0;
   const bool draws = step->sample_rows > 0;
   const Draw r = draws ? draw_of(d, step, 0) : Draw{};
-  multiply_strips<kNibbles, R, UX>(s, step, [&](uint32_t, uint32_t id, float logit) {
+  const auto begun = [&] { stamps.note(kWaited); };
+  multiply_strips<kNibbles, R, UX>(s, step, begun, [&](uint32_t, uint32_t id, float logit) {
     if (!draws) return;
     if (!r.simple) {
       const_cast<float*>(d.logits)[id] = logit;
@@ -161,12 +170,14 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
     const uint64_t key = final_key(r, id, value_of(r, id, logit));
     best = key > best ? key : best;
   });
+  stamps.note(kMultiplied);
   __syncthreads();
   best = block_max(best, scratch);
   bad = __syncthreads_or(bad);
   if (threadIdx.x != 0) return;
   d.best[blockIdx.x] = best;
   d.bad[blockIdx.x] = static_cast<uint32_t>(bad);
+  stamps.end();
 }
 
 // Calls f with the template arguments that fit: nibbles, rows per strip, pieces per lane.

@@ -3,13 +3,13 @@
 
 #include <memory>
 
+#include "stamps.cuh"
 #include "switchyard/sdk/error.hpp"
 
 namespace gpu {
 namespace {
 
 constexpr uint64_t kCounters = 65536;
-
 }  // namespace
 
 swy_status list_begin(swy_device* device, const swy_list_info* info, swy_list** out, swy_error* error) {
@@ -27,11 +27,12 @@ swy_status list_begin(swy_device* device, const swy_list_info* info, swy_list** 
     if (e == cudaSuccess) e = cudaStreamSynchronize(device->stream);
     if (e == cudaSuccess) e = cudaStreamCreateWithFlags(&list->capture, cudaStreamNonBlocking);
     if (e == cudaSuccess) e = cudaStreamBeginCapture(list->capture, cudaStreamCaptureModeRelaxed);
-    if (e != cudaSuccess) {
+    list->capturing = e == cudaSuccess;
+    swy_status s = e == cudaSuccess ? begin_spans(*list, error) : check(e, "beginning a list", error);
+    if (s != SWY_OK) {
       list_free(list.release());
-      return check(e, "beginning a list", error);
+      return s;
     }
-    list->capturing = true;
     *out = list.release();
     return SWY_OK;
   });
@@ -52,6 +53,12 @@ swy_status list_submit(swy_list* list, const swy_submit* submit, swy_error* erro
   if (const cudaError_t e = cudaGraphLaunch(list->executable, device.stream); e != cudaSuccess) {
     return check(e, "starting a list", error);
   }
+#ifdef SWITCHYARD_STAMPS
+  count_list();
+#endif
+  if (list->ticks != nullptr && device.profile->on) {
+    if (const swy_status s = keep_spans(*list, error); s != SWY_OK) return s;
+  }
   // What it waits for was put on the same stream before.
   return signal(device, submit, error);
 }
@@ -68,6 +75,7 @@ void list_free(swy_list* list) {
   if (list->graph != nullptr) cudaGraphDestroy(list->graph);
   if (list->capture != nullptr) cudaStreamDestroy(list->capture);
   cudaFree(list->counters);
+  cudaFree(list->ticks);
   cudaGetLastError();
   delete list;
 }

@@ -1,6 +1,8 @@
 // A command list while it is recorded and after.
 #pragma once
 
+#include <vector>
+
 #include "device.h"
 #include "switchyard/step.h"
 
@@ -16,6 +18,11 @@ struct swy_list {
   cudaGraphExec_t executable = nullptr;
   uint32_t* counters = nullptr;  // zero between kernels
   uint64_t counters_used = 0;
+  // Timestamps (profile.h), if they were on when it began.
+  uint64_t* ticks = nullptr;       // in the device's memory: of the beginning, and of each launch's end
+  std::vector<const char*> spans;  // names of the launches
+  const char* kernel = nullptr;    // that is being recorded
+  bool begins = true;              // it has launched nothing yet
 };
 
 namespace gpu {

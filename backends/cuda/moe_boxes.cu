@@ -8,6 +8,8 @@
 // waits for its weights.
 #include "moe_boxes.cuh"
 
+#include <algorithm>
+
 namespace gpu {
 namespace {
 
@@ -16,6 +18,7 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
     route_boxes(const __grid_constant__ MixtureBoxes b, const swy_step* step) {
 #if __CUDA_ARCH__ >= 900
   __shared__ float part[kBoxWarps], squares[kBoxWarps];
+  Stamps stamps(kStampRoute);
   const Mixture& m = b.m;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const uint32_t row = blockIdx.x * 2 + warp / 4, chunks = m.hidden / kSlice;
@@ -34,14 +37,16 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
     norm_of(b, eight, norm[c]);
   }
   const bool empty = step_rows(step, m.domain) == 0;
-  touch(b);
+  stamps.take_place();
   depend();
+  stamps.note(kWaited);
   if (empty) return;
 #pragma unroll
   for (uint32_t c = 0; c < kChunks; ++c) {
     if (c * 4 + warp % 4 < chunks) load_eight_fresh(m.x + ((c * 4 + warp % 4) * 32 + lane) * 8, v[c]);
   }
   release_next();
+  stamps.note(kRead);
   float sum = 0, square = 0;
   multiply_chunks(weight, norm, v, warp % 4, chunks, sum, square);
   sum = warp_sum(sum);
@@ -58,6 +63,7 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
   } else {
     m.shared_p[0] = sigmoid(total);
   }
+  stamps.end();
 #endif
 }
 
@@ -67,9 +73,10 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
 #if __CUDA_ARCH__ >= 900
   extern __shared__ char dynamic[];
   __shared__ Asked arrived[kBoxWarps], scales_arrived;
-  __shared__ float part[kBoxWarps][2 * kHalf], squares[kBoxWarps];
-  __shared__ uint4 scratch[kBoxWarps][32];
+  __shared__ float squares[kBoxWarps];
+  __shared__ uint4 scratch[kBoxWarps][32];  // of a warp: its slice of x, then its sums of 2 * kHalf rows
   __shared__ Chosen chosen;
+  Stamps stamps(kStampGateUp);
   const Mixture& m = b.m;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, slices = m.hidden / kSlice;
   const uint32_t slot = blockIdx.x / (m.width / kHalf), first = blockIdx.x % (m.width / kHalf) * kHalf;
@@ -85,34 +92,44 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
   float norm[8], v[8] = {}, square = 0;
   if (works) norm_of(b, warp * 32 + lane, norm);
   const bool empty = step_rows(step, m.domain) == 0;
-  touch(b);
+  stamps.take_place();
   depend();
+  stamps.note(kWaited);
   const bool exists = threadIdx.x < m.experts;
   const float logit = exists && !empty ? __ldcg(m.logits + threadIdx.x) : 0.0f;
   if (works && !empty) load_eight_fresh(m.x + warp * kSlice + lane * 8, v);
   if (routed) {
     ask_for_chosen(to, maps.gate_up, m, logit, exists, slot, first, chosen);
   }
+  stamps.note(kAsked);
   release_next();  // not earlier: `down` reads the logits without waiting for this kernel
   if (works) {
     const SliceX x = make_normed(v, norm, scratch[warp], square);
+    stamps.note(kRead);
     arrived[warp].wait();
     scales_arrived.wait();
+    stamps.note(kArrived);
 #pragma unroll 1
     for (uint32_t half = 0; half < 2; ++half) {
+      __syncwarp();
       const TileScales of(scales + half * half_scales / 2, m.gate_up, warp, kHalf, kTileRows * m.gate_up.groups);
       float sum[2][2];
       multiply_tiles<2>(boxes + half * kHalf * kBoxBytes, of, x, sum);
-      give<2>(sum, part[warp] + half * kHalf, 2, false);
+      give<2>(sum, reinterpret_cast<float*>(scratch[warp]) + half * kHalf, 2, false);
     }
   }
+  stamps.note(kMultiplied);
   keep_square(square, squares);
   __syncthreads();
   if (threadIdx.x >= kHalf || empty) return;
   float gate = 0, up = 0;
-  for (uint32_t w = 0; w < slices; ++w) gate += part[w][threadIdx.x], up += part[w][kHalf + threadIdx.x];
+  for (uint32_t w = 0; w < slices; ++w) {
+    const auto* part = reinterpret_cast<const float*>(scratch[w]);
+    gate += part[threadIdx.x], up += part[kHalf + threadIdx.x];
+  }
   const float inverse = inverse_norm(b, squares);
   m.h[slot * m.width + first + threadIdx.x] = silu(gate * inverse) * (up * inverse);
+  stamps.end();
 #endif
 }
 
@@ -125,6 +142,7 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
   __shared__ float part[kBoxWarps][kTileRows];
   __shared__ uint4 scratch[kBoxWarps][32];
   __shared__ Chosen chosen;
+  Stamps stamps(kStampDown);
   const Mixture& m = b.m;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, first = blockIdx.x * kTileRows;
   const uint32_t per_slot = m.width / kSlice, per_warp = b.boxes_per_warp();
@@ -137,10 +155,12 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
   const bool exists = threadIdx.x < m.experts;
   choose(exists ? __ldcg(m.logits + threadIdx.x) : 0.0f, exists, m.top_k, chosen);
   ask_for_slots({boxes, scales, mine, per_slot, tile_scales, arrived[warp]}, maps, m, chosen, first);
+  stamps.note(kAsked);
   const float weight = chosen.weight(m.top_k);
   const bool empty = step_rows(step, m.domain) == 0;
-  touch(b);
+  stamps.take_place();
   depend();
+  stamps.note(kWaited);
   release_next();  // not earlier: the weights behind these would get in the way of those of gate_up_boxes
   const float factor = lane == m.top_k && !empty && m.shared_width != 0 ? m.shared_p[0] : weight;
   float v[kMostBoxes][8] = {}, residual = 0;
@@ -152,13 +172,18 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
     const uint32_t slice = warp + i * kBoxWarps;
     const SliceX x = make_slice(v[0], __shfl_sync(kAll, factor, slice / per_slot), scratch[warp]);
     shift(v);
-    if (i == 0) arrived[warp].wait();
+    if (i == 0) {
+      stamps.note(kRead);
+      arrived[warp].wait();
+      stamps.note(kArrived);
+    }
     const TileScales of(scales + i * tile_scales, m.down, slice % per_slot, kTileRows, 0);
     float sum[1][2];
     multiply_tiles<1>(boxes + i * kTileBytes, of, x, sum);
     all[0][0] += sum[0][0];
     all[0][1] += sum[0][1];
   }
+  stamps.note(kMultiplied);
   give<1>(all, part[warp], 1, false);
   __syncthreads();
   if (threadIdx.x >= kTileRows || empty) return;
@@ -166,6 +191,7 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
 #pragma unroll
   for (uint32_t w = 0; w < kBoxWarps; ++w) sum += part[w][threadIdx.x];
   m.y[first + threadIdx.x] = sum;
+  stamps.end();
 #endif
 }
 
@@ -174,6 +200,22 @@ uint32_t gate_up_shared(const Mixture& m) {
 }
 uint32_t down_shared(const MixtureBoxes& b) {
   return 1024 + kBoxWarps * b.boxes_per_warp() * (kTileBytes + scales_bytes(b.m.down, kTileRows));
+}
+
+// What `down` asks for: it begins while gate_up works, which some multiprocessors have two blocks of. Beside one block
+// of gate_up there is room for one of `down`, not for two, and beside two of gate_up as well, if that can be.
+swy_status down_spread(const Mixture& m, const MixtureBoxes& b, uint32_t* bytes, swy_error* error) {
+  cudaFuncAttributes up{}, down{};
+  cudaError_t e = cudaFuncGetAttributes(&up, gate_up_boxes);
+  if (e == cudaSuccess) e = cudaFuncGetAttributes(&down, down_boxes);
+  if (e != cudaSuccess) return check(e, "asking for a kernel's memory", error);
+  constexpr uint32_t kUnit = 128;  // that a block is given
+  const auto whole = [](uint64_t n) { return static_cast<uint32_t>((n + kUnit - 1) / kUnit * kUnit); };
+  const uint32_t one = whole(gate_up_shared(m) + up.sharedSizeBytes + kBlockMemory);
+  const uint32_t own = whole(down.sharedSizeBytes + kBlockMemory), needed = whole(down_shared(b));
+  const uint32_t spread = std::max(needed + own, whole((kProcessorMemory - one) / 2 + 1));
+  *bytes = 2 * one + spread <= kProcessorMemory ? spread - own : needed;
+  return SWY_OK;
 }
 
 bool is_plain(const swy_tensor& t) { return t.dtype == SWY_BF16 || t.dtype == SWY_F32; }
@@ -258,7 +300,9 @@ swy_status record_moe_boxes(const Recording& r, const Mixture& m, const InputNor
   SWY_CUDA_TRY(launch(r, route_boxes, ceil_div(rows, 2), kBoxThreads, 0, b, r.list.step));
   SWY_CUDA_TRY(
       launch(r, gate_up_boxes, b.slots() * (m.width / kHalf), kBoxThreads, gate_up_shared(m), up, b, r.list.step));
-  return launch(r, down_boxes, m.hidden / kTileRows, kBoxThreads, down_shared(b), down, b, r.list.step);
+  uint32_t shared = 0;
+  SWY_CUDA_TRY(down_spread(m, b, &shared, r.error));
+  return launch(r, down_boxes, m.hidden / kTileRows, kBoxThreads, shared, down, b, r.list.step);
 }
 
 std::span<const Kernel> moe_boxes_kernels() { return kKernels; }

@@ -3,12 +3,24 @@
 
 #include <algorithm>
 
+#include "moe_combine.cuh"
+#include "moe_route.cuh"
 #include "narrow.cuh"
 
 namespace gpu {
 namespace {
 
-constexpr uint32_t kMostRows = 8 * kMostTileGroups;
+// Rows of activations per tile at most. Larger tiles bring an expert's weights into registers less often, but two
+// warpgroups hide less than four: they pay from so many rows of a bucket per expert on.
+constexpr uint32_t kMostRows = 64, kMostRowsWide = 8 * kMostTileGroups, kWideFrom = 96;
+bool wide(const swy_op& op) {
+  const swy_moe_attrs a = moe_attrs(op);
+  return static_cast<uint64_t>(op.inputs[0]->dims[0]) * a.top_k >= uint64_t{kWideFrom} * a.experts;
+}
+
+// Rows that one launch routes at most. It gives every expert room for all of them: 150 MB of workspace for 64 rows of
+// 2,048, of which a step touches what it fills.
+constexpr uint32_t kMostRouted = 64;
 
 uint32_t spans_of(uint32_t width) { return ceil_div(width, kSpan); }
 
@@ -24,14 +36,25 @@ uint32_t most_tiles(const swy_op& op) {
   return pairs / kMostRows + std::min(a.experts, pairs) + ceil_div(rows, kMostRows) + 1;
 }
 
+bool is_plain(const swy_tensor& t) { return t.dtype == SWY_F32 || t.dtype == SWY_BF16; }
+bool routes_few(const swy_op& op) {
+  const swy_moe_attrs a = moe_attrs(op);
+  if (op.id == SWY_OP_EXPERTS || op.input_count > (op.id == SWY_OP_MOE_ADD ? 2u : 1u)) return false;
+  return op.inputs[0]->dims[0] <= kMostRouted && op.inputs[0]->dims[1] <= kTeam * 2 * kSpan && narrow(*op.weights[0]) &&
+         a.experts <= kRoutedExperts && a.top_k <= kMostChosen && (a.shared_width == 0 || is_plain(*op.weights[6]));
+}
+
 bool router_is_narrow(const swy_op& op) { return op.id != SWY_OP_EXPERTS && narrow(*op.weights[0]); }
 
 // What lies in the workspace behind the operands; returns the router's partial sums.
 float* place(GroupedMixture& p, Arena& arena, const swy_op& op) {
   const swy_moe_attrs a = moe_attrs(op);
   const auto rows = static_cast<uint32_t>(op.inputs[0]->dims[0]), hidden = static_cast<uint32_t>(op.inputs[0]->dims[1]);
-  p.groups = most_groups(op);
-  p.most_rows = kMostRows;
+  const uint32_t slots = a.top_k + (a.shared_width != 0 ? 1 : 0);
+  p.room = routes_few(op) ? ceil_div(rows, 8) : 0;
+  p.groups = p.room != 0 ? (a.experts + slots - a.top_k) * p.room : most_groups(op);
+  p.most_rows = wide(op) ? kMostRowsWide : std::min(kMostRows, ceil_div(rows, 8) * 8);
+  p.places = arena.take<uint32_t>(uint64_t{rows} * slots);
   p.rank = arena.take<uint32_t>(uint64_t{rows} * a.top_k);
   p.begins = arena.take<uint32_t>(a.experts + 1);
   p.tiles = arena.take<uint4>(most_tiles(op));
@@ -39,7 +62,7 @@ float* place(GroupedMixture& p, Arena& arena, const swy_op& op) {
   p.x = arena.take<uint8_t>(uint64_t{spans_of(hidden)} * p.groups * kPanelBytes);
   p.h = arena.take<uint8_t>(uint64_t{spans_of(std::max(a.width, a.shared_width))} * p.groups * kPanelBytes);
   p.pairs = arena.take<uint16_t>(uint64_t{p.groups} * 8 * hidden);
-  return router_is_narrow(op) ? arena.take<float>(narrow_partials(rows, a.experts, hidden)) : nullptr;
+  return router_is_narrow(op) && p.room == 0 ? arena.take<float>(narrow_partials(rows, a.experts, hidden)) : nullptr;
 }
 
 swy_status record_logits(const Recording& r, const Mixture& m, float* partial, uint32_t rows) {
@@ -61,24 +84,30 @@ swy_status record_logits(const Recording& r, const Mixture& m, float* partial, u
 template <class Kernel, class Weights>
 swy_status record_part(const Recording& r, Kernel kernel, const GroupedMixture& p, const Weights& w, swy_dtype d,
                        uint32_t parts, uint32_t steps, bool staged) {
-  const GroupedShape shape = grouped_shape(r.device().block_memory, d, kMostRows, staged);
-  return launch(r, kernel, static_cast<uint32_t>(r.device().processors), kGroupedThreads<1>, shape.bytes(d), p, w,
-                parts, steps, shape);
+  const GroupedShape shape = grouped_shape(r.device().block_memory, d, p.most_rows, staged);
+  return launch(r, kernel, static_cast<uint32_t>(r.device().processors),
+                wide(r.op) ? kGroupedThreads<2> : kGroupedThreads<1>, shape.bytes(d), p, w, parts, steps, shape);
 }
 swy_status record_gate_up(const Recording& r, const GroupedMixture& p, const GateUpWeights& w, swy_dtype d,
                           uint32_t parts) {
   const uint32_t width =
       std::max((parts & kRouted) != 0 ? p.m.width : 0, (parts & kShared) != 0 ? p.m.shared_width : 0);
-  const auto kernel = d == SWY_BF16 ? gate_up_grouped<SWY_BF16>
-                      : d == SWY_I8 ? gate_up_grouped<SWY_I8>
-                                    : gate_up_grouped<SWY_I4>;
-  return record_part(r, kernel, p, w, d, parts, spans_of(width), true);
+  const auto kernel = [&]<int kBlocks>() {
+    return d == SWY_BF16 ? gate_up_grouped<SWY_BF16, kBlocks>
+           : d == SWY_I8 ? gate_up_grouped<SWY_I8, kBlocks>
+                         : gate_up_grouped<SWY_I4, kBlocks>;
+  };
+  return record_part(r, wide(r.op) ? kernel.template operator()<2>() : kernel.template operator()<1>(), p, w, d, parts,
+                     spans_of(width), true);
 }
 swy_status record_down(const Recording& r, const GroupedMixture& p, const DownWeights& w, swy_dtype d, uint32_t parts) {
-  const auto kernel = d == SWY_BF16 ? down_grouped<SWY_BF16>
-                      : d == SWY_I8 ? down_grouped<SWY_I8>
-                                    : down_grouped<SWY_I4>;
-  return record_part(r, kernel, p, w, d, parts, ceil_div(p.m.hidden, kTileRowsOfWeight), false);
+  const auto kernel = [&]<int kBlocks>() {
+    return d == SWY_BF16 ? down_grouped<SWY_BF16, kBlocks>
+           : d == SWY_I8 ? down_grouped<SWY_I8, kBlocks>
+                         : down_grouped<SWY_I4, kBlocks>;
+  };
+  return record_part(r, wide(r.op) ? kernel.template operator()<2>() : kernel.template operator()<1>(), p, w, d, parts,
+                     ceil_div(p.m.hidden, kTileRowsOfWeight), false);
 }
 
 // 4-bit weights with and without offsets are multiplied by one kernel.
@@ -103,12 +132,18 @@ swy_status record_experts(const Recording& r, const GroupedMixture& p) {
   return shared && other != d ? record_down(r, p, down, other, kShared) : SWY_OK;
 }
 
-swy_status record_grouped(const Recording& r) {
-  Arena arena(r.operands.workspace());
-  GroupedMixture p{};
-  p.m = mixture_of(r, arena, false);
-  float* partial = place(p, arena, r.op);
-  const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
+// Logits, choice, tiles and copies of few rows.
+swy_status record_few(const Recording& r, const GroupedMixture& p, const InputNorm& norm, uint32_t rows) {
+  RouteFew f{p, norm, nullptr};
+  f.p.counts = take_counters(r.list, p.m.experts + 1, r.error);
+  if (f.p.counts == nullptr) return SWY_UNSUPPORTED;
+  f.done = f.p.counts + p.m.experts;
+  return launch_clusters(r, p.m.hidden <= kTeam * kSpan ? route_few<1> : route_few<2>, kTeam,
+                         ceil_div(rows, kTeam) * kTeam, kRouteThreads, 0, f, r.list.step);
+}
+
+// The same by a launch for each.
+swy_status record_many(const Recording& r, GroupedMixture& p, float* partial, uint32_t rows) {
   if (p.m.routes) {
     SWY_CUDA_TRY(record_logits(r, p.m, partial, rows));
     SWY_CUDA_TRY(record_choice(r, p.m, rows));
@@ -117,9 +152,22 @@ swy_status record_grouped(const Recording& r) {
   if (p.counts == nullptr) return SWY_UNSUPPORTED;
   SWY_CUDA_TRY(launch(r, count_pairs, ceil_div(uint64_t{rows} * p.m.top_k, 256), 256, 0, p, r.list.step));
   SWY_CUDA_TRY(launch(r, sort_tiles, 1, kSortThreads, 0, p, r.list.step));
-  SWY_CUDA_TRY(launch(r, gather, rows, 256, 0, p, r.list.step));
+  return launch(r, gather, rows, 256, 0, p, r.list.step);
+}
+
+swy_status record_mixture(const Recording& r, GroupedMixture& p, float* partial, const InputNorm& norm) {
+  const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
+  SWY_CUDA_TRY(p.room != 0 ? record_few(r, p, norm, rows) : record_many(r, p, partial, rows));
   SWY_CUDA_TRY(record_experts(r, p));
   return launch(r, combine_grouped, rows, 256, 0, p, r.list.step);
+}
+
+swy_status record_grouped(const Recording& r) {
+  Arena arena(r.operands.workspace());
+  GroupedMixture p{};
+  p.m = mixture_of(r, arena, false);
+  float* partial = place(p, arena, r.op);
+  return record_mixture(r, p, partial, {});
 }
 
 swy_status supports_grouped(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
@@ -142,17 +190,8 @@ swy_status supports_grouped(const swy_device& device, const swy_op& op, const sw
   return SWY_OK;
 }
 
-double cost_grouped(const swy_op& op, const swy_bucket&) {
-  const MixtureWork work = mixture_work(op);
-  return 40 + (2 * row_bytes(op) + work.weight_bytes) / 2.4e6 + work.multiply_adds / 400e6;
-}
-
-uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) {
-  Arena arena(nullptr);
-  GroupedMixture p{};
-  place(p, arena, op);
-  return mixture_workspace(op, false) + arena.used();
-}
+double cost_grouped(const swy_op& op, const swy_bucket&) { return moe_grouped_cost(op); }
+uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) { return moe_grouped_workspace(op); }
 
 constexpr Kernel kernel(const char* name, uint32_t op) {
   return {name, op, kAlways, SWY_BF16, supports_grouped, cost_grouped, workspace, record_grouped};
@@ -161,6 +200,39 @@ constexpr Kernel kKernels[] = {kernel("moe.grouped", SWY_OP_MOE), kernel("moe_ad
                                kernel("experts.grouped", SWY_OP_EXPERTS)};
 
 }  // namespace
+
+swy_status supports_normed_grouped(const swy_device& device, const swy_op& op, const swy_bucket& bucket,
+                                   swy_error* error) {
+  SWY_CUDA_TRY(supports_grouped(device, op, bucket, error));
+  if (routes_few(op)) return SWY_OK;
+  return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
+                   "the norm of up to %u rows of up to %u goes with a bf16 router of up to %u experts, %u of them "
+                   "chosen at most",
+                   kMostRouted, kTeam * 2 * kSpan, kRoutedExperts, kMostChosen);
+}
+
+uint64_t moe_grouped_workspace(const swy_op& op) {
+  Arena arena(nullptr);
+  GroupedMixture p{};
+  place(p, arena, op);
+  return mixture_workspace(op, false) + arena.used();
+}
+
+// Microseconds of an H200, within a tenth of what was measured from 2 to 8,192 rows.
+double moe_grouped_cost(const swy_op& op) {
+  const MixtureWork work = mixture_work(op);
+  return (routes_few(op) ? 25 : 48) + (2 * row_bytes(op) + work.weight_bytes) / 3.2e6 + work.multiply_adds / 265e6;
+}
+
+swy_status record_normed_grouped(const Recording& r, void* workspace, const float* x, const InputNorm& norm,
+                                 const float* residual, float* y) {
+  Arena arena(workspace);
+  GroupedMixture p{};
+  p.m = mixture_of(r, arena, false);
+  float* partial = place(p, arena, r.op);
+  p.m.x = x, p.m.residual = residual, p.m.y = y;
+  return record_mixture(r, p, partial, norm);
+}
 
 std::span<const Kernel> moe_grouped_kernels() { return kKernels; }
 

@@ -3,9 +3,10 @@
 //
 //   count_pairs, sort_tiles   places of pairs, and the tiles of all experts
 //   gather       x as panels, in sorted order
+//   route_few    all of that for few rows, with the router (moe_route.cuh)
 //   gate_up      h = silu(gate) * up, as panels
 //   down         what each expert makes of its pairs, in bf16
-//   combine      y, in order of k
+//   combine      y, in order of k (moe_combine.cuh)
 #pragma once
 
 #include "grouped.cuh"
@@ -14,19 +15,21 @@
 
 namespace gpu {
 
-constexpr uint32_t kSortThreads = 1024, kMostSorted = 1024, kMostTileGroups = 8, kMostSlots = 33;
+constexpr uint32_t kSortThreads = 1024, kMostSorted = 1024, kMostTileGroups = 16, kMostSlots = 33;
 
 struct GroupedMixture {
   Mixture m;
-  uint32_t* counts;      // [experts]: of pairs; zero between steps
+  uint32_t* counts;      // [experts]: of pairs, zero between steps
   uint32_t* rank;        // [rows, top_k]: of a pair among those of its expert
   uint32_t* begins;      // [experts + 1]: the first group of each expert, then of the shared one
+  uint32_t* places;      // [rows, slots]: the sorted rows of a row's copies
   uint4* tiles;          // expert (experts: the shared one), first group, rows
-  uint32_t* tile_count;  // [9]: tiles; tiles of 1 to 8 groups or more
+  uint32_t* tile_count;  // [1 + kMostTileGroups]: tiles; tiles of 1, 2, ... groups or more
   uint8_t* x;            // panels [spans of hidden][groups]
   uint8_t* h;            // panels [spans of width][groups]
   uint16_t* pairs;       // bf16 [8 * groups, hidden]
   uint32_t groups, most_rows;
+  uint32_t room;  // groups that every expert has; 0: as many as it needs
 
   __device__ uint32_t slots() const { return m.top_k + (m.shared_width != 0 ? 1 : 0); }
 };
@@ -45,7 +48,10 @@ struct TileSplit {
   uint32_t tiles, groups, last;  // groups of 8 rows in each but the last, and in the last
 
   __device__ TileSplit(uint32_t n, uint32_t most_rows) {
-    const uint32_t all = (n + 7) / 8, least = (all * 8 + most_rows - 1) / most_rows;
+    const uint32_t all = (n + 7) / 8;
+    groups = last = all, tiles = all != 0 ? 1 : 0;
+    if (all * 8 <= most_rows) return;
+    const uint32_t least = (all * 8 + most_rows - 1) / most_rows;
     groups = least == 0 ? 0 : (all + least - 1) / least;
     tiles = least == 0 ? 0 : (all + groups - 1) / groups;
     last = least == 0 ? 0 : all - (tiles - 1) * groups;
@@ -99,22 +105,11 @@ __device__ inline void list_tiles(const GroupedMixture& p, uint32_t expert, uint
       make_uint4(expert, begin + last * split.groups, n - last * split.groups * 8, 0);
 }
 
-// One block: where each expert's pairs begin, and the tiles in order of falling size. Leaves the counts at zero.
-static __global__ void __launch_bounds__(kSortThreads)
-    sort_tiles(const __grid_constant__ GroupedMixture p, const swy_step* step) {
-  __shared__ uint32_t counts[kMostSorted + 1], begins[kMostSorted + 1], sizes[kMostTileGroups + 1];
-  depend();
-  release_next();
-  const uint32_t experts = p.m.experts;
-  for (uint32_t e = threadIdx.x; e < experts; e += kSortThreads) counts[e] = p.counts[e], p.counts[e] = 0;
-  if (threadIdx.x == 0) counts[experts] = p.m.shared_width != 0 ? step_rows(step, p.m.domain) : 0;
-  if (threadIdx.x <= kMostTileGroups) sizes[threadIdx.x] = 0;
-  __syncthreads();
-  if (threadIdx.x < 32) {
-    const uint32_t groups = sum_groups(counts, begins, experts);
-    if (threadIdx.x == 0) begins[experts] = groups;
-  }
-  for (uint32_t e = threadIdx.x; e <= experts; e += kSortThreads) {
+// By a block: the tiles in order of falling size, from counts and begins [experts + 1] and sizes [kMostTileGroups + 1],
+// which are zero, all in shared memory.
+__device__ inline void put_tiles(const GroupedMixture& p, const uint32_t* counts, const uint32_t* begins,
+                                 uint32_t* sizes) {
+  for (uint32_t e = threadIdx.x; e <= p.m.experts; e += blockDim.x) {
     const TileSplit split(counts[e], p.most_rows);
     if (split.tiles == 0) continue;
     atomicAdd(sizes + split.groups, split.tiles - 1);
@@ -132,10 +127,30 @@ static __global__ void __launch_bounds__(kSortThreads)
     p.tile_count[0] = tiles;
   }
   __syncthreads();
-  for (uint32_t e = threadIdx.x; e <= experts; e += kSortThreads) {
-    p.begins[e] = begins[e];
-    list_tiles(p, e, counts[e], begins[e], sizes);
+  for (uint32_t e = threadIdx.x; e <= p.m.experts; e += blockDim.x) list_tiles(p, e, counts[e], begins[e], sizes);
+}
+
+// One block: where each expert's pairs begin, and the tiles. Leaves the counts at zero.
+static __global__ void __launch_bounds__(kSortThreads)
+    sort_tiles(const __grid_constant__ GroupedMixture p, const swy_step* step) {
+  __shared__ uint32_t counts[kMostSorted + 1], begins[kMostSorted + 1], sizes[kMostTileGroups + 1];
+  depend();
+  release_next();
+  const uint32_t experts = p.m.experts;
+  for (uint32_t e = threadIdx.x; e < experts; e += kSortThreads) {
+    counts[e] = p.counts[e];
+    p.counts[e] = 0;
   }
+  if (threadIdx.x == 0) counts[experts] = p.m.shared_width != 0 ? step_rows(step, p.m.domain) : 0;
+  if (threadIdx.x <= kMostTileGroups) sizes[threadIdx.x] = 0;
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    const uint32_t groups = sum_groups(counts, begins, experts);
+    if (threadIdx.x == 0) begins[experts] = groups;
+  }
+  __syncthreads();
+  for (uint32_t e = threadIdx.x; e <= experts; e += kSortThreads) p.begins[e] = begins[e];
+  put_tiles(p, counts, begins, sizes);
 }
 
 // blockIdx.x: row. A row's copies for its experts, and the shared expert's factor.
@@ -151,6 +166,7 @@ static __global__ void __launch_bounds__(256) gather(const __grid_constant__ Gro
   if (threadIdx.x < slots) {
     to[threadIdx.x] =
         threadIdx.x < p.m.top_k ? sorted_row(p, row * p.m.top_k + threadIdx.x) : p.begins[p.m.experts] * 8 + row;
+    p.places[row * slots + threadIdx.x] = to[threadIdx.x];
   }
   float sum = 0;
   if (p.m.shared_width != 0) {
@@ -172,11 +188,23 @@ static __global__ void __launch_bounds__(256) gather(const __grid_constant__ Gro
 
 #ifdef SWY_HOPPER
 
+// i / steps, which is a power of two most often.
+__device__ inline uint32_t over(uint32_t i, uint32_t steps) {
+  return __popc(steps) == 1 ? i >> (__ffs(static_cast<int>(steps)) - 1) : i / steps;
+}
+
+// Tiles have up to 64 rows of activations, or for kBlocks 2 up to 128.
+template <int kBlocksOf>
+struct TilesOfMixture {
+  static constexpr int kRows = 0, kBlocks = kBlocksOf, kMostRows = 64 * kBlocks, kStep = 8 * kBlocks;
+};
+
 // A tile of the first half of a kernel's rows, gate, and of the second, up.
-struct GateUpWork {
+template <int kBlocks>
+struct GateUpWork : TilesOfMixture<kBlocks> {
   static constexpr RowOrder kOrder = RowOrder::pairs;
-  static constexpr int kRows = 0, kBlocks = 1;
   static constexpr bool kReadOnce = true;
+  static constexpr Waits kWaits = Waits::first;  // for the list of tiles
   const GroupedMixture& p;
   const GateUpWeights& w;
   uint32_t parts, steps;  // steps: tiles of 128 of the width
@@ -184,10 +212,10 @@ struct GateUpWork {
   __device__ uint32_t total() const { return *p.tile_count * steps; }
   // Tiles of `groups` groups or more, which come first.
   __device__ uint32_t total(uint32_t groups) const { return p.tile_count[groups] * steps; }
-  __device__ uint4 entry(uint32_t i) const { return __ldg(p.tiles + i / steps); }
+  __device__ uint4 entry(uint32_t i) const { return __ldg(p.tiles + over(i, steps)); }
   __device__ GroupedTile tile(uint32_t i, uint4 of) const {
     const bool shared = of.x == p.m.experts;
-    const uint32_t first = i % steps * kBoxRows, width = shared ? p.m.shared_width : p.m.width;
+    const uint32_t first = (i - over(i, steps) * steps) * kBoxRows, width = shared ? p.m.shared_width : p.m.width;
     GroupedTile t;
     t.w0 = shared ? &w.shared_gate : &w.gate_up;
     t.w1 = shared ? &w.shared_up : &w.gate_up;
@@ -196,31 +224,34 @@ struct GateUpWork {
     t.x = p.x + uint64_t{of.y} * kPanelBytes;
     t.span_stride = uint64_t{p.groups} * kPanelBytes;
     t.groups = first < width && (parts & (shared ? kShared : kRouted)) != 0 ? (of.z + 7) / 8 : 0;
-    t.spans = (p.m.hidden + kSpan - 1) / kSpan;
+    t.begin = 0, t.end = (p.m.hidden + kSpan - 1) / kSpan;
     t.what = make_uint4(of.y, of.z, first, width);
     return t;
   }
   // The tile's 128 columns of h are one span: panels that lie one after the other.
   template <int N>
-  __device__ void store(const GroupedPipe& pipe, const GroupedTile& tile, const float (&acc)[1][N / 2]) const {
-    const uint32_t g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, column = tile_row<kBlocks, kOrder>(0, 0);
-    const bool in = tile.what.z + column < tile.what.w;
+  __device__ void store(const GroupedPipe& pipe, const GroupedTile& tile, float (&acc)[kBlocks][N / 2]) const {
+    if constexpr (N <= kFewRows && kBlocks == 1) {
+      store_few<N>(tile, acc);
+      return;
+    }
     if (threadIdx.x == 0) copies_out_read();
     named_barrier(1, kConsumers<kBlocks>);
-    char* to = pipe.memory + pipe.staging;
 #pragma unroll
-    for (int n = 0; n < N / 8; ++n) {
-      float v[2];
+    for (uint32_t h = 0; h < kBlocks; ++h) {
+      const uint32_t column = tile_row<kBlocks, kOrder>(0, h);
+      const bool in = tile.what.z + column < tile.what.w;
 #pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        const float h = fast_silu(acc[0][4 * n + e]) * acc[0][4 * n + 2 + e];
-        v[e] = in ? h : 0.0f;
+      for (int n = 0; n < N / 8; ++n) {
+        float v[2];
+#pragma unroll
+        for (uint32_t e = 0; e < 2; ++e) {
+          const float gate = acc[0][4 * n + 2 * h + e];
+          const float up = kBlocks == 1 ? acc[0][4 * n + 2 + e] : acc[kBlocks - 1][4 * n + 2 * h + e];
+          v[e] = in ? fast_silu(gate) * up : 0.0f;
+        }
+        put_two(pipe.memory + pipe.staging + n * kPanelBytes, column, v);
       }
-      // Columns g and g + 4 share a word: the lower lane takes the first row of both, the other the second.
-      const float other = __shfl_xor_sync(kAll, g < 4 ? v[1] : v[0], 16);
-      const __nv_bfloat162 word = g < 4 ? __floats2bfloat162_rn(v[0], other) : __floats2bfloat162_rn(other, v[1]);
-      const uint32_t row = t * 2 + g / 4;
-      *reinterpret_cast<__nv_bfloat162*>(to + n * kPanelBytes + panel_offset(0, row, column & ~4u)) = word;
     }
     stores_visible_to_copies();
     named_barrier(1, kConsumers<kBlocks>);
@@ -229,15 +260,37 @@ struct GateUpWork {
                tile.groups * kPanelBytes);
     }
   }
+  // The same of few rows, by each warp for itself.
+  template <int N>
+  __device__ void store_few(const GroupedTile& tile, const float (&acc)[kBlocks][N / 2]) const {
+    const uint32_t column = tile_row<kBlocks, kOrder>(0, 0);
+    const bool in = tile.what.z + column < tile.what.w;
+    uint8_t* to = p.h + (uint64_t{tile.what.z / kSpan} * p.groups + tile.what.x) * kPanelBytes;
+#pragma unroll
+    for (int n = 0; n < N / 8; ++n) {
+      float v[2];
+#pragma unroll
+      for (uint32_t e = 0; e < 2; ++e) v[e] = in ? fast_silu(acc[0][4 * n + e]) * acc[0][4 * n + 2 + e] : 0.0f;
+      put_two(reinterpret_cast<char*>(to) + n * kPanelBytes, column, v);
+    }
+  }
+  // Columns g and g + 4 share a word: the lower lane takes the first row of both, the other the second.
+  static __device__ void put_two(char* panel, uint32_t column, const float (&v)[2]) {
+    const uint32_t g = threadIdx.x % 32 / 4, row = threadIdx.x % 4 * 2 + g / 4;
+    const float other = __shfl_xor_sync(kAll, g < 4 ? v[1] : v[0], 16);
+    const __nv_bfloat162 word = g < 4 ? __floats2bfloat162_rn(v[0], other) : __floats2bfloat162_rn(other, v[1]);
+    *reinterpret_cast<__nv_bfloat162*>(panel + panel_offset(0, row, column & ~4u)) = word;
+  }
   __device__ void finish() const {
     if (threadIdx.x == 0) copies_out_done();
   }
 };
 
-struct DownWork {
+template <int kBlocks>
+struct DownWork : TilesOfMixture<kBlocks> {
   static constexpr RowOrder kOrder = RowOrder::neighbours;
-  static constexpr int kRows = 0, kBlocks = 1;
   static constexpr bool kReadOnce = true;
+  static constexpr Waits kWaits = Waits::ahead;  // the list of tiles is older than the kernel in front
   const GroupedMixture& p;
   const DownWeights& w;
   uint32_t parts, steps;  // steps: tiles of 256 of hidden
@@ -245,10 +298,10 @@ struct DownWork {
   __device__ uint32_t total() const { return *p.tile_count * steps; }
   // Tiles of `groups` groups or more, which come first.
   __device__ uint32_t total(uint32_t groups) const { return p.tile_count[groups] * steps; }
-  __device__ uint4 entry(uint32_t i) const { return __ldg(p.tiles + i / steps); }
+  __device__ uint4 entry(uint32_t i) const { return __ldg(p.tiles + over(i, steps)); }
   __device__ GroupedTile tile(uint32_t i, uint4 of) const {
     const bool shared = of.x == p.m.experts;
-    const uint32_t first = i % steps * kTileRowsOfWeight;
+    const uint32_t first = (i - over(i, steps) * steps) * kTileRowsOfWeight;
     GroupedTile t;
     t.w0 = t.w1 = shared ? &w.shared_down : &w.down;
     t.row0 = (shared ? 0 : of.x * p.m.hidden) + first;
@@ -256,25 +309,31 @@ struct DownWork {
     t.x = p.h + uint64_t{of.y} * kPanelBytes;
     t.span_stride = uint64_t{p.groups} * kPanelBytes;
     t.groups = (parts & (shared ? kShared : kRouted)) != 0 ? (of.z + 7) / 8 : 0;
-    t.spans = ((shared ? p.m.shared_width : p.m.width) + kSpan - 1) / kSpan;
+    t.begin = 0, t.end = ((shared ? p.m.shared_width : p.m.width) + kSpan - 1) / kSpan;
     t.what = make_uint4(of.y, of.z, first, 0);
     return t;
   }
   template <int N>
-  __device__ void store(const GroupedPipe&, const GroupedTile& tile, const float (&acc)[1][N / 2]) const {
-    const uint32_t g = threadIdx.x % 32 / 4, column = tile.what.z + threadIdx.x / 32 * 16 + threadIdx.x % 4 * 4;
+  __device__ void store(const GroupedPipe&, const GroupedTile& tile, float (&acc)[kBlocks][N / 2]) const {
+    const uint32_t g = threadIdx.x % 32 / 4;
+    const uint32_t column = tile.what.z + (threadIdx.x / 32 * 16 + threadIdx.x % 4 * 4) * kBlocks;
 #pragma unroll
     for (int n = 0; n < N / 8; ++n) {
-      uint32_t v[2];
+      uint32_t v[2 * kBlocks];
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const __nv_bfloat162 two = __floats2bfloat162_rn(acc[0][4 * n + 2 * h], acc[0][4 * n + 2 * h + 1]);
-        v[h] = transpose(*reinterpret_cast<const uint32_t*>(&two));
+      for (int i = 0; i < 2 * kBlocks; ++i) {
+        const float(&from)[N / 2] = acc[i / 2];
+        const __nv_bfloat162 two = __floats2bfloat162_rn(from[4 * n + i % 2 * 2], from[4 * n + i % 2 * 2 + 1]);
+        v[i] = transpose(*reinterpret_cast<const uint32_t*>(&two));
       }
       const uint32_t row = n * 8 + g;
       if (row >= tile.what.y || column >= p.m.hidden) continue;
-      *reinterpret_cast<uint2*>(p.pairs + (uint64_t{tile.what.x} * 8 + row) * p.m.hidden + column) =
-          make_uint2(v[0], v[1]);
+      uint16_t* to = p.pairs + (uint64_t{tile.what.x} * 8 + row) * p.m.hidden + column;
+      if constexpr (kBlocks == 1) {
+        *reinterpret_cast<uint2*>(to) = make_uint2(v[0], v[1]);
+      } else {
+        *reinterpret_cast<uint4*>(to) = make_uint4(v[0], v[1], v[2], v[3]);
+      }
     }
   }
   __device__ void finish() const {}
@@ -282,68 +341,24 @@ struct DownWork {
 
 #endif
 
-template <swy_dtype kDtype>
-__global__ void __launch_bounds__(kGroupedThreads<1>, 1)
+template <swy_dtype kDtype, int kBlocks>
+__global__ void __launch_bounds__(kGroupedThreads<kBlocks>, 1)
     gate_up_grouped(const __grid_constant__ GroupedMixture p, const __grid_constant__ GateUpWeights w, uint32_t parts,
                     uint32_t steps, const GroupedShape shape) {
 #ifdef SWY_HOPPER
   extern __shared__ uint4 shared[];
-  depend();
-  release_next();
-  grouped_product<kDtype>(GateUpWork{p, w, parts, steps}, shape, reinterpret_cast<char*>(shared));
+  grouped_product<kDtype>(GateUpWork<kBlocks>{{}, p, w, parts, steps}, shape, reinterpret_cast<char*>(shared));
 #endif
 }
 
-template <swy_dtype kDtype>
-__global__ void __launch_bounds__(kGroupedThreads<1>, 1)
+template <swy_dtype kDtype, int kBlocks>
+__global__ void __launch_bounds__(kGroupedThreads<kBlocks>, 1)
     down_grouped(const __grid_constant__ GroupedMixture p, const __grid_constant__ DownWeights w, uint32_t parts,
                  uint32_t steps, const GroupedShape shape) {
 #ifdef SWY_HOPPER
   extern __shared__ uint4 shared[];
-  depend();
-  release_next();
-  grouped_product<kDtype>(DownWork{p, w, parts, steps}, shape, reinterpret_cast<char*>(shared));
+  grouped_product<kDtype>(DownWork<kBlocks>{{}, p, w, parts, steps}, shape, reinterpret_cast<char*>(shared));
 #endif
-}
-
-// y = sum of p_e times the experts' results, in order of k. blockIdx.x: row; a thread per 8 columns.
-static __global__ void __launch_bounds__(256)
-    combine_grouped(const __grid_constant__ GroupedMixture p, const swy_step* step) {
-  __shared__ uint32_t from[kMostSlots];
-  __shared__ float factors[kMostSlots];
-  depend();
-  release_next();
-  const uint32_t row = blockIdx.x;
-  if (row >= step_rows(step, p.m.domain)) return;
-  const uint32_t slots = p.slots();
-  if (threadIdx.x < slots) {
-    const bool routed = threadIdx.x < p.m.top_k;
-    from[threadIdx.x] = routed ? sorted_row(p, row * p.m.top_k + threadIdx.x) : p.begins[p.m.experts] * 8 + row;
-    factors[threadIdx.x] = routed ? p.m.p[uint64_t{row} * p.m.top_k + threadIdx.x] : p.m.shared_p[row];
-  }
-  __syncthreads();
-  for (uint32_t i = threadIdx.x * 8; i < p.m.hidden; i += blockDim.x * 8) {
-    float sum[8] = {};
-#pragma unroll 9
-    for (uint32_t k = 0; k < slots; ++k) {
-      const uint4 v = __ldg(reinterpret_cast<const uint4*>(p.pairs + uint64_t{from[k]} * p.m.hidden + i));
-      const uint32_t word[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        sum[2 * j] = fmaf(factors[k], __uint_as_float(word[j] << 16), sum[2 * j]);
-        sum[2 * j + 1] = fmaf(factors[k], __uint_as_float(word[j] & 0xffff0000u), sum[2 * j + 1]);
-      }
-    }
-    const uint64_t at = uint64_t{row} * p.m.hidden + i;
-    if (p.m.residual != nullptr) {
-      float old[8];
-      load_eight(p.m.residual + at, old);
-#pragma unroll
-      for (int j = 0; j < 8; ++j) sum[j] += old[j];
-    }
-    *reinterpret_cast<float4*>(p.m.y + at) = make_float4(sum[0], sum[1], sum[2], sum[3]);
-    *reinterpret_cast<float4*>(p.m.y + at + 4) = make_float4(sum[4], sum[5], sum[6], sum[7]);
-  }
 }
 
 }  // namespace gpu

@@ -135,7 +135,7 @@ __device__ inline void put_total(const Narrow& p, uint32_t token0, uint32_t row0
 __global__ void __launch_bounds__(kThreads) narrow_product(const __grid_constant__ Narrow p, const swy_step* step) {
   __shared__ Block b;
   depend();
-  release_next();
+  release_next();  // not earlier: the kernel behind may count on what this one waited for
   const uint32_t tokens = step_rows(step, p.domain), token0 = blockIdx.x * kNarrowTokens,
                  row0 = blockIdx.y * kNarrowRows;
   if (token0 >= tokens) return;

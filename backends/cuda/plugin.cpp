@@ -9,7 +9,7 @@
 namespace gpu {
 namespace {
 
-constexpr swy_sampling kLimits = {sizeof(swy_sampling), 0, 0, 0, 0, 0};
+constexpr swy_sampling kLimits = {sizeof(swy_sampling), 0, 0, 0, kMostCandidates, 0};
 
 struct Cuda {
   using Device = swy_device;
@@ -28,6 +28,7 @@ struct Cuda {
                                                          attention_prompt_kernels,
                                                          attention_wgmma_kernels,
                                                          gated_delta_kernels,
+                                                         gated_delta_batch_kernels,
                                                          gated_delta_step_kernels,
                                                          gated_delta_chunks_kernels,
                                                          router_kernels,
@@ -39,7 +40,8 @@ struct Cuda {
                                                          add_kernels,
                                                          lm_head_kernels,
                                                          cast_kernels,
-                                                         sample_kernels};
+                                                         sample_kernels,
+                                                         candidates_kernels};
   static constexpr const swy_option* kOptions[] = {&swy::kKvBf16};
 
   static swy_plugin functions() {
@@ -69,11 +71,14 @@ struct Cuda {
                            swy_error* error) {
     SWY_CUDA_TRY(use(*list.device, error));
     const Operands operands{op, bindings};
+    list.kernel = kernel.name;
+    list.begins = true;
     return kernel.record(Recording{list, op, operands, error});
   }
 
   static const void* extension(const swy_device&, const char* name) {
     if (std::strcmp(name, SWY_EXT_RANGE) == 0) return &ranges();
+    if (std::strcmp(name, SWY_EXT_PROFILE) == 0) return &kProfile;
     return std::strcmp(name, SWY_EXT_SAMPLING) == 0 ? &kLimits : nullptr;
   }
 };

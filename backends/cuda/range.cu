@@ -1,12 +1,12 @@
-// Ranges of steps with one row, on Hopper: what follows the projections of a delta layer, and a mixture with its norm.
+// Ranges of steps with few rows, on Hopper: what follows the projections of a delta layer, and a mixture with its norm.
 //
-//   GATED_DELTA, LINEAR, ADD   the norm and the gate of the heads are computed by who reads them
-//   RMS_NORM, MOE, ADD         likewise the norm
+//   GATED_DELTA, LINEAR, ADD   of one row: the norm and the gate of the heads are computed by who reads them
+//   RMS_NORM, MOE, ADD         likewise the norm, or of several rows by the router's kernel
 #include "range.h"
 
 #include "gated_delta_step.h"
 #include "linear_boxes.h"
-#include "moe_boxes.h"
+#include "moe_grouped.h"
 #include "projection.cuh"
 
 namespace gpu {
@@ -43,8 +43,14 @@ swy_status supports_delta(const swy_device& device, const swy_op* const* ops, co
                    a.value_dim);
 }
 
+bool has_one_row(const swy_op& op) { return op.inputs[0]->dims[0] == 1; }
+swy_status supports_mixture(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
+  return has_one_row(op) ? supports_moe_boxes(device, op, error) : supports_normed_grouped(device, op, bucket, error);
+}
+
 // A few microseconds for each kernel, and the bytes.
 double cost_of_range(Kind kind, const swy_op* const* ops) {
+  if (kind == Kind::kMixture && !has_one_row(*ops[1])) return moe_grouped_cost(*ops[1]);
   double bytes = 0;
   const double share =
       kind == Kind::kMixture ? static_cast<double>(moe_attrs(*ops[1]).top_k) / moe_attrs(*ops[1]).experts : 1;
@@ -65,8 +71,8 @@ swy_status claim(swy_device* device, const swy_op* const* ops, uint32_t n, const
   if ((bucket->flags & SWY_BUCKET_DETERMINISTIC) != 0) {
     return swy::fail(error, SWY_OK, SWY_REASON_FLAGS, "the ranges are not batch-invariant");
   }
-  const swy_status s =
-      kind == Kind::kDelta ? supports_delta(*device, ops, *bucket, error) : supports_moe_boxes(*device, *ops[1], error);
+  const swy_status s = kind == Kind::kDelta ? supports_delta(*device, ops, *bucket, error)
+                                            : supports_mixture(*device, *ops[1], *bucket, error);
   if (s == SWY_UNSUPPORTED) return SWY_OK;
   SWY_CUDA_TRY(s);
   *accepted = kLength;
@@ -76,7 +82,9 @@ swy_status claim(swy_device* device, const swy_op* const* ops, uint32_t n, const
 
 swy_status prepare(swy_device*, const swy_op* const* ops, uint32_t n, const swy_bucket*, uint64_t* workspace_bytes,
                    uint32_t* weight_layouts, uint32_t capacity, swy_error*) {
-  *workspace_bytes = kind_of(ops, n) == Kind::kMixture ? mixture_workspace(*ops[1]) : 0;
+  *workspace_bytes = kind_of(ops, n) != Kind::kMixture ? 0
+                     : has_one_row(*ops[1])            ? mixture_workspace(*ops[1])
+                                                       : moe_grouped_workspace(*ops[1]);
   for (uint32_t i = 0; i < capacity; ++i) weight_layouts[i] = 0;
   return SWY_OK;
 }
@@ -131,12 +139,15 @@ swy_status record_mixture(swy_list* list, const swy_range_operands& o, const flo
   const Operands norm_operands{*o.ops[0], *o.bindings[0]}, moe_operands{*o.ops[1], *o.bindings[1]};
   const Recording moe{*list, *o.ops[1], moe_operands, error};
   const auto& a = *static_cast<const swy_rms_norm_attrs*>(o.ops[0]->attrs);
+  const InputNorm norm{norm_operands.weight(0), a.eps, a.weight_bias};
+  const float* x = norm_operands.input(0);
+  float* y = at(o.bindings[2]->outputs[0]);
+  if (!has_one_row(*o.ops[1])) return record_normed_grouped(moe, at<char>(workspace), x, norm, residual, y);
   Arena arena(at<char>(workspace));
   Mixture m = mixture_of(moe, arena);
-  m.x = norm_operands.input(0);
+  m.x = x;
   m.residual = residual;
-  m.y = at(o.bindings[2]->outputs[0]);
-  const InputNorm norm{norm_operands.weight(0), a.eps, a.weight_bias};
+  m.y = y;
   return record_moe_boxes(moe, m, &norm);
 }
 
@@ -144,6 +155,8 @@ swy_status record(swy_list* list, const swy_range_operands* operands, const swy_
   return swy::guard(error, [&]() -> swy_status {
     SWY_CUDA_TRY(use(*list->device, error));
     const swy_range_operands& o = *operands;
+    list->kernel = SWY_EXT_RANGE;
+    list->begins = true;
     const swy_binding* residual = residual_of(o);
     if (residual == nullptr || !same(o.bindings[0]->outputs[0], o.bindings[1]->inputs[0])) {
       return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,

@@ -12,6 +12,7 @@ __global__ void __launch_bounds__(kThreads)
               float bias, swy_rows domain, const swy_step* step) {
   __shared__ float scratch[32];
   constexpr int kHeld = 8;  // elements that a thread keeps in registers
+  Stamps stamps(kStampNorm);
   const uint64_t row = blockIdx.x, at = row * w.width;
   const uint32_t rows = step_rows(step, domain);
   float weight[kHeld], v[kHeld], squares = 0;
@@ -21,7 +22,9 @@ __global__ void __launch_bounds__(kThreads)
     weight[j] = i < w.width ? bias + plain_at(w, i) : 0.0f;
   }
   release_next();
+  stamps.take_place();
   depend();
+  stamps.note(kWaited);
   if (row >= rows) return;
 #pragma unroll
   for (int j = 0; j < kHeld; ++j) {
@@ -51,6 +54,7 @@ __global__ void __launch_bounds__(kThreads)
   for (uint32_t i = kHeld * kThreads + threadIdx.x; i < w.width; i += kThreads) {
     y[at + i] = from[at + i] * scale * (bias + plain_at(w, i));
   }
+  stamps.end();
 }
 
 swy_status record_norm(const Recording& r) {

@@ -233,7 +233,10 @@ __device__ void finish_row(const Draws& d, const swy_step* step, const Draw& r, 
 
 __global__ void __launch_bounds__(kTeamThreads, 2) finish(const __grid_constant__ Draws d, const swy_step* step) {
   __shared__ TeamShared shared;
+  Stamps stamps(kStampFinish);
+  stamps.take_place();
   depend();
+  stamps.note(kWaited);
   release_next();
   Team team(d, shared);
   for (uint32_t i = blockIdx.y; i < step->sample_rows; i += gridDim.y) {
@@ -244,6 +247,7 @@ __global__ void __launch_bounds__(kTeamThreads, 2) finish(const __grid_constant_
       finish_simple(d, step, r, i, shared.scratch);
     }
   }
+  stamps.end();
 }
 
 uint32_t vocab_of(const swy_op& op) { return static_cast<uint32_t>(op.inputs[0]->dims[1]); }

@@ -146,6 +146,17 @@ __device__ inline float strip_piece(const char* stage, const Weight& w, uint32_t
 }
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+// Asks for R rows that lie one behind the other: a copy takes the copy engine as long as 512 bytes do, at least.
+template <int R>
+__device__ inline void ask_run(const Ring& ring, uint32_t i, const Weight& w, uint64_t row) {
+  const uint32_t lane = threadIdx.x % 32, scales = scale_bytes(w);
+  ring.expect(i, strip_bytes(w, R));
+  if (lane == 0) ring.copy(i, 0, w.data + row * w.row_bytes, R * w.row_bytes);
+  if (lane == 1) ring.copy(i, R * w.row_bytes, w.scales + row * w.groups, R * scales);
+  if (lane == 2 && w.offsets != nullptr)
+    ring.copy(i, R * (w.row_bytes + scales), w.offsets + row * w.groups, R * scales);
+}
+
 // Asks for R rows of weights of one shape; the lanes share the copies out.
 template <int R>
 __device__ inline void ask(const Ring& ring, uint32_t i, const Weight& w0, uint64_t row0, const Weight& w1,

@@ -16,9 +16,61 @@ vec4 query[kQ * kC], value[kQ * kC];
 float top[kQ], sum[kQ];
 float best[kQ], total[kQ];  // of all subgroups: the largest score, and the sum of weights
 
+// Scores of kU positions and kQ heads: first each lane's part of them, then their weights. `keep`: what weights of earlier
+// positions are multiplied by.
+const uint kScores = kU * kQ;
+float score[kScores], keep[kQ];
+
+// Each lane sums up and weighs one score where there are lanes enough, which takes a fifth of the shuffles and exponentials
+// that it takes to do so in all lanes: lane l has number l / shared_by, and its head is that modulo kQ.
+const bool kSpreads = (kScores & (kScores - 1)) == 0;
+bool spreads() { return kSpreads && gl_SubgroupSize >= kScores; }
+uint shared_by() { return gl_SubgroupSize / kScores; }
+float own_top, own_sum;
+
+void weigh_own(uint position, uint end) {
+  uint lane = gl_SubgroupInvocationID, number = lane / shared_by();
+  [[unroll]] for (uint stage = 0; stage < 7; ++stage) {  // each sums up half of the scores in half of the lanes
+    const uint scores = kScores >> (stage + 1);
+    uint bit = gl_SubgroupSize >> (stage + 1);
+    bool upper = (lane & bit) != 0;
+    [[unroll]] for (uint i = 0; i < scores; ++i) {
+      float mine = upper ? score[scores + i] : score[i], other = upper ? score[i] : score[scores + i];
+      score[i] = mine + subgroupShuffleXor(other, bit);
+    }
+  }
+  float s = score[0];
+  for (uint bit = shared_by() / 2; bit > 0; bit /= 2) s += subgroupShuffleXor(s, bit);
+  bool there = position + number / kQ < end;
+  float most = there ? s : kNone;
+  for (uint bit = gl_SubgroupSize / 2; bit >= kQ * shared_by(); bit /= 2) most = max(most, subgroupShuffleXor(most, bit));
+  most = max(most, own_top);
+  float kept = exp(own_top - most), weight = there ? exp(s - most) : 0.0;
+  own_top = most;
+  own_sum = fma(own_sum, kept, weight);
+  [[unroll]] for (uint i = 0; i < kScores; ++i) score[i] = subgroupShuffle(weight, i * shared_by());
+  [[unroll]] for (uint h = 0; h < kQ; ++h) keep[h] = subgroupShuffle(kept, h * shared_by());
+}
+void weigh_all(uint position, uint end) {
+  [[unroll]] for (uint i = 0; i < kScores; ++i) score[i] = subgroupAdd(score[i]);
+  [[unroll]] for (uint h = 0; h < kQ; ++h) {
+    float most = top[h];
+    [[unroll]] for (uint u = 0; u < kU; ++u) most = max(most, position + u < end ? score[u * kQ + h] : kNone);
+    keep[h] = exp(top[h] - most);
+    top[h] = most;
+    sum[h] *= keep[h];
+    [[unroll]] for (uint u = 0; u < kU; ++u) {
+      score[u * kQ + h] = position + u < end ? exp(score[u * kQ + h] - most) : 0.0;
+      sum[h] += score[u * kQ + h];
+    }
+  }
+}
+
 // Positions `position` .. end - 1 of a sequence, for this subgroup. `query` is set.
 void attend(uint64_t pages, uint64_t step, uint seq, uint kv_heads, uint kv, uint position, uint end) {
   uint lane = gl_SubgroupInvocationID;
+  own_top = kNone;
+  own_sum = 0;
   [[unroll]] for (uint h = 0; h < kQ; ++h) {
     top[h] = kNone;
     sum[h] = 0;
@@ -35,15 +87,13 @@ void attend(uint64_t pages, uint64_t step, uint seq, uint kv_heads, uint kv, uin
         x[u * kC + c] = 4 * at < kHeadDim ? KEY_FOUR(key[u], at, min(position + u, end - 1)) : vec4(0);
       }
     }
-    float score[kU * kQ];
     [[unroll]] for (uint u = 0; u < kU; ++u) {
       [[unroll]] for (uint h = 0; h < kQ; ++h) {
         float dotted = 0;
         [[unroll]] for (uint c = 0; c < kC; ++c) {
           [[unroll]] for (uint j = 0; j < 4; ++j) dotted = fma(query[h * kC + c][j], x[u * kC + c][j], dotted);
         }
-        dotted = subgroupAdd(dotted);
-        score[u * kQ + h] = position + u < end ? dotted : kNone;
+        score[u * kQ + h] = dotted;
       }
     }
     [[unroll]] for (uint u = 0; u < kU; ++u) {
@@ -52,19 +102,24 @@ void attend(uint64_t pages, uint64_t step, uint seq, uint kv_heads, uint kv, uin
         x[u * kC + c] = 4 * at < kHeadDim ? VALUE_FOUR(key[u] + to_value, at, min(position + u, end - 1)) : vec4(0);
       }
     }
+    if (spreads()) {
+      weigh_own(position, end);
+    } else {
+      weigh_all(position, end);
+    }
     [[unroll]] for (uint h = 0; h < kQ; ++h) {
-      float best = top[h];
-      [[unroll]] for (uint u = 0; u < kU; ++u) best = max(best, score[u * kQ + h]);
-      float keep = exp(top[h] - best);
-      top[h] = best;
-      sum[h] *= keep;
-      [[unroll]] for (uint c = 0; c < kC; ++c) value[h * kC + c] *= keep;
-      [[unroll]] for (uint u = 0; u < kU; ++u) {
-        float weight = position + u < end ? exp(score[u * kQ + h] - best) : 0.0;
-        sum[h] += weight;
-        [[unroll]] for (uint c = 0; c < kC; ++c) value[h * kC + c] = fma(vec4(weight), x[u * kC + c], value[h * kC + c]);
+      [[unroll]] for (uint c = 0; c < kC; ++c) {
+        vec4 v = value[h * kC + c] * keep[h];
+        [[unroll]] for (uint u = 0; u < kU; ++u) v = fma(vec4(score[u * kQ + h]), x[u * kC + c], v);
+        value[h * kC + c] = v;
       }
     }
+  }
+  if (!spreads()) return;
+  for (uint bit = gl_SubgroupSize / 2; bit >= kQ * shared_by(); bit /= 2) own_sum += subgroupShuffleXor(own_sum, bit);
+  [[unroll]] for (uint h = 0; h < kQ; ++h) {
+    top[h] = subgroupShuffle(own_top, h * shared_by());
+    sum[h] = subgroupShuffle(own_sum, h * shared_by());
   }
 }
 

@@ -17,6 +17,9 @@ vec2 sine_cosine(uint64_t turn) {
   return quarter >= 2 ? vec2(-s, -c) : vec2(s, c);
 }
 
+// Turns of a pair of rotating elements per position, as a 64-bit fraction.
+uint64_t turn_of(uint pair) { return uint64_t(Words(turns).at[2 * pair]) | uint64_t(Words(turns).at[2 * pair + 1]) << 32; }
+
 // Element i of a head at `from`, normed, and rotated with its partner.
 float element(uint64_t from, uint64_t norm, uint type, uint i, float scale, uint position) {
   float x = Floats(from).at[i] * scale * (bias + plain_at(norm, type, i));
@@ -24,7 +27,6 @@ float element(uint64_t from, uint64_t norm, uint type, uint i, float scale, uint
   const uint half_rotary = kRotary / 2;
   uint pair = i < half_rotary ? i : i - half_rotary, other = i < half_rotary ? i + half_rotary : i - half_rotary;
   float y = Floats(from).at[other] * scale * (bias + plain_at(norm, type, other));
-  uint64_t turn = (uint64_t(Words(turns).at[2 * pair]) | uint64_t(Words(turns).at[2 * pair + 1]) << 32) * position;
-  vec2 sc = sine_cosine(turn);
+  vec2 sc = sine_cosine(turn_of(pair) * position);
   return i < half_rotary ? fma(x, sc.y, -y * sc.x) : fma(x, sc.y, y * sc.x);
 }

@@ -21,66 +21,89 @@ layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Cou
 layout(buffer_reference, std430, buffer_reference_align = 16) coherent buffer Parts { vec4 at[]; };
 layout(buffer_reference, std430, buffer_reference_align = 8) coherent buffer Stats { vec2 at[]; };
 
-const uint kFours = kHeadDim / 4, kMostSplits = 128;
-shared vec4 newest_key[kFours], newest_value[kFours];
-uint newest;
-#define KEY_FOUR(key, c, position) ((position) == newest ? newest_key[c] : load_four(key, c))
-#define VALUE_FOUR(value, c, position) ((position) == newest ? newest_value[c] : load_four(value, c))
-#include "attention_products.glsl"
+const uint kMostSplits = 128, kJoin = 16;  // parts that a thread asks for at once
+#include "attention_split.glsl"
 #include "attention_rotate.glsl"
 
-shared vec4 ready[kQ * kFours];  // the queries
 shared float weights[kQ * kMostSplits];
 shared bool last;
 
-float norm_scale(uint64_t from) {
-  float squares = 0;
-  for (uint i = gl_SubgroupInvocationID; i < kHeadDim; i += gl_SubgroupSize) {
-    float x = Floats(from).at[i];
-    squares = fma(x, x, squares);
-  }
-  return inversesqrt(subgroupAdd(squares) / float(kHeadDim) + eps);
-}
 vec4 as_stored(vec4 x) {
   if (!kBf16) return x;
   return uintBitsToFloat(uvec4(to_bf16(x.x), to_bf16(x.y), to_bf16(x.z), to_bf16(x.w)) << 16);
 }
 
-// A head of q into `ready`, by one subgroup.
-void make_query(uint row, uint head, uint place, uint position) {
-  uint64_t from = q + (uint64_t(row) * heads + head) * (kGated ? 2 : 1) * kHeadDim * 4;
-  float factor = norm_scale(from);
-  for (uint c = gl_SubgroupInvocationID; c < kFours; c += gl_SubgroupSize) {
-    vec4 x;
-    [[unroll]] for (uint j = 0; j < 4; ++j) x[j] = element(from, q_norm, kTypes & 15, 4 * c + j, factor, position) * scale;
-    ready[place * kFours + c] = x;
+// A head of q or k behind norm and rotation, at ready[first], by one subgroup.
+void make_head(uint64_t from, uint64_t norm, uint type, uint first) {
+  vec4 x[kC], w[kC];
+  float squares = 0;
+  [[unroll]] for (uint c = 0; c < kC; ++c) {
+    x[c] = four_at(c) < kFours ? Float4s(from).at[four_at(c)] : vec4(0);
+    w[c] = plain_four(norm, type, min(four_at(c), kFours - 1));
+  }
+  const uint half_rotary = kRotary / 2;
+  uint lane = gl_SubgroupInvocationID;
+  uint64_t turn = lane < half_rotary ? turn_of(lane) : 0;
+  [[unroll]] for (uint c = 0; c < kC; ++c) squares += dot(x[c], x[c]);
+  float factor = inversesqrt(subgroupAdd(squares) / float(kHeadDim) + eps);
+  [[unroll]] for (uint c = 0; c < kC; ++c) {
+    if (four_at(c) < kFours) ready[first + four_at(c)] = x[c] * factor * (bias + w[c]);
+  }
+  subgroupMemoryBarrierShared();
+  subgroupBarrier();
+  for (uint pair = lane; pair < half_rotary; pair += gl_SubgroupSize) {
+    vec2 sc = sine_cosine((pair == lane ? turn : turn_of(pair)) * newest);
+    uint other = pair + half_rotary;
+    float a = ready[first + pair / 4][pair % 4], b = ready[first + other / 4][other % 4];
+    ready[first + pair / 4][pair % 4] = fma(a, sc.y, -b * sc.x);
+    ready[first + other / 4][other % 4] = fma(b, sc.y, a * sc.x);
+  }
+  subgroupMemoryBarrierShared();
+  subgroupBarrier();
+}
+// The newest key and value of a KV head as they are stored, by one subgroup each; into the page, too, if `keep`.
+void make_key(uint64_t from, uint64_t to, bool keep) {
+  const uint first = kQ * kFours;
+  make_head(from, k_norm, kTypes >> 4, first);
+  [[unroll]] for (uint c = 0; c < kC; ++c) {
+    if (four_at(c) >= kFours) continue;
+    vec4 x = ready[first + four_at(c)];
+    ready[first + four_at(c)] = as_stored(x);
+    if (keep) store_four(to, four_at(c), x);
   }
 }
-// The newest key, or value, of a KV head, by one subgroup; into its page, too, if `keep`.
-void make_key(uint row, uint kv, uint64_t to, bool keep, uint position) {
-  uint64_t from = k + (uint64_t(row) * kv_heads + kv) * kHeadDim * 4;
-  float factor = norm_scale(from);
-  for (uint c = gl_SubgroupInvocationID; c < kFours; c += gl_SubgroupSize) {
-    vec4 x;
-    [[unroll]] for (uint j = 0; j < 4; ++j) x[j] = element(from, k_norm, kTypes >> 4, 4 * c + j, factor, position);
-    newest_key[c] = as_stored(x);
-    if (keep) store_four(to, c, x);
+void make_value(uint64_t from, uint64_t to, bool keep) {
+  [[unroll]] for (uint c = 0; c < kC; ++c) {
+    if (four_at(c) >= kFours) continue;
+    vec4 x = Float4s(from).at[four_at(c)];
+    ready[(kQ + 1) * kFours + four_at(c)] = as_stored(x);
+    if (keep) store_four(to, four_at(c), x);
   }
 }
-void make_value(uint row, uint kv, uint64_t to, bool keep) {
-  uint64_t from = v + (uint64_t(row) * kv_heads + kv) * kHeadDim * 4;
-  for (uint c = gl_SubgroupInvocationID; c < kFours; c += gl_SubgroupSize) {
-    vec4 x = vec4(Floats(from).at[4 * c], Floats(from).at[4 * c + 1], Floats(from).at[4 * c + 2], Floats(from).at[4 * c + 3]);
-    newest_value[c] = as_stored(x);
-    if (keep) store_four(to, c, x);
+// The queries of this workgroup, and the newest key and value if its split has them, by a subgroup each.
+void make_heads(uint row, uint kv, uint first, uint here, bool has_newest) {
+  uint per_kv = heads / kv_heads;
+  uint64_t row_kv = (uint64_t(row) * kv_heads + kv) * kHeadDim * 4;
+  for (uint task = gl_SubgroupID; task < here + (has_newest ? 2 : 0); task += gl_NumSubgroups) {
+    if (task < here) {
+      uint64_t head = uint64_t(row) * heads + kv * per_kv + first + task;
+      make_head(q + head * (kGated ? 2 : 1) * kHeadDim * 4, q_norm, kTypes & 15, task * kFours);
+      continue;
+    }
+    uint64_t to = key_at(pages, step, step_word(step, Step(step).row_seq_at, row), kv_heads, kv, newest);
+    if (task == here) make_key(k + row_kv, to, first == 0);
+    if (task == here + 1) make_value(v + row_kv, to + uint64_t(Step(step).page_size) * kHeadDim * kBytes, first == 0);
   }
 }
 
-// y of head `h` of this workgroup, elements 4 c .. + 3.
+// What y of a head is multiplied by, elements 4 c .. + 3, and y.
+vec4 gate_four(uint row, uint head, uint c) {
+  if (!kGated) return vec4(1);
+  vec4 x = Float4s(q + (uint64_t(row) * heads + head) * 2 * kHeadDim * 4).at[kFours + c];
+  return vec4(sigmoid(x.x), sigmoid(x.y), sigmoid(x.z), sigmoid(x.w));
+}
 void put(uint row, uint head, uint c, vec4 x) {
-  [[unroll]] for (uint j = 0; j < 4; ++j) {
-    Floats(y + (uint64_t(row) * heads + head) * kHeadDim * 4).at[4 * c + j] = x[j] * gate_of(q, row, heads, head, 4 * c + j);
-  }
+  Float4s(y + (uint64_t(row) * heads + head) * kHeadDim * 4).at[c] = x;
 }
 
 // The splits' shares of each head, into `weights`: a subgroup per head.
@@ -99,8 +122,65 @@ void weigh_splits(uint64_t first_stat, uint here, uint used) {
   }
 }
 
+// The splits' values, by their shares: of all that this workgroup has parts of.
+void join_splits(uint64_t first_stat, uint64_t first_part, uint here, uint used, uint row, uint first_head) {
+  bool weighed = false;
+  for (uint i = gl_LocalInvocationIndex; i - gl_LocalInvocationIndex < here * kFours; i += 256) {
+    uint item = min(i, here * kFours - 1);
+    vec4 x = vec4(0), gate = gate_four(row, first_head + item / kFours, item % kFours);
+    for (uint n0 = 0; n0 < used; n0 += kJoin) {
+      vec4 part[kJoin];
+      [[unroll]] for (uint n = 0; n < kJoin; ++n) part[n] = Parts(first_part).at[min(n0 + n, used - 1) * kQ * kFours + item];
+      if (!weighed) {  // parts are on their way meanwhile
+        weigh_splits(first_stat, here, used);
+        barrier();
+        weighed = true;
+      }
+      [[unroll]] for (uint n = 0; n < kJoin; ++n) {
+        x = fma(vec4(n0 + n < used ? weights[item / kFours * kMostSplits + n0 + n] : 0.0), part[n], x);
+      }
+    }
+    if (i == item) put(row, first_head + item / kFours, item % kFours, x * gate);
+  }
+}
+
+// Writes the split's part down; whether it is the last of the row's.
+bool leave(uint64_t first_stat, uint64_t first_part, uint here, uint counter, uint used) {
+  for (uint i = gl_LocalInvocationIndex; i < here * kFours; i += 256) {
+    Parts(first_part).at[gl_WorkGroupID.x * kQ * kFours + i] = joined(i);
+  }
+  [[unroll]] for (uint h = 0; h < kQ; ++h) {
+    if (gl_LocalInvocationIndex == h && h < here) Stats(first_stat).at[gl_WorkGroupID.x * kQ + h] = vec2(best[h], total[h]);
+  }
+  memoryBarrierBuffer();
+  barrier();
+  if (gl_LocalInvocationIndex == 0) {
+    last = atomicAdd(Counters(counters).at[counter], 1u) + 1 == used;
+    if (last) Counters(counters).at[counter] = 0;
+    memoryBarrierBuffer();
+  }
+  barrier();
+  return last;
+}
+
+// y, from what the subgroups found: by the only split, or by the last of `used`.
+void finish(uint row, uint first_head, uint here, uint used) {
+  uint mine = row * gl_NumWorkGroups.y + gl_WorkGroupID.y;
+  if (used == 1) {
+    for (uint i = gl_LocalInvocationIndex; i < here * kFours; i += 256) {
+      float all = 0;
+      [[unroll]] for (uint h = 0; h < kQ; ++h) all = h == i / kFours ? total[h] : all;
+      put(row, first_head + i / kFours, i % kFours, joined(i) / all * gate_four(row, first_head + i / kFours, i % kFours));
+    }
+    return;
+  }
+  uint64_t first_stat = stats + uint64_t(mine) * gl_NumWorkGroups.x * kQ * 8;
+  uint64_t first_part = parts + uint64_t(mine) * gl_NumWorkGroups.x * kQ * kHeadDim * 4;
+  if (leave(first_stat, first_part, here, mine, used)) join_splits(first_stat, first_part, here, used, row, first_head);
+}
+
 void main() {
-  uint row = gl_WorkGroupID.z, thread = gl_LocalInvocationIndex, lane = gl_SubgroupInvocationID;
+  uint row = gl_WorkGroupID.z, thread = gl_LocalInvocationIndex;
   Step s = Step(step);
   if (row >= s.rows) return;
   uint per_kv = heads / kv_heads, groups = (per_kv + kQ - 1) / kQ;
@@ -109,64 +189,27 @@ void main() {
   uint seq = step_word(step, s.row_seq_at, row);
   newest = step_word(step, s.row_position_at, row);
   uint context = newest + 1, begin = gl_WorkGroupID.x * split_positions;
+  uint each = (split_positions + gl_NumSubgroups - 1) / gl_NumSubgroups;
+  uint position = begin + gl_SubgroupID * each, end = min(position + each, min(begin + split_positions, context));
+  find_pages(step, seq, position, end);
   if (step_word(step, s.seq_active_at, seq) == 0) {
     if (begin == 0) {
-      for (uint i = thread; i < here * kHeadDim; i += 256) {
-        Floats(y + (uint64_t(row) * heads + first_head) * kHeadDim * 4).at[i] = 0;
-      }
+      for (uint i = thread; i < here * kFours; i += 256) put(row, first_head + i / kFours, i % kFours, vec4(0));
     }
     return;
   }
   if (begin >= context) return;
-  uint count = min(context - begin, split_positions), each = (count + gl_NumSubgroups - 1) / gl_NumSubgroups;
-  bool has_newest = begin + count == context;
-  for (uint task = gl_SubgroupID; task < here + (has_newest ? 2 : 0); task += gl_NumSubgroups) {
-    uint64_t to = key_at(pages, step, seq, kv_heads, kv, newest);
-    if (task < here) make_query(row, first_head + task, task, newest);
-    if (task == here) make_key(row, kv, to, first == 0, newest);
-    if (task == here + 1) make_value(row, kv, to + uint64_t(s.page_size) * kHeadDim * kBytes, first == 0);
-  }
+  ask(pages, s.page_size, kv_heads, kv);
+  make_heads(row, kv, first, here, begin + split_positions >= context);
   barrier();
-  [[unroll]] for (uint h = 0; h < kQ; ++h) {
-    [[unroll]] for (uint c = 0; c < kC; ++c) {
-      uint at = lane + gl_SubgroupSize * c;
-      query[h * kC + c] = at < kFours && h < here ? ready[h * kFours + at] : vec4(0);
-    }
+  begin_products(here, scale);
+  for (;;) {
+    add_products(position, end);
+    position += kU;
+    if (position >= end) break;
+    find_pages(step, seq, position, end);
+    ask(pages, s.page_size, kv_heads, kv);
   }
-  uint position = begin + gl_SubgroupID * each;
-  attend(pages, step, seq, kv_heads, kv, position, min(position + each, begin + count));
-  join_subgroups((count + each - 1) / each);
-  uint used = (context + split_positions - 1) / split_positions, mine = row * gl_NumWorkGroups.y + gl_WorkGroupID.y;
-  if (used == 1) {
-    for (uint i = thread; i < here * kFours; i += 256) {
-      float all = 0;
-      [[unroll]] for (uint h = 0; h < kQ; ++h) all = h == i / kFours ? total[h] : all;
-      put(row, first_head + i / kFours, i % kFours, joined[i] / all);
-    }
-    return;
-  }
-  uint64_t first_stat = stats + uint64_t(mine) * gl_NumWorkGroups.x * kQ * 8;
-  uint64_t first_part = parts + uint64_t(mine) * gl_NumWorkGroups.x * kQ * kHeadDim * 4;
-  for (uint i = thread; i < here * kFours; i += 256) Parts(first_part).at[gl_WorkGroupID.x * kQ * kFours + i] = joined[i];
-  [[unroll]] for (uint h = 0; h < kQ; ++h) {
-    if (thread == h && h < here) Stats(first_stat).at[gl_WorkGroupID.x * kQ + h] = vec2(best[h], total[h]);
-  }
-  memoryBarrierBuffer();
-  barrier();
-  if (thread == 0) {
-    last = atomicAdd(Counters(counters).at[mine], 1u) + 1 == used;
-    if (last) Counters(counters).at[mine] = 0;
-    memoryBarrierBuffer();
-  }
-  barrier();
-  if (!last) return;
-  weigh_splits(first_stat, here, used);
-  barrier();
-  for (uint i = thread; i < here * kFours; i += 256) {
-    vec4 x = vec4(0);
-    for (uint n = 0; n < used; ++n) {
-      x = fma(vec4(weights[i / kFours * kMostSplits + n]), Parts(first_part).at[n * kQ * kFours + i], x);
-    }
-    put(row, first_head + i / kFours, i % kFours, x);
-  }
+  join_subgroups();
+  finish(row, first_head, here, (context + split_positions - 1) / split_positions);
 }

@@ -1,7 +1,7 @@
 // GATED_DELTA where every sequence has one row: the whole step in one launch.
 //
 // A workgroup serves one value head of one sequence: convolution, norms, gates, rule, gated norm. Its state lies in
-// registers: 32 columns at a time, eight lanes per column, each with kN groups of four keys. The value heads of one key head
+// registers: kColumns at a time, eight lanes per column, each with kN groups of four keys. The value heads of one key head
 // read the same old inputs of the convolution; the last that has read them writes the new ones of q and k.
 // gl_WorkGroupID.x: value head, .y: sequence.
 #version 460
@@ -10,19 +10,20 @@
 #include "reduce.glsl"
 #include "weights.glsl"
 #include "gated_delta.glsl"
-layout(local_size_x = 256) in;
+layout(constant_id = 4) const uint kThreads = 256;
+layout(local_size_x_id = 4) in;
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Counters { uint at[]; };
 layout(push_constant, std430) uniform Push {
   uint64_t qkv, z, b, a, conv, a_log, dt_bias, norm, conv_state, rule_state, y, counters, step;
   uint key_heads, value_heads;
   float norm_eps, l2_eps;
 };
-const uint kN = (kKeyDim + 31) / 32, kRounds = (kValueDim + 31) / 32;
+const uint kColumns = kThreads / 8, kN = (kKeyDim + 31) / 32, kRounds = (kValueDim + kColumns - 1) / kColumns;
 const uint kChannels = 2 * kKeyDim + kValueDim;            // of this workgroup: q, k, v
-const uint kPerThread = (kChannels + 255) / 256;
+const uint kPerThread = (kChannels + kThreads - 1) / kThreads;
 
 shared float mixed[kChannels];  // after the convolution
-shared float outputs[kRounds * 32];
+shared float outputs[kRounds * kColumns];
 shared bool last;
 
 // Channel j of this workgroup among all.
@@ -41,13 +42,13 @@ void main() {
   uint head = gl_WorkGroupID.x, thread = gl_LocalInvocationIndex, part = thread % 8;
   uint per_key = value_heads / key_heads, key_head = head / per_key;
   if (!s.live) {
-    for (uint i = thread; i < kValueDim; i += 256) Floats(y + uint64_t(s.first) * values * 4).at[head * kValueDim + i] = 0;
+    for (uint i = thread; i < kValueDim; i += kThreads) Floats(y + uint64_t(s.first) * values * 4).at[head * kValueDim + i] = 0;
     return;
   }
   uint64_t slot = uint64_t(values) * kKeyDim * 4;
   vec4 state[kRounds * kN];
   [[unroll]] for (uint r = 0; r < kRounds; ++r) {
-    uint column = r * 32 + thread / 8;
+    uint column = r * kColumns + thread / 8;
     uint64_t from = rule_state + (s.fresh ? s.write : s.read) * slot + (uint64_t(head) * kValueDim + column) * kKeyDim * 4;
     [[unroll]] for (uint n = 0; n < kN; ++n) {
       uint k = n * 32 + part * 4;
@@ -55,13 +56,19 @@ void main() {
       state[r * kN + n] = there ? Float4s(from + k * 4).at[0] : vec4(0);
     }
   }
+  // What is used behind the sums is asked for here, too; threads beyond the values ask for one that nobody uses.
+  uint64_t at = (uint64_t(s.first) * value_heads + head) * 4, row = uint64_t(s.first) * values * 4;
+  float own_b = Floats(b + at).at[0], own_a = Floats(a + at).at[0];
+  float own_log = plain_at(a_log, kALogType, head), own_bias = plain_at(dt_bias, kBiasType, head);
+  uint mine = min(thread, kValueDim - 1);
+  float own_z = Floats(z + row).at[head * kValueDim + mine], own_norm = plain_at(norm, kNormType, mine);
   // The convolution, and the sums of squares of q and k.
   const uint keep = kTaps - 1;
   uint64_t inputs = uint64_t(channels) * keep * 4;
   float old[kPerThread * kTaps];
   float squares_q = 0, squares_k = 0;
   [[unroll]] for (uint i = 0; i < kPerThread; ++i) {
-    uint j = i * 256 + thread, c = channel_of(j, key_head, head, keys);
+    uint j = i * kThreads + thread, c = channel_of(j, key_head, head, keys);
     if (j >= kChannels) continue;
     float sum = 0;
     [[unroll]] for (uint t = 0; t < kTaps; ++t) {
@@ -78,14 +85,9 @@ void main() {
   }
   float scale_q = inversesqrt(workgroup_sum(squares_q) + l2_eps) * inversesqrt(float(kKeyDim));
   float scale_k = inversesqrt(workgroup_sum(squares_k) + l2_eps);
-  if (thread == 0) {  // every thread has read what it needs of the old inputs
-    last = per_key == 1 ||
-           atomicAdd(Counters(counters).at[gl_WorkGroupID.y * key_heads + key_head], 1u) + 1 == per_key;
-    if (last && per_key != 1) Counters(counters).at[gl_WorkGroupID.y * key_heads + key_head] = 0;
-  }
-  uint64_t at = (uint64_t(s.first) * value_heads + head) * 4;
-  vec2 g = gates(Floats(b + at).at[0], Floats(a + at).at[0], plain_at(a_log, kALogType, head),
-                 plain_at(dt_bias, kBiasType, head));
+  uint counter = gl_WorkGroupID.y * key_heads + key_head, ticket = 0;  // every thread has read what it needs of the old inputs
+  if (thread == 0 && per_key != 1) ticket = atomicAdd(Counters(counters).at[counter], 1u);
+  vec2 g = gates(own_b, own_a, own_log, own_bias);
   vec4 q[kN], k[kN];
   [[unroll]] for (uint n = 0; n < kN; ++n) {
     uint i = n * 32 + part * 4;
@@ -94,7 +96,7 @@ void main() {
   }
   float squares = 0;
   [[unroll]] for (uint r = 0; r < kRounds; ++r) {
-    uint column = r * 32 + thread / 8;
+    uint column = r * kColumns + thread / 8;
     bool there = column < kValueDim;
     float sum = 0, o = 0;
     [[unroll]] for (uint n = 0; n < kN; ++n) {
@@ -118,15 +120,17 @@ void main() {
       if (there) squares = fma(o, o, squares);
     }
   }
+  if (thread == 0) {
+    last = per_key == 1 || ticket + 1 == per_key;
+    if (last && per_key != 1) Counters(counters).at[counter] = 0;
+  }
   float scale = inversesqrt(workgroup_sum(squares) / float(kValueDim) + norm_eps);
-  uint64_t row = uint64_t(s.first) * values * 4;
-  for (uint i = thread; i < kValueDim; i += 256) {
-    uint j = head * kValueDim + i;
-    Floats(y + row).at[j] = outputs[i] * scale * plain_at(norm, kNormType, i) * silu(Floats(z + row).at[j]);
+  if (thread < kValueDim) {
+    Floats(y + row).at[head * kValueDim + thread] = outputs[thread] * scale * own_norm * silu(own_z);
   }
   // New inputs: of v by each head, of q and k by the last.
   [[unroll]] for (uint i = 0; i < kPerThread; ++i) {
-    uint j = i * 256 + thread, c = channel_of(j, key_head, head, keys);
+    uint j = i * kThreads + thread, c = channel_of(j, key_head, head, keys);
     if (j >= kChannels || (j < 2 * kKeyDim && !last)) continue;
     [[unroll]] for (uint t = 1; t < kTaps; ++t) {
       Floats(conv_state + s.write * inputs).at[c * keep + t - 1] = old[i * kTaps + t];

@@ -6,6 +6,7 @@ namespace {
 
 #include "gated_delta_step.comp.h"
 constexpr Shader kStep = SWY_SHADER(gated_delta_step_comp);
+constexpr uint32_t kStepThreads = 512;  // of devices known to take so many: two columns of the state each
 
 swy_status record(const Recording& r) {
   const auto& a = r.attrs<swy_gated_delta_attrs>();
@@ -21,7 +22,9 @@ swy_status record(const Recording& r) {
   push = {d.qkv.address,  d.z.address, d.b.address,          d.a.address,          d.conv.data, d.a_log.data,
           d.dt_bias.data, d.norm.data, d.conv_state.address, d.rule_state.address, d.y.address, counters.address,
           r.step(),       a.key_heads, a.value_heads,        a.norm_eps,           a.l2_eps};
-  return launch(r, kStep, {a.key_dim, a.value_dim, a.conv_kernel, d.types}, {a.value_heads, seqs}, push,
+  const auto& f = r.device().features;
+  const uint32_t threads = f.processors != 0 && f.subgroup >= 32 ? kStepThreads : kThreads;
+  return launch(r, kStep, {a.key_dim, a.value_dim, a.conv_kernel, d.types, threads}, {a.value_heads, seqs}, push,
                 {d.qkv, d.z, d.b, d.a}, {d.y, d.conv_state, d.rule_state, counters},
                 {{}, is_roomy(r.device(), uint64_t{a.value_heads} * seqs)});
 }

@@ -9,6 +9,7 @@
 #include "vector.glsl"
 layout(local_size_x = 256) in;
 layout(constant_id = 5) const bool kMany = true;  // the bucket has more than one row, or rows are gathered
+layout(constant_id = 6) const uint kWidth = 32;   // elements of a row: `width`
 
 // The rows of a task.
 uint64_t row_data[kR], row_scales[kR], row_offsets[kR];
@@ -23,16 +24,22 @@ uint scale_shift;
 // Stages row m and returns what its results are multiplied by. A row beyond the step's is staged, too, and not used.
 float stage_row(uint m, uint row, uint total_rows) {
   uint64_t from = kMany ? input_row(min(row, total_rows - 1)) : x;
+  const uint kFours = kWidth / 4, kAtOnce = 2;
   float squares = 0;
-  for (uint e4 = gl_LocalInvocationIndex; e4 < width / 4; e4 += 256) {
-    vec4 v = Float4s(from).at[e4];
-    if (kNormed) {
-      squares = fma(v.x, v.x, fma(v.y, v.y, fma(v.z, v.z, fma(v.w, v.w, squares))));
-      v *= bias + plain_four(extra, kNormType, e4);
+  for (uint first = gl_LocalInvocationIndex; first < kFours; first += kAtOnce * 256) {
+    vec4 v[kAtOnce], w[kAtOnce];
+    [[unroll]] for (uint i = 0; i < kAtOnce; ++i) {
+      uint e4 = min(first + i * 256, kFours - 1);
+      v[i] = Float4s(from).at[e4];
+      w[i] = kNormed ? bias + plain_four(extra, kNormType, e4) : vec4(1);
     }
-    stage(m, e4, v, 1.0);
+    [[unroll]] for (uint i = 0; i < kAtOnce; ++i) {
+      if (first + i * 256 >= kFours) continue;
+      if (kNormed) squares = fma(v[i].x, v[i].x, fma(v[i].y, v[i].y, fma(v[i].z, v[i].z, fma(v[i].w, v[i].w, squares))));
+      stage(m, first + i * 256, kNormed ? v[i] * w[i] : v[i], 1.0);
+    }
   }
-  return kNormed ? inversesqrt(workgroup_sum(squares) / float(width) + eps) : 1.0;
+  return kNormed ? inversesqrt(workgroup_sum(squares) / float(kWidth) + eps) : 1.0;
 }
 
 uint tasks_of(uint i) { return (rows[i] + kR - 1) / kR; }
@@ -43,7 +50,7 @@ void begin(uint task) {
   index = 0;
   while (task >= tasks_of(index)) task -= tasks_of(index++);
   first_row = task * kR;
-  Weight w = weight_of(data[index], rows[index], width, form_of(index));
+  Weight w = weight_of(data[index], rows[index], kWidth, form_of(index));
   dtype = w.dtype;
   scale_shift = group_shift(w);
   [[unroll]] for (uint r = 0; r < kR; ++r) {
@@ -52,11 +59,11 @@ void begin(uint task) {
     row_scales[r] = w.scales + row * w.groups * 2;
     row_offsets[r] = w.offsets + row * w.groups * 2;
   }
-  if (uses(F32) && dtype == F32) fetch(F32, width / 4, gl_SubgroupInvocationID);
-  if (uses(BF16) && dtype == BF16) fetch(BF16, width / 8, gl_SubgroupInvocationID);
-  if (uses(I8) && dtype == I8) fetch(I8, width / 16, gl_SubgroupInvocationID);
-  if (uses(I4) && dtype == I4) fetch(I4, width / 32, gl_SubgroupInvocationID);
-  if (uses(I4A) && dtype == I4A) fetch(I4A, width / 32, gl_SubgroupInvocationID);
+  if (uses(F32) && dtype == F32) fetch(F32, kWidth / 4, gl_SubgroupInvocationID);
+  if (uses(BF16) && dtype == BF16) fetch(BF16, kWidth / 8, gl_SubgroupInvocationID);
+  if (uses(I8) && dtype == I8) fetch(I8, kWidth / 16, gl_SubgroupInvocationID);
+  if (uses(I4) && dtype == I4) fetch(I4, kWidth / 32, gl_SubgroupInvocationID);
+  if (uses(I4A) && dtype == I4A) fetch(I4A, kWidth / 32, gl_SubgroupInvocationID);
 }
 
 void main() {
@@ -70,11 +77,11 @@ void main() {
   barrier();
   while (task < tasks) {
     [[unroll]] for (uint a = 0; a < kR * kM; ++a) vector_acc[a] = 0;
-    if (uses(F32) && dtype == F32) multiply(F32, width / 4, 0);
-    if (uses(BF16) && dtype == BF16) multiply(BF16, width / 8, 0);
-    if (uses(I8) && dtype == I8) multiply(I8, width / 16, 0);
-    if (uses(I4) && dtype == I4) multiply(I4, width / 32, 0);
-    if (uses(I4A) && dtype == I4A) multiply(I4A, width / 32, 0);
+    if (uses(F32) && dtype == F32) multiply(F32, kWidth / 4, 0);
+    if (uses(BF16) && dtype == BF16) multiply(BF16, kWidth / 8, 0);
+    if (uses(I8) && dtype == I8) multiply(I8, kWidth / 16, 0);
+    if (uses(I4) && dtype == I4) multiply(I4, kWidth / 32, 0);
+    if (uses(I4A) && dtype == I4A) multiply(I4A, kWidth / 32, 0);
     uint done_index = index, done_row = first_row;
     task += stride;
     if (task < tasks) begin(task);  // the next weights are on their way while these results are summed

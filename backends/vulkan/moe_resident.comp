@@ -52,11 +52,12 @@ const uint kBeforeType = kBeforeForm & 0xff;
 const uint kRouted = kTopK * kWidth, kFirstH = (kExperts + 64) / 64 * 64;
 
 #define MORE_HELD 1
-#include "vector.glsl"  // kM 1, kR 4, kU 1
+#include "vector.glsl"  // kM 1, kR 4, kU 2
 #include "meeting.glsl"
 #include "rank.glsl"
 
-// ---- rows of one matrix, one piece of each lane at a time or four pieces of one row
+// ---- rows of one matrix: kU pieces of each of four, kR * kU of one, or half as many. A row of 2,048 elements is asked for at once:
+// of 4 bits by the first, of 16 bits by the second; one of 4,096 of 4 bits by the third.
 
 uint64_t row_data[4], row_scales[4], row_offsets[4];
 uint scale_shift;
@@ -73,6 +74,13 @@ uint scale_shift;
 #define FETCH fetch_one
 #define MULTIPLY multiply_one
 #define ROWS 1
+#define AT_ONCE (kR * kU)
+#include "multiply.glsl"
+#undef FETCH
+#undef MULTIPLY
+#undef AT_ONCE
+#define FETCH fetch_half
+#define MULTIPLY multiply_half
 #define AT_ONCE 4
 #include "multiply.glsl"
 #undef FETCH
@@ -131,7 +139,7 @@ void begin_before(uint task) {
   Weight w = weight_of(before_weight, kHidden, kBeforeWidth, kBeforeForm);
   scale_shift = group_shift(w);
   take_row(0, w, task);
-  fetch_one(kBeforeType, kBeforeWidth / piece_elements(kBeforeType), gl_SubgroupInvocationID);
+  fetch_half(kBeforeType, kBeforeWidth / piece_elements(kBeforeType), gl_SubgroupInvocationID);
 }
 void project() {
   uint task = first_task(), stride = all_tasks();
@@ -140,7 +148,7 @@ void project() {
   barrier();
   while (task < kHidden) {
     clear_sums();
-    multiply_one(kBeforeType, kBeforeWidth / piece_elements(kBeforeType), 0);
+    multiply_half(kBeforeType, kBeforeWidth / piece_elements(kBeforeType), 0);
     float sum = subgroupAdd(vector_acc[0]);
     if (gl_SubgroupInvocationID == 0) Kept(x).at[task] = sum + Floats(before_residual).at[task];
     task += stride;

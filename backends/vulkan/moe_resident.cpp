@@ -159,7 +159,7 @@ swy_status record(const Recording& r) {
                      m.shared_width,
                      1,
                      4,
-                     1,
+                     2,
                      s.blocks,
                      s.forms,
                      s.threads,

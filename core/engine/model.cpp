@@ -80,9 +80,7 @@ Result<std::unique_ptr<Model>> Model::create(std::shared_ptr<const Program> prog
   SWY_LET(std::vector<WeightUse> uses, m->weight_uses());
   SWY_TRY(m->weights_->load(std::move(uses), options.load_threads, options.progress));
   SWY_TRY(m->allocate_states());
-  const StepRunner::Setup setup{m->planner_.get(), m->weights_.get(), &m->states_,           m->head_,
-                                m->pool_,          m->chunk_,         m->pages_per_session()};
-  SWY_LET(m->runner_, StepRunner::create(setup));
+  SWY_TRY(m->make_runner());
   return m;
 }
 
@@ -98,7 +96,7 @@ Status Model::set_context(const ModelOptions& options) {
     return error(Code::usage, "{} sessions of {} tokens are too many or none; there may be 1 to {}", options.sessions,
                  context_, kMaxSessions);
   }
-  chunk_ = std::clamp(options.chunk, 1u, context_);
+  chunk_ = std::clamp(options.chunk != 0 ? options.chunk : kDeviceChunk, 1u, context_);
   if (options.deterministic) chunk_ = std::max(chunk_, kPart);
   pool_.struct_size = sizeof pool_;
   pool_.context = context_;
@@ -132,6 +130,9 @@ Status Model::make_planner(const ModelOptions& options, PlanPolicy policy) {
   SWY_LET(Planner planner, planner_of(plain));
   planner_ = std::make_unique<Planner>(std::move(planner));
   SWY_LET(const Plan plan, planner_->plan(bucket({.context = context_})));
+  const bool on_cpu = std::all_of(plan.nodes.begin(), plan.nodes.end(),
+                                  [&](const PlanNode& n) { return devices_[n.device].info.type == SWY_DEVICE_CPU; });
+  if (options.chunk == 0 && on_cpu) chunk_ = std::max(std::min(chunk_, kChunk), options.sessions);
   const uint32_t home = plan.nodes.back().device;
   sampling_ = device_sampling_of(devices_[home]);
   if (!options.device_sampling) {
@@ -166,6 +167,7 @@ Status Model::make_planner(const ModelOptions& options, PlanPolicy policy) {
 // What single steps and the largest chunks read. Buckets in between seldom add to it.
 Result<std::vector<WeightUse>> Model::weight_uses() {
   std::vector<WeightUse> uses;
+  SWY_TRY(fit_chunk([this] { return planner_->plan(bucket({.rows = chunk_, .context = context_})).status(); }));
   for (const uint32_t rows : {1u, chunk_}) {
     SWY_LET(const Plan plan, planner_->plan(bucket({.rows = rows, .context = context_})));
     for (const PlanNode& node : plan.nodes) {
@@ -177,6 +179,23 @@ Result<std::vector<WeightUse>> Model::weight_uses() {
     }
   }
   return uses;
+}
+
+Status Model::fit_chunk(const std::function<Status()>& tried) {
+  const uint32_t least = std::max(std::min(kPart, chunk_), pool_.seqs);
+  for (;;) {
+    Status s = tried();
+    if (s.ok() || s.code() != Code::out_of_device_memory || chunk_ <= least) return s;
+    chunk_ = std::max(chunk_ / 2, least);
+  }
+}
+
+Status Model::make_runner() {
+  return fit_chunk([this]() -> Status {
+    const StepRunner::Setup setup{planner_.get(), weights_.get(), &states_, head_, pool_, chunk_, pages_per_session()};
+    SWY_LET(runner_, StepRunner::create(setup));
+    return runner_->reserve(context_);
+  });
 }
 
 Status Model::describe_states() {

@@ -5,6 +5,7 @@
 // thread at a time may use a Model, its sessions and its batches.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <set>
 #include <span>
@@ -23,8 +24,10 @@
 namespace switchyard {
 
 struct ModelOptions {
-  uint32_t context = 0;         // tokens per session; 0: the program's, at most 4,096
-  uint32_t chunk = 2048;        // largest step, in rows
+  uint32_t context = 0;  // tokens per session; 0: the program's, at most 4,096
+  // Largest step, in rows; 0: kChunk, or kDeviceChunk where another device than the CPU computes the program. It is
+  // halved until a step of so many rows fits the memory that weights and states leave.
+  uint32_t chunk = 0;
   uint32_t sessions = 1;        // at a time
   uint64_t state_bytes = 0;     // of all sessions' states together; 0: room for every session's whole context
   bool device_sampling = true;  // false: logits only, with nothing of a sampler in any plan
@@ -44,6 +47,8 @@ class Session;
 class Model {
  public:
   static constexpr uint32_t kPageSize = 64;  // tokens
+  // Steps of ModelOptions::chunk 0. Fast devices need many rows at a time: each step reads all weights.
+  static constexpr uint32_t kChunk = 2048, kDeviceChunk = 8192;
 
   // `program` and `devices` are shared. Errors: unsupported, naming the operation; out of memory, with what was needed.
   static Result<std::unique_ptr<Model>> create(std::shared_ptr<const Program> program,
@@ -124,6 +129,9 @@ class Model {
                                                    std::vector<std::shared_ptr<Device>> devices, PlanPolicy policy,
                                                    const ModelOptions& options);
   Result<std::vector<WeightUse>> weight_uses();
+  Status make_runner();
+  // Tries, with smaller chunks where there is too little memory. Errors: those of `tried`.
+  Status fit_chunk(const std::function<Status()>& tried);
   Status describe_states();
   Status allocate_states();
   swy_bucket bucket(const StepCounts& counts) const;

@@ -58,6 +58,28 @@ Status StepRunner::allocate() {
   return {};
 }
 
+// A larger step gets a larger arena; older plans keep theirs.
+Status StepRunner::grow_arena(size_t device, uint64_t bytes) {
+  std::shared_ptr<DeviceBuffer>& arena = arenas_[device];
+  if (arena != nullptr && arena->bytes() >= bytes) return {};
+  SWY_LET(DeviceBuffer larger,
+          DeviceBuffer::allocate(s_.planner->devices()[device], SWY_MEMORY_DEVICE, bytes, "activations"));
+  arena = std::make_shared<DeviceBuffer>(std::move(larger));
+  return {};
+}
+
+Status StepRunner::reserve(uint32_t context) {
+  const uint32_t seqs = s_.pool.seqs;
+  const swy_bucket largest =
+      bucket_of({.rows = s_.max_rows, .seqs = seqs, .logit_rows = seqs, .context = context}, s_.pool, s_.max_rows);
+  SWY_LET(const Plan plan, s_.planner->plan(largest));
+  const std::vector<PlanDevice>& devices = s_.planner->devices();
+  for (size_t d = 0; d < devices.size(); ++d) {
+    if ((devices[d].info.flags & SWY_DEVICE_HOST_MEMORY) == 0) SWY_TRY(grow_arena(d, plan.arena_bytes[d]));
+  }
+  return {};
+}
+
 Result<Executable*> StepRunner::executable(const swy_bucket& b, uint32_t wants) {
   const std::array<uint32_t, 7> key = {b.rows, b.seqs, b.logit_rows, b.sample_rows, b.context, b.flags, wants};
   const auto it = executables_.find(key);
@@ -67,12 +89,7 @@ Result<Executable*> StepRunner::executable(const swy_bucket& b, uint32_t wants) 
   const std::vector<uint32_t> results = s_.head.results(wants == 0 ? uint32_t{kWantLogits} : wants);
   SWY_LET(Plan plan, s_.planner->plan(b, results));
   const std::vector<PlanDevice>& devices = s_.planner->devices();
-  for (size_t d = 0; d < devices.size(); ++d) {  // a larger step gets a larger arena; older plans keep theirs
-    if (arenas_[d] != nullptr && arenas_[d]->bytes() >= plan.arena_bytes[d]) continue;
-    SWY_LET(DeviceBuffer arena,
-            DeviceBuffer::allocate(devices[d], SWY_MEMORY_DEVICE, plan.arena_bytes[d], "activations"));
-    arenas_[d] = std::make_shared<DeviceBuffer>(std::move(arena));
-  }
+  for (size_t d = 0; d < devices.size(); ++d) SWY_TRY(grow_arena(d, plan.arena_bytes[d]));
   ExecutableInputs inputs;
   inputs.weight = [this](uint32_t w, uint32_t d, uint32_t layout) { return s_.weights->get({w, d, layout}); };
   for (const DeviceBuffer& s : *s_.states) inputs.states.push_back(s.all());

@@ -45,6 +45,10 @@ class StepRunner {
   };
   static Result<std::unique_ptr<StepRunner>> create(const Setup& setup);
 
+  // Allocates what the largest step over a context takes of the devices that have memory of their own, so that none is
+  // refused later for want of it. Errors: those of planning; out_of_device_memory.
+  Status reserve(uint32_t context);
+
   // Submits one step whose head makes `wants`. `before_head` runs when the forward pass has been submitted; it fills
   // the masks. Errors: those of the devices; internal, with kInFlight steps under way.
   Status submit(std::span<const StepSequence> sequences, uint32_t wants,
@@ -91,6 +95,7 @@ class StepRunner {
 
   explicit StepRunner(const Setup& setup) : s_(setup) {}
   Status allocate();
+  Status grow_arena(size_t device, uint64_t bytes);
   Result<Executable*> executable(const swy_bucket& bucket, uint32_t wants);
   Status submit_step(Flight& flight, std::span<const StepSequence> sequences, const swy_bucket& bucket,
                      const std::function<Status()>& before_head);

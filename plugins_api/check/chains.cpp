@@ -34,14 +34,14 @@ Link linear(uint64_t in, uint64_t out, Encoding e) {
 }
 
 // Three of eight experts, and a shared one, all of this width.
-Link mixture(uint64_t hidden, uint32_t width, Encoding e) {
+Link mixture(uint64_t hidden, uint32_t width, Encoding e, swy_dtype router = SWY_F32) {
   swy_moe_attrs a{};
   a.experts = 8;
   a.top_k = 3;
   a.width = a.shared_width = width;
   return {SWY_OP_MOE, [=](Builder& b) {
             b.attrs(a).input(hidden);
-            b.plain({a.experts, hidden}, SWY_F32, 0, 2 / std::sqrt(static_cast<double>(hidden)));
+            b.plain({a.experts, hidden}, router, 0, 2 / std::sqrt(static_cast<double>(hidden)));
             b.matrix({a.experts, 2 * uint64_t{width}, hidden}, e.dtype, e.group, 1.5);
             b.matrix({a.experts, hidden, width}, e.dtype, e.group);
             b.matrix({width, hidden}, e.dtype, e.group, 1.5).matrix({width, hidden}, e.dtype, e.group);
@@ -82,6 +82,8 @@ const std::vector<Chain>& all_chains() {
       {"layer", three_sequences, {normed, product, plus}},
       {"norm_moe_add", one_token, {norm(256), mixture(256, 256, i4), add(256)}},
       {"norm_moe_add_norm", one_token, {norm(256), mixture(256, 256, i4), add(256, 0)}},
+      {"norms_moe_add", three_sequences, {norm(256), mixture(256, 64, i4, SWY_BF16), add(256)}},
+      {"norms_moe_add_norm", three_sequences, {norm(1280), mixture(1280, 64, i4, SWY_BF16), add(1280, 0)}},
       {"delta32_linear_add", one_token_moves, {delta(4, 8, 32), linear(256, 80, i4), add(80)}},
       {"delta128_linear_add", one_token, {delta(1, 2, 128), linear(256, 80, i4), add(80)}},
       {"first_delta_linear_add", first_token, {delta(4, 8, 32), linear(256, 80, i4), add(80)}}};

@@ -17,6 +17,9 @@ std::vector<Scene> make_scenes() {
   s.push_back({"one_token", {{at(0, 37, 1, 1, 1)}}});
   s.push_back({"one_token_moves", {{at(0, 63, 1, 0, 1)}}, false, 8});
   s.push_back({"decode4", {{at(0, 5, 1, 0, 0), at(1, 64, 1, 2, 1), at(2, 100, 1, 3, 3), at(3, 0, 1, 4, 4)}}});
+  s.push_back({"decode6",
+               {{at(0, 8, 1, 0, 0, false), at(1, 0, 1, 2, 2), at(2, 70, 1, 1, 3), at(3, 2, 1, 4, 4), at(4, 33, 1, 6, 5),
+                 at(5, 0, 1, 7, 7, false)}}});
   s.push_back({"prompt63", {{at(0, 0, 63, 0, 0)}}});
   s.push_back({"prompt65", {{at(0, 0, 65, 0, 1)}}, false, 32});
   s.push_back({"prompt130", {{at(0, 0, 130, 0, 0)}}});

@@ -73,6 +73,23 @@ TEST(Ops, OneOperationInAllItsShapes) {
   EXPECT_EQ(ops->times[5].rows, 4u);
 }
 
+TEST(Ops, DecodingRowsAreOfAsManySequences) {
+  OpRequest request = request_of({1, 4}, "gated_delta");
+  const auto prompt = measure("reference", request);
+  request.decode = true;
+  const auto decode = measure("reference", request);
+  ASSERT_TRUE(prompt.ok()) << prompt.status().message();
+  ASSERT_TRUE(decode.ok()) << decode.status().message();
+  ASSERT_EQ(prompt->times.size(), 2u);
+  ASSERT_EQ(decode->times.size(), 2u);
+  EXPECT_EQ(prompt->times[1].work.state_bytes, prompt->times[0].work.state_bytes) << "one state, several rows";
+  EXPECT_EQ(decode->times[1].work.state_bytes, 4 * decode->times[0].work.state_bytes);
+  ASSERT_TRUE(decode->times[1].errors);
+  EXPECT_EQ(decode->times[1].errors->worst, 0);
+  request.op = "attention";  // a block table of each sequence
+  EXPECT_TRUE(measure("reference", request).ok());
+}
+
 TEST(Ops, WhatDoesNotExistIsNamed) {
   EXPECT_THAT(measure("reference", request_of({1}, "warp")).status().message(),
               AllOf(HasSubstr("unknown operation 'warp'"), HasSubstr("gated_delta")));

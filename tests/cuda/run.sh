@@ -12,8 +12,10 @@ need_device
 echo "switchyard-plugin-check against reference:"
 run ops "${judge[@]}" --suite ops
 tail -1 "$work/ops"
-run ops_kv_fp32 "${judge[@]}" --suite ops --set kv_bf16=0 --filter attention
-tail -1 "$work/ops_kv_fp32"
+for kernel in split rows; do  # those that take keys and values in fp32
+  run "ops_kv_fp32_$kernel" "${judge[@]}" --suite ops --set kv_bf16=0 --filter "ops/attention.$kernel/"
+  tail -1 "$work/ops_kv_fp32_$kernel"
+done
 check_rules
 # What `./dev support` shows of it on machines without a GPU, if it is copied to docs/support.
 "${judge[@]}" --suite ops --list --seed 1 --summary "$build/support_cuda.json" >/dev/null

@@ -40,6 +40,8 @@ void lm_head_cases(std::vector<CaseSpec>& out) {
       out.push_back({SWY_OP_LM_HEAD, "lm_head." + e.name() + ".whole_groups." + which, false,
                      [=](Random& random) { return head(6, which, 256, 77, e, random); }});
     }
+    out.push_back({SWY_OP_LM_HEAD, "lm_head." + e.name() + ".whole_groups.many", false,
+                   [=](Random& random) { return head(27, "all", 256, 600, e, random); }});
     out.push_back({SWY_OP_LM_HEAD, "lm_head." + e.name() + ".wide", true,
                    [=](Random& random) { return head(5, "some", 512, 3001, e, random); }});
   }

@@ -188,6 +188,25 @@ void decoding_cases(std::vector<CaseSpec>& out) {
   put(out, {1, 256, 8, 256, 256, 256, i4}, true, {SWY_OP_MOE});
 }
 
+// Several rows and a router of bf16: widths of one and of two spans of 128 per eighth, rows that end within eight, a
+// gate of fp32, ties, and all rows on one expert.
+void batch_cases(std::vector<CaseSpec>& out) {
+  const Encoding i4{SWY_I4, 64};
+  for (const Mixture& m :
+       {Mixture{2, 16, 4, 256, 64, 64, i4}, Mixture{9, 18, 8, 1184, 32, 32, i4}, Mixture{64, 12, 3, 1024, 32, 64, i4},
+        Mixture{20, 36, 6, 256, 64, 0, i4, Mixture::kTied}, Mixture{65, 16, 4, 256, 64, 64, i4}}) {
+    Mixture n = m;
+    n.router = SWY_BF16;
+    if (m.rows == 9) n.mix = SWY_F32;
+    put(out, n, false, {SWY_OP_MOE, SWY_OP_MOE_ADD});
+  }
+  Mixture one_expert{64, 3, 3, 256, 64, 64, i4}, wide{33, 20, 8, 2048, 64, 0, i4}, most{32, 256, 8, 2048, 32, 32, i4};
+  one_expert.router = wide.router = most.router = SWY_BF16;
+  put(out, one_expert, false, {SWY_OP_MOE_ADD});
+  put(out, wide, true, {SWY_OP_MOE, SWY_OP_MOE_ADD});
+  put(out, most, true, {SWY_OP_MOE, SWY_OP_MOE_ADD});
+}
+
 }  // namespace
 
 bool clear_choices(const Case& c) {
@@ -225,6 +244,7 @@ void moe_cases(std::vector<CaseSpec>& out) {
     put(out, {1, 16, 4, 256, 256, 256, {e.dtype, e.dtype == SWY_BF16 ? 0u : 32u}}, false);
   }
   decoding_cases(out);
+  batch_cases(out);
   for (const Encoding& e : all_encodings()) {
     for (const uint32_t rows : {1u, 4u, 16u, 33u, 63u, 65u, 130u, 513u}) {
       put(out, {rows, 13, 4, 100, 48, 36, e}, true);

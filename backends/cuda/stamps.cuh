@@ -1,0 +1,113 @@
+// Times of what blocks do, for finding where a step's time goes (tools/stamps.py prints them). Compiled in with
+// -DSWITCHYARD_STAMPS only, and nothing of it is there otherwise.
+//
+// Thread 0 of a block notes moments in ns of %globaltimer in shared memory, and writes them to a ring in the device's
+// memory when it ends. Its place in the ring is asked for just before it waits for the kernel in front, so that none of
+// this lies on the way of a step but the writing itself.
+#pragma once
+
+#include <cstdint>
+
+namespace gpu {
+
+enum Moment : uint32_t { kBegun, kAsked, kWaited, kRead, kArrived, kMultiplied, kEnded, kMoments };
+// Numbers that tools/stamps.py knows.
+enum Stamped : uint32_t {
+  kStampNormed = 10,
+  kStampPlain = 11,
+  kStampHeads = 12,
+  kStampGates = 13,
+  kStampRoute = 20,
+  kStampGateUp = 21,
+  kStampDown = 22,
+  kStampDelta = 30,
+  kStampAttention = 40,
+  kStampHead = 50,
+  kStampFinish = 60,
+  kStampEmbedding = 70,
+  kStampNorm = 80,
+};
+
+#ifdef SWITCHYARD_STAMPS
+
+struct StampRecord {
+  uint32_t kernel, block, blocks, processor;
+  uint64_t at[kMoments + 1];  // the last one is padding
+};
+struct StampRing {
+  uint32_t capacity;  // a power of two
+  uint32_t next;
+  StampRecord* records;
+};
+
+// Files that stamp tell where their copy of `stamp_ring` is.
+struct StampFile {
+  explicit StampFile(int (*set)(StampRing* ring));
+};
+
+#ifdef __CUDACC__
+static __device__ StampRing* stamp_ring;  // of this file
+[[maybe_unused]] static const StampFile stamp_file([](StampRing* ring) {
+  return static_cast<int>(cudaMemcpyToSymbol(stamp_ring, &ring, sizeof ring));
+});
+
+class Stamps {
+ public:
+  __device__ explicit Stamps(uint32_t kernel) : kernel_(kernel), ring_(stamp_ring) {
+    if (threadIdx.x == 0) {
+#pragma unroll
+      for (uint32_t i = 0; i < kMoments; ++i) at()[i] = 0;
+    }
+    note(kBegun);
+  }
+  __device__ void note(Moment m) {
+    uint64_t now;
+    if (threadIdx.x != 0) return;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now)::"memory");
+    at()[m] = now;
+  }
+  __device__ void take_place() {
+    if (threadIdx.x == 0 && ring_ != nullptr) place_ = atomicAdd(&ring_->next, 1u);
+  }
+  __device__ void end() {
+    note(kEnded);
+    if (threadIdx.x != 0 || ring_ == nullptr) return;
+    uint32_t processor;
+    asm volatile("mov.u32 %0, %%smid;" : "=r"(processor));
+    StampRecord& r = ring_->records[place_ & (ring_->capacity - 1)];
+    *reinterpret_cast<uint4*>(&r) = make_uint4(kernel_, blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z),
+                                               gridDim.x * gridDim.y * gridDim.z, processor);
+#pragma unroll
+    for (uint32_t i = 0; i < kMoments; ++i) r.at[i] = at()[i];
+  }
+
+ private:
+  __device__ static volatile uint64_t* at() {
+    __shared__ uint64_t moments[kMoments];
+    return moments;
+  }
+  uint32_t kernel_, place_ = 0;
+  StampRing* ring_;
+};
+#endif
+
+// The ring of the process's device.
+void open_stamps();
+// What it holds goes to the file that SWITCHYARD_STAMPS_FILE names (/tmp/stamps.bin), and stderr says so.
+void save_stamps();
+// A list was submitted. Saves after 64, 128, 256 ... of them: a benchmark's worker is ended by a signal, so that its
+// device is never closed.
+void count_list();
+
+#elif defined(__CUDACC__)
+
+struct Stamps {
+  __device__ explicit Stamps(uint32_t) {}
+  __device__ void note(Moment) {}
+  __device__ void take_place() {}
+  __device__ void end() {}
+};
+
+#endif
+
+}  // namespace gpu

@@ -1,0 +1,55 @@
+// How many rows the largest step has: by the kind of device, and by what fits its memory.
+#include <gmock/gmock.h>
+
+#include "tests/engine/fixture.h"
+
+namespace switchyard {
+namespace {
+
+TestModel late_model(const ModelOptions& options, uint64_t largest = 0) {
+  return make_model(kDemo, "late", options, SWITCHYARD_FIXTURES, {{"late", {{"largest", std::to_string(largest)}}}});
+}
+
+std::vector<float> logits_of(const TestModel& t, uint32_t tokens) {
+  auto session = t.model->session();
+  std::vector<int32_t> ids(tokens);
+  for (uint32_t i = 0; i < tokens; ++i) ids[i] = static_cast<int32_t>(i * 7 % 100);
+  const auto logits = (*session)->feed(ids);
+  EXPECT_TRUE(logits.ok()) << logits.status().message();
+  return logits.ok() ? std::vector<float>(logits->begin(), logits->end()) : std::vector<float>{};
+}
+
+TEST(Chunk, IsThatOfTheDevicesUnlessAsked) {
+  constexpr uint32_t kContext = 4096;
+  static_assert(Model::kChunk < kContext && kContext <= Model::kDeviceChunk);
+  ModelOptions options = with_context(kContext);
+  EXPECT_EQ(make_model(kDemo, "reference", options).model->chunk(), Model::kChunk);
+  EXPECT_EQ(late_model(options).model->chunk(), kContext);
+  options.chunk = 300;
+  EXPECT_EQ(make_model(kDemo, "reference", options).model->chunk(), 300u);
+  EXPECT_EQ(late_model(options).model->chunk(), 300u);
+}
+
+TEST(Chunk, IsNoLongerThanTheContext) {
+  EXPECT_EQ(make_model(kDemo, "reference", with_context(96)).model->chunk(), 96u);
+  EXPECT_EQ(late_model(with_context(96)).model->chunk(), 96u);
+}
+
+TEST(Chunk, IsHalvedUntilAStepFitsTheMemory) {
+  ModelOptions options = with_context(1024);
+  const TestModel whole = late_model(options);
+  ASSERT_NE(whole.model, nullptr);
+  ASSERT_EQ(whole.model->chunk(), 1024u);
+  const auto plan = whole.model->plan(1024, 1, 1024), quarter = whole.model->plan(256, 1, 1024);
+  ASSERT_TRUE(plan.ok() && quarter.ok());
+  ASSERT_LT(quarter->arena_bytes[0], plan->arena_bytes[0]);
+  const std::vector<float> expected = logits_of(whole, 700);
+
+  const TestModel some = late_model(options, plan->arena_bytes[0] - 1);
+  ASSERT_NE(some.model, nullptr);
+  EXPECT_EQ(some.model->chunk(), 512u);
+  EXPECT_EQ(logits_of(some, 700), expected) << "two steps instead of one";
+}
+
+}  // namespace
+}  // namespace switchyard
