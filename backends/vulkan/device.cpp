@@ -31,8 +31,6 @@ void apply(swy_device& d, const swy_setting* settings, uint32_t count) {
   d.features.imports = d.features.imports && on(kImport);
   d.pipeline_cache = on(kPipelineCache);
   d.reversed = on(kReversed);
-  // So many processors come with 40 MB of cache and more. Where the processor computes, it is a test of the lists.
-  d.read_ahead = on(kReadAhead) && (d.features.processors >= 100 || d.features.cpu);
   d.resident_groups = d.features.processors;
   for (uint32_t i = 0; i < count; ++i) {
     if (std::string_view(settings[i].name) != kResident.name) continue;

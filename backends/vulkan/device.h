@@ -94,8 +94,7 @@ struct swy_device {
   VkSemaphore progress = VK_NULL_HANDLE;
   bool kv_bf16 = true;
   bool pipeline_cache = true;
-  bool reversed = false;  // launches between two barriers run last to first
-  bool read_ahead = false;
+  bool reversed = false;         // launches between two barriers run last to first
   uint32_t resident_groups = 0;  // workgroups of a launch that may wait for each other; 0: none may
   bool exact = false;            // the sampler's arithmetic has the normative bits
   std::vector<swy_kernel> kernels;

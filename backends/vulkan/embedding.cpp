@@ -16,8 +16,7 @@ swy_status record_embedding(const Recording& r) {
   const Span y = r.operands.output(0), tokens = r.list.tokens;
   push = {table.data, tokens.address, y.address, r.step(), table.rows, table.width};
   const Grid grid{at_most(ceil_div(table.width, kThreads), 16), static_cast<uint32_t>(r.op.outputs[0]->dims[0])};
-  return launch(r, kEmbedding, {table.form}, grid, push, {tokens}, {y},
-                {{}, is_roomy(r.device(), uint64_t{grid.x} * grid.y)});
+  return launch(r, kEmbedding, {table.form}, grid, push, {tokens}, {y});
 }
 
 double cost_embedding(const swy_op& op, const swy_bucket&) { return cost_of(row_bytes(op), 0); }

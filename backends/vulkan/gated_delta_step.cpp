@@ -25,8 +25,7 @@ swy_status record(const Recording& r) {
   const auto& f = r.device().features;
   const uint32_t threads = f.processors != 0 && f.subgroup >= 32 ? kStepThreads : kThreads;
   return launch(r, kStep, {a.key_dim, a.value_dim, a.conv_kernel, d.types, threads}, {a.value_heads, seqs}, push,
-                {d.qkv, d.z, d.b, d.a}, {d.y, d.conv_state, d.rule_state, counters},
-                {{}, is_roomy(r.device(), uint64_t{a.value_heads} * seqs)});
+                {d.qkv, d.z, d.b, d.a}, {d.y, d.conv_state, d.rule_state, counters});
 }
 
 swy_status supports(const swy_device&, const swy_op& op, const swy_bucket& bucket, swy_error* error) {

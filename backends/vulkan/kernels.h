@@ -71,25 +71,11 @@ struct Grid {
   uint32_t x = 1, y = 1, z = 1;
 };
 
-// What else is known of a launch: see Launch.
-struct Nature {
-  std::span<const Span> streams = {};
-  bool roomy = false;
-  Span ahead = {};
-};
-
-// Whether so many workgroups leave most of the device idle.
-inline bool is_roomy(const swy_device& device, uint64_t groups) {
-  return groups * 2 <= (device.features.processors != 0 ? device.features.processors : 64);
-}
-constexpr uint32_t kFewRows = 4;  // with so many, a step waits for weights more than for anything else
-
 // Adds a launch of `shader`. `constants` are its specialization constants in order, `push` its push constants (laid out
 // as std430 does), `reads` and `writes` what it touches of activations, workspace and states.
 template <class Push>
 swy_status launch(const Recording& r, const Shader& shader, std::initializer_list<uint32_t> constants, Grid grid,
-                  const Push& push, std::initializer_list<Span> reads, std::initializer_list<Span> writes,
-                  const Nature& nature = {}) {
+                  const Push& push, std::initializer_list<Span> reads, std::initializer_list<Span> writes) {
   static_assert(std::is_trivially_copyable_v<Push> && sizeof(Push) <= kPushBytes && sizeof(Push) % 4 == 0);
   const Launch l{shader,
                  {constants.begin(), constants.size()},
@@ -97,10 +83,7 @@ swy_status launch(const Recording& r, const Shader& shader, std::initializer_lis
                  grid.y,
                  grid.z,
                  {reads.begin(), reads.size()},
-                 {writes.begin(), writes.size()},
-                 nature.streams,
-                 nature.roomy,
-                 nature.ahead};
+                 {writes.begin(), writes.size()}};
   return add_dispatch(r.list, l, &push, sizeof push, r.kernel, r.error);
 }
 

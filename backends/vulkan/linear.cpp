@@ -192,15 +192,12 @@ swy_status record_projection(const Recording& r, const Projection& p, uint32_t r
     for (uint32_t i = 0; dot && i < part.count; ++i) forms |= form_of(part.forms[i]);
     VectorShape s = vector_shape(r.device(), rows, p.width, forms);
     if (s.m == 1) take_long_rows(r.device(), sum_of_rows(part, 1), p.width, s);
-    Span streams[4];
-    for (uint32_t i = 0; i < part.count && rows <= kFewRows; ++i) streams[i] = span_of(p.weights[first + i]);
     const uint32_t groups = groups_for(r.device(), sum_of_rows(part, s.r));
     SWY_VK_TRY(launch(r, dot ? kDot : kVector,
                       {part.forms[0], part.forms[1], part.forms[2], part.forms[3], part.flags, rows > 1 || p.gather,
                        p.width, 0, 0, 0, s.m, s.r, s.u, s.blocks, forms},
                       {groups, ceil_div(rows, s.m)}, part.push, {p.x, p.residual},
-                      {part.y[0], part.y[1], part.y[2], part.y[3]},
-                      {streams, is_roomy(r.device(), uint64_t{groups} * rows)}));
+                      {part.y[0], part.y[1], part.y[2], part.y[3]}));
   }
   return SWY_OK;
 }

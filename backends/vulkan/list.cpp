@@ -86,7 +86,6 @@ swy_status list_begin(swy_device* device, const swy_list_info* info, swy_list** 
 swy_status list_finalize(swy_list* list, swy_error* error) {
   return swy::guard(error, [&]() -> swy_status {
     swy_device& d = *list->device;
-    if (d.read_ahead) SWY_VK_TRY(read_ahead(*list, error));
     for (const Dispatch& dispatch : list->dispatches) SWY_VK_TRY(d.pipelines->wait(*dispatch.pipeline, error));
     if (d.reversed) reverse_groups(list->dispatches);
     const VkCommandBufferBeginInfo begin{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO, nullptr,
@@ -148,11 +147,6 @@ swy_status add_dispatch(swy_list& list, const Launch& launch, const void* push, 
   d.z = launch.z;
   d.kernel = span_name(*list.device, kernel, launch.shader.name, list.begins_operation);
   list.begins_operation = false;
-  d.roomy = launch.roomy;
-  d.ahead = launch.ahead;
-  for (const Span& s : launch.streams) {
-    if (s.bytes != 0 && d.stream_count < kMostStreams) d.streams[d.stream_count++] = s;
-  }
   d.waits = any_overlap(launch.reads, list.written) || any_overlap(launch.writes, list.written) ||
             any_overlap(launch.writes, list.read);
   if (d.waits) {

@@ -11,14 +11,6 @@ struct Span {
   uint64_t address = 0, bytes = 0;
 };
 
-constexpr uint32_t kMostStreams = 6;
-
-// What a launch reads of others' weights, for the device's cache; where shaders find it.
-struct ReadAhead {
-  uint64_t data[4] = {};
-  uint32_t sectors[4] = {};  // of 32 bytes
-};
-
 // A weight in its canonical encoding (weights.h). A file's segment is uploaded as it is; shaders find the planes from
 // the address, the rows and the width (weights.glsl).
 struct Weight {
@@ -35,10 +27,6 @@ struct Dispatch {
   unsigned char push[kPushBytes] = {};
   uint32_t x = 1, y = 1, z = 1;  // workgroups
   bool waits = false;            // for all launches before it
-  bool roomy = false;            // most of the device, or its memory, has little to do meanwhile
-  Span ahead;                    // a ReadAhead among the list's constants: it reads ahead by itself
-  uint32_t stream_count = 0;
-  Span streams[kMostStreams];  // weights that are read from begin to end, whatever the step holds
   const char* kernel = nullptr;
 };
 
@@ -89,18 +77,11 @@ struct Launch {
   std::span<const uint32_t> constants;
   uint32_t x = 1, y = 1, z = 1;
   std::span<const Span> reads, writes;  // of what other kernels write or read: not weights, not the step
-  std::span<const Span> streams = {};   // weights, as in Dispatch; those beyond kMostStreams are left out
-  bool roomy = false;
-  Span ahead = {};
 };
 
 // Adds a launch, behind a barrier if it touches what was written since the last one, or writes what was read.
 swy_status add_dispatch(swy_list& list, const Launch& launch, const void* push, uint32_t push_bytes, const char* kernel,
                         swy_error* error);
-
-// Puts launches beside the roomy ones that read the streams of those behind them, so that these find them in the
-// device's cache: where it is large enough.
-swy_status read_ahead(swy_list& list, swy_error* error);
 
 // Counters of one launch, by which the last of some workgroups knows that it is the last; the launch leaves them zero.
 // (That of meetings, meeting.glsl, is one of all launches of a list.)

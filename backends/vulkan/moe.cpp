@@ -62,9 +62,6 @@ swy_status record_moe_vector(const Recording& r) {
   const bool choose = m.routes && m.experts <= kMostChosenHere;
   if (m.routes && !choose) SWY_VK_TRY(record_choice(r, m, rows));
   const bool shared = m.shared_width != 0;
-  const bool few = rows <= kFewRows;
-  const Span up_streams[] = {few ? span_of(m.shared_gate) : Span{}, few ? span_of(m.shared_up) : Span{}};
-  const Span down_streams[] = {few ? span_of(m.shared_down) : Span{}};
   const uint32_t up_forms = forms_of(kBytes, m.gate_up, m.shared_gate);
   const VectorShape up = vector_shape(r.device(), 1, m.hidden, up_forms);
   const Span read = choose ? m.logits : m.ids, written = choose ? m.ids : Span{};
@@ -72,7 +69,7 @@ swy_status record_moe_vector(const Recording& r) {
                     {m.gate_up.form, m.shared_gate.form, (shared ? 1u : 0u) | (choose ? 4u : 0u), 0, 0, 0, 0, 0, 0, 0,
                      1, 4, 1, up.blocks, up_forms},
                     {groups_for(r.device(), gate_up_tasks(m, 2)), rows}, gate_up_push(r, m), {m.x, read},
-                    {m.h, written, choose ? m.weights : Span{}}, {up_streams}));
+                    {m.h, written, choose ? m.weights : Span{}}));
   const uint32_t down_forms = forms_of(kBytes, m.down, m.shared_down);
   VectorShape down = vector_shape(r.device(), 1, m.top_k * m.width + m.shared_width, down_forms);
   take_long_rows(r.device(), m.hidden * rows, m.top_k * m.width, down);
@@ -80,7 +77,7 @@ swy_status record_moe_vector(const Recording& r) {
                 {m.down.form, m.shared_down.form, (shared ? 1u : 0u) | (m.residual.bytes != 0 ? 2u : 0u), 0, 0, 0, 0, 0,
                  0, 0, 1, down.r, down.u, down.blocks, down_forms},
                 {groups_for(r.device(), ceil_div(m.hidden, down.r)), rows}, down_push(r, m),
-                {m.h, m.ids, m.weights, m.mix, m.residual}, {m.y}, {down_streams});
+                {m.h, m.ids, m.weights, m.mix, m.residual}, {m.y});
 }
 
 swy_status record_moe_plain(const Recording& r) {

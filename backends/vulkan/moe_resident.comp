@@ -35,9 +35,7 @@ layout(push_constant, std430) uniform Push {
   float eps, bias;   // of the norm
 };
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Beside {
-  uint64_t ahead[4];  // weights to be read into the device's cache
-  uint sectors[4];    // of 32 bytes
-  uint64_t normed;    // kNormed: [hidden], where the norm's result goes for whoever else reads it
+  uint64_t normed;  // kNormed: [hidden], where the norm's result goes for whoever else reads it
   uint64_t mix, shared_gate, shared_up, shared_down;
 };
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Kept { float at[]; };
@@ -192,37 +190,6 @@ void put_norm(float inverse) {
   }
 }
 
-// Words of the weights of launches behind this one, asked for while memory has little else to do and looked at in the end.
-const uint kEarly = 7;
-shared uint64_t ahead[4];
-shared uint ahead_sectors[4];
-uint early[kEarly];
-void note_ahead() {
-  uint i = gl_LocalInvocationIndex;
-  if (i >= 4) return;
-  ahead[i] = Beside(more).ahead[i];
-  ahead_sectors[i] = Beside(more).sectors[i];
-}
-void ask_ahead() {
-  uint i = gl_WorkGroupID.x * kThreads + gl_LocalInvocationIndex, all = gl_NumWorkGroups.x * kThreads;
-  [[unroll]] for (uint n = 0; n < kEarly; ++n) {
-    uint at = i + n * all;
-    uint64_t from = 0;
-    [[unroll]] for (uint s = 0; s < 4; ++s) {
-      bool here = from == 0 && at < ahead_sectors[s];
-      from = here ? ahead[s] + uint64_t(at) * 32 : from;
-      at -= here ? 0 : min(at, ahead_sectors[s]);
-    }
-    early[n] = 0;
-    if (from != 0) early[n] = Words(from).at[0];
-  }
-}
-void use_ahead() {
-  uint seen = 0;
-  [[unroll]] for (uint n = 0; n < kEarly; ++n) seen ^= early[n];
-  if (seen == 0x9e3779b9u) Words(counter).at[1] = seen;  // so that no compiler leaves the reading out
-}
-
 // First phase: a row of the router each, one of the shared expert's gate, and the shared expert's h.
 const uint kFrontTasks = kExperts + (kShared ? 1 + kSharedWidth / 2 : 0);
 void begin_front(uint task) {
@@ -324,7 +291,6 @@ void main() {
   bool wanted = step_rows(step, kDomain) != 0;
   uint64_t shared_down = Beside(more).shared_down;
   if (gl_LocalInvocationIndex == 0) gave_up = false;
-  note_ahead();
   if (kBefore) {
     project();
     arrive(counter);
@@ -345,10 +311,8 @@ void main() {
   down_shift = group_shift(down_weight);
   shared_shift = group_shift(shared_weight);
   if (task < kHidden) begin_back(task);
-  ask_ahead();
   await(counter);
   stage_h();
   barrier();
   run_back(task, wanted);
-  use_ahead();
 }

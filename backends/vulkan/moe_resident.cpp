@@ -29,8 +29,7 @@ static_assert(sizeof(Push) <= kPushBytes);
 
 // Beside, of the shader.
 struct Beside {
-  ReadAhead ahead;
-  uint64_t normed, mix, shared_gate, shared_up, shared_down, unused;
+  uint64_t normed, mix, shared_gate, shared_up, shared_down;
 };
 
 struct Shape {
@@ -136,16 +135,13 @@ swy_status record(const Recording& r) {
   const Span work = Arena(r.operands.workspace()).take((s.first_h + s.h) * 4);
   if (r.list.meeting.bytes == 0) SWY_VK_TRY(take_counters(r.list, 1, r.list.meeting, r.error));
   const Before b = take_before(r, m, s);
-  const Beside beside{{}, b.norm.y.address, m.shared_mix.data, m.shared_gate.data, m.shared_up.data, m.shared_down.data,
-                      0};
+  const Beside beside{b.norm.y.address, m.shared_mix.data, m.shared_gate.data, m.shared_up.data, m.shared_down.data};
   Span more;
   SWY_VK_TRY(put_constants(r.list, &beside, sizeof beside, more, r.error));
   const bool normed = b.norm.y.bytes != 0, added = b.add.y.bytes != 0;
   const uint32_t flags = (m.residual.bytes != 0 ? 2u : 0u) | (normed ? 8u | (b.norm.form & 15u) << 8 : 0u) |
                          static_cast<uint32_t>(m.domain) << 4 | (m.router.form & 15u) << 12 |
                          (m.shared_mix.form & 15u) << 16;
-  const Span streams[] = {added ? span_of(b.add.weight) : Span{}, span_of(m.router), span_of(m.shared_gate),
-                          span_of(m.shared_up), span_of(m.shared_down)};
   SWY_VK_TRY(launch(r, kShader,
                     {m.gate_up.form,
                      m.shared_gate.form,
@@ -169,7 +165,7 @@ swy_status record(const Recording& r) {
                      added ? b.add.weight.width : 32},
                     {r.device().resident_groups}, push_of(r, m, b, work, more),
                     {added ? b.add.x : m.x, b.add.residual, m.residual},
-                    {m.y, b.norm.y, added ? b.add.y : Span{}, work, r.list.meeting}, {streams, true, more}));
+                    {m.y, b.norm.y, added ? b.add.y : Span{}, work, r.list.meeting}));
   r.list.dispatches.back().waits |= b.waits;
   return SWY_OK;
 }

@@ -19,19 +19,6 @@ Weight weight_of(const swy_tensor& tensor, uint64_t data) {
   return w;
 }
 
-Span span_of(const Weight& w) {
-  if (w.data == 0) return {};
-  const uint32_t dtype = w.form & 0xffu, given = w.form >> 8;
-  if (!is_quantized(static_cast<swy_dtype>(dtype))) {
-    return {w.data, uint64_t{w.rows} * w.width * (dtype == SWY_F32 ? 4 : 2)};
-  }
-  const uint64_t group = given != 0 ? given : w.width, groups = (w.width + group - 1) / group;
-  const auto plane = [](uint64_t bytes) { return (bytes + 63) / 64 * 64; };
-  const uint64_t quants = plane(w.rows * groups * (dtype == SWY_I8 ? group : (group + 1) / 2));
-  const uint64_t scales = w.rows * groups * 2;
-  return {w.data, quants + (dtype == SWY_I4A ? plane(scales) : 0) + scales};
-}
-
 bool readable_in_pieces(const swy_tensor& t) {
   const uint64_t width = t.dims[t.rank - 1];
   if (width % 32 != 0 || width > (1u << 20)) return false;

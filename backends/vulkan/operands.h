@@ -8,8 +8,6 @@
 namespace gpu {
 
 Weight weight_of(const swy_tensor& tensor, uint64_t data);
-// All of its planes.
-Span span_of(const Weight& weight);
 
 // Whether rows can be read in 16-byte pieces of whole groups.
 bool readable_in_pieces(const swy_tensor& tensor);

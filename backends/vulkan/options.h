@@ -17,9 +17,6 @@ inline constexpr swy_option kKhrMatrices = {
     "take matrix instructions of the KHR extension where the device has it, not of NVIDIA's"};
 inline constexpr swy_option kPipelineCache = {sizeof(swy_option), SWY_OPTION_BOOL, "pipeline_cache", "1",
                                               "keep compiled pipelines in the user's folder for caches"};
-inline constexpr swy_option kReadAhead = {
-    sizeof(swy_option), SWY_OPTION_BOOL, "read_ahead", "1",
-    "read weights into the cache of a large device beside small launches in front of their use"};
 inline constexpr swy_option kResident = {sizeof(swy_option), SWY_OPTION_INT, "resident", "-1",
                                          "workgroups of a launch that wait for each other; 0: none do; -1: one for "
                                          "each processor, where their number is known"};

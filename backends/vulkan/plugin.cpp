@@ -32,8 +32,8 @@ struct Vulkan {
                                                          add_kernels,
                                                          sample_kernels,
                                                          cast_kernels};
-  static constexpr const swy_option* kOptions[] = {&swy::kKvBf16,   &kCooperative, &kDot8,     &kImport,  &kKhrMatrices,
-                                                   &kPipelineCache, &kReadAhead,   &kResident, &kReversed};
+  static constexpr const swy_option* kOptions[] = {&swy::kKvBf16, &kCooperative,   &kDot8,     &kImport,
+                                                   &kKhrMatrices, &kPipelineCache, &kResident, &kReversed};
 
   static swy_plugin functions() {
     swy_plugin p{};
