@@ -242,10 +242,7 @@ uint32_t cluster_of(const swy_gated_delta_attrs& a) { return a.value_heads / a.k
 
 template <int N>
 swy_status record_batch(const Recording& r, const Delta& d) {
-  const cudaError_t e =
-      cudaFuncSetAttribute(reinterpret_cast<const void*>(delta_batch<N>),
-                           cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
-  if (e != cudaSuccess) return check(e, "reserving a share of shared memory", r.error);
+  SWY_CUDA_TRY(take_largest_share(r, reinterpret_cast<const void*>(delta_batch<N>)));
   return launch_clusters(r, delta_batch<N>, cluster_of(r.attrs<swy_gated_delta_attrs>()),
                          dim3(d.value_heads, r.bucket().seqs), kThreads, sizeof(float) * d.value_dim * d.key_dim, d,
                          r.list.step);

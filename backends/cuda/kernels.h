@@ -81,6 +81,13 @@ constexpr uint32_t kProcessorMemory = 228 * 1024, kBlockMemory = 1024;
 
 // ---- launching
 
+// The largest share of a multiprocessor's memory that shared memory can have beside the cache, for this kernel.
+inline swy_status take_largest_share(const Recording& r, const void* kernel) {
+  return check(
+      cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared),
+      "reserving a share of shared memory", r.error);
+}
+
 // Starts a kernel so that it may begin before the one before it has ended: every kernel waits by itself (depend() in
 // device_code.cuh) before it reads what others wrote, and before it returns. `cluster`: blocks of a cluster, along x.
 template <class... Params, class... Args>
@@ -96,10 +103,8 @@ swy_status launch_clusters(const Recording& r, void (*kernel)(Params...), uint32
   // All kernels of a step of one row ask for the same split between cache and shared memory: a multiprocessor changes
   // it only when nothing runs there, so that the next kernel could not begin beside this one.
   if (r.bucket().rows == 1) {
-    const cudaError_t e =
-        cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributePreferredSharedMemoryCarveout,
-                             cudaSharedmemCarveoutMaxShared);
-    if (e != cudaSuccess) return check(e, "reserving a share of shared memory", r.error);
+    const swy_status s = take_largest_share(r, reinterpret_cast<const void*>(kernel));
+    if (s != SWY_OK) return s;
   }
   cudaLaunchAttribute attributes[2] = {};
   cudaLaunchConfig_t config{};

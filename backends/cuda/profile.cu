@@ -2,7 +2,6 @@
 
 #include <cxxabi.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <ctime>
 
@@ -41,29 +40,15 @@ std::string word_of(const void* function) {
   return name.substr(0, name.find_first_of("<("));
 }
 
-const char* kept(Profile& p, std::string name) {
-  const std::lock_guard lock(p.mutex);
-  return p.names.insert(std::move(name)).first->c_str();
-}
-
 swy_status enable(swy_device* device, uint32_t on, swy_error* error) {
   return swy::guard(error, [&]() -> swy_status {
-    Profile& p = *device->profile;
-    p.on = on != 0;
-    if (!p.on) return SWY_OK;
-    p.spans.clear();
-    p.spans.reserve(SWY_PROFILE_SPANS);
-    p.lost = 0;
+    device->profile->spans.enable(on != 0);
     return SWY_OK;
   });
 }
 
 swy_status collect(swy_device* device, swy_profile_span* spans, uint32_t* count, swy_error*) {
-  auto& all = device->profile->spans;
-  const size_t n = std::min<size_t>(*count, all.size());
-  std::copy_n(all.begin(), n, spans);
-  all.erase(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(n));
-  *count = static_cast<uint32_t>(n);
+  *count = device->profile->spans.collect(spans, *count);
   return SWY_OK;
 }
 
@@ -100,7 +85,7 @@ swy_status correlate(swy_device* device, uint64_t* host_ns, uint64_t* device_tic
   });
 }
 
-uint64_t dropped(swy_device* device) { return device->profile->lost; }
+uint64_t dropped(swy_device* device) { return device->profile->spans.lost(); }
 
 swy_status note(swy_list& list, swy_error* error) {
   note_time<<<1, 1, 0, list.capture>>>(list.ticks + list.spans.size());
@@ -112,7 +97,7 @@ swy_status note(swy_list& list, swy_error* error) {
 const swy_profile kProfile = {sizeof(swy_profile), 0, enable, collect, correlate, dropped};
 
 swy_status begin_spans(swy_list& list, swy_error* error) {
-  if (!list.device->profile->on) return SWY_OK;
+  if (!list.device->profile->spans.on()) return SWY_OK;
   const cudaError_t e = cudaMalloc(reinterpret_cast<void**>(&list.ticks), kMostTicks * sizeof *list.ticks);
   if (e != cudaSuccess) return check(e, "making room for timestamps", error);
   return note(list, error);
@@ -121,7 +106,7 @@ swy_status begin_spans(swy_list& list, swy_error* error) {
 swy_status note_launch(swy_list& list, const void* function, swy_error* error) {
   if (list.ticks == nullptr || list.spans.size() + 1 == kMostTicks) return SWY_OK;
   const char* name = list.kernel == nullptr ? "" : list.kernel;
-  if (!list.begins) name = kept(*list.device->profile, std::string(name) + "/" + word_of(function));
+  if (!list.begins) name = list.device->profile->spans.name(std::string(name) + "/" + word_of(function));
   list.begins = false;
   list.spans.push_back(name);
   return note(list, error);
@@ -135,14 +120,7 @@ swy_status keep_spans(swy_list& list, swy_error* error) {
     e = cudaMemcpy(ticks.data(), list.ticks, ticks.size() * sizeof ticks[0], cudaMemcpyDeviceToHost);
   }
   if (e != cudaSuccess) return check(e, "reading timestamps", error);
-  Profile& p = *d.profile;
-  for (size_t i = 0; i < list.spans.size(); ++i) {
-    if (p.spans.size() == SWY_PROFILE_SPANS) {
-      ++p.lost;
-    } else {
-      p.spans.push_back({list.spans[i], ticks[i], ticks[i + 1]});
-    }
-  }
+  for (size_t i = 0; i < list.spans.size(); ++i) d.profile->spans.keep(list.spans[i], ticks[i], ticks[i + 1]);
   return SWY_OK;
 }
 

@@ -1,12 +1,7 @@
 // When the launches of lists ran (swy.profile/1).
 #pragma once
 
-#include <mutex>
-#include <set>
-#include <string>
-#include <vector>
-
-#include "switchyard/extensions.h"
+#include "switchyard/sdk/spans.hpp"
 
 struct swy_list;
 
@@ -15,12 +10,8 @@ namespace gpu {
 // While timestamps are on, a small kernel behind each launch notes the time, so that no kernel begins before the one in
 // front has ended; a list is waited for when it is submitted, and its spans are kept.
 struct Profile {
-  bool on = false;
   uint64_t* tick = nullptr;  // one, in the device's memory
-  std::mutex mutex;          // over names: two lists may be recorded at once
-  std::set<std::string> names;
-  std::vector<swy_profile_span> spans;
-  uint64_t lost = 0;
+  swy::Spans spans;
 };
 
 extern const swy_profile kProfile;

@@ -3,18 +3,9 @@
 //
 // The includer gives KEY_FOUR(key, c, position) and VALUE_FOUR(value, c, position): elements 4 c .. + 3, `key` being the
 // address in its page.
-layout(constant_id = 3) const uint kQ = 4;
-layout(constant_id = 4) const uint kC = 2;
-layout(constant_id = 5) const uint kU = 4;  // positions at a time
+#include "attention_subgroups.glsl"
 
-shared float tops[32 * kQ], sums[32 * kQ];  // of each subgroup
-shared vec4 joined[kQ * (kHeadDim / 4)];    // the unnormalised values of all subgroups
-
-const float kNone = -3.0e38;
-
-vec4 query[kQ * kC], value[kQ * kC];
-float top[kQ], sum[kQ];
-float best[kQ], total[kQ];  // of all subgroups: the largest score, and the sum of weights
+shared vec4 joined[kQ * (kHeadDim / 4)];  // the unnormalised values of all subgroups
 
 // Scores of kU positions and kQ heads: first each lane's part of them, then their weights. `keep`: what weights of earlier
 // positions are multiplied by.
@@ -126,20 +117,8 @@ void attend(uint64_t pages, uint64_t step, uint seq, uint kv_heads, uint kv, uin
 // What the subgroups found, into joined, best and total. The first `busy` of them had positions.
 void join_subgroups(uint busy) {
   uint lane = gl_SubgroupInvocationID, thread = gl_LocalInvocationIndex;
-  if (lane == 0) {
-    [[unroll]] for (uint h = 0; h < kQ; ++h) {
-      tops[gl_SubgroupID * kQ + h] = top[h];
-      sums[gl_SubgroupID * kQ + h] = sum[h];
-    }
-  }
   for (uint i = thread; i < kQ * (kHeadDim / 4); i += 256) joined[i] = vec4(0);
-  barrier();
-  [[unroll]] for (uint h = 0; h < kQ; ++h) {
-    best[h] = kNone;
-    total[h] = 0;
-    for (uint g = 0; g < gl_NumSubgroups; ++g) best[h] = max(best[h], tops[g * kQ + h]);
-    for (uint g = 0; g < gl_NumSubgroups; ++g) total[h] = fma(sums[g * kQ + h], exp(tops[g * kQ + h] - best[h]), total[h]);
-  }
+  weigh_subgroups();
   for (uint g = 0; g < busy; ++g) {
     if (g == gl_SubgroupID) {
       [[unroll]] for (uint h = 0; h < kQ; ++h) {

@@ -3,17 +3,13 @@
 // Subgroups share the positions, kU at a time; a lane holds kC parts of four elements of every head. Keys and values are
 // asked for before anything is known of the queries. The includer has `ready` and `newest`: the queries, and where the newest
 // key and value are.
-layout(constant_id = 3) const uint kQ = 4;
-layout(constant_id = 4) const uint kC = 2;
-layout(constant_id = 5) const uint kU = 4;
+#include "attention_subgroups.glsl"
+
 const uint kFours = kHeadDim / 4, kSlabs = 4;
 
 shared vec4 ready[(kQ + 2) * kFours];        // the queries, the newest key and value
-shared float tops[32 * kQ], sums[32 * kQ];   // of each subgroup
 shared vec4 slabs[kSlabs * kQ * kFours];     // unnormalised values, of some subgroups each
 uint newest;                                 // position
-
-const float kNone = -3.0e38;
 
 layout(buffer_reference, std430, buffer_reference_align = 8) buffer Word2s { uvec2 at[]; };
 uvec4 raw_four(uint64_t a, uint c) { return kBf16 ? uvec4(Word2s(a).at[c], 0, 0) : Word4s(a).at[c]; }
@@ -22,9 +18,6 @@ vec4 four_of(uvec4 w) {
 }
 
 uvec4 keys[kU * kC], held_values[kU * kC];  // as they are stored
-vec4 query[kQ * kC], value[kQ * kC];
-float top[kQ], sum[kQ];
-float best[kQ], total[kQ];  // of all subgroups: the largest score, and the sum of weights
 
 // The fours of a head that this lane holds.
 uint four_at(uint c) { return gl_SubgroupInvocationID + gl_SubgroupSize * c; }
@@ -106,19 +99,7 @@ void add_products(uint position, uint end) {
 
 // What the subgroups found, into slabs, best and total.
 void join_subgroups() {
-  if (gl_SubgroupInvocationID == 0) {
-    [[unroll]] for (uint h = 0; h < kQ; ++h) {
-      tops[gl_SubgroupID * kQ + h] = top[h];
-      sums[gl_SubgroupID * kQ + h] = sum[h];
-    }
-  }
-  barrier();
-  [[unroll]] for (uint h = 0; h < kQ; ++h) {
-    best[h] = kNone;
-    total[h] = 0;
-    for (uint g = 0; g < gl_NumSubgroups; ++g) best[h] = max(best[h], tops[g * kQ + h]);
-    for (uint g = 0; g < gl_NumSubgroups; ++g) total[h] = fma(sums[g * kQ + h], exp(tops[g * kQ + h] - best[h]), total[h]);
-  }
+  weigh_subgroups();
   uint slab = gl_SubgroupID % kSlabs * kQ * kFours;
   for (uint first = 0; first < gl_NumSubgroups; first += kSlabs) {
     if (gl_SubgroupID - gl_SubgroupID % kSlabs == first) {

@@ -92,7 +92,7 @@ swy_status list_finalize(swy_list* list, swy_error* error) {
                                          VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT, nullptr};
     SWY_VK_TRY(check(d, d.vk.BeginCommandBuffer(list->commands, &begin), "recording a list", error));
     full_barrier(d.vk, list->commands);
-    if (d.profile->on) {
+    if (d.profile->spans.on()) {
       SWY_VK_TRY(make_queries(*list, error));
       d.vk.CmdResetQueryPool(list->commands, list->queries, 0, static_cast<uint32_t>(list->ticks.size()));
       d.vk.CmdWriteTimestamp(list->commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, list->queries, 0);
@@ -119,7 +119,7 @@ swy_status list_submit(swy_list* list, const swy_submit* submit, swy_error* erro
     if (progress_now(d) == d.submitted) SWY_VK_TRY(flush(d, error));
     done = progress_of_all(d);
   }
-  if (list->queries != VK_NULL_HANDLE && d.profile->on) SWY_VK_TRY(keep_spans(*list, error));
+  if (list->queries != VK_NULL_HANDLE && d.profile->spans.on()) SWY_VK_TRY(keep_spans(*list, error));
   return signal_at(submit, done, error);
 }
 

@@ -1,6 +1,5 @@
 #include "profile.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "list.h"
@@ -14,22 +13,13 @@ swy_status enable(swy_device* device, uint32_t on, swy_error* error) {
     if (on != 0 && device->features.timestamp_bits == 0) {
       return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "the device's queue has no timestamps");
     }
-    Profile& p = *device->profile;
-    p.on = on != 0;
-    if (!p.on) return SWY_OK;
-    p.spans.clear();
-    p.spans.reserve(SWY_PROFILE_SPANS);
-    p.lost = 0;
+    device->profile->spans.enable(on != 0);
     return SWY_OK;
   });
 }
 
 swy_status collect(swy_device* device, swy_profile_span* spans, uint32_t* count, swy_error*) {
-  auto& kept = device->profile->spans;
-  const size_t n = std::min<size_t>(*count, kept.size());
-  std::copy_n(kept.begin(), n, spans);
-  kept.erase(kept.begin(), kept.begin() + static_cast<std::ptrdiff_t>(n));
-  *count = static_cast<uint32_t>(n);
+  *count = device->profile->spans.collect(spans, *count);
   return SWY_OK;
 }
 
@@ -47,16 +37,15 @@ swy_status correlate(swy_device* device, uint64_t* host_ns, uint64_t* device_tic
   });
 }
 
-uint64_t dropped(swy_device* device) { return device->profile->lost; }
+uint64_t dropped(swy_device* device) { return device->profile->spans.lost(); }
 
 }  // namespace
 
 const swy_profile kProfile = {sizeof(swy_profile), 0, enable, collect, correlate, dropped};
 
 const char* span_name(swy_device& device, const char* kernel, const char* shader, bool first) {
-  if (first || !device.profile->on) return kernel;
-  const std::lock_guard lock(device.profile->mutex);
-  return device.profile->names.insert(std::string(kernel) + "/" + shader).first->c_str();
+  swy::Spans& spans = device.profile->spans;
+  return first || !spans.on() ? kernel : spans.name(std::string(kernel) + "/" + shader);
 }
 
 swy_status make_queries(swy_list& list, swy_error* error) {
@@ -81,11 +70,7 @@ swy_status keep_spans(swy_list& list, swy_error* error) {
   list.ticks.back() = p.clock.at(list.ticks.back(), host_now());
   for (size_t i = list.ticks.size() - 1; i-- > 0;) list.ticks[i] = p.clock.before(list.ticks[i], list.ticks[i + 1]);
   for (size_t i = 0; i < list.dispatches.size(); ++i) {
-    if (p.spans.size() == SWY_PROFILE_SPANS) {
-      ++p.lost;
-    } else {
-      p.spans.push_back({list.dispatches[i].kernel, list.ticks[i], list.ticks[i + 1]});
-    }
+    p.spans.keep(list.dispatches[i].kernel, list.ticks[i], list.ticks[i + 1]);
   }
   return SWY_OK;
 }

@@ -1,13 +1,8 @@
 // When the launches of lists ran (swy.profile/1).
 #pragma once
 
-#include <mutex>
-#include <set>
-#include <string>
-#include <vector>
-
 #include "clock.h"
-#include "switchyard/extensions.h"
+#include "switchyard/sdk/spans.hpp"
 
 namespace gpu {
 
@@ -17,11 +12,7 @@ struct Profile {
 
   RisingTicks clock;
   VkQueryPool now = VK_NULL_HANDLE;  // one timestamp, of read_clocks
-  bool on = false;
-  std::mutex mutex;             // over names: two lists may be recorded at once
-  std::set<std::string> names;  // of further launches of an operation
-  std::vector<swy_profile_span> spans;
-  uint64_t lost = 0;
+  swy::Spans spans;
 };
 
 extern const swy_profile kProfile;

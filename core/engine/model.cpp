@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "core/engine/session.h"
 
@@ -134,6 +135,7 @@ Status Model::make_planner(const ModelOptions& options, PlanPolicy policy) {
   SWY_LET(const Plan plan, planner_->plan(bucket({.context = context_})));
   const bool on_cpu = std::all_of(plan.nodes.begin(), plan.nodes.end(),
                                   [&](const PlanNode& n) { return devices_[n.device].info.type == SWY_DEVICE_CPU; });
+  // With several devices the plan may leave the others out.
   if (options.chunk == 0 && on_cpu) chunk_ = std::max(std::min(chunk_, kChunk), options.sessions);
   const uint32_t home = plan.nodes.back().device;
   sampling_ = device_sampling_of(devices_[home]);
@@ -169,10 +171,14 @@ Status Model::make_planner(const ModelOptions& options, PlanPolicy policy) {
 // What single steps and the largest chunks read. Buckets in between seldom add to it.
 Result<std::vector<WeightUse>> Model::weight_uses() {
   std::vector<WeightUse> uses;
-  SWY_TRY(fit_chunk([this] { return planner_->plan(bucket({.rows = chunk_, .context = context_})).status(); }));
-  for (const uint32_t rows : {1u, chunk_}) {
-    SWY_LET(const Plan plan, planner_->plan(bucket({.rows = rows, .context = context_})));
-    for (const PlanNode& node : plan.nodes) {
+  SWY_LET(const Plan single, planner_->plan(bucket({.rows = 1, .context = context_})));
+  Plan largest;
+  SWY_TRY(fit_chunk([&]() -> Status {
+    SWY_LET(largest, planner_->plan(bucket({.rows = chunk_, .context = context_})));
+    return {};
+  }));
+  for (const Plan* plan : {&single, &std::as_const(largest)}) {
+    for (const PlanNode& node : plan->nodes) {
       used_.insert(node.device);
       for (size_t i = 0; i < node.op.weights.size(); ++i) {
         const uint32_t layout = node.kernel != nullptr ? node.prepared.weight_layouts[i] : node.range_layouts[i];
