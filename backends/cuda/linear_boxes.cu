@@ -6,13 +6,14 @@
 
 #include <algorithm>
 
-#include "boxes.cuh"
 #include "projection.cuh"
+#include "slices.cuh"
 
 namespace gpu {
 namespace {
 
 constexpr uint32_t kMostTiles = 8, kPlainRows = 16;  // of a block
+constexpr uint32_t kPlainWarps = kSliceWarps / 2, kWarpRows = kPlainRows / 2;  // with different columns, and their rows
 constexpr uint32_t kMostWeights = 4;                 // quantized ones
 
 __host__ __device__ inline uint32_t plain_blocks(uint32_t rows) { return (rows + kPlainRows - 1) / kPlainRows; }
@@ -21,14 +22,17 @@ struct Boxes {
   Projection p;  // first_task counts tiles, of quantized weights alone
   HeadNorm heads;
   uint32_t tiles;        // of a block
+  uint32_t beyond;       // tiles that are read behind those of the last slice, and dropped
   uint32_t tile_blocks;  // the blocks before those of plain rows
   uint32_t scale_bytes;  // of a tile
+  float per_dim;         // 1 over the elements that a norm is over
   Weight like;           // one of the quantized weights: all are of one encoding
   bool quantized[SWY_LINEAR_MAX_WEIGHTS];
   uint32_t map[SWY_LINEAR_MAX_WEIGHTS];
 
   __host__ __device__ uint32_t slices() const { return p.width / kSlice; }
 };
+__host__ __device__ inline uint32_t teams_of(uint32_t slices) { return slices <= kSliceWarps / 2 ? 2 : 1; }
 struct Maps {
   CUtensorMap of[kMostWeights];
 };
@@ -50,127 +54,144 @@ __device__ inline void factors_of(const Boxes& b, uint32_t slice, float (&factor
   }
 }
 
-// The eight elements as the product takes them; adds their squares to `squares`.
+// The eight elements as the product takes them; adds the squares of the whole slice to `squares`.
 template <bool kHeads>
 __device__ inline void finish_eight(const Boxes& b, const float (&factors)[8], const float (&z)[8], float (&v)[8],
                                     float& squares) {
   float sum = 0, scale = 1;
 #pragma unroll
   for (int j = 0; j < 8; ++j) sum = fmaf(v[j], v[j], sum);
-  squares += sum;
   if constexpr (kHeads) {
-    for (uint32_t d = 1; d < b.heads.dim / 8; d *= 2) sum += __shfl_xor_sync(kAll, sum, d);
-    scale = rsqrtf(sum / static_cast<float>(b.heads.dim) + b.heads.eps);
+#pragma unroll
+    for (uint32_t d = 1; d < 32; d *= 2) {
+      if (d < b.heads.dim / 8) sum += __shfl_xor_sync(kAll, sum, d);
+    }
+    scale = rsqrtf(fmaf(sum, b.per_dim, b.heads.eps));
+  } else if (b.p.normed) {
+    squares += warp_sum(sum);
   }
 #pragma unroll
   for (int j = 0; j < 8; ++j) {
     v[j] *= factors[j];
-    if (kHeads) v[j] *= scale * fast_silu(z[j]);
+    if (kHeads) v[j] *= scale * quick_silu(z[j]);
   }
 }
 
-// Adds up what the warps have of the block's rows, and writes them: rows from `row` on of output w.
-template <bool kHeads>
-__device__ inline void write_rows(const Boxes& b, const float* part, uint32_t stride, const float (&squares)[kBoxWarps],
-                                  uint32_t w, uint32_t row, float residual) {
-  float sum = 0, total = 0;
-#pragma unroll
-  for (uint32_t i = 0; i < kBoxWarps; ++i) {
-    if (i < b.slices()) sum += part[i * stride + threadIdx.x];
-    total += squares[i];
-  }
-  const bool normed = !kHeads && b.p.normed;
-  const float inverse = normed ? rsqrtf(total / static_cast<float>(b.p.width) + b.p.eps) : 1.0f;
-  b.p.y[w][row] = fmaf(sum, inverse, residual);
-}
+// What a warp has: one slice of some of the block's tiles. With few slices two teams of warps have half of them each.
+template <uint32_t kTeams>
+struct Share {
+  static constexpr uint32_t kColumns = kSliceWarps / kTeams;
+  uint32_t slice, begin, count;
 
-// Each warp asks for its slices of all tiles, the first one for the scales as well.
-__device__ inline void ask_for_tiles(const Maps& maps, const Boxes& b, uint32_t first, uint32_t tiles, char* boxes,
-                                     char* scales, Asked (&arrived)[kBoxWarps], Asked& scales_arrived) {
+  __device__ Share(uint32_t slices, uint32_t tiles) {
+    const uint32_t warp = threadIdx.x / 32, half = (tiles + kTeams - 1) / kTeams;
+    slice = warp % kColumns;
+    begin = min(warp / kColumns * half, tiles);
+    count = min(half, tiles - begin);
+    exists = slice < slices;
+  }
+  bool exists;  // the slice
+};
+
+// Each warp asks for its share, the first one for the scales as well.
+__device__ inline void ask_for_tiles(const Maps& maps, const Boxes& b, uint32_t slice, uint32_t begin, uint32_t count,
+                                     uint32_t first, uint32_t tiles, char* boxes, char* scales, Asked& arrived,
+                                     Asked& scales_arrived) {
   const Projection& p = b.p;
-  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, slices = b.slices();
-  if (threadIdx.x == 0) {
-    for (uint32_t w = 0; w < kBoxWarps; ++w) arrived[w].init();
-    scales_arrived.init();
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  if (lane == 0) {
+    arrived.init();
+    if (warp == 0) scales_arrived.init();
     publish_barriers();
+    arrived.expect(count * kTileBytes);
+    if (warp == 0) scales_arrived.expect(tiles * b.scale_bytes);
   }
-  __syncthreads();
-  const uint32_t mine = warp < slices ? (slices - warp + kBoxWarps - 1) / kBoxWarps : 0;
-  if (lane == 0) arrived[warp].expect(mine * tiles * kTileBytes);
-  if (threadIdx.x == 0) scales_arrived.expect(tiles * b.scale_bytes);
   __syncwarp();
-  for (uint32_t i = lane; i < mine * tiles; i += 32) {
-    const uint32_t slice = warp + i / tiles * kBoxWarps, tile = i % tiles, w = weight_of_task(p, first + tile);
-    arrived[warp].ask(boxes + (slice * b.tiles + tile) * kTileBytes, maps.of[b.map[w]], slice * kBoxBytes,
-                      (first + tile - p.first_task[w]) * kTileRows);
+  if (lane < count) {
+    const uint32_t w = weight_of_task(p, first + begin + lane);
+    arrived.ask(boxes + (slice * b.tiles + begin + lane) * kTileBytes, maps.of[b.map[w]], slice * kBoxBytes,
+                (first + begin + lane - p.first_task[w]) * kTileRows);
   }
-  for (uint32_t i = lane; warp == 0 && i < tiles; i += 32) {
-    const uint32_t w = weight_of_task(p, first + i);
-    scales_arrived.ask_scales(reinterpret_cast<uint16_t*>(scales + i * b.scale_bytes), p.weights[w],
-                              uint64_t{first + i - p.first_task[w]} * kTileRows, kTileRows);
+  if (warp == 0 && lane < tiles) {
+    const uint32_t w = weight_of_task(p, first + lane);
+    scales_arrived.ask_scales(reinterpret_cast<uint16_t*>(scales + lane * b.scale_bytes), p.weights[w],
+                              uint64_t{first + lane - p.first_task[w]} * kTileRows, kTileRows);
   }
+  __syncthreads();  // all barriers are there
 }
 
-template <bool kHeads, int N>
+// The output that thread 4 r writes row r of the block to; null for other threads.
+__device__ inline float* place_of_row(const Boxes& b, uint32_t first, uint32_t tiles) {
+  const uint32_t row = threadIdx.x / 4;
+  if (threadIdx.x % 4 != 0 || row >= tiles * kTileRows) return nullptr;
+  const uint32_t w = weight_of_task(b.p, first + row / kTileRows);
+  return b.p.y[w] + (first - b.p.first_task[w]) * kTileRows + row;
+}
+
+template <bool kHeads, uint32_t kTeams, int N>
 __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step* step, char* dynamic) {
-  __shared__ Asked arrived[kBoxWarps], scales_arrived;
-  __shared__ float squares_of[kBoxWarps];
-  __shared__ uint4 scratch[kBoxWarps][32];
+  __shared__ Asked arrived[kSliceWarps], scales_arrived;
+  __shared__ __align__(16) float squares_of[kSliceWarps];
   const Projection& p = b.p;
-  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, slices = b.slices();
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const uint32_t first = blockIdx.x * b.tiles, tiles = min(b.tiles, p.first_task[p.count] - first);
+  const Share<kTeams> mine(b.slices(), tiles);
   Stamps stamps(kHeads ? kStampHeads : p.normed ? kStampNormed : kStampPlain);
   char* boxes = first_box(dynamic);  // [slice][tile]
-  char* scales = boxes + slices * b.tiles * kTileBytes;
-  auto* part = reinterpret_cast<float*>(scales + b.tiles * b.scale_bytes);  // [warp][row]
-  ask_for_tiles(maps, b, first, tiles, boxes, scales, arrived, scales_arrived);
+  char* scales = boxes + (Share<kTeams>::kColumns * b.tiles + b.beyond) * kTileBytes;
+  ask_for_tiles(maps, b, mine.slice, mine.begin, mine.exists ? mine.count : 0, first, tiles, boxes, scales,
+                arrived[warp], scales_arrived);
   stamps.note(kAsked);
   const bool empty = step_rows(step, p.domain) == 0;  // nothing is given out, but what was asked for must come
   float factors[8];
-  if (warp < slices) factors_of<kHeads>(b, warp, factors);
+  if (mine.exists) factors_of<kHeads>(b, mine.slice, factors);
+  float* to = empty ? nullptr : place_of_row(b, first, tiles);
+  const float* added = to == nullptr || p.residual == nullptr ? nullptr : p.residual + first * kTileRows + threadIdx.x / 4;
+  const float* from = p.x + mine.slice * kSlice + lane * 8;
+  const float* gate = kHeads ? b.heads.z + mine.slice * kSlice + lane * 8 : from;
+  uint32_t own = shared_at(boxes) + (mine.slice * b.tiles + mine.begin) * kTileBytes, in_box = lane_of_box();
+  uint32_t share = share_of_lane(), joined = shares_of_row(shared_at(boxes)), apart = b.tiles * kTileBytes;
+  uint32_t count = mine.exists ? mine.count : 0, tiles_at = shared_at(&arrived[warp]), scales_at = shared_at(&scales_arrived);
+  const ScalePlaces places(scales + mine.begin * b.scale_bytes, b.like, mine.slice, kTileRows, b.scale_bytes / 2);
+  if (!mine.exists) clear_shares(own, share, mine.count);
+  pin(own), pin(in_box), pin(share), pin(joined), pin(apart), pin(count), pin(tiles_at), pin(scales_at);
+  pin(to), pin(added), pin(from), pin(gate);
   release_next();
   stamps.take_place();
   depend();
   stamps.note(kWaited);
-  const float* from = p.x + lane * 8;
   float squares = 0;
-  const bool added = p.residual != nullptr && threadIdx.x < tiles * kTileRows && !empty;
-  const float residual = added ? __ldcg(p.residual + first * kTileRows + threadIdx.x) : 0.0f;
-#pragma unroll 1
-  for (uint32_t slice = warp; slice < slices; slice += kBoxWarps) {
-    float v[8] = {}, z[8] = {};
-    if (!empty) {
-      load_eight_fresh(from + slice * kSlice, v);
-      if (kHeads) load_eight_fresh(b.heads.z + slice * kSlice + lane * 8, z);
-    }
-    if (!kHeads && slice != warp) factors_of<kHeads>(b, slice, factors);
+  const float residual = added != nullptr ? __ldcg(added) : 0.0f;
+  if (count != 0) {
+    float v[8], z[8] = {};
+    load_eight_fresh(from, v);
+    if (kHeads) load_eight_fresh(gate, z);
+    barrier_wait(scales_at, 0);
+    LaneScales<N> of;
+    of.load(places, 0);
+    barrier_wait(tiles_at, 0);
+    stamps.note(kArrived);
     finish_eight<kHeads>(b, factors, z, v, squares);
-    const SliceX x = make_slice(v, 1.0f, scratch[warp]);
-    if (slice == warp) {
-      stamps.note(kRead);
-      arrived[warp].wait();
-      scales_arrived.wait();
-      stamps.note(kArrived);
-    }
-    TileScales of(scales, b.like, slice, kTileRows, b.scale_bytes / 2);
+    const Operand x = make_operand(v, 1.0f);
+    stamps.note(kRead);
 #pragma unroll 1
-    for (uint32_t i = 0; i < tiles; i += N, of.scales += N * of.next) {
-      float sum[N][2];
-      multiply_tiles<N>(boxes + (slice * b.tiles + i) * kTileBytes, of, x, sum);
-      give<N>(sum, part + (warp * b.tiles + i) * kTileRows, tiles - i, slice != warp);
+    for (uint32_t i = 0; i < count; i += N) {
+      if (i != 0) of.load(places, i);
+      multiply_slice<N>(own + i * kTileBytes, in_box, share, of, places, i, x, count - i);
     }
   }
   stamps.note(kMultiplied);
-  keep_square(squares, squares_of);
+  if (!kHeads && lane == 0) squares_of[warp] = warp < Share<kTeams>::kColumns ? squares : 0.0f;
   __syncthreads();
-  if (threadIdx.x >= tiles * kTileRows || empty) return;
-  const uint32_t w = weight_of_task(p, first + threadIdx.x / kTileRows);
-  write_rows<kHeads>(b, part, b.tiles * kTileRows, squares_of, w, (first - p.first_task[w]) * kTileRows + threadIdx.x,
-                     residual);
+  if (threadIdx.x / 4 >= tiles * kTileRows) return;  // whole warps
+  const float sum = join_shares<Share<kTeams>::kColumns>(joined, apart);
+  if (to != nullptr) {
+    *to = fmaf(sum, !kHeads && p.normed ? inverse_root(squares_of, b.per_dim, p.eps) : 1.0f, residual);
+  }
   stamps.end();
 }
 
-// Sums N values over lanes that differ in D, D / 2 ... 1; of 16 values, lanes 2 i and 2 i + 1 get value i.
+// Sums N values over lanes that differ in D, D / 2 ... 1; of 8 values, lanes 4 i to 4 i + 3 get value i.
 template <int N, int D>
 __device__ inline float sum_lanes(const float (&v)[N]) {
   if constexpr (N == 1) {
@@ -190,11 +211,13 @@ __device__ inline float sum_lanes(const float (&v)[N]) {
   }
 }
 
-// Up to 16 rows of one plain weight; warps share the columns, as above.
+// Up to 16 rows of one plain weight; warps share the columns, as above, and the second half of them has the second
+// half of the rows.
 __device__ void multiply_plain(const Boxes& b, const swy_step* step) {
-  __shared__ float part[kBoxWarps * kPlainRows], squares_of[kBoxWarps];
+  __shared__ float part[kPlainWarps * kPlainRows];
+  __shared__ __align__(16) float squares_of[kSliceWarps];
   const Projection& p = b.p;
-  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const uint32_t warp = threadIdx.x / 32 % kPlainWarps, half = threadIdx.x / 32 / kPlainWarps, lane = threadIdx.x % 32;
   Stamps stamps(kStampGates);
   uint32_t w = 0, block = blockIdx.x - b.tile_blocks;
   while (b.quantized[w] || block >= plain_blocks(p.weights[w].rows)) {
@@ -202,13 +225,13 @@ __device__ void multiply_plain(const Boxes& b, const swy_step* step) {
     ++w;
   }
   const Weight& weight = p.weights[w];
-  const uint32_t first = block * kPlainRows, rows = min(kPlainRows, weight.rows - first);
+  const uint32_t first = block * kPlainRows, rows = min(kPlainRows, weight.rows - first), own = half * kWarpRows;
   const bool works = warp < b.slices(), early = weight.dtype == SWY_BF16;
-  uint4 pieces[kPlainRows] = {};
+  uint4 pieces[kWarpRows] = {};
 #pragma unroll
-  for (uint32_t r = 0; r < kPlainRows; ++r) {
-    if (works && early && r < rows)
-      pieces[r] = load_piece(weight.data + ((first + r) * p.width / 8 + warp * 32 + lane) * 16);
+  for (uint32_t r = 0; r < kWarpRows; ++r) {
+    if (works && early && own + r < rows)
+      pieces[r] = load_piece(weight.data + ((first + own + r) * p.width / 8 + warp * 32 + lane) * 16);
   }
   float factors[8], v[8] = {};
   if (works) factors_of<false>(b, warp, factors);
@@ -218,41 +241,44 @@ __device__ void multiply_plain(const Boxes& b, const swy_step* step) {
   stamps.note(kWaited);
   release_next();
   if (works && !empty) load_eight_fresh(p.x + warp * kSlice + lane * 8, v);
-  float squares = 0, sum[kPlainRows];
+  float squares = 0, sum[kWarpRows];
   const float none[8] = {};
   finish_eight<false>(b, factors, none, v, squares);
 #pragma unroll
-  for (uint32_t r = 0; r < kPlainRows; ++r) {
+  for (uint32_t r = 0; r < kWarpRows; ++r) {
     float of[8] = {};
     if (early) {
       unpack_eight(pieces[r], of);
-    } else if (works && r < rows) {
-      plain_eight(weight, (first + r) * p.width / 8 + warp * 32 + lane, of);
+    } else if (works && own + r < rows) {
+      plain_eight(weight, (first + own + r) * p.width / 8 + warp * 32 + lane, of);
     }
     sum[r] = 0;
 #pragma unroll
     for (int j = 0; j < 8; ++j) sum[r] = fmaf(v[j], of[j], sum[r]);
   }
-  const float mine = sum_lanes<kPlainRows, 16>(sum);
-  if (lane % 2 == 0) part[warp * kPlainRows + lane / 2] = mine;
-  squares = warp_sum(squares);
-  if (lane == 0) squares_of[warp] = squares;
+  const float mine = sum_lanes<kWarpRows, 16>(sum);
+  if (lane % 4 == 0) part[warp * kPlainRows + own + lane / 4] = mine;
+  if (lane == 0) squares_of[threadIdx.x / 32] = half == 0 ? squares : 0.0f;
   __syncthreads();
   if (threadIdx.x >= rows || empty) return;
   const float residual = p.residual == nullptr ? 0.0f : __ldcg(p.residual + first + threadIdx.x);
-  write_rows<false>(b, part, kPlainRows, squares_of, w, first + threadIdx.x, residual);
+  float total = 0;
+#pragma unroll
+  for (uint32_t i = 0; i < kPlainWarps; ++i) total += part[i * kPlainRows + threadIdx.x];
+  p.y[w][first + threadIdx.x] =
+      fmaf(total, p.normed ? inverse_root(squares_of, b.per_dim, p.eps) : 1.0f, residual);
   stamps.end();
 }
 #endif
 
-template <bool kHeads, int N>
-__global__ void __launch_bounds__(kBoxThreads, 2)
+template <bool kHeads, uint32_t kTeams, int N>
+__global__ void __launch_bounds__(kSliceThreads, 2)
     linear_boxes(const __grid_constant__ Maps maps, const __grid_constant__ Boxes b, const swy_step* step) {
 #if __CUDA_ARCH__ >= 900
   extern __shared__ char dynamic[];
   if (blockIdx.x < b.tile_blocks) {
-    multiply_block<kHeads, N>(maps, b, step, dynamic);
-  } else {
+    multiply_block<kHeads, kTeams, N>(maps, b, step, dynamic);
+  } else if constexpr (!kHeads && kTeams == 2) {
     multiply_plain(b, step);
   }
 #endif
@@ -269,13 +295,25 @@ uint32_t tiles_per_block(const swy_device& device, uint32_t tiles, uint32_t othe
 constexpr uint32_t kAlone = 111 * 1024;
 static_assert(kAlone + 5 * 1024 > kProcessorMemory / 2);
 
-// Tiles that a warp multiplies at once: products of one alone wait for each other.
-uint32_t at_once(uint32_t tiles) { return std::min(tiles == 4 ? 2 : tiles, 3u); }
+// Tiles of a block that a warp has at most, and of these at once: products of one alone wait for each other.
+uint32_t of_warp(uint32_t slices, uint32_t tiles) { return ceil_div(tiles, teams_of(slices)); }
+uint32_t at_once(uint32_t slices, uint32_t tiles) {
+  const uint32_t own = of_warp(slices, tiles);
+  return own == 4 ? 2 : std::min(own, 3u);
+}
+// How far beyond a slice's tiles its warps read at most; the last block may have fewer tiles than the others.
+uint32_t tiles_beyond(uint32_t slices, uint32_t tiles) {
+  uint32_t most = tiles;
+  for (uint32_t t = 1; t <= tiles; ++t) {
+    const uint32_t half = of_warp(slices, t), n = at_once(slices, tiles);
+    for (uint32_t begin = 0; begin < t; begin += half) most = std::max(most, begin + ceil_div(std::min(half, t - begin), n) * n);
+  }
+  return most - tiles;
+}
 
 uint32_t shared_bytes(uint32_t slices, uint32_t tiles, uint32_t scale_bytes) {
-  const uint32_t beyond = (at_once(tiles) - tiles % at_once(tiles)) % at_once(tiles);  // is read, and dropped
-  return 1024 + (slices * tiles + beyond) * kTileBytes + (tiles + beyond) * scale_bytes +
-         kBoxWarps * tiles * kTileRows * 4;
+  const uint32_t beyond = tiles_beyond(slices, tiles);
+  return 1024 + (kSliceWarps / teams_of(slices) * tiles + beyond) * kTileBytes + (tiles + beyond) * scale_bytes;
 }
 
 double cost(const swy_op& op, const swy_bucket&) {
@@ -324,7 +362,7 @@ swy_status supports_boxes(const swy_device& device, const swy_op& op, uint32_t f
     tiles += w.rows / kTileRows;
   }
   const uint32_t each = tiles_per_block(device, tiles, others);
-  if (quantized == 0 || quantized > kMostWeights || each > kMostTiles || (others != 0 && width > kBoxWarps * kSlice) ||
+  if (quantized == 0 || quantized > kMostWeights || each > kMostTiles || width > kSliceWarps * kSlice || (others != 0 && width > kPlainWarps * kSlice) ||
       shared_bytes(width / kSlice, each, scales_bytes(like, kTileRows)) > device.block_memory / 2) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
                      "%u tiles of 16 rows of %u columns, and %u blocks of plain rows, do not fit the device", tiles,
@@ -354,14 +392,23 @@ swy_status record_boxes(const Recording& r, const Projection& p, const HeadNorm*
   }
   const uint32_t tiles = b.p.first_task[p.count];
   b.tiles = tiles_per_block(r.device(), tiles, others);
+  b.per_dim = 1.0f / static_cast<float>(heads != nullptr ? heads->dim : p.width);
+  b.beyond = tiles_beyond(b.slices(), b.tiles);
   b.tile_blocks = ceil_div(tiles, b.tiles);
   const uint32_t blocks = b.tile_blocks + others;
   const uint32_t needed = shared_bytes(b.slices(), b.tiles, b.scale_bytes), shared = std::max(needed, kAlone);
-  const auto go = [&](auto kernel) { return launch(r, kernel, blocks, kBoxThreads, shared, maps, b, r.list.step); };
-  const uint32_t n = at_once(b.tiles);
-  if (heads != nullptr)
-    return n == 1 ? go(linear_boxes<true, 1>) : n == 2 ? go(linear_boxes<true, 2>) : go(linear_boxes<true, 3>);
-  return n == 1 ? go(linear_boxes<false, 1>) : n == 2 ? go(linear_boxes<false, 2>) : go(linear_boxes<false, 3>);
+  const auto go = [&](auto kernel) { return launch(r, kernel, blocks, kSliceThreads, shared, maps, b, r.list.step); };
+  const uint32_t n = at_once(b.slices(), b.tiles);
+  const auto teams = [&]<bool kHeads>() {
+    if (teams_of(b.slices()) == 2)
+      return n == 1   ? go(linear_boxes<kHeads, 2, 1>)
+             : n == 2 ? go(linear_boxes<kHeads, 2, 2>)
+                      : go(linear_boxes<kHeads, 2, 3>);
+    return n == 1   ? go(linear_boxes<kHeads, 1, 1>)
+           : n == 2 ? go(linear_boxes<kHeads, 1, 2>)
+                    : go(linear_boxes<kHeads, 1, 3>);
+  };
+  return heads != nullptr ? teams.template operator()<true>() : teams.template operator()<false>();
 }
 
 std::span<const Kernel> linear_boxes_kernels() { return kKernels; }

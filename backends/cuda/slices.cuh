@@ -1,0 +1,242 @@
+// What 16 warps do with slices of one row and boxes of weights (boxes.cuh says how numbers are multiplied): products with
+// few instructions between the arrival of the activations and the sum.
+//
+// Rows of a box are read by ldmatrix, whose order is that of the first operand: lane 4 g + t gets rows g and g + 8 of a
+// tile, and of each 64 columns 8 from 8 t and 8 from 32 + 8 t. What a tile's groups give is left in the tile's own
+// memory, which nobody reads any more, as [group][row]; the block adds it up once.
+#pragma once
+
+#include "boxes.cuh"
+
+namespace gpu {
+
+constexpr uint32_t kSliceWarps = 16, kSliceThreads = 32 * kSliceWarps;
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+
+constexpr uint32_t kShareStride = 24;  // floats from one group's sums of a tile to the next's: no two lanes in a bank
+
+__device__ inline float reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+__device__ inline float quick_silu(float x) { return x * reciprocal(1.0f + exp2_of(x * -1.44269504f)); }
+
+// A slice of activations as the second operand: b[group][0] multiplies bytes of the weight as they are, b[group][1]
+// their low halves. Column 2 group has high bytes, the next one low bytes; other columns are 0. `scale` and `sum` are
+// of group t of lane 4 g + t: of 16 times the product, and 16 times the sum of the integers.
+struct Operand {
+  uint32_t b[4][2][2];
+  float scale;
+  int sum;
+};
+
+// Lane i gives elements 8 i to 8 i + 7. What comes out of products is multiplied by `factor`.
+__device__ inline Operand make_operand(const float (&v)[8], float factor) {
+  const uint32_t lane = threadIdx.x % 32, t = lane % 4;
+  const bool second = lane / 4 % 2 != 0;  // the second half of its 64, and the column of low bytes
+  float top = fmaxf(fmaxf(fmaxf(fabsf(v[0]), fabsf(v[1])), fmaxf(fabsf(v[2]), fabsf(v[3]))),
+                    fmaxf(fmaxf(fabsf(v[4]), fabsf(v[5])), fmaxf(fabsf(v[6]), fabsf(v[7]))));
+#pragma unroll
+  for (int d = 1; d < 8; d *= 2) top = fmaxf(top, __shfl_xor_sync(kAll, top, d));
+  // 17 * kMost has 16 bits. 1.5 * 2^23 leaves integers in the low bits; 128 more rounds high bytes, and 16 times 16
+  // less 128 does so for 16 x - y.
+  constexpr float kMost = 1919, kEven = 12582912.0f + 16, kOdd = 12582912.0f + 128;
+  constexpr uint32_t kFour = 4u * (2u * 0x4b400000u + 16u + 128u);  // what that adds to four of each
+  const float scale = fmaxf(top * (1.0f / kMost), 1e-37f), inverse = reciprocal(scale);
+  uint32_t q[8];
+#pragma unroll
+  for (int j = 0; j < 8; ++j) q[j] = __float_as_uint(fmaf(v[j], inverse, j % 2 == 0 ? kEven : kOdd));
+  const uint32_t both[4] = {16 * q[0] - q[1], 16 * q[2] - q[3], 16 * q[4] - q[5], 16 * q[6] - q[7]};
+  const auto bytes = [](uint32_t a, uint32_t b, uint32_t c, uint32_t d, uint32_t which) {
+    return __byte_perm(__byte_perm(a, b, which), __byte_perm(c, d, which), 0x5410);
+  };
+  constexpr uint32_t kSigned = 0x80808080u;
+  const uint32_t high_odd = bytes(q[1], q[3], q[5], q[7], 0x0051);
+  const uint32_t low_odd = bytes(q[1], q[3], q[5], q[7], 0x0040) ^ kSigned;
+  const uint32_t high_both = bytes(both[0], both[1], both[2], both[3], 0x0051);
+  const uint32_t low_both = bytes(both[0], both[1], both[2], both[3], 0x0040) ^ kSigned;
+  // The lane 4 further has the other half of these 64, and the column of the other bytes.
+  const uint32_t got_odd = __shfl_xor_sync(kAll, second ? high_odd : low_odd, 4);
+  const uint32_t got_both = __shfl_xor_sync(kAll, second ? high_both : low_both, 4);
+  const uint32_t odd[2] = {second ? got_odd : high_odd, second ? low_odd : got_odd};
+  const uint32_t two[2] = {second ? got_both : high_both, second ? low_both : got_both};
+  Operand x;
+#pragma unroll
+  for (uint32_t group = 0; group < 4; ++group) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      x.b[group][0][half] = lane / 8 == group ? odd[half] : 0;
+      x.b[group][1][half] = lane / 8 == group ? two[half] : 0;
+    }
+  }
+  uint32_t sum = (q[0] + q[1]) + (q[2] + q[3]) + (q[4] + q[5]) + (q[6] + q[7]) - kFour;
+#pragma unroll
+  for (int d = 1; d < 8; d *= 2) sum += __shfl_xor_sync(kAll, sum, d);
+  x.scale = __shfl_sync(kAll, scale, 8 * t) * (factor * (1.0f / 16));
+  x.sum = 16 * static_cast<int>(__shfl_sync(kAll, sum, 8 * t));
+  return x;
+}
+
+// ---- shared memory by its address, which is found before the wait and kept: the compiler would find it again
+
+template <class T>
+__device__ inline void pin(T& x) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+  if constexpr (sizeof(T) == 4) {
+    asm volatile("" : "+r"(x));
+  } else {
+    asm volatile("" : "+l"(x));
+  }
+}
+__device__ inline float shared_float(uint32_t at) {
+  float v;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(at) : "memory");
+  return v;
+}
+__device__ inline float shared_half(uint32_t at) {
+  uint16_t v;
+  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(v) : "r"(at) : "memory");
+  return half_bits(v);
+}
+__device__ inline void put_float(uint32_t at, float v) {
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(v) : "memory");
+}
+
+// ---- products
+
+// Where this lane finds scales: of row g of a tile and its group, in bytes; of row g + 8; of the next tile; offsets.
+struct ScalePlaces {
+  uint32_t at, eight, next, offsets;
+
+  // `scales`: of the first tile.
+  __device__ ScalePlaces(const void* scales, const Weight& w, uint32_t slice, uint32_t rows, uint32_t next_tile) {
+    const TileScales all(scales, w, slice, rows, next_tile);
+    const uint32_t lane = threadIdx.x % 32;
+    at = shared_at(all.scales + lane / 4 * all.stride + (lane % 4 >> all.shift));
+    eight = 16 * all.stride, next = 2 * all.next, offsets = 2 * all.offsets;
+    pin(at), pin(eight), pin(next), pin(offsets);
+  }
+};
+template <int N>
+struct LaneScales {
+  float of[N][2];
+
+  __device__ void load(const ScalePlaces& from, uint32_t tile) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const uint32_t at = from.at + (tile + i) * from.next;
+      of[i][0] = shared_half(at), of[i][1] = shared_half(at + from.eight);
+    }
+  }
+};
+
+// Where this lane's row of a box begins for ldmatrix; group k of it lies at what this is, with 32 k exclusive-ored.
+__device__ inline uint32_t lane_of_box() {
+  const uint32_t lane = threadIdx.x % 32;
+  return lane % 16 * kBoxBytes + ((lane / 16) ^ (lane % 8)) * 16;
+}
+// Where this lane leaves its share of row g of a tile.
+__device__ inline uint32_t share_of_lane() {
+  const uint32_t lane = threadIdx.x % 32;
+  return (lane % 4 * kShareStride + lane / 4) * 4;
+}
+__device__ inline void read_rows(uint32_t at, uint32_t (&a)[4]) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
+               : "r"(at)
+               : "memory");
+}
+
+// N tiles from `tiles`, a multiple of 1024, times a slice; the shares of the first `mine` go to the tiles' own memory.
+// `tile`: the first one's place among those of `places`. `in_box` and `share`: of lane_of_box and share_of_lane.
+template <int N>
+__device__ inline void multiply_slice(uint32_t tiles, uint32_t in_box, uint32_t share, const LaneScales<N>& scales,
+                                      const ScalePlaces& places, uint32_t tile, const Operand& x, uint32_t mine) {
+  const int start = places.offsets != 0 ? 0 : -8 * x.sum;
+  int c[N][4], d[N][4] = {};
+#pragma unroll
+  for (int i = 0; i < N; ++i) c[i][0] = 0, c[i][1] = start, c[i][2] = 0, c[i][3] = start;
+#pragma unroll
+  for (uint32_t group = 0; group < 4; ++group) {
+    const uint32_t at = tiles + (in_box ^ (32 * group));
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      uint32_t a[4];
+      constexpr uint32_t kLow = 0x0f0f0f0fu;
+      read_rows(at + i * kTileBytes, a);
+      multiply_bytes(c[i], a[0], a[1], a[2], a[3], x.b[group][0]);
+      multiply_bytes(N == 1 ? d[i] : c[i], a[0] & kLow, a[1] & kLow, a[2] & kLow, a[3] & kLow, x.b[group][1]);
+    }
+  }
+  float v[N][2];
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      if (N == 1) c[i][2 * j] += d[i][2 * j], c[i][2 * j + 1] += d[i][2 * j + 1];
+      v[i][j] = static_cast<float>(c[i][2 * j] * 256 + c[i][2 * j + 1]) * scales.of[i][j];
+    }
+  }
+  if (places.offsets != 0) {
+#pragma unroll 1
+    for (int k = 0; k < 2 * N; ++k) {
+      const uint32_t from = places.at + (tile + k / 2) * places.next + k % 2 * places.eight;
+      const float more = shared_half(from + places.offsets) * static_cast<float>(x.sum);
+#pragma unroll
+      for (int i = 0; i < 2 * N; ++i) v[i / 2][i % 2] += i == k ? more : 0.0f;
+    }
+  }
+#pragma unroll
+  for (uint32_t i = 0; i < N; ++i) {
+    if (i < mine) {
+#pragma unroll
+      for (uint32_t j = 0; j < 2; ++j) put_float(tiles + share + i * kTileBytes + 32 * j, v[i][j] * x.scale);
+    }
+  }
+}
+
+// Of slices that there are not: shares of 0.
+__device__ inline void clear_shares(uint32_t tiles, uint32_t share, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) {
+    put_float(tiles + share + i * kTileBytes, 0), put_float(tiles + share + i * kTileBytes + 32, 0);
+  }
+}
+// Where a thread finds the shares of row threadIdx.x / 4 of a slice's tiles: of group threadIdx.x % 4.
+__device__ inline uint32_t shares_of_row(uint32_t tiles) {
+  const uint32_t row = threadIdx.x / 4;
+  return tiles + row / kTileRows * kTileBytes + (threadIdx.x % 4 * kShareStride + row % kTileRows) * 4;
+}
+// The sum of a row's shares, which lie `apart` bytes from one slice to the next: for the four threads that have it.
+template <uint32_t kSlices>
+__device__ inline float join_shares(uint32_t at, uint32_t apart) {
+  float v[kSlices];
+#pragma unroll
+  for (uint32_t k = 0; k < kSlices; ++k) v[k] = shared_float(at + k * apart);
+  float sum[2] = {};
+#pragma unroll
+  for (uint32_t k = 0; k < kSlices; ++k) sum[k % 2] += v[k];
+  float all = sum[0] + sum[1];
+  all += __shfl_xor_sync(kAll, all, 1);
+  return all + __shfl_xor_sync(kAll, all, 2);
+}
+
+// 1 over the root of the mean square, from the sums of squares of all warps, and 1 over how many there are.
+__device__ inline float inverse_root(const float (&squares)[kSliceWarps], float per_width, float eps) {
+  float part[4];
+#pragma unroll
+  for (uint32_t i = 0; i < 4; ++i) {
+    const float4 s = reinterpret_cast<const float4*>(squares)[i];
+    part[i] = (s.x + s.y) + (s.z + s.w);
+  }
+  float root;
+  asm("rsqrt.approx.ftz.f32 %0, %1;"
+      : "=f"(root)
+      : "f"(fmaf((part[0] + part[1]) + (part[2] + part[3]), per_width, eps)));
+  return root;
+}
+
+#endif
+
+}  // namespace gpu
