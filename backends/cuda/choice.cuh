@@ -30,35 +30,43 @@ struct alignas(16) Chosen {
   }
 };
 
-// Thread i of 256 gives the logit of expert i, `valid` for those that exist: at least top_k of them. Every expert
-// counts how many are ahead of it: among those of its warp, and if it is among the best there, among the best of all.
+// Thread i of the first 256 gives the logit of expert i, `valid` for those that exist: at least top_k of them. Every
+// expert counts how many are ahead of it: among those of its warp, and if it is among the best there, among the best of
+// all. The whole block comes here.
+template <uint32_t kThreads = kChoiceThreads>
 __device__ inline void choose(float logit, bool valid, uint32_t top_k, Chosen& chosen) {
+  const bool chooses = kThreads == kChoiceThreads || threadIdx.x < kChoiceThreads;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, key = valid ? float_key(logit) : 0;
-  uint32_t ahead = 0;
+  if (chooses) {
+    uint32_t ahead = 0;
 #pragma unroll 8
-  for (uint32_t j = 0; j < 32; ++j) {
-    const uint32_t other = __shfl_sync(kAll, key, j);
-    ahead += other > key || (other == key && j < lane) ? 1 : 0;
-  }
-  if (ahead < kMostChosen) {
-    chosen.candidate_keys[warp * kMostChosen + ahead] = key;
-    chosen.candidates[warp * kMostChosen + ahead] = threadIdx.x;
+    for (uint32_t j = 0; j < 32; ++j) {
+      const uint32_t other = __shfl_sync(kAll, key, j);
+      ahead += other > key || (other == key && j < lane) ? 1 : 0;
+    }
+    if (ahead < kMostChosen) {
+      chosen.candidate_keys[warp * kMostChosen + ahead] = key;
+      chosen.candidates[warp * kMostChosen + ahead] = threadIdx.x;
+    }
   }
   __syncthreads();
   // Four lanes per candidate of this warp, each against 16 of the 64. Places are in the order of ids where keys agree.
-  const uint32_t own = warp * kMostChosen + lane / 4, mine = chosen.candidate_keys[own];
-  ahead = 0;
+  if (chooses) {
+    const uint32_t own = warp * kMostChosen + lane / 4, mine = chosen.candidate_keys[own];
+    uint32_t ahead = 0;
 #pragma unroll
-  for (uint32_t j = 0; j < 4; ++j) {
-    const uint32_t at = lane % 4 * 16 + j * 4;
-    const uint4 k = *reinterpret_cast<const uint4*>(chosen.candidate_keys + at);
-    ahead += (k.x > mine || (k.x == mine && at < own) ? 1 : 0) + (k.y > mine || (k.y == mine && at + 1 < own) ? 1 : 0) +
-             (k.z > mine || (k.z == mine && at + 2 < own) ? 1 : 0) +
-             (k.w > mine || (k.w == mine && at + 3 < own) ? 1 : 0);
+    for (uint32_t j = 0; j < 4; ++j) {
+      const uint32_t at = lane % 4 * 16 + j * 4;
+      const uint4 k = *reinterpret_cast<const uint4*>(chosen.candidate_keys + at);
+      const auto behind = [&](uint32_t other, uint32_t i) {
+        return other > mine || (other == mine && i < own) ? 1 : 0;
+      };
+      ahead += behind(k.x, at) + behind(k.y, at + 1) + behind(k.z, at + 2) + behind(k.w, at + 3);
+    }
+    ahead += __shfl_xor_sync(kAll, ahead, 1);
+    ahead += __shfl_xor_sync(kAll, ahead, 2);
+    if (lane % 4 == 0 && ahead < top_k) chosen.ids[ahead] = chosen.candidates[own], chosen.keys[ahead] = mine;
   }
-  ahead += __shfl_xor_sync(kAll, ahead, 1);
-  ahead += __shfl_xor_sync(kAll, ahead, 2);
-  if (lane % 4 == 0 && ahead < top_k) chosen.ids[ahead] = chosen.candidates[own], chosen.keys[ahead] = mine;
   __syncthreads();
 }
 

@@ -25,6 +25,7 @@ __global__ void __launch_bounds__(kThreads)
 #if __CUDA_ARCH__ >= 900
   __shared__ __align__(16) float mixed[2 * 32 * N + kSlice];  // q, k, and this slice of v
   __shared__ float scratch[32], out[kSlice], shared_squares;
+  __shared__ float2 shared_gate;
   Stamps stamps(kStampDelta);
   const uint32_t per_key = d.value_heads / d.key_heads, blocks = per_key * slices;
   const uint32_t key_head = blockIdx.x / blocks, rank = blockIdx.x % blocks;
@@ -77,7 +78,11 @@ __global__ void __launch_bounds__(kThreads)
   for (int i = 0; i < kChannels; ++i) {
     newest[i] = channel[i] != 0xffffffffu ? d.qkv[uint64_t{s.first} * channels + channel[i]] : 0.0f;
   }
-  const float2 gate = active ? gates(d, gate_of, s.first, head) : make_float2(0, 0);
+  // One warp for all: the first one has the most channels, the last one the fewest.
+  if (warp == kThreads / 32 - 1 && active) {
+    const float2 of = gates(d, gate_of, s.first, head);
+    if (lane == 0) shared_gate = of;
+  }
   float squares_q = 0, squares_k = 0;
 #pragma unroll
   for (int i = 0; i < kChannels; ++i) {
@@ -89,7 +94,7 @@ __global__ void __launch_bounds__(kThreads)
       if (t + 1 == taps) old[i][t] = newest[i];
       if (t < taps) sum = fmaf(old[i][t], plain_of(d.conv, tap[i][t]), sum);
     }
-    const float u = silu(sum);
+    const float u = quick_silu(sum);
     mixed[j] = u;
     if (j < dim) squares_q = fmaf(u, u, squares_q);
     if (j >= dim && j < 2 * dim) squares_k = fmaf(u, u, squares_k);
@@ -124,35 +129,42 @@ __global__ void __launch_bounds__(kThreads)
   const float scale_q = rsqrtf(total_q + d.l2_eps) * rsqrtf(static_cast<float>(dim));
   const float scale_k = rsqrtf(total_k + d.l2_eps);
   const float v = there ? mixed[2 * dim + warp * 4 + lane / 8] : 0.0f;
-  float key[N][4], dot = 0, o = 0;
+  const float2 gate = active ? shared_gate : make_float2(0, 0);
+  // With s the state's column before the step, the output is q (exp(g) s + k delta): its three products at once.
+  float key[N][4], of_key = 0, of_query = 0, both = 0;
 #pragma unroll
   for (int n = 0; n < N; ++n) {
     const uint32_t i = n * 32 + part * 4;
+    const bool in = i < dim;
+    const float4 k = in ? *reinterpret_cast<const float4*>(mixed + dim + i) : make_float4(0, 0, 0, 0);
+    const float4 q = in ? *reinterpret_cast<const float4*>(mixed + i) : make_float4(0, 0, 0, 0);
+    const float query[4] = {q.x, q.y, q.z, q.w};
+    key[n][0] = k.x, key[n][1] = k.y, key[n][2] = k.z, key[n][3] = k.w;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      key[n][j] = i < dim ? mixed[dim + i + j] * scale_k : 0.0f;
-      state[n][j] *= gate.y;
-      dot = fmaf(state[n][j], key[n][j], dot);
+      of_key = fmaf(state[n][j], key[n][j], of_key);
+      of_query = fmaf(state[n][j], query[j], of_query);
+      both = fmaf(key[n][j], query[j], both);
     }
   }
 #pragma unroll
-  for (int x = 1; x < 8; x *= 2) dot += __shfl_xor_sync(kAll, dot, x);
-  const float delta = gate.x * (v - dot);
+  for (int x = 1; x < 8; x *= 2) {
+    of_key += __shfl_xor_sync(kAll, of_key, x);
+    of_query += __shfl_xor_sync(kAll, of_query, x);
+    both += __shfl_xor_sync(kAll, both, x);
+  }
+  const float delta = gate.x * (v - gate.y * scale_k * of_key) * scale_k;  // times the key as it lies there
+  const float o = scale_q * fmaf(gate.y, of_query, delta * both);
 #pragma unroll
   for (int n = 0; n < N; ++n) {
     const uint32_t i = n * 32 + part * 4;
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      state[n][j] = fmaf(key[n][j], delta, state[n][j]);
-      if (i < dim) o = fmaf(state[n][j], mixed[i + j] * scale_q, o);
-    }
+    for (int j = 0; j < 4; ++j) state[n][j] = fmaf(key[n][j], delta, gate.y * state[n][j]);
     if (there && i < dim) {
       __stcs(reinterpret_cast<float4*>(d.rule_state + s.write * slot + at + i),
              make_float4(state[n][0], state[n][1], state[n][2], state[n][3]));
     }
   }
-#pragma unroll
-  for (int x = 1; x < 8; x *= 2) o += __shfl_xor_sync(kAll, o, x);
   stamps.note(kMultiplied);
   if constexpr (kRaw) {
     if (part == 0 && valid && s.rows > 0 && column < d.value_dim) {

@@ -12,9 +12,9 @@
 namespace gpu {
 namespace {
 
-constexpr uint32_t kMostTiles = 8, kPlainRows = 16;  // of a block
+constexpr uint32_t kMostTiles = 8, kPlainRows = 16;                            // of a block
 constexpr uint32_t kPlainWarps = kSliceWarps / 2, kWarpRows = kPlainRows / 2;  // with different columns, and their rows
-constexpr uint32_t kMostWeights = 4;                 // quantized ones
+constexpr uint32_t kMostWeights = 4;                                           // quantized ones
 
 __host__ __device__ inline uint32_t plain_blocks(uint32_t rows) { return (rows + kPlainRows - 1) / kPlainRows; }
 
@@ -146,12 +146,14 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
   float factors[8];
   if (mine.exists) factors_of<kHeads>(b, mine.slice, factors);
   float* to = empty ? nullptr : place_of_row(b, first, tiles);
-  const float* added = to == nullptr || p.residual == nullptr ? nullptr : p.residual + first * kTileRows + threadIdx.x / 4;
+  const float* added =
+      to == nullptr || p.residual == nullptr ? nullptr : p.residual + first * kTileRows + threadIdx.x / 4;
   const float* from = p.x + mine.slice * kSlice + lane * 8;
   const float* gate = kHeads ? b.heads.z + mine.slice * kSlice + lane * 8 : from;
   uint32_t own = shared_at(boxes) + (mine.slice * b.tiles + mine.begin) * kTileBytes, in_box = lane_of_box();
   uint32_t share = share_of_lane(), joined = shares_of_row(shared_at(boxes)), apart = b.tiles * kTileBytes;
-  uint32_t count = mine.exists ? mine.count : 0, tiles_at = shared_at(&arrived[warp]), scales_at = shared_at(&scales_arrived);
+  uint32_t count = mine.exists ? mine.count : 0, tiles_at = shared_at(&arrived[warp]),
+           scales_at = shared_at(&scales_arrived);
   const ScalePlaces places(scales + mine.begin * b.scale_bytes, b.like, mine.slice, kTileRows, b.scale_bytes / 2);
   if (!mine.exists) clear_shares(own, share, mine.count);
   pin(own), pin(in_box), pin(share), pin(joined), pin(apart), pin(count), pin(tiles_at), pin(scales_at);
@@ -265,8 +267,7 @@ __device__ void multiply_plain(const Boxes& b, const swy_step* step) {
   float total = 0;
 #pragma unroll
   for (uint32_t i = 0; i < kPlainWarps; ++i) total += part[i * kPlainRows + threadIdx.x];
-  p.y[w][first + threadIdx.x] =
-      fmaf(total, p.normed ? inverse_root(squares_of, b.per_dim, p.eps) : 1.0f, residual);
+  p.y[w][first + threadIdx.x] = fmaf(total, p.normed ? inverse_root(squares_of, b.per_dim, p.eps) : 1.0f, residual);
   stamps.end();
 }
 #endif
@@ -306,7 +307,8 @@ uint32_t tiles_beyond(uint32_t slices, uint32_t tiles) {
   uint32_t most = tiles;
   for (uint32_t t = 1; t <= tiles; ++t) {
     const uint32_t half = of_warp(slices, t), n = at_once(slices, tiles);
-    for (uint32_t begin = 0; begin < t; begin += half) most = std::max(most, begin + ceil_div(std::min(half, t - begin), n) * n);
+    for (uint32_t begin = 0; begin < t; begin += half)
+      most = std::max(most, begin + ceil_div(std::min(half, t - begin), n) * n);
   }
   return most - tiles;
 }
@@ -362,7 +364,8 @@ swy_status supports_boxes(const swy_device& device, const swy_op& op, uint32_t f
     tiles += w.rows / kTileRows;
   }
   const uint32_t each = tiles_per_block(device, tiles, others);
-  if (quantized == 0 || quantized > kMostWeights || each > kMostTiles || width > kSliceWarps * kSlice || (others != 0 && width > kPlainWarps * kSlice) ||
+  if (quantized == 0 || quantized > kMostWeights || each > kMostTiles || width > kSliceWarps * kSlice ||
+      (others != 0 && width > kPlainWarps * kSlice) ||
       shared_bytes(width / kSlice, each, scales_bytes(like, kTileRows)) > device.block_memory / 2) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
                      "%u tiles of 16 rows of %u columns, and %u blocks of plain rows, do not fit the device", tiles,

@@ -73,133 +73,146 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
 #if __CUDA_ARCH__ >= 900
   extern __shared__ char dynamic[];
   __shared__ Asked arrived[kBoxWarps], scales_arrived;
-  __shared__ float squares[kBoxWarps];
-  __shared__ uint4 scratch[kBoxWarps][32];  // of a warp: its slice of x, then its sums of 2 * kHalf rows
+  __shared__ __align__(16) float squares_of[kBoxWarps];
   __shared__ Chosen chosen;
   Stamps stamps(kStampGateUp);
   const Mixture& m = b.m;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, slices = m.hidden / kSlice;
   const uint32_t slot = blockIdx.x / (m.width / kHalf), first = blockIdx.x % (m.width / kHalf) * kHalf;
   const bool routed = slot < m.top_k, works = warp < slices;
-  char* boxes = first_box(dynamic) + warp * 2 * kHalf * kBoxBytes;
-  auto* scales = reinterpret_cast<uint16_t*>(first_box(dynamic) + slices * 2 * kHalf * kBoxBytes);
+  constexpr uint32_t kTiles = 2 * kHalf / kTileRows, kApart = kTiles * kTileBytes;  // of a slice: gate, then up
+  char* boxes = first_box(dynamic) + warp * kApart;
+  auto* scales = reinterpret_cast<uint16_t*>(first_box(dynamic) + kBoxWarps * kApart);
   const uint32_t half_scales = scales_bytes(m.gate_up, kHalf);
   const HalfBoxes to{boxes, scales, half_scales, works, arrived, scales_arrived};
   begin_halves(maps.gate_up, routed, arrived, scales_arrived);
   if (!routed) {
     ask_for_halves(to, maps.shared_gate, maps.shared_up, m.shared_gate, m.shared_up, first, first);
   }
-  float norm[8], v[8] = {}, square = 0;
+  float norm[8], v[8] = {}, squares = 0;
   if (works) norm_of(b, warp * 32 + lane, norm);
-  const bool empty = step_rows(step, m.domain) == 0;
+  const bool empty = step_rows(step, m.domain) == 0, exists = threadIdx.x < m.experts;
+  // Lane 8 r + 4 k + t joins the group t of row r of four, of gate or up (k).
+  const uint32_t row = threadIdx.x / 8, which = threadIdx.x / 4 % 2;
+  float* out = empty || row >= kHalf || threadIdx.x % 8 != 0 ? nullptr : m.h + slot * m.width + first + row;
+  uint32_t own = shared_at(boxes), in_box = lane_of_box(), share = share_of_lane();
+  uint32_t joined = shared_at(first_box(dynamic)) + (which * 2 + row / kTileRows) * kTileBytes +
+                    (threadIdx.x % 4 * kShareStride + row % kTileRows) * 4;
+  const ScalePlaces gate(scales, m.gate_up, warp, kHalf, kTileRows * m.gate_up.groups);
+  uint32_t to_up = half_scales, boxes_at = shared_at(&arrived[warp]), scales_at = shared_at(&scales_arrived);
+  const float *from = m.x + warp * kSlice + lane * 8, *logit_at = m.logits + threadIdx.x;
+  if (!works) clear_shares(own, share, kTiles);
+  pin(own), pin(in_box), pin(share), pin(joined), pin(to_up), pin(boxes_at), pin(scales_at);
+  pin(out), pin(from), pin(logit_at);
   stamps.take_place();
   depend();
   stamps.note(kWaited);
-  const bool exists = threadIdx.x < m.experts;
-  const float logit = exists && !empty ? __ldcg(m.logits + threadIdx.x) : 0.0f;
-  if (works && !empty) load_eight_fresh(m.x + warp * kSlice + lane * 8, v);
+  const float logit = exists ? __ldcg(logit_at) : 0.0f;
+  if (works) load_eight_fresh(from, v);
   if (routed) {
     ask_for_chosen(to, maps.gate_up, m, logit, exists, slot, first, chosen);
   }
   stamps.note(kAsked);
   release_next();  // not earlier: `down` reads the logits without waiting for this kernel
   if (works) {
-    const SliceX x = make_normed(v, norm, scratch[warp], square);
+    const Operand x = make_normed(v, norm, squares);
     stamps.note(kRead);
-    arrived[warp].wait();
-    scales_arrived.wait();
+    barrier_wait(scales_at, 0);
+    barrier_wait(boxes_at, 0);
     stamps.note(kArrived);
+    ScalePlaces places = gate;
 #pragma unroll 1
-    for (uint32_t half = 0; half < 2; ++half) {
-      __syncwarp();
-      const TileScales of(scales + half * half_scales / 2, m.gate_up, warp, kHalf, kTileRows * m.gate_up.groups);
-      float sum[2][2];
-      multiply_tiles<2>(boxes + half * kHalf * kBoxBytes, of, x, sum);
-      give<2>(sum, reinterpret_cast<float*>(scratch[warp]) + half * kHalf, 2, false);
+    for (uint32_t tile = 0; tile < kTiles; tile += 2, places.at += to_up) {
+      LaneScales<2> of;
+      of.load(places, 0);
+      multiply_slice<2>(own + tile * kTileBytes, in_box, share, of, places, 0, x, 2);
     }
   }
   stamps.note(kMultiplied);
-  keep_square(square, squares);
+  if (lane == 0) squares_of[warp] = squares;
   __syncthreads();
-  if (threadIdx.x >= kHalf || empty) return;
-  float gate = 0, up = 0;
-  for (uint32_t w = 0; w < slices; ++w) {
-    const auto* part = reinterpret_cast<const float*>(scratch[w]);
-    gate += part[threadIdx.x], up += part[kHalf + threadIdx.x];
-  }
-  const float inverse = inverse_norm(b, squares);
-  m.h[slot * m.width + first + threadIdx.x] = silu(gate * inverse) * (up * inverse);
+  const float sum = join_shares<kBoxWarps>(joined, kApart), up = __shfl_xor_sync(kAll, sum, 4);
+  const float inverse = b.normed ? inverse_root(squares_of, b.per_width, b.norm.eps) : 1.0f;
+  if (out != nullptr) *out = quick_silu(sum * inverse) * (up * inverse);
   stamps.end();
 #endif
 }
 
 // blockIdx.x: 16 rows. Slices of h go round the warps.
-__global__ void __launch_bounds__(kBoxThreads, 2)
+__global__ void __launch_bounds__(kDownThreads, 2)
     down_boxes(const __grid_constant__ DownMaps maps, const __grid_constant__ MixtureBoxes b, const swy_step* step) {
 #if __CUDA_ARCH__ >= 900
   extern __shared__ char dynamic[];
-  __shared__ Asked arrived[kBoxWarps];
-  __shared__ float part[kBoxWarps][kTileRows];
-  __shared__ uint4 scratch[kBoxWarps][32];
+  __shared__ Asked arrived[kDownWarps];
   __shared__ Chosen chosen;
   Stamps stamps(kStampDown);
   const Mixture& m = b.m;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, first = blockIdx.x * kTileRows;
-  const uint32_t per_slot = m.width / kSlice, per_warp = b.boxes_per_warp();
-  const uint32_t mine = warp < b.h_slices() ? (b.h_slices() - warp + kBoxWarps - 1) / kBoxWarps : 0;
+  const uint32_t per_slot = m.width / kSlice, slices = b.h_slices();
+  const uint32_t mine = warp < slices ? (slices - warp + kDownWarps - 1) / kDownWarps : 0;
   const uint32_t tile_scales = scales_bytes(m.down, kTileRows);
-  char* boxes = first_box(dynamic) + warp * per_warp * kTileBytes;
-  char* scales = first_box(dynamic) + kBoxWarps * per_warp * kTileBytes + warp * per_warp * tile_scales;
+  // [i][warp], so that slices follow each other.
+  char *boxes = first_box(dynamic), *scales = boxes + kDownWarps * b.boxes_per_warp() * kTileBytes;
   begin_slots(maps.down, arrived[warp]);
   // The logits are there: gate_up_boxes lets this kernel begin only after it has read them itself.
   const bool exists = threadIdx.x < m.experts;
-  choose(exists ? __ldcg(m.logits + threadIdx.x) : 0.0f, exists, m.top_k, chosen);
+  choose<kDownThreads>(exists ? __ldcg(m.logits + threadIdx.x) : 0.0f, exists, m.top_k, chosen);
   ask_for_slots({boxes, scales, mine, per_slot, tile_scales, arrived[warp]}, maps, m, chosen, first);
   stamps.note(kAsked);
+  // A warp's factor of its first slice; that of the shared expert is known behind the wait.
   const float weight = chosen.weight(m.top_k);
   const bool empty = step_rows(step, m.domain) == 0;
+  const uint32_t row = threadIdx.x / 4;
+  float* to = empty || row >= kTileRows || threadIdx.x % 4 != 0 ? nullptr : m.y + first + row;
+  const float* added = to == nullptr || m.residual == nullptr ? nullptr : m.residual + first + row;
+  const float* from = m.h + warp * kSlice + lane * 8;
+  uint32_t own = shared_at(boxes) + warp * kTileBytes, in_box = lane_of_box(), share = share_of_lane();
+  uint32_t joined = shares_of_row(shared_at(boxes)), boxes_at = shared_at(&arrived[warp]), count = mine;
+  uint32_t slot = warp / per_slot, rounds = b.boxes_per_warp();
+  ScalePlaces places(scales + warp * tile_scales, m.down, warp % per_slot, kTileRows, 0);
+  if (mine < rounds) clear_shares(own + mine * kDownWarps * kTileBytes, share, 1);
+  pin(own), pin(in_box), pin(share), pin(joined), pin(boxes_at), pin(count);
+  pin(slot), pin(rounds), pin(to), pin(added), pin(from);
   stamps.take_place();
   depend();
   stamps.note(kWaited);
   release_next();  // not earlier: the weights behind these would get in the way of those of gate_up_boxes
-  const float factor = lane == m.top_k && !empty && m.shared_width != 0 ? m.shared_p[0] : weight;
-  float v[kMostBoxes][8] = {}, residual = 0;
-  load_h(m.h, mine, empty, v);
-  if (m.residual != nullptr && threadIdx.x < kTileRows && !empty) residual = __ldcg(m.residual + first + threadIdx.x);
-  float all[1][2] = {};
+  const float factor = lane == m.top_k && m.shared_width != 0 ? __ldcg(m.shared_p) : weight;
+  const float residual = added != nullptr ? __ldcg(added) : 0.0f;
 #pragma unroll 1
-  for (uint32_t i = 0; i < mine; ++i) {
-    const uint32_t slice = warp + i * kBoxWarps;
-    const SliceX x = make_slice(v[0], __shfl_sync(kAll, factor, slice / per_slot), scratch[warp]);
-    shift(v);
-    if (i == 0) {
-      stamps.note(kRead);
-      arrived[warp].wait();
-      stamps.note(kArrived);
+  for (uint32_t i = 0; i < count; ++i) {
+    float v[8];
+    load_eight_fresh(from + i * kDownWarps * kSlice, v);
+    if (i == 0) barrier_wait(boxes_at, 0);
+    stamps.note(kArrived);
+    if (i != 0) {
+      const uint32_t slice = warp + i * kDownWarps;
+      slot = slice / per_slot;
+      places = ScalePlaces(scales + slice * tile_scales, m.down, slice % per_slot, kTileRows, 0);
     }
-    const TileScales of(scales + i * tile_scales, m.down, slice % per_slot, kTileRows, 0);
-    float sum[1][2];
-    multiply_tiles<1>(boxes + i * kTileBytes, of, x, sum);
-    all[0][0] += sum[0][0];
-    all[0][1] += sum[0][1];
+    LaneScales<1> of;
+    of.load(places, 0);
+    const Operand x = make_operand(v, __shfl_sync(kAll, factor, slot));
+    stamps.note(kRead);
+    multiply_slice<1>(own + i * kDownWarps * kTileBytes, in_box, share, of, places, 0, x, 1);
   }
   stamps.note(kMultiplied);
-  give<1>(all, part[warp], 1, false);
   __syncthreads();
-  if (threadIdx.x >= kTileRows || empty) return;
-  float sum = residual;
-#pragma unroll
-  for (uint32_t w = 0; w < kBoxWarps; ++w) sum += part[w][threadIdx.x];
-  m.y[first + threadIdx.x] = sum;
+  if (row >= kTileRows) return;  // whole warps
+  float sum = join_shares<kDownWarps>(joined, kTileBytes);
+#pragma unroll 1
+  for (uint32_t i = 1; i < rounds; ++i)
+    sum += join_shares<kDownWarps>(joined + i * kDownWarps * kTileBytes, kTileBytes);
+  if (to != nullptr) *to = sum + residual;
   stamps.end();
 #endif
 }
 
 uint32_t gate_up_shared(const Mixture& m) {
-  return 1024 + m.hidden / kSlice * 2 * kHalf * kBoxBytes + 2 * scales_bytes(m.gate_up, kHalf);
+  return 1024 + kBoxWarps * 2 * kHalf * kBoxBytes + 2 * scales_bytes(m.gate_up, kHalf);
 }
 uint32_t down_shared(const MixtureBoxes& b) {
-  return 1024 + kBoxWarps * b.boxes_per_warp() * (kTileBytes + scales_bytes(b.m.down, kTileRows));
+  return 1024 + kDownWarps * b.boxes_per_warp() * (kTileBytes + scales_bytes(b.m.down, kTileRows));
 }
 
 // What `down` asks for: it begins while gate_up works, which some multiprocessors have two blocks of. Beside one block
@@ -286,6 +299,7 @@ swy_status record_moe_boxes(const Recording& r, const Mixture& m, const InputNor
   MixtureBoxes b{};
   b.m = m;
   b.normed = norm != nullptr;
+  b.per_width = 1.0f / static_cast<float>(m.hidden);
   if (norm != nullptr) b.norm = *norm;
   UpMaps up{};
   DownMaps down{};
@@ -302,7 +316,7 @@ swy_status record_moe_boxes(const Recording& r, const Mixture& m, const InputNor
       launch(r, gate_up_boxes, b.slots() * (m.width / kHalf), kBoxThreads, gate_up_shared(m), up, b, r.list.step));
   uint32_t shared = 0;
   SWY_CUDA_TRY(down_spread(m, b, &shared, r.error));
-  return launch(r, down_boxes, m.hidden / kTileRows, kBoxThreads, shared, down, b, r.list.step);
+  return launch(r, down_boxes, m.hidden / kTileRows, kDownThreads, shared, down, b, r.list.step);
 }
 
 std::span<const Kernel> moe_boxes_kernels() { return kKernels; }

@@ -2,25 +2,28 @@
 // columns, a lane eight neighbouring ones of 256.
 #pragma once
 
-#include "boxes.cuh"
 #include "choice.cuh"
 #include "moe_boxes.h"
+#include "slices.cuh"
 
 namespace gpu {
 
 constexpr uint32_t kMostExperts = kChoiceThreads, kHalf = 32;  // rows of gate, and of up, per block
-constexpr uint32_t kMostHidden = kBoxWarps * kSlice, kMostBoxes = 4;
+constexpr uint32_t kMostHidden = kBoxWarps * kSlice;
+constexpr uint32_t kDownWarps = 18, kMostBoxes = 2;  // of `down`: one for each slice of nine experts' h, of 512 each
+constexpr uint32_t kDownThreads = 32 * kDownWarps;
 
 struct MixtureBoxes {
   Mixture m;
   InputNorm norm;
   bool normed;
+  float per_width;  // 1 / hidden
 
   __host__ __device__ uint32_t slots() const { return m.top_k + (m.shared_width != 0 ? 1 : 0); }
   // Slices of h: each slot has whole ones.
   __host__ __device__ uint32_t h_slices() const { return slots() * (m.width / kSlice); }
   // What a warp has of them at most.
-  __host__ __device__ uint32_t boxes_per_warp() const { return (h_slices() + kBoxWarps - 1) / kBoxWarps; }
+  __host__ __device__ uint32_t boxes_per_warp() const { return (h_slices() + kDownWarps - 1) / kDownWarps; }
 };
 struct UpMaps {
   CUtensorMap gate_up, shared_gate, shared_up;
@@ -40,15 +43,6 @@ __device__ inline void norm_of(const MixtureBoxes& b, uint32_t i, float (&norm)[
   if (b.normed) plain_eight(b.norm.weight, i, norm);
 #pragma unroll
   for (int j = 0; j < 8; ++j) norm[j] += b.norm.bias;
-}
-
-// What products of normed elements are multiplied by, once all warps have kept their squares.
-__device__ inline float inverse_norm(const MixtureBoxes& b, const float (&squares)[kBoxWarps]) {
-  if (!b.normed) return 1.0f;
-  float total = 0;
-#pragma unroll
-  for (uint32_t w = 0; w < kBoxWarps; ++w) total += squares[w];
-  return rsqrtf(total / static_cast<float>(b.m.hidden) + b.norm.eps);
 }
 
 // ---- route
@@ -118,19 +112,21 @@ __device__ inline void ask_for_chosen(const HalfBoxes& to, const CUtensorMap& ma
   ask_for_halves(to, map, map, m.gate_up, m.gate_up, row, row + m.width);
 }
 
-// The slice of x by the norm; adds its squares.
-__device__ inline SliceX make_normed(float (&v)[8], const float (&norm)[8], uint4* scratch, float& square) {
+// The slice of x by the norm, and the sum of its squares.
+__device__ inline Operand make_normed(float (&v)[8], const float (&norm)[8], float& squares) {
+  float sum = 0;
 #pragma unroll
   for (int j = 0; j < 8; ++j) {
-    square = fmaf(v[j], v[j], square);
+    sum = fmaf(v[j], v[j], sum);
     v[j] *= norm[j];
   }
-  return make_slice(v, 1.0f, scratch);
+  squares = warp_sum(sum);
+  return make_operand(v, 1.0f);
 }
 
 // ---- down
 
-// Where 16 rows for this warp's slices of h come to, and whether they have come.
+// Where 16 rows for all slices of h come to, and whether those of this warp have come.
 struct SlotBoxes {
   char *boxes, *scales;
   uint32_t mine, per_slot, tile_scales;  // slices of this warp, and of a slot; bytes of the scales of a tile
@@ -144,12 +140,12 @@ __device__ inline void ask_for_slots(const SlotBoxes& to, const DownMaps& maps, 
   if (lane == 0) to.arrived.expect(to.mine * (kTileBytes + to.tile_scales));
   __syncwarp();
   if (lane < to.mine) {
-    const uint32_t slice = warp + lane * kBoxWarps, slot = slice / to.per_slot;
+    const uint32_t slice = warp + lane * kDownWarps, slot = slice / to.per_slot;
     const bool routed = slot < m.top_k;
     const uint32_t row = (routed ? min(chosen.ids[slot], m.experts - 1) * m.hidden : 0) + first;
-    to.arrived.ask(to.boxes + lane * kTileBytes, routed ? maps.down : maps.shared_down, slice % to.per_slot * kBoxBytes,
-                   row);
-    to.arrived.ask_scales(reinterpret_cast<uint16_t*>(to.scales + lane * to.tile_scales),
+    to.arrived.ask(to.boxes + slice * kTileBytes, routed ? maps.down : maps.shared_down,
+                   slice % to.per_slot * kBoxBytes, row);
+    to.arrived.ask_scales(reinterpret_cast<uint16_t*>(to.scales + slice * to.tile_scales),
                           routed ? m.down : m.shared_down, row, kTileRows);
   }
 }
@@ -162,24 +158,6 @@ __device__ inline void begin_slots(const CUtensorMap& map, Asked& arrived) {
     prefetch_map(map);
   }
   __syncwarp();
-}
-
-// The elements of this warp's slices of h.
-__device__ inline void load_h(const float* h, uint32_t mine, bool empty, float (&v)[kMostBoxes][8]) {
-  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-#pragma unroll
-  for (uint32_t i = 0; i < kMostBoxes; ++i) {
-    if (i < mine && !empty) load_eight_fresh(h + (warp + i * kBoxWarps) * kSlice + lane * 8, v[i]);
-  }
-}
-
-// Moves the next box's elements to the front, so that no index of theirs is unknown to the compiler.
-__device__ inline void shift(float (&v)[kMostBoxes][8]) {
-#pragma unroll
-  for (uint32_t k = 0; k + 1 < kMostBoxes; ++k) {
-#pragma unroll
-    for (int j = 0; j < 8; ++j) v[k][j] = v[k + 1][j];
-  }
 }
 
 #endif

@@ -1,5 +1,5 @@
-// What 16 warps do with slices of one row and boxes of weights (boxes.cuh says how numbers are multiplied): products with
-// few instructions between the arrival of the activations and the sum.
+// What 16 warps do with slices of one row and boxes of weights (boxes.cuh says how numbers are multiplied): products
+// with few instructions between the arrival of the activations and the sum.
 //
 // Rows of a box are read by ldmatrix, whose order is that of the first operand: lane 4 g + t gets rows g and g + 8 of a
 // tile, and of each 64 columns 8 from 8 t and 8 from 32 + 8 t. What a tile's groups give is left in the tile's own
@@ -15,13 +15,6 @@ constexpr uint32_t kSliceWarps = 16, kSliceThreads = 32 * kSliceWarps;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
 constexpr uint32_t kShareStride = 24;  // floats from one group's sums of a tile to the next's: no two lanes in a bank
-
-__device__ inline float reciprocal(float x) {
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-__device__ inline float quick_silu(float x) { return x * reciprocal(1.0f + exp2_of(x * -1.44269504f)); }
 
 // A slice of activations as the second operand: b[group][0] multiplies bytes of the weight as they are, b[group][1]
 // their low halves. Column 2 group has high bytes, the next one low bytes; other columns are 0. `scale` and `sum` are
@@ -223,17 +216,16 @@ __device__ inline float join_shares(uint32_t at, uint32_t apart) {
 }
 
 // 1 over the root of the mean square, from the sums of squares of all warps, and 1 over how many there are.
-__device__ inline float inverse_root(const float (&squares)[kSliceWarps], float per_width, float eps) {
-  float part[4];
+template <uint32_t kWarps>
+__device__ inline float inverse_root(const float (&squares)[kWarps], float per_width, float eps) {
+  float total = 0;
 #pragma unroll
-  for (uint32_t i = 0; i < 4; ++i) {
+  for (uint32_t i = 0; i < kWarps / 4; ++i) {
     const float4 s = reinterpret_cast<const float4*>(squares)[i];
-    part[i] = (s.x + s.y) + (s.z + s.w);
+    total += (s.x + s.y) + (s.z + s.w);
   }
   float root;
-  asm("rsqrt.approx.ftz.f32 %0, %1;"
-      : "=f"(root)
-      : "f"(fmaf((part[0] + part[1]) + (part[2] + part[3]), per_width, eps)));
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(root) : "f"(fmaf(total, per_width, eps)));
   return root;
 }
 
