@@ -125,7 +125,7 @@ __device__ inline float* place_of_row(const Boxes& b, uint32_t first, uint32_t t
   const uint32_t row = threadIdx.x / 4;
   if (threadIdx.x % 4 != 0 || row >= tiles * kTileRows) return nullptr;
   const uint32_t w = weight_of_task(b.p, first + row / kTileRows);
-  return b.p.y[w] + (first - b.p.first_task[w]) * kTileRows + row;
+  return b.p.y[w] + ((first - b.p.first_task[w]) * kTileRows + row);  // the block may begin in front of it
 }
 
 template <bool kHeads, uint32_t kTeams, int N>
@@ -291,10 +291,10 @@ uint32_t tiles_per_block(const swy_device& device, uint32_t tiles, uint32_t othe
   return ceil_div(tiles, all > others ? all - others : 1);
 }
 
-// What keeps a second block of the launch from a multiprocessor: more than half of its memory, as the kernel's own adds
-// some KB. A multiprocessor without a block of the kernel in front would get two, and another one none.
-constexpr uint32_t kAlone = 111 * 1024;
-static_assert(kAlone + 5 * 1024 > kProcessorMemory / 2);
+// What keeps a second block of the launch from a multiprocessor: more than half of its memory, with what each block
+// takes besides. A multiprocessor without a block of the kernel in front would get two, and another one none.
+constexpr uint32_t kAlone = 115 * 1024;
+static_assert(kAlone + kBlockMemory > kProcessorMemory / 2);
 
 // Tiles of a block that a warp has at most, and of these at once: products of one alone wait for each other.
 uint32_t of_warp(uint32_t slices, uint32_t tiles) { return ceil_div(tiles, teams_of(slices)); }
