@@ -39,10 +39,11 @@ __device__ inline void choose(float logit, bool valid, uint32_t top_k, Chosen& c
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, key = valid ? float_key(logit) : 0;
   if (chooses) {
     uint32_t ahead = 0;
-#pragma unroll 8
-    for (uint32_t j = 0; j < 32; ++j) {
-      const uint32_t other = __shfl_sync(kAll, key, j);
-      ahead += other > key || (other == key && j < lane) ? 1 : 0;
+#pragma unroll
+    for (uint32_t j = 0; j < 32; ++j) ahead += __shfl_sync(kAll, key, j) > key ? 1 : 0;
+    if (__reduce_or_sync(kAll, 1u << ahead) != kAll) {  // some keys agree
+#pragma unroll 1
+      for (uint32_t j = 0; j < 32; ++j) ahead += __shfl_sync(kAll, key, j) == key && j < lane ? 1 : 0;
     }
     if (ahead < kMostChosen) {
       chosen.candidate_keys[warp * kMostChosen + ahead] = key;
@@ -50,18 +51,20 @@ __device__ inline void choose(float logit, bool valid, uint32_t top_k, Chosen& c
     }
   }
   __syncthreads();
-  // Four lanes per candidate of this warp, each against 16 of the 64. Places are in the order of ids where keys agree.
+  // Four lanes per candidate of this warp, each against those of two warps. Where keys agree the lower warp is ahead;
+  // the order of the candidate's own warp is known.
   if (chooses) {
     const uint32_t own = warp * kMostChosen + lane / 4, mine = chosen.candidate_keys[own];
     uint32_t ahead = 0;
 #pragma unroll
-    for (uint32_t j = 0; j < 4; ++j) {
-      const uint32_t at = lane % 4 * 16 + j * 4;
-      const uint4 k = *reinterpret_cast<const uint4*>(chosen.candidate_keys + at);
-      const auto behind = [&](uint32_t other, uint32_t i) {
-        return other > mine || (other == mine && i < own) ? 1 : 0;
-      };
-      ahead += behind(k.x, at) + behind(k.y, at + 1) + behind(k.z, at + 2) + behind(k.w, at + 3);
+    for (uint32_t j = 0; j < 2; ++j) {
+      const uint32_t other = lane % 4 * 2 + j, least = mine + (other < warp ? 0 : 1);
+      const auto* keys = reinterpret_cast<const uint4*>(chosen.candidate_keys + other * kMostChosen);
+      const uint4 k = keys[0], l = keys[1];
+      const uint32_t those = (k.x >= least ? 1 : 0) + (k.y >= least ? 1 : 0) + (k.z >= least ? 1 : 0) +
+                             (k.w >= least ? 1 : 0) + (l.x >= least ? 1 : 0) + (l.y >= least ? 1 : 0) +
+                             (l.z >= least ? 1 : 0) + (l.w >= least ? 1 : 0);
+      ahead += other == warp ? lane / 4 : those;
     }
     ahead += __shfl_xor_sync(kAll, ahead, 1);
     ahead += __shfl_xor_sync(kAll, ahead, 2);
