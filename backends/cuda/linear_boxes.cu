@@ -12,9 +12,9 @@
 namespace gpu {
 namespace {
 
-constexpr uint32_t kMostTiles = 8, kPlainRows = 16;                            // of a block
-constexpr uint32_t kPlainWarps = kSliceWarps / 2, kWarpRows = kPlainRows / 2;  // with different columns, and their rows
-constexpr uint32_t kMostWeights = 4;                                           // quantized ones
+constexpr uint32_t kMostTiles = 8, kPlainRows = 16;  // of a block
+constexpr uint32_t kPlainWarps = kSliceWarps / 2;    // with different columns
+constexpr uint32_t kMostWeights = 4;                 // quantized ones
 
 __host__ __device__ inline uint32_t plain_blocks(uint32_t rows) { return (rows + kPlainRows - 1) / kPlainRows; }
 
@@ -216,6 +216,7 @@ __device__ inline float sum_lanes(const float (&v)[N]) {
 // Up to 16 rows of one plain weight; warps share the columns, as above, and the second half of them has the second
 // half of the rows.
 __device__ void multiply_plain(const Boxes& b, const swy_step* step) {
+  constexpr uint32_t kWarpRows = kPlainRows / 2;
   __shared__ float part[kPlainWarps * kPlainRows];
   __shared__ __align__(16) float squares_of[kSliceWarps];
   const Projection& p = b.p;
