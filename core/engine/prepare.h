@@ -15,7 +15,7 @@ namespace switchyard {
 //   with a prompt  every number of rows up to the chunk, of one sequence and of all, at the whole context
 //
 // sizes as bucket_size steps them. Smaller steps fit into one of these. The number of lists grows with the logarithms:
-// 17 sessions of 4,096 tokens have 52.
+// 17 sessions of 4,096 tokens have at most 53.
 std::vector<StepCounts> batch_steps(uint32_t sessions, uint32_t chunk, uint32_t context);
 
 // Makes those of a model for requests that are sampled like `sampling`, on the path that a batch chooses for them; the
