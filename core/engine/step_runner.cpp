@@ -145,6 +145,7 @@ Result<std::unique_ptr<Executable>> StepRunner::make_executable(const swy_bucket
     return s_.planner->plan(bucket, results);
   };
   SWY_LET(Plan plan, planned());
+  plan.decisions = {};  // half of its memory, for those who explain a plan
   const Stretch stretch(watch_.observer, "record");
   const std::vector<PlanDevice>& devices = s_.planner->devices();
   for (size_t d = 0; d < devices.size(); ++d) SWY_TRY(grow_arena(d, plan.arena_bytes[d]));
