@@ -25,7 +25,7 @@ struct ExecutableInputs {
 class Executable {
  public:
   static Result<std::unique_ptr<Executable>> record(Plan plan, const std::vector<PlanDevice>& devices,
-                                                    ExecutableInputs inputs);
+                                                    ExecutableInputs inputs, StepObserver* observer = nullptr);
   ~Executable();
   Executable(const Executable&) = delete;
   Executable& operator=(const Executable&) = delete;
@@ -54,7 +54,7 @@ class Executable {
   };
 
   Executable(Plan plan, const std::vector<PlanDevice>& devices, ExecutableInputs inputs);
-  Status record_segment(const PlanSegment& segment);
+  Status record_segment(const PlanSegment& segment, StepObserver* observer);
   Status record_node(uint32_t node, swy_list* list);
   Status create_timelines();
   Status submit_list(Recorded& recorded);
