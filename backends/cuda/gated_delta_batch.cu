@@ -14,7 +14,7 @@ namespace {
 constexpr uint32_t kThreads = 256, kBlocks = 3;  // of a multiprocessor
 constexpr uint32_t kTaps = 4, kMostDim = 128, kMostCluster = 8;
 // From so many sequences on it is faster than gated_delta.step.
-constexpr uint32_t kFewest = 2;
+constexpr uint32_t kFewest = 4;
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 

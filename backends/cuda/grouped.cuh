@@ -44,6 +44,7 @@ __device__ inline void ask_activations(const GroupedPipe& p, const GroupedTile& 
 }
 
 __device__ inline void ask_scales(const GroupedPipe& p, const GroupedTile& t, uint32_t eight) {
+  barrier_wait(p.scales_empty(p.scale_slot), p.scale_phase ^ 1);
   const bool affine = t.w0->offset_data != nullptr;
   const uint32_t to = p.base + p.scales + p.scale_slot * kScaleSlotBytes, barrier = p.scales_full(p.scale_slot);
   barrier_expect(barrier, affine ? kScaleSlotBytes : kScalePlane);
@@ -57,6 +58,7 @@ __device__ inline void ask_scales(const GroupedPipe& p, const GroupedTile& t, ui
 
 // The same by a warp, where the copy engine cannot take them.
 __device__ inline void bring_scales(const GroupedPipe& p, const GroupedTile& t, uint32_t eight) {
+  barrier_wait(p.scales_empty(p.scale_slot), p.scale_phase ^ 1);
   auto* to = reinterpret_cast<uint16_t*>(p.memory + p.scales + p.scale_slot * kScaleSlotBytes);
   for (uint32_t i = threadIdx.x % 32; i < kTileRowsOfWeight * 8; i += 32) {
     const uint32_t r = i / 8, g = eight * 8 + i % 8;
@@ -67,7 +69,8 @@ __device__ inline void bring_scales(const GroupedPipe& p, const GroupedTile& t, 
     to[i] = there ? __ldg(w.scale_data + at) : 0;
     if (w.offset_data != nullptr) to[kScalePlane / 2 + i] = there ? __ldg(w.offset_data + at) : 0;
   }
-  barrier_arrive(p.scales_full(p.scale_slot));
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) barrier_arrive(p.scales_full(p.scale_slot));
 }
 
 // All tiles of this block that are its business, span by span.
@@ -87,13 +90,10 @@ __device__ inline void produce_scales(GroupedPipe& p, const Work& work) {
   each_span(work, [&](const GroupedTile& t, uint32_t span) {
     const uint32_t shift = t.w0->group_shift, eight = eight_of(shift, span);
     if (span != t.begin && eight == eight_of(shift, span - 1)) return;
-    barrier_wait(p.scales_empty(p.scale_slot), p.scale_phase ^ 1);
     if (!t.w0->scales_mapped) {
       bring_scales(p, t, eight);
     } else if (threadIdx.x % 32 == 0) {
       ask_scales(p, t, eight);
-    } else {
-      barrier_arrive(p.scales_full(p.scale_slot));
     }
     __syncwarp();
     p.next_scales();

@@ -45,7 +45,7 @@ struct GroupedPipe {
         barrier_init(empty(i), consumers / 32);
       }
       for (uint32_t i = 0; i < kScaleSlots; ++i) {
-        barrier_init(scales_full(i), 32);
+        barrier_init(scales_full(i), 1);
         barrier_init(scales_empty(i), consumers / 32);
       }
       publish_barriers();
