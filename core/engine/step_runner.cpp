@@ -87,14 +87,15 @@ Status StepRunner::reserve(uint32_t context, bool spare) {
   return {};
 }
 
-Result<Executable*> StepRunner::executable(const swy_bucket& b, uint32_t wants) {
-  const std::array<uint32_t, 7> key = {b.rows, b.seqs, b.logit_rows, b.sample_rows, b.context, b.flags, wants};
+Result<Executable*> StepRunner::executable(const swy_bucket& b, uint32_t wants, HeadLists head_lists) {
+  const std::array<uint32_t, 8> key = {b.rows,    b.seqs,  b.logit_rows, b.sample_rows,
+                                       b.context, b.flags, wants,        static_cast<uint32_t>(head_lists)};
   const auto it = executables_.find(key);
   if (it != executables_.end()) return it->second.get();
   const Stretch stretch(watch_.observer, "plan and record");
   // With nothing wanted the head is planned all the same, and not submitted.
   const std::vector<uint32_t> results = s_.head.results(wants == 0 ? uint32_t{kWantLogits} : wants);
-  SWY_LET(Plan plan, s_.planner->plan(b, results));
+  SWY_LET(Plan plan, s_.planner->plan(b, results, head_lists));
   const std::vector<PlanDevice>& devices = s_.planner->devices();
   for (size_t d = 0; d < devices.size(); ++d) SWY_TRY(grow_arena(d, plan.arena_bytes[d]));
   ExecutableInputs inputs;
@@ -151,7 +152,11 @@ Status StepRunner::submit(std::span<const StepSequence> sequences, uint32_t want
 
 Status StepRunner::submit_step(Flight& f, std::span<const StepSequence> sequences, const swy_bucket& b,
                                const std::function<Status()>& before_head) {
-  SWY_LET(f.run, executable(b, f.wants));
+  const bool masked = std::any_of(sequences.begin(), sequences.end(), [](const StepSequence& s) {
+    return s.sample != nullptr && s.sample->mask != nullptr;
+  });
+  const HeadLists head_lists = masked || f.wants == 0 ? HeadLists::apart : HeadLists::joined;
+  SWY_LET(f.run, executable(b, f.wants, head_lists));
   const auto build = [&] {
     const Stretch stretch(watch_.observer, "build");
     return f.builder.build(sequences, submitted_ + 1);
@@ -164,10 +169,10 @@ Status StepRunner::submit_step(Flight& f, std::span<const StepSequence> sequence
       const Stretch stretch(watch_.observer, "masks");
       SWY_TRY(before_head());
     }
-    if (const auto masks = f.builder.fill_masks(sequences); !masks.empty()) {
-      SWY_TRY(write_step(f.builder.masks_at(), masks));
+    if (masked) {
+      SWY_TRY(write_step(f.builder.masks_at(), f.builder.fill_masks(sequences)));
+      SWY_TRY(f.run->submit(true, watch_));
     }
-    SWY_TRY(f.run->submit(true, watch_));
   }
   return fetch(f);
 }

@@ -1,6 +1,6 @@
-// StepRunner: runs ragged steps on the devices: writes a step's block, submits its two lists, and fetches what its head
-// made. On an asynchronous device a second step can be submitted before the first one's results are read.
-// Not thread-safe.
+// StepRunner: runs ragged steps on the devices: writes a step's block, submits its lists, and fetches what its head
+// made. On an asynchronous device a second step can be submitted before the first one's results are read. Not
+// thread-safe.
 #pragma once
 
 #include <array>
@@ -51,7 +51,8 @@ class StepRunner {
   Status reserve(uint32_t context, bool spare);
 
   // Submits one step whose head makes `wants`. `before_head` runs when the forward pass has been submitted; it fills
-  // the masks. Errors: those of the devices; internal, with kInFlight steps under way.
+  // the masks. Where the device reads none of them, the head has been submitted with it. Errors: those of the devices;
+  // internal, with kInFlight steps under way.
   Status submit(std::span<const StepSequence> sequences, uint32_t wants,
                 const std::function<Status()>& before_head = {});
 
@@ -97,7 +98,7 @@ class StepRunner {
   explicit StepRunner(const Setup& setup) : s_(setup) {}
   Status allocate();
   Status grow_arena(size_t device, uint64_t bytes);
-  Result<Executable*> executable(const swy_bucket& bucket, uint32_t wants);
+  Result<Executable*> executable(const swy_bucket& bucket, uint32_t wants, HeadLists head_lists);
   Status submit_step(Flight& flight, std::span<const StepSequence> sequences, const swy_bucket& bucket,
                      const std::function<Status()>& before_head);
   Status write_step(uint64_t at, std::span<const std::byte> block);
@@ -116,7 +117,7 @@ class StepRunner {
   uint64_t timeline_value_ = 0;
   std::vector<DeviceBuffer> steps_, tokens_;           // per device
   std::vector<std::shared_ptr<DeviceBuffer>> arenas_;  // per device: the largest so far
-  std::map<std::array<uint32_t, 7>, std::unique_ptr<Executable>> executables_;
+  std::map<std::array<uint32_t, 8>, std::unique_ptr<Executable>> executables_;
   std::vector<float> logits_;  // where the host cannot see the device's
   StepWatch watch_;
   bool asynchronous_ = false;  // some device runs behind the host

@@ -192,11 +192,12 @@ Result<Plan> Planner::plan(const swy_bucket& bucket) const {
   return plan(bucket, results);
 }
 
-Result<Plan> Planner::plan(const swy_bucket& bucket, std::span<const uint32_t> results) const {
+Result<Plan> Planner::plan(const swy_bucket& bucket, std::span<const uint32_t> results, HeadLists head_lists) const {
   const Graph graph = graph_for(graph_, results);
   SWY_LET(Cover cover, cover_graph(graph, devices_, policy_, variants_, state_device_, bucket));
   Plan plan;
   plan.bucket = bucket;
+  plan.head_lists = head_lists;
   plan.state_device = state_device_;
   for (const PlanDevice& d : devices_) plan.device_names.push_back(d.name);
   const Matcher matcher(devices_, variants_, bucket);
