@@ -170,26 +170,6 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
   stamps.end();
 }
 
-// Sums N values over lanes that differ in D, D / 2 ... 1; of 16 values, lanes 2 i and 2 i + 1 get value i.
-template <int N, int D>
-__device__ inline float sum_lanes(const float (&v)[N]) {
-  if constexpr (N == 1) {
-    float sum = v[0];
-#pragma unroll
-    for (int d = D; d > 0; d /= 2) sum += __shfl_xor_sync(kAll, sum, d);
-    return sum;
-  } else {
-    const bool up = (threadIdx.x & D) != 0;
-    float half[N / 2];
-#pragma unroll
-    for (int i = 0; i < N / 2; ++i) {
-      const float other = up ? v[i] : v[i + N / 2], keep = up ? v[i + N / 2] : v[i];
-      half[i] = keep + __shfl_xor_sync(kAll, other, D);
-    }
-    return sum_lanes<N / 2, D / 2>(half);
-  }
-}
-
 // Up to 16 rows of one plain weight; warps share the columns, as above.
 __device__ void multiply_plain(const Boxes& b, const swy_step* step) {
   __shared__ float part[kBoxWarps * kPlainRows], squares_of[kBoxWarps];
