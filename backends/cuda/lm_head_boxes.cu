@@ -111,36 +111,120 @@ __device__ inline void ask_pairs(const CUtensorMap& map, const HeadBoxes& h, cha
   }
 }
 
+// A slice of the activations as the second operand, as SliceX but for its order: of each 64 elements lane 4 g + t has
+// the eight of words t and t + 4 of the weight, which it reads one by one, each where the first operand wants it.
+struct HeadX {
+  uint32_t b[4][2][2];
+  float scale, sum;
+  int eights;  // -8 times the integers' sum: what 4-bit weights without offsets are less
+
+  __device__ HeadX(const float (&v)[8], uint4* scratch) {
+    const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    const SliceX x = make_slice(v, 1.0f, scratch);
+#pragma unroll
+    for (int group = 0; group < 4; ++group) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const uint2 words = reinterpret_cast<const uint2*>(scratch + 8 * group + t + 4 * half)[g % 2];
+        b[group][0][half] = g / 2 == group ? words.x : 0;
+        b[group][1][half] = g / 2 == group ? words.y : 0;
+        keep(b[group][0][half]);
+        keep(b[group][1][half]);
+      }
+    }
+    scale = x.scale, sum = x.sum;
+    eights = -8 * static_cast<int>(x.sum);
+  }
+  // Not to be computed again in a loop.
+  __device__ static void keep(uint32_t& x) { asm volatile("" : "+r"(x)); }
+};
+
+__device__ inline uint32_t load_word(uint32_t at) {
+  uint32_t v;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(at));
+  return v;
+}
+__device__ inline float load_half(uint32_t at) {
+  uint16_t v;
+  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(v) : "r"(at));
+  return half_bits(v);
+}
+
+// Where a lane reads in shared memory: word t of row g of the first tile in its slice's box, and that row's scale of
+// its group.
+struct HeadPlace {
+  uint32_t words, scale;
+  uint32_t eight;    // bytes of scales of eight rows
+  uint32_t offsets;  // how far behind the scales the offsets are
+};
+
+// A pair times a slice: sum[2 i + j] gets the share of group t of row g + 8 j of tile i.
+template <bool kOffsets>
+__device__ inline void multiply_pair(const HeadPlace& at, const HeadX& x, float (&sum)[4]) {
+  constexpr uint32_t kLow = 0x0f0f0f0fu;
+  int c[2][4] = {}, d[2][4] = {};
+#pragma unroll
+  for (uint32_t group = 0; group < 4; ++group) {
+    const uint32_t even = at.words ^ (32 * group), odd = even ^ 16;
+#pragma unroll
+    for (uint32_t i = 0; i < 2; ++i) {
+      const uint32_t tile = i * kTileBytes, lower = tile + 8 * kBoxBytes;
+      const uint32_t a0 = load_word(even + tile), a1 = load_word(even + lower);
+      const uint32_t a2 = load_word(odd + tile), a3 = load_word(odd + lower);
+      multiply_bytes(c[i], a0, a1, a2, a3, x.b[group][0]);
+      multiply_bytes(d[i], a0 & kLow, a1 & kLow, a2 & kLow, a3 & kLow, x.b[group][1]);
+    }
+  }
+#pragma unroll
+  for (uint32_t i = 0; i < 2; ++i) {
+#pragma unroll
+    for (uint32_t j = 0; j < 2; ++j) {
+      const uint32_t from = at.scale + (2 * i + j) * at.eight;
+      const int high = c[i][2 * j] + d[i][2 * j], low = c[i][2 * j + 1] + d[i][2 * j + 1];
+      const float scale = load_half(from);
+      if constexpr (kOffsets) {
+        const float dot = static_cast<float>(high * 256 + low);
+        sum[2 * i + j] = x.scale * fmaf(scale, dot, load_half(from + at.offsets) * x.sum);
+      } else {
+        sum[2 * i + j] = x.scale * scale * static_cast<float>(high * 256 + (low + x.eights));
+      }
+    }
+  }
+}
+
 // By a warp of each slice: its share of the block's pairs.
+template <bool kOffsets>
 __device__ inline void multiply_pairs(const HeadBoxes& h, const swy_step* step, const char* boxes, const char* scales,
                                       HeadShared& s, Stamps& stamps) {
-  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, slices = h.slices();
-  const uint32_t row_of_tile = lane % 4 * 8 + box_row(), scale_bytes = scales_bytes(h.w, kPairRows);
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const bool empty = step->logit_rows == 0;  // nothing is given out, but what was asked for must come
   const uint32_t row = empty ? 0 : step_array<uint32_t>(step, step->logit_row_at)[0];
+  const uint32_t stage_bytes = h.slices() * kPairBytes, scale_bytes = scales_bytes(h.w, kPairRows);
+  const uint32_t shift = h.w.groups == 1 ? 31 : 31 - __clz(h.w.group / 64);  // of groups of 64, and of those there are
+  const uint32_t first_words = shared_at(boxes) + warp * kPairBytes + g * (kBoxBytes + 16) + t * 4;
+  const uint32_t first_scale = shared_at(scales) + 2 * (g * h.w.groups + ((4 * warp + t) >> shift));
   depend();
   stamps.note(kWaited);
   float v[8] = {};
   if (!empty) load_eight_fresh(h.x + uint64_t{row} * h.w.width + warp * kSlice + lane * 8, v);
-  const SliceX x = make_slice(v, 1.0f, s.of[warp].scratch);
+  const HeadX x(v, s.of[warp].scratch);
   stamps.note(kRead);
   __syncwarp();
-  TileScales of(scales, h.w, warp, kPairRows, kTileRows * h.w.groups);
-  const uint16_t* first_scales = of.scales;
+  HeadPlace at{first_words, first_scale, 16 * h.w.groups, 2 * kPairRows * h.w.groups};
   Turn<kStages> turn;
   Turn<kSums> sums;
 #pragma unroll 1
   for (uint32_t i = 0, pair = blockIdx.x; pair < h.pairs; ++i, pair += gridDim.x, turn.next(), sums.next()) {
+    at.words = first_words + turn.stage * stage_bytes;
+    at.scale = first_scale + turn.stage * scale_bytes;
     barrier_wait(shared_at(s.full + turn.stage), turn.parity);
     if (i == 0) stamps.note(kArrived);
-    of.scales = first_scales + turn.stage * (scale_bytes / 2);
-    float sum[2][2];
-    multiply_tiles<2>(boxes + (turn.stage * slices + warp) * kPairBytes, of, x, sum);
+    float sum[4];
+    multiply_pair<kOffsets>(at, x, sum);
     warp_arrives(s.empty[turn.stage]);
-    const float rows[4] = {sum[0][0], sum[0][1], sum[1][0], sum[1][1]};
-    const float mine = sum_lanes<4, 2>(rows);
+    const float mine = sum_lanes<4, 2>(sum);  // of row g + 8 t of the pair
     if (i >= kSums) barrier_wait(shared_at(s.taken + sums.stage), sums.parity ^ 1);
-    s.of[warp].sums[sums.stage][row_of_tile] = mine;
+    s.of[warp].sums[sums.stage][g + 8 * t] = mine;
     warp_arrives(s.given[sums.stage]);
   }
   stamps.note(kMultiplied);
@@ -169,7 +253,7 @@ __device__ inline void take_pairs(const HeadBoxes& h, const swy_step* step, Head
   }
 }
 
-template <class Done>
+template <bool kOffsets, class Done>
 __device__ inline void head_block(const CUtensorMap& map, const HeadBoxes& h, const swy_step* step, Stamps& stamps,
                                   Done done) {
   extern __shared__ char dynamic[];
@@ -185,23 +269,25 @@ __device__ inline void head_block(const CUtensorMap& map, const HeadBoxes& h, co
     take_pairs(h, step, shared, done);
   } else if (warp < h.slices()) {
     stamps.take_place();
-    multiply_pairs(h, step, boxes, scales, shared, stamps);
+    multiply_pairs<kOffsets>(h, step, boxes, scales, shared, stamps);
   }
 }
 
 #endif
 
+template <bool kOffsets>
 __global__ void __launch_bounds__(kHeadThreads, 2)
     head_boxes(const __grid_constant__ CUtensorMap map, const __grid_constant__ HeadBoxes h, float* y,
                const swy_step* step) {
 #if __CUDA_ARCH__ >= 900
   Stamps stamps(kStampHead);
-  head_block(map, h, step, stamps, [&](uint32_t id, float logit) { y[id] = logit; });
+  head_block<kOffsets>(map, h, step, stamps, [&](uint32_t id, float logit) { y[id] = logit; });
   stamps.end();
 #endif
 }
 
 // Draws while it multiplies, as head_sample in lm_head.cu does. blockIdx.x is a part of the vocabulary.
+template <bool kOffsets>
 __global__ void __launch_bounds__(kHeadThreads, 2)
     head_sample_boxes(const __grid_constant__ CUtensorMap map, const __grid_constant__ HeadBoxes h,
                       const __grid_constant__ Draws d, const swy_step* step) {
@@ -212,7 +298,7 @@ __global__ void __launch_bounds__(kHeadThreads, 2)
   int bad = 0;
   const bool draws = step->sample_rows > 0;
   const Draw r = draws ? draw_of(d, step, 0) : Draw{};
-  head_block(map, h, step, stamps, [&](uint32_t id, float logit) {
+  head_block<kOffsets>(map, h, step, stamps, [&](uint32_t id, float logit) {
     if (!draws) return;
     if (!r.simple) {
       const_cast<float*>(d.logits)[id] = logit;
@@ -259,8 +345,8 @@ swy_status record_head(const Recording& r) {
   const HeadBoxes h = boxes_of(r);
   CUtensorMap map;
   SWY_CUDA_TRY(map_boxes(h.w, kPairRows, &map, r.error));
-  return launch(r, head_boxes, head_blocks(r.device(), r.op), kHeadThreads, shared_bytes(h.w), map, h,
-                r.operands.output(0), r.list.step);
+  return launch(r, h.w.offsets != nullptr ? head_boxes<true> : head_boxes<false>, head_blocks(r.device(), r.op),
+                kHeadThreads, shared_bytes(h.w), map, h, r.operands.output(0), r.list.step);
 }
 
 swy_status record_sampled(const Recording& r) {
@@ -271,7 +357,8 @@ swy_status record_sampled(const Recording& r) {
   Arena arena(r.operands.workspace());
   Draws d = draws_of(r, h.w.rows, blocks, arena);
   d.logits = arena.take<float>(d.vocab);
-  SWY_CUDA_TRY(launch(r, head_sample_boxes, blocks, kHeadThreads, shared_bytes(h.w), map, h, d, r.list.step));
+  SWY_CUDA_TRY(launch(r, h.w.offsets != nullptr ? head_sample_boxes<true> : head_sample_boxes<false>, blocks,
+                      kHeadThreads, shared_bytes(h.w), map, h, d, r.list.step));
   return record_finish(r, d);
 }
 
