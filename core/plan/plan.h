@@ -132,7 +132,7 @@ class Planner {
   Result<Plan> plan(const swy_bucket& bucket, std::span<const uint32_t> results,
                     HeadLists head_lists = HeadLists::joined) const;
   // All results that a step of this bucket can have.
-  Result<Plan> plan(const swy_bucket& bucket) const;
+  Result<Plan> plan(const swy_bucket& bucket, HeadLists head_lists = HeadLists::joined) const;
 
   const Graph& graph() const { return graph_; }
   const std::vector<PlanDevice>& devices() const { return devices_; }
