@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "letters.h"
 #include "profile.h"
 #include "switchyard/plugin.h"
 
@@ -28,7 +29,8 @@ struct Arrival {
   swy_timeline* timeline = nullptr;
   uint64_t value = 0;
   void* to = nullptr;
-  Staging* from = nullptr;
+  Staging* from = nullptr;  // null: a letter
+  const void* at = nullptr;
   uint64_t bytes = 0;
 };
 
@@ -49,6 +51,7 @@ struct swy_device {
   size_t next_small = 0;
   std::deque<gpu::Arrival> arrivals;
   std::unique_ptr<gpu::Profile> profile = std::make_unique<gpu::Profile>();
+  gpu::Letters letters;
 };
 
 struct swy_buffer {
