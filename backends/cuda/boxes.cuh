@@ -22,6 +22,11 @@ constexpr uint32_t kBoxWarps = 8, kBoxThreads = 32 * kBoxWarps;  // of a block
 constexpr uint32_t kSlice = 256;                                 // columns
 constexpr uint32_t kTileRows = 16, kTileBytes = kTileRows * kBoxBytes;
 
+// What keeps a second block of the launch from a multiprocessor: more than half of its memory, as the kernel's own adds
+// some KB. A multiprocessor without a block of the kernel in front would get two, and another one none.
+constexpr uint32_t kAlone = 111 * 1024;
+static_assert(kAlone + 5 * 1024 > kProcessorMemory / 2);
+
 // Whether a weight's rows are whole slices with groups that are whole 64s; and whether those are whole tiles.
 inline bool in_slices(const Weight& w) {
   return (w.dtype == SWY_I4 || w.dtype == SWY_I4A) && w.width % kSlice == 0 &&

@@ -244,11 +244,6 @@ uint32_t tiles_per_block(const swy_device& device, uint32_t tiles, uint32_t othe
   return ceil_div(tiles, all > others ? all - others : 1);
 }
 
-// What keeps a second block of the launch from a multiprocessor: more than half of its memory, as the kernel's own adds
-// some KB. A multiprocessor without a block of the kernel in front would get two, and another one none.
-constexpr uint32_t kAlone = 111 * 1024;
-static_assert(kAlone + 5 * 1024 > kProcessorMemory / 2);
-
 // Tiles that a warp multiplies at once: products of one alone wait for each other.
 uint32_t at_once(uint32_t tiles) { return std::min(tiles == 4 ? 2 : tiles, 3u); }
 

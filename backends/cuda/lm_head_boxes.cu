@@ -34,7 +34,7 @@ uint32_t head_blocks(const swy_device& device, const swy_op& op) {
   return std::min(static_cast<uint32_t>(device.processors), pairs_of(op));
 }
 uint32_t shared_bytes(const Weight& w) {
-  return 1024 + kStages * (w.width / kSlice * kPairBytes + scales_bytes(w, kPairRows));
+  return std::max(1024 + kStages * (w.width / kSlice * kPairBytes + scales_bytes(w, kPairRows)), kAlone);
 }
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
