@@ -13,10 +13,7 @@ namespace gpu {
 namespace {
 
 constexpr uint32_t kPairRows = 2 * kTileRows, kPairBytes = kPairRows * kBoxBytes;  // bytes of a slice
-#ifndef SWY_HEAD_STAGES
-#define SWY_HEAD_STAGES 3
-#endif
-constexpr uint32_t kStages = SWY_HEAD_STAGES, kSums = 4;  // stages of weights, and of sums
+constexpr uint32_t kStages = 3, kSums = 4;                                         // stages of weights, and of sums
 constexpr uint32_t kDrawWarps = 2, kAskWarp = kBoxWarps, kFirstDrawWarp = kAskWarp + 1;
 constexpr uint32_t kHeadThreads = 32 * (kFirstDrawWarp + kDrawWarps);
 static_assert(kSums % kDrawWarps == 0);
