@@ -22,16 +22,15 @@ struct HeadBoxes {
   const float* x;  // [rows, width]
   Weight w;
   uint32_t pairs;
-
-  __host__ __device__ uint32_t slices() const { return w.width / kSlice; }
 };
+__host__ __device__ inline uint32_t slices_of(const Weight& w) { return w.width / kSlice; }
 
 uint32_t pairs_of(const swy_op& op) { return ceil_div(op.weights[0]->dims[0], kPairRows); }
 uint32_t head_blocks(const swy_device& device, const swy_op& op) {
   return std::min(static_cast<uint32_t>(device.processors), pairs_of(op));
 }
 uint32_t shared_bytes(const Weight& w) {
-  return std::max(1024 + kStages * (w.width / kSlice * kPairBytes + scales_bytes(w, kPairRows)), kAlone);
+  return std::max(1024 + kStages * (slices_of(w) * kPairBytes + scales_bytes(w, kPairRows)), kAlone);
 }
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -84,7 +83,7 @@ __device__ inline void copy_rest(uint16_t* to, const uint16_t* from, const HeadB
 
 // By one warp: asks for the block's pairs.
 __device__ inline void ask_pairs(const CUtensorMap& map, const HeadBoxes& h, char* boxes, char* scales, HeadShared& s) {
-  const uint32_t lane = threadIdx.x % 32, slices = h.slices(), scale_bytes = scales_bytes(h.w, kPairRows);
+  const uint32_t lane = threadIdx.x % 32, slices = slices_of(h.w), scale_bytes = scales_bytes(h.w, kPairRows);
   const uint32_t arrays = h.w.offsets != nullptr ? 2 : 1, array = lane - slices;
   Turn<kStages> turn;
   for (uint32_t i = 0, pair = blockIdx.x; pair < h.pairs; ++i, pair += gridDim.x, turn.next()) {
@@ -196,7 +195,7 @@ __device__ inline void multiply_pairs(const HeadBoxes& h, const swy_step* step, 
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const bool empty = step->logit_rows == 0;  // nothing is given out, but what was asked for must come
   const uint32_t row = empty ? 0 : step_array<uint32_t>(step, step->logit_row_at)[0];
-  const uint32_t stage_bytes = h.slices() * kPairBytes, scale_bytes = scales_bytes(h.w, kPairRows);
+  const uint32_t stage_bytes = slices_of(h.w) * kPairBytes, scale_bytes = scales_bytes(h.w, kPairRows);
   const uint32_t shift = h.w.groups == 1 ? 31 : 31 - __clz(h.w.group / 64);  // of groups of 64, and of those there are
   const uint32_t first_words = shared_at(boxes) + warp * kPairBytes + g * (kBoxBytes + 16) + t * 4;
   const uint32_t first_scale = shared_at(scales) + 2 * (g * h.w.groups + ((4 * warp + t) >> shift));
@@ -242,7 +241,7 @@ __device__ inline void take_pairs(const HeadBoxes& h, const swy_step* step, Head
     float logit = 0;
 #pragma unroll
     for (uint32_t w = 0; w < kBoxWarps; ++w) {
-      if (w < h.slices()) logit += s.of[w].sums[sums.stage][lane];
+      if (w < slices_of(h.w)) logit += s.of[w].sums[sums.stage][lane];
     }
     warp_arrives(s.taken[sums.stage]);
     const uint32_t id = pair * kPairRows + lane;
@@ -256,15 +255,15 @@ __device__ inline void head_block(const CUtensorMap& map, const HeadBoxes& h, co
   extern __shared__ char dynamic[];
   __shared__ HeadShared shared;
   const uint32_t warp = threadIdx.x / 32;
-  char *boxes = first_box(dynamic), *scales = boxes + kStages * h.slices() * kPairBytes;
-  if (threadIdx.x == 32 * kAskWarp) shared.init(h.slices());
+  char *boxes = first_box(dynamic), *scales = boxes + kStages * slices_of(h.w) * kPairBytes;
+  if (threadIdx.x == 32 * kAskWarp) shared.init(slices_of(h.w));
   __syncthreads();
   release_next();
   if (warp == kAskWarp) {
     ask_pairs(map, h, boxes, scales, shared);
   } else if (warp >= kFirstDrawWarp) {
     take_pairs(h, step, shared, done);
-  } else if (warp < h.slices()) {
+  } else if (warp < slices_of(h.w)) {
     stamps.take_place();
     multiply_pairs<kOffsets>(h, step, boxes, scales, shared, stamps);
   }
