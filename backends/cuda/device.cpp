@@ -68,7 +68,6 @@ swy_status open(uint32_t index, const swy_setting* settings, uint32_t count, swy
     return s;
   }
   if (const swy_status s = check_sampling(d, error); s != SWY_OK) return s;
-  if (const swy_status s = d.letters.open(error); s != SWY_OK) return s;
   d.kernels = make_kernels();
 #ifdef SWITCHYARD_STAMPS
   open_stamps();
@@ -163,7 +162,6 @@ swy_status device_open(uint32_t index, const swy_setting* settings, uint32_t cou
     auto device = std::make_unique<swy_device>();
     const swy_status s = open(index, settings, count, *device, error);
     if (s != SWY_OK) {
-      device->letters.close();
       if (device->stream != nullptr) cudaStreamDestroy(device->stream);
       return s;
     }
@@ -185,7 +183,6 @@ void device_close(swy_device* device) {
       cudaEventDestroy(s->done);
     }
   }
-  device->letters.close();
   cudaFree(device->profile->tick);
   cudaStreamDestroy(device->stream);
   delete device;

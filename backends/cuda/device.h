@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "letters.h"
 #include "profile.h"
 #include "switchyard/plugin.h"
 
@@ -29,8 +28,7 @@ struct Arrival {
   swy_timeline* timeline = nullptr;
   uint64_t value = 0;
   void* to = nullptr;
-  Staging* from = nullptr;  // null: a letter
-  const void* at = nullptr;
+  Staging* from = nullptr;
   uint64_t bytes = 0;
 };
 
@@ -51,7 +49,6 @@ struct swy_device {
   size_t next_small = 0;
   std::deque<gpu::Arrival> arrivals;
   std::unique_ptr<gpu::Profile> profile = std::make_unique<gpu::Profile>();
-  gpu::Letters letters;
 };
 
 struct swy_buffer {

@@ -29,9 +29,7 @@ swy_status list_begin(swy_device* device, const swy_list_info* info, swy_list** 
     if (e == cudaSuccess) e = cudaStreamCreateWithFlags(&list->capture, cudaStreamNonBlocking);
     if (e == cudaSuccess) e = cudaStreamBeginCapture(list->capture, cudaStreamCaptureModeRelaxed);
     list->capturing = e == cudaSuccess;
-    swy_status s = check(e, "beginning a list", error);
-    if (s == SWY_OK) s = device->letters.record(list->capture, error);
-    if (s == SWY_OK) s = begin_spans(*list, error);
+    swy_status s = e == cudaSuccess ? begin_spans(*list, error) : check(e, "beginning a list", error);
     if (s != SWY_OK) {
       list_free(list.release());
       return s;
@@ -53,12 +51,8 @@ swy_status list_finalize(swy_list* list, swy_error* error) {
 swy_status list_submit(swy_list* list, const swy_submit* submit, swy_error* error) {
   swy_device& device = *list->device;
   if (const swy_status s = use(device, error); s != SWY_OK) return s;
-  {
-    const std::lock_guard lock(device.mutex);
-    if (const swy_status s = device.letters.take(device, error); s != SWY_OK) return s;
-    if (const cudaError_t e = cudaGraphLaunch(list->executable, device.stream); e != cudaSuccess) {
-      return check(e, "starting a list", error);
-    }
+  if (const cudaError_t e = cudaGraphLaunch(list->executable, device.stream); e != cudaSuccess) {
+    return check(e, "starting a list", error);
   }
 #ifdef SWITCHYARD_STAMPS
   count_list();

@@ -51,7 +51,7 @@ void deliver(swy_device& d, const Staging* staging) {
       ++it;
       continue;
     }
-    std::memcpy(it->to, it->at, it->bytes);
+    std::memcpy(it->to, it->from->memory, it->bytes);
     it = d.arrivals.erase(it);
   }
 }
@@ -106,15 +106,8 @@ class Lane {
   Staging* s_ = nullptr;
 };
 
-// Before anything else comes to the stream.
-swy_status send_letter(swy_device& d, swy_error* error) {
-  const std::lock_guard lock(d.mutex);
-  return d.letters.send(d, error);
-}
-
 // A copy that is done when this returns.
 swy_status large_write(swy_device& d, char* to, const char* from, uint64_t bytes, swy_error* error) {
-  if (const swy_status s = send_letter(d, error); s != SWY_OK) return s;
   if (const swy_status s = check(cudaStreamSynchronize(d.stream), "waiting for a step", error); s != SWY_OK) return s;
   Lane lanes[2] = {Lane(d), Lane(d)};
   for (Lane& l : lanes) {
@@ -141,12 +134,6 @@ swy_status large_write(swy_device& d, char* to, const char* from, uint64_t bytes
 swy_status small_write(swy_device& d, char* to, const void* from, uint64_t bytes, const swy_submit* submit,
                        swy_error* error) {
   const std::lock_guard lock(d.mutex);
-  if (submit != nullptr && submit->signal_count == 0) {
-    swy_status done = SWY_OK;
-    if (d.letters.takes_write(d, to, from, bytes, &done, error)) return done;
-  } else if (const swy_status e = d.letters.send(d, error); e != SWY_OK) {
-    return e;
-  }
   Staging* s = nullptr;
   if (const swy_status e = small_staging(d, bytes, &s, error); e != SWY_OK) return e;
   std::memcpy(s->memory, from, bytes);
@@ -159,7 +146,6 @@ swy_status small_write(swy_device& d, char* to, const void* from, uint64_t bytes
 
 // Reads in pieces, waiting for each.
 swy_status large_read(swy_device& d, char* to, const char* from, uint64_t bytes, swy_error* error) {
-  if (const swy_status s = send_letter(d, error); s != SWY_OK) return s;
   Lane lane(d);
   if (const swy_status s = lane.take(error); s != SWY_OK) return s;
   for (uint64_t at = 0; at < bytes; at += kPiece) {
@@ -213,7 +199,6 @@ swy_status buffer_alloc(swy_device* device, swy_memory_type type, uint64_t bytes
 
 void buffer_free(swy_device* device, swy_buffer* buffer) {
   cudaSetDevice(device->ordinal);
-  send_letter(*device, nullptr);
   if (buffer->on_host) {
     cudaFreeHost(buffer->data);
   } else {
@@ -253,8 +238,6 @@ swy_status read(swy_device* device, void* to, swy_buffer* from, uint64_t offset,
       return signal(*device, submit, error);
     }
     const std::lock_guard lock(device->mutex);
-    swy_status done = SWY_OK;
-    if (device->letters.takes_read(*device, to, from->data + offset, bytes, submit, &done, error)) return done;
     Staging* s = nullptr;
     if (const swy_status e = small_staging(*device, std::max<uint64_t>(bytes, 1), &s, error); e != SWY_OK) return e;
     cudaError_t e = cudaMemcpyAsync(s->memory, from->data + offset, bytes, cudaMemcpyDefault, device->stream);
@@ -267,7 +250,7 @@ swy_status read(swy_device* device, void* to, swy_buffer* from, uint64_t offset,
       std::memcpy(to, s->memory, bytes);
       return SWY_OK;
     }
-    device->arrivals.push_back({submit->signals[0].timeline, submit->signals[0].value, to, s, s->memory, bytes});
+    device->arrivals.push_back({submit->signals[0].timeline, submit->signals[0].value, to, s, bytes});
     return signal(*device, submit, error);
   });
 }
@@ -275,7 +258,6 @@ swy_status read(swy_device* device, void* to, swy_buffer* from, uint64_t offset,
 swy_status fill_zero(swy_device* device, swy_buffer* buffer, uint64_t offset, uint64_t bytes, swy_error* error) {
   if (const swy_status s = check_range(*buffer, offset, bytes, error); s != SWY_OK) return s;
   if (const swy_status s = use(*device, error); s != SWY_OK) return s;
-  if (const swy_status s = send_letter(*device, error); s != SWY_OK) return s;
   return check(cudaMemsetAsync(buffer->data + offset, 0, bytes, device->stream), "clearing memory", error);
 }
 

@@ -43,16 +43,9 @@ void deliver(swy_timeline& t, uint64_t reached) {
       ++it;
       continue;
     }
-    std::memcpy(it->to, it->at, it->bytes);
+    std::memcpy(it->to, it->from->memory, it->bytes);
     it = arrivals.erase(it);
   }
-}
-
-// Has the read done that raises the timeline to `value` or less, if it is still in a letter. Locks the device.
-swy_status send_letter(swy_timeline& t, uint64_t value, swy_error* error) {
-  const std::lock_guard lock(t.device->mutex);
-  if (const swy_status s = use(*t.device, error); s != SWY_OK) return s;
-  return t.device->letters.send_for(*t.device, &t, value, error);
 }
 
 // Marks a timeline as failed if its device can raise it no more.
@@ -103,7 +96,6 @@ swy_status timeline_create(swy_device* device, swy_timeline** out, swy_error* er
 
 void timeline_free(swy_device* device, swy_timeline* timeline) {
   cudaSetDevice(device->ordinal);
-  send_letter(*timeline, UINT64_MAX, nullptr);
   cudaStreamSynchronize(device->stream);  // it may still be going to write
   {
     const std::lock_guard lock(device->mutex);
@@ -115,7 +107,6 @@ void timeline_free(swy_device* device, swy_timeline* timeline) {
 }
 
 uint64_t timeline_value(swy_timeline* timeline) {
-  send_letter(*timeline, UINT64_MAX, nullptr);
   const uint64_t reached = timeline->value->load(std::memory_order_acquire);
   if (reached != SWY_TIMELINE_FAILED) deliver(*timeline, reached);
   return reached;
@@ -124,7 +115,6 @@ uint64_t timeline_value(swy_timeline* timeline) {
 // Spins: a step of decoding takes a millisecond, and waking a thread a good part of that.
 swy_status timeline_wait(swy_timeline* timeline, uint64_t value, uint64_t timeout_ns, swy_error* error) {
   return swy::guard(error, [&]() -> swy_status {
-    if (const swy_status s = send_letter(*timeline, value, error); s != SWY_OK) return s;
     const auto begin = Clock::now();
     for (uint32_t turn = 1;; ++turn) {
       const uint64_t reached = timeline->value->load(std::memory_order_acquire);
