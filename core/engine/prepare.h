@@ -19,9 +19,9 @@ namespace switchyard {
 std::vector<StepCounts> batch_steps(uint32_t sessions, uint32_t chunk, uint32_t context);
 
 // Makes those of a model for requests that are sampled like `sampling`, on the path that a batch chooses for them; the
-// lists of other paths (with most likely tokens, say) are made when a step first needs them. What exists stays. It is
-// for those who serve several sessions: one alone is not kept waiting by another. Errors: those of planning and of the
-// devices; usage, for parameters out of range; cancelled, when `progress` says so.
+// lists of others (with most likely tokens or masks, say) are made when a step first needs them. What exists stays. It
+// is for those who serve several sessions: one alone is not kept waiting by another. Errors: those of planning and of
+// the devices; usage, for parameters out of range; cancelled, when `progress` says so.
 Status prepare_steps(Model& model, const SamplingParams& sampling, const StepRunner::Progress& progress = {});
 
 }  // namespace switchyard

@@ -1,6 +1,6 @@
-// StepRunner: runs ragged steps on the devices: writes a step's block, submits its two lists, and fetches what its head
-// made. On an asynchronous device a second step can be submitted before the first one's results are read.
-// Not thread-safe.
+// StepRunner: runs ragged steps on the devices: writes a step's block, submits its lists, and fetches what its head
+// made. On an asynchronous device a second step can be submitted before the first one's results are read. Not
+// thread-safe.
 #pragma once
 
 #include <array>
@@ -60,7 +60,8 @@ class StepRunner {
   size_t sizes() const { return executables_.size(); }
 
   // Submits one step whose head makes `wants`. `before_head` runs when the forward pass has been submitted; it fills
-  // the masks. Errors: those of the devices; internal, with kInFlight steps under way.
+  // the masks. Where the device reads none of them, the head has been submitted with it. Errors: those of the devices;
+  // internal, with kInFlight steps under way.
   Status submit(std::span<const StepSequence> sequences, uint32_t wants,
                 const std::function<Status()>& before_head = {});
 
@@ -106,8 +107,8 @@ class StepRunner {
   explicit StepRunner(const Setup& setup) : s_(setup) {}
   Status allocate();
   Status grow_arena(size_t device, uint64_t bytes);
-  Result<Executable*> executable(const swy_bucket& bucket, uint32_t wants);
-  Result<std::unique_ptr<Executable>> make_executable(const swy_bucket& bucket, uint32_t wants);
+  Result<Executable*> executable(const swy_bucket& bucket, uint32_t wants, bool masked);
+  Result<std::unique_ptr<Executable>> make_executable(const swy_bucket& bucket, HeadLists head, uint32_t wants);
   Executable* prepared_for(const swy_bucket& bucket, uint32_t wants) const;
   Status submit_step(Flight& flight, std::span<const StepSequence> sequences, const swy_bucket& bucket,
                      const std::function<Status()>& before_head);
@@ -127,8 +128,8 @@ class StepRunner {
   uint64_t timeline_value_ = 0;
   std::vector<DeviceBuffer> steps_, tokens_;           // per device
   std::vector<std::shared_ptr<DeviceBuffer>> arenas_;  // per device: the largest so far
-  using Key = std::array<uint32_t, 7>;                 // a bucket's sizes and flags, and what its head makes
-  static Key key_of(const swy_bucket& bucket, uint32_t wants);
+  using Key = std::array<uint32_t, 8>;                 // a bucket's sizes and flags, and what its head makes, and how
+  static Key key_of(const swy_bucket& bucket, HeadLists head, uint32_t wants);
   struct Made {
     std::unique_ptr<Executable> run;
     bool prepared = false;

@@ -30,8 +30,8 @@ class Executable {
   Executable(const Executable&) = delete;
   Executable& operator=(const Executable&) = delete;
 
-  // Submits the lists of one part of the step: everything up to the final norm, or the head. On synchronous devices the
-  // work is done on return; on others `read` waits for it. [device-serial, no-alloc]
+  // Submits the lists of one part of the step: everything up to a head that has lists of its own, or that head. On
+  // synchronous devices the work is done on return; on others `read` waits for it. [device-serial, no-alloc]
   Status submit(bool head, const StepWatch& watch = {});
 
   // Bytes of a result, from its device. [device-serial]
