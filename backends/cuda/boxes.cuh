@@ -1,6 +1,6 @@
 // Products of one row with 4-bit weights on Hopper: the copy engine brings boxes of a weight, tensor cores multiply.
 //
-// A block has 8 warps, and each its own columns: slices of 256 elements, 128 bytes of a row. So a warp needs of the
+// Each warp of a block has its own columns: slices of 256 elements, 128 bytes of a row. So a warp needs of the
 // activations only what it brings to integers itself, and the block meets once, to add up what its warps have. All that
 // a block will read is asked for before it waits for the kernels in front.
 //
@@ -22,11 +22,17 @@ constexpr uint32_t kBoxWarps = 8, kBoxThreads = 32 * kBoxWarps;  // of a block
 constexpr uint32_t kSlice = 256;                                 // columns
 constexpr uint32_t kTileRows = 16, kTileBytes = kTileRows * kBoxBytes;
 
-// Whether a weight's rows are whole slices with groups that are whole 64s, and its rows whole tiles.
-inline bool in_boxes(const Weight& w) {
-  return (w.dtype == SWY_I4 || w.dtype == SWY_I4A) && w.width % kSlice == 0 && w.rows % kTileRows == 0 &&
+// What keeps a second block of the launch from a multiprocessor: more than half of its memory, with what each block
+// takes besides. A multiprocessor without a block of the kernel in front would get two, and another one none.
+constexpr uint32_t kAlone = 113 * 1024 + 128;
+static_assert(kAlone + kBlockMemory > kProcessorMemory / 2);
+
+// Whether a weight's rows are whole slices with groups that are whole 64s; and whether those are whole tiles.
+inline bool in_slices(const Weight& w) {
+  return (w.dtype == SWY_I4 || w.dtype == SWY_I4A) && w.width % kSlice == 0 &&
          (w.groups == 1 || (w.group % 64 == 0 && (w.group & (w.group - 1)) == 0));
 }
+inline bool in_boxes(const Weight& w) { return in_slices(w) && w.rows % kTileRows == 0; }
 // Scales of `rows` rows, and offsets behind them.
 __host__ __device__ inline uint32_t scales_bytes(const Weight& w, uint32_t rows) {
   return rows * w.groups * 2 * (w.offsets != nullptr ? 2 : 1);
@@ -41,7 +47,6 @@ struct Asked {
 
   __device__ void init() { barrier_init(shared_at(&barrier), 1); }
   __device__ void expect(uint32_t bytes) { barrier_expect(shared_at(&barrier), bytes); }
-  __device__ void wait() { barrier_wait(shared_at(&barrier), 0); }
   // A box whose first byte is `column` of row `row`.
   __device__ void ask(void* to, const CUtensorMap& map, uint32_t column, uint32_t row) {
     copy_box(shared_at(to), map, column, row, shared_at(&barrier));
@@ -79,11 +84,9 @@ __device__ inline void plain_eight(const Weight& w, uint64_t i, float (&v)[8]) {
   }
 }
 
-// A slice of the activations as the second operand: b[group][0] multiplies bytes of the weight as they are, b[group][1]
-// their low halves. Lane 4 g + t has column g, and of each 64 the 16 from 16 t. `scale` and `sum` are of group t; scale
-// is that of 16 times the product.
+// A slice of the activations as integers: the scale of 16 times the product, and 16 times the sum, of group t of lane
+// 4 g + t.
 struct SliceX {
-  uint32_t b[4][2][2];
   float scale, sum;
 };
 
@@ -95,10 +98,10 @@ __device__ inline uint32_t high_bytes(int a, int b, int c, int d) {
   return __byte_perm(__byte_perm(a + 128, b + 128, 0x0051), __byte_perm(c + 128, d + 128, 0x0051), 0x5410);
 }
 
-// Lane i gives elements 8 i to 8 i + 7. What comes out of products is multiplied by `factor`. `scratch` [32] belongs to
-// the warp.
-__device__ inline SliceX make_slice(const float (&v)[8], float factor, uint4* scratch) {
-  const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+// Lane i gives elements 8 i to 8 i + 7. `scratch` [32], the warp's, gets of each eight the words of the second operand:
+// high bytes for a weight's bytes as they are and for their low halves, then low bytes for both.
+__device__ inline SliceX make_slice(const float (&v)[8], uint4* scratch) {
+  const uint32_t lane = threadIdx.x % 32, t = lane % 4;
   float top = 0;
 #pragma unroll
   for (int j = 0; j < 8; ++j) top = fmaxf(top, fabsf(v[j]));
@@ -119,19 +122,7 @@ __device__ inline SliceX make_slice(const float (&v)[8], float factor, uint4* sc
   scratch[lane] = make_uint4(high_bytes(q[1], q[3], q[5], q[7]), high_bytes(both[0], both[1], both[2], both[3]),
                              low_bytes(q[1], q[3], q[5], q[7]), low_bytes(both[0], both[1], both[2], both[3]));
   __syncwarp();
-  SliceX s;
-#pragma unroll
-  for (int group = 0; group < 4; ++group) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const uint2 words = reinterpret_cast<const uint2*>(scratch + 8 * group + 2 * t + half)[g % 2];
-      s.b[group][0][half] = g / 2 == group ? words.x : 0;
-      s.b[group][1][half] = g / 2 == group ? words.y : 0;
-    }
-  }
-  s.scale = __shfl_sync(kAll, scale, 8 * t) * factor * (1.0f / 16);
-  s.sum = static_cast<float>(__shfl_sync(kAll, sum, 8 * t)) * 16;
-  return s;
+  return {__shfl_sync(kAll, scale, 8 * t) * (1.0f / 16), static_cast<float>(__shfl_sync(kAll, sum, 8 * t)) * 16};
 }
 
 // ---- products
@@ -142,9 +133,6 @@ __device__ inline void multiply_bytes(int (&c)[4], uint32_t a0, uint32_t a1, uin
       : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b[0]), "r"(b[1]));
 }
-
-// Which row of eight a lane reads, so that no two of a half warp meet in a bank.
-__device__ inline uint32_t box_row() { return threadIdx.x % 16 / 4 * 2 + threadIdx.x % 32 / 16; }
 
 // Where a slice's scales and offsets of tiles lie: of row r of a tile and group t at [r * stride + (t >> shift)].
 struct TileScales {
@@ -162,56 +150,24 @@ struct TileScales {
   }
 };
 
-// N tiles, one behind the other, times a slice. sum[i][j] gets the share of group t of row box_row() + 8 j.
-template <int N>
-__device__ inline void multiply_tiles(const char* tiles, const TileScales& w, const SliceX& x, float (&sum)[N][2]) {
-  const uint32_t t = threadIdx.x % 4, row = box_row();
-  int c[N][4] = {}, d[N][4] = {};
-  const char* from = tiles + row * kBoxBytes + t % 2 * 8;
+// Sums N values over lanes that differ in D, D / 2 ... 1; lane l gets value l / (2 D / N) % N.
+template <int N, int D>
+__device__ inline float sum_lanes(const float (&v)[N]) {
+  if constexpr (N == 1) {
+    float sum = v[0];
 #pragma unroll
-  for (uint32_t group = 0; group < 4; ++group) {
+    for (int d = D; d > 0; d /= 2) sum += __shfl_xor_sync(kAll, sum, d);
+    return sum;
+  } else {
+    const bool up = (threadIdx.x & D) != 0;
+    float half[N / 2];
 #pragma unroll
-    for (int i = 0; i < N; ++i) {
-      const char* at = from + i * kTileBytes + ((2 * group + t / 2) ^ row) * 16;
-      const uint2 p = *reinterpret_cast<const uint2*>(at), q = *reinterpret_cast<const uint2*>(at + 8 * kBoxBytes);
-      constexpr uint32_t kLow = 0x0f0f0f0fu;
-      multiply_bytes(c[i], p.x, q.x, p.y, q.y, x.b[group][0]);
-      multiply_bytes(d[i], p.x & kLow, q.x & kLow, p.y & kLow, q.y & kLow, x.b[group][1]);
+    for (int i = 0; i < N / 2; ++i) {
+      const float other = up ? v[i] : v[i + N / 2], keep = up ? v[i + N / 2] : v[i];
+      half[i] = keep + __shfl_xor_sync(kAll, other, D);
     }
+    return sum_lanes<N / 2, D / 2>(half);
   }
-#pragma unroll
-  for (int i = 0; i < N; ++i) {
-#pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      const uint16_t* at = w.scales + i * w.next + (row + 8 * j) * w.stride + (t >> w.shift);
-      const float dot = static_cast<float>((c[i][2 * j] + d[i][2 * j]) * 256 + c[i][2 * j + 1] + d[i][2 * j + 1]);
-      const float scale = half_bits(*at), offset = w.offsets == 0 ? -8.0f * scale : half_bits(at[w.offsets]);
-      sum[i][j] = x.scale * fmaf(scale, dot, offset * x.sum);
-    }
-  }
-}
-
-// Adds up the groups; the rows of the first `tiles` tiles get the sums in `to`, or have them added.
-template <int N>
-__device__ inline void give(const float (&sum)[N][2], float* to, uint32_t tiles, bool add) {
-#pragma unroll
-  for (uint32_t i = 0; i < N; ++i) {
-#pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      float v = sum[i][j];
-      v += __shfl_xor_sync(kAll, v, 1);
-      v += __shfl_xor_sync(kAll, v, 2);
-      if (threadIdx.x % 4 != 0 || i >= tiles) continue;
-      float& at = to[i * kTileRows + j * 8 + box_row()];
-      at = add ? at + v : v;
-    }
-  }
-}
-
-// A warp's share of the sum of the squares of x, for the whole block.
-__device__ inline void keep_square(float square, float (&squares)[kBoxWarps]) {
-  square = warp_sum(square);
-  if (threadIdx.x % 32 == 0) squares[threadIdx.x / 32] = square;
 }
 
 #endif

@@ -22,7 +22,6 @@ struct Boxes {
   Projection p;  // first_task counts tiles, of quantized weights alone
   HeadNorm heads;
   uint32_t tiles;        // of a block
-  uint32_t beyond;       // tiles that are read behind those of the last slice, and dropped
   uint32_t tile_blocks;  // the blocks before those of plain rows
   uint32_t scale_bytes;  // of a tile
   float per_dim;         // 1 over the elements that a norm is over
@@ -128,7 +127,7 @@ __device__ inline float* place_of_row(const Boxes& b, uint32_t first, uint32_t t
   return b.p.y[w] + ((first - b.p.first_task[w]) * kTileRows + row);  // the block may begin in front of it
 }
 
-template <bool kHeads, uint32_t kTeams, int N>
+template <bool kHeads, uint32_t kTeams>
 __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step* step, char* dynamic) {
   __shared__ Asked arrived[kSliceWarps], scales_arrived;
   __shared__ __align__(16) float squares_of[kSliceWarps];
@@ -138,7 +137,7 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
   const Share<kTeams> mine(b.slices(), tiles);
   Stamps stamps(kHeads ? kStampHeads : p.normed ? kStampNormed : kStampPlain);
   char* boxes = first_box(dynamic);  // [slice][tile]
-  char* scales = boxes + (Share<kTeams>::kColumns * b.tiles + b.beyond) * kTileBytes;
+  char* scales = boxes + Share<kTeams>::kColumns * b.tiles * kTileBytes;
   ask_for_tiles(maps, b, mine.slice, mine.begin, mine.exists ? mine.count : 0, first, tiles, boxes, scales,
                 arrived[warp], scales_arrived);
   stamps.note(kAsked);
@@ -169,7 +168,7 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
     load_eight_fresh(from, v);
     if (kHeads) load_eight_fresh(gate, z);
     barrier_wait(scales_at, 0);
-    LaneScales<N> of;
+    LaneScales<1> of;
     of.load(places, 0);
     barrier_wait(tiles_at, 0);
     stamps.note(kArrived);
@@ -177,9 +176,9 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
     const Operand x = make_operand(v, 1.0f);
     stamps.note(kRead);
 #pragma unroll 1
-    for (uint32_t i = 0; i < count; i += N) {
+    for (uint32_t i = 0; i < count; ++i) {
       if (i != 0) of.load(places, i);
-      multiply_slice<N>(own + i * kTileBytes, in_box, share, of, places, i, x, count - i);
+      multiply_slice<1>(own + i * kTileBytes, in_box, share, of, places, i, x, 1);
     }
   }
   stamps.note(kMultiplied);
@@ -191,26 +190,6 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
     *to = fmaf(sum, !kHeads && p.normed ? inverse_root(squares_of, b.per_dim, p.eps) : 1.0f, residual);
   }
   stamps.end();
-}
-
-// Sums N values over lanes that differ in D, D / 2 ... 1; of 8 values, lanes 4 i to 4 i + 3 get value i.
-template <int N, int D>
-__device__ inline float sum_lanes(const float (&v)[N]) {
-  if constexpr (N == 1) {
-    float sum = v[0];
-#pragma unroll
-    for (int d = D; d > 0; d /= 2) sum += __shfl_xor_sync(kAll, sum, d);
-    return sum;
-  } else {
-    const bool up = (threadIdx.x & D) != 0;
-    float half[N / 2];
-#pragma unroll
-    for (int i = 0; i < N / 2; ++i) {
-      const float other = up ? v[i] : v[i + N / 2], keep = up ? v[i + N / 2] : v[i];
-      half[i] = keep + __shfl_xor_sync(kAll, other, D);
-    }
-    return sum_lanes<N / 2, D / 2>(half);
-  }
 }
 
 // Up to 16 rows of one plain weight; warps share the columns, as above, and the second half of them has the second
@@ -236,7 +215,7 @@ __device__ void multiply_plain(const Boxes& b, const swy_step* step) {
     if (works && early && own + r < rows)
       pieces[r] = load_piece(weight.data + ((first + own + r) * p.width / 8 + warp * 32 + lane) * 16);
   }
-  float factors[8], v[8] = {};
+  float factors[8] = {}, v[8] = {};  // of slices that there are not: 0
   if (works) factors_of<false>(b, warp, factors);
   const bool empty = step_rows(step, p.domain) == 0;
   stamps.take_place();
@@ -273,13 +252,13 @@ __device__ void multiply_plain(const Boxes& b, const swy_step* step) {
 }
 #endif
 
-template <bool kHeads, uint32_t kTeams, int N>
+template <bool kHeads, uint32_t kTeams>
 __global__ void __launch_bounds__(kSliceThreads, 2)
     linear_boxes(const __grid_constant__ Maps maps, const __grid_constant__ Boxes b, const swy_step* step) {
 #if __CUDA_ARCH__ >= 900
   extern __shared__ char dynamic[];
   if (blockIdx.x < b.tile_blocks) {
-    multiply_block<kHeads, kTeams, N>(maps, b, step, dynamic);
+    multiply_block<kHeads, kTeams>(maps, b, step, dynamic);
   } else if constexpr (!kHeads && kTeams == 2) {
     multiply_plain(b, step);
   }
@@ -292,31 +271,8 @@ uint32_t tiles_per_block(const swy_device& device, uint32_t tiles, uint32_t othe
   return ceil_div(tiles, all > others ? all - others : 1);
 }
 
-// What keeps a second block of the launch from a multiprocessor: more than half of its memory, with what each block
-// takes besides. A multiprocessor without a block of the kernel in front would get two, and another one none.
-constexpr uint32_t kAlone = 115 * 1024;
-static_assert(kAlone + kBlockMemory > kProcessorMemory / 2);
-
-// Tiles of a block that a warp has at most, and of these at once: products of one alone wait for each other.
-uint32_t of_warp(uint32_t slices, uint32_t tiles) { return ceil_div(tiles, teams_of(slices)); }
-uint32_t at_once(uint32_t slices, uint32_t tiles) {
-  const uint32_t own = of_warp(slices, tiles);
-  return own == 4 ? 2 : std::min(own, 3u);
-}
-// How far beyond a slice's tiles its warps read at most; the last block may have fewer tiles than the others.
-uint32_t tiles_beyond(uint32_t slices, uint32_t tiles) {
-  uint32_t most = tiles;
-  for (uint32_t t = 1; t <= tiles; ++t) {
-    const uint32_t half = of_warp(slices, t), n = at_once(slices, tiles);
-    for (uint32_t begin = 0; begin < t; begin += half)
-      most = std::max(most, begin + ceil_div(std::min(half, t - begin), n) * n);
-  }
-  return most - tiles;
-}
-
 uint32_t shared_bytes(uint32_t slices, uint32_t tiles, uint32_t scale_bytes) {
-  const uint32_t beyond = tiles_beyond(slices, tiles);
-  return 1024 + (kSliceWarps / teams_of(slices) * tiles + beyond) * kTileBytes + (tiles + beyond) * scale_bytes;
+  return 1024 + (kSliceWarps / teams_of(slices) * kTileBytes + scale_bytes) * tiles;
 }
 
 double cost(const swy_op& op, const swy_bucket&) {
@@ -397,20 +353,12 @@ swy_status record_boxes(const Recording& r, const Projection& p, const HeadNorm*
   const uint32_t tiles = b.p.first_task[p.count];
   b.tiles = tiles_per_block(r.device(), tiles, others);
   b.per_dim = 1.0f / static_cast<float>(heads != nullptr ? heads->dim : p.width);
-  b.beyond = tiles_beyond(b.slices(), b.tiles);
   b.tile_blocks = ceil_div(tiles, b.tiles);
   const uint32_t blocks = b.tile_blocks + others;
   const uint32_t needed = shared_bytes(b.slices(), b.tiles, b.scale_bytes), shared = std::max(needed, kAlone);
   const auto go = [&](auto kernel) { return launch(r, kernel, blocks, kSliceThreads, shared, maps, b, r.list.step); };
-  const uint32_t n = at_once(b.slices(), b.tiles);
   const auto teams = [&]<bool kHeads>() {
-    if (teams_of(b.slices()) == 2)
-      return n == 1   ? go(linear_boxes<kHeads, 2, 1>)
-             : n == 2 ? go(linear_boxes<kHeads, 2, 2>)
-                      : go(linear_boxes<kHeads, 2, 3>);
-    return n == 1   ? go(linear_boxes<kHeads, 1, 1>)
-           : n == 2 ? go(linear_boxes<kHeads, 1, 2>)
-                    : go(linear_boxes<kHeads, 1, 3>);
+    return teams_of(b.slices()) == 2 ? go(linear_boxes<kHeads, 2>) : go(linear_boxes<kHeads, 1>);
   };
   return heads != nullptr ? teams.template operator()<true>() : teams.template operator()<false>();
 }
