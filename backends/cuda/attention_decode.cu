@@ -12,6 +12,8 @@
 #include "attention_decode.cuh"
 
 #include <algorithm>
+#include <mutex>
+#include <vector>
 
 #include "tensor_map.h"
 
@@ -54,25 +56,26 @@ struct OwnHeads {
   }
 };
 
+// Elements of a norm's weight, with its bias.
+template <int N>
+__device__ inline void load_norm(const Attention& a, const Weight& weight, float (&norm)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) norm[i] = a.bias + plain_at(weight, threadIdx.x % 32 * N + i);
+}
+
 // A query head, to shared memory.
 template <int N>
-__device__ inline void prepare_query(const Attention& a, const OwnHeads& own, const Memory<N>& memory,
-                                     const float (&norm)[N]) {
-  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  float x[N];
-  load_floats<N>(a.q + (own.query + warp) * Form<N>::kDim * (a.gated ? 2 : 1), warp < own.count, x);
+__device__ inline void prepare_query(const Attention& a, const Memory<N>& memory, const float (&norm)[N],
+                                     float (&x)[N]) {
   prepare_head<N>(a, norm, memory.small().turn, a.scale * 1.44269504f, x);
-  store_packed<N>(memory.head(warp) + lane * 2 * N, x);
+  store_packed<N>(memory.head(threadIdx.x / 32) + threadIdx.x % 32 * 2 * N, x);
 }
 
 // The row's own key and value, to shared memory and to their page.
 template <int N>
-__device__ inline void append(const Attention& a, const OwnHeads& own, const Share& share, const Memory<N>& memory,
-                              const float (&norm)[N]) {
+__device__ inline void append(const Attention& a, const Share& share, const Memory<N>& memory, const float (&norm)[N],
+                              float (&key)[N], const float (&value)[N]) {
   const uint32_t lane = threadIdx.x % 32, position = share.context - 1;
-  float key[N], value[N];
-  load_floats<N>(a.k + own.kv * Form<N>::kDim, true, key);
-  load_floats<N>(a.v + own.kv * Form<N>::kDim, true, value);
   prepare_head<N>(a, norm, memory.small().turn, 1, key);
   store_packed<N>(memory.own(false) + lane * 2 * N, key);
   store_packed<N>(memory.own(true) + lane * 2 * N, value);
@@ -83,43 +86,62 @@ __device__ inline void append(const Attention& a, const OwnHeads& own, const Sha
   store_packed<N>(pages + uint64_t{share.row(page, true, position)} * Form<N>::kDim, value);
 }
 
-// A worker's part, once the query heads are there.
+// Heads of the row, and in the block that has its position also its key and value: the last warp has them as well.
+template <int N>
+__device__ inline void prepare(const Attention& a, const OwnHeads& own, const Share& share, const Memory<N>& memory,
+                               bool appends, const float (&query_norm)[N], const float (&key_norm)[N]) {
+  const uint32_t warp = threadIdx.x / 32;
+  float query[N], key[N], value[N];
+  load_floats<N>(a.q + (own.query + warp) * Form<N>::kDim * (a.gated ? 2 : 1), warp < own.count, query);
+  load_floats<N>(a.k + own.kv * Form<N>::kDim, appends, key);
+  load_floats<N>(a.v + own.kv * Form<N>::kDim, appends, value);
+  prepare_query<N>(a, memory, query_norm, query);
+  if (appends) append<N>(a, share, memory, key_norm, key, value);
+}
+
+// A warp's part, once the query heads are there.
 template <int N>
 __device__ inline void walk(const Share& share, const Memory<N>& memory, Ring<N>& ring) {
+  using F = Form<N>;
   Sums<N> sums;
 #pragma unroll 1
   for (uint32_t i = 0; i < ring.tiles(); ++i) {
     const uint32_t left = share.context - ring.position(i);
-    float scores[4];
+    const bool last = left <= kTile;
+    Scores scores = {};
     uint32_t weights[2];
-    ring.wait();
-    if (left <= kTile) put_own<N>(ring.at(), left - 1, memory.own(false));
-    score_tile<N>(memory, ring.at(), scores);
-    ring.give_back();
-    sums.weigh(scores, left, weights);
-    ring.wait();
-    if (left <= kTile) {
-      put_own<N>(ring.at(), left - 1, memory.own(true));
-      clear_values<N>(ring.at(), left);
+#pragma unroll 1
+    for (uint32_t p = 0; p < F::kParts; ++p) {
+      ring.wait();
+      if (last) put_own<N>(ring.at(), left - 1, memory.own(false) + p * F::kOfStage * 128);
+      add_scores<N>(memory, ring.at(), p * F::kOfStage, scores);
+      ring.give_back();
     }
-    sums.add(ring.at(), weights);
-    ring.give_back();
+    sums.weigh(scores, left, weights);
+#pragma unroll
+    for (uint32_t p = 0; p < F::kParts; ++p) {
+      ring.wait();
+      if (last) {
+        put_own<N>(ring.at(), left - 1, memory.own(true) + p * F::kOfStage * 128);
+        clear_values<N>(ring.at(), left);
+      }
+      sums.add(ring.at(), static_cast<int>(p), weights);
+      ring.give_back();
+    }
   }
   sums.leave(memory);
 }
 
-// A block's heads, four elements of one at a time: those that do not walk come first.
+// A block's heads, four elements of one at a time.
 template <int N>
 struct Outputs {
   const Attention& a;
-  uint64_t query;         // the first head
-  uint32_t count, first;  // vectors, and this thread's first one
+  uint64_t query;  // the first head
+  uint32_t count;  // vectors
 
   __device__ Outputs(const Attention& a_, const OwnHeads& own, const Cut& cut, uint32_t rank) : a(a_) {
     const uint32_t begun = min(rank * cut.heads(), own.count), end = min(begun + cut.heads(), own.count);
-    constexpr uint32_t kRest = kThreads - kWorkers * 32;
     query = own.query + begun, count = (end - begun) * Form<N>::kVectors;
-    first = threadIdx.x < kWorkers * 32 ? threadIdx.x + kRest : threadIdx.x - kWorkers * 32;
   }
   __device__ float4 gate(uint32_t i) const {
     if (!a.gated || i >= count) return {};
@@ -141,11 +163,11 @@ __device__ inline void join_and_write(const Attention& a, const Cut& cut, uint32
   constexpr uint32_t kVectors = Form<N>::kVectors;
   const uint32_t unit = blockIdx.z * gridDim.y + blockIdx.y;
   const Parts parts(a, unit);
-  for (uint32_t i = outputs.first; i < outputs.count; i += kThreads) {
+  for (uint32_t i = threadIdx.x; i < outputs.count; i += kThreads) {
     const uint32_t head = i / kVectors, at = i % kVectors;
     const Known k = join_blocks<N>(memory, cut, head, at);
     if (clusters == 1) {
-      outputs.write(i, k, i == outputs.first ? gate : outputs.gate(i));
+      outputs.write(i, k, i == threadIdx.x ? gate : outputs.gate(i));
       continue;
     }
     const uint32_t cluster = blockIdx.x / cut.blocks, place = rank * cut.heads() + head;
@@ -154,9 +176,9 @@ __device__ inline void join_and_write(const Attention& a, const Cut& cut, uint32
   }
   if (clusters == 1 || outputs.count == 0) return;
   if (!last_cluster(a.counters + unit, clusters, cut, rank, &memory.small().last)) return;
-  for (uint32_t i = outputs.first; i < outputs.count; i += kThreads) {
+  for (uint32_t i = threadIdx.x; i < outputs.count; i += kThreads) {
     const Known k = join_clusters(parts, clusters, rank * cut.heads() + i / kVectors, i % kVectors);
-    outputs.write(i, k, i == outputs.first ? gate : outputs.gate(i));
+    outputs.write(i, k, i == threadIdx.x ? gate : outputs.gate(i));
   }
 }
 
@@ -165,8 +187,8 @@ __device__ void decode_block(const CUtensorMap& map, const Attention& a, const C
                              const swy_step* step, char* base) {
   const Memory<N> memory{base};
   Small<N>& small = memory.small();
-  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, rank = cluster_rank();
-  const bool worker = warp < kWorkers, query = warp < kHeads;
+  const uint32_t rank = cluster_rank();
+  const bool clustered = cut.blocks != 1;  // without a cluster, its instructions are illegal
   Stamps stamps(kStampAttention);
   release_next();
   uint32_t clusters = 0;
@@ -175,7 +197,7 @@ __device__ void decode_block(const CUtensorMap& map, const Attention& a, const C
     if (blockIdx.z == 0 && blockIdx.x < cut.blocks) depend();  // other blocks of this kernel wait for those in front
     return;
   }
-  if (threadIdx.x == kThreads - 1) {
+  if (clustered && threadIdx.x == kThreads - 1) {
     barrier_begin(&small.pushed, 1);
     barriers_begun();
     barrier_expect(&small.pushed, kPushedBytes<N>);
@@ -183,35 +205,31 @@ __device__ void decode_block(const CUtensorMap& map, const Attention& a, const C
   Ring<N> ring(share, map, columns, memory);
   ring.fill();
   make_turns(a, share.context - 1, small.turn);
-  float norm[N];
-#pragma unroll
-  for (int i = 0; i < N; ++i) norm[i] = a.bias + plain_at(query ? a.q_norm : a.k_norm, lane * N + i);
+  const bool appends = threadIdx.x / 32 == kWorkers - 1 && share.first < share.last && share.last == share.context;
+  float query_norm[N], key_norm[N] = {};
+  load_norm<N>(a, a.q_norm, query_norm);
+  if (appends) load_norm<N>(a, a.k_norm, key_norm);
   __syncthreads();
   stamps.note(kAsked);
-  cluster_meet();  // its other blocks have begun, and can be pushed to
+  if (clustered) cluster_meet();  // its other blocks have begun, and can be pushed to
   stamps.take_place();
   depend();
   stamps.note(kWaited);
   const OwnHeads own(a);
-  if (query) {
-    prepare_query<N>(a, own, memory, norm);
-  } else if (share.first < share.last && share.last == share.context) {
-    append<N>(a, own, share, memory, norm);
-  }
+  prepare<N>(a, own, share, memory, appends, query_norm, key_norm);
   __syncthreads();
   stamps.note(kRead);
   const Outputs<N> outputs(a, own, cut, rank);
-  float4 gate;
-  if (worker) {
-    walk<N>(share, memory, ring);
-    gate = outputs.gate(outputs.first);
-  } else {
-    gate = outputs.gate(outputs.first);
-  }
+  walk<N>(share, memory, ring);
+  const float4 gate = outputs.gate(threadIdx.x);
   __syncthreads();
   stamps.note(kArrived);
   push_sums<N>(memory, cut, rank);
-  barrier_wait(&small.pushed, 0);
+  if (clustered) {
+    barrier_wait(&small.pushed, 0);
+  } else {
+    __syncthreads();
+  }
   stamps.note(kMultiplied);
   join_and_write<N>(a, cut, clusters, rank, outputs, gate, memory);
   stamps.end();
@@ -223,7 +241,7 @@ __device__ void decode_block(const CUtensorMap& map, const Attention& a, const C
 // map: of the pool, boxes of a tile or, if less, a page, and `columns` columns. At most 128 registers: with those of
 // the projection in front, all that there are.
 template <int N>
-__global__ void __launch_bounds__(512)
+__global__ void __launch_bounds__(kThreads, 2)
     decode(const __grid_constant__ CUtensorMap map, const __grid_constant__ Attention a,
            const __grid_constant__ Cut cut, uint32_t columns, const swy_step* step) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -234,28 +252,77 @@ __global__ void __launch_bounds__(512)
 
 // ---- recording
 
-// As many blocks as multiprocessors, if rows are few enough; of those in a cluster, as many as join heads. Where rows
-// fill the device by themselves, only long ones are cut: blocks without work take time as well.
+// A block that has a multiprocessor's memory alone, as far as counting is concerned.
+__global__ void __launch_bounds__(kThreads) alone() {}
+
+// Clusters of 1, 2, 4 and 8 blocks that a device has room for at once, when no two blocks share a multiprocessor.
+struct Room {
+  int device;
+  uint32_t clusters[4];
+};
+
+Room make_room(const swy_device& device) {
+  Room room{device.ordinal, {}};
+  const auto* kernel = reinterpret_cast<const void*>(alone);
+  const auto memory = static_cast<int>(device.block_memory);
+  bool asked = use(device, nullptr) == SWY_OK &&
+               cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, memory) == cudaSuccess;
+  for (uint32_t i = 0; i < 4; ++i) {
+    const uint32_t blocks = 1u << i;
+    cudaLaunchAttribute cluster{};
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {blocks, 1, 1};
+    cudaLaunchConfig_t config{};
+    config.gridDim = blocks, config.blockDim = kThreads, config.dynamicSmemBytes = device.block_memory;
+    config.attrs = &cluster, config.numAttrs = 1;
+    int count = 0;
+    asked = asked && cudaOccupancyMaxActiveClusters(&count, kernel, &config) == cudaSuccess;
+    // Not knowing costs time, no result: a cluster that finds no room begins later.
+    room.clusters[i] = asked ? static_cast<uint32_t>(count) : static_cast<uint32_t>(device.processors) / blocks;
+  }
+  if (!asked) cudaGetLastError();
+  return room;
+}
+
+// Asked for once per device.
+Room room_of(const swy_device& device) {
+  static std::mutex mutex;
+  static std::vector<Room> known;
+  const std::lock_guard lock(mutex);
+  for (const Room& room : known) {
+    if (room.device == device.ordinal) return room;
+  }
+  return known.emplace_back(make_room(device));
+}
+
+// Of the cuts of which all blocks are there at once, the one whose blocks have the fewest positions; larger clusters if
+// that is nearly the same. Where rows fill the device by themselves, only long ones are cut: blocks without work take
+// time as well.
 Cut cut_of(const swy_device& device, const swy_attention_attrs& a, const swy_bucket& bucket) {
+  constexpr uint32_t kRound = kWorkers * kTile;  // positions, a tile per warp
+  const Room room = room_of(device);
   const uint32_t units = bucket.rows * a.kv_heads * groups_of(a);
-  const auto all = std::max(static_cast<uint32_t>(device.processors), 1u);
-  const uint32_t held = kWorkers * kTile * (kRing / (kTile * a.head_dim * 4));  // positions of a block's rings
-  Cut c{kHeads, 0, 0, 0};
-  while (c.blocks > 1 && units * c.blocks > all) c.blocks /= 2;
-  const uint32_t room = std::min(all / (units * c.blocks), 64 / c.blocks);
-  c.most = std::max(std::min(room, kMostClusters), 2u);
-  // Clusters meet through memory, which takes as long as bringing some more positions.
-  c.alone = room < 2 ? 8192 : c.blocks * held * 5 / 3;
-  c.reach = room < 2 ? 8192 : c.blocks * held;
-  c.most = std::min(c.most, std::max(c.clusters(bucket.context), 1u));
-  return c;
+  Cut best{1, 2, 8192, 8192};
+  uint32_t least = UINT32_MAX;
+  for (uint32_t i = 4; i-- > 0;) {
+    const uint32_t blocks = 1u << i, most = std::min(room.clusters[i] / units, kMostClusters);
+    if (most == 0) continue;
+    // Clusters meet through memory, which takes as long as some more positions.
+    Cut c{blocks, most, blocks * kRound * 5 / 4, blocks * kRound};
+    if (most == 1) c = {blocks, 2, 8192, 8192};
+    const uint32_t clusters = std::min(c.clusters(bucket.context), most);
+    const uint32_t load = ceil_div(bucket.context, blocks * std::max(clusters, 1u)) + (clusters > 1 ? kRound : 0);
+    if (load < least - least / 8) least = load, best = c;
+  }
+  best.most = std::min(best.most, std::max(best.clusters(bucket.context), 1u));
+  return best;
 }
 
 template <int N>
 swy_status record_form(const Recording& r, const Attention& a, const Cut& cut, uint32_t rows) {
   const swy_binding& pool = r.operands.bindings.states[0];
   const uint64_t row_bytes = Form<N>::kDim * 2;
-  const uint32_t box = std::min(kTile, r.bucket().page_size), columns = box == kTile ? Form<N>::kColumns : 1;
+  const uint32_t box = std::min(kTile, r.bucket().page_size), columns = box == kTile ? Form<N>::kOfStage : 1;
   CUtensorMap map;
   SWY_CUDA_TRY(map_columns(a.pages, pool.bytes / row_bytes, row_bytes, box, columns, &map, r.error));
   return launch_clusters(r, decode<N>, cut.blocks, dim3(cut.most * cut.blocks, a.kv_heads * a.groups, rows), kThreads,

@@ -79,15 +79,17 @@ __device__ inline uint32_t elements_at(uint32_t lane_at, int k) {
   return (lane_at ^ (k % 4 * 32)) + k / 4 * Form<N>::kColumn;
 }
 
-// Scores of head g with positions 2 t, 2 t + 1, 2 t + 8 and 2 t + 9 of a tile. The query heads are rows 0-7 of first
-// operands; to keep them takes too many registers.
+// Scores of head g with positions 2 t, 2 t + 1 ([0]), 2 t + 8 and 2 t + 9 ([1]) of a tile, in two sums each.
+using Scores = float[2][2][4];
+
+// Adds what a stage has of a tile's keys, its columns from `column` on. The query heads are rows 0-7 of first operands;
+// to keep them takes too many registers.
 template <int N>
-__device__ inline void score_tile(const Memory<N>& memory, uint32_t stage, float (&s)[4]) {
+__device__ inline void add_scores(const Memory<N>& memory, uint32_t stage, uint32_t column, Scores& part) {
   const uint32_t lane = threadIdx.x % 32, at = lane_at<N>(stage);
-  const uint32_t queries = shared_at(memory.head(lane % 8)) + lane / 8 * 16;
-  float part[2][2][4] = {};
+  const uint32_t queries = shared_at(memory.head(lane % 8)) + lane / 8 * 16 + column * 128;
 #pragma unroll
-  for (int k = 0; k < 2 * N; k += 2) {
+  for (int k = 0; k < static_cast<int>(4 * Form<N>::kOfStage); k += 2) {
     uint32_t q[4], keys[2][4];
     load_matrices(q, queries + k * 32);
     load_matrices(keys[0], elements_at<N>(at, k));
@@ -99,8 +101,6 @@ __device__ inline void score_tile(const Memory<N>& memory, uint32_t stage, float
       matrix_multiply(part[1][i], heads, keys[i][2], keys[i][3]);
     }
   }
-#pragma unroll
-  for (int j = 0; j < 4; ++j) s[j] = part[j / 2][0][j % 2] + part[j / 2][1][j % 2];
 }
 
 // What a worker has summed up: of head g the largest score and this lane's weights, and elements 16 m + g (and + 8) of
@@ -111,10 +111,12 @@ struct Sums {
   float value[2 * N][4] = {};
 
   // Brings scores to weights: w[i], positions 8 i + 2 t and + 1. `left`: positions from the tile's first one on.
-  __device__ void weigh(float (&s)[4], uint32_t left, uint32_t (&w)[2]) {
+  __device__ void weigh(const Scores& part, uint32_t left, uint32_t (&w)[2]) {
     const uint32_t t = threadIdx.x % 4;
+    float s[4];
 #pragma unroll
     for (uint32_t j = 0; j < 4; ++j) {
+      s[j] = part[j / 2][0][j % 2] + part[j / 2][1][j % 2];
       if (j / 2 * 8 + 2 * t + j % 2 >= left) s[j] = -INFINITY;
     }
     float best = fmaxf(fmaxf(s[0], s[1]), fmaxf(s[2], s[3]));
@@ -129,14 +131,15 @@ struct Sums {
     w[0] = pack_bf16(s[0], s[1]), w[1] = pack_bf16(s[2], s[3]);
   }
 
-  // Adds values of a tile.
-  __device__ void add(uint32_t stage, const uint32_t (&w)[2]) {
+  // Adds what a stage has of a tile's values, part p of them.
+  __device__ void add(uint32_t stage, int p, const uint32_t (&w)[2]) {
     const uint32_t at = lane_at<N>(stage);
+    constexpr int kSteps = 4 * Form<N>::kOfStage;
 #pragma unroll
-    for (int m = 0; m < 2 * N; ++m) {
+    for (int m = 0; m < kSteps; ++m) {
       uint32_t values[4];
       load_transposed(values, elements_at<N>(at, m));
-      matrix_multiply(value[m], {values[0], values[1], values[2], values[3]}, w[0], w[1]);
+      matrix_multiply(value[p * kSteps + m], {values[0], values[1], values[2], values[3]}, w[0], w[1]);
     }
   }
 
@@ -152,7 +155,7 @@ struct Sums {
     }
     float sum = weight + __shfl_xor_sync(kAll, weight, 1);
     sum += __shfl_xor_sync(kAll, sum, 2);
-    if (t == 0) memory.small().known[warp][g] = make_float2(top, sum);
+    if (t == 0) memory.known(warp)[g] = make_float2(top, sum);
   }
 
  private:
@@ -182,23 +185,31 @@ struct Known {
   }
 };
 
-// Pushes what the block's workers know to the blocks that join their heads. All threads come here.
+// Pushes what the block's warps know to the blocks that join their heads. All threads come here; where a block is no
+// part of a cluster, which cannot push, they must meet before they read the inbox.
 template <int N>
 __device__ inline void push_sums(const Memory<N>& memory, const Cut& cut, uint32_t rank) {
-  const Small<N>& small = memory.small();
+  Small<N>& small = memory.small();
   for (uint32_t i = threadIdx.x; i < kHeads * Form<N>::kVectors; i += kThreads) {
     const uint32_t head = i / Form<N>::kVectors, at = i % Form<N>::kVectors;
     Known k;
 #pragma unroll
-    for (uint32_t w = 0; w < kWorkers; ++w) k.top = fmaxf(k.top, small.known[w][head].x);
+    for (uint32_t w = 0; w < kWorkers; ++w) k.top = fmaxf(k.top, memory.known(w)[head].x);
 #pragma unroll
     for (uint32_t w = 0; w < kWorkers; ++w) {
-      k.add(small.known[w][head], k.top,
+      k.add(memory.known(w)[head], k.top,
             *reinterpret_cast<const float4*>(memory.partial(w) + head * Form<N>::kPartial + at * 4));
     }
     const uint32_t to = head / cut.heads(), place = rank * cut.heads() + head % cut.heads();
-    push(memory.inbox() + place * Form<N>::kVectors + at, &small.pushed, to, k.value);
-    if (at == 0) push(small.inbox + place, &small.pushed, to, make_float2(k.top, k.sum));
+    float4* value = memory.inbox() + place * Form<N>::kVectors + at;
+    Stat* stat = small.inbox + place;
+    if (cut.blocks == 1) {
+      *value = k.value;
+      if (at == 0) *stat = make_float2(k.top, k.sum);
+    } else {
+      push(value, &small.pushed, to, k.value);
+      if (at == 0) push(stat, &small.pushed, to, make_float2(k.top, k.sum));
+    }
   }
 }
 template <int N>
