@@ -12,9 +12,9 @@
 #include "attention_decode.cuh"
 
 #include <algorithm>
-#include <mutex>
-#include <vector>
+#include <type_traits>
 
+#include "attention_cut.cuh"
 #include "tensor_map.h"
 
 namespace gpu {
@@ -27,7 +27,7 @@ namespace {
 // Finds what a block works on; false: nothing.
 __device__ inline bool find_share(const Attention& a, const Cut& cut, const swy_step* step, uint32_t& clusters,
                                   Share& share) {
-  const uint32_t row = blockIdx.z, cluster = blockIdx.x / cut.blocks;
+  const uint32_t row = blockIdx.z, cluster = blockIdx.x >> cut.shift();
   if (row >= step->rows || cluster >= cut.clusters(step->max_context)) return false;
   const uint32_t position = step_array<uint32_t>(step, step->row_position_at)[row];
   const uint32_t seq = step_array<uint32_t>(step, step->row_seq_at)[row];
@@ -86,17 +86,48 @@ __device__ inline void append(const Attention& a, const Share& share, const Memo
   store_packed<N>(pages + uint64_t{share.row(page, true, position)} * Form<N>::kDim, value);
 }
 
+// Keeps a value that is made before a wait in its register: else the compiler makes it behind the wait.
+template <class T>
+__device__ inline void pin(T& x) {
+  if constexpr (std::is_same_v<T, float>) {
+    asm volatile("" : "+f"(x));
+  } else if constexpr (sizeof(T) == 8) {
+    asm volatile("" : "+l"(x));
+  } else {
+    asm volatile("" : "+r"(x));
+  }
+}
+
+// Where a lane's elements of its warp's query head and of the row's own key and value are read.
+template <int N>
+struct Sources {
+  const float *query, *key, *value;
+  bool in;  // the warp has a head
+
+  __device__ Sources(const Attention& a, const OwnHeads& own) {
+    const uint32_t warp = threadIdx.x / 32, at = threadIdx.x % 32 * N;
+    query = a.q + (own.query + warp) * Form<N>::kDim * (a.gated ? 2 : 1) + at;
+    key = a.k + own.kv * Form<N>::kDim + at, value = a.v + own.kv * Form<N>::kDim + at;
+    in = warp < own.count;
+    pin(query), pin(key), pin(value);
+  }
+};
+
 // Heads of the row, and in the block that has its position also its key and value: the last warp has them as well.
 template <int N>
-__device__ inline void prepare(const Attention& a, const OwnHeads& own, const Share& share, const Memory<N>& memory,
+__device__ inline void prepare(const Attention& a, const Sources<N>& from, const Share& share, const Memory<N>& memory,
                                bool appends, const float (&query_norm)[N], const float (&key_norm)[N]) {
-  const uint32_t warp = threadIdx.x / 32;
-  float query[N], key[N], value[N];
-  load_floats<N>(a.q + (own.query + warp) * Form<N>::kDim * (a.gated ? 2 : 1), warp < own.count, query);
-  load_floats<N>(a.k + own.kv * Form<N>::kDim, appends, key);
-  load_floats<N>(a.v + own.kv * Form<N>::kDim, appends, value);
+  float query[N];
+  load_floats<N>(from.query, from.in, query);
+  if (!appends) {
+    prepare_query<N>(a, memory, query_norm, query);
+    return;
+  }
+  float key[N], value[N];
+  load_floats<N>(from.key, true, key);
+  load_floats<N>(from.value, true, value);
   prepare_query<N>(a, memory, query_norm, query);
-  if (appends) append<N>(a, share, memory, key_norm, key, value);
+  append<N>(a, share, memory, key_norm, key, value);
 }
 
 // A warp's part, once the query heads are there.
@@ -132,6 +163,9 @@ __device__ inline void walk(const Share& share, const Memory<N>& memory, Ring<N>
   sums.leave(memory);
 }
 
+// The sigmoid, by the hardware's exponential and division.
+__device__ inline float opened(float x) { return __fdividef(1, 1 + __expf(-x)); }
+
 // A block's heads, four elements of one at a time.
 template <int N>
 struct Outputs {
@@ -148,10 +182,13 @@ struct Outputs {
     const uint64_t head = query + i / Form<N>::kVectors;
     return reinterpret_cast<const float4*>(a.q + (2 * head + 1) * Form<N>::kDim)[i % Form<N>::kVectors];
   }
-  __device__ void write(uint32_t i, const Known& k, const float4& gate) const {
-    const float scale = k.sum > 0 ? 1 / k.sum : 0;  // nothing is known of a sequence that is not active
-    float4 y = make_float4(k.value.x * scale, k.value.y * scale, k.value.z * scale, k.value.w * scale);
-    if (a.gated) y.x *= sigmoid(gate.x), y.y *= sigmoid(gate.y), y.z *= sigmoid(gate.z), y.w *= sigmoid(gate.w);
+  __device__ float4 open(const float4& g) const {
+    return a.gated ? make_float4(opened(g.x), opened(g.y), opened(g.z), opened(g.w)) : make_float4(1, 1, 1, 1);
+  }
+  __device__ void write(uint32_t i, const Known& k, const float4& factor) const {
+    const float scale = k.sum > 0 ? __fdividef(1, k.sum) : 0;  // nothing is known of a sequence that is not active
+    const float4 y = make_float4(k.value.x * scale * factor.x, k.value.y * scale * factor.y,
+                                 k.value.z * scale * factor.z, k.value.w * scale * factor.w);
     reinterpret_cast<float4*>(a.y + query * Form<N>::kDim)[i] = y;
   }
 };
@@ -159,7 +196,7 @@ struct Outputs {
 // Joins the block's heads, over its cluster and then over the row's clusters, and writes them.
 template <int N>
 __device__ inline void join_and_write(const Attention& a, const Cut& cut, uint32_t clusters, uint32_t rank,
-                                      const Outputs<N>& outputs, const float4& gate, const Memory<N>& memory) {
+                                      const Outputs<N>& outputs, const float4& factor, const Memory<N>& memory) {
   constexpr uint32_t kVectors = Form<N>::kVectors;
   const uint32_t unit = blockIdx.z * gridDim.y + blockIdx.y;
   const Parts parts(a, unit);
@@ -167,10 +204,10 @@ __device__ inline void join_and_write(const Attention& a, const Cut& cut, uint32
     const uint32_t head = i / kVectors, at = i % kVectors;
     const Known k = join_blocks<N>(memory, cut, head, at);
     if (clusters == 1) {
-      outputs.write(i, k, i == threadIdx.x ? gate : outputs.gate(i));
+      outputs.write(i, k, i == threadIdx.x ? factor : outputs.open(outputs.gate(i)));
       continue;
     }
-    const uint32_t cluster = blockIdx.x / cut.blocks, place = rank * cut.heads() + head;
+    const uint32_t cluster = blockIdx.x >> cut.shift(), place = rank * cut.heads() + head;
     parts.value(cluster, place)[at] = k.value;
     if (at == 0) *parts.stat(cluster, place) = make_float2(k.top, k.sum);
   }
@@ -178,7 +215,7 @@ __device__ inline void join_and_write(const Attention& a, const Cut& cut, uint32
   if (!last_cluster(a.counters + unit, clusters, cut, rank, &memory.small().last)) return;
   for (uint32_t i = threadIdx.x; i < outputs.count; i += kThreads) {
     const Known k = join_clusters(parts, clusters, rank * cut.heads() + i / kVectors, i % kVectors);
-    outputs.write(i, k, i == threadIdx.x ? gate : outputs.gate(i));
+    outputs.write(i, k, i == threadIdx.x ? factor : outputs.open(outputs.gate(i)));
   }
 }
 
@@ -210,28 +247,32 @@ __device__ void decode_block(const CUtensorMap& map, const Attention& a, const C
   load_norm<N>(a, a.q_norm, query_norm);
   if (appends) load_norm<N>(a, a.k_norm, key_norm);
   __syncthreads();
+  const OwnHeads own(a);
+  const Sources<N> from(a, own);
+  Outputs<N> outputs(a, own, cut, rank);
+  pin(outputs.query), pin(outputs.count);
   stamps.note(kAsked);
   if (clustered) cluster_meet();  // its other blocks have begun, and can be pushed to
   stamps.take_place();
   depend();
   stamps.note(kWaited);
-  const OwnHeads own(a);
-  prepare<N>(a, own, share, memory, appends, query_norm, key_norm);
+  prepare<N>(a, from, share, memory, appends, query_norm, key_norm);
   __syncthreads();
   stamps.note(kRead);
-  const Outputs<N> outputs(a, own, cut, rank);
   walk<N>(share, memory, ring);
   const float4 gate = outputs.gate(threadIdx.x);
   __syncthreads();
   stamps.note(kArrived);
   push_sums<N>(memory, cut, rank);
+  float4 factor = outputs.open(gate);
+  pin(factor.x), pin(factor.y), pin(factor.z), pin(factor.w);
   if (clustered) {
     barrier_wait(&small.pushed, 0);
   } else {
     __syncthreads();
   }
   stamps.note(kMultiplied);
-  join_and_write<N>(a, cut, clusters, rank, outputs, gate, memory);
+  join_and_write<N>(a, cut, clusters, rank, outputs, factor, memory);
   stamps.end();
 }
 
@@ -251,72 +292,6 @@ __global__ void __launch_bounds__(kThreads, 2)
 }
 
 // ---- recording
-
-// A block that has a multiprocessor's memory alone, as far as counting is concerned.
-__global__ void __launch_bounds__(kThreads) alone() {}
-
-// Clusters of 1, 2, 4 and 8 blocks that a device has room for at once, when no two blocks share a multiprocessor.
-struct Room {
-  int device;
-  uint32_t clusters[4];
-};
-
-Room make_room(const swy_device& device) {
-  Room room{device.ordinal, {}};
-  const auto* kernel = reinterpret_cast<const void*>(alone);
-  const auto memory = static_cast<int>(device.block_memory);
-  bool asked = use(device, nullptr) == SWY_OK &&
-               cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, memory) == cudaSuccess;
-  for (uint32_t i = 0; i < 4; ++i) {
-    const uint32_t blocks = 1u << i;
-    cudaLaunchAttribute cluster{};
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim = {blocks, 1, 1};
-    cudaLaunchConfig_t config{};
-    config.gridDim = blocks, config.blockDim = kThreads, config.dynamicSmemBytes = device.block_memory;
-    config.attrs = &cluster, config.numAttrs = 1;
-    int count = 0;
-    asked = asked && cudaOccupancyMaxActiveClusters(&count, kernel, &config) == cudaSuccess;
-    // Not knowing costs time, no result: a cluster that finds no room begins later.
-    room.clusters[i] = asked ? static_cast<uint32_t>(count) : static_cast<uint32_t>(device.processors) / blocks;
-  }
-  if (!asked) cudaGetLastError();
-  return room;
-}
-
-// Asked for once per device.
-Room room_of(const swy_device& device) {
-  static std::mutex mutex;
-  static std::vector<Room> known;
-  const std::lock_guard lock(mutex);
-  for (const Room& room : known) {
-    if (room.device == device.ordinal) return room;
-  }
-  return known.emplace_back(make_room(device));
-}
-
-// Of the cuts of which all blocks are there at once, the one whose blocks have the fewest positions; larger clusters if
-// that is nearly the same. Where rows fill the device by themselves, only long ones are cut: blocks without work take
-// time as well.
-Cut cut_of(const swy_device& device, const swy_attention_attrs& a, const swy_bucket& bucket) {
-  constexpr uint32_t kRound = kWorkers * kTile;  // positions, a tile per warp
-  const Room room = room_of(device);
-  const uint32_t units = bucket.rows * a.kv_heads * groups_of(a);
-  Cut best{1, 2, 8192, 8192};
-  uint32_t least = UINT32_MAX;
-  for (uint32_t i = 4; i-- > 0;) {
-    const uint32_t blocks = 1u << i, most = std::min(room.clusters[i] / units, kMostClusters);
-    if (most == 0) continue;
-    // Clusters meet through memory, which takes as long as some more positions.
-    Cut c{blocks, most, blocks * kRound * 5 / 4, blocks * kRound};
-    if (most == 1) c = {blocks, 2, 8192, 8192};
-    const uint32_t clusters = std::min(c.clusters(bucket.context), most);
-    const uint32_t load = ceil_div(bucket.context, blocks * std::max(clusters, 1u)) + (clusters > 1 ? kRound : 0);
-    if (load < least - least / 8) least = load, best = c;
-  }
-  best.most = std::min(best.most, std::max(best.clusters(bucket.context), 1u));
-  return best;
-}
 
 template <int N>
 swy_status record_form(const Recording& r, const Attention& a, const Cut& cut, uint32_t rows) {

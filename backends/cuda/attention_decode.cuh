@@ -10,12 +10,12 @@ namespace gpu {
 
 // ---- the row's own heads
 
-// N consecutive floats per lane.
+// N consecutive floats.
 template <int N>
 __device__ inline void load_floats(const float* from, bool in, float (&x)[N]) {
 #pragma unroll
   for (int i = 0; i < N; ++i) x[i] = 0;
-  if (in) load_kv<N>(from + threadIdx.x % 32 * N, x);
+  if (in) load_kv<N>(from, x);
 }
 
 // N elements in bf16, which lie on a multiple of their size.
@@ -200,7 +200,7 @@ __device__ inline void push_sums(const Memory<N>& memory, const Cut& cut, uint32
       k.add(memory.known(w)[head], k.top,
             *reinterpret_cast<const float4*>(memory.partial(w) + head * Form<N>::kPartial + at * 4));
     }
-    const uint32_t to = head / cut.heads(), place = rank * cut.heads() + head % cut.heads();
+    const uint32_t to = cut.joiner(head), place = rank * cut.heads() + cut.own(head);
     float4* value = memory.inbox() + place * Form<N>::kVectors + at;
     Stat* stat = small.inbox + place;
     if (cut.blocks == 1) {
@@ -219,12 +219,16 @@ constexpr uint32_t kPushedBytes = kHeads*(Form<N>::kDim * 4 + sizeof(Stat));
 template <int N>
 __device__ inline Known join_blocks(const Memory<N>& memory, const Cut& cut, uint32_t head, uint32_t at) {
   const Small<N>& small = memory.small();
+  Stat stats[kHeads];
   Known k;
-  for (uint32_t b = 0; b < cut.blocks; ++b) k.top = fmaxf(k.top, small.inbox[b * cut.heads() + head].x);
-#pragma unroll 8
-  for (uint32_t b = 0; b < cut.blocks; ++b) {
-    const uint32_t place = b * cut.heads() + head;
-    k.add(small.inbox[place], k.top, memory.inbox()[place * Form<N>::kVectors + at]);
+#pragma unroll
+  for (uint32_t b = 0; b < kHeads; ++b) {
+    stats[b] = b < cut.blocks ? small.inbox[b * cut.heads() + head] : make_float2(-INFINITY, 0);
+    k.top = fmaxf(k.top, stats[b].x);
+  }
+#pragma unroll
+  for (uint32_t b = 0; b < kHeads; ++b) {
+    if (b < cut.blocks) k.add(stats[b], k.top, memory.inbox()[(b * cut.heads() + head) * Form<N>::kVectors + at]);
   }
   return k;
 }

@@ -24,7 +24,11 @@ struct Cut {
     const uint32_t n = context <= alone ? 1 : (context + reach - 1) / reach;
     return n < most ? n : most;
   }
-  __host__ __device__ uint32_t heads() const { return kHeads / blocks; }  // that a block joins
+  __device__ uint32_t shift() const { return __ffs(blocks) - 1; }  // `blocks` is a power of two
+  // A block joins `heads` of them; head h is one of block `joiner`, its number `own` there.
+  __device__ uint32_t heads() const { return kHeads >> shift(); }
+  __device__ uint32_t joiner(uint32_t h) const { return h * blocks / kHeads; }
+  __device__ uint32_t own(uint32_t h) const { return h & (heads() - 1); }
 };
 
 // N: elements of a head per lane, head_dim / 32.
