@@ -7,6 +7,7 @@
 #include "cli/generate.h"
 #include "cli/runtime.h"
 #include "cli/sample_text.h"
+#include "core/engine/prepare.h"
 
 namespace switchyard::cli {
 namespace {
@@ -14,8 +15,19 @@ namespace {
 struct BenchArrivalFlags {
   Settings settings;
   bench::ArrivalLoad load;
-  bool random = false, json = false;
+  bool random = false, json = false, unprepared = false;
 };
+
+// What a server does before it takes requests. Returns how long it took.
+Result<double> prepare(Model& model, const SamplingParams& sampling) {
+  const uint64_t begin = Os::real().now_ns();
+  Progress bar("preparing steps");
+  SWY_TRY(prepare_steps(model, sampling, [&](uint64_t done, uint64_t total) {
+    bar.update(done, total);
+    return !interrupted.load();
+  }));
+  return seconds_since(begin);
+}
 
 nlohmann::ordered_json as_json(const bench::Samples& s) {
   return {{"median", s.median()}, {"p99", s.at(0.99)}, {"worst", s.worst()}, {"samples", s.seconds.size()}};
@@ -33,12 +45,20 @@ Status bench_arrival(const BenchArrivalFlags& o) {
   SWY_LET(const std::vector<int32_t> text,
           sample_text(o.random ? nullptr : r.tokenizer.get(), r.model->vocab(), o.load.context + o.load.prompt));
   catch_interrupts();
+  double preparing = 0;
+  if (!o.unprepared) {
+    SWY_LET(preparing, prepare(*r.model, o.load.sampling));
+  }
+  const size_t sizes = r.model->runner().sizes();
   SWY_LET(const bench::Arrival a, bench::measure_arrival(*r.model, o.load, text, [] { return !interrupted.load(); }));
   if (o.json) {
     print_json({{"sessions", o.load.sessions},
                 {"context", o.load.context},
                 {"prompt", o.load.prompt},
                 {"prompt_rows", o.load.prompt_rows},
+                {"prepared", sizes},
+                {"preparing", preparing},
+                {"made_later", r.model->runner().sizes() - sizes},
                 {"alone", as_json(a.alone)},
                 {"beside", as_json(a.beside)},
                 {"ttft", as_json(a.ttft)}},
@@ -47,6 +67,8 @@ Status bench_arrival(const BenchArrivalFlags& o) {
   }
   fmt::print("{} sessions decode at {} tokens; {} prompts of {} arrive, {} rows in a step\n", o.load.sessions,
              o.load.context, o.load.arrivals, o.load.prompt, o.load.prompt_rows);
+  fmt::print("{} sizes of steps prepared in {:.2f} s, {} made when they were needed\n", sizes, preparing,
+             r.model->runner().sizes() - sizes);
   fmt::print("{:<24}{:>9}{:>9}{:>9}{:>9}\n", "milliseconds", "median", "p99", "worst", "samples");
   print_line("gaps, no prompt", a.alone);
   print_line("gaps, beside a prompt", a.beside);
@@ -70,6 +92,7 @@ void add_bench_arrival(CLI::App& bench, int& exit_code) {
   value("--apart", o->load.apart, "tokens of every session before each", 1, 1u << 16);
   value("--prompt-rows", o->load.prompt_rows, "rows of the prompt in a step; 0: as many as --chunk says", 0, 1u << 20);
   c->add_flag("--random", o->random, "random ids instead of text");
+  c->add_flag("--unprepared", o->unprepared, "plan and record each size of step when it first comes, not before");
   c->add_flag("--json", o->json, "print JSON");
   add_settings(*c, o->settings, "program");
   add_sampling_flags(*c, o->load.sampling);

@@ -15,6 +15,7 @@
 #include "cli/bench_report.h"
 #include "cli/runtime.h"
 #include "cli/sample_text.h"
+#include "core/engine/prepare.h"
 #include "core/engine/sampling_path.h"
 
 namespace switchyard {
@@ -308,6 +309,7 @@ class Worker {
     load.sampling = w_.sampling;
     SWY_TRY(need_text(std::max(load.prompt_max, request.at("text").get<uint32_t>())));
     contexts_ = std::make_unique<bench::Contexts>(*r_->model, text_);  // their sessions make room
+    SWY_TRY(prepare_steps(*r_->model, load.sampling));
     SWY_LET(const bench::Serving s, bench::measure_serving(*r_->model, load, text_, kAlways));
     if (s.requests == 0) return error(Code::cancelled, "no request ended within {:.0f} s", load.seconds);
     const auto percentiles = [](const bench::Samples& x) {

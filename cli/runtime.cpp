@@ -176,8 +176,9 @@ Result<Runtime> load_runtime(const Settings& settings, std::shared_ptr<Host> hos
   }
   const Model& model = *loaded.model;
   if (model.chunk() < std::min(settings.chunk, model.context())) {
-    spdlog::warn("a step of --chunk {} does not fit the device's memory; prompts are computed {} tokens at a time",
-                 settings.chunk, model.chunk());
+    spdlog::warn(
+        "the device has no memory or no kernels for steps of --chunk {}; prompts are computed {} tokens at a time",
+        settings.chunk, model.chunk());
   }
   if (settings.pin) pin(*loaded.host);
   return Runtime{std::move(loaded), seconds_since(begin)};

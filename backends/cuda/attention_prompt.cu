@@ -155,9 +155,9 @@ double prompt_cost(const swy_op& op, const swy_bucket& bucket, double rate, doub
   const double before = bucket.context - 0.5 * (bucket.rows < bucket.context ? bucket.rows : bucket.context);
   const double products = 4.0 * bucket.rows * before * a.heads * a.head_dim / rate;
   const double longest = bucket.context / double{kPositions} * block;
-  // Where no two rows share keys they are bytes. At this rate the kernels for few rows come first, which were measured.
+  // Where no two rows share keys they are bytes.
   const bool alone = (bucket.flags & SWY_BUCKET_DECODE) != 0;
-  const double keys = alone ? 4.0 * bucket.rows * bucket.context * a.kv_heads * a.head_dim / 1e6 : 0;
+  const double keys = alone ? 4.0 * bucket.rows * bucket.context * a.kv_heads * a.head_dim / 3.8e6 : 0;
   const double walk = products > longest ? products : longest;
   return 15.5 + row_bytes(op) / 2.8e6 + (walk > keys ? walk : keys);
 }

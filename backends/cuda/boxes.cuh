@@ -22,11 +22,17 @@ constexpr uint32_t kBoxWarps = 8, kBoxThreads = 32 * kBoxWarps;  // of a block
 constexpr uint32_t kSlice = 256;                                 // columns
 constexpr uint32_t kTileRows = 16, kTileBytes = kTileRows * kBoxBytes;
 
-// Whether a weight's rows are whole slices with groups that are whole 64s, and its rows whole tiles.
-inline bool in_boxes(const Weight& w) {
-  return (w.dtype == SWY_I4 || w.dtype == SWY_I4A) && w.width % kSlice == 0 && w.rows % kTileRows == 0 &&
+// What keeps a second block of the launch from a multiprocessor: more than half of its memory, as the kernel's own adds
+// some KB. A multiprocessor without a block of the kernel in front would get two, and another one none.
+constexpr uint32_t kAlone = 111 * 1024;
+static_assert(kAlone + 5 * 1024 > kProcessorMemory / 2);
+
+// Whether a weight's rows are whole slices with groups that are whole 64s; and whether those are whole tiles.
+inline bool in_slices(const Weight& w) {
+  return (w.dtype == SWY_I4 || w.dtype == SWY_I4A) && w.width % kSlice == 0 &&
          (w.groups == 1 || (w.group % 64 == 0 && (w.group & (w.group - 1)) == 0));
 }
+inline bool in_boxes(const Weight& w) { return in_slices(w) && w.rows % kTileRows == 0; }
 // Scales of `rows` rows, and offsets behind them.
 __host__ __device__ inline uint32_t scales_bytes(const Weight& w, uint32_t rows) {
   return rows * w.groups * 2 * (w.offsets != nullptr ? 2 : 1);
@@ -188,6 +194,26 @@ __device__ inline void multiply_tiles(const char* tiles, const TileScales& w, co
       const float scale = half_bits(*at), offset = w.offsets == 0 ? -8.0f * scale : half_bits(at[w.offsets]);
       sum[i][j] = x.scale * fmaf(scale, dot, offset * x.sum);
     }
+  }
+}
+
+// Sums N values over lanes that differ in D, D / 2 ... 1; lane l gets value l / (2 D / N) % N.
+template <int N, int D>
+__device__ inline float sum_lanes(const float (&v)[N]) {
+  if constexpr (N == 1) {
+    float sum = v[0];
+#pragma unroll
+    for (int d = D; d > 0; d /= 2) sum += __shfl_xor_sync(kAll, sum, d);
+    return sum;
+  } else {
+    const bool up = (threadIdx.x & D) != 0;
+    float half[N / 2];
+#pragma unroll
+    for (int i = 0; i < N / 2; ++i) {
+      const float other = up ? v[i] : v[i + N / 2], keep = up ? v[i + N / 2] : v[i];
+      half[i] = keep + __shfl_xor_sync(kAll, other, D);
+    }
+    return sum_lanes<N / 2, D / 2>(half);
   }
 }
 

@@ -8,9 +8,9 @@ namespace {
 __global__ void embed(const __grid_constant__ Weight table, const int32_t* tokens, float* y, const swy_step* step) {
   Stamps stamps(kStampEmbedding);
   stamps.take_place();
+  release_next();  // the first projection takes longer to prepare itself than this
   depend();
   stamps.note(kWaited);
-  release_next();
   const uint32_t row = blockIdx.x;
   if (row >= step->rows) return;
   int32_t token = step_array<int32_t>(step, step->row_token_at)[row];

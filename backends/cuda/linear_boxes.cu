@@ -170,26 +170,6 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
   stamps.end();
 }
 
-// Sums N values over lanes that differ in D, D / 2 ... 1; of 16 values, lanes 2 i and 2 i + 1 get value i.
-template <int N, int D>
-__device__ inline float sum_lanes(const float (&v)[N]) {
-  if constexpr (N == 1) {
-    float sum = v[0];
-#pragma unroll
-    for (int d = D; d > 0; d /= 2) sum += __shfl_xor_sync(kAll, sum, d);
-    return sum;
-  } else {
-    const bool up = (threadIdx.x & D) != 0;
-    float half[N / 2];
-#pragma unroll
-    for (int i = 0; i < N / 2; ++i) {
-      const float other = up ? v[i] : v[i + N / 2], keep = up ? v[i + N / 2] : v[i];
-      half[i] = keep + __shfl_xor_sync(kAll, other, D);
-    }
-    return sum_lanes<N / 2, D / 2>(half);
-  }
-}
-
 // Up to 16 rows of one plain weight; warps share the columns, as above.
 __device__ void multiply_plain(const Boxes& b, const swy_step* step) {
   __shared__ float part[kBoxWarps * kPlainRows], squares_of[kBoxWarps];
@@ -263,11 +243,6 @@ uint32_t tiles_per_block(const swy_device& device, uint32_t tiles, uint32_t othe
   const auto all = static_cast<uint32_t>(device.processors);
   return ceil_div(tiles, all > others ? all - others : 1);
 }
-
-// What keeps a second block of the launch from a multiprocessor: more than half of its memory, as the kernel's own adds
-// some KB. A multiprocessor without a block of the kernel in front would get two, and another one none.
-constexpr uint32_t kAlone = 111 * 1024;
-static_assert(kAlone + 5 * 1024 > kProcessorMemory / 2);
 
 // Tiles that a warp multiplies at once: products of one alone wait for each other.
 uint32_t at_once(uint32_t tiles) { return std::min(tiles == 4 ? 2 : tiles, 3u); }

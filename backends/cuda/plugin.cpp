@@ -39,6 +39,7 @@ struct Cuda {
                                                          moe_tiles_kernels,
                                                          add_kernels,
                                                          lm_head_kernels,
+                                                         lm_head_boxes_kernels,
                                                          cast_kernels,
                                                          sample_kernels,
                                                          candidates_kernels};

@@ -235,12 +235,14 @@ __global__ void __launch_bounds__(kTeamThreads, 2) finish(const __grid_constant_
   __shared__ TeamShared shared;
   Stamps stamps(kStampFinish);
   stamps.take_place();
+  const uint32_t samples = step->sample_rows;
+  const Draw first = blockIdx.y < samples ? draw_of(d, step, blockIdx.y) : Draw{};
   depend();
   stamps.note(kWaited);
   release_next();
   Team team(d, shared);
-  for (uint32_t i = blockIdx.y; i < step->sample_rows; i += gridDim.y) {
-    const Draw r = draw_of(d, step, i);
+  for (uint32_t i = blockIdx.y; i < samples; i += gridDim.y) {
+    const Draw r = i == blockIdx.y ? first : draw_of(d, step, i);
     if (!r.simple) {
       finish_row(d, step, r, i, team);
     } else if (i / gridDim.y % gridDim.x == blockIdx.x) {

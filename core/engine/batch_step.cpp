@@ -71,16 +71,9 @@ void Batch::plan_step(Flight& flight) {
     if (fused && p.path == SamplingPath::candidates) p.path = SamplingPath::logits;
     p.logit_row = flight.logit_rows++;
     ++r.due;
-    if (p.path == SamplingPath::logits) {
-      flight.wants |= kWantLogits;
-      continue;
-    }
+    flight.wants |= want_of(p.path, r.sampler.top_logprobs() > 0);
+    if (p.path == SamplingPath::logits) continue;
     p.sample_row = flight.sample_rows++;
-    if (p.path == SamplingPath::candidates) {
-      flight.wants |= kWantCandidates;
-    } else {
-      flight.wants |= r.sampler.top_logprobs() > 0 ? kWantTop : kWantTokens;
-    }
     sequences_[i].sample = &r.row;
   }
 }

@@ -18,6 +18,12 @@ enum HeadWant : uint32_t {
   kWantCandidates = 1u << 3,  // TOP_CANDIDATES, and the logits for draws that they do not decide
 };
 
+// What a row wants that is drawn on this path, `top`: with its most likely tokens.
+constexpr HeadWant want_of(SamplingPath path, bool top) {
+  if (path == SamplingPath::logits) return kWantLogits;
+  return path == SamplingPath::candidates ? kWantCandidates : top ? kWantTop : kWantTokens;
+}
+
 inline constexpr uint32_t kNoValue = UINT32_MAX;
 
 // The values of a graph that a head can make, and the state of the penalties' counts.

@@ -60,7 +60,7 @@ Result<std::unique_ptr<Model>> Model::plan_ahead(std::shared_ptr<const Program> 
   for (const auto& d : m->owners_) m->devices_.push_back(d->plan());
   if (options.tuning != nullptr) policy.tuning = options.tuning;
   SWY_TRY(m->set_context(options));
-  SWY_TRY(m->make_planner(options, std::move(policy)));
+  SWY_TRY(m->fit_chunk([&] { return m->make_planner(options, policy); }));
   return m;
 }
 
@@ -122,7 +122,7 @@ uint32_t Model::pages_per_session() const { return (context_ + kPageSize - 1) / 
 swy_bucket Model::bucket(const StepCounts& counts) const { return bucket_of(counts, pool_, chunk_); }
 
 // The planner for the graph with what the head's device can sample, if the plans of it come out so.
-Status Model::make_planner(const ModelOptions& options, PlanPolicy policy) {
+Status Model::make_planner(const ModelOptions& options, const PlanPolicy& policy) {
   Graph plain = graph_of(*program_);
   if (options.routers) routers_ = add_routers(plain);
   head_ = head_of_logits(plain);
@@ -194,7 +194,8 @@ uint32_t Model::least_chunk() const { return std::max(std::min(kPart, chunk_), p
 Status Model::fit_chunk(const std::function<Status()>& tried) {
   for (;;) {
     Status s = tried();
-    if (s.ok() || s.code() != Code::out_of_device_memory || chunk_ <= least_chunk()) return s;
+    const bool too_large = s.code() == Code::out_of_device_memory || s.code() == Code::unsupported;
+    if (!too_large || chunk_ <= least_chunk()) return s;
     chunk_ = std::max(chunk_ / 2, least_chunk());
   }
 }

@@ -26,7 +26,7 @@ namespace switchyard {
 struct ModelOptions {
   uint32_t context = 0;  // tokens per session; 0: the program's, at most 4,096
   // Largest step, in rows; 0: kChunk, or kDeviceChunk where another device than the CPU computes the program. It is
-  // halved until a step of so many rows fits the memory that weights and states leave.
+  // halved until the kernels take a step of so many rows and it fits the memory that weights and states leave.
   uint32_t chunk = 0;
   uint32_t sessions = 1;        // at a time
   uint64_t state_bytes = 0;     // of all sessions' states together; 0: room for every session's whole context
@@ -124,14 +124,14 @@ class Model {
   Model() = default;
   Status set_context(const ModelOptions& options);
   Status size_pool(const ModelOptions& options);
-  Status make_planner(const ModelOptions& options, PlanPolicy policy);
+  Status make_planner(const ModelOptions& options, const PlanPolicy& policy);
   static Result<std::unique_ptr<Model>> plan_ahead(std::shared_ptr<const Program> program,
                                                    std::vector<std::shared_ptr<Device>> devices, PlanPolicy policy,
                                                    const ModelOptions& options);
   Result<std::vector<WeightUse>> weight_uses();
   Status make_runner();
   uint32_t least_chunk() const;
-  // Tries, with smaller chunks where there is too little memory. Errors: those of `tried`.
+  // Tries, with smaller chunks where there is too little memory, or kernels take fewer rows. Errors: those of `tried`.
   Status fit_chunk(const std::function<Status()>& tried);
   Status describe_states();
   Status allocate_states();

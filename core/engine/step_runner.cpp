@@ -87,14 +87,70 @@ Status StepRunner::reserve(uint32_t context, bool spare) {
   return {};
 }
 
-Result<Executable*> StepRunner::executable(const swy_bucket& b, uint32_t wants) {
-  const std::array<uint32_t, 7> key = {b.rows, b.seqs, b.logit_rows, b.sample_rows, b.context, b.flags, wants};
+StepRunner::Key StepRunner::key_of(const swy_bucket& b, HeadLists head, uint32_t wants) {
+  return {b.rows, b.context, b.seqs, b.logit_rows, b.sample_rows, b.flags, static_cast<uint32_t>(head), wants};
+}
+
+Result<Executable*> StepRunner::executable(const swy_bucket& bucket, uint32_t wants, bool masked) {
+  const HeadLists head = masked || wants == 0 ? HeadLists::apart : HeadLists::joined;
+  const Key key = key_of(bucket, head, wants);
   const auto it = executables_.find(key);
-  if (it != executables_.end()) return it->second.get();
+  if (it != executables_.end()) return it->second.run.get();
+  Executable* const prepared = masked ? nullptr : prepared_for(bucket, wants);
+  if (prepared != nullptr) return prepared;
   const Stretch stretch(watch_.observer, "plan and record");
+  SWY_LET(auto made, make_executable(bucket, head, wants));
+  return executables_.emplace(key, Made{std::move(made)}).first->second.run.get();
+}
+
+// Lists of decoding steps take nothing else. A step that wants nothing has no row for a head, so that any does.
+Executable* StepRunner::prepared_for(const swy_bucket& b, uint32_t wants) const {
+  for (const auto& [key, made] : executables_) {
+    if (!made.prepared || (wants != 0 && key.back() != wants)) continue;
+    const swy_bucket& room = made.run->plan().bucket;
+    const bool decodes = (room.flags & SWY_BUCKET_DECODE) != 0;
+    if (decodes && (b.flags & SWY_BUCKET_DECODE) == 0) continue;
+    const bool fits = b.rows <= room.rows && b.seqs <= room.seqs && b.logit_rows <= room.logit_rows &&
+                      b.sample_rows <= room.sample_rows && b.context <= room.context;
+    if (fits) return made.run.get();
+  }
+  return nullptr;
+}
+
+Status StepRunner::prepare(std::span<const StepCounts> steps, uint32_t wants, const Progress& progress) {
+  uint64_t done = 0;
+  for (StepCounts counts : steps) {
+    if (wants == kWantLogits) counts.sample_rows = 0;
+    const swy_bucket bucket = bucket_of(counts, s_.pool, s_.max_rows);
+    const Key key = key_of(bucket, HeadLists::joined, wants);
+    Made& entry = executables_[key];
+    if (entry.run == nullptr) {
+      auto made = make_executable(bucket, HeadLists::joined, wants);
+      if (!made.ok()) {
+        executables_.erase(key);
+        return made.status().code() == Code::out_of_device_memory ? Status() : made.status();
+      }
+      entry.run = std::move(*made);
+    }
+    entry.prepared = true;
+    if (progress && !progress(++done, steps.size())) {
+      return error(Code::cancelled, "stopped while the lists of steps were made");
+    }
+  }
+  return {};
+}
+
+Result<std::unique_ptr<Executable>> StepRunner::make_executable(const swy_bucket& bucket, HeadLists head,
+                                                                uint32_t wants) {
   // With nothing wanted the head is planned all the same, and not submitted.
   const std::vector<uint32_t> results = s_.head.results(wants == 0 ? uint32_t{kWantLogits} : wants);
-  SWY_LET(Plan plan, s_.planner->plan(b, results));
+  const auto planned = [&] {
+    const Stretch stretch(watch_.observer, "plan");
+    return s_.planner->plan(bucket, results, head);
+  };
+  SWY_LET(Plan plan, planned());
+  plan.decisions = {};  // half of its memory, for those who explain a plan
+  const Stretch stretch(watch_.observer, "record");
   const std::vector<PlanDevice>& devices = s_.planner->devices();
   for (size_t d = 0; d < devices.size(); ++d) SWY_TRY(grow_arena(d, plan.arena_bytes[d]));
   ExecutableInputs inputs;
@@ -103,8 +159,7 @@ Result<Executable*> StepRunner::executable(const swy_bucket& b, uint32_t wants) 
   for (const DeviceBuffer& s : steps_) inputs.steps.push_back(s.all());
   for (const DeviceBuffer& t : tokens_) inputs.tokens.push_back(t.all());
   inputs.arenas = arenas_;
-  SWY_LET(auto recorded, Executable::record(std::move(plan), devices, std::move(inputs)));
-  return executables_.emplace(key, std::move(recorded)).first->second.get();
+  return Executable::record(std::move(plan), devices, std::move(inputs), watch_.observer);
 }
 
 // Where steps run ahead the write waits its turn in the device's queue, and the block stays as it is until then.
@@ -151,7 +206,10 @@ Status StepRunner::submit(std::span<const StepSequence> sequences, uint32_t want
 
 Status StepRunner::submit_step(Flight& f, std::span<const StepSequence> sequences, const swy_bucket& b,
                                const std::function<Status()>& before_head) {
-  SWY_LET(f.run, executable(b, f.wants));
+  const bool masked = std::any_of(sequences.begin(), sequences.end(), [](const StepSequence& s) {
+    return s.sample != nullptr && s.sample->mask != nullptr;
+  });
+  SWY_LET(f.run, executable(b, f.wants, masked));
   const auto build = [&] {
     const Stretch stretch(watch_.observer, "build");
     return f.builder.build(sequences, submitted_ + 1);
@@ -164,10 +222,10 @@ Status StepRunner::submit_step(Flight& f, std::span<const StepSequence> sequence
       const Stretch stretch(watch_.observer, "masks");
       SWY_TRY(before_head());
     }
-    if (const auto masks = f.builder.fill_masks(sequences); !masks.empty()) {
-      SWY_TRY(write_step(f.builder.masks_at(), masks));
+    if (masked) {
+      SWY_TRY(write_step(f.builder.masks_at(), f.builder.fill_masks(sequences)));
+      SWY_TRY(f.run->submit(true, watch_));
     }
-    SWY_TRY(f.run->submit(true, watch_));
   }
   return fetch(f);
 }

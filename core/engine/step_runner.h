@@ -1,6 +1,6 @@
-// StepRunner: runs ragged steps on the devices: writes a step's block, submits its two lists, and fetches what its head
-// made. On an asynchronous device a second step can be submitted before the first one's results are read.
-// Not thread-safe.
+// StepRunner: runs ragged steps on the devices: writes a step's block, submits its lists, and fetches what its head
+// made. On an asynchronous device a second step can be submitted before the first one's results are read. Not
+// thread-safe.
 #pragma once
 
 #include <array>
@@ -50,8 +50,18 @@ class StepRunner {
   // out_of_device_memory.
   Status reserve(uint32_t context, bool spare);
 
+  // Called as lists are made; false stops.
+  using Progress = std::function<bool(uint64_t done, uint64_t total)>;
+  // Makes the lists of steps that will come, whose heads make `wants`, as far as memory goes. From then on a step that
+  // has no lists of its own size runs on the smallest of these that it fits, if there is one. Errors: those of planning
+  // and of the devices; cancelled, when `progress` says so, which leaves what was made.
+  Status prepare(std::span<const StepCounts> steps, uint32_t wants, const Progress& progress = {});
+  // Sizes of steps that have lists.
+  size_t sizes() const { return executables_.size(); }
+
   // Submits one step whose head makes `wants`. `before_head` runs when the forward pass has been submitted; it fills
-  // the masks. Errors: those of the devices; internal, with kInFlight steps under way.
+  // the masks. Where the device reads none of them, the head has been submitted with it. Errors: those of the devices;
+  // internal, with kInFlight steps under way.
   Status submit(std::span<const StepSequence> sequences, uint32_t wants,
                 const std::function<Status()>& before_head = {});
 
@@ -97,7 +107,9 @@ class StepRunner {
   explicit StepRunner(const Setup& setup) : s_(setup) {}
   Status allocate();
   Status grow_arena(size_t device, uint64_t bytes);
-  Result<Executable*> executable(const swy_bucket& bucket, uint32_t wants);
+  Result<Executable*> executable(const swy_bucket& bucket, uint32_t wants, bool masked);
+  Result<std::unique_ptr<Executable>> make_executable(const swy_bucket& bucket, HeadLists head, uint32_t wants);
+  Executable* prepared_for(const swy_bucket& bucket, uint32_t wants) const;
   Status submit_step(Flight& flight, std::span<const StepSequence> sequences, const swy_bucket& bucket,
                      const std::function<Status()>& before_head);
   Status write_step(uint64_t at, std::span<const std::byte> block);
@@ -116,8 +128,14 @@ class StepRunner {
   uint64_t timeline_value_ = 0;
   std::vector<DeviceBuffer> steps_, tokens_;           // per device
   std::vector<std::shared_ptr<DeviceBuffer>> arenas_;  // per device: the largest so far
-  std::map<std::array<uint32_t, 7>, std::unique_ptr<Executable>> executables_;
-  std::vector<float> logits_;  // where the host cannot see the device's
+  using Key = std::array<uint32_t, 8>;                 // a bucket's sizes and flags, and what its head makes, and how
+  static Key key_of(const swy_bucket& bucket, HeadLists head, uint32_t wants);
+  struct Made {
+    std::unique_ptr<Executable> run;
+    bool prepared = false;
+  };
+  std::map<Key, Made> executables_;  // few rows first
+  std::vector<float> logits_;        // where the host cannot see the device's
   StepWatch watch_;
   bool asynchronous_ = false;  // some device runs behind the host
   uint32_t vocab_ = 0;

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <thread>
 
+#include "core/engine/prepare.h"
 #include "core/generate/loaded_model.h"
 #include "core/generate/text_generation.h"
 #include "core/plan/tuning.h"
@@ -189,6 +190,7 @@ Result<Engine> Engine::load(const EngineOptions& o) {
   options.tuning = load_tuning(Os::real(), default_tuning_path(), host->threads());
   SWY_LET(impl->loaded, load_model(host, std::move(registry), o.backend,
                                    std::make_shared<const Program>(std::move(program)), options));
+  if (o.sessions > 1) SWY_TRY(prepare_steps(*impl->loaded.model, text_options({}).sampling));
   impl->batch = std::make_unique<Batch>(*impl->loaded.model);
   return Engine(std::move(impl));
 }

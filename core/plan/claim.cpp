@@ -58,17 +58,16 @@ std::string refusal(const Graph& graph, std::span<const GraphOp> ops, const std:
 
 }  // namespace
 
-uint32_t claim_range(const Graph& graph, size_t begin, size_t count, const swy_bucket& bucket, const PlanDevice& device,
-                     Considered& said) {
-  const auto ops = std::span(graph.ops).subspan(begin, count);
-  const RangeView offered(graph, ops, bucket, {});
+uint32_t claim_range(const Graph& graph, size_t begin, std::span<const swy_op* const> offered, const swy_bucket& bucket,
+                     const PlanDevice& device, Considered& said) {
   Answer answer;
   uint32_t accepted = 0;
-  const swy_status status = device.range()->claim(device.handle, offered.ops(), offered.count(), &bucket, &accepted,
-                                                  &said.cost_us, &answer.error);
-  std::string why_not = flaw(status, accepted, count, said.cost_us, answer.text.data());
+  const swy_status status = device.range()->claim(device.handle, offered.data(), static_cast<uint32_t>(offered.size()),
+                                                  &bucket, &accepted, &said.cost_us, &answer.error);
+  std::string why_not = flaw(status, accepted, offered.size(), said.cost_us, answer.text.data());
   if (why_not.empty()) {
-    why_not = refusal(graph, ops.first(accepted), kept_values(graph, begin, accepted), bucket, device);
+    const auto ops = std::span(graph.ops).subspan(begin, accepted);
+    why_not = refusal(graph, ops, kept_values(graph, begin, accepted), bucket, device);
   }
   said.accepted = why_not.empty();
   said.reason = said.accepted ? answer.text.data() : why_not;

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
+#include <span>
+#include <utility>
 
 #include "core/plan/claim.h"
 #include "core/plan/pieces.h"
@@ -32,6 +35,7 @@ class Chooser {
 
   Result<Cover> run() {
     for (size_t i = 0; i < op_count_; ++i) allow(i);
+    offer_ranges();
     for (size_t i = 0; i < op_count_; ++i) {
       add_single(i);
       add_fused(i);
@@ -171,24 +175,34 @@ class Chooser {
     }
   }
 
-  // The longest stretch from ops[i] that a device may claim: a range ends before the head, since a mask may arrive
-  // there, and before what --variant wants run by a kernel of its own.
-  size_t claimable(size_t i, uint32_t device) const {
-    size_t end = i;
-    while (end < op_count_ && may_join(end, device) && op(end).id != SWY_OP_LM_HEAD && kept_apart(end, 1).empty()) {
-      ++end;
+  // What ranges are offered. A stretch is told the same of an operation wherever it begins, so that all is made once.
+  void offer_ranges() {
+    const auto has_ranges = [](const PlanDevice& d) { return d.range() != nullptr; };
+    if (std::none_of(devices_.begin(), devices_.end(), has_ranges)) return;
+    for (size_t i = 0; i < op_count_; ++i) {
+      views_.push_back(std::make_unique<OpView>(cover_.graph, op(i), matcher_.bucket()));
+      offered_.push_back(views_.back()->get());
     }
-    return end - i;
+    claimable_.assign(devices_.size(), std::vector<size_t>(op_count_ + 1));
+    for (size_t i = op_count_; i-- > 0;) {
+      // A range ends before the head, since a mask may arrive there, and before what --variant wants run by a kernel of
+      // its own.
+      if (op(i).id == SWY_OP_LM_HEAD || !kept_apart(i, 1).empty()) continue;
+      for (uint32_t d = 0; d < devices_.size(); ++d) {
+        if (devices_[d].range() != nullptr && may_join(i, d)) claimable_[d][i] = claimable_[d][i + 1] + 1;
+      }
+    }
   }
 
   void add_ranges(size_t i) {
     for (uint32_t d = 0; d < devices_.size(); ++d) {
       if (devices_[d].range() == nullptr) continue;
-      const size_t n = claimable(i, d);
+      const size_t n = claimable_[d][i];
       if (n < 2) continue;
       Considered said{devices_[d].name, SWY_EXT_RANGE, "range", false, 0, matcher_.ruled_out("range", SWY_EXT_RANGE)};
       const bool asks = said.reason.empty();
-      const uint32_t accepted = asks ? claim_range(cover_.graph, i, n, matcher_.bucket(), devices_[d], said) : 0;
+      const auto offered = std::span(std::as_const(offered_)).subspan(i, n);
+      const uint32_t accepted = asks ? claim_range(cover_.graph, i, offered, matcher_.bucket(), devices_[d], said) : 0;
       considered(i).push_back(said);
       if (!said.accepted) continue;
       Choice c = range_choice(i, accepted, d, said.cost_us);
@@ -308,6 +322,9 @@ class Chooser {
   size_t op_count_;
   std::vector<std::vector<uint32_t>> allowed_;  // per op
   std::vector<std::vector<Choice>> by_begin_;
+  std::vector<std::unique_ptr<OpView>> views_;  // of all operations, where some device offers ranges
+  std::vector<const swy_op*> offered_;
+  std::vector<std::vector<size_t>> claimable_;  // per device and op: the longest stretch from there that it may claim
   Cover cover_;
 };
 

@@ -210,13 +210,13 @@ class Emitter {
   void make_segments() {
     for (uint32_t i = 0; i < plan_.nodes.size(); ++i) {
       const PlanNode& n = plan_.nodes[i];
-      const bool copy = n.copy_from >= 0;
+      const bool copy = n.copy_from >= 0, head = n.head && plan_.head_lists == HeadLists::apart;
       auto& segments = plan_.segments;
       if (!copy && !segments.empty() && !segments.back().copy && segments.back().device == n.device &&
-          segments.back().head == n.head) {
+          segments.back().head == head) {
         segments.back().end = i + 1;
       } else {
-        segments.push_back({i, i + 1, n.device, n.head, copy});
+        segments.push_back({i, i + 1, n.device, head, copy});
       }
     }
   }
@@ -248,7 +248,7 @@ class Emitter {
   const Matcher& matcher_;
   Plan& plan_;
   size_t decision_ = 0;                           // whose node is being emitted
-  bool head_ = false;                             // the second list has begun
+  bool head_ = false;                             // the head has begun
   std::vector<swy_dtype> declared_;               // per value: the type in the program
   std::map<uint32_t, uint32_t> home_;             // value → the device that makes it
   std::set<std::pair<uint32_t, uint32_t>> here_;  // (value, device): copied already

@@ -20,10 +20,10 @@ Executable::~Executable() {
 }
 
 Result<std::unique_ptr<Executable>> Executable::record(Plan plan, const std::vector<PlanDevice>& devices,
-                                                       ExecutableInputs inputs) {
+                                                       ExecutableInputs inputs, StepObserver* observer) {
   std::unique_ptr<Executable> e(new Executable(std::move(plan), devices, std::move(inputs)));
   SWY_TRY(e->create_timelines());
-  for (const PlanSegment& segment : e->plan_.segments) SWY_TRY(e->record_segment(segment));
+  for (const PlanSegment& segment : e->plan_.segments) SWY_TRY(e->record_segment(segment, observer));
   e->find_results();
   return e;
 }
@@ -51,7 +51,7 @@ Result<swy_binding> Executable::place(uint32_t value, uint32_t device) const {
   return inputs_.arenas[device]->slice(p->offset, p->bytes);
 }
 
-Status Executable::record_segment(const PlanSegment& segment) {
+Status Executable::record_segment(const PlanSegment& segment, StepObserver* observer) {
   Recorded r;
   r.segment = segment;
   const PlanDevice& device = devices_[segment.device];
@@ -72,6 +72,7 @@ Status Executable::record_segment(const PlanSegment& segment) {
   SWY_TRY(e.status(device.api->list_begin(device.handle, &info, &r.list, e.get()), device.name + ": beginning a list"));
   recorded_.push_back(r);  // owned from here on
   for (uint32_t n = segment.begin; n < segment.end; ++n) SWY_TRY(record_node(n, r.list));
+  const Stretch stretch(observer, "finalize");
   return e.status(device.api->list_finalize(r.list, e.get()), device.name + ": finalizing a list");
 }
 

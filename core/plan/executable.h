@@ -25,13 +25,13 @@ struct ExecutableInputs {
 class Executable {
  public:
   static Result<std::unique_ptr<Executable>> record(Plan plan, const std::vector<PlanDevice>& devices,
-                                                    ExecutableInputs inputs);
+                                                    ExecutableInputs inputs, StepObserver* observer = nullptr);
   ~Executable();
   Executable(const Executable&) = delete;
   Executable& operator=(const Executable&) = delete;
 
-  // Submits the lists of one part of the step: everything up to the final norm, or the head. On synchronous devices the
-  // work is done on return; on others `read` waits for it. [device-serial, no-alloc]
+  // Submits the lists of one part of the step: everything up to a head that has lists of its own, or that head. On
+  // synchronous devices the work is done on return; on others `read` waits for it. [device-serial, no-alloc]
   Status submit(bool head, const StepWatch& watch = {});
 
   // Bytes of a result, from its device. [device-serial]
@@ -54,7 +54,7 @@ class Executable {
   };
 
   Executable(Plan plan, const std::vector<PlanDevice>& devices, ExecutableInputs inputs);
-  Status record_segment(const PlanSegment& segment);
+  Status record_segment(const PlanSegment& segment, StepObserver* observer);
   Status record_node(uint32_t node, swy_list* list);
   Status create_timelines();
   Status submit_list(Recorded& recorded);

@@ -49,7 +49,7 @@ std::string explain_text(const Plan& plan, bool considered) {
                                  : c.reason);
     }
   }
-  if (considered && plan.segments.size() > 2) {
+  if (considered && plan.segments.size() > 1) {
     for (size_t i = 0; i < plan.segments.size(); ++i) out += segment_text(plan, i);
   }
   return out;

@@ -184,19 +184,20 @@ Result<Planner> Planner::create(Graph graph, std::vector<PlanDevice> devices, Pl
   return p;
 }
 
-Result<Plan> Planner::plan(const swy_bucket& bucket) const {
+Result<Plan> Planner::plan(const swy_bucket& bucket, HeadLists head_lists) const {
   std::vector<uint32_t> results = graph_.results;
   if (bucket.sample_rows == 0) {
     std::erase_if(results, [&](uint32_t v) { return graph_.values[v].rows == SWY_ROWS_SAMPLE; });
   }
-  return plan(bucket, results);
+  return plan(bucket, results, head_lists);
 }
 
-Result<Plan> Planner::plan(const swy_bucket& bucket, std::span<const uint32_t> results) const {
+Result<Plan> Planner::plan(const swy_bucket& bucket, std::span<const uint32_t> results, HeadLists head_lists) const {
   const Graph graph = graph_for(graph_, results);
   SWY_LET(Cover cover, cover_graph(graph, devices_, policy_, variants_, state_device_, bucket));
   Plan plan;
   plan.bucket = bucket;
+  plan.head_lists = head_lists;
   plan.state_device = state_device_;
   for (const PlanDevice& d : devices_) plan.device_names.push_back(d.name);
   const Matcher matcher(devices_, variants_, bucket);

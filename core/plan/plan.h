@@ -58,7 +58,7 @@ struct PlanNode {
   uint32_t device = 0;
   const swy_kernel* kernel = nullptr;
   swy_prepared prepared{};
-  bool head = false;   // belongs to the second list of a step
+  bool head = false;   // makes logits, or what is sampled from them
   int copy_from = -1;  // device that a copy reads from
   // A range: the operations that it covers; `op` then lists what crosses its border.
   std::vector<GraphOp> range_ops;
@@ -90,15 +90,20 @@ struct Placement {
 struct PlanSegment {
   uint32_t begin = 0, end = 0;  // nodes
   uint32_t device = 0;          // of a copy: the one that it writes to
-  bool head = false;
+  bool head = false;            // belongs to a head that is submitted apart
   bool copy = false;
   std::vector<uint32_t> waits = {};  // earlier segments that it reads from, other than lists of its own device
   bool signals = false;              // a later segment waits for it
 };
 
+// Whether a step's head is in the lists of what is in front of it, or in lists of its own: those of a step whose masks
+// the host makes meanwhile, or that leaves its head out.
+enum class HeadLists { joined, apart };
+
 struct Plan {
   Graph graph;  // the program's, with the temporaries, casts and copies that planning added
   swy_bucket bucket{};
+  HeadLists head_lists = HeadLists::joined;
   std::vector<std::string> device_names;
   std::vector<PlanNode> nodes;
   std::vector<PlanSegment> segments;
@@ -124,9 +129,10 @@ class Planner {
 
   // [thread-safe] A plan for steps within `bucket` that makes `results`, some of the graph's. Of the head of a step
   // (logits and what is sampled from them) it has no more than they need; with no sampled rows they name no sample.
-  Result<Plan> plan(const swy_bucket& bucket, std::span<const uint32_t> results) const;
+  Result<Plan> plan(const swy_bucket& bucket, std::span<const uint32_t> results,
+                    HeadLists head_lists = HeadLists::joined) const;
   // All results that a step of this bucket can have.
-  Result<Plan> plan(const swy_bucket& bucket) const;
+  Result<Plan> plan(const swy_bucket& bucket, HeadLists head_lists = HeadLists::joined) const;
 
   const Graph& graph() const { return graph_; }
   const std::vector<PlanDevice>& devices() const { return devices_; }

@@ -6,8 +6,9 @@
 namespace switchyard {
 namespace {
 
-TestModel late_model(const ModelOptions& options, uint64_t largest = 0) {
-  return make_model(kDemo, "late", options, SWITCHYARD_FIXTURES, {{"late", {{"largest", std::to_string(largest)}}}});
+TestModel late_model(const ModelOptions& options, uint64_t largest = 0, uint32_t rows = 0) {
+  return make_model(kDemo, "late", options, SWITCHYARD_FIXTURES,
+                    {{"late", {{"largest", std::to_string(largest)}, {"rows", std::to_string(rows)}}}});
 }
 
 std::vector<float> logits_of(const TestModel& t, uint32_t tokens) {
@@ -49,6 +50,28 @@ TEST(Chunk, IsHalvedUntilAStepFitsTheMemory) {
   ASSERT_NE(some.model, nullptr);
   EXPECT_EQ(some.model->chunk(), 512u);
   EXPECT_EQ(logits_of(some, 700), expected) << "two steps instead of one";
+}
+
+TEST(Chunk, IsHalvedUntilKernelsTakeIt) {
+  const TestModel some = late_model(with_context(1024), 0, 300);
+  ASSERT_NE(some.model, nullptr);
+  EXPECT_EQ(some.model->chunk(), 256u);
+  EXPECT_EQ(logits_of(some, 600), logits_of(late_model(with_context(1024)), 600)) << "three steps instead of one";
+}
+
+TEST(Chunk, OfTooFewRowsIsRefused) {
+  DiscoveryOptions discovery;
+  discovery.search_path = SWITCHYARD_FIXTURES;
+  discovery.settings = {{"late", {{"rows", "40"}}}};
+  const Registry registry = Registry::discover(Os::real(), discovery, test_host());
+  const auto late = registry.select("late");
+  ASSERT_TRUE(late.ok()) << late.status().message();
+  auto program = Program::load(Os::real(), kDemo);
+  ASSERT_TRUE(program.ok());
+  const auto model = Model::create(std::make_shared<const Program>(std::move(*program)), late->devices, late->policy,
+                                   with_context(1024));
+  EXPECT_EQ(model.status().code(), Code::unsupported);
+  EXPECT_THAT(model.status().message(), ::testing::HasSubstr("takes 0 to 40 rows, the bucket has 64"));
 }
 
 }  // namespace

@@ -57,7 +57,17 @@ TEST(Sampler, IsThereWhenRowsAreSampled) {
   EXPECT_EQ(count(t->plan, "sample.plain"), 1u);
   EXPECT_EQ(count(t->plan, "top_candidates.plain"), 1u);
   EXPECT_EQ(count(t->plan, "lm_head.plain"), 1u);  // somebody reads the logits, so they are not fused away
-  EXPECT_EQ(t->plan.segments.size(), 2u);          // the sampler belongs to the head
+  EXPECT_EQ(t->plan.segments.size(), 1u);
+}
+
+TEST(Sampler, IsInTheListOfAHeadApart) {
+  const auto t = plan_of_changed({"reference"}, with_sampler, 1, HeadLists::apart);
+  ASSERT_TRUE(t.ok()) << t.status().message();
+  ASSERT_EQ(t->plan.segments.size(), 2u);
+  EXPECT_FALSE(t->plan.segments[0].head);
+  EXPECT_TRUE(t->plan.segments[1].head);
+  EXPECT_EQ(t->plan.nodes[t->plan.segments[1].begin].kernel->name, std::string("lm_head.plain"));
+  EXPECT_EQ(t->plan.segments[1].end, t->plan.nodes.size());
 }
 
 TEST(Sampler, IsFusedWithTheHeadWhenNobodyReadsTheLogits) {

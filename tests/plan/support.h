@@ -113,7 +113,8 @@ struct TestPlan {
 };
 
 template <class Change>
-Result<TestPlan> plan_of_changed(const Use& use, Change change, uint32_t sample_rows = 0) {
+Result<TestPlan> plan_of_changed(const Use& use, Change change, uint32_t sample_rows = 0,
+                                 HeadLists head_lists = HeadLists::joined) {
   TestPlan t;
   t.registry = std::make_unique<Registry>(find_backends(use));
   SWY_LET(auto selection, t.registry->select(use.backend));
@@ -133,7 +134,7 @@ Result<TestPlan> plan_of_changed(const Use& use, Change change, uint32_t sample_
   for (const auto& d : t.devices) devices.push_back(d->plan());
   SWY_LET(const Planner planner,
           Planner::create(std::move(graph), devices, selection.policy, std::move(rules), pool, 64));
-  SWY_LET(t.plan, planner.plan(pool));
+  SWY_LET(t.plan, planner.plan(pool, head_lists));
   return t;
 }
 

@@ -82,11 +82,11 @@ TEST(Variants, AForcedKernelLeavesItsBackendsOrderBehind) {
 // Neither pieces nor another kernel stand in for a forced kernel that refuses.
 TEST(Variants, AForcedKernelThatRefusesIsAnError) {
   const auto t = try_demo(
-      {"parts,reference", {"moe=parts.moe.grouped"}, {{"parts", {{"kernels", "moe.grouped"}, {"refuse", "512"}}}}});
+      {"parts,reference", {"moe=parts.moe.grouped"}, {{"parts", {{"kernels", "moe.grouped"}, {"refuse", "1"}}}}});
   ASSERT_FALSE(t.ok());
   EXPECT_THAT(t.status().message(),
               HasSubstr("no chosen backend can run layers.0.moe (moe): parts:0 parts.moe.grouped: "
-                        "not 512 rows; reference:0 moe.grouped: --variant forces parts.moe.grouped"));
+                        "not 1 rows; reference:0 moe.grouped: --variant forces parts.moe.grouped"));
 }
 
 class Unknown : public ::testing::TestWithParam<const char*> {};

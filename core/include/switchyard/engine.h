@@ -37,7 +37,7 @@ struct EngineOptions {
   std::string backend_path = {};  // folders with backends, searched first; absolute, separated by ':'
   uint32_t threads = 0;           // 0: all cores
   uint32_t context = 0;           // tokens per session; 0: the model's, at most 4,096
-  uint32_t sessions = 1;          // at a time
+  uint32_t sessions = 1;          // at a time; of several, `load` prepares the steps that they will share
   uint64_t state_bytes = 0;       // memory for all sessions' states; 0: room for every session's whole context
   bool deterministic = false;     // a session's tokens do not depend on who else generates, bit for bit
 };

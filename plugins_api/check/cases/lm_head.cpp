@@ -42,6 +42,9 @@ void lm_head_cases(std::vector<CaseSpec>& out) {
     }
     out.push_back({SWY_OP_LM_HEAD, "lm_head." + e.name() + ".whole_groups.many", false,
                    [=](Random& random) { return head(27, "all", 256, 600, e, random); }});
+    out.push_back(
+        {SWY_OP_LM_HEAD, "lm_head." + e.name() + ".long", e.dtype != SWY_I4 && e.dtype != SWY_I4A,
+         [=](Random& random) { return head(1, "last", 512, 20011, e, random); }});  // as decoding steps have it
     out.push_back({SWY_OP_LM_HEAD, "lm_head." + e.name() + ".wide", true,
                    [=](Random& random) { return head(5, "some", 512, 3001, e, random); }});
   }

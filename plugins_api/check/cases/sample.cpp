@@ -110,7 +110,7 @@ Case sample(swy_op_id op, const Way& way, uint32_t rows, uint64_t vocab, Random&
     }
   } else {
     const uint64_t hidden = vocab == 77 ? 100 : 256;  // ragged groups, and whole ones
-    b.input(hidden).matrix({vocab, hidden}, SWY_I4, 32, 3);
+    b.input(hidden).matrix({vocab, hidden}, SWY_I4, vocab > 1000 ? 64 : 32, 3);
   }
   if (op == SWY_OP_TOP_CANDIDATES) {
     swy_top_candidates_attrs a{};

@@ -1,0 +1,54 @@
+#include "core/engine/prepare.h"
+
+#include <algorithm>
+
+namespace switchyard {
+namespace {
+
+// The sizes from that of `least` to `limit`.
+std::vector<uint32_t> sizes(uint32_t least, uint32_t limit) {
+  std::vector<uint32_t> all;
+  for (uint32_t n = bucket_size(least, limit);; n = bucket_size(n + 1, limit)) {
+    all.push_back(n);
+    if (n >= limit) return all;
+  }
+}
+
+// Each sequence of a batch draws one token at most.
+StepCounts step_of(uint32_t rows, uint32_t seqs, uint32_t context) {
+  return {.rows = rows, .seqs = seqs, .logit_rows = seqs, .sample_rows = seqs, .context = context};
+}
+
+// What the head makes of a step in which every request is sampled like this.
+Result<uint32_t> wants_of(const Model& model, const SamplingParams& sampling) {
+  SWY_LET(const Sampler sampler, Sampler::create(sampling, model.vocab()));
+  SWY_LET(const PathChoice choice, choose_path({}, sampler, false, model.device_sampling()));
+  return want_of(choice.path, sampler.top_logprobs() > 0);
+}
+
+}  // namespace
+
+std::vector<StepCounts> batch_steps(uint32_t sessions, uint32_t chunk, uint32_t context) {
+  std::vector<StepCounts> steps;
+  std::vector<uint32_t> rows = sizes(2, chunk);
+  if (chunk < 2) rows.clear();  // one row is a decoding step
+  // The largest first: all use its memory then.
+  for (auto n = rows.rbegin(); n != rows.rend(); ++n) {
+    const uint32_t all = std::min(sessions, *n - 1);
+    if (all > 1) steps.push_back(step_of(*n, all, context));
+    steps.push_back(step_of(*n, 1, context));
+  }
+  for (const uint32_t seqs : sizes(1, sessions)) {
+    for (const uint32_t tokens : sizes(kSmallestContextBucket, context)) {
+      steps.push_back(step_of(seqs, seqs, tokens));
+    }
+  }
+  return steps;
+}
+
+Status prepare_steps(Model& model, const SamplingParams& sampling, const StepRunner::Progress& progress) {
+  SWY_LET(const uint32_t wants, wants_of(model, sampling));
+  return model.runner().prepare(batch_steps(model.max_sessions(), model.chunk(), model.context()), wants, progress);
+}
+
+}  // namespace switchyard

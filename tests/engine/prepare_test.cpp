@@ -1,0 +1,125 @@
+// Prepared steps: nothing is made while requests come and go, and what is drawn does not change.
+#include "core/engine/prepare.h"
+
+#include <gmock/gmock.h>
+
+#include "bench/arrival.h"
+#include "tests/engine/fixture.h"
+#include "tests/support/batches.h"
+
+namespace switchyard {
+namespace {
+
+// Sessions that begin and end at any time, with prompts of any length: what each draws.
+std::vector<Drawn> serve(Model& model, uint32_t sessions, uint32_t requests, const SamplingParams& like) {
+  std::mt19937 random(7);
+  std::vector<Drawn> drawn(requests);
+  std::vector<std::unique_ptr<Session>> room(requests);
+  Batch batch(model, {.prompt_rows = 48});
+  for (uint32_t next = 0; next < requests || batch.running_count() > 0;) {
+    for (uint32_t n = random() % 3; n > 0 && next < requests && batch.running_count() < sessions; --n, ++next) {
+      for (uint32_t i = 0; i < next; ++i) {
+        if (room[i] != nullptr && drawn[i].ids.size() == 1 + i % 20) room[i].reset();
+      }
+      auto session = model.session();
+      EXPECT_TRUE(session.ok()) << session.status().message();
+      if (!session.ok()) return drawn;
+      room[next] = std::move(*session);
+      SamplingParams sampling = like;
+      sampling.seed = next;
+      const uint32_t tokens = next % 4 == 0 ? 200 + random() % 250 : 1 + random() % 70;
+      const auto id = batch.add(
+          *room[next], request_of(random_ids(random, tokens, model.vocab()), sampling, 1 + next % 20, &drawn[next]));
+      EXPECT_TRUE(id.ok()) << id.status().message();
+    }
+    const auto stepped = batch.step();
+    EXPECT_TRUE(stepped.ok()) << stepped.status().message();
+    if (!stepped.ok()) return drawn;
+  }
+  return drawn;
+}
+
+class PreparesOn : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(PreparesOn, NothingIsMadeWhileRequestsComeAndGo) {
+  const SamplingParams like{.temperature = 0.8f};
+  constexpr uint32_t kSessions = 5, kRequests = 40;
+  const TestModel fresh = make_model(kDemo, GetParam(), options_for(kSessions));
+  ASSERT_NE(fresh.model, nullptr);
+  const std::vector<Drawn> expected = serve(*fresh.model, kSessions, kRequests, like);
+  ASSERT_GT(fresh.model->runner().sizes(), 15u) << "sizes that come, one by one";
+
+  const TestModel t = make_model(kDemo, GetParam(), options_for(kSessions));
+  ASSERT_NE(t.model, nullptr);
+  const Status prepared = prepare_steps(*t.model, like);
+  ASSERT_TRUE(prepared.ok()) << prepared.message();
+  const size_t sizes = t.model->runner().sizes();
+  EXPECT_EQ(serve(*t.model, kSessions, kRequests, like), expected);
+  EXPECT_EQ(t.model->runner().sizes(), sizes);
+  ASSERT_TRUE(prepare_steps(*t.model, like).ok());
+  EXPECT_EQ(t.model->runner().sizes(), sizes) << "what exists stays";
+}
+
+TEST_P(PreparesOn, NothingIsMadeWhenAPromptArrives) {
+  bench::ArrivalLoad load;
+  load.sessions = 3;
+  load.context = 200;
+  load.prompt = 180;
+  load.apart = 20;  // until a session passes 256 tokens
+  load.prompt_rows = 32;
+  ModelOptions options = with_context(600);
+  options.sessions = load.all_sessions();
+  const TestModel t = make_model(kDemo, GetParam(), options);
+  ASSERT_NE(t.model, nullptr);
+  ASSERT_TRUE(prepare_steps(*t.model, load.sampling).ok());
+  const size_t sizes = t.model->runner().sizes();
+  std::mt19937 random(1);
+  const std::vector<int32_t> text = random_ids(random, 400, t.model->vocab());
+  const auto a = bench::measure_arrival(*t.model, load, text, [] { return true; });
+  ASSERT_TRUE(a.ok()) << a.status().message();
+  EXPECT_EQ(t.model->runner().sizes(), sizes);
+}
+
+TEST_P(PreparesOn, WhatWasNotForeseenIsMadeWhenItComes) {
+  const TestModel t = make_model(kDemo, GetParam(), options_for(2));
+  ASSERT_NE(t.model, nullptr);
+  ASSERT_TRUE(prepare_steps(*t.model, {}).ok());
+  const size_t sizes = t.model->runner().sizes();
+  auto session = t.model->session();
+  ASSERT_TRUE(session.ok());
+  Batch batch(*t.model);
+  SamplingParams likely;
+  likely.top_logprobs = 3;
+  const auto id = batch.add(**session, request_of({1, 2, 3}, likely, 2));
+  ASSERT_TRUE(id.ok()) << id.status().message();
+  ASSERT_TRUE(batch.run(*id).ok());
+  EXPECT_GT(t.model->runner().sizes(), sizes);
+}
+
+#ifdef SWITCHYARD_TEST_CPU
+INSTANTIATE_TEST_SUITE_P(Prepare, PreparesOn, ::testing::Values("cpu"));
+#else
+INSTANTIATE_TEST_SUITE_P(Prepare, PreparesOn, ::testing::Values("reference"));
+#endif
+
+TEST(Prepare, StopsWhenToldTo) {
+  const TestModel t = make_model(kDemo, "reference", options_for(4));
+  ASSERT_NE(t.model, nullptr);
+  const size_t before = t.model->runner().sizes();
+  const Status s = prepare_steps(*t.model, {}, [](uint64_t done, uint64_t total) {
+    EXPECT_GT(total, 10u);
+    return done < 3;
+  });
+  EXPECT_EQ(s.code(), Code::cancelled);
+  EXPECT_EQ(t.model->runner().sizes(), before + 3);
+}
+
+// The lists grow in number with the logarithm of everything.
+TEST(Prepare, ListsAreFew) {
+  EXPECT_EQ(batch_steps(17, 4096, 4096).size(), 30u + 12 * 2 - 1);
+  EXPECT_LT(batch_steps(64, 8192, 1u << 18).size(), 110u);
+  EXPECT_EQ(batch_steps(1, 1, 100).size(), 1u);
+}
+
+}  // namespace
+}  // namespace switchyard
