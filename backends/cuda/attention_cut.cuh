@@ -19,12 +19,12 @@ struct Room {
 };
 
 inline Room make_room(const swy_device& device) {
-  Room room{device.ordinal, {}};
+  Room room{device.ordinal, {static_cast<uint32_t>(device.processors)}};
   const auto* kernel = reinterpret_cast<const void*>(alone);
   const auto memory = static_cast<int>(device.block_memory);
   bool asked = use(device, nullptr) == SWY_OK &&
                cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, memory) == cudaSuccess;
-  for (uint32_t i = 0; i < 4; ++i) {
+  for (uint32_t i = 1; i < 4; ++i) {
     const uint32_t blocks = 1u << i;
     cudaLaunchAttribute cluster{};
     cluster.id = cudaLaunchAttributeClusterDimension;
