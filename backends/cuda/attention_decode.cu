@@ -1,151 +1,46 @@
 // ATTENTION of decoding steps, keys and values in bf16: one kernel, which also norms, rotates and appends.
 //
-// Clusters of blocks share out the positions of one sequence and KV head. A block walks through its positions in
-// windows, whose keys and values lie in shared memory; those of the first one are asked for before the kernel in front
-// has ended. Scores are products of 16 keys (the rows of a matrix instruction) and all query heads of the KV head (its
-// columns), one warp per tile; then each warp sums up 32 elements of the values of all positions. Where heads are
-// narrow, several teams of warps have windows of their own. At the end every block of a cluster joins one head: the
-// others push what they know of it into its shared memory. With several clusters, the last one that comes joins them.
+// Clusters of blocks share out the positions of one sequence and KV head. Each of a block's workers walks by itself
+// through tiles of 16 positions: the copy engine brings keys and values of a tile in one box each, into a ring of the
+// warp's own, which is full before the kernel in front has ended and is filled up as soon as a box has been read.
+// Scores are products of all query heads of the KV head (the rows of a matrix instruction) and a tile's keys; as they
+// come out, their weights are the second operand of the products with the tile's values. So the warps of a block meet
+// once, at the end: then every block of a cluster joins some of the heads, which the others push into its shared
+// memory. With several clusters, the last one that comes joins them.
 //
 // How a row is cut depends on its position and on the list.
 #include "attention_decode.cuh"
+
+#include <algorithm>
+#include <type_traits>
+
+#include "attention_cut.cuh"
+#include "tensor_map.h"
 
 namespace gpu {
 namespace {
 
 // ---- the kernel
 
-struct Barriers {
-  uint64_t keys, values, keys_read, values_read;  // there, and read by all workers: window by window
-  uint64_t pushed;
-};
-
-// The part of the warps that bring keys or values: all windows but the first, which was asked for before. x: the
-// sequence's own key or value, if this block has its position; `bytes`: of the first window.
-template <int N>
-__device__ inline void bring_windows(const Share& share, bool values, const float (&x)[N], uint32_t bytes, char* memory,
-                                     Barriers& barriers) {
-  using F = Form<N>;
-  const uint32_t lane = threadIdx.x % 32, own = share.context - 1;
-  char* to = memory + (values ? F::kValues : 0);
-  uint64_t* there = values ? &barriers.values : &barriers.keys;
-  uint64_t* read = values ? &barriers.values_read : &barriers.keys_read;
-  uint32_t parity = 1;
-#pragma unroll 1
-  for (uint32_t at = share.first; at < share.last; at += F::kPositions, parity ^= 1) {
-    if (at != share.first) {
-      barrier_wait(read, parity);
-      bytes = bring<N>(share, at, values ? share.to_values() : 0, to, there);
-      if (values && at + F::kPositions >= share.last) clear_values<N>(share.last - at, to);
-    }
-    if (at <= own && own < min(at + F::kPositions, share.last))
-      store_packed<N>(to + (own - at) * F::kRow + lane * 2 * N, x);
-    __syncwarp();
-    if (lane == 0) barrier_expect(there, bytes);
-  }
-}
-
-// The workers' part.
-template <int N>
-__device__ inline void walk(const Share& share, char* memory, float (*tops)[kHeads], Barriers& barriers, Sums& sums) {
-  using F = Form<N>;
-  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, team = warp / N;
-  uint4 q[N];  // query head lane / 4
-#pragma unroll
-  for (int i = 0; i < N; ++i) {
-    q[i] = *reinterpret_cast<const uint4*>(memory + F::kQueries + unit_at<N>(lane / 4, quad_unit(lane % 4, i)));
-  }
-  const char *keys = memory + team * F::kTiles * kTile * F::kRow, *values = keys + F::kValues;
-  uint32_t parity = 0;
-#pragma unroll 1
-  for (uint32_t at = share.first; at < share.last; at += F::kPositions, parity ^= 1) {
-    const uint32_t mine = at + team * F::kTiles * kTile, side = parity * F::kTeams * F::kTiles + team * F::kTiles;
-    const uint32_t tiles = mine < share.last ? min((share.last - mine + kTile - 1) / kTile, F::kTiles) : 0;
-    auto* weights = reinterpret_cast<float*>(memory + F::kWeights) + side * kHeads * kSpan;
-    barrier_wait(&barriers.keys, parity);
-#pragma unroll 1
-    for (uint32_t i = warp % N; i < tiles; i += N) {
-      weigh_tile<N>(keys + i * kTile * F::kRow, q, mine + i * kTile, share.last, weights + i * kHeads * kSpan,
-                    tops[side + i]);
-    }
-    __syncwarp();
-    if (lane == 0) barrier_arrive(&barriers.keys_read);
-    workers_meet();
-    barrier_wait(&barriers.values, parity);
-    add_values<N>(values, warp % N * 4, tiles, weights, tops[side], sums);
-    __syncwarp();
-    if (lane == 0) barrier_arrive(&barriers.values_read);
-  }
-}
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
 // Finds what a block works on; false: nothing.
-template <int N>
-__device__ inline bool find_share(const Attention& a, const swy_step* step, uint32_t reach, uint32_t& clusters,
+__device__ inline bool find_share(const Attention& a, const Cut& cut, const swy_step* step, uint32_t& clusters,
                                   Share& share) {
-  using F = Form<N>;
-  const uint32_t row = blockIdx.z, kv = blockIdx.y / a.groups, cluster = blockIdx.x / kCluster;
-  if (row >= step->rows || cluster >= clusters_of(step->max_context, reach, a.splits)) return false;
+  const uint32_t row = blockIdx.z, cluster = blockIdx.x >> cut.shift();
+  if (row >= step->rows || cluster >= cut.clusters(step->max_context)) return false;
   const uint32_t position = step_array<uint32_t>(step, step->row_position_at)[row];
   const uint32_t seq = step_array<uint32_t>(step, step->row_seq_at)[row];
   share.context = step_array<uint32_t>(step, step->seq_active_at)[seq] != 0 ? position + 1 : 0;
-  clusters = clusters_of(share.context, reach, a.splits);
+  clusters = cut.clusters(share.context);
   if (cluster >= clusters) return false;
   share.table = table_of(step, seq);
+  share.kv = blockIdx.y / a.groups, share.kv_heads = a.kv_heads;
   share.shift = __ffs(step->page_size) - 1;
-  share.dim = F::kDim;
-  share.page_elements = (a.kv_heads * 2 * F::kDim) << share.shift;
-  share.pages = static_cast<uint16_t*>(a.pages) + uint64_t{kv} * ((2 * F::kDim) << share.shift);
-  const uint32_t each = (share.context + clusters * kCluster * kTile - 1) / (clusters * kCluster * kTile) * kTile;
-  share.first = min((cluster * kCluster + cluster_rank()) * each, share.context);
+  const uint32_t tiles = clusters * cut.blocks * kTile, each = (share.context + tiles - 1) / tiles * kTile;
+  share.first = min((cluster * cut.blocks + cluster_rank()) * each, share.context);
   share.last = min(share.first + each, share.context);
   return true;
-}
-
-// By one thread.
-template <int N>
-__device__ inline void begin_barriers(Barriers& barriers) {
-  using F = Form<N>;
-  barrier_begin(&barriers.keys, 1);
-  barrier_begin(&barriers.values, 1);
-  barrier_begin(&barriers.keys_read, kWarps);
-  barrier_begin(&barriers.values_read, kWarps);
-  barrier_begin(&barriers.pushed, 1);
-  barriers_begun();
-  barrier_expect(&barriers.pushed, F::kSources * (F::kDim + 2) * 4);
-}
-
-// Asks for the keys (or values) of the block's first window; returns the bytes that will come.
-template <int N>
-__device__ inline uint32_t bring_first(const Share& share, bool values, char* memory, Barriers& barriers) {
-  using F = Form<N>;
-  const uint32_t bytes = bring<N>(share, share.first, values ? share.to_values() : 0,
-                                  memory + (values ? F::kValues : 0), values ? &barriers.values : &barriers.keys);
-  if (values && share.last - share.first < F::kPositions) {
-    clear_values<N>(share.last - share.first, memory + F::kValues);
-  }
-  return bytes;
-}
-
-// The workers' part, up to what other blocks are told.
-template <int N>
-__device__ inline void walk_and_push(const Share& share, char* memory, float (*tops)[kHeads], Barriers& barriers,
-                                     uint32_t rank, uint32_t heads, float2* stats) {
-  using F = Form<N>;
-  const uint32_t warp = threadIdx.x / 32;
-  Sums sums{};
-  sums.top = -INFINITY;
-  walk<N>(share, memory, tops, barriers, sums);
-  auto* inbox = reinterpret_cast<float*>(memory + F::kInbox);
-  push_sums<N>(sums, warp, rank * F::kTeams + warp / N, heads, inbox, stats, &barriers.pushed);
-}
-
-// The warps that bring keys or values: they append the sequence's own, x, if this block `appends`.
-template <int N>
-__device__ inline void append_and_bring(const Share& share, bool values, bool appends, const float (&x)[N],
-                                        uint32_t bytes, char* memory, Barriers& barriers) {
-  if (appends)
-    store_packed<N>(share.key(share.context - 1) + (values ? share.to_values() : 0) + threadIdx.x % 32 * N, x);
-  bring_windows<N>(share, values, x, bytes, memory, barriers);
 }
 
 // The query heads of a block's row and group, and their KV head, counted through all rows.
@@ -161,116 +56,265 @@ struct OwnHeads {
   }
 };
 
-// Element threadIdx.x of the block's head, once all blocks of the cluster have pushed what they know.
+// Elements of a norm's weight, with its bias.
 template <int N>
-__device__ inline Known await_cluster(const char* memory, const float2* stats, Barriers& barriers) {
-  barrier_wait(&barriers.pushed, 0);
-  return join_cluster<N>(reinterpret_cast<const float*>(memory + Form<N>::kInbox), stats, threadIdx.x);
+__device__ inline void load_norm(const Attention& a, const Weight& weight, float (&norm)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) norm[i] = a.bias + plain_at(weight, threadIdx.x % 32 * N + i);
 }
 
-// blockIdx.x: cluster of the row, and block of it; blockIdx.y: KV head and group of query heads; blockIdx.z: row.
-// reach: positions that a cluster takes before there is another one.
+// A query head, to shared memory.
 template <int N>
-__global__ void __launch_bounds__(kThreads, 2)
-    decode(const __grid_constant__ Attention a, uint32_t reach, const swy_step* step) {
-  using F = Form<N>;
-  extern __shared__ __align__(128) char memory[];
-  __shared__ float2 turn[kMostRotary / 2], stats[F::kSources];
-  __shared__ __align__(8) float tops[2 * F::kTeams * F::kTiles][kHeads];
-  __shared__ Barriers barriers;
-  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = blockIdx.z, rank = cluster_rank();
-  const bool worker = warp < kWarps, values = warp == kWarps + 1;
-  Stamps stamps(kStampAttention);
-  release_next();
-  if (threadIdx.x == 0) begin_barriers<N>(barriers);
-  uint32_t clusters = 0, bytes = 0;
-  Share share;
-  if (!find_share<N>(a, step, reach, clusters, share)) {
-    if (row == 0 && blockIdx.x < kCluster) depend();  // other blocks of this kernel wait for those in front
+__device__ inline void prepare_query(const Attention& a, const Memory<N>& memory, const float (&norm)[N],
+                                     float (&x)[N]) {
+  prepare_head<N>(a, norm, memory.small().turn, a.scale * 1.44269504f, x);
+  store_packed<N>(memory.head(threadIdx.x / 32) + threadIdx.x % 32 * 2 * N, x);
+}
+
+// The row's own key and value, to shared memory and to their page.
+template <int N>
+__device__ inline void append(const Attention& a, const Share& share, const Memory<N>& memory, const float (&norm)[N],
+                              float (&key)[N], const float (&value)[N]) {
+  const uint32_t lane = threadIdx.x % 32, position = share.context - 1;
+  prepare_head<N>(a, norm, memory.small().turn, 1, key);
+  store_packed<N>(memory.own(false) + lane * 2 * N, key);
+  store_packed<N>(memory.own(true) + lane * 2 * N, value);
+  if (blockIdx.y % a.groups != 0) return;
+  const uint32_t page = share.table[position >> share.shift];
+  auto* pages = static_cast<uint16_t*>(a.pages) + lane * N;
+  store_packed<N>(pages + uint64_t{share.row(page, false, position)} * Form<N>::kDim, key);
+  store_packed<N>(pages + uint64_t{share.row(page, true, position)} * Form<N>::kDim, value);
+}
+
+// Keeps a value that is made before a wait in its register: else the compiler makes it behind the wait.
+template <class T>
+__device__ inline void pin(T& x) {
+  if constexpr (std::is_same_v<T, float>) {
+    asm volatile("" : "+f"(x));
+  } else if constexpr (sizeof(T) == 8) {
+    asm volatile("" : "+l"(x));
+  } else {
+    asm volatile("" : "+r"(x));
+  }
+}
+
+// Where a lane's elements of its warp's query head and of the row's own key and value are read.
+template <int N>
+struct Sources {
+  const float *query, *key, *value;
+  bool in;  // the warp has a head
+
+  __device__ Sources(const Attention& a, const OwnHeads& own) {
+    const uint32_t warp = threadIdx.x / 32, at = threadIdx.x % 32 * N;
+    query = a.q + (own.query + warp) * Form<N>::kDim * (a.gated ? 2 : 1) + at;
+    key = a.k + own.kv * Form<N>::kDim + at, value = a.v + own.kv * Form<N>::kDim + at;
+    in = warp < own.count;
+    pin(query), pin(key), pin(value);
+  }
+};
+
+// Heads of the row, and in the block that has its position also its key and value: the last warp has them as well.
+template <int N>
+__device__ inline void prepare(const Attention& a, const Sources<N>& from, const Share& share, const Memory<N>& memory,
+                               bool appends, const float (&query_norm)[N], const float (&key_norm)[N]) {
+  float query[N];
+  load_floats<N>(from.query, from.in, query);
+  if (!appends) {
+    prepare_query<N>(a, memory, query_norm, query);
     return;
   }
-  __syncthreads();
-  if (!worker && share.first < share.last) bytes = bring_first<N>(share, values, memory, barriers);
-  make_turns(a, share.context - 1, turn);
-  float norm[N];
+  float key[N], value[N];
+  load_floats<N>(from.key, true, key);
+  load_floats<N>(from.value, true, value);
+  prepare_query<N>(a, memory, query_norm, query);
+  append<N>(a, share, memory, key_norm, key, value);
+}
+
+// A warp's part, once the query heads are there.
+template <int N>
+__device__ inline void walk(const Share& share, const Memory<N>& memory, Ring<N>& ring) {
+  using F = Form<N>;
+  Sums<N> sums;
+#pragma unroll 1
+  for (uint32_t i = 0; i < ring.tiles(); ++i) {
+    const uint32_t left = share.context - ring.position(i);
+    const bool last = left <= kTile;
+    Scores scores = {};
+    uint32_t weights[2];
+#pragma unroll 1
+    for (uint32_t p = 0; p < F::kParts; ++p) {
+      ring.wait();
+      if (last) put_own<N>(ring.at(), left - 1, memory.own(false) + p * F::kOfStage * 128);
+      add_scores<N>(memory, ring.at(), p * F::kOfStage, scores);
+      ring.give_back();
+    }
+    sums.weigh(scores, left, weights);
 #pragma unroll
-  for (int i = 0; i < N; ++i) norm[i] = a.bias + plain_at(worker ? a.q_norm : a.k_norm, lane * N + i);
+    for (uint32_t p = 0; p < F::kParts; ++p) {
+      ring.wait();
+      if (last) {
+        put_own<N>(ring.at(), left - 1, memory.own(true) + p * F::kOfStage * 128);
+        clear_values<N>(ring.at(), left);
+      }
+      sums.add(ring.at(), static_cast<int>(p), weights);
+      ring.give_back();
+    }
+  }
+  sums.leave(memory);
+}
+
+// The sigmoid, by the hardware's exponential and division.
+__device__ inline float opened(float x) { return __fdividef(1, 1 + __expf(-x)); }
+
+// A block's heads, four elements of one at a time.
+template <int N>
+struct Outputs {
+  const Attention& a;
+  uint64_t query;  // the first head
+  uint32_t count;  // vectors
+
+  __device__ Outputs(const Attention& a_, const OwnHeads& own, const Cut& cut, uint32_t rank) : a(a_) {
+    const uint32_t begun = min(rank * cut.heads(), own.count), end = min(begun + cut.heads(), own.count);
+    query = own.query + begun, count = (end - begun) * Form<N>::kVectors;
+  }
+  __device__ float4 gate(uint32_t i) const {
+    if (!a.gated || i >= count) return {};
+    const uint64_t head = query + i / Form<N>::kVectors;
+    return reinterpret_cast<const float4*>(a.q + (2 * head + 1) * Form<N>::kDim)[i % Form<N>::kVectors];
+  }
+  __device__ float4 open(const float4& g) const {
+    return a.gated ? make_float4(opened(g.x), opened(g.y), opened(g.z), opened(g.w)) : make_float4(1, 1, 1, 1);
+  }
+  __device__ void write(uint32_t i, const Known& k, const float4& factor) const {
+    const float scale = k.sum > 0 ? __fdividef(1, k.sum) : 0;  // nothing is known of a sequence that is not active
+    const float4 y = make_float4(k.value.x * scale * factor.x, k.value.y * scale * factor.y,
+                                 k.value.z * scale * factor.z, k.value.w * scale * factor.w);
+    reinterpret_cast<float4*>(a.y + query * Form<N>::kDim)[i] = y;
+  }
+};
+
+// Joins the block's heads, over its cluster and then over the row's clusters, and writes them.
+template <int N>
+__device__ inline void join_and_write(const Attention& a, const Cut& cut, uint32_t clusters, uint32_t rank,
+                                      const Outputs<N>& outputs, const float4& factor, const Memory<N>& memory) {
+  constexpr uint32_t kVectors = Form<N>::kVectors;
+  const uint32_t unit = blockIdx.z * gridDim.y + blockIdx.y;
+  const Parts parts(a, unit);
+  for (uint32_t i = threadIdx.x; i < outputs.count; i += kThreads) {
+    const uint32_t head = i / kVectors, at = i % kVectors;
+    const Known k = join_blocks<N>(memory, cut, head, at);
+    if (clusters == 1) {
+      outputs.write(i, k, i == threadIdx.x ? factor : outputs.open(outputs.gate(i)));
+      continue;
+    }
+    const uint32_t cluster = blockIdx.x >> cut.shift(), place = rank * cut.heads() + head;
+    parts.value(cluster, place)[at] = k.value;
+    if (at == 0) *parts.stat(cluster, place) = make_float2(k.top, k.sum);
+  }
+  if (clusters == 1 || outputs.count == 0) return;
+  if (!last_cluster(a.counters + unit, clusters, cut, rank, &memory.small().last)) return;
+  for (uint32_t i = threadIdx.x; i < outputs.count; i += kThreads) {
+    const Known k = join_clusters(parts, clusters, rank * cut.heads() + i / kVectors, i % kVectors);
+    outputs.write(i, k, i == threadIdx.x ? factor : outputs.open(outputs.gate(i)));
+  }
+}
+
+template <int N>
+__device__ void decode_block(const CUtensorMap& map, const Attention& a, const Cut& cut, uint32_t columns,
+                             const swy_step* step, char* base) {
+  const Memory<N> memory{base};
+  Small<N>& small = memory.small();
+  const uint32_t rank = cluster_rank();
+  const bool clustered = cut.blocks != 1;  // without a cluster, its instructions are illegal
+  Stamps stamps(kStampAttention);
+  release_next();
+  uint32_t clusters = 0;
+  Share share;
+  if (!find_share(a, cut, step, clusters, share)) {
+    if (blockIdx.z == 0 && blockIdx.x < cut.blocks) depend();  // other blocks of this kernel wait for those in front
+    return;
+  }
+  if (clustered && threadIdx.x == kThreads - 1) {
+    barrier_begin(&small.pushed, 1);
+    barriers_begun();
+    barrier_expect(&small.pushed, kPushedBytes<N>);
+  }
+  Ring<N> ring(share, map, columns, memory);
+  ring.fill();
+  make_turns(a, share.context - 1, small.turn);
+  const bool appends = threadIdx.x / 32 == kWorkers - 1 && share.first < share.last && share.last == share.context;
+  float query_norm[N], key_norm[N] = {};
+  load_norm<N>(a, a.q_norm, query_norm);
+  if (appends) load_norm<N>(a, a.k_norm, key_norm);
   __syncthreads();
+  const OwnHeads own(a);
+  const Sources<N> from(a, own);
+  Outputs<N> outputs(a, own, cut, rank);
+  pin(outputs.query), pin(outputs.count);
   stamps.note(kAsked);
-  cluster_meet();  // its other blocks have begun, and can be pushed to
+  if (clustered) cluster_meet();  // its other blocks have begun, and can be pushed to
   stamps.take_place();
   depend();
   stamps.note(kWaited);
-
-  // The row's own heads: a worker has a query head, the other warps the key and the value.
-  const OwnHeads own(a);
-  const bool appends = share.first < share.last && share.last == share.context;
-  const bool gives = rank < own.count && threadIdx.x < F::kDim;
-  float x[N], gate = 0;
-  load_floats<N>(
-      worker ? a.q + (own.query + warp) * F::kDim * (a.gated ? 2 : 1) : (values ? a.v : a.k) + own.kv * F::kDim,
-      worker ? warp < own.count : appends, x);
-  if (a.gated && gives) gate = a.q[(own.query + rank) * 2 * F::kDim + F::kDim + threadIdx.x];
-  if (!values) prepare_head<N>(a, norm, turn, worker ? a.scale * 1.44269504f : 1.0f, x);
-  if (!worker) {
-    append_and_bring<N>(share, values, appends && blockIdx.y % a.groups == 0, x, bytes, memory, barriers);
-    return;
-  }
-  store_packed<N>(memory + F::kQueries + warp * F::kRow + lane * 2 * N, x);
-  workers_meet();
+  prepare<N>(a, from, share, memory, appends, query_norm, key_norm);
+  __syncthreads();
   stamps.note(kRead);
-  walk_and_push<N>(share, memory, tops, barriers, rank, own.count, stats);
+  walk<N>(share, memory, ring);
+  const float4 gate = outputs.gate(threadIdx.x);
+  __syncthreads();
   stamps.note(kArrived);
-  if (rank >= own.count) return;
-  Known known{};
-  if (threadIdx.x < F::kDim) known = await_cluster<N>(memory, stats, barriers);
-  stamps.note(kMultiplied);
-  if (clusters > 1 && !join_clusters(a, row * gridDim.y + blockIdx.y, blockIdx.x / kCluster, clusters, rank, known)) {
-    return;
+  push_sums<N>(memory, cut, rank);
+  float4 factor = outputs.open(gate);
+  pin(factor.x), pin(factor.y), pin(factor.z), pin(factor.w);
+  if (clustered) {
+    barrier_wait(&small.pushed, 0);
+  } else {
+    __syncthreads();
   }
-  if (!gives) return;
-  const float y = share.context > 0 ? known.value / known.sum : 0.0f;
-  a.y[(own.query + rank) * F::kDim + threadIdx.x] = a.gated ? y * sigmoid(gate) : y;
+  stamps.note(kMultiplied);
+  join_and_write<N>(a, cut, clusters, rank, outputs, factor, memory);
   stamps.end();
+}
+
+#endif
+
+// blockIdx.x: cluster of the row, and block of it; blockIdx.y: KV head and group of query heads; blockIdx.z: row.
+// map: of the pool, boxes of a tile or, if less, a page, and `columns` columns. At most 128 registers: with those of
+// the projection in front, all that there are.
+template <int N>
+__global__ void __launch_bounds__(kThreads, 2)
+    decode(const __grid_constant__ CUtensorMap map, const __grid_constant__ Attention a,
+           const __grid_constant__ Cut cut, uint32_t columns, const swy_step* step) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  extern __shared__ __align__(1024) char memory[];
+  decode_block<N>(map, a, cut, columns, step, memory);
+#endif
 }
 
 // ---- recording
 
-uint32_t reach_of(uint32_t head_dim) {
-  return kCluster * (head_dim == 64    ? Form<2>::kPositions
-                     : head_dim == 128 ? Form<4>::kPositions
-                                       : Form<8>::kPositions);
-}
-// Of a row. Many rows fill the device with fewer, and blocks without work take time as well.
-uint32_t most_clusters(const swy_attention_attrs& a, const swy_bucket& bucket) {
-  return clusters_of(bucket.context, reach_of(a.head_dim),
-                     bucket.rows <= 4    ? kMostClusters
-                     : bucket.rows <= 16 ? 4
-                                         : 2);
-}
-
-Attention placed(const Recording& r, uint32_t rows) {
-  Attention a = attention_of(r, false);
-  a.splits = most_clusters(r.attrs<swy_attention_attrs>(), r.bucket());
-  a.parts = static_cast<float*>(r.operands.workspace());
-  const uint32_t units = rows * a.kv_heads * a.groups;
-  a.counters = take_counters(r.list, units, r.error);
-  return a;
-}
-
 template <int N>
-swy_status record_form(const Recording& r, const Attention& a, uint32_t rows) {
-  return launch_clusters(r, decode<N>, kCluster, dim3(a.splits * kCluster, a.kv_heads * a.groups, rows), kThreads,
-                         Form<N>::kBytes, a, reach_of(a.head_dim), r.list.step);
+swy_status record_form(const Recording& r, const Attention& a, const Cut& cut, uint32_t rows) {
+  const swy_binding& pool = r.operands.bindings.states[0];
+  const uint64_t row_bytes = Form<N>::kDim * 2;
+  const uint32_t box = std::min(kTile, r.bucket().page_size), columns = box == kTile ? Form<N>::kOfStage : 1;
+  CUtensorMap map;
+  SWY_CUDA_TRY(map_columns(a.pages, pool.bytes / row_bytes, row_bytes, box, columns, &map, r.error));
+  return launch_clusters(r, decode<N>, cut.blocks, dim3(cut.most * cut.blocks, a.kv_heads * a.groups, rows), kThreads,
+                         memory_bytes<N>(a.rotary), map, a, cut, columns, r.list.step);
 }
 
 swy_status record(const Recording& r) {
   const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
-  const Attention a = placed(r, rows);
+  const Cut cut = cut_of(r.device(), r.attrs<swy_attention_attrs>(), r.bucket());
+  Attention a = attention_of(r, false);
+  a.splits = cut.most;
+  a.parts = static_cast<float*>(r.operands.workspace());
+  a.counters = take_counters(r.list, rows * a.kv_heads * a.groups, r.error);
   if (a.counters == nullptr) return SWY_UNSUPPORTED;  // the reason is given already
-  return a.head_dim == 64    ? record_form<2>(r, a, rows)
-         : a.head_dim == 128 ? record_form<4>(r, a, rows)
-                             : record_form<8>(r, a, rows);
+  return a.head_dim == 64    ? record_form<2>(r, a, cut, rows)
+         : a.head_dim == 128 ? record_form<4>(r, a, cut, rows)
+                             : record_form<8>(r, a, cut, rows);
 }
 
 swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
@@ -279,7 +323,7 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "takes decoding steps, one row per sequence");
   }
   if (!device.kv_bf16) return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "needs keys and values in bf16");
-  if (!is_hopper(device) || device.block_memory < Form<4>::kBytes + 4096) {
+  if (!is_hopper(device) || device.block_memory < memory_bytes<8>(kMostRotary)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs the clusters of compute capability 9.0");
   }
   if (bucket.rows > 64) {
@@ -299,13 +343,13 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
 
 double cost(const swy_op& op, const swy_bucket& bucket) {
   const auto& a = attention_attrs(op);
-  return 6 + 4.0 * bucket.rows * bucket.context * a.head_dim * a.kv_heads / 3.0e6;
+  return 5 + 4.0 * bucket.rows * bucket.context * a.head_dim * a.kv_heads / 3.6e6;
 }
 
-uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket& bucket) {
+uint64_t workspace(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
   const auto& a = attention_attrs(op);
   const uint64_t units = uint64_t{bucket.rows} * a.kv_heads * groups_of(a);
-  return units * most_clusters(a, bucket) * (kHeads * a.head_dim + 2 * kCluster) * sizeof(float);
+  return units * cut_of(device, a, bucket).most * kHeads * (a.head_dim + 2) * sizeof(float);
 }
 
 constexpr Kernel kKernels[] = {

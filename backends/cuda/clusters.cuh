@@ -1,5 +1,5 @@
-// Clusters of blocks and asynchronous copies, which compute capability 9.0 has: barriers in shared memory, rows that
-// the copy engine brings, and what blocks push into each other's shared memory. Compiled for less, nothing of it works.
+// Clusters of blocks, which compute capability 9.0 has: barriers in shared memory, and what blocks push into each
+// other's shared memory. Compiled for less, nothing of it works.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -60,12 +60,6 @@ __device__ inline void barrier_wait(uint64_t* barrier, uint32_t parity) {
         : "r"(shared_at(barrier)), "r"(parity)
         : "memory");
   }
-#endif
-}
-// Copies to shared memory; both lie on multiples of 16 bytes.
-__device__ inline void copy_row(void* to, const void* from, uint32_t bytes, uint64_t* barrier) {
-#if __CUDA_ARCH__ >= 900
-  copy_in(shared_at(to), from, bytes, shared_at(barrier));
 #endif
 }
 // Writes to the same place of another block's shared memory.

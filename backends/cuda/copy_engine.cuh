@@ -65,6 +65,14 @@ __device__ inline void copy_box(uint32_t to, const CUtensorMap& map, uint32_t x,
       "l"(&map), "r"(x), "r"(y), "r"(barrier)
       : "memory");
 }
+// A box of a tensor of three dimensions.
+__device__ inline void copy_box(uint32_t to, const CUtensorMap& map, uint3 at, uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::
+          "r"(to),
+      "l"(&map), "r"(at.x), "r"(at.y), "r"(at.z), "r"(barrier)
+      : "memory");
+}
 __device__ inline void prefetch_map(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }

@@ -26,4 +26,9 @@ constexpr uint32_t kBoxBytes = 128;  // of a row
 // piece p (16 bytes) of row r lies at r * 128 + (p ^ r % 8) * 16.
 swy_status map_boxes(const Weight& weight, uint32_t rows, CUtensorMap* out, swy_error* error);
 
+// Boxes of `box_rows` rows and `box_columns` columns of a matrix [rows, row_bytes / 128] of columns of 128 bytes, by
+// the coordinates (0, row, column). In shared memory: columns one after the other, and each as above.
+swy_status map_columns(const void* data, uint64_t rows, uint64_t row_bytes, uint32_t box_rows, uint32_t box_columns,
+                       CUtensorMap* out, swy_error* error);
+
 }  // namespace gpu

@@ -55,6 +55,12 @@ std::vector<Scene> make_scenes() {
 
 }  // namespace
 
+Scene decoding(uint32_t sequences) {
+  Scene scene{"decode" + std::to_string(sequences), {{}}};
+  for (uint32_t i = 0; i < sequences; ++i) scene.steps[0].push_back(at(i, i * 37 % 131, 1, i, i, i % 7 != 6));
+  return scene;
+}
+
 const std::vector<Scene>& all_scenes() {
   static const std::vector<Scene> scenes = make_scenes();
   return scenes;

@@ -15,6 +15,9 @@ struct Scene {
 // Decode rows beside chunks, inactive sequences, slots that are read and others that are written, chunk boundaries.
 const std::vector<Scene>& all_scenes();
 
+// So many sequences that decode, as rows fill a device by themselves.
+Scene decoding(uint32_t sequences);
+
 // Adds the scene's steps; every sequence gets pages of its own, in no order.
 void play(const Scene& scene, Builder& b);
 

@@ -43,7 +43,8 @@ Case attention(swy_op_id op, const Shape& s, const Scene& scene, Random& random)
   }
   b.paged({2, s.kv_heads, s.head_dim}, 1);
   if (op != SWY_OP_KV_APPEND) b.output(width);
-  const bool decode = scene.name == "decode4" || scene.name == "one_token" || scene.name == "first_token";
+  const bool decode =
+      scene.name == "decode4" || scene.name == "decode40" || scene.name == "one_token" || scene.name == "first_token";
   Case c = b.done(decode ? 0 : 3);
   if (op == SWY_OP_ATTEND && random.draws()) {  // the step's own rows are there already
     for (float& x : c.states[0].content) x = std::isnan(x) ? static_cast<float>(random.normal()) : x;
@@ -82,6 +83,9 @@ void attention_cases(std::vector<CaseSpec>& out) {
                        [=, &scene](Random& random) { return attention(op, s, scene, random); }});
       }
     }
+    // More rows and heads than a device has places for clusters of blocks.
+    out.push_back({SWY_OP_ATTENTION, op_name(SWY_OP_ATTENTION) + "." + s.name() + ".decode40", s.slow,
+                   [=](Random& random) { return attention(SWY_OP_ATTENTION, s, decoding(40), random); }});
     for (const swy_op_id op : {SWY_OP_ROPE, SWY_OP_HEAD_SPLIT}) {
       for (const uint32_t rows : {1u, 63u, 65u, 513u}) {
         out.push_back({op, op_name(op) + "." + s.name() + ".rows" + std::to_string(rows), false,

@@ -1,0 +1,78 @@
+// How attention.decode cuts rows: by what the device holds at once. Decided when a list is recorded.
+#pragma once
+
+#include <algorithm>
+#include <mutex>
+#include <vector>
+
+#include "attention_ring.cuh"
+
+namespace gpu {
+
+// A block that has a multiprocessor's memory alone, as far as counting is concerned.
+static __global__ void __launch_bounds__(kThreads) alone() {}
+
+// Clusters of 1, 2, 4 and 8 blocks that a device has room for at once, when no two blocks share a multiprocessor.
+struct Room {
+  int device;
+  uint32_t clusters[4];
+};
+
+inline Room make_room(const swy_device& device) {
+  Room room{device.ordinal, {static_cast<uint32_t>(device.processors)}};
+  const auto* kernel = reinterpret_cast<const void*>(alone);
+  const auto memory = static_cast<int>(device.block_memory);
+  bool asked = use(device, nullptr) == SWY_OK &&
+               cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, memory) == cudaSuccess;
+  for (uint32_t i = 1; i < 4; ++i) {
+    const uint32_t blocks = 1u << i;
+    cudaLaunchAttribute cluster{};
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {blocks, 1, 1};
+    cudaLaunchConfig_t config{};
+    config.gridDim = blocks, config.blockDim = kThreads, config.dynamicSmemBytes = device.block_memory;
+    config.attrs = &cluster, config.numAttrs = 1;
+    int count = 0;
+    asked = asked && cudaOccupancyMaxActiveClusters(&count, kernel, &config) == cudaSuccess;
+    // Not knowing costs time, no result: a cluster that finds no room begins later.
+    room.clusters[i] = asked ? static_cast<uint32_t>(count) : static_cast<uint32_t>(device.processors) / blocks;
+  }
+  if (!asked) cudaGetLastError();
+  return room;
+}
+
+// Asked for once per device.
+inline Room room_of(const swy_device& device) {
+  static std::mutex mutex;
+  static std::vector<Room> known;
+  const std::lock_guard lock(mutex);
+  for (const Room& room : known) {
+    if (room.device == device.ordinal) return room;
+  }
+  return known.emplace_back(make_room(device));
+}
+
+// Of the cuts of which all blocks are there at once, the one whose blocks have the fewest positions; larger clusters if
+// that is nearly the same. Where rows fill the device by themselves, only long ones are cut: blocks without work take
+// time as well.
+inline Cut cut_of(const swy_device& device, const swy_attention_attrs& a, const swy_bucket& bucket) {
+  constexpr uint32_t kRound = kWorkers * kTile;  // positions, a tile per warp
+  const Room room = room_of(device);
+  const uint32_t units = bucket.rows * a.kv_heads * groups_of(a);
+  Cut best{1, 2, 8192, 8192};
+  uint32_t least = UINT32_MAX;
+  for (uint32_t i = 4; i-- > 0;) {
+    const uint32_t blocks = 1u << i, most = std::min(room.clusters[i] / units, kMostClusters);
+    if (most == 0) continue;
+    // Clusters meet through memory, which takes as long as some more positions.
+    Cut c{blocks, most, blocks * kRound * 5 / 4, blocks * kRound};
+    if (most == 1) c = {blocks, 2, 8192, 8192};
+    const uint32_t clusters = std::min(c.clusters(bucket.context), most);
+    const uint32_t load = ceil_div(bucket.context, blocks * std::max(clusters, 1u)) + (clusters > 1 ? kRound : 0);
+    if (load < least - least / 8) least = load, best = c;
+  }
+  best.most = std::min(best.most, std::max(best.clusters(bucket.context), 1u));
+  return best;
+}
+
+}  // namespace gpu
