@@ -22,11 +22,12 @@ constexpr uint32_t kBoxWarps = 8, kBoxThreads = 32 * kBoxWarps;  // of a block
 constexpr uint32_t kSlice = 256;                                 // columns
 constexpr uint32_t kTileRows = 16, kTileBytes = kTileRows * kBoxBytes;
 
-// Whether a weight's rows are whole slices with groups that are whole 64s, and its rows whole tiles.
-inline bool in_boxes(const Weight& w) {
-  return (w.dtype == SWY_I4 || w.dtype == SWY_I4A) && w.width % kSlice == 0 && w.rows % kTileRows == 0 &&
+// Whether a weight's rows are whole slices with groups that are whole 64s; and whether there are whole tiles of them.
+inline bool in_slices(const Weight& w) {
+  return (w.dtype == SWY_I4 || w.dtype == SWY_I4A) && w.width % kSlice == 0 &&
          (w.groups == 1 || (w.group % 64 == 0 && (w.group & (w.group - 1)) == 0));
 }
+inline bool in_boxes(const Weight& w) { return in_slices(w) && w.rows % kTileRows == 0; }
 // Scales of `rows` rows, and offsets behind them.
 __host__ __device__ inline uint32_t scales_bytes(const Weight& w, uint32_t rows) {
   return rows * w.groups * 2 * (w.offsets != nullptr ? 2 : 1);
