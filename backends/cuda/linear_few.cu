@@ -13,7 +13,7 @@ __global__ void __launch_bounds__(kFewMostWarps * 32, 1)
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   extern __shared__ char dynamic[];
   __shared__ FewShared shared;
-  FewBlock<N, kAffine> block(f, shared, dynamic);
+  FewProducts<N, kAffine> block(f, shared, dynamic);
   block.run(maps, step);
 #endif
 }
