@@ -51,14 +51,16 @@ uint32_t team_for(uint32_t tiles) {
   return best;
 }
 
-// Microseconds of an H200, the clusters' rounds one after the other: the activations come at 40 GB/s to each
-// multiprocessor, products take 26 cycles of each quarter for 16 rows, 64 columns and 8 rows of activations, or 44 for
-// bringing the weights into registers, and results go to other blocks at 30 GB/s.
+// Microseconds of an H200 besides the weights, the clusters' rounds one after the other: a multiprocessor gets and puts
+// down activations at 18 GB/s times 1,000, its fullest quarter takes 33 cycles for products of 16 rows, 64 columns and
+// 8 rows of activations or 55 for bringing the weights into registers, and results go to other blocks at 14 GB/s times
+// 1,000.
 double time_of(const FewCut& c, uint32_t at_once) {
-  const double rows = c.padded * 8, others = 1.0 - 1.0 / c.blocks();
-  const double load = rows * c.groups * kFewGroup * 4 / 40e3;
-  const double products = std::max(44.0, 26.0 * c.padded) * most_of_quarter(c.tiles, c.team) * c.groups * 1.2 / 1750;
-  const double pushed = c.tiles * kTileRows * rows * 4 * others * c.parts / 30e3;
+  const double rows = c.padded * 8;
+  const double load = 1 + rows * c.groups * kFewGroup * 4 / 18e3;
+  const double products =
+      1 + std::max(55.0, 33.0 * c.padded) * most_of_quarter(c.tiles, c.team) * c.groups * 1.2 / 1750;
+  const double pushed = c.tiles * kTileRows * rows * 4 * c.parts / 14e3;
   const uint32_t rounds = ceil_div(c.clusters + c.plain_clusters, std::max(at_once, 1u));
   return rounds * (load + products + pushed);
 }
@@ -97,11 +99,11 @@ FewCut cut_for(const FewWork& work, uint32_t shift, uint32_t at_once, uint64_t m
   return c;
 }
 
-// The fastest cut, for a device with so many multiprocessors.
+// The fastest cut, for a device with so many multiprocessors. A block alone is no cluster that it could push in.
 FewCut best_cut(const FewWork& work, uint32_t processors, uint64_t most_bytes, double* time) {
   FewCut best{};
   *time = 1e9;
-  for (uint32_t shift = 0; 1u << shift <= kFewMostCluster; ++shift) {
+  for (uint32_t shift = 1; 1u << shift <= kFewMostCluster; ++shift) {
     const FewCut c = cut_for(work, shift, processors >> shift, most_bytes);
     if (c.tiles == 0) continue;
     const double t = time_of(c, processors >> shift);
@@ -209,7 +211,8 @@ swy_status supports_few(const swy_device& device, const swy_op& op, const swy_bu
   const auto processors = static_cast<uint32_t>(device.processors);
   if (quantized == 0 || quantized > kFewMostWeights ||
       best_cut(work_of(op), processors, device.block_memory, &time).tiles == 0) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "1 to %u weights of 4 bits whose tiles fit are needed",
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
+                     "1 to %u weights of 4 bits whose tiles fit, and an even number of slices, are needed",
                      kFewMostWeights);
   }
   return SWY_OK;
@@ -221,7 +224,7 @@ double cost_few(const swy_op& op, const swy_bucket&) {
   double bytes = 0, time = 0;
   for (uint32_t i = first_weight(op); i < op.weight_count; ++i) bytes += weight_bytes(*op.weights[i]);
   best_cut(work_of(op), kProcessors, kMemory, &time);
-  return 3 + std::max(time, bytes / 3.5e6);
+  return 2 + bytes / 3.5e6 + time;
 }
 
 constexpr Kernel kernel(const char* name, uint32_t op) {

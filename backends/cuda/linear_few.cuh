@@ -177,6 +177,22 @@ struct FewProducts : FewBlock<N, kAffine> {
            make_float4(total[n][0], total[n][1], total[n][2], total[n][3]));
     }
   }
+  // The same by the copy engine, from where the weights were that this warp alone has read.
+  __device__ void send_tile(uint32_t tile, uint32_t part, uint32_t begin, const float (&total)[N][4]) {
+    if (tile >= tiles) return;
+    char* from = memory + (tile * f.cut.slices() + begin / 4) * kTileBytes;
+    __syncwarp();
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+      reinterpret_cast<float4*>(from)[n * 32 + lane] = make_float4(total[n][0], total[n][1], total[n][2], total[n][3]);
+    }
+    stores_visible_to_copies();
+    __syncwarp();
+    if (lane >= N) return;
+    const uint32_t piece = tile * N + lane, to = piece & (f.cut.blocks() - 1);
+    copy_to_peer(pushed_at(rank * parts() + part, piece >> f.cut.shift) - lane, from + lane * 512, 512, &shared.pushed,
+                 to);
+  }
   __device__ float inverse_of(uint32_t m) const {
     float sum = 0;
     for (uint32_t i = 0; i < f.cut.blocks(); ++i) sum += shared.of_peers[i][m];
@@ -212,17 +228,18 @@ struct FewProducts : FewBlock<N, kAffine> {
 
   // ---- the whole
 
+  template <bool kPlain>
   __device__ void meet_rows(const swy_step* step) {
     rows = step_rows(step, f.p.domain);
     depend();
     release_next();
-    this->put_rows();
+    this->template put_rows<kPlain>();
     __syncthreads();
     cluster_wait();  // all blocks have begun, and can be pushed to
     this->push_squares();
   }
   __device__ void run_quantized(const swy_step* step) {
-    meet_rows(step);
+    meet_rows<false>(step);
     const uint32_t team = f.cut.team, tile = warp % team, part = warp / team;
     const uint32_t begin = f.cut.groups * part / f.cut.parts, end = f.cut.groups * (part + 1) / f.cut.parts;
     float total[kFewWarpTiles][N][4] = {};
@@ -234,14 +251,20 @@ struct FewProducts : FewBlock<N, kAffine> {
     }
     meet_before_pushing();
 #pragma unroll
-    for (uint32_t m = 0; m < kFewWarpTiles; ++m) push_tile(tile + m * team, part, total[m]);
+    for (uint32_t m = 0; m < kFewWarpTiles; ++m) {
+      if (N == kFewSentGroups && f.cut.sent()) {
+        send_tile(tile + m * team, part, begin, total[m]);
+      } else {
+        push_tile(tile + m * team, part, total[m]);
+      }
+    }
   }
   __device__ void run_plain(const swy_step* step) {
     const uint32_t tile = warp % f.cut.plain_tiles, part = warp / f.cut.plain_tiles, parts = f.cut.plain_parts;
     const uint32_t begin = f.cut.groups * part / parts, end = part < parts ? f.cut.groups * (part + 1) / parts : 0;
     Pieces pieces;
     load_plain(tile, begin, end, pieces);
-    meet_rows(step);
+    meet_rows<true>(step);
     float total[N][4] = {};
     for (uint32_t group = begin; group < end; group += kFewPlainGroups) {
       if (group != begin) load_plain(tile, group, end, pieces);
@@ -261,6 +284,10 @@ struct FewProducts : FewBlock<N, kAffine> {
     const uint32_t mine = owned();
     for (uint32_t i = warp; i < mine; i += f.cut.warps()) write_piece(i);
     barrier_wait(&shared.pushed, 0);  // the block is there for as long as it is pushed to
+    if (N != kFewSentGroups || !f.cut.sent()) return;
+    __syncwarp();
+    cluster_arrive();
+    cluster_wait();  // and what it sends is read
   }
 };
 

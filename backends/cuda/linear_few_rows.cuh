@@ -23,6 +23,15 @@ __device__ inline void arrive_at_peer(const uint64_t* barrier, uint32_t rank) {
   asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(at_peer(barrier, rank)) : "memory");
 }
 
+// Copies within the cluster, between the same places or others; counted by the other block's barrier.
+__device__ inline void copy_to_peer(const void* mine, const void* from, uint32_t bytes, const uint64_t* barrier,
+                                    uint32_t rank) {
+  asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                   at_peer(mine, rank)),
+               "r"(shared_at(from)), "r"(bytes), "r"(at_peer(barrier, rank))
+               : "memory");
+}
+
 // ---- products
 
 // d = c + a * b. m16n8k16 of bf16; d may be c.
@@ -143,55 +152,57 @@ struct FewBlock {
 
   // ---- activations
 
-  // Eight elements of row m, those of unit u (8 columns), as the second operand; sums and squares of them.
-  __device__ void put_eight(uint32_t m, uint32_t slice, float (&v)[8]) {
+  // Eight elements of row m, those of unit u (8 columns), as the second operand; sums and squares of them. `by` is what
+  // they are multiplied by; kLow: their low terms too, instead of sums. Nothing is kept of rows that are not there.
+  template <bool kLow>
+  __device__ void put_eight(uint32_t m, uint32_t slice, bool there, const float (&by)[8], float (&v)[8]) {
     const uint32_t u = slice * 32 + lane, group = u / 8, n = m / 8;
     float square = 0;
-    if (f.p.normed) {
-      const float* by = reinterpret_cast<const float*>(memory + f.cut.factors_at()) + u * 8;
 #pragma unroll
-      for (int j = 0; j < 8; ++j) square = fmaf(v[j], v[j], square), v[j] *= by[j];
-      square = warp_sum(square);
-      if (lane == 0) shared.squares[slice][m] = square;
-    }
+    for (int j = 0; j < 8; ++j) square = fmaf(v[j], v[j], square), v[j] *= by[j];
     uint32_t words[4], low[4];
     float sum = 0;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const RoundedPair pair(v[i], v[i + 4]);
       words[i] = pair.bits;
-      low[i] = RoundedPair(v[i] - pair.low, v[i + 4] - pair.high).bits;
+      if (kLow) low[i] = RoundedPair(v[i] - pair.low, v[i + 4] - pair.high).bits;
       sum += pair.low + pair.high;
     }
     const uint32_t at = ((group * N + n) * 2 + u % 2) * 512 + (m % 8 * 4 + u / 2 % 4) * 16;
-    *reinterpret_cast<uint4*>(memory + f.cut.x_at() + at) = make_uint4(words[0], words[1], words[2], words[3]);
-    if (plain) {
-      *reinterpret_cast<uint4*>(memory + at) = make_uint4(low[0], low[1], low[2], low[3]);
-      return;
+    auto* to = reinterpret_cast<uint4*>(memory + f.cut.x_at() + at);
+    if (there) *to = make_uint4(words[0], words[1], words[2], words[3]);
+    if (kLow && there) *reinterpret_cast<uint4*>(memory + at) = make_uint4(low[0], low[1], low[2], low[3]);
+    square = warp_sum(square);
+    if (there && lane == 0) shared.squares[slice][m] = square;
+    if constexpr (!kLow) {
+#pragma unroll
+      for (int d = 1; d < 8; d *= 2) sum += __shfl_xor_sync(kAll, sum, d);
+      auto* sums = reinterpret_cast<float*>(memory + f.cut.sums_at()) + (group * N + n) * 16 + m % 8 / 2 * 4 + m % 2;
+      if (there && u % 8 == 0) sums[0] = sums[2] = (kAffine ? -128.0f : -136.0f) * sum;
     }
-#pragma unroll
-    for (int d = 1; d < 8; d *= 2) sum += __shfl_xor_sync(kAll, sum, d);
-    if (u % 8 != 0) return;
-    auto* sums = reinterpret_cast<float*>(memory + f.cut.sums_at()) + (group * N + n) * 16 + m % 8 / 2 * 4 + m % 2;
-    sums[0] = sums[2] = (kAffine ? -128.0f : -136.0f) * sum;
   }
-  // All live rows; a warp takes 256 columns of some at a time.
+  // All live rows. Some warps have a slice of 256 columns, and each of them some rows at a time.
+  template <bool kLow>
   __device__ void put_rows() {
-    constexpr uint32_t kAtOnce = 5;
-    const uint32_t slices = f.cut.slices(), tasks = rows * slices;
-    for (uint32_t task = warp; task < tasks; task += kAtOnce * f.cut.warps()) {
-      float v[kAtOnce][8];
+    constexpr uint32_t kAtOnce = N == 1 ? 2 : N == 2 ? 3 : 5;
+    const uint32_t slices = f.cut.slices(), warps = f.cut.warps(), each = max(warps / slices, 1u);
+    for (uint32_t slice = warp / each; slice < slices; slice += warps / each) {
+      float by[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+      if (f.p.normed)
+        load_eight(reinterpret_cast<const float*>(memory + f.cut.factors_at()) + slice * kSlice + lane * 8, by);
+      for (uint32_t row = warp % each; row < rows; row += kAtOnce * each) {
+        float v[kAtOnce][8] = {};
 #pragma unroll
-      for (uint32_t i = 0; i < kAtOnce; ++i) {
-        const uint32_t t = task + i * f.cut.warps();
-        if (t >= tasks) break;
-        load_eight_fresh(f.p.x + uint64_t{t / slices} * f.p.width + column() + t % slices * kSlice + lane * 8, v[i]);
-      }
+        for (uint32_t i = 0; i < kAtOnce; ++i) {
+          const uint32_t m = row + i * each;
+          if (m < rows) load_eight_fresh(f.p.x + uint64_t{m} * f.p.width + column() + slice * kSlice + lane * 8, v[i]);
+        }
 #pragma unroll
-      for (uint32_t i = 0; i < kAtOnce; ++i) {
-        const uint32_t t = task + i * f.cut.warps();
-        if (t >= tasks) break;
-        put_eight(t / slices, t % slices, v[i]);
+        for (uint32_t i = 0; i < kAtOnce; ++i) {
+          const uint32_t m = row + i * each;
+          put_eight<kLow>(m, slice, m < rows, by, v[i]);
+        }
       }
     }
   }
