@@ -52,9 +52,8 @@ uint32_t team_for(uint32_t tiles) {
 }
 
 // Microseconds of an H200 besides the weights, the clusters' rounds one after the other: a multiprocessor gets and puts
-// down activations at 18 GB/s times 1,000, its fullest quarter takes 33 cycles for products of 16 rows, 64 columns and
-// 8 rows of activations or 55 for bringing the weights into registers, and results go to other blocks at 14 GB/s times
-// 1,000.
+// down activations at 18 GB/s, its fullest quarter takes 33 cycles for products of 16 rows, 64 columns and 8 rows of
+// activations or 55 for bringing the weights into registers, and results go to other blocks at 14 GB/s.
 double time_of(const FewCut& c, uint32_t at_once) {
   const double rows = c.padded * 8;
   const double load = 1 + rows * c.groups * kFewGroup * 4 / 18e3;
