@@ -177,22 +177,6 @@ struct FewProducts : FewBlock<N, kAffine> {
            make_float4(total[n][0], total[n][1], total[n][2], total[n][3]));
     }
   }
-  // The same by the copy engine, from where the weights were that this warp alone has read.
-  __device__ void send_tile(uint32_t tile, uint32_t part, uint32_t begin, const float (&total)[N][4]) {
-    if (tile >= tiles) return;
-    char* from = memory + (tile * f.cut.slices() + begin / 4) * kTileBytes;
-    __syncwarp();
-#pragma unroll
-    for (int n = 0; n < N; ++n) {
-      reinterpret_cast<float4*>(from)[n * 32 + lane] = make_float4(total[n][0], total[n][1], total[n][2], total[n][3]);
-    }
-    stores_visible_to_copies();
-    __syncwarp();
-    if (lane >= N) return;
-    const uint32_t piece = tile * N + lane, to = piece & (f.cut.blocks() - 1);
-    copy_to_peer(pushed_at(rank * parts() + part, piece >> f.cut.shift) - lane, from + lane * 512, 512, &shared.pushed,
-                 to);
-  }
   __device__ float inverse_of(uint32_t m) const {
     float sum = 0;
     for (uint32_t i = 0; i < f.cut.blocks(); ++i) sum += shared.of_peers[i][m];
@@ -251,13 +235,7 @@ struct FewProducts : FewBlock<N, kAffine> {
     }
     meet_before_pushing();
 #pragma unroll
-    for (uint32_t m = 0; m < kFewWarpTiles; ++m) {
-      if (N == kFewSentGroups && f.cut.sent()) {
-        send_tile(tile + m * team, part, begin, total[m]);
-      } else {
-        push_tile(tile + m * team, part, total[m]);
-      }
-    }
+    for (uint32_t m = 0; m < kFewWarpTiles; ++m) push_tile(tile + m * team, part, total[m]);
   }
   __device__ void run_plain(const swy_step* step) {
     const uint32_t tile = warp % f.cut.plain_tiles, part = warp / f.cut.plain_tiles, parts = f.cut.plain_parts;
@@ -284,10 +262,6 @@ struct FewProducts : FewBlock<N, kAffine> {
     const uint32_t mine = owned();
     for (uint32_t i = warp; i < mine; i += f.cut.warps()) write_piece(i);
     barrier_wait(&shared.pushed, 0);  // the block is there for as long as it is pushed to
-    if (N != kFewSentGroups || !f.cut.sent()) return;
-    __syncwarp();
-    cluster_arrive();
-    cluster_wait();  // and what it sends is read
   }
 };
 

@@ -10,7 +10,6 @@ constexpr uint32_t kFewMostSlices = 8;   // of 256 columns, of a block
 constexpr uint32_t kFewMostWeights = 4;  // quantized ones
 constexpr uint32_t kFewMostPlain = 512;  // rows of a plain weight
 constexpr uint32_t kFewPlainGroups = 4;  // that a warp with plain rows reads at once
-constexpr uint32_t kFewSentGroups = 4;   // of 8 rows, whose results the copy engine takes to other blocks
 
 // A cluster has tiles of 16 rows of weights, and each of its blocks a share of their columns. A team of warps has one
 // or two tiles each; where tiles are few, `parts` teams share the block's columns. The clusters behind the first
@@ -29,8 +28,6 @@ struct FewCut {
   __host__ __device__ uint32_t blocks() const { return 1u << shift; }
   __host__ __device__ uint32_t slices() const { return groups / 4; }
   __host__ __device__ uint32_t warps() const { return team * parts; }
-  // Whether a warp's results fit where the weights lie that no other warp reads, and stay there.
-  __host__ __device__ bool sent() const { return apart && padded == kFewSentGroups && groups % (4 * parts) == 0; }
   // Shared memory, in bytes: weights (or low terms of the activations), activations, sums of their groups, what they
   // are multiplied by, scales; and what is pushed, 512 for each 16 rows of weights by 8 of activations.
   __host__ __device__ uint32_t term_bytes() const { return groups * padded * 1024; }

@@ -23,15 +23,6 @@ __device__ inline void arrive_at_peer(const uint64_t* barrier, uint32_t rank) {
   asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(at_peer(barrier, rank)) : "memory");
 }
 
-// Copies within the cluster, between the same places or others; counted by the other block's barrier.
-__device__ inline void copy_to_peer(const void* mine, const void* from, uint32_t bytes, const uint64_t* barrier,
-                                    uint32_t rank) {
-  asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                   at_peer(mine, rank)),
-               "r"(shared_at(from)), "r"(bytes), "r"(at_peer(barrier, rank))
-               : "memory");
-}
-
 // ---- products
 
 // d = c + a * b. m16n8k16 of bf16; d may be c.
