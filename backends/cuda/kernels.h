@@ -37,6 +37,7 @@ std::span<const Kernel> embedding_kernels();
 std::span<const Kernel> rms_norm_kernels();
 std::span<const Kernel> linear_kernels();
 std::span<const Kernel> linear_boxes_kernels();
+std::span<const Kernel> linear_few_kernels();
 std::span<const Kernel> linear_grouped_kernels();
 std::span<const Kernel> linear_strips_kernels();
 std::span<const Kernel> linear_tiles_kernels();

@@ -19,6 +19,7 @@ struct Cuda {
                                                          rms_norm_kernels,
                                                          linear_kernels,
                                                          linear_boxes_kernels,
+                                                         linear_few_kernels,
                                                          linear_grouped_kernels,
                                                          linear_strips_kernels,
                                                          linear_tiles_kernels,

@@ -85,6 +85,25 @@ void decoding_cases(std::vector<CaseSpec>& out) {
   put(out, {1, 2304, {2128, 16}, i4}, true);
 }
 
+// The same for as many rows as many sessions have.
+void few_rows_cases(std::vector<CaseSpec>& out) {
+  const Encoding bf16{SWY_BF16, 0}, i4{SWY_I4, 64}, i4a{SWY_I4A, 64}, row{SWY_I4, 0};
+  put(out, {2, 256, {48, 16}, i4}, false);
+  for (const Encoding& e : {i4, i4a, row, Encoding{SWY_I4A, 128}}) put(out, {3, 512, {36, 130}, e}, false);
+  put(out, {64, 512, {32, 40}, i4a}, false);
+  put(out, {17, 1024, {144}, {SWY_I4A, 128}}, false);
+  put(out, {16, 1536, {16}, {SWY_I4, 128}}, false);
+  put(out, {33, 1024, {48}, row}, false);
+  put(out, {9, 2048, {48, 16}, i4}, false);
+  put(out, {31, 4096, {80}, i4}, false);
+  put(out, {5, 512, {4112, 128}, i4a}, false);
+  put_mixed(out, "gates.rows7.in512", 7, 512, {{48, i4}, {5, bf16}, {16, i4}, {20, bf16}});
+  put_mixed(out, "gates.rows32.in2048", 32, 2048, {{32, i4a}, {20, bf16}, {5, bf16}});
+  put(out, {32, 2048, {2128, 16}, i4}, true);
+  put(out, {64, 2048, {2128, 16}, i4}, true);
+  put(out, {64, 2560, {64}, i4}, true);
+}
+
 }  // namespace
 
 void linear_cases(std::vector<CaseSpec>& out) {
@@ -111,6 +130,7 @@ void linear_cases(std::vector<CaseSpec>& out) {
     for (const uint32_t rows : {1u, 3u, 70u}) put(out, {rows, 256, {36, 130}, e}, false);  // whole groups
   }
   decoding_cases(out);
+  few_rows_cases(out);
   for (const Encoding& e : all_encodings()) {
     for (const uint32_t rows : {1u, 2u, 8u, 16u, 17u, 63u, 64u, 65u, 129u, 513u}) {
       for (const uint64_t in : {36u, 64u, 300u, 512u}) put(out, {rows, in, {30, 50}, e}, true);

@@ -1,0 +1,242 @@
+// LINEAR, LINEAR_ADD and RMS_NORM_LINEAR of 2 to 64 rows on Hopper (linear_few.cuh).
+#include "linear_few.cuh"
+
+#include <algorithm>
+#include <bit>
+
+namespace gpu {
+namespace {
+
+template <int N, bool kAffine>
+__global__ void __launch_bounds__(kFewMostWarps * 32, 1)
+    linear_few(const __grid_constant__ FewMaps maps, const __grid_constant__ Few f, const swy_step* step) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  extern __shared__ char dynamic[];
+  __shared__ FewShared shared;
+  FewProducts<N, kAffine> block(f, shared, dynamic);
+  block.run(maps, step);
+#endif
+}
+
+uint32_t rows_of(const swy_op& op) { return static_cast<uint32_t>(op.inputs[0]->dims[0]); }
+uint32_t width_of(const swy_op& op) { return static_cast<uint32_t>(op.inputs[0]->dims[1]); }
+
+// What is to be cut.
+struct FewWork {
+  uint32_t rows, slices, tiles, plain_tiles;
+  Weight like;  // one of the quantized weights
+};
+FewWork work_of(const swy_op& op) {
+  FewWork work{rows_of(op), width_of(op) / kSlice, 0, 0, {}};
+  for (uint32_t i = first_weight(op); i < op.weight_count; ++i) {
+    const Weight w = weight_of(*op.weights[i], nullptr);
+    if (is_quantized(w.dtype)) work.like = w;
+    (is_quantized(w.dtype) ? work.tiles : work.plain_tiles) += ceil_div(w.rows, kTileRows);
+  }
+  return work;
+}
+
+// Tiles of the quarter of a multiprocessor that has most: its warps are every fourth of a team.
+uint32_t most_of_quarter(uint32_t tiles, uint32_t team) {
+  uint32_t first = 0;
+  for (uint32_t w = 0; w < team; w += 4) first += w + team < tiles ? 2 : 1;
+  return first;
+}
+// Warps for so many tiles: the fewest of those with which the quarters have least.
+uint32_t team_for(uint32_t tiles) {
+  uint32_t best = ceil_div(tiles, kFewWarpTiles);
+  for (uint32_t team = best + 1; team <= std::min(tiles, kFewMostWarps); ++team) {
+    if (most_of_quarter(tiles, team) < most_of_quarter(tiles, best)) best = team;
+  }
+  return best;
+}
+
+// Microseconds of an H200 besides the weights, the clusters' rounds one after the other: a multiprocessor gets and puts
+// down activations at 18 GB/s, its fullest quarter takes 33 cycles for products of 16 rows, 64 columns and 8 rows of
+// activations or 55 for bringing the weights into registers, and results go to other blocks at 14 GB/s.
+double time_of(const FewCut& c, uint32_t at_once) {
+  const double rows = c.padded * 8;
+  const double load = 1 + rows * c.groups * kFewGroup * 4 / 18e3;
+  const double products =
+      1 + std::max(55.0, 33.0 * c.padded) * most_of_quarter(c.tiles, c.team) * c.groups * 1.2 / 1750;
+  const double pushed = c.tiles * kTileRows * rows * 4 * c.parts / 14e3;
+  const uint32_t rounds = ceil_div(c.clusters + c.plain_clusters, std::max(at_once, 1u));
+  return rounds * (load + products + pushed);
+}
+
+// Cuts the work for clusters of 2^shift blocks, `at_once` of which there is room for; tiles is 0 where it does not fit.
+FewCut cut_for(const FewWork& work, uint32_t shift, uint32_t at_once, uint64_t most_bytes) {
+  FewCut c{};
+  c.shift = shift;
+  c.groups = work.slices / c.blocks() * 4;
+  c.padded = std::bit_ceil(ceil_div(work.rows, 8));
+  c.affine = work.like.offsets != nullptr || work.like.dtype == SWY_I4A;
+  c.scale_shift = work.like.groups == 1 ? 31 : std::bit_width(work.like.group / kFewGroup) - 1;
+  c.scales = std::max(c.groups >> c.scale_shift, 1u);
+  const uint64_t group = uint64_t{1} << c.scale_shift;  // of one scale, in groups of 64 columns
+  const bool whole = work.like.groups == 1 || c.groups % group == 0 || group % std::max(c.groups, 1u) == 0;
+  if (!whole || work.slices % c.blocks() != 0 || c.slices() > kFewMostSlices || at_once == 0) return c;
+  c.plain_parts = std::min(ceil_div(c.groups, kFewPlainGroups), 4u);
+  const uint32_t plain = ceil_div(work.plain_tiles, 4u);  // clusters, about
+  uint32_t tiles = ceil_div(work.tiles, at_once > plain ? at_once - plain : 1);
+  for (tiles = std::min(tiles, kFewMostWarps * kFewWarpTiles); tiles > 0; --tiles) {
+    c.tiles = tiles;
+    c.clusters = ceil_div(work.tiles, tiles);
+    c.team = team_for(tiles);
+    for (c.parts = 1; c.warps() * 2 <= 12 && c.groups % (c.parts * 2) == 0;) c.parts *= 2;
+    if (work.plain_tiles != 0) {
+      c.plain_parts = std::min(c.plain_parts, c.warps());
+      c.plain_tiles = std::min(c.warps() / c.plain_parts, work.plain_tiles);
+      c.plain_clusters = ceil_div(work.plain_tiles, c.plain_tiles);
+    }
+    for (const bool apart : {true, false}) {
+      c.apart = apart;
+      if (c.bytes() + sizeof(float) * (kFewMostSlices + kFewMostCluster + 1) * kFewMostRows <= most_bytes) return c;
+    }
+  }
+  c.tiles = 0;
+  return c;
+}
+
+// The fastest cut, for a device with so many multiprocessors. A block alone is no cluster that it could push in.
+FewCut best_cut(const FewWork& work, uint32_t processors, uint64_t most_bytes, double* time) {
+  FewCut best{};
+  *time = 1e9;
+  for (uint32_t shift = 1; 1u << shift <= kFewMostCluster; ++shift) {
+    const FewCut c = cut_for(work, shift, processors >> shift, most_bytes);
+    if (c.tiles == 0) continue;
+    const double t = time_of(c, processors >> shift);
+    if (t < *time) best = c, *time = t;
+  }
+  return best;
+}
+
+using FewKernel = void (*)(const FewMaps, const Few, const swy_step*);
+FewKernel kernel_for(const FewCut& c) {
+  if (c.affine) {
+    return c.padded == 1   ? linear_few<1, true>
+           : c.padded == 2 ? linear_few<2, true>
+           : c.padded == 4 ? linear_few<4, true>
+                           : linear_few<8, true>;
+  }
+  return c.padded == 1   ? linear_few<1, false>
+         : c.padded == 2 ? linear_few<2, false>
+         : c.padded == 4 ? linear_few<4, false>
+                         : linear_few<8, false>;
+}
+
+// How many clusters the device has room for at once: fewer than its multiprocessors make, where their groups do not
+// divide by a cluster.
+uint32_t clusters_at_once(const FewCut& c, FewKernel kernel, uint32_t processors) {
+  const auto* function = reinterpret_cast<const void*>(kernel);
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim = {c.blocks(), 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = (c.clusters + c.plain_clusters) * c.blocks();
+  config.blockDim = c.warps() * 32;
+  config.dynamicSmemBytes = c.bytes();
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  int found = 0;
+  cudaError_t e = cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, c.bytes());
+  if (e == cudaSuccess) e = cudaOccupancyMaxActiveClusters(&found, function, &config);
+  if (e != cudaSuccess) cudaGetLastError();
+  return std::min(found > 0 ? found : 1u << 16, processors >> c.shift);
+}
+
+// The same kernel is in a list with more and with less memory: what it may have is the most, whichever came last.
+swy_status allow_memory(const Recording& r, FewKernel kernel) {
+  cudaFuncAttributes attributes{};
+  const auto* function = reinterpret_cast<const void*>(kernel);
+  cudaError_t e = cudaFuncGetAttributes(&attributes, function);
+  const auto most = static_cast<int>(r.device().block_memory - attributes.sharedSizeBytes);
+  if (e == cudaSuccess) e = cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, most);
+  return check(e, "reserving shared memory", r.error);
+}
+
+swy_status record_few(const Recording& r) {
+  Few f{};
+  FewMaps maps{};
+  f.p = linear_projection(r);
+  const FewWork work = work_of(r.op);
+  const auto processors = static_cast<uint32_t>(r.device().processors);
+  double time = 0;
+  f.cut = best_cut(work, processors, r.device().block_memory, &time);
+  const FewKernel kernel = kernel_for(f.cut);
+  const uint32_t room = clusters_at_once(f.cut, kernel, processors);
+  f.cut = cut_for(work, f.cut.shift, room, r.device().block_memory);
+  uint32_t next = 0;
+  for (uint32_t i = 0; i < f.p.count; ++i) {
+    const Weight& w = f.p.weights[i];
+    const bool quantized = is_quantized(w.dtype);
+    const uint32_t tiles = ceil_div(w.rows, kTileRows);
+    f.first[0][i + 1] = f.first[0][i] + (quantized ? tiles : 0);
+    f.first[1][i + 1] = f.first[1][i] + (quantized ? 0 : tiles);
+    if (!quantized) continue;
+    f.like = w;
+    f.map[i] = next;
+    SWY_CUDA_TRY(map_boxes(w, kTileRows, &maps.of[next++], r.error));
+  }
+  const uint32_t blocks = (f.cut.clusters + f.cut.plain_clusters) * f.cut.blocks();
+  SWY_CUDA_TRY(
+      launch_clusters(r, kernel, f.cut.blocks(), blocks, f.cut.warps() * 32, f.cut.bytes(), maps, f, r.list.step));
+  return allow_memory(r, kernel);
+}
+
+swy_status supports_few(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {
+  if (!is_hopper(device)) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs clusters (compute capability 9.0)");
+  }
+  if (rows_of(op) < 2 || rows_of(op) > kFewMostRows) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "takes 2 to %u rows, the bucket has %u", kFewMostRows,
+                     rows_of(op));
+  }
+  uint32_t quantized = 0;
+  Weight like{};
+  for (uint32_t i = first_weight(op); i < op.weight_count; ++i) {
+    const Weight w = weight_of(*op.weights[i], nullptr);
+    if (w.dtype == SWY_BF16 && w.width % kSlice == 0 && w.rows <= kFewMostPlain) continue;
+    if (quantized++ == 0) like = w;
+    if (!in_slices(w) || w.dtype != like.dtype || w.groups != like.groups) {
+      return swy::fail(
+          error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
+          "weight %u (%u x %u) is neither some of bf16 nor, like the others, of 4 bits in slices of 256 and "
+          "groups of 64 or a multiple",
+          i, w.rows, w.width);
+    }
+  }
+  double time = 0;
+  const auto processors = static_cast<uint32_t>(device.processors);
+  if (quantized == 0 || quantized > kFewMostWeights ||
+      best_cut(work_of(op), processors, device.block_memory, &time).tiles == 0) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
+                     "1 to %u weights of 4 bits whose tiles fit, and an even number of slices, are needed",
+                     kFewMostWeights);
+  }
+  return SWY_OK;
+}
+
+double cost_few(const swy_op& op, const swy_bucket&) {
+  constexpr uint32_t kProcessors = 132;
+  constexpr uint64_t kMemory = 227 * 1024;
+  double bytes = 0, time = 0;
+  for (uint32_t i = first_weight(op); i < op.weight_count; ++i) bytes += weight_bytes(*op.weights[i]);
+  best_cut(work_of(op), kProcessors, kMemory, &time);
+  return 2 + bytes / 3.5e6 + time;
+}
+
+constexpr Kernel kernel(const char* name, uint32_t op) {
+  return {name, op, kAlways, SWY_BF16, supports_few, cost_few, nullptr, record_few};
+}
+constexpr Kernel kKernels[] = {
+    kernel("linear.few", SWY_OP_LINEAR),
+    kernel("linear_add.few", SWY_OP_LINEAR_ADD),
+    kernel("rms_norm_linear.few", SWY_OP_RMS_NORM_LINEAR),
+};
+
+}  // namespace
+
+std::span<const Kernel> linear_few_kernels() { return kKernels; }
+
+}  // namespace gpu

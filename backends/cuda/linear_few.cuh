@@ -1,0 +1,270 @@
+// Projections of 2 to 64 rows with 4-bit weights on Hopper, made for memory's rate.
+//
+// A block has all of its weights on the way before the kernels in front have ended. Blocks of a cluster share the
+// columns, so that none reads more than its part of the activations, in fp32 as they are. m16n8k16 multiplies 128 + q,
+// which is a 4-bit q with other bits around it, with bf16 activations; the sum of each group of 64 begins with what the
+// 128 brings too much, and is scaled in fp32. What blocks and warps have of a result is pushed to the block that adds
+// it up and writes it.
+//
+// Which column an instruction takes is free as long as both operands agree: lane 4 g + t has 16 neighbouring columns of
+// a group, from 16 t on, elements i and i + 4 of each eight as a pair.
+#pragma once
+
+#include "linear_few_rows.cuh"
+
+namespace gpu {
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+
+template <int N, bool kAffine>
+struct FewProducts : FewBlock<N, kAffine> {
+  using Block = FewBlock<N, kAffine>;
+  using Block::Block, Block::f, Block::shared, Block::memory, Block::warp, Block::lane, Block::rank, Block::rows,
+      Block::first, Block::tiles, Block::plain, Block::column, Block::first_scale, Block::parts, Block::weight_of_tile,
+      Block::owned;
+
+  // ---- quantized tiles
+
+  // A group of 64 columns of a tile: the first operands of its four steps.
+  __device__ void load_tile(uint32_t tile, uint32_t group, uint32_t magic, uint32_t (&a)[4][4]) const {
+    const uint32_t row = box_row(), t = lane % 4;
+    const char* from = memory + (tile * f.cut.slices() + group / 4) * kTileBytes + row * kBoxBytes + t % 2 * 8 +
+                       ((group % 4 * 2 + t / 2) ^ row) * 16;
+#pragma unroll
+    for (uint32_t half = 0; half < 2; ++half) {
+      const uint2 q = *reinterpret_cast<const uint2*>(from + half * 8 * kBoxBytes);
+      unpack_word(q.x, magic, half, a[0], a[1]);
+      unpack_word(q.y, magic, half, a[2], a[3]);
+    }
+  }
+  __device__ void load_scales(uint32_t tile, uint32_t group, float (&scale)[2], float (&offset)[2]) const {
+    const uint32_t in = ((column() / kFewGroup + group) >> f.cut.scale_shift) - first_scale();
+    const auto* at = reinterpret_cast<const uint16_t*>(memory + f.cut.scales_at());
+#pragma unroll
+    for (uint32_t half = 0; half < 2; ++half) {
+      const uint32_t i = (tile * kTileRows + box_row() + half * 8) * f.cut.scales + in;
+      scale[half] = half_bits(at[i]);
+      if (kAffine) offset[half] = half_bits(at[f.cut.tiles * kTileRows * f.cut.scales + i]) * (-1.0f / 128);
+    }
+  }
+
+  // total += the products of M tiles, a team apart, with groups begin to end.
+  template <uint32_t M>
+  __device__ void multiply(uint32_t tile, uint32_t begin, uint32_t end, float (&total)[kFewWarpTiles][N][4]) const {
+    constexpr int kAtOnce = N == 1 || N == 8 ? 1 : 2;
+    uint32_t magic;
+    asm volatile("mov.b32 %0, 0x43004300;" : "=r"(magic));
+#pragma unroll 1
+    for (uint32_t group = begin; group < end; ++group) {
+      uint32_t a[M][4][4];
+      float scale[M][2], offset[M][2];
+#pragma unroll
+      for (uint32_t m = 0; m < M; ++m) {
+        load_tile(tile + m * f.cut.team, group, magic, a[m]);
+        load_scales(tile + m * f.cut.team, group, scale[m], offset[m]);
+      }
+      const char* x = memory + f.cut.x_at() + group * N * 1024 + lane * 16;
+      const char* sums = memory + f.cut.sums_at() + group * N * 64 + lane % 4 * 16;
+#pragma unroll
+      for (int n = 0; n < N; n += kAtOnce) {
+        float c[kAtOnce][4], d[M][kAtOnce][4];
+        multiply_group<M, kAtOnce>(a, x + n * 1024, sums + n * 64, c, d);
+#pragma unroll
+        for (uint32_t m = 0; m < M; ++m) {
+#pragma unroll
+          for (int i = 0; i < kAtOnce; ++i) add_scaled(total[m][n + i], scale[m], d[m][i], offset[m], c[i]);
+        }
+      }
+    }
+  }
+  __device__ static void add_scaled(float (&total)[4], const float (&scale)[2], const float (&d)[4],
+                                    const float (&offset)[2], const float (&sum)[4]) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      total[e] = fmaf(scale[e / 2], d[e], total[e]);
+      if (kAffine) total[e] = fmaf(offset[e / 2], sum[e], total[e]);
+    }
+  }
+  // d = a group's products, which begin with c.
+  template <uint32_t M, int K>
+  __device__ static void multiply_group(const uint32_t (&a)[M][4][4], const char* x, const char* sums, float (&c)[K][4],
+                                        float (&d)[M][K][4]) {
+#pragma unroll
+    for (int i = 0; i < K; ++i) {
+      const float4 v = *reinterpret_cast<const float4*>(sums + i * 64);
+      c[i][0] = v.x, c[i][1] = v.y, c[i][2] = v.z, c[i][3] = v.w;
+    }
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      uint4 b[K];
+#pragma unroll
+      for (int i = 0; i < K; ++i) b[i] = *reinterpret_cast<const uint4*>(x + (i * 2 + j) * 512);
+#pragma unroll
+      for (uint32_t m = 0; m < M; ++m) {
+#pragma unroll
+        for (int i = 0; i < K; ++i) multiply_onto(d[m][i], a[m][2 * j], b[i].x, b[i].y, j == 0 ? c[i] : d[m][i]);
+      }
+#pragma unroll
+      for (uint32_t m = 0; m < M; ++m) {
+#pragma unroll
+        for (int i = 0; i < K; ++i) multiply_onto(d[m][i], a[m][2 * j + 1], b[i].z, b[i].w, d[m][i]);
+      }
+    }
+  }
+
+  // ---- plain tiles: two terms of the activations
+
+  using Pieces = uint4[kFewPlainGroups][2][2];  // [group][row][half]
+
+  __device__ void load_plain(uint32_t tile, uint32_t begin, uint32_t end, Pieces& pieces) const {
+    const uint32_t w = weight_of_tile(first + tile), row0 = (first + tile - f.first[1][w]) * kTileRows + box_row();
+    const Weight& weight = f.p.weights[w];
+#pragma unroll
+    for (uint32_t k = 0; k < kFewPlainGroups; ++k) {
+#pragma unroll
+      for (uint32_t i = 0; i < 4; ++i) {
+        const uint32_t row = row0 + i / 2 * 8, at = column() + (begin + k) * kFewGroup + lane % 4 * 16 + i % 2 * 8;
+        const bool there = tile < tiles && begin + k < end && row < weight.rows;
+        pieces[k][i / 2][i % 2] =
+            there ? load_piece(weight.data + (uint64_t{row} * weight.width + at) * 2) : make_uint4(0, 0, 0, 0);
+      }
+    }
+  }
+  __device__ void multiply_plain(const Pieces& pieces, uint32_t begin, uint32_t end, float (&total)[N][4]) const {
+#pragma unroll
+    for (uint32_t k = 0; k < kFewPlainGroups; ++k) {
+      if (begin + k >= end) break;
+#pragma unroll
+      for (uint32_t j = 0; j < 2; ++j) {
+        const uint4 p = pieces[k][0][j], q = pieces[k][1][j];
+        const uint32_t a[2][4] = {{__byte_perm(p.x, p.z, 0x5410), __byte_perm(q.x, q.z, 0x5410),
+                                   __byte_perm(p.x, p.z, 0x7632), __byte_perm(q.x, q.z, 0x7632)},
+                                  {__byte_perm(p.y, p.w, 0x5410), __byte_perm(q.y, q.w, 0x5410),
+                                   __byte_perm(p.y, p.w, 0x7632), __byte_perm(q.y, q.w, 0x7632)}};
+        const char* low = memory + ((begin + k) * N * 2 + j) * 512 + lane * 16;
+#pragma unroll
+        for (int n = 0; n < N; ++n) {
+          const uint4 y = *reinterpret_cast<const uint4*>(low + n * 1024);
+          const uint4 x = *reinterpret_cast<const uint4*>(low + f.cut.x_at() + n * 1024);
+          multiply_onto(total[n], a[0], x.x, x.y, total[n]);
+          multiply_onto(total[n], a[0], y.x, y.y, total[n]);
+          multiply_onto(total[n], a[1], x.z, x.w, total[n]);
+          multiply_onto(total[n], a[1], y.z, y.w, total[n]);
+        }
+      }
+    }
+  }
+
+  // ---- results
+
+  // All reads of this cluster's shared memory are over.
+  __device__ void meet_before_pushing() {
+    if (f.cut.apart) return;
+    __syncwarp();
+    if (lane < f.cut.blocks()) arrive_at_peer(&shared.over, lane);
+    barrier_wait(&shared.over, 0);
+  }
+  __device__ float4* pushed_at(uint32_t source, uint32_t piece) const {
+    auto* to = reinterpret_cast<float4*>(memory + f.cut.pushed_at());
+    return to + (source * f.cut.owned(plain) + piece) * 32 + lane;
+  }
+  __device__ void push_tile(uint32_t tile, uint32_t part, const float (&total)[N][4]) {
+    if (tile >= tiles) return;
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+      const uint32_t piece = tile * N + n, to = piece & (f.cut.blocks() - 1);
+      push(pushed_at(rank * parts() + part, piece >> f.cut.shift), &shared.pushed, to,
+           make_float4(total[n][0], total[n][1], total[n][2], total[n][3]));
+    }
+  }
+  __device__ float inverse_of(uint32_t m) const {
+    float sum = 0;
+    for (uint32_t i = 0; i < f.cut.blocks(); ++i) sum += shared.of_peers[i][m];
+    return rsqrtf(sum / static_cast<float>(f.p.width) + f.p.eps);
+  }
+  // Adds up piece i of this block's and writes it: rows 2 t and 2 t + 1 of eight of the activations, two of the weight.
+  __device__ void write_piece(uint32_t i) {
+    const uint32_t piece = (i << f.cut.shift) + rank, tile = first + piece / N, m0 = piece % N * 8 + lane % 4 * 2;
+    const uint32_t w = weight_of_tile(tile), row0 = (tile - f.first[plain][w]) * kTileRows + box_row();
+    const uint32_t height = f.p.weights[w].rows;
+    float v[4] = {};
+    if (f.p.residual != nullptr) {
+#pragma unroll
+      for (uint32_t e = 0; e < 4; ++e) {
+        const uint32_t m = m0 + e % 2, row = row0 + e / 2 * 8;
+        if (m < rows && row < height) v[e] = __ldcg(f.p.residual + uint64_t{m} * height + row);
+      }
+    }
+    barrier_wait(&shared.pushed, 0);
+    float4 sum = make_float4(0, 0, 0, 0);
+    for (uint32_t s = 0; s < f.cut.blocks() * parts(); ++s) {
+      const float4 of = *pushed_at(s, i);
+      sum.x += of.x, sum.y += of.y, sum.z += of.z, sum.w += of.w;
+    }
+    const float by[2] = {f.p.normed ? inverse_of(m0) : 1.0f, f.p.normed ? inverse_of(m0 + 1) : 1.0f};
+    const float sums[4] = {sum.x, sum.y, sum.z, sum.w};
+#pragma unroll
+    for (uint32_t e = 0; e < 4; ++e) {
+      const uint32_t m = m0 + e % 2, row = row0 + e / 2 * 8;
+      if (m < rows && row < height) f.p.y[w][uint64_t{m} * height + row] = fmaf(sums[e], by[e % 2], v[e]);
+    }
+  }
+
+  // ---- the whole
+
+  template <bool kPlain>
+  __device__ void meet_rows(const swy_step* step) {
+    rows = step_rows(step, f.p.domain);
+    depend();
+    release_next();
+    this->template put_rows<kPlain>();
+    __syncthreads();
+    cluster_wait();  // all blocks have begun, and can be pushed to
+    this->push_squares();
+  }
+  __device__ void run_quantized(const swy_step* step) {
+    meet_rows<false>(step);
+    const uint32_t team = f.cut.team, tile = warp % team, part = warp / team;
+    const uint32_t begin = f.cut.groups * part / f.cut.parts, end = f.cut.groups * (part + 1) / f.cut.parts;
+    float total[kFewWarpTiles][N][4] = {};
+    if (tile < tiles) barrier_wait(&shared.arrived[tile], 0);
+    if (tile + team < tiles) {
+      multiply<2>(tile, begin, end, total);
+    } else if (tile < tiles) {
+      multiply<1>(tile, begin, end, total);
+    }
+    meet_before_pushing();
+#pragma unroll
+    for (uint32_t m = 0; m < kFewWarpTiles; ++m) push_tile(tile + m * team, part, total[m]);
+  }
+  __device__ void run_plain(const swy_step* step) {
+    const uint32_t tile = warp % f.cut.plain_tiles, part = warp / f.cut.plain_tiles, parts = f.cut.plain_parts;
+    const uint32_t begin = f.cut.groups * part / parts, end = part < parts ? f.cut.groups * (part + 1) / parts : 0;
+    Pieces pieces;
+    load_plain(tile, begin, end, pieces);
+    meet_rows<true>(step);
+    float total[N][4] = {};
+    for (uint32_t group = begin; group < end; group += kFewPlainGroups) {
+      if (group != begin) load_plain(tile, group, end, pieces);
+      multiply_plain(pieces, group, end, total);
+    }
+    meet_before_pushing();
+    if (part < parts) push_tile(tile, part, total);
+  }
+  __device__ void run(const FewMaps& maps, const swy_step* step) {
+    if (threadIdx.x == 0) this->begin_barriers();
+    __syncthreads();
+    cluster_arrive();
+    this->ask(maps);
+    this->bring_parameters();
+    __syncthreads();
+    plain ? run_plain(step) : run_quantized(step);
+    const uint32_t mine = owned();
+    for (uint32_t i = warp; i < mine; i += f.cut.warps()) write_piece(i);
+    barrier_wait(&shared.pushed, 0);  // the block is there for as long as it is pushed to
+  }
+};
+
+#endif
+
+}  // namespace gpu
