@@ -23,13 +23,10 @@ struct FewRow {
   uint4 q;
   uint32_t scale, offset;  // 16 bits each; without offsets nothing
 
-  __device__ void load(const char* stage, uint32_t row) {
-    q = *reinterpret_cast<const uint4*>(stage + row * 64 + threadIdx.x % 4 * 16);
-  }
-  __device__ void load_scale(const char* scales, uint32_t row, uint32_t group, bool affine) {
-    const uint32_t at = row * 16 + group % 8 * 2;
-    scale = *reinterpret_cast<const uint16_t*>(scales + at);
-    if (affine) offset = *reinterpret_cast<const uint16_t*>(scales + kScalePlane + at);
+  __device__ void load(const char* weights, const char* scales, bool affine) {
+    q = *reinterpret_cast<const uint4*>(weights);
+    scale = *reinterpret_cast<const uint16_t*>(scales);
+    if (affine) offset = *reinterpret_cast<const uint16_t*>(scales + kScalePlane);
   }
   // Scale and offset for nibbles in the upper bits, and in the lower.
   __device__ void factors(bool affine, __nv_bfloat162 (&out)[2]) const {
@@ -57,6 +54,24 @@ struct FewRow {
   }
 };
 
+// Where in a stage, and in a box of scales, a lane's part of any span lies, in bytes. Kept in registers, since the
+// compiler would rather make them again for each span.
+template <RowOrder kOrder>
+struct FewPlace {
+  static constexpr uint32_t kNext =
+      kOrder == RowOrder::pairs ? kBoxRows : 2;  // rows from a thread's first to its other
+  uint32_t weights, scales, x, element;
+  bool leads;  // of its warp
+
+  __device__ FewPlace() {
+    const uint32_t lane = threadIdx.x % 32, first = tile_row<1, kOrder>(0, 0), row = lane % 8;
+    leads = lane == 0;
+    weights = first * 64 + lane % 4 * 16, scales = first * 16, element = lane % 4 * 32;
+    x = row * 128 + ((lane / 8 % 2 * 2 + lane / 16) ^ row) * 16;
+    asm volatile("" : "+r"(weights), "+r"(scales), "+r"(x), "+r"(element));
+  }
+};
+
 // What one thread has of a span: its part of the weights' rows, and of N rows of activations.
 template <int N, RowOrder kOrder>
 struct FewSpan {
@@ -65,29 +80,30 @@ struct FewSpan {
 
   // By a whole warp, from the pipe's next stage, which it gives back. boxed: spans of a box of scales, less one; a box
   // begins with span 0.
-  __device__ void take(GroupedPipe& p, const GroupedTile& tile, uint32_t span, uint32_t boxed, bool affine) {
-    const uint32_t lane = threadIdx.x % 32, row = lane % 8, piece = lane / 8 % 2 * 2 + lane / 16;
+  __device__ void take(GroupedPipe& p, const GroupedTile& tile, const FewPlace<kOrder>& at, uint32_t span,
+                       uint32_t boxed, bool affine) {
     if ((span & boxed) == 0) barrier_wait(p.scales_full(p.scale_slot), p.scale_phase);
     barrier_wait(p.full(p.slot), p.phase);
-    const uint32_t stage = p.slot * p.stage_bytes, panels = p.base + stage + p.weight_bytes + row * 128;
-    const uint32_t group = (span * kSpan + lane % 4 * 32) >> tile.w0->group_shift;
+    const uint32_t stage = p.slot * p.stage_bytes, panels = p.base + stage + p.weight_bytes + at.x;
+    const uint32_t group = (span * kSpan + at.element) >> tile.w0->group_shift;
+    const char *weights = p.memory + stage + at.weights,
+               *scales = p.memory + p.scales + p.scale_slot * kScaleSlotBytes + at.scales + group % 8 * 2;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const uint32_t of = tile_row<1, kOrder>(0, h);
-      rows[h].load(p.memory + stage, of);
-      rows[h].load_scale(p.memory + p.scales + p.scale_slot * kScaleSlotBytes, of, group, affine);
+      rows[h].load(weights + h * at.kNext * 64, scales + h * at.kNext * 16, affine);
     }
 #pragma unroll
     for (int u = 0; u < 4; ++u) {
-      const uint32_t at = panels + u / 2 * 1024 + ((u % 2 * 4 + piece) ^ row) * 16;
 #pragma unroll
-      for (int n = 0; n < N / 8; ++n) load_matrices(x[n][u], at + n * kPanelBytes);
+      for (int n = 0; n < N / 8; ++n) {
+        load_matrices(x[n][u], (panels ^ (u % 2 * 64)) + u / 2 * 1024 + n * kPanelBytes);
+      }
     }
     __syncwarp();
-    if (lane == 0) barrier_arrive(p.empty(p.slot));
+    if (at.leads) barrier_arrive(p.empty(p.slot));
     p.next();
     if (((span + 1) & boxed) != 0 && span + 1 != tile.end) return;
-    if (lane == 0) barrier_arrive(p.scales_empty(p.scale_slot));
+    if (at.leads) barrier_arrive(p.scales_empty(p.scale_slot));
     p.next_scales();
   }
   // sums += products of weights times kLower, and of those times kUpper.
@@ -118,17 +134,18 @@ __device__ inline void multiply_few(GroupedPipe& p, const GroupedTile& tile, flo
   const uint32_t shift = tile.w0->group_shift, boxed = shift == 31 ? ~0u : (8u << shift) / kSpan - 1, end = tile.end;
   const bool affine = tile.w0->offset_data != nullptr;
   float sums[2][N / 8][4] = {};
+  const FewPlace<kOrder> at;
   FewSpan<N, kOrder> spans[kAhead ? 2 : 1];
-  if (kAhead) spans[0].take(p, tile, 0, boxed, affine);
+  if (kAhead) spans[0].take(p, tile, at, 0, boxed, affine);
   for (uint32_t span = 0; span < end; span += kAhead ? 2 : 1) {
     if constexpr (kAhead) {
-      if (span + 1 < end) spans[1].take(p, tile, span + 1, boxed, affine);
+      if (span + 1 < end) spans[1].take(p, tile, at, span + 1, boxed, affine);
       spans[0].multiply(affine, sums);
       if (span + 1 >= end) break;
-      if (span + 2 < end) spans[0].take(p, tile, span + 2, boxed, affine);
+      if (span + 2 < end) spans[0].take(p, tile, at, span + 2, boxed, affine);
       spans[1].multiply(affine, sums);
     } else {
-      spans[0].take(p, tile, span, boxed, affine);
+      spans[0].take(p, tile, at, span, boxed, affine);
       spans[0].multiply(affine, sums);
     }
   }
