@@ -1,6 +1,6 @@
 // Grouped products of 4-bit weights with few rows of activations (grouped.cuh): m16n8k16 of each warp instead of wgmma,
-// with operands that are laid out alike. A warp takes what it needs of two spans into registers before it multiplies:
-// with four warps per scheduler, what waits for shared memory and for sums costs as much as the instructions.
+// with operands that are laid out alike. Four warps share a scheduler, so that instructions count as much as what waits
+// for shared memory and for sums.
 #pragma once
 
 #include "grouped_pipe.cuh"
@@ -58,8 +58,8 @@ struct FewRow {
 // compiler would rather make them again for each span.
 template <RowOrder kOrder>
 struct FewPlace {
-  static constexpr uint32_t kNext =
-      kOrder == RowOrder::pairs ? kBoxRows : 2;  // rows from a thread's first to its other
+  // Rows from a thread's first to its other.
+  static constexpr uint32_t kNext = kOrder == RowOrder::pairs ? kBoxRows : 2;
   uint32_t weights, scales, x, element;
   bool leads;  // of its warp
 
