@@ -11,7 +11,6 @@ shared vec4 ready[(kQ + 2) * kFours];        // the queries, the newest key and 
 shared vec4 slabs[kSlabs * kQ * kFours];     // unnormalised values, of some subgroups each
 uint newest;                                 // position
 
-layout(buffer_reference, std430, buffer_reference_align = 8) buffer Word2s { uvec2 at[]; };
 uvec4 raw_four(uint64_t a, uint c) { return kBf16 ? uvec4(Word2s(a).at[c], 0, 0) : Word4s(a).at[c]; }
 vec4 four_of(uvec4 w) {
   return uintBitsToFloat(kBf16 ? uvec4(w.x << 16, w.x & 0xffff0000u, w.y << 16, w.y & 0xffff0000u) : w);

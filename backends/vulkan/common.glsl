@@ -17,6 +17,7 @@ layout(buffer_reference, std430, buffer_reference_align = 4) buffer Floats { flo
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer Ints { int at[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer Words { uint at[]; };
 layout(buffer_reference, std430, buffer_reference_align = 8) buffer Float2s { vec2 at[]; };
+layout(buffer_reference, std430, buffer_reference_align = 8) buffer Word2s { uvec2 at[]; };
 layout(buffer_reference, std430, buffer_reference_align = 16) buffer Float4s { vec4 at[]; };
 layout(buffer_reference, std430, buffer_reference_align = 16) buffer Word4s { uvec4 at[]; };
 

@@ -15,6 +15,8 @@ namespace {
 #include "linear_vector.dot.h"
 constexpr Shader kPlain = SWY_SHADER(linear_comp), kVector = SWY_SHADER(linear_vector_comp);
 constexpr Shader kDot = SWY_SHADER(linear_vector_dot);
+// One workgroup on each processor, with 80 registers a thread: the compiler keeps to what so many threads leave.
+constexpr uint32_t kWideThreads = 768;
 
 uint32_t sum_of_rows(const ProjectionPart& p, uint32_t per_task) {
   uint32_t tasks = 0;
@@ -139,7 +141,7 @@ VectorShape vector_shape(const swy_device& device, uint32_t rows, uint32_t width
   while (blocks < needed) blocks *= 2;
   const auto fits = [&](uint32_t m) {
     const uint32_t floats = forms == 0 || (forms & 4) != 0 ? 8 * (blocks + 1) * 16 + blocks * 8 : 0;
-    const uint32_t bytes = blocks * (((forms & 1) != 0 ? 64 : 0) + ((forms & 2) != 0 ? 64 : 0) + 8);
+    const uint32_t bytes = blocks * (((forms & 1) != 0 ? 64 : 0) + ((forms & 2) != 0 ? 64 : 0) + 8 + 4);
     return m * (floats + bytes) + 1024 <= device.features.shared_bytes;
   };
   if (!fits(1)) blocks = needed;
@@ -157,6 +159,15 @@ void take_long_rows(const swy_device& device, uint32_t rows, uint32_t width, Vec
   if (ceil_div(rows, 2 * (kThreads / device.features.subgroup)) >= 2 * device.features.processors) return;
   s.r = 1;
   s.u = 4;
+}
+
+void take_wide_groups(const swy_device& device, uint32_t rows, VectorShape& s) {
+  const auto& f = device.features;
+  if (f.cpu || f.processors == 0 || f.subgroup < 32 || s.m != 1 || s.r != 2) return;
+  const uint32_t subgroups = f.processors * (kWideThreads / f.subgroup);
+  if (rows <= 2 * subgroups) return;
+  s.threads = kWideThreads;
+  s.r = at_most(ceil_div(rows, subgroups), 4);
 }
 
 uint32_t groups_for(const swy_device& device, uint32_t tasks) {
@@ -192,10 +203,12 @@ swy_status record_projection(const Recording& r, const Projection& p, uint32_t r
     for (uint32_t i = 0; dot && i < part.count; ++i) forms |= form_of(part.forms[i]);
     VectorShape s = vector_shape(r.device(), rows, p.width, forms);
     if (s.m == 1) take_long_rows(r.device(), sum_of_rows(part, 1), p.width, s);
-    const uint32_t groups = groups_for(r.device(), sum_of_rows(part, s.r));
+    if (dot) take_wide_groups(r.device(), sum_of_rows(part, 1), s);
+    const uint32_t tasks = sum_of_rows(part, s.r);
+    const uint32_t groups = s.threads == kThreads ? groups_for(r.device(), tasks) : r.device().features.processors;
     SWY_VK_TRY(launch(r, dot ? kDot : kVector,
                       {part.forms[0], part.forms[1], part.forms[2], part.forms[3], part.flags, rows > 1 || p.gather,
-                       p.width, 0, 0, 0, s.m, s.r, s.u, s.blocks, forms},
+                       p.width, s.threads, 0, 0, s.m, s.r, s.u, s.blocks, forms},
                       {groups, ceil_div(rows, s.m)}, part.push, {p.x, p.residual},
                       {part.y[0], part.y[1], part.y[2], part.y[3]}));
   }

@@ -3,13 +3,14 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
-#include "reduce.glsl"
 #include "weights.glsl"
 #include "projection.glsl"
 #include "vector.glsl"
-layout(local_size_x = 256) in;
 layout(constant_id = 5) const bool kMany = true;  // the bucket has more than one row, or rows are gathered
 layout(constant_id = 6) const uint kWidth = 32;   // elements of a row: `width`
+layout(constant_id = 7) const uint kThreads = 256;
+layout(local_size_x_id = 7) in;
+const bool kOneForm = (kForm1 == 0 || kForm1 == kForm0) && (kForm2 == 0 || kForm2 == kForm0) && (kForm3 == 0 || kForm3 == kForm0);
 
 // The rows of a task.
 uint64_t row_data[kR], row_scales[kR], row_offsets[kR];
@@ -21,25 +22,47 @@ uint scale_shift;
 #define PIECE_OFFSET(r, p) (row_offsets[r] + 2 * ((p) >> scale_shift))
 #include "multiply.glsl"
 
-// Stages row m and returns what its results are multiplied by. A row beyond the step's is staged, too, and not used.
-float stage_row(uint m, uint row, uint total_rows) {
-  uint64_t from = kMany ? input_row(min(row, total_rows - 1)) : x;
-  const uint kFours = kWidth / 4, kAtOnce = 2;
-  float squares = 0;
-  for (uint first = gl_LocalInvocationIndex; first < kFours; first += kAtOnce * 256) {
-    vec4 v[kAtOnce], w[kAtOnce];
+// Fours of a row that were asked for, and of the norm's weight, as they lie in memory: who converts them waits for them.
+const uint kFours = kWidth / 4, kAtOnce = kThreads < 512 ? 2 : 1;
+vec4 asked[kAtOnce];
+uvec4 asked_norm[kAtOnce];
+void ask(uint64_t from, uint first) {
+  [[unroll]] for (uint i = 0; i < kAtOnce; ++i) {
+    uint e4 = min(first + i * kThreads, kFours - 1);
+    asked[i] = Float4s(from).at[e4];
+    if (kNormed && kNormType == F32) asked_norm[i] = Word4s(extra).at[e4];
+    if (kNormed && kNormType != F32) asked_norm[i].xy = Word2s(extra).at[e4];
+  }
+}
+
+// Squares of 32 elements each: sums in one order, whatever the number of threads.
+shared float squares[kNormed ? kM * kBlocks : 1];
+void stage_four(uint m, uint e4, vec4 v, uvec4 w) {
+  if (kNormed) {
+    float sum = fma(v.x, v.x, fma(v.y, v.y, fma(v.z, v.z, v.w * v.w)));
+    [[unroll]] for (uint x = 1; x < 8; x *= 2) sum += subgroupShuffleXor(sum, x);
+    if ((e4 & 7) == 0) squares[m * kBlocks + (e4 >> 3)] = sum;
+    v *= bias + four_of_plain(w, kNormType);
+  }
+  stage(m, e4, v, 1.0);
+}
+
+// Stages row m. A row beyond the step's is staged, too, and not used. Of row 0 the first fours were asked for.
+uint64_t row_at(uint row, uint total_rows) { return kMany ? input_row(min(row, total_rows - 1)) : x; }
+void stage_row(uint m, uint64_t from) {
+  for (uint first = gl_LocalInvocationIndex; first < kFours; first += kAtOnce * kThreads) {
+    if (m != 0 || first != gl_LocalInvocationIndex) ask(from, first);
     [[unroll]] for (uint i = 0; i < kAtOnce; ++i) {
-      uint e4 = min(first + i * 256, kFours - 1);
-      v[i] = Float4s(from).at[e4];
-      w[i] = kNormed ? bias + plain_four(extra, kNormType, e4) : vec4(1);
-    }
-    [[unroll]] for (uint i = 0; i < kAtOnce; ++i) {
-      if (first + i * 256 >= kFours) continue;
-      if (kNormed) squares = fma(v[i].x, v[i].x, fma(v[i].y, v[i].y, fma(v[i].z, v[i].z, fma(v[i].w, v[i].w, squares))));
-      stage(m, first + i * 256, kNormed ? v[i] * w[i] : v[i], 1.0);
+      if (first + i * kThreads < kFours) stage_four(m, first + i * kThreads, asked[i], asked_norm[i]);
     }
   }
-  return kNormed ? inversesqrt(workgroup_sum(squares) / float(kWidth) + eps) : 1.0;
+}
+// What the results of row m are multiplied by.
+float factor_of(uint m) {
+  if (!kNormed) return 1.0;
+  float sum = 0;
+  for (uint b = gl_SubgroupInvocationID; b < kWidth / 32; b += gl_SubgroupSize) sum += squares[m * kBlocks + b];
+  return inversesqrt(subgroupAdd(sum) / float(kWidth) + eps);
 }
 
 uint tasks_of(uint i) { return (rows[i] + kR - 1) / kR; }
@@ -50,7 +73,7 @@ void begin(uint task) {
   index = 0;
   while (task >= tasks_of(index)) task -= tasks_of(index++);
   first_row = task * kR;
-  Weight w = weight_of(data[index], rows[index], kWidth, form_of(index));
+  Weight w = weight_of(data[index], rows[index], kWidth, kOneForm ? kForm0 : form_of(index));
   dtype = w.dtype;
   scale_shift = group_shift(w);
   [[unroll]] for (uint r = 0; r < kR; ++r) {
@@ -68,13 +91,16 @@ void begin(uint task) {
 
 void main() {
   uint tasks = tasks_of(0) + tasks_of(1) + tasks_of(2) + tasks_of(3), stride = gl_NumWorkGroups.x * gl_NumSubgroups;
-  uint task = gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID;
+  uint task = gl_SubgroupID * gl_NumWorkGroups.x + gl_WorkGroupID.x;  // neighbours on different processors
+  if (!kMany) ask(x, gl_LocalInvocationIndex);
   if (task < tasks) begin(task);  // weights are on their way while the rows are staged
   uint total_rows = step_rows(step, domain), m0 = gl_WorkGroupID.y * kM;
   if (kMany && m0 >= total_rows) return;
-  float inverse[kM];
-  [[unroll]] for (uint m = 0; m < kM; ++m) inverse[m] = stage_row(m, m0 + m, total_rows);
+  if (kMany) ask(row_at(m0, total_rows), gl_LocalInvocationIndex);
+  [[unroll]] for (uint m = 0; m < kM; ++m) stage_row(m, row_at(m0 + m, total_rows));
   barrier();
+  float inverse[kM];
+  [[unroll]] for (uint m = 0; m < kM; ++m) inverse[m] = factor_of(m);
   while (task < tasks) {
     [[unroll]] for (uint a = 0; a < kR * kM; ++a) vector_acc[a] = 0;
     if (uses(F32) && dtype == F32) multiply(F32, kWidth / 4, 0);

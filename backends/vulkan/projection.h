@@ -45,11 +45,16 @@ Projection linear_projection(const Recording& r);
 // asks for at a time (u), and for how many blocks of 32 elements there is room. m = 0: the row does not fit.
 struct VectorShape {
   uint32_t m, r, u, blocks;
+  uint32_t threads = kThreads;  // of a workgroup
 };
 // `forms`: of the activations, as vector.glsl names them; 0: fp32 alone, without products of bytes.
 VectorShape vector_shape(const swy_device& device, uint32_t rows, uint32_t width, uint32_t forms);
 // Few and long rows: one at a time, with all of it on its way at once, so that twice as many subgroups take part.
 void take_long_rows(const swy_device& device, uint32_t rows, uint32_t width, VectorShape& s);
+// Many rows of a weight and one of activations: all of a processor's threads in one workgroup, which stages the row
+// once, and so many rows of the weight per subgroup that all of it, or as much as registers hold, is on its way at
+// once.
+void take_wide_groups(const swy_device& device, uint32_t rows, VectorShape& s);
 uint32_t form_of(uint32_t weight_form);
 
 // Workgroups for so many tasks of a subgroup each: no more than the device runs at once, and all alike.

@@ -41,11 +41,14 @@ float plain_at(uint64_t data, uint dtype, uint i) {
   return dtype == F32 ? Floats(data).at[i] : bf16_bits(half_word_at(data + 2 * uint64_t(i)));
 }
 
+// Four elements of a plain array, of the 16 or 8 bytes that they are stored in.
+vec4 four_of_plain(uvec4 w, uint dtype) {
+  return uintBitsToFloat(dtype == F32 ? w : uvec4(w.x << 16, w.x & 0xffff0000u, w.y << 16, w.y & 0xffff0000u));
+}
+
 // Elements 4 i .. 4 i + 3 of a plain array that begins on a multiple of 16 bytes.
 vec4 plain_four(uint64_t data, uint dtype, uint i) {
-  if (dtype == F32) return Float4s(data).at[i];
-  uint low = Words(data).at[2 * i], high = Words(data).at[2 * i + 1];
-  return uintBitsToFloat(uvec4(low << 16, low & 0xffff0000u, high << 16, high & 0xffff0000u));
+  return four_of_plain(dtype == F32 ? Word4s(data).at[i] : uvec4(Word2s(data).at[i], 0, 0), dtype);
 }
 
 float weight_at(Weight w, uint64_t row, uint k) {
