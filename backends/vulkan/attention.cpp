@@ -136,7 +136,7 @@ swy_status record_step(const Recording& r) {
   const uint32_t types = (q_norm.form & 15u) | (k_norm.form & 15u) << 4;
   const uint32_t per_lane = ceil_div(a.head_dim / 4, r.device().features.subgroup);
   return launch(r, kStep, {a.head_dim, r.device().kv_bf16, a.gated, j.cut.heads, per_lane, 4u, types, a.rotary_dim},
-                {j.cut.splits, j.cut.groups, rows}, push, {q, k, v}, {y, pages, j.parts, j.stats, counters});
+                {j.cut.groups, j.cut.splits, rows}, push, {q, k, v}, {y, pages, j.parts, j.stats, counters});
 }
 
 uint64_t workspace_step(const swy_device&, const swy_op& op, const swy_bucket& bucket) {

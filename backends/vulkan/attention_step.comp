@@ -1,6 +1,7 @@
 // ATTENTION where every sequence has one row: norms, rotation, the pages and the products in one launch.
 //
-// gl_WorkGroupID.x: split, so many positions each; .y: KV head and group of kQ heads; .z: row. Every split makes its queries; the
+// gl_WorkGroupID.x: KV head and group of kQ heads; .y: split, so many positions each; .z: row. Splits beyond the context come
+// last, so that those with positions have processors for themselves. Every split makes its queries; the
 // one with the newest position also makes its key and value, and uses them from shared memory. The last split of a row to
 // end joins all: parts [rows, groups, splits, kQ, head_dim] have the unnormalised values, stats [rows, groups, splits, kQ]
 // the largest scores and the sums of weights.
@@ -147,10 +148,10 @@ void join_splits(uint64_t first_stat, uint64_t first_part, uint here, uint used,
 // Writes the split's part down; whether it is the last of the row's.
 bool leave(uint64_t first_stat, uint64_t first_part, uint here, uint counter, uint used) {
   for (uint i = gl_LocalInvocationIndex; i < here * kFours; i += 256) {
-    Parts(first_part).at[gl_WorkGroupID.x * kQ * kFours + i] = joined(i);
+    Parts(first_part).at[gl_WorkGroupID.y * kQ * kFours + i] = joined(i);
   }
   [[unroll]] for (uint h = 0; h < kQ; ++h) {
-    if (gl_LocalInvocationIndex == h && h < here) Stats(first_stat).at[gl_WorkGroupID.x * kQ + h] = vec2(best[h], total[h]);
+    if (gl_LocalInvocationIndex == h && h < here) Stats(first_stat).at[gl_WorkGroupID.y * kQ + h] = vec2(best[h], total[h]);
   }
   memoryBarrierBuffer();
   barrier();
@@ -165,7 +166,7 @@ bool leave(uint64_t first_stat, uint64_t first_part, uint here, uint counter, ui
 
 // y, from what the subgroups found: by the only split, or by the last of `used`.
 void finish(uint row, uint first_head, uint here, uint used) {
-  uint mine = row * gl_NumWorkGroups.y + gl_WorkGroupID.y;
+  uint mine = row * gl_NumWorkGroups.x + gl_WorkGroupID.x;
   if (used == 1) {
     for (uint i = gl_LocalInvocationIndex; i < here * kFours; i += 256) {
       float all = 0;
@@ -174,8 +175,8 @@ void finish(uint row, uint first_head, uint here, uint used) {
     }
     return;
   }
-  uint64_t first_stat = stats + uint64_t(mine) * gl_NumWorkGroups.x * kQ * 8;
-  uint64_t first_part = parts + uint64_t(mine) * gl_NumWorkGroups.x * kQ * kHeadDim * 4;
+  uint64_t first_stat = stats + uint64_t(mine) * gl_NumWorkGroups.y * kQ * 8;
+  uint64_t first_part = parts + uint64_t(mine) * gl_NumWorkGroups.y * kQ * kHeadDim * 4;
   if (leave(first_stat, first_part, here, mine, used)) join_splits(first_stat, first_part, here, used, row, first_head);
 }
 
@@ -184,11 +185,11 @@ void main() {
   Step s = Step(step);
   if (row >= s.rows) return;
   uint per_kv = heads / kv_heads, groups = (per_kv + kQ - 1) / kQ;
-  uint kv = gl_WorkGroupID.y / groups, first = gl_WorkGroupID.y % groups * kQ;  // among the heads of kv
+  uint kv = gl_WorkGroupID.x / groups, first = gl_WorkGroupID.x % groups * kQ;  // among the heads of kv
   uint here = min(kQ, per_kv - first), first_head = kv * per_kv + first;
   uint seq = step_word(step, s.row_seq_at, row);
   newest = step_word(step, s.row_position_at, row);
-  uint context = newest + 1, begin = gl_WorkGroupID.x * split_positions;
+  uint context = newest + 1, begin = gl_WorkGroupID.y * split_positions;
   uint each = (split_positions + gl_NumSubgroups - 1) / gl_NumSubgroups;
   uint position = begin + gl_SubgroupID * each, end = min(position + each, min(begin + split_positions, context));
   find_pages(step, seq, position, end);
