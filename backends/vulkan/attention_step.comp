@@ -111,15 +111,18 @@ void put(uint row, uint head, uint c, vec4 x) {
 void weigh_splits(uint64_t first_stat, uint here, uint used) {
   for (uint h = gl_SubgroupID; h < here; h += gl_NumSubgroups) {
     float most = kNone, all = 0;
-    for (uint i = gl_SubgroupInvocationID; i < used; i += gl_SubgroupSize) most = max(most, Stats(first_stat).at[i * kQ + h].x);
-    most = subgroupMax(most);
-    for (uint i = gl_SubgroupInvocationID; i < used; i += gl_SubgroupSize) {
+    for (uint i = gl_SubgroupInvocationID; i < used; i += gl_SubgroupSize) {  // read once
       vec2 stat = Stats(first_stat).at[i * kQ + h];
-      weights[h * kMostSplits + i] = exp(stat.x - most);
-      all = fma(stat.y, exp(stat.x - most), all);
+      float larger = max(most, stat.x);
+      all = fma(stat.y, exp(stat.x - larger), all * exp(most - larger));
+      most = larger;
+      weights[h * kMostSplits + i] = stat.x;
     }
-    all = subgroupAdd(all);
-    for (uint i = gl_SubgroupInvocationID; i < used; i += gl_SubgroupSize) weights[h * kMostSplits + i] /= all;
+    float largest = subgroupMax(most);
+    all = subgroupAdd(all * exp(most - largest));
+    for (uint i = gl_SubgroupInvocationID; i < used; i += gl_SubgroupSize) {
+      weights[h * kMostSplits + i] = exp(weights[h * kMostSplits + i] - largest) / all;
+    }
   }
 }
 
