@@ -7,7 +7,6 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
-#include "reduce.glsl"
 #include "weights.glsl"
 #include "gated_delta.glsl"
 layout(constant_id = 4) const uint kThreads = 256;
@@ -22,6 +21,8 @@ const uint kColumns = kThreads / 8, kN = (kKeyDim + 31) / 32, kRounds = (kValueD
 const uint kChannels = 2 * kKeyDim + kValueDim;            // of this workgroup: q, k, v
 const uint kPerThread = (kChannels + kThreads - 1) / kThreads;
 
+shared vec2 squares_of_keys[32];  // of each subgroup: q, k
+shared float squares_of_outputs[32];
 shared float mixed[kChannels];  // after the convolution
 shared float outputs[kRounds * kColumns];
 shared bool last;
@@ -83,8 +84,13 @@ void main() {
     if (j < kKeyDim) squares_q = fma(u, u, squares_q);
     if (j >= kKeyDim && j < 2 * kKeyDim) squares_k = fma(u, u, squares_k);
   }
-  float scale_q = inversesqrt(workgroup_sum(squares_q) + l2_eps) * inversesqrt(float(kKeyDim));
-  float scale_k = inversesqrt(workgroup_sum(squares_k) + l2_eps);
+  vec2 squares_qk = subgroupAdd(vec2(squares_q, squares_k));
+  if (subgroupElect()) squares_of_keys[gl_SubgroupID] = squares_qk;
+  barrier();
+  squares_qk = vec2(0);
+  for (uint i = 0; i < gl_NumSubgroups; ++i) squares_qk += squares_of_keys[i];
+  float scale_q = inversesqrt(squares_qk.x + l2_eps) * inversesqrt(float(kKeyDim));
+  float scale_k = inversesqrt(squares_qk.y + l2_eps);
   uint counter = gl_WorkGroupID.y * key_heads + key_head, ticket = 0;  // every thread has read what it needs of the old inputs
   if (thread == 0 && per_key != 1) ticket = atomicAdd(Counters(counters).at[counter], 1u);
   vec2 g = gates(own_b, own_a, own_log, own_bias);
@@ -124,7 +130,12 @@ void main() {
     last = per_key == 1 || ticket + 1 == per_key;
     if (last && per_key != 1) Counters(counters).at[counter] = 0;
   }
-  float scale = inversesqrt(workgroup_sum(squares) / float(kValueDim) + norm_eps);
+  squares = subgroupAdd(squares);
+  if (subgroupElect()) squares_of_outputs[gl_SubgroupID] = squares;
+  barrier();
+  squares = 0;
+  for (uint i = 0; i < gl_NumSubgroups; ++i) squares += squares_of_outputs[i];
+  float scale = inversesqrt(squares / float(kValueDim) + norm_eps);
   if (thread < kValueDim) {
     Floats(y + row).at[head * kValueDim + thread] = outputs[thread] * scale * own_norm * silu(own_z);
   }
