@@ -145,10 +145,11 @@ void project() {
   for (uint e4 = gl_LocalInvocationIndex; e4 < kBeforeWidth / 4; e4 += kThreads) stage(0, e4, Float4s(before_x).at[e4], 1.0);
   barrier();
   while (task < kHidden) {
+    float rest = Floats(before_residual).at[task];
     clear_sums();
     multiply_half(kBeforeType, kBeforeWidth / piece_elements(kBeforeType), 0);
     float sum = subgroupAdd(vector_acc[0]);
-    if (gl_SubgroupInvocationID == 0) Kept(x).at[task] = sum + Floats(before_residual).at[task];
+    if (gl_SubgroupInvocationID == 0) Kept(x).at[task] = sum + rest;
     task += stride;
     if (task < kHidden) begin_before(task);
   }
@@ -251,12 +252,13 @@ void stage_h() {
   }
 }
 void finish_back(uint task, bool wanted) {
+  float rest = kResidual ? Kept(residual).at[task] : 0.0;
   clear_sums();
   multiply_down(kDownType, kTopK * kPerSlot, 0);
   if (kShared) multiply_shared(kSharedDownType, shared_pieces(), kRouted);
   float sum = subgroupAdd(vector_acc[0]);
   if (gl_SubgroupInvocationID != 0 || !wanted) return;
-  if (kResidual) sum += Kept(residual).at[task];
+  sum += rest;
   Floats(y).at[task] = gave_up ? uintBitsToFloat(0x7fc00000u) : sum;
 }
 
