@@ -126,27 +126,23 @@ struct FewSpan {
   }
 };
 
-// acc = the product of a tile that begins with span 0. With 8 rows the next span is in registers before this one is
-// multiplied.
+// acc = the product of a tile that begins with span 0.
 template <int N, RowOrder kOrder>
 __device__ inline void multiply_few(GroupedPipe& p, const GroupedTile& tile, float (&acc)[1][N / 2]) {
-  constexpr bool kAhead = N == 8;
+  constexpr uint32_t kSpans = N == 8 ? 2 : 1;  // in registers
   const uint32_t shift = tile.w0->group_shift, boxed = shift == 31 ? ~0u : (8u << shift) / kSpan - 1, end = tile.end;
   const bool affine = tile.w0->offset_data != nullptr;
   float sums[2][N / 8][4] = {};
   const FewPlace<kOrder> at;
-  FewSpan<N, kOrder> spans[kAhead ? 2 : 1];
-  if (kAhead) spans[0].take(p, tile, at, 0, boxed, affine);
-  for (uint32_t span = 0; span < end; span += kAhead ? 2 : 1) {
-    if constexpr (kAhead) {
-      if (span + 1 < end) spans[1].take(p, tile, at, span + 1, boxed, affine);
-      spans[0].multiply(affine, sums);
-      if (span + 1 >= end) break;
-      if (span + 2 < end) spans[0].take(p, tile, at, span + 2, boxed, affine);
-      spans[1].multiply(affine, sums);
-    } else {
-      spans[0].take(p, tile, at, span, boxed, affine);
-      spans[0].multiply(affine, sums);
+  FewSpan<N, kOrder> spans[kSpans];
+  for (uint32_t span = 0; span < end; span += kSpans) {
+#pragma unroll
+    for (uint32_t i = 0; i < kSpans; ++i) {
+      if (i == 0 || span + i < end) spans[i].take(p, tile, at, span + i, boxed, affine);
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < kSpans; ++i) {
+      if (i == 0 || span + i < end) spans[i].multiply(affine, sums);
     }
   }
 #pragma unroll

@@ -15,8 +15,9 @@ namespace {
 #include "linear_vector.dot.h"
 constexpr Shader kPlain = SWY_SHADER(linear_comp), kVector = SWY_SHADER(linear_vector_comp);
 constexpr Shader kDot = SWY_SHADER(linear_vector_dot);
-// One workgroup on each processor, with 80 registers a thread: the compiler keeps to what so many threads leave.
-constexpr uint32_t kWideThreads = 768;
+// One workgroup on each processor, with 64 registers a thread: the compiler keeps to what so many threads leave, which
+// is enough for three rows.
+constexpr uint32_t kWideThreads = 1024, kWideRows = 3;
 
 uint32_t sum_of_rows(const ProjectionPart& p, uint32_t per_task) {
   uint32_t tasks = 0;
@@ -167,7 +168,7 @@ void take_wide_groups(const swy_device& device, uint32_t rows, VectorShape& s) {
   const uint32_t subgroups = f.processors * (kWideThreads / f.subgroup);
   if (rows <= 2 * subgroups) return;
   s.threads = kWideThreads;
-  s.r = at_most(ceil_div(rows, subgroups), 4);
+  s.r = at_most(ceil_div(rows, subgroups), kWideRows);
 }
 
 uint32_t groups_for(const swy_device& device, uint32_t tasks) {
