@@ -16,6 +16,9 @@ namespace gpu {
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
+// Which row of eight a lane reads, so that no two of a half warp meet in a bank.
+__device__ inline uint32_t box_row() { return threadIdx.x % 16 / 4 * 2 + threadIdx.x % 32 / 16; }
+
 template <int N, bool kAffine>
 struct FewProducts : FewBlock<N, kAffine> {
   using Block = FewBlock<N, kAffine>;
