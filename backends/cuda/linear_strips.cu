@@ -279,6 +279,8 @@ double cost(const swy_op& op, const swy_bucket&) {
   return 2.5 + bytes / 3.2e6;
 }
 
+double cost_sampled(const swy_op& op, const swy_bucket& bucket) { return cost(op, bucket) + kDrawCost; }
+
 uint64_t workspace_sampled(const swy_device& device, const swy_op& op, const swy_bucket&) {
   return draws_bytes(device, op, strip_blocks(device)) + op.weights[0]->dims[0] * 4;
 }
@@ -292,8 +294,8 @@ constexpr Kernel kKernels[] = {
     kernel("linear_add.strips", SWY_OP_LINEAR_ADD),
     kernel("rms_norm_linear.strips", SWY_OP_RMS_NORM_LINEAR),
     {"lm_head.strips", SWY_OP_LM_HEAD, kAlways, SWY_BF16, supports_strips, cost, nullptr, record_head},
-    {"lm_head_sample.strips", SWY_OP_LM_HEAD_SAMPLE, kAlways, SWY_BF16, supports_strips, cost, workspace_sampled,
-     record_sampled},
+    {"lm_head_sample.strips", SWY_OP_LM_HEAD_SAMPLE, kAlways, SWY_BF16, supports_strips, cost_sampled,
+     workspace_sampled, record_sampled},
 };
 
 }  // namespace

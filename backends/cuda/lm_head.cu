@@ -95,7 +95,7 @@ double cost_head(const swy_op& op, const swy_bucket& bucket) {
   return 2 + weight_bytes(*op.weights[0]) / 1.4e6 + elements * (bucket.logit_rows - 1) / 4.5e6;
 }
 double cost_head_plain(const swy_op& op, const swy_bucket& bucket) { return 20 * cost_head(op, bucket); }
-double cost_sampled(const swy_op& op, const swy_bucket& bucket) { return cost_head(op, bucket) + 3; }
+double cost_sampled(const swy_op& op, const swy_bucket& bucket) { return cost_head(op, bucket) + kDrawCost; }
 double cost_gather(const swy_op& op, const swy_bucket&) { return cost_of(row_bytes(op), 0); }
 
 uint64_t workspace_sampled(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {

@@ -330,6 +330,7 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
 }
 
 double cost(const swy_op& op, const swy_bucket&) { return 3 + weight_bytes(*op.weights[0]) / 4e6; }
+double cost_sampled(const swy_op& op, const swy_bucket& bucket) { return cost(op, bucket) + kDrawCost; }
 
 uint64_t workspace(const swy_device& device, const swy_op& op, const swy_bucket&) {
   return draws_bytes(device, op, head_blocks(device, op)) + op.weights[0]->dims[0] * 4;
@@ -360,7 +361,8 @@ swy_status record_sampled(const Recording& r) {
 
 constexpr Kernel kKernels[] = {
     {"lm_head.boxes", SWY_OP_LM_HEAD, kAlways, SWY_BF16, supports, cost, nullptr, record_head},
-    {"lm_head_sample.boxes", SWY_OP_LM_HEAD_SAMPLE, kAlways, SWY_BF16, supports, cost, workspace, record_sampled},
+    {"lm_head_sample.boxes", SWY_OP_LM_HEAD_SAMPLE, kAlways, SWY_BF16, supports, cost_sampled, workspace,
+     record_sampled},
 };
 
 }  // namespace

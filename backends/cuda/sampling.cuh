@@ -97,6 +97,10 @@ __device__ inline uint64_t block_max(uint64_t x, uint64_t* scratch) {
   return x;
 }
 
+// Microseconds that a draw adds to a head. The same for all kernels: so the fastest head is the same with a draw and
+// without, and the device draws what the host would draw from its logits.
+constexpr double kDrawCost = 3;
+
 // Decides every sampling row, from what the parts found or from its logits.
 swy_status record_finish(const Recording& r, const Draws& d);
 // The operation's outputs and states; `parts` blocks will have looked at each row. The barriers are record_finish's.
