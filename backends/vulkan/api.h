@@ -78,6 +78,7 @@ struct Features {
   uint32_t subgroup = 32;           // lanes
   bool whole_subgroups = false;     // pipelines can ask that every subgroup has so many, all of them at work
   uint32_t shared_bytes = 32768;    // of a workgroup
+  uint32_t most_threads = 256;      // likewise
   uint32_t push_bytes = 128;        // of push constants
   uint64_t largest_allocation = 0;  // bytes
   bool fp16 = false;                // arithmetic, and storage in buffers and shared memory

@@ -140,6 +140,7 @@ std::string examine(const Instance& i, PFN_vkGetInstanceProcAddr get, VkPhysical
   }
   f.subgroup = subgroup.subgroupSize;
   f.shared_bytes = limits.maxComputeSharedMemorySize;
+  f.most_threads = std::min(limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0]);
   f.push_bytes = limits.maxPushConstantsSize;
   f.largest_allocation = sizes.maxMemoryAllocationSize;
   f.fp16 = v12.shaderFloat16 && v11.storageBuffer16BitAccess;

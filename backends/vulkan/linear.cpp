@@ -164,7 +164,7 @@ void take_long_rows(const swy_device& device, uint32_t rows, uint32_t width, Vec
 
 void take_wide_groups(const swy_device& device, uint32_t rows, VectorShape& s) {
   const auto& f = device.features;
-  if (f.cpu || f.processors == 0 || f.subgroup < 32 || s.m != 1 || s.r != 2) return;
+  if (f.cpu || f.processors == 0 || f.subgroup < 32 || f.most_threads < kWideThreads || s.m != 1 || s.r != 2) return;
   const uint32_t subgroups = f.processors * (kWideThreads / f.subgroup);
   if (rows <= 2 * subgroups) return;
   s.threads = kWideThreads;
