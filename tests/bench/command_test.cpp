@@ -12,7 +12,6 @@ namespace switchyard::testing {
 namespace {
 
 using bench::Configuration;
-using bench::Metric;
 using bench::Report;
 using bench::State;
 using ::testing::HasSubstr;
