@@ -154,8 +154,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
   __shared__ uint64_t scratch[32];
   Stamps stamps(kStampHead);
   stamps.take_place();
-  uint64_t best = 0;
-  int bad = 0;
+  Best best;
   const bool draws = step->sample_rows > 0;
   const Draw r = draws ? draw_of(d, step, 0) : Draw{};
   const auto begun = [&] { stamps.note(kWaited); };
@@ -165,19 +164,12 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
       const_cast<float*>(d.logits)[id] = logit;
       return;
     }
-    bad |= swy_is_bad_logit(logit);
-    if (!is_live(r, id, logit)) return;
-    const uint64_t key = final_key(r, id, value_of(r, id, logit));
-    best = key > best ? key : best;
+    best.look(r, id, logit);
   });
   stamps.note(kMultiplied);
   __syncthreads();
-  best = block_max(best, scratch);
-  bad = __syncthreads_or(bad);
-  if (threadIdx.x != 0) return;
-  d.best[blockIdx.x] = best;
-  d.bad[blockIdx.x] = static_cast<uint32_t>(bad);
-  stamps.end();
+  best.give(d, blockIdx.x, scratch);
+  if (threadIdx.x == 0) stamps.end();
 }
 
 // Calls f with the template arguments that fit: nibbles, rows per strip, pieces per lane.

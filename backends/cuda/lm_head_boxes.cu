@@ -290,8 +290,7 @@ __global__ void __launch_bounds__(kHeadThreads, 2)
 #if __CUDA_ARCH__ >= 900
   __shared__ uint64_t scratch[32];
   Stamps stamps(kStampHead);
-  uint64_t best = 0;
-  int bad = 0;
+  Best best;
   const bool draws = step->sample_rows > 0;
   const Draw r = draws ? draw_of(d, step, 0) : Draw{};
   head_block<kOffsets>(map, h, step, stamps, [&](uint32_t id, float logit) {
@@ -300,17 +299,10 @@ __global__ void __launch_bounds__(kHeadThreads, 2)
       const_cast<float*>(d.logits)[id] = logit;
       return;
     }
-    bad |= swy_is_bad_logit(logit);
-    if (!is_live(r, id, logit)) return;
-    const uint64_t key = final_key(r, id, value_of(r, id, logit));
-    best = key > best ? key : best;
+    best.look(r, id, logit);
   });
-  best = block_max(best, scratch);
-  bad = __syncthreads_or(bad);
-  if (threadIdx.x != 0) return;
-  d.best[blockIdx.x] = best;
-  d.bad[blockIdx.x] = static_cast<uint32_t>(bad);
-  stamps.end();
+  best.give(d, blockIdx.x, scratch);
+  if (threadIdx.x == 0) stamps.end();
 #endif
 }
 

@@ -20,20 +20,11 @@ __global__ void __launch_bounds__(kScanThreads) scan(const __grid_constant__ Dra
   const Draw r = draw_of(d, step, i);
   if (!r.simple) return;
   const float* logits = d.logits + uint64_t{r.slot->logit_row} * d.vocab;
-  uint64_t best = 0;
-  int bad = 0;
+  Best best;
   for (uint32_t id = blockIdx.x * kScanThreads + threadIdx.x; id < d.vocab; id += gridDim.x * kScanThreads) {
-    const float logit = logits[id];
-    bad |= swy_is_bad_logit(logit);
-    if (!is_live(r, id, logit)) continue;
-    const uint64_t key = final_key(r, id, value_of(r, id, logit));
-    best = key > best ? key : best;
+    best.look(r, id, logits[id]);
   }
-  best = block_max(best, scratch);
-  bad = __syncthreads_or(bad);
-  if (threadIdx.x != 0) return;
-  d.best[uint64_t{i} * d.parts + blockIdx.x] = best;
-  d.bad[uint64_t{i} * d.parts + blockIdx.x] = static_cast<uint32_t>(bad);
+  best.give(d, uint64_t{i} * d.parts + blockIdx.x, scratch);
 }
 
 // Which ids steps 4 to 7 of the chain keep of a block's own.

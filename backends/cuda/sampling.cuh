@@ -97,6 +97,27 @@ __device__ inline uint64_t block_max(uint64_t x, uint64_t* scratch) {
   return x;
 }
 
+// The largest key of the ids that a thread has looked at, and whether a logit of theirs was bad; then a block's.
+struct Best {
+  uint64_t key = 0;
+  int bad = 0;
+
+  __device__ void look(const Draw& r, uint32_t id, float logit) {
+    bad |= swy_is_bad_logit(logit);
+    if (!is_live(r, id, logit)) return;
+    const uint64_t other = final_key(r, id, value_of(r, id, logit));
+    key = other > key ? other : key;
+  }
+  // By the whole block: what all have goes to d.best and d.bad. `scratch`: that of block_max.
+  __device__ void give(const Draws& d, uint64_t at, uint64_t* scratch) {
+    key = block_max(key, scratch);
+    bad = __syncthreads_or(bad);
+    if (threadIdx.x != 0) return;
+    d.best[at] = key;
+    d.bad[at] = static_cast<uint32_t>(bad);
+  }
+};
+
 // Microseconds that a draw adds to a head. The same for all kernels: so the fastest head is the same with a draw and
 // without, and the device draws what the host would draw from its logits.
 constexpr double kDrawCost = 3;
