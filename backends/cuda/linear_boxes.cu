@@ -92,31 +92,49 @@ struct Share {
   bool exists;  // the slice
 };
 
-// Each warp asks for its share, the first one for the scales as well.
-__device__ inline void ask_for_tiles(const Maps& maps, const Boxes& b, uint32_t slice, uint32_t begin, uint32_t count,
-                                     uint32_t first, uint32_t tiles, char* boxes, char* scales, Asked& arrived,
-                                     Asked& scales_arrived) {
+// What a warp asks for: `count` tiles from `tile` on, of its slice, to `boxes`.
+struct SliceBoxes {
+  char* boxes;
+  uint32_t slice, tile, count;
+  Asked& arrived;
+
+  __device__ void ask(const Maps& maps, const Boxes& b, uint32_t i) const {
+    const uint32_t w = weight_of_task(b.p, tile + i);
+    arrived.expect(kTileBytes);
+    arrived.ask(boxes + i * kTileBytes, maps.of[b.map[w]], slice * kBoxBytes,
+                (tile + i - b.p.first_task[w]) * kTileRows);
+  }
+};
+
+// Each warp asks for its first tile, the first one for the scales of all as well.
+__device__ inline void begin_tiles(const Maps& maps, const Boxes& b, const SliceBoxes& own, uint32_t first,
+                                   uint32_t tiles, char* scales, Asked& scales_arrived) {
   const Projection& p = b.p;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   if (lane == 0) {
-    arrived.init();
+    own.arrived.init();
     if (warp == 0) scales_arrived.init();
     publish_barriers();
-    arrived.expect(count * kTileBytes);
+    if (own.count != 0) own.ask(maps, b, 0);
     if (warp == 0) scales_arrived.expect(tiles * b.scale_bytes);
   }
   __syncwarp();
-  if (lane < count) {
-    const uint32_t w = weight_of_task(p, first + begin + lane);
-    arrived.ask(boxes + (slice * b.tiles + begin + lane) * kTileBytes, maps.of[b.map[w]], slice * kBoxBytes,
-                (first + begin + lane - p.first_task[w]) * kTileRows);
-  }
   if (warp == 0 && lane < tiles) {
     const uint32_t w = weight_of_task(p, first + lane);
     scales_arrived.ask_scales(reinterpret_cast<uint16_t*>(scales + lane * b.scale_bytes), p.weights[w],
                               uint64_t{first + lane - p.first_task[w]} * kTileRows, kTileRows);
   }
   __syncthreads();  // all barriers are there
+}
+// And for the others when the one before has come: with all of them on their way, the kernel in front would wait for its
+// activations behind them.
+__device__ inline void ask_for_others(const Maps& maps, const Boxes& b, const SliceBoxes& own) {
+#pragma unroll 1
+  for (uint32_t i = 1; i < own.count; ++i) {
+    barrier_wait(shared_at(&own.arrived), (i - 1) & 1);
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) own.ask(maps, b, i);
+  }
 }
 
 // The output that thread 4 r writes row r of the block to; null for other threads.
@@ -138,8 +156,9 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
   Stamps stamps(kHeads ? kStampHeads : p.normed ? kStampNormed : kStampPlain);
   char* boxes = first_box(dynamic);  // [slice][tile]
   char* scales = boxes + Share<kTeams>::kColumns * b.tiles * kTileBytes;
-  ask_for_tiles(maps, b, mine.slice, mine.begin, mine.exists ? mine.count : 0, first, tiles, boxes, scales,
-                arrived[warp], scales_arrived);
+  const SliceBoxes asked{boxes + (mine.slice * b.tiles + mine.begin) * kTileBytes, mine.slice, first + mine.begin,
+                         mine.exists ? mine.count : 0, arrived[warp]};
+  begin_tiles(maps, b, asked, first, tiles, scales, scales_arrived);
   stamps.note(kAsked);
   const bool empty = step_rows(step, p.domain) == 0;  // nothing is given out, but what was asked for must come
   float factors[8];
@@ -158,6 +177,7 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
   pin(own), pin(in_box), pin(share), pin(joined), pin(apart), pin(count), pin(tiles_at), pin(scales_at);
   pin(to), pin(added), pin(from), pin(gate);
   release_next();
+  ask_for_others(maps, b, asked);
   stamps.take_place();
   depend();
   stamps.note(kWaited);
@@ -170,7 +190,7 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
     barrier_wait(scales_at, 0);
     LaneScales<1> of;
     of.load(places, 0);
-    barrier_wait(tiles_at, 0);
+    barrier_wait(tiles_at, (count - 1) & 1);
     stamps.note(kArrived);
     finish_eight<kHeads>(b, factors, z, v, squares);
     const Operand x = make_operand(v, 1.0f);
@@ -218,10 +238,10 @@ __device__ void multiply_plain(const Boxes& b, const swy_step* step) {
   float factors[8] = {}, v[8] = {};  // of slices that there are not: 0
   if (works) factors_of<false>(b, warp, factors);
   const bool empty = step_rows(step, p.domain) == 0;
+  release_next();
   stamps.take_place();
   depend();
   stamps.note(kWaited);
-  release_next();
   if (works && !empty) load_eight_fresh(p.x + warp * kSlice + lane * 8, v);
   float squares = 0, sum[kWarpRows];
   const float none[8] = {};
@@ -253,7 +273,7 @@ __device__ void multiply_plain(const Boxes& b, const swy_step* step) {
 #endif
 
 template <bool kHeads, uint32_t kTeams>
-__global__ void __launch_bounds__(kSliceThreads, 2)
+__global__ void __launch_bounds__(kBesideThreads, 2)
     linear_boxes(const __grid_constant__ Maps maps, const __grid_constant__ Boxes b, const swy_step* step) {
 #if __CUDA_ARCH__ >= 900
   extern __shared__ char dynamic[];

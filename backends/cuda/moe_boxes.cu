@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
 }
 
 // blockIdx.x: slot * (width / 32) + which 32 rows of gate and up. The shared expert is the last slot.
-__global__ void __launch_bounds__(kBoxThreads, 2)
+__global__ void __launch_bounds__(kBesideThreads / 2, 4)
     gate_up_boxes(const __grid_constant__ UpMaps maps, const __grid_constant__ MixtureBoxes b, const swy_step* step) {
 #if __CUDA_ARCH__ >= 900
   extern __shared__ char dynamic[];
@@ -107,13 +107,13 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
   stamps.take_place();
   depend();
   stamps.note(kWaited);
+  release_next();  // not earlier: `down` reads the logits without waiting for this kernel
   const float logit = exists ? __ldcg(logit_at) : 0.0f;
   if (works) load_eight_fresh(from, v);
   if (routed) {
     ask_for_chosen(to, maps.gate_up, m, logit, exists, slot, first, chosen);
   }
   stamps.note(kAsked);
-  release_next();  // not earlier: `down` reads the logits without waiting for this kernel
   if (works) {
     const Operand x = make_normed(v, norm, squares);
     stamps.note(kRead);
@@ -158,6 +158,7 @@ __global__ void __launch_bounds__(kDownThreads, 2)
   const bool exists = threadIdx.x < m.experts;
   choose<kDownThreads>(exists ? __ldcg(m.logits + threadIdx.x) : 0.0f, exists, m.top_k, chosen);
   ask_for_slots({boxes, scales, mine, per_slot, tile_scales, arrived[warp]}, maps, m, chosen, first);
+  release_next();  // not earlier: the weights behind these would get in the way of those of gate_up_boxes
   stamps.note(kAsked);
   // A warp's factor of its first slice; that of the shared expert is known behind the wait.
   const float weight = chosen.weight(m.top_k);
@@ -176,7 +177,6 @@ __global__ void __launch_bounds__(kDownThreads, 2)
   stamps.take_place();
   depend();
   stamps.note(kWaited);
-  release_next();  // not earlier: the weights behind these would get in the way of those of gate_up_boxes
   const float factor = lane == m.top_k && m.shared_width != 0 ? __ldcg(m.shared_p) : weight;
   const float residual = added != nullptr ? __ldcg(added) : 0.0f;
 #pragma unroll 1
