@@ -158,6 +158,7 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
   char* scales = boxes + Share<kTeams>::kColumns * b.tiles * kTileBytes;
   const SliceBoxes asked{boxes + (mine.slice * b.tiles + mine.begin) * kTileBytes, mine.slice, first + mine.begin,
                          mine.exists ? mine.count : 0, arrived[warp]};
+  if (!kHeads) release_next();
   begin_tiles(maps, b, asked, first, tiles, scales, scales_arrived);
   stamps.note(kAsked);
   const bool empty = step_rows(step, p.domain) == 0;  // nothing is given out, but what was asked for must come
@@ -176,7 +177,7 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
   if (!mine.exists) clear_shares(own, share, mine.count);
   pin(own), pin(in_box), pin(share), pin(joined), pin(apart), pin(count), pin(tiles_at), pin(scales_at);
   pin(to), pin(added), pin(from), pin(gate);
-  release_next();
+  if (kHeads) release_next();  // earlier, the router would take room that gate_up needs
   ask_for_others(maps, b, asked);
   stamps.take_place();
   depend();

@@ -153,12 +153,12 @@ __global__ void __launch_bounds__(kDownThreads, 2)
   const uint32_t tile_scales = scales_bytes(m.down, kTileRows);
   // [i][warp], so that slices follow each other.
   char *boxes = first_box(dynamic), *scales = boxes + kDownWarps * b.boxes_per_warp() * kTileBytes;
+  release_next();
   begin_slots(maps.down, arrived[warp]);
-  // The logits are there: gate_up_boxes lets this kernel begin only after it has read them itself.
+  // The logits are there: gate_up_boxes lets this kernel begin only when it has waited for them itself.
   const bool exists = threadIdx.x < m.experts;
   choose<kDownThreads>(exists ? __ldcg(m.logits + threadIdx.x) : 0.0f, exists, m.top_k, chosen);
   ask_for_slots({boxes, scales, mine, per_slot, tile_scales, arrived[warp]}, maps, m, chosen, first);
-  release_next();  // not earlier: the weights behind these would get in the way of those of gate_up_boxes
   stamps.note(kAsked);
   // A warp's factor of its first slice; that of the shared expert is known behind the wait.
   const float weight = chosen.weight(m.top_k);
