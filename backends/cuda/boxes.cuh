@@ -27,8 +27,9 @@ constexpr uint32_t kTileRows = 16, kTileBytes = kTileRows * kBoxBytes;
 constexpr uint32_t kAlone = 113 * 1024 + 128;
 static_assert(kAlone + kBlockMemory > kProcessorMemory / 2);
 // What lets a block begin beside others: registers belong to a quarter of a multiprocessor, 16,384 each, and its warps
-// to the quarters in turn. `down` has 18 warps of 56 registers, five of them in two quarters; that leaves a projection's
-// 16 warps, or the 16 of two blocks of gate_up, 56 as well. Bounds of two blocks of so many threads say that.
+// to the quarters in turn. `down` has 18 warps of 56 registers, five of them in two quarters; that leaves a
+// projection's 16 warps, or the 16 of two blocks of gate_up, 56 as well. Bounds of two blocks of so many threads say
+// that.
 constexpr uint32_t kBesideThreads = 18 * 32;
 
 // Whether a weight's rows are whole slices with groups that are whole 64s; and whether those are whole tiles.

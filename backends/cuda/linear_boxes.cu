@@ -126,8 +126,8 @@ __device__ inline void begin_tiles(const Maps& maps, const Boxes& b, const Slice
   }
   __syncthreads();  // all barriers are there
 }
-// And for the others when the one before has come: with all of them on their way, the kernel in front would wait for its
-// activations behind them.
+// And for the others when the one before has come: with all of them on their way, the kernel in front would wait for
+// its activations behind them.
 __device__ inline void ask_for_others(const Maps& maps, const Boxes& b, const SliceBoxes& own) {
 #pragma unroll 1
   for (uint32_t i = 1; i < own.count; ++i) {

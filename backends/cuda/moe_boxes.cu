@@ -153,8 +153,8 @@ __global__ void __launch_bounds__(kDownThreads, 2)
   const uint32_t tile_scales = scales_bytes(m.down, kTileRows);
   // [i][warp], so that slices follow each other.
   char *boxes = first_box(dynamic), *scales = boxes + kDownWarps * b.boxes_per_warp() * kTileBytes;
-  release_next();
   begin_slots(maps.down, arrived[warp]);
+  release_next();
   // The logits are there: gate_up_boxes lets this kernel begin only when it has waited for them itself.
   const bool exists = threadIdx.x < m.experts;
   choose<kDownThreads>(exists ? __ldcg(m.logits + threadIdx.x) : 0.0f, exists, m.top_k, chosen);
