@@ -300,8 +300,15 @@ swy_status record_form(const Recording& r, const Attention& a, const Cut& cut, u
   const uint32_t box = std::min(kTile, r.bucket().page_size), columns = box == kTile ? Form<N>::kOfStage : 1;
   CUtensorMap map;
   SWY_CUDA_TRY(map_columns(a.pages, pool.bytes / row_bytes, row_bytes, box, columns, &map, r.error));
-  return launch_clusters(r, decode<N>, cut.blocks, dim3(cut.most * cut.blocks, a.kv_heads * a.groups, rows), kThreads,
-                         memory_bytes<N>(a.rotary), map, a, cut, columns, r.list.step);
+  const dim3 grid(cut.most * cut.blocks, a.kv_heads * a.groups, rows);
+  // One row's blocks begin beside a projection; those of several rows would double up while others have none.
+  const uint32_t own = memory_bytes<N>(a.rotary), spread = std::max(own, kAlone);
+  const bool fits = grid.x * grid.y * grid.z <= static_cast<uint32_t>(r.device().processors);
+  SWY_CUDA_TRY(launch_clusters(r, decode<N>, cut.blocks, grid, kThreads, rows > 1 && fits ? spread : own, map, a, cut,
+                               columns, r.list.step));
+  // What the kernel may have is the most that a list gives it, whichever came last.
+  return check(cudaFuncSetAttribute(decode<N>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(spread)),
+               "reserving shared memory", r.error);
 }
 
 swy_status record(const Recording& r) {

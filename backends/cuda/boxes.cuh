@@ -22,10 +22,6 @@ constexpr uint32_t kBoxWarps = 8, kBoxThreads = 32 * kBoxWarps;  // of a block
 constexpr uint32_t kSlice = 256;                                 // columns
 constexpr uint32_t kTileRows = 16, kTileBytes = kTileRows * kBoxBytes;
 
-// What keeps a second block of the launch from a multiprocessor: more than half of its memory, with what each block
-// takes besides. A multiprocessor without a block of the kernel in front would get two, and another one none.
-constexpr uint32_t kAlone = 113 * 1024 + 128;
-static_assert(kAlone + kBlockMemory > kProcessorMemory / 2);
 // What lets a block begin beside others: registers belong to a quarter of a multiprocessor, 16,384 each, and its warps
 // to the quarters in turn. `down` has 18 warps of 56 registers, five of them in two quarters; that leaves a
 // projection's 16 warps, or the 16 of two blocks of gate_up, 56 as well. Bounds of two blocks of so many threads say

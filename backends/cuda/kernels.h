@@ -80,6 +80,10 @@ inline bool is_hopper(const swy_device& device) { return device.capability == 90
 
 // Shared memory of a multiprocessor of Hopper, and what each block takes of it besides what its kernel asks for.
 constexpr uint32_t kProcessorMemory = 228 * 1024, kBlockMemory = 1024;
+// What keeps a second block of the launch from a multiprocessor: more than half of its memory, with what each block
+// takes besides. A multiprocessor without a block of the kernel in front would get two, and another one none.
+constexpr uint32_t kAlone = 113 * 1024 + 128;
+static_assert(kAlone + kBlockMemory > kProcessorMemory / 2);
 
 // ---- launching
 
