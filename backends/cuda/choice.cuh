@@ -22,10 +22,10 @@ struct alignas(16) Chosen {
   uint32_t candidates[kChoiceThreads / 32 * kMostChosen];
   uint32_t ids[kMostChosen], keys[kMostChosen];
 
-  // exp(logit) of place `lane` over the sum of the first top_k; 0 from there on. For a whole warp.
-  __device__ float weight(uint32_t top_k) const {
+  // exp(scale * logit) of place `lane` over the sum of the first top_k; 0 from there on. For a whole warp.
+  __device__ float weight(uint32_t top_k, float scale = 1) const {
     const uint32_t lane = threadIdx.x % 32;
-    const float p = lane < top_k ? expf(key_float(keys[lane]) - key_float(keys[0])) : 0.0f;
+    const float p = lane < top_k ? expf(scale * (key_float(keys[lane]) - key_float(keys[0]))) : 0.0f;
     return p / warp_sum(p);
   }
 };

@@ -62,7 +62,7 @@ __device__ inline void barrier_wait(uint64_t* barrier, uint32_t parity) {
   }
 #endif
 }
-// Writes to the same place of another block's shared memory.
+// Where another block has the same of its shared memory; writes to it.
 [[maybe_unused]] __device__ inline uint32_t at_peer(const void* mine, uint32_t rank) {
   uint32_t at = 0;
 #if __CUDA_ARCH__ >= 900
@@ -70,21 +70,26 @@ __device__ inline void barrier_wait(uint64_t* barrier, uint32_t parity) {
 #endif
   return at;
 }
-__device__ inline void push(const float4* mine, const uint64_t* barrier, uint32_t rank, float4 v) {
+[[maybe_unused]] __device__ inline void push(uint32_t to, uint32_t barrier, float4 v) {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
-                   at_peer(mine, rank)),
-               "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w), "r"(at_peer(barrier, rank))
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to),
+      "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w), "r"(barrier)
+      : "memory");
+#endif
+}
+[[maybe_unused]] __device__ inline void push(uint32_t to, uint32_t barrier, float2 v) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(to),
+               "f"(v.x), "f"(v.y), "r"(barrier)
                : "memory");
 #endif
 }
+__device__ inline void push(const float4* mine, const uint64_t* barrier, uint32_t rank, float4 v) {
+  push(at_peer(mine, rank), at_peer(barrier, rank), v);
+}
 __device__ inline void push(const float2* mine, const uint64_t* barrier, uint32_t rank, float2 v) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(
-                   at_peer(mine, rank)),
-               "f"(v.x), "f"(v.y), "r"(at_peer(barrier, rank))
-               : "memory");
-#endif
+  push(at_peer(mine, rank), at_peer(barrier, rank), v);
 }
 
 }  // namespace gpu

@@ -231,11 +231,11 @@ __device__ inline uint32_t consume_class(GroupedPipe& p, const Work& work, uint3
   return i;
 }
 
-// Tiles of N rows of activations, then those of fewer.
+// Tiles of N rows of activations, then those of fewer. totals: work.total(lane) of each lane, read at once.
 template <swy_dtype kDtype, int N, int kStep, class Work>
-__device__ inline void consume_classes(GroupedPipe& p, const Work& work, uint32_t i) {
-  i = consume_class<kDtype, N>(p, work, i, work.total(N / 8 - kStep / 8 + 1));
-  if constexpr (N > kStep) consume_classes<kDtype, N - kStep, kStep>(p, work, i);
+__device__ inline void consume_classes(GroupedPipe& p, const Work& work, uint32_t totals, uint32_t i) {
+  i = consume_class<kDtype, N>(p, work, i, __shfl_sync(kAll, totals, N / 8 - kStep / 8 + 1));
+  if constexpr (N > kStep) consume_classes<kDtype, N - kStep, kStep>(p, work, totals, i);
 }
 
 template <swy_dtype kDtype, class Work>
@@ -243,7 +243,8 @@ __device__ inline void consume(GroupedPipe& p, const Work& work) {
   if constexpr (Work::kRows != 0) {
     consume_class<kDtype, Work::kRows>(p, work, blockIdx.x, work.total());
   } else {
-    consume_classes<kDtype, Work::kMostRows, Work::kStep>(p, work, blockIdx.x);
+    const uint32_t lane = threadIdx.x % 32, totals = lane <= Work::kMostRows / 8 ? work.total(lane) : 0;
+    consume_classes<kDtype, Work::kMostRows, Work::kStep>(p, work, totals, blockIdx.x);
   }
 }
 

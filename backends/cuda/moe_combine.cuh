@@ -2,6 +2,7 @@
 #pragma once
 
 #include "moe_grouped.cuh"
+#include "stamps.cuh"
 
 namespace gpu {
 
@@ -21,6 +22,7 @@ static __global__ void __launch_bounds__(256)
   constexpr uint32_t kAtOnce = 9;  // loads that are under way together
   __shared__ uint32_t from[kMostSlots];
   __shared__ float factors[kMostSlots];
+  Stamps stamps(kStampCombine);
   const uint32_t row = blockIdx.x, stride = blockDim.x * 8;
   const bool there = row < step_rows(step, p.m.domain);
   const uint32_t slots = p.slots(), first = threadIdx.x * 8;
@@ -39,8 +41,10 @@ static __global__ void __launch_bounds__(256)
   };
   if (there) load_residual(first);
   __syncthreads();
+  release_next();  // who comes next asks for its weights, beside the experts' last tiles
+  stamps.take_place();
   depend();
-  release_next();
+  stamps.note(kWaited);
   if (!there) return;
   for (uint32_t i = first; i < p.m.hidden; i += stride) {
     if (i != first) load_residual(i);
@@ -61,6 +65,7 @@ static __global__ void __launch_bounds__(256)
     *reinterpret_cast<float4*>(p.m.y + at) = make_float4(sum[0], sum[1], sum[2], sum[3]);
     *reinterpret_cast<float4*>(p.m.y + at + 4) = make_float4(sum[4], sum[5], sum[6], sum[7]);
   }
+  stamps.end();
 }
 
 }  // namespace gpu

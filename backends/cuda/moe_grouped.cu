@@ -44,6 +44,8 @@ bool routes_few(const swy_op& op) {
          a.experts <= kRoutedExperts && a.top_k <= kMostChosen && (a.shared_width == 0 || is_plain(*op.weights[6]));
 }
 
+bool by_quads(const swy_op& op) { return routes_few(op) && supports_quads(op); }
+
 bool router_is_narrow(const swy_op& op) { return op.id != SWY_OP_EXPERTS && narrow(*op.weights[0]); }
 
 // What lies in the workspace behind the operands; returns the router's partial sums.
@@ -57,10 +59,14 @@ float* place(GroupedMixture& p, Arena& arena, const swy_op& op) {
   p.places = arena.take<uint32_t>(uint64_t{rows} * slots);
   p.rank = arena.take<uint32_t>(uint64_t{rows} * a.top_k);
   p.begins = arena.take<uint32_t>(a.experts + 1);
-  p.tiles = arena.take<uint4>(most_tiles(op));
-  p.tile_count = arena.take<uint32_t>(1 + kMostTileGroups);
-  p.x = arena.take<uint8_t>(uint64_t{spans_of(hidden)} * p.groups * kPanelBytes);
-  p.h = arena.take<uint8_t>(uint64_t{spans_of(std::max(a.width, a.shared_width))} * p.groups * kPanelBytes);
+  if (by_quads(op)) {
+    p.quads = place_quads(arena, op, p.room * 8);
+  } else {
+    p.tiles = arena.take<uint4>(most_tiles(op));
+    p.tile_count = arena.take<uint32_t>(1 + kMostTileGroups);
+    p.x = arena.take<uint8_t>(uint64_t{spans_of(hidden)} * p.groups * kPanelBytes);
+    p.h = arena.take<uint8_t>(uint64_t{spans_of(std::max(a.width, a.shared_width))} * p.groups * kPanelBytes);
+  }
   p.pairs = arena.take<uint16_t>(uint64_t{p.groups} * 8 * hidden);
   return router_is_narrow(op) && p.room == 0 ? arena.take<float>(narrow_partials(rows, a.experts, hidden)) : nullptr;
 }
@@ -132,14 +138,16 @@ swy_status record_experts(const Recording& r, const GroupedMixture& p) {
   return shared && other != d ? record_down(r, p, down, other, kShared) : SWY_OK;
 }
 
-// Logits, choice, tiles and copies of few rows.
+// What route_few or route_quads does.
 swy_status record_few(const Recording& r, const GroupedMixture& p, const InputNorm& norm, uint32_t rows) {
   RouteFew f{p, norm, nullptr};
+  const uint32_t blocks = ceil_div(rows, kTeam) * kTeam;
+  if (by_quads(r.op)) return launch_clusters(r, route_quads, kTeam, blocks, kRouteThreads, 0, f, r.list.step);
   f.p.counts = take_counters(r.list, p.m.experts + 1, r.error);
   if (f.p.counts == nullptr) return SWY_UNSUPPORTED;
   f.done = f.p.counts + p.m.experts;
-  return launch_clusters(r, p.m.hidden <= kTeam * kSpan ? route_few<1> : route_few<2>, kTeam,
-                         ceil_div(rows, kTeam) * kTeam, kRouteThreads, 0, f, r.list.step);
+  return launch_clusters(r, p.m.hidden <= kTeam * kSpan ? route_few<1> : route_few<2>, kTeam, blocks, kRouteThreads, 0,
+                         f, r.list.step);
 }
 
 // The same by a launch for each.
@@ -158,8 +166,9 @@ swy_status record_many(const Recording& r, GroupedMixture& p, float* partial, ui
 swy_status record_mixture(const Recording& r, GroupedMixture& p, float* partial, const InputNorm& norm) {
   const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
   SWY_CUDA_TRY(p.room != 0 ? record_few(r, p, norm, rows) : record_many(r, p, partial, rows));
-  SWY_CUDA_TRY(record_experts(r, p));
-  return launch(r, combine_grouped, rows, 256, 0, p, r.list.step);
+  SWY_CUDA_TRY(by_quads(r.op) ? record_quads(r, p.m, p.quads, p.pairs) : record_experts(r, p));
+  // Few rows have a multiprocessor each: the first that the kernel in front leaves would get them all.
+  return launch(r, combine_grouped, rows, 256, rows <= kMostRouted ? kAlone : 0, p, r.list.step);
 }
 
 swy_status record_grouped(const Recording& r) {
@@ -221,6 +230,7 @@ uint64_t moe_grouped_workspace(const swy_op& op) {
 // Microseconds of an H200, within a tenth of what was measured from 2 to 8,192 rows.
 double moe_grouped_cost(const swy_op& op) {
   const MixtureWork work = mixture_work(op);
+  if (by_quads(op)) return 16 + (2 * row_bytes(op) + work.weight_bytes) / 4.05e6 + work.multiply_adds / 265e6;
   return (routes_few(op) ? 25 : 48) + (2 * row_bytes(op) + work.weight_bytes) / 3.2e6 + work.multiply_adds / 265e6;
 }
 

@@ -7,11 +7,14 @@
 //   gate_up      h = silu(gate) * up, as panels
 //   down         what each expert makes of its pairs, in bf16
 //   combine      y, in order of k (moe_combine.cuh)
+//
+// Of 4-bit experts, gate_up and down of few rows are others (moe_quads.cu): route_quads leaves rows as integers and its
+// choice for them.
 #pragma once
 
 #include "grouped.cuh"
 #include "matrix.cuh"
-#include "moe.cuh"
+#include "moe_quads.h"
 
 namespace gpu {
 
@@ -29,6 +32,7 @@ struct GroupedMixture {
   uint8_t* h;            // panels [spans of width][groups]
   uint16_t* pairs;       // bf16 [8 * groups, hidden]
   uint32_t groups, most_rows;
+  Quads quads;    // in place of tiles, x and h
   uint32_t room;  // groups that every expert has; 0: as many as it needs
 
   __device__ uint32_t slots() const { return m.top_k + (m.shared_width != 0 ? 1 : 0); }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "boxes.cuh"
+#include "quad_rows.cuh"
 
 namespace gpu {
 
@@ -28,33 +29,8 @@ struct Operand {
 // Lane i gives elements 8 i to 8 i + 7. What comes out of products is multiplied by `factor`.
 __device__ inline Operand make_operand(const float (&v)[8], float factor) {
   const uint32_t lane = threadIdx.x % 32, t = lane % 4;
-  const bool second = lane / 4 % 2 != 0;  // the second half of its 64, and the column of low bytes
-  float top = fmaxf(fmaxf(fmaxf(fabsf(v[0]), fabsf(v[1])), fmaxf(fabsf(v[2]), fabsf(v[3]))),
-                    fmaxf(fmaxf(fabsf(v[4]), fabsf(v[5])), fmaxf(fabsf(v[6]), fabsf(v[7]))));
-#pragma unroll
-  for (int d = 1; d < 8; d *= 2) top = fmaxf(top, __shfl_xor_sync(kAll, top, d));
-  // 17 * kMost has 16 bits. 1.5 * 2^23 leaves integers in the low bits; 128 more rounds high bytes, and 16 times 16
-  // less 128 does so for 16 x - y.
-  constexpr float kMost = 1919, kEven = 12582912.0f + 16, kOdd = 12582912.0f + 128;
-  constexpr uint32_t kFour = 4u * (2u * 0x4b400000u + 16u + 128u);  // what that adds to four of each
-  const float scale = fmaxf(top * (1.0f / kMost), 1e-37f), inverse = reciprocal(scale);
-  uint32_t q[8];
-#pragma unroll
-  for (int j = 0; j < 8; ++j) q[j] = __float_as_uint(fmaf(v[j], inverse, j % 2 == 0 ? kEven : kOdd));
-  const uint32_t both[4] = {16 * q[0] - q[1], 16 * q[2] - q[3], 16 * q[4] - q[5], 16 * q[6] - q[7]};
-  const auto bytes = [](uint32_t a, uint32_t b, uint32_t c, uint32_t d, uint32_t which) {
-    return __byte_perm(__byte_perm(a, b, which), __byte_perm(c, d, which), 0x5410);
-  };
-  constexpr uint32_t kSigned = 0x80808080u;
-  const uint32_t high_odd = bytes(q[1], q[3], q[5], q[7], 0x0051);
-  const uint32_t low_odd = bytes(q[1], q[3], q[5], q[7], 0x0040) ^ kSigned;
-  const uint32_t high_both = bytes(both[0], both[1], both[2], both[3], 0x0051);
-  const uint32_t low_both = bytes(both[0], both[1], both[2], both[3], 0x0040) ^ kSigned;
-  // The lane 4 further has the other half of these 64, and the column of the other bytes.
-  const uint32_t got_odd = __shfl_xor_sync(kAll, second ? high_odd : low_odd, 4);
-  const uint32_t got_both = __shfl_xor_sync(kAll, second ? high_both : low_both, 4);
-  const uint32_t odd[2] = {second ? got_odd : high_odd, second ? low_odd : got_odd};
-  const uint32_t two[2] = {second ? got_both : high_both, second ? low_both : got_both};
+  const Piece piece = make_piece(v);
+  const uint32_t odd[2] = {piece.words.x, piece.words.y}, two[2] = {piece.words.z, piece.words.w};
   Operand x;
 #pragma unroll
   for (uint32_t group = 0; group < 4; ++group) {
@@ -64,11 +40,8 @@ __device__ inline Operand make_operand(const float (&v)[8], float factor) {
       x.b[group][1][half] = lane / 8 == group ? two[half] : 0;
     }
   }
-  uint32_t sum = (q[0] + q[1]) + (q[2] + q[3]) + (q[4] + q[5]) + (q[6] + q[7]) - kFour;
-#pragma unroll
-  for (int d = 1; d < 8; d *= 2) sum += __shfl_xor_sync(kAll, sum, d);
-  x.scale = __shfl_sync(kAll, scale, 8 * t) * (factor * (1.0f / 16));
-  x.sum = 16 * static_cast<int>(__shfl_sync(kAll, sum, 8 * t));
+  x.scale = __shfl_sync(kAll, piece.scale, 8 * t) * (factor * (1.0f / 16));
+  x.sum = 16 * static_cast<int>(__shfl_sync(kAll, piece.sum, 8 * t));
   return x;
 }
 

@@ -20,6 +20,7 @@ enum Stamped : uint32_t {
   kStampRoute = 20,
   kStampGateUp = 21,
   kStampDown = 22,
+  kStampCombine = 23,
   kStampDelta = 30,
   kStampAttention = 40,
   kStampHead = 50,
