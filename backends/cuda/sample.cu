@@ -8,9 +8,10 @@
 namespace gpu {
 namespace {
 
-constexpr uint32_t kScanThreads = 256, kParts = 64;
+constexpr uint32_t kScanThreads = 256, kScanAhead = 8, kParts = 64;
 
-// Simple rows: the largest key and whether a logit is bad, of one part of the vocabulary.
+// Simple rows: the largest key and whether a logit is bad, of one part of the vocabulary. Logits come some at a time;
+// where the largest decides, others are not looked at.
 __global__ void __launch_bounds__(kScanThreads) scan(const __grid_constant__ Draws d, const swy_step* step) {
   __shared__ uint64_t scratch[32];
   depend();
@@ -20,9 +21,28 @@ __global__ void __launch_bounds__(kScanThreads) scan(const __grid_constant__ Dra
   const Draw r = draw_of(d, step, i);
   if (!r.simple) return;
   const float* logits = d.logits + uint64_t{r.slot->logit_row} * d.vocab;
+  const bool largest = largest_decides(r);
+  const uint32_t apart = gridDim.x * kScanThreads;
   Best best;
-  for (uint32_t id = blockIdx.x * kScanThreads + threadIdx.x; id < d.vocab; id += gridDim.x * kScanThreads) {
-    best.look(r, id, logits[id]);
+  float top = -INFINITY;
+  for (uint32_t first = blockIdx.x * kScanThreads + threadIdx.x; first < d.vocab; first += kScanAhead * apart) {
+    float x[kScanAhead];
+    uint32_t near = 0;
+#pragma unroll
+    for (uint32_t k = 0; k < kScanAhead; ++k)
+      x[k] = first + k * apart < d.vocab ? logits[first + k * apart] : -INFINITY;
+#pragma unroll
+    for (uint32_t k = 0; k < kScanAhead; ++k) top = fmaxf(top, x[k]);
+    const float bound = largest ? bound_of(top) : -INFINITY;
+#pragma unroll
+    for (uint32_t k = 0; k < kScanAhead; ++k) {
+      if (first + k * apart < d.vocab && !(x[k] < bound)) near |= 1u << k;
+    }
+#pragma unroll 1
+    for (; near != 0; near &= near - 1) {
+      const uint32_t id = first + (__ffs(near) - 1) * apart;
+      best.look(r, id, logits[id]);
+    }
   }
   best.give(d, uint64_t{i} * d.parts + blockIdx.x, scratch);
 }

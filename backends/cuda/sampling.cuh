@@ -83,6 +83,16 @@ __device__ inline uint64_t final_key(const Draw& r, uint32_t id, float z) {
   return swy_order_key(swy_float_key(x), id);
 }
 
+// Whether a simple row's largest logit decides, so that most logits need no closer look.
+__device__ inline bool largest_decides(const Draw& r) {
+  return r.greedy && r.mask == nullptr && r.counts == nullptr && r.slot->bias_count == 0;
+}
+// Logits below this have a smaller key than the logit x has; keys are compared after logits were clamped.
+__device__ inline float bound_of(float x) {
+  if (x <= -0x1p100f) return -INFINITY;
+  return fabsf(x) < 0x1p-100f ? -0x1p-100f : fminf(x, 0x1p100f);
+}
+
 // The largest over a block; every thread gets it. `scratch`: 32 elements of shared memory.
 __device__ inline uint64_t block_max(uint64_t x, uint64_t* scratch) {
 #pragma unroll
