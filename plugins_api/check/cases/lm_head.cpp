@@ -47,6 +47,10 @@ void lm_head_cases(std::vector<CaseSpec>& out) {
          [=](Random& random) { return head(1, "last", 512, 20011, e, random); }});  // as decoding steps have it
     out.push_back({SWY_OP_LM_HEAD, "lm_head." + e.name() + ".wide", true,
                    [=](Random& random) { return head(5, "some", 512, 3001, e, random); }});
+    if ((e.dtype == SWY_I4 || e.dtype == SWY_I4A) && e.group == 64) {  // more tiles than a device works at once
+      out.push_back({SWY_OP_LM_HEAD, "lm_head." + e.name() + ".several", true,
+                     [=](Random& random) { return head(18, "all", 1280, 26003, e, random); }});
+    }
   }
   for (const uint32_t rows : {1u, 63u, 513u}) {
     for (const std::string which : {"last", "some", "all"}) {
