@@ -59,6 +59,7 @@ std::span<const Kernel> moe_tiles_kernels();
 std::span<const Kernel> add_kernels();
 std::span<const Kernel> lm_head_kernels();
 std::span<const Kernel> lm_head_boxes_kernels();
+std::span<const Kernel> lm_head_few_kernels();
 std::span<const Kernel> cast_kernels();
 std::span<const Kernel> sample_kernels();
 std::span<const Kernel> candidates_kernels();

@@ -41,6 +41,7 @@ struct Cuda {
                                                          add_kernels,
                                                          lm_head_kernels,
                                                          lm_head_boxes_kernels,
+                                                         lm_head_few_kernels,
                                                          cast_kernels,
                                                          sample_kernels,
                                                          candidates_kernels};
