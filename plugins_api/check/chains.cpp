@@ -83,6 +83,7 @@ const std::vector<Chain>& all_chains() {
       {"norm_moe_add", one_token, {norm(256), mixture(256, 256, i4), add(256)}},
       {"norm_moe_add_norm", one_token, {norm(256), mixture(256, 256, i4), add(256, 0)}},
       {"norms_moe_add", three_sequences, {norm(256), mixture(256, 64, i4, SWY_BF16), add(256)}},
+      {"norms_moe_slices_add", three_sequences, {norm(256), mixture(256, 256, i4, SWY_BF16), add(256)}},
       {"norms_moe_add_norm", three_sequences, {norm(1280), mixture(1280, 64, i4, SWY_BF16), add(1280, 0)}},
       {"delta32_linear_add", one_token_moves, {delta(4, 8, 32), linear(256, 80, i4), add(80)}},
       {"delta128_linear_add", one_token, {delta(1, 2, 128), linear(256, 80, i4), add(80)}},

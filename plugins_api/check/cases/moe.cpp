@@ -207,6 +207,24 @@ void batch_cases(std::vector<CaseSpec>& out) {
   put(out, most, true, {SWY_OP_MOE, SWY_OP_MOE_ADD});
 }
 
+// The same with experts of 4 bits in whole slices of 256 columns: groups of every size, with and without offsets, one
+// slice and several, rows that end within four, more rows on an expert than a word has bits, no expert for most rows.
+void slice_cases(std::vector<CaseSpec>& out) {
+  const Encoding i4{SWY_I4, 64}, i4a{SWY_I4A, 64}, wide{SWY_I4, 128}, row{SWY_I4A, 0};
+  Mixture two_encodings{64, 8, 8, 256, 512, 512, row};
+  two_encodings.down = wide;
+  for (const Mixture& m :
+       {Mixture{2, 7, 1, 256, 256, 0, i4}, Mixture{9, 18, 8, 512, 256, 256, i4a}, Mixture{21, 10, 3, 768, 256, 0, wide},
+        Mixture{34, 36, 6, 256, 256, 256, i4, Mixture::kTied}, two_encodings}) {
+    Mixture n = m;
+    n.router = SWY_BF16;
+    put(out, n, false, {SWY_OP_MOE, SWY_OP_MOE_ADD});
+  }
+  Mixture most{64, 256, 8, 256, 256, 256, i4};
+  most.router = SWY_BF16;
+  put(out, most, true, {SWY_OP_MOE_ADD});
+}
+
 }  // namespace
 
 bool clear_choices(const Case& c) {
@@ -245,6 +263,7 @@ void moe_cases(std::vector<CaseSpec>& out) {
   }
   decoding_cases(out);
   batch_cases(out);
+  slice_cases(out);
   for (const Encoding& e : all_encodings()) {
     for (const uint32_t rows : {1u, 4u, 16u, 33u, 63u, 65u, 130u, 513u}) {
       put(out, {rows, 13, 4, 100, 48, 36, e}, true);
