@@ -16,8 +16,8 @@ import struct
 import sys
 
 RECORD = struct.Struct("<4I8Q")
-NAMES = {10: "normed", 11: "linear", 12: "heads", 13: "gates", 20: "route", 21: "gate_up", 22: "down", 23: "combine", 30: "delta",
-         40: "attention", 50: "head", 60: "finish", 70: "embedding", 80: "norm"}
+NAMES = {10: "normed", 11: "linear", 12: "heads", 13: "gates", 20: "route", 21: "gate_up", 22: "down", 23: "combine",
+         30: "delta", 40: "attention", 50: "head", 60: "finish", 70: "embedding", 80: "norm"}
 GATES, NORMED = 13, 10
 MOMENTS = ["begun", "asked", "waited", "read", "arrived", "multiplied", "ended"]
 WAITED, ENDED = 2, 6

@@ -5,7 +5,7 @@
 // boxes of 64 ids and 256 columns; none waits for another. Weights go through registers to wgmma.
 //
 // A nibble in the lowest bits of a bf16 is that number times 2^-133, in the next four times 2^-129: one AND, and one
-// fma with scale and offset makes it 2^-22 of a weight, rounded once.
+// fma with scale and offset, which are rounded to bf16 for that, makes it 2^-22 of a weight.
 //
 // Which column an instruction takes is free as long as both operands agree: in each half of a box lane 4 g + t has 32
 // neighbouring columns, from 32 t on, eight (a word) at a time: elements 0 4, 2 6 in one instruction, 1 5, 3 7 in the

@@ -44,6 +44,7 @@ bool routes_few(const swy_op& op) {
          a.experts <= kRoutedExperts && a.top_k <= kMostChosen && (a.shared_width == 0 || is_plain(*op.weights[6]));
 }
 
+static_assert(kRoutedExperts <= kQuadExperts && kMostChosen <= kQuadChosen);
 bool by_quads(const swy_op& op) { return routes_few(op) && supports_quads(op); }
 
 bool router_is_narrow(const swy_op& op) { return op.id != SWY_OP_EXPERTS && narrow(*op.weights[0]); }

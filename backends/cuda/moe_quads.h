@@ -6,7 +6,7 @@
 
 namespace gpu {
 
-// What the router leaves for these kernels. `ids` null: others do this.
+// What the router leaves for these kernels.
 struct Quads {
   uint16_t* ids;  // [rows, top_k]: the experts of a row
   uint32_t most_rows;
@@ -14,7 +14,7 @@ struct Quads {
   QuadRows x, h;  // of rows; of places
 };
 
-// What the router's kernel serves.
+// What there is room for.
 constexpr uint32_t kMostQuadRows = 64, kQuadExperts = 256, kQuadChosen = 8;
 
 // Whether these kernels can do `op`, of up to kMostQuadRows rows.
