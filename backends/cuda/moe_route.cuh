@@ -84,8 +84,8 @@ struct PanelRouter : Router<kSpans> {
     uint32_t place = 0;
     if (there && lane < f.p.m.top_k) place = expert * f.p.room * 8 + atomicAdd(f.p.counts + expert, 1u);
     if (there) push_places(place);
-    release_writes();
     __syncwarp();
+    release_writes();
     bool last = false;
     if (lane == 0 && (there || row == 0)) last = atomicAdd(f.done, 1u) + 1 == max(rows, 1u);
     if (there) this->put_choice(place);

@@ -154,6 +154,7 @@ __device__ inline void multiply_slice(uint32_t tiles, uint32_t in_box, uint32_t 
       for (int i = 0; i < 2 * N; ++i) v[i / 2][i % 2] += i == k ? more : 0.0f;
     }
   }
+  __syncwarp();  // every lane has read the tile
 #pragma unroll
   for (uint32_t i = 0; i < N; ++i) {
     if (i < mine) {
