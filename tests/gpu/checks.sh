@@ -42,7 +42,9 @@ need_device() {
   local reason
   [[ -f $backends/switchyard_$backend.so ]] || { echo "SKIPPED: this build has no $backend backend"; exit 77; }
   "$switchyard" backends --explain >"$work/backends"
-  reason=$(awk -v id="$backend" '$1 == id {seen = 1} seen && /no device:/{sub(/^ *no device: /, ""); print; exit}' "$work/backends")
+  # A backend's lines are indented below its own; another one may well have no device.
+  awk -v id="$backend" '/^[^ ]/{own = $1 == id} own' "$work/backends" >"$work/own"
+  reason=$(awk '/no device:/{sub(/^ *no device: /, ""); print; exit}' "$work/own")
   if [[ -n $reason ]]; then
     # Declining must be polite: one line with the reason, and the other backends go on.
     refused "$reason"
@@ -50,7 +52,7 @@ need_device() {
     echo "SKIPPED: $reason"
     exit 77
   fi
-  awk -v id="$backend" '$1 == id {seen = 1} seen && index($0, id ":0") {print; exit}' "$work/backends"
+  grep -F -m 1 "$backend:0" "$work/own" || fail "no line of a device in: $(cat "$work/own")"
 }
 
 # The conformance kit, but for operations.
