@@ -52,6 +52,7 @@ swy_status open(uint32_t index, const swy_setting* settings, uint32_t count, swy
   d.processors = p->multiProcessorCount;
   d.capability = p->major * 10 + p->minor;
   d.block_memory = p->sharedMemPerBlockOptin;
+  d.pooled = p->memoryPoolsSupported != 0;
   if (d.capability < kLeastCapability) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH,
                      "%s has compute capability %d.%d; the kernels need 8.0 (Ampere) or more", p->name, p->major,

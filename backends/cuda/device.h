@@ -40,6 +40,7 @@ struct swy_device {
   int capability = 0;         // 90 for Hopper
   uint64_t block_memory = 0;  // shared memory that a block may have
   bool kv_bf16 = true;
+  bool pooled = false;  // the driver has pools of memory
   cudaStream_t stream = nullptr;
   std::vector<swy_kernel> kernels;
 

@@ -167,7 +167,8 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
       w.width > kHeadMostBoxes * kHeadBoxColumns || w.groups * kHeadGroup != w.width ||
       cut_of(device, op, bucket).slots < 2) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
-                     "%u columns are not up to 8 times 256, of 4 bits in groups of 64", w.width);
+                     "takes 4 bits in groups of 64 and 1 to 8 times 256 columns, these are %u in %u groups", w.width,
+                     w.groups);
   }
   return SWY_OK;
 }

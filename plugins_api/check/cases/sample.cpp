@@ -87,8 +87,16 @@ Draw drawn(const Way& way, uint32_t i, uint32_t logit_row, uint64_t vocab, Rando
   return d;
 }
 
+// The head of LM_HEAD_SAMPLE: ragged groups, or whole ones.
+struct Head {
+  uint64_t hidden;
+  swy_dtype dtype;
+  uint32_t group;
+};
+Head head_for(uint64_t vocab) { return {vocab == 77 ? 100u : 256u, SWY_I4, vocab > 1000 ? 64u : 32u}; }
+
 // Every second wanted row is sampled; the others' logits are read by the host.
-Case sample(swy_op_id op, const Way& way, uint32_t rows, uint64_t vocab, Random& random) {
+Case sample(swy_op_id op, const Way& way, uint32_t rows, uint64_t vocab, const Head& head, Random& random) {
   Builder b(op, random);
   std::vector<uint32_t> wanted;
   for (uint32_t r = 0; r < rows; ++r) wanted.push_back(r);
@@ -109,8 +117,7 @@ Case sample(swy_op_id op, const Way& way, uint32_t rows, uint64_t vocab, Random&
       s.inputs[0].floats[s.draws[i].logit_row * 100] = NAN;
     }
   } else {
-    const uint64_t hidden = vocab == 77 ? 100 : 256;  // ragged groups, and whole ones
-    b.input(hidden).matrix({vocab, hidden}, SWY_I4, vocab > 1000 ? 64 : 32, 3);
+    b.input(head.hidden).matrix({vocab, head.hidden}, head.dtype, head.group, 3);
   }
   if (op == SWY_OP_TOP_CANDIDATES) {
     swy_top_candidates_attrs a{};
@@ -128,6 +135,12 @@ Case sample(swy_op_id op, const Way& way, uint32_t rows, uint64_t vocab, Random&
   return c;
 }
 
+void put(std::vector<CaseSpec>& out, swy_op_id op, const Way& way, uint32_t rows, uint64_t vocab, const Head& head,
+         bool slow) {
+  out.push_back({op, op_name(op) + "." + way.name + ".rows" + std::to_string(rows) + ".vocab" + std::to_string(vocab),
+                 slow, [=](Random& random) { return sample(op, way, rows, vocab, head, random); }});
+}
+
 }  // namespace
 
 void sample_cases(std::vector<CaseSpec>& out) {
@@ -135,9 +148,7 @@ void sample_cases(std::vector<CaseSpec>& out) {
     for (const Way& way : ways()) {
       if (op == SWY_OP_TOP_CANDIDATES ? way.top != 0 : way.listed != 0) continue;
       const auto add = [&](uint32_t rows, uint64_t vocab, bool slow) {
-        out.push_back({op,
-                       op_name(op) + "." + way.name + ".rows" + std::to_string(rows) + ".vocab" + std::to_string(vocab),
-                       slow, [=](Random& random) { return sample(op, way, rows, vocab, random); }});
+        put(out, op, way, rows, vocab, head_for(vocab), slow);
       };
       for (const uint32_t rows : {1u, 7u, 65u}) {
         for (const uint64_t vocab : {77u, 1000u}) add(rows, vocab, rows == 65 && vocab == 1000);
@@ -150,6 +161,11 @@ void sample_cases(std::vector<CaseSpec>& out) {
       if (wide) add(2, 248320, true);  // each thread of a device meets several ids
     }
   }
+  // Heads as models have them, with some rows.
+  for (size_t i = 0; i + kListings < ways().size(); ++i) {
+    const uint32_t rows[] = {3, 12, 30};
+    put(out, SWY_OP_LM_HEAD_SAMPLE, ways()[i], rows[i % 3], 1300, {512, i % 2 == 0 ? SWY_I4 : SWY_I4A, 64}, false);
+  }
 }
 
 void random_sample_cases(Random& random, std::vector<CaseSpec>& out) {
@@ -158,8 +174,7 @@ void random_sample_cases(Random& random, std::vector<CaseSpec>& out) {
   const uint64_t vocab = 60 + random.below(1500);
   for (const swy_op_id op : {SWY_OP_SAMPLE, SWY_OP_TOP_CANDIDATES, SWY_OP_LM_HEAD_SAMPLE}) {
     if (way.top != 0 && op == SWY_OP_TOP_CANDIDATES) continue;
-    out.push_back({op, op_name(op) + "." + way.name + ".rows" + std::to_string(rows) + ".vocab" + std::to_string(vocab),
-                   false, [=](Random& r) { return sample(op, way, rows, vocab, r); }});
+    put(out, op, way, rows, vocab, head_for(vocab), false);
   }
 }
 
