@@ -12,8 +12,9 @@
 namespace gpu {
 namespace {
 
-constexpr uint64_t kPiece = uint64_t{4} << 20;  // of a large copy
-constexpr size_t kSmallSlots = 32;              // small copies under way
+constexpr uint64_t kPiece = uint64_t{4} << 20;    // of a large copy
+constexpr size_t kSmallSlots = 32;                // small copies under way
+constexpr uint64_t kPooled = uint64_t{16} << 20;  // buffers smaller than this share pages
 
 swy_status check_range(const swy_buffer& b, uint64_t offset, uint64_t bytes, swy_error* error) {
   if (offset <= b.bytes && bytes <= b.bytes - offset) return SWY_OK;
@@ -158,19 +159,19 @@ swy_status large_read(swy_device& d, char* to, const char* from, uint64_t bytes,
   return SWY_OK;
 }
 
-// From the driver's pool, where buffers share pages of 2 MiB; by itself each of a model's weights would leave one in
-// part empty, 200 MiB in all.
+// The driver gives whole pages of 2 MiB, and its pool takes 32 MiB of them at a time. So small buffers share pages,
+// which for the weights of a large model saves 200 MiB.
+bool in_pool(const swy_device& d, uint64_t bytes) { return d.pooled && bytes < kPooled; }
 cudaError_t take_memory(const swy_device& d, uint64_t bytes, void** out) {
-  return d.pooled ? cudaMallocAsync(out, bytes, d.stream) : cudaMalloc(out, bytes);
+  return in_pool(d, bytes) ? cudaMallocAsync(out, bytes, d.stream) : cudaMalloc(out, bytes);
 }
-// Once the stream has been waited for, whole pages go back to the device.
-void give_memory_back(const swy_device& d, void* memory) {
-  if (d.pooled) {
-    cudaFreeAsync(memory, d.stream);
-    cudaStreamSynchronize(d.stream);
-  } else {
-    cudaFree(memory);
+void give_memory_back(const swy_device& d, const swy_buffer& buffer) {
+  if (!in_pool(d, buffer.bytes)) {
+    cudaFree(buffer.data);
+    return;
   }
+  cudaFreeAsync(buffer.data, d.stream);
+  cudaStreamSynchronize(d.stream);  // from then on the device has what the pool can do without
 }
 
 }  // namespace
@@ -218,7 +219,7 @@ void buffer_free(swy_device* device, swy_buffer* buffer) {
   if (buffer->on_host) {
     cudaFreeHost(buffer->data);
   } else {
-    give_memory_back(*device, buffer->data);
+    give_memory_back(*device, *buffer);
   }
   cudaGetLastError();
   delete buffer;
