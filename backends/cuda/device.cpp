@@ -96,6 +96,7 @@ swy_status check(cudaError_t result, const char* what, swy_error* error) {
     case cudaErrorStreamCaptureInvalidated:
     case cudaErrorStreamCaptureUnsupported:
     case cudaErrorNoKernelImageForDevice:
+    case cudaErrorNotSupported:
       break;
     case cudaErrorNoDevice:
     case cudaErrorInsufficientDriver:

@@ -163,12 +163,16 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "is made for compute capability 9.0");
   }
   const Weight w = weight_of(*op.weights[0], nullptr);
-  if ((w.dtype != SWY_I4 && w.dtype != SWY_I4A) || w.width % kHeadBoxColumns != 0 ||
-      w.width > kHeadMostBoxes * kHeadBoxColumns || w.groups * kHeadGroup != w.width ||
-      cut_of(device, op, bucket).slots < 2) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
-                     "takes 4 bits in groups of 64 and 1 to 8 times 256 columns, these are %u in %u groups", w.width,
-                     w.groups);
+  if ((w.dtype != SWY_I4 && w.dtype != SWY_I4A) || w.groups * kHeadGroup != w.width) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "takes weights of 4 bits in groups of %u", kHeadGroup);
+  }
+  if (w.width % kHeadBoxColumns != 0 || w.width > kHeadMostBoxes * kHeadBoxColumns) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "%u columns; takes multiples of %u up to %u", w.width,
+                     kHeadBoxColumns, kHeadMostBoxes * kHeadBoxColumns);
+  }
+  if (cut_of(device, op, bucket).slots < 2) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "%u rows of %u columns do not fit into a block's memory",
+                     rows, w.width);
   }
   return SWY_OK;
 }

@@ -68,7 +68,7 @@ float* place(GroupedMixture& p, Arena& arena, const swy_op& op) {
     p.tile_count = arena.take<uint32_t>(1 + kMostTileGroups);
     p.x = arena.take<uint8_t>(uint64_t{spans_of(hidden)} * p.groups * kPanelBytes);
     p.h = arena.take<uint8_t>(uint64_t{spans_of(std::max(a.width, a.shared_width))} * p.groups * kPanelBytes);
-    p.pairs = reinterpret_cast<uint16_t*>(p.x);  // `down` writes pairs when nobody reads x any more
+    p.pairs = reinterpret_cast<uint16_t*>(p.x);
     static_assert(kPanelBytes == 8 * kSpan * sizeof *p.pairs);
   }
   return router_is_narrow(op) && p.room == 0 ? arena.take<float>(narrow_partials(rows, a.experts, hidden)) : nullptr;

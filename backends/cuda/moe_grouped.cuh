@@ -30,7 +30,7 @@ struct GroupedMixture {
   uint32_t* tile_count;  // [1 + kMostTileGroups]: tiles; tiles of 1, 2, ... groups or more
   uint8_t* x;            // panels [spans of hidden][groups]
   uint8_t* h;            // panels [spans of width][groups]
-  uint16_t* pairs;       // bf16 [8 * groups, hidden]
+  uint16_t* pairs;       // bf16 [8 * groups, hidden]; without quads in the place of x
   uint32_t groups, most_rows;
   Quads quads;    // in place of tiles, x and h
   uint32_t room;  // groups that every expert has; 0: as many as it needs
@@ -294,7 +294,9 @@ template <int kBlocks>
 struct DownWork : TilesOfMixture<kBlocks> {
   static constexpr RowOrder kOrder = RowOrder::neighbours;
   static constexpr bool kReadOnce = true;
-  static constexpr Waits kWaits = Waits::ahead;  // the list of tiles is older than the kernel in front
+  // The list of tiles is older than the kernel in front. Pairs are written where x was, which that one reads: they come
+  // of activations that are asked for behind the wait.
+  static constexpr Waits kWaits = Waits::ahead;
   const GroupedMixture& p;
   const DownWeights& w;
   uint32_t parts, steps;  // steps: tiles of 256 of hidden
