@@ -8,7 +8,7 @@
 namespace gpu {
 
 constexpr uint32_t kSpan = 128, kTileRowsOfWeight = 256, kBoxRows = 128;
-constexpr uint32_t kPanelBytes = 2048;
+constexpr uint32_t kPanelBytes = 2048, kMostTileGroups = 16;  // of eight rows of activations; in a tile
 constexpr uint32_t kMostStages = 8, kScaleSlots = 2, kScalePlane = kTileRowsOfWeight * 16;
 constexpr uint32_t kScaleSlotBytes = 2 * kScalePlane;
 
@@ -37,17 +37,25 @@ struct GroupedShape {
   uint32_t stages, most_rows;  // of activations per tile; a multiple of 8
   bool staged;                 // room for a tile's result
 
-  __host__ __device__ static uint32_t weight_bytes(swy_dtype d) {
+  __host__ __device__ static constexpr uint32_t weight_bytes(swy_dtype d) {
     return kTileRowsOfWeight * (d == SWY_BF16 ? 256 : d == SWY_I8 ? 128 : 64);
   }
-  __host__ __device__ uint32_t stage_bytes(swy_dtype d) const { return weight_bytes(d) + most_rows / 8 * kPanelBytes; }
-  __host__ __device__ uint32_t staging_bytes() const { return staged ? most_rows / 8 * kPanelBytes : 0; }
-  __host__ __device__ uint32_t bytes(swy_dtype d) const {
-    return 1024 + stages * stage_bytes(d) + kScaleSlots * kScaleSlotBytes + staging_bytes() + 256;
+  __host__ __device__ static constexpr uint32_t scale_bytes(swy_dtype d) {
+    return d == SWY_BF16 ? 0 : kScaleSlots * kScaleSlotBytes;
+  }
+  __host__ __device__ constexpr uint32_t stage_bytes(swy_dtype d) const {
+    return weight_bytes(d) + most_rows / 8 * kPanelBytes;
+  }
+  __host__ __device__ constexpr uint32_t staging_bytes() const { return staged ? most_rows / 8 * kPanelBytes : 0; }
+  __host__ __device__ constexpr uint32_t bytes(swy_dtype d) const {
+    return 1024 + stages * stage_bytes(d) + scale_bytes(d) + staging_bytes() + 256;
   }
 };
+// Consumers give a stage back when they have the next one: with a single one they would wait for each other.
+constexpr uint32_t kLeastStages = 2;
+static_assert(GroupedShape{kLeastStages, 8 * kMostTileGroups, true}.bytes(SWY_BF16) <= kProcessorMemory - kBlockMemory);
 inline GroupedShape grouped_shape(uint64_t block_memory, swy_dtype d, uint32_t most_rows, bool staged) {
-  GroupedShape s{1, most_rows, staged};
+  GroupedShape s{kLeastStages, most_rows, staged};
   while (s.stages < kMostStages && GroupedShape{s.stages + 1, most_rows, staged}.bytes(d) <= block_memory) ++s.stages;
   return s;
 }

@@ -37,7 +37,7 @@ struct GroupedPipe {
     stage_bytes = s.stage_bytes(d);
     stages = s.stages;
     scales = stages * stage_bytes;
-    staging = scales + kScaleSlots * kScaleSlotBytes;
+    staging = scales + GroupedShape::scale_bytes(d);
     barriers = base + staging + s.staging_bytes();
     if (threadIdx.x == 0) {
       for (uint32_t i = 0; i < stages; ++i) {

@@ -18,7 +18,7 @@
 
 namespace gpu {
 
-constexpr uint32_t kSortThreads = 1024, kMostSorted = 1024, kMostTileGroups = 16, kMostSlots = 33;
+constexpr uint32_t kSortThreads = 1024, kMostSorted = 1024, kMostSlots = 33;
 
 struct GroupedMixture {
   Mixture m;

@@ -259,6 +259,7 @@ void moe_cases(std::vector<CaseSpec>& out) {
   for (const Encoding& e : {Encoding{SWY_BF16, 0}, Encoding{SWY_I8, 64}, Encoding{SWY_I4, 64}, Encoding{SWY_I4A, 32}}) {
     for (const uint32_t rows : {1u, 5u, 70u}) put(out, {rows, 16, 4, 256, 64, 64, e}, false);  // whole groups all over
     put(out, {70, 16, 2, 256, 64, 64, e, Mixture::kCrowded}, false);
+    put(out, {200, 4, 2, 288, 160, 96, e}, false, {SWY_OP_MOE_ADD});  // a hundred rows an expert, each in several parts
     put(out, {1, 16, 4, 256, 256, 256, {e.dtype, e.dtype == SWY_BF16 ? 0u : 32u}}, false);
   }
   decoding_cases(out);
