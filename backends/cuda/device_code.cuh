@@ -37,18 +37,21 @@ __device__ inline uint4 load_piece(const void* p) {
   return v;
 }
 
-// Whether this block is the last of `blocks` that come here. What the others wrote before is then visible. The counter
-// is left at zero.
+// Whether this thread is the last of `comers` that come here. What the others, and the threads that each of them met
+// before it came, wrote until then is visible to it, and to those that it meets after. The counter is left at zero.
+__device__ inline bool comes_last(uint32_t* counter, uint32_t comers) {
+  __threadfence();
+  const bool last = atomicAdd(counter, 1u) + 1 == comers;
+  if (last) *counter = 0;
+  __threadfence();
+  return last;
+}
+// Likewise of blocks: every thread of this one calls it.
 __device__ inline bool last_of(uint32_t* counter, uint32_t blocks) {
   __shared__ bool last;
-  __threadfence();
   __syncthreads();
-  if (threadIdx.x == 0) {
-    last = atomicAdd(counter, 1u) + 1 == blocks;
-    if (last) *counter = 0;
-  }
+  if (threadIdx.x == 0) last = comes_last(counter, blocks);
   __syncthreads();
-  if (last) __threadfence();
   return last;
 }
 

@@ -128,17 +128,11 @@ struct LinearWork {
       const float* v = &acc[i / (N / 8)][i % (N / 8) * 4];
       __stcg(own + i * kThreads, make_float4(v[0], v[1], v[2], v[3]));
     }
-    __threadfence();
     named_barrier(1, kThreads);
     auto* last = reinterpret_cast<volatile uint32_t*>(pipe.memory + pipe.flag());
-    if (threadIdx.x == 0) {
-      const bool is = atomicAdd(p.counters + tile, 1u) + 1 == p.parts;
-      if (is) p.counters[tile] = 0;
-      *last = is ? 1 : 0;
-    }
+    if (threadIdx.x == 0) *last = comes_last(p.counters + tile, p.parts) ? 1 : 0;
     named_barrier(1, kThreads);
     if (*last == 0) return false;
-    __threadfence();
 #pragma unroll
     for (uint32_t i = 0; i < kBlocks * N / 2; ++i) acc[i / (N / 2)][i % (N / 2)] = 0;
     for (uint32_t part = 0; part < p.parts; ++part, all += kFours * kThreads) {

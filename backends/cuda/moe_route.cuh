@@ -22,9 +22,6 @@ struct alignas(16) PanelMemory : RouteMemory<kSpans> {
   bool last;
 };
 
-// What this thread wrote before is visible to who learns of what it writes now.
-__device__ inline void release_writes() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
-
 // Rows for quads.cuh.
 struct QuadRouter : Router<2> {
   using Router<2>::Router;
@@ -85,9 +82,7 @@ struct PanelRouter : Router<kSpans> {
     if (there && lane < f.p.m.top_k) place = expert * f.p.room * 8 + atomicAdd(f.p.counts + expert, 1u);
     if (there) push_places(place);
     __syncwarp();
-    release_writes();
-    bool last = false;
-    if (lane == 0 && (there || row == 0)) last = atomicAdd(f.done, 1u) + 1 == max(rows, 1u);
+    const bool last = lane == 0 && (there || row == 0) && comes_last(f.done, max(rows, 1u));
     if (there) this->put_choice(place);
     return last;
   }
@@ -118,14 +113,12 @@ struct PanelRouter : Router<kSpans> {
 
   // The tiles of all rows. Leaves the counts at zero.
   __device__ void list_experts() {
-    release_writes();
     for (uint32_t e = threadIdx.x; e <= f.p.m.experts; e += kRouteThreads) {
       const bool routed = e < f.p.m.experts;
       memory.counts[e] = routed ? __ldcg(f.p.counts + e) : f.p.m.shared_width != 0 ? rows : 0;
       memory.begins[e] = e * f.p.room;
       if (routed) f.p.counts[e] = 0;
     }
-    if (threadIdx.x == 0) *f.done = 0;
     if (threadIdx.x <= kMostTileGroups) memory.sizes[threadIdx.x] = 0;
     __syncthreads();
     put_tiles(f.p, memory.counts, memory.begins, memory.sizes);
