@@ -12,9 +12,8 @@
 namespace gpu {
 namespace {
 
-constexpr uint64_t kPiece = uint64_t{4} << 20;    // of a large copy
-constexpr size_t kSmallSlots = 32;                // small copies under way
-constexpr uint64_t kPooled = uint64_t{16} << 20;  // buffers smaller than this share pages
+constexpr uint64_t kPiece = uint64_t{4} << 20;  // of a large copy
+constexpr size_t kSmallSlots = 32;              // small copies under way
 
 swy_status check_range(const swy_buffer& b, uint64_t offset, uint64_t bytes, swy_error* error) {
   if (offset <= b.bytes && bytes <= b.bytes - offset) return SWY_OK;
@@ -160,13 +159,12 @@ swy_status large_read(swy_device& d, char* to, const char* from, uint64_t bytes,
 }
 
 // By itself each buffer above 1 MiB has whole pages of 2 MiB: for a model of 40 layers 200 MiB are left empty. In the
-// driver's pool buffers share pages; large ones would gain nothing there.
-bool in_pool(const swy_device& d, uint64_t bytes) { return d.pooled && bytes < kPooled; }
+// driver's pool buffers share pages.
 cudaError_t take_memory(const swy_device& d, uint64_t bytes, void** out) {
-  return in_pool(d, bytes) ? cudaMallocAsync(out, bytes, d.stream) : cudaMalloc(out, bytes);
+  return d.pooled ? cudaMallocAsync(out, bytes, d.stream) : cudaMalloc(out, bytes);
 }
 void give_memory_back(const swy_device& d, const swy_buffer& buffer) {
-  if (!in_pool(d, buffer.bytes)) {
+  if (!d.pooled) {
     cudaFree(buffer.data);
     return;
   }
