@@ -87,14 +87,17 @@ Draw drawn(const Way& way, uint32_t i, uint32_t logit_row, uint64_t vocab, Rando
   return d;
 }
 
-// The weights of LM_HEAD_SAMPLE, but for bad ways.
+// The weights of LM_HEAD_SAMPLE.
 struct Head {
   uint64_t hidden;
   swy_dtype dtype;
   uint32_t group;
 };
-// Ragged groups, or whole ones.
-Head head_for(uint64_t vocab) { return {vocab == 77 ? 100u : 256u, SWY_I4, vocab > 1000 ? 64u : 32u}; }
+// Ragged groups, or whole ones; plain weights where a NaN comes in, so that it stays one.
+Head head_for(const Way& way, uint64_t vocab) {
+  if (way.bad) return {100, SWY_F32, 0};
+  return {vocab == 77 ? 100u : 256u, SWY_I4, vocab > 1000 ? 64u : 32u};
+}
 
 // Every second wanted row is sampled; the others' logits are read by the host.
 Case sample(swy_op_id op, const Way& way, uint32_t rows, uint64_t vocab, const Head& head, Random& random) {
@@ -112,13 +115,12 @@ Case sample(swy_op_id op, const Way& way, uint32_t rows, uint64_t vocab, const H
     for (size_t i = 0; way.bad && random.draws() && i < s.draws.size(); i += 4) {
       s.inputs[0].floats[s.draws[i].logit_row * vocab + 40 + i] = i % 8 == 0 ? NAN : INFINITY;
     }
-  } else if (way.bad) {  // plain weights, so that a NaN stays one
-    b.input(100).matrix({vocab, 100}, SWY_F32, 0, 3);
-    for (size_t i = 0; random.draws() && i < s.draws.size(); i += 4) {
-      s.inputs[0].floats[s.draws[i].logit_row * 100] = NAN;
-    }
   } else {
     b.input(head.hidden).matrix({vocab, head.hidden}, head.dtype, head.group, 3);
+    const bool bad = way.bad && head.dtype == SWY_F32;
+    for (size_t i = 0; bad && random.draws() && i < s.draws.size(); i += 4) {
+      s.inputs[0].floats[s.draws[i].logit_row * head.hidden] = NAN;
+    }
   }
   if (op == SWY_OP_TOP_CANDIDATES) {
     swy_top_candidates_attrs a{};
@@ -149,7 +151,7 @@ void sample_cases(std::vector<CaseSpec>& out) {
     for (const Way& way : ways()) {
       if (op == SWY_OP_TOP_CANDIDATES ? way.top != 0 : way.listed != 0) continue;
       const auto add = [&](uint32_t rows, uint64_t vocab, bool slow) {
-        put(out, op, way, rows, vocab, head_for(vocab), slow);
+        put(out, op, way, rows, vocab, head_for(way, vocab), slow);
       };
       for (const uint32_t rows : {1u, 7u, 65u}) {
         for (const uint64_t vocab : {77u, 1000u}) add(rows, vocab, rows == 65 && vocab == 1000);
@@ -162,11 +164,11 @@ void sample_cases(std::vector<CaseSpec>& out) {
       if (wide) add(2, 248320, true);  // each thread of a device meets several ids
     }
   }
-  // Heads as models have them, with some rows.
+  // Heads as models have them, with few rows; of bad ways only rows where nothing is allowed.
   for (size_t i = 0; i + kListings < ways().size(); ++i) {
-    if (ways()[i].bad) continue;
-    const uint32_t rows[] = {3, 12, 30};
-    put(out, SWY_OP_LM_HEAD_SAMPLE, ways()[i], rows[i % 3], 1300, {512, i % 2 == 0 ? SWY_I4 : SWY_I4A, 64}, false);
+    const uint32_t rows[] = {1, 12, 5, 30};
+    const swy_dtype dtype = (i + i / 4) % 2 == 0 ? SWY_I4 : SWY_I4A;
+    put(out, SWY_OP_LM_HEAD_SAMPLE, ways()[i], rows[i % 4], 1300, {512, dtype, 64}, false);
   }
 }
 
@@ -176,7 +178,7 @@ void random_sample_cases(Random& random, std::vector<CaseSpec>& out) {
   const uint64_t vocab = 60 + random.below(1500);
   for (const swy_op_id op : {SWY_OP_SAMPLE, SWY_OP_TOP_CANDIDATES, SWY_OP_LM_HEAD_SAMPLE}) {
     if (way.top != 0 && op == SWY_OP_TOP_CANDIDATES) continue;
-    put(out, op, way, rows, vocab, head_for(vocab), false);
+    put(out, op, way, rows, vocab, head_for(way, vocab), false);
   }
 }
 
