@@ -79,6 +79,7 @@ Result<std::unique_ptr<Model>> Model::create(std::shared_ptr<const Program> prog
   SWY_TRY(m->size_pool(options));
   m->weights_ = std::make_unique<WeightStore>(*m->program_, m->devices_);
   SWY_LET(std::vector<WeightUse> uses, m->weight_uses());
+  SWY_TRY(m->check_memory(uses));
   SWY_TRY(m->weights_->load(std::move(uses), options.load_threads, options.progress));
   SWY_TRY(m->allocate_states());
   SWY_TRY(m->make_runner());
@@ -248,6 +249,23 @@ Status Model::size_pool(const ModelOptions& options) {
   }
   slots_ = std::make_unique<UnitPool>(pool_.slots);
   pages_ = std::make_unique<UnitPool>(pool_.pages);
+  return {};
+}
+
+Status Model::check_memory(const std::vector<WeightUse>& uses) const {
+  for (uint32_t d = 0; d < devices_.size(); ++d) {
+    const swy_device_info& info = devices_[d].info;
+    MemoryNeed need{.device = devices_[d].name, .free = info.memory_free_bytes};
+    need.page_tokens = kPageSize, need.pages = pool_.pages;
+    need.sessions = pool_.seqs, need.context = context_;
+    SWY_TRY(weights_->add_need(uses, d, need));
+    for (const StateUnit& u : units_) {
+      // The host gives pages of memory when they are first written.
+      if (u.device != &devices_[d] || (info.flags & SWY_DEVICE_HOST_MEMORY) != 0) continue;
+      (u.paged ? need.page : need.slots) += u.unit_bytes * (u.paged ? 1 : pool_.slots);
+    }
+    SWY_TRY(switchyard::check_memory(need));
+  }
   return {};
 }
 

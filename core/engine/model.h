@@ -134,6 +134,8 @@ class Model {
   // Tries, with smaller chunks where there is too little memory, or kernels take fewer rows. Errors: those of `tried`.
   Status fit_chunk(const std::function<Status()>& tried);
   Status describe_states();
+  // Errors: out_of_device_memory, before anything is on a device.
+  Status check_memory(const std::vector<WeightUse>& uses) const;
   Status allocate_states();
   swy_bucket bucket(const StepCounts& counts) const;
   uint32_t pages_per_session() const;

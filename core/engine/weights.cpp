@@ -3,11 +3,24 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "core/base/affinity.h"
 
 namespace switchyard {
+namespace {
+
+// About what a weight takes in groups of 64 of `bits` bits; as much as now where no encoding applies to it.
+uint64_t bytes_as(const Tensor& tensor, uint64_t bits, uint64_t now) {
+  if (tensor.dtype == SWY_F32 || tensor.rank < 2) return now;
+  constexpr uint64_t kGroup = 64, kScaleBits = 16;
+  uint64_t elements = 1;
+  for (uint32_t d = 0; d < tensor.rank; ++d) elements *= tensor.dims[d];
+  return elements / kGroup * (kGroup * bits + kScaleBits) / 8;
+}
+
+}  // namespace
 
 Result<StoredLayout> WeightStore::stored(WeightUse use) const {
   return find_layout(devices_[use.device], program_.tensors[use.tensor], use.layout);
@@ -57,21 +70,16 @@ Result<WeightStore::Loaded> WeightStore::pack(WeightUse use) const {
   return Loaded{std::move(buffer), size};
 }
 
-Status WeightStore::check_memory(const std::vector<WeightUse>& uses) const {
-  for (uint32_t d = 0; d < devices_.size(); ++d) {
-    const uint64_t free = devices_[d].info.memory_free_bytes;
-    uint64_t needed = 0;
-    for (const WeightUse& use : uses) {
-      if (use.device != d) continue;
-      SWY_LET(const StoredLayout found, stored(use));
-      if ((devices_[d].info.flags & SWY_DEVICE_HOST_MEMORY) != 0 && found.segment != nullptr) continue;
-      SWY_LET(const uint64_t bytes, bytes_of(use));
-      needed += bytes;
-    }
-    if (free == 0 || needed <= free) continue;
-    return error(Code::out_of_device_memory,
-                 "the weights take {:.1f} GiB on {}, and {:.1f} GiB are free; use a smaller encoding or another device",
-                 static_cast<double>(needed) / 1073741824, devices_[d].name, static_cast<double>(free) / 1073741824);
+Status WeightStore::add_need(const std::vector<WeightUse>& uses, uint32_t device, MemoryNeed& need) const {
+  const bool host = (devices_[device].info.flags & SWY_DEVICE_HOST_MEMORY) != 0;
+  for (const WeightUse& use : std::set<WeightUse>(uses.begin(), uses.end())) {
+    if (use.device != device) continue;
+    SWY_LET(const StoredLayout found, stored(use));
+    if (host && found.segment != nullptr) continue;  // read where the file is mapped
+    SWY_LET(const uint64_t bytes, bytes_of(use));
+    need.weights += bytes;
+    need.weights_i8 += bytes_as(program_.tensors[use.tensor], 8, bytes);
+    need.weights_i4 += bytes_as(program_.tensors[use.tensor], 4, bytes);
   }
   return {};
 }
@@ -88,7 +96,6 @@ Status WeightStore::load(std::vector<WeightUse> uses, uint32_t threads, const Pr
   std::sort(uses.begin(), uses.end());
   uses.erase(std::unique(uses.begin(), uses.end()), uses.end());
   std::erase_if(uses, [&](const WeightUse& use) { return buffers_.contains(use); });
-  SWY_TRY(check_memory(uses));
   uint64_t total = 0, done = 0;
   for (const WeightUse& use : uses) total += program_.tensors[use.tensor].segments[0].bytes;
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/engine/layouts.h"
+#include "core/engine/memory_need.h"
 #include "core/plugin/buffer.h"
 #include "core/program/program.h"
 
@@ -29,8 +30,10 @@ class WeightStore {
   // Both outlive the store.
   WeightStore(const Program& program, const std::vector<PlanDevice>& devices) : program_(program), devices_(devices) {}
 
-  // Imports, copies or packs those that are not here yet, on several threads. Errors: out_of_device_memory, with what
-  // is needed and what there is, before anything is done.
+  // What they will take of a device's memory, and what they would as other encodings; adds to `need`.
+  Status add_need(const std::vector<WeightUse>& uses, uint32_t device, MemoryNeed& need) const;
+
+  // Imports, copies or packs those that are not here yet, on several threads. Errors: those of the devices.
   Status load(std::vector<WeightUse> uses, uint32_t threads, const Progress& progress = {});
 
   // Loads it if need be. Not thread-safe.
@@ -52,7 +55,6 @@ class WeightStore {
   Result<Loaded> pack(WeightUse use) const;
   Result<uint64_t> bytes_of(WeightUse use) const;  // that making it takes on the device
   Result<StoredLayout> stored(WeightUse use) const;
-  Status check_memory(const std::vector<WeightUse>& uses) const;
   void release_packed(WeightUse use, const std::vector<WeightUse>& uses) const;
 
   const Program& program_;

@@ -1,0 +1,29 @@
+// MemoryNeed: what a model takes of a device before its first step, so that too much is refused before anything is
+// loaded, and the refusal says what would fit.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/base/status.h"
+
+namespace switchyard {
+
+struct MemoryNeed {
+  std::string device;
+  uint64_t free = 0;  // bytes; 0: the device does not say
+  uint64_t weights = 0;
+  uint64_t weights_i8 = 0, weights_i4 = 0;  // about, if those that an encoding applies to had that one
+  uint64_t slots = 0;                       // states of all sessions that do not grow
+  uint64_t page = 0;                        // one page of every state that does
+  uint32_t page_tokens = 0, pages = 0;
+  uint32_t sessions = 1, context = 0;  // context: tokens that each session may have
+
+  uint64_t states() const { return slots + page * pages; }
+};
+
+// Errors: out_of_device_memory, with what is needed, what is free, and the encoding, the context or the number of
+// sessions that would fit.
+Status check_memory(const MemoryNeed& need);
+
+}  // namespace switchyard
