@@ -2,6 +2,7 @@
 
 #include <cxxabi.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <ctime>
 
@@ -37,7 +38,8 @@ std::string word_of(const void* function) {
   std::free(plain);
   constexpr std::string_view kHidden = "(anonymous namespace)::";
   if (const size_t at = name.find(kHidden); at != std::string::npos) name.erase(0, at + kHidden.size());
-  return name.substr(0, name.find_first_of("<("));
+  name.erase(std::min(name.find_first_of("<("), name.size()));
+  return name.substr(name.find_last_of(" :") + 1);  // of "void gpu::combine_grouped"
 }
 
 swy_status enable(swy_device* device, uint32_t on, swy_error* error) {
