@@ -113,7 +113,8 @@ void add_perplexity(CLI::App& app, int& exit_code) {
   CLI::App* c = app.add_subcommand("perplexity", "Measure how well a program predicts a text");
   c->footer("Example: switchyard perplexity demo.swy --file text.txt --windows 16 --against demo-bf16.swy");
   c->add_option("--file,-f", o->file, "the text")->required();
-  c->add_option("--window", o->window, "tokens per window; --ctx is the same here")
+  c->add_option("--window", o->window,
+                "tokens per window; a step takes a whole one, whatever --chunk says; --ctx is the same here")
       ->check(CLI::Range(2u, kMaxWindow))
       ->capture_default_str();
   c->add_option("--windows", o->windows, "stop after this many windows; 0: the whole text")->capture_default_str();
