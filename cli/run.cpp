@@ -75,7 +75,7 @@ Status run(const RunFlags& o) {
     begun = true;
     std::fflush(stdout);
   });
-  if (!o.json && ran.ok()) {
+  if (!o.json && (ran.ok() || begun)) {  // an error does not stand behind the text
     fmt::print("\n");
     std::fflush(stdout);
   }
