@@ -79,7 +79,7 @@ Status run(const RunFlags& o) {
     fmt::print("\n");
     std::fflush(stdout);
   }
-  const Status traced = RunTrace::finish(std::move(trace), ran.status());
+  Status traced = RunTrace::finish(std::move(trace), ran.status());
   if (!ran.ok()) return traced;
   const Generation& g = *ran;
   if (o.json) {
