@@ -97,6 +97,10 @@ swy_status check(cudaError_t result, const char* what, swy_error* error) {
     case cudaErrorStreamCaptureUnsupported:
     case cudaErrorNoKernelImageForDevice:
     case cudaErrorNotSupported:
+    case cudaErrorLaunchOutOfResources:
+    case cudaErrorDevicesUnavailable:
+    case cudaErrorSystemNotReady:
+    case cudaErrorSystemDriverMismatch:
       break;
     case cudaErrorNoDevice:
     case cudaErrorInsufficientDriver:

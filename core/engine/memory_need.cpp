@@ -7,21 +7,24 @@
 namespace switchyard {
 namespace {
 
-constexpr uint64_t kStepShare = 32;  // a part of what is free that advice leaves to the steps themselves
+constexpr uint64_t kStepShare = 32;  // the part of what is free beside the weights that advice leaves to steps
 
 std::string gib(uint64_t bytes) { return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1u << 30)); }
 
 std::string smaller_weights(const MemoryNeed& n) {
   for (const auto& [name, bytes] : {std::pair{"i8", n.weights_i8}, std::pair{"i4", n.weights_i4}}) {
-    if (bytes < n.weights && bytes <= n.free) return fmt::format("as {} they would take about {}", name, gib(bytes));
+    if (bytes < n.weights && bytes + n.states() <= n.free) {
+      return fmt::format("as {} in groups of 64 they would take about {}", name, gib(bytes));
+    }
   }
-  const uint64_t least = std::min(n.weights, n.weights_i4);
-  return fmt::format("no encoding of them is smaller than {}: use another device", gib(least));
+  const uint64_t least = std::min(n.weights, n.weights_i4) + n.states();
+  return fmt::format("even as i4 they and the states would take about {}: use another device", gib(least));
 }
 
 // Beside the weights.
 std::string smaller_states(const MemoryNeed& n) {
   const uint64_t rest = n.free - n.weights, room = rest - rest / kStepShare;
+  if (n.budgeted) return room < n.slots + n.page ? "use another device" : gib(room) + " would fit";
   const uint64_t pages = n.page == 0 || room < n.slots ? 0 : (room - n.slots) / n.page;
   const uint64_t context = std::min<uint64_t>(pages / n.sessions * n.page_tokens, n.context);
   const uint64_t sessions = room / std::max<uint64_t>(n.states() / n.sessions, 1);
@@ -40,6 +43,11 @@ Status check_memory(const MemoryNeed& n) {
   if (n.weights > n.free) {
     return error(Code::out_of_device_memory, "the weights take {} on {}, and {} are free; {}", gib(n.weights), n.device,
                  gib(n.free), smaller_weights(n));
+  }
+  if (n.budgeted) {
+    return error(Code::out_of_device_memory,
+                 "the states' budget takes {} on {}, and {} are free beside the weights; {}", gib(n.states()), n.device,
+                 gib(n.free - n.weights), smaller_states(n));
   }
   return error(Code::out_of_device_memory,
                "the states of {} session{} of {} tokens take {} on {}, and {} are free beside the weights; {}",

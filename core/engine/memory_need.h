@@ -18,12 +18,13 @@ struct MemoryNeed {
   uint64_t page = 0;                        // one page of every state that does
   uint32_t page_tokens = 0, pages = 0;
   uint32_t sessions = 1, context = 0;  // context: tokens that each session may have
+  bool budgeted = false;               // a budget of the caller's limits the pages
 
   uint64_t states() const { return slots + page * pages; }
 };
 
-// Errors: out_of_device_memory, with what is needed, what is free, and the encoding, the context or the number of
-// sessions that would fit.
+// Errors: out_of_device_memory, with what is needed, what is free, and the encoding, the context, the number of
+// sessions or the budget that would fit there.
 Status check_memory(const MemoryNeed& need);
 
 }  // namespace switchyard

@@ -258,10 +258,12 @@ Status Model::check_memory(const std::vector<WeightUse>& uses) const {
     MemoryNeed need{.device = devices_[d].name, .free = info.memory_free_bytes};
     need.page_tokens = kPageSize, need.pages = pool_.pages;
     need.sessions = pool_.seqs, need.context = context_;
+    need.budgeted = pool_.pages < uint64_t{pages_per_session()} * pool_.seqs;
+    // The host gives pages of memory when they are first written; who imports may have the weights where their file is.
+    const bool bounded = (info.flags & SWY_DEVICE_HOST_MEMORY) == 0 && devices_[d].api->buffer_import == nullptr;
     SWY_TRY(weights_->add_need(uses, d, need));
     for (const StateUnit& u : units_) {
-      // The host gives pages of memory when they are first written.
-      if (u.device != &devices_[d] || (info.flags & SWY_DEVICE_HOST_MEMORY) != 0) continue;
+      if (u.device != &devices_[d] || !bounded) continue;
       (u.paged ? need.page : need.slots) += u.unit_bytes * (u.paged ? 1 : pool_.slots);
     }
     SWY_TRY(switchyard::check_memory(need));

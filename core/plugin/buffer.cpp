@@ -31,7 +31,8 @@ Status PluginError::status(swy_status status, const std::string& what) const {
     case SWY_OUT_OF_DEVICE_MEMORY:
       return error(Code::out_of_device_memory, "{}: {}", what, text);
     case SWY_DEVICE_LOST:
-      return error(Code::device_lost, "{}: {}; the device is lost to this process: start it again", what, text);
+      return error(Code::device_lost, "{}: {}; this process cannot use the device any more: start the program again",
+                   what, text);
     case SWY_CANCELLED:
       return error(Code::cancelled, "{}: {}", what, text);
     default:

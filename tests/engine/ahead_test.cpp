@@ -262,7 +262,8 @@ TEST_F(Ahead, ALostDeviceEndsEveryRequest) {
         ASSERT_TRUE(!stepped.ok() || *stepped) << "it went on";
       }
       EXPECT_EQ(status.code(), Code::device_lost) << status.message();
-      EXPECT_THAT(status.message(), testing::HasSubstr("the device fell off; the device is lost to this process"));
+      EXPECT_THAT(status.message(),
+                  testing::HasSubstr("the device fell off; this process cannot use the device any more"));
       for (const Batch::Id id : {*a, *b}) {
         const Outcome outcome = *batch.take(id);
         EXPECT_EQ(outcome.stopped, StopReason::failed);

@@ -59,6 +59,32 @@ TEST(Chunk, IsHalvedUntilKernelsTakeIt) {
   EXPECT_EQ(logits_of(some, 600), logits_of(late_model(with_context(1024)), 600)) << "three steps instead of one";
 }
 
+// What a device has free is what its first state or weight too many is held against, before there is a buffer.
+TEST(Chunk, ModelsThatDoNotFitAreRefusedFirst) {
+  const auto made = [](uint64_t free) {
+    setenv("LATE_FREE", std::to_string(free).c_str(), 1);
+    DiscoveryOptions discovery;
+    discovery.search_path = SWITCHYARD_FIXTURES;
+    const Registry registry = Registry::discover(Os::real(), discovery, test_host());
+    const auto late = registry.select("late");
+    EXPECT_TRUE(late.ok()) << late.status().message();
+    auto program = Program::load(Os::real(), kDemo);
+    EXPECT_TRUE(program.ok());
+    const uint64_t before = device_memory().now;
+    auto model = Model::create(std::make_shared<const Program>(std::move(*program)), late->devices, late->policy,
+                               with_context(4096));
+    unsetenv("LATE_FREE");
+    if (!model.ok()) {
+      EXPECT_EQ(device_memory().now, before);
+    }
+    return model.status();
+  };
+  EXPECT_THAT(made(1u << 20).message(), testing::HasSubstr("the weights take"));
+  EXPECT_THAT(made(12u << 20).message(), testing::HasSubstr("the states of 1 session of 4096 tokens take"));
+  EXPECT_EQ(made(12u << 20).code(), Code::out_of_device_memory);
+  EXPECT_TRUE(made(uint64_t{1} << 30).ok());
+}
+
 TEST(Chunk, OfTooFewRowsIsRefused) {
   DiscoveryOptions discovery;
   discovery.search_path = SWITCHYARD_FIXTURES;

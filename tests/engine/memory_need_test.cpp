@@ -36,11 +36,15 @@ TEST(MemoryNeed, NamesTheEncodingThatFits) {
   MemoryNeed n = small();
   n.weights = 64 * kGiB;
   EXPECT_EQ(check_memory(n).message(),
-            "the weights take 64.0 GiB on cuda:0, and 24.0 GiB are free; as i4 they would take about 17.0 GiB");
+            "the weights take 64.0 GiB on cuda:0, and 24.0 GiB are free; as i4 in groups of 64 they "
+            "would take about 17.0 GiB");
   n.free = 40 * kGiB;
-  EXPECT_THAT(check_memory(n).message(), HasSubstr("as i8 they would take about 33.0 GiB"));
+  EXPECT_THAT(check_memory(n).message(), HasSubstr("as i8 in groups of 64 they would take about 33.0 GiB"));
+  n.free = 33 * kGiB;  // not the states as well
+  EXPECT_THAT(check_memory(n).message(), HasSubstr("as i4 in groups of 64"));
   n.free = 8 * kGiB;
-  EXPECT_THAT(check_memory(n).message(), HasSubstr("no encoding of them is smaller than 17.0 GiB: use another device"));
+  EXPECT_THAT(check_memory(n).message(),
+              HasSubstr("even as i4 they and the states would take about 17.1 GiB: use another"));
 }
 
 // What is advised passes; a page more for each session does not leave room for the steps.
@@ -58,6 +62,14 @@ TEST(MemoryNeed, NamesTheContextAndTheSessionsThatFit) {
   EXPECT_TRUE(check_memory(n).ok());
   n.pages += n.sessions;
   EXPECT_GT(n.weights + n.states(), n.free - (n.free - n.weights) / 32);
+}
+
+TEST(MemoryNeed, NamesTheBudgetThatFits) {
+  MemoryNeed n = small();
+  n.budgeted = true;
+  n.pages = 8192;
+  EXPECT_EQ(check_memory(n).message(),
+            "the states' budget takes 8.1 GiB on cuda:0, and 7.0 GiB are free beside the weights; 6.8 GiB would fit");
 }
 
 TEST(MemoryNeed, SaysWhenNothingFits) {

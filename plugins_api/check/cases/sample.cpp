@@ -164,7 +164,7 @@ void sample_cases(std::vector<CaseSpec>& out) {
       if (wide) add(2, 248320, true);  // each thread of a device meets several ids
     }
   }
-  // Heads as models have them, with few rows; of bad ways only rows where nothing is allowed.
+  // Heads as models have them, with few rows; of bad ways only what is not allowed.
   for (size_t i = 0; i + kListings < ways().size(); ++i) {
     const uint32_t rows[] = {1, 12, 5, 30};
     const swy_dtype dtype = (i + i / 4) % 2 == 0 ? SWY_I4 : SWY_I4A;
