@@ -13,43 +13,54 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <mutex>
+#include <set>
+
+#include "core/base/output_file.h"
 
 namespace switchyard {
 namespace {
 
-Status io_error(const char* verb, const std::string& path, int err) {
-  const Code code = err == ENOENT || err == ENOTDIR ? Code::not_found : Code::io;
-  return error(code, "cannot {} {}: {}", verb, path, std::strerror(err));
-}
-
-class Fd {
- public:
-  explicit Fd(int fd) : fd_(fd) {}
-  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Fd& operator=(Fd&&) = delete;
-  ~Fd() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int get() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
-
-Result<Fd> open_regular(const std::string& path, uint64_t& size) {
+Result<Fd> open_regular(const std::string& path, struct stat& st) {
   Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a FIFO must not block us
-  struct stat st {};
   if (fd.get() < 0 || ::fstat(fd.get(), &st) != 0) return io_error("open", path, errno);
   if (!S_ISREG(st.st_mode)) return error(Code::invalid_data, "{} is not a regular file; name a file", path);
-  size = static_cast<uint64_t>(st.st_size);
   return fd;
 }
 
+// The files that are mapped now: those must not be replaced by what is made of them.
+class MappedNow {
+ public:
+  static MappedNow& all() {
+    static auto* files = new MappedNow;  // outlives maps that static objects hold
+    return *files;
+  }
+  void add(const struct stat& st) {
+    const std::lock_guard lock(mutex_);
+    files_.insert({st.st_dev, st.st_ino});
+  }
+  void remove(const std::pair<dev_t, ino_t>& file) {
+    const std::lock_guard lock(mutex_);
+    files_.erase(files_.find(file));
+  }
+  bool contains(const struct stat& st) {
+    const std::lock_guard lock(mutex_);
+    return files_.contains({st.st_dev, st.st_ino});
+  }
+
+ private:
+  std::mutex mutex_;
+  std::multiset<std::pair<dev_t, ino_t>> files_;
+};
+
 class RealMappedFile final : public MappedFile {
  public:
-  RealMappedFile(void* data, size_t size) : data_(data), size_(size) {}
+  RealMappedFile(void* data, size_t size, const struct stat& st)
+      : data_(data), size_(size), file_(st.st_dev, st.st_ino) {
+    MappedNow::all().add(st);
+  }
   ~RealMappedFile() override {
+    MappedNow::all().remove(file_);
     if (data_ != nullptr) ::munmap(data_, size_);
   }
   std::span<const std::byte> bytes() const override { return {static_cast<const std::byte*>(data_), size_}; }
@@ -63,77 +74,27 @@ class RealMappedFile final : public MappedFile {
  private:
   void* data_;
   size_t size_;
-};
-
-class RealOutputFile final : public OutputFile {
- public:
-  RealOutputFile(int fd, std::string temporary, std::string path)
-      : fd_(fd), temporary_(std::move(temporary)), path_(std::move(path)) {}
-  ~RealOutputFile() override {
-    if (fd_ >= 0) ::close(fd_);
-    if (!committed_) ::unlink(temporary_.c_str());
-  }
-
-  Status append(std::span<const std::byte> bytes) override {
-    SWY_TRY(write_all(size_, bytes));
-    size_ += bytes.size();
-    return {};
-  }
-  Status write_at(uint64_t offset, std::span<const std::byte> bytes) override {
-    if (offset + bytes.size() > size_) {
-      return error(Code::internal, "{}: write_at {}+{} is beyond {}", path_, offset, bytes.size(), size_);
-    }
-    return write_all(offset, bytes);
-  }
-  uint64_t size() const override { return size_; }
-  Status commit() override {
-    if (::fsync(fd_) != 0) return io_error("write", path_, errno);
-    const int fd = std::exchange(fd_, -1);
-    if (::close(fd) != 0) return io_error("write", path_, errno);
-    if (::rename(temporary_.c_str(), path_.c_str()) != 0) return io_error("rename to", path_, errno);
-    committed_ = true;
-    return {};
-  }
-
- private:
-  Status write_all(uint64_t offset, std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      const ssize_t n = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0 && errno == ENOSPC) {
-        return error(Code::io, "cannot write {}: the disk is full after {} bytes; free some space and run this again",
-                     path_, offset);
-      }
-      if (n < 0) return io_error("write", path_, errno);
-      offset += static_cast<uint64_t>(n);
-      bytes = bytes.subspan(static_cast<size_t>(n));
-    }
-    return {};
-  }
-
-  int fd_;
-  std::string temporary_;
-  std::string path_;
-  uint64_t size_ = 0;
-  bool committed_ = false;
+  std::pair<dev_t, ino_t> file_;
 };
 
 class RealOs final : public Os {
  public:
   Result<std::unique_ptr<MappedFile>> map(const std::string& path) override {
-    uint64_t size = 0;
-    SWY_LET(Fd fd, open_regular(path, size));
+    struct stat st {};
+    SWY_LET(const Fd fd, open_regular(path, st));
+    const auto size = static_cast<size_t>(st.st_size);
     void* data = nullptr;
     if (size != 0) {
       data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
       if (data == MAP_FAILED) return io_error("map", path, errno);
     }
-    return std::unique_ptr<MappedFile>(std::make_unique<RealMappedFile>(data, size));
+    return std::unique_ptr<MappedFile>(std::make_unique<RealMappedFile>(data, size, st));
   }
 
   Result<std::string> read(const std::string& path, uint64_t max_bytes) override {
-    uint64_t size = 0;
-    SWY_LET(Fd fd, open_regular(path, size));
+    struct stat st {};
+    SWY_LET(const Fd fd, open_regular(path, st));
+    const auto size = static_cast<uint64_t>(st.st_size);
     if (size > max_bytes) {
       return error(Code::invalid_data, "{} has {} bytes, and at most {} are read here", path, size, max_bytes);
     }
@@ -152,15 +113,10 @@ class RealOs final : public Os {
 
   Result<std::unique_ptr<OutputFile>> create(const std::string& path) override {
     struct stat st {};
-    if (path.empty()) return error(Code::usage, "the name of the file to write is empty");
-    if (::stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode)) {
-      return error(Code::usage, "{} is a folder; name a file to write", path);
+    if (::stat(path.c_str(), &st) == 0 && MappedNow::all().contains(st)) {
+      return error(Code::usage, "{} is read by this command, too; name another file to write", path);
     }
-    std::string temporary = path + ".part-XXXXXX";
-    const int fd = ::mkostemp(temporary.data(), O_CLOEXEC);
-    if (fd < 0) return io_error("create", path, errno);
-    ::fchmod(fd, 0644);
-    return std::unique_ptr<OutputFile>(std::make_unique<RealOutputFile>(fd, temporary, path));
+    return create_output_file(path);
   }
 
   bool exists(const std::string& path) override { return ::access(path.c_str(), F_OK) == 0; }

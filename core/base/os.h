@@ -36,7 +36,7 @@ class OutputFile {
   // Overwrites bytes already appended.
   virtual Status write_at(uint64_t offset, std::span<const std::byte> bytes) = 0;
   virtual uint64_t size() const = 0;
-  // Flushes to disk and renames atomically to the path that was asked for.
+  // Flushes to disk and replaces what is at the path, atomically; or copies to the pipe.
   virtual Status commit() = 0;
 };
 
@@ -47,7 +47,10 @@ class Os {
   // Errors: not_found; io with the system's reason.
   virtual Result<std::unique_ptr<MappedFile>> map(const std::string& path) = 0;
   virtual Result<std::string> read(const std::string& path, uint64_t max_bytes) = 0;
-  // Writes beside `path` under a temporary name until committed. Errors: usage, when `path` is empty or a folder; io.
+  // Nothing appears at `path` until it is committed: the file is written beside it under a temporary name. A new file
+  // has the mode that the umask leaves, a replaced one keeps mode and owner. Symbolic links stay, and what they lead to
+  // is replaced. A device, pipe or terminal is written to. Errors: usage, when `path` is empty, a folder, or a file
+  // that is mapped now; io.
   virtual Result<std::unique_ptr<OutputFile>> create(const std::string& path) = 0;
   virtual bool exists(const std::string& path) = 0;
   // Names (not paths) of the entries of a folder, sorted.
