@@ -3,6 +3,7 @@
 
 #include "cli/commands.h"
 #include "cli/runtime.h"
+#include "core/plan/explain_json.h"
 
 namespace switchyard::cli {
 namespace {

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <vector>
@@ -148,8 +147,7 @@ class Planner {
   std::vector<uint32_t> state_device_;
 };
 
-// `switchyard plan --explain`, for people and for machines.
+// `switchyard plan --explain`. As JSON: explain_json.h.
 std::string explain_text(const Plan& plan, bool considered);
-nlohmann::ordered_json explain_json(const Plan& plan);
 
 }  // namespace switchyard

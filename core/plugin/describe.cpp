@@ -1,6 +1,7 @@
-#include <map>
+#include "core/plugin/describe.h"
 
-#include "core/plugin/registry.h"
+#include <nlohmann/json.hpp>
+
 #include "core/program/op_names.h"
 
 namespace switchyard {

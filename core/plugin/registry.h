@@ -3,7 +3,6 @@
 
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -76,9 +75,5 @@ class Registry {
   std::vector<std::unique_ptr<Plugin>> plugins_;
   std::map<std::string, std::vector<Setting>> settings_;
 };
-
-// `switchyard backends`: with `explain`, one line per candidate file as well.
-std::string describe_text(const Registry& registry, bool explain);
-nlohmann::ordered_json describe_json(const Registry& registry);
 
 }  // namespace switchyard
