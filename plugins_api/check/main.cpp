@@ -21,9 +21,8 @@ void show(const Result& result) {
 }
 
 // "" or why it could not be written.
-std::string write(const std::string& where, const json& what) {
+std::string write(const std::string& where, const std::string& all) {
   if (where.empty()) return "";
-  const std::string all = what.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
   if (where == "-") {
     std::fputs(all.c_str(), stdout);
     return "";
@@ -35,22 +34,22 @@ std::string write(const std::string& where, const json& what) {
 }
 
 int support(const std::vector<std::string>& files) {
-  std::vector<json> summaries;
+  std::vector<json> claims;
   for (const std::string& file : files) {
     std::ifstream in(file);
     json j = json::parse(in, nullptr, false);
-    if (!j.is_object() || !j.contains("plugin") || !j.contains("kernels")) {
-      std::fprintf(stderr, "%s is no summary of a plugin; --summary FILE writes one\n", file.c_str());
+    if (!j.is_object() || !j.contains("id") || !j.contains("kernels")) {
+      std::fprintf(stderr, "%s does not hold a plugin's claims; --claims FILE writes such a file\n", file.c_str());
       return 2;
     }
-    summaries.push_back(std::move(j));
+    claims.push_back(std::move(j));
   }
-  std::fputs(support_page(summaries).c_str(), stdout);
+  std::fputs(support_page(claims).c_str(), stdout);
   return 0;
 }
 
 int run(const Options& options) {
-  const bool quiet = options.json == "-" || options.summary == "-";
+  const bool quiet = options.json == "-" || options.claims == "-";
   the_seed = options.seed;
   const Report report = judge(options, quiet ? nullptr : show);
   if (!quiet && options.list) {
@@ -62,8 +61,10 @@ int run(const Options& options) {
     return exit_code(report);  // there is nothing to report on
   }
   if (!quiet) std::fputs(text.c_str(), stdout);
+  const std::string all = to_json(report, options).dump(1, ' ', false, json::error_handler_t::replace) + "\n";
+  const bool has_claims = !options.claims.empty() && report.closed.empty();  // without a device there is none
   for (const std::string& problem :
-       {write(options.json, to_json(report, options, true)), write(options.summary, to_json(report, options, false))}) {
+       {write(options.json, all), has_claims ? write(options.claims, claims(report)) : std::string()}) {
     if (problem.empty()) continue;
     std::fprintf(stderr, "%s\n", problem.c_str());
     return 2;

@@ -28,10 +28,11 @@ The plugin runs in processes of its own: a crash, an exit or a hang costs one ch
   --slow            the larger cases too
   --limit-s S       seconds that one check may take (60)
   --threads N       members of the host's thread team (2)
-  --json FILE|-     all results as JSON; --summary FILE|-: without the single checks
+  --json FILE|-     write all results as JSON; - is standard output
+  --claims FILE|-   write what the plugin's kernels support, a line for each; with --suite ops --list
   --list            name the checks and run none
   --errors          print the largest relative errors of each kernel
-  --support A.json… write the page of these summaries to standard output, and do nothing else
+  --support FILE…   write the page docs/support.md from files of --claims to standard output, and do nothing else
 
 Begin with --suite negotiation,abi: they need no kernel. Then --suite ops --filter NAME for the kernel at hand; a line
 of a failure ends with the seed that repeats it.
@@ -104,8 +105,8 @@ std::string set_value(const std::string& name, const std::string& value, Options
     o->filter = value;
   } else if (name == "--json") {
     o->json = value;
-  } else if (name == "--summary") {
-    o->summary = value;
+  } else if (name == "--claims") {
+    o->claims = value;
   } else if (name == "--set") {
     const size_t at = value.find('=');
     if (at == std::string::npos) return text("--set takes NAME=VALUE, not '", value, "'");
@@ -117,9 +118,8 @@ std::string set_value(const std::string& name, const std::string& value, Options
 }
 
 bool takes_value(const std::string& name) {
-  static const std::vector<std::string> all = {"--oracle",  "--suite", "--filter", "--json",
-                                               "--summary", "--set",   "--seed",   "--threads",
-                                               "--limit-s", "--first", "--count",  "--worker"};
+  static const std::vector<std::string> all = {"--oracle", "--suite",   "--filter",  "--json",  "--claims", "--set",
+                                               "--seed",   "--threads", "--limit-s", "--first", "--count",  "--worker"};
   return std::find(all.begin(), all.end(), name) != all.end();
 }
 
@@ -153,7 +153,7 @@ std::string parse(int argc, char** argv, Options* o) {
       return "";
     } else if (arg == "--support") {
       while (i + 1 < argc) o->support.emplace_back(argv[++i]);
-      return o->support.empty() ? "--support needs the summaries of plugins" : "";
+      return o->support.empty() ? "--support needs files that --claims wrote" : "";
     } else if (arg == "--slow") {
       o->slow = true;
     } else if (arg == "--errors") {

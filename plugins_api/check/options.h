@@ -15,8 +15,8 @@ struct Options {
   std::vector<Setting> settings;     // the plugin's options
   std::vector<std::string> suites;   // in the order of all_suites()
   std::string filter;                // only checks whose "suite/name" contains this
-  std::string json, summary;         // where to write: a path, "-" for standard output, "" for nowhere
-  std::vector<std::string> support;  // write the page of these summaries, and nothing else
+  std::string json, claims;          // where to write: a path, "-" for standard output, "" for nowhere
+  std::vector<std::string> support;  // write the page of these claims, and do nothing else
   uint64_t seed = 0;
   uint32_t threads = 2;  // of the host's team
   double limit_s = 60;   // for one check

@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <set>
-
-#include "plugins_api/check/suites.h"
 
 namespace switchyard::check {
 namespace {
@@ -22,38 +19,6 @@ std::map<std::string, uint64_t> count(const Report& report, const std::string& s
 }
 
 bool bad(const Result& r) { return r.verdict == "failed" || r.verdict == "crashed" || r.verdict == "hung"; }
-
-// What every kernel took and refused of the table.
-json kernels_of(const Report& report) {
-  std::map<std::string, std::set<std::string>> encodings, types;
-  std::map<std::string, uint64_t> taken;
-  std::map<std::string, std::map<std::string, uint64_t>> refused;
-  std::set<std::string> by_machine;
-  for (const Result& r : report.results) {
-    const auto kernel = r.facts.find("kernel");
-    if (r.suite != kOpsSuite.name || kernel == r.facts.end()) continue;
-    const std::string& k = kernel->second;
-    if (r.verdict == "unsupported") {
-      ++refused[k][r.why];
-      if (r.facts.contains("by_machine")) by_machine.insert(k);
-      continue;
-    }
-    ++taken[k];
-    const std::string& e = r.facts.at("encoding");
-    if (!e.empty()) encodings[k].insert(e.substr(0, e.find('.')));
-    types[k].insert(r.facts.at("input") + "→" + r.facts.at("output"));
-  }
-  json out = json::object();
-  for (const json& k : report.plugin.value("kernels", json::array())) {
-    const std::string name = k["name"];
-    out[name] = {{"taken", taken[name]},
-                 {"refused", refused[name]},
-                 {"encodings", encodings[name]},
-                 {"types", types[name]},
-                 {"by_machine", by_machine.contains(name)}};
-  }
-  return out;
-}
 
 }  // namespace
 
@@ -102,7 +67,7 @@ std::string closing_text(const Report& report, const Options& options) {
                     " s\n");
 }
 
-json to_json(const Report& report, const Options& options, bool full) {
+json to_json(const Report& report, const Options& options) {
   json settings = json::object();
   for (const Setting& s : options.settings) settings[s.name] = s.value;
   json out = {{"program", "switchyard-plugin-check"},
@@ -112,19 +77,13 @@ json to_json(const Report& report, const Options& options, bool full) {
               {"settings", settings},
               {"seed", options.seed},
               {"closed", report.closed},
-              {"suites", json::object()},
-              {"kernels", kernels_of(report)}};
+              {"suites", json::object()}};
   for (const std::string& suite : options.suites) {
     if (!report.seconds.contains(suite)) continue;
     auto n = count(report, suite);
     json& s = out["suites"][suite];
     for (const char* v : kVerdicts) s[v] = n[v];
-    if (full) s["seconds"] = report.seconds.at(suite);
-  }
-  if (!full) {
-    out.erase("path");
-    out.erase("oracle");
-    return out;
+    s["seconds"] = report.seconds.at(suite);
   }
   out["checks"] = json::array();
   for (const Result& r : report.results) {

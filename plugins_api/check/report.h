@@ -11,12 +11,15 @@ std::string line_of(const Result& result, uint64_t seed);
 // What a run came to: a line per suite and one for all.
 std::string closing_text(const Report& report, const Options& options);
 
-// {"program", "plugin", "oracle", "settings", "seed", "suites": {name: {passed, failed, unsupported, crashed, hung,
-// seconds}}, "kernels": {kernel: {"taken", "refused": {why: count}, "encodings": [...], "types": [...]}}, and in `full`
-// "checks": [{suite, name, verdict, why, seconds, facts}]}.
-nlohmann::json to_json(const Report& report, const Options& options, bool full);
+// {"program", "plugin", "path", "oracle", "settings", "seed", "closed",
+// "suites": {name: {passed, failed, unsupported, crashed, hung, seconds}},
+// "checks": [{suite, name, verdict, why, seconds, facts}]}
+nlohmann::json to_json(const Report& report, const Options& options);
 
-// The page docs/support.md of several plugins' summaries.
-std::string support_page(const std::vector<nlohmann::json>& summaries);
+// What docs/support.md shows of a plugin, as JSON with one line per kernel.
+std::string claims(const Report& report);
+
+// The page docs/support.md, made of several plugins' claims.
+std::string support_page(const std::vector<nlohmann::json>& claims);
 
 }  // namespace switchyard::check

@@ -18,7 +18,7 @@ for kernel in split rows; do  # those that take keys and values in fp32
 done
 check_rules
 # What `./dev support` shows of it on machines without a GPU, if it is copied to docs/support.
-"${judge[@]}" --suite ops --list --seed 1 --summary "$build/support_cuda.json" >/dev/null
+"${judge[@]}" --suite ops --list --seed 1 --claims "$build/support_cuda.json" >/dev/null
 check_loss 4
 check_draws fused
 echo "cuda: all passed"

@@ -171,7 +171,7 @@ part_ops() {
   run ops_meeting env LP_NUM_THREADS=4 "${judge[@]}" --suite ops --set resident=2 --filter moe_add.resident/moe_add.i4.g64
   tail -1 "$work/ops_meeting"
   # What `./dev support` shows of it on machines without such a device, if it is copied to docs/support.
-  [[ ! -w $build ]] || "${judge[@]}" --suite ops --list --seed 1 --summary "$build/support_vulkan.json" >/dev/null
+  [[ ! -w $build ]] || "${judge[@]}" --suite ops --list --seed 1 --claims "$build/support_vulkan.json" >/dev/null
 }
 
 part_demo() {
