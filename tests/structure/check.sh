@@ -28,6 +28,10 @@ declare -A may_include=(
   [cli]="api core bench"
 )
 
+# What is read, as options of grep.
+sources=()
+for ending in h hpp c cpp cu cuh comp glsl; do sources+=("--include=*.$ending"); done
+
 # room_of PATH: sets `room` to the room that a path from the root lies in; empty when it lies in none of ours.
 room_of() {
   local rest=${1#*/}
@@ -64,36 +68,98 @@ check_includes() {
     elif [[ -n $to ]] && ! allowed "$from" "$to"; then
       violation "$file: $from may not include \"$target\" (it may include: ${may_include[$from]-api})"
     fi
-  done < <(grep -rHE '^[[:space:]]*#[[:space:]]*include[[:space:]]*["<][^">]+/' --include='*.h' --include='*.hpp' \
-    --include='*.c' --include='*.cpp' --include='*.cu' --include='*.cuh' plugins_api core backends bench cli 2>/dev/null)
+  done < <(grep -rHE '^[[:space:]]*#[[:space:]]*include[[:space:]]*["<][^">]+/' \
+    "${sources[@]}" plugins_api core backends bench cli 2>/dev/null)
 }
 
+# An include without a folder names a neighbour. Where the neighbour is missing and another folder has such a file, an
+# include path of CMake leads there, past the rule above.
+check_plain_includes() {
+  local hit file target where
+  declare -A known
+  while IFS= read -r file; do known[${file##*/}]+="$file "; done < <(
+    find plugins_api core backends bench cli -type f 2>/dev/null
+  )
+  while IFS= read -r hit; do
+    file=${hit%%:*}
+    [[ $hit =~ include[[:space:]]*[\"\<]([^\"\>]+) ]]
+    target=${BASH_REMATCH[1]}
+    where=${known[$target]-}
+    if [[ -n $where && ! -e ${file%/*}/$target ]]; then
+      violation "$file: includes \"$target\", which is ${where% }; write the path from the root of the repository"
+    fi
+  done < <(grep -rHE '^[[:space:]]*#[[:space:]]*include[[:space:]]*["<][^">/]+\.[a-z]+[">]' \
+    "${sources[@]}" plugins_api core backends bench cli 2>/dev/null)
+}
+
+# Backends, and what the plugin API gives to them, are built without the runtime: by target, by library or by path.
 check_links() {
   local hit
   while IFS= read -r hit; do
-    violation "${hit%%:*}: links switchyard::core; a backend sees switchyard::plugin_api, switchyard::row_sampling and nothing else of ours"
-  done < <(grep -rE '^[^#]*switchyard(::|_)core' --include=CMakeLists.txt --include='*.cmake' backends plugins_api 2>/dev/null)
+    violation "${hit%%:*}: uses \"${hit#*:}\"; of ours a backend sees switchyard::plugin_api and row_sampling, no more"
+  done < <(grep -rhoHE '^[^#]*(switchyard(::|_)(core|engine|bench|cli)|-lswitchyard|(DIR\}|\.\.)/(core|bench|cli))\b' \
+    --include=CMakeLists.txt --include='*.cmake' backends plugins_api 2>/dev/null)
 }
+
+# How a kernel says which op it runs: `.op = SWY_OP_X`, or SWY_OP_X after the kernel's name in a table.
+kernel='(\.op = |"[a-z0-9_]+\.[a-z0-9_]+",[[:space:]]*)SWY_OP_[A-Z_]+'
+
+# Files that may hold kernels of an op beside those named as in backends/reference.
+declare -A also=(
+  [SWY_OP_LM_HEAD]="linear"  # the head is a product
+  [SWY_OP_LM_HEAD_SAMPLE]="lm_head linear"
+  [SWY_OP_ROUTER_TOPK]="router"
+  [SWY_OP_TOP_CANDIDATES]="candidates"
+)
 
 # The kernels of an op are in files of the same name in every backend: NAME.* or NAME_*.*, as reference has it.
 check_names() {
-  local file op stem
-  declare -A home
+  local file op stem name folder fits
+  declare -A home found
   while IFS=: read -r file op; do
-    stem=${file##*/} stem=${stem%%.*} op=${op#.op = }
+    stem=${file##*/} stem=${stem%%.*} op=SWY_OP_${op##*SWY_OP_} folder=${file%/*}
+    found[$folder]=1
     if [[ $file == backends/reference/* ]]; then
       home[$op]=$stem
-    elif [[ -n ${home[$op]-} && $stem != "${home[$op]}" && $stem != "${home[$op]}"_* ]]; then
+      continue
+    fi
+    fits=
+    for name in ${home[$op]-} ${also[$op]-}; do
+      [[ $stem == "$name" || $stem == "$name"_* ]] && fits=yes
+    done
+    if [[ -n ${home[$op]-} && -z $fits ]]; then
       violation "$file: holds a kernel of $op, which backends/reference has in ${home[$op]}.cpp; use the same file name"
     fi
   done < <(for folder in backends/reference backends/*; do
-    grep -roHE '\.op = SWY_OP_[A-Z_]+' "$folder" 2>/dev/null || true
+    grep -roHE "$kernel" "$folder" 2>/dev/null || true
   done)
+  for file in backends/*/plugin.cpp; do
+    if [[ -e $file && -z ${found[${file%/*}]-} ]]; then
+      violation "${file%/*}: no kernel is found in it; check.sh must know how it names their operations"
+    fi
+  done
+}
+
+# Nothing outside of backends computes: no kernel, and no language or header of a device.
+check_kernels() {
+  local hit
+  while IFS= read -r hit; do
+    violation "${hit%%:*}: holds a kernel (${hit#*:}); kernels live in backends"
+  done < <(grep -roHE "$kernel" "${sources[@]}" core bench cli 2>/dev/null)
+  while IFS= read -r hit; do
+    violation "$hit: is code for a device; kernels live in backends"
+  done < <(find core bench cli \( -name '*.cu' -o -name '*.cuh' -o -name '*.comp' -o -name '*.glsl' \) 2>/dev/null)
+  while IFS= read -r hit; do
+    violation "${hit%%:*}: includes a header of kernels: ${hit#*:}"
+  done < <(grep -roHE '^[[:space:]]*#[[:space:]]*include[[:space:]]*["<](hwy/|immintrin|x86intrin|arm_neon|cuda|vulkan/)' \
+    "${sources[@]}" core cli 2>/dev/null)
 }
 
 check_includes
+check_plain_includes
 check_links
 check_names
+check_kernels
 if ((violations > 0)); then
   echo "dependency rule: $violations violation(s); docs/overview.md says who may include whom" >&2
   exit 1

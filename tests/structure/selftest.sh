@@ -8,10 +8,13 @@ failures=0
 
 # expect CODE FILE TEXT: check.sh, on a tree that holds TEXT in FILE and one kernel of reference, ends with CODE.
 expect() {
-  local want=$1 file=$2 text=$3 got=0
+  local want=$1 file=$2 text=$3 got=0 other
   rm -rf "${tree:?}"/*
   mkdir -p "$tree/backends/reference" "$tree/$(dirname "$file")"
   echo '{.op = SWY_OP_MOE},' > "$tree/backends/reference/moe.cpp"
+  for other in core/base/status.h core/engine/engine.h backends/cpu/simd.h backends/vulkan/common.glsl; do
+    mkdir -p "$tree/${other%/*}" && : > "$tree/$other"
+  done
   printf '%s\n' "$text" > "$tree/$file"
   "$check" "$tree" > "$tree/said" 2>&1 || got=$?
   if [[ $got != "$want" ]]; then
@@ -40,4 +43,26 @@ expect 0 tests/ops/linear_test.cpp '#include "backends/reference/linear.h"'
 expect 0 backends/cpu/moe.cpp '{.op = SWY_OP_MOE},'
 expect 0 backends/cpu/moe_avx512.cpp '{.op = SWY_OP_MOE},'
 expect 1 backends/cpu/experts.cpp '{.op = SWY_OP_MOE},'
+expect 1 backends/cuda/experts.cu '    {"moe.tiles", SWY_OP_MOE, kAlways, SWY_BF16, supports, cost, workspace, record}};'
+expect 1 backends/vulkan/experts.cpp 'kernel("moe.tiles", SWY_OP_MOE),'
+expect 0 backends/vulkan/moe_tiles.cpp 'kernel("moe.tiles", SWY_OP_MOE),'
+expect 1 backends/new/plugin.cpp 'kernel(moe_tiles, EXPERTS)'  # names its operations as nobody does
+expect 1 backends/cpu/linear.cpp '#include "status.h"'
+expect 1 backends/cpu/linear.cpp '#include <status.h>'
+expect 1 core/plan/plan.cpp '#include "engine.h"'
+expect 0 backends/cpu/linear.cpp '#include "simd.h"'
+expect 0 backends/cpu/linear.cpp '#include <cpuid.h>'
+expect 0 backends/vulkan/linear.comp '#include "common.glsl"'
+expect 1 backends/vulkan/linear.comp '#include "../../core/base/status.h"'
+expect 1 backends/vulkan/linear.glsl '#include "core/base/status.h"'
+expect 1 backends/vulkan/linear.comp '#include "status.h"'
+expect 1 backends/cpu/CMakeLists.txt 'target_link_libraries(switchyard_backend_cpu PRIVATE switchyard::engine)'
+expect 1 backends/cpu/CMakeLists.txt 'target_link_libraries(switchyard_backend_cpu PRIVATE switchyard_engine)'
+expect 1 backends/cpu/CMakeLists.txt 'target_link_options(switchyard_backend_cpu PRIVATE -lswitchyard)'
+expect 1 backends/cpu/CMakeLists.txt 'target_sources(switchyard_backend_cpu PRIVATE ${PROJECT_SOURCE_DIR}/core/base/os.cpp)'
+expect 0 backends/cpu/CMakeLists.txt 'target_link_libraries(switchyard_backend_cpu PRIVATE switchyard::row_sampling)'
+expect 1 core/engine/fast.cpp '{.name = "moe.fast", .op = SWY_OP_MOE},'
+expect 1 cli/fast.cpp 'kernel("moe.fast", SWY_OP_MOE),'
+expect 1 core/engine/fast.cu '__global__ void fast() {}'
+expect 1 core/engine/fast.cpp '#include <immintrin.h>'
 exit $((failures > 0))
