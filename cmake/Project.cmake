@@ -60,8 +60,8 @@ if(SWITCHYARD_PORTABLE)
   target_link_options(switchyard_build INTERFACE -static-libstdc++ -static-libgcc)
 endif()
 
-# For what reads options, prints and checks, and leaves computing to libraries: optimising CLI11, JSON and GoogleTest
-# takes a third of the time to compile them.
+# For code that reads options, prints and checks, and computes little: optimising CLI11, JSON and GoogleTest takes a third
+# of the time to compile them.
 if(NOT SWITCHYARD_SANITIZE)
   set(SWITCHYARD_LIGHT_OPTIONS "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:$<CONFIG:Debug>>>:-O1>")
 endif()
@@ -69,7 +69,7 @@ endif()
 # Headers that the build writes, for tools that read single files.
 add_custom_target(switchyard_headers)
 
-# Everything that `switchyard run` needs, and no test.
+# The program with the backends of the processor: what a first run needs. Other backends and the tests come with `all`.
 add_custom_target(switchyard_app)
 
 # switchyard_backend(ID SOURCES...): a backend of this tree. It is built by the function that third parties use.
@@ -80,5 +80,4 @@ function(switchyard_backend id)
   set_target_properties(switchyard_backend_${id} PROPERTIES UNITY_BUILD OFF  # every operation has the same names
     LIBRARY_OUTPUT_DIRECTORY ${SWITCHYARD_BACKEND_OUTPUT_DIRECTORY})
   install(TARGETS switchyard_backend_${id} LIBRARY DESTINATION ${SWITCHYARD_BACKEND_DIR})
-  add_dependencies(switchyard_app switchyard_backend_${id})
 endfunction()
