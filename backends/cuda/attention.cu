@@ -1,11 +1,11 @@
-// ATTENTION over pages of keys and values (states.cpp has their layout).
+// ATTENTION over pages of keys and values (device_states.hpp has their layout).
 //
 //   prepare   (attention_prepare.cu) norms and rotates q and k, and appends k and v to the pages
-//   attend    a block serves all query heads of one KV head for one row: warps share out the positions, each lane has
-//             some elements of all heads, so that every key and value is read once
+//   attend    a block serves all query heads of one KV head for one row. Its warps divide the positions; each lane has
+//             some elements of all heads, so every key and value is read once
 //
-// attention.split cuts a row's context over blocks, and the last of them joins their parts: for decoding.
-// attention.rows has one block per row and KV head, whose bits depend on the row alone.
+// attention.split divides a row's context among blocks, and the block that finishes last joins their results: for
+// decoding. attention.rows has one block per row and KV head, whose bits depend on the row alone.
 #include "attention.cuh"
 
 #include <cmath>
@@ -15,14 +15,14 @@ namespace {
 
 constexpr uint32_t kWarps = 8, kThreads = kWarps * 32;
 
-// What a warp, a block or a split knows of some positions: per head the largest score, the sum of weights, and the
+// The result of a warp, a block or a split for some positions. Per head: the largest score, the sum of weights, and the
 // weighted sum of values, of which a lane has N elements.
 template <int N>
 struct Partial {
   float top[kHeads], sum[kHeads], value[kHeads][N];
 };
 
-// Scores of one key with the block's heads; every lane gets all.
+// Scores of one key with the block's heads; every lane gets all of them.
 template <int N>
 __device__ inline void scores_of(const float (&q)[kHeads][N], const float (&k)[N], uint32_t heads, float (&s)[kHeads]) {
 #pragma unroll
@@ -32,7 +32,7 @@ __device__ inline void scores_of(const float (&q)[kHeads][N], const float (&k)[N
     for (int i = 0; i < N; ++i) dot = fmaf(q[h][i], k[i], dot);
     s[h] = h < heads ? dot : 0;
   }
-  // Each step halves the heads that a lane sums up: four lanes end with one head.
+  // Each step halves the number of heads that a lane sums up, until four lanes have one head.
   const uint32_t lane = threadIdx.x % 32;
 #pragma unroll
   for (int d = 16, n = kHeads / 2; d >= 4; d /= 2, n /= 2) {
@@ -236,7 +236,7 @@ uint32_t most_splits(uint32_t context) {
   return most;
 }
 
-// Places of the workspace.
+// Parts of the workspace.
 void place(Attention& a, Arena& arena, const swy_attention_attrs& at, uint32_t rows) {
   a.ready = arena.take<float>(uint64_t{rows} * at.heads * at.head_dim);
   if (a.splits == 0) return;

@@ -1,4 +1,4 @@
-// What the kernels of ATTENTION share: its operands, where keys and values lie, and how the parts of a row are joined.
+// Shared by the kernels of ATTENTION: its operands, where keys and values lie, and how the parts of a row are joined.
 #pragma once
 
 #include "device_code.cuh"
@@ -22,18 +22,18 @@ struct Attention {
   float scale, eps, bias;
   double turns[kMostRotary / 2];  // of a pair of elements per position
   bool gated, bf16, packed;
-  bool alone;  // one row per sequence: what lies before its position is there already
+  bool alone;  // one row per sequence: all earlier positions are in the pages already
   uint32_t splits;
 
   __host__ __device__ uint32_t per_kv() const { return heads / kv_heads; }
 };
 
-// Positions that one block of a split row takes: a function of the row's position alone.
+// Positions of one split of a row. Depends only on the row's position.
 __host__ __device__ inline uint32_t split_positions(uint32_t context) {
   return context <= 4096 ? 64 : context <= 16384 ? 128 : 256;
 }
 
-// n consecutive elements, which lie on a multiple of their size.
+// n consecutive elements, aligned to their size.
 template <int N>
 __device__ inline void load_kv(const float* p, float (&x)[N]) {
 #pragma unroll
@@ -78,7 +78,7 @@ __device__ inline float gate_of(const Attention& a, uint32_t row, uint32_t head,
   return a.gated ? sigmoid(a.q[(uint64_t{row} * a.heads + head) * 2 * a.head_dim + a.head_dim + i]) : 1.0f;
 }
 
-// What each split counts for: weights [heads, splits], which add up to one over the splits of a head.
+// The weight of each split: weights [heads, splits], which add up to one over the splits of a head.
 __device__ inline void join_splits(const Attention& a, const float* parts, uint32_t splits, uint32_t heads,
                                    float* weights) {
   const uint32_t lane = threadIdx.x % 32, stride = kHeads * (a.head_dim + 2), tops = kHeads * a.head_dim;
@@ -97,8 +97,8 @@ __device__ inline void join_splits(const Attention& a, const float* parts, uint3
   __syncthreads();
 }
 
-// Gives out what a block knows of a row: values [kHeads, head_dim], unnormalised, then tops and sums [kHeads], all in
-// shared memory. With several splits the last block of the row joins them.
+// Outputs a block's result for a row: values [kHeads, head_dim], unnormalised, then tops and sums [kHeads], all in
+// shared memory. With several splits, the block of the row that finishes last joins them.
 __device__ inline void give_out(const Attention& a, uint32_t row, uint32_t first_head, uint32_t heads, uint32_t splits,
                                 bool active, float* shared_heads) {
   const uint32_t dim = a.head_dim, threads = blockDim.x;
@@ -132,7 +132,7 @@ inline const swy_attention_attrs& attention_attrs(const swy_op& op) {
 }
 inline uint32_t groups_of(const swy_attention_attrs& a) { return ceil_div(a.heads / a.kv_heads, kHeads); }
 
-// The operation's operands and workspace; with `split`, for rows that are cut into splits.
+// The operation's operands and workspace. `split`: for rows that are divided into splits.
 Attention attention_of(const Recording& r, bool split);
 uint64_t attention_workspace(const swy_op& op, const swy_bucket& bucket, bool split);
 // Norms and rotates q and k, and appends k and v to the pages.

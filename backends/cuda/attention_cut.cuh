@@ -1,4 +1,5 @@
-// How attention.decode cuts rows: by what the device holds at once. Decided when a list is recorded.
+// How attention.decode divides rows among clusters and blocks, by how many of them the device can run at once. Decided
+// when a list is recorded.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +10,7 @@
 
 namespace gpu {
 
-// A block that has a multiprocessor's memory alone, as far as counting is concerned.
+// A kernel whose block needs a whole multiprocessor's memory: only its occupancy is queried.
 static __global__ void __launch_bounds__(kThreads) alone() {}
 
 // Clusters of 1, 2, 4 and 8 blocks that a device has room for at once, when no two blocks share a multiprocessor.
@@ -34,14 +35,14 @@ inline Room make_room(const swy_device& device) {
     config.attrs = &cluster, config.numAttrs = 1;
     int count = 0;
     asked = asked && cudaOccupancyMaxActiveClusters(&count, kernel, &config) == cudaSuccess;
-    // Not knowing costs time, no result: a cluster that finds no room begins later.
+    // If the query fails, an estimate is enough: a cluster without room begins later, with the same result.
     room.clusters[i] = asked ? static_cast<uint32_t>(count) : static_cast<uint32_t>(device.processors) / blocks;
   }
   if (!asked) cudaGetLastError();
   return room;
 }
 
-// Asked for once per device.
+// Queried once per device.
 inline Room room_of(const swy_device& device) {
   static std::mutex mutex;
   static std::vector<Room> known;
@@ -52,9 +53,9 @@ inline Room room_of(const swy_device& device) {
   return known.emplace_back(make_room(device));
 }
 
-// Of the cuts of which all blocks are there at once, the one whose blocks have the fewest positions; larger clusters if
-// that is nearly the same. Where rows fill the device by themselves, only long ones are cut: blocks without work take
-// time as well.
+// Among the cuts whose blocks can all run at once: the one whose blocks have the fewest positions, or one with larger
+// clusters if that is nearly as good. If the rows alone fill the device, only long rows are cut, since blocks without
+// work take time, too.
 inline Cut cut_of(const swy_device& device, const swy_attention_attrs& a, const swy_bucket& bucket) {
   constexpr uint32_t kRound = kWorkers * kTile;  // positions, a tile per warp
   const Room room = room_of(device);
@@ -64,7 +65,7 @@ inline Cut cut_of(const swy_device& device, const swy_attention_attrs& a, const 
   for (uint32_t i = 4; i-- > 0;) {
     const uint32_t blocks = 1u << i, most = std::min(room.clusters[i] / units, kMostClusters);
     if (most == 0) continue;
-    // Clusters meet through memory, which takes as long as some more positions.
+    // Clusters exchange results through memory, which takes as long as some more positions.
     Cut c{blocks, most, blocks * kRound * 5 / 4, blocks * kRound};
     if (most == 1) c = {blocks, 2, 8192, 8192};
     const uint32_t clusters = std::min(c.clusters(bucket.context), most);

@@ -1,12 +1,13 @@
 // ATTENTION of decoding steps, keys and values in bf16: one kernel, which also norms, rotates and appends.
 //
-// Clusters of blocks share out the positions of one sequence and KV head. Each of a block's workers walks by itself
-// through tiles of 16 positions: the copy engine brings keys and values of a tile in one box each, into a ring of the
-// warp's own, which is full before the kernel in front has ended and is filled up as soon as a box has been read.
-// Scores are products of all query heads of the KV head (the rows of a matrix instruction) and a tile's keys; as they
-// come out, their weights are the second operand of the products with the tile's values. So the warps of a block meet
-// once, at the end: then every block of a cluster joins some of the heads, which the others push into its shared
-// memory. With several clusters, the last one that comes joins them.
+// A cluster of blocks divides the positions of one sequence and KV head. Each warp of a block walks by itself through
+// tiles of 16 positions. The copy engine brings the keys and values of a tile in one box each, into a ring of the
+// warp's own. The ring is full before the previous kernel has ended, and a stage is refilled as soon as it has been
+// read. Scores are products of all query heads of the KV head (the rows of a matrix instruction) and a tile's keys. The
+// weights computed from these scores are, in their registers, the second operand of the products with the tile's
+// values. So the warps of a block meet only once, at the end: then every block of a cluster joins some of the heads,
+// whose parts the other blocks push into its shared memory. With several clusters per row, the one that finishes last
+// joins them.
 //
 // How a row is cut depends on its position and on the list.
 #include "attention_decode.cuh"
@@ -24,7 +25,7 @@ namespace {
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-// Finds what a block works on; false: nothing.
+// Finds the block's work; false if there is none.
 __device__ inline bool find_share(const Attention& a, const Cut& cut, const swy_step* step, uint32_t& clusters,
                                   Share& share) {
   const uint32_t row = blockIdx.z, cluster = blockIdx.x >> cut.shift();
@@ -43,7 +44,7 @@ __device__ inline bool find_share(const Attention& a, const Cut& cut, const swy_
   return true;
 }
 
-// The query heads of a block's row and group, and their KV head, counted through all rows.
+// Index of a block's row and group of query heads, and of their KV head, over all rows.
 struct OwnHeads {
   uint32_t count;
   uint64_t query, kv;
@@ -63,7 +64,7 @@ __device__ inline void load_norm(const Attention& a, const Weight& weight, float
   for (int i = 0; i < N; ++i) norm[i] = a.bias + plain_at(weight, threadIdx.x % 32 * N + i);
 }
 
-// A query head, to shared memory.
+// Stores a query head in shared memory.
 template <int N>
 __device__ inline void prepare_query(const Attention& a, const Memory<N>& memory, const float (&norm)[N],
                                      float (&x)[N]) {
@@ -71,7 +72,7 @@ __device__ inline void prepare_query(const Attention& a, const Memory<N>& memory
   store_packed<N>(memory.head(threadIdx.x / 32) + threadIdx.x % 32 * 2 * N, x);
 }
 
-// The row's own key and value, to shared memory and to their page.
+// Stores the row's own key and value in shared memory and in their page.
 template <int N>
 __device__ inline void append(const Attention& a, const Share& share, const Memory<N>& memory, const float (&norm)[N],
                               float (&key)[N], const float (&value)[N]) {
@@ -86,7 +87,7 @@ __device__ inline void append(const Attention& a, const Share& share, const Memo
   store_packed<N>(pages + uint64_t{share.row(page, true, position)} * Form<N>::kDim, value);
 }
 
-// Keeps a value that is made before a wait in its register: else the compiler makes it behind the wait.
+// Keeps a value that is computed before a wait in its register; otherwise the compiler computes it after the wait.
 template <class T>
 __device__ inline void pin(T& x) {
   if constexpr (std::is_same_v<T, float>) {
@@ -113,7 +114,7 @@ struct Sources {
   }
 };
 
-// Heads of the row, and in the block that has its position also its key and value: the last warp has them as well.
+// Heads of the row. In the block that has the row's position also its key and value, by the last warp.
 template <int N>
 __device__ inline void prepare(const Attention& a, const Sources<N>& from, const Share& share, const Memory<N>& memory,
                                bool appends, const float (&query_norm)[N], const float (&key_norm)[N]) {
@@ -130,7 +131,7 @@ __device__ inline void prepare(const Attention& a, const Sources<N>& from, const
   append<N>(a, share, memory, key_norm, key, value);
 }
 
-// A warp's part, once the query heads are there.
+// A warp's work, once the query heads are in shared memory.
 template <int N>
 __device__ inline void walk(const Share& share, const Memory<N>& memory, Ring<N>& ring) {
   using F = Form<N>;
@@ -231,7 +232,7 @@ __device__ void decode_block(const CUtensorMap& map, const Attention& a, const C
   uint32_t clusters = 0;
   Share share;
   if (!find_share(a, cut, step, clusters, share)) {
-    if (blockIdx.z == 0 && blockIdx.x < cut.blocks) depend();  // other blocks of this kernel wait for those in front
+    if (blockIdx.z == 0 && blockIdx.x < cut.blocks) depend();  // other blocks wait for the previous kernels
     return;
   }
   if (clustered && threadIdx.x == kThreads - 1) {
@@ -252,7 +253,7 @@ __device__ void decode_block(const CUtensorMap& map, const Attention& a, const C
   Outputs<N> outputs(a, own, cut, rank);
   pin(outputs.query), pin(outputs.count);
   stamps.note(kAsked);
-  if (clustered) cluster_meet();  // its other blocks have begun, and can be pushed to
+  if (clustered) cluster_meet();  // the cluster's other blocks have started, so data can be pushed to them
   stamps.take_place();
   depend();
   stamps.note(kWaited);
@@ -278,9 +279,9 @@ __device__ void decode_block(const CUtensorMap& map, const Attention& a, const C
 
 #endif
 
-// blockIdx.x: cluster of the row, and block of it; blockIdx.y: KV head and group of query heads; blockIdx.z: row.
-// map: of the pool, boxes of a tile or, if less, a page, and `columns` columns. At most 128 registers: with those of
-// the projection in front, all that there are.
+// blockIdx.x: cluster of the row, and block of it; blockIdx.y: KV head and group of query heads; blockIdx.z: row. map:
+// of the pool; a box is a tile, or a page if that is smaller, by `columns` columns. At most 128 registers: together
+// with those of the previous projection they are all that a multiprocessor has.
 template <int N>
 __global__ void __launch_bounds__(kThreads, 2)
     decode(const __grid_constant__ CUtensorMap map, const __grid_constant__ Attention a,
@@ -301,12 +302,13 @@ swy_status record_form(const Recording& r, const Attention& a, const Cut& cut, u
   CUtensorMap map;
   SWY_CUDA_TRY(map_columns(a.pages, pool.bytes / row_bytes, row_bytes, box, columns, &map, r.error));
   const dim3 grid(cut.most * cut.blocks, a.kv_heads * a.groups, rows);
-  // One row's blocks begin beside a projection; those of several rows would double up while others have none.
+  // Blocks of one row begin beside a projection. Blocks of several rows get more shared memory, since otherwise two
+  // would run on one multiprocessor while others are idle.
   const uint32_t own = memory_bytes<N>(a.rotary), spread = std::max(own, kAlone);
   const bool fits = grid.x * grid.y * grid.z <= static_cast<uint32_t>(r.device().processors);
   SWY_CUDA_TRY(launch_clusters(r, decode<N>, cut.blocks, grid, kThreads, rows > 1 && fits ? spread : own, map, a, cut,
                                columns, r.list.step));
-  // What the kernel may have is the most that a list gives it, whichever came last.
+  // A kernel's limit of shared memory is the largest that any list has set, whichever was recorded last.
   return check(cudaFuncSetAttribute(decode<N>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(spread)),
                "reserving shared memory", r.error);
 }
@@ -318,7 +320,7 @@ swy_status record(const Recording& r) {
   a.splits = cut.most;
   a.parts = static_cast<float*>(r.operands.workspace());
   a.counters = take_counters(r.list, rows * a.kv_heads * a.groups, r.error);
-  if (a.counters == nullptr) return SWY_UNSUPPORTED;  // the reason is given already
+  if (a.counters == nullptr) return SWY_UNSUPPORTED;  // the message has been set already
   return a.head_dim == 64    ? record_form<2>(r, a, cut, rows)
          : a.head_dim == 128 ? record_form<4>(r, a, cut, rows)
                              : record_form<8>(r, a, cut, rows);

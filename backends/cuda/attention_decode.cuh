@@ -1,5 +1,5 @@
-// What the warps of attention.decode do with tiles of keys and values, with heads and with what other blocks know
-// (attention_decode.cu says how they work together).
+// Device functions of attention.decode for tiles of keys and values, for heads, and for results of other blocks
+// (attention_decode.cu explains how they work together).
 #pragma once
 
 #include "attention_ring.cuh"
@@ -18,7 +18,7 @@ __device__ inline void load_floats(const float* from, bool in, float (&x)[N]) {
   if (in) load_kv<N>(from, x);
 }
 
-// N elements in bf16, which lie on a multiple of their size.
+// N elements in bf16, aligned to their size.
 template <int N>
 __device__ inline void store_packed(void* to, const float (&x)[N]) {
   uint32_t w[N / 2];
@@ -33,7 +33,7 @@ __device__ inline void store_packed(void* to, const float (&x)[N]) {
   }
 }
 
-// Norms and rotates a head, of which a lane has N elements. turn: cosine and sine per pair of elements, shared memory.
+// Norms and rotates a head; a lane has N of its elements. turn: cosine and sine per pair of elements, shared memory.
 template <int N>
 __device__ inline void prepare_head(const Attention& a, const float (&norm)[N], const float2* turn, float factor,
                                     float (&x)[N]) {
@@ -56,7 +56,7 @@ __device__ inline void prepare_head(const Attention& a, const float (&norm)[N], 
 // The cosines and sines of a position, one pair per thread.
 __device__ inline void make_turns(const Attention& a, uint32_t position, float2* turn) {
   if (threadIdx.x >= a.rotary / 2) return;
-  const double turns = position * a.turns[threadIdx.x];  // what is left of whole turns is exact
+  const double turns = position * a.turns[threadIdx.x];  // the fraction of a turn is exact
   float s, c;
   sincospif(static_cast<float>(2 * (turns - rint(turns))), &s, &c);
   turn[threadIdx.x] = make_float2(c, s);
@@ -64,11 +64,11 @@ __device__ inline void make_turns(const Attention& a, uint32_t position, float2*
 
 // ---- a tile: products m16n8k16, whose rows and columns a thread has by g = lane / 4 and t = lane % 4
 
-// 2^(x - less), and 0 of minus infinity less itself.
+// 2^(x - less); 0 if both are minus infinity.
 __device__ inline float power(float x, float less) { return exp2_of(x - (less == -INFINITY ? 0.0f : less)); }
 
-// What a lane reads of 16 rows and 16 elements with one instruction: rows 0-7 and 8-15 of a stage, both halves of the
-// elements. Elements 16 k and on: lane_at ^ k % 4 * 32, in column k / 4.
+// The address that a lane passes to ldmatrix for 16 rows and 16 elements: rows 0-7 and 8-15 of a stage, both halves of
+// the elements. Elements from 16 k on are at lane_at ^ k % 4 * 32, in column k / 4.
 template <int N>
 __device__ inline uint32_t lane_at(uint32_t stage) {
   const uint32_t lane = threadIdx.x % 32;
@@ -82,8 +82,8 @@ __device__ inline uint32_t elements_at(uint32_t lane_at, int k) {
 // Scores of head g with positions 2 t, 2 t + 1 ([0]), 2 t + 8 and 2 t + 9 ([1]) of a tile, in two sums each.
 using Scores = float[2][2][4];
 
-// Adds what a stage has of a tile's keys, its columns from `column` on. The query heads are rows 0-7 of first operands;
-// to keep them takes too many registers.
+// Adds the contribution of a stage's keys, its columns from `column` on. The query heads are rows 0-7 of first
+// operands; keeping these in registers would take too many.
 template <int N>
 __device__ inline void add_scores(const Memory<N>& memory, uint32_t stage, uint32_t column, Scores& part) {
   const uint32_t lane = threadIdx.x % 32, at = lane_at<N>(stage);
@@ -103,14 +103,14 @@ __device__ inline void add_scores(const Memory<N>& memory, uint32_t stage, uint3
   }
 }
 
-// What a worker has summed up: of head g the largest score and this lane's weights, and elements 16 m + g (and + 8) of
-// values of heads 2 t and 2 t + 1.
+// A warp's running sums. Of head g: the largest score and this lane's weights. Of heads 2 t and 2 t + 1: elements 16 m
+// + g (and + 8) of the weighted values.
 template <int N>
 struct Sums {
   float top = -INFINITY, weight = 0;
   float value[2 * N][4] = {};
 
-  // Brings scores to weights: w[i], positions 8 i + 2 t and + 1. `left`: positions from the tile's first one on.
+  // Turns scores into weights: w[i] is for positions 8 i + 2 t and + 1. `left`: positions from the tile's first one on.
   __device__ void weigh(const Scores& part, uint32_t left, uint32_t (&w)[2]) {
     const uint32_t t = threadIdx.x % 4;
     float s[4];
@@ -131,7 +131,7 @@ struct Sums {
     w[0] = pack_bf16(s[0], s[1]), w[1] = pack_bf16(s[2], s[3]);
   }
 
-  // Adds what a stage has of a tile's values, part p of them.
+  // Adds the contribution of a stage's values, part p of them.
   __device__ void add(uint32_t stage, int p, const uint32_t (&w)[2]) {
     const uint32_t at = lane_at<N>(stage);
     constexpr int kSteps = 4 * Form<N>::kOfStage;
@@ -143,7 +143,7 @@ struct Sums {
     }
   }
 
-  // Leaves the sums where the block finds them.
+  // Writes the sums where the block reads them.
   __device__ void leave(const Memory<N>& memory) const {
     const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     float* even = memory.partial(warp) + 2 * t * Form<N>::kPartial + g;
@@ -172,7 +172,7 @@ struct Sums {
 
 // ---- joining
 
-// What is known of one head, and four elements of the weighted sum of values.
+// The result for one head: four elements of the weighted sum of values.
 struct Known {
   float top = -INFINITY, sum = 0;
   float4 value{};
@@ -185,8 +185,8 @@ struct Known {
   }
 };
 
-// Pushes what the block's warps know to the blocks that join their heads. All threads come here; where a block is no
-// part of a cluster, which cannot push, they must meet before they read the inbox.
+// Pushes the results of the block's warps to the blocks that join their heads. All threads must call this. A block
+// outside a cluster cannot push: its threads must meet at a barrier before they read the inbox.
 template <int N>
 __device__ inline void push_sums(const Memory<N>& memory, const Cut& cut, uint32_t rank) {
   Small<N>& small = memory.small();
@@ -215,7 +215,7 @@ __device__ inline void push_sums(const Memory<N>& memory, const Cut& cut, uint32
 template <int N>
 constexpr uint32_t kPushedBytes = kHeads*(Form<N>::kDim * 4 + sizeof(Stat));
 
-// Of head `head` of those that the block joins, over the cluster's blocks.
+// The `head`-th of the heads that the block joins, over the cluster's blocks.
 template <int N>
 __device__ inline Known join_blocks(const Memory<N>& memory, const Cut& cut, uint32_t head, uint32_t at) {
   const Small<N>& small = memory.small();
@@ -233,12 +233,12 @@ __device__ inline Known join_blocks(const Memory<N>& memory, const Cut& cut, uin
   return k;
 }
 
-// What clusters of a row leave in the workspace: per cluster [kHeads][head_dim] and the heads' stats.
+// Results that the clusters of a row write to the workspace: per cluster [kHeads][head_dim], and the heads' stats.
 struct Parts {
   float* base;
   uint32_t dim;
 
-  // unit: of the row, the KV head and the group.
+  // unit: index of row, KV head and group.
   __device__ Parts(const Attention& a, uint32_t unit)
       : base(a.parts + uint64_t{unit} * a.splits * (kHeads * (a.head_dim + 2))), dim(a.head_dim) {}
   __device__ float4* value(uint32_t cluster, uint32_t head) const {
@@ -249,8 +249,8 @@ struct Parts {
   }
 };
 
-// Whether this is the last block of a row's clusters that has these heads. What the others left is then there. All
-// threads come here.
+// Whether this is the last block of the row's clusters for these heads. If so, the results of the others can be read.
+// All threads must call this.
 __device__ inline bool last_cluster(uint32_t* counter, uint32_t clusters, const Cut& cut, uint32_t rank,
                                     uint32_t* last) {
   __syncthreads();
@@ -268,7 +268,7 @@ __device__ inline bool last_cluster(uint32_t* counter, uint32_t clusters, const 
   return *last != 0;
 }
 
-// Of all clusters, eight at a time.
+// Over all clusters, eight at a time.
 __device__ inline Known join_clusters(const Parts& parts, uint32_t clusters, uint32_t head, uint32_t at) {
   Known k;
   for (uint32_t from = 0; from < clusters; from += 8) {

@@ -1,4 +1,4 @@
-// ATTENTION, what stands before it: norms and rotates q and k, and appends k and v to the pages.
+// The first kernel of ATTENTION: norms and rotates q and k, and appends k and v to the pages.
 #include "attention.cuh"
 
 namespace gpu {
@@ -9,13 +9,13 @@ constexpr uint32_t kWarps = 8, kThreads = kWarps * 32;
 __device__ inline void store_kv(float* p, float x) { *p = x; }
 __device__ inline void store_kv(uint16_t* p, float x) { *p = __bfloat16_as_ushort(__float2bfloat16_rn(x)); }
 
-// What a row's heads share.
+// Values that all heads of a row use.
 struct Row {
   float s[kMostRotary / 2], c[kMostRotary / 2];  // of pairs i and i + rotary / 2
   uint32_t seq, position;
   bool active;
 };
-// The whole warp comes here.
+// All lanes of the warp must call this.
 __device__ inline void look_at(const Attention& a, const swy_step* step, uint32_t row, Row& to) {
   const uint32_t lane = threadIdx.x % 32;
   const uint32_t seq = step_array<uint32_t>(step, step->row_seq_at)[row];
@@ -26,12 +26,12 @@ __device__ inline void look_at(const Attention& a, const swy_step* step, uint32_
   }
   for (uint32_t i = lane; i < a.rotary / 2; i += 32) {
     constexpr double kTurn = 6.283185307179586476925;
-    const double turns = position * a.turns[i];  // what is left of whole turns is exact
+    const double turns = position * a.turns[i];  // the fraction of a turn is exact
     sincosf(static_cast<float>((turns - rint(turns)) * kTurn), &to.s[i], &to.c[i]);
   }
 }
 
-// Two neighbouring elements at a time, where heads have whole pairs of them.
+// Two neighbouring elements at a time if heads have whole pairs of them.
 template <class T>
 __device__ inline void store_head(T* to, const float* h, uint32_t dim) {
   const uint32_t lane = threadIdx.x % 32;
@@ -68,7 +68,7 @@ __device__ inline void load_head(const Attention& a, uint32_t row, uint32_t head
   }
 }
 
-// A head, normed and turned, to h [head_dim] in shared memory. The whole warp comes here.
+// A head, normed and rotated, to h [head_dim] in shared memory. All lanes of the warp must call this.
 __device__ inline void turn_head(const Attention& a, const float (&v)[kHeld], const float (&norm)[kHeld],
                                  const Row& row, float* h) {
   const uint32_t lane = threadIdx.x % 32, dim = a.head_dim, half = a.rotary / 2;
@@ -76,7 +76,7 @@ __device__ inline void turn_head(const Attention& a, const float (&v)[kHeld], co
 #pragma unroll
   for (int j = 0; j < kHeld; ++j) squares = fmaf(v[j], v[j], squares);
   const float scale = rsqrtf(warp_sum(squares) / static_cast<float>(dim) + a.eps);
-  __syncwarp();  // what lay there is read
+  __syncwarp();  // the previous contents have been read
 #pragma unroll
   for (int j = 0; j < kHeld; ++j) {
     const uint32_t i = j * 32 + lane;
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(kThreads) prepare(const __grid_constant__ Atte
   store_head(to + uint64_t{step->page_size} * dim, a.v + (uint64_t{row} * a.kv_heads + kv) * dim, dim);
 }
 
-// ---- prompts: the size of a head is known, and a lane has pairs of neighbouring elements
+// ---- prompts: the size of a head is known to the compiler, and a lane has pairs of neighbouring elements
 
 template <uint32_t kDim>
 struct Pairs {
@@ -141,7 +141,7 @@ __device__ inline void store_pairs(uint16_t* to, const Pairs<kDim>& p, float sca
   }
 }
 
-// Norms and turns a head. `shared`: [rotary] of this warp.
+// Norms and rotates a head. `shared`: [rotary] of this warp.
 template <uint32_t kDim>
 __device__ inline void turn_pairs(const Attention& a, Pairs<kDim>& p, const Pairs<kDim>& norm, const Row& row,
                                   float* shared) {
@@ -150,7 +150,7 @@ __device__ inline void turn_pairs(const Attention& a, Pairs<kDim>& p, const Pair
 #pragma unroll
   for (uint32_t j = 0; j < kDim / 64; ++j) squares = fmaf(p.v[j].x, p.v[j].x, fmaf(p.v[j].y, p.v[j].y, squares));
   const float scale = rsqrtf(warp_sum(squares) / static_cast<float>(kDim) + a.eps);
-  __syncwarp();  // what lay there is read
+  __syncwarp();  // the previous contents have been read
 #pragma unroll
   for (uint32_t j = 0; j < kDim / 64; ++j) {
     p.v[j].x *= scale * norm.v[j].x, p.v[j].y *= scale * norm.v[j].y;
@@ -171,8 +171,7 @@ __device__ inline void turn_pairs(const Attention& a, Pairs<kDim>& p, const Pair
   }
 }
 
-// A warp has one head, first query heads and then KV heads, of kRows rows, which it asks for together. blockIdx.y:
-// rows.
+// A warp has one head, first query heads and then KV heads, of kRows rows, which it loads together. blockIdx.y: rows.
 constexpr uint32_t kRows = 4;
 template <uint32_t kDim>
 __global__ void __launch_bounds__(kThreads) prepare_prompt(const __grid_constant__ Attention a, const swy_step* step) {
@@ -218,7 +217,7 @@ __global__ void __launch_bounds__(kThreads) prepare_prompt(const __grid_constant
 }  // namespace
 
 swy_status record_prepare(const Recording& r, const Attention& a, uint32_t rows) {
-  if (a.splits != 0 && a.counters == nullptr) return SWY_UNSUPPORTED;  // the reason is given already
+  if (a.splits != 0 && a.counters == nullptr) return SWY_UNSUPPORTED;  // the message has been set already
   const uint32_t blocks = ceil_div(a.heads + a.kv_heads, kWarps);
   if (a.packed) {
     const auto kernel = a.head_dim == 64    ? prepare_prompt<64>

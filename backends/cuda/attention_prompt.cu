@@ -1,7 +1,7 @@
 // ATTENTION of prompts, keys and values in bf16, by m16n8k16: a warp has 16 queries of a tile.
 //
-// With kSplit 2 a tile has half as many queries, and its halves of every block of positions go to two teams of warps,
-// which join at the end: more and shorter tiles.
+// With kSplit 2 a tile has half as many queries. The two halves of every block of positions go to two teams of warps,
+// which join their results at the end. This makes more and shorter tiles.
 #include "attention_prompt.cuh"
 
 namespace gpu {
@@ -155,7 +155,7 @@ double prompt_cost(const swy_op& op, const swy_bucket& bucket, double rate, doub
   const double before = bucket.context - 0.5 * (bucket.rows < bucket.context ? bucket.rows : bucket.context);
   const double products = 4.0 * bucket.rows * before * a.heads * a.head_dim / rate;
   const double longest = bucket.context / double{kPositions} * block;
-  // Where no two rows share keys they are bytes.
+  // If no rows share keys, the cost is bytes.
   const bool alone = (bucket.flags & SWY_BUCKET_DECODE) != 0;
   const double keys = alone ? 4.0 * bucket.rows * bucket.context * a.kv_heads * a.head_dim / 3.8e6 : 0;
   const double walk = products > longest ? products : longest;

@@ -1,10 +1,10 @@
-// What the kernels of ATTENTION for prompts share: tiles of queries, the way of keys and values to shared memory, and
-// the running softmax (Dao 2023, "FlashAttention-2").
+// Shared by the kernels of ATTENTION for prompts: tiles of queries, copying keys and values to shared memory, and the
+// running softmax (Dao 2023, "FlashAttention-2").
 //
-// The rows of a tile are all query heads of one KV head for some neighbouring rows of a sequence, so that its keys and
-// values are read once for all of them. Positions come in blocks of 64. Keys, values and queries lie in panels of 64
-// elements, each a tile of matrix.cuh [64 rows, 8 units]; a panel's rows are those that wgmma calls swizzled by 128
-// bytes.
+// The rows of a tile are all query heads of one KV head for some neighbouring rows of a sequence, so its keys and
+// values are read once for all of them. Positions are processed in blocks of 64. Keys, values and queries lie in panels
+// of 64 elements, each a tile of matrix.cuh [64 rows, 8 units]; in wgmma's terms, the rows of a panel are swizzled by
+// 128 bytes.
 #pragma once
 
 #include "attention.cuh"
@@ -37,12 +37,12 @@ struct Tile {
   }
 };
 
-// Where the keys lie that one warp of kWarps copies: lane i knows the place of the i-th of its positions of a block.
+// Where the keys lie that one of kWarps warps copies: lane i has the address of the i-th of its positions of a block.
 template <int kDim, uint32_t kWarps>
 struct Pages {
   static constexpr uint32_t kUnits = kDim / 8, kRows = 32 / kUnits, kMine = kPositions / kWarps;  // rows at once
   const uint32_t* table;
-  uint64_t place;  // of the block that was asked for last
+  uint64_t place;  // of the block that was requested last
   uint32_t warp, row, last, page;
   __device__ Pages(const swy_step* step, const Tile& t, uint32_t warp_of_team, uint32_t block)
       : table(table_of(step, t.part.seq)), warp(warp_of_team), last(t.context() - 1) {
@@ -50,13 +50,13 @@ struct Pages {
     row = (i / kRows * kWarps + warp) * kRows + i % kRows;
     page = table[min(block * kPositions + row, last) / step->page_size];
   }
-  // Looks for the keys of a block; the table is read for the block `stride` further.
+  // Finds the keys of a block, and reads the page table for the block `stride` further.
   __device__ void find(const Attention& a, const swy_step* step, uint32_t kv, uint32_t block, uint32_t stride) {
     const uint32_t size = step->page_size, position = min(block * kPositions + row, last);
     place = ((uint64_t{page} * a.kv_heads + kv) * 2 * size + position % size) * kDim;
     page = table[min(position + stride * kPositions, last) / size];
   }
-  // Asks for the keys, or with `values` for these, of the block that find() was told of.
+  // Requests the keys, or the `values`, of the block given to find().
   __device__ void bring(const Attention& a, const swy_step* step, uint32_t block, bool values, char* to) const {
     const uint32_t lane = threadIdx.x % 32, unit = lane % kUnits;
     const uint16_t* base = static_cast<const uint16_t*>(a.pages) + (values ? step->page_size * kDim : 0) + unit * 8;
@@ -69,7 +69,7 @@ struct Pages {
   }
 };
 
-// Asks for the queries of a tile, [64, kDim] after [64, kDim].
+// Requests the queries of a tile, [64, kDim] after [64, kDim].
 template <int kDim>
 __device__ inline void bring_queries(const Attention& a, const Tile& tile, uint32_t queries, char* to) {
   for (uint32_t i = threadIdx.x; i < queries * (kDim / 8); i += kPromptThreads) {
@@ -81,7 +81,7 @@ __device__ inline void bring_queries(const Attention& a, const Tile& tile, uint3
   }
 }
 
-// Positions beyond a query's own weigh nothing. first: of the block.
+// Gives positions after a query's own the weight 0. first: of the block.
 template <int kTiles>
 __device__ inline void mask(float (&s)[kTiles][4], uint32_t first, const uint32_t (&limit)[2]) {
   if (first + kTiles * 8 - 1 <= limit[0]) return;  // limit[0] is not the larger one; lanes may differ
@@ -95,7 +95,7 @@ __device__ inline void mask(float (&s)[kTiles][4], uint32_t first, const uint32_
   }
 }
 
-// What a warp knows: per thread two queries (g and g + 8), as products lay them out.
+// A warp's running results: per thread two queries (g and g + 8), in the layout of products.
 template <int kDim>
 struct Running {
   float out[kDim / 8][4], top[2], sum[2];  // sum: of this thread's positions
@@ -107,7 +107,7 @@ __device__ inline void clear(Running<kDim>& r) {
   for (int i = 0; i < kDim / 2; ++i) r.out[i / 4][i % 4] = 0;
   r.top[0] = r.top[1] = -INFINITY, r.sum[0] = r.sum[1] = 0;
 }
-// The sums of four lanes, which share queries, are added up.
+// Adds up the sums of four lanes, which share queries.
 template <int kDim>
 __device__ inline void sum_quads(Running<kDim>& r) {
 #pragma unroll
@@ -117,12 +117,12 @@ __device__ inline void sum_quads(Running<kDim>& r) {
   }
 }
 
-// The last positions of queries m and m + 8. Those that are not there may have any.
+// The last positions of queries m and m + 8; arbitrary for queries that do not exist.
 __device__ inline void limits(const Tile& tile, uint32_t m, uint32_t (&limit)[2]) {
   limit[0] = tile.position + tile.row(m), limit[1] = tile.position + tile.row(m + 8);
 }
 
-// One block's scores become weights; what was summed before shrinks with the new maximum.
+// Turns one block's scores into weights, and scales the earlier sums down if the maximum grows.
 template <int kDim, int kTiles>
 __device__ inline void soften(float (&s)[kTiles][4], Running<kDim>& r) {
   float shrink[2];
@@ -152,7 +152,7 @@ __device__ inline void soften(float (&s)[kTiles][4], Running<kDim>& r) {
   }
 }
 
-// The second team leaves what it knows in shared memory, and the first one adds it to its own.
+// The second team writes its results to shared memory, and the first one adds them to its own.
 template <int kDim>
 __device__ inline void join_teams(bool first, Running<kDim>& r, float* shared) {
   constexpr uint32_t kHeld = kDim / 2 + 4, kWarps = kPromptThreads / 32;  // floats of a thread
@@ -179,8 +179,8 @@ __device__ inline void join_teams(bool first, Running<kDim>& r, float* shared) {
   }
 }
 
-// Writes a thread's two queries, m and m + 8. Gates are asked for a quarter of a head at a time: a store holds up the
-// loads behind it.
+// Writes a thread's two queries, m and m + 8. Gates are loaded a quarter of a head at a time before any store, since a
+// store holds up later loads.
 template <int kDim>
 __device__ inline void give(const Attention& a, const Tile& tile, uint32_t m, const Running<kDim>& r) {
   constexpr uint32_t kPart = kDim / 16;
@@ -213,7 +213,7 @@ __device__ inline void give(const Attention& a, const Tile& tile, uint32_t m, co
   }
 }
 
-// The tile of a block, the last ones first, since they are the longest. `queries`: of a tile.
+// The tile of a block. The last tiles come first, since they are the longest. `queries`: of a tile.
 __device__ inline Tile tile_of(const Attention& a, const swy_step* step, uint32_t queries) {
   Tile tile;
   tile.per_row = a.per_kv();
@@ -225,16 +225,17 @@ __device__ inline Tile tile_of(const Attention& a, const swy_step* step, uint32_
 
 // ---- host
 
-// Whether tiles are cut in two: where there would be fewer than the device has multiprocessors for.
+// Whether tiles are halved: if there would otherwise be fewer than the device has multiprocessors for.
 inline bool cuts_tiles(const Recording& r, const Attention& a) {
   return uint64_t{r.bucket().rows} * a.heads * 4 < uint64_t{kTileQueries} * 3 * r.device().processors;
 }
 // Attention with q packed to bf16, scaled for weights that are powers of two.
 Attention prompt_attention_of(const Recording& r);
-// What both kernels need of shapes.
+// Shapes that both kernels require.
 swy_status supports_prompt(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error);
 uint64_t prompt_workspace(const swy_device& device, const swy_op& op, const swy_bucket& bucket);
-// Microseconds, with products at `rate` multiply-adds times two per microsecond and a block's time in its longest tile.
+// Microseconds, with products at `rate` (multiply-adds times two per microsecond) and the time of a block with the
+// longest tile.
 double prompt_cost(const swy_op& op, const swy_bucket& bucket, double rate, double block);
 
 }  // namespace gpu

@@ -1,5 +1,5 @@
-// Keys and values in the shared memory of attention.decode: how rows are cut, what a block's memory holds, and the
-// rings that the copy engine fills.
+// Keys and values of attention.decode in shared memory: how rows are cut, the layout of a block's memory, and the rings
+// that the copy engine fills.
 #pragma once
 
 #include "attention.cuh"
@@ -8,15 +8,16 @@
 
 namespace gpu {
 
-// Warps of a block: one per query head, and each walks through keys and values. Their registers (128 a thread, a warp
-// more would not do) and the shared memory are what a block of the projection in front leaves.
+// Warps of a block. Each has one query head, and walks through keys and values. Their registers (128 a thread; another
+// warp would not fit) and the shared memory are what a block of the previous projection leaves free.
 constexpr uint32_t kWorkers = kHeads, kThreads = kWorkers * 32;
 constexpr uint32_t kTile = 16;          // positions
 constexpr uint32_t kMostColumns = 2;    // of 128 bytes, of keys or values that are copied at once
-constexpr uint32_t kMostClusters = 15;  // of a row: what four bits count
+constexpr uint32_t kMostClusters = 15;  // of a row: the largest number in four bits
 constexpr uint32_t kRing = 12 * 1024;   // bytes of a warp's keys and values
 
-// How rows are cut: clusters of `blocks`, one up to `alone` positions, and then one per `reach`, at most `most`.
+// How rows are cut: clusters of `blocks` blocks; one cluster up to `alone` positions, then one per `reach`, at most
+// `most`.
 struct Cut {
   uint32_t blocks, most, alone, reach;
 
@@ -25,7 +26,7 @@ struct Cut {
     return n < most ? n : most;
   }
   __device__ uint32_t shift() const { return __ffs(blocks) - 1; }  // `blocks` is a power of two
-  // A block joins `heads` of them; head h is one of block `joiner`, its number `own` there.
+  // A block joins heads() heads; head h is joined by block joiner(h), as number own(h) there.
   __device__ uint32_t heads() const { return kHeads >> shift(); }
   __device__ uint32_t joiner(uint32_t h) const { return h * blocks / kHeads; }
   __device__ uint32_t own(uint32_t h) const { return h & (heads() - 1); }
@@ -35,12 +36,12 @@ struct Cut {
 template <int N>
 struct Form {
   static constexpr uint32_t kDim = 32 * N, kColumns = kDim / 64;  // columns of 128 bytes
-  // A stage has keys or values of a tile, or some of their columns: [columns][positions][128 bytes], as the copy engine
-  // swizzles them.
+  // A stage has the keys or values of a tile, or some of their columns: [columns][positions][128 bytes], as the copy
+  // engine swizzles them.
   static constexpr uint32_t kColumn = kTile * 128, kOfStage = kColumns < kMostColumns ? kColumns : kMostColumns;
   static constexpr uint32_t kParts = kColumns / kOfStage;  // of a tile's keys or values
   static constexpr uint32_t kStage = kOfStage * kColumn, kStages = kRing / kStage;
-  static constexpr uint32_t kRow = kDim * 2 + 16;  // bytes of a head of this row: neighbours meet in no bank
+  static constexpr uint32_t kRow = kDim * 2 + 16;  // bytes of a query head: no bank conflicts between neighbours
   static constexpr uint32_t kPartial = kDim + 4;   // floats of a head of a warp's sums, where its ring was
   static constexpr uint32_t kVectors = kDim / 4;   // of a head, four floats each
   static constexpr uint32_t kInbox = kWorkers * kRing + (kHeads + 2) * kRow;  // [kHeads][kDim] floats
@@ -49,7 +50,7 @@ struct Form {
   static_assert(kKnown + kHeads * 8 <= kRing && kInbox % 16 == 0 && kStage % 1024 == 0);
 };
 
-// What is known of a head: the largest score and the sum of weights.
+// The largest score of a head, and the sum of its weights.
 using Stat = float2;
 
 template <int N>
@@ -60,8 +61,8 @@ struct Small {
   float2 turn[1];  // cosine and sine per pair of elements; as many as rotary_dim / 2
 };
 
-// Shared memory of a block, from a multiple of 128 bytes: rings, query heads, the row's own key and value, what other
-// blocks push.
+// Shared memory of a block, from a multiple of 128 bytes: rings, query heads, the row's own key and value, results that
+// other blocks push.
 template <int N>
 struct Memory {
   char* base;
@@ -83,7 +84,7 @@ uint32_t memory_bytes(uint32_t rotary) {
 
 // ---- keys and values
 
-// What a block works on: positions [first, last) of `context`, and where they lie.
+// The work of a block: positions [first, last) of `context`, and where they lie.
 struct Share {
   const uint32_t* table;
   uint32_t kv, kv_heads, shift;  // 2^shift positions in a page
@@ -95,14 +96,14 @@ struct Share {
   }
 };
 
-// The tiles of a warp: every kWorkers-th of its block's, keys and values by turns in the stages of its ring. A warp
-// asks for what comes into a stage as soon as it has read it.
+// The tiles of a warp: every kWorkers-th of its block's. Keys and values take turns in the stages of its ring. A warp
+// requests the next contents of a stage as soon as it has read the current ones.
 template <int N>
 class Ring {
  public:
   using F = Form<N>;
 
-  // After this the warp may ask. columns: of a box.
+  // Must be called before any request. columns: of a box.
   __device__ Ring(const Share& share, const CUtensorMap& map, uint32_t columns, const Memory<N>& memory)
       : share_(share), map_(map), columns_(columns) {
     const uint32_t warp = threadIdx.x / 32, all = (share.last - share.first + kTile - 1) / kTile;
@@ -123,13 +124,13 @@ class Ring {
   }
   __device__ uint32_t at() const { return at_ + stage_ * F::kStage; }  // of the stage that comes next
 
-  // Asks for the first stages.
+  // Requests the first stages.
   __device__ void fill() {
     for (; asked_ < F::kStages && asked_ < kItems * tiles_; ++asked_) ask(asked_, asked_);
   }
-  // Waits for what comes next.
+  // Waits for the next item.
   __device__ void wait() const { barrier_wait(barriers_ + stage_ * 8, parity_); }
-  // What came is read.
+  // The current item has been read.
   __device__ void give_back() {
     __syncwarp();
     if (asked_ < kItems * tiles_) ask(asked_++, stage_);
@@ -146,7 +147,7 @@ class Ring {
     const uint32_t p = position(tile + (i >> per)) + ((i & ((1u << per) - 1)) << rows_shift_);
     page_ = p < share_.context ? share_.table[p >> share_.shift] : 0;
   }
-  // An item goes into a stage.
+  // Requests an item into a stage.
   __device__ void ask(uint32_t item, uint32_t stage) {
     const uint32_t lane = threadIdx.x % 32, tile = item / kItems, from = position(tile), per = pieces_shift();
     const uint32_t first = (tile << per) % 32, rows = 1u << rows_shift_;
@@ -171,7 +172,7 @@ class Ring {
   uint32_t asked_ = 0, stage_ = 0, parity_ = 0;  // `asked_`: items
 };
 
-// Where 16 bytes of a row lie in a stage.
+// Where piece p (16 bytes) of a row lies in a stage.
 template <int N>
 __device__ inline uint32_t unit_at(uint32_t stage, uint32_t row, uint32_t unit) {
   const uint32_t at = stage + unit / 8 * Form<N>::kColumn + row * 128;
@@ -181,14 +182,14 @@ __device__ inline void store_unit(uint32_t at, uint4 v) {
   asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
 }
 
-// Puts the sequence's own key or value, or a part of it, which is not in its page yet, into a row of a stage.
+// Copies the sequence's own key or value, or a part of it, into a row of a stage, since it is not in its page yet.
 template <int N>
 __device__ inline void put_own(uint32_t stage, uint32_t row, const char* own) {
   const uint32_t unit = threadIdx.x % 32;
   if (unit < Form<N>::kOfStage * 8) store_unit(unit_at<N>(stage, row, unit), reinterpret_cast<const uint4*>(own)[unit]);
   __syncwarp();
 }
-// Zeros from a row of values on: they weigh nothing, but must be numbers.
+// Fills values from a row on with zeros: their weight is 0, but they must be numbers.
 template <int N>
 __device__ inline void clear_values(uint32_t stage, uint32_t row) {
   const uint32_t unit = threadIdx.x % 32;

@@ -1,7 +1,7 @@
 // ATTENTION of few rows over a long context, keys and values in bf16: a tile of 16 positions per warp.
 //
-// All query heads of a KV head are the columns of one matrix instruction, and the keys its rows, so that every key is
-// read once. Keys and values come by asynchronous copies, a tile ahead of the one that is worked on.
+// All query heads of a KV head are the columns of one matrix instruction, and the keys its rows, so every key is read
+// once. Asynchronous copies bring keys and values, one tile ahead of the current one.
 #include "attention.cuh"
 #include "tiles.cuh"
 
@@ -10,10 +10,10 @@ namespace {
 
 constexpr uint32_t kWarps = 4, kThreads = kWarps * 32, kPositions = 16, kBuffers = 2;
 
-// Shared memory of a warp: keys, then values [kPositions, dim] of each buffer, and what a tile's positions weigh.
+// Shared memory of a warp: keys, then values [kPositions, dim] of each buffer, and the weights of a tile's positions.
 __host__ __device__ inline uint32_t warp_bytes(uint32_t dim) { return kBuffers * 2 * kPositions * dim * 2; }
 
-// One tile's copies. Of a row of keys the units of 16 bytes change places, so that two rows meet in no bank.
+// Copies one tile. The 16-byte units of a key's row are permuted, so that two rows have no bank conflicts.
 __device__ inline void bring(const Attention& a, const swy_step* step, const uint32_t* table, uint32_t kv,
                              uint32_t first, uint32_t last, char* to) {
   const uint32_t units = a.head_dim / 8, lane = threadIdx.x % 32, values = step->page_size * a.head_dim;
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(kThreads) attend_tiles(const __grid_constant__
     q[i][0] = pack_bf16(x.x, x.y), q[i][1] = pack_bf16(x.z, x.w);
     q[i][2] = pack_bf16(y.x, y.y), q[i][3] = pack_bf16(y.z, y.w);
   }
-  // Four neighbouring elements of the output at a time, and their gates, which are asked for now.
+  // Four neighbouring elements of the output at a time; their gates are loaded now.
   constexpr uint32_t kOutputs = kHeads * kDim / 4 / kThreads;
   float4 gate[kOutputs];
 #pragma unroll
@@ -137,8 +137,7 @@ __global__ void __launch_bounds__(kThreads) attend_tiles(const __grid_constant__
     if (g == 0) tops[warp][2 * t + h] = top[h], sums[warp][2 * t + h] = sum[h];
   }
   __syncthreads();
-  // The warps' shares: each lays its own values [kHeads, dim] where its tiles were; then they are added up in the
-  // first.
+  // Each warp writes its own values [kHeads, dim] over its tiles; then all are added up in the first warp's memory.
   auto* own = reinterpret_cast<float*>(mine);
 #pragma unroll
   for (uint32_t h = 0; h < kHeads; ++h) {

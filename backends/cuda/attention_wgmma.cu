@@ -1,8 +1,8 @@
 // ATTENTION of prompts, keys and values in bf16, by Hopper's wgmma: a warpgroup has 64 queries.
 //
-// Two warpgroups share a block's keys and values, each with queries of its own (kSplit 1), or have the same queries and
-// take turns with the blocks of positions, and join at the end (kSplit 2): more and shorter tiles. PTX ISA, section on
-// wgmma: keys are its second operand as they lie, values transposed, weights come from registers.
+// With kSplit 1 two warpgroups share a block's keys and values, each with its own queries. With kSplit 2 they have the
+// same queries, take turns with the blocks of positions, and join at the end: more and shorter tiles. PTX ISA, section
+// on wgmma: keys are its second operand as they lie in memory, values are transposed, weights come from registers.
 #include "attention_prompt.cuh"
 
 namespace gpu {
@@ -46,7 +46,7 @@ __device__ inline void products_end(float (&sums)[kTiles][4]) {
   "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, " \
   "%24, %25, %26, %27, %28, %29, %30, %31}"
 
-// Sums [64, 64] (of the whole warpgroup) of panels' 16 columns; `more`: added to what is there.
+// Sums [64, 64] (of the whole warpgroup) over 16 columns of the panels; `more`: added to the current sums.
 __device__ inline void score(float (*d)[4], uint64_t queries, uint64_t keys, bool more) {
   asm volatile("{.reg .pred p; setp.ne.b32 p, %34, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " SWY_NAMES
                ", %32, %33, p, 1, 1, 0, 0;}"
@@ -61,7 +61,7 @@ __device__ inline void weigh(float (*d)[4], const uint32_t (&weights)[4], uint64
                : "r"(weights[0]), "r"(weights[1]), "r"(weights[2]), "r"(weights[3]), "l"(values));
 }
 
-// Begins the products of scores; they are not touched before products_end().
+// Begins the products of scores; their results must not be touched before products_end().
 template <int kDim>
 __device__ inline void score_block(float (&s)[8][4], uint32_t queries, uint32_t keys) {
   products_begin();
@@ -86,7 +86,7 @@ __device__ inline void weigh_block(const uint32_t (&weights)[4][4], uint32_t val
   products_end(r.out);
 }
 
-// Scores of a block become weights, as the next product's first operand.
+// Turns the scores of a block into weights, in the layout of the next product's first operand.
 template <int kDim>
 __device__ inline void soften_block(float (&s)[8][4], uint32_t first, const uint32_t (&limit)[2], Running<kDim>& r,
                                     uint32_t (&weights)[4][4]) {
@@ -96,7 +96,7 @@ __device__ inline void soften_block(float (&s)[8][4], uint32_t first, const uint
   for (uint32_t k = 0; k < 4; ++k) as_operand(weights[k], s[2 * k], s[2 * k + 1]);
 }
 
-// What copies brought is seen by the products of `threads` threads (id 0: of the block).
+// Makes copied data visible to the products of `threads` threads (id 0: of the block).
 template <int kLeft>
 __device__ inline void arrived(uint32_t id, uint32_t threads) {
   copies_wait<kLeft>();
@@ -104,7 +104,7 @@ __device__ inline void arrived(uint32_t id, uint32_t threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-// Both warpgroups walk through all blocks. While a block's scores become weights, the next one's are under way.
+// Both warpgroups walk through all blocks. While a block's scores become weights, the products of the next one run.
 template <int kDim>
 __device__ inline void walk_together(const Attention& a, const swy_step* step, const Tile& tile, char* memory,
                                      Running<kDim>& r) {
@@ -114,7 +114,7 @@ __device__ inline void walk_together(const Attention& a, const swy_step* step, c
   char* keys = memory + panels_bytes(kDim, kTileQueries);  // two buffers of keys, then two of values
   char* values = keys + 2 * kHalf;
   Pages<kDim, kWarps> pages(step, tile, threadIdx.x / 32, 0);
-  const auto bring_keys = [&](uint32_t block) {  // after the values of the block before, whose place is then forgotten
+  const auto bring_keys = [&](uint32_t block) {  // after the previous block's values, which it overwrites
     if (block >= blocks) return;
     pages.find(a, step, tile.kv, block, 1);
     pages.bring(a, step, block, false, keys + block % 2 * kHalf);
@@ -148,8 +148,8 @@ __device__ inline void walk_together(const Attention& a, const swy_step* step, c
   }
 }
 
-// Each warpgroup walks through every second block, with keys and values of its own: keys of the next one come while
-// values are weighed, and values while keys are scored.
+// Each warpgroup walks through every second block, with its own keys and values. Keys of the next block are copied
+// while values are weighted, and values while keys are scored.
 template <int kDim>
 __device__ inline void walk_in_turns(const Attention& a, const swy_step* step, const Tile& tile, char* memory,
                                      Running<kDim>& r) {

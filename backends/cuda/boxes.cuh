@@ -1,14 +1,16 @@
 // Products of one row with 4-bit weights on Hopper: the copy engine brings boxes of a weight, tensor cores multiply.
+// (README.md has a glossary.)
 //
-// Each warp of a block has its own columns: slices of 256 elements, 128 bytes of a row. So a warp needs of the
-// activations only what it brings to integers itself, and the block meets once, to add up what its warps have. All that
-// a block will read is asked for before it waits for the kernels in front.
+// Each warp of a block has its own columns: slices of 256 elements, 128 bytes of a row. So a warp needs only the
+// activations that it converts itself, and the block meets only once, to add up its warps' results. A block requests
+// all that it will read before it waits for the previous kernels.
 //
 // Activations become 12-bit integers with one scale per 64, finer than bf16. Two of a weight's 4-bit numbers, e and o,
-// lie in a byte e + 16 o, and two activations x, y multiply them as
+// lie in a byte e + 16 o. For two activations x, y
 //   16 (e x + o y) = (e + 16 o) y + e (16 x - y)
-// so that one operand of the tensor cores is the weight as it lies in memory and the other needs one mask. Activations
-// are signed bytes, high and low, in two columns of the second operand per group of 64; eight columns take four groups.
+//
+// so one operand of the tensor cores is the weight as it lies in memory, and the other needs one mask. Activations are
+// signed bytes, high and low, in two columns of the second operand per group of 64; eight columns hold four groups.
 #pragma once
 
 #include "copy_engine.cuh"
@@ -22,26 +24,26 @@ constexpr uint32_t kBoxWarps = 8, kBoxThreads = 32 * kBoxWarps;  // of a block
 constexpr uint32_t kSlice = 256;                                 // columns
 constexpr uint32_t kTileRows = 16, kTileBytes = kTileRows * kBoxBytes;
 
-// What lets a block begin beside others: registers belong to a quarter of a multiprocessor, 16,384 each, and its warps
-// to the quarters in turn. `down` has 18 warps of 56 registers, five of them in two quarters; that leaves a
-// projection's 16 warps, or the 16 of two blocks of gate_up, 56 as well. Bounds of two blocks of so many threads say
-// that.
+// Lets a block begin beside others. Registers belong to a quarter of a multiprocessor, 16,384 each, and a block's warps
+// go to the quarters in turn. `down` has 18 warps of 56 registers, five of them in two quarters. That leaves room for a
+// projection's 16 warps, or the 16 of two blocks of gate_up, if these have 56 as well. Launch bounds of two blocks of
+// this many threads make the compiler keep to that.
 constexpr uint32_t kBesideThreads = 18 * 32;
 
-// Whether a weight's rows are whole slices with groups that are whole 64s; and whether those are whole tiles.
+// Whether a weight's rows are whole slices with groups of whole 64s; and whether its rows are also whole tiles.
 inline bool in_slices(const Weight& w) {
   return (w.dtype == SWY_I4 || w.dtype == SWY_I4A) && w.width % kSlice == 0 &&
          (w.groups == 1 || (w.group % 64 == 0 && (w.group & (w.group - 1)) == 0));
 }
 inline bool in_boxes(const Weight& w) { return in_slices(w) && w.rows % kTileRows == 0; }
-// Scales of `rows` rows, and offsets behind them.
+// Bytes of the scales of `rows` rows, and of the offsets that follow them.
 __host__ __device__ inline uint32_t scales_bytes(const Weight& w, uint32_t rows) {
   return rows * w.groups * 2 * (w.offsets != nullptr ? 2 : 1);
 }
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-// ---- what was asked for and has not come yet
+// ---- requests to the copy engine that have not arrived yet
 
 struct Asked {
   uint64_t barrier;
@@ -52,7 +54,7 @@ struct Asked {
   __device__ void ask(void* to, const CUtensorMap& map, uint32_t column, uint32_t row) {
     copy_box(shared_at(to), map, column, row, shared_at(&barrier));
   }
-  // Scales of `rows` rows from `row`, then their offsets; as many bytes as scales_bytes says.
+  // Scales of `rows` rows from `row`, then their offsets: scales_bytes() in all.
   __device__ void ask_scales(uint16_t* to, const Weight& w, uint64_t row, uint32_t rows) {
     const uint32_t bytes = rows * w.groups * 2;
     copy_in(shared_at(to), w.scales + row * w.groups, bytes, shared_at(&barrier));
@@ -60,7 +62,7 @@ struct Asked {
     copy_in(shared_at(to + rows * w.groups), w.offsets + row * w.groups, bytes, shared_at(&barrier));
   }
 };
-// Dynamic shared memory from where a box may begin.
+// Dynamic shared memory, aligned for boxes.
 __device__ inline char* first_box(char* dynamic) { return dynamic + (1024 - shared_at(dynamic) % 1024) % 1024; }
 
 // ---- activations
@@ -85,13 +87,13 @@ __device__ inline void plain_eight(const Weight& w, uint64_t i, float (&v)[8]) {
   }
 }
 
-// A slice of the activations as integers: the scale of 16 times the product, and 16 times the sum, of group t of lane
-// 4 g + t.
+// A slice of the activations as integers. `scale` and `sum` are of group t of lane 4 g + t: the scale of 16 times the
+// product, and 16 times the sum.
 struct SliceX {
   float scale, sum;
 };
 
-// Four bytes of four integers: the low ones, or the high ones rounded so that the low ones are signed.
+// One byte of each of four integers: the low bytes, or the high ones rounded so that the low ones are signed.
 __device__ inline uint32_t low_bytes(int a, int b, int c, int d) {
   return __byte_perm(__byte_perm(a, b, 0x0040), __byte_perm(c, d, 0x0040), 0x5410);
 }
@@ -99,8 +101,8 @@ __device__ inline uint32_t high_bytes(int a, int b, int c, int d) {
   return __byte_perm(__byte_perm(a + 128, b + 128, 0x0051), __byte_perm(c + 128, d + 128, 0x0051), 0x5410);
 }
 
-// Lane i gives elements 8 i to 8 i + 7. `scratch` [32], the warp's, gets of each eight the words of the second operand:
-// high bytes for a weight's bytes as they are and for their low halves, then low bytes for both.
+// Lane i passes elements 8 i to 8 i + 7. `scratch` [32], the warp's, gets for each eight the words of the second
+// operand: high bytes for a weight's bytes as they are and for their low halves, then low bytes for both.
 __device__ inline SliceX make_slice(const float (&v)[8], uint4* scratch) {
   const uint32_t lane = threadIdx.x % 32, t = lane % 4;
   float top = 0;
@@ -135,14 +137,15 @@ __device__ inline void multiply_bytes(int (&c)[4], uint32_t a0, uint32_t a1, uin
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b[0]), "r"(b[1]));
 }
 
-// Where a slice's scales and offsets of tiles lie: of row r of a tile and group t at [r * stride + (t >> shift)].
+// Where a slice's scales and offsets of tiles lie: those of row r of a tile and group t at [r * stride + (t >> shift)].
 struct TileScales {
   const uint16_t* scales;
   uint32_t stride, shift;
-  uint32_t offsets;  // how far behind the scales the offsets are; 0: they are -8 times the scale
+  uint32_t offsets;  // distance from a scale to its offset; 0: offsets are -8 times the scale
   uint32_t next;     // from one tile to the next
 
-  // Of `rows` rows in one piece, as Asked::ask_scales brings them; tiles follow each other by `next` elements.
+  // Scales of `rows` rows in one piece, as Asked::ask_scales brings them; a tile's are `next` elements after the
+  // previous tile's.
   __device__ TileScales(const void* at, const Weight& w, uint32_t slice, uint32_t rows, uint32_t next_tile)
       : stride(w.groups), offsets(w.offsets == nullptr ? 0 : rows * w.groups), next(next_tile) {
     const bool one = w.groups == 1;
@@ -151,7 +154,7 @@ struct TileScales {
   }
 };
 
-// Sums N values over lanes that differ in D, D / 2 ... 1; lane l gets value l / (2 D / N) % N.
+// Sums N values over lanes that differ in bits D, D / 2 ... 1; lane l gets value l / (2 D / N) % N.
 template <int N, int D>
 __device__ inline float sum_lanes(const float (&v)[N]) {
   if constexpr (N == 1) {

@@ -1,7 +1,8 @@
-// TOP_CANDIDATES: the k best ids of a row after steps 0 to 3 of sampling_math.h, and what else decides a draw.
+// TOP_CANDIDATES: the k best ids of a row after steps 0 to 3 of sampling_math.h, and the other values that sampling
+// needs.
 //
-// A team of blocks (sampling_team.cuh) finds the k-th best digit by digit, gathers the ids from there on, and its first
-// block puts them in order by counting for each how many are better.
+// A team of blocks (sampling_team.cuh) finds the k-th best digit by digit and gathers the ids from there on. Its first
+// block orders them by counting for each how many are better.
 #include "sampling_team.cuh"
 
 namespace gpu {
@@ -16,7 +17,7 @@ struct Candidates {
   swy_candidates_result* results;
 };
 
-// What the whole row has, known to every thread of the team.
+// Results for the whole row, known to every thread of the team.
 struct Survey {
   uint32_t top, highest;  // the largest key of an adjusted logit, and of a clamped one
   uint32_t bad;           // the first id with a bad logit; UINT32_MAX: none
@@ -58,7 +59,7 @@ __device__ Survey survey(const TeamRow& row) {
   return all;
 }
 
-// The sums of weights that a draw and its log-probability need, as far as they are wanted.
+// The sums of weights that sampling and its log-probability need, if they are wanted.
 __device__ void weigh(const TeamRow& row, const Survey& s, bool wants, uint64_t* total, uint64_t* logprob_total) {
   const float top = float_of_key(s.top), highest = float_of_key(s.highest);
   uint64_t sum = 0, log_sum = 0;
@@ -71,7 +72,7 @@ __device__ void weigh(const TeamRow& row, const Survey& s, bool wants, uint64_t*
   *logprob_total = block_total(log_sum, row.team.shared.scratch);
 }
 
-// By one block: the n gathered keys in order.
+// One block calls this: writes the n gathered keys in order.
 __device__ void order(const Candidates& c, const float* logits, const uint64_t* keys, uint32_t n, uint32_t i) {
   int32_t* ids = c.ids + uint64_t{i} * c.k;
   float* out = c.logits + uint64_t{i} * c.k;

@@ -1,4 +1,4 @@
-// The router's choice by one block, from logits of up to 256 experts: the largest, ties to the lowest id.
+// The router's choice by one block, from logits of up to 256 experts: the largest; of equal ones the lowest id.
 #pragma once
 
 #include "device_code.cuh"
@@ -12,7 +12,7 @@ __device__ inline uint32_t float_key(float x) {
   const uint32_t bits = __float_as_uint(x);
   return max((bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u, 1u);
 }
-// The float that a key was made of.
+// The inverse of float_key.
 __device__ inline float key_float(uint32_t key) {
   return __uint_as_float((key & 0x80000000u) != 0 ? key ^ 0x80000000u : ~key);
 }
@@ -22,7 +22,8 @@ struct alignas(16) Chosen {
   uint32_t candidates[kChoiceThreads / 32 * kMostChosen];
   uint32_t ids[kMostChosen], keys[kMostChosen];
 
-  // exp(scale * logit) of place `lane` over the sum of the first top_k; 0 from there on. For a whole warp.
+  // exp(scale * logit) of the lane-th chosen expert, divided by the sum over the first top_k; 0 for further lanes. All
+  // lanes of a warp must call this.
   __device__ float weight(uint32_t top_k, float scale = 1) const {
     const uint32_t lane = threadIdx.x % 32;
     const float p = lane < top_k ? expf(scale * (key_float(keys[lane]) - key_float(keys[0]))) : 0.0f;
@@ -30,9 +31,9 @@ struct alignas(16) Chosen {
   }
 };
 
-// Thread i of the first 256 gives the logit of expert i, `valid` for those that exist: at least top_k of them. Every
-// expert counts how many are ahead of it: among those of its warp, and if it is among the best there, among the best of
-// all. The whole block comes here.
+// Thread i of the first 256 passes the logit of expert i; `valid` for existing experts, of which there are at least
+// top_k. Every expert counts the larger keys: among those of its warp, and if it is among the best there, among the
+// best of all. All threads of the block must call this.
 template <uint32_t kThreads = kChoiceThreads>
 __device__ inline void choose(float logit, bool valid, uint32_t top_k, Chosen& chosen) {
   const bool chooses = kThreads == kChoiceThreads || threadIdx.x < kChoiceThreads;
@@ -51,8 +52,8 @@ __device__ inline void choose(float logit, bool valid, uint32_t top_k, Chosen& c
     }
   }
   __syncthreads();
-  // Four lanes per candidate of this warp, each against those of two warps. Where keys agree the lower warp is ahead;
-  // the order of the candidate's own warp is known.
+  // Four lanes per candidate of this warp, each comparing with those of two warps. Of equal keys the lower warp's comes
+  // first; the order inside the candidate's own warp is known.
   if (chooses) {
     const uint32_t own = warp * kMostChosen + lane / 4, mine = chosen.candidate_keys[own];
     uint32_t ahead = 0;

@@ -1,5 +1,5 @@
-// Clusters of blocks, which compute capability 9.0 has: barriers in shared memory, and what blocks push into each
-// other's shared memory. Compiled for less, nothing of it works.
+// Clusters of blocks (compute capability 9.0): barriers in shared memory, and pushing data into the shared memory of
+// other blocks. Compiled for older devices, these functions do nothing.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -19,7 +19,7 @@ __device__ inline uint32_t cluster_rank() {
 #endif
   return r;
 }
-// All threads of the cluster. Orders no memory but barriers that were begun before.
+// All threads of the cluster must call this. Orders only barriers that were initialised before, no other memory.
 __device__ inline void cluster_meet() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
@@ -27,7 +27,7 @@ __device__ inline void cluster_meet() {
 #endif
 }
 
-// ---- barriers that open when so many bytes have come
+// ---- barriers that open when a number of bytes has arrived
 
 __device__ inline void barrier_begin(uint64_t* barrier, uint32_t arrivals) {
 #if __CUDA_ARCH__ >= 900
@@ -49,7 +49,7 @@ __device__ inline void barrier_expect(uint64_t* barrier, uint32_t bytes) {
   barrier_expect(shared_at(barrier), bytes);
 #endif
 }
-// What other blocks of the cluster wrote before is visible.
+// Makes earlier writes of the cluster's other blocks visible.
 __device__ inline void barrier_wait(uint64_t* barrier, uint32_t parity) {
 #if __CUDA_ARCH__ >= 900
   uint32_t done = 0;
@@ -62,7 +62,7 @@ __device__ inline void barrier_wait(uint64_t* barrier, uint32_t parity) {
   }
 #endif
 }
-// Where another block has the same of its shared memory; writes to it.
+// The address of the same variable in another block's shared memory; and stores to it.
 [[maybe_unused]] __device__ inline uint32_t at_peer(const void* mine, uint32_t rank) {
   uint32_t at = 0;
 #if __CUDA_ARCH__ >= 900

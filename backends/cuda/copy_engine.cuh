@@ -1,5 +1,5 @@
-// Hopper's barriers in shared memory and its copy engine. PTX ISA, sections on mbarrier and cp.async.bulk. Addresses in
-// 32 bits are those of shared memory. Compiled for less than 9.0, nothing is there but shared_at.
+// Hopper's barriers in shared memory and its copy engine. PTX ISA, sections on mbarrier and cp.async.bulk. 32-bit
+// addresses are those of shared memory. Compiled for older devices than 9.0, only shared_at exists.
 #pragma once
 
 #include <cuda.h>
@@ -19,7 +19,7 @@ namespace gpu {
 __device__ inline void barrier_init(uint32_t at, uint32_t arrivals) {
   asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(at), "r"(arrivals));
 }
-// Makes barriers that were just initialised known to the copy engine.
+// Makes newly initialised barriers visible to the copy engine.
 __device__ inline void publish_barriers() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 __device__ inline void barrier_arrive(uint32_t at) {
   asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(at) : "memory");
@@ -39,7 +39,7 @@ __device__ inline void barrier_wait(uint32_t at, uint32_t parity) {
 
 // ---- the copy engine
 
-// What happens to lines of the second-level cache: those that are read once go first.
+// Cache hint for the second-level cache: lines that are read once are evicted first.
 __device__ inline uint64_t cache_policy(bool read_once) {
   uint64_t policy;
   if (read_once) {
@@ -81,14 +81,15 @@ __device__ inline void copy_in(uint32_t to, const void* from, uint32_t bytes, ui
                "l"(from), "r"(bytes), "r"(barrier)
                : "memory");
 }
-// Shared memory that ordinary stores wrote becomes visible to the copy engine.
+// Makes ordinary stores to shared memory visible to the copy engine.
 __device__ inline void stores_visible_to_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 __device__ inline void copy_out(void* to, uint32_t from, uint32_t bytes) {
   asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes)
                : "memory");
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
-// The sources of this thread's copies to global memory may be written again; or the copies are done.
+// Waits until the sources of this thread's copies to global memory may be overwritten; or until the copies are
+// complete.
 __device__ inline void copies_out_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 __device__ inline void copies_out_done() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 

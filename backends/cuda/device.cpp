@@ -1,4 +1,4 @@
-// Devices: what there is, opening and closing.
+// Devices: listing, opening and closing.
 #include "device.h"
 
 #include "kernels.h"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kLeastCapability = 80;
 
-// Names and the like of all devices, read once; a machine does not change them.
+// Names and properties of all devices, read once; they do not change while the process runs.
 struct Properties {
   cudaError_t result = cudaSuccess;
   std::vector<cudaDeviceProp> devices;
@@ -84,7 +84,7 @@ swy_status use(const swy_device& device, swy_error* error) {
 
 swy_status check(cudaError_t result, const char* what, swy_error* error) {
   if (result == cudaSuccess) return SWY_OK;
-  cudaGetLastError();  // what is not sticky must not be seen by the next call
+  cudaGetLastError();  // clears an error that is not sticky, so that the next call does not report it
   swy_status status = SWY_INTERNAL;
   switch (result) {
     case cudaErrorMemoryAllocation:

@@ -1,4 +1,5 @@
-// A CUDA device as the plugin holds it: one stream that carries steps and copies in order, and what they are staged in.
+// A CUDA device as the plugin sees it: one stream that runs steps and copies in order, and the staging memory for
+// copies.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -15,7 +16,7 @@
 
 namespace gpu {
 
-// Page-locked memory that carries one copy; free again when `done` has happened.
+// Page-locked memory for one copy; free again when the event `done` has completed.
 struct Staging {
   void* memory = nullptr;
   uint64_t bytes = 0;
@@ -23,7 +24,7 @@ struct Staging {
   cudaEvent_t done = nullptr;
 };
 
-// A copy to the host that a timeline announces: `to` is filled by whoever first sees that the value was reached.
+// A copy to the host that a timeline announces. The first reader that sees the value reached fills `to`.
 struct Arrival {
   swy_timeline* timeline = nullptr;
   uint64_t value = 0;
@@ -61,7 +62,7 @@ struct swy_buffer {
 struct swy_timeline {
   swy_device* device = nullptr;
   std::atomic<uint64_t>* value = nullptr;  // page-locked; the device writes it
-  uint64_t signalled = 0;                  // the last value that was asked for
+  uint64_t signalled = 0;                  // the last value that was requested
 };
 
 namespace gpu {
@@ -69,7 +70,7 @@ namespace gpu {
 // Makes a device current for the calling thread.
 swy_status use(const swy_device& device, swy_error* error);
 
-// What a call of the runtime returned, as a status with one line of text.
+// The result of a call of the CUDA runtime as a status with one line of text.
 swy_status check(cudaError_t result, const char* what, swy_error* error);
 
 swy_status device_count(uint32_t* count, swy_error* error);
@@ -95,9 +96,9 @@ swy_status timeline_create(swy_device* device, swy_timeline** out, swy_error* er
 void timeline_free(swy_device* device, swy_timeline* timeline);
 uint64_t timeline_value(swy_timeline* timeline);
 swy_status timeline_wait(swy_timeline* timeline, uint64_t value, uint64_t timeout_ns, swy_error* error);
-// Raises the timelines of `submit` once all that was put on the device's stream is done. NULL: nothing to raise.
+// Raises the timelines of `submit` once all earlier work on the device's stream is done. NULL: none to raise.
 swy_status signal(swy_device& device, const swy_submit* submit, swy_error* error);
-// The runtime's memory operation behind it; false with a driver that has none.
+// Uses the CUDA runtime's stream memory operation; false if the driver has none.
 bool timelines_available();
 
 }  // namespace gpu

@@ -1,4 +1,5 @@
-// What device code of this backend shares: ordering between kernels, reductions, the step, elements of weights.
+// Device code that all kernels of this backend share: ordering between kernels, reductions, the step, elements of
+// weights.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -12,14 +13,14 @@ namespace gpu {
 
 // ---- ordering between kernels of a list
 
-// Waits for everything that kernels before this one wrote. Every thread block that has work calls it, and at least one
-// of each kernel does, or a later kernel could pass while an earlier one still runs.
+// Waits for everything that earlier kernels wrote. Every block with work calls this, and at least one block of each
+// kernel does. Otherwise a later kernel could pass while an earlier one still runs.
 __device__ inline void depend() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
-// Lets the next kernel begin to prepare (load weights) while this one works.
+// Lets the next kernel begin to prepare (load weights) while this one runs.
 __device__ inline void release_next() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -28,7 +29,7 @@ __device__ inline void release_next() {
 
 // ---- memory
 
-// 16 bytes of a weight, which is read once.
+// Loads 16 bytes of a weight, which is read once.
 __device__ inline uint4 load_piece(const void* p) {
   uint4 v;
   asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -37,8 +38,9 @@ __device__ inline uint4 load_piece(const void* p) {
   return v;
 }
 
-// Whether this thread is the last of `comers` that come here. What the others, and the threads that each of them met
-// before it came, wrote until then is visible to it, and to those that it meets after. The counter is left at zero.
+// Whether this thread is the last of `comers` to call this. All that the others wrote before, and all that threads
+// wrote that met them at a barrier before, is then visible to this thread and to those that it meets afterwards. The
+// counter is left at zero.
 __device__ inline bool comes_last(uint32_t* counter, uint32_t comers) {
   __threadfence();
   const bool last = atomicAdd(counter, 1u) + 1 == comers;
@@ -46,7 +48,7 @@ __device__ inline bool comes_last(uint32_t* counter, uint32_t comers) {
   __threadfence();
   return last;
 }
-// Likewise of blocks: every thread of this one calls it.
+// The same for blocks; all threads of the block must call this.
 __device__ inline bool last_of(uint32_t* counter, uint32_t blocks) {
   __shared__ bool last;
   __syncthreads();
@@ -97,7 +99,7 @@ __device__ inline float reciprocal(float x) {
   return y;
 }
 __device__ inline float quick_silu(float x) { return x * reciprocal(1.0f + exp2_of(x * -1.44269504f)); }
-// With the hardware's own exponential and division: what goes on into bf16 or 12-bit operands.
+// With the hardware's own exponential and division, for results that become bf16 or 12-bit operands.
 __device__ inline float fast_silu(float x) { return __fdividef(x, 1.0f + __expf(-x)); }
 
 // ---- the step
@@ -115,7 +117,7 @@ __device__ inline uint32_t step_rows(const swy_step* step, swy_rows domain) {
 __device__ inline float half_bits(uint16_t h) { return __half2float(__ushort_as_half(h)); }
 __device__ inline float bf16_bits(uint32_t h) { return __uint_as_float(h << 16); }
 
-// What lies in memory, for elements that are asked for early: a conversion would wait for it, and loads behind it, too.
+// The bits in memory, for elements that are loaded early: a conversion would wait for them and hold up later loads.
 __device__ inline uint32_t plain_bits_at(const Weight& w, uint64_t i) {
   return w.dtype == SWY_F32 ? reinterpret_cast<const uint32_t*>(w.data)[i]
                             : reinterpret_cast<const uint16_t*>(w.data)[i];
@@ -128,7 +130,7 @@ __device__ inline float plain_at(const Weight& w, uint64_t i) {
                             : bf16_bits(reinterpret_cast<const uint16_t*>(w.data)[i]);
 }
 
-// One element, for shapes that are not readable in pieces.
+// One element, for shapes that cannot be read in 16-byte pieces.
 __device__ inline float weight_at(const Weight& w, uint64_t row, uint32_t k) {
   const uint8_t* data = w.data + row * w.row_bytes;
   if (w.dtype == SWY_F32) return reinterpret_cast<const float*>(data)[k];

@@ -8,7 +8,7 @@ namespace {
 __global__ void embed(const __grid_constant__ Weight table, const int32_t* tokens, float* y, const swy_step* step) {
   Stamps stamps(kStampEmbedding);
   stamps.take_place();
-  release_next();  // the first projection takes longer to prepare itself than this
+  release_next();  // the first projection takes longer to prepare than this kernel runs
   depend();
   stamps.note(kWaited);
   const uint32_t row = blockIdx.x;

@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(256) delta_rule(const __grid_constant__ Delta 
     state[n][0] = v.x, state[n][1] = v.y, state[n][2] = v.z, state[n][3] = v.w;
   }
   const uint32_t key_head = head / (d.value_heads / d.key_heads), end = s.first + s.rows;
-  // What one row brings. The next row's is asked for while this one is worked on.
+  // Inputs of one row. The next row's are loaded while this one is computed.
   struct Row {
     float4 q[N], k[N];
     float v;

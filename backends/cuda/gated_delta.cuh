@@ -1,4 +1,4 @@
-// What the kernels of GATED_DELTA share: operands, and how a row finds its sequence's states.
+// Shared by the kernels of GATED_DELTA: operands, and how a row finds its sequence's states.
 #pragma once
 
 #include "device_code.cuh"
@@ -24,7 +24,7 @@ struct Delta {
 
 Delta delta_of(const Recording& r);
 
-// A sequence of the step, as its states see it.
+// A sequence of the step, with its slots.
 struct Sequence {
   uint32_t first, rows;  // of the step
   uint64_t read, write;  // slots
@@ -37,7 +37,7 @@ __device__ inline Sequence sequence_of(const swy_step* step, uint32_t seq) {
   Sequence s;
   s.read = step_array<uint32_t>(step, step->seq_read_slot_at)[seq];
   s.write = step_array<uint32_t>(step, step->seq_write_slot_at)[seq];
-  const uint32_t is_active = active[seq];  // asked for with the others, not after them
+  const uint32_t is_active = active[seq];  // loaded together with the others, not after them
   s.first = start[seq];
   s.rows = start[seq + 1] - s.first;
   s.active = is_active != 0 && s.rows > 0;
@@ -45,7 +45,7 @@ __device__ inline Sequence sequence_of(const swy_step* step, uint32_t seq) {
   return s;
 }
 
-// What the gates of one head hang on beside the row.
+// What the gates of one head depend on besides the row.
 struct GateWeights {
   uint32_t a_log, bias;  // plain_bits_at
 };

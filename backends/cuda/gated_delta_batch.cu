@@ -1,10 +1,10 @@
-// GATED_DELTA where every sequence has one row, of several sequences: the whole step in one kernel, on Hopper.
+// GATED_DELTA for several sequences with one row each: the whole step in one kernel, on Hopper.
 //
-// A block serves one value head of one sequence and holds its state in shared memory. The copy engine brings it, asked
-// before the kernels in front have ended: a slot is written by earlier steps only; and it takes the new state away. So
-// three blocks keep 192 KB of a multiprocessor on the way, whatever their threads do. A warp works on columns of its
-// own, from one copy to the other. The blocks of a key head form a cluster: all have read the old inputs of the
-// convolution before one of them writes the new ones.
+// A block serves one value head of one sequence and holds its state in shared memory. The copy engine brings the state,
+// requested before the previous kernels have ended (only earlier steps write a slot), and takes the new state away. So
+// three blocks keep 192 KB per multiprocessor in transfer, whatever their threads do. A warp owns some columns from one
+// copy to the other. The blocks of a key head form a cluster: all have read the old inputs of the convolution before
+// one of them writes the new ones.
 #include "clusters.cuh"
 #include "gated_delta.cuh"
 
@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint32_t kThreads = 256, kBlocks = 3;  // of a multiprocessor
 constexpr uint32_t kTaps = 4, kMostDim = 128, kMostCluster = 8;
-// From so many sequences on it is faster than gated_delta.step.
+// From this many sequences on it is faster than gated_delta.step.
 constexpr uint32_t kFewest = 4;
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -22,7 +22,7 @@ constexpr uint32_t kWarps = kThreads / 32;
 constexpr uint32_t kPerThread = (3 * kMostDim + kThreads - 1) / kThreads;  // channels
 constexpr uint32_t kNone = 0xffffffffu;
 
-// What a block keeps beside the state.
+// A block's shared memory besides the state.
 struct Head {
   float mixed[3 * kMostDim];  // q and k of the key head, v of the value head; after the convolution
   float out[kMostDim];
@@ -37,7 +37,7 @@ __device__ inline uint32_t cluster_number() {
   return x;
 }
 
-// The taps of a channel as they lie in memory: a conversion would wait for them, and loads behind it, too.
+// The taps of a channel as bits in memory: a conversion would wait for them and hold up later loads.
 struct Taps {
   uint2 first, second;  // bf16: all in `first`
 
@@ -83,7 +83,7 @@ struct Inputs {
       if (channel[i] != kNone) window[i][kTaps - 1] = d.qkv[uint64_t{s.first} * d.channels() + channel[i]];
     }
   }
-  // To `m`: silu(convolution), and each warp's squares of q and k.
+  // Stores silu(convolution) and each warp's sums of squares of q and k in `m`.
   __device__ void mix(const Delta& d, Head& m) {
     float squares[2] = {0, 0};
 #pragma unroll
@@ -103,7 +103,8 @@ struct Inputs {
       if (threadIdx.x % 32 == 0) m.squares[i][threadIdx.x / 32] = sum;
     }
   }
-  // Those of q and k by the first value head of a key head, those of v by each.
+  // New inputs of the convolution: those of q and k are written by the first value head of a key head, those of v by
+  // each.
   __device__ void keep(const Delta& d, const Sequence& s, bool first) const {
 #pragma unroll
     for (uint32_t i = 0; i < kPerThread; ++i) {
@@ -115,7 +116,7 @@ struct Inputs {
   }
 };
 
-// By one lane. A fresh sequence has nothing to wait for.
+// One lane calls this. A new sequence has no old inputs to wait for.
 __device__ inline void ask_state(const Sequence& s, const float* from, float* to, uint32_t bytes, uint64_t& barrier) {
   const uint32_t come = shared_at(&barrier);
   barrier_init(come, 1);
@@ -140,8 +141,9 @@ __device__ inline void take4(const float* from, float scale, float (&to)[4]) {
   to[0] = v.x * scale, to[1] = v.y * scale, to[2] = v.z * scale, to[3] = v.w * scale;
 }
 
-// The rule on `columns` columns of the state [columns, 32 N], by a warp, four at a time: eight lanes per column, each
-// with N groups of four keys. `v` and `out`: of the first column. Returns this lane's share of the output's squares.
+// Applies the rule to `columns` columns of the state [columns, 32 N]. A warp does four at a time: eight lanes per
+// column, each with N groups of four keys. `v` and `out`: of the first column. Returns this lane's share of the
+// output's squares.
 template <int N>
 __device__ float walk(const Delta& d, const Head& m, uint32_t columns, float* states, const float* v, float* out) {
   const uint32_t lane = threadIdx.x % 32, part = lane % 8;
@@ -173,7 +175,7 @@ __device__ float walk(const Delta& d, const Head& m, uint32_t columns, float* st
     dot_k = over_lanes(dot_k);
     dot_q = over_lanes(dot_q);
     const float delta = gate.x * (v[column] - dot_k);
-    const float o = fmaf(both, delta, dot_q);  // what the new state gives for q
+    const float o = fmaf(both, delta, dot_q);  // the new state times q
 #pragma unroll
     for (int n = 0; n < N; ++n) {
       at[n * 8] = make_float4(fmaf(key[n][0], delta, state[n][0]), fmaf(key[n][1], delta, state[n][1]),
@@ -219,7 +221,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   inputs.ask_row(d, s);
   if (warp == kWarps - 1) m.gate = gates(d, gate_of, s.first, head);
   inputs.mix(d, m);
-  // The old inputs have come by now: sums of them were stored.
+  // The old inputs have arrived: sums computed from them were stored.
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
   __syncthreads();
   asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
@@ -271,14 +273,14 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
   return SWY_OK;
 }
 
-// Beside that of gated_delta.step, which moves the same bytes.
+// On top of gated_delta.step's estimate, which moves the same bytes.
 double cost(const swy_op& op, const swy_bucket& bucket) {
   const auto& a = *static_cast<const swy_gated_delta_attrs*>(op.attrs);
   const double bytes = row_bytes(op) + 8.0 * a.value_heads * a.key_dim * a.value_dim * bucket.seqs;
   return cost_of(bytes, 0) * (bucket.seqs < kFewest ? 1.1 : 0.9);
 }
 
-// Sums up in another order than the kernels for prompts.
+// Adds in another order than the kernels for prompts.
 constexpr Kernel kKernels[] = {
     {"gated_delta.batch", SWY_OP_GATED_DELTA, kAlways, SWY_F32, supports, cost, nullptr, record}};
 

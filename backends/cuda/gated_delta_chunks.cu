@@ -1,9 +1,9 @@
 // GATED_DELTA for prompts: the walk through the chunks of a sequence.
 //
-// A block has some tiles of 16 value columns of one head, two warps to a tile. The first keeps the state's columns,
-// transposed, as the sums of its products, whose layout is that of the next product's first operand: nothing of the
-// chain S -> U -> S leaves its registers. The second follows one chunk behind and makes O. A fifth warp asks for the
-// chunks ahead of both.
+// A block has some tiles of 16 value columns of one head, two warps per tile. The first warp keeps the state's columns,
+// transposed, as the sums of its products; their layout is that of the next product's first operand. So the chain S ->
+// U -> S never leaves its registers. The second warp works one chunk later and computes O. A fifth warp requests the
+// chunks for both.
 #include "gated_delta_chunks.cuh"
 #include "matrix.cuh"
 
@@ -14,8 +14,8 @@ constexpr uint32_t kTileBytes = kChunkTile * 2;
 
 constexpr uint32_t kTiles = kSlice / 16, kWalkThreads = kTiles * 64 + 32;
 
-// What a block's shared memory holds. Buffers of the first warp: k, inverse, v, decay of a chunk; of the second: q,
-// within, decay of the chunk before. The first hands its operands to the second as its lanes have them.
+// A block's shared memory. Buffers of the first warp: k, inverse, v, decay of a chunk; of the second: q, within, decay
+// of the previous chunk. The first warp hands its operands to the second in the layout of its lanes.
 template <int kDim, int kStages>
 struct Places {
   static constexpr uint32_t kKeys = kChunk * kDim * 2, kValues = kChunk * kSlice * 2, kDecay = kChunk * 8;
@@ -30,15 +30,15 @@ struct Places {
   static __device__ uint32_t barrier(uint32_t turn) { return kBarriers + turn % kStages * 8; }
 };
 
-// What a block walks through: the chunks of one sequence, for one head and slice of columns.
+// What a block walks through: the chunks of one sequence, for one head and a range of columns.
 struct Walk {
   Sequence s;
   uint32_t slot, chunks, head, slice;  // slot of the first chunk
   uint32_t turn;                       // of the first chunk: how often buffers were filled before
 };
 
-// The copies of one turn. On Hopper the copy engine makes them, asked by one lane, and a barrier counts their bytes;
-// elsewhere all lanes of the warp copy, and the warp waits.
+// The copies of one turn. On Hopper the copy engine makes them, requested by one lane, and a barrier counts their
+// bytes. Elsewhere all lanes of the warp copy, and the warp waits.
 struct Copies {
   uint32_t barrier, bytes = 0;
   __device__ void add(char* to, const void* from, uint32_t size) {
@@ -65,8 +65,8 @@ __device__ inline void fill_zero(char* from, char* to) {
   for (char* p = from + threadIdx.x % 32 * 16; p < to; p += 512) *reinterpret_cast<uint4*>(p) = make_uint4(0, 0, 0, 0);
 }
 
-// A warp asks for what the first warps need of chunk n, and the second ones of chunk n - 1. Rows that a chunk has not
-// weigh nothing, but must be numbers: those of k and v are zeros.
+// A warp requests what the first warps need of chunk n, and the second ones of chunk n - 1. Rows beyond a short chunk
+// have weight 0 but must be numbers: those of k and v are filled with zeros.
 template <int kDim, int kStages>
 __device__ inline void bring(const Chunks& c, const Walk& w, uint32_t n, char* memory) {
   using P = Places<kDim, kStages>;
@@ -102,7 +102,7 @@ __device__ inline void bring(const Chunks& c, const Walk& w, uint32_t n, char* m
   copies.end();
 }
 
-// Waits until a turn's copies are there, and all warps are done with those of the turn before.
+// Waits until a turn's copies have arrived, and all warps are done with those of the previous turn.
 template <int kDim, int kStages>
 __device__ inline void next_turn(uint32_t turn, char* memory) {
 #if __CUDA_ARCH__ >= 900
@@ -113,7 +113,7 @@ __device__ inline void next_turn(uint32_t turn, char* memory) {
   __syncthreads();
 }
 
-// The lower 16 x 16 blocks of `tile` [64, 64], transposed, behind x: sums [16, 64] += x [16, 64] tile^T.
+// sums [16, 64] += x [16, 64] tile^T, by the lower 16 x 16 blocks of `tile` [64, 64].
 __device__ inline void multiply_lower(float (&sums)[8][4], const uint32_t (&x)[4], uint32_t tile, uint32_t k) {
   uint32_t b[4];
 #pragma unroll
@@ -129,8 +129,7 @@ __device__ inline void hand_over(char* to, const uint32_t (&a)[4]) {
   *reinterpret_cast<uint4*>(to) = make_uint4(a[0], a[1], a[2], a[3]);
 }
 
-// Element e of tile n of a product: column g or g + 8 of the values (e / 2), row 8 n + 2 t or the one behind it (e %
-// 2).
+// Element e of tile n of a product: column g or g + 8 of the values (e / 2), row 8 n + 2 t or the next one (e % 2).
 
 // The state as operands, and r = S^T K^T [16, 64].
 template <int kDim>
@@ -172,7 +171,7 @@ __device__ inline void advance(float (&s)[kDim / 8][4], uint32_t turn, uint32_t 
   const char* place = memory + P::first(turn);
   const uint32_t keys = shared_at(place);
   char* hand = memory + P::hand(turn, tile) + lane * 16;
-  // Nothing is written to shared memory while fragments are read: that would hold up those behind it.
+  // Nothing is written to shared memory while fragments are read: a store would hold up later reads.
   float r[8][4] = {};
   uint32_t state[kDim / 16][4];
   multiply_keys<kDim>(s, keys, state, r);
@@ -213,7 +212,7 @@ __device__ inline void advance(float (&s)[kDim / 8][4], uint32_t turn, uint32_t 
   add_keys<kDim>(s, scaled, keys);
 }
 
-// The second warp of a tile, a turn behind the first: O of chunk n, written where V was.
+// The second warp of a tile, one turn later than the first: O of chunk n, written over V.
 template <int kDim, int kStages>
 __device__ inline void give_out(const Chunks& c, const Walk& w, uint32_t n, uint32_t tile, const char* memory) {
   using P = Places<kDim, kStages>;
@@ -259,7 +258,7 @@ __device__ inline void give_out(const Chunks& c, const Walk& w, uint32_t n, uint
   }
 }
 
-// One warp's columns of the state, as `advance` has them: read, or written.
+// One warp's columns of the state, in the layout of `advance`: read, or written.
 template <int kDim, bool kRead>
 __device__ inline void move_state(const Chunks& c, const Walk& w, uint32_t tile, float (&s)[kDim / 8][4]) {
   const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, column = w.slice * kSlice + tile * 16;
@@ -296,7 +295,7 @@ __global__ void __launch_bounds__(kWalkThreads, 1) walk(const __grid_constant__ 
   __syncthreads();
 #endif
   release_next();
-  bool waited = false;  // states are those of earlier steps: they are read before the kernels in front have ended
+  bool waited = false;  // states are written by earlier steps only, so they are read before the previous kernels end
   uint32_t turn = 0;
   for (uint32_t seq = blockIdx.z; seq < step->seqs; seq += gridDim.z) {
     Walk w;

@@ -1,4 +1,4 @@
-// What the kernels of GATED_DELTA for prompts hand to each other.
+// Data that the kernels of GATED_DELTA for prompts pass to each other.
 //
 // The delta rule over chunks of 64 rows (Yang et al. 2024, "Gated Delta Networks", section 3.3). Let K, Q [64, key_dim]
 // and V [64, value_dim] be a chunk's rows, G_i the sum of log decays up to row i, S [key_dim, value_dim] the state
@@ -6,6 +6,7 @@
 //   U = (I + L)^-1 diag(beta) (V - diag(exp G) K S)
 //   O = diag(exp G) Q S + W U,   W_ij = (q_i . k_j) exp(G_i - G_j) for j <= i, else 0
 //   S' = exp(G_64) S + K^T diag(exp(G_64 - G)) U
+//
 // All decays are exp of differences that are not positive.
 #pragma once
 
@@ -34,13 +35,13 @@ struct Chunks {
 
 // Convolution, SiLU, norms of q and k: writes q, k and v.
 swy_status record_mix(const Recording& r, const Chunks& c);
-// Per chunk: inverse, within and decay. Also keeps the last inputs of the convolution, which `mix` has read by then.
+// Per chunk: inverse, within and decay. Also keeps the last inputs of the convolution, which `mix` has read before.
 swy_status record_triangles(const Recording& r, const Chunks& c);
 // Walks through the chunks of each sequence of more than `few` rows: o and the state.
 swy_status record_chunks(const Recording& r, const Chunks& c);
-// The same for the others, token by token.
+// The same for the other sequences, token by token.
 swy_status record_few(const Recording& r, const Chunks& c);
-// Bytes of shared memory that this needs of a block.
+// Bytes of shared memory that a block needs.
 uint32_t least_block_memory();
 // y = rms_norm(o) * w * silu(z).
 swy_status record_gated_norm(const Recording& r, const Chunks& c);

@@ -1,7 +1,7 @@
 // GATED_DELTA for prompts: sequences of the step that have few rows, token by token, beside others that have many.
 //
-// A chunk costs the same however few rows it has, and a block would walk through all sequences one by one. Here every
-// sequence has blocks of its own. A warp owns four columns of one head's state, eight lanes to a column.
+// A chunk costs the same however few rows it has, and one block would walk through all sequences one by one. So every
+// sequence has its own blocks. A warp owns four columns of one head's state, eight lanes per column.
 #include "gated_delta_chunks.cuh"
 #include "matrix.cuh"
 

@@ -1,4 +1,4 @@
-// GATED_DELTA for prompts, what stands before and behind the rule: convolution, SiLU and norms of q and k; gated norm.
+// GATED_DELTA for prompts, before and after the rule: convolution, SiLU and norms of q and k; gated norm.
 #include "gated_delta_chunks.cuh"
 #include "matrix.cuh"
 
@@ -16,7 +16,7 @@ __device__ inline Four load_four(const float* p) {
   return {v.x, v.y, v.z, v.w};
 }
 
-// What a warp works on: a head of q or k, or 128 columns of v; each lane has four neighbouring channels.
+// The work of a warp: a head of q or k, or 128 columns of v. Each lane has four neighbouring channels.
 struct Unit {
   uint32_t channel;  // of this lane
   bool there, normed, query;
@@ -49,8 +49,8 @@ __device__ inline Unit unit_of(const Chunks& c, uint32_t number) {
   return u;
 }
 
-// Writes one row's silu(sum) for this lane's channels, where the kernels behind look for it. before: rows of the
-// sequence in front; slot: of its first chunk.
+// Writes one row's silu(sum) for this lane's channels, where the next kernels read it. before: rows of earlier
+// sequences; slot: of the sequence's first chunk.
 __device__ inline void put(const Delta& d, const Unit& u, uint32_t before, uint32_t slot, const Four& sum) {
   Four v;
   float squares = 0;
@@ -71,7 +71,7 @@ __device__ inline void put(const Delta& d, const Unit& u, uint32_t before, uint3
       make_uint2(pack_bf16(v.x[0], v.x[1]), pack_bf16(v.x[2], v.x[3]));
 }
 
-// The last kTaps weights of this lane's channels; where there are fewer, those before are zero.
+// The last kTaps weights of this lane's channels; missing ones are zero.
 __device__ inline void load_taps(const Delta& d, uint32_t channel, float (&tap)[kTaps][4]) {
   const uint32_t taps = d.kernel;
   if (taps == kTaps && d.conv.dtype == SWY_BF16) {
@@ -93,7 +93,7 @@ __device__ inline void load_taps(const Delta& d, uint32_t channel, float (&tap)[
   }
 }
 
-// Rows of several sequences, or the first ones of one. Lane i knows the sequence of row i.
+// Rows of several sequences, or the first ones of one. Lane i has the sequence of row i.
 __device__ inline void mix_ragged(const Chunks& c, const Unit& u, const Four (&window)[kGroup + kTaps - 1],
                                   const float (&tap)[kTaps][4], uint32_t begin, uint32_t end, uint32_t own,
                                   const Sequence& s) {
@@ -178,7 +178,7 @@ __global__ void __launch_bounds__(kMixWarps * 32, kMixBlocks)
   }
 }
 
-// Where a lane's four columns of a row's first head lie, and whether anything is there.
+// Where a lane's four columns of a row's first head lie, and whether they exist.
 struct Place {
   uint64_t tile;  // of the first head
   uint32_t inside;
@@ -241,8 +241,8 @@ __global__ void __launch_bounds__(kWarps * 32, kNormBlocks)
 
 }  // namespace
 
-// What a warp knows when it begins (weights, its sequence) is worth more rows than one group has: as many as fill the
-// device once, or for long prompts some times.
+// What a warp loads at its start (weights, its sequence) should serve more rows than one group has: as many groups as
+// fill the device once, or for long prompts several times.
 swy_status record_mix(const Recording& r, const Chunks& c) {
   constexpr uint32_t kResident = kMixBlocks * kMixWarps, kMostGroups = 4;  // warps of a multiprocessor
   const uint32_t units = 2 * c.d.key_heads + ceil_div(c.d.values(), 128), rows = r.bucket().rows;

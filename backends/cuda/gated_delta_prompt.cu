@@ -1,4 +1,4 @@
-// GATED_DELTA for prompts: its kernels in order, and when it serves.
+// GATED_DELTA for prompts: its kernels in order, and when it is used.
 #include "gated_delta_chunks.cuh"
 
 namespace gpu {
@@ -51,7 +51,7 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
   return SWY_OK;
 }
 
-// Activations pass through memory more than twice, and each kernel begins with some dependent loads.
+// Activations pass through memory more than twice, and each kernel begins with several dependent loads.
 double cost(const swy_op& op, const swy_bucket& bucket) {
   const auto& a = attrs_of(op);
   const double state = static_cast<double>(a.value_heads) * a.key_dim * a.value_dim;

@@ -1,11 +1,13 @@
 // GATED_DELTA where every sequence has one row: the whole step in one kernel, on Hopper.
 //
-// A cluster of blocks serves one key head of one sequence: its value heads, each cut into slices of 32 columns. A warp
-// keeps four columns of the state in registers, and asks for them before the kernels in front have ended: a slot is
-// written by earlier steps only. The blocks of a cluster have all read the old inputs of the convolution before one of
-// them writes the new ones, and share what the norm needs. Where that is left to who reads the result (kRaw), the
-// blocks are no cluster: the device has no room for 16 clusters at once beside another kernel, and the last would begin
-// late. Then the last block that has read writes the inputs that all of them share.
+// A cluster of blocks serves one key head of one sequence: its value heads, each divided into slices of 32 columns. A
+// warp keeps four columns of the state in registers, and requests them before the previous kernels have ended: only
+// earlier steps write a slot. All blocks of a cluster have read the old inputs of the convolution before one of them
+// writes the new ones, and they share the sums for the norm.
+//
+// If the reader of the result computes the norm (kRaw), the blocks are no cluster: the device has no room for 16
+// clusters beside another kernel, and the last one would begin late. Then the last block that has read the shared
+// inputs writes them.
 #include <cooperative_groups.h>
 
 #include "gated_delta.cuh"
@@ -73,12 +75,12 @@ __global__ void __launch_bounds__(kThreads)
   stamps.take_place();
   depend();
   stamps.note(kWaited);
-  float newest[kChannels];  // asked for in front of the gates' arithmetic
+  float newest[kChannels];  // loaded before the gates are computed
 #pragma unroll
   for (int i = 0; i < kChannels; ++i) {
     newest[i] = channel[i] != 0xffffffffu ? d.qkv[uint64_t{s.first} * channels + channel[i]] : 0.0f;
   }
-  // One warp for all: the first one has the most channels, the last one the fewest.
+  // One warp each: the first warp has the most channels, the last one the fewest.
   if (warp == kThreads / 32 - 1 && active) {
     const float2 of = gates(d, gate_of, s.first, head);
     if (lane == 0) shared_gate = of;
@@ -99,8 +101,8 @@ __global__ void __launch_bounds__(kThreads)
     if (j < dim) squares_q = fmaf(u, u, squares_q);
     if (j >= dim && j < 2 * dim) squares_k = fmaf(u, u, squares_k);
   }
-  // The new inputs: this block's own, of v; or those of q and k, once all blocks of the key head have read the old
-  // ones.
+  // Writes the new inputs: this block's own, of v; and those of q and k once all blocks of the key head have read the
+  // old ones.
   const auto keep_inputs = [&](bool own) {
 #pragma unroll
     for (int i = 0; i < kChannels; ++i) {
@@ -119,7 +121,7 @@ __global__ void __launch_bounds__(kThreads)
   squares_k = warp_sum(squares_k);
   if (lane == 0) scratch[warp] = squares_q, scratch[8 + warp] = squares_k;
   __syncthreads();
-  uint32_t before = 0;  // blocks that have read: what this one read it has used, or it were not here
+  uint32_t before = 0;  // how many blocks have read; this block has used what it read, or it would not be here
   if (kRaw && threadIdx.x == 0) before = atomicAdd(readers + blockIdx.y * d.key_heads + key_head, 1u);
   if (kRaw) keep_inputs(true);
   stamps.note(kArrived);
@@ -130,7 +132,8 @@ __global__ void __launch_bounds__(kThreads)
   const float scale_k = rsqrtf(total_k + d.l2_eps);
   const float v = there ? mixed[2 * dim + warp * 4 + lane / 8] : 0.0f;
   const float2 gate = active ? shared_gate : make_float2(0, 0);
-  // With s the state's column before the step, the output is q (exp(g) s + k delta): its three products at once.
+  // With s the state's column before the step, the output is q (exp(g) s + k delta): computes its three products at
+  // once.
   float key[N][4], of_key = 0, of_query = 0, both = 0;
 #pragma unroll
   for (int n = 0; n < N; ++n) {
@@ -153,7 +156,7 @@ __global__ void __launch_bounds__(kThreads)
     of_query += __shfl_xor_sync(kAll, of_query, x);
     both += __shfl_xor_sync(kAll, both, x);
   }
-  const float delta = gate.x * (v - gate.y * scale_k * of_key) * scale_k;  // times the key as it lies there
+  const float delta = gate.x * (v - gate.y * scale_k * of_key) * scale_k;  // times the key as it lies in shared memory
   const float o = scale_q * fmaf(gate.y, of_query, delta * both);
 #pragma unroll
   for (int n = 0; n < N; ++n) {
@@ -195,7 +198,7 @@ __global__ void __launch_bounds__(kThreads)
       d.y[to] = active ? out[threadIdx.x] * scale * plain_at(d.norm, mine) * silu(d.z[to]) : 0.0f;
     }
   }
-  cluster.sync();  // nobody leaves while its shared memory is read
+  cluster.sync();  // no block exits while another reads its shared memory
 #endif
 }
 
@@ -208,7 +211,7 @@ swy_status record_step(const Recording& r, const Delta& d) {
   uint32_t* readers = nullptr;  // [sequences, key heads]
   if (kRaw) {
     readers = take_counters(r.list, r.bucket().seqs * a.key_heads, r.error);
-    if (readers == nullptr) return SWY_UNSUPPORTED;  // the reason is given already
+    if (readers == nullptr) return SWY_UNSUPPORTED;  // the message has been set already
   }
   return launch_clusters(r, delta_step<N, kRaw>, kRaw ? 1 : cluster_of(a),
                          dim3(a.key_heads * cluster_of(a), r.bucket().seqs), kThreads, 0, d, slices_of(a), readers,
@@ -233,7 +236,7 @@ double cost(const swy_op& op, const swy_bucket& bucket) {
   return cost_of(row_bytes(op) + 8.0 * a.value_heads * a.key_dim * a.value_dim * bucket.seqs, 0);
 }
 
-// Sums up in another order than the kernels for prompts.
+// Adds in another order than the kernels for prompts.
 constexpr Kernel kKernels[] = {
     {"gated_delta.step", SWY_OP_GATED_DELTA, kAlways, SWY_F32, supports, cost, nullptr, record}};
 

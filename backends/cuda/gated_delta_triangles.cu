@@ -1,8 +1,8 @@
-// GATED_DELTA for prompts: what each chunk needs of itself, all chunks at once.
+// GATED_DELTA for prompts: matrices that depend on one chunk only, for all chunks at once.
 //
-// A block has one chunk of one key head. K K^T and Q K^T are the same for all value heads of it; decays and beta make
-// L and W of them. X = (I + L)^-1 is found by blocks of 16: those of the diagonal by substitution in fp32, a thread per
-// column, the others from them by products in tf32, X_IJ = -X_II sum over K < I of L_IK X_KJ, J <= K. A warp has 16
+// A block has one chunk of one key head. K K^T and Q K^T are the same for all value heads of it; decays and beta turn
+// them into L and W. X = (I + L)^-1 is found by blocks of 16: the diagonal ones by substitution in fp32, one thread per
+// column; the others from them by products in tf32, X_IJ = -X_II sum over K < I of L_IK X_KJ, J <= K. A warp has 16
 // columns of X, transposed, so that one product's sums are the next one's first operand.
 #include "gated_delta_chunks.cuh"
 #include "matrix.cuh"
@@ -13,8 +13,8 @@ namespace {
 constexpr uint32_t kThreads = 128, kStride = kChunk + 8, kPair = 2;  // value heads at a time
 constexpr uint32_t kKeepers = 16;                                    // blocks per sequence that keep inputs
 
-// The last kernel - 1 inputs of an active sequence: part `part` of kKeepers of the channels. A channel's inputs are all
-// read before one is written: the slots may be the same.
+// Keeps the last kernel - 1 inputs of an active sequence: part `part` of kKeepers of the channels. All inputs of a
+// channel are read before one is written, since the slots may be the same.
 __device__ inline void keep_inputs(const Delta& d, const swy_step* step, uint32_t seq, uint32_t part) {
   constexpr uint32_t kMost = 3, kAtOnce = 4, kStep = kKeepers * kThreads;
   if (seq >= step->seqs) return;
@@ -51,7 +51,7 @@ __device__ inline void keep_inputs(const Delta& d, const swy_step* step, uint32_
   }
 }
 
-// Inverts the blocks of the diagonal in place, a thread per column. All threads of the block come here.
+// Inverts the diagonal blocks in place, one thread per column. All threads of the block must call this.
 __device__ inline void invert_diagonal(float (*l)[kChunk][kStride]) {
   const uint32_t top = threadIdx.x / 16 % 4 * 16, column = threadIdx.x % 16;
   float(*block)[kStride] = l[threadIdx.x / kChunk] + top;
@@ -74,8 +74,8 @@ __device__ inline void invert_diagonal(float (*l)[kChunk][kStride]) {
   for (uint32_t i = 0; i < 16; ++i) block[i][top + column] = x[i];
 }
 
-// sums [16, 16] += x [16, 16] block^T, in tf32. x is laid out as sums are: of columns m a thread has 2 t and 2 t + 1,
-// which the instruction is told are t and t + 4.
+// sums [16, 16] += x [16, 16] block^T, in tf32. x has the layout of sums: a thread has columns 2 t and 2 t + 1, which
+// are passed to the instruction as t and t + 4.
 __device__ inline void multiply_block(float (&sums)[2][4], const float (&x)[2][4], const float (*block)[kStride]) {
   const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
 #pragma unroll
@@ -93,7 +93,7 @@ __device__ inline void multiply_block(float (&sums)[2][4], const float (&x)[2][4
   }
 }
 
-// Columns 16 warp to 16 warp + 15 of X diag(beta), written as a tile; l: L, with the inverted blocks on its diagonal.
+// Columns 16 warp to 16 warp + 15 of X diag(beta), written as a tile; l: L with inverted diagonal blocks.
 __device__ inline void invert_columns(const float (*l)[kStride], const float* beta, uint16_t* inverse) {
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const float low = beta[warp * 16 + g], high = beta[warp * 16 + 8 + g];
@@ -165,7 +165,7 @@ __device__ inline void gates_of(const Chunks& c, const Part& chunk, uint32_t hea
   __syncthreads();
 }
 
-// Rows 16 warp to 16 warp + 15 of one head's L and W. `kk`, `qk`: what a thread has of K K^T and Q K^T.
+// Rows 16 warp to 16 warp + 15 of one head's L and W. `kk`, `qk`: this thread's elements of K K^T and Q K^T.
 __device__ inline void write_products(const float (&kk)[8][4], const float (&qk)[8][4], const float* sum,
                                       const float* beta, float (*l)[kStride], uint16_t* within) {
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;

@@ -1,10 +1,10 @@
 // Products of many rows on Hopper: 256 rows of a weight at a time, as they lie in memory, times up to 128 rows of
-// activations, in bf16 with fp32 sums.
+// activations, in bf16 with fp32 sums. (README.md has a glossary.)
 //
-// A block stays on its multiprocessor and walks over a list of tiles. One warpgroup asks the copy engine for spans of
-// 128 elements of the weight's rows and of the activations; others bring the weights into the registers of the first
-// operand of wgmma, each its part of the rows, while the products of the registers before are under way. Activations
-// are the second operand, so that their number is padded to a multiple of 8 only.
+// A block stays on its multiprocessor and walks over a list of tiles. One warpgroup requests spans of 128 elements of
+// the weight's rows and of the activations from the copy engine. The others unpack the weights into the registers of
+// wgmma's first operand, each for its part of the rows, while the products of the previous registers run. Activations
+// are the second operand, so their number is padded to a multiple of 8 only.
 //
 // Which elements of the sum an instruction takes is free, as long as both operands agree. A thread of a quad takes 32
 // consecutive elements of a span (grouped_rows.cuh). Activations come as panels (panels.cuh).
@@ -19,9 +19,8 @@ namespace gpu {
 
 #ifdef SWY_HOPPER
 
-// The producing warpgroup. One thread takes some 130 instructions for a span, as long as its bytes need: they are
-// shared out among four warps, which go on by themselves. The barrier of a span opens when all that was asked for has
-// come.
+// The requesting warpgroup. A span takes about 130 instructions, as long as its bytes take to arrive, so four warps
+// share the spans and work independently. The barrier of a span opens when all of it has arrived.
 enum class Producer : uint32_t { first_half, scales, second_half, activations };  // warps
 
 // The first 128 rows of a tile's weights, or the second.
@@ -56,7 +55,7 @@ __device__ inline void ask_scales(const GroupedPipe& p, const GroupedTile& t, ui
   }
 }
 
-// The same by a warp, where the copy engine cannot take them.
+// The same by a warp's loads, if the copy engine cannot take them.
 __device__ inline void bring_scales(const GroupedPipe& p, const GroupedTile& t, uint32_t eight) {
   barrier_wait(p.scales_empty(p.scale_slot), p.scale_phase ^ 1);
   auto* to = reinterpret_cast<uint16_t*>(p.memory + p.scales + p.scale_slot * kScaleSlotBytes);
@@ -73,7 +72,7 @@ __device__ inline void bring_scales(const GroupedPipe& p, const GroupedTile& t, 
   if (threadIdx.x % 32 == 0) barrier_arrive(p.scales_full(p.scale_slot));
 }
 
-// All tiles of this block that are its business, span by span.
+// Requests all tiles of this block, span by span.
 template <class Work, class Each>
 __device__ inline void each_span(const Work& work, Each each) {
   const uint32_t total = work.total();
@@ -84,7 +83,7 @@ __device__ inline void each_span(const Work& work, Each each) {
   }
 }
 
-// By a whole warp.
+// A whole warp calls this.
 template <class Work>
 __device__ inline void produce_scales(GroupedPipe& p, const Work& work) {
   each_span(work, [&](const GroupedTile& t, uint32_t span) {
@@ -100,7 +99,7 @@ __device__ inline void produce_scales(GroupedPipe& p, const Work& work) {
   });
 }
 
-// By one thread: its part of every span, as soon as there is room.
+// One thread calls this: requests its part of every span, as soon as there is room.
 template <swy_dtype kDtype, Producer kPart, class Work>
 __device__ inline void produce_spans(GroupedPipe& p, const Work& work) {
   each_span(work, [&](const GroupedTile& t, uint32_t span) {
@@ -115,7 +114,7 @@ __device__ inline void produce_spans(GroupedPipe& p, const Work& work) {
   });
 }
 
-// `waits`: whether the activations come from the kernel in front, which is to be waited for.
+// `waits`: whether the activations come from the previous kernel, so that it must be waited for.
 template <swy_dtype kDtype, class Work>
 __device__ inline void produce(GroupedPipe& p, const Work& work, bool waits) {
   const auto part = static_cast<Producer>((threadIdx.x - kConsumers<Work::kBlocks>) / 32);
@@ -150,7 +149,7 @@ __device__ inline void multiply_unit(float (&acc)[kBlocks][N / 2], const uint32_
   products_commit();
 }
 
-// Waits for a span, and reads what this thread has of its weights.
+// Waits for a span, and reads this thread's part of its weights.
 template <swy_dtype kDtype, class Rows>
 __device__ inline void load_span(GroupedPipe& p, const GroupedTile& tile, uint32_t span, bool affine, Rows& rows) {
   const uint32_t lane = threadIdx.x % 32, shift = tile.w0->group_shift, eight = eight_of(shift, span);
@@ -194,7 +193,7 @@ __device__ inline void multiply_spans(GroupedPipe& p, const GroupedTile& tile, f
       multiply_unit<N, kBlocks>(acc, a[u % 2], x + u / 2 * 64 + u % 2 * 4);
       products_wait<1>();
       rows.keep_unit(a[(u + 1) % 2]);
-      // The products with the span before are done.
+      // The products of the previous span are done.
       if (u == 0 && span > tile.begin && lane == 0) barrier_arrive(p.empty(previous));
     }
     previous = p.slot;
@@ -218,8 +217,8 @@ __device__ inline void consume_tile(GroupedPipe& p, const Work& work, const Grou
   work.template store<N>(p, tile, acc);
 }
 
-// This block's tiles from i to end, which have N rows of activations or a few less. Returns the next one.
-// One loop for each N: a switch within one loop takes registers that the products then lack.
+// This block's tiles from i to end that have N rows of activations or a few less. Returns the next tile. Each N has its
+// own loop: a switch inside one loop takes registers that the products need.
 template <swy_dtype kDtype, int N, class Work>
 __device__ inline uint32_t consume_class(GroupedPipe& p, const Work& work, uint32_t i, uint32_t end) {
   uint4 next = i < end ? work.entry(i) : uint4{};
@@ -248,23 +247,23 @@ __device__ inline void consume(GroupedPipe& p, const Work& work) {
   }
 }
 
-// A whole kernel, with depend() and release_next(): all threads of the block come here. `waited`: the activations are
-// older than the kernel in front, for which the caller waits at the end. `work` has
+// A whole kernel, with depend() and release_next(): all threads of the block must call this. `waited`: the activations
+// are older than the previous kernel, for which the caller waits at the end. `work` has
 //   kBlocks, kOrder   of a consumer's rows
 //   kReadOnce         whether most weights belong to one tile
-//   kWaits            first, or ahead if its tiles are older than the kernel in front
-//   kRows             of activations in every tile; 0: up to kMostRows, in steps of kStep, those of more groups of 8
-//                     before those of fewer
-//   total(), total(g) tiles; those of g groups or more
-//   entry(i)          what a table says of a tile, read ahead of its use; tile(i, entry)
-//   store<N>(pipe, tile, acc), finish()   for the consumers
+//   kWaits            first, or ahead if its tiles are older than the previous kernel
+//   kRows             rows of activations in every tile; 0: up to kMostRows, in steps of kStep, those of more groups of
+//                     8 before those of fewer
+//   total(), total(g) number of tiles; of those with g groups or more
+//   entry(i)          the table's entry of a tile, read before it is used; tile(i, entry)
+//   store<N>(pipe, tile, acc), finish()   called by the consumers
 template <swy_dtype kDtype, class Work>
 __device__ inline void grouped_product(const Work& work, const GroupedShape& shape, char* shared, bool waited = false) {
   GroupedPipe p(shared, shape, kDtype, kConsumers<Work::kBlocks>);
   if (Work::kWaits == Waits::first) depend();
   if (Work::kWaits == Waits::first || waited) release_next();
   if (threadIdx.x >= kConsumers<Work::kBlocks>) {
-    fewer_registers<Work::kBlocks == 1 ? 32 : 24>();  // with those of the consumers, all that the block has
+    fewer_registers<Work::kBlocks == 1 ? 32 : 24>();  // with those of the consumers, all registers of the block
     produce<kDtype>(p, work, Work::kWaits == Waits::ahead && !waited);
   } else {
     more_registers<Work::kBlocks == 1 ? 112 : 240>();

@@ -1,4 +1,4 @@
-// The host's side of grouped.cuh: weights as the copy engine sees them, and a block's shared memory.
+// The host's side of grouped.cuh: weights as the copy engine sees them, and the layout of a block's shared memory.
 #pragma once
 
 #include <cuda.h>
@@ -12,8 +12,7 @@ constexpr uint32_t kPanelBytes = 2048, kMostTileGroups = 16;  // of eight rows o
 constexpr uint32_t kMostStages = 8, kScaleSlots = 2, kScalePlane = kTileRowsOfWeight * 16;
 constexpr uint32_t kScaleSlotBytes = 2 * kScalePlane;
 
-// Threads of a kernel whose warpgroups have 64 * kBlocks rows of a tile each, and one more that asks for what they
-// need.
+// Threads of a kernel whose warpgroups have 64 * kBlocks rows of a tile each, plus one warpgroup that requests data.
 template <int kBlocks>
 constexpr uint32_t kConsumers = 128 * kTileRowsOfWeight / (64 * kBlocks);
 template <int kBlocks>
@@ -25,14 +24,14 @@ struct StreamedWeight {
   CUtensorMap scales, offsets;  // boxes of 8 groups by 128 rows
   const uint16_t *scale_data, *offset_data;
   uint32_t rows, groups, group_shift;
-  bool scales_mapped;  // else the copy engine cannot take them
+  bool scales_mapped;  // otherwise the copy engine cannot take them
 };
 
 // Whether a weight can be streamed, and its description. Errors: a driver without matrix copies.
 bool streamable(const swy_tensor& tensor);
 swy_status stream_weight(const Weight& w, StreamedWeight* out, swy_error* error);
 
-// How a block's shared memory is cut.
+// Layout of a block's shared memory.
 struct GroupedShape {
   uint32_t stages, most_rows;  // of activations per tile; a multiple of 8
   bool staged;                 // room for a tile's result
@@ -51,7 +50,7 @@ struct GroupedShape {
     return 1024 + stages * stage_bytes(d) + scale_bytes(d) + staging_bytes() + 256;
   }
 };
-// Consumers give a stage back when they have the next one: with a single one they would wait for each other.
+// Consumers release a stage when they have the next one: with a single stage they would wait for each other.
 constexpr uint32_t kLeastStages = 2;
 static_assert(GroupedShape{kLeastStages, 8 * kMostTileGroups, true}.bytes(SWY_BF16) <= kProcessorMemory - kBlockMemory);
 inline GroupedShape grouped_shape(uint64_t block_memory, swy_dtype d, uint32_t most_rows, bool staged) {

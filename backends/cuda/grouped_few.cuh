@@ -1,6 +1,6 @@
-// Grouped products of 4-bit weights with few rows of activations (grouped.cuh): m16n8k16 of each warp instead of wgmma,
-// with operands that are laid out alike. Four warps share a scheduler, so that instructions count as much as what waits
-// for shared memory and for sums.
+// Grouped products of 4-bit weights with few rows of activations (grouped.cuh): each warp uses m16n8k16 instead of
+// wgmma, with operands of the same layout. Four warps share a scheduler, so the number of instructions matters as much
+// as waiting for shared memory and for sums.
 #pragma once
 
 #include "grouped_pipe.cuh"
@@ -14,10 +14,10 @@ constexpr bool few_rows = kDtype == SWY_I4&& kBlocks == 1 && N <= kFewRows;
 
 #ifdef SWY_HOPPER
 
-// What one thread has of one row of a 4-bit weight in a span. A nibble in the lowest eight bits of a bf16 is that
-// number times 2^-133, or 2^-129 in the upper four: one AND, and one fma with the scale and the offset of nibbles (-8
-// scales without offsets) makes it a weight, rounded once. Scales are below 2^16, so that 2^-18 of a weight can be
-// made.
+// One thread's part of one row of a 4-bit weight in a span. A nibble in the lowest eight bits of a bf16 is that number
+// times 2^-133; in the upper four of them, times 2^-129. So one AND, and one fma with the scale and the offset of
+// nibbles (-8 scales if the weight has no offsets), make it a weight, rounded once. Scales are below 2^16, so 2^-18 of
+// a weight can be represented.
 struct FewRow {
   static constexpr float kScale = 0x1p111f, kUpper = 0x1p-18f, kLower = 0x1p-22f;  // of factors; weights that result
   uint4 q;
@@ -54,11 +54,11 @@ struct FewRow {
   }
 };
 
-// Where in a stage, and in a box of scales, a lane's part of any span lies, in bytes. Kept in registers, since the
-// compiler would rather make them again for each span.
+// Where a lane's part of any span lies in a stage, and in a box of scales, in bytes. Kept in registers, since the
+// compiler would otherwise compute them again for each span.
 template <RowOrder kOrder>
 struct FewPlace {
-  // Rows from a thread's first to its other.
+  // Distance from a thread's first row to its second.
   static constexpr uint32_t kNext = kOrder == RowOrder::pairs ? kBoxRows : 2;
   uint32_t weights, scales, x, element;
   bool leads;  // of its warp
@@ -72,14 +72,14 @@ struct FewPlace {
   }
 };
 
-// What one thread has of a span: its part of the weights' rows, and of N rows of activations.
+// One thread's part of a span: of the weights' rows, and of N rows of activations.
 template <int N, RowOrder kOrder>
 struct FewSpan {
   FewRow rows[2];
-  uint32_t x[N / 8][4][4];  // [group of 8 rows][unit]: what goes with FewRow's lower pairs, then with the upper ones
+  uint32_t x[N / 8][4][4];  // [group of 8 rows][unit]: matches FewRow's lower pairs, then its upper ones
 
-  // By a whole warp, from the pipe's next stage, which it gives back. boxed: spans of a box of scales, less one; a box
-  // begins with span 0.
+  // A whole warp calls this. Reads the pipe's next stage and releases it. boxed: spans of a box of scales, less one; a
+  // box begins with span 0.
   __device__ void take(GroupedPipe& p, const GroupedTile& tile, const FewPlace<kOrder>& at, uint32_t span,
                        uint32_t boxed, bool affine) {
     if ((span & boxed) == 0) barrier_wait(p.scales_full(p.scale_slot), p.scale_phase);
@@ -106,7 +106,7 @@ struct FewSpan {
     if (at.leads) barrier_arrive(p.scales_empty(p.scale_slot));
     p.next_scales();
   }
-  // sums += products of weights times kLower, and of those times kUpper.
+  // sums += products of weights times kLower, and of weights times kUpper.
   __device__ void multiply(bool affine, float (&sums)[2][N / 8][4]) const {
     __nv_bfloat162 f[2][2];
 #pragma unroll

@@ -1,5 +1,5 @@
-// What a grouped product's warps share (grouped.cuh): its tiles, and the ring in shared memory through which spans
-// come.
+// Data that the warps of a grouped product share (grouped.cuh): its tiles, and the ring in shared memory through which
+// spans pass.
 #pragma once
 
 #include "device_code.cuh"
@@ -19,7 +19,7 @@ struct GroupedTile {
   uint4 what;            // of the caller
 };
 
-// When a kernel waits for those in front: before all else, or for its activations alone.
+// When a kernel waits for the previous ones: at its start, or before it reads its activations.
 enum class Waits { first, ahead };
 
 #ifdef SWY_HOPPER
@@ -67,7 +67,7 @@ struct GroupedPipe {
   }
 };
 
-// Which eight groups of scales a span belongs to.
+// The group of eight scales that a span belongs to.
 __device__ inline uint32_t eight_of(uint32_t group_shift, uint32_t span) { return ((span * kSpan) >> group_shift) / 8; }
 
 #endif  // SWY_HOPPER

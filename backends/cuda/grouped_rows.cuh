@@ -1,5 +1,5 @@
-// What a thread of a grouped product has of a weight's rows, and how it brings them into the registers of the first
-// operand of wgmma.
+// One thread's part of a weight's rows in a grouped product, and its conversion into the registers of wgmma's first
+// operand.
 #pragma once
 
 #include "device_code.cuh"
@@ -10,7 +10,7 @@ namespace gpu {
 
 #ifdef SWY_HOPPER
 
-// What one thread has of one row of a weight in a span: 32 elements, and their scale and offset.
+// One thread's part of one row of a weight in a span: 32 elements, and their scale and offset.
 template <swy_dtype kDtype>
 struct SpanRow {
   static constexpr int kPieces = kDtype == SWY_BF16 ? 4 : kDtype == SWY_I8 ? 2 : 1;
@@ -63,7 +63,7 @@ struct SpanRow {
   }
 
  private:
-  // (bits & mask) | magic in one instruction, which takes one constant.
+  // (bits & mask) | magic in one instruction, which can take only one constant.
   template <uint32_t kMask>
   static __device__ uint32_t masked(uint32_t bits, uint32_t magic) {
     uint32_t r;
@@ -77,9 +77,9 @@ struct SpanRow {
   }
 };
 
-// Which row of the tile a consumer's acc[m][4 n + 2 h + e] belongs to. kPairs: the row of the tile's second half that
-// goes with acc[m][4 n + e] is in acc[m][4 n + 2 + e], where kBlocks is 1, or else in acc[m + 1][..]. Otherwise 4 *
-// kBlocks neighbouring rows are in every fourth pair of lanes: 4 kBlocks (g / 2) + 4 m + 2 h + g % 2.
+// The row of the tile to which a consumer's acc[m][4 n + 2 h + e] belongs. kPairs: the row of the tile's second half
+// that goes with acc[m][4 n + e] is in acc[m][4 n + 2 + e] if kBlocks is 1, and otherwise in acc[m + 1][..]. Without
+// kPairs 4 * kBlocks neighbouring rows are in every fourth pair of lanes: 4 kBlocks (g / 2) + 4 m + 2 h + g % 2.
 enum class RowOrder { pairs, neighbours };
 template <int kBlocks, RowOrder kOrder>
 __device__ inline uint32_t tile_row(uint32_t m, uint32_t h) {
@@ -88,7 +88,7 @@ __device__ inline uint32_t tile_row(uint32_t m, uint32_t h) {
   return kBlocks == 1 ? h * kBoxRows + warp * 8 + g : m * kBoxRows + warp * 16 + h * 8 + g;
 }
 
-// What one thread has of all its rows.
+// One thread's part of all its rows.
 template <swy_dtype kDtype, int kBlocks, RowOrder kOrder>
 struct SpanRows {
   SpanRow<kDtype> rows[kBlocks][2];

@@ -1,4 +1,4 @@
-// The kernels of this backend, one list per file, and what recording one needs.
+// The kernels of this backend, one list per file, and the functions that record them.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -66,7 +66,7 @@ std::span<const Kernel> candidates_kernels();
 
 // The table that the host sees.
 std::vector<swy_kernel> make_kernels();
-// Whether the sampler's arithmetic has the normative bits on this device.
+// Whether the sampler's arithmetic gives the required bits on this device.
 swy_status check_sampling(const swy_device& device, swy_error* error);
 
 // Estimates: bytes at the rate of memory, multiply-adds at a rate that plain kernels reach, and the launch.
@@ -75,28 +75,31 @@ inline double cost_of(double bytes, double multiply_adds, double launches = 1) {
   return 2.0 * launches + (memory > math ? memory : math);
 }
 
-// Whether code for compute capability 9.0 runs there. It is compiled for that alone: every other device, newer ones
-// too, runs the PTX of 8.0, in which kernels that need 9.0 are empty.
+// Whether the device runs code for compute capability 9.0. That code is compiled for 9.0 only: every other device,
+// newer ones too, runs the PTX of 8.0, in which kernels that need 9.0 are empty.
 inline bool is_hopper(const swy_device& device) { return device.capability == 90; }
 
-// Shared memory of a multiprocessor of Hopper, and what each block takes of it besides what its kernel asks for.
+// Shared memory of a multiprocessor of Hopper, and the amount that each block takes of it in addition to its kernel's
+// request.
 constexpr uint32_t kProcessorMemory = 228 * 1024, kBlockMemory = 1024;
-// What keeps a second block of the launch from a multiprocessor: more than half of its memory, with what each block
-// takes besides. A multiprocessor without a block of the kernel in front would get two, and another one none.
+// More than half of a multiprocessor's memory, less the amount that each block takes in addition: this prevents two
+// blocks of a launch on one multiprocessor. Otherwise a multiprocessor without a block of the previous kernel would get
+// two, and another one none.
 constexpr uint32_t kAlone = 113 * 1024 + 128;
 static_assert(kAlone + kBlockMemory > kProcessorMemory / 2);
 
 // ---- launching
 
-// The largest share of a multiprocessor's memory that shared memory can have beside the cache, for this kernel.
+// Requests the largest share of the multiprocessor's memory as shared memory instead of cache, for this kernel.
 inline swy_status take_largest_share(const Recording& r, const void* kernel) {
   return check(
       cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared),
       "reserving a share of shared memory", r.error);
 }
 
-// Starts a kernel so that it may begin before the one before it has ended: every kernel waits by itself (depend() in
-// device_code.cuh) before it reads what others wrote, and before it returns. `cluster`: blocks of a cluster, along x.
+// Starts a kernel so that it may begin before the previous one has ended. Each kernel waits itself (depend() in
+// device_code.cuh) before it reads the results of others, and before it returns. `cluster`: blocks of a cluster, along
+// x.
 template <class... Params, class... Args>
 swy_status launch_clusters(const Recording& r, void (*kernel)(Params...), uint32_t cluster, dim3 grid, dim3 block,
                            size_t shared_bytes, Args&&... args) {
@@ -107,8 +110,8 @@ swy_status launch_clusters(const Recording& r, void (*kernel)(Params...), uint32
                              static_cast<int>(shared_bytes));
     if (e != cudaSuccess) return check(e, "reserving shared memory", r.error);
   }
-  // All kernels of a step of one row ask for the same split between cache and shared memory: a multiprocessor changes
-  // it only when nothing runs there, so that the next kernel could not begin beside this one.
+  // All kernels of a step of one row request the same split between cache and shared memory. A multiprocessor changes
+  // the split only when nothing runs there, so a kernel with another split could not begin beside the current one.
   if (r.bucket().rows == 1) {
     const swy_status s = take_largest_share(r, reinterpret_cast<const void*>(kernel));
     if (s != SWY_OK) return s;
@@ -139,7 +142,7 @@ swy_status launch(const Recording& r, void (*kernel)(Params...), dim3 grid, dim3
   return launch_clusters(r, kernel, 1, grid, block, shared_bytes, static_cast<Args&&>(args)...);
 }
 
-// Hands out parts of the workspace, each aligned to 256 bytes; with no base it only measures.
+// Assigns parts of the workspace, each aligned to 256 bytes; without a base it only measures.
 class Arena {
  public:
   explicit Arena(void* base) : base_(static_cast<char*>(base)) {}
@@ -158,7 +161,7 @@ class Arena {
 
 }  // namespace gpu
 
-// Leaves the calling function with the status of an expression that is not SWY_OK.
+// Returns from the calling function if the status of an expression is not SWY_OK.
 #define SWY_CUDA_TRY(expression)                                                    \
   do {                                                                              \
     if (const swy_status status_ = (expression); status_ != SWY_OK) return status_; \

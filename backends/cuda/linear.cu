@@ -16,7 +16,7 @@ __global__ void __launch_bounds__(kVectorWarps * 32)
   });
 }
 
-// One warp per output element (blockIdx.y: row of x); no alignment is asked for.
+// One warp per output element (blockIdx.y: row of x); no alignment is required.
 __global__ void linear_plain(const __grid_constant__ Projection p, const swy_step* step) {
   depend();
   release_next();

@@ -1,7 +1,7 @@
 // RMS_NORM_LINEAR, LINEAR and LINEAR_ADD of one row on Hopper (boxes.cuh).
 //
-// A block has some tiles of 16 rows, and all of their columns in shared memory before the kernels in front have ended.
-// The blocks behind those have up to 16 rows of a plain weight each (the gates of the delta rule).
+// A block has some tiles of 16 rows, and all of their columns in shared memory before the previous kernels have ended.
+// Further blocks have up to 16 rows of a plain weight each (the gates of the delta rule).
 #include "linear_boxes.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ struct Boxes {
   uint32_t tile_blocks;  // the blocks before those of plain rows
   uint32_t scale_bytes;  // of a tile
   float per_dim;         // 1 over the elements that a norm is over
-  Weight like;           // one of the quantized weights: all are of one encoding
+  Weight like;           // one of the quantized weights; all have the same encoding
   bool quantized[SWY_LINEAR_MAX_WEIGHTS];
   uint32_t map[SWY_LINEAR_MAX_WEIGHTS];
 
@@ -38,7 +38,7 @@ struct Maps {
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-// What this lane's eight elements of a slice are multiplied by, before anything is known of them.
+// Factors of this lane's eight elements of a slice; they need no input of the step.
 template <bool kHeads>
 __device__ inline void factors_of(const Boxes& b, uint32_t slice, float (&factors)[8]) {
   const uint32_t lane = threadIdx.x % 32;
@@ -53,7 +53,7 @@ __device__ inline void factors_of(const Boxes& b, uint32_t slice, float (&factor
   }
 }
 
-// The eight elements as the product takes them; adds the squares of the whole slice to `squares`.
+// The eight elements in the form that products need; adds the squares of the whole slice to `squares`.
 template <bool kHeads>
 __device__ inline void finish_eight(const Boxes& b, const float (&factors)[8], const float (&z)[8], float (&v)[8],
                                     float& squares) {
@@ -76,7 +76,8 @@ __device__ inline void finish_eight(const Boxes& b, const float (&factors)[8], c
   }
 }
 
-// What a warp has: one slice of some of the block's tiles. With few slices two teams of warps have half of them each.
+// The work of a warp: one slice of some of the block's tiles. With few slices, two teams of warps have half of the
+// tiles each.
 template <uint32_t kTeams>
 struct Share {
   static constexpr uint32_t kColumns = kSliceWarps / kTeams;
@@ -92,7 +93,7 @@ struct Share {
   bool exists;  // the slice
 };
 
-// What a warp asks for: `count` tiles from `tile` on, of its slice, to `boxes`.
+// A warp's requests: `count` tiles from `tile` on, of its slice, to `boxes`.
 struct SliceBoxes {
   char* boxes;
   uint32_t slice, tile, count;
@@ -106,7 +107,7 @@ struct SliceBoxes {
   }
 };
 
-// Each warp asks for its first tile, the first one for the scales of all as well.
+// Each warp requests its first tile, the first warp also the scales of all.
 __device__ inline void begin_tiles(const Maps& maps, const Boxes& b, const SliceBoxes& own, uint32_t first,
                                    uint32_t tiles, char* scales, Asked& scales_arrived) {
   const Projection& p = b.p;
@@ -124,10 +125,10 @@ __device__ inline void begin_tiles(const Maps& maps, const Boxes& b, const Slice
     scales_arrived.ask_scales(reinterpret_cast<uint16_t*>(scales + lane * b.scale_bytes), p.weights[w],
                               uint64_t{first + lane - p.first_task[w]} * kTileRows, kTileRows);
   }
-  __syncthreads();  // all barriers are there
+  __syncthreads();  // all barriers are initialised
 }
-// And for the others when the one before has come: with all of them on their way, the kernel in front would wait for
-// its activations behind them.
+// Requests each further tile when the previous one has arrived: with all of them in transfer, the previous kernel's
+// reads of activations would be delayed.
 __device__ inline void ask_for_others(const Maps& maps, const Boxes& b, const SliceBoxes& own) {
 #pragma unroll 1
   for (uint32_t i = 1; i < own.count; ++i) {
@@ -142,7 +143,7 @@ __device__ inline float* place_of_row(const Boxes& b, uint32_t first, uint32_t t
   const uint32_t row = threadIdx.x / 4;
   if (threadIdx.x % 4 != 0 || row >= tiles * kTileRows) return nullptr;
   const uint32_t w = weight_of_task(b.p, first + row / kTileRows);
-  return b.p.y[w] + ((first - b.p.first_task[w]) * kTileRows + row);  // the block may begin in front of it
+  return b.p.y[w] + ((first - b.p.first_task[w]) * kTileRows + row);  // the block's rows may begin before it
 }
 
 template <bool kHeads, uint32_t kTeams>
@@ -161,7 +162,7 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
   if (!kHeads) release_next();
   begin_tiles(maps, b, asked, first, tiles, scales, scales_arrived);
   stamps.note(kAsked);
-  const bool empty = step_rows(step, p.domain) == 0;  // nothing is given out, but what was asked for must come
+  const bool empty = step_rows(step, p.domain) == 0;  // writes nothing, but requested data must arrive
   float factors[8];
   if (mine.exists) factors_of<kHeads>(b, mine.slice, factors);
   float* to = empty ? nullptr : place_of_row(b, first, tiles);
@@ -177,7 +178,7 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
   if (!mine.exists) clear_shares(own, share, mine.count);
   pin(own), pin(in_box), pin(share), pin(joined), pin(apart), pin(count), pin(tiles_at), pin(scales_at);
   pin(to), pin(added), pin(from), pin(gate);
-  if (kHeads) release_next();  // earlier, the router would take room that gate_up needs
+  if (kHeads) release_next();  // earlier, the router would take the room that gate_up needs
   ask_for_others(maps, b, asked);
   stamps.take_place();
   depend();
@@ -213,8 +214,8 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
   stamps.end();
 }
 
-// Up to 16 rows of one plain weight; warps share the columns, as above, and the second half of them has the second
-// half of the rows.
+// Up to 16 rows of one plain weight. Warps share the columns as above; the second half of the warps has the second half
+// of the rows.
 __device__ void multiply_plain(const Boxes& b, const swy_step* step) {
   constexpr uint32_t kWarpRows = kPlainRows / 2;
   __shared__ float part[kPlainWarps * kPlainRows];
@@ -236,7 +237,7 @@ __device__ void multiply_plain(const Boxes& b, const swy_step* step) {
     if (works && early && own + r < rows)
       pieces[r] = load_piece(weight.data + ((first + own + r) * p.width / 8 + warp * 32 + lane) * 16);
   }
-  float factors[8] = {}, v[8] = {};  // of slices that there are not: 0
+  float factors[8] = {}, v[8] = {};  // 0 for slices that do not exist
   if (works) factors_of<false>(b, warp, factors);
   const bool empty = step_rows(step, p.domain) == 0;
   release_next();
@@ -286,7 +287,7 @@ __global__ void __launch_bounds__(kBesideThreads, 2)
 #endif
 }
 
-// Tiles per block: as many as let all blocks be there at once.
+// Tiles per block: as many as it takes for all blocks to run at once.
 uint32_t tiles_per_block(const swy_device& device, uint32_t tiles, uint32_t others) {
   const auto all = static_cast<uint32_t>(device.processors);
   return ceil_div(tiles, all > others ? all - others : 1);

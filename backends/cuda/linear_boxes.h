@@ -1,4 +1,5 @@
-// Projections of one row by boxes of their weights, and those of what the delta rule gives before its norm and gate.
+// Projections of one row by boxes of their weights, and projections of the delta rule's output before its norm and
+// gate.
 #pragma once
 
 #include "kernels.h"
@@ -17,7 +18,7 @@ struct Projection;
 
 // Whether an operation's weights from `first_weight` on can be recorded with record_boxes.
 swy_status supports_boxes(const swy_device& device, const swy_op& op, uint32_t first_weight, swy_error* error);
-// y = weights times x, normed as `p` says or, with `heads`, by heads.
+// y = weights times x, normed as `p` says or, with `heads`, per head.
 swy_status record_boxes(const Recording& r, const Projection& p, const HeadNorm* heads);
 
 }  // namespace gpu

@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(kFewMostWarps * 32, 1)
 uint32_t rows_of(const swy_op& op) { return static_cast<uint32_t>(op.inputs[0]->dims[0]); }
 uint32_t width_of(const swy_op& op) { return static_cast<uint32_t>(op.inputs[0]->dims[1]); }
 
-// What is to be cut.
+// The work to be divided.
 struct FewWork {
   uint32_t rows, slices, tiles, plain_tiles;
   Weight like;  // one of the quantized weights
@@ -36,13 +36,13 @@ FewWork work_of(const swy_op& op) {
   return work;
 }
 
-// Tiles of the quarter of a multiprocessor that has most: its warps are every fourth of a team.
+// Tiles of the fullest quarter of a multiprocessor; a quarter gets every fourth warp of a team.
 uint32_t most_of_quarter(uint32_t tiles, uint32_t team) {
   uint32_t first = 0;
   for (uint32_t w = 0; w < team; w += 4) first += w + team < tiles ? 2 : 1;
   return first;
 }
-// Warps for so many tiles: the fewest of those with which the quarters have least.
+// Warps for this many tiles: the fewest that leave the fullest quarter with the fewest tiles.
 uint32_t team_for(uint32_t tiles) {
   uint32_t best = ceil_div(tiles, kFewWarpTiles);
   for (uint32_t team = best + 1; team <= std::min(tiles, kFewMostWarps); ++team) {
@@ -51,9 +51,9 @@ uint32_t team_for(uint32_t tiles) {
   return best;
 }
 
-// Microseconds of an H200 besides the weights, the clusters' rounds one after the other: a multiprocessor gets and puts
-// down activations at 18 GB/s, its fullest quarter takes 33 cycles for products of 16 rows, 64 columns and 8 rows of
-// activations or 55 for bringing the weights into registers, and results go to other blocks at 14 GB/s.
+// Microseconds of an H200 besides the weights, with the clusters' rounds one after the other. A multiprocessor reads
+// and converts activations at 18 GB/s. Its fullest quarter takes 33 cycles for products of 16 rows, 64 columns and 8
+// rows of activations, or 55 to unpack the weights. Results go to other blocks at 14 GB/s.
 double time_of(const FewCut& c, uint32_t at_once) {
   const double rows = c.padded * 8;
   const double load = 1 + rows * c.groups * kFewGroup * 4 / 18e3;
@@ -64,7 +64,7 @@ double time_of(const FewCut& c, uint32_t at_once) {
   return rounds * (load + products + pushed);
 }
 
-// Cuts the work for clusters of 2^shift blocks, `at_once` of which there is room for; tiles is 0 where it does not fit.
+// Divides the work for clusters of 2^shift blocks, of which `at_once` can run at once; tiles is 0 if it does not fit.
 FewCut cut_for(const FewWork& work, uint32_t shift, uint32_t at_once, uint64_t most_bytes) {
   FewCut c{};
   c.shift = shift;
@@ -98,7 +98,7 @@ FewCut cut_for(const FewWork& work, uint32_t shift, uint32_t at_once, uint64_t m
   return c;
 }
 
-// The fastest cut, for a device with so many multiprocessors. A block alone is no cluster that it could push in.
+// The fastest division for a device with this many multiprocessors. A single block is no cluster, so it could not push.
 FewCut best_cut(const FewWork& work, uint32_t processors, uint64_t most_bytes, double* time) {
   FewCut best{};
   *time = 1e9;
@@ -125,8 +125,8 @@ FewKernel kernel_for(const FewCut& c) {
                          : linear_few<8, false>;
 }
 
-// How many clusters the device has room for at once: fewer than its multiprocessors make, where their groups do not
-// divide by a cluster.
+// How many clusters the device can run at once. That is less than multiprocessors / blocks if the device's groups of
+// multiprocessors are no multiple of a cluster.
 uint32_t clusters_at_once(const FewCut& c, FewKernel kernel, uint32_t processors) {
   const auto* function = reinterpret_cast<const void*>(kernel);
   cudaLaunchAttribute attribute{};
@@ -145,7 +145,8 @@ uint32_t clusters_at_once(const FewCut& c, FewKernel kernel, uint32_t processors
   return std::min(found > 0 ? found : 1u << 16, processors >> c.shift);
 }
 
-// The same kernel is in a list with more and with less memory: what it may have is the most, whichever came last.
+// The same kernel may be in lists with more and with less memory: its limit is the largest, whichever was recorded
+// last.
 swy_status allow_memory(const Recording& r, FewKernel kernel) {
   cudaFuncAttributes attributes{};
   const auto* function = reinterpret_cast<const void*>(kernel);

@@ -1,10 +1,10 @@
 // Projections of 2 to 64 rows with 4-bit weights on Hopper, made for memory's rate.
 //
-// A block has all of its weights on the way before the kernels in front have ended. Blocks of a cluster share the
-// columns, so that none reads more than its part of the activations, in fp32 as they are. m16n8k16 multiplies 128 + q,
-// which is a 4-bit q with other bits around it, with bf16 activations; the sum of each group of 64 begins with what the
-// 128 brings too much, and is scaled in fp32. What blocks and warps have of a result is pushed to the block that adds
-// it up and writes it.
+// A block requests all of its weights before the previous kernels have ended. The blocks of a cluster share the
+// columns, so that each reads only its part of the activations, in fp32. m16n8k16 multiplies 128 + q (a 4-bit q with
+// other bits around it, read as bf16) with bf16 activations. The sum of each group of 64 begins with the negative of
+// what the 128 adds, and is scaled in fp32. Partial results of blocks and warps are pushed to the block that adds them
+// up and writes them.
 //
 // Which column an instruction takes is free as long as both operands agree: lane 4 g + t has 16 neighbouring columns of
 // a group, from 16 t on, elements i and i + 4 of each eight as a pair.
@@ -16,7 +16,7 @@ namespace gpu {
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-// Which row of eight a lane reads, so that no two of a half warp meet in a bank.
+// The row of eight that a lane reads, so that a half warp has no bank conflicts.
 __device__ inline uint32_t box_row() { return threadIdx.x % 16 / 4 * 2 + threadIdx.x % 32 / 16; }
 
 template <int N, bool kAffine>
@@ -51,7 +51,7 @@ struct FewProducts : FewBlock<N, kAffine> {
     }
   }
 
-  // total += the products of M tiles, a team apart, with groups begin to end.
+  // total += the products of M tiles, with groups begin to end; consecutive tiles are one team apart.
   template <uint32_t M>
   __device__ void multiply(uint32_t tile, uint32_t begin, uint32_t end, float (&total)[kFewWarpTiles][N][4]) const {
     constexpr int kAtOnce = N == 1 || N == 8 ? 1 : 2;
@@ -88,7 +88,7 @@ struct FewProducts : FewBlock<N, kAffine> {
       if (kAffine) total[e] = fmaf(offset[e / 2], sum[e], total[e]);
     }
   }
-  // d = a group's products, which begin with c.
+  // d = the products of a group, beginning with c.
   template <uint32_t M, int K>
   __device__ static void multiply_group(const uint32_t (&a)[M][4][4], const char* x, const char* sums, float (&c)[K][4],
                                         float (&d)[M][K][4]) {
@@ -160,7 +160,7 @@ struct FewProducts : FewBlock<N, kAffine> {
 
   // ---- results
 
-  // All reads of this cluster's shared memory are over.
+  // Waits until all reads of this cluster's shared memory are over.
   __device__ void meet_before_pushing() {
     if (f.cut.apart) return;
     __syncwarp();
@@ -185,7 +185,8 @@ struct FewProducts : FewBlock<N, kAffine> {
     for (uint32_t i = 0; i < f.cut.blocks(); ++i) sum += shared.of_peers[i][m];
     return rsqrtf(sum / static_cast<float>(f.p.width) + f.p.eps);
   }
-  // Adds up piece i of this block's and writes it: rows 2 t and 2 t + 1 of eight of the activations, two of the weight.
+  // Adds up piece i of this block's pieces and writes it: rows 2 t and 2 t + 1 of eight of the activations, two of the
+  // weight.
   __device__ void write_piece(uint32_t i) {
     const uint32_t piece = (i << f.cut.shift) + rank, tile = first + piece / N, m0 = piece % N * 8 + lane % 4 * 2;
     const uint32_t w = weight_of_tile(tile), row0 = (tile - f.first[plain][w]) * kTileRows + box_row();
@@ -264,7 +265,7 @@ struct FewProducts : FewBlock<N, kAffine> {
     plain ? run_plain(step) : run_quantized(step);
     const uint32_t mine = owned();
     for (uint32_t i = warp; i < mine; i += f.cut.warps()) write_piece(i);
-    barrier_wait(&shared.pushed, 0);  // the block is there for as long as it is pushed to
+    barrier_wait(&shared.pushed, 0);  // the block must exist as long as others push to it
   }
 };
 

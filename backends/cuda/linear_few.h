@@ -1,4 +1,4 @@
-// How projections of a few rows are cut (linear_few.cuh).
+// How projections of a few rows are divided among blocks (linear_few.cuh).
 #pragma once
 
 #include "projection.cuh"
@@ -12,7 +12,7 @@ constexpr uint32_t kFewMostPlain = 512;  // rows of a plain weight
 constexpr uint32_t kFewPlainGroups = 4;  // that a warp with plain rows reads at once
 
 // A cluster has tiles of 16 rows of weights, and each of its blocks a share of their columns. A team of warps has one
-// or two tiles each; where tiles are few, `parts` teams share the block's columns. The clusters behind the first
+// or two tiles each; if tiles are few, `parts` teams divide the block's columns. The clusters after the first
 // `clusters` have tiles of plain weights, one per warp.
 struct FewCut {
   uint32_t shift;   // blocks of a cluster, as a power of two
@@ -23,13 +23,13 @@ struct FewCut {
   uint32_t scales;       // of a block's columns, per row; offsets are as many
   uint32_t scale_shift;  // groups of 64 columns of one scale, as a power of two; 31: one scale per row
   bool affine;
-  bool apart;  // what blocks push to each other has memory of its own
+  bool apart;  // data that blocks push to each other has memory of its own
 
   __host__ __device__ uint32_t blocks() const { return 1u << shift; }
   __host__ __device__ uint32_t slices() const { return groups / 4; }
   __host__ __device__ uint32_t warps() const { return team * parts; }
-  // Shared memory, in bytes: weights (or low terms of the activations), activations, sums of their groups, what they
-  // are multiplied by, scales; and what is pushed, 512 for each 16 rows of weights by 8 of activations.
+  // Shared memory, in bytes: weights (or low terms of the activations), activations, sums of their groups, factors of
+  // activations, scales; and pushed data, 512 for each 16 rows of weights by 8 of activations.
   __host__ __device__ uint32_t term_bytes() const { return groups * padded * 1024; }
   __host__ __device__ uint32_t x_at() const {
     const uint32_t weights = tiles * slices() * 2048, low = plain_clusters != 0 ? term_bytes() : 0;
@@ -41,7 +41,7 @@ struct FewCut {
   __host__ __device__ uint32_t pushed_at() const {
     return apart ? (scales_at() + tiles * 16 * scales * (affine ? 4 : 2) + 15) / 16 * 16 : 0;
   }
-  // Pieces of 512 bytes that a block gets from each part of each block.
+  // Pieces of 512 bytes that a block receives from each part of each block.
   __host__ __device__ uint32_t owned(bool plain) const {
     return ((plain ? plain_tiles : tiles) * padded + blocks() - 1) >> shift;
   }
@@ -59,7 +59,7 @@ struct Few {
   FewCut cut;
   uint32_t first[2][SWY_LINEAR_MAX_WEIGHTS + 1];
   uint32_t map[SWY_LINEAR_MAX_WEIGHTS];
-  Weight like;  // one of the quantized weights: all are of one encoding
+  Weight like;  // one of the quantized weights; all have the same encoding
 };
 struct FewMaps {
   CUtensorMap of[kFewMostWeights];

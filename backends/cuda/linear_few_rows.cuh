@@ -1,4 +1,4 @@
-// A block of linear_few.cuh until it multiplies: what it asks for before it waits, and the activations' second operand.
+// A block of linear_few.cuh before its products: its requests before the wait, and the activations' second operand.
 #pragma once
 
 #include "boxes.cuh"
@@ -34,7 +34,7 @@ __device__ inline void multiply_onto(float (&d)[4], const uint32_t (&a)[4], uint
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
 }
 
-// Two numbers as bf16, and what they then are.
+// Two numbers rounded to bf16, and the values of the rounded ones.
 struct RoundedPair {
   uint32_t bits;
   float low, high;
@@ -46,7 +46,7 @@ struct RoundedPair {
   }
 };
 
-// Eight 4-bit numbers as 128 more in bf16: a[0] and a[2] of two steps. `magic`: 0x43004300 in a register.
+// Eight 4-bit numbers q as 128 + q in bf16: a[0] and a[2] of two steps. `magic`: 0x43004300 in a register.
 __device__ inline void unpack_word(uint32_t word, uint32_t magic, uint32_t half, uint32_t (&first)[4],
                                    uint32_t (&second)[4]) {
   const auto pair = [&](uint32_t bits) {
@@ -86,7 +86,7 @@ struct FewBlock {
     while (i + 1 < f.p.count && tile >= f.first[plain][i + 1]) ++i;
     return i;
   }
-  // Of this cluster's pieces of results, those that this block writes: rank, rank + blocks, ...
+  // The pieces of this cluster's results that this block writes: rank, rank + blocks, ...
   __device__ uint32_t owned() const { return (tiles * N + f.cut.blocks() - 1 - rank) >> f.cut.shift; }
 
   __device__ void begin_barriers() {
@@ -100,7 +100,7 @@ struct FewBlock {
 
   // ---- before the wait
 
-  // Warps of the first team ask for their tiles: those of their number, and of that and the team's size.
+  // Warps of the first team request their tiles: warp w requests tile w, and tile w + warps of a team.
   __device__ void ask(const FewMaps& maps) {
     const uint32_t slices = f.cut.slices(), team = f.cut.team;
     if (plain || warp >= team || warp >= tiles) return;
@@ -114,7 +114,7 @@ struct FewBlock {
                shared_at(&shared.arrived[warp]));
     }
   }
-  // Scales of the block's columns, [row][scales], then offsets likewise; in pieces of T.
+  // Scales of the block's columns, [row][scales], then offsets in the same order; in pieces of T.
   template <class T>
   __device__ void bring_scales_as() {
     const uint32_t pieces = f.cut.scales * 2 / sizeof(T), all = tiles * kTileRows * pieces;
@@ -143,8 +143,8 @@ struct FewBlock {
 
   // ---- activations
 
-  // Eight elements of row m, those of unit u (8 columns), as the second operand; sums and squares of them. `by` is what
-  // they are multiplied by; kLow: their low terms too, instead of sums. Nothing is kept of rows that are not there.
+  // Eight elements of row m, those of unit u (8 columns), as the second operand; their sums and squares. `by`: the
+  // elements' factors; kLow: also their low terms, instead of sums. Nothing is stored for rows that do not exist.
   template <bool kLow>
   __device__ void put_eight(uint32_t m, uint32_t slice, bool there, const float (&by)[8], float (&v)[8]) {
     const uint32_t u = slice * 32 + lane, group = u / 8, n = m / 8;
@@ -173,7 +173,7 @@ struct FewBlock {
       if (there && u % 8 == 0) sums[0] = sums[2] = (kAffine ? -128.0f : -136.0f) * sum;
     }
   }
-  // All live rows. Some warps have a slice of 256 columns, and each of them some rows at a time.
+  // All live rows. Each warp has a slice of 256 columns, and some of the rows at a time.
   template <bool kLow>
   __device__ void put_rows() {
     constexpr uint32_t kAtOnce = N == 1 ? 2 : N == 2 ? 3 : 5;
@@ -197,7 +197,7 @@ struct FewBlock {
       }
     }
   }
-  // Every block needs the whole rows' squares.
+  // Every block needs the squares of whole rows.
   __device__ void push_squares() {
     if (!f.p.normed) return;
     for (uint32_t i = threadIdx.x; i < f.cut.blocks() * N * 2; i += blockDim.x) {

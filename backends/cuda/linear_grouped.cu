@@ -30,10 +30,10 @@ Way way_of(const swy_tensor& t) {
 constexpr uint32_t kMostParts = 8;          // of a tile's spans
 constexpr uint32_t kMostRowsInParts = 256;  // of a step: with more, all multiprocessors have tiles
 
-// Rows of activations per tile, in how many parts the spans of a tile are multiplied, and about how many hundredths of
-// a microsecond that takes on an H200: rounds over all multiprocessors, each of about the time of 60 rows and its own
-// per span; then the block that ends last adds the parts up, of tiles of more than 64 rows more slowly, since their
-// sums leave few registers for loads under way. The least of all sizes.
+// Rows of activations per tile, the number of parts into which the spans of a tile are divided, and the estimated time
+// in hundredths of a microsecond on an H200. The time counts rounds over all multiprocessors; each round takes about
+// the time of 60 rows and its own per span. The block that ends last adds up the parts, more slowly for tiles of more
+// than 64 rows, since their sums leave few registers for loads. The fastest of all sizes is taken.
 struct Tiling {
   uint32_t rows, parts;
   uint64_t time;
@@ -53,7 +53,7 @@ Tiling tiling(uint32_t rows, uint32_t steps, uint32_t spans, uint32_t processors
   return best;
 }
 
-// What lies in the workspace.
+// Layout of the workspace.
 struct Parts {
   uint8_t* panels;
   float *inverse, *partial, *joined;  // partial: of narrow products; joined: of wide ones
@@ -113,7 +113,7 @@ swy_status record_as(const Recording& r, GroupedLinear& p, const GroupedLinearWe
                 shape.bytes(kDtype), p, w, shape, r.list.step);
 }
 
-// The product with all weights of one encoding. `beside`: the kernel in front is that of the narrow weights.
+// The product with all weights of one encoding. `beside`: the previous kernel is that of the narrow weights.
 swy_status record_streamed(const Recording& r, const Parts& parts, Way way, bool& beside) {
   GroupedLinear p{};
   GroupedLinearWeights w{};
@@ -159,7 +159,7 @@ swy_status record_few(const Recording& r, const Parts& parts, const GroupedRows&
   return record_narrow(r, n, rows_of(r.op));
 }
 
-// The wide products, whose weights come before the rows are there, begin beside the narrow ones.
+// The wide products request their weights before the rows are ready, so they begin beside the narrow ones.
 swy_status record_grouped(const Recording& r) {
   Arena arena(r.operands.workspace());
   const Parts parts = place(arena, r.op, static_cast<uint32_t>(r.device().processors));
@@ -193,7 +193,7 @@ swy_status supports_grouped(const swy_device& device, const swy_op& op, const sw
   return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "no weight of many rows");
 }
 
-// Microseconds of an H200: 0.01 per span and row of the tiling; the weights' bytes where they take longer.
+// Microseconds of an H200: 0.01 per span and row of the tiling; or the time of the weights' bytes if that is longer.
 double cost_grouped(const swy_op& op, const swy_bucket&) {
   constexpr uint32_t kProcessors = 132;
   double bytes = 0;

@@ -1,5 +1,5 @@
-// Kernels of LINEAR and its fused forms for many rows on Hopper (grouped.cuh): the rows as panels, normed where a norm
-// belongs to the operation, and the products with all weights of one encoding in one launch.
+// Kernels of LINEAR and its fused forms for many rows on Hopper (grouped.cuh): converting rows to panels, normed if the
+// operation has a norm, and the products with all weights of one encoding in one launch.
 #pragma once
 
 #include "grouped.cuh"
@@ -20,7 +20,7 @@ struct GroupedRows {
 // blockIdx.x: row.
 static __global__ void __launch_bounds__(256) panel_rows(const __grid_constant__ GroupedRows p, const swy_step* step) {
   __shared__ float scratch[32];
-  release_next();  // who comes next asks for its weights, and waits for this kernel, which waits for those in front
+  release_next();  // the next kernel requests its weights, then waits for this one, which waits for earlier ones
   depend();
   const uint32_t row = blockIdx.x;
   if (row >= step_rows(step, p.domain)) return;
@@ -55,7 +55,7 @@ struct GroupedLinear {
   uint32_t parts;      // of the spans: each tile's are summed in order by the block that ends last
   float* partial;      // [tiles, parts, accumulators of 4, consumers, 4]
   uint32_t* counters;  // per tile
-  bool beside;         // the kernel in front lets this one begin once the panels are there; it is waited for at the end
+  bool beside;         // the previous kernel starts this one once the panels are ready; waited for at the end
 };
 struct GroupedLinearWeights {
   StreamedWeight w[SWY_LINEAR_MAX_WEIGHTS];
@@ -117,7 +117,7 @@ struct LinearWork {
       }
     }
   }
-  // Leaves a part's sums in memory; the block that comes last has those of all parts, and true.
+  // Writes a part's sums to memory. The block that comes last gets the sums of all parts, and true.
   __device__ bool join(const GroupedPipe& pipe, uint32_t number, float (&acc)[kBlocks][N / 2]) const {
     constexpr uint32_t kFours = kBlocks * N / 8, kThreads = kConsumers<kBlocks>;
     const uint32_t tile = number / p.parts;

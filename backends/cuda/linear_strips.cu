@@ -1,7 +1,7 @@
 // RMS_NORM_LINEAR, LINEAR, LINEAR_ADD, LM_HEAD and LM_HEAD_SAMPLE of one row on Hopper (strips.cuh).
 //
 // The blocks fill the device once, and each warp goes from strip to strip: one or two rows of a quantized weight. Plain
-// weights beside them (gates of some rows) are read as the vector kernels do, by the last warps.
+// weights of the same operation (gates of some rows) are read as by the vector kernels, by the last warps.
 #include "projection.cuh"
 #include "sampling.cuh"
 #include "strips.cuh"
@@ -19,7 +19,7 @@ struct Strips {
 };
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-// Which row of the plain weights, counted through all of them.
+// The row of the plain weights, counted over all of them.
 __device__ inline uint32_t plain_row(const Strips& s, uint32_t i, uint32_t* weight) {
   for (uint32_t w = 0; w < s.p.count; ++w) {
     if (s.quantized[w]) continue;
@@ -30,8 +30,8 @@ __device__ inline uint32_t plain_row(const Strips& s, uint32_t i, uint32_t* weig
   return 0;
 }
 
-// Stages the one row, with all that does not hang on the kernels in front before it waits for them. Returns what
-// results are multiplied by.
+// Stages the row. Everything that does not depend on the previous kernels is done before it waits for them. Returns the
+// factor of the results.
 __device__ inline float stage_row_early(const Projection& p, const swy_step* step, const Activations& x, bool empty) {
   __shared__ float squares[kVectorWarps];
   const uint32_t eights = p.width / 8, row = p.gather && !empty ? step_array<uint32_t>(step, step->logit_row_at)[0] : 0;
@@ -64,14 +64,14 @@ __device__ inline float stage_row_early(const Projection& p, const swy_step* ste
 }
 #endif
 
-// done(weight, row, sum) is called by one lane per row, and `begun` when the row of activations is there.
+// One lane per row calls done(weight, row, sum); `begun` is called when the row of activations is staged.
 template <bool kNibbles, int R, int UX, class Begun, class Done>
 __device__ inline void multiply_strips(const Strips& s, const swy_step* step, Begun begun, Done done) {
 #if __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) uint4 shared[];
   const Projection& p = s.p;
   const uint32_t lane = threadIdx.x % 32, warps = gridDim.x * kVectorWarps;
-  // Neighbouring strips go to different blocks, so that all have as many.
+  // Neighbouring strips go to different blocks, so that all have equally many.
   const uint32_t warp = threadIdx.x / 32 * gridDim.x + blockIdx.x, total = p.first_task[p.count];
   const Ring ring(reinterpret_cast<char*>(shared), s.ring);
   const uint32_t stages = s.ring.count();
@@ -95,11 +95,11 @@ __device__ inline void multiply_strips(const Strips& s, const swy_step* step, Be
     fetch<1, 8>(plain_rows, plain_rows.w.dtype, 0, pieces_of(plain_rows.w.dtype, p.width), plain_pieces);
   }
   release_next();
-  const bool empty = step_rows(step, p.domain) == 0;  // nothing is given out, but what was asked for must come
+  const bool empty = step_rows(step, p.domain) == 0;  // writes nothing, but requested data must arrive
   const Activations x(reinterpret_cast<char*>(shared) + s.ring.bytes(), p.forms, 1, p.width);
   const float inverse = stage_row_early(p, step, x, empty);
   begun();
-  // Kept in registers where there are few of them, and several strips to use them for.
+  // Activations are kept in registers if they are few, and several strips use them.
   constexpr bool kHold = UX <= (kNibbles ? 2 : 4);
   PieceX<kNibbles> mine[kHold ? UX : 1];
   const uint32_t pieces = p.width / (kNibbles ? 32 : 16);
@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
   });
 }
 
-// Draws while it multiplies, as head_sample in lm_head.cu does. blockIdx.x is a part of the vocabulary.
+// Samples while it multiplies, as head_sample in lm_head.cu does. blockIdx.x is a part of the vocabulary.
 template <bool kNibbles, int R, int UX>
 __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
     head_sample_strips(const __grid_constant__ Strips s, const __grid_constant__ Draws d, const swy_step* step) {
@@ -277,7 +277,7 @@ uint64_t workspace_sampled(const swy_device& device, const swy_op& op, const swy
   return draws_bytes(device, op, strip_blocks(device)) + op.weights[0]->dims[0] * 4;
 }
 
-// The same products as the vector kernels, summed up in another order.
+// The same products as the vector kernels, added in another order.
 constexpr Kernel kernel(const char* name, uint32_t op) {
   return {name, op, kAlways, SWY_BF16, supports_strips, cost, nullptr, record_linear};
 }

@@ -92,7 +92,7 @@ uint32_t rows_of(const swy_op& op) {
   return static_cast<uint32_t>(head(op) ? op.outputs[0]->dims[0] : op.inputs[0]->dims[0]);
 }
 
-// A weight that is no tile's is multiplied as few rows are.
+// Weights that tiles cannot read are multiplied by the kernels for few rows.
 swy_status record_other(const Recording& r, uint32_t weight, float* y, const Permute& x, uint32_t rows) {
   Projection p{};
   p.x = x.x;

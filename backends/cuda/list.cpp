@@ -60,7 +60,7 @@ swy_status list_submit(swy_list* list, const swy_submit* submit, swy_error* erro
   if (list->ticks != nullptr && device.profile->spans.on()) {
     if (const swy_status s = keep_spans(*list, error); s != SWY_OK) return s;
   }
-  // What it waits for was put on the same stream before.
+  // What the list waits for was put on the same stream before.
   return signal(device, submit, error);
 }
 

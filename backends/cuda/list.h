@@ -1,4 +1,4 @@
-// A command list while it is recorded and after.
+// A command list, during and after its recording.
 #pragma once
 
 #include <vector>
@@ -18,7 +18,7 @@ struct swy_list {
   cudaGraphExec_t executable = nullptr;
   uint32_t* counters = nullptr;  // zero between kernels
   uint64_t counters_used = 0;
-  // Timestamps (profile.h), if they were on when it began.
+  // Timestamps (profile.h), if they were on when the list was begun.
   uint64_t* ticks = nullptr;       // in the device's memory: of the beginning, and of each launch's end
   std::vector<const char*> spans;  // names of the launches
   const char* kernel = nullptr;    // that is being recorded
@@ -27,7 +27,7 @@ struct swy_list {
 
 namespace gpu {
 
-// Counters of one kernel, by which the last of some blocks knows that it is the last; the kernel leaves them zero.
+// Counters of one kernel, by which a block knows that it is the last one; the kernel leaves them at zero.
 uint32_t* take_counters(swy_list& list, uint32_t n, swy_error* error);
 
 }  // namespace gpu

@@ -1,7 +1,7 @@
 // LM_HEAD, LM_HEAD_SAMPLE and GATHER_ROWS: logits [logit rows, vocab] of the wanted rows.
 //
-// lm_head_sample.vector draws while it multiplies: of rows that the largest key decides (greedy, plain temperature) no
-// logit is written. Rows that are truncated, or whose log-probabilities are wanted, get theirs in the workspace.
+// lm_head_sample.vector samples while it multiplies: where the largest key decides (greedy, plain temperature), no
+// logit is written. Rows that are truncated, or whose log-probabilities are wanted, get their logits in the workspace.
 #include "projection.cuh"
 #include "sampling.cuh"
 
@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(kVectorWarps * 32)
     }
   });
   __syncthreads();
-  // Rows of activations are shared out over blockIdx.y; each sampling row belongs to one of them.
+  // Rows of activations are divided among blockIdx.y; each sampling row belongs to one of these.
   for (uint32_t i = threadIdx.x; i < samples; i += blockDim.x) {
     if (step_array<swy_sample_slot>(step, step->sample_at)[i].logit_row / M != blockIdx.y) continue;
     d.best[uint64_t{i} * d.parts + blockIdx.x] = best[i];

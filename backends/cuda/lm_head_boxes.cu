@@ -1,8 +1,8 @@
 // LM_HEAD and LM_HEAD_SAMPLE of one row on Hopper (boxes.cuh), at the rate of memory.
 //
-// Blocks fill the device once and take turns at pairs of tiles, 32 rows. In a block one warp asks for pairs, some
-// ahead; eight multiply, each its own columns; two add up what those have and draw from it. No warp waits for all
-// others: stages of weights and of sums are passed on through barriers in shared memory.
+// Blocks fill the device once and take turns at pairs of tiles, 32 rows. In a block one warp requests pairs in advance;
+// eight warps multiply, each its own columns; two warps add up their sums and sample. No warp waits for all others:
+// stages of weights and of sums are passed on through barriers in shared memory.
 #include <algorithm>
 
 #include "boxes.cuh"
@@ -35,11 +35,11 @@ uint32_t shared_bytes(const Weight& w) {
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-// What the warps of a block pass on.
+// Stages that the warps of a block pass on.
 struct HeadShared {
   uint64_t full[kStages], empty[kStages];  // weights: of all copies; of the warps that multiply
-  uint64_t given[kSums], taken[kSums];     // sums: of the warps that multiply; of the one that draws
-  // A warp's own: what makes activations integers, then the sums of its columns.
+  uint64_t given[kSums], taken[kSums];     // sums: given by the multiplying warps; taken by the sampling one
+  // A warp's own memory: the factors that make activations integers, then the sums of its columns.
   union {
     uint4 scratch[32];
     float sums[kSums][kPairRows];
@@ -54,13 +54,13 @@ struct HeadShared {
   }
 };
 
-// All of a warp are done with what `barrier` stands for.
+// Signals, for all lanes of a warp, that they are done with the stage of `barrier`.
 __device__ inline void warp_arrives(uint64_t& barrier) {
   __syncwarp();
   if (threadIdx.x % 32 == 0) barrier_arrive(shared_at(&barrier));
 }
 
-// Where a ring is: its stage, and how often it has been used.
+// Position in a ring: the stage, and how often it has been used.
 template <uint32_t kCount>
 struct Turn {
   uint32_t stage = 0, parity = 0;
@@ -72,8 +72,8 @@ struct Turn {
   }
 };
 
-// Scales, or offsets, of `rows` rows from `first` on: by one lane what the copy engine takes, which is multiples of 16
-// bytes; the rest of the last rows, which nobody overwrites, by all lanes.
+// Scales, or offsets, of `rows` rows from `first` on. One lane requests the multiples of 16 bytes, which the copy
+// engine takes. All lanes copy the rest of the last rows, which is never overwritten.
 __device__ inline uint32_t whole_bytes(const HeadBoxes& h, uint32_t rows) { return rows * h.w.groups * 2 / 16 * 16; }
 __device__ inline void copy_rest(uint16_t* to, const uint16_t* from, const HeadBoxes& h, uint32_t first,
                                  uint32_t rows) {
@@ -81,7 +81,7 @@ __device__ inline void copy_rest(uint16_t* to, const uint16_t* from, const HeadB
   if (i < rows * h.w.groups) to[i] = from[uint64_t{first} * h.w.groups + i];
 }
 
-// By one warp: asks for the block's pairs.
+// One warp calls this: requests the block's pairs.
 __device__ inline void ask_pairs(const CUtensorMap& map, const HeadBoxes& h, char* boxes, char* scales, HeadShared& s) {
   const uint32_t lane = threadIdx.x % 32, slices = slices_of(h.w), scale_bytes = scales_bytes(h.w, kPairRows);
   const uint32_t arrays = h.w.offsets != nullptr ? 2 : 1, array = lane - slices;
@@ -107,12 +107,13 @@ __device__ inline void ask_pairs(const CUtensorMap& map, const HeadBoxes& h, cha
   }
 }
 
-// A slice of the activations as the second operand, as SliceX but for its order: of each 64 elements lane 4 g + t has
-// the eight of words t and t + 4 of the weight, which it reads one by one, each where the first operand wants it.
+// A slice of the activations as the second operand, like SliceX but in another order: of each 64 elements, lane 4 g + t
+// has the eight that match words t and t + 4 of the weight. It reads these one by one, each directly into the first
+// operand.
 struct HeadX {
   uint32_t b[4][2][2];
   float scale, sum;
-  int eights;  // -8 times the integers' sum: what 4-bit weights without offsets are less
+  int eights;  // -8 times the integers' sum: corrects 4-bit weights without offsets
 
   __device__ HeadX(const float (&v)[8], uint4* scratch) {
     const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
@@ -131,7 +132,7 @@ struct HeadX {
     scale = x.scale, sum = x.sum;
     eights = -8 * static_cast<int>(x.sum);
   }
-  // Not to be computed again in a loop.
+  // Values that must not be computed again in a loop.
   __device__ static void keep(uint32_t& x) { asm volatile("" : "+r"(x)); }
 };
 
@@ -146,12 +147,12 @@ __device__ inline float load_half(uint32_t at) {
   return half_bits(v);
 }
 
-// Where a lane reads in shared memory: word t of row g of the first tile in its slice's box, and that row's scale of
-// its group.
+// Where a lane reads in shared memory: word t of row g of the first tile in its slice's box, and the scale of that row
+// and group.
 struct HeadPlace {
   uint32_t words, scale;
   uint32_t eight;    // bytes of scales of eight rows
-  uint32_t offsets;  // how far behind the scales the offsets are
+  uint32_t offsets;  // distance from scales to offsets
 };
 
 // A pair times a slice: sum[2 i + j] gets the share of group t of row g + 8 j of tile i.
@@ -188,15 +189,15 @@ __device__ inline void multiply_pair(const HeadPlace& at, const HeadX& x, float 
   }
 }
 
-// By a warp of each slice: its share of the block's pairs.
+// A warp of each slice calls this: computes its share of the block's pairs.
 template <bool kOffsets>
 __device__ inline void multiply_pairs(const HeadBoxes& h, const swy_step* step, const char* boxes, const char* scales,
                                       HeadShared& s, Stamps& stamps) {
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  const bool empty = step->logit_rows == 0;  // nothing is given out, but what was asked for must come
+  const bool empty = step->logit_rows == 0;  // writes nothing, but requested data must arrive
   const uint32_t row = empty ? 0 : step_array<uint32_t>(step, step->logit_row_at)[0];
   const uint32_t stage_bytes = slices_of(h.w) * kPairBytes, scale_bytes = scales_bytes(h.w, kPairRows);
-  const uint32_t shift = h.w.groups == 1 ? 31 : 31 - __clz(h.w.group / 64);  // of groups of 64, and of those there are
+  const uint32_t shift = h.w.groups == 1 ? 31 : 31 - __clz(h.w.group / 64);  // groups of 64 to the weight's groups
   const uint32_t first_words = shared_at(boxes) + warp * kPairBytes + g * (kBoxBytes + 16) + t * 4;
   const uint32_t first_scale = shared_at(scales) + 2 * (g * h.w.groups + ((4 * warp + t) >> shift));
   depend();
@@ -226,7 +227,7 @@ __device__ inline void multiply_pairs(const HeadBoxes& h, const swy_step* step, 
   stamps.note(kMultiplied);
 }
 
-// By the warps that draw, a pair each in turn: done(row, logit).
+// The sampling warps call this, with one pair each in turn: done(row, logit).
 template <class Done>
 __device__ inline void take_pairs(const HeadBoxes& h, const swy_step* step, HeadShared& s, Done done) {
   const uint32_t lane = threadIdx.x % 32, turn = threadIdx.x / 32 - kFirstDrawWarp;
@@ -282,7 +283,7 @@ __global__ void __launch_bounds__(kHeadThreads, 2)
 #endif
 }
 
-// Draws while it multiplies, as head_sample in lm_head.cu does. blockIdx.x is a part of the vocabulary.
+// Samples while it multiplies, as head_sample in lm_head.cu does. blockIdx.x is a part of the vocabulary.
 template <bool kOffsets>
 __global__ void __launch_bounds__(kHeadThreads, 2)
     head_sample_boxes(const __grid_constant__ CUtensorMap map, const __grid_constant__ HeadBoxes h,

@@ -1,6 +1,6 @@
 // LM_HEAD and LM_HEAD_SAMPLE of 2 to 32 rows on Hopper (lm_head_few.cuh), at the rate of memory.
 //
-// lm_head_sample.few draws while it multiplies: of rows that the largest key decides no logit is written.
+// lm_head_sample.few samples while it multiplies: for rows whose largest key decides, no logit is written.
 #include <algorithm>
 
 #include "lm_head_few.cuh"
@@ -14,21 +14,21 @@ constexpr uint32_t kRowsThreads = 128;
 
 #ifdef SWY_HOPPER
 
-// What a block has found of each sampling row.
+// A block's results for each sampling row.
 struct FoundByBlock {
   unsigned long long key[kHeadMostRows];
   uint32_t bad[kHeadMostRows];
 };
 
-// The sampling row of a lane. Where the largest logit decides, few are looked at closely: those that are not below
-// `bound`, which a block's warps share.
+// The sampling row of a lane. If the largest logit decides, only logits that are not below `bound`, which a block's
+// warps share, are examined.
 template <int N>
 struct LaneDraw {
   static constexpr uint32_t kApart = 32 / N, kIds = 16 / kApart;  // lanes of a row, and ids of each
   Draw r{};
   uint32_t row = 0;
   bool draws = false, filters = false;
-  uint32_t written = 0;  // a bit for each row whose logits are wanted, of all lanes
+  uint32_t written = 0;  // one bit for each row whose logits are wanted, over all lanes
 
   __device__ LaneDraw(const Draws& d, const swy_step* step) {
     const uint32_t i = threadIdx.x % N;
@@ -78,7 +78,7 @@ struct LaneDraw {
 
 #endif
 
-// The wanted rows as the second operand; those that are not there are left as they are.
+// Writes the wanted rows as the second operand; places of rows that do not exist keep their contents.
 __global__ void __launch_bounds__(kRowsThreads)
     head_rows(const __grid_constant__ HeadFew h, uint32_t n, const swy_step* step) {
 #ifdef SWY_HOPPER
@@ -133,14 +133,14 @@ __global__ void __launch_bounds__(kHeadThreads, 1)
 #endif
 }
 
-// ---- what a block has room for
+// ---- what fits into a block
 
-// Of a weight whose steps have up to `rows` wanted rows.
+// For a weight in steps with up to `rows` wanted rows.
 struct HeadFewCut {
-  uint32_t n, slots, blocks, shared_bytes;  // n: rows that there is room for
+  uint32_t n, slots, blocks, shared_bytes;  // n: rows that fit
 
   HeadFewCut(const swy_device& device, const Weight& w, uint32_t rows) {
-    constexpr uint32_t kOther = 2048;  // barriers and what is found; dynamic memory's alignment is besides
+    constexpr uint32_t kOther = 2048;  // barriers and sampling results; the alignment of dynamic memory comes on top
     n = rows <= 8 ? 8 : rows <= 16 ? 16 : kHeadMostRows;
     const uint32_t fixed = 1024 + head_rows_bytes(w.width, n) + head_staging_bytes(n);
     const auto room = static_cast<uint32_t>(device.block_memory) - kOther;
@@ -194,7 +194,7 @@ uint64_t workspace_sampled(const swy_device& device, const swy_op& op, const swy
          uint64_t{bucket.logit_rows} * op.weights[0]->dims[0] * 4;
 }
 
-// Records what makes the operand, too, which lies in the workspace.
+// Also records the kernel that makes the operand, which lies in the workspace.
 swy_status begin_few(const Recording& r, const HeadFewCut& cut, Arena& arena, HeadFew& h, CUtensorMap& map) {
   h.x = r.operands.input(0);
   h.w = r.operands.weight(0);

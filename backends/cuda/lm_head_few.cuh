@@ -1,11 +1,11 @@
 // LM_HEAD of 2 to 32 rows with 4-bit weights on Hopper, made for memory's rate.
 //
-// A small kernel brings the wanted rows into the order of a second operand, as bf16; every block copies them to its
-// shared memory. It has three warpgroups, each with its own tiles of 64 ids and its own ring, which a warp fills with
-// boxes of 64 ids and 256 columns; none waits for another. Weights go through registers to wgmma.
+// A small kernel writes the wanted rows in the order of a second operand, as bf16; every block copies them to its
+// shared memory. A block has three warpgroups, each with its own tiles of 64 ids and its own ring, which a warp fills
+// with boxes of 64 ids and 256 columns. None waits for another. Weights go through registers to wgmma.
 //
-// A nibble in the lowest bits of a bf16 is that number times 2^-133, in the next four times 2^-129: one AND, and one
-// fma with scale and offset, which are rounded to bf16 for that, makes it 2^-22 of a weight.
+// A nibble in the lowest bits of a bf16 is that number times 2^-133, in the next four bits times 2^-129. One AND, and
+// one fma with scale and offset (rounded to bf16 for this), make it 2^-22 of a weight.
 //
 // Which column an instruction takes is free as long as both operands agree: in each half of a box lane 4 g + t has 32
 // neighbouring columns, from 32 t on, eight (a word) at a time: elements 0 4, 2 6 in one instruction, 1 5, 3 7 in the
@@ -27,22 +27,22 @@ constexpr uint32_t kHeadMostSlots = 8, kHeadMostRows = 32, kHeadMostBoxes = 8, k
 
 struct HeadFew {
   const float* x;  // [rows, width]
-  uint4* operand;  // [columns / 64][n][64] bf16, n being the rows that there is room for; pieces exchanged as in boxes
+  uint4* operand;  // [columns / 64][n][64] bf16, n: rows that fit; pieces permuted as in boxes
   Weight w;
   uint32_t tiles, slots;  // slots: boxes of a ring
 };
 
-// N: rows of activations that there is room for.
+// N: rows of activations that fit.
 __host__ __device__ constexpr uint32_t head_rows_bytes(uint32_t width, uint32_t n) { return width * n * 2; }
 __host__ __device__ constexpr uint32_t head_staging_bytes(uint32_t n) { return kHeadTile * kHeadTeams * n * 4; }
 
 #ifdef SWY_HOPPER
 
-// Of a tile's 16 ids that a warp has, the one that lanes 4 g and on multiply first; the other is 8 more. So 8 lanes
-// that read at once do not meet in a bank.
+// Of a tile's 16 ids in a warp, the one that lanes 4 g and on multiply first; the other is 8 more. So 8 lanes that read
+// at once have no bank conflicts.
 __device__ inline uint32_t head_id(uint32_t g) { return g % 2 * 4 + g / 2; }
 
-// Shared memory by its address, which is found once and kept.
+// Shared memory by its address, which is computed once and kept.
 __device__ inline void pin(uint32_t& x) { asm volatile("" : "+r"(x)); }
 __device__ inline uint4 read_piece(uint32_t at) {
   uint4 v;
@@ -70,7 +70,7 @@ struct HeadFewShared {
   }
 };
 
-// Scales, or offsets, that a lane has of a tile: of rows head_id(g) and 8 more, those of boxes t and t + 4.
+// Scales, or offsets, of a tile in a lane: of rows head_id(g) and 8 more, for boxes t and t + 4.
 struct HeadScales {
   uint2 of[2][2];
 
@@ -84,7 +84,8 @@ struct HeadScales {
       for (uint32_t i = 0; i < 2; ++i) of[h][i] = __ldg(at + min(lane % 4 + 4 * i, boxes - 1));
     }
   }
-  // Of row h and this lane's groups of a box: of its first half, and of its second. `lane4`: the first lane with row g.
+  // Those of row h and this lane's groups of a box: of its first half, and of its second. `lane4`: the first lane with
+  // row g.
   __device__ void in_box(uint32_t h, uint32_t box, uint32_t lane4, uint32_t shift, float (&out)[2]) const {
     const bool later = box >= 4;
     const uint32_t first = __shfl_sync(kAll, later ? of[h][1].x : of[h][0].x, lane4 + box % 4);
@@ -94,7 +95,7 @@ struct HeadScales {
   }
 };
 
-// What makes nibbles of one group weights.
+// The factors that turn nibbles of one group into weights.
 struct HeadFactors {
   __nv_bfloat162 scales;  // of nibbles in the lowest bits, and in the next
   __nv_bfloat162 offset;  // twice
@@ -102,7 +103,7 @@ struct HeadFactors {
   __device__ explicit HeadFactors(float scale) {
     const __nv_bfloat162 both = __floats2bfloat162_rn(scale, scale);
     scales = __hmul2(both, __floats2bfloat162_rn(0x1p111f, 0x1p107f));
-    offset = __hmul2(both, __floats2bfloat162_rn(-0x1p-19f, -0x1p-19f));  // 8 less than what the bits say
+    offset = __hmul2(both, __floats2bfloat162_rn(-0x1p-19f, -0x1p-19f));  // offsets of the nibbles less 8
   }
   __device__ HeadFactors(float scale, float offset_of_nibbles) : HeadFactors(scale) {
     offset =
@@ -123,7 +124,7 @@ struct HeadFactors {
   }
 };
 
-// Elements 8 i to 8 i + 7 of row m as the second operand. n: rows that there is room for.
+// Elements 8 i to 8 i + 7 of row m as the second operand. n: rows that fit.
 __device__ inline void put_eight(const HeadFew& h, uint32_t n, uint32_t m, uint32_t i, const float4& a,
                                  const float4& b) {
   const uint32_t u = i % 4, t = i / 4 % 4;
@@ -134,7 +135,7 @@ __device__ inline void put_eight(const HeadFew& h, uint32_t n, uint32_t m, uint3
   put(0, a.x, b.x), put(1, a.z, b.z), put(2, a.y, b.y), put(3, a.w, b.w);
 }
 
-// One block. N: 8, 16 or 32 rows of activations, of which `rows` are there.
+// One block. N: 8, 16 or 32 rows of activations, of which `rows` exist.
 template <int N, bool kAffine>
 struct HeadBlock {
   const HeadFew& h;
@@ -155,7 +156,7 @@ struct HeadBlock {
   __device__ static uint32_t tiles_apart() { return kHeadTeams * gridDim.x; }
   __device__ char* slot_at(uint32_t slot) const { return ring + (team * h.slots + slot) * kHeadBoxBytes; }
 
-  // By one thread of each team: asks for the team's boxes.
+  // One thread of each team calls this: requests the team's boxes.
   __device__ void ask(const CUtensorMap& map) const {
     uint32_t slot = 0, parity = 1;
     for (uint32_t tile = first; tile < h.tiles; tile += tiles_apart()) {
@@ -169,7 +170,7 @@ struct HeadBlock {
     }
   }
 
-  // By one thread: asks for the activations.
+  // One thread calls this: requests the activations.
   __device__ void ask_rows() const {
     for (uint32_t box = 0; box < boxes; ++box) {
       constexpr uint32_t kBytes = head_rows_bytes(kHeadBoxColumns, N);
@@ -179,7 +180,7 @@ struct HeadBlock {
     }
   }
 
-  // acc = 2^-22 of a tile's product, as matrix_product gives it, with row g standing for head_id(g).
+  // acc = 2^-22 of a tile's product, in the layout of matrix_product, with row g standing for head_id(g).
   __device__ void multiply(const HeadScales& scales, const HeadScales& offsets, bool first_tile, uint32_t& slot,
                            uint32_t& parity, float (&acc)[N / 2]) const {
     constexpr uint32_t kBox = N * 512 / 16;  // a box's columns of the operand, in pieces
@@ -225,7 +226,7 @@ struct HeadBlock {
     keep(acc);
   }
 
-  // The warp's logits go to its staging: of id j of 16, see id_of, and row m at [j][m ^ turn_of(j)].
+  // Writes the warp's logits to its staging memory: id j of 16 (see id_of) and row m at [j][m ^ turn_of(j)].
   __device__ void stage(const float (&acc)[N / 2]) const {
     const uint32_t g = lane / 4, t = lane % 4;
     __syncwarp();
@@ -246,7 +247,7 @@ struct HeadBlock {
     return tile * kHeadTile + warp % kHeadTeamWarps * 16 + head_id(j % 8) + j / 8 * 8;
   }
 
-  // Writes what is staged of the rows of which `rows` has a bit: y [rows, vocab].
+  // Writes the staged logits of the rows whose bit is set in `rows`: y [rows, vocab].
   __device__ void write(float* y, uint32_t tile, uint32_t rows) const {
     const uint32_t c = lane % 4, vocab = h.w.rows, id = tile * kHeadTile + warp % kHeadTeamWarps * 16 + 4 * c;
     for (uint32_t m = lane / 4; m < N; m += 8) {
@@ -266,7 +267,7 @@ struct HeadBlock {
     }
   }
 
-  // The whole block. give(tile): called by each warp for each tile that is staged.
+  // The work of a block. Each warp calls give(tile) for each staged tile.
   template <class Give>
   __device__ void run(const CUtensorMap& map, Stamps& stamps, Give give) {
     if (threadIdx.x == kHeadReaders) shared.init(h.slots);
@@ -301,7 +302,7 @@ struct HeadBlock {
     scales.load(h.w.scales, h.w, tile);
     if (kAffine) offsets.load(h.w.offsets, h.w, tile);
   }
-  // A quarter of a box's columns as first operands, from what a lane has of the half's two rows.
+  // A quarter of a box's columns as first operands, from a lane's parts of the half's two rows.
   __device__ static void unpack_part(uint32_t part, const uint4 (&words)[2], const float (&scale)[2][2],
                                      const float (&offset)[2][2], uint32_t (&a)[4][4]) {
     const uint32_t half = part / 2;

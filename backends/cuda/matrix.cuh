@@ -1,7 +1,7 @@
 // Fragments of m16n8k16 products, read from tiles of bf16 in shared memory.
 //
-// A tile is [rows, 8 * units], 16 bytes to a unit. The units of a row change places so that eight neighbouring rows
-// meet in no bank: tile_at says where they are. First rows and columns of fragments are multiples of 8.
+// A tile is [rows, 8 * units], 16 bytes per unit. The units of a row are permuted so that eight neighbouring rows have
+// no bank conflicts: tile_at gives their place. First rows and columns of fragments are multiples of 8.
 #pragma once
 
 #include "copy_engine.cuh"
@@ -36,8 +36,8 @@ __device__ inline uint32_t transpose(uint32_t x) {
   return y;
 }
 
-// Where this lane points for four 8 x 8 matrices of 16 x 16 elements: down first (rows 0-7, then 8-15 of the left half,
-// then the right half), or across first (both halves of rows 0-7, then of rows 8-15).
+// The address that this lane passes for four 8 x 8 matrices of 16 x 16 elements: down first (rows 0-7, then 8-15 of the
+// left half, then the right half), or across first (both halves of rows 0-7, then of rows 8-15).
 template <uint32_t kUnits>
 __device__ inline uint32_t down_first(uint32_t row, uint32_t column) {
   const uint32_t lane = threadIdx.x % 32;

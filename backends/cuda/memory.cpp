@@ -1,7 +1,7 @@
 // Buffers and copies.
 //
-// The host's memory is pageable, so that every copy goes through page-locked staging: small ones in the order of the
-// steps, large ones (weights) on streams of their own, two pieces at a time per calling thread.
+// The host's memory is pageable, so every copy goes through page-locked staging memory: small copies in the order of
+// the steps, large ones (weights) on streams of their own, two pieces at a time per calling thread.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -44,7 +44,7 @@ swy_status grow(Staging& s, uint64_t bytes, swy_error* error) {
   return SWY_OK;
 }
 
-// Fills what has arrived for the staging that is to be used again. The device's mutex is held.
+// Delivers the copy that used this staging memory, so that it can be used again. The caller holds the device's mutex.
 void deliver(swy_device& d, const Staging* staging) {
   for (auto it = d.arrivals.begin(); it != d.arrivals.end();) {
     if (it->from != staging) {
@@ -56,7 +56,7 @@ void deliver(swy_device& d, const Staging* staging) {
   }
 }
 
-// The next staging of a small copy, once the copy that it carried is done. The device's mutex is held.
+// The next staging memory for a small copy, once its previous copy is done. The caller holds the device's mutex.
 swy_status small_staging(swy_device& d, uint64_t bytes, Staging** out, swy_error* error) {
   if (d.small.size() < kSmallSlots) {
     d.small.push_back(std::make_unique<Staging>());
@@ -106,7 +106,7 @@ class Lane {
   Staging* s_ = nullptr;
 };
 
-// A copy that is done when this returns.
+// Copies, and returns when the copy is done.
 swy_status large_write(swy_device& d, char* to, const char* from, uint64_t bytes, swy_error* error) {
   if (const swy_status s = check(cudaStreamSynchronize(d.stream), "waiting for a step", error); s != SWY_OK) return s;
   Lane lanes[2] = {Lane(d), Lane(d)};
@@ -158,7 +158,7 @@ swy_status large_read(swy_device& d, char* to, const char* from, uint64_t bytes,
   return SWY_OK;
 }
 
-// By itself each buffer above 1 MiB has whole pages of 2 MiB: for a model of 40 layers 200 MiB are left empty. In the
+// Without a pool, each buffer above 1 MiB has whole pages of 2 MiB: for a model of 40 layers 200 MiB stay empty. In the
 // driver's pool buffers share pages.
 cudaError_t take_memory(const swy_device& d, uint64_t bytes, void** out) {
   return d.pooled ? cudaMallocAsync(out, bytes, d.stream) : cudaMalloc(out, bytes);
@@ -169,7 +169,7 @@ void give_memory_back(const swy_device& d, const swy_buffer& buffer) {
     return;
   }
   cudaFreeAsync(buffer.data, d.stream);
-  cudaStreamSynchronize(d.stream);  // behind that the pool gives back what it can do without, as by default it does
+  cudaStreamSynchronize(d.stream);  // then the pool returns memory it does not need, as by default
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint32_t kThreads = kVectorWarps * 32;
 
-// Two gate rows and the two up rows that go with them.
+// Two gate rows and their two up rows.
 struct GateUpRows {
   const Weight *gate, *up;
   uint64_t gate_row[2], up_row[2];
@@ -29,7 +29,7 @@ struct GateUpRows {
   }
 };
 
-// The place of one element of h: its expert's slot (top_k: the shared expert) and which of its rows.
+// Where one element of h belongs: its expert's slot (top_k: the shared expert) and its row there.
 struct GateUpTask {
   uint32_t slot, first, width;
 };

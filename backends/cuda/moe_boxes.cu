@@ -4,8 +4,8 @@
 //   gate_up   chooses, then h = silu(gate) * up: 32 rows of each per block
 //   down      chooses, then y = sum p_e down_e h_e + sigmoid(mix) * shared (+ residual): 16 rows per block
 //
-// The choice is made by every block: that takes less time than to wait for another's. `down` makes it while `gate_up`
-// waits for its weights.
+// Every block makes the choice itself, which takes less time than waiting for another block's. `down` makes it while
+// `gate_up` waits for its weights.
 #include "moe_boxes.cuh"
 
 #include <algorithm>
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(kBesideThreads / 2, 4)
   float norm[8], v[8] = {}, squares = 0;
   if (works) norm_of(b, warp * 32 + lane, norm);
   const bool empty = step_rows(step, m.domain) == 0, exists = threadIdx.x < m.experts;
-  // Lane 8 r + 4 k + t joins the group t of row r of four, of gate or up (k).
+  // Lanes 8 r + 4 k + t join group t of row r of four, of gate or up (k).
   const uint32_t row = threadIdx.x / 8, which = threadIdx.x / 4 % 2;
   float* out = empty || row >= kHalf || threadIdx.x % 8 != 0 ? nullptr : m.h + slot * m.width + first + row;
   uint32_t own = shared_at(boxes), in_box = lane_of_box(), share = share_of_lane();
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(kBesideThreads / 2, 4)
 #endif
 }
 
-// blockIdx.x: 16 rows. Slices of h go round the warps.
+// blockIdx.x: 16 rows. Slices of h are dealt to the warps in turn.
 __global__ void __launch_bounds__(kDownThreads, 2)
     down_boxes(const __grid_constant__ DownMaps maps, const __grid_constant__ MixtureBoxes b, const swy_step* step) {
 #if __CUDA_ARCH__ >= 900
@@ -151,16 +151,16 @@ __global__ void __launch_bounds__(kDownThreads, 2)
   const uint32_t per_slot = m.width / kSlice, slices = b.h_slices();
   const uint32_t mine = warp < slices ? (slices - warp + kDownWarps - 1) / kDownWarps : 0;
   const uint32_t tile_scales = scales_bytes(m.down, kTileRows);
-  // [i][warp], so that slices follow each other.
+  // [i][warp], so that neighbouring slices are next to each other.
   char *boxes = first_box(dynamic), *scales = boxes + kDownWarps * b.boxes_per_warp() * kTileBytes;
   begin_slots(maps.down, arrived[warp]);
   release_next();
-  // The logits are there: gate_up_boxes lets this kernel begin only when it has waited for them itself.
+  // The logits are ready: gate_up_boxes lets this kernel begin only after it has waited for them itself.
   const bool exists = threadIdx.x < m.experts;
   choose<kDownThreads>(exists ? __ldcg(m.logits + threadIdx.x) : 0.0f, exists, m.top_k, chosen);
   ask_for_slots({boxes, scales, mine, per_slot, tile_scales, arrived[warp]}, maps, m, chosen, first);
   stamps.note(kAsked);
-  // A warp's factor of its first slice; that of the shared expert is known behind the wait.
+  // A warp's factor of its first slice; that of the shared expert is known after the wait.
   const float weight = chosen.weight(m.top_k);
   const bool empty = step_rows(step, m.domain) == 0;
   const uint32_t row = threadIdx.x / 4;
@@ -215,14 +215,15 @@ uint32_t down_shared(const MixtureBoxes& b) {
   return 1024 + kDownWarps * b.boxes_per_warp() * (kTileBytes + scales_bytes(b.m.down, kTileRows));
 }
 
-// What `down` asks for: it begins while gate_up works, which some multiprocessors have two blocks of. Beside one block
-// of gate_up there is room for one of `down`, not for two, and beside two of gate_up as well, if that can be.
+// Shared memory of `down`. It begins while gate_up runs, of which some multiprocessors have two blocks. Beside one
+// block of gate_up there must be room for one block of `down` but not for two; beside two blocks of gate_up for one, if
+// possible.
 swy_status down_spread(const Mixture& m, const MixtureBoxes& b, uint32_t* bytes, swy_error* error) {
   cudaFuncAttributes up{}, down{};
   cudaError_t e = cudaFuncGetAttributes(&up, gate_up_boxes);
   if (e == cudaSuccess) e = cudaFuncGetAttributes(&down, down_boxes);
   if (e != cudaSuccess) return check(e, "asking for a kernel's memory", error);
-  constexpr uint32_t kUnit = 128;  // that a block is given
+  constexpr uint32_t kUnit = 128;  // granularity of a block's memory
   const auto whole = [](uint64_t n) { return static_cast<uint32_t>((n + kUnit - 1) / kUnit * kUnit); };
   const uint32_t one = whole(gate_up_shared(m) + up.sharedSizeBytes + kBlockMemory);
   const uint32_t own = whole(down.sharedSizeBytes + kBlockMemory), needed = whole(down_shared(b));
@@ -233,7 +234,7 @@ swy_status down_spread(const Mixture& m, const MixtureBoxes& b, uint32_t* bytes,
 
 bool is_plain(const swy_tensor& t) { return t.dtype == SWY_BF16 || t.dtype == SWY_F32; }
 
-// Whether the shared expert's weights are of the experts' shapes and encodings.
+// Whether the shared expert's weights have the experts' shapes and encodings.
 bool shared_alike(const swy_op& op, const Weight& gate_up, const Weight& down) {
   const Weight gate = weight_of(*op.weights[3], nullptr), up = weight_of(*op.weights[4], nullptr);
   const Weight shared_down = weight_of(*op.weights[5], nullptr);

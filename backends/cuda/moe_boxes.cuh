@@ -1,4 +1,4 @@
-// What the kernels of the mixture do with boxes (moe_boxes.cu says how they work together): a warp has some of the
+// Device functions of the mixture by boxes (moe_boxes.cu explains how they work together): a warp has some of the
 // columns, a lane eight neighbouring ones of 256.
 #pragma once
 
@@ -22,7 +22,7 @@ struct MixtureBoxes {
   __host__ __device__ uint32_t slots() const { return m.top_k + (m.shared_width != 0 ? 1 : 0); }
   // Slices of h: each slot has whole ones.
   __host__ __device__ uint32_t h_slices() const { return slots() * (m.width / kSlice); }
-  // What a warp has of them at most.
+  // The most slices that a warp has.
   __host__ __device__ uint32_t boxes_per_warp() const { return (h_slices() + kDownWarps - 1) / kDownWarps; }
 };
 struct UpMaps {
@@ -36,7 +36,7 @@ struct DownMaps {
 
 // ---- the norm
 
-// What the elements 8 i to 8 i + 7 of the input are multiplied by.
+// The factors of elements 8 i to 8 i + 7 of the input.
 __device__ inline void norm_of(const MixtureBoxes& b, uint32_t i, float (&norm)[8]) {
 #pragma unroll
   for (int j = 0; j < 8; ++j) norm[j] = 1.0f - b.norm.bias;
@@ -66,16 +66,16 @@ __device__ inline void multiply_chunks(const float (&weight)[kChunks][8], const 
 
 // ---- gate_up
 
-// Where 32 rows of gate and 32 of up come to, and whether they have come.
+// Where 32 rows of gate and 32 of up are copied to, and the barrier that counts their bytes.
 struct HalfBoxes {
   char* boxes;       // of this warp: gate, up
   uint16_t* scales;  // likewise, of the block
-  uint32_t half;     // bytes of the scales of one of them
+  uint32_t half;     // bytes of the scales of gate, or of up
   bool works;        // whether this warp has columns
   Asked (&arrived)[kBoxWarps], &scales_arrived;
 };
 
-// Asks for rows of gate and of up: each warp for its columns, the first thread for the scales.
+// Requests rows of gate and of up: each warp for its columns, the first thread the scales.
 __device__ inline void ask_for_halves(const HalfBoxes& to, const CUtensorMap& gate, const CUtensorMap& up,
                                       const Weight& gate_weight, const Weight& up_weight, uint32_t gate_row,
                                       uint32_t up_row) {
@@ -92,7 +92,7 @@ __device__ inline void ask_for_halves(const HalfBoxes& to, const CUtensorMap& ga
   }
 }
 
-// Before asking. `map` is that of weights which are not known yet.
+// Preparation before any request. `map`: that of weights that are not known yet.
 __device__ inline void begin_halves(const CUtensorMap& map, bool routed, Asked (&arrived)[kBoxWarps],
                                     Asked& scales_arrived) {
   if (threadIdx.x == 0) {
@@ -104,7 +104,7 @@ __device__ inline void begin_halves(const CUtensorMap& map, bool routed, Asked (
   __syncthreads();
 }
 
-// Chooses, and asks for rows of the expert of a slot, from row `first` of its gate and of its up.
+// Chooses, and requests rows of the expert of a slot, from row `first` of its gate and of its up.
 __device__ inline void ask_for_chosen(const HalfBoxes& to, const CUtensorMap& map, const Mixture& m, float logit,
                                       bool exists, uint32_t slot, uint32_t first, Chosen& chosen) {
   choose(logit, exists, m.top_k, chosen);
@@ -126,14 +126,14 @@ __device__ inline Operand make_normed(float (&v)[8], const float (&norm)[8], flo
 
 // ---- down
 
-// Where 16 rows for all slices of h come to, and whether those of this warp have come.
+// Where 16 rows for all slices of h are copied to, and the barriers for those of this warp.
 struct SlotBoxes {
   char *boxes, *scales;
   uint32_t mine, per_slot, tile_scales;  // slices of this warp, and of a slot; bytes of the scales of a tile
   Asked& arrived;
 };
 
-// Asks for them: rows from `first` on of the experts that were chosen, and of the shared one.
+// Requests them: rows from `first` on of the chosen experts, and of the shared one.
 __device__ inline void ask_for_slots(const SlotBoxes& to, const DownMaps& maps, const Mixture& m, const Chosen& chosen,
                                      uint32_t first) {
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -150,7 +150,7 @@ __device__ inline void ask_for_slots(const SlotBoxes& to, const DownMaps& maps, 
   }
 }
 
-// Before asking, a warp by itself.
+// Preparation of one warp before any request.
 __device__ inline void begin_slots(const CUtensorMap& map, Asked& arrived) {
   if (threadIdx.x % 32 == 0) {
     arrived.init();

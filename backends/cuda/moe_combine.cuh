@@ -1,4 +1,4 @@
-// The last kernel of MOE for many rows on Hopper: what the experts made of a row, added up.
+// The last kernel of MOE for many rows on Hopper: adds up the experts' results of a row.
 #pragma once
 
 #include "moe_grouped.cuh"
@@ -26,7 +26,7 @@ static __global__ void __launch_bounds__(256)
   const uint32_t row = blockIdx.x, stride = blockDim.x * 8;
   const bool there = row < step_rows(step, p.m.domain);
   const uint32_t slots = p.slots(), first = threadIdx.x * 8;
-  // The kernel in front waited for all that is older than its own results.
+  // The previous kernel waited for everything older than its own results.
   if (there && threadIdx.x < slots) {
     const bool routed = threadIdx.x < p.m.top_k;
     from[threadIdx.x] = __ldcg(p.places + row * slots + threadIdx.x);
@@ -41,7 +41,7 @@ static __global__ void __launch_bounds__(256)
   };
   if (there) load_residual(first);
   __syncthreads();
-  release_next();  // who comes next asks for its weights, beside the experts' last tiles
+  release_next();  // the next kernel requests its weights beside the experts' last tiles
   stamps.take_place();
   depend();
   stamps.note(kWaited);

@@ -10,21 +10,21 @@
 namespace gpu {
 namespace {
 
-// Rows of activations per tile at most. Larger tiles bring an expert's weights into registers less often, but two
-// warpgroups hide less than four: they pay from so many rows of a bucket per expert on.
+// The most rows of activations per tile. Larger tiles unpack an expert's weights less often, but their two warpgroups
+// hide less latency than four. They pay off from this many rows of a bucket per expert on.
 constexpr uint32_t kMostRows = 64, kMostRowsWide = 8 * kMostTileGroups, kWideFrom = 96;
 bool wide(const swy_op& op) {
   const swy_moe_attrs a = moe_attrs(op);
   return static_cast<uint64_t>(op.inputs[0]->dims[0]) * a.top_k >= uint64_t{kWideFrom} * a.experts;
 }
 
-// Rows that one launch routes at most. It gives every expert room for all of them: 150 MB of workspace for 64 rows of
-// 2,048, of which a step touches what it fills.
+// The most rows that one launch routes. The launch gives every expert room for all of them: 150 MB of workspace for 64
+// rows of 2,048. A step touches only the part that it fills.
 constexpr uint32_t kMostRouted = 64;
 
 uint32_t spans_of(uint32_t width) { return ceil_div(width, kSpan); }
 
-// The most groups of 8 sorted rows that a step can have, and the most tiles.
+// The largest number of groups of 8 sorted rows in a step, and of tiles.
 uint32_t most_groups(const swy_op& op) {
   const swy_moe_attrs a = moe_attrs(op);
   const auto rows = static_cast<uint32_t>(op.inputs[0]->dims[0]), pairs = rows * a.top_k;
@@ -49,7 +49,7 @@ bool by_quads(const swy_op& op) { return routes_few(op) && supports_quads(op); }
 
 bool router_is_narrow(const swy_op& op) { return op.id != SWY_OP_EXPERTS && narrow(*op.weights[0]); }
 
-// What lies in the workspace behind the operands; returns the router's partial sums.
+// Layout of the workspace after the operands; returns the router's partial sums.
 float* place(GroupedMixture& p, Arena& arena, const swy_op& op) {
   const swy_moe_attrs a = moe_attrs(op);
   const auto rows = static_cast<uint32_t>(op.inputs[0]->dims[0]), hidden = static_cast<uint32_t>(op.inputs[0]->dims[1]);
@@ -141,7 +141,7 @@ swy_status record_experts(const Recording& r, const GroupedMixture& p) {
   return shared && other != d ? record_down(r, p, down, other, kShared) : SWY_OK;
 }
 
-// What route_few or route_quads does.
+// Records route_few or route_quads.
 swy_status record_few(const Recording& r, const GroupedMixture& p, const InputNorm& norm, uint32_t rows) {
   RouteFew f{p, norm, nullptr};
   const uint32_t blocks = ceil_div(rows, kTeam) * kTeam;
@@ -153,7 +153,7 @@ swy_status record_few(const Recording& r, const GroupedMixture& p, const InputNo
                          f, r.list.step);
 }
 
-// The same by a launch for each.
+// The same with one launch for each part.
 swy_status record_many(const Recording& r, GroupedMixture& p, float* partial, uint32_t rows) {
   if (p.m.routes) {
     SWY_CUDA_TRY(record_logits(r, p.m, partial, rows));
@@ -170,7 +170,8 @@ swy_status record_mixture(const Recording& r, GroupedMixture& p, float* partial,
   const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
   SWY_CUDA_TRY(p.room != 0 ? record_few(r, p, norm, rows) : record_many(r, p, partial, rows));
   SWY_CUDA_TRY(by_quads(r.op) ? record_quads(r, p.m, p.quads, p.pairs) : record_experts(r, p));
-  // Few rows have a multiprocessor each: the first that the kernel in front leaves would get them all.
+  // With few rows, each block gets a multiprocessor of its own: otherwise the first ones that the previous kernel
+  // leaves would get all blocks.
   return launch(r, combine_grouped, rows, 256, rows <= kMostRouted ? kAlone : 0, p, r.list.step);
 }
 

@@ -1,15 +1,15 @@
 // Kernels of MOE for many rows on Hopper (grouped.cuh). The pairs of a row and an expert are sorted by expert; each
-// expert's begin at a multiple of 8. The shared expert follows the others as one that has all rows.
+// expert's pairs begin at a multiple of 8. The shared expert is treated as a last expert that has all rows.
 //
 //   count_pairs, sort_tiles   places of pairs, and the tiles of all experts
 //   gather       x as panels, in sorted order
 //   route_few    all of that for few rows, with the router (moe_route.cuh)
 //   gate_up      h = silu(gate) * up, as panels
-//   down         what each expert makes of its pairs, in bf16
+//   down         each expert's results for its pairs, in bf16
 //   combine      y, in order of k (moe_combine.cuh)
 //
-// Of 4-bit experts, gate_up and down of few rows are others (moe_quads.cu): route_quads leaves rows as integers and its
-// choice for them.
+// With 4-bit experts and few rows, gate_up and down are those of moe_quads.cu; route_quads gives them the rows as
+// integers and the router's choice.
 #pragma once
 
 #include "grouped.cuh"
@@ -23,7 +23,7 @@ constexpr uint32_t kSortThreads = 1024, kMostSorted = 1024, kMostSlots = 33;
 struct GroupedMixture {
   Mixture m;
   uint32_t* counts;      // [experts]: of pairs, zero between steps
-  uint32_t* rank;        // [rows, top_k]: of a pair among those of its expert
+  uint32_t* rank;        // [rows, top_k]: number of a pair among those of its expert
   uint32_t* begins;      // [experts + 1]: the first group of each expert, then of the shared one
   uint32_t* places;      // [rows, slots]: the sorted rows of a row's copies
   uint4* tiles;          // expert (experts: the shared one), first group, rows
@@ -62,7 +62,7 @@ struct TileSplit {
   }
 };
 
-// begins [experts] = where each expert's groups begin, by one warp; returns how many groups there are.
+// By one warp: begins [experts] = where each expert's groups begin; returns the number of groups.
 __device__ inline uint32_t sum_groups(const uint32_t* counts, uint32_t* begins, uint32_t experts) {
   uint32_t begin = 0;
   for (uint32_t first = 0; first < experts; first += 32) {
@@ -82,7 +82,7 @@ __device__ inline uint32_t sum_groups(const uint32_t* counts, uint32_t* begins, 
 __device__ inline uint32_t expert_of(const GroupedMixture& p, uint32_t pair) {
   return min(static_cast<uint32_t>(p.m.ids[pair]), p.m.experts - 1);
 }
-// Where a pair lies in sorted order.
+// Where a pair is in sorted order.
 __device__ inline uint32_t sorted_row(const GroupedMixture& p, uint32_t pair) {
   return p.begins[expert_of(p, pair)] * 8 + p.rank[pair];
 }
@@ -96,7 +96,7 @@ static __global__ void __launch_bounds__(256)
   if (i < step_rows(step, p.m.domain) * p.m.top_k) p.rank[i] = atomicAdd(p.counts + expert_of(p, i), 1u);
 }
 
-// Puts an expert's tiles of `n` rows where those of their size go next.
+// Writes an expert's tiles of `n` rows to the next places of their size.
 __device__ inline void list_tiles(const GroupedMixture& p, uint32_t expert, uint32_t n, uint32_t begin,
                                   uint32_t* places) {
   const TileSplit split(n, p.most_rows);
@@ -109,8 +109,8 @@ __device__ inline void list_tiles(const GroupedMixture& p, uint32_t expert, uint
       make_uint4(expert, begin + last * split.groups, n - last * split.groups * 8, 0);
 }
 
-// By a block: the tiles in order of falling size, from counts and begins [experts + 1] and sizes [kMostTileGroups + 1],
-// which are zero, all in shared memory.
+// By a block: the tiles by falling size, from counts and begins [experts + 1] and sizes [kMostTileGroups + 1], which
+// must be zero, all in shared memory.
 __device__ inline void put_tiles(const GroupedMixture& p, const uint32_t* counts, const uint32_t* begins,
                                  uint32_t* sizes) {
   for (uint32_t e = threadIdx.x; e <= p.m.experts; e += blockDim.x) {
@@ -177,7 +177,7 @@ static __global__ void __launch_bounds__(256) gather(const __grid_constant__ Gro
     for (uint32_t k = threadIdx.x; k < p.m.hidden; k += blockDim.x)
       sum = fmaf(x[k], weight_at(p.m.shared_mix, 0, k), sum);
   }
-  sum = block_sum(sum, scratch);  // and `to` is there
+  sum = block_sum(sum, scratch);  // and `to` has been written
   if (p.m.shared_width != 0 && threadIdx.x == 0) p.m.shared_p[row] = sigmoid(sum);
   for (uint32_t i = threadIdx.x; i < pieces; i += blockDim.x) {
     const uint32_t span = i / 16, piece = i % 16;
@@ -192,7 +192,7 @@ static __global__ void __launch_bounds__(256) gather(const __grid_constant__ Gro
 
 #ifdef SWY_HOPPER
 
-// i / steps, which is a power of two most often.
+// i / steps, which usually is a power of two.
 __device__ inline uint32_t over(uint32_t i, uint32_t steps) {
   return __popc(steps) == 1 ? i >> (__ffs(static_cast<int>(steps)) - 1) : i / steps;
 }
@@ -203,7 +203,7 @@ struct TilesOfMixture {
   static constexpr int kRows = 0, kBlocks = kBlocksOf, kMostRows = 64 * kBlocks, kStep = 8 * kBlocks;
 };
 
-// A tile of the first half of a kernel's rows, gate, and of the second, up.
+// A tile with gate in the first half of a kernel's rows and up in the second.
 template <int kBlocks>
 struct GateUpWork : TilesOfMixture<kBlocks> {
   static constexpr RowOrder kOrder = RowOrder::pairs;
@@ -214,7 +214,7 @@ struct GateUpWork : TilesOfMixture<kBlocks> {
   uint32_t parts, steps;  // steps: tiles of 128 of the width
 
   __device__ uint32_t total() const { return *p.tile_count * steps; }
-  // Tiles of `groups` groups or more, which come first.
+  // Number of tiles with `groups` groups or more, which come first.
   __device__ uint32_t total(uint32_t groups) const { return p.tile_count[groups] * steps; }
   __device__ uint4 entry(uint32_t i) const { return __ldg(p.tiles + over(i, steps)); }
   __device__ GroupedTile tile(uint32_t i, uint4 of) const {
@@ -232,7 +232,7 @@ struct GateUpWork : TilesOfMixture<kBlocks> {
     t.what = make_uint4(of.y, of.z, first, width);
     return t;
   }
-  // The tile's 128 columns of h are one span: panels that lie one after the other.
+  // The tile's 128 columns of h are one span: consecutive panels.
   template <int N>
   __device__ void store(const GroupedPipe& pipe, const GroupedTile& tile, float (&acc)[kBlocks][N / 2]) const {
     if constexpr (N <= kFewRows && kBlocks == 1) {
@@ -264,7 +264,7 @@ struct GateUpWork : TilesOfMixture<kBlocks> {
                tile.groups * kPanelBytes);
     }
   }
-  // The same of few rows, by each warp for itself.
+  // The same for few rows, each warp without the others.
   template <int N>
   __device__ void store_few(const GroupedTile& tile, const float (&acc)[kBlocks][N / 2]) const {
     const uint32_t column = tile_row<kBlocks, kOrder>(0, 0);
@@ -294,15 +294,15 @@ template <int kBlocks>
 struct DownWork : TilesOfMixture<kBlocks> {
   static constexpr RowOrder kOrder = RowOrder::neighbours;
   static constexpr bool kReadOnce = true;
-  // The list of tiles is older than the kernel in front. Pairs are written where x was, which that one reads: they come
-  // of activations that are asked for behind the wait.
+  // The list of tiles is older than the previous kernel. Pairs are written over x, which that kernel reads: they depend
+  // on activations that are requested after the wait.
   static constexpr Waits kWaits = Waits::ahead;
   const GroupedMixture& p;
   const DownWeights& w;
   uint32_t parts, steps;  // steps: tiles of 256 of hidden
 
   __device__ uint32_t total() const { return *p.tile_count * steps; }
-  // Tiles of `groups` groups or more, which come first.
+  // Number of tiles with `groups` groups or more, which come first.
   __device__ uint32_t total(uint32_t groups) const { return p.tile_count[groups] * steps; }
   __device__ uint4 entry(uint32_t i) const { return __ldg(p.tiles + over(i, steps)); }
   __device__ GroupedTile tile(uint32_t i, uint4 of) const {

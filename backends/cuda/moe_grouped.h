@@ -1,11 +1,11 @@
-// MOE for several rows on Hopper, with the norm in front of it.
+// MOE for several rows on Hopper, including the norm before it.
 #pragma once
 
 #include "moe_boxes.h"
 
 namespace gpu {
 
-// Whether the norm in front of `op`, a MOE, can be part of its router's kernel.
+// Whether the norm before `op`, a MOE, can be part of its router's kernel.
 swy_status supports_normed_grouped(const swy_device& device, const swy_op& op, const swy_bucket& bucket,
                                    swy_error* error);
 uint64_t moe_grouped_workspace(const swy_op& op);

@@ -1,7 +1,7 @@
-// The experts of few rows on Hopper, four at a time (quads.cuh): two kernels that fill the device once.
+// The experts of few rows on Hopper, four rows at a time (quads.cuh): two kernels that fill the device once.
 //
 //   gate_up   h = silu(gate) * up, as integers: 64 columns of up to four rows of an expert by a team of four warps
-//   down      what each expert makes of its pairs, in bf16: 32 columns of up to four rows by a warp
+//   down      each expert's results for its pairs, in bf16: 32 columns of up to four rows by a warp
 #include "moe_quads.h"
 
 #include <algorithm>
@@ -41,7 +41,7 @@ constexpr uint32_t kDownColumns = 32;  // of a task
 using List = QuadList<kQuadThreads>;
 static_assert(sizeof(List) <= kListMemory);
 
-// A block's tasks follow each other, so that those that share weights meet in the cache; its units, teams or warps,
+// A block's tasks are consecutive, so that tasks with the same weights meet in the cache; its units, teams or warps,
 // take turns at them.
 struct Tasks {
   const List& list;
@@ -90,7 +90,7 @@ struct GateUp {
   __device__ QuadPlace place(uint4 e) const {
     return QuadPlace(p.q.x, row_of(e, lane / 8), row_of(e, lane % 4), p.m.hidden / 64);
   }
-  // sum: gate, up. The team's warps take turns at making integers of what all of them have.
+  // sum: gate, up. The team's warps take turns at converting all warps' results to integers.
   __device__ void store(uint32_t i, TaskPlace at, uint4 e, const float (&sum)[2][2]) const {
     auto& h = shared.h[team][i % 2];
 #pragma unroll
@@ -134,7 +134,7 @@ struct Down {
   __device__ QuadPlace place(uint4 e) const {
     return QuadPlace(p.q.h, place_of(e, lane / 8), place_of(e, lane % 4), p.m.width / 64);
   }
-  // Two lanes that have neighbouring columns exchange what makes words of two columns each.
+  // Two lanes with neighbouring columns exchange values, so that each makes words of two columns.
   __device__ void store(uint32_t, TaskPlace at, uint4 e, const float (&sum)[2][2]) const {
     const uint32_t g = lane / 4, t = lane % 4, column = at.part * kDownColumns + g / 2 * 2 + g % 2 * 8;
     uint16_t* to = p.pairs + uint64_t{place_of(e, t)} * p.m.hidden + column;
@@ -179,7 +179,7 @@ __global__ void __launch_bounds__(kQuadThreads, 1)
 #endif
 }
 
-// Asks before it waits: the choice is older than the kernel in front.
+// Requests weights before it waits: the choice is older than the previous kernel.
 template <bool kOffsets, bool kFine>
 __global__ void __launch_bounds__(kQuadThreads, 1)
     down_quads(const __grid_constant__ DownMaps maps, const __grid_constant__ QuadMixture p, const swy_step* step) {
@@ -205,7 +205,7 @@ __global__ void __launch_bounds__(kQuadThreads, 1)
 #endif
 }
 
-// Whether every 64 columns have scales of their own.
+// Whether scales are per 64 columns or finer.
 bool is_fine(const Weight& w) { return w.groups * 64 == w.width; }
 
 QuadShape up_shape(const Mixture& m) {

@@ -1,10 +1,10 @@
-// The router of few rows and its choice (moe_router.cuh), with what the experts' products need of the rows, in one
-// launch.
+// The router of few rows and its choice (moe_router.cuh), with the form of the rows that the experts' products need, in
+// one launch.
 //
-//   route_quads  leaves rows as integers, and the choice; who multiplies makes its list of it (quad_list.cuh)
-//   route_few    leaves sorted copies of rows as panels (moe_grouped.cuh). Every expert has room for all rows, so that
-//                a copy's place is known without those of other clusters; only the list of tiles waits for them, and
-//                is made by the block that chooses last.
+//   route_quads  writes rows as integers, and the choice; the multiplying blocks make their list of it (quad_list.cuh)
+//   route_few    writes sorted copies of rows as panels (moe_grouped.cuh). Every expert has room for all rows, so a
+//                copy's place does not depend on other clusters. Only the list of tiles waits for them; the block that
+//                chooses last makes it
 #pragma once
 
 #include "moe_router.cuh"
@@ -53,7 +53,7 @@ struct PanelRouter : Router<kSpans> {
   __device__ PanelRouter(const RouteFew& few, PanelMemory<kSpans>& m, uint32_t of)
       : Router<kSpans>(few, m, of), memory(m) {}
 
-  // By the thread that begins the others.
+  // The thread that initialises the other barriers calls this.
   __device__ void begin_barrier() {
     barrier_begin(&memory.placed, 1);
     barriers_begun();
@@ -70,7 +70,7 @@ struct PanelRouter : Router<kSpans> {
     }
   }
 
-  // The team learns the places of row first + rank. Returns whether it was the last of all rows to choose.
+  // Tells the team the places of row first + rank. Returns whether this row was the last of all to choose.
   __device__ bool place_row() {
     const uint32_t row = first + rank, expert = this->chosen_expert();
     const bool there = row < rows;
@@ -125,7 +125,7 @@ struct PanelRouter : Router<kSpans> {
   }
 };
 
-// From a block's beginning until its sums are on their way; false where it has nothing to do.
+// From a block's start until its sums have been sent; false if it has nothing to do.
 template <class R>
 __device__ inline bool sum_rows(R& r, Stamps& stamps) {
   r.load_weights();
@@ -168,7 +168,7 @@ static __global__ void __launch_bounds__(kRouteThreads)
 #endif
 }
 
-// Likewise. kSpans: of the width in each block.
+// The same for quads. kSpans: of the width in each block.
 template <int kSpans>
 __global__ void __launch_bounds__(kRouteThreads) route_few(const __grid_constant__ RouteFew f, const swy_step* step) {
 #ifdef SWY_HOPPER

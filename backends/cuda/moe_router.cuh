@@ -1,7 +1,7 @@
 // The router of few rows up to its choice (moe_route.cuh).
 //
-// A cluster of eight blocks has eight rows. Each block multiplies its eighth of the width with all experts, from
-// weights that it holds in registers before the rows are there: bf16 times two bf16 terms on tensor cores, as in
+// A cluster of eight blocks has eight rows. Each block multiplies its eighth of the width with all experts, whose
+// weights it loads into registers before the rows are ready: bf16 times two bf16 terms on tensor cores, as in
 // narrow.cuh. Sums go to the block that chooses for their row.
 #pragma once
 
@@ -42,7 +42,7 @@ __device__ inline void load_four(const Weight& w, uint32_t i, bool there, float*
   to[2] = wide ? f.z : __uint_as_float(v.y << 16), to[3] = wide ? f.w : __uint_as_float(v.y & 0xffff0000u);
 }
 
-// What one block of a team does, in this order. prepare() finds what can be known before the wait.
+// The steps of one block of a team, in this order. prepare() does what is possible before the wait.
 template <int kSpans>
 struct Router {
   using Memory = RouteMemory<kSpans>;
@@ -63,12 +63,12 @@ struct Router {
   __device__ uint32_t chosen_rows() const { return min(rows > first ? rows - first : 0, kTeam); }
   __device__ bool normed() const { return f.norm.weight.data != nullptr; }
 
-  // Of column n of the operands j: four neighbours are in a thread's results of two operands.
+  // Column n of operands j: a thread's results of two operands have four neighbouring elements.
   __device__ uint32_t expert_of_operand(uint32_t j, uint32_t n) const {
     return warp * kExpertsPerWarp + j / 2 * 16 + n / 2 * 4 + j % 2 * 2 + n % 2;
   }
 
-  // What no kernel writes. All loads are under way at once.
+  // Loads what no kernel writes. All loads are in flight at once.
   __device__ void load_weights() {
     const uint32_t g = lane / 4, t = lane % 4, hidden = f.p.m.hidden;
     const auto* data = reinterpret_cast<const uint16_t*>(f.p.m.router.data);
@@ -89,7 +89,7 @@ struct Router {
     }
   }
 
-  // By one thread, before others can push.
+  // One thread calls this, before others can push.
   __device__ void begin_barriers() {
     barrier_begin(&memory.summed, 1);
     barrier_begin(&memory.squared, 1);
@@ -98,10 +98,10 @@ struct Router {
     barrier_expect(&memory.squared, sizeof memory.moments);
   }
 
-  // The last before the wait.
+  // The last step before the wait.
   __device__ void prepare() {
     const uint32_t g = lane / 4, t = lane % 4, k = column0 + lane * kEach;
-    // The width is a multiple of what a thread has.
+    // The width is a multiple of a thread's elements.
     const bool there = first + warp < rows && k < f.p.m.hidden;
     from = there ? reinterpret_cast<const float4*>(f.p.m.x + uint64_t{first + warp} * f.p.m.hidden + k) : nullptr;
 #pragma unroll
@@ -123,7 +123,7 @@ struct Router {
     }
   }
 
-  // Both terms to shared memory. Returns this thread's squares and its part of the gate.
+  // Writes both terms to shared memory. Returns this thread's squares and its part of the gate.
   __device__ float2 put_terms() {
     float2 sum = make_float2(0, 0);
 #pragma unroll
@@ -147,9 +147,9 @@ struct Router {
     }
     return sum;
   }
-  // This block's part of the squares and of the gate to all blocks.
+  // Sends this block's part of the squares and of the gate to all blocks.
   __device__ void push_moments(float2 sum) {
-    asm volatile("" : "+f"(sum.x), "+f"(sum.y));  // not before the block has met
+    asm volatile("" : "+f"(sum.x), "+f"(sum.y));  // not before the block's barrier
     const bool lower = lane < 16;
     float v = lower ? sum.x : sum.y;
     v += __shfl_xor_sync(kAll, lower ? sum.y : sum.x, 16);
@@ -159,7 +159,7 @@ struct Router {
     if (lane < kTeam) push(to[2], barriers[1], make_float2(v, other));
   }
 
-  // This block's sums of eight rows, each to the block that chooses for it.
+  // Sends this block's sums of eight rows, each to the block that chooses for it.
   __device__ void multiply_and_push() {
     float acc[4][4] = {};  // [operand]: two experts of the high terms of row lane / 4, and of the low ones
 #pragma unroll
@@ -183,7 +183,7 @@ struct Router {
   }
 
   // The norms' factors, and the gate, from the sums of all blocks: the first eight lanes for row first + warp, the next
-  // for row first + rank.
+  // eight for row first + rank.
   __device__ void take_moments() {
     barrier_wait(&memory.squared, 0);
     float2 m = memory.moments[lane % kTeam][lane < kTeam ? warp : rank];
@@ -198,7 +198,7 @@ struct Router {
     own_gate = __shfl_sync(kAll, m.y, kTeam) * own_scale;
   }
 
-  // The choice for row first + rank. The norm's factor changes nothing of the order.
+  // The choice for row first + rank. The norm's factor does not change the order.
   __device__ void choose_row() {
     barrier_wait(&memory.summed, 0);
     const auto* sums = reinterpret_cast<const float*>(memory.sums);
@@ -207,9 +207,9 @@ struct Router {
     for (uint32_t b = 0; b < kTeam; ++b) logit += sums[b * kRoutedExperts + threadIdx.x];
     choose(logit, threadIdx.x < f.p.m.experts, f.p.m.top_k, memory.chosen);
   }
-  // The expert of place `lane`.
+  // The lane-th chosen expert.
   __device__ uint32_t chosen_expert() const { return min(memory.chosen.ids[lane % kMostChosen], f.p.m.experts - 1); }
-  // Of row first + rank: the first warp puts the place of copy `lane`, the second its weight, the third the gate.
+  // For row first + rank: the first warp writes the place of copy `lane`, the second its weight, the third the gate.
   __device__ void put_choice(uint32_t place) {
     const uint32_t row = first + rank, top_k = f.p.m.top_k, slots = f.p.slots();
     if (warp == 0 && lane < slots) f.p.places[row * slots + lane] = lane < top_k ? place : shared_place() + rank;

@@ -1,5 +1,5 @@
-// MOE, MOE_ADD and EXPERTS of one row on Hopper (strips.cuh). The shared expert's weights are asked for before the
-// router has decided.
+// MOE, MOE_ADD and EXPERTS of one row on Hopper (strips.cuh). The shared expert's weights are requested before the
+// router has chosen.
 #include "moe.cuh"
 #include "strips.cuh"
 
@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
   while (early < stages && warp + early * warps < m.shared_width) ask_for(early++);
   const bool empty = step_rows(step, m.domain) == 0;
   depend();
-  release_next();  // not earlier: the kernel behind reads the router's choice without waiting for this one
+  release_next();  // not earlier: the next kernel reads the router's choice without waiting for this one
   for (uint32_t i = early; i < stages; ++i) ask_for(i);
   const Activations x(reinterpret_cast<char*>(shared) + shape.bytes(), form_of(m.gate_up.dtype), 1, m.hidden);
   stage_row(x, form_of(m.gate_up.dtype), 0, empty ? nullptr : m.x, nullptr, 0);
@@ -82,13 +82,13 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
   const uint32_t slots = m.top_k + (has_shared ? 1 : 0), row_bytes = m.down.row_bytes, scales = scale_bytes(m.down);
   const bool affine = m.down.offsets != nullptr;
   const uint32_t bytes = slots * (row_bytes + scales * (affine ? 2 : 1));
-  // What one lane asks for: a slot's row, its scales and its offsets.
+  // The requests of one lane: a slot's row, its scales and its offsets.
   const auto copy = [&](uint32_t i, const Weight& w, uint64_t at, uint32_t slot) {
     ring.copy(i, slot * row_bytes, w.data + at * row_bytes, row_bytes);
     ring.copy(i, slots * row_bytes + slot * scales, w.scales + at * w.groups, scales);
     if (affine) ring.copy(i, slots * (row_bytes + scales) + slot * scales, w.offsets + at * w.groups, scales);
   };
-  // The router has decided: gate_up_strips lets this kernel begin only after it has seen that itself.
+  // The router has chosen: gate_up_strips lets this kernel begin only after it has waited for that itself.
   const uint32_t expert = lane < m.top_k ? min(static_cast<uint32_t>(__ldcg(m.ids + lane)), m.experts - 1) : 0;
   for (uint32_t i = 0; i < stages && warp + i * warps < m.hidden; ++i) {
     ring.expect(i, bytes);

@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(kSortThreads)
   }
 }
 
-// What a block multiplies: a tile of the table, or of all rows for the shared expert.
+// The work of a block: a tile of the table, or of all rows for the shared expert.
 __device__ inline uint4 tile_of(const TileMixture& p, bool routed, const swy_step* step) {
   if (routed) return blockIdx.y < *p.sorted.count ? p.sorted.tiles[blockIdx.y] : make_uint4(0, 0, 0, 0);
   const uint32_t rows = step_rows(step, p.m.domain), first = blockIdx.y * kPairs;
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(kTileThreads)
   }
 }
 
-// What an expert makes of its pairs. blockIdx.x: 128 rows of down; blockIdx.y: tile.
+// Each expert's results for its pairs. blockIdx.x: 128 rows of down; blockIdx.y: tile.
 template <swy_dtype kDtype>
 __global__ void __launch_bounds__(kTileThreads)
     down_tiles(const __grid_constant__ TileMixture p, bool routed, const swy_step* step) {

@@ -13,14 +13,14 @@ struct alignas(16) Block {
   uint16_t x[2][2][kNarrowTokens][kStride];  // [buffer][term]
 };
 
-// Which weight a row of all belongs to.
+// The weight to which a row, counted over all weights, belongs.
 __device__ inline uint32_t weight_of_row(const Narrow& p, uint32_t row) {
   uint32_t i = 0;
   while (i + 1 < p.count && row >= p.first[i + 1]) ++i;
   return i;
 }
 
-// What a thread brings of one step: two pieces of weights, and two of x.
+// A thread's loads of one step: two pieces of weights, and two of x.
 struct Pieces {
   uint4 w[2];
   float4 x[2];
@@ -88,7 +88,7 @@ __device__ inline void put(const Narrow& p, uint32_t token, uint32_t row, float 
   p.y[i][uint64_t{token} * width + row - p.first[i]] = p.inverse == nullptr ? sum : sum * p.inverse[token];
 }
 
-// What a block multiplied: results, or its part of them.
+// Writes a block's products: results, or its part of them.
 __device__ inline void put_sums(const Narrow& p, uint32_t token0, uint32_t row0, uint32_t tokens,
                                 const float (&acc)[2][4][4]) {
   const uint32_t rows = p.first[p.count];
@@ -119,7 +119,7 @@ __device__ inline void put_total(const Narrow& p, uint32_t token0, uint32_t row0
 #pragma unroll 4
   for (uint32_t i = threadIdx.x; i < width * count; i += kThreads) {
     const uint32_t token = token0 + i / width, row = row0 + i % width;
-    float part[kMostParts];  // all asked for before the first is used
+    float part[kMostParts];  // all loads are issued before the first result is used
 #pragma unroll
     for (uint32_t j = 0; j < kMostParts; ++j) {
       part[j] = j < p.parts ? __ldcg(p.partial + (uint64_t{j} * tokens + token) * rows + row) : 0.0f;
@@ -135,7 +135,7 @@ __device__ inline void put_total(const Narrow& p, uint32_t token0, uint32_t row0
 __global__ void __launch_bounds__(kThreads) narrow_product(const __grid_constant__ Narrow p, const swy_step* step) {
   __shared__ Block b;
   depend();
-  release_next();  // not earlier: the kernel behind may count on what this one waited for
+  release_next();  // not earlier: the next kernel may rely on everything that this one waited for
   const uint32_t tokens = step_rows(step, p.domain), token0 = blockIdx.x * kNarrowTokens,
                  row0 = blockIdx.y * kNarrowRows;
   if (token0 >= tokens) return;
@@ -166,7 +166,7 @@ __global__ void __launch_bounds__(kThreads) narrow_product(const __grid_constant
   put_total(p, token0, row0, tokens);
 }
 
-// Depends on the size of the step alone where the bucket does.
+// Depends only on the size of the step if the bucket does.
 uint32_t parts_of(uint32_t tokens, uint32_t rows, uint32_t width) {
   const uint32_t tiles = ceil_div(tokens, kNarrowTokens) * ceil_div(rows, kNarrowRows);
   uint32_t parts = 1;

@@ -8,14 +8,14 @@ namespace gpu {
 
 constexpr uint32_t kNarrowTokens = 64, kNarrowRows = 128;
 
-// y_i [tokens, rows of w_i] = x * w_i^T, with x normed by norm and inverse where there is one.
+// y_i [tokens, rows of w_i] = x * w_i^T, with x normed by norm and inverse if these are given.
 struct Narrow {
   const float* x;        // [tokens, width]
-  const float* inverse;  // [tokens]: what results are multiplied by, or null
+  const float* inverse;  // [tokens]: factors of the results, or null
   float* y[SWY_LINEAR_MAX_WEIGHTS];
   Weight w[SWY_LINEAR_MAX_WEIGHTS];
   uint32_t first[SWY_LINEAR_MAX_WEIGHTS + 1];  // row of all
-  Weight norm;                                 // its elements plus bias multiply those of x
+  Weight norm;                                 // the elements of x are multiplied by this plus bias
   bool normed;
   float bias;
   uint32_t count, width;
@@ -25,7 +25,7 @@ struct Narrow {
   uint32_t* counters;  // per tile
 };
 
-// Whether a weight can be one of them.
+// Whether a weight can be multiplied this way.
 inline bool narrow(const swy_tensor& t) {
   return t.dtype == SWY_BF16 && t.rank == 2 && t.dims[0] <= 512 && t.dims[1] % 32 == 0;
 }

@@ -7,10 +7,10 @@
 
 namespace gpu {
 
-// A weight in its canonical encoding (weights.h): rows of `width` elements. What kernels read it in.
+// A weight in its canonical encoding (weights.h), rows of `width` elements, as kernels read it.
 //
-// Rows lie one after the other, so that a warp reads one with 16 bytes per lane without gaps; nothing is repacked, and
-// a file's segment is uploaded as it is.
+// Rows are contiguous, so a warp reads one with 16 bytes per lane without gaps. Nothing is repacked: a file's segment
+// is uploaded as it is.
 struct Weight {
   const uint8_t* data;
   const uint16_t* scales;   // fp16 [rows, groups]; null for f32 and bf16

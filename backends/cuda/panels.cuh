@@ -1,5 +1,5 @@
-// Activations as the second operand of grouped products: panels [span][group of 8 rows][2048 bytes], in the order that
-// the weights' registers have (grouped_rows.cuh), and with the exchange of 16-byte pieces that wgmma expects.
+// Activations as the second operand of grouped products: panels [span][group of 8 rows][2048 bytes], in the order of
+// the weights' registers (grouped_rows.cuh), and with 16-byte pieces permuted as wgmma expects.
 #pragma once
 
 #include <cuda_bf16.h>

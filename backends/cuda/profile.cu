@@ -25,7 +25,7 @@ uint64_t host_now() {
   return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(t.tv_nsec);
 }
 
-// "gate_up_boxes" of a kernel's mangled name.
+// The kernel's name, such as "gate_up_boxes", from its mangled name.
 std::string word_of(const void* function) {
   const char* mangled = nullptr;
   if (cudaFuncGetName(&mangled, function) != cudaSuccess || mangled == nullptr) {
@@ -62,7 +62,8 @@ swy_status time_now(swy_device& d, uint64_t* ticks, swy_error* error) {
   return check(e, "reading the device's clock", error);
 }
 
-// A kernel that notes the time, between two looks at the host's clock; the closest of some tries.
+// Runs a kernel that stores the device's time between two readings of the host's clock; takes the closest of several
+// tries.
 swy_status correlate(swy_device* device, uint64_t* host_ns, uint64_t* device_ticks, uint64_t* tick_ps,
                      swy_error* error) {
   return swy::guard(error, [&]() -> swy_status {

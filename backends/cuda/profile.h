@@ -7,8 +7,8 @@ struct swy_list;
 
 namespace gpu {
 
-// While timestamps are on, a small kernel behind each launch notes the time, so that no kernel begins before the one in
-// front has ended; a list is waited for when it is submitted, and its spans are kept.
+// While timestamps are on, a small kernel after each launch stores the time, so no kernel begins before the previous
+// one has ended. A list is waited for when it is submitted, and its spans are kept.
 struct Profile {
   uint64_t* tick = nullptr;  // one, in the device's memory
   swy::Spans spans;
@@ -18,11 +18,12 @@ extern const swy_profile kProfile;
 
 constexpr uint32_t kMostTicks = 8192;  // of a list; launches beyond leave no spans
 
-// Begins a list: with timestamps if they are on.
+// Begins a list, with timestamps if they are on.
 swy_status begin_spans(swy_list& list, swy_error* error);
-// A launch was recorded. `function`: the host's address of its kernel, which names those after an operation's first.
+// Notes that a launch was recorded. `function`: the host's address of its kernel; it names the launches after an
+// operation's first.
 swy_status note_launch(swy_list& list, const void* function, swy_error* error);
-// Keeps the spans of a list that was just submitted, once it is done.
+// Keeps the spans of the list that was just submitted, once it is done.
 swy_status keep_spans(swy_list& list, swy_error* error);
 
 }  // namespace gpu

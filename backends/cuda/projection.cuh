@@ -1,4 +1,4 @@
-// One input times several weights, a few rows at a time: the kernel behind LINEAR, its fused forms and LM_HEAD.
+// One input times several weights, a few rows at a time: the kernel of LINEAR, its fused forms and LM_HEAD.
 #pragma once
 
 #include "kernels.h"
@@ -22,7 +22,7 @@ struct Projection {
   float eps, bias;
 };
 
-// The first of an operation's weights that is a matrix: the norm's elements are in front of those of RMS_NORM_LINEAR.
+// The index of an operation's first matrix: RMS_NORM_LINEAR has the norm's elements as weight 0.
 inline uint32_t first_weight(const swy_op& op) { return op.id == SWY_OP_RMS_NORM_LINEAR ? 1 : 0; }
 
 // Fills normed, norm, eps and bias from an operation.
@@ -40,14 +40,14 @@ __host__ __device__ inline uint32_t tasks_of(const Weight& w) {
   return (w.rows + R - 1) / R;
 }
 
-// Which weight a task belongs to.
+// The weight to which a task belongs.
 __device__ inline uint32_t weight_of_task(const Projection& p, uint32_t task) {
   uint32_t i = 0;
   while (i + 1 < p.count && task >= p.first_task[i + 1]) ++i;
   return i;
 }
 
-// Stages rows m0 to m0 + M - 1; with a norm, inverse[m] is what results are multiplied by.
+// Stages rows m0 to m0 + M - 1; with a norm, results must be multiplied by inverse[m].
 template <int M>
 __device__ inline void stage_rows(const Projection& p, const swy_step* step, const Activations& x, uint32_t m0,
                                   uint32_t rows, float (&inverse)[M]) {
@@ -116,14 +116,14 @@ __device__ inline void project(const Projection& p, const swy_step* step, Done d
 Projection linear_projection(const Recording& r);
 Projection head_projection(const Recording& r, float* y);
 
-// How many rows of activations a block takes at once, and how many of weights a warp: as many bytes in flight for few
-// long rows as for many short ones.
+// How many rows of activations a block processes at once, and how many of weights a warp: as many bytes in flight for
+// few long rows as for many short ones.
 struct VectorShape {
   int m, r, u;
 };
 VectorShape vector_shape(const swy_device& device, uint32_t rows, uint32_t width, uint32_t forms);
 
-// Whether the vector kernels can read these weights, and have room for a row of activations.
+// Whether the vector kernels can read these weights, and a row of activations fits into shared memory.
 swy_status vector_usable(const swy_device& device, const swy_op& op, uint32_t first_weight, swy_error* error);
 
 // Records a projection of `rows` rows with the kernels of linear.cu.

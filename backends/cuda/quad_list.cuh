@@ -1,4 +1,4 @@
-// The list of what the experts of few rows multiply. Every block that needs it makes it, of the router's choice.
+// The list that the experts' kernels for few rows work through. Every block makes it itself, from the router's choice.
 #pragma once
 
 #include "moe_quads.h"
@@ -8,29 +8,29 @@ namespace gpu {
 
 #ifdef SWY_HOPPER
 
-// An entry: expert (experts: the shared one), the place of its row 0 (others follow it), how many pairs, their rows by
-// bytes. Of the pairs that there are; one of them for those that there are not:
+// An entry: expert (`experts` means the shared one), the place of its row 0 (further rows follow), how many pairs, and
+// the pairs' rows, one byte each. For i beyond the pairs, an existing pair's values:
 __device__ inline uint32_t row_of(uint4 entry, uint32_t i) { return entry.w >> (i < entry.z ? 8 * i : 0) & 255; }
 __device__ inline uint32_t place_of(uint4 entry, uint32_t i) { return entry.y + row_of(entry, i); }
 
-// In the shared memory of a block of kThreads: up to four rows of an expert to an entry, those of the shared expert
-// first.
+// The list in the shared memory of a block of kThreads: up to four rows of an expert per entry, the shared expert's
+// entries first.
 template <uint32_t kThreads>
 class QuadList {
  public:
   static_assert(kThreads > kQuadExperts && kThreads >= kMostQuadRows * kQuadChosen);
 
-  // Before the choice is there.
+  // Preparation before the choice is ready.
   __device__ void begin(const Quads& q) {
     for (uint32_t i = threadIdx.x; i < 2 * kQuadExperts; i += kThreads) (&rows_[0][0])[i] = 0;
     room_ = q.room;
     __syncthreads();
   }
-  // What make() needs of this thread: the expert of pair threadIdx.x, of most_rows rows.
+  // The value that this thread passes to make(): the expert of pair threadIdx.x, of most_rows rows.
   static __device__ uint32_t load(const Mixture& m, const Quads& q) {
     return threadIdx.x < q.most_rows * m.top_k ? __ldcg(q.ids + threadIdx.x) : 0;
   }
-  // The choice of `rows` rows.
+  // Makes the list from the choice of `rows` rows.
   __device__ void make(const Mixture& m, uint32_t loaded, uint32_t rows) {
     const uint32_t row = threadIdx.x / m.top_k;
     if (row < rows) atomicOr(&rows_[loaded][row / 32], 1u << row % 32);
@@ -69,7 +69,7 @@ class QuadList {
 
   static __device__ uint32_t first_bits(uint32_t n) { return n == 0 ? 0 : ~0u >> (32 - n); }
 
-  // What threads before this one have of a number of kBits bits; size_ is what all have.
+  // The sum, over earlier threads, of a number of kBits bits; size_ becomes the sum over all threads.
   __device__ uint32_t before(uint32_t mine) {
     const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     uint32_t below = 0, all = 0;

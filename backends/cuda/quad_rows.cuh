@@ -9,30 +9,31 @@ constexpr uint32_t kQuad = 4;  // rows
 
 // Rows of activations as 12-bit integers, a scale for every 64.
 struct QuadRows {
-  uint4* words;    // [rows][groups][8]: what each lane of four needs, high bytes, then low ones
+  uint4* words;    // [rows][groups][8]: for each lane of four, high bytes, then low ones
   float2* scales;  // [rows][groups]: a 16th of the scale; the bits of -128 times the sum of the integers
 };
 
-// What a lane has of 64 integers, and what all of them share.
+// One lane's part of 64 integers, and the values common to all of them.
 struct Piece {
   uint4 words;
   float scale;
   uint32_t sum;  // of the integers
 };
 
-// Eight neighbouring lanes give 64 elements, eight each; what lane i of them gets is piece i. Bytes of one kind, high
-// or low: of the odd elements of both halves of the 64 (eight each: x, y), and of 16 times the even one less the odd
-// one of each two (z, w).
+// Eight neighbouring lanes pass 64 elements, eight each; lane i of them gets piece i. A piece has bytes of one kind,
+// high or low: of the odd elements of both halves of the 64 (eight each: x, y), and of 16 times the even element less
+// the odd one of each two (z, w).
 __device__ inline Piece make_piece(const float (&v)[8]) {
   const bool second = threadIdx.x / 4 % 2 != 0;  // the second half of the 64, and the low bytes
   float top = fmaxf(fmaxf(fmaxf(fabsf(v[0]), fabsf(v[1])), fmaxf(fabsf(v[2]), fabsf(v[3]))),
                     fmaxf(fmaxf(fabsf(v[4]), fabsf(v[5])), fmaxf(fabsf(v[6]), fabsf(v[7]))));
 #pragma unroll
   for (int d = 1; d < 8; d *= 2) top = fmaxf(top, __shfl_xor_sync(kAll, top, d));
-  // 17 * kMost has 16 bits. 1.5 * 2^23 leaves integers in the low bits; 128 more rounds high bytes, and 16 times 16
-  // less 128 does so for 16 x - y.
+  // 17 * kMost fits 16 bits. Adding 1.5 * 2^23 leaves integers in the low bits. Adding 128 more rounds the high bytes;
+  // adding 16 * 16 - 128 does that for 16 x - y.
   constexpr float kMost = 1919, kEven = 12582912.0f + 16, kOdd = 12582912.0f + 128;
-  constexpr uint32_t kFour = 4u * (2u * 0x4b400000u + 16u + 128u);  // what that adds to four of each
+  constexpr uint32_t kFour =
+      4u * (2u * 0x4b400000u + 16u + 128u);  // the sum of these constants over four elements of each kind
   const float scale = fmaxf(top * (1.0f / kMost), 1e-37f), inverse = reciprocal(scale);
   uint32_t q[8];
 #pragma unroll
@@ -46,7 +47,7 @@ __device__ inline Piece make_piece(const float (&v)[8]) {
   const uint32_t low_odd = bytes(q[1], q[3], q[5], q[7], 0x0040) ^ kSigned;
   const uint32_t high_both = bytes(both[0], both[1], both[2], both[3], 0x0051);
   const uint32_t low_both = bytes(both[0], both[1], both[2], both[3], 0x0040) ^ kSigned;
-  // The lane 4 further has the other half, and wants the other bytes.
+  // The lane 4 further has the other half, and needs the other bytes.
   const uint32_t got_odd = __shfl_xor_sync(kAll, second ? high_odd : low_odd, 4);
   const uint32_t got_both = __shfl_xor_sync(kAll, second ? high_both : low_both, 4);
   uint32_t sum = (q[0] + q[1]) + (q[2] + q[3]) + (q[4] + q[5]) + (q[6] + q[7]) - kFour;
@@ -56,7 +57,7 @@ __device__ inline Piece make_piece(const float (&v)[8]) {
                      second ? low_both : got_both),
           scale, sum};
 }
-// To group `group`, of `groups`, of a row.
+// Writes a piece to group `group`, of `groups`, of a row.
 __device__ inline void put_piece(const QuadRows& to, const Piece& piece, uint32_t row, uint32_t groups,
                                  uint32_t group) {
   const uint64_t at = uint64_t{row} * groups + group;

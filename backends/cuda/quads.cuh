@@ -1,8 +1,9 @@
-// Products of 4-bit weights with four rows of activations on Hopper, at the rate of memory (boxes.cuh says how integers
-// are multiplied). The eight columns of the second operand are the high and low bytes of four rows.
+// Products of 4-bit weights with four rows of activations on Hopper, at the rate of memory (boxes.cuh explains the
+// integer products). The eight columns of the second operand are the high and low bytes of four rows.
 //
-// Every warp walks by itself through tasks: two tiles of 16 rows of weights, 256 columns at a time. It asks for what
-// comes into a stage of its ring as soon as it has read it, and so for the next task before it ends this one.
+// Every warp walks by itself through tasks: two tiles of 16 rows of weights, 256 columns at a time. It requests the
+// next contents of a stage of its ring as soon as it has read the current ones, so it requests the next task before it
+// finishes this one.
 #pragma once
 
 #include "quad_rows.cuh"
@@ -15,7 +16,7 @@ constexpr uint32_t kQuadWarps = kQuadTeam * kQuadTeams, kQuadThreads = 32 * kQua
 constexpr uint32_t kMostQuadStages = 4, kStepBytes = 2 * kTileBytes;  // of a ring; of two tiles
 constexpr uint32_t kAtOnce = 2;                                       // groups of 64 columns in registers
 
-// How the memory of a block is cut: stages of two tiles each for every warp, then scales of the tiles of some tasks.
+// The layout of a block's memory: for every warp stages of two tiles each, then the scales of several tasks.
 struct QuadShape {
   uint32_t stages, slots, slot_bytes;
 
@@ -23,8 +24,8 @@ struct QuadShape {
   __host__ __device__ uint32_t scales_bytes() const { return slots * slot_bytes; }
   __host__ __device__ uint32_t bytes() const { return 1024 + kQuadWarps * (boxes_bytes() + scales_bytes()); }
 };
-// slot_bytes: of the scales of two tiles. steps: of 256 columns, that a task has at least. stages: 0 where there is no
-// room for two.
+// slot_bytes: scales of two tiles. steps: the least number of 256-column steps of a task. stages is 0 if two do not
+// fit.
 inline QuadShape quad_shape(uint32_t memory, uint32_t slot_bytes, uint32_t steps) {
   QuadShape s{kMostQuadStages, 0, slot_bytes};
   for (; s.stages > 1; --s.stages) {
@@ -38,7 +39,7 @@ inline QuadShape quad_shape(uint32_t memory, uint32_t slot_bytes, uint32_t steps
 
 // ---- activations
 
-// Four groups of four rows, as lane 4 g + t needs them: column g of the second operand, and scales of row t.
+// Four groups of four rows in the layout of lane 4 g + t: column g of the second operand, and scales of row t.
 struct QuadX {
   uint4 words[4];
   float4 scales[2];
@@ -47,7 +48,7 @@ struct QuadPlace {
   const uint4* words;
   const float4* scales;
 
-  // own: the row of this lane's column; other: of its results.
+  // own: the row of this lane's column; other: the row of its results.
   __device__ QuadPlace(const QuadRows& from, uint32_t own, uint32_t other, uint32_t groups)
       : words(from.words + uint64_t{own} * groups * 8 + threadIdx.x % 8),
         scales(reinterpret_cast<const float4*>(from.scales + uint64_t{other} * groups)) {}
@@ -63,12 +64,12 @@ struct QuadPlace {
 
 // ---- weights
 
-// A task of a list: its entry, and which of that entry's tasks.
+// A task of a list: its entry, and its number among that entry's tasks.
 struct TaskPlace {
   uint32_t entry, part;
 };
 
-// What a task multiplies: two tiles of 16 rows, of `steps` slices, and where their scales and offsets begin.
+// The weights of a task: two tiles of 16 rows, of `steps` slices, and where their scales and offsets begin.
 struct TilePair {
   const CUtensorMap* map[2];
   const uint16_t *scales[2], *offsets[2];
@@ -83,8 +84,8 @@ struct TilePair {
   }
 };
 
-// Where one lane is with what it asks for. Part: tasks, and pair(entry's first word, part) gives a task's tiles. That
-// word is read a task ahead.
+// The position of a lane's requests. Part: the tasks; pair(entry's first word, part) gives a task's tiles. That word is
+// read one task ahead.
 template <class Part>
 struct Asker {
   const Part& part;
@@ -95,7 +96,7 @@ struct Asker {
   __device__ explicit Asker(const Part& of) : part(of), left(of.tasks.count), at(of.tasks.begin()) {
     known = left != 0 ? part.tasks.entry(at).x : 0;
   }
-  // The next task's tiles; false: there is none.
+  // Moves on to the next task's tiles; false if there is none.
   __device__ bool next(TilePair& to) {
     if (left == 0) return false;
     to = part.pair(known, at.part);
@@ -106,7 +107,7 @@ struct Asker {
   }
 };
 
-// A warp's ring. What it asks for comes from Asker.
+// A warp's ring. Asker makes its requests.
 template <bool kOffsets>
 class QuadRing {
  public:
@@ -123,7 +124,7 @@ class QuadRing {
     }
     __syncwarp();
   }
-  // Asks for the first stages.
+  // Requests the first stages.
   template <class Part>
   __device__ void fill(Asker<Part>& asker) {
     if (threadIdx.x % 32 != 0) return;
@@ -132,7 +133,7 @@ class QuadRing {
   __device__ void wait() const { barrier_wait(barriers_ + stage_ * 8, parity_); }
   __device__ uint32_t tiles() const { return at_ + stage_ * kStepBytes; }
   __device__ uint32_t scales() const { return scales_ + slot_ * shape_.slot_bytes; }
-  // What came is read.
+  // The current stage has been read.
   template <class Part>
   __device__ void give_back(Asker<Part>& asker) {
     __syncwarp();
@@ -144,7 +145,7 @@ class QuadRing {
   }
 
  private:
-  // By one lane: what comes next, into a stage.
+  // One lane calls this: requests the next data into a stage.
   template <class Part>
   __device__ void ask(Asker<Part>& asker, uint32_t stage) {
     const bool first = asked_step_ == 0;
@@ -176,7 +177,7 @@ class QuadRing {
   TilePair pair_{};
 };
 
-// Where a lane finds scales in a slot: of row g of a tile, in bytes; of row g + 8; of the second tile; offsets.
+// Where a lane finds scales in a slot, in bytes: of row g of a tile; of row g + 8; of the second tile; offsets.
 struct QuadScales {
   uint32_t at, eight, second, offsets, shift;
 
@@ -198,8 +199,8 @@ __device__ inline void load_two(uint32_t at, float* v) {
   v[0] = f.x, v[1] = f.y;
 }
 
-// What a warp has read of a stage: kAtOnce groups, lane 4 g + t of rows g and g + 8 of both tiles. kFine: every 64
-// columns have scales of their own.
+// A warp's part of a stage in registers: kAtOnce groups, lane 4 g + t with rows g and g + 8 of both tiles. kFine: every
+// 64 columns have scales of their own.
 template <bool kOffsets, bool kFine>
 struct QuadTiles {
   uint32_t bytes[kAtOnce][2][4];
@@ -262,9 +263,9 @@ struct QuadTiles {
   }
 };
 
-// A warp's next tasks, those of `part`: `count` of `steps` slices of `weight`. first() is where they begin, entry(at)
-// what is known of one, place(entry) where its activations lie; store(task, at, entry, sum) takes its result.
-// Activations come a step ahead, and what is known of a task a task ahead.
+// A warp's next `count` tasks, those of `part`, of `steps` slices of `weight`. first() gives the first task, entry(at)
+// its entry in the list, place(entry) where its activations lie; store(task, at, entry, sum) takes the result.
+// Activations are loaded one step ahead, and entries one task ahead.
 template <bool kOffsets, bool kFine, class Part>
 __device__ inline void walk(QuadRing<kOffsets>& ring, Asker<Part>& asker, const Part& part, Stamps& stamps) {
   uint32_t in_box = lane_of_box();

@@ -1,7 +1,8 @@
-// Ranges of steps with few rows, on Hopper: what follows the projections of a delta layer, and a mixture with its norm.
+// Ranges of steps with few rows, on Hopper: the operations after the projections of a delta layer, and a mixture with
+// its norm.
 //
-//   GATED_DELTA, LINEAR, ADD   of one row: the norm and the gate of the heads are computed by who reads them
-//   RMS_NORM, MOE, ADD         likewise the norm, or of several rows by the router's kernel
+//   GATED_DELTA, LINEAR, ADD   one row: the kernel that reads the heads computes their norm and gate
+//   RMS_NORM, MOE, ADD         the norm likewise; with several rows the router's kernel computes it
 #include "range.h"
 
 #include "gated_delta_step.h"
@@ -16,7 +17,7 @@ constexpr uint32_t kLength = 3;
 
 enum class Kind { kNone, kDelta, kMixture };
 
-// Ranges get values in the program's types: these kernels take floats alone.
+// Ranges get values in the program's types; these kernels support only floats.
 bool takes(const swy_op& op) {
   bool floats = op.revision == 1;
   for (uint32_t i = 0; i < op.input_count; ++i) floats = floats && op.inputs[i]->dtype == SWY_F32;
@@ -48,7 +49,7 @@ swy_status supports_mixture(const swy_device& device, const swy_op& op, const sw
   return has_one_row(op) ? supports_moe_boxes(device, op, error) : supports_normed_grouped(device, op, bucket, error);
 }
 
-// A few microseconds for each kernel, and the bytes.
+// The cost: a few microseconds for each kernel, and the bytes.
 double cost_of_range(Kind kind, const swy_op* const* ops) {
   if (kind == Kind::kMixture && !has_one_row(*ops[1])) return moe_grouped_cost(*ops[1]);
   double bytes = 0;
@@ -89,8 +90,9 @@ swy_status prepare(swy_device*, const swy_op* const* ops, uint32_t n, const swy_
   return SWY_OK;
 }
 
-// The residual of ADD and what the last two operations read must flow as the kernels compute it, and nobody else may
-// read what they never write: the norm's or the rule's output, and the value before the addition.
+// The residual of ADD and the inputs of the last two operations must be connected as the kernels compute them. Values
+// that the kernels never write (the norm's or the rule's output, and the value before the addition) must not be read
+// elsewhere.
 swy_status accept(swy_device*, const swy_op* const*, uint32_t, const swy_bucket*, const swy_range_values* values,
                   swy_error* error) {
   const uint32_t first = values->outputs[0][0], second = values->outputs[1][0];
@@ -108,8 +110,8 @@ swy_status accept(swy_device*, const swy_op* const*, uint32_t, const swy_bucket*
 
 bool same(const swy_binding& a, const swy_binding& b) { return a.buffer == b.buffer && a.offset == b.offset; }
 
-// What ADD adds to what the operation before it gives; null if it adds something else, or a value that the range does
-// not write.
+// The other operand of ADD; null if ADD does not add to the previous operation's output, or if the operand is a value
+// that the range does not write.
 const swy_binding* residual_of(const swy_range_operands& o) {
   const swy_binding &value = o.bindings[1]->outputs[0], *inputs = o.bindings[2]->inputs;
   const swy_binding* residual = same(inputs[0], value) ? &inputs[1] : same(inputs[1], value) ? &inputs[0] : nullptr;

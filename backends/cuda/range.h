@@ -1,4 +1,4 @@
-// Runs of operations that decoding steps take as one (swy.range/1).
+// Consecutive operations that decoding steps run as one (swy.range/1).
 #pragma once
 
 #include "switchyard/extensions.h"

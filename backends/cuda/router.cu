@@ -1,4 +1,4 @@
-// ROUTER_TOPK, and the router of MOE: logits of all experts, and the last block of a row picks, in one launch.
+// ROUTER_TOPK, and the router of MOE: logits of all experts; the last block of a row chooses, in the same launch.
 #include "choice.cuh"
 #include "moe.cuh"
 
@@ -8,8 +8,8 @@ namespace {
 constexpr uint32_t kThreads = kVectorWarps * 32;
 constexpr uint32_t kMostExperts = 4096;
 
-// One warp: the top_k largest of logits [experts], ties to the lowest id; exp(logit) over their sum. `keys` [experts].
-// kLane: experts per lane at most, held in registers; 0: any number.
+// One warp: the top_k largest of logits [experts], of equal ones the lowest id; exp(logit) over their sum. `keys`
+// [experts]. kLane: the most experts per lane, held in registers; 0: any number.
 template <int kLane>
 __device__ void choose(const float* logits, uint32_t experts, uint32_t top_k, uint32_t* keys, int32_t* ids, float* p) {
   const uint32_t lane = threadIdx.x % 32;

@@ -1,6 +1,6 @@
-// SAMPLE: the chain of sampling_math.h. What a largest key does not decide, a team of blocks does.
+// SAMPLE: the chain of sampling_math.h. A team of blocks samples rows that the largest key does not decide.
 //
-// Nothing is sorted: top-k and top-p look for their thresholds digit by digit over integer keys and weights.
+// Nothing is sorted: top-k and top-p find their thresholds digit by digit over integer keys and weights.
 #include <algorithm>
 
 #include "sampling_team.cuh"
@@ -10,8 +10,8 @@ namespace {
 
 constexpr uint32_t kScanThreads = 256, kScanAhead = 8, kParts = 64;
 
-// Simple rows: the largest key and whether a logit is bad, of one part of the vocabulary. Logits come some at a time;
-// where the largest decides, others are not looked at.
+// Simple rows: the largest key of one part of the vocabulary, and whether a logit is bad. Logits are read several at a
+// time; where the largest logit decides, the others are not examined.
 __global__ void __launch_bounds__(kScanThreads) scan(const __grid_constant__ Draws d, const swy_step* step) {
   __shared__ uint64_t scratch[32];
   depend();
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kScanThreads) scan(const __grid_constant__ Dra
   best.give(d, uint64_t{i} * d.parts + blockIdx.x, scratch);
 }
 
-// Which ids steps 4 to 7 of the chain keep of a block's own.
+// Which of a block's own ids steps 4 to 7 of the chain keep.
 struct Kept {
   Cut by_key, by_weight;  // top-k, top-p
   uint32_t least = 0;     // min-p
@@ -88,7 +88,7 @@ __device__ Kept truncate(const TeamRow& row, float top) {
   return kept;
 }
 
-// Steps 0 to 3: the row's highest keys, or why nothing can be drawn.
+// Steps 0 to 3: the row's highest keys, or why sampling fails.
 __device__ int survey(const TeamRow& row, uint32_t* top, uint32_t* highest) {
   Team& team = row.team;
   uint32_t t = 0, h = 0;
@@ -114,7 +114,7 @@ __device__ int survey(const TeamRow& row, uint32_t* top, uint32_t* highest) {
   return bad ? SWY_SAMPLE_BAD_LOGIT : *top == 0 ? SWY_SAMPLE_NO_TOKEN : SWY_SAMPLE_OK;
 }
 
-// The order keys of the n most likely ids of this block, in the model's own distribution; 0 beyond the last.
+// The order keys of the n most likely ids of this block, in the model's own distribution; 0 if there are fewer.
 __device__ void own_likely(const TeamRow& row, uint32_t n, uint64_t* keys) {
   uint64_t before = ~uint64_t{0};
   for (uint32_t k = 0; k < n; ++k) {
@@ -129,7 +129,7 @@ __device__ void own_likely(const TeamRow& row, uint32_t n, uint64_t* keys) {
   }
 }
 
-// The most likely ids of the row, out of those of its blocks.
+// The most likely ids of the row, from those of its blocks.
 __device__ void most_likely(const TeamRow& row, const uint64_t* keys, float highest, uint64_t total, uint32_t n,
                             int32_t* ids, float* logprobs) {
   uint64_t before = ~uint64_t{0};
@@ -147,7 +147,7 @@ __device__ void most_likely(const TeamRow& row, const uint64_t* keys, float high
   }
 }
 
-// Step 8, and what log-probabilities need: the best order key and the sum of their weights.
+// Step 8, and the sums for log-probabilities: the best order key and the sum of the weights.
 __device__ uint64_t draw(const TeamRow& row, const Kept& kept, bool totals, float highest, uint64_t* total) {
   Team& team = row.team;
   const Draw& r = row.r;
@@ -170,7 +170,7 @@ __device__ uint64_t draw(const TeamRow& row, const Kept& kept, bool totals, floa
   return block_max(reads ? __ldcg(&row.parts[threadIdx.x].best) : 0, team.shared.scratch);
 }
 
-// Counts with the drawn token counted, from the slot read to the slot written; of some ids.
+// Copies counts from the slot read to the slot written, with the sampled token counted; for some ids.
 __device__ void count(const Draws& d, const Draw& r, uint32_t token, uint32_t begin, uint32_t end) {
   if (d.counts == nullptr || r.slot->counts_write_slot == SWY_NO_SLOT) return;
   uint32_t* to = d.counts + uint64_t{r.slot->counts_write_slot} * d.vocab;
@@ -184,7 +184,7 @@ __device__ void count(const Draws& d, const Draw& r, uint32_t token, uint32_t be
   }
 }
 
-// By one thread.
+// One thread calls this.
 __device__ void tell(const Draws& d, const swy_step* step, const Draw& r, uint32_t i, int status, int32_t token,
                      float logprob) {
   const bool ok = status == SWY_SAMPLE_OK;
@@ -195,7 +195,7 @@ __device__ void tell(const Draws& d, const swy_step* step, const Draw& r, uint32
   d.tokens[r.slot->token_entry] = ok ? token : 0;
 }
 
-// By one block: a row whose largest key was found before.
+// One block calls this: a row whose largest key was found before.
 __device__ void finish_simple(const Draws& d, const swy_step* step, const Draw& r, uint32_t i, uint64_t* scratch) {
   uint64_t best = 0;
   int bad = 0;
@@ -283,7 +283,7 @@ double cost(const swy_op& op, const swy_bucket&) { return cost_of(row_bytes(op),
 constexpr Kernel kKernels[] = {
     {"sample.radix", SWY_OP_SAMPLE, kInvariant, SWY_F32, nullptr, cost, workspace, record_sample}};
 
-// Many blocks for few rows, and fewer for each of many; together no more than the device runs at once.
+// Many blocks for few rows, fewer for each of many rows; together no more than the device runs at once.
 void form_teams(const swy_device& device, uint32_t rows, Draws& d) {
   const auto processors = static_cast<uint32_t>(device.processors);
   d.team_blocks = 64;

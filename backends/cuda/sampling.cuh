@@ -1,4 +1,4 @@
-// Choosing tokens from logits: what SAMPLE and LM_HEAD_SAMPLE share. The arithmetic is that of sampling_math.h.
+// Choosing tokens from logits: code that SAMPLE and LM_HEAD_SAMPLE share. The arithmetic is that of sampling_math.h.
 #pragma once
 
 #include "device_code.cuh"
@@ -13,7 +13,7 @@ namespace gpu {
 
 struct TeamPart;  // sampling_team.cuh
 
-// Where draws read and write. A part is what one block saw of the vocabulary.
+// Where sampling reads and writes. A part is the result of one block for its share of the vocabulary.
 struct Draws {
   const float* logits;  // [logit rows, vocab]; for rows that are not simple
   uint32_t* counts;     // [slots, vocab], or null
@@ -23,7 +23,7 @@ struct Draws {
   float* top_logprobs;
   uint64_t* best;  // [sample rows, parts]: the largest order key of simple rows, 0: no live id
   uint32_t* bad;   // [sample rows, parts]: whether a logit is NaN or +inf
-  // Of the teams of blocks that decide the other rows; see sampling_team.cuh.
+  // Memory of the teams of blocks that sample the other rows; see sampling_team.cuh.
   uint64_t* histograms;  // [teams, 3, digits]
   TeamPart* team_parts;  // [sample rows, team_blocks]
   uint64_t* likely;      // [sample rows, team_blocks, top]: the order keys of each block's most likely ids
@@ -38,7 +38,7 @@ struct Draw {
   const uint32_t* mask;
   const swy_logit_bias* biases;
   const uint32_t* counts;
-  bool greedy, truncated, simple;  // simple: the largest key decides, and nothing else is asked for
+  bool greedy, truncated, simple;  // simple: the largest key decides, and nothing else is wanted
 };
 
 __device__ inline Draw draw_of(const Draws& d, const swy_step* step, uint32_t i) {
@@ -87,7 +87,7 @@ __device__ inline uint64_t final_key(const Draw& r, uint32_t id, float z) {
 __device__ inline bool largest_decides(const Draw& r) {
   return r.greedy && r.mask == nullptr && r.counts == nullptr && r.slot->bias_count == 0;
 }
-// Logits below this have a smaller key than the logit x has; keys are compared after logits were clamped.
+// Logits below this value have a smaller key than logit x; keys are compared after clamping.
 __device__ inline float bound_of(float x) {
   if (x <= -0x1p100f) return -INFINITY;
   return fabsf(x) < 0x1p-100f ? -0x1p-100f : fminf(x, 0x1p100f);
@@ -107,7 +107,8 @@ __device__ inline uint64_t block_max(uint64_t x, uint64_t* scratch) {
   return x;
 }
 
-// The largest key of the ids that a thread has looked at, and whether a logit of theirs was bad; then a block's.
+// The largest key of the ids that a thread has examined, and whether one of their logits was bad; then the same for a
+// block.
 struct Best {
   uint64_t key = 0;
   int bad = 0;
@@ -118,7 +119,7 @@ struct Best {
     const uint64_t other = final_key(r, id, value_of(r, id, logit));
     key = other > key ? other : key;
   }
-  // By the whole block: what all have goes to d.best and d.bad. `scratch`: that of block_max.
+  // The whole block calls this: writes the result of all threads to d.best and d.bad. `scratch`: that of block_max.
   __device__ void give(const Draws& d, uint64_t at, uint64_t* scratch) {
     key = block_max(key, scratch);
     bad = __syncthreads_or(bad);
@@ -128,15 +129,15 @@ struct Best {
   }
 };
 
-// Microseconds that a draw adds to a head. The same for all kernels: so the fastest head is the same with a draw and
-// without, and the device draws what the host would draw from its logits.
+// Microseconds that sampling adds to a head. The same for all kernels. So the fastest head is the same with and without
+// sampling, and the device samples what the host would sample from its logits.
 constexpr double kDrawCost = 3;
 
-// Decides every sampling row, from what the parts found or from its logits.
+// Samples every row, from the parts' results or from its logits.
 swy_status record_finish(const Recording& r, const Draws& d);
-// The operation's outputs and states; `parts` blocks will have looked at each row. The barriers are record_finish's.
+// The operation's outputs and states; `parts` blocks will have examined each row. The barriers are record_finish's.
 Draws draws_of(const Recording& r, uint32_t vocab, uint32_t parts, Arena& arena);
-// What draws_of takes of the workspace.
+// The workspace that draws_of uses.
 uint64_t draws_bytes(const swy_device& device, const swy_op& op, uint32_t parts);
 
 }  // namespace gpu

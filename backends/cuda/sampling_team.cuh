@@ -1,9 +1,9 @@
-// Many blocks that decide one row of logits together.
+// Many blocks that sample one row of logits together.
 //
-// A team goes through its rows in turns that a barrier of its own separates. The barrier does not hang: a team is no
-// larger than the device has multiprocessors, all its blocks have begun before a later kernel may, and what ran before
-// does not wait for it. Each block owns a run of ids. Thresholds are found digit by digit from histograms that all
-// blocks add to; their sums are of integers, so the order in which threads come makes no difference.
+// A team processes its rows in turn, separated by a barrier of its own. The barrier cannot hang: a team has at most as
+// many blocks as the device has multiprocessors, all its blocks have begun before a later kernel may begin, and earlier
+// kernels do not wait for it. Each block owns a range of ids. Thresholds are found digit by digit from histograms that
+// all blocks add to. Their sums are integers, so the order of threads makes no difference.
 #pragma once
 
 #include "sampling.cuh"
@@ -12,7 +12,7 @@ namespace gpu {
 
 constexpr uint32_t kTeamThreads = 512, kDigits = 2048, kDigitsPerThread = kDigits / kTeamThreads;
 
-// What one block has to tell the others of one row.
+// One block's results for one row, for the other blocks.
 struct TeamPart {
   uint64_t best;     // the largest order key that the last step compares
   uint64_t total;    // of the weights of log-probabilities
@@ -44,7 +44,7 @@ __device__ inline uint64_t block_total(uint64_t x, uint64_t* scratch) {
   return x;
 }
 
-// A block's place in its team: blockIdx.x of the team blockIdx.y.
+// A block's position in its team: blockIdx.x of the team blockIdx.y.
 class Team {
  public:
   TeamShared& shared;
@@ -63,7 +63,7 @@ class Team {
     wipe(0);
   }
 
-  // Waits for the whole team. What its blocks wrote before can be read after.
+  // Waits for the whole team. Earlier writes of its blocks can be read afterwards.
   __device__ void barrier() const {
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -83,7 +83,7 @@ class Team {
     __syncthreads();
   }
 
-  // body(id, logit) for the ids of this thread. Loads go ahead of the bodies.
+  // Calls body(id, logit) for the ids of this thread. Loads are issued before the bodies run.
   template <class Body>
   __device__ void for_each(const float* logits, Body body) const {
     constexpr uint32_t kAhead = 4;
@@ -108,7 +108,7 @@ class Team {
   __device__ void add(uint32_t digit, uint32_t amount) const {
     if (atomicAdd(shared.low + digit, amount) > ~amount) atomicAdd(shared.high + digit, 1u);
   }
-  // `zeros`: what this thread measured of digit 0, which may be that of most ids.
+  // `zeros`: this thread's measure of digit 0, which most ids may have.
   __device__ void publish(uint64_t zeros) {
     uint64_t* sums = histograms_ + turn_ * kDigits;
     const uint64_t all_zeros = block_total(zeros, shared.scratch);
@@ -120,8 +120,8 @@ class Team {
     wipe(turn_);  // all blocks have read it, a barrier ago
     barrier();
   }
-  // The digit at which the sum from the highest digit down reaches need_of(sum of all). False: it is never reached.
-  // shared.digit, .all (what that digit measures) and .rest (what is needed of it) are left for every thread.
+  // Finds the digit at which the sum, from the highest digit down, reaches need_of(sum of all). False if it is never
+  // reached. For every thread: shared.digit, .all (the measure of that digit) and .rest (how much of it is needed).
   template <class Need>
   __device__ bool find(Need need_of) const {
     const uint64_t* sums = histograms_ + (turn_ + 2) % 3 * kDigits;
@@ -166,7 +166,7 @@ class Team {
   uint32_t turn_ = 0;
 };
 
-// What a prefix in (rank descending, id ascending) keeps of one block's ids.
+// Which of one block's ids a prefix in (rank descending, id ascending) keeps.
 struct Cut {
   uint32_t rank = 0, id = 0xffffffffu;  // larger ranks, and of this one ids up to `id`
   __device__ bool keeps(uint32_t r, uint32_t i) const { return r > rank || (r == rank && i <= id); }
@@ -186,8 +186,8 @@ struct TeamRow {
     });
   }
 
-  // The shortest prefix whose measure, the sum of the ranks or the number of ids, reaches need_of(measure of all): cut
-  // at its last rank. rank_of(id, z, &rank) tells whether an id takes part. False: all of them measure less.
+  // The shortest prefix whose measure (the sum of ranks, or the number of ids) reaches need_of(measure of all); its
+  // last rank is cut. rank_of(id, z, &rank) tells whether an id takes part. False if all of them measure less.
   template <bool kByRank, class Need, class Rank>
   __device__ bool cut(Need need_of, Rank rank_of, Cut* out) const {
     uint32_t prefix = 0;
@@ -220,7 +220,7 @@ struct TeamRow {
   }
 
  private:
-  // Of the ids with the rank `last`, the one that is the ties-th of the whole row, as far as this block is concerned.
+  // Of the ids with rank `last`, the ties-th of the whole row, if it is in this block.
   template <class Rank>
   __device__ uint32_t last_tie(uint64_t ties, uint32_t last, Rank rank_of, uint32_t which) const {
     const auto tied = [&](uint32_t id, float z) {
@@ -238,7 +238,7 @@ struct TeamRow {
     return before >= ties ? team.begin - 1 : nth_tie(static_cast<uint32_t>(ties - before), tied);
   }
 
-  // The n-th of this block's ids that `tied` takes; there are so many.
+  // The n-th of this block's ids that `tied` accepts; there are at least n.
   template <class Tied>
   __device__ uint32_t nth_tie(uint32_t n, Tied tied) const {
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;

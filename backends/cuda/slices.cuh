@@ -1,9 +1,9 @@
-// What 16 warps do with slices of one row and boxes of weights (boxes.cuh says how numbers are multiplied): products
-// with few instructions between the arrival of the activations and the sum.
+// Products of 16 warps with slices of one row and boxes of weights (boxes.cuh explains the arithmetic), with few
+// instructions between the arrival of the activations and the sum.
 //
-// Rows of a box are read by ldmatrix, whose order is that of the first operand: lane 4 g + t gets rows g and g + 8 of a
-// tile, and of each 64 columns 8 from 8 t and 8 from 32 + 8 t. What a tile's groups give is left in the tile's own
-// memory, which nobody reads any more, as [group][row]; the block adds it up once.
+// ldmatrix reads rows of a box in the order of the first operand: lane 4 g + t gets rows g and g + 8 of a tile, and of
+// each 64 columns 8 from 8 t and 8 from 32 + 8 t. The sums of a tile's groups overwrite the tile's own memory, as
+// [group][row]; the block adds them up once.
 #pragma once
 
 #include "boxes.cuh"
@@ -18,15 +18,15 @@ constexpr uint32_t kSliceWarps = 16, kSliceThreads = 32 * kSliceWarps;
 constexpr uint32_t kShareStride = 24;  // floats from one group's sums of a tile to the next's: no two lanes in a bank
 
 // A slice of activations as the second operand: b[group][0] multiplies bytes of the weight as they are, b[group][1]
-// their low halves. Column 2 group has high bytes, the next one low bytes; other columns are 0. `scale` and `sum` are
-// of group t of lane 4 g + t: of 16 times the product, and 16 times the sum of the integers.
+// their low halves. Column 2 group has high bytes, the next one low bytes; other columns are 0. `scale` and `sum`
+// belong to group t of lane 4 g + t: the scale of 16 times the product, and 16 times the sum of the integers.
 struct Operand {
   uint32_t b[4][2][2];
   float scale;
   int sum;
 };
 
-// Lane i gives elements 8 i to 8 i + 7. What comes out of products is multiplied by `factor`.
+// Lane i passes elements 8 i to 8 i + 7. Results of products are multiplied by `factor`.
 __device__ inline Operand make_operand(const float (&v)[8], float factor) {
   const uint32_t lane = threadIdx.x % 32, t = lane % 4;
   const Piece piece = make_piece(v);
@@ -45,7 +45,7 @@ __device__ inline Operand make_operand(const float (&v)[8], float factor) {
   return x;
 }
 
-// ---- shared memory by its address, which is found before the wait and kept: the compiler would find it again
+// ---- shared memory by its address, computed before the wait and kept: the compiler would compute it again
 
 template <class T>
 __device__ inline void pin(T& x) {
@@ -72,7 +72,7 @@ __device__ inline void put_float(uint32_t at, float v) {
 
 // ---- products
 
-// Where this lane finds scales: of row g of a tile and its group, in bytes; of row g + 8; of the next tile; offsets.
+// Where this lane finds scales, in bytes: of row g of a tile and its group; of row g + 8; of the next tile; offsets.
 struct ScalePlaces {
   uint32_t at, eight, next, offsets;
 
@@ -98,12 +98,12 @@ struct LaneScales {
   }
 };
 
-// Where this lane's row of a box begins for ldmatrix; group k of it lies at what this is, with 32 k exclusive-ored.
+// Where this lane's row of a box begins for ldmatrix; group k of it is at this address with 32 k exclusive-ored.
 __device__ inline uint32_t lane_of_box() {
   const uint32_t lane = threadIdx.x % 32;
   return lane % 16 * kBoxBytes + ((lane / 16) ^ (lane % 8)) * 16;
 }
-// Where this lane leaves its share of row g of a tile.
+// Where this lane writes its share of row g of a tile.
 __device__ inline uint32_t share_of_lane() {
   const uint32_t lane = threadIdx.x % 32;
   return (lane % 4 * kShareStride + lane / 4) * 4;
@@ -115,8 +115,9 @@ __device__ inline void read_rows(uint32_t at, uint32_t (&a)[4]) {
                : "memory");
 }
 
-// N tiles from `tiles`, a multiple of 1024, times a slice; the shares of the first `mine` go to the tiles' own memory.
-// `tile`: the first one's place among those of `places`. `in_box` and `share`: of lane_of_box and share_of_lane.
+// N tiles from `tiles`, a multiple of 1024, times a slice; the shares of the first `mine` tiles go to the tiles' own
+// memory. `tile`: the first one's index among those of `places`. `in_box` and `share`: from lane_of_box and
+// share_of_lane.
 template <int N>
 __device__ inline void multiply_slice(uint32_t tiles, uint32_t in_box, uint32_t share, const LaneScales<N>& scales,
                                       const ScalePlaces& places, uint32_t tile, const Operand& x, uint32_t mine) {
@@ -164,18 +165,18 @@ __device__ inline void multiply_slice(uint32_t tiles, uint32_t in_box, uint32_t 
   }
 }
 
-// Of slices that there are not: shares of 0.
+// Writes shares of 0 for slices that do not exist.
 __device__ inline void clear_shares(uint32_t tiles, uint32_t share, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) {
     put_float(tiles + share + i * kTileBytes, 0), put_float(tiles + share + i * kTileBytes + 32, 0);
   }
 }
-// Where a thread finds the shares of row threadIdx.x / 4 of a slice's tiles: of group threadIdx.x % 4.
+// Where a thread finds the shares of row threadIdx.x / 4 of a slice's tiles, of group threadIdx.x % 4.
 __device__ inline uint32_t shares_of_row(uint32_t tiles) {
   const uint32_t row = threadIdx.x / 4;
   return tiles + row / kTileRows * kTileBytes + (threadIdx.x % 4 * kShareStride + row % kTileRows) * 4;
 }
-// The sum of a row's shares, which lie `apart` bytes from one slice to the next: for the four threads that have it.
+// The sum of a row's shares, `apart` bytes from one slice to the next; the four threads of the row call this.
 template <uint32_t kSlices>
 __device__ inline float join_shares(uint32_t at, uint32_t apart) {
   float v[kSlices];
@@ -189,7 +190,7 @@ __device__ inline float join_shares(uint32_t at, uint32_t apart) {
   return all + __shfl_xor_sync(kAll, all, 2);
 }
 
-// 1 over the root of the mean square, from the sums of squares of all warps, and 1 over how many there are.
+// 1 over the root of the mean square, from the sums of squares of all warps and 1 over the number of elements.
 template <uint32_t kWarps>
 __device__ inline float inverse_root(const float (&squares)[kWarps], float per_width, float eps) {
   float total = 0;

@@ -1,9 +1,9 @@
-// Times of what blocks do, for finding where a step's time goes (tools/stamps.py prints them). Compiled in with
-// -DSWITCHYARD_STAMPS only, and nothing of it is there otherwise.
+// Times at which blocks do what, to find where a step's time goes (tools/stamps.py prints them). Compiled in only with
+// -DSWITCHYARD_STAMPS; otherwise no code is generated.
 //
-// Thread 0 of a block notes moments in ns of %globaltimer in shared memory, and writes them to a ring in the device's
-// memory when it ends. Its place in the ring is asked for just before it waits for the kernel in front, so that none of
-// this lies on the way of a step but the writing itself.
+// Thread 0 of a block stores times in ns of %globaltimer in shared memory, and copies them to a ring in the device's
+// memory when the block ends. The block's place in the ring is reserved just before it waits for the previous kernel,
+// so that only this copy delays a step.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace gpu {
 
 enum Moment : uint32_t { kBegun, kAsked, kWaited, kRead, kArrived, kMultiplied, kEnded, kMoments };
-// Numbers that tools/stamps.py knows.
+// Numbers known to tools/stamps.py.
 enum Stamped : uint32_t {
   kStampNormed = 10,
   kStampPlain = 11,
@@ -41,7 +41,7 @@ struct StampRing {
   StampRecord* records;
 };
 
-// Files that stamp tell where their copy of `stamp_ring` is.
+// Files with stamps register the address of their `stamp_ring` here.
 struct StampFile {
   explicit StampFile(int (*set)(StampRing* ring));
 };
@@ -94,10 +94,10 @@ class Stamps {
 
 // The ring of the process's device.
 void open_stamps();
-// What it holds goes to the file that SWITCHYARD_STAMPS_FILE names (/tmp/stamps.bin), and stderr says so.
+// Writes the ring to the file that SWITCHYARD_STAMPS_FILE names (/tmp/stamps.bin), and says so on stderr.
 void save_stamps();
-// A list was submitted. Saves after 64, 128, 256 ... of them: a benchmark's worker is ended by a signal, so that its
-// device is never closed.
+// Call after a list was submitted. Saves after 64, 128, 256 ... of them: a benchmark's worker is ended by a signal, so
+// its device is never closed.
 void count_list();
 
 #elif defined(__CUDACC__)

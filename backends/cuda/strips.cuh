@@ -1,9 +1,9 @@
 // Products with one row of activations on Hopper, at the speed of memory.
 //
-// Each warp has a ring of stages in shared memory, and asks the copy engine for whole rows of a weight as soon as a
-// stage is free: several hundred kilobytes are under way on a multiprocessor at no cost of registers, and the first
-// stages are asked for before the kernels in front have ended. The activations stay in registers (vector.cuh has their
-// form).
+// Each warp has a ring of stages in shared memory. It requests whole rows of a weight from the copy engine as soon as a
+// stage is free. So several hundred kilobytes are in transfer per multiprocessor without registers, and the first
+// stages are requested before the previous kernels have ended. The activations stay in registers (vector.cuh describes
+// their form).
 #pragma once
 
 #include "copy_engine.cuh"
@@ -14,7 +14,7 @@ namespace gpu {
 
 constexpr uint32_t kBlocksPerProcessor = 2;
 
-// Blocks that fill the device once.
+// As many blocks as fill the device once.
 inline uint32_t strip_blocks(const swy_device& device) {
   return static_cast<uint32_t>(device.processors) * kBlocksPerProcessor;
 }
@@ -53,7 +53,7 @@ struct Ring {
   }
   __device__ uint32_t place(uint32_t i) const { return i & (shape.count() - 1); }
   __device__ char* stage(uint32_t i) const { return stages + place(i) * shape.stage_bytes; }
-  // Announces how many bytes will come to the stage of item i; then the lanes may ask for them.
+  // Announces how many bytes the stage of item i will receive; then the lanes may request them.
   __device__ void expect(uint32_t i, uint32_t bytes) const {
     if (threadIdx.x % 32 == 0) {
       barrier_expect(shared_at(arrived + place(i)), bytes);
@@ -133,7 +133,7 @@ __device__ inline float dot_piece(const uint4& w, float scale, float, const Piec
   return fmaf(x.scale * scale, static_cast<float>(high * 256 + low), sum);
 }
 
-// Row `row` of a stage of `rows` rows, as lanes have it after all came: data, scales, offsets.
+// Row `row` of a stage of `rows` rows in the layout of lanes, once all of it has arrived: data, scales, offsets.
 template <bool kNibbles>
 __device__ inline float strip_piece(const char* stage, const Weight& w, uint32_t rows, uint32_t row, uint32_t p,
                                     const PieceX<kNibbles>& x, float sum) {
@@ -146,7 +146,7 @@ __device__ inline float strip_piece(const char* stage, const Weight& w, uint32_t
 }
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-// Asks for R rows that lie one behind the other: a copy takes the copy engine as long as 512 bytes do, at least.
+// Requests R consecutive rows: a copy takes the copy engine at least as long as 512 bytes do.
 template <int R>
 __device__ inline void ask_run(const Ring& ring, uint32_t i, const Weight& w, uint64_t row) {
   const uint32_t lane = threadIdx.x % 32, scales = scale_bytes(w);
@@ -157,7 +157,7 @@ __device__ inline void ask_run(const Ring& ring, uint32_t i, const Weight& w, ui
     ring.copy(i, R * (w.row_bytes + scales), w.offsets + row * w.groups, R * scales);
 }
 
-// Asks for R rows of weights of one shape; the lanes share the copies out.
+// Requests R rows of weights of one shape; the lanes share the copies.
 template <int R>
 __device__ inline void ask(const Ring& ring, uint32_t i, const Weight& w0, uint64_t row0, const Weight& w1,
                            uint64_t row1) {

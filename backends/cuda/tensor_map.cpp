@@ -9,7 +9,7 @@ namespace {
 
 using Encode = decltype(&cuTensorMapEncodeTiled);
 
-// The driver's function; the driver is not linked.
+// The driver's function, found at run time: the driver is not linked.
 Encode find_encode() {
   void* found = nullptr;
   cudaDriverEntryPointQueryResult result{};
@@ -26,7 +26,7 @@ Encode find_encode() {
   return reinterpret_cast<Encode>(found);
 }
 
-// A tensor of up to three dimensions, the innermost first; `pitch`: bytes from one to the next, of all but that.
+// A tensor of up to three dimensions, the innermost first; `pitch`: distance in bytes, of all but the innermost.
 struct Tensor {
   const void* data;
   CUtensorMapDataType type;

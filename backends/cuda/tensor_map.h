@@ -8,7 +8,7 @@
 
 namespace gpu {
 
-// A matrix [rows, columns] in device memory, and the boxes of it that are copied at once.
+// A matrix [rows, columns] in device memory, and the size of the boxes that are copied at once.
 struct BoxedMatrix {
   const void* data;
   CUtensorMapDataType type;
@@ -17,7 +17,7 @@ struct BoxedMatrix {
   CUtensorMapSwizzle swizzle;
 };
 
-// SWY_UNSUPPORTED where the driver has no tensor maps.
+// SWY_UNSUPPORTED if the driver has no tensor maps.
 swy_status map_matrix(const BoxedMatrix& matrix, CUtensorMap* out, swy_error* error);
 
 constexpr uint32_t kBoxBytes = 128;  // of a row
@@ -27,7 +27,7 @@ constexpr uint32_t kBoxBytes = 128;  // of a row
 swy_status map_boxes(const Weight& weight, uint32_t rows, CUtensorMap* out, swy_error* error);
 
 // Boxes of `box_rows` rows and `box_columns` columns of a matrix [rows, row_bytes / 128] of columns of 128 bytes, by
-// the coordinates (0, row, column). In shared memory: columns one after the other, and each as above.
+// the coordinates (0, row, column). In shared memory: one column after the other, each as above.
 swy_status map_columns(const void* data, uint64_t rows, uint64_t row_bytes, uint32_t box_rows, uint32_t box_columns,
                        CUtensorMap* out, swy_error* error);
 

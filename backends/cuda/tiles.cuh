@@ -1,9 +1,9 @@
 // Products of many rows on tensor cores: tiles of 128 rows of a weight times NT rows of activations, in bf16.
 //
 // Weights stay as they are in memory. A thread of a quad takes 32 consecutive elements of a row, 16 bytes of 4-bit
-// weights, and unpacks them to the registers of the matrix instruction: which elements of the sum an instruction takes
-// is free, as long as both operands agree. The activations are brought into that order once (permute_rows): in each
-// block of 128, unit j * 4 + t holds elements 32 t + 8 j + (0 4 1 5 2 6 3 7).
+// weights, and unpacks them into the registers of the matrix instruction. Which elements of the sum an instruction
+// takes is free, as long as both operands agree. The activations are permuted into that order once (permute_rows): in
+// each block of 128, unit j * 4 + t holds elements 32 t + 8 j + (0 4 1 5 2 6 3 7).
 #pragma once
 
 #include <cuda_bf16.h>
@@ -32,7 +32,7 @@ __device__ inline uint32_t pack_bf16(float low, float high) {
   return *reinterpret_cast<const uint32_t*>(&v);
 }
 
-// What one thread has of one row in a block of 128 elements: 32 elements, and their scale.
+// One thread's part of one row in a block of 128 elements: 32 elements, and their scale.
 struct TileRow {
   uint4 q[4];
   uint32_t scale;
@@ -184,7 +184,7 @@ __device__ inline void multiply_tile(const Weight& w0, uint64_t row0, const Weig
 // Whether the tiles can read a weight.
 inline bool tileable(const swy_tensor& t) { return t.dtype != SWY_F32 && readable_in_pieces(t); }
 
-// x [rows, width] (row i: logit_row[i] with `gather`), normed where there is a norm's weight, as bf16 in permuted form.
+// x [rows, width] (row i: logit_row[i] with `gather`) as bf16 in permuted form, normed if the norm's weight is given.
 struct Permute {
   const float* x;
   uint16_t* y;  // [rows, permuted_width]

@@ -1,4 +1,5 @@
-// Timelines: a word of page-locked memory that the stream writes when all before it is done, without waking the host.
+// Timelines: a word of page-locked memory that the stream writes when all earlier work is done, without waking the
+// host.
 #include <cuda.h>
 
 #include <chrono>
@@ -16,7 +17,7 @@ using Clock = std::chrono::steady_clock;
 
 using WriteValue = CUresult (*)(CUstream, CUdeviceptr, cuuint64_t, unsigned int);
 
-// Taken from the driver through the runtime, so that this library links without a driver.
+// Found through the runtime, so that this library does not link the driver.
 WriteValue write_value() {
   static const WriteValue fn = [] {
     void* found = nullptr;
@@ -34,7 +35,7 @@ WriteValue write_value() {
   return fn;
 }
 
-// Hands over what the timeline has announced. Locks the device.
+// Delivers the copies that the timeline has announced. Locks the device.
 void deliver(swy_timeline& t, uint64_t reached) {
   const std::lock_guard lock(t.device->mutex);
   auto& arrivals = t.device->arrivals;
@@ -48,7 +49,7 @@ void deliver(swy_timeline& t, uint64_t reached) {
   }
 }
 
-// Marks a timeline as failed if its device can raise it no more.
+// Marks a timeline as failed if its device can no longer raise it.
 swy_status check_alive(swy_timeline& t, swy_error* error) {
   if (const swy_status s = use(*t.device, error); s != SWY_OK) return s;
   const cudaError_t e = cudaStreamQuery(t.device->stream);
@@ -112,7 +113,7 @@ uint64_t timeline_value(swy_timeline* timeline) {
   return reached;
 }
 
-// Spins: a step of decoding takes a millisecond, and waking a thread a good part of that.
+// Spins: a step of decoding takes a millisecond, and waking a thread takes a good part of that.
 swy_status timeline_wait(swy_timeline* timeline, uint64_t value, uint64_t timeout_ns, swy_error* error) {
   return swy::guard(error, [&]() -> swy_status {
     const auto begin = Clock::now();

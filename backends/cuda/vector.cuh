@@ -2,9 +2,9 @@
 //
 // Quantized weights are multiplied as integers. Activations become 16-bit integers with one scale per 32 of them, as
 // two 8-bit halves, so that dp4a sums four products at once: one instruction per element of a weight, where unpacking
-// to floats would take three, and finer than bf16. Sums of a scale's group are exact, whatever their order.
+// to floats would take three. This is finer than bf16. Sums of a scale's group are exact, whatever their order.
 //
-// A row's bits depend on the row alone: not on how many rows a block works on, nor on the size of the grid.
+// A row's bits depend on the row alone: not on how many rows a block processes, nor on the size of the grid.
 #pragma once
 
 #include "device_code.cuh"
@@ -66,9 +66,9 @@ __device__ inline Split split_integers(const int (&q)[8]) {
   return s;
 }
 
-// Puts eight activations, elements 8 i to 8 i + 7 of row m, into shared memory. Four neighbouring lanes have the four
-// parts of 32 elements; all lanes of the warp come here, those beyond the row with `inside` false. `factor` multiplies
-// what comes out of products with them.
+// Writes eight activations, elements 8 i to 8 i + 7 of row m, to shared memory. Four neighbouring lanes have the four
+// parts of 32 elements. All lanes of the warp must call this, those beyond the row with `inside` false. Results of
+// products with them are multiplied by `factor`.
 __device__ inline void stage_eight(const Activations& to, uint32_t forms, uint32_t m, uint32_t i, bool inside,
                                    const float (&v)[8], float factor) {
   if ((forms & kFormFloats) != 0 && inside) {
@@ -114,8 +114,8 @@ __device__ inline void load_eight(const float* x, float (&v)[8]) {
   v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w, v[4] = b.x, v[5] = b.y, v[6] = b.z, v[7] = b.w;
 }
 
-// Stages one row [width] that lies in global memory; the whole block takes part. With a norm's weight the elements are
-// multiplied by bias + norm. Returns this thread's share of the sum of the squares of x.
+// Stages one row [width] of global memory; the whole block takes part. With a norm's weight the elements are multiplied
+// by bias + norm. Returns this thread's share of the sum of the squares of x.
 __device__ inline float stage_row(const Activations& to, uint32_t forms, uint32_t m, const float* x, const Weight* norm,
                                   float bias) {
   float squares = 0;
@@ -291,7 +291,7 @@ __device__ inline void multiply_f32(const Activations& x, uint32_t piece, int u,
   }
 }
 
-// acc[r][m] += sum over all pieces of the rows. `ready` holds the first U pieces per lane, which were fetched earlier.
+// acc[r][m] += sum over all pieces of the rows. `ready` holds the first U pieces per lane, which were loaded earlier.
 template <int M, int R, int U, class Rows>
 __device__ inline void multiply(const Rows& rows, swy_dtype dtype, const Activations& x, Pieces<R, U>& ready,
                                 float (&acc)[R][M]) {

@@ -1,10 +1,10 @@
-// Hopper's asynchronous units as device code uses them: barriers in shared memory, the copy engine, and matrix products
-// of a warpgroup whose first operand is in registers. PTX ISA, sections on mbarrier, cp.async.bulk and wgmma.
+// Hopper's asynchronous units: barriers in shared memory, the copy engine, and matrix products of a warpgroup whose
+// first operand is in registers. PTX ISA, sections on mbarrier, cp.async.bulk and wgmma.
 #pragma once
 
 #include "copy_engine.cuh"
 
-// Set where code is compiled for sm_90a. Kernels of this kind have no body elsewhere.
+// Defined if code is compiled for sm_90a. Kernels of this kind have no body elsewhere.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define SWY_HOPPER 1
 #endif
@@ -33,12 +33,12 @@ __device__ inline void more_registers() {
 
 __device__ inline void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ inline void products_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// Waits until at most kLeft committed groups are under way.
+// Waits until at most kLeft committed groups are still running.
 template <int kLeft>
 __device__ inline void products_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kLeft) : "memory");
 }
-// Registers that a product reads are not given to anything else before this.
+// Keeps the compiler from reusing registers that a product reads before this point.
 template <int kCount>
 __device__ inline void keep(uint32_t (&r)[kCount]) {
 #pragma unroll
@@ -51,7 +51,7 @@ __device__ inline void keep(float (&r)[kCount]) {
 }
 
 // The second operand: rows of 64 bf16 in shared memory, 128 bytes each, in groups of 8 rows that are aligned to 1024
-// bytes and whose 16-byte pieces are exchanged by the row's number (piece ^ row). `stride`: bytes between groups.
+// bytes and whose 16-byte pieces are permuted by the row's number (piece ^ row). `stride`: bytes between groups.
 __device__ inline uint64_t rows_descriptor(uint32_t at, uint32_t stride) {
   return (uint64_t{1} << 62) | (uint64_t{stride >> 4} << 32) | (uint64_t{1} << 16) | ((at & 0x3ffff) >> 4);
 }
