@@ -16,10 +16,10 @@ namespace switchyard::bench {
 
 struct ArrivalLoad {
   uint32_t sessions = 16;      // that decode, 1 to 64
-  uint32_t context = 1024;     // tokens that each of them has read
+  uint32_t context = 1024;     // tokens that each session has read before
   uint32_t prompt = 2000;      // tokens of the prompt that arrives
   uint32_t arrivals = 3;       // one after the other
-  uint32_t apart = 16;         // tokens of every session before each arrival
+  uint32_t apart = 16;         // tokens that every session generates before each prompt arrival
   uint32_t prompt_rows = 256;  // BatchOptions::prompt_rows; 0: the model's chunk
   SamplingParams sampling;     // each session draws with a seed of its own
 

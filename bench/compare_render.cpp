@@ -54,7 +54,7 @@ Grid rate_grid(const ReportChanges& changes) {
 }
 
 Grid other_grid(const ReportChanges& changes) {
-  Grid g{.title = "Correctness, and what ran",
+  Grid g{.title = "Correctness, and kernels that ran",
          .note = "",
          .columns = {{"configuration", false}, {"", false}, {"old", false}, {"new", false}, {"", false}},
          .rows = {}};

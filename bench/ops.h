@@ -18,10 +18,11 @@ namespace switchyard::bench {
 
 struct OpRequest {
   std::vector<uint32_t> rows = {1, 16, 64, 512, 2048};
-  std::string op;         // "linear_add"; "": all that the plan runs
-  bool decode = false;    // several rows are one each of as many sequences, not a prompt of one
-  uint32_t depth = 1024;  // tokens in the context before a sequence's only row; others begin at 0
-  double seconds = 0.2;   // per kernel, about
+  std::string op;       // "linear_add"; "": all that the plan runs
+  bool decode = false;  // several rows are one each of as many sequences, not a prompt of one
+  uint32_t depth =
+      1024;  // tokens in the context before the row of a sequence (with one row, or --decode); others begin at 0
+  double seconds = 0.2;  // per kernel, about
   bool deterministic = false;
   std::vector<VariantRule> variants;
   uint32_t load_threads = 1;

@@ -128,7 +128,7 @@ Grid error_grid(const Report& report) {
 
 Grid runtime_grid(const Report& report) {
   Grid g{.title = "What a step took",
-         .note = "Core: processor time of the runtime itself; waiting: of its thread, for the executor's others.",
+         .note = "Core: processor time of the runtime itself; waiting: time its thread waits for other threads.",
          .columns = {{"", false},
                      {"configuration", false},
                      {"MB/token", true},

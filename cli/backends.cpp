@@ -30,9 +30,9 @@ Status backends(const BackendsFlags& o) {
 
 void add_backends(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<BackendsFlags>();
-  CLI::App* c = app.add_subcommand("backends", "List the backends that were found, their devices and kernels");
+  CLI::App* c = app.add_subcommand("backends", "List the backends that were found, with their devices and kernels");
   c->footer("Example: SWITCHYARD_BACKEND_PATH=/opt/mine switchyard backends --explain");
-  c->add_flag("--explain", o->explain, "try every file anew, and print a line for each: accepted, or why not");
+  c->add_flag("--explain", o->explain, "try every file again, and print a line for each: accepted, or why not");
   c->add_flag("--json", o->json, "print JSON");
   add_settings(*c, o->settings);
   c->callback([o, &exit_code] {

@@ -53,7 +53,7 @@ Status nothing(const Report& report) {
       if (k.state != State::measured) return error(Code::internal, "{}: {}", c.name, k.reason);
     }
   }
-  return error(Code::usage, "nothing was asked for; --prefill, --decode or --serving say what to measure");
+  return error(Code::usage, "there is nothing to measure; name something with --prefill, --decode or --serving");
 }
 
 // What cannot go into its file goes to stdout: it took long to measure.
@@ -88,44 +88,46 @@ void add_what(CLI::App& c, BenchOptions& o) {
   const auto value = [&](const char* names, auto& target, const char* help) {
     return c.add_option(names, target, help)->capture_default_str()->group("What is measured");
   };
-  list("--metrics", o.metrics, "of prefill, decode and serving; without it all");
+  list("--metrics", o.metrics, "which of prefill, decode and serving to measure; without it all");
   list("--prefill", o.prefill, "prompt lengths")->check(CLI::Range(1u, 1u << 20));
   list("--context,--depth", o.depths, "tokens in the context before decoding")->check(CLI::Range(0u, 1u << 20));
-  list("--serving", o.serving, "requests at the same time, of mixed lengths")->check(CLI::Range(1u, 64u));
+  list("--serving", o.serving, "numbers of requests at a time, with mixed lengths")->check(CLI::Range(1u, 64u));
   value("--decode", o.decode, "tokens to generate at each depth; 0: none")->check(CLI::Range(0u, 1u << 20));
   value("--repeat", o.repeat, "prompts per length")->check(CLI::Range(1u, 1000u));
-  value("--seconds", o.seconds, "of each cell and configuration at least, where several are compared; 0: 4, of --ab 12")
+  value("--seconds", o.seconds,
+        "least seconds for each cell and configuration when several are compared; 0: 4 (12 with --ab)")
       ->check(CLI::Range(0.0, 3600.0));
-  value("--starts", o.starts, "times that all processes are started anew; 0: 1, of --ab 12, or 3 of large models")
+  value("--starts", o.starts, "how often all processes are started; 0: once (with --ab 12 times, 3 for large models)")
       ->check(CLI::Range(0u, 100u));
-  value("--time-limit", o.time_limit, "seconds that a cell of a configuration may take")
-      ->check(CLI::Range(0.1, 86400.0));
-  list("--check-tokens", o.check_tokens, "tokens of the text whose logits are compared: read at once, one by one")
+  value("--time-limit", o.time_limit, "seconds that one cell may take")->check(CLI::Range(0.1, 86400.0));
+  list("--check-tokens", o.check_tokens,
+       "tokens of the text whose logits are compared: how many read at once, how many one by one")
       ->expected(2)
       ->check(CLI::Range(1u, 4096u));
-  c.add_flag("--check", o.check, "compare with the reference also where only one backend is measured")
+  c.add_flag("--check", o.check, "compare with the reference even if only one backend is measured")
       ->group("What is measured");
   c.add_flag("--no-check", o.no_check, "do not compare with the reference")->group("What is measured");
-  c.add_flag("--no-probes", o.no_probes, "do not measure the machine: the report has no shares of what it can do")
+  c.add_flag("--no-probes", o.no_probes, "do not measure the machine; the report then has no shares of its peak rates")
       ->group("What is measured");
   c.add_flag("--random", o.random, "prompts of random ids instead of text")->group("What is measured");
-  c.add_flag("--ops", o.ops, "also the time of every kernel inside a step")->group("What is measured");
+  c.add_flag("--ops", o.ops, "also measure the time of each kernel inside a step")->group("What is measured");
 }
 
 void add_sweeps(CLI::App& c, BenchOptions& o) {
   const auto list = [&](const char* names, auto& target, const char* help) {
-    return c.add_option(names, target, help)->delimiter(',')->group("What is compared: each with each");
+    return c.add_option(names, target, help)->delimiter(',')->group("What is compared (all combinations)");
   };
-  list("--backends", o.backends,
-       "backends, by their ids or as absolute paths of their files; A+B: B runs what A cannot");
-  list("--ab", o.ab, "two files of one backend, or two backends: many short turns, for small differences")->expected(2);
+  list("--backends", o.backends, "backends: ids, or absolute paths of files; A+B: B runs what A cannot");
+  list("--ab", o.ab,
+       "compare two builds of one backend, or two backends, in many short turns, to see small differences")
+      ->expected(2);
   list("--sampling", o.sampling,
-       "decode by drawing: paths (auto, fused, candidates, logits); without it steps over a text");
-  list("--batch,--sessions", o.batch, "decode by drawing, with this many requests at the same time")
+       "decode with sampling, on these paths (auto, fused, candidates, logits); without it, feed a text");
+  list("--batch,--sessions", o.batch, "decode with sampling, with this many requests at a time")
       ->check(CLI::Range(1u, 1024u));
   list("--quant", o.quant, "encodings of a synth: model (bf16, i8, i4, i4a)");
   c.remove_option(c.get_option("--threads"));
-  list("--threads", o.threads, "threads that CPU backends compute on; 0: one per core")
+  list("--threads", o.threads, "threads for backends that compute on the CPU; 0: one per core")
       ->check(thread_range())
       ->envname("SWITCHYARD_THREADS");
 }
@@ -139,15 +141,15 @@ void add_bench(CLI::App& app, int& exit_code) {
       "Example: switchyard bench --backends reference,cpu --html report.html\n"
       "         switchyard bench --ab /old/switchyard_cpu.so /new/switchyard_cpu.so --metrics decode\n"
       "         switchyard bench -m synth:qwen3.5-35b-a3b,layers=4,vocab=32768 --backend cpu --ops\n"
-      "Every backend runs in processes of its own, and they take turns. docs/read-a-benchmark.md explains the report.");
+      "Each backend runs in its own process, and they take turns. docs/read-a-benchmark.md explains the report.");
   add_settings(*c, o->settings, "program");
   add_sweeps(*c, *o);
   add_what(*c, *o);
   add_sampling_flags(*c, o->params);
   c->add_option("--format", o->format, "table, json, csv, md or html")->capture_default_str()->group("Report");
   c->add_flag("--json", o->json, "short for --format json")->group("Report");
-  c->add_option("--output,-o", o->output, "a file for the report, instead of standard output")->group("Report");
-  c->add_option("--html", o->html, "also a file that holds it as one page with charts")->group("Report");
+  c->add_option("--output,-o", o->output, "write the report to this file instead of standard output")->group("Report");
+  c->add_option("--html", o->html, "also write it to this file, as one page with charts")->group("Report");
   add_bench_ops(*c, exit_code);
   add_bench_arrival(*c, exit_code);
   add_bench_compare(*c, exit_code);

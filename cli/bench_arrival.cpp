@@ -67,7 +67,7 @@ Status bench_arrival(const BenchArrivalFlags& o) {
   }
   fmt::print("{} sessions decode at {} tokens; {} prompts of {} arrive, {} rows in a step\n", o.load.sessions,
              o.load.context, o.load.arrivals, o.load.prompt, o.load.prompt_rows);
-  fmt::print("{} sizes of steps prepared in {:.2f} s, {} made when they were needed\n", sizes, preparing,
+  fmt::print("{} step sizes planned in advance in {:.2f} s, {} when first needed\n", sizes, preparing,
              r.model->runner().sizes() - sizes);
   fmt::print("{:<24}{:>9}{:>9}{:>9}{:>9}\n", "milliseconds", "median", "p99", "worst", "samples");
   print_line("gaps, no prompt", a.alone);
@@ -80,19 +80,19 @@ Status bench_arrival(const BenchArrivalFlags& o) {
 
 void add_bench_arrival(CLI::App& bench, int& exit_code) {
   auto o = std::make_shared<BenchArrivalFlags>();
-  CLI::App* c = bench.add_subcommand("arrival", "Time what decoding sessions wait while a long prompt is read");
+  CLI::App* c = bench.add_subcommand("arrival", "Measure how long decoding sessions wait while a long prompt is read");
   c->footer("Example: switchyard bench arrival --backend cpu --sessions 4 --context 128 --prompt 500");
   const auto value = [&](const char* name, uint32_t& target, const char* help, uint32_t least, uint32_t most) {
     c->add_option(name, target, help)->check(CLI::Range(least, most))->capture_default_str();
   };
   value("--sessions", o->load.sessions, "that decode", 1, 64);
-  value("--context,--depth", o->load.context, "tokens that each of them has read", 1, 1u << 20);
+  value("--context,--depth", o->load.context, "tokens that each session has read before", 1, 1u << 20);
   value("--prompt", o->load.prompt, "tokens of the prompt that arrives", 1, 1u << 20);
   value("--arrivals", o->load.arrivals, "prompts, one after the other", 1, 1000);
-  value("--apart", o->load.apart, "tokens of every session before each", 1, 1u << 16);
-  value("--prompt-rows", o->load.prompt_rows, "rows of the prompt in a step; 0: as many as --chunk says", 0, 1u << 20);
+  value("--apart", o->load.apart, "tokens that every session generates before each prompt", 1, 1u << 16);
+  value("--prompt-rows", o->load.prompt_rows, "rows of the prompt per step; 0: as many as --chunk allows", 0, 1u << 20);
   c->add_flag("--random", o->random, "random ids instead of text");
-  c->add_flag("--unprepared", o->unprepared, "plan and record each size of step when it first comes, not before");
+  c->add_flag("--unprepared", o->unprepared, "plan each step size when it first comes up, not in advance");
   c->add_flag("--json", o->json, "print JSON");
   add_settings(*c, o->settings, "program");
   add_sampling_flags(*c, o->load.sampling);

@@ -27,7 +27,7 @@ Result<double> parse_threshold(const std::string& text) {
   const auto [rest, fault] = std::from_chars(text.data(), end, percent);
   const bool whole = rest == end || (rest + 1 == end && *rest == '%');
   if (fault != std::errc{} || !whole || !(percent >= 0 && percent < 100)) {
-    return error(Code::usage, "--threshold '{}' is no share; it is a percentage below 100, as in 3%", text);
+    return error(Code::usage, "--threshold '{}' is not a percentage below 100; write it like 3%", text);
   }
   return percent / 100;
 }
@@ -62,7 +62,7 @@ Status compare_command(const BenchCompareFlags& o, int& exit_code) {
 
 void add_bench_compare(CLI::App& bench, int& exit_code) {
   auto o = std::make_shared<BenchCompareFlags>();
-  CLI::App* c = bench.add_subcommand("compare", "Compare two reports: what became slower, or less right");
+  CLI::App* c = bench.add_subcommand("compare", "Compare two reports: what became slower, or less accurate");
   c->footer(
       "Example: switchyard bench --backend cpu --format json --output new.json\n"
       "         switchyard bench compare old.json new.json --threshold 3% --fail");

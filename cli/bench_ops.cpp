@@ -95,7 +95,7 @@ std::string cell(double value, int digits) { return value == 0 ? "-" : fmt::form
 void print_crossovers(const OpTimes& ops) {
   const std::vector<bench::Crossover> all = bench::crossovers(ops.times);
   if (all.empty()) return;
-  fmt::print("\ncrossovers: the fastest kernel changes between the two row counts\n");
+  fmt::print("\ncrossovers: where another kernel becomes the fastest\n");
   for (const bench::Crossover& c : all) {
     fmt::print("{} {} {}: {} to {} between {} and {} rows, at about {:.0f}{}; the planner takes it {}\n", c.device,
                c.op, c.shape, c.from, c.to, c.rows_from, c.rows, c.about,
@@ -139,7 +139,7 @@ void print_ops(const Probes& p, const OpTimes& ops, bool errors) {
         : t.errors ? fmt::format(" {:>9.2e} {:>9.2e}", t.errors->worst, t.errors->mean)
                    : fmt::format(" {:>9} {:>9}", "-", "-"));
   }
-  fmt::print("\n*: what the planner chooses. x: operations of this shape in a step.\n");
+  fmt::print("\n*: the planner's choice. x: operations of this shape in a step.\n");
   print_crossovers(ops);
   print_missing(ops);
 }
@@ -206,24 +206,26 @@ Status bench_ops(const BenchOpsFlags& o, int& exit_code) {
 void add_bench_ops(CLI::App& bench, int& exit_code) {
   auto o = std::make_shared<BenchOpsFlags>();
   CLI::App* c =
-      bench.add_subcommand("ops", "Time every operation of a model by itself, with every kernel that takes it");
+      bench.add_subcommand("ops", "Time each operation of a model by itself, with every kernel that supports it");
   c->footer(
       "Example: switchyard bench ops --backends reference,cpu --rows 1,2,4,...,512 --op moe_add\n"
       "docs/read-a-benchmark.md explains the table.");
-  c->add_option("--rows", o->rows, "rows of the step, 1 being decoding: 1,16,512, or 1,2,4,...,4096")
+  c->add_option("--rows", o->rows, "rows of the step (1 is decoding): 1,16,512, or 1,2,4,...,4096")
       ->capture_default_str();
-  c->add_option("--backends", o->backends, "several to measure one after the other, instead of --backend")
+  c->add_option("--backends", o->backends, "several backends, measured one after the other, instead of --backend")
       ->delimiter(',');
   c->add_option("--op", o->request.op, "only this operation (linear, moe_add, ...); without it all that a step runs");
-  c->add_flag("--decode", o->request.decode, "rows of as many sequences, one each, instead of a prompt");
-  c->add_option("--depth,--context", o->request.depth, "tokens in the context before a sequence's only row")
+  c->add_flag("--decode", o->request.decode, "each row belongs to a sequence of its own, instead of all to one prompt");
+  c->add_option("--depth,--context", o->request.depth,
+                "tokens in the context before the row of a sequence (with one row, or --decode)")
       ->check(CLI::Range(0u, 1u << 20))
       ->capture_default_str();
-  c->add_option("--seconds", o->request.seconds, "to spend on each kernel, about")
+  c->add_option("--seconds", o->request.seconds, "seconds to spend on each kernel, about")
       ->check(CLI::Range(0.001, 3600.0))
       ->capture_default_str();
-  c->add_flag("--check", o->check, "also errors against reference, of operations that it computes in seconds");
-  c->add_flag("--json", o->json, "print JSON, with the kernels that refused and why");
+  c->add_flag("--check", o->check,
+              "also print errors against reference, for operations that it computes within seconds");
+  c->add_flag("--json", o->json, "print JSON, with the kernels that refused, and why");
   add_settings(*c, o->settings, "program");
   c->callback([o, &exit_code] {
     if (const Status s = bench_ops(*o, exit_code); !s.ok()) exit_code = report(s);

@@ -41,7 +41,7 @@ Status set_quant(ProcessPlan& p, const std::string& quant) {
   std::string& model = p.worker.settings.model;
   p.quant = quant;
   if (!model.starts_with(kSynthetic)) {
-    p.unsupported = "a program file has the encoding that it was written with; --quant takes synth: models";
+    p.unsupported = "a model file has the encoding that it was written with; --quant applies to synth: models only";
     return {};
   }
   std::string kept;
@@ -147,13 +147,14 @@ uint32_t BenchOptions::sessions() const {
 
 Status BenchOptions::check_values() const {
   if ((!backends.empty() ? 1 : 0) + (!ab.empty() ? 1 : 0) > 1) {
-    return error(Code::usage, "--backends and --ab each say what is compared; give one of them");
+    return error(Code::usage, "give either --backends or --ab, not both");
   }
   for (const std::string& m : metrics) SWY_TRY(bench::parse_metric(m).status());
   for (const std::string& path : sampling) SWY_TRY(parse_path(path).status());
   for (const std::string& b : backends_of(*this)) {
-    if (b.empty()) return error(Code::usage, "--backends has an empty name; separate names by one comma");
-    if (is_library(b) && b[0] != '/') return error(Code::usage, "'{}': a backend's file takes an absolute path", b);
+    if (b.empty()) return error(Code::usage, "--backends has an empty name; separate names with single commas");
+    if (is_library(b) && b[0] != '/')
+      return error(Code::usage, "'{}' is not an absolute path; name a backend's file by its absolute path", b);
   }
   const uint32_t context = settings.context;
   if (context == 0) return {};

@@ -79,7 +79,7 @@ Status chat(const ChatFlags& o) {
   SWY_LET(Runtime r, load_for_text(o.settings, options));
   SWY_TRY(r.text().status());
   if (r.program->chat_template.empty()) {
-    return error(Code::unsupported, "this program has no chat template; use switchyard run");
+    return error(Code::unsupported, "this model has no chat template; use switchyard run");
   }
   SWY_LET(ChatTemplate parsed, ChatTemplate::parse(r.program->chat_template));
   SWY_LET(auto session, r.model->session());
@@ -102,7 +102,7 @@ Status chat(const ChatFlags& o) {
 
 void add_chat(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<ChatFlags>();
-  CLI::App* c = app.add_subcommand("chat", "Talk with a model; the conversation is kept");
+  CLI::App* c = app.add_subcommand("chat", "Talk with a model; it remembers the conversation");
   c->add_option("--system", o->system, "instructions before the first message");
   add_text_flags(*c, o->text, 512);
   add_settings(*c, o->settings);

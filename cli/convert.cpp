@@ -79,8 +79,8 @@ Status convert_command(const ConvertFlags& o) {
   std::error_code ec;  // what cannot be looked at fails below, with a reason
   const bool program = std::filesystem::is_regular_file(o.source, ec);
   if (program && o.pack.empty()) {
-    return error(Code::usage, "{} is a file; name the folder of a checkpoint, or say --pack BACKEND to pack a program",
-                 o.source);
+    return error(Code::usage,
+                 "{} is a file; name the folder of a checkpoint, or add --pack BACKEND to pack a model file", o.source);
   }
   ordered_json out = {{"output", o.output}};
   if (o.pack.empty()) {
@@ -93,7 +93,7 @@ Status convert_command(const ConvertFlags& o) {
     if (!program) SWY_TRY(convert_checkpoint(o, out));
     const Status packed = pack(o, backend, program ? o.source : o.output, out);
     if (!packed.ok() && !program) {
-      return error(packed.code(), "{}; {} holds the program without packed weights", packed.message(), o.output);
+      return error(packed.code(), "{}; {} holds the model without packed weights", packed.message(), o.output);
     }
     SWY_TRY(packed);
   }
@@ -105,21 +105,21 @@ Status convert_command(const ConvertFlags& o) {
 
 void add_convert(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<ConvertFlags>();
-  CLI::App* c = app.add_subcommand("convert", "Make a program file from a Hugging Face checkpoint");
+  CLI::App* c = app.add_subcommand("convert", "Make a model file from a Hugging Face checkpoint");
   c->footer(
       "Example: switchyard convert Qwen3.5-35B-A3B -o qwen.swy --quant i4 --group 64\n"
       "         switchyard convert qwen.swy -o qwen-cpu.swy --pack cpu\n"
-      "The source is a folder with config.json and safetensors, or a program file that is to be packed. Nothing "
+      "The source is a folder with config.json and safetensors, or, with --pack, a model file. Nothing "
       "appears\n"
-      "at the output unless all went well. A packed program holds its weights twice: it runs on every backend, and "
+      "at the output unless all went well. A packed model file holds its weights twice: it runs on every backend, and "
       "loads\n"
-      "without work on the one it is packed for.");
-  c->add_option("source", o->source, "folder of the checkpoint, or program file")->required();
+      "faster on the one it is packed for.");
+  c->add_option("source", o->source, "folder of the checkpoint, or model file")->required();
   c->add_option("--output,-o", o->output, "file to write")->required();
   c->add_option("--quant", o->quant, "encoding of the large weights: bf16, i8, i4 or i4a (i4 with an offset)")
       ->capture_default_str();
   c->add_option("--group", o->group, "weights that share a scale: 32, 64, 128, or row")->capture_default_str();
-  c->add_option("--pack", o->pack, "also store the weights as this backend reads them (cpu)");
+  c->add_option("--pack", o->pack, "also store the weights in the layout of this backend (cpu)");
   c->add_option("--threads", o->settings.threads, "threads that quantize and pack; 0: one per core")
       ->check(thread_range());
   c->add_flag("--json", o->json, "print the result as JSON");

@@ -66,7 +66,8 @@ Result<std::vector<Prompt>> compare(const DivergeFlags& o, std::unique_ptr<Token
   settings.exact = false;
   if (!o.against_model.empty()) settings.model = o.against_model;
   SWY_LET(Runtime r, load_runtime(settings, host));
-  if (r.model->vocab() != vocab) return error(Code::usage, "{} has another vocabulary", settings.model);
+  if (r.model->vocab() != vocab)
+    return error(Code::usage, "{} has a different vocabulary; choose models with the same tokenizer", settings.model);
   for (size_t i = 0; i < prompts.size(); ++i) {
     bar.update(prompts.size() + i, 2 * prompts.size());
     SWY_TRY(stop_if_interrupted());
@@ -142,8 +143,8 @@ void add_diverge(CLI::App& app, int& exit_code) {
   c->add_option("--against-variant", o->against_variants, "--variant of the other")
       ->delimiter(',')
       ->allow_extra_args(false);
-  c->add_option("--against-model", o->against_model, "another program of the same vocabulary");
-  c->add_option("--file,-f", o->file, "the text that prompts are cut from; without it the demo model's");
+  c->add_option("--against-model", o->against_model, "another model file with the same vocabulary");
+  c->add_option("--file,-f", o->file, "the text that prompts are taken from; without it the demo model's");
   c->add_option("--prompts", o->prompts, "how many")->check(CLI::Range(1u, 10000u))->capture_default_str();
   c->add_option("--length", o->length, "tokens of a prompt")->check(CLI::Range(1u, 65536u))->capture_default_str();
   c->add_option("--tokens,-n", o->tokens, "to continue each with")

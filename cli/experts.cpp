@@ -63,8 +63,8 @@ void add_experts(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<ExpertsFlags>();
   CLI::App* c = app.add_subcommand("experts", "Show how the tokens of a text spread over a model's experts");
   c->footer("Example: switchyard experts --file text.txt");
-  c->add_option("--file,-f", o->file, "the text; without it that of the demo model, or random ids");
-  c->add_option("--tokens", o->tokens, "of the text, as far as --ctx holds them")
+  c->add_option("--file,-f", o->file, "the text; without it the demo model's, or random ids");
+  c->add_option("--tokens", o->tokens, "tokens of the text to read; at most --ctx")
       ->check(CLI::Range(1u, 1u << 20))
       ->capture_default_str();
   c->add_flag("--json", o->json, "print JSON, with the count of every expert");

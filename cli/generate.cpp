@@ -38,12 +38,13 @@ void add_sampling_flags(CLI::App& command, SamplingParams& p) {
     return command.add_option(name, target, help)->capture_default_str()->group("Sampling");
   };
   value("--temp", p.temperature, "temperature; 0 always takes the most likely token");
-  value("--top-p", p.top_p, "keep the most likely tokens that reach this probability");
-  value("--top-k", p.top_k, "keep this many of the most likely tokens; 0: all");
-  value("--min-p", p.min_p, "drop tokens below this share of the most likely one");
-  value("--repeat-penalty", p.repetition_penalty, "above 1: what was said is said again less");
-  value("--presence-penalty", p.presence_penalty, "taken from the logit of a token that was drawn before");
-  value("--frequency-penalty", p.frequency_penalty, "the same, times how often it was drawn");
+  value("--top-p", p.top_p, "sample only from the most likely tokens that together reach this probability");
+  value("--top-k", p.top_k, "sample only from this many of the most likely tokens; 0: from all");
+  value("--min-p", p.min_p, "drop tokens less likely than this share of the most likely one");
+  value("--repeat-penalty", p.repetition_penalty, "values above 1 discourage repetition");
+  value("--presence-penalty", p.presence_penalty,
+        "subtracted once from the logit of every token that was generated before");
+  value("--frequency-penalty", p.frequency_penalty, "subtracted from that logit for each time the token was generated");
 }
 
 void add_text_flags(CLI::App& command, TextFlags& f, uint32_t default_tokens) {
@@ -51,21 +52,25 @@ void add_text_flags(CLI::App& command, TextFlags& f, uint32_t default_tokens) {
   add_sampling_flags(command, f.options.sampling);
   command
       .add_option("--sampling", f.sampling,
-                  "where tokens are drawn: auto, fused (on the device), candidates, logits (on the host)")
+                  "where tokens are sampled: auto, fused (on the device), candidates (on the host, from the device's "
+                  "best), logits (on the host)")
       ->capture_default_str()
       ->group("Sampling");
-  f.seed_option = command.add_option("--seed", f.seed, "repeats a run; without it a random one, printed at the end")
-                      ->check(whole_number())
-                      ->group("Sampling");
+  f.seed_option =
+      command.add_option("--seed", f.seed, "the same seed repeats a run; without it a random seed, printed at the end")
+          ->check(whole_number())
+          ->group("Sampling");
   const auto ending = [&](CLI::Option* option) { option->group("Ending"); };
-  ending(command.add_option("--tokens,-n", f.options.max_tokens, "tokens to draw at most")
+  ending(command.add_option("--tokens,-n", f.options.max_tokens, "tokens to generate at most")
              ->check(CLI::Range(1u, 1u << 24))
              ->capture_default_str());
-  ending(command.add_option("--stop", f.options.stops, "end before this text; may be given more than once")
+  ending(command
+             .add_option("--stop", f.options.stops,
+                         "stop before this text, which is not printed; may be given more than once")
              ->allow_extra_args(false));
-  ending(command.add_flag("--ignore-eos", f.options.ignore_eos, "go on past the end of the text"));
+  ending(command.add_flag("--ignore-eos", f.options.ignore_eos, "continue after the model has ended its text"));
   ending(command.add_option("--allow-regex", f.options.allow_regex,
-                            "draw only tokens with which the answer can still match this pattern as a whole"));
+                            "generate only text that matches this pattern as a whole"));
 }
 
 Result<Generation> generate(const Runtime& runtime, Session& session, const TextOptions& options,

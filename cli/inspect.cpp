@@ -86,10 +86,10 @@ Status inspect(const InspectFlags& o) {
 
 void add_inspect(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<InspectFlags>();
-  CLI::App* c = app.add_subcommand("inspect", "Show what a program file holds");
+  CLI::App* c = app.add_subcommand("inspect", "Show what a model file contains");
   c->footer("Example: switchyard inspect qwen.swy --verify");
   add_model(*c, o->settings, "program");
-  c->add_flag("--verify", o->settings.verify, "also read all weights and compare their checksums");
+  c->add_flag("--verify", o->settings.verify, "also read all weights and check their checksums");
   c->add_flag("--tensors", o->tensors, "list every weight");
   c->add_option("--dequantize", o->dequantized, "write all weights as fp32 to this safetensors file");
   c->add_flag("--json", o->json, "print JSON");

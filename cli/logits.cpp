@@ -65,7 +65,7 @@ Status logits(const LogitsFlags& o) {
 
 void add_logits(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<LogitsFlags>();
-  CLI::App* c = app.add_subcommand("logits", "Write a program's logits for some token ids");
+  CLI::App* c = app.add_subcommand("logits", "Write a model's logits for given token ids");
   c->footer("Example: switchyard logits demo.swy --ids \"46 1392 570\" --out logits.npy");
   c->add_option("--ids", o->ids, "token ids, separated by blanks")->required();
   c->add_option("--out", o->out, "file to write: NumPy's .npy, float32 [tokens, vocab]")->required();

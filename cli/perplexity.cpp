@@ -57,7 +57,8 @@ Status perplexity(const PerplexityFlags& o) {
   if (!o.against.empty()) {
     settings.model = o.against;
     SWY_LET(base, load_runtime(settings, r.host));
-    if (base.model->vocab() != r.model->vocab()) return error(Code::usage, "{} has another vocabulary", o.against);
+    if (base.model->vocab() != r.model->vocab())
+      return error(Code::usage, "{} has a different vocabulary; choose models with the same tokenizer", o.against);
     SWY_LET(base_session, base.model->session());
   }
   const uint64_t begin = Os::real().now_ns();
@@ -110,15 +111,17 @@ Status perplexity(const PerplexityFlags& o) {
 
 void add_perplexity(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<PerplexityFlags>();
-  CLI::App* c = app.add_subcommand("perplexity", "Measure how well a program predicts a text");
+  CLI::App* c = app.add_subcommand("perplexity", "Measure how well a model predicts a text");
   c->footer("Example: switchyard perplexity demo.swy --file text.txt --windows 16 --against demo-bf16.swy");
   c->add_option("--file,-f", o->file, "the text")->required();
   c->add_option("--window", o->window,
-                "tokens per window; a step takes a whole one, whatever --chunk says; --ctx is the same here")
+                "tokens per window, each computed in one step whatever --chunk says; --ctx means the same here")
       ->check(CLI::Range(2u, kMaxWindow))
       ->capture_default_str();
   c->add_option("--windows", o->windows, "stop after this many windows; 0: the whole text")->capture_default_str();
-  c->add_option("--against", o->against, "another program: also KL divergence from it, and top-1 agreement");
+  c->add_option(
+      "--against", o->against,
+      "another model file: also print the KL divergence from it, and how often both have the same most likely token");
   c->add_flag("--json", o->json, "print JSON");
   add_settings(*c, o->settings, "program");
   c->callback([o, &exit_code] {

@@ -33,13 +33,13 @@ Status plan(const PlanFlags& o) {
 
 void add_plan(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<PlanFlags>();
-  CLI::App* c = app.add_subcommand("plan", "Show which kernel runs every operation of a program");
+  CLI::App* c = app.add_subcommand("plan", "Show which kernel runs each operation of a model");
   c->footer("Example: switchyard plan --backend mine,reference --explain");
-  c->add_option("--rows", o->rows, "tokens of the step; 1 is decoding")
+  c->add_option("--rows", o->rows, "tokens in the step; 1 is decoding")
       ->check(CLI::Range(1u, 65536u))
       ->capture_default_str();
   c->add_option("--tokens", o->tokens, "length of the context")->check(CLI::Range(1u, 1u << 24))->capture_default_str();
-  c->add_flag("--explain", o->explain, "every kernel that was considered, and what it said");
+  c->add_flag("--explain", o->explain, "also every kernel that was considered, and what it answered");
   c->add_flag("--json", o->json, "print JSON, with everything that was considered");
   add_settings(*c, o->settings, "program");
   c->callback([o, &exit_code] {

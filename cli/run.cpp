@@ -28,7 +28,7 @@ Result<std::string> read_prompt(const RunFlags& o) {
   if (!o.file.empty()) return Os::real().read(o.file, kMaxPromptBytes);
   if (!o.prompt.empty()) return o.prompt;
   if (::isatty(STDIN_FILENO) == 1) {
-    return error(Code::usage, "there is no prompt; write one after run, name a file with --file, or pipe a text in");
+    return error(Code::usage, "there is no prompt; give one after run, name a file with --file, or pipe text in");
   }
   std::string text{std::istreambuf_iterator<char>(std::cin), {}};
   if (text.empty()) return error(Code::usage, "the prompt is empty");
@@ -104,9 +104,10 @@ void add_run(CLI::App& app, int& exit_code) {
   c->footer(
       "Example: switchyard run -n 200 --temp 0.7 \"The ship had been at sea\"\n"
       "The text goes to standard output; the seed and the times go to standard error.");
-  c->add_option("prompt", o->prompt, "the text to continue; without it, standard input");
+  c->add_option("prompt", o->prompt, "the text to continue; without it, read from standard input");
   c->add_option("--file,-f", o->file, "read the prompt from a file");
-  c->add_option("--logprobs", o->logprobs, "print each token's log-probability and this many most likely tokens")
+  c->add_option("--logprobs", o->logprobs,
+                "print each token's log-probability, and this many of the most likely tokens")
       ->check(CLI::Range(0u, kTopLogprobs));
   c->add_flag("--json", o->json, "print one JSON object instead of the text");
   add_trace(*c, o->trace);

@@ -17,10 +17,11 @@ std::vector<std::string> device_names(const Model& model) {
 }  // namespace
 
 void add_trace(CLI::App& command, std::string& path) {
-  command.add_option("--trace", path,
-                     "write a timeline of host steps, lists and kernels to this file, for ui.perfetto.dev or "
-                     "chrome://tracing; it keeps a million events (about 40 MB of memory), and takes a microsecond or "
-                     "so per kernel on the host; devices that time their kernels may lose overlap between them");
+  command.add_option(
+      "--trace", path,
+      "write a timeline of host steps, lists and kernels to this file, for ui.perfetto.dev or "
+      "chrome://tracing; it keeps a million events (about 40 MB of memory) and costs about a microsecond "
+      "per kernel on the host; on a device, kernels may overlap less");
 }
 
 RunTrace::RunTrace(const Runtime& runtime, std::string path)
@@ -30,7 +31,9 @@ Result<std::unique_ptr<RunTrace>> RunTrace::start(const Runtime& runtime, const 
                                                   const std::string& path) {
   if (path.empty()) return std::unique_ptr<RunTrace>();
   if (settings.validate) {
-    return error(Code::usage, "--trace and --validate do not go together: checked backends tell of no kernels");
+    return error(
+        Code::usage,
+        "--trace and --validate cannot be combined: under --validate, backends report no kernels; drop one of them");
   }
   SWY_TRY(Os::real().create(path).status());  // and deletes what it created: the trace is written when all is known
   std::unique_ptr<RunTrace> t(new RunTrace(runtime, path));
@@ -43,16 +46,17 @@ Result<std::unique_ptr<RunTrace>> RunTrace::start(const Runtime& runtime, const 
 
 Status RunTrace::write() {
   if (const Status told = profile_->stop(); !told.ok()) {
-    spdlog::warn("kernels are missing in the trace: {}", told.message());
+    spdlog::warn("the trace lacks some kernels: {}", told.message());
   }
   for (const std::string& device : profile_->blind()) {
-    spdlog::warn("{} does not tell when its kernels run; the trace has what the host does", device);
+    spdlog::warn("{} cannot report when its kernels run; the trace shows only the host's work", device);
   }
   if (profile_->dropped() > 0) {
-    spdlog::warn("devices had no room for the times of {} kernels; the trace lacks them", profile_->dropped());
+    spdlog::warn("the devices' buffers were too small for the times of {} kernels; the trace lacks these",
+                 profile_->dropped());
   }
   if (file_.left_out() > 0) {
-    spdlog::warn("the trace keeps the first {} events; {} later ones are left out", file_.events(), file_.left_out());
+    spdlog::warn("the trace is full after {} events; {} later ones are missing", file_.events(), file_.left_out());
   }
   SWY_TRY(file_.write(Os::real(), path_));
   fmt::print(stderr, "trace: {} events in {}; open it in https://ui.perfetto.dev or chrome://tracing\n", file_.events(),

@@ -113,7 +113,7 @@ Result<std::vector<VariantRule>> variant_rules(const Settings& settings) {
 
 void pin(Host& host) {
   if (host.pin()) return;
-  spdlog::warn("--pin: {} threads cannot have a core each here; they are left to the system", host.threads());
+  spdlog::warn("--pin is ignored: this process may not use {} cores", host.threads());
 }
 
 Result<SyntheticRequest> synthetic_request(const std::string& text) {
@@ -170,14 +170,14 @@ Result<Runtime> load_runtime(const Settings& settings, std::shared_ptr<Host> hos
           load_model(std::move(host), std::move(registry), settings.backend, std::move(program), options));
   if (const size_t n = loaded.model->weights().repacked(); n != 0) {
     spdlog::warn(
-        "{} weights are packed in this file as another version of the backend reads them, and were packed again; "
-        "switchyard convert {} --pack brings the file up to date",
+        "{} weights in this file are packed for another version of the backend, so they were packed again; "
+        "to update the file, use switchyard convert {} --pack",
         n, model_path(settings));
   }
   const Model& model = *loaded.model;
   if (model.chunk() < std::min(settings.chunk, model.context())) {
     spdlog::warn(
-        "the device has no memory or no kernels for steps of --chunk {}; prompts are computed {} tokens at a time",
+        "--chunk {} is too large for this device's memory or kernels; prompts are computed {} tokens at a time",
         settings.chunk, model.chunk());
   }
   if (settings.pin) pin(*loaded.host);

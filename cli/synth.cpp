@@ -55,7 +55,7 @@ Status synth(const SynthFlags& o) {
              seconds_since(begin));
   if (!o.histogram) return {};
   const Status s = histogram(o);  // the file is there whatever comes of this
-  if (!s.ok()) fmt::print(stderr, "no histogram of its experts: {}\n", s.message());
+  if (!s.ok()) fmt::print(stderr, "cannot show how a text spreads over its experts: {}\n", s.message());
   return {};
 }
 
@@ -63,20 +63,20 @@ Status synth(const SynthFlags& o) {
 
 void add_synth(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<SynthFlags>();
-  CLI::App* c = app.add_subcommand("synth", "Make a program with random weights, to measure speed at full size");
+  CLI::App* c = app.add_subcommand("synth", "Make a model with random weights, to measure speed at full size");
   c->footer(
       "Example: switchyard synth --config qwen3.5-35b-a3b --layers 4 --vocab 32768 -o slice.swy\n"
       "Without a file: give any command -m synth:qwen3.5-35b-a3b,layers=4,vocab=32768 instead of a model.");
   c->add_option("--config", o->config, "qwen3.5-35b-a3b, or the path of a config.json")->capture_default_str();
   c->add_option("--output,-o", o->output, "file to write")->required();
   c->add_option("--layers", o->layers, "0: as the configuration says")->check(CLI::Range(0u, 4096u));
-  c->add_option("--vocab", o->vocab, "0: as the configuration says; from 4096 on it carries the demo's tokenizer")
+  c->add_option("--vocab", o->vocab,
+                "0: as the configuration says; with 4096 or more the model gets the demo's tokenizer")
       ->check(CLI::Range(0u, 1u << 24));
   c->add_option("--seed", o->seed, "other seeds give other weights")->capture_default_str();
   c->add_option("--quant", o->quant, "encoding of the large weights: bf16, i8, i4 or i4a")->capture_default_str();
   c->add_option("--group", o->group, "weights that share a scale: 32, 64, 128, or row")->capture_default_str();
-  c->add_flag("!--no-histogram", o->histogram,
-              "do not run the first layers on a text to print how it spreads over experts");
+  c->add_flag("!--no-histogram", o->histogram, "do not print how a text spreads over the experts of the first layers");
   c->add_option("--threads", o->threads, "0: one per core")->check(thread_range());
   c->callback([o, &exit_code] {
     if (const Status s = synth(*o); !s.ok()) exit_code = report(s);

@@ -62,11 +62,11 @@ void print_table(const bench::TuneResult& r) {
                c.shape, c.rows, context, c.to, c.from, c.to_us, c.from_us, c.from_us / c.to_us);
   }
   for (const bench::TuneFailure& f : r.failures) {
-    fmt::print("{} {} at {} rows is chosen by estimates: {}\n", f.op, f.shape, f.rows, f.reason);
+    fmt::print("{} {} at {} rows keeps the estimates: {}\n", f.op, f.shape, f.rows, f.reason);
   }
-  fmt::print("{} operations and row counts with several kernels were measured; at {} another one is taken{}\n",
-             r.measured, r.changes.size(),
-             r.interrupted ? "; stopped early: what is missing is chosen by estimates" : "");
+  fmt::print(
+      "{} combinations of operation and rows have several kernels and were measured; {} now use another kernel{}\n",
+      r.measured, r.changes.size(), r.interrupted ? "; stopped early: the rest keeps the estimates" : "");
 }
 
 // Beside what the file has of other devices and operations. A file that cannot be read is replaced.
@@ -84,7 +84,9 @@ Status save(const bench::TuneResult& r, const std::string& path) {
 Status tune(const TuneFlags& o) {
   const std::string path = tuning_path(o.settings);
   if (path.empty() && !o.dry) {
-    return error(Code::usage, "there is no folder for caches here; name a file with --tuning, or try --dry-run");
+    return error(
+        Code::usage,
+        "no cache folder was found ($XDG_CACHE_HOME or ~/.cache); name a file with --tuning, or use --dry-run");
   }
   bench::TuneRequest request = o.request;
   if (!o.rows.empty()) {
@@ -105,7 +107,7 @@ Status tune(const TuneFlags& o) {
     bool said = false;
     return bench::tune(program, selection.devices, selection.policy, request, [&](size_t done, size_t total) {
       if (!said) {
-        fmt::print(stderr, "comparing kernels of {} operations and row counts, {:.0f} s or more\n", total,
+        fmt::print(stderr, "comparing kernels for {} combinations of operation and rows, {:.0f} s or more\n", total,
                    2 * request.seconds * static_cast<double>(total));
       }
       said = true;
@@ -120,7 +122,7 @@ Status tune(const TuneFlags& o) {
     return {};
   }
   print_table(result);
-  if (!o.dry && result.measured > 0) fmt::print("written to {}; --no-tuned does without\n", path);
+  if (!o.dry && result.measured > 0) fmt::print("written to {}; --no-tuned ignores it\n", path);
   return {};
 }
 
@@ -128,21 +130,22 @@ Status tune(const TuneFlags& o) {
 
 void add_tune(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<TuneFlags>();
-  CLI::App* c = app.add_subcommand("tune", "Measure which kernels are the fastest on this machine, for the planner");
+  CLI::App* c =
+      app.add_subcommand("tune", "Measure which kernels are fastest on this machine; later runs use the result");
   c->footer(
       "Example: switchyard tune -m model.swy --backend cpu\n"
       "Close everything else first. Ctrl-C keeps what was measured. docs/profile-a-run.md explains what is chosen by "
       "it.");
-  c->add_option("--rows", o->rows, "rows of the steps, 1,2,4,...,2048 if nothing is said");
+  c->add_option("--rows", o->rows, "rows of the steps; without it 1,2,4,...,2048");
   c->add_option("--op", o->request.op, "only this operation (linear, moe_add, ...)");
   c->add_option("--depths", o->request.depths, "tokens in the context before a single row, for attention")
       ->delimiter(',')
       ->check(CLI::Range(0u, 1u << 20))
       ->capture_default_str();
-  c->add_option("--seconds", o->request.seconds, "to spend on each kernel, about")
+  c->add_option("--seconds", o->request.seconds, "seconds to spend on each kernel, about")
       ->check(CLI::Range(0.0001, 60.0))
       ->capture_default_str();
-  c->add_flag("--dry-run", o->dry, "say what would change, and write nothing");
+  c->add_flag("--dry-run", o->dry, "print what would change, and write nothing");
   c->add_flag("--json", o->json, "print JSON");
   add_settings(*c, o->settings, "program");
   c->callback([o, &exit_code] {

@@ -41,6 +41,7 @@ struct Request {
   // Before each draw: sets the bits of the tokens that are allowed, in a mask that is all zeros. `drawn`: by this
   // request so far. A mask that allows nothing ends the request with an error.
   std::function<void(std::span<const int32_t> drawn, std::span<uint32_t> mask)> mask;
+  std::string mask_name = "the request's mask";  // for that error
 };
 
 // How a request went. The session has seen the prompt and all drawn tokens but the last; when it was cancelled on a

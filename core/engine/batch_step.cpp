@@ -110,8 +110,9 @@ Status Batch::fill_masks(Flight& flight) {
     r.request.mask(r.outcome.ids, r.mask);
     if (model_.vocab() % 32 != 0) r.mask.back() &= (1u << model_.vocab() % 32) - 1;
     if (std::any_of(r.mask.begin(), r.mask.end(), [](uint32_t word) { return word != 0; })) continue;
-    r.mask_fault = error(Code::usage, "the mask of token {} allows none of the {} tokens; it must allow at least one",
-                         r.outcome.ids.size(), model_.vocab());
+    r.mask_fault =
+        error(Code::usage, "no token can match {} after {} generated tokens; it must allow at least one of {}",
+              r.request.mask_name, r.outcome.ids.size(), model_.vocab());
     std::fill(r.mask.begin(), r.mask.end(), UINT32_MAX);  // the row is drawn, and not used
   }
   return {};
@@ -219,7 +220,7 @@ Result<bool> Batch::step() {
     return {};
   };
   if (model_.runner().in_flight() > flights_.size()) {
-    return error(Code::usage, "another batch of this model has a step under way; finish its requests first");
+    return error(Code::usage, "another batch of this model is running a step; finish its requests first");
   }
   if (flights_.empty()) {
     if (Status s = begin(); !s.ok()) return fail_all(std::move(s));

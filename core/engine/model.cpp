@@ -165,7 +165,7 @@ Status Model::make_planner(const ModelOptions& options, const PlanPolicy& policy
   }
   sampling_.token = sampling_.candidates = false;
   sampling_.why_not =
-      fmt::format("{} announces a sampler that cannot be planned: {}", sampling_.device, planned.message());
+      fmt::format("{} offers a sampler that cannot be planned: {}", sampling_.device, planned.message());
   return {};
 }
 
@@ -326,7 +326,7 @@ Result<std::span<const float>> Model::step(std::span<const StepSequence> sequenc
     logit_rows += s.logit_rows;
   }
   if (runner_->in_flight() > 0) {
-    return error(Code::usage, "a batch of this model has a step under way; finish its requests first");
+    return error(Code::usage, "a batch of this model is running a step; finish its requests first");
   }
   SWY_TRY(runner_->submit(sequences, kWantLogits));
   SWY_LET(const StepOutput done, runner_->collect());

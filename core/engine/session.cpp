@@ -38,7 +38,8 @@ Result<std::unique_ptr<Session>> Session::fork() {
 Status Session::own_last_page() {
   if (position_ % Model::kPageSize == 0 || !model_.pages().shared(pages_.back())) return {};
   const uint32_t page = model_.pages().take();
-  if (page == kNoUnit) return error(Code::out_of_device_memory, "no page of the states' memory is left for a fork");
+  if (page == kNoUnit)
+    return error(Code::out_of_device_memory, "the memory for states has no page left for a fork; end a session first");
   std::vector<std::byte> bytes;
   for (const Model::StateUnit& u : model_.state_units()) {
     if (!u.paged) continue;
@@ -60,10 +61,11 @@ Status Session::find_pages(uint32_t tokens) {
   while (pages_.size() < needed) {
     const uint32_t page = model_.pages().take();
     if (page == kNoUnit) {
-      return error(Code::out_of_device_memory,
-                   "the states' memory is full: its {} pages of {} tokens are all in use; end a session, or make the "
-                   "model with more",
-                   model_.pages().count(), Model::kPageSize);
+      return error(
+          Code::out_of_device_memory,
+          "the memory for states is full: its {} pages of {} tokens are all in use; end a session, or make the "
+          "model with more",
+          model_.pages().count(), Model::kPageSize);
     }
     pages_.push_back(page);
   }
@@ -77,7 +79,8 @@ Status Session::find_slot(bool keep) {
     return {};
   }
   write_slot_ = model_.slots().take();
-  if (write_slot_ == kNoUnit) return error(Code::out_of_device_memory, "no slot of the states' memory is left");
+  if (write_slot_ == kNoUnit)
+    return error(Code::out_of_device_memory, "the memory for states has no slot left; end a session first");
   return {};
 }
 

@@ -109,12 +109,13 @@ Status Session::restore(std::string_view bytes) {
   if (prepared_ != 0) return error(Code::usage, "a session cannot be restored while a step of it runs");
   Header header{};
   uint64_t sum = 0;
-  if (bytes.size() < sizeof header + sizeof sum) return error(Code::invalid_data, "this is no snapshot of a session");
+  if (bytes.size() < sizeof header + sizeof sum)
+    return error(Code::invalid_data, "this is not a snapshot of a session");
   std::memcpy(&header, bytes.data(), sizeof header);
   std::memcpy(&sum, bytes.data() + bytes.size() - sizeof sum, sizeof sum);
   bytes.remove_suffix(sizeof sum);
   if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) {
-    return error(Code::invalid_data, "this is no snapshot of a session");
+    return error(Code::invalid_data, "this is not a snapshot of a session");
   }
   if (checksum_of(bytes) != sum) return error(Code::invalid_data, "the snapshot is damaged: its checksum differs");
   if (header.model != model_.fingerprint()) {

@@ -174,7 +174,7 @@ Result<Engine> Engine::load(const EngineOptions& o) {
   if (o.sessions == 0) return error(Code::usage, "EngineOptions::sessions is 0; it must be at least 1");
   const uint32_t cores = std::max(1u, std::thread::hardware_concurrency());
   if (o.threads > cores)
-    return error(Code::usage, "EngineOptions::threads is {}; this machine has {}", o.threads, cores);
+    return error(Code::usage, "EngineOptions::threads is {}; this machine has {} cores", o.threads, cores);
   auto impl = std::make_unique<Impl>();
   auto host = std::make_shared<Host>(o.threads == 0 ? cores : o.threads);
   DiscoveryOptions discovery = default_discovery();
@@ -212,7 +212,7 @@ std::string Engine::decode(const std::vector<int32_t>& ids) const {
 
 Result<std::string> Engine::chat_prompt(const std::vector<std::pair<std::string, std::string>>& messages) const {
   if (impl_->loaded.program->chat_template.empty()) {
-    return error(Code::unsupported, "this program has no chat template");
+    return error(Code::unsupported, "this model has no chat template");
   }
   SWY_LET(const ChatTemplate parsed, ChatTemplate::parse(impl_->loaded.program->chat_template));
   nlohmann::ordered_json list = nlohmann::ordered_json::array();

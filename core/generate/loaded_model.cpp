@@ -20,7 +20,7 @@ Result<LoadedModel> load_model(std::shared_ptr<Host> host, Registry registry, co
 
 Result<const Tokenizer*> LoadedModel::text() const {
   if (tokenizer == nullptr) {
-    return error(Code::unsupported, "this program has no tokenizer; give token ids to switchyard logits instead");
+    return error(Code::unsupported, "this model has no tokenizer; give token ids to switchyard logits instead");
   }
   return tokenizer.get();
 }

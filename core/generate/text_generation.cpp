@@ -1,5 +1,7 @@
 #include "core/generate/text_generation.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace switchyard {
@@ -28,6 +30,7 @@ Request TextGeneration::request(std::vector<int32_t> prompt, std::vector<int32_t
   r.path = options_.path;
   r.on_token = [this](const TokenEvent& event) { return take(event); };
   if (pattern_ != nullptr) {
+    r.mask_name = fmt::format("--allow-regex '{}'", options_.allow_regex);
     r.mask = [this](std::span<const int32_t> drawn, std::span<uint32_t> mask) { pattern_->allow(drawn, mask); };
   }
   return r;

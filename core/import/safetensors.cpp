@@ -106,7 +106,7 @@ Status Checkpoint::add_shard(Os& os, const std::string& path) {
     t.file = file.get();
     t.file_offset = static_cast<uint64_t>(t.bytes.data() - bytes.data());
     if (!tensors_.emplace(name, std::move(t)).second) {
-      return error(Code::invalid_data, "{}: tensor {} stands in two shards", path, name);
+      return error(Code::invalid_data, "{}: tensor {} is in two shards", path, name);
     }
   }
   files_.push_back(std::move(file));

@@ -178,7 +178,8 @@ Result<SyntheticRequest> parse_synthetic(const std::string& text) {
                                        : false;
     if (!ok) {
       return error(Code::usage,
-                   "'{}' in a synthetic model; it is synth:CONFIG[,layers=N][,vocab=N][,seed=S][,quant=Q][,group=G]",
+                   "'{}' is not part of a synthetic model's name; write "
+                   "synth:CONFIG[,layers=N][,vocab=N][,seed=S][,quant=Q][,group=G]",
                    part);
     }
     at = comma + 1;

@@ -103,15 +103,16 @@ std::string Matcher::refuse(const PlanDevice& device, const swy_kernel& kernel, 
   }
   constexpr uint32_t invariant = SWY_KERNEL_DETERMINISTIC | SWY_KERNEL_BATCH_INVARIANT;
   if ((bucket_.flags & SWY_BUCKET_DETERMINISTIC) != 0 && (kernel.flags & invariant) != invariant) {
-    return "not batch-invariant, and --deterministic was asked for";
+    return "not batch-invariant, which --deterministic requires";
   }
-  if ((kernel.flags & SWY_KERNEL_CAPTURE_SAFE) == 0) return "not safe to replay";
+  if ((kernel.flags & SWY_KERNEL_CAPTURE_SAFE) == 0)
+    return "cannot be recorded and replayed (not SWY_KERNEL_CAPTURE_SAFE)";
   if (bucket_.rows < kernel.min_rows || (kernel.max_rows != 0 && bucket_.rows > kernel.max_rows)) {
     return fmt::format("takes {} to {} rows, the bucket has {}", kernel.min_rows, kernel.max_rows, bucket_.rows);
   }
   constexpr uint32_t activations = SWY_DTYPE_BIT(SWY_F32) | SWY_DTYPE_BIT(SWY_BF16);
   for (const uint32_t mask : {kernel.input_dtypes, kernel.output_dtypes}) {
-    if (mask != 0 && (mask & activations) == 0) return "takes or gives neither f32 nor bf16";
+    if (mask != 0 && (mask & activations) == 0) return "has inputs or outputs that are neither f32 nor bf16";
   }
   if (op.id == SWY_OP_CAST) {
     const swy_dtype from = view.inputs()[0].dtype, to = view.outputs()[0].dtype;

@@ -159,8 +159,8 @@ Tuning Tuning::load(Os& os, const std::string& path, std::string& warning) {
   if (!text.ok() && text.status().code() == Code::not_found) return {};
   auto parsed = text.ok() ? parse(*text) : Result<Tuning>(text.status());
   if (parsed.ok()) return std::move(*parsed);
-  warning = fmt::format("{} is ignored, kernels are chosen by estimates: {}; switchyard tune writes it anew", path,
-                        parsed.status().message());
+  warning = fmt::format("{} is ignored, so kernels are chosen by estimates: {}; run switchyard tune to write it again",
+                        path, parsed.status().message());
   return {};
 }
 

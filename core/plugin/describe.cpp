@@ -126,7 +126,7 @@ std::string describe_text(const Registry& registry, bool explain) {
   }
   if (out.empty()) out = "no backend was found\n";
   if (!explain) return out;
-  out += "\nfiles looked at:\n";
+  out += "\nfiles considered:\n";
   for (const Candidate& c : registry.candidates()) {
     out += fmt::format("  {}: {}\n", c.path, c.plugin != nullptr ? "accepted as " + c.id : c.reason);
   }

@@ -83,7 +83,7 @@ class Running {
       return {Verdict::Tried::no, fmt::format("{} does not run, or is of another version", program)};
     }
     std::string line = said_.substr(end + 1);
-    if (line.empty() || line.back() != '\n') return {Verdict::Tried::now, "its probe ended without a verdict"};
+    if (line.empty() || line.back() != '\n') return {Verdict::Tried::now, "the trial process ended without a result"};
     line.pop_back();
     if (line == kProbeFit) return {Verdict::Tried::now, ""};
     return {Verdict::Tried::now, one_line(line)};

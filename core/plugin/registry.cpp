@@ -166,9 +166,9 @@ void Registry::try_out(Os& os, const DiscoveryOptions& options, std::vector<Sigh
       c.reason = v.reason;
       if (v.reason.starts_with(kProbeHangs)) warnings_.push_back(fmt::format("{}: {}", c.path, v.reason));
     } else if (tried[i]->vouched_for) {
-      warnings_.push_back(fmt::format("{} was opened without being tried first: {}", c.path, v.reason));
+      warnings_.push_back(fmt::format("{} was opened without a trial: {}", c.path, v.reason));
     } else {
-      c.reason = fmt::format("cannot be tried first, and nobody named the file itself: {}", v.reason);
+      c.reason = fmt::format("cannot be tried, and --backend-lib does not name this file: {}", v.reason);
     }
   }
 }

@@ -217,7 +217,7 @@ std::vector<Case> failures() {
       {"WordsForAModelWithoutTokenizer",
        {"run", "-m", "{wordless.swy}", "hi"},
        1,
-       {"this program has no tokenizer; give token ids to switchyard logits instead"}},
+       {"this model has no tokenizer; give token ids to switchyard logits instead"}},
       {"ChatWithoutTokenizer", {"chat", "-m", "{wordless.swy}"}, 1, {"this program has no tokenizer"}},
       {"UnknownBackend", {"run", "--backend", "nosuch", "hi"}, 1, {"there is no backend 'nosuch'; found: "}},
       {"UnknownBackendInAList", {"plan", "--backend", "reference,nosuch"}, 1, {"there is no backend 'nosuch'"}},

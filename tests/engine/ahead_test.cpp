@@ -199,7 +199,7 @@ TEST_F(Ahead, TwoBatchesTakeNoStepsFromEachOther) {
   ASSERT_TRUE(first.step().ok());
   const auto stepped = second.step();
   ASSERT_FALSE(stepped.ok());
-  EXPECT_THAT(stepped.status().message(), HasSubstr("another batch of this model has a step under way"));
+  EXPECT_THAT(stepped.status().message(), HasSubstr("another batch of this model is running a step"));
   EXPECT_TRUE(first.running(*a) && second.running(*b));
   ASSERT_TRUE(first.run(*a).ok());
   ASSERT_TRUE(second.run(*b).ok());

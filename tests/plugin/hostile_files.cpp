@@ -313,7 +313,7 @@ std::vector<Hostile> deeds() {
         fault("abort", "crashes in negotiate: signal 6"), fault("crash", "crashes in negotiate: signal 11"),
         fault("trap", "crashes in negotiate: signal"), fault("kill", "crashes in negotiate: signal 9"),
         fault("stop", "stops its process in negotiate: signal 19"),
-        fault("kill_parent", "its probe ended without a verdict"),
+        fault("kill_parent", "the trial process ended without a result"),
         fault("recursion", "crashes in negotiate: signal 11"),
         fault("memory", "throws an exception in negotiate: std::bad_alloc"),
         fault("close_all", "closes a file descriptor that it did not open"),

@@ -103,11 +103,11 @@ TEST(Probe, ThatDoesNotRunIsNoEnd) {
     options.libraries = {};
     Registry r = Registry::discover(Os::real(), options, test_host());
     ASSERT_THAT(r.candidates(), SizeIs(2));
-    EXPECT_THAT(r.candidates()[0].reason, StartsWith("cannot be tried first, and nobody named the file itself: "));
+    EXPECT_THAT(r.candidates()[0].reason, StartsWith("cannot be tried, and --backend-lib does not name this file: "));
     EXPECT_THAT(r.candidates()[0].reason, HasSubstr(program));
     EXPECT_EQ(r.candidates()[1].reason, "");
     ASSERT_THAT(r.warnings(), SizeIs(1));
-    EXPECT_THAT(r.warnings()[0], StartsWith(ours + " was opened without being tried first: "));
+    EXPECT_THAT(r.warnings()[0], StartsWith(ours + " was opened without a trial: "));
 
     options.libraries = {mine};
     r = Registry::discover(Os::real(), options, test_host());
