@@ -1,9 +1,9 @@
 // ATTENTION: q/k norm, rotation, cache append, grouped-query softmax, output gate.
 //
-// First every row's keys and values go into the pages. Then a row's query heads that share a KV head run over the
-// context in splits of 256 positions; each split gives a maximum, a weight and a weighted sum, and the splits of a row
-// are merged in order. With few rows the splits are spread over the team and merged after a barrier; with many, one
-// member does all splits of a row. Both give the same bits.
+// First every row's keys and values are written to the pages. Then the query heads of a row that share a KV head
+// process the context in splits of 256 positions. Each split gives a maximum, a weight and a weighted sum; the splits
+// of a row are merged in order. With few rows the splits are divided among the team and merged after a barrier; with
+// many rows, one member does all splits of a row. Both give the same bits.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "attention.cpp"
 #include "simd.h"
@@ -324,8 +324,8 @@ double attention_cost(const swy_op& op, const swy_bucket& bucket) {
   return cost_of(2.0 * bucket.rows * bucket.context * a.heads * a.head_dim);
 }
 
-// A block of rows brings the keys and values of its context into tiles, however few its rows are, and is not spread
-// over the team: that is counted as 256 products per key and value.
+// A block of rows converts the keys and values of its context into tiles, however few its rows are, and is not divided
+// among the team. This is counted as 256 products per key and value.
 double tiles_cost(const swy_op& op, const swy_bucket& bucket) {
   const auto& a = attrs_of(op);
   const double blocks = std::max(std::ceil(bucket.rows / 64.0), 1.0 * bucket.seqs), context = bucket.context;

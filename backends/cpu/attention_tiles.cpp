@@ -1,10 +1,10 @@
 // The softmax of ATTENTION on AMX tiles, for many rows.
 //
 // The query heads of a KV head are rows of one matrix: a block is some tokens of one sequence with all these heads. It
-// runs over the context in splits of 256 positions. A split's keys and values are rounded to bf16 and laid into tiles
-// that stay in the second-level cache, then every 32 rows of the block take scores, weights and sums from them. The
-// maximum of a row so far is subtracted; its sums are scaled anew only where a split raises it. Splits begin at
-// multiples of 256 and rows do not meet, so where a block begins changes no bit.
+// processes the context in splits of 256 positions. A split's keys and values are rounded to bf16 and stored as tiles
+// that stay in the second-level cache; then every 32 rows of the block compute scores, weights and sums with them. The
+// running maximum of a row is subtracted; its sums are rescaled only if a split raises the maximum. Splits begin at
+// multiples of 256 and rows are independent, so where a block begins changes no bit.
 #include <immintrin.h>
 
 #include <atomic>
@@ -89,7 +89,7 @@ class Block {
  private:
   uint64_t position_of(uint64_t row) const { return position_ + std::min(row, rows_ - 1) / queries_; }
 
-  // Queries in tiles; the scores will be logarithms to base 2. Rows up to a whole group are zeros.
+  // Queries as tiles; the scores will be logarithms to base 2. Rows are padded with zeros to a whole group.
   void take_queries() {
     const __m512 scale = broadcast(kLog2e);
     for (uint64_t r = 0; r < (rows_ + kGroup - 1) / kGroup * kGroup; ++r) {
@@ -102,7 +102,7 @@ class Block {
     }
   }
 
-  // Element i of 16 keys that lie in several pages, or of fewer. Beyond n: zeros.
+  // Element i of 16 keys that are in several pages, or of fewer than 16. Zeros after n.
   __m512 keys_at(uint64_t begin, uint64_t n, uint64_t i) const {
     __m512 x = _mm512_setzero_ps();
     for (uint64_t t = begin; t < begin + n;) {
@@ -119,7 +119,7 @@ class Block {
     for (uint64_t t = 0; t < n;) {
       const uint64_t in_page = (begin + t) % kv_.page, whole = std::min(n - t, kv_.page - in_page) / 16;
       uint8_t* to = s_.keys + t / 16 * tile_column;
-      if (whole != 0) {  // an element of all these keys lies in one stretch
+      if (whole != 0) {  // an element of all these keys is contiguous
         const float* k = kv_.keys(begin + t, head_) + in_page;
         for (uint64_t i = 0; i < hd_; i += 2, k += 2 * kv_.page, to += 64) {
           for (uint64_t c = 0; c < whole; ++c) {
@@ -140,7 +140,7 @@ class Block {
     if (tiles % 2 != 0) std::memset(s_.keys + tiles * tile_column, 0, tile_column);
   }
 
-  // Beyond the context weights are zeros, and values must be numbers.
+  // After the context, weights are zeros, and values must be numbers.
   void take_values(uint64_t begin, uint64_t n) {
     const uint64_t depth = (n + kTileDepth - 1) / kTileDepth;
     for (uint64_t t = 0; t < depth * kTileDepth; t += 2) {
@@ -156,7 +156,7 @@ class Block {
     }
   }
 
-  // 32 rows against the split at `begin`, as far as the last of them sees.
+  // 32 rows against the split at `begin`, up to the last position that any of them attends to.
   void group(uint64_t begin, uint64_t r) {
     const uint64_t last = position_of(r + kGroup - 1);
     if (last < begin) return;
@@ -176,7 +176,7 @@ class Block {
     }
   }
 
-  // Scores of row i of a group into weights; the row's sums so far into terms of its new maximum.
+  // Turns the scores of row i of a group into weights, and rescales the row's sums to its new maximum.
   void weigh(uint64_t begin, uint64_t row, uint64_t i, uint64_t steps) {
     const float* x = s_.scores + (i / kTileRows * kSplit + i % kTileRows) * 16;
     uint8_t* to = s_.weights + (i / kTileRows * kSplit * 32 + i % kTileRows * 64);

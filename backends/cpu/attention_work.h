@@ -1,4 +1,4 @@
-// The workspace of ATTENTION, and what its forms share.
+// The workspace of ATTENTION, and what its two forms share.
 #pragma once
 
 #include "kernels.h"
@@ -7,7 +7,7 @@ namespace cpu {
 
 inline constexpr uint32_t kSplit = 256;  // positions that are softmaxed as one
 
-// Queries as the softmax reads them, and what each member needs to prepare rows.
+// Queries in the form that the softmax reads, and each member's memory for preparing rows.
 struct AttentionRows {
   float* q;       // [rows, heads, head_dim], normed, rotated, scaled
   double* rates;  // per member: angles per position
@@ -19,7 +19,7 @@ struct AttentionRows {
   AttentionRows(Arena& arena, const swy_attention_attrs& a, uint64_t rows);
 };
 
-// Fills q and appends keys and values to the pages; a barrier must follow.
+// Writes q, and appends keys and values to the pages; a barrier must follow.
 void prepare_attention(const swy::Call& call, const AttentionRows& rows);
 
 // For the query heads of one KV head: maxima, weights [queries], sums [queries, head_dim].

@@ -1,4 +1,4 @@
-// What becomes of the products of a panel: element-wise work on [m, 16].
+// What happens to the products of a panel: element-wise work on [m, 16].
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "columns.cpp"
 #include "simd.h"

@@ -6,7 +6,8 @@
 namespace cpu {
 namespace {
 
-// An id outside the table (the host refuses those; a device's token buffer could hold one) gives a row of zeros.
+// An id outside the table gives a row of zeros. (The host refuses such ids, but a device's token buffer could hold
+// one.)
 void embedding(const swy::Call& call) {
   const swy_tensor& table = *call.op->weights[0];
   swy_weight_planes planes;

@@ -1,8 +1,8 @@
 // GATED_DELTA: causal convolution, gates, delta rule and gated norm in one pass.
 //
 // A key head and its value heads depend on no other head: each is one unit of work from the convolution to the norm,
-// without a barrier. Per unit, 64 tokens at a time, a block of the state's columns is brought into the cache and all
-// tokens run over it. The update for one token and the products for the next share one pass over the block:
+// without a barrier. Per unit, 64 tokens at a time, a block of the state's columns is loaded into the cache, and all
+// tokens are applied to it. The update for one token and the products for the next share one pass over the block:
 //   a = S^T k, b = S^T q;  d = beta (v - g a);  o = g b + (q . k) d;  S = g S + k d^T.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "gated_delta.cpp"
@@ -127,7 +127,7 @@ HWY_INLINE void mix_tokens(const swy::Call& call, const DeltaUnit& u, uint32_t t
       }
     }
   }
-  for (uint32_t t = 0; t < n; ++t) {  // by itself, so that the sums of several tokens overlap
+  for (uint32_t t = 0; t < n; ++t) {  // a loop of its own, so that the sums of several tokens overlap
     float* y = w.mixed + t * s.columns_padded;
     l2_normalise(y, kd, a.l2_eps, 1.0f / std::sqrt(static_cast<float>(kd)));
     l2_normalise(y + kd, kd, a.l2_eps, 1.0f);
@@ -304,7 +304,7 @@ void gated_delta(const swy::Call& call) {
   for (uint32_t seq = 0; seq < step->seqs; ++seq) {
     const uint64_t rows = start[seq + 1] - start[seq];
     for (uint32_t h = 0; h < a.key_heads && rows != 0; ++h) {
-      // A unit belongs to the member whose share of all rows holds its middle.
+      // A unit belongs to the member whose share of all rows includes its middle.
       const uint64_t middle = 2 * (uint64_t{start[seq]} * a.key_heads + h * rows) + rows;
       if (middle < first || middle >= last) continue;
       const DeltaUnit unit{shape,
@@ -342,7 +342,7 @@ double gated_delta_cost(const swy_op& op, const swy_bucket& bucket) {
   return cost_of(4.0 * bucket.rows * a.value_heads * a.key_dim * a.value_dim);
 }
 
-// As fast where no sequence has rows for a chunk.
+// The form on tiles is as fast if no sequence has enough rows for a chunk.
 double chunked_cost(const swy_op& op, const swy_bucket& bucket) {
   const bool chunks = bucket.rows >= std::max(bucket.seqs, 1u) * kChunkLeast;
   return gated_delta_cost(op, bucket) * (chunks ? 0.2 : 1.1);

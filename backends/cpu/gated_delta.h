@@ -1,4 +1,4 @@
-// The pieces of GATED_DELTA that are the same for every instruction set.
+// The parts of GATED_DELTA that are the same for every instruction set.
 #pragma once
 
 #include <array>
@@ -30,7 +30,7 @@ struct DeltaScratch {
   DeltaScratch(Arena& arena, const swy_gated_delta_attrs& a, const DeltaShape& shape);
 };
 
-// What the delta rule of one head reads, per token.
+// The delta rule's inputs of one head, per token.
 struct DeltaTokens {
   uint32_t tokens;
   const float *q, *k;  // normalised, [tokens] in rows of key_stride
@@ -45,8 +45,8 @@ struct ChunkScratch {
   // [key_dim, 64] and as left operand [key_dim, 64]; products of keys and of queries with keys [2 * 64, 64].
   uint8_t *rows, *keys_right, *keys_left;
   float* products;
-  // Of a value head, left operands over tokens: the inverses of both halves, what the first adds to the second, the mix
-  // of updates in the outputs.
+  // Of a value head, left operands over tokens: the inverses of both halves, the contribution of the first half to the
+  // second, the mix of updates in the outputs.
   uint8_t *solve, *carry, *mix;
   // Of 32 of its columns: the state as two-term right operand [key_dim, 32]; right operands and results [64, 32].
   uint8_t *state, *right, *updates, *later;
@@ -75,19 +75,19 @@ struct DeltaUnit {
   uint32_t key_head;
   uint32_t first, last;
   uint32_t read_slot, write_slot;
-  bool active;  // else the states stay as they are
+  bool active;  // otherwise the states do not change
   bool fresh;   // the states are zeros
   float* state;
   uint32_t heads;
   uint64_t head_elements;
   float* spare;  // where an inactive sequence of many tokens keeps its states meanwhile: [ratio, key_dim, value_dim]
 
-  // Takes the taps, and the inputs before the first row from the state; leaves the last inputs there.
+  // Reads the taps, and from the state the inputs before the first row; writes the last inputs to it.
   void begin(const swy::Call& call) const;
   void store_conv(const swy::Call& call) const;
   // A row of the input as the convolution counts them: row r + kernel - 1 is row r of the step.
   const float* row(const swy::Call& call, const DeltaPiece& piece, uint64_t r) const;
-  // Where the tokens from t0 find a head's state (NULL: zeros) and leave it (NULL: nowhere).
+  // Where the tokens from t0 read a head's state (NULL: zeros) and write it (NULL: nowhere).
   const float* state_from(uint32_t head, uint32_t t0) const;
   float* state_to(uint32_t head) const;
 

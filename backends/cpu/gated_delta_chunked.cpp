@@ -1,16 +1,18 @@
-// The delta rule of GATED_DELTA for up to 64 tokens at once, as products of bf16 tiles (the WY form of Yang et al.
-// 2024, "Gated Delta Networks", section 3.3, solved for the chunk's updates directly since the state before it is
-// known).
+// The delta rule of GATED_DELTA for up to 64 tokens at once, as products of bf16 tiles: the WY form of Yang et al.
+// 2024, "Gated Delta Networks", section 3.3, solved directly for the chunk's updates, since the state before the chunk
+// is known.
 //
 // With b[t] the sum of the logarithms of the decays up to token t, S the state before the chunk and
 //   L[t, j] = beta[t] exp(b[t] - b[j]) (k[t] . k[j]) for j < t,   A[t, j] = exp(b[t] - b[j]) (q[t] . k[j]) for j <= t,
+//
 // the chunk's updates D [tokens, value_dim], outputs and state are
 //   (I + L) D = diag(beta) (V - diag(exp b) K S),   O = diag(exp b) Q S + A D,
 //   S' = exp(b[last]) S + K^T diag(exp(b[last] - b)) D.
-// The triangle is solved in two halves of 32 tokens: the inverse of a half in fp32, what the first half adds to the
-// second as a product. Operands of products are rounded to bf16; sums, gates and the state are fp32. The output's norm
-// makes relative errors of outputs that are small by chance, where q is almost at right angles to the keys so far:
-// products with q, and their operands, keep 16 bits of mantissa (two bf16).
+//
+// The triangle is solved in two halves of 32 tokens: the inverse of a half in fp32, the contribution of the first half
+// to the second as a product. Operands of products are rounded to bf16; sums, gates and the state are fp32. The
+// output's norm magnifies relative errors of outputs that are small by chance, where q is almost at right angles to all
+// earlier keys. So products with q, and their operands, keep 16 bits of mantissa (two bf16).
 #include <immintrin.h>
 
 #include <cstring>
@@ -23,7 +25,7 @@ namespace {
 
 constexpr uint64_t kHalf = kDeltaTokens / 2;
 
-// A right operand [16 columns, 32 of depth] from a left one [16 rows, 32 of depth]: columns are the rows. A
+// A right operand [16 columns, 32 of depth] from a left one [16 rows, 32 of depth], whose rows become columns. A
 // transposition of 16 by 16 pairs: within groups of 4 lines, then of groups.
 void turn(const uint8_t* left, uint8_t* right) {
   __m512i x[16], y[16];
@@ -70,9 +72,11 @@ inline void multiply_loaded() {
 }
 
 // Two-term operands: a number as the sum of two bf16, 16 bits of mantissa. A row of tiles of a left operand, or a
-// column of a right one, holds `steps` tiles of the rounded numbers and then as many of what rounding leaves. Two by
-// two tiles of
-//   rest(a) * b + a * b + a * rest(b), in an order that loads each tile once.
+// column of a right one, holds `steps` tiles of the rounded numbers and then as many of the remainders. Two by two
+// tiles of
+//   rest(a) * b + a * b + a * rest(b),
+//
+// in an order that loads each tile once.
 void multiply_two_term(const uint8_t* a, const uint8_t* b, uint64_t steps, float* c, uint64_t c_stride) {
   const uint64_t rest = steps * kTileBytes, next = 2 * rest;
   _tile_zero(0);
@@ -98,8 +102,8 @@ void multiply_two_term(const uint8_t* a, const uint8_t* b, uint64_t steps, float
   _tile_stored(3, c + c_stride + kTileFloats, 64);
 }
 
-// A line of a right operand in two terms. Ties are rounded up, and what is left is cut off: fewer instructions than
-// those for bf16.
+// A line of a right operand in two terms. Ties are rounded up, and the remainder is truncated: fewer instructions than
+// the conversion to bf16.
 void put_two_terms(__m512 even, __m512 odd, uint8_t* rounded, uint8_t* rest) {
   const __m512i half = _mm512_set1_epi32(0x8000), top = _mm512_set1_epi32(-65536);
   const auto round = [&](__m512 x) { return _mm512_and_si512(_mm512_add_epi32(_mm512_castps_si512(x), half), top); };
@@ -151,8 +155,8 @@ void invert(float* first, float* second) {
   }
 }
 
-// One chunk of one value head. Its columns of values meet only in the triangles: 32 of them at a time go all the way,
-// from the state before to the state after, and stay in the first-level cache meanwhile.
+// One chunk of one value head. Its columns of values are independent except in the triangles. So 32 of them at a time
+// are computed from the old state to the new one, and stay in the first-level cache meanwhile.
 class Chunk {
  public:
   Chunk(const DeltaTokens& in, const ChunkScratch& scratch)
@@ -178,7 +182,7 @@ class Chunk {
  private:
   static constexpr uint64_t kWidth = 2 * kTileFloats;          // of a row of tiles of results
   static constexpr uint64_t kRows = kDeltaTokens / kTileRows;  // of tiles
-  static constexpr uint64_t kColumn = 2 * kTileBytes;          // of an operand whose depth are the tokens
+  static constexpr uint64_t kColumn = 2 * kTileBytes;          // for an operand whose depth is tokens
 
   // The first of two lines of token t in results [.., 32]; the second is kTileFloats on.
   static float* line(float* tiles, uint64_t t) { return tiles + t / kTileRows * kWidth + t % kTileRows * 16; }
@@ -226,7 +230,7 @@ class Chunk {
     }
   }
 
-  // The state's columns as two-term right operand and as they decay in this chunk; K S and Q S.
+  // The state's columns as two-term right operand, and decayed by this chunk; K S and Q S.
   void apply_state(const float* from) {
     if (from == nullptr) {
       std::memset(s_.applied, 0, 2 * kDeltaTokens * 32 * sizeof(float));
@@ -286,7 +290,7 @@ class Chunk {
     take_updates(kHalf);
   }
 
-  // Calls f(t, where in an operand, line of t, line of t + 1) for 32 tokens of results.
+  // Calls f(t, offset in an operand, line of t, line of t + 1) for 32 tokens of results.
   template <class Body>
   static void each_pair(const float* results, Body f) {
     for (uint64_t t = 0; t < kHalf; t += 2) {
@@ -295,7 +299,7 @@ class Chunk {
     }
   }
 
-  // Updates of 32 tokens as right operands: as they are, and as the state takes them.
+  // Updates of 32 tokens as right operands: unchanged, and with the factors for the state.
   void take_updates(uint64_t first) {
     each_pair(line(s_.solved, first), [&](uint64_t i, uint64_t at, __m512 x, __m512 y) {
       const uint64_t t = first + i;
@@ -323,7 +327,7 @@ class Chunk {
     }
   }
 
-  // The decayed state, if there is one, and what the updates add.
+  // The decayed state, if any, plus the contribution of the updates.
   void update(bool any, float* to) {
     for (uint64_t r = 0; r < kd_ / kTileRows; r += 2) {
       const TileResults decayed{s_.decayed + r * kWidth, 64, kTileFloats, kWidth};

@@ -62,7 +62,7 @@ bool amx_permitted() {
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
-// The first thing that a level needs and this machine does not give.
+// The first feature of a level that this machine lacks.
 std::string lacking(Isa level) {
   for (const Feature& f : kFeatures) {
     if (f.level <= level && !has(f)) return std::string("the processor lacks ") + f.name;
@@ -86,7 +86,7 @@ const char* isa_name(Isa level) {
 }
 
 const std::string& isa_missing(Isa level) {
-  // CPUID takes a virtual machine tens of microseconds, and a plan asks this of every kernel for every operation.
+  // In a virtual machine CPUID takes tens of microseconds, and a plan asks for this once per kernel and operation.
   static const std::array<std::string, 4> missing = {lacking(Isa::baseline), lacking(Isa::avx2), lacking(Isa::avx512),
                                                      lacking(Isa::amx)};
   return missing[static_cast<size_t>(level)];

@@ -14,10 +14,10 @@ enum class Isa : uint32_t {
   amx = 3,       // AMX-TILE, AMX-INT8, AMX-BF16, which the operating system must permit
 };
 
-// The highest level of this processor that the operating system enables. Asks for the permission to use AMX once.
+// The highest level of this processor that the operating system enables. Requests the permission to use AMX once.
 Isa best_isa();
 
-// The level in use: best_isa(), or less where the option `isa` says so. set_isa is for opening the device only.
+// The level in use: best_isa(), or less if the option `isa` says so. Call set_isa only while opening the device.
 Isa isa();
 void set_isa(Isa level);
 

@@ -34,7 +34,7 @@ double generic_cost(const swy_op& op, const swy_bucket& bucket) {
 }
 
 double product_cost(Mode mode, double elements, double rows) {
-  constexpr double kStream = 20e3;  // elements per microsecond that memory gives
+  constexpr double kStream = 20e3;  // elements per microsecond that memory delivers
   const double groups = std::ceil(rows / 16), pairs = std::ceil(rows / 32);
   double us = 0;  // of computing
   switch (mode) {

@@ -1,4 +1,5 @@
-// The kernels of this backend, one list per file, and what they share.
+// The kernels of this backend, one list per file, and what they share. The "team" are the threads that the host lends
+// (swy_executor); a "member" is one of them.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +33,8 @@ enum class Mode {
   exact,       // fp32 activations
 };
 constexpr bool on_tiles(Mode mode) { return mode != Mode::vector && mode != Mode::exact; }
-// A row's bits depend on that row only in these: the other tiles round or add up in another way than vectors do.
+// Whether a row's bits depend only on that row. Not so for the other tiles, which round or add in another way than
+// vectors.
 constexpr uint32_t flags_of(Mode mode) {
   return SWY_KERNEL_CAPTURE_SAFE | SWY_KERNEL_DETERMINISTIC |
          (mode == Mode::tiles_wide || mode == Mode::tiles_bf16 ? 0u : uint32_t{SWY_KERNEL_BATCH_INVARIANT});
@@ -40,18 +42,18 @@ constexpr uint32_t flags_of(Mode mode) {
 constexpr swy_dtype activations_of(Mode mode) {
   return mode == Mode::exact ? SWY_F32 : mode == Mode::tiles_bf16 ? SWY_BF16 : SWY_I8;
 }
-// SWY_OK, or why kernels of this mode do not serve here: the option `exact`, the instruction set, the weights'
-// encodings. `quantized`: whether any weight is.
+// SWY_OK, or why kernels of this mode cannot be used: the option `exact`, the instruction set, the weights' encodings.
+// `quantized`: whether any weight is quantized.
 swy_status mode_usable(Mode mode, bool quantized, swy_error* error);
 
 // Estimates, in microseconds, at a rate that any machine of today reaches.
 inline double cost_of(double multiply_adds) { return 1.0 + multiply_adds / 20e3; }
 // Every weight element times every row, plus the activations.
 double generic_cost(const swy_op& op, const swy_bucket& bucket);
-// Products of `rows` rows: at few rows tiles are mostly empty.
+// Products of `rows` rows; with few rows tiles are mostly empty.
 double product_cost(Mode mode, double elements, double rows);
 
-// Hands out parts of one workspace, each aligned to 64 bytes; with no base it only measures.
+// Assigns parts of one workspace, each aligned to 64 bytes; without a base it only measures.
 class Arena {
  public:
   explicit Arena(void* base) : base_(static_cast<char*>(base)) {}

@@ -1,6 +1,6 @@
 // LINEAR and LINEAR_ADD: y [rows, out] = x [rows, in] * w^T (+ residual).
 //
-// All panels of all weights form one range that is split over the team. x is quantised once, whatever the number of
+// All panels of all weights form one range that is divided among the team. x is quantised once, whatever the number of
 // weights.
 #include "projection.h"
 #include "switchyard/sdk/error.hpp"
@@ -8,8 +8,8 @@
 namespace cpu {
 namespace {
 
-// Outputs of this size do not stay in a cache until they are read; a line that is written at once need not be read
-// first.
+// Outputs of this size leave the cache before they are read, so they are written past it: a line that is written as a
+// whole need not be read first.
 constexpr uint64_t kStreamFloats = 2 << 20;
 
 struct LinearWork {

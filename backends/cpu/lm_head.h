@@ -1,4 +1,4 @@
-// What LM_HEAD and LM_HEAD_SAMPLE share: the wanted rows of the step times panels of the head's weights.
+// Shared by LM_HEAD and LM_HEAD_SAMPLE: the wanted rows of the step times panels of the head's weights.
 #pragma once
 
 #include <cstring>
@@ -23,7 +23,7 @@ struct HeadWork {
 template <Mode kMode>
 class HeadProduct {
  public:
-  // Collective: gathers the wanted rows and brings them into form.
+  // Collective: gathers the wanted rows and converts them.
   HeadProduct(const swy::Call& call, HeadWork& work)
       : panels(panels_of(*call.op->weights[0], call.weights[0])),
         forms_(work.forms),
@@ -43,7 +43,7 @@ class HeadProduct {
   }
 
   // Panels [begin, end) times wanted rows [r, r + m), m at most kRowChunk: row i to y[i], panel `begin` first. `after`
-  // is the panel that follows, if any.
+  // is the next panel, if any.
   void multiply(uint64_t begin, uint64_t end, uint32_t r, uint32_t m, float* const* y, PanelPair after = {}) {
     const PairRows rows{x_ + r * panels.shape.width, forms_.format(form_), forms_.row(form_, r)};
     panel_range<kMode>(panels, 0, begin, end, rows, m, tiles_, scratch_, {y}, after);

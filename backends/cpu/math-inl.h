@@ -20,8 +20,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 using F = hn::ScalableTag<float>;
 using V = hn::Vec<F>;
 
-// N vectors go through the steps of a function side by side: a processor's scheduler holds fewer instructions than two
-// or three of these chains have, so one after the other they would wait for each other.
+// N vectors go through the steps of a function side by side. A processor's scheduler holds fewer instructions than two
+// or three of these chains have, so chains one after the other would wait for each other.
 template <uint32_t N, class Step>
 HWY_INLINE void each_of(Step step) {
   for (uint32_t i = 0; i < N; ++i) step(i);
@@ -36,7 +36,7 @@ HWY_INLINE void exp(V (&x)[N]) {
   V shifted[N], n[N], p[N];
   const auto more = [&](float c) { each_of<N>([&](uint32_t i) { p[i] = hn::MulAdd(p[i], x[i], hn::Set(d, c)); }); };
   each_of<N>([&](uint32_t i) { x[i] = hn::Min(hn::Max(x[i], hn::Set(d, -87.3f)), hn::Set(d, 88.3f)); });
-  // The sum's last bits count whole numbers: it is rounded to the nearest by being added.
+  // The unit of the sum's last bit is 1, so adding rounds to the nearest whole number.
   const V whole = hn::Set(d, 12582912.0f);  // 1.5 * 2^23
   each_of<N>([&](uint32_t i) { shifted[i] = hn::MulAdd(x[i], hn::Set(d, 1.44269504f), whole); });
   each_of<N>([&](uint32_t i) { n[i] = hn::Sub(shifted[i], whole); });
@@ -60,8 +60,8 @@ HWY_INLINE V exp(V x) {
   return one[0];
 }
 
-// 1 / (1 + exp(-x)), as exact as with a division. Of 16 lanes that takes longer than an estimate of 14 bits and one
-// step of Newton's method.
+// 1 / (1 + exp(-x)), as exact as with a division. For 16 lanes a division takes longer than an estimate of 14 bits and
+// one step of Newton's method.
 template <uint32_t N>
 HWY_INLINE void sigmoid(V (&x)[N]) {
   const V one = hn::Set(F(), 1.0f);
@@ -106,8 +106,8 @@ HWY_INLINE void each_four_vectors(uint64_t n, Body body) {
   for (; i + 4 * lanes <= n; i += 4 * lanes) body(std::integral_constant<uint32_t, 4>(), i, lanes);
   each_vector(n - i, [&](uint64_t j, uint64_t count) { body(std::integral_constant<uint32_t, 1>(), i + j, count); });
 }
-// The first `count` lanes from p, aligned or not, and zeros. Where the instruction set has no masked load of such
-// lanes, Highway's reads a whole vector instead: beyond what is there, and from aligned addresses only.
+// The first `count` lanes from p, aligned or not, and zeros. If the instruction set has no masked load of such lanes,
+// Highway's version would read a whole vector: past the end, and from aligned addresses only.
 template <class D>
 HWY_INLINE hn::Vec<D> load_part(D d, const hn::TFromD<D>* p, uint64_t count) {
   constexpr bool kMasked = HWY_TARGET == HWY_AVX3 || (HWY_TARGET == HWY_AVX2 && sizeof(hn::TFromD<D>) >= 4);

@@ -26,7 +26,7 @@ MoePanels::MoePanels(const swy::Call& call) {
 }
 
 void route_row(const float* logits, uint32_t experts, uint32_t top_k, int32_t* ids, float* weights) {
-  // Insertion into the best so far: an expert enters only where it is strictly better, so ties keep the lowest id.
+  // Inserts into the best so far: an expert enters only if it is strictly better, so of equal ones the lowest id stays.
   uint32_t count = 0;
   for (uint32_t e = 0; e < experts; ++e) {
     if (count == top_k && !(logits[e] > weights[count - 1])) continue;
@@ -67,7 +67,7 @@ swy_status supports(const swy_op& op, const swy_bucket&, swy_error* error) {
   return SWY_OK;
 }
 
-// By panel, a row reads its own experts; by expert, rows that share one read it once.
+// By panel, a row reads its own experts' weights; by expert, rows that share an expert read its weights once.
 template <Mode kMode, bool kByExpert>
 double cost(const swy_op& op, const swy_bucket& bucket) {
   const MoeShape s(op, bucket.rows);

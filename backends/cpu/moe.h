@@ -1,4 +1,4 @@
-// What the two forms of MOE share: the workspace, the router, and the order of the experts' rows.
+// Shared by the two forms of MOE: the workspace, the router, and the order of the experts' rows.
 #pragma once
 
 #include <atomic>
@@ -44,7 +44,7 @@ struct MoeWork {
           s.rows, s.hidden) {}
 };
 
-// The top_k largest of softmax(logits [experts]), divided by their sum; ties to the lowest id.
+// The top_k largest of softmax(logits [experts]), divided by their sum; of equal ones the lowest id.
 void route_row(const float* logits, uint32_t experts, uint32_t top_k, int32_t* ids, float* weights);
 
 // The panels of an operation's matrices. Experts' gate and up are matrices 2e and 2e + 1 of gate_up.

@@ -1,7 +1,8 @@
 // MOE for many rows, in two phases over rows that are sorted by expert:
 //   1. gate and up: an expert with its rows is one job; members take jobs until none is left
 //   2. down: a few panels of the output are one job, over all experts in order, so that the sums of those columns stay
-//      in the member's cache and every one is made in the same order
+//   in the member's cache and every sum is added in the same order
+//
 // The shared expert comes last.
 #include <cmath>
 
@@ -18,7 +19,7 @@ struct Job {
   uint32_t first, count;  // of `entries`; rows for the shared expert
 };
 
-// Rows silu(gate) * up in the form that down reads them in.
+// Rows silu(gate) * up in the form that down reads.
 struct HiddenRows {
   uint32_t form = kRowForms;
   RowFormat format;
@@ -208,7 +209,7 @@ class Jobs {
     return {j_.x_exact, f, j_.x};
   }
 
-  // Columns of y that panels [begin, end) of down give.
+  // The columns of y that panels [begin, end) of down produce.
   void columns(uint64_t begin, uint64_t end, const float* weights) {
     const uint64_t stride = (end - begin) * kPanelRows;
     std::fill_n(j_.sums, s_.rows * stride, 0.0f);

@@ -1,7 +1,9 @@
-// MOE for few rows: three phases, each split over the team by panels of weights.
-//   1. router and shared gate        2. gate, up and silu of every chosen expert        3. down, summed over the
-//   experts
-// Every member quantises what it reads for itself, so that nothing but the phases needs a barrier.
+// MOE for few rows: three phases, each divided among the team by panels of weights.
+//   1. router and shared gate
+//   2. gate, up and silu of every chosen expert
+//   3. down, summed over the experts
+//
+// Every member quantises its inputs itself, so only the phases need barriers.
 #include <cmath>
 
 #include "moe.h"
@@ -180,7 +182,7 @@ void moe_by_panel(const swy::Call& call) {
                    i == 0 ? work.common.logits : work.common.mix);
   });
   call.barrier();
-  // Every member routes for itself; all write the same values into memory of their own.
+  // Every member routes for itself; all write the same values, each into its own memory.
   int32_t own_ids[kPrivateRows * 64];
   float own_weights[kPrivateRows * 64];
   const int32_t* ids = routed ? own_ids : call.input<int32_t>(1);

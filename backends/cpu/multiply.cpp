@@ -1,4 +1,4 @@
-// multiply for a processor without vector instructions worth the name, and the choice between the versions.
+// multiply for processors without useful vector instructions, and the choice between the versions.
 #include "multiply.h"
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 // Products of one panel of weights (panels.h) with rows of activations: out [m, 16] = x [m, width] * panel^T.
 //
-// The 8-bit products are the same bits on every instruction set: integer sums per block, then for each block in order
-// out += (sum * activation scale) * weight scale in fp32. So a row's result does not depend on the rows beside it, nor
-// on whether vectors or tiles computed it.
+// The 8-bit products give the same bits on every instruction set: integer sums per block, then for each block in order
+// out += (sum * activation scale) * weight scale in fp32. So a row's result depends neither on the other rows nor on
+// whether vectors or tiles computed it.
 #pragma once
 
 #include <cstdint>
@@ -45,9 +45,9 @@ struct RowTarget {
 };
 
 // 8-bit rows in blocks of wide_block(); quantized weights, rounded to 8 bits with one scale per such block. While a
-// pair is multiplied the first block of `next` is made ready; both members are NULL if no pair follows. The products
-// end in the `columns` of the target, the second panel's behind the first's 16; without a target in first_out and
-// second_out.
+// pair of panels is multiplied, the first block of `next` is converted; both members of `next` are NULL if no pair
+// follows. The products go to the `columns` of the target, the second panel's after the first's 16; without a target to
+// first_out and second_out.
 struct PanelPair {
   const uint8_t *first = nullptr, *second = nullptr;
 };
@@ -57,7 +57,7 @@ struct TargetColumns {
   uint32_t count = 0;  // of both
 };
 struct TilePipeline {
-  const uint8_t* ready = nullptr;  // the first panel of the pair whose first block is ready in the scratch
+  const uint8_t* ready = nullptr;  // the first panel of the pair whose first block is converted in the scratch
   uint32_t turn = 0;
 };
 void multiply_tiles_wide(const PanelShape& shape, PanelPair pair, PanelPair next, TilePipeline& pipeline,

@@ -15,7 +15,7 @@ __m256i add_bytes(__m256i sum, __m256i weights, int32_t x4) {
   const __m256i x = _mm256_cvtepi8_epi16(_mm_set1_epi32(x4));
   const __m256i first = _mm256_madd_epi16(_mm256_cvtepu8_epi16(_mm256_castsi256_si128(weights)), x);
   const __m256i second = _mm256_madd_epi16(_mm256_cvtepu8_epi16(_mm256_extracti128_si256(weights, 1)), x);
-  // hadd works within 128-bit lanes: [f01 s01 | f23 s23] comes out, and goes back into the order of the rows
+  // hadd works within 128-bit lanes and gives [f01 s01 | f23 s23]; the permutation restores the order of the rows
   return _mm256_add_epi32(sum, _mm256_permute4x64_epi64(_mm256_hadd_epi32(first, second), 0xd8));
 }
 

@@ -1,7 +1,7 @@
 // multiply_tiles_bf16: AMX bf16 tiles, two tiles of rows by two panels.
 //
-// bf16 panels are tiles already and are read where they lie, a stretch that fits the first-level cache for all rows at
-// a time; the sums rest in the outputs between stretches.
+// bf16 panels are tiles already and are read in place. They are processed in stretches that fit the first-level cache,
+// each for all rows; between stretches the sums are in the outputs.
 #include <immintrin.h>
 
 #include <algorithm>

@@ -1,8 +1,9 @@
 // multiply_tiles_int8: AMX int8 tiles.
 //
-// Two panels go together, so that a tile of activations is loaded once for both. Along the width the work goes in
-// stretches that fit the first-level cache: a stretch of the panels is unpacked into signed bytes; then for every 16
-// rows one tile of sums per block is made and put into memory, and the sums of all blocks are scaled and added up.
+// Two panels are processed together, so that a tile of activations is loaded once for both. Along the width the work is
+// divided into stretches that fit the first-level cache: a stretch of the panels is unpacked into signed bytes; then
+// for every 16 rows one tile of sums per block is computed and stored, and the sums of all blocks are scaled and added
+// up.
 #include <immintrin.h>
 
 #include <algorithm>
@@ -19,8 +20,8 @@ constexpr uint32_t kTailRows = 8;
 constexpr uint32_t kStretchBlocks = 8;
 constexpr uint32_t kStretch = 256;  // elements along the width
 
-// What one stretch needs beside the operands. The weights of the next one are unpacked while this one is multiplied, a
-// block at a time: a tile that is loaded right after it was stored waits for the stores.
+// Memory of one stretch besides the operands. The weights of the next stretch are unpacked while this one is
+// multiplied, a block at a time: a tile that is loaded right after it was stored waits for the stores.
 struct Stretch {
   alignas(64) int8_t weights[2][2][kStretch * kPanelRows];  // by turn, by panel
   alignas(64) int32_t sums[2][kStretchBlocks][kTileRows][kPanelRows];
@@ -45,7 +46,7 @@ inline void unpack(swy_dtype dtype, const uint8_t* line, uint64_t lines, int8_t*
   }
 }
 
-// The blocks that are unpacked meanwhile: of two panels, into the other turn's weights.
+// The blocks that are unpacked meanwhile: of two panels, into the weights of the other turn.
 struct Unpacking {
   swy_dtype dtype;
   const uint8_t *first, *second;  // lines of the next stretch; `second` NULL: one panel only
@@ -61,8 +62,8 @@ struct Unpacking {
 };
 
 // sums[0 .. 1][b] = 16 rows x [16, width] times both panels, over block b. kPasses products of 64 (or one of 32) make a
-// block. Tile numbers are immediates: even and odd blocks have tiles of their own, so that one leaves while the next
-// is made.
+// block. Tile numbers are immediates: even and odd blocks have different tiles, so that one is stored while the next is
+// computed.
 template <uint32_t kPasses>
 void tile_products(Stretch& s, uint32_t turn, uint64_t block, uint32_t blocks, const uint8_t* rows, long row_bytes,
                    const Unpacking* next) {
@@ -137,7 +138,7 @@ void add_blocks(const PanelShape& s, const uint8_t* panel, const RowFormat& form
 void multiply_tiles_int8(const PanelShape& s, const uint8_t* first, const uint8_t* second, const RowFormat& format,
                          const uint8_t* rows, uint32_t m, void* scratch, float* first_out, float* second_out) {
   static_assert(sizeof(Stretch) <= kTileScratch);
-  // A tile of few rows takes as long as a full one; vectors give the same bits in less.
+  // A tile of few rows takes as long as a full one; vectors give the same bits faster.
   if (const uint32_t tail = m % kTileRows; tail != 0 && tail <= kTailRows) {
     m -= tail;
     const uint64_t at = uint64_t{m} * kPanelRows;

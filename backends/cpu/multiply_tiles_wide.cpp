@@ -1,8 +1,8 @@
 // multiply_tiles_wide: AMX int8 tiles, two tiles of rows by two panels.
 //
-// Tiles and vectors work at the same time: between the products of one block stand the scaling of the sums of the unit
-// before (two tiles of rows by one block), and pieces of the next block's requantization. The block after the last of a
-// pair is the first of the next pair, so that nothing waits at a pair's begin.
+// Tiles and vectors work at the same time. Between the products of one block, the sums of the previous unit (two tiles
+// of rows by one block) are scaled, and pieces of the next block are requantized. After the last block of a pair of
+// panels comes the first block of the next pair, so nothing waits at the start of a pair.
 #include "multiply.h"
 #include "requantize.h"
 #include "tiles.h"
@@ -19,7 +19,7 @@ struct Scratch {
 };
 static_assert(sizeof(Scratch) <= kTileScratch);
 
-// Sums of up to two tiles of rows with both panels that wait to be scaled and added to what the blocks before gave.
+// Sums of up to two tiles of rows with both panels that wait to be scaled and added to those of the previous blocks.
 struct Sums {
   const int32_t (*sums)[kTileRows][kPanelRows] = nullptr;  // [tile of rows * 2 + panel]
   __m512 weights[2];                                       // scales, by panel
@@ -28,7 +28,7 @@ struct Sums {
   uint32_t rows = 0;                  // 0: nothing waits
   bool fresh = false;                 // this is the first block
   float* total[2] = {};               // [rows, 16], of the blocks before and with these; NULL: not wanted
-  const TargetColumns* to = nullptr;  // after the last block: goes there instead
+  const TargetColumns* to = nullptr;  // after the last block: the sums go there instead
   uint32_t first_row = 0;             // in the target
 
   // One tile.
@@ -96,8 +96,9 @@ struct Sums {
   }
 };
 
-// 16 or 32 rows times the first `steps` tiles of one block of both panels. between(step) stands between the products of
-// each step. Activations are used once per pair and go past the first cache, which then holds the blocks of weights.
+// 16 or 32 rows times the first `steps` tiles of one block of both panels. between(step) is called between the products
+// of each step. Activations are used once per pair and bypass the first-level cache, which then holds the blocks of
+// weights.
 template <uint32_t kTiles, class Between>
 __attribute__((always_inline)) inline void products(const WideBlock& first, const WideBlock& second, const uint8_t* x,
                                                     uint64_t row_bytes, uint32_t steps, Between between) {
@@ -155,7 +156,7 @@ struct NextBlock {
   }
 };
 
-// Brings the lines that are added to the products near while there is time: the rows of a unit, spread over its steps.
+// Prefetches the lines that are added to the products: the rows of a unit, spread over its steps.
 class Ahead {
  public:
   Ahead(const TargetColumns& to, uint32_t m, uint32_t steps)

@@ -39,7 +39,7 @@ class Packer {
   }
 
  private:
-  // Puts each nibble of 16 bits into a byte of its own.
+  // Spreads the nibbles of 16 bits into bytes.
   static uint32_t spread(uint32_t nibbles) {
     const uint32_t pairs = (nibbles | (nibbles << 8)) & 0x00ff00ffu;
     return (pairs | (pairs << 4)) & 0x0f0f0f0fu;

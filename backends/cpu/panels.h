@@ -1,12 +1,13 @@
 // The packed layout of weights, one per encoding, for every instruction set.
 //
-// A matrix [rows, width] is cut into panels of 16 rows. Along the width a panel is cut into blocks, and inside a block
-// the elements stand as VNNI and AMX take them: line j of 64 bytes holds, for each of the 16 rows, the 4 elements
-// 4j .. 4j+3 (i8), or 2 (bf16), or 1 (f32). Quantized weights:
-//   - i8 stands as unsigned bytes, w = (u - 128) * s;
-//   - of two 4-bit lines, the first lies in the low nibbles and the second in the high ones;
+// A matrix [rows, width] is divided into panels of 16 rows. Along the width a panel is divided into blocks, and inside
+// a block the elements have the order of VNNI and AMX: line j of 64 bytes holds, for each of the 16 rows, the 4
+// elements 4j .. 4j+3 (i8), or 2 (bf16), or 1 (f32). Quantized weights:
+//   - i8 is stored as unsigned bytes, w = (u - 128) * s;
+//   - of two 4-bit lines, the first is in the low nibbles and the second in the high ones;
 //   - a block is as wide as the weight's group (128 for one group per row), and short blocks are padded with zeros;
 //   - after the panel's quants come its fp16 scales [groups, 16], then its offsets (i4a), then padding to 64 bytes.
+//
 // A vector kernel multiplies a line with 4 broadcast activations; a tile kernel takes 16 lines as one B tile.
 #pragma once
 
@@ -25,7 +26,7 @@ enum Layout : uint32_t {
   kHalvedPanels = 2,  // each matrix's first and second half of rows cut apart: an expert's gate and up
 };
 
-// Where everything lies in a packed tensor.
+// Offsets in a packed tensor.
 struct PanelShape {
   swy_dtype dtype = 0;
   uint64_t matrices = 0;  // experts, times two if halved

@@ -84,7 +84,7 @@ swy_status configure(const swy_setting* settings, uint32_t count, swy_error* err
   });
 }
 
-// Offered only if this build reproduces the normative bits.
+// Offered only if this build computes the bits that sampling_math.h requires.
 constexpr uint32_t kSampling = SWY_SAMPLING_TOPK_CANDIDATES | SWY_SAMPLING_TOKEN;
 
 swy::HostBackend backend{.id = "cpu",

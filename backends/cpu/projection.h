@@ -5,7 +5,7 @@
 
 namespace cpu {
 
-// Steps of at most this many rows are brought into form by every member for itself, which saves a barrier.
+// In steps of at most this many rows every member converts all rows itself, which saves a barrier.
 inline constexpr uint32_t kPrivateRows = 4;
 // The pointers to m rows of `stride` floats.
 template <class T, uint32_t kMost>
@@ -23,7 +23,7 @@ static_assert(kRowChunk % kTileGroup == 0);
 // 8-bit rows with blocks of 32, 64, 128 and wide_block(); bf16 rows that keep 16 bits of mantissa.
 inline constexpr uint32_t kRowForms = 5, kWideForm = 3, kPlainForm = 4;
 
-// Which form of its rows a product reads: an index below kRowForms; kRowForms: the fp32 rows themselves.
+// The form of rows that a product reads: an index below kRowForms; kRowForms means the fp32 rows themselves.
 constexpr uint32_t row_form(Mode mode, const PanelShape& shape) {
   if (mode == Mode::exact || shape.dtype == SWY_F32) return kRowForms;
   const bool other = mode == Mode::tiles_wide || mode == Mode::tiles_bf16;
@@ -54,7 +54,7 @@ inline bool has_quantized(const swy_op& op) {
   return false;
 }
 
-// Rows [rows, width] of one step in every form that is needed.
+// Rows [rows, width] of one step in all forms that are needed.
 class RowForms {
  public:
   RowForms(Arena& arena, uint32_t forms, uint64_t rows, uint64_t width) {
@@ -66,7 +66,7 @@ class RowForms {
     }
   }
 
-  // Brings x [rows, width] into form. Collective: afterwards every member may read all rows.
+  // Converts x [rows, width]. Collective: afterwards every member may read all rows.
   void fill(const swy::Call& call, const float* x, uint32_t rows) {
     private_ = rows <= kPrivateRows;
     rank_ = call.rank();
@@ -95,8 +95,8 @@ class RowForms {
   bool private_ = false;
 };
 
-// Tile registers of this thread, configured for the products of one form, and what is under way in the scratch between
-// two products; nothing in the other modes.
+// This thread's tile registers, configured for the products of one form, and the pair whose first block is in the
+// scratch; empty in the other modes.
 class TileScope {
  public:
   TileScope() = default;
@@ -139,7 +139,7 @@ struct PairScratch {
   }
 };
 
-// m rows as panel_pair takes them: fp32 [m, width], and in the form that the mode and the weights ask for.
+// m rows for panel_pair: fp32 [m, width], and in the form that the mode and the weights need.
 struct PairRows {
   const float* exact;
   const RowFormat& format;
@@ -154,8 +154,8 @@ inline void put(const PairScratch& scratch, PanelPair pair, uint32_t m, const Ta
   put_columns(scratch.second, m, to.count - kPanelRows, to.at + kPanelRows, *to.target);
 }
 
-// Two panels of one shape times m rows into `to`, or else into scratch.first and .second; `second` may be `first`, and
-// then there is only one. `next` follows with the same scratch, or is empty.
+// Two panels of one shape times m rows into `to`, or otherwise into scratch.first and .second; `second` may be `first`,
+// and then there is only one. `next` is the pair that follows with the same scratch, or empty.
 template <Mode kMode>
 void panel_pair(const PanelShape& shape, PanelPair pair, PanelPair next, const PairRows& x, uint32_t m,
                 TileScope& tiles, const PairScratch& scratch, const TargetColumns& to = {}) {
@@ -187,7 +187,8 @@ void panel_pair(const PanelShape& shape, PanelPair pair, PanelPair next, const P
   put(scratch, pair, m, to);
 }
 
-// Panels [begin, end) of one matrix times m rows into the target, panel `begin` first. `after` is what follows then.
+// Panels [begin, end) of one matrix times m rows into the target, panel `begin` first. `after` is the panel that
+// follows.
 template <Mode kMode>
 void panel_range(const Panels& w, uint64_t matrix, uint64_t begin, uint64_t end, const PairRows& x, uint32_t m,
                  TileScope& tiles, const PairScratch& scratch, const RowTarget& target, PanelPair after = {}) {

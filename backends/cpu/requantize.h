@@ -1,5 +1,5 @@
-// Weights for multiply_tiles_wide: quantized groups brought to signed bytes with one scale per wide_block() elements of
-// a row, in the order of AMX tiles. Only for files that are compiled with AVX-512.
+// Weights for multiply_tiles_wide: quantized groups converted to signed bytes with one scale per wide_block() elements
+// of a row, in the order of AMX tiles. Only for files that are compiled with AVX-512.
 #pragma once
 
 #include <immintrin.h>
@@ -18,18 +18,18 @@ struct WideBlock {
   alignas(64) float scales[kPanelRows];
 };
 
-// Brings one block of a panel into form, a piece at a time, so that pieces can stand between products of tiles.
+// Converts one block of a panel, piece by piece, so that pieces can run between products of tiles.
 //
 // The quant v of a group with scale s becomes round(v * m / 8) for nibbles and round(v * m / 128) for bytes: a product
-// of 16-bit words in which v stands in the upper bits. m is s over the block's scale, rounded to 7 bits: that adds less
-// than rounding the quants does. The offset of i4a becomes a quant that is added.
+// of 16-bit words with v in the upper bits. m is s over the block's scale, rounded to 7 bits; this adds less error than
+// rounding the quants. The offset of i4a becomes a quant that is added.
 template <swy_dtype kType>
 class Requantizer {
  public:
   static constexpr uint32_t kPieceWidth = 32;
 
-  // Block `index` of the panel; `to` is what is written. Block `later_index` of the panel `later` is brought near
-  // meanwhile; NULL: none.
+  // Block `index` of the panel; `to` is the output. Block `later_index` of the panel `later` is prefetched meanwhile;
+  // NULL: none.
   void begin(const PanelShape& s, const uint8_t* panel, uint64_t index, const uint8_t* later, uint64_t later_index,
              WideBlock* to) {
     const uint32_t block = wide_block(s.width);
@@ -47,7 +47,7 @@ class Requantizer {
     pieces_ = width / kPieceWidth;
     constexpr float kOne = kType == SWY_I8 ? 128.0f : 8.0f;
     const __m512 top = kType == SWY_I4A ? largest_value(width, s.block) : largest_scale(width, s.block);
-    const float most = kType == SWY_I8 ? 1.0f : kType == SWY_I4 ? 127.0f / 8 : 119.0f;  // what `top` becomes
+    const float most = kType == SWY_I8 ? 1.0f : kType == SWY_I4 ? 127.0f / 8 : 119.0f;  // the quant of `top`
     const __mmask16 some = _mm512_cmp_ps_mask(top, _mm512_set1_ps(1e-30f), _CMP_GT_OQ);
     factor_ = _mm512_maskz_div_ps(some, _mm512_set1_ps(most * kOne), top);
     _mm512_store_ps(to->scales, _mm512_mul_ps(top, _mm512_set1_ps(1.0f / most)));
@@ -96,11 +96,11 @@ class Requantizer {
   // 16 fp16 numbers.
   static __m256i halves(const uint8_t* at) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)); }
   static __m512 floats(const uint8_t* at) { return _mm512_cvtph_ps(halves(at)); }
-  // i4a: what the nibble stands for, in the group of these scales.
+  // i4a: the value of a zero nibble, in the groups of these scales.
   __m512 value(float nibble, const uint8_t* scales) const {
     return _mm512_fmadd_ps(_mm512_set1_ps(nibble), floats(scales), floats(scales + offsets_));
   }
-  // Of the block. fp16 numbers without a sign are in the order of their bits.
+  // The scale of the block. The bits of non-negative fp16 numbers are ordered as the numbers are.
   __m512 largest_scale(uint32_t width, uint32_t group) const {
     __m256i top = _mm256_setzero_si256();
     for (uint32_t k = 0; k < width; k += group) {

@@ -31,9 +31,9 @@ void quantize_row(const float* x, const RowFormat& format, uint8_t* to) {
     const bool zero = amax < 1e-30f;  // 127 / amax would overflow
     const V inverse = hn::Set(d, zero ? 0.0f : 127.0f / amax);
     auto sum = hn::Zero(di);
-    // The last store of a short block goes beyond it, into padding or into the next block, which is written after it.
+    // The last store of a short block goes past its end, into padding or into the next block, which is written later.
     each_vector(n, [&](uint64_t i, uint64_t count) {
-      // What is not finite becomes any integer; sums of those must not overflow.
+      // Values that are not finite become any integer, but sums of integers must not overflow.
       const auto q =
           hn::Clamp(hn::NearestInt(hn::Mul(load(x + begin + i, count), inverse)), hn::Set(di, -127), hn::Set(di, 127));
       sum = hn::Add(sum, q);

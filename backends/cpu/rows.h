@@ -1,4 +1,4 @@
-// Activations as the matrix products take them: 8-bit rows with one scale per block, or bf16 rows.
+// Activations in the forms of the matrix products: 8-bit rows with one scale per block, or bf16 rows.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 
 namespace cpu {
 
-// Elements per scale of rows and weights that are multiplied in wide blocks: the fewer scales, the less work beside the
-// products; but a row has two blocks at least, so that the second's weights can be on their way during the first.
+// Elements per scale of rows and weights that are multiplied in wide blocks. Fewer scales mean less work beside the
+// products; but a row has at least two blocks, so that the second's weights can be loaded during the first.
 inline constexpr uint32_t kWideBlock = 512;
 constexpr uint32_t wide_block(uint64_t width) { return width > kWideBlock ? kWideBlock : kWideBlock / 2; }
 
@@ -16,11 +16,11 @@ enum class RowKind {
   bf16,  // rounded, zero beyond the width; then at `rest_at` the rounded difference to x: together 16 bits of mantissa
 };
 
-// How one row of activations lies in memory. Rows follow each other at `bytes`.
+// Layout of one row of activations. Rows follow each other at `bytes`.
 struct RowFormat {
   RowKind kind = RowKind::int8;
   uint64_t width = 0;
-  uint32_t block = 0;  // int8: elements per scale, that of the weights they meet
+  uint32_t block = 0;  // int8: elements per scale, equal to that of the weights
   uint64_t blocks = 0;
   uint64_t scales_at = 0;
   uint64_t sums_at = 0;
@@ -34,7 +34,7 @@ struct RowFormat {
     sums_at = scales_at + blocks * 4;
     bytes = (sums_at + blocks * 4 + 63) / 64 * 64;
   }
-  // bf16 rows. The odd line keeps rows out of each other's cache sets.
+  // bf16 rows. The odd line keeps rows in different cache sets.
   static RowFormat bf16(uint64_t width) {
     RowFormat f;
     f.kind = RowKind::bf16;

@@ -6,7 +6,7 @@
 namespace cpu {
 namespace {
 
-// The vocabulary from which a team is faster at one row than one member is.
+// From this vocabulary size on, a team samples one row faster than one member does.
 constexpr uint64_t kTeamVocab = 16384;
 
 template <class T>

@@ -1,4 +1,4 @@
-// What SAMPLE, TOP_CANDIDATES and LM_HEAD_SAMPLE share: the sampling rows of a step, and who of the team draws them.
+// Shared by SAMPLE, TOP_CANDIDATES and LM_HEAD_SAMPLE: the sampling rows of a step, and which members sample them.
 #pragma once
 
 #include "kernels.h"
@@ -9,7 +9,7 @@ namespace cpu {
 // The passes over rows for the instruction set in use.
 const swy::RowKernels& sampling_passes();
 
-// Sampling row i of the step: its parameters and input, and where its answer goes.
+// Sampling row i of the step: its parameters and input, and where its result goes.
 struct SampleRow {
   uint32_t index;
   const swy_sample_slot& slot;
@@ -27,12 +27,12 @@ struct SampleRow {
   void count(int32_t token) const;
 };
 
-// Bytes that draw_rows needs for up to `rows` rows, of which lists of `list` ids are asked for.
+// Bytes that draw_rows needs for up to `rows` rows, of which lists of `list` ids are wanted.
 uint64_t draw_bytes(uint64_t rows, uint64_t vocab, uint64_t list);
 
-// Calls each(sampler, leads, n) for every n below `rows`: each row goes to one member, but those left over when every
-// member has as many, to the whole team, one after another, where the vocabulary pays for the barriers. Of the members
-// that share a row, one leads. Collective; `memory` has draw_bytes.
+// Calls each(sampler, leads, n) for every n below `rows`. Each row goes to one member; the remaining rows, when every
+// member has equally many, go to the whole team one after another, if the vocabulary is large enough to pay for the
+// barriers. One of the members that share a row leads. Collective; `memory` has draw_bytes.
 template <class Each>
 void draw_rows(const swy::Call& call, uint64_t rows, uint64_t vocab, uint64_t list, char* memory, const Each& each);
 

@@ -1,8 +1,8 @@
 // LM_HEAD_SAMPLE: the chain over rows of the head's products.
 //
-// A row whose draw takes one look at each id (row_scans) is drawn inside the product: each member keeps the best of its
-// own columns, 64 at a time while they are in its first-level cache, and one barrier later the best of these is the
-// token. Its logits are never written. The logits of other rows go to the workspace, and are drawn as SAMPLE does.
+// A row that needs one look at each id (row_scans) is sampled inside the product: each member keeps the best of its own
+// columns, 64 at a time while they are in its first-level cache; after one barrier the best of these is the token. Its
+// logits are never written. The logits of other rows go to the workspace, and are sampled as by SAMPLE.
 #include "lm_head.h"
 #include "sample.h"
 
@@ -15,7 +15,7 @@ uint64_t list_of(const swy_op& op) { return op.output_count == 3 ? op.outputs[1]
 // One member's part of a sampling row.
 struct MemberRow {
   swy::RowBest best;
-  bool scanned;  // the row is drawn inside the product
+  bool scanned;  // the row is sampled inside the product
 };
 
 struct DrawWork {
@@ -61,10 +61,10 @@ class Draws {
 
   SampleRow row(uint32_t i) const { return {call_, i, work_.logits, vocab_}; }
 
-  // Whether the row is drawn inside the product.
+  // Whether the row is sampled inside the product.
   bool scans(uint32_t i) const { return best_[i].scanned; }
 
-  // Where columns of group g of logit rows [first, first + m) go.
+  // Where columns of group g of logit rows [first, first + m) are written.
   void targets(uint32_t g, uint32_t first, uint32_t m, float** y) const {
     const uint64_t most = std::min<uint64_t>(kRowChunk, call_.step->logit_rows);
     float* columns = work_.columns + most * swy::kGroup * call_.rank();
@@ -74,7 +74,7 @@ class Draws {
     }
   }
 
-  // Takes these columns into the rows that are drawn here.
+  // Examines these columns for the rows that are sampled here.
   void take(uint32_t g, uint32_t first, uint32_t m, const float* const* y) {
     const swy::RowKernels& passes = sampling_passes();
     for (uint32_t i = 0; i < call_.step->sample_rows; ++i) {
@@ -160,7 +160,7 @@ void lm_head_sample(const swy::Call& call) {
   });
 }
 
-// Above LM_HEAD's, by the same for every mode.
+// LM_HEAD's cost plus the same amount for every mode.
 template <Mode kMode>
 double cost(const swy_op& op, const swy_bucket& bucket) {
   return head_cost<kMode>(op, bucket) + static_cast<double>(vocab_of(op)) * bucket.sample_rows / 2e3;

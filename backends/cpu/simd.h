@@ -1,5 +1,5 @@
-// What a file with vector code begins with. Such a file is compiled once per instruction set by Highway's
-// foreach_target; CPU_BEST(f) is the version of `f` for the instruction set in use.
+// The beginning of every file with vector code. Highway's foreach_target compiles such a file once per instruction set;
+// CPU_BEST(f) is the version of `f` for the instruction set in use.
 //
 //   #undef HWY_TARGET_INCLUDE
 //   #define HWY_TARGET_INCLUDE "this_file.cpp"

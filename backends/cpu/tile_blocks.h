@@ -1,8 +1,8 @@
-// Matrices as blocks of bf16 tiles, for kernels whose operands are activations. For files compiled with AMX and
-// AVX512_BF16 alone; between tiles_begin(64) and tiles_end() of the calling thread.
+// Matrices as blocks of bf16 tiles, for kernels whose operands are activations. Only for files compiled with AMX and
+// AVX512_BF16; call between tiles_begin(64) and tiles_end() of the calling thread.
 //
-// A tile is 1 KiB. Of a left operand it holds 16 rows by 32 of the depth; of a right operand 16 columns by 32 of the
-// depth, two neighbours along the depth side by side; of a result, in fp32, 16 rows by 16 columns.
+// A tile is 1 KiB. In a left operand it holds 16 rows by 32 of the depth; in a right operand 16 columns by 32 of the
+// depth, two neighbours along the depth side by side; in a result, in fp32, 16 rows by 16 columns.
 #pragma once
 
 #include <immintrin.h>
@@ -82,8 +82,8 @@ inline void multiply_tiles(const uint8_t* a, uint64_t a_stride, const uint8_t* b
   _tile_stored(3, to.at + to.row + to.column, to.line_bytes);
 }
 
-// The same with results in neighbouring tiles at c, rows of tiles `c_stride` floats apart; added to what is there
-// unless `fresh`.
+// The same with results in neighbouring tiles at c, rows of tiles `c_stride` floats apart; added to c's contents unless
+// `fresh`.
 inline void multiply_tiles(const uint8_t* a, uint64_t a_stride, const uint8_t* b, uint64_t b_stride, uint64_t steps,
                            bool fresh, float* c, uint64_t c_stride) {
   TileResults results{nullptr, 64, kTileFloats, c_stride};

@@ -3,14 +3,14 @@
 namespace reference {
 namespace {
 
-// A sanitized test would spend nine tenths of its time here, so this loop alone is compiled as in a release.
+// Tests with sanitizers would spend nine tenths of their time here, so this loop is compiled without them.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SWY_AS_RELEASED __attribute__((no_sanitize("address,thread,undefined"), optimize("O3")))
 #else
 #define SWY_AS_RELEASED
 #endif
 
-// The same function for three processors. Lanes are summed alike in each, so that all give the same bits.
+// The same function for three processors. Lanes are added in the same order in each, so all give the same bits.
 #define SWY_REFERENCE_DOT(name, target_attribute)                                                             \
   SWY_AS_RELEASED target_attribute double name(const float* a, const float* b, uint64_t n) {                  \
     double lanes[8] = {};                                                                                     \

@@ -1,8 +1,8 @@
-// What the kernels share: sums in fp64 in one fixed order, weights as fp32 rows, and cost estimates.
+// Shared by the kernels: sums in fp64 in one fixed order, weights as fp32 rows, and cost estimates.
 //
-// Every output element is one such sum, or a fixed chain of them, whatever the team, the chunk or the other rows are:
-// that makes the backend deterministic and batch-invariant. A composite calls the functions of its pieces, so that both
-// give the same bits.
+// Every output element is one such sum, or a fixed chain of them, whatever the team, the chunk or the other rows are.
+// This makes the backend deterministic and batch-invariant. A composite calls the functions of its pieces, so both give
+// the same bits.
 #pragma once
 
 #include <cmath>
@@ -27,7 +27,7 @@ class Weight {
   }
   uint64_t rows() const { return planes_.rows; }
   uint64_t width() const { return tensor_->dims[tensor_->rank - 1]; }
-  // fp32 values of a row: in place where they are stored so, else in `scratch` [width].
+  // fp32 values of a row: in place if they are stored like that, otherwise in `scratch` [width].
   const float* row(uint64_t r, float* scratch) const {
     if (tensor_->dtype == SWY_F32) return static_cast<const float*>(data_) + r * width();
     swy_weight_row(tensor_, &planes_, data_, r, scratch);

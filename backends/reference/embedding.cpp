@@ -5,7 +5,8 @@
 namespace reference {
 namespace {
 
-// An id outside the table (the host refuses those; a device's token buffer could hold one) gives a row of zeros.
+// An id outside the table gives a row of zeros. (The host refuses such ids, but a device's token buffer could hold
+// one.)
 void embedding(const swy::Call& call) {
   const Weight table(call, 0);
   const uint64_t width = table.width();

@@ -1,7 +1,7 @@
 // GATED_DELTA and its pieces: CAUSAL_CONV, DELTA_GATES, DELTA_RULE (GATED_RMS_NORM is in rms_norm.cpp).
 //
-// The recurrent form, token by token. The state is rounded to fp32 after every token, in memory and in between, so that
-// the bits do not depend on where a prompt is cut into chunks.
+// The recurrent form, token by token. The state is rounded to fp32 after every token, so the bits do not depend on how
+// a prompt is divided into chunks.
 #include <algorithm>
 #include <cmath>
 #include <cstring>

@@ -43,7 +43,7 @@ void router_topk(const swy::Call& call) {
   route(call, call.attrs<swy_moe_attrs>(), call.input(0), call.output<int32_t>(0), call.output(1));
 }
 
-// Hands out parts of one workspace, each aligned to 64 bytes; with no base it only measures.
+// Assigns parts of one workspace, each aligned to 64 bytes; without a base it only measures.
 class Arena {
  public:
   explicit Arena(char* base) : base_(base) {}
@@ -164,7 +164,7 @@ uint64_t moe_workspace(const swy_op& op, const swy_bucket& bucket) {
   return scratch_bytes(scratch_floats(attrs_of(op), hidden)) + arena.used();
 }
 
-// y += sigmoid(mix) * shared(x), with each piece rounded to fp32 as the decomposition rounds it.
+// y += sigmoid(mix) * shared(x), with each piece rounded to fp32 as in the decomposition.
 void add_shared(const swy::Call& call, const swy_moe_attrs& a, const MoeWork& work, float* row_scratch, float* y) {
   const uint32_t rows = call.step->rows;
   const uint64_t hidden = call.op->inputs[0]->dims[1], width = a.shared_width;
@@ -204,7 +204,7 @@ void moe(const swy::Call& call) {
   if (a.shared_width != 0) add_shared(call, a, work, row_scratch, call.output(0));
 }
 
-// The same split of the rows as the last phase of `moe`, so that no barrier is needed in between.
+// The rows are divided as in the last phase of `moe`, so no barrier is needed between them.
 void moe_add(const swy::Call& call) {
   moe(call);
   const auto [first, last] = call.split(call.step->rows * call.op->inputs[0]->dims[1]);

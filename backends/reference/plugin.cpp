@@ -1,5 +1,5 @@
-// The reference backend: every operation in plain loops, fp32 values and fp64 sums. It is the oracle of the other
-// backends' tests, and slow.
+// The reference backend: every operation in plain loops, with fp32 values and fp64 sums. Other backends are tested
+// against it. It is slow.
 #include <vector>
 
 #include "kernels.h"
@@ -22,7 +22,7 @@ const std::vector<swy::HostKernel>& all_kernels() {
   return kernels;
 }
 
-// Offered only if this build reproduces the normative bits.
+// Offered only if this build computes the bits that sampling_math.h requires.
 constexpr uint32_t kSampling = SWY_SAMPLING_TOPK_CANDIDATES | SWY_SAMPLING_TOKEN;
 
 swy::HostBackend backend{"reference",
