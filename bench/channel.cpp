@@ -6,7 +6,10 @@
 
 #include <cerrno>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <utility>
+
+#include "core/base/json.h"
 
 namespace switchyard::bench {
 namespace {
@@ -59,10 +62,8 @@ Result<nlohmann::json> Channel::receive(const std::function<bool()>& go_on) {
     SWY_TRY(read_some(go_on));
     end = buffer_.find('\n', before);
   }
-  nlohmann::json message =
-      nlohmann::json::parse(buffer_.begin(), buffer_.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
+  Result<nlohmann::json> message = read_json({buffer_.data(), end}, "what the other process wrote");
   buffer_.erase(0, end + 1);
-  if (message.is_discarded()) return error(Code::invalid_data, "the other process wrote what is no JSON");
   return message;
 }
 

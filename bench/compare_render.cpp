@@ -1,5 +1,6 @@
 // Changes between two reports, in the formats of reports.
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "bench/charts.h"
 #include "bench/compare.h"

@@ -4,12 +4,17 @@
 #include <cmath>
 #include <concepts>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <span>
+
+#include "core/base/json.h"
+#include "core/base/printable.h"
 
 namespace switchyard::bench {
 namespace {
 
+using nlohmann::json;
 using nlohmann::ordered_json;
 
 constexpr const char* kStates[] = {"measured",      "failed",      "crashed",    "time limit",
@@ -21,7 +26,7 @@ template <class E>
 Result<E> parse_name(const char* kind, const std::string& name, std::span<const char* const> names) {
   const auto found = std::find(names.begin(), names.end(), name);
   if (found == names.end()) {
-    return error(Code::usage, "there is no {} '{}'; known: {}", kind, name, fmt::join(names, ", "));
+    return error(Code::usage, "there is no {} '{}'; known: {}", kind, printable(name), fmt::join(names, ", "));
   }
   return static_cast<E>(found - names.begin());
 }
@@ -231,8 +236,7 @@ class Writer {
 // Keeps the first error, and reads nothing more after it.
 class Reader {
  public:
-  Reader(const ordered_json& from, std::string path, Status& status)
-      : from_(from), path_(std::move(path)), status_(status) {
+  Reader(const json& from, std::string path, Status& status) : from_(from), path_(std::move(path)), status_(status) {
     if (!from.is_object()) fail(path_, "should be an object");
   }
 
@@ -252,11 +256,11 @@ class Reader {
     if (status_.ok()) status_ = error(Code::invalid_data, "{} {}", path.empty() ? "the report" : path, what);
   }
 
-  void read(const ordered_json& j, const std::string& path, std::string& x) {
+  void read(const json& j, const std::string& path, std::string& x) {
     if (!j.is_string()) return fail(path, "should be text");
     x = j.get<std::string>();
   }
-  void read(const ordered_json& j, const std::string& path, double& x) {
+  void read(const json& j, const std::string& path, double& x) {
     if (j.is_null()) {
       x = std::numeric_limits<double>::quiet_NaN();
     } else if (j.is_number()) {
@@ -266,7 +270,7 @@ class Reader {
     }
   }
   template <std::integral T>
-  void read(const ordered_json& j, const std::string& path, T& x) {
+  void read(const json& j, const std::string& path, T& x) {
     constexpr T least = std::numeric_limits<T>::min(), most = std::numeric_limits<T>::max();
     const bool fits = j.is_number_unsigned()  ? std::cmp_less_equal(j.get<uint64_t>(), most)
                       : j.is_number_integer() ? std::cmp_greater_equal(j.get<int64_t>(), least) &&
@@ -275,11 +279,11 @@ class Reader {
     if (!fits) return fail(path, fmt::format("should be a whole number from {} to {}", least, most));
     x = j.get<T>();
   }
-  void read(const ordered_json& j, const std::string& path, State& x) { read_name(j, path, x, parse_state); }
-  void read(const ordered_json& j, const std::string& path, Metric& x) { read_name(j, path, x, parse_metric); }
-  void read(const ordered_json& j, const std::string& path, Verdict& x) { read_name(j, path, x, parse_verdict); }
+  void read(const json& j, const std::string& path, State& x) { read_name(j, path, x, parse_state); }
+  void read(const json& j, const std::string& path, Metric& x) { read_name(j, path, x, parse_metric); }
+  void read(const json& j, const std::string& path, Verdict& x) { read_name(j, path, x, parse_verdict); }
   template <class E>
-  void read_name(const ordered_json& j, const std::string& path, E& x, Result<E> (*parse)(const std::string&)) {
+  void read_name(const json& j, const std::string& path, E& x, Result<E> (*parse)(const std::string&)) {
     std::string name;
     read(j, path, name);
     if (!status_.ok()) return;
@@ -288,15 +292,15 @@ class Reader {
     x = *parsed;
   }
   template <class T>
-  void read(const ordered_json& j, const std::string& path, std::optional<T>& x) {
+  void read(const json& j, const std::string& path, std::optional<T>& x) {
     x.reset();
     if (!j.is_null()) read(j, path, x.emplace());
   }
   template <class T>
-  void read(const ordered_json& j, const std::string& path, std::vector<T>& x) {
+  void read(const json& j, const std::string& path, std::vector<T>& x) {
     if (!j.is_array()) return fail(path, "should be a list");
     x.clear();
-    for (const ordered_json& item : j) {
+    for (const json& item : j) {
       if (!status_.ok()) return;
       const std::string place = fmt::format("{}[{}]", path, x.size());
       read(item, place, x.emplace_back());
@@ -304,12 +308,12 @@ class Reader {
   }
   template <class T>
   requires std::is_class_v<T>
-  void read(const ordered_json& j, const std::string& path, T& x) {
+  void read(const json& j, const std::string& path, T& x) {
     Reader v(j, path, status_);
     fields(v, x);
   }
 
-  const ordered_json& from_;
+  const json& from_;
   const std::string path_;
   Status& status_;
 };
@@ -370,22 +374,22 @@ ordered_json to_json(const Report& report) {
   return j;
 }
 
-Result<Report> report_of(const ordered_json& json) {
-  const auto format = json.is_object() ? json.find("format") : json.end();
-  if (format == json.end() || !format->is_string() ||
+Result<Report> report_of(const json& from) {
+  const auto format = from.is_object() ? from.find("format") : from.end();
+  if (format == from.end() || !format->is_string() ||
       !format->get_ref<const std::string&>().starts_with("switchyard.bench/")) {
     return error(Code::invalid_data, "not a report of `switchyard bench`; its format would be \"{}\"", kReportFormat);
   }
   if (*format != kReportFormat) {
     return error(Code::invalid_data, "a report of the format \"{}\"; this version reads \"{}\"",
-                 format->get_ref<const std::string&>(), kReportFormat);
+                 printable(format->get_ref<const std::string&>()), kReportFormat);
   }
   Report report;
   Status status;
-  Reader reader(json, "", status);
+  Reader reader(from, "", status);
   fields(reader, report);
   if (status.ok()) {
-    Reader probes(json["probes"], "probes", status);
+    Reader probes(from["probes"], "probes", status);
     probes.may("devices", report.ceilings);
   }
   SWY_TRY(status);
@@ -394,11 +398,8 @@ Result<Report> report_of(const ordered_json& json) {
 }
 
 Result<Report> parse_report(const std::string& text) {
-  const ordered_json json = ordered_json::parse(text, nullptr, false);
-  if (json.is_discarded()) {
-    return error(Code::invalid_data, "not JSON; a report is what `switchyard bench --format json` writes");
-  }
-  return report_of(json);
+  SWY_LET(const json report, read_json(text, "the report"));
+  return report_of(report);
 }
 
 }  // namespace switchyard::bench

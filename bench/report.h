@@ -5,7 +5,7 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -170,7 +170,7 @@ nlohmann::ordered_json to_json(const Report& report);
 // Fields that are not known are left alone. Errors, each with the path of the field, as in
 // "configurations[1].cells[0].at": invalid_data for another format or version, a field that is missing or of the wrong
 // kind, a time that is not positive, two configurations of one name.
-Result<Report> report_of(const nlohmann::ordered_json& json);
+Result<Report> report_of(const nlohmann::json& from);
 
 // report_of of a text. Errors: also invalid_data for what is not JSON.
 Result<Report> parse_report(const std::string& text);

@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstring>
 #include <new>
+#include <nlohmann/json.hpp>
 
 #include "core/base/os.h"
 

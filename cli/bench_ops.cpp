@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <iterator>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "bench/crossover.h"
 #include "bench/machine.h"

@@ -1,5 +1,7 @@
 #include "cli/bench_report.h"
 
+#include <nlohmann/json.hpp>
+
 #include "bench/machine.h"
 
 namespace switchyard::cli {

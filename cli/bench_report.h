@@ -1,7 +1,7 @@
 // What the reports of `switchyard bench` and `switchyard bench ops` share.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "bench/probes.h"

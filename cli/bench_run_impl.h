@@ -113,7 +113,7 @@ class BenchRun {
   // Hands over the part of a report that a worker sent. Failed, with the reason, when it is none.
   template <class Take>
   static bench::State take_part(const bench::Reply& r, std::string& reason, const Take& take) {
-    const auto part = bench::report_of(nlohmann::ordered_json(r.value.at("report")));
+    const auto part = bench::report_of(r.value.at("report"));
     if (part.ok() && !part->configurations.empty()) {
       take(part->configurations[0]);
       return bench::State::measured;

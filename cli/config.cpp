@@ -1,6 +1,7 @@
 // switchyard config: every setting, its value, and where that came from.
 #include <cstdlib>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
 #include "cli/runtime.h"

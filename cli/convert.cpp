@@ -1,6 +1,7 @@
 // switchyard convert: a Hugging Face checkpoint to a program file, and a program file to one with packed weights.
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
 #include "cli/runtime.h"

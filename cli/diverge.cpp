@@ -1,6 +1,7 @@
 // switchyard diverge: where two backends, or two choices of kernels, first continue a text differently.
 #include <algorithm>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
 #include "cli/runtime.h"

@@ -2,6 +2,7 @@
 #include "cli/experts.h"
 
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
 #include "cli/runtime.h"

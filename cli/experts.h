@@ -1,7 +1,7 @@
 // How a text spreads over a model's experts, as text and as JSON.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <vector>
 
 #include "core/engine/routing.h"

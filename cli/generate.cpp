@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
+#include <nlohmann/json.hpp>
 
 namespace switchyard::cli {
 namespace {

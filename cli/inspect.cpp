@@ -1,6 +1,7 @@
 // switchyard inspect: what a program file holds.
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
 #include "cli/runtime.h"

@@ -1,6 +1,7 @@
 // switchyard perplexity: how well a program predicts a text, and how far it is from another program.
 #include <cmath>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
 #include "cli/runtime.h"

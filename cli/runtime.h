@@ -3,7 +3,7 @@
 
 #include <atomic>
 #include <memory>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "cli/settings.h"

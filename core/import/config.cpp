@@ -4,7 +4,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "core/import/json_text.h"
+#include "core/base/json.h"
+#include "core/base/printable.h"
 
 namespace switchyard {
 namespace {
@@ -95,7 +96,7 @@ Status read_rope(Fields& f, ModelConfig& c) {
   Fields r(*rope);
   std::string type = r.text_or("rope_type", r.text_or("type", "default").c_str());
   if (type != "default" && type != "mrope") {
-    return error(Code::unsupported, "config.json: rope_type '{}' is not supported; 'default' is", type);
+    return error(Code::unsupported, "config.json: rope_type '{}' is not supported; 'default' is", printable(type));
   }
   const double theta = r.number_or("rope_theta", f.number_or("rope_theta", 1e7));
   const double partial = r.number_or("partial_rotary_factor", f.number_or("partial_rotary_factor", 0.25));
@@ -128,29 +129,35 @@ Status check_ratios(const ModelConfig& c) {
   return {};
 }
 
-void add_eos(const json& object, std::vector<uint32_t>& ids) {
+// One id or a list of them, added to `ids` unless there.
+Status add_eos(const json& object, const char* file, std::vector<uint32_t>& ids) {
+  constexpr size_t kMost = 1024;
   const auto it = object.find("eos_token_id");
-  if (it == object.end()) return;
-  for (const json& id : it->is_array() ? *it : json::array({*it})) {
+  if (it == object.end() || it->is_object()) return {};
+  if (it->size() > kMost) {
+    return error(Code::invalid_data, "{}: eos_token_id lists {} tokens; at most {} are read", file, it->size(), kMost);
+  }
+  for (const json& id : *it) {  // a number is a list of itself
     if (!id.is_number_unsigned() || id.get<uint64_t>() > INT32_MAX) continue;
     if (std::find(ids.begin(), ids.end(), id.get<uint32_t>()) == ids.end()) ids.push_back(id.get<uint32_t>());
   }
+  return {};
 }
 
 }  // namespace
 
 Result<ModelConfig> parse_config(std::string_view config, std::string_view generation) {
-  const json whole = json::parse(config, nullptr, false);
+  SWY_LET(const json whole, read_json(config, "config.json"));
   if (!whole.is_object()) return error(Code::invalid_data, "config.json is not a JSON object");
   const bool nested = whole.contains("text_config") && whole["text_config"].is_object();
   const json& text = nested ? whole["text_config"] : whole;
   const std::string type = Fields(whole).text_or("model_type", Fields(text).text_or("model_type", "?").c_str());
   if (type != "qwen3_5_moe" && type != "qwen3_5_moe_text") {
-    return error(Code::unsupported, "config.json: model_type '{}' is not supported; qwen3_5_moe is", type);
+    return error(Code::unsupported, "config.json: model_type '{}' is not supported; qwen3_5_moe is", printable(type));
   }
   Fields f(text);
   if (const std::string act = f.text_or("hidden_act", "silu"); act != "silu") {
-    return error(Code::unsupported, "config.json: hidden_act '{}' is not supported; silu is", act);
+    return error(Code::unsupported, "config.json: hidden_act '{}' is not supported; silu is", printable(act));
   }
   if (f.flag_or("attention_bias", false))
     return error(Code::unsupported, "config.json: attention_bias is not supported");
@@ -182,8 +189,11 @@ Result<ModelConfig> parse_config(std::string_view config, std::string_view gener
   SWY_TRY(read_rope(f, c));
   SWY_TRY(f.status());
   SWY_TRY(check_ratios(c));
-  add_eos(text, c.eos_ids);
-  if (const json g = json::parse(generation, nullptr, false); g.is_object()) add_eos(g, c.eos_ids);
+  SWY_TRY(add_eos(text, "config.json", c.eos_ids));
+  if (!generation.empty()) {
+    SWY_LET(const json g, read_json(generation, "generation_config.json"));
+    if (g.is_object()) SWY_TRY(add_eos(g, "generation_config.json", c.eos_ids));
+  }
   return c;
 }
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <mutex>
+#include <nlohmann/json.hpp>
 
+#include "core/base/json.h"
 #include "core/base/thread_pool.h"
 #include "core/program/op_names.h"
 #include "core/program/output.h"
@@ -29,7 +31,8 @@ Result<std::string> read_chat_template(Os& os, const std::string& folder) {
   SWY_LET(std::string text, read_optional(os, folder + "/chat_template.jinja"));
   if (!text.empty()) return text;
   SWY_LET(const std::string config, read_optional(os, folder + "/tokenizer_config.json"));
-  const auto parsed = nlohmann::json::parse(config, nullptr, false);
+  if (config.empty()) return std::string();
+  SWY_LET(const nlohmann::json parsed, read_json(config, folder + "/tokenizer_config.json"));
   if (parsed.is_object() && parsed.contains("chat_template") && parsed["chat_template"].is_string()) {
     return parsed["chat_template"].get<std::string>();
   }

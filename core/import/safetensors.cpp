@@ -4,7 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "core/import/json_text.h"
+#include "core/base/json.h"
+#include "core/base/printable.h"
 #include "switchyard/weights.h"
 
 namespace switchyard {
@@ -12,8 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr uint64_t kMaxHeaderBytes = uint64_t{512} << 20;
-constexpr uint64_t kMaxIndexBytes = uint64_t{256} << 20;
+constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // as the format's own library has it
 
 uint64_t element_bytes(SourceType type) { return type == SourceType::f32 ? 4 : 2; }
 
@@ -31,7 +31,7 @@ Result<SourceTensor> parse_entry(const json& entry, std::span<const std::byte> d
   } else if (dtype == "BF16") {
     t.type = SourceType::bf16;
   } else {
-    return error(Code::unsupported, "{} has dtype {}; F32, F16 and BF16 can be converted", where, dtype);
+    return error(Code::unsupported, "{} has dtype {}; F32, F16 and BF16 can be converted", where, printable(dtype));
   }
   uint64_t elements = 1;
   const json& shape = entry["shape"];
@@ -59,13 +59,6 @@ Result<SourceTensor> parse_entry(const json& entry, std::span<const std::byte> d
   }
   t.bytes = data.subspan(begin, end - begin);
   return t;
-}
-
-Result<json> parse_json(Os& os, const std::string& path, uint64_t limit) {
-  SWY_LET(const std::string text, os.read(path, limit));
-  json parsed = json::parse(text, nullptr, false);
-  if (parsed.is_discarded()) return error(Code::invalid_data, "{} is not valid JSON", path);
-  return parsed;
 }
 
 }  // namespace
@@ -97,16 +90,17 @@ Status Checkpoint::add_shard(Os& os, const std::string& path) {
     return error(Code::invalid_data, "{} is not a safetensors file, or is truncated", path);
   }
   const auto* text = reinterpret_cast<const char*>(bytes.data() + 8);
-  const json header = json::parse(text, text + header_bytes, nullptr, false);
+  SWY_LET(const json header,
+          read_json({text, header_bytes}, path + ": the safetensors header", {.bytes = kMaxHeaderBytes}));
   if (!header.is_object()) return error(Code::invalid_data, "{} has a broken safetensors header", path);
   for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") continue;
     SWY_LET(SourceTensor t,
-            parse_entry(entry, bytes.subspan(8 + header_bytes), fmt::format("{}: tensor {}", path, name)));
+            parse_entry(entry, bytes.subspan(8 + header_bytes), fmt::format("{}: tensor {}", path, printable(name))));
     t.file = file.get();
     t.file_offset = static_cast<uint64_t>(t.bytes.data() - bytes.data());
     if (!tensors_.emplace(name, std::move(t)).second) {
-      return error(Code::invalid_data, "{}: tensor {} is in two shards", path, name);
+      return error(Code::invalid_data, "{}: tensor {} is in two shards", path, printable(name));
     }
   }
   files_.push_back(std::move(file));
@@ -126,18 +120,20 @@ Result<Checkpoint> Checkpoint::open(Os& os, const std::string& folder) {
     SWY_TRY(c.add_shard(os, single));
     return c;
   }
-  SWY_LET(const json parsed, parse_json(os, index, kMaxIndexBytes));
+  SWY_LET(const std::string text, os.read(index, JsonLimits().bytes));
+  SWY_LET(const json parsed, read_json(text, index));
   if (!parsed.is_object() || !parsed.contains("weight_map") || !parsed["weight_map"].is_object()) {
     return error(Code::invalid_data, "{} has no weight_map", index);
   }
   std::set<std::string> shards;
   for (const auto& [name, shard] : parsed["weight_map"].items()) {
-    if (!shard.is_string()) return error(Code::invalid_data, "{}: tensor {} names no shard", index, name);
+    if (!shard.is_string()) return error(Code::invalid_data, "{}: tensor {} names no shard", index, printable(name));
     shards.insert(shard.get<std::string>());
   }
   for (const std::string& shard : shards) {
     if (shard.find('/') != std::string::npos) {
-      return error(Code::invalid_data, "{} names the shard {}, which is outside the checkpoint's folder", index, shard);
+      return error(Code::invalid_data, "{} names the shard {}, which is outside the checkpoint's folder", index,
+                   printable(shard));
     }
     const std::string path = fmt::format("{}/{}", folder, shard);
     if (!os.exists(path)) {
@@ -147,8 +143,8 @@ Result<Checkpoint> Checkpoint::open(Os& os, const std::string& folder) {
   }
   for (const auto& [name, shard] : parsed["weight_map"].items()) {
     if (c.find(name) == nullptr) {
-      return error(Code::invalid_data, "tensor {} is not in {}, where the index says it is", name,
-                   shard.get<std::string>());
+      return error(Code::invalid_data, "tensor {} is not in {}, where the index says it is", printable(name),
+                   printable(shard.get_ref<const std::string&>()));
     }
   }
   return c;

@@ -1,5 +1,7 @@
 #include "core/text/chat_template.h"
 
+#include <nlohmann/json.hpp>
+
 namespace switchyard {
 
 Result<ChatTemplate> ChatTemplate::parse(std::string_view source) {
@@ -21,6 +23,10 @@ Result<std::string> ChatTemplate::render(const nlohmann::ordered_json& messages,
   for (const auto& [name, value] : extra.items()) variables[name] = value;
   SWY_LET(jinja::Value globals, jinja::Value::from_json(variables));
   return template_.render(globals, limits);
+}
+
+Result<std::string> ChatTemplate::render(const nlohmann::ordered_json& messages, bool add_generation_prompt) const {
+  return render(messages, add_generation_prompt, nullptr, nlohmann::ordered_json::object());
 }
 
 }  // namespace switchyard

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "core/base/status.h"
 #include "core/text/jinja/template.h"
@@ -23,9 +23,10 @@ class ChatTemplate {
   // since templates print it. Errors: usage when `extra` is no object or the template refuses the conversation
   // (raise_exception); otherwise as jinja::Template::render.
   Result<std::string> render(const nlohmann::ordered_json& messages, bool add_generation_prompt,
-                             const nlohmann::ordered_json& tools = nullptr,
-                             const nlohmann::ordered_json& extra = nlohmann::ordered_json::object(),
+                             const nlohmann::ordered_json& tools, const nlohmann::ordered_json& extra,
                              const jinja::Limits& limits = {}) const;
+  // Without tools and further variables.
+  Result<std::string> render(const nlohmann::ordered_json& messages, bool add_generation_prompt) const;
 
  private:
   explicit ChatTemplate(jinja::Template parsed) : template_(std::move(parsed)) {}

@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
+#include "core/base/json.h"
+#include "core/base/printable.h"
 #include "core/text/bpe.h"
 #include "core/text/splitter.h"
 #include "core/text/utf8.h"
@@ -84,7 +86,7 @@ bool flag(const json& object, const char* name) {
 }
 
 Status refuse(const char* what, const std::string& name) {
-  return error(Code::unsupported, "tokenizer.json: {} '{}' is not supported", what, name);
+  return error(Code::unsupported, "tokenizer.json: {} '{}' is not supported", what, printable(name));
 }
 
 }  // namespace
@@ -140,7 +142,7 @@ Status Tokenizer::Impl::read_model(const json& model) {
   std::unordered_map<std::string_view, int32_t> by_text;
   for (const auto& [text, id] : model["vocab"].items()) {
     if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() > kMaxId) {
-      return error(Code::invalid_data, "tokenizer.json: token '{}' has the id {}", text, id.dump());
+      return error(Code::invalid_data, "tokenizer.json: token '{}' has the id {}", printable(text), brief(id));
     }
     std::string raw;
     if (!to_bytes(text, bytes, raw)) raw = text;  // not byte-level: it can be decoded, and no merge leads to it
@@ -170,7 +172,7 @@ Status Tokenizer::Impl::read_model(const json& model) {
     const int32_t l = find(left), r = find(right), m = find(left + right);
     if (l < 0 || r < 0 || m < 0) {
       return error(Code::invalid_data, "tokenizer.json: merge {} names a token that is not in the vocabulary",
-                   merge.dump(-1, ' ', false, json::error_handler_t::replace));
+                   brief(merge));
     }
     bpe.add_merge(l, r, m);
   }
@@ -246,20 +248,25 @@ Status Tokenizer::Impl::read_pre_tokenizer(const json& pre) {
 }
 
 Result<Tokenizer> Tokenizer::parse(std::string_view text) {
-  const json parsed = json::parse(text, nullptr, false);
+  SWY_LET(const json parsed, read_json(text, "tokenizer.json"));
   if (!parsed.is_object() || !parsed.contains("model")) {
     return error(Code::invalid_data, "tokenizer.json is not a tokenizer in JSON");
   }
   auto impl = std::make_unique<Impl>();
-  const auto part = [&](const char* name) { return parsed.contains(name) ? parsed[name] : json(); };
+  static const json nothing;
+  const auto part = [&](const char* name) -> const json& {
+    const auto found = parsed.find(name);
+    return found == parsed.end() ? nothing : *found;
+  };
   SWY_TRY(impl->read_model(parsed["model"]));
   if (parsed.contains("added_tokens")) SWY_TRY(impl->read_added(parsed["added_tokens"]));
   SWY_TRY(impl->read_normalizer(part("normalizer")));
   if (part("pre_tokenizer").is_null()) return refuse("pre-tokenizer", "none");
   SWY_TRY(impl->read_pre_tokenizer(part("pre_tokenizer")));
-  const json post = part("post_processor");
+  const json& post = part("post_processor");
   if (!post.is_null() && type_of(post) != "ByteLevel" &&
-      !(type_of(post) == "TemplateProcessing" && post.value("special_tokens", json::object()).empty())) {
+      !(type_of(post) == "TemplateProcessing" &&
+        (!post.contains("special_tokens") || post["special_tokens"].empty()))) {
     return refuse("post-processor", type_of(post));
   }
   return Tokenizer(std::move(impl));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "core/text/jinja/budget.h"
 #include "core/text/jinja/context.h"
