@@ -98,7 +98,7 @@ std::vector<Bad> weights() {
       {"IndexIsNoJson", sharded, file("model.safetensors.index.json", "{"), Code::invalid_data, "is not valid JSON"},
       {"TensorTwice", sharded,
        [](const TinyCheckpoint& c) { c.write("model-00002-of-00003.safetensors", safetensors(c.tensors())); },
-       Code::invalid_data, "stands in two shards"},
+       Code::invalid_data, "is in two shards"},
       {"MissingTensor", one, tensors([](RawTensors& t) { t.erase("model.layers.1.self_attn.k_proj.weight"); }),
        Code::invalid_data, "the checkpoint has no tensor model.layers.1.self_attn.k_proj.weight; is this the whole"},
       {"MissingExpert", one, tensors([](RawTensors& t) { t.erase("model.layers.0.mlp.experts.4.up_proj.weight"); }),
