@@ -1,4 +1,4 @@
-// Vulkan's functions, taken from the loader when it is there. Nothing links against it.
+// Vulkan's functions, obtained from the loader at run time. Nothing links against it.
 #pragma once
 
 #define VK_NO_PROTOTYPES
@@ -73,10 +73,10 @@ struct DeviceApi {
   SWY_VK_MEMBER(GetMemoryHostPointerPropertiesEXT)  // null unless Features.imports
 };
 
-// What a physical device offers, as far as kernels ask for it.
+// The features of a physical device that kernels need.
 struct Features {
   uint32_t subgroup = 32;           // lanes
-  bool whole_subgroups = false;     // pipelines can ask that every subgroup has so many, all of them at work
+  bool whole_subgroups = false;     // pipelines can require subgroups of this size, with all lanes running
   uint32_t shared_bytes = 32768;    // of a workgroup
   uint32_t most_threads = 256;      // likewise
   uint32_t push_bytes = 128;        // of push constants
@@ -84,7 +84,7 @@ struct Features {
   bool fp16 = false;                // arithmetic, and storage in buffers and shared memory
   bool dot8 = false;                // products of four signed bytes, by the device itself
   bool cooperative = false;         // 16x16x16 matrices of fp16 with fp32 sums
-  bool khr_matrices = false;        // by the KHR extension, else by NV's
+  bool khr_matrices = false;        // by the KHR extension, otherwise by NV's
   bool memory_budget = false;
   bool unified = false;  // the device's memory is the host's
   bool imports = false;  // its buffers can lie over the host's memory, at multiples of import_alignment
@@ -97,7 +97,7 @@ struct Features {
   uint32_t processors = 0;  // that run workgroups side by side; 0: not known
 };
 
-// Which device and driver made a pipeline. No padding: it is compared and stored as bytes.
+// The device and driver that made a pipeline. No padding: it is compared and stored as bytes.
 struct DriverIdentity {
   uint8_t device[VK_UUID_SIZE], driver[VK_UUID_SIZE], pipelines[VK_UUID_SIZE];
   uint32_t version;
@@ -113,7 +113,7 @@ struct PhysicalDevice {
   bool dot8_is_extension = false;        // of Vulkan 1.2; later versions have it
 };
 
-// The loader, an instance, and the devices that can run the kernels: made once, kept for ever.
+// The loader, an instance, and the devices that can run the kernels: made once, never freed.
 struct Instance {
   SWY_VK_INSTANCE_FUNCTIONS(SWY_VK_MEMBER)
   VkInstance handle = VK_NULL_HANDLE;
@@ -122,7 +122,7 @@ struct Instance {
 };
 const Instance& instance();
 
-// A name for what Vulkan returned: "VK_ERROR_DEVICE_LOST".
+// The name of a Vulkan result: "VK_ERROR_DEVICE_LOST".
 const char* result_name(VkResult result);
 
 }  // namespace gpu

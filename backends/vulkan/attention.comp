@@ -1,8 +1,8 @@
 // ATTENTION, the products: softmax(q k^T) v of kQ query heads that share a KV head, for one row.
 //
-// gl_WorkGroupID.x: split, so many positions each; .y: KV head and group of kQ heads; .z: row. With one split the result goes to
-// y, times the gate; else parts [rows, groups, splits, kQ, head_dim + 2] get the unnormalised values, the largest score and
-// the sum of weights.
+// gl_WorkGroupID.x: split, a fixed number of positions; .y: KV head and group of kQ heads; .z: row. With one split the
+// result goes to y, times the gate; otherwise parts [rows, groups, splits, kQ, head_dim + 2] get the unnormalised
+// values, the largest score and the sum of weights.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"

@@ -1,5 +1,5 @@
 // ATTENTION: norms, rotation and the pages (attention_prepare.comp), the products (attention.comp), and with few rows,
-// whose context is cut into splits, their sum (attention_join.comp). Where every sequence has one row, all in one
+// whose context is divided into splits, their sum (attention_join.comp). If every sequence has one row, all in one
 // launch (attention_step.comp).
 #include <algorithm>
 #include <cmath>
@@ -20,7 +20,7 @@ constexpr uint32_t kMostSplits = 128;  // that attention_step.comp joins
 
 const swy_attention_attrs& attrs_of(const swy_op& op) { return *static_cast<const swy_attention_attrs*>(op.attrs); }
 
-// How the work of a row is cut: heads per workgroup, and positions per split.
+// How the work of a row is divided: heads per workgroup, and positions per split.
 struct Cut {
   uint32_t heads, groups, splits, positions;
 };
@@ -97,7 +97,7 @@ swy_status record_attention(const Recording& r) {
   return launch(r, kJoin, {a.head_dim, r.device().kv_bf16, a.gated, cut.heads}, {a.heads, rows}, join, {q, parts}, {y});
 }
 
-// What attention.step keeps of its splits.
+// The memory of attention.step for its splits.
 struct Joined {
   Cut cut;
   Span parts, stats;  // [rows, groups, splits, heads, head_dim], [rows, groups, splits, heads, 2]
@@ -190,7 +190,7 @@ double cost_split(const swy_op& op, const swy_bucket& bucket) {
 
 double cost_step(const swy_op& op, const swy_bucket& bucket) { return cost_split(op, bucket) - 6; }
 
-// Where the context is cut depends on the bucket, and so do the bits of split rows.
+// Where the context is divided depends on the bucket, and so do the bits of split rows.
 constexpr Kernel kKernels[] = {
     {"attention.step", SWY_OP_ATTENTION, kAlways, SWY_BF16, supports_step, cost_step, workspace_step, record_step},
     {"attention.split", SWY_OP_ATTENTION, kAlways, SWY_BF16, supports_split, cost_split, workspace<true>,

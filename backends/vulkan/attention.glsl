@@ -1,6 +1,6 @@
-// What the shaders of ATTENTION share: where keys and values lie.
+// Shared by the shaders of ATTENTION: where keys and values lie.
 layout(constant_id = 0) const uint kHeadDim = 256;
-layout(constant_id = 1) const bool kBf16 = true;   // keys and values; else fp32
+layout(constant_id = 1) const bool kBf16 = true;   // keys and values; otherwise fp32
 layout(constant_id = 2) const bool kGated = true;
 
 const uint kBytes = kBf16 ? 2 : 4;  // of a key's element
@@ -29,7 +29,7 @@ void store_four(uint64_t a, uint c, vec4 v) {
   }
 }
 
-// What head's output element i of a row is multiplied by. q [rows, heads, 2 head_dim]: [q | gate].
+// The factor of a head's output element i of a row. q [rows, heads, 2 head_dim]: [q | gate].
 float gate_of(uint64_t q, uint row, uint heads, uint head, uint i) {
   if (!kGated) return 1.0;
   return sigmoid(Floats(q + (uint64_t(row) * heads + head) * 2 * kHeadDim * 4).at[kHeadDim + i]);

@@ -1,4 +1,4 @@
-// ATTENTION, where a row is cut into splits: joins them (attention.comp), and multiplies by the gate.
+// ATTENTION, if a row is divided into splits: joins them (attention.comp), and multiplies by the gate.
 // gl_WorkGroupID.x: head; .y: row.
 #version 460
 #extension GL_GOOGLE_include_directive : require

@@ -1,19 +1,19 @@
-// The products of one split of a row: softmax(q k^T) v of kQ query heads that share a KV head. Subgroups share the positions;
-// a lane holds kC parts of four elements of every head.
+// The products of one split of a row: softmax(q k^T) v of kQ query heads that share a KV head. Subgroups share the
+// positions; a lane holds kC parts of four elements of every head.
 //
-// The includer gives KEY_FOUR(key, c, position) and VALUE_FOUR(value, c, position): elements 4 c .. + 3, `key` being the
-// address in its page.
+// The including shader defines KEY_FOUR(key, c, position) and VALUE_FOUR(value, c, position): elements 4 c .. + 3;
+// `key` is the address in its page.
 #include "attention_subgroups.glsl"
 
 shared vec4 joined[kQ * (kHeadDim / 4)];  // the unnormalised values of all subgroups
 
-// Scores of kU positions and kQ heads: first each lane's part of them, then their weights. `keep`: what weights of earlier
-// positions are multiplied by.
+// Scores of kU positions and kQ heads: first each lane's part of them, then their weights. `keep`: the factor of the
+// weights of earlier positions.
 const uint kScores = kU * kQ;
 float score[kScores], keep[kQ];
 
-// Each lane sums up and weighs one score where there are lanes enough, which takes a fifth of the shuffles and exponentials
-// that it takes to do so in all lanes: lane l has number l / shared_by, and its head is that modulo kQ.
+// If there are enough lanes, each lane sums up and weights one score, which takes a fifth of the shuffles and
+// exponentials: lane l has number l / shared_by, and its head is that modulo kQ.
 const bool kSpreads = (kScores & (kScores - 1)) == 0;
 bool spreads() { return kSpreads && gl_SubgroupSize >= kScores; }
 uint shared_by() { return gl_SubgroupSize / kScores; }
@@ -114,7 +114,7 @@ void attend(uint64_t pages, uint64_t step, uint seq, uint kv_heads, uint kv, uin
   }
 }
 
-// What the subgroups found, into joined, best and total. The first `busy` of them had positions.
+// Joins the subgroups' results into joined, best and total. The first `busy` subgroups had positions.
 void join_subgroups(uint busy) {
   uint lane = gl_SubgroupInvocationID, thread = gl_LocalInvocationIndex;
   for (uint i = thread; i < kQ * (kHeadDim / 4); i += 256) joined[i] = vec4(0);

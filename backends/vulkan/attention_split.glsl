@@ -1,8 +1,9 @@
-// The products of one split of one row, softmax(q k^T) v of kQ query heads that share a KV head, for attention_step.comp.
+// The products of one split of one row, softmax(q k^T) v of kQ query heads that share a KV head, for
+// attention_step.comp.
 //
-// Subgroups share the positions, kU at a time; a lane holds kC parts of four elements of every head. Keys and values are
-// asked for before anything is known of the queries. The includer has `ready` and `newest`: the queries, and where the newest
-// key and value are.
+// Subgroups share the positions, kU at a time; a lane holds kC parts of four elements of every head. Keys and values
+// are requested before the queries are known. The including shader defines `ready` and `newest`: the queries, and where
+// the newest key and value are.
 #include "attention_subgroups.glsl"
 
 const uint kFours = kHeadDim / 4, kSlabs = 4;
@@ -16,12 +17,13 @@ vec4 four_of(uvec4 w) {
   return uintBitsToFloat(kBf16 ? uvec4(w.x << 16, w.x & 0xffff0000u, w.y << 16, w.y & 0xffff0000u) : w);
 }
 
-uvec4 keys[kU * kC], held_values[kU * kC];  // as they are stored
+uvec4 keys[kU * kC], held_values[kU * kC];  // as stored in memory
 
 // The fours of a head that this lane holds.
 uint four_at(uint c) { return gl_SubgroupInvocationID + gl_SubgroupSize * c; }
 
-// The pages of kU positions, those from `end` on being the last again. A table that nobody filled is looked at and not used.
+// The pages of kU positions; from `end` on, the last position's again. Unfilled entries of the page table are read but
+// ignored.
 uint page_of[kU], slot_of[kU];
 void find_pages(uint64_t step, uint seq, uint position, uint end) {
   Step s = Step(step);
@@ -54,13 +56,13 @@ void begin_products(uint here, float scale) {
   }
 }
 
-// What is held of a position's key (place 0) or value (1).
+// The held words of a position's key (place 0) or value (1).
 vec4 held_four(uvec4 raw, uint place, uint c, uint position) {
   if (position != newest) return four_of(raw);
   return ready[(kQ + place) * kFours + min(four_at(c), kFours - 1)];
 }
 
-// Adds the positions that were asked for, `position` .. min(position + kU, end) - 1.
+// Adds the requested positions, `position` .. min(position + kU, end) - 1.
 void add_products(uint position, uint end) {
   float score[kU * kQ];
   [[unroll]] for (uint u = 0; u < kU; ++u) {
@@ -96,7 +98,7 @@ void add_products(uint position, uint end) {
   }
 }
 
-// What the subgroups found, into slabs, best and total.
+// Writes the subgroups' results to slabs, best and total.
 void join_subgroups() {
   weigh_subgroups();
   uint slab = gl_SubgroupID % kSlabs * kQ * kFours;

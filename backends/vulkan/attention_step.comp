@@ -1,10 +1,10 @@
 // ATTENTION where every sequence has one row: norms, rotation, the pages and the products in one launch.
 //
-// gl_WorkGroupID.x: KV head and group of kQ heads; .y: split, so many positions each; .z: row. Splits beyond the context come
-// last, so that those with positions have processors for themselves. Every split makes its queries; the
-// one with the newest position also makes its key and value, and uses them from shared memory. The last split of a row to
-// end joins all: parts [rows, groups, splits, kQ, head_dim] have the unnormalised values, stats [rows, groups, splits, kQ]
-// the largest scores and the sums of weights.
+// gl_WorkGroupID.x: KV head and group of kQ heads; .y: split, a fixed number of positions; .z: row. Splits beyond the
+// context come last, so that those with positions get processors of their own. Every split computes its queries. The
+// split with the newest position also computes its key and value, and uses them from shared memory. The last split of a
+// row to finish joins all: parts [rows, groups, splits, kQ, head_dim] have the unnormalised values, stats [rows,
+// groups, splits, kQ] the largest scores and the sums of weights.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -22,7 +22,7 @@ layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Cou
 layout(buffer_reference, std430, buffer_reference_align = 16) coherent buffer Parts { vec4 at[]; };
 layout(buffer_reference, std430, buffer_reference_align = 8) coherent buffer Stats { vec2 at[]; };
 
-const uint kMostSplits = 128, kJoin = 16;  // parts that a thread asks for at once
+const uint kMostSplits = 128, kJoin = 16;  // parts that a thread requests at once
 #include "attention_split.glsl"
 #include "attention_rotate.glsl"
 
@@ -34,7 +34,7 @@ vec4 as_stored(vec4 x) {
   return uintBitsToFloat(uvec4(to_bf16(x.x), to_bf16(x.y), to_bf16(x.z), to_bf16(x.w)) << 16);
 }
 
-// A head of q or k behind norm and rotation, at ready[first], by one subgroup.
+// One subgroup: a head of q or k after norm and rotation, at ready[first].
 void make_head(uint64_t from, uint64_t norm, uint type, uint first) {
   vec4 x[kC], w[kC];
   float squares = 0;
@@ -62,7 +62,7 @@ void make_head(uint64_t from, uint64_t norm, uint type, uint first) {
   subgroupMemoryBarrierShared();
   subgroupBarrier();
 }
-// The newest key and value of a KV head as they are stored, by one subgroup each; into the page, too, if `keep`.
+// One subgroup each: the newest key and value of a KV head in their stored form; also written to the page if `keep`.
 void make_key(uint64_t from, uint64_t to, bool keep) {
   const uint first = kQ * kFours;
   make_head(from, k_norm, kTypes >> 4, first);
@@ -81,7 +81,7 @@ void make_value(uint64_t from, uint64_t to, bool keep) {
     if (keep) store_four(to, four_at(c), x);
   }
 }
-// The queries of this workgroup, and the newest key and value if its split has them, by a subgroup each.
+// One subgroup each: the queries of this workgroup, and the newest key and value if its split has them.
 void make_heads(uint row, uint kv, uint first, uint here, bool has_newest) {
   uint per_kv = heads / kv_heads;
   uint64_t row_kv = (uint64_t(row) * kv_heads + kv) * kHeadDim * 4;
@@ -97,7 +97,7 @@ void make_heads(uint row, uint kv, uint first, uint here, bool has_newest) {
   }
 }
 
-// What y of a head is multiplied by, elements 4 c .. + 3, and y.
+// The factors of a head's y, elements 4 c .. + 3, and y.
 vec4 gate_four(uint row, uint head, uint c) {
   if (!kGated) return vec4(1);
   vec4 x = Float4s(q + (uint64_t(row) * heads + head) * 2 * kHeadDim * 4).at[kFours + c];
@@ -107,7 +107,7 @@ void put(uint row, uint head, uint c, vec4 x) {
   Float4s(y + (uint64_t(row) * heads + head) * kHeadDim * 4).at[c] = x;
 }
 
-// The splits' shares of each head, into `weights`: a subgroup per head.
+// One subgroup per head: the splits' shares, into `weights`.
 void weigh_splits(uint64_t first_stat, uint here, uint used) {
   for (uint h = gl_SubgroupID; h < here; h += gl_NumSubgroups) {
     float most = kNone, all = 0;
@@ -126,7 +126,7 @@ void weigh_splits(uint64_t first_stat, uint here, uint used) {
   }
 }
 
-// The splits' values, by their shares: of all that this workgroup has parts of.
+// The sum of the splits' values, weighted by their shares, over all of this workgroup's parts.
 void join_splits(uint64_t first_stat, uint64_t first_part, uint here, uint used, uint row, uint first_head) {
   bool weighed = false;
   for (uint i = gl_LocalInvocationIndex; i - gl_LocalInvocationIndex < here * kFours; i += 256) {
@@ -148,7 +148,7 @@ void join_splits(uint64_t first_stat, uint64_t first_part, uint here, uint used,
   }
 }
 
-// Writes the split's part down; whether it is the last of the row's.
+// Writes the split's part; returns whether it is the last of the row's splits.
 bool leave(uint64_t first_stat, uint64_t first_part, uint here, uint counter, uint used) {
   for (uint i = gl_LocalInvocationIndex; i < here * kFours; i += 256) {
     Parts(first_part).at[gl_WorkGroupID.y * kQ * kFours + i] = joined(i);
@@ -167,7 +167,7 @@ bool leave(uint64_t first_stat, uint64_t first_part, uint here, uint counter, ui
   return last;
 }
 
-// y, from what the subgroups found: by the only split, or by the last of `used`.
+// Writes y from the subgroups' results: called by the only split, or by the last of `used`.
 void finish(uint row, uint first_head, uint here, uint used) {
   uint mine = row * gl_NumWorkGroups.x + gl_WorkGroupID.x;
   if (used == 1) {

@@ -1,4 +1,4 @@
-// What the subgroups of a workgroup found for kQ heads, for attention_products.glsl and attention_split.glsl.
+// Results of a workgroup's subgroups for kQ heads, for attention_products.glsl and attention_split.glsl.
 layout(constant_id = 3) const uint kQ = 4;
 layout(constant_id = 4) const uint kC = 2;  // parts of four elements of a head, of a lane
 layout(constant_id = 5) const uint kU = 4;  // positions at a time
@@ -11,7 +11,7 @@ vec4 query[kQ * kC], value[kQ * kC];
 float top[kQ], sum[kQ];
 float best[kQ], total[kQ];  // of all subgroups: the largest score, and the sum of weights
 
-// Makes best and total of every subgroup's top and sum; what was put into shared memory before is there behind it.
+// Computes best and total from every subgroup's top and sum. Earlier writes to shared memory are visible afterwards.
 void weigh_subgroups() {
   if (gl_SubgroupInvocationID == 0) {
     [[unroll]] for (uint h = 0; h < kQ; ++h) {

@@ -1,4 +1,5 @@
-// CAST: between f32 and bf16, to the nearest, ties to even. A thread makes one or two elements: a whole word of bf16.
+// CAST: between f32 and bf16, to the nearest, ties to even. A thread computes one or two elements: a whole word of
+// bf16.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"

@@ -35,7 +35,7 @@ swy_status timestamp_now(swy_device& d, uint64_t* ticks, swy_error* error) {
   return check(d, d.vk.GetQueryPoolResults(d.handle, pool, 0, 1, 8, ticks, 8, flags), "reading a timestamp", error);
 }
 
-// Both clocks, and by how many nanoseconds one may be wrong. An instant of the call.
+// Both clocks, and by how many nanoseconds either may be wrong, at one instant during the call.
 swy_status read_once(swy_device& d, uint64_t* host_ns, uint64_t* ticks, uint64_t* apart, swy_error* error) {
   if (d.vk.GetCalibratedTimestampsEXT != nullptr) {
     const VkCalibratedTimestampInfoEXT which[] = {
@@ -66,7 +66,7 @@ uint64_t RisingTicks::at(uint64_t low, uint64_t host_ns) {
   if (mask_ == ~uint64_t{0}) return low;
   const bool first = known_host_ns_ == 0;
   const double passed = static_cast<double>(static_cast<int64_t>(host_ns - known_host_ns_)) / tick_ns_;
-  // The first count is a turn up, so that there is room for what was before it.
+  // The first count has one turn added, so that earlier times are not negative.
   const uint64_t expected = first ? (low & mask_) + mask_ + 1 : known_ + static_cast<uint64_t>(std::llround(passed));
   const uint64_t ahead = (low - expected) & mask_;
   known_ = expected + ahead - (ahead > mask_ / 2 ? mask_ + 1 : 0);

@@ -1,4 +1,4 @@
-// What every shader includes: extensions, memory by address, the step, reductions over a workgroup.
+// Included by every shader: extensions, memory by address, the step, reductions over a workgroup.
 //
 // Large offsets are added to addresses in 64 bits; indices stay within a row.
 #ifndef SWITCHYARD_COMMON_GLSL_

@@ -1,7 +1,7 @@
 // Copies between the host and the device, in the order of the steps.
 //
-// They go through the stagings of the device. Where the device's memory is the host's, large ones are plain copies by
-// the processor. The device is locked for moments only, never while many bytes are copied.
+// They go through the staging memory of the device. If the device's memory is the host's, large copies are made by the
+// processor. The device is locked for moments only, never while many bytes are copied.
 #include <algorithm>
 #include <cstring>
 
@@ -36,7 +36,8 @@ swy_status send(swy_device& d, Staging& s, bool now, swy_error* error) {
   return now ? flush(d, error) : SWY_OK;
 }
 
-// At most kPiece bytes. What was put into staging is as good as copied: everything later on the queue sees it.
+// At most kPiece bytes. Once the bytes are in staging memory the copy counts as done: everything later on the queue
+// sees it.
 swy_status write_piece(swy_device& d, const Range& to, const void* from, bool now, swy_error* error) {
   Held s;
   SWY_VK_TRY(take(d, to.bytes, s, error));
@@ -68,7 +69,7 @@ swy_status write_all(swy_device& d, const swy_buffer& to, uint64_t offset, const
   return SWY_OK;
 }
 
-// Several pieces are on their way at a time.
+// Several pieces are in transfer at a time.
 swy_status read_all(swy_device& d, char* to, const swy_buffer& from, uint64_t offset, uint64_t bytes,
                     swy_error* error) {
   if (from.mapped() != nullptr) {
@@ -92,13 +93,13 @@ swy_status read_all(swy_device& d, char* to, const swy_buffer& from, uint64_t of
   return SWY_OK;
 }
 
-// At most kPiece bytes to `to`, where they are once `timeline` says so.
+// At most kPiece bytes to `to`; they have arrived when `timeline` says so.
 swy_status read_later(swy_device& d, void* to, const Range& from, const swy_timeline* timeline, swy_error* error) {
   Held s;
   SWY_VK_TRY(read_piece(d, from, s, error));
   const std::lock_guard lock(d.mutex);
   SWY_VK_TRY(put(d, *s, error));
-  SWY_VK_TRY(flush(d, error));  // first: nobody waits for a copy that failed, and `to` may be gone
+  SWY_VK_TRY(flush(d, error));  // first: a copy that failed is not waited for, and `to` may be gone
   s->to = to;
   s->bytes = from.bytes;
   s->timeline = timeline;
@@ -106,7 +107,7 @@ swy_status read_later(swy_device& d, void* to, const Range& from, const swy_time
   return SWY_OK;
 }
 
-// Zeros over whole words; they need not be there yet.
+// Zeros whole words; returns before they are written.
 swy_status clear(swy_device& d, const Range& range, swy_error* error) {
   Held s;
   SWY_VK_TRY(take(d, 0, s, error));
@@ -160,7 +161,7 @@ swy_status fill_zero(swy_device* device, swy_buffer* buffer, uint64_t offset, ui
       std::memset(buffer->mapped() + offset, 0, bytes);
       return SWY_OK;
     }
-    // Whole words by the device; the bytes around them are written.
+    // Whole words by the device; the bytes at both ends by a write.
     constexpr char kZeros[8] = {};
     const uint64_t begin = (offset + 3) / 4 * 4, end = (offset + bytes) / 4 * 4;
     if (begin >= end) return write_piece(*device, part_of(*buffer, offset, bytes), kZeros, false, error);

@@ -1,4 +1,4 @@
-// Devices: what there is, opening and closing.
+// Devices: listing, opening and closing.
 #include "device.h"
 
 #include <algorithm>
@@ -43,7 +43,7 @@ void apply(swy_device& d, const swy_setting* settings, uint32_t count) {
   d.features.dot8 = d.features.dot8 && on(kDot8);
 }
 
-// The logical device, with what the kernels use switched on.
+// Creates the logical device, with the features that kernels use enabled.
 VkResult create_device(const PhysicalDevice& p, const Features& use, VkDevice* out) {
   const float priority = 1;
   VkDeviceQueueCreateInfo queue{VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO};

@@ -1,5 +1,5 @@
-// A Vulkan device as the plugin holds it: one queue that carries steps and copies in order, memory in blocks, and the
-// pipelines that lists are made of.
+// A Vulkan device as the plugin sees it: one queue that runs steps and copies in order, memory in blocks, and the
+// pipelines of its lists.
 #pragma once
 
 #include <array>
@@ -19,13 +19,13 @@ constexpr const char* kVersion = "0.1.0";  // of the plugin
 class Pipelines;  // pipelines.h
 struct Profile;   // profile.h
 
-// Kinds of memory that blocks are made of.
+// Kinds of memory for blocks.
 enum class Memory {
   kDevice,   // fastest for kernels; the host may see it, or not
-  kStaging,  // the host writes and reads; carries copies and what kernels hand back
+  kStaging,  // the host writes and reads it; for copies and for results of kernels
 };
 
-// One allocation with one buffer over all of it, handed out in ranges.
+// One allocation with one buffer over all of it, divided into ranges.
 struct Block {
   swy_device* device = nullptr;
   VkDeviceMemory memory = VK_NULL_HANDLE;
@@ -47,16 +47,16 @@ struct Range {
   uint64_t offset = 0, bytes = 0;
 };
 
-// Host-visible memory that carries one copy, with the commands that make it; free again when the device's progress has
-// reached `done`.
+// Host-visible memory for one copy, with the commands that make it; free again when the device's progress has reached
+// `done`.
 struct Staging {
   const Block* block = nullptr;
   uint64_t offset = 0;  // in the block
   VkCommandPool pool = VK_NULL_HANDLE;
   VkCommandBuffer commands = VK_NULL_HANDLE;
-  std::atomic<bool> busy{false};  // somebody fills or reads it, or records its commands, without the device's lock
+  std::atomic<bool> busy{false};  // in use (filled, read, or its commands recorded) without the device's lock
   uint64_t done = 0;
-  // A copy to the host on its way: `to` is filled by whoever first sees that it is there.
+  // A copy to the host in transfer. The first reader that sees it complete fills `to`.
   void* to = nullptr;
   uint64_t bytes = 0;
   const swy_timeline* timeline = nullptr;  // that announces it
@@ -64,8 +64,8 @@ struct Staging {
   char* mapped() const { return block->mapped + offset; }
 };
 
-// All stagings of a device, in turns: many small ones, for steps and results, and some large ones. They are made when
-// the device is opened, since steps must allocate nothing.
+// All staging memory of a device, used in turns: many small ones for steps and results, and some large ones. Allocated
+// when the device is opened, since steps must allocate nothing.
 struct StagingRing {
   static constexpr uint64_t kSmall = uint64_t{64} << 10, kLarge = uint64_t{2} << 20;  // bytes of one
   std::unique_ptr<Block> block;
@@ -84,10 +84,10 @@ struct StagingRing {
 }  // namespace gpu
 
 // Progress: the queue raises one timeline semaphore, by one per submission to it. Command buffers wait in `pending`
-// until somebody wants their results, so that a step is one submission.
+// until a result is wanted, so that a step is one submission.
 struct swy_device {
   const gpu::PhysicalDevice* physical = nullptr;
-  gpu::Features features;  // with what options switch off
+  gpu::Features features;  // less those that options disable
   gpu::DeviceApi vk;
   VkDevice handle = VK_NULL_HANDLE;
   VkQueue queue = VK_NULL_HANDLE;
@@ -95,17 +95,17 @@ struct swy_device {
   bool kv_bf16 = true;
   bool pipeline_cache = true;
   bool reversed = false;         // launches between two barriers run last to first
-  uint32_t resident_groups = 0;  // workgroups of a launch that may wait for each other; 0: none may
+  uint32_t resident_groups = 0;  // workgroups of a launch that may wait for each other; 0: not allowed
   bool exact = false;            // the sampler's arithmetic has the normative bits
   std::vector<swy_kernel> kernels;
   std::unique_ptr<gpu::Pipelines> pipelines;
   std::unique_ptr<gpu::Profile> profile;
-  std::atomic<VkResult> loss{VK_SUCCESS};  // what the device was lost with
+  std::atomic<VkResult> loss{VK_SUCCESS};  // the error with which the device was lost
 
   std::mutex memory_mutex;  // over blocks
   std::vector<std::unique_ptr<gpu::Block>> blocks;
 
-  // Over everything below, and the queue. Nobody holds it for a large copy: other threads look at timelines meanwhile.
+  // Protects everything below, and the queue. Never held during a large copy: other threads read timelines meanwhile.
   std::mutex mutex;
   std::array<VkCommandBuffer, 64> pending{};
   uint32_t pending_count = 0;
@@ -119,7 +119,7 @@ struct swy_buffer {
   std::map<uint64_t, uint64_t> spare;  // the entry that its block gets back, so that freeing allocates nothing
   uint64_t bytes = 0;
   bool readback = false;
-  bool imported = false;  // memory of the host's, which nobody may write
+  bool imported = false;  // memory of the host, which must not be written
 
   uint64_t address() const { return range.block->address + range.offset; }
   char* mapped() const { return range.block->mapped == nullptr ? nullptr : range.block->mapped + range.offset; }
@@ -142,8 +142,7 @@ namespace gpu {
 // What Vulkan returned, as a status with one line of text. A lost device stays lost.
 swy_status check(swy_device& device, VkResult result, const char* what, swy_error* error);
 
-// Nothing will come of a device from here on. Whoever asks for something later is told the first result it was lost
-// with.
+// Marks the device as lost. Every later request fails with the first error.
 void lose(swy_device& device, VkResult result);
 bool is_lost(const swy_device& device);
 swy_status lost_earlier(const swy_device& device, swy_error* error);
@@ -159,7 +158,7 @@ void buffer_free(swy_device* device, swy_buffer* buffer);
 void* buffer_map(swy_device* device, swy_buffer* buffer);
 // A block of its own. The host sees kStaging.
 swy_status make_block(swy_device& device, Memory kind, uint64_t bytes, std::unique_ptr<Block>& out, swy_error* error);
-// Bytes of device memory that are free and that there are.
+// Bytes of device memory: free, and in all.
 void memory_of(const PhysicalDevice& physical, uint64_t& free, uint64_t& total);
 
 swy_status write(swy_device* device, swy_buffer* to, uint64_t offset, const void* from, uint64_t bytes,
@@ -169,7 +168,7 @@ swy_status read(swy_device* device, void* to, swy_buffer* from, uint64_t offset,
 swy_status fill_zero(swy_device* device, swy_buffer* buffer, uint64_t offset, uint64_t bytes, swy_error* error);
 // Writes zeros over new memory, and returns when they are there.
 swy_status clear_now(swy_device& device, const Range& range, swy_error* error);
-// Writes a small range; what is submitted later sees it.
+// Writes a small range; later submissions see it.
 swy_status write_now(swy_device& device, const Range& range, const void* from, swy_error* error);
 swy_status make_staging(swy_device& device, swy_error* error);
 void free_staging(swy_device& device);
@@ -178,23 +177,23 @@ void free_staging(swy_device& device);
 
 // Everything before happens before everything after, copies and kernels alike; results are visible to the host.
 void full_barrier(const DeviceApi& vk, VkCommandBuffer commands);
-// Puts a command buffer behind all before it. It runs when the queue is flushed.
+// Adds a command buffer after all earlier ones. It runs when the queue is flushed.
 swy_status enqueue(swy_device& locked, VkCommandBuffer commands, swy_error* error);
 swy_status flush(swy_device& locked, swy_error* error);
-// The progress at which all that was enqueued is done.
+// The progress at which everything enqueued is done.
 uint64_t progress_of_all(const swy_device& locked);
 uint64_t progress_now(swy_device& device);
-// Waits until the device uses nothing any more, whatever becomes of the work: what it used may be freed. Locks.
+// Waits until the device uses nothing any more, even if the work failed: then its memory may be freed. Locks.
 void drain(swy_device& device);
-// Waits until all that was enqueued is done. Locks, but not while it waits.
+// Waits until everything enqueued is done. Locks, but not while it waits.
 swy_status settle(swy_device& device, swy_error* error);
-// Waits for a progress, flushing if it is not on its way. SWY_CANCELLED after `timeout_ns`.
+// Waits for a progress, and flushes if it has not been submitted. SWY_CANCELLED after `timeout_ns`.
 swy_status wait_for(swy_device& device, uint64_t progress, uint64_t timeout_ns, swy_error* error);
-// The same without flushing: what reaches that progress was submitted.
+// The same without flushing: the work of that progress has been submitted.
 swy_status wait_reached(swy_device& device, uint64_t progress, uint64_t timeout_ns, swy_error* error);
-// Hands over copies to the host that are there. Locks the device.
+// Delivers the copies to the host that have arrived. Locks the device.
 void deliver(swy_device& device);
-// Hands over one.
+// Delivers one.
 void hand_over(swy_device& locked, Staging& staging);
 
 swy_status list_begin(swy_device* device, const swy_list_info* info, swy_list** out, swy_error* error);
@@ -206,12 +205,12 @@ swy_status timeline_create(swy_device* device, swy_timeline** out, swy_error* er
 void timeline_free(swy_device* device, swy_timeline* timeline);
 uint64_t timeline_value(swy_timeline* timeline);
 swy_status timeline_wait(swy_timeline* timeline, uint64_t value, uint64_t timeout_ns, swy_error* error);
-// Raises the timelines of `submit` at a progress. NULL: nothing to raise.
+// Raises the timelines of `submit` at a progress. NULL: none to raise.
 swy_status signal_at(const swy_submit* submit, uint64_t progress, swy_error* error);
 
 }  // namespace gpu
 
-// Leaves the calling function with the status of an expression that is not SWY_OK.
+// Returns from the calling function if the status of an expression is not SWY_OK.
 #define SWY_VK_TRY(expression)                                                      \
   do {                                                                              \
     if (const swy_status status_ = (expression); status_ != SWY_OK) return status_; \

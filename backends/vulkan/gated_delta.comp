@@ -15,7 +15,7 @@ const uint kN = (kKeyDim + 31) / 32;
 
 #include "gated_delta_inputs.glsl"
 
-// What the next row brings: asked for while the one before is worked on.
+// Inputs of one row. The next row's are requested while this one is processed.
 vec4 next_q[kN], next_k[kN];
 float next_v;
 vec2 next_gate;

@@ -1,4 +1,4 @@
-// What the shaders of GATED_DELTA share: shapes, a sequence as its states see it, and the gates.
+// Shared by the shaders of GATED_DELTA: shapes, a sequence with its slots, and the gates.
 layout(constant_id = 0) const uint kKeyDim = 128;    // per head
 layout(constant_id = 1) const uint kValueDim = 128;  // per head
 layout(constant_id = 2) const uint kTaps = 4;        // of the convolution
@@ -23,7 +23,7 @@ Sequence sequence_of(uint64_t step, uint seq) {
   return s;
 }
 
-// log(1 + exp(x)), also where exp(x) is small beside 1.
+// log(1 + exp(x)), also if exp(x) is small compared with 1.
 float softplus(float x) {
   if (x > 20.0) return x;
   float e = exp(x);

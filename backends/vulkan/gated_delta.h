@@ -1,4 +1,4 @@
-// What the kernels of GATED_DELTA share: operands, and what surrounds the rule of prompts.
+// Shared by the kernels of GATED_DELTA: operands, and what comes before and after the rule of prompts.
 #pragma once
 
 #include "kernels.h"
@@ -11,21 +11,21 @@ struct Delta {
   Span conv_state;     // [slots, channels, kernel - 1]
   Span rule_state;     // [slots, value_heads, value_dim, key_dim]
   Span y;              // [rows, values]
-  uint32_t types = 0;  // of the weights, as gated_delta.glsl takes them
+  uint32_t types = 0;  // of the weights, for gated_delta.glsl
 
   uint32_t channels = 0;
 };
 Delta delta_of(const Recording& r);
 
-// What prompts keep in the workspace for the rule.
+// Workspace of prompts that the rule reads.
 struct Mixed {
-  Span rows;  // [rows, channels]: q, k and v behind the convolution, q and k of unit length
+  Span rows;  // [rows, channels]: q, k and v after the convolution, q and k of unit length
   Span gate;  // [rows, value_heads, 2]
 };
 Mixed take_mixed(Arena& arena, const swy_op& op);
 // Fills both (gated_delta_prepare.comp); `logarithms`: of the decays.
 swy_status record_delta_mix(const Recording& r, const Delta& d, const Mixed& m, bool logarithms);
-// The gated norm behind the rule, in place (gated_delta_gate.comp).
+// The gated norm after the rule, in place (gated_delta_gate.comp).
 swy_status record_delta_gate(const Recording& r, const Delta& d);
 
 }  // namespace gpu

@@ -1,6 +1,6 @@
 // GATED_DELTA for prompts, by chunks: the walk through the chunks of a sequence (gated_delta_chunks.glsl).
 //
-// A workgroup owns 32 columns of one head's state, in shared memory. What the next block of keys and queries brings is asked for
+// A workgroup owns 32 columns of one head's state, in shared memory. The next block of keys and queries is requested
 // while this one is multiplied. gl_WorkGroupID.y: value head, .z: sequence. Writes o [rows, values], and the states.
 #version 460
 #extension GL_GOOGLE_include_directive : require
@@ -39,7 +39,7 @@ void move_state(uint64_t at, bool read, bool fresh, uint column0) {
 }
 
 // sums += rows 2 y, 2 y + 1 of a lower triangle [32, 32] by `values`. Values above the diagonal are left out, not
-// multiplied by zeros: what later rows bring may be no number.
+// multiplied by zeros: later rows may contain NaN.
 void multiply_values(inout vec2 sums[2], uint x, uint y, bool by_keys) {
   for (uint j4 = 0; j4 <= y / 2; ++j4) {
     vec4 a = by_keys ? keys[2 * y * 9 + j4] : queries[2 * y * 9 + j4];
@@ -52,7 +52,7 @@ void multiply_values(inout vec2 sums[2], uint x, uint y, bool by_keys) {
   }
 }
 
-// One chunk: its rows of o, and the state behind it.
+// One chunk: its rows of o, and the state after it.
 void walk(uint64_t slot, uint head, uint column, uint next_first, uint next_end) {
   uint thread = gl_LocalInvocationIndex, x = thread % 16, y = thread / 16, own = column + 2 * x;
   uint all_values = value_heads * kValueDim, value_channel = channels - all_values + head * kValueDim;

@@ -1,4 +1,4 @@
-// GATED_DELTA for prompts, by chunks of 32 rows: what precedes the rule (gated_delta_prepare.comp), the triangles of
+// GATED_DELTA for prompts, by chunks of 32 rows: the inputs of the rule (gated_delta_prepare.comp), the triangles of
 // all chunks (gated_delta_triangles.comp), the walk through them (gated_delta_chunks.comp), gated norm
 // (gated_delta_gate.comp).
 #include "gated_delta.h"
@@ -79,7 +79,7 @@ swy_status supports(const swy_device&, const swy_op& op, const swy_bucket&, swy_
                    static_cast<unsigned long long>(op.inputs[0]->dims[1]));
 }
 
-// Sequences walk beside each other, 3 us a chunk.
+// Sequences are processed in parallel, 3 us a chunk.
 double cost(const swy_op& op, const swy_bucket& bucket) {
   const auto& a = *static_cast<const swy_gated_delta_attrs*>(op.attrs);
   const double state = static_cast<double>(a.value_heads) * a.key_dim * a.value_dim;

@@ -49,7 +49,7 @@ void main() {
     if (is_key) {
       float scale = inversesqrt(squares + l2_eps);
       if (head < key_heads) scale *= inversesqrt(float(kKeyDim));
-      for (uint i = lane; i < dim; i += gl_SubgroupSize) Floats(to).at[first + i] *= scale;  // what this lane wrote
+      for (uint i = lane; i < dim; i += gl_SubgroupSize) Floats(to).at[first + i] *= scale;  // this lane's own writes
     } else if (lane == 0) {
       uint h = head - 2 * key_heads;
       uint64_t at = (uint64_t(row) * value_heads + h) * 4;

@@ -1,8 +1,8 @@
 // GATED_DELTA where every sequence has one row: the whole step in one launch.
 //
-// A workgroup serves one value head of one sequence: convolution, norms, gates, rule, gated norm. Its state lies in
-// registers: kColumns at a time, eight lanes per column, each with kN groups of four keys. The value heads of one key head
-// read the same old inputs of the convolution; the last that has read them writes the new ones of q and k.
+// A workgroup serves one value head of one sequence: convolution, norms, gates, rule, gated norm. Its state is in
+// registers: kColumns at a time, eight lanes per column, each with kN groups of four keys. The value heads of one key
+// head read the same old inputs of the convolution; the last one to read them writes the new ones of q and k.
 // gl_WorkGroupID.x: value head, .y: sequence.
 #version 460
 #extension GL_GOOGLE_include_directive : require
@@ -27,7 +27,7 @@ shared float mixed[kChannels];  // after the convolution
 shared float outputs[kRounds * kColumns];
 shared bool last;
 
-// Channel j of this workgroup among all.
+// Index of channel j of this workgroup among all channels.
 uint channel_of(uint j, uint key_head, uint head, uint keys) {
   return j < kKeyDim       ? key_head * kKeyDim + j
          : j < 2 * kKeyDim ? keys + key_head * kKeyDim + j - kKeyDim
@@ -57,7 +57,7 @@ void main() {
       state[r * kN + n] = there ? Float4s(from + k * 4).at[0] : vec4(0);
     }
   }
-  // What is used behind the sums is asked for here, too; threads beyond the values ask for one that nobody uses.
+  // Requests the inputs that are used after the sums, too; threads beyond the values request one and ignore it.
   uint64_t at = (uint64_t(s.first) * value_heads + head) * 4, row = uint64_t(s.first) * values * 4;
   float own_b = Floats(b + at).at[0], own_a = Floats(a + at).at[0];
   float own_log = plain_at(a_log, kALogType, head), own_bias = plain_at(dt_bias, kBiasType, head);
@@ -91,7 +91,7 @@ void main() {
   for (uint i = 0; i < gl_NumSubgroups; ++i) squares_qk += squares_of_keys[i];
   float scale_q = inversesqrt(squares_qk.x + l2_eps) * inversesqrt(float(kKeyDim));
   float scale_k = inversesqrt(squares_qk.y + l2_eps);
-  uint counter = gl_WorkGroupID.y * key_heads + key_head, ticket = 0;  // every thread has read what it needs of the old inputs
+  uint counter = gl_WorkGroupID.y * key_heads + key_head, ticket = 0;  // all threads have read their old inputs
   if (thread == 0 && per_key != 1) ticket = atomicAdd(Counters(counters).at[counter], 1u);
   vec2 g = gates(own_b, own_a, own_log, own_bias);
   vec4 q[kN], k[kN];
@@ -139,7 +139,7 @@ void main() {
   if (thread < kValueDim) {
     Floats(y + row).at[head * kValueDim + thread] = outputs[thread] * scale * own_norm * silu(own_z);
   }
-  // New inputs: of v by each head, of q and k by the last.
+  // Writes the new inputs: each head those of v, the last one those of q and k.
   [[unroll]] for (uint i = 0; i < kPerThread; ++i) {
     uint j = i * kThreads + thread, c = channel_of(j, key_head, head, keys);
     if (j >= kChannels || (j < 2 * kKeyDim && !last)) continue;

@@ -6,7 +6,7 @@ namespace {
 
 #include "gated_delta_step.comp.h"
 constexpr Shader kStep = SWY_SHADER(gated_delta_step_comp);
-constexpr uint32_t kStepThreads = 512;  // of devices known to take so many: two columns of the state each
+constexpr uint32_t kStepThreads = 512;  // for devices known to allow so many: two columns of the state each
 
 swy_status record(const Recording& r) {
   const auto& a = r.attrs<swy_gated_delta_attrs>();
@@ -46,7 +46,7 @@ double cost(const swy_op& op, const swy_bucket& bucket) {
   return cost_of(row_bytes(op) + 8.0 * a.value_heads * a.key_dim * a.value_dim * bucket.seqs, 0);
 }
 
-// Sums up in another order than the kernels for prompts.
+// Adds in another order than the kernels for prompts.
 constexpr Kernel kKernels[] = {
     {"gated_delta.step", SWY_OP_GATED_DELTA, kAlways, SWY_F32, supports, cost, nullptr, record}};
 

@@ -1,4 +1,4 @@
-// Buffers over memory of the host's: weights are read where the file is mapped, on devices that share its memory.
+// Buffers over memory of the host: weights are read where the file is mapped, on devices that share the host's memory.
 #include <memory>
 
 #include "device.h"
@@ -23,7 +23,7 @@ Pages pages_of(const void* memory, uint64_t bytes, uint64_t page) {
   return {at - offset, (offset + bytes + page - 1) / page * page, offset};
 }
 
-// The host copies what is refused: only a lost device is an error.
+// If the import is refused, the host copies; only a lost device is an error.
 swy_status refused(swy_device& d, VkResult r, const char* what, swy_error* error) {
   const swy_status s = check(d, r, what, error);
   if (s == SWY_OK || s == SWY_DEVICE_LOST) return s;

@@ -1,4 +1,4 @@
-// The loader, the instance, and what each physical device offers.
+// The loader, the instance, and the features of each physical device.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -78,8 +78,8 @@ bool unified_memory(const Instance& i, VkPhysicalDevice d) {
   return true;
 }
 
-// Whether pipelines have to ask for subgroups of f.subgroup lanes that are all at work, and can: drivers that have
-// other sizes, too, choose among them. (So does a driver on the processor, where it is tested.)
+// Whether pipelines must require subgroups of f.subgroup lanes that all run, and can: drivers with several sizes choose
+// among them. (A driver on the processor requires it, too, so that this is tested.)
 bool can_ask_for_subgroups(const Instance& i, VkPhysicalDevice d, const Features& f) {
   VkPhysicalDeviceSubgroupSizeControlFeatures may{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES};
   VkPhysicalDeviceSubgroupSizeControlProperties sizes{
@@ -94,7 +94,7 @@ bool can_ask_for_subgroups(const Instance& i, VkPhysicalDevice d, const Features
          f.subgroup <= sizes.maxSubgroupSize && sizes.maxComputeWorkgroupSubgroups >= kLeastThreads / f.subgroup;
 }
 
-// Fills `out`; an empty string, or why the device cannot run the kernels.
+// Fills `out`. Returns an empty string, or why the device cannot run the kernels.
 std::string examine(const Instance& i, PFN_vkGetInstanceProcAddr get, VkPhysicalDevice d, PhysicalDevice& out) {
   VkPhysicalDeviceSubgroupProperties subgroup{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES};
   VkPhysicalDeviceMaintenance3Properties sizes{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES, &subgroup};
@@ -151,7 +151,7 @@ std::string examine(const Instance& i, PFN_vkGetInstanceProcAddr get, VkPhysical
         VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_MEMORY_HOST_PROPERTIES_EXT};
     p.pNext = &host;
     i.GetPhysicalDeviceProperties2(d, &p);
-    // Rounded to more than the host's pages, a weight could begin or end outside its mapping.
+    // If addresses are rounded to more than the host's pages, a weight could begin or end outside its mapping.
     f.imports = host.minImportedHostPointerAlignment != 0 &&
                 host.minImportedHostPointerAlignment <= static_cast<VkDeviceSize>(sysconf(_SC_PAGESIZE));
     f.import_alignment = host.minImportedHostPointerAlignment;
@@ -182,7 +182,7 @@ std::string examine(const Instance& i, PFN_vkGetInstanceProcAddr get, VkPhysical
     p.pNext = &fast;
     i.GetPhysicalDeviceFeatures2(d, &features);
     i.GetPhysicalDeviceProperties2(d, &p);
-    // A driver on the processor is there for tests.
+    // A driver on the processor is for tests.
     f.dot8 = dot.shaderIntegerDotProduct && (fast.integerDotProduct4x8BitPackedSignedAccelerated || f.cpu);
   }
   return {};
@@ -191,7 +191,7 @@ std::string examine(const Instance& i, PFN_vkGetInstanceProcAddr get, VkPhysical
 std::string list_devices(Instance& i, PFN_vkGetInstanceProcAddr get) {
   uint32_t n = 0;
   VkResult r = i.EnumeratePhysicalDevices(i.handle, &n, nullptr);
-  if (r == VK_ERROR_INITIALIZATION_FAILED) return kNoDevice;  // what the loader says when no driver found one
+  if (r == VK_ERROR_INITIALIZATION_FAILED) return kNoDevice;  // the loader's answer if no driver found a device
   std::vector<VkPhysicalDevice> all(n);
   if (r == VK_SUCCESS && n != 0) r = i.EnumeratePhysicalDevices(i.handle, &n, all.data());
   if (r != VK_SUCCESS && r != VK_INCOMPLETE) return std::string("listing Vulkan devices: ") + result_name(r);

@@ -1,4 +1,4 @@
-// The kernels of this backend, one list per file, and what recording one needs.
+// The kernels of this backend, one list per file, and the functions that record them.
 #pragma once
 
 #include <span>
@@ -54,9 +54,9 @@ std::span<const Kernel> cast_kernels();
 
 // The table that the host sees.
 std::vector<swy_kernel> make_kernels();
-// Finds out whether the sampler's arithmetic has the normative bits on this device; once for each physical device.
+// Checks once per physical device whether the sampler's arithmetic gives the required bits.
 swy_status check_sampling(swy_device& device, swy_error* error);
-// Whether it was found out, and it has. [thread-safe]
+// Whether the check was made and passed. [thread-safe]
 bool samples(const PhysicalDevice& physical);
 
 // Estimates: bytes at the rate of memory, multiply-adds at a rate that plain kernels reach, and the launches.
@@ -71,8 +71,8 @@ struct Grid {
   uint32_t x = 1, y = 1, z = 1;
 };
 
-// Adds a launch of `shader`. `constants` are its specialization constants in order, `push` its push constants (laid out
-// as std430 does), `reads` and `writes` what it touches of activations, workspace and states.
+// Adds a launch of `shader`. `constants` are its specialization constants in order, `push` its push constants (in
+// std430 layout), `reads` and `writes` the activations, workspace and states that it touches.
 template <class Push>
 swy_status launch(const Recording& r, const Shader& shader, std::initializer_list<uint32_t> constants, Grid grid,
                   const Push& push, std::initializer_list<Span> reads, std::initializer_list<Span> writes) {
@@ -89,7 +89,7 @@ swy_status launch(const Recording& r, const Shader& shader, std::initializer_lis
 
 inline uint32_t at_most(uint32_t n, uint32_t limit) { return n < limit ? n : limit; }
 
-// Hands out parts of the workspace, each aligned to 256 bytes; with no base it only measures.
+// Assigns parts of the workspace, each aligned to 256 bytes; without a base it only measures.
 class Arena {
  public:
   explicit Arena(Span base) : base_(base.address) {}

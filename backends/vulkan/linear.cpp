@@ -15,8 +15,8 @@ namespace {
 #include "linear_vector.dot.h"
 constexpr Shader kPlain = SWY_SHADER(linear_comp), kVector = SWY_SHADER(linear_vector_comp);
 constexpr Shader kDot = SWY_SHADER(linear_vector_dot);
-// One workgroup on each processor, with 64 registers a thread: the compiler keeps to what so many threads leave, which
-// is enough for three rows.
+// One workgroup on each processor, with 64 registers a thread. The compiler keeps to what this number of threads
+// leaves, which is enough for three rows.
 constexpr uint32_t kWideThreads = 1024, kWideRows = 3;
 
 uint32_t sum_of_rows(const ProjectionPart& p, uint32_t per_task) {
@@ -147,7 +147,7 @@ VectorShape vector_shape(const swy_device& device, uint32_t rows, uint32_t width
   };
   if (!fits(1)) blocks = needed;
   if (!fits(1)) return {0, 0, 0, 0};
-  const bool cpu = device.features.cpu;  // which compiles for long what is unrolled
+  const bool cpu = device.features.cpu;  // such drivers take long to compile unrolled loops
   if (cpu) return {rows > 1 && fits(4) ? 4u : 1u, 2, 1, blocks};
   if (rows > 4 && fits(8)) return {8, 2, 1, blocks};
   if (rows > 2 && fits(4)) return {4, 2, 2, blocks};

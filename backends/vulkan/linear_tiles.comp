@@ -12,7 +12,7 @@ const bool kPairs = false;
 uint total_rows, row0, column0, index;
 Weight weight;
 
-// x is what tiles_prepare.comp made, with the inverse scales `unused` bytes before it (COOPERATIVE), or fp32.
+// x is the output of tiles_prepare.comp, with the inverse scales `unused` bytes before it (COOPERATIVE), or fp32.
 #ifdef COOPERATIVE
 uint64_t a_row(uint m) { return x + uint64_t(min(row0 + m, total_rows - 1)) * width * 2; }
 float row_scale(uint m) { return Floats(x - unused).at[m]; }

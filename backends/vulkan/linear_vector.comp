@@ -22,7 +22,8 @@ uint scale_shift;
 #define PIECE_OFFSET(r, p) (row_offsets[r] + 2 * ((p) >> scale_shift))
 #include "multiply.glsl"
 
-// Fours of a row that were asked for, and of the norm's weight, as they lie in memory: who converts them waits for them.
+// Groups of four elements of a row, and of the norm's weight, as they lie in memory. They are converted late, since a
+// conversion waits for its load.
 const uint kFours = kWidth / 4, kAtOnce = kThreads < 512 ? 2 : 1;
 vec4 asked[kAtOnce];
 uvec4 asked_norm[kAtOnce];
@@ -35,7 +36,7 @@ void ask(uint64_t from, uint first) {
   }
 }
 
-// Squares of 32 elements each: sums in one order, whatever the number of threads.
+// Squares of 32 elements each: added in one order, whatever the number of threads.
 shared float squares[kNormed ? kM * kBlocks : 1];
 void stage_four(uint m, uint e4, vec4 v, uvec4 w) {
   if (kNormed) {
@@ -47,7 +48,7 @@ void stage_four(uint m, uint e4, vec4 v, uvec4 w) {
   stage(m, e4, v, 1.0);
 }
 
-// Stages row m. A row beyond the step's is staged, too, and not used. Of row 0 the first fours were asked for.
+// Stages row m. A row beyond the step's is staged, too, but ignored. The first elements of row 0 were requested before.
 uint64_t row_at(uint row, uint total_rows) { return kMany ? input_row(min(row, total_rows - 1)) : x; }
 void stage_row(uint m, uint64_t from) {
   for (uint first = gl_LocalInvocationIndex; first < kFours; first += kAtOnce * kThreads) {
@@ -57,7 +58,7 @@ void stage_row(uint m, uint64_t from) {
     }
   }
 }
-// What the results of row m are multiplied by.
+// The factor of the results of row m.
 float factor_of(uint m) {
   if (!kNormed) return 1.0;
   float sum = 0;

@@ -23,7 +23,7 @@ bool any_overlap(std::span<const Span> a, std::span<const Span> b) {
   });
 }
 
-// Kernels before happen before kernels after.
+// Makes earlier kernels' writes visible to later kernels.
 void kernel_barrier(const DeviceApi& vk, VkCommandBuffer commands) {
   const VkMemoryBarrier all{VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr, VK_ACCESS_SHADER_WRITE_BIT,
                             VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT};
@@ -57,8 +57,8 @@ void put(const swy_list& list, const Dispatch& dispatch, VkPipeline& bound) {
   vk.CmdDispatch(list.commands, dispatch.x, dispatch.y, dispatch.z);
 }
 
-// Launches between two barriers may run in any order. Where a driver keeps the one in which they were recorded, the
-// reverse shows whether a barrier is missing.
+// Launches between two barriers may run in any order. On a driver that keeps the recorded order, reversing it shows
+// whether a barrier is missing.
 void reverse_groups(std::vector<Dispatch>& all) {
   for (auto begin = all.begin(), end = begin; begin != all.end(); begin = end) {
     end = std::find_if(begin + 1, all.end(), [](const Dispatch& d) { return d.waits; });
@@ -109,7 +109,8 @@ swy_status list_finalize(swy_list* list, swy_error* error) {
   });
 }
 
-// While nothing is under way it starts at once; else it goes with what comes next, so that a step is one submission.
+// If nothing is running it starts at once; otherwise it goes with the next submission, so that a step is one
+// submission.
 swy_status list_submit(swy_list* list, const swy_submit* submit, swy_error* error) {
   swy_device& d = *list->device;
   uint64_t done = 0;

@@ -1,4 +1,4 @@
-// A command list while it is recorded and after.
+// A command list, during and after its recording.
 #pragma once
 
 #include "pipelines.h"
@@ -30,7 +30,7 @@ struct Dispatch {
   const char* kernel = nullptr;
 };
 
-// The norm that was recorded last: who reads its result can make it for itself, and need not wait for it.
+// The norm that was recorded last: a kernel that reads its result can compute it itself, and need not wait for it.
 struct NotedNorm {
   Span x, y;
   uint64_t weight = 0;
@@ -39,7 +39,8 @@ struct NotedNorm {
   size_t at = SIZE_MAX;  // launches that were recorded before and with it
 };
 
-// The LINEAR_ADD of one row by products of bytes that was recorded last: who reads its result can make it, too.
+// The LINEAR_ADD of one row by products of bytes that was recorded last: a kernel that reads its result can compute it,
+// too.
 struct NotedAdd {
   Span x, residual, y;
   Weight weight;
@@ -59,11 +60,11 @@ struct swy_list {
   gpu::NotedAdd add;
   gpu::Span meeting;                     // counts arrivals of launches whose workgroups wait for each other
   bool begins_operation = false;         // the next launch is the first of its operation
-  VkQueryPool queries = VK_NULL_HANDLE;  // timestamps before and behind each launch, while somebody profiles
+  VkQueryPool queries = VK_NULL_HANDLE;  // timestamps before and after each launch, while profiling is on
   std::vector<uint64_t> ticks;
   std::vector<std::unique_ptr<gpu::Block>> counters;  // zero between launches
   uint64_t counters_used = 0;                         // bytes of the last of them
-  std::unique_ptr<gpu::Block> constants;              // what kernels put down while they are recorded
+  std::unique_ptr<gpu::Block> constants;              // constants that kernels store while they are recorded
   uint64_t constants_used = 0;
   VkCommandPool pool = VK_NULL_HANDLE;
   VkCommandBuffer commands = VK_NULL_HANDLE;
@@ -71,20 +72,21 @@ struct swy_list {
 
 namespace gpu {
 
-// What one launch needs, but for its push constants.
+// The parameters of a launch, except its push constants.
 struct Launch {
   const Shader& shader;
   std::span<const uint32_t> constants;
   uint32_t x = 1, y = 1, z = 1;
-  std::span<const Span> reads, writes;  // of what other kernels write or read: not weights, not the step
+  std::span<const Span> reads, writes;  // memory that other kernels write or read: not weights, not the step
 };
 
-// Adds a launch, behind a barrier if it touches what was written since the last one, or writes what was read.
+// Adds a launch, after a barrier if it touches memory that was written since the last one, or writes memory that was
+// read.
 swy_status add_dispatch(swy_list& list, const Launch& launch, const void* push, uint32_t push_bytes, const char* kernel,
                         swy_error* error);
 
-// Counters of one launch, by which the last of some workgroups knows that it is the last; the launch leaves them zero.
-// (That of meetings, meeting.glsl, is one of all launches of a list.)
+// Counters of one launch, by which a workgroup knows that it is the last one; the launch leaves them at zero. (The
+// counter of meetings, meeting.glsl, is shared by all launches of a list.)
 swy_status take_counters(swy_list& list, uint32_t n, Span& out, swy_error* error);
 
 // Copies a few bytes to device memory that lives as long as the list.

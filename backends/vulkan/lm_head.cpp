@@ -54,7 +54,7 @@ swy_status supports_dot(const swy_device& device, const swy_op& op, const swy_bu
   return supports_vector(device, op, bucket, error);
 }
 
-// One of the two, so that it has the bits of the head that is chosen.
+// One of the two kernels, so that the bits are those of the chosen head.
 template <bool kBytes>
 swy_status supports_sampled(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {
   if (kBytes) SWY_VK_TRY(dot_usable(device, error));

@@ -47,7 +47,7 @@ constexpr size_t kHeader = 5, kBound = 3;  // words of a module before its instr
 
 using Words = std::span<const uint32_t>;
 
-// Calls visit(opcode, operands) for each instruction; false: they do not end where the module does.
+// Calls visit(opcode, operands) for each instruction; false if they do not end where the module does.
 template <typename Visit>
 bool for_each_instruction(Words spirv, Visit visit) {
   if (spirv.size() < kHeader) return false;
@@ -81,7 +81,7 @@ class Translation {
   enum Use : uint32_t { kFirstFactor, kSecondFactor, kSums };
   static constexpr uint32_t kConstants = 3;  // 0, 1 and 2, which are the uses, and the layouts: by rows, by columns
 
-  // What an id stands for.
+  // What each id stands for.
   void note(uint32_t op, Words a) {
     if (a.size() >= 2 && op == kTypeFloat && a[1] == 32) set(a[0], kFloat32);
     if (a.size() >= 3 && op == kTypeInt && a[1] == 32 && a[2] == 0) uint_type_ = a[0];
@@ -99,7 +99,7 @@ class Translation {
     if (kind(element) == kFloat32) return bound_ + kSums;
     return bound_ + (kind(columns) == kSpecialized ? kSecondFactor : kFirstFactor);
   }
-  // By columns or not, a constant of a type of its own with NV.
+  // Row or column order; with NV a constant with a type of its own.
   uint32_t layout_of(uint32_t by_columns) {
     whole_ = whole_ && (kind(by_columns) == kTrue || kind(by_columns) == kFalse);
     return bound_ + (kind(by_columns) == kTrue ? 1 : 0);

@@ -1,7 +1,7 @@
 // Cooperative matrices: which a device offers, and shaders that use them.
 //
-// Shaders are written with the NV extension, which every packaged compiler builds. Devices that have the KHR one are
-// given the same shaders in its terms: drivers make them faster, and it is not of one vendor.
+// Shaders are written with the NV extension, which every packaged compiler supports. For devices with the KHR extension
+// the same shaders are translated: drivers compile that form into faster code, and other vendors have it.
 #pragma once
 
 #include <span>
@@ -47,8 +47,8 @@ bool has_khr_matrices(const Instance& instance, PFN_vkGetInstanceProcAddr get, V
 // Whether a shader declares the NV extension's matrices.
 bool uses_nv_matrices(std::span<const uint32_t> spirv);
 
-// The same shader with the KHR extension's. There a type says what a matrix is in a product: sums are of fp32, second
-// factors those whose number of columns is a specialization constant. No words: `spirv` is no such shader.
+// The shader translated to the KHR extension. There a type says what a matrix is in a product: sums are fp32, second
+// factors are those whose number of columns is a specialization constant. Empty if `spirv` does not use NV's matrices.
 std::vector<uint32_t> with_khr_matrices(std::span<const uint32_t> spirv);
 
 }  // namespace gpu

@@ -1,14 +1,15 @@
-// A meeting of all workgroups of a launch, which must be no more than run at once. What was written through coherent references
-// before `arrive` is seen through such references behind `await`.
+// A meeting of all workgroups of a launch, which must all run at once. Writes through coherent references before
+// `arrive` are visible through such references after `await`.
 //
-// A counter serves all launches of a list, of one number of workgroups: the first one of each arrives for as many as are
-// missing to a power of two, so that the bits above it say how many meetings have been, also when the counter turns over.
+// One counter serves all launches of a list, with any numbers of workgroups. The first workgroup of each meeting also
+// arrives for those that are missing to a power of two. So the bits above it say how many meetings there have been,
+// even when the counter wraps around.
 #ifndef SWITCHYARD_MEETING_GLSL_
 #define SWITCHYARD_MEETING_GLSL_
 
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Arrivals { uint count; };
-layout(constant_id = 16) const uint kMostLooks = 1;  // seconds of them: then somebody does not run, and never will
-layout(constant_id = 17) const bool kAllLook = false;  // llvmpipe ends loops after 65,535 turns: there each takes long
+layout(constant_id = 16) const uint kMostLooks = 1;  // seconds of waiting; then a workgroup does not run, and never will
+layout(constant_id = 17) const bool kAllLook = false;  // llvmpipe ends loops after 65,535 turns; there all threads look
 shared bool gave_up, met;
 uint ticket;  // of thread 0
 
@@ -21,7 +22,7 @@ void arrive(uint64_t counter) {
   ticket = atomicAdd(Arrivals(counter).count, gl_WorkGroupID.x == 0 ? power_of_groups() - gl_NumWorkGroups.x + 1 : 1);
 }
 
-// Whether the meeting that `ticket` is of is over.
+// Whether the meeting of `ticket` is over.
 bool look(uint64_t counter) {
   return ((atomicOr(Arrivals(counter).count, 0u) ^ ticket) & ~(power_of_groups() - 1)) != 0;
 }

@@ -22,7 +22,7 @@ VkPhysicalDeviceMemoryProperties types_of(const PhysicalDevice& p) {
   return m.memoryProperties;
 }
 
-// The best type for a kind of memory among those of `mask`; -1: none.
+// The best type for a kind of memory among those of `mask`, or -1.
 int type_for(const swy_device& d, Memory kind, uint32_t mask) {
   const VkPhysicalDeviceMemoryProperties m = types_of(*d.physical);
   constexpr VkMemoryPropertyFlags kVisible = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
@@ -48,7 +48,7 @@ swy_status too_little(const swy_device& d, uint64_t bytes, swy_error* error) {
   constexpr double kMiB = 1u << 20;
   uint64_t free = 0, total = 0;
   memory_of(*d.physical, free, total);
-  char left[64] = "more than is left";  // without a budget, `free` is all that there ever was
+  char left[64] = "more than is left";  // without a budget, `free` is the total
   if (d.features.memory_budget) std::snprintf(left, sizeof left, "%.1f are left", static_cast<double>(free) / kMiB);
   return swy::fail(
       error, SWY_OUT_OF_DEVICE_MEMORY, SWY_REASON_NONE,
@@ -82,7 +82,7 @@ swy_status bind_memory(swy_device& d, Memory kind, Block& b, swy_error* error) {
   return SWY_OK;
 }
 
-// Cuts a range out of a block, if it has the room.
+// Takes a range out of a block, if it has room.
 bool cut(Block& b, uint64_t bytes, Range& out) {
   for (auto it = b.spare.begin(); it != b.spare.end(); ++it) {
     if (it->second < bytes) continue;

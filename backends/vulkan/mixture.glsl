@@ -1,5 +1,5 @@
-// What the shaders of MOE share: one mixture's operands. A "slot" of a row is one of its chosen experts; slot top_k is the
-// shared expert. Weights of experts are [experts, rows, width], the shared expert's [rows, width].
+// Shared by the shaders of MOE: one mixture's operands. A "slot" of a row is one of its chosen experts; slot top_k is
+// the shared expert. Weights of experts are [experts, rows, width], the shared expert's [rows, width].
 layout(constant_id = 0) const uint kForm = F32;        // of the experts' weight
 layout(constant_id = 1) const uint kSharedForm = F32;  // of the shared expert's
 layout(constant_id = 2) const uint kFlags = 0;

@@ -48,7 +48,7 @@ uint32_t gate_up_tasks(const Mixture& m, uint32_t per_task) {
   return m.top_k * ceil_div(m.width, per_task) + ceil_div(m.shared_width, per_task);
 }
 
-// Forms of the activations of a product with these two weights, for products of bytes; else 0.
+// Forms of the activations for products of bytes with these two weights; 0 if there are none.
 uint32_t forms_of(bool bytes, const Weight& a, const Weight& b) {
   return bytes ? form_of(a.form) | form_of(b.form) : 0;
 }

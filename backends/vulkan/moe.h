@@ -1,4 +1,4 @@
-// What the kernels of MOE share: its operands, and the router.
+// Shared by the kernels of MOE: its operands, and the router.
 #pragma once
 
 #include "projection.h"
@@ -13,10 +13,10 @@ struct Mixture {
   Weight router, gate_up, down, shared_gate, shared_up, shared_down, shared_mix;
   uint32_t hidden = 0, experts = 0, top_k = 0, width = 0, shared_width = 0;
   swy_rows domain = SWY_ROWS_STEP;
-  bool routes = false;  // the router decides; else ids and weights are given
+  bool routes = false;  // the router chooses; otherwise ids and weights are inputs
 };
 
-// The operands of MOE, MOE_ADD or EXPERTS; `arena` gives what lies in the workspace.
+// The operands of MOE, MOE_ADD or EXPERTS. `arena` provides the workspace.
 Mixture mixture_of(const Recording& r, Arena& arena);
 uint64_t mixture_workspace(const swy_op& op);
 swy_moe_attrs moe_attrs(const swy_op& op);
@@ -25,7 +25,7 @@ swy_moe_attrs moe_attrs(const swy_op& op);
 swy_status supports_mixture_dot(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error);
 double cost_mixture_dot(const swy_op& op, const swy_bucket& bucket);
 
-// Whether the router can pick this many.
+// Whether the router supports this number of experts.
 swy_status supports_router(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error);
 // Fills logits and mix.
 swy_status record_router_logits(const Recording& r, const Mixture& m, uint32_t rows);

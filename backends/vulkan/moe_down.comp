@@ -1,8 +1,8 @@
-// MOE, second half: y [rows, hidden] = sum over the slots of p_slot down_slot h_slot (+ residual), p of the shared expert
-// being sigmoid(mix). gl_WorkGroupID.y: row.
+// MOE, second half: y [rows, hidden] = sum over the slots of p_slot down_slot h_slot (+ residual); p of the shared
+// expert is sigmoid(mix). gl_WorkGroupID.y: row.
 //
-// PLAIN: any shape, a subgroup per element of y. Else kR elements per subgroup: a row of the weights of all chosen experts is
-// read as if it were one long row.
+// PLAIN: any shape, a subgroup per element of y. Otherwise kR elements per subgroup: a row of the weights of all chosen
+// experts is read like one long row.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"

@@ -1,9 +1,9 @@
-// MOE, first half: h [rows, top_k * width + shared_width] = silu(gate) * up of the chosen experts and of the shared one.
-// gl_WorkGroupID.y: row.
+// MOE, first half: h [rows, top_k * width + shared_width] = silu(gate) * up of the chosen experts and of the shared
+// one. gl_WorkGroupID.y: row.
 //
-// PLAIN: any shape, a subgroup per element of h. Else a subgroup makes two elements of h, from two rows of gate and the two of
-// up that go with them; and with kChoose every workgroup makes the router's choice for itself, which costs less than waiting
-// for another launch.
+// PLAIN: any shape, a subgroup per element of h. Otherwise a subgroup computes two elements of h, from two rows of gate
+// and their two rows of up. With kChoose every workgroup makes the router's choice itself, which costs less than
+// waiting for another launch.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -73,7 +73,7 @@ void take_row(uint r, Weight w, uint64_t row) {
   row_offsets[r] = w.offsets + row * w.groups * 2;
 }
 
-// The chosen experts of the row, into chosen_id; the first workgroup writes them down.
+// The chosen experts of the row, into chosen_id; the first workgroup stores them.
 void make_choice(uint row) {
   if (gl_SubgroupID == 0) {
     if (kChoose) {
@@ -92,7 +92,7 @@ void make_choice(uint row) {
 }
 
 void main() {
-  // A row beyond the step's has memory, too: what it holds is looked at before it is known that nobody wants it.
+  // The values are loaded speculatively: rows past the step's count have memory, too, and are discarded.
   uint row = gl_WorkGroupID.y, stride = gl_NumWorkGroups.x * gl_NumSubgroups, rows = step_rows(step, domain);
   make_choice(row);
   uint64_t from = x + uint64_t(row) * hidden * 4;

@@ -1,10 +1,11 @@
-// MOE and MOE_ADD of one row in one launch: router, choice, gate and up, down, with meetings of all workgroups instead of
-// barriers between launches; LINEAR_ADD and the norm in front, too, if x comes from there. There are no more workgroups than
-// run at once, whatever the compiler makes of this. (The RMS_NORM_LINEAR behind is faster as a launch of its own.)
+// MOE and MOE_ADD of one row in one launch: router, choice, gate and up, down, with meetings of all workgroups instead
+// of barriers between launches. LINEAR_ADD and the norm before it are included if x comes from them. There are no more
+// workgroups than run at once, whatever registers the compiler uses. (The RMS_NORM_LINEAR after it is faster as a
+// launch of its own.)
 //
-// What a phase reads of another's it reads through Kept, past the caches of its processor. What can be asked for before a
-// meeting is: the shared expert's h before the router is done, the rows of down before h is. With kNormed, x is what the norm
-// in front reads.
+// A phase reads another workgroup's results through Kept, bypassing the caches of its processor. It requests before a
+// meeting whatever is known by then: the shared expert's h before the router is done, the rows of down before h is.
+// With kNormed, x is the input of the norm.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -21,7 +22,7 @@ layout(constant_id = 7) const uint kTopK = 1;
 layout(constant_id = 8) const uint kWidth = 32;
 layout(constant_id = 9) const uint kSharedWidth = 0;
 layout(constant_id = 15) const uint kThreads = 256;
-layout(constant_id = 18) const uint kBeforeForm = 0;       // of the projection in front, if it is made here
+layout(constant_id = 18) const uint kBeforeForm = 0;       // of the projection before the norm, if it is computed here
 layout(constant_id = 19) const uint kBeforeWidth = 32;
 layout(local_size_x_id = 15) in;
 layout(push_constant, std430) uniform Push {
@@ -35,7 +36,7 @@ layout(push_constant, std430) uniform Push {
   float eps, bias;   // of the norm
 };
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Beside {
-  uint64_t normed;  // kNormed: [hidden], where the norm's result goes for whoever else reads it
+  uint64_t normed;  // kNormed: [hidden], the norm's result for other readers
   uint64_t mix, shared_gate, shared_up, shared_down;
 };
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Kept { float at[]; };
@@ -54,8 +55,8 @@ const uint kRouted = kTopK * kWidth, kFirstH = (kExperts + 64) / 64 * 64;
 #include "meeting.glsl"
 #include "rank.glsl"
 
-// ---- rows of one matrix: kU pieces of each of four, kR * kU of one, or half as many. A row of 2,048 elements is asked for at once:
-// of 4 bits by the first, of 16 bits by the second; one of 4,096 of 4 bits by the third.
+// ---- rows of one matrix: kU pieces of each of four rows, kR * kU of one, or half as many. A row of 2,048 elements is
+// requested at once: of 4 bits by the first, of 16 bits by the second; one of 4,096 of 4 bits by the third.
 
 uint64_t row_data[4], row_scales[4], row_offsets[4];
 uint scale_shift;
@@ -123,7 +124,7 @@ uint64_t routed_row(uint p) { return uint64_t(chosen_id[p / kPerSlot]) * kHidden
 
 uint shared_pieces() { return kSharedWidth / piece_elements(kSharedDownType); }
 
-// ---- phases. Task t of a phase is a subgroup's; neighbouring tasks are of neighbouring workgroups.
+// ---- phases. Task t of a phase belongs to a subgroup; neighbouring tasks belong to neighbouring workgroups.
 
 uint first_task() { return gl_SubgroupID * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
 uint all_tasks() { return gl_NumSubgroups * gl_NumWorkGroups.x; }
@@ -132,7 +133,7 @@ void clear_sums() {
   [[unroll]] for (uint a = 0; a < kR; ++a) vector_acc[a] = 0;
 }
 
-// The projection in front: an element of x each.
+// The projection before the norm: one element of x per task.
 void begin_before(uint task) {
   Weight w = weight_of(before_weight, kHidden, kBeforeWidth, kBeforeForm);
   scale_shift = group_shift(w);
@@ -155,7 +156,7 @@ void project() {
   }
 }
 
-// What results are multiplied by.
+// The factor of the results.
 float stage_input() {
   float squares = 0;
   for (uint e4 = gl_LocalInvocationIndex; e4 < kHidden / 4; e4 += kThreads) {
@@ -191,7 +192,7 @@ void put_norm(float inverse) {
   }
 }
 
-// First phase: a row of the router each, one of the shared expert's gate, and the shared expert's h.
+// First phase: one row of the router per task, one of the shared expert's gate, and the shared expert's h.
 const uint kFrontTasks = kExperts + (kShared ? 1 + kSharedWidth / 2 : 0);
 void begin_front(uint task) {
   uint lane = gl_SubgroupInvocationID;
@@ -238,7 +239,7 @@ void finish_middle(uint task, float inverse) {
   put_pair(task * 2, inverse);
 }
 
-// Third phase: an element of y each.
+// Third phase: one element of y per task.
 void begin_back(uint task) {
   down_row = task;
   fetch_down(kDownType, kTopK * kPerSlot, gl_SubgroupInvocationID);
@@ -262,7 +263,7 @@ void finish_back(uint task, bool wanted) {
   Floats(y).at[task] = gave_up ? uintBitsToFloat(0x7fc00000u) : sum;
 }
 
-// Phases of tasks whose weights are on their way when they begin.
+// Phases whose first weights have been requested when they begin.
 void run_front(uint task, float inverse) {
   while (task < kFrontTasks) {
     finish_front(task, inverse);

@@ -1,8 +1,8 @@
 // MOE and MOE_ADD of one row in one launch (moe_resident.comp), on devices that say how many workgroups run at once.
 //
-// Workgroups wait for each other there, so that all must run: one for each processor, no larger than a processor takes
-// whatever the registers are. Vulkan promises no progress of workgroups that wait; where a device's driver makes none,
-// a launch ends after seconds with a row of NaN.
+// The workgroups wait for each other, so all must run: one for each processor, small enough to fit whatever the
+// registers are. Vulkan does not promise that workgroups which wait make progress. If a driver runs only some of them,
+// the launch ends after seconds with a row of NaN.
 #include <algorithm>
 #include <utility>
 
@@ -58,7 +58,7 @@ uint64_t shared_bytes(const Shape& s, const swy_moe_attrs& a) {
   return floats + bytes + a.experts * 4 + ceil_div(a.experts, 32) * at_most(a.top_k, 32) * 8 + 1024;
 }
 
-// The products of the router and of the shared expert's gate are of floats.
+// The router and the shared expert's gate are multiplied in floats.
 bool plain(const swy_op& op, uint32_t weight) { return !is_quantized(op.weights[weight]->dtype); }
 
 swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
@@ -84,7 +84,7 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
   return SWY_OK;
 }
 
-// What was recorded in front and is made here.
+// Operations recorded before that are computed here.
 struct Before {
   NotedNorm norm;
   NotedAdd add;
@@ -93,13 +93,13 @@ struct Before {
 
 bool same(const Span& a, const Span& b) { return a.address == b.address && a.bytes == b.bytes; }
 
-// The last launch, out of the list.
+// Removes the last launch from the list.
 void take_last(swy_list& list, Before& b) {
   b.waits |= list.dispatches.back().waits;
   list.dispatches.pop_back();
 }
 
-// Takes the norm in front into this launch if its result is x, and the projection in front of the norm.
+// Takes the norm into this launch if its result is x, and the projection before the norm.
 Before take_before(const Recording& r, Mixture& m, Shape& s) {
   Before b;
   swy_list& list = r.list;
@@ -170,14 +170,14 @@ swy_status record(const Recording& r) {
   return SWY_OK;
 }
 
-// Two launches less than `*.dot`, and the weights of down are asked for earlier.
+// Two launches less than `*.dot`, and the weights of down are requested earlier.
 double cost(const swy_op& op, const swy_bucket& bucket) { return 0.75 * cost_mixture_dot(op, bucket); }
 uint64_t workspace(const swy_device& device, const swy_op& op, const swy_bucket&) {
   const Shape s = shape_of(device, op);
   return std::max((s.first_h + s.h) * 4, mixture_workspace(op));
 }
 
-// Sums up in another order than kernels for more rows.
+// Adds in another order than kernels for more rows.
 constexpr Kernel kernel(const char* name, uint32_t op) {
   return {name, op, kAlways, SWY_BF16, supports, cost, workspace, record};
 }

@@ -11,7 +11,7 @@ layout(push_constant, std430) uniform Push {
 const uint kMostExperts = 1024;
 shared uint count[kMostExperts], place[kMostExperts];
 
-// Experts of as many entries as are asked for at once; one workgroup waits for memory more than for anything else.
+// Entries of experts that are requested at once: a single workgroup mostly waits for memory.
 const uint kAtOnce = 8;
 uint expert[kAtOnce];
 void ask_for(uint first, uint n) {

@@ -1,8 +1,10 @@
 // MOE for prompts, by tiles of rows that share an expert (moe_sort.comp).
 //
-// GATE_UP: h [entries, width] = silu(gate) * up of the entry's row of x.
-// Else:    y [rows * top_k, hidden] = weight * down h, at the entry's place.
-// gl_WorkGroupID.x: tile of columns; .y: tile of entries. Without tiles (0), of the shared expert: entries are rows, of weight 1.
+// GATE_UP: h [entries, width] = silu(gate) * up of the entry's row of x. Otherwise: y [rows * top_k, hidden] = weight *
+// down h, at the entry's place.
+//
+// gl_WorkGroupID.x: tile of columns; .y: tile of entries. Without a table of tiles (0), for the shared expert: entries
+// are rows, with weight 1.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "tiles_head.glsl"
@@ -11,7 +13,7 @@
 layout(local_size_x = TILE_THREADS) in;
 layout(constant_id = 0) const uint kForm = F32;
 layout(push_constant, std430) uniform Push {
-  uint64_t x, y, order, tiles, weights, step;  // x: of what tiles_prepare.comp makes
+  uint64_t x, y, order, tiles, weights, step;  // x: output of tiles_prepare.comp
   uint64_t first, second;                      // weights: of gate and up, or of down alone
   uint width, outputs;                         // of a row of x, and of y
   uint expert_rows, all_rows;                  // rows of the weight: of one expert, and of all

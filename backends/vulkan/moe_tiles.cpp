@@ -23,18 +23,18 @@ constexpr Shader kDown[] = {SWY_SHADER(moe_tiles_down), SWY_SHADER(moe_tiles_coo
                             SWY_SHADER(moe_tiles_cooperative_down_128)};
 constexpr uint32_t kLeastRows = 9, kMostExperts = 1024;
 
-// What a sorted mixture keeps in the workspace, beside what every mixture does.
+// The workspace of a sorted mixture, in addition to that of every mixture.
 struct Sorted {
   Mixture m;
   uint32_t rows = 0, entries = 0, tile_rows = 0, tiles = 0;
   bool half = false;
-  Staged x, h, shared_h;        // as the tiles take them
+  Staged x, h, shared_h;        // in the form of the tiles
   Span order, table;            // moe_sort.comp
   Span up, part;                // [entries, width], [entries, hidden]
   Span shared_up, shared_part;  // [rows, shared_width], [rows, hidden]
 };
 
-// Rows of a tile: what an expert gets on average, with room.
+// Rows of a tile: the average number of an expert's rows, and some more.
 uint32_t expert_tile_rows(uint32_t entries, uint32_t experts, bool half) {
   if (!half) return 64;
   return entries / experts > 80 ? 128 : 64;
@@ -78,7 +78,7 @@ swy_status record_logits(const Recording& r, const Sorted& s) {
   return record_projection_tiles(r, p, s.x, s.rows, s.half);
 }
 
-// h, on its way to fp16.
+// h, before its conversion to fp16.
 swy_status record_middle(const Recording& r, const Sorted& s, bool shared) {
   Projection p;
   p.domain = s.m.domain;
@@ -101,7 +101,7 @@ struct TilesPush {
   uint32_t width, outputs, expert_rows, all_rows, scales_before, top_k, domain, unused;
 };
 
-// One launch of moe_tiles.comp. `table`: no bytes for the shared expert.
+// One launch of moe_tiles.comp. `table` is empty for the shared expert.
 swy_status record_product(const Recording& r, const Sorted& s, bool up, const Staged& x, Span y, Span table,
                           const Weight& first, const Weight& second, uint32_t outputs) {
   const Mixture& m = s.m;
@@ -142,7 +142,7 @@ swy_status record_sorted(const Recording& r) {
   take_all(s, arena, s.m.hidden, moe_attrs(r.op), kHalf);
   const Mixture& m = s.m;
   if (!kHalf) s.x.rows = m.x;
-  // The shared expert goes along with the router: nothing of it waits for the choice.
+  // The shared expert runs beside the router: it does not depend on the choice.
   const bool shared = m.shared_width != 0;
   SWY_VK_TRY(record_logits(r, s));
   if (shared) SWY_VK_TRY(record_product(r, s, true, s.x, s.shared_up, {}, m.shared_gate, m.shared_up, m.shared_width));
@@ -190,7 +190,7 @@ swy_status supports_cooperative(const swy_device& device, const swy_op& op, cons
   return supports_sorted(device, op, bucket, error);
 }
 
-// The weights that so many rows touch, and the products with rows filled up to whole tiles.
+// The weights that so many rows use, and the products with rows padded to whole tiles.
 double cost_of_tiles(const swy_op& op, double rate, uint32_t tile) {
   const swy_moe_attrs a = moe_attrs(op);
   const double rows = static_cast<double>(op.inputs[0]->dims[0]), entries = rows * a.top_k;

@@ -1,18 +1,20 @@
-// The inner loop of the vector products (vector.glsl), for includers that say where pieces of their rows lie:
+// The inner loop of the vector products (vector.glsl). The including shader defines where pieces of its rows lie:
 //   MULTIPLY, FETCH        the names of the functions
 //   PIECE_DATA(r, p)       the address of piece p of row r of the weight
 //   PIECE_SCALE(r, p)      the address of its fp16 scale
-//   PIECE_OFFSET(r, p)     and of its offset (i4a)
-// and, where they are not kR, kU and 0, how many rows and pieces of each there are and where in `held` they lie:
+//   PIECE_OFFSET(r, p)     the address of its offset (i4a)
+//
+// and, if they are not kR, kU and 0, how many rows and pieces of each there are and where they are in `held`:
 //   ROWS, AT_ONCE, HELD_AT
-// Included once for each.
+//
+// Include it once for each set of names.
 #ifndef ROWS
 #define ROWS kR
 #define AT_ONCE kU
 #define HELD_AT 0
 #endif
 
-// Asks for the pieces of ROWS rows from piece `first` on. `dtype` is known when the shader is compiled.
+// Requests the pieces of ROWS rows from piece `first` on. `dtype` is known when the shader is compiled.
 void FETCH(uint dtype, uint pieces, uint first) {
   held_upper = MORE_HELD == 0 ? 0 : held_upper & ~(((1u << (ROWS * AT_ONCE)) - 1) * 0x10001u << HELD_AT);
   [[unroll]] for (uint u = 0; u < AT_ONCE; ++u) {

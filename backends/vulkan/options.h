@@ -1,4 +1,4 @@
-// What a user may set, besides swy::kKvBf16.
+// Options of this backend besides swy::kKvBf16.
 #pragma once
 
 #include "switchyard/sdk/device_backend.hpp"

@@ -41,14 +41,14 @@ swy_status Pipelines::open(swy_error* error) {
   cache.initialDataSize = before.size();
   cache.pInitialData = before.data();
   VkResult made = device_.vk.CreatePipelineCache(device_.handle, &cache, nullptr, &cache_);
-  if (made != VK_SUCCESS && cache.initialDataSize != 0) {  // what was stored must cost nothing
+  if (made != VK_SUCCESS && cache.initialDataSize != 0) {  // a bad stored cache must not cause a failure
     cache.initialDataSize = 0;
     made = device_.vk.CreatePipelineCache(device_.handle, &cache, nullptr, &cache_);
   }
   return check(device_, made, "making a pipeline cache", error);
 }
 
-// Stores what this process compiled. It runs when memory may be gone: nothing may throw.
+// Stores the pipelines that this process compiled. It may run when memory is short, so it must not throw.
 void Pipelines::keep() noexcept {
   constexpr size_t kFew = 1;  // the sampler's check, of a process that only looked at the device
   if (cache_ == VK_NULL_HANDLE || all_.size() <= kFew || !device_.pipeline_cache || is_lost(device_)) return;
@@ -80,7 +80,7 @@ Pipeline* Pipelines::get(const Shader& shader, std::span<const uint32_t> constan
   return p;
 }
 
-// One more thread while work waits and there are processors for it. Without threads `wait` does the work.
+// Starts another thread while work waits and processors are free. Without threads `wait` does the work.
 void Pipelines::start_thread() {
   const size_t most = std::min<size_t>(kMostThreads, std::max(1u, std::thread::hardware_concurrency()));
   if (threads_.size() >= most || threads_.size() >= queue_.size()) return;
@@ -170,7 +170,7 @@ swy_status Pipelines::wait(Pipeline& p, swy_error* error) {
   std::snprintf(what, sizeof what, "making the pipeline %s", p.shader->name);
   const swy_status s = check(device_, p.result, what, error);
   if (p.result == VK_ERROR_OUT_OF_HOST_MEMORY || p.result == VK_ERROR_OUT_OF_DEVICE_MEMORY) {
-    // Memory may come back: the next list that wants it tries again.
+    // Memory may become free again: the next list that needs the pipeline tries again.
     try {
       queue_.push_back(&p);
       p.state = Pipeline::kQueued;

@@ -1,5 +1,5 @@
-// Shaders with their constants, as pipelines. They are made by threads in parallel while a list is recorded, since a
-// driver takes some hundredths of a second for each.
+// Shaders with their constants, as pipelines. Threads create them in parallel while a list is recorded, since a driver
+// takes some hundredths of a second for each.
 #pragma once
 
 #include <condition_variable>
@@ -25,7 +25,7 @@ struct Shader {
 #define SWY_SHADER(array) \
   ::gpu::Shader { #array, array, sizeof(array) }
 
-constexpr uint32_t kPushBytes = 128;  // every device has that much
+constexpr uint32_t kPushBytes = 128;  // guaranteed on every device
 
 struct Pipeline {
   const Shader* shader = nullptr;
@@ -45,9 +45,9 @@ class Pipelines {
   swy_status open(swy_error* error);
   VkPipelineLayout layout() const { return layout_; }
 
-  // [thread-safe] A pipeline that is made or will be; the same one for the same constants. May throw bad_alloc.
+  // [thread-safe] A pipeline that exists or will; the same one for the same constants. May throw bad_alloc.
   Pipeline* get(const Shader& shader, std::span<const uint32_t> constants);
-  // [thread-safe] Waits until it is made, and helps meanwhile.
+  // [thread-safe] Waits until it exists, and helps meanwhile.
   swy_status wait(Pipeline& pipeline, swy_error* error);
 
  private:

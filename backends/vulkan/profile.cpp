@@ -66,7 +66,7 @@ swy_status keep_spans(swy_list& list, swy_error* error) {
                                             VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT),
                    "reading timestamps", error));
   Profile& p = *d.profile;
-  // The last was a moment ago; each one before it, less than a turn of the clock before the next.
+  // The last timestamp is from a moment ago; each earlier one is less than a turn of the clock before the next.
   list.ticks.back() = p.clock.at(list.ticks.back(), host_now());
   for (size_t i = list.ticks.size() - 1; i-- > 0;) list.ticks[i] = p.clock.before(list.ticks[i], list.ticks[i + 1]);
   for (size_t i = 0; i < list.dispatches.size(); ++i) {

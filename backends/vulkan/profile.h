@@ -17,7 +17,7 @@ struct Profile {
 
 extern const swy_profile kProfile;
 
-// The name of a launch: the kernel's for the first of an operation, and the shader's word behind it for others.
+// The name of a launch: the kernel's for the first launch of an operation; for others the shader's word is added.
 const char* span_name(swy_device& device, const char* kernel, const char* shader, bool first);
 // Makes room for the timestamps of a list.
 swy_status make_queries(swy_list& list, swy_error* error);

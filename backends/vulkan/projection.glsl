@@ -1,4 +1,4 @@
-// What the shaders of LINEAR and its fused forms share: one input times up to four weights.
+// Shared by the shaders of LINEAR and its fused forms: one input times up to four weights.
 layout(constant_id = 0) const uint kForm0 = F32;
 layout(constant_id = 1) const uint kForm1 = 0;
 layout(constant_id = 2) const uint kForm2 = 0;

@@ -1,4 +1,4 @@
-// One input times several weights: the operands of LINEAR, its fused forms and LM_HEAD, as their shaders take them.
+// One input times several weights: the operands of LINEAR, its fused forms and LM_HEAD, in the form of their shaders.
 #pragma once
 
 #include "kernels.h"
@@ -17,7 +17,7 @@ struct Projection {
   float eps = 0, bias = 0;
 };
 
-// What the shaders that include projection.glsl are pushed: up to four weights.
+// Push constants of the shaders that include projection.glsl: up to four weights.
 struct ProjectionPush {
   uint64_t x, extra, step;
   uint32_t width, domain;
@@ -41,28 +41,28 @@ ProjectionPart part_of(const Projection& p, uint32_t first, uint64_t step);
 // The operands of LINEAR, LINEAR_ADD and RMS_NORM_LINEAR.
 Projection linear_projection(const Recording& r);
 
-// How many rows of activations a workgroup takes at once (m), of weights a subgroup (r), pieces of 16 bytes that a lane
-// asks for at a time (u), and for how many blocks of 32 elements there is room. m = 0: the row does not fit.
+// How many rows of activations a workgroup processes at once (m), how many of weights a subgroup (r), how many pieces
+// of 16 bytes a lane requests at a time (u), and the number of blocks of 32 elements that fit. m = 0: the row does not
+// fit.
 struct VectorShape {
   uint32_t m, r, u, blocks;
   uint32_t threads = kThreads;  // of a workgroup
 };
 // `forms`: of the activations, as vector.glsl names them; 0: fp32 alone, without products of bytes.
 VectorShape vector_shape(const swy_device& device, uint32_t rows, uint32_t width, uint32_t forms);
-// Few and long rows: one at a time, with all of it on its way at once, so that twice as many subgroups take part.
+// Few and long rows: one at a time, requested as a whole, so that twice as many subgroups take part.
 void take_long_rows(const swy_device& device, uint32_t rows, uint32_t width, VectorShape& s);
 // Many rows of a weight and one of activations: all of a processor's threads in one workgroup, which stages the row
-// once, and so many rows of the weight per subgroup that all of it, or as much as registers hold, is on its way at
-// once.
+// once. Each subgroup has as many rows of the weight as registers can hold, all requested at once.
 void take_wide_groups(const swy_device& device, uint32_t rows, VectorShape& s);
 uint32_t form_of(uint32_t weight_form);
 
-// Workgroups for so many tasks of a subgroup each: no more than the device runs at once, and all alike.
+// Workgroups for so many tasks, one per subgroup: at most as many as the device runs at once, with equal shares.
 uint32_t groups_for(const swy_device& device, uint32_t tasks);
 
 // Whether the device has products of bytes.
 swy_status dot_usable(const swy_device& device, swy_error* error);
-// Whether the vector shaders can read these weights, and have room for a row of activations.
+// Whether the vector shaders can read these weights, and a row of activations fits.
 swy_status vector_usable(const swy_device& device, const swy_op& op, uint32_t first_weight, swy_error* error);
 
 // Records a projection of `rows` rows by the vector shader, or by the one for any shape.

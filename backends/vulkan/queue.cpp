@@ -1,4 +1,4 @@
-// The queue: command buffers in order, and how far it has come.
+// The queue: command buffers in order, and the progress of their execution.
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -48,14 +48,14 @@ swy_status flush(swy_device& locked, swy_error* error) {
   locked.pending_count = 0;
   const swy_status s = check(locked, submitted, "submitting to the queue", error);
   if (s != SWY_OK) {
-    lose(locked, submitted);  // what was to come never will: nothing may wait for it
+    lose(locked, submitted);  // that progress will never be reached: nothing may wait for it
     return s;
   }
   locked.submitted = value;
   return SWY_OK;
 }
 
-// Work that was submitted goes on when a later submission fails, or waiting does: only the driver knows when it ends.
+// Submitted work continues even if a later submission or a wait fails: only the driver knows when it ends.
 void drain(swy_device& device) {
   if (settle(device, nullptr) == SWY_OK) return;
   const std::lock_guard lock(device.mutex);
@@ -78,7 +78,7 @@ swy_status enqueue(swy_device& locked, VkCommandBuffer commands, swy_error* erro
   return locked.pending_count == locked.pending.size() ? flush(locked, error) : SWY_OK;
 }
 
-// Spins on a GPU, where a token takes a millisecond and waking a thread a good part of that.
+// Spins on a GPU, where a token takes a millisecond and waking a thread takes a good part of that.
 swy_status wait_reached(swy_device& device, uint64_t progress, uint64_t timeout_ns, swy_error* error) {
   const auto begin = Clock::now();
   const VkSemaphoreWaitInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO, nullptr, 0, 1, &device.progress, &progress};

@@ -1,11 +1,11 @@
-// The router's choice by a whole workgroup: who has fewer than kTopK before it among 32 experts, then among those.
-// The includer says kExperts, kTopK and kThreads, and Kept.
+// The router's choice by a whole workgroup: experts with fewer than kTopK larger ones among 32, then among those. The
+// including shader defines kExperts, kTopK, kThreads and Kept.
 #ifndef SWITCHYARD_RANK_GLSL_
 #define SWITCHYARD_RANK_GLSL_
 
 const uint kChosenOfBlock = kTopK < 32 ? kTopK : 32, kExpertBlocks = (kExperts + 31) / 32;
 const uint kCandidates = kExpertBlocks * kChosenOfBlock;
-shared uvec4 expert_keys[kExpertBlocks * 8];  // 0: nobody
+shared uvec4 expert_keys[kExpertBlocks * 8];  // 0: no expert
 shared uvec4 candidate_keys[(kCandidates + 3) / 4];
 shared uint candidate_ids[kCandidates];
 shared uint chosen_id[kTopK];
@@ -18,15 +18,15 @@ uint float_key(float x) {
 }
 float key_float(uint key) { return uintBitsToFloat((key & 0x80000000u) != 0 ? key ^ 0x80000000u : ~key); }
 
-// How many of the four at `first` come before the one at `own`: larger keys, and of equal ones those in front.
+// How many of the four at `first` precede the one at `own`: larger keys, and equal keys with lower ids.
 uint count_before(uvec4 keys, uint first, uint key, uint own) {
   uint n = 0;
   [[unroll]] for (uint j = 0; j < 4; ++j) n += keys[j] > (first + j < own ? key - 1 : key) ? 1 : 0;
   return n;
 }
 
-// The kTopK largest of the logits, ties to the lowest id, into chosen_id, and exp(logit) over their sum into chosen_weight.
-// All threads call it; behind it all see the result.
+// The kTopK largest of the logits, of equal ones the lowest id, into chosen_id, and exp(logit) over their sum into
+// chosen_weight. All threads must call this; afterwards all see the result.
 void rank_experts(uint64_t logits) {
   for (uint e = gl_LocalInvocationIndex; e < kExpertBlocks * 32; e += kThreads) {
     expert_keys[e / 4][e % 4] = e < kExperts ? float_key(Kept(logits).at[e]) : 0;

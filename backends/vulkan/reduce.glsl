@@ -4,7 +4,7 @@
 
 shared float reduce_scratch[32];
 
-// Every thread calls it, and gets the sum.
+// Every thread must call this, and gets the sum.
 float workgroup_sum(float x) {
   x = subgroupAdd(x);
   if (subgroupElect()) reduce_scratch[gl_SubgroupID] = x;

@@ -17,7 +17,7 @@ layout(push_constant, std430) uniform Push {
 const uint kHeld = 8;  // elements that a thread keeps
 
 void main() {
-  // Everything is asked for before anything is looked at: rows beyond the step's have memory, too.
+  // All loads are issued before any value is used, also for rows past the step's count, which have memory, too.
   uint row = gl_WorkGroupID.x, rows = step_rows(step, domain);
   uint64_t at = uint64_t(row) * width * 4;
   float v[kHeld], more[kHeld], squares = 0;
@@ -49,7 +49,7 @@ void main() {
     if (i < width) Floats(y + at).at[i] = v[j] * scale * (bias + plain_at(w, kForm & 0xff, i));
   }
   for (uint i = kHeld * 256 + gl_LocalInvocationIndex; i < width; i += 256) {
-    float rest = kAdd ? Floats(sum + at).at[i] : Floats(x + at).at[i];  // each thread reads what it wrote
+    float rest = kAdd ? Floats(sum + at).at[i] : Floats(x + at).at[i];  // this thread's own writes
     Floats(y + at).at[i] = rest * scale * (bias + plain_at(w, kForm & 0xff, i));
   }
 }

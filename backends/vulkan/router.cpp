@@ -40,7 +40,7 @@ swy_status record_router_logits(const Recording& r, const Mixture& m, uint32_t r
   p.width = m.hidden;
   p.domain = m.domain;
   if (const NotedNorm& n = r.list.norm; n.at == r.list.dispatches.size() && n.y.address == m.x.address) {
-    p.x = n.x;  // beside the norm instead of behind it
+    p.x = n.x;  // beside the norm instead of after it
     p.normed = true;
     p.norm.data = n.weight;
     p.norm.form = n.form;

@@ -12,9 +12,9 @@ float key_float(uint key) { return uintBitsToFloat((key & 0x80000000u) != 0 ? ke
 shared uint chosen_id[32];
 shared float chosen_weight[32];
 
-// The top_k largest of logits [experts], ties to the lowest id, into chosen_id; exp(logit) over their sum into
-// chosen_weight. Called by all lanes of one subgroup; the others wait at a barrier. A lane keeps up to kHeld keys in
-// registers, and the others in shared memory.
+// The top_k largest of logits [experts], of equal ones the lowest id, into chosen_id; exp(logit) over their sum into
+// chosen_weight. All lanes of one subgroup must call this; the others wait at a barrier. A lane keeps up to kHeld keys
+// in registers, and the others in shared memory.
 const uint kHeld = 8;
 void choose(uint64_t logits, uint experts, uint top_k) {
   uint lane = gl_SubgroupInvocationID, held[kHeld], own[kHeld];
@@ -34,7 +34,7 @@ void choose(uint64_t logits, uint experts, uint top_k) {
       }
     }
     for (uint e = rest + lane; e < experts; e += gl_SubgroupSize) {
-      uint key = router_keys[e];  // each lane reads what it wrote
+      uint key = router_keys[e];  // this lane's own writes
       if (key > best) {
         best = key;
         at = e;

@@ -1,4 +1,4 @@
-// SAMPLE, then: a workgroup per row decides it.
+// SAMPLE, second part: a workgroup per row chooses its token.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -49,7 +49,7 @@ void tell_likely(uint64_t from, uint row, float highest, uint64_t total, bool ok
   }
 }
 
-// Counts with the drawn token counted, from the slot read to the slot written.
+// Copies counts from the slot read to the slot written, with the sampled token counted.
 void count_token(Draw d, uint token) {
   if (d.counts_write == kNoSlot) return;
   uint64_t to = counts + uint64_t(d.counts_write) * vocab * 4;

@@ -1,5 +1,5 @@
-// SAMPLE and TOP_CANDIDATES: the chain of sampling_math.h. Many workgroups look at parts of a row (sample_scan.comp),
-// one decides it (sample.comp), or lists the best (sample_candidates.comp).
+// SAMPLE and TOP_CANDIDATES: the chain of sampling_math.h. Many workgroups scan parts of a row (sample_scan.comp); one
+// chooses its token (sample.comp), or lists the best (sample_candidates.comp).
 #include "switchyard/sampling_math.h"
 
 #include <map>
@@ -29,7 +29,7 @@ struct Push {
   uint32_t vocab, top;
 };
 
-// What they use beside the logits.
+// Their workspace.
 struct Work {
   Span parts, keys, kept;
   Work(const swy_op& op, uint64_t vocab, Arena& arena)
@@ -95,7 +95,7 @@ constexpr Kernel kKernels[] = {
     {"top_candidates.radix", SWY_OP_TOP_CANDIDATES, kInvariant, SWY_F32, supports_candidates, cost, workspace,
      record_candidates}};
 
-// What the checks of this process said.
+// Results of this process's checks.
 class Known {
  public:
   std::mutex checking;  // one at a time
@@ -119,7 +119,7 @@ Known& known_devices() {
   return known;
 }
 
-// Runs the check's shader into `buffer`, which the host sees.
+// Runs the check's shader; its results go to `buffer`, which the host can read.
 swy_status run_check(swy_device& device, swy_buffer* buffer, swy_error* error) {
   const swy_bucket bucket{};
   const swy_list_info info{sizeof(swy_list_info), 0, &bucket, {buffer, 0, buffer->bytes}, {}};

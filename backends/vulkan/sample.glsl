@@ -1,7 +1,7 @@
-// What the shaders of SAMPLE and TOP_CANDIDATES share: one sampling row, and largest values over a workgroup.
+// Shared by the shaders of SAMPLE and TOP_CANDIDATES: one sampling row, and maxima over a workgroup.
 layout(push_constant, std430) uniform Push {
-  uint64_t logits, counts, tokens, results, top_ids, top_logprobs;  // counts, top_*: 0: there are none; candidates: their logits
-  uint64_t parts;      // [sample rows, kParts] of what the scan saw
+  uint64_t logits, counts, tokens, results, top_ids, top_logprobs;  // counts, top_*: 0 if absent; candidates: their logits
+  uint64_t parts;      // [sample rows, kParts] results of the scan
   uint64_t keys;       // [sample rows, vocab]: float keys of values; 0: not live. Of rows that are truncated
   uint64_t kept;       // [sample rows, vocab]: order keys that truncation looks at
   uint64_t step;
@@ -9,7 +9,7 @@ layout(push_constant, std430) uniform Push {
 };
 const uint kParts = 64;
 
-// What a part of the vocabulary has.
+// Result of a part of the vocabulary.
 struct Part {
   uint64_t best;       // the largest order key of the last step, where nothing is truncated
   uint top, highest;   // the largest float keys of live values, and of all logits

@@ -1,4 +1,4 @@
-// TOP_CANDIDATES, then: a workgroup per row lists its best ids, and says what the host needs beside them.
+// TOP_CANDIDATES, second part: a workgroup per row lists its best ids, and the other values that the host needs.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"

@@ -1,4 +1,5 @@
-// SAMPLE and TOP_CANDIDATES, first: every part of the vocabulary of every row. gl_WorkGroupID.x: part; .y: sampling row.
+// SAMPLE and TOP_CANDIDATES, first part: every part of the vocabulary of every row. gl_WorkGroupID.x: part; .y:
+// sampling row.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"

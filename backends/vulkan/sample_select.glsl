@@ -1,5 +1,5 @@
-// Which of a row's ids are kept, by one workgroup. Nothing is sorted: thresholds are looked for digit by digit over order keys, of
-// the ids alone that weigh anything, where that is enough.
+// Which of a row's ids are kept, by one workgroup. Nothing is sorted: thresholds are found digit by digit over order
+// keys; only over those of ids with a weight, where that is enough.
 shared uint found;
 shared uint histogram[4 * 256];  // counts, and sums of the low, middle and high 10 bits of weights
 uint thread;
@@ -8,10 +8,10 @@ float top_value;
 
 uint weight_of(uint key) { return weight_of_distance(add(float_of_key(key), negate(top_value))); }
 
-// Below e^-20.8 an id weighs nothing; 21 leaves room for rounding.
+// Below e^-20.8 the weight of an id is 0; 21 leaves room for rounding.
 uint least_weighing() { return float_key(clamp_value(add(top_value, -21.0))); }
 
-// Puts the order keys of live ids of at least `least` into row_kept, and returns how many.
+// Writes the order keys of live ids that are at least `least` to row_kept, and returns how many.
 uint gather(uint least) {
   barrier();
   if (thread == 0) found = 0;
@@ -30,8 +30,8 @@ uint64_t ranked(uint64_t key, bool by_weight) {
   return by_weight ? order_key(weight_of(uint(key >> 32)), id_of(key)) : key;
 }
 
-// The least ranked key of the shortest prefix, by rank descending, whose sum reaches `need`: of counts, or of weights. Of n ids
-// in row_kept whose own key is at least `floor_key`. 0: all of them.
+// The least ranked key of the shortest prefix, by rank descending, whose sum of counts or weights reaches `need`, among
+// the n ids in row_kept whose own key is at least `floor_key`. 0: all of them.
 uint64_t cut(uint n, bool by_weight, uint64_t floor_key, uint64_t need) {
   uint64_t prefix = 0, mask = 0;
   for (int shift = 56; shift >= 0; shift -= 8) {
@@ -71,7 +71,7 @@ uint64_t cut(uint n, bool by_weight, uint64_t floor_key, uint64_t need) {
   return prefix;
 }
 
-// The sum of what n ids in row_kept weigh, of those whose own key is at least `floor_key`.
+// The sum of the weights of those of n ids in row_kept whose own key is at least `floor_key`.
 uint64_t total_weight(uint n, uint64_t floor_key) {
   uint64_t total = 0;
   for (uint i = thread; i < n; i += 256) {
@@ -81,7 +81,7 @@ uint64_t total_weight(uint n, uint64_t floor_key) {
   return workgroup_total(total);
 }
 
-// What log-probabilities divide by.
+// The divisor of log-probabilities.
 uint64_t total_of(uint64_t from, float highest) {
   uint64_t total = 0;
   for (uint id = thread; id < vocab; id += 256) {

@@ -1,4 +1,4 @@
-// The arithmetic of sampling_math.h, to the bit: every multiply and add is rounded by itself.
+// The arithmetic of sampling_math.h, to the bit: every multiplication and addition is rounded separately.
 
 float mul(float a, float b) {
   precise float r = a * b;

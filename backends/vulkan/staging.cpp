@@ -17,7 +17,7 @@ swy_status make_commands(swy_device& d, Staging& s, swy_error* error) {
   return check(d, d.vk.AllocateCommandBuffers(d.handle, &info, &s.commands), "making a command buffer", error);
 }
 
-// The next one that nobody holds; null: all are held.
+// The next staging memory that is not held; null if all are held.
 template <size_t n>
 Staging* next_of(std::array<Staging, n>& ring, uint32_t& next) {
   for (size_t i = 0; i < n; ++i) {
@@ -28,7 +28,7 @@ Staging* next_of(std::array<Staging, n>& ring, uint32_t& next) {
   return nullptr;
 }
 
-// Its copy will be done without anybody's help, at `done`.
+// Its copy completes without further calls, at `done`.
 swy_status reserve(swy_device& d, uint64_t bytes, Staging*& out, uint64_t& done, swy_error* error) {
   for (;;) {
     {

@@ -1,11 +1,11 @@
-// Stagings of the ring, and how a copy takes one.
+// Staging memory of the ring, and how a copy takes one.
 #pragma once
 
 #include "device.h"
 
 namespace gpu {
 
-// A staging that nobody else touches until this goes out of scope.
+// Staging memory that only the holder touches, until this goes out of scope.
 class Held {
  public:
   Held() = default;
@@ -23,10 +23,10 @@ class Held {
   Staging* staging_ = nullptr;
 };
 
-// Takes a staging for at most StagingRing::kLarge bytes, once the copy that it carried is done, with its command buffer
+// Takes staging memory for at most StagingRing::kLarge bytes, once its previous copy is done, with its command buffer
 // begun. Locks, but not while it waits.
 swy_status take(swy_device& device, uint64_t bytes, Held& out, swy_error* error);
-// Ends its command buffer and puts it behind all before it; `done` says when the copy is.
+// Ends its command buffer and enqueues it; `done` says when the copy is complete.
 swy_status put(swy_device& locked, Staging& staging, swy_error* error);
 
 }  // namespace gpu

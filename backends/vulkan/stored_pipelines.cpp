@@ -35,7 +35,7 @@ class File {
   File& operator=(const File&) = delete;
   ~File() { close(); }
   bool is_open() const { return handle_ >= 0; }
-  // Whole, or not: less than was asked for is a failure.
+  // Reads everything or fails: a short read is a failure.
   bool read(void* to, size_t bytes) const {
     return whole(bytes, [&](size_t at) { return ::read(handle_, static_cast<char*>(to) + at, bytes - at); });
   }
@@ -66,7 +66,7 @@ class File {
   int handle_;
 };
 
-// The folder and those that it lies in, for the user alone. What fails shows when a file is made.
+// Creates the folder and its parents, for the user alone. Failures show when a file is created.
 void make_folders(const std::string& folder) noexcept {
   char path[PATH_MAX];
   if (folder.size() >= sizeof path) return;
@@ -120,7 +120,7 @@ void StoredPipelines::store(const void* data, size_t bytes) noexcept {
   header.hash = hash_of(data, bytes);
   if (header.bytes == loaded_bytes_ && header.hash == loaded_hash_) return;
   make_folders(folder_);
-  // Under another name first: who reads meanwhile finds the old file or the new one, whole.
+  // Written under another name first: other processes find the old file or the new one, whole.
   char fresh[PATH_MAX];
   const int length = std::snprintf(fresh, sizeof fresh, "%s.XXXXXX", file_.c_str());
   if (length < 0 || static_cast<size_t>(length) >= sizeof fresh) return;

@@ -1,8 +1,8 @@
-// Compiled pipelines in a file, from one process to the next: a driver takes seconds for all of them.
+// Compiled pipelines in a file, from one process to the next: a driver takes seconds to compile all of them.
 //
-// The file lies in $XDG_CACHE_HOME/switchyard/vulkan, or the same under ~/.cache, one for each device, driver and
-// version of the plugin. It is written whole or not at all. One that is damaged, foreign or not there, and a folder
-// that cannot be written, cost the time that it would have saved and nothing else.
+// The file is in $XDG_CACHE_HOME/switchyard/vulkan, or under ~/.cache, one for each device, driver and version of the
+// plugin. It is written whole or not at all. If it is damaged, foreign or missing, or the folder cannot be written,
+// only time is lost.
 #pragma once
 
 #include <vector>
@@ -15,24 +15,24 @@ class StoredPipelines {
  public:
   // Of a device. May throw bad_alloc.
   void open(const PhysicalDevice& device, const char* plugin_version);
-  // What was stored, as vkCreatePipelineCache takes it; empty: nothing. May throw bad_alloc.
+  // The stored data, for vkCreatePipelineCache; empty if there is none. May throw bad_alloc.
   std::vector<char> load();
-  // Stores what vkGetPipelineCacheData gave, if it is not what was loaded.
+  // Stores the data of vkGetPipelineCacheData, if it is not the data that was loaded.
   void store(const void* data, size_t bytes) noexcept;
 
  private:
-  // What a file begins with.
+  // The header of a file.
   struct Header {
     char magic[8];
     char plugin_version[32];
     DriverIdentity driver;
     uint32_t reserved;
-    uint64_t bytes, hash;  // of the data behind it
+    uint64_t bytes, hash;  // of the data that follows
   };
   static_assert(sizeof(Header) == 112);  // no padding: it is compared as bytes
 
   Header expected_{};          // but for bytes and hash
-  std::string folder_, file_;  // empty: there is no place for it
+  std::string folder_, file_;  // empty: there is no folder for it
   uint64_t loaded_bytes_ = 0, loaded_hash_ = 0;
 };
 

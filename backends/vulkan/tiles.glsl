@@ -1,17 +1,20 @@
 // Tiles of products: C [kBM, kBN] = A B^T, A of activations, B of weights in any encoding that is readable in pieces.
 //
-// COOPERATIVE: fp16 factors (tiles_prepare.comp makes A's), matrix instructions (tiles_matrix.glsl). Else fp32 by all threads.
+// COOPERATIVE: fp16 factors (tiles_prepare.comp makes A's), matrix instructions (tiles_matrix.glsl). Otherwise fp32 by
+// all threads.
 //
-// The includer gives:
+// The including shader defines:
 //   uint64_t a_row(uint m)      where row m of the tile begins
 //   void find_b_row(uint n)     sets b_data, b_scale, b_offset: where row n of the tile begins, and its first scale
-//   void finish(uint m, uint n, vec4 v, vec4 w)   takes results: columns n .. n + 3 of row m; with kPairs, n counts pairs of
-//                               columns, v is from the first and w from the second of each
+//   void finish(uint m, uint n, vec4 v, vec4 w)   takes results: columns n .. n + 3 of row m; with kPairs, n counts
+//                                                 pairs of columns, v is from the first and w from the second of each
+//                                                 pair
+//
 // Pairs: of every 32 rows of B the first 16 are the first ones of 16 pairs.
 
 uint64_t b_data, b_scale, b_offset;
 
-// Quants are put into the mantissa of a float between 1 and 2.
+// Quants are unpacked into the mantissa of a float between 1 and 2.
 void eight_of_bytes(uint a, uint b, vec2 scale, out vec4 low, out vec4 high) {
   a ^= 0x80808080u;
   b ^= 0x80808080u;
@@ -44,7 +47,7 @@ void eight(uint dtype, uint64_t data, uint i, vec2 scale, out vec4 low, out vec4
   }
 }
 
-// Scale and offset of element k of the row that find_b_row found.
+// Scale and offset of element k of the row set by find_b_row.
 vec2 scale_of(Weight w, uint k) {
   if (w.dtype == F32 || w.dtype == BF16) return vec2(0);
   uint g = k / w.group;

@@ -8,25 +8,25 @@
 
 namespace gpu {
 
-// Rows of activations as the tile shaders take them.
+// Rows of activations in the form of the tile shaders.
 struct Staged {
   Span rows;                   // [rows, width] fp16, or fp32
-  Span scales;                 // fp32 [rows]: what results are multiplied by (fp16)
+  Span scales;                 // fp32 [rows]: factors of the results (fp16)
   uint32_t scales_before = 0;  // bytes from the first scale to the first row
 };
 
 // Room for staged rows in a workspace.
 Staged take_staged(Arena& arena, uint64_t rows, uint64_t width, bool half);
-// Makes them of `x`, by the norm of `p` if it has one. `tiles`: of a sorted mixture, where rows are counted; or no
-// span.
+// Converts `x` into them, with the norm of `p` if it has one. `tiles`: of a sorted mixture, which has the number of
+// rows; or no span.
 swy_status record_staging(const Recording& r, const Projection& p, Span tiles, const Staged& to, uint32_t rows,
                           bool half);
 // Records a projection by tiles; `staged` may be p.x itself in fp32.
 swy_status record_projection_tiles(const Recording& r, const Projection& p, const Staged& staged, uint32_t rows,
                                    bool half);
 
-// Rows of a tile for so many rows and tiles of columns, on matrix instructions: tall ones, unless there are too few of
-// them to go around.
+// Rows of a tile for so many rows and tiles of columns, with matrix instructions: tall tiles, unless there are then too
+// few for the device.
 uint32_t tile_rows(const swy_device& device, uint32_t rows, uint32_t columns);
 
 // Whether tiles can read these weights from `first` on.

@@ -1,12 +1,12 @@
-// Tiles of products by matrix instructions of 16x16x16: C [TILE_M, TILE_N] = A B^T, fp16 factors, fp32 sums. tiles.glsl says
-// what the includer gives.
+// Tiles of products by matrix instructions of 16x16x16: C [TILE_M, TILE_N] = A B^T, fp16 factors, fp32 sums. tiles.glsl
+// says what the including shader defines.
 //
-// A subgroup of 32 lanes has SUB_M x SUB_N of the tile, so that each fragment of A is used SUB_N / 16 times and each of B
-// SUB_M / 16 times. Per step of TILE_K elements all threads copy A and unpack B to shared memory; what the next step
-// brings is asked for before the products, without conditions and without using any of it, so that nothing waits.
+// A subgroup of 32 lanes has SUB_M x SUB_N of the tile, so that each fragment of A is used SUB_N / 16 times and each of
+// B SUB_M / 16 times. Per step of TILE_K elements all threads copy A and unpack B to shared memory. The next step's
+// data is requested before the products, without conditions and without using any of it, so that nothing waits.
 //
-// DOUBLE: two buffers in shared memory and one barrier per step, instead of one and two.
-// EMULATE: plain loads and sums in place of matrices, and 32 threads in a row as a subgroup: judges the indices on any device.
+// DOUBLE: two buffers in shared memory and one barrier per step, instead of one and two. EMULATE: plain loads and sums
+// in place of matrices, and 32 consecutive threads as a subgroup: tests the indices on any device.
 
 const uint kBM = TILE_M, kBN = TILE_N, kBK = TILE_K;
 const uint kFragmentsM = SUB_M / 16, kFragmentsN = SUB_N / 16, kSubgroupsN = kBN / SUB_N;
@@ -25,7 +25,7 @@ shared uvec4 tile[kBuffers * kBuffer > kOut ? kBuffers * kBuffer : kOut];
 layout(buffer_reference, std430, buffer_reference_align = 2) buffer Halves { float16_t at[]; };
 
 #ifdef EMULATE
-#define UNROLL [[dont_unroll]]  // the driver compiles for long what is unrolled
+#define UNROLL [[dont_unroll]]  // the driver takes long to compile unrolled loops
 struct Sums { float at[8]; };      // lane l: row l / 2, columns 8 (l % 2) .. + 7
 struct Factors { uint at; };       // where the rows of 16 elements lie
 #define SUBGROUP (gl_LocalInvocationIndex / 32)
@@ -53,7 +53,7 @@ void store_emulated(Sums s, uint place) {
 #define UNROLL [[unroll]]
 #define Sums fcoopmatNV<32, gl_ScopeSubgroup, 16, 16>
 #define Factors fcoopmatNV<16, gl_ScopeSubgroup, 16, 16>
-layout(constant_id = 15) const uint kSixteen = 16;  // by which matrices.cpp knows the type of second factors
+layout(constant_id = 15) const uint kSixteen = 16;  // lets matrices.cpp recognise the type of second factors
 #define FactorsB fcoopmatNV<16, gl_ScopeSubgroup, 16, kSixteen>
 #define SUBGROUP gl_SubgroupID
 #define LANE gl_SubgroupInvocationID
@@ -70,7 +70,7 @@ layout(constant_id = 15) const uint kSixteen = 16;  // by which matrices.cpp kno
 #define FactorsB Factors
 #endif
 
-// What the next step brings.
+// The next step's data.
 uint64_t from_a[kA], from_b[kB], from_scale[kB], from_offset[kB];
 uvec4 next_a[kA], next_b[kB * 8];
 float16_t next_scale[kB], next_offset[kB];
@@ -93,7 +93,7 @@ void find_rows(Weight w) {
   scale_shift = w.groups > 1 ? findLSB(w.group) : 31;
 }
 
-// Beyond the row the last elements are read again; those of B are made zero when they are unpacked.
+// Past the end of a row the last elements are read again; those of B are set to zero when they are unpacked.
 void ask_for(uint dtype, uint width, uint k0) {
   uint part = gl_LocalInvocationIndex % kParts, k = k0 + 32 * (gl_LocalInvocationIndex % kRowParts);
   uint a_at = 2 * min(k0 + 8 * part, width - 8);
@@ -110,13 +110,13 @@ void ask_for(uint dtype, uint width, uint k0) {
   }
 }
 
-// Elements in the order 0 4 1 5 2 6 3 7, as tiles_prepare.comp has them.
+// Elements in the order 0 4 1 5 2 6 3 7, as tiles_prepare.comp writes them.
 uvec4 pack_eight(vec4 low, vec4 high) {
   return uvec4(packHalf2x16(vec2(low.x, high.x)), packHalf2x16(vec2(low.y, high.y)), packHalf2x16(vec2(low.z, high.z)),
                packHalf2x16(vec2(low.w, high.w)));
 }
 
-// Two quants of 4 bits are put into the mantissas of two halves: 1024 + q, or with the high nibbles 1024 + 16 q.
+// Two quants of 4 bits are unpacked into the mantissas of two halves: 1024 + q, or with the high nibbles 1024 + 16 q.
 uvec4 eight_nibbles(uint dtype, uint q, f16vec2 scale, f16vec2 offset) {
   f16vec2 v[4], zero = f16vec2(dtype == I4 ? 1032.0 : 1024.0), zero16 = f16vec2(dtype == I4 ? -72.0 : -64.0);
   UNROLL for (uint i = 0; i < 2; ++i) {

@@ -1,7 +1,8 @@
-// Rows of activations as the tile shaders take them: normed if asked for (x * rsqrt(mean(x^2) + eps) * (bias + w)).
+// Rows of activations in the form of the tile shaders, normed if requested (x * rsqrt(mean(x^2) + eps) * (bias + w)).
 //
-// HALF: fp16, each row times a power of two that brings its largest element to [2^10, 2^11), so that nothing overflows; the
-// inverse goes to `scales`; of every eight elements in the order 0 4 1 5 2 6 3 7, in which quants are unpacked. Else fp32. A workgroup per row.
+// HALF: fp16, each row times a power of two that brings its largest element to [2^10, 2^11), so that nothing overflows.
+// The inverse goes to `scales`. Every eight elements are in the order 0 4 1 5 2 6 3 7, in which quants are unpacked.
+// Otherwise fp32. A workgroup per row.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -10,7 +11,7 @@
 layout(local_size_x = 256) in;
 layout(constant_id = 0) const uint kNormType = 0;  // 0: no norm
 layout(push_constant, std430) uniform Push {
-  uint64_t x, norm, to, scales, tiles, step;  // tiles: of a sorted mixture, which says how many rows there are; or 0
+  uint64_t x, norm, to, scales, tiles, step;  // tiles: of a sorted mixture, with the number of rows; or 0
   uint width, domain;
   float eps, bias;
 };

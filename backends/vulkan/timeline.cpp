@@ -1,4 +1,4 @@
-// Timelines: numbers on the host that go with the progress of the device's queue.
+// Timelines: numbers on the host that correspond to the progress of the device's queue.
 #include <chrono>
 #include <memory>
 #include <thread>
@@ -11,7 +11,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Drops the marks that were reached. The timeline's mutex is held.
+// Drops the marks that were reached. The caller holds the timeline's mutex.
 void advance(swy_timeline& t, uint64_t progress) {
   while (t.count != 0 && t.marks[t.first].progress <= progress) {
     t.reached = t.marks[t.first].value;
@@ -31,7 +31,7 @@ swy_status raise(swy_timeline& t, uint64_t value, uint64_t progress, swy_error* 
   return SWY_OK;
 }
 
-// The progress that goes with a value; 0: it was reached; UINT64_MAX: nobody has asked for it yet.
+// The progress of a value; 0: it was reached; UINT64_MAX: it has not been requested yet.
 uint64_t promised(swy_timeline& t, uint64_t value) {
   const std::lock_guard lock(t.mutex);
   if (t.reached >= value) return 0;
@@ -65,7 +65,7 @@ void timeline_free(swy_device* device, swy_timeline* timeline) {
     const std::lock_guard lock(device->mutex);
     device->staging.for_each([&](Staging& s) {
       if (s.to == nullptr || s.timeline != timeline) return;
-      s.to = nullptr;  // nobody will ask for it
+      s.to = nullptr;  // it will not be requested any more
       --device->staging.arrivals;
     });
   }

@@ -1,8 +1,8 @@
 // Products of rows of weights with a few rows of activations, 16 bytes of a weight at a time.
 //
-// A workgroup stages kM rows of activations in shared memory. A subgroup takes kR rows of a weight; its lanes walk along
-// them, kU pieces of 16 bytes each at a time. Quants are put into the mantissa of a float between 1 and 2 by two
-// instructions, and what that adds is taken away by the sum of the activations of each piece.
+// A workgroup stages kM rows of activations in shared memory. A subgroup has kR rows of a weight; its lanes walk along
+// them, kU pieces of 16 bytes each at a time. Two instructions unpack a quant into the mantissa of a float between 1
+// and 2; the constant that this adds is subtracted by means of the sum of each piece's activations.
 #ifndef SWITCHYARD_VECTOR_GLSL_
 #define SWITCHYARD_VECTOR_GLSL_
 
@@ -27,7 +27,7 @@ shared uvec4 dot_nibbles[kDotRows * (kForms & 1) * 4 * kBlocks + 1];
 shared uvec4 dot_whole[kDotRows * (kForms >> 1 & 1) * 4 * kBlocks + 1];
 shared vec2 dot_scale[kDotRows * kBlocks + 1];  // scale, and the integers' sum
 
-// Four elements as integers, and in `scale` what makes them whole again, the same for 8 neighbouring lanes.
+// Four elements as integers, and in `scale` the factor that restores them, the same for 8 neighbouring lanes.
 ivec4 as_integers(vec4 v, out float scale) {
   float most = max(max(abs(v.x), abs(v.y)), max(abs(v.z), abs(v.w)));
   [[unroll]] for (uint x = 1; x < 8; x *= 2) most = max(most, subgroupShuffleXor(most, x));
@@ -93,7 +93,7 @@ shared float staged_sum[kFloatRows * kBlocks * 2 + 1];  // of 16 elements each
 
 uint staged_at(uint m, uint e4) { return m * kSlots + (e4 & 7) * (kBlocks + 1) + (e4 >> 3); }
 
-// Stores vector e4 of row m, whose products are multiplied by `factor`. Neighbouring lanes store neighbouring vectors.
+// Stores vector e4 of row m; its products are multiplied by `factor`. Neighbouring lanes store neighbouring vectors.
 void stage(uint m, uint e4, vec4 v, float factor) {
 #ifdef DOT8
   if ((kForms & 3) != 0) stage_integers(m, e4, v, factor);
@@ -113,7 +113,7 @@ float vector_acc[kR * kM];
 #define MORE_HELD 0
 #endif
 const uint kHeldPieces = kR * kU + MORE_HELD;
-uvec4 held[kHeldPieces];  // pieces that were asked for
+uvec4 held[kHeldPieces];  // pieces that were requested
 uint held_scale[kHeldPieces], held_offset[kHeldPieces];  // words with their fp16 scales and offsets
 uint held_upper = 0;      // bit u kR + r: the scale is the upper half of its word; 16 bits on, the offset
 
@@ -136,8 +136,8 @@ vec4 unpack(uint dtype, uvec4 w, uint j) {
   return uintBitsToFloat((at & 0x780000u) | 0x3f800000u);
 }
 
-// Scale and offset of what is held at `at`. Words stay as they were read until here: a conversion when they are asked for
-// would wait for them.
+// Scale and offset of the data held at `at`. Words are converted here and not when they are requested, since a
+// conversion waits for its load.
 vec2 held_pair(uint dtype, uint at, bool there) {
   if (dtype == F32 || dtype == BF16) return vec2(there ? 1.0 : 0.0, 0.0);
   float scale = unpackHalf2x16((held_upper >> at & 1) != 0 ? held_scale[at] >> 16 : held_scale[at]).x;

@@ -2,7 +2,7 @@
 #ifndef SWITCHYARD_WEIGHTS_GLSL_
 #define SWITCHYARD_WEIGHTS_GLSL_
 
-// `form` is what operands.h calls so: dtype | group << 8; a group of 0 is the whole row.
+// `form`, as in operands.h: dtype | group << 8; a group of 0 is the whole row.
 uint form_dtype(uint form) { return form & 0xffu; }
 uint form_group(uint form, uint width) { return form >> 8 == 0 ? width : form >> 8; }
 
@@ -41,7 +41,7 @@ float plain_at(uint64_t data, uint dtype, uint i) {
   return dtype == F32 ? Floats(data).at[i] : bf16_bits(half_word_at(data + 2 * uint64_t(i)));
 }
 
-// Four elements of a plain array, of the 16 or 8 bytes that they are stored in.
+// Four elements of a plain array, from their 16 or 8 bytes.
 vec4 four_of_plain(uvec4 w, uint dtype) {
   return uintBitsToFloat(dtype == F32 ? w : uvec4(w.x << 16, w.x & 0xffff0000u, w.y << 16, w.y & 0xffff0000u));
 }
