@@ -234,7 +234,7 @@ TEST(BenchCommand, UnknownNamesListTheKnown) {
   refused({"--metrics", "speed"}, "prefill");
   refused({"--backends", "reference,warp"}, "there is no backend 'warp'; found: ");
   refused({"--backends", "relative/x.so"}, "absolute path");
-  refused({"--backends", "reference", "--ab", "reference", "reference"}, "--backends and --ab");
+  refused({"--backends", "reference", "--ab", "reference", "reference"}, "give either --backends or --ab");
   refused({"--quant", "i3", "-m", "synth:x"}, "choose bf16, i8, i4 or i4a");
   refused({"--sampling", "gpu"}, "--sampling is 'gpu'");
   refused({"--prefill", "100", "--ctx", "64"}, "--prefill 100 does not fit the context of 64; --ctx raises it");

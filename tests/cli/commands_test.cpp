@@ -279,7 +279,7 @@ TEST(Diverge, ComparesTwoWaysOfComputing) {
               HasSubstr("2 of 2 prompts differ within 6 tokens; the median agrees for 0"));
   const Ran ran = run_program(with({"--against-model", "synth:" + kTiny + "half-rotary/config.json,vocab=64"}));
   EXPECT_EQ(ran.exit, 2);
-  EXPECT_THAT(ran.err, HasSubstr("has another vocabulary"));
+  EXPECT_THAT(ran.err, HasSubstr("has a different vocabulary"));
 }
 
 TEST(Experts, AreCountedPerLayer) {

@@ -218,7 +218,7 @@ std::vector<Case> failures() {
        {"run", "-m", "{wordless.swy}", "hi"},
        1,
        {"this model has no tokenizer; give token ids to switchyard logits instead"}},
-      {"ChatWithoutTokenizer", {"chat", "-m", "{wordless.swy}"}, 1, {"this program has no tokenizer"}},
+      {"ChatWithoutTokenizer", {"chat", "-m", "{wordless.swy}"}, 1, {"this model has no tokenizer"}},
       {"UnknownBackend", {"run", "--backend", "nosuch", "hi"}, 1, {"there is no backend 'nosuch'; found: "}},
       {"UnknownBackendInAList", {"plan", "--backend", "reference,nosuch"}, 1, {"there is no backend 'nosuch'"}},
       {"NoSuchDevice", {"run", "--backend", "reference:7", "hi"}, 1, {"there is no reference:7"}},
