@@ -6,7 +6,8 @@
 
 namespace switchyard {
 
-// Those that this process was allowed when first asked, one per core before their siblings (hyperthreads).
+// The processors that this process was allowed to use when first asked: one per core, then their siblings
+// (hyperthreads).
 const std::vector<uint32_t>& allowed_processors();
 
 // Keeps the calling thread, and threads that it starts later, on one processor. False where the system refuses.

@@ -1,4 +1,4 @@
-// Os: everything that core asks of the operating system, behind one replaceable seam, so that tests can make any of it
+// Os: every use of the operating system in core, behind one replaceable interface, so that tests can make any of it
 // fail. All entries are thread-safe.
 #pragma once
 
@@ -28,7 +28,7 @@ class MappedFile {
   virtual void release(size_t offset, size_t size) const = 0;
 };
 
-// A file being written. Destroying it without `commit` deletes what was written.
+// A file being written. Destroying it without `commit` deletes the written data.
 class OutputFile {
  public:
   virtual ~OutputFile() = default;

@@ -8,7 +8,7 @@
 
 namespace switchyard {
 
-// What Os::create of the real system does.
+// Implements Os::create for the real system.
 Result<std::unique_ptr<OutputFile>> create_output_file(const std::string& path);
 
 // Deletes the temporary files of outputs that were not committed. Async-signal-safe: for handlers of signals that end

@@ -14,7 +14,7 @@
 
 namespace switchyard {
 
-// What the team has done while it was watched.
+// Counts of the team's work since counting was switched on.
 struct TeamCounts {
   uint64_t runs = 0, barriers = 0;
   uint64_t waited_ns = 0;  // by member 0, in barriers and for the end of runs
@@ -31,8 +31,8 @@ class ThreadPool {
   // [no-alloc] One run at a time. `fn` must not throw, nor call run.
   void run(swy_team_fn fn, void* arg);
 
-  // Keeps each member on a processor of its own, the caller of this among them. False, and nothing done, when there are
-  // fewer processors than members. Not while a run is live.
+  // Binds each member to its own processor, the caller of this function among them. Does nothing and returns false if
+  // there are fewer processors than members. Must not be called while a run is live.
   bool pin();
 
   // Counts into `counts` until it is set to NULL. Not while a run is live.

@@ -11,7 +11,7 @@
 namespace switchyard {
 namespace {
 
-// A buffer for what a plugin has to say.
+// A buffer for a plugin's message.
 struct Answer {
   std::array<char, 512> text{};
   swy_error error{sizeof(swy_error), static_cast<uint32_t>(text.size()), text.data(), 0, 0};
@@ -28,7 +28,7 @@ std::string flaw(swy_status status, uint32_t accepted, size_t count, double cost
   return {};
 }
 
-// The first value that an operation before the last makes and that is kept; null: there is none.
+// The first kept value that an operation before the last produces; null if there is none.
 const GraphValue* kept_inside(const Graph& graph, std::span<const GraphOp> ops, const std::vector<uint32_t>& kept) {
   for (const GraphOp& op : ops.first(ops.size() - 1)) {
     for (const uint32_t v : op.outputs) {
@@ -38,7 +38,7 @@ const GraphValue* kept_inside(const Graph& graph, std::span<const GraphOp> ops, 
   return nullptr;
 }
 
-// Why the device does not take what it has claimed, now that it is told how values flow; empty: it does.
+// Why the device refuses the range that it claimed, now that it knows how values flow; empty if it accepts.
 std::string refusal(const Graph& graph, std::span<const GraphOp> ops, const std::vector<uint32_t>& kept,
                     const swy_bucket& bucket, const PlanDevice& device) {
   const swy_range& range = *device.range();

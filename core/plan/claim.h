@@ -8,8 +8,8 @@
 
 namespace switchyard {
 
-// Asks a device that offers ranges for one of the graph's operations from the one at `begin`, of which it is `offered`
-// as many as follow each other; returns how many it takes, 0 for none, and fills what it `said`.
+// Offers a device with ranges the operations from `begin` on, up to `offered` consecutive ones. Returns how many it
+// takes, 0 for none; its answer goes to `said`.
 uint32_t claim_range(const Graph& graph, size_t begin, std::span<const swy_op* const> offered, const swy_bucket& bucket,
                      const PlanDevice& device, Considered& said);
 

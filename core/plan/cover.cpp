@@ -49,8 +49,8 @@ class Chooser {
   const GraphOp& op(size_t i) const { return cover_.graph.ops[i]; }
   std::vector<Considered>& considered(size_t i) { return cover_.decisions[i].considered; }
 
-  // Which devices run ops[i] alone: that of its state; under an ordered policy the first that can; else all that can,
-  // the last resort only when it is alone.
+  // Which devices run ops[i] alone: that of its state; with an ordered policy the first that can; otherwise all that
+  // can, the last resort only if no other can.
   void allow(size_t i) {
     std::vector<uint32_t> able = devices_for(cover_.graph, op(i), devices_, policy_, matcher_, considered(i));
     if (!op(i).states.empty()) {
@@ -67,8 +67,8 @@ class Chooser {
     return !policy_.ordered && devices_[device].backend == policy_.last_resort;
   }
 
-  // Whether a device may run ops[i] as a part of something larger, though it may be unable to run it alone: it stands
-  // no later in the list than the device that would run it alone, and a state stays where it is.
+  // Whether a device may run ops[i] as part of something larger, even if it cannot run it alone. It must not come later
+  // in the list than the device that would run it alone, and states must not move.
   bool may_join(size_t i, uint32_t device) const {
     if (!op(i).states.empty()) return state_device_[op(i).states[0]] == device;
     const std::vector<uint32_t>& alone = allowed_[i];
@@ -175,7 +175,8 @@ class Chooser {
     }
   }
 
-  // What ranges are offered. A stretch is told the same of an operation wherever it begins, so that all is made once.
+  // The operations offered for ranges. An operation's description is the same wherever a range begins, so each is made
+  // once.
   void offer_ranges() {
     const auto has_ranges = [](const PlanDevice& d) { return d.range() != nullptr; };
     if (std::none_of(devices_.begin(), devices_.end(), has_ranges)) return;
@@ -185,8 +186,8 @@ class Chooser {
     }
     claimable_.assign(devices_.size(), std::vector<size_t>(op_count_ + 1));
     for (size_t i = op_count_; i-- > 0;) {
-      // A range ends before the head, since a mask may arrive there, and before what --variant wants run by a kernel of
-      // its own.
+      // A range ends before the head, since a mask may arrive there, and before an operation that --variant assigns to
+      // a kernel.
       if (op(i).id == SWY_OP_LM_HEAD || !kept_apart(i, 1).empty()) continue;
       for (uint32_t d = 0; d < devices_.size(); ++d) {
         if (devices_[d].range() != nullptr && may_join(i, d)) claimable_[d][i] = claimable_[d][i + 1] + 1;
@@ -228,7 +229,7 @@ class Chooser {
       n.op.weights.insert(n.op.weights.end(), op(k).weights.begin(), op(k).weights.end());
       n.op.states.insert(n.op.states.end(), op(k).states.begin(), op(k).states.end());
     }
-    n.op.outputs = made;  // all bound, though only those that are kept must be written
+    n.op.outputs = made;  // all are bound, though only kept ones must be written
     n.range_kept = kept_values(cover_.graph, i, count);
     c.nodes.push_back(std::move(n));
     return c;

@@ -32,8 +32,8 @@ Result<Cover> cover_graph(const Graph& graph, const std::vector<PlanDevice>& dev
                           const std::vector<VariantRule>& variants, const std::vector<uint32_t>& state_device,
                           const swy_bucket& bucket);
 
-// The devices that can run `op` by themselves, composite or decomposed, best first under the policy: in its order, or
-// by cost with the last resort behind all others. Leaves `graph` as it was, but needs it for temporaries.
+// The devices that can run `op` alone, composite or decomposed, best first: in the policy's order, or by cost with the
+// last resort at the end. Leaves `graph` as it was, but needs it for temporaries.
 std::vector<uint32_t> devices_for(Graph& graph, const GraphOp& op, const std::vector<PlanDevice>& devices,
                                   const PlanPolicy& policy, const Matcher& matcher,
                                   std::vector<Considered>& considered);

@@ -63,7 +63,7 @@ class Emitter {
     const auto known = casts_.find(value);
     if (known != casts_.end()) return known->second;
     const uint32_t to = add_value(value, dtype);
-    // On the side of a copy that makes the copy small; else wherever there is a kernel.
+    // On the side of a copy where the cast makes the copy smaller; otherwise on any device with a cast kernel.
     const uint32_t origin = home_.at(value);
     std::vector<uint32_t> makers = {origin, device};
     if (dtype == SWY_F32) std::swap(makers[0], makers[1]);
@@ -110,8 +110,8 @@ class Emitter {
     return true;
   }
 
-  // The types in which a node takes its inputs. A kernel that takes a value as it is gets it so; otherwise the kernel's
-  // answer to the program's types holds, and a range is always claimed in those.
+  // The types in which a node takes its inputs. A kernel that accepts a value's type gets the value as it is; otherwise
+  // the kernel's choice for the program's type holds. A range is always claimed with the program's types.
   std::vector<swy_dtype> wanted(const PlanNode& node) const {
     std::vector<swy_dtype> types;
     if (node.kernel == nullptr) {
@@ -137,7 +137,7 @@ class Emitter {
         std::replace(op.inputs.begin(), op.inputs.end(), program_value, uint32_t{node.op.inputs[i]});
       }
     }
-    std::vector<std::pair<uint32_t, uint32_t>> results;  // what the kernel makes → the result in the program's type
+    std::vector<std::pair<uint32_t, uint32_t>> results;  // the kernel's output → the result in the program's type
     if (node.kernel != nullptr) {
       OpView view(plan_.graph, node.op, plan_.bucket);
       set_kernel_dtypes(*node.kernel, view);
@@ -221,7 +221,7 @@ class Emitter {
     }
   }
 
-  // A list follows the earlier lists of its device by itself; everything else that it reads is waited for.
+  // A list runs after the earlier lists of its device anyway; for everything else that it reads it waits.
   void connect_segments() {
     auto& segments = plan_.segments;
     std::map<std::pair<uint32_t, uint32_t>, uint32_t> writer;  // (value, device) → segment
@@ -247,7 +247,7 @@ class Emitter {
   const std::vector<PlanDevice>& devices_;
   const Matcher& matcher_;
   Plan& plan_;
-  size_t decision_ = 0;                           // whose node is being emitted
+  size_t decision_ = 0;                           // of the node being emitted
   bool head_ = false;                             // the head has begun
   std::vector<swy_dtype> declared_;               // per value: the type in the program
   std::map<uint32_t, uint32_t> home_;             // value → the device that makes it

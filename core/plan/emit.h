@@ -9,7 +9,7 @@ namespace switchyard {
 // Fills plan.graph, nodes and segments. Errors: unsupported, when a cast is needed that no device offers.
 Status emit_nodes(Cover cover, const std::vector<PlanDevice>& devices, const Matcher& matcher, Plan& plan);
 
-// Fills plan.placements, workspace_offset and arena_bytes: values whose lives do not meet share memory.
+// Fills plan.placements, workspace_offset and arena_bytes: values that are not alive at the same time share memory.
 Status place_values(const std::vector<PlanDevice>& devices, Plan& plan);
 
 }  // namespace switchyard

@@ -28,7 +28,7 @@ Result<std::unique_ptr<Executable>> Executable::record(Plan plan, const std::vec
   return e;
 }
 
-// One for every device that runs ahead of the host and that somebody waits for.
+// One timeline for every asynchronous device that another waits for.
 Status Executable::create_timelines() {
   timelines_.assign(devices_.size(), nullptr);
   timeline_values_.assign(devices_.size(), 0);
@@ -85,7 +85,7 @@ Status Executable::record_node(uint32_t index, swy_list* list) {
     }
     return {};
   };
-  // Binds one operation, whose i-th weight is in layouts[i].
+  // Binds one operation; its i-th weight is in layouts[i].
   struct Bound {
     std::vector<swy_binding> inputs, weights, states, outputs;
     swy_bindings view{};
@@ -137,7 +137,7 @@ Status Executable::copy(const Recorded& r, SubmitCounts* counts) {
   const auto source = static_cast<uint32_t>(node.copy_from);
   for (const uint32_t w : r.segment.waits) {
     swy_timeline* timeline = recorded_[w].segment.copy ? nullptr : timelines_[recorded_[w].segment.device];
-    if (timeline == nullptr) continue;  // copies are done, and so is a synchronous device; else `read` waits
+    if (timeline == nullptr) continue;  // a synchronous device or a copy is done; otherwise `read` waits
     PluginError e;
     const PluginTime inside(counts, true);
     SWY_TRY(e.status(devices_[source].api->timeline_wait(timeline, recorded_[w].reached, UINT64_MAX, e.get()),
@@ -195,7 +195,7 @@ Status Executable::submit(bool head, const StepWatch& watch) {
   return {};
 }
 
-// A value that was copied stands on several devices; the one that made it comes first in node order.
+// A value that was copied is on several devices; the node that produced it comes first in order.
 void Executable::find_results() {
   for (const uint32_t value : plan_.graph.results) {
     for (const PlanNode& n : plan_.nodes) {

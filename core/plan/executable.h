@@ -12,7 +12,7 @@
 
 namespace switchyard {
 
-// What recording binds besides the plan's own values. The memory outlives the executable.
+// Memory that recording binds in addition to the plan's own values. It outlives the executable.
 struct ExecutableInputs {
   // A weight (by index in the graph) on a device in a layout.
   std::function<Result<swy_binding>(uint32_t weight, uint32_t device, uint32_t layout)> weight;
@@ -30,7 +30,7 @@ class Executable {
   Executable(const Executable&) = delete;
   Executable& operator=(const Executable&) = delete;
 
-  // Submits the lists of one part of the step: everything up to a head that has lists of its own, or that head. On
+  // Submits the lists of one part of the step: everything up to a head that has its own lists, or that head. On
   // synchronous devices the work is done on return; on others `read` waits for it. [device-serial, no-alloc]
   Status submit(bool head, const StepWatch& watch = {});
 

@@ -1,4 +1,4 @@
-// Graph: a function of a program as the scheduler sees it. Operations stand in an order in which they can run; every
+// Graph: a function of a program as the scheduler sees it. Operations are in an order in which they can run; every
 // operand is an index into the graph's lists.
 #pragma once
 
@@ -28,7 +28,7 @@ struct GraphOp {
   std::vector<std::byte> attrs;
   std::vector<uint32_t> inputs, weights, states, outputs;
 
-  // What is absent (of an older revision) is 0.
+  // Attributes that an older revision lacks are 0.
   template <class Attrs>
   Attrs attrs_as() const {
     Attrs a{};
@@ -72,7 +72,7 @@ class OpView {
   // Descriptions of the activations, to set the types that a kernel wants.
   std::vector<swy_tensor>& inputs() { return inputs_; }
   std::vector<swy_tensor>& outputs() { return outputs_; }
-  // The layout of each weight, once kernels have said which they want.
+  // The layout of each weight, once kernels have chosen it.
   void set_layouts(const uint32_t* layouts);
 
  private:

@@ -44,8 +44,8 @@ Matcher::Matcher(const std::vector<PlanDevice>& devices, const std::vector<Varia
   for (const PlanDevice& d : devices) tuned_.push_back(tuning->find(d));
 }
 
-// The kernel that was measured to be the fastest; equal ones as estimated. What one of them lacks decides for none, and
-// a kernel whose results repeat gives way to none whose do not.
+// The kernel that was measured to be fastest; equal ones as estimated. If one of them was not measured, estimates
+// decide. A kernel whose results repeat is never replaced by one whose results do not.
 void Matcher::choose_tuned(const Graph& graph, const GraphOp& op, uint32_t device, std::span<Considered> answers,
                            Match& best) const {
   const TunedDevice* tuned = tuned_.empty() ? nullptr : tuned_[device];

@@ -22,8 +22,8 @@ class Matcher {
   Matcher(const std::vector<PlanDevice>& devices, const std::vector<VariantRule>& variants, const swy_bucket& bucket,
           const Tuning* tuning = nullptr);
 
-  // The cheapest kernel of a device for `op`, as measured where all that can were, else as estimated; every answer is
-  // appended to `considered`, described by `as`.
+  // The cheapest kernel of a device for `op`: as measured if all candidates were, otherwise as estimated. Every answer
+  // is appended to `considered`, with the description `as`.
   std::optional<Match> best(const Graph& graph, const GraphOp& op, uint32_t device, const std::string& as,
                             std::vector<Considered>& considered) const;
 
@@ -52,10 +52,10 @@ class Matcher {
 // NULL: the device announces no kernel of that name for `op`.
 const swy_kernel* kernel_named(const PlanDevice& device, swy_op_id op, const std::string& name);
 
-// The type in which a kernel takes or gives an activation that the program declares as `declared`: that type if the
-// mask allows it (an empty mask allows all), else the other one.
+// The type in which a kernel takes or produces an activation that the program declares as `declared`: that type if the
+// mask allows it (an empty mask allows all), otherwise the other one.
 swy_dtype preferred_dtype(swy_dtype declared, uint32_t mask);
-// Sets the view's activation types to what the kernel wants.
+// Sets the view's activation types to those of the kernel.
 void set_kernel_dtypes(const swy_kernel& kernel, OpView& view);
 
 }  // namespace switchyard

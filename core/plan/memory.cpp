@@ -39,7 +39,7 @@ std::vector<Life> lives_of(const Plan& plan) {
   return lives;
 }
 
-// Largest first, each at the lowest offset where it meets no block that is alive at the same time.
+// Largest first, each at the lowest offset where it overlaps no block that is alive at the same time.
 void pack(std::vector<Life*> lives, uint64_t alignment, uint64_t& arena) {
   std::stable_sort(lives.begin(), lives.end(), [](const Life* a, const Life* b) { return a->bytes > b->bytes; });
   std::vector<const Life*> placed;  // by offset

@@ -1,4 +1,4 @@
-// Observers of steps: who wants to know what ran when, and what was submitted. With none, steps pay nothing for them.
+// Observers of steps: told what ran when, and what was submitted. Without observers, steps cost nothing extra.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace switchyard {
 struct Plan;
 struct PlanSegment;
 
-// What was submitted while it was watched.
+// Counts of submissions while it was installed.
 struct SubmitCounts {
   uint64_t lists = 0;
   uint64_t cpu_ns = 0;   // processor time of the submitting thread inside the plugins, waiting included

@@ -9,7 +9,7 @@
 namespace switchyard {
 
 // The fused composite of ops[i] and ops[i + 1], if ops.h has one and the graph allows it: a value between the two that
-// somebody else reads must be an output of the fused form.
+// is also read elsewhere must be an output of the fused form.
 std::optional<GraphOp> fuse(const Graph& graph, size_t i);
 
 // The primitives of `op`, with new temporaries appended to `graph`; empty if it has no decomposition.

@@ -11,7 +11,7 @@
 namespace switchyard {
 namespace {
 
-// Every bucket that a step within the pool can have, as far as operations on states can tell them apart.
+// Every bucket that a step within the pool can have, as far as operations on states can distinguish them.
 std::vector<swy_bucket> buckets_of(const swy_bucket& pool, uint32_t max_rows) {
   std::vector<uint32_t> contexts;
   for (uint32_t c = std::min(kSmallestContextBucket, pool.context); c < pool.context;
@@ -67,14 +67,14 @@ Result<uint32_t> state_home(Graph& graph, const std::vector<const GraphOp*>& ops
   std::string reasons;
   for (const Considered& c : considered) {
     const std::string reason = fmt::format("{}{}{}: {}", c.device, c.kernel.empty() ? "" : " ", c.kernel, c.reason);
-    if (c.accepted || reasons.find(reason) != std::string::npos) continue;  // another step size said it, too
+    if (c.accepted || reasons.find(reason) != std::string::npos) continue;  // another step size gave the same reason
     reasons += (reasons.empty() ? "" : "; ") + reason;
   }
   return error(Code::unsupported, "no chosen backend can run {} ({}) in every step size: {}", op->name, op_name(op->id),
                reasons.empty() ? "no device" : reasons);
 }
 
-// The operations that touch each state, those of states that share an operation together.
+// The operations on each state; states that share an operation are grouped.
 std::vector<std::vector<const GraphOp*>> ops_by_state(const Graph& graph) {
   std::vector<uint32_t> group(graph.states.size());
   for (uint32_t s = 0; s < group.size(); ++s) group[s] = s;
@@ -109,7 +109,7 @@ Status check_variant(const VariantRule& rule, const std::vector<PlanDevice>& dev
                rule.forbid ? "!" : "", rule.kernel, rule.op, known.empty() ? "none" : known);
 }
 
-// The graph that makes `results`: an operation of the head that nobody asked for is left out.
+// The graph that produces `results`: operations of the head that these do not need are left out.
 Graph graph_for(Graph graph, std::span<const uint32_t> results) {
   std::vector<bool> wanted(graph.values.size());
   for (const uint32_t v : results) wanted[v] = true;

@@ -40,7 +40,7 @@ struct StepCounts {
 // The smallest bucket of the pool that takes such a step.
 swy_bucket bucket_of(const StepCounts& counts, const swy_bucket& pool, uint32_t max_rows);
 
-// What one kernel answered for one operation.
+// One kernel's answer for one operation.
 struct Considered {
   std::string device;
   std::string kernel;
@@ -57,11 +57,11 @@ struct PlanNode {
   uint32_t device = 0;
   const swy_kernel* kernel = nullptr;
   swy_prepared prepared{};
-  bool head = false;   // makes logits, or what is sampled from them
+  bool head = false;   // produces logits, or samples from them
   int copy_from = -1;  // device that a copy reads from
   // A range: the operations that it covers; `op` then lists what crosses its border.
   std::vector<GraphOp> range_ops;
-  std::vector<uint32_t> range_kept;  // what they make and others read
+  std::vector<uint32_t> range_kept;  // values that they produce and others read
   std::vector<uint32_t> range_layouts;
   double cost_us = 0;
   std::string source;  // of the choice between kernels: "estimate", "tuned 2026-11-21", "forced"; of a range "claimed"
@@ -91,12 +91,12 @@ struct PlanSegment {
   uint32_t device = 0;          // of a copy: the one that it writes to
   bool head = false;            // belongs to a head that is submitted apart
   bool copy = false;
-  std::vector<uint32_t> waits = {};  // earlier segments that it reads from, other than lists of its own device
+  std::vector<uint32_t> waits = {};  // earlier segments that it reads from, except lists of its own device
   bool signals = false;              // a later segment waits for it
 };
 
-// Whether a step's head is in the lists of what is in front of it, or in lists of its own: those of a step whose masks
-// the host makes meanwhile, or that leaves its head out.
+// Whether a step's head is in the same lists as the operations before it, or in lists of its own. The latter is for
+// steps whose masks the host makes meanwhile, and for steps without the head.
 enum class HeadLists { joined, apart };
 
 struct Plan {
@@ -120,14 +120,15 @@ struct Plan {
 
 class Planner {
  public:
-  // Fixes the device of every state: one that runs all operations on it in every bucket up to `max_rows` rows and the
+  // Chooses the device of every state: one that runs all operations on it in every bucket up to `max_rows` rows and the
   // pool's context and sequences. `pool` gives the pool's pages, slots and page size, too. Errors: usage, for a variant
-  // that no device has; unsupported, naming the operation and what each device said.
+  // that no device has; unsupported, with the operation and each device's answer.
   static Result<Planner> create(Graph graph, std::vector<PlanDevice> devices, PlanPolicy policy,
                                 std::vector<VariantRule> variants, const swy_bucket& pool, uint32_t max_rows);
 
-  // [thread-safe] A plan for steps within `bucket` that makes `results`, some of the graph's. Of the head of a step
-  // (logits and what is sampled from them) it has no more than they need; with no sampled rows they name no sample.
+  // [thread-safe] A plan for steps within `bucket` that produces `results`, a subset of the graph's. It contains only
+  // the operations of the head (logits and sampling) that these need. Steps without sampled rows must not ask for
+  // samples.
   Result<Plan> plan(const swy_bucket& bucket, std::span<const uint32_t> results,
                     HeadLists head_lists = HeadLists::joined) const;
   // All results that a step of this bucket can have.

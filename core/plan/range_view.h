@@ -1,4 +1,4 @@
-// The operations of a range (swy.range/1) as a backend is told of them.
+// The operations of a range (swy.range/1) as a backend sees them.
 #pragma once
 
 #include <memory>
@@ -10,11 +10,11 @@
 
 namespace switchyard {
 
-// Of what `count` operations of a graph from the one at `begin` make: what others, or the host, read.
+// The values produced by `count` operations from `begin` on that are read by other operations or the host.
 std::vector<uint32_t> kept_values(const Graph& graph, size_t begin, size_t count);
 
-// Operations in a row, and how values flow between them. `kept`: what others read. Neither copied nor moved, since its
-// tables point into it.
+// Consecutive operations, and how values flow between them. `kept`: values that are read elsewhere. Neither copied nor
+// moved, since its tables point into it.
 class RangeView {
  public:
   RangeView(const Graph& graph, std::span<const GraphOp> ops, const swy_bucket& bucket,

@@ -23,7 +23,7 @@ struct Cell {
 
 std::vector<const Choice*> best_way(const std::vector<std::vector<Choice>>& by_begin, size_t devices,
                                     const std::function<double(size_t)>& hop_us) {
-  // By operations covered and device of the last node; `devices` stands for "nowhere yet".
+  // By operations covered and device of the last node; `devices` means "no device yet".
   const size_t ops = by_begin.size();
   std::vector<Cell> cells((ops + 1) * (devices + 1));
   const auto at = [&](size_t i, size_t d) -> Cell& { return cells[i * (devices + 1) + d]; };

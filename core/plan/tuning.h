@@ -1,9 +1,9 @@
-// Tuning: what kernels were measured to cost on the devices of this machine, which decides between the kernels that one
-// device has for an operation. What is fused, and which device runs what, stays as the backends' estimates say, and so
-// does every choice with --deterministic: measuring may not change a session's bits there.
+// Tuning: measured costs of kernels on the devices of this machine. They decide between the kernels that one device has
+// for an operation. What is fused and which device runs what is decided by the backends' estimates, and so is every
+// choice with --deterministic, where measurements must not change a session's bits.
 //
-// `switchyard tune` writes the file. One device's part of it counts only for that very device: backend and version,
-// name, architecture and number of threads.
+// `switchyard tune` writes the file. A device's part counts only for exactly that device: backend and version, name,
+// architecture and number of threads.
 #pragma once
 
 #include <cstdint>
@@ -50,8 +50,8 @@ class Tuning {
  public:
   Tuning() = default;
 
-  // What a file holds; nothing of it, and one line of why in `warning`, where it is no such file or broken. A file that
-  // is not there holds nothing.
+  // The contents of a file. Empty, with one line in `warning`, if it is no such file or damaged. Empty if there is no
+  // file.
   static Tuning load(Os& os, const std::string& path, std::string& warning);
   // Errors: invalid_data, with what is wrong.
   static Result<Tuning> parse(const std::string& text);
@@ -59,7 +59,7 @@ class Tuning {
   // As a whole or not at all; makes no folders. Errors: io.
   Status save(Os& os, const std::string& path) const;
 
-  // Takes measurements in: they replace those of the same kernel, shape, rows and context, and stand beside all others.
+  // Adds measurements: they replace those of the same kernel, shape, rows and context, and are kept beside all others.
   void merge(const TunedDevice& device);
   const std::vector<TunedDevice>& devices() const { return devices_; }
 
@@ -68,8 +68,8 @@ class Tuning {
 
   // The measurements of a device; NULL: none. Valid until the tuning changes.
   const TunedDevice* find(const PlanDevice& device) const;
-  // What a kernel takes for an operation in steps of this bucket, between what was measured; none outside of that, and
-  // for operations on states in steps of several sequences.
+  // A kernel's time for an operation in steps of this bucket, interpolated between measurements. None outside of them,
+  // and for operations on states in steps of several sequences.
   static std::optional<double> cost(const TunedDevice& device, const Graph& graph, const GraphOp& op,
                                     const std::string& kernel, const swy_bucket& bucket);
 
@@ -78,13 +78,13 @@ class Tuning {
   uint32_t threads_ = 0;
 };
 
-// Where tuning lies: $SWITCHYARD_TUNING, or switchyard/tuning.json in the user's folder for caches. "": nowhere, which
-// the variable can ask for by "off".
+// The path of the tuning file: $SWITCHYARD_TUNING, or switchyard/tuning.json in the user's cache folder. "": none, also
+// if the variable is "off".
 std::string default_tuning_path();
-// What lies there, for a team of so many threads, with a warning in the log where it is broken; NULL: nothing.
+// The tuning in that file, for a team of so many threads; NULL if there is none. Logs a warning if it is damaged.
 std::shared_ptr<const Tuning> load_tuning(Os& os, const std::string& path, uint32_t threads);
 
-// The context that counts for an operation's cost: the bucket's, if it reads a paged state; else 0.
+// The context that matters for an operation's cost: the bucket's, if it reads a paged state; otherwise 0.
 uint64_t tuned_context(const Graph& graph, const GraphOp& op, const swy_bucket& bucket);
 
 }  // namespace switchyard

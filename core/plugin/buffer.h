@@ -31,7 +31,7 @@ class PluginError {
   swy_error error_{sizeof(swy_error), sizeof text_, text_, SWY_REASON_NONE, 0};
 };
 
-// What DeviceBuffers hold on devices other than the host's processor. [thread-safe]
+// Bytes in DeviceBuffers on devices other than the host's processor. [thread-safe]
 struct DeviceMemory {
   uint64_t now = 0, most = 0;  // bytes; most: at any time so far
 };
@@ -39,7 +39,7 @@ DeviceMemory device_memory();
 
 class DeviceBuffer {
  public:
-  // Zero-filled. Errors: out_of_device_memory, with how much was asked for and `what` it was for.
+  // Zero-filled. Errors: out_of_device_memory, with the size and the purpose `what`.
   static Result<DeviceBuffer> allocate(const PlanDevice& device, swy_memory_type type, uint64_t bytes,
                                        const std::string& what);
   // Reads memory that outlives the buffer. Errors: unsupported where the device cannot.
@@ -53,10 +53,10 @@ class DeviceBuffer {
   uint64_t bytes() const { return bytes_; }
   swy_binding slice(uint64_t offset, uint64_t bytes) const { return {buffer_, offset, bytes}; }
   swy_binding all() const { return slice(0, bytes_); }
-  // NULL: not visible to the host. On a device that is not synchronous what it shows may not be written yet.
+  // NULL: not visible to the host. On an asynchronous device the contents may not be written yet.
   std::byte* map() const { return mapped_; }
 
-  // Blocking, ordered after what was submitted before. [device-serial]
+  // Blocking; ordered after earlier submissions. [device-serial]
   Status write(uint64_t offset, std::span<const std::byte> from) const;
   Status read(uint64_t offset, std::span<std::byte> to) const;
 

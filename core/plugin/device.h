@@ -23,12 +23,12 @@ struct PlanDevice {
   const swy_range* range() const;
 };
 
-// How devices are ranked. `ordered`: for each operation the earliest device that supports it (one device: it alone).
-// Otherwise cost decides over all, and a device named `last_resort` serves only what no other can.
+// How devices are ranked. `ordered`: each operation goes to the earliest device that supports it (with one device: to
+// that one). Otherwise cost decides among all, and a device named `last_resort` is used only if no other device can.
 struct PlanPolicy {
   bool ordered = true;
   std::string last_resort = "reference";
-  // What was measured on this machine (core/plan/tuning.h); decides between the kernels of one device. NULL: estimates.
+  // Measurements of this machine (core/plan/tuning.h) that decide between the kernels of one device. NULL: estimates.
   std::shared_ptr<const Tuning> tuning = nullptr;
 };
 

@@ -1,4 +1,4 @@
-// Reads what a plugin file says of itself, without running any of it.
+// Reads a plugin file's own description without running any of its code.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ struct PluginNote {
 // truncated, or without a Switchyard note.
 Result<PluginNote> read_plugin_note(std::span<const std::byte> file);
 
-// Whether the host can use what says this of itself. Errors: invalid_data (an id or an ABI range that is none);
+// Whether the host can use a plugin with this description. Errors: invalid_data (an invalid id or ABI range);
 // unsupported (another ABI, or a processor feature that is not in `cpu_features`).
 Status check_plugin_note(const PluginNote& note, const std::string& cpu_features);
 

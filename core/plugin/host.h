@@ -1,4 +1,4 @@
-// What the runtime offers to plugins: logging, memory, and the thread pool.
+// The services that the runtime offers to plugins: logging, memory, and the thread pool.
 #pragma once
 
 #include <memory>

@@ -159,7 +159,7 @@ Result<std::shared_ptr<Device>> Device::open(const Plugin& plugin, uint32_t inde
                    d->plan_.name));
   d->plan_.api = api;
   d->plan_.handle = handle;
-  // Only now: what a device can sample may have been found out while it was opened.
+  // Only now: a device may find out what it can sample while it is opened.
   d->plan_.info.struct_size = sizeof d->plan_.info;
   SWY_TRY(e.status(api->device_info(index, &d->plan_.info, e.get()), d->plan_.name));
   return d;

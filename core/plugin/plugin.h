@@ -33,7 +33,7 @@ class Plugin {
   const std::string& id() const { return id_; }
   const std::string& version() const { return version_; }
   const std::string& path() const { return path_; }
-  // Complete: what the plugin's struct does not reach is NULL.
+  // Complete: entries beyond the end of the plugin's struct are NULL.
   const swy_plugin* table() const { return &table_; }
 
   // The first rule of plugin.h that it broke; "" when none, or when nothing is validated.

@@ -30,7 +30,7 @@ class Running {
     if (fd_ >= 0) ::close(fd_);
     if (pid_ <= 0) return;
     if (!ended_) ::kill(pid_, SIGKILL);
-    while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {  // else the host reaps children itself
+    while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {  // otherwise the host reaps children itself
     }
   }
 
@@ -123,7 +123,7 @@ std::vector<Verdict> probe(Os& os, const ProbeOptions& options, const std::vecto
   std::vector<Running> running(files.size());
   for (size_t i = 0; i < files.size(); ++i) {
     identities[i] =
-        plugin_identity(files[i], options.program);  // before it is tried: what it is then is what proved fit
+        plugin_identity(files[i], options.program);  // taken before the trial: this is the identity that passes
     if (is_known_good(os, options.memory, files[i], identities[i])) {
       verdicts[i].tried = Verdict::Tried::earlier;
     } else if (const std::string failed = running[i].start(options, files[i]); !failed.empty()) {

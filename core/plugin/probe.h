@@ -1,7 +1,7 @@
-// The probe: plugins are tried in processes of their own before the host opens them, so that one that crashes, hangs,
-// exits or prints costs a line of text and nothing else.
+// The probe: plugins are tried in separate processes before the host opens them. So a plugin that crashes, hangs, exits
+// or prints costs one line of text.
 //
-// It protects from mistakes, not from malice: a file that passes runs in the host with the host's rights.
+// This protects from mistakes, not from malice: a file that passes runs in the host with the host's rights.
 #pragma once
 
 #include <string>
@@ -23,8 +23,8 @@ struct Verdict {
   std::string reason;  // one line: why the file is unfit or, where it was not tried, why not; "": fit
 };
 
-// One verdict per file, in their order. All are tried at the same time: blocks for a little more than `seconds` at
-// most. Starts processes, and leaves none; changes nothing else of this one.
+// One verdict per file, in their order. All are tried at the same time; this blocks for a little more than `seconds` at
+// most. Starts processes, and leaves none; changes nothing else in this process.
 std::vector<Verdict> probe(Os& os, const ProbeOptions& options, const std::vector<std::string>& files);
 
 // `text` without anything that a terminal obeys, cut to a length that fits a message.

@@ -11,9 +11,9 @@ namespace {
 
 constexpr uint64_t kBetweenPoints = 50'000'000;  // ns: a clock's reading may be off by microseconds, a thousandth of it
 constexpr size_t kRoom = 4096;                   // spans per call
-constexpr int kMostRounds = 1024;                // of calls: 64 times what devices have room for
+constexpr int kMostRounds = 1024;                // of calls: 64 times the capacity of devices
 
-// What the plugin's struct does not reach is NULL.
+// Entries beyond the end of the plugin's struct are NULL.
 swy_profile profile_of(const PlanDevice& device) {
   swy_profile mine{};
   const void* theirs =

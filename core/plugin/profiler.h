@@ -39,7 +39,7 @@ class DeviceProfiler {
  public:
   using Listener = std::function<void(const DeviceSpan&)>;
 
-  // Whether the device can tell.
+  // Whether the device can report times.
   static bool offered(const PlanDevice& device);
   // Switches timestamps on; lists that are to be seen are recorded afterwards. Nothing is under way on the device, and
   // it outlives the profiler. Errors: unsupported, for a device without swy.profile/1; the device's own.
@@ -49,11 +49,11 @@ class DeviceProfiler {
   DeviceProfiler(const DeviceProfiler&) = delete;
   DeviceProfiler& operator=(const DeviceProfiler&) = delete;
 
-  // Takes what is complete from the device, and gives it to the listener, in order, up to the last comparison of the
-  // clocks: they are compared some times a second, or now when `all` is wanted. Errors: the device's own; internal, for
-  // times that cannot be right, and for a device that never runs out of them. [device-serial]
+  // Collects complete spans from the device and passes them to the listener, in order, up to the last comparison of the
+  // clocks. The clocks are compared some times a second, or now if `all` is set. Errors: the device's own; internal,
+  // for impossible times, and for a device that never runs out of spans. [device-serial]
   Status collect(bool all);
-  // Spans that the device had no room for.
+  // Spans that did not fit into the device's memory.
   uint64_t dropped() const;
 
  private:

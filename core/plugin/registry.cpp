@@ -75,7 +75,7 @@ std::vector<File> files(Os& os, const DiscoveryOptions& o, std::vector<Candidate
   return out;
 }
 
-// `id` is set as soon as the file says it, so that a refusal can be told to who asked for it by name.
+// `id` is set as soon as it is read, so that a refusal can be reported for a backend that was asked for by name.
 Result<PluginNote> check_note(Os& os, const std::string& path, const std::string& cpu_features, std::string& id) {
   SWY_LET(const std::unique_ptr<MappedFile> file, os.map(path));
   if (file->bytes().size() > kMaxPluginBytes) return error(Code::invalid_data, "larger than any plugin");
@@ -91,7 +91,7 @@ std::string canonical(const std::string& path) {
   return ec ? path : real.string();
 }
 
-// The folder of the shared library that this code lies in, or else of the program.
+// The folder of the shared library that contains this code, or otherwise of the program.
 std::string own_folder() {
   Dl_info info{};
   if (::dladdr(reinterpret_cast<const void*>(&default_discovery), &info) != 0 && info.dli_fname != nullptr) {
@@ -127,7 +127,7 @@ DiscoveryOptions default_discovery() {
 struct Registry::Sighting {
   Candidate candidate;
   PluginNote note;
-  bool vouched_for = false;  // by who named it, or installed it with this program
+  bool vouched_for = false;  // named by the user, or installed with this program
 };
 
 std::vector<Registry::Sighting> Registry::look(Os& os, const DiscoveryOptions& options,

@@ -20,7 +20,7 @@ struct DiscoveryOptions {
   std::string cpu_features;            // of this machine, by Linux's names
   std::map<std::string, std::vector<Setting>> settings;  // per backend id
   bool validate = false;                                 // check every call of every plugin (validate.h)
-  ProbeOptions probe;  // tries each file in a process of its own first; without a program, all are opened untried
+  ProbeOptions probe;  // tries each file in a separate process first; without a program, all are opened untried
 };
 
 // Fills program_folder, installed_folder, cpu_features and probe for this process.
@@ -38,13 +38,13 @@ struct Candidate {
 
 class Registry {
  public:
-  // Looks at every candidate; those that are no good are kept with the reason. Never fails as a whole. Where the probe
-  // does not run, files that were named or came with this installation are opened untried, with a warning, and others
-  // are turned down.
+  // Examines every candidate; unusable ones are kept with the reason. Never fails as a whole. If the probe cannot run,
+  // files that the user named or that came with this installation are opened untried, with a warning; others are
+  // refused.
   static Registry discover(Os& os, const DiscoveryOptions& options, const Host& host);
 
   const std::vector<Candidate>& candidates() const { return candidates_; }
-  // What a user should know though nothing failed: one line each.
+  // Warnings for the user, one line each.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
   // Errors: invalid_data, for a file of --backend-lib that was turned down, with the reason.

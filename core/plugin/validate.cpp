@@ -173,7 +173,7 @@ std::string Validator::violation() {
   return first_;
 }
 
-// Copies the device's kernels into `state`; returns what is wrong with them, or "".
+// Copies the device's kernels into `state`; returns a violated rule, or "".
 std::string Validator::check_kernels(swy_device* device, DeviceState& state) {
   std::set<std::string> names;
   const uint32_t count = real_.kernel_count(device);

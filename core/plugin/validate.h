@@ -1,12 +1,12 @@
-// Validator: a plugin's table with every rule of plugin.h that can be checked at run time checked at each call.
+// Validator: checks at each call every rule of plugin.h that can be checked at run time.
 //
-// It stands between the host and one plugin, and knows which devices, buffers, lists and timelines are alive. A call
-// that breaks a rule, or an answer that does, comes back as SWY_INTERNAL: "validation: plugin ID, entry: the rule". An
-// entry that returns no status logs the violation, and the plugin's next call that returns one fails with it. What
-// breaks a rule before the call never reaches the plugin.
+// It sits between the host and one plugin, and tracks which devices, buffers, lists and timelines are alive. A call or
+// an answer that breaks a rule returns SWY_INTERNAL: "validation: plugin ID, entry: the rule". If an entry returns no
+// status, the violation is logged, and the plugin's next call that returns one fails with it. A call that breaks a rule
+// never reaches the plugin.
 //
 // Checked: [device-serial], [recording] and [no-alloc] (memory of the host only); begin, record, finalize, submit in
-// this order; handles foreign or already freed; what is alive when a device closes; bindings inside their buffers and
+// this order; handles foreign or already freed; objects alive when a device closes; bindings inside their buffers and
 // aligned; output pointers; error texts; struct sizes; kernel tables. Extensions pass through unchecked.
 //
 // All entries are as thread-safe as the plugin's own.
@@ -44,7 +44,7 @@ class Validator {
 
   // The first rule that was broken, "entry: the rule"; "" when none was.
   std::string violation();
-  // What the plugin negotiates with instead of the host. Lives as long as the validator.
+  // The host that the plugin negotiates with. Lives as long as the validator.
   const swy_host* host() const { return &host_; }
   // The same entries as `plugin`, checked; entries that are NULL stay NULL. Once.
   swy_plugin wrap(const swy_plugin& plugin);
@@ -56,7 +56,7 @@ class Validator {
   template <size_t slot>
   friend void check_kernel_entries(swy_kernel& kernel);
 
-  // A kernel as the host sees it: a copy whose functions are ours.
+  // A kernel as the host sees it: a copy with our functions.
   struct Kernel {
     swy_kernel copy{};
     const swy_kernel* original = nullptr;

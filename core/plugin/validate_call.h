@@ -11,15 +11,15 @@
 
 namespace switchyard {
 
-// The [no-alloc] entry that this thread is inside of, and what it did wrong.
+// The [no-alloc] entry that this thread is running, and its violation.
 struct NoAlloc {
   const char* entry = nullptr;
   std::atomic<bool> allocated = false;  // set by any member of the team
 };
 extern thread_local NoAlloc* no_alloc;
 
-// Name the rules first; the first that does not hold is the call's violation, and those after it are not looked at.
-// Then `run` makes the real call unless a rule was broken, `rule` judges what it answered, and `report` ends the call.
+// Check the rules first. The first one that is broken is the call's violation; later ones are skipped. Then `run` makes
+// the real call unless a rule was broken, `rule` checks its answer, and `report` ends the call.
 class Call {
  public:
   // `error` is the caller's; NULL in an entry that returns no status.
@@ -56,7 +56,7 @@ class Call {
     answered(status);
     return status;
   }
-  // real(): a call that returns anything else, or nothing.
+  // real() for calls that return something else than a status, or nothing.
   template <class F>
   auto guarded(F real) {
     NoAlloc* const outer = no_alloc;

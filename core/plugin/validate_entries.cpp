@@ -61,7 +61,7 @@ void Validator::device_close(swy_device* device) {
     for (const auto& [handle, d] : timelines_) timelines += d == device;
     call.rule(buffers + lists + timelines == 0, "{} buffers, {} lists and {} timelines are still alive", buffers, lists,
               timelines);
-    // Left open: what is alive still points into it.
+    // The device stays open: objects that are alive still refer to it.
     if (!call.ok()) return;
     devices_.erase(device);
   }

@@ -16,7 +16,7 @@ class Checksum {
 
   void reset();
   void add(std::span<const std::byte> bytes);
-  // Of what was added since the last reset; more may be added afterwards.
+  // The checksum of everything added since the last reset; more may be added afterwards.
   uint64_t value() const;
 
  private:

@@ -26,7 +26,7 @@ std::span<const std::byte> raw(const flatbuffers::Vector<uint8_t>* vector) {
   return vector == nullptr ? std::span<const std::byte>() : std::as_bytes(std::span(vector->Data(), vector->size()));
 }
 
-// What the structs of this program will take, and the working memory of verify_program: a bit per value and state and
+// The memory that the structs of this program will take, and that verify_program needs: a bit per value and state, and
 // an index per segment, tensor and state.
 uint64_t memory_needed(const fb::Program& in) {
   uint64_t bytes = count(in.required_features()) * sizeof(std::string_view);
@@ -41,7 +41,7 @@ uint64_t memory_needed(const fb::Program& in) {
   return bytes;
 }
 
-// The rank is left as the file says, for verify_program to judge.
+// The rank is copied unchecked; verify_program checks it.
 void read_dims(const flatbuffers::Vector<uint64_t>& in, uint32_t& rank, std::array<uint64_t, 4>& dims) {
   rank = in.size();
   // The verifier does not ask that a vector's elements be aligned, so they are copied as bytes.

@@ -8,9 +8,9 @@
 
 namespace switchyard {
 
-// Runs the FlatBuffers verifier and builds the structs, whose views point into `flatbuffer`; `file` is left empty. Says
-// nothing about meaning: verify_program does. The structs and what verify_program needs take at most twice
-// the FlatBuffer's size, or the program is refused; tables that are listed again and again cannot blow them up.
+// Runs the FlatBuffers verifier and builds the structs, whose views point into `flatbuffer`; `file` is left empty. Does
+// not check meaning; verify_program does. Refuses a program if the structs and verify_program's memory would take more
+// than twice the FlatBuffer's size, as when tables are listed many times.
 Result<Program> decode_program(std::span<const std::byte> flatbuffer);
 
 }  // namespace switchyard

@@ -11,9 +11,9 @@
 
 namespace switchyard {
 
-// Builds the FlatBuffer and lays the segments out behind it, in the order of the tensors, canonical form first;
-// checksums are still 0. Equal specs give equal bytes. Judges only what it must compute with: Errors: invalid_data for
-// a tensor whose size cannot be told, or more than FlatBuffers can hold.
+// Builds the FlatBuffer and assigns the segments their places after it, in the order of the tensors, canonical form
+// first; checksums are still 0. Equal specs give equal bytes. Checks only what it must compute with. Errors:
+// invalid_data for a tensor whose size cannot be computed, or for more than FlatBuffers can hold.
 Result<std::vector<std::byte>> encode_program(const ProgramSpec& spec);
 
 // Enters the checksum of a segment; the size stays the same.

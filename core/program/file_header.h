@@ -26,7 +26,7 @@ inline constexpr std::array<unsigned char, 8> kMagic = {0x89, 'S', 'W', 'Y', 'P'
 
 using HeaderBytes = std::array<std::byte, kHeaderBytes>;
 
-// Whether a file that begins with these bytes means to be a program; nothing else of it is looked at.
+// Whether a file that begins with these bytes claims to be a program; nothing else is checked.
 inline bool is_program_file(std::span<const std::byte> file) {
   return file.size() >= kMagic.size() && std::memcmp(file.data(), kMagic.data(), kMagic.size()) == 0;
 }
@@ -34,7 +34,7 @@ inline bool is_program_file(std::span<const std::byte> file) {
 // The header of a file of `file_bytes` that begins with this FlatBuffer.
 HeaderBytes make_header(std::span<const std::byte> flatbuffer, uint64_t file_bytes);
 
-// The FlatBuffer inside `file`, a whole program file. Errors: invalid_data for what is no program, truncated or
+// The FlatBuffer inside `file`, a whole program file. Errors: invalid_data if it is not a program, or is truncated or
 // damaged; unsupported for a newer file version.
 Result<std::span<const std::byte>> open_header(std::span<const std::byte> file);
 

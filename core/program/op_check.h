@@ -1,4 +1,4 @@
-// What ops.h asks of each operation: operand counts, shapes, dtypes and attribute ranges.
+// The requirements of ops.h on each operation: operand counts, shapes, dtypes and attribute ranges.
 #pragma once
 
 #include "core/program/program.h"

@@ -94,7 +94,8 @@ struct Range {
 // Which rows the inputs and the outputs follow. `same`: any, but all alike.
 enum class Rows : uint32_t { step = SWY_ROWS_STEP, logits = SWY_ROWS_LOGITS, sample = SWY_ROWS_SAMPLE, same };
 
-// What ops.h says of one op: operand counts, rows, and the rest as a function over operands that exist.
+// The requirements of ops.h on one op: operand counts, rows, and a function that checks the rest once the operands
+// exist.
 struct OpRule {
   swy_op_id id;
   Range inputs, weights, states, outputs;

@@ -1,4 +1,4 @@
-// What is checked before a program file is written somewhere.
+// Checks before a program file is written.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace switchyard {
 
-// A slip of the hand must not replace a checkpoint's weights, or anything else that is no program. Errors: usage.
+// Prevents that a typing error replaces a checkpoint's weights, or anything else that is not a program. Errors: usage.
 Status check_program_output(Os& os, const std::string& output);
 
 // Errors: io, when the disk of `output` has less room than `bytes`.

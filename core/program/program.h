@@ -100,7 +100,7 @@ struct Program {
   uint64_t context_length = 0;        // tokens; 0: not said
   std::span<const uint32_t> eos_ids;  // tokens that end an answer
   std::string_view source_config;     // config.json of the checkpoint, as it was
-  std::string_view quantization;      // what `convert` was asked for: "i4 group 32"
+  std::string_view quantization;      // as given to `convert`: "i4 group 32"
   std::vector<std::pair<std::string_view, std::string_view>> metadata;
   std::string_view tokenizer_json;  // "" when the checkpoint had none
   std::string_view chat_template;   // "" when the checkpoint had none

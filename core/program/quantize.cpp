@@ -12,7 +12,7 @@ namespace switchyard {
 namespace {
 
 // Eight lanes, whatever the processor has: sums are formed in the same order everywhere, so the bits are the same too.
-#pragma GCC diagnostic ignored "-Wpsabi"  // no such vector leaves this file, so how one is passed is ours to choose
+#pragma GCC diagnostic ignored "-Wpsabi"  // such vectors are not passed between files, so their ABI does not matter
 using F8 = float __attribute__((vector_size(32)));
 using I8 = int32_t __attribute__((vector_size(32)));
 constexpr uint64_t kLanes = 8;
@@ -149,7 +149,7 @@ Fit fit_symmetric(std::span<const float> group, float extreme, const Grid& grid)
     int patience = kPatience;
     for (size_t i = 0; i < kReach.size() && patience > 0; ++i) {
       const Line line{side * extreme * kReach[i] / limit, 0};
-      if (i == 0) consider(group, line, grid, best);  // exact for weights that were on such a grid
+      if (i == 0) consider(group, line, grid, best);  // exact for weights that were on this grid before
       const Sums s = sums_of<false>(group, line, grid);
       if (const double g = gain_of(s); g > gain) {
         gain = g;
@@ -237,7 +237,7 @@ bool extremes_of(std::span<const float> group, Extremes& out) {
 void store_quants(std::span<const float> group, const Fit& fit, const Grid& grid, swy_dtype dtype, std::byte* out) {
   const Line line{swy_f16_to_f32(fit.scale), swy_f16_to_f32(fit.offset)};
   const float inv = inverse(line.scale);
-  const int zero = dtype == SWY_I4 ? 8 : 0;  // what is stored for q = 0
+  const int zero = dtype == SWY_I4 ? 8 : 0;  // the stored value for q = 0
   uint64_t i = 0;
   for_each_lanes(group, [&](F8 w, F8) {
     const F8 q = quants(w, line, inv, grid);

@@ -23,10 +23,10 @@ struct QuantizedRows {
 };
 
 // Quantizes `row_count` rows [row_count, in] of a tensor described by `desc` (SWY_I8, SWY_I4 or SWY_I4A; its last dim
-// is `in`). Scales (and offsets) are searched so that the squared error of what dequantizes is as small as the search
-// can make it and never above that of the scale that spans the group's extremes; fp16 rounding of the scale is part of
-// what is compared. Errors: invalid_data for a NaN or infinite weight, or one too large for an fp16 scale, with its row
-// (within these rows) and column; internal for spans of a wrong size.
+// is `in`). Searches scales (and offsets) with a small squared error of the dequantized values, never above the error
+// of the scale that spans the group's extremes. Errors are compared after rounding scales to fp16. Errors: invalid_data
+// for a NaN or infinite weight, or one too large for an fp16 scale, with its row (within these rows) and column;
+// internal for spans of a wrong size.
 Status quantize_rows(const float* rows, uint64_t row_count, const swy_tensor& desc, const QuantizedRows& out);
 
 }  // namespace switchyard

@@ -1,5 +1,5 @@
-// ProgramSpec: everything that a program file says except the weights, in a form that owns its parts and can be built
-// up piece by piece. The writer's input; the fields mean what those of program.h mean.
+// ProgramSpec: the contents of a program file except the weights, in a form that owns its parts and can be built up
+// piece by piece. The writer's input; the fields have the meaning of those in program.h.
 #pragma once
 
 #include <cstddef>
@@ -72,7 +72,7 @@ struct ProgramSpec {
 
 struct Program;
 
-// What a program says, ready to be written again.
+// The contents of a program as a spec, for writing it again.
 ProgramSpec spec_of(const Program& program);
 
 // The bytes of an attribute struct, for ProgramSpec::Op::attrs; sets its struct_size.

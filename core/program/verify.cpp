@@ -14,7 +14,7 @@ namespace {
 constexpr uint64_t kMaxNameBytes = 256;
 constexpr uint64_t kMaxWidth = uint64_t{1} << 31;
 constexpr uint64_t kMaxStateElements = uint64_t{1} << 40;
-// Features that a program may require of this version; the first one that is added stands here.
+// Features that a program may require of this version; none yet.
 constexpr std::array<std::string_view, 0> kKnownFeatures{};
 
 // Names end up in messages and on terminals: printable ASCII, so that a file cannot send control codes there.
@@ -173,7 +173,7 @@ Status check_value(size_t index, const Value& value) {
   return {};
 }
 
-// Walks one function in order, keeping what is defined and which states are written.
+// Walks through one function in order, and tracks which values are defined and which states are written.
 class FunctionCheck {
  public:
   FunctionCheck(const Program& program, const Function& function)

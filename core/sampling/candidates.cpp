@@ -6,7 +6,7 @@
 namespace switchyard {
 namespace {
 
-// The candidates in reach of the truncation, and what is known of the ids that are not among them.
+// The candidates that truncation may keep, and bounds for the ids that are not among them.
 class Finish {
  public:
   Finish(const swy_sample_params& p, const swy_sample_row_in& in, const Candidates& c, std::span<uint64_t> keys)
@@ -20,7 +20,7 @@ class Finish {
     }
   }
 
-  // The drawn token, or -1 if undecided.
+  // The sampled token, or -1 if undecided.
   int32_t token() {
     if (p_.inv_temperature == 0.0f) return c_.ids[0];
     const size_t kept = truncate();
@@ -41,11 +41,12 @@ class Finish {
   }
   uint32_t weight(size_t i) const { return swy_weight(swy_add(value(i), -value(0))); }
 
-  // Orders keys_ by (weight, id); the first of them, as many as this returns, are kept. `open_`: others may be kept
-  // too, none with a z above `rest_`.
+  // Orders keys_ by (weight, id) and returns how many of the first are kept. `open_`: ids outside the candidates may be
+  // kept too, none with a z above `rest_`.
   //
-  // Ids beyond the candidates weigh at most what the last candidate weighs, and weights never rise along the
-  // candidates. So those that weigh more than the last (`sure`) come first in the order of the whole row too.
+  // Ids outside the candidates weigh at most as much as the last candidate, and weights never rise along the
+  // candidates. So the candidates that weigh more than the last one (`sure`) come first in the order of the whole row,
+  // too.
   size_t truncate() {
     for (size_t i = 0; i < n_; ++i) keys_[i] = swy_order_key(weight(i), static_cast<uint32_t>(c_.ids[i]));
     const uint32_t last = weight(n_ - 1);
@@ -80,7 +81,7 @@ class Finish {
   const Candidates& c_;
   std::span<uint64_t> keys_;
   size_t n_;
-  bool complete_;  // no id beyond the candidates can be drawn
+  bool complete_;  // no id outside the candidates can be sampled
   bool top_k_;     // top-k keeps more ids than the candidates, and fewer than all
   bool open_ = false;
   float rest_ = 0;
@@ -112,7 +113,7 @@ bool finish_top_logprobs(const swy_sample_params& p, const swy_sample_row_in& in
   const size_t known = std::min<size_t>(c.ids.size(), c.result.live), n = std::min(ids.size(), known);
   const bool complete = c.result.live <= c.ids.size();
   if (!complete && ids.size() > known) return false;
-  for (size_t i = 0; i < known; ++i) {  // the place in the low half: candidates of one logit stand in order of id
+  for (size_t i = 0; i < known; ++i) {  // the place in the low half: candidates with equal logits are ordered by id
     workspace[i] = swy_order_key(swy_float_key(swy_clamp(c.logits[i])), static_cast<uint32_t>(i));
   }
   std::sort(workspace.begin(), workspace.begin() + static_cast<ptrdiff_t>(known), std::greater<>());

@@ -1,4 +1,4 @@
-// Finishing a draw on the host from what TOP_CANDIDATES returned, without the row of logits.
+// Completes sampling on the host from the results of TOP_CANDIDATES, without the row of logits.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@ struct Candidates {
   swy_candidates_result result{};  // its live ids beyond k are known by their total weight alone
 };
 
-// The draw that swy_sample_row would make of the whole row: its status, and *out as it would be. None where the
-// candidates do not decide it; the host then reads the row's logits. `in` describes the row but for its logits, and the
+// Samples as swy_sample_row would from the whole row: returns its status, and sets *out as it would. Returns none if
+// the candidates do not decide; the host then reads the row's logits. `in` describes the row except its logits; the
 // parameters are those that the device had. `workspace` holds k elements. The candidates are well-formed, which
-// Sampler::finish sees to. Allocates nothing, thread-safe.
+// Sampler::finish ensures. Allocates nothing, thread-safe.
 std::optional<int32_t> finish_draw(const swy_sample_params& p, const swy_sample_row_in& in,
                                    const Candidates& candidates, std::span<uint64_t> workspace,
                                    swy_sample_row_out& out);

@@ -1,7 +1,7 @@
-// Sampler: draws the tokens of one sequence on the host, by the rules of switchyard/sampling_math.h.
+// Sampler: samples the tokens of one sequence on the host, by the rules of switchyard/sampling_math.h.
 //
-// It holds what the chain needs from one draw to the next: the normalised parameters, the counts for the penalties, the
-// logit biases and the stop ids. The same parameters, seed and logits give the same tokens on every device.
+// It holds what the chain needs from one token to the next: the normalised parameters, the counts for the penalties,
+// the logit biases and the stop ids. The same parameters, seed and logits give the same tokens on every device.
 #pragma once
 
 #include <cstdint>
@@ -28,16 +28,16 @@ struct SamplingParams {
   std::optional<uint64_t> seed = {};        // none: a random one
   std::vector<swy_logit_bias> biases = {};  // each id once, in any order
   std::vector<int32_t> stop_ids = {};
-  bool logprob = false;       // also the drawn token's log-probability
-  uint32_t top_logprobs = 0;  // also those of this many most likely tokens; above 0 it implies `logprob`
+  bool logprob = false;       // also compute the sampled token's log-probability
+  uint32_t top_logprobs = 0;  // also list this many most likely tokens; above 0 it implies `logprob`
 };
 
 struct Draw {
   int32_t token = -1;
   bool stopped = false;  // the token is a stop id
   float logprob = 0.0f;
-  // The most likely tokens of the model's own distribution, best first, until the next draw; id -1 where there are
-  // fewer.
+  // The most likely tokens of the model's own distribution, best first, until the next token is sampled; id -1 if there
+  // are fewer.
   std::span<const int32_t> top_ids;
   std::span<const float> top_logprobs;
 };
@@ -60,15 +60,15 @@ class Sampler {
   // number of logits than the vocabulary.
   Result<Draw> draw(std::span<const float> logits, uint64_t position, const uint32_t* mask = nullptr);
 
-  // The same from a device's candidates; none when they do not decide the draw and the logits have to be read.
-  // Errors: as `draw`; internal, for an answer that no device may give.
+  // The same from a device's candidates; none if they do not decide and the logits must be read. Errors: as `draw`;
+  // internal, for an answer that no device may give.
   Result<std::optional<Draw>> finish(const Candidates& candidates, uint64_t position, const uint32_t* mask = nullptr);
 
-  // The same from a device's own draw. Errors: as `finish`.
+  // The same from a token that a device sampled. Errors: as `finish`.
   Result<Draw> accept(const swy_sample_result& result, std::span<const int32_t> top_ids,
                       std::span<const float> top_logprobs);
 
-  // What a device needs to make the same draws: for the step's block (step.h) and the slot of counts.
+  // Data that a device needs to sample the same tokens: for the step's block (step.h) and the slot of counts.
   const swy_sample_params& params() const { return params_; }
   std::span<const swy_logit_bias> biases() const { return biases_; }
   std::span<const int32_t> stop_ids() const { return stop_ids_; }

@@ -1,4 +1,4 @@
-// Everything that the host asks of a plugin before it runs anything on it, asked of one that may be unfit.
+// Asks a plugin that may be unfit everything that the host asks before it runs a kernel.
 #pragma once
 
 #include <functional>
@@ -9,10 +9,10 @@
 namespace switchyard {
 
 // Opens the plugin, negotiates, and reads all of its tables with every rule checked (validate.h); opens its first
-// device and lists its kernels. `stage` is told where it is before each step that runs the plugin's code: "in
-// negotiate". A device that cannot be opened is none of the errors: the host hears the reason itself.
+// device and lists its kernels. Before each step that runs the plugin's code, `stage` gets its name, such as "in
+// negotiate". A device that cannot be opened is not an error here: the host gets the reason itself.
 //
-// Runs foreign code, which may do anything: for a process of its own.
+// Runs foreign code, which may do anything: only for a separate process.
 Status inspect_plugin(const std::string& path, const std::function<void(const char*)>& stage);
 
 }  // namespace switchyard

@@ -1,7 +1,7 @@
-// switchyard-plugin-probe SECONDS FILE: tries a plugin and says whether it is fit (protocol.h).
+// switchyard-plugin-probe SECONDS FILE: tries a plugin and reports whether it is fit (protocol.h).
 //
-// This process never runs the plugin's code: a child of it does. It holds the child to the time, adopts what the child
-// leaves behind, ends all of it, and only then answers.
+// This process never runs the plugin's code; a child of it does. It limits the child's time, adopts the processes that
+// the child leaves behind, kills all of them, and only then answers.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
@@ -35,7 +35,7 @@ namespace {
 constexpr char kStage = 's', kFit = 'f', kUnfit = 'u';
 constexpr int kAnswers = 3;                    // the descriptor for them
 constexpr int kMute = 113;                     // the child's exit code when that descriptor is gone
-constexpr size_t kKept = 4096;                 // of what the child writes
+constexpr size_t kKept = 4096;                 // of the child's output
 constexpr uint64_t kPatience = 2'000'000'000;  // ns, for killed processes to go
 
 // ---- the child
@@ -95,19 +95,19 @@ void limit_memory() {
   std::fflush(nullptr);
   answer(kStage, "at exit");
   answer(kFit, "");
-  std::exit(0);  // what the plugin does then is part of the trial
+  std::exit(0);  // exit handlers of the plugin are part of the trial
 }
 
 // ---- the parent
 
-// What a pipe from the child brought: its first bytes, or its last.
+// Output of the child through a pipe: its first bytes, or its last.
 struct Pipe {
   int ends[2] = {-1, -1};
   bool keep_last = false;
   std::string text;
 
   bool open() { return ::pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0; }
-  // Reads what is there; at the end of it the pipe is closed.
+  // Reads what is available; closes the pipe at its end.
   void take() {
     char buffer[4096];
     for (int i = 0; i < 64 && ends[0] >= 0; ++i) {  // a child that never stops writing does not keep us here
@@ -139,7 +139,7 @@ class Trial {
     signals_ = ::signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
     if (signals_ < 0 || !answers_.open() || !out_.open() || !err_.open()) return std::strerror(errno);
     answers_.keep_last = err_.keep_last = true;
-    // A write that the child cannot finish waits, as it would anywhere else.
+    // A write that cannot be completed blocks the child, as it would elsewhere.
     for (const Pipe* p : {&answers_, &out_, &err_}) ::fcntl(p->ends[1], F_SETFL, 0);
     child_ = ::fork();
     if (child_ < 0) return fmt::format("cannot be tried: {}", std::strerror(errno));
@@ -171,8 +171,8 @@ class Trial {
     }
   }
 
-  // Kills the child and whatever it left behind, which came to us when its parent died. Returns how many processes it
-  // left running.
+  // Kills the child and the processes that it left behind, which were handed to this process when their parent died.
+  // Returns how many were still running.
   size_t end_all() {
     if (!WIFEXITED(status_) && !WIFSIGNALED(status_)) ended_ = false;  // merely stopped
     if (!ended_) {
@@ -244,7 +244,7 @@ int run_probe(int argc, char** argv) {
                "usage: switchyard-plugin-probe SECONDS FILE\nTries a backend; Switchyard starts this itself.\n");
     return 2;
   }
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // nobody else wants the answer
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // end with the host, since the answer has no other reader
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   fmt::print("{}\n", kProbeGreeting);
   std::fflush(stdout);

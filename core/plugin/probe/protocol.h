@@ -1,5 +1,4 @@
-// What switchyard-plugin-probe writes to its standard output: the greeting, then one line, kProbeFit or why the file is
-// unfit.
+// The standard output of switchyard-plugin-probe: the greeting, then one line: kProbeFit, or why the file is unfit.
 #pragma once
 
 #include <cstddef>

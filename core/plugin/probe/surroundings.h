@@ -1,4 +1,4 @@
-// What a plugin shares with its host and has no business to change.
+// Properties of the process that a plugin must not change.
 #pragma once
 
 #include <array>
@@ -19,8 +19,7 @@ struct Surroundings {
   std::array<struct sigaction, NSIG> actions{};
 
   static Surroundings now();
-  // What has become different in `later`, as a rule that was broken; "" when nothing has. New descriptors and threads
-  // are none: drivers have them.
+  // The rule that the change to `later` breaks; "" if none. New descriptors and threads are allowed: drivers have them.
   std::string broken_by(const Surroundings& later) const;
 };
 
