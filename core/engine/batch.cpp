@@ -110,7 +110,7 @@ void Batch::cancel(Id id) {
   sweep();
 }
 
-// The request stays in `running_` until `sweep`, so that nobody's iteration is disturbed.
+// The request stays in `running_` until `sweep`, so that loops over `running_` are not disturbed.
 void Batch::end(Running& r, StopReason reason, Status status) {
   if (r.outcome.stopped != StopReason::none) return;
   r.outcome.stopped = reason;
@@ -121,14 +121,14 @@ void Batch::end(Running& r, StopReason reason, Status status) {
   (r.first_ns == 0 ? r.outcome.prompt_ns : r.outcome.draw_ns) = now - (r.first_ns == 0 ? r.begin_ns : r.first_ns);
 }
 
-// Waits for the steps under way, whose results nobody wants.
+// Waits for the steps in flight, whose results are not wanted any more.
 void Batch::drop_flights() {
   for (size_t i = 0; i < flights_.size(); ++i) (void)model_.runner().collect().ok();
   idle_.insert(idle_.end(), flights_.begin(), flights_.end());
   flights_.clear();
 }
 
-// With nobody left nothing stays under way, so that the model is free for others.
+// When no request is left, nothing stays in flight, so that the model is free for other batches.
 void Batch::sweep() {
   for (auto it = running_.begin(); it != running_.end();) {
     if ((*it)->outcome.stopped == StopReason::none) {

@@ -1,8 +1,8 @@
-// Batch: many requests at once, each on its own session. Every step is ragged: one row of each request that draws, and
-// parts of the prompts of those that do not yet, so that a long prompt never keeps the others waiting for more than one
-// step of bounded size.
+// Batch: many requests at once, each on its own session. Every step is ragged: one row of each request that is
+// decoding, and parts of the prompts of the others. So a long prompt delays the others by at most one step of bounded
+// size.
 //
-// Not thread-safe. [no-alloc] in the steady state, but for what the callbacks do.
+// Not thread-safe. [no-alloc] in the steady state, except for the callbacks.
 #pragma once
 
 #include <cstdint>
@@ -38,14 +38,14 @@ struct Request {
   std::optional<SamplingPath> path;  // none: the best that the device covers
   // Called with every token as it becomes known; false ends the request, and the session then has not seen the token.
   std::function<bool(const TokenEvent&)> on_token;
-  // Before each draw: sets the bits of the tokens that are allowed, in a mask that is all zeros. `drawn`: by this
-  // request so far. A mask that allows nothing ends the request with an error.
+  // Called before each token is sampled: sets the bits of the allowed tokens in a mask of zeros. `drawn`: this
+  // request's tokens so far. A mask that allows nothing ends the request with an error.
   std::function<void(std::span<const int32_t> drawn, std::span<uint32_t> mask)> mask;
   std::string mask_name = "the request's mask";  // for that error
 };
 
-// How a request went. The session has seen the prompt and all drawn tokens but the last; when it was cancelled on a
-// device that runs behind the host, maybe the last, too.
+// The result of a request. The session has seen the prompt and all sampled tokens but the last; if it was cancelled on
+// an asynchronous device, maybe the last one, too.
 struct Outcome {
   std::vector<int32_t> ids;
   StopReason stopped = StopReason::none;  // none: it still runs
@@ -53,12 +53,12 @@ struct Outcome {
   uint64_t seed = 0;
   PathChoice path;
   uint64_t read_bytes = 0;              // of logits, candidates and tokens that came to the host
-  uint64_t undecided = 0;               // draws that candidates did not decide, made from the logits
+  uint64_t undecided = 0;               // tokens that candidates did not decide, sampled from the logits
   uint64_t prompt_ns = 0, draw_ns = 0;  // from `add` to the first token, and from there to the last
 };
 
 struct BatchOptions {
-  // Rows of prompts in a step while other requests draw; 0: the model's chunk. It bounds how long those wait.
+  // Rows of prompts in a step while other requests are decoding; 0: the model's chunk. It limits how long these wait.
   uint32_t prompt_rows = 256;
   // Whether a step may be submitted before the last one's tokens are read, on devices that can. The model's other
   // batches cannot step then until this one's requests have ended.
@@ -79,20 +79,20 @@ class Batch {
   // for a path that the device does not have. Nothing has been done then.
   Result<Id> add(Session& session, Request request);
 
-  // Ends a request before the next step. Its session has seen what was fed until now.
+  // Ends a request before the next step. Its session has seen the tokens that were fed so far.
   void cancel(Id id);
 
-  // Runs one step for all, or waits for the one under way. Returns false when nothing is left to do. Errors: those of
-  // the devices, which end every request and empty its session; usage, while another batch of the model has a step
-  // under way, which changes nothing. What concerns one request alone ends only that one, see Outcome.
+  // Runs one step for all requests, or waits for the one in flight. Returns false if nothing is left to do. Errors:
+  // those of the devices, which end every request and empty its session; usage, while another batch of the model has a
+  // step in flight, which changes nothing. A failure of one request ends only that one, see Outcome.
   Result<bool> step();
   // Steps until the request has ended.
   Status run(Id id);
 
   bool running(Id id) const;
   size_t running_count() const { return running_.size(); }
-  // What became of a request; it is forgotten by this call unless it still runs. Unknown ids have no outcome. Not out
-  // of a callback of that request.
+  // The outcome of a request; this call forgets the request unless it still runs. Unknown ids have no outcome. Must not
+  // be called from a callback of that request.
   std::optional<Outcome> take(Id id);
   const Outcome* outcome(Id id) const;
   uint64_t steps() const { return steps_; }

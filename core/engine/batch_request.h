@@ -1,4 +1,4 @@
-// What a Batch keeps of a running request and of a step under way. For batch.cpp and batch_step.cpp.
+// A Batch's data of a running request and of a step in flight. For batch.cpp and batch_step.cpp.
 #pragma once
 
 #include <vector>
@@ -14,10 +14,10 @@ struct Batch::Running {
   Sampler sampler;
   Outcome outcome = {};
   size_t fed = 0;             // of the prompt, in steps that were submitted
-  uint32_t due = 0;           // draws under way
+  uint32_t due = 0;           // tokens being sampled
   uint32_t entry = 0;         // in the devices' token buffers
-  int32_t token = 0;          // what a decoding step feeds: an id, or where the device finds it
-  bool counts_there = false;  // the device's counts are those of `sampler`
+  int32_t token = 0;          // fed by a decoding step: an id, or where the device finds it
+  bool counts_there = false;  // the device's counts are up to date with `sampler`
   std::vector<uint32_t> mask = {};
   Status mask_fault = {};
   SampleRow row = {};  // of the step being submitted

@@ -5,7 +5,7 @@
 
 namespace switchyard {
 
-// The next step can be submitted unseen when every token that it feeds is known, or drawn by the device.
+// The next step can be submitted ahead if every token that it feeds is known, or sampled by the device.
 bool Batch::may_run_ahead() const {
   if (!options_.run_ahead || !model_.runner().runs_ahead()) return false;
   return std::all_of(running_.begin(), running_.end(), [](const auto& r) {
@@ -22,12 +22,13 @@ bool Batch::add_to_step(Running& r, Flight& flight, uint32_t& rows, uint32_t& pr
     const uint32_t room = std::min(model_.chunk() - rows, prompt_rows);
     n = model_.part(r.session.position(), r.request.prompt.size() - r.fed, room);
   } else if (r.drawn() >= r.request.max_tokens || r.session.position() >= model_.context()) {
-    return false;  // what is under way decides how it ends
+    return false;  // the step in flight decides how it ends
   }
   if (n == 0 || rows + n > model_.chunk()) return false;
   const bool blind = !prompt && r.due > 0;
   if (Status ready = r.session.prepare(n, blind); !ready.ok()) {
-    if (!blind) end(r, StopReason::failed, std::move(ready));  // else the draw under way may end it otherwise
+    if (!blind)
+      end(r, StopReason::failed, std::move(ready));  // otherwise the token in flight may end it in another way
     return false;
   }
   StepSequence s = r.session.sequence();
@@ -58,7 +59,8 @@ void Batch::plan_step(Flight& flight) {
   for (const auto& r : running_) {
     if (r->reads_prompt() && prompt_rows > 0) add_to_step(*r, flight, rows, prompt_rows);
   }
-  // The sampler of the device would draw for every sampled row, so that candidates go with no fused draw.
+  // The sampler of the device would sample every sampled row, so rows with candidates and fused rows are in different
+  // steps.
   const auto draws_on = [&](SamplingPath path) {
     return std::any_of(flight.parts.begin(), flight.parts.end(),
                        [&](const Flight::Part& p) { return p.draws && p.path == path; });
@@ -78,7 +80,7 @@ void Batch::plan_step(Flight& flight) {
   }
 }
 
-// What the device has to know of a row that it samples.
+// The parameters that the device needs for a row that it samples.
 Status Batch::prepare_sample(Running& r, const StepSequence& s) {
   r.row = {};
   r.row.sampler = &r.sampler;
@@ -113,7 +115,7 @@ Status Batch::fill_masks(Flight& flight) {
     r.mask_fault =
         error(Code::usage, "no token can match {} after {} generated tokens; it must allow at least one of {}",
               r.request.mask_name, r.outcome.ids.size(), model_.vocab());
-    std::fill(r.mask.begin(), r.mask.end(), UINT32_MAX);  // the row is drawn, and not used
+    std::fill(r.mask.begin(), r.mask.end(), UINT32_MAX);  // the row is sampled, and the result ignored
   }
   return {};
 }

@@ -22,13 +22,13 @@ struct GreedyStep {
   float margin() const { return top[0].logit - top[1].logit; }
 };
 
-// The most likely continuation of `prompt`, `tokens` long, past the end of the text. Ties go to the lowest id. Errors:
-// those of the session.
+// The most likely continuation of `prompt`, `tokens` long, also past the end of the text. Of equally likely tokens the
+// lowest id. Errors: those of the session.
 Result<std::vector<GreedyStep>> continue_greedily(Model& model, std::span<const int32_t> prompt, uint32_t tokens);
 
 struct GreedyDivergence {
   size_t position = 0;           // tokens after the prompt that agree
-  int32_t id = 0, other_id = 0;  // what each chose there
+  int32_t id = 0, other_id = 0;  // the token that each of them chose there
   // By how much each prefers its own to the other's. Nothing for the first where the other's token is not among its
   // candidates: it is further away than all of them.
   std::optional<float> gap;

@@ -1,4 +1,4 @@
-// Head: what a step computes after the final norm: logits, and what a device samples from them.
+// Head: the part of a step after the final norm: logits, and the tokens that a device samples from them.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@
 
 namespace switchyard {
 
-// What a step wants of its head; a set.
+// The results that a step wants of its head; a set.
 enum HeadWant : uint32_t {
   kWantLogits = 1u << 0,      // rows that the host may read
   kWantTokens = 1u << 1,      // SAMPLE
   kWantTop = 1u << 2,         // SAMPLE with the most likely tokens
-  kWantCandidates = 1u << 3,  // TOP_CANDIDATES, and the logits for draws that they do not decide
+  kWantCandidates = 1u << 3,  // TOP_CANDIDATES, and the logits for tokens that they do not decide
 };
 
-// What a row wants that is drawn on this path, `top`: with its most likely tokens.
+// The results wanted for a row that is sampled on this path, `top`: with its most likely tokens.
 constexpr HeadWant want_of(SamplingPath path, bool top) {
   if (path == SamplingPath::logits) return kWantLogits;
   return path == SamplingPath::candidates ? kWantCandidates : top ? kWantTop : kWantTokens;

@@ -1,4 +1,4 @@
-// Layouts of packed weights: what a backend calls them, and the stored form of a tensor that is in one.
+// Layouts of packed weights: the names that backends give them, and a tensor's stored form in a layout.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@ struct LayoutName {
 };
 LayoutName parse_layout_name(std::string_view text);
 
-// What the device's backend calls a layout; nothing when it has no name for it, so that no file can hold it.
+// The name of a layout at the device's backend; none if it has no name, so that no file can hold it.
 std::optional<LayoutName> layout_name(const PlanDevice& device, uint32_t layout);
 
 // Bytes of a tensor in a packed layout. Errors: those of the backend, with the tensor's name.

@@ -7,7 +7,7 @@
 namespace switchyard {
 namespace {
 
-constexpr uint64_t kStepShare = 32;  // the part of what is free beside the weights that advice leaves to steps
+constexpr uint64_t kStepShare = 32;  // share of the free memory beside the weights that advice leaves for steps
 
 std::string gib(uint64_t bytes) { return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1u << 30)); }
 

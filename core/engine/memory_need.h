@@ -1,5 +1,5 @@
-// MemoryNeed: what a model takes of a device before its first step, so that too much is refused before anything is
-// loaded, and the refusal says what would fit.
+// MemoryNeed: the memory that a model takes of a device before its first step, so that too large a model is refused
+// before anything is loaded, and the refusal says what would fit.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ struct MemoryNeed {
   std::string device;
   uint64_t free = 0;  // bytes; 0: the device does not say
   uint64_t weights = 0;
-  uint64_t weights_i8 = 0, weights_i4 = 0;  // about, if those that an encoding applies to had that one
+  uint64_t weights_i8 = 0, weights_i4 = 0;  // an estimate, if all weights that can be encoded had that encoding
   uint64_t slots = 0;                       // states of all sessions that do not grow
   uint64_t page = 0;                        // one page of every state that does
   uint32_t page_tokens = 0, pages = 0;
@@ -23,8 +23,8 @@ struct MemoryNeed {
   uint64_t states() const { return slots + page * pages; }
 };
 
-// Errors: out_of_device_memory, with what is needed, what is free, and the encoding, the context, the number of
-// sessions or the budget that would fit there.
+// Errors: out_of_device_memory, with the memory needed and free, and the encoding, context, number of sessions or
+// budget that would fit.
 Status check_memory(const MemoryNeed& need);
 
 }  // namespace switchyard

@@ -105,8 +105,8 @@ Status Model::set_context(const ModelOptions& options) {
   pool_.struct_size = sizeof pool_;
   pool_.context = context_;
   pool_.seqs = options.sessions;
-  // A step that may have to be taken back writes to a slot of its own, so that asynchronous devices get twice as many.
-  // Else only sessions that share a slot do, of which two go on with three.
+  // A step that may have to be rolled back writes to its own slot, so asynchronous devices get twice as many slots. On
+  // others only sessions that share a slot need one: two that share go on with three.
   const bool asynchronous = std::any_of(devices_.begin(), devices_.end(), [](const PlanDevice& d) {
     return (d.info.flags & SWY_DEVICE_SYNCHRONOUS) == 0;
   });
@@ -122,7 +122,7 @@ uint32_t Model::pages_per_session() const { return (context_ + kPageSize - 1) / 
 
 swy_bucket Model::bucket(const StepCounts& counts) const { return bucket_of(counts, pool_, chunk_); }
 
-// The planner for the graph with what the head's device can sample, if the plans of it come out so.
+// The planner for the graph with the sampling operations of the head's device, if these can be planned.
 Status Model::make_planner(const ModelOptions& options, const PlanPolicy& policy) {
   Graph plain = graph_of(*program_);
   if (options.routers) routers_ = add_routers(plain);
@@ -169,7 +169,7 @@ Status Model::make_planner(const ModelOptions& options, const PlanPolicy& policy
   return {};
 }
 
-// What single steps and the largest chunks read. Buckets in between seldom add to it.
+// The results that single steps and the largest chunks read. Buckets in between seldom add to them.
 Result<std::vector<WeightUse>> Model::weight_uses() {
   std::vector<WeightUse> uses;
   SWY_LET(const Plan single, planner_->plan(bucket({.rows = 1, .context = context_})));
@@ -259,7 +259,8 @@ Status Model::check_memory(const std::vector<WeightUse>& uses) const {
     need.page_tokens = kPageSize, need.pages = pool_.pages;
     need.sessions = pool_.seqs, need.context = context_;
     need.budgeted = pool_.pages < uint64_t{pages_per_session()} * pool_.seqs;
-    // The host gives pages of memory when they are first written; who imports may have the weights where their file is.
+    // The host provides pages of memory when they are first written; a device that imports memory may use the weights
+    // in their file.
     const bool bounded = (info.flags & SWY_DEVICE_HOST_MEMORY) == 0 && devices_[d].api->buffer_import == nullptr;
     SWY_TRY(weights_->add_need(uses, d, need));
     for (const StateUnit& u : units_) {

@@ -29,7 +29,7 @@ struct ModelOptions {
   // halved until the kernels take a step of so many rows and it fits the memory that weights and states leave.
   uint32_t chunk = 0;
   uint32_t sessions = 1;        // at a time
-  uint64_t state_bytes = 0;     // of all sessions' states together; 0: room for every session's whole context
+  uint64_t state_bytes = 0;     // for all sessions' states together; 0: enough for every session's whole context
   bool device_sampling = true;  // false: logits only, with nothing of a sampler in any plan
   bool deterministic = false;
   bool routers = false;  // every step also gives the logits of its routers
@@ -50,7 +50,7 @@ class Model {
   // Steps of ModelOptions::chunk 0. Fast devices need many rows at a time: each step reads all weights.
   static constexpr uint32_t kChunk = 2048, kDeviceChunk = 8192;
 
-  // `program` and `devices` are shared. Errors: unsupported, naming the operation; out of memory, with what was needed.
+  // `program` and `devices` are shared. Errors: unsupported, naming the operation; out of memory, with the size needed.
   static Result<std::unique_ptr<Model>> create(std::shared_ptr<const Program> program,
                                                std::vector<std::shared_ptr<Device>> devices, PlanPolicy policy,
                                                const ModelOptions& options);
@@ -69,9 +69,9 @@ class Model {
   uint32_t chunk() const { return chunk_; }
   uint32_t max_sessions() const { return pool_.seqs; }
   bool deterministic() const { return (pool_.flags & SWY_BUCKET_DETERMINISTIC) != 0; }
-  std::vector<std::string> device_names() const;  // of those that run some operation
+  std::vector<std::string> device_names() const;  // of devices that run some operation
   const std::vector<PlanDevice>& devices() const { return devices_; }
-  const std::set<uint32_t>& used_devices() const { return used_; }  // those that run some operation, by index
+  const std::set<uint32_t>& used_devices() const { return used_; }  // indexes of devices that run some operation
   const WeightStore& weights() const { return *weights_; }
   // What the device of the head can sample.
   const DeviceSampling& device_sampling() const { return sampling_; }
@@ -81,13 +81,13 @@ class Model {
   // The plan for steps of one session with this many rows and logits, over a context. For `switchyard plan`.
   Result<Plan> plan(uint32_t rows, uint32_t logit_rows, uint32_t context) const;
 
-  // Runs one ragged step whose head makes logits. They are f32 [sum of logit_rows, vocab] in the order of the
+  // Runs one ragged step whose head produces logits. They are f32 [sum of logit_rows, vocab] in the order of the
   // sequences, valid until the next step. Errors: those of the devices; usage for a token id outside the vocabulary.
   Result<std::span<const float>> step(std::span<const StepSequence> sequences);
 
   // Those of ModelOptions::routers, in the order of the layers.
   const std::vector<Router>& routers() const { return routers_; }
-  // A result of the last step besides its head's, from its first row on. Errors: internal, when there is none.
+  // A result of the last step besides its head's, from its first row on. Errors: internal, if there is none.
   Status read_result(uint32_t value, std::span<std::byte> to) const { return runner_->read_result(value, to); }
 
   // Counts what steps submit, until it is set to NULL.
@@ -109,14 +109,14 @@ class Model {
     uint64_t unit_bytes = 0;       // as the device has it
     uint64_t canonical_bytes = 0;  // in the canonical form
     bool paged = false;
-    bool counts = false;  // the sampler's, which are no part of what a session has seen
+    bool counts = false;  // the sampler's state, which is not part of what a session has seen
     swy_binding at(uint32_t unit) const { return memory->slice(unit * unit_bytes, unit_bytes); }
   };
   const std::vector<StateUnit>& state_units() const { return units_; }
 
   Status check_tokens(std::span<const int32_t> ids) const;
-  // How many of `left` tokens that begin at `position` go into a step with room for `room` rows: with --deterministic a
-  // prompt is split at multiples of 64 only, so that its parts do not depend on who else is in the step.
+  // How many of `left` tokens that begin at `position` go into a step with room for `room` rows. With --deterministic a
+  // prompt is split at multiples of 64 only, so that its parts do not depend on the other sessions of the step.
   uint32_t part(uint32_t position, uint64_t left, uint32_t room) const;
 
  private:
@@ -131,7 +131,8 @@ class Model {
   Result<std::vector<WeightUse>> weight_uses();
   Status make_runner();
   uint32_t least_chunk() const;
-  // Tries, with smaller chunks where there is too little memory, or kernels take fewer rows. Errors: those of `tried`.
+  // Calls `tried` with smaller chunks while there is too little memory, or kernels take fewer rows. Errors: those of
+  // `tried`.
   Status fit_chunk(const std::function<Status()>& tried);
   Status describe_states();
   // Errors: out_of_device_memory, before anything is on a device.

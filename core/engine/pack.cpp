@@ -22,7 +22,7 @@ struct Job {
   bool done = false;
 };
 
-// Threads that pack tensors ahead of the one who writes them, in order and within the limit on memory.
+// Threads that pack tensors ahead of the writing thread, in order and within the limit on memory.
 class Packer {
  public:
   Packer(const Program& program, const std::vector<PlanDevice>& devices, std::vector<Job>& jobs,
@@ -131,7 +131,7 @@ class Repacker {
   }
 
  private:
-  // What the new file holds: the canonical forms, then what is kept, then what is packed.
+  // The contents of the new file: the canonical forms, then packed forms that are kept, then newly packed ones.
   Status plan(std::vector<WeightUse> uses) {
     spec_ = spec_of(program_);
     kept_.resize(program_.tensors.size());

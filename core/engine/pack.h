@@ -28,9 +28,9 @@ struct PackReport {
 };
 
 // Writes `program` to `output`, with every weight of `uses` that is not canonical packed for its device. Packed forms
-// of other backends are copied, older ones of the same layouts are not. The output may be the file that `program` came
-// from. Nothing appears there unless all went well. Errors: usage, where the output is something else than a program;
-// unsupported, when the devices read all weights as they are, or have no name for a layout; those of packing; io;
+// of other backends are copied; older ones of the same layouts are not. The output may be the file that `program` came
+// from. Nothing appears there unless all went well. Errors: usage, if the output exists and is not a program;
+// unsupported, if the devices read all weights as they are, or have no name for a layout; those of packing; io;
 // cancelled.
 Result<PackReport> pack_program(Os& os, const Program& program, const std::vector<PlanDevice>& devices,
                                 const std::vector<WeightUse>& uses, const std::string& output,

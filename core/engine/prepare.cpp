@@ -14,12 +14,12 @@ std::vector<uint32_t> sizes(uint32_t least, uint32_t limit) {
   }
 }
 
-// Each sequence of a batch draws one token at most.
+// At most one token is sampled per sequence of a batch.
 StepCounts step_of(uint32_t rows, uint32_t seqs, uint32_t context) {
   return {.rows = rows, .seqs = seqs, .logit_rows = seqs, .sample_rows = seqs, .context = context};
 }
 
-// What the head makes of a step in which every request is sampled like this.
+// The head's results in a step in which every request is sampled like this.
 Result<uint32_t> wants_of(const Model& model, const SamplingParams& sampling) {
   SWY_LET(const Sampler sampler, Sampler::create(sampling, model.vocab()));
   SWY_LET(const PathChoice choice, choose_path({}, sampler, false, model.device_sampling()));

@@ -1,5 +1,5 @@
-// Preparing: the lists of the steps that the batches of a model will come to are made before they come, so that nobody
-// who is being answered waits while a step is planned and recorded.
+// Preparing: makes the lists of all steps that the batches of a model can need in advance, so that no request waits
+// while a step is planned and recorded.
 #pragma once
 
 #include <vector>
@@ -9,19 +9,19 @@
 
 namespace switchyard {
 
-// One step for each size that a batch comes to, of up to `sessions` sequences, `chunk` rows and `context` tokens:
+// One step for each size that a batch can have, of up to `sessions` sequences, `chunk` rows and `context` tokens:
 //
-//   decoding       every number of sequences, at every context: what runs most has a list of its own size
+//   decoding       every number of sequences, at every context: the most frequent steps have lists of their own size
 //   with a prompt  every number of rows up to the chunk, of one sequence and of all, at the whole context
 //
-// sizes as bucket_size steps them. Smaller steps fit into one of these. The number of lists grows with the logarithms:
-// 17 sessions of 4,096 tokens have at most 53.
+// in the sizes of bucket_size. Smaller steps fit into one of these. The number of lists grows with the logarithms: 17
+// sessions of 4,096 tokens have at most 53.
 std::vector<StepCounts> batch_steps(uint32_t sessions, uint32_t chunk, uint32_t context);
 
-// Makes those of a model for requests that are sampled like `sampling`, on the path that a batch chooses for them; the
-// lists of others (with most likely tokens or masks, say) are made when a step first needs them. What exists stays. It
-// is for those who serve several sessions: one alone is not kept waiting by another. Errors: those of planning and of
-// the devices; usage, for parameters out of range; cancelled, when `progress` says so.
+// Makes these lists for requests that are sampled like `sampling`, on the path that a batch chooses for them. Other
+// lists (with most likely tokens or masks, say) are made when a step first needs them. Existing lists stay. For
+// programs with several sessions: a single one is not kept waiting by another. Errors: those of planning and of the
+// devices; usage, for parameters out of range; cancelled, when `progress` says so.
 Status prepare_steps(Model& model, const SamplingParams& sampling, const StepRunner::Progress& progress = {});
 
 }  // namespace switchyard

@@ -39,7 +39,7 @@ Status Profile::stop() {
   if (!on_) return failed_;
   on_ = false;
   model_.runner().observe(nullptr);
-  model_.runner().drain();  // until then kernels may tell
+  model_.runner().drain();  // until then kernels may report
   host_.set_trace(nullptr, nullptr);
   if (Status s = collect(true); !s.ok() && failed_.ok()) failed_ = std::move(s);
   bool anew = false;
@@ -73,7 +73,7 @@ void Profile::submitting(const Plan& plan, const PlanSegment& segment) {
     submitting_ = segment.device;
     lane.lists.clear();
   }
-  constexpr size_t kMost = 1024;  // a device that tells nothing is not waited for
+  constexpr size_t kMost = 1024;  // a device that reports nothing is not waited for
   if (lane.lists.size() == kMost) lane.lists.pop_front();
   lane.lists.push_back({++lists_, &plan, segment.begin, segment.end});
 }
@@ -97,7 +97,8 @@ Status Profile::collect(bool all) {
   return first;
 }
 
-// Of the synchronous device that is running a list; else of an asynchronous one that expects a kernel of this name.
+// The expected kernel of the synchronous device that is running a list; otherwise of an asynchronous device that
+// expects a kernel of this name.
 void Profile::host_kernel(const char* name, uint64_t begin_ns, uint64_t end_ns) {
   uint32_t device = kNowhere;
   {
@@ -123,8 +124,8 @@ void Profile::tell(uint32_t device, const DeviceSpan& span) {
   listener_.kernel(k);
 }
 
-// Finds the operation that a kernel of this name belongs to: that of the launch before for a further one, else the next
-// that is expected. Operations that left no launch are passed over.
+// Finds the operation that a kernel of this name belongs to. For a further launch, that of the previous launch;
+// otherwise the next expected one. Operations without a launch are skipped.
 bool Profile::find(Lane& lane, const char* name) {
   const auto kernel_of = [](const PlanNode& n) { return n.kernel != nullptr ? n.kernel->name : SWY_EXT_RANGE; };
   if (lane.node != nullptr) {

@@ -1,5 +1,5 @@
-// Profile: what ran when while a model steps, on the host and on its devices, by one clock. Kernels of host backends
-// tell of themselves through the host's trace callback, those of asynchronous devices through swy.profile/1.
+// Profile: what ran when while a model steps, on the host and on its devices, by one clock. Host backends report their
+// kernels through the host's trace callback, asynchronous devices through swy.profile/1.
 #pragma once
 
 #include <deque>
@@ -44,31 +44,31 @@ class ProfileListener {
 
 class Profile final : private StepObserver {
  public:
-  // Waits for the devices, and listens from here on. All lists are recorded anew where a device asks for that. All
-  // arguments outlive it; no step of the model is under way. Errors: those of the devices.
+  // Waits for the devices, and starts profiling. All lists are recorded again if a device needs that. All arguments
+  // outlive it; no step of the model may be in flight. Errors: those of the devices.
   static Result<std::unique_ptr<Profile>> start(Model& model, Host& host, ProfileListener& listener);
-  // Tells the rest, and stops listening. Nothing is told afterwards. Errors: those of the devices, now or on the way.
+  // Reports the rest, and stops. Nothing is reported afterwards. Errors: those of the devices, now or earlier.
   Status stop();
   ~Profile() override;
   Profile(const Profile&) = delete;
   Profile& operator=(const Profile&) = delete;
 
-  // Devices that run something and do not tell when.
+  // Devices that run something and cannot report times.
   std::vector<std::string> blind() const;
-  // Spans that devices had no room for.
+  // Spans that did not fit into devices' memory.
   uint64_t dropped() const { return dropped_; }
 
  private:
-  // A submission whose kernels have not all been told of.
+  // A submission with kernels that have not been reported yet.
   struct Expected {
     uint64_t list = 0;
     const Plan* plan = nullptr;
     uint32_t next = 0, end = 0;  // nodes
   };
-  // What is known of one device.
+  // The profile's data of one device.
   struct Lane {
     std::deque<Expected> lists;
-    Expected current;  // of the operation that told last
+    Expected current;  // of the operation that reported last
     const PlanNode* node = nullptr;
     std::unique_ptr<DeviceProfiler> profiler;
     bool synchronous = false, told = false;
@@ -88,11 +88,11 @@ class Profile final : private StepObserver {
   Model& model_;
   Host& host_;
   ProfileListener& listener_;
-  std::mutex mutex_;  // of all below: kernels may tell from threads of their own
+  std::mutex mutex_;  // for all below: kernels may report from other threads
   std::vector<Lane> lanes_;
   uint32_t submitting_ = kNowhere;  // the synchronous device that is running a list
   uint64_t lists_ = 0, dropped_ = 0;
-  Status failed_;  // the first time that a device could not tell
+  Status failed_;  // the first failure of a device to report
   bool on_ = false;
 
   static constexpr uint32_t kNowhere = UINT32_MAX;

@@ -13,7 +13,7 @@ namespace switchyard {
 
 class Model;
 
-// A router whose logits are a result of every step, beside the operation that uses it.
+// A router whose logits are a result of every step, and the operation that uses it.
 struct Router {
   std::string name;    // of that operation
   uint32_t value = 0;  // f32 [rows, experts]

@@ -41,7 +41,7 @@ uint32_t needs(const Sampler& s, bool masked) {
   return needed;
 }
 
-// What the device makes of a row before the host finishes a draw from its candidates.
+// The steps of the chain that the device performs on a row before the host completes it from candidates.
 constexpr uint32_t kCandidateSteps =
     SWY_SAMPLES_MASK | SWY_SAMPLES_PENALTIES | SWY_SAMPLES_BIAS | SWY_SAMPLES_TEMPERATURE | SWY_SAMPLES_LOGPROBS;
 

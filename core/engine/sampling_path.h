@@ -1,5 +1,5 @@
-// Where a request's tokens are drawn: on the device, on the host from the device's candidates, or on the host from the
-// row of logits. Decided per request, for its whole chain, by what the device that makes the logits says it can do.
+// Where a request's tokens are sampled: on the device, on the host from the device's candidates, or on the host from
+// the row of logits. Decided per request, for its whole chain, by the abilities of the device that produces the logits.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ const char* path_name(SamplingPath path);
 // "auto" is none. Errors: usage, with the names there are.
 Result<std::optional<SamplingPath>> parse_path(std::string_view text);
 
-// What the device of the head offers, as far as a plan could use it.
+// The sampling abilities of the head's device, as far as a plan could use them.
 struct DeviceSampling {
   std::string device;       // "cuda:0"
   bool token = false;       // SAMPLE
@@ -29,10 +29,10 @@ struct DeviceSampling {
   std::string why_not;      // when a kernel was announced and could not be planned
 };
 
-// The most biases and stop ids of one row that a step's block has room for.
+// The most biases and stop ids of one row that fit into a step's block.
 inline constexpr uint32_t kMaxRowBiases = 1024;
 inline constexpr uint32_t kMaxRowStops = 64;
-// Ids that a device lists where a request asks for likely tokens, and where the host finishes from candidates.
+// How many ids a device lists if a request asks for likely tokens, and if the host completes from candidates.
 inline constexpr uint32_t kTopLogprobs = 20;
 inline constexpr uint32_t kCandidates = 128;
 

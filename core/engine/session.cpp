@@ -110,7 +110,8 @@ void Session::commit() {
   prepared_ = 0;
 }
 
-// What the devices' queues still hold of an abandoned step comes before whatever the pool's next users submit.
+// Work of an abandoned step that is still in the devices' queues runs before anything that the pool's next users
+// submit.
 void Session::abandon() {
   if (prepared_ != 0) model_.slots().release(write_slot_);
   prepared_ = 0;

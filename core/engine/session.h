@@ -1,4 +1,4 @@
-// Session: one sequence, whose tokens so far are in the states that it borrows from its model.
+// Session: one sequence; its tokens so far are in the states that it borrows from its model.
 #pragma once
 
 #include <memory>
@@ -30,18 +30,18 @@ class Session {
   // A second session that has seen the same tokens. They share memory until one of them changes it.
   Result<std::unique_ptr<Session>> fork();
 
-  // What it has seen, in a form that any backend restores; see snapshot.cpp for the layout.
+  // The tokens and states so far, in a form that any backend restores; see snapshot.cpp for the layout.
   Result<std::string> snapshot() const;
   Status save(Os& os, const std::string& path) const;  // the same, to a file
-  // Takes the place of what it has seen. Errors: invalid_data, for bytes that are no snapshot; usage, for one of
-  // another model, or that does not fit the context, which leave the session as it was; out_of_device_memory and
-  // the devices' own, which leave it empty.
+  // Replaces the session's contents. Errors: invalid_data, for bytes that are not a snapshot; usage, for a snapshot of
+  // another model, or one that does not fit the context: these leave the session as it was. out_of_device_memory and
+  // the devices' own errors leave it empty.
   Status restore(std::string_view snapshot);
   Status load(Os& os, const std::string& path);
 
-  // For whoever runs it in steps (Batch, feed). `prepare` finds room for a step of n more tokens; with `keep` what was
-  // seen stays as it is until `commit`, after which the tokens are seen. After `abandon` they are not. A step may be
-  // committed while it runs, once it is known that its tokens stand.
+  // For code that runs the session in steps (Batch, feed). `prepare` finds room for a step of n more tokens; with
+  // `keep` the old contents stay until `commit`, after which the tokens are seen. After `abandon` they are not. A step
+  // may be committed while it runs, once it is certain that its tokens stay.
   Status prepare(uint32_t n, bool keep = false);
   void commit();
   void abandon();

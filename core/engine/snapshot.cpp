@@ -65,7 +65,7 @@ uint64_t Model::fingerprint() const {
     add(t.dims);
     add(t.segments[0].checksum);
   }
-  // Weights that are made in memory have no checksums; what they are made from stands for them.
+  // Weights that are made in memory have no checksums; the description of how they are made is used instead.
   for (const auto& [name, value] : program_->metadata) {
     if (name == "synthetic") sum.add(std::as_bytes(std::span(value)));
   }

@@ -1,5 +1,5 @@
-// StatePool: which slots and pages of a model's states are whose. Both are counted, since sequences that were forked
-// share what neither has changed yet. Not thread-safe.
+// StatePool: the owners of a model's slots and pages. Both are counted, since sequences that were forked share slots
+// and pages until one of them changes these. Not thread-safe.
 #pragma once
 
 #include <cstdint>

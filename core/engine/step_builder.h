@@ -1,4 +1,4 @@
-// StepBuilder: writes the block that tells the devices what one step is (switchyard/step.h).
+// StepBuilder: writes the block that describes one step to the devices (switchyard/step.h).
 #pragma once
 
 #include <cstddef>
@@ -13,10 +13,10 @@
 
 namespace switchyard {
 
-// The draw that a device makes of the last row of a sequence.
+// A device's sampling of the last row of a sequence.
 struct SampleRow {
   const Sampler* sampler = nullptr;
-  uint64_t position = 0;           // index of the token being drawn
+  uint64_t position = 0;           // index of the token being sampled
   uint32_t token_entry = 0;        // where the token goes in the device's token buffer
   const uint32_t* mask = nullptr;  // [ceil(vocab / 32)], read when the head's turn comes
   uint32_t counts_read_slot = SWY_NO_SLOT, counts_write_slot = SWY_NO_SLOT;
@@ -29,7 +29,7 @@ struct StepSequence {
   uint32_t read_slot = 0, write_slot = 0;
   std::span<const uint32_t> pages;    // block table: covers position + tokens.size()
   uint32_t logit_rows = 0;            // how many of the last rows want logits
-  const SampleRow* sample = nullptr;  // of the last row, which then wants logits; NULL: the device draws nothing
+  const SampleRow* sample = nullptr;  // of the last row, which then wants logits; NULL: the device samples nothing
 };
 
 class StepBuilder {

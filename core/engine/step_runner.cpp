@@ -103,7 +103,7 @@ Result<Executable*> StepRunner::executable(const swy_bucket& bucket, uint32_t wa
   return executables_.emplace(key, Made{std::move(made)}).first->second.run.get();
 }
 
-// Lists of decoding steps take nothing else. A step that wants nothing has no row for a head, so that any does.
+// Lists of decoding steps accept no other steps. A step that wants nothing has no row for a head, so any head is fine.
 Executable* StepRunner::prepared_for(const swy_bucket& b, uint32_t wants) const {
   for (const auto& [key, made] : executables_) {
     if (!made.prepared || (wants != 0 && key.back() != wants)) continue;
@@ -149,7 +149,7 @@ Result<std::unique_ptr<Executable>> StepRunner::make_executable(const swy_bucket
     return s_.planner->plan(bucket, results, head);
   };
   SWY_LET(Plan plan, planned());
-  plan.decisions = {};  // half of its memory, for those who explain a plan
+  plan.decisions = {};  // half of its memory, needed only to explain a plan
   const Stretch stretch(watch_.observer, "record");
   const std::vector<PlanDevice>& devices = s_.planner->devices();
   for (size_t d = 0; d < devices.size(); ++d) SWY_TRY(grow_arena(d, plan.arena_bytes[d]));
@@ -199,7 +199,7 @@ Status StepRunner::submit(std::span<const StepSequence> sequences, uint32_t want
   if (submitted.ok()) {
     ++submitted_;
   } else {
-    drain();  // a part of it may be under way, and nobody will collect it
+    drain();  // a part of it may be in flight, and will not be collected otherwise
   }
   return submitted;
 }
@@ -244,7 +244,7 @@ void StepRunner::forget_lists() {
   executables_.clear();
 }
 
-// Brings a result to the host: at once, or when the timeline says so.
+// Copies a result to the host: at once, or when the timeline says so.
 Status StepRunner::fetch_value(Flight& f, uint32_t value, std::span<std::byte> to) {
   const PluginTime inside(watch_.counts, waits());
   if (!runs_ahead_) {
@@ -255,7 +255,7 @@ Status StepRunner::fetch_value(Flight& f, uint32_t value, std::span<std::byte> t
   return f.run->read_later(value, to, {timeline_, f.reached});
 }
 
-// The end of a step that has no results is told by reading a word that nobody wants.
+// The end of a step without results is detected by reading a word that is otherwise unused.
 Status StepRunner::fetch_nothing(Flight& f) {
   const PluginTime inside(watch_.counts, false);
   const PlanDevice& device = s_.planner->devices()[head_device_];

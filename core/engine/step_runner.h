@@ -18,7 +18,7 @@
 
 namespace switchyard {
 
-// What a step's head made for its sampled rows, in the order of the sequences.
+// The results of a step's head for its sampled rows, in the order of the sequences.
 struct StepOutput {
   std::span<const swy_sample_result> tokens;  // empty where none were wanted; so are all others
   uint32_t top_count = 0, candidate_count = 0;
@@ -45,40 +45,39 @@ class StepRunner {
   };
   static Result<std::unique_ptr<StepRunner>> create(const Setup& setup);
 
-  // Allocates what the largest step over a context takes of the devices that have memory of their own, so that none is
-  // refused later for want of it; with `spare`, an eighth more must be free. Errors: those of planning;
-  // out_of_device_memory.
+  // Allocates the memory of the largest step over a context, on devices with their own memory, so that no later step
+  // fails for lack of it; with `spare`, an eighth more must be free. Errors: those of planning; out_of_device_memory.
   Status reserve(uint32_t context, bool spare);
 
   // Called as lists are made; false stops.
   using Progress = std::function<bool(uint64_t done, uint64_t total)>;
-  // Makes the lists of steps that will come, whose heads make `wants`, as far as memory goes. From then on a step that
-  // has no lists of its own size runs on the smallest of these that it fits, if there is one. Errors: those of planning
-  // and of the devices; cancelled, when `progress` says so, which leaves what was made.
+  // Makes the lists of future steps whose heads produce `wants`, as far as memory allows. From then on a step without
+  // lists of its own size runs on the smallest of these that it fits, if there is one. Errors: those of planning and of
+  // the devices; cancelled, when `progress` says so, which keeps the lists made so far.
   Status prepare(std::span<const StepCounts> steps, uint32_t wants, const Progress& progress = {});
   // Sizes of steps that have lists.
   size_t sizes() const { return executables_.size(); }
 
-  // Submits one step whose head makes `wants`. `before_head` runs when the forward pass has been submitted; it fills
-  // the masks. Where the device reads none of them, the head has been submitted with it. Errors: those of the devices;
-  // internal, with kInFlight steps under way.
+  // Submits one step whose head produces `wants`. `before_head` runs when the forward pass has been submitted; it fills
+  // the masks. If the device reads no masks, the head has been submitted with it. Errors: those of the devices;
+  // internal, with kInFlight steps in flight.
   Status submit(std::span<const StepSequence> sequences, uint32_t wants,
                 const std::function<Status()>& before_head = {});
 
   // Waits for the oldest step under way. Its output is valid until kInFlight more were submitted.
   Result<StepOutput> collect();
   size_t in_flight() const { return submitted_ - collected_; }
-  // Whether a step can be submitted while another runs, reading the tokens that it draws.
+  // Whether a step can be submitted while another runs, reading the tokens that the running one samples.
   bool runs_ahead() const { return runs_ahead_; }
 
-  // Rows [first, first + count) of the newest step's logits, f32 [count, vocab], valid until the next step.
-  // Errors: internal, when there is none.
+  // Rows [first, first + count) of the newest step's logits, f32 [count, vocab], valid until the next step. Errors:
+  // internal, if there are none.
   Result<std::span<const float>> logits(uint32_t first, uint32_t count);
 
-  // A result of the newest step besides its head's, from its first row on. Errors: internal, when there is none.
+  // A result of the newest step besides its head's, from its first row on. Errors: internal, if there is none.
   Status read_result(uint32_t value, std::span<std::byte> to) const;
 
-  // Counts what steps submit, or tells of it, until it is set to NULL.
+  // Sets the observer that counts or records submissions; NULL: none.
   void watch(SubmitCounts* counts) { watch_.counts = counts; }
   void observe(StepObserver* observer) { watch_.observer = observer; }
   StepObserver* observer() const { return watch_.observer; }
@@ -137,7 +136,7 @@ class StepRunner {
   std::map<Key, Made> executables_;  // few rows first
   std::vector<float> logits_;        // where the host cannot see the device's
   StepWatch watch_;
-  bool asynchronous_ = false;  // some device runs behind the host
+  bool asynchronous_ = false;  // some device is asynchronous
   uint32_t vocab_ = 0;
 
  public:

@@ -11,7 +11,7 @@
 namespace switchyard {
 namespace {
 
-// About what a weight takes in groups of 64 of `bits` bits; as much as now where no encoding applies to it.
+// The approximate size of a weight in groups of 64 of `bits` bits; its present size if it cannot be encoded.
 uint64_t bytes_as(const Tensor& tensor, uint64_t bits, uint64_t now) {
   if (tensor.dtype == SWY_F32 || tensor.rank < 2) return now;
   constexpr uint64_t kGroup = 64, kScaleBits = 16;
@@ -41,7 +41,7 @@ Result<WeightStore::Loaded> WeightStore::make(WeightUse use) const {
   }
   const PlanDevice& device = devices_[use.device];
   const std::span<const std::byte> bytes = program_.segment_bytes(*found.segment);
-  Result<DeviceBuffer> imported = DeviceBuffer::import(device, bytes);  // what lies in the file need not be copied
+  Result<DeviceBuffer> imported = DeviceBuffer::import(device, bytes);  // weights in the file need not be copied
   if (imported.ok()) return Loaded{std::move(*imported), 0};
   if (imported.status().code() != Code::unsupported) return imported.status();
   SWY_LET(DeviceBuffer buffer, DeviceBuffer::allocate(device, SWY_MEMORY_DEVICE, bytes.size(),
@@ -84,7 +84,7 @@ Status WeightStore::add_need(const std::vector<WeightUse>& uses, uint32_t device
   return {};
 }
 
-// The canonical form of what is packed now is read by nobody, unless some device uses it as it is.
+// The canonical form of a weight that is packed now is not read any more, unless some device uses it as it is.
 void WeightStore::release_packed(WeightUse use, const std::vector<WeightUse>& uses) const {
   const auto reads = [&](const WeightUse& other) { return other.tensor == use.tensor && other.layout == 0; };
   const bool read = std::any_of(uses.begin(), uses.end(), reads) ||

@@ -30,16 +30,16 @@ class WeightStore {
   // Both outlive the store.
   WeightStore(const Program& program, const std::vector<PlanDevice>& devices) : program_(program), devices_(devices) {}
 
-  // What they will take of a device's memory, and what they would as other encodings; adds to `need`.
+  // Adds to `need` the device memory that the weights will take, and what they would take in other encodings.
   Status add_need(const std::vector<WeightUse>& uses, uint32_t device, MemoryNeed& need) const;
 
-  // Imports, copies or packs those that are not here yet, on several threads. Errors: those of the devices.
+  // Imports, copies or packs the weights that are not loaded yet, on several threads. Errors: those of the devices.
   Status load(std::vector<WeightUse> uses, uint32_t threads, const Progress& progress = {});
 
   // Loads it if need be. Not thread-safe.
   Result<swy_binding> get(WeightUse use);
 
-  // Bytes that were copied or packed, beyond what is mapped from the file.
+  // Bytes that were copied or packed, in addition to those mapped from the file.
   uint64_t copied_bytes() const { return copied_; }
   // Tensors that the file has packed for a device in a form that the device does not read, so that they were packed
   // again.

@@ -93,8 +93,8 @@ struct TextStream::Impl {
   Batch::Id id = 0;
   bool ended = false;
   uint32_t position = 0;                   // of the session, when this began
-  std::vector<int32_t> fed = {};           // since then, and what was drawn
-  std::deque<GeneratedToken> tokens = {};  // drawn, and not taken yet
+  std::vector<int32_t> fed = {};           // fed since then, and sampled
+  std::deque<GeneratedToken> tokens = {};  // sampled, and not taken yet
   Generated result = {};
   Status status = {};
 
@@ -138,7 +138,7 @@ struct TextStream::Impl {
     if (ended) return false;
     Batch& batch = *session.engine.batch;
     if (batch.running(id) && session.cancelled.load()) batch.cancel(id);
-    if (batch.running(id)) (void)batch.step().ok();  // what fails is told by the outcome
+    if (batch.running(id)) (void)batch.step().ok();  // failures are reported by the outcome
     if (!batch.running(id)) end(false);
     return !ended;
   }
@@ -160,7 +160,7 @@ struct TextStream::Impl {
     fed.insert(fed.end(), outcome.ids.begin(), outcome.ids.end());
     const uint32_t now = session.session->position();
     if (now < position) session.seen.clear();         // a failure has emptied it
-    fed.resize(now < position ? 0 : now - position);  // the last token was drawn, not fed
+    fed.resize(now < position ? 0 : now - position);  // the last token was sampled, but not fed
     session.seen.insert(session.seen.end(), fed.begin(), fed.end());
   }
 };
@@ -273,7 +273,7 @@ uint32_t TextSession::position() const {
 
 namespace {
 
-// Runs `work` on a session that nobody else uses.
+// Runs `work` on a session that no other call uses.
 template <class Work>
 auto alone(TextSession::Impl& s, Work work) -> decltype(work()) {
   SWY_TRY(s.claim());

@@ -13,7 +13,8 @@ constexpr size_t kWorkspace = 4096;  // of PCRE2's automaton, in ints: some hund
 // PCRE2_ENDANCHORED is not to be had with partial matching; \z is.
 constexpr std::string_view kBefore = "(?:", kAfter = ")\\z";
 
-// A state of the automaton does not know what lies before it. Finds too much rather than too little, which costs time.
+// The automaton's state does not include the text before it. Returns true too often rather than too seldom, which only
+// costs time.
 bool looks_around(std::string_view pattern) {
   for (const std::string_view part : {"(?", "(*", "\\b", "\\B", "\\A", "\\G", "\\K", "^", "$"}) {
     if (pattern.find(part) != std::string_view::npos) return true;
@@ -32,7 +33,7 @@ struct RegexMask::Matcher {
   std::vector<int> state = std::vector<int>(kWorkspace), trial = std::vector<int>(kWorkspace);
   bool begun = false;    // `state` has seen some text
   bool scratch = false;  // the pattern looks around, so that every trial begins anew
-  std::string seen;      // then: the text so far, followed by what is tried
+  std::string seen;      // then: the text so far, followed by the candidate
 
   ~Matcher() {
     pcre2_match_data_free(data);

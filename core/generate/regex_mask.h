@@ -1,5 +1,5 @@
-// RegexMask: the tokens with which a text can still become one that a pattern matches from its first byte to its last.
-// Built on the partial matching of PCRE2; it shows what the engine's token masks are for.
+// RegexMask: the tokens with which a text can still become one that a pattern matches as a whole. Built on the partial
+// matching of PCRE2.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class RegexMask {
                                                    uint32_t vocab, std::span<const int32_t> end_ids);
   ~RegexMask();
 
-  // Sets the bits of the tokens that may follow the text of `drawn`, which begins with what the last call had.
+  // Sets the bits of the tokens that may follow the text of `drawn`, which begins with the `drawn` of the last call.
   void allow(std::span<const int32_t> drawn, std::span<uint32_t> mask);
   // Whether the text of `drawn` matches as a whole, and no longer text does.
   bool finished(std::span<const int32_t> drawn);

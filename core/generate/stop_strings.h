@@ -15,9 +15,9 @@ class StopStrings {
   // Empty strings stop nothing.
   explicit StopStrings(std::vector<std::string> stops);
 
-  // What can be shown once this part has come. After `stopped` it is nothing.
+  // The text that can be shown after this part has arrived. Empty once `stopped`.
   std::string push(std::string_view part);
-  // What was held back because a stop string could have begun there.
+  // The text that was held back because a stop string could have begun there.
   std::string flush();
   bool stopped() const { return stopped_; }
 

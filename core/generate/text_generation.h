@@ -38,7 +38,7 @@ struct TextPiece {
 
 class TextGeneration {
  public:
-  // What it borrows outlives it. `on_piece` may be empty; false ends the generation.
+  // Its arguments outlive it. `on_piece` may be empty; returning false ends the generation.
   static Result<std::unique_ptr<TextGeneration>> create(const Model& model, const Tokenizer& tokenizer,
                                                         TextOptions options,
                                                         std::function<bool(const TextPiece&)> on_piece);

@@ -55,7 +55,7 @@ class Fields {
   Status status() const { return status_; }
 
  private:
-  // What fp32 holds with room to spare.
+  // A range that fp32 can represent easily.
   static constexpr double kLeast = 1e-30, kMost = 1e30;
 
   template <class T>

@@ -12,7 +12,7 @@ namespace switchyard {
 
 struct ModelConfig {
   uint32_t hidden = 0, layers = 0, vocab = 0;
-  std::vector<bool> attention;  // per layer: full attention; else gated delta
+  std::vector<bool> attention;  // per layer: full attention; otherwise gated delta
   uint32_t heads = 0, kv_heads = 0, head_dim = 0, rotary_dim = 0;
   float rope_theta = 0;
   uint32_t key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0, conv_kernel = 0;

@@ -32,9 +32,9 @@ struct ConvertReport {
 Result<WeightEncoding> parse_encoding(const std::string& quant, const std::string& group);
 std::string encoding_name(WeightEncoding encoding);
 
-// Nothing appears at the output path unless all went well, and what stands there is replaced only if it is a program
-// file. Errors: usage, when it is something else; those of the checkpoint's parts; io; cancelled. Memory: a few MiB
-// beyond the scales of the largest tensor.
+// Nothing appears at the output path unless all went well, and an existing file is replaced only if it is a program
+// file. Errors: usage, if it is something else; those of the checkpoint's parts; io; cancelled. Memory: a few MiB in
+// addition to the scales of the largest tensor.
 Result<ConvertReport> convert(Os& os, const ConvertOptions& options);
 
 }  // namespace switchyard

@@ -26,7 +26,7 @@ struct WeightSource {
 struct ImportPlan {
   ProgramSpec spec;
   std::vector<WeightSource> sources;  // per tensor of the spec
-  std::vector<std::string> notes;     // for the user: what was skipped
+  std::vector<std::string> notes;     // for the user: tensors that were skipped
 };
 
 // Without a checkpoint the plan has the spec of one of this configuration, and no sources. Errors: invalid_data, for a

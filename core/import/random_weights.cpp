@@ -57,7 +57,7 @@ void repeat(uint16_t half, std::span<std::byte> out) {
   for (uint64_t at = 0; at + 2 <= out.size(); at += 2) std::memcpy(out.data() + at, &half, 2);
 }
 
-// Deviations of what the generator makes: whole numbers uniform on -7..7, -127..127 and 0..15.
+// Standard deviations of the generated quants: whole numbers uniform on -7..7, -127..127 and 0..15.
 constexpr double kNibble = 4.3205, kByte = 73.32, kAffine = 4.6098;
 
 void quants(swy_dtype dtype, uint64_t stream, uint64_t begin, std::span<std::byte> out) {
@@ -87,7 +87,7 @@ Spread spread_of(const std::string& name, const std::vector<uint64_t>& dims, uin
   if (ends(name, "norm.weight")) return {0.0f, 0.05f};  // stored minus 1
   if (ends(name, "conv1d.weight")) return {0.0f, 0.5f};
   if (ends(name, "embed_tokens.weight")) return {0.0f, 1.0f};
-  // What goes back into the residual stream grows it by a bounded factor over all layers.
+  // Weights that write to the residual stream are scaled so that all layers together let it grow by a bounded factor.
   const bool back = ends(name, "out_proj.weight") || ends(name, "o_proj.weight") || ends(name, "down_proj") ||
                     ends(name, "down_proj.weight");
   const float share = back ? 1.0f / std::sqrt(2.0f * static_cast<float>(layers)) : 1.0f;

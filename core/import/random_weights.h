@@ -12,13 +12,13 @@
 
 namespace switchyard {
 
-// What a weight's values are spread around, and how far.
+// The mean and the spread of a weight's values.
 struct Spread {
   float mean = 0;
   float deviation = 1;
 };
 
-// By the weight's role, which its name in a checkpoint tells. `layers`: of the whole model.
+// Chosen by the weight's role, which its name in a checkpoint tells. `layers`: of the whole model.
 Spread spread_of(const std::string& name, const std::vector<uint64_t>& dims, uint32_t layers);
 
 // Fills bytes [begin, begin + out.size()) of the tensor's canonical segment. `begin` is a multiple of 64. The bytes

@@ -84,7 +84,8 @@ Result<Synthesis> make_synthesis(Os& os, const SyntheticRequest& r) {
   return Synthesis{std::move(plan.spec), config.layers, r.seed};
 }
 
-// A program file that exists in address space only: header and description as in a real one, weights made when asked.
+// A program file that exists only in address space: header and description as in a real one; weights are generated when
+// they are read.
 class SyntheticFile final : public MappedFile {
  public:
   static Result<std::shared_ptr<SyntheticFile>> create(Synthesis plan, uint32_t threads) {

@@ -26,8 +26,8 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tok
   }
 }
 
-// Narrows the tokens byte by byte to those that continue as the text does. Of these the one that ends here, if any,
-// comes first.
+// Narrows the tokens byte by byte to those that continue like the text. Of these the one that ends here, if any, comes
+// first.
 const AddedToken* AddedTokens::longest_at_front(std::string_view text, bool normalized) const {
   const auto& first = first_byte_[normalized];
   const auto byte = static_cast<uint8_t>(text[0]);

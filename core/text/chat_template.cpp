@@ -15,7 +15,7 @@ Result<std::string> ChatTemplate::render(const nlohmann::ordered_json& messages,
   if (!extra.is_object()) {
     return error(Code::usage, "the extra variables of a chat template must be an object, not {}", extra.type_name());
   }
-  // What apply_chat_template always defines, be it none.
+  // Variables that apply_chat_template always defines, if only as none.
   nlohmann::ordered_json variables = {{"messages", messages},
                                       {"tools", tools},
                                       {"documents", nullptr},

@@ -19,7 +19,7 @@ class Detokenizer {
     if (!skip_special_ || !tokenizer_.is_special(id)) held_ += tokenizer_.piece(id);
     return take(false);
   }
-  // What is left; an unfinished character becomes U+FFFD.
+  // The remaining text; an unfinished character becomes U+FFFD.
   std::string flush() { return take(true); }
 
  private:

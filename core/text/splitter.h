@@ -1,4 +1,4 @@
-// Splitter: cuts a text by a regular expression; matches and what lies between them are pieces of their own.
+// Splitter: splits a text by a regular expression; matches, and the texts between them, are separate pieces.
 #pragma once
 
 #include <functional>

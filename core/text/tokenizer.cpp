@@ -63,7 +63,7 @@ std::string compose(std::string_view text) {
 }
 
 // utf8proc 2.8 composes a Hangul syllable with U+11A7, which the Unicode Standard's algorithm excludes. U+11A7 begins a
-// character of its own, so the text can be cut in front of it.
+// character, so the text can be split before it.
 std::string nfc(std::string_view text) {
   constexpr std::string_view kExcluded = "\xE1\x86\xA7";
   std::string out;

@@ -38,8 +38,8 @@ struct EngineOptions {
   uint32_t threads = 0;           // 0: all cores
   uint32_t context = 0;           // tokens per session; 0: the model's, at most 4,096
   uint32_t sessions = 1;          // at a time; of several, `load` prepares the steps that they will share
-  uint64_t state_bytes = 0;       // memory for all sessions' states; 0: room for every session's whole context
-  bool deterministic = false;     // a session's tokens do not depend on who else generates, bit for bit
+  uint64_t state_bytes = 0;       // memory for all sessions' states; 0: enough for every session's whole context
+  bool deterministic = false;     // a session's tokens do not depend on other sessions, bit for bit
 };
 
 struct GenerateOptions {
@@ -51,13 +51,13 @@ struct GenerateOptions {
   float repetition_penalty = 1.0f;
   float presence_penalty = 0.0f;
   float frequency_penalty = 0.0f;
-  std::vector<std::pair<int32_t, float>> logit_bias = {};  // token id, what is added to its logit
-  std::optional<uint64_t> seed = {};                       // none: a random one, told in Generated
+  std::vector<std::pair<int32_t, float>> logit_bias = {};  // token id, and the number added to its logit
+  std::optional<uint64_t> seed = {};                       // none: a random one, reported in Generated
   uint32_t logprobs = 0;                                   // this many most likely tokens with each; 0: none
   std::vector<std::string> stops = {};                     // the text ends before the first of these
   std::string allow_regex = {};                            // PCRE2; the text matches it, as far as it comes
   bool ignore_eos = false;
-  std::string sampling = "auto";  // where tokens are drawn: "auto", "fused", "candidates", "logits"
+  std::string sampling = "auto";  // where tokens are sampled: "auto", "fused", "candidates", "logits"
 };
 
 struct GeneratedToken {
@@ -82,7 +82,7 @@ class TextSession;
 class SWITCHYARD_API Engine {
  public:
   // Errors: not_found, invalid_data for the file; usage for an option; unsupported, naming what no backend can run; out
-  // of memory, with what was needed.
+  // of memory, with the size needed.
   static Result<Engine> load(const EngineOptions& options);
   Engine(Engine&&) noexcept;
   Engine& operator=(Engine&&) noexcept;
@@ -114,7 +114,7 @@ class SWITCHYARD_API TextStream {
 
   // The next token; none when the generation has ended. Errors: those that ended it.
   Result<std::optional<GeneratedToken>> next();
-  // How it went, once `next` has said none.
+  // The result, once `next` has returned none.
   const Generated& result() const;
 
   struct Impl;
@@ -131,18 +131,19 @@ class SWITCHYARD_API TextSession {
   TextSession& operator=(TextSession&&) noexcept;
   ~TextSession();
 
-  // Continues what the session has seen with `prompt` and what is drawn after it. `on_token` gets every token; false
-  // ends the generation. It runs on whichever thread runs the step, while the engine is locked: it must be quick, and
-  // call nothing of the engine. Errors: usage, for a parameter out of range, before anything is done.
+  // Continues the session's tokens with `prompt` and generates. `on_token` gets every token; returning false ends the
+  // generation. It runs on the thread that runs the step, while the engine is locked: it must be quick, and must not
+  // call the engine. Errors: usage, for a parameter out of range, before anything is done.
   Result<Generated> generate(std::string_view prompt, const GenerateOptions& options = {},
                              std::function<bool(const GeneratedToken&)> on_token = {});
   Result<TextStream> stream(std::string_view prompt, const GenerateOptions& options = {});
 
-  void cancel();               // what the session generates, within a step. [any thread]
+  void cancel();               // stops the session's generation within a step. [any thread]
   Status reset();              // forgets everything
   uint32_t position() const;   // tokens seen
   Result<TextSession> fork();  // a second session that has seen the same
-  // What it has seen, to a file and back; any backend restores it. Errors: usage, for a file of another model.
+  // Saves the session's tokens and states to a file, and restores them; any backend restores them. Errors: usage, for a
+  // file of another model.
   Status save(const std::string& path) const;
   Status restore(const std::string& path);
 

@@ -34,7 +34,7 @@ class [[nodiscard]] Status {
   Code code() const { return code_; }
   const std::string& message() const { return message_; }
 
-  // The same failure, with where it happened in front: "prefix: message".
+  // The same failure with a prefix that says where it happened: "prefix: message".
   Status in(const std::string& prefix) const { return ok() ? *this : Status(code_, prefix + ": " + message_); }
 
  private:

@@ -61,7 +61,7 @@ struct Statement {
     filter_block,  // body through expression
     macro,         // text(parameters): body
     with,          // parameters: body
-    scope,         // body, with variables of its own
+    scope,         // body, with its own variables
     break_,
     continue_,
   };
@@ -72,7 +72,7 @@ struct Statement {
   const Expression* expression = nullptr;
   const Expression* condition = nullptr;
   std::vector<std::pair<const Expression*, Block>> branches;
-  // Of a macro: names and defaults (null where there is none). Of `with`: targets that are names, and their values.
+  // Of a macro: names and defaults (null if there is none). Of `with`: targets that are names, and their values.
   std::vector<std::pair<std::string, const Expression*>> parameters;
   Block body;
   Block otherwise;

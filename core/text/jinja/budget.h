@@ -1,8 +1,8 @@
-// What a render may cost, and the account that is kept of it.
+// The cost limits of a render, and the account of what it has used.
 //
-// A template is untrusted data. Every evaluated node, every byte that a builtin touches and every byte that is
-// allocated is charged here; memory is charged when taken and never given back, so that one number bounds both the
-// peak and the time spent filling it.
+// A template is untrusted data. Every evaluated node, every byte that a builtin touches and every allocated byte is
+// charged here. Memory is charged when allocated and never credited, so one number bounds both the peak and the time
+// spent filling it.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace switchyard::jinja {
 
-// Bounds on one render. The defaults leave a real chat template two orders of magnitude of room.
+// Limits of one render. The defaults are a hundred times what a real chat template needs.
 struct Limits {
   uint64_t max_steps = 20'000'000;           // nodes evaluated, plus one for every 64 bytes that a builtin touches
   uint64_t max_output_bytes = 64ull << 20;   // the rendered text
@@ -29,7 +29,7 @@ inline constexpr size_t kMaxSourceBytes = 1u << 20;
 inline constexpr int kMaxParseDepth = 100;
 inline constexpr int kMaxValueDepth = 100;
 
-// Thrown inside this room only; parse() and render() turn it into a Status with the template's name and line.
+// Thrown only inside this folder; parse() and render() turn it into a Status with the template's name and line.
 struct Failure {
   Code code;
   std::string message;

@@ -20,7 +20,7 @@ class Context;
 // The local time that strftime_now() prints.
 using Clock = std::function<std::tm()>;
 
-// The variables of one block; what it does not hold is looked up in `parent`.
+// The variables of one block; others are looked up in `parent`.
 struct Scope {
   std::shared_ptr<Scope> parent;
   std::vector<std::pair<std::string_view, Value>> variables;  // names belong to the template
@@ -41,7 +41,7 @@ struct Call {
   Context& cx;
   const Value& input;
   std::vector<Value> arguments;
-  Arguments rest;  // what a variadic builtin got
+  Arguments rest;  // further arguments of a variadic builtin
 
   bool given(size_t i) const { return i < arguments.size() && !arguments[i].absent(); }
   const Value& at(size_t i) const;  // fails when it was not given

@@ -131,7 +131,7 @@ bool Interpreter::holds(std::string_view op, const Value& a, const Value& b) {
   return contains(cx_, b, a) == (op == "in");
 }
 
-// a < b < c: true when every neighbouring pair holds; what follows a pair that does not is not evaluated.
+// a < b < c: true if every neighbouring pair holds; after a pair that does not, nothing is evaluated.
 Value Interpreter::compare(const Expression& node) {
   Value left = evaluate(*node.operands[0]);
   for (size_t i = 0; i < node.texts.size(); ++i) {

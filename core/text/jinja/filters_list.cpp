@@ -13,8 +13,8 @@ namespace {
 
 using Shape = List::Shape;
 
-// jinja2's attribute getter: a path of names and indices ("a.0.b"), or one integer. What is missing on the way becomes
-// `otherwise` where that is given.
+// jinja2's attribute getter: a path of names and indices ("a.0.b"), or one integer. A missing part becomes `otherwise`
+// if that is given.
 Value by_path(Context& cx, Value value, const Value& path, const Value& otherwise = Value()) {
   if (!path.is(Kind::string)) return item(cx, value, path);
   std::string_view rest = path.text();
@@ -36,7 +36,8 @@ Value fold_case(Context& cx, Value value, bool case_sensitive) {
   return value.is(Kind::string) && !case_sensitive ? cx.text(utf8::lower(value.text())) : value;
 }
 
-// What sort, unique, min and max compare: the attribute named by argument `i`, or the value itself, without case.
+// The key that sort, unique, min and max compare: the attribute named by argument `i`, or the value itself, ignoring
+// case.
 Value key_of(Call& c, const Value& value, size_t i, bool case_sensitive) {
   bool path = c.given(i) && !c.arguments[i].is(Kind::none);
   return fold_case(c.cx, path ? by_path(c.cx, value, c.arguments[i]) : value, case_sensitive);
@@ -208,7 +209,7 @@ Value map(Call& c) {
   return c.cx.list(std::move(out), Shape::lazy);
 }
 
-// select, reject and their attr forms: keeps the items whose test gives `wanted`.
+// select, reject and their attr forms: keep the items whose test returns `wanted`.
 Value choose(Call& c, bool attribute, bool wanted) {
   Arguments arguments = c.rest;
   auto next = [&] {

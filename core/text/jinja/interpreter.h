@@ -19,7 +19,7 @@ class Interpreter {
   int line() const { return line_; }
 
  private:
-  enum class Flow : uint8_t { next, leave, repeat };  // what a block asks of the loop around it
+  enum class Flow : uint8_t { next, leave, repeat };  // the effect of a block on the loop around it
   class Inner;
 
   Flow block(const Block& statements);

@@ -103,8 +103,8 @@ class Lexer {
     while (at_ < text_.size() && utf8::is_space(utf8::decode(text_, at_))) at_ += utf8::width(text_, at_);
   }
 
-  // Consumes `closing` with an optional sign at `at_`, and the white space that goes with it. `trims` says whether one
-  // newline goes by itself, as it does after blocks and comments.
+  // Consumes `closing` with an optional sign at `at_`, and the white space to be stripped. `trims` says whether one
+  // newline is removed anyway, as after blocks and comments.
   bool close(std::string_view closing, bool trims) {
     bool minus = rest().starts_with('-');
     bool plus = trims && rest().starts_with('+');
@@ -272,7 +272,7 @@ class Lexer {
   size_t at_ = 0;
   size_t begin_ = 0;           // of the tag being read
   bool at_line_start_ = true;  // the last tag, or the start of the template, was followed by a new line
-  size_t counted_ = 0;         // bytes whose newlines are in line_
+  size_t counted_ = 0;         // bytes whose newlines are counted in line_
   int line_ = 1;
 };
 

@@ -24,14 +24,14 @@ struct Token {
   };
   Type type;
   int line;
-  std::string text;  // of data and text: what it stands for; of the others: as written
+  std::string text;  // of data and text: the value; of others: as written
   int64_t integer = 0;
   double real = 0;
 };
 
-// Splits `source` as an environment with trim_blocks and lstrip_blocks does: the newline after a block or comment goes,
-// and so does the white space before one that begins a line; `-` strips more, `+` keeps all. Comments are dropped, raw
-// blocks become data. The last token is `end`. Throws Failure ("line N: ...") for what is no template.
+// Splits `source` like an environment with trim_blocks and lstrip_blocks: the newline after a block or comment is
+// removed, and so is the white space before one that begins a line; `-` strips more, `+` keeps all. Comments are
+// dropped, raw blocks become data. The last token is `end`. Throws Failure ("line N: ...") if it is not a template.
 std::vector<Token> tokenize(std::string_view source);
 
 }  // namespace switchyard::jinja

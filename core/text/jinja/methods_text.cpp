@@ -121,7 +121,7 @@ Value pieces(Call& c, const std::vector<std::string_view>& parts) {
   return c.cx.list(std::move(items));
 }
 
-// At white space, from the left; what is left after `limit` cuts keeps its own.
+// Splits at white space, from the left; the rest after `limit` cuts keeps its white space.
 std::vector<std::string_view> split_at_space(Call& c, int64_t limit) {
   std::vector<std::string_view> parts;
   std::string_view rest = utf8::strip(c.input.text(), nullptr, true, false);

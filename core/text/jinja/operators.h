@@ -24,10 +24,10 @@ Value negate(const Value& value);
 
 // len(value).
 int64_t length(const Value& value);
-// The items that iterating gives: of a str its characters, of a dict its keys, of a generator what is left of it.
+// The items of an iteration: a str's characters, a dict's keys, the rest of a generator.
 std::shared_ptr<const List> iterate(Context& cx, const Value& value);
 
-// value.name and value[index], in jinja2's order: attribute first, or item first. What is missing is undefined; asking
+// value.name and value[index], in jinja2's order: attribute first, or item first. Missing ones are undefined; access to
 // an undefined value fails.
 Value attribute(Context& cx, const Value& value, std::string_view name);
 Value item(Context& cx, const Value& value, const Value& index);

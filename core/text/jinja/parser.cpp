@@ -64,8 +64,8 @@ void Parser::check_calls() const {
   }
 }
 
-// Everything up to the block tag whose name is in `ends`, which is left for the caller (after its '{%'); or up to the
-// end of the template when `ends` is empty.
+// Everything up to the block tag whose name is in `ends`, which the caller parses (after its '{%'); or up to the end of
+// the template if `ends` is empty.
 Block Parser::block(std::initializer_list<std::string_view> ends, std::string_view opened_by, int line) {
   Nested nested(*this);
   Block out;
@@ -232,7 +232,7 @@ const Statement* Parser::loop_control(int line, bool leave) {
   return &make(leave ? Statement::Kind::break_ : Statement::Kind::continue_, line);
 }
 
-// What set and for give a value to: names, tuples of them, and for set the attribute of a namespace.
+// The targets of set and for: names, tuples of them, and for set the attribute of a namespace.
 const Expression* Parser::target(bool allow_attribute) {
   int line = now().line;
   std::vector<const Expression*> parts = {single_target(allow_attribute)};

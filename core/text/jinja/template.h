@@ -26,8 +26,8 @@ std::tm system_time();
 // Immutable and shared by its copies; all members are thread-safe.
 class Template {
  public:
-  // `name` begins every message. Errors: unsupported, by name and line, for a statement, filter, test, function or
-  // method that does not exist here; invalid_data for anything else that is no template, or one of over a megabyte.
+  // `name` begins every message. Errors: unsupported, with name and line, for an unknown statement, filter, test,
+  // function or method; invalid_data for anything else that is not a template, or a template of over a megabyte.
   static Result<Template> parse(std::string_view source, std::string_view name = "template");
 
   // `globals` is a dict of the variables that the template sees. The result is UTF-8.

@@ -7,8 +7,8 @@
 
 namespace switchyard::jinja {
 
-// What a literal stands for, by Python's rules: an unknown escape keeps its backslash. None, with the reason in `why`,
-// for an escape that is cut short or names no character.
+// The value of a literal by Python's rules: an unknown escape keeps its backslash. None, with the reason in `why`, for
+// an escape that is cut short or names no character.
 std::optional<std::string> unescape(std::string_view literal, std::string& why);
 
 }  // namespace switchyard::jinja

@@ -10,7 +10,7 @@ bool continuation(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x8
 
 void append_upper(std::string& out, char32_t point) {
   if (point == U'ß') {
-    out += "SS";  // the one full mapping that ordinary text meets; utf8proc has the simple ones
+    out += "SS";  // the one full mapping in ordinary text; utf8proc has the simple ones
   } else {
     append(out, static_cast<char32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(point))));
   }

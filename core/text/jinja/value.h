@@ -1,9 +1,9 @@
-// Value: what a template computes with, after Python's data model.
+// Value: the values of a template, after Python's data model.
 //
-// Strings, lists and dicts never change once made (the sandbox that templates are written for forbids changing them
-// too), so copies share them. Only a namespace and a loop change, and both live within one render. Every container
-// knows how deeply it nests and none may nest deeper than kMaxValueDepth, so that walking or destroying one cannot
-// exhaust the stack. Values made by one render stay on its thread; a Value from JSON may be read by many.
+// Strings, lists and dicts never change once made (jinja2's sandbox forbids changing them, too), so copies share them.
+// Only a namespace and a loop change, and both live within one render. Every container knows its depth, limited to
+// kMaxValueDepth, so that walking or destroying one cannot exhaust the stack. Values made by one render stay on its
+// thread; a Value from JSON may be read by many.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,7 @@ class Value {
   explicit Value(std::shared_ptr<Loop> loop) : data_(std::move(loop)) {}
   explicit Value(std::shared_ptr<const Callable> callable) : data_(std::move(callable)) {}
   static Value none();
-  // `why` is what an operation that needs a value will say.
+  // `why` is the message of operations that need a value.
   static Value undefined(std::string why);
 
   // Errors: invalid_data for nesting beyond kMaxValueDepth, text that is not UTF-8, an integer beyond 64 bits.
@@ -110,7 +110,7 @@ struct Dict {
   int depth = 1;
 };
 
-// namespace(): the one thing whose attributes a template may set.
+// namespace(): the only kind of value whose attributes a template may set.
 struct Namespace {
   std::vector<std::pair<std::string, Value>> attributes;
 };
