@@ -13,8 +13,8 @@ struct Budget {
   double worst = 0, mean = 0;
 };
 
-// `activations`: what the kernel declares that its products round activations to. `output`: the dtype that the result
-// is stored in. States have the budget of the operation's outputs in fp32.
+// `activations`: the type to which the kernel says that its products round activations. `output`: the dtype of the
+// stored result. States have the budget of the operation's outputs in fp32.
 Budget budget(swy_op_id op, swy_dtype encoding, swy_dtype activations, swy_dtype output);
 
 }  // namespace switchyard::check

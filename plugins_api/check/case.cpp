@@ -103,7 +103,7 @@ Builder& Builder::step(std::vector<Sequence> seqs) {
   s.tokens.assign(s.rows(), 0);
   c_.bucket.page_size = page_size_;
   for (const Sequence& q : s.seqs) {
-    c_.bucket.slots = std::max({c_.bucket.slots, q.read_slot + 2, q.write_slot + 2});  // and one that nobody uses
+    c_.bucket.slots = std::max({c_.bucket.slots, q.read_slot + 2, q.write_slot + 2});  // and one that is not used
     for (const uint32_t p : q.pages) c_.bucket.pages = std::max(c_.bucket.pages, p + 2);
   }
   c_.steps.push_back(std::move(s));
@@ -154,8 +154,8 @@ Builder& Builder::plain(const std::vector<uint64_t>& dims, swy_dtype dtype, doub
   return *this;
 }
 
-// What an active sequence reads gets numbers; all else is NaN, so that reading it shows. Slots that no sequence uses
-// get numbers too, which must still be there afterwards.
+// Memory that an active sequence reads is filled with numbers, everything else with NaN, so that reading it shows.
+// Slots that no sequence uses get numbers, too, which must be unchanged afterwards.
 Builder& Builder::slotted(std::vector<uint64_t> dims, double deviation) {
   State s;
   s.desc = describe(SWY_F32, dims);
@@ -184,7 +184,7 @@ Builder& Builder::counts(uint64_t vocab) {
   State s;
   s.desc = describe(SWY_I32, {vocab});
   s.desc.state = SWY_STATE_SLOTTED;
-  s.units = 2 * draws.size() + 1;  // and one that nobody uses
+  s.units = 2 * draws.size() + 1;  // and one that is not used
   s.unit = s.row = vocab;
   s.content.assign(random_.draws() ? s.units * vocab : 0, kUnread);
   for (uint32_t i = 0; i < draws.size(); ++i) {

@@ -32,7 +32,7 @@ struct Weight {
   swy_tensor desc{};
   bool quantizable = false;        // a matrix, for which a kernel's weight_dtypes speak
   std::vector<std::byte> segment;  // canonical, as weights.h says
-  std::vector<double> values;      // what it stands for, row-major
+  std::vector<double> values;      // the values it encodes, row-major
   double at(uint64_t row, uint64_t i) const { return values[row * desc.dims[desc.rank - 1] + i]; }
   double operator[](uint64_t i) const { return values[i]; }
 };
@@ -128,7 +128,7 @@ class Builder {
   // A plain weight, fp32 or bf16.
   Builder& plain(const std::vector<uint64_t>& dims, swy_dtype dtype, double mean, double deviation);
   Builder& slotted(std::vector<uint64_t> dims, double deviation);
-  // SAMPLE's counts [slots, vocab]; the draws of the last step get slots of theirs, in every way that there is.
+  // SAMPLE's counts [slots, vocab]; the samples of the last step get their slots in every possible way.
   Builder& counts(uint64_t vocab);
   Builder& paged(const std::vector<uint64_t>& dims, double deviation);
   Builder& output(uint64_t width, swy_rows domain = SWY_ROWS_STEP);

@@ -12,7 +12,7 @@ namespace {
 
 bool same_bits(double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
 
-// The word that an element of an SWY_I32 state stands for.
+// The name of a special element of an SWY_I32 state.
 uint32_t word(double x) { return std::bit_cast<uint32_t>(static_cast<float>(x)); }
 
 bool counts(const Step& step, swy_rows domain, uint32_t row) { return step.seqs[step.owner(domain, row)].active; }
@@ -49,7 +49,7 @@ std::vector<bool> written_rows(const Case& c, const State& s) {
 }
 
 // Gathers the errors of rows of one width. Narrow rows are judged in groups: a few values may all be small by chance,
-// and what is relative to them says little.
+// and then a relative error says little.
 class RowErrors {
  public:
   // `row` is for the report alone.
@@ -145,7 +145,7 @@ std::string compare_output(const Case& c, const Step& step, uint32_t index, cons
   return rows.report(what, budget(c.op, encoding_of(c), activations, got.dtype));
 }
 
-// Whether a device that rounds what it keeps, to bf16 at worst, holds this for that.
+// Whether two values are equal after rounding to bf16 at worst.
 bool may_hold(double held, double given) {
   return same_bits(held, given) || (std::isnan(held) && std::isnan(given)) ||
          std::abs(held - given) <= std::abs(given) / 256;

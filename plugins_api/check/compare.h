@@ -1,4 +1,4 @@
-// Comparing what a device gave with what it should have given, and parts of a case with the whole.
+// Comparing a device's results with the expected ones, and parts of a case with the whole.
 #pragma once
 
 #include "plugins_api/check/budgets.h"
@@ -15,11 +15,11 @@ struct Errors {
   }
 };
 
-// What differs, in one line; "" when nothing does. Rows of inactive sequences are not compared. States that the steps
-// do not write must have `before`'s bits. `activations` as in budget().
+// The first difference, in one line; "" if there is none. Rows of inactive sequences are not compared. States that the
+// steps do not write must have `before`'s bits. `activations` as in budget().
 std::string compare(const Case& c, const Outcome& wanted, const Outcome& got, swy_dtype activations, Errors* errors);
 
-// One sequence of a case by itself, and where its rows come from.
+// One sequence of a case alone, and where its rows come from.
 struct Part {
   Case c;
   struct StepRows {

@@ -1,4 +1,4 @@
-// What a plugin says about itself, as JSON.
+// A plugin's description of itself, as JSON.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -25,7 +25,7 @@ class OpView {
   swy_op op_{};
 };
 
-// Gives the free activations these types, and rounds the inputs to what they can hold.
+// Gives the free activations these types, and rounds the inputs to values of the types.
 void set_types(Case& c, Types types);
 
 class Execution {
@@ -60,8 +60,8 @@ class Execution {
   std::vector<std::vector<std::byte>> weight_bytes_;  // as they were given to the device
 };
 
-// Whether the kernel would take the case: its masks, its row limits, `supports`. On refusal, *why says so, and
-// *by_machine whether another machine or other settings would take it.
+// Whether the kernel accepts the case, by its masks, its row limits and `supports`. If not, *why is the reason, and
+// *by_machine whether another machine or other settings would accept it.
 bool takes(const Plugin& plugin, const swy_kernel& kernel, const Case& c, std::string* why, bool* by_machine = nullptr);
 
 }  // namespace switchyard::check

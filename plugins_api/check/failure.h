@@ -19,7 +19,7 @@ class WrongMachine : public Failure {
   using Failure::Failure;
 };
 
-// What is to be checked is not there: the plugin does not claim it, or refuses with the reason that this carries.
+// The check does not apply: the plugin does not claim the feature, or refuses with the reason in this exception.
 class Unsupported : public Failure {
  public:
   using Failure::Failure;

@@ -25,7 +25,7 @@ std::atomic<int64_t> left{0};  // allocations until it begins
 std::atomic<bool> met{false};
 uintptr_t code_begin = 0, code_end = 0;
 
-// Whether the allocation that is asked for is one that fails.
+// Whether the current allocation is one that must fail.
 bool is_short() {
   const Shortage s = shortage.load(std::memory_order_relaxed);
   if (s == Shortage::kNone) return false;
@@ -35,7 +35,7 @@ bool is_short() {
   return fails;
 }
 
-// Blocks that are out, to find what is given back wrongly.
+// Blocks in use, to find wrong frees.
 class Ledger {
  public:
   void add(void* p, uint64_t bytes, uint64_t alignment) {
@@ -142,7 +142,7 @@ bool new_is_short(const void* caller) {
 }  // namespace switchyard::check
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-// The program's operator new serves plugins too: the dynamic linker finds it first.
+// The program's operator new serves plugins, too: the dynamic linker finds it first.
 #pragma GCC visibility push(default)
 void* operator new(size_t bytes) {
   void* p =

@@ -1,4 +1,4 @@
-// What the kit offers a plugin: a log, an allocator that counts and can fail, a team of threads (team.h).
+// The kit's host for plugins: a log, an allocator that counts and can fail, a team of threads (team.h).
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@ namespace switchyard::check {
 // The process's host.
 const swy_host* the_host();
 
-// Allocations that plugins have asked for so far, from any thread.
+// Allocations of plugins so far, from any thread.
 uint64_t host_allocations();
 
 // Blocks that plugins have not given back.
 uint64_t host_blocks();
 
-// What a plugin did wrong with the allocator since the last call, e.g. gave back what it did not get; "": nothing.
+// The plugin's misuse of the allocator since the last call, such as freeing a foreign block; "" if none.
 std::string host_misuse();
 
 // How memory is gone.
@@ -27,8 +27,8 @@ enum class Shortage {
   kForGood,  // and every one after it
 };
 
-// Of the host's allocator, and of operator new where the plugin's own code calls it (not under a sanitizer, which has
-// an operator new of its own). `n` begins with 1.
+// Makes allocation `n`, counted from 1, fail: of the host's allocator, and of operator new if the plugin's own code
+// calls it (not under a sanitizer, which has its own operator new).
 void set_shortage(Shortage shortage, uint64_t n);
 
 // Whether an allocation has failed since the last shortage began.

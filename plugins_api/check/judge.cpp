@@ -288,7 +288,7 @@ class Hearing {
   Report& report_;
   void (*heard_)(const Result&);
   std::string prefix_;
-  std::string closed_;  // why the process says that it gave up
+  std::string closed_;  // why the process gave up
   Result current_;
   Clock::time_point begun_;
   uint64_t first_ = 0, tasks_ = 0;
@@ -311,7 +311,7 @@ bool describes(const std::string& line, Report& report) {
   return true;
 }
 
-// Asks a process what the plugin is.
+// Asks a process for the plugin's description.
 void describe(Options options, Report& report) {
   options.count = 0;
   Process process(options);

@@ -22,7 +22,7 @@ struct Result {
 struct Report {
   nlohmann::json plugin;                                    // as worker.h describes it; null when it does not open
   std::string closed;                                       // why it does not open
-  bool wrong_machine = false;                               // because this machine lacks what it needs
+  bool wrong_machine = false;                               // because this machine lacks something that it needs
   std::vector<Result> results;                              // in the order of the suites
   std::map<std::string, double> seconds;                    // by suite
   std::map<std::string, std::pair<double, double>> errors;  // by kernel: worst row, mean

@@ -239,8 +239,8 @@ Outcome Kit::expected(const Check& check, const Case& c) const {
   return Execution(*reference_, *kernel, plain).run(plain);
 }
 
-// LM_HEAD_SAMPLE draws from the very bits that the backend's own LM_HEAD gives; where it has several such kernels, from
-// those of one of them.
+// LM_HEAD_SAMPLE must sample from the bits of the backend's own LM_HEAD; if there are several such kernels, from those
+// of one of them.
 Outcome Kit::drawn_from_own_logits(const Check& check, const Case& c) const {
   Case head = c;
   head.op = SWY_OP_LM_HEAD;

@@ -40,7 +40,7 @@ struct Check {
   std::string name() const;  // "linear.plain/linear.i4.g32.rows65", with the types when not fp32
 };
 
-// What a plugin's kernels take of the table, and what they do not.
+// Which cases of the table a plugin's kernels accept, and which they refuse.
 struct Claims {
   std::vector<Check> checks;
   struct Refused {
@@ -55,7 +55,7 @@ struct Claims {
 std::vector<Check> sample_of(const Claims& claims, uint64_t seed,
                              const std::vector<std::pair<uint32_t, uint32_t>>& rows);
 
-// What the kernel's products round activations to when it runs with these types.
+// The type to which the kernel's products round activations with these types.
 swy_dtype activations_of(const swy_kernel& k, const Types& types);
 
 // Not thread-safe.
@@ -64,7 +64,7 @@ class Kit {
   // On failure the kit is empty, and error() says why in one line.
   explicit Kit(const Request& request);
   const std::string& error() const { return error_; }
-  // Whether it is empty because this machine's processor or device cannot do what the settings ask for.
+  // Whether it is empty because this machine's processor or device lacks something that the settings need.
   bool wrong_machine() const { return wrong_machine_; }
 
   const Plugin& plugin() const { return *plugin_; }
@@ -72,12 +72,12 @@ class Kit {
   const Request& request() const { return request_; }
   // By kernels, in the plugin's order, and cases.
   Claims claims() const;
-  // "" or what is wrong. *errors gets the largest relative errors seen.
+  // "" or the first fault. *errors gets the largest relative errors seen.
   std::string run(const Check& check, Errors* errors = nullptr);
 
   // The case of a check, with contents of the seed; `variant` gives others.
   Case build(const Check& check, uint64_t variant = 0) const;
-  // What it should give, computed anew. Throws Failure.
+  // The expected results, computed again. Throws Failure.
   Outcome expected(const Check& check, const Case& c) const;
   // "backend B, operation O, ...: problem [--seed N]".
   std::string line(const Check& check, const std::string& problem) const;

@@ -1,4 +1,4 @@
-// switchyard-plugin-check: judges a plugin through its C ABI. --help says what it can do and what it answers.
+// switchyard-plugin-check: tests a plugin through its C ABI. --help describes its options and results.
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -62,7 +62,7 @@ int run(const Options& options) {
   }
   if (!quiet) std::fputs(text.c_str(), stdout);
   const std::string all = to_json(report, options).dump(1, ' ', false, json::error_handler_t::replace) + "\n";
-  const bool has_claims = !options.claims.empty() && report.closed.empty();  // without a device there is none
+  const bool has_claims = !options.claims.empty() && report.closed.empty();  // without a device there are none
   for (const std::string& problem :
        {write(options.json, all), has_claims ? write(options.claims, claims(report)) : std::string()}) {
     if (problem.empty()) continue;

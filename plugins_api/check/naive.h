@@ -1,4 +1,4 @@
-// Each operation again, in fp64, as ops.h says it and as plainly as can be: the oracle of the reference backend.
+// Each operation again, in fp64, as ops.h defines it and as simply as possible: the oracle for the reference backend.
 #pragma once
 
 #include "plugins_api/check/outcome.h"

@@ -56,7 +56,7 @@ bool same_file(const std::string& a, const std::string& b) {
   return ::realpath(a.c_str(), x) != nullptr && ::realpath(b.c_str(), y) != nullptr && std::string(x) == y;
 }
 
-// The reference backend of this installation; "" where there is none, or where it is what is to be judged.
+// The reference backend of this installation; "" if there is none, or if it is the plugin under test.
 std::string find_oracle(const std::string& asked, const std::string& plugin) {
   if (asked == "naive") return "";
   const std::string path =

@@ -27,7 +27,7 @@ struct Options {
   uint64_t first = 0, count = UINT64_MAX;
 };
 
-// "" or what is wrong with the arguments, in one line.
+// "" or the fault of the arguments, in one line.
 std::string parse(int argc, char** argv, Options* out);
 
 // What --help prints.

@@ -1,4 +1,4 @@
-// What an operation gave, on a device or as it should be.
+// The results of an operation, from a device or as expected.
 #pragma once
 
 #include "plugins_api/check/case.h"

@@ -1,4 +1,4 @@
-// A plugin and one of its devices, as a host sees them: through the ABI and nothing else.
+// A plugin and one of its devices as a host sees them: only through the ABI.
 #pragma once
 
 #include <memory>

@@ -5,8 +5,8 @@
 
 namespace switchyard::check {
 
-// Fills w.segment and w.values from `values`, row-major, by w.desc. What the segment stands for is computed here on its
-// own, in fp64, and not by the function of weights.h.
+// Fills w.segment and w.values from `values`, row-major, by w.desc. The encoded values are computed here independently,
+// in fp64, and not by the function of weights.h.
 void encode_weight(Weight& w, const std::vector<float>& values);
 
 uint16_t to_half(float x);  // nearest fp16, ties to even; |x| below 65504

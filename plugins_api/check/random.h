@@ -11,7 +11,7 @@ namespace switchyard::check {
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
-  // One that describes and does not draw: for cases whose shapes are wanted, not their contents.
+  // A source that describes without drawing: for cases whose shapes are wanted, not their contents.
   static Random shapes_only() {
     Random r(0);
     r.shapes_only_ = true;
@@ -50,7 +50,7 @@ class Random {
   bool shapes_only_ = false;
 };
 
-// A seed of its own for each name (FNV-1a).
+// A separate seed for each name (FNV-1a).
 inline uint64_t derive(uint64_t seed, std::string_view name) {
   uint64_t h = 14695981039346656037u ^ seed;
   for (const char c : name) h = (h ^ static_cast<unsigned char>(c)) * 1099511628211u;

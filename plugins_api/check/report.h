@@ -8,7 +8,7 @@ namespace switchyard::check {
 // A line for a result that is bad; "" for others.
 std::string line_of(const Result& result, uint64_t seed);
 
-// What a run came to: a line per suite and one for all.
+// The result of a run: a line per suite and one for all.
 std::string closing_text(const Report& report, const Options& options);
 
 // {"program", "plugin", "path", "oracle", "settings", "seed", "closed",
@@ -16,7 +16,7 @@ std::string closing_text(const Report& report, const Options& options);
 // "checks": [{suite, name, verdict, why, seconds, facts}]}
 nlohmann::json to_json(const Report& report, const Options& options);
 
-// What docs/support.md shows of a plugin, as JSON with one line per kernel.
+// The facts about a plugin that docs/support.md shows, as JSON with one line per kernel.
 std::string claims(const Report& report);
 
 // The page docs/support.md, made of several plugins' claims.

@@ -5,7 +5,7 @@
 
 namespace switchyard::check {
 
-// SWY_SAMPLES_* that the draws of its steps need.
+// The SWY_SAMPLES_* flags that its steps need.
 uint32_t sampling_needs(const Case& c);
 
 }  // namespace switchyard::check

@@ -42,7 +42,7 @@ std::vector<Scene> make_scenes() {
                 {at(1, 21, 1, 2, 1), at(0, 64, 13, 0, 3)},
                 {at(0, 77, 40, 3, 0), at(1, 22, 1, 1, 2)},
                 {at(0, 117, 1, 0, 0)}}});
-  // The second step is dropped: what it wrote is left behind, and the third begins again from slot 0.
+  // The second step is dropped: its writes stay behind, and the third begins again from slot 0.
   s.push_back({"rollback", {{at(0, 10, 5, 0, 1)}, {at(0, 10, 5, 0, 2)}, {at(0, 15, 2, 2, 2)}}});
   s.push_back({"long_context", {{at(0, 700, 3, 0, 0), at(1, 512, 1, 1, 1)}}, true});
   s.push_back({"many",

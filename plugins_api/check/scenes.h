@@ -15,10 +15,10 @@ struct Scene {
 // Decode rows beside chunks, inactive sequences, slots that are read and others that are written, chunk boundaries.
 const std::vector<Scene>& all_scenes();
 
-// So many sequences that decode, as rows fill a device by themselves.
+// This many sequences that decode, so that rows alone fill a device.
 Scene decoding(uint32_t sequences);
 
-// Adds the scene's steps; every sequence gets pages of its own, in no order.
+// Adds the scene's steps; every sequence gets its own pages, in random order.
 void play(const Scene& scene, Builder& b);
 
 }  // namespace switchyard::check

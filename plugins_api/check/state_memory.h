@@ -15,7 +15,7 @@ class StateMemory {
   void expect_guards() const { memory_.expect_guards(); }
   // Poisons everything, then brings the state's content in.
   void bring(const State& state, uint32_t page_size) const;
-  // What is there now, as State::content.
+  // The present contents, as State::content.
   std::vector<double> content(const State& state, uint32_t page_size) const;
 
  private:

@@ -19,17 +19,17 @@ class Kit;
 
 struct Task {
   std::string name;                          // unique in the suite
-  std::function<std::string()> run;          // "" or what is wrong, in one line; may throw Failure or Unsupported
+  std::function<std::string()> run;          // "" or the first fault, in one line; may throw Failure or Unsupported
   std::map<std::string, std::string> facts;  // for reports: "op", "kernel", "encoding", ...
 };
 
-// What a plugin refused before anything could be checked.
+// A refusal of the plugin before anything could be checked.
 struct Refusal {
   std::string name, why;
   std::map<std::string, std::string> facts;
 };
 
-// What the tasks of one process share.
+// Data that the tasks of one process share.
 class Session {
  public:
   explicit Session(const Options& options);
@@ -47,14 +47,14 @@ class Session {
 struct Suite {
   const char* name;
   const char* what;                   // for --help
-  bool needs_device = true;           // else it runs on machines without one too
-  bool own_process = false;           // each of its tasks gets a process of its own
+  bool needs_device = true;           // otherwise it also runs on machines without one
+  bool own_process = false;           // each of its tasks gets a separate process
   std::vector<uint32_t> widths = {};  // of the host's team: once with each; empty: as the options say
   std::vector<Task> (*list)(Session& session, std::vector<Refusal>* refusals) = nullptr;
 };
 
 const std::vector<Suite>& all_suites();
-// NULL: there is none of that name.
+// NULL if there is no such suite.
 const Suite* suite_named(const std::string& name);
 
 }  // namespace switchyard::check

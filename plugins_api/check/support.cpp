@@ -1,4 +1,4 @@
-// What a plugin claims to support, and the page docs/support.md that is made of it.
+// The claims of a plugin, and the page docs/support.md that is made from them.
 #include <algorithm>
 #include <cctype>
 #include <map>
@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-// What the cases of the table showed about one kernel.
+// Results of the table's cases for one kernel.
 struct Seen {
   std::set<std::string> encodings, types;
   uint64_t cases = 0;
@@ -90,7 +90,7 @@ std::string row(const std::vector<std::string>& cells) {
   return out + "\n";
 }
 
-// A table with a column per plugin; `cell` gives what stands in a line.
+// A table with a column per plugin; `cell` returns the text of a line.
 template <class Cell>
 std::string per_plugin(const std::vector<json>& all, const std::vector<std::string>& lines, const Cell& cell) {
   std::vector<std::string> head = {""}, rule = {"---"};
@@ -113,7 +113,7 @@ std::string about(const json& s, const std::string& line) {
   return listed(s[line]);
 }
 
-// What the plugin's kernels of one operation take: encodings where there are weights, types of activations.
+// What the plugin's kernels of one operation accept: encodings if there are weights, types of activations.
 std::string operation(const json& s, const std::string& op) {
   std::set<std::string> encodings, types;
   bool there = false;

@@ -115,7 +115,7 @@ class Team {
   }
 
  private:
-  // What one member knows of itself.
+  // Data of one member.
   struct Member {
     size_t segment = 0;  // barriers so far in this run
     uint64_t begin_ns = 0;
@@ -148,7 +148,7 @@ class Team {
 
   // ---- segments: what members do between two barriers
 
-  // Who comes when, and who is halted. One thread calls it while the others wait.
+  // Decides the order of the members, and which are interrupted. One thread calls it while the others wait.
   void new_segment(size_t segment) {
     if (pace_ == Pace::kFree) return;
     order_ = random_.permutation(width_);

@@ -23,9 +23,9 @@ const swy_executor* the_team();
 // For the runs that follow. The orders and pauses follow from the seed.
 void set_pace(Pace pace, uint64_t seed);
 
-// Whether, since kInterrupted was set, all work between two barriers was halted amid often enough for a race to show. A
-// timer that comes too early or too late halts nobody: of short work most do, on a busy machine nearly all. Where the
-// team did nothing, there is nothing to halt.
+// Whether, since kInterrupted was set, all work between two barriers was interrupted in the middle often enough for a
+// race to show. A timer that fires too early or too late interrupts nothing: with short work most do, on a busy machine
+// nearly all. If the team did nothing, there is nothing to interrupt.
 bool halted_everywhere();
 
 }  // namespace switchyard::check

@@ -26,7 +26,7 @@ class Channel {
     std::string line = message.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
     for (size_t at = 0; at < line.size();) {
       const ssize_t n = ::write(fd_, line.data() + at, line.size() - at);
-      if (n <= 0) ::_exit(3);  // nobody listens any more
+      if (n <= 0) ::_exit(3);  // the judge has gone
       at += static_cast<size_t>(n);
     }
   }
@@ -41,7 +41,7 @@ class Silence {
   Silence() : fd_(::memfd_create("output", MFD_CLOEXEC)) {
     if (fd_ >= 0) ::dup2(fd_, 1);
   }
-  // What was written since the last call, in one line.
+  // The text written since the last call, in one line.
   std::string heard() {
     std::fflush(stdout);
     struct stat s {};

@@ -1,4 +1,4 @@
-// Groups of a row, as the scan and the truncated draw both need them.
+// Groups of a row, for the scan and for truncated sampling.
 #pragma once
 
 #include "switchyard/sdk/row_kernels.hpp"

@@ -125,8 +125,8 @@ uint64_t total_weight(const float* z, const float* group_max, uint32_t groups, f
   return total;
 }
 
-// 32-bit words in the low halves of 64-bit lanes; what the high halves hold is ignored by the product, which is the one
-// instruction that the compiler does not find by itself.
+// 32-bit words in the low halves of 64-bit lanes; the product ignores the high halves. The compiler does not find this
+// instruction by itself.
 #if defined(__AVX512F__)
 constexpr uint32_t kLanes = 8;
 #elif defined(__AVX2__)

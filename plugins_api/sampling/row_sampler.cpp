@@ -83,7 +83,7 @@ bool RowSampler::begin(const swy_sample_params& p, const swy_sample_row_in& in) 
   return true;
 }
 
-// Two turns of totals are enough: nobody begins a turn while a member has yet to read the turn before the last.
+// Two turns of totals are enough: no member begins a turn while another has yet to read the turn before the last.
 RowSampler::Totals RowSampler::reduce(const Totals& own) {
   Totals* turn = totals_ + size_t{turn_++ % 2} * team_->size;
   latest_ = turn;
@@ -186,7 +186,7 @@ uint64_t RowSampler::first_bad(const swy_sample_row_in& in) const {
   return uint64_t{first_} * kGroup + static_cast<uint64_t>(bad - own.begin());
 }
 
-// Steps 0 to 3 into z_ and group_max_, the row's highest z, and what k ids reach (0: not asked for).
+// Steps 0 to 3 into z_ and group_max_, the row's highest z, and the z that k ids reach (0: not wanted).
 int32_t RowSampler::prepare(const swy_sample_params& p, const swy_sample_row_in& in, uint32_t k, int32_t& bad_id) {
   Totals own;
   own.high = swy_float_key(kDead);
@@ -290,7 +290,7 @@ void RowSampler::keep_top_p(const swy_sample_params& p) {
     const bool enough = all.kept_sum >= need;
     if (!enough && least != floor) continue;
     gather(all.kept);
-    if (enough) cut<true>(need);  // else the prefix reaches below min-p
+    if (enough) cut<true>(need);  // otherwise the prefix reaches below min-p
     return;
   }
 }
@@ -301,8 +301,8 @@ uint64_t RowSampler::rank_sum() const {
   return sum;
 }
 
-// One digit of the last rank of the prefix: `prefix` holds the digits found so far, and `known` which bits they cover.
-// What the digits above it measure is taken from `need`.
+// One digit of the last rank of the prefix: `prefix` holds the digits found so far, and `known` the bits they cover.
+// The measure of higher digits is subtracted from `need`.
 template <bool kByWeight>
 uint32_t RowSampler::find_digit(uint32_t shift, uint32_t bits, uint32_t prefix, uint32_t known, uint64_t& need) {
   const uint32_t digits = 1u << bits;
@@ -337,7 +337,7 @@ void RowSampler::cut(uint64_t need) {
   }
   const uint64_t each = kByWeight ? prefix : 1;  // `need` is 1 or more, and so is this rank
   uint64_t ties = (need + each - 1) / each;
-  for (uint32_t m = 0; !gathered_ && m < team_->rank; ++m) {  // those of lower ids come first
+  for (uint32_t m = 0; !gathered_ && m < team_->rank; ++m) {  // lower ids come first
     const uint64_t theirs = histograms_[(size_t{histogram_turn_ % 2} * team_->size + m) * kDigits + digit] / each;
     ties -= std::min(ties, theirs);
   }
@@ -352,7 +352,7 @@ void RowSampler::cut(uint64_t need) {
   kept_ = n;
 }
 
-// ---- the draw
+// ---- sampling
 
 // The best noisy key of the kept ids.
 uint64_t RowSampler::draw(const swy_sample_params& p, uint64_t position) {

@@ -16,8 +16,8 @@ namespace {
 //
 // ADD, as switchyard/ops.h defines it: inputs x, y [rows, width], output x + y, row-major fp32.
 //
-// Every member of the host's thread team calls this function at the same time; `split` gives each its share. The rows
-// are those of this step, at most as many as the list was recorded for. Kernels may not allocate, throw, or print.
+// Every member of the host's thread team calls this function at the same time; `split` returns each member's share. The
+// rows are those of this step, at most as many as the list was recorded for. Kernels may not allocate, throw, or print.
 void add(const swy::Call& call) {
   const swy_tensor& x = *call.op->inputs[0];
   const uint64_t elements = uint64_t{call.rows(x)} * x.dims[1];

@@ -16,8 +16,8 @@ struct Shape {
   uint64_t channels() const { return 2 * uint64_t{key_heads} * key_dim + values(); }
 };
 
-// What q and k are made of is mostly positive: with q nearly orthogonal to k the first token of a sequence has next to
-// no output, and the norm behind the rule would make its rounding errors as large as the rest.
+// q and k have mostly positive elements. If q is nearly orthogonal to k, the first token of a sequence has almost no
+// output, and the norm after the rule would magnify its rounding errors.
 constexpr double kPositive = 1.0, kConvPositive = 1.0, kConvSpread = 0.3;
 
 // Decays from almost none to almost all within some tokens.
@@ -25,7 +25,7 @@ void gates(Builder& b, uint64_t heads, swy_dtype plain) {
   b.plain({heads}, SWY_F32, 0.5, 0.7).plain({heads}, plain, -2, 1);
 }
 
-// In a bucket for decoding, not one with room for more.
+// For a bucket for decoding, not one with room for more.
 bool decodes(const Scene& scene) {
   return scene.name == "decode4" || scene.name == "decode6" || scene.name == "one_token" || scene.name == "first_token";
 }

@@ -1,7 +1,7 @@
 // MOE, MOE_ADD, ROUTER_TOPK, EXPERTS.
 //
-// Which experts a row gets must not hang on a rounding error: rows are drawn until the chosen experts stand clear of
-// the others, or the logits are such that nothing is rounded, or the ids are given.
+// Which experts a row gets must not depend on a rounding error. So rows are drawn until the chosen experts lead the
+// others clearly, or the logits are such that nothing is rounded, or the ids are given.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -15,7 +15,7 @@ namespace {
 struct Mixture {
   uint32_t rows, experts, top_k, hidden, width, shared;
   Encoding encoding;
-  // crowded: all rows begin with one expert; tied: the router has experts that it cannot tell apart
+  // crowded: all rows choose one expert first; tied: the router has experts with equal logits
   enum Routing { kRouter, kGiven, kCrowded, kTied } routing = kRouter;
   bool uneven = false, mixed = false;  // mixed: weights of several encodings
   swy_dtype router = SWY_F32, mix = SWY_BF16;
@@ -58,7 +58,7 @@ void clear_rows(Case& c, const Mixture& m, Random& random) {
   }
 }
 
-constexpr uint32_t kAlike = 4;  // experts that a router with ties cannot tell apart
+constexpr uint32_t kAlike = 4;  // experts with equal logits in a router with ties
 
 // A logit is one element of the row, times 2: rounded or not, whatever sums it up, experts that look at the same
 // element have the same bits. Of the elements that they look at, each is another multiple of a quarter.
@@ -170,7 +170,7 @@ void put_router(std::vector<CaseSpec>& out, const Mixture& m) {
 }
 
 // One row, and weights of 4 bits in whole tiles of 16 rows by 256 columns: more slices of a row than one warp has, and
-// fewer; more experts than a warp has lanes; all experts chosen; ties across the border of what is chosen.
+// fewer; more experts than a warp has lanes; all experts chosen; ties at the border of the chosen experts.
 void decoding_cases(std::vector<CaseSpec>& out) {
   const Encoding i4{SWY_I4, 64}, i4a{SWY_I4A, 64}, wide{SWY_I4, 128}, row{SWY_I4A, 0};
   Mixture bf16_router{1, 3, 2, 512, 256, 256, i4};

@@ -13,11 +13,11 @@ struct Way {
   float temperature = 1, top_p = 1, min_p = 0;
   int32_t top_k = 0;
   bool mask = false, stops = false, logprob = false, bias = false;
-  bool bad = false;        // every other row cannot be drawn from: a NaN, +inf, or nothing that is allowed
+  bool bad = false;        // every other row cannot be sampled: a NaN, +inf, or nothing allowed
   bool penalties = false;  // with the counts state
   uint32_t top = 0;        // so many of the most likely tokens
   bool mixed = false;      // every row in another of the ways above
-  bool ties = false;       // few distinct logits: what is kept ends among equals
+  bool ties = false;       // few distinct logits: truncation cuts among equal ones
   uint32_t listed = 0;     // candidates; 0: as many as suit the rest
 };
 
@@ -49,7 +49,7 @@ const std::vector<Way>& ways() {
     w.push_back({.name = "mixed", .mixed = true});
     w.push_back({.name = "ties", .top_p = 0.7f, .ties = true});
     w.push_back({.name = "ties_everything", .top_p = 0.9f, .min_p = 0.001f, .top_k = 700, .mask = true, .ties = true});
-    // The best alone, as many as our host asks for, all that there are, and some among equals.
+    // k: only the best, as many as our host requests, the maximum, and values that cut among equal logits.
     w.push_back({.name = "listed1", .temperature = 0.8f, .logprob = true, .listed = 1});
     w.push_back({.name = "listed128", .temperature = 0.8f, .logprob = true, .penalties = true, .listed = 128});
     w.push_back({.name = "listed1000", .temperature = 1.3f, .mask = true, .listed = 1000});
@@ -161,10 +161,10 @@ void sample_cases(std::vector<CaseSpec>& out) {
       add(1, 20011, !common);  // large enough for a team to share one row
       add(5, 20011, true);
       const bool wide = op == SWY_OP_SAMPLE ? common : op == SWY_OP_TOP_CANDIDATES && (way.listed == 128 || way.ties);
-      if (wide) add(2, 248320, true);  // each thread of a device meets several ids
+      if (wide) add(2, 248320, true);  // each thread of a device has several ids
     }
   }
-  // Heads as models have them, with few rows; of bad ways only what is not allowed.
+  // Heads as in real models, with few rows; the only bad rows are those where nothing is allowed.
   for (size_t i = 0; i + kListings < ways().size(); ++i) {
     const uint32_t rows[] = {1, 12, 5, 30};
     const swy_dtype dtype = (i + i / 4) % 2 == 0 ? SWY_I4 : SWY_I4A;

@@ -22,7 +22,7 @@ struct Shape {
         channels(2 * keys + values) {}
 };
 
-// Calls f(sequence, first row) for those that are active; the others' rows are nobody's business.
+// Calls f(sequence, first row) for active sequences; rows of the others are not checked.
 template <class F>
 void each_active(const Step& step, F f) {
   uint64_t first = 0;

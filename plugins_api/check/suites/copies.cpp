@@ -183,7 +183,7 @@ class Timeline {
 
 swy_submit signals(const swy_timeline_point* point) { return {sizeof(swy_submit), 0, nullptr, 1, 0, point}; }
 
-// Many writes to one place and reads of it, none waited for: each read has what was written last before it.
+// Many writes to one place and reads of it, none waited for: each read gets the last write before it.
 std::string ordered(const Kit& kit) {
   const Plugin& p = kit.plugin();
   const Timeline t(p);

@@ -14,7 +14,7 @@ std::string expect_refusal(swy_status s, const PluginError& e, const std::string
   return e.has_line() ? "" : text(what, " was refused without a line (status ", s, ")");
 }
 
-// Copies that begin or end outside their buffer, those whose end overflows among them.
+// Copies that begin or end outside their buffer, including those whose end overflows.
 std::string ranges(const Kit& kit) {
   const Plugin& p = kit.plugin();
   const Memory m(p, SWY_MEMORY_DEVICE, 256, "a buffer");
@@ -61,7 +61,7 @@ std::string unknown_layouts(const Kit& kit) {
   return "";
 }
 
-// Layouts that kernels ask for have a name and a revision, so that files can hold them.
+// Layouts that kernels use have a name and a revision, so that files can hold them.
 std::string known_layouts(const Kit& kit) {
   const Plugin& p = kit.plugin();
   bool any = false;
@@ -132,7 +132,7 @@ std::string states(const Kit& kit) {
   return "";
 }
 
-// Every state that the table has, there and back: what a device keeps in bf16 may lose as much as that.
+// Every state of the table, there and back: a device that keeps it in bf16 may lose as much as that rounding.
 std::string states_come_back(const Kit& kit) {
   const Plugin& p = kit.plugin();
   const Claims claims = kit.claims();

@@ -49,7 +49,7 @@ Life live(const Kit& kit, const Check& check, const Case& c, const Outcome& want
 }
 
 std::string starve(const Kit& kit, const Check& check) {
-  constexpr uint64_t kEach = 400;  // so many are tried one by one, those behind them in growing steps
+  constexpr uint64_t kEach = 400;  // this many are tried one by one, later ones in growing steps
   const Case c = kit.build(check);
   const Outcome wanted = kit.expected(check, c);
   if (const Life first = live(kit, check, c, wanted, Shortage::kNone, 0); !first.problem.empty()) return first.problem;

@@ -1,6 +1,6 @@
 // negotiation: older and newer hosts, hosts that offer little, hosts whose structs are larger than the plugin knows.
 //
-// Every check runs in a process of its own, since a plugin keeps the host that it was given.
+// Every check runs in a separate process, since a plugin keeps its host.
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 constexpr uint32_t kAbi = SWY_ABI_VERSION;
 constexpr size_t kMore = 256;  // bytes by which a newer host's structs are larger
 
-// A struct of a newer host: ours, and behind it fields that are poison to a reader that takes them for its own.
+// A struct of a newer host: ours, followed by further fields with poison, for readers that take them for known fields.
 template <class T>
 struct Newer {
   T known{};
@@ -33,7 +33,7 @@ struct Newer {
   }
 };
 
-// What a host says, and what came back.
+// A host's parameters, and the plugin's answer.
 struct Talk {
   swy_negotiate_in in{sizeof in, kAbi, kAbi, 0, SWY_NEGOTIATE_MAGIC, the_host()};
   swy_negotiate_out out{};
@@ -126,7 +126,7 @@ std::string short_structs(swy_negotiate_fn negotiate, uint32_t in_size, uint32_t
   Talk t;
   t.in.struct_size = in_size;
   t.out.struct_size = out_size;
-  // What lies beyond the struct_size is no field: a reader must not take it for one.
+  // Bytes past struct_size are not a field: a reader must not use them.
   if (in_size < sizeof t.in) std::memset(reinterpret_cast<char*>(&t.in) + in_size, 0xab, sizeof t.in - in_size);
   if (out_size < sizeof t.out) std::memset(reinterpret_cast<char*>(&t.out) + out_size, 0xab, sizeof t.out - out_size);
   std::memcpy(guard, &t.out, sizeof guard);
@@ -137,7 +137,7 @@ std::string short_structs(swy_negotiate_fn negotiate, uint32_t in_size, uint32_t
   return s == SWY_OK ? "agreed with a host whose structs lack what every host has" : "";
 }
 
-// What a host need not have.
+// Features that a host need not have.
 std::string poor_host(swy_negotiate_fn negotiate, void (*strip)(swy_host&)) {
   static swy_host host;
   host = *the_host();
@@ -171,7 +171,7 @@ std::string wrong_magic(swy_negotiate_fn negotiate) {
   return expect_refusal(negotiate(&t.in, &t.out), SWY_OK, false, t.line);
 }
 
-// The open files of /dev, but for those of terminals and such.
+// The open files of /dev, except terminals and the like.
 std::vector<std::string> open_device_files() {
   std::vector<std::string> out;
   for (int fd = 0; fd < 1024; ++fd) {

@@ -1,7 +1,7 @@
-// numbers: NaN and infinities in the inputs of one sequence. What they give there is the operation's affair; no other
-// sequence may notice, and where an operation carries something from row to row, no earlier row of the sequence.
+// numbers: NaN and infinities in the inputs of one sequence. Their results in that sequence are arbitrary. No other
+// sequence may notice; and if an operation carries something from row to row, neither may earlier rows of the sequence.
 //
-// A kernel that rounds activations for its products may notice in earlier rows: matrix instructions multiply rows in
+// Kernels that round activations for their products may notice in earlier rows: matrix instructions multiply rows in
 // blocks, later ones by zeros, and zero times NaN is NaN. Products in fp32 have no such excuse.
 #include <cmath>
 
@@ -51,7 +51,7 @@ std::string ids_in_range(const Case& c, const Outcome& got) {
   return "";
 }
 
-// Outputs alone: a part does not know what the others wrote to the states.
+// Compares only outputs: a part of the step does not include the others' writes to the states.
 std::string compare_rows(const Part& part, const Outcome& wanted, const Outcome& got, swy_dtype activations,
                          bool bits) {
   Case c = part.c;
@@ -105,8 +105,8 @@ bool has_later_rows(const Case& c, const swy_kernel& k) {
   return q.active && q.rows > 1 && (keeps_rows_apart(k) || c.steps[0].seqs.size() > 1);
 }
 
-// What of a sequence must not notice odd numbers in row `row` of sequence `victim`. Its own states hold later rows,
-// too.
+// The parts of a sequence that must not notice bad numbers in row `row` of sequence `victim`. Its own states also
+// depend on later rows.
 Part rows_before(const Case& c, uint32_t sequence, uint32_t victim, uint32_t row) {
   Part part = alone(c, sequence);
   if (sequence != victim) return part;

@@ -34,7 +34,7 @@ class Facts {
   std::map<const CaseSpec*, std::string> encodings_;
 };
 
-// A kernel is there to be used: it takes a case, unless this machine or the settings stand against it.
+// A kernel must accept at least one case, unless this machine or the settings prevent it.
 std::string coverage(const Claims& claims, const swy_kernel& k) {
   std::string why = "the table has no case for it";
   for (const Check& c : claims.checks) {

@@ -1,5 +1,5 @@
-// races: the same submission again and again while the members of the team are held up, each in its turn or at any
-// instruction, on teams of several widths. Results must stay right, and those of DETERMINISTIC kernels the same.
+// races: repeats the same submission while the team's members are delayed, each in its turn or at any instruction, on
+// teams of several sizes. Results must stay right, and those of DETERMINISTIC kernels the same.
 #include <algorithm>
 
 #include "plugins_api/check/kit.h"

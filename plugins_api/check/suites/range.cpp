@@ -1,5 +1,5 @@
-// range: swy.range/1. A claimed range gives what its operations give one by one, values that are read outside included,
-// and who offers it takes some range.
+// range: swy.range/1. A claimed range gives the results of its operations one by one, including values that are read
+// outside. A plugin that offers the extension must accept some range.
 #include <cmath>
 
 #include "plugins_api/check/chains.h"
@@ -44,7 +44,7 @@ class Range {
     if (accepted != 0 && !(us >= 0)) throw Failure(text("claims that a range costs ", us, " microseconds"));
     return accepted;
   }
-  // Whether it takes all of the links, told how values flow.
+  // Whether it accepts all of the links once it knows how values flow.
   bool accept() {
     if (table_->struct_size < offsetof(swy_range, accept) + sizeof table_->accept || table_->accept == nullptr) {
       return kept_links_.size() == 1;
@@ -84,7 +84,7 @@ class Range {
     e.expect_ok(p_.api().list_finalize(list_, e.get()), "list_finalize");
   }
 
-  // What the links leave: the values that are kept, and everyone's states. Other values are not looked at.
+  // The results of the links: the kept values, and all states. Other values are not compared.
   std::vector<Outcome> submit() {
     std::vector<Outcome> out(links_.size());
     for (const size_t m : values_) memory_[m].poison();
@@ -164,7 +164,7 @@ class Range {
     return given_.back().memory;
   }
 
-  // Memory for every value: those that are not kept are bound, too.
+  // Memory for every value: values that are not kept are bound, too.
   void place() {
     const size_t first = give(0, 0);
     for (size_t i = 0; i < links_.size(); ++i) {
@@ -208,7 +208,7 @@ class Range {
   std::vector<Memory> memory_;
   std::vector<Kept> states_;
   std::vector<Given> given_;
-  std::vector<size_t> values_;  // what each operation gives
+  std::vector<size_t> values_;  // results of each operation
   std::vector<size_t> kept_links_;
   std::vector<std::vector<uint32_t>> input_values_;
   std::vector<uint32_t> output_values_, kept_;
@@ -232,7 +232,7 @@ double relative_error(const std::vector<double>& wanted, const std::vector<doubl
   return std::sqrt(difference / norm);
 }
 
-// What differs in the states of one link.
+// The difference in the states of one link.
 std::string compare_states(Case link, Outcome wanted, Outcome got) {
   link.outputs.clear();
   wanted.outputs = got.outputs = {{}};
@@ -279,7 +279,7 @@ std::string difference(Range& range, const std::vector<Case>& links, const std::
   return "";
 }
 
-// The links of the chain that the plugin takes, and what they give one by one.
+// The links of the chain that the plugin accepts, and their results one by one.
 struct Taken {
   std::vector<Case> links;
   std::vector<Outcome> wanted;

@@ -1,4 +1,5 @@
-// sampling: what swy_device_info and swy.sampling/1 say that the device can draw, some kernel must take.
+// sampling: for everything that the device claims to sample in swy_device_info and swy.sampling/1, some kernel must
+// accept a case.
 #include "plugins_api/check/kit.h"
 #include "plugins_api/check/sampling_needs.h"
 #include "plugins_api/check/suites.h"
@@ -53,7 +54,7 @@ std::string unannounced(const Kit& kit) {
   return "";
 }
 
-// A case within the limits is taken: each limit that is given, is at least what the smallest request needs.
+// A case within the limits must be accepted; each given limit must cover the smallest request.
 std::string limits(const Kit& kit) {
   const auto* t = static_cast<const swy_sampling*>(kit.plugin().extension(SWY_EXT_SAMPLING));
   const struct {

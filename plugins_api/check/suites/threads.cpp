@@ -1,4 +1,5 @@
-// threads: the entries that plugin.h tags [thread-safe], from several threads at once, must say what they say to one.
+// threads: the entries that plugin.h tags [thread-safe], called from several threads at once, must give the answers
+// that they give one thread.
 #include <algorithm>
 #include <atomic>
 #include <barrier>
@@ -155,13 +156,13 @@ std::string packing(const Kit& kit) {
   throw Unsupported("no kernel asks for packed weights");
 }
 
-// What one thread saw of a copy that another made.
+// One thread's view of a copy that another made.
 struct Watched {
   double copy_us = 0, longest_us = 0;  // of the copy, and of the longest call during it
   int calls = 0;                       // that ended during it
 };
 
-// Copies in one thread while another asks for the value of a timeline.
+// Copies in one thread while another reads the value of a timeline.
 template <class Copy>
 Watched watch(const Plugin& p, swy_timeline* timeline, const Copy& copy) {
   using Clock = std::chrono::steady_clock;
@@ -194,8 +195,9 @@ Watched watch(const Plugin& p, swy_timeline* timeline, const Copy& copy) {
   return w;
 }
 
-// A thread that only asks must not wait until another's large copy is over. Two of some copies are enough: on a busy
-// machine a thread loses its processor, and who holds a lock meanwhile holds it each time.
+// A thread that reads a timeline must not wait until another's large copy is over. Two of several copies must show
+// that: on a busy machine a thread may lose its processor, but a thread that holds a lock for the copy holds it each
+// time.
 std::string copies_hold_nobody_up(const Kit& kit) {
   constexpr uint64_t kBytes = uint64_t{96} << 20;
   constexpr int kTimes = 9, kEnough = 2;

@@ -13,7 +13,7 @@ extern "C" {
  * is tested against the operations one by one. */
 #define SWY_EXT_RANGE "swy.range/1"
 /* Which activations of a range's operations are one value, and which of the values that they make are kept, that is,
- * read behind the range or by the host: those must be written. The others may be left unwritten. */
+ * read after the range or by the host: those must be written. The others may be left unwritten. */
 typedef struct swy_range_values {
   uint32_t struct_size;
   uint32_t value_count;
@@ -22,12 +22,12 @@ typedef struct swy_range_values {
   const uint32_t* kept;           /* per value: 1 or 0; of values that are made outside 0 */
 } swy_range_values;
 SWY_SIZE(swy_range_values, 32);
-typedef struct swy_range_operands { /* in the order that `claim` was told */
+typedef struct swy_range_operands { /* in the order of `claim` */
   uint32_t struct_size;
   uint32_t op_count;
   const swy_op* const* ops;
   const swy_bindings* const* bindings; /* per op; values that are not kept are bound, too */
-  const swy_range_values* values;      /* as `accept` was told */
+  const swy_range_values* values;      /* as given to `accept` */
 } swy_range_operands;
 SWY_AT(swy_range_operands, values, 24);
 SWY_SIZE(swy_range_operands, 32);
@@ -74,7 +74,7 @@ SWY_SIZE(swy_sampling, 24);
  *
  * Spans. One per launch, in the order of submission, and within a list in the order of its operations. The first launch
  * of an operation bears the name of its swy_kernel ("moe_add.sorted"); any further one that name, a slash and a word of
- * the backend's ("moe_add.sorted/combine"), so that spans can be told apart by operation. A range's spans begin with
+ * the backend's ("moe_add.sorted/combine"), so that spans can be assigned to operations. A range's spans begin with
  * one named SWY_EXT_RANGE. Copies leave none. Names are UTF-8 and live until the device is closed.
  *
  * When. A span is complete when its submission is: a point that it signals is reached, or a blocking read after it has

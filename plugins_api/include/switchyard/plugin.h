@@ -60,7 +60,7 @@ enum {
   SWY_REASON_ARCH = 4, /* the processor or device lacks a feature */
   SWY_REASON_REVISION = 5,
   SWY_REASON_ATTRIBUTE = 6,
-  SWY_REASON_FLAGS = 7, /* e.g. not batch-invariant though that was asked for */
+  SWY_REASON_FLAGS = 7, /* e.g. not batch-invariant, which was required */
 };
 
 /* Owned by the caller. `message` may be NULL; a text longer than capacity - 1 is cut and still ends in NUL. */
@@ -240,7 +240,7 @@ typedef struct swy_bindings {
   const swy_binding* weights;
   const swy_binding* states;
   const swy_binding* outputs;
-  swy_binding workspace; /* of the size that prepare asked for; undefined content */
+  swy_binding workspace; /* of the size that prepare returned; undefined content */
 } swy_bindings;
 SWY_SIZE(swy_bindings, 64);
 

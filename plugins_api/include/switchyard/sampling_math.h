@@ -233,7 +233,7 @@ SWY_FN float swy_gumbel(uint64_t seed, uint64_t position, uint32_t id) {
 #define SWY_MAX_COUNT 16777216u        /* counts stop here, and those above weigh as this: exact in fp32 */
 #define SWY_MAX_VOCAB 16777216u
 
-/* How one sequence is sampled. The caller fills what is asked for (after swy_sample_params_init) and normalises;
+/* How one sequence is sampled. The caller fills in the parameters (after swy_sample_params_init) and normalises;
  * devices read the normalised part only. */
 typedef struct swy_sample_params {
   uint32_t struct_size; /* sizeof(swy_sample_params) of whoever filled it */

@@ -1,4 +1,4 @@
-// C++ SDK: a kernel of a backend whose device has memory of its own, and what such kernels estimate costs from.
+// C++ SDK: a kernel of a backend whose device has its own memory, and the basis of such kernels' cost estimates.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace swy {
 
-// swy_kernel.flags of kernels that may be replayed and repeat their bits, and of those whose rows do not depend on each
-// other besides.
+// swy_kernel.flags of kernels that may be replayed and repeat their bits; and of those whose rows are also independent
+// of each other.
 inline constexpr uint32_t kAlways = SWY_KERNEL_CAPTURE_SAFE | SWY_KERNEL_DETERMINISTIC;
 inline constexpr uint32_t kInvariant = kAlways | SWY_KERNEL_BATCH_INVARIANT;
 
@@ -21,7 +21,7 @@ inline constexpr uint32_t kSamplesEverything = SWY_SAMPLES_GREEDY | SWY_SAMPLES_
                                                SWY_SAMPLES_MASK | SWY_SAMPLES_PENALTIES | SWY_SAMPLES_BIAS |
                                                SWY_SAMPLES_LOGPROBS | SWY_SAMPLES_STOP_IDS;
 
-// What `Recording` holds is the backend's: the list, the operation with its operands, where errors go.
+// The contents of `Recording` are up to the backend: the list, the operation with its operands, where errors go.
 template <class Recording>
 struct DeviceKernel {
   const char* name;

@@ -24,7 +24,7 @@ namespace swy __attribute__((visibility("hidden"))) {
     return status;
   }
 
-  // Runs `body`, turning what it throws into a status: no exception crosses the boundary.
+  // Runs `body` and turns exceptions into a status: no exception crosses the boundary.
   template <class Body>
   swy_status guard(swy_error * error, Body && body) noexcept {
     try {

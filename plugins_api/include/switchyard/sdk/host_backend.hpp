@@ -1,12 +1,12 @@
-// C++ SDK: a complete backend in host memory. Describe it in a HostBackend and export it with SWY_HOST_BACKEND: what is
-// left to write are the kernels.
+// C++ SDK: a complete backend in host memory. Describe it in a HostBackend and export it with SWY_HOST_BACKEND; only
+// the kernels are left to write.
 //
 //   static const swy::HostKernel kKernels[] = {...};
 //   static swy::HostBackend backend{"mine", "1.0", kKernels, std::size(kKernels)};
 //   SWY_HOST_BACKEND("mine", "1.0", "", backend)
 //
-// The device is synchronous. Weights and states are canonical, imported without a copy, unless the backend gives the
-// functions of a layout of its own. A list runs as one call of the host's executor, with a barrier between operations.
+// The device is synchronous. Weights and states are canonical and imported without a copy, unless the backend has
+// functions for its own layout. A list runs as one call of the host's executor, with a barrier between operations.
 #pragma once
 
 #include <algorithm>

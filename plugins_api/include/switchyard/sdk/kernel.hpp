@@ -9,11 +9,11 @@
 
 namespace swy __attribute__((visibility("hidden"))) {
 
-  // Members of the teams that lists run on, as the host's executor said at negotiation; workspaces are sized for them.
+  // The size of the teams that lists run on, as the host's executor said at negotiation; workspaces are sized for it.
   inline uint32_t team_width = 1;
 
-  // One operation of a running list, as one member of the team sees it. Every member runs the kernel; `split` gives
-  // each its share, `barrier` waits for all. After the kernel the list waits for all by itself.
+  // One operation of a running list, as one member of the team sees it. Every member runs the kernel; `split` returns
+  // each member's share, `barrier` waits for all. After the kernel the list waits for all members.
   struct Call {
     const swy_op* op;
     const swy_step* step;
@@ -71,8 +71,8 @@ namespace swy __attribute__((visibility("hidden"))) {
     swy_status (*supports)(const swy_op& op, const swy_bucket& bucket, swy_error* error) = nullptr;
     // The packed layout that it reads weight i in; nullptr: canonical.
     uint32_t (*layout)(const swy_op& op, uint32_t weight) = nullptr;
-    // Whether this much work is too little for a team. Such an operation is run by the member that finishes the one
-    // before it last, and needs no barrier of its own.
+    // Whether this much work is too little for a team. The member that finishes the previous operation last then runs
+    // the operation alone, without a barrier of its own.
     bool (*serial)(const swy_op& op, const swy_bucket& bucket) = nullptr;
     swy_dtype activations = SWY_F32;  // what products round activations to
   };

@@ -7,7 +7,7 @@
 
 namespace swy {
 
-// Whether host and plugin understand each other; otherwise a status for the host, with a line where it has room for
+// Whether host and plugin can work together; otherwise a status for the host, with a message if the host has room for
 // one.
 inline swy_status check_negotiation(const swy_negotiate_in* in, swy_negotiate_out* out) {
   if (in == nullptr || out == nullptr || in->struct_size < sizeof(swy_negotiate_in) ||

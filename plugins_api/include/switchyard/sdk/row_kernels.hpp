@@ -16,9 +16,9 @@ struct RowKernels {
   const char* name;       // "avx512", "avx2", "portable"
   uint32_t vector_bytes;  // of the instruction set that it was compiled for
 
-  // Steps 0 to 3 of the chain without the biases, for groups [first, first + n) of the row, whose logits are given
+  // Steps 0 to 3 of the chain without the biases, for groups [first, first + n) of the row, given their logits
   // (`in.logits` is not read). z [n * kGroup]: -inf for ids that are not live and for those beyond the vocabulary;
-  // group_max [n]: the highest z of each group. Returns false when a logit is bad.
+  // group_max [n]: the highest z of each group. Returns false if a logit is bad.
   bool (*scale)(const swy_sample_params& p, const swy_sample_row_in& in, uint32_t first, uint32_t n,
                 const float* logits, float* z, float* group_max);
 
@@ -42,7 +42,7 @@ struct RowKernels {
 // Those that this processor can run, the fastest first. Never empty.
 std::span<const RowKernels* const> row_kernels();
 
-// The fastest of them whose vectors have at most so many bytes, or else the last.
+// The fastest of them whose vectors have at most so many bytes, or otherwise the last one.
 const RowKernels& row_kernels_within(uint32_t vector_bytes);
 
 }  // namespace swy

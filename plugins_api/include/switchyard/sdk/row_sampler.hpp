@@ -1,11 +1,11 @@
 // RowSampler: swy_sample_row, fast, on one thread or on a team. The same tokens and the same bits, without sorting.
 //
-// The row is cut into groups of 64 ids, and each member of the team has a run of groups. A greedy row, or one of which
-// nothing is truncated, is looked at once, group by group: every id's noise is bounded from its first random word, and
-// the exact noise is computed only where the bound reaches the best so far. Else one pass scales the row and keeps the
-// maximum of every group; what follows looks at the few groups that matter. Top-k and top-p find their last weight by
-// counting digits of it (a radix selection), and ties are resolved by keeping the lowest ids. Weights are integers, so
-// that sums of the members' parts are exact. A short list goes to every member whole, and needs no barrier after that.
+// The row is divided into groups of 64 ids, and each member of the team has a range of groups. A greedy or untruncated
+// row is processed once, group by group: every id's noise is bounded from its first random word, and the exact noise is
+// computed only if the bound reaches the best so far. For other rows one pass scales the row and keeps the maximum of
+// every group; later passes process only the few groups that matter. Top-k and top-p find their last weight by counting
+// its digits (a radix selection); of equal weights the lowest ids are kept. Weights are integers, so sums of the
+// members' parts are exact. A short list goes to every member as a whole, and needs no barrier after that.
 #pragma once
 
 #include <array>
@@ -24,11 +24,11 @@ struct RowBest {
   bool bad = false;  // a logit is NaN or +inf
 };
 
-// Whether a row's draw takes one look at each id: greedy, or nothing is truncated.
+// Whether one look at each id is enough to sample a row: it is greedy, or nothing is truncated.
 bool row_scans(const swy_sample_params& p, uint32_t vocab);
 
 // Takes groups [first, first + n) of such a row into `best`, given their logits (`in.logits` is not read). The best of
-// all groups, in any order and by any number of threads, is the one that swy_sample_row draws. Allocates nothing.
+// all groups, in any order and by any number of threads, is the token of swy_sample_row. Allocates nothing.
 void scan_groups(const RowKernels& kernels, const swy_sample_params& p, const swy_sample_row_in& in, uint32_t first,
                  uint32_t n, const float* logits, RowBest& best);
 
@@ -57,7 +57,7 @@ class RowSampler {
 
  private:
   static constexpr uint32_t kDigits = 2048;
-  // What the members add up, at a barrier.
+  // The members' sums, exchanged at a barrier.
   struct alignas(64) Totals {
     uint64_t bad = UINT64_MAX;                 // lowest bad id
     uint64_t high = 0, least = 0;              // highest
@@ -74,8 +74,8 @@ class RowSampler {
   uint64_t logprob_total(const swy_sample_row_in& in, float* max);
   bool leads() const { return team_->rank == 0; }
 
-  // The kept ids: ids_[0, kept_), ascending, with their ranks (what they are ordered by) beside them. The members'
-  // lists follow one another, or, once gathered, each has them all.
+  // The kept ids: ids_[0, kept_), ascending, with their ranks (by which they are ordered) beside them. The members'
+  // lists follow one another, or, once gathered, each member has them all.
   float least_of_top(uint32_t k);
   void keep_top_k(uint32_t k);
   void keep_weights(uint32_t least);

@@ -1,5 +1,5 @@
-// Spans: what a device keeps for swy.profile/1, the spans of lists that are done until the host collects them, and the
-// names that they point to. One thread at a time, but for name().
+// Spans: a device's data for swy.profile/1: the spans of finished lists until the host collects them, and the names
+// that they point to. One thread at a time, except name().
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace swy {
 class Spans {
  public:
   bool on() const { return on_; }
-  uint64_t lost() const { return lost_; }  // that found no room
+  uint64_t lost() const { return lost_; }  // that did not fit
 
   // Switched on, it begins empty. Throws std::bad_alloc.
   void enable(bool on) {
