@@ -148,7 +148,7 @@ uint32_t ArrivalLoad::tokens(uint32_t chunk) const {
   constexpr uint32_t kLate = 4;
   const uint32_t rows = prompt_rows == 0 ? chunk : std::min(prompt_rows, chunk);
   const auto steps = [&](uint64_t n) { return (n + rows - 1) / rows + kLate; };
-  const uint64_t first = steps(uint64_t{sessions} * context);  // contexts are read while those read before draw
+  const uint64_t first = steps(uint64_t{sessions} * context);  // contexts are read while earlier sessions decode
   const uint64_t drawn = first + kWarmUp + arrivals * (apart + steps(prompt));
   return static_cast<uint32_t>(std::max<uint64_t>(context + drawn, prompt + 1));
 }

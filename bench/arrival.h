@@ -1,8 +1,8 @@
-// What a long prompt costs those who are being answered: some sessions decode, a prompt arrives, and for as long as it
-// is read the times between the tokens of the others are measured beside those without it.
+// The cost of a long prompt for other requests: some sessions decode, then a prompt arrives. The times between the
+// others' tokens are measured while it is read and without it.
 //
-// All share one Batch, as in the real engine. Every session reads a context of its own and then decodes without end;
-// the prompt belongs to a further session, which begins anew each time.
+// All share one Batch, as in the real engine. Every session reads its own context and then decodes without end; the
+// prompt belongs to a further session, which begins again each time.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@ struct ArrivalLoad {
   uint32_t arrivals = 3;       // one after the other
   uint32_t apart = 16;         // tokens that every session generates before each prompt arrival
   uint32_t prompt_rows = 256;  // BatchOptions::prompt_rows; 0: the model's chunk
-  SamplingParams sampling;     // each session draws with a seed of its own
+  SamplingParams sampling;     // each session has its own seed
 
-  // Tokens that a session must hold, of a model whose largest step has `chunk` rows, and how many sessions there are.
+  // Tokens that a session must hold, for a model whose largest step has `chunk` rows; and the number of sessions.
   uint32_t tokens(uint32_t chunk) const;
   uint32_t all_sessions() const { return sessions + 1; }
 };

@@ -20,8 +20,8 @@ class Channel {
   // Errors: io, when the other end is gone.
   Status send(const nlohmann::json& message);
 
-  // Blocks without using the processor. `go_on` is asked at least ten times a second; false ends the wait with
-  // Code::cancelled. Errors: not_found, when the other end has gone; invalid_data, for what is no JSON.
+  // Blocks without using the processor. Calls `go_on` at least ten times a second; if it returns false, the wait ends
+  // with Code::cancelled. Errors: not_found, if the other end has gone; invalid_data, for a line that is not JSON.
   Result<nlohmann::json> receive(const std::function<bool()>& go_on);
 
  private:

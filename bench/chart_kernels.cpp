@@ -14,7 +14,7 @@ namespace switchyard::bench {
 namespace {
 
 constexpr double kWidth = 640, kBar = 20, kRow = 26, kHead = 22, kTop = 8, kLine = 18;
-constexpr size_t kOps = 7;  // with a colour of their own; the last colour is for the others
+constexpr size_t kOps = 7;  // with their own colour; the last colour is for the others
 constexpr const char* kOther = "other";
 
 struct Bar {
@@ -25,7 +25,7 @@ struct Bar {
 
 std::string op_of(const CellKernel& k) { return k.op.empty() ? k.kernel.substr(0, k.kernel.find('.')) : k.op; }
 
-// The shortest and the longest prompt and context that have kernels: what is between them lies between them.
+// The shortest and the longest prompt and context that have kernels; the others lie between them.
 std::vector<std::pair<Metric, uint32_t>> chosen_places(const Report& report) {
   std::vector<std::pair<Metric, uint32_t>> chosen;
   for (const Metric metric : {Metric::prefill, Metric::decode}) {

@@ -1,4 +1,4 @@
-// Percentiles of serving: what a request waits for its first token, and between tokens.
+// Percentiles of serving: how long a request waits for its first token, and between tokens.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -44,7 +44,7 @@ std::vector<Series> series_of(const Report& report, Metric metric) {
   return all;
 }
 
-// The places of the x axis: logarithmic, with room for 0 one step before the least.
+// The places of the x axis: logarithmic, with 0 one step before the smallest value.
 class Places {
  public:
   Places(const std::vector<Series>& series, double from, double to) : from_(from), to_(to) {
@@ -107,7 +107,7 @@ void draw_series(Svg& svg, const Series& s, const Scale& y, const Places& x, con
   }
 }
 
-// The values themselves, where there is room: above a point, or else below it.
+// The values as labels, if there is room: above a point, or otherwise below it.
 void draw_values(Svg& svg, const std::vector<Series>& series, const Scale& y, const Places& x) {
   struct Box {
     double x, y, half;

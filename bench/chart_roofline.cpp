@@ -1,4 +1,4 @@
-// The roofline: operations per second over operations per byte, under what the probes reached.
+// The roofline: operations per second over operations per byte, below the rates that the probes measured.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -93,7 +93,7 @@ void draw_roof(Svg& svg, const Roof& roof, const Scale& x, const Scale& y, std::
     const double slope = std::atan2(y(ridge * roof.gbs) - y(foot * roof.gbs), x(ridge) - x(foot)) * 180 / M_PI;
     svg.turned_text(px, py - 7, label, slope, "soft");
   }
-  double below = 1e9;  // labels from the highest ceiling down; those too near the one above are left to the table
+  double below = 1e9;  // labels from the highest ceiling down; those too near another are only in the table
   for (size_t k = roof.tops.size(); k-- > 0;) {
     const auto& [name, tops] = roof.tops[k];
     const double gops = tops * 1e3, from = std::max(gops / roof.gbs, x.low());

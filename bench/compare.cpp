@@ -34,7 +34,7 @@ std::vector<double> times_of(const Cell& cell) {
   return times;
 }
 
-// The median of samples that are drawn again. Neighbours are drawn together, since what disturbs one disturbs the next.
+// The median of samples drawn again. Neighbours are drawn together, since they often share a disturbance.
 class Resampler {
  public:
   explicit Resampler(std::vector<double> from)
@@ -156,7 +156,7 @@ class Comparer {
 
   void compare_states(const std::string& name, const std::string& what, const Ended& a, const Ended& b) {
     if (a.state == b.state) return;
-    // The user's own doing, and no fault of what was measured.
+    // The user stopped it: not a fault of the measured backend.
     const bool regressed = a.state == State::measured && b.state != State::interrupted;
     changes_.others.push_back({name, what, a.text(), b.text(), regressed});
   }

@@ -36,11 +36,11 @@ struct ReportChanges {
 };
 
 // Configurations are matched by name, cells by metric and place. Intervals are by a bootstrap of each report's own
-// samples, unpaired, with a fixed seed; a verdict needs the whole interval on one side of 1. Regressed is a rate that
-// is slower by that verdict and whose median lost more than `threshold`; a KL that grew by half and by 1e-6, or is no
-// number any more; a top-1 agreement that lost more than one position; an operation whose worst row's error, of the
-// same kernel, grew by half and by 1e-6, or is no number any more, or newly above a budget where the report has one; a
-// cell that was measured, and now failed. Cells need five samples in each report.
+// samples, unpaired, with a fixed seed; a verdict needs the whole interval on one side of 1. Regressed are: a rate that
+// is slower by that verdict and whose median lost more than `threshold`; a KL that grew by half and by 1e-6, or became
+// NaN; a top-1 agreement that lost more than one position; an operation whose worst row's error, with the same kernel,
+// grew by half and by 1e-6, or became NaN, or newly exceeds a budget if the report has one; a cell that was measured
+// before, and now failed. Cells need five samples in each report.
 ReportChanges compare_reports(const Report& before, const Report& after, double threshold);
 
 // In the formats of reports. The page has the chart of the ratios.

@@ -140,7 +140,7 @@ std::string csv_of(const ReportChanges& changes) {
   return out;
 }
 
-// The ratios as a report's chart of comparisons draws them.
+// The ratios in the form of a report's chart of comparisons.
 std::vector<Figure> figures_of(const Report& after, const ReportChanges& changes) {
   Report view = after;
   view.comparisons.clear();

@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint64_t kMagic = 0x31676e6979617353ull;  // "Saying1"
 constexpr uint64_t kMostBytes = uint64_t{4} << 30;
-constexpr uint32_t kFirst = 8;  // tokens whose time tells what the rest will take
+constexpr uint32_t kFirst = 8;  // tokens from whose time the rest is estimated
 
 struct Header {
   uint64_t magic = kMagic;

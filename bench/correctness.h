@@ -14,9 +14,9 @@
 
 namespace switchyard::bench {
 
-// What a model says to a text: the logits after each of `tokens` tokens, the first `prompt` of which are fed at once
-// and the others one by one, f32 [tokens, vocab]; and how it continues the prompt greedily. Errors: those of the
-// session; cancelled, when it would take longer than `seconds`, by the time of the first tokens.
+// A model's answer to a text: the logits after each of `tokens` tokens, the first `prompt` of which are fed at once and
+// the others one by one, f32 [tokens, vocab]; and its greedy continuation of the prompt. Errors: those of the session;
+// cancelled, if it would take longer than `seconds`, estimated from the first tokens.
 struct Saying {
   uint32_t tokens = 0, vocab = 0;
   std::vector<float> logits;

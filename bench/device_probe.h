@@ -1,4 +1,4 @@
-// What a device can do, measured through the plugin ABI.
+// A device's peak rates, measured through the plugin ABI.
 #pragma once
 
 #include "core/base/status.h"
@@ -6,9 +6,9 @@
 
 namespace switchyard::bench {
 
-// Bytes per second, in 1e9, at which the device zeroes a gigabyte of its own memory (a quarter of what is free, if that
-// is less): the only thing that the ABI lets any device do to its memory at full speed. Reads may be a little faster.
-// Errors: those of the device.
+// Bytes per second, in 1e9, at which the device zeroes a gigabyte of its own memory (or a quarter of the free memory,
+// if that is less). This is the only thing that the ABI lets any device do to its memory at full speed. Reads may be a
+// little faster. Errors: those of the device.
 Result<double> probe_device(const PlanDevice& device);
 
 }  // namespace switchyard::bench

@@ -1,5 +1,5 @@
-// What a report or a comparison shows, before it is known where: facts, and tables of text with tones. Text is as it
-// came; each writer escapes it.
+// The contents of a report or a comparison, independent of the format: facts, and tables of text with tones. Text is
+// unescaped; each writer escapes it.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ struct Grid {
   struct Column {
     std::string name;
     bool number = false;  // to the right
-    bool spare = false;   // left out of a terminal that is too narrow; the last such column first
+    bool spare = false;   // dropped in a narrow terminal; the last such column first
   };
   // With fewer cells than columns the last one takes the rest of the row: a reason.
   struct Row {
@@ -40,7 +40,7 @@ struct Document {
   std::vector<Grid> grids;
 };
 
-// Something drawn, as inline SVG, with what it says in a line.
+// A figure as inline SVG, with its meaning in a line.
 struct Figure {
   std::string title, caption, svg;
 };

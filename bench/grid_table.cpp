@@ -25,7 +25,7 @@ const char* begin_of(Tone tone) {
   }
 }
 
-// `text` in lines of `width`, those after the first behind `indent` spaces.
+// `text` in lines of `width`; further lines are indented by `indent` spaces.
 std::string wrapped(const std::string& text, size_t indent, size_t width) {
   std::string out;
   size_t column = indent;

@@ -16,7 +16,7 @@ namespace {
 
 // Files of the kernel's have no size, and so cannot be mapped: they are read as streams.
 
-// What follows "name" and a colon in the first such line of a file; "" without one.
+// The text after "name" and a colon in the first such line of a file; "" if there is none.
 std::string field(const char* path, std::string_view name) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -67,7 +67,7 @@ std::vector<std::string> command_line() {
   return words;
 }
 
-// By VmHWM: getrusage's figure begins with what the parent held when it forked.
+// From VmHWM: getrusage's figure starts with the memory of the parent at the fork.
 uint64_t peak_memory_bytes() {
   std::ifstream file("/proc/self/status");
   for (std::string line; std::getline(file, line);) {

@@ -1,4 +1,4 @@
-// What a report says about the machine that it was made on.
+// A report's description of the machine that it was made on.
 #pragma once
 
 #include <cstdint>

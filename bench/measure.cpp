@@ -62,9 +62,9 @@ class KernelTable final : public ProfileListener {
   std::map<std::string, KernelTime>& kernels_;
 };
 
-constexpr uint32_t kSample = 64;  // tokens whose time tells what the rest will take
+constexpr uint32_t kSample = 64;  // tokens from whose time the rest is estimated
 
-// Feeds all, unless its first part says that it would take too long.
+// Feeds all, unless the first part's time shows that it would take too long.
 Status feed_within(Session& session, std::span<const int32_t> tokens, double seconds, double copies = 1) {
   if (tokens.size() > kSample) {
     const double begin = now();

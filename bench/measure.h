@@ -1,4 +1,4 @@
-// Times of steps on a model that is loaded, of the kernels inside them, and of what the runtime itself does.
+// Times of steps on a loaded model, of the kernels inside them, and of the runtime's own work.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct KernelTime {
   double seconds = 0;  // in all calls
 };
 
-// What the runtime did around the kernels, per step: a prompt, or a token of every request.
+// The runtime's work besides the kernels, per step: a prompt, or a token of every request.
 struct Overhead {
   double seconds = 0;       // by the clock
   double core_seconds = 0;  // processor time of the calling thread outside the plugins
@@ -54,12 +54,13 @@ class Stepper {
   // Goes back to the same state, whatever was done before.
   virtual Status begin() = 0;
   virtual Status step() = 0;
-  // Gives back what the turn took; the next begins with `begin`.
+  // Releases the turn's memory; the next turn begins with `begin`.
   virtual void end() {}
-  // Steps that a turn has room for.
+  // Steps that fit into a turn.
   virtual uint32_t most_steps() const = 0;
 
-  // Of the drawn tokens, up to the last turn's end: bytes of one request that came to the host, and where it was drawn.
+  // Of the tokens sampled until the last turn's end: bytes of one request that came to the host, and where it was
+  // sampled.
   virtual uint64_t read_bytes() const { return 0; }
   virtual PathChoice path() const { return {}; }
 };
@@ -81,7 +82,7 @@ class Contexts {
   Model& model() { return model_; }
   Session& session(uint32_t i) { return *sessions_[i]; }
   uint32_t depth() const { return depth_; }
-  // What follows the context of request i.
+  // The tokens after the context of request i.
   std::span<const int32_t> rest(uint32_t i) const { return text_.subspan(uint64_t{i} * kPromptsApart + depth_); }
 
  private:
@@ -94,19 +95,19 @@ class Contexts {
 // Whole prompts, each in a session that starts afresh. `prompt` outlives it. Errors: as of Contexts::read.
 Result<std::unique_ptr<Stepper>> prompt_stepper(Model& model, std::span<const int32_t> prompt, double seconds);
 
-// Single tokens of the text after the first context of `contexts`. What is fed is the text itself, so that it cannot
-// fall into a loop; drawing from the logits is no part of a step.
+// Single tokens of the text after the first context of `contexts`. The text itself is fed, so that it cannot fall into
+// a loop; sampling from the logits is not part of a step.
 std::unique_ptr<Stepper> text_stepper(Contexts& contexts, uint32_t most);
 
-// A token of each of `requests` requests per step, all in one batch, drawn by `sampling` and fed back. Request i draws
-// with the i-th seed after that of `sampling`. `path`: none, as the device covers the request.
+// A token of each of `requests` requests per step, all in one batch, sampled by `sampling` and fed back. Request i has
+// the i-th seed after that of `sampling`. `path`: none means what the device supports.
 std::unique_ptr<Stepper> draw_stepper(Contexts& contexts, uint32_t requests, const SamplingParams& sampling,
                                       std::optional<SamplingPath> path, uint32_t most);
 
 // One turn: `warm` steps, then `count` that are timed, at most most_steps() in all.
 Status take_turn(Stepper& stepper, uint32_t warm, uint32_t count, std::vector<double>& seconds);
 
-// Turns of their own, since watching slows steps.
+// In separate turns, since observing slows steps.
 Status watch_turn(Stepper& stepper, Model& model, Host& host, uint32_t warm, uint32_t steps, Overhead& overhead);
 // `steps` steps' kernels, by name.
 Status trace_turn(Stepper& stepper, Model& model, Host& host, uint32_t warm, uint32_t steps,

@@ -12,8 +12,8 @@ namespace switchyard::bench {
 namespace {
 
 constexpr uint32_t kPageSize = 64;
-constexpr uint32_t kMostLogitRows = 64;  // more are not asked for in one step, and their logits would fill memory
-constexpr double kMostChecked = 2e9;     // operations that the oracle is asked for: a few seconds
+constexpr uint32_t kMostLogitRows = 64;  // no step wants more, and their logits would fill memory
+constexpr double kMostChecked = 2e9;     // operations that the oracle can compute in a few seconds
 
 bool of_logits(const Graph& graph, const GraphOp& op) {
   return std::any_of(op.outputs.begin(), op.outputs.end(),

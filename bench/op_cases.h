@@ -1,4 +1,4 @@
-// What there is to measure of single operations: every kernel that takes a shape of a model, at several row counts.
+// The measurements of single operations: every kernel that supports a shape of a model, at several numbers of rows.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,7 @@ struct OpCase {
 
   std::string op() const;                                      // its name
   uint64_t rows() const;                                       // that the operation itself has
-  const GraphOp& first() const { return shape->ops.front(); }  // stands for all of the shape
+  const GraphOp& first() const { return shape->ops.front(); }  // represents all operations of the shape
 };
 
 class OpCases {
@@ -42,10 +42,10 @@ class OpCases {
   const PlanDevice& device(const OpCase& c) const { return devices_[c.shape->device]; }
   Workload workload(const OpCase& c) const { return workload_of(*program_, c.first(), c.step); }
 
-  // A case's operations, loaded and recorded: as many as rotate_bytes asks for, over and over to `least_ops`.
+  // A case's operations, loaded and recorded: as many as rotate_bytes needs, repeated until there are `least_ops`.
   Result<std::unique_ptr<OpRun>> record(const OpCase& c, uint32_t least_ops);
-  // The first operation of a case, once, against the oracle; nothing where there is none, where it has no kernel for
-  // it, or where it would take more than seconds.
+  // Compares the first operation of a case, once, with the oracle. Nothing if there is no oracle, if it has no kernel
+  // for the operation, or if it would take more than seconds.
   Result<std::optional<RowErrors>> errors(const OpCase& c);
 
  private:

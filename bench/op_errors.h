@@ -18,10 +18,9 @@ struct OpErrorRequest {
 };
 
 // Per distinct shape of operation of the plan and kernel that the plan runs it with: the step with the worst row. `op`
-// names the shape, too: "linear_add 4096 -> 2048, i4/32". No budgets. Operations that the oracle cannot compute, or not
-// in seconds, are left out. `policy` and `devices` are those of the device under test; all devices share a host.
-// `progress` ends it early by returning false: what was found is returned. Errors: those of planning and of the
-// devices.
+// includes the shape: "linear_add 4096 -> 2048, i4/32". No budgets. Operations that the oracle cannot compute, or not
+// in seconds, are left out. `policy` and `devices` are those of the device under test; all devices share a host. If
+// `progress` returns false, the results so far are returned. Errors: those of planning and of the devices.
 Result<std::vector<OpError>> op_errors(
     std::shared_ptr<const Program> program, const std::vector<std::shared_ptr<Device>>& devices,
     const PlanPolicy& policy, std::shared_ptr<Device> reference, const OpErrorRequest& request,

@@ -70,7 +70,7 @@ Result<std::unique_ptr<OpRun>> OpRun::create(const OpContext& context, const swy
   return run;
 }
 
-// All operations work on the activations of the first: only weights and states are large enough to tell apart.
+// All operations use the activations of the first one: only weights and states are large enough to matter.
 Status OpRun::lay_out(const GraphOp& op) {
   for (const uint32_t v : op.inputs) {
     graph_.values[v].dtype = preferred_dtype(graph_.values[v].dtype, kernel_.input_dtypes);
@@ -174,7 +174,7 @@ Status OpRun::run() {
   PluginError e;
   SWY_TRY(e.status(device.api->list_submit(list_, nullptr, e.get()), device.name));
   if ((device.info.flags & SWY_DEVICE_SYNCHRONOUS) != 0) return {};
-  std::byte end[4];  // a read waits for what was submitted before
+  std::byte end[4];  // a read waits for earlier submissions
   return arena_.read(0, end);
 }
 

@@ -14,12 +14,12 @@ namespace switchyard::bench {
 inline constexpr double kPatience = 10;   // times the wanted seconds, for kernels that are slow
 inline constexpr uint32_t kLeastOps = 8;  // in a list, so that starting the team does not count
 
-// What the operations of one run share.
+// Shared by the operations of one run.
 struct OpContext {
   const Graph* graph = nullptr;  // types of activations as the plan has them; weights and states are the program's
   PlanDevice device;
   uint32_t device_index = 0;       // in the weights' list
-  WeightStore* weights = nullptr;  // loads what is not there yet
+  WeightStore* weights = nullptr;  // loads the missing weights
   swy_bucket bucket{};             // of one sequence, or of one row each
   uint32_t position = 0;           // of each sequence's first row
   uint32_t vocab = 0;              // token ids stay below
@@ -39,7 +39,7 @@ class OpRun {
   // Runs the list once, to its end.
   Status run();
   uint32_t ops() const { return count_; }  // in the list
-  // What the last operation gave, each output as [rows, width]. After a run.
+  // The results of the last operation, each output as [rows, width]. After a run.
   Result<std::vector<std::vector<float>>> outputs() const;
 
  private:

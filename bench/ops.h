@@ -72,8 +72,8 @@ struct OpTimes {
 // Called before each kernel; returning false stops.
 using OpProgress = std::function<bool(size_t done, size_t total)>;
 
-// A kernel that fails costs its own times alone, and when `progress` returns false, what has been measured so far is
-// the result. Errors: usage, for an operation that does not exist or that this model lacks; those of planning.
+// A kernel that fails costs only its own times. If `progress` returns false, the measurements so far are the result.
+// Errors: usage, for an operation that does not exist or that this model lacks; those of planning.
 Result<OpTimes> measure_ops(std::shared_ptr<const Program> program, const std::vector<std::shared_ptr<Device>>& devices,
                             const PlanPolicy& policy, const OpRequest& request, const OpProgress& progress);
 

@@ -47,7 +47,7 @@ class Team {
   const swy_executor& executor_;
 };
 
-// Anonymous memory in huge pages; empty when there is none.
+// Anonymous memory in huge pages; empty if there is none.
 class Buffer {
  public:
   explicit Buffer(uint64_t bytes) : bytes_(bytes) {

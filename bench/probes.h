@@ -1,5 +1,5 @@
-// Fixed probes of the machine: what it can do, measured by the harness itself, so that every share in a report has a
-// ceiling that was measured in the same run.
+// Fixed probes of the machine's peak rates, measured by the harness itself, so that every share in a report refers to a
+// rate that was measured in the same run.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct Probes {
   double amx_bf16_tflops = 0;
   double seconds = 0;  // that probing took
 
-  // The fastest kind of product: what the matrix share of a report refers to.
+  // The fastest kind of product: the matrix share of a report refers to it.
   struct Ceiling {
     const char* name;
     double tops;  // 1e12 operations per second, a multiply-add being two
@@ -29,7 +29,8 @@ struct Probes {
 };
 
 // Measured once per process, by the team that backends compute on; takes about two seconds. Memory is read in a buffer
-// of four times the last-level cache, at least 1 GiB, but at most a quarter of what is free. Not while a list runs.
+// of four times the last-level cache, at least 1 GiB, but at most a quarter of the free memory. Must not be called
+// while a list runs.
 const Probes& probe_machine(const swy_executor& team);
 
 // A fixed stretch of work of one kind, in registers.

@@ -1,5 +1,5 @@
-// The probes' loops for x86-64. Each function names the instructions that it is compiled for, and none is handed out
-// before the processor was asked: the rest of this file runs on any processor.
+// The probes' loops for x86-64. Each function names the instructions that it is compiled for, and is returned only if
+// the processor has them: the rest of this file runs on any processor.
 #include <cpuid.h>
 #include <immintrin.h>
 #include <sys/syscall.h>

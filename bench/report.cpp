@@ -201,7 +201,7 @@ class Writer {
   explicit Writer(ordered_json& to) : to_(to) {}
 
   void need(const char* name, const auto& x) { to_[name] = json_of(x); }
-  // What a cell does not have is left out, so that a row of numbers stays readable.
+  // Values that a cell does not have are left out, so that a row of numbers stays readable.
   void may(const char* name, const auto& x) { to_[name] = json_of(x); }
   template <class T>
   void may(const char* name, const std::optional<T>& x) {

@@ -41,7 +41,7 @@ struct Percentiles {
   double p50 = 0, p95 = 0, p99 = 0;  // seconds
 };
 
-// What the runtime did around the kernels, per step.
+// The runtime's work besides the kernels, per step.
 struct StepOverhead {
   double lists = 0, barriers = 0, barriers_per_layer = 0;
   double core_microseconds = 0;
@@ -55,7 +55,7 @@ struct CellKernel {
   double calls = 0, ms = 0;
 };
 
-// One measurement of one configuration. What was not measured has its state, its reason and nothing else.
+// One measurement of one configuration. If it was not measured, it has only its state and the reason.
 struct Cell {
   Metric metric = Metric::prefill;
   uint32_t at = 0;  // tokens of the prompt; tokens in the context; concurrent requests
@@ -72,7 +72,7 @@ struct Cell {
   std::optional<double> bandwidth_share, matrix_share;  // of the measured ceilings of its device
   std::string bound;                                    // the larger of them, "bandwidth" or "matrix"; "": neither
   std::optional<double> bound_share;
-  std::optional<double> read_bytes;  // per token drawn, that came to the host
+  std::optional<double> read_bytes;  // that came to the host, per sampled token
   std::string drawn;                 // by which path, and why: "logits: cpu:0 does not sample penalties"; "": none was
   std::optional<StepOverhead> overhead;
   std::vector<CellKernel> kernels;
@@ -120,9 +120,9 @@ struct Configuration {
   uint64_t peak_host_bytes = 0, peak_device_bytes = 0;
   std::string replay;  // "native", "emulated", "executed"; "": not known
   std::vector<Cell> cells;
-  std::optional<Correctness> correctness;  // none: it was not asked for
+  std::optional<Correctness> correctness;  // none: not requested
 
-  const Cell* cell(Metric metric, uint32_t at) const;  // NULL: there is none
+  const Cell* cell(Metric metric, uint32_t at) const;  // NULL if there is none
 };
 
 // Two configurations on one cell; the ratio is of the rates, `other` over `base`.
@@ -135,7 +135,7 @@ struct Comparison {
   uint64_t pairs = 0;
 };
 
-// What a device can do, as a probe found.
+// A device's peak rates, measured by a probe.
 struct DeviceCeiling {
   std::string device;  // as in Configuration::devices
   double read_gbs = 0;
@@ -162,7 +162,7 @@ struct Report {
   std::vector<Configuration> configurations;
   std::vector<Comparison> comparisons;
 
-  const Configuration* configuration(const std::string& name) const;  // NULL: there is none
+  const Configuration* configuration(const std::string& name) const;  // NULL if there is none
 };
 
 nlohmann::ordered_json to_json(const Report& report);
@@ -172,7 +172,7 @@ nlohmann::ordered_json to_json(const Report& report);
 // kind, a time that is not positive, two configurations of one name.
 Result<Report> report_of(const nlohmann::json& from);
 
-// report_of of a text. Errors: also invalid_data for what is not JSON.
+// report_of for a text. Errors: also invalid_data for a text that is not JSON.
 Result<Report> parse_report(const std::string& text);
 
 }  // namespace switchyard::bench

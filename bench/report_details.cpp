@@ -1,4 +1,4 @@
-// The tables below those of speed: what was right, what ran, and where its time went.
+// The tables below those of speed: correctness, the kernels that ran, and where time went.
 #include <fmt/format.h>
 
 #include <cmath>

@@ -48,7 +48,8 @@ void append(std::vector<GridCell>& to, std::vector<GridCell> more) {
   to.insert(to.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
 }
 
-// Rows of every configuration at each place that `use` takes. `cells` gives what follows the name of a measured cell.
+// Rows of every configuration at each place that `use` accepts. `cells` returns the columns after the name of a
+// measured cell.
 template <class Use, class Cells>
 void add_rows(const Report& report, Grid& grid, Use use, Cells cells) {
   for (const auto& [metric, at] : places_of(report)) {

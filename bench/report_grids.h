@@ -13,7 +13,7 @@ std::vector<Grid> detail_grids(const Report& report);
 std::string or_dash(const std::string& text);
 std::string failure_text(State state, const std::string& reason);
 bool over_budget(const OpError& e);
-// The largest error, as a share of what is allowed; NULL: none was taken.
+// The largest error, as a share of its budget; NULL: none was measured.
 const OpError* worst_op(const Correctness& correctness);
 
 std::string cell_name(Metric metric, uint32_t at);  // "prefill 512", "decode at 1024", "8 at a time"

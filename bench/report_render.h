@@ -1,7 +1,7 @@
-// A report as something to read: a table for a terminal, Markdown, CSV, JSON, or a page of HTML with charts.
+// A report in readable form: a table for a terminal, Markdown, CSV, JSON, or a page of HTML with charts.
 //
-// Whatever a report says comes from outside: names and reasons are escaped for the format that they are written in, and
-// control characters are dropped.
+// The contents of a report come from outside: names and reasons are escaped for each format, and control characters are
+// dropped.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ RenderOptions output_options();
 // Ends with a newline.
 std::string render(const Report& report, ReportFormat format, const RenderOptions& options = {});
 
-// What `render` does, one by one. CSV has a line per cell and one per configuration without cells.
+// The parts of `render`. CSV has a line per cell, and one per configuration without cells.
 std::string render_table(const Report& report, const RenderOptions& options);
 std::string render_csv(const Report& report);
 std::string render_md(const Report& report);

@@ -118,7 +118,7 @@ class Loop {
     c.last_ns = t;
   }
 
-  // A part holds two steps' tokens at least, since those of one step come at the same moment.
+  // A part holds the tokens of at least two steps, since the tokens of one step come at the same moment.
   Serving result(uint64_t end_ns) {
     Serving s;
     s.requests = ended_;
@@ -142,7 +142,7 @@ class Loop {
   const std::vector<RequestShape> shapes_;
   std::vector<Client> clients_;
   Batch batch_;                     // goes before the sessions
-  uint32_t begun_ = 0, ended_ = 0;  // ended: of those that count
+  uint32_t begun_ = 0, ended_ = 0;  // ended: of those that are counted
   uint64_t counting_ns_ = 0;        // when the first request that counts began
   std::vector<uint64_t> tokens_ns_;
   Samples ttft_, itl_;

@@ -1,9 +1,10 @@
-// Mixed serving: how long people wait, and how much is written, when several requests of mixed lengths share a model.
+// Mixed serving: how long users wait, and how many tokens they get, when several requests of mixed lengths share a
+// model.
 //
-// A closed loop: `concurrency` sessions, each of which begins its next request as soon as its last one has ended, so
-// that the load never varies. All share one Batch, as in the real engine: prompts are read in parts beside the tokens
-// that the others draw. The first request of every session warms up and is not counted; those after it count, until as
-// many have ended as were asked for, while further ones keep the sessions busy.
+// A closed loop: each of `concurrency` sessions begins its next request as soon as its last one has ended, so that the
+// load stays the same. All share one Batch, as in the real engine: prompts are read in parts while the others decode.
+// The first request of every session warms up and is not counted. Later ones count, until as many have ended as were
+// asked for; further ones keep the sessions busy.
 //
 // Lengths are drawn log-uniformly, since real ones span orders of magnitude and short ones are common: of a prompt
 // floor(exp(u)) with u uniform between ln(prompt_min) and ln(prompt_max + 1), of an answer likewise. Prompts are
@@ -29,7 +30,7 @@ struct ServingLoad {
   uint32_t output_min = 8, output_max = 128;
   uint64_t seed = 1;
   double seconds = 60;         // when the measurement ends early, with the requests that it has
-  SamplingParams sampling;     // each request draws with a seed of its own
+  SamplingParams sampling;     // each request has its own seed
   uint32_t prompt_rows = 256;  // BatchOptions::prompt_rows
 
   uint32_t asked() const { return requests != 0 ? requests : std::max(3 * concurrency, 16u); }
@@ -45,7 +46,7 @@ struct RequestShape {
 std::vector<RequestShape> request_shapes(const ServingLoad& load, uint32_t count);
 
 struct Serving {
-  uint32_t requests = 0;  // that ended, and count; fewer than asked() when the time was over before
+  uint32_t requests = 0;  // that ended, and count; fewer than asked() if the time was over before
   Samples ttft;           // per request that counts: from its arrival to its first token
   Samples itl;            // from each of its tokens to the next
   // Throughput, of all tokens that were written from the first request that counts to the end: seconds for each equal
@@ -54,9 +55,9 @@ struct Serving {
   uint32_t tokens = 0;
 };
 
-// On a model with room for the load. `text` holds at least prompt_max ids. When the time is over before the first
-// request that counts has ended, `requests` is 0. Errors: usage, for a load that is out of range or does not fit the
-// model; cancelled, when keep_going says so; those of a request and of the devices.
+// On a model with room for the load. `text` holds at least prompt_max ids. If the time is over before the first counted
+// request has ended, `requests` is 0. Errors: usage, for a load that is out of range or does not fit the model;
+// cancelled, when keep_going says so; those of a request and of the devices.
 Result<Serving> measure_serving(Model& model, const ServingLoad& load, std::span<const int32_t> text,
                                 const KeepGoing& keep_going);
 

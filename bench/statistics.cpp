@@ -12,8 +12,8 @@ namespace {
 
 constexpr int kDraws = 1000;
 constexpr double kOutside = 0.005;    // on either side of a 99% interval
-constexpr size_t kFewPairs = 8;       // of fewer, draws say too little: see student_interval
-constexpr size_t kManySittings = 8;   // from which on sittings themselves are drawn again
+constexpr size_t kFewPairs = 8;       // below this, redrawing says too little: see student_interval
+constexpr size_t kManySittings = 8;   // from this number on whole sittings are drawn
 constexpr size_t kMostPooled = 4096;  // samples that a draw takes the median of
 
 double quantile(std::vector<double>& values, double share) {
@@ -22,7 +22,7 @@ double quantile(std::vector<double>& values, double share) {
   return values[at];
 }
 
-// Neighbours that are drawn together; it grows with the cube root, as theory has it for correlation that fades.
+// How many neighbours are drawn together; grows with the cube root of n, as theory says for correlation that fades.
 size_t block_of(size_t n) { return std::max<size_t>(2, static_cast<size_t>(std::cbrt(static_cast<double>(n)) + 0.5)); }
 
 // The interval of `statistic` over indices below `n`, drawn in circular blocks.
@@ -111,7 +111,7 @@ Interval median_interval(std::span<const Turn> turns) {
   for (const Turn& t : turns) all.insert(all.end(), t.seconds.begin(), t.seconds.end());
   if (all.empty()) return {};
   const double median = median_of(all);
-  // With many samples per turn a draw takes every n-th of a sorted turn: its distribution is what counts.
+  // With many samples per turn, every n-th of a sorted turn is used: its distribution is what counts.
   const size_t step = all.size() / kMostPooled + 1;
   std::vector<std::vector<double>> sorted;
   for (const Turn& t : turns) {
@@ -127,7 +127,7 @@ Interval median_interval(std::span<const Turn> turns) {
     for (const size_t i : at) drawn.insert(drawn.end(), sorted[i].begin(), sorted[i].end());
     return median_of(drawn);
   });
-  if (turns.size() < kFewPairs) {  // so few draws leave out extremes: the samples' own order says more
+  if (turns.size() < kFewPairs) {  // so few draws leave out extremes: use the samples' own order
     const auto [rank_low, rank_high] = rank_interval(std::move(all));
     low = std::min(low, rank_low);
     high = std::max(high, rank_high);

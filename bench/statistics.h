@@ -1,8 +1,8 @@
-// What samples say, and how sure that is: medians, ratios of pairs, and 99% intervals around them.
+// Medians of samples, ratios of pairs, and 99% intervals around them.
 //
-// Samples come in turns: what a turn measures shares what else the machine did at that time, and neighbouring turns may
+// Samples come in turns. The samples of a turn share what else the machine did at that time, and neighbouring turns may
 // share it, too. So intervals are by block bootstrap: they draw whole runs of neighbouring turns again, never single
-// samples. The draws are those of a fixed seed: the same samples give the same interval.
+// samples. The draws have a fixed seed: the same samples give the same interval.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace switchyard::bench {
 // Of an even count, the mean of the two in the middle; 0 of nothing.
 double median_of(std::span<const double> values);
 
-// What one configuration measured in one cell. Every turn begins with the same state and does the same steps.
+// The samples of one configuration in one cell. Every turn begins with the same state and does the same steps.
 struct Turn {
   uint32_t sitting = 0;  // turns of one sitting ran in the same process
   uint32_t round = 0;    // of that sitting; turns of several configurations in one round ran one after another
@@ -40,9 +40,8 @@ struct Ratio {
 };
 
 // Pairs the turns of one sitting and round: each gives the ratio of its medians, and the result is the median of those.
-// The interval also covers the median of each sitting; where they are eight or more, whole sittings are drawn instead.
-// `base_tokens` and `other_tokens` are what a sample is of. With fewer than two pairs there is no comparison, whatever
-// the rest says.
+// The interval also covers the median of each sitting; if there are eight or more, whole sittings are drawn instead.
+// `base_tokens` and `other_tokens`: tokens per sample. With fewer than two pairs there is no comparison.
 Ratio ratio_of(std::span<const Turn> base, std::span<const Turn> other, double base_tokens, double other_tokens);
 
 }  // namespace switchyard::bench

@@ -8,7 +8,7 @@
 namespace switchyard::bench {
 
 constexpr double kTextHeight = 15;  // of a line of text in a chart
-// About, since nobody measures the font that a page will be shown in.
+// An estimate, since the font of the page is not known.
 double text_width(std::string_view utf8);
 
 enum class Anchor { start, middle, end };
@@ -16,7 +16,7 @@ enum class Anchor { start, middle, end };
 // One drawing, `width` x `height` units that are pixels on a page of the usual size. Texts are escaped here.
 class Svg {
  public:
-  // `id` is unique on the page; `title` and `description` are for those who do not see it.
+  // `id` is unique on the page; `title` and `description` are for screen readers.
   Svg(double width, double height, const std::string& id, const std::string& title, const std::string& description);
 
   void line(double x1, double y1, double x2, double y2, const std::string& classes, const std::string& more = "");
@@ -29,7 +29,7 @@ class Svg {
   void turned_text(double x, double y, const std::string& text, double degrees, const std::string& classes);
   // The mark of series `series`: five shapes and eight colours take turns.
   void mark(double x, double y, size_t series, bool filled = true);
-  // What a pointer that rests on the elements until `end_group` shows.
+  // The tooltip of the elements until `end_group`.
   void begin_group(const std::string& title);
   void end_group() { body_ += "</g>\n"; }
 

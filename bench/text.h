@@ -26,7 +26,7 @@ std::string cut(const std::string& utf8, size_t most);
 // Each after one_line.
 std::string escape_html(std::string_view text);  // also for attributes in quotes, and XML
 std::string escape_md(std::string_view text);
-// A field of CSV, quoted where it must be. What a spreadsheet would take for a formula begins with an apostrophe.
+// A field of CSV, quoted if necessary. A text that a spreadsheet would take for a formula begins with an apostrophe.
 std::string csv_text(std::string_view text);
 std::string csv_number(double v);  // all digits; empty for NaN and infinities
 

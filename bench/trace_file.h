@@ -18,7 +18,7 @@ class TraceFile final : public ProfileListener {
  public:
   static constexpr size_t kMostEvents = size_t{1} << 20;  // 48 bytes each
 
-  // `devices` as the profile numbers them. What comes after `most_events` is counted, and not kept.
+  // `devices` as the profile numbers them. Events after `most_events` are counted, but not kept.
   explicit TraceFile(std::vector<std::string> devices, uint64_t begin_ns = Os::real().now_ns(),
                      size_t most_events = kMostEvents);
 

@@ -26,7 +26,7 @@ class Tuner {
   Tuner(std::shared_ptr<const Program> program, const std::vector<std::shared_ptr<Device>>& devices,
         const PlanPolicy& policy, const TuneRequest& request)
       : program_(std::move(program)), devices_(devices), policy_(policy), request_(request) {
-    policy_.tuning = nullptr;  // compared with what the backends say
+    policy_.tuning = nullptr;  // compared with the backends' estimates
   }
 
   Result<TuneResult> run(const OpProgress& progress) {

@@ -1,4 +1,4 @@
-// Tuning: measures what the planner has to choose between on this machine's devices.
+// Tuning: measures the kernels between which the planner chooses on this machine's devices.
 #pragma once
 
 #include <memory>
@@ -47,9 +47,9 @@ struct TuneResult {
 };
 
 // Compares the kernels of every shape of operation that a device has several for: they take turns, and one that is less
-// than 3% faster than the backend's own choice counts as equal to it. When `progress` returns false, what has been
-// measured so far is the result; where a kernel fails, the estimates go on to decide. Errors: those of planning; those
-// of the devices, if they left nothing to compare.
+// than 3% faster than the backend's own choice counts as equal to it. If `progress` returns false, the measurements so
+// far are the result. If a kernel fails, the estimates keep deciding. Errors: those of planning; those of the devices,
+// if they left nothing to compare.
 Result<TuneResult> tune(std::shared_ptr<const Program> program, const std::vector<std::shared_ptr<Device>>& devices,
                         const PlanPolicy& policy, const TuneRequest& request, const OpProgress& progress);
 

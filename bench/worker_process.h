@@ -1,5 +1,5 @@
-// A worker: a process of the same program that loads one model on one choice of backends, and measures when it is told.
-// Whatever a backend does to it, the benchmark lives on and knows what happened.
+// A worker: a process of the same program that loads one model on one choice of backends, and measures on request.
+// Whatever a backend does to it, the benchmark continues and knows what happened.
 #pragma once
 
 #include <sys/types.h>
@@ -35,9 +35,9 @@ class WorkerProcess {
   WorkerProcess(const WorkerProcess&) = delete;
   WorkerProcess& operator=(const WorkerProcess&) = delete;
 
-  // Sends a request and waits for its answer, at most so many seconds, and while `go_on`. `what` names it for reasons.
-  // A worker that takes longer is killed (time limit; interrupted when `go_on` said so), and one that ended is told of
-  // with its signal or exit code; every later call returns the same.
+  // Sends a request and waits for its answer, at most so many seconds, and while `go_on` returns true. `what` names the
+  // request in reasons. A worker that takes longer is killed (time limit; interrupted if `go_on` returned false). If it
+  // ended, the reason has its signal or exit code; every later call returns the same.
   Reply call(const nlohmann::json& request, double seconds, const std::string& what,
              const std::function<bool()>& go_on);
 
@@ -54,8 +54,8 @@ class WorkerProcess {
   Reply end_;  // what every call returns once the process has ended
 };
 
-// A worker's side: answers requests until the other end closes. `serve` returns the answer or why there is none;
-// running out of memory in it is an answer, too. Returns the exit code.
+// A worker's side: answers requests until the other end closes. `serve` returns the answer or an error; running out of
+// memory in it becomes an error answer, too. Returns the exit code.
 int serve_requests(Channel channel, const std::function<Result<nlohmann::json>(const nlohmann::json& request)>& serve);
 
 // Of a worker's error: `unsupported`, `out of memory`, `time limit` (Code::cancelled), or `failed`.

@@ -1,4 +1,4 @@
-// What a step must move and compute, counted from the program: the bounds that a measurement is held against.
+// The bytes and operations of a step, counted from the program: the bounds to which a measurement is compared.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct StepShape {
 };
 
 struct Workload {
-  double weight_bytes = 0;  // as the program stores them; of experts, those that uniform routing touches
+  double weight_bytes = 0;  // as the program stores them; of experts, those that uniform routing uses
   double state_bytes = 0;   // read and written
   double products = 0;      // multiply-adds of weights with activations
   double mixing = 0;        // multiply-adds of attention and of the delta rule

@@ -1,4 +1,4 @@
-// switchyard backends: what was found, and what each can do.
+// switchyard backends: the backends that were found, and their abilities.
 #include <memory>
 
 #include "cli/commands.h"

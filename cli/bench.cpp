@@ -1,5 +1,5 @@
-// switchyard bench: backends side by side on one model: how fast each is, how near that is to what the machine can do,
-// and whether it is right.
+// switchyard bench: backends side by side on one model: how fast each is, how near that is to the machine's limits, and
+// whether it is right.
 #include <algorithm>
 #include <memory>
 
@@ -56,7 +56,7 @@ Status nothing(const Report& report) {
   return error(Code::usage, "there is nothing to measure; name something with --prefill, --decode or --serving");
 }
 
-// What cannot go into its file goes to stdout: it took long to measure.
+// A report that cannot be written to its file goes to stdout, since it took long to measure.
 Status write_report(const Outputs& out, ReportFormat format, const Report& report) {
   const std::string text =
       bench::render(report, format, out.report == nullptr ? bench::output_options() : bench::RenderOptions{});

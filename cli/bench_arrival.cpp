@@ -19,7 +19,7 @@ struct BenchArrivalFlags {
   bool random = false, json = false, unprepared = false;
 };
 
-// What a server does before it takes requests. Returns how long it took.
+// Plans and records steps in advance, as a server does. Returns the time it took.
 Result<double> prepare(Model& model, const SamplingParams& sampling) {
   const uint64_t begin = Os::real().now_ns();
   Progress bar("preparing steps");

@@ -1,4 +1,4 @@
-// switchyard bench ops: every operation of a model by itself, with every kernel that takes it.
+// switchyard bench ops: every operation of a model by itself, with every kernel that supports it.
 #include <algorithm>
 #include <iterator>
 #include <memory>
@@ -89,7 +89,7 @@ ordered_json report_json(const Settings& settings, const Probes& p, const OpTime
   return out;
 }
 
-// A number, or a dash where the operation has no such work.
+// A number, or a dash if the operation has no such work.
 std::string cell(double value, int digits) { return value == 0 ? "-" : fmt::format("{:.{}f}", value, digits); }
 
 // Where other kernels take over, as measured and as the planner has it.
@@ -107,7 +107,7 @@ void print_crossovers(const OpTimes& ops) {
   }
 }
 
-// What is missing, and why.
+// Measurements that are missing, and why.
 void print_missing(const OpTimes& ops) {
   for (const bench::OpRefusal& r : ops.refusals) {
     if (r.failed) fmt::print("failed: {} {} at {} rows, {}: {}\n", r.op, r.shape, r.rows, r.kernel, r.reason);
@@ -145,7 +145,7 @@ void print_ops(const Probes& p, const OpTimes& ops, bool errors) {
   print_missing(ops);
 }
 
-// All backends after one another, each with a plan of its own. Errors: of the first kernel, if all failed.
+// All backends one after another, each with its own plan. Errors: of the first kernel, if all failed.
 Result<OpTimes> measure_all(const BenchOpsFlags& o, const Registry& registry, const bench::OpRequest& request) {
   SWY_LET(const std::shared_ptr<const Program> program, load_program(o.settings));
   OpTimes all;

@@ -21,13 +21,14 @@ constexpr const char* kSynthetic = "synth:";
 
 bool is_library(const std::string& backend) { return backend.find('/') != std::string::npos; }
 
-// "FIRST+SECOND": what the first cannot run, the second does. Where the first ends; file names have no plus.
+// "FIRST+SECOND": the second backend runs what the first cannot. Returns where the first name ends; file names have no
+// plus.
 size_t end_of_first(const std::string& backend) {
   const size_t folder = backend.rfind('/');
   return std::min(backend.find('+', folder == std::string::npos ? 0 : folder), backend.size());
 }
 
-// The id that a file gives itself; its name, when it does not say: loading it will tell why.
+// The id that a file's note gives; its name, if it has none: loading it will give the reason.
 std::string id_of(const std::string& library) {
   if (const auto file = Os::real().map(library); file.ok()) {
     if (const auto note = read_plugin_note((*file)->bytes()); note.ok()) return note->id;

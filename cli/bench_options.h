@@ -1,4 +1,4 @@
-// What `switchyard bench` was asked for, and which processes and configurations that makes.
+// The options of `switchyard bench`, and the processes and configurations that they make.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@ struct BenchOptions {
   Settings settings;
   std::vector<std::string> backends, ab;  // none: settings.backend alone
   std::vector<uint32_t> threads;          // none: settings.threads
-  std::vector<std::string> sampling;      // paths to draw by; none: steps over a text
-  std::vector<uint32_t> batch;            // requests that draw at the same time; none: one
+  std::vector<std::string> sampling;      // paths to sample on; none: steps over a text
+  std::vector<uint32_t> batch;            // requests that decode at the same time; none: one
   std::vector<std::string> quant;         // none: the model's own
   SamplingParams params;
 
@@ -32,26 +32,26 @@ struct BenchOptions {
   bool has(bench::Metric metric) const;
   bool compares() const { return !backends.empty() || !ab.empty(); }
   bool checks() const { return !no_check && (check || compares()); }
-  // Steps of one turn of decoding, with those that warm it up and those that are watched.
+  // Steps of one turn of decoding, with those that warm it up and those that are observed.
   uint32_t most_steps() const;
   // Tokens of text that all measurements need.
   uint32_t text_tokens() const;
   uint32_t context_tokens() const;  // that a session must hold
-  // What one process has open at the same time.
+  // The sessions that one process has open at the same time.
   uint32_t sessions() const;
 
   // Errors: usage.
   Status check_values() const;
 };
 
-// What one cell measures.
+// The measurement of one cell.
 struct CellPlan {
   bench::Metric metric = bench::Metric::prefill;
   uint32_t at = 0;
   std::string name() const { return fmt::format("{} at {}", bench::metric_name(metric), at); }
 };
 
-// One worker process, for the configurations that differ only in what a request asks for.
+// One worker process, for the configurations that differ only in a request's parameters.
 struct ProcessPlan {
   std::string backend;  // as --backend takes it, or the path of a .so
   std::string library;  // "": found by its id

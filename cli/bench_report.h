@@ -1,4 +1,4 @@
-// What the reports of `switchyard bench` and `switchyard bench ops` share.
+// Shared by the reports of `switchyard bench` and `switchyard bench ops`.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -10,7 +10,7 @@
 
 namespace switchyard::cli {
 
-// How much of what a device can do a piece of work used; 0 where that was not measured.
+// The share of a device's peak rate that a piece of work used; 0 if the peak was not measured.
 struct Shares {
   double bandwidth = 0;  // bytes per second, of the measured read rate
   double matrix = 0;     // operations per second, of the fastest measured products

@@ -6,7 +6,7 @@
 
 namespace switchyard::cli {
 
-// Whatever a backend does costs its own rows; `interrupted` ends it with what was measured so far. Errors, before
+// A backend's failure costs only its own rows. `interrupted` ends the run with the measurements so far. Errors, before
 // anything is measured: usage, for a backend that does not exist or an option that it does not have; those of the
 // model.
 Result<bench::Report> run_bench(const BenchOptions& options, const BenchPlan& plan);

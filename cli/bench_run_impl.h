@@ -1,5 +1,5 @@
-// A benchmark while it runs: its processes, what they measured, and the report that comes of it. Of cli/bench_run.cpp
-// and its neighbours alone.
+// A benchmark while it runs: its processes, their measurements, and the report. Only for cli/bench_run.cpp and the
+// files beside it.
 #pragma once
 
 #include <cerrno>
@@ -23,11 +23,11 @@ namespace switchyard::cli {
 constexpr double kOpenSeconds = 60;  // to find the backends and open the devices
 inline bool nobody_interrupts() { return !interrupted.load(); }
 
-// A process of the plan, and what is known of it.
+// A process of the plan, with its state.
 struct BenchProcess {
   const ProcessPlan* plan = nullptr;
   std::unique_ptr<bench::WorkerProcess> worker;
-  bench::State state = bench::State::measured;  // of the whole; once it is another, nothing is asked any more
+  bench::State state = bench::State::measured;  // of the whole; unless it is `measured`, no more requests are sent
   std::string reason;
   bool loaded = false;
   nlohmann::json opened = nlohmann::json::object(), described;  // what `open` and `load` answered
@@ -43,7 +43,7 @@ struct BenchCell {
   nlohmann::json opened;  // what `cell` answered
 };
 
-// A folder for files that nobody wants afterwards; made when it is needed.
+// A folder for temporary files; made when it is needed.
 class ScratchFolder {
  public:
   ScratchFolder() = default;
@@ -80,9 +80,9 @@ class BenchRun {
   // processes: bench_workers.cpp
   void set_state(BenchProcess& p, bench::State state, const std::string& reason);
   bench::Reply call(BenchProcess& p, const nlohmann::json& request, double seconds, const std::string& what);
-  // Starts a process and opens its devices. Errors: usage, when what was asked for is wrong.
+  // Starts a process and opens its devices. Errors: usage, for wrong options.
   Status open(BenchProcess& p);
-  // Has it running with the model loaded; what goes wrong becomes its state.
+  // Makes sure that it runs with the model loaded; a failure becomes its state.
   void ready(BenchProcess& p);
   // Starts one again that was ended because a cell took too long: the next may be shorter.
   void revive(BenchProcess& p);
@@ -107,7 +107,7 @@ class BenchRun {
   };
   nlohmann::json check_request(const char* what, const std::string& file) const;
   static bool is_reference(const ProcessPlan& p) { return p.library.empty() && p.backend == "reference"; }
-  // What the reference says to the text of each program, by the process that is measured if there is one.
+  // The reference's logits for the text of each program, by the measured reference process if there is one.
   Status ask_reference(const std::vector<Sitting>& sittings);
   void check(BenchProcess& p);
   // Hands over the part of a report that a worker sent. Failed, with the reason, when it is none.

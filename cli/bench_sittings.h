@@ -7,11 +7,11 @@
 
 namespace switchyard::cli {
 
-// What a process is going to take, estimated before it is loaded.
+// A process's memory, estimated before it is loaded.
 struct ProcessNeed {
   uint64_t weight_bytes = 0, state_bytes = 0;
   bool host = true;                                     // it computes in the host's memory
-  std::string device;                                   // else there
+  std::string device;                                   // otherwise there
   uint64_t host_step_bytes = 0, device_step_bytes = 0;  // of the largest step, here and there
 
   static constexpr uint64_t kProcess = uint64_t{96} << 20;  // code, buffers
@@ -37,7 +37,7 @@ struct Sitting {
   bool stays = false;  // the next sitting has the same processes
 };
 
-// All together, `starts` times, where 90% of every memory is enough for it; else one at a time: A B B A.
+// All together, `starts` times, if 90% of every memory is enough; otherwise one at a time: A B B A.
 std::vector<Sitting> sittings_of(const std::vector<ProcessNeed>& needs, const std::vector<DeviceRoom>& room,
                                  uint32_t starts);
 

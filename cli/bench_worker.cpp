@@ -37,7 +37,7 @@ using Answer = Result<json>;
 constexpr uint32_t kWatchedTokens = 16;
 const bench::KeepGoing kAlways = [] { return true; };
 
-// A part of a report travels as a report that holds nothing else.
+// A part of a report is sent as a report that holds nothing else.
 json as_report(bench::Configuration part) {
   bench::Report r;
   part.name = "worker";
@@ -142,7 +142,7 @@ class Worker {
     }));
   }
 
-  // At least `n` tokens of text, or of random ids; what was there before stays where it is.
+  // At least `n` tokens of text, or of random ids; the tokens so far keep their places.
   Status need_text(uint32_t n) {
     if (r_ == nullptr) return error(Code::internal, "nothing is loaded");
     if (text_.size() >= n) return {};
@@ -193,7 +193,7 @@ class Worker {
     return {};
   }
 
-  // Two turns to warm up, the second of which tells how long a step takes.
+  // Two turns to warm up; the second measures how long a step takes.
   Answer cell(const json& request) {
     if (r_ == nullptr) return error(Code::internal, "nothing is loaded");
     OpenCell c;
@@ -308,7 +308,7 @@ class Worker {
     load.seconds = request.at("seconds");
     load.sampling = w_.sampling;
     SWY_TRY(need_text(std::max(load.prompt_max, request.at("text").get<uint32_t>())));
-    contexts_ = std::make_unique<bench::Contexts>(*r_->model, text_);  // their sessions make room
+    contexts_ = std::make_unique<bench::Contexts>(*r_->model, text_);  // frees the sessions' memory
     SWY_TRY(prepare_steps(*r_->model, load.sampling));
     SWY_LET(const bench::Serving s, bench::measure_serving(*r_->model, load, text_, kAlways));
     if (s.requests == 0) return error(Code::cancelled, "no request ended within {:.0f} s", load.seconds);
@@ -368,7 +368,7 @@ WorkerSettings worker_settings(const json& j) {
 void add_bench_worker(CLI::App& app, int& exit_code) {
   CLI::App* c = app.add_subcommand(kBenchWorker, "Measure for `switchyard bench`, which starts this")->group("");
   c->callback([&exit_code] {
-    std::signal(SIGINT, SIG_IGN);  // the benchmark decides what an interrupt ends
+    std::signal(SIGINT, SIG_IGN);  // the parent process decides when to stop
     std::signal(SIGHUP, SIG_IGN);
     std::signal(SIGTERM, SIG_DFL);
     Worker worker;

@@ -1,4 +1,4 @@
-// The worker's side of `switchyard bench`, and the words that both sides use.
+// The worker's side of `switchyard bench`, and the messages of both sides.
 //
 // A request is an object with "do":
 //   open       settings (below)            -> id, version, library, devices
@@ -7,13 +7,14 @@
 //   turn       id, warm, steps             -> seconds: one per step
 //   watch      id, warm, kernels           -> overhead, kernels, read_bytes, why
 //   close      id
-//   say        tokens, decoded, seconds, file   writes what the model says to the text
+//   say        tokens, decoded, seconds, file   writes the model's logits and greedy text to the file
 //   compare    tokens, decoded, seconds, file   -> the Correctness of a report, against that file
 //   op_errors  seconds                     -> ops
 //   serving    at, seconds                 -> cell: the Cell of a report
 //   ceiling                                -> ceilings of devices that are not the host
 //   usage                                  -> peak_host_bytes, peak_device_bytes, cpu_seconds
-// and so is an answer; one with "error" and "code" says why there is none.
+//
+// The answer is an object, too. If a request fails, the answer has "error" and "code".
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -27,7 +28,7 @@ class App;
 
 namespace switchyard::cli {
 
-// What a worker is told first.
+// The settings that a worker gets first.
 struct WorkerSettings {
   Settings settings;
   SamplingParams sampling;

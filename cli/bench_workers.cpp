@@ -21,7 +21,7 @@ constexpr uint32_t kStartsOfSmall = 12, kStartsOfLarge = 3;  // of --ab
 constexpr uint64_t kSmallModel = 256'000'000;                // bytes, that load in no time
 constexpr double kAbSeconds = 12;                            // the same of --ab, which is after small differences
 
-// About what the largest step takes: values that live at the same time, and what kernels keep of their rows.
+// An estimate of the memory of the largest step: values alive at the same time, and the kernels' workspace.
 uint64_t step_bytes(const Program& program, const Settings& s, uint32_t chunk) {
   constexpr uint64_t kOfTheWidest = 6;
   uint64_t widest = 0;
@@ -87,7 +87,7 @@ void BenchRun::revive(BenchProcess& p) {
 
 void BenchRun::leave(BenchProcess& p) {
   if (p.alive() && p.loaded) {
-    // Also after an interrupt: what it took belongs to what was measured.
+    // Also after an interrupt: the memory belongs to what was measured.
     const Reply r = p.worker->call({{"do", "usage"}}, 2, "its end", [] { return true; });
     if (r.ok()) {
       p.peak_host = std::max(p.peak_host, r.value.at("peak_host_bytes").get<uint64_t>());

@@ -24,7 +24,7 @@ struct TextFlags {
 };
 void add_text_flags(CLI::App& command, TextFlags& flags, uint32_t default_tokens);
 
-// The model for requests of these options; where the host is to draw, without a trace of a sampler in its plans.
+// Loads the model for requests with these options. If the host samples, its plans contain no sampler.
 Result<Runtime> load_for_text(const Settings& settings, const TextOptions& options);
 
 struct Generation {
@@ -34,9 +34,9 @@ struct Generation {
   size_t prompt_tokens = 0;
 };
 
-// Feeds `prompt` and draws; `emit` gets the tokens as they come. `history` is what the session has seen before. Ctrl-C
-// stops it within a step. Errors: usage, before anything is fed, for a parameter out of range or a prompt that does not
-// fit the session; what ends the request alone.
+// Feeds `prompt` and generates; `emit` gets the tokens as they come. `history` are the tokens that the session has seen
+// before. Ctrl-C stops it within a step. Errors: usage, before anything is fed, for a parameter out of range or a
+// prompt that does not fit the session; failures of this request alone.
 Result<Generation> generate(const Runtime& runtime, Session& session, const TextOptions& options,
                             std::vector<int32_t> prompt, std::vector<int32_t> history,
                             const std::function<void(const TextPiece&)>& emit);

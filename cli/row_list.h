@@ -9,8 +9,8 @@
 
 namespace switchyard::cli {
 
-// "1,16,512", and with dots what goes on like the two before them: "1,2,4,...,4096". Ascending, each once. Errors:
-// usage, naming the part that is wrong.
+// "1,16,512". Dots continue the series of the two numbers before them: "1,2,4,...,4096". Ascending, without duplicates.
+// Errors: usage, naming the part that is wrong.
 Result<std::vector<uint32_t>> parse_rows(const std::string& text);
 
 }  // namespace switchyard::cli

@@ -13,11 +13,11 @@ void add_trace(CLI::App& command, std::string& path);
 
 class RunTrace {
  public:
-  // Listens from here on. Nothing, where `path` is empty. Errors: usage, for a path that cannot be written to, before
-  // anything is done; those of the devices.
+  // Starts tracing. None if `path` is empty. Errors: usage, for a path that cannot be written to, before anything is
+  // done; those of the devices.
   static Result<std::unique_ptr<RunTrace>> start(const Runtime& runtime, const Settings& settings,
                                                  const std::string& path);
-  // Writes the file, also after a run that `ran` says has failed, and says so on stderr; `ran` then stays the result.
+  // Writes the file, even after the failure `ran`, and says so on stderr; the result is still `ran`.
   static Status finish(std::unique_ptr<RunTrace> trace, Status ran);
 
  private:

@@ -1,4 +1,4 @@
-// What most commands do first: find backends, load the program, make the model runnable.
+// The first steps of most commands: find backends, load the program, prepare the model.
 #pragma once
 
 #include <atomic>
@@ -22,14 +22,14 @@ Result<Runtime> load_runtime(const Settings& settings, std::shared_ptr<Host> hos
 
 // The parts alone, for commands that need no model.
 Result<Registry> find_backends(const Settings& settings, const Host& host);
-// What follows "synth:", with the demo model's tokenizer.
+// The text after "synth:", with the demo model's tokenizer.
 Result<SyntheticRequest> synthetic_request(const std::string& text);
 Result<std::shared_ptr<const Program>> load_program(const Settings& settings);
 std::string model_path(const Settings& settings);
 uint32_t thread_count(const Settings& settings);
 void pin(Host& host);  // --pin; a warning where it cannot be
 
-// What --variant says of kernels. Errors: usage.
+// The rules of --variant. Errors: usage.
 Result<std::vector<VariantRule>> variant_rules(const Settings& settings);
 
 // The file that --tuning names; "": none.
@@ -37,8 +37,8 @@ std::string tuning_path(const Settings& settings);
 // What it holds, unless --no-tuned or --deterministic rules it out; NULL: estimates decide.
 std::shared_ptr<const Tuning> tuning_of(const Settings& settings);
 
-// Set by Ctrl-C, and when the program is told to end. `catch_interrupts` installs the handler; a second signal before
-// anybody has looked ends the program.
+// Set by Ctrl-C and by SIGTERM. `catch_interrupts` installs the handler; a second signal before the first was noticed
+// ends the program.
 extern std::atomic<bool> interrupted;
 void catch_interrupts();
 

@@ -49,7 +49,7 @@ const std::vector<SettingInfo>& setting_table();
 
 // Threads that this machine runs at a time.
 uint32_t cores();
-// What --threads may be: 0 (all cores) up to that.
+// Valid values of --threads: 0 (all cores) up to the number of cores.
 CLI::Validator thread_range();
 
 // Adds the flags of the table to a command; a flag wins over its environment variable, which wins over the default.

@@ -70,7 +70,7 @@ void print_table(const bench::TuneResult& r) {
       r.measured, r.changes.size(), r.interrupted ? "; stopped early: the rest keeps the estimates" : "");
 }
 
-// Beside what the file has of other devices and operations. A file that cannot be read is replaced.
+// Adds the measurements to those of other devices and operations in the file. An unreadable file is replaced.
 Status save(const bench::TuneResult& r, const std::string& path) {
   std::string warning;
   Tuning tuning = Tuning::load(Os::real(), path, warning);
@@ -78,7 +78,7 @@ Status save(const bench::TuneResult& r, const std::string& path) {
     if (!d.kernels.empty()) tuning.merge(d);
   }
   std::error_code failed;
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), failed);  // `save` says what is wrong
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), failed);  // `save` reports failures
   return tuning.save(Os::real(), path);
 }
 
