@@ -42,10 +42,11 @@ TEST_P(ArrivesOn, EveryGapIsCounted) {
   const auto a = arrive(GetParam(), small_arrival());
   ASSERT_TRUE(a.ok()) << a.status().message();
   EXPECT_EQ(a->ttft.seconds.size(), 2u);
-  // Before each of two arrivals, three sessions draw five tokens; some may be a token ahead of others.
+  // Before each of two arrivals, three sessions generate five tokens; some may be a token ahead of others.
   EXPECT_GE(a->alone.seconds.size(), 2u * 3 * 5);
   EXPECT_LE(a->alone.seconds.size(), 2u * 3 * 7);
-  // A prompt of 40 is read 8 at a time: five steps, each of which gives the others a token, and one more behind them.
+  // A prompt of 40 is read 8 at a time: five steps, each of which gives the other sessions a token, and one more
+  // afterwards.
   EXPECT_GE(a->beside.seconds.size(), 2u * 3 * 5);
   EXPECT_LE(a->beside.seconds.size(), 2u * 3 * 9);
   EXPECT_THAT(a->alone.seconds, Each(Gt(0)));

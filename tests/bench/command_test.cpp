@@ -1,4 +1,4 @@
-// `switchyard bench` from outside: what it measures and compares, and backends that go wrong while they are measured.
+// `switchyard bench` from outside: its measurements and comparisons, and backends that fail while they are measured.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -173,7 +173,7 @@ TEST_P(GoesWrong, CostsItsOwnRowAlone) {
   EXPECT_EQ(r.configurations[1].cells.size(), 2u);
 }
 
-// A sanitizer turns a crash into an exit of its own.
+// Under a sanitizer a crash becomes an exit.
 INSTANTIATE_TEST_SUITE_P(Backends, GoesWrong,
                          ::testing::Values(Wrong{"crash", State::crashed, "prefill at 4"},
                                            Wrong{"hang", State::time_limit, "no answer within 5 s in prefill at 4"},

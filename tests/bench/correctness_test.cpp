@@ -1,4 +1,4 @@
-// What a model says to a text, against what another says.
+// A model's answers to a text, compared with another's.
 #include "bench/correctness.h"
 
 #include <gmock/gmock.h>
@@ -42,7 +42,7 @@ TEST(Correctness, TheReferenceAgreesWithItself) {
   EXPECT_EQ(same->top1, 1);
   EXPECT_FALSE(same->divergence);
 
-  // Another model would have said otherwise at one position.
+  // Makes the answer differ at one position.
   for (uint32_t i = 0; i < loaded->vocab; ++i) loaded->logits[i] = -loaded->logits[i];
   loaded->greedy[2].top[0].id ^= 1;
   const auto other = compare(*t.model, few_tokens(), kPrompt, *loaded, 600);

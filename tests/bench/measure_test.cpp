@@ -1,4 +1,4 @@
-// What a measurement says of the runtime itself: lists, barriers, core's own time.
+// A measurement's figures of the runtime itself: lists, barriers, core's own time.
 #include "bench/measure.h"
 
 #include <gmock/gmock.h>

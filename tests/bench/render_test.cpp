@@ -1,4 +1,4 @@
-// What a report looks like in each format. Set SWITCHYARD_RECORD_GOLDEN to write the expected files anew.
+// The appearance of a report in each format. Set SWITCHYARD_RECORD_GOLDEN to write the expected files again.
 #include <gmock/gmock.h>
 
 #include <cmath>

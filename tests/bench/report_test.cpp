@@ -1,4 +1,4 @@
-// A report is read back as it was written, and whatever else is read says which field is wrong.
+// A report is read back as it was written, and for any other file the message says which field is wrong.
 #include "bench/report.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// A small report with every kind of row: what the tests of readers and renderers work on.
+// A small report with every kind of row, for the tests of readers and renderers.
 #pragma once
 
 #include "bench/report.h"

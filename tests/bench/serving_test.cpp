@@ -66,7 +66,7 @@ TEST_P(OnBackends, EveryRequestIsTimed) {
   const auto s = serve(GetParam(), load);
   ASSERT_TRUE(s.ok()) << s.status().message();
   EXPECT_EQ(s->requests, 5u);
-  // Requests after those of the warm-up end in another order than they begin, but these are the ones that count.
+  // The counted requests are those after the warm-up, although requests end in another order than they begin.
   EXPECT_EQ(s->ttft.seconds.size(), 5u);
   const auto shapes = request_shapes(load, 8);
   size_t gaps = 0;

@@ -1,4 +1,4 @@
-// What tuning finds, and where kernels overtake each other.
+// The results of tuning, and crossovers between kernels.
 #include "bench/tune.h"
 
 #include <gmock/gmock.h>
@@ -16,7 +16,8 @@ struct Backends {
   std::shared_ptr<const Program> program;
 };
 
-// `parts` says that the twin of linear_add takes half as long; it takes longer, or fails at the rows that are `broken`.
+// `parts` claims that the twin of linear_add takes half as long; in fact it takes longer, or fails at the rows that are
+// `broken`.
 Backends liars(const char* broken = nullptr) {
   Backends b;
   DiscoveryOptions discovery;

@@ -1,4 +1,4 @@
-// A worker process, and what becomes of one that dies or does not answer.
+// A worker process, and the outcome if it dies or does not answer.
 #include "bench/worker_process.h"
 
 #include <gmock/gmock.h>

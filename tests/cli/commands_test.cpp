@@ -1,4 +1,4 @@
-// What every command does when all is well.
+// Every command's normal results.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <algorithm>
@@ -406,7 +406,7 @@ TEST(Config, HasEveryFlagThatACommandShows) {
   }
 }
 
-// Nothing to choose between with reference, whose operations have a kernel each; a broken file is no reason to stop.
+// With reference there is no choice, since its operations have one kernel each; a damaged file does not stop it.
 TEST(Tune, WritesWhatThePlannerReads) {
   const TemporaryFolder folder;
   const std::string file = folder.path("new/tuning.json");

@@ -17,7 +17,7 @@ using ::testing::StartsWith;
 
 std::string plugin(const std::string& name) { return std::string(SWITCHYARD_FIXTURES) + "/switchyard_" + name + ".so"; }
 
-// "{name}" in an argument stands for that file of the folder below.
+// "{name}" in an argument stands for that file in the folder below.
 struct Case {
   const char* name;
   Arguments arguments;
@@ -290,7 +290,7 @@ std::string test_name(const ::testing::TestParamInfo<Case>& info) { return info.
 INSTANTIATE_TEST_SUITE_P(Usage, Refuses, ::testing::ValuesIn(usage()), test_name);
 INSTANTIATE_TEST_SUITE_P(Failure, Refuses, ::testing::ValuesIn(failures()), test_name);
 
-// A file that is no backend is no reason to stop: it is passed over, and `backends --explain` says why.
+// A file that is not a backend does not stop a run: it is skipped, and `backends --explain` says why.
 TEST(Backends, SaysWhyAFileIsNone) {
   const Files& files = Files::get();
   Arguments arguments = {"backends", "--explain"};

@@ -23,7 +23,7 @@ std::vector<std::string> environment_of(const Conditions& conditions) {
   for (char** e = environ; *e != nullptr; ++e) {
     if (!std::string(*e).starts_with("SWITCHYARD_")) all.emplace_back(*e);
   }
-  // What tests compare with was recorded on reference, whatever other backends there are.
+  // The expected results were recorded with reference, so it is chosen whatever other backends exist.
   if (!conditions.environment.contains("SWITCHYARD_BACKEND")) all.emplace_back("SWITCHYARD_BACKEND=reference");
   for (const auto& [name, value] : conditions.environment) all.push_back(fmt::format("{}={}", name, value));
   return all;

@@ -1,4 +1,4 @@
-// Runs the built `switchyard` program in a process of its own, as a person or a script would.
+// Runs the built `switchyard` program in a separate process, as a person or a script would.
 #pragma once
 
 #include <sys/types.h>
@@ -13,7 +13,7 @@ namespace switchyard::testing {
 using Arguments = std::vector<std::string>;
 
 struct Conditions {
-  std::map<std::string, std::string> environment;  // besides what the test itself runs with, less SWITCHYARD_*
+  std::map<std::string, std::string> environment;  // in addition to the test's own environment without SWITCHYARD_*
   std::string out;                                 // file that takes standard output; "": read here
   uint64_t file_limit = 0;                         // bytes that a file may grow to; 0: no limit
 };

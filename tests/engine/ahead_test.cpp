@@ -1,5 +1,5 @@
-// Steps that are submitted before the last one's tokens are known, on a device whose queue runs behind the host: the
-// same tokens as on a synchronous device, and a stop that is found late leaves no trace in any state.
+// Steps that are submitted before the last one's tokens are known, on an asynchronous device: the same tokens as on a
+// synchronous device, and a stop that is found late leaves no trace in any state.
 #include <gmock/gmock.h>
 
 #include "tests/engine/fixture.h"
@@ -36,7 +36,7 @@ class Ahead : public ::testing::Test {
   LateReport& report() { return report_of(*late_.model); }
   uint32_t vocab() { return model().vocab(); }
 
-  // The session has seen the first tokens of prompt and `ids`, as many as it says, and nothing else.
+  // Checks that the session has seen exactly the first tokens of prompt and `ids`, as many as it says.
   void expect_seen(Session& session, std::vector<int32_t> prompt, const std::vector<int32_t>& ids) {
     prompt.insert(prompt.end(), ids.begin(), ids.end());
     ASSERT_LE(session.position(), prompt.size());
@@ -111,7 +111,7 @@ TEST_F(Ahead, DrawsWhatASynchronousDeviceDraws) {
   expect_nothing_left();
 }
 
-// How a request ends, and the tokens it has drawn by then.
+// How a request ends, and its tokens until then.
 struct Ending {
   StopReason reason;
   uint32_t tokens;
@@ -122,7 +122,7 @@ TEST_F(Ahead, AStopThatIsFoundLateLeavesNoTrace) {
   const SamplingParams params{.temperature = 1.0f, .presence_penalty = 0.3f, .seed = 5};
   const Request other = request_of(random_ids(random_, 9, vocab()), {.seed = 9}, 10);
   const Drawn of_other = draw_alone(*sync_.model, other, SamplingPath::fused);
-  // The last draws of these feed tokens on both sides of the border of a page.
+  // The last tokens of these are on both sides of the border of a page.
   for (const uint32_t length : {58u, 64u}) {
     const std::vector<int32_t> prompt = random_ids(random_, length, vocab());
     const Drawn all = draw_alone(*sync_.model, request_of(prompt, params, 8), SamplingPath::fused);
@@ -152,7 +152,7 @@ TEST_F(Ahead, AStopThatIsFoundLateLeavesNoTrace) {
       const Outcome outcome = *batch.take(*id);
       EXPECT_EQ(outcome.stopped, ending.reason) << stop_name(outcome.stopped) << outcome.status.message();
       EXPECT_EQ(outcome.ids, expected);
-      // What was fed when somebody cancelled it may be the last token, too.
+      // A request that is cancelled may have been fed its last token, too.
       const uint64_t all_but_last = prompt.size() + outcome.ids.size() - 1;
       EXPECT_GE((*session)->position(), all_but_last);
       EXPECT_LE((*session)->position(), all_but_last + (ending.reason == StopReason::cancelled));
@@ -176,7 +176,7 @@ TEST_F(Ahead, NothingIsUnderWayWhenNothingRuns) {
   r.on_token = [n = 0](const TokenEvent&) mutable { return ++n < 8; };
   const auto id = first.add(**session, std::move(r));
   ASSERT_TRUE(first.run(*id).ok());
-  // The step that was submitted for the ninth token is nobody's: a session can be fed, another batch can step.
+  // The step that was submitted for the ninth token is not used: a session can be fed, another batch can step.
   const auto fed = (*other)->feed(prompt);
   ASSERT_TRUE(fed.ok()) << fed.status().message();
   (*other)->reset();
@@ -275,8 +275,8 @@ TEST_F(Ahead, ALostDeviceEndsEveryRequest) {
   }
 }
 
-// A list that is not taken, in the middle of a step whose first part is under way: the requests end, the sessions can
-// go on.
+// A list that is refused in the middle of a step whose first part is in flight: the requests end, the sessions can
+// continue.
 TEST_F(Ahead, ARefusedListIsWaitedFor) {
   const Request r = request_of(random_ids(random_, 40, 4096), {.seed = 3}, 8);
   const Drawn expected = draw_alone(*sync_.model, r, SamplingPath::fused);
@@ -309,7 +309,7 @@ TEST_F(Ahead, ModelsWaitForTheirDevicesBeforeTheyGo) {
     late_ = make_model(kDemo, "late", options, SWITCHYARD_FIXTURES, {{"late", {{"delay", "3000"}}}});
     auto session = model().session();
     ASSERT_TRUE((*session)->feed(random_ids(random_, 20, vocab()), 0).ok());
-    session->reset();  // no results were asked for, so that nothing was waited for
+    session->reset();  // no results were wanted, so nothing was waited for
     late_ = {};
     EXPECT_EQ(r.violations, violations_);
   }

@@ -1,5 +1,5 @@
-// Batches on the demo model: the same tokens wherever they are drawn and whoever else is in the step; sessions that
-// end, fork, travel and run out of memory.
+// Batches on the demo model: the same tokens wherever they are sampled and whatever else is in the step; sessions that
+// end, fork, are saved and restored, and run out of memory.
 #include <gmock/gmock.h>
 
 #include "tests/engine/fixture.h"
@@ -47,7 +47,7 @@ TEST(Batch, DrawsOnCpuWhatItCovers) {
 }
 #endif
 
-// Requests that begin at different times, draw on different paths and end at different lengths, in steps with others.
+// Requests that begin at different times, sample on different paths and end at different lengths, in shared steps.
 TEST(Batch, NobodyChangesWhatAnotherDraws) {
   const TestModel t = make_model(kDemo, "reference", options_for(8));
   ASSERT_NE(t.model, nullptr);
@@ -150,7 +150,7 @@ TEST(Batch, ForksGoTheirOwnWays) {
   }
 }
 
-// Every session of a model is one of two that share what they have seen; all go on in the same step.
+// Every session of a model is one of two that share their states; all continue in the same step.
 TEST(Batch, ForksFillAModel) {
   const TestModel t = make_model(kDemo, "reference", options_for(4));
   ASSERT_NE(t.model, nullptr);
@@ -213,7 +213,7 @@ TEST(Batch, SnapshotsGoOnElsewhere) {
   ASSERT_TRUE(wanted.ok());
   const std::vector<float> expected(wanted->begin(), wanted->end());
   auto other = t.model->session();
-  ASSERT_TRUE((*other)->feed(random_ids(random, 200, t.model->vocab())).ok());  // what it has seen is replaced
+  ASSERT_TRUE((*other)->feed(random_ids(random, 200, t.model->vocab())).ok());  // replaces its contents
   const Status restored = (*other)->restore(*bytes);
   ASSERT_TRUE(restored.ok()) << restored.message();
   EXPECT_EQ((*other)->position(), 90u);

@@ -1,5 +1,5 @@
-// Sixty-four sessions that begin, fork, are cancelled and end at random in each other's steps: each draws what it draws
-// alone, and has the same states at the end, bit for bit.
+// Sixty-four sessions that begin, fork, are cancelled and end at random in shared steps: each gets the tokens that it
+// gets alone, and has the same states at the end, bit for bit.
 #include <array>
 
 #include "tests/engine/fixture.h"
@@ -45,14 +45,14 @@ Request request_for(const Part& part, const std::vector<int32_t>& history, Drawn
   return r;
 }
 
-// What a session has seen after a part of which it drew `drawn`.
+// The tokens that a session has seen after a part that generated `drawn`.
 std::vector<int32_t> seen_after(const Part& part, const Drawn& drawn) {
   std::vector<int32_t> seen = part.prompt;
   seen.insert(seen.end(), drawn.ids.begin(), drawn.ids.end() - 1);
   return seen;
 }
 
-// The part on a session, with nobody else; a cancelled one draws only what it does until then.
+// The part on a session alone; a cancelled one generates only its tokens until then.
 Told tell_alone(Model& model, Session& session, Part part, const std::vector<int32_t>& history) {
   Told told;
   part.tokens = part.cancelled_after;

@@ -36,7 +36,7 @@ class Cancels : public ::testing::TestWithParam<Cancelling> {
     std::unique_ptr<Session> session;
     Batch::Id id = 0;
     uint32_t tokens = 0;         // that it drew
-    uint32_t cancels_after = 0;  // out of its own callback; 0: somebody else does it
+    uint32_t cancels_after = 0;  // from its own callback; 0: cancelled from outside
   };
   struct Survivor {
     std::unique_ptr<Session> session;
@@ -150,7 +150,7 @@ class Cancels : public ::testing::TestWithParam<Cancelling> {
   uint32_t cancelled_ = 0, survived_ = 0;
 };
 
-// The same cancels twice: what the first half has recorded and reserved is enough for the second.
+// The same cancels twice: the second half needs nothing that the first has not recorded or reserved.
 TEST_P(Cancels, LeakNothing) {
   t_ = make_model(SWITCHYARD_DEMO_MODEL, GetParam().backend, options_for(kSessions), SWITCHYARD_FIXTURES);
   ASSERT_NE(t_.model, nullptr);

@@ -1,5 +1,5 @@
-// Backends that sample less than the whole chain: which path a request takes on each, why, and what a request that asks
-// for more is told. All draw what reference draws.
+// Backends that sample less than the whole chain: which path a request takes on each, why, and the message for a
+// request that asks for more. All give reference's tokens.
 #include <gmock/gmock.h>
 
 #include <map>
@@ -147,7 +147,7 @@ TEST_P(Capability, DecidesThePathOfEachRequest) {
 
 INSTANTIATE_TEST_SUITE_P(Of, Capability, ::testing::ValuesIn(backends()), [](const auto& b) { return b.param.id; });
 
-// What a device was asked for while a model was made and drew some tokens from logits.
+// Calls to a device while a model was made and generated some tokens from logits.
 struct Asked {
   uint64_t buffers = 0, buffer_bytes = 0, recorded_ops = 0, sampler_ops = 0, sampled_steps = 0, counts = 0, values = 0;
   bool operator==(const Asked&) const = default;
@@ -198,7 +198,8 @@ TEST(LogitsOnly, HasNothingOfASampler) {
   EXPECT_EQ(cannot.values, 0u);
   // A device that could sample, in a model for logits only: the same buffers to the byte, and the same operations.
   EXPECT_TRUE(asked_of("draws_unpenalised", false, {}) == cannot);
-  // Where it may sample, steps whose requests are drawn from logits still have nothing of it in their lists.
+  // On a device that can sample, steps whose requests are sampled from logits still have nothing of the sampler in
+  // their lists.
   const Asked may = asked_of("draws_unpenalised", true, Path::logits);
   EXPECT_EQ(may.sampler_ops, 0u);
   EXPECT_EQ(may.sampled_steps, 0u);

@@ -59,7 +59,7 @@ TEST(Chunk, IsHalvedUntilKernelsTakeIt) {
   EXPECT_EQ(logits_of(some, 600), logits_of(late_model(with_context(1024)), 600)) << "three steps instead of one";
 }
 
-// What a device has free is what its first state or weight too many is held against, before there is a buffer.
+// The device's free memory is compared with its states and weights before any buffer is allocated.
 TEST(Chunk, ModelsThatDoNotFitAreRefusedFirst) {
   const auto made = [](uint64_t free) {
     setenv("LATE_FREE", std::to_string(free).c_str(), 1);

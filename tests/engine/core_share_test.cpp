@@ -8,7 +8,7 @@
 namespace switchyard {
 namespace {
 
-// Steps of one session, and of eight, that draw greedily and by the default setting.
+// Steps of one session, and of eight, with greedy and with default sampling.
 TEST(CoreShare, OfAStepIsSmall) {
   const auto request = parse_synthetic("qwen3.5-35b-a3b,layers=4,vocab=32768");
   ASSERT_TRUE(request.ok()) << request.status().message();
@@ -37,7 +37,7 @@ TEST(CoreShare, OfAStepIsSmall) {
       t.model->watch(&submits);
       const uint64_t begin = thread_cpu_ns();
       for (int i = 0; i < kSteps; ++i) ASSERT_TRUE(batch.step().ok());
-      // Of the thread's own processor time, so that what else the machine does cannot hide anything.
+      // In the thread's own processor time, so that other work of the machine has no influence.
       const double step = static_cast<double>(thread_cpu_ns() - begin) / kSteps;
       const double core = step - static_cast<double>(submits.cpu_ns) / kSteps;
       t.model->watch(nullptr);

@@ -1,4 +1,4 @@
-// What is recorded of the demo model in tests/data/demo (see tools/oracle).
+// Recorded results of the demo model, from tests/data/demo (see tools/oracle).
 #pragma once
 
 #include <fstream>

@@ -1,4 +1,4 @@
-// What the engine draws, on every path, is distributed as the model's own logits and the request's setting say:
+// Sampled tokens, on every path, have the distribution given by the model's logits and the request's settings:
 // chi-square over small sets of tokens, against probabilities that are computed here in fp64.
 #include <algorithm>
 #include <map>

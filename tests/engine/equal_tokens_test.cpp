@@ -1,5 +1,5 @@
-// Two hundred random settings of the chain, fifty tokens each, drawn on the device, on the host from its candidates and
-// on the host from the logits: the same tokens, whatever backend makes the logits.
+// Two hundred random settings of the chain, fifty tokens each, sampled on the device, on the host from its candidates
+// and on the host from the logits: the same tokens, whatever backend produces the logits.
 #include <gmock/gmock.h>
 
 #include "tests/engine/fixture.h"
@@ -12,7 +12,7 @@ constexpr uint32_t kAtOnce = 20, kDraws = 200, kTokens = 50;
 
 class EqualTokens : public ::testing::TestWithParam<const char*> {
  protected:
-  // What each request draws, `kAtOnce` of them at a time in the same steps.
+  // Each request's tokens, `kAtOnce` requests at a time in the same steps.
   std::vector<Drawn> draw(Model& model, const std::vector<Request>& requests, SamplingPath path) {
     std::vector<Drawn> drawn(requests.size());
     for (size_t first = 0; first < requests.size(); first += kAtOnce) {

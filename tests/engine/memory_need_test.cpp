@@ -47,7 +47,7 @@ TEST(MemoryNeed, NamesTheEncodingThatFits) {
               HasSubstr("even as i4 they and the states would take about 17.1 GiB: use another"));
 }
 
-// What is advised passes; a page more for each session does not leave room for the steps.
+// The advised size fits; one page more for each session leaves too little for the steps.
 TEST(MemoryNeed, NamesTheContextAndTheSessionsThatFit) {
   MemoryNeed n = small();
   n.sessions = 4;

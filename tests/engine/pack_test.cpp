@@ -1,4 +1,4 @@
-// Packing ahead of time: the same bits as packing at load, on every backend, and no trust in what a file calls packed.
+// Packing in advance: the same bits as packing at load, on every backend; and packed forms in a file are not trusted.
 #include "core/engine/pack.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Prepared steps: nothing is made while requests come and go, and what is drawn does not change.
+// Prepared steps: nothing is planned or recorded while requests come and go, and the tokens do not change.
 #include "core/engine/prepare.h"
 
 #include <gmock/gmock.h>
@@ -10,7 +10,7 @@
 namespace switchyard {
 namespace {
 
-// Sessions that begin and end at any time, with prompts of any length: what each draws.
+// Sessions that begin and end at any time, with prompts of any length: each one's tokens.
 std::vector<Drawn> serve(Model& model, uint32_t sessions, uint32_t requests, const SamplingParams& like) {
   std::mt19937 random(7);
   std::vector<Drawn> drawn(requests);

@@ -1,4 +1,4 @@
-// What ran when: on a device with a clock of its own, on host backends, and what of it goes into a trace or a table.
+// When kernels ran: on a device with its own clock, on host backends, and how that appears in a trace or a table.
 #include "core/engine/profile.h"
 
 #include <gmock/gmock.h>
@@ -81,7 +81,7 @@ TEST(ClockLine, GoesThroughTwoPoints) {
   EXPECT_EQ(line.host_ns(UINT64_MAX), UINT64_MAX);
 }
 
-// A clock that runs a hundredth off, from a time of its own: kernels come out when they really ran.
+// A clock that runs a hundredth off, from its own start: kernels are reported at their true times.
 TEST(Profile, TellsWhenKernelsOfADeviceRan) {
   const TestModel t = late_model({{"delay", "2000"}});
   ASSERT_NE(t.model, nullptr);
@@ -271,7 +271,7 @@ TEST(Trace, KeepsSoMuchAndCountsTheRest) {
   EXPECT_GT(file["otherData"]["events left out, the last ones, for want of room"].get<int>(), 100);
 }
 
-// A device that works behind the host's back is waited for; that is no work of the host's.
+// Work of an asynchronous device is waited for; it does not count as the host's work.
 TEST(Overhead, WaitingForADeviceIsNotCore) {
   const TestModel t = late_model({{"delay", "4000"}}, 2);
   ASSERT_NE(t.model, nullptr);

@@ -1,4 +1,4 @@
-// What cannot be is refused with the value and the allowed range, before any work is done.
+// Impossible requests are refused with the value and the allowed range, before any work is done.
 #include <gmock/gmock.h>
 
 #include <limits>
@@ -83,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(
         BAD("NoTokens", r.max_tokens = 0, "max_tokens is 0", "at least 1")),
     [](const auto& bad) { return std::string(bad.param.name); });
 
-// An empty mask is known only when its turn comes; it ends its own request, which has drawn nothing of it.
+// An empty mask is noticed when its token comes; it ends only its own request, without a further token.
 TEST(Refusals, AnEmptyMaskIsItsRequestsError) {
   const TestModel t = make_model(kDemo, "reference", options_for(2));
   ASSERT_NE(t.model, nullptr);

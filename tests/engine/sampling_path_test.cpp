@@ -1,4 +1,4 @@
-// Where a request is drawn, by what its device can do.
+// The sampling path of a request, by the abilities of its device.
 #include "core/engine/sampling_path.h"
 
 #include <gmock/gmock.h>
@@ -39,7 +39,7 @@ TEST_P(Choice, OfAuto) {
   ASSERT_TRUE(choice.ok());
   EXPECT_STREQ(path_name(choice->path), path_name(c.path));
   EXPECT_THAT(choice->reason, HasSubstr(c.reason));
-  // What auto has chosen can be asked for; what the device lacks cannot.
+  // The path that auto chooses can also be requested by name; one that the device lacks cannot.
   for (const SamplingPath asked : {SamplingPath::logits, SamplingPath::candidates, SamplingPath::fused}) {
     const auto same = choose_path(asked, *sampler, c.masked, c.device);
     if (asked == c.path || asked == SamplingPath::logits) {

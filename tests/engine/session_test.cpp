@@ -1,4 +1,4 @@
-// Sessions on the demo model: how a prompt is cut and what else is in a step must not change a bit of `reference`.
+// Sessions on the demo model: how a prompt is divided, and the rest of the step, must not change a bit of `reference`.
 #include <algorithm>
 #include <cstring>
 #include <random>

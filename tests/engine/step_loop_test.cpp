@@ -1,4 +1,4 @@
-// The loop that steps a batch allocates nothing, whatever its requests ask for.
+// The loop that steps a batch allocates nothing, whatever its requests need.
 #include "tests/engine/fixture.h"
 #include "tests/support/allocations.h"
 #include "tests/support/batches.h"

@@ -25,7 +25,7 @@ class Input final : public MappedFile {
   std::vector<std::byte> bytes_;
 };
 
-// What a user of a loaded program does: every view is read, every index followed.
+// Uses a loaded program: every view is read, every index followed.
 uint64_t use(const Program& program) {
   uint64_t seen = program.verify_weights().ok() ? 1 : 0;
   for (const Tensor& tensor : program.tensors) {

@@ -1,4 +1,4 @@
-// What ends a text, and what it may be.
+// The ends of a text, and its constraints.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ TEST(Stops, WhatWasNoneIsGivenAtTheEnd) {
   EXPECT_FALSE(s.stopped());
 }
 
-// However a text is cut, what is shown is what comes before the first stop string.
+// However a text is divided, the part before the first stop string is shown.
 TEST(Stops, HoweverTheTextIsCut) {
   std::mt19937 random(2);
   for (int i = 0; i < 5000; ++i) {

@@ -12,8 +12,8 @@
 namespace switchyard::testing {
 namespace {
 
-// The weights are random and the logits large, so the limits, about three times what is measured, are wide; what a
-// swapped nibble or scale does is far beyond them.
+// The weights are random and the logits large, so the limits, about three times the measured values, are wide; a
+// swapped nibble or scale exceeds them by far.
 struct Encoding {
   const char* quant;
   const char* group;
@@ -47,7 +47,7 @@ class Encodings : public ::testing::TestWithParam<Encoding> {
   const TinyCheckpoint checkpoint_{"odd-widths"};
 };
 
-// What is quantized: the embedding, lm_head, projections, experts and the shared expert.
+// The quantized weights: the embedding, lm_head, projections, experts and the shared expert.
 bool is_large(std::string_view name) {
   for (const char* kept :
        {"norm", "conv1d", "A_log", "dt_bias", "in_proj_a", "in_proj_b", "mlp.gate.weight", "shared_expert_gate"}) {

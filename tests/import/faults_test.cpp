@@ -1,5 +1,5 @@
-// Conversions that are cut short by the system or by a person: they say so, leave nothing behind, and do not touch what
-// was there.
+// Conversions that the system or a person interrupts: they say so, leave nothing behind, and do not touch existing
+// files.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -42,7 +42,7 @@ TEST_F(CutShort, EveryCallOfTheSystemMayFail) {
     os.faults.fail_call = n;
     const auto report = convert_to(checkpoint_.path(), output(), encoding_, os);
     if (report.ok()) {
-      // The one call whose failure does no harm: asking how much room there is.
+      // The only call whose failure does no harm: asking for the free space.
       if (os.faults.calls < n) break;
       EXPECT_NE(read_file(output()), before_);
       std::filesystem::remove(output());

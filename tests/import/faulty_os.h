@@ -10,7 +10,7 @@ namespace switchyard::testing {
 struct Faults {
   uint64_t fail_call = 0;                                      // this call fails, counted from 1; 0: none
   uint64_t disk_bytes = std::numeric_limits<uint64_t>::max();  // writes beyond this many bytes fail
-  bool lie_about_space = true;                                 // the disk says that it has room
+  bool lie_about_space = true;                                 // claims that the disk has space
 
   uint64_t calls = 0, writes = 0;  // counted
   Status next(const char* what);

@@ -1,4 +1,4 @@
-// The kit itself: it must find what is wrong, and only that.
+// The kit itself: it must find faults, and only faults.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// What the kit says about a fixture on one case.
+// The kit's verdict about a fixture on one case.
 std::string verdict(const std::string& fixture, const std::string& reference = "",
                     const std::string& name = "add.rows65.width36") {
   Kit kit({std::string(SWITCHYARD_FIXTURES "/switchyard_broken_") + fixture + ".so", {}, reference, false, 42});
@@ -54,7 +54,7 @@ TEST(Kit, FindsWhatAKernelMayNotDo) {
 TEST(Kit, HoldsFlagsToTheirWord) {
   EXPECT_THAT(verdict("NOT_DETERMINISTIC"),
               HasSubstr("DETERMINISTIC, but a second submission has other bits in output 0"));
-  // wrong for a single row, which stands between two prompts
+  // wrong for a single row, between two prompts
   EXPECT_THAT(verdict("NOT_INVARIANT"), HasSubstr("BATCH_INVARIANT, but sequence 1 alone"));
   EXPECT_THAT(verdict("NOT_IN_PLACE"), HasSubstr("IN_PLACE, but with output 0 on input 0 it has other bits"));
 }

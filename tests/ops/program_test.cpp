@@ -1,4 +1,4 @@
-// switchyard-plugin-check as a user runs it: what it prints, and its exit code.
+// switchyard-plugin-check as a user runs it: its output and exit code.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ TEST(Program, ACrashAnExitAndAHangCostOneCheck) {
        {std::pair{"CRASHES", "CRASHED ops/add.broken/add.rows2.width100: killed by signal 11"},
         std::pair{"EXITS", "CRASHED ops/add.broken/add.rows2.width100: it ended the process"},
         std::pair{"HANGS", "HUNG ops/add.broken/add.rows2.width100: took more than 2 s"}}) {
-    if (std::string(name) == "CRASHES" && SWITCHYARD_SANITIZED) continue;  // the sanitizer has a report of its own
+    if (std::string(name) == "CRASHES" && SWITCHYARD_SANITIZED) continue;  // the sanitizer prints its own report
     const Said said = stumble(name, "--limit-s 2");
     EXPECT_EQ(said.code, 1) << said.text;
     EXPECT_THAT(said.text, HasSubstr(line));

@@ -1,4 +1,4 @@
-// switchyard-plugin-check as a user runs it: what it prints, and its exit code.
+// switchyard-plugin-check as a user runs it: its output and exit code.
 #pragma once
 
 #include <sys/wait.h>

@@ -9,7 +9,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// What the suite says about a fixture.
+// The suite's verdict about a fixture.
 std::string suite_verdict(const std::string& name, const std::string& suite, int seed = 42,
                           const std::string& more = "") {
   return run_program(fixture(name) + " --oracle naive --suite " + suite + " --seed " + std::to_string(seed) + " " +

@@ -42,7 +42,7 @@ TEST(Casts, StandAroundAKernelThatTakesOnlyBf16) {
     for (const uint32_t v : n.op.inputs) EXPECT_EQ(plan.graph.values[v].dtype, SWY_BF16);
     for (const uint32_t v : n.op.outputs) EXPECT_EQ(plan.graph.values[v].dtype, SWY_BF16);
   }
-  // Narrowed: the embedding, and what each mixer and each moe adds. Widened: every sum, for the norm that follows it.
+  // Narrowed: the embedding, and the outputs of each mixer and each moe. Widened: every sum, for the next norm.
   EXPECT_EQ(plan.casts(), 1 + kSums + kSums);
   EXPECT_EQ(plan.copies(), 1 + kSums + kSums);
   const std::vector<float> a = some_logits(*exact.model), b = some_logits(*t.model);
@@ -123,7 +123,7 @@ TEST(Copies, AreSegmentsOfTheirOwnBetweenDevices) {
     EXPECT_NE(plan.nodes[s.begin].copy_from, static_cast<int>(s.device));
   }
   EXPECT_EQ(copies, plan.copies());
-  // The embedding and what each mixer and moe adds go to far; every sum comes back.
+  // The embedding and the outputs of each mixer and moe go to far; every sum comes back.
   EXPECT_EQ(copies, 1 + kSums + kSums);
   EXPECT_THAT(explain_text(plan, false), HasSubstr("33 copies"));
 }
@@ -140,7 +140,7 @@ TEST(Copies, WaitForTheirSourceAndAreWaitedFor) {
     for (uint32_t n = s.begin; n < s.end; ++n) {
       for (const uint32_t v : plan.nodes[n].op.inputs) {
         const uint32_t on = s.copy ? static_cast<uint32_t>(plan.nodes[n].copy_from) : s.device;
-        for (uint32_t w = 0; w < i; ++w) {  // who put v there?
+        for (uint32_t w = 0; w < i; ++w) {  // which write produced v?
           for (uint32_t m = plan.segments[w].begin; m < plan.segments[w].end; ++m) {
             const auto& outputs = plan.nodes[m].op.outputs;
             const bool writes =
@@ -162,7 +162,7 @@ TEST(Copies, WaitForTheirSourceAndAreWaitedFor) {
                               "segment 4: copy layers.0.mixer_sum from far:0 to reference:0, waits for 3, signals\n"));
 }
 
-// far's memory is invisible to the host; behind's is visible, and written later than submit returns.
+// far's memory is invisible to the host; behind's is visible, and written after submit has returned.
 class CopiesThrough : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(CopiesThrough, GiveTheSameBits) {

@@ -1,4 +1,4 @@
-// The static memory plan: what is alive at the same time never shares a byte.
+// The static memory plan: values that are alive at the same time never share a byte.
 #include <random>
 #include <set>
 

@@ -85,7 +85,7 @@ TEST(Range, OfABackendThatRunsNothingAlone) {
   EXPECT_TRUE(same_bits(some_logits(*alone.model), some_logits(*t.model)));
 }
 
-// The list says who comes first, whatever a later one promises.
+// The order of the list decides, whatever a later backend promises.
 TEST(Range, OfALaterBackendDoesNotTakeFromAnEarlierOne) {
   Use use = ranger("tail");
   use.backend = "reference,ranger";

@@ -4,7 +4,7 @@
 namespace switchyard {
 namespace {
 
-// Appends what a sampling program has: `sample`, and what reads nothing but the logits.
+// Appends the operations of a sampling program: `sample`, and those that read only the logits.
 void with_sampler(Graph& graph) {
   const uint32_t logits = graph.results[0];
   const auto value = [&](const char* name, swy_dtype dtype, uint64_t width) {
@@ -56,7 +56,7 @@ TEST(Sampler, IsThereWhenRowsAreSampled) {
   ASSERT_TRUE(t.ok()) << t.status().message();
   EXPECT_EQ(count(t->plan, "sample.plain"), 1u);
   EXPECT_EQ(count(t->plan, "top_candidates.plain"), 1u);
-  EXPECT_EQ(count(t->plan, "lm_head.plain"), 1u);  // somebody reads the logits, so they are not fused away
+  EXPECT_EQ(count(t->plan, "lm_head.plain"), 1u);  // the logits are read, so they are not fused away
   EXPECT_EQ(t->plan.segments.size(), 1u);
 }
 

@@ -1,4 +1,4 @@
-// What the planner's tests share.
+// Shared by the planner's tests.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -17,7 +17,7 @@
 
 namespace switchyard {
 
-// What a test plans with: backends of this folder and reference, and no other that may have been built.
+// The backends of a test: those of this folder and reference, and no other that may have been built.
 struct Use {
   std::string backend;
   std::vector<std::string> rules = {};                        // of --variant
@@ -105,7 +105,7 @@ inline const PlanDecision& decision(const Plan& plan, const std::string& op) {
   return none;
 }
 
-// A plan for `bucket` over the demo's graph as `change` leaves it, and what it borrows.
+// A plan for `bucket` over the demo's graph as modified by `change`, and the objects it refers to.
 struct TestPlan {
   std::unique_ptr<Registry> registry;
   std::vector<std::shared_ptr<Device>> devices;

@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 
 constexpr char kPlain[] = "parts.linear_add.plain", kTwin[] = "parts.linear_add.plain.twin";
 
-// `parts` says that the twin takes half as long.
+// `parts` claims that the twin takes half as long.
 Use twins() {
   return {"parts,reference", {}, {{"parts", {{"kernels", "linear_add.plain"}, {"twin", "linear_add.plain"}}}}};
 }

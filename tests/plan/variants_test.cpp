@@ -1,4 +1,4 @@
-// --variant: what is forced runs, what is forbidden does not, and pieces give the bits of the whole.
+// --variant: a forced kernel runs, a forbidden one does not, and pieces give the bits of the whole.
 #include "tests/plan/support.h"
 
 namespace switchyard {
@@ -79,7 +79,7 @@ TEST(Variants, AForcedKernelLeavesItsBackendsOrderBehind) {
   EXPECT_THAT(explain_text(plan, true), HasSubstr("far:0 add.far as composite: --variant forces add.plain\n"));
 }
 
-// Neither pieces nor another kernel stand in for a forced kernel that refuses.
+// Neither pieces nor another kernel replace a forced kernel that refuses.
 TEST(Variants, AForcedKernelThatRefusesIsAnError) {
   const auto t = try_demo(
       {"parts,reference", {"moe=parts.moe.grouped"}, {{"parts", {{"kernels", "moe.grouped"}, {"refuse", "1"}}}}});

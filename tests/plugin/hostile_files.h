@@ -1,4 +1,4 @@
-// Files that no host should trust, made from one library that is in order but for what is changed here.
+// Files that no host should trust, made from one correct library by the changes listed here.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// Files that do everything that no plugin may: discovery survives each, says why in one line, uses what is good beside
-// it, and leaves this process as it was.
+// Files that do everything that a plugin must not: discovery survives each, says why in one line, uses the good backend
+// beside it, and leaves this process as it was.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ constexpr double kPatience = 60;  // for files that answer: never reached
 class Guard {
  public:
   Guard() : before_(Surroundings::now()), out_(::memfd_create("stdout", MFD_CLOEXEC)) {
-    ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // whatever is left behind comes to us
+    ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // orphaned processes become our children
     std::fflush(stdout);
     real_out_ = ::dup(1);
     ::dup2(out_, 1);
@@ -114,7 +114,7 @@ std::vector<size_t> generate(const Registry& registry) {
   return out;
 }
 
-// All of `files` in one folder, beside the reference backend: what it generates is what it generates alone.
+// All of `files` in one folder, beside the reference backend: it generates the same as alone.
 void expect_survival(const std::vector<Hostile>& files, double seconds) {
   const TemporaryFolder folder;
   for (const Hostile& h : files) {
@@ -151,7 +151,7 @@ TEST(Hostile, ThereAreManyAndNoTwoAreOne) {
   RecordProperty("files", static_cast<int>(names.size()));
 }
 
-// Before all others: what was loaded once stays loaded.
+// Before all others: a library stays loaded.
 TEST(Hostile, EachAloneIsTurnedDownWithItsReason) {
   const TemporaryFolder folder, memory;
   for (const Hostile& h : hostile_files()) {

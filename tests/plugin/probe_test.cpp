@@ -1,4 +1,4 @@
-// The probe itself: what it remembers, and what is done where it cannot run.
+// The probe itself: what it remembers, and what happens if it cannot run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -86,7 +86,8 @@ TEST(Probe, IsKeptInTheUsersCache) {
   EXPECT_EQ(known_good_folder(), "");
 }
 
-// Where the probe does not run: what a user named, or installed with this program, is opened untried; the rest is not.
+// If the probe cannot run: files that a user named, or that were installed with this program, are opened untried;
+// others are not.
 TEST(Probe, ThatDoesNotRunIsNoEnd) {
   const TemporaryFolder folder;
   const std::string mine = folder.write("mine.so", read_file(fixture("good")));

@@ -1,4 +1,4 @@
-// What the profiler makes of a device that gives timestamps without end.
+// The profiler with a device that returns timestamps without end.
 #include "core/plugin/profiler.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// --backend: names, lists, indices, and what is said when one cannot be used.
+// --backend: names, lists, indices, and the messages if one cannot be used.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// What the plugin tests share: fixture files, an operating system that fails on demand.
+// Shared by the plugin tests: fixture files, an operating system that fails on demand.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ Registry discover(const std::vector<std::string>& libraries, Os& os = Os::real()
 std::string reason_of(const std::string& library, Os& os = Os::real());
 const Host& test_host();
 
-// The real system, except for the entry that is told to fail.
+// The real system, except for one entry that fails.
 class FailingOs : public Os {
  public:
   bool fail_map = false, fail_list = false, fail_open_library = false;

@@ -31,7 +31,7 @@ TEST_P(Widths, EveryMemberRunsOnce) {
   }
 }
 
-// Members write their own plain cell, meet, and read everybody's: a barrier that lets one through early shows a cell of
+// Members write their own plain cell, wait at a barrier, and read all cells: a barrier that opens early shows a cell of
 // the round before.
 TEST_P(Widths, ABarrierWaitsForAllAndShowsWhatTheyWrote) {
   struct Rounds {

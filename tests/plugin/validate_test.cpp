@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::function<void()> on_log;  // what the host does when the plugin logs
+std::function<void()> on_log;  // the host's reaction when the plugin logs
 
 class Validate : public ::testing::Test {
  protected:

@@ -1,4 +1,4 @@
-// Damaged and foreign files: each ends in one line that says what is wrong.
+// Damaged and foreign files: each is refused in one line that says what is wrong.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -103,7 +103,7 @@ TEST(Format, HeadersThatLie) {
   expect_refused(with(56, uint64_t{1}), Code::invalid_data, "checksum differs");
 }
 
-// Changes the description of a good file and seals it again: only the rules stand in the way.
+// Changes the description of a good file and fixes its checksums: only the rules can refuse it.
 template <class Change>
 std::vector<std::byte> changed(const Change& change) {
   auto file = file_of(sample_spec());

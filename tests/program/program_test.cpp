@@ -1,4 +1,4 @@
-// What is written is what is read.
+// A program is read back as it was written.
 #include "core/program/program.h"
 
 #include <gtest/gtest.h>

@@ -65,7 +65,7 @@ auto out_dtype(swy_op_id id, size_t i, swy_dtype dtype) {
 auto out_rows(swy_op_id id, size_t i, swy_rows rows) {
   return [=](ProgramSpec& s) { value_of(s, id, &ProgramSpec::Op::outputs, i).rows = rows; };
 }
-// Gives operand `i` of an op a weight of its own, of this shape.
+// Gives operand `i` of an op its own weight, of this shape.
 auto weight(swy_op_id id, size_t i, swy_dtype dtype, const std::vector<uint64_t>& dims) {
   return [=](ProgramSpec& s) {
     s.tensors.push_back({"other", dtype, 0, dims, {}});

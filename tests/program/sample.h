@@ -25,7 +25,7 @@ ProgramSpec tiny_spec();
 // The first op of this id in a function.
 ProgramSpec::Op& find_op_in(ProgramSpec& spec, size_t function, swy_op_id id);
 
-// What the sample holds as the bytes of a segment: any bytes do, as the format does not look at them.
+// The bytes of the sample's segments: any bytes will do, as the format does not examine them.
 std::vector<std::byte> sample_bytes(size_t tensor, uint64_t size);
 
 // The whole file of a spec, written through an Os in memory.

@@ -1,4 +1,4 @@
-// A draw allocates nothing, whatever the setting. Counts every allocation of this executable.
+// Sampling allocates nothing, whatever the setting. Counts every allocation of this executable.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// Draws finished from a device's candidates: what they decide is what the whole row gives, and they decide what they
-// can.
+// Sampling completed from a device's candidates: a decided token is that of the whole row, and they decide as often as
+// they can.
 #include "core/sampling/candidates.h"
 
 #include <gtest/gtest.h>

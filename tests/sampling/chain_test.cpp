@@ -50,7 +50,7 @@ TEST(Golden, EveryRuleDecidesRows) {
   for (const auto& [rule, count] : rows) EXPECT_EQ(3, count) << rule;
 }
 
-// One row with settings, drawn by both samplers, which have to agree.
+// One row with settings, sampled by both samplers, which must agree.
 struct Row {
   std::vector<float> logits;
   swy_sample_params params{};
@@ -78,7 +78,7 @@ struct Row {
     EXPECT_EQ(SWY_SAMPLE_OK, status());
     return out.token;
   }
-  // Which ids 2,000 positions draw.
+  // The ids sampled at 2,000 positions.
   std::vector<int32_t> drawn() {
     std::vector<int32_t> ids;
     for (in.position = 0; in.position < 2000; ++in.position) ids.push_back(token());

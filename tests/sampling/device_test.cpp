@@ -188,7 +188,7 @@ struct OneOp {
   }
 };
 
-// The step's block for sampling rows. Row i draws from logit row n - 1 - i into token entry (i + 1) % n.
+// The step's block for sampling rows. Row i samples from logit row n - 1 - i into token entry (i + 1) % n.
 class Block {
  public:
   explicit Block(std::span<const std::unique_ptr<RandomRow>> rows) : n_(static_cast<uint32_t>(rows.size())) {
@@ -388,7 +388,7 @@ TEST_P(Device, CandidatesFinishIntoTheHostsTokens) {
   EXPECT_GT(decided, 150);
 }
 
-// The fused operation draws from the very logits that LM_HEAD writes.
+// The fused operation samples from the same bits that LM_HEAD writes.
 TEST_P(Device, FusedAndUnfusedHeadsDrawTheSame) {
   std::mt19937_64 random(14);
   constexpr uint32_t kRows = 5, kHidden = 64;

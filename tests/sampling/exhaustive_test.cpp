@@ -1,4 +1,4 @@
-// Every float that the functions of the chain can meet.
+// Every float that can be an argument of the chain's functions.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,7 +8,7 @@
 namespace switchyard {
 namespace {
 
-// Skipping whole groups of a row, and finishing a draw from candidates, rest on this.
+// Skipping whole groups of a row, and completing from candidates, rely on this.
 TEST(Exhaustive, WeightsNeverRiseAsTheDistanceGrows) {
   constexpr uint32_t kBlock = 4096;
   const uint32_t end = swy_float_bits(21.0f);

@@ -21,7 +21,7 @@ struct RandomRow {
   RandomRow(const RandomRow&) = delete;
   RandomRow& operator=(const RandomRow&) = delete;
 
-  // What the reference draws.
+  // The reference's result.
   int32_t expected(swy_sample_row_out& out) const;
 };
 

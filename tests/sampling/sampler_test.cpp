@@ -137,7 +137,7 @@ TEST(Sampler, FinishesFromCandidatesOrSaysThatItCannot) {
   EXPECT_EQ(Code::invalid_data, s.finish(c, 0).status().code());
 }
 
-// What a broken device might answer: an error or a draw, and nothing is read out of bounds.
+// Answers of a broken device: an error or a token, and nothing is read out of bounds.
 TEST(Sampler, RefusesCandidatesThatNoDeviceMayGive) {
   SamplingParams p;
   p.top_logprobs = 1;

@@ -1,5 +1,5 @@
-// The draws follow the distribution that the chain defines, and streams of noise are independent. STATISTICS_DRAWS
-// draws per setting; every seed is fixed, so a pass is a pass for ever.
+// The samples follow the distribution that the chain defines, and streams of noise are independent. STATISTICS_DRAWS
+// samples per setting; every seed is fixed, so a pass is permanent.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ std::vector<float> logits_of(uint32_t vocab) {
   return x;
 }
 
-// The distribution that a setting asks for, in fp64 and without a line of the sampler.
+// The distribution of a setting, in fp64 and without using the sampler.
 std::vector<double> wanted(const Setting& s) {
   const std::vector<float> x = logits_of(s.vocab);
   std::vector<double> p(s.vocab);

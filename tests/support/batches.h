@@ -1,4 +1,4 @@
-// Requests with random settings for tests of batches, and what is drawn for them.
+// Requests with random settings for tests of batches, and their tokens.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -68,7 +68,7 @@ inline Request request_of(std::vector<int32_t> prompt, const SamplingParams& par
   return r;
 }
 
-// What a request like `as` draws with nobody else in its steps.
+// The tokens of a request like `as` alone in its steps.
 inline Drawn draw_alone(Model& model, const Request& as, SamplingPath path) {
   Drawn drawn;
   auto session = model.session();

@@ -1,4 +1,4 @@
-// The tokenizer against what the `tokenizers` package makes of the same strings (tools/make_tokenizer_cases.py).
+// The tokenizer compared with the `tokenizers` package on the same strings (tools/make_tokenizer_cases.py).
 #include "core/text/tokenizer.h"
 
 #include <gtest/gtest.h>

@@ -45,7 +45,7 @@ std::string_view fault() {
   return text == nullptr ? "" : text;
 }
 
-// N of "NAME=N"; 0: another fault is asked for.
+// N of "NAME=N"; 0: another fault is active.
 uint64_t number_of(std::string_view name) {
   const std::string text(fault());
   if (text.compare(0, name.size(), name) != 0 || text.size() <= name.size() || text[name.size()] != '=') return 0;
@@ -284,7 +284,7 @@ void destroy_device(VkDevice d, const VkAllocationCallbacks* memory) {
   if (d != VK_NULL_HANDLE) device_function<PFN_vkDestroyDevice>(d, "vkDestroyDevice")(d, memory);
 }
 
-// ---- what the loader asks for
+// ---- entry points for the loader
 
 PFN_vkVoidFunction get_device_function(VkDevice device, const char* name);
 PFN_vkVoidFunction get_instance_function(VkInstance i, const char* name);

@@ -1,4 +1,4 @@
-// Shaders in terms of the KHR extension for matrices, made of those that the compiler here made in terms of NVIDIA's.
+// Shaders for the KHR extension for matrices, translated from those that the compiler here made for NVIDIA's.
 #include "matrices.h"
 
 #include <gmock/gmock.h>
@@ -55,7 +55,7 @@ struct Module {
   size_t count(uint32_t op) const {
     return static_cast<size_t>(std::count_if(all.begin(), all.end(), [&](const auto& i) { return i.op == op; }));
   }
-  // What the matrices of a result are in a product: first factors 0, second ones 1, sums 2.
+  // The role of a result's matrices in a product: first factors 0, second ones 1, sums 2.
   uint32_t use_of(uint32_t result) const { return constants.at(matrices.at(types.at(result)).at(5)); }
 };
 

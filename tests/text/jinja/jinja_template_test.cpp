@@ -1,4 +1,4 @@
-// What Python cannot be asked about: our own error messages, limits, and hostile templates.
+// Tests that have no equivalent in Python: our own error messages, limits, and hostile templates.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
