@@ -2,10 +2,10 @@
 # h200.sh [--part NAME] [--build DIR] [--quant ENCODING]: measures the CUDA backend with a full-size synthetic
 # Qwen3.5-35B-A3B, from a portable build that was carried to the machine. Each part takes less than nine minutes:
 #   check    tests/cuda/run.sh: only a backend that is right is worth measuring
-#   decode   one session at several depths, and what a step is made of
+#   decode   one session at several depths, and the kernels of a step
 #   prefill  prompts of several lengths, long ones in chunks of 8,192 and of 2,048 rows
-#   batch    many sessions decoding, and what they wait while a long prompt is read
-#   ops      every operation of a step by itself: time, bytes, rate
+#   batch    many sessions decoding, and how long they wait while a long prompt is read
+#   ops      every operation of a step alone: time, bytes, rate
 # Without --part all of them, one after the other.
 set -euo pipefail
 

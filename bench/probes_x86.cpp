@@ -23,7 +23,7 @@ bool leaf7(uint32_t subleaf, int reg, int bit) {
   return __get_cpuid_count(7, subleaf, &r[0], &r[1], &r[2], &r[3]) != 0 && ((r[reg] >> bit) & 1u) != 0;
 }
 
-// Linux hands tile registers only to a process that has asked for them.
+// Linux gives tile registers only to a process that has requested them.
 bool has_tiles() {
   constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
   return leaf7(0, 3, 24) && syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;

@@ -42,7 +42,7 @@ class Chat {
   Status answer() {
     SWY_LET(const std::string text, template_.render(messages_, true));
     SWY_LET(const std::vector<int32_t> ids, r_.tokenizer->encode(text));
-    // What the session has seen can be kept if the conversation begins with it; a state cannot be cut back.
+    // The session's tokens can be kept if the conversation begins with them; a state cannot be shortened.
     const bool continues = seen_.size() < ids.size() && std::equal(seen_.begin(), seen_.end(), ids.begin());
     if (!continues) {
       session_.reset();

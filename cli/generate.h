@@ -13,7 +13,7 @@ namespace switchyard::cli {
 // The flags of the sampling chain, but for the seed.
 void add_sampling_flags(CLI::App& command, SamplingParams& params);
 
-// Flags of what is drawn, and when it ends.
+// Flags for sampling, and for the end of a text.
 struct TextFlags {
   TextOptions options;
   std::string sampling = "auto";

@@ -1,4 +1,4 @@
-// switchyard inspect: what a program file holds.
+// switchyard inspect: the contents of a program file.
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>

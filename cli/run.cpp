@@ -76,7 +76,7 @@ Status run(const RunFlags& o) {
     begun = true;
     std::fflush(stdout);
   });
-  if (!o.json && (ran.ok() || begun)) {  // an error does not stand behind the text
+  if (!o.json && (ran.ok() || begun)) {  // an error is not printed after text
     fmt::print("\n");
     std::fflush(stdout);
   }

@@ -1,4 +1,4 @@
-# What `cmake --install` copies, and the package that lets a third party build a backend:
+# The files that `cmake --install` copies, and the package that lets a third party build a backend:
 #   find_package(switchyard) -> switchyard::plugin_api (headers alone, no dependencies), switchyard::row_sampling (a
 #   static library, for backends that sample in host memory) and switchyard_add_backend(), and for programs that
 #   generate text switchyard::engine (switchyard/engine.h).

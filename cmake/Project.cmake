@@ -1,4 +1,4 @@
-# What every target of ours shares. `switchyard::build` carries the language level, warnings and sanitizers.
+# Settings that all our targets share. `switchyard::build` carries the language level, warnings and sanitizers.
 set(CMAKE_C_STANDARD 11)
 set(CMAKE_C_EXTENSIONS OFF)
 set(CMAKE_CXX_STANDARD 20)
@@ -23,7 +23,7 @@ file(CREATE_LINK ${PROJECT_SOURCE_DIR}/models ${CMAKE_BINARY_DIR}/${SWITCHYARD_D
 
 # Headers of the standard library, JSON and GoogleTest cost more than what our files add to them, so files of a target are
 # compiled some at a time. Names of such a group must differ, those of unnamed namespaces too; SKIP_UNITY_BUILD_INCLUSION
-# keeps a file by itself.
+# excludes a file from groups.
 option(SWITCHYARD_GROUPS "Compile files in groups: a whole build takes a third of the time, a small change longer" OFF)
 set(CMAKE_UNITY_BUILD ${SWITCHYARD_GROUPS})
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 10)
@@ -42,7 +42,7 @@ target_compile_options(switchyard_build INTERFACE
   $<$<COMPILE_LANGUAGE:C,CXX>:${warnings} -ffp-contract=off>
   "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Xcompiler=-Wall,-Wextra,-ffp-contract=off -Werror=all-warnings>")
 if(SWITCHYARD_SANITIZE)
-  # Instrumented code takes two and a half times as long to optimise. Backends and their judge, which do most of the
+  # Instrumented code takes two and a half times as long to optimise. Backends and the conformance kit, which do most of the
   # computing, are optimised a little.
   add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-O0;-g1>")
   set(SWITCHYARD_SANITIZED_OPTIONS "$<$<COMPILE_LANGUAGE:C,CXX>:-O1>")

@@ -56,7 +56,7 @@ constexpr uint64_t state_of(Isa level) {
   }
 }
 
-// Linux hands tile registers only to a process that has asked for them.
+// Linux gives tile registers only to a process that has requested them.
 bool amx_permitted() {
   constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;

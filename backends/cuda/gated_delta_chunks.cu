@@ -65,8 +65,8 @@ __device__ inline void fill_zero(char* from, char* to) {
   for (char* p = from + threadIdx.x % 32 * 16; p < to; p += 512) *reinterpret_cast<uint4*>(p) = make_uint4(0, 0, 0, 0);
 }
 
-// A warp requests what the first warps need of chunk n, and the second ones of chunk n - 1. Rows beyond a short chunk
-// have weight 0 but must be numbers: those of k and v are filled with zeros.
+// A warp requests the inputs of chunk n for the first warps, and those of chunk n - 1 for the second ones. Rows beyond
+// a short chunk have weight 0 but must be numbers: those of k and v are filled with zeros.
 template <int kDim, int kStages>
 __device__ inline void bring(const Chunks& c, const Walk& w, uint32_t n, char* memory) {
   using P = Places<kDim, kStages>;

@@ -1,4 +1,4 @@
-// Shared by the kernels of GATED_DELTA: operands, and what comes before and after the rule of prompts.
+// Shared by the kernels of GATED_DELTA: operands, and the kernels before and after the rule of prompts.
 #pragma once
 
 #include "kernels.h"

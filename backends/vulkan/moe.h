@@ -8,7 +8,7 @@ namespace gpu {
 struct Mixture {
   Span x, residual, y;  // [rows, hidden]; no residual: no bytes
   Span ids, weights;    // [rows, top_k]: the router's choice
-  Span logits, mix;     // [rows, experts], [rows]: what it chooses from, and the shared expert's gate
+  Span logits, mix;     // [rows, experts], [rows]: logits of the experts, and the shared expert's gate
   Span h;               // [rows, top_k * width + shared_width]: silu(gate) * up
   Weight router, gate_up, down, shared_gate, shared_up, shared_down, shared_mix;
   uint32_t hidden = 0, experts = 0, top_k = 0, width = 0, shared_width = 0;

@@ -28,7 +28,7 @@ Result<Fd> open_regular(const std::string& path, struct stat& st) {
   return fd;
 }
 
-// The files that are mapped now: those must not be replaced by what is made of them.
+// The files that are mapped now: they must not be replaced by a file that is made from them.
 class MappedNow {
  public:
   static MappedNow& all() {

@@ -137,8 +137,8 @@ class RealOutputFile final : public OutputFile {
   uint64_t size_ = 0;
 };
 
-// What a path leads to through symbolic links, which need not exist, and whether one of them was the kernel's name for
-// an open file: those are written where they stand, as the shell's `>` does.
+// The target of a path through symbolic links, which need not exist, and whether one of them was the kernel's name for
+// an open file (/proc/self/fd): those are written in place, as the shell's `>` does.
 struct Target {
   std::string path;
   bool open_file = false;
@@ -245,7 +245,8 @@ Result<std::unique_ptr<OutputFile>> create_output_file(const std::string& path) 
     return std::unique_ptr<OutputFile>(
         std::make_unique<RealOutputFile>(path, Writes::late, std::move(kept), std::move(fd)));
   }
-  if (exists && ::faccessat(AT_FDCWD, target.path.c_str(), W_OK, AT_EACCESS) != 0) return io_error("write", path, errno);
+  if (exists && ::faccessat(AT_FDCWD, target.path.c_str(), W_OK, AT_EACCESS) != 0)
+    return io_error("write", path, errno);
   std::string temporary;
   SWY_LET(Fd fd, create_beside(target.path, exists ? &old : nullptr, temporary));
   return std::unique_ptr<OutputFile>(std::make_unique<RealOutputFile>(path, std::move(fd), temporary, target.path));

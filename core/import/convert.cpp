@@ -142,7 +142,7 @@ class TensorWriter {
   Status status_;
 };
 
-// What the files beside the weights give. They are checked now, so that a program that loads also runs.
+// Reads the files beside the weights. They are checked now, so that a program that loads also runs.
 Status read_texts(Os& os, const std::string& folder, uint32_t vocab, ImportPlan& plan) {
   SWY_LET(plan.spec.tokenizer_json, read_optional(os, folder + "/tokenizer.json"));
   SWY_LET(plan.spec.chat_template, read_chat_template(os, folder));

@@ -1,4 +1,4 @@
-// What the files of suites/ define.
+// The suites that the files of suites/ define.
 #pragma once
 
 #include "plugins_api/check/suite.h"

@@ -1,4 +1,4 @@
-// The reader of JSON: what it accepts, where it says a text is wrong, and that no text costs more than its limits.
+// The reader of JSON: the texts that it accepts, the position of an error, and that no text costs more than its limits.
 #include "core/base/json.h"
 
 #include <gmock/gmock.h>

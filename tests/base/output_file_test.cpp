@@ -1,4 +1,4 @@
-// What a written file replaces, and what it leaves alone.
+// Which files a written file replaces, and which it leaves alone.
 #include "core/base/output_file.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# run.sh BUILD: checks the CUDA backend of a build, here or carried to another machine. BUILD has the shape of an
+# run.sh BUILD: checks the CUDA backend of a build, made here or copied from another machine. BUILD has the shape of an
 # installation: bin, lib/switchyard/backends, share/switchyard/models. Exit code 77: there is no GPU, and the backend says so.
 set -euo pipefail
 
@@ -12,12 +12,12 @@ need_device
 echo "switchyard-plugin-check against reference:"
 run ops "${judge[@]}" --suite ops
 tail -1 "$work/ops"
-for kernel in split rows; do  # those that take keys and values in fp32
+for kernel in split rows; do  # those that support keys and values in fp32
   run "ops_kv_fp32_$kernel" "${judge[@]}" --suite ops --set kv_bf16=0 --filter "ops/attention.$kernel/"
   tail -1 "$work/ops_kv_fp32_$kernel"
 done
 check_rules
-# What `./dev support` shows of it on machines without a GPU, if it is copied to docs/support.
+# The record for `./dev support` on machines without a GPU, once it is copied to docs/support.
 "${judge[@]}" --suite ops --list --seed 1 --claims "$build/support_cuda.json" >/dev/null
 check_loss 4
 check_draws fused

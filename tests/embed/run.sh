@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# docs/embed, built against an installation, tells what the switchyard program tells.
+# docs/embed, built against an installation, prints the same text as the switchyard program.
 #   run.sh BUILD
 set -euo pipefail
 build=$(cd "${1:?usage: run.sh BUILD}" && pwd)
@@ -17,7 +17,7 @@ wanted=$("$work/prefix/bin/switchyard" run -m "$model" --temp 0 -n 100 "Once upo
   printf 'the program says\n%s\nand switchyard run\n%s\n' "$told" "$wanted"
   exit 1
 }
-# Nothing of core, and no symbol of a library that it is made of, is visible.
+# No symbol of core, or of a library that core uses, is visible.
 foreign=$(nm -D --defined-only -C "$work/prefix/lib/libswitchyard.so" | awk '{print substr($0, 20)}' |
   grep -vE '^(typeinfo|vtable).*|switchyard::(Engine|TextSession|TextStream|Result|Status)|^std::|^void std::' || true)
 [[ -z $foreign ]] || {

@@ -1,7 +1,7 @@
-# To be sourced: what the checks of the GPU backends share. `backend` names the backend and `build` the build's folder: it
+# To be sourced: functions that the checks of the GPU backends share. `backend` names the backend and `build` the build's folder: it
 # has the shape of an installation, with bin, lib/switchyard/backends and share/switchyard/models.
 # shellcheck shell=bash
-# shellcheck disable=SC2154  # whoever sources this sets them
+# shellcheck disable=SC2154  # set by the script that sources this
 switchyard=$build/bin/switchyard
 backends=$build/lib/switchyard/backends
 judge=("$build/bin/switchyard-plugin-check" "$backends/switchyard_$backend.so" --oracle "$backends/switchyard_reference.so")
@@ -24,7 +24,7 @@ run() {
   fi
 }
 
-# refused WHAT [ENVIRONMENT...]: so the demo does not run, and one line says WHAT.
+# refused WHAT [ENVIRONMENT...]: checks that the demo does not run with this environment, and that one line says WHAT.
 refused() {
   local what=$1 code=0
   shift
@@ -37,7 +37,7 @@ refused() {
   echo "  ${how#SWITCHYARD_VULKAN_FAULT=}: $(cat "$work/err")"
 }
 
-# Ends the checks where the build has no such backend, or the backend no device: 77. Otherwise it names the device.
+# Ends with 77 if the build has no such backend, or the backend no device. Otherwise prints the device.
 need_device() {
   local reason
   [[ -f $backends/switchyard_$backend.so ]] || { echo "SKIPPED: this build has no $backend backend"; exit 77; }
@@ -46,7 +46,7 @@ need_device() {
   awk -v id="$backend" '/^[^ ]/{own = $1 == id} own' "$work/backends" >"$work/own"
   reason=$(awk '/no device:/{sub(/^ *no device: /, ""); print; exit}' "$work/own")
   if [[ -n $reason ]]; then
-    # Declining must be polite: one line with the reason, and the other backends go on.
+    # One line must give the reason, and the other backends must still work.
     refused "$reason"
     run fallback "$switchyard" run --backend reference -n 1 x
     echo "SKIPPED: $reason"
@@ -55,13 +55,13 @@ need_device() {
   grep -F -m 1 "$backend:0" "$work/own" || fail "no line of a device in: $(cat "$work/own")"
 }
 
-# The conformance kit, but for operations.
+# The conformance kit, except for operations.
 check_rules() {
   run rules "${judge[@]}" --suite negotiation,abi,device,errors,copies,threads,memory,replay,numbers,races,sampling,range,profile
   tail -15 "$work/rules"
 }
 
-# loss BACKEND WINDOWS [FLAGS]: prints what the demo model loses on its text.
+# loss BACKEND WINDOWS [FLAGS]: prints the demo model's loss on its text.
 loss() {
   local of=$1 windows=$2
   shift 2
@@ -80,7 +80,7 @@ check_loss() {
     fail "the loss differs from reference"
 }
 
-# draw NAME FLAGS...: the text that the demo model tells, without the summary, goes to $work/NAME.
+# draw NAME FLAGS...: writes the demo model's text, without the summary, to $work/NAME.
 draw() {
   local name=$1
   shift
@@ -89,7 +89,7 @@ draw() {
   [[ -s $work/$name ]] || fail "no text: $*"
 }
 
-# check_draws WAY...: the same tokens whether the device draws (fused), offers what to draw from (candidates), or not.
+# check_draws WAY...: the same tokens whether the device samples (fused), offers candidates, or only logits.
 check_draws() {
   local options way
   echo "demo model, tokens by way of $*, and drawn on the host:"

@@ -124,7 +124,7 @@ TEST(Choice, WarnsOncePerKindWhereOnlyTheLastResortCan) {
   const Plan alone = plan_of(with_alone, 1);
   EXPECT_THAT(alone.warnings,
               ::testing::ElementsAre("everything runs on reference:0, which is slow: no other backend was found"));
-  EXPECT_THAT(plan_of(demo({"reference"}), 1).warnings, SizeIs(0));  // asked for by name
+  EXPECT_THAT(plan_of(demo({"reference"}), 1).warnings, SizeIs(0));  // requested by name
 }
 
 }  // namespace

@@ -295,7 +295,7 @@ std::vector<Hostile> tables() {
       fault("kernel:twice", "two kernels are named add.one"),
       fault("kernel:no_record", "kernel add.two has no record"),
       fault("kernel:short", "kernel 1"),
-      fault("kernel:unknown_op", ""),  // of a later version: never asked for
+      fault("kernel:unknown_op", ""),  // of a later version: never used
   };
 }
 

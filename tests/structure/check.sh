@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The dependency rule: who may include whom, and which files must bear the same name.
+# The dependency rule: which folder may include which, and which files must have the same name.
 #   check.sh ROOT      prints one line per violation; exit code 1 when there is any
 set -euo pipefail
 cd "${1:?usage: check.sh ROOT}"
@@ -10,8 +10,8 @@ violation() {
   violations=$((violations + 1))
 }
 
-# Room -> the rooms that its files may include, `api` being plugins_api/include. A room may always include itself.
-# The rooms of core are listed from the bottom up: nothing includes upwards.
+# A "room" is a folder of docs/overview.md. Room -> the rooms that its files may include; `api` is plugins_api/include.
+# A room may always include itself. The rooms of core are listed from the bottom up: nothing includes upwards.
 declare -A may_include=(
   [plugins_api]="api"
   [core/base]="api"
@@ -28,7 +28,7 @@ declare -A may_include=(
   [cli]="api core bench"
 )
 
-# What is read, as options of grep.
+# The files to read, as options of grep.
 sources=()
 for ending in h hpp c cpp cu cuh comp glsl; do sources+=("--include=*.$ending"); done
 
@@ -161,6 +161,6 @@ check_links
 check_names
 check_kernels
 if ((violations > 0)); then
-  echo "dependency rule: $violations violation(s); docs/overview.md says who may include whom" >&2
+  echo "dependency rule: $violations violation(s); docs/overview.md says which folder may include which" >&2
   exit 1
 fi

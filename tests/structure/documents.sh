@@ -125,7 +125,7 @@ check_document() {
       continue
     fi
     if ((code)); then
-      ((evidence)) && continue  # what was printed once, and commands that are meant to fail
+      ((evidence)) && continue  # recorded output, and commands that are meant to fail
       if [[ $line == *\\ ]]; then
         pending+="${line%\\} "
       else

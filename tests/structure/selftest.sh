@@ -46,7 +46,7 @@ expect 1 backends/cpu/experts.cpp '{.op = SWY_OP_MOE},'
 expect 1 backends/cuda/experts.cu '    {"moe.tiles", SWY_OP_MOE, kAlways, SWY_BF16, supports, cost, workspace, record}};'
 expect 1 backends/vulkan/experts.cpp 'kernel("moe.tiles", SWY_OP_MOE),'
 expect 0 backends/vulkan/moe_tiles.cpp 'kernel("moe.tiles", SWY_OP_MOE),'
-expect 1 backends/new/plugin.cpp 'kernel(moe_tiles, EXPERTS)'  # names its operations as nobody does
+expect 1 backends/new/plugin.cpp 'kernel(moe_tiles, EXPERTS)'  # names its operations in an unknown way
 expect 1 backends/cpu/linear.cpp '#include "status.h"'
 expect 1 backends/cpu/linear.cpp '#include <status.h>'
 expect 1 core/plan/plan.cpp '#include "engine.h"'

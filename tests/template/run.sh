@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The third party's path: install, build the template backend outside the tree, drop it into a folder, list it, use it.
+# The steps of a backend's author: install, build the template backend outside the tree, drop it into a folder, list it, use it.
 #   run.sh BUILD
 set -euo pipefail
 build=$(cd "${1:?usage: run.sh BUILD}" && pwd)

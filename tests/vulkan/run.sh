@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# run.sh BUILD [PART...]: checks the Vulkan backend of a build, here or carried to another machine, on the device that comes
-# first. BUILD has the shape of an installation: bin, lib/switchyard/backends, share/switchyard/models. The parts, all by default:
-#   refusals     what cannot work is refused with one line (needs the tests of a build tree)
-#   kit          the conformance kit, but for operations
-#   devices      what the device here is not: one with memory of its own, with another clock (needs the tests of a build
+# run.sh BUILD [PART...]: checks the Vulkan backend of a build, made here or copied from another machine, on the first
+# device. BUILD has the shape of an installation: bin, lib/switchyard/backends, share/switchyard/models. The parts, all by default:
+#   refusals     impossible settings are refused with one line (needs the tests of a build tree)
+#   kit          the conformance kit, except for operations
+#   devices      other kinds of devices: with their own memory, with another clock (needs the tests of a build
 #                tree)
 #   cache        compiled pipelines are kept, and a file or folder that does not work is no error (needs the tests of a
 #                build tree)
 #   ops          every kernel against reference
-#   demo         the demo model: loss, tokens drawn on the device, the order of launches
-#   validation   the Khronos validation layers have nothing to say (needs vulkan-validationlayers)
+#   demo         the demo model: loss, tokens sampled on the device, the order of launches
+#   validation   the Khronos validation layers report nothing (needs vulkan-validationlayers)
 # Exit code 77: there is no device, and the backend says so.
 set -euo pipefail
 
@@ -23,7 +23,7 @@ backend=vulkan
 source "$here/../gpu/checks.sh"
 
 layer=$build/tests/vulkan
-# Whether this is a build tree. The loader leaves a layer out, without a word, if its library is not there.
+# Whether this is a build tree. If a layer's library is missing, the loader skips it silently.
 has_faults() {
   [[ -f $layer/faults.json ]] || return 1
   [[ -f $layer/libswitchyard_vulkan_faults.so ]] || fail "the tests of $build are not built; ./dev test builds them"
@@ -65,13 +65,13 @@ memory=1|17.5 MiB are needed
 memory=18|MiB are needed, more than is left of the device's 18.0; a smaller encoding of the weights
 memory=30|for state layers
 FAULTS
-  # Two tokens fewer than those that are refused: how many submissions there are hangs on who looks when.
+  # Two tokens fewer than the count that is refused, since the number of submissions depends on timing.
   run counted env SWITCHYARD_VULKAN_FAULT=count "$switchyard" run --backend vulkan --temp 0 -n 6 Hello
   n=$(awk '$1 == "submissions:" {print $2}' "$work/counted")
   for fault in 1 $((n / 2)) $((n - 7)) $((n - 6)) $((n - 5)) $((n - 1)) $n; do
     refused VK_ERROR_DEVICE_LOST SWITCHYARD_VULKAN_FAULT="lost=$fault"
   done
-  # More tokens must not make more of anything on the device.
+  # More tokens must not allocate more on the device.
   run longer env SWITCHYARD_VULKAN_FAULT=count "$switchyard" run --backend vulkan --temp 0 --ignore-eos -n 40 Hello
   [[ $(grep '^made:' "$work/longer") == "$(grep '^made:' "$work/counted")" ]] ||
     fail "6 tokens: $(grep '^made:' "$work/counted"), 40: $(grep '^made:' "$work/longer")"
@@ -83,7 +83,7 @@ part_kit() {
   check_rules
 }
 
-# judged_as FAULT SUITES: the kit on a device that the layer made another one.
+# judged_as FAULT SUITES: the kit on a device that the layer changes.
 judged_as() {
   run "$1" env SWITCHYARD_VULKAN_FAULT="$1" "${judge[@]}" --suite "$2"
   echo "  $1: $(tail -1 "$work/$1")"
@@ -92,21 +92,21 @@ judged_as() {
 part_devices() {
   echo "switchyard-plugin-check on other devices:"
   faults_on || return 0
-  judged_as discrete copies,threads,replay,profile  # through stagings, what a driver on the processor copies at once
+  judged_as discrete copies,threads,replay,profile  # through staging memory; a driver on the processor would copy directly
   judged_as no-calibration profile
   judged_as ticks=30 profile  # they wrap around every 1.1 s
   judged_as no-import copies
   run imported "$switchyard" run --backend vulkan --temp 0 -n 8 --ignore-eos Hello
   run copied env SWITCHYARD_VULKAN_FAULT=no-import "$switchyard" run --backend vulkan --temp 0 -n 8 --ignore-eos Hello
   [[ $(head -1 "$work/imported") == "$(head -1 "$work/copied")" ]] || fail "weights that are copied give other tokens"
-  judged_as inexact device,threads,sampling  # then it offers logits alone, and no kernel that draws
+  judged_as inexact device,threads,sampling  # then it offers only logits, and no sampling kernel
   run inexact_demo env SWITCHYARD_VULKAN_FAULT=inexact "$switchyard" run --backend vulkan --temp 0 -n 8 Hello
   grep -q 'sampling: logits (vulkan:0 offers no sampler' "$work/inexact_demo" ||
     fail "a device whose arithmetic is wrong: $(cat "$work/inexact_demo")"
   faults_off
 }
 
-# handed BYTES FOLDER FLAGS...: runs the demo with FOLDER for caches; so many bytes of pipelines are handed to the driver.
+# handed BYTES FOLDER FLAGS...: runs the demo with FOLDER for caches; checks how many bytes of pipelines the driver gets.
 handed() {
   local wanted=$1 folder=$2
   shift 2
@@ -151,7 +151,7 @@ part_cache() {
   faults_off
 }
 
-# flip AT FILE: another byte there.
+# flip AT FILE: changes the byte at AT.
 flip() {
   local byte
   byte=$(od -An -tu1 -j "$1" -N 1 "$2")
@@ -167,10 +167,10 @@ part_ops() {
   # The head of a device without products of bytes, which others do not use.
   run ops_without_dot8 "${judge[@]}" --suite ops --set dot8=0 --filter lm_head
   tail -1 "$work/ops_without_dot8"
-  # Workgroups that wait for each other: lavapipe computes as many at once as it has threads.
+  # Workgroups that wait for each other: lavapipe runs as many at once as it has threads.
   run ops_meeting env LP_NUM_THREADS=4 "${judge[@]}" --suite ops --set resident=2 --filter moe_add.resident/moe_add.i4.g64
   tail -1 "$work/ops_meeting"
-  # What `./dev support` shows of it on machines without such a device, if it is copied to docs/support.
+  # The record for `./dev support` on machines without such a device, once it is copied to docs/support.
   [[ ! -w $build ]] || "${judge[@]}" --suite ops --list --seed 1 --claims "$build/support_vulkan.json" >/dev/null
 }
 
@@ -195,7 +195,7 @@ part_demo() {
   echo "  launches without a barrier between them, in reverse order: equal"
 }
 
-# validated NAME COMMAND...: runs it under the validation layers; what they say is appended to $work/said.
+# validated NAME COMMAND...: runs it under the validation layers; their messages are appended to $work/said.
 validated() {
   run "$1" env VK_INSTANCE_LAYERS="${layers:-VK_LAYER_KHRONOS_validation}" VK_LAYER_SETTINGS_PATH="$work/vk_layer_settings.txt" \
     "${@:2}"
@@ -211,7 +211,7 @@ part_validation() {
   echo "validation layers:"
   local layers='' reader fault
   mkfifo "$work/messages"
-  exec 3<>"$work/messages"  # every process opens it anew, and nothing that one of them said is overwritten
+  exec 3<>"$work/messages"  # every process opens it again, and no message is overwritten
   cat <&3 >"$work/said" &
   reader=$!
   cat >"$work/vk_layer_settings.txt" <<SETTINGS
@@ -234,7 +234,7 @@ SETTINGS
   validated kit "${judge[@]}" --suite negotiation,abi,device,errors,copies,threads,replay,sampling,profile --limit-s 300
   echo "  $(said 'ERROR|WARN|PERF') messages in $(grep -c 'Khronos Validation Layer Active' "$work/said") processes"
   (($(said 'ERROR|WARN|PERF') == 0)) || fail "the validation layers object: $(grep -m 3 -E '\((ERROR|WARN|PERF) / ' "$work/said")"
-  # Would they have spoken?
+  # Do the layers report deliberate faults?
   if has_faults; then
     layers=VK_LAYER_SWITCHYARD_faults:VK_LAYER_KHRONOS_validation
     export VK_LAYER_PATH=$layer:/usr/share/vulkan/explicit_layer.d:/etc/vulkan/explicit_layer.d

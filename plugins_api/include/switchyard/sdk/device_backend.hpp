@@ -41,7 +41,7 @@ using KernelList = std::span<const Kernel> (*)();
 inline constexpr swy_option kKvBf16 = {sizeof(swy_option), SWY_OPTION_BOOL, "kv_bf16", "1",
                                        "keep keys and values in bf16 instead of fp32: half the memory"};
 
-// What the user chose for an option that is on or off; its default, if nothing.
+// The user's value of an option that is on or off; its default, if none was given.
 inline bool is_on(const swy_option& option, const swy_setting* settings, uint32_t count) {
   std::string_view value = option.default_value;
   for (uint32_t i = 0; i < count; ++i) {

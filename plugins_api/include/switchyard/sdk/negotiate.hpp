@@ -1,4 +1,4 @@
-// C++ SDK: what every plugin answers first.
+// C++ SDK: the first question to every plugin: which ABI versions it speaks.
 #pragma once
 
 #include "switchyard/sdk/error.hpp"
