@@ -1,5 +1,6 @@
 // switchyard backends: the backends that were found, and their abilities.
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
 #include "cli/runtime.h"

@@ -1,5 +1,6 @@
 // Templates are untrusted: whatever the bytes are, parsing and rendering them ends, within its limits.
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "core/text/chat_template.h"
