@@ -43,9 +43,9 @@ void add_sampling_flags(CLI::App& command, SamplingParams& p) {
   value("--top-k", p.top_k, "sample only from this many of the most likely tokens; 0: from all");
   value("--min-p", p.min_p, "drop tokens less likely than this share of the most likely one");
   value("--repeat-penalty", p.repetition_penalty, "values above 1 discourage repetition");
-  value("--presence-penalty", p.presence_penalty,
-        "subtracted once from the logit of every token that was generated before");
-  value("--frequency-penalty", p.frequency_penalty, "subtracted from that logit for each time the token was generated");
+  value("--presence-penalty", p.presence_penalty, "subtracted from the logits of tokens that were generated before");
+  value("--frequency-penalty", p.frequency_penalty,
+        "subtracted from a token's logit for each time it was generated before");
 }
 
 void add_text_flags(CLI::App& command, TextFlags& f, uint32_t default_tokens) {

@@ -112,9 +112,8 @@ Status Batch::fill_masks(Flight& flight) {
     r.request.mask(r.outcome.ids, r.mask);
     if (model_.vocab() % 32 != 0) r.mask.back() &= (1u << model_.vocab() % 32) - 1;
     if (std::any_of(r.mask.begin(), r.mask.end(), [](uint32_t word) { return word != 0; })) continue;
-    r.mask_fault =
-        error(Code::usage, "no token can match {} after {} generated tokens; it must allow at least one of {}",
-              r.request.mask_name, r.outcome.ids.size(), model_.vocab());
+    r.mask_fault = error(Code::usage, "no token can match {} after {} generated tokens; change it so that one can",
+                         r.request.mask_name, r.outcome.ids.size());
     std::fill(r.mask.begin(), r.mask.end(), UINT32_MAX);  // the row is sampled, and the result ignored
   }
   return {};
