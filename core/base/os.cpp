@@ -111,9 +111,9 @@ class RealOs final : public Os {
     return text;
   }
 
-  Result<std::unique_ptr<OutputFile>> create(const std::string& path) override {
+  Result<std::unique_ptr<OutputFile>> create(const std::string& path, WhenMapped when_mapped) override {
     struct stat st {};
-    if (::stat(path.c_str(), &st) == 0 && MappedNow::all().contains(st)) {
+    if (when_mapped == WhenMapped::refuse && ::stat(path.c_str(), &st) == 0 && MappedNow::all().contains(st)) {
       return error(Code::usage, "{} is read by this command, too; name another file to write", path);
     }
     return create_output_file(path);

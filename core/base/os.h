@@ -40,6 +40,9 @@ class OutputFile {
   virtual Status commit() = 0;
 };
 
+// What Os::create does with a file that is mapped now, and so probably read by the same command.
+enum class WhenMapped { refuse, replace };
+
 class Os {
  public:
   virtual ~Os() = default;
@@ -49,9 +52,10 @@ class Os {
   virtual Result<std::string> read(const std::string& path, uint64_t max_bytes) = 0;
   // Nothing appears at `path` until it is committed: the file is written beside it under a temporary name. A new file
   // has the mode that the umask leaves, a replaced one keeps mode and owner. Symbolic links stay, and what they lead to
-  // is replaced. A device, pipe or terminal is written to. Errors: usage, when `path` is empty, a folder, or a file
-  // that is mapped now; io.
-  virtual Result<std::unique_ptr<OutputFile>> create(const std::string& path) = 0;
+  // is replaced; maps of it stay valid. A device, pipe or terminal is written to. Errors: usage, when `path` is empty,
+  // a folder, or a mapped file that may not be replaced; io.
+  virtual Result<std::unique_ptr<OutputFile>> create(const std::string& path,
+                                                     WhenMapped when_mapped = WhenMapped::refuse) = 0;
   virtual bool exists(const std::string& path) = 0;
   // Names (not paths) of the entries of a folder, sorted.
   virtual Result<std::vector<std::string>> list(const std::string& folder) = 0;

@@ -40,7 +40,8 @@ Result<ProgramWriter> ProgramWriter::create(Os& os, const std::string& path, con
   const uint64_t file_bytes = file_size(plan);
   SWY_TRY(verify_program(plan, file_bytes));
   ProgramWriter writer(std::move(flatbuffer), std::move(plan), file_bytes);
-  SWY_LET(writer.file_, os.create(path));
+  // What replaces a program is made from it: a program packed onto itself.
+  SWY_LET(writer.file_, os.create(path, WhenMapped::replace));
   SWY_TRY(writer.file_->append(make_header(writer.flatbuffer_, file_bytes)));
   SWY_TRY(writer.file_->append(writer.flatbuffer_));
   return writer;

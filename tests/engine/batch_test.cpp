@@ -224,7 +224,7 @@ TEST(Batch, SnapshotsGoOnElsewhere) {
   std::string damaged = *bytes;
   damaged[damaged.size() / 2] ^= 1;
   EXPECT_THAT((*other)->restore(damaged).message(), HasSubstr("its checksum differs"));
-  EXPECT_THAT((*other)->restore("no").message(), HasSubstr("no snapshot"));
+  EXPECT_THAT((*other)->restore("no").message(), HasSubstr("not a snapshot"));
   EXPECT_EQ((*other)->position(), 97u);
 }
 

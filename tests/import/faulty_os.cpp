@@ -49,9 +49,9 @@ Result<std::string> FaultyOs::read(const std::string& path, uint64_t max_bytes) 
   return real().read(path, max_bytes);
 }
 
-Result<std::unique_ptr<OutputFile>> FaultyOs::create(const std::string& path) {
+Result<std::unique_ptr<OutputFile>> FaultyOs::create(const std::string& path, WhenMapped when_mapped) {
   SWY_TRY(faults.next("create"));
-  SWY_LET(auto file, real().create(path));
+  SWY_LET(auto file, real().create(path, when_mapped));
   return std::unique_ptr<OutputFile>(std::make_unique<FaultyFile>(std::move(file), faults));
 }
 

@@ -22,7 +22,7 @@ class FaultyOs : public Os {
 
   Result<std::unique_ptr<MappedFile>> map(const std::string& path) override;
   Result<std::string> read(const std::string& path, uint64_t max_bytes) override;
-  Result<std::unique_ptr<OutputFile>> create(const std::string& path) override;
+  Result<std::unique_ptr<OutputFile>> create(const std::string& path, WhenMapped when_mapped) override;
   bool exists(const std::string& path) override { return real().exists(path); }
   Result<std::vector<std::string>> list(const std::string& folder) override;
   Result<uint64_t> free_bytes(const std::string& folder) override;

@@ -27,7 +27,9 @@ Result<std::unique_ptr<MappedFile>> FailingOs::map(const std::string& path) {
 Result<std::string> FailingOs::read(const std::string& path, uint64_t max_bytes) {
   return real().read(path, max_bytes);
 }
-Result<std::unique_ptr<OutputFile>> FailingOs::create(const std::string& path) { return real().create(path); }
+Result<std::unique_ptr<OutputFile>> FailingOs::create(const std::string& path, WhenMapped when_mapped) {
+  return real().create(path, when_mapped);
+}
 bool FailingOs::exists(const std::string& path) { return real().exists(path); }
 Result<std::vector<std::string>> FailingOs::list(const std::string& folder) {
   if (fail_list) return error(Code::io, "cannot list {}: told to fail", folder);

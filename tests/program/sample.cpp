@@ -310,7 +310,7 @@ Result<std::unique_ptr<MappedFile>> MemoryOs::map(const std::string& path) {
 Result<std::string> MemoryOs::read(const std::string& path, uint64_t) {
   return error(Code::io, "cannot read {}", path);
 }
-Result<std::unique_ptr<OutputFile>> MemoryOs::create(const std::string& path) {
+Result<std::unique_ptr<OutputFile>> MemoryOs::create(const std::string& path, WhenMapped) {
   if (fail_create) return error(Code::io, "cannot create {}", path);
   return std::unique_ptr<OutputFile>(std::make_unique<MemoryOutput>(*this, path));
 }
