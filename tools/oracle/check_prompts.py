@@ -1,4 +1,4 @@
-"""Compares a build of Switchyard with the recorded prompts of the demo model: ids, logits and 64 greedy ids.
+"""Compares a build's `reference` backend with the recorded prompts of the demo model: ids, logits and 64 greedy ids.
 
 usage: check_prompts.py SWITCHYARD PROGRAM tests/data/demo/expected.json
 
@@ -29,10 +29,10 @@ def main():
     failed = False
     for prompt in expected["prompts"] if bf16 else expected["program"]["prompts"]:
         count = len(prompt["greedy_ids"])
-        ran = json.loads(call("run", "-m", args.program, "--temp", "0", "-n", str(count), "--json", prompt["text"]))
+        ran = json.loads(call("run", "-m", args.program, "--backend", "reference", "--temp", "0", "-n", str(count), "--json", prompt["text"]))
         with tempfile.TemporaryDirectory() as folder:
             out = Path(folder) / "logits.npy"
-            call("logits", args.program, "--ids", " ".join(map(str, prompt["ids"])), "--out", out)
+            call("logits", args.program, "--backend", "reference", "--ids", " ".join(map(str, prompt["ids"])), "--out", out)
             logits = np.load(out)
         top = np.argsort(-logits[-1], kind="stable")[:8]
         same_ids, same_greedy = ran["prompt_ids"] == prompt["ids"], ran["ids"] == prompt["greedy_ids"]
