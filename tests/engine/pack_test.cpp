@@ -3,8 +3,11 @@
 
 #include <gmock/gmock.h>
 
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <numeric>
+#include <thread>
 
 #include "core/program/writer.h"
 #include "tests/engine/fixture.h"
@@ -138,6 +141,41 @@ TEST_F(Packed, PackingAgainChangesNothingWhateverThreadsAndMemory) {
   EXPECT_EQ(read_file(folder_.path("again.swy")), read_file(path_));
   ASSERT_TRUE(pack(path_, path_, "cpu").ok()) << "onto itself";
   EXPECT_EQ(read_file(folder_.path("again.swy")), read_file(path_));
+}
+
+// Nothing is packed ahead of what may be held: one tensor, while the first is still being written.
+TEST_F(Packed, KeepsWithinItsMemory) {
+  static std::atomic<int> begun;
+  static swy_plugin real;
+  begun = 0;
+  DiscoveryOptions discovery;
+  discovery.cpu_features = default_discovery().cpu_features;
+  discovery.search_path = SWITCHYARD_TEST_BACKENDS;
+  const Registry registry = Registry::discover(Os::real(), discovery, test_host());
+  const auto selection = registry.select("cpu");
+  auto loaded = Program::load(Os::real(), SWITCHYARD_DEMO_MODEL);
+  ASSERT_TRUE(selection.ok() && loaded.ok());
+  const auto program = std::make_shared<const Program>(std::move(*loaded));
+  const auto uses = Model::weight_uses(program, selection->devices, selection->policy, {});
+  ASSERT_TRUE(uses.ok());
+  std::vector<PlanDevice> devices = {selection->devices[0]->plan()};
+  real = *devices[0].api;
+  swy_plugin counting = real;
+  counting.pack = [](const swy_tensor* tensor, uint32_t layout, const void* from, void* to, swy_error* error) {
+    ++begun;
+    return real.pack(tensor, layout, from, to, error);
+  };
+  devices[0].api = &counting;
+  PackOptions options;
+  options.threads = 2;
+  options.memory_bytes = 1;
+  options.progress = [](uint64_t, uint64_t) {
+    for (int i = 0; i < 30 && begun < 2; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return false;  // at the first bytes: nothing was written and freed yet
+  };
+  EXPECT_EQ(pack_program(Os::real(), *program, devices, *uses, folder_.path("x.swy"), options).status().code(),
+            Code::cancelled);
+  EXPECT_LE(begun.load(), 1);
 }
 
 TEST_F(Packed, AnotherRevisionIsPackedAgain) {

@@ -64,6 +64,28 @@ TEST(Session, AllLogitsOfAChunkAreThoseOfItsTokens) {
   }
 }
 
+#ifdef SWITCHYARD_TEST_CPU
+// Attention on cpu takes 256 positions at a time; with one row it spreads them over its threads, with many it does not.
+TEST(Session, ATokenAloneEqualsItsChunkAtTheEdgeOfCpusSplits) {
+  ModelOptions options;
+  options.deterministic = true;
+  const TestModel t = make_model(kDemo, "cpu", options);
+  ASSERT_NE(t.model, nullptr);
+  const std::vector<int32_t> ids = random_ids(280, t.model->vocab(), 9);
+  const size_t vocab = t.model->vocab();
+  auto whole = t.model->session();
+  ASSERT_TRUE((*whole)->feed(std::span(ids).first(250)).ok());
+  const std::vector<float> chunk = copy((*whole)->feed(std::span(ids).subspan(250, 30), 30));
+  ASSERT_EQ(chunk.size(), 30 * vocab);
+  (*whole)->reset();
+  ASSERT_TRUE((*whole)->feed(std::span(ids).first(250)).ok());
+  for (size_t i = 0; i < 30; ++i) {
+    const std::vector<float> one = copy((*whole)->feed({&ids[250 + i], 1}));
+    EXPECT_TRUE(std::memcmp(one.data(), chunk.data() + i * vocab, vocab * 4) == 0) << "position " << 250 + i;
+  }
+}
+#endif
+
 TEST(Session, RaggedStepsEqualEachSessionAlone) {
   ModelOptions options;
   options.sessions = 3;

@@ -37,6 +37,16 @@ TEST(Stops, WhatWasNoneIsGivenAtTheEnd) {
   EXPECT_FALSE(s.stopped());
 }
 
+TEST(Stops, AreHeldBackAsLongAsTheyAre) {
+  const std::string stop = "this is where the story ends, and no later";
+  for (size_t n = 1; n < stop.size(); ++n) {
+    StopStrings s({stop});
+    EXPECT_EQ(s.push("so " + stop.substr(0, n)), "so ") << n;
+    EXPECT_EQ(s.push(stop.substr(n) + "!"), "");
+    EXPECT_TRUE(s.stopped());
+  }
+}
+
 // However a text is divided, the part before the first stop string is shown.
 TEST(Stops, HoweverTheTextIsCut) {
   std::mt19937 random(2);

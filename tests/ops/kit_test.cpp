@@ -48,6 +48,8 @@ TEST(Kit, FindsWhatAKernelMayNotDo) {
   EXPECT_THAT(verdict("READS_TOO_FAR"), HasSubstr("nan instead of"));
   EXPECT_THAT(verdict("WRITES_TOO_FAR"), HasSubstr("wrote outside output 0: byte"));
   EXPECT_THAT(verdict("CHANGES_INPUT"), HasSubstr("changed its input 1"));
+  EXPECT_THAT(verdict("WRITES_ONCE"), HasSubstr("but a second submission has other bits in output 0"));
+  EXPECT_THAT(verdict("NOT_SAFE"), HasSubstr("is not CAPTURE_SAFE, which is mandatory"));
   EXPECT_THAT(verdict("ALLOCATES"), HasSubstr("list_submit allocated memory of the host"));
 }
 

@@ -33,6 +33,9 @@ TEST(Suites, AbiAndDevice) {
   EXPECT_THAT(suite_verdict("ODD_NO_READ", "abi"), HasSubstr("FAILED abi/table: read is NULL, and mandatory"));
   EXPECT_THAT(suite_verdict("ODD_SILENT_OPTION", "device"),
               HasSubstr("FAILED device/options: no_such_option=1: refused without a line"));
+  EXPECT_THAT(suite_verdict("ODD_REFUSES_WITH_DEVICE", "device"),
+              HasSubstr("FAILED device/options: no_such_option=1: refused, and gave a device"));
+  EXPECT_THAT(suite_verdict("ODD_TWINS", "device"), HasSubstr("FAILED device/kernels: two kernels are named add.odd"));
 }
 
 TEST(Suites, Copies) {
@@ -97,6 +100,7 @@ TEST(Suites, SamplingRangeAndProfile) {
   EXPECT_THAT(suite_verdict("ODD_SAMPLING", "sampling"),
               HasSubstr("FAILED sampling/TOKEN: the device says TOKEN, and no kernel takes a case of it"));
   EXPECT_THAT(suite_verdict("EXT_WRONG_RANGE", "range"), HasSubstr("FAILED range/add_add: "));
+  EXPECT_THAT(suite_verdict("EXT_RANGE_OF_ONE", "range"), HasSubstr("claims 1 of "));
   EXPECT_THAT(suite_verdict("EXT_NO_RANGE", "range"),
               HasSubstr("FAILED range/takes_some: swy.range/1 is there and takes no"));
   EXPECT_THAT(suite_verdict("EXT_WRONG_SPANS", "profile"), HasSubstr("ends before it begins"));

@@ -70,6 +70,7 @@ INSTANTIATE_TEST_SUITE_P(Of, BadClaim,
                          ::testing::Values(Bad{"greedy", "as range: takes 66 operations where 65 were offered"},
                                            Bad{"one", "as range: takes one operation; a range has at least two"},
                                            Bad{"free", "as range: cannot estimate its cost: nan us"},
+                                           Bad{"endless", "as range: cannot estimate its cost: inf us"},
                                            Bad{"silent", "as range: declined without a reason"}),
                          [](const auto& param) { return std::string(param.param.claim); });
 
@@ -83,6 +84,20 @@ TEST(Range, OfABackendThatRunsNothingAlone) {
   EXPECT_EQ(ranges(plan), 8u);
   EXPECT_EQ(decision(plan, "layers.0.moe").chosen, "ranger:0 swy.range/1");
   EXPECT_TRUE(same_bits(some_logits(*alone.model), some_logits(*t.model)));
+}
+
+// It would take whole layers, but their states live elsewhere.
+TEST(Range, LeavesStatesWhereTheyAre) {
+  Use use = ranger("layers");
+  use.backend = "ranger,reference";
+  use.settings["ranger"].push_back({"alone", "0"});
+  const TestModel t = demo(use);
+  ASSERT_NE(t.model, nullptr);
+  const Plan plan = plan_of(t, 1);
+  EXPECT_EQ(ranges(plan), 0u);
+  for (const PlanNode& n : plan.nodes) {
+    for (const uint32_t s : n.op.states) EXPECT_EQ(plan.state_device[s], n.device) << n.op.name;
+  }
 }
 
 // The order of the list decides, whatever a later backend promises.

@@ -94,6 +94,30 @@ TEST(Choice, OfAutoIsTheCheapestWithItsCopies) {
   EXPECT_EQ(who_adds(use("1000")), "far:0 add.far");
 }
 
+// A hop costs by its bytes, too: what is worth it for one row is not for 512.
+TEST(Choice, OfAutoCountsTheBytesOfCopies) {
+  Use use = parts("auto", {{"kernels",
+                            "embedding.plain rms_norm.plain linear.plain gated_delta.recurrent attention.plain "
+                            "moe.grouped lm_head.plain add.plain"},
+                           {"cost", "50"}});
+  use.found = {"reference", "far", "parts"};
+  const TestModel t = demo(use);
+  ASSERT_NE(t.model, nullptr);
+  EXPECT_EQ(decision(plan_of(t, 1), "layers.0.mixer_sum").chosen, "far:0 add.far");
+  EXPECT_EQ(decision(plan_of(t, 512), "layers.0.mixer_sum").chosen, "parts:0 parts.add.plain");
+}
+
+// A kernel for two operations counts as two in the list's order, so that being one makes it no better than its parts.
+TEST(Choice, OfAListCountsAFusedKernelTwice) {
+  const auto use = [](const char* dear) {
+    Use u = parts("narrow,parts,reference", {{"kernels", "linear.plain add.plain linear_add.plain"}, {"dear", dear}});
+    u.settings["narrow"] = {{"kernel", "rms_norm.narrow"}};  // the first of the list; it has neither
+    return u;
+  };
+  EXPECT_EQ(count(plan_of(demo(use("")), 1), "parts.linear_add.plain"), 8u);
+  EXPECT_EQ(count(plan_of(demo(use("linear_add.plain")), 1), "parts.linear_add.plain"), 0u);
+}
+
 TEST(Choice, OfAutoLeavesReferenceOut) {
   const TestModel t = demo({"auto", {}, {}, {"reference", "far", "ranger"}});
   ASSERT_NE(t.model, nullptr);

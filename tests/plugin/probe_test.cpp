@@ -62,6 +62,21 @@ TEST(Probe, RemembersAFileUntilItChanges) {
   EXPECT_EQ(verdict(file, memory, probe_copy).tried, Tried::now);
 }
 
+// What was fit before the machine started anew, or was another file, is tried again.
+TEST(Probe, RemembersForThisBootAndThisFile) {
+  std::string boot = read_file("/proc/sys/kernel/random/boot_id");
+  boot.pop_back();  // its line end
+  const std::string identity = plugin_identity(fixture("good"), SWITCHYARD_PROBE);
+  for (const std::string& part : {boot, fixture("good"), std::string(SWITCHYARD_PROBE)}) {
+    EXPECT_THAT(identity, HasSubstr(part));
+  }
+  const TemporaryFolder folder;
+  remember_good(Os::real(), folder.path(), "/a/plugin.so", identity);
+  EXPECT_TRUE(is_known_good(Os::real(), folder.path(), "/a/plugin.so", identity));
+  EXPECT_FALSE(is_known_good(Os::real(), folder.path(), "/a/plugin.so", identity + " "));
+  EXPECT_FALSE(is_known_good(Os::real(), folder.path(), "/another/plugin.so", identity));
+}
+
 TEST(Probe, RemembersNothingThatIsUnfitOrGarbled) {
   const TemporaryFolder folder;
   const std::string memory = folder.path("cache");

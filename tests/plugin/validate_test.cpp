@@ -171,6 +171,12 @@ TEST_F(Validate, KernelAnswers) {
   double us = 0;
   EXPECT_EQ(call([&](swy_error* e) { return k->cost(device_, k, &op, &bucket_, &us, e); }),
             says("cost: kernel add.one costs -5 us"));
+  for (const auto& [fault, text] : {std::pair("cost_nan", "nan"), std::pair("cost_inf", "inf")}) {
+    ASSERT_EQ(open(fault), "");
+    k = api_->kernel_at(device_, 0);
+    EXPECT_EQ(call([&](swy_error* e) { return k->cost(device_, k, &op, &bucket_, &us, e); }),
+              says(fmt::format("cost: kernel add.one costs {} us", text)));
+  }
   ASSERT_EQ(open("reason"), "");
   k = api_->kernel_at(device_, 1);
   EXPECT_EQ(call([&](swy_error* e) { return k->supports(device_, k, &op, &bucket_, e); }),
@@ -208,6 +214,16 @@ TEST_F(Validate, Handles) {
   EXPECT_EQ(submit(list), says("list_submit: the list is foreign or was freed"));
 }
 
+TEST_F(Validate, KernelsStayOnTheirDevice) {
+  ASSERT_EQ(open(""), "");
+  swy_device* const first = device_;
+  ASSERT_EQ(open(""), "");
+  swy_list* list = nullptr;
+  ASSERT_EQ(begin(&list), "");
+  device_ = first;  // whose kernel is recorded
+  EXPECT_EQ(record(list, {}), says("record: kernel add.one belongs to another device than the list"));
+}
+
 TEST_F(Validate, NothingIsAliveWhenADeviceCloses) {
   ASSERT_EQ(open(""), "");
   swy_buffer* b = nullptr;
@@ -218,6 +234,17 @@ TEST_F(Validate, NothingIsAliveWhenADeviceCloses) {
   EXPECT_EQ(pending(), says("device_close: 1 buffers, 1 lists and 0 timelines are still alive"));
   api_->buffer_free(device_, b);
   api_->list_free(list);
+  api_->device_close(device_);
+  EXPECT_EQ(pending(), "");
+}
+
+TEST_F(Validate, NoTimelineIsAliveWhenADeviceCloses) {
+  ASSERT_EQ(open(""), "");
+  swy_timeline* timeline = nullptr;
+  ASSERT_EQ(call([&](swy_error* e) { return api_->timeline_create(device_, &timeline, e); }), "");
+  api_->device_close(device_);
+  EXPECT_EQ(pending(), says("device_close: 0 buffers, 0 lists and 1 timelines are still alive"));
+  api_->timeline_free(device_, timeline);
   api_->device_close(device_);
   EXPECT_EQ(pending(), "");
 }

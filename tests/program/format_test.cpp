@@ -1,9 +1,11 @@
 // Damaged and foreign files: each is refused in one line that says what is wrong.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "core/program/file_header.h"
+#include "core/program/verify.h"
 #include "program_generated.h"
 #include "tests/program/sample.h"
 
@@ -46,6 +48,30 @@ TEST(Format, EveryFlippedBitOfTheDescriptionIsFound) {
       ASSERT_FALSE(parse(std::move(bad)).ok()) << "byte " << at << " bit " << bit;
     }
   }
+}
+
+// A segment that ends within the 64 bytes in which the next one begins shares up to 63 bytes with it.
+TEST(Format, SegmentsShareNoByte) {
+  const auto file = file_of(sample_spec());
+  auto program = parse(file);
+  ASSERT_TRUE(program.ok()) << program.status().message();
+  ASSERT_TRUE(verify_program(*program, file.size()).ok());
+  std::vector<Segment*> order;
+  for (Segment& s : program->segments) order.push_back(&s);
+  std::sort(order.begin(), order.end(), [](const Segment* a, const Segment* b) { return a->offset < b->offset; });
+  size_t tried = 0;
+  for (size_t i = 0; i + 1 < order.size(); ++i) {
+    const uint64_t end = order[i]->offset + order[i]->bytes, was = order[i + 1]->offset;
+    if (end % kSegmentAlignment == 0) continue;
+    order[i + 1]->offset = end / kSegmentAlignment * kSegmentAlignment;
+    const Status shared = verify_program(*program, file.size());
+    EXPECT_NE(shared.message().find(" overlap"), std::string::npos) << end % kSegmentAlignment << shared.message();
+    order[i + 1]->offset = was;
+    ++tried;
+  }
+  EXPECT_GT(tried, 5u);
+  const uint64_t end = order.back()->offset + order.back()->bytes;  // in a file that ends before
+  EXPECT_NE(verify_program(*program, end - 1).message().find(" lies outside"), std::string::npos);
 }
 
 TEST(Format, EveryTruncationIsFound) {

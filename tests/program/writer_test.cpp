@@ -94,6 +94,23 @@ TEST(Writer, WrongOrdersAreRefused) {
   EXPECT_TRUE(os.files.empty());
 }
 
+// The padding of a segment's last plane may be left to the writer, and that is less than 64 bytes.
+TEST(Writer, ASegmentMayLackItsPaddingAlone) {
+  const ProgramSpec spec = sample_spec();
+  for (const uint64_t missing : {63u, 64u}) {
+    MemoryOs os;
+    auto writer = ProgramWriter::create(os, "x.swy", spec);
+    ASSERT_TRUE(writer.ok()) << writer.status().message();
+    const auto program = parse(file_of(spec));
+    ASSERT_TRUE(program.ok());
+    const uint64_t bytes = program->tensors[0].segments[0].bytes;
+    ASSERT_GT(bytes, missing);
+    ASSERT_TRUE(writer->begin_segment(0, 0).ok());
+    ASSERT_TRUE(writer->append(sample_bytes(0, bytes - missing)).ok());
+    EXPECT_EQ(writer->end_segment().ok(), missing == 63);
+  }
+}
+
 TEST(Writer, ABadSpecIsRefusedBeforeTheFileExists) {
   MemoryOs os;
   os.fail_create = true;  // would be reported if the spec were not refused first

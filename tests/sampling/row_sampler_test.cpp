@@ -61,6 +61,28 @@ TEST_P(Kernels, GiveTheReferencesTopLogprobs) {
   }
 }
 
+// One likely id and many light ones: top-p reaches far into those, which weigh less than a thousandth of it each.
+TEST_P(Kernels, TopPReachesTheLightIds) {
+  std::mt19937_64 random(5);
+  swy::RowSampler fast(2000, *GetParam());
+  RandomRow row(random, 2000);
+  swy_sample_params_init(&row.params);
+  row.params.top_p = 0.9f;
+  ASSERT_EQ(swy_sample_params_normalise(&row.params, nullptr), 1);
+  row.in.mask = row.in.counts = nullptr;
+  row.in.bias_count = 0;
+  for (float& x : row.logits) x = static_cast<float>(random() % 100) * 0.01f;
+  row.logits[700] = 9;
+  int light = 0;
+  for (uint64_t i = 0; i < 100; ++i) {
+    row.params.seed = i;
+    ASSERT_NO_FATAL_FAILURE(expect_same(fast, row, static_cast<int>(i)));
+    swy_sample_row_out out{};
+    light += row.expected(out) == SWY_SAMPLE_OK && out.token != 700 ? 1 : 0;
+  }
+  EXPECT_GT(light, 10);
+}
+
 // The screen must never hide an id that could win, wherever the random word lies.
 TEST_P(Kernels, BoundTheNoise) {
   std::mt19937_64 random(4);

@@ -50,6 +50,34 @@ TEST(Sampler, ErrorsOfARowSayWhat) {
   EXPECT_EQ("4 logits were given to a sampler of 3", s.draw(logits, 0).status().message());
 }
 
+TEST(Sampler, AFrequencyPenaltyAloneCounts) {
+  SamplingParams p = greedy();
+  p.frequency_penalty = 2;
+  Sampler s = make(p, 3);
+  const std::vector<float> logits = {8, 5, 3};
+  EXPECT_EQ(0, s.draw(logits, 0)->token);
+  s.saw_output(0);
+  EXPECT_EQ(0, s.draw(logits, 1)->token) << "8 - 2 is above 5";
+  s.saw_output(0);
+  EXPECT_EQ(1, s.draw(logits, 2)->token) << "8 - 4 is not";
+}
+
+TEST(Sampler, RandomSeedsHave64Bits) {
+  uint64_t any = 0;
+  for (int i = 0; i < 16; ++i) any |= make({}, 3).seed();
+  EXPECT_NE(any >> 32, 0u);
+  EXPECT_NE(any & UINT32_MAX, 0u);
+}
+
+TEST(Sampler, TakesNoTokenBeyondTheVocabularyFromADevice) {
+  Sampler s = make(greedy(), 3);
+  EXPECT_TRUE(s.accept({2, SWY_SAMPLE_OK, 0, 0}, {}, {}).ok());
+  for (const int32_t token : {-1, 3, 4}) {
+    EXPECT_EQ(fmt::format("a device drew token {}; ids go from 0 to 2", token),
+              s.accept({token, SWY_SAMPLE_OK, 0, 0}, {}, {}).status().message());
+  }
+}
+
 TEST(Sampler, CountsPromptAndOutput) {
   SamplingParams p = greedy();
   p.repetition_penalty = 2;
