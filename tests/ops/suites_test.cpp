@@ -67,8 +67,6 @@ TEST(Suites, Memory) {
   EXPECT_THAT(suite_verdict("LEAKS", "memory"), HasSubstr("FAILED memory/nothing_leaks: 1 blocks leaked"));
   EXPECT_THAT(suite_verdict("WRONG_STATUS", "memory"), HasSubstr("which is no status for missing memory"));
   EXPECT_THAT(suite_verdict("WRONG_STATUS_LATE", "memory"), HasSubstr("which is no status for missing memory"));
-  EXPECT_THAT(suite_verdict("SHORT_LEAKS", "memory"), HasSubstr("1 blocks of the host's memory leaked"));
-  EXPECT_THAT(suite_verdict("SHORT_SILENT", "memory"), HasSubstr("was given without a line"));
   EXPECT_THAT(suite_verdict("FREES_WRONGLY", "memory"),
               HasSubstr("gave back 32 bytes aligned to 64 that it got as 64"));
 }
@@ -87,7 +85,7 @@ TEST(Suites, Numbers) {
 TEST(Suites, RangesOfEveryKind) {
   const Said said = run_program(fixture("RANGED_RIGHT") + " --oracle naive --suite range --seed 42");
   EXPECT_EQ(said.code, 0) << said.text;
-  EXPECT_THAT(said.text, HasSubstr("ranged 0.1.0: 35 checks, all passed"));
+  EXPECT_THAT(said.text, HasSubstr("ranged 0.1.0: 29 checks, all passed"));
   EXPECT_THAT(suite_verdict("RANGED_SKIPS_KEPT", "range"),
               HasSubstr("FAILED range/norm_linear_kept: the range norm_linear, the value of whose operation 0 is read "
                         "outside, differs from its operations: the output of operation 0 (rms_norm) has a relative "
