@@ -302,12 +302,12 @@ swy_status record_form(const Recording& r, const Attention& a, const Cut& cut, u
   CUtensorMap map;
   SWY_CUDA_TRY(map_columns(a.pages, pool.bytes / row_bytes, row_bytes, box, columns, &map, r.error));
   const dim3 grid(cut.most * cut.blocks, a.kv_heads * a.groups, rows);
-  // Blocks of one row begin beside a projection. Blocks of several rows get more shared memory, since otherwise two
-  // would run on one multiprocessor while others are idle.
+  // Blocks of one or two rows begin beside a projection. Blocks of more rows get more shared memory, since otherwise
+  // two would run on one multiprocessor while others are idle.
   const uint32_t own = memory_bytes<N>(a.rotary), spread = std::max(own, kAlone);
   const bool fits = grid.x * grid.y * grid.z <= static_cast<uint32_t>(r.device().processors);
-  SWY_CUDA_TRY(launch_clusters(r, decode<N>, cut.blocks, grid, kThreads, rows > 1 && fits ? spread : own, map, a, cut,
-                               columns, r.list.step));
+  SWY_CUDA_TRY(launch_clusters(r, decode<N>, cut.blocks, grid, kThreads, rows > kBesideRows && fits ? spread : own, map,
+                               a, cut, columns, r.list.step));
   // A kernel's limit of shared memory is the largest that any list has set, whichever was recorded last.
   return check(cudaFuncSetAttribute(decode<N>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(spread)),
                "reserving shared memory", r.error);

@@ -20,9 +20,10 @@ namespace cg = cooperative_groups;
 
 constexpr uint32_t kThreads = 256, kSlice = 32, kMostCluster = 8, kMostTaps = 4;
 
-// blockIdx.x: key head * cluster size + block; blockIdx.y: sequence. N: groups of 32 keys.
+// blockIdx.x: key head * cluster size + block; blockIdx.y: sequence. N: groups of 32 keys. kRaw: 64 registers at most,
+// so that two blocks, of two sequences, fit beside a projection's.
 template <int N, bool kRaw>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kRaw ? 512 : kThreads, kRaw ? 2 : 1)
     delta_step(const __grid_constant__ Delta d, uint32_t slices, uint32_t* readers, const swy_step* step) {
 #if __CUDA_ARCH__ >= 900
   __shared__ __align__(16) float mixed[2 * 32 * N + kSlice];  // q, k, and this slice of v

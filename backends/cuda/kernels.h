@@ -90,6 +90,9 @@ static_assert(kAlone + kBlockMemory > kProcessorMemory / 2);
 
 // ---- launching
 
+// Steps of so many rows have kernels that begin beside each other.
+constexpr uint32_t kBesideRows = 2;
+
 // Requests the largest share of the multiprocessor's memory as shared memory instead of cache, for this kernel.
 inline swy_status take_largest_share(const Recording& r, const void* kernel) {
   return check(
@@ -110,9 +113,9 @@ swy_status launch_clusters(const Recording& r, void (*kernel)(Params...), uint32
                              static_cast<int>(shared_bytes));
     if (e != cudaSuccess) return check(e, "reserving shared memory", r.error);
   }
-  // All kernels of a step of one row request the same split between cache and shared memory. A multiprocessor changes
+  // All kernels of such a step request the same split between cache and shared memory. A multiprocessor changes
   // the split only when nothing runs there, so a kernel with another split could not begin beside the current one.
-  if (r.bucket().rows == 1) {
+  if (r.bucket().rows <= kBesideRows) {
     const swy_status s = take_largest_share(r, reinterpret_cast<const void*>(kernel));
     if (s != SWY_OK) return s;
   }

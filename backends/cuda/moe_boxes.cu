@@ -1,11 +1,12 @@
-// MOE and MOE_ADD of one row on Hopper (boxes.cuh): three kernels.
+// MOE and MOE_ADD of one or two rows on Hopper (boxes.cuh): three kernels.
 //
 //   route     the router's logits, and the shared expert's gate: two rows per block
 //   gate_up   chooses, then h = silu(gate) * up: 32 rows of each per block
 //   down      chooses, then y = sum p_e down_e h_e + sigmoid(mix) * shared (+ residual): 16 rows per block
 //
 // Every block makes the choice itself, which takes less time than waiting for another block's. `down` makes it while
-// `gate_up` waits for its weights.
+// `gate_up` waits for its weights. Two rows rarely choose the same expert, so each has blocks of its own in gate_up and
+// down.
 #include "moe_boxes.cuh"
 
 #include <algorithm>
@@ -13,11 +14,12 @@
 namespace gpu {
 namespace {
 
-// Four warps per row, each with every fourth 256 columns.
+// Four warps per row of the router, each with every fourth 256 columns of kRows rows of activations.
+template <uint32_t kRows>
 __global__ void __launch_bounds__(kBoxThreads, 2)
     route_boxes(const __grid_constant__ MixtureBoxes b, const swy_step* step) {
 #if __CUDA_ARCH__ >= 900
-  __shared__ float part[kBoxWarps], squares[kBoxWarps];
+  __shared__ float part[kRows][kBoxWarps], squares[kRows][kBoxWarps];
   Stamps stamps(kStampRoute);
   const Mixture& m = b.m;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -25,7 +27,7 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
   const bool routed = row < m.experts, there = routed || (row == m.experts && m.shared_width != 0);
   const Weight& w = routed ? m.router : m.shared_mix;
   const uint64_t at = uint64_t{routed ? row : 0} * m.hidden;
-  float weight[kChunks][8], norm[kChunks][8], v[kChunks][8];
+  float weight[kChunks][8], norm[kChunks][8], v[kRows][kChunks][8];
 #pragma unroll
   for (uint32_t c = 0; c < kChunks; ++c) {
     const uint32_t eight = (c * 4 + warp % 4) * 32 + lane;
@@ -36,38 +38,47 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
     plain_eight(w, at / 8 + eight, weight[c]);
     norm_of(b, eight, norm[c]);
   }
-  const bool empty = step_rows(step, m.domain) == 0;
+  const uint32_t rows = step_rows(step, m.domain);
   stamps.take_place();
   depend();
   stamps.note(kWaited);
-  if (empty) return;
+  if (rows == 0) return;
 #pragma unroll
-  for (uint32_t c = 0; c < kChunks; ++c) {
-    if (c * 4 + warp % 4 < chunks) load_eight_fresh(m.x + ((c * 4 + warp % 4) * 32 + lane) * 8, v[c]);
+  for (uint32_t i = 0; i < kRows; ++i) {
+#pragma unroll
+    for (uint32_t c = 0; c < kChunks; ++c) {
+      const uint32_t column = ((c * 4 + warp % 4) * 32 + lane) * 8;
+      if (c * 4 + warp % 4 < chunks && (i == 0 || i < rows)) load_eight_fresh(m.x + i * m.hidden + column, v[i][c]);
+    }
   }
   release_next();
   stamps.note(kRead);
-  float sum = 0, square = 0;
-  multiply_chunks(weight, norm, v, warp % 4, chunks, sum, square);
-  sum = warp_sum(sum);
-  square = warp_sum(square);
-  if (lane == 0) part[warp] = sum, squares[warp] = square;
+#pragma unroll
+  for (uint32_t i = 0; i < kRows; ++i) {
+    float sum = 0, square = 0;
+    multiply_chunks(weight, norm, v[i], warp % 4, chunks, sum, square);
+    sum = warp_sum(sum);
+    square = warp_sum(square);
+    if (lane == 0) part[i][warp] = sum, squares[i][warp] = square;
+  }
   __syncthreads();
-  if (threadIdx.x % 128 != 0 || !there) return;
+  const uint32_t own = threadIdx.x % 128;  // row of the activations
+  if (own >= kRows || own >= rows || !there) return;
   float total = 0, all = 0;
 #pragma unroll
-  for (uint32_t i = 0; i < 4; ++i) total += part[warp + i], all += squares[warp + i];
+  for (uint32_t i = 0; i < 4; ++i) total += part[own][warp + i], all += squares[own][warp + i];
   if (b.normed) total *= rsqrtf(all / static_cast<float>(m.hidden) + b.norm.eps);
   if (routed) {
-    m.logits[row] = total;
+    m.logits[own * m.experts + row] = total;
   } else {
-    m.shared_p[0] = sigmoid(total);
+    m.shared_p[own] = sigmoid(total);
   }
   stamps.end();
 #endif
 }
 
-// blockIdx.x: slot * (width / 32) + which 32 rows of gate and up. The shared expert is the last slot.
+// blockIdx.x: slot * (width / 32) + which 32 rows of gate and up; blockIdx.y: row of the activations. The shared expert
+// is the last slot.
 __global__ void __launch_bounds__(kBesideThreads / 2, 4)
     gate_up_boxes(const __grid_constant__ UpMaps maps, const __grid_constant__ MixtureBoxes b, const swy_step* step) {
 #if __CUDA_ARCH__ >= 900
@@ -91,16 +102,19 @@ __global__ void __launch_bounds__(kBesideThreads / 2, 4)
   }
   float norm[8], v[8] = {}, squares = 0;
   if (works) norm_of(b, warp * 32 + lane, norm);
-  const bool empty = step_rows(step, m.domain) == 0, exists = threadIdx.x < m.experts;
+  const bool empty = step_rows(step, m.domain) <= blockIdx.y, exists = threadIdx.x < m.experts;
   // Lanes 8 r + 4 k + t join group t of row r of four, of gate or up (k).
   const uint32_t row = threadIdx.x / 8, which = threadIdx.x / 4 % 2;
-  float* out = empty || row >= kHalf || threadIdx.x % 8 != 0 ? nullptr : m.h + slot * m.width + first + row;
+  float* out = empty || row >= kHalf || threadIdx.x % 8 != 0
+                   ? nullptr
+                   : m.h + blockIdx.y * m.h_width() + slot * m.width + first + row;
   uint32_t own = shared_at(boxes), in_box = lane_of_box(), share = share_of_lane();
   uint32_t joined = shared_at(first_box(dynamic)) + (which * 2 + row / kTileRows) * kTileBytes +
                     (threadIdx.x % 4 * kShareStride + row % kTileRows) * 4;
   const ScalePlaces gate(scales, m.gate_up, warp, kHalf, kTileRows * m.gate_up.groups);
   uint32_t to_up = half_scales, boxes_at = shared_at(&arrived[warp]), scales_at = shared_at(&scales_arrived);
-  const float *from = m.x + warp * kSlice + lane * 8, *logit_at = m.logits + threadIdx.x;
+  const float* from = m.x + blockIdx.y * m.hidden + warp * kSlice + lane * 8;
+  const float* logit_at = m.logits + blockIdx.y * m.experts + threadIdx.x;
   if (!works) clear_shares(own, share, kTiles);
   pin(own), pin(in_box), pin(share), pin(joined), pin(to_up), pin(boxes_at), pin(scales_at);
   pin(out), pin(from), pin(logit_at);
@@ -138,55 +152,57 @@ __global__ void __launch_bounds__(kBesideThreads / 2, 4)
 #endif
 }
 
-// blockIdx.x: 16 rows. Slices of h are dealt to the warps in turn.
-__global__ void __launch_bounds__(kDownThreads, 2)
+// blockIdx.x: 16 rows; blockIdx.y: row of the activations. Slices of h are dealt to the warps in turn.
+template <uint32_t kWarps>
+__global__ void __launch_bounds__(kBesideThreads, 2)
     down_boxes(const __grid_constant__ DownMaps maps, const __grid_constant__ MixtureBoxes b, const swy_step* step) {
 #if __CUDA_ARCH__ >= 900
   extern __shared__ char dynamic[];
-  __shared__ Asked arrived[kDownWarps];
+  __shared__ Asked arrived[kWarps];
   __shared__ Chosen chosen;
   Stamps stamps(kStampDown);
   const Mixture& m = b.m;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, first = blockIdx.x * kTileRows;
   const uint32_t per_slot = m.width / kSlice, slices = b.h_slices();
-  const uint32_t mine = warp < slices ? (slices - warp + kDownWarps - 1) / kDownWarps : 0;
+  const uint32_t mine = warp < slices ? (slices - warp + kWarps - 1) / kWarps : 0;
   const uint32_t tile_scales = scales_bytes(m.down, kTileRows);
   // [i][warp], so that neighbouring slices are next to each other.
-  char *boxes = first_box(dynamic), *scales = boxes + kDownWarps * b.boxes_per_warp() * kTileBytes;
+  char *boxes = first_box(dynamic), *scales = boxes + kWarps * b.boxes_per_warp(kWarps) * kTileBytes;
   begin_slots(maps.down, arrived[warp]);
   release_next();
   // The logits are ready: gate_up_boxes lets this kernel begin only after it has waited for them itself.
   const bool exists = threadIdx.x < m.experts;
-  choose<kDownThreads>(exists ? __ldcg(m.logits + threadIdx.x) : 0.0f, exists, m.top_k, chosen);
-  ask_for_slots({boxes, scales, mine, per_slot, tile_scales, arrived[warp]}, maps, m, chosen, first);
+  const float logit = exists ? __ldcg(m.logits + blockIdx.y * m.experts + threadIdx.x) : 0.0f;
+  choose<32 * kWarps>(logit, exists, m.top_k, chosen);
+  ask_for_slots<kWarps>({boxes, scales, mine, per_slot, tile_scales, arrived[warp]}, maps, m, chosen, first);
   stamps.note(kAsked);
   // A warp's factor of its first slice; that of the shared expert is known after the wait.
   const float weight = chosen.weight(m.top_k);
-  const bool empty = step_rows(step, m.domain) == 0;
-  const uint32_t row = threadIdx.x / 4;
-  float* to = empty || row >= kTileRows || threadIdx.x % 4 != 0 ? nullptr : m.y + first + row;
-  const float* added = to == nullptr || m.residual == nullptr ? nullptr : m.residual + first + row;
-  const float* from = m.h + warp * kSlice + lane * 8;
+  const bool empty = step_rows(step, m.domain) <= blockIdx.y;
+  const uint32_t row = threadIdx.x / 4, at = blockIdx.y * m.hidden + first + row;
+  float* to = empty || row >= kTileRows || threadIdx.x % 4 != 0 ? nullptr : m.y + at;
+  const float* added = to == nullptr || m.residual == nullptr ? nullptr : m.residual + at;
+  const float* from = m.h + blockIdx.y * m.h_width() + warp * kSlice + lane * 8;
   uint32_t own = shared_at(boxes) + warp * kTileBytes, in_box = lane_of_box(), share = share_of_lane();
   uint32_t joined = shares_of_row(shared_at(boxes)), boxes_at = shared_at(&arrived[warp]), count = mine;
-  uint32_t slot = warp / per_slot, rounds = b.boxes_per_warp();
+  uint32_t slot = warp / per_slot, rounds = b.boxes_per_warp(kWarps);
   ScalePlaces places(scales + warp * tile_scales, m.down, warp % per_slot, kTileRows, 0);
-  if (mine < rounds) clear_shares(own + mine * kDownWarps * kTileBytes, share, 1);
+  if (mine < rounds) clear_shares(own + mine * kWarps * kTileBytes, share, 1);
   pin(own), pin(in_box), pin(share), pin(joined), pin(boxes_at), pin(count);
   pin(slot), pin(rounds), pin(to), pin(added), pin(from);
   stamps.take_place();
   depend();
   stamps.note(kWaited);
-  const float factor = lane == m.top_k && m.shared_width != 0 ? __ldcg(m.shared_p) : weight;
+  const float factor = lane == m.top_k && m.shared_width != 0 ? __ldcg(m.shared_p + blockIdx.y) : weight;
   const float residual = added != nullptr ? __ldcg(added) : 0.0f;
 #pragma unroll 1
   for (uint32_t i = 0; i < count; ++i) {
     float v[8];
-    load_eight_fresh(from + i * kDownWarps * kSlice, v);
+    load_eight_fresh(from + i * kWarps * kSlice, v);
     if (i == 0) barrier_wait(boxes_at, 0);
     stamps.note(kArrived);
     if (i != 0) {
-      const uint32_t slice = warp + i * kDownWarps;
+      const uint32_t slice = warp + i * kWarps;
       slot = slice / per_slot;
       places = ScalePlaces(scales + slice * tile_scales, m.down, slice % per_slot, kTileRows, 0);
     }
@@ -194,15 +210,14 @@ __global__ void __launch_bounds__(kDownThreads, 2)
     of.load(places, 0);
     const Operand x = make_operand(v, __shfl_sync(kAll, factor, slot));
     stamps.note(kRead);
-    multiply_slice<1>(own + i * kDownWarps * kTileBytes, in_box, share, of, places, 0, x, 1);
+    multiply_slice<1>(own + i * kWarps * kTileBytes, in_box, share, of, places, 0, x, 1);
   }
   stamps.note(kMultiplied);
   __syncthreads();
   if (row >= kTileRows) return;  // whole warps
-  float sum = join_shares<kDownWarps>(joined, kTileBytes);
+  float sum = join_shares<kWarps>(joined, kTileBytes);
 #pragma unroll 1
-  for (uint32_t i = 1; i < rounds; ++i)
-    sum += join_shares<kDownWarps>(joined + i * kDownWarps * kTileBytes, kTileBytes);
+  for (uint32_t i = 1; i < rounds; ++i) sum += join_shares<kWarps>(joined + i * kWarps * kTileBytes, kTileBytes);
   if (to != nullptr) *to = sum + residual;
   stamps.end();
 #endif
@@ -211,22 +226,28 @@ __global__ void __launch_bounds__(kDownThreads, 2)
 uint32_t gate_up_shared(const Mixture& m) {
   return 1024 + kBoxWarps * 2 * kHalf * kBoxBytes + 2 * scales_bytes(m.gate_up, kHalf);
 }
-uint32_t down_shared(const MixtureBoxes& b) {
-  return 1024 + kDownWarps * b.boxes_per_warp() * (kTileBytes + scales_bytes(b.m.down, kTileRows));
+// Warps of a block of `down`. Of two rows most multiprocessors have two blocks, which together must leave the next
+// kernel its registers.
+uint32_t down_warps(uint32_t rows) { return rows == 1 ? kDownWarps : kDownWarps / 2; }
+uint32_t down_shared(const MixtureBoxes& b, uint32_t rows) {
+  const uint32_t warps = down_warps(rows);
+  return 1024 + warps * b.boxes_per_warp(warps) * (kTileBytes + scales_bytes(b.m.down, kTileRows));
 }
 
-// Shared memory of `down`. It begins while gate_up runs, of which some multiprocessors have two blocks. Beside one
-// block of gate_up there must be room for one block of `down` but not for two; beside two blocks of gate_up for one, if
-// possible.
-swy_status down_spread(const Mixture& m, const MixtureBoxes& b, uint32_t* bytes, swy_error* error) {
+// Shared memory of `down`. It begins while gate_up runs, of which some multiprocessors have two blocks. For one row:
+// beside one block of gate_up there must be room for one block of `down` but not for two; beside two blocks of gate_up
+// for one, if possible.
+swy_status down_spread(const Mixture& m, const MixtureBoxes& b, uint32_t rows, uint32_t* bytes, swy_error* error) {
+  *bytes = down_shared(b, rows);
+  if (rows != 1) return SWY_OK;
   cudaFuncAttributes up{}, down{};
   cudaError_t e = cudaFuncGetAttributes(&up, gate_up_boxes);
-  if (e == cudaSuccess) e = cudaFuncGetAttributes(&down, down_boxes);
+  if (e == cudaSuccess) e = cudaFuncGetAttributes(&down, down_boxes<kDownWarps>);
   if (e != cudaSuccess) return check(e, "asking for a kernel's memory", error);
   constexpr uint32_t kUnit = 128;  // granularity of a block's memory
   const auto whole = [](uint64_t n) { return static_cast<uint32_t>((n + kUnit - 1) / kUnit * kUnit); };
   const uint32_t one = whole(gate_up_shared(m) + up.sharedSizeBytes + kBlockMemory);
-  const uint32_t own = whole(down.sharedSizeBytes + kBlockMemory), needed = whole(down_shared(b));
+  const uint32_t own = whole(down.sharedSizeBytes + kBlockMemory), needed = whole(down_shared(b, rows));
   const uint32_t spread = std::max(needed + own, whole((kProcessorMemory - one) / 2 + 1));
   *bytes = 2 * one + spread <= kProcessorMemory ? spread - own : needed;
   return SWY_OK;
@@ -248,9 +269,10 @@ uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) { ret
 
 double cost(const swy_op& op, const swy_bucket&) {
   const swy_moe_attrs a = moe_attrs(op);
+  const auto rows = static_cast<double>(op.inputs[0]->dims[0]);
   double bytes = 0;
   for (uint32_t i = 0; i < op.weight_count; ++i) {
-    bytes += weight_bytes(*op.weights[i]) * (op.weights[i]->rank == 3 ? static_cast<double>(a.top_k) / a.experts : 1);
+    bytes += weight_bytes(*op.weights[i]) * (op.weights[i]->rank == 3 ? rows * a.top_k / a.experts : 1);
   }
   return 7 + bytes / 3e6;
 }
@@ -272,13 +294,15 @@ constexpr Kernel kKernels[] = {kernel("moe.boxes", SWY_OP_MOE), kernel("moe_add.
 }  // namespace
 
 swy_status supports_moe_boxes(const swy_device& device, const swy_op& op, swy_error* error) {
-  if (op.inputs[0]->dims[0] != 1 || op.input_count > (op.id == SWY_OP_MOE_ADD ? 2u : 1u)) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "serves steps with one row that the router decides");
+  if (op.inputs[0]->dims[0] > kBesideRows || op.input_count > (op.id == SWY_OP_MOE_ADD ? 2u : 1u)) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "serves steps of up to %u rows that the router decides",
+                     kBesideRows);
   }
   if (!is_hopper(device)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs tensor maps (compute capability 9.0)");
   }
   const swy_moe_attrs a = moe_attrs(op);
+  const auto rows = static_cast<uint32_t>(op.inputs[0]->dims[0]);
   MixtureBoxes b{};
   b.m.hidden = static_cast<uint32_t>(op.inputs[0]->dims[1]);
   b.m.top_k = a.top_k, b.m.width = a.width, b.m.shared_width = a.shared_width;
@@ -286,8 +310,9 @@ swy_status supports_moe_boxes(const swy_device& device, const swy_op& op, swy_er
   b.m.down = weight_of(*op.weights[2], nullptr);
   const bool fits = is_plain(*op.weights[0]) && in_boxes(b.m.gate_up) && in_boxes(b.m.down) &&
                     a.experts <= kMostExperts && a.experts >= a.top_k && a.top_k <= kMostChosen &&
-                    b.m.hidden <= kMostHidden && a.width % kHalf == 0 && b.boxes_per_warp() <= kMostBoxes &&
-                    gate_up_shared(b.m) <= device.block_memory / 2 && down_shared(b) <= device.block_memory / 2 &&
+                    b.m.hidden <= kMostHidden && a.width % kHalf == 0 &&
+                    b.boxes_per_warp(down_warps(rows)) <= kMostBoxes &&
+                    gate_up_shared(b.m) <= device.block_memory / 2 && down_shared(b, rows) <= device.block_memory / 2 &&
                     (a.shared_width == 0 || (a.shared_width == a.width && shared_alike(op, b.m.gate_up, b.m.down)));
   if (fits) return SWY_OK;
   return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
@@ -311,13 +336,17 @@ swy_status record_moe_boxes(const Recording& r, const Mixture& m, const InputNor
     SWY_CUDA_TRY(map_boxes(m.shared_up, kHalf, &up.shared_up, r.error));
     SWY_CUDA_TRY(map_boxes(m.shared_down, kTileRows, &down.shared_down, r.error));
   }
-  const uint32_t rows = m.experts + (m.shared_width != 0 ? 1 : 0);
-  SWY_CUDA_TRY(launch(r, route_boxes, ceil_div(rows, 2), kBoxThreads, 0, b, r.list.step));
-  SWY_CUDA_TRY(
-      launch(r, gate_up_boxes, b.slots() * (m.width / kHalf), kBoxThreads, gate_up_shared(m), up, b, r.list.step));
+  const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
+  const uint32_t logits = m.experts + (m.shared_width != 0 ? 1 : 0);
+  SWY_CUDA_TRY(launch(r, rows == 1 ? route_boxes<1> : route_boxes<kBesideRows>, ceil_div(logits, 2), kBoxThreads, 0, b,
+                      r.list.step));
+  SWY_CUDA_TRY(launch(r, gate_up_boxes, dim3(b.slots() * (m.width / kHalf), rows), kBoxThreads, gate_up_shared(m), up,
+                      b, r.list.step));
   uint32_t shared = 0;
-  SWY_CUDA_TRY(down_spread(m, b, &shared, r.error));
-  return launch(r, down_boxes, m.hidden / kTileRows, kDownThreads, shared, down, b, r.list.step);
+  SWY_CUDA_TRY(down_spread(m, b, rows, &shared, r.error));
+  const uint32_t warps = down_warps(rows);
+  return launch(r, warps == kDownWarps ? down_boxes<kDownWarps> : down_boxes<kDownWarps / 2>,
+                dim3(m.hidden / kTileRows, rows), 32 * warps, shared, down, b, r.list.step);
 }
 
 std::span<const Kernel> moe_boxes_kernels() { return kKernels; }

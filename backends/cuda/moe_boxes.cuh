@@ -11,7 +11,6 @@ namespace gpu {
 constexpr uint32_t kMostExperts = kChoiceThreads, kHalf = 32;  // rows of gate, and of up, per block
 constexpr uint32_t kMostHidden = kBoxWarps * kSlice;
 constexpr uint32_t kDownWarps = 18, kMostBoxes = 2;  // of `down`: one for each slice of nine experts' h, of 512 each
-constexpr uint32_t kDownThreads = 32 * kDownWarps;
 
 struct MixtureBoxes {
   Mixture m;
@@ -22,8 +21,8 @@ struct MixtureBoxes {
   __host__ __device__ uint32_t slots() const { return m.top_k + (m.shared_width != 0 ? 1 : 0); }
   // Slices of h: each slot has whole ones.
   __host__ __device__ uint32_t h_slices() const { return slots() * (m.width / kSlice); }
-  // The most slices that a warp has.
-  __host__ __device__ uint32_t boxes_per_warp() const { return (h_slices() + kDownWarps - 1) / kDownWarps; }
+  // The most slices that one of so many warps has.
+  __host__ __device__ uint32_t boxes_per_warp(uint32_t warps) const { return (h_slices() + warps - 1) / warps; }
 };
 struct UpMaps {
   CUtensorMap gate_up, shared_gate, shared_up;
@@ -134,13 +133,14 @@ struct SlotBoxes {
 };
 
 // Requests them: rows from `first` on of the chosen experts, and of the shared one.
+template <uint32_t kWarps>
 __device__ inline void ask_for_slots(const SlotBoxes& to, const DownMaps& maps, const Mixture& m, const Chosen& chosen,
                                      uint32_t first) {
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   if (lane == 0) to.arrived.expect(to.mine * (kTileBytes + to.tile_scales));
   __syncwarp();
   if (lane < to.mine) {
-    const uint32_t slice = warp + lane * kDownWarps, slot = slice / to.per_slot;
+    const uint32_t slice = warp + lane * kWarps, slot = slice / to.per_slot;
     const bool routed = slot < m.top_k;
     const uint32_t row = (routed ? min(chosen.ids[slot], m.experts - 1) * m.hidden : 0) + first;
     to.arrived.ask(to.boxes + slice * kTileBytes, routed ? maps.down : maps.shared_down,

@@ -1,8 +1,8 @@
 // Ranges of steps with few rows, on Hopper: the operations after the projections of a delta layer, and a mixture with
 // its norm.
 //
-//   GATED_DELTA, LINEAR, ADD   one row: the kernel that reads the heads computes their norm and gate
-//   RMS_NORM, MOE, ADD         the norm likewise; with several rows the router's kernel computes it
+//   GATED_DELTA, LINEAR, ADD   one or two rows: the kernel that reads the heads computes their norm and gate
+//   RMS_NORM, MOE, ADD         the norm likewise; with more rows the router's kernel computes it
 #include "range.h"
 
 #include "gated_delta_step.h"
@@ -25,6 +25,8 @@ bool takes(const swy_op& op) {
   return floats;
 }
 
+uint32_t rows_of(const swy_op& op) { return static_cast<uint32_t>(op.inputs[0]->dims[0]); }
+
 Kind kind_of(const swy_op* const* ops, uint32_t n) {
   if (n < kLength || ops[2]->id != SWY_OP_ADD) return Kind::kNone;
   for (uint32_t i = 0; i < kLength; ++i) {
@@ -44,21 +46,26 @@ swy_status supports_delta(const swy_device& device, const swy_op* const* ops, co
                    a.value_dim);
 }
 
-bool has_one_row(const swy_op& op) { return op.inputs[0]->dims[0] == 1; }
+// Whether the kernels of moe_boxes.cu compute a mixture; a mixture of one row has no others.
+bool by_boxes(const swy_device& device, const swy_op& op) {
+  return rows_of(op) == 1 || supports_moe_boxes(device, op, nullptr) == SWY_OK;
+}
 swy_status supports_mixture(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
-  return has_one_row(op) ? supports_moe_boxes(device, op, error) : supports_normed_grouped(device, op, bucket, error);
+  return by_boxes(device, op) ? supports_moe_boxes(device, op, error)
+                              : supports_normed_grouped(device, op, bucket, error);
 }
 
 // The cost: a few microseconds for each kernel, and the bytes.
-double cost_of_range(Kind kind, const swy_op* const* ops) {
-  if (kind == Kind::kMixture && !has_one_row(*ops[1])) return moe_grouped_cost(*ops[1]);
+double cost_of_range(const swy_device& device, Kind kind, const swy_op* const* ops) {
+  if (kind == Kind::kMixture && !by_boxes(device, *ops[1])) return moe_grouped_cost(*ops[1]);
   double bytes = 0;
+  const uint32_t rows = rows_of(*ops[1]);
   const double share =
-      kind == Kind::kMixture ? static_cast<double>(moe_attrs(*ops[1]).top_k) / moe_attrs(*ops[1]).experts : 1;
+      kind == Kind::kMixture ? static_cast<double>(rows) * moe_attrs(*ops[1]).top_k / moe_attrs(*ops[1]).experts : 1;
   for (uint32_t i = 0; i < ops[1]->weight_count; ++i) {
     bytes += weight_bytes(*ops[1]->weights[i]) * (ops[1]->weights[i]->rank == 3 ? share : 1);
   }
-  return (kind == Kind::kMixture ? 7.2 : 3.5) + bytes / 3e6;
+  return (kind == Kind::kMixture ? 7.2 : 3.5) + 0.7 * (rows - 1) + bytes / 3e6;
 }
 
 swy_status claim(swy_device* device, const swy_op* const* ops, uint32_t n, const swy_bucket* bucket, uint32_t* accepted,
@@ -77,14 +84,14 @@ swy_status claim(swy_device* device, const swy_op* const* ops, uint32_t n, const
   if (s == SWY_UNSUPPORTED) return SWY_OK;
   SWY_CUDA_TRY(s);
   *accepted = kLength;
-  *microseconds = cost_of_range(kind, ops);
+  *microseconds = cost_of_range(*device, kind, ops);
   return SWY_OK;
 }
 
-swy_status prepare(swy_device*, const swy_op* const* ops, uint32_t n, const swy_bucket*, uint64_t* workspace_bytes,
-                   uint32_t* weight_layouts, uint32_t capacity, swy_error*) {
+swy_status prepare(swy_device* device, const swy_op* const* ops, uint32_t n, const swy_bucket*,
+                   uint64_t* workspace_bytes, uint32_t* weight_layouts, uint32_t capacity, swy_error*) {
   *workspace_bytes = kind_of(ops, n) != Kind::kMixture ? 0
-                     : has_one_row(*ops[1])            ? mixture_workspace(*ops[1])
+                     : by_boxes(*device, *ops[1])      ? mixture_workspace(*ops[1])
                                                        : moe_grouped_workspace(*ops[1]);
   for (uint32_t i = 0; i < capacity; ++i) weight_layouts[i] = 0;
   return SWY_OK;
@@ -144,7 +151,9 @@ swy_status record_mixture(swy_list* list, const swy_range_operands& o, const flo
   const InputNorm norm{norm_operands.weight(0), a.eps, a.weight_bias};
   const float* x = norm_operands.input(0);
   float* y = at(o.bindings[2]->outputs[0]);
-  if (!has_one_row(*o.ops[1])) return record_normed_grouped(moe, at<char>(workspace), x, norm, residual, y);
+  if (!by_boxes(*list->device, *o.ops[1])) {
+    return record_normed_grouped(moe, at<char>(workspace), x, norm, residual, y);
+  }
   Arena arena(at<char>(workspace));
   Mixture m = mixture_of(moe, arena);
   m.x = x;

@@ -176,8 +176,9 @@ __device__ inline uint32_t shares_of_row(uint32_t tiles) {
   const uint32_t row = threadIdx.x / 4;
   return tiles + row / kTileRows * kTileBytes + (threadIdx.x % 4 * kShareStride + row % kTileRows) * 4;
 }
-// The sum of a row's shares, `apart` bytes from one slice to the next; the four threads of the row call this.
-template <uint32_t kSlices>
+// The sum of a row's shares, `apart` bytes from one slice to the next, over as many neighbouring threads as have shares
+// of one row of the activations; all threads of the row call this.
+template <uint32_t kSlices, uint32_t kThreads = 4>
 __device__ inline float join_shares(uint32_t at, uint32_t apart) {
   float v[kSlices];
 #pragma unroll
@@ -186,8 +187,9 @@ __device__ inline float join_shares(uint32_t at, uint32_t apart) {
 #pragma unroll
   for (uint32_t k = 0; k < kSlices; ++k) sum[k % 2] += v[k];
   float all = sum[0] + sum[1];
-  all += __shfl_xor_sync(kAll, all, 1);
-  return all + __shfl_xor_sync(kAll, all, 2);
+#pragma unroll
+  for (uint32_t d = 1; d < kThreads; d *= 2) all += __shfl_xor_sync(kAll, all, d);
+  return all;
 }
 
 // 1 over the root of the mean square, from the sums of squares of all warps and 1 over the number of elements.

@@ -15,6 +15,8 @@ void three_sequences(Builder& b) { b.rows({2, 1, 2}); }
 void first_token(Builder& b) { b.rows({1}); }
 // A sequence decodes one token at position 37.
 void one_token(Builder& b) { b.step({{0, 1, 37, true, 0, 0, {0, 1, 2}}}); }
+// Two sequences do, each with slots and pages of its own.
+void two_tokens(Builder& b) { b.step({{0, 1, 37, true, 0, 0, {0, 1, 2}}, {1, 1, 20, true, 1, 1, {3, 4}}}); }
 void one_token_moves(Builder& b) { b.step({{0, 1, 37, true, 1, 0, {0, 1, 2}}}); }  // from slot to slot
 
 // ---- links
@@ -81,12 +83,15 @@ const std::vector<Chain>& all_chains() {
       {"linear_add", three_sequences, {product, plus}},
       {"layer", three_sequences, {normed, product, plus}},
       {"norm_moe_add", one_token, {norm(256), mixture(256, 256, i4), add(256)}},
+      {"norm2_moe_add", two_tokens, {norm(256), mixture(256, 256, i4, SWY_BF16), add(256)}},
       {"norm_moe_add_norm", one_token, {norm(256), mixture(256, 256, i4), add(256, 0)}},
       {"norms_moe_add", three_sequences, {norm(256), mixture(256, 64, i4, SWY_BF16), add(256)}},
       {"norms_moe_slices_add", three_sequences, {norm(256), mixture(256, 256, i4, SWY_BF16), add(256)}},
       {"norms_moe_add_norm", three_sequences, {norm(1280), mixture(1280, 64, i4, SWY_BF16), add(1280, 0)}},
       {"delta32_linear_add", one_token_moves, {delta(4, 8, 32), linear(256, 80, i4), add(80)}},
       {"delta128_linear_add", one_token, {delta(1, 2, 128), linear(256, 80, i4), add(80)}},
+      {"delta2_linear_add", two_tokens, {delta(4, 8, 32), linear(256, 80, i4), add(80)}},
+      {"delta2_128_linear_add", two_tokens, {delta(1, 2, 128), linear(256, 80, i4), add(80)}},
       {"first_delta_linear_add", first_token, {delta(4, 8, 32), linear(256, 80, i4), add(80)}}};
   return all;
 }

@@ -85,7 +85,7 @@ TEST(Suites, Numbers) {
 TEST(Suites, RangesOfEveryKind) {
   const Said said = run_program(fixture("RANGED_RIGHT") + " --oracle naive --suite range --seed 42");
   EXPECT_EQ(said.code, 0) << said.text;
-  EXPECT_THAT(said.text, HasSubstr("ranged 0.1.0: 29 checks, all passed"));
+  EXPECT_THAT(said.text, HasSubstr("ranged 0.1.0: 35 checks, all passed"));
   EXPECT_THAT(suite_verdict("RANGED_SKIPS_KEPT", "range"),
               HasSubstr("FAILED range/norm_linear_kept: the range norm_linear, the value of whose operation 0 is read "
                         "outside, differs from its operations: the output of operation 0 (rms_norm) has a relative "

@@ -1,0 +1,102 @@
+// slices.cuh for two rows of activations: the eight columns of a product's second operand are the high and low bytes of
+// both rows, of two groups of 64 each. A slice has four groups, so there are two sums, each scaled by itself.
+//
+// Lane 4 g + t has, of sum k, row g (and g + 8) of a tile, row t / 2 of the activations, and group 2 k + t % 2.
+#pragma once
+
+#include "slices.cuh"
+
+namespace gpu {
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+
+struct PairOperand {
+  uint32_t b[4][2][2];  // as in Operand
+  float scale[2];       // of each sum: a 16th of the activations' scale
+  int sum[2];           // 16 times the sum of their integers
+};
+
+// Lanes that differ in `bit` exchange pieces, so that the lane and the number of a piece change places.
+__device__ inline void exchange_pieces(Piece& a, Piece& b, uint32_t bit) {
+  const bool up = (threadIdx.x & bit) != 0;
+  const auto exchange = [&](auto& x, auto& y) {
+    const auto got = __shfl_xor_sync(kAll, up ? x : y, bit);
+    (up ? x : y) = got;
+  };
+  exchange(a.words.x, b.words.x), exchange(a.words.y, b.words.y);
+  exchange(a.words.z, b.words.z), exchange(a.words.w, b.words.w);
+  exchange(a.scale, b.scale), exchange(a.sum, b.sum);
+}
+
+// Of each row's pieces: lane i has made that of elements 8 i to 8 i + 7.
+__device__ inline PairOperand make_pair_operand(Piece (&piece)[2]) {
+  const uint32_t lane = threadIdx.x % 32, t = lane % 4;
+  // Eight lanes have a group, and a number is a row. From here on numbers are halves of the slice, and lanes rows.
+  exchange_pieces(piece[0], piece[1], 16);
+  PairOperand x;
+#pragma unroll
+  for (uint32_t group = 0; group < 4; ++group) {
+    const bool mine = lane / 8 % 2 == group % 2;
+    const uint4 w = piece[group / 2].words;
+    x.b[group][0][0] = mine ? w.x : 0, x.b[group][0][1] = mine ? w.y : 0;
+    x.b[group][1][0] = mine ? w.z : 0, x.b[group][1][1] = mine ? w.w : 0;
+  }
+#pragma unroll
+  for (uint32_t k = 0; k < 2; ++k) {
+    x.scale[k] = __shfl_sync(kAll, piece[k].scale, 8 * t) * (1.0f / 16);
+    x.sum[k] = 16 * static_cast<int>(__shfl_sync(kAll, piece[k].sum, 8 * t));
+  }
+  return x;
+}
+
+// Where this lane finds scales: of row g of a tile and the slice's first group; of row g + 8; of the next tile;
+// offsets. A scale is of 64 << shift columns.
+struct PairPlaces {
+  uint32_t at, eight, next, offsets, shift;
+
+  __device__ PairPlaces(const void* scales, const Weight& w, uint32_t slice, uint32_t rows, uint32_t next_tile) {
+    const TileScales all(scales, w, slice, rows, next_tile);
+    at = shared_at(all.scales + threadIdx.x % 32 / 4 * all.stride);
+    eight = 16 * all.stride, next = 2 * all.next, offsets = 2 * all.offsets, shift = all.shift;
+    pin(at), pin(eight), pin(next), pin(offsets), pin(shift);
+  }
+};
+
+// One tile times a slice of both rows; the shares go to the tile's own memory, [t][row]. `tile`: its place among those
+// of `places`. `in_box` and `share`: of lane_of_box and share_of_lane.
+__device__ inline void multiply_pair(uint32_t at, uint32_t in_box, uint32_t share, const PairPlaces& places,
+                                     uint32_t tile, const PairOperand& x) {
+  constexpr uint32_t kLow = 0x0f0f0f0fu;
+  int c[2][4];
+#pragma unroll
+  for (uint32_t k = 0; k < 2; ++k) {
+    const int start = places.offsets != 0 ? 0 : -8 * x.sum[k];
+    c[k][0] = 0, c[k][1] = start, c[k][2] = 0, c[k][3] = start;
+  }
+#pragma unroll
+  for (uint32_t group = 0; group < 4; ++group) {
+    uint32_t a[4];
+    read_rows(at + (in_box ^ (32 * group)), a);
+    multiply_bytes(c[group / 2], a[0], a[1], a[2], a[3], x.b[group][0]);
+    multiply_bytes(c[group / 2], a[0] & kLow, a[1] & kLow, a[2] & kLow, a[3] & kLow, x.b[group][1]);
+  }
+  float v[2] = {};
+#pragma unroll
+  for (uint32_t k = 0; k < 2; ++k) {
+    const uint32_t from = places.at + tile * places.next + 2 * ((2 * k + threadIdx.x % 2) >> places.shift);
+#pragma unroll
+    for (uint32_t j = 0; j < 2; ++j) {
+      float one = static_cast<float>(c[k][2 * j] * 256 + c[k][2 * j + 1]) * shared_half(from + j * places.eight);
+      if (places.offsets != 0) {
+        one += shared_half(from + j * places.eight + places.offsets) * static_cast<float>(x.sum[k]);
+      }
+      v[j] = fmaf(one, x.scale[k], v[j]);
+    }
+  }
+  __syncwarp();  // every lane has read the tile
+  put_float(at + share, v[0]), put_float(at + share + 32, v[1]);
+}
+
+#endif
+
+}  // namespace gpu
