@@ -9,6 +9,8 @@
 namespace switchyard {
 namespace {
 
+// Of one match. A pattern that needs more is treated as one that no token can follow.
+constexpr uint32_t kMaxNested = 1000, kMaxHeapKiB = 64 << 10, kMaxSteps = 1'000'000;
 constexpr size_t kWorkspace = 4096;  // of PCRE2's automaton, in ints: some hundreds of states at a time
 // PCRE2_ENDANCHORED is not to be had with partial matching; \z is.
 constexpr std::string_view kBefore = "(?:", kAfter = ")\\z";
@@ -30,12 +32,14 @@ struct RegexMask::Matcher {
 
   pcre2_code* code = nullptr;
   pcre2_match_data* data = nullptr;
+  pcre2_match_context* limits = nullptr;
   std::vector<int> state = std::vector<int>(kWorkspace), trial = std::vector<int>(kWorkspace);
   bool begun = false;    // `state` has seen some text
   bool scratch = false;  // the pattern looks around, so that every trial begins anew
   std::string seen;      // then: the text so far, followed by the candidate
 
   ~Matcher() {
+    pcre2_match_context_free(limits);
     pcre2_match_data_free(data);
     pcre2_code_free(code);
   }
@@ -50,7 +54,7 @@ struct RegexMask::Matcher {
       options |= PCRE2_DFA_RESTART;
     }
     const int found = pcre2_dfa_match(code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), 0, options, data,
-                                      nullptr, trial.data(), trial.size());
+                                      limits, trial.data(), trial.size());
     seen.resize(before);
     if (found == PCRE2_ERROR_PARTIAL) return Fit::begins;
     return found >= 0 ? Fit::whole : Fit::no;
@@ -87,9 +91,16 @@ Result<std::unique_ptr<RegexMask>> RegexMask::create(const std::string& pattern,
   }
   m->matcher_->scratch = looks_around(pattern);
   m->matcher_->data = pcre2_match_data_create(1, nullptr);
+  m->matcher_->limits = pcre2_match_context_create(nullptr);
+  if (m->matcher_->data == nullptr || m->matcher_->limits == nullptr) {
+    return error(Code::out_of_host_memory, "no memory for --allow-regex");
+  }
+  pcre2_set_depth_limit(m->matcher_->limits, kMaxNested);
+  pcre2_set_heap_limit(m->matcher_->limits, kMaxHeapKiB);
+  pcre2_set_match_limit(m->matcher_->limits, kMaxSteps);
   std::vector<int> workspace(kWorkspace);
   const int tried = pcre2_dfa_match(m->matcher_->code, reinterpret_cast<PCRE2_SPTR>(""), 0, 0, PCRE2_ANCHORED,
-                                    m->matcher_->data, nullptr, workspace.data(), workspace.size());
+                                    m->matcher_->data, m->matcher_->limits, workspace.data(), workspace.size());
   if (tried < 0 && tried != PCRE2_ERROR_NOMATCH) {
     char text[256] = {};
     pcre2_get_error_message(tried, reinterpret_cast<PCRE2_UCHAR*>(text), sizeof text);
@@ -118,7 +129,7 @@ void RegexMask::follow(std::span<const int32_t> drawn) {
 bool RegexMask::complete(std::span<const int32_t> drawn) {
   follow(drawn);
   return pcre2_dfa_match(matcher_->code, reinterpret_cast<PCRE2_SPTR>(text_.data()), text_.size(), 0, PCRE2_ANCHORED,
-                         matcher_->data, nullptr, matcher_->trial.data(), matcher_->trial.size()) >= 0;
+                         matcher_->data, matcher_->limits, matcher_->trial.data(), matcher_->trial.size()) >= 0;
 }
 
 bool RegexMask::finished(std::span<const int32_t> drawn) {

@@ -112,6 +112,30 @@ Status read_rope(Fields& f, ModelConfig& c) {
   return {};
 }
 
+// The weights of all layers together, in elements. In floating point, which no product of sizes overflows.
+double parameters(const ModelConfig& c) {
+  const double hidden = c.hidden, keys = double{1} * c.key_heads * c.key_dim,
+               values = double{1} * c.value_heads * c.value_dim, head = c.head_dim;
+  const double moe = hidden * 3 * (double{1} * c.experts * c.expert_width + c.shared_width) + hidden * c.experts;
+  const double attention = hidden * head * (3 * double{1} * c.heads + 2 * double{1} * c.kv_heads);
+  const double delta =
+      hidden * (2 * keys + 3 * values + 2 * double{1} * c.value_heads) + (2 * keys + values) * c.conv_kernel;
+  const auto attentions = static_cast<double>(std::count(c.attention.begin(), c.attention.end(), true));
+  return 2 * hidden * c.vocab + c.layers * moe + attentions * attention + (c.layers - attentions) * delta;
+}
+
+// Before anything is built from them: each size alone is possible, and all together may not be.
+Status check_size(const ModelConfig& c) {
+  constexpr double kMost = 1e14;  // fifty times the largest models
+  if (const double all = parameters(c); all > kMost) {
+    return error(Code::invalid_data,
+                 "config.json describes a model of {:.1e} parameters, of which at most {:.0e} are supported; its sizes "
+                 "are wrong",
+                 all, kMost);
+  }
+  return {};
+}
+
 Status check_ratios(const ModelConfig& c) {
   if (c.heads % c.kv_heads != 0) {
     return error(Code::invalid_data, "config.json: {} attention heads cannot share {} KV heads evenly", c.heads,
@@ -189,6 +213,7 @@ Result<ModelConfig> parse_config(std::string_view config, std::string_view gener
   SWY_TRY(read_rope(f, c));
   SWY_TRY(f.status());
   SWY_TRY(check_ratios(c));
+  SWY_TRY(check_size(c));
   SWY_TRY(add_eos(text, "config.json", c.eos_ids));
   if (!generation.empty()) {
     SWY_LET(const json g, read_json(generation, "generation_config.json"));

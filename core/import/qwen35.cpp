@@ -13,7 +13,7 @@ std::string shape_text(const std::vector<uint64_t>& dims) {
   return "[" + text + "]";
 }
 
-// Builds the program layer by layer. The first error sticks; later calls do nothing harmful. Without a checkpoint it
+// Builds the program layer by layer. The first error ends it at the next layer or expert. Without a checkpoint it
 // names every weight and its shape, and no source.
 class Builder {
  public:
@@ -27,7 +27,7 @@ class Builder {
   Result<ImportPlan> build() {
     const uint32_t table = quantized(prefix_ + "embed_tokens.weight", {c_.vocab, c_.hidden});
     uint32_t x = op("embedding", SWY_OP_EMBEDDING, {}, {}, {table}, {}, c_.hidden);
-    for (uint32_t l = 0; l < c_.layers; ++l) x = layer(l, x);
+    for (uint32_t l = 0; l < c_.layers && status_.ok(); ++l) x = layer(l, x);
     x = norm("final_norm", x, prefix_ + "norm.weight");
     const uint32_t head = c_.tied ? table : quantized("lm_head.weight", {c_.vocab, c_.hidden});
     const uint32_t logits = op("logits", SWY_OP_LM_HEAD, {}, {x}, {head}, {}, c_.vocab);
@@ -187,7 +187,7 @@ class Builder {
       return {quantized(from + "gate_up_proj", gate_up), quantized(from + "down_proj", down)};
     }
     std::vector<const SourceTensor*> gate_up_parts, down_parts;
-    for (uint32_t e = 0; e < c_.experts; ++e) {
+    for (uint32_t e = 0; e < c_.experts && status_.ok(); ++e) {
       const std::string expert = fmt::format("{}{}.", from, e);
       gate_up_parts.push_back(source(expert + "gate_proj.weight", {c_.expert_width, c_.hidden}));
       gate_up_parts.push_back(source(expert + "up_proj.weight", {c_.expert_width, c_.hidden}));

@@ -81,8 +81,12 @@ void release_elements(const SourceTensor& tensor, uint64_t first, uint64_t count
   tensor.file->release(tensor.file_offset + first * size, count * size);
 }
 
-Status Checkpoint::add_shard(Os& os, const std::string& path) {
+Status Checkpoint::map_shard(Os& os, const std::string& path) {
   SWY_LET(std::unique_ptr<MappedFile> file, os.map(path));
+  return add_shard(path, std::move(file));
+}
+
+Status Checkpoint::add_shard(const std::string& path, std::unique_ptr<MappedFile> file) {
   const std::span<const std::byte> bytes = file->bytes();
   uint64_t header_bytes = 0;
   if (bytes.size() >= 8) std::memcpy(&header_bytes, bytes.data(), 8);
@@ -117,7 +121,7 @@ Result<Checkpoint> Checkpoint::open(Os& os, const std::string& folder) {
                    "of a Hugging Face checkpoint",
                    folder);
     }
-    SWY_TRY(c.add_shard(os, single));
+    SWY_TRY(c.map_shard(os, single));
     return c;
   }
   SWY_LET(const std::string text, os.read(index, JsonLimits().bytes));
@@ -139,7 +143,7 @@ Result<Checkpoint> Checkpoint::open(Os& os, const std::string& folder) {
     if (!os.exists(path)) {
       return error(Code::not_found, "{} is missing, and {} names it; download the whole checkpoint", path, index);
     }
-    SWY_TRY(c.add_shard(os, path));
+    SWY_TRY(c.map_shard(os, path));
   }
   for (const auto& [name, shard] : parsed["weight_map"].items()) {
     if (c.find(name) == nullptr) {

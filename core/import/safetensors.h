@@ -39,11 +39,15 @@ class Checkpoint {
   // the shard; invalid_data, naming the file and the tensor.
   static Result<Checkpoint> open(Os& os, const std::string& folder);
 
+  // Takes in the tensors of one mapped file; messages call it `path`. Errors: invalid_data; unsupported, for a type of
+  // elements.
+  Status add_shard(const std::string& path, std::unique_ptr<MappedFile> file);
+
   const SourceTensor* find(const std::string& name) const;
   const std::map<std::string, SourceTensor>& tensors() const { return tensors_; }
 
  private:
-  Status add_shard(Os& os, const std::string& path);
+  Status map_shard(Os& os, const std::string& path);
 
   std::vector<std::unique_ptr<MappedFile>> files_;
   std::map<std::string, SourceTensor> tensors_;

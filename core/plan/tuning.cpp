@@ -9,11 +9,14 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "core/base/json.h"
+#include "core/base/printable.h"
 #include "core/plan/op_shape.h"
 
 namespace switchyard {
 namespace {
 
+using nlohmann::json;
 using nlohmann::ordered_json;
 
 constexpr char kFormat[] = "switchyard.tuning/1";
@@ -32,7 +35,7 @@ double between(const TunedPoint& a, const TunedPoint& b, uint64_t rows) {
   return a.us * std::pow(b.us / a.us, t);
 }
 
-Result<TunedKernel> kernel_of(const ordered_json& j) {
+Result<TunedKernel> kernel_of(const json& j) {
   TunedKernel k;
   k.op = j.at("op").get<std::string>();
   k.shape = j.at("shape").get<std::string>();
@@ -40,9 +43,9 @@ Result<TunedKernel> kernel_of(const ordered_json& j) {
   const std::string key = j.at("key").get<std::string>();
   const auto end = key.data() + key.size();
   if (const auto r = std::from_chars(key.data(), end, k.key, 16); r.ec != std::errc() || r.ptr != end) {
-    return error(Code::invalid_data, "'{}' is no key", key);
+    return error(Code::invalid_data, "'{}' is no key", printable(key));
   }
-  for (const ordered_json& p : j.at("points")) {
+  for (const json& p : j.at("points")) {
     const TunedPoint point{p.at(0).get<uint64_t>(), p.at(1).get<uint64_t>(), p.at(2).get<double>()};
     if (point.rows == 0 || !(point.us > 0) || !std::isfinite(point.us)) {
       return error(Code::invalid_data, "{} takes {} us for {} rows", k.kernel, point.us, point.rows);
@@ -53,7 +56,7 @@ Result<TunedKernel> kernel_of(const ordered_json& j) {
   return k;
 }
 
-Result<TunedDevice> device_of(const ordered_json& j) {
+Result<TunedDevice> device_of(const json& j) {
   TunedDevice d;
   d.backend = j.at("backend").get<std::string>();
   d.version = j.at("version").get<std::string>();
@@ -61,7 +64,7 @@ Result<TunedDevice> device_of(const ordered_json& j) {
   d.arch = j.at("arch").get<std::string>();
   d.threads = j.at("threads").get<uint32_t>();
   d.date = j.at("date").get<std::string>();
-  for (const ordered_json& k : j.at("kernels")) {
+  for (const json& k : j.at("kernels")) {
     SWY_LET(TunedKernel kernel, kernel_of(k));
     d.kernels.push_back(std::move(kernel));
   }
@@ -141,10 +144,10 @@ uint64_t tuned_context(const Graph& graph, const GraphOp& op, const swy_bucket& 
 
 Result<Tuning> Tuning::parse(const std::string& text) {
   Tuning t;
+  SWY_LET(const json file, read_json(text, "the file"));
   try {
-    const ordered_json file = ordered_json::parse(text);
     if (file.at("format") != kFormat) return error(Code::invalid_data, "its format is not {}", kFormat);
-    for (const ordered_json& d : file.at("devices")) {
+    for (const json& d : file.at("devices")) {
       SWY_LET(TunedDevice device, device_of(d));
       t.devices_.push_back(std::move(device));
     }

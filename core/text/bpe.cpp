@@ -23,9 +23,7 @@ struct Candidate {
 
 }  // namespace
 
-void Bpe::add_merge(int32_t left, int32_t right, int32_t merged) {
-  merges_.try_emplace(key(left, right), Merge{static_cast<uint32_t>(merges_.size()), merged});
-}
+void Bpe::add_merge(int32_t left, int32_t right, int32_t merged) { merges_[key(left, right)] = {next_rank_++, merged}; }
 
 void Bpe::encode(std::string_view bytes, std::vector<int32_t>& ids) const {
   std::vector<Symbol> symbols;

@@ -12,7 +12,8 @@ namespace switchyard {
 class Bpe {
  public:
   void set_byte(uint8_t byte, int32_t id) { byte_ids_[byte] = id; }
-  // The rank of a pair is the number of pairs added before it; a pair added twice keeps its first rank.
+  // A pair ranks after all pairs added before it; one that is added twice has its last rank, as in the tokenizers
+  // package.
   void add_merge(int32_t left, int32_t right, int32_t merged);
 
   // Appends the ids of `bytes`. Time n log n. A byte that the vocabulary lacks gives nothing.
@@ -28,6 +29,7 @@ class Bpe {
   }
 
   int32_t byte_ids_[256] = {};
+  uint32_t next_rank_ = 0;
   std::unordered_map<uint64_t, Merge> merges_;
 };
 

@@ -9,6 +9,7 @@
 
 #include "core/base/json.h"
 #include "core/base/printable.h"
+#include "core/text/added_tokens.h"
 #include "core/text/bpe.h"
 #include "core/text/splitter.h"
 #include "core/text/utf8.h"
@@ -19,12 +20,10 @@ namespace {
 using nlohmann::json;
 
 constexpr int32_t kMaxId = 1 << 24;
-
-struct AddedToken {
-  int32_t id = 0;
-  std::string content;
-  bool special = false, normalized = false;
-};
+// Ids index tables, so that they may not be much larger than the number of tokens.
+constexpr int64_t kMaxUnusedIds = 4096;
+constexpr size_t kMaxSplitters = 64;
+constexpr size_t kMaxAddedBytes = 1024;
 
 // The printable stand-ins of byte-level BPE: byte → code point (GPT-2's bytes_to_unicode).
 std::array<uint32_t, 256> byte_characters() {
@@ -75,11 +74,12 @@ std::string nfc(std::string_view text) {
   return out;
 }
 
-std::string type_of(const json& component) {
-  return component.is_object() && component.contains("type") && component["type"].is_string()
-             ? component["type"].get<std::string>()
-             : "?";
+std::string text_of(const json& object, const char* name) {
+  return object.is_object() && object.contains(name) && object[name].is_string() ? object[name].get<std::string>()
+                                                                                 : "?";
 }
+
+std::string type_of(const json& component) { return text_of(component, "type"); }
 
 bool flag(const json& object, const char* name) {
   return object.contains(name) && object[name].is_boolean() && object[name].get<bool>();
@@ -95,23 +95,26 @@ struct Tokenizer::Impl {
   std::vector<std::string> pieces;               // by id: raw bytes
   std::vector<bool> special;                     // by id
   std::unordered_map<std::string, int32_t> ids;  // raw bytes → id
-  std::vector<AddedToken> added;                 // longest first
+  AddedTokens added;
   std::vector<Splitter> splitters;
   Bpe bpe;
   bool normalise = false;
   bool ignore_merges = false;
+  int64_t id_bound = 0;  // the smallest id that is refused
 
   Status read_model(const json& model);
   Status read_added(const json& list);
   Status read_normalizer(const json& normalizer);
   Status read_pre_tokenizer(const json& pre);
   Status read_split(const json& split);
+  Status read_vocab(const json& vocab, std::unordered_map<std::string_view, int32_t>& by_text);
+  Status read_merges(const json& merges, const std::unordered_map<std::string_view, int32_t>& by_text);
+  Status add_splitter(const std::string& pattern);
   void set_piece(int32_t id, std::string bytes);
 
-  const AddedToken* added_at(std::string_view text, size_t at, bool normalized, bool allow_special) const;
-  Status encode_part(std::string_view text, bool allow_special, bool inside_normalized,
+  Status encode_part(std::string_view text, bool allow_special, bool inside_normalized, SplitBudget& budget,
                      std::vector<int32_t>& out) const;
-  Status encode_words(std::string_view text, size_t splitter, std::vector<int32_t>& out) const;
+  Status encode_words(std::string_view text, size_t splitter, SplitBudget& budget, std::vector<int32_t>& out) const;
 };
 
 void Tokenizer::Impl::set_piece(int32_t id, std::string bytes) {
@@ -136,13 +139,19 @@ Status Tokenizer::Impl::read_model(const json& model) {
       !model["merges"].is_array()) {
     return error(Code::invalid_data, "tokenizer.json: the model has no vocab or no merges");
   }
+  std::unordered_map<std::string_view, int32_t> by_text;
+  SWY_TRY(read_vocab(model["vocab"], by_text));
+  return read_merges(model["merges"], by_text);
+}
+
+Status Tokenizer::Impl::read_vocab(const json& vocab, std::unordered_map<std::string_view, int32_t>& by_text) {
   const auto characters = byte_characters();
   std::unordered_map<uint32_t, uint8_t> bytes;
   for (uint32_t b = 0; b < 256; ++b) bytes[characters[b]] = static_cast<uint8_t>(b);
-  std::unordered_map<std::string_view, int32_t> by_text;
-  for (const auto& [text, id] : model["vocab"].items()) {
-    if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() > kMaxId) {
-      return error(Code::invalid_data, "tokenizer.json: token '{}' has the id {}", printable(text), brief(id));
+  for (const auto& [text, id] : vocab.items()) {
+    if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() >= id_bound) {
+      return error(Code::invalid_data, "tokenizer.json: token '{}' has the id {}, in a vocabulary of {} tokens",
+                   printable(text), brief(id), vocab.size());
     }
     std::string raw;
     if (!to_bytes(text, bytes, raw)) raw = text;  // not byte-level: it can be decoded, and no merge leads to it
@@ -154,22 +163,31 @@ Status Tokenizer::Impl::read_model(const json& model) {
     const auto it = ids.find(std::string(1, static_cast<char>(b)));
     bpe.set_byte(static_cast<uint8_t>(b), it == ids.end() ? -1 : it->second);
   }
+  return {};
+}
+
+// A merge is a pair of texts, or one text with a blank between them.
+Status Tokenizer::Impl::read_merges(const json& merges, const std::unordered_map<std::string_view, int32_t>& by_text) {
   const auto find = [&](std::string_view text) {
     const auto it = by_text.find(text);
     return it == by_text.end() ? -1 : it->second;
   };
-  for (const json& merge : model["merges"]) {
-    std::string left, right;
+  for (const json& merge : merges) {
+    std::string_view left, right;
     if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
-      left = merge[0].get<std::string>();
-      right = merge[1].get<std::string>();
+      left = merge[0].get_ref<const std::string&>();
+      right = merge[1].get_ref<const std::string&>();
     } else if (merge.is_string()) {
-      const auto text = merge.get<std::string>();
-      const size_t blank = text.find(' ');
-      left = text.substr(0, blank);
-      right = blank == std::string::npos ? "" : text.substr(blank + 1);
+      left = merge.get_ref<const std::string&>();
+      const size_t blank = left.find(' ');
+      if (blank == std::string_view::npos || left.find(' ', blank + 1) != std::string_view::npos) {
+        return error(Code::invalid_data, "tokenizer.json: merge {} is not two tokens with a blank between them",
+                     brief(merge));
+      }
+      right = left.substr(blank + 1);
+      left = left.substr(0, blank);
     }
-    const int32_t l = find(left), r = find(right), m = find(left + right);
+    const int32_t l = find(left), r = find(right), m = find(std::string(left).append(right));
     if (l < 0 || r < 0 || m < 0) {
       return error(Code::invalid_data, "tokenizer.json: merge {} names a token that is not in the vocabulary",
                    brief(merge));
@@ -181,15 +199,20 @@ Status Tokenizer::Impl::read_model(const json& model) {
 
 Status Tokenizer::Impl::read_added(const json& list) {
   if (!list.is_array()) return error(Code::invalid_data, "tokenizer.json: added_tokens is not a list");
+  std::vector<AddedToken> found;
   for (const json& entry : list) {
     AddedToken t;
     if (!entry.is_object() || !entry.contains("id") || !entry["id"].is_number_unsigned() ||
-        entry["id"].get<uint64_t>() > kMaxId || !entry.contains("content") || !entry["content"].is_string() ||
-        entry["content"].get<std::string>().empty()) {
+        entry["id"].get<uint64_t>() >= static_cast<uint64_t>(id_bound) || !entry.contains("content") ||
+        !entry["content"].is_string() || entry["content"].get<std::string>().empty()) {
       return error(Code::invalid_data, "tokenizer.json: a broken entry in added_tokens");
     }
     t.id = entry["id"].get<int32_t>();
     t.content = entry["content"].get<std::string>();
+    if (t.content.size() > kMaxAddedBytes) {
+      return error(Code::unsupported, "tokenizer.json: added token '{}' has {} bytes; at most {} are supported",
+                   printable(t.content), t.content.size(), kMaxAddedBytes);
+    }
     t.special = flag(entry, "special");
     t.normalized = flag(entry, "normalized");
     for (const char* name : {"lstrip", "rstrip", "single_word"}) {
@@ -198,10 +221,10 @@ Status Tokenizer::Impl::read_added(const json& list) {
     set_piece(t.id, t.content);
     special[static_cast<size_t>(t.id)] = t.special;
     ids[t.content] = t.id;
-    added.push_back(std::move(t));
+    if (t.normalized && normalise) t.content = nfc(t.content);
+    found.push_back(std::move(t));
   }
-  std::stable_sort(added.begin(), added.end(),
-                   [](const auto& a, const auto& b) { return a.content.size() > b.content.size(); });
+  added = AddedTokens(std::move(found));
   return {};
 }
 
@@ -222,10 +245,17 @@ Status Tokenizer::Impl::read_split(const json& split) {
       !split["pattern"]["Regex"].is_string()) {
     return refuse("pre-tokenizer", "Split without a Regex");
   }
-  if (split.value("behavior", "") != "Isolated" || flag(split, "invert")) {
-    return refuse("Split behavior", split.value("behavior", "?"));
+  if (text_of(split, "behavior") != "Isolated" || flag(split, "invert")) {
+    return refuse("Split behavior", text_of(split, "behavior"));
   }
-  SWY_LET(Splitter splitter, Splitter::compile(split["pattern"]["Regex"].get<std::string>()));
+  return add_splitter(split["pattern"]["Regex"].get<std::string>());
+}
+
+Status Tokenizer::Impl::add_splitter(const std::string& pattern) {
+  if (splitters.size() == kMaxSplitters) {
+    return error(Code::unsupported, "tokenizer.json: the pre-tokenizer splits by more than {} patterns", kMaxSplitters);
+  }
+  SWY_LET(Splitter splitter, Splitter::compile(pattern));
   splitters.push_back(std::move(splitter));
   return {};
 }
@@ -240,9 +270,7 @@ Status Tokenizer::Impl::read_pre_tokenizer(const json& pre) {
   if (type != "ByteLevel") return refuse("pre-tokenizer", type);
   if (flag(pre, "add_prefix_space")) return refuse("ByteLevel option", "add_prefix_space");
   if (!pre.contains("use_regex") || flag(pre, "use_regex")) {
-    SWY_LET(Splitter gpt2,
-            Splitter::compile("'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"));
-    splitters.push_back(std::move(gpt2));
+    return add_splitter("'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+");
   }
   return {};
 }
@@ -258,9 +286,13 @@ Result<Tokenizer> Tokenizer::parse(std::string_view text) {
     const auto found = parsed.find(name);
     return found == parsed.end() ? nothing : *found;
   };
-  SWY_TRY(impl->read_model(parsed["model"]));
-  if (parsed.contains("added_tokens")) SWY_TRY(impl->read_added(parsed["added_tokens"]));
+  const json& model = parsed["model"];
+  const size_t tokens =
+      (model.is_object() && model.contains("vocab") ? model["vocab"].size() : 0) + part("added_tokens").size();
+  impl->id_bound = std::min<int64_t>(2 * static_cast<int64_t>(tokens) + kMaxUnusedIds, kMaxId);
+  SWY_TRY(impl->read_model(model));
   SWY_TRY(impl->read_normalizer(part("normalizer")));
+  if (parsed.contains("added_tokens")) SWY_TRY(impl->read_added(parsed["added_tokens"]));
   if (part("pre_tokenizer").is_null()) return refuse("pre-tokenizer", "none");
   SWY_TRY(impl->read_pre_tokenizer(part("pre_tokenizer")));
   const json& post = part("post_processor");
@@ -277,22 +309,13 @@ Tokenizer::~Tokenizer() = default;
 Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 
-// The longest added token of one kind that begins at `at`.
-const AddedToken* Tokenizer::Impl::added_at(std::string_view text, size_t at, bool normalized,
-                                            bool allow_special) const {
-  for (const AddedToken& t : added) {
-    if (t.normalized != normalized || (t.special && !allow_special)) continue;
-    if (text.compare(at, t.content.size(), t.content) == 0) return &t;
-  }
-  return nullptr;
-}
-
-Status Tokenizer::Impl::encode_words(std::string_view text, size_t splitter, std::vector<int32_t>& out) const {
+Status Tokenizer::Impl::encode_words(std::string_view text, size_t splitter, SplitBudget& budget,
+                                     std::vector<int32_t>& out) const {
   if (text.empty()) return {};
   if (splitter < splitters.size()) {
     Status inner;
-    SWY_TRY(splitters[splitter].split(text, [&](std::string_view piece) {
-      if (inner.ok()) inner = encode_words(piece, splitter + 1, out);
+    SWY_TRY(splitters[splitter].split(text, budget, [&](std::string_view piece) {
+      if (inner.ok()) inner = encode_words(piece, splitter + 1, budget, out);
     }));
     return inner;
   }
@@ -306,25 +329,28 @@ Status Tokenizer::Impl::encode_words(std::string_view text, size_t splitter, std
   return {};
 }
 
-// Added tokens that are matched before normalisation come first, the others after it.
+// Added tokens that are matched before normalisation come first, the others after it. A special token that is not
+// allowed is text from its first byte to its last.
 Status Tokenizer::Impl::encode_part(std::string_view text, bool allow_special, bool inside_normalized,
-                                    std::vector<int32_t>& out) const {
+                                    SplitBudget& budget, std::vector<int32_t>& out) const {
   const auto plain = [&](std::string_view part) -> Status {
     if (part.empty()) return {};
-    if (inside_normalized) return encode_words(part, 0, out);
-    return encode_part(normalise ? nfc(part) : std::string(part), allow_special, true, out);
+    if (inside_normalized) return encode_words(part, 0, budget, out);
+    return encode_part(normalise ? nfc(part) : std::string(part), allow_special, true, budget, out);
   };
   size_t done = 0;
   for (size_t at = 0; at < text.size();) {
-    const AddedToken* t = added_at(text, at, inside_normalized, allow_special);
+    const AddedToken* t = added.longest_at_front(text.substr(at), inside_normalized);
     if (t == nullptr) {
       ++at;
       continue;
     }
-    SWY_TRY(plain(text.substr(done, at - done)));
-    out.push_back(t->id);
+    if (!t->special || allow_special) {
+      SWY_TRY(plain(text.substr(done, at - done)));
+      out.push_back(t->id);
+      done = at + t->content.size();
+    }
     at += t->content.size();
-    done = at;
   }
   return plain(text.substr(done));
 }
@@ -332,7 +358,8 @@ Status Tokenizer::Impl::encode_part(std::string_view text, bool allow_special, b
 Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text, bool allow_special) const {
   SWY_TRY(check_utf8(text));
   std::vector<int32_t> out;
-  SWY_TRY(impl_->encode_part(text, allow_special, false, out));
+  SplitBudget budget(text.size());
+  SWY_TRY(impl_->encode_part(text, allow_special, false, budget, out));
   return out;
 }
 

@@ -196,6 +196,13 @@ std::vector<Bad> texts() {
        "4 value heads cannot share 3 key heads evenly"},
       {"MoreExpertsThanThereAre", one, config([](json& c) { c["num_experts_per_tok"] = 6; }), Code::invalid_data,
        "num_experts_per_tok is 6, and there are 5 experts"},
+      {"AbsurdSizes", one, config([](json& c) {
+         for (const char* size : {"vocab_size", "hidden_size", "moe_intermediate_size"}) c[size] = 1 << 24;
+         c["num_experts"] = 65536;
+       }),
+       Code::invalid_data, "config.json describes a model of 1.1e+20 parameters, of which at most 1e+14 are supported"},
+      {"NoNumber", one, file("config.json", R"({"model_type": "qwen3_5_moe_text", "rms_norm_eps": NaN})"),
+       Code::invalid_data, "config.json is not valid JSON at byte 51"},
       {"OddRotary", one, config([](json& c) { c["rope_parameters"]["partial_rotary_factor"] = 0.2; }),
        Code::invalid_data, "partial_rotary_factor 0.2 of head_dim 16 gives no even number"},
       {"HugeRotary", one, config([](json& c) { c["rope_parameters"]["partial_rotary_factor"] = 1e300; }),
@@ -247,6 +254,21 @@ TEST(BadConfig, EveryRequiredKeyIsAskedForByName) {
     ASSERT_FALSE(report.ok()) << key;
     EXPECT_THAT(report.status().message(), HasSubstr(std::string("config.json has no ") + key));
   }
+}
+
+TEST(BadConfig, ManyLayersAndExpertsEndAtTheFirstTensorThatIsMissing) {
+  const TinyCheckpoint checkpoint("half-rotary");
+  json config = checkpoint.config();
+  config.erase("layer_types");
+  config["num_hidden_layers"] = 4096;
+  config["num_experts"] = 65536;
+  checkpoint.set_config(config);
+  const TemporaryFolder out;
+  const uint64_t begin = thread_cpu_ns();
+  const auto report = convert_to(checkpoint.path(), out.path("out.swy"));
+  ASSERT_FALSE(report.ok());
+  EXPECT_THAT(report.status().message(), HasSubstr("tensor model.layers.0.mlp.gate.weight has shape [5, 48]"));
+  EXPECT_LT(thread_cpu_ns() - begin, 5'000'000'000u) << "268 million experts would be looked for";
 }
 
 TEST(BadConfig, NoValueOfAnyKeyGetsPast) {

@@ -48,6 +48,7 @@ TEST(Kit, FindsWhatAKernelMayNotDo) {
   EXPECT_THAT(verdict("READS_TOO_FAR"), HasSubstr("nan instead of"));
   EXPECT_THAT(verdict("WRITES_TOO_FAR"), HasSubstr("wrote outside output 0: byte"));
   EXPECT_THAT(verdict("CHANGES_INPUT"), HasSubstr("changed its input 1"));
+  EXPECT_THAT(verdict("WRITES_WEIGHT", "", "linear.i4.g32.rows65.in100.out_36_17"), HasSubstr("changed its weight 0"));
   EXPECT_THAT(verdict("WRITES_ONCE"), HasSubstr("but a second submission has other bits in output 0"));
   EXPECT_THAT(verdict("NOT_SAFE"), HasSubstr("is not CAPTURE_SAFE, which is mandatory"));
   EXPECT_THAT(verdict("ALLOCATES"), HasSubstr("list_submit allocated memory of the host"));
@@ -68,6 +69,7 @@ TEST(Kit, GuardsStates) {
   EXPECT_THAT(state_verdict("WRITES_INACTIVE", "ragged"), HasSubstr("changed though no step writes it"));
   EXPECT_THAT(state_verdict("WRITES_READ_SLOT", "prompt65"), HasSubstr("state 0"));
   EXPECT_THAT(state_verdict("READS_FRESH", "prompt65"), HasSubstr("output 0 row 0: relative error inf"));
+  EXPECT_THAT(state_verdict("DIFFERS_IN_CHUNKS", "prompt130"), HasSubstr("in chunks of 64 it has other bits in"));
   EXPECT_THAT(state_verdict("LOSES_HISTORY", "chunks"), HasSubstr("output 0 of step 1 row 1: relative error"));
 }
 

@@ -157,11 +157,26 @@ check_kernels() {
     "${sources[@]}" core cli 2>/dev/null)
 }
 
+# JSON is read by core/base/json.h, which bounds it; and headers name its types without defining them.
+check_json() {
+  local hit
+  while IFS= read -r hit; do
+    [[ ${hit%%:*} == core/base/json.cpp ]] ||
+      violation "${hit%%:*}: parses JSON by itself (${hit#*:}); core/base/json.h has the one reader"
+  done < <(grep -roHE '[jJ]son::(parse|accept|sax_parse|from_[a-z]+)[[:space:]]*\(|"_json\b' "${sources[@]}" core bench cli \
+    2>/dev/null)
+  while IFS= read -r hit; do
+    violation "$hit: includes <nlohmann/json.hpp>; a header of core or bench includes <nlohmann/json_fwd.hpp>"
+  done < <(grep -rlE '^[[:space:]]*#[[:space:]]*include[[:space:]]*["<]nlohmann/json\.hpp' --include='*.h' core bench \
+    2>/dev/null)
+}
+
 check_includes
 check_plain_includes
 check_links
 check_names
 check_kernels
+check_json
 if ((violations > 0)); then
   echo "dependency rule: $violations violation(s); docs/overview.md says which folder may include which" >&2
   exit 1

@@ -1,0 +1,31 @@
+// Configurations are untrusted: the input is a config.json, a zero byte, and a generation_config.json. One that is
+// accepted is planned as a model, whose sizes must fit.
+#include <cstdint>
+#include <string_view>
+
+#include "core/import/config.h"
+#include "core/import/qwen35.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view input(reinterpret_cast<const char*>(data), size);
+  const size_t end = input.find('\0');
+  auto config = switchyard::parse_config(input.substr(0, end),
+                                         end == std::string_view::npos ? std::string_view() : input.substr(end + 1));
+  if (!config.ok()) {
+    if (config.status().message().size() > 1000) __builtin_trap();  // a line, not a dump of the file
+    return 0;
+  }
+  if (config->layers > 64) return 0;  // more of the same
+  const auto plan = switchyard::plan_import(*config, nullptr, {SWY_I4, 32});
+  if (!plan.ok()) return 0;
+  long double elements = 0;
+  for (const auto& tensor : plan->spec.tensors) {
+    uint64_t product = 1;
+    for (const uint64_t dim : tensor.dims) {
+      if (dim == 0 || __builtin_mul_overflow(product, dim, &product)) __builtin_trap();
+    }
+    elements += static_cast<long double>(product);
+  }
+  if (elements > 2e14L) __builtin_trap();
+  return 0;
+}
