@@ -146,7 +146,7 @@ TEST(BenchCommand, EncodingsThatAModelCannotHaveAreUnsupported) {
   ASSERT_EQ(r.configurations.size(), 2u);
   EXPECT_EQ(r.configurations[1].name, "reference, quant=i8");
   EXPECT_EQ(r.configurations[1].state, State::unsupported);
-  EXPECT_THAT(r.configurations[1].reason, HasSubstr("--quant takes synth: models"));
+  EXPECT_THAT(r.configurations[1].reason, HasSubstr("--quant applies to synth: models only"));
 }
 
 struct Wrong {
