@@ -3,7 +3,7 @@
 //
 // One block on every multiprocessor. In a round 128 of them write their share of a row of 2,048 values, and every block
 // waits until it has the whole row, so that rounds follow each other in step. A value crosses as part of a word that
-// carries the number of the round: the reader asks for the word until that number is there, without a fence or a
+// carries the number of the round: the reader reads the word until that number is there, without a fence or a
 // barrier between blocks. Forms of a word:
 //   fp32 + epoch        8 bytes, read two at a time: 16 KB a row
 //   2 bf16 + epoch      8 bytes, read two at a time:  8 KB
@@ -116,7 +116,7 @@ __device__ uint32_t get_row(const char* row, uint32_t round) {
   }
   return wrong;
 }
-// The same row behind a barrier: plain stores, and loads past the first-level cache.
+// The same row after a barrier: plain stores, and loads past the first-level cache.
 __device__ void put_plain(float* row, uint32_t round) {
   const uint32_t share = kValues / kWriters, place = blockIdx.x * share + threadIdx.x;
   if (blockIdx.x < kWriters && threadIdx.x < share) row[place] = static_cast<float>(place + round);
@@ -178,7 +178,8 @@ __device__ void stream(const Load& load, char* stages, uint64_t* barriers, const
 enum class Way { kWords, kGridBarrier, kMeeting };
 
 struct Run {
-  char* rows;  // two, in turn: who writes round r + 2 has all of r + 1, which nobody wrote before reading all of r
+  char* rows;  // two, in turn: a block that writes round r + 2 has read all of r + 1, written by blocks that had read
+               // all of r
   uint32_t rounds;
   Load load;
   long long* ends;  // [blocks][rounds + 1]: the multiprocessor's clock

@@ -130,8 +130,8 @@ TEST(BatchRules, MasksAreOfTheirOwnRequests) {
   EXPECT_EQ(drawn[2].ids, (std::vector<int32_t>{3000, 3001, 3002}));
 }
 
-// A request that was cancelled with its step under way is taken, and another begins in its place in memory: what the
-// step still draws is nobody's.
+// A request that was cancelled with its step in flight is taken, and another begins in its place in memory: the tokens
+// that the step still samples belong to no request.
 TEST(BatchRules, AStepForgetsWhomItDrewFor) {
   const TestModel sync = make_model(kDemo, "reference", options_for(1));
   const TestModel t = make_model(kDemo, "late", options_for(3), SWITCHYARD_FIXTURES, {{"late", {{"delay", "200"}}}});

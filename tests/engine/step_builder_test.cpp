@@ -1,4 +1,5 @@
-// The block that tells devices what a step is: who owns which row, which rows want logits, and how long contexts are.
+// The block that describes a step to devices: the sequence of each row, which rows want logits, and the contexts'
+// lengths.
 #include "core/engine/step_builder.h"
 
 #include <gtest/gtest.h>
