@@ -23,6 +23,8 @@ struct MoeShape {
   uint32_t experts, top_k, width, shared_width;
   uint32_t slots;  // results per row: top_k, and one for the shared expert
   MoeShape(const swy_op& op, uint64_t rows_);
+  // Ids may come from outside: those of no expert count as the last one.
+  uint32_t expert_of(int32_t id) const { return std::min(static_cast<uint32_t>(id), experts - 1); }
   uint32_t width_of(uint32_t slot) const { return slot < top_k ? width : shared_width; }
   uint32_t widest() const { return std::max(width, shared_width); }
 };

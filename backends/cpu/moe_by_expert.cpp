@@ -125,9 +125,9 @@ void route(const swy::Call& call, const MoeShape& s, const MoePanels& w, const E
 void sort_rows(const MoeShape& s, const int32_t* ids, const ExpertWork& work) {
   const uint64_t n = s.rows * s.top_k;
   std::fill_n(work.start, s.experts + 1, 0u);
-  for (uint64_t i = 0; i < n; ++i) ++work.start[ids[i] + 1];
+  for (uint64_t i = 0; i < n; ++i) ++work.start[s.expert_of(ids[i]) + 1];
   for (uint32_t e = 0; e < s.experts; ++e) work.start[e + 1] += work.start[e];
-  for (uint64_t i = 0; i < n; ++i) work.entries[work.start[ids[i]]++] = static_cast<uint32_t>(i);
+  for (uint64_t i = 0; i < n; ++i) work.entries[work.start[s.expert_of(ids[i])]++] = static_cast<uint32_t>(i);
   for (uint32_t e = s.experts; e > 0; --e) work.start[e] = work.start[e - 1];
   work.start[0] = 0;
   uint32_t jobs = 0;

@@ -95,7 +95,7 @@ void gate_and_up(const swy::Call& call, const MoeShape& s, const MoePanels& w, c
     const uint64_t slot = shared ? s.top_k : i / expert_panels;
     const uint64_t p = shared ? i - s.top_k * expert_panels : i % expert_panels;
     const Panels &g = shared ? w.shared_gate : w.gate_up, &v = shared ? w.shared_up : w.gate_up;
-    const uint64_t e = shared ? 0 : 2 * static_cast<uint64_t>(ids[r * s.top_k + slot]);
+    const uint64_t e = shared ? 0 : 2 * uint64_t{s.expert_of(ids[r * s.top_k + slot])};
     few_rows<kMode>(g, e, p, call.input(0), work.common.x, r, 1, gate);
     few_rows<kMode>(v, shared ? 0 : e + 1, p, call.input(0), work.common.x, r, 1, up);
     silu_mul_columns(gate, up, 1, g.rows_in(p), 0, work.hidden + (r * s.slots + slot) * s.widest() + p * kPanelRows);
@@ -134,8 +134,8 @@ void down_and_sum(const swy::Call& call, const MoeShape& s, const MoePanels& w, 
   for (uint64_t r = 0; r < s.rows; ++r) {
     for (uint32_t j = 0; j < s.slots; ++j) order[j] = j;
     std::sort(order, order + s.top_k, [&](uint32_t a, uint32_t b) {
-      const int32_t* id = ids + r * s.top_k;
-      return id[a] != id[b] ? id[a] < id[b] : a < b;
+      const uint32_t of_a = s.expert_of(ids[r * s.top_k + a]), of_b = s.expert_of(ids[r * s.top_k + b]);
+      return of_a != of_b ? of_a < of_b : a < b;
     });
     for (uint32_t i = 0; i < s.top_k; ++i) factors[i] = weights[r * s.top_k + order[i]];
     if (s.shared_width != 0) factors[s.top_k] = 1.0f / (1.0f + std::exp(-work.common.mix[r]));
@@ -143,7 +143,7 @@ void down_and_sum(const swy::Call& call, const MoeShape& s, const MoePanels& w, 
       for (uint32_t i = 0; i < s.slots; ++i) {
         const uint32_t j = order[i];
         const bool shared = j == s.top_k;
-        down_panel<kMode>(shared ? w.shared_down : w.down, shared ? 0 : static_cast<uint64_t>(ids[r * s.top_k + j]), p,
+        down_panel<kMode>(shared ? w.shared_down : w.down, shared ? 0 : s.expert_of(ids[r * s.top_k + j]), p,
                           work.hidden + (r * s.slots + j) * s.widest(), shared ? work.shared_down : work.down,
                           quant + r * row_bytes + j * work.down.bytes, products + i * kPanelRows);
       }

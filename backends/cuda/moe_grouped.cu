@@ -30,10 +30,16 @@ uint32_t most_groups(const swy_op& op) {
   const auto rows = static_cast<uint32_t>(op.inputs[0]->dims[0]), pairs = rows * a.top_k;
   return ceil_div(pairs + 7 * std::min(a.experts, pairs), 8) + (a.shared_width != 0 ? ceil_div(rows, 8) : 0);
 }
+// Rows of a tile at most.
+uint32_t most_rows(const swy_op& op) {
+  const auto rows = static_cast<uint32_t>(op.inputs[0]->dims[0]);
+  return wide(op) ? kMostRowsWide : std::min(kMostRows, ceil_div(rows, 8) * 8);
+}
+// An expert may have more pairs than there are rows: given ids need not differ.
 uint32_t most_tiles(const swy_op& op) {
   const swy_moe_attrs a = moe_attrs(op);
   const auto rows = static_cast<uint32_t>(op.inputs[0]->dims[0]), pairs = rows * a.top_k;
-  return pairs / kMostRows + std::min(a.experts, pairs) + ceil_div(rows, kMostRows) + 1;
+  return pairs / most_rows(op) + std::min(a.experts, pairs) + ceil_div(rows, most_rows(op)) + 1;
 }
 
 bool is_plain(const swy_tensor& t) { return t.dtype == SWY_F32 || t.dtype == SWY_BF16; }
@@ -56,7 +62,7 @@ float* place(GroupedMixture& p, Arena& arena, const swy_op& op) {
   const uint32_t slots = a.top_k + (a.shared_width != 0 ? 1 : 0);
   p.room = routes_few(op) ? ceil_div(rows, 8) : 0;
   p.groups = p.room != 0 ? (a.experts + slots - a.top_k) * p.room : most_groups(op);
-  p.most_rows = wide(op) ? kMostRowsWide : std::min(kMostRows, ceil_div(rows, 8) * 8);
+  p.most_rows = most_rows(op);
   p.places = arena.take<uint32_t>(uint64_t{rows} * slots);
   p.rank = arena.take<uint32_t>(uint64_t{rows} * a.top_k);
   p.begins = arena.take<uint32_t>(a.experts + 1);

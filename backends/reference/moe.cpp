@@ -60,6 +60,9 @@ class Arena {
   uint64_t used_ = 0;
 };
 
+// Ids may come from outside: those of no expert count as the last one.
+uint32_t expert_of(const swy_moe_attrs& a, int32_t id) { return std::min(static_cast<uint32_t>(id), a.experts - 1); }
+
 struct ExpertsWork {
   uint32_t *start, *entries;   // rows of each expert: entries[start[e] .. start[e + 1]), an entry is row * top_k + rank
   float *activation, *result;  // per entry: [width] and [hidden]
@@ -72,9 +75,9 @@ struct ExpertsWork {
 
 void group_by_expert(const swy_moe_attrs& a, const int32_t* ids, uint64_t entries, const ExpertsWork& work) {
   std::fill_n(work.start, a.experts + 1, 0u);
-  for (uint64_t i = 0; i < entries; ++i) ++work.start[ids[i] + 1];
+  for (uint64_t i = 0; i < entries; ++i) ++work.start[expert_of(a, ids[i]) + 1];
   for (uint32_t e = 0; e < a.experts; ++e) work.start[e + 1] += work.start[e];
-  for (uint64_t i = 0; i < entries; ++i) work.entries[work.start[ids[i]]++] = static_cast<uint32_t>(i);
+  for (uint64_t i = 0; i < entries; ++i) work.entries[work.start[expert_of(a, ids[i])]++] = static_cast<uint32_t>(i);
   for (uint32_t e = a.experts; e > 0; --e) work.start[e] = work.start[e - 1];
   work.start[0] = 0;
 }

@@ -26,8 +26,8 @@ std::span<const std::byte> raw(const flatbuffers::Vector<uint8_t>* vector) {
   return vector == nullptr ? std::span<const std::byte>() : std::as_bytes(std::span(vector->Data(), vector->size()));
 }
 
-// The memory that the structs of this program will take, and that verify_program needs: a bit per value and state, and
-// an index per segment, tensor and state.
+// The memory that the structs of this program will take, and that verify_program needs: a pointer and a bit per value,
+// a bit per state, and an index per segment, tensor and state.
 uint64_t memory_needed(const fb::Program& in) {
   uint64_t bytes = count(in.required_features()) * sizeof(std::string_view);
   bytes += count(in.metadata()) * sizeof(std::pair<std::string_view, std::string_view>);
@@ -36,7 +36,8 @@ uint64_t memory_needed(const fb::Program& in) {
     for (const fb::Tensor* tensor : *in.tensors()) bytes += count(tensor->segments()) * (sizeof(Segment) + 4);
   }
   for (const fb::Function* function : *in.functions()) {
-    bytes += sizeof(Function) + count(function->values()) * (sizeof(Value) + 1) + count(function->ops()) * sizeof(Op);
+    bytes += sizeof(Function) + count(function->values()) * (sizeof(Value) + sizeof(void*) + 1) +
+             count(function->ops()) * sizeof(Op);
   }
   return bytes;
 }

@@ -37,8 +37,8 @@ Status check_rows(const char* kind, const Function& function, std::span<const ui
   for (const uint32_t index : list) {
     const Value& value = function.values[index];
     if (value.rows != wanted) {
-      constexpr const char* names[] = {"the step", "the logits", "the samples"};
-      return error(Code::invalid_data, "{} '{}' must have the rows of {}", kind, value.name, names[wanted]);
+      return error(Code::invalid_data, "{} '{}' must have the rows of the {}", kind, value.name,
+                   wanted == SWY_ROWS_STEP ? "step" : "logits");
     }
   }
   return {};
@@ -46,7 +46,7 @@ Status check_rows(const char* kind, const Function& function, std::span<const ui
 
 }  // namespace
 
-Status check_op(const Program& program, const Function& function, const Op& op) {
+Status check_op(const Program& program, const Function& function, const Op& op, std::span<const Op* const> makers) {
   const OpRule* rule = find_rule(op.id);
   if (rule == nullptr) return error(Code::internal, "op {} has no rule", op_name(op.id));
   SWY_TRY(check_attrs(op));
@@ -58,11 +58,13 @@ Status check_op(const Program& program, const Function& function, const Op& op) 
   const auto rows = [&](Rows wanted) { return wanted == Rows::same ? same : static_cast<uint32_t>(wanted); };
   SWY_TRY(check_rows("input", function, op.inputs, rows(rule->rows_in)));
   SWY_TRY(check_rows("output", function, op.outputs, rows(rule->rows_out)));
-  Operands operands(program, function, op);
+  Operands operands(program, function, op, makers);
   rule->check(operands);
   return operands.status();
 }
 
-bool writes_states(swy_op_id id) { return id != SWY_OP_ATTEND && id != SWY_OP_TOP_CANDIDATES; }
+bool belongs_in_files(swy_op_id id) { return find_rule(id) != nullptr; }
+
+bool writes_states(swy_op_id id) { return id != SWY_OP_ATTEND; }
 
 }  // namespace switchyard

@@ -20,8 +20,8 @@ inline constexpr uint32_t kMaxCount =
 // One op under examination. Every check is skipped once one has failed, so that a rule reads as a list of facts.
 class Operands {
  public:
-  Operands(const Program& program, const Function& function, const Op& op)
-      : program_(program), function_(function), op_(op) {}
+  Operands(const Program& program, const Function& function, const Op& op, std::span<const Op* const> makers)
+      : program_(program), function_(function), op_(op), makers_(makers) {}
 
   const Status& status() const { return status_; }
   bool ok() const { return status_.ok(); }
@@ -53,6 +53,11 @@ class Operands {
   const Value& in(size_t i) const { return function_.values[op_.inputs[i]]; }
   const Value& out(size_t i) const { return function_.values[op_.outputs[i]]; }
   const Tensor& weight(size_t i) const { return program_.tensors[op_.weights[i]]; }
+  // The ROUTER_TOPK whose expert ids input i is; NULL when it is anything else.
+  const Op* router(size_t i) const {
+    const Op* maker = makers_[op_.inputs[i]];
+    return maker != nullptr && maker->id == SWY_OP_ROUTER_TOPK && maker->outputs[0] == op_.inputs[i] ? maker : nullptr;
+  }
 
   void input(size_t i, uint32_t dtypes, uint64_t width) { value("input", i, in(i), dtypes, width); }
   void output(size_t i, uint32_t dtypes, uint64_t width) { value("output", i, out(i), dtypes, width); }
@@ -83,6 +88,7 @@ class Operands {
   const Program& program_;
   const Function& function_;
   const Op& op_;
+  std::span<const Op* const> makers_;
   Status status_;
 };
 
@@ -92,7 +98,7 @@ struct Range {
 };
 
 // Which rows the inputs and the outputs follow. `same`: any, but all alike.
-enum class Rows : uint32_t { step = SWY_ROWS_STEP, logits = SWY_ROWS_LOGITS, sample = SWY_ROWS_SAMPLE, same };
+enum class Rows : uint32_t { step = SWY_ROWS_STEP, logits = SWY_ROWS_LOGITS, same };
 
 // The requirements of ops.h on one op: operand counts, rows, and a function that checks the rest once the operands
 // exist.
@@ -103,7 +109,7 @@ struct OpRule {
   void (*check)(Operands&);
 };
 
-// NULL for an id that is not known.
+// NULL for an id that is not known, and for the operations that only the runtime adds: those that sample.
 const OpRule* find_rule(swy_op_id id);
 
 }  // namespace switchyard

@@ -149,6 +149,12 @@ void routing(Operands& o, size_t first) {
   const auto a = o.attrs<swy_moe_attrs>();
   o.input(first, kI32, a.top_k);
   o.input(first + 1, kF32, a.top_k);
+  const Op* router = o.router(first);
+  o.require(router != nullptr, "input {} ('{}') must be the expert ids of a router_topk", first, o.in(first).name);
+  if (!o.ok()) return;
+  const auto theirs = router->attrs_as<swy_moe_attrs>();
+  o.require(theirs.experts == a.experts, "input {} ('{}') holds ids of {} experts; there are {} here", first,
+            o.in(first).name, theirs.experts, a.experts);
 }
 
 void moe(Operands& o) {
@@ -169,34 +175,6 @@ void lm_head(Operands& o) {
   o.input(0, kFloat, o.in(0).width);
   o.weight(0, kEncoded, {o.out(0).width, o.in(0).width});
   o.output(0, kF32, o.out(0).width);
-}
-
-// The optional counts, and the outputs of SAMPLE: one, or three with the most likely tokens.
-void sample_core(Operands& o, uint64_t vocab) {
-  if (!o.op().states.empty()) o.state(0, SWY_STATE_SLOTTED, kI32, {vocab});
-  o.output(0, kI32, 4);
-  const size_t outputs = o.op().outputs.size();
-  o.require(outputs != 2, "it has 2 outputs; 1 or 3 are needed");
-  if (outputs != 3) return;
-  const uint64_t n = o.out(1).width;
-  o.require(n >= 1 && n <= vocab, "{} log-probabilities; it must be 1 to the {} logits", n, vocab);
-  o.output(1, kI32, n);
-  o.output(2, kF32, n);
-}
-
-void sample(Operands& o) {
-  o.input(0, kF32, o.in(0).width);
-  sample_core(o, o.in(0).width);
-}
-
-void top_candidates(Operands& o) {
-  const auto a = o.attrs<swy_top_candidates_attrs>();
-  o.require(a.k >= 1 && a.k <= o.in(0).width, "k is {}; it must be 1 to the {} logits", a.k, o.in(0).width);
-  o.input(0, kF32, o.in(0).width);
-  o.output(0, kI32, a.k);
-  o.output(1, kF32, a.k);
-  o.output(2, kI32, 8);
-  if (!o.op().states.empty()) o.state(0, SWY_STATE_SLOTTED, kI32, {o.in(0).width});
 }
 
 // ---- fused composites
@@ -225,12 +203,6 @@ void linear_add(Operands& o) {
 void moe_add(Operands& o) {
   moe_core(o);
   o.input(1, kFloat, o.in(0).width);
-}
-
-void lm_head_sample(Operands& o) {
-  o.input(0, kFloat, o.in(0).width);
-  o.weight(0, kEncoded, {o.weight(0).dims[0], o.in(0).width});
-  sample_core(o, o.weight(0).dims[0]);
 }
 
 // ---- primitives
@@ -347,7 +319,6 @@ void sigmoid_scale_add(Operands& o) {
 // ---- the table
 
 constexpr Range kNone{0, 0}, kOne{1, 1}, kTwo{2, 2}, kThree{3, 3}, kFour{4, 4};
-constexpr Range kMaybe{0, 1}, kOneToThree{1, 3};
 constexpr Range kLinear{1, SWY_LINEAR_MAX_WEIGHTS};
 
 constexpr OpRule kRules[] = {
@@ -359,8 +330,6 @@ constexpr OpRule kRules[] = {
     {SWY_OP_MOE, {1, 3}, {3, 7}, kNone, kOne, Rows::same, Rows::same, moe},
     {SWY_OP_ADD, kTwo, kNone, kNone, kOne, Rows::same, Rows::same, elementwise},
     {SWY_OP_LM_HEAD, kOne, kOne, kNone, kOne, Rows::step, Rows::logits, lm_head},
-    {SWY_OP_SAMPLE, kOne, kNone, kMaybe, kOneToThree, Rows::logits, Rows::sample, sample},
-    {SWY_OP_TOP_CANDIDATES, kOne, kNone, kMaybe, kThree, Rows::logits, Rows::sample, top_candidates},
 
     {SWY_OP_ADD_RMS_NORM, kTwo, kOne, kNone, kTwo, Rows::same, Rows::same, add_rms_norm},
     {SWY_OP_RMS_NORM_LINEAR,
@@ -373,7 +342,6 @@ constexpr OpRule kRules[] = {
      rms_norm_linear},
     {SWY_OP_LINEAR_ADD, kTwo, kOne, kNone, kOne, Rows::same, Rows::same, linear_add},
     {SWY_OP_MOE_ADD, kTwo, {3, 7}, kNone, kOne, Rows::same, Rows::same, moe_add},
-    {SWY_OP_LM_HEAD_SAMPLE, kOne, kOne, kMaybe, kOneToThree, Rows::step, Rows::sample, lm_head_sample},
 
     {SWY_OP_CAST, kOne, kNone, kNone, kOne, Rows::same, Rows::same, cast},
     {SWY_OP_GATHER_ROWS, kOne, kNone, kNone, kOne, Rows::step, Rows::logits, elementwise},
@@ -392,7 +360,8 @@ constexpr OpRule kRules[] = {
     {SWY_OP_SILU_MUL, kTwo, kNone, kNone, kOne, Rows::same, Rows::same, elementwise},
     {SWY_OP_SIGMOID_SCALE_ADD, kThree, kNone, kNone, kOne, Rows::same, Rows::same, sigmoid_scale_add},
 };
-static_assert(std::size(kRules) == kOps.size(), "every op of op_names.h has a rule");
+constexpr swy_op_id kNotInFiles[] = {SWY_OP_SAMPLE, SWY_OP_TOP_CANDIDATES, SWY_OP_LM_HEAD_SAMPLE};
+static_assert(std::size(kRules) + std::size(kNotInFiles) == kOps.size(), "every op of op_names.h has a rule");
 
 }  // namespace
 

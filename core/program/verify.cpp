@@ -63,6 +63,10 @@ Status check_revision(const Op& op) {
     return error(Code::unsupported, "this program needs op {}, which this runtime does not know; update switchyard",
                  op_name(op.id));
   }
+  if (!belongs_in_files(op.id)) {
+    return bad(fmt::format(
+        "op '{}' cannot be part of a program, which ends with its logits; the runtime adds it itself", known->name));
+  }
   if (op.revision > known->revision) {
     return error(Code::unsupported,
                  "this program needs op '{}' revision {}; this runtime knows revision {}; update switchyard",
@@ -166,7 +170,7 @@ Status check_value(size_t index, const Value& value) {
     return bad(
         fmt::format("value '{}' cannot be {}; activations are f32, bf16 or i32", value.name, dtype_name(value.dtype)));
   }
-  if (value.rows > SWY_ROWS_SAMPLE) return bad(fmt::format("value '{}' has unknown rows {}", value.name, value.rows));
+  if (value.rows > SWY_ROWS_LOGITS) return bad(fmt::format("value '{}' has unknown rows {}", value.name, value.rows));
   if (value.width == 0 || value.width > kMaxWidth) {
     return bad(fmt::format("value '{}' has width {}; widths are 1 to {}", value.name, value.width, kMaxWidth));
   }
@@ -177,7 +181,11 @@ Status check_value(size_t index, const Value& value) {
 class FunctionCheck {
  public:
   FunctionCheck(const Program& program, const Function& function)
-      : program_(program), function_(function), defined_(function.values.size()), written_(program.states.size()) {}
+      : program_(program),
+        function_(function),
+        defined_(function.values.size()),
+        makers_(function.values.size()),
+        written_(program.states.size()) {}
 
   Status run() {
     for (size_t i = 0; i < function_.values.size(); ++i) SWY_TRY(check_value(i, function_.values[i]));
@@ -195,9 +203,12 @@ class FunctionCheck {
 
  private:
   Status check(const Op& op) {
-    SWY_TRY(check_op(program_, function_, op));
+    SWY_TRY(check_op(program_, function_, op, makers_));
     for (const uint32_t value : op.inputs) SWY_TRY(use(value));
-    for (const uint32_t value : op.outputs) SWY_TRY(define(value));
+    for (const uint32_t value : op.outputs) {
+      SWY_TRY(define(value));
+      makers_[value] = &op;
+    }
     if (!writes_states(op.id)) return {};
     for (const uint32_t state : op.states) {
       if (written_[state]) return bad(fmt::format("state '{}' is written by two ops", program_.states[state].name));
@@ -227,8 +238,9 @@ class FunctionCheck {
 
   const Program& program_;
   const Function& function_;
-  std::vector<bool> defined_;  // by value
-  std::vector<bool> written_;  // by state
+  std::vector<bool> defined_;      // by value
+  std::vector<const Op*> makers_;  // likewise; NULL for those of the caller
+  std::vector<bool> written_;      // by state
 };
 
 Status check_main(const Program& program) {

@@ -72,6 +72,31 @@ auto weight(swy_op_id id, size_t i, swy_dtype dtype, const std::vector<uint64_t>
     op_of(s, id).weights.at(i) = static_cast<uint32_t>(s.tensors.size() - 1);
   };
 }
+// Takes ids of 8 experts to an op of 4: by a router of its own before it.
+auto more_experts(swy_op_id id) {
+  return [=](ProgramSpec& s) {
+    auto& f = s.functions[1];
+    const auto value = [&](swy_dtype dtype, uint64_t width) {
+      f.values.push_back({fmt::format("new{}", f.values.size()), dtype, SWY_ROWS_STEP, width});
+      return static_cast<uint32_t>(f.values.size() - 1);
+    };
+    const uint32_t logits = value(SWY_F32, 8), ids = value(SWY_I32, 2), weights = value(SWY_F32, 2);
+    f.inputs.push_back(logits);
+    for (auto& op : f.ops) {
+      if (op.id == id) op.inputs[1] = ids;
+    }
+    swy_moe_attrs attrs{};
+    attrs.experts = 8, attrs.top_k = 2, attrs.width = 12;
+    f.ops.insert(f.ops.begin(), {SWY_OP_ROUTER_TOPK, 1, attr_bytes(attrs), {logits}, {}, {}, {ids, weights}});
+  };
+}
+// An op at the end of "main", which is refused whatever its operands are.
+auto in_main(swy_op_id id) {
+  return [=](ProgramSpec& s) {
+    const auto attrs = id == SWY_OP_TOP_CANDIDATES ? attr_bytes(swy_top_candidates_attrs{}) : std::vector<std::byte>{};
+    s.functions[0].ops.push_back({id, 1, attrs, {}, {}, {}, {}});
+  };
+}
 auto state(swy_op_id id, size_t i, swy_state_kind kind, swy_dtype dtype, const std::vector<uint64_t>& dims) {
   return [=](ProgramSpec& s) {
     s.states.push_back({"other", kind, dtype, dims});
@@ -152,9 +177,9 @@ const std::vector<Mutation> kOperands = {
     {"too few inputs", [](ProgramSpec& s) { op_of(s, SWY_OP_ADD).inputs.pop_back(); }, "it has 1 inputs; 2 are needed"},
     {"too many inputs",
      [](ProgramSpec& s) {
-       op_of(s, SWY_OP_SAMPLE).inputs = {0, 0};
+       op_of(s, SWY_OP_EMBEDDING).inputs = {0, 0};
      },
-     "it has 2 inputs; 1 are needed"},
+     "it has 2 inputs; 0 are needed"},
     {"nine weights", [](ProgramSpec& s) { op_of(s, SWY_OP_LINEAR).weights.assign(9, 0); },
      "9 weights; 1 to 8 are needed"},
     {"no weight", [](ProgramSpec& s) { op_of(s, SWY_OP_EMBEDDING).weights.clear(); }, "0 weights; 1 are needed"},
@@ -222,23 +247,12 @@ const std::vector<Mutation> kOperands = {
     {"lm_head rows", out_rows(SWY_OP_LM_HEAD, 0, SWY_ROWS_STEP), "must have the rows of the logits"},
     {"lm_head dtype", out_dtype(SWY_OP_LM_HEAD, 0, SWY_BF16), "cannot be bf16"},
     {"lm_head shape", weight(SWY_OP_LM_HEAD, 0, SWY_F32, {51, 40}), "[50, 40] is needed"},
-    {"sample width", out_width(SWY_OP_SAMPLE, 0, 5), "has width 5; 4 is needed"},
-    {"sample rows", out_rows(SWY_OP_SAMPLE, 0, SWY_ROWS_LOGITS), "must have the rows of the samples"},
-    {"top k", attr(SWY_OP_TOP_CANDIDATES, &swy_top_candidates_attrs::k, 51), "k is 51; it must be 1 to the 50 logits"},
-    {"top results", out_width(SWY_OP_TOP_CANDIDATES, 2, 3), "has width 3; 8 is needed"},
-    {"sample outputs", [](ProgramSpec& s) { op_of(s, SWY_OP_SAMPLE).outputs.pop_back(); }, "1 or 3 are needed"},
-    {"sample logprobs", out_width(SWY_OP_SAMPLE, 1, 51), "51 log-probabilities; it must be 1 to the 50 logits"},
-    {"sample logprobs differ", out_width(SWY_OP_SAMPLE, 2, 2), "has width 2; 3 is needed"},
-    {"sample counts", state(SWY_OP_SAMPLE, 0, SWY_STATE_SLOTTED, SWY_I32, {49}), "is [49]; [50] is needed"},
-    {"sample counts dtype", state(SWY_OP_SAMPLE, 0, SWY_STATE_SLOTTED, SWY_F32, {50}), "cannot be f32"},
-    {"top counts", state(SWY_OP_TOP_CANDIDATES, 0, SWY_STATE_PAGED, SWY_I32, {50}), "must be slotted"},
     {"add_rms_norm eps", attr(SWY_OP_ADD_RMS_NORM, &swy_rms_norm_attrs::eps, kNan), "eps is nan"},
     {"add_rms_norm output", out_width(SWY_OP_ADD_RMS_NORM, 1, 2), "has width 2; 40 is needed"},
     {"rms_norm_linear norm", weight(SWY_OP_RMS_NORM_LINEAR, 0, SWY_F32, {41}), "[40] is needed"},
     {"rms_norm_linear shape", weight(SWY_OP_RMS_NORM_LINEAR, 4, SWY_F32, {3, 40}), "[2, 40] is needed"},
     {"linear_add residual", [](ProgramSpec& s) { op_of(s, SWY_OP_LINEAR_ADD).inputs[1] = 2; }, "40 is needed"},
     {"moe_add residual", [](ProgramSpec& s) { op_of(s, SWY_OP_MOE_ADD).inputs[1] = 2; }, "40 is needed"},
-    {"lm_head_sample dtype", out_dtype(SWY_OP_LM_HEAD_SAMPLE, 0, SWY_F32), "cannot be f32"},
     {"cast width", out_width(SWY_OP_CAST, 0, 41), "has width 41"},
     {"gather_rows rows", out_rows(SWY_OP_GATHER_ROWS, 0, SWY_ROWS_STEP), "must have the rows of the logits"},
     {"head_split", attr(SWY_OP_HEAD_SPLIT, &swy_heads_attrs::heads, 3), "96 is needed"},
@@ -256,10 +270,25 @@ const std::vector<Mutation> kOperands = {
     {"router_topk", out_dtype(SWY_OP_ROUTER_TOPK, 0, SWY_F32), "cannot be f32"},
     {"experts", weight(SWY_OP_EXPERTS, 1, SWY_F32, {4, 40, 13}), "[4, 40, 12] is needed"},
     {"experts weights", [](ProgramSpec& s) { op_of(s, SWY_OP_EXPERTS).inputs[2] = 0; }, "2 is needed"},
+    {"more experts in the router", more_experts(SWY_OP_EXPERTS), "holds ids of 8 experts; there are 4 here"},
+    {"more experts in the router of a moe", more_experts(SWY_OP_MOE), "holds ids of 8 experts; there are 4 here"},
+    {"ids of the caller",
+     [](ProgramSpec& s) {
+       auto& f = s.functions[1];
+       f.values.push_back({"any", SWY_I32, SWY_ROWS_STEP, 2});
+       f.inputs.push_back(static_cast<uint32_t>(f.values.size() - 1));
+       op_of(s, SWY_OP_EXPERTS).inputs[1] = f.inputs.back();
+     },
+     "input 1 ('any') must be the expert ids of a router_topk"},
+    {"sample", in_main(SWY_OP_SAMPLE), "op 'sample' cannot be part of a program"},
+    {"top_candidates", in_main(SWY_OP_TOP_CANDIDATES), "op 'top_candidates' cannot be part of a program"},
+    {"lm_head_sample", in_main(SWY_OP_LM_HEAD_SAMPLE), "op 'lm_head_sample' cannot be part of a program"},
+    {"rows of samples", out_rows(SWY_OP_ADD, 0, SWY_ROWS_SAMPLE), "has unknown rows 2"},
     {"silu_mul", out_width(SWY_OP_SILU_MUL, 0, 39), "has width 39"},
     {"sigmoid_scale_add",
-     [](ProgramSpec&
-            s) { std::swap(op_of(s, SWY_OP_SIGMOID_SCALE_ADD).inputs[0], op_of(s, SWY_OP_SIGMOID_SCALE_ADD).inputs[2]); },
+     [](ProgramSpec& s) {
+       std::swap(op_of(s, SWY_OP_SIGMOID_SCALE_ADD).inputs[0], op_of(s, SWY_OP_SIGMOID_SCALE_ADD).inputs[2]);
+     },
      "is needed"},
 };
 

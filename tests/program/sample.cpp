@@ -1,5 +1,6 @@
 #include "tests/program/sample.h"
 
+#include <optional>
 #include <stdexcept>
 
 #include "core/program/encode.h"
@@ -37,9 +38,16 @@ class SpecBuilder {
     values.push_back({fmt::format("v{}", values.size()), dtype, rows, width});
     return static_cast<uint32_t>(values.size() - 1);
   }
-  uint32_t input(uint64_t width, swy_dtype dtype = SWY_F32, swy_rows rows = SWY_ROWS_STEP) {
-    const uint32_t v = value(width, dtype, rows);
-    spec.functions.back().inputs.push_back(v);
+  // From the caller; with `source`, a projection of that value by a weight of its own.
+  std::optional<uint32_t> source = {};
+  uint32_t input(uint64_t width) {
+    const uint32_t v = value(width);
+    if (source) {
+      const auto w = tensor(fmt::format("in{}", v).c_str(), SWY_BF16, 0, {width, kHidden});
+      op(SWY_OP_LINEAR, {}, {*source}, {w}, {}, {v});
+    } else {
+      spec.functions.back().inputs.push_back(v);
+    }
     return v;
   }
   void op(swy_op_id id, Attrs attrs, Indices in, Indices weights, Indices states, Indices out) {
@@ -54,7 +62,6 @@ const Attrs kAttention =
 const Attrs kGatedDelta =
     attr_bytes(swy_gated_delta_attrs{0, kKeyHeads, kValueHeads, kKeyDim, kValueDim, kKernel, 1e-6f, 1e-6f});
 const Attrs kMoe = attr_bytes(swy_moe_attrs{0, kExperts, kTopK, kWidth, kShared, {0, 0, 0}});
-const Attrs kTop = attr_bytes(swy_top_candidates_attrs{0, 5, {0, 0}});
 
 Attrs heads_attrs(uint32_t heads, uint32_t head_dim) {
   return attr_bytes(swy_heads_attrs{0, heads, head_dim, 1e-6f, 1.0f, 4, 10000.0f, 0});
@@ -64,7 +71,7 @@ struct Weights {
   uint32_t embed, norm, head;
   Indices qkv, attention, delta_in, delta, moe;
   uint32_t attention_out, delta_out;
-  uint32_t kv, kv2, conv, delta_state, conv2, delta_state2, counts;
+  uint32_t kv, kv2, conv, delta_state, conv2, delta_state2;
 };
 
 Weights add_weights(SpecBuilder& b) {
@@ -97,7 +104,6 @@ Weights add_weights(SpecBuilder& b) {
   w.delta_state = b.state("delta", SWY_STATE_SLOTTED, SWY_F32, {kValueHeads, kKeyDim, kValueDim});
   w.conv2 = b.state("conv2", SWY_STATE_SLOTTED, SWY_BF16, {kChannels, kKernel - 1});
   w.delta_state2 = b.state("delta2", SWY_STATE_SLOTTED, SWY_F32, {kValueHeads, kKeyDim, kValueDim});
-  w.counts = b.state("counts", SWY_STATE_SLOTTED, SWY_I32, {kVocab});
   return w;
 }
 
@@ -123,15 +129,9 @@ void add_main(SpecBuilder& b, const Weights& w) {
   b.op(SWY_OP_GATED_DELTA, kGatedDelta, {dq, dz, db, da}, w.delta, {w.conv, w.delta_state}, {d});
   b.op(SWY_OP_LINEAR, {}, {d}, {w.delta_out}, {}, {x4});
   b.op(SWY_OP_MOE_ADD, kMoe, {x4, x3}, w.moe, {}, {x5});
-  const auto logits = b.value(kVocab, SWY_F32, SWY_ROWS_LOGITS), token = b.value(4, SWY_I32, SWY_ROWS_SAMPLE);
+  const auto logits = b.value(kVocab, SWY_F32, SWY_ROWS_LOGITS);
   b.op(SWY_OP_LM_HEAD, {}, {x5}, {w.head}, {}, {logits});
-  const auto likely = b.value(3, SWY_I32, SWY_ROWS_SAMPLE), logprobs = b.value(3, SWY_F32, SWY_ROWS_SAMPLE);
-  b.op(SWY_OP_SAMPLE, {}, {logits}, {}, {w.counts}, {token, likely, logprobs});
-  const auto ids = b.value(5, SWY_I32, SWY_ROWS_SAMPLE), best = b.value(5, SWY_F32, SWY_ROWS_SAMPLE);
-  const auto sums = b.value(8, SWY_I32, SWY_ROWS_SAMPLE), fused = b.value(4, SWY_I32, SWY_ROWS_SAMPLE);
-  b.op(SWY_OP_TOP_CANDIDATES, kTop, {logits}, {}, {w.counts}, {ids, best, sums});
-  b.op(SWY_OP_LM_HEAD_SAMPLE, {}, {x5}, {w.head}, {}, {fused});
-  b.spec.functions.back().outputs = {logits, token};
+  b.spec.functions.back().outputs = {logits, x5};
 }
 
 void add_attention_pieces(SpecBuilder& b, const Weights& w) {
@@ -170,7 +170,7 @@ void add_moe_pieces(SpecBuilder& b, const Weights& w) {
   b.op(SWY_OP_CAST, {}, {sum}, {}, {}, {cast});
   b.op(SWY_OP_GATHER_ROWS, {}, {cast}, {}, {}, {rows});
   b.op(SWY_OP_MOE, kMoe, {x, ids, weights}, w.moe, {}, {injected});
-  b.spec.functions.back().outputs.push_back(rows);
+  b.spec.functions.back().outputs.insert(b.spec.functions.back().outputs.end(), {rows, injected});
 }
 
 // std::span over a vector, as a mapped file.
@@ -228,6 +228,31 @@ ProgramSpec sample_spec() {
   b.spec.metadata = {{"license", "none"}, {"note", "two\nlines"}};
   b.spec.tokenizer_json = "{}";
   b.spec.chat_template = "{{ messages }}";
+  return b.spec;
+}
+
+ProgramSpec pieces_spec() {
+  SpecBuilder b;
+  const Weights w = add_weights(b);
+  for (auto& state : b.spec.states) state.dtype = SWY_F32;
+  b.function("main");
+  b.source = b.value(kHidden);
+  b.op(SWY_OP_EMBEDDING, {}, {}, {w.embed}, {}, {*b.source});
+  add_attention_pieces(b, w);
+  add_delta_pieces(b, w);
+  // Experts in groups of two sizes, each with its router.
+  const Attrs few = attr_bytes(swy_moe_attrs{0, 3, kTopK, kWidth, 0, {0, 0, 0}});
+  const auto gate_up = b.tensor("few_gate_up", SWY_I8, 32, {3, 2 * kWidth, kHidden});
+  const auto down = b.tensor("few_down", SWY_I4, 32, {3, kHidden, kWidth});
+  const auto logits = b.input(3), ids = b.value(kTopK, SWY_I32), weights = b.value(kTopK), y = b.value(kHidden);
+  b.op(SWY_OP_ROUTER_TOPK, few, {logits}, {}, {}, {ids, weights});
+  b.op(SWY_OP_EXPERTS, few, {*b.source, ids, weights}, {gate_up, down}, {}, {y});
+  b.source = y;
+  add_moe_pieces(b, w);
+  auto& f = b.spec.functions.back();
+  const auto rows = f.outputs[f.outputs.size() - 2], out = b.value(kVocab, SWY_F32, SWY_ROWS_LOGITS);
+  b.op(SWY_OP_LINEAR, {}, {rows}, {w.head}, {}, {out});
+  f.outputs.insert(f.outputs.begin(), out);
   return b.spec;
 }
 

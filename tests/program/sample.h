@@ -15,9 +15,13 @@
 
 namespace switchyard::testing {
 
-// Function "main": every composite and fused composite. Function "pieces": every primitive, over values that its caller
-// supplies. Tensors of every encoding and group, most with a short last group.
+// Function "main": every composite and fused composite but those that sample, which no file may have. Function
+// "pieces": every primitive, over values that its caller supplies. Tensors of every encoding and group, most with a
+// short last group.
 ProgramSpec sample_spec();
+
+// Every primitive in one function that can be run.
+ProgramSpec pieces_spec();
 
 // The least that is a program: an embedding, and logits from it.
 ProgramSpec tiny_spec();

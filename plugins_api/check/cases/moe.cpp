@@ -15,12 +15,13 @@ namespace {
 struct Mixture {
   uint32_t rows, experts, top_k, hidden, width, shared;
   Encoding encoding;
-  // crowded: all rows choose one expert first; tied: the router has experts with equal logits
-  enum Routing { kRouter, kGiven, kCrowded, kTied } routing = kRouter;
+  // crowded: all rows choose one expert first; tied: the router has experts with equal logits; beyond: given, with ids
+  // outside the experts, and rows that have one expert twice
+  enum Routing { kRouter, kGiven, kCrowded, kTied, kBeyond } routing = kRouter;
   bool uneven = false, mixed = false;  // mixed: weights of several encodings
   swy_dtype router = SWY_F32, mix = SWY_BF16;
   std::optional<Encoding> down = {};  // if not `encoding`
-  bool given() const { return routing == kGiven || routing == kCrowded; }
+  bool given() const { return routing == kGiven || routing == kCrowded || routing == kBeyond; }
 };
 
 std::string label(swy_op_id op, const Mixture& m) {
@@ -28,7 +29,7 @@ std::string label(swy_op_id op, const Mixture& m) {
                   std::to_string(m.top_k) + "of" + std::to_string(m.experts) + ".hidden" + std::to_string(m.hidden) +
                   ".width" + std::to_string(m.width);
   if (m.shared != 0) s += ".shared" + std::to_string(m.shared);
-  constexpr const char* kRoutings[] = {"", ".given", ".crowded", ".tied"};
+  constexpr const char* kRoutings[] = {"", ".given", ".crowded", ".tied", ".beyond"};
   s += kRoutings[m.routing];
   if (m.router != SWY_F32) s += ".router_" + encoding_name(m.router, 0);
   if (m.mix != SWY_BF16) s += ".mix_" + encoding_name(m.mix, 0);
@@ -77,6 +78,12 @@ void tie(Case& c, const Mixture& m, Random& random) {
   }
 }
 
+int32_t beyond(const Mixture& m, uint32_t i) {
+  const auto experts = static_cast<int32_t>(m.experts);
+  const int32_t ids[] = {experts, -1, 2 * experts + 1, INT32_MIN, INT32_MAX};
+  return ids[i / 2 % std::size(ids)];
+}
+
 // Distinct ids in random order, and weights that add up to 1.
 void give_routing(Case& c, const Mixture& m, Random& random) {
   Step& s = c.steps[0];
@@ -87,6 +94,8 @@ void give_routing(Case& c, const Mixture& m, Random& random) {
     double sum = 0;
     for (uint32_t j = 0; j < m.top_k; ++j) {
       s.inputs[1].ints[uint64_t{r} * m.top_k + j] = static_cast<int32_t>(ids[j]);
+      if (m.routing == Mixture::kBeyond && (r + j) % 2 == 0)
+        s.inputs[1].ints[uint64_t{r} * m.top_k + j] = beyond(m, r + j);
       if (weights != nullptr) sum += weights[j] = static_cast<float>(0.05 + random.uniform());
     }
     for (uint32_t j = 0; weights != nullptr && j < m.top_k; ++j) weights[j] = static_cast<float>(weights[j] / sum);
@@ -248,11 +257,15 @@ void moe_cases(std::vector<CaseSpec>& out) {
   for (const uint32_t rows : {1u, 2u, 63u, 65u}) {
     put(out, {rows, 11, 4, 64, 24, 24, i4}, false);
     put(out, {rows, 11, 4, 64, 24, 24, i4, Mixture::kCrowded}, false);
+    put(out, {rows, 11, 4, 64, 24, 24, i4, Mixture::kBeyond}, false, {SWY_OP_MOE, SWY_OP_EXPERTS});
   }
   for (const uint32_t rows : {1u, 65u}) put(out, {rows, 5, 1, 64, 24, 24, i4, Mixture::kCrowded}, false);
   for (const Encoding& e : {i4, Encoding{SWY_BF16, 0}, Encoding{SWY_I4A, 64}}) {
     put(out, {9, 7, 3, 100, 36, 40, e, Mixture::kRouter, true}, false);
     put(out, {17, 7, 3, 100, 36, 40, e, Mixture::kRouter, false, true}, false);
+  }
+  for (const uint32_t rows : {1u, 64u}) {
+    put(out, {rows, 16, 8, 256, 64, 64, {SWY_I4, 64}, Mixture::kBeyond}, false, {SWY_OP_MOE, SWY_OP_EXPERTS});
   }
   put(out, {513, 5, 2, 36, 12, 12, {SWY_I8, 64}}, false);
   put(out, {8, 64, 8, 128, 32, 32, i4}, false);

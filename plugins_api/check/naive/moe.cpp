@@ -50,10 +50,11 @@ void routed(const Case& c, const swy_moe_attrs& a, uint32_t first_weight, const 
   }
 }
 
-std::vector<Route> given(const Step& step, uint64_t row, uint32_t top_k) {
+std::vector<Route> given(const Step& step, uint64_t row, const swy_moe_attrs& a) {
   std::vector<Route> out;
-  for (uint64_t j = row * top_k; j < (row + 1) * top_k; ++j) {
-    out.push_back({static_cast<uint32_t>(step.inputs[1].ints[j]), step.inputs[2].floats[j]});
+  for (uint64_t j = row * a.top_k; j < (row + 1) * a.top_k; ++j) {
+    const auto id = static_cast<uint32_t>(step.inputs[1].ints[j]);
+    out.push_back({std::min(id, a.experts - 1), step.inputs[2].floats[j]});
   }
   return out;
 }
@@ -76,7 +77,7 @@ void moe(const Case& c, const Step& step, Outcome&, std::vector<Matrix>& outputs
     std::vector<double> logits;
     for (uint32_t e = 0; e < a.experts; ++e) logits.push_back(dot(&c.weights[0].values[e * hidden], x.data(), hidden));
     double* y = &outputs[0].values[r * hidden];
-    routed(c, a, 1, injected ? given(step, r, a.top_k) : choose(logits, a.top_k), x.data(), hidden, y);
+    routed(c, a, 1, injected ? given(step, r, a) : choose(logits, a.top_k), x.data(), hidden, y);
     if (a.shared_width != 0) shared(c, a, x.data(), hidden, y);
   }
 }
@@ -92,7 +93,7 @@ void experts(const Case& c, const Step& step, Outcome&, std::vector<Matrix>& out
   for (uint64_t r = 0; r < outputs[0].rows; ++r) {
     const float* row = &step.inputs[0].floats[r * hidden];
     const std::vector<double> x(row, row + hidden);
-    routed(c, a, 0, given(step, r, a.top_k), x.data(), hidden, &outputs[0].values[r * hidden]);
+    routed(c, a, 0, given(step, r, a), x.data(), hidden, &outputs[0].values[r * hidden]);
   }
 }
 

@@ -207,7 +207,9 @@ SWY_SIZE(swy_gated_delta_attrs, 32);
 
 /* MOE r1. Sparse mixture of experts with an optional shared expert.
  * inputs: x [rows, hidden]; optionally expert_ids i32 [rows, top_k] and expert_weights f32 [rows, top_k], which then
- *         replace the router (tests inject a routing this way).
+ *         replace the router (tests inject a routing this way). An id outside 0..experts - 1, taken as unsigned, counts
+ *         as experts - 1, so that no id makes a kernel read or write outside its operands. A program file must take its
+ *         ids from a ROUTER_TOPK of the same `experts`. The same is true of EXPERTS.
  * weights: router [experts, hidden]; gate_up [experts, 2 * width, hidden], the gate rows first;
  *          down [experts, hidden, width]; with shared_width > 0 also shared_gate_proj, shared_up_proj [shared_width,
  *          hidden], shared_down_proj [hidden, shared_width], shared_gate [1, hidden].
