@@ -345,6 +345,11 @@ inline void list_free(swy_list* list) { delete static_cast<List*>(list); }
 
 inline swy_status supports(swy_device*, const swy_kernel* self, const swy_op* op, const swy_bucket* bucket,
                            swy_error* error) {
+  for (uint32_t i = 0; i < op->state_count; ++i) {  // what kernels of hosts read and write
+    const swy_dtype d = op->states[i]->dtype;
+    if (d == SWY_F32 || d == SWY_I32) continue;
+    return fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "state %u is of type %u; states are f32 or i32", i, d);
+  }
   const auto f = kernel_of(self).supports;
   return f == nullptr ? SWY_OK : f(*op, *bucket, error);
 }
