@@ -77,6 +77,10 @@ include(${PROJECT_SOURCE_DIR}/plugins_api/SwitchyardBackend.cmake)
 function(switchyard_backend id)
   switchyard_add_backend(${id} ${ARGN})
   target_link_libraries(switchyard_backend_${id} PRIVATE switchyard::build)
+  if(SWITCHYARD_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL Clang)
+    # Only the program has the runtime of clang's sanitizers; the plugin finds it there when it is loaded.
+    target_link_options(switchyard_backend_${id} PRIVATE -Wl,-z,undefs)
+  endif()
   set_target_properties(switchyard_backend_${id} PROPERTIES UNITY_BUILD OFF  # every operation has the same names
     LIBRARY_OUTPUT_DIRECTORY ${SWITCHYARD_BACKEND_OUTPUT_DIRECTORY})
   install(TARGETS switchyard_backend_${id} LIBRARY DESTINATION ${SWITCHYARD_BACKEND_DIR})

@@ -1,29 +1,9 @@
-// Fuzzes the program loader with whole files: once as they are, and once under a header that fits them, since no
-// mutation would get past the checksum.
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <memory>
-#include <span>
-#include <vector>
-
-#include "core/program/file_header.h"
-#include "core/program/program.h"
+// Fuzzes the program loader with whole files: once as they are, and once under a header that fits them.
+#include "tests/fuzz/program_input.h"
 
 namespace {
 
 using namespace switchyard;  // NOLINT(google-build-using-namespace)
-
-class Input final : public MappedFile {
- public:
-  explicit Input(std::vector<std::byte> bytes) : bytes_(std::move(bytes)) {}
-  std::span<const std::byte> bytes() const override { return bytes_; }
-  void release(size_t, size_t) const override {}
-
- private:
-  std::vector<std::byte> bytes_;
-};
 
 // Uses a loaded program: every view is read, every index followed.
 uint64_t use(const Program& program) {
@@ -48,8 +28,7 @@ uint64_t use(const Program& program) {
   return seen;
 }
 
-void load(std::vector<std::byte> bytes) {
-  const auto program = Program::parse(std::make_shared<Input>(std::move(bytes)));
+void load(const Result<Program>& program) {
   if (program.ok()) {
     volatile uint64_t sink = use(*program);
     (void)sink;
@@ -60,14 +39,7 @@ void load(std::vector<std::byte> bytes) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto input = std::as_bytes(std::span(data, size));
-  std::vector<std::byte> bytes(input.begin(), input.end());
-  load(bytes);
-  if (size < kHeaderBytes) return 0;
-  uint64_t declared = 0;
-  std::memcpy(&declared, data + 16, sizeof declared);
-  const auto flatbuffer = std::span(bytes).subspan(kHeaderBytes, std::min<uint64_t>(declared, size - kHeaderBytes));
-  const HeaderBytes header = make_header(flatbuffer, size);
-  std::copy(header.begin(), header.end(), bytes.begin());
-  load(std::move(bytes));
+  load(Program::parse(std::make_shared<testing::Input>(std::vector<std::byte>(input.begin(), input.end()))));
+  load(testing::parse_sealed(input));
   return 0;
 }

@@ -40,6 +40,9 @@ TEST(Golden, Version1IsWhatTheWriterGives) {
     write(kGolden, now);
     write(SWITCHYARD_CORPUS "/sample.swy", now);
     write(SWITCHYARD_CORPUS "/tiny.swy", file_of(tiny_spec()));
+    write(SWITCHYARD_RUN_CORPUS "/sample.swy", now);
+    write(SWITCHYARD_RUN_CORPUS "/pieces.swy", file_of(pieces_spec()));
+    write(SWITCHYARD_RUN_CORPUS "/tiny.swy", file_of(tiny_spec()));
   }
   std::ifstream file(kGolden, std::ios::binary);
   const std::vector<char> recorded((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
