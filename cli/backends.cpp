@@ -4,6 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/runtime.h"
+#include "core/base/printable.h"
 #include "core/plugin/describe.h"
 
 namespace switchyard::cli {
@@ -22,7 +23,7 @@ Status backends(const BackendsFlags& o) {
   if (o.json) {
     print_json(describe_json(registry), 2);
   } else {
-    fmt::print("{}", describe_text(registry, o.explain));
+    fmt::print("{}", printable_lines(describe_text(registry, o.explain)));
   }
   return {};
 }

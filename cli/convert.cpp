@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/runtime.h"
+#include "core/base/printable.h"
 #include "core/engine/pack.h"
 #include "core/import/convert.h"
 
@@ -43,7 +44,7 @@ Status convert_checkpoint(const ConvertFlags& o, ordered_json& out) {
   out["seconds"] = seconds_since(begin);
   out["notes"] = report.notes;
   if (o.json) return {};
-  for (const std::string& note : report.notes) fmt::print(stderr, "note: {}\n", note);
+  for (const std::string& note : report.notes) fmt::print(stderr, "note: {}\n", printable_line(note));
   fmt::print(stderr, "{}: {:.1f}M parameters in {:.1f} MiB, {:.1f} s\n", o.output,
              static_cast<double>(report.parameters) / 1e6, mib(report.file_bytes), seconds_since(begin));
   return {};

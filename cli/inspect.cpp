@@ -5,11 +5,14 @@
 
 #include "cli/commands.h"
 #include "cli/runtime.h"
+#include "core/base/printable.h"
 #include "core/import/export.h"
 #include "core/program/op_names.h"
 
 namespace switchyard::cli {
 namespace {
+
+constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;  // what is no UTF-8
 
 struct InspectFlags {
   Settings settings;
@@ -71,7 +74,9 @@ Status inspect(const InspectFlags& o) {
   const nlohmann::ordered_json list = o.tensors ? all["tensor_list"] : nlohmann::ordered_json::array();
   all.erase("tensor_list");
   for (const auto& [key, value] : all.items()) {
-    fmt::print("{:<16} {}\n", key, value.is_string() ? value.get<std::string>() : value.dump());
+    fmt::print("{:<16} {}\n", key,
+               value.is_string() ? printable_line(value.get<std::string>())
+                                 : printable_json(value.dump(-1, ' ', false, kReplace)));
   }
   for (const auto& t : list) {
     fmt::print("  {:<64} {:<5} {:<18} {} bytes{}\n", t["name"].get<std::string>(), t["dtype"].get<std::string>(),

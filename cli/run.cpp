@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/generate.h"
 #include "cli/run_trace.h"
+#include "core/base/printable.h"
 
 namespace switchyard::cli {
 namespace {
@@ -54,7 +55,7 @@ void print_logprobs(const json& token) {
   };
   std::string line = one(token) + " |";
   for (const json& t : token["top"]) line += "  " + one(t);
-  fmt::print(stderr, "{}\n", line);
+  fmt::print(stderr, "{}\n", printable_json(line));
 }
 
 Status run(const RunFlags& o) {

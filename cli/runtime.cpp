@@ -1,5 +1,6 @@
 #include "cli/runtime.h"
 
+#include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "core/base/printable.h"
 #include "core/plan/tuning.h"
 
 namespace switchyard::cli {
@@ -31,10 +33,22 @@ std::string program_folder() {
   return std::filesystem::read_symlink("/proc/self/exe", ec).parent_path().string();
 }
 
+// A log message; it may quote a file.
+class PrintableMessage final : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, const std::tm&, spdlog::memory_buf_t& out) override {
+    const std::string text = printable_line({message.payload.data(), message.payload.size()});
+    out.append(text.data(), text.data() + text.size());
+  }
+  std::unique_ptr<custom_flag_formatter> clone() const override { return std::make_unique<PrintableMessage>(); }
+};
+
 void set_log_level(const std::string& level) {
   static const bool once = [] {
     spdlog::set_default_logger(spdlog::stderr_color_mt("switchyard"));
-    spdlog::set_pattern("switchyard: %l: %v");
+    auto formatter = std::make_unique<spdlog::pattern_formatter>();
+    formatter->add_flag<PrintableMessage>('*').set_pattern("switchyard: %l: %*");
+    spdlog::set_formatter(std::move(formatter));
     return true;
   }();
   (void)once;
@@ -51,17 +65,14 @@ void catch_interrupts() {
 }
 
 void print_json(const nlohmann::ordered_json& value, int indent) {
-  fmt::print("{}\n", value.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  fmt::print("{}\n", printable_json(value.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace)));
 }
 
 double seconds_since(uint64_t begin_ns) { return static_cast<double>(Os::real().now_ns() - begin_ns) / 1e9; }
 
 int report(const Status& status) {
   std::fflush(stdout);
-  std::string line = status.message();  // it may quote a file or an argument: one line, and nothing a terminal obeys
-  std::replace_if(
-      line.begin(), line.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
-  fmt::print(stderr, "switchyard: {}\n", line);
+  fmt::print(stderr, "switchyard: {}\n", printable_line(status.message()));  // it may quote a file or an argument
   return status.code() == Code::usage ? 2 : 1;
 }
 

@@ -15,6 +15,18 @@ TEST(Printable, KeepsTextAndEscapesWhatATerminalObeys) {
   EXPECT_EQ(printable("a\xff\xC3"), "a\\xFF\\xC3") << "not UTF-8";
 }
 
+TEST(Printable, WholeMessagesAreNotCut) {
+  const std::string all(1000, '\x1b');
+  EXPECT_EQ(printable_line(all).size(), 4000u);
+  EXPECT_EQ(printable_line("two\nlines\t\u2028"), "two\\x0Alines\\x09\\xE2\\x80\\xA8");
+  EXPECT_EQ(printable_lines("a\nb\r\x1b\n"), "a\nb\\x0D\\x1B\n");
+}
+
+TEST(Printable, JsonMeansTheSame) {
+  EXPECT_EQ(printable_json("{\n \"é\": \"\u009b\x7f\u202e\U000e0001\"}"),
+            "{\n \"é\": \"\\u009b\\u007f\\u202e\\udb40\\udc01\"}");
+}
+
 TEST(Printable, CutsBetweenCharacters) {
   EXPECT_EQ(printable("abcdef", 6), "abcdef");
   EXPECT_EQ(printable("abcdefg", 6), "abc...");

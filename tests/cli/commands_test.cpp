@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "tests/cli/program.h"
+#include "tests/fuzz/program_input.h"
 #include "tests/support/files.h"
 
 namespace switchyard::testing {
@@ -187,6 +188,19 @@ TEST(Inspect, TellsWhatAProgramHolds) {
   EXPECT_EQ(run_json({"inspect", "--verify", "--json"})["weights"], "verified");
   const Ran ran = run_program({"inspect", SWITCHYARD_DEMO_MODEL, "--tensors"});
   EXPECT_THAT(ran.out, AllOf(HasSubstr("architecture"), HasSubstr("lm_head.weight"), HasSubstr("[4096,256]")));
+}
+
+// What a file says reaches the terminal as text, not as something that it obeys.
+TEST(Inspect, ShowsControlCharacters) {
+  const TemporaryFolder folder;
+  std::string file = read_file(SWITCHYARD_DEMO_MODEL);
+  const std::string architecture("\x0b\0\0\0qwen3_5_moe", 15);
+  ASSERT_NE(file.find(architecture), std::string::npos);
+  file.replace(file.find(architecture) + 4, 11, "\x1b]0;x\a\xc2\x9b\xff.");
+  seal_file(std::as_writable_bytes(std::span(file)));
+  const std::string path = folder.write("x.swy", file);
+  EXPECT_THAT(run_program({"inspect", path}).out, HasSubstr("\\x1B]0;x\\x07\\xC2\\x9B\\xFF."));
+  EXPECT_THAT(run_program({"inspect", path, "--json"}).out, HasSubstr("\\u001b]0;x\\u0007\\u009b\xef\xbf\xbd."));
 }
 
 TEST(Inspect, WritesDequantizedWeights) {

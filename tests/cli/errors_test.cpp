@@ -269,7 +269,10 @@ std::vector<Case> failures() {
        {"cannot create ", "absent/x.swy: No such file or directory"}},
       {"LogitsIntoNowhere", {"logits", "--ids", "1", "--out", "{absent/x.npy}"}, 1, {"cannot create "}},
       {"DequantizeIntoNowhere", {"inspect", "--dequantize", "{absent/x.st}"}, 1, {"cannot create "}},
-      {"ControlCharacters", {"run", "-m", "/no\nwhere\x1b[31m.swy", "hi"}, 1, {"cannot open /no?where?[31m.swy"}},
+      {"ControlCharacters",
+       {"run", "-m", "/no\nwhere\x1b[31m.swy", "hi"},
+       1,
+       {"cannot open /no\\x0Awhere\\x1B[31m.swy"}},
   };
 }
 
