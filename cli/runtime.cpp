@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "core/base/lost_mapping.h"
 #include "core/base/printable.h"
 #include "core/plan/tuning.h"
 
@@ -62,6 +63,7 @@ void catch_interrupts() {
   std::signal(SIGTERM, on_interrupt);
   std::signal(SIGHUP, on_interrupt);
   std::signal(SIGXFSZ, SIG_IGN);  // a file beyond the limit is then an error like any other
+  report_lost_mappings();
 }
 
 void print_json(const nlohmann::ordered_json& value, int indent) {

@@ -14,8 +14,10 @@
 #include <ctime>
 #include <filesystem>
 #include <mutex>
+#include <optional>
 #include <set>
 
+#include "core/base/lost_mapping.h"
 #include "core/base/output_file.h"
 
 namespace switchyard {
@@ -55,12 +57,13 @@ class MappedNow {
 
 class RealMappedFile final : public MappedFile {
  public:
-  RealMappedFile(void* data, size_t size, const struct stat& st)
-      : data_(data), size_(size), file_(st.st_dev, st.st_ino) {
+  RealMappedFile(void* data, size_t size, const struct stat& st, const std::string& path)
+      : data_(data), size_(size), file_(st.st_dev, st.st_ino), listed_(std::in_place, data, size, path) {
     MappedNow::all().add(st);
   }
   ~RealMappedFile() override {
     MappedNow::all().remove(file_);
+    listed_.reset();
     if (data_ != nullptr) ::munmap(data_, size_);
   }
   std::span<const std::byte> bytes() const override { return {static_cast<const std::byte*>(data_), size_}; }
@@ -75,6 +78,7 @@ class RealMappedFile final : public MappedFile {
   void* data_;
   size_t size_;
   std::pair<dev_t, ino_t> file_;
+  std::optional<ListedMapping> listed_;
 };
 
 class RealOs final : public Os {
@@ -88,7 +92,7 @@ class RealOs final : public Os {
       data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
       if (data == MAP_FAILED) return io_error("map", path, errno);
     }
-    return std::unique_ptr<MappedFile>(std::make_unique<RealMappedFile>(data, size, st));
+    return std::unique_ptr<MappedFile>(std::make_unique<RealMappedFile>(data, size, st, path));
   }
 
   Result<std::string> read(const std::string& path, uint64_t max_bytes) override {

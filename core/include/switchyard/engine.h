@@ -32,7 +32,8 @@
 namespace switchyard {
 
 struct EngineOptions {
-  std::string model = {};         // path of a .swy file
+  // Path of a .swy file. It is mapped: whoever makes it shorter while an Engine has it makes the process end by SIGBUS.
+  std::string model = {};
   std::string backend = "auto";   // as --backend: "cpu", "cuda:1", "mine,cpu", "auto"
   std::string backend_path = {};  // folders with backends, searched first; absolute, separated by ':'
   uint32_t threads = 0;           // 0: all cores
