@@ -172,6 +172,7 @@ Result<Runtime> load_runtime(const Settings& settings, std::shared_ptr<Host> hos
   options.sessions = settings.sessions;
   options.device_sampling = settings.device_sampling;
   options.routers = settings.routers;
+  options.verify_packed = settings.verify;
   SWY_LET(options.variants, variant_rules(settings));
   options.load_threads = thread_count(settings);
   options.tuning = tuning_of(settings);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/engine/session.h"
+#include "core/engine/verify_packed.h"
 
 namespace switchyard {
 namespace {
@@ -80,6 +81,7 @@ Result<std::unique_ptr<Model>> Model::create(std::shared_ptr<const Program> prog
   m->weights_ = std::make_unique<WeightStore>(*m->program_, m->devices_);
   SWY_LET(std::vector<WeightUse> uses, m->weight_uses());
   SWY_TRY(m->check_memory(uses));
+  if (options.verify_packed) SWY_TRY(verify_packed(*m->program_, m->devices_, options.progress).status());
   SWY_TRY(m->weights_->load(std::move(uses), options.load_threads, options.progress));
   SWY_TRY(m->allocate_states());
   SWY_TRY(m->make_runner());

@@ -32,7 +32,8 @@ struct ModelOptions {
   uint64_t state_bytes = 0;     // for all sessions' states together; 0: enough for every session's whole context
   bool device_sampling = true;  // false: logits only, with nothing of a sampler in any plan
   bool deterministic = false;
-  bool routers = false;  // every step also gives the logits of its routers
+  bool verify_packed = false;  // packed weights of the file are compared with what their canonical form makes
+  bool routers = false;        // every step also gives the logits of its routers
   std::vector<VariantRule> variants;
   std::shared_ptr<const Tuning> tuning;  // PlanPolicy::tuning
   uint32_t load_threads = 1;             // that bring the weights into the devices' layouts

@@ -362,6 +362,7 @@ TEST(Convert, PacksACheckpointOrAProgram) {
   EXPECT_EQ(out["bytes"], std::filesystem::file_size(packed));
   const json told = run_json({"inspect", packed, "--verify", "--tensors", "--json"});
   EXPECT_EQ(told["weights"], "verified");
+  EXPECT_EQ(told["packed_weights"], "verified");
   EXPECT_TRUE(told["packed_bytes"].contains("cpu.panels16/1"));
   EXPECT_EQ(told["weight_bytes"], run_json({"inspect", plain, "--json"})["weight_bytes"]);
   const std::string both = folder.path("both.swy");

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <thread>
 
+#include "core/engine/verify_packed.h"
 #include "core/program/writer.h"
 #include "tests/engine/fixture.h"
 #include "tests/support/files.h"
@@ -206,6 +207,29 @@ TEST_F(Packed, FormsOfOtherBackendsAreIgnoredAndKept) {
   EXPECT_EQ(program->segment_bytes(head->segments[1])[0], std::byte{0x11});
   EXPECT_EQ(head->segments[2].layout, "cpu.panels16");
   EXPECT_EQ(run(folder_.path("both.swy"), "cpu").copied, 0u);
+}
+
+// With right checksums: the bits that a file calls packed are what runs, whatever its canonical weights are.
+TEST_F(Packed, IsComparedWithItsCanonicalWeights) {
+  const auto verify = [](const std::string& path, const char* backend) {
+    DiscoveryOptions discovery;
+    discovery.cpu_features = default_discovery().cpu_features;
+    discovery.search_path = SWITCHYARD_TEST_BACKENDS;
+    const Registry registry = Registry::discover(Os::real(), discovery, test_host());
+    const auto program = Program::load(Os::real(), path);
+    EXPECT_TRUE(program->verify_weights().ok());
+    const std::vector<PlanDevice> devices = {registry.select(backend)->devices[0]->plan()};
+    return verify_packed(*program, devices);
+  };
+  EXPECT_EQ(*verify(path_, "cpu"), std::set<std::string>());
+  EXPECT_EQ(*verify(path_, "reference"), (std::set<std::string>{"cpu.halved_panels16/1", "cpu.panels16/1"}));
+  const std::string other = altered([](auto&) {});
+  const auto found = verify(other, "cpu");
+  EXPECT_EQ(found.status().code(), Code::invalid_data);
+  EXPECT_THAT(found.status().message(), HasSubstr("panels16/1 form of '"));
+  EXPECT_THAT(found.status().message(), HasSubstr("is not what its weights make"));
+  EXPECT_TRUE(verify(other, "reference").ok()) << "nothing that it would run";
+  EXPECT_FALSE(verify(altered([](auto& p) { p.bytes += 64; }), "cpu").ok());
 }
 
 TEST_F(Packed, StoppedOrRefusedLeavesNothing) {
