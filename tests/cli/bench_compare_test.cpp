@@ -59,7 +59,7 @@ TEST(BenchCompare, WhatIsWrongIsOneLine) {
     return ran.err;
   };
   EXPECT_THAT(fault({kReport, folder.path("none.json")}), HasSubstr("none.json"));
-  EXPECT_THAT(fault({kReport, folder.write("text.json", "text")}), HasSubstr("not JSON"));
+  EXPECT_THAT(fault({kReport, folder.write("text.json", "text")}), HasSubstr("not valid JSON"));
   EXPECT_THAT(fault({kReport, folder.write("two.json", R"({"format": "switchyard.bench/2"})")}),
               HasSubstr("reads \"switchyard.bench/1\""));
   EXPECT_THAT(fault({kReport, folder.write("half.json", R"({"format": "switchyard.bench/1"})")}),
