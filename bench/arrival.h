@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The cost of a long prompt for other requests: some sessions decode, then a prompt arrives. The times between the
 // others' tokens are measured while it is read and without it.
 //

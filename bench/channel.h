@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lines of JSON between a benchmark and its workers, over a socket that nothing else writes to.
 #pragma once
 

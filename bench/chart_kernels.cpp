@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a step's time goes: one bar per configuration and place, of its kernels by operation.
 #include <fmt/format.h>
 

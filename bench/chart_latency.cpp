@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Percentiles of serving: how long a request waits for its first token, and between tokens.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tokens per second over the length of a prompt, the context, or the number of requests.
 #include <fmt/format.h>
 

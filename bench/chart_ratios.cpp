@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The comparisons of a report: each ratio with its interval, beside the line of "as fast".
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The roofline: operations per second over operations per byte, below the rates that the probes measured.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The charts of a report, as inline SVG for its page. Each is left out (no SVG) where it has nothing to show. A
 // configuration has one colour and one mark in all of them; values are written at the marks, and a pointer that rests
 // on one shows the interval.

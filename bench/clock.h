@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The clock that every measurement reads.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Two reports of the same benchmark, an old one and a new one: what became slower, what became wrong, what is missing.
 #pragma once
 

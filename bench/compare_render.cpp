@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Changes between two reports, in the formats of reports.
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether a backend computes what another does: the distributions over the next token on the same text, and where
 // greedy texts part.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where one kernel of an operation overtakes another as the rows of a step grow.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A device's peak rates, measured through the plugin ABI.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The contents of a report or a comparison, independent of the format: facts, and tables of text with tones. Text is
 // unescaped; each writer escapes it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Documents as one page of HTML: no outside resource, no script; light, dark and on paper.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Documents as Markdown, as GitHub shows it.
 #include <fmt/format.h>
 

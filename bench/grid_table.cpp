@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Documents for a terminal.
 #include <fmt/format.h>
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # h200.sh [--part NAME] [--build DIR] [--quant ENCODING]: measures the CUDA backend with a full-size synthetic
 # Qwen3.5-35B-A3B, from a portable build that was carried to the machine. Each part takes less than nine minutes:
 #   check    tests/cuda/run.sh: only a backend that is right is worth measuring

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A report's description of the machine that it was made on.
 #pragma once
 

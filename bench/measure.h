@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Times of steps on a loaded model, of the kernels inside them, and of the runtime's own work.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The measurements of single operations: every kernel that supports a shape of a model, at several numbers of rows.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How far the kernels that a model runs are from the reference, operation by operation.
 #pragma once
 

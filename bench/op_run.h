@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One kernel on operations of one shape, recorded by themselves.
 #pragma once
 

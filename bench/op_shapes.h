@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The distinct shapes of operations that a model is made of, as a plan runs them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Times of single operations: every distinct shape of a model, at several row counts, with every kernel that takes it.
 #pragma once
 

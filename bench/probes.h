@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fixed probes of the machine's peak rates, measured by the harness itself, so that every share in a report refers to a
 // rate that was measured in the same run.
 #pragma once

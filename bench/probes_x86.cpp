@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The probes' loops for x86-64. Each function names the instructions that it is compiled for, and is returned only if
 // the processor has them: the rest of this file runs on any processor.
 #include <cpuid.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A benchmark's report: what `switchyard bench` measured, on what, and how sure it is. Plain values, written as JSON of
 // the format "switchyard.bench/1" and read back by `bench compare`; the renderers (report_render.h) take
 // one. Times are in seconds, memory in bytes, rates per second. A number that is none (a KL of broken logits) is null

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A report as CSV: a line per cell, with what its configuration is and how right it was.
 #include <fmt/format.h>
 

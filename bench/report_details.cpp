@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tables below those of speed: correctness, the kernels that ran, and where time went.
 #include <fmt/format.h>
 

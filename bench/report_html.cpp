@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A report as a page: its charts, then its tables.
 #include "bench/charts.h"
 #include "bench/report_grids.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A report in readable form: a table for a terminal, Markdown, CSV, JSON, or a page of HTML with charts.
 //
 // The contents of a report come from outside: names and reasons are escaped for each format, and control characters are

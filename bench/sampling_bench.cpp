@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Host sampling at a vocabulary of 248,320, one thread: every setting of the chain, every build of the row kernels.
 //   sampling_bench [--benchmark_filter=avx512/.*]
 #include <benchmark/benchmark.h>

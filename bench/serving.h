@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Mixed serving: how long users wait, and how many tokens they get, when several requests of mixed lengths share a
 // model.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Medians of samples, ratios of pairs, and 99% intervals around them.
 //
 // Samples come in turns. The samples of a turn share what else the machine did at that time, and neighbouring turns may

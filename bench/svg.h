@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Drawing for the charts of a report: elements of SVG, scales with their ticks, labels that keep apart.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Numbers for people, and text from outside made safe for the format that it is written in.
 #pragma once
 

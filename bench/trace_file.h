@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TraceFile: a profile as a file in the Trace Event format, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
 //
 // One process of the file is the host, with a lane for the thread that steps; each device is another, with a lane for

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tuning: measures the kernels between which the planner chooses on this machine's devices.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A worker: a process of the same program that loads one model on one choice of backends, and measures on request.
 // Whatever a backend does to it, the benchmark continues and knows what happened.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The bytes and operations of a step, counted from the program: the bounds to which a measurement is compared.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // switchyard backends: the backends that were found, and their abilities.
 #include <memory>
 #include <nlohmann/json.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // switchyard bench: backends side by side on one model: how fast each is, how near that is to the machine's limits, and
 // whether it is right.
 #include <algorithm>

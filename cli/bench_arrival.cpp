@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // switchyard bench arrival: how long decoding sessions wait while a prompt that has arrived is read.
 #include "bench/arrival.h"
 

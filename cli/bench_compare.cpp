@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // switchyard bench compare: what became slower, or wrong, from one report to another.
 #include "cli/bench_compare.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // switchyard bench ops: every operation of a model by itself, with every kernel that supports it.
 #include <algorithm>
 #include <iterator>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The options of `switchyard bench`, and the processes and configurations that they make.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by the reports of `switchyard bench` and `switchyard bench ops`.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a benchmark: starts the workers, lets them take turns, and puts together the report.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A benchmark while it runs: its processes, their measurements, and the report. Only for cli/bench_run.cpp and the
 // files beside it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which processes of a benchmark have their models in memory at the same time.
 #pragma once
 

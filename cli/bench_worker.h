@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The worker's side of `switchyard bench`, and the messages of both sides.
 //
 // A request is an object with "do":

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // switchyard chat: a conversation, kept in one session.
 #include <cstdio>
 #include <iostream>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The commands. Each adds itself to the program with its flags and help; its callback leaves the exit code in
 // `exit_code`.
 #pragma once

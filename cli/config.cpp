@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // switchyard config: every setting, its value, and where that came from.
 #include <cstdlib>
 #include <memory>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // switchyard convert: a Hugging Face checkpoint to a program file, and a program file to one with packed weights.
 #include <filesystem>
 #include <memory>

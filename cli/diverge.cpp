@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // switchyard diverge: where two backends, or two choices of kernels, first continue a text differently.
 #include <algorithm>
 #include <memory>

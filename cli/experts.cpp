@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // switchyard experts: how the tokens of a text spread over the experts of a model.
 #include "cli/experts.h"
 

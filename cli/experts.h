@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a text spreads over a model's experts, as text and as JSON.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Generating text from one session: shared by `run` and `chat`.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // switchyard inspect: the contents of a program file.
 #include <map>
 #include <memory>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // switchyard logits: the raw numbers, for comparing with other implementations.
 #include <charconv>
 #include <memory>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // switchyard perplexity: how well a program predicts a text, and how far it is from another program.
 #include <cmath>
 #include <memory>

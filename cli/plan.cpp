@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // switchyard plan: which kernel runs every operation, and why.
 #include <memory>
 

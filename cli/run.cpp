@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // switchyard run: text from a prompt.
 #include <unistd.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --trace: a timeline of what a command runs.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The first steps of most commands: find backends, load the program, prepare the model.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every flag and environment variable that more than one command takes, declared once.
 #pragma once
 

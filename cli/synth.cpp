@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // switchyard synth: a program of a real configuration's shape, with random weights.
 #include <memory>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // switchyard tune: measures which kernels are the fastest on this machine, and has the planner take them.
 #include <fmt/chrono.h>
 

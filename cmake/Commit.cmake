@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # cmake -D SOURCE=DIR -D OUTPUT=FILE -P Commit.cmake: writes a header that defines SWITCHYARD_COMMIT, the commit that the
 # source is at, with -dirty where files were changed; "" outside a repository. The file is left alone when it says so.
 cmake_minimum_required(VERSION 3.25)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Third-party libraries, each from a package manager (packages.txt). Targets of ours use the deps:: names given here, so
 # that one option decides how all of them are linked.
 find_package(PkgConfig REQUIRED)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The files that `cmake --install` copies, and the package that lets a third party build a backend:
 #   find_package(switchyard) -> switchyard::plugin_api (headers alone, no dependencies), switchyard::row_sampling (a
 #   static library, for backends that sample in host memory) and switchyard_add_backend(), and for programs that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Settings that all our targets share. `switchyard::build` carries the language level, warnings and sanitizers.
 set(CMAKE_C_STANDARD 11)
 set(CMAKE_C_EXTENSIONS OFF)

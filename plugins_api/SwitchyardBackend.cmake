@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # switchyard_add_backend(ID SOURCES...): a backend plugin, built the same way inside and outside this tree.
 #
 # Makes the target `switchyard_backend_<ID>` and the file `switchyard_<ID>.so`. It links switchyard::plugin_api and

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes tests/data/sampling/golden.jsonl: what the normative sampler must compute, from an implementation of its own.
 
 Follows the rules written at the top of plugins_api/include/switchyard/sampling_math.h, in numpy float32 (one rounded

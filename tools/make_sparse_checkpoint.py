@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Makes a checkpoint of the shape of Qwen3.5-35B-A3B whose shards are sparse files of zeros: for measuring `convert`.
 
 usage: make_sparse_checkpoint.py FOLDER [LAYERS]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Records what Python's jinja2 makes of the template cases, for tests/text/jinja.
 
 Writes tests/data/templates/expressions.json (small templates, one construct each) and conversations.json (the chat

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Makes the tiny random Qwen3.5-MoE checkpoints of tests/data/tiny, with the logits that an independent oracle expects.
 
 usage: make_tiny_checkpoints.py OUT [NAME ...]      (needs torch and transformers 5.17: see tools/oracle/README.md)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Records what the `tokenizers` package makes of varied strings, for tests/text/tokenizer_test.cpp.
 
 usage: make_tokenizer_cases.py TOKENIZER_JSON OUT_JSONL [COUNT] [SEED]

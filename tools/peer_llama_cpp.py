@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measures llama.cpp's CPU backend and Switchyard in one run, on models of the same shape and bytes per weight.
 
 Qwen3.5-35B-A3B with random weights, 4.5 bits each: `synth:qwen3.5-35b-a3b` (i4 in groups of 32) here, Q4_0 there, in a

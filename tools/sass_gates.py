@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What the CUDA backend's kernels became as machine code, held against a recorded table.
 
 usage: sass_gates.py FILE.so               compare the kernels in FILE.so with the table; exit code 1 if one got worse

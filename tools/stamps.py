@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Where the time of a decoding step goes, from the stamps of a CUDA backend built with -DSWITCHYARD_STAMPS.
 
 usage: stamps.py [/tmp/stamps.bin]

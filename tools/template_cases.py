@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cases that make_template_cases.py records: small templates, and conversations for the chat templates."""
 
 VARIABLES = {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ATTENTION: q/k norm, rotation, cache append, grouped-query softmax, output gate.
 //
 // First every row's keys and values are written to the pages. Then the query heads of a row that share a KV head

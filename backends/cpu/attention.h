@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The KV state of ATTENTION: where its parts lie in a page.
 //
 // A page of P tokens holds, for each KV head, the keys transposed [head_dim, P], so that a vector of scores is a sum of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The layout of ATTENTION's pages, from and to the canonical one.
 #include "attention.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The softmax of ATTENTION on AMX tiles, for many rows.
 //
 // The query heads of a KV head are rows of one matrix: a block is some tokens of one sequence with all these heads. It

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The workspace of ATTENTION, and what its two forms share.
 #pragma once
 

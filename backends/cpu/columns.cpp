@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What happens to the products of a panel: element-wise work on [m, 16].
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "columns.cpp"

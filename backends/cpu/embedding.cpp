@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // EMBEDDING: y [rows, hidden] = table[token of the row], from the canonical table.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GATED_DELTA: causal convolution, gates, delta rule and gated norm in one pass.
 //
 // A key head and its value heads depend on no other head: each is one unit of work from the convolution to the norm,

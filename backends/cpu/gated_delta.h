@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parts of GATED_DELTA that are the same for every instruction set.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The delta rule of GATED_DELTA for up to 64 tokens at once, as products of bf16 tiles: the WY form of Yang et al.
 // 2024, "Gated Delta Networks", section 3.3, solved directly for the chunk's updates, since the state before the chunk
 // is known.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernels of this backend, one list per file, and what they share. The "team" are the threads that the host lends
 // (swy_executor); a "member" is one of them.
 #pragma once

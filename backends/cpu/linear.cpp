@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LINEAR and LINEAR_ADD: y [rows, out] = x [rows, in] * w^T (+ residual).
 //
 // All panels of all weights form one range that is divided among the team. x is quantised once, whatever the number of

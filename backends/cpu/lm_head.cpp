@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LM_HEAD and GATHER_ROWS: logits [logit rows, vocab] of the wanted rows.
 #include "lm_head.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by LM_HEAD and LM_HEAD_SAMPLE: the wanted rows of the step times panels of the head's weights.
 #pragma once
 

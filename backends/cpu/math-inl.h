@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Vector functions that several operations use. Included once per target (simd.h).
 #if defined(CPU_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef CPU_MATH_INL_H_

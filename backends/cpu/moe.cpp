@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MOE and MOE_ADD: the kernels' descriptions, and what their two forms share.
 #include "moe.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by the two forms of MOE: the workspace, the router, and the order of the experts' rows.
 #pragma once
 

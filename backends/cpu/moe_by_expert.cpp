@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MOE for many rows, in two phases over rows that are sorted by expert:
 //   1. gate and up: an expert with its rows is one job; members take jobs until none is left
 //   2. down: a few panels of the output are one job, over all experts in order, so that the sums of those columns stay

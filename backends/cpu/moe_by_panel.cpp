@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MOE for few rows: three phases, each divided among the team by panels of weights.
 //   1. router and shared gate
 //   2. gate, up and silu of every chosen expert

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // multiply for processors without useful vector instructions, and the choice between the versions.
 #include "multiply.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of one panel of weights (panels.h) with rows of activations: out [m, 16] = x [m, width] * panel^T.
 //
 // The 8-bit products give the same bits on every instruction set: integer sums per block, then for each block in order

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // multiply with AVX2: products of bytes are summed in pairs to 16 bits, which cannot overflow for 4-bit weights; bytes
 // are widened to 16 bits first.
 #include <immintrin.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // multiply with AVX-512 VNNI: a line of weights times 4 broadcast activations, 64 products an instruction.
 #include <immintrin.h>
 

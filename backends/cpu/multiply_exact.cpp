@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // multiply_exact: fp32 activations against every encoding.
 #include "multiply.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // multiply_tiles_bf16: AMX bf16 tiles, two tiles of rows by two panels.
 //
 // bf16 panels are tiles already and are read in place. They are processed in stretches that fit the first-level cache,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // multiply_tiles_int8: AMX int8 tiles.
 //
 // Two panels are processed together, so that a tile of activations is loaded once for both. Along the width the work is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // multiply_tiles_wide: AMX int8 tiles, two tiles of rows by two panels.
 //
 // Tiles and vectors work at the same time. Between the products of one block, the sums of the previous unit (two tiles

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Norms of one row, and the plain weights that they read. Included once per target (simd.h).
 #if defined(CPU_NORM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef CPU_NORM_INL_H_

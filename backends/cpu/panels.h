@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The packed layout of weights, one per encoding, for every instruction set.
 //
 // A matrix [rows, width] is divided into panels of 16 rows. Along the width a panel is divided into blocks, and inside

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CPU backend: AVX2, AVX-512 and AMX kernels over one packed layout of weights.
 #include <cpuid.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows of activations in the forms that products of one mode need, and products of such rows with panels of weights.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Weights for multiply_tiles_wide: quantized groups converted to signed bytes with one scale per wide_block() elements
 // of a row, in the order of AMX tiles. Only for files that are compiled with AVX-512.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Activations in the forms of the matrix products: 8-bit rows with one scale per block, or bf16 rows.
 #pragma once
 

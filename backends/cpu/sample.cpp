@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SAMPLE and TOP_CANDIDATES: the chain of switchyard/sampling_math.h over rows of logits in memory.
 #include "sample.h"
 

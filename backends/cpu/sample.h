@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by SAMPLE, TOP_CANDIDATES and LM_HEAD_SAMPLE: the sampling rows of a step, and which members sample them.
 #pragma once
 

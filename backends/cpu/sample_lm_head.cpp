@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LM_HEAD_SAMPLE: the chain over rows of the head's products.
 //
 // A row that needs one look at each id (row_scans) is sampled inside the product: each member keeps the best of its own

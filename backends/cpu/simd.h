@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The beginning of every file with vector code. Highway's foreach_target compiles such a file once per instruction set;
 // CPU_BEST(f) is the version of `f` for the instruction set in use.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrices as blocks of bf16 tiles, for kernels whose operands are activations. Only for files compiled with AMX and
 // AVX512_BF16; call between tiles_begin(64) and tiles_end() of the calling thread.
 //

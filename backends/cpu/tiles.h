@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // AMX tiles: their configuration, the same for all products.
 #pragma once
 

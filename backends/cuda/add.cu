@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ADD: y [rows, width] = a + b.
 #include "device_code.cuh"
 #include "kernels.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ATTENTION over pages of keys and values (device_states.hpp has their layout).
 //
 //   prepare   (attention_prepare.cu) norms and rotates q and k, and appends k and v to the pages

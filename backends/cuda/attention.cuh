@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by the kernels of ATTENTION: its operands, where keys and values lie, and how the parts of a row are joined.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How attention.decode divides rows among clusters and blocks, by how many of them the device can run at once. Decided
 // when a list is recorded.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ATTENTION of decoding steps, keys and values in bf16: one kernel, which also norms, rotates and appends.
 //
 // A cluster of blocks divides the positions of one sequence and KV head. Each warp of a block walks by itself through

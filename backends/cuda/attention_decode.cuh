@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device functions of attention.decode for tiles of keys and values, for heads, and for results of other blocks
 // (attention_decode.cu explains how they work together).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The first kernel of ATTENTION: norms and rotates q and k, and appends k and v to the pages.
 #include "attention.cuh"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ATTENTION of prompts, keys and values in bf16, by m16n8k16: a warp has 16 queries of a tile.
 //
 // With kSplit 2 a tile has half as many queries. The two halves of every block of positions go to two teams of warps,

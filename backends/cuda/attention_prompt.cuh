@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by the kernels of ATTENTION for prompts: tiles of queries, copying keys and values to shared memory, and the
 // running softmax (Dao 2023, "FlashAttention-2").
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Keys and values of attention.decode in shared memory: how rows are cut, the layout of a block's memory, and the rings
 // that the copy engine fills.
 #pragma once

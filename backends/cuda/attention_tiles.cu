@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ATTENTION of few rows over a long context, keys and values in bf16: a tile of 16 positions per warp.
 //
 // All query heads of a KV head are the columns of one matrix instruction, and the keys its rows, so every key is read

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ATTENTION of prompts, keys and values in bf16, by Hopper's wgmma: a warpgroup has 64 queries.
 //
 // With kSplit 1 two warpgroups share a block's keys and values, each with its own queries. With kSplit 2 they have the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of one row with 4-bit weights on Hopper: the copy engine brings boxes of a weight, tensor cores multiply.
 // (README.md has a glossary.)
 //

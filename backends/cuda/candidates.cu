@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TOP_CANDIDATES: the k best ids of a row after steps 0 to 3 of sampling_math.h, and the other values that sampling
 // needs.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CAST: between f32 and bf16, to the nearest, ties to even.
 #include "device_code.cuh"
 #include "kernels.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The router's choice by one block, from logits of up to 256 experts: the largest; of equal ones the lowest id.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Clusters of blocks (compute capability 9.0): barriers in shared memory, and pushing data into the shared memory of
 // other blocks. Compiled for older devices, these functions do nothing.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hopper's barriers in shared memory and its copy engine. PTX ISA, sections on mbarrier and cp.async.bulk. 32-bit
 // addresses are those of shared memory. Compiled for older devices than 9.0, only shared_at exists.
 #pragma once

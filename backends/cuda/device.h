@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A CUDA device as the plugin sees it: one stream that runs steps and copies in order, and the staging memory for
 // copies.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device code that all kernels of this backend share: ordering between kernels, reductions, the step, elements of
 // weights.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // EMBEDDING: y [rows, hidden] = table[token of the row], the token from the step or from the device's token buffer.
 #include "device_code.cuh"
 #include "kernels.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GATED_DELTA, any number of rows, token by token: convolution, norms of q and k, delta rule, gated norm.
 #include "gated_delta.cuh"
 

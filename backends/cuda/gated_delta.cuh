@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by the kernels of GATED_DELTA: operands, and how a row finds its sequence's states.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GATED_DELTA for several sequences with one row each: the whole step in one kernel, on Hopper.
 //
 // A block serves one value head of one sequence and holds its state in shared memory. The copy engine brings the state,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GATED_DELTA for prompts: the walk through the chunks of a sequence.
 //
 // A block has some tiles of 16 value columns of one head, two warps per tile. The first warp keeps the state's columns,

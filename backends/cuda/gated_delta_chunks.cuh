@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data that the kernels of GATED_DELTA for prompts pass to each other.
 //
 // The delta rule over chunks of 64 rows (Yang et al. 2024, "Gated Delta Networks", section 3.3). Let K, Q [64, key_dim]

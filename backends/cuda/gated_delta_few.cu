@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GATED_DELTA for prompts: sequences of the step that have few rows, token by token, beside others that have many.
 //
 // A chunk costs the same however few rows it has, and one block would walk through all sequences one by one. So every

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GATED_DELTA for prompts, before and after the rule: convolution, SiLU and norms of q and k; gated norm.
 #include "gated_delta_chunks.cuh"
 #include "matrix.cuh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GATED_DELTA for prompts: its kernels in order, and when it is used.
 #include "gated_delta_chunks.cuh"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GATED_DELTA where every sequence has one row: the whole step in one kernel, on Hopper.
 //
 // A cluster of blocks serves one key head of one sequence: its value heads, each divided into slices of 32 columns. A

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GATED_DELTA of steps with one row per sequence, up to its norm and gate: for ranges.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GATED_DELTA for prompts: matrices that depend on one chunk only, for all chunks at once.
 //
 // A block has one chunk of one key head. K K^T and Q K^T are the same for all value heads of it; decays and beta turn

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of many rows on Hopper: 256 rows of a weight at a time, as they lie in memory, times up to 128 rows of
 // activations, in bf16 with fp32 sums. (README.md has a glossary.)
 //

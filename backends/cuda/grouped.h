@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The host's side of grouped.cuh: weights as the copy engine sees them, and the layout of a block's shared memory.
 #pragma once
 

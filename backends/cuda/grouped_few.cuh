@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Grouped products of 4-bit weights with few rows of activations (grouped.cuh): each warp uses m16n8k16 instead of
 // wgmma, with operands of the same layout. Four warps share a scheduler, so the number of instructions matters as much
 // as waiting for shared memory and for sums.

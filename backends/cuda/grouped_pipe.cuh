@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data that the warps of a grouped product share (grouped.cuh): its tiles, and the ring in shared memory through which
 // spans pass.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One thread's part of a weight's rows in a grouped product, and its conversion into the registers of wgmma's first
 // operand.
 #pragma once

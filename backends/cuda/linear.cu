@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LINEAR, LINEAR_ADD and RMS_NORM_LINEAR for few rows: y_i [rows, out_i] = norm(x) [rows, in] * w_i^T (+ residual).
 //
 //   *.vector  16 bytes per lane of every weight, 16-bit integer activations for quantized ones (vector.cuh)

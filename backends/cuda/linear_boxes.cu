@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RMS_NORM_LINEAR, LINEAR and LINEAR_ADD of one or two rows on Hopper (boxes.cuh).
 //
 // A block has some tiles of 16 rows, and all of their columns in shared memory before the previous kernels have ended.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A block of linear_boxes.cu: what it requests before its wait, and the products after it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Projections of one row by boxes of their weights, and projections of the delta rule's output before its norm and
 // gate.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LINEAR, LINEAR_ADD and RMS_NORM_LINEAR of 2 to 64 rows on Hopper (linear_few.cuh).
 #include "linear_few.cuh"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Projections of 2 to 64 rows with 4-bit weights on Hopper, made for memory's rate.
 //
 // A block requests all of its weights before the previous kernels have ended. The blocks of a cluster share the

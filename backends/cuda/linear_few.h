@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How projections of a few rows are divided among blocks (linear_few.cuh).
 #pragma once
 

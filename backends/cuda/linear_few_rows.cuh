@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A block of linear_few.cuh before its products: its requests before the wait, and the activations' second operand.
 #pragma once
 

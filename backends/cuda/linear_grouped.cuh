@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels of LINEAR and its fused forms for many rows on Hopper (grouped.cuh): converting rows to panels, normed if the
 // operation has a norm, and the products with all weights of one encoding in one launch.
 #pragma once

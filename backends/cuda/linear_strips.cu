@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RMS_NORM_LINEAR, LINEAR, LINEAR_ADD, LM_HEAD and LM_HEAD_SAMPLE of one row on Hopper (strips.cuh).
 //
 // The blocks fill the device once, and each warp goes from strip to strip: one or two rows of a quantized weight. Plain

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LINEAR, LINEAR_ADD, RMS_NORM_LINEAR and LM_HEAD for many rows, on tensor cores (tiles.cuh).
 #include "projection.cuh"
 #include "tiles.cuh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Command lists: a stream's capture, kept as a graph that the device replays by itself.
 #include "list.h"
 

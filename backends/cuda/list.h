@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A command list, during and after its recording.
 #pragma once
 

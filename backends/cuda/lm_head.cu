@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LM_HEAD, LM_HEAD_SAMPLE and GATHER_ROWS: logits [logit rows, vocab] of the wanted rows.
 //
 // lm_head_sample.vector samples while it multiplies: where the largest key decides (greedy, plain temperature), no

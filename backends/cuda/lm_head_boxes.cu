@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LM_HEAD and LM_HEAD_SAMPLE of one row on Hopper (boxes.cuh), at the rate of memory.
 //
 // Blocks fill the device once and take turns at pairs of tiles, 32 rows. In a block one warp requests pairs in advance;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LM_HEAD and LM_HEAD_SAMPLE of 2 to 32 rows on Hopper (lm_head_few.cuh), at the rate of memory.
 //
 // lm_head_sample.few samples while it multiplies: for rows whose largest key decides, no logit is written.

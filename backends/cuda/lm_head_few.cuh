@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LM_HEAD of 2 to 32 rows with 4-bit weights on Hopper, made for memory's rate.
 //
 // A small kernel writes the wanted rows in the order of a second operand, as bf16; every block copies them to its

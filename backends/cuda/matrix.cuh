@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fragments of m16n8k16 products, read from tiles of bf16 in shared memory.
 //
 // A tile is [rows, 8 * units], 16 bytes per unit. The units of a row are permuted so that eight neighbouring rows have

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Buffers and copies.
 //
 // The host's memory is pageable, so every copy goes through page-locked staging memory: small copies in the order of

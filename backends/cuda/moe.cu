@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MOE, MOE_ADD and EXPERTS for few rows, each with its own experts.
 //
 //   router    router.cu

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MOE and MOE_ADD of one or two rows on Hopper (boxes.cuh): three kernels.
 //
 //   route     the router's logits, and the shared expert's gate: two rows per block

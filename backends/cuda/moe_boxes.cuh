@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device functions of the mixture by boxes (moe_boxes.cu explains how they work together): a warp has some of the
 // columns, a lane eight neighbouring ones of 256.
 #pragma once

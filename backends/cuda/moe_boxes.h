@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MOE of one row by boxes of its weights, with or without the norm before it.
 #pragma once
 

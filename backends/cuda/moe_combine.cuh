@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The last kernel of MOE for many rows on Hopper: adds up the experts' results of a row.
 #pragma once
 

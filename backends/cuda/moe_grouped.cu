@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MOE, MOE_ADD and EXPERTS for many rows on Hopper (moe_grouped.cuh).
 #include "moe_grouped.cuh"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels of MOE for many rows on Hopper (grouped.cuh). The pairs of a row and an expert are sorted by expert; each
 // expert's pairs begin at a multiple of 8. The shared expert is treated as a last expert that has all rows.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MOE for several rows on Hopper, including the norm before it.
 #pragma once
 

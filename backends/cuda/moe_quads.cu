@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The experts of few rows on Hopper, four rows at a time (quads.cuh): two kernels that fill the device once.
 //
 //   gate_up   h = silu(gate) * up, as integers: 64 columns of up to four rows of an expert by a team of four warps

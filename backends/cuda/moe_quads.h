@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The experts of few rows, four rows at a time (moe_quads.cu).
 #pragma once
 

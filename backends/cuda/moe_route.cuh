@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The router of few rows and its choice (moe_router.cuh), with the form of the rows that the experts' products need, in
 // one launch.
 //

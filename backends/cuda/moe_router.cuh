@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The router of few rows up to its choice (moe_route.cuh).
 //
 // A cluster of eight blocks has eight rows. Each block multiplies its eighth of the width with all experts, whose

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MOE, MOE_ADD and EXPERTS of one row on Hopper (strips.cuh). The shared expert's weights are requested before the
 // router has chosen.
 #include "moe.cuh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MOE, MOE_ADD and EXPERTS for many rows, on tensor cores (tiles.cuh): the pairs of a row and an expert are sorted by
 // expert on the device, and each expert multiplies its rows in tiles.
 #include "moe.cuh"

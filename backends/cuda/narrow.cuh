@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of many rows with weights of few rows, such as routers and gates, nearly in fp32: bf16 weights times
 // activations in two bf16 terms, on tensor cores.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operands as device code sees them.
 #pragma once
 

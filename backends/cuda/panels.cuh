@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Activations as the second operand of grouped products: panels [span][group of 8 rows][2048 bytes], in the order of
 // the weights' registers (grouped_rows.cuh), and with 16-byte pieces permuted as wgmma expects.
 #pragma once

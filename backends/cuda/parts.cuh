@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ragged steps divided into parts: at most `size` neighbouring rows of one sequence, counted from its first row.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CUDA backend: the table of functions and kernels that the host sees.
 #include <cstring>
 

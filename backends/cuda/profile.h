@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // When the launches of lists ran (swy.profile/1).
 #pragma once
 

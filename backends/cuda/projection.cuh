@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One input times several weights, a few rows at a time: the kernel of LINEAR, its fused forms and LM_HEAD.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The list that the experts' kernels for few rows work through. Every block makes it itself, from the router's choice.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Activations of several rows as integers, for products with four of them at a time (quads.cuh).
 #pragma once
 

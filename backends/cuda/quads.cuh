@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of 4-bit weights with four rows of activations on Hopper, at the rate of memory (boxes.cuh explains the
 // integer products). The eight columns of the second operand are the high and low bytes of four rows.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ranges of steps with few rows, on Hopper: the operations after the projections of a delta layer, and a mixture with
 // its norm.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Consecutive operations that decoding steps run as one (swy.range/1).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RMS_NORM and ADD_RMS_NORM: y [rows, width] = s * rsqrt(mean(s^2) + eps) * (bias + w), s = x (+ x2, written too).
 #include "device_code.cuh"
 #include "kernels.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ROUTER_TOPK, and the router of MOE: logits of all experts; the last block of a row chooses, in the same launch.
 #include "choice.cuh"
 #include "moe.cuh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SAMPLE: the chain of sampling_math.h. A team of blocks samples rows that the largest key does not decide.
 //
 // Nothing is sorted: top-k and top-p find their thresholds digit by digit over integer keys and weights.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Choosing tokens from logits: code that SAMPLE and LM_HEAD_SAMPLE share. The arithmetic is that of sampling_math.h.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Many blocks that sample one row of logits together.
 //
 // A team processes its rows in turn, separated by a barrier of its own. The barrier cannot hang: a team has at most as

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of 16 warps with slices of one row and boxes of weights (boxes.cuh explains the arithmetic), with few
 // instructions between the arrival of the activations and the sum.
 //

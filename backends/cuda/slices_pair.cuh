@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // slices.cuh for two rows of activations: the eight columns of a product's second operand are the high and low bytes of
 // both rows, of two groups of 64 each. A slice has four groups, so there are two sums, each scaled by itself.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Times at which blocks do what, to find where a step's time goes (tools/stamps.py prints them). Compiled in only with
 // -DSWITCHYARD_STAMPS; otherwise no code is generated.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products with one row of activations on Hopper, at the speed of memory.
 //
 // Each warp has a ring of stages in shared memory. It requests whole rows of a weight from the copy engine as soon as a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensor maps: how the copy engine of Hopper finds boxes of a matrix.
 #pragma once
 

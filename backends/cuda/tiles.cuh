@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of many rows on tensor cores: tiles of 128 rows of a weight times NT rows of activations, in bf16.
 //
 // Weights stay as they are in memory. A thread of a quad takes 32 consecutive elements of a row, 16 bytes of 4-bit

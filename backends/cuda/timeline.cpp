@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Timelines: a word of page-locked memory that the stream writes when all earlier work is done, without waking the
 // host.
 #include <cuda.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrix-vector products: a warp multiplies some rows of a weight with up to a few rows of activations.
 //
 // Quantized weights are multiplied as integers. Activations become 16-bit integers with one scale per 32 of them, as

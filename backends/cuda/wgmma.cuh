@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hopper's asynchronous units: barriers in shared memory, the copy engine, and matrix products of a warpgroup whose
 // first operand is in registers. PTX ISA, sections on mbarrier, cp.async.bulk and wgmma.
 #pragma once

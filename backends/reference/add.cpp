@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ADD, SILU_MUL, SIGMOID_MUL, SIGMOID_SCALE_ADD: element by element over [rows, width].
 #include "arithmetic.h"
 #include "kernels.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by the kernels: sums in fp64 in one fixed order, weights as fp32 rows, and cost estimates.
 //
 // Every output element is one such sum, or a fixed chain of them, whatever the team, the chunk or the other rows are.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ATTENTION and its pieces: HEAD_SPLIT, ROPE, KV_APPEND, ATTEND (HEAD_RMS_NORM is in rms_norm.cpp).
 //
 // The KV state holds per token [2 (k, v), kv_heads, head_dim] in fp32, in pages of page_size tokens.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CAST between fp32 and bf16.
 #include "arithmetic.h"
 #include "kernels.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GATED_DELTA and its pieces: CAUSAL_CONV, DELTA_GATES, DELTA_RULE (GATED_RMS_NORM is in rms_norm.cpp).
 //
 // The recurrent form, token by token. The state is rounded to fp32 after every token, so the bits do not depend on how

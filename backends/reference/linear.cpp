@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LINEAR, LINEAR_ADD, RMS_NORM_LINEAR: y [rows, out] = x [rows, in] * w^T.
 //
 // Each weight row is dequantized once per call and used for all rows of the step.

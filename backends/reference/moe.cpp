@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MOE, MOE_ADD and the pieces ROUTER_TOPK and EXPERTS.
 //
 // Rows are grouped by expert, so that each weight row is dequantized once per step. A row's experts are summed in order

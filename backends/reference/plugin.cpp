@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The reference backend: every operation in plain loops, with fp32 values and fp64 sums. Other backends are tested
 // against it. It is slow.
 #include <vector>

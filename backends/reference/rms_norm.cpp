@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RMS_NORM and ADD_RMS_NORM over rows [rows, width]; HEAD_RMS_NORM and GATED_RMS_NORM over heads.
 #include "arithmetic.h"
 #include "kernels.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SAMPLE, TOP_CANDIDATES and LM_HEAD_SAMPLE: the chain of switchyard/sampling_math.h, one row per member at a time.
 #include <algorithm>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ADD: y [rows, width] = a + b.
 #version 460
 #extension GL_GOOGLE_include_directive : require

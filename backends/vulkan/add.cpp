@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ADD: y [rows, width] = a + b (add.comp).
 #include "kernels.h"
 

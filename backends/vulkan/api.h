@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Vulkan's functions, obtained from the loader at run time. Nothing links against it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ATTENTION, the products: softmax(q k^T) v of kQ query heads that share a KV head, for one row.
 //
 // gl_WorkGroupID.x: split, a fixed number of positions; .y: KV head and group of kQ heads; .z: row. With one split the

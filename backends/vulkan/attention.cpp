@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ATTENTION: norms, rotation and the pages (attention_prepare.comp), the products (attention.comp), and with few rows,
 // whose context is divided into splits, their sum (attention_join.comp). If every sequence has one row, all in one
 // launch (attention_step.comp).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by the shaders of ATTENTION: where keys and values lie.
 layout(constant_id = 0) const uint kHeadDim = 256;
 layout(constant_id = 1) const bool kBf16 = true;   // keys and values; otherwise fp32

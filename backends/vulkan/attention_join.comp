@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ATTENTION, if a row is divided into splits: joins them (attention.comp), and multiplies by the gate.
 // gl_WorkGroupID.x: head; .y: row.
 #version 460

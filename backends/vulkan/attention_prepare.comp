@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ATTENTION, before the products: ready [rows, heads, head_dim] = q normed, rotated and scaled; k normed and rotated, and v,
 // go to their pages. A subgroup per head of q, k or v; gl_WorkGroupID.y: rows.
 #version 460

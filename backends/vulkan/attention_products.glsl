@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The products of one split of a row: softmax(q k^T) v of kQ query heads that share a KV head. Subgroups share the
 // positions; a lane holds kC parts of four elements of every head.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Norm and rotation of a head of q or k. The including shader defines kRotary, and pushes `turns` and `bias`.
 
 // Sine and cosine of a fraction of a turn, to about 1e-7 (minimax polynomials on an eighth of a turn).

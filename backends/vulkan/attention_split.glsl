@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The products of one split of one row, softmax(q k^T) v of kQ query heads that share a KV head, for
 // attention_step.comp.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ATTENTION where every sequence has one row: norms, rotation, the pages and the products in one launch.
 //
 // gl_WorkGroupID.x: KV head and group of kQ heads; .y: split, a fixed number of positions; .z: row. Splits beyond the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Results of a workgroup's subgroups for kQ heads, for attention_products.glsl and attention_split.glsl.
 layout(constant_id = 3) const uint kQ = 4;
 layout(constant_id = 4) const uint kC = 2;  // parts of four elements of a head, of a lane

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The device's clock: compared with the host's, and extended so that it never wraps around.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Included by every shader: extensions, memory by address, the step, reductions over a workgroup.
 //
 // Large offsets are added to addresses in 64 bits; indices stay within a row.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies between the host and the device, in the order of the steps.
 //
 // They go through the staging memory of the device. If the device's memory is the host's, large copies are made by the

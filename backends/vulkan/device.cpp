@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Devices: listing, opening and closing.
 #include "device.h"
 

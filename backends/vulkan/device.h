@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Vulkan device as the plugin sees it: one queue that runs steps and copies in order, memory in blocks, and the
 // pipelines of its lists.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // EMBEDDING: y [rows, hidden] = table[token of the row], the token from the step or from the device's token buffer.
 #version 460
 #extension GL_GOOGLE_include_directive : require

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GATED_DELTA for prompts: the rule, token by token: S *= exp(g); d = beta (v - S^T k); S += k d^T; o = S^T q.
 //
 // A workgroup owns 32 columns of one head's state, in registers: eight lanes per column, each with kN groups of four keys.

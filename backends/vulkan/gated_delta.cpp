@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GATED_DELTA, any number of rows, token by token: convolution, norms of q and k and gates (gated_delta_prepare.comp),
 // the rule (gated_delta.comp), gated norm (gated_delta_gate.comp).
 #include "gated_delta.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by the shaders of GATED_DELTA: shapes, a sequence with its slots, and the gates.
 layout(constant_id = 0) const uint kKeyDim = 128;    // per head
 layout(constant_id = 1) const uint kValueDim = 128;  // per head

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by the kernels of GATED_DELTA: operands, and the kernels before and after the rule of prompts.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GATED_DELTA for prompts, by chunks: the walk through the chunks of a sequence (gated_delta_chunks.glsl).
 //
 // A workgroup owns 32 columns of one head's state, in shared memory. The next block of keys and queries is requested

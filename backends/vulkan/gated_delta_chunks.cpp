@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GATED_DELTA for prompts, by chunks of 32 rows: the inputs of the rule (gated_delta_prepare.comp), the triangles of
 // all chunks (gated_delta_triangles.comp), the walk through them (gated_delta_chunks.comp), gated norm
 // (gated_delta_gate.comp).

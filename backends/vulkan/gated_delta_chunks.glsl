@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by the shaders of the chunked delta rule (the WY form of Yang et al., "Parallelizing Linear Transformers with
 // the Delta Rule over Sequence Length", 2024, with decays as in "Gated Delta Networks", 2024).
 //

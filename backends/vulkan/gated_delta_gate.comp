@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GATED_DELTA for prompts, after the rule: y = rms_norm(o) * w * silu(z), in place. A subgroup per value head;
 // gl_WorkGroupID.y: rows. Rows of inactive sequences become 0.
 #version 460

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The states of the convolution, for shaders of the rule: all workgroups of a sequence share its channels.
 
 // The last kTaps - 1 inputs of the sequence: this thread's channels.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GATED_DELTA for prompts, before the rule: mixed [rows, channels] = silu(causal convolution of qkv), q and k to unit length,
 // q also times key_dim^-1/2; gate [rows, value_heads] = beta, exp(g), or with kLog beta, g. A subgroup per head of q, k or v;
 // gl_WorkGroupID.y: rows.

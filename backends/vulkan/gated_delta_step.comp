@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GATED_DELTA where every sequence has one row: the whole step in one launch.
 //
 // A workgroup serves one value head of one sequence: convolution, norms, gates, rule, gated norm. Its state is in

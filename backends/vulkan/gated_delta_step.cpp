@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GATED_DELTA where every sequence has one row: one launch (gated_delta_step.comp).
 #include "gated_delta.h"
 

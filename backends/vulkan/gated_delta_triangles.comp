@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GATED_DELTA for prompts, by chunks: T, W and the decays of one chunk and head (gated_delta_chunks.glsl).
 // gl_WorkGroupID.x: slot; .y: value head.
 #version 460

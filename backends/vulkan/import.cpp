@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Buffers over memory of the host: weights are read where the file is mapped, on devices that share the host's memory.
 #include <memory>
 

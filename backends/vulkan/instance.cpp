@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The loader, the instance, and the features of each physical device.
 #include <dlfcn.h>
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernels of this backend, one list per file, and the functions that record them.
 #pragma once
 

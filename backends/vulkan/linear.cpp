@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LINEAR, LINEAR_ADD and RMS_NORM_LINEAR.
 //
 //   *.vector  16 bytes per lane of every weight, activations in shared memory (linear_vector.comp)

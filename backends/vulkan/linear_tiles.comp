@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LINEAR and its fused forms for prompts: tiles of y_i [rows, out_i] = x [rows, in] * w_i^T (+ residual).
 // gl_WorkGroupID.x: tile of columns, of all weights one after the other; .y: tile of rows.
 #version 460

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LINEAR, LINEAR_ADD and RMS_NORM_LINEAR for prompts (tiles_prepare.comp, linear_tiles.comp).
 #include "tiles.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LINEAR, LINEAR_ADD and RMS_NORM_LINEAR for few rows: y_i [rows, out_i] = norm(x) [rows, in] * w_i^T (+ residual).
 // gl_WorkGroupID.y: rows of x, kM at a time.
 #version 460

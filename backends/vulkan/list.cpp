@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Command lists: one command buffer, recorded once and submitted again for every step.
 #include "list.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LM_HEAD: logits f32 [logit rows, vocab] = x[logit_row[i]] * w^T, by the shaders of LINEAR; and LM_HEAD_SAMPLE, which
 // keeps them in the workspace.
 #include "projection.h"

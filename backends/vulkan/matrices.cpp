@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Numbers of SPIR-V are from its registry: SPV_NV_cooperative_matrix and SPV_KHR_cooperative_matrix.
 #include "matrices.h"
 

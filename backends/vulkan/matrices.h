@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cooperative matrices: which a device offers, and shaders that use them.
 //
 // Shaders are written with the NV extension, which every packaged compiler supports. For devices with the KHR extension

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A meeting of all workgroups of a launch, which must all run at once. Writes through coherent references before
 // `arrive` are visible through such references after `await`.
 //

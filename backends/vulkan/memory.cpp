@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Buffers: ranges of blocks, each block one allocation with one buffer and one device address.
 #include <algorithm>
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by the shaders of MOE: one mixture's operands. A "slot" of a row is one of its chosen experts; slot top_k is
 // the shared expert. Weights of experts are [experts, rows, width], the shared expert's [rows, width].
 layout(constant_id = 0) const uint kForm = F32;        // of the experts' weight

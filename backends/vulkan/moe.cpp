@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MOE, MOE_ADD and EXPERTS for few rows, each with its own experts.
 //
 //   router    logits by the shaders of LINEAR; the choice in gate and up, or by router.comp

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MOE for prompts, the end: y [rows, hidden] = sum over the slots of part [rows, top_k, hidden], in their order, + sigmoid(mix)
 // * shared [rows, hidden] (+ residual).
 #version 460

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MOE, second half: y [rows, hidden] = sum over the slots of p_slot down_slot h_slot (+ residual); p of the shared
 // expert is sigmoid(mix). gl_WorkGroupID.y: row.
 //

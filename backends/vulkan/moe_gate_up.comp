@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MOE, first half: h [rows, top_k * width + shared_width] = silu(gate) * up of the chosen experts and of the shared
 // one. gl_WorkGroupID.y: row.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MOE and MOE_ADD of one row in one launch: router, choice, gate and up, down, with meetings of all workgroups instead
 // of barriers between launches. LINEAR_ADD and the norm before it are included if x comes from them. There are no more
 // workgroups than run at once, whatever registers the compiler uses. (The RMS_NORM_LINEAR after it is faster as a

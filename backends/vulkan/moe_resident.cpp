@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MOE and MOE_ADD of one row in one launch (moe_resident.comp), on devices that say how many workgroups run at once.
 //
 // The workgroups wait for each other, so all must run: one for each processor, small enough to fit whatever the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rows of a mixture sorted by expert, one workgroup: order [rows * top_k], entry i being row * top_k + slot; and the tiles:
 // word 0 their number, word 1 that of entries, from word 4 on four words each: expert, first entry, entries, 0.
 #version 460

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MOE for prompts, by tiles of rows that share an expert (moe_sort.comp).
 //
 // GATE_UP: h [entries, width] = silu(gate) * up of the entry's row of x. Otherwise: y [rows * top_k, hidden] = weight *

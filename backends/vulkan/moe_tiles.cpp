@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MOE, MOE_ADD and EXPERTS for prompts: the router by tiles of LINEAR, rows sorted by expert (moe_sort.comp), tiles of
 // rows that share an expert (moe_tiles.comp), the sum over each row's experts (moe_combine.comp).
 #include <algorithm>

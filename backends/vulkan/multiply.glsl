@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The inner loop of the vector products (vector.glsl). The including shader defines where pieces of its rows lie:
 //   MULTIPLY, FETCH        the names of the functions
 //   PIECE_DATA(r, p)       the address of piece p of row r of the weight

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operands as shaders see them: addresses, and how to read a weight.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Options of this backend besides swy::kKvBf16.
 #pragma once
 

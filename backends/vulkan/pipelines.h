@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shaders with their constants, as pipelines. Threads create them in parallel while a list is recorded, since a driver
 // takes some hundredths of a second for each.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by the shaders of LINEAR and its fused forms: one input times up to four weights.
 layout(constant_id = 0) const uint kForm0 = F32;
 layout(constant_id = 1) const uint kForm1 = 0;

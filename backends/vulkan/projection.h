@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One input times several weights: the operands of LINEAR, its fused forms and LM_HEAD, in the form of their shaders.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The queue: command buffers in order, and the progress of their execution.
 #include <algorithm>
 #include <chrono>

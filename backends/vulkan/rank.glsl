@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The router's choice by a whole workgroup: experts with fewer than kTopK larger ones among 32, then among those. The
 // including shader defines kExperts, kTopK, kThreads and Kept.
 #ifndef SWITCHYARD_RANK_GLSL_

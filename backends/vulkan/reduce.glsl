@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums over a workgroup of 256 threads, for subgroups of 8 to 128 lanes.
 #ifndef SWITCHYARD_REDUCE_GLSL_
 #define SWITCHYARD_REDUCE_GLSL_

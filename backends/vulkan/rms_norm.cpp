@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RMS_NORM and ADD_RMS_NORM (rms_norm.comp).
 #include "kernels.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ROUTER_TOPK, and the choice of MOE: ids and weights [rows, top_k] from logits [rows, experts]. A workgroup per row.
 #version 460
 #extension GL_GOOGLE_include_directive : require

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ROUTER_TOPK, and the router of MOE (router.comp).
 #include "moe.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The router's choice, by one subgroup.
 
 shared uint router_keys[kMostExperts];

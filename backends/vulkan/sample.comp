@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SAMPLE, second part: a workgroup per row chooses its token.
 #version 460
 #extension GL_GOOGLE_include_directive : require

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SAMPLE and TOP_CANDIDATES: the chain of sampling_math.h. Many workgroups scan parts of a row (sample_scan.comp); one
 // chooses its token (sample.comp), or lists the best (sample_candidates.comp).
 #include "switchyard/sampling_math.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by the shaders of SAMPLE and TOP_CANDIDATES: one sampling row, and maxima over a workgroup.
 layout(push_constant, std430) uniform Push {
   uint64_t logits, counts, tokens, results, top_ids, top_logprobs;  // counts, top_*: 0 if absent; candidates: their logits

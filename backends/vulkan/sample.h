@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sampling tokens from logits: shared by SAMPLE and LM_HEAD_SAMPLE.
 #pragma once
 

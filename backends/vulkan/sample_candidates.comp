@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TOP_CANDIDATES, second part: a workgroup per row lists its best ids, and the other values that the host needs.
 #version 460
 #extension GL_GOOGLE_include_directive : require

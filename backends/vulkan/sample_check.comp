@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The numbers that swy_sampling_self_hash (sampling_math.h) hashes, for the host to compare.
 #version 460
 #extension GL_GOOGLE_include_directive : require

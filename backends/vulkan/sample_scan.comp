@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SAMPLE and TOP_CANDIDATES, first part: every part of the vocabulary of every row. gl_WorkGroupID.x: part; .y:
 // sampling row.
 #version 460

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which of a row's ids are kept, by one workgroup. Nothing is sorted: thresholds are found digit by digit over order
 // keys; only over those of ids with a weight, where that is enough.
 shared uint found;

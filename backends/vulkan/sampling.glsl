@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The arithmetic of sampling_math.h, to the bit: every multiplication and addition is rounded separately.
 
 float mul(float a, float b) {

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # vulkan_shaders(TARGET FILES...): compiles NAME.comp to SPIR-V and makes NAME.comp.h, an array of words NAME_comp that a
 # source of the target includes. NAME.comp:VARIANT:DEF[,DEF] compiles it with -DDEF, as NAME.VARIANT.h, array NAME_VARIANT.
 function(vulkan_shaders target)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Staging memory of the ring, and how a copy takes one.
 #pragma once
 

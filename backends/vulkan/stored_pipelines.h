@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compiled pipelines in a file, from one process to the next: a driver takes seconds to compile all of them.
 //
 // The file is in $XDG_CACHE_HOME/switchyard/vulkan, or under ~/.cache, one for each device, driver and version of the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tiles of products: C [kBM, kBN] = A B^T, A of activations, B of weights in any encoding that is readable in pieces.
 //
 // COOPERATIVE: fp16 factors (tiles_prepare.comp makes A's), matrix instructions (tiles_matrix.glsl). Otherwise fp32 by

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tiles of products for prompts: what their launchers share.
 //
 //   *.tiles         fp32, any device

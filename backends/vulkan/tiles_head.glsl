@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Extensions of the tile shaders, and the shape of their tiles; included first.
 #extension GL_GOOGLE_include_directive : require
 #ifdef COOPERATIVE

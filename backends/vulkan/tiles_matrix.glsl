@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tiles of products by matrix instructions of 16x16x16: C [TILE_M, TILE_N] = A B^T, fp16 factors, fp32 sums. tiles.glsl
 // says what the including shader defines.
 //

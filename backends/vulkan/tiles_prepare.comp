@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows of activations in the form of the tile shaders, normed if requested (x * rsqrt(mean(x^2) + eps) * (bias + w)).
 //
 // HALF: fp16, each row times a power of two that brings its largest element to [2^10, 2^11), so that nothing overflows.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Timelines: numbers on the host that correspond to the progress of the device's queue.
 #include <chrono>
 #include <memory>

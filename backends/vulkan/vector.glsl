@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of rows of weights with a few rows of activations, 16 bytes of a weight at a time.
 //
 // A workgroup stages kM rows of activations in shared memory. A subgroup has kR rows of a weight; its lanes walk along

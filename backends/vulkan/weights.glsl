@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elements of weights in their canonical encodings (weights.h), for any shape.
 #ifndef SWITCHYARD_WEIGHTS_GLSL_
 #define SWITCHYARD_WEIGHTS_GLSL_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // exchange [ROUNDS]: how long values take to cross between the multiprocessors of a Hopper GPU. Whether a whole step
 // can be one kernel depends on this: it would exchange a row of activations about 240 times a token.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one reader of JSON. Texts are untrusted: whatever they hold, reading them ends soon and takes memory in
 // proportion to their size, and the value can be walked, copied, printed and destroyed by functions that recurse.
 //

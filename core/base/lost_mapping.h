@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Mapped files that somebody makes shorter while they are read: the system answers with SIGBUS.
 #pragma once
 

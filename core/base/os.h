@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Os: every use of the operating system in core, behind one replaceable interface, so that tests can make any of it
 // fail. All entries are thread-safe.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text from files, plugins and arguments, without effect on the terminal that shows it.
 #pragma once
 

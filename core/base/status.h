@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Core's side of Status and Result (switchyard/status.h): making an error, and handing one on.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ThreadPool: the one team of threads that CPU backends compute on.
 //
 // `run` starts every member on the same function and returns when all are back. Between runs the members are parked; in

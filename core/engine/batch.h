@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Batch: many requests at once, each on its own session. Every step is ragged: one row of each request that is
 // decoding, and parts of the prompts of the others. So a long prompt delays the others by at most one step of bounded
 // size.

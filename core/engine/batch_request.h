@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Batch's data of a running request and of a step in flight. For batch.cpp and batch_step.cpp.
 #pragma once
 

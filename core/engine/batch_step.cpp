@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Batch: one step, from the choice of its rows to the tokens that came of it.
 #include <algorithm>
 

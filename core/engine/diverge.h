@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Greedy divergence: where two ways of computing one program first continue a prompt differently, and by how little.
 #pragma once
 

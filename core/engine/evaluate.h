@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Evaluation of a model on a text: mean negative log-likelihood, and how it differs from recorded logits.
 #pragma once
 

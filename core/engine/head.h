@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Head: the part of a step after the final norm: logits, and the tokens that a device samples from them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layouts of packed weights: the names that backends give them, and a tensor's stored form in a layout.
 #pragma once
 

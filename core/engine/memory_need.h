@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MemoryNeed: the memory that a model takes of a device before its first step, so that too large a model is refused
 // before anything is loaded, and the refusal says what would fit.
 #pragma once

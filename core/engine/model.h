@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Model: a program made runnable on chosen devices, with one copy of the weights per device and the memory of the
 // sessions' states.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Packing ahead of time: a program file once more, with weights also in the layouts that a backend reads, so that
 // loading it is a memory map.
 //

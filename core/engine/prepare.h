@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Preparing: makes the lists of all steps that the batches of a model can need in advance, so that no request waits
 // while a step is planned and recorded.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Profile: what ran when while a model steps, on the host and on its devices, by one clock. Host backends report their
 // kernels through the host's trace callback, asynchronous devices through swy.profile/1.
 #pragma once

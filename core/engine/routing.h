@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Routing: how a text spreads over the experts of each layer.
 #pragma once
 

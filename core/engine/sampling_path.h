@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a request's tokens are sampled: on the device, on the host from the device's candidates, or on the host from
 // the row of logits. Decided per request, for its whole chain, by the abilities of the device that produces the logits.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Session: one sequence; its tokens so far are in the states that it borrows from its model.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A session's states as bytes: a header, every slot and page in the canonical form of the plugin ABI in the order of
 // the program's states, and a checksum. Little-endian.
 #include <algorithm>

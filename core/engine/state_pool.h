@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // StatePool: the owners of a model's slots and pages. Both are counted, since sequences that were forked share slots
 // and pages until one of them changes these. Not thread-safe.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // StepBuilder: writes the block that describes one step to the devices (switchyard/step.h).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // StepRunner: runs ragged steps on the devices: writes a step's block, submits its lists, and fetches what its head
 // made. On an asynchronous device a second step can be submitted before the first one's results are read. Not
 // thread-safe.

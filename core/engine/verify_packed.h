@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether a program's packed weights are those that its canonical ones make.
 #pragma once
 

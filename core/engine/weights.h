@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // WeightStore: the weights of a program on the devices that read them, each once per device and layout.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LoadedModel: a program with everything that it needs to run and to be spoken to.
 #pragma once
 

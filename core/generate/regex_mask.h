@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RegexMask: the tokens with which a text can still become one that a pattern matches as a whole. Built on the partial
 // matching of PCRE2.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // StopStrings: text as it may be shown, where a text ends before the first of some strings to
 // be complete. Nothing of a stop string is
 // ever given out, though it may come in pieces.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TextGeneration: a batch's request that begins and ends as text: the prompt's ids in, the answer's text out as it
 // completes, up to an end-of-sequence id, a stop string, a pattern's end or a limit.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The configuration of a Qwen3.5-MoE checkpoint, as its config.json states it.
 #pragma once
 

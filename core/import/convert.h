@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conversion of a Hugging Face checkpoint folder into a program file.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "core/import/export.h"
 
 #include <nlohmann/json.hpp>

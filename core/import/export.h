@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Export of a program's weights as fp32, for checking against other implementations.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Qwen3.5-MoE as a program: which operations it has, and from which tensors of a checkpoint its weights come.
 #pragma once
 

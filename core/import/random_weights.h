@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random bytes of one tensor in its canonical form.
 #pragma once
 

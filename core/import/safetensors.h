@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Safetensors: the weights of a Hugging Face checkpoint, one file or many shards, mapped and never copied whole.
 //
 // Files are untrusted: every offset, shape and size is checked against the file before anything is read.

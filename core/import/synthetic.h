@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Synthetic models: the shapes of a real configuration with random weights, so that speed can be measured at full size
 // without a download.
 //

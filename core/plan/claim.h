@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Asking a device for a range (swy.range/1).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cover: chooses what runs each stretch of a graph.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Emit: turns a cover into the node sequence of a plan: casts, copies between devices, segments.
 #pragma once
 

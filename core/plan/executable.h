@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Executable: a plan recorded into command lists, ready to be submitted once per step.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A plan as JSON, for `switchyard plan --json`.
 #pragma once
 

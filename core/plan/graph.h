@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graph: a function of a program as the scheduler sees it. Operations are in an order in which they can run; every
 // operand is an index into the graph's lists.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Match: asks the kernels of devices about one operation.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Observers of steps: told what ran when, and what was submitted. Without observers, steps cost nothing extra.
 #pragma once
 

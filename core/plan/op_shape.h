@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The shape of an operation: what its cost depends on besides the size of the step.
 #pragma once
 

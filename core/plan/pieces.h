@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pieces: rewriting operations of a graph into fused composites and into primitives.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plan: which kernel of which device runs every operation of a graph, for one bucket of step sizes, and where every
 // value lies.
 //

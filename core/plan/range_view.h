@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The operations of a range (swy.range/1) as a backend sees them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Search: the best way through a graph, out of the choices for each stretch of it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tuning: measured costs of kernels on the devices of this machine. They decide between the kernels that one device has
 // for an operation. What is fused and which device runs what is decided by the backends' estimates, and so is every
 // choice with --deterministic, where measurements must not change a session's bits.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DeviceBuffer: memory of a device, freed with its owner; and the copies in and out of it.
 #pragma once
 

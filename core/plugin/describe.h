@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The backends that were found, for `switchyard backends`.
 #pragma once
 

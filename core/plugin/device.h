@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An open device as the scheduler sees it, and how devices are ranked.
 #pragma once
 

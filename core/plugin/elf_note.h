@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads a plugin file's own description without running any of its code.
 #pragma once
 

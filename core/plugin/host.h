@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The services that the runtime offers to plugins: logging, memory, and the thread pool.
 #pragma once
 

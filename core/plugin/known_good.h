@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plugin files that passed their trial, remembered from run to run, so that an unchanged file is tried once.
 //
 // A file is identified by its path, device, inode, size, and times of modification and change; by the probe that tried

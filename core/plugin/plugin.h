@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plugin: a backend's shared object, opened and negotiated with.
 #pragma once
 

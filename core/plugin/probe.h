@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The probe: plugins are tried in separate processes before the host opens them. So a plugin that crashes, hangs, exits
 // or prints costs one line of text.
 //

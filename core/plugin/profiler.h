@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DeviceProfiler: when kernels ran on a device, by the host's clock, through swy.profile/1.
 #pragma once
 

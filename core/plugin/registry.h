@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Registry: every backend that was found, and which of them a run uses.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Validator: checks at each call every rule of plugin.h that can be checked at run time.
 //
 // It sits between the host and one plugin, and tracks which devices, buffers, lists and timelines are alive. A call or

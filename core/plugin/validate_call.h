@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Call: one checked call of a plugin's entry. Private to validate*.cpp.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The checked entries of the plugin's table: devices, memory, copies, packing, states.
 #include "core/plugin/validate_call.h"
 

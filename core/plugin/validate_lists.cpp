@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The checked entries for kernels, command lists and timelines.
 #include <cmath>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // XXH3-64 over bytes that arrive in pieces. Not thread-safe.
 #pragma once
 

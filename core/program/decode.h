@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From the FlatBuffer of a program file to the structs of program.h.
 #pragma once
 

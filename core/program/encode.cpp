@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "core/program/encode.h"
 
 #include "core/program/file_header.h"

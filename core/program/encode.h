@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From a ProgramSpec to the FlatBuffer of a program file.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The first 64 bytes of a program file. Little-endian, like the whole file.
 //
 //   0  magic [8]        16  size of the FlatBuffer in bytes        32  reserved, zero [24]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The requirements of ops.h on each operation: operand counts, shapes, dtypes and attribute ranges.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every operation that this runtime knows: its id, its name for people, and the latest revision known. The one table
 // from which loaders, planners and listings translate. Names are those of switchyard/ops.h in lower case.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One op under examination: the vocabulary in which op_rules.cpp states what ops.h asks of each.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "core/program/op_names.h"
 #include "core/program/op_operands.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks before a program file is written.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Program: a model as it lies in a `.swy` file. Plain structs over the mapped file; nothing of the weights is copied.
 //
 // A Program that `load` returned has been verified: every index is in range, every shape and attribute is what ops.h

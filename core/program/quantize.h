@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Quantization of weights to the canonical encodings of switchyard/weights.h. Everything here is a pure function and
 // may run on many threads at once, each with its own rows; the result does not depend on how rows are shared out.
 #pragma once

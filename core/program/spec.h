@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ProgramSpec: the contents of a program file except the weights, in a form that owns its parts and can be built up
 // piece by piece. The writer's input; the fields have the meaning of those in program.h.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rules of a program that the FlatBuffers verifier cannot check.
 #pragma once
 

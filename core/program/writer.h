@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ProgramWriter: writes a program file in one pass over the weights, holding none of them.
 //
 //   SWY_LET(auto writer, ProgramWriter::create(os, "model.swy", spec));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Completes sampling on the host from the results of TOP_CANDIDATES, without the row of logits.
 #pragma once
 

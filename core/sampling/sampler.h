@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sampler: samples the tokens of one sequence on the host, by the rules of switchyard/sampling_math.h.
 //
 // It holds what the chain needs from one token to the next: the normalised parameters, the counts for the penalties,

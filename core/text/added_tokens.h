@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Added tokens: texts that a tokenizer finds before it cuts anything into words.
 #pragma once
 

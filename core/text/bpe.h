@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The merging half of byte-level BPE: bytes of one pre-token to token ids.
 #pragma once
 

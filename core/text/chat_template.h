@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ChatTemplate: a conversation to the text that a model was trained on.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Detokenizer: text from tokens as they come, never half a character.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Splitter: splits a text by a regular expression; matches, and the texts between them, are separate pieces.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tokenizer: byte-level BPE exactly as a `tokenizer.json` describes it.
 //
 // Supported: model BPE (with or without ignore_merges); normalizer none, NFC, or a Sequence of them; pre-tokenizer

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // UTF-8: finding what is not valid, and replacing it.
 #pragma once
 

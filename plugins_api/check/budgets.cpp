@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the numbers come from
 //
 // fp32. One rounding is 2^-24 = 6e-8 of a value. A sum of K products in fp32 errs by about sqrt(K) roundings, 3e-6 for

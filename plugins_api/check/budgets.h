@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How far a kernel's result may be from the oracle's: one table for every backend.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A case: one operation with all that it reads, ready to be given to any kernel, or to the naive implementation.
 #pragma once
 

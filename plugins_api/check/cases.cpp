@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "plugins_api/check/cases.h"
 
 namespace switchyard::check {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chains: operations each of which reads the result of the one before it, as in a model. For swy.range/1.
 #pragma once
 

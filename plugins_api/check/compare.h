@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Comparing a device's results with the expected ones, and parts of a case with the whole.
 #pragma once
 

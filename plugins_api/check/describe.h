@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A plugin's description of itself, as JSON.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One kernel recorded for one case's bucket on a device, to be run on the steps of that case, or on parts of them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the kit's own code gives up: Failure, with one line of text. It never crosses the public functions of kit.h and
 // worker.h.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kit's host for plugins: a log, an allocator that counts and can fail, a team of threads (team.h).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The judge: starts a process for each suite, listens, and starts another where one crashed or hung.
 #pragma once
 

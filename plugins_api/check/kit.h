@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The op test kit: holds every kernel of a plugin to the table of cases.
 //
 //   Kit kit(request);                          loads the plugin, and the reference backend as its oracle

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // switchyard-plugin-check: tests a plugin through its C ABI. --help describes its options and results.
 #include <cstdio>
 #include <fstream>

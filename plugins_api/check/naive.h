@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Each operation again, in fp64, as ops.h defines it and as simply as possible: the oracle for the reference backend.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The results of an operation, from a device or as expected.
 #pragma once
 

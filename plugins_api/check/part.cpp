@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parts of a case: one sequence alone, and a prompt in chunks.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A plugin and one of its devices as a host sees them: only through the ABI.
 #pragma once
 

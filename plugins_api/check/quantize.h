@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Weights in their canonical encodings, plainly: scales from the largest value of a group.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random numbers of a seed: the same on every machine and library.
 #pragma once
 

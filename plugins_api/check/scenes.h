@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scenes: steps for operations that have states.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A state in a plugin's memory: all its slots or pages, as the plugin lays them out.
 #pragma once
 

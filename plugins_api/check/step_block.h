@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The block of device memory that carries a step.
 #pragma once
 

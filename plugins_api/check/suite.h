@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A suite: checks of one kind. Each file of suites/ defines one.
 //
 // A suite lists its checks as tasks, in an order that depends on the plugin, the options and the seed alone, so that a

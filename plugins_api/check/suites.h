@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The suites that the files of suites/ define.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The claims of a plugin, and the page docs/support.md that is made from them.
 #include <algorithm>
 #include <cctype>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The host's team of threads, and what can be done to make races of kernels show.
 #pragma once
 

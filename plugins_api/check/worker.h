@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The process that runs the plugin. It reports every check to the judge before and after, with one line of JSON each,
 // on a pipe that the plugin does not know of:
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Groups of a row, for the scan and for truncated sampling.
 #pragma once
 

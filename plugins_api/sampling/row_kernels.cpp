@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compiled once per instruction set, with SWY_ROW_KERNELS naming the table and SWY_ROW_KERNELS_NAME the build. Nothing
 // with external linkage but the table may be in here: the linker would keep one build's copy of it for all.
 #include "switchyard/sdk/row_kernels.hpp"

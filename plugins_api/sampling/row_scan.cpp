@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows that are looked at once: greedy, or with nothing truncated.
 #include <algorithm>
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A complete Switchyard backend with one kernel. Copy this folder, rename `template`, and write your own.
 //
 // The kernel adds two activations (the residual connections of a transformer). Everything else of a program runs on the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The reader of JSON: the texts that it accepts, the position of an error, and that no text costs more than its limits.
 #include "core/base/json.h"
 

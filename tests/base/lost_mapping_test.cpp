@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A file that is cut short while it is mapped ends the program with its name, not with a signal.
 #include "core/base/lost_mapping.h"
 

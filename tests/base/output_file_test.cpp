@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which files a written file replaces, and which it leaves alone.
 #include "core/base/output_file.h"
 

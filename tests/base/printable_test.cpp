@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text from files in messages.
 #include "core/base/printable.h"
 

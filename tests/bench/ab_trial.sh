@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # ab_trial.sh [--build DIR] [--trials N] [-- FLAGS...]: how often `switchyard bench --ab` is right. Compares the CPU
 # backend with a copy that does the same, and with one whose every submission takes 5% longer, N times each (20), and
 # prints each verdict and the tally. FLAGS go to `switchyard bench`; without any, decoding of the demo model is compared.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A step allocates nothing, neither in core nor in a backend: every call of malloc and its kin is counted.
 #include <gtest/gtest.h>
 

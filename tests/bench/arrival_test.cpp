@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arrival: every gap is counted where it belongs, and loads that do not fit are refused.
 #include "bench/arrival.h"
 

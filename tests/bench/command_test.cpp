@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `switchyard bench` from outside: its measurements and comparisons, and backends that fail while they are measured.
 #include <gmock/gmock.h>
 

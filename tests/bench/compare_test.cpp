@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Regressions between two reports: of speed beyond the threshold, and of correctness at all.
 #include "bench/compare.h"
 

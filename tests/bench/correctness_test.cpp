@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model's answers to a text, compared with another's.
 #include "bench/correctness.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A measurement's figures of the runtime itself: lists, barriers, core's own time.
 #include "bench/measure.h"
 

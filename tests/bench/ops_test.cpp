@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "bench/op_errors.h"
 
 #include <gmock/gmock.h>

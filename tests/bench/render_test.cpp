@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The appearance of a report in each format. Set SWITCHYARD_RECORD_GOLDEN to write the expected files again.
 #include <gmock/gmock.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A report is read back as it was written, and for any other file the message says which field is wrong.
 #include "bench/report.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A small report with every kind of row, for the tests of readers and renderers.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Serving: the load is what the header says, every request is timed, and limits end it early.
 #include "bench/serving.h"
 

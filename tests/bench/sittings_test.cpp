@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which processes are loaded together.
 #include "cli/bench_sittings.h"
 

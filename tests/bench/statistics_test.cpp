@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Intervals and verdicts on samples whose truth is known.
 #include "bench/statistics.h"
 

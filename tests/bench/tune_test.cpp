@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The results of tuning, and crossovers between kernels.
 #include "bench/tune.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A worker process, and the outcome if it dies or does not answer.
 #include "bench/worker_process.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bytes and operations of the demo model, counted by hand: 256 wide, 6 gated-delta and 2 attention layers, 16 experts
 // of 128 of which 4 are chosen, a shared expert, i4 with one scale per row, embedding and head of 4,096 rows.
 #include "bench/workload.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `bench compare` as a script sees it: exit codes, formats, and one line for what is wrong.
 #include <gmock/gmock.h>
 

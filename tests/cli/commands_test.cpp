@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every command's normal results.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

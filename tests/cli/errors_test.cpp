@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bad input to every command: one line on standard error that names the value and says what to do, nothing on standard
 // output, exit code 1 or 2, and no file made or changed.
 #include <elf.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A person at the keyboard: a conversation, and Ctrl-C.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs the built `switchyard` program in a separate process, as a person or a script would.
 #pragma once
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # run.sh BUILD: checks the CUDA backend of a build, made here or copied from another machine. BUILD has the shape of an
 # installation: bin, lib/switchyard/backends, share/switchyard/models. Exit code 77: there is no GPU, and the backend says so.
 set -euo pipefail

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # docs/embed, built against an installation, prints the same text as the switchyard program.
 #   run.sh BUILD
 set -euo pipefail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Steps that are submitted before the last one's tokens are known, on an asynchronous device: the same tokens as on a
 // synchronous device, and a stop that is found late leaves no trace in any state.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rules of batches that a run seldom meets: what history counts for, masks of an odd vocabulary, prompts beside
 // decodes, and requests that end while their step is under way.
 #include <gmock/gmock.h>

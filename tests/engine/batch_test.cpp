@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Batches on the demo model: the same tokens wherever they are sampled and whatever else is in the step; sessions that
 // end, fork, are saved and restored, and run out of memory.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sixty-four sessions that begin, fork, are cancelled and end at random in shared steps: each gets the tokens that it
 // gets alone, and has the same states at the end, bit for bit.
 #include <array>

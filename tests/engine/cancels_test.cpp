@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ten thousand cancels at random points: between steps, out of callbacks, before the first step, with sessions that end
 // with their requests and batches that end with everything in them. Nothing leaks, and whoever survives is unchanged.
 #include <malloc.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Backends that sample less than the whole chain: which path a request takes on each, why, and the message for a
 // request that asks for more. All give reference's tokens.
 #include <gmock/gmock.h>

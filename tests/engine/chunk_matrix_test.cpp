@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Long prompts on the demo model, in chunks and token by token: the same bits of `reference`.
 #include <random>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How many rows the largest step has: by the kind of device, and by what fits its memory.
 #include <gmock/gmock.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Core's own processor time per step, outside the plugins: on four layers of the 35B's shape it is under 2% of a step.
 // Draws that the host makes from logits come on top, but for the most likely token.
 #include "core/base/os.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The demo model's loss on the cpu backend, on each of its instruction sets, against what transformers computes from
 // the same weights (and `reference` too, see loss_test.cpp): 8-bit activations cost no more than this.
 #include <cmath>

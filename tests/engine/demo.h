@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recorded results of the demo model, from tests/data/demo (see tools/oracle).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The demo model on three prompts: ids, logits and greedy tokens, against what transformers computes in fp64 from the
 // same dequantized weights (tools/oracle/record_program.py).
 #include <algorithm>

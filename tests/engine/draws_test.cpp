@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sampled tokens, on every path, have the distribution given by the model's logits and the request's settings:
 // chi-square over small sets of tokens, against probabilities that are computed here in fp64.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Two hundred random settings of the chain, fifty tokens each, sampled on the device, on the host from its candidates
 // and on the host from the logits: the same tokens, whatever backend produces the logits.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model on backends of the build tree, for tests.
 #pragma once
 

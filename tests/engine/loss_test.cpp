@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The demo model's loss on held-out text, window by window, against what transformers computes from the same
 // dequantized weights (tools/oracle/record_program.py).
 #include "core/engine/evaluate.h"

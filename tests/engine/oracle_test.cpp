@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small random checkpoints of shapes that the demo model does not have, against logits that transformers and an
 // independent NumPy implementation computed in fp64 (tools/make_tiny_checkpoints.py).
 #include <algorithm>

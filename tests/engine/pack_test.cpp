@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Packing in advance: the same bits as packing at load, on every backend; and packed forms in a file are not trusted.
 #include "core/engine/pack.h"
 

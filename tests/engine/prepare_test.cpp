@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prepared steps: nothing is planned or recorded while requests come and go, and the tokens do not change.
 #include "core/engine/prepare.h"
 

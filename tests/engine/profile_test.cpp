@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // When kernels ran: on a device with its own clock, on host backends, and how that appears in a trace or a table.
 #include "core/engine/profile.h"
 

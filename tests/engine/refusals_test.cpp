@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Impossible requests are refused with the value and the allowed range, before any work is done.
 #include <gmock/gmock.h>
 

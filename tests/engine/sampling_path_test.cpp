@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The sampling path of a request, by the abilities of its device.
 #include "core/engine/sampling_path.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The pages of sessions: taken when they are needed, given back when a step is not taken, and copied when shared.
 #include <gmock/gmock.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sessions on the demo model: how a prompt is divided, and the rest of the step, must not change a bit of `reference`.
 #include <algorithm>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The block that describes a step to devices: the sequence of each row, which rows want logits, and the contexts'
 // lengths.
 #include "core/engine/step_builder.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The loop that steps a batch allocates nothing, whatever its requests need.
 #include "tests/engine/fixture.h"
 #include "tests/support/allocations.h"

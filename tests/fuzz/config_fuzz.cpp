@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Configurations are untrusted: the input is a config.json, a zero byte, and a generation_config.json. One that is
 // accepted is planned as a model, whose sizes must fit.
 #include <cstdint>

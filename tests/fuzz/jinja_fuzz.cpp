@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Templates are untrusted: whatever the bytes are, parsing and rendering them ends, within its limits.
 #include <cstdint>
 #include <nlohmann/json.hpp>

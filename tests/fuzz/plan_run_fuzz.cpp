@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fuzzes everything between a program file and its tokens: what the verifier accepts is planned, packed and run on
 // `reference` and on `cpu`, a prompt and a few tokens, with a sampler. Programs whose weights, states or activations
 // would make a step slow are left out.

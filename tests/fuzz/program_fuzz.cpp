@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fuzzes the program loader with whole files: once as they are, and once under a header that fits them.
 #include "tests/fuzz/program_input.h"
 

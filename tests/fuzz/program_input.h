@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A program file out of bytes of a fuzzer.
 #pragma once
 

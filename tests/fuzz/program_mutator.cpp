@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Mutations of a program that leave it well-formed: an operand, a shape, an encoding, an attribute or an operation is
 // changed, the shapes around it are made to fit where that is easy, and the file is written anew. Mutated bytes alone
 // hardly ever get past the verifier.

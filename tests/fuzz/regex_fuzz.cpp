@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Patterns of --allow-regex: the first byte chooses among the tokens that the mask allows, the rest is the pattern.
 // Following it ends soon, and no mask names a token beyond the vocabulary.
 #include <cstdint>

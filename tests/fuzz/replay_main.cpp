@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Replays the inputs of a fuzz target's corpus in an ordinary build: one folder as argument, every file in it once.
 // Fails when the folder holds no file; a target that crashes fails by itself.
 #include <cstdint>

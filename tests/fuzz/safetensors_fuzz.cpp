@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checkpoints are untrusted: the input is a model.safetensors, once as it is, and once as the header's text under a
 // length that fits it. Every tensor that is accepted can be read from its first element to its last.
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tokenizers are untrusted, and so is what they encode: the input is a tokenizer.json, a zero byte, and a text.
 // Whatever the bytes are, reading the one and encoding the other end, and every id is one of the vocabulary.
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The public API, as a program outside uses it.
 #include "switchyard/engine.h"
 

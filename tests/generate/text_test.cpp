@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ends of a text, and its constraints.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # To be sourced: functions that the checks of the GPU backends share. `backend` names the backend and `build` the build's folder: it
 # has the shape of an installation, with bin, lib/switchyard/backends and share/switchyard/models.
 # shellcheck shell=bash

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checkpoints that are incomplete, damaged or foreign: each is refused in one line that names what is wrong, and
 // nothing appears where the program would have been written.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checkpoints to convert: copies of tests/data/tiny, changed or broken as a test wants.
 #pragma once
 

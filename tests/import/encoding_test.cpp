@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every encoding and group: which weights it touches, how far the values move, and what that does to the model's loss.
 #include <gtest/gtest.h>
 

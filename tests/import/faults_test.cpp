@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conversions that the system or a person interrupts: they say so, leave nothing behind, and do not touch existing
 // files.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The real system, counting every call that can fail, and failing one of them, or running out of disk.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The forms in which one model comes: each gives the same program.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the kit makes of differences: each is found wherever it may hide.
 #include "plugins_api/check/compare.h"
 

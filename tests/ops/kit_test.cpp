@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kit itself: it must find faults, and only faults.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // switchyard-plugin-check as a user runs it: its output and exit code.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Each suite of the kit finds what its fixture does wrong, and has nothing to say about one that is right.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

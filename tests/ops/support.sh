@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # support.sh BUILD [--check]: asks the backends of a build what they support, records it in docs/support/ID.json (one line
 # per kernel), and writes docs/support.md from these files. The recorded file of a backend is kept if this machine lacks its
 # device, or cannot run all of its kernels. --check writes nothing, and fails if a file or the page would change.

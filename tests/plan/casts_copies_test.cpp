@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Values that change their type or their device on the way.
 #include "tests/plan/support.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every kernel of `reference` is reached by some plan of this folder's tests, so that none is untested by being unused.
 #include <set>
 

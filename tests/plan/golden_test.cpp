@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The plan of the demo model on `reference` with two threads (workspaces grow with the team), kernel by kernel. A
 // change here is a change of what runs: look at it, then record it anew with
 //   SWITCHYARD_RECORD=1 build/release/bin/plan_test --gtest_filter='*Golden*'

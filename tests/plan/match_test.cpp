@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a kernel says of itself in its table, each against a step that it does not fit.
 #include "core/plan/match.h"
 

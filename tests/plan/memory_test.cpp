@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The static memory plan: values that are alive at the same time never share a byte.
 #include <random>
 #include <set>

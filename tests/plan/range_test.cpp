@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // swy.range/1: operations claimed as one, against the operations one by one.
 #include "tests/plan/support.h"
 

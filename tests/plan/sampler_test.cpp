@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether a step samples on the device is decided when it is planned; a plan that does not has no trace of it.
 #include "tests/plan/support.h"
 

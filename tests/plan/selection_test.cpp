@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which backend runs an operation, under one name, a list, and auto.
 #include "tests/plan/support.h"
 

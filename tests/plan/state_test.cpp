@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A state lives on one device: one that runs all operations on it in every bucket.
 #include "core/plan/pieces.h"
 #include "tests/plan/support.h"

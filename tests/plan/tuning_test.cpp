@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Measured costs decide between the kernels of one device, where all were measured, and nowhere else.
 #include "core/plan/tuning.h"
 

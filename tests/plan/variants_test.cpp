@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --variant: a forced kernel runs, a forbidden one does not, and pieces give the bits of the whole.
 #include "tests/plan/support.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every way in which a file can be unfit to be a backend is turned down with its reason, and never opened for nothing.
 #include <elf.h>
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files that no host should trust, made from one correct library by the changes listed here.
 #pragma once
 

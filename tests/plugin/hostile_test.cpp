@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files that do everything that a plugin must not: discovery survives each, says why in one line, uses the good backend
 // beside it, and leaves this process as it was.
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hosts of another ABI, older and newer, meet this version's plugins.
 #include <gtest/gtest.h>
 

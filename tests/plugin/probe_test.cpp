@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The probe itself: what it remembers, and what happens if it cannot run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

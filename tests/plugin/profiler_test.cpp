@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The profiler with a device that returns timestamps without end.
 #include "core/plugin/profiler.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --backend: names, lists, indices, and the messages if one cannot be used.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by the plugin tests: fixture files, an operating system that fails on demand.
 #pragma once
 

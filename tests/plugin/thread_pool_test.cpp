@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The pool that CPU backends compute on.
 #include "core/base/thread_pool.h"
 

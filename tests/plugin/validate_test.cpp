@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The validation layer: each rule is broken once, by the fixture or by the caller, and named in the error.
 #include "core/plugin/validate.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Damaged and foreign files: each is refused in one line that says what is wrong.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The file of schema version 1, as it was first written. It must load forever.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A program is read back as it was written.
 #include "core/program/program.h"
 

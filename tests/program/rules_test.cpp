@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Programs that break one rule each. The files are well-formed and their checksums are right.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A small program with every op and every encoding, and the means to write it and to break it.
 #pragma once
 

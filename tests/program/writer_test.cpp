@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writing in pieces, in the wrong order, and with an operating system that fails.
 #include "core/program/writer.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sampling allocates nothing, whatever the setting. Counts every allocation of this executable.
 #include <gtest/gtest.h>
 

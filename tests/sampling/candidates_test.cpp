@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sampling completed from a device's candidates: a decided token is that of the whole row, and they decide as often as
 // they can.
 #include "core/sampling/candidates.h"

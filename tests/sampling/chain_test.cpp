@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The chain: recorded rows, and the rules one by one, through the reference and through the fast sampler.
 #include <gtest/gtest.h>
 

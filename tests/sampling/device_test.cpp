@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A device's sampler through the plugin ABI: the same results, bit for bit, as the host makes of the same logits; the
 // counts of the penalties kept in their slots; candidates that finish into the same tokens.
 #include <gtest/gtest.h>

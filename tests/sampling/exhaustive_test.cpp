@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every float that can be an argument of the chain's functions.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The records of tests/data/sampling/golden.jsonl, which tools/make_sampling_golden.py computed independently.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The arithmetic: published and recorded bits, and how far the polynomials are from the true functions.
 #include <gtest/gtest.h>
 

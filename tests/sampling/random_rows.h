@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random rows and settings for differential tests: every kind of logits, every combination of the chain's steps.
 #pragma once
 

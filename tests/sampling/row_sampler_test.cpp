@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fast sampler against the reference: the same status, token, id and log-probability, bit for bit, in every build.
 #include "switchyard/sdk/row_sampler.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sampler: parameters refused with their range, counts, biases, stop ids, log-probabilities, and errors of a row.
 #include "core/sampling/sampler.h"
 

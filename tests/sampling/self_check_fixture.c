@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The self-check as one plugin's compiler settings make it; FIXTURE names the function.
 #include "switchyard/sampling_row.h"
 

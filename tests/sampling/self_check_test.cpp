@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The self-check accepts faithful compilations and finds the others out.
 #include <gtest/gtest.h>
 

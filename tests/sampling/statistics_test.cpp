@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The samples follow the distribution that the chain defines, and streams of noise are independent. STATISTICS_DRAWS
 // samples per setting; every seed is fixed, so a pass is permanent.
 #include <gtest/gtest.h>

@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
-# The dependency rule: which folder may include which, and which files must have the same name.
+# SPDX-License-Identifier: Apache-2.0
+# The dependency rule: which folder may include which, and which files must have the same name. And that every source
+# file has a licence line.
 #   check.sh ROOT      prints one line per violation; exit code 1 when there is any
 set -euo pipefail
 cd "${1:?usage: check.sh ROOT}"
@@ -171,12 +173,26 @@ check_json() {
     2>/dev/null)
 }
 
+# Every source file has a licence line. Data has none.
+check_licences() {
+  local file
+  while IFS= read -r file; do
+    violation "$file: lacks the line \"SPDX-License-Identifier: Apache-2.0\""
+  done < <(find plugins_api core backends bench cli tests tools cmake docs models dev .ci CMakeLists.txt -type f \
+    \( -name '*.h' -o -name '*.hpp' -o -name '*.c' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' -o -name '*.comp' \
+    -o -name '*.glsl' -o -name '*.fbs' -o -name '*.py' -o -name '*.sh' -o -name '*.cmake' -o -name '*.cmake.in' \
+    -o -name '*.faults' -o -name CMakeLists.txt -o -path dev -o -path .ci/run \) \
+    -not -path 'tests/data/*' -not -path 'tests/fuzz/corpus/*' -print0 2>/dev/null |
+    xargs -0 -r grep -L '^\(//\|#\|/\*\) SPDX-License-Identifier: Apache-2.0')
+}
+
 check_includes
 check_plain_includes
 check_links
 check_names
 check_kernels
 check_json
+check_licences
 if ((violations > 0)); then
   echo "dependency rule: $violations violation(s); docs/overview.md says which folder may include which" >&2
   exit 1

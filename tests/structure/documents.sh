@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Checks the documents (*.md):
 #   documents.sh ROOT [SWITCHYARD [PLUGIN_CHECK]]    prints one line per fault; exit code 1 if there is any
 # - links lead to files, and to headings that exist

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Shows that documents.sh accepts correct documents, and finds each kind of fault.
 set -euo pipefail
 check=$(cd "$(dirname "$0")" && pwd)/documents.sh

@@ -1,20 +1,25 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Shows that check.sh accepts a tree that keeps the rule, and refuses each way of breaking it.
 set -euo pipefail
 check=$(cd "$(dirname "$0")" && pwd)/check.sh
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 failures=0
+licence="// SPDX-License-Identifier: Apache-2.0"
+unlicensed="// no licence"  # expect adds no licence line to a text that begins with this
 
 # expect CODE FILE TEXT: check.sh, on a tree that holds TEXT in FILE and one kernel of reference, ends with CODE.
 expect() {
   local want=$1 file=$2 text=$3 got=0 other
   rm -rf "${tree:?}"/*
   mkdir -p "$tree/backends/reference" "$tree/$(dirname "$file")"
-  echo '{.op = SWY_OP_MOE},' > "$tree/backends/reference/moe.cpp"
+  printf '%s\n' "$licence" '{.op = SWY_OP_MOE},' > "$tree/backends/reference/moe.cpp"
   for other in core/base/status.h core/engine/engine.h backends/cpu/simd.h backends/vulkan/common.glsl; do
-    mkdir -p "$tree/${other%/*}" && : > "$tree/$other"
+    mkdir -p "$tree/${other%/*}" && echo "$licence" > "$tree/$other"
   done
+  [[ $file == *CMakeLists.txt ]] && text="# SPDX-License-Identifier: Apache-2.0"$'\n'$text
+  [[ $file == *CMakeLists.txt || $text == "$unlicensed"* ]] || text="$licence"$'\n'$text
   printf '%s\n' "$text" > "$tree/$file"
   "$check" "$tree" > "$tree/said" 2>&1 || got=$?
   if [[ $got != "$want" ]]; then
@@ -71,4 +76,7 @@ expect 1 core/plan/tuning.cpp 'const auto all = nlohmann::ordered_json::parse (t
 expect 1 cli/run.cpp 'const auto all = Json::from_cbor(bytes);'
 expect 1 core/text/chat_template.h '#include <nlohmann/json.hpp>'
 expect 0 core/text/chat_template.h '#include <nlohmann/json_fwd.hpp>'
+expect 1 core/base/os.cpp "$unlicensed"
+expect 1 tests/ops/run.sh "$unlicensed"
+expect 0 tests/data/tiny/make.py "$unlicensed"
 exit $((failures > 0))

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # cmake -D BUILD=DIR -P tests.cmake: fails when a test of the build has no label, no time limit, or does not say how
 # many processors it keeps busy. tests/CMakeLists.txt has the function that sets all three. Reads what CMake wrote for ctest,
 # since `ctest --show-only` leaves out a number of processors that is 1.

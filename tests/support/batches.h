@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Requests with random settings for tests of batches, and their tokens.
 #pragma once
 

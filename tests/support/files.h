@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files for tests: temporary folders, and whole files as strings.
 #pragma once
 

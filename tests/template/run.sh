@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # The steps of a backend's author: install, build the template backend outside the tree, drop it into a folder, list it, use it.
 #   run.sh BUILD
 set -euo pipefail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rules of a tokenizer.json one by one, on vocabularies of 256 bytes and a few tokens. The expected ids are those of
 // the `tokenizers` package.
 #include <gmock/gmock.h>

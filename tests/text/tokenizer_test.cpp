@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tokenizer compared with the `tokenizers` package on the same strings (tools/make_tokenizer_cases.py).
 #include "core/text/tokenizer.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // UTF-8 as the Unicode Standard has it: what is none is refused or replaced, and what may still become some is waited
 // for.
 #include "core/text/utf8.h"

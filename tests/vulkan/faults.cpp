@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A layer between the loader and the driver that makes Vulkan fail as told, for tests of what the backend then says.
 //
 // SWITCHYARD_VULKAN_FAULT is one of

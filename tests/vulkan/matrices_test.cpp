@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shaders for the KHR extension for matrices, translated from those that the compiler here made for NVIDIA's.
 #include "matrices.h"
 

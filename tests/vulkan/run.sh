@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # run.sh BUILD [PART...]: checks the Vulkan backend of a build, made here or copied from another machine, on the first
 # device. BUILD has the shape of an installation: bin, lib/switchyard/backends, share/switchyard/models. The parts, all by default:
 #   refusals     impossible settings are refused with one line (needs the tests of a build tree)

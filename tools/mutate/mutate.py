@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Plants known faults in a copy of the tree, one at a time, and reports which of them the tests see.
 
   tools/mutate/mutate.py                 every fault of tools/mutate/*.faults

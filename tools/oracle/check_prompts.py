@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compares a build's `reference` backend with the recorded prompts of the demo model: ids, logits and 64 greedy ids.
 
 usage: check_prompts.py SWITCHYARD PROGRAM tests/data/demo/expected.json

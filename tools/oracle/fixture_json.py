@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """JSON for recorded fixtures: indented, but a list of numbers stays on one line, so that a change reads well."""
 import json
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The loss that the project quotes: windows of 512 tokens, each predicting its tokens 2 to 512, and their mean."""
 import torch
 import torch.nn.functional as F

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads a Switchyard program file (.swy), its texts and dequantised weights; written from the format's description.
 
 The file is a 64-byte header, a FlatBuffer (core/program/program.fbs) and weight segments, encoded as

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Qwen3.5-MoE (text) in NumPy, float64, token by token: an implementation written from the arithmetic alone.
 
 It shares nothing with transformers or with Switchyard, so agreement of any two of the three means something.

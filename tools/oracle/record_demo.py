@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Makes tests/data/demo: what transformers and NumPy compute from the demo checkpoint in bf16.
 
 usage: record_demo.py CHECKPOINT TEXT --out tests/data/demo

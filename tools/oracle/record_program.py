@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What transformers computes with the weights of a program file: the figures that tests/engine/demo_test.cpp and
 loss_test.cpp hold demo.swy to.
 

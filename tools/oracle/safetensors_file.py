@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads and writes safetensors files with NumPy alone, so that the oracle shares no code with what it checks.
 
 Format: an unsigned 64-bit little-endian header length, that many bytes of JSON ({name: {dtype, shape, data_offsets}}),

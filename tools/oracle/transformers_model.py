@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Loads a Qwen3.5-MoE checkpoint into transformers on the CPU, in fp32 or in true double precision.
 
 `model.double()` alone is not double: the model casts to fp32 inside its norms, router, rotary tables and delta rule.

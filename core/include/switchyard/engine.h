@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The engine: text from a model, in a program of your own.
 //
 //   auto engine = switchyard::Engine::load({.model = "model.swy"});

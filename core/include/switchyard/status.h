@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Status and Result<T>: how Switchyard reports failure.
 //
 // Every function that can fail returns one of the two; no exception crosses a public boundary. A message is one line

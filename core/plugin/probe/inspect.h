@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Asks a plugin that may be unfit everything that the host asks before it runs a kernel.
 #pragma once
 

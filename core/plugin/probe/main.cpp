@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // switchyard-plugin-probe SECONDS FILE: tries a plugin and reports whether it is fit (protocol.h).
 //
 // This process never runs the plugin's code; a child of it does. It limits the child's time, adopts the processes that

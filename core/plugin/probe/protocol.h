@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The standard output of switchyard-plugin-probe: the greeting, then one line: kProbeFit, or why the file is unfit.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Properties of the process that a plugin must not change.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Looking into values: membership, length, iteration, attributes, items and slices.
 #include <cstring>
 

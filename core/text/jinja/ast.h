@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tree of a parsed template. Nodes belong to the Tree, refer to each other by plain pointers and never change, so
 // that any number of threads may render one tree.
 #pragma once

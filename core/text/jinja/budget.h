@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The cost limits of a render, and the account of what it has used.
 //
 // A template is untrusted data. Every evaluated node, every byte that a builtin touches and every allocated byte is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The names that templates may use without defining them. Each table is a constant; a lookup returns null for a name
 // that is not in it.
 #pragma once

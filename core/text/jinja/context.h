@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Context: what every part of a render shares; and callables, which need it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Expressions.
 #include "core/text/jinja/builtins.h"
 #include "core/text/jinja/interpreter.h"

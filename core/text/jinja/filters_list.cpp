@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Filters on sequences and mappings.
 #include <algorithm>
 #include <charconv>

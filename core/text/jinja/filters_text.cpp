@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Filters on text and numbers.
 #include <charconv>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Statements. Expressions are in evaluator.cpp.
 #include "core/text/jinja/interpreter.h"
 

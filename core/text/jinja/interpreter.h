@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The interpreter: walks a Tree with one Context and one set of variables, and writes text.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The lexer: template text to tokens, with jinja2's rules for white space around tags.
 #pragma once
 

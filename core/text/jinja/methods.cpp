@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Methods of dict, list, tuple and loop; and global functions.
 #include <algorithm>
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Methods of str, and the text work that filters share with them.
 #include <algorithm>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text to numbers and lines, by Python's rules.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Python's operators on values. Every one charges the work it does, and fails with a message for a type error.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Statements. Expressions are in parser_expressions.cpp.
 #include "core/text/jinja/parser.h"
 

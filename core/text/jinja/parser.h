@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parser: tokens to a Tree. Every filter, test, function and method is looked up here, so that a template that
 // needs something this interpreter lacks is refused before it is ever rendered.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How Python writes values: str(), repr() and json.dumps().
 #pragma once
 

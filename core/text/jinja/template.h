@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Template: a Jinja template of a language model's chat format, parsed once and rendered many times.
 //
 // The language is what Hugging Face's apply_chat_template gives to templates: jinja2's sandbox with trim_blocks and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests: what may follow `is`.
 #include "core/text/jinja/builtins.h"
 #include "core/text/jinja/operators.h"

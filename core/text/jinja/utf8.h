@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Code points in UTF-8 text that is known to be valid, and the Unicode facts that Python's str methods rely on.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Value: the values of a template, after Python's data model.
 //
 // Strings, lists and dicts never change once made (jinja2's sandbox forbids changing them, too), so copies share them.

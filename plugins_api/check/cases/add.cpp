@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ADD, SILU_MUL, SIGMOID_MUL, SIGMOID_SCALE_ADD.
 #include "plugins_api/check/cases.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ATTENTION, HEAD_SPLIT, ROPE, KV_APPEND, ATTEND.
 #include <cmath>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GATED_DELTA, CAUSAL_CONV, DELTA_GATES, DELTA_RULE.
 #include "plugins_api/check/cases.h"
 #include "plugins_api/check/scenes.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LINEAR, LINEAR_ADD, RMS_NORM_LINEAR.
 #include "plugins_api/check/cases.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MOE, MOE_ADD, ROUTER_TOPK, EXPERTS.
 //
 // Which experts a row gets must not depend on a rounding error. So rows are drawn until the chosen experts lead the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random shapes of every operation: builders of the other files with sizes that a seed draws.
 #include "plugins_api/check/cases.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RMS_NORM, ADD_RMS_NORM, HEAD_RMS_NORM, GATED_RMS_NORM.
 #include "plugins_api/check/cases.h"
 

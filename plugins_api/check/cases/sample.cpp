@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SAMPLE, TOP_CANDIDATES and LM_HEAD_SAMPLE.
 #include <algorithm>
 #include <cmath>

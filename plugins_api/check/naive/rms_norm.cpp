@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "plugins_api/check/naive/rms_norm.h"
 
 #include "plugins_api/check/naive.h"

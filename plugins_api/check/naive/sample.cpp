@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The chain of sampling_math.h is normative to the bit, so that its own reference is the oracle here.
 #include <algorithm>
 #include <bit>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // abi: the plugin's table, its options, and the errors that it writes. Needs no device.
 #include <cstring>
 #include <set>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // copies: between host and device, of odd sizes at odd offsets, into every type of memory, and in the order of
 // timelines.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // device: its description, opening and options, the kernels' descriptors, the tables of extensions.
 #include <cmath>
 #include <cstddef>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // errors: arguments that no host may pass are refused, with a status and a line, and nothing is touched.
 #include <array>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // memory: every allocation fails once, and from there on for good, until a whole life of a kernel succeeds: open, pack,
 // record, submit, free, close; of a life with very many, not each beyond the first 400. Each time the status must say
 // so, with a line, and nothing may leak or break.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // negotiation: older and newer hosts, hosts that offer little, hosts whose structs are larger than the plugin knows.
 //
 // Every check runs in a separate process, since a plugin keeps its host.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // numbers: NaN and infinities in the inputs of one sequence. Their results in that sequence are arbitrary. No other
 // sequence may notice; and if an operation carries something from row to row, neither may earlier rows of the sequence.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ops: every kernel on the table of cases and on random shapes, against the oracle, its flags taken at their word.
 #include <set>
 

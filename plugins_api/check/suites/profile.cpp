@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // profile: swy.profile/1. Who offers it gives the spans of a submission, on a clock that maps to the host's.
 #include <ctime>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // races: repeats the same submission while the team's members are delayed, each in its turn or at any instruction, on
 // teams of several sizes. Results must stay right, and those of DETERMINISTIC kernels the same.
 #include <algorithm>

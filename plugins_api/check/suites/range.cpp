@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // range: swy.range/1. A claimed range gives the results of its operations one by one, including values that are read
 // outside. A plugin that offers the extension must accept some range.
 #include <cmath>

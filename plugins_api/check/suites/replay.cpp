@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // replay: lists that are submitted with other inputs, side by side, empty, and left unfinished.
 #include "plugins_api/check/kit.h"
 #include "plugins_api/check/step_block.h"

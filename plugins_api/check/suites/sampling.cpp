@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // sampling: for everything that the device claims to sample in swy_device_info and swy.sampling/1, some kernel must
 // accept a case.
 #include "plugins_api/check/kit.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // threads: the entries that plugin.h tags [thread-safe], called from several threads at once, must give the answers
 // that they give one thread.
 #include <algorithm>

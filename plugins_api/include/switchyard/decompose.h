@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* How each composite is made of primitives, as data: for schedulers that fall back op by op, and for testing a
  * composite against its pieces. C11, self-contained. */
 #ifndef SWITCHYARD_DECOMPOSE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Optional features, found by name and revision through get_extension. C11, self-contained. A reader that does not find
  * an extension goes on without it. */
 #ifndef SWITCHYARD_EXTENSIONS_H_

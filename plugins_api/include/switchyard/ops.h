@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Operations: what a program is made of and what a backend implements. C11, self-contained.
  *
  * An operation has an id, a revision, an attribute struct, and operands in four lists, each in the order given here:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The plugin ABI: how the host and a backend's shared object talk. C11, self-contained. ABI 1.
  *
  * Rules that hold for everything here

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Sampling, to the bit: how one row of logits becomes one token, on every device.
  *
  * Normative. Given the same fp32 logits, an implementation that follows this header picks the same token, because

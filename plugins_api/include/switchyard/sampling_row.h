@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The reference sampler: the chain of sampling_math.h over one row, plainly, on one thread. It defines what every
  * faster sampler must return; see sampling_math.h for the rules. Nothing is allocated; thread-safe. */
 #ifndef SWITCHYARD_SAMPLING_ROW_H_

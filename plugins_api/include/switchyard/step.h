@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A step: what changes from one submission of a recorded command list to the next. C11, self-contained.
  *
  * A step lives in one block of device memory, rewritten before every submission: a swy_step followed by the arrays that

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Canonical encodings of weights: how a tensor's bytes are laid out in a program file and handed to a backend's packer.
  *
  * A tensor is [.., out, in]; its leading dims count as more rows. Per row, the `in` elements are cut into groups of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The chat templates of real models on whole conversations, against what Python's jinja2 renders.
 #include "core/text/chat_template.h"
 

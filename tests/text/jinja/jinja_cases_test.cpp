@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every recorded small template gives what Python's jinja2 gives, and fails where it fails.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests that have no equivalent in Python: our own error messages, limits, and hostile templates.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The recorded cases of tests/data/templates.
 #pragma once
 

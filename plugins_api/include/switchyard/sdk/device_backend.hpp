@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // C++ SDK: the table of functions of a backend whose device has memory of its own, a GPU. What is left to write are the
 // device (memory, copies, lists, timelines) and its kernels (sdk/device_kernel.hpp). Weights are read in their
 // canonical form, states lie as sdk/device_states.hpp says.

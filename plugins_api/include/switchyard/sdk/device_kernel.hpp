@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // C++ SDK: a kernel of a backend whose device has its own memory, and the basis of such kernels' cost estimates.
 #pragma once
 

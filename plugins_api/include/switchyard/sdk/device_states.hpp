@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // C++ SDK: states in the memory of a device that is not the host's, and their way from and to the canonical form.
 //
 //   KV      pages of tokens; per page [kv_heads][k, v][page_size][head_dim], in bf16 or fp32

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // C++ SDK: reporting errors through the ABI.
 #pragma once
 

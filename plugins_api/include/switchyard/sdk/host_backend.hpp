@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // C++ SDK: a complete backend in host memory. Describe it in a HostBackend and export it with SWY_HOST_BACKEND; only
 // the kernels are left to write.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // C++ SDK: a kernel of a backend that computes in host memory.
 #pragma once
 

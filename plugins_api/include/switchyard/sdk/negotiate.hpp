@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // C++ SDK: the first question to every plugin: which ABI versions it speaks.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RowKernels: the passes over a row that the fast sampler needs. One source (plugins_api/sampling/row_kernels.cpp) is
 // compiled once per instruction set; it is plain loops over the functions of sampling_math.h, so that every build gives
 // the same bits.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RowSampler: swy_sample_row, fast, on one thread or on a team. The same tokens and the same bits, without sorting.
 //
 // The row is divided into groups of 64 ids, and each member of the team has a range of groups. A greedy or untruncated

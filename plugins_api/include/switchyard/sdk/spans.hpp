@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Spans: a device's data for swy.profile/1: the spans of finished lists until the host collects them, and the names
 // that they point to. One thread at a time, except name().
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // C++ SDK: a team of one, for work that other members do not share.
 #pragma once
 
