@@ -8,9 +8,9 @@
 #include "plugins_api/check/report.h"
 #include "plugins_api/check/worker.h"
 
+namespace switchyard::check {
 namespace {
 
-using namespace switchyard::check;
 using nlohmann::json;
 
 uint64_t the_seed = 0;
@@ -73,9 +73,7 @@ int run(const Options& options) {
   return exit_code(report);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int check_main(int argc, char** argv) {
   Options options;
   try {
     if (const std::string problem = parse(argc, argv, &options); !problem.empty()) {
@@ -93,3 +91,8 @@ int main(int argc, char** argv) {
     return 2;
   }
 }
+
+}  // namespace
+}  // namespace switchyard::check
+
+int main(int argc, char** argv) { return switchyard::check::check_main(argc, argv); }
