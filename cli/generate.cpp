@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/generate.h"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <nlohmann/json.hpp>
@@ -109,6 +111,20 @@ double bytes_per_token(const Generation& g) {
 }
 
 }  // namespace
+
+std::string for_output(const std::string& text) {
+  static const bool terminal = ::isatty(STDOUT_FILENO) == 1;
+  if (!terminal) return text;
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    const bool c1 = c == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0;  // U+0080-9F
+    const bool control = c1 || c == 0x7F || (c < 0x20 && c != '\n' && c != '\t');
+    out += control ? '?' : text[i];
+    if (c1) ++i;
+  }
+  return out;
+}
 
 std::string summary(const Runtime& runtime, const Generation& g) {
   std::string devices;

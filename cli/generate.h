@@ -42,6 +42,10 @@ Result<Generation> generate(const Runtime& runtime, Session& session, const Text
                             std::vector<int32_t> prompt, std::vector<int32_t> history,
                             const std::function<void(const TextPiece&)>& emit);
 
+// Generated text as standard output gets it: on a terminal without control characters but line ends and tabs, since a
+// model may say anything.
+std::string for_output(const std::string& text);
+
 // One line for people, and what --json adds.
 std::string summary(const Runtime& runtime, const Generation& g);
 nlohmann::ordered_json summary_json(const Generation& g);

@@ -12,6 +12,7 @@
 #include "cli/generate.h"
 #include "cli/run_trace.h"
 #include "core/base/printable.h"
+#include "core/generate/session_file.h"
 
 namespace switchyard::cli {
 namespace {
@@ -21,7 +22,7 @@ constexpr uint64_t kMaxPromptBytes = uint64_t{64} << 20;
 struct RunFlags {
   Settings settings;
   TextFlags text;
-  std::string prompt, file, trace;
+  std::string prompt, file, trace, session;
   uint32_t logprobs = 0;
   bool json = false;
 };
@@ -30,11 +31,13 @@ Result<std::string> read_prompt(const RunFlags& o) {
   if (!o.prompt.empty() && !o.file.empty()) return error(Code::usage, "give a prompt or --file, not both");
   if (!o.file.empty()) return Os::real().read(o.file, kMaxPromptBytes);
   if (!o.prompt.empty()) return o.prompt;
+  const bool goes_on = !o.session.empty() && Os::real().exists(o.session);  // a session needs no more text
+  if (::isatty(STDIN_FILENO) == 1 && goes_on) return std::string();
   if (::isatty(STDIN_FILENO) == 1) {
     return error(Code::usage, "there is no prompt; give one after run, name a file with --file, or pipe text in");
   }
   std::string text{std::istreambuf_iterator<char>(std::cin), {}};
-  if (text.empty()) return error(Code::usage, "the prompt is empty");
+  if (text.empty() && !goes_on) return error(Code::usage, "the prompt is empty");
   return text;
 }
 
@@ -59,30 +62,45 @@ void print_logprobs(const json& token) {
   fmt::print(stderr, "{}\n", printable_json(line));
 }
 
+// Goes on from a session's file, or makes sure that there can be one.
+Status open_session(const std::string& path, TextThread& thread) {
+  if (Os::real().exists(path)) SWY_TRY(load_session(Os::real(), path, SessionFile::Kind::text, thread).status());
+  return Os::real().create(path).status();  // which deletes what it created: it is written when the text is known
+}
+
 Status run(const RunFlags& o) {
   SWY_LET(TextOptions options, o.text.resolved());
   options.sampling.top_logprobs = o.logprobs;
   SWY_LET(const std::string prompt, read_prompt(o));
   SWY_LET(Runtime r, load_for_text(o.settings, options));
   SWY_LET(const Tokenizer* tokenizer, r.text());
-  SWY_LET(const std::vector<int32_t> ids, tokenizer->encode(prompt));
-  if (ids.empty()) return error(Code::usage, "the prompt has no tokens");
   SWY_LET(auto session, r.model->session());
+  TextThread thread(*session, *tokenizer);
+  if (!o.session.empty()) SWY_TRY(open_session(o.session, thread));
+  SWY_LET(const TextThread::Reading reading, thread.read(thread.text() + prompt));
+  const std::vector<int32_t>& ids = reading.fresh;
+  if (ids.empty()) return error(Code::usage, "the prompt has no tokens");
+  thread.begin(reading);
   bool begun = o.json;  // the prompt is shown once the model has taken it
   json tokens = json::array();
   SWY_LET(auto trace, RunTrace::start(r, o.settings, o.trace));
-  const Result<Generation> ran = generate(r, *session, options, ids, {}, [&](const TextPiece& piece) {
+  const Result<Generation> ran = generate(r, *session, options, ids, thread.seen(), [&](const TextPiece& piece) {
     if (o.logprobs > 0 && piece.id >= 0) tokens.push_back(logprobs_json(*tokenizer, piece));
     if (o.json) return;
-    fmt::print("{}{}", begun ? "" : prompt, piece.text);
+    fmt::print("{}{}", begun ? "" : prompt, for_output(piece.text));
     begun = true;
     std::fflush(stdout);
   });
+  Status ended = ran.status();
   if (!o.json && (ran.ok() || begun)) {  // an error is not printed after text
     fmt::print("\n");
     std::fflush(stdout);
   }
-  Status traced = RunTrace::finish(std::move(trace), ran.status());
+  if (ran.ok() && !o.session.empty()) {
+    thread.end(reading, ran->outcome, ran->text);
+    ended = save_session(Os::real(), o.session, SessionFile::Kind::text, thread);
+  }
+  Status traced = RunTrace::finish(std::move(trace), ended);
   if (!ran.ok()) return traced;
   const Generation& g = *ran;
   if (o.json) {
@@ -109,6 +127,8 @@ void add_run(CLI::App& app, int& exit_code) {
       "The text goes to standard output; the seed and the times go to standard error.");
   c->add_option("prompt", o->prompt, "the text to continue; without it, read from standard input");
   c->add_option("--file,-f", o->file, "read the prompt from a file");
+  c->add_option("--session", o->session,
+                "file of a session to continue; it is created if missing, and saved at the end");
   c->add_option("--logprobs", o->logprobs,
                 "print each token's log-probability, and this many of the most likely tokens")
       ->check(CLI::Range(0u, kTopLogprobs));

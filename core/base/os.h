@@ -37,6 +37,8 @@ class OutputFile {
   // Overwrites bytes already appended.
   virtual Status write_at(uint64_t offset, std::span<const std::byte> bytes) = 0;
   virtual uint64_t size() const = 0;
+  // Only the owner may read or write the file (mode 0600), whatever the umask says. Before `commit`.
+  virtual void keep_private() {}
   // Flushes to disk and replaces what is at the path, atomically; or copies to the pipe.
   virtual Status commit() = 0;
 };

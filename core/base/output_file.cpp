@@ -84,6 +84,9 @@ class RealOutputFile final : public OutputFile {
     return write_all(offset, bytes);
   }
   uint64_t size() const override { return size_; }
+  void keep_private() override {
+    if (writes_ == Writes::beside) ::fchmod(fd_.get(), S_IRUSR | S_IWUSR);
+  }
   Status commit() override {
     if (writes_ == Writes::late) {
       SWY_TRY(copy_to_pipe());

@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/os.h"
@@ -39,6 +40,9 @@ class Session {
   // the devices' own errors leave it empty.
   Status restore(std::string_view snapshot);
   Status load(Os& os, const std::string& path);
+  // Tokens that a snapshot has seen, as its header says. Errors: invalid_data, for bytes that are no snapshot.
+  static Result<uint32_t> snapshot_position(std::string_view snapshot);
+  uint64_t largest_snapshot() const;  // bytes, of a session whose context is full
 
   // For code that runs the session in steps (Batch, feed). `prepare` finds room for a step of n more tokens; with
   // `keep` the old contents stay until `commit`, after which the tokens are seen. After `abandon` they are not. A step
@@ -50,6 +54,7 @@ class Session {
   // The prepared step's place in the states; its tokens are for the caller to set. Borrows the page table.
   StepSequence sequence() const;
   Model& model() { return model_; }
+  const Model& model() const { return model_; }
 
  private:
   friend class Model;

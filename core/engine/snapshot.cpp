@@ -160,9 +160,19 @@ Status Session::save(Os& os, const std::string& path) const {
 }
 
 Status Session::load(Os& os, const std::string& path) {
-  const uint64_t most = sizeof(Header) + state_bytes(model_, model_.context()) + sizeof(uint64_t);
-  SWY_LET(const std::string bytes, os.read(path, most));
+  SWY_LET(const std::string bytes, os.read(path, largest_snapshot()));
   return restore(bytes).in(path);
+}
+
+uint64_t Session::largest_snapshot() const {
+  return sizeof(Header) + state_bytes(model_, model_.context()) + sizeof(uint64_t);
+}
+
+Result<uint32_t> Session::snapshot_position(std::string_view bytes) {
+  Header header{};
+  if (bytes.size() < sizeof header) return error(Code::invalid_data, "this is no snapshot of a session");
+  std::memcpy(&header, bytes.data(), sizeof header);
+  return header.position;
 }
 
 }  // namespace switchyard
