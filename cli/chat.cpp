@@ -1,82 +1,154 @@
 // SPDX-License-Identifier: Apache-2.0
 // switchyard chat: a conversation, kept in one session.
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
 #include <cstdio>
-#include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/chat_commands.h"
+#include "cli/chat_history.h"
 #include "cli/commands.h"
-#include "cli/generate.h"
-#include "core/text/chat_template.h"
-#include "core/text/utf8.h"
+#include "cli/line_editor.h"
+#include "cli/terminal_input.h"
 
 namespace switchyard::cli {
 namespace {
 
+constexpr size_t kLongestMessage = size_t{64} << 20;  // bytes
+
 struct ChatFlags {
   Settings settings;
   TextFlags text;
-  std::string system;
+  std::string system, session;
+  bool lines = false, stats = false, json = false, no_history = false;
 };
+
+void note(const std::string& text) {
+  std::fflush(stdout);
+  fmt::print(stderr, "[{}]\n", text);
+}
+
+// SIGTERM and SIGHUP end the chat, other than Ctrl-C; a second one ends the program at once.
+std::atomic<int> end_signal = 0;
+extern "C" void on_end_signal(int signal) {
+  if (end_signal.exchange(signal) != 0) {
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+  }
+  interrupted.store(true);
+}
+void catch_end_signals() {
+  for (const int signal : {SIGTERM, SIGHUP}) {
+    if (std::signal(signal, on_end_signal) == SIG_IGN) std::signal(signal, SIG_IGN);  // nohup
+  }
+}
+
+std::string ending(const Generation& g, const TextOptions& options) {
+  if (g.stopped == "interrupt") return "stopped";
+  if (g.stopped == "context")
+    return "the context is full, so the answer is cut; the next message drops the oldest turns";
+  if (g.stopped == "length") return fmt::format("cut after {} tokens", options.max_tokens);
+  return {};
+}
 
 class Chat {
  public:
-  Chat(const Runtime& r, Session& session, TextOptions options, ChatTemplate chat_template)
-      : r_(r), session_(session), options_(std::move(options)), template_(std::move(chat_template)) {}
+  Chat(ChatState state, const ChatFlags& flags) : state_(std::move(state)), flags_(flags) {}
 
-  // Errors: usage, when the text is not UTF-8.
-  Status say(const char* role, const std::string& text) {
-    SWY_TRY(check_utf8(text));
-    messages_.push_back({{"role", role}, {"content", text}});
+  ChatState& state() { return state_; }
+
+  Status answer(const std::string& message) {
+    bool begun = false;
+    auto made = state_.conversation.ask(message, state_.options, [&](const TextPiece& piece) {
+      if (flags_.json) return;
+      fmt::print("{}", for_output(piece.text));
+      std::fflush(stdout);
+      begun = true;
+    });
+    if (!made.ok() && begun) fmt::print("\n");
+    SWY_LET(Generation g, std::move(made));
+    if (flags_.json) {
+      nlohmann::ordered_json out = {{"text", g.text}, {"prompt_tokens", g.prompt_tokens}, {"ids", g.outcome.ids}};
+      out.update(summary_json(g));
+      out["context_used"] = state_.conversation.used();
+      print_json(out);
+    } else {
+      fmt::print("\n");
+    }
+    std::fflush(stdout);
+    if (const std::string why = ending(g, state_.options); !why.empty()) note(why);
+    if (state_.stats) note(stats_line(state_, g));
+    state_.last = std::move(g);
     return {};
   }
 
-  // The answer to a line of the user's. A line that cannot be answered is forgotten.
-  Status ask(const std::string& line) {
-    SWY_TRY(say("user", line));
-    Status answered = answer();
-    if (!answered.ok()) messages_.erase(messages_.size() - 1);
-    return answered;
+  // What a person types: lines that begin with a slash are commands, and no failure ends the chat.
+  void converse() {
+    ChatHistory history(flags_.no_history ? "" : chat_history_path());
+    const auto editor = LineEditor::create(history.load());
+    fmt::print(stderr, "seed {}; /help lists commands, Ctrl-D ends\n", *state_.options.sampling.seed);
+    std::string line;
+    while (!state_.ended && end_signal.load() == 0) {
+      interrupted.store(false);  // Ctrl-C has stopped the answer, or the line
+      const LineEditor::Got got = read(editor.get(), line);
+      if (got == LineEditor::Got::end) break;
+      if (got == LineEditor::Got::interrupt) continue;
+      line.resize(line.find_last_not_of("\n \t") + 1);
+      if (line.empty()) continue;
+      if (editor != nullptr) editor->remember(line);
+      history.add(line);
+      const Status done = is_command(line) ? run_command(state_, line) : answer(line);
+      if (!done.ok()) report(done);
+    }
+  }
+
+  // What is piped in: one message, or with --lines one a line. None of it is a command. Returns the first failure's
+  // exit code.
+  int take_input() {
+    int code = 0;
+    const auto say_one = [&](const std::string& text) {
+      const Status done = answer(text);
+      const int failed = done.ok() ? 0 : report(done);
+      if (code == 0) code = failed;
+    };
+    std::string message, line;
+    int got = 0;
+    while (!interrupted.load() && (got = input_.line(line, kLongestMessage)) == 0) {
+      if (flags_.lines && !line.empty()) say_one(line);
+      if (!flags_.lines) message += line + "\n";
+      if (message.size() > kLongestMessage) got = TerminalInput::too_long;
+      if (got != 0) break;
+    }
+    if (got == TerminalInput::too_long) {
+      return report(error(Code::usage, "a message has more than {} MiB", kLongestMessage >> 20));
+    }
+    if (flags_.lines || got == TerminalInput::interrupt) return code;
+    message.resize(message.find_last_not_of('\n') + 1);
+    if (message.empty()) return report(error(Code::usage, "standard input is empty; there is nothing to answer"));
+    say_one(message);
+    return code;
   }
 
  private:
-  Status answer() {
-    SWY_LET(const std::string text, template_.render(messages_, true));
-    SWY_LET(const std::vector<int32_t> ids, r_.tokenizer->encode(text));
-    // The session's tokens can be kept if the conversation begins with them; a state cannot be shortened.
-    const bool continues = seen_.size() < ids.size() && std::equal(seen_.begin(), seen_.end(), ids.begin());
-    if (!continues) {
-      session_.reset();
-      seen_.clear();
-    }
-    const std::vector<int32_t> fresh(ids.begin() + static_cast<ptrdiff_t>(seen_.size()), ids.end());
-    interrupted.store(false);
-    auto made = generate(r_, session_, options_, fresh, seen_, [](const TextPiece& piece) {
-      fmt::print("{}", piece.text);
-      std::fflush(stdout);
-    });
-    if (!made.ok()) {  // how much of it the session has seen does not matter any more
-      session_.reset();
-      seen_.clear();
-    }
-    SWY_LET(const Generation g, std::move(made));
-    interrupted.store(false);
-    fmt::print("\n");
-    seen_ = ids;
-    seen_.insert(seen_.end(), g.outcome.ids.begin(), g.outcome.ids.end());
-    seen_.resize(session_.position());  // the last token was drawn, not fed
-    return say("assistant", g.text);
+  LineEditor::Got read(LineEditor* editor, std::string& line) {
+    if (editor != nullptr) return editor->read("> ", line);
+    fmt::print(stderr, "> ");
+    const int got = input_.line(line, kLongestMessage);  // a longer one ends the chat
+    if (got != 0) fmt::print(stderr, "\n");
+    if (got == TerminalInput::interrupt) return LineEditor::Got::interrupt;
+    return got == 0 ? LineEditor::Got::line : LineEditor::Got::end;
   }
 
-  const Runtime& r_;
-  Session& session_;
-  TextOptions options_;
-  ChatTemplate template_;
-  nlohmann::ordered_json messages_ = nlohmann::ordered_json::array();
-  std::vector<int32_t> seen_;
+  ChatState state_;
+  const ChatFlags& flags_;
+  TerminalInput input_;
 };
 
-Status chat(const ChatFlags& o) {
+Result<int> chat(const ChatFlags& o) {
+  use_utf8_locale();
   SWY_LET(TextOptions options, o.text.resolved());
   SWY_LET(Runtime r, load_for_text(o.settings, options));
   SWY_TRY(r.text().status());
@@ -88,16 +160,23 @@ Status chat(const ChatFlags& o) {
   // One seed for the conversation, so that it can be repeated.
   SWY_LET(const Sampler sampler, Sampler::create(options.sampling, r.model->vocab()));
   options.sampling.seed = sampler.seed();
-  Chat chat(r, *session, options, std::move(parsed));
-  if (!o.system.empty()) SWY_TRY(chat.say("system", o.system).in("--system"));
-  fmt::print(stderr, "seed {}; an empty line or Ctrl-D ends, Ctrl-C stops an answer\n", sampler.seed());
-  for (std::string line; fmt::print(stderr, "> "), std::getline(std::cin, line) && !line.empty();) {
-    if (Status s = chat.ask(line); !s.ok()) {
-      if (s.code() != Code::usage) return s;
-      report(s);  // too long, not UTF-8: the conversation goes on without it
-    }
+  Chat chat({r, Conversation(r, *session, std::move(parsed), note), options, o.stats}, o);
+  Conversation& conversation = chat.state().conversation;
+  if (!o.session.empty()) {
+    SWY_TRY(Os::real().create(o.session).status());  // before anything is said
+    if (Os::real().exists(o.session)) SWY_TRY(conversation.load(o.session));
   }
-  return {};
+  if (!o.system.empty()) SWY_TRY(conversation.instruct(o.system).in("--system"));
+  catch_end_signals();
+  int code = 0;
+  if (::isatty(STDIN_FILENO) == 1) {
+    chat.converse();
+  } else {
+    code = chat.take_input();
+  }
+  if (!o.session.empty()) SWY_TRY(conversation.save(o.session));
+  if (interrupted.exchange(false)) code = 128 + (end_signal.load() != 0 ? end_signal.load() : SIGINT);
+  return code;
 }
 
 }  // namespace
@@ -105,11 +184,23 @@ Status chat(const ChatFlags& o) {
 void add_chat(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<ChatFlags>();
   CLI::App* c = app.add_subcommand("chat", "Talk with a model; it remembers the conversation");
+  c->footer(
+      "At a terminal, /help lists the commands. Piped input is one message, and never a command:\n"
+      "git diff | switchyard chat --system \"Review this\"");
   c->add_option("--system", o->system, "instructions before the first message");
+  c->add_option("--session", o->session,
+                "file of a conversation to continue; it is created if missing, and saved when the chat ends");
+  c->add_flag("--lines", o->lines, "each line of piped input is a message");
+  c->add_flag("--stats", o->stats, "after each answer, print its tokens and their speed");
+  c->add_flag("--json", o->json, "print one JSON object for each answer instead of the text");
+  c->add_flag("--no-history", o->no_history,
+              "do not keep the lines typed in this chat, and do not show those of earlier ones")
+      ->envname("SWITCHYARD_NO_HISTORY");
   add_text_flags(*c, o->text, 512);
   add_settings(*c, o->settings);
   c->callback([o, &exit_code] {
-    if (const Status s = chat(*o); !s.ok()) exit_code = report(s);
+    const Result<int> ended = chat(*o);
+    exit_code = ended.ok() ? *ended : report(ended.status());
   });
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A person at the keyboard: a conversation, and Ctrl-C.
+// A person at the keyboard: Ctrl-C.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,68 +13,6 @@ namespace switchyard::testing {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::StartsWith;
-
-std::string turn(const std::string& role, const std::string& text) {
-  return "<|im_start|>" + role + "\n" + text + "<|im_end|>\n";
-}
-
-// What `run` answers to a conversation that is written out.
-std::string answer_to(const std::string& conversation) {
-  return run_json({"run", "--json", "--temp", "0", "-n", "16", conversation + "<|im_start|>assistant\n"})["text"];
-}
-
-TEST(Chat, KeepsTheConversation) {
-  const Ran chat = run_program({"chat", "--temp", "0", "-n", "16", "--system", "Tell tales."},
-                               "Continue this story: The king\nAnd then?\nHow did it end?\n\nnot read\n");
-  EXPECT_EQ(chat.exit, 0) << chat.err;
-  std::string conversation = turn("system", "Tell tales."), answers;
-  for (const char* line : {"Continue this story: The king", "And then?", "How did it end?"}) {
-    conversation += turn("user", line);
-    const std::string answer = answer_to(conversation);
-    EXPECT_FALSE(answer.empty());
-    conversation += turn("assistant", answer);
-    answers += answer + "\n";
-  }
-  EXPECT_EQ(chat.out, answers);
-  EXPECT_THAT(chat.err, StartsWith("seed "));
-}
-
-TEST(Chat, EndsWithItsInput) {
-  const Ran chat = run_program({"chat"}, "");
-  EXPECT_EQ(chat.exit, 0);
-  EXPECT_EQ(chat.out, "");
-}
-
-TEST(Chat, ABadLineIsLeftOut) {
-  const Ran chat = run_program({"chat", "--temp", "0", "-n", "16"}, "ab\xff\nThe king\n");
-  EXPECT_EQ(chat.exit, 0);
-  EXPECT_THAT(chat.err, HasSubstr("switchyard: the text is not valid UTF-8 at byte"));
-  EXPECT_EQ(chat.out, answer_to(turn("user", "The king")) + "\n");
-}
-
-TEST(Chat, ALineThatDoesNotFitIsLeftOut) {
-  std::string line;
-  for (int i = 0; i < 100; ++i) line += "and ";
-  const Ran chat = run_program({"chat", "--temp", "0", "-n", "16", "--ctx", "64"}, line + "\nThe king\n");
-  EXPECT_EQ(chat.exit, 0);
-  EXPECT_THAT(chat.err, HasSubstr("of the context's 64 are free; raise --ctx or shorten it"));
-  EXPECT_EQ(chat.out, answer_to(turn("user", "The king")) + "\n");
-}
-
-TEST(Chat, ControlCStopsTheAnswerAlone) {
-  Child chat({"chat", "-n", "4000", "--temp", "2", "--top-k", "50", "--ignore-eos"});
-  ASSERT_TRUE(chat.wait_for(2, "> "));
-  chat.write("Continue this story: The king\n");
-  ASSERT_TRUE(chat.wait_for_bytes(20));
-  chat.signal(SIGINT);
-  ASSERT_TRUE(chat.wait_for(2, "> ", 2)) << chat.err;
-  chat.write("And then?\n");
-  ASSERT_TRUE(chat.wait_for_bytes(chat.out.size() + 20));
-  chat.signal(SIGINT);
-  ASSERT_TRUE(chat.wait_for(2, "> ", 3)) << chat.err;
-  EXPECT_EQ(chat.finish(), 0);
-}
 
 TEST(Run, ControlCEndsWithWhatThereIs) {
   Child run({"run", "-n", "4000", "--temp", "2", "--ignore-eos", "Once upon a time"});

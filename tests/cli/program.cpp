@@ -5,12 +5,14 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <fstream>
 #include <string_view>
 
@@ -37,6 +39,17 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return out;
 }
 
+// The two ends of a new terminal: ours, and the program's.
+std::pair<int, int> open_terminal() {
+  const int ours = ::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+  EXPECT_EQ(::grantpt(ours), 0);
+  EXPECT_EQ(::unlockpt(ours), 0);
+  const int theirs = ::open(::ptsname(ours), O_RDWR | O_NOCTTY | O_CLOEXEC);
+  const winsize size{24, 80, 0, 0};
+  EXPECT_EQ(::ioctl(theirs, TIOCSWINSZ, &size), 0);
+  return {ours, theirs};
+}
+
 size_t count(const std::string& text, const std::string& part) {
   size_t n = 0;
   for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++n;
@@ -51,10 +64,26 @@ Child::Child(const Arguments& arguments, const Conditions& conditions) {
   const std::vector<char*> argv = pointers(words), envp = pointers(environment);
   int input[2], output[2], errors[2];
   for (int* pipe : {input, output, errors}) EXPECT_EQ(::pipe2(pipe, O_CLOEXEC), 0);
+  if (conditions.terminal) {
+    const auto [ours, theirs] = open_terminal();
+    for (const auto& [end, other] : {std::pair(&input[0], theirs),
+                                     {&input[1], ours},
+                                     {&output[0], ours},
+                                     {&output[1], theirs},
+                                     {&errors[1], theirs}}) {
+      ::dup3(other, *end, O_CLOEXEC);
+    }
+    ::close(ours);
+    ::close(theirs);
+  }
   std::signal(SIGPIPE, SIG_IGN);  // a child that does not read its input is no reason to die
   pid_ = ::fork();
   if (pid_ == 0) {  // only calls that are safe after a fork
     ::signal(SIGPIPE, SIG_DFL);
+    if (conditions.terminal) {
+      ::setsid();
+      ::ioctl(input[0], TIOCSCTTY, 0);
+    }
     if (!conditions.out.empty()) output[1] = ::open(conditions.out.c_str(), O_WRONLY | O_CLOEXEC);
     ::dup2(input[0], 0);
     ::dup2(output[1], 1);

@@ -17,6 +17,7 @@ struct Conditions {
   std::map<std::string, std::string> environment;  // in addition to the test's own environment without SWITCHYARD_*
   std::string out;                                 // file that takes standard output; "": read here
   uint64_t file_limit = 0;                         // bytes that a file may grow to; 0: no limit
+  bool terminal = false;  // all three streams are a terminal of 80 columns, read as standard output here
 };
 
 // A running program. Ends with its object, which kills what still runs.
