@@ -241,13 +241,13 @@ ProgramSpec pieces_spec() {
   b.op(SWY_OP_EMBEDDING, {}, {}, {w.embed}, {}, {*b.source});
   add_attention_pieces(b, w);
   add_delta_pieces(b, w);
-  // Experts in groups of two sizes, each with its router.
-  const Attrs few = attr_bytes(swy_moe_attrs{0, 3, kTopK, kWidth, 0, {0, 0, 0}});
-  const auto gate_up = b.tensor("few_gate_up", SWY_I8, 32, {3, 2 * kWidth, kHidden});
-  const auto down = b.tensor("few_down", SWY_I4, 32, {3, kHidden, kWidth});
-  const auto logits = b.input(3), ids = b.value(kTopK, SWY_I32), weights = b.value(kTopK), y = b.value(kHidden);
-  b.op(SWY_OP_ROUTER_TOPK, few, {logits}, {}, {}, {ids, weights});
-  b.op(SWY_OP_EXPERTS, few, {*b.source, ids, weights}, {gate_up, down}, {}, {y});
+  // Two mixtures, each with its router; the first has more experts.
+  const Attrs many = attr_bytes(swy_moe_attrs{0, 9, kTopK, kWidth, 0, {0, 0, 0}});
+  const auto gate_up = b.tensor("many_gate_up", SWY_I8, 32, {9, 2 * kWidth, kHidden});
+  const auto down = b.tensor("many_down", SWY_I4, 32, {9, kHidden, kWidth});
+  const auto logits = b.input(9), ids = b.value(kTopK, SWY_I32), weights = b.value(kTopK), y = b.value(kHidden);
+  b.op(SWY_OP_ROUTER_TOPK, many, {logits}, {}, {}, {ids, weights});
+  b.op(SWY_OP_EXPERTS, many, {*b.source, ids, weights}, {gate_up, down}, {}, {y});
   b.source = y;
   add_moe_pieces(b, w);
   auto& f = b.spec.functions.back();
