@@ -28,22 +28,24 @@ std::vector<uint64_t> ranked(const std::vector<uint64_t>& counts) {
 
 std::vector<Router> add_routers(Graph& graph) {
   std::vector<Router> routers;
-  for (size_t i = 0; i < graph.ops.size(); ++i) {
-    const GraphOp moe = graph.ops[i];
-    if (moe.id != SWY_OP_MOE || moe.inputs.size() != 1) continue;
-    const auto a = moe.attrs_as<swy_moe_attrs>();
-    const auto value = static_cast<uint32_t>(graph.values.size());
-    graph.values.push_back({moe.name + ".router", SWY_F32, SWY_ROWS_STEP, a.experts});
-    GraphOp linear;
-    linear.name = moe.name + ".router";
-    linear.id = SWY_OP_LINEAR;
-    linear.inputs = moe.inputs;
-    linear.weights = {moe.weights[0]};
-    linear.outputs = {value};
-    graph.ops.insert(graph.ops.begin() + static_cast<std::ptrdiff_t>(i++), std::move(linear));
-    graph.results.push_back(value);
-    routers.push_back({moe.name, value, a.experts, a.top_k});
+  std::vector<GraphOp> ops;
+  for (GraphOp& op : graph.ops) {
+    if (op.id == SWY_OP_MOE && op.inputs.size() == 1) {
+      const auto a = op.attrs_as<swy_moe_attrs>();
+      const auto value = static_cast<uint32_t>(graph.values.size());
+      graph.values.push_back({op.name + ".router", SWY_F32, SWY_ROWS_STEP, a.experts});
+      GraphOp& linear = ops.emplace_back();
+      linear.name = op.name + ".router";
+      linear.id = SWY_OP_LINEAR;
+      linear.inputs = op.inputs;
+      linear.weights = {op.weights[0]};
+      linear.outputs = {value};
+      graph.results.push_back(value);
+      routers.push_back({op.name, value, a.experts, a.top_k});
+    }
+    ops.push_back(std::move(op));
   }
+  graph.ops = std::move(ops);
   return routers;
 }
 

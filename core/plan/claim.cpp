@@ -31,12 +31,9 @@ std::string flaw(swy_status status, uint32_t accepted, size_t count, double cost
 
 // The first kept value that an operation before the last produces; null if there is none.
 const GraphValue* kept_inside(const Graph& graph, std::span<const GraphOp> ops, const std::vector<uint32_t>& kept) {
-  for (const GraphOp& op : ops.first(ops.size() - 1)) {
-    for (const uint32_t v : op.outputs) {
-      if (std::find(kept.begin(), kept.end(), v) != kept.end()) return &graph.values[v];
-    }
-  }
-  return nullptr;
+  const std::vector<uint32_t>& last = ops.back().outputs;  // those that are kept come in the order of the operations
+  if (kept.empty() || std::find(last.begin(), last.end(), kept.front()) != last.end()) return nullptr;
+  return &graph.values[kept.front()];
 }
 
 // Why the device refuses the range that it claimed, now that it knows how values flow; empty if it accepts.
@@ -59,8 +56,9 @@ std::string refusal(const Graph& graph, std::span<const GraphOp> ops, const std:
 
 }  // namespace
 
-uint32_t claim_range(const Graph& graph, size_t begin, std::span<const swy_op* const> offered, const swy_bucket& bucket,
-                     const PlanDevice& device, Considered& said) {
+uint32_t claim_range(const Graph& graph, const std::vector<ValueReads>& reads, size_t begin,
+                     std::span<const swy_op* const> offered, const swy_bucket& bucket, const PlanDevice& device,
+                     Considered& said) {
   Answer answer;
   uint32_t accepted = 0;
   const swy_status status = device.range()->claim(device.handle, offered.data(), static_cast<uint32_t>(offered.size()),
@@ -68,7 +66,7 @@ uint32_t claim_range(const Graph& graph, size_t begin, std::span<const swy_op* c
   std::string why_not = flaw(status, accepted, offered.size(), said.cost_us, answer.text.data());
   if (why_not.empty()) {
     const auto ops = std::span(graph.ops).subspan(begin, accepted);
-    why_not = refusal(graph, ops, kept_values(graph, begin, accepted), bucket, device);
+    why_not = refusal(graph, ops, kept_values(graph, reads, begin, accepted), bucket, device);
   }
   said.accepted = why_not.empty();
   said.reason = said.accepted ? answer.text.data() : why_not;

@@ -10,8 +10,9 @@
 namespace switchyard {
 
 // Offers a device with ranges the operations from `begin` on, up to `offered` consecutive ones. Returns how many it
-// takes, 0 for none; its answer goes to `said`.
-uint32_t claim_range(const Graph& graph, size_t begin, std::span<const swy_op* const> offered, const swy_bucket& bucket,
-                     const PlanDevice& device, Considered& said);
+// takes, 0 for none; its answer goes to `said`. `reads`: reads_of(graph).
+uint32_t claim_range(const Graph& graph, const std::vector<ValueReads>& reads, size_t begin,
+                     std::span<const swy_op* const> offered, const swy_bucket& bucket, const PlanDevice& device,
+                     Considered& said);
 
 }  // namespace switchyard

@@ -2,8 +2,10 @@
 #include "core/plan/cover.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -18,26 +20,33 @@ namespace {
 
 constexpr double kCopyMicroseconds = 20;  // latency of a hop between devices
 constexpr double kCopyBytesPerMicrosecond = 10e3;
+constexpr size_t kMaxRange = 1024;  // operations that a backend is offered at a time: from each, as many again
 
 // Collects choices for every position of the graph.
 class Chooser {
  public:
   Chooser(const Graph& graph, const std::vector<PlanDevice>& devices, const PlanPolicy& policy, const Matcher& matcher,
-          const std::vector<uint32_t>& state_device)
+          const std::vector<uint32_t>& state_device, const CancelCheck& cancelled)
       : devices_(devices),
         policy_(policy),
         matcher_(matcher),
         state_device_(state_device),
-        op_count_(graph.ops.size()) {
+        cancelled_(cancelled),
+        op_count_(graph.ops.size()),
+        reads_(reads_of(graph)) {
     cover_.graph = graph;
     by_begin_.resize(op_count_);
     for (const GraphOp& op : graph.ops) cover_.decisions.push_back({op.name, op_name(op.id), "", "", "", {}, {}});
   }
 
   Result<Cover> run() {
-    for (size_t i = 0; i < op_count_; ++i) allow(i);
+    for (size_t i = 0; i < op_count_; ++i) {
+      SWY_TRY(check_cancelled(cancelled_, kPlanning));
+      allow(i);
+    }
     offer_ranges();
     for (size_t i = 0; i < op_count_; ++i) {
+      SWY_TRY(check_cancelled(cancelled_, kPlanning));
       add_single(i);
       add_fused(i);
       add_ranges(i);
@@ -47,6 +56,8 @@ class Chooser {
   }
 
  private:
+  static constexpr char kPlanning[] = "a step was planned";
+
   const GraphOp& op(size_t i) const { return cover_.graph.ops[i]; }
   std::vector<Considered>& considered(size_t i) { return cover_.decisions[i].considered; }
 
@@ -158,7 +169,7 @@ class Chooser {
   }
 
   void add_fused(size_t i) {
-    const auto fused = fuse(cover_.graph, i);
+    const auto fused = fuse(cover_.graph, reads_, i);
     if (!fused) return;
     const bool forced = !matcher_.forced(op_name(fused->id)).empty();
     const std::string as = "fused with " + op(i + 1).name;
@@ -199,12 +210,13 @@ class Chooser {
   void add_ranges(size_t i) {
     for (uint32_t d = 0; d < devices_.size(); ++d) {
       if (devices_[d].range() == nullptr) continue;
-      const size_t n = claimable_[d][i];
+      const size_t n = std::min(claimable_[d][i], kMaxRange);
       if (n < 2) continue;
       Considered said{devices_[d].name, SWY_EXT_RANGE, "range", false, 0, matcher_.ruled_out("range", SWY_EXT_RANGE)};
       const bool asks = said.reason.empty();
       const auto offered = std::span(std::as_const(offered_)).subspan(i, n);
-      const uint32_t accepted = asks ? claim_range(cover_.graph, i, offered, matcher_.bucket(), devices_[d], said) : 0;
+      const uint32_t accepted =
+          asks ? claim_range(cover_.graph, reads_, i, offered, matcher_.bucket(), devices_[d], said) : 0;
       considered(i).push_back(said);
       if (!said.accepted) continue;
       Choice c = range_choice(i, accepted, d, said.cost_us);
@@ -213,27 +225,31 @@ class Chooser {
     }
   }
 
-  Choice range_choice(size_t i, uint32_t count, uint32_t device, double cost) const {
+  // `fill_range` adds what only a range that is chosen needs: those that begin at each operation overlap.
+  static Choice range_choice(size_t i, uint32_t count, uint32_t device, double cost) {
     Choice c{static_cast<uint32_t>(i), count, device, cost, false, 0, fmt::format("range of {}", count), {}};
-    PlanNode n;
+    PlanNode& n = c.nodes.emplace_back();
     n.device = device;
     n.cost_us = cost;
     n.source = "claimed";
-    n.op.name = op(i).name + ".." + op(i + count - 1).name;
-    std::vector<uint32_t> made;
-    for (size_t k = i; k < i + count; ++k) {
+    return c;
+  }
+
+  void fill_range(Choice& c) const {
+    PlanNode& n = c.nodes.front();
+    n.op.name = op(c.begin).name + ".." + op(c.begin + c.count - 1).name;
+    std::set<uint32_t> made;
+    for (size_t k = c.begin; k < c.begin + c.count; ++k) {
       n.range_ops.push_back(op(k));
-      for (const uint32_t v : op(k).inputs) {
-        if (std::find(made.begin(), made.end(), v) == made.end()) n.op.inputs.push_back(v);
-      }
-      made.insert(made.end(), op(k).outputs.begin(), op(k).outputs.end());
+      std::copy_if(op(k).inputs.begin(), op(k).inputs.end(), std::back_inserter(n.op.inputs),
+                   [&](uint32_t v) { return !made.contains(v); });
+      made.insert(op(k).outputs.begin(), op(k).outputs.end());
+      // All are bound, though only kept ones must be written.
+      n.op.outputs.insert(n.op.outputs.end(), op(k).outputs.begin(), op(k).outputs.end());
       n.op.weights.insert(n.op.weights.end(), op(k).weights.begin(), op(k).weights.end());
       n.op.states.insert(n.op.states.end(), op(k).states.begin(), op(k).states.end());
     }
-    n.op.outputs = made;  // all are bound, though only kept ones must be written
-    n.range_kept = kept_values(cover_.graph, i, count);
-    c.nodes.push_back(std::move(n));
-    return c;
+    n.range_kept = kept_values(cover_.graph, reads_, c.begin, c.count);
   }
 
   double hop_us(size_t i) const {
@@ -250,6 +266,7 @@ class Chooser {
     for (const Choice* c : way) {
       decide(*c);
       cover_.choices.push_back(*c);
+      if (c->nodes.front().kernel == nullptr) fill_range(cover_.choices.back());
     }
     warn();
     return {};
@@ -297,12 +314,9 @@ class Chooser {
 
   // Names the first operation that no choice covers.
   Status unsupported() const {
-    std::vector<bool> covered(op_count_);
-    for (const auto& choices : by_begin_) {
-      for (const Choice& c : choices) std::fill_n(covered.begin() + c.begin, c.count, true);
-    }
-    for (size_t i = 0; i < op_count_; ++i) {
-      if (covered[i]) continue;
+    for (size_t i = 0, covered = 0; i < op_count_; ++i) {
+      for (const Choice& c : by_begin_[i]) covered = std::max<size_t>(covered, c.begin + c.count);
+      if (i < covered) continue;
       std::string reasons;
       for (const Considered& c : cover_.decisions[i].considered) {
         if (c.accepted) continue;
@@ -321,7 +335,9 @@ class Chooser {
   const PlanPolicy& policy_;
   const Matcher& matcher_;
   const std::vector<uint32_t>& state_device_;
+  const CancelCheck& cancelled_;
   size_t op_count_;
+  const std::vector<ValueReads> reads_;         // of the operations as the program has them
   std::vector<std::vector<uint32_t>> allowed_;  // per op
   std::vector<std::vector<Choice>> by_begin_;
   std::vector<std::unique_ptr<OpView>> views_;  // of all operations, where some device offers ranges
@@ -370,9 +386,9 @@ std::vector<uint32_t> devices_for(Graph& graph, const GraphOp& op, const std::ve
 
 Result<Cover> cover_graph(const Graph& graph, const std::vector<PlanDevice>& devices, const PlanPolicy& policy,
                           const std::vector<VariantRule>& variants, const std::vector<uint32_t>& state_device,
-                          const swy_bucket& bucket) {
+                          const swy_bucket& bucket, const CancelCheck& cancelled) {
   const Matcher matcher(devices, variants, bucket, policy.tuning.get());
-  return Chooser(graph, devices, policy, matcher, state_device).run();
+  return Chooser(graph, devices, policy, matcher, state_device, cancelled).run();
 }
 
 }  // namespace switchyard

@@ -28,10 +28,10 @@ struct Cover {
   std::vector<std::string> warnings;
 };
 
-// Errors: unsupported, naming the operation and each device's reason.
+// Errors: unsupported, naming the operation and each device's reason; cancelled.
 Result<Cover> cover_graph(const Graph& graph, const std::vector<PlanDevice>& devices, const PlanPolicy& policy,
                           const std::vector<VariantRule>& variants, const std::vector<uint32_t>& state_device,
-                          const swy_bucket& bucket);
+                          const swy_bucket& bucket, const CancelCheck& cancelled);
 
 // The devices that can run `op` alone, composite or decomposed, best first: in the policy's order, or by cost with the
 // last resort at the end. Leaves `graph` as it was, but needs it for temporaries.

@@ -18,10 +18,13 @@ class Emitter {
       : devices_(devices), matcher_(matcher), plan_(plan) {
     plan_.graph = std::move(graph);
     for (const GraphValue& v : plan_.graph.values) declared_.push_back(v.dtype);
+    result_.resize(declared_.size());
+    for (const uint32_t v : plan_.graph.results) result_[v] = true;
   }
 
-  Status run(const std::vector<Choice>& choices) {
+  Status run(const std::vector<Choice>& choices, const CancelCheck& cancelled) {
     for (const Choice& choice : choices) {
+      SWY_TRY(check_cancelled(cancelled, "a step was planned"));
       decision_ = choice.begin;
       for (const PlanNode& node : choice.nodes) {
         head_ = head_ || node.op.id == SWY_OP_LM_HEAD || node.op.id == SWY_OP_LM_HEAD_SAMPLE ||
@@ -131,11 +134,15 @@ class Emitter {
 
   Status emit(PlanNode node) {
     const std::vector<swy_dtype> types = wanted(node);
+    std::map<uint32_t, uint32_t> fetched;  // the program's values → what is read instead
     for (size_t i = 0; i < node.op.inputs.size(); ++i) {
       const uint32_t program_value = node.op.inputs[i];
       SWY_LET(node.op.inputs[i], fetch(program_value, node.device, types[i]));
-      for (GraphOp& op : node.range_ops) {
-        std::replace(op.inputs.begin(), op.inputs.end(), program_value, uint32_t{node.op.inputs[i]});
+      if (!node.range_ops.empty()) fetched[program_value] = node.op.inputs[i];
+    }
+    for (GraphOp& op : node.range_ops) {
+      for (uint32_t& v : op.inputs) {
+        if (const auto at = fetched.find(v); at != fetched.end()) v = at->second;
       }
     }
     std::vector<std::pair<uint32_t, uint32_t>> results;  // the kernel's output → the result in the program's type
@@ -173,10 +180,7 @@ class Emitter {
                  name(result), dtype_name(plan_.graph.values[made].dtype));
   }
 
-  bool is_result(uint32_t value) const {
-    const auto& results = plan_.graph.results;
-    return std::find(results.begin(), results.end(), value) != results.end();
-  }
+  bool is_result(uint32_t value) const { return value < result_.size() && result_[value]; }
 
   void add(PlanNode node) {
     node.head = head_;
@@ -225,7 +229,8 @@ class Emitter {
   // A list runs after the earlier lists of its device anyway; for everything else that it reads it waits.
   void connect_segments() {
     auto& segments = plan_.segments;
-    std::map<std::pair<uint32_t, uint32_t>, uint32_t> writer;  // (value, device) → segment
+    std::map<std::pair<uint32_t, uint32_t>, uint32_t> writer;   // (value, device) → segment
+    std::vector<uint32_t> waiter(segments.size(), UINT32_MAX);  // per segment: the last one that waits for it
     for (uint32_t s = 0; s < segments.size(); ++s) {
       PlanSegment& segment = segments[s];
       for (uint32_t i = segment.begin; i < segment.end; ++i) {
@@ -234,7 +239,8 @@ class Emitter {
         for (const uint32_t v : n.op.inputs) {
           const uint32_t from = writer.at({v, reads_on});
           const bool in_order = !segment.copy && !segments[from].copy && segments[from].device == segment.device;
-          if (in_order || std::count(segment.waits.begin(), segment.waits.end(), from) != 0) continue;
+          if (in_order || waiter[from] == s) continue;
+          waiter[from] = s;
           segment.waits.push_back(from);
           segments[from].signals = true;
         }
@@ -251,6 +257,7 @@ class Emitter {
   size_t decision_ = 0;                           // of the node being emitted
   bool head_ = false;                             // the head has begun
   std::vector<swy_dtype> declared_;               // per value: the type in the program
+  std::vector<bool> result_;                      // per value of the program: the host reads it
   std::map<uint32_t, uint32_t> home_;             // value → the device that makes it
   std::set<std::pair<uint32_t, uint32_t>> here_;  // (value, device): copied already
   std::map<uint32_t, uint32_t> casts_;            // value → itself in the other type
@@ -258,10 +265,11 @@ class Emitter {
 
 }  // namespace
 
-Status emit_nodes(Cover cover, const std::vector<PlanDevice>& devices, const Matcher& matcher, Plan& plan) {
+Status emit_nodes(Cover cover, const std::vector<PlanDevice>& devices, const Matcher& matcher,
+                  const CancelCheck& cancelled, Plan& plan) {
   plan.decisions = std::move(cover.decisions);
   plan.warnings = std::move(cover.warnings);
-  return Emitter(std::move(cover.graph), devices, matcher, plan).run(cover.choices);
+  return Emitter(std::move(cover.graph), devices, matcher, plan).run(cover.choices, cancelled);
 }
 
 }  // namespace switchyard

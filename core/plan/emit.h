@@ -7,10 +7,12 @@
 
 namespace switchyard {
 
-// Fills plan.graph, nodes and segments. Errors: unsupported, when a cast is needed that no device offers.
-Status emit_nodes(Cover cover, const std::vector<PlanDevice>& devices, const Matcher& matcher, Plan& plan);
+// Fills plan.graph, nodes and segments. Errors: unsupported, when a cast is needed that no device offers; cancelled.
+Status emit_nodes(Cover cover, const std::vector<PlanDevice>& devices, const Matcher& matcher,
+                  const CancelCheck& cancelled, Plan& plan);
 
 // Fills plan.placements, workspace_offset and arena_bytes: values that are not alive at the same time share memory.
+// Errors: out_of_device_memory, when a device's buffers are too small for it.
 Status place_values(const std::vector<PlanDevice>& devices, Plan& plan);
 
 }  // namespace switchyard

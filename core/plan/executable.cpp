@@ -72,7 +72,10 @@ Status Executable::record_segment(const PlanSegment& segment, StepObserver* obse
   PluginError e;
   SWY_TRY(e.status(device.api->list_begin(device.handle, &info, &r.list, e.get()), device.name + ": beginning a list"));
   recorded_.push_back(r);  // owned from here on
-  for (uint32_t n = segment.begin; n < segment.end; ++n) SWY_TRY(record_node(n, r.list));
+  for (uint32_t n = segment.begin; n < segment.end; ++n) {
+    SWY_TRY(check_cancelled(inputs_.cancelled, "a step was recorded"));
+    SWY_TRY(record_node(n, r.list));
+  }
   const Stretch stretch(observer, "finalize");
   return e.status(device.api->list_finalize(r.list, e.get()), device.name + ": finalizing a list");
 }
@@ -198,19 +201,22 @@ Status Executable::submit(bool head, const StepWatch& watch) {
 
 // A value that was copied is on several devices; the node that produced it comes first in order.
 void Executable::find_results() {
-  for (const uint32_t value : plan_.graph.results) {
-    for (const PlanNode& n : plan_.nodes) {
-      if (std::find(n.op.outputs.begin(), n.op.outputs.end(), value) == n.op.outputs.end()) continue;
+  std::vector<bool> wanted(plan_.graph.values.size());
+  for (const uint32_t value : plan_.graph.results) wanted[value] = true;
+  for (const PlanNode& n : plan_.nodes) {
+    for (const uint32_t value : n.op.outputs) {
+      if (!wanted[value]) continue;
+      wanted[value] = false;
       if (const Placement* p = plan_.find(value, n.device)) results_.push_back(*p);
-      break;
     }
   }
+  std::sort(results_.begin(), results_.end(), [](const auto& a, const auto& b) { return a.value < b.value; });
 }
 
 const Placement* Executable::result(uint32_t value) const {
-  const auto found =
-      std::find_if(results_.begin(), results_.end(), [&](const Placement& p) { return p.value == value; });
-  return found == results_.end() ? nullptr : &*found;
+  const auto found = std::lower_bound(results_.begin(), results_.end(), value,
+                                      [](const Placement& p, uint32_t wanted) { return p.value < wanted; });
+  return found != results_.end() && found->value == value ? &*found : nullptr;
 }
 
 Status Executable::read(uint32_t value, uint64_t offset, std::span<std::byte> to) const {

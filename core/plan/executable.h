@@ -21,6 +21,7 @@ struct ExecutableInputs {
   std::vector<swy_binding> steps;                     // per device: the step's block
   std::vector<swy_binding> tokens;                    // per device: the token buffer
   std::vector<std::shared_ptr<DeviceBuffer>> arenas;  // per device, at least plan.arena_bytes large
+  CancelCheck cancelled = {};                         // stops recording
 };
 
 class Executable {
@@ -69,7 +70,7 @@ class Executable {
   const std::vector<PlanDevice>& devices_;
   ExecutableInputs inputs_;
   std::vector<Recorded> recorded_;         // per segment
-  std::vector<Placement> results_;         // where the device that makes it has each result
+  std::vector<Placement> results_;         // by value: where the device that makes it has each result
   std::vector<swy_timeline*> timelines_;   // per device; NULL where none waits, or copies do all the waiting
   std::vector<uint64_t> timeline_values_;  // per device: the last one to be signalled
   std::vector<std::byte> staging_;         // for copies between devices that do not share memory

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/plan/graph.h"
 
+#include "core/base/saturate.h"
+
 namespace switchyard {
 namespace {
 
@@ -32,7 +34,20 @@ uint64_t value_rows(const GraphValue& value, const swy_bucket& bucket) {
 uint64_t dtype_bytes(swy_dtype dtype) { return dtype == SWY_BF16 ? 2 : 4; }
 
 uint64_t value_bytes(const GraphValue& value, const swy_bucket& bucket) {
-  return value_rows(value, bucket) * value.width * dtype_bytes(value.dtype);
+  return saturating_mul(saturating_mul(value_rows(value, bucket), value.width), dtype_bytes(value.dtype));
+}
+
+std::vector<ValueReads> reads_of(const Graph& graph) {
+  std::vector<ValueReads> reads(graph.values.size());
+  const auto add = [&](uint32_t value, size_t reader) {
+    ++reads[value].count;
+    reads[value].last = reader;
+  };
+  for (size_t i = 0; i < graph.ops.size(); ++i) {
+    for (const uint32_t v : graph.ops[i].inputs) add(v, i);
+  }
+  for (const uint32_t v : graph.results) add(v, ValueReads::kHost);
+  return reads;
 }
 
 OpView::OpView(const Graph& graph, const GraphOp& op, const swy_bucket& bucket, const std::vector<swy_dtype>& dtypes) {

@@ -56,6 +56,15 @@ struct Graph {
   std::vector<uint32_t> results;  // values that the host reads after the step
 };
 
+// Who reads a value.
+struct ValueReads {
+  static constexpr size_t kHost = SIZE_MAX;
+
+  size_t count = 0;  // operands and results
+  size_t last = 0;   // the last operation that does, or kHost; meaningless where count is 0
+};
+std::vector<ValueReads> reads_of(const Graph& graph);  // per value
+
 // The bytes of a value for the largest step of a bucket.
 uint64_t value_rows(const GraphValue& value, const swy_bucket& bucket);
 uint64_t value_bytes(const GraphValue& value, const swy_bucket& bucket);

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include <array>
+
 #include "core/program/op_names.h"
 
 namespace switchyard {
@@ -72,6 +74,27 @@ std::string shape_key(const Graph& graph, const GraphOp& op, bool dtypes) {
   }
   for (const uint32_t w : op.weights) append(key, graph.weights[w].desc);
   for (const uint32_t s : op.states) append(key, graph.states[s].desc);
+  return key;
+}
+
+std::string shape_bytes(const Graph& graph, const GraphOp& op) {
+  std::string key;
+  const auto add = [&](const auto& plain) { key.append(reinterpret_cast<const char*>(&plain), sizeof plain); };
+  add(std::array{op.id, op.revision, static_cast<uint32_t>(op.attrs.size()), static_cast<uint32_t>(op.inputs.size()),
+                 static_cast<uint32_t>(op.weights.size()), static_cast<uint32_t>(op.states.size())});
+  key.append(reinterpret_cast<const char*>(op.attrs.data()), op.attrs.size());
+  for (const auto* values : {&op.inputs, &op.outputs}) {
+    for (const uint32_t v : *values) {
+      const GraphValue& value = graph.values[v];
+      add(std::array<uint64_t, 3>{value.dtype, value.rows, value.width});
+    }
+  }
+  const auto add_tensor = [&](const swy_tensor& t) {
+    add(std::array<uint64_t, 9>{t.dtype, t.group, t.rank, t.state, t.layout, t.dims[0], t.dims[1], t.dims[2],
+                                t.dims[3]});
+  };
+  for (const uint32_t w : op.weights) add_tensor(graph.weights[w].desc);
+  for (const uint32_t s : op.states) add_tensor(graph.states[s].desc);
   return key;
 }
 

@@ -13,6 +13,9 @@ namespace switchyard {
 // activations, too, which casts may change.
 std::string shape_key(const Graph& graph, const GraphOp& op, bool dtypes);
 
+// The same with types, as bytes that mean nothing outside of this process: quick to make and to compare.
+std::string shape_bytes(const Graph& graph, const GraphOp& op);
+
 // The same for files: a number that stays as it is from one build to the next. Activations' types do not count.
 uint64_t shape_hash(const Graph& graph, const GraphOp& op);
 

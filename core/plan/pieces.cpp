@@ -9,12 +9,6 @@
 namespace switchyard {
 namespace {
 
-size_t uses(const Graph& graph, uint32_t value) {
-  size_t n = static_cast<size_t>(std::count(graph.results.begin(), graph.results.end(), value));
-  for (const GraphOp& op : graph.ops) n += static_cast<size_t>(std::count(op.inputs.begin(), op.inputs.end(), value));
-  return n;
-}
-
 GraphOp join(const GraphOp& a, const GraphOp& b, uint32_t id) {
   GraphOp fused;
   fused.name = a.name + "+" + b.name;
@@ -38,7 +32,7 @@ std::optional<GraphOp> fuse_with_add(const GraphOp& producer, const GraphOp& add
 
 }  // namespace
 
-std::optional<GraphOp> fuse(const Graph& graph, size_t i) {
+std::optional<GraphOp> fuse(const Graph& graph, const std::vector<ValueReads>& reads, size_t i) {
   if (i + 1 >= graph.ops.size()) return std::nullopt;
   const GraphOp& a = graph.ops[i];
   const GraphOp& b = graph.ops[i + 1];
@@ -54,7 +48,7 @@ std::optional<GraphOp> fuse(const Graph& graph, size_t i) {
     fused.outputs = {between, b.outputs[0]};
     return fused;
   }
-  if (uses(graph, between) != 1) return std::nullopt;
+  if (reads[between].count != 1) return std::nullopt;
   if (a.id == SWY_OP_RMS_NORM && b.id == SWY_OP_LINEAR) {
     GraphOp fused = join(a, b, SWY_OP_RMS_NORM_LINEAR);
     fused.weights.insert(fused.weights.end(), b.weights.begin(), b.weights.end());

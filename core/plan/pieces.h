@@ -10,8 +10,8 @@
 namespace switchyard {
 
 // The fused composite of ops[i] and ops[i + 1], if ops.h has one and the graph allows it: a value between the two that
-// is also read elsewhere must be an output of the fused form.
-std::optional<GraphOp> fuse(const Graph& graph, size_t i);
+// is also read elsewhere must be an output of the fused form. `reads`: reads_of(graph).
+std::optional<GraphOp> fuse(const Graph& graph, const std::vector<ValueReads>& reads, size_t i);
 
 // The primitives of `op`, with new temporaries appended to `graph`; empty if it has no decomposition.
 std::vector<GraphOp> decompose(Graph& graph, const GraphOp& op, const swy_bucket& bucket);

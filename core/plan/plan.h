@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/cancel.h"
 #include "core/base/status.h"
 #include "core/plan/graph.h"
 #include "core/plugin/device.h"
@@ -123,9 +124,11 @@ class Planner {
  public:
   // Chooses the device of every state: one that runs all operations on it in every bucket up to `max_rows` rows and the
   // pool's context and sequences. `pool` gives the pool's pages, slots and page size, too. Errors: usage, for a variant
-  // that no device has; unsupported, with the operation and each device's answer.
+  // that no device has; unsupported, with the operation and each device's answer; cancelled, here and in `plan`,
+  // when `cancelled` returns true.
   static Result<Planner> create(Graph graph, std::vector<PlanDevice> devices, PlanPolicy policy,
-                                std::vector<VariantRule> variants, const swy_bucket& pool, uint32_t max_rows);
+                                std::vector<VariantRule> variants, const swy_bucket& pool, uint32_t max_rows,
+                                CancelCheck cancelled = {});
 
   // [thread-safe] A plan for steps within `bucket` that produces `results`, a subset of the graph's. It contains only
   // the operations of the head (logits and sampling) that these need. Steps without sampled rows must not ask for
@@ -147,6 +150,7 @@ class Planner {
   PlanPolicy policy_;
   std::vector<VariantRule> variants_;
   std::vector<uint32_t> state_device_;
+  CancelCheck cancelled_;
 };
 
 // `switchyard plan --explain`. As JSON: explain_json.h.

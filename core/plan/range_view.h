@@ -11,8 +11,9 @@
 
 namespace switchyard {
 
-// The values produced by `count` operations from `begin` on that are read by other operations or the host.
-std::vector<uint32_t> kept_values(const Graph& graph, size_t begin, size_t count);
+// The values produced by `count` operations from `begin` on that later operations or the host read. `reads`:
+// reads_of(graph).
+std::vector<uint32_t> kept_values(const Graph& graph, const std::vector<ValueReads>& reads, size_t begin, size_t count);
 
 // Consecutive operations, and how values flow between them. `kept`: values that are read elsewhere. Neither copied nor
 // moved, since its tables point into it.

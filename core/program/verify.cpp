@@ -14,6 +14,7 @@ namespace {
 
 constexpr uint64_t kMaxNameBytes = 256;
 constexpr uint64_t kMaxWidth = uint64_t{1} << 31;
+constexpr size_t kMaxOps = size_t{1} << 16;  // of all functions; planning takes time and memory for each
 constexpr uint64_t kMaxStateElements = uint64_t{1} << 40;
 // Features that a program may require of this version; none yet.
 constexpr std::array<std::string_view, 0> kKnownFeatures{};
@@ -258,10 +259,18 @@ Status check_main(const Program& program) {
   return {};
 }
 
+Status check_op_count(const Program& program) {
+  size_t ops = 0;
+  for (const Function& function : program.functions) ops += function.ops.size();
+  if (ops <= kMaxOps) return {};
+  return bad(fmt::format("the program has {} operations; at most {} are planned", ops, kMaxOps));
+}
+
 }  // namespace
 
 Status verify_program(const Program& program, uint64_t file_bytes) {
   SWY_TRY(check_features(program));
+  SWY_TRY(check_op_count(program));
   for (const Function& function : program.functions) {
     for (const Op& op : function.ops) SWY_TRY(check_revision(op));
   }

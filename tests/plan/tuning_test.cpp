@@ -143,10 +143,11 @@ TEST(TuningFile, WhatIsBrokenIsIgnoredWithALine) {
     return text.replace(at, from.size(), to);
   };
   const switchyard::testing::TemporaryFolder folder;
-  for (const std::string& text :
-       {std::string(), std::string("{"), std::string("[]"), std::string("\xff\xfe"), good.substr(0, good.size() / 2),
-        with("switchyard.tuning/1", "switchyard.tuning/2"), with("\"points\"", "\"dots\""), with("5.0", "-5.0"),
-        with("5.0", "\"fast\""), with("\"key\": \"", "\"key\": \"x")}) {
+  const std::string deep(1 << 20, '[');
+  for (const std::string& text : {deep, std::string(), std::string("{"), std::string("[]"), std::string("\xff\xfe"),
+                                  good.substr(0, good.size() / 2), with("switchyard.tuning/1", "switchyard.tuning/2"),
+                                  with("\"points\"", "\"dots\""), with("5.0", "-5.0"), with("5.0", "\"fast\""),
+                                  with("\"key\": \"", "\"key\": \"x")}) {
     std::string warning;
     const Tuning t = Tuning::load(Os::real(), folder.write("tuning.json", text), warning);
     EXPECT_TRUE(t.devices().empty()) << text;
