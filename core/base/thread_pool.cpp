@@ -3,6 +3,7 @@
 
 #include "core/base/affinity.h"
 #include "core/base/os.h"
+#include "core/base/threads.h"
 
 namespace switchyard {
 namespace {
@@ -26,10 +27,9 @@ void wait_for_change(const std::atomic<uint32_t>& word, uint32_t old) {
 
 }  // namespace
 
-ThreadPool::ThreadPool(uint32_t width) : width_(width == 0 ? 1 : width) {
-  for (uint32_t rank = 1; rank < width_; ++rank) {
-    threads_.emplace_back([this, rank] { member(rank); });
-  }
+ThreadPool::ThreadPool(uint32_t width) {
+  const auto start = [this] { return start_thread(threads_, [this, rank = width_] { member(rank); }); };
+  while (width_ < width && start()) ++width_;
 }
 
 ThreadPool::~ThreadPool() {
@@ -65,12 +65,7 @@ void ThreadPool::run(swy_team_fn fn, void* arg) {
   running_.store(width_ - 1, std::memory_order_relaxed);
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();
-  const swy_team self{sizeof(swy_team),
-                      width_,
-                      0,
-                      0,
-                      this,
-                      [](const swy_team* t) { static_cast<ThreadPool*>(t->ctx)->barrier(t->rank); }};
+  const swy_team self = team(0);
   fn(arg, &self);
   for (uint32_t left = running_.load(std::memory_order_acquire); left != 0;
        left = running_.load(std::memory_order_acquire)) {
@@ -89,16 +84,20 @@ bool ThreadPool::pin() {
   return all;
 }
 
+swy_team ThreadPool::team(uint32_t rank) {
+  return {sizeof(swy_team),
+          width_,
+          rank,
+          0,
+          this,
+          [](const swy_team* t) { static_cast<ThreadPool*>(t->ctx)->barrier(t->rank); }};
+}
+
 void ThreadPool::member(uint32_t rank) {
-  const swy_team self{sizeof(swy_team),
-                      width_,
-                      rank,
-                      0,
-                      this,
-                      [](const swy_team* t) { static_cast<ThreadPool*>(t->ctx)->barrier(t->rank); }};
   for (uint32_t seen = 0;; ++seen) {
     wait_for_change(generation_, seen);
     if (stop_.load(std::memory_order_relaxed)) return;
+    const swy_team self = team(rank);  // only now: the width is known when the first run begins
     fn_(arg_, &self);
     if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) running_.notify_all();
   }

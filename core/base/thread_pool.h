@@ -23,7 +23,8 @@ struct TeamCounts {
 
 class ThreadPool {
  public:
-  explicit ThreadPool(uint32_t width);  // width >= 1: the caller of `run` is member 0
+  // Up to `width` members: fewer where the system refuses more threads. The caller of `run` is member 0.
+  explicit ThreadPool(uint32_t width);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -41,10 +42,11 @@ class ThreadPool {
 
  private:
   void member(uint32_t rank);
+  swy_team team(uint32_t rank);
   void barrier(uint32_t rank);
   void wait_counted(const std::atomic<uint32_t>& word, uint32_t old, bool counted);
 
-  uint32_t width_;
+  uint32_t width_ = 1;
   swy_team_fn fn_ = nullptr;
   void* arg_ = nullptr;
   TeamCounts* watched_ = nullptr;

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <thread>
 
+#include "core/base/threads.h"
 #include "core/engine/layouts.h"
 #include "core/program/output.h"
 #include "core/program/writer.h"
@@ -29,7 +30,12 @@ class Packer {
   Packer(const Program& program, const std::vector<PlanDevice>& devices, std::vector<Job>& jobs,
          const PackOptions& options)
       : program_(program), devices_(devices), jobs_(jobs), limit_(options.memory_bytes) {
-    for (uint32_t i = 0; i < std::max(options.threads, 1u); ++i) threads_.emplace_back([this] { work(); });
+    for (uint32_t i = 0; i < std::max(options.threads, 1u); ++i) {
+      if (start_thread(threads_, [this] { work(); })) continue;
+      const std::lock_guard lock(mutex_);
+      if (i == 0) status_ = error(Code::out_of_host_memory, "the system refuses to start a thread that packs weights");
+      break;
+    }
   }
   ~Packer() {
     {
@@ -69,7 +75,7 @@ class Packer {
       Job& job = jobs_[next_++];
       held_ += job.bytes;
       lock.unlock();
-      const Status s = pack(job);
+      const Status s = within_memory([&] { return pack(job); });
       lock.lock();
       job.done = true;
       if (!s.ok() && status_.ok()) status_ = s;

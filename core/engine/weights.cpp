@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "core/base/affinity.h"
+#include "core/base/threads.h"
 
 namespace switchyard {
 namespace {
@@ -85,11 +86,17 @@ Status WeightStore::add_need(const std::vector<WeightUse>& uses, uint32_t device
   return {};
 }
 
-// The canonical form of a weight that is packed now is not read any more, unless some device uses it as it is.
+// The canonical form of a weight that is packed now is not read any more, unless some device uses it as it is. `uses`
+// are sorted.
 void WeightStore::release_packed(WeightUse use, const std::vector<WeightUse>& uses) const {
-  const auto reads = [&](const WeightUse& other) { return other.tensor == use.tensor && other.layout == 0; };
-  const bool read = std::any_of(uses.begin(), uses.end(), reads) ||
-                    std::any_of(buffers_.begin(), buffers_.end(), [&](const auto& b) { return reads(b.first); });
+  bool read = false;
+  const WeightUse first{use.tensor, 0, 0};
+  for (auto u = std::lower_bound(uses.begin(), uses.end(), first); u != uses.end() && u->tensor == use.tensor; ++u) {
+    read = read || u->layout == 0;
+  }
+  for (auto b = buffers_.lower_bound(first); b != buffers_.end() && b->first.tensor == use.tensor; ++b) {
+    read = read || b->first.layout == 0;
+  }
   if (use.layout != 0 && !read) program_.release(program_.tensors[use.tensor].segments[0]);
 }
 
@@ -103,32 +110,25 @@ Status WeightStore::load(std::vector<WeightUse> uses, uint32_t threads, const Pr
   std::mutex mutex;  // over everything below
   Status status;
   std::atomic<size_t> next{0};
-  const auto work = [&] {
-    for (size_t i; (i = next.fetch_add(1)) < uses.size();) {
-      Result<Loaded> loaded = make(uses[i]);
-      const std::lock_guard lock(mutex);
-      if (!status.ok()) return;
-      if (!loaded.ok()) {
-        status = loaded.status();
-        return;
-      }
-      copied_ += loaded->copied;
-      repacked_ += loaded->repacked;
-      buffers_.emplace(uses[i], std::move(loaded->buffer));
-      release_packed(uses[i], uses);
-      done += program_.tensors[uses[i].tensor].segments[0].bytes;
-      if (progress && !progress(done, total)) status = error(Code::cancelled, "stopped while weights were loaded");
-    }
+  const auto take = [&](const WeightUse& use, Result<Loaded> loaded) -> Status {
+    SWY_TRY(loaded.status());
+    copied_ += loaded->copied;
+    repacked_ += loaded->repacked;
+    buffers_.emplace(use, std::move(loaded->buffer));
+    release_packed(use, uses);
+    done += program_.tensors[use.tensor].segments[0].bytes;
+    return progress && !progress(done, total) ? error(Code::cancelled, "stopped while weights were loaded") : Status();
   };
-  std::vector<std::thread> others;
-  for (size_t t = 1; t < std::min<size_t>(threads, uses.size()); ++t) {
-    others.emplace_back([&] {
-      unpin_this_thread();  // it would share its creator's processor
-      work();
-    });
-  }
-  work();
-  for (std::thread& t : others) t.join();
+  const std::thread::id caller = std::this_thread::get_id();
+  on_threads(std::min<size_t>(threads, uses.size()), [&] {
+    if (std::this_thread::get_id() != caller) unpin_this_thread();  // it would share its creator's processor
+    for (size_t i; (i = next.fetch_add(1)) < uses.size();) {
+      Result<Loaded> loaded = within_memory([&] { return make(uses[i]); });
+      const std::lock_guard lock(mutex);
+      if (status.ok()) status = within_memory([&] { return take(uses[i], std::move(loaded)); });
+      if (!status.ok()) next.store(uses.size());
+    }
+  });
   return status;
 }
 

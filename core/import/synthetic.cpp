@@ -8,8 +8,8 @@
 #include <charconv>
 #include <cstring>
 #include <mutex>
-#include <thread>
 
+#include "core/base/threads.h"
 #include "core/import/convert.h"
 #include "core/import/random_weights.h"
 #include "core/program/decode.h"
@@ -35,13 +35,9 @@ constexpr uint64_t kChunk = uint64_t{4} << 20;
 template <class Body>
 void parallel(uint64_t n, uint32_t threads, Body f) {
   std::atomic<uint64_t> next{0};
-  const auto work = [&] {
+  on_threads(std::min<uint64_t>(threads, n), [&] {
     for (uint64_t i; (i = next.fetch_add(1)) < n;) f(i);
-  };
-  std::vector<std::thread> others;
-  for (uint64_t t = 1; t < std::min<uint64_t>(threads, n); ++t) others.emplace_back(work);
-  work();
-  for (std::thread& t : others) t.join();
+  });
 }
 
 struct Synthesis {

@@ -12,6 +12,7 @@ namespace switchyard {
 // One per process is enough; it outlives every plugin that negotiated with it.
 class Host {
  public:
+  // Has fewer threads where the system refuses more.
   explicit Host(uint32_t threads);
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;

@@ -3,6 +3,7 @@
 #include "core/base/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "core/base/affinity.h"
+#include "core/base/threads.h"
 
 namespace switchyard {
 namespace {
@@ -92,6 +94,44 @@ TEST(ThreadPool, PinnedMembersStayOnAProcessorEach) {
 }
 
 TEST(ThreadPool, AWidthOfZeroIsOne) { EXPECT_EQ(ThreadPool(0).width(), 1u); }
+
+// No system has room for stacks of this size, so that it refuses every thread.
+class NoThreads {
+ public:
+  NoThreads() {
+    ::pthread_getattr_default_np(&old_);
+    pthread_attr_t huge;
+    ::pthread_getattr_default_np(&huge);
+    ::pthread_attr_setstacksize(&huge, size_t{1} << 50);
+    ::pthread_setattr_default_np(&huge);
+    ::pthread_attr_destroy(&huge);
+  }
+  ~NoThreads() {
+    ::pthread_setattr_default_np(&old_);
+    ::pthread_attr_destroy(&old_);
+  }
+  NoThreads(const NoThreads&) = delete;
+  NoThreads& operator=(const NoThreads&) = delete;
+
+ private:
+  pthread_attr_t old_;
+};
+
+TEST(ThreadPool, GoesOnWithTheThreadsThatThereAre) {
+  const NoThreads refused;
+  ThreadPool pool(4);
+  EXPECT_EQ(pool.width(), 1u);
+  uint32_t seen = 0;
+  pool.run([](void* arg, const swy_team* team) { *static_cast<uint32_t*>(arg) += team->size; }, &seen);
+  EXPECT_EQ(seen, 1u);
+}
+
+TEST(Threads, DoTheWorkOnFewerWhereTheSystemRefusesMore) {
+  const NoThreads refused;
+  int runs = 0;
+  on_threads(4, [&] { ++runs; });
+  EXPECT_EQ(runs, 1);
+}
 
 }  // namespace
 }  // namespace switchyard
