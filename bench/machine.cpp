@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "core/base/affinity.h"
+#include "core/base/os.h"
 
 namespace switchyard::bench {
 namespace {
@@ -32,12 +33,6 @@ uint64_t kilobytes(std::string_view name) {
   return std::strtoull(field("/proc/meminfo", name).c_str(), nullptr, 10) * 1024;
 }
 
-uint64_t number_in(const char* path) {
-  uint64_t n = 0;
-  std::ifstream(path) >> n;  // "max" leaves 0
-  return n;
-}
-
 uint64_t cache_bytes(int name) { return static_cast<uint64_t>(std::max(0L, ::sysconf(name))); }
 
 }  // namespace
@@ -52,12 +47,7 @@ Machine describe_machine() {
   m.last_cache_bytes =
       std::max({cache_bytes(_SC_LEVEL4_CACHE_SIZE), cache_bytes(_SC_LEVEL3_CACHE_SIZE), m.second_cache_bytes});
   m.memory_bytes = kilobytes("MemTotal");
-  m.memory_free_bytes = kilobytes("MemAvailable");
-  const uint64_t limit = number_in("/sys/fs/cgroup/memory.max");
-  if (limit != 0) {
-    const uint64_t used = std::min(limit, number_in("/sys/fs/cgroup/memory.current"));
-    m.memory_free_bytes = std::min(m.memory_free_bytes, limit - used);
-  }
+  m.memory_free_bytes = Os::real().available_memory();
   return m;
 }
 

@@ -14,10 +14,13 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <fstream>
 #include <mutex>
 #include <optional>
 #include <set>
+#include <sstream>
 
+#include "core/base/available_memory.h"
 #include "core/base/lost_mapping.h"
 #include "core/base/output_file.h"
 
@@ -153,6 +156,14 @@ class RealOs final : public Os {
   Result<void*> symbol(void* library, const char* name) override {
     if (void* address = ::dlsym(library, name)) return address;
     return error(Code::invalid_data, "no symbol {}", name);
+  }
+
+  uint64_t available_memory() override {
+    return switchyard::available_memory([](const std::string& path) {  // these files do not tell their size
+      std::ostringstream text;
+      text << std::ifstream(path).rdbuf();
+      return text.str();
+    });
   }
 
   uint64_t now_ns() override {

@@ -68,6 +68,9 @@ class Os {
   virtual Result<void*> open_library(const std::string& path) = 0;
   virtual Result<void*> symbol(void* library, const char* name) = 0;
 
+  // Bytes of memory that this process may still take; 0: unknown.
+  virtual uint64_t available_memory() { return 0; }
+
   virtual uint64_t now_ns() = 0;  // monotonic
 
   static Os& real();

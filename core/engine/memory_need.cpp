@@ -13,12 +13,13 @@ constexpr uint64_t kStepShare = 32;  // share of the free memory beside the weig
 std::string gib(uint64_t bytes) { return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1u << 30)); }
 
 std::string smaller_weights(const MemoryNeed& n) {
+  if (n.host) return "a file that switchyard convert --pack makes is mapped, and not copied";
   for (const auto& [name, bytes] : {std::pair{"i8", n.weights_i8}, std::pair{"i4", n.weights_i4}}) {
-    if (bytes < n.weights && bytes + n.states() <= n.free) {
+    if (bytes < n.weights && saturating_add(bytes, n.states()) <= n.free) {
       return fmt::format("as {} in groups of 64 they would take about {}", name, gib(bytes));
     }
   }
-  const uint64_t least = std::min(n.weights, n.weights_i4) + n.states();
+  const uint64_t least = saturating_add(std::min(n.weights, n.weights_i4), n.states());
   return fmt::format("even as i4 they and the states would take about {}: use another device", gib(least));
 }
 
@@ -37,13 +38,22 @@ std::string smaller_states(const MemoryNeed& n) {
   return advice.empty() ? "use another device" : advice + " would fit";
 }
 
+uint64_t total(const MemoryNeed& n) { return saturating_add(saturating_add(n.weights, n.states()), n.steps); }
+
 }  // namespace
 
 Status check_memory(const MemoryNeed& n) {
-  if (n.free == 0 || n.weights + n.states() <= n.free) return {};
+  if (n.free == 0 || total(n) <= n.free) return {};
   if (n.weights > n.free) {
     return error(Code::out_of_device_memory, "the weights take {} on {}, and {} are free; {}", gib(n.weights), n.device,
                  gib(n.free), smaller_weights(n));
+  }
+  if (const uint64_t kept = saturating_add(n.weights, n.states()); kept <= n.free) {
+    return error(
+        Code::out_of_device_memory,
+        "a step of {} rows takes {} on {}, and {} are free beside weights and states; free some memory, or use "
+        "a smaller --ctx or --chunk",
+        n.step_rows, gib(n.steps), n.device, gib(n.free - kept));
   }
   if (n.budgeted) {
     return error(Code::out_of_device_memory,

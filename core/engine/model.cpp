@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/base/saturate.h"
 #include "core/engine/session.h"
 #include "core/engine/verify_packed.h"
 
@@ -28,6 +29,11 @@ DeviceSampling device_sampling_of(const PlanDevice& device) {
   }
   return s;
 }
+
+bool on_host(const PlanDevice& device) { return (device.info.flags & SWY_DEVICE_HOST_MEMORY) != 0; }
+
+// Whether the buffers of a device count against its free memory. A device that imports memory may use the host's.
+bool bounded(const PlanDevice& device) { return on_host(device) || device.api->buffer_import == nullptr; }
 
 }  // namespace
 
@@ -60,6 +66,7 @@ Result<std::unique_ptr<Model>> Model::plan_ahead(std::shared_ptr<const Program> 
   m->program_ = std::move(program);
   m->owners_ = std::move(devices);
   for (const auto& d : m->owners_) m->devices_.push_back(d->plan());
+  m->cancelled_ = options.cancelled;
   if (options.tuning != nullptr) policy.tuning = options.tuning;
   SWY_TRY(m->set_context(options));
   SWY_TRY(m->fit_chunk([&] { return m->make_planner(options, policy); }));
@@ -81,7 +88,7 @@ Result<std::unique_ptr<Model>> Model::create(std::shared_ptr<const Program> prog
   SWY_TRY(m->size_pool(options));
   m->weights_ = std::make_unique<WeightStore>(*m->program_, m->devices_);
   SWY_LET(std::vector<WeightUse> uses, m->weight_uses());
-  SWY_TRY(m->check_memory(uses));
+  SWY_TRY(m->check_memory(uses, options.os == nullptr ? Os::real() : *options.os));
   if (options.verify_packed) SWY_TRY(verify_packed(*m->program_, m->devices_, options.progress).status());
   SWY_TRY(m->weights_->load(std::move(uses), options.load_threads, options.progress));
   SWY_TRY(m->allocate_states());
@@ -132,7 +139,7 @@ Status Model::make_planner(const ModelOptions& options, const PlanPolicy& policy
   head_ = head_of_logits(plain);
   vocab_ = static_cast<uint32_t>(plain.values[head_.logits].width);
   const auto planner_of = [&](Graph graph) {
-    return Planner::create(std::move(graph), devices_, policy, options.variants, pool_, chunk_);
+    return Planner::create(std::move(graph), devices_, policy, options.variants, pool_, chunk_, cancelled_);
   };
   SWY_LET(Planner planner, planner_of(plain));
   planner_ = std::make_unique<Planner>(std::move(planner));
@@ -166,6 +173,7 @@ Status Model::make_planner(const ModelOptions& options, const PlanPolicy& policy
     planner_ = std::make_unique<Planner>(std::move(*sampling));
     return {};
   }
+  if (planned.code() == Code::cancelled) return planned;
   sampling_.token = sampling_.candidates = false;
   sampling_.why_not =
       fmt::format("{} offers a sampler that cannot be planned: {}", sampling_.device, planned.message());
@@ -206,7 +214,8 @@ Status Model::fit_chunk(const std::function<Status()>& tried) {
 
 Status Model::make_runner() {
   return fit_chunk([this]() -> Status {
-    const StepRunner::Setup setup{planner_.get(), weights_.get(), &states_, head_, pool_, chunk_, pages_per_session()};
+    const StepRunner::Setup setup{planner_.get(), weights_.get(),      &states_,  head_, pool_,
+                                  chunk_,         pages_per_session(), cancelled_};
     SWY_LET(runner_, StepRunner::create(setup));
     return runner_->reserve(context_, chunk_ > least_chunk());
   });
@@ -240,12 +249,15 @@ Status Model::describe_states() {
 // As many pages as the budget allows, once every session has its slots.
 Status Model::size_pool(const ModelOptions& options) {
   uint64_t slot_bytes = 0, page_bytes = 0;
-  for (const StateUnit& u : units_) (u.paged ? page_bytes : slot_bytes) += u.unit_bytes;
+  for (const StateUnit& u : units_) {
+    uint64_t& bytes = u.paged ? page_bytes : slot_bytes;
+    bytes = saturating_add(bytes, u.unit_bytes);
+  }
   if (options.state_bytes != 0) {
-    const uint64_t slots = pool_.slots * slot_bytes;
-    if (options.state_bytes < slots + page_bytes) {
+    const uint64_t slots = saturating_mul(pool_.slots, slot_bytes), least = saturating_add(slots, page_bytes);
+    if (options.state_bytes < least) {
       return error(Code::usage, "the states' budget is {} bytes; {} sessions need at least {}", options.state_bytes,
-                   options.sessions, slots + page_bytes);
+                   options.sessions, least);
     }
     const uint64_t pages = page_bytes == 0 ? pool_.pages : (options.state_bytes - slots) / page_bytes;
     pool_.pages = static_cast<uint32_t>(std::min<uint64_t>(pages, pool_.pages));
@@ -255,24 +267,52 @@ Status Model::size_pool(const ModelOptions& options) {
   return {};
 }
 
-Status Model::check_memory(const std::vector<WeightUse>& uses) const {
-  for (uint32_t d = 0; d < devices_.size(); ++d) {
-    const swy_device_info& info = devices_[d].info;
-    MemoryNeed need{.device = devices_[d].name, .free = info.memory_free_bytes};
-    need.page_tokens = kPageSize, need.pages = pool_.pages;
-    need.sessions = pool_.seqs, need.context = context_;
-    need.budgeted = pool_.pages < uint64_t{pages_per_session()} * pool_.seqs;
-    // The host provides pages of memory when they are first written; a device that imports memory may use the weights
-    // in their file.
-    const bool bounded = (info.flags & SWY_DEVICE_HOST_MEMORY) == 0 && devices_[d].api->buffer_import == nullptr;
-    SWY_TRY(weights_->add_need(uses, d, need));
-    for (const StateUnit& u : units_) {
-      if (u.device != &devices_[d] || !bounded) continue;
-      (u.paged ? need.page : need.slots) += u.unit_bytes * (u.paged ? 1 : pool_.slots);
+// What the model takes of each memory: the host's, which several devices may share, and that of each other device.
+Result<std::vector<MemoryNeed>> Model::memory_needs(const std::vector<WeightUse>& uses, Os& os) const {
+  std::vector<MemoryNeed> needs;
+  for (const uint32_t d : used_) {
+    const bool host = on_host(devices_[d]);
+    auto need = std::find_if(needs.begin(), needs.end(), [&](const MemoryNeed& n) { return host && n.host; });
+    if (need == needs.end()) {
+      need = needs.insert(need, MemoryNeed{});
+      need->host = host;
+      need->free = host ? os.available_memory() : devices_[d].info.memory_free_bytes;
+      need->page_tokens = kPageSize, need->pages = pool_.pages;
+      need->sessions = pool_.seqs, need->context = context_;
+      need->budgeted = pool_.pages < uint64_t{pages_per_session()} * pool_.seqs;
     }
-    SWY_TRY(switchyard::check_memory(need));
+    need->device += (need->device.empty() ? "" : ", ") + devices_[d].name;
+    SWY_TRY(weights_->add_need(uses, d, *need));
+    for (const StateUnit& u : units_) {
+      if (u.device != &devices_[d] || !bounded(devices_[d])) continue;
+      uint64_t& bytes = u.paged ? need->page : need->slots;
+      bytes = saturating_add(bytes, saturating_mul(u.unit_bytes, u.paged ? 1 : pool_.slots));
+    }
   }
-  return {};
+  return needs;
+}
+
+// Weights and states first: a smaller chunk does not help there. Then the largest step, with smaller chunks until one
+// fits.
+Status Model::check_memory(const std::vector<WeightUse>& uses, Os& os) {
+  SWY_LET(std::vector<MemoryNeed> needs, memory_needs(uses, os));
+  for (const MemoryNeed& need : needs) SWY_TRY(switchyard::check_memory(need));
+  return fit_chunk([&]() -> Status {
+    SWY_LET(const Plan plan, planner_->plan(bucket({.rows = chunk_,
+                                                    .seqs = pool_.seqs,
+                                                    .logit_rows = pool_.seqs,
+                                                    .sample_rows = pool_.seqs,
+                                                    .context = context_})));
+    for (MemoryNeed& need : needs) need.steps = 0, need.step_rows = chunk_;
+    for (const uint32_t d : used_) {
+      const auto need = std::find_if(needs.begin(), needs.end(), [&](const MemoryNeed& n) {
+        return on_host(devices_[d]) ? n.host : n.device == devices_[d].name;
+      });
+      if (bounded(devices_[d])) need->steps = saturating_add(need->steps, plan.arena_bytes[d]);
+    }
+    for (const MemoryNeed& need : needs) SWY_TRY(switchyard::check_memory(need));
+    return {};
+  });
 }
 
 Status Model::allocate_states() {
@@ -280,9 +320,10 @@ Status Model::allocate_states() {
   for (size_t s = 0; s < units_.size(); ++s) {
     StateUnit& u = units_[s];
     if (u.device == nullptr) continue;  // no operation of this head has it
-    SWY_LET(states_[s],
-            DeviceBuffer::allocate(*u.device, SWY_MEMORY_DEVICE, u.unit_bytes * (u.paged ? pool_.pages : pool_.slots),
-                                   "state " + u.state->name));
+    constexpr uint64_t kMost = uint64_t{1} << 60;
+    const uint64_t bytes = saturating_mul(u.unit_bytes, u.paged ? pool_.pages : pool_.slots);
+    if (bytes > kMost) return error(Code::out_of_device_memory, "state {} takes more than 2^60 bytes", u.state->name);
+    SWY_LET(states_[s], DeviceBuffer::allocate(*u.device, SWY_MEMORY_DEVICE, bytes, "state " + u.state->name));
     u.memory = &states_[s];
   }
   return {};

@@ -39,6 +39,8 @@ struct ModelOptions {
   std::shared_ptr<const Tuning> tuning;  // PlanPolicy::tuning
   uint32_t load_threads = 1;             // that bring the weights into the devices' layouts
   WeightStore::Progress progress;        // of loading the weights
+  CancelCheck cancelled;                 // stops planning, also of later steps
+  Os* os = nullptr;                      // that says how much memory the host has; NULL: the real one
 };
 
 // The scheduler's view of a program's main function.
@@ -52,7 +54,8 @@ class Model {
   // Steps of ModelOptions::chunk 0. Fast devices need many rows at a time: each step reads all weights.
   static constexpr uint32_t kChunk = 2048, kDeviceChunk = 8192;
 
-  // `program` and `devices` are shared. Errors: unsupported, naming the operation; out of memory, with the size needed.
+  // `program` and `devices` are shared. Errors: unsupported, naming the operation; out of memory, with what was
+  // needed; cancelled.
   static Result<std::unique_ptr<Model>> create(std::shared_ptr<const Program> program,
                                                std::vector<std::shared_ptr<Device>> devices, PlanPolicy policy,
                                                const ModelOptions& options);
@@ -137,8 +140,10 @@ class Model {
   // `tried`.
   Status fit_chunk(const std::function<Status()>& tried);
   Status describe_states();
-  // Errors: out_of_device_memory, before anything is on a device.
-  Status check_memory(const std::vector<WeightUse>& uses) const;
+  Result<std::vector<MemoryNeed>> memory_needs(const std::vector<WeightUse>& uses, Os& os) const;
+  // Makes the chunk smaller where there is too little memory for its steps. Errors: out_of_device_memory, before
+  // anything is on a device.
+  Status check_memory(const std::vector<WeightUse>& uses, Os& os);
   Status allocate_states();
   swy_bucket bucket(const StepCounts& counts) const;
   uint32_t pages_per_session() const;
@@ -157,6 +162,7 @@ class Model {
   std::unique_ptr<StepRunner> runner_;
   swy_bucket pool_{};
   std::vector<Router> routers_;
+  CancelCheck cancelled_;
   uint32_t sessions_ = 0;
   uint32_t context_ = 0, chunk_ = 0, vocab_ = 0;
 };

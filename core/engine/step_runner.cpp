@@ -160,6 +160,7 @@ Result<std::unique_ptr<Executable>> StepRunner::make_executable(const swy_bucket
   for (const DeviceBuffer& s : steps_) inputs.steps.push_back(s.all());
   for (const DeviceBuffer& t : tokens_) inputs.tokens.push_back(t.all());
   inputs.arenas = arenas_;
+  inputs.cancelled = s_.cancelled;
   return Executable::record(std::move(plan), devices, std::move(inputs), watch_.observer);
 }
 

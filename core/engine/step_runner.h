@@ -43,6 +43,7 @@ class StepRunner {
     swy_bucket pool{};
     uint32_t max_rows = 0;
     uint32_t pages_per_seq = 0;
+    CancelCheck cancelled = {};  // stops the recording of a step
   };
   static Result<std::unique_ptr<StepRunner>> create(const Setup& setup);
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/engine/fixture.h"
+#include "tests/support/forwarding_os.h"
 
 namespace switchyard {
 namespace {
@@ -84,6 +85,52 @@ TEST(Chunk, ModelsThatDoNotFitAreRefusedFirst) {
   EXPECT_THAT(made(12u << 20).message(), testing::HasSubstr("the states of 1 session of 4096 tokens take"));
   EXPECT_EQ(made(12u << 20).code(), Code::out_of_device_memory);
   EXPECT_TRUE(made(uint64_t{1} << 30).ok());
+}
+
+// The host's memory holds states and activations of all backends that compute there.
+class HostWith : public ForwardingOs {
+ public:
+  explicit HostWith(uint64_t bytes) : bytes_(bytes) {}
+  uint64_t available_memory() override { return bytes_; }
+
+ private:
+  uint64_t bytes_;
+};
+
+Result<std::unique_ptr<Model>> on_host_with(uint64_t bytes, const Registry& registry, uint32_t context = 4096) {
+  HostWith host(bytes);
+  SWY_LET(const auto reference, registry.select("reference"));
+  SWY_LET(Program program, Program::load(Os::real(), kDemo));
+  ModelOptions options = with_context(context);
+  options.os = &host;
+  return Model::create(std::make_shared<const Program>(std::move(program)), reference.devices, reference.policy,
+                       options);
+}
+
+TEST(Chunk, ModelsThatDoNotFitTheHostAreRefusedFirst) {
+  DiscoveryOptions discovery;
+  discovery.search_path = SWITCHYARD_TEST_BACKENDS;
+  const Registry registry = Registry::discover(Os::real(), discovery, test_host());
+  const auto whole = on_host_with(uint64_t{1} << 40, registry);
+  ASSERT_TRUE(whole.ok()) << whole.status().message();
+  uint64_t states = 0;
+  for (const Model::StateUnit& u : (*whole)->state_units()) {
+    if (u.memory != nullptr) states += u.memory->bytes();
+  }
+  const auto arena = [&](uint32_t rows) { return (*whole)->plan(rows, 1, 4096)->arena_bytes[0]; };
+  ASSERT_EQ((*whole)->chunk(), 2048u);
+
+  const auto no_states = on_host_with(states - 1, registry);
+  EXPECT_EQ(no_states.status().code(), Code::out_of_device_memory);
+  EXPECT_THAT(no_states.status().message(), ::testing::HasSubstr("the states of 1 session of 4096 tokens take"));
+  EXPECT_THAT(no_states.status().message(), ::testing::HasSubstr(" on reference:0, and "));
+  EXPECT_THAT(no_states.status().message(), ::testing::HasSubstr(" would fit"));
+  const auto no_steps = on_host_with(states + arena(32), registry);
+  EXPECT_EQ(no_steps.status().code(), Code::out_of_device_memory);
+  EXPECT_THAT(no_steps.status().message(), ::testing::HasSubstr("a step of 64 rows takes"));
+  const auto half = on_host_with(states + (arena(1024) + arena(2048)) / 2, registry);
+  ASSERT_TRUE(half.ok()) << half.status().message();
+  EXPECT_EQ((*half)->chunk(), 1024u);
 }
 
 TEST(Chunk, OfTooFewRowsIsRefused) {

@@ -73,6 +73,39 @@ TEST(MemoryNeed, NamesTheBudgetThatFits) {
             "the states' budget takes 8.1 GiB on cuda:0, and 7.0 GiB are free beside the weights; 6.8 GiB would fit");
 }
 
+TEST(MemoryNeed, CountsTheLargestStep) {
+  MemoryNeed n = small();
+  n.steps = n.free - n.weights - n.states();
+  n.step_rows = 64;
+  EXPECT_TRUE(check_memory(n).ok());
+  n.steps += kGiB;
+  EXPECT_EQ(check_memory(n).code(), Code::out_of_device_memory);
+  EXPECT_EQ(check_memory(n).message(),
+            "a step of 64 rows takes 7.9 GiB on cuda:0, and 6.9 GiB are free beside weights and states; free some "
+            "memory, or use a smaller --ctx or --chunk");
+}
+
+TEST(MemoryNeed, OfTheHostNamesAPackedFile) {
+  MemoryNeed n = small();
+  n.host = true;
+  n.device = "cpu:0";
+  n.free = 8 * kGiB;
+  EXPECT_EQ(check_memory(n).message(),
+            "the weights take 17.0 GiB on cpu:0, and 8.0 GiB are free; a file that switchyard convert --pack makes is "
+            "mapped, and not copied");
+}
+
+// Sizes of a file that no memory has do not come out small.
+TEST(MemoryNeed, DoesNotOverflow) {
+  MemoryNeed n = small();
+  n.page = uint64_t{1} << 60;
+  n.pages = 1u << 30;
+  EXPECT_EQ(check_memory(n).code(), Code::out_of_device_memory);
+  n = small();
+  n.steps = UINT64_MAX;
+  EXPECT_EQ(check_memory(n).code(), Code::out_of_device_memory);
+}
+
 TEST(MemoryNeed, SaysWhenNothingFits) {
   MemoryNeed n = small();
   n.free = n.weights + 1;
