@@ -152,7 +152,7 @@ Result<OpTimes> measure_all(const BenchOpsFlags& o, const Registry& registry, co
   OpTimes all;
   for (const std::string& backend : o.backends.empty() ? std::vector<std::string>{o.settings.backend} : o.backends) {
     SWY_LET(auto selection, registry.select(backend));
-    selection.policy.tuning = tuning_of(o.settings);
+    SWY_LET(selection.policy.tuning, tuning_of(o.settings));
     Progress bar("measuring operations on " + backend);
     bool said = false;
     SWY_LET(OpTimes some,

@@ -287,7 +287,7 @@ class Worker {
     SWY_LET(const Registry registry, find_backends(w_.settings, *host_));
     SWY_LET(auto selection, registry.select(w_.settings.backend));
     SWY_LET(auto reference, registry.select("reference"));
-    selection.policy.tuning = tuning_of(w_.settings);
+    SWY_LET(selection.policy.tuning, tuning_of(w_.settings));
     bench::OpErrorRequest r;
     r.deterministic = w_.settings.deterministic;
     r.load_threads = thread_count(w_.settings);

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/load_watch.h"
 #include "cli/runtime.h"
 #include "core/base/printable.h"
 #include "core/engine/pack.h"
@@ -55,7 +56,10 @@ Status convert_checkpoint(const ConvertFlags& o, ordered_json& out) {
 Status pack(const ConvertFlags& o, const Registry::Selection& backend, const std::string& from, ordered_json& out) {
   SWY_LET(Program loaded, Program::load(Os::real(), from));
   const auto program = std::make_shared<const Program>(std::move(loaded));
-  SWY_LET(const auto uses, Model::weight_uses(program, backend.devices, backend.policy, {}));
+  const LoadWatch watch;
+  ModelOptions plans;
+  plans.cancelled = watch.cancelled();
+  SWY_LET(const auto uses, Model::weight_uses(program, backend.devices, backend.policy, plans));
   std::vector<PlanDevice> devices;
   for (const auto& d : backend.devices) devices.push_back(d->plan());
   PackOptions options;

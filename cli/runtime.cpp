@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/runtime.h"
 
+#include <fmt/ranges.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
@@ -13,6 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "cli/load_watch.h"
 #include "core/base/lost_mapping.h"
 #include "core/base/printable.h"
 #include "core/plan/tuning.h"
@@ -85,6 +87,32 @@ std::string model_path(const Settings& settings) {
 
 uint32_t thread_count(const Settings& settings) { return settings.threads != 0 ? settings.threads : cores(); }
 
+namespace {
+
+// --exact reaches the cpu backend alone.
+Status check_exact(const std::string& backend) {
+  const auto is_cpu = [](std::string_view name) { return name.substr(0, name.find(':')) == "cpu"; };
+  for (size_t at = 0; at <= backend.size();) {
+    const size_t end = std::min(backend.find(',', at), backend.size());
+    const std::string_view name = std::string_view(backend).substr(at, end - at);
+    if (name == "auto" || is_cpu(name)) return {};
+    at = end + 1;
+  }
+  return error(Code::usage, "--exact is an option of the cpu backend, which --backend {} does not name; leave it out",
+               backend);
+}
+
+// With --backend auto that is known once everything is planned.
+Status check_exact(const Model& model) {
+  for (const uint32_t d : model.used_devices()) {
+    if (model.devices()[d].backend == "cpu") return {};
+  }
+  return error(Code::usage, "--exact is an option of the cpu backend, and this model runs on {}; add --backend cpu",
+               fmt::join(model.device_names(), ", "));
+}
+
+}  // namespace
+
 Result<Registry> find_backends(const Settings& settings, const Host& host) {
   set_log_level(settings.log);
   DiscoveryOptions o = default_discovery();
@@ -101,7 +129,10 @@ Result<Registry> find_backends(const Settings& settings, const Host& host) {
     }
     o.settings[text.substr(0, dot)].push_back({text.substr(dot + 1, eq - dot - 1), text.substr(eq + 1)});
   }
-  if (settings.exact) o.settings["cpu"].push_back({"exact", "1"});
+  if (settings.exact) {
+    SWY_TRY(check_exact(settings.backend));
+    o.settings["cpu"].push_back({"exact", "1"});
+  }
   Registry registry = Registry::discover(Os::real(), o, host);
   for (const std::string& warning : registry.warnings()) spdlog::warn("{}", warning);
   SWY_TRY(registry.check_settings());
@@ -112,8 +143,12 @@ std::string tuning_path(const Settings& settings) {
   return settings.tuning.empty() ? default_tuning_path() : settings.tuning == "off" ? "" : settings.tuning;
 }
 
-std::shared_ptr<const Tuning> tuning_of(const Settings& settings) {
-  if (settings.no_tuned || settings.deterministic) return nullptr;
+Result<std::shared_ptr<const Tuning>> tuning_of(const Settings& settings) {
+  if (settings.no_tuned || settings.deterministic) return std::shared_ptr<const Tuning>();
+  if (!settings.tuning.empty() && settings.tuning != "off" && !Os::real().exists(settings.tuning)) {
+    return error(Code::usage, "--tuning {}: there is no such file; switchyard tune --tuning {} writes it",
+                 settings.tuning, settings.tuning);
+  }
   return load_tuning(Os::real(), tuning_path(settings), thread_count(settings));
 }
 
@@ -163,8 +198,13 @@ Result<std::shared_ptr<const Program>> load_program(const Settings& settings) {
 
 Result<Runtime> load_runtime(const Settings& settings, std::shared_ptr<Host> host) {
   const uint64_t begin = Os::real().now_ns();
+  const LoadWatch watch;
   if (host == nullptr) host = std::make_shared<Host>(thread_count(settings));
   SWY_LET(Registry registry, find_backends(settings, *host));
+  if (const uint32_t wanted = thread_count(settings); host->threads() < wanted) {
+    spdlog::warn("only {} of {} threads could be started: the system refuses more; --threads asks for fewer",
+                 host->threads(), wanted);
+  }
   SWY_LET(auto program, load_program(settings));
   ModelOptions options;
   options.context = settings.context;
@@ -176,7 +216,8 @@ Result<Runtime> load_runtime(const Settings& settings, std::shared_ptr<Host> hos
   options.verify_packed = settings.verify;
   SWY_LET(options.variants, variant_rules(settings));
   options.load_threads = thread_count(settings);
-  options.tuning = tuning_of(settings);
+  SWY_LET(options.tuning, tuning_of(settings));
+  options.cancelled = watch.cancelled();
   Progress bar("loading weights");
   options.progress = [&](uint64_t done, uint64_t total) {
     bar.update(done, total);
@@ -191,6 +232,7 @@ Result<Runtime> load_runtime(const Settings& settings, std::shared_ptr<Host> hos
         n, model_path(settings));
   }
   const Model& model = *loaded.model;
+  if (settings.exact) SWY_TRY(check_exact(model));
   if (model.chunk() < std::min(settings.chunk, model.context())) {
     spdlog::warn(
         "--chunk {} is too large for this device's memory or kernels; prompts are computed {} tokens at a time",

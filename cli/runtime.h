@@ -35,8 +35,9 @@ Result<std::vector<VariantRule>> variant_rules(const Settings& settings);
 
 // The file that --tuning names; "": none.
 std::string tuning_path(const Settings& settings);
-// The tuning file's measurements, unless --no-tuned or --deterministic excludes them; NULL: estimates decide.
-std::shared_ptr<const Tuning> tuning_of(const Settings& settings);
+// The tuning file's measurements, unless --no-tuned or --deterministic excludes them; NULL: estimates decide. Errors:
+// usage, if the file that --tuning names does not exist.
+Result<std::shared_ptr<const Tuning>> tuning_of(const Settings& settings);
 
 // Set by Ctrl-C and by SIGTERM. `catch_interrupts` installs the handler; a second signal before the first was noticed
 // ends the program.

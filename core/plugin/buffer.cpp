@@ -34,6 +34,8 @@ Status PluginError::status(swy_status status, const std::string& what) const {
     case SWY_DEVICE_LOST:
       return error(Code::device_lost, "{}: {}; this process cannot use the device any more: start the program again",
                    what, text);
+    case SWY_INVALID_ARGUMENT:
+      return error(Code::internal, "{}: {}", what, text);
     case SWY_CANCELLED:
       return error(Code::cancelled, "{}: {}", what, text);
     default:

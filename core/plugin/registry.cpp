@@ -104,6 +104,20 @@ std::string own_folder() {
   return ec ? std::string() : self.parent_path().string();
 }
 
+// What is wrong with the settings of a device that does not open with them, if it does without.
+Status wrong_setting(const Plugin& plugin, uint32_t index, const std::vector<Setting>& settings) {
+  SWY_TRY(plugin.check(settings));
+  if (!Device::open(plugin, index, {}).ok()) return {};
+  std::string all;
+  for (const Setting& s : settings) {
+    const std::string option = fmt::format("--set {}.{}={}", plugin.id(), s.name, s.value);
+    const auto alone = Device::open(plugin, index, {s});
+    if (!alone.ok()) return error(Code::usage, "{}: {}", option, alone.status().message());
+    all += (all.empty() ? "" : " ") + option;
+  }
+  return error(Code::usage, "{}: the backend takes each of these, but not all together", all);
+}
+
 }  // namespace
 
 DiscoveryOptions default_discovery() {
@@ -193,6 +207,9 @@ Registry Registry::discover(Os& os, const DiscoveryOptions& options, const Host&
   Registry r;
   r.settings_ = options.settings;
   std::vector<Sighting> found = look(os, options, r.candidates_);
+  for (const Candidate& c : r.candidates_) {  // so far, what cannot be searched
+    if (!c.named) r.warnings_.push_back(fmt::format("backend path '{}' is not searched: {}", c.path, c.reason));
+  }
   r.try_out(os, options, found);
   for (Sighting& s : found) r.admit(os, options, host, std::move(s));
   return r;
@@ -240,7 +257,10 @@ Result<std::shared_ptr<Device>> Registry::open(const std::string& name) const {
   }
   if (const Plugin* plugin = find(id)) {
     const auto s = settings_.find(id);
-    return Device::open(*plugin, index, s == settings_.end() ? std::vector<Setting>{} : s->second);
+    if (s == settings_.end()) return Device::open(*plugin, index, {});
+    auto device = Device::open(*plugin, index, s->second);
+    if (!device.ok()) SWY_TRY(wrong_setting(*plugin, index, s->second));
+    return device;
   }
   for (const Candidate& c : candidates_) {
     if (c.id == id) return error(Code::not_found, "backend '{}' cannot be used: {}: {}", id, c.path, c.reason);
@@ -268,6 +288,8 @@ Result<Registry::Selection> Registry::select(const std::string& backend) const {
     auto device = open(plugin->id());
     if (device.ok()) {
       s.devices.push_back(std::move(*device));
+    } else if (device.status().code() == Code::usage) {
+      return device.status();  // what the user set, which another backend would not mend
     } else {
       reasons += "; " + device.status().message();
     }

@@ -54,7 +54,7 @@ class Registry {
   Status check_settings() const;
 
   // Devices for `--backend`: "auto", "cuda", "cuda:1" or "mine,cuda,cpu". Errors: not_found, naming what there is;
-  // unsupported, when a named backend has no device, with its reason.
+  // unsupported, when a named backend has no device, with its reason; usage, for a setting that the backend refuses.
   struct Selection {
     std::vector<std::shared_ptr<Device>> devices;
     PlanPolicy policy;

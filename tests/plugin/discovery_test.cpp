@@ -12,6 +12,7 @@ namespace switchyard::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
@@ -98,6 +99,9 @@ TEST(Discovery, PathsAreAbsolute) {
   EXPECT_EQ(r.candidates()[0].reason, "--backend-lib takes an absolute path");
   EXPECT_EQ(r.candidates()[1].reason, "SWITCHYARD_BACKEND_PATH takes absolute folders");
   EXPECT_THAT(r.candidates()[2].reason, HasSubstr("/nonexistent-folder"));
+  EXPECT_THAT(r.warnings(),
+              ElementsAre("backend path 'plugins' is not searched: SWITCHYARD_BACKEND_PATH takes absolute folders",
+                          HasSubstr("backend path '/nonexistent-folder' is not searched: cannot list")));
 }
 
 TEST(Discovery, SearchesFoldersForLibraries) {
