@@ -4,7 +4,7 @@
 
   tools/mutate/mutate.py                 every fault of tools/mutate/*.faults
   tools/mutate/mutate.py --only REGEX    the faults whose names match
-  tools/mutate/mutate.py --list          names, files and tests, without building anything
+  tools/mutate/mutate.py --list          names, files and tests; fails if a text of the lists is not in the code
   tools/mutate/mutate.py --build         the build alone
 
 All faults are compiled into one build, each behind a condition on SWITCHYARD_PLANTED, so that trying one costs a run
@@ -197,7 +197,7 @@ def run(test, fault):
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--only", default="", metavar="REGEX", help="the faults whose names match")
-    arguments.add_argument("--list", action="store_true", help="print the faults and stop")
+    arguments.add_argument("--list", action="store_true", help="print the faults, find their texts, and stop")
     arguments.add_argument("--jobs", type=int, default=os.cpu_count(), help="parallel jobs of the build")
     arguments.add_argument("--build", action="store_true", help="build and stop")
     arguments.add_argument("--least", type=float, default=90, metavar="PERCENT", help="exit code 1 below this share")
@@ -208,6 +208,7 @@ def main():
     faults = [f for f in everything if re.search(options.only, f.name)]
     if options.list:
         for fault in faults:
+            fault.span((ROOT / fault.file).read_text())
             print(f"{fault.name:36} {fault.file:40} {' '.join(fault.tests)}")
         return 0
     if not faults:
