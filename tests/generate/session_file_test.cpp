@@ -95,7 +95,10 @@ class Threads : public ::testing::Test {
   static size_t tell(TextThread& thread, const std::string& text, uint32_t n, std::vector<std::string> stops = {}) {
     const auto reading = thread.read(text);
     EXPECT_TRUE(reading.ok());
-    TextOptions options{.max_tokens = n, .sampling = {.temperature = 0}, .stops = std::move(stops)};
+    TextOptions options;
+    options.max_tokens = n;
+    options.sampling.temperature = 0;
+    options.stops = std::move(stops);
     auto generation = *TextGeneration::create(*demo().model, tokenizer(), options, {});
     Batch batch(*demo().model);
     thread.begin(*reading);
