@@ -186,12 +186,12 @@ TEST_F(Typed, APasteIsOneMessageAndHistoryIsKept) {
   const std::string text = "Grüße, 世界\n\n/exit";
   auto child = start();
   type(*child, "\033[200~" + text + "\n\033[201~\r", "[cut after");
-  child->write("\x04");
+  child->write("/exit\r");
   EXPECT_EQ(child->finish(), 0);
   std::string shown;
   for (const char c : child->out) shown += c == '\r' ? "" : std::string(1, c);
   EXPECT_THAT(shown, HasSubstr(answer_to(turn("user", text))));
-  EXPECT_EQ(history(), "Grüße, 世界\\n\\n/exit\n");
+  EXPECT_EQ(history(), "Grüße, 世界\\n\\n/exit\n/exit\n");
   struct stat st {};
   ASSERT_EQ(::stat(folder_.path("switchyard/chat_history").c_str(), &st), 0);
   EXPECT_EQ(st.st_mode & 0777, 0600u);
@@ -200,8 +200,9 @@ TEST_F(Typed, APasteIsOneMessageAndHistoryIsKept) {
   again->write("/exit\r");
   EXPECT_EQ(again->finish(), 0);
   auto third = start();
-  EXPECT_THAT(type(*third, "\033[A", "/exit"), Not(HasSubstr("/stats")));  // the up arrow
-  EXPECT_THAT(third->out, HasSubstr("世界"));
+  EXPECT_THAT(type(*third, "\033[A\033[A", "世界"), Not(HasSubstr("/stats")));  // the up arrow, twice
+  third->write("\x15\x04");  // Ctrl-U clears the line; Ctrl-D then ends the chat
+  EXPECT_EQ(third->finish(), 0);
 }
 
 TEST_F(Typed, CommandsDoWhatTheySay) {
@@ -236,7 +237,7 @@ TEST_F(Typed, ControlCStopsTheAnswerOrTheLine) {
   }
   type(*child, "half a line\x03", "\n");
   type(*child, "/stats\r", "read ");
-  child->write("\x04");
+  child->write("/exit\r");
   EXPECT_EQ(child->finish(), 0);
 }
 
