@@ -184,7 +184,7 @@ std::vector<Case> usage() {
        2,
        {"--exact is an option of the cpu backend, which --backend reference does not name"}},
       {"WrongSetOfAuto",
-       {"run", "--set", "cpu.isa=foo", "hi"},
+       {"run", "--backend", "auto", "--set", "cpu.isa=foo", "hi"},
        2,
        {"--set cpu.isa=foo: cpu:0: isa is one of auto, baseline, avx2, avx512 and amx, not 'foo'"}},
       {"WrongSetOfOne",
