@@ -8,6 +8,7 @@
 
 #include "tests/cli/program.h"
 #include "tests/support/files.h"
+#include "tests/support/large_program.h"
 
 namespace switchyard::testing {
 namespace {
@@ -71,6 +72,23 @@ TEST(Convert, InterruptedLeavesNothing) {
     EXPECT_EQ(convert.finish(), 1);
     EXPECT_THAT(convert.err, HasSubstr("switchyard: conversion stopped; nothing was written to " + out.path("x.swy")));
     EXPECT_TRUE(std::filesystem::is_empty(out.path()));
+  }
+}
+
+// Far sooner than the largest program is planned.
+TEST(Plan, ControlCEndsLoadingAtOnce) {
+  const TemporaryFolder folder;
+  write_large({.ops = 65536}, folder.path("large.swy"));
+  for (const int after_ms : {50, 500}) {
+    Child plan({"plan", "--backend", "reference", folder.path("large.swy")});
+    ASSERT_TRUE(plan.wait_until_it_catches(SIGINT));
+    ::usleep(static_cast<useconds_t>(after_ms) * 1000);
+    const uint64_t begin = Os::real().now_ns();
+    plan.signal(SIGINT);
+    EXPECT_NE(plan.finish(), 0);
+    EXPECT_LT(static_cast<double>(Os::real().now_ns() - begin) / 1e9, 1.5) << plan.err;  // 0.2, and a busy machine
+    EXPECT_THAT(plan.err, HasSubstr("switchyard: stopped"));
+    EXPECT_EQ(plan.out, "");
   }
 }
 
