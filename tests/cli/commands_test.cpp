@@ -197,11 +197,11 @@ TEST(Inspect, ShowsControlCharacters) {
   std::string file = read_file(SWITCHYARD_DEMO_MODEL);
   const std::string architecture("\x0b\0\0\0qwen3_5_moe", 15);
   ASSERT_NE(file.find(architecture), std::string::npos);
-  file.replace(file.find(architecture) + 4, 11, "\x1b]0;x\a\xc2\x9b\xff.");
+  file.replace(file.find(architecture) + 4, 11, "\x1b]0;it\a\xc2\x9b\xff.");
   seal_file(std::as_writable_bytes(std::span(file)));
   const std::string path = folder.write("x.swy", file);
-  EXPECT_THAT(run_program({"inspect", path}).out, HasSubstr("\\x1B]0;x\\x07\\xC2\\x9B\\xFF."));
-  EXPECT_THAT(run_program({"inspect", path, "--json"}).out, HasSubstr("\\u001b]0;x\\u0007\\u009b\xef\xbf\xbd."));
+  EXPECT_THAT(run_program({"inspect", path}).out, HasSubstr("\\x1B]0;it\\x07\\xC2\\x9B\\xFF."));
+  EXPECT_THAT(run_program({"inspect", path, "--json"}).out, HasSubstr("\\u001b]0;it\\u0007\\u009b\xef\xbf\xbd."));
 }
 
 TEST(Inspect, WritesDequantizedWeights) {
