@@ -227,10 +227,9 @@ class TraceFile::Writer {
   bool first_ = true;
 };
 
-Status TraceFile::write(Os& os, const std::string& path) const {
-  SWY_LET(const auto file, os.create(path));
-  SWY_TRY(Writer(*this, *file).write());
-  return file->commit();
+Status TraceFile::write(OutputFile& file) const {
+  SWY_TRY(Writer(*this, file).write());
+  return file.commit();
 }
 
 }  // namespace switchyard::bench

@@ -34,7 +34,7 @@ class TraceFile final : public ProfileListener {
   size_t left_out() const { return left_out_; }
 
   // Writes all of it, as a whole or not at all. Errors: io.
-  Status write(Os& os, const std::string& path) const;
+  Status write(OutputFile& file) const;
 
  private:
   static constexpr uint32_t kHost = 0;  // process; device d is d + 1

@@ -13,7 +13,7 @@ namespace {
 
 struct BackendsFlags {
   Settings settings;
-  bool explain = false, json = false;
+  bool details = false, explain = false, json = false;
 };
 
 Status backends(const BackendsFlags& o) {
@@ -24,7 +24,7 @@ Status backends(const BackendsFlags& o) {
   if (o.json) {
     print_json(describe_json(registry), 2);
   } else {
-    fmt::print("{}", printable_lines(describe_text(registry, o.explain)));
+    fmt::print("{}", printable_lines(describe_text(registry, o.details, o.explain)));
   }
   return {};
 }
@@ -33,14 +33,13 @@ Status backends(const BackendsFlags& o) {
 
 void add_backends(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<BackendsFlags>();
-  CLI::App* c = app.add_subcommand("backends", "List the backends that were found, with their devices and kernels");
+  CLI::App* c = app.add_subcommand("backends", "List the backends that were found, with their devices");
   c->footer("Example: SWITCHYARD_BACKEND_PATH=/opt/mine switchyard backends --explain");
+  c->add_flag("--details", o->details, "also list the kernels of each device, and the options that --set takes");
   c->add_flag("--explain", o->explain, "try every file again, and print a line for each: accepted, or why not");
   c->add_flag("--json", o->json, "print JSON");
   add_settings(*c, o->settings);
-  c->callback([o, &exit_code] {
-    if (const Status s = backends(*o); !s.ok()) exit_code = report(s);
-  });
+  set_action(*c, exit_code, [o] { return backends(*o); });
 }
 
 }  // namespace switchyard::cli

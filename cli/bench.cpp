@@ -67,19 +67,14 @@ Status write_report(const Outputs& out, ReportFormat format, const Report& repor
   return written;
 }
 
-Status bench_command(const BenchOptions& o, int& exit_code) {
+Status bench_command(const BenchOptions& o) {
   SWY_LET(const ReportFormat format, bench::parse_report_format(o.json ? "json" : o.format));
   SWY_LET(const BenchPlan plan, plan_of(o));
   if (plan.cells.empty()) return nothing({});
   SWY_LET(const Outputs outputs, open_outputs(o));
   SWY_LET(const Report report, run_bench(o, plan));
   SWY_TRY(write_report(outputs, format, report));
-  if (interrupted.load()) {
-    exit_code = 130;
-  } else if (!measured_any(report)) {
-    return nothing(report);
-  }
-  return {};
+  return interrupted.load() || measured_any(report) ? Status() : nothing(report);
 }
 
 void add_what(CLI::App& c, BenchOptions& o) {
@@ -149,15 +144,12 @@ void add_bench(CLI::App& app, int& exit_code) {
   add_sampling_flags(*c, o->params);
   c->add_option("--format", o->format, "table, json, csv, md or html")->capture_default_str()->group("Report");
   c->add_flag("--json", o->json, "short for --format json")->group("Report");
-  c->add_option("--output,-o", o->output, "write the report to this file instead of standard output")->group("Report");
-  c->add_option("--html", o->html, "also write it to this file, as one page with charts")->group("Report");
+  add_output(*c, "--output,-o", o->output, "write the report to this file instead of standard output")->group("Report");
+  add_output(*c, "--html", o->html, "also write it to this file, as one page with charts")->group("Report");
   add_bench_ops(*c, exit_code);
   add_bench_arrival(*c, exit_code);
   add_bench_compare(*c, exit_code);
-  c->callback([o, c, &exit_code] {
-    if (!c->get_subcommands().empty()) return;  // that one did the work
-    if (const Status s = bench_command(*o, exit_code); !s.ok()) exit_code = report(s);
-  });
+  set_action(*c, exit_code, [o] { return bench_command(*o); });
 }
 
 }  // namespace switchyard::cli

@@ -46,7 +46,6 @@ Status bench_arrival(const BenchArrivalFlags& o) {
   SWY_LET(const Runtime r, load_runtime(settings));
   SWY_LET(const std::vector<int32_t> text,
           sample_text(o.random ? nullptr : r.tokenizer.get(), r.model->vocab(), o.load.context + o.load.prompt));
-  catch_interrupts();
   double preparing = 0;
   if (!o.unprepared) {
     SWY_LET(preparing, prepare(*r.model, o.load.sampling));
@@ -98,9 +97,7 @@ void add_bench_arrival(CLI::App& bench, int& exit_code) {
   c->add_flag("--json", o->json, "print JSON");
   add_settings(*c, o->settings, "program");
   add_sampling_flags(*c, o->load.sampling);
-  c->callback([o, &exit_code] {
-    if (const Status s = bench_arrival(*o); !s.ok()) exit_code = report(s);
-  });
+  set_action(*c, exit_code, [o] { return bench_arrival(*o); });
 }
 
 }  // namespace switchyard::cli

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "bench/compare.h"
+#include "cli/command.h"
 #include "cli/runtime.h"
 #include "core/base/os.h"
 
@@ -18,7 +19,7 @@ constexpr uint64_t kMostBytes = 256u << 20;
 struct BenchCompareFlags {
   std::string before, after;
   std::string threshold = "3%", format = "table", output;
-  bool fail = false;
+  bool fail = false, json = false;
 };
 
 // "3%" and "3" are 0.03.
@@ -41,11 +42,15 @@ Result<bench::Report> read_report(const std::string& path) {
 }
 
 Status compare_command(const BenchCompareFlags& o, int& exit_code) {
-  SWY_LET(const bench::ReportFormat format, bench::parse_report_format(o.format));
+  SWY_LET(const bench::ReportFormat format, bench::parse_report_format(o.json ? "json" : o.format));
   SWY_LET(const double threshold, parse_threshold(o.threshold));
   SWY_LET(const bench::Report before, read_report(o.before));
   SWY_LET(const bench::Report after, read_report(o.after));
   const bench::ReportChanges changes = bench::compare_reports(before, after, threshold);
+  if (o.fail && changes.rates.empty() && changes.regressions() == 0) {
+    return error(Code::invalid_data, "nothing was compared: {} and {} have no measured cell in common", o.before,
+                 o.after);
+  }
   const std::string text = bench::render_changes(before, after, changes, format,
                                                  o.output.empty() ? bench::output_options() : bench::RenderOptions{});
   if (o.output.empty()) {
@@ -67,15 +72,14 @@ void add_bench_compare(CLI::App& bench, int& exit_code) {
   c->footer(
       "Example: switchyard bench --backend cpu --format json --output new.json\n"
       "         switchyard bench compare old.json new.json --threshold 3% --fail");
-  c->add_option("old", o->before, "report of `bench --format json`")->required();
-  c->add_option("new", o->after, "the same, later")->required();
+  add_input(*c, "old", o->before, "report of `bench --format json`")->required();
+  add_input(*c, "new", o->after, "the same, later")->required();
   c->add_option("--threshold", o->threshold, "loss of speed that counts as a regression")->capture_default_str();
   c->add_flag("--fail", o->fail, "exit with code 3 when anything regressed");
   c->add_option("--format", o->format, "table, json, csv, md or html")->capture_default_str();
-  c->add_option("--output,-o", o->output, "a file for the result, instead of standard output");
-  c->callback([o, &exit_code] {
-    if (const Status s = compare_command(*o, exit_code); !s.ok()) exit_code = report(s);
-  });
+  c->add_flag("--json", o->json, "short for --format json");
+  add_output(*c, "--output,-o", o->output, "a file for the result, instead of standard output");
+  set_action(*c, exit_code, [o, &exit_code] { return compare_command(*o, exit_code); });
 }
 
 }  // namespace switchyard::cli

@@ -158,8 +158,8 @@ Result<OpTimes> measure_all(const BenchOpsFlags& o, const Registry& registry, co
     SWY_LET(OpTimes some,
             bench::measure_ops(program, selection.devices, selection.policy, request, [&](size_t done, size_t total) {
               if (!said) {
-                fmt::print(stderr, "{}: {} kernels and row counts, {:.0f} s or more\n", backend, total,
-                           request.seconds * static_cast<double>(total));
+                say("{}: {} kernels and row counts, {:.0f} s or more\n", backend, total,
+                    request.seconds * static_cast<double>(total));
               }
               said = true;
               bar.update(done, total);
@@ -177,7 +177,7 @@ Result<OpTimes> measure_all(const BenchOpsFlags& o, const Registry& registry, co
   return all;
 }
 
-Status bench_ops(const BenchOpsFlags& o, int& exit_code) {
+Status bench_ops(const BenchOpsFlags& o) {
   const auto host = std::make_shared<Host>(thread_count(o.settings));
   if (o.settings.pin) pin(*host);
   SWY_LET(const Registry registry, find_backends(o.settings, *host));
@@ -199,7 +199,6 @@ Status bench_ops(const BenchOpsFlags& o, int& exit_code) {
   } else {
     print_ops(probes, ops, o.check);
   }
-  if (ops.interrupted) exit_code = 130;
   return {};
 }
 
@@ -229,9 +228,7 @@ void add_bench_ops(CLI::App& bench, int& exit_code) {
               "also print errors against reference, for operations that it computes within seconds");
   c->add_flag("--json", o->json, "print JSON, with the kernels that refused, and why");
   add_settings(*c, o->settings, "program");
-  c->callback([o, &exit_code] {
-    if (const Status s = bench_ops(*o, exit_code); !s.ok()) exit_code = report(s);
-  });
+  set_action(*c, exit_code, [o] { return bench_ops(*o); });
 }
 
 }  // namespace switchyard::cli

@@ -7,7 +7,7 @@
 #include "bench/machine.h"
 #include "cli/bench_report.h"
 #include "cli/runtime.h"
-#include "switchyard_commit.h"
+#include "cli/version.h"
 
 namespace switchyard::cli {
 
@@ -31,7 +31,7 @@ std::string now_text() {
 bench::Report BenchRun::report() {
   bar_.reset();
   report_.version = SWITCHYARD_VERSION;
-  report_.commit = SWITCHYARD_COMMIT;
+  report_.commit = commit();
   report_.command = bench::command_line();
   report_.date = now_text();
   report_.machine = bench::describe_machine();

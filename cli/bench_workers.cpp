@@ -176,12 +176,11 @@ void BenchRun::tell_estimate(const std::vector<Sitting>& sittings) const {
   for (const ProcessNeed& n : needs_) bytes += n.host_bytes() + n.device_bytes();
   const double seconds = std::max(seconds_per_cell(), 1.0) * static_cast<double>(plan_.configurations.size()) *
                          static_cast<double>(plan_.cells.size());
-  fmt::print(stderr,
-             "switchyard: {} configurations, {} cells each: about {:.1f} minutes if steps are fast, "
-             "at most {:.0f} s per cell of each; about {:.1f} GiB of memory in all{}\n",
-             plan_.configurations.size(), plan_.cells.size(), seconds / 60, o_.time_limit,
-             static_cast<double>(bytes) / 1073741824,
-             together(sittings) ? "" : ", more than is free: they are loaded in turns");
+  say("switchyard: {} configurations, {} cells each: about {:.1f} minutes if steps are fast, "
+      "at most {:.0f} s per cell of each; about {:.1f} GiB of memory in all{}\n",
+      plan_.configurations.size(), plan_.cells.size(), seconds / 60, o_.time_limit,
+      static_cast<double>(bytes) / 1073741824,
+      together(sittings) ? "" : ", more than is free: they are loaded in turns");
 }
 
 bool BenchRun::together(const std::vector<Sitting>& sittings) const {

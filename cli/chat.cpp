@@ -28,7 +28,7 @@ struct ChatFlags {
 
 void note(const std::string& text) {
   std::fflush(stdout);
-  fmt::print(stderr, "[{}]\n", text);
+  say("[{}]\n", text);
 }
 
 // SIGTERM and SIGHUP end the chat, other than Ctrl-C; a second one ends the program at once.
@@ -89,7 +89,7 @@ class Chat {
   void converse() {
     ChatHistory history(flags_.no_history ? "" : chat_history_path());
     const auto editor = LineEditor::create(history.load());
-    fmt::print(stderr, "seed {}; /help lists commands, Ctrl-D ends\n", *state_.options.sampling.seed);
+    say("seed {}; /help lists commands, Ctrl-D ends\n", *state_.options.sampling.seed);
     std::string line;
     while (!state_.ended && end_signal.load() == 0) {
       interrupted.store(false);  // Ctrl-C has stopped the answer, or the line
@@ -135,9 +135,9 @@ class Chat {
  private:
   LineEditor::Got read(LineEditor* editor, std::string& line) {
     if (editor != nullptr) return editor->read("> ", line);
-    fmt::print(stderr, "> ");
+    say("> ");
     const int got = input_.line(line, kLongestMessage);  // a longer one ends the chat
-    if (got != 0) fmt::print(stderr, "\n");
+    if (got != 0) say("\n");
     if (got == TerminalInput::interrupt) return LineEditor::Got::interrupt;
     return got == 0 ? LineEditor::Got::line : LineEditor::Got::end;
   }

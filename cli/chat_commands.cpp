@@ -20,43 +20,42 @@ extern const std::array<Command, 9> kCommands;
 
 Status help(ChatState&, const std::string&) {
   for (const Command& c : kCommands) {
-    fmt::print(stderr, "  {:<20} {}\n", fmt::format("/{} {}", c.name, c.argument), c.help);
+    say("  {:<20} {}\n", fmt::format("/{} {}", c.name, c.argument), c.help);
   }
-  fmt::print(stderr,
-             "Alt-Enter begins a new line; a paste of several lines is one message.\n"
-             "The up arrow shows earlier lines. Ctrl-C stops an answer, Ctrl-D ends the chat.\n"
-             "Begin a message with a space if its first word looks like a command.\n");
+  say("Alt-Enter begins a new line; a paste of several lines is one message.\n"
+      "The up arrow shows earlier lines. Ctrl-C stops an answer, Ctrl-D ends the chat.\n"
+      "Begin a message with a space if its first word looks like a command.\n");
   return {};
 }
 
 Status clear(ChatState& chat, const std::string&) {
   chat.conversation.clear();
-  fmt::print(stderr, "the conversation is forgotten\n");
+  say("the conversation is forgotten\n");
   return {};
 }
 
 Status system(ChatState& chat, const std::string& text) {
   if (text.empty()) {
     const std::string now = chat.conversation.instructions();
-    fmt::print(stderr, "{}\n", now.empty() ? "there are no instructions; /system TEXT sets them" : now);
+    say("{}\n", now.empty() ? "there are no instructions; /system TEXT sets them" : now);
     return {};
   }
   SWY_TRY(chat.conversation.instruct(text == "none" ? "" : text));
-  fmt::print(stderr, "{}\n", text == "none" ? "the instructions are removed" : "the instructions are set");
+  say("{}\n", text == "none" ? "the instructions are removed" : "the instructions are set");
   return {};
 }
 
 Status save(ChatState& chat, const std::string& path) {
   if (path.empty()) return error(Code::usage, "/save needs the name of a file");
   SWY_TRY(chat.conversation.save(path));
-  fmt::print(stderr, "saved; /load {} continues it\n", path);
+  say("saved; /load {} continues it\n", path);
   return {};
 }
 
 Status load(ChatState& chat, const std::string& path) {
   if (path.empty()) return error(Code::usage, "/load needs the name of a file");
   SWY_TRY(chat.conversation.load(path));
-  fmt::print(stderr, "{} turns, {} tokens\n", chat.conversation.turns(), chat.conversation.used());
+  say("{} turns, {} tokens\n", chat.conversation.turns(), chat.conversation.used());
   return {};
 }
 
@@ -69,8 +68,8 @@ Status set(ChatState& chat, const std::string& argument) {
   for (const OptionValue& o : option_values(chat.options)) {
     if (!name.empty() && name != o.name) continue;
     known = true;
-    fmt::print(stderr, "  {:<18} {}\n", o.name, o.value);
-    if (!name.empty()) fmt::print(stderr, "{}\n", o.help);
+    say("  {:<18} {}\n", o.name, o.value);
+    if (!name.empty()) say("{}\n", o.help);
   }
   return known ? Status() : set_option(chat.options, chat.runtime, name, value);  // which names those there are
 }
@@ -81,7 +80,7 @@ Status stats(ChatState& chat, const std::string& argument) {
     return {};
   }
   if (!argument.empty()) return error(Code::usage, "/stats takes on, off or nothing, not '{}'", argument);
-  fmt::print(stderr, "{}\n", chat.last ? stats_line(chat, *chat.last) : "there is no answer yet");
+  say("{}\n", chat.last ? stats_line(chat, *chat.last) : "there is no answer yet");
   return {};
 }
 

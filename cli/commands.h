@@ -5,6 +5,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/command.h"
+
 namespace switchyard::cli {
 
 void add_run(CLI::App& app, int& exit_code);

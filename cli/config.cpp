@@ -85,9 +85,7 @@ void add_config(CLI::App& app, int& exit_code) {
   c->footer("Example: SWITCHYARD_BACKEND=reference switchyard config");
   c->add_flag("--json", o->json, "print JSON");
   add_settings(*c, o->settings);
-  c->callback([o, c, &exit_code] {
-    if (const Status s = config(*c, *o); !s.ok()) exit_code = report(s);
-  });
+  set_action(*c, exit_code, [o, c] { return config(*c, *o); });
 }
 
 }  // namespace switchyard::cli

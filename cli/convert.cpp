@@ -32,7 +32,7 @@ Status convert_checkpoint(const ConvertFlags& o, ordered_json& out) {
   c.threads = thread_count(o.settings);
   Progress bar("converting");
   c.begin = [&](uint64_t bytes) {
-    if (!o.json) fmt::print(stderr, "writing {} ({}, {:.1f} MiB)\n", o.output, encoding_name(c.encoding), mib(bytes));
+    if (!o.json) say("writing {} ({}, {:.1f} MiB)\n", o.output, encoding_name(c.encoding), mib(bytes));
   };
   c.progress = [&](uint64_t done, uint64_t total) {
     bar.update(done, total);
@@ -46,9 +46,9 @@ Status convert_checkpoint(const ConvertFlags& o, ordered_json& out) {
   out["seconds"] = seconds_since(begin);
   out["notes"] = report.notes;
   if (o.json) return {};
-  for (const std::string& note : report.notes) fmt::print(stderr, "note: {}\n", printable_line(note));
-  fmt::print(stderr, "{}: {:.1f}M parameters in {:.1f} MiB, {:.1f} s\n", o.output,
-             static_cast<double>(report.parameters) / 1e6, mib(report.file_bytes), seconds_since(begin));
+  for (const std::string& note : report.notes) say("note: {}\n", printable_line(note));
+  say("{}: {:.1f}M parameters in {:.1f} MiB, {:.1f} s\n", o.output, static_cast<double>(report.parameters) / 1e6,
+      mib(report.file_bytes), seconds_since(begin));
   return {};
 }
 
@@ -77,8 +77,8 @@ Status pack(const ConvertFlags& o, const Registry::Selection& backend, const std
                    {"bytes", report.packed_bytes},
                    {"seconds", seconds_since(begin)}};
   if (o.json) return {};
-  fmt::print(stderr, "{}: {} weights packed for {}, {:.1f} of {:.1f} MiB, {:.1f} s\n", o.output, report.packed_tensors,
-             o.pack, mib(report.packed_bytes), mib(report.file_bytes), seconds_since(begin));
+  say("{}: {} weights packed for {}, {:.1f} of {:.1f} MiB, {:.1f} s\n", o.output, report.packed_tensors, o.pack,
+      mib(report.packed_bytes), mib(report.file_bytes), seconds_since(begin));
   return {};
 }
 
@@ -86,6 +86,7 @@ Status convert_command(const ConvertFlags& o) {
   std::error_code ec;  // what cannot be looked at fails below, with a reason
   const bool program = std::filesystem::is_regular_file(o.source, ec);
   if (program && o.pack.empty()) {
+    SWY_TRY(check_model_path(o.source));
     return error(Code::usage,
                  "{} is a file; name the folder of a checkpoint, or add --pack BACKEND to pack a model file", o.source);
   }
@@ -122,7 +123,7 @@ void add_convert(CLI::App& app, int& exit_code) {
       "loads\n"
       "faster on the one it is packed for.");
   c->add_option("source", o->source, "folder of the checkpoint, or model file")->required();
-  c->add_option("--output,-o", o->output, "file to write")->required();
+  add_output(*c, "--output,-o", o->output, "file to write")->required();
   c->add_option("--quant", o->quant, "encoding of the large weights: bf16, i8, i4 or i4a (i4 with an offset)")
       ->capture_default_str();
   c->add_option("--group", o->group, "weights that share a scale: 32, 64, 128, or row")->capture_default_str();
@@ -131,9 +132,7 @@ void add_convert(CLI::App& app, int& exit_code) {
       ->check(thread_range());
   c->add_flag("--json", o->json, "print the result as JSON");
   add_backend_settings(*c, o->settings);
-  c->callback([o, &exit_code] {
-    if (const Status s = convert_command(*o); !s.ok()) exit_code = report(s);
-  });
+  set_action(*c, exit_code, [o] { return convert_command(*o); });
 }
 
 }  // namespace switchyard::cli

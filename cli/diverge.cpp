@@ -145,8 +145,8 @@ void add_diverge(CLI::App& app, int& exit_code) {
   c->add_option("--against-variant", o->against_variants, "--variant of the other")
       ->delimiter(',')
       ->allow_extra_args(false);
-  c->add_option("--against-model", o->against_model, "another model file with the same vocabulary");
-  c->add_option("--file,-f", o->file, "the text that prompts are taken from; without it the demo model's");
+  add_input(*c, "--against-model", o->against_model, "another model file with the same vocabulary");
+  add_input(*c, "--file,-f", o->file, "the text that prompts are taken from; without it the demo model's");
   c->add_option("--prompts", o->prompts, "how many")->check(CLI::Range(1u, 10000u))->capture_default_str();
   c->add_option("--length", o->length, "tokens of a prompt")->check(CLI::Range(1u, 65536u))->capture_default_str();
   c->add_option("--tokens,-n", o->tokens, "to continue each with")
@@ -154,9 +154,7 @@ void add_diverge(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   c->add_flag("--json", o->json, "print JSON");
   add_settings(*c, o->settings, "program");
-  c->callback([o, &exit_code] {
-    if (const Status s = diverge(*o); !s.ok()) exit_code = report(s);
-  });
+  set_action(*c, exit_code, [o] { return diverge(*o); });
 }
 
 }  // namespace switchyard::cli

@@ -29,7 +29,7 @@ Status experts(const ExpertsFlags& o) {
   if (o.json) {
     print_json(experts_json(layers, ids.size()));
   } else {
-    print_experts(stdout, layers, ids.size());
+    fmt::print("{}", experts_text(layers, ids.size()));
   }
   return {};
 }
@@ -49,31 +49,30 @@ nlohmann::ordered_json experts_json(const std::vector<ExpertCounts>& layers, siz
   return out;
 }
 
-void print_experts(std::FILE* out, const std::vector<ExpertCounts>& layers, size_t tokens) {
-  fmt::print(out, "experts chosen over {} tokens, as shares; the last column is that of the busiest tenth together\n",
-             tokens);
-  fmt::print(out, "{:<24} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}\n", "", "experts", "even", "least", "median", "most",
-             "tenth");
+std::string experts_text(const std::vector<ExpertCounts>& layers, size_t tokens) {
+  std::string text = fmt::format(
+      "experts chosen over {} tokens, as shares; the last column is that of the busiest tenth together\n"
+      "{:<24} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}\n",
+      tokens, "", "experts", "even", "least", "median", "most", "tenth");
   for (const ExpertCounts& l : layers) {
-    fmt::print(out, "{:<24} {:>8} {:>7.2f}% {:>7.2f}% {:>7.2f}% {:>7.2f}% {:>7.1f}%\n", l.layer, l.counts.size(),
-               100.0 / static_cast<double>(l.counts.size()), 100 * l.least(), 100 * l.median(), 100 * l.most(),
-               100 * l.busiest_tenth());
+    text += fmt::format("{:<24} {:>8} {:>7.2f}% {:>7.2f}% {:>7.2f}% {:>7.2f}% {:>7.1f}%\n", l.layer, l.counts.size(),
+                        100.0 / static_cast<double>(l.counts.size()), 100 * l.least(), 100 * l.median(), 100 * l.most(),
+                        100 * l.busiest_tenth());
   }
+  return text;
 }
 
 void add_experts(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<ExpertsFlags>();
   CLI::App* c = app.add_subcommand("experts", "Show how the tokens of a text spread over a model's experts");
   c->footer("Example: switchyard experts --file text.txt");
-  c->add_option("--file,-f", o->file, "the text; without it the demo model's, or random ids");
+  add_input(*c, "--file,-f", o->file, "the text; without it the demo model's, or random ids");
   c->add_option("--tokens", o->tokens, "tokens of the text to read; at most --ctx")
       ->check(CLI::Range(1u, 1u << 20))
       ->capture_default_str();
   c->add_flag("--json", o->json, "print JSON, with the count of every expert");
   add_settings(*c, o->settings, "program");
-  c->callback([o, &exit_code] {
-    if (const Status s = experts(*o); !s.ok()) exit_code = report(s);
-  });
+  set_action(*c, exit_code, [o] { return experts(*o); });
 }
 
 }  // namespace switchyard::cli

@@ -10,7 +10,7 @@
 namespace switchyard::cli {
 
 nlohmann::ordered_json experts_json(const std::vector<ExpertCounts>& layers, size_t tokens);
-// To `out`: a line per layer.
-void print_experts(std::FILE* out, const std::vector<ExpertCounts>& layers, size_t tokens);
+// A line per layer.
+std::string experts_text(const std::vector<ExpertCounts>& layers, size_t tokens);
 
 }  // namespace switchyard::cli

@@ -7,6 +7,8 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "switchyard/sampling_math.h"
+
 namespace switchyard::cli {
 namespace {
 
@@ -18,6 +20,21 @@ CLI::Validator whole_number() {
         const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
         const bool whole = failure == std::errc() && end == text.data() + text.size();
         return whole ? std::string() : fmt::format("{} is not a whole number from 0 to {}", text, UINT64_MAX);
+      },
+      "");
+}
+
+// The range that samplers hold this parameter to.
+template <class T>
+CLI::Validator sampling_range(T swy_sample_params::*parameter) {
+  return CLI::Validator(
+      [parameter](const std::string& text) {
+        swy_sample_params params;
+        swy_sample_params_init(&params);
+        if (!CLI::detail::lexical_cast(text, params.*parameter))
+          return std::string();  // CLI11 says that it is no number
+        const swy_sample_fault fault = swy_sample_params_check(&params);
+        return fault.field == nullptr ? std::string() : fmt::format("{} must be {}", text, fault.range);
       },
       "");
 }
@@ -38,16 +55,19 @@ Result<Runtime> load_for_text(const Settings& settings, const TextOptions& optio
 }
 
 void add_sampling_flags(CLI::App& command, SamplingParams& p) {
-  const auto value = [&](const char* name, auto& target, const char* help) {
-    return command.add_option(name, target, help)->capture_default_str()->group("Sampling");
+  const auto value = [&](const char* name, auto& target, auto parameter, const char* help) {
+    command.add_option(name, target, help)->check(sampling_range(parameter))->capture_default_str()->group("Sampling");
   };
-  value("--temp", p.temperature, "temperature; 0 always takes the most likely token");
-  value("--top-p", p.top_p, "sample only from the most likely tokens that together reach this probability");
-  value("--top-k", p.top_k, "sample only from this many of the most likely tokens; 0: from all");
-  value("--min-p", p.min_p, "drop tokens less likely than this share of the most likely one");
-  value("--repeat-penalty", p.repetition_penalty, "values above 1 discourage repetition");
-  value("--presence-penalty", p.presence_penalty, "subtracted from the logits of tokens that were generated before");
-  value("--frequency-penalty", p.frequency_penalty,
+  using Swy = swy_sample_params;
+  value("--temp", p.temperature, &Swy::temperature, "temperature; 0 always takes the most likely token");
+  value("--top-p", p.top_p, &Swy::top_p,
+        "sample only from the most likely tokens that together reach this probability");
+  value("--top-k", p.top_k, &Swy::top_k, "sample only from this many of the most likely tokens; 0: from all");
+  value("--min-p", p.min_p, &Swy::min_p, "drop tokens less likely than this share of the most likely one");
+  value("--repeat-penalty", p.repetition_penalty, &Swy::repetition_penalty, "values above 1 discourage repetition");
+  value("--presence-penalty", p.presence_penalty, &Swy::presence_penalty,
+        "subtracted from the logits of tokens that were generated before");
+  value("--frequency-penalty", p.frequency_penalty, &Swy::frequency_penalty,
         "subtracted from a token's logit for each time it was generated before");
 }
 

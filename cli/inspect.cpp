@@ -123,11 +123,9 @@ void add_inspect(CLI::App& app, int& exit_code) {
   c->add_flag("--verify", o->settings.verify,
               "also read all weights, check their checksums, and compare packed weights with what they were made of");
   c->add_flag("--tensors", o->tensors, "list every weight");
-  c->add_option("--dequantize", o->dequantized, "write all weights as fp32 to this safetensors file");
+  add_output(*c, "--dequantize", o->dequantized, "write all weights as fp32 to this safetensors file");
   c->add_flag("--json", o->json, "print JSON");
-  c->callback([o, &exit_code] {
-    if (const Status s = inspect(*o); !s.ok()) exit_code = report(s);
-  });
+  set_action(*c, exit_code, [o] { return inspect(*o); });
 }
 
 }  // namespace switchyard::cli

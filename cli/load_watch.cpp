@@ -47,7 +47,7 @@ void LoadWatch::watch() {
   constexpr std::string_view kStopped = "switchyard: stopped\n";
   (void)!::write(STDERR_FILENO, kStopped.data(), kStopped.size());
   remove_unfinished_files();
-  ::_exit(130);
+  ::_exit(exit_code_after_signals(130));
 }
 
 }  // namespace switchyard::cli

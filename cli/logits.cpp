@@ -2,9 +2,11 @@
 // switchyard logits: the raw numbers, for comparing with other implementations.
 #include <charconv>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
 #include "cli/runtime.h"
+#include "core/engine/room.h"
 
 namespace switchyard::cli {
 namespace {
@@ -12,6 +14,7 @@ namespace {
 struct LogitsFlags {
   Settings settings;
   std::string ids, out;
+  bool json = false;
 };
 
 Result<std::vector<int32_t>> parse_ids(const std::string& text) {
@@ -47,18 +50,27 @@ Status logits(const LogitsFlags& o) {
   Settings settings = o.settings;
   if (settings.chunk == 0) settings.chunk = Model::kChunk;  // all rows of a step have logits
   SWY_LET(Runtime r, load_runtime(settings));
+  if (ids.size() > r.model->context()) {
+    return error(Code::usage, "--ids has {} tokens, and the context holds {}; {}", ids.size(), r.model->context(),
+                 room_advice(*r.model));
+  }
   SWY_LET(auto session, r.model->session());
   SWY_LET(const auto file, Os::real().create(o.out));
   const std::string header = npy_header(ids.size(), r.model->vocab());
   SWY_TRY(file->append(std::as_bytes(std::span(header))));
   for (std::span<const int32_t> rest = ids; !rest.empty();) {
+    if (interrupted.load()) return error(Code::cancelled, "stopped; nothing was written to {}", o.out);
     const auto part = rest.first(std::min<size_t>(rest.size(), r.model->chunk()));
     SWY_LET(const std::span<const float> values, session->feed(part, static_cast<uint32_t>(part.size())));
     SWY_TRY(file->append(std::as_bytes(values)));
     rest = rest.subspan(part.size());
   }
   SWY_TRY(file->commit());
-  fmt::print(stderr, "{}: float32 [{}, {}]\n", o.out, ids.size(), r.model->vocab());
+  if (o.json) {
+    print_json({{"output", o.out}, {"dtype", "float32"}, {"shape", {ids.size(), r.model->vocab()}}});
+  } else {
+    say("{}: float32 [{}, {}]\n", o.out, ids.size(), r.model->vocab());
+  }
   return {};
 }
 
@@ -69,11 +81,10 @@ void add_logits(CLI::App& app, int& exit_code) {
   CLI::App* c = app.add_subcommand("logits", "Write a model's logits for given token ids");
   c->footer("Example: switchyard logits demo.swy --ids \"46 1392 570\" --out logits.npy");
   c->add_option("--ids", o->ids, "token ids, separated by blanks")->required();
-  c->add_option("--out", o->out, "file to write: NumPy's .npy, float32 [tokens, vocab]")->required();
+  add_output(*c, "--out", o->out, "file to write: NumPy's .npy, float32 [tokens, vocab]")->required();
+  c->add_flag("--json", o->json, "print the file's name and shape as JSON");
   add_settings(*c, o->settings, "program");
-  c->callback([o, &exit_code] {
-    if (const Status s = logits(*o); !s.ok()) exit_code = report(s);
-  });
+  set_action(*c, exit_code, [o] { return logits(*o); });
 }
 
 }  // namespace switchyard::cli

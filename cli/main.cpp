@@ -1,33 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <sstream>
 #include <system_error>
 
 #include "cli/bench_worker.h"
 #include "cli/commands.h"
 #include "cli/runtime.h"
+#include "cli/usage.h"
+#include "cli/version.h"
 
 namespace switchyard::cli {
 namespace {
 
-// CLI11 only says that there is no command at all.
-Status check_command(const CLI::App& app, const std::string& name) {
-  std::string known;
-  for (const CLI::App* c : app.get_subcommands({})) {
-    if (c->get_name() == name) return {};
-    if (c->get_group().empty()) continue;
-    known += (known.empty() ? "" : ", ") + c->get_name();
+// A file that is opened later must not become standard error, and receive what is said there. Writing to a standard
+// output that was closed still fails; what goes to standard error is lost.
+void open_closed_streams() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(fd, F_GETFD) >= 0) continue;
+    const int opened = ::open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY);
+    if (opened >= 0 && opened != fd) {
+      ::dup2(opened, fd);
+      ::close(opened);
+    }
   }
-  return error(Code::usage, "there is no command '{}'; the commands are {}", name, known);
 }
 
-int run_program(int argc, char** argv) {
-  CLI::App app(
-      "Runs mixture-of-experts language models on backends that are plugins.\n"
-      "Try: switchyard run \"Once upon a time\"",
-      "switchyard");
-  app.set_version_flag("--version", "switchyard " SWITCHYARD_VERSION);
-  app.require_subcommand(1);
-  int exit_code = 0;
+void add_commands(CLI::App& app, int& exit_code) {
   add_run(app, exit_code);
   add_chat(app, exit_code);
   add_convert(app, exit_code);
@@ -43,27 +47,51 @@ int run_program(int argc, char** argv) {
   add_tune(app, exit_code);
   add_synth(app, exit_code);
   add_config(app, exit_code);
-  catch_interrupts();
+}
+
+// Runs the command that was given. Returns the exit code.
+int parse_and_run(CLI::App& app, int& exit_code, int argc, char** argv) {
+  const bool as_json =
+      std::any_of(argv, argv + argc, [](const char* word) { return std::strcmp(word, "--json") == 0; });
   if (argc > 1 && *argv[1] != '-') {
-    if (const Status s = check_command(app, argv[1]); !s.ok()) return report(s);
+    if (const Status s = check_command_name(app, argv[1]); !s.ok()) return report(s, as_json);
   }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
-    return report(Status(Code::usage, std::string(e.what()) + "; see switchyard --help"));
+    if (e.get_exit_code() != 0) return report(usage_error(app, e), as_json);
+    std::ostringstream text;  // --help, --version
+    app.exit(e, text, text);
+    fmt::print("{}", text.str());
+  }
+  return exit_code_after_signals(exit_code);
+}
+
+int run_program(int argc, char** argv) {
+  open_closed_streams();
+  catch_signals();
+  int exit_code = 0;
+  try {
+    CLI::App app(
+        "Runs mixture-of-experts language models on backends that are plugins.\n"
+        "Try: switchyard run \"Once upon a time\"",
+        "switchyard");
+    app.set_version_flag("--version", version_text());
+    app.require_subcommand(1);
+    add_commands(app, exit_code);
+    exit_code = parse_and_run(app, exit_code, argc, argv);
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "switchyard: out of memory\n");
+    say("switchyard: out of memory\n");
     return 1;
   } catch (const std::system_error& e) {  // fmt, whose only use of files here is to print
-    fmt::print(stderr, "switchyard: cannot write to standard output: {}\n", e.code().message());
+    say("switchyard: cannot write to standard output: {}\n", e.code().message());
     return 1;
   } catch (const std::exception& e) {
-    fmt::print(stderr, "switchyard: {}\n", e.what());
+    say("switchyard: {}\n", e.what());
     return 1;
   }
   if ((std::fflush(stdout) != 0 || std::ferror(stdout) != 0) && exit_code == 0) {
-    fmt::print(stderr, "switchyard: cannot write to standard output\n");
+    say("switchyard: cannot write to standard output: {}\n", std::strerror(errno));
     return 1;
   }
   return exit_code;

@@ -6,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/runtime.h"
+#include "cli/text_input.h"
 #include "core/engine/evaluate.h"
 
 namespace switchyard::cli {
@@ -52,7 +53,7 @@ Status perplexity(const PerplexityFlags& o) {
   settings.context = std::max(settings.context, o.window);
   SWY_LET(Runtime r, load_runtime(settings));
   SWY_LET(const Tokenizer* tokenizer, r.text());
-  SWY_LET(const std::string text, Os::real().read(o.file, kMaxTextBytes));
+  SWY_LET(const std::string text, read_text(o.file, kMaxTextBytes));
   SWY_LET(const std::vector<int32_t> ids, tokenizer->encode(text));
   Runtime base;
   std::unique_ptr<Session> base_session;
@@ -115,20 +116,20 @@ void add_perplexity(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<PerplexityFlags>();
   CLI::App* c = app.add_subcommand("perplexity", "Measure how well a model predicts a text");
   c->footer("Example: switchyard perplexity demo.swy --file text.txt --windows 16 --against demo-bf16.swy");
-  c->add_option("--file,-f", o->file, "the text")->required();
+  add_input(*c, "--file,-f", o->file, "the text; - for standard input")->required();
   c->add_option("--window", o->window,
                 "tokens per window, each computed in one step whatever --chunk says; --ctx means the same here")
       ->check(CLI::Range(2u, kMaxWindow))
       ->capture_default_str();
   c->add_option("--windows", o->windows, "stop after this many windows; 0: the whole text")->capture_default_str();
-  c->add_option(
-      "--against", o->against,
+  add_input(
+      *c, "--against", o->against,
       "another model file: also print the KL divergence from it, and how often both have the same most likely token");
   c->add_flag("--json", o->json, "print JSON");
   add_settings(*c, o->settings, "program");
-  c->callback([o, &exit_code] {
+  set_action(*c, exit_code, [o] {
     if (o->settings.context != 0) o->window = o->settings.context;
-    if (const Status s = perplexity(*o); !s.ok()) exit_code = report(s);
+    return perplexity(*o);
   });
 }
 

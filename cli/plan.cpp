@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // switchyard plan: which kernel runs every operation, and why.
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
 #include "cli/runtime.h"
@@ -43,9 +44,7 @@ void add_plan(CLI::App& app, int& exit_code) {
   c->add_flag("--explain", o->explain, "also every kernel that was considered, and what it answered");
   c->add_flag("--json", o->json, "print JSON, with everything that was considered");
   add_settings(*c, o->settings, "program");
-  c->callback([o, &exit_code] {
-    if (const Status s = plan(*o); !s.ok()) exit_code = report(s);
-  });
+  set_action(*c, exit_code, [o] { return plan(*o); });
 }
 
 }  // namespace switchyard::cli

@@ -3,21 +3,18 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <iostream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
 #include "cli/generate.h"
 #include "cli/run_trace.h"
+#include "cli/text_input.h"
 #include "core/base/printable.h"
 #include "core/generate/session_file.h"
 
 namespace switchyard::cli {
 namespace {
-
-constexpr uint64_t kMaxPromptBytes = uint64_t{64} << 20;
 
 struct RunFlags {
   Settings settings;
@@ -29,14 +26,14 @@ struct RunFlags {
 
 Result<std::string> read_prompt(const RunFlags& o) {
   if (!o.prompt.empty() && !o.file.empty()) return error(Code::usage, "give a prompt or --file, not both");
-  if (!o.file.empty()) return Os::real().read(o.file, kMaxPromptBytes);
+  if (!o.file.empty()) return read_text(o.file);
   if (!o.prompt.empty()) return o.prompt;
   const bool goes_on = !o.session.empty() && Os::real().exists(o.session);  // a session needs no more text
   if (::isatty(STDIN_FILENO) == 1 && goes_on) return std::string();
   if (::isatty(STDIN_FILENO) == 1) {
     return error(Code::usage, "there is no prompt; give one after run, name a file with --file, or pipe text in");
   }
-  std::string text{std::istreambuf_iterator<char>(std::cin), {}};
+  SWY_LET(std::string text, read_standard_input());
   if (text.empty() && !goes_on) return error(Code::usage, "the prompt is empty");
   return text;
 }
@@ -59,7 +56,7 @@ void print_logprobs(const json& token) {
   };
   std::string line = one(token) + " |";
   for (const json& t : token["top"]) line += "  " + one(t);
-  fmt::print(stderr, "{}\n", printable_json(line));
+  say("{}\n", printable_json(line));
 }
 
 // Goes on from a session's file, or makes sure that there can be one.
@@ -113,7 +110,7 @@ Status run(const RunFlags& o) {
     return traced;
   }
   for (const json& token : tokens) print_logprobs(token);
-  fmt::print(stderr, "{}", summary(r, g));
+  say("{}", summary(r, g));
   return traced;
 }
 
@@ -126,7 +123,7 @@ void add_run(CLI::App& app, int& exit_code) {
       "Example: switchyard run -n 200 --temp 0.7 \"The ship had been at sea\"\n"
       "The text goes to standard output; the seed and the times go to standard error.");
   c->add_option("prompt", o->prompt, "the text to continue; without it, read from standard input");
-  c->add_option("--file,-f", o->file, "read the prompt from a file");
+  add_input(*c, "--file,-f", o->file, "read the prompt from this file; - for standard input");
   c->add_option("--session", o->session,
                 "file of a session to continue; it is created if missing, and saved at the end");
   c->add_option("--logprobs", o->logprobs,
@@ -136,9 +133,7 @@ void add_run(CLI::App& app, int& exit_code) {
   add_trace(*c, o->trace);
   add_text_flags(*c, o->text, 128);
   add_settings(*c, o->settings);
-  c->callback([o, &exit_code] {
-    if (const Status s = run(*o); !s.ok()) exit_code = report(s);
-  });
+  set_action(*c, exit_code, [o] { return run(*o); });
 }
 
 }  // namespace switchyard::cli

@@ -6,6 +6,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/command.h"
+
 namespace switchyard::cli {
 namespace {
 
@@ -18,11 +20,10 @@ std::vector<std::string> device_names(const Model& model) {
 }  // namespace
 
 void add_trace(CLI::App& command, std::string& path) {
-  command.add_option(
-      "--trace", path,
-      "write a timeline of host steps, lists and kernels to this file, for ui.perfetto.dev or "
-      "chrome://tracing; it keeps a million events (about 40 MB of memory) and costs about a microsecond "
-      "per kernel on the host; on a device, kernels may overlap less");
+  add_output(command, "--trace", path,
+             "write a timeline of host steps, lists and kernels to this file, for ui.perfetto.dev or "
+             "chrome://tracing; it keeps a million events (about 40 MB of memory) and costs about a microsecond "
+             "per kernel on the host; on a device, kernels may overlap less");
 }
 
 RunTrace::RunTrace(const Runtime& runtime, std::string path)
@@ -36,8 +37,8 @@ Result<std::unique_ptr<RunTrace>> RunTrace::start(const Runtime& runtime, const 
         Code::usage,
         "--trace and --validate cannot be combined: under --validate, backends report no kernels; drop one of them");
   }
-  SWY_TRY(Os::real().create(path).status());  // and deletes what it created: the trace is written when all is known
   std::unique_ptr<RunTrace> t(new RunTrace(runtime, path));
+  SWY_LET(t->output_, Os::real().create(path));
   t->file_.describe("model", model_path(settings));
   t->file_.describe("version", SWITCHYARD_VERSION);
   t->file_.describe("devices", fmt::format("{}", fmt::join(runtime.model->device_names(), ", ")));
@@ -59,9 +60,8 @@ Status RunTrace::write() {
   if (file_.left_out() > 0) {
     spdlog::warn("the trace is full after {} events; {} later ones are missing", file_.events(), file_.left_out());
   }
-  SWY_TRY(file_.write(Os::real(), path_));
-  fmt::print(stderr, "trace: {} events in {}; open it in https://ui.perfetto.dev or chrome://tracing\n", file_.events(),
-             path_);
+  SWY_TRY(file_.write(*output_));
+  say("trace: {} events in {}; open it in https://ui.perfetto.dev or chrome://tracing\n", file_.events(), path_);
   return {};
 }
 

@@ -26,6 +26,7 @@ class RunTrace {
   Status write();
 
   std::string path_;
+  std::unique_ptr<OutputFile> output_;
   bench::TraceFile file_;
   std::unique_ptr<Profile> profile_;
 };

@@ -8,29 +8,18 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "cli/load_watch.h"
-#include "core/base/lost_mapping.h"
 #include "core/base/printable.h"
 #include "core/plan/tuning.h"
 
 namespace switchyard::cli {
 
-std::atomic<bool> interrupted = false;
-
 namespace {
-
-extern "C" void on_interrupt(int signal) {
-  if (interrupted.exchange(true)) {
-    std::signal(signal, SIG_DFL);
-    std::raise(signal);
-  }
-}
 
 std::string program_folder() {
   std::error_code ec;
@@ -61,13 +50,7 @@ void set_log_level(const std::string& level) {
 
 }  // namespace
 
-void catch_interrupts() {
-  std::signal(SIGINT, on_interrupt);
-  std::signal(SIGTERM, on_interrupt);
-  std::signal(SIGHUP, on_interrupt);
-  std::signal(SIGXFSZ, SIG_IGN);  // a file beyond the limit is then an error like any other
-  report_lost_mappings();
-}
+void say_text(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); }
 
 void print_json(const nlohmann::ordered_json& value, int indent) {
   fmt::print("{}\n", printable_json(value.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace)));
@@ -77,7 +60,7 @@ double seconds_since(uint64_t begin_ns) { return static_cast<double>(Os::real().
 
 int report(const Status& status) {
   std::fflush(stdout);
-  fmt::print(stderr, "switchyard: {}\n", printable_line(status.message()));  // it may quote a file or an argument
+  say("switchyard: {}\n", printable_line(status.message()));  // it may quote a file or an argument
   return status.code() == Code::usage ? 2 : 1;
 }
 
@@ -178,6 +161,27 @@ Result<SyntheticRequest> synthetic_request(const std::string& text) {
   return request;
 }
 
+Status check_model_path(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code ec;
+  const std::string extension = fs::path(path).extension();
+  const bool folder = fs::is_directory(path, ec);
+  if (extension == ".gguf" && !folder) {
+    return error(Code::unsupported,
+                 "{}: GGUF files cannot be read yet; download the model's Hugging Face checkpoint, and make a program "
+                 "file of it: switchyard convert FOLDER -o NAME.swy",
+                 path);
+  }
+  const fs::path checkpoint = folder ? fs::path(path) : extension == ".safetensors" ? fs::path(path).parent_path() : "";
+  if (!checkpoint.empty() && fs::exists(checkpoint / "config.json", ec)) {
+    return error(Code::usage,
+                 "{} is a Hugging Face checkpoint; make a program file of it: switchyard convert {} -o NAME.swy", path,
+                 checkpoint.string());
+  }
+  if (folder) return error(Code::usage, "{} is a folder without a config.json; name a program file (.swy)", path);
+  return {};
+}
+
 Result<std::shared_ptr<const Program>> load_program(const Settings& settings) {
   constexpr std::string_view kSynthetic = "synth:";
   if (settings.model.starts_with(kSynthetic)) {
@@ -185,6 +189,7 @@ Result<std::shared_ptr<const Program>> load_program(const Settings& settings) {
     SWY_LET(Program program, synthetic_program(Os::real(), request, thread_count(settings)));
     return std::make_shared<const Program>(std::move(program));
   }
+  SWY_TRY(check_model_path(model_path(settings)));
   SWY_LET(Program program, Program::load(Os::real(), model_path(settings)));
   if (settings.verify) {
     Progress bar("verifying weights");
@@ -246,7 +251,7 @@ Progress::Progress(std::string what)
     : what_(std::move(what)), begin_ns_(Os::real().now_ns()), terminal_(::isatty(STDERR_FILENO) == 1) {}
 
 Progress::~Progress() {
-  if (drawn_) fmt::print(stderr, "\n");
+  if (drawn_) say("\n");
 }
 
 void Progress::update(uint64_t done, uint64_t total) {
@@ -257,8 +262,8 @@ void Progress::update(uint64_t done, uint64_t total) {
   drawn_ = true;
   const double share = static_cast<double>(done) / static_cast<double>(total);
   const int filled = static_cast<int>(share * 30);
-  fmt::print(stderr, "\r{} [{:#<{}}{:.<{}}] {:3.0f}%, {:.0f} s left   ", what_, "", filled, "", 30 - filled,
-             share * 100, share > 0 ? elapsed / share - elapsed : 0.0);
+  say("\r{} [{:#<{}}{:.<{}}] {:3.0f}%, {:.0f} s left   ", what_, "", filled, "", 30 - filled, share * 100,
+      share > 0 ? elapsed / share - elapsed : 0.0);
   std::fflush(stderr);
 }
 

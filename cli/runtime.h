@@ -2,12 +2,13 @@
 // The first steps of most commands: find backends, load the program, prepare the model.
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "cli/say.h"
 #include "cli/settings.h"
+#include "cli/signals.h"
 #include "core/base/status.h"
 #include "core/generate/loaded_model.h"
 #include "core/import/synthetic.h"
@@ -27,6 +28,8 @@ Result<Registry> find_backends(const Settings& settings, const Host& host);
 Result<SyntheticRequest> synthetic_request(const std::string& text);
 Result<std::shared_ptr<const Program>> load_program(const Settings& settings);
 std::string model_path(const Settings& settings);
+// Says what to do where the path is a checkpoint or a GGUF file. Errors: usage, unsupported.
+Status check_model_path(const std::string& path);
 uint32_t thread_count(const Settings& settings);
 void pin(Host& host);  // --pin; a warning where it cannot be
 
@@ -38,11 +41,6 @@ std::string tuning_path(const Settings& settings);
 // The tuning file's measurements, unless --no-tuned or --deterministic excludes them; NULL: estimates decide. Errors:
 // usage, if the file that --tuning names does not exist.
 Result<std::shared_ptr<const Tuning>> tuning_of(const Settings& settings);
-
-// Set by Ctrl-C and by SIGTERM. `catch_interrupts` installs the handler; a second signal before the first was noticed
-// ends the program.
-extern std::atomic<bool> interrupted;
-void catch_interrupts();
 
 // A line on stderr that is rewritten in place, when stderr is a terminal; shown after a second of work.
 class Progress {

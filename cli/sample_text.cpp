@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "cli/runtime.h"
+#include "cli/text_input.h"
 
 namespace switchyard::cli {
 
@@ -22,7 +23,7 @@ Result<std::vector<int32_t>> sample_text(const Tokenizer* tokenizer, uint32_t vo
   if (tokenizer == nullptr) return random_tokens(n, vocab);
   const std::string path =
       file.empty() ? (std::filesystem::path(model_path({})).parent_path() / "prompt.txt").string() : file;
-  SWY_LET(const std::string text, Os::real().read(path, uint64_t{64} << 20));
+  SWY_LET(const std::string text, read_text(path));
   SWY_LET(std::vector<int32_t> ids, tokenizer->encode(text, false));
   std::erase_if(ids, [&](int32_t id) { return static_cast<uint32_t>(id) >= vocab; });
   if (ids.empty()) return random_tokens(n, vocab);

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <thread>
 
+#include "cli/command.h"
+
 namespace switchyard::cli {
 
 const std::vector<SettingInfo>& setting_table() {
@@ -19,7 +21,8 @@ const std::vector<SettingInfo>& setting_table() {
       {"--backend-lib", "", "load a backend from this file (.so), by its absolute path; may be given more than once"},
       {"--backend-path", "SWITCHYARD_BACKEND_PATH",
        "further folders with backends, searched first: absolute paths, separated by ':'"},
-      {"--set", "SWITCHYARD_SET", "set an option of a backend: ID.NAME=VALUE; switchyard backends lists the options"},
+      {"--set", "SWITCHYARD_SET",
+       "set an option of a backend: ID.NAME=VALUE; switchyard backends --details lists them"},
       {"--variant", "SWITCHYARD_VARIANTS", "force a kernel for an operation (OP=KERNEL), or forbid one (OP=!KERNEL)"},
       {"--threads", "SWITCHYARD_THREADS", "threads for backends that compute on the CPU; 0: one per core"},
       {"--pin", "SWITCHYARD_PIN", "tie each of these threads to one core; use it if nothing else runs on the machine"},
@@ -81,14 +84,14 @@ CLI::Validator thread_range() {
 void add_model(CLI::App& command, Settings& s, const char* positional) {
   const SettingInfo& i = info("--model");
   const std::string names = std::string(i.flag) + (*positional != '\0' ? "," : "") + positional;
-  described(command.add_option(names, s.model, i.help), i);
+  set_input(*described(command.add_option(names, s.model, i.help), i));
 }
 
 void add_backend_settings(CLI::App& command, Settings& s) {
   const auto value = [&](const char* flag, auto& target) {
     return described(command.add_option(info(flag).flag, target, info(flag).help), info(flag));
   };
-  value("--backend-lib", s.backend_libs)->allow_extra_args(false);
+  set_input(*value("--backend-lib", s.backend_libs)->allow_extra_args(false));
   value("--backend-path", s.backend_path);
   value("--set", s.sets)->delimiter(',')->allow_extra_args(false);
   value("--probe-seconds", s.probe_seconds)->check(CLI::Range(0.0, 3600.0))->capture_default_str();
@@ -111,7 +114,7 @@ void add_settings(CLI::App& command, Settings& s, const char* positional) {
             info("--deterministic"));
   described(command.add_flag(info("--exact").flag, s.exact, info("--exact").help), info("--exact"));
   described(command.add_flag(info("--verify").flag, s.verify, info("--verify").help), info("--verify"));
-  value("--tuning", s.tuning);
+  set_input(*value("--tuning", s.tuning));
   described(command.add_flag(info("--no-tuned").flag, s.no_tuned, info("--no-tuned").help), info("--no-tuned"));
   described(command.add_flag(info("--validate").flag, s.validate, info("--validate").help), info("--validate"));
 }

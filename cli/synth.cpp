@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // switchyard synth: a program of a real configuration's shape, with random weights.
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
 #include "cli/experts.h"
@@ -16,7 +17,7 @@ struct SynthFlags {
   std::string config = "qwen3.5-35b-a3b", output, quant = "i4", group = "32";
   uint32_t layers = 0, vocab = 0, threads = 0;
   uint64_t seed = 1;
-  bool histogram = true;
+  bool histogram = true, json = false;
 };
 
 std::string short_form(const SynthFlags& o, uint32_t layers) {
@@ -27,7 +28,7 @@ std::string short_form(const SynthFlags& o, uint32_t layers) {
 }
 
 // Over the first layers, which are made once more in memory: the whole model may not fit.
-Status histogram(const SynthFlags& o) {
+Status histogram(const SynthFlags& o, nlohmann::ordered_json& out) {
   Settings settings;
   settings.model = "synth:" + short_form(o, o.layers == 0 ? kLayers : std::min(o.layers, kLayers));
   settings.threads = o.threads;
@@ -36,7 +37,8 @@ Status histogram(const SynthFlags& o) {
   SWY_LET(const std::vector<int32_t> ids,
           sample_text(r.tokenizer.get(), r.model->vocab(), std::min(kTokens, r.model->context())));
   SWY_LET(const auto layers, count_experts(*r.model, ids));
-  print_experts(stderr, layers, ids.size());
+  if (!o.json) say_text(experts_text(layers, ids.size()));
+  out["experts"] = experts_json(layers, ids.size());
   return {};
 }
 
@@ -52,11 +54,15 @@ Status synth(const SynthFlags& o) {
             bar.update(done, total);
             return !interrupted.load();
           }));
-  fmt::print(stderr, "{}: {:.1f} MiB in {:.1f} s\n", o.output, static_cast<double>(bytes) / 1048576,
-             seconds_since(begin));
-  if (!o.histogram) return {};
-  const Status s = histogram(o);  // the file is there whatever comes of this
-  if (!s.ok()) fmt::print(stderr, "cannot show how a text spreads over its experts: {}\n", s.message());
+  nlohmann::ordered_json out = {{"output", o.output}, {"bytes", bytes}, {"seconds", seconds_since(begin)}};
+  if (!o.json) {
+    say("{}: {:.1f} MiB in {:.1f} s\n", o.output, static_cast<double>(bytes) / 1048576, seconds_since(begin));
+  }
+  if (o.histogram && !interrupted.load()) {
+    const Status s = histogram(o, out);  // the file is there whatever comes of this
+    if (!s.ok()) say("cannot show how a text spreads over its experts: {}\n", s.message());
+  }
+  if (o.json) print_json(out);
   return {};
 }
 
@@ -68,8 +74,8 @@ void add_synth(CLI::App& app, int& exit_code) {
   c->footer(
       "Example: switchyard synth --config qwen3.5-35b-a3b --layers 4 --vocab 32768 -o slice.swy\n"
       "Without a file: give any command -m synth:qwen3.5-35b-a3b,layers=4,vocab=32768 instead of a model.");
-  c->add_option("--config", o->config, "qwen3.5-35b-a3b, or the path of a config.json")->capture_default_str();
-  c->add_option("--output,-o", o->output, "file to write")->required();
+  add_input(*c, "--config", o->config, "qwen3.5-35b-a3b, or the path of a config.json")->capture_default_str();
+  add_output(*c, "--output,-o", o->output, "file to write")->required();
   c->add_option("--layers", o->layers, "0: as the configuration says")->check(CLI::Range(0u, 4096u));
   c->add_option("--vocab", o->vocab,
                 "0: as the configuration says; with 4096 or more the model gets the demo's tokenizer")
@@ -78,10 +84,9 @@ void add_synth(CLI::App& app, int& exit_code) {
   c->add_option("--quant", o->quant, "encoding of the large weights: bf16, i8, i4 or i4a")->capture_default_str();
   c->add_option("--group", o->group, "weights that share a scale: 32, 64, 128, or row")->capture_default_str();
   c->add_flag("!--no-histogram", o->histogram, "do not print how a text spreads over the experts of the first layers");
+  c->add_flag("--json", o->json, "print the result as JSON");
   c->add_option("--threads", o->threads, "0: one per core")->check(thread_range());
-  c->callback([o, &exit_code] {
-    if (const Status s = synth(*o); !s.ok()) exit_code = report(s);
-  });
+  set_action(*c, exit_code, [o] { return synth(*o); });
 }
 
 }  // namespace switchyard::cli

@@ -109,8 +109,8 @@ Status tune(const TuneFlags& o) {
     bool said = false;
     return bench::tune(program, selection.devices, selection.policy, request, [&](size_t done, size_t total) {
       if (!said) {
-        fmt::print(stderr, "comparing kernels for {} combinations of operation and rows, {:.0f} s or more\n", total,
-                   2 * request.seconds * static_cast<double>(total));
+        say("comparing kernels for {} combinations of operation and rows, {:.0f} s or more\n", total,
+            2 * request.seconds * static_cast<double>(total));
       }
       said = true;
       bar.update(done, total);
@@ -150,9 +150,7 @@ void add_tune(CLI::App& app, int& exit_code) {
   c->add_flag("--dry-run", o->dry, "print what would change, and write nothing");
   c->add_flag("--json", o->json, "print JSON");
   add_settings(*c, o->settings, "program");
-  c->callback([o, &exit_code] {
-    if (const Status s = tune(*o); !s.ok()) exit_code = report(s);
-  });
+  set_action(*c, exit_code, [o] { return tune(*o); });
 }
 
 }  // namespace switchyard::cli

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/engine/batch.h"
 
+#include "core/engine/room.h"
+
 #include <algorithm>
 
 #include "core/engine/batch_request.h"
@@ -84,9 +86,8 @@ Result<Batch::Id> Batch::add(Session& session, Request request) {
   SWY_TRY(model_.check_tokens(request.history));
   const uint32_t free = model_.context() - session.position();
   if (request.prompt.size() > free) {
-    return error(Code::usage,
-                 "the prompt has {} tokens, and {} of the context's {} are free; raise --ctx or shorten it",
-                 request.prompt.size(), free, model_.context());
+    return error(Code::usage, "the prompt has {} tokens, and {} of the context's {} are free; {}",
+                 request.prompt.size(), free, model_.context(), room_advice(model_));
   }
   if (row_sampler_ == nullptr) row_sampler_ = std::make_shared<swy::RowSampler>(model_.vocab());
   SWY_LET(Sampler sampler, Sampler::create(request.sampling, model_.vocab(), row_sampler_));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/engine/model.h"
 
+#include "core/engine/room.h"
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -94,6 +96,13 @@ Result<std::unique_ptr<Model>> Model::create(std::shared_ptr<const Program> prog
   SWY_TRY(m->allocate_states());
   SWY_TRY(m->make_runner());
   return m;
+}
+
+std::string room_advice(const Model& model) {
+  const uint64_t limit = model.program().context_length;
+  if (limit == 0) return "raise --ctx or shorten the prompt";
+  if (model.context() < limit) return fmt::format("raise --ctx, which may be up to {}, or shorten the prompt", limit);
+  return fmt::format("shorten the prompt: this model was made for {} tokens at most", limit);
 }
 
 Status Model::set_context(const ModelOptions& options) {

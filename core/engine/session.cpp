@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/engine/session.h"
 
+#include "core/engine/room.h"
+
 #include <algorithm>
 
 namespace switchyard {
@@ -88,9 +90,8 @@ Status Session::find_slot(bool keep) {
 Status Session::prepare(uint32_t n, bool keep) {
   if (prepared_ != 0 || n == 0) return error(Code::internal, "a session was prepared for a step twice, or for nothing");
   if (n > model_.context() - position_) {
-    return error(Code::usage,
-                 "{} tokens do not fit: {} of the context's {} are used; raise --ctx or shorten the prompt", n,
-                 position_, model_.context());
+    return error(Code::usage, "{} tokens do not fit: {} of the context's {} are used; {}", n, position_,
+                 model_.context(), room_advice(model_));
   }
   Status ready = own_last_page();
   if (ready.ok()) ready = find_pages(position_ + n);
@@ -136,9 +137,8 @@ Result<std::span<const float>> Session::feed(std::span<const int32_t> tokens, ui
   const uint32_t asked = chunk == 0 ? model_.chunk() : std::min(chunk, model_.chunk());
   const uint32_t limit = model_.deterministic() ? std::max(asked, model_.part(0, UINT64_MAX, model_.chunk())) : asked;
   if (tokens.size() > model_.context() - position_) {
-    return error(Code::usage,
-                 "{} tokens do not fit: {} of the context's {} are used; raise --ctx or shorten the prompt",
-                 tokens.size(), position_, model_.context());
+    return error(Code::usage, "{} tokens do not fit: {} of the context's {} are used; {}", tokens.size(), position_,
+                 model_.context(), room_advice(model_));
   }
   SWY_TRY(model_.check_tokens(tokens));
   std::span<const float> logits;

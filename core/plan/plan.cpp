@@ -80,7 +80,8 @@ Result<VariantRule> parse_variant_rule(const std::string& text) {
                  text);
   }
   if (rule.op != "range" && find_op(std::string_view(rule.op)) == nullptr) {
-    return error(Code::usage, "unknown operation '{}' in variant rule '{}'; see switchyard backends for the names",
+    return error(Code::usage,
+                 "unknown operation '{}' in variant rule '{}'; see switchyard backends --details for the names",
                  rule.op, text);
   }
   return rule;

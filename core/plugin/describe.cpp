@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/plugin/describe.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "core/program/op_names.h"
@@ -99,31 +100,54 @@ nlohmann::ordered_json describe_json(const Registry& registry) {
   return out;
 }
 
-std::string describe_text(const Registry& registry, bool explain) {
-  const nlohmann::ordered_json all = describe_json(registry);
+namespace {
+
+std::string in_words(const nlohmann::ordered_json& list) {
+  std::string text;
+  for (const auto& item : list) text += fmt::format("{}{}", text.empty() ? "" : " ", item.get<std::string>());
+  return text.empty() ? "none" : text;
+}
+
+// "cpu:0 its description; cpu:1 ...", or why there is no device.
+std::string devices_line(const nlohmann::ordered_json& backend) {
+  if (backend.contains("unavailable")) return "no device: " + backend["unavailable"].get<std::string>();
+  std::string text;
+  for (const auto& d : backend["devices"]) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : "; ", d["name"].get<std::string>(),
+                        d["description"].get<std::string>());
+  }
+  return text;
+}
+
+std::string details_of(const nlohmann::ordered_json& backend) {
   std::string out;
-  const auto joined = [](const nlohmann::ordered_json& list) {
-    std::string text;
-    for (const auto& item : list) text += fmt::format("{}{}", text.empty() ? "" : " ", item.get<std::string>());
-    return text.empty() ? std::string("none") : text;
-  };
-  for (const auto& b : all["backends"]) {
-    out += fmt::format("{} {}\n", b["id"].get<std::string>(), b["version"].get<std::string>());
-    if (b.contains("unavailable")) out += fmt::format("  no device: {}\n", b["unavailable"].get<std::string>());
-    for (const auto& d : b["devices"]) {
-      out += fmt::format("  {}  {}  sampling: {}\n", d["name"].get<std::string>(), d["description"].get<std::string>(),
-                         joined(d["sampling"]));
-      for (const auto& [op, kernels] : d["kernels"].items()) {
-        for (const auto& k : kernels) {
-          out += fmt::format("    {:<18} {:<26} weights: {}; {}\n", op, k["kernel"].get<std::string>(),
-                             k["weights"].is_string() ? "any" : joined(k["weights"]), joined(k["flags"]));
-        }
+  for (const auto& d : backend["devices"]) {
+    out += fmt::format("  {}  sampling: {}\n", d["name"].get<std::string>(), in_words(d["sampling"]));
+    for (const auto& [op, kernels] : d["kernels"].items()) {
+      for (const auto& k : kernels) {
+        out += fmt::format("    {:<18} {:<26} weights: {}; {}\n", op, k["kernel"].get<std::string>(),
+                           k["weights"].is_string() ? "any" : in_words(k["weights"]), in_words(k["flags"]));
       }
     }
-    for (const auto& o : b["options"]) {
-      out += fmt::format("  --set {}.{}={}  {}\n", b["id"].get<std::string>(), o["name"].get<std::string>(),
-                         o["default"].get<std::string>(), o["help"].get<std::string>());
-    }
+  }
+  for (const auto& o : backend["options"]) {
+    out += fmt::format("  --set {}.{}={}  {}\n", backend["id"].get<std::string>(), o["name"].get<std::string>(),
+                       o["default"].get<std::string>(), o["help"].get<std::string>());
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string describe_text(const Registry& registry, bool details, bool explain) {
+  const nlohmann::ordered_json all = describe_json(registry);
+  size_t width = 0;
+  for (const auto& b : all["backends"]) width = std::max(width, b["id"].get_ref<const std::string&>().size());
+  std::string out;
+  for (const auto& b : all["backends"]) {
+    out += fmt::format("{:<{}}  {}  {}\n", b["id"].get<std::string>(), width, b["version"].get<std::string>(),
+                       devices_line(b));
+    if (details) out += details_of(b);
   }
   if (out.empty()) out = "no backend was found\n";
   if (!explain) return out;

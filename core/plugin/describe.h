@@ -9,8 +9,8 @@
 
 namespace switchyard {
 
-// With `explain`, one line per candidate file as well.
-std::string describe_text(const Registry& registry, bool explain);
+// A line per backend. With `details` also its kernels and options, with `explain` a line per candidate file.
+std::string describe_text(const Registry& registry, bool details, bool explain);
 nlohmann::ordered_json describe_json(const Registry& registry);
 
 }  // namespace switchyard

@@ -39,9 +39,20 @@ TEST(BenchCompare, ExitCodes) {
   EXPECT_EQ(run_program({"bench", "compare", kReport, slow, "--fail", "--threshold", "40%"}).exit, 0);
 }
 
+TEST(BenchCompare, NothingComparedIsAFailure) {
+  const TemporaryFolder folder;
+  json j = json::parse(read_file(kReport));
+  for (json& c : j["configurations"]) c["name"] = c["name"].get<std::string>() + "-other";
+  const std::string other = folder.write("other.json", j.dump());
+  EXPECT_EQ(run_program({"bench", "compare", kReport, other}).exit, 0);
+  const Ran ran = run_program({"bench", "compare", kReport, other, "--fail"});
+  EXPECT_EQ(ran.exit, 1);
+  EXPECT_THAT(ran.err, HasSubstr("switchyard: nothing was compared: "));
+}
+
 TEST(BenchCompare, FormatsAndFiles) {
   const TemporaryFolder folder;
-  const json j = run_json({"bench", "compare", kReport, slower(folder, 1.5), "--format", "json"});
+  const json j = run_json({"bench", "compare", kReport, slower(folder, 1.5), "--json"});
   EXPECT_GT(j["regressions"], 3);
   const std::string page = folder.path("compare.html");
   EXPECT_EQ(run_program({"bench", "compare", kReport, kReport, "--format", "html", "-o", page}).exit, 0);

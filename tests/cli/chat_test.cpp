@@ -211,7 +211,7 @@ TEST_F(Typed, CommandsDoWhatTheySay) {
   type(*child, "/set tokens 3\r", "> ");
   type(*child, "The king\r", "[cut after 3 tokens]");
   type(*child, "/stats\r", "wrote 3 in");
-  type(*child, "/set top-p 2\r", "switchyard: top_p is 2");
+  type(*child, "/set top-p 2\r", "switchyard: --top-p: 2 must be");
   type(*child, "/set temp x\r", "switchyard: ");
   type(*child, "/set tmp 1\r", "there is no option 'tmp'");
   type(*child, "/set top-p\r", "0.95");

@@ -21,6 +21,8 @@ using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 const std::string kTiny = SWITCHYARD_TEST_DATA "/tiny/";
@@ -42,7 +44,8 @@ TEST(Help, OfEveryCommand) {
     EXPECT_EQ(ran.err, "") << command;
     EXPECT_THAT(ran.out, HasSubstr(std::string("Usage: switchyard ") + command));
   }
-  EXPECT_EQ(run_program({"--version"}).out, "switchyard 0.1.0\n");
+  EXPECT_THAT(run_program({"--version"}).out,
+              MatchesRegex("switchyard 0\\.1\\.0( \\(commit [0-9a-f]+(-dirty)?\\))?\n"));
 }
 
 TEST(Run, GreedyTextIsTheRecordedOne) {
@@ -321,7 +324,9 @@ TEST(Synth, RefusesWhatItDoesNotKnow) {
 
 TEST(Backends, AreListed) {
   EXPECT_THAT(run_program({"backends"}).out,
-              AllOf(HasSubstr("reference"), HasSubstr("gated_delta"), HasSubstr("weights: any")));
+              AllOf(HasSubstr("reference"), Not(HasSubstr("gated_delta")), Not(HasSubstr("files considered"))));
+  EXPECT_THAT(run_program({"backends", "--details"}).out,
+              AllOf(HasSubstr("reference"), HasSubstr("gated_delta"), HasSubstr("weights: any"), HasSubstr("--set ")));
   const json out = run_json({"backends", "--json"});
   for (const json& backend : out["backends"]) {
     if (backend.contains("unavailable")) continue;  // its device is not in this machine

@@ -69,6 +69,7 @@ class Files {
                   "cd");
     folder_.write("short.txt", "A few words.");
     folder_.write("empty.txt", "");
+    folder_.write("x.gguf", "GGUF");
 
     std::string other = read_file(plugin("good"));
     const uint16_t machine = EM_S390;
@@ -86,32 +87,58 @@ class Files {
   TemporaryFolder folder_;
 };
 
+std::string many_ids(int n) {
+  std::string ids;
+  for (int i = 0; i < n; ++i) ids += "1 ";
+  return ids;
+}
+
 std::vector<Case> usage() {
   return {
-      {"NoCommand", {}, 2, {"A subcommand is required"}},
+      {"NoCommand", {}, 2, {"name a command: run, chat, convert"}},
       {"UnknownCommand", {"talk"}, 2, {"there is no command 'talk'; the commands are run, chat, convert"}},
-      {"UnknownFlag", {"run", "--warp", "9"}, 2, {"--warp", "see switchyard --help"}},
-      {"NoValue", {"run", "hi", "--temp"}, 2, {"--temp"}},
-      {"ZeroTokens", {"run", "-n", "0", "hi"}, 2, {"--tokens", "0 not in range 1 to"}},
+      {"UnknownFlag", {"run", "--warp", "9"}, 2, {"switchyard: run has no option --warp; see switchyard run --help"}},
+      {"NoValue", {"run", "hi", "--temp"}, 2, {"--temp needs a value"}},
+      {"ZeroTokens", {"run", "-n", "0", "hi"}, 2, {"--tokens takes a whole number from 1 to 16777216, not '0'"}},
       {"NegativeTokens", {"run", "-n", "-1", "hi"}, 2, {"--tokens", "-1"}},
-      {"TokensAreText", {"run", "-n", "many", "hi"}, 2, {"--tokens", "many"}},
-      {"Temperature", {"run", "--temp", "-1", "hi"}, 2, {"temperature is -1; it must be 0 (greedy) or more"}},
-      {"TemperatureIsNotANumber", {"run", "--temp", "nan", "hi"}, 2, {"temperature is nan"}},
-      {"TemperatureIsText", {"run", "--temp", "hot", "hi"}, 2, {"--temp", "hot"}},
-      {"TopP", {"run", "--top-p", "0", "hi"}, 2, {"top_p is 0; it must be above 0 and at most 1"}},
-      {"TopPAboveOne", {"run", "--top-p", "1.5", "hi"}, 2, {"top_p is 1.5"}},
+      {"TokensAreText", {"run", "-n", "many", "hi"}, 2, {"--tokens takes a whole number", "not 'many'"}},
+      {"Temperature", {"run", "--temp", "-1", "hi"}, 2, {"--temp: -1 must be 0 (greedy) or more"}},
+      {"TemperatureIsNotANumber", {"run", "--temp", "nan", "hi"}, 2, {"--temp: nan must be"}},
+      {"TemperatureIsText", {"run", "--temp", "hot", "hi"}, 2, {"--temp takes a number, not 'hot'"}},
+      {"TopP", {"run", "--top-p", "0", "hi"}, 2, {"--top-p: 0 must be above 0 and at most 1"}},
+      {"TopPAboveOne", {"run", "--top-p", "1.5", "hi"}, 2, {"--top-p: 1.5 must be"}},
+      {"TopK", {"run", "--top-k", "-3", "hi"}, 2, {"--top-k: -3 must be 0 (off) or more"}},
       {"PatternOfNoText",
        {"run", "--allow-regex", "(?=x)y", "hi"},
        2,
        {"no token can match --allow-regex '(?=x)y' after 0 generated tokens; change it"}},
-      {"TopK", {"run", "--top-k", "-3", "hi"}, 2, {"top_k is -3; it must be 0 (off) or more"}},
       {"TopKOverflows", {"run", "--top-k", "99999999999", "hi"}, 2, {"--top-k", "99999999999"}},
-      {"MinP", {"run", "--min-p", "2", "hi"}, 2, {"min_p is 2; it must be from 0 to 1"}},
-      {"RepeatPenalty", {"run", "--repeat-penalty", "0", "hi"}, 2, {"repetition_penalty is 0"}},
-      {"PresencePenalty", {"run", "--presence-penalty", "inf", "hi"}, 2, {"presence_penalty is inf"}},
+      {"MinP", {"run", "--min-p", "2", "hi"}, 2, {"--min-p: 2 must be from 0 to 1"}},
+      {"RepeatPenalty", {"run", "--repeat-penalty", "0", "hi"}, 2, {"--repeat-penalty: 0 must be above 0"}},
+      {"PresencePenalty",
+       {"run", "--presence-penalty", "inf", "hi"},
+       2,
+       {"--presence-penalty: inf must be from -2 to 2"}},
       {"NegativeSeed", {"run", "--seed", "-1", "hi"}, 2, {"--seed", "-1 is not a whole number from 0 to 18446744"}},
       {"HugeSeed", {"run", "--seed", "18446744073709551616", "hi"}, 2, {"--seed", "is not a whole number"}},
-      {"ChatSampling", {"chat", "--top-p", "2"}, 2, {"top_p is 2"}},
+      {"ChatSampling", {"chat", "--top-p", "2"}, 2, {"--top-p: 2 must be"}},
+      {"MeantTemp",
+       {"run", "--temperature", "1", "hi"},
+       2,
+       {"switchyard: run has no option --temperature; did you mean --temp?"}},
+      {"MeantTempToo", {"run", "--tmp=1", "hi"}, 2, {"switchyard: run has no option --tmp; did you mean --temp?"}},
+      {"MeantTokens", {"run", "--max_tokens", "9", "hi"}, 2, {"has no option --max_tokens; did you mean --tokens?"}},
+      {"MeantTopP", {"chat", "--top_p", "1"}, 2, {"switchyard: chat has no option --top_p; did you mean --top-p?"}},
+      {"MeantThreshold",
+       {"bench", "compare", "--treshold", "3"},
+       2,
+       {"switchyard: bench compare has no option --treshold; did you mean --threshold?"}},
+      {"MeantThePrompt", {"run", "--prompt", "hi"}, 2, {"has no option --prompt; give the prompt without it"}},
+      {"MeantRun", {"rnu", "hi"}, 2, {"there is no command 'rnu'; did you mean run?"}},
+      {"PromptWithoutQuotes",
+       {"run", "Once", "upon"},
+       2,
+       {"takes no argument 'upon'; put a text of several words in quotes"}},
       {"SystemIsNotUtf8", {"chat", "--system", "\xff"}, 2, {"--system: the text is not valid UTF-8 at byte 0"}},
       {"TooManyThreads",
        {"run", "--threads", "20000", "hi"},
@@ -130,7 +157,22 @@ std::vector<Case> usage() {
       {"PromptTooLong",
        {"run", "--ctx", "8", "Once upon a time there was a king who had three daughters"},
        2,
-       {"the prompt has 15 tokens, and 8 of the context's 8 are free; raise --ctx or shorten it"}},
+       {"the prompt has 15 tokens, and 8 of the context's 8 are free; raise --ctx, which may be up to 4096, or shorten "
+        "the prompt"}},
+      {"PromptTooLongForTheModel",
+       {"logits", "--ctx", "512", "-m", "{wordless.swy}", "--ids", many_ids(513), "--out", "{x.npy}"},
+       2,
+       {"--ids has 513 tokens, and the context holds 512",
+        "shorten the prompt: this model was made for 512 tokens at most"}},
+      {"FileIsAFolder", {"run", "-f", "{checkpoint}"}, 2, {"checkpoint is a folder; name a text file"}},
+      {"ModelIsACheckpoint",
+       {"run", "-m", "{checkpoint}", "hi"},
+       2,
+       {"checkpoint is a Hugging Face checkpoint; make a program file of it: switchyard convert ", " -o NAME.swy"}},
+      {"ModelIsAFileOfACheckpoint",
+       {"inspect", "{checkpoint/model.safetensors}"},
+       2,
+       {"is a Hugging Face checkpoint; make a program file of it: switchyard convert ", "checkpoint -o NAME.swy"}},
       {"InvalidUtf8", {"run"}, 2, {"the text is not valid UTF-8 at byte 2; convert it to UTF-8 first"}, "ab\xff"},
       {"InvalidUtf8InAFile", {"run", "-f", "{invalid.txt}"}, 2, {"not valid UTF-8 at byte 2"}},
       {"InvalidUtf8InAnArgument", {"run", "ab\xff"}, 2, {"not valid UTF-8 at byte 2"}},
@@ -161,7 +203,10 @@ std::vector<Case> usage() {
        2,
        {"token id 4096 is outside the vocabulary; ids go from 0 to 4095"}},
       {"LogitsOfANegativeId", {"logits", "--ids", "-5", "--out", "{x.npy}"}, 2, {"token id -5"}},
-      {"LogitsTooLong", {"logits", "--ctx", "2", "--ids", "1 2 3", "--out", "{x.npy}"}, 2, {"do not fit"}},
+      {"LogitsTooLong",
+       {"logits", "--ctx", "2", "--ids", "1 2 3", "--out", "{x.npy}"},
+       2,
+       {"--ids has 3 tokens, and the context holds 2; raise --ctx"}},
       {"LogitsToAFolder", {"logits", "--ids", "1", "--out", "{checkpoint}"}, 2, {"is a folder; name a file"}},
       {"WindowOfOne", {"perplexity", "--ctx", "1", "-f", "{short.txt}"}, 2, {"--ctx is 1; a window takes from 2 to"}},
       {"TextShorterThanAWindow",
@@ -207,7 +252,11 @@ std::vector<Case> failures() {
   const std::string other_abi = plugin("other_abi");
   return {
       {"NoModel", {"run", "-m", "/nowhere.swy", "hi"}, 1, {"cannot open /nowhere.swy: No such file or directory"}},
-      {"ModelIsAFolder", {"run", "-m", "{checkpoint}", "hi"}, 1, {"checkpoint is not a regular file; name a file"}},
+      {"ModelIsGguf",
+       {"run", "-m", "/x/model.gguf", "hi"},
+       1,
+       {"GGUF files cannot be read yet", "switchyard convert FOLDER"}},
+      {"ConvertGguf", {"convert", "{x.gguf}", "-o", "{x.swy}"}, 1, {"GGUF files cannot be read yet"}},
       {"TruncatedModel",
        {"run", "-m", "{truncated.swy}", "hi"},
        1,

@@ -19,7 +19,7 @@ TEST(Run, ControlCEndsWithWhatThereIs) {
   Child run({"run", "-n", "4000", "--temp", "2", "--ignore-eos", "Once upon a time"});
   ASSERT_TRUE(run.wait_for(1, "Once upon a time"));
   run.signal(SIGINT);
-  EXPECT_EQ(run.finish(), 0);
+  EXPECT_EQ(run.finish(), 130);
   EXPECT_THAT(run.err, HasSubstr("stopped: interrupt"));
 }
 
@@ -31,7 +31,7 @@ TEST(Run, ControlCEndsALongPrompt) {
   ASSERT_TRUE(run.wait_until_it_catches(SIGINT));
   ::usleep(300000);  // it is reading the prompt by now; if it is not, the signal finds it earlier
   run.signal(SIGINT);
-  EXPECT_EQ(run.finish(), 0);
+  EXPECT_EQ(run.finish(), 130);
   EXPECT_THAT(run.err, HasSubstr("stopped: interrupt"));
 }
 
@@ -69,7 +69,7 @@ TEST(Convert, InterruptedLeavesNothing) {
         {"convert", checkpoint.path(), "-o", out.path("x.swy"), "--quant", "i4a", "--group", "32", "--threads", "1"});
     ASSERT_TRUE(convert.wait_for(2, "writing ")) << convert.err;
     convert.signal(signal);
-    EXPECT_EQ(convert.finish(), 1);
+    EXPECT_EQ(convert.finish(), 128 + signal);
     EXPECT_THAT(convert.err, HasSubstr("switchyard: conversion stopped; nothing was written to " + out.path("x.swy")));
     EXPECT_TRUE(std::filesystem::is_empty(out.path()));
   }

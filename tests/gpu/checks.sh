@@ -45,7 +45,7 @@ need_device() {
   "$switchyard" backends --explain >"$work/backends"
   # A backend's lines are indented below its own; another one may well have no device.
   awk -v id="$backend" '/^[^ ]/{own = $1 == id} own' "$work/backends" >"$work/own"
-  reason=$(awk '/no device:/{sub(/^ *no device: /, ""); print; exit}' "$work/own")
+  reason=$(awk '/no device:/{sub(/^.*no device: /, ""); print; exit}' "$work/own")
   if [[ -n $reason ]]; then
     # One line must give the reason, and the other backends must still work.
     refused "$reason"
