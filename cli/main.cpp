@@ -11,6 +11,7 @@
 
 #include "cli/bench_worker.h"
 #include "cli/commands.h"
+#include "cli/option_tree.h"
 #include "cli/runtime.h"
 #include "cli/usage.h"
 #include "cli/version.h"
@@ -47,6 +48,8 @@ void add_commands(CLI::App& app, int& exit_code) {
   add_tune(app, exit_code);
   add_synth(app, exit_code);
   add_config(app, exit_code);
+  add_manual(app, exit_code);
+  add_completion(app, exit_code);
 }
 
 // Runs the command that was given. Returns the exit code.

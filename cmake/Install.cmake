@@ -5,10 +5,14 @@
 #   generate text switchyard::engine (switchyard/engine.h).
 include(CMakePackageConfigHelpers)
 
-install(TARGETS switchyard RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(FILES models/demo.swy models/README.md DESTINATION ${SWITCHYARD_DATA_DIR}/models OPTIONAL)
-install(FILES tests/data/demo/val16.txt DESTINATION ${SWITCHYARD_DATA_DIR}/models RENAME prompt.txt)
-install(FILES LICENSE DESTINATION ${SWITCHYARD_DATA_DIR})
+# The component `app` is what it takes to run models, without what it takes to build backends: `./dev install`.
+install(TARGETS switchyard RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT app)
+install(FILES models/demo.swy models/README.md DESTINATION ${SWITCHYARD_DATA_DIR}/models COMPONENT app OPTIONAL)
+install(FILES tests/data/demo/val16.txt DESTINATION ${SWITCHYARD_DATA_DIR}/models COMPONENT app RENAME prompt.txt)
+install(FILES LICENSE DESTINATION ${SWITCHYARD_DATA_DIR} COMPONENT app)
+foreach(folder man bash-completion zsh fish)  # cli/CMakeLists.txt makes these files
+  install(DIRECTORY ${CMAKE_BINARY_DIR}/share/${folder} DESTINATION ${CMAKE_INSTALL_DATADIR} COMPONENT app)
+endforeach()
 
 install(DIRECTORY plugins_api/include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY plugins_api/template DESTINATION ${SWITCHYARD_DATA_DIR} OPTIONAL)

@@ -84,5 +84,5 @@ function(switchyard_backend id)
   endif()
   set_target_properties(switchyard_backend_${id} PROPERTIES UNITY_BUILD OFF  # every operation has the same names
     LIBRARY_OUTPUT_DIRECTORY ${SWITCHYARD_BACKEND_OUTPUT_DIRECTORY})
-  install(TARGETS switchyard_backend_${id} LIBRARY DESTINATION ${SWITCHYARD_BACKEND_DIR})
+  install(TARGETS switchyard_backend_${id} LIBRARY DESTINATION ${SWITCHYARD_BACKEND_DIR} COMPONENT app OPTIONAL)
 endfunction()
