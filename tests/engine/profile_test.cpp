@@ -239,7 +239,8 @@ json trace_of(const TestModel& t, size_t most = TraceFile::kMostEvents) {
   EXPECT_TRUE(draw(*t.model, 5, {.temperature = 0.8f, .seed = 1}).ok());
   EXPECT_TRUE((*profile)->stop().ok());
   const switchyard::testing::TemporaryFolder folder;
-  EXPECT_TRUE(file.write(Os::real(), folder.path("trace.json")).ok());
+  const auto output = Os::real().create(folder.path("trace.json"));
+  EXPECT_TRUE(output.ok() && file.write(**output).ok());
   return json::parse(*Os::real().read(folder.path("trace.json"), 1 << 26));
 }
 
