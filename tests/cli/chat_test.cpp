@@ -14,10 +14,8 @@
 namespace switchyard::testing {
 namespace {
 
-using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using ::testing::StartsWith;
 
 std::string turn(const std::string& role, const std::string& text) {
   return "<|im_start|>" + role + "\n" + text + "<|im_end|>\n";
@@ -108,7 +106,7 @@ TEST(Chat, DropsTheOldestTurnsBeforeTheContextIsFull) {
   for (size_t i = 3;; --i) {
     possible.push_back(answer_to(rest, {"--ctx", "80"}));
     if (i == 1) break;
-    rest = turn("user", asked[i - 1]) + turn("assistant", answers[i - 1]["text"]) + rest;
+    rest.insert(0, turn("user", asked[i - 1]) + turn("assistant", answers[i - 1]["text"]));
   }
   EXPECT_THAT(possible, ::testing::Contains(answers[3]["text"].get<std::string>()));
   for (const auto& a : answers) EXPECT_EQ(a["ids"].size(), 8u) << "an answer was cut";
