@@ -56,11 +56,17 @@ void add_commands(CLI::App& app, int& exit_code) {
 int parse_and_run(CLI::App& app, int& exit_code, int argc, char** argv) {
   const bool as_json =
       std::any_of(argv, argv + argc, [](const char* word) { return std::strcmp(word, "--json") == 0; });
-  if (argc > 1 && *argv[1] != '-') {
-    if (const Status s = check_command_name(app, argv[1]); !s.ok()) return report(s, as_json);
+  std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);  // `help run` is `run --help`
+  if (!words.empty() && words[0] == "help") {
+    words.erase(words.begin());
+    words.emplace_back("--help");
+  }
+  if (!words.empty() && words[0][0] != '-') {
+    if (const Status s = check_command_name(app, words[0]); !s.ok()) return report(s, as_json);
   }
   try {
-    app.parse(argc, argv);
+    std::reverse(words.begin(), words.end());  // as CLI11 takes them
+    app.parse(std::move(words));
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() != 0) return report(usage_error(app, e), as_json);
     std::ostringstream text;  // --help, --version

@@ -37,6 +37,7 @@ size_t distance(const std::string& a, const std::string& b) {
 std::string nearest(const std::string& typed, const std::vector<std::string>& known) {
   constexpr size_t kShortest = 3;
   const std::string word = plain(typed);
+  if (word.size() < 2) return "";
   std::string best;
   size_t least = std::max<size_t>(1, word.size() / 3) + 1;
   for (const std::string& name : known) {
@@ -97,8 +98,9 @@ Status unexpected(const CLI::App& app) {
   const std::vector<std::string> words = app.remaining(true);
   const auto option = std::find_if(words.begin(), words.end(), is_option);
   if (option == words.end()) {
-    return error(Code::usage, "{} takes no argument '{}'; put a text of several words in quotes{}", name, words.at(0),
-                 help);
+    const bool text = command.get_option_no_throw("prompt") != nullptr;
+    return error(Code::usage, "{} takes no argument '{}'{}{}", name, words.at(0),
+                 text ? "; put a text of several words in quotes" : "", help);
   }
   const std::string typed = option->substr(0, option->find('='));
   const std::string meant = nearest(typed, option_names(command));
@@ -127,6 +129,7 @@ std::string reason(const CLI::App& command, const CLI::ParseError& e) {
     return fmt::format("{} takes {} from {}, not '{}'", name, kind, text.substr(at + 14),
                        text.substr(value, at - value));
   }
+  if (option->get_expected_max() == 0) return fmt::format("{} takes no value", name);
   if (!conversion || rest.find(" = ") == std::string::npos) return text;
   return fmt::format("{} takes {}, not '{}'", name, kind, rest.substr(rest.find(" = ") + 3));
 }

@@ -44,6 +44,8 @@ TEST(Help, OfEveryCommand) {
     EXPECT_EQ(ran.err, "") << command;
     EXPECT_THAT(ran.out, HasSubstr(std::string("Usage: switchyard ") + command));
   }
+  EXPECT_EQ(run_program({"help", "run"}).out, run_program({"run", "--help"}).out);
+  EXPECT_EQ(run_program({"help"}).out, whole.out);
   EXPECT_THAT(run_program({"--version"}).out,
               MatchesRegex("switchyard 0\\.1\\.0( \\(commit [0-9a-f]+(-dirty)?\\))?\n"));
 }

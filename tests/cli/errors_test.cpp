@@ -134,6 +134,8 @@ std::vector<Case> usage() {
        2,
        {"switchyard: bench compare has no option --treshold; did you mean --threshold?"}},
       {"MeantThePrompt", {"run", "--prompt", "hi"}, 2, {"has no option --prompt; give the prompt without it"}},
+      {"MeantNothingKnown", {"run", "-z", "hi"}, 2, {"switchyard: run has no option -z; see switchyard run --help"}},
+      {"FlagWithAValue", {"run", "--json=maybe", "hi"}, 2, {"--json takes no value"}},
       {"MeantRun", {"rnu", "hi"}, 2, {"there is no command 'rnu'; did you mean run?"}},
       {"PromptWithoutQuotes",
        {"run", "Once", "upon"},
