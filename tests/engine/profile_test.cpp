@@ -19,7 +19,6 @@ namespace {
 
 using bench::TraceFile;
 using nlohmann::json;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 struct Kept final : ProfileListener {
@@ -254,7 +253,7 @@ TEST(Trace, IsWhatViewersRead) {
     bool layer = false;
     for (const json& e : file["traceEvents"]) {
       names.insert(e["name"]);
-      if (e["name"] != (late ? "attention.plain" : "attention.plain")) continue;
+      if (e["name"] != "attention.plain") continue;
       layer = e["args"]["layer"].is_number() && e["args"]["kind"] == "attention" && e["args"]["rows"].is_number() &&
               !e["args"]["shape"].get<std::string>().empty();
     }
