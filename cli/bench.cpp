@@ -61,8 +61,8 @@ Status nothing(const Report& report) {
 Status write_report(const Outputs& out, ReportFormat format, const Report& report) {
   const std::string text =
       bench::render(report, format, out.report == nullptr ? bench::output_options() : bench::RenderOptions{});
-  const Status written = out.report == nullptr ? Status() : write_file(*out.report, text);
-  if (out.report == nullptr || !written.ok()) fmt::print("{}", text);
+  Status written = out.report == nullptr ? Status() : write_file(*out.report, text);
+  if (out.report == nullptr || !written.ok()) print_document(text);
   if (out.html != nullptr) SWY_TRY(write_file(*out.html, bench::render(report, ReportFormat::html, {})));
   return written;
 }

@@ -100,7 +100,7 @@ bool wants_json(const CLI::App& command) {
 
 int report(const Status& status, bool as_json) {
   const int exit_code = report(status);
-  if (as_json) {
+  if (as_json && !printed_document()) {
     print_json({{"error",
                  {{"code", code_name(status.code())},
                   {"message", status.message()},

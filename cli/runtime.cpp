@@ -53,8 +53,20 @@ void set_log_level(const std::string& level) {
 void say_text(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); }
 
 void print_json(const nlohmann::ordered_json& value, int indent) {
-  fmt::print("{}\n", printable_json(value.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace)));
+  const std::string text = value.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  print_document(printable_json(text) + "\n");
 }
+
+namespace {
+bool document_is_printed = false;
+}
+
+void print_document(std::string_view text) {
+  fmt::print("{}", text);
+  document_is_printed = true;
+}
+
+bool printed_document() { return document_is_printed; }
 
 double seconds_since(uint64_t begin_ns) { return static_cast<double>(Os::real().now_ns() - begin_ns) / 1e9; }
 

@@ -59,6 +59,10 @@ double seconds_since(uint64_t begin_ns);
 
 // One JSON value and a newline on stdout; bytes that are not UTF-8 (of a file's name, say) become U+FFFD.
 void print_json(const nlohmann::ordered_json& value, int indent = -1);
+// Prints a result on standard output as it is. If the command fails afterwards, its error is not added there as JSON,
+// so that what is printed stays one document.
+void print_document(std::string_view text);
+bool printed_document();
 
 // Prints "switchyard: message" to stderr and returns the exit code: 2 for a wrong request, 1 for everything else.
 int report(const Status& status);
