@@ -115,7 +115,8 @@ Status unexpected(const CLI::App& app) {
 
 // CLI11 says "Could not convert: --temp = abc" and "--temp: 1 required FLOAT missing".
 std::string reason(const CLI::App& command, const CLI::ParseError& e) {
-  const std::string text = e.what(), converting = "Could not convert: ";
+  std::string text = e.what();
+  const std::string converting = "Could not convert: ";
   const bool conversion = text.starts_with(converting);
   const std::string rest = conversion ? text.substr(converting.size()) : text;
   const std::string name = rest.substr(0, rest.find_first_of(": "));
