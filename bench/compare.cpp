@@ -8,24 +8,17 @@
 #include <random>
 
 #include "bench/report_grids.h"
+#include "bench/statistics.h"
 #include "bench/text.h"
 
 namespace switchyard::bench {
 namespace {
 
-constexpr size_t kFewest = 5;  // samples of each report: of fewer, chance alone often puts all of one above the other's
-constexpr int kDraws = 2000;
-constexpr double kOutside = 0.005;  // of the draws, on either side of a 99% interval
+constexpr int kRatios = 2000;
 constexpr size_t kMostUsed = 4096;  // samples of one cell
 constexpr double kSameProbe = 0.1;  // by which a machine's rates may differ from one day to the next
 constexpr double kRounding = 1e-6;  // below it a KL, or an operation's error, is rounding
 constexpr double kGrowth = 1.5;     // of either that is no accident
-
-double median_of(std::vector<double>& v) {
-  const auto middle = v.begin() + static_cast<ptrdiff_t>(v.size() / 2);
-  std::nth_element(v.begin(), middle, v.end());
-  return v.size() % 2 == 1 ? *middle : (*middle + *std::max_element(v.begin(), middle)) / 2;
-}
 
 // Seconds per token, of at most kMostUsed samples.
 std::vector<double> times_of(const Cell& cell) {
@@ -41,10 +34,7 @@ class Resampler {
   explicit Resampler(std::vector<double> from)
       : from_(std::move(from)),
         block_(std::max<size_t>(1, static_cast<size_t>(std::cbrt(static_cast<double>(from_.size()))))) {}
-  double median() const {
-    std::vector<double> all = from_;
-    return median_of(all);
-  }
+  double median() const { return median_of(from_); }
   double draw(std::mt19937_64& random) {
     drawn_.clear();
     while (drawn_.size() < from_.size()) {
@@ -67,14 +57,14 @@ RateChange change_of(const std::string& name, const Cell& before, const Cell& af
   c.ratio = c.after / c.before;
   std::mt19937_64 random(20240229);
   std::vector<double> ratios;
-  for (int i = 0; i < kDraws; ++i) {
+  for (int i = 0; i < kRatios; ++i) {
     const double old_time = a.draw(random);
     ratios.push_back(old_time / b.draw(random));
   }
   std::sort(ratios.begin(), ratios.end());
-  const auto outside = static_cast<size_t>(kOutside * kDraws);
+  const auto outside = static_cast<size_t>(kOutside * kRatios);
   c.low = std::min(ratios[outside], c.ratio);
-  c.high = std::max(ratios[kDraws - 1 - outside], c.ratio);
+  c.high = std::max(ratios[kRatios - 1 - outside], c.ratio);
   c.verdict = c.low > 1 ? Verdict::faster : c.high < 1 ? Verdict::slower : Verdict::no_difference;
   c.regressed = c.verdict == Verdict::slower && c.ratio < 1 - threshold;
   return c;
@@ -171,7 +161,7 @@ class Comparer {
     const auto rate = [](const Cell& c) { return c.rate ? rate_text(c.rate->median) + " tok/s" : "measured"; };
     compare_states(name, cell_name(a.metric, a.at), {a.state, a.reason, rate(a)}, {b->state, b->reason, rate(*b)});
     if (a.state != State::measured || b->state != State::measured) return;
-    if (a.samples.size() < kFewest || b->samples.size() < kFewest) {
+    if (a.samples.size() < kFewestSamples || b->samples.size() < kFewestSamples) {
       return miss(name, a,
                   fmt::format("{} and {} samples are too few to compare", a.samples.size(), b->samples.size()));
     }

@@ -6,6 +6,8 @@
 #include <map>
 #include <tuple>
 
+#include "bench/statistics.h"
+
 namespace switchyard::bench {
 namespace {
 
@@ -24,9 +26,7 @@ const OpTime* find(const ByKernel& kernels, const std::string& name) {
   return at == kernels.end() ? nullptr : at->second;
 }
 
-constexpr size_t kFewest = 5;  // samples: of fewer, chance alone often puts all of one above the other's
-
-bool few(const OpTime* t) { return t != nullptr && t->samples.seconds.size() < kFewest; }
+bool few(const OpTime* t) { return t != nullptr && t->samples.seconds.size() < kFewestSamples; }
 
 bool apart(const OpTime* faster, const OpTime* slower) {
   return slower == nullptr || median_bounds(faster->samples).high < median_bounds(slower->samples).low;

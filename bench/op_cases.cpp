@@ -23,7 +23,7 @@ bool of_logits(const Graph& graph, const GraphOp& op) {
 
 }  // namespace
 
-std::string OpCase::op() const { return op_name(first().id); }
+std::string OpCase::op() const { return op_kind(first()); }
 
 uint64_t OpCase::rows() const { return op_rows(*graph, first(), bucket); }
 
@@ -78,7 +78,7 @@ Status OpCases::collect() {
     SWY_LET(const Planner planner, Planner::create(graph_, devices_, policy_, request_.variants, b, rows));
     SWY_LET(Plan plan, planner.plan(b));
     for (const PlanNode& n : plan.nodes) {
-      if (n.copy_from < 0 && n.kernel != nullptr) present.insert(op_name(n.op.id));
+      if (n.copy_from < 0 && n.kernel != nullptr) present.insert(op_kind(n.op));
     }
     plans_.push_back(std::move(plan));
     shapes_.push_back(distinct_shapes(plans_.back(), graph_, only));
@@ -103,7 +103,7 @@ void OpCases::collect(const OpShape& shape, const Graph& graph, const swy_bucket
     if (a.accepted && kernel != nullptr) {
       cases_.push_back({&shape, &graph, b, kernel, step(b), a.cost_us, kernel == shape.chosen});
     } else {
-      refusals_.push_back({op_name(op.id), shape.text, a.kernel, a.reason, b.rows});
+      refusals_.push_back({op_kind(op), shape.text, a.kernel, a.reason, b.rows});
     }
   }
 }
@@ -113,7 +113,7 @@ std::span<const GraphOp> OpCases::rotation(const OpCase& c) const {
   double bytes = 0;
   size_t n = 0;
   do {
-    bytes += workload_of(*program_, c.shape->ops[n], c.step).bytes();
+    bytes += workload_of(*c.graph, c.shape->ops[n], c.step).bytes();
     ++n;
   } while (n < c.shape->ops.size() && bytes < static_cast<double>(request_.rotate_bytes));
   return {c.shape->ops.data(), n};
@@ -171,7 +171,7 @@ Status OpCases::load(const OpCase& c, std::span<const GraphOp> ops) {
   std::vector<WeightUse> uses;
   for (const GraphOp& op : ops) {
     for (size_t i = 0; i < op.weights.size(); ++i) {
-      uses.push_back({op.weights[i], c.shape->device, prepared.weight_layouts[i]});
+      uses.push_back(weight_use(*c.graph, op.weights[i], c.shape->device, prepared.weight_layouts[i]));
     }
   }
   return weights_.load(std::move(uses), request_.load_threads);

@@ -155,8 +155,8 @@ Status OpRun::record(const GraphOp& op, const std::vector<swy_binding>& states) 
   for (size_t i = 0; i < op.inputs.size(); ++i) inputs.push_back(place(i));
   for (size_t i = 0; i < op.outputs.size(); ++i) outputs.push_back(place(op.inputs.size() + i));
   for (size_t i = 0; i < op.weights.size(); ++i) {
-    SWY_LET(const swy_binding w,
-            context_.weights->get({op.weights[i], context_.device_index, prepared_.weight_layouts[i]}));
+    SWY_LET(const swy_binding w, context_.weights->get(weight_use(graph_, op.weights[i], context_.device_index,
+                                                                  prepared_.weight_layouts[i])));
     weights.push_back(w);
   }
   // The activations are the first operation's in type, too: a later one of its shape may have been cast elsewhere.

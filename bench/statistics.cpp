@@ -11,8 +11,7 @@
 namespace switchyard::bench {
 namespace {
 
-constexpr int kDraws = 1000;
-constexpr double kOutside = 0.005;    // on either side of a 99% interval
+constexpr int kDraws = 1000;          // of blocks
 constexpr size_t kFewPairs = 8;       // below this, redrawing says too little: see student_interval
 constexpr size_t kManySittings = 8;   // from this number on whole sittings are drawn
 constexpr size_t kMostPooled = 4096;  // samples that a draw takes the median of

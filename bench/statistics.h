@@ -6,6 +6,7 @@
 // samples. The draws have a fixed seed: the same samples give the same interval.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -33,6 +34,12 @@ Interval rate_of(const Interval& seconds, double tokens);
 // Rates closer than this are never called different: processes of one program that are started again differ by as much,
 // by where their memory happens to lie.
 constexpr double kSameRate = 0.01;
+
+// Of fewer samples, chance alone often puts all of one above the other's.
+constexpr size_t kFewestSamples = 5;
+
+// The share of draws on either side of a 99% interval.
+constexpr double kOutside = 0.005;
 
 struct Ratio {
   double ratio = 1, low = 1, high = 1;  // of the rates, `other` over `base`

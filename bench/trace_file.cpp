@@ -76,9 +76,9 @@ uint32_t TraceFile::args_of(const KernelSpan& span) {
   const PlanNode& node = *span.node;
   ordered_json about = {{"op", node.op.name}};
   if (const int layer = layer_of(node.op.name); layer >= 0) about["layer"] = layer;
-  about["kernel"] = node.kernel != nullptr ? node.kernel->name : SWY_EXT_RANGE;
+  about["kernel"] = node.kernel_name();
   if (node.kernel != nullptr) {
-    about["kind"] = op_name(node.op.id);
+    about["kind"] = op_kind(node.op);
     about["shape"] = shape_text(span.plan->graph, node.op);
     about["rows"] = op_rows(span.plan->graph, node.op, span.plan->bucket);
   } else {

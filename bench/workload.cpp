@@ -5,6 +5,8 @@
 #include <cmath>
 
 #include "core/engine/session.h"
+#include "core/plan/expand.h"
+#include "switchyard/weights.h"
 
 namespace switchyard::bench {
 namespace {
@@ -12,8 +14,8 @@ namespace {
 // One operation's part of a workload.
 class Counter {
  public:
-  Counter(const Program& program, const GraphOp& op, const StepShape& step)
-      : program_(program), op_(op), rows_(step.rows), step_(step) {}
+  Counter(const Graph& graph, const GraphOp& op, const StepShape& step)
+      : graph_(graph), op_(op), rows_(step.rows), step_(step) {}
 
   Workload count() {
     switch (op_.id) {
@@ -48,8 +50,11 @@ class Counter {
   }
 
  private:
-  const Tensor& tensor(size_t i) const { return program_.tensors[op_.weights[i]]; }
-  double bytes(size_t i) const { return static_cast<double>(tensor(i).segments[0].bytes); }
+  const swy_tensor& tensor(size_t i) const { return graph_.weights[op_.weights[i]].desc; }
+  double bytes(size_t i) const {
+    swy_weight_planes planes;
+    return swy_weight_planes_of(&tensor(i), &planes) == 0 ? static_cast<double>(planes.total_bytes) : 0;
+  }
   double elements(size_t i) const {
     double n = 1;
     for (uint32_t d = 0; d < tensor(i).rank; ++d) n *= static_cast<double>(tensor(i).dims[d]);
@@ -76,7 +81,7 @@ class Counter {
   }
 
   double state_element_bytes(size_t i) const {
-    return i < op_.states.size() && program_.states[op_.states[i]].dtype == SWY_BF16 ? 2 : 4;
+    return i < op_.states.size() && graph_.states[op_.states[i]].desc.dtype == SWY_BF16 ? 2 : 4;
   }
 
   void attention() {
@@ -94,7 +99,7 @@ class Counter {
     w_.state_bytes += step_.sequences * 2 * 4 * state;
   }
 
-  const Program& program_;
+  const Graph& graph_;
   const GraphOp& op_;
   double rows_;
   const StepShape& step_;
@@ -103,14 +108,16 @@ class Counter {
 
 }  // namespace
 
-Workload workload_of(const Program& program, const GraphOp& op, const StepShape& step) {
-  return Counter(program, op, step).count();
+Workload workload_of(const Graph& graph, const GraphOp& op, const StepShape& step) {
+  return Counter(graph, op, step).count();
 }
 
 Workload workload_of(const Program& program, const StepShape& step) {
   Workload all;
-  for (const GraphOp& op : graph_of(program).ops) {
-    const Workload w = workload_of(program, op, step);
+  Graph graph = graph_of(program);
+  expand_named(graph, [](const Graph&, const GraphOp&, std::vector<Considered>&) { return false; });
+  for (const GraphOp& op : graph.ops) {
+    const Workload w = workload_of(graph, op, step);
     all.weight_bytes += w.weight_bytes;
     all.state_bytes += w.state_bytes;
     all.products += w.products;

@@ -27,9 +27,10 @@ struct Workload {
   double operations() const { return 2 * (products + mixing); }
 };
 
-// One operation: a composite, a fused composite or a primitive, whose weights and states are the program's.
-Workload workload_of(const Program& program, const GraphOp& op, const StepShape& step);
-// A whole step. For one row the bytes of the experts are exact: top_k of them are read.
+// One operation: a composite, a fused composite or a primitive of a graph.
+Workload workload_of(const Graph& graph, const GraphOp& op, const StepShape& step);
+// A whole step, with the functions of operations that have a name. For one row the bytes of the experts are exact:
+// top_k of them are read.
 Workload workload_of(const Program& program, const StepShape& step);
 
 }  // namespace switchyard::bench

@@ -88,7 +88,7 @@ void add_what(CLI::App& c, BenchOptions& o) {
   list("--prefill", o.prefill, "prompt lengths")->check(CLI::Range(1u, 1u << 20));
   list("--context,--depth", o.depths, "tokens in the context before decoding")->check(CLI::Range(0u, 1u << 20));
   list("--serving", o.serving, "numbers of requests at a time, with mixed lengths")->check(CLI::Range(1u, 64u));
-  value("--decode", o.decode, "tokens to generate at each depth; 0: none")->check(CLI::Range(0u, 1u << 20));
+  value("--decode", o.decode, "tokens to generate after each context; 0: none")->check(CLI::Range(0u, 1u << 20));
   value("--repeat", o.repeat, "prompts per length")->check(CLI::Range(1u, 1000u));
   value("--seconds", o.seconds,
         "least seconds for each cell and configuration when several are compared; 0: 4 (12 with --ab)")

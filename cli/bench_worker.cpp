@@ -26,9 +26,9 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SamplingParams, temperature, top_p, min_p, to
 
 namespace cli {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Settings, model, backend, backend_libs, backend_path, sets, variants, threads, pin,
-                                   context, chunk, deterministic, exact, verify, validate, tuning, no_tuned,
-                                   probe_seconds, probe_anew, sessions, device_sampling, log)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Settings, model, backend, backend_libs, backend_path, backend_allow, sets, variants,
+                                   threads, pin, context, chunk, deterministic, exact, verify, validate, tuning,
+                                   no_tuned, probe_seconds, probe_anew, sessions, device_sampling, log)
 
 namespace {
 

@@ -2,14 +2,13 @@
 // switchyard chat: a conversation, kept in one session.
 #include <unistd.h>
 
-#include <atomic>
-#include <csignal>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "cli/chat_commands.h"
 #include "cli/chat_history.h"
+#include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/line_editor.h"
 #include "cli/terminal_input.h"
@@ -29,21 +28,6 @@ struct ChatFlags {
 void note(const std::string& text) {
   std::fflush(stdout);
   say("[{}]\n", text);
-}
-
-// SIGTERM and SIGHUP end the chat, other than Ctrl-C; a second one ends the program at once.
-std::atomic<int> end_signal = 0;
-extern "C" void on_end_signal(int signal) {
-  if (end_signal.exchange(signal) != 0) {
-    std::signal(signal, SIG_DFL);
-    std::raise(signal);
-  }
-  interrupted.store(true);
-}
-void catch_end_signals() {
-  for (const int signal : {SIGTERM, SIGHUP}) {
-    if (std::signal(signal, on_end_signal) == SIG_IGN) std::signal(signal, SIG_IGN);  // nohup
-  }
 }
 
 std::string ending(const Generation& g, const TextOptions& options) {
@@ -91,8 +75,9 @@ class Chat {
     const auto editor = LineEditor::create(history.load());
     say("seed {}; /help lists commands, Ctrl-D ends\n", *state_.options.sampling.seed);
     std::string line;
-    while (!state_.ended && end_signal.load() == 0) {
+    while (!state_.ended) {
       interrupted.store(false);  // Ctrl-C has stopped the answer, or the line
+      if (told_to_end()) break;
       const LineEditor::Got got = read(editor.get(), line);
       if (got == LineEditor::Got::end) break;
       if (got == LineEditor::Got::interrupt) continue;
@@ -101,7 +86,7 @@ class Chat {
       if (editor != nullptr) editor->remember(line);
       history.add(line);
       const Status done = is_command(line) ? run_command(state_, line) : answer(line);
-      if (!done.ok()) report(done);
+      if (!done.ok()) fail(done);
     }
   }
 
@@ -111,7 +96,7 @@ class Chat {
     int code = 0;
     const auto say_one = [&](const std::string& text) {
       const Status done = answer(text);
-      const int failed = done.ok() ? 0 : report(done);
+      const int failed = done.ok() ? 0 : fail(done);
       if (code == 0) code = failed;
     };
     std::string message, line;
@@ -123,16 +108,23 @@ class Chat {
       if (got != 0) break;
     }
     if (got == TerminalInput::too_long) {
-      return report(error(Code::usage, "a message has more than {} MiB", kLongestMessage >> 20));
+      return fail(error(Code::usage, "a message has more than {} MiB", kLongestMessage >> 20));
     }
     if (flags_.lines || got == TerminalInput::interrupt) return code;
     message.resize(message.find_last_not_of('\n') + 1);
-    if (message.empty()) return report(error(Code::usage, "standard input is empty; there is nothing to answer"));
+    if (message.empty()) return fail(error(Code::usage, "standard input is empty; there is nothing to answer"));
     say_one(message);
     return code;
   }
 
  private:
+  // Of one message: with --json it has an object of its own, as an answer has.
+  int fail(const Status& status) {
+    const int code = report(status);
+    if (flags_.json) print_json(error_json(status, code));
+    return code;
+  }
+
   LineEditor::Got read(LineEditor* editor, std::string& line) {
     if (editor != nullptr) return editor->read("> ", line);
     say("> ");
@@ -167,7 +159,6 @@ Result<int> chat(const ChatFlags& o) {
     if (Os::real().exists(o.session)) SWY_TRY(conversation.load(o.session));
   }
   if (!o.system.empty()) SWY_TRY(conversation.instruct(o.system).in("--system"));
-  catch_end_signals();
   int code = 0;
   if (::isatty(STDIN_FILENO) == 1) {
     chat.converse();
@@ -175,7 +166,6 @@ Result<int> chat(const ChatFlags& o) {
     code = chat.take_input();
   }
   if (!o.session.empty()) SWY_TRY(conversation.save(o.session));
-  if (interrupted.exchange(false)) code = 128 + (end_signal.load() != 0 ? end_signal.load() : SIGINT);
   return code;
 }
 
@@ -188,8 +178,8 @@ void add_chat(CLI::App& app, int& exit_code) {
       "At a terminal, /help lists the commands. Piped input is one message, and never a command:\n"
       "git diff | switchyard chat --system \"Review this\"");
   c->add_option("--system", o->system, "instructions before the first message");
-  c->add_option("--session", o->session,
-                "file of a conversation to continue; it is created if missing, and saved when the chat ends");
+  add_input(*c, "--session", o->session,
+            "file of a conversation to continue; it is created if missing, and saved when the chat ends");
   c->add_flag("--lines", o->lines, "each line of piped input is a message");
   c->add_flag("--stats", o->stats, "after each answer, print its tokens and their speed");
   c->add_flag("--json", o->json, "print one JSON object for each answer instead of the text");
@@ -200,7 +190,7 @@ void add_chat(CLI::App& app, int& exit_code) {
   add_settings(*c, o->settings);
   c->callback([o, &exit_code] {
     const Result<int> ended = chat(*o);
-    exit_code = ended.ok() ? *ended : report(ended.status());
+    exit_code = ended.ok() ? *ended : report(ended.status(), o->json);
   });
 }
 

@@ -7,11 +7,11 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
 #include "core/base/os.h"
+#include "core/base/user_folder.h"
 
 namespace switchyard::cli {
 namespace {
@@ -64,13 +64,8 @@ Status append(const std::string& path, const std::string& text) {
 }  // namespace
 
 std::string chat_history_path() {
-  const auto absolute = [](const char* name) {
-    const char* value = std::getenv(name);
-    return value != nullptr && *value == '/' ? std::string(value) : std::string();
-  };
-  std::string state = absolute("XDG_STATE_HOME");
-  if (state.empty() && !absolute("HOME").empty()) state = absolute("HOME") + "/.local/state";
-  return state.empty() ? "" : state + "/switchyard/chat_history";
+  const std::string folder = user_folder("XDG_STATE_HOME", ".local/state");
+  return folder.empty() ? "" : folder + "/chat_history";
 }
 
 std::vector<std::string> ChatHistory::load() {

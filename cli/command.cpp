@@ -100,13 +100,15 @@ bool wants_json(const CLI::App& command) {
 
 int report(const Status& status, bool as_json) {
   const int exit_code = report(status);
-  if (as_json && !printed_document()) {
-    print_json({{"error",
-                 {{"code", code_name(status.code())},
-                  {"message", status.message()},
-                  {"exit_code", exit_code_after_signals(exit_code)}}}});
-  }
+  if (as_json && !printed_document()) print_json(error_json(status, exit_code));
   return exit_code;
+}
+
+nlohmann::ordered_json error_json(const Status& status, int exit_code) {
+  return {{"error",
+           {{"code", code_name(status.code())},
+            {"message", status.message()},
+            {"exit_code", exit_code_after_signals(exit_code)}}}};
 }
 
 }  // namespace switchyard::cli

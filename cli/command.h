@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "core/base/status.h"
@@ -28,8 +29,10 @@ void set_input(CLI::Option& option);
 bool names_file(const CLI::Option& option);
 
 // Prints "switchyard: message" to stderr and returns the exit code: 2 for a wrong request, 1 for everything else. With
-// `as_json` also {"error": {"code", "message", "exit_code"}} to stdout.
+// `as_json` also error_json to stdout, unless a result was printed there.
 int report(const Status& status, bool as_json);
+// {"error": {"code", "message", "exit_code"}}
+nlohmann::ordered_json error_json(const Status& status, int exit_code);
 
 // Whether a command was asked for JSON.
 bool wants_json(const CLI::App& command);

@@ -40,7 +40,9 @@ Result<TextThread::Reading> Conversation::read_without(size_t turns) const {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (size_t i = 0; i < messages_.size(); ++i) {
     if (i >= first_turn() && i < next) continue;
-    list.push_back({{"role", messages_[i].role}, {"content", messages_[i].content}});
+    // What people write and models answer stays text: it can neither end a turn nor begin another.
+    list.push_back(
+        {{"role", messages_[i].role}, {"content", runtime_.tokenizer->quote_specials(messages_[i].content)}});
   }
   SWY_LET(std::string text, template_.render(list, true));
   return thread_.read(std::move(text));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// switchyard convert: a Hugging Face checkpoint to a program file, and a program file to one with packed weights.
+// switchyard convert: a Hugging Face checkpoint or a GGUF file to a program file, and a program file to one with packed
+// weights.
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -10,12 +11,13 @@
 #include "core/base/printable.h"
 #include "core/engine/pack.h"
 #include "core/import/convert.h"
+#include "core/plan/code_store.h"
 
 namespace switchyard::cli {
 namespace {
 
 struct ConvertFlags {
-  std::string source, output, quant = "i4", group = "64", pack;
+  std::string source, output, quant, group = "64", pack;
   Settings settings;  // threads, and where backends are
   bool json = false;
 };
@@ -28,7 +30,9 @@ Status convert_checkpoint(const ConvertFlags& o, ordered_json& out) {
   ConvertOptions c;
   c.source = o.source;
   c.output = o.output;
-  SWY_LET(c.encoding, parse_encoding(o.quant, o.group));
+  if (!o.quant.empty() || !is_gguf(Os::real(), o.source)) {
+    SWY_LET(c.encoding, parse_encoding(o.quant.empty() ? "i4" : o.quant, o.group));
+  }
   c.threads = thread_count(o.settings);
   Progress bar("converting");
   c.begin = [&](uint64_t bytes) {
@@ -59,6 +63,7 @@ Status pack(const ConvertFlags& o, const Registry::Selection& backend, const std
   const LoadWatch watch;
   ModelOptions plans;
   plans.cancelled = watch.cancelled();
+  plans.code_folder = default_code_folder();
   SWY_LET(const auto uses, Model::weight_uses(program, backend.devices, backend.policy, plans));
   std::vector<PlanDevice> devices;
   for (const auto& d : backend.devices) devices.push_back(d->plan());
@@ -84,11 +89,13 @@ Status pack(const ConvertFlags& o, const Registry::Selection& backend, const std
 
 Status convert_command(const ConvertFlags& o) {
   std::error_code ec;  // what cannot be looked at fails below, with a reason
-  const bool program = std::filesystem::is_regular_file(o.source, ec);
+  const bool program = std::filesystem::is_regular_file(o.source, ec) && !is_gguf(Os::real(), o.source);
   if (program && o.pack.empty()) {
     SWY_TRY(check_model_path(o.source));
     return error(Code::usage,
-                 "{} is a file; name the folder of a checkpoint, or add --pack BACKEND to pack a model file", o.source);
+                 "{} is a file; name the folder of a checkpoint or a GGUF file, or add --pack BACKEND to pack "
+                 "a model file",
+                 o.source);
   }
   ordered_json out = {{"output", o.output}};
   if (o.pack.empty()) {
@@ -113,19 +120,22 @@ Status convert_command(const ConvertFlags& o) {
 
 void add_convert(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<ConvertFlags>();
-  CLI::App* c = app.add_subcommand("convert", "Make a model file from a Hugging Face checkpoint");
+  CLI::App* c = app.add_subcommand("convert", "Make a model file from a Hugging Face checkpoint or a GGUF file");
   c->footer(
       "Example: switchyard convert Qwen3.5-35B-A3B -o qwen.swy --quant i4 --group 64\n"
       "         switchyard convert qwen.swy -o qwen-cpu.swy --pack cpu\n"
-      "The source is a folder with config.json and safetensors, or, with --pack, a model file. Nothing "
+      "The source is a folder with config.json and safetensors, a GGUF file, or, with --pack, a model file. Nothing "
       "appears\n"
       "at the output unless all went well. A packed model file holds its weights twice: it runs on every backend, and "
       "loads\n"
       "faster on the one it is packed for.");
-  c->add_option("source", o->source, "folder of the checkpoint, or model file")->required();
+  c->add_option("source", o->source,
+                "folder of the checkpoint, GGUF file (the first, if there are several), or model file")
+      ->required();
   add_output(*c, "--output,-o", o->output, "file to write")->required();
-  c->add_option("--quant", o->quant, "encoding of the large weights: bf16, i8, i4 or i4a (i4 with an offset)")
-      ->capture_default_str();
+  c->add_option("--quant", o->quant,
+                "encoding of the weights, but for routers, gates and norms: bf16, i8, i4 or i4a (i4 with an offset);\n"
+                "without it i4, and of a GGUF file the nearest to what each weight has");
   c->add_option("--group", o->group, "weights that share a scale: 32, 64, 128, or row")->capture_default_str();
   c->add_option("--pack", o->pack, "also store the weights in the layout of this backend (cpu)");
   c->add_option("--threads", o->settings.threads, "threads that quantize and pack; 0: one per core")

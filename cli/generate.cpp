@@ -64,7 +64,8 @@ void add_sampling_flags(CLI::App& command, SamplingParams& p) {
         "sample only from the most likely tokens that together reach this probability");
   value("--top-k", p.top_k, &Swy::top_k, "sample only from this many of the most likely tokens; 0: from all");
   value("--min-p", p.min_p, &Swy::min_p, "drop tokens less likely than this share of the most likely one");
-  value("--repeat-penalty", p.repetition_penalty, &Swy::repetition_penalty, "values above 1 discourage repetition");
+  value("--repeat-penalty", p.repetition_penalty, &Swy::repetition_penalty,
+        "values above 1 discourage tokens of the prompt and of the text");
   value("--presence-penalty", p.presence_penalty, &Swy::presence_penalty,
         "subtracted from the logits of tokens that were generated before");
   value("--frequency-penalty", p.frequency_penalty, &Swy::frequency_penalty,
@@ -94,7 +95,7 @@ void add_text_flags(CLI::App& command, TextFlags& f, uint32_t default_tokens) {
              ->allow_extra_args(false));
   ending(command.add_flag("--ignore-eos", f.options.ignore_eos, "continue after the model has ended its text"));
   ending(command.add_option("--allow-regex", f.options.allow_regex,
-                            "generate only text that matches this pattern as a whole"));
+                            "generate only text that matches this pattern (PCRE2) as a whole"));
 }
 
 Result<Generation> generate(const Runtime& runtime, Session& session, const TextOptions& options,

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // switchyard inspect: the contents of a program file.
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "cli/commands.h"
+#include "cli/gguf_file.h"
 #include "cli/runtime.h"
 #include "core/base/printable.h"
 #include "core/engine/verify_packed.h"
+#include "core/import/convert.h"
 #include "core/import/export.h"
 #include "core/program/op_names.h"
 
@@ -25,7 +29,7 @@ struct InspectFlags {
 nlohmann::ordered_json describe_program(const Program& p, bool tensors) {
   std::map<std::string, size_t> ops;
   std::map<std::string, uint64_t> packed;  // bytes by layout
-  for (const Op& op : p.main().ops) ++ops[op_name(op.id)];
+  for (const Op& op : p.main().ops) ++ops[op_kind(op)];
   uint64_t parameters = 0, bytes = 0;
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const Tensor& t : p.tensors) {
@@ -40,7 +44,7 @@ nlohmann::ordered_json describe_program(const Program& p, bool tensors) {
       packed[forms.back()] += s.bytes;
     }
     list.push_back({{"name", t.name},
-                    {"dtype", dtype_name(t.dtype)},
+                    {"dtype", encoding_name(t)},
                     {"group", t.group},
                     {"dims", dims},
                     {"bytes", t.segments[0].bytes},
@@ -60,6 +64,25 @@ nlohmann::ordered_json describe_program(const Program& p, bool tensors) {
                                 {"tensors", p.tensors.size()},
                                 {"states", p.states.size()},
                                 {"ops", ops}};
+  for (const Encoding& e : p.encodings) {
+    out["encodings"][std::string(e.name)] = {
+        {"bits", e.desc.bits},
+        {"group", e.desc.group},
+        {"scales", dtype_name(e.desc.scale_dtype)},
+        {"offsets", e.desc.has_offset != 0},
+        {"tensors",
+         std::count_if(p.tensors.begin(), p.tensors.end(), [&](const Tensor& t) { return t.encoding == &e; })},
+        {"without_a_kernel", "decoded to bf16 or fp32 when the model is loaded"}};
+  }
+  std::map<std::string, std::set<std::string>> done_by;
+  for (const Function& f : p.functions) {
+    for (const Op& op : f.ops) {
+      if (op.id == SWY_OP_NAMED) done_by[op_kind(op)].emplace(p.functions[op.function].name);
+    }
+  }
+  for (const auto& [name, functions] : done_by) {  // that stand for operations with a name
+    out["functions"][name] = fmt::format("{}", fmt::join(functions, " or "));
+  }
   if (tensors) out["tensor_list"] = std::move(list);
   return out;
 }
@@ -80,7 +103,40 @@ Result<std::set<std::string>> verify_packed_weights(const Program& program, cons
   });
 }
 
+// "add 16, attention 2" of an object.
+std::string shown(const nlohmann::ordered_json& value) {
+  if (value.is_string()) return printable_line(value.get<std::string>());
+  if (!value.is_object()) return printable_json(value.dump(-1, ' ', false, kReplace));
+  std::string out;
+  for (const auto& [key, of_key] : value.items()) {
+    out += fmt::format("{}{} {}", out.empty() ? "" : ", ", printable_line(key), shown(of_key));
+  }
+  return out.empty() ? "none" : out;
+}
+
+void print_description(nlohmann::ordered_json all, bool json) {
+  if (json) return print_json(all);
+  const nlohmann::ordered_json list = all.value("tensor_list", nlohmann::ordered_json::array());
+  const nlohmann::ordered_json metadata = all.value("metadata", nlohmann::ordered_json::object());
+  all.erase("tensor_list");
+  all.erase("metadata");
+  for (const auto& [key, value] : all.items()) fmt::print("{:<16} {}\n", key, shown(value));
+  for (const auto& [key, value] : metadata.items()) fmt::print("  {:<48} {}\n", key, shown(value));
+  for (const auto& t : list) {
+    const auto packed = t.value("packed", std::vector<std::string>());
+    fmt::print("  {:<64} {:<5} {:<18} {} bytes{}\n", t["name"].get<std::string>(), t["dtype"].get<std::string>(),
+               t["dims"].dump(), t["bytes"].get<uint64_t>(),
+               packed.empty() ? "" : ", also " + fmt::format("{}", fmt::join(packed, ", ")));
+  }
+}
+
 Status inspect(const InspectFlags& o) {
+  const std::string path = model_path(o.settings);
+  if (!o.settings.verify && o.dequantized.empty() && is_gguf(Os::real(), path)) {  // as it is, without converting it
+    SWY_LET(const nlohmann::ordered_json described, describe_gguf(path, o.tensors));
+    print_description(described, o.json);
+    return {};
+  }
   SWY_LET(const auto program, load_program(o.settings));
   if (!o.dequantized.empty()) SWY_TRY(export_dequantized(Os::real(), *program, o.dequantized));
   nlohmann::ordered_json all = describe_program(*program, o.tensors);
@@ -92,24 +148,7 @@ Status inspect(const InspectFlags& o) {
       if (!unknown.empty()) all["packed_not_compared"] = unknown;
     }
   }
-  if (o.json) {
-    print_json(all);
-    return {};
-  }
-  const nlohmann::ordered_json list = o.tensors ? all["tensor_list"] : nlohmann::ordered_json::array();
-  all.erase("tensor_list");
-  for (const auto& [key, value] : all.items()) {
-    fmt::print("{:<16} {}\n", key,
-               value.is_string() ? printable_line(value.get<std::string>())
-                                 : printable_json(value.dump(-1, ' ', false, kReplace)));
-  }
-  for (const auto& t : list) {
-    fmt::print("  {:<64} {:<5} {:<18} {} bytes{}\n", t["name"].get<std::string>(), t["dtype"].get<std::string>(),
-               t["dims"].dump(), t["bytes"].get<uint64_t>(),
-               t["packed"].empty()
-                   ? ""
-                   : ", also " + fmt::format("{}", fmt::join(t["packed"].get<std::vector<std::string>>(), ", ")));
-  }
+  print_description(std::move(all), o.json);
   return {};
 }
 

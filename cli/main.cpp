@@ -11,7 +11,9 @@
 
 #include "cli/bench_worker.h"
 #include "cli/commands.h"
+#include "cli/help.h"
 #include "cli/option_tree.h"
+#include "cli/plugin_faults.h"
 #include "cli/runtime.h"
 #include "cli/usage.h"
 #include "cli/version.h"
@@ -85,6 +87,7 @@ int run_program(int argc, char** argv) {
         "Runs mixture-of-experts language models on backends that are plugins.\n"
         "Try: switchyard run \"Once upon a time\"",
         "switchyard");
+    app.formatter(help_formatter());  // before the commands, which take it over
     app.set_version_flag("--version", version_text());
     app.require_subcommand(1);
     add_commands(app, exit_code);
@@ -109,4 +112,8 @@ int run_program(int argc, char** argv) {
 }  // namespace
 }  // namespace switchyard::cli
 
-int main(int argc, char** argv) { return switchyard::cli::run_program(argc, argv); }
+int main(int argc, char** argv) {
+  const int code = switchyard::cli::run_program(argc, argv);
+  switchyard::cli::main_returns();
+  return code;
+}

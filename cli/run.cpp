@@ -124,8 +124,8 @@ void add_run(CLI::App& app, int& exit_code) {
       "The text goes to standard output; the seed and the times go to standard error.");
   c->add_option("prompt", o->prompt, "the text to continue; without it, read from standard input");
   add_input(*c, "--file,-f", o->file, "read the prompt from this file; - for standard input");
-  c->add_option("--session", o->session,
-                "file of a session to continue; it is created if missing, and saved at the end");
+  add_input(*c, "--session", o->session,
+            "file of a session to continue; it is created if missing, and saved at the end");
   c->add_option("--logprobs", o->logprobs,
                 "print each token's log-probability, and this many of the most likely tokens")
       ->check(CLI::Range(0u, kTopLogprobs));

@@ -13,9 +13,14 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "cli/gguf_file.h"
 #include "cli/load_watch.h"
+#include "cli/plugin_faults.h"
 #include "core/base/printable.h"
+#include "core/import/convert.h"
+#include "core/plan/code_store.h"
 #include "core/plan/tuning.h"
+#include "core/plugin/stall_watch.h"
 
 namespace switchyard::cli {
 
@@ -113,6 +118,7 @@ Result<Registry> find_backends(const Settings& settings, const Host& host) {
   DiscoveryOptions o = default_discovery();
   o.libraries = settings.backend_libs;
   o.search_path = settings.backend_path;
+  if (!settings.backend_allow.empty()) o.allow_list = settings.backend_allow;
   o.validate = settings.validate;
   o.probe.seconds = settings.probe_seconds;
   if (settings.probe_seconds == 0) o.probe.program.clear();
@@ -128,7 +134,10 @@ Result<Registry> find_backends(const Settings& settings, const Host& host) {
     SWY_TRY(check_exact(settings.backend));
     o.settings["cpu"].push_back({"exact", "1"});
   }
+  static const StallWatch watch({.interrupted = [] { return interrupted.load(); },
+                                 .say = [](const std::string& line) { say("switchyard: {}\n", line); }});
   Registry registry = Registry::discover(Os::real(), o, host);
+  tell_of_exits();
   for (const std::string& warning : registry.warnings()) spdlog::warn("{}", warning);
   SWY_TRY(registry.check_settings());
   return registry;
@@ -178,12 +187,6 @@ Status check_model_path(const std::string& path) {
   std::error_code ec;
   const std::string extension = fs::path(path).extension();
   const bool folder = fs::is_directory(path, ec);
-  if (extension == ".gguf" && !folder) {
-    return error(Code::unsupported,
-                 "{}: GGUF files cannot be read yet; download the model's Hugging Face checkpoint, and make a program "
-                 "file of it: switchyard convert FOLDER -o NAME.swy",
-                 path);
-  }
   const fs::path checkpoint = folder ? fs::path(path) : extension == ".safetensors" ? fs::path(path).parent_path() : "";
   if (!checkpoint.empty() && fs::exists(checkpoint / "config.json", ec)) {
     return error(Code::usage,
@@ -201,8 +204,12 @@ Result<std::shared_ptr<const Program>> load_program(const Settings& settings) {
     SWY_LET(Program program, synthetic_program(Os::real(), request, thread_count(settings)));
     return std::make_shared<const Program>(std::move(program));
   }
-  SWY_TRY(check_model_path(model_path(settings)));
-  SWY_LET(Program program, Program::load(Os::real(), model_path(settings)));
+  std::string path = model_path(settings);
+  SWY_TRY(check_model_path(path));
+  if (is_gguf(Os::real(), path)) {
+    SWY_LET(path, converted(path, settings));
+  }
+  SWY_LET(Program program, Program::load(Os::real(), path));
   if (settings.verify) {
     Progress bar("verifying weights");
     SWY_TRY(program.verify_weights([&](uint64_t done, uint64_t total) {
@@ -234,6 +241,7 @@ Result<Runtime> load_runtime(const Settings& settings, std::shared_ptr<Host> hos
   SWY_LET(options.variants, variant_rules(settings));
   options.load_threads = thread_count(settings);
   SWY_LET(options.tuning, tuning_of(settings));
+  options.code_folder = default_code_folder();
   options.cancelled = watch.cancelled();
   Progress bar("loading weights");
   options.progress = [&](uint64_t done, uint64_t total) {

@@ -19,7 +19,7 @@ struct Runtime : LoadedModel {
   double load_seconds = 0;
 };
 
-// A plugin knows one host, the last that it negotiated with: models that live at the same time must share it.
+// Models that live at the same time may share a host, and its threads.
 Result<Runtime> load_runtime(const Settings& settings, std::shared_ptr<Host> host = nullptr);
 
 // The parts alone, for commands that need no model.

@@ -24,7 +24,7 @@ Result<std::vector<int32_t>> sample_text(const Tokenizer* tokenizer, uint32_t vo
   const std::string path =
       file.empty() ? (std::filesystem::path(model_path({})).parent_path() / "prompt.txt").string() : file;
   SWY_LET(const std::string text, read_text(path));
-  SWY_LET(std::vector<int32_t> ids, tokenizer->encode(text, false));
+  SWY_LET(std::vector<int32_t> ids, tokenizer->encode(text, Specials::letters));
   std::erase_if(ids, [&](int32_t id) { return static_cast<uint32_t>(id) >= vocab; });
   if (ids.empty()) return random_tokens(n, vocab);
   const size_t length = ids.size();

@@ -21,6 +21,8 @@ const std::vector<SettingInfo>& setting_table() {
       {"--backend-lib", "", "load a backend from this file (.so), by its absolute path; may be given more than once"},
       {"--backend-path", "SWITCHYARD_BACKEND_PATH",
        "further folders with backends, searched first: absolute paths, separated by ':'"},
+      {"--backend-allow", "SWITCHYARD_BACKEND_ALLOW",
+       "load only backends whose SHA-256 is in this file, which sha256sum writes"},
       {"--set", "SWITCHYARD_SET",
        "set an option of a backend: ID.NAME=VALUE; switchyard backends --details lists them"},
       {"--variant", "SWITCHYARD_VARIANTS", "force a kernel for an operation (OP=KERNEL), or forbid one (OP=!KERNEL)"},
@@ -93,6 +95,7 @@ void add_backend_settings(CLI::App& command, Settings& s) {
   };
   set_input(*value("--backend-lib", s.backend_libs)->allow_extra_args(false));
   value("--backend-path", s.backend_path);
+  set_input(*value("--backend-allow", s.backend_allow));
   value("--set", s.sets)->delimiter(',')->allow_extra_args(false);
   value("--probe-seconds", s.probe_seconds)->check(CLI::Range(0.0, 3600.0))->capture_default_str();
   value("--log", s.log)->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}))->capture_default_str();

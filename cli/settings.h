@@ -20,6 +20,7 @@ struct Settings {
   std::string backend = "auto";
   std::vector<std::string> backend_libs;
   std::string backend_path;
+  std::string backend_allow;
   std::vector<std::string> sets;      // ID.NAME=VALUE
   std::vector<std::string> variants;  // OP=KERNEL or OP=!KERNEL
   uint32_t threads = 0;               // 0: all cores

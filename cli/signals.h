@@ -10,6 +10,9 @@ namespace switchyard::cli {
 // ends the program at once. Whoever clears it has dealt with the signal.
 extern std::atomic<bool> interrupted;
 
+// Whether the signal was one that asks the program to end, rather than Ctrl-C.
+bool told_to_end();
+
 // Installs the handlers. Signals that the program was started to ignore stay ignored (nohup). Every other signal that
 // ends the program first deletes what it was writing.
 void catch_signals();

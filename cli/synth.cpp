@@ -74,7 +74,8 @@ void add_synth(CLI::App& app, int& exit_code) {
   c->footer(
       "Example: switchyard synth --config qwen3.5-35b-a3b --layers 4 --vocab 32768 -o slice.swy\n"
       "Without a file: give any command -m synth:qwen3.5-35b-a3b,layers=4,vocab=32768 instead of a model.");
-  add_input(*c, "--config", o->config, "qwen3.5-35b-a3b, or the path of a config.json")->capture_default_str();
+  add_input(*c, "--config", o->config, "a published size, such as qwen3.5-35b-a3b, or the path of a config.json")
+      ->capture_default_str();
   add_output(*c, "--output,-o", o->output, "file to write")->required();
   c->add_option("--layers", o->layers, "0: as the configuration says")->check(CLI::Range(0u, 4096u));
   c->add_option("--vocab", o->vocab,

@@ -10,6 +10,9 @@ install(TARGETS switchyard RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT
 install(FILES models/demo.swy models/README.md DESTINATION ${SWITCHYARD_DATA_DIR}/models COMPONENT app OPTIONAL)
 install(FILES tests/data/demo/val16.txt DESTINATION ${SWITCHYARD_DATA_DIR}/models COMPONENT app RENAME prompt.txt)
 install(FILES LICENSE DESTINATION ${SWITCHYARD_DATA_DIR} COMPONENT app)
+# The pages that a backend is written from, and those that they refer to: links between them stay whole.
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES README.md CONTRIBUTING.md SECURITY.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 foreach(folder man bash-completion zsh fish)  # cli/CMakeLists.txt makes these files
   install(DIRECTORY ${CMAKE_BINARY_DIR}/share/${folder} DESTINATION ${CMAKE_INSTALL_DATADIR} COMPONENT app)
 endforeach()

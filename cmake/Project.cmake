@@ -27,7 +27,7 @@ file(CREATE_LINK ${PROJECT_SOURCE_DIR}/models ${CMAKE_BINARY_DIR}/${SWITCHYARD_D
 # excludes a file from groups.
 option(SWITCHYARD_GROUPS "Compile files in groups: a whole build takes a third of the time, a small change longer" OFF)
 set(CMAKE_UNITY_BUILD ${SWITCHYARD_GROUPS})
-set(CMAKE_UNITY_BUILD_BATCH_SIZE 10)
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 20)
 
 set(SWITCHYARD_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize takes them: address,undefined or thread")
 
@@ -44,8 +44,8 @@ target_compile_options(switchyard_build INTERFACE
   "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Xcompiler=-Wall,-Wextra,-ffp-contract=off -Werror=all-warnings>")
 if(SWITCHYARD_SANITIZE)
   # Instrumented code takes two and a half times as long to optimise. Backends and the conformance kit, which do most of the
-  # computing, are optimised a little.
-  add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-O0;-g1>")
+  # computing, are optimised a little; for the fuzzers, which run for long, all code is.
+  add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:$<IF:$<BOOL:${SWITCHYARD_FUZZ}>,-O1,-O0>;-g1>")
   set(SWITCHYARD_SANITIZED_OPTIONS "$<$<COMPILE_LANGUAGE:C,CXX>:-O1>")
   target_compile_options(switchyard_build INTERFACE
     -fsanitize=${SWITCHYARD_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)

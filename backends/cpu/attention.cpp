@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ATTENTION: q/k norm, rotation, cache append, grouped-query softmax, output gate.
+// ATTENTION: q/k norm, rotation, cache append, grouped-query softmax, output gate. ATTEND: the softmax alone.
 //
 // First every row's keys and values are written to the pages. Then the query heads of a row that share a KV head
 // process the context in splits of 256 positions. Each split gives a maximum, a weight and a weighted sum; the splits
@@ -16,52 +16,27 @@
 #include "attention.h"
 #include "attention_work.h"
 #include "norm-inl.h"
+#include "rope-inl.h"
 #include "switchyard/sdk/error.hpp"
-// vectors of cosines and sines
-#include <hwy/contrib/math/math-inl.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace cpu {
 namespace HWY_NAMESPACE {
 
-// Cosines and sines of position * rates[i] for `half` rates; whole vectors of them.
-HWY_INLINE void turns_of(uint32_t position, const double* rates, uint32_t half, float* cosines, float* sines) {
-  const hn::ScalableTag<double> d;
-  const hn::Rebind<float, decltype(d)> f;
-  for (uint32_t i = 0; i < half; i += static_cast<uint32_t>(hn::Lanes(d))) {
-    const auto angle = hn::Mul(hn::Set(d, static_cast<double>(position)), hn::Load(d, rates + i));
-    // Less whole turns; the first part of 2 pi has so few bits that its multiples are exact.
-    const auto whole = hn::Round(hn::Mul(angle, hn::Set(d, 0.15915494309189535)));
-    const auto near = hn::Sub(angle, hn::Mul(whole, hn::Set(d, 6.28318530693650245668)));
-    const auto rest = hn::Sub(near, hn::Mul(whole, hn::Set(d, 2.43084020260247689973e-10)));
-    hn::StoreU(hn::DemoteTo(f, hn::Cos(d, rest)), f, cosines + i);
-    hn::StoreU(hn::DemoteTo(f, hn::Sin(d, rest)), f, sines + i);
-  }
-}
-
-// Rotates pairs of x, half split.
-HWY_INLINE void rotate(float* x, const float* cosines, const float* sines, uint32_t half) {
-  each_vector(half, [&](uint64_t i, uint64_t count) {
-    const V u = load(x + i, count), v = load(x + half + i, count);
-    const V c = load(cosines + i, count), s = load(sines + i, count);
-    store(hn::Sub(hn::Mul(u, c), hn::Mul(v, s)), x + i, count);
-    store(hn::MulAdd(v, c, hn::Mul(u, s)), x + half + i, count);
-  });
-}
-
+// q of a row, normed, rotated and scaled; its k and v into the pages.
 void prepare_row(const swy::Call& call, const AttentionRows& work, uint64_t r) {
   const auto& a = call.attrs<swy_attention_attrs>();
   const uint64_t hd = a.head_dim;
   const Plain q_norm(call, 0), k_norm(call, 1);
-  const uint32_t position = SWY_STEP_ARRAY(call.step, uint32_t, row_position_at)[r], half = a.rotary_dim / 2;
-  float *cosines = work.turns + call.rank() * 2 * work.rate_stride, *sines = cosines + work.rate_stride;
-  turns_of(position, work.rates + call.rank() * work.rate_stride, half, cosines, sines);
+  const uint32_t position = SWY_STEP_ARRAY(call.step, uint32_t, row_position_at)[r];
+  const RowRotation rotation(call, work.rotation);
+  rotation.turn(position);
   const V scale = hn::Set(F(), a.scale);
   for (uint64_t h = 0; h < a.heads; ++h) {
     const float* x = call.input(0) + (r * a.heads + h) * hd * (a.gated != 0 ? 2 : 1);
     float* q = work.q + (r * a.heads + h) * hd;
     rms_norm_row(x, q_norm, a.norm_weight_bias, a.norm_eps, hd, q);
-    rotate(q, cosines, sines, half);
+    rotation.head(q, q);
     each_vector(hd, [&](uint64_t i, uint64_t count) { store(hn::Mul(load(q + i, count), scale), q + i, count); });
   }
   const uint32_t seq = SWY_STEP_ARRAY(call.step, uint32_t, row_seq_at)[r];
@@ -70,11 +45,19 @@ void prepare_row(const swy::Call& call, const AttentionRows& work, uint64_t r) {
   float* k = work.key + call.rank() * work.key_stride;
   for (uint64_t h = 0; h < a.kv_heads; ++h) {
     rms_norm_row(call.input(1) + (r * a.kv_heads + h) * hd, k_norm, a.norm_weight_bias, a.norm_eps, hd, k);
-    rotate(k, cosines, sines, half);
-    float* column = kv.keys(position, h) + position % kv.page;
-    for (uint64_t i = 0; i < hd; ++i) column[i * kv.page] = k[i];
-    std::memcpy(kv.values(position, h) + position % kv.page * hd, call.input(2) + (r * a.kv_heads + h) * hd, hd * 4);
+    rotation.head(k, k);
+    kv.put(position, h, k, call.input(2) + (r * a.kv_heads + h) * hd);
   }
+}
+
+// ATTEND's rows are normed and rotated, and its keys and values in the pages.
+void scale_row(const swy::Call& call, const AttentionRows& work, uint64_t r) {
+  const auto& a = call.attrs<swy_attention_attrs>();
+  const uint64_t width = uint64_t{a.heads} * a.head_dim;
+  const V scale = hn::Set(F(), a.scale);
+  const float* x = call.input(0) + r * width;
+  float* q = work.q + r * width;
+  each_vector(width, [&](uint64_t i, uint64_t count) { store(hn::Mul(load(x + i, count), scale), q + i, count); });
 }
 
 // scores [G, at ..] of G queries (rows of head_dim) against n keys of one page, n <= 2 vectors.
@@ -212,20 +195,18 @@ HWY_AFTER_NAMESPACE();
 namespace cpu {
 
 void prepare_attention(const swy::Call& call, const AttentionRows& work) {
-  const auto& a = call.attrs<swy_attention_attrs>();
-  const auto row = CPU_BEST(prepare_row);
-  double* rates = work.rates + call.rank() * work.rate_stride;
+  const bool whole = call.op->id == SWY_OP_ATTENTION;
+  const auto row = whole ? CPU_BEST(prepare_row) : CPU_BEST(scale_row);
   const auto [first, last] = call.split(call.step->rows);
-  for (uint32_t i = 0; first < last && i < work.rate_stride; ++i) {
-    rates[i] = i < a.rotary_dim / 2 ? std::pow(static_cast<double>(a.rope_theta), -2.0 * i / a.rotary_dim) : 0.0;
-  }
+  if (whole && first < last) work.rotation.begin(call, call.attrs<swy_attention_attrs>().rope_theta);
   for (uint64_t r = first; r < last; ++r) row(call, work, r);
 }
 
 void finish_attention(const swy::Call& call, uint64_t r, uint64_t h, const SplitResult& from) {
   const auto& a = call.attrs<swy_attention_attrs>();
   const uint64_t queries = a.heads / a.kv_heads, hd = a.head_dim, first = r * a.heads + h * queries;
-  const float* gates = a.gated != 0 ? call.input(0) + first * 2 * hd + hd : nullptr;
+  const bool gated = call.op->id == SWY_OP_ATTENTION && a.gated != 0;
+  const float* gates = gated ? call.input(0) + first * 2 * hd + hd : nullptr;
   CPU_BEST(finish_row)(from, static_cast<uint32_t>(queries), hd, gates, call.output(0) + first * hd);
 }
 
@@ -306,13 +287,8 @@ void attention(const swy::Call& call) {
   }
 }
 
-swy_status supports(const swy_op& op, const swy_bucket&, swy_error* error) {
-  if (op.states[0]->dtype == SWY_F32) return SWY_OK;
-  return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "a KV state that is not fp32");
-}
-
 swy_status supports_tiles(const swy_op& op, const swy_bucket& bucket, swy_error* error) {
-  if (const swy_status s = supports(op, bucket, error); s != SWY_OK) return s;
+  if (const swy_status s = kv_supported(op, bucket, error); s != SWY_OK) return s;
   if (attrs_of(op).head_dim % 32 != 0) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "a head of %u is no multiple of 32",
                      attrs_of(op).head_dim);
@@ -333,33 +309,38 @@ double tiles_cost(const swy_op& op, const swy_bucket& bucket) {
   return 1.0 + 2.0 * context * a.head_dim * (blocks * a.kv_heads * 256 + 1.0 * bucket.rows * a.heads) / 400e3;
 }
 
+constexpr swy::HostKernel flash(const char* name, uint32_t op) {
+  return {.name = name,
+          .op = op,
+          .cost = attention_cost,
+          .run = attention,
+          .workspace = attention_workspace,
+          .supports = kv_supported};
+}
+constexpr swy::HostKernel tiles(const char* name, uint32_t op) {
+  return {.name = name,
+          .op = op,
+          .flags = flags_of(Mode::tiles_bf16),
+          .cost = tiles_cost,
+          .run = attention_tiles,
+          .workspace = attention_tiles_workspace,
+          .supports = supports_tiles,
+          .activations = SWY_BF16};
+}
 constexpr swy::HostKernel kKernels[] = {
-    {.name = "attention.flash",
-     .op = SWY_OP_ATTENTION,
-     .cost = attention_cost,
-     .run = attention,
-     .workspace = attention_workspace,
-     .supports = supports},
-    {.name = "attention.tiles_bf16",
-     .op = SWY_OP_ATTENTION,
-     .flags = flags_of(Mode::tiles_bf16),
-     .cost = tiles_cost,
-     .run = attention_tiles,
-     .workspace = attention_tiles_workspace,
-     .supports = supports_tiles,
-     .activations = SWY_BF16},
+    flash("attention.flash", SWY_OP_ATTENTION),
+    tiles("attention.tiles_bf16", SWY_OP_ATTENTION),
+    flash("attend.flash", SWY_OP_ATTEND),
+    tiles("attend.tiles_bf16", SWY_OP_ATTEND),
 };
 
 }  // namespace
 
-AttentionRows::AttentionRows(Arena& arena, const swy_attention_attrs& a, uint64_t rows) {
-  const uint64_t width = swy::team_width;
-  q = arena.take<float>(rows * a.heads * a.head_dim);
-  rate_stride = (a.rotary_dim / 2 + 7) / 8 * 8;
-  rates = arena.take<double>(width * rate_stride);
-  turns = arena.take<float>(width * 2 * rate_stride);
-  key_stride = (uint64_t{a.head_dim} + 15) / 16 * 16;
-  key = arena.take<float>(width * key_stride);
+AttentionRows::AttentionRows(Arena& arena, const swy_attention_attrs& a, uint64_t rows)
+    : q(arena.take<float>(rows * a.heads * a.head_dim)),
+      rotation(arena, a.rotary_dim),
+      key_stride((uint64_t{a.head_dim} + 15) / 16 * 16) {
+  key = arena.take<float>(swy::team_width * key_stride);
 }
 
 AttentionWork::AttentionWork(Arena& arena, const swy_attention_attrs& a, uint64_t row_count, uint64_t context)

@@ -5,6 +5,8 @@
 // whole vectors; after all keys, for each KV head, the values [P, head_dim].
 #pragma once
 
+#include <cstring>
+
 #include "kernels.h"
 
 namespace cpu {
@@ -28,7 +30,16 @@ struct KvPages {
   float* keys(uint64_t position, uint64_t head) const { return base(position) + head * head_dim * page; }
   // Values of the page that holds `position`: [page, head_dim].
   float* values(uint64_t position, uint64_t head) const { return base(position) + (kv_heads + head) * head_dim * page; }
+  // Writes k and v [head_dim] of the token at `position`.
+  void put(uint64_t position, uint64_t head, const float* k, const float* v) const {
+    float* column = keys(position, head) + position % page;
+    for (uint64_t i = 0; i < head_dim; ++i) column[i * page] = k[i];
+    std::memcpy(values(position, head) + position % page * head_dim, v, head_dim * sizeof(float));
+  }
 };
+
+// SWY_OK, or why the kernels that use these pages cannot: only fp32 states have this layout.
+swy_status kv_supported(const swy_op& op, const swy_bucket& bucket, swy_error* error);
 
 uint32_t kv_layout(const swy_tensor& state);
 void kv_to_canonical(const swy_tensor& state, uint32_t page_size, const void* unit, void* canonical);

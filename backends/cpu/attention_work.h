@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The workspace of ATTENTION, and what its two forms share.
+// The workspace of ATTENTION and ATTEND, and what their two forms share.
 #pragma once
 
-#include "kernels.h"
+#include "rope.h"
 
 namespace cpu {
 
@@ -10,17 +10,15 @@ inline constexpr uint32_t kSplit = 256;  // positions that are softmaxed as one
 
 // Queries in the form that the softmax reads, and each member's memory for preparing rows.
 struct AttentionRows {
-  float* q;       // [rows, heads, head_dim], normed, rotated, scaled
-  double* rates;  // per member: angles per position
-  float* turns;   // per member: cosines of a row, then sines
-  uint64_t rate_stride;
-  float* key;  // per member: [head_dim]
+  float* q;  // [rows, heads, head_dim], normed, rotated, scaled
+  Rotation rotation;
   uint64_t key_stride;
+  float* key;  // per member: [head_dim]
 
   AttentionRows(Arena& arena, const swy_attention_attrs& a, uint64_t rows);
 };
 
-// Writes q, and appends keys and values to the pages; a barrier must follow.
+// Writes q, and for ATTENTION appends keys and values to the pages; a barrier must follow.
 void prepare_attention(const swy::Call& call, const AttentionRows& rows);
 
 // For the query heads of one KV head: maxima, weights [queries], sums [queries, head_dim].

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GATED_DELTA: causal convolution, gates, delta rule and gated norm in one pass.
+// GATED_DELTA: causal convolution, gates, delta rule and gated norm in one pass. DELTA_RULE: the rule alone.
 //
 // A key head and its value heads depend on no other head: each is one unit of work from the convolution to the norm,
 // without a barrier. Per unit, 64 tokens at a time, a block of the state's columns is loaded into the cache, and all
@@ -11,36 +11,19 @@
 // after simd.h
 #include <hwy/foreach_target.h>
 
+#include <cstring>
 #include <optional>
 
+#include "causal_conv-inl.h"
+#include "delta_gates-inl.h"
 #include "gated_delta.h"
 #include "multiply.h"
 #include "norm-inl.h"
 #include "switchyard/sdk/error.hpp"
-// a vector log1p
-#include <hwy/contrib/math/math-inl.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace cpu {
 namespace HWY_NAMESPACE {
-
-// y [n] = silu(sum over j of taps[j] * rows[j]), for n channels; taps are in rows of `stride`.
-HWY_INLINE void convolve(const float* const* rows, const float* taps, uint64_t n, uint64_t stride, uint32_t kernel,
-                         float* y) {
-  const uint64_t L = hn::Lanes(F());
-  each_four_vectors(
-      n, [&](auto width, uint64_t c, uint64_t count) __attribute__((always_inline)) {
-        V sum[width];
-        each_of<width>([&](uint32_t i) { sum[i] = hn::Zero(F()); });
-        for (uint32_t j = 0; j < kernel; ++j) {
-          const float *tap = taps + j * stride + c, *x = rows[j] + c;
-          each_of<width>(
-              [&](uint32_t i) { sum[i] = hn::MulAdd(load(tap + i * L, count), load(x + i * L, count), sum[i]); });
-        }
-        silu(sum);
-        each_of<width>([&](uint32_t i) { store(sum[i], y + c + i * L, count); });
-      });
-}
 
 // x *= rsqrt(sum x^2 + eps) * scale.
 HWY_INLINE void l2_normalise(float* x, uint64_t n, float eps, float scale) {
@@ -111,25 +94,23 @@ void delta_head(const DeltaTokens& in, const float* from, float* to, const float
   }
 }
 
-// Convolves tokens [t0, t0 + n) and normalises their q and k.
+// Convolves tokens [t0, t0 + n), or for DELTA_RULE copies them, and normalises their q and k.
 HWY_INLINE void mix_tokens(const swy::Call& call, const DeltaUnit& u, uint32_t t0, uint32_t n) {
   const auto& a = call.attrs<swy_gated_delta_attrs>();
-  const DeltaShape& s = u.shape;
   const DeltaScratch& w = u.scratch;
-  const uint64_t kd = a.key_dim;
+  const uint64_t kd = a.key_dim, stride = u.shape.columns_padded;
   for (uint32_t t = 0; t < n; ++t) {
-    float* y = w.mixed + t * s.columns_padded;
-    for (const DeltaPiece& piece : u.pieces) {
-      for (uint32_t j = 0; j < a.conv_kernel; ++j) w.rows[j] = u.row(call, piece, t0 + t + j);
-      if (a.conv_kernel == 4) {  // without a loop over the taps
-        convolve(w.rows, w.taps + piece.column, piece.width, s.columns_padded, 4, y + piece.column);
-      } else {
-        convolve(w.rows, w.taps + piece.column, piece.width, s.columns_padded, a.conv_kernel, y + piece.column);
-      }
+    if (u.whole) {
+      convolve_row(call, u.conv, t0 + t, w.mixed + t * stride);
+      continue;
+    }
+    const float* x = call.input(0) + (t0 + t) * u.shape.channels;
+    for (const ConvPiece& p : u.conv.pieces) {
+      std::memcpy(w.mixed + t * stride + p.column, x + p.channel, p.width * sizeof(float));
     }
   }
   for (uint32_t t = 0; t < n; ++t) {  // a loop of its own, so that the sums of several tokens overlap
-    float* y = w.mixed + t * s.columns_padded;
+    float* y = w.mixed + t * stride;
     l2_normalise(y, kd, a.l2_eps, 1.0f / std::sqrt(static_cast<float>(kd)));
     l2_normalise(y + kd, kd, a.l2_eps, 1.0f);
     w.qk[t] = dot(y, y + kd, kd);
@@ -137,22 +118,43 @@ HWY_INLINE void mix_tokens(const swy::Call& call, const DeltaUnit& u, uint32_t t
 }
 
 // beta = sigmoid(b), decay = exp(-exp(a_log) softplus(gate + dt_bias)) of one value head's tokens [t0, t0 + n).
-HWY_INLINE void gate_tokens(const swy::Call& call, const DeltaScratch& w, uint32_t head, uint32_t t0, uint32_t n) {
+// DELTA_RULE is given beta and the decay's logarithm.
+HWY_INLINE void gate_tokens(const swy::Call& call, const DeltaUnit& u, uint32_t head, uint32_t t0, uint32_t n) {
   const F d;
+  const DeltaScratch& w = u.scratch;
   const uint64_t heads = call.attrs<swy_gated_delta_attrs>().value_heads;
+  const float *beta = call.input(u.whole ? 2 : 1) + head, *gate = call.input(u.whole ? 3 : 2) + head;
   for (uint32_t t = 0; t < n; ++t) {
-    w.beta[t] = call.input(2)[(t0 + t) * heads + head];
-    w.log_decay[t] = call.input(3)[(t0 + t) * heads + head];
+    w.beta[t] = beta[(t0 + t) * heads];
+    w.log_decay[t] = gate[(t0 + t) * heads];
   }
-  const V rate = hn::Set(d, -std::exp(Plain(call, 1).one(head))), bias = hn::Set(d, Plain(call, 2).one(head));
+  const V rate = hn::Set(d, u.whole ? -std::exp(Plain(call, 1).one(head)) : 1.0f);
+  const V bias = hn::Set(d, u.whole ? Plain(call, 2).one(head) : 0.0f);
   each_vector(n, [&](uint64_t i, uint64_t count) {
-    store(sigmoid(load(w.beta + i, count)), w.beta + i, count);
-    const V x = hn::Add(load(w.log_decay + i, count), bias);
-    const V softplus = hn::Add(hn::Max(x, hn::Zero(d)), hn::Log1p(d, exp(hn::Neg(hn::Abs(x)))));
-    const V log_decay = hn::Max(hn::Mul(rate, softplus), hn::Set(d, -100.0f));  // e^-100 is nothing in fp32
+    V log_decay = load(w.log_decay + i, count);
+    if (u.whole) {
+      store(sigmoid(load(w.beta + i, count)), w.beta + i, count);
+      log_decay = hn::Mul(rate, softplus(hn::Add(log_decay, bias)));
+    }
+    log_decay = hn::Max(log_decay, hn::Set(d, -100.0f));  // e^-100 is nothing in fp32
     store(log_decay, w.log_decay + i, count);
     store(exp(log_decay), w.decay + i, count);
   });
+}
+
+// Outputs of one value head's tokens [t0, t0 + n), normed and gated; DELTA_RULE's as they are.
+HWY_INLINE void put_tokens(const swy::Call& call, const DeltaUnit& u, uint32_t head, uint32_t t0, uint32_t n) {
+  const auto& a = call.attrs<swy_gated_delta_attrs>();
+  const uint64_t vd = a.value_dim;
+  for (uint32_t t = 0; t < n; ++t) {
+    const uint64_t at = (uint64_t{t0 + t} * a.value_heads + head) * vd;
+    const float* out = u.scratch.out + t * u.shape.out_stride;
+    if (u.whole) {
+      gated_rms_norm_row(out, call.input(1) + at, Plain(call, 3), a.norm_eps, vd, call.output(0) + at);
+    } else {
+      std::memcpy(call.output(0) + at, out, vd * sizeof(float));
+    }
+  }
 }
 
 // One sequence, one key head: its channels are q, k (key_dim each) and v of `ratio` value heads.
@@ -161,10 +163,13 @@ void delta_unit(const swy::Call& call, const DeltaUnit& u) {
   const DeltaShape& s = u.shape;
   const uint64_t kd = a.key_dim, vd = a.value_dim;
   const DeltaScratch& w = u.scratch;
-  const Plain norm(call, 3);
-  u.begin(call);
-  for (uint32_t t0 = u.first; t0 < u.last; t0 += kDeltaTokens) {
-    const uint32_t tokens = u.last - t0 < kDeltaTokens ? u.last - t0 : kDeltaTokens;
+  const uint32_t last = u.conv.seq.last;
+  if (u.whole) {
+    u.conv.read_taps(call);
+    u.conv.read_state(call);
+  }
+  for (uint32_t t0 = u.conv.seq.first; t0 < last; t0 += kDeltaTokens) {
+    const uint32_t tokens = last - t0 < kDeltaTokens ? last - t0 : kDeltaTokens;
     mix_tokens(call, u, t0, tokens);
     const DeltaTokens in{tokens, w.mixed,   w.mixed + kd, w.log_decay,      w.decay,          w.beta,
                          w.qk,   a.key_dim, a.value_dim,  s.columns_padded, s.columns_padded, s.out_stride};
@@ -172,20 +177,17 @@ void delta_unit(const swy::Call& call, const DeltaUnit& u) {
     if (chunk) chunk_keys(in, *u.chunk);
     for (uint32_t h = 0; h < s.ratio; ++h) {
       const uint32_t head = u.key_head * s.ratio + h;
-      gate_tokens(call, w, head, t0, tokens);
+      gate_tokens(call, u, head, t0, tokens);
       const float *from = u.state_from(head, t0), *v = w.mixed + 2 * kd + h * vd;
       if (chunk) {
         chunk_head(in, *u.chunk, from, u.state_to(head), v, w.out);
       } else {  // v of the last head may be read beyond its columns: padding of the row, or the next token's q
         delta_head(in, from, u.state_to(head), v, w.block, w.out);
       }
-      for (uint32_t t = 0; t < tokens; ++t) {
-        const uint64_t at = (uint64_t{t0 + t} * a.value_heads + head) * vd;
-        gated_rms_norm_row(w.out + t * s.out_stride, call.input(1) + at, norm, a.norm_eps, vd, call.output(0) + at);
-      }
+      put_tokens(call, u, head, t0, tokens);
     }
   }
-  u.store_conv(call);
+  if (u.whole) u.conv.write_state(call);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -203,9 +205,7 @@ DeltaShape::DeltaShape(const swy_gated_delta_attrs& a)
       out_stride((uint64_t{a.value_dim} + 31) / 32 * 32) {}
 
 DeltaScratch::DeltaScratch(Arena& arena, const swy_gated_delta_attrs& a, const DeltaShape& s)
-    : rows(arena.take<const float*>(a.conv_kernel)),
-      history(arena.take<float>(a.conv_kernel * s.columns_padded)),
-      taps(arena.take<float>(a.conv_kernel * s.columns_padded)),
+    : conv(arena, a.conv_kernel, s.columns_padded),
       mixed(arena.take<float>((kDeltaTokens + 1) * s.columns_padded)),
       out(arena.take<float>(kDeltaTokens * s.out_stride)),
       block(arena.take<float>(uint64_t{a.key_dim} * 32)),
@@ -214,54 +214,17 @@ DeltaScratch::DeltaScratch(Arena& arena, const swy_gated_delta_attrs& a, const D
       beta(arena.take<float>(kDeltaTokens)),
       qk(arena.take<float>(kDeltaTokens)) {}
 
-void DeltaUnit::begin(const swy::Call& call) const {
-  const auto& a = call.attrs<swy_gated_delta_attrs>();
-  const uint64_t keep = a.conv_kernel - 1;
-  const float* before = static_cast<const float*>(call.states[0]) + read_slot * shape.channels * keep;
-  for (const DeltaPiece& piece : pieces) {
-    for (uint64_t i = 0; i < piece.width; ++i) {
-      const uint64_t ch = piece.channel + i, c = piece.column + i;
-      float taps[16];
-      for (uint32_t j = 0; j < a.conv_kernel; j += 16) {
-        const uint32_t n = std::min(16u, a.conv_kernel - j);
-        load_plain(*call.op->weights[0], call.weights[0], ch * a.conv_kernel + j, n, 0, taps);
-        for (uint32_t k = 0; k < n; ++k) scratch.taps[(j + k) * shape.columns_padded + c] = taps[k];
-      }
-      for (uint64_t j = 0; j < keep; ++j) {
-        scratch.history[j * shape.columns_padded + c] = fresh ? 0.0f : before[ch * keep + j];
-      }
-    }
-  }
-}
-
-const float* DeltaUnit::row(const swy::Call& call, const DeltaPiece& piece, uint64_t r) const {
-  const uint64_t keep = call.attrs<swy_gated_delta_attrs>().conv_kernel - 1;
-  if (r < first + keep) return scratch.history + (r - first) * shape.columns_padded + piece.column;
-  return call.input(0) + (r - keep) * shape.channels + piece.channel;
-}
-
-void DeltaUnit::store_conv(const swy::Call& call) const {
-  if (!active) return;
-  const uint64_t keep = call.attrs<swy_gated_delta_attrs>().conv_kernel - 1;
-  float* after = static_cast<float*>(call.states[0]) + write_slot * shape.channels * keep;
-  for (const DeltaPiece& piece : pieces) {
-    for (uint64_t j = 0; j < keep; ++j) {
-      const float* x = row(call, piece, last + j);
-      for (uint64_t i = 0; i < piece.width; ++i) after[(piece.channel + i) * keep + j] = x[i];
-    }
-  }
-}
-
 const float* DeltaUnit::state_from(uint32_t head, uint32_t t0) const {
-  if (t0 != first) return carried(head);
-  return fresh ? nullptr : state + (uint64_t{read_slot} * heads + head) * head_elements;
+  if (t0 != conv.seq.first) return carried(head);
+  return conv.seq.fresh ? nullptr : state + (uint64_t{conv.seq.read_slot} * heads + head) * head_elements;
 }
 float* DeltaUnit::state_to(uint32_t head) const {
-  if (!active) return last - first > kDeltaTokens ? carried(head) : nullptr;
-  return state + (uint64_t{write_slot} * heads + head) * head_elements;
+  const SequenceRows& q = conv.seq;
+  if (!q.active) return q.last - q.first > kDeltaTokens ? carried(head) : nullptr;
+  return state + (uint64_t{q.write_slot} * heads + head) * head_elements;
 }
 float* DeltaUnit::carried(uint32_t head) const {
-  if (active) return state + (uint64_t{write_slot} * heads + head) * head_elements;
+  if (conv.seq.active) return state + (uint64_t{conv.seq.write_slot} * heads + head) * head_elements;
   return spare + (head % shape.ratio) * head_elements;
 }
 
@@ -295,31 +258,26 @@ void gated_delta(const swy::Call& call) {
   const DeltaShape shape(a);
   Arena arena(call.work<char>(member_bytes(a, kChunked) * call.rank()));
   const Member member(arena, a, shape, kChunked);
-  const swy_step* step = call.step;
-  const uint32_t* start = SWY_STEP_ARRAY(step, uint32_t, row_start_at);
-  const uint32_t* positions = SWY_STEP_ARRAY(step, uint32_t, row_position_at);
+  const bool whole = call.op->id == SWY_OP_GATED_DELTA;
   const uint64_t kd = a.key_dim, keys = a.key_heads * kd, values = uint64_t{shape.ratio} * a.value_dim;
   const auto run = CPU_BEST(delta_unit);
-  const auto [first, last] = call.split(2 * uint64_t{step->rows} * a.key_heads);
+  const auto [first, last] = call.split(2 * uint64_t{call.step->rows} * a.key_heads);
   if (kChunked) tiles_begin(64);
-  for (uint32_t seq = 0; seq < step->seqs; ++seq) {
-    const uint64_t rows = start[seq + 1] - start[seq];
+  for (uint32_t s = 0; s < call.step->seqs; ++s) {
+    const SequenceRows seq(call.step, s);
+    const uint64_t rows = seq.last - seq.first;
     for (uint32_t h = 0; h < a.key_heads && rows != 0; ++h) {
       // A unit belongs to the member whose share of all rows includes its middle.
-      const uint64_t middle = 2 * (uint64_t{start[seq]} * a.key_heads + h * rows) + rows;
+      const uint64_t middle = 2 * (uint64_t{seq.first} * a.key_heads + h * rows) + rows;
       if (middle < first || middle >= last) continue;
+      const ConvPiece pieces[] = {{h * kd, 0, kd}, {keys + h * kd, kd, kd}, {2 * keys + h * values, 2 * kd, values}};
       const DeltaUnit unit{shape,
                            member.scratch,
                            kChunked ? &*member.chunk : nullptr,
-                           {{{h * kd, 0, kd}, {keys + h * kd, kd, kd}, {2 * keys + h * values, 2 * kd, values}}},
+                           whole,
+                           {member.scratch.conv, pieces, shape.channels, seq},
                            h,
-                           start[seq],
-                           start[seq + 1],
-                           SWY_STEP_ARRAY(step, uint32_t, seq_read_slot_at)[seq],
-                           SWY_STEP_ARRAY(step, uint32_t, seq_write_slot_at)[seq],
-                           SWY_STEP_ARRAY(step, uint32_t, seq_active_at)[seq] != 0,
-                           positions[start[seq]] == 0,
-                           static_cast<float*>(call.states[1]),
+                           static_cast<float*>(call.states[whole ? 1 : 0]),
                            a.value_heads,
                            uint64_t{a.key_dim} * a.value_dim,
                            member.spare};
@@ -349,20 +307,28 @@ double chunked_cost(const swy_op& op, const swy_bucket& bucket) {
   return gated_delta_cost(op, bucket) * (chunks ? 0.2 : 1.1);
 }
 
+constexpr swy::HostKernel recurrent(const char* name, uint32_t op) {
+  return {.name = name,
+          .op = op,
+          .cost = gated_delta_cost,
+          .run = gated_delta<false>,
+          .workspace = gated_delta_workspace<false>};
+}
+constexpr swy::HostKernel chunked(const char* name, uint32_t op) {
+  return {.name = name,
+          .op = op,
+          .flags = flags_of(Mode::tiles_bf16),
+          .cost = chunked_cost,
+          .run = gated_delta<true>,
+          .workspace = gated_delta_workspace<true>,
+          .supports = supports_chunks,
+          .activations = SWY_BF16};
+}
 constexpr swy::HostKernel kKernels[] = {
-    {.name = "gated_delta.recurrent",
-     .op = SWY_OP_GATED_DELTA,
-     .cost = gated_delta_cost,
-     .run = gated_delta<false>,
-     .workspace = gated_delta_workspace<false>},
-    {.name = "gated_delta.chunked",
-     .op = SWY_OP_GATED_DELTA,
-     .flags = flags_of(Mode::tiles_bf16),
-     .cost = chunked_cost,
-     .run = gated_delta<true>,
-     .workspace = gated_delta_workspace<true>,
-     .supports = supports_chunks,
-     .activations = SWY_BF16},
+    recurrent("gated_delta.recurrent", SWY_OP_GATED_DELTA),
+    chunked("gated_delta.chunked", SWY_OP_GATED_DELTA),
+    recurrent("delta_rule.recurrent", SWY_OP_DELTA_RULE),
+    chunked("delta_rule.chunked", SWY_OP_DELTA_RULE),
 };
 
 }  // namespace

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of GATED_DELTA that are the same for every instruction set.
+// The parts of GATED_DELTA and DELTA_RULE that are the same for every instruction set.
 #pragma once
 
-#include <array>
-
-#include "kernels.h"
+#include "causal_conv.h"
 
 namespace cpu {
 
@@ -21,9 +19,7 @@ struct DeltaShape {
 };
 
 struct DeltaScratch {
-  const float** rows;                    // [kernel]: where a token's convolution reads
-  float* history;                        // [kernel - 1, columns]: the inputs before the first token
-  float* taps;                           // [kernel, columns]
+  ConvScratch conv;
   float* mixed;                          // [tokens, columns]: after the convolution
   float* out;                            // [tokens, value_dim]
   float* block;                          // [key_dim, 2 vectors] of a state
@@ -62,32 +58,19 @@ struct ChunkScratch {
 void chunk_keys(const DeltaTokens& in, const ChunkScratch& s);
 void chunk_head(const DeltaTokens& in, const ChunkScratch& s, const float* from, float* to, const float* v, float* o);
 
-// Neighbouring channels of a unit: where they begin in the operation's channels and in the unit's columns.
-struct DeltaPiece {
-  uint64_t channel, column, width;
-};
-
-// The rows [first, last) of one sequence, for one key head.
+// The rows of one sequence, for one key head.
 struct DeltaUnit {
   const DeltaShape& shape;
   const DeltaScratch& scratch;
-  const ChunkScratch* chunk;         // NULL: token by token
-  std::array<DeltaPiece, 3> pieces;  // q, k, v
+  const ChunkScratch* chunk;  // NULL: token by token
+  bool whole;                 // GATED_DELTA, not DELTA_RULE: with convolution, gates and norm
+  ConvBlock conv;             // its pieces are q, k and v; for DELTA_RULE they are copied
   uint32_t key_head;
-  uint32_t first, last;
-  uint32_t read_slot, write_slot;
-  bool active;  // otherwise the states do not change
-  bool fresh;   // the states are zeros
   float* state;
   uint32_t heads;
   uint64_t head_elements;
   float* spare;  // where an inactive sequence of many tokens keeps its states meanwhile: [ratio, key_dim, value_dim]
 
-  // Reads the taps, and from the state the inputs before the first row; writes the last inputs to it.
-  void begin(const swy::Call& call) const;
-  void store_conv(const swy::Call& call) const;
-  // A row of the input as the convolution counts them: row r + kernel - 1 is row r of the step.
-  const float* row(const swy::Call& call, const DeltaPiece& piece, uint64_t r) const;
   // Where the tokens from t0 read a head's state (NULL: zeros) and write it (NULL: nowhere).
   const float* state_from(uint32_t head, uint32_t t0) const;
   float* state_to(uint32_t head) const;

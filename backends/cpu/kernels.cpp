@@ -26,13 +26,19 @@ swy_status mode_usable(Mode mode, bool quantized, swy_error* error) {
   return SWY_OK;
 }
 
-double generic_cost(const swy_op& op, const swy_bucket& bucket) {
+namespace {
+double output_elements(const swy_op& op) {
   double elements = 0;
   for (uint32_t i = 0; i < op.output_count; ++i) {
     elements += static_cast<double>(op.outputs[i]->dims[0] * op.outputs[i]->dims[1]);
   }
-  return cost_of(elements + bucket.rows);
+  return elements;
 }
+}  // namespace
+
+double generic_cost(const swy_op& op, const swy_bucket& bucket) { return cost_of(output_elements(op) + bucket.rows); }
+
+bool small_work(const swy_op& op, const swy_bucket&) { return output_elements(op) <= 4096; }
 
 double product_cost(Mode mode, double elements, double rows) {
   constexpr double kStream = 20e3;  // elements per microsecond that memory delivers

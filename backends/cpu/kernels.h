@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstring>
 #include <span>
 
 #include "multiply.h"
@@ -16,7 +17,12 @@ std::span<const swy::HostKernel> embedding_kernels();
 std::span<const swy::HostKernel> rms_norm_kernels();
 std::span<const swy::HostKernel> linear_kernels();
 std::span<const swy::HostKernel> attention_kernels();
+std::span<const swy::HostKernel> head_split_kernels();
+std::span<const swy::HostKernel> rope_kernels();
+std::span<const swy::HostKernel> kv_append_kernels();
 std::span<const swy::HostKernel> gated_delta_kernels();
+std::span<const swy::HostKernel> causal_conv_kernels();
+std::span<const swy::HostKernel> delta_gates_kernels();
 std::span<const swy::HostKernel> moe_kernels();
 std::span<const swy::HostKernel> add_kernels();
 std::span<const swy::HostKernel> lm_head_kernels();
@@ -46,6 +52,12 @@ constexpr swy_dtype activations_of(Mode mode) {
 // SWY_OK, or why kernels of this mode cannot be used: the option `exact`, the instruction set, the weights' encodings.
 // `quantized`: whether any weight is quantized.
 swy_status mode_usable(Mode mode, bool quantized, swy_error* error);
+
+// Flags of kernels that write each element of output 0 after they read that element of input 0.
+inline constexpr uint32_t kElementwise =
+    SWY_KERNEL_CAPTURE_SAFE | SWY_KERNEL_DETERMINISTIC | SWY_KERNEL_BATCH_INVARIANT | SWY_KERNEL_IN_PLACE;
+// Whether one member writes all outputs of an operation sooner than a team meets at a barrier.
+bool small_work(const swy_op& op, const swy_bucket& bucket);
 
 // Estimates, in microseconds, at a rate that any machine of today reaches.
 inline double cost_of(double multiply_adds) { return 1.0 + multiply_adds / 20e3; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// MOE and MOE_ADD: the kernels' descriptions, and what their two forms share.
+// MOE, MOE_ADD and the pieces EXPERTS and ROUTER_TOPK: the kernels' descriptions, and what their two forms share.
 #include "moe.h"
 
 #include <cmath>
@@ -14,13 +14,15 @@ MoeShape::MoeShape(const swy_op& op, uint64_t rows_) : rows(rows_), hidden(op.in
   experts = a.experts;
   top_k = a.top_k;
   width = a.width;
-  shared_width = a.shared_width;
+  shared_width = op.id == SWY_OP_EXPERTS ? 0 : a.shared_width;
   slots = top_k + (shared_width != 0 ? 1 : 0);
 }
 
 MoePanels::MoePanels(const swy::Call& call) {
   const auto at = [&](uint32_t i) { return panels_of(*call.op->weights[i], call.weights[i]); };
-  router = at(kRouter), gate_up = at(kGateUp), down = at(kDown);
+  gate_up = at(place_of(*call.op, kGateUp)), down = at(place_of(*call.op, kDown));
+  if (call.op->id == SWY_OP_EXPERTS) return;
+  router = at(kRouter);
   if (call.op->weight_count <= kSharedGate) return;
   shared_gate = at(kSharedGateProj), shared_up = at(kSharedUpProj), shared_down = at(kSharedDownProj);
   mix = at(kSharedGate);
@@ -47,7 +49,21 @@ void route_row(const float* logits, uint32_t experts, uint32_t top_k, int32_t* i
 
 namespace {
 
-uint32_t layout(const swy_op&, uint32_t weight) { return weight == kGateUp ? kHalvedPanels : kPanels; }
+uint32_t layout(const swy_op& op, uint32_t weight) { return weight == place_of(op, kGateUp) ? kHalvedPanels : kPanels; }
+
+void router_topk(const swy::Call& call) {
+  const auto& a = call.attrs<swy_moe_attrs>();
+  const auto [first, last] = call.split(call.step->rows);
+  for (uint64_t r = first; r < last; ++r) {
+    route_row(call.input(0) + r * a.experts, a.experts, a.top_k, call.output<int32_t>(0) + r * a.top_k,
+              call.output(1) + r * a.top_k);
+  }
+}
+
+double router_cost(const swy_op& op, const swy_bucket& bucket) {
+  return cost_of(4.0 * bucket.rows * static_cast<double>(op.inputs[0]->dims[1]));
+}
+bool few_rows(const swy_op&, const swy_bucket& bucket) { return bucket.rows <= 2; }
 
 template <Mode kMode>
 swy_status supports(const swy_op& op, const swy_bucket&, swy_error* error) {
@@ -60,8 +76,8 @@ swy_status supports(const swy_op& op, const swy_bucket&, swy_error* error) {
       return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE,
                        "the shared expert's gate and up are encoded differently");
     }
-    if ((kMode == Mode::tiles_int8 || kMode == Mode::tiles_wide) && (i == kGateUp || i == kDown) &&
-        !shape.quantized()) {
+    const bool of_experts = i == place_of(op, kGateUp) || i == place_of(op, kDown);
+    if ((kMode == Mode::tiles_int8 || kMode == Mode::tiles_wide) && of_experts && !shape.quantized()) {
       return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "8-bit tiles multiply 8-bit and 4-bit experts only");
     }
   }
@@ -120,6 +136,18 @@ constexpr swy::HostKernel kKernels[] = {
     by_expert<Mode::tiles_wide>("moe_add.sorted_tiles_wide", SWY_OP_MOE_ADD),
     by_expert<Mode::tiles_bf16>("moe_add.sorted_tiles_bf16", SWY_OP_MOE_ADD),
     by_expert<Mode::exact>("moe_add.sorted_exact", SWY_OP_MOE_ADD),
+    by_panel<Mode::vector>("experts.vector", SWY_OP_EXPERTS),
+    by_panel<Mode::exact>("experts.exact", SWY_OP_EXPERTS),
+    by_expert<Mode::vector>("experts.sorted_vector", SWY_OP_EXPERTS),
+    by_expert<Mode::tiles_int8>("experts.sorted_tiles_int8", SWY_OP_EXPERTS),
+    by_expert<Mode::tiles_wide>("experts.sorted_tiles_wide", SWY_OP_EXPERTS),
+    by_expert<Mode::tiles_bf16>("experts.sorted_tiles_bf16", SWY_OP_EXPERTS),
+    by_expert<Mode::exact>("experts.sorted_exact", SWY_OP_EXPERTS),
+    {.name = "router_topk.plain",
+     .op = SWY_OP_ROUTER_TOPK,
+     .cost = router_cost,
+     .run = router_topk,
+     .serial = few_rows},
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared by the two forms of MOE: the workspace, the router, and the order of the experts' rows.
+// Shared by the two forms of MOE and EXPERTS: the workspace, the router, and the order of the experts' rows.
 #pragma once
 
 #include <atomic>
@@ -8,7 +8,7 @@
 
 namespace cpu {
 
-// Weights of MOE by their place in the operation.
+// Weights of MOE and MOE_ADD by their place in the operation.
 enum MoeWeight : uint32_t {
   kRouter = 0,
   kGateUp = 1,
@@ -18,6 +18,9 @@ enum MoeWeight : uint32_t {
   kSharedDownProj = 5,
   kSharedGate = 6,
 };
+
+// The place of gate_up or down: EXPERTS has no router before them.
+inline uint32_t place_of(const swy_op& op, MoeWeight weight) { return op.id == SWY_OP_EXPERTS ? weight - 1 : weight; }
 
 struct MoeShape {
   uint64_t rows, hidden;
@@ -42,7 +45,7 @@ struct MoeWork {
         ids(arena.take<int32_t>(s.rows * s.top_k)),
         weights(arena.take<float>(s.rows * s.top_k)),
         x(arena,
-          forms_of(mode, op, kRouter, kDown) |
+          forms_of(mode, op, kRouter, place_of(op, kDown)) |
               (s.shared_width != 0 ? forms_of(mode, op, 3, 5) | forms_of(mode, op, kSharedGate, kSharedGate + 1) : 0),
           s.rows, s.hidden) {}
 };
@@ -67,7 +70,7 @@ template <Mode kMode>
 uint64_t moe_by_expert_workspace(const swy_op& op, const swy_bucket& bucket);
 
 // Expert ids and weights come from the router, or from the operation's inputs.
-inline bool injected(const swy_op& op) { return op.id == SWY_OP_MOE && op.input_count == 3; }
+inline bool injected(const swy_op& op) { return op.id != SWY_OP_MOE_ADD && op.input_count == 3; }
 inline const float* residual_of(const swy::Call& call) {
   return call.op->id == SWY_OP_MOE_ADD ? call.input(1) : nullptr;
 }

@@ -75,9 +75,9 @@ struct ExpertWork {
         entries(arena.take<uint32_t>(s.rows * s.top_k)),
         jobs(arena.take<Job>(s.experts + s.rows * s.top_k / kJobRows + s.rows / kJobRows + 2)),
         counters(arena.take<std::atomic<uint32_t>>(3)),
-        hidden(arena, mode, *op.weights[kDown], s.rows * s.top_k, s.width),
+        hidden(arena, mode, *op.weights[place_of(op, kDown)], s.rows * s.top_k, s.width),
         x_bytes(0),
-        needs_exact(forms_of(mode, op, kGateUp, op.weight_count) >> kRowForms != 0) {
+        needs_exact(forms_of(mode, op, place_of(op, kGateUp), op.weight_count) >> kRowForms != 0) {
     if (s.shared_width != 0) shared_hidden = {arena, mode, *op.weights[kSharedDownProj], s.rows, s.shared_width};
     for (uint32_t form = 0; form < kRowForms; ++form) {
       x_bytes = std::max(x_bytes, kJobRows * row_format(form, s.hidden).bytes);

@@ -25,7 +25,8 @@ struct PanelWork {
   PanelWork(Arena& arena, Mode mode, const swy_op& op, const MoeShape& s)
       : common(arena, mode, op, s), hidden(arena.take<float>(s.rows * s.slots * s.widest())) {
     PanelShape p;
-    if (panel_shape(*op.weights[kDown], kPanels, &p, nullptr) == SWY_OK && row_form(mode, p) != kRowForms) {
+    if (panel_shape(*op.weights[place_of(op, kDown)], kPanels, &p, nullptr) == SWY_OK &&
+        row_form(mode, p) != kRowForms) {
       down = row_format(row_form(mode, p), s.width);
     }
     if (s.shared_width != 0 && panel_shape(*op.weights[kSharedDownProj], kPanels, &p, nullptr) == SWY_OK &&

@@ -24,6 +24,7 @@ namespace gpu {
 constexpr uint32_t kBoxWarps = 8, kBoxThreads = 32 * kBoxWarps;  // of a block
 constexpr uint32_t kSlice = 256;                                 // columns
 constexpr uint32_t kTileRows = 16, kTileBytes = kTileRows * kBoxBytes;
+constexpr uint32_t kBoxAlignment = 1024;  // of the first box: the copy engine's pattern repeats so often
 
 // Lets a block begin beside others. Registers belong to a quarter of a multiprocessor, 16,384 each, and a block's warps
 // go to the quarters in turn. `down` has 18 warps of 56 registers, five of them in two quarters. That leaves room for a
@@ -63,7 +64,7 @@ struct Asked {
     copy_in(shared_at(to + rows * w.groups), w.offsets + row * w.groups, bytes, shared_at(&barrier));
   }
 };
-// Dynamic shared memory, aligned for boxes.
+// Dynamic shared memory, aligned for boxes. Kernels that declare it with kBoxAlignment need no room for this.
 __device__ inline char* first_box(char* dynamic) { return dynamic + (1024 - shared_at(dynamic) % 1024) % 1024; }
 
 // ---- activations

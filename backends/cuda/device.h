@@ -97,6 +97,9 @@ swy_status timeline_create(swy_device* device, swy_timeline** out, swy_error* er
 void timeline_free(swy_device* device, swy_timeline* timeline);
 uint64_t timeline_value(swy_timeline* timeline);
 swy_status timeline_wait(swy_timeline* timeline, uint64_t value, uint64_t timeout_ns, swy_error* error);
+// Waits for the points of other devices that `submit` names. Those of this device are on the same stream, and were put
+// there before. Before any lock is taken.
+swy_status await_points(const swy_device& device, const swy_submit* submit, swy_error* error);
 // Raises the timelines of `submit` once all earlier work on the device's stream is done. NULL: none to raise.
 swy_status signal(swy_device& device, const swy_submit* submit, swy_error* error);
 // Uses the CUDA runtime's stream memory operation; false if the driver has none.

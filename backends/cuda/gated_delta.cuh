@@ -15,6 +15,7 @@ struct Delta {
   float* y;           // [rows, values]
   float* mixed;       // [rows, channels]: after the convolution, q and k normalised
   float2* gate;       // [rows, value_heads]: beta and exp(g)
+  float* squares;     // [rows, value_heads, head_parts(value_dim)]: of gated_delta_step.h
   uint32_t key_heads, value_heads, key_dim, value_dim, kernel;
   float norm_eps, l2_eps;
 

@@ -6,9 +6,10 @@
 // earlier steps write a slot. All blocks of a cluster have read the old inputs of the convolution before one of them
 // writes the new ones, and they share the sums for the norm.
 //
-// If the reader of the result computes the norm (kRaw), the blocks are no cluster: the device has no room for 16
-// clusters beside another kernel, and the last one would begin late. Then the last block that has read the shared
-// inputs writes them.
+// If the reader of the result applies the norm's factor (kRaw), the blocks are no cluster: the device has no room for
+// 16 clusters beside another kernel, and the last one would begin late. Then the last block that has read the shared
+// inputs writes them. The gate, and the norm's weights, are applied here, where each element is computed once; every
+// block of the reader would compute all of them.
 #include <cooperative_groups.h>
 
 #include "gated_delta.cuh"
@@ -19,7 +20,7 @@ namespace {
 
 namespace cg = cooperative_groups;
 
-constexpr uint32_t kThreads = 256, kSlice = 32, kMostCluster = 8, kMostTaps = 4;
+constexpr uint32_t kThreads = 256, kSlice = kHeadPart, kMostCluster = 8, kMostTaps = 4;
 
 // blockIdx.x: key head * cluster size + block; blockIdx.y: sequence. N: groups of 32 keys. kRaw: 64 registers at most,
 // so that two blocks, of two sequences, fit beside a projection's.
@@ -72,6 +73,8 @@ __global__ void __launch_bounds__(kRaw ? 512 : kThreads, kRaw ? 2 : 1)
     }
   }
   const GateWeights gate_of = gate_weights(d, head);
+  const bool writes = kRaw && there && part == 0;
+  const uint32_t norm_bits = writes ? plain_bits_at(d.norm, column) : 0;
   stamps.note(kAsked);
   release_next();
   stamps.take_place();
@@ -82,6 +85,7 @@ __global__ void __launch_bounds__(kRaw ? 512 : kThreads, kRaw ? 2 : 1)
   for (int i = 0; i < kChannels; ++i) {
     newest[i] = channel[i] != 0xffffffffu ? d.qkv[uint64_t{s.first} * channels + channel[i]] : 0.0f;
   }
+  const float z = writes ? d.z[uint64_t{s.first} * d.values() + head * d.value_dim + column] : 0.0f;
   // One warp each: the first warp has the most channels, the last one the fewest.
   if (warp == kThreads / 32 - 1 && active) {
     const float2 of = gates(d, gate_of, s.first, head);
@@ -173,11 +177,24 @@ __global__ void __launch_bounds__(kRaw ? 512 : kThreads, kRaw ? 2 : 1)
   stamps.note(kMultiplied);
   if constexpr (kRaw) {
     if (part == 0 && valid && s.rows > 0 && column < d.value_dim) {
-      d.y[uint64_t{s.first} * d.values() + head * d.value_dim + column] = there ? o : 0.0f;
+      d.y[uint64_t{s.first} * d.values() + head * d.value_dim + column] =
+          there ? o * plain_of(d.norm, norm_bits) * quick_silu(z) : 0.0f;
     }
     __shared__ bool last;
     if (threadIdx.x == 0) last = before + 1 == blocks;
+    float squares = writes ? o * o : 0.0f;
+    squares += __shfl_xor_sync(kAll, squares, 8);
+    squares += __shfl_xor_sync(kAll, squares, 16);
+    if (lane == 0) scratch[16 + warp] = squares;
     __syncthreads();
+    if (threadIdx.x == 32 && valid && s.rows > 0) {
+      const uint32_t parts = head_parts(d.value_dim);
+      float *to = d.squares + (uint64_t{s.first} * d.value_heads + head) * parts, sum = 0;
+#pragma unroll
+      for (int w = 0; w < 8; ++w) sum += scratch[16 + w];
+      to[slice] = sum;
+      for (uint32_t i = slices; slice == 0 && i < parts; ++i) to[i] = 0;
+    }
     if (last) keep_inputs(false);
     if (last && threadIdx.x == 0) readers[blockIdx.y * d.key_heads + key_head] = 0;
     stamps.end();

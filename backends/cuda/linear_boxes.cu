@@ -29,8 +29,10 @@ uint32_t tiles_per_block(const swy_device& device, uint32_t tiles, uint32_t othe
   return ceil_div(tiles, all > others ? all - others : 1);
 }
 
-uint32_t shared_bytes(uint32_t slices, uint32_t tiles, uint32_t scale_bytes) {
-  return 1024 + (kSliceWarps / teams_of(slices) * kTileBytes + scale_bytes) * tiles;
+uint32_t shared_bytes(uint32_t slices, uint32_t tiles, uint32_t scale_bytes, uint32_t rows) {
+  const uint32_t teams = teams_of(slices), columns = kSliceWarps / teams;
+  const bool pairs = teams == 2 && rows == 2;
+  return 1024 + (columns * kTileBytes + scale_bytes) * tiles + (pairs ? columns * sizeof(PairMemory) : 0);
 }
 
 double cost(const swy_op& op, const swy_bucket&) {
@@ -59,7 +61,7 @@ swy_status supports_boxes(const swy_device& device, const swy_op& op, uint32_t f
   if (!is_hopper(device)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs tensor maps (compute capability 9.0)");
   }
-  const auto width = static_cast<uint32_t>(op.inputs[0]->dims[1]);
+  const auto rows = static_cast<uint32_t>(op.inputs[0]->dims[0]), width = static_cast<uint32_t>(op.inputs[0]->dims[1]);
   uint32_t tiles = 0, others = 0, quantized = 0;
   Weight like{};
   for (uint32_t i = first_weight; i < op.weight_count; ++i) {
@@ -81,7 +83,7 @@ swy_status supports_boxes(const swy_device& device, const swy_op& op, uint32_t f
   const uint32_t each = tiles_per_block(device, tiles, others);
   if (quantized == 0 || quantized > kMostWeights || each > kMostTiles || width > kSliceWarps * kSlice ||
       (others != 0 && width > kPlainWarps * kSlice) ||
-      shared_bytes(width / kSlice, each, scales_bytes(like, kTileRows)) > device.block_memory / 2) {
+      shared_bytes(width / kSlice, each, scales_bytes(like, kTileRows), rows) > device.block_memory / 2) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
                      "%u tiles of 16 rows of %u columns, and %u blocks of plain rows, do not fit the device", tiles,
                      width, others);
@@ -93,7 +95,10 @@ swy_status record_boxes(const Recording& r, const Projection& p, const HeadNorm*
   Boxes b{};
   Maps maps{};
   b.p = p;
-  if (heads != nullptr) b.heads = *heads;
+  if (heads != nullptr) {
+    b.heads = *heads;
+    b.squares = p.width / heads->dim * head_parts(heads->dim);
+  }
   uint32_t next = 0, others = 0;
   for (uint32_t i = 0; i < p.count; ++i) {
     const Weight& w = p.weights[i];
@@ -113,9 +118,9 @@ swy_status record_boxes(const Recording& r, const Projection& p, const HeadNorm*
   b.per_dim = 1.0f / static_cast<float>(heads != nullptr ? heads->dim : p.width);
   b.tile_blocks = ceil_div(tiles, b.tiles);
   const uint32_t blocks = b.tile_blocks + others;
-  const uint32_t needed = shared_bytes(b.slices(), b.tiles, b.scale_bytes), shared = std::max(needed, kAlone);
-  const auto go = [&](auto kernel) { return launch(r, kernel, blocks, kSliceThreads, shared, maps, b, r.list.step); };
   const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
+  const uint32_t needed = shared_bytes(b.slices(), b.tiles, b.scale_bytes, rows), shared = std::max(needed, kAlone);
+  const auto go = [&](auto kernel) { return launch(r, kernel, blocks, kSliceThreads, shared, maps, b, r.list.step); };
   const auto teams = [&]<bool kHeads, uint32_t kRows>() {
     return teams_of(b.slices()) == 2 ? go(linear_boxes<kHeads, 2, kRows>) : go(linear_boxes<kHeads, 1, kRows>);
   };

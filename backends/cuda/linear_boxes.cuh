@@ -4,6 +4,7 @@
 
 #include <type_traits>
 
+#include "gated_delta_step.h"
 #include "linear_boxes.h"
 #include "projection.cuh"
 #include "slices_pair.cuh"
@@ -23,6 +24,7 @@ struct Boxes {
   uint32_t tiles;        // of a block
   uint32_t tile_blocks;  // the blocks before those of plain rows
   uint32_t scale_bytes;  // of a tile
+  uint32_t squares;      // of a row's heads
   float per_dim;         // 1 over the elements that a norm is over
   Weight like;           // one of the quantized weights; all have the same encoding
   bool quantized[SWY_LINEAR_MAX_WEIGHTS];
@@ -37,42 +39,23 @@ struct Maps {
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-// Factors of this lane's eight elements of a slice; they need no input of the step.
-template <bool kHeads>
+// The norm's factors of this lane's eight elements of a slice; they need no input of the step.
 __device__ inline void factors_of(const Boxes& b, uint32_t slice, float (&factors)[8]) {
-  const uint32_t lane = threadIdx.x % 32;
-  if constexpr (kHeads) {
-    plain_eight(b.heads.weight, lane % (b.heads.dim / 8), factors);
-  } else {
 #pragma unroll
-    for (int j = 0; j < 8; ++j) factors[j] = 1.0f - b.p.bias;
-    if (b.p.normed) plain_eight(b.p.norm, slice * 32 + lane, factors);
+  for (int j = 0; j < 8; ++j) factors[j] = 1.0f - b.p.bias;
+  if (b.p.normed) plain_eight(b.p.norm, slice * 32 + threadIdx.x % 32, factors);
 #pragma unroll
-    for (int j = 0; j < 8; ++j) factors[j] += b.p.bias;
-  }
+  for (int j = 0; j < 8; ++j) factors[j] += b.p.bias;
 }
 
 // The eight elements in the form that products need; adds the squares of the whole slice to `squares`.
-template <bool kHeads>
-__device__ inline void finish_eight(const Boxes& b, const float (&factors)[8], const float (&z)[8], float (&v)[8],
-                                    float& squares) {
-  float sum = 0, scale = 1;
+__device__ inline void finish_eight(const Boxes& b, const float (&factors)[8], float (&v)[8], float& squares) {
+  float sum = 0;
 #pragma unroll
   for (int j = 0; j < 8; ++j) sum = fmaf(v[j], v[j], sum);
-  if constexpr (kHeads) {
+  if (b.p.normed) squares += warp_sum(sum);
 #pragma unroll
-    for (uint32_t d = 1; d < 32; d *= 2) {
-      if (d < b.heads.dim / 8) sum += __shfl_xor_sync(kAll, sum, d);
-    }
-    scale = rsqrtf(fmaf(sum, b.per_dim, b.heads.eps));
-  } else if (b.p.normed) {
-    squares += warp_sum(sum);
-  }
-#pragma unroll
-  for (int j = 0; j < 8; ++j) {
-    v[j] *= factors[j];
-    if (kHeads) v[j] *= scale * quick_silu(z[j]);
-  }
+  for (int j = 0; j < 8; ++j) v[j] *= factors[j];
 }
 
 // The work of a warp: one slice of some of the block's tiles. With few slices, two teams of warps have half of the
@@ -157,43 +140,63 @@ __device__ inline ResultPlace place_of_result(const Boxes& b, uint32_t first, ui
   return place;
 }
 
-// A warp's activations: a slice of kRows rows, of which the step may have fewer. load() requests them; operand()
-// returns the second operand of the products, and adds each row's sum of squares to `squares`.
-template <bool kHeads, uint32_t kRows>
+// A warp's activations: a slice of kRows rows, of which the step may have fewer unless kAll. load() requests them;
+// make_pieces() makes integers of them, and adds each row's sum of squares to `squares`.
+template <bool kHeads, uint32_t kRows, bool kAll>
 struct SliceRows {
-  float v[kRows][8], z[kRows][8];
+  float v[kRows][8];
+  float4 of_head[kRows];  // squares
 
-  static __device__ void load_rows(const float* from, uint32_t width, uint32_t rows, float (&to)[kRows][8]) {
+  // `squares`: those of this lane's head, of the first row.
+  __device__ void load(const float* from, const float* squares, const Boxes& b, uint32_t rows) {
 #pragma unroll
     for (uint32_t m = 0; m < kRows; ++m) {
-      if (kRows == 1 || m < rows) {
-        load_eight_fresh(from + m * width, to[m]);
+      if (kAll || m < rows) {
+        load_eight_fresh(from + m * b.p.width, v[m]);
+        if (kHeads) of_head[m] = __ldcg(reinterpret_cast<const float4*>(squares + m * b.squares));
       } else {
 #pragma unroll
-        for (uint32_t j = 0; j < 8; ++j) to[m][j] = 0;
+        for (uint32_t j = 0; j < 8; ++j) v[m][j] = 0;
+        of_head[m] = make_float4(0, 0, 0, 0);
+      }
+    }
+    if constexpr (kHeads) {
+      if (head_parts(b.heads.dim) == 4) return;
+#pragma unroll
+      for (uint32_t m = 0; m < kRows; ++m) {
+        if (m >= rows) continue;
+        const float4 more = __ldcg(reinterpret_cast<const float4*>(squares + m * b.squares) + 1);
+        of_head[m].x += more.x, of_head[m].y += more.y, of_head[m].z += more.z, of_head[m].w += more.w;
       }
     }
   }
-  __device__ void load(const float* from, const float* gate, uint32_t width, uint32_t rows) {
-    load_rows(from, width, rows, v);
-    if constexpr (kHeads) load_rows(gate, width, rows, z);
-  }
-  __device__ auto operand(const Boxes& b, const float (&factors)[8], float (&squares)[kRows]) {
+  __device__ void make_pieces(const Boxes& b, const float (&factors)[8], float (&squares)[kRows],
+                              Piece (&piece)[kRows]) {
 #pragma unroll
-    for (uint32_t m = 0; m < kRows; ++m) finish_eight<kHeads>(b, factors, z[m], v[m], squares[m]);
-    if constexpr (kRows == 1) {
-      return make_operand(v[0], 1.0f);
-    } else {
-      Piece piece[kRows];
-#pragma unroll
-      for (uint32_t m = 0; m < kRows; ++m) piece[m] = make_piece(v[m]);
-      return make_pair_operand(piece);
+    for (uint32_t m = 0; m < kRows; ++m) {
+      if constexpr (kHeads) {
+        const float4 s = of_head[m];
+        const float factor = rsqrtf(fmaf((s.x + s.y) + (s.z + s.w), b.per_dim, b.heads.eps));
+        const bool divided = b.heads.dim < 64;  // then the integers' groups of 64 have several heads
+        for (uint32_t j = 0; divided && j < 8; ++j) v[m][j] *= factor;
+        piece[m] = make_piece(v[m]);
+        if (!divided) piece[m].scale *= factor;
+      } else {
+        finish_eight(b, factors, v[m], squares[m]);
+        piece[m] = make_piece(v[m]);
+      }
     }
   }
 };
 
+// Two teams of warps have the same slices: with two rows of activations, each makes the integers of one.
+template <uint32_t kTeams, uint32_t kRows>
+constexpr bool kShareRows = kRows == 2 && kTeams == 2;
+
 template <bool kHeads, uint32_t kTeams, uint32_t kRows>
 __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step* step, char* dynamic) {
+  constexpr bool kShared = kShareRows<kTeams, kRows>;
+  constexpr uint32_t kOwnRows = kShared ? 1 : kRows;
   __shared__ Asked arrived[kSliceWarps], scales_arrived;
   __shared__ __align__(16) float squares_of[kRows][kSliceWarps];
   using Places = std::conditional_t<kRows == 1, ScalePlaces, PairPlaces>;
@@ -209,12 +212,15 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
   if (!kHeads) release_next();
   begin_tiles(maps, b, asked, first, tiles, scales, scales_arrived);
   stamps.note(kAsked);
+  auto* memory = reinterpret_cast<PairMemory*>(scales + b.tiles * b.scale_bytes) + mine.slice;  // if kShared
   const uint32_t rows = step_rows(step, p.domain);  // 0: writes nothing, but requested data must arrive
+  const uint32_t x_row = kShared ? warp / Share<kTeams>::kColumns : 0;  // the first of this warp
   float factors[8];
-  if (mine.exists) factors_of<kHeads>(b, mine.slice, factors);
+  if (!kHeads && mine.exists) factors_of(b, mine.slice, factors);
   ResultPlace place = place_of_result<kRows>(b, first, tiles, rows);
-  const float* from = p.x + mine.slice * kSlice + lane * 8;
-  const float* gate = kHeads ? b.heads.z + mine.slice * kSlice + lane * 8 : from;
+  const float* from = p.x + x_row * p.width + mine.slice * kSlice + lane * 8;
+  const uint32_t head = kHeads ? (mine.slice * kSlice + lane * 8) / b.heads.dim : 0;
+  const float* squares_at = kHeads ? b.heads.squares + x_row * b.squares + head * head_parts(b.heads.dim) : from;
   uint32_t own = shared_at(boxes) + (mine.slice * b.tiles + mine.begin) * kTileBytes, in_box = lane_of_box();
   uint32_t share = share_of_lane(), joined = shares_of_row(shared_at(boxes)), apart = b.tiles * kTileBytes;
   uint32_t count = mine.exists ? mine.count : 0, tiles_at = shared_at(&arrived[warp]),
@@ -222,23 +228,33 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
   const Places places(scales + mine.begin * b.scale_bytes, b.like, mine.slice, kTileRows, b.scale_bytes / 2);
   if (!mine.exists) clear_shares(own, share, mine.count);
   pin(own), pin(in_box), pin(share), pin(joined), pin(apart), pin(count), pin(tiles_at), pin(scales_at);
-  pin(place.to), pin(place.added), pin(from), pin(gate);
+  pin(place.to), pin(place.added), pin(from), pin(squares_at);
   if (kHeads) release_next();  // earlier, the router would take the room that gate_up needs
   ask_for_others(maps, b, asked);
   stamps.take_place();
   depend();
   stamps.note(kWaited);
-  float squares[kRows] = {};
+  float squares[kOwnRows] = {};
   const float residual = place.added != nullptr ? __ldcg(place.added) : 0.0f;
-  if (count != 0) {
-    SliceRows<kHeads, kRows> x_rows;
-    x_rows.load(from, gate, p.width, rows);
+  if (kShared ? mine.exists : count != 0) {
+    SliceRows<kHeads, kOwnRows, kRows == 1> x_rows;
+    x_rows.load(from, squares_at, b, rows > x_row ? rows - x_row : 0);
     barrier_wait(scales_at, 0);
     LaneScales<1> of;
     if constexpr (kRows == 1) of.load(places, 0);
-    barrier_wait(tiles_at, (count - 1) & 1);
+    if (!kShared || count != 0) barrier_wait(tiles_at, (count - 1) & 1);
     stamps.note(kArrived);
-    const auto x = x_rows.operand(b, factors, squares);
+    Piece piece[kOwnRows];
+    x_rows.make_pieces(b, factors, squares, piece);
+    const auto x = [&] {
+      if constexpr (kShared) {
+        return make_pair_operand(piece[0], x_row, *memory, 1 + mine.slice);
+      } else if constexpr (kRows == 1) {
+        return make_operand(piece[0], 1.0f);
+      } else {
+        return make_pair_operand(piece);
+      }
+    }();
     stamps.note(kRead);
 #pragma unroll 1
     for (uint32_t i = 0; i < count; ++i) {
@@ -253,7 +269,8 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
   stamps.note(kMultiplied);
 #pragma unroll
   for (uint32_t m = 0; m < kRows; ++m) {
-    if (!kHeads && lane == 0) squares_of[m][warp] = warp < Share<kTeams>::kColumns ? squares[m] : 0.0f;
+    const bool mine_too = kShared ? x_row == m : warp < Share<kTeams>::kColumns;
+    if (!kHeads && lane == 0) squares_of[m][warp] = mine_too ? squares[kShared ? 0 : m] : 0.0f;
   }
   __syncthreads();
   if (threadIdx.x / 4 >= tiles * kTileRows) return;  // whole warps
@@ -293,19 +310,20 @@ __device__ void multiply_plain(const Boxes& b, const swy_step* step, char* dynam
 #pragma unroll
   for (uint32_t r = 0; kRows > 1 && r < kWarpRows; ++r) kept[r * kSliceThreads] = pieces[r];
   float factors[8] = {};
-  if (works) factors_of<false>(b, warp, factors);
+  if (works) factors_of(b, warp, factors);
   const uint32_t x_rows = step_rows(step, p.domain);
   release_next();
   stamps.take_place();
   depend();
   stamps.note(kWaited);
+  float v[8] = {}, next[8] = {};  // 0 for slices and rows that do not exist
+  const float* from = p.x + warp * kSlice + lane * 8;
+  if (works && x_rows > 0) load_eight_fresh(from, v);
+  if (works && kRows > 1 && x_rows > 1) load_eight_fresh(from + p.width, next);
 #pragma unroll 1
   for (uint32_t m = 0; m < kRows; ++m) {
-    float v[8] = {};  // 0 for slices and rows that do not exist
-    if (works && m < x_rows) load_eight_fresh(p.x + m * p.width + warp * kSlice + lane * 8, v);
     float squares = 0, sum[kWarpRows];
-    const float none[8] = {};
-    finish_eight<false>(b, factors, none, v, squares);
+    finish_eight(b, factors, v, squares);
 #pragma unroll
     for (uint32_t r = 0; r < kWarpRows; ++r) {
       float of[8] = {};
@@ -321,6 +339,8 @@ __device__ void multiply_plain(const Boxes& b, const swy_step* step, char* dynam
     const float mine = sum_lanes<kWarpRows, 16>(sum);
     if (lane % 4 == 0) part[m][warp * kPlainRows + own + lane / 4] = mine;
     if (lane == 0) squares_of[m][threadIdx.x / 32] = half == 0 ? squares : 0.0f;
+#pragma unroll
+    for (int j = 0; j < 8; ++j) v[j] = next[j];
   }
   __syncthreads();
   const uint32_t row = threadIdx.x % kPlainRows, m = threadIdx.x / kPlainRows;

@@ -7,11 +7,11 @@
 
 namespace gpu {
 
-// The norm over each head of `dim` elements, and the gate z [values], of GATED_DELTA's output.
+// The norm of GATED_DELTA's output over each head of `dim` elements. The input has been multiplied by the norm's
+// weights and by the gate; what is left is to divide each head by the root of the mean of `squares`.
 struct HeadNorm {
-  const float* z;
-  Weight weight;
-  uint32_t dim;  // 32, 64, 128 or 256
+  const float* squares;  // [rows, heads, head_parts(dim)]: their sum is that of a head's squares before the gate
+  uint32_t dim;          // 32, 64, 128 or 256
   float eps;
 };
 

@@ -230,6 +230,7 @@ swy_status write(swy_device* device, swy_buffer* to, uint64_t offset, const void
                  const swy_submit* submit, swy_error* error) {
   return swy::guard(error, [&]() -> swy_status {
     if (const swy_status s = check_range(*to, offset, bytes, error); s != SWY_OK) return s;
+    if (const swy_status s = await_points(*device, submit, error); s != SWY_OK) return s;
     if (const swy_status s = use(*device, error); s != SWY_OK) return s;
     if (bytes == 0) return signal(*device, submit, error);
     if (bytes <= kPiece) return small_write(*device, to->data + offset, from, bytes, submit, error);
@@ -245,6 +246,7 @@ swy_status read(swy_device* device, void* to, swy_buffer* from, uint64_t offset,
                 const swy_submit* submit, swy_error* error) {
   return swy::guard(error, [&]() -> swy_status {
     if (const swy_status s = check_range(*from, offset, bytes, error); s != SWY_OK) return s;
+    if (const swy_status s = await_points(*device, submit, error); s != SWY_OK) return s;
     if (const swy_status s = use(*device, error); s != SWY_OK) return s;
     if (bytes > kPiece) {
       if (const swy_status s = large_read(*device, static_cast<char*>(to), from->data + offset, bytes, error);

@@ -6,8 +6,9 @@
 //   down      chooses, then y = sum p_e down_e h_e + sigmoid(mix) * shared (+ residual): 16 rows per block
 //
 // Every block makes the choice itself, which takes less time than waiting for another block's. `down` makes it while
-// `gate_up` waits for its weights. Two rows rarely choose the same expert, so each has blocks of its own in gate_up and
-// down.
+// `gate_up` waits for its weights. Two rows rarely choose the same expert, so each has blocks of its own, except for
+// gate_up of the shared expert: so nearly no multiprocessor has three blocks of gate_up, which would leave no room for
+// `down`.
 #include "moe_boxes.cuh"
 
 #include <algorithm>
@@ -78,44 +79,49 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
 #endif
 }
 
-// blockIdx.x: slot * (width / 32) + which 32 rows of gate and up; blockIdx.y: row of the activations. The shared expert
-// is the last slot.
+// blockIdx.x: (row of the activations * top_k + slot) * (width / 32) + which 32 rows of gate and up; then the shared
+// expert, whose blocks have all rows of the activations.
+template <uint32_t kRows>
 __global__ void __launch_bounds__(kBesideThreads / 2, 4)
     gate_up_boxes(const __grid_constant__ UpMaps maps, const __grid_constant__ MixtureBoxes b, const swy_step* step) {
 #if __CUDA_ARCH__ >= 900
-  extern __shared__ char dynamic[];
+  extern __shared__ __align__(kBoxAlignment) char dynamic[];
   __shared__ Asked arrived[kBoxWarps], scales_arrived;
-  __shared__ __align__(16) float squares_of[kBoxWarps];
+  __shared__ __align__(16) float squares_of[kRows][kBoxWarps];
   __shared__ Chosen chosen;
   Stamps stamps(kStampGateUp);
   const Mixture& m = b.m;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, slices = m.hidden / kSlice;
-  const uint32_t slot = blockIdx.x / (m.width / kHalf), first = blockIdx.x % (m.width / kHalf) * kHalf;
-  const bool routed = slot < m.top_k, works = warp < slices;
+  const uint32_t group = blockIdx.x / (m.width / kHalf), first = blockIdx.x % (m.width / kHalf) * kHalf;
+  const bool routed = group < kRows * m.top_k, works = warp<slices, all_rows = kRows> 1 && !routed;
+  const uint32_t x_row = routed && kRows > 1 ? group / m.top_k : 0, slot = routed ? group - x_row * m.top_k : m.top_k;
   constexpr uint32_t kTiles = 2 * kHalf / kTileRows, kApart = kTiles * kTileBytes;  // of a slice: gate, then up
-  char* boxes = first_box(dynamic) + warp * kApart;
-  auto* scales = reinterpret_cast<uint16_t*>(first_box(dynamic) + kBoxWarps * kApart);
+  char* boxes = dynamic + warp * kApart;
+  auto* scales = reinterpret_cast<uint16_t*>(dynamic + kBoxWarps * kApart);
   const uint32_t half_scales = scales_bytes(m.gate_up, kHalf);
   const HalfBoxes to{boxes, scales, half_scales, works, arrived, scales_arrived};
   begin_halves(maps.gate_up, routed, arrived, scales_arrived);
   if (!routed) {
     ask_for_halves(to, maps.shared_gate, maps.shared_up, m.shared_gate, m.shared_up, first, first);
   }
-  float norm[8], v[8] = {}, squares = 0;
+  float norm[8], v[kRows][8] = {}, squares[kRows] = {};
   if (works) norm_of(b, warp * 32 + lane, norm);
-  const bool empty = step_rows(step, m.domain) <= blockIdx.y, exists = threadIdx.x < m.experts;
-  // Lanes 8 r + 4 k + t join group t of row r of four, of gate or up (k).
-  const uint32_t row = threadIdx.x / 8, which = threadIdx.x / 4 % 2;
-  float* out = empty || row >= kHalf || threadIdx.x % 8 != 0
+  const uint32_t rows = step_rows(step, m.domain);
+  const bool exists = threadIdx.x < m.experts;
+  // Lanes 8 r + 4 k + t join share t of row r of four, of gate or up (k). With all rows of the activations, shares 2 i
+  // and 2 i + 1 are of row i.
+  const uint32_t row = threadIdx.x / 8, which = threadIdx.x / 4 % 2, joins = all_rows ? threadIdx.x % 4 / 2 : 0;
+  const uint32_t out_row = x_row + joins;
+  float* out = out_row >= rows || row >= kHalf || threadIdx.x % 8 != 2 * joins
                    ? nullptr
-                   : m.h + blockIdx.y * m.h_width() + slot * m.width + first + row;
+                   : m.h + out_row * m.h_width() + slot * m.width + first + row;
   uint32_t own = shared_at(boxes), in_box = lane_of_box(), share = share_of_lane();
-  uint32_t joined = shared_at(first_box(dynamic)) + (which * 2 + row / kTileRows) * kTileBytes +
+  uint32_t joined = shared_at(dynamic) + (which * 2 + row / kTileRows) * kTileBytes +
                     (threadIdx.x % 4 * kShareStride + row % kTileRows) * 4;
   const ScalePlaces gate(scales, m.gate_up, warp, kHalf, kTileRows * m.gate_up.groups);
   uint32_t to_up = half_scales, boxes_at = shared_at(&arrived[warp]), scales_at = shared_at(&scales_arrived);
-  const float* from = m.x + blockIdx.y * m.hidden + warp * kSlice + lane * 8;
-  const float* logit_at = m.logits + blockIdx.y * m.experts + threadIdx.x;
+  const float* from = m.x + x_row * m.hidden + warp * kSlice + lane * 8;
+  const float* logit_at = m.logits + x_row * m.experts + threadIdx.x;
   if (!works) clear_shares(own, share, kTiles);
   pin(own), pin(in_box), pin(share), pin(joined), pin(to_up), pin(boxes_at), pin(scales_at);
   pin(out), pin(from), pin(logit_at);
@@ -124,13 +130,29 @@ __global__ void __launch_bounds__(kBesideThreads / 2, 4)
   stamps.note(kWaited);
   release_next();  // not earlier: `down` reads the logits without waiting for this kernel
   const float logit = exists ? __ldcg(logit_at) : 0.0f;
-  if (works) load_eight_fresh(from, v);
+  if (works) load_eight_fresh(from, v[0]);
   if (routed) {
     ask_for_chosen(to, maps.gate_up, m, logit, exists, slot, first, chosen);
   }
   stamps.note(kAsked);
-  if (works) {
-    const Operand x = make_normed(v, norm, squares);
+  if (works && all_rows) {
+    if constexpr (kRows > 1) {
+      if (rows > 1) load_eight_fresh(from + m.hidden, v[1]);
+      Piece piece[kRows];
+#pragma unroll
+      for (uint32_t i = 0; i < kRows; ++i) piece[i] = make_normed(v[i], norm, squares[i]);
+      const PairOperand x = make_pair_operand(piece);
+      PairPlaces places(scales, m.gate_up, warp, kHalf, kTileRows * m.gate_up.groups);
+      barrier_wait(scales_at, 0);
+      barrier_wait(boxes_at, 0);
+#pragma unroll 1
+      for (uint32_t tile = 0; tile < kTiles; ++tile) {
+        if (tile == kTiles / 2) places.at += to_up;
+        multiply_pair(own + tile * kTileBytes, in_box, share, places, tile % (kTiles / 2), x);
+      }
+    }
+  } else if (works) {
+    const Operand x = make_operand(make_normed(v[0], norm, squares[0]), 1.0f);
     stamps.note(kRead);
     barrier_wait(scales_at, 0);
     barrier_wait(boxes_at, 0);
@@ -144,10 +166,14 @@ __global__ void __launch_bounds__(kBesideThreads / 2, 4)
     }
   }
   stamps.note(kMultiplied);
-  if (lane == 0) squares_of[warp] = squares;
+#pragma unroll
+  for (uint32_t i = 0; i < kRows; ++i) {
+    if (lane == 0) squares_of[i][warp] = squares[i];
+  }
   __syncthreads();
-  const float sum = join_shares<kBoxWarps>(joined, kApart), up = __shfl_xor_sync(kAll, sum, 4);
-  const float inverse = b.normed ? inverse_root(squares_of, b.per_width, b.norm.eps) : 1.0f;
+  const float sum = all_rows ? join_shares<kBoxWarps, 2>(joined, kApart) : join_shares<kBoxWarps>(joined, kApart);
+  const float up = __shfl_xor_sync(kAll, sum, 4);
+  const float inverse = b.normed ? inverse_root(squares_of[joins], b.per_width, b.norm.eps) : 1.0f;
   if (out != nullptr) *out = quick_silu(sum * inverse) * (up * inverse);
   stamps.end();
 #endif
@@ -158,7 +184,7 @@ template <uint32_t kWarps>
 __global__ void __launch_bounds__(kBesideThreads, 2)
     down_boxes(const __grid_constant__ DownMaps maps, const __grid_constant__ MixtureBoxes b, const swy_step* step) {
 #if __CUDA_ARCH__ >= 900
-  extern __shared__ char dynamic[];
+  extern __shared__ __align__(kBoxAlignment) char dynamic[];
   __shared__ Asked arrived[kWarps];
   __shared__ Chosen chosen;
   Stamps stamps(kStampDown);
@@ -168,7 +194,7 @@ __global__ void __launch_bounds__(kBesideThreads, 2)
   const uint32_t mine = warp < slices ? (slices - warp + kWarps - 1) / kWarps : 0;
   const uint32_t tile_scales = scales_bytes(m.down, kTileRows);
   // [i][warp], so that neighbouring slices are next to each other.
-  char *boxes = first_box(dynamic), *scales = boxes + kWarps * b.boxes_per_warp(kWarps) * kTileBytes;
+  char *boxes = dynamic, *scales = boxes + kWarps * b.boxes_per_warp(kWarps) * kTileBytes;
   begin_slots(maps.down, arrived[warp]);
   release_next();
   // The logits are ready: gate_up_boxes lets this kernel begin only after it has waited for them itself.
@@ -196,10 +222,10 @@ __global__ void __launch_bounds__(kBesideThreads, 2)
   stamps.note(kWaited);
   const float factor = lane == m.top_k && m.shared_width != 0 ? __ldcg(m.shared_p + blockIdx.y) : weight;
   const float residual = added != nullptr ? __ldcg(added) : 0.0f;
+  float v[8];
+  if (count != 0) load_eight_fresh(from, v);
 #pragma unroll 1
   for (uint32_t i = 0; i < count; ++i) {
-    float v[8];
-    load_eight_fresh(from + i * kWarps * kSlice, v);
     if (i == 0) barrier_wait(boxes_at, 0);
     stamps.note(kArrived);
     if (i != 0) {
@@ -210,6 +236,7 @@ __global__ void __launch_bounds__(kBesideThreads, 2)
     LaneScales<1> of;
     of.load(places, 0);
     const Operand x = make_operand(v, __shfl_sync(kAll, factor, slot));
+    if (i + 1 < count) load_eight_fresh(from + (i + 1) * kWarps * kSlice, v);
     stamps.note(kRead);
     multiply_slice<1>(own + i * kWarps * kTileBytes, in_box, share, of, places, 0, x, 1);
   }
@@ -225,14 +252,14 @@ __global__ void __launch_bounds__(kBesideThreads, 2)
 }
 
 uint32_t gate_up_shared(const Mixture& m) {
-  return 1024 + kBoxWarps * 2 * kHalf * kBoxBytes + 2 * scales_bytes(m.gate_up, kHalf);
+  return kBoxWarps * 2 * kHalf * kBoxBytes + 2 * scales_bytes(m.gate_up, kHalf);
 }
 // Warps of a block of `down`. Of two rows most multiprocessors have two blocks, which together must leave the next
 // kernel its registers.
 uint32_t down_warps(uint32_t rows) { return rows == 1 ? kDownWarps : kDownWarps / 2; }
 uint32_t down_shared(const MixtureBoxes& b, uint32_t rows) {
   const uint32_t warps = down_warps(rows);
-  return 1024 + warps * b.boxes_per_warp(warps) * (kTileBytes + scales_bytes(b.m.down, kTileRows));
+  return warps * b.boxes_per_warp(warps) * (kTileBytes + scales_bytes(b.m.down, kTileRows));
 }
 
 // Shared memory of `down`. It begins while gate_up runs, of which some multiprocessors have two blocks. For one row:
@@ -242,13 +269,14 @@ swy_status down_spread(const Mixture& m, const MixtureBoxes& b, uint32_t rows, u
   *bytes = down_shared(b, rows);
   if (rows != 1) return SWY_OK;
   cudaFuncAttributes up{}, down{};
-  cudaError_t e = cudaFuncGetAttributes(&up, gate_up_boxes);
+  cudaError_t e = cudaFuncGetAttributes(&up, gate_up_boxes<1>);
   if (e == cudaSuccess) e = cudaFuncGetAttributes(&down, down_boxes<kDownWarps>);
   if (e != cudaSuccess) return check(e, "asking for a kernel's memory", error);
   constexpr uint32_t kUnit = 128;  // granularity of a block's memory
   const auto whole = [](uint64_t n) { return static_cast<uint32_t>((n + kUnit - 1) / kUnit * kUnit); };
-  const uint32_t one = whole(gate_up_shared(m) + up.sharedSizeBytes + kBlockMemory);
-  const uint32_t own = whole(down.sharedSizeBytes + kBlockMemory), needed = whole(down_shared(b, rows));
+  const auto before_boxes = [](uint64_t n) { return (n + kBoxAlignment - 1) / kBoxAlignment * kBoxAlignment; };
+  const uint32_t one = whole(gate_up_shared(m) + before_boxes(up.sharedSizeBytes) + kBlockMemory);
+  const uint32_t own = whole(before_boxes(down.sharedSizeBytes) + kBlockMemory), needed = whole(down_shared(b, rows));
   const uint32_t spread = std::max(needed + own, whole((kProcessorMemory - one) / 2 + 1));
   *bytes = 2 * one + spread <= kProcessorMemory ? spread - own : needed;
   return SWY_OK;
@@ -341,8 +369,9 @@ swy_status record_moe_boxes(const Recording& r, const Mixture& m, const InputNor
   const uint32_t logits = m.experts + (m.shared_width != 0 ? 1 : 0);
   SWY_CUDA_TRY(launch(r, rows == 1 ? route_boxes<1> : route_boxes<kBesideRows>, ceil_div(logits, 2), kBoxThreads, 0, b,
                       r.list.step));
-  SWY_CUDA_TRY(launch(r, gate_up_boxes, dim3(b.slots() * (m.width / kHalf), rows), kBoxThreads, gate_up_shared(m), up,
-                      b, r.list.step));
+  const uint32_t groups = rows * m.top_k + (m.shared_width != 0 ? 1 : 0);
+  SWY_CUDA_TRY(launch(r, rows == 1 ? gate_up_boxes<1> : gate_up_boxes<kBesideRows>, groups * (m.width / kHalf),
+                      kBoxThreads, gate_up_shared(m), up, b, r.list.step));
   uint32_t shared = 0;
   SWY_CUDA_TRY(down_spread(m, b, rows, &shared, r.error));
   const uint32_t warps = down_warps(rows);

@@ -5,7 +5,7 @@
 
 #include "choice.cuh"
 #include "moe_boxes.h"
-#include "slices.cuh"
+#include "slices_pair.cuh"
 
 namespace gpu {
 
@@ -113,7 +113,7 @@ __device__ inline void ask_for_chosen(const HalfBoxes& to, const CUtensorMap& ma
 }
 
 // The slice of x by the norm, and the sum of its squares.
-__device__ inline Operand make_normed(float (&v)[8], const float (&norm)[8], float& squares) {
+__device__ inline Piece make_normed(float (&v)[8], const float (&norm)[8], float& squares) {
   float sum = 0;
 #pragma unroll
   for (int j = 0; j < 8; ++j) {
@@ -121,7 +121,7 @@ __device__ inline Operand make_normed(float (&v)[8], const float (&norm)[8], flo
     v[j] *= norm[j];
   }
   squares = warp_sum(sum);
-  return make_operand(v, 1.0f);
+  return make_piece(v);
 }
 
 // ---- down

@@ -2,7 +2,7 @@
 // Ranges of steps with few rows, on Hopper: the operations after the projections of a delta layer, and a mixture with
 // its norm.
 //
-//   GATED_DELTA, LINEAR, ADD   one or two rows: the kernel that reads the heads computes their norm and gate
+//   GATED_DELTA, LINEAR, ADD   one or two rows: the kernel that reads the heads scales them by their norm
 //   RMS_NORM, MOE, ADD         the norm likewise; with more rows the router's kernel computes it
 #include "range.h"
 
@@ -35,6 +35,12 @@ Kind kind_of(const swy_op* const* ops, uint32_t n) {
   }
   if (ops[0]->id == SWY_OP_GATED_DELTA && ops[1]->id == SWY_OP_LINEAR && ops[1]->weight_count == 1) return Kind::kDelta;
   return ops[0]->id == SWY_OP_RMS_NORM && ops[1]->id == SWY_OP_MOE ? Kind::kMixture : Kind::kNone;
+}
+
+// Squares between the delta rule and the reader of its heads.
+uint64_t squares_of_heads(const swy_op& op, uint64_t rows) {
+  const auto& a = *static_cast<const swy_gated_delta_attrs*>(op.attrs);
+  return rows * a.value_heads * head_parts(a.value_dim);
 }
 
 swy_status supports_delta(const swy_device& device, const swy_op* const* ops, const swy_bucket& bucket,
@@ -91,9 +97,9 @@ swy_status claim(swy_device* device, const swy_op* const* ops, uint32_t n, const
 
 swy_status prepare(swy_device* device, const swy_op* const* ops, uint32_t n, const swy_bucket*,
                    uint64_t* workspace_bytes, uint32_t* weight_layouts, uint32_t capacity, swy_error*) {
-  *workspace_bytes = kind_of(ops, n) != Kind::kMixture ? 0
-                     : by_boxes(*device, *ops[1])      ? mixture_workspace(*ops[1])
-                                                       : moe_grouped_workspace(*ops[1]);
+  *workspace_bytes = kind_of(ops, n) == Kind::kDelta ? squares_of_heads(*ops[0], rows_of(*ops[1])) * sizeof(float)
+                     : by_boxes(*device, *ops[1])    ? mixture_workspace(*ops[1])
+                                                     : moe_grouped_workspace(*ops[1]);
   for (uint32_t i = 0; i < capacity; ++i) weight_layouts[i] = 0;
   return SWY_OK;
 }
@@ -132,15 +138,17 @@ T* at(const swy_binding& b) {
   return b.buffer == nullptr ? nullptr : reinterpret_cast<T*>(b.buffer->data + b.offset);
 }
 
-swy_status record_delta(swy_list* list, const swy_range_operands& o, const float* residual, swy_error* error) {
+swy_status record_delta(swy_list* list, const swy_range_operands& o, const float* residual,
+                        const swy_binding& workspace, swy_error* error) {
   const Operands delta_operands{*o.ops[0], *o.bindings[0]}, linear_operands{*o.ops[1], *o.bindings[1]};
   const Recording delta{*list, *o.ops[0], delta_operands, error}, linear{*list, *o.ops[1], linear_operands, error};
-  const Delta d = delta_of(delta);
+  Delta d = delta_of(delta);
+  d.squares = at(workspace);
   SWY_CUDA_TRY(record_delta_raw(delta, d));
   Projection p = linear_projection(linear);
   p.residual = residual;
   p.y[0] = at(o.bindings[2]->outputs[0]);
-  const HeadNorm heads{d.z, d.norm, d.value_dim, d.norm_eps};
+  const HeadNorm heads{d.squares, d.value_dim, d.norm_eps};
   return record_boxes(linear, p, &heads);
 }
 
@@ -174,7 +182,7 @@ swy_status record(swy_list* list, const swy_range_operands* operands, const swy_
       return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
                        "the operations of a range do not feed each other; forbid it: --variant 'range=!swy.range/1'");
     }
-    return kind_of(o.ops, o.op_count) == Kind::kDelta ? record_delta(list, o, at(*residual), error)
+    return kind_of(o.ops, o.op_count) == Kind::kDelta ? record_delta(list, o, at(*residual), *workspace, error)
                                                       : record_mixture(list, o, at(*residual), *workspace, error);
   });
 }

@@ -27,10 +27,9 @@ struct Operand {
   int sum;
 };
 
-// Lane i passes elements 8 i to 8 i + 7. Results of products are multiplied by `factor`.
-__device__ inline Operand make_operand(const float (&v)[8], float factor) {
+// Lane i passes the piece of elements 8 i to 8 i + 7. Results of products are multiplied by `factor`.
+__device__ inline Operand make_operand(const Piece& piece, float factor) {
   const uint32_t lane = threadIdx.x % 32, t = lane % 4;
-  const Piece piece = make_piece(v);
   const uint32_t odd[2] = {piece.words.x, piece.words.y}, two[2] = {piece.words.z, piece.words.w};
   Operand x;
 #pragma unroll
@@ -44,6 +43,9 @@ __device__ inline Operand make_operand(const float (&v)[8], float factor) {
   x.scale = __shfl_sync(kAll, piece.scale, 8 * t) * (factor * (1.0f / 16));
   x.sum = 16 * static_cast<int>(__shfl_sync(kAll, piece.sum, 8 * t));
   return x;
+}
+__device__ inline Operand make_operand(const float (&v)[8], float factor) {
+  return make_operand(make_piece(v), factor);
 }
 
 // ---- shared memory by its address, computed before the wait and kept: the compiler would compute it again

@@ -9,6 +9,12 @@
 
 namespace gpu {
 
+// In shared memory: a slice's pieces of two rows, each made by a warp of its own. of_group: scale, and sum of integers.
+struct alignas(16) PairMemory {
+  uint4 words[2][32];
+  float2 of_group[2][4];
+};
+
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
 struct PairOperand {
@@ -29,23 +35,45 @@ __device__ inline void exchange_pieces(Piece& a, Piece& b, uint32_t bit) {
   exchange(a.scale, b.scale), exchange(a.sum, b.sum);
 }
 
-// Of each row's pieces: lane i has made that of elements 8 i to 8 i + 7.
-__device__ inline PairOperand make_pair_operand(Piece (&piece)[2]) {
-  const uint32_t lane = threadIdx.x % 32, t = lane % 4;
-  // Eight lanes have a group, and a number is a row. From here on numbers are halves of the slice, and lanes rows.
-  exchange_pieces(piece[0], piece[1], 16);
-  PairOperand x;
+// `words`: of a half of the slice each, by lanes with those of the first row, then of the second.
+__device__ inline PairOperand pair_operand(const uint4 (&words)[2]) {
+  PairOperand x{};
 #pragma unroll
   for (uint32_t group = 0; group < 4; ++group) {
-    const bool mine = lane / 8 % 2 == group % 2;
-    const uint4 w = piece[group / 2].words;
+    const bool mine = threadIdx.x % 32 / 8 % 2 == group % 2;
+    const uint4 w = words[group / 2];
     x.b[group][0][0] = mine ? w.x : 0, x.b[group][0][1] = mine ? w.y : 0;
     x.b[group][1][0] = mine ? w.z : 0, x.b[group][1][1] = mine ? w.w : 0;
   }
+  return x;
+}
+// Of each row's pieces: lane i has made that of elements 8 i to 8 i + 7.
+__device__ inline PairOperand make_pair_operand(Piece (&piece)[2]) {
+  const uint32_t t = threadIdx.x % 4;
+  // Eight lanes have a group, and a number is a row. From here on numbers are halves of the slice, and lanes rows.
+  exchange_pieces(piece[0], piece[1], 16);
+  PairOperand x = pair_operand({piece[0].words, piece[1].words});
 #pragma unroll
   for (uint32_t k = 0; k < 2; ++k) {
     x.scale[k] = __shfl_sync(kAll, piece[k].scale, 8 * t) * (1.0f / 16);
     x.sum[k] = 16 * static_cast<int>(__shfl_sync(kAll, piece[k].sum, 8 * t));
+  }
+  return x;
+}
+
+// The same of pieces that two warps have made: this warp those of row `row`. `barrier`: their own.
+__device__ inline PairOperand make_pair_operand(const Piece& piece, uint32_t row, PairMemory& memory,
+                                                uint32_t barrier) {
+  const uint32_t lane = threadIdx.x % 32, t = lane % 4;
+  memory.words[row][lane] = piece.words;
+  if (lane % 8 == 0) memory.of_group[row][lane / 8] = make_float2(piece.scale, __uint_as_float(piece.sum));
+  asm volatile("bar.sync %0, 64;" ::"r"(barrier) : "memory");
+  PairOperand x = pair_operand({memory.words[lane / 16][lane % 16], memory.words[lane / 16][16 + lane % 16]});
+#pragma unroll
+  for (uint32_t k = 0; k < 2; ++k) {
+    const float2 of = memory.of_group[t / 2][2 * k + t % 2];
+    x.scale[k] = of.x * (1.0f / 16);
+    x.sum[k] = 16 * __float_as_int(of.y);
   }
   return x;
 }

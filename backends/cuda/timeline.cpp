@@ -66,6 +66,15 @@ swy_status check_alive(swy_timeline& t, swy_error* error) {
 
 bool timelines_available() { return write_value() != nullptr; }
 
+swy_status await_points(const swy_device& device, const swy_submit* submit, swy_error* error) {
+  for (uint32_t i = 0; submit != nullptr && i < submit->wait_count; ++i) {
+    const swy_timeline_point& point = submit->waits[i];
+    if (point.timeline->device == &device) continue;
+    if (const swy_status s = timeline_wait(point.timeline, point.value, UINT64_MAX, error); s != SWY_OK) return s;
+  }
+  return SWY_OK;
+}
+
 swy_status signal(swy_device& device, const swy_submit* submit, swy_error* error) {
   for (uint32_t i = 0; submit != nullptr && i < submit->signal_count; ++i) {
     swy_timeline& t = *submit->signals[i].timeline;

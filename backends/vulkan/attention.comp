@@ -11,7 +11,8 @@
 layout(local_size_x = 256) in;
 layout(push_constant, std430) uniform Push {
   uint64_t q, ready, pages, y, parts, step;
-  uint heads, kv_heads, split_positions, unused;
+  uint heads, kv_heads, split_positions;
+  float scale;  // of what `ready` has
 };
 #define KEY_FOUR(key, c, position) load_four(key, c)
 #define VALUE_FOUR(value, c, position) load_four(value, c)
@@ -39,7 +40,7 @@ void main() {
       uint at = lane + gl_SubgroupSize * c;
       bool there = 4 * at < kHeadDim && h < here;
       query[h * kC + c] =
-          there ? Float4s(ready + (uint64_t(row) * heads + first_head + h) * kHeadDim * 4).at[at] : vec4(0);
+          there ? Float4s(ready + (uint64_t(row) * heads + first_head + h) * kHeadDim * 4).at[at] * scale : vec4(0);
     }
   }
   attend(pages, step, seq, kv_heads, kv, position, end);

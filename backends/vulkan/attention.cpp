@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // ATTENTION: norms, rotation and the pages (attention_prepare.comp), the products (attention.comp), and with few rows,
 // whose context is divided into splits, their sum (attention_join.comp). If every sequence has one row, all in one
-// launch (attention_step.comp).
+// launch (attention_step.comp). ATTEND: the products, of rows that are prepared.
 #include <algorithm>
-#include <cmath>
 
-#include "kernels.h"
+#include "rope.h"
 
 namespace gpu {
 namespace {
@@ -36,17 +35,6 @@ Cut cut_of(const swy_op& op, const swy_bucket& bucket, bool split) {
   return c;
 }
 
-// Turns of each pair of rotating elements per position, as 64-bit fractions.
-swy_status put_turns(const Recording& r, Span& out) {
-  const swy_attention_attrs& a = attrs_of(r.op);
-  std::vector<uint64_t> turns(std::max<uint32_t>(a.rotary_dim / 2, 1));
-  for (uint32_t i = 0; i < a.rotary_dim / 2; ++i) {
-    const long double part = std::pow(static_cast<long double>(a.rope_theta), -2.0L * i / a.rotary_dim) / (2 * M_PIl);
-    turns[i] = static_cast<uint64_t>(part * 0x1p64L);
-  }
-  return put_constants(r.list, turns.data(), turns.size() * 8, out, r.error);
-}
-
 swy_status record_prepare(const Recording& r, Span ready) {
   const swy_attention_attrs& a = attrs_of(r.op);
   struct {
@@ -58,7 +46,7 @@ swy_status record_prepare(const Recording& r, Span ready) {
   const Weight q_norm = r.operands.weight(0), k_norm = r.operands.weight(1);
   const Span q = r.operands.input(0), k = r.operands.input(1), v = r.operands.input(2), pages = r.operands.state(0);
   Span turns;
-  SWY_VK_TRY(put_turns(r, turns));
+  SWY_VK_TRY(put_turns(r, a.rotary_dim, a.rope_theta, turns));
   push = {q.address,     k.address,     v.address,     q_norm.data,        k_norm.data,
           ready.address, pages.address, turns.address, r.step(),           a.heads,
           a.kv_heads,    a.scale,       a.norm_eps,    a.norm_weight_bias, 0};
@@ -75,19 +63,22 @@ swy_status record_attention(const Recording& r) {
   const Cut cut = cut_of(r.op, r.bucket(), kSplit);
   const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
   Arena arena(r.operands.workspace());
-  const Span ready = arena.take(uint64_t{rows} * a.heads * a.head_dim * 4);
+  const bool whole = r.op.id == SWY_OP_ATTENTION;
+  const Span q = r.operands.input(0), y = r.operands.output(0), pages = r.operands.state(0);
+  const Span ready = whole ? arena.take(uint64_t{rows} * a.heads * a.head_dim * 4) : q;
   const Span parts =
       arena.take(kSplit ? uint64_t{rows} * cut.groups * cut.splits * cut.heads * (a.head_dim + 2) * 4 : 0);
-  const Span q = r.operands.input(0), y = r.operands.output(0), pages = r.operands.state(0);
-  SWY_VK_TRY(record_prepare(r, ready));
+  if (whole) SWY_VK_TRY(record_prepare(r, ready));
   struct {
     uint64_t q, ready, pages, y, parts, step;
-    uint32_t heads, kv_heads, split_positions, unused;
+    uint32_t heads, kv_heads, split_positions;
+    float scale;
   } attend{};
   attend = {q.address, ready.address, pages.address, y.address,     parts.address,
-            r.step(),  a.heads,       a.kv_heads,    cut.positions, 0};
+            r.step(),  a.heads,       a.kv_heads,    cut.positions, whole ? 1 : a.scale};
+  const uint32_t gated = whole ? a.gated : 0;
   const uint32_t per_lane = ceil_div(a.head_dim / 4, r.device().features.subgroup);
-  SWY_VK_TRY(launch(r, kAttend, {a.head_dim, r.device().kv_bf16, a.gated, cut.heads, per_lane, 4u},
+  SWY_VK_TRY(launch(r, kAttend, {a.head_dim, r.device().kv_bf16, gated, cut.heads, per_lane, 4u},
                     {cut.splits, cut.groups, rows}, attend, {q, ready, pages}, {y, parts}));
   if (!kSplit) return SWY_OK;
   struct {
@@ -95,7 +86,7 @@ swy_status record_attention(const Recording& r) {
     uint32_t heads, kv_heads, split_positions, splits;
   } join{};
   join = {q.address, y.address, parts.address, r.step(), a.heads, a.kv_heads, cut.positions, cut.splits};
-  return launch(r, kJoin, {a.head_dim, r.device().kv_bf16, a.gated, cut.heads}, {a.heads, rows}, join, {q, parts}, {y});
+  return launch(r, kJoin, {a.head_dim, r.device().kv_bf16, gated, cut.heads}, {a.heads, rows}, join, {q, parts}, {y});
 }
 
 // The memory of attention.step for its splits.
@@ -123,7 +114,7 @@ swy_status record_step(const Recording& r) {
   const Weight q_norm = r.operands.weight(0), k_norm = r.operands.weight(1);
   const Span q = r.operands.input(0), k = r.operands.input(1), v = r.operands.input(2), pages = r.operands.state(0);
   Span turns, counters;
-  SWY_VK_TRY(put_turns(r, turns));
+  SWY_VK_TRY(put_turns(r, a.rotary_dim, a.rope_theta, turns));
   SWY_VK_TRY(take_counters(r.list, rows * j.cut.groups, counters, r.error));
   struct {
     uint64_t q, k, v, q_norm, k_norm, pages, turns, y, parts, stats, counters, step;
@@ -151,7 +142,7 @@ uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket& bucket
   const swy_attention_attrs& a = attrs_of(op);
   const Cut cut = cut_of(op, bucket, kSplit);
   Arena arena;
-  arena.take(op.inputs[0]->dims[0] * a.heads * a.head_dim * 4);
+  if (op.id == SWY_OP_ATTENTION) arena.take(op.inputs[0]->dims[0] * a.heads * a.head_dim * 4);
   arena.take(kSplit ? op.inputs[0]->dims[0] * cut.groups * cut.splits * cut.heads * (a.head_dim + 2) * 4 : 0);
   return arena.used();
 }
@@ -197,6 +188,10 @@ constexpr Kernel kKernels[] = {
     {"attention.split", SWY_OP_ATTENTION, kAlways, SWY_BF16, supports_split, cost_split, workspace<true>,
      record_attention<true>},
     {"attention.rows", SWY_OP_ATTENTION, kInvariant, SWY_BF16, supports_any, cost_rows, workspace<false>,
+     record_attention<false>},
+    {"attend.split", SWY_OP_ATTEND, kAlways, SWY_BF16, supports_split, cost_split, workspace<true>,
+     record_attention<true>},
+    {"attend.rows", SWY_OP_ATTEND, kInvariant, SWY_BF16, supports_any, cost_rows, workspace<false>,
      record_attention<false>},
 };
 

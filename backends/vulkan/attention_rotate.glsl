@@ -1,33 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Norm and rotation of a head of q or k. The including shader defines kRotary, and pushes `turns` and `bias`.
-
-// Sine and cosine of a fraction of a turn, to about 1e-7 (minimax polynomials on an eighth of a turn).
-vec2 sine_cosine(uint64_t turn) {
-  int top = int(uint(turn >> 32));
-  int quarter = (top + 0x20000000) >> 30;  // the nearest quarter
-  float x = float(top - (quarter << 30)) * (6.283185307179586 / 4294967296.0), z = x * x;
-  float s = fma(x * z, fma(z, fma(z, -1.9515295891e-4, 8.3321608736e-3), -1.6666654611e-1), x);
-  float c = fma(z * z, fma(z, fma(z, 2.443315711809948e-5, -1.388731625493765e-3), 4.166664568298827e-2),
-                fma(z, -0.5, 1.0));
-  quarter &= 3;
-  if ((quarter & 1) != 0) {
-    float t = s;
-    s = c;
-    c = -t;
-  }
-  return quarter >= 2 ? vec2(-s, -c) : vec2(s, c);
-}
-
-// Turns of a pair of rotating elements per position, as a 64-bit fraction.
-uint64_t turn_of(uint pair) { return uint64_t(Words(turns).at[2 * pair]) | uint64_t(Words(turns).at[2 * pair + 1]) << 32; }
+#include "rope.glsl"
 
 // Element i of a head at `from`, normed, and rotated with its partner.
 float element(uint64_t from, uint64_t norm, uint type, uint i, float scale, uint position) {
   float x = Floats(from).at[i] * scale * (bias + plain_at(norm, type, i));
   if (i >= kRotary) return x;
   const uint half_rotary = kRotary / 2;
-  uint pair = i < half_rotary ? i : i - half_rotary, other = i < half_rotary ? i + half_rotary : i - half_rotary;
+  bool low = i < half_rotary;
+  uint other = low ? i + half_rotary : i - half_rotary;
   float y = Floats(from).at[other] * scale * (bias + plain_at(norm, type, other));
-  vec2 sc = sine_cosine(turn_of(pair) * position);
-  return i < half_rotary ? fma(x, sc.y, -y * sc.x) : fma(x, sc.y, y * sc.x);
+  return rotated(x, y, low, low ? i : i - half_rotary, position);
 }

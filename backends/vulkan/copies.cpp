@@ -132,6 +132,7 @@ swy_status write(swy_device* device, swy_buffer* to, uint64_t offset, const void
   return swy::guard(error, [&]() -> swy_status {
     SWY_VK_TRY(check_range(*to, offset, bytes, error));
     SWY_VK_TRY(check_writable(*to, error));
+    SWY_VK_TRY(await_points(*device, submit, error));
     if (bytes != 0) SWY_VK_TRY(write_all(*device, *to, offset, static_cast<const char*>(from), bytes, error));
     return signal_all(*device, submit, error);
   });
@@ -141,6 +142,7 @@ swy_status read(swy_device* device, void* to, swy_buffer* from, uint64_t offset,
                 const swy_submit* submit, swy_error* error) {
   return swy::guard(error, [&]() -> swy_status {
     SWY_VK_TRY(check_range(*from, offset, bytes, error));
+    SWY_VK_TRY(await_points(*device, submit, error));
     if (submit != nullptr && submit->signal_count != 0 && bytes != 0 && bytes <= kPiece) {
       SWY_VK_TRY(read_later(*device, to, part_of(*from, offset, bytes), submit->signals[0].timeline, error));
     } else if (bytes != 0) {

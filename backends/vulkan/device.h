@@ -206,6 +206,9 @@ swy_status timeline_create(swy_device* device, swy_timeline** out, swy_error* er
 void timeline_free(swy_device* device, swy_timeline* timeline);
 uint64_t timeline_value(swy_timeline* timeline);
 swy_status timeline_wait(swy_timeline* timeline, uint64_t value, uint64_t timeout_ns, swy_error* error);
+// Waits for the points of other devices that `submit` names. Those of this device are on the same queue, and were put
+// there before. Before any lock is taken.
+swy_status await_points(const swy_device& device, const swy_submit* submit, swy_error* error);
 // Raises the timelines of `submit` at a progress. NULL: none to raise.
 swy_status signal_at(const swy_submit* submit, uint64_t progress, swy_error* error);
 

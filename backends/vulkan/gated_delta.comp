@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GATED_DELTA for prompts: the rule, token by token: S *= exp(g); d = beta (v - S^T k); S += k d^T; o = S^T q.
+// DELTA_RULE (kTaps is 1), and the rule of GATED_DELTA for prompts, token by token:
+// S *= exp(g); d = beta (v - S^T k); S += k d^T; o = S^T q.
 //
 // A workgroup owns 32 columns of one head's state, in registers: eight lanes per column, each with kN groups of four keys.
 // gl_WorkGroupID.y: value head, .z: sequence. Writes o [rows, values], and the convolution's last inputs.
@@ -35,12 +36,18 @@ void ask_for(uint row, uint head, uint column, uint part, uint keys, uint channe
 void main() {
   if (gl_WorkGroupID.z >= Step(step).seqs) return;
   Sequence s = sequence_of(step, gl_WorkGroupID.z);
-  if (!s.live) return;
+  if (!s.live && kTaps > 1) return;  // what follows GATED_DELTA's rule clears its rows
   uint keys = key_heads * kKeyDim, values = value_heads * kValueDim, channels = 2 * keys + values;
-  keep_inputs(s, channels);
+  if (s.live) keep_inputs(s, channels);
   uint head = gl_WorkGroupID.y, part = gl_LocalInvocationIndex % 8;
   uint column = gl_WorkGroupID.x * 32 + gl_LocalInvocationIndex / 8;
   bool there = column < kValueDim;
+  if (!s.live) {
+    for (uint row = s.first; there && part == 0 && row < s.first + s.rows; ++row) {
+      Floats(o + uint64_t(row) * values * 4).at[head * kValueDim + column] = 0;
+    }
+    return;
+  }
   uint64_t at = (uint64_t(head) * kValueDim + (there ? column : 0)) * kKeyDim * 4, slot = uint64_t(values) * kKeyDim * 4;
   vec4 state[kN];
   [[unroll]] for (uint n = 0; n < kN; ++n) {

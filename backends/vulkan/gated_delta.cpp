@@ -6,28 +6,59 @@
 namespace gpu {
 namespace {
 
+#include "delta_rule_prepare.comp.h"
 #include "gated_delta.comp.h"
 #include "gated_delta_gate.comp.h"
 #include "gated_delta_prepare.comp.h"
 constexpr Shader kPrepare = SWY_SHADER(gated_delta_prepare_comp), kRule = SWY_SHADER(gated_delta_comp);
-constexpr Shader kGate = SWY_SHADER(gated_delta_gate_comp);
+constexpr Shader kGate = SWY_SHADER(gated_delta_gate_comp), kRuleInputs = SWY_SHADER(delta_rule_prepare_comp);
 
-swy_status record_recurrent(const Recording& r) {
+// The rule over `m`. With a `taps` of 1 the state of the convolution is left alone, and neither it nor `qkv` is read.
+swy_status record_rule(const Recording& r, const Delta& d, const Mixed& m, uint32_t taps) {
   const auto& a = r.attrs<swy_gated_delta_attrs>();
-  const Delta d = delta_of(r);
-  Arena arena(r.operands.workspace());
-  const Mixed m = take_mixed(arena, r.op);
-  SWY_VK_TRY(record_delta_mix(r, d, m, false));
   struct {
     uint64_t qkv, mixed, gate, conv_state, rule_state, o, step;
     uint32_t key_heads, value_heads;
   } rule{};
   rule = {d.qkv.address, m.rows.address, m.gate.address, d.conv_state.address, d.rule_state.address,
           d.y.address,   r.step(),       a.key_heads,    a.value_heads};
-  SWY_VK_TRY(launch(r, kRule, {a.key_dim, a.value_dim, a.conv_kernel, d.types},
-                    {ceil_div(a.value_dim, 32), a.value_heads, r.bucket().seqs}, rule, {d.qkv, m.rows, m.gate},
-                    {d.y, d.conv_state, d.rule_state}));
+  return launch(r, kRule, {a.key_dim, a.value_dim, taps, d.types},
+                {ceil_div(a.value_dim, 32), a.value_heads, r.bucket().seqs}, rule, {d.qkv, m.rows, m.gate},
+                {d.y, d.conv_state, d.rule_state});
+}
+
+swy_status record_recurrent(const Recording& r) {
+  const Delta d = delta_of(r);
+  Arena arena(r.operands.workspace());
+  const Mixed m = take_mixed(arena, r.op);
+  SWY_VK_TRY(record_delta_mix(r, d, m, false));
+  SWY_VK_TRY(record_rule(r, d, m, r.attrs<swy_gated_delta_attrs>().conv_kernel));
   return record_delta_gate(r, d);
+}
+
+swy_status record_delta_rule(const Recording& r) {
+  const auto& a = r.attrs<swy_gated_delta_attrs>();
+  const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
+  Arena arena(r.operands.workspace());
+  const Mixed m = take_mixed(arena, r.op);
+  Delta d;
+  d.qkv = r.operands.input(0);
+  d.rule_state = r.operands.state(0);
+  d.y = r.operands.output(0);
+  const Span beta = r.operands.input(1), g = r.operands.input(2);
+  struct {
+    uint64_t qkv, beta, g, mixed, gate, step;
+    uint32_t key_heads, value_heads;
+    float l2_eps;
+    uint32_t unused;
+  } push{};
+  push = {d.qkv.address, beta.address, g.address,     m.rows.address, m.gate.address,
+          r.step(),      a.key_heads,  a.value_heads, a.l2_eps,       0};
+  const uint32_t subgroups = kThreads / r.device().features.subgroup;
+  SWY_VK_TRY(launch(r, kRuleInputs, {a.key_dim, a.value_dim, 1u, 0u},
+                    {ceil_div(2 * a.key_heads + a.value_heads, subgroups), at_most(rows, 16384)}, push,
+                    {d.qkv, beta, g}, {m.rows, m.gate}));
+  return record_rule(r, d, m, 1);
 }
 
 swy_status supports_recurrent(const swy_device&, const swy_op& op, const swy_bucket&, swy_error* error) {
@@ -51,7 +82,9 @@ uint64_t workspace_recurrent(const swy_device&, const swy_op& op, const swy_buck
 }
 
 constexpr Kernel kKernels[] = {{"gated_delta.recurrent", SWY_OP_GATED_DELTA, kInvariant, SWY_F32, supports_recurrent,
-                                cost_recurrent, workspace_recurrent, record_recurrent}};
+                                cost_recurrent, workspace_recurrent, record_recurrent},
+                               {"delta_rule.recurrent", SWY_OP_DELTA_RULE, kInvariant, SWY_F32, supports_recurrent,
+                                cost_recurrent, workspace_recurrent, record_delta_rule}};
 
 }  // namespace
 
@@ -78,7 +111,7 @@ Delta delta_of(const Recording& r) {
 Mixed take_mixed(Arena& arena, const swy_op& op) {
   Mixed m;
   m.rows = arena.take(op.inputs[0]->dims[0] * op.inputs[0]->dims[1] * 4);
-  m.gate = arena.take(op.inputs[2]->dims[0] * op.inputs[2]->dims[1] * 8);
+  m.gate = arena.take(op.inputs[2]->dims[0] * op.inputs[2]->dims[1] * 8);  // b, or g of DELTA_RULE: of value_heads
   return m;
 }
 

@@ -52,6 +52,12 @@ std::span<const Kernel> lm_head_kernels();
 std::span<const Kernel> sample_kernels();
 std::span<const Kernel> add_kernels();
 std::span<const Kernel> cast_kernels();
+std::span<const Kernel> gather_rows_kernels();
+std::span<const Kernel> head_split_kernels();
+std::span<const Kernel> rope_kernels();
+std::span<const Kernel> kv_append_kernels();
+std::span<const Kernel> causal_conv_kernels();
+std::span<const Kernel> delta_gates_kernels();
 
 // The table that the host sees.
 std::vector<swy_kernel> make_kernels();

@@ -114,6 +114,7 @@ swy_status list_finalize(swy_list* list, swy_error* error) {
 // submission.
 swy_status list_submit(swy_list* list, const swy_submit* submit, swy_error* error) {
   swy_device& d = *list->device;
+  SWY_VK_TRY(await_points(d, submit, error));
   uint64_t done = 0;
   {
     const std::lock_guard lock(d.mutex);

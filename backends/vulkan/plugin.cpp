@@ -32,7 +32,13 @@ struct Vulkan {
                                                          lm_head_kernels,
                                                          add_kernels,
                                                          sample_kernels,
-                                                         cast_kernels};
+                                                         cast_kernels,
+                                                         gather_rows_kernels,
+                                                         head_split_kernels,
+                                                         rope_kernels,
+                                                         kv_append_kernels,
+                                                         causal_conv_kernels,
+                                                         delta_gates_kernels};
   static constexpr const swy_option* kOptions[] = {&swy::kKvBf16, &kCooperative,   &kDot8,     &kImport,
                                                    &kKhrMatrices, &kPipelineCache, &kResident, &kReversed};
 

@@ -45,6 +45,15 @@ uint64_t promised(swy_timeline& t, uint64_t value) {
 
 }  // namespace
 
+swy_status await_points(const swy_device& device, const swy_submit* submit, swy_error* error) {
+  for (uint32_t i = 0; submit != nullptr && i < submit->wait_count; ++i) {
+    const swy_timeline_point& point = submit->waits[i];
+    if (point.timeline->device == &device) continue;
+    SWY_VK_TRY(timeline_wait(point.timeline, point.value, UINT64_MAX, error));
+  }
+  return SWY_OK;
+}
+
 swy_status signal_at(const swy_submit* submit, uint64_t progress, swy_error* error) {
   for (uint32_t i = 0; submit != nullptr && i < submit->signal_count; ++i) {
     SWY_VK_TRY(raise(*submit->signals[i].timeline, submit->signals[i].value, progress, error));

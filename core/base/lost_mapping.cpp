@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdint>
 
+#include "core/base/call_site.h"
 #include "core/base/output_file.h"
 #include "core/base/printable.h"
 
@@ -38,6 +39,7 @@ void on_bus_error(int signal, siginfo_t* info, void*) {
     if (begin == 0 || address < begin || address >= entry.end) continue;
     remove_unfinished_files();
     (void)!::write(STDERR_FILENO, entry.line.data(), entry.size);
+    forget_this_call();  // the fault is the file's
     ::_exit(1);
   }
   ::signal(signal, SIG_DFL);  // the instruction runs again, and faults again

@@ -2,6 +2,8 @@
 #include "core/base/thread_pool.h"
 
 #include "core/base/affinity.h"
+#include "core/base/call_site.h"
+#include "core/base/float_controls.h"
 #include "core/base/os.h"
 #include "core/base/threads.h"
 
@@ -9,6 +11,8 @@ namespace switchyard {
 namespace {
 
 constexpr int kSpins = 2000;  // a few microseconds, then the kernel
+
+constinit thread_local const ThreadPool* working_for = nullptr;  // the pool whose member this thread is now
 
 void pause() {
 #if defined(__x86_64__)
@@ -58,15 +62,35 @@ void ThreadPool::barrier(uint32_t rank) {
   wait_counted(phase_, phase, counted);
 }
 
+// An exception that left `fn` would leave the other members at a barrier: noexcept ends the process.
+void ThreadPool::work(uint32_t rank) noexcept {
+  const swy_team self = team(rank);
+  const uint64_t controls = float_controls();
+  fn_(arg_, &self);
+  if (float_controls() == controls) return;
+  set_float_controls(controls);
+  note_float_fault();
+}
+
 void ThreadPool::run(swy_team_fn fn, void* arg) {
+  if (working_for == this) {
+    const swy_team alone{sizeof(swy_team), 1, 0, 0, nullptr, [](const swy_team*) {}};
+    return fn(arg, &alone);
+  }
+  const std::lock_guard lock(turn_);
+  const ThreadPool* const outer = working_for;
+  working_for = this;
+  const CallSite& here = this_call_site();
+  backend_ = here.backend.load(std::memory_order_relaxed);
+  entry_ = here.entry.load(std::memory_order_relaxed);
   fn_ = fn;
   arg_ = arg;
   if (watched_ != nullptr) ++watched_->runs;
   running_.store(width_ - 1, std::memory_order_relaxed);
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();
-  const swy_team self = team(0);
-  fn(arg, &self);
+  work(0);
+  working_for = outer;
   for (uint32_t left = running_.load(std::memory_order_acquire); left != 0;
        left = running_.load(std::memory_order_acquire)) {
     wait_counted(running_, left, watched_ != nullptr);
@@ -94,11 +118,17 @@ swy_team ThreadPool::team(uint32_t rank) {
 }
 
 void ThreadPool::member(uint32_t rank) {
+  working_for = this;
+  CallSite& site = this_call_site();
+  site.team = true;
   for (uint32_t seen = 0;; ++seen) {
     wait_for_change(generation_, seen);
     if (stop_.load(std::memory_order_relaxed)) return;
-    const swy_team self = team(rank);  // only now: the width is known when the first run begins
-    fn_(arg_, &self);
+    __atomic_store_n(&site.kernel, nullptr, __ATOMIC_RELAXED);
+    site.entry.store(entry_, std::memory_order_relaxed);
+    site.backend.store(backend_, std::memory_order_relaxed);
+    work(rank);
+    site.backend.store(nullptr, std::memory_order_relaxed);
     if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) running_.notify_all();
   }
 }

@@ -2,12 +2,13 @@
 // ThreadPool: the one team of threads that CPU backends compute on.
 //
 // `run` starts every member on the same function and returns when all are back. Between runs the members are parked; in
-// a barrier they spin for a moment and then sleep.
+// a barrier they spin for a moment and then sleep. A member's floating point rounds after a run as before it.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -30,7 +31,8 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   uint32_t width() const { return width_; }
-  // [no-alloc] One run at a time. `fn` must not throw, nor call run.
+  // [thread-safe, no-alloc] Calls of several threads take turns. Called by a member of a running team, it calls `fn` at
+  // once, on this thread alone, as a team of one. `fn` must not throw: that ends the process.
   void run(swy_team_fn fn, void* arg);
 
   // Binds each member to its own processor, the caller of this function among them. Does nothing and returns false if
@@ -44,11 +46,14 @@ class ThreadPool {
   void member(uint32_t rank);
   swy_team team(uint32_t rank);
   void barrier(uint32_t rank);
+  void work(uint32_t rank) noexcept;
   void wait_counted(const std::atomic<uint32_t>& word, uint32_t old, bool counted);
 
   uint32_t width_ = 1;
+  std::mutex turn_;  // held by the thread whose run it is
   swy_team_fn fn_ = nullptr;
   void* arg_ = nullptr;
+  const char *backend_ = nullptr, *entry_ = nullptr;  // where the caller of the run is (CallSite)
   TeamCounts* watched_ = nullptr;
   std::atomic<uint32_t> generation_{0};  // counts runs
   std::atomic<uint32_t> running_{0};

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/engine/batch_request.h"
+#include "core/plugin/call.h"
 
 namespace switchyard {
 
@@ -97,9 +98,12 @@ Status Batch::prepare_sample(Running& r, const StepSequence& s) {
     if (!u.counts || u.memory == nullptr) continue;
     const swy_binding at = u.at(s.write_slot);
     PluginError e;
-    SWY_TRY(e.status(u.device->api->state_import(u.device->handle, &u.state->desc, Model::kPageSize, &at,
-                                                 r.sampler.counts().data(), u.canonical_bytes, e.get()),
-                     u.device->name, "writing the counts of the penalties"));
+    const auto copy = [&](swy_error* x) {
+      return u.device->api->state_import(u.device->handle, &u.state->desc, Model::kPageSize, &at,
+                                         r.sampler.counts().data(), u.canonical_bytes, x);
+    };
+    SWY_TRY(e.status(call_plugin(*u.device, "state_import", e.get(), copy), u.device->name,
+                     "writing the counts of the penalties"));
   }
   r.counts_there = true;
   return {};

@@ -23,11 +23,15 @@ std::optional<LayoutName> layout_name(const PlanDevice& device, uint32_t layout)
 }
 
 Result<uint64_t> packed_bytes(const PlanDevice& device, const Tensor& tensor, uint32_t layout) {
-  const swy_tensor desc = describe(tensor);
+  return packed_bytes(device, tensor.name, describe(tensor), layout);
+}
+
+Result<uint64_t> packed_bytes(const PlanDevice& device, std::string_view name, const swy_tensor& desc,
+                              uint32_t layout) {
   PluginError e;
   uint64_t size = 0;
   SWY_TRY(e.status(device.api->packed_bytes(&desc, layout, &size, e.get()),
-                   fmt::format("{}: packing weight {}", device.name, tensor.name)));
+                   fmt::format("{}: packing weight {}", device.name, name)));
   return size;
 }
 

@@ -22,6 +22,8 @@ std::optional<LayoutName> layout_name(const PlanDevice& device, uint32_t layout)
 
 // Bytes of a tensor in a packed layout. Errors: those of the backend, with the tensor's name.
 Result<uint64_t> packed_bytes(const PlanDevice& device, const Tensor& tensor, uint32_t layout);
+// The same for what `desc` describes, the tensor of that name or its decoded form.
+Result<uint64_t> packed_bytes(const PlanDevice& device, std::string_view name, const swy_tensor& desc, uint32_t layout);
 
 // How a tensor is stored in a layout of a device.
 struct StoredLayout {

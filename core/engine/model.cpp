@@ -10,27 +10,15 @@
 #include "core/base/saturate.h"
 #include "core/engine/session.h"
 #include "core/engine/verify_packed.h"
+#include "core/plan/plan_memory.h"
+#include "core/plugin/call.h"
+#include "core/program/decoded.h"
 
 namespace switchyard {
 namespace {
 
 constexpr uint32_t kDefaultContext = 4096;
 constexpr uint32_t kPart = 64;  // what prompts are split at with --deterministic
-
-DeviceSampling device_sampling_of(const PlanDevice& device) {
-  DeviceSampling s;
-  s.device = device.name;
-  s.token = (device.info.sampling & SWY_SAMPLING_TOKEN) != 0;
-  s.candidates = (device.info.sampling & SWY_SAMPLING_TOPK_CANDIDATES) != 0;
-  s.steps = device.info.sampling_steps;
-  const void* limits =
-      device.api->get_extension == nullptr ? nullptr : device.api->get_extension(device.handle, SWY_EXT_SAMPLING);
-  if (limits != nullptr) {
-    const auto& theirs = *static_cast<const swy_sampling*>(limits);
-    std::memcpy(&s.limits, limits, std::min<size_t>(theirs.struct_size, sizeof s.limits));
-  }
-  return s;
-}
 
 bool on_host(const PlanDevice& device) { return (device.info.flags & SWY_DEVICE_HOST_MEMORY) != 0; }
 
@@ -39,14 +27,17 @@ bool bounded(const PlanDevice& device) { return on_host(device) || device.api->b
 
 }  // namespace
 
-Graph graph_of(const Program& program) {
-  const Function& f = program.main();
-  Graph g;
+namespace {
+
+// The values and operations of a function, for a Graph or a GraphFunction.
+template <class To>
+void copy_function(const Function& f, To& g) {
   for (const Value& v : f.values) g.values.push_back({std::string(v.name), v.dtype, v.rows, v.width});
-  for (const Tensor& t : program.tensors) g.weights.push_back({std::string(t.name), describe(t)});
-  for (const State& s : program.states) g.states.push_back({std::string(s.name), describe(s)});
+  g.ops.reserve(f.ops.size());
   for (const Op& op : f.ops) {
     GraphOp& o = g.ops.emplace_back();
+    o.named = op.name;
+    o.function = op.function;
     o.id = op.id;
     o.revision = op.revision;
     o.attrs.assign(op.attrs.begin(), op.attrs.end());
@@ -56,7 +47,52 @@ Graph graph_of(const Program& program) {
     o.outputs.assign(op.outputs.begin(), op.outputs.end());
     o.name = op.outputs.empty() ? fmt::format("op{}", g.ops.size() - 1) : g.values[op.outputs[0]].name;
   }
+}
+
+// By the program's indices; the main function's is empty.
+std::vector<GraphFunction> functions_of(const Program& program) {
+  std::vector<GraphFunction> all(program.functions.size());
+  for (size_t i = 1; i < all.size(); ++i) {
+    const Function& f = program.functions[i];
+    GraphFunction& to = all[i];
+    to.name = f.name;
+    copy_function(f, to);
+    to.inputs.assign(f.inputs.begin(), f.inputs.end());
+    to.weights.assign(f.weights.begin(), f.weights.end());
+    to.states.assign(f.states.begin(), f.states.end());
+    to.outputs.assign(f.outputs.begin(), f.outputs.end());
+  }
+  return all;
+}
+
+// Each weight of a described encoding once more in either type that it can be decoded to, after all others.
+void add_decoded(std::vector<GraphTensor>& weights) {
+  const auto count = static_cast<uint32_t>(weights.size());
+  for (uint32_t w = 0; w < count; ++w) {
+    if (weights[w].desc.encoding == nullptr) continue;
+    for (const auto& [form, dtype] : {std::pair{&GraphTensor::bf16, SWY_BF16}, std::pair{&GraphTensor::f32, SWY_F32}}) {
+      weights[w].*form = static_cast<uint32_t>(weights.size());
+      GraphTensor decoded{weights[w].name, decoded_form(weights[w].desc, dtype)};
+      decoded.encoded = w;
+      weights.push_back(std::move(decoded));
+    }
+  }
+}
+
+}  // namespace
+
+Graph graph_of(const Program& program) {
+  const Function& f = program.main();
+  Graph g;
+  for (const Tensor& t : program.tensors) g.weights.push_back({std::string(t.name), describe(t)});
+  add_decoded(g.weights);
+  for (const State& s : program.states) g.states.push_back({std::string(s.name), describe(s)});
+  copy_function(f, g);
   g.results.assign(f.outputs.begin(), f.outputs.end());
+  const auto named = [](const Op& op) { return op.id == SWY_OP_NAMED; };
+  if (std::any_of(f.ops.begin(), f.ops.end(), named)) {
+    g.functions = std::make_shared<const std::vector<GraphFunction>>(functions_of(program));
+  }
   return g;
 }
 
@@ -70,6 +106,8 @@ Result<std::unique_ptr<Model>> Model::plan_ahead(std::shared_ptr<const Program> 
   for (const auto& d : m->owners_) m->devices_.push_back(d->plan());
   m->cancelled_ = options.cancelled;
   if (options.tuning != nullptr) policy.tuning = options.tuning;
+  Os& os = options.os == nullptr ? Os::real() : *options.os;
+  policy.memory = std::make_shared<PlanMemory>(CodeStore(os, options.code_folder));
   SWY_TRY(m->set_context(options));
   SWY_TRY(m->fit_chunk([&] { return m->make_planner(options, policy); }));
   return m;
@@ -141,54 +179,6 @@ uint32_t Model::pages_per_session() const { return (context_ + kPageSize - 1) / 
 
 swy_bucket Model::bucket(const StepCounts& counts) const { return bucket_of(counts, pool_, chunk_); }
 
-// The planner for the graph with the sampling operations of the head's device, if these can be planned.
-Status Model::make_planner(const ModelOptions& options, const PlanPolicy& policy) {
-  Graph plain = graph_of(*program_);
-  if (options.routers) routers_ = add_routers(plain);
-  head_ = head_of_logits(plain);
-  vocab_ = static_cast<uint32_t>(plain.values[head_.logits].width);
-  const auto planner_of = [&](Graph graph) {
-    return Planner::create(std::move(graph), devices_, policy, options.variants, pool_, chunk_, cancelled_);
-  };
-  SWY_LET(Planner planner, planner_of(plain));
-  planner_ = std::make_unique<Planner>(std::move(planner));
-  SWY_LET(const Plan plan, planner_->plan(bucket({.context = context_})));
-  const bool on_cpu = std::all_of(plan.nodes.begin(), plan.nodes.end(),
-                                  [&](const PlanNode& n) { return devices_[n.device].info.type == SWY_DEVICE_CPU; });
-  // With several devices the plan may leave the others out.
-  if (options.chunk == 0 && on_cpu) chunk_ = std::max(std::min(chunk_, kChunk), options.sessions);
-  const uint32_t home = plan.nodes.back().device;
-  sampling_ = device_sampling_of(devices_[home]);
-  if (!options.device_sampling) {
-    sampling_.token = sampling_.candidates = false;
-    sampling_.why_not = "the model was made for logits only";
-  }
-  if (!sampling_.token && !sampling_.candidates) return {};
-
-  Graph graph = plain;
-  const Head head = add_head(graph, sampling_);
-  auto sampling = planner_of(std::move(graph));
-  Status planned = sampling.status();
-  if (sampling.ok()) {
-    const auto whole = sampling->plan(bucket({.sample_rows = 1, .context = context_}));
-    planned = whole.status();
-    const auto elsewhere = [&](const PlanNode& n) { return n.head && n.device != home; };
-    if (whole.ok() && std::any_of(whole->nodes.begin(), whole->nodes.end(), elsewhere)) {
-      planned = error(Code::unsupported, "its sampler would run on another device than its logits");
-    }
-  }
-  if (planned.ok()) {
-    head_ = head;
-    planner_ = std::make_unique<Planner>(std::move(*sampling));
-    return {};
-  }
-  if (planned.code() == Code::cancelled) return planned;
-  sampling_.token = sampling_.candidates = false;
-  sampling_.why_not =
-      fmt::format("{} offers a sampler that cannot be planned: {}", sampling_.device, planned.message());
-  return {};
-}
-
 // The results that single steps and the largest chunks read. Buckets in between seldom add to them.
 Result<std::vector<WeightUse>> Model::weight_uses() {
   std::vector<WeightUse> uses;
@@ -203,7 +193,7 @@ Result<std::vector<WeightUse>> Model::weight_uses() {
       used_.insert(node.device);
       for (size_t i = 0; i < node.op.weights.size(); ++i) {
         const uint32_t layout = node.kernel != nullptr ? node.prepared.weight_layouts[i] : node.range_layouts[i];
-        uses.push_back({node.op.weights[i], node.device, layout});
+        uses.push_back(weight_use(plan->graph, node.op.weights[i], node.device, layout));
       }
     }
   }
@@ -247,7 +237,10 @@ Status Model::describe_states() {
       swy_state_layout layout{};
       layout.struct_size = sizeof layout;
       PluginError e;
-      SWY_TRY(e.status(unit.device->api->state_layout(unit.device->handle, view.get(), i, &pool_, &layout, e.get()),
+      const auto ask = [&](swy_error* x) {
+        return unit.device->api->state_layout(unit.device->handle, view.get(), i, &pool_, &layout, x);
+      };
+      SWY_TRY(e.status(call_plugin(*unit.device, "state_layout", e.get(), ask),
                        unit.device->name + ": state " + unit.state->name));
       unit.unit_bytes = layout.unit_bytes;
     }
@@ -354,7 +347,9 @@ std::vector<std::string> Model::device_names() const {
 }
 
 Result<Plan> Model::plan(uint32_t rows, uint32_t logit_rows, uint32_t context) const {
-  return planner_->plan(bucket({.rows = rows, .logit_rows = logit_rows, .context = context}));
+  SWY_LET(Plan plan, planner_->plan(bucket({.rows = rows, .logit_rows = logit_rows, .context = context})));
+  plan.decisions.push_back(sampler_);
+  return plan;
 }
 
 Status Model::check_tokens(std::span<const int32_t> ids) const {

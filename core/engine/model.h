@@ -37,6 +37,7 @@ struct ModelOptions {
   bool routers = false;        // every step also gives the logits of its routers
   std::vector<VariantRule> variants;
   std::shared_ptr<const Tuning> tuning;  // PlanPolicy::tuning
+  std::string code_folder;               // where compiled ranges are kept; "": nowhere
   uint32_t load_threads = 1;             // that bring the weights into the devices' layouts
   WeightStore::Progress progress;        // of loading the weights
   CancelCheck cancelled;                 // stops planning, also of later steps
@@ -47,6 +48,7 @@ struct ModelOptions {
 Graph graph_of(const Program& program);
 
 class Session;
+struct SamplerOffer;
 
 class Model {
  public:
@@ -78,12 +80,13 @@ class Model {
   const std::vector<PlanDevice>& devices() const { return devices_; }
   const std::set<uint32_t>& used_devices() const { return used_; }  // indexes of devices that run some operation
   const WeightStore& weights() const { return *weights_; }
-  // What the device of the head can sample.
+  // What the device that samples can; without one, what the device of the head lacks.
   const DeviceSampling& device_sampling() const { return sampling_; }
   // Identifies the weights and the shapes of the states, for snapshots.
   uint64_t fingerprint() const;
 
-  // The plan for steps of one session with this many rows and logits, over a context. For `switchyard plan`.
+  // The plan for steps of one session with this many rows and logits, over a context. Its last decision is who samples.
+  // For `switchyard plan`.
   Result<Plan> plan(uint32_t rows, uint32_t logit_rows, uint32_t context) const;
 
   // Runs one ragged step whose head produces logits. They are f32 [sum of logit_rows, vocab] in the order of the
@@ -130,6 +133,9 @@ class Model {
   Status set_context(const ModelOptions& options);
   Status size_pool(const ModelOptions& options);
   Status make_planner(const ModelOptions& options, const PlanPolicy& policy);
+  Status try_planner(const ModelOptions& options, const PlanPolicy& policy);
+  Status add_sampler(const ModelOptions& options, PlanPolicy policy, const Graph& plain, uint32_t home);
+  Status plan_sampler(const ModelOptions& options, PlanPolicy policy, const Graph& plain, const SamplerOffer& offer);
   static Result<std::unique_ptr<Model>> plan_ahead(std::shared_ptr<const Program> program,
                                                    std::vector<std::shared_ptr<Device>> devices, PlanPolicy policy,
                                                    const ModelOptions& options);
@@ -154,6 +160,7 @@ class Model {
   std::set<uint32_t> used_;  // devices that run some operation
   std::unique_ptr<Planner> planner_;
   DeviceSampling sampling_;
+  PlanDecision sampler_;  // which device samples, and why
   Head head_;
   std::unique_ptr<WeightStore> weights_;
   std::vector<DeviceBuffer> states_;  // per state

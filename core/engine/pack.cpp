@@ -8,6 +8,7 @@
 
 #include "core/base/threads.h"
 #include "core/engine/layouts.h"
+#include "core/plugin/call.h"
 #include "core/program/output.h"
 #include "core/program/writer.h"
 
@@ -89,9 +90,11 @@ class Packer {
     const swy_tensor desc = describe(tensor);
     job.packed.resize(job.bytes);  // zero-filled, as a buffer of the device is
     PluginError e;
-    return e.status(
-        device.api->pack(&desc, job.layout, program_.segment_bytes(tensor).data(), job.packed.data(), e.get()),
-        fmt::format("{}: packing weight {}", device.name, tensor.name));
+    const auto pack = [&](swy_error* x) {
+      return device.api->pack(&desc, job.layout, program_.segment_bytes(tensor).data(), job.packed.data(), x);
+    };
+    return e.status(call_plugin(device, "pack", e.get(), pack),
+                    fmt::format("{}: packing weight {}", device.name, tensor.name));
   }
 
   const Program& program_;
@@ -148,7 +151,7 @@ class Repacker {
       std::vector<ProgramSpec::Packed>& packed = spec_.tensors[t].packed;
       packed.clear();
       for (; u < uses.size() && uses[u].tensor == t; ++u) {
-        if (uses[u].layout != 0) SWY_TRY(add(uses[u], packed));
+        if (uses[u].layout != 0 && uses[u].decoded == 0) SWY_TRY(add(uses[u], packed));
       }
       const auto replaced = [&](const Segment& s) {
         return std::any_of(packed.begin(), packed.end(), [&](const auto& p) { return p.layout == s.layout; });

@@ -128,7 +128,7 @@ void Profile::tell(uint32_t device, const DeviceSpan& span) {
 // Finds the operation that a kernel of this name belongs to. For a further launch, that of the previous launch;
 // otherwise the next expected one. Operations without a launch are skipped.
 bool Profile::find(Lane& lane, const char* name) {
-  const auto kernel_of = [](const PlanNode& n) { return n.kernel != nullptr ? n.kernel->name : SWY_EXT_RANGE; };
+  const auto kernel_of = [](const PlanNode& n) { return n.kernel_name(); };
   if (lane.node != nullptr) {
     const char* of = kernel_of(*lane.node);
     const size_t n = std::strlen(of);

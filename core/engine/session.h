@@ -34,12 +34,10 @@ class Session {
 
   // The tokens and states so far, in a form that any backend restores; see snapshot.cpp for the layout.
   Result<std::string> snapshot() const;
-  Status save(Os& os, const std::string& path) const;  // the same, to a file
   // Replaces the session's contents. Errors: invalid_data, for bytes that are not a snapshot; usage, for a snapshot of
   // another model, or one that does not fit the context: these leave the session as it was. out_of_device_memory and
   // the devices' own errors leave it empty.
   Status restore(std::string_view snapshot);
-  Status load(Os& os, const std::string& path);
   // Tokens that a snapshot has seen, as its header says. Errors: invalid_data, for bytes that are no snapshot.
   static Result<uint32_t> snapshot_position(std::string_view snapshot);
   uint64_t largest_snapshot() const;  // bytes, of a session whose context is full

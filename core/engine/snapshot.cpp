@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/engine/session.h"
+#include "core/plugin/call.h"
 #include "core/program/checksum.h"
 
 namespace switchyard {
@@ -41,16 +42,22 @@ uint64_t state_bytes(const Model& model, uint32_t position) {
 Status export_unit(const Model::StateUnit& u, uint32_t unit, char* to) {
   const swy_binding at = u.at(unit);
   PluginError e;
-  return e.status(u.device->api->state_export(u.device->handle, &u.state->desc, Model::kPageSize, &at, to,
-                                              u.canonical_bytes, e.get()),
+  const auto copy = [&](swy_error* x) {
+    return u.device->api->state_export(u.device->handle, &u.state->desc, Model::kPageSize, &at, to, u.canonical_bytes,
+                                       x);
+  };
+  return e.status(call_plugin(*u.device, "state_export", e.get(), copy),
                   u.device->name + ": reading state " + u.state->name);
 }
 
 Status import_unit(const Model::StateUnit& u, uint32_t unit, const char* from) {
   const swy_binding at = u.at(unit);
   PluginError e;
-  return e.status(u.device->api->state_import(u.device->handle, &u.state->desc, Model::kPageSize, &at, from,
-                                              u.canonical_bytes, e.get()),
+  const auto copy = [&](swy_error* x) {
+    return u.device->api->state_import(u.device->handle, &u.state->desc, Model::kPageSize, &at, from, u.canonical_bytes,
+                                       x);
+  };
+  return e.status(call_plugin(*u.device, "state_import", e.get(), copy),
                   u.device->name + ": writing state " + u.state->name);
 }
 
@@ -150,18 +157,6 @@ Status Session::import_states(uint32_t position, std::string_view canonical) {
   }
   commit();
   return {};
-}
-
-Status Session::save(Os& os, const std::string& path) const {
-  SWY_LET(const std::string bytes, snapshot());
-  SWY_LET(auto file, os.create(path));
-  SWY_TRY(file->append(std::as_bytes(std::span(bytes))));
-  return file->commit();
-}
-
-Status Session::load(Os& os, const std::string& path) {
-  SWY_LET(const std::string bytes, os.read(path, largest_snapshot()));
-  return restore(bytes).in(path);
 }
 
 uint64_t Session::largest_snapshot() const {

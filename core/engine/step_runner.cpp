@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "core/plugin/call.h"
+
 namespace switchyard {
 
 Result<std::unique_ptr<StepRunner>> StepRunner::create(const Setup& setup) {
@@ -143,25 +145,37 @@ Status StepRunner::prepare(std::span<const StepCounts> steps, uint32_t wants, co
 
 Result<std::unique_ptr<Executable>> StepRunner::make_executable(const swy_bucket& bucket, HeadLists head,
                                                                 uint32_t wants) {
+  constexpr int kMaxRounds = 16;  // of planning, each without what refused to be recorded in those before
   // With nothing wanted the head is planned all the same, and not submitted.
   const std::vector<uint32_t> results = s_.head.results(wants == 0 ? uint32_t{kWantLogits} : wants);
-  const auto planned = [&] {
-    const Stretch stretch(watch_.observer, "plan");
-    return s_.planner->plan(bucket, results, head);
-  };
-  SWY_LET(Plan plan, planned());
-  plan.decisions = {};  // half of its memory, needed only to explain a plan
+  for (int round = 1;; ++round) {
+    const auto planned = [&] {
+      const Stretch stretch(watch_.observer, "plan");
+      return s_.planner->plan(bucket, results, head);
+    };
+    SWY_LET(Plan plan, planned());
+    plan.decisions = {};  // half of its memory, needed only to explain a plan
+    std::vector<Refusal> refused;
+    auto made = record(std::move(plan), refused);
+    if (refused.empty() || round == kMaxRounds) return made;
+    s_.planner->drop(refused);
+  }
+}
+
+Result<std::unique_ptr<Executable>> StepRunner::record(Plan plan, std::vector<Refusal>& refused) {
   const Stretch stretch(watch_.observer, "record");
   const std::vector<PlanDevice>& devices = s_.planner->devices();
   for (size_t d = 0; d < devices.size(); ++d) SWY_TRY(grow_arena(d, plan.arena_bytes[d]));
   ExecutableInputs inputs;
-  inputs.weight = [this](uint32_t w, uint32_t d, uint32_t layout) { return s_.weights->get({w, d, layout}); };
+  inputs.weight = [this](uint32_t w, uint32_t d, uint32_t layout) {
+    return s_.weights->get(weight_use(s_.planner->graph(), w, d, layout));
+  };
   for (const DeviceBuffer& s : *s_.states) inputs.states.push_back(s.all());
   for (const DeviceBuffer& s : steps_) inputs.steps.push_back(s.all());
   for (const DeviceBuffer& t : tokens_) inputs.tokens.push_back(t.all());
   inputs.arenas = arenas_;
   inputs.cancelled = s_.cancelled;
-  return Executable::record(std::move(plan), devices, std::move(inputs), watch_.observer);
+  return Executable::record(std::move(plan), devices, std::move(inputs), watch_.observer, &refused);
 }
 
 // Where steps run ahead the write waits its turn in the device's queue, and the block stays as it is until then.
@@ -176,8 +190,10 @@ Status StepRunner::write_step(uint64_t at, std::span<const std::byte> block) {
       const swy_submit submit{sizeof(swy_submit), 0, nullptr, 0, 0, nullptr};
       PluginError e;
       const swy_binding to = steps_[d].all();
-      SWY_TRY(e.status(device.api->write(device.handle, to.buffer, at, block.data(), block.size(), &submit, e.get()),
-                       device.name, "writing a step"));
+      const auto write = [&](swy_error* x) {
+        return device.api->write(device.handle, to.buffer, at, block.data(), block.size(), &submit, x);
+      };
+      SWY_TRY(e.status(call_plugin(device, "write", e.get(), write), device.name, "writing a step"));
     }
   }
   return {};
@@ -266,8 +282,10 @@ Status StepRunner::fetch_nothing(Flight& f) {
   const swy_submit submit{sizeof(swy_submit), 0, nullptr, 1, 0, &done};
   const swy_binding from = tokens_[head_device_].all();
   PluginError e;
-  return e.status(device.api->read(device.handle, &f.nothing, from.buffer, 0, sizeof f.nothing, &submit, e.get()),
-                  device.name, "waiting for a step");
+  const auto read = [&](swy_error* x) {
+    return device.api->read(device.handle, &f.nothing, from.buffer, 0, sizeof f.nothing, &submit, x);
+  };
+  return e.status(call_plugin(device, "read", e.get(), read), device.name, "waiting for a step");
 }
 
 Status StepRunner::fetch(Flight& f) {
@@ -300,8 +318,9 @@ Result<StepOutput> StepRunner::collect() {
     PluginError e;
     const PluginTime inside(watch_.counts, true);
     const Stretch stretch(watch_.observer, "wait");
-    SWY_TRY(e.status(device.api->timeline_wait(timeline_, f.reached, UINT64_MAX, e.get()), device.name,
-                     "waiting for a step"));
+    const auto wait = [&](swy_error* x) { return device.api->timeline_wait(timeline_, f.reached, UINT64_MAX, x); };
+    const char* entry = f.run == nullptr ? "timeline_wait" : f.run->waits_for();
+    SWY_TRY(e.status(call_plugin(device, entry, e.get(), wait), device.name, "waiting for a step"));
   }
   StepOutput out;
   const size_t rows = f.sample_rows;

@@ -110,6 +110,7 @@ class StepRunner {
   Status grow_arena(size_t device, uint64_t bytes);
   Result<Executable*> executable(const swy_bucket& bucket, uint32_t wants, bool masked);
   Result<std::unique_ptr<Executable>> make_executable(const swy_bucket& bucket, HeadLists head, uint32_t wants);
+  Result<std::unique_ptr<Executable>> record(Plan plan, std::vector<Refusal>& refused);
   Executable* prepared_for(const swy_bucket& bucket, uint32_t wants) const;
   Status submit_step(Flight& flight, std::span<const StepSequence> sequences, const swy_bucket& bucket,
                      const std::function<Status()>& before_head);

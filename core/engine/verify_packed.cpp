@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/engine/layouts.h"
-#include "core/plugin/buffer.h"
+#include "core/plugin/call.h"
 
 namespace switchyard {
 namespace {
@@ -32,7 +32,10 @@ Status compare(const Program& program, const Tensor& tensor, const Segment& segm
   std::vector<std::byte> packed(size);  // zeros, as where `convert --pack` has packed
   const swy_tensor desc = describe(tensor);
   PluginError e;
-  SWY_TRY(e.status(by.device->api->pack(&desc, by.layout, program.segment_bytes(tensor).data(), packed.data(), e.get()),
+  const auto pack = [&](swy_error* x) {
+    return by.device->api->pack(&desc, by.layout, program.segment_bytes(tensor).data(), packed.data(), x);
+  };
+  SWY_TRY(e.status(call_plugin(*by.device, "pack", e.get(), pack),
                    fmt::format("{}: packing weight {}", by.device->name, tensor.name)));
   const auto stored = program.segment_bytes(segment);
   const bool same = std::equal(packed.begin(), packed.end(), stored.begin(), stored.end());

@@ -9,6 +9,9 @@
 
 #include "core/base/affinity.h"
 #include "core/base/threads.h"
+#include "core/plugin/call.h"
+#include "core/program/decoded.h"
+#include "switchyard/weights.h"
 
 namespace switchyard {
 namespace {
@@ -24,14 +27,31 @@ uint64_t bytes_as(const Tensor& tensor, uint64_t bits, uint64_t now) {
 
 }  // namespace
 
+WeightUse weight_use(const Graph& graph, uint32_t weight, uint32_t device, uint32_t layout) {
+  const GraphTensor& t = graph.weights[weight];
+  if (t.encoded == GraphTensor::kNone) return {weight, device, layout};
+  return {t.encoded, device, layout, t.desc.dtype};
+}
+
+// What is copied or packed for a use.
+swy_tensor WeightStore::form(WeightUse use) const {
+  const swy_tensor desc = describe(program_.tensors[use.tensor]);
+  return use.decoded == 0 ? desc : decoded_form(desc, use.decoded);
+}
+
+// The file has no decoded form.
 Result<StoredLayout> WeightStore::stored(WeightUse use) const {
+  if (use.decoded != 0) return StoredLayout{};
   return find_layout(devices_[use.device], program_.tensors[use.tensor], use.layout);
 }
 
 Result<uint64_t> WeightStore::bytes_of(WeightUse use) const {
   SWY_LET(const StoredLayout found, stored(use));
   if (found.segment != nullptr) return found.segment->bytes;
-  return packed_bytes(devices_[use.device], program_.tensors[use.tensor], use.layout);
+  const swy_tensor desc = form(use);
+  swy_weight_planes planes;
+  if (use.layout == 0 && swy_weight_planes_of(&desc, &planes) == 0) return planes.total_bytes;
+  return packed_bytes(devices_[use.device], program_.tensors[use.tensor].name, desc, use.layout);
 }
 
 Result<WeightStore::Loaded> WeightStore::make(WeightUse use) const {
@@ -53,6 +73,7 @@ Result<WeightStore::Loaded> WeightStore::make(WeightUse use) const {
   return Loaded{std::move(buffer), bytes.size()};
 }
 
+// Decoded, packed, or both.
 Result<WeightStore::Loaded> WeightStore::pack(WeightUse use) const {
   const Tensor& tensor = program_.tensors[use.tensor];
   const PlanDevice& device = devices_[use.device];
@@ -61,10 +82,22 @@ Result<WeightStore::Loaded> WeightStore::pack(WeightUse use) const {
   SWY_LET(DeviceBuffer buffer, DeviceBuffer::allocate(device, SWY_MEMORY_DEVICE, size, what));
   std::vector<std::byte> staging(buffer.map() == nullptr ? size : 0);
   std::byte* to = buffer.map() == nullptr ? staging.data() : buffer.map();
-  const swy_tensor desc = describe(tensor);
-  PluginError e;
-  SWY_TRY(e.status(device.api->pack(&desc, use.layout, program_.segment_bytes(tensor).data(), to, e.get()),
-                   device.name + ": packing " + what));
+  const std::byte* canonical = program_.segment_bytes(tensor).data();
+  const swy_tensor desc = form(use);
+  std::vector<std::byte> decoded;
+  if (use.decoded != 0) {
+    if (use.layout != 0) {
+      SWY_LET(const uint64_t bytes, bytes_of({use.tensor, use.device, 0, use.decoded}));
+      decoded.resize(bytes);
+    }
+    decode_weight(describe(tensor), canonical, use.decoded, use.layout != 0 ? decoded.data() : to);
+    canonical = decoded.data();
+  }
+  if (use.layout != 0) {
+    PluginError e;
+    const auto pack = [&](swy_error* x) { return device.api->pack(&desc, use.layout, canonical, to, x); };
+    SWY_TRY(e.status(call_plugin(device, "pack", e.get(), pack), device.name + ": packing " + what));
+  }
   if (!staging.empty()) {
     const std::lock_guard lock(copying_);
     SWY_TRY(buffer.write(0, staging));
@@ -86,18 +119,18 @@ Status WeightStore::add_need(const std::vector<WeightUse>& uses, uint32_t device
   return {};
 }
 
-// The canonical form of a weight that is packed now is not read any more, unless some device uses it as it is. `uses`
-// are sorted.
+// The canonical form of a weight that is packed or decoded now is not read any more, unless some device uses it as it
+// is. `uses` are sorted.
 void WeightStore::release_packed(WeightUse use, const std::vector<WeightUse>& uses) const {
   bool read = false;
   const WeightUse first{use.tensor, 0, 0};
   for (auto u = std::lower_bound(uses.begin(), uses.end(), first); u != uses.end() && u->tensor == use.tensor; ++u) {
-    read = read || u->layout == 0;
+    read = read || (u->layout == 0 && u->decoded == 0);
   }
   for (auto b = buffers_.lower_bound(first); b != buffers_.end() && b->first.tensor == use.tensor; ++b) {
-    read = read || b->first.layout == 0;
+    read = read || (b->first.layout == 0 && b->first.decoded == 0);
   }
-  if (use.layout != 0 && !read) program_.release(program_.tensors[use.tensor].segments[0]);
+  if ((use.layout != 0 || use.decoded != 0) && !read) program_.release(program_.tensors[use.tensor].segments[0]);
 }
 
 Status WeightStore::load(std::vector<WeightUse> uses, uint32_t threads, const Progress& progress) {

@@ -10,6 +10,7 @@
 
 #include "core/engine/layouts.h"
 #include "core/engine/memory_need.h"
+#include "core/plan/graph.h"
 #include "core/plugin/buffer.h"
 #include "core/program/program.h"
 
@@ -20,8 +21,12 @@ struct WeightUse {
   uint32_t tensor = 0;
   uint32_t device = 0;
   uint32_t layout = 0;
+  swy_dtype decoded = 0;  // a weight of a described encoding that is decoded first: to this; 0: as the file has it
   auto operator<=>(const WeightUse&) const = default;
 };
+
+// How a weight of a graph is read: `weight` may be the decoded form of a tensor of the program.
+WeightUse weight_use(const Graph& graph, uint32_t weight, uint32_t device, uint32_t layout);
 
 class WeightStore {
  public:
@@ -34,13 +39,14 @@ class WeightStore {
   // Adds to `need` the device memory that the weights will take, and what they would take in other encodings.
   Status add_need(const std::vector<WeightUse>& uses, uint32_t device, MemoryNeed& need) const;
 
-  // Imports, copies or packs the weights that are not loaded yet, on several threads. Errors: those of the devices.
+  // Imports, copies, decodes or packs the weights that are not loaded yet, on several threads. Errors: those of the
+  // devices.
   Status load(std::vector<WeightUse> uses, uint32_t threads, const Progress& progress = {});
 
   // Loads it if need be. Not thread-safe.
   Result<swy_binding> get(WeightUse use);
 
-  // Bytes that were copied or packed, in addition to those mapped from the file.
+  // Bytes that were copied, decoded or packed, in addition to those mapped from the file.
   uint64_t copied_bytes() const { return copied_; }
   // Tensors that the file has packed for a device in a form that the device does not read, so that they were packed
   // again.
@@ -54,6 +60,7 @@ class WeightStore {
   };
   Result<Loaded> make(WeightUse use) const;
   Result<Loaded> pack(WeightUse use) const;
+  swy_tensor form(WeightUse use) const;
   Result<uint64_t> bytes_of(WeightUse use) const;  // that making it takes on the device
   Result<StoredLayout> stored(WeightUse use) const;
   void release_packed(WeightUse use, const std::vector<WeightUse>& uses) const;

@@ -9,7 +9,9 @@
 
 #include "core/engine/prepare.h"
 #include "core/generate/loaded_model.h"
+#include "core/generate/session_file.h"
 #include "core/generate/text_generation.h"
+#include "core/plan/code_store.h"
 #include "core/plan/tuning.h"
 #include "core/text/chat_template.h"
 
@@ -71,10 +73,11 @@ struct Engine::Impl {
 struct TextSession::Impl {
   Engine::Impl& engine;
   std::unique_ptr<Session> session;
-  std::vector<int32_t> seen = {};  // for the penalties
+  TextThread thread;
   std::atomic<bool> busy = false, cancelled = false;
 
-  Impl(Engine::Impl& e, std::unique_ptr<Session> s) : engine(e), session(std::move(s)) {}
+  Impl(Engine::Impl& e, std::unique_ptr<Session> s)
+      : engine(e), session(std::move(s)), thread(*session, *e.loaded.tokenizer) {}
   ~Impl() {
     const Lock lock(engine.mutex);
     session.reset();
@@ -93,8 +96,7 @@ struct TextStream::Impl {
   std::unique_ptr<TextGeneration> text = {};
   Batch::Id id = 0;
   bool ended = false;
-  uint32_t position = 0;                   // of the session, when this began
-  std::vector<int32_t> fed = {};           // fed since then, and sampled
+  TextThread::Reading reading = {};        // what the session is fed
   std::deque<GeneratedToken> tokens = {};  // sampled, and not taken yet
   Generated result = {};
   Status status = {};
@@ -108,8 +110,8 @@ struct TextStream::Impl {
 
   Status begin(std::string_view prompt, const GenerateOptions& o, std::function<bool(const GeneratedToken&)> on_token) {
     Engine::Impl& e = session.engine;
-    SWY_LET(const Tokenizer* tokenizer, e.loaded.text());
-    SWY_LET(std::vector<int32_t> ids, tokenizer->encode(prompt));
+    TextThread& thread = session.thread;
+    SWY_LET(reading, thread.read(thread.text() + std::string(prompt)));
     TextOptions options = text_options(o);
     SWY_LET(options.path, parse_path(o.sampling));
     const auto take = [this, on_token = std::move(on_token)](const TextPiece& piece) {
@@ -118,10 +120,9 @@ struct TextStream::Impl {
       return true;
     };
     const Lock lock(e.mutex);
-    SWY_LET(text, TextGeneration::create(*e.loaded.model, *tokenizer, std::move(options), take));
-    position = session.session->position();
-    fed = ids;
-    SWY_LET(id, e.batch->add(*session.session, text->request(std::move(ids), session.seen)));
+    SWY_LET(text, TextGeneration::create(*e.loaded.model, *e.loaded.tokenizer, std::move(options), take));
+    thread.begin(reading);
+    SWY_LET(id, e.batch->add(*session.session, text->request(reading.fresh, thread.seen())));
     return {};
   }
 
@@ -158,11 +159,7 @@ struct TextStream::Impl {
     result.seed = outcome.seed;
     result.prompt_seconds = static_cast<double>(outcome.prompt_ns) / 1e9;
     result.draw_seconds = static_cast<double>(outcome.draw_ns) / 1e9;
-    fed.insert(fed.end(), outcome.ids.begin(), outcome.ids.end());
-    const uint32_t now = session.session->position();
-    if (now < position) session.seen.clear();         // a failure has emptied it
-    fed.resize(now < position ? 0 : now - position);  // the last token was sampled, but not fed
-    session.seen.insert(session.seen.end(), fed.begin(), fed.end());
+    session.thread.end(reading, outcome, result.text);
   }
 };
 
@@ -190,6 +187,7 @@ Result<Engine> Engine::load(const EngineOptions& o) {
   options.deterministic = o.deterministic;
   options.load_threads = host->threads();
   options.tuning = load_tuning(Os::real(), default_tuning_path(), host->threads());
+  options.code_folder = default_code_folder();
   SWY_LET(impl->loaded, load_model(host, std::move(registry), o.backend,
                                    std::make_shared<const Program>(std::move(program)), options));
   if (o.sessions > 1) SWY_TRY(prepare_steps(*impl->loaded.model, text_options({}).sampling));
@@ -199,6 +197,7 @@ Result<Engine> Engine::load(const EngineOptions& o) {
 
 Result<TextSession> Engine::session() {
   const Lock lock(impl_->mutex);
+  SWY_TRY(impl_->loaded.text().status());
   SWY_LET(auto session, impl_->loaded.model->session());
   return TextSession(std::make_unique<TextSession::Impl>(*impl_, std::move(session)));
 }
@@ -218,7 +217,10 @@ Result<std::string> Engine::chat_prompt(const std::vector<std::pair<std::string,
   }
   SWY_LET(const ChatTemplate parsed, ChatTemplate::parse(impl_->loaded.program->chat_template));
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const auto& [role, content] : messages) list.push_back({{"role", role}, {"content", content}});
+  SWY_LET(const Tokenizer* tokenizer, impl_->loaded.text());
+  for (const auto& [role, content] : messages) {
+    list.push_back({{"role", role}, {"content", tokenizer->quote_specials(content)}});
+  }
   return parsed.render(list, true);
 }
 
@@ -288,8 +290,7 @@ auto alone(TextSession::Impl& s, Work work) -> decltype(work()) {
 
 Status TextSession::reset() {
   return alone(*impl_, [&]() -> Status {
-    impl_->session->reset();
-    impl_->seen.clear();
+    impl_->thread.clear();
     return {};
   });
 }
@@ -298,22 +299,17 @@ Result<TextSession> TextSession::fork() {
   return alone(*impl_, [&]() -> Result<TextSession> {
     SWY_LET(auto copy, impl_->session->fork());
     auto impl = std::make_unique<Impl>(impl_->engine, std::move(copy));
-    impl->seen = impl_->seen;
+    impl->thread.resume(impl_->thread.text(), impl_->thread.seen(), impl_->thread.owed());
     return TextSession(std::move(impl));
   });
 }
 
 Status TextSession::save(const std::string& path) const {
-  return alone(*impl_, [&] { return impl_->session->save(Os::real(), path); });
+  return alone(*impl_, [&] { return save_session(Os::real(), path, SessionFile::Kind::text, impl_->thread); });
 }
 
 Status TextSession::restore(const std::string& path) {
-  return alone(*impl_, [&]() -> Status {
-    Status loaded = impl_->session->load(Os::real(), path);
-    // A snapshot has states, not tokens: penalties begin anew.
-    if (loaded.ok() || impl_->session->position() == 0) impl_->seen.clear();
-    return loaded;
-  });
+  return alone(*impl_, [&] { return load_session(Os::real(), path, SessionFile::Kind::text, impl_->thread).status(); });
 }
 
 }  // namespace switchyard

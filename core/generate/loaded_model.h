@@ -23,8 +23,7 @@ struct LoadedModel {
   Result<const Tokenizer*> text() const;
 };
 
-// Makes `program` runnable on the backends that `backend` names (`--backend`). A plugin knows one host, the last that
-// it negotiated with: models that live at the same time share it.
+// Makes `program` runnable on the backends that `backend` names (`--backend`).
 Result<LoadedModel> load_model(std::shared_ptr<Host> host, Registry registry, const std::string& backend,
                                std::shared_ptr<const Program> program, const ModelOptions& options);
 

@@ -8,7 +8,8 @@ Result<TextThread::Reading> TextThread::read(std::string text) const {
   const bool known = !seen_.empty() || !owed_.empty();
   r.anew = known && !text.starts_with(text_);
   const bool continues = known && !r.anew;
-  SWY_LET(r.fresh, tokenizer_.encode(continues ? std::string_view(text).substr(text_.size()) : text));
+  const std::string_view unread = continues ? std::string_view(text).substr(text_.size()) : text;
+  SWY_LET(r.fresh, tokenizer_.encode(unread, Specials::marked));
   if (continues) r.fresh.insert(r.fresh.begin(), owed_.begin(), owed_.end());
   r.text = std::move(text);
   return r;

@@ -32,7 +32,8 @@ class TextThread {
     // Tokens of the whole text.
     size_t total(const TextThread& thread) const { return fresh.size() + (anew ? 0 : thread.seen_.size()); }
   };
-  // Changes nothing. Errors: usage, for a text that is not UTF-8.
+  // Changes nothing. Special tokens in the text count as tokens but for those marked by Tokenizer::quote_specials.
+  // Errors: usage, for a text that is not UTF-8.
   Result<Reading> read(std::string text) const;
 
   // Before `reading.fresh` is fed.

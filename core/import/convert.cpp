@@ -2,11 +2,15 @@
 #include "core/import/convert.h"
 
 #include <algorithm>
+#include <cstring>
 #include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "core/base/json.h"
 #include "core/base/thread_pool.h"
+#include "core/import/gguf_model.h"
+#include "core/import/safetensors.h"
+#include "core/models/registry.h"
 #include "core/program/op_names.h"
 #include "core/program/output.h"
 #include "core/program/quantize.h"
@@ -46,7 +50,7 @@ class TensorWriter {
   TensorWriter(ProgramWriter& writer, ThreadPool& pool, const ConvertOptions& options, uint64_t total)
       : writer_(writer), pool_(pool), options_(options), total_(total) {}
 
-  Status write(size_t index, const ProgramSpec::Tensor& tensor, const WeightSource& source) {
+  Status write(size_t index, const ProgramSpec::Tensor& tensor, const std::vector<SourceRows>& parts) {
     desc_ = {};
     desc_.struct_size = sizeof desc_;
     desc_.dtype = tensor.dtype;
@@ -59,12 +63,10 @@ class TensorWriter {
     scales_.clear();
     offsets_.clear();
     SWY_TRY(writer_.begin_segment(index));
-    for (const SourceTensor* part : source.parts) {
-      uint64_t elements = 1;
-      for (const uint64_t d : part->dims) elements *= d;
-      const uint64_t rows = elements / width_, batch = std::max<uint64_t>(1, kBatchElements / width_);
-      for (uint64_t row = 0; row < rows; row += batch) {
-        SWY_TRY(write_batch(tensor.name, *part, row, std::min(batch, rows - row)));
+    const uint64_t batch = std::max<uint64_t>(1, kBatchElements / width_);
+    for (const SourceRows& part : parts) {
+      for (uint64_t row = 0; row < part.count; row += batch) {
+        SWY_TRY(write_batch(tensor.name, *part.tensor, part.first + row, std::min(batch, part.count - row)));
       }
     }
     if (planes_.groups != 0) {
@@ -89,7 +91,7 @@ class TensorWriter {
     pool_.run([](void* self, const swy_team* team) { static_cast<TensorWriter*>(self)->encode(*team); }, this);
     SWY_TRY(status_.in("tensor " + name));
     SWY_TRY(writer_.append(bytes_));
-    release_elements(part, row * width_, rows * width_);
+    part.release_rows(row, rows);
     done_ += bytes_.size();
     if (options_.progress && !options_.progress(done_, total_)) {
       return error(Code::cancelled, "conversion stopped; nothing was written to {}", options_.output);
@@ -102,8 +104,9 @@ class TensorWriter {
     const uint64_t first = batch_.rows * team.rank / team.size, last = batch_.rows * (team.rank + 1) / team.size;
     std::vector<float> row(width_);
     for (uint64_t r = first; r < last; ++r) {
-      read_elements(*batch_.part, (batch_.row + r) * width_, row);
       std::byte* out = bytes_.data() + r * planes_.row_bytes;
+      if (as_it_is(r, out)) continue;
+      batch_.part->read_row(batch_.row + r, row);
       if (desc_.dtype == SWY_F32) {
         std::memcpy(out, row.data(), width_ * 4);
       } else if (desc_.dtype == SWY_BF16) {
@@ -117,11 +120,20 @@ class TensorWriter {
     }
   }
 
-  Status quantize(const std::vector<float>& row, uint64_t r, std::byte* out) {
+  QuantizedRows quantized_row(uint64_t r, std::byte* out) {
     const uint64_t at = first_scale_ + r * planes_.groups;
     QuantizedRows q{{out, planes_.row_bytes}, std::span(scales_).subspan(at, planes_.groups), {}};
     if (!offsets_.empty()) q.offsets = std::span(offsets_).subspan(at, planes_.groups);
-    return quantize_rows(row.data(), 1, desc_, q);
+    return q;
+  }
+  Status quantize(const std::vector<float>& row, uint64_t r, std::byte* out) {
+    return quantize_rows(row.data(), 1, desc_, quantized_row(r, out));
+  }
+  // Whether the source has the row in the encoding that is wanted; then it was copied.
+  bool as_it_is(uint64_t r, std::byte* out) {
+    if (planes_.groups == 0 || batch_.part->encoding() != WeightEncoding{desc_.dtype, desc_.group}) return false;
+    const QuantizedRows q = quantized_row(r, out);
+    return batch_.part->encode_row(batch_.row + r, q.quants, q.scales, q.offsets);
   }
 
   struct Batch {
@@ -143,22 +155,70 @@ class TensorWriter {
   Status status_;
 };
 
-// Reads the files beside the weights. They are checked now, so that a program that loads also runs.
-Status read_texts(Os& os, const std::string& folder, uint32_t vocab, ImportPlan& plan) {
-  SWY_LET(plan.spec.tokenizer_json, read_optional(os, folder + "/tokenizer.json"));
-  SWY_LET(plan.spec.chat_template, read_chat_template(os, folder));
+// A model as it was found, before its tensors are read.
+struct Opened {
+  std::unique_ptr<TensorSource> tensors;
+  const Family* family = nullptr;
+  std::optional<Config> config;
+  std::string source_config, tokenizer_json, chat_template;
+  std::string quantization;  // where the weights keep their encodings
+};
+
+Result<Opened> open_folder(Os& os, const std::string& folder) {
+  const std::string config_path = folder + "/config.json";
+  if (!os.exists(config_path)) {
+    return error(Code::not_found, "{} has no config.json; name the folder of a Hugging Face checkpoint, or a GGUF file",
+                 folder);
+  }
+  Opened o;
+  SWY_LET(o.source_config, os.read(config_path, kMaxTextBytes));
+  SWY_LET(const std::string generation, read_optional(os, folder + "/generation_config.json"));
+  Result<Config> config = Config::parse(o.source_config, generation);
+  if (!config.ok()) return config.status().in(folder);
+  const Result<const Family*> family = family_of(*config);
+  if (!family.ok()) return family.status().in(folder);
+  o.family = *family;
+  o.config = std::move(*config);
+  SWY_LET(Checkpoint checkpoint, Checkpoint::open(os, folder));
+  o.tensors = std::make_unique<Checkpoint>(std::move(checkpoint));
+  SWY_LET(o.tokenizer_json, read_optional(os, folder + "/tokenizer.json"));
+  SWY_LET(o.chat_template, read_chat_template(os, folder));
+  o.quantization = "as in the checkpoint";
+  return o;
+}
+
+Result<Opened> open_gguf(Os& os, const std::string& path) {
+  SWY_LET(GgufFile file, GgufFile::open(os, path));
+  Result<GgufModel> model = GgufModel::create(std::move(file));
+  if (!model.ok()) return model.status().in(path);
+  Opened o;
+  Result<std::string> tokenizer = model->tokenizer_json();
+  if (!tokenizer.ok()) return tokenizer.status().in(path);
+  o.tokenizer_json = std::move(*tokenizer);
+  o.chat_template = model->chat_template();
+  o.family = &model->family();
+  o.config = model->config();
+  o.quantization = model->quantization();
+  o.tensors = std::make_unique<GgufModel>(std::move(*model));
+  return o;
+}
+
+// The texts beside the weights are checked now, so that a program that loads also runs.
+Status take_texts(const Opened& model, const std::string& where, ModelPlan& plan) {
+  plan.spec.tokenizer_json = model.tokenizer_json;
+  plan.spec.chat_template = model.chat_template;
   if (plan.spec.tokenizer_json.empty()) {
-    plan.notes.push_back("no tokenizer.json: the program takes token ids only (logits, plan, inspect)");
+    plan.notes.push_back("no tokenizer: the program takes token ids only (logits, plan, inspect)");
   } else if (auto tokenizer = Tokenizer::parse(plan.spec.tokenizer_json); !tokenizer.ok()) {
-    return tokenizer.status().in(folder + "/tokenizer.json");
-  } else if (tokenizer->vocab_size() > static_cast<int64_t>(vocab)) {
-    return error(Code::invalid_data, "{}/tokenizer.json has ids up to {}, and config.json's vocab_size is {}", folder,
-                 tokenizer->vocab_size() - 1, vocab);
+    return tokenizer.status().in(where + ": tokenizer");
+  } else if (tokenizer->vocab_size() > static_cast<int64_t>(plan.vocab)) {
+    return error(Code::invalid_data, "{}: the tokenizer has ids up to {}, and the model's vocabulary is {}", where,
+                 tokenizer->vocab_size() - 1, plan.vocab);
   }
   if (plan.spec.chat_template.empty()) {
     plan.notes.push_back("no chat template: switchyard chat cannot use this program");
   } else if (auto chat = ChatTemplate::parse(plan.spec.chat_template); !chat.ok()) {
-    return chat.status().in(folder + ": chat template");
+    return chat.status().in(where + ": chat template");
   }
   return {};
 }
@@ -181,29 +241,29 @@ Result<WeightEncoding> parse_encoding(const std::string& quant, const std::strin
   return e;
 }
 
-std::string encoding_name(WeightEncoding e) {
-  if (e.dtype == SWY_BF16) return "bf16";
-  return fmt::format("{} group {}", dtype_name(e.dtype), e.group == 0 ? std::string("row") : std::to_string(e.group));
+std::string encoding_name(const std::optional<WeightEncoding>& e) {
+  if (!e) return "as in the source";
+  if (e->dtype == SWY_BF16) return "bf16";
+  return fmt::format("{} group {}", dtype_name(e->dtype),
+                     e->group == 0 ? std::string("row") : std::to_string(e->group));
+}
+
+bool is_gguf(Os& os, const std::string& path) {
+  constexpr uint64_t kMagicBytes = 4;
+  const auto begin = os.map(path);
+  return begin.ok() && (*begin)->bytes().size() >= kMagicBytes && std::memcmp((*begin)->bytes().data(), "GGUF", 4) == 0;
 }
 
 Result<ConvertReport> convert(Os& os, const ConvertOptions& options) {
-  const std::string& folder = options.source;
-  const std::string config_path = folder + "/config.json";
-  if (!os.exists(config_path)) {
-    return error(Code::not_found, "{} has no config.json; name the folder of a Hugging Face checkpoint", folder);
-  }
   SWY_TRY(check_program_output(os, options.output));
-  SWY_LET(const std::string config_text, os.read(config_path, kMaxTextBytes));
-  SWY_LET(const std::string generation, read_optional(os, folder + "/generation_config.json"));
-  Result<ModelConfig> config = parse_config(config_text, generation);
-  if (!config.ok()) return config.status().in(folder);
-  SWY_LET(const Checkpoint checkpoint, Checkpoint::open(os, folder));
-  Result<ImportPlan> planned = plan_import(*config, &checkpoint, options.encoding);
-  if (!planned.ok()) return planned.status().in(folder);
-  ImportPlan& plan = *planned;
-  plan.spec.source_config = config_text;
-  plan.spec.quantization = encoding_name(options.encoding);
-  SWY_TRY(read_texts(os, folder, config->vocab, plan));
+  SWY_LET(const Opened model,
+          is_gguf(os, options.source) ? open_gguf(os, options.source) : open_folder(os, options.source));
+  Result<ModelPlan> planned = plan_model(*model.family, *model.config, model.tensors.get(), options.encoding);
+  if (!planned.ok()) return planned.status().in(options.source);
+  ModelPlan& plan = *planned;
+  plan.spec.source_config = model.source_config;
+  plan.spec.quantization = options.encoding ? encoding_name(options.encoding) : model.quantization;
+  SWY_TRY(take_texts(model, options.source, plan));
 
   SWY_LET(ProgramWriter writer, ProgramWriter::create(os, options.output, plan.spec));
   SWY_TRY(check_space(os, options.output, writer.file_bytes()));
@@ -212,7 +272,7 @@ Result<ConvertReport> convert(Os& os, const ConvertOptions& options) {
   TensorWriter tensors(writer, pool, options, writer.file_bytes());
   ConvertReport report{writer.file_bytes(), 0, std::move(plan.notes)};
   for (size_t i = 0; i < plan.spec.tensors.size(); ++i) {
-    SWY_TRY(tensors.write(i, plan.spec.tensors[i], plan.sources[i]));
+    SWY_TRY(tensors.write(i, plan.spec.tensors[i], plan.weights[i].parts));
     uint64_t elements = 1;
     for (const uint64_t d : plan.spec.tensors[i].dims) elements *= d;
     report.parameters += elements;

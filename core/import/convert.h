@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversion of a Hugging Face checkpoint folder into a program file.
+// Conversion of a model into a program file: of the folder of a Hugging Face checkpoint, or of a GGUF file.
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/base/os.h"
 #include "core/base/status.h"
-#include "core/import/qwen35.h"
+#include "core/models/source.h"
 
 namespace switchyard {
 
 struct ConvertOptions {
-  std::string source;  // folder
+  std::string source;  // folder, or GGUF file
   std::string output;  // .swy
-  WeightEncoding encoding;
+  // Of the quantizable weights. None: each keeps the encoding that the source has, or the nearest.
+  std::optional<WeightEncoding> encoding;
   uint32_t threads = 1;
   // Called with the weight bytes written and in all; returning false stops with Code::cancelled.
   std::function<bool(uint64_t done, uint64_t total)> progress;
@@ -31,7 +33,10 @@ struct ConvertReport {
 
 // "bf16", "i8", "i4", "i4a" and "32", "64", "128", "row". Errors: usage, listing what there is.
 Result<WeightEncoding> parse_encoding(const std::string& quant, const std::string& group);
-std::string encoding_name(WeightEncoding encoding);
+std::string encoding_name(const std::optional<WeightEncoding>& encoding);
+
+// Whether a file is a GGUF file, by its first bytes.
+bool is_gguf(Os& os, const std::string& path);
 
 // Nothing appears at the output path unless all went well, and an existing file is replaced only if it is a program
 // file. Errors: usage, if it is something else; those of the checkpoint's parts; io; cancelled. Memory: a few MiB in

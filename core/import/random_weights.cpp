@@ -80,12 +80,11 @@ bool ends(const std::string& name, const char* end) { return name.ends_with(end)
 
 }  // namespace
 
-Spread spread_of(const std::string& name, const std::vector<uint64_t>& dims, uint32_t layers) {
+Spread spread_of(const std::string& name, const std::vector<uint64_t>& dims, float centre, uint32_t layers) {
   const auto fan_in = static_cast<float>(dims.back());
   if (ends(name, "A_log")) return {1.4f, 0.7f};     // rates of about 1 to 16
   if (ends(name, "dt_bias")) return {-3.0f, 1.0f};  // times softplus of that: states that last tens of tokens
-  if (ends(name, "linear_attn.norm.weight")) return {1.0f, 0.05f};
-  if (ends(name, "norm.weight")) return {0.0f, 0.05f};  // stored minus 1
+  if (ends(name, "norm.weight")) return {centre, 0.05f};
   if (ends(name, "conv1d.weight")) return {0.0f, 0.5f};
   if (ends(name, "embed_tokens.weight")) return {0.0f, 1.0f};
   // Weights that write to the residual stream are scaled so that all layers together let it grow by a bounded factor.

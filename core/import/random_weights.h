@@ -19,8 +19,9 @@ struct Spread {
   float deviation = 1;
 };
 
-// Chosen by the weight's role, which its name in a checkpoint tells. `layers`: of the whole model.
-Spread spread_of(const std::string& name, const std::vector<uint64_t>& dims, uint32_t layers);
+// Chosen by the weight's role, which its name in a checkpoint tells. `centre`: of a norm's weights. `layers`: of the
+// whole model.
+Spread spread_of(const std::string& name, const std::vector<uint64_t>& dims, float centre, uint32_t layers);
 
 // Fills bytes [begin, begin + out.size()) of the tensor's canonical segment. `begin` is a multiple of 64. The bytes
 // depend on (seed, the tensor, the position) alone, so that parts may be made in any order. [thread-safe]

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/base/json.h"
+#include "core/base/load.h"
 #include "core/base/printable.h"
 #include "switchyard/weights.h"
 
@@ -16,21 +17,23 @@ using nlohmann::json;
 
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // as the format's own library has it
 
-uint64_t element_bytes(SourceType type) { return type == SourceType::f32 ? 4 : 2; }
+using Dtype = SafetensorsTensor::Type;
+
+uint64_t element_bytes(Dtype type) { return type == Dtype::f32 ? 4 : 2; }
 
 // One entry of a shard's header.
-Result<SourceTensor> parse_entry(const json& entry, std::span<const std::byte> data, const std::string& where) {
+Result<SafetensorsTensor> parse_entry(const json& entry, std::span<const std::byte> data, const std::string& where) {
   if (!entry.is_object() || !entry.contains("dtype") || !entry.contains("shape") || !entry.contains("data_offsets")) {
     return error(Code::invalid_data, "{} has a broken header entry", where);
   }
-  SourceTensor t;
+  SafetensorsTensor t;
   const std::string dtype = entry["dtype"].is_string() ? entry["dtype"].get<std::string>() : "?";
   if (dtype == "F32") {
-    t.type = SourceType::f32;
+    t.type = Dtype::f32;
   } else if (dtype == "F16") {
-    t.type = SourceType::f16;
+    t.type = Dtype::f16;
   } else if (dtype == "BF16") {
-    t.type = SourceType::bf16;
+    t.type = Dtype::bf16;
   } else {
     return error(Code::unsupported, "{} has dtype {}; F32, F16 and BF16 can be converted", where, printable(dtype));
   }
@@ -64,22 +67,21 @@ Result<SourceTensor> parse_entry(const json& entry, std::span<const std::byte> d
 
 }  // namespace
 
-void read_elements(const SourceTensor& tensor, uint64_t first, std::span<float> out) {
-  const std::byte* from = tensor.bytes.data() + first * element_bytes(tensor.type);
-  if (tensor.type == SourceType::f32) {
+void SafetensorsTensor::read_row(uint64_t row, std::span<float> out) const {
+  const std::byte* from = bytes.data() + row * width() * element_bytes(type);
+  if (type == Dtype::f32) {
     std::memcpy(out.data(), from, out.size() * 4);
     return;
   }
   for (size_t i = 0; i < out.size(); ++i) {
-    uint16_t h;
-    std::memcpy(&h, from + 2 * i, 2);
-    out[i] = tensor.type == SourceType::bf16 ? swy_bf16_to_f32(h) : swy_f16_to_f32(h);
+    const auto h = load<uint16_t>(from + 2 * i);
+    out[i] = type == Dtype::bf16 ? swy_bf16_to_f32(h) : swy_f16_to_f32(h);
   }
 }
 
-void release_elements(const SourceTensor& tensor, uint64_t first, uint64_t count) {
-  const uint64_t size = element_bytes(tensor.type);
-  tensor.file->release(tensor.file_offset + first * size, count * size);
+void SafetensorsTensor::release_rows(uint64_t first, uint64_t count) const {
+  const uint64_t size = width() * element_bytes(type);
+  file->release(file_offset + first * size, count * size);
 }
 
 Status Checkpoint::map_shard(Os& os, const std::string& path) {
@@ -100,7 +102,7 @@ Status Checkpoint::add_shard(const std::string& path, std::unique_ptr<MappedFile
   if (!header.is_object()) return error(Code::invalid_data, "{} has a broken safetensors header", path);
   for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") continue;
-    SWY_LET(SourceTensor t,
+    SWY_LET(SafetensorsTensor t,
             parse_entry(entry, bytes.subspan(8 + header_bytes), fmt::format("{}: tensor {}", path, printable(name))));
     t.file = file.get();
     t.file_offset = static_cast<uint64_t>(t.bytes.data() - bytes.data());
@@ -158,6 +160,12 @@ Result<Checkpoint> Checkpoint::open(Os& os, const std::string& folder) {
 const SourceTensor* Checkpoint::find(const std::string& name) const {
   const auto it = tensors_.find(name);
   return it == tensors_.end() ? nullptr : &it->second;
+}
+
+std::vector<std::string> Checkpoint::names() const {
+  std::vector<std::string> all;
+  for (const auto& [name, tensor] : tensors_) all.push_back(name);
+  return all;
 }
 
 }  // namespace switchyard

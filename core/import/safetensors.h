@@ -14,27 +14,25 @@
 
 #include "core/base/os.h"
 #include "core/base/status.h"
+#include "core/models/source.h"
 
 namespace switchyard {
 
-enum class SourceType { f32, f16, bf16 };
+class SafetensorsTensor final : public SourceTensor {
+ public:
+  enum class Type { f32, f16, bf16 };
 
-struct SourceTensor {
-  SourceType type = SourceType::bf16;
-  std::vector<uint64_t> dims;
+  Type type = Type::bf16;
   std::span<const std::byte> bytes;  // row-major
   const MappedFile* file = nullptr;
   uint64_t file_offset = 0;
 
-  uint64_t width() const { return dims.empty() ? 1 : dims.back(); }
+  WeightEncoding encoding() const override { return {type == Type::bf16 ? SWY_BF16 : SWY_F32, 0}; }
+  void read_row(uint64_t row, std::span<float> out) const override;
+  void release_rows(uint64_t first, uint64_t count) const override;
 };
 
-// Elements [first, first + out.size()) as fp32.
-void read_elements(const SourceTensor& tensor, uint64_t first, std::span<float> out);
-// Gives the pages of these elements back to the system.
-void release_elements(const SourceTensor& tensor, uint64_t first, uint64_t count);
-
-class Checkpoint {
+class Checkpoint final : public TensorSource {
  public:
   // Opens `folder`/model.safetensors, or the shards that model.safetensors.index.json names. Errors: not_found, naming
   // the shard; invalid_data, naming the file and the tensor.
@@ -44,14 +42,14 @@ class Checkpoint {
   // elements.
   Status add_shard(const std::string& path, std::unique_ptr<MappedFile> file);
 
-  const SourceTensor* find(const std::string& name) const;
-  const std::map<std::string, SourceTensor>& tensors() const { return tensors_; }
+  const SourceTensor* find(const std::string& name) const override;
+  std::vector<std::string> names() const override;
 
  private:
   Status map_shard(Os& os, const std::string& path);
 
   std::vector<std::unique_ptr<MappedFile>> files_;
-  std::map<std::string, SourceTensor> tensors_;
+  std::map<std::string, SafetensorsTensor> tensors_;
 };
 
 }  // namespace switchyard

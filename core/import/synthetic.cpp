@@ -8,10 +8,13 @@
 #include <charconv>
 #include <cstring>
 #include <mutex>
+#include <nlohmann/json.hpp>
 
 #include "core/base/threads.h"
 #include "core/import/convert.h"
 #include "core/import/random_weights.h"
+#include "core/models/published.h"
+#include "core/models/registry.h"
 #include "core/program/decode.h"
 #include "core/program/encode.h"
 #include "core/program/file_header.h"
@@ -20,15 +23,6 @@
 namespace switchyard {
 namespace {
 
-// The published config.json of Qwen3.5-35B-A3B, the fields that this architecture reads.
-constexpr const char* kQwen35 = R"({
-  "model_type": "qwen3_5_moe_text", "hidden_size": 2048, "num_hidden_layers": 40, "vocab_size": 248320,
-  "num_attention_heads": 16, "num_key_value_heads": 2, "head_dim": 256, "full_attention_interval": 4,
-  "linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_key_head_dim": 128, "linear_value_head_dim": 128,
-  "linear_conv_kernel_dim": 4, "num_experts": 256, "num_experts_per_tok": 8, "moe_intermediate_size": 512,
-  "shared_expert_intermediate_size": 512, "rms_norm_eps": 1e-06, "tie_word_embeddings": false,
-  "max_position_embeddings": 262144, "rope_parameters": {"rope_type": "default", "rope_theta": 10000000,
-  "partial_rotary_factor": 0.25}, "eos_token_id": 248046})";
 constexpr uint64_t kChunk = uint64_t{4} << 20;
 
 // Calls f(i) for i in [0, n) on some threads.
@@ -42,43 +36,54 @@ void parallel(uint64_t n, uint32_t threads, Body f) {
 
 struct Synthesis {
   ProgramSpec spec;
-  uint32_t layers = 0;
+  std::vector<Spread> spreads;  // per tensor
   uint64_t seed = 0;
 
   void fill(size_t tensor, uint64_t begin, std::span<std::byte> out) const {
-    const ProgramSpec::Tensor& t = spec.tensors[tensor];
-    random_weights(t, spread_of(t.name, t.dims, layers), seed, begin, out);
+    random_weights(spec.tensors[tensor], spreads[tensor], seed, begin, out);
   }
 };
 
+// With another number of layers: the pattern of the first ones, repeated where there are more.
+Config resized(const Config& config, uint32_t layers, uint32_t vocab) {
+  Config c = config;
+  if (vocab != 0) c = c.with("vocab_size", vocab);
+  if (layers == 0) return c;
+  if (const nlohmann::json* types = c.find("layer_types"); types != nullptr && types->is_array() && !types->empty()) {
+    nlohmann::json pattern = nlohmann::json::array();
+    for (uint32_t l = 0; l < layers; ++l) pattern.push_back((*types)[l % types->size()]);
+    c = c.with("layer_types", pattern);
+  }
+  return c.with("num_hidden_layers", layers);
+}
+
 Result<Synthesis> make_synthesis(Os& os, const SyntheticRequest& r) {
-  std::string text = kQwen35;
-  if (r.config != "qwen3.5-35b-a3b") {
+  std::string text(published_config(r.config));
+  if (text.empty()) {
     if (!os.exists(r.config)) {
-      return error(Code::usage, "no configuration '{}'; give qwen3.5-35b-a3b or the path of a config.json", r.config);
+      return error(Code::usage, "no configuration '{}'; give the path of a config.json, or one of {}", r.config,
+                   fmt::join(published_configs(), ", "));
     }
     SWY_LET(text, os.read(r.config, uint64_t{16} << 20));
   }
-  SWY_LET(ModelConfig config, parse_config(text, ""));
-  if (r.layers != 0) {  // the pattern of the first layers, repeated where there are more
-    const std::vector<bool> pattern = config.attention;
-    config.attention.clear();
-    for (uint32_t l = 0; l < r.layers; ++l) config.attention.push_back(pattern[l % pattern.size()]);
-    config.layers = r.layers;
-  }
-  if (r.vocab != 0) config.vocab = r.vocab;
-  const bool text_fits = !r.tokenizer_json.empty() && config.vocab >= r.tokenizer_vocab;
-  if (text_fits) config.eos_ids = r.eos_ids;
-  std::erase_if(config.eos_ids, [&](uint32_t id) { return id >= config.vocab; });
-  SWY_LET(ImportPlan plan, plan_import(config, nullptr, r.encoding));
+  SWY_LET(const Config config, Config::parse(text, ""));
+  SWY_LET(const Family* family, family_of(config));
+  SWY_LET(ModelPlan plan, plan_model(*family, resized(config, r.layers, r.vocab), nullptr, r.encoding));
   plan.spec.source_config = text;
   plan.spec.quantization = encoding_name(r.encoding);
   plan.spec.metadata.push_back({"synthetic", fmt::format("seed {}", r.seed)});
-  if (text_fits) {
+  if (!r.tokenizer_json.empty() && plan.vocab >= r.tokenizer_vocab) {
+    plan.spec.eos_ids = r.eos_ids;
     plan.spec.tokenizer_json = r.tokenizer_json;
     plan.spec.chat_template = r.chat_template;
   }
-  return Synthesis{std::move(plan.spec), config.layers, r.seed};
+  std::erase_if(plan.spec.eos_ids, [&](uint32_t id) { return id >= plan.vocab; });
+  std::vector<Spread> spreads;
+  for (size_t t = 0; t < plan.weights.size(); ++t) {
+    const ProgramSpec::Tensor& tensor = plan.spec.tensors[t];
+    spreads.push_back(spread_of(tensor.name, tensor.dims, plan.weights[t].centre, plan.layers));
+  }
+  return Synthesis{std::move(plan.spec), std::move(spreads), r.seed};
 }
 
 // A program file that exists only in address space: header and description as in a real one; weights are generated when

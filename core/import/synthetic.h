@@ -14,13 +14,13 @@
 
 #include "core/base/os.h"
 #include "core/base/status.h"
-#include "core/import/qwen35.h"
+#include "core/models/source.h"
 #include "core/program/program.h"
 
 namespace switchyard {
 
 struct SyntheticRequest {
-  std::string config;   // "qwen3.5-35b-a3b", or the path of a config.json
+  std::string config;   // the name of a published one (core/models/published.h), or the path of a config.json
   uint32_t layers = 0;  // 0: the configuration's
   uint32_t vocab = 0;
   uint64_t seed = 1;

@@ -2,10 +2,12 @@
 // Cover: chooses what runs each stretch of a graph.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "core/plan/match.h"
 #include "core/plan/plan.h"
+#include "core/plan/range_backend.h"
 
 namespace switchyard {
 
@@ -28,15 +30,23 @@ struct Cover {
   std::vector<std::string> warnings;
 };
 
-// Errors: unsupported, naming the operation and each device's reason; cancelled.
+// `matcher` is of these devices, and of the bucket. Errors: unsupported, naming the operation and each device's reason,
+// and then `refused` has devices that keep states and take no range with them; cancelled.
 Result<Cover> cover_graph(const Graph& graph, const std::vector<PlanDevice>& devices, const PlanPolicy& policy,
-                          const std::vector<VariantRule>& variants, const std::vector<uint32_t>& state_device,
-                          const swy_bucket& bucket, const CancelCheck& cancelled);
+                          const Matcher& matcher, const std::vector<uint32_t>& state_device, HeadLists head_lists,
+                          const CancelCheck& cancelled, std::vector<Refusal>& refused);
+
+// What it costs to bring so many bytes from one device to another.
+double copy_cost_us(double bytes);
 
 // The devices that can run `op` alone, composite or decomposed, best first: in the policy's order, or by cost with the
-// last resort at the end. Leaves `graph` as it was, but needs it for temporaries.
+// last resort at the end. Leaves `graph` as it was, but needs it for temporaries. `ranges`, per device, adds those that
+// keep the states of `op` as part of a range; empty: none.
 std::vector<uint32_t> devices_for(Graph& graph, const GraphOp& op, const std::vector<PlanDevice>& devices,
                                   const PlanPolicy& policy, const Matcher& matcher,
-                                  std::vector<Considered>& considered);
+                                  std::span<const RangeBackend> ranges, std::vector<Considered>& considered);
+
+// Whether the policy gives an operation of the sampler to another device.
+bool samples_elsewhere(const PlanPolicy& policy, const GraphOp& op, uint32_t device);
 
 }  // namespace switchyard

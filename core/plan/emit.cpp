@@ -2,11 +2,12 @@
 #include "core/plan/emit.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <set>
 
 #include "core/plan/range_view.h"
+#include "core/plugin/buffer.h"
+#include "core/plugin/call.h"
 #include "core/program/op_names.h"
 
 namespace switchyard {
@@ -14,8 +15,9 @@ namespace {
 
 class Emitter {
  public:
-  Emitter(Graph graph, const std::vector<PlanDevice>& devices, const Matcher& matcher, Plan& plan)
-      : devices_(devices), matcher_(matcher), plan_(plan) {
+  Emitter(Graph graph, const std::vector<PlanDevice>& devices, const Matcher& matcher, RangeCodes& codes, Plan& plan,
+          std::vector<Refusal>& refused)
+      : devices_(devices), matcher_(matcher), codes_(codes), plan_(plan), refused_(refused) {
     plan_.graph = std::move(graph);
     for (const GraphValue& v : plan_.graph.values) declared_.push_back(v.dtype);
     result_.resize(declared_.size());
@@ -23,18 +25,24 @@ class Emitter {
   }
 
   Status run(const std::vector<Choice>& choices, const CancelCheck& cancelled) {
+    const auto going_on = [&] { return check_cancelled(cancelled, "a step was planned"); };
     for (const Choice& choice : choices) {
-      SWY_TRY(check_cancelled(cancelled, "a step was planned"));
+      SWY_TRY(going_on());
       decision_ = choice.begin;
       for (const PlanNode& node : choice.nodes) {
-        head_ = head_ || node.op.id == SWY_OP_LM_HEAD || node.op.id == SWY_OP_LM_HEAD_SAMPLE ||
-                plan_.graph.ops[choice.begin].id == SWY_OP_LM_HEAD;
+        const auto is_head = [](const GraphOp& op) {
+          return op.id == SWY_OP_LM_HEAD || op.id == SWY_OP_LM_HEAD_SAMPLE;
+        };
+        head_ = head_ || is_head(node.op) || is_head(plan_.graph.ops[choice.begin]) ||
+                std::any_of(node.range_ops.begin(), node.range_ops.end(), is_head);
         SWY_TRY(emit(node));
       }
     }
+    SWY_TRY(going_on());
     make_segments();
+    SWY_TRY(going_on());
     connect_segments();
-    return {};
+    return going_on();
   }
 
  private:
@@ -183,6 +191,12 @@ class Emitter {
   bool is_result(uint32_t value) const { return value < result_.size() && result_[value]; }
 
   void add(PlanNode node) {
+    for (const uint32_t w : node.op.weights) {
+      const GraphTensor& decoded = plan_.graph.weights[w];
+      if (decoded.encoded == GraphTensor::kNone) continue;
+      const swy_encoding& from = *plan_.graph.weights[decoded.encoded].desc.encoding;
+      moved(fmt::format("decode {} from {} to {} at load", decoded.name, from.name, dtype_name(decoded.desc.dtype)));
+    }
     node.head = head_;
     plan_.nodes.push_back(std::move(node));
   }
@@ -191,24 +205,24 @@ class Emitter {
 
   Status prepare(PlanNode& node) {
     const PlanDevice& device = devices_[node.device];
-    std::array<char, 512> text{};
-    swy_error e{sizeof(swy_error), static_cast<uint32_t>(text.size()), text.data(), SWY_REASON_NONE, 0};
+    PluginError e;
     node.prepared.struct_size = sizeof node.prepared;
     swy_status status = SWY_OK;
-    if (node.kernel == nullptr) {
+    if (node.range != nullptr) {
       const RangeView range(plan_.graph, node.range_ops, plan_.bucket, node.range_kept);
       node.range_layouts.assign(node.op.weights.size(), 0);
-      status = device.range()->prepare(device.handle, range.ops(), range.count(), &plan_.bucket,
-                                       &node.prepared.workspace_bytes, node.range_layouts.data(),
-                                       static_cast<uint32_t>(node.range_layouts.size()), &e);
+      status = RangeBackend(device).prepare(range, plan_.bucket, codes_, &node.range_code, node.range_layouts,
+                                            &node.prepared.workspace_bytes, e.get());
     } else if (node.kernel->prepare != nullptr) {
       const OpView view(plan_.graph, node.op, plan_.bucket);
-      status = node.kernel->prepare(device.handle, node.kernel, view.get(), &plan_.bucket, &node.prepared, &e);
+      const auto ask = [&](swy_error* x) {
+        return node.kernel->prepare(device.handle, node.kernel, view.get(), &plan_.bucket, &node.prepared, x);
+      };
+      status = call_plugin(device.label, "prepare", node.kernel->name, e.get(), ask);
     }
-    if (status != SWY_OK) {
-      return error(Code::unsupported, "{} cannot prepare {}: {}", device.name, node.op.name,
-                   text[0] != '\0' ? text.data() : "it gave no reason");
-    }
+    if (status == SWY_OK) return {};
+    if (status != SWY_UNSUPPORTED) return e.status(status, device.name + ": preparing " + node.op.name);
+    add_refusals(node, plan_.bucket, e.status(status, "refused in prepare").message(), refused_);
     return {};
   }
 
@@ -253,7 +267,9 @@ class Emitter {
 
   const std::vector<PlanDevice>& devices_;
   const Matcher& matcher_;
+  RangeCodes& codes_;
   Plan& plan_;
+  std::vector<Refusal>& refused_;
   size_t decision_ = 0;                           // of the node being emitted
   bool head_ = false;                             // the head has begun
   std::vector<swy_dtype> declared_;               // per value: the type in the program
@@ -265,11 +281,11 @@ class Emitter {
 
 }  // namespace
 
-Status emit_nodes(Cover cover, const std::vector<PlanDevice>& devices, const Matcher& matcher,
-                  const CancelCheck& cancelled, Plan& plan) {
+Status emit_nodes(Cover cover, const std::vector<PlanDevice>& devices, const Matcher& matcher, RangeCodes& codes,
+                  const CancelCheck& cancelled, Plan& plan, std::vector<Refusal>& refused) {
   plan.decisions = std::move(cover.decisions);
   plan.warnings = std::move(cover.warnings);
-  return Emitter(std::move(cover.graph), devices, matcher, plan).run(cover.choices, cancelled);
+  return Emitter(std::move(cover.graph), devices, matcher, codes, plan, refused).run(cover.choices, cancelled);
 }
 
 }  // namespace switchyard

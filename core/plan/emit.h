@@ -7,9 +7,10 @@
 
 namespace switchyard {
 
-// Fills plan.graph, nodes and segments. Errors: unsupported, when a cast is needed that no device offers; cancelled.
-Status emit_nodes(Cover cover, const std::vector<PlanDevice>& devices, const Matcher& matcher,
-                  const CancelCheck& cancelled, Plan& plan);
+// Fills plan.graph, nodes and segments. What refuses to be prepared is added to `refused`; the plan is then of no use.
+// Errors: unsupported, when a cast is needed that no device offers; cancelled; those of `prepare`.
+Status emit_nodes(Cover cover, const std::vector<PlanDevice>& devices, const Matcher& matcher, RangeCodes& codes,
+                  const CancelCheck& cancelled, Plan& plan, std::vector<Refusal>& refused);
 
 // Fills plan.placements, workspace_offset and arena_bytes: values that are not alive at the same time share memory.
 // Errors: out_of_device_memory, when a device's buffers are too small for it.

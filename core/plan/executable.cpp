@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/plan/range_view.h"
+#include "core/plan/op_shape.h"
+#include "core/plan/range_backend.h"
+#include "core/plugin/call.h"
 
 namespace switchyard {
 
@@ -21,10 +23,11 @@ Executable::~Executable() {
 }
 
 Result<std::unique_ptr<Executable>> Executable::record(Plan plan, const std::vector<PlanDevice>& devices,
-                                                       ExecutableInputs inputs, StepObserver* observer) {
+                                                       ExecutableInputs inputs, StepObserver* observer,
+                                                       std::vector<Refusal>* refused) {
   std::unique_ptr<Executable> e(new Executable(std::move(plan), devices, std::move(inputs)));
   SWY_TRY(e->create_timelines());
-  for (const PlanSegment& segment : e->plan_.segments) SWY_TRY(e->record_segment(segment, observer));
+  for (const PlanSegment& segment : e->plan_.segments) SWY_TRY(e->record_segment(segment, observer, refused));
   e->find_results();
   return e;
 }
@@ -52,7 +55,7 @@ Result<swy_binding> Executable::place(uint32_t value, uint32_t device) const {
   return inputs_.arenas[device]->slice(p->offset, p->bytes);
 }
 
-Status Executable::record_segment(const PlanSegment& segment, StepObserver* observer) {
+Status Executable::record_segment(const PlanSegment& segment, StepObserver* observer, std::vector<Refusal>* refused) {
   Recorded r;
   r.segment = segment;
   const PlanDevice& device = devices_[segment.device];
@@ -64,26 +67,43 @@ Status Executable::record_segment(const PlanSegment& segment, StepObserver* obse
     recorded_.push_back(r);
     return {};
   }
+  const std::string what = fmt::format("list {} of {}, of {} operations, for {} rows", recorded_.size() + 1,
+                                       plan_.segments.size(), segment.end - segment.begin, plan_.bucket.rows);
+  r.submit = lasting("list_submit, " + what);
+  r.wait = lasting("timeline_wait, " + what);
   swy_list_info info{};
   info.struct_size = sizeof info;
   info.bucket = &plan_.bucket;
   info.step = inputs_.steps[segment.device];
   info.tokens = inputs_.tokens[segment.device];
   PluginError e;
-  SWY_TRY(e.status(device.api->list_begin(device.handle, &info, &r.list, e.get()), device.name + ": beginning a list"));
+  const auto begin = [&](swy_error* x) { return device.api->list_begin(device.handle, &info, &r.list, x); };
+  SWY_TRY(e.status(call_plugin(device, "list_begin", e.get(), begin), device.name + ": beginning a list"));
   recorded_.push_back(r);  // owned from here on
   for (uint32_t n = segment.begin; n < segment.end; ++n) {
     SWY_TRY(check_cancelled(inputs_.cancelled, "a step was recorded"));
-    SWY_TRY(record_node(n, r.list));
+    SWY_TRY(record_node(n, r.list, refused));
   }
   const Stretch stretch(observer, "finalize");
-  return e.status(device.api->list_finalize(r.list, e.get()), device.name + ": finalizing a list");
+  const auto finalize = [&](swy_error* x) { return device.api->list_finalize(r.list, x); };
+  return e.status(call_plugin(device, "list_finalize", e.get(), finalize), device.name + ": finalizing a list");
 }
 
-Status Executable::record_node(uint32_t index, swy_list* list) {
+Status Executable::record_node(uint32_t index, swy_list* list, std::vector<Refusal>* refused) {
   const PlanNode& node = plan_.nodes[index];
+  // Of a compiled range only what crosses its border has a place.
+  const auto outside = [&](uint32_t v) {
+    const auto among = [&](const std::vector<uint32_t>& values) {
+      return std::find(values.begin(), values.end(), v) != values.end();
+    };
+    return node.range_code == nullptr || among(node.op.inputs) || among(node.op.outputs);
+  };
   const auto bind_values = [&](const std::vector<uint32_t>& values, std::vector<swy_binding>& out) -> Status {
     for (const uint32_t v : values) {
+      if (!outside(v)) {
+        out.push_back({});
+        continue;
+      }
       SWY_LET(const swy_binding b, place(v, node.device));
       out.push_back(b);
     }
@@ -111,13 +131,20 @@ Status Executable::record_node(uint32_t index, swy_list* list) {
                            : inputs_.arenas[node.device]->slice(plan_.workspace_offset[index], workspace_bytes);
   const std::string what = devices_[node.device].name + ": recording " + node.op.name;
   PluginError e;
+  const auto recorded = [&](swy_status status) {
+    if (status == SWY_UNSUPPORTED && refused != nullptr) {
+      *refused = refusals_like(node, e.status(status, "refused in record").message());
+    }
+    return e.status(status, what);
+  };
   if (node.kernel != nullptr) {
     Bound b;
     SWY_TRY(bind(node.op, node.prepared.weight_layouts, b));
     b.view.workspace = workspace;
     OpView view(plan_.graph, node.op, plan_.bucket);
     view.set_layouts(node.prepared.weight_layouts);
-    return e.status(node.kernel->record(list, node.kernel, view.get(), &b.view, e.get()), what);
+    const auto record = [&](swy_error* x) { return node.kernel->record(list, node.kernel, view.get(), &b.view, x); };
+    return recorded(call_plugin(devices_[node.device].label, "record", node.kernel->name, e.get(), record));
   }
   RangeView range(plan_.graph, node.range_ops, plan_.bucket, node.range_kept);
   std::vector<std::unique_ptr<Bound>> bound;
@@ -132,7 +159,24 @@ Status Executable::record_node(uint32_t index, swy_list* list) {
   }
   const swy_range_operands operands{sizeof(swy_range_operands), range.count(), range.ops(), bindings.data(),
                                     range.values()};
-  return e.status(devices_[node.device].range()->record(list, &operands, &workspace, e.get()), what);
+  return recorded(
+      RangeBackend(devices_[node.device]).record(list, node.range_code.get(), operands, workspace, e.get()));
+}
+
+// All of one shape would refuse one after the other.
+std::vector<Refusal> Executable::refusals_like(const PlanNode& node, const std::string& reason) const {
+  const auto shape_of = [&](const PlanNode& n) {
+    std::string shape = n.range == nullptr ? shape_bytes(plan_.graph, n.op) : "";
+    for (const GraphOp& op : n.range_ops) shape += shape_bytes(plan_.graph, op);
+    return shape;
+  };
+  const std::string shape = shape_of(node);
+  std::vector<Refusal> all;
+  for (const PlanNode& n : plan_.nodes) {
+    const bool like = n.copy_from < 0 && n.device == node.device && n.kernel == node.kernel && n.range == node.range;
+    if (like && shape_of(n) == shape) add_refusals(n, plan_.bucket, reason, all);
+  }
+  return all;
 }
 
 // The host carries a copy, so that it is done when this returns.
@@ -144,8 +188,11 @@ Status Executable::copy(const Recorded& r, SubmitCounts* counts) {
     if (timeline == nullptr) continue;  // a synchronous device or a copy is done; otherwise `read` waits
     PluginError e;
     const PluginTime inside(counts, true);
-    SWY_TRY(e.status(devices_[source].api->timeline_wait(timeline, recorded_[w].reached, UINT64_MAX, e.get()),
-                     devices_[source].name, "waiting for a step"));
+    const auto wait = [&](swy_error* x) {
+      return devices_[source].api->timeline_wait(timeline, recorded_[w].reached, UINT64_MAX, x);
+    };
+    SWY_TRY(e.status(call_plugin(devices_[source], recorded_[w].wait, e.get(), wait), devices_[source].name,
+                     "waiting for a step"));
   }
   const auto& from = *inputs_.arenas[source];
   const auto& to = *inputs_.arenas[node.device];
@@ -166,9 +213,11 @@ Status Executable::submit_list(Recorded& r) {
     r.reached = ++timeline_values_[r.segment.device];
     const swy_timeline_point point{timeline, r.reached};
     const swy_submit submit{sizeof(swy_submit), 0, nullptr, 1, 0, &point};
-    status = device.api->list_submit(r.list, &submit, e.get());
+    const auto start = [&](swy_error* x) { return device.api->list_submit(r.list, &submit, x); };
+    status = call_plugin(device, r.submit, e.get(), start);
   } else {
-    status = device.api->list_submit(r.list, nullptr, e.get());
+    const auto start = [&](swy_error* x) { return device.api->list_submit(r.list, nullptr, x); };
+    status = call_plugin(device, r.submit, e.get(), start);
   }
   return e.status(status, device.name, "running a step");
 }
@@ -232,8 +281,10 @@ Status Executable::read_later(uint32_t value, std::span<std::byte> to, const swy
   const swy_submit submit{sizeof(swy_submit), 0, nullptr, 1, 0, &done};
   const swy_binding from = inputs_.arenas[p->device]->slice(p->offset, to.size());
   PluginError e;
-  return e.status(device.api->read(device.handle, to.data(), from.buffer, from.offset, to.size(), &submit, e.get()),
-                  device.name, "reading a step's results");
+  const auto read = [&](swy_error* x) {
+    return device.api->read(device.handle, to.data(), from.buffer, from.offset, to.size(), &submit, x);
+  };
+  return e.status(call_plugin(device, "read", e.get(), read), device.name, "reading a step's results");
 }
 
 uint32_t Executable::device_of(uint32_t value) const {

@@ -9,6 +9,7 @@
 
 #include "core/plan/observer.h"
 #include "core/plan/plan.h"
+#include "core/plan/refusals.h"
 #include "core/plugin/buffer.h"
 
 namespace switchyard {
@@ -26,8 +27,11 @@ struct ExecutableInputs {
 
 class Executable {
  public:
+  // If a kernel or range refuses to be recorded, the error is `unsupported`, and `refused` gets it, with all nodes of
+  // the plan that are of the same kernel and shape.
   static Result<std::unique_ptr<Executable>> record(Plan plan, const std::vector<PlanDevice>& devices,
-                                                    ExecutableInputs inputs, StepObserver* observer = nullptr);
+                                                    ExecutableInputs inputs, StepObserver* observer = nullptr,
+                                                    std::vector<Refusal>* refused = nullptr);
   ~Executable();
   Executable(const Executable&) = delete;
   Executable& operator=(const Executable&) = delete;
@@ -46,18 +50,22 @@ class Executable {
   const std::byte* view(uint32_t value) const;
 
   const Plan& plan() const { return plan_; }
+  // The entry that waits for the last list, and which that is (CallSite::entry).
+  const char* waits_for() const { return recorded_.empty() ? "timeline_wait" : recorded_.back().wait; }
 
  private:
   struct Recorded {
     PlanSegment segment;
-    swy_list* list = nullptr;  // of a segment that is no copy
-    swy_binding from{}, to{};  // of a copy
-    uint64_t reached = 0;      // the value of its device's timeline when this step's submission is done
+    swy_list* list = nullptr;                                     // of a segment that is no copy
+    const char *submit = "list_submit", *wait = "timeline_wait";  // and which list it is, to tell of a stall there
+    swy_binding from{}, to{};                                     // of a copy
+    uint64_t reached = 0;  // the value of its device's timeline when this step's submission is done
   };
 
   Executable(Plan plan, const std::vector<PlanDevice>& devices, ExecutableInputs inputs);
-  Status record_segment(const PlanSegment& segment, StepObserver* observer);
-  Status record_node(uint32_t node, swy_list* list);
+  Status record_segment(const PlanSegment& segment, StepObserver* observer, std::vector<Refusal>* refused);
+  Status record_node(uint32_t node, swy_list* list, std::vector<Refusal>* refused);
+  std::vector<Refusal> refusals_like(const PlanNode& node, const std::string& reason) const;
   Status create_timelines();
   Status submit_list(Recorded& recorded);
   Status copy(const Recorded& recorded, SubmitCounts* counts);

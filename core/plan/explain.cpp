@@ -14,9 +14,13 @@ std::string summary(const Plan& plan) {
   for (const PlanSegment& s : plan.segments) lists += s.copy ? 0 : 1;
   uint64_t arena = 0;
   for (const uint64_t bytes : plan.arena_bytes) arena += bytes;
-  return fmt::format("{} rows, context {}: {} kernels in {} lists, {} casts, {} copies, {:.1f} KiB of activations\n",
-                     plan.bucket.rows, plan.bucket.context, kernels, lists, plan.casts(), plan.copies(),
-                     static_cast<double>(arena) / 1024);
+  const auto many = [](size_t n, const char* of, const char* ofs) {
+    return fmt::format("{} {}", n, n == 1 ? of : ofs);
+  };
+  return fmt::format("{}, context {}: {} in {}, {}, {}, {:.1f} KiB of activations\n",
+                     many(plan.bucket.rows, "row", "rows"), plan.bucket.context, many(kernels, "kernel", "kernels"),
+                     many(lists, "list", "lists"), many(plan.casts(), "cast", "casts"),
+                     many(plan.copies(), "copy", "copies"), static_cast<double>(arena) / 1024);
 }
 
 // "segment 3: copy of x from a:0 to b:0, waits for 2, signals"

@@ -2,6 +2,7 @@
 #include "core/plan/graph.h"
 
 #include "core/base/saturate.h"
+#include "core/program/op_names.h"
 
 namespace switchyard {
 namespace {
@@ -19,6 +20,8 @@ swy_tensor describe(const GraphValue& value, swy_dtype dtype, const swy_bucket& 
 }
 
 }  // namespace
+
+std::string op_kind(const GraphOp& op) { return op.named.empty() ? op_name(op.id) : op.named; }
 
 uint64_t value_rows(const GraphValue& value, const swy_bucket& bucket) {
   switch (value.rows) {
@@ -79,6 +82,7 @@ OpView::OpView(const Graph& graph, const GraphOp& op, const swy_bucket& bucket, 
   op_.weights = weight_list_.data();
   op_.states = state_list_.data();
   op_.outputs = output_list_.data();
+  op_.name = op.named.empty() ? nullptr : op.named.c_str();
 }
 
 void OpView::set_layouts(const uint32_t* layouts) {

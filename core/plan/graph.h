@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,9 @@ struct GraphOp {
   uint32_t revision = 1;
   std::vector<std::byte> attrs;
   std::vector<uint32_t> inputs, weights, states, outputs;
+  std::string named = {};  // SWY_OP_NAMED: "acme.gelu/1"
+  uint32_t function = 0;   // SWY_OP_NAMED: what does the same, in Graph::functions
+  int32_t expansion = -1;  // the first operation of what stands for another: which, in Graph::expansions
 
   // Attributes that an older revision lacks are 0.
   template <class Attrs>
@@ -44,8 +48,40 @@ struct GraphOp {
 };
 
 struct GraphTensor {  // a weight or a state
+  static constexpr uint32_t kNone = UINT32_MAX;
+
   std::string name;
   swy_tensor desc{};
+  // A weight of a described encoding: itself in bf16 and in fp32, among the graph's weights. Of these: what they
+  // decode.
+  uint32_t bf16 = kNone, f32 = kNone, encoded = kNone;
+};
+
+// What an operation that has a name may be replaced by. Its operations refer to its values, and to the graph's weights
+// and states; the parameters are in the order of the operation's operands.
+struct GraphFunction {
+  std::string name;
+  std::vector<GraphValue> values;
+  std::vector<GraphOp> ops;
+  std::vector<uint32_t> inputs, weights, states, outputs;
+};
+
+// One kernel's answer for one operation.
+struct Considered {
+  std::string device;
+  std::string kernel;
+  std::string as;  // "composite", "fused with layers.0.norm", "piece silu_mul", "range of 12"
+  bool accepted = false;
+  double cost_us = 0;
+  std::string reason;   // of a refusal; of a range, also why it was claimed
+  double tuned_us = 0;  // as measured; 0: it was not, or not all kernels of the operation were
+};
+
+// An operation that was replaced by those of its function (expand.h).
+struct Expansion {
+  std::string op, kind, function;
+  std::vector<Considered> considered;
+  int32_t outer = -1;  // the expansion that it begins
 };
 
 struct Graph {
@@ -54,7 +90,12 @@ struct Graph {
   std::vector<GraphTensor> weights;
   std::vector<GraphTensor> states;
   std::vector<uint32_t> results;  // values that the host reads after the step
+  std::shared_ptr<const std::vector<GraphFunction>> functions = nullptr;
+  std::vector<Expansion> expansions = {};
 };
+
+// "attention", "acme.gelu/1".
+std::string op_kind(const GraphOp& op);
 
 // Who reads a value.
 struct ValueReads {

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/plan/match.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
+#include "core/plugin/call.h"
+#include "core/plugin/kernel_names.h"
 #include "core/program/op_names.h"
 
 namespace switchyard {
@@ -16,9 +19,42 @@ struct ErrorBuffer {
   std::string str(const char* fallback) const { return text[0] != '\0' ? std::string(text.data()) : fallback; }
 };
 
+// The first of the operation's weights whose encoding the kernel does not name; NULL: it names all.
+const GraphTensor* foreign_weight(const Graph& graph, const swy_kernel& kernel, const std::vector<uint32_t>& weights) {
+  for (const uint32_t w : weights) {
+    const swy_encoding* e = graph.weights[w].desc.encoding;
+    if (e == nullptr) continue;
+    const auto known = encodings_of(kernel);
+    if (std::find(known.begin(), known.end(), e->name) == known.end()) return &graph.weights[w];
+  }
+  return nullptr;
+}
+
 bool is_activation(swy_dtype d) { return d == SWY_F32 || d == SWY_BF16; }
 
 }  // namespace
+
+bool serves(const swy_kernel& kernel, const GraphOp& op) {
+  return kernel.op == op.id && (op.id != SWY_OP_NAMED || named_op_of(kernel) == op.named);
+}
+
+bool is_announced(const PlanDevice& device, const GraphOp& op) {
+  for (uint32_t i = 0; i < device.api->kernel_count(device.handle); ++i) {
+    const swy_kernel* k = device.api->kernel_at(device.handle, i);
+    if (k != nullptr && serves(*k, op)) return true;
+  }
+  return false;
+}
+
+bool is_known(const PlanDevice& device, const Graph& graph, const GraphOp& op) {
+  const auto encoded = [&](uint32_t w) { return graph.weights[w].desc.encoding != nullptr; };
+  if (op.id != SWY_OP_NAMED && std::none_of(op.weights.begin(), op.weights.end(), encoded)) return true;
+  for (uint32_t i = 0; i < device.api->kernel_count(device.handle); ++i) {
+    const swy_kernel* k = device.api->kernel_at(device.handle, i);
+    if (k != nullptr && serves(*k, op) && foreign_weight(graph, *k, op.weights) == nullptr) return true;
+  }
+  return false;
+}
 
 const swy_kernel* kernel_named(const PlanDevice& device, swy_op_id op, const std::string& name) {
   for (uint32_t i = 0; i < device.api->kernel_count(device.handle); ++i) {
@@ -39,8 +75,8 @@ void set_kernel_dtypes(const swy_kernel& kernel, OpView& view) {
 }
 
 Matcher::Matcher(const std::vector<PlanDevice>& devices, const std::vector<VariantRule>& variants,
-                 const swy_bucket& bucket, const Tuning* tuning)
-    : devices_(devices), variants_(variants), bucket_(bucket) {
+                 const swy_bucket& bucket, const Tuning* tuning, const Refusals* refusals)
+    : devices_(devices), variants_(variants), bucket_(bucket), refusals_(refusals) {
   if (tuning == nullptr || (bucket.flags & SWY_BUCKET_DETERMINISTIC) != 0) return;
   for (const PlanDevice& d : devices) tuned_.push_back(tuning->find(d));
 }
@@ -50,7 +86,7 @@ Matcher::Matcher(const std::vector<PlanDevice>& devices, const std::vector<Varia
 void Matcher::choose_tuned(const Graph& graph, const GraphOp& op, uint32_t device, std::span<Considered> answers,
                            Match& best) const {
   const TunedDevice* tuned = tuned_.empty() ? nullptr : tuned_[device];
-  if (tuned == nullptr) return;
+  if (tuned == nullptr || !best.weights.empty()) return;  // what was measured reads other weights
   for (Considered& c : answers) {
     if (!c.accepted) continue;
     const auto us = Tuning::cost(*tuned, graph, op, c.kernel, bucket_);
@@ -74,8 +110,11 @@ void Matcher::choose_tuned(const Graph& graph, const GraphOp& op, uint32_t devic
 
 bool Matcher::supports(uint32_t device, const swy_kernel& kernel, const OpView& view) const {
   ErrorBuffer e;
+  const auto ask = [&](swy_error* x) {
+    return kernel.supports(devices_[device].handle, &kernel, view.get(), &bucket_, x);
+  };
   return kernel.supports == nullptr ||
-         kernel.supports(devices_[device].handle, &kernel, view.get(), &bucket_, &e.error) == SWY_OK;
+         call_plugin(devices_[device].label, "supports", kernel.name, &e.error, ask) == SWY_OK;
 }
 
 std::string Matcher::forced(const std::string& op) const {
@@ -97,9 +136,18 @@ std::string Matcher::ruled_out(const std::string& op, const std::string& kernel)
   return others.empty() ? "" : "--variant forces " + others;
 }
 
+std::string Matcher::dropped(uint32_t device, const std::string& kernel, const std::string& op) const {
+  if (refusals_ == nullptr || refusals_->count() == 0) return {};
+  return refusals_->find(device, kernel, op, any_bucket_ ? nullptr : &bucket_);
+}
+
 std::string Matcher::refuse(const PlanDevice& device, const swy_kernel& kernel, const GraphOp& op, OpView& view) const {
-  if (std::string reason = ruled_out(op_name(op.id), kernel.name); !reason.empty()) return reason;
-  if (kernel.op_revision < op.revision) {
+  if (std::string reason = ruled_out(op_kind(op), kernel.name); !reason.empty()) return reason;
+  if (refusals_ != nullptr && refusals_->count() != 0) {
+    const auto index = static_cast<uint32_t>(&device - devices_.data());
+    if (std::string reason = dropped(index, kernel.name, op.name); !reason.empty()) return reason;
+  }
+  if (op.id != SWY_OP_NAMED && kernel.op_revision < op.revision) {
     return fmt::format("implements revision {}, the program needs {}", kernel.op_revision, op.revision);
   }
   constexpr uint32_t invariant = SWY_KERNEL_DETERMINISTIC | SWY_KERNEL_BATCH_INVARIANT;
@@ -124,15 +172,53 @@ std::string Matcher::refuse(const PlanDevice& device, const swy_kernel& kernel, 
   if (kernel.weight_dtypes != 0) {
     for (uint32_t i = 0; i < view.get()->weight_count; ++i) {
       const swy_dtype d = view.get()->weights[i]->dtype;
-      if ((kernel.weight_dtypes & SWY_DTYPE_BIT(d)) == 0) return fmt::format("no {} weights", dtype_name(d));
+      if (d != SWY_ENCODED && (kernel.weight_dtypes & SWY_DTYPE_BIT(d)) == 0)
+        return fmt::format("no {} weights", dtype_name(d));
     }
   }
   if (kernel.supports != nullptr) {
     ErrorBuffer e;
-    if (kernel.supports(device.handle, &kernel, view.get(), &bucket_, &e.error) != SWY_OK) {
+    const auto ask = [&](swy_error* x) { return kernel.supports(device.handle, &kernel, view.get(), &bucket_, x); };
+    if (call_plugin(device.label, "supports", kernel.name, &e.error, ask) != SWY_OK) {
       return e.str("refused without a reason");
     }
   }
+  return {};
+}
+
+void Matcher::ask(const PlanDevice& d, const swy_kernel& kernel, const Graph& graph, const GraphOp& op,
+                  Considered& c) const {
+  OpView view(graph, op, bucket_);
+  if (op.id != SWY_OP_CAST) set_kernel_dtypes(kernel, view);
+  c.reason = refuse(d, kernel, op, view);
+  if (c.reason.empty() && kernel.cost != nullptr) {
+    ErrorBuffer e;
+    const auto cost = [&](swy_error* x) { return kernel.cost(d.handle, &kernel, view.get(), &bucket_, &c.cost_us, x); };
+    if (call_plugin(d.label, "cost", kernel.name, &e.error, cost) != SWY_OK || !std::isfinite(c.cost_us) ||
+        c.cost_us < 0) {
+      c.reason = "cannot estimate its cost: " + e.str("no reason given");
+    }
+  }
+  c.accepted = c.reason.empty();
+}
+
+// Asks with the weights whose encodings the kernel does not name decoded: to bf16, or to fp32 where it does not take
+// that. Returns the weights that it then reads.
+std::vector<uint32_t> Matcher::ask_decoded(const PlanDevice& d, const swy_kernel& kernel, const Graph& graph,
+                                           const GraphOp& op, Considered& c) const {
+  const GraphTensor& foreign = *foreign_weight(graph, kernel, op.weights);
+  GraphOp decoded = op;
+  std::string reasons;
+  for (const auto form : {&GraphTensor::bf16, &GraphTensor::f32}) {
+    for (size_t i = 0; i < op.weights.size(); ++i) {
+      if (foreign_weight(graph, kernel, {op.weights[i]}) == nullptr) continue;
+      decoded.weights[i] = graph.weights[op.weights[i]].*form;
+    }
+    ask(d, kernel, graph, decoded, c);
+    if (c.accepted) return decoded.weights;
+    if (reasons.find(c.reason) == std::string::npos) reasons += (reasons.empty() ? "" : "; ") + c.reason;
+  }
+  c.reason = fmt::format("no {} weights, and decoded: {}", foreign.desc.encoding->name, reasons);
   return {};
 }
 
@@ -144,27 +230,25 @@ std::optional<Match> Matcher::best(const Graph& graph, const GraphOp& op, uint32
   const size_t before = considered.size();
   for (uint32_t i = 0; i < d.api->kernel_count(d.handle); ++i) {
     const swy_kernel* kernel = d.api->kernel_at(d.handle, i);
-    if (kernel == nullptr || kernel->op != op.id) continue;
+    if (kernel == nullptr || !serves(*kernel, op)) continue;
     any = true;
-    OpView view(graph, op, bucket_);
-    if (op.id != SWY_OP_CAST) set_kernel_dtypes(*kernel, view);
-    Considered c{d.name, kernel->name, as, false, 0, refuse(d, *kernel, op, view)};
-    if (c.reason.empty() && kernel->cost != nullptr) {
-      ErrorBuffer e;
-      if (kernel->cost(d.handle, kernel, view.get(), &bucket_, &c.cost_us, &e.error) != SWY_OK ||
-          !std::isfinite(c.cost_us) || c.cost_us < 0) {
-        c.reason = "cannot estimate its cost: " + e.str("no reason given");
-      }
+    Considered c{d.name, kernel->name, as, false, 0, ""};
+    std::vector<uint32_t> weights;
+    if (foreign_weight(graph, *kernel, op.weights) == nullptr) {
+      ask(d, *kernel, graph, op, c);
+    } else {
+      weights = ask_decoded(d, *kernel, graph, op, c);
     }
-    c.accepted = c.reason.empty();
-    if (c.accepted && (!best || c.cost_us < best->cost_us)) best = Match{kernel, c.cost_us, "estimate"};
+    if (c.accepted && (!best || c.cost_us < best->cost_us)) {
+      best = Match{kernel, c.cost_us, "estimate", std::move(weights)};
+    }
     considered.push_back(std::move(c));
   }
   if (!any && as == "composite") {
-    considered.push_back({d.name, "", as, false, 0, fmt::format("no kernel for {}", op_name(op.id))});
+    considered.push_back({d.name, "", as, false, 0, fmt::format("no kernel for {}", op_kind(op))});
   }
   if (!best) return best;
-  if (!forced(op_name(op.id)).empty()) {
+  if (!forced(op_kind(op)).empty()) {
     best->source = "forced";
   } else {
     choose_tuned(graph, op, device, std::span(considered).subspan(before), *best);

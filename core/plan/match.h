@@ -7,21 +7,26 @@
 #include <vector>
 
 #include "core/plan/plan.h"
+#include "core/plan/refusals.h"
 #include "core/plan/tuning.h"
 
 namespace switchyard {
 
 struct Match {
   const swy_kernel* kernel = nullptr;
-  double cost_us = 0;  // the least estimate of all kernels that can, also where a tuned one was chosen
-  std::string source;  // PlanNode::source
+  double cost_us = 0;                  // the least estimate of all kernels that can, also where a tuned one was chosen
+  std::string source;                  // PlanNode::source
+  std::vector<uint32_t> weights = {};  // that the kernel reads, where some are decoded; empty: the operation's own
 };
 
 class Matcher {
  public:
-  // `tuning` decides between the kernels of a device, unless it is NULL or the bucket is deterministic.
+  // `tuning` decides between the kernels of a device, unless it is NULL or the bucket is deterministic. Kernels that
+  // `refusals` names for this bucket do not count.
   Matcher(const std::vector<PlanDevice>& devices, const std::vector<VariantRule>& variants, const swy_bucket& bucket,
-          const Tuning* tuning = nullptr);
+          const Tuning* tuning = nullptr, const Refusals* refusals = nullptr);
+  // From now on, neither do those that `refusals` names for any bucket.
+  void drop_in_all_buckets() { any_bucket_ = true; }
 
   // The cheapest kernel of a device for `op`: as measured if all candidates were, otherwise as estimated. Every answer
   // is appended to `considered`, with the description `as`.
@@ -37,18 +42,38 @@ class Matcher {
   // Why --variant rules `kernel` out for operations of this name; empty: it does not.
   std::string ruled_out(const std::string& op, const std::string& kernel) const;
 
+  // Why the kernel or range is not used for the operation of this name, since it refused when it was prepared or
+  // recorded; empty: it did not.
+  std::string dropped(uint32_t device, const std::string& kernel, const std::string& op) const;
+
   const swy_bucket& bucket() const { return bucket_; }
+  const std::string& device_name(uint32_t device) const { return devices_[device].name; }
 
  private:
   void choose_tuned(const Graph& graph, const GraphOp& op, uint32_t device, std::span<Considered> answers,
                     Match& best) const;
   std::string refuse(const PlanDevice& device, const swy_kernel& kernel, const GraphOp& op, OpView& view) const;
+  void ask(const PlanDevice& device, const swy_kernel& kernel, const Graph& graph, const GraphOp& op,
+           Considered& answer) const;
+  std::vector<uint32_t> ask_decoded(const PlanDevice& device, const swy_kernel& kernel, const Graph& graph,
+                                    const GraphOp& op, Considered& answer) const;
 
   const std::vector<PlanDevice>& devices_;
   const std::vector<VariantRule>& variants_;
   const swy_bucket& bucket_;
   std::vector<const TunedDevice*> tuned_;  // per device; empty or NULL: estimates decide
+  const Refusals* refusals_;
+  bool any_bucket_ = false;
 };
+
+// Whether a kernel is for this operation, by its id or name.
+bool serves(const swy_kernel& kernel, const GraphOp& op);
+// Whether some kernel of the device is for it and names the encodings of all its weights, so that ranges of the device
+// may be offered the operation.
+bool is_known(const PlanDevice& device, const Graph& graph, const GraphOp& op);
+
+// Whether some kernel of the device is for it, whatever it answers.
+bool is_announced(const PlanDevice& device, const GraphOp& op);
 
 // NULL: the device announces no kernel of that name for `op`.
 const swy_kernel* kernel_named(const PlanDevice& device, swy_op_id op, const std::string& name);

@@ -13,6 +13,7 @@ namespace {
 
 void append(std::string& key, const swy_tensor& t) {
   key += fmt::format("{}/{}/{}x{}x{}x{};", t.dtype, t.group, t.dims[0], t.dims[1], t.dims[2], t.dims[3]);
+  if (t.encoding != nullptr) key += t.encoding->name;
 }
 
 std::string widths(const Graph& graph, const std::vector<uint32_t>& values) {
@@ -34,7 +35,8 @@ std::string encoding(const Graph& graph, const GraphOp& op) {
   }
   if (largest == nullptr) return {};
   const std::string group = largest->group != 0 ? fmt::format("/{}", largest->group) : "";
-  return ", " + dtype_name(largest->dtype) + group;
+  const swy_encoding* e = largest->encoding;
+  return ", " + (e == nullptr ? dtype_name(largest->dtype) : std::string(e->name)) + group;
 }
 
 std::string details(const GraphOp& op) {
@@ -63,7 +65,7 @@ std::string details(const GraphOp& op) {
 }  // namespace
 
 std::string shape_key(const Graph& graph, const GraphOp& op, bool dtypes) {
-  std::string key = fmt::format("{}.{}|", op.id, op.revision);
+  std::string key = fmt::format("{}.{}|{}", op.id, op.revision, op.named);
   key.append(reinterpret_cast<const char*>(op.attrs.data()), op.attrs.size());
   for (const auto* values : {&op.inputs, &op.outputs}) {
     key += '|';
@@ -81,7 +83,9 @@ std::string shape_bytes(const Graph& graph, const GraphOp& op) {
   std::string key;
   const auto add = [&](const auto& plain) { key.append(reinterpret_cast<const char*>(&plain), sizeof plain); };
   add(std::array{op.id, op.revision, static_cast<uint32_t>(op.attrs.size()), static_cast<uint32_t>(op.inputs.size()),
-                 static_cast<uint32_t>(op.weights.size()), static_cast<uint32_t>(op.states.size())});
+                 static_cast<uint32_t>(op.weights.size()), static_cast<uint32_t>(op.states.size()),
+                 static_cast<uint32_t>(op.named.size())});
+  key += op.named;
   key.append(reinterpret_cast<const char*>(op.attrs.data()), op.attrs.size());
   for (const auto* values : {&op.inputs, &op.outputs}) {
     for (const uint32_t v : *values) {
@@ -92,6 +96,7 @@ std::string shape_bytes(const Graph& graph, const GraphOp& op) {
   const auto add_tensor = [&](const swy_tensor& t) {
     add(std::array<uint64_t, 9>{t.dtype, t.group, t.rank, t.state, t.layout, t.dims[0], t.dims[1], t.dims[2],
                                 t.dims[3]});
+    if (t.encoding != nullptr) add(t.encoding);
   };
   for (const uint32_t w : op.weights) add_tensor(graph.weights[w].desc);
   for (const uint32_t s : op.states) add_tensor(graph.states[s].desc);

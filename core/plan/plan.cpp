@@ -1,31 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/plan/plan.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <bit>
 #include <iterator>
+#include <map>
 
 #include "core/plan/cover.h"
 #include "core/plan/emit.h"
+#include "core/plan/expand.h"
+#include "core/plan/op_shape.h"
+#include "core/plan/plan_memory.h"
 #include "core/plan/state_home.h"
+#include "core/plugin/kernel_names.h"
 #include "core/program/op_names.h"
 
 namespace switchyard {
 namespace {
 
+constexpr int kMaxRounds = 16;  // of planning one step, each without what refused in those before
+
 // A forced or forbidden kernel must exist.
 Status check_variant(const VariantRule& rule, const std::vector<PlanDevice>& devices) {
   const bool range = rule.op == "range";
-  std::string known = range ? SWY_EXT_RANGE : "";
+  std::string known = range ? SWY_EXT_RANGE ", " SWY_EXT_RANGE_2 : "";
   for (const PlanDevice& d : devices) {
     for (uint32_t i = 0; !range && i < d.api->kernel_count(d.handle); ++i) {
       const swy_kernel* kernel = d.api->kernel_at(d.handle, i);
-      if (kernel == nullptr || op_name(kernel->op) != rule.op) continue;
+      if (kernel == nullptr || op_kind(*kernel) != rule.op) continue;
       if (kernel->name == rule.kernel) return {};
       known += fmt::format("{}{}", known.empty() ? "" : ", ", kernel->name);
     }
   }
-  if (range && rule.kernel == SWY_EXT_RANGE) return {};
+  if (range && (rule.kernel == SWY_EXT_RANGE || rule.kernel == SWY_EXT_RANGE_2)) return {};
   return error(Code::usage, "--variant {}={}{}: no chosen backend has such a kernel; for {} there is {}", rule.op,
                rule.forbid ? "!" : "", rule.kernel, rule.op, known.empty() ? "none" : known);
 }
@@ -48,6 +57,33 @@ Graph graph_for(Graph graph, std::span<const uint32_t> results) {
   graph.ops.assign(std::make_move_iterator(kept.rbegin()), std::make_move_iterator(kept.rend()));
   graph.results.assign(results.begin(), results.end());
   return graph;
+}
+
+// Replaces the operations with names that no kernel takes. Kernels are asked once about operations of one shape.
+void expand_refused(Graph& graph, const Matcher& matcher, size_t devices) {
+  std::map<std::string, std::vector<Considered>> answers;  // by shape_bytes
+  expand_named(graph, [&](const Graph& g, const GraphOp& op, std::vector<Considered>& considered) {
+    const auto [known, fresh] = answers.try_emplace(shape_bytes(g, op));
+    for (uint32_t d = 0; fresh && d < devices; ++d) matcher.best(g, op, d, "composite", known->second);
+    considered = known->second;
+    return std::any_of(considered.begin(), considered.end(), [](const Considered& c) { return c.accepted; });
+  });
+}
+
+// Puts a line for each operation that was replaced before those of its function.
+void explain_expansions(const Graph& graph, std::vector<PlanDecision>& decisions) {
+  if (graph.expansions.empty()) return;
+  std::vector<PlanDecision> all;
+  for (size_t i = 0; i < graph.ops.size(); ++i) {
+    const auto begin = static_cast<ptrdiff_t>(all.size());
+    for (int32_t e = graph.ops[i].expansion; e >= 0; e = graph.expansions[static_cast<size_t>(e)].outer) {
+      const Expansion& x = graph.expansions[static_cast<size_t>(e)];
+      all.insert(all.begin() + begin,
+                 {x.op, x.kind, fmt::format("function {}", x.function), "decomposed", "estimate", x.considered, {}});
+    }
+    all.push_back(std::move(decisions[i]));
+  }
+  decisions = std::move(all);
 }
 
 }  // namespace
@@ -79,7 +115,8 @@ Result<VariantRule> parse_variant_rule(const std::string& text) {
     return error(Code::usage, "'{}' is not a variant rule; write OP=KERNEL to force one or OP=!KERNEL to forbid one",
                  text);
   }
-  if (rule.op != "range" && find_op(std::string_view(rule.op)) == nullptr) {
+  const bool known = rule.op == "range" || find_op(std::string_view(rule.op)) != nullptr;
+  if (!known && swy_is_name(rule.op.c_str()) == 0) {
     return error(Code::usage,
                  "unknown operation '{}' in variant rule '{}'; see switchyard backends --details for the names",
                  rule.op, text);
@@ -96,10 +133,52 @@ Result<Planner> Planner::create(Graph graph, std::vector<PlanDevice> devices, Pl
   p.policy_ = std::move(policy);
   p.variants_ = std::move(variants);
   p.cancelled_ = std::move(cancelled);
+  if (p.policy_.memory == nullptr) p.policy_.memory = std::make_shared<PlanMemory>();
 
   for (const VariantRule& rule : p.variants_) SWY_TRY(check_variant(rule, p.devices_));
-  SWY_LET(p.state_device_, state_homes(p.graph_, p.devices_, p.policy_, p.variants_, pool, max_rows, p.cancelled_));
+  SWY_TRY(p.home_states(pool, max_rows));
   return p;
+}
+
+// An operation with a name that has states is kept if a device announces a kernel for it and its states find a home
+// then. The others are left for each plan to decide about, by its bucket.
+Status Planner::home_states(const swy_bucket& pool, uint32_t max_rows) {
+  const auto home = [&](Graph& graph) {
+    return state_homes(graph, devices_, policy_, variants_, pool, max_rows, cancelled_);
+  };
+  if (graph_.functions == nullptr) {
+    SWY_LET(state_device_, home(graph_));
+    return {};
+  }
+  // Whether an operation stays; the answers say why it does not.
+  const auto stays = [&](const GraphOp& op, const std::string& reason, std::vector<Considered>& considered) {
+    bool announced = false;
+    for (const PlanDevice& d : devices_) {
+      const bool here = is_announced(d, op);
+      announced = announced || here;
+      considered.push_back(
+          {d.name, "", "composite", false, 0, here ? reason : fmt::format("no kernel for {}", op_kind(op))});
+    }
+    return announced && reason.empty();
+  };
+  Graph whole = graph_;
+  expand_named(whole, [&](const Graph&, const GraphOp& op, std::vector<Considered>& considered) {
+    return op.states.empty() || stays(op, "", considered);
+  });
+  Result<std::vector<uint32_t>> homes = home(whole);
+  const auto keeps_state = [](const GraphOp& op) { return !op.named.empty() && !op.states.empty(); };
+  if (homes.status().code() == Code::unsupported && std::any_of(whole.ops.begin(), whole.ops.end(), keeps_state)) {
+    whole = graph_;
+    const std::string reason = "no device takes it and all that shares its states in every step size";
+    expand_named(whole, [&](const Graph&, const GraphOp& op, std::vector<Considered>& considered) {
+      return op.states.empty() || stays(op, reason, considered);
+    });
+    homes = home(whole);
+  }
+  SWY_TRY(homes.status());
+  graph_ = std::move(whole);
+  state_device_ = std::move(*homes);
+  return {};
 }
 
 Result<Plan> Planner::plan(const swy_bucket& bucket, HeadLists head_lists) const {
@@ -111,17 +190,47 @@ Result<Plan> Planner::plan(const swy_bucket& bucket, HeadLists head_lists) const
 }
 
 Result<Plan> Planner::plan(const swy_bucket& bucket, std::span<const uint32_t> results, HeadLists head_lists) const {
-  const Graph graph = graph_for(graph_, results);
-  SWY_LET(Cover cover, cover_graph(graph, devices_, policy_, variants_, state_device_, bucket, cancelled_));
-  Plan plan;
-  plan.bucket = bucket;
-  plan.head_lists = head_lists;
-  plan.state_device = state_device_;
-  for (const PlanDevice& d : devices_) plan.device_names.push_back(d.name);
-  const Matcher matcher(devices_, variants_, bucket);
-  SWY_TRY(emit_nodes(std::move(cover), devices_, matcher, cancelled_, plan));
-  SWY_TRY(place_values(devices_, plan));
-  return plan;
+  const Refusals* refusals = &policy_.memory->refusals;
+  for (int round = 1;; ++round) {
+    const Matcher matcher(devices_, variants_, bucket, policy_.tuning.get(), refusals);
+    const Matcher untuned(devices_, variants_, bucket, nullptr, refusals);
+    Graph graph = graph_for(graph_, results);
+    expand_refused(graph, untuned, devices_.size());
+    std::vector<Refusal> refused;
+    auto covered = cover_graph(graph, devices_, policy_, matcher, state_device_, head_lists, cancelled_, refused);
+    if (!covered.ok()) {
+      drop(refused);
+      return covered.status();
+    }
+    Plan plan;
+    plan.bucket = bucket;
+    plan.head_lists = head_lists;
+    plan.state_device = state_device_;
+    for (const PlanDevice& d : devices_) plan.device_names.push_back(d.name);
+    SWY_TRY(emit_nodes(std::move(*covered), devices_, untuned, policy_.memory->codes, cancelled_, plan, refused));
+    if (refused.empty()) {
+      explain_expansions(graph, plan.decisions);
+      SWY_TRY(check_cancelled(cancelled_, "a step was planned"));
+      SWY_TRY(place_values(devices_, plan));
+      return plan;
+    }
+    drop(refused);
+    if (round == kMaxRounds) {
+      return error(Code::unsupported, "{}; {} plans were made, and each met such a kernel",
+                   describe(refused, plan.device_names).front(), round);
+    }
+  }
+}
+
+void Planner::drop(const std::vector<Refusal>& refused) const {
+  std::vector<std::string> names;
+  for (const PlanDevice& d : devices_) names.push_back(d.name);
+  Refusals& all = policy_.memory->refusals;
+  std::vector<Refusal> news;  // of kernels that have not refused in another step
+  std::copy_if(refused.begin(), refused.end(), std::back_inserter(news),
+               [&](const Refusal& r) { return !all.known(r.device, r.kernel); });
+  for (const Refusal& r : refused) all.add(r);
+  for (const std::string& line : describe(news, names)) spdlog::warn("{}: planned again without it", line);
 }
 
 size_t Plan::casts() const {

@@ -2,9 +2,10 @@
 // Plan: which kernel of which device runs every operation of a graph, for one bucket of step sizes, and where every
 // value lies.
 //
-// The planner covers the graph with ranges, fused composites, composites and primitives (dynamic programming over the
-// cost that backends estimate plus the cost of copies), inserts casts and copies, and lays values out by liveness in
-// one arena per device. After planning nothing allocates.
+// An operation that has a name stays one where a kernel of the chosen backends takes it; elsewhere the operations of
+// its function take its place (expand.h). The planner covers the graph with ranges, fused composites, composites and
+// primitives (dynamic programming over the cost that backends estimate plus the cost of copies), inserts casts and
+// copies, and lays values out by liveness in one arena per device. After planning nothing allocates.
 #pragma once
 
 #include <memory>
@@ -21,8 +22,11 @@
 
 namespace switchyard {
 
-// "op=kernel" forces a variant, "op=!kernel" forbids one. The op "range" stands for claims of swy.range/1, whose kernel
-// is "swy.range/1".
+class RangeCode;
+struct Refusal;
+
+// "op=kernel" forces a variant, "op=!kernel" forbids one. The op "range" stands for claims, whose kernel is
+// "swy.range/1" or "swy.range/2".
 struct VariantRule {
   std::string op;
   std::string kernel;
@@ -42,17 +46,6 @@ struct StepCounts {
 // The smallest bucket of the pool that takes such a step.
 swy_bucket bucket_of(const StepCounts& counts, const swy_bucket& pool, uint32_t max_rows);
 
-// One kernel's answer for one operation.
-struct Considered {
-  std::string device;
-  std::string kernel;
-  std::string as;  // "composite", "fused with layers.0.norm", "piece silu_mul", "range of 12"
-  bool accepted = false;
-  double cost_us = 0;
-  std::string reason;   // of a refusal; of a range, also why it was claimed
-  double tuned_us = 0;  // as measured; 0: it was not, or not all kernels of the operation were
-};
-
 // One operation of the plan. A copy between devices is a node of its own with `copy_from` set.
 struct PlanNode {
   GraphOp op;  // indices into Plan::graph
@@ -62,11 +55,15 @@ struct PlanNode {
   bool head = false;   // produces logits, or samples from them
   int copy_from = -1;  // device that a copy reads from
   // A range: the operations that it covers; `op` then lists what crosses its border.
+  const char* range = nullptr;  // the extension that claims it
   std::vector<GraphOp> range_ops;
   std::vector<uint32_t> range_kept;  // values that they produce and others read
   std::vector<uint32_t> range_layouts;
+  std::shared_ptr<RangeCode> range_code;  // of swy.range/2
   double cost_us = 0;
   std::string source;  // of the choice between kernels: "estimate", "tuned 2026-11-21", "forced"; of a range "claimed"
+
+  const char* kernel_name() const { return kernel != nullptr ? kernel->name : range; }  // NULL for a copy
 };
 
 struct PlanDecision {
@@ -132,11 +129,14 @@ class Planner {
 
   // [thread-safe] A plan for steps within `bucket` that produces `results`, a subset of the graph's. It contains only
   // the operations of the head (logits and sampling) that these need. Steps without sampled rows must not ask for
-  // samples.
+  // samples. A kernel or range that is chosen and then refuses to be prepared is dropped, and the step planned again.
   Result<Plan> plan(const swy_bucket& bucket, std::span<const uint32_t> results,
                     HeadLists head_lists = HeadLists::joined) const;
   // All results that a step of this bucket can have.
   Result<Plan> plan(const swy_bucket& bucket, HeadLists head_lists = HeadLists::joined) const;
+
+  // [thread-safe] Plans from now on go without these kernels and ranges, which refused. Logs them.
+  void drop(const std::vector<Refusal>& refused) const;
 
   const Graph& graph() const { return graph_; }
   const std::vector<PlanDevice>& devices() const { return devices_; }
@@ -144,6 +144,7 @@ class Planner {
 
  private:
   Planner() = default;
+  Status home_states(const swy_bucket& pool, uint32_t max_rows);
 
   Graph graph_;
   std::vector<PlanDevice> devices_;

@@ -17,6 +17,8 @@ std::vector<uint32_t> kept_values(const Graph& graph, const std::vector<ValueRea
   return kept;
 }
 
+std::string range_name(std::span<const GraphOp> ops) { return ops.front().name + ".." + ops.back().name; }
+
 RangeView::RangeView(const Graph& graph, std::span<const GraphOp> ops, const swy_bucket& bucket,
                      const std::vector<uint32_t>& kept) {
   std::map<uint32_t, uint32_t> numbers;  // of the values, in the order in which they occur
@@ -35,6 +37,11 @@ RangeView::RangeView(const Graph& graph, std::span<const GraphOp> ops, const swy
     list_.push_back(views_.back()->get());
     inputs_.push_back(number(op.inputs));
     outputs_.push_back(number(op.outputs));
+  }
+  for (const GraphOp& op : ops.first(ops.size() - 1)) {
+    for (const uint32_t v : op.outputs) {
+      if (kept_inside_ == nullptr && read_outside.contains(v)) kept_inside_ = &graph.values[v].name;
+    }
   }
   for (const auto& v : inputs_) input_list_.push_back(v.data());
   for (const auto& v : outputs_) output_list_.push_back(v.data());

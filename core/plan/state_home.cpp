@@ -8,6 +8,7 @@
 
 #include "core/plan/cover.h"
 #include "core/plan/op_shape.h"
+#include "core/plan/plan_memory.h"
 #include "core/program/op_names.h"
 
 namespace switchyard {
@@ -75,7 +76,10 @@ class Homes {
   Homes(Graph& graph, const std::vector<PlanDevice>& devices, const PlanPolicy& policy,
         const std::vector<VariantRule>& variants, std::vector<swy_bucket> buckets, const CancelCheck& cancelled)
       : graph_(graph), devices_(devices), policy_(policy), buckets_(std::move(buckets)), cancelled_(cancelled) {
-    for (const swy_bucket& b : buckets_) matchers_.emplace_back(devices, variants, b);
+    const Refusals* refusals = policy.memory == nullptr ? nullptr : &policy.memory->refusals;
+    for (const swy_bucket& b : buckets_)
+      matchers_.emplace_back(devices, variants, b, nullptr, refusals).drop_in_all_buckets();
+    for (const PlanDevice& d : devices) ranges_.emplace_back(d);
   }
 
   Result<uint32_t> of(const std::vector<const GraphOp*>& ops) {
@@ -95,13 +99,15 @@ class Homes {
  private:
   // Those that can run one operation in all buckets: the same for all of one shape.
   Result<const std::vector<uint32_t>*> able_for(const GraphOp& op) {
-    const auto [entry, fresh] = able_.try_emplace(shape_bytes(graph_, op));
+    // Where kernels were dropped, operations of one shape may differ.
+    const bool alike = policy_.memory == nullptr || policy_.memory->refusals.count() == 0;
+    const auto [entry, fresh] = able_.try_emplace(shape_bytes(graph_, op) + (alike ? "" : op.name));
     std::vector<uint32_t>& able = entry->second;
     if (!fresh) return &std::as_const(able);
     std::vector<Considered> ignored;
     for (size_t b = 0; b < buckets_.size() && (b == 0 || !able.empty()); ++b) {
       SWY_TRY(check_cancelled(cancelled_, "the devices of states were chosen"));
-      const std::vector<uint32_t> now = devices_for(graph_, op, devices_, policy_, matchers_[b], ignored);
+      const std::vector<uint32_t> now = devices_for(graph_, op, devices_, policy_, matchers_[b], ranges_, ignored);
       ignored.clear();
       if (b == 0) {
         able = now;
@@ -121,7 +127,7 @@ class Homes {
     for (const GraphOp* op : ops) {
       for (const Matcher& matcher : matchers_) {
         considered.clear();
-        devices_for(graph_, *op, devices_, policy_, matcher, considered);
+        devices_for(graph_, *op, devices_, policy_, matcher, ranges_, considered);
         for (const Considered& c : considered) {
           const std::string reason =
               fmt::format("{}{}{}: {}", c.device, c.kernel.empty() ? "" : " ", c.kernel, c.reason);
@@ -134,7 +140,7 @@ class Homes {
       if (op == &last || reasons.size() > kMaxReasons) break;
     }
     return error(Code::unsupported, "no chosen backend can run {} ({}) in every step size: {}", last.name,
-                 op_name(last.id), reasons.empty() ? "no device" : reasons);
+                 op_kind(last), reasons.empty() ? "no device" : reasons);
   }
 
   Graph& graph_;
@@ -143,6 +149,7 @@ class Homes {
   const std::vector<swy_bucket> buckets_;
   const CancelCheck& cancelled_;
   std::deque<Matcher> matchers_;                                 // per bucket
+  std::vector<RangeBackend> ranges_;                             // per device
   std::unordered_map<std::string, std::vector<uint32_t>> able_;  // by shape_bytes
 };
 

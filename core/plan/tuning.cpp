@@ -12,6 +12,7 @@
 
 #include "core/base/json.h"
 #include "core/base/printable.h"
+#include "core/base/user_folder.h"
 #include "core/plan/op_shape.h"
 
 namespace switchyard {
@@ -121,10 +122,8 @@ std::string default_tuning_path() {
   if (const char* named = std::getenv("SWITCHYARD_TUNING"); named != nullptr) {
     return std::string_view(named) == "off" ? "" : named;
   }
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  if (cache != nullptr && *cache == '/') return std::string(cache) + "/switchyard/tuning.json";
-  const char* home = std::getenv("HOME");
-  return home != nullptr && *home == '/' ? std::string(home) + "/.cache/switchyard/tuning.json" : "";
+  const std::string folder = cache_folder();
+  return folder.empty() ? "" : folder + "/tuning.json";
 }
 
 std::shared_ptr<const Tuning> load_tuning(Os& os, const std::string& path, uint32_t threads) {

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <utility>
 
+#include "core/plugin/call.h"
+
 namespace switchyard {
 namespace {
 
@@ -48,10 +50,12 @@ Result<DeviceBuffer> DeviceBuffer::allocate(const PlanDevice& device, swy_memory
   DeviceBuffer b;
   b.api_ = device.api;
   b.device_ = device.handle;
+  b.label_ = device.label;
   b.bytes_ = bytes;
   b.synchronous_ = (device.info.flags & SWY_DEVICE_SYNCHRONOUS) != 0;
   PluginError e;
-  SWY_TRY(e.status(device.api->buffer_alloc(device.handle, type, bytes, &b.buffer_, e.get()),
+  const auto alloc = [&](swy_error* x) { return device.api->buffer_alloc(device.handle, type, bytes, &b.buffer_, x); };
+  SWY_TRY(e.status(call_plugin(device, "buffer_alloc", e.get(), alloc),
                    fmt::format("{}: {} bytes for {}", device.name, bytes, what)));
   b.mapped_ = static_cast<std::byte*>(device.api->buffer_map(device.handle, b.buffer_));
   b.counted_ = device.info.type != SWY_DEVICE_CPU;
@@ -64,6 +68,7 @@ Result<DeviceBuffer> DeviceBuffer::import(const PlanDevice& device, std::span<co
   DeviceBuffer b;
   b.api_ = device.api;
   b.device_ = device.handle;
+  b.label_ = device.label;
   b.bytes_ = memory.size();
   PluginError e;
   SWY_TRY(e.status(device.api->buffer_import(device.handle, memory.data(), memory.size(), &b.buffer_, e.get()),
@@ -74,6 +79,7 @@ Result<DeviceBuffer> DeviceBuffer::import(const PlanDevice& device, std::span<co
 DeviceBuffer::DeviceBuffer(DeviceBuffer&& other) noexcept
     : api_(other.api_),
       device_(other.device_),
+      label_(other.label_),
       buffer_(std::exchange(other.buffer_, nullptr)),
       bytes_(other.bytes_),
       mapped_(other.mapped_),
@@ -83,6 +89,7 @@ DeviceBuffer::DeviceBuffer(DeviceBuffer&& other) noexcept
 DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
   std::swap(api_, other.api_);
   std::swap(device_, other.device_);
+  std::swap(label_, other.label_);
   std::swap(buffer_, other.buffer_);
   std::swap(bytes_, other.bytes_);
   std::swap(mapped_, other.mapped_);
@@ -102,14 +109,18 @@ Status DeviceBuffer::write(uint64_t offset, std::span<const std::byte> from) con
     return {};
   }
   PluginError e;
-  return e.status(api_->write(device_, buffer_, offset, from.data(), from.size(), nullptr, e.get()),
-                  "copying to a device");
+  const auto copy = [&](swy_error* x) {
+    return api_->write(device_, buffer_, offset, from.data(), from.size(), nullptr, x);
+  };
+  return e.status(call_plugin(label_, "write", nullptr, e.get(), copy), "copying to a device");
 }
 
 Status DeviceBuffer::read(uint64_t offset, std::span<std::byte> to) const {
   PluginError e;
-  return e.status(api_->read(device_, to.data(), buffer_, offset, to.size(), nullptr, e.get()),
-                  "copying from a device");
+  const auto copy = [&](swy_error* x) {
+    return api_->read(device_, to.data(), buffer_, offset, to.size(), nullptr, x);
+  };
+  return e.status(call_plugin(label_, "read", nullptr, e.get(), copy), "copying from a device");
 }
 
 }  // namespace switchyard

@@ -64,6 +64,7 @@ class DeviceBuffer {
  private:
   const swy_plugin* api_ = nullptr;
   swy_device* device_ = nullptr;
+  const char* label_ = nullptr;  // of the device
   swy_buffer* buffer_ = nullptr;
   uint64_t bytes_ = 0;
   std::byte* mapped_ = nullptr;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "core/plugin/kernel_names.h"
 #include "core/program/op_names.h"
 
 namespace switchyard {
@@ -19,8 +20,8 @@ std::vector<std::string> flag_names(uint32_t flags, const std::vector<std::pair<
 
 std::vector<std::string> dtype_names(uint32_t mask) {
   std::vector<std::string> out;
-  for (swy_dtype d = SWY_F32; d <= SWY_I4A; ++d) {
-    if (mask == 0 || (mask & SWY_DTYPE_BIT(d)) != 0) out.push_back(dtype_name(d));
+  for (swy_dtype d = SWY_F32; d <= SWY_NVFP4; ++d) {
+    if ((mask == 0 && d <= SWY_I4A) || (mask & SWY_DTYPE_BIT(d)) != 0) out.push_back(dtype_name(d));
   }
   return out;
 }
@@ -28,11 +29,12 @@ std::vector<std::string> dtype_names(uint32_t mask) {
 nlohmann::ordered_json describe_kernels(const Device& device) {
   nlohmann::ordered_json ops = nlohmann::ordered_json::object();
   for (const swy_kernel* k : device.kernels()) {
-    ops[op_name(k->op)].push_back(
+    nlohmann::ordered_json weights = dtype_names(k->weight_dtypes);
+    for (const std::string_view encoding : encodings_of(*k)) weights.push_back(encoding);
+    ops[op_kind(*k)].push_back(
         {{"kernel", k->name},
          {"revision", k->op_revision},
-         {"weights", k->weight_dtypes == 0 ? nlohmann::ordered_json("any")
-                                           : nlohmann::ordered_json(dtype_names(k->weight_dtypes))},
+         {"weights", k->weight_dtypes == 0 && encodings_of(*k).empty() ? nlohmann::ordered_json("any") : weights},
          {"flags", flag_names(k->flags, {{SWY_KERNEL_CAPTURE_SAFE, "capture_safe"},
                                          {SWY_KERNEL_DETERMINISTIC, "deterministic"},
                                          {SWY_KERNEL_BATCH_INVARIANT, "batch_invariant"},

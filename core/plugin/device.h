@@ -10,18 +10,18 @@
 
 namespace switchyard {
 
+struct PlanMemory;
 class Tuning;
 
 // An open device. Borrows `api` and `handle`.
 struct PlanDevice {
-  std::string name;     // "cpu:0"
-  std::string backend;  // "cpu"
-  std::string version;  // of the backend
+  std::string name;                  // "cpu:0"
+  const char* label = "of no name";  // the same, for ever (call.h)
+  std::string backend = {};          // "cpu"
+  std::string version = {};          // of the backend
   const swy_plugin* api = nullptr;
   swy_device* handle = nullptr;
   swy_device_info info{};
-
-  const swy_range* range() const;
 };
 
 // How devices are ranked. `ordered`: each operation goes to the earliest device that supports it (with one device: to
@@ -31,6 +31,9 @@ struct PlanPolicy {
   std::string last_resort = "reference";
   // Measurements of this machine (core/plan/tuning.h) that decide between the kernels of one device. NULL: estimates.
   std::shared_ptr<const Tuning> tuning = nullptr;
+  int sampler = -1;  // index of the device that samples; -1: as for any other operation
+  // What earlier plans have learned (core/plan/plan_memory.h). NULL: the planner has its own.
+  std::shared_ptr<PlanMemory> memory = nullptr;
 };
 
 }  // namespace switchyard

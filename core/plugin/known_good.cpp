@@ -5,12 +5,13 @@
 #include <sys/stat.h>
 #include <xxhash.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <span>
 
 #include "switchyard/plugin.h"
+
+#include "core/base/user_folder.h"
 
 namespace switchyard {
 namespace {
@@ -37,13 +38,8 @@ std::string record_of(const std::string& folder, const std::string& file) {
 }  // namespace
 
 std::string known_good_folder() {
-  const auto absolute = [](const char* name) {
-    const char* value = std::getenv(name);
-    return std::string(value != nullptr && value[0] == '/' ? value : "");
-  };
-  std::string cache = absolute("XDG_CACHE_HOME");
-  if (cache.empty() && !absolute("HOME").empty()) cache = absolute("HOME") + "/.cache";
-  return cache.empty() ? "" : cache + "/switchyard/plugins";
+  const std::string folder = cache_folder();
+  return folder.empty() ? "" : folder + "/plugins";
 }
 
 std::string plugin_identity(const std::string& file, const std::string& probe) {

@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <mutex>
 
 #include "core/plugin/buffer.h"
+#include "core/plugin/call.h"
+#include "core/plugin/cancel.h"
 #include "core/plugin/validate.h"
 #include "core/program/op_names.h"
 
@@ -17,29 +20,10 @@ constexpr size_t kMaxId = sizeof(swy_note::id) - 1;
 
 // The first mandatory entry that is missing; "" when all are there.
 const char* missing_entry(const swy_plugin& p) {
-  const struct {
-    const char* name;
-    bool there;
-  } entries[] = {{"device_count", p.device_count != nullptr},
-                 {"device_info", p.device_info != nullptr},
-                 {"device_open", p.device_open != nullptr},
-                 {"device_close", p.device_close != nullptr},
-                 {"kernel_count", p.kernel_count != nullptr},
-                 {"kernel_at", p.kernel_at != nullptr},
-                 {"buffer_alloc", p.buffer_alloc != nullptr},
-                 {"buffer_free", p.buffer_free != nullptr},
-                 {"buffer_map", p.buffer_map != nullptr},
-                 {"write", p.write != nullptr},
-                 {"read", p.read != nullptr},
-                 {"fill_zero", p.fill_zero != nullptr},
-                 {"state_layout", p.state_layout != nullptr},
-                 {"list_begin", p.list_begin != nullptr},
-                 {"list_finalize", p.list_finalize != nullptr},
-                 {"list_submit", p.list_submit != nullptr},
-                 {"list_free", p.list_free != nullptr}};
-  for (const auto& e : entries) {
-    if (!e.there) return e.name;
-  }
+#define SWY_CHECK_ENTRY(name) \
+  if (p.name == nullptr) return #name;
+  SWY_MANDATORY_ENTRIES(SWY_CHECK_ENTRY)
+#undef SWY_CHECK_ENTRY
   return "";
 }
 
@@ -61,13 +45,6 @@ bool parses_as(swy_option_type type, const std::string& value) {
 
 }  // namespace
 
-const swy_range* PlanDevice::range() const {
-  if (api->get_extension == nullptr) return nullptr;
-  const auto* range = static_cast<const swy_range*>(api->get_extension(handle, SWY_EXT_RANGE));
-  return range != nullptr && range->claim != nullptr && range->prepare != nullptr && range->record != nullptr ? range
-                                                                                                              : nullptr;
-}
-
 Plugin::~Plugin() = default;
 
 std::string Plugin::violation() const { return validator_ == nullptr ? "" : validator_->violation(); }
@@ -83,11 +60,15 @@ Result<std::unique_ptr<Plugin>> Plugin::open(Os& os, const std::string& path, co
   SWY_LET(void* symbol, os.symbol(library, SWY_NEGOTIATE_SYMBOL));
   const auto negotiate = reinterpret_cast<swy_negotiate_fn>(symbol);
   PluginError e;
-  const swy_negotiate_in in{sizeof in, SWY_ABI_VERSION, SWY_ABI_VERSION, 0, SWY_NEGOTIATE_MAGIC, host};
+  const swy_negotiate_in in{sizeof in, SWY_ABI_VERSION, SWY_ABI_VERSION, SWY_ABI_MINOR, SWY_NEGOTIATE_MAGIC, host};
   swy_negotiate_out out{};
   out.struct_size = sizeof out;
   out.error = e.get();
-  if (const swy_status status = negotiate(&in, &out); status != SWY_OK) {
+  static std::mutex one_at_a_time;
+  const std::lock_guard lock(one_at_a_time);
+  const PlanDevice unopened{.name = note.id, .label = lasting(note.id)};
+  const auto ask = [&](swy_error*) { return negotiate(&in, &out); };
+  if (const swy_status status = call_plugin(unopened, "negotiate", e.get(), ask); status != SWY_OK) {
     return error(Code::unsupported, "refused: {}", e.status(status, note.id).message());
   }
   if (out.abi != SWY_ABI_VERSION) {
@@ -102,6 +83,7 @@ Result<std::unique_ptr<Plugin>> Plugin::open(Os& os, const std::string& path, co
   std::unique_ptr<Plugin> p(new Plugin);
   p->id_ = std::string(out.id, ::strnlen(out.id, kMaxId + 1));
   p->version_ = out.version != nullptr ? out.version : "";
+  p->abi_minor_ = out.abi_minor;
   p->path_ = path;
   if (p->id_ != note.id) {
     return error(Code::invalid_data, "calls itself '{}', and its note says '{}'", p->id_, note.id);
@@ -141,9 +123,12 @@ Result<std::shared_ptr<Device>> Device::open(const Plugin& plugin, uint32_t inde
                                              const std::vector<Setting>& settings) {
   SWY_TRY(plugin.check(settings));
   const swy_plugin* api = plugin.table();
+  const PlanDevice device{.name = fmt::format("{}:{}", plugin.id(), index),
+                          .label = lasting(fmt::format("{}:{}", plugin.id(), index))};
   PluginError e;
+  const auto call = [&](const char* entry, auto body) { return call_plugin(device, entry, e.get(), body); };
   uint32_t count = 0;
-  SWY_TRY(e.status(api->device_count(&count, e.get()), plugin.id()));
+  SWY_TRY(e.status(call("device_count", [&](swy_error* x) { return api->device_count(&count, x); }), plugin.id()));
   if (index >= count) {
     const std::string reason = e.get()->message[0] != '\0' ? std::string(": ") + e.get()->message : "";
     return error(Code::not_found, "backend {} has {} devices, there is no {}:{}{}", plugin.id(), count, plugin.id(),
@@ -152,22 +137,29 @@ Result<std::shared_ptr<Device>> Device::open(const Plugin& plugin, uint32_t inde
   std::shared_ptr<Device> d(new Device);
   d->plan_.backend = plugin.id();
   d->plan_.version = plugin.version();
-  d->plan_.name = fmt::format("{}:{}", plugin.id(), index);
+  d->plan_.name = device.name;
+  d->plan_.label = device.label;
   std::vector<swy_setting> raw;
   for (const Setting& s : settings) raw.push_back({s.name.c_str(), s.value.c_str()});
   swy_device* handle = nullptr;
-  SWY_TRY(e.status(api->device_open(index, raw.data(), static_cast<uint32_t>(raw.size()), &handle, e.get()),
-                   d->plan_.name));
+  const auto n = static_cast<uint32_t>(raw.size());
+  const auto open = [&](swy_error* x) { return api->device_open(index, raw.data(), n, &handle, x); };
+  SWY_TRY(e.status(call("device_open", open), d->plan_.name));
   d->plan_.api = api;
   d->plan_.handle = handle;
   // Only now: a device may find out what it can sample while it is opened.
   d->plan_.info.struct_size = sizeof d->plan_.info;
-  SWY_TRY(e.status(api->device_info(index, &d->plan_.info, e.get()), d->plan_.name));
+  const auto describe = [&](swy_error* x) { return api->device_info(index, &d->plan_.info, x); };
+  SWY_TRY(e.status(call("device_info", describe), d->plan_.name));
+  keep_cancel(d->plan_);
   return d;
 }
 
 Device::~Device() {
-  if (plan_.handle != nullptr) plan_.api->device_close(plan_.handle);
+  if (plan_.handle == nullptr) return;
+  forget_cancel(plan_);
+  const PluginCall now(plan_.label, "device_close");
+  plan_.api->device_close(plan_.handle);
 }
 
 std::vector<const swy_kernel*> Device::kernels() const {

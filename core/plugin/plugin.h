@@ -33,6 +33,7 @@ class Plugin {
 
   const std::string& id() const { return id_; }
   const std::string& version() const { return version_; }
+  uint32_t abi_minor() const { return abi_minor_; }  // SWY_ABI_MINOR of its headers
   const std::string& path() const { return path_; }
   // Complete: entries beyond the end of the plugin's struct are NULL.
   const swy_plugin* table() const { return &table_; }
@@ -47,6 +48,7 @@ class Plugin {
   Plugin() = default;
 
   std::string id_, version_, path_;
+  uint32_t abi_minor_ = 0;
   swy_plugin table_{};
   std::unique_ptr<Validator> validator_;  // NULL when nothing is validated
 };

@@ -4,11 +4,13 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
 #include "core/plugin/known_good.h"
 #include "core/plugin/probe/protocol.h"
+#include "core/plugin/trust.h"
 
 #ifndef SWITCHYARD_INSTALLED
 #define SWITCHYARD_INSTALLED ""
@@ -128,6 +130,8 @@ DiscoveryOptions default_discovery() {
   const std::string beside = fmt::format("{}/../lib/switchyard/{}", o.program_folder, kProbe);
   o.probe.program = Os::real().exists(beside) || installed.empty() ? canonical(beside) : installed + "/" + kProbe;
   o.probe.memory = known_good_folder();
+  const char* allow_list = std::getenv("SWITCHYARD_BACKEND_ALLOW");
+  o.allow_list = allow_list == nullptr ? "" : allow_list;
   std::ifstream cpuinfo("/proc/cpuinfo");  // no size is known beforehand, so it cannot be mapped
   for (std::string line; std::getline(cpuinfo, line);) {
     if (line.starts_with("flags") || line.starts_with("Features")) {
@@ -142,19 +146,21 @@ DiscoveryOptions default_discovery() {
 struct Registry::Sighting {
   Candidate candidate;
   PluginNote note;
-  bool vouched_for = false;  // named by the user, or installed with this program
+  bool vouched_for() const { return candidate.ours || candidate.named; }
 };
 
 std::vector<Registry::Sighting> Registry::look(Os& os, const DiscoveryOptions& options,
                                                std::vector<Candidate>& elsewhere) {
   std::vector<Sighting> found;
+  const AllowList allowed(os, options.allow_list);
   for (const File& file : files(os, options, elsewhere)) {
     const std::string path = canonical(file.path);
     if (std::any_of(found.begin(), found.end(), [&](const Sighting& s) { return s.candidate.path == path; })) continue;
-    Sighting s{{path, "", "", nullptr, file.named}, {}, file.named || file.ours};
+    Sighting s{{.path = path, .named = file.named, .ours = file.ours}, {}};
     Result<PluginNote> note = check_note(os, path, options.cpu_features, s.candidate.id);
     if (note.ok()) {
       s.note = std::move(*note);
+      s.candidate.reason = allowed.refuses(os, path);
     } else {
       s.candidate.reason = one_line(note.status().message());
     }
@@ -180,7 +186,7 @@ void Registry::try_out(Os& os, const DiscoveryOptions& options, std::vector<Sigh
     if (v.tried != Verdict::Tried::no) {
       c.reason = v.reason;
       if (v.reason.starts_with(kProbeHangs)) warnings_.push_back(fmt::format("{}: {}", c.path, v.reason));
-    } else if (tried[i]->vouched_for) {
+    } else if (tried[i]->vouched_for()) {
       warnings_.push_back(fmt::format("{} was opened without a trial: {}", c.path, v.reason));
     } else {
       c.reason = fmt::format("cannot be tried, and --backend-lib does not name this file: {}", v.reason);
@@ -193,8 +199,18 @@ void Registry::admit(Os& os, const DiscoveryOptions& options, const Host& host, 
   if (c.reason.empty()) {
     if (const Plugin* same = find(c.id)) {
       c.reason = fmt::format("hidden by {}, which has the same id and was found first", same->path());
+      const auto first = std::find_if(candidates_.begin(), candidates_.end(),
+                                      [&](const Candidate& other) { return other.plugin == same; });
+      if (c.ours && !first->ours) {
+        warnings_.push_back(
+            fmt::format("backend {} is {}, which hides the one of this installation, {}", c.id, same->path(), c.path));
+      }
     } else if (auto plugin = Plugin::open(os, c.path, sighting.note, host.table(), options.validate); plugin.ok()) {
       c.plugin = plugin->get();
+      for (std::string& line : writable_by_others(c.path)) {
+        if (std::find(warnings_.begin(), warnings_.end(), line) == warnings_.end())
+          warnings_.push_back(std::move(line));
+      }
       plugins_.push_back(std::move(*plugin));
     } else {
       c.reason = one_line(plugin.status().message());

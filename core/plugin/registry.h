@@ -18,6 +18,7 @@ struct DiscoveryOptions {
   std::string search_path;             // SWITCHYARD_BACKEND_PATH: absolute folders separated by ':'
   std::string program_folder;          // of the program, or libswitchyard.so: ../lib/switchyard/backends is searched
   std::string installed_folder;        // fixed when the runtime was built
+  std::string allow_list;              // SWITCHYARD_BACKEND_ALLOW: a file (AllowList); "": all files may be opened
   std::string cpu_features;            // of this machine, by Linux's names
   std::map<std::string, std::vector<Setting>> settings;  // per backend id
   bool validate = false;                                 // check every call of every plugin (validate.h)
@@ -30,11 +31,12 @@ DiscoveryOptions default_discovery();
 // One file that was looked at.
 struct Candidate {
   std::string path;
-  std::string id;      // "" when the file did not say
-  std::string reason;  // why not; "" when accepted
+  std::string id = {};      // "" when the file did not say
+  std::string reason = {};  // why not; "" when accepted
   const Plugin* plugin = nullptr;
   bool named = false;  // by --backend-lib
   Verdict::Tried tried = Verdict::Tried::no;
+  bool ours = false;  // in a folder of this installation
 };
 
 class Registry {

@@ -95,6 +95,75 @@ void check_kernel_entries(size_t which, swy_kernel& kernel, std::index_sequence<
 
 }  // namespace
 
+namespace {
+
+// A host that notices allocations in [no-alloc] entries. It lives for ever, as the host that it passes calls on to.
+struct CheckedHost {
+  static const CheckedHost& of(const swy_host* real) {
+    static std::mutex mutex;
+    static auto* const all = new std::map<const swy_host*, std::unique_ptr<CheckedHost>>;  // never freed
+    const std::lock_guard lock(mutex);
+    std::unique_ptr<CheckedHost>& made = (*all)[real];
+    if (made == nullptr) made = std::make_unique<CheckedHost>(real);
+    return *made;
+  }
+  explicit CheckedHost(const swy_host* host) : real(host), table(*host) {
+    table.ctx = this;
+    table.log = [](void* ctx, swy_log_level level, const char* message) {
+      const swy_host* h = static_cast<CheckedHost*>(ctx)->real;
+      h->log(h->ctx, level, message);
+    };
+    if (host->trace != nullptr) {
+      table.trace = [](void* ctx, const char* name, uint64_t begin_ns, uint64_t end_ns) {
+        const swy_host* h = static_cast<CheckedHost*>(ctx)->real;
+        h->trace(h->ctx, name, begin_ns, end_ns);
+      };
+    }
+    table.alloc = [](void* ctx, uint64_t bytes, uint64_t alignment) {
+      if (no_alloc != nullptr) no_alloc->allocated = true;
+      const swy_host* h = static_cast<CheckedHost*>(ctx)->real;
+      return h->alloc(h->ctx, bytes, alignment);
+    };
+    table.free = [](void* ctx, void* p, uint64_t bytes, uint64_t alignment) {
+      const swy_host* h = static_cast<CheckedHost*>(ctx)->real;
+      h->free(h->ctx, p, bytes, alignment);
+    };
+    table.get_extension = [](void* ctx, const char* name) {
+      const swy_host* h = static_cast<CheckedHost*>(ctx)->real;
+      return h->get_extension(h->ctx, name);
+    };
+    if (host->executor == nullptr) return;
+    executor = *host->executor;
+    executor.ctx = this;
+    executor.width = [](void* ctx) {
+      const swy_executor* e = static_cast<CheckedHost*>(ctx)->real->executor;
+      return e->width(e->ctx);
+    };
+    executor.run = [](void* ctx, swy_team_fn fn, void* arg) { static_cast<CheckedHost*>(ctx)->run(fn, arg); };
+    table.executor = &executor;
+  }
+  // The members of a team are inside the entry that started it.
+  void run(swy_team_fn fn, void* arg) const {
+    TeamCall call{fn, arg, no_alloc};
+    const swy_executor* e = real->executor;
+    e->run(
+        e->ctx,
+        [](void* p, const swy_team* member) {
+          const TeamCall& c = *static_cast<const TeamCall*>(p);
+          NoAlloc* const outer = std::exchange(no_alloc, c.scope);
+          c.fn(c.arg, member);
+          no_alloc = outer;
+        },
+        &call);
+  }
+
+  const swy_host* real;
+  swy_host table;
+  swy_executor executor{};
+};
+
+}  // namespace
+
 Result<std::unique_ptr<Validator>> Validator::create(const std::string& id, const swy_host* host) {
   static std::mutex creating;
   const std::lock_guard lock(creating);
@@ -108,65 +177,13 @@ Result<std::unique_ptr<Validator>> Validator::create(const std::string& id, cons
 }
 
 Validator::Validator(std::string id, size_t slot, const swy_host* host)
-    : id_(std::move(id)), slot_(slot), real_host_(host), host_(*host) {
-  host_.ctx = this;
-  host_.log = [](void* ctx, swy_log_level level, const char* message) {
-    const swy_host* h = static_cast<Validator*>(ctx)->real_host_;
-    h->log(h->ctx, level, message);
-  };
-  if (host->trace != nullptr) {
-    host_.trace = [](void* ctx, const char* name, uint64_t begin_ns, uint64_t end_ns) {
-      const swy_host* h = static_cast<Validator*>(ctx)->real_host_;
-      h->trace(h->ctx, name, begin_ns, end_ns);
-    };
-  }
-  host_.alloc = [](void* ctx, uint64_t bytes, uint64_t alignment) {
-    return static_cast<Validator*>(ctx)->alloc(bytes, alignment);
-  };
-  host_.free = [](void* ctx, void* p, uint64_t bytes, uint64_t alignment) {
-    const swy_host* h = static_cast<Validator*>(ctx)->real_host_;
-    h->free(h->ctx, p, bytes, alignment);
-  };
-  host_.get_extension = [](void* ctx, const char* name) {
-    const swy_host* h = static_cast<Validator*>(ctx)->real_host_;
-    return h->get_extension(h->ctx, name);
-  };
-  if (host->executor == nullptr) return;
-  executor_ = *host->executor;
-  executor_.ctx = this;
-  executor_.width = [](void* ctx) {
-    const swy_executor* e = static_cast<Validator*>(ctx)->real_host_->executor;
-    return e->width(e->ctx);
-  };
-  executor_.run = [](void* ctx, swy_team_fn fn, void* arg) { static_cast<Validator*>(ctx)->run_team(fn, arg); };
-  host_.executor = &executor_;
-}
+    : id_(std::move(id)), slot_(slot), host_(&CheckedHost::of(host).table) {}
 
 Validator::~Validator() { slots[slot_].store(nullptr); }
 
 swy_plugin Validator::wrap(const swy_plugin& plugin) {
   real_ = plugin;
   return checked_entries(slot_, plugin, std::make_index_sequence<kSlots>());
-}
-
-void* Validator::alloc(uint64_t bytes, uint64_t alignment) {
-  if (no_alloc != nullptr) no_alloc->allocated = true;
-  return real_host_->alloc(real_host_->ctx, bytes, alignment);
-}
-
-// The members of a team are inside the entry that started it.
-void Validator::run_team(swy_team_fn fn, void* arg) {
-  TeamCall call{fn, arg, no_alloc};
-  const swy_executor* e = real_host_->executor;
-  e->run(
-      e->ctx,
-      [](void* p, const swy_team* member) {
-        const TeamCall& c = *static_cast<const TeamCall*>(p);
-        NoAlloc* const outer = std::exchange(no_alloc, c.scope);
-        c.fn(c.arg, member);
-        no_alloc = outer;
-      },
-      &call);
 }
 
 std::string Validator::violation() {
@@ -193,6 +210,9 @@ std::string Validator::check_kernels(swy_device* device, DeviceState& state) {
     if (k->record == nullptr) return fmt::format("kernel {} has no record", k->name);
     auto kernel = std::make_unique<Kernel>();
     std::memcpy(&kernel->copy, k, std::min<size_t>(k->struct_size, sizeof kernel->copy));
+    if (k->op == SWY_OP_NAMED && !swy_is_name(kernel->copy.op_name)) {
+      return fmt::format("kernel {} is for SWY_OP_NAMED, and its op_name is not vendor.name/revision", k->name);
+    }
     kernel->original = k;
     kernel->device = device;
     check_kernel_entries(slot_, kernel->copy, std::make_index_sequence<kSlots>());

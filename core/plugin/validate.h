@@ -37,7 +37,7 @@ void check_kernel_entries(swy_kernel& kernel);
 
 class Validator {
  public:
-  // `host` outlives the validator. Errors: unsupported, when too many plugins are validated at once.
+  // `host` lives for ever. Errors: unsupported, when too many plugins are validated at once.
   static Result<std::unique_ptr<Validator>> create(const std::string& id, const swy_host* host);
   ~Validator();
   Validator(const Validator&) = delete;
@@ -45,8 +45,8 @@ class Validator {
 
   // The first rule that was broken, "entry: the rule"; "" when none was.
   std::string violation();
-  // The host that the plugin negotiates with. Lives as long as the validator.
-  const swy_host* host() const { return &host_; }
+  // The host that the plugin negotiates with. Lives for ever.
+  const swy_host* host() const { return host_; }
   // The same entries as `plugin`, checked; entries that are NULL stay NULL. Once.
   swy_plugin wrap(const swy_plugin& plugin);
 
@@ -86,9 +86,6 @@ class Validator {
   swy_status adopted(Call& call, swy_status s, std::map<Handle*, State>& alive, Handle* made,
                      std::type_identity_t<State> state, Handle** out);
   const Kernel* find_kernel(const swy_kernel* copy);
-
-  void* alloc(uint64_t bytes, uint64_t alignment);
-  void run_team(swy_team_fn fn, void* arg);
 
   swy_status device_count(uint32_t* count, swy_error* error);
   swy_status device_info(uint32_t index, swy_device_info* out, swy_error* error);
@@ -134,9 +131,7 @@ class Validator {
 
   const std::string id_;
   const size_t slot_;
-  const swy_host* const real_host_;
-  swy_host host_{};
-  swy_executor executor_{};
+  const swy_host* const host_;
   swy_plugin real_{};
 
   std::mutex mutex_;  // of all below; never held while the plugin runs

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/program/decode.h"
 
+#include <map>
+
+#include "core/base/printable.h"
 #include "core/program/file_header.h"
 #include "program_generated.h"
 
@@ -33,6 +36,9 @@ uint64_t memory_needed(const fb::Program& in) {
   uint64_t bytes = count(in.required_features()) * sizeof(std::string_view);
   bytes += count(in.metadata()) * sizeof(std::pair<std::string_view, std::string_view>);
   bytes += count(in.tensors()) * (sizeof(Tensor) + 4) + count(in.states()) * (sizeof(State) + 4 + 1);
+  if (in.encodings() != nullptr) {
+    for (const fb::Encoding* e : *in.encodings()) bytes += sizeof(Encoding) + count(e->codes()) * sizeof(float);
+  }
   if (in.tensors() != nullptr) {
     for (const fb::Tensor* tensor : *in.tensors()) bytes += count(tensor->segments()) * (sizeof(Segment) + 4);
   }
@@ -50,7 +56,23 @@ void read_dims(const flatbuffers::Vector<uint64_t>& in, uint32_t& rank, std::arr
   std::memcpy(dims.data(), in.Data(), std::min<size_t>(rank, dims.size()) * sizeof(uint64_t));
 }
 
-void read_tensors(const Tables<fb::Tensor>& in, Program& out) {
+// All at once: tensors and descriptions point to them.
+void read_encodings(const Tables<fb::Encoding>& in, Program& out) {
+  out.encodings.reserve(in.size());
+  for (const fb::Encoding* e : in) {
+    Encoding& made = out.encodings.emplace_back();
+    made.name = text(e->name());
+    made.codes.resize(e->codes()->size());
+    if (!made.codes.empty()) std::memcpy(made.codes.data(), e->codes()->Data(), made.codes.size() * sizeof(float));
+    made.desc = {
+        sizeof made.desc,          e->bits(), e->group(),         e->scale_dtype(),
+        e->has_offset() ? 1u : 0u, 0,         e->name()->c_str(), made.codes.empty() ? nullptr : made.codes.data()};
+  }
+}
+
+Status read_tensors(const Tables<fb::Tensor>& in, Program& out) {
+  std::map<std::string_view, const Encoding*> encodings;
+  for (const Encoding& e : out.encodings) encodings.emplace(e.name, &e);
   uint64_t segments = 0;
   for (const fb::Tensor* tensor : in) segments += tensor->segments()->size();
   out.segments.reserve(segments);  // all at once: tensors point into it
@@ -66,7 +88,15 @@ void read_tensors(const Tables<fb::Tensor>& in, Program& out) {
       out.segments.push_back({text(s->layout()), s->layout_revision(), s->offset(), s->bytes(), s->checksum()});
     }
     made.segments = std::span(out.segments).subspan(first);
+    if (tensor->encoding() == nullptr) continue;
+    const auto found = encodings.find(text(tensor->encoding()));
+    if (found == encodings.end()) {
+      return error(Code::invalid_data, "tensor '{}' has the encoding '{}', which the program does not describe",
+                   printable(made.name), printable(text(tensor->encoding())));
+    }
+    made.encoding = found->second;
   }
+  return {};
 }
 
 void read_states(const Tables<fb::State>& in, Program& out) {
@@ -80,13 +110,17 @@ void read_states(const Tables<fb::State>& in, Program& out) {
   }
 }
 
-void read_functions(const Tables<fb::Function>& in, Program& out) {
+Status read_functions(const Tables<fb::Function>& in, Program& out) {
+  std::map<std::string_view, uint32_t> names;
+  for (uint32_t i = 0; i < in.size(); ++i) names.emplace(text(in.Get(i)->name()), i);
   out.functions.reserve(in.size());
   for (const fb::Function* function : in) {
     Function& made = out.functions.emplace_back();
     made.name = text(function->name());
     made.inputs = indices(function->inputs());
     made.outputs = indices(function->outputs());
+    made.weights = indices(function->weights());
+    made.states = indices(function->states());
     made.values.reserve(function->values()->size());
     for (const fb::Value* v : *function->values()) {
       made.values.push_back({text(v->name()), v->dtype(), v->rows(), v->width()});
@@ -94,9 +128,17 @@ void read_functions(const Tables<fb::Function>& in, Program& out) {
     made.ops.reserve(function->ops()->size());
     for (const fb::Op* op : *function->ops()) {
       made.ops.push_back({op->id(), op->revision(), raw(op->attrs()), indices(op->inputs()), indices(op->weights()),
-                          indices(op->states()), indices(op->outputs())});
+                          indices(op->states()), indices(op->outputs()), text(op->name())});
+      if (op->function() == nullptr) continue;
+      const auto found = names.find(text(op->function()));
+      if (found == names.end()) {
+        return error(Code::invalid_data, "op '{}' is to be done by function '{}', which the program does not have",
+                     printable(text(op->name())), printable(text(op->function())));
+      }
+      made.ops.back().function = found->second;
     }
   }
+  return {};
 }
 
 void read_metadata(const fb::Program& in, Program& out) {
@@ -146,9 +188,10 @@ Result<Program> decode_program(std::span<const std::byte> flatbuffer) {
   out.schema_version = in.schema_version();
   out.flatbuffer_bytes = flatbuffer.size();
   read_metadata(in, out);
-  if (in.tensors() != nullptr) read_tensors(*in.tensors(), out);
+  if (in.encodings() != nullptr) read_encodings(*in.encodings(), out);
+  if (in.tensors() != nullptr) SWY_TRY(read_tensors(*in.tensors(), out));
   if (in.states() != nullptr) read_states(*in.states(), out);
-  read_functions(*in.functions(), out);
+  SWY_TRY(read_functions(*in.functions(), out));
   return out;
 }
 

@@ -22,13 +22,23 @@ Offset<flatbuffers::String> text(Builder& b, const std::string& s) {
   return s.empty() ? Offset<flatbuffers::String>() : b.CreateString(s);
 }
 
-Result<uint64_t> canonical_bytes(const ProgramSpec::Tensor& tensor) {
+Offset<flatbuffers::String> shared(Builder& b, const std::string& s) {
+  return s.empty() ? Offset<flatbuffers::String>() : b.CreateSharedString(s);
+}
+
+Result<uint64_t> canonical_bytes(const ProgramSpec& spec, const ProgramSpec::Tensor& tensor) {
   swy_tensor shape{};
   shape.struct_size = sizeof shape;
   shape.dtype = tensor.dtype;
   shape.group = tensor.group;
   shape.rank = static_cast<uint32_t>(tensor.dims.size());
   std::copy_n(tensor.dims.begin(), std::min<size_t>(tensor.dims.size(), 4), shape.dims);
+  swy_encoding encoding{};
+  for (const ProgramSpec::Encoding& e : spec.encodings) {
+    if (e.name != tensor.encoding || e.bits > 8 || e.codes.size() != size_t{1} << e.bits) continue;
+    encoding = {sizeof encoding, e.bits, e.group, e.scale_dtype, e.has_offset, 0, e.name.c_str(), e.codes.data()};
+    shape.encoding = &encoding;
+  }
   swy_weight_planes planes;
   if (swy_weight_planes_of(&shape, &planes) != 0) {
     return error(Code::invalid_data, "tensor '{}' is not a weight: type {}, [{}]", tensor.name, tensor.dtype,
@@ -52,8 +62,9 @@ class SegmentPlacer {
   uint64_t end_ = 0;
 };
 
-Result<Offset<fb::Tensor>> encode(Builder& b, const ProgramSpec::Tensor& tensor, SegmentPlacer& placer) {
-  SWY_LET(const uint64_t bytes, canonical_bytes(tensor));
+Result<Offset<fb::Tensor>> encode(Builder& b, const ProgramSpec& spec, const ProgramSpec::Tensor& tensor,
+                                  SegmentPlacer& placer) {
+  SWY_LET(const uint64_t bytes, canonical_bytes(spec, tensor));
   std::vector<Offset<fb::Segment>> segments;
   SWY_LET(const auto canonical, placer.place(b, "", 0, bytes));
   segments.push_back(canonical);
@@ -63,7 +74,8 @@ Result<Offset<fb::Tensor>> encode(Builder& b, const ProgramSpec::Tensor& tensor,
   }
   const auto name = b.CreateString(tensor.name);
   const auto dims = b.CreateVector(tensor.dims);
-  return fb::CreateTensor(b, name, tensor.dtype, tensor.group, dims, b.CreateVector(segments));
+  const auto all_segments = b.CreateVector(segments);
+  return fb::CreateTensor(b, name, tensor.dtype, tensor.group, dims, all_segments, shared(b, tensor.encoding));
 }
 
 Offset<fb::Op> encode(Builder& b, const ProgramSpec::Op& op) {
@@ -75,7 +87,9 @@ Offset<fb::Op> encode(Builder& b, const ProgramSpec::Op& op) {
   const auto inputs = indices(b, op.inputs);
   const auto weights = indices(b, op.weights);
   const auto states = indices(b, op.states);
-  return fb::CreateOp(b, op.id, op.revision, attrs, inputs, weights, states, indices(b, op.outputs));
+  const auto outputs = indices(b, op.outputs);
+  const auto name = shared(b, op.name);
+  return fb::CreateOp(b, op.id, op.revision, attrs, inputs, weights, states, outputs, name, shared(b, op.function));
 }
 
 Offset<fb::Function> encode(Builder& b, const ProgramSpec::Function& function) {
@@ -89,7 +103,18 @@ Offset<fb::Function> encode(Builder& b, const ProgramSpec::Function& function) {
   const auto all_values = b.CreateVector(values);
   const auto all_ops = b.CreateVector(ops);
   const auto inputs = indices(b, function.inputs);
-  return fb::CreateFunction(b, name, all_values, all_ops, inputs, b.CreateVector(function.outputs));
+  const auto outputs = b.CreateVector(function.outputs);
+  const auto weights = indices(b, function.weights);
+  return fb::CreateFunction(b, name, all_values, all_ops, inputs, outputs, weights, indices(b, function.states));
+}
+
+Offset<flatbuffers::Vector<Offset<fb::Encoding>>> encode_encodings(Builder& b, const ProgramSpec& spec) {
+  std::vector<Offset<fb::Encoding>> all;
+  for (const auto& e : spec.encodings) {
+    const auto name = b.CreateSharedString(e.name);
+    all.push_back(fb::CreateEncoding(b, name, e.bits, e.group, e.scale_dtype, e.has_offset, b.CreateVector(e.codes)));
+  }
+  return all.empty() ? 0 : b.CreateVector(all);
 }
 
 // The parts of a program are made one after another, in a fixed order: the bytes must not depend on the compiler.
@@ -99,7 +124,7 @@ Status encode(Builder& b, const ProgramSpec& spec) {
   SegmentPlacer placer;
   std::vector<Offset<fb::Tensor>> tensors;
   for (const auto& tensor : spec.tensors) {
-    SWY_LET(const auto made, encode(b, tensor, placer));
+    SWY_LET(const auto made, encode(b, spec, tensor, placer));
     tensors.push_back(made);
   }
   std::vector<Offset<fb::State>> states;
@@ -123,9 +148,10 @@ Status encode(Builder& b, const ProgramSpec& spec) {
   const auto all_metadata = b.CreateVector(metadata);
   const auto tokenizer = text(b, spec.tokenizer_json);
   const auto chat_template = text(b, spec.chat_template);
+  const auto encodings = encode_encodings(b, spec);
   b.Finish(fb::CreateProgram(b, kSchemaVersion, features, all_functions, all_tensors, all_states, architecture,
                              spec.context_length, eos_ids, source_config, quantization, all_metadata, tokenizer,
-                             chat_template),
+                             chat_template, encodings),
            fb::ProgramIdentifier());
   return {};
 }
@@ -137,16 +163,18 @@ uint64_t upper_bound(const ProgramSpec& spec) {
                    spec.architecture.size() + spec.quantization.size() + 4 * spec.eos_ids.size();
   for (const auto& feature : spec.required_features) bytes += 256 + feature.size();
   for (const auto& [key, value] : spec.metadata) bytes += 256 + key.size() + value.size();
+  for (const auto& e : spec.encodings) bytes += 256 + e.name.size() + 4 * e.codes.size();
   for (const auto& state : spec.states) bytes += 256 + state.name.size() + 8 * state.dims.size();
   for (const auto& tensor : spec.tensors) {
-    bytes += 256 + tensor.name.size() + 8 * tensor.dims.size();
+    bytes += 256 + tensor.name.size() + tensor.encoding.size() + 8 * tensor.dims.size();
     for (const auto& packed : tensor.packed) bytes += 256 + packed.layout.size();
   }
   for (const auto& f : spec.functions) {
-    bytes += 256 + f.name.size() + 4 * (f.inputs.size() + f.outputs.size());
+    bytes += 256 + f.name.size();
+    bytes += 4 * (f.inputs.size() + f.outputs.size() + f.weights.size() + f.states.size());
     for (const auto& value : f.values) bytes += 256 + value.name.size();
     for (const auto& op : f.ops) {
-      bytes += 256 + op.attrs.size();
+      bytes += 256 + op.attrs.size() + op.name.size() + op.function.size();
       bytes += 4 * (op.inputs.size() + op.weights.size() + op.states.size() + op.outputs.size());
     }
   }

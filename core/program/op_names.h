@@ -75,10 +75,12 @@ inline std::string op_name(swy_op_id id) {
   return op != nullptr ? std::string(op->name) : fmt::format("#{}", id);
 }
 
-// "f32", "bf16", "i32", "i8", "i4", "i4a"; "type 99" for a number that is not known.
+// "f32", "bf16", "i32", "i8", "i4", "i4a", the reserved ones, "encoded"; "type 99" for a number that is not known.
 inline std::string dtype_name(swy_dtype dtype) {
-  constexpr std::string_view names[] = {"f32", "bf16", "i32", "i8", "i4", "i4a"};
-  return dtype >= SWY_F32 && dtype <= SWY_I4A ? std::string(names[dtype - SWY_F32]) : fmt::format("type {}", dtype);
+  constexpr std::string_view names[] = {"f32", "bf16",    "i32",  "i8",      "i4",    "i4a",
+                                        "f16", "f8_e4m3", "e8m0", "f8_e5m2", "mxfp4", "nvfp4"};
+  if (dtype == SWY_ENCODED) return "encoded";
+  return dtype >= SWY_F32 && dtype <= SWY_NVFP4 ? std::string(names[dtype - SWY_F32]) : fmt::format("type {}", dtype);
 }
 
 }  // namespace switchyard

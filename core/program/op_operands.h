@@ -14,7 +14,8 @@ namespace switchyard {
 inline constexpr uint32_t kFloat = SWY_DTYPE_BIT(SWY_F32) | SWY_DTYPE_BIT(SWY_BF16);
 inline constexpr uint32_t kF32 = SWY_DTYPE_BIT(SWY_F32);
 inline constexpr uint32_t kI32 = SWY_DTYPE_BIT(SWY_I32);
-inline constexpr uint32_t kEncoded = kFloat | SWY_DTYPE_BIT(SWY_I8) | SWY_DTYPE_BIT(SWY_I4) | SWY_DTYPE_BIT(SWY_I4A);
+inline constexpr uint32_t kEncoded =
+    kFloat | SWY_DTYPE_BIT(SWY_I8) | SWY_DTYPE_BIT(SWY_I4) | SWY_DTYPE_BIT(SWY_I4A) | SWY_DTYPE_BIT(SWY_ENCODED);
 inline constexpr uint32_t kMaxCount =
     1u << 20;  // of heads, dims and widths in attributes: no product of three overflows
 
@@ -64,7 +65,7 @@ class Operands {
   void output(size_t i, uint32_t dtypes, uint64_t width) { value("output", i, out(i), dtypes, width); }
   void weight(size_t i, uint32_t dtypes, std::initializer_list<uint64_t> dims) {
     const Tensor& t = weight(i);
-    require((SWY_DTYPE_BIT(t.dtype) & dtypes) != 0, "weight {} ('{}') cannot be {}", i, t.name, dtype_name(t.dtype));
+    require((SWY_DTYPE_BIT(t.dtype) & dtypes) != 0, "weight {} ('{}') cannot be {}", i, t.name, encoding_name(t));
     shape("weight", i, t.name, t.rank, t.dims, dims);
   }
   void state(size_t i, swy_state_kind kind, uint32_t dtypes, std::initializer_list<uint64_t> dims) {

@@ -6,6 +6,7 @@
 #include "core/program/checksum.h"
 #include "core/program/decode.h"
 #include "core/program/file_header.h"
+#include "core/program/op_names.h"
 #include "core/program/verify.h"
 
 namespace switchyard {
@@ -77,9 +78,16 @@ swy_tensor describe_dims(swy_dtype dtype, uint32_t rank, const std::array<uint64
 
 }  // namespace
 
+std::string op_kind(const Op& op) { return op.id == SWY_OP_NAMED ? std::string(op.name) : op_name(op.id); }
+
+std::string encoding_name(const Tensor& tensor) {
+  return tensor.encoding == nullptr ? dtype_name(tensor.dtype) : std::string(tensor.encoding->name);
+}
+
 swy_tensor describe(const Tensor& tensor) {
   swy_tensor out = describe_dims(tensor.dtype, tensor.rank, tensor.dims);
   out.group = tensor.group;
+  out.encoding = tensor.encoding == nullptr ? nullptr : &tensor.encoding->desc;
   return out;
 }
 

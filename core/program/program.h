@@ -34,6 +34,13 @@ struct Segment {
   uint64_t checksum = 0;  // XXH3-64
 };
 
+// An encoding of weights as data.
+struct Encoding {
+  std::string_view name;  // "acme.nf4/1"; unique
+  swy_encoding desc{};    // points to `name` and `codes`
+  std::vector<float> codes;
+};
+
 // A weight: [width], [out, in] or [experts, out, in].
 struct Tensor {
   std::string_view name;  // that of the checkpoint; unique
@@ -41,7 +48,8 @@ struct Tensor {
   uint32_t group = 0;     // elements per scale; 0: one scale per row
   uint32_t rank = 0;      // 1..3
   std::array<uint64_t, 4> dims{1, 1, 1, 1};
-  std::span<const Segment> segments;  // at least the canonical one
+  std::span<const Segment> segments;   // at least the canonical one
+  const Encoding* encoding = nullptr;  // SWY_ENCODED: one of Program::encodings, and `group` is its group
 };
 
 struct State {
@@ -63,6 +71,8 @@ struct Value {
 // Indices of inputs and outputs are into Function::values, of weights into Program::tensors, of states into
 // Program::states.
 struct Op {
+  static constexpr uint32_t kNoFunction = UINT32_MAX;
+
   swy_op_id id = 0;
   uint32_t revision = 0;
   std::span<const std::byte> attrs;  // the attribute struct of ops.h, aligned to 8 bytes; empty where the op has none
@@ -70,6 +80,8 @@ struct Op {
   std::span<const uint32_t> weights;
   std::span<const uint32_t> states;
   std::span<const uint32_t> outputs;
+  std::string_view name = {};       // SWY_OP_NAMED: "acme.gelu/1"; ends in NUL
+  uint32_t function = kNoFunction;  // SWY_OP_NAMED: what does the same, in Program::functions
 
   // The attribute struct by value. `Attrs` must be the one that ops.h names for this op.
   template <class Attrs>
@@ -81,12 +93,18 @@ struct Op {
 };
 
 // Ops in an order in which they can run. Each value is defined once: by the caller (`inputs`) or by one op.
+//
+// A function that an op with a name refers to is called with the op's operands: its `inputs`, `weights`, `states` and
+// `outputs` are the parameters, in the op's order, and equal the operands in type and shape. Weights that are no
+// parameters are constants.
 struct Function {
   std::string_view name;
   std::vector<Value> values;
   std::vector<Op> ops;
   std::span<const uint32_t> inputs;   // values that the caller supplies; none for a main function
   std::span<const uint32_t> outputs;  // for the main function the first is the logits, f32 [logit rows, vocab]
+  std::span<const uint32_t> weights;  // parameters
+  std::span<const uint32_t> states;   // likewise
 };
 
 struct Program {
@@ -95,6 +113,7 @@ struct Program {
   std::vector<Function> functions;  // the first is the main one
   std::vector<Tensor> tensors;
   std::vector<Segment> segments;  // of all tensors, in their order
+  std::vector<Encoding> encodings;
   std::vector<State> states;
 
   std::string_view architecture;      // "qwen3_5_moe"
@@ -110,7 +129,8 @@ struct Program {
   std::shared_ptr<const MappedFile> file;  // what every view above points into
 
   Program() = default;
-  Program(Program&&) = default;  // tensors point into `segments`, so that a copy would point into the original
+  Program(Program&&) =
+      default;  // tensors point into `segments` and `encodings`, so that a copy would point into the original
   Program& operator=(Program&&) = default;
 
   // Maps and verifies a file. Errors: not_found, io; invalid_data for a file that is foreign, truncated or damaged, or
@@ -135,6 +155,11 @@ struct Program {
   // Reads all weights and compares their checksums; gives the pages back as it goes. The error names the tensor.
   Status verify_weights(const Progress& progress = {}) const;
 };
+
+// "attention", "acme.gelu/1"; "#99" for an id that is not known.
+std::string op_kind(const Op& op);
+// "i4", "acme.nf4/1".
+std::string encoding_name(const Tensor& tensor);
 
 // The operand descriptions of the plugin ABI, canonical layout. `rows` is the row count of the bucket.
 swy_tensor describe(const Tensor& tensor);

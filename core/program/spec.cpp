@@ -16,12 +16,14 @@ std::vector<uint64_t> dims_of(const From& from) {
   return {from.dims.begin(), from.dims.begin() + from.rank};
 }
 
-ProgramSpec::Function spec_of(const Function& f) {
-  ProgramSpec::Function out{std::string(f.name), {}, {}, list(f.inputs), list(f.outputs)};
+ProgramSpec::Function spec_of(const Program& program, const Function& f) {
+  ProgramSpec::Function out{std::string(f.name), {}, {}, list(f.inputs), list(f.outputs), list(f.weights),
+                            list(f.states)};
   for (const Value& v : f.values) out.values.push_back({std::string(v.name), v.dtype, v.rows, v.width});
   for (const Op& op : f.ops) {
-    out.ops.push_back(
-        {op.id, op.revision, list(op.attrs), list(op.inputs), list(op.weights), list(op.states), list(op.outputs)});
+    out.ops.push_back({op.id, op.revision, list(op.attrs), list(op.inputs), list(op.weights), list(op.states),
+                       list(op.outputs), std::string(op.name),
+                       op.function == Op::kNoFunction ? "" : std::string(program.functions[op.function].name)});
   }
   return out;
 }
@@ -31,13 +33,18 @@ ProgramSpec::Function spec_of(const Function& f) {
 ProgramSpec spec_of(const Program& program) {
   ProgramSpec out;
   out.required_features.assign(program.required_features.begin(), program.required_features.end());
-  for (const Function& f : program.functions) out.functions.push_back(spec_of(f));
+  for (const Function& f : program.functions) out.functions.push_back(spec_of(program, f));
+  for (const Encoding& e : program.encodings) {
+    out.encodings.push_back(
+        {std::string(e.name), e.desc.bits, e.desc.group, e.desc.scale_dtype, e.desc.has_offset != 0, e.codes});
+  }
   for (const Tensor& t : program.tensors) {
     ProgramSpec::Tensor& to = out.tensors.emplace_back();
     to.name = t.name;
     to.dtype = t.dtype;
     to.group = t.group;
     to.dims = dims_of(t);
+    if (t.encoding != nullptr) to.encoding = t.encoding->name;
     for (const Segment& s : t.segments.subspan(1)) {
       to.packed.push_back({std::string(s.layout), s.layout_revision, s.bytes});
     }

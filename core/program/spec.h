@@ -21,12 +21,21 @@ struct ProgramSpec {
     uint32_t layout_revision = 0;
     uint64_t bytes = 0;
   };
+  struct Encoding {
+    std::string name;
+    uint32_t bits = 0;
+    uint32_t group = 0;
+    swy_dtype scale_dtype = 0;
+    bool has_offset = false;
+    std::vector<float> codes;
+  };
   struct Tensor {
     std::string name;
     swy_dtype dtype = 0;
     uint32_t group = 0;
     std::vector<uint64_t> dims;
     std::vector<Packed> packed;
+    std::string encoding = {};  // the name of one of `encodings`
   };
   struct State {
     std::string name;
@@ -48,6 +57,8 @@ struct ProgramSpec {
     std::vector<uint32_t> weights;
     std::vector<uint32_t> states;
     std::vector<uint32_t> outputs;
+    std::string name = {};
+    std::string function = {};  // its name
   };
   struct Function {
     std::string name;
@@ -55,6 +66,8 @@ struct ProgramSpec {
     std::vector<Op> ops;
     std::vector<uint32_t> inputs;
     std::vector<uint32_t> outputs;
+    std::vector<uint32_t> weights = {};
+    std::vector<uint32_t> states = {};
   };
 
   std::vector<std::string> required_features;
@@ -69,6 +82,7 @@ struct ProgramSpec {
   std::vector<std::pair<std::string, std::string>> metadata;
   std::string tokenizer_json;
   std::string chat_template;
+  std::vector<Encoding> encodings = {};
 };
 
 struct Program;

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <array>
 
+#include "core/base/printable.h"
 #include "core/program/file_header.h"
+#include "core/program/named_ops.h"
 #include "core/program/op_check.h"
 #include "core/program/op_names.h"
 #include "switchyard/weights.h"
@@ -14,7 +16,6 @@ namespace {
 
 constexpr uint64_t kMaxNameBytes = 256;
 constexpr uint64_t kMaxWidth = uint64_t{1} << 31;
-constexpr size_t kMaxOps = size_t{1} << 16;  // of all functions; planning takes time and memory for each
 constexpr uint64_t kMaxStateElements = uint64_t{1} << 40;
 // Features that a program may require of this version; none yet.
 constexpr std::array<std::string_view, 0> kKnownFeatures{};
@@ -60,6 +61,11 @@ Status check_features(const Program& program) {
 }
 
 Status check_revision(const Op& op) {
+  if (op.id == SWY_OP_NAMED) return check_name(op);
+  if (!op.name.empty() || op.function != Op::kNoFunction) {
+    return bad(fmt::format("op {} has a name or a function; only ops of id {} have them", op_name(op.id),
+                           uint32_t{SWY_OP_NAMED}));
+  }
   const OpInfo* known = find_op(op.id);
   if (known == nullptr) {
     return error(Code::unsupported, "this program needs op {}, which this runtime does not know; update switchyard",
@@ -78,7 +84,30 @@ Status check_revision(const Op& op) {
   return {};
 }
 
+Status check_encoding(const Encoding& encoding) {
+  const std::string name = printable(encoding.name);
+  const uint32_t bits = encoding.desc.bits;
+  if (encoding.name.find('\0') != std::string_view::npos) return bad(fmt::format("encoding '{}' has a NUL", name));
+  if (bits >= 1 && bits <= 8 && encoding.codes.size() != size_t{1} << bits) {
+    return bad(
+        fmt::format("encoding '{}' has {} codes; {} bits have {}", name, encoding.codes.size(), bits, 1u << bits));
+  }
+  const char* flaw = swy_encoding_flaw(&encoding.desc);
+  if (flaw == nullptr) return {};
+  return bad(fmt::format("encoding '{}' ({} bits, groups of {}, scales of {}): {}", name, bits, encoding.desc.group,
+                         dtype_name(encoding.desc.scale_dtype), flaw));
+}
+
 Status check_group(const Tensor& tensor) {
+  if ((tensor.dtype == SWY_ENCODED) != (tensor.encoding != nullptr)) {
+    return bad(fmt::format("tensor '{}' of {} {} an encoding", tensor.name, dtype_name(tensor.dtype),
+                           tensor.encoding == nullptr ? "lacks" : "names"));
+  }
+  if (tensor.encoding != nullptr) {
+    if (tensor.group == tensor.encoding->desc.group) return {};
+    return bad(fmt::format("tensor '{}' has groups of {}; those of {} are {}", tensor.name, tensor.group,
+                           tensor.encoding->name, tensor.encoding->desc.group));
+  }
   const bool quantized = tensor.dtype == SWY_I8 || tensor.dtype == SWY_I4 || tensor.dtype == SWY_I4A;
   const uint32_t group = tensor.group;
   if (group == 0 || (quantized && (group == 32 || group == 64 || group == 128))) return {};
@@ -194,7 +223,7 @@ class FunctionCheck {
     for (const uint32_t value : function_.inputs) SWY_TRY(define(value));
     for (size_t i = 0; i < function_.ops.size(); ++i) {
       const Op& op = function_.ops[i];
-      SWY_TRY(check(op).in(fmt::format("op {} ({})", i, op_name(op.id))));
+      SWY_TRY(check(op).in(fmt::format("op {} ({})", i, op_kind(op))));
     }
     for (const uint32_t value : function_.outputs) SWY_TRY(use(value));
     const auto missing = std::find(defined_.begin(), defined_.end(), false);
@@ -205,7 +234,8 @@ class FunctionCheck {
 
  private:
   Status check(const Op& op) {
-    SWY_TRY(check_op(program_, function_, op, makers_));
+    SWY_TRY(op.id == SWY_OP_NAMED ? check_operands(program_, function_, op)
+                                  : check_op(program_, function_, op, makers_));
     for (const uint32_t value : op.inputs) SWY_TRY(use(value));
     for (const uint32_t value : op.outputs) {
       SWY_TRY(define(value));
@@ -274,6 +304,8 @@ Status verify_program(const Program& program, uint64_t file_bytes) {
   for (const Function& function : program.functions) {
     for (const Op& op : function.ops) SWY_TRY(check_revision(op));
   }
+  SWY_TRY(check_names("encoding", program.encodings));
+  for (const Encoding& encoding : program.encodings) SWY_TRY(check_encoding(encoding));
   SWY_TRY(check_names("tensor", program.tensors));
   SWY_TRY(check_names("state", program.states));
   SWY_TRY(check_names("function", program.functions));
@@ -283,6 +315,7 @@ Status verify_program(const Program& program, uint64_t file_bytes) {
   for (const Function& function : program.functions) {
     SWY_TRY(FunctionCheck(program, function).run().in(fmt::format("function '{}'", function.name)));
   }
+  SWY_TRY(check_calls(program));
   for (size_t i = 0; i < program.metadata.size(); ++i)
     SWY_TRY(check_name("metadata entry", i, program.metadata[i].first));
   return check_main(program);

@@ -24,7 +24,15 @@ constexpr int32_t kMaxId = 1 << 24;
 // Ids index tables, so that they may not be much larger than the number of tokens.
 constexpr int64_t kMaxUnusedIds = 4096;
 constexpr size_t kMaxSplitters = 64;
+// Before a special token that counts as letters: U+FDD0, which Unicode keeps free for uses inside of a program.
+constexpr std::string_view kLettersMark = "\xEF\xB7\x90";
 constexpr size_t kMaxAddedBytes = 1024;
+
+std::string without_marks(std::string_view text) {
+  std::string out(text);
+  for (size_t at = 0; (at = out.find(kLettersMark, at)) != std::string::npos;) out.erase(at, kLettersMark.size());
+  return out;
+}
 
 // The printable stand-ins of byte-level BPE: byte → code point (GPT-2's bytes_to_unicode).
 std::array<uint32_t, 256> byte_characters() {
@@ -113,7 +121,7 @@ struct Tokenizer::Impl {
   Status add_splitter(const std::string& pattern);
   void set_piece(int32_t id, std::string bytes);
 
-  Status encode_part(std::string_view text, bool allow_special, bool inside_normalized, SplitBudget& budget,
+  Status encode_part(std::string_view text, Specials specials, bool inside_normalized, SplitBudget& budget,
                      std::vector<int32_t>& out) const;
   Status encode_words(std::string_view text, size_t splitter, SplitBudget& budget, std::vector<int32_t>& out) const;
 };
@@ -330,14 +338,14 @@ Status Tokenizer::Impl::encode_words(std::string_view text, size_t splitter, Spl
   return {};
 }
 
-// Added tokens that are matched before normalisation come first, the others after it. A special token that is not
-// allowed is text from its first byte to its last.
-Status Tokenizer::Impl::encode_part(std::string_view text, bool allow_special, bool inside_normalized,
+// Added tokens that are matched before normalisation come first, the others after it. A special token that counts as
+// letters is text from its first byte to its last.
+Status Tokenizer::Impl::encode_part(std::string_view text, Specials specials, bool inside_normalized,
                                     SplitBudget& budget, std::vector<int32_t>& out) const {
   const auto plain = [&](std::string_view part) -> Status {
     if (part.empty()) return {};
-    if (inside_normalized) return encode_words(part, 0, budget, out);
-    return encode_part(normalise ? nfc(part) : std::string(part), allow_special, true, budget, out);
+    if (!inside_normalized) return encode_part(normalise ? nfc(part) : std::string(part), specials, true, budget, out);
+    return encode_words(specials == Specials::marked ? without_marks(part) : std::string(part), 0, budget, out);
   };
   size_t done = 0;
   for (size_t at = 0; at < text.size();) {
@@ -346,7 +354,9 @@ Status Tokenizer::Impl::encode_part(std::string_view text, bool allow_special, b
       ++at;
       continue;
     }
-    if (!t->special || allow_special) {
+    const bool letters = t->special && (specials == Specials::letters ||
+                                        (specials == Specials::marked && text.substr(0, at).ends_with(kLettersMark)));
+    if (!letters) {
       SWY_TRY(plain(text.substr(done, at - done)));
       out.push_back(t->id);
       done = at + t->content.size();
@@ -356,11 +366,28 @@ Status Tokenizer::Impl::encode_part(std::string_view text, bool allow_special, b
   return plain(text.substr(done));
 }
 
-Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text, bool allow_special) const {
+Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text, Specials specials) const {
   SWY_TRY(check_utf8(text));
   std::vector<int32_t> out;
   SplitBudget budget(text.size());
-  SWY_TRY(impl_->encode_part(text, allow_special, false, budget, out));
+  SWY_TRY(impl_->encode_part(text, specials, false, budget, out));
+  return out;
+}
+
+std::string Tokenizer::quote_specials(std::string_view text) const {
+  const std::string clean = without_marks(text);
+  const std::string_view rest = clean;
+  std::string out;
+  for (size_t at = 0; at < clean.size();) {
+    const AddedToken* t = nullptr;
+    for (const bool normalized : {false, true}) {
+      if (t == nullptr) t = impl_->added.longest_at_front(rest.substr(at), normalized);
+    }
+    if (t != nullptr && t->special) out += kLettersMark;
+    const size_t length = t != nullptr ? t->content.size() : 1;
+    out += rest.substr(at, length);
+    at += length;
+  }
   return out;
 }
 

@@ -18,6 +18,13 @@
 
 namespace switchyard {
 
+// What a special token's text means: the token, or only its letters.
+enum class Specials {
+  tokens,   // always the token
+  letters,  // always letters
+  marked,   // letters where `quote_specials` marked it, else the token
+};
+
 class Tokenizer {
  public:
   // Errors: invalid_data (broken JSON, a merge of unknown tokens); unsupported, naming the component.
@@ -29,9 +36,13 @@ class Tokenizer {
 
   // All members below are thread-safe.
 
-  // Added tokens (special ones only with `allow_special`) are recognised anywhere in the text. Errors: usage, when the
-  // text is not UTF-8, with the offset of the first bad byte.
-  Result<std::vector<int32_t>> encode(std::string_view text, bool allow_special = true) const;
+  // Added tokens are recognised anywhere in the text, the special ones of them as `specials` says. Errors: usage, when
+  // the text is not UTF-8, with the offset of the first bad byte.
+  Result<std::vector<int32_t>> encode(std::string_view text, Specials specials = Specials::tokens) const;
+
+  // The text with a mark before each special token in it, which `encode` drops: so that what a user writes stays
+  // letters after it was put into a template. Marks that the text has are removed.
+  std::string quote_specials(std::string_view text) const;
 
   // Bytes that are not UTF-8 become U+FFFD. Ids outside the vocabulary give nothing.
   std::string decode(std::span<const int32_t> ids, bool skip_special = false) const;

@@ -31,10 +31,11 @@ struct Entry {
 };
 
 constexpr Budget kExact = {0, 0};
-constexpr Budget kElement = {1e-6, 5e-7};  // a few roundings per element
-constexpr Budget kNorm = {3e-6, 1.5e-6};   // a sum of squares, a root, a quotient
-constexpr Budget kSum = {1e-5, 5e-6};      // a product
-constexpr Budget kSums = {3e-5, 1e-5};     // products of products
+constexpr Budget kElement = {1e-6, 5e-7};      // a few roundings per element
+constexpr Budget kNorm = {3e-6, 1.5e-6};       // a sum of squares, a root, a quotient
+constexpr Budget kSum = {1e-5, 5e-6};          // a product
+constexpr Budget kSums = {3e-5, 1e-5};         // products of products
+constexpr Budget kRoundedBf16 = {4e-3, 3e-3};  // rounded once, by at most 2^-8; cut off would be 3.3e-3 on average
 constexpr Budget kElementBf16 = {8e-3, 4e-3};
 constexpr Budget kSumBf16 = {1.5e-2, 8e-3};
 constexpr Budget kSumsBf16 = {4e-2, 2e-2};
@@ -64,7 +65,7 @@ constexpr Entry kTable[] = {
     {SWY_OP_HEAD_SPLIT, kExact, kExact, kExact},
     {SWY_OP_HEAD_RMS_NORM, kNorm, kElementBf16, kElementBf16},
     {SWY_OP_ROPE, kSum, kElementBf16, kElementBf16},  // an angle of p radians is known to p * 6e-8
-    {SWY_OP_KV_APPEND, kExact, kExact, kExact},
+    {SWY_OP_KV_APPEND, kExact, kRoundedBf16, kExact},
     {SWY_OP_ATTEND, kSum, kSumBf16, kSumInt8},
     {SWY_OP_SIGMOID_MUL, kElement, kElementBf16, kElementBf16},
     {SWY_OP_CAUSAL_CONV, kNorm, kElementBf16, kElementBf16},

@@ -53,11 +53,13 @@ Link mixture(uint64_t hidden, uint32_t width, Encoding e, swy_dtype router = SWY
           }};
 }
 
-Link delta(uint32_t key_heads, uint32_t value_heads, uint32_t dim) {
+// value_dim: that of the keys, if 0.
+Link delta(uint32_t key_heads, uint32_t value_heads, uint32_t key_dim, uint32_t value_dim = 0) {
   swy_gated_delta_attrs a{};
   a.key_heads = key_heads;
   a.value_heads = value_heads;
-  a.key_dim = a.value_dim = dim;
+  a.key_dim = key_dim;
+  a.value_dim = value_dim != 0 ? value_dim : key_dim;
   a.conv_kernel = 4;
   a.norm_eps = a.l2_eps = 1e-6f;
   return {SWY_OP_GATED_DELTA, [=](Builder& b) { gated_delta_operands(b.attrs(a), a, SWY_BF16); }};
@@ -85,6 +87,7 @@ const std::vector<Chain>& all_chains() {
       {"layer", three_sequences, {normed, product, plus}},
       {"norm_moe_add", one_token, {norm(256), mixture(256, 256, i4), add(256)}},
       {"norm2_moe_add", two_tokens, {norm(256), mixture(256, 256, i4, SWY_BF16), add(256)}},
+      {"norm2_wide_moe_add", two_tokens, {norm(768), mixture(768, 512, i4, SWY_BF16), add(768)}},
       {"norm_moe_add_norm", one_token, {norm(256), mixture(256, 256, i4), add(256, 0)}},
       {"norms_moe_add", three_sequences, {norm(256), mixture(256, 64, i4, SWY_BF16), add(256)}},
       {"norms_moe_slices_add", three_sequences, {norm(256), mixture(256, 256, i4, SWY_BF16), add(256)}},
@@ -92,7 +95,11 @@ const std::vector<Chain>& all_chains() {
       {"delta32_linear_add", one_token_moves, {delta(4, 8, 32), linear(256, 80, i4), add(80)}},
       {"delta128_linear_add", one_token, {delta(1, 2, 128), linear(256, 80, i4), add(80)}},
       {"delta2_linear_add", two_tokens, {delta(4, 8, 32), linear(256, 80, i4), add(80)}},
+      {"delta64_linear_add", one_token, {delta(2, 4, 64), linear(256, 80, i4), add(80)}},
+      {"delta256_linear_add", one_token, {delta(2, 2, 64, 256), linear(512, 80, i4), add(80)}},
       {"delta2_128_linear_add", two_tokens, {delta(1, 2, 128), linear(256, 80, i4), add(80)}},
+      {"delta2_256_linear_add", two_tokens, {delta(2, 2, 64, 256), linear(512, 80, i4), add(80)}},
+      {"delta2_wide_linear_add", two_tokens, {delta(9, 18, 128), linear(2304, 80, i4), add(80)}},
       {"first_delta_linear_add", first_token, {delta(4, 8, 32), linear(256, 80, i4), add(80)}}};
   return all;
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "plugins_api/check/floating.h"
 #include "plugins_api/check/host.h"
 #include "plugins_api/check/sampling_needs.h"
 #include "plugins_api/check/step_block.h"
@@ -28,12 +29,6 @@ std::vector<std::byte> bytes_of(const Values& v, swy_dtype dtype) {
   return out;
 }
 
-std::vector<const swy_tensor*> descs(const auto& list) {
-  std::vector<const swy_tensor*> out;
-  for (const auto& o : list) out.push_back(&o.desc);
-  return out;
-}
-
 std::vector<swy_binding> bindings(const auto& list) {
   std::vector<swy_binding> out;
   for (const auto& m : list) out.push_back(m.binding());
@@ -42,21 +37,36 @@ std::vector<swy_binding> bindings(const auto& list) {
 
 }  // namespace
 
-OpView::OpView(const Case& c)
-    : inputs_(descs(c.inputs)), weights_(descs(c.weights)), states_(descs(c.states)), outputs_(descs(c.outputs)) {
-  op_.struct_size = sizeof op_;
-  op_.id = c.op;
-  op_.revision = 1;
-  op_.attrs_size = static_cast<uint32_t>(c.attrs.size());
-  op_.attrs = c.attrs.empty() ? nullptr : c.attrs.data();
-  op_.input_count = static_cast<uint32_t>(inputs_.size());
-  op_.weight_count = static_cast<uint32_t>(weights_.size());
-  op_.state_count = static_cast<uint32_t>(states_.size());
-  op_.output_count = static_cast<uint32_t>(outputs_.size());
-  op_.inputs = inputs_.data();
-  op_.weights = weights_.data();
-  op_.states = states_.data();
-  op_.outputs = outputs_.data();
+std::vector<swy_tensor*> OpView::copies(const auto& list) {
+  std::vector<swy_tensor*> out;
+  for (const auto& o : list) out.push_back(forms_.of(o.desc));
+  return out;
+}
+
+OpView::OpView(const Case& c, Form form)
+    : forms_(form),
+      inputs_(copies(c.inputs)),
+      weights_(copies(c.weights)),
+      states_(copies(c.states)),
+      outputs_(copies(c.outputs)) {
+  swy_op op{};
+  op.struct_size = sizeof op;
+  op.id = c.op;
+  op.revision = 1;
+  if (!c.attrs.empty()) {
+    const auto bytes = static_cast<uint32_t>(c.attrs.size());
+    op.attrs = forms_.of(c.attrs.data(), bytes);
+    op.attrs_size = bytes + forms_.newer();
+  }
+  op.input_count = static_cast<uint32_t>(inputs_.size());
+  op.weight_count = static_cast<uint32_t>(weights_.size());
+  op.state_count = static_cast<uint32_t>(states_.size());
+  op.output_count = static_cast<uint32_t>(outputs_.size());
+  op.inputs = inputs_.data();
+  op.weights = weights_.data();
+  op.states = states_.data();
+  op.outputs = outputs_.data();
+  op_ = forms_.of(op);
 }
 
 void set_types(Case& c, Types types) {
@@ -72,7 +82,8 @@ void set_types(Case& c, Types types) {
   }
 }
 
-bool takes(const Plugin& plugin, const swy_kernel& kernel, const Case& c, std::string* why, bool* by_machine) {
+bool takes(const Plugin& plugin, const swy_kernel& kernel, const Case& c, std::string* why, bool* by_machine,
+           Form form) {
   const auto refuse = [&](const std::string& reason) {
     if (why != nullptr) *why = reason;
     return false;
@@ -91,9 +102,10 @@ bool takes(const Plugin& plugin, const swy_kernel& kernel, const Case& c, std::s
     }
   }
   if (kernel.supports == nullptr) return true;
-  const OpView op(c);
+  const OpView op(c, form);
+  Forms forms(form);
   PluginError e;
-  const swy_status s = kernel.supports(plugin.device(), &kernel, op.get(), &c.bucket, e.get());
+  const swy_status s = kernel.supports(plugin.device(), &kernel, op.get(), forms.of(c.bucket), e.get());
   if (s == SWY_OK) return true;
   if (by_machine != nullptr) *by_machine = e.get()->reason == SWY_REASON_ARCH || e.get()->reason == SWY_REASON_FLAGS;
   if (s == SWY_UNSUPPORTED) return refuse(e.line());
@@ -101,24 +113,33 @@ bool takes(const Plugin& plugin, const swy_kernel& kernel, const Case& c, std::s
   return false;
 }
 
-Execution::Execution(const Plugin& plugin, const swy_kernel& kernel, const Case& c, bool in_place)
-    : plugin_(plugin), kernel_(kernel), case_(c), op_(case_), in_place_(in_place) {
+Execution::Execution(const Plugin& plugin, const swy_kernel& kernel, const Case& c, Placement placement)
+    : plugin_(plugin),
+      kernel_(kernel),
+      case_(c),
+      forms_(placement.form),
+      op_(case_, placement.form),
+      placement_(placement) {
   swy_prepared prepared{};
   prepared.struct_size = sizeof prepared;
   PluginError e;
   if (kernel.prepare != nullptr) {
-    e.expect_ok(kernel.prepare(plugin.device(), &kernel, op_.get(), &case_.bucket, &prepared, e.get()), "prepare");
+    swy_prepared* out = forms_.of(prepared);
+    const uint32_t given = out->struct_size;
+    e.expect_ok(kernel.prepare(plugin.device(), &kernel, op_.get(), forms_.of(case_.bucket), out, e.get()), "prepare");
+    if (!Forms::take(out, given, &prepared)) throw Failure(text("prepare wrote beyond a struct of ", given, " bytes"));
   }
-  const auto place = [&](const std::vector<Operand>& list, std::vector<Memory>& to, const char* what) {
+  const auto place = [&](const std::vector<Operand>& list, std::vector<Memory>& to, swy_memory_type type,
+                         const char* what) {
     for (size_t i = 0; i < list.size(); ++i) {
-      to.emplace_back(plugin, SWY_MEMORY_DEVICE, operand_bytes(list[i].desc), text(what, " ", i));
+      to.emplace_back(plugin, type, operand_bytes(list[i].desc), text(what, " ", i));
     }
   };
-  place(case_.inputs, inputs_, "input");
-  place(case_.outputs, outputs_, "output");
+  place(case_.inputs, inputs_, SWY_MEMORY_DEVICE, "input");
+  place(case_.outputs, outputs_, placement.outputs, "output");
   for (uint32_t i = 0; i < case_.weights.size(); ++i) prepare_weight(i, prepared.weight_layouts[std::min(i, 15u)]);
   for (uint32_t i = 0; i < case_.states.size(); ++i) states_.emplace_back(plugin, op_.get(), case_, i);
-  other_.emplace_back(plugin, SWY_MEMORY_UPLOAD, step_block_bytes(case_), "the step");
+  other_.emplace_back(plugin, SWY_MEMORY_UPLOAD, step_block_bytes(case_, forms_.newer()), "the step");
   other_.emplace_back(plugin, SWY_MEMORY_DEVICE, std::max<uint64_t>(case_.tokens.size(), 1) * 4, "the token buffer");
   if (prepared.workspace_bytes != 0) {
     other_.emplace_back(plugin, SWY_MEMORY_DEVICE, prepared.workspace_bytes, "the workspace");
@@ -136,7 +157,7 @@ Execution::~Execution() {
 }
 
 void Execution::prepare_weight(uint32_t index, uint32_t layout) {
-  Weight& w = case_.weights[index];
+  const Weight& w = case_.weights[index];
   std::vector<std::byte> bytes = w.segment;
   if (layout != 0) {
     const swy_plugin& api = plugin_.api();
@@ -155,23 +176,23 @@ void Execution::prepare_weight(uint32_t index, uint32_t layout) {
   weights_.emplace_back(plugin_, SWY_MEMORY_DEVICE, bytes.size(), text("weight ", index));
   weights_.back().write(bytes.data(), bytes.size());
   weight_bytes_.push_back(std::move(bytes));
-  w.desc.layout = layout;  // for `record`
+  op_.set_layout(index, layout);  // for `record`
 }
 
 void Execution::record() {
   swy_list_info info{};
   info.struct_size = sizeof info;
-  info.bucket = &case_.bucket;
+  info.bucket = forms_.of(case_.bucket);
   info.step = other_[0].binding();
   info.tokens = other_[1].binding();
   PluginError e;
-  e.expect_ok(plugin_.api().list_begin(plugin_.device(), &info, &list_, e.get()), "list_begin");
+  e.expect_ok(plugin_.api().list_begin(plugin_.device(), forms_.of(info), &list_, e.get()), "list_begin");
   const auto inputs = bindings(inputs_), weights = bindings(weights_), states = bindings(states_);
   auto outputs = bindings(outputs_);
-  if (in_place_) outputs[0] = inputs[0];
+  if (placement_.in_place) outputs[0] = inputs[0];
   swy_bindings b{sizeof b, 0, inputs.data(), weights.data(), states.data(), outputs.data(), {}};
   if (other_.size() > 2) b.workspace = other_[2].binding();
-  e.expect_ok(kernel_.record(list_, &kernel_, op_.get(), &b, e.get()), "record");
+  e.expect_ok(kernel_.record(list_, &kernel_, op_.get(), forms_.of(b), e.get()), "record");
   e.expect_ok(plugin_.api().list_finalize(list_, e.get()), "list_finalize");
 }
 
@@ -179,7 +200,7 @@ Matrix Execution::read_output(const Step& step, uint32_t index) const {
   const swy_tensor& t = case_.outputs[index].desc;
   Matrix m{step.rows(t.rows), t.dims[1], t.dtype, {}, {}};
   const uint64_t n = m.rows * m.width;
-  const Memory& from = in_place_ && index == 0 ? inputs_[0] : outputs_[index];
+  const Memory& from = placement_.in_place && index == 0 ? inputs_[0] : outputs_[index];
   if (t.dtype == SWY_I32) {
     m.ints.resize(n);
     from.read(m.ints.data(), n * 4);
@@ -196,7 +217,7 @@ Matrix Execution::read_output(const Step& step, uint32_t index) const {
 }
 
 void Execution::expect_untouched_inputs(const Case& c, const Step& step) const {
-  for (uint32_t i = in_place_ ? 1 : 0; i < inputs_.size(); ++i) {
+  for (uint32_t i = placement_.in_place ? 1 : 0; i < inputs_.size(); ++i) {
     const std::vector<std::byte> given = bytes_of(step.inputs[i], c.inputs[i].desc.dtype);
     std::vector<std::byte> now(given.size());
     inputs_[i].read(now.data(), now.size());
@@ -217,11 +238,11 @@ void Execution::run_step(const Case& c, const Step& step, std::vector<Matrix>& o
   }
   for (const Memory& m : outputs_) m.poison();
   if (other_.size() > 2) other_[2].poison();
-  const std::vector<std::byte> block = step_block(step, case_.bucket, ++submissions_);
+  const std::vector<std::byte> block = step_block(step, case_.bucket, ++submissions_, forms_.newer());
   other_[0].write(block.data(), block.size());
   const uint64_t allocations = host_allocations();
-  PluginError e;
-  e.expect_ok(plugin_.api().list_submit(list_, nullptr, e.get()), "list_submit");
+  submit(nullptr);
+  if (const std::string left = floating_misuse(); !left.empty()) throw Failure("list_submit " + left);
   if (host_allocations() != allocations) throw Failure("list_submit allocated memory of the host");
   for (uint32_t i = 0; i < outputs_.size(); ++i) outputs.push_back(read_output(step, i));
   for (const auto* list : {&inputs_, &outputs_, &other_}) {
@@ -229,6 +250,11 @@ void Execution::run_step(const Case& c, const Step& step, std::vector<Matrix>& o
   }
   for (const StateMemory& m : states_) m.expect_guards();
   expect_untouched_inputs(c, step);
+}
+
+void Execution::submit(const swy_submit* submit) const {
+  PluginError e;
+  e.expect_ok(plugin_.api().list_submit(list_, submit, e.get()), "list_submit");
 }
 
 Outcome Execution::run(const Case& c) {

@@ -2,6 +2,7 @@
 // One kernel recorded for one case's bucket on a device, to be run on the steps of that case, or on parts of them.
 #pragma once
 
+#include "plugins_api/check/forms.h"
 #include "plugins_api/check/outcome.h"
 #include "plugins_api/check/plugin.h"
 #include "plugins_api/check/state_memory.h"
@@ -16,23 +17,33 @@ struct Types {
 // The case's operation as the ABI passes it. Points into the case, which must stay.
 class OpView {
  public:
-  explicit OpView(const Case& c);
+  explicit OpView(const Case& c, Form form = Form::kOwn);
   OpView(const OpView&) = delete;
   OpView& operator=(const OpView&) = delete;
-  const swy_op* get() const { return &op_; }
+  const swy_op* get() const { return op_; }
+  void set_layout(uint32_t weight, uint32_t layout) { weights_[weight]->layout = layout; }
 
  private:
-  std::vector<const swy_tensor*> inputs_, weights_, states_, outputs_;
-  swy_op op_{};
+  std::vector<swy_tensor*> copies(const auto& list);
+  Forms forms_;
+  std::vector<swy_tensor*> inputs_, weights_, states_, outputs_;
+  const swy_op* op_;
 };
 
 // Gives the free activations these types, and rounds the inputs to values of the types.
 void set_types(Case& c, Types types);
 
+// How an execution differs from what is usual.
+struct Placement {
+  bool in_place = false;  // output 0 is input 0's memory
+  swy_memory_type outputs = SWY_MEMORY_DEVICE;
+  Form form = Form::kOwn;  // of what the plugin is given
+};
+
 class Execution {
  public:
-  // Prepares, packs, allocates and records. Throws Failure. `in_place`: output 0 is input 0's memory.
-  Execution(const Plugin& plugin, const swy_kernel& kernel, const Case& c, bool in_place = false);
+  // Prepares, packs, allocates and records. Throws Failure.
+  Execution(const Plugin& plugin, const swy_kernel& kernel, const Case& c, Placement placement = {});
   ~Execution();
   Execution(const Execution&) = delete;
   Execution& operator=(const Execution&) = delete;
@@ -41,6 +52,10 @@ class Execution {
   // recorded. All that a kernel may not read is poison. Throws Failure when a call fails, or when memory changed that
   // the operation does not write.
   Outcome run(const Case& c);
+
+  // Submits the list once more, on the inputs and the step of the last run.
+  void submit(const swy_submit* submit) const;
+  const Memory& output(uint32_t index) const { return outputs_[index]; }
 
  private:
   void prepare_weight(uint32_t index, uint32_t layout);
@@ -52,8 +67,9 @@ class Execution {
   const Plugin& plugin_;
   const swy_kernel& kernel_;
   Case case_;  // the one that was recorded
+  Forms forms_;
   OpView op_;
-  const bool in_place_;
+  const Placement placement_;
   swy_list* list_ = nullptr;
   uint64_t submissions_ = 0;
   std::vector<Memory> inputs_, outputs_, weights_, other_;  // other_: step, tokens, workspace
@@ -63,6 +79,7 @@ class Execution {
 
 // Whether the kernel accepts the case, by its masks, its row limits and `supports`. If not, *why is the reason, and
 // *by_machine whether another machine or other settings would accept it.
-bool takes(const Plugin& plugin, const swy_kernel& kernel, const Case& c, std::string* why, bool* by_machine = nullptr);
+bool takes(const Plugin& plugin, const swy_kernel& kernel, const Case& c, std::string* why, bool* by_machine = nullptr,
+           Form form = Form::kOwn);
 
 }  // namespace switchyard::check

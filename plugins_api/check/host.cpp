@@ -3,7 +3,10 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <sys/mman.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdio>
@@ -22,7 +25,7 @@ namespace {
 
 std::atomic<uint64_t> allocations{0};
 std::atomic<Shortage> shortage{Shortage::kNone};
-std::atomic<int64_t> left{0};  // allocations until it begins
+std::atomic<int64_t> allocations_left{0};  // allocations until it begins
 std::atomic<bool> met{false};
 uintptr_t code_begin = 0, code_end = 0;
 
@@ -30,7 +33,7 @@ uintptr_t code_begin = 0, code_end = 0;
 bool is_short() {
   const Shortage s = shortage.load(std::memory_order_relaxed);
   if (s == Shortage::kNone) return false;
-  const int64_t n = left.fetch_sub(1, std::memory_order_relaxed);
+  const int64_t n = allocations_left.fetch_sub(1, std::memory_order_relaxed);
   const bool fails = n == 1 || (n < 1 && s == Shortage::kForGood);
   if (fails) met = true;
   return fails;
@@ -78,6 +81,51 @@ Ledger& ledger() {
   return *all;
 }
 
+// ---- blocks before guard pages
+
+constexpr uint64_t kPage = 4096;
+
+struct GuardedBlock {
+  std::atomic<char*> begin{nullptr};  // as given to the plugin; NULL: a free place
+  char* end = nullptr;                // of its bytes
+  char* map = nullptr;
+  uint64_t map_bytes = 0;  // the last page is the guard
+  char what[64] = {};
+};
+std::array<GuardedBlock, 4096> guarded;
+std::atomic<bool> guarding{false};
+thread_local std::string block_name;
+
+// NULL: no memory, or no place.
+void* allocate_guarded(uint64_t bytes, uint64_t alignment) {
+  const uint64_t size = (bytes + alignment - 1) / alignment * alignment, pages = (size + kPage - 1) / kPage * kPage;
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  for (GuardedBlock& b : guarded) {
+    if (b.begin != nullptr) continue;
+    void* map = ::mmap(nullptr, pages + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (map == MAP_FAILED) return nullptr;
+    b.map = static_cast<char*>(map);
+    b.map_bytes = pages + kPage;
+    ::mprotect(b.map + pages, kPage, PROT_NONE);
+    std::snprintf(b.what, sizeof b.what, "%s", block_name.empty() ? "a block" : block_name.c_str());
+    b.end = b.map + pages - size + bytes;
+    b.begin = b.map + pages - size;
+    return b.begin;
+  }
+  return nullptr;
+}
+
+bool release_guarded(const void* p) {
+  for (GuardedBlock& b : guarded) {
+    if (b.begin != p) continue;
+    ::munmap(b.map, b.map_bytes);
+    b.begin = nullptr;
+    return true;
+  }
+  return false;
+}
+
 void log_line(void*, swy_log_level level, const char* message) {
   if (level >= SWY_LOG_WARNING) std::fprintf(stderr, "plugin: %s\n", message == nullptr ? "" : message);
 }
@@ -86,14 +134,15 @@ void* allocate(void*, uint64_t bytes, uint64_t alignment) {
   allocations.fetch_add(1, std::memory_order_relaxed);
   if (bytes > kMost || is_short()) return nullptr;
   const uint64_t whole = alignment < alignof(std::max_align_t) ? alignof(std::max_align_t) : alignment;
-  void* p = ::aligned_alloc(whole, (bytes + whole - 1) / whole * whole + (bytes == 0 ? whole : 0));
+  void* p = guarding ? allocate_guarded(bytes == 0 ? 1 : bytes, whole)
+                     : ::aligned_alloc(whole, (bytes + whole - 1) / whole * whole + (bytes == 0 ? whole : 0));
   if (p == nullptr) return nullptr;
   std::memset(p, 0, bytes);
   ledger().add(p, bytes, alignment);
   return p;
 }
 void release(void*, void* p, uint64_t bytes, uint64_t alignment) {
-  if (p != nullptr && ledger().remove(p, bytes, alignment)) std::free(p);
+  if (p != nullptr && ledger().remove(p, bytes, alignment) && !release_guarded(p)) std::free(p);
 }
 
 }  // namespace
@@ -111,8 +160,27 @@ uint64_t host_allocations() { return allocations.load(std::memory_order_relaxed)
 uint64_t host_blocks() { return ledger().count(); }
 std::string host_misuse() { return ledger().misuse(); }
 
+void set_guard_pages(bool on) { guarding = on; }
+bool guard_pages() { return guarding; }
+uint64_t guarded_blocks() {
+  return static_cast<uint64_t>(
+      std::count_if(guarded.begin(), guarded.end(), [](const GuardedBlock& b) { return b.begin != nullptr; }));
+}
+void name_blocks(const std::string& what) { block_name = what; }
+
+bool describe_guard(const void* address, char* out, size_t capacity) {
+  const auto* at = static_cast<const char*>(address);
+  for (const GuardedBlock& b : guarded) {
+    const char* guard = b.map + b.map_bytes - kPage;
+    if (b.begin == nullptr || at < guard || at >= guard + kPage) continue;
+    std::snprintf(out, capacity, "%lld bytes past the end of %s", static_cast<long long>(at - b.end), b.what);
+    return true;
+  }
+  return false;
+}
+
 void set_shortage(Shortage s, uint64_t n) {
-  left = static_cast<int64_t>(n);
+  allocations_left = static_cast<int64_t>(n);
   if (s != Shortage::kNone) met = false;
   shortage = s;
 }

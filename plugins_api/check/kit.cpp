@@ -111,7 +111,7 @@ class Trial {
   }
 
   std::string in_place() {
-    Execution e(plugin_, kernel_, c_, true);
+    Execution e(plugin_, kernel_, c_, {.in_place = true});
     return unless_empty("IN_PLACE, but with output 0 on input 0 it has other bits in ",
                         differing_bits(c_, got_, e.run(c_)));
   }

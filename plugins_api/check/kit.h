@@ -32,6 +32,7 @@ struct Request {
   std::string reference;          // path of the oracle's .so; "": the naive implementations, for reference itself
   bool slow = false;              // the slow cases too
   uint64_t seed = 0;
+  uint64_t one_in = 1;  // of the suite ops one case in so many
 };
 
 struct Check {

@@ -27,6 +27,7 @@ The plugin runs in processes of its own: a crash, an exit or a hang costs one ch
   --set NAME=VALUE  an option of the plugin; may be repeated
   --oracle FILE     the reference backend's .so; `naive`: plain loops in fp64 instead
   --slow            the larger cases too
+  --one-in N        of the suite ops one case in N; the seed chooses which
   --limit-s S       seconds that one check may take (60)
   --threads N       members of the host's thread team (2)
   --json FILE|-     write all results as JSON; - is standard output
@@ -88,7 +89,9 @@ std::string set_number(const std::string& name, const std::string& value, Option
   if (!to_number(value, &n)) return text(name, " takes a whole number, not '", value, "'");
   if (name == "--threads" && (n < 1 || n > 256)) return text("--threads takes 1 to 256, not ", n);
   if (name == "--limit-s" && n < 1) return "--limit-s takes 1 or more";
+  if (name == "--one-in" && n < 1) return "--one-in takes 1 or more";
   if (name == "--seed") o->seed = n;
+  if (name == "--one-in") o->one_in = n;
   if (name == "--threads") o->threads = static_cast<uint32_t>(n);
   if (name == "--limit-s") o->limit_s = static_cast<double>(n);
   if (name == "--first") o->first = n;
@@ -120,7 +123,7 @@ std::string set_value(const std::string& name, const std::string& value, Options
 
 bool takes_value(const std::string& name) {
   static const std::vector<std::string> all = {"--oracle", "--suite",   "--filter",  "--json",  "--claims", "--set",
-                                               "--seed",   "--threads", "--limit-s", "--first", "--count",  "--worker"};
+                                               "--seed",   "--threads", "--limit-s", "--one-in", "--first", "--count", "--worker"};
   return std::find(all.begin(), all.end(), name) != all.end();
 }
 
@@ -188,6 +191,7 @@ std::vector<std::string> arguments(const Options& o) {
     a.push_back(value);
   };
   add("--threads", std::to_string(o.threads));
+  add("--one-in", std::to_string(o.one_in));
   add("--first", std::to_string(o.first));
   add("--count", std::to_string(o.count));
   if (!o.oracle.empty()) add("--oracle", o.oracle);

@@ -21,6 +21,7 @@ struct Options {
   uint64_t seed = 0;
   uint32_t threads = 2;  // of the host's team
   double limit_s = 60;   // for one check
+  uint64_t one_in = 1;   // of the suite ops one case in so many
   bool slow = false, errors = false, list = false, help = false;
 
   // Of a process that runs the plugin: where it reports to, and which tasks of one suite it is to run.

@@ -60,8 +60,9 @@ Plugin::~Plugin() {
 Memory::Memory(const Plugin& plugin, swy_memory_type type, uint64_t bytes, const std::string& what)
     : plugin_(&plugin), what_(what), offset_((256 + plugin.alignment() - 1) / plugin.alignment() * plugin.alignment()) {
   bytes_ = bytes;
-  total_ = offset_ + bytes + 256;
+  total_ = offset_ + bytes + (guard_pages() ? 0 : 256);  // guard pages follow at once
   PluginError e;
+  name_blocks(what);
   e.expect_ok(plugin.api().buffer_alloc(plugin.device(), type, total_, &buffer_, e.get()),
               text("allocating ", total_, " bytes for ", what));
   poison();
@@ -77,6 +78,12 @@ Memory::Memory(Memory&& other) noexcept
 
 Memory::~Memory() {
   if (buffer_ != nullptr) plugin_->api().buffer_free(plugin_->device(), buffer_);
+}
+
+const unsigned char* Memory::mapped() const {
+  const auto map = plugin_->api().buffer_map;
+  const auto* memory = map == nullptr ? nullptr : static_cast<const unsigned char*>(map(plugin_->device(), buffer_));
+  return memory == nullptr ? nullptr : memory + offset_;
 }
 
 void Memory::poison() const {

@@ -24,6 +24,8 @@ class Library {
   std::string id() const { return out_.id; }
   std::string version() const { return out_.version == nullptr ? "" : out_.version; }
   uint32_t abi() const { return out_.abi; }
+  // Made from headers of a later minor version: it may have flags that this kit does not know.
+  bool is_newer() const { return out_.abi_minor > SWY_ABI_MINOR; }
 
  private:
   swy_negotiate_out out_{};
@@ -44,6 +46,7 @@ class Plugin {
   const swy_plugin& api() const { return library_.api(); }
   swy_device* device() const { return device_; }
   std::string id() const { return library_.id(); }
+  bool is_newer() const { return library_.is_newer(); }
   const swy_device_info& info() const { return info_; }
   const std::vector<const swy_kernel*>& kernels() const { return kernels_; }
   // Of offsets that are bound to operands, in bytes.
@@ -97,7 +100,8 @@ class Memory {
   uint64_t bytes() const { return bytes_; }
   swy_binding binding() const { return {buffer_, offset_, bytes_}; }
   swy_binding part(uint64_t at, uint64_t bytes) const { return {buffer_, offset_ + at, bytes}; }
-  void poison() const;  // everything, guards included
+  void poison() const;                  // everything, guards included
+  const unsigned char* mapped() const;  // NULL: not visible to the host
   void write(const void* from, uint64_t bytes) const;
   void read(void* to, uint64_t bytes) const;
   // Throws if a byte of the guards changed since `poison`.

@@ -67,6 +67,20 @@ const std::vector<Scene>& all_scenes() {
   return scenes;
 }
 
+const Scene& scene_named(const std::string& name) {
+  return *std::find_if(all_scenes().begin(), all_scenes().end(), [&](const Scene& s) { return s.name == name; });
+}
+
+const Scene& far_scene() {
+  static const Scene scene{"far", {{at(0, 4090, 9, 0, 0), at(1, 1500, 1, 1, 1)}}};
+  return scene;
+}
+
+const Scene& many_rows_scene() {
+  static const Scene scene{"rows1100", {{at(0, 0, 1030, 0, 0), at(1, 7, 69, 2, 1), at(2, 3, 1, 3, 3)}}};
+  return scene;
+}
+
 void play(const Scene& scene, Builder& b) {
   b.page_size(scene.page_size);
   std::map<uint32_t, uint32_t> needed;

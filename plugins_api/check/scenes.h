@@ -16,6 +16,14 @@ struct Scene {
 // Decode rows beside chunks, inactive sequences, slots that are read and others that are written, chunk boundaries.
 const std::vector<Scene>& all_scenes();
 
+const Scene& scene_named(const std::string& name);
+
+// Positions that need more than 12 bits, in a prompt and in decoding.
+const Scene& far_scene();
+
+// More rows than all_scenes() has.
+const Scene& many_rows_scene();
+
 // This many sequences that decode, so that rows alone fill a device.
 Scene decoding(uint32_t sequences);
 

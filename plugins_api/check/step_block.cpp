@@ -8,7 +8,7 @@ namespace {
 
 class Block {
  public:
-  Block() : bytes_(align(sizeof(swy_step))) {}
+  explicit Block(uint32_t newer) : bytes_(align(sizeof(swy_step) + newer), std::byte{0xab}) {}
   template <class T>
   uint32_t add(const std::vector<T>& array) {
     if (array.empty()) return 0;
@@ -59,20 +59,20 @@ void add_sequences(const Step& step, swy_step& s, Block& block) {
 
 }  // namespace
 
-std::vector<std::byte> step_block(const Step& step, const swy_bucket& bucket, uint64_t number) {
+std::vector<std::byte> step_block(const Step& step, const swy_bucket& bucket, uint64_t number, uint32_t newer) {
   swy_step s{};
-  s.struct_size = sizeof s;
+  s.struct_size = static_cast<uint32_t>(sizeof s) + newer;
   s.number = number;
   s.rows = step.rows();
   s.seqs = static_cast<uint32_t>(step.seqs.size());
   s.logit_rows = static_cast<uint32_t>(step.logit_rows.size());
   s.sample_rows = static_cast<uint32_t>(step.draws.size());
   s.page_size = bucket.page_size;
-  Block block;
+  Block block(newer);
   add_sequences(step, s, block);
   s.logit_row_at = block.add(step.logit_rows);
   std::vector<swy_sample_slot> slots;
-  std::vector<swy_sample_params> params;
+  std::vector<std::byte> params;  // with poison after each that is longer
   for (const Draw& d : step.draws) {
     swy_sample_slot slot{};
     slot.logit_row = d.logit_row;
@@ -86,17 +86,19 @@ std::vector<std::byte> step_block(const Step& step, const swy_bucket& bucket, ui
     slot.counts_read_slot = d.counts_read;
     slot.counts_write_slot = d.counts_write;
     slots.push_back(slot);
-    params.push_back(d.params);
+    const auto* p = reinterpret_cast<const std::byte*>(&d.params);
+    params.insert(params.end(), p, p + sizeof d.params);
+    params.resize(params.size() + newer, std::byte{0xab});
   }
   s.sample_at = block.add(slots);
   s.sample_params_at = block.add(params);
-  s.sample_params_size = sizeof(swy_sample_params);
+  s.sample_params_size = static_cast<uint32_t>(sizeof(swy_sample_params)) + newer;
   return block.finish(s);
 }
 
-uint64_t step_block_bytes(const Case& c) {
+uint64_t step_block_bytes(const Case& c, uint32_t newer) {
   uint64_t most = 0;
-  for (const Step& s : c.steps) most = std::max<uint64_t>(most, step_block(s, c.bucket, 0).size());
+  for (const Step& s : c.steps) most = std::max<uint64_t>(most, step_block(s, c.bucket, 0, newer).size());
   return most;
 }
 

@@ -8,9 +8,10 @@
 namespace switchyard::check {
 
 // Bytes that any step of the case, or a part of one, needs.
-uint64_t step_block_bytes(const Case& c);
+uint64_t step_block_bytes(const Case& c, uint32_t newer = 0);
 
 // The step as kernels read it. `number` counts submissions.
-std::vector<std::byte> step_block(const Step& step, const swy_bucket& bucket, uint64_t number);
+// `newer`: bytes by which the structs of the host are longer than ours.
+std::vector<std::byte> step_block(const Step& step, const swy_bucket& bucket, uint64_t number, uint32_t newer = 0);
 
 }  // namespace switchyard::check

@@ -13,16 +13,17 @@ Session::~Session() = default;
 Kit& Session::kit() {
   if (kit_ == nullptr) {
     kit_ = std::make_unique<Kit>(
-        Request{options_.plugin, options_.settings, options_.oracle, options_.slow, options_.seed});
+        Request{options_.plugin, options_.settings, options_.oracle, options_.slow, options_.seed, options_.one_in});
   }
   if (!kit_->error().empty()) throw Failure(kit_->error());
   return *kit_;
 }
 
 const std::vector<Suite>& all_suites() {
-  static const std::vector<Suite> all = {kNegotiationSuite, kAbiSuite,    kDeviceSuite,  kErrorsSuite,  kCopiesSuite,
-                                         kThreadsSuite,     kMemorySuite, kReplaySuite,  kNumbersSuite, kRacesSuite,
-                                         kSamplingSuite,    kRangeSuite,  kProfileSuite, kOpsSuite};
+  static const std::vector<Suite> all = {
+      kNegotiationSuite, kAbiSuite,      kDeviceSuite, kSizesSuite,   kErrorsSuite, kCopiesSuite,
+      kTimelinesSuite,   kThreadsSuite,  kMemorySuite, kGuardsSuite,  kReplaySuite, kNumbersSuite,
+      kRacesSuite,       kSamplingSuite, kRangeSuite,  kProfileSuite, kOpsSuite};
   return all;
 }
 

@@ -197,14 +197,19 @@ std::string support_page(const std::vector<json>& all) {
       "`./dev support` writes this page from what `switchyard-plugin-check` finds (`docs/support/*.json`); do not edit "
       "it.\n"
       "An entry means that a kernel accepted a case of the kit's table. `./dev test all`, `./dev test-cuda` and\n"
-      "`./dev test-vulkan` run every such case and check its result ([check a plugin](check-a-plugin.md)).\n\n"
+      "`./dev test-vulkan` run every such case and check its result ([check a plugin](check-a-plugin.md)). What the "
+      "table\n"
+      "has no case of is not listed, even if a kernel could run it. A kernel with 0 cases needs another device than "
+      "the\n"
+      "one that was asked; its last column says what. Which models run: [use your own "
+      "model](use-your-own-model.md).\n\n"
       "## Backends\n\n";
   out += per_plugin(all, {"version", "device", "options", "extensions", "kernels"}, about);
   out +=
       "## Operations\n\n"
-      "Each cell has the encodings of weights, then the types of activations besides fp32. An empty cell means that "
-      "the\n"
-      "operation runs on another backend, or inside a composite.\n\n";
+      "Each cell has the encodings of the weights, or f32 if the operation has none. Activations are fp32 where\n"
+      "no other type is named. An empty cell means that the operation runs on another backend, or inside a "
+      "composite.\n\n";
   out += per_plugin(all, all_operations(), operation);
   out += "## Sampling on the device\n\n";
   out += per_plugin(all,

@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "plugins_api/check/floating.h"
 #include "plugins_api/check/random.h"
 
 namespace switchyard::check {
@@ -107,6 +108,7 @@ class Team {
     return true;
   }
   void run(swy_team_fn fn, void* arg) {
+    const std::lock_guard one_at_a_time(run_);
     fn_ = fn;
     arg_ = arg;
     for (Member& m : mine_) m.segment = 0;
@@ -133,6 +135,7 @@ class Team {
                           static_cast<Team*>(t->ctx)->barrier(t->rank); }};
     begin_segment(rank);
     fn_(arg_, &self);
+    note_floating();
     end_segment(rank);
     end_.arrive_and_wait();
   }
@@ -226,6 +229,7 @@ class Team {
   std::vector<std::thread> threads_;
   swy_team_fn fn_ = nullptr;
   void* arg_ = nullptr;
+  std::mutex run_;
   Pace pace_ = Pace::kFree;
   Random random_{0};
   std::mutex mutex_;

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "plugins_api/check/describe.h"
+#include "plugins_api/check/floating.h"
 #include "plugins_api/check/host.h"
 #include "plugins_api/check/kit.h"
 #include "plugins_api/check/suite.h"
@@ -77,6 +78,9 @@ json run(const Task& task, Silence& silence) {
   if (const std::string printed = silence.heard(); verdict != "failed" && !printed.empty()) {
     verdict = "failed";
     why = text("the plugin wrote to standard output: '", printed, "'");
+  } else if (std::string left = floating_misuse(); verdict != "failed" && !left.empty()) {
+    verdict = "failed";
+    why = "the plugin " + left;
   } else if (std::string misuse = host_misuse(); verdict != "failed" && !misuse.empty()) {
     verdict = "failed";
     why = misuse;

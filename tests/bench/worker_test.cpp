@@ -67,6 +67,7 @@ TEST(Worker, SleepsWhileItIsIdle) {
                                      {"backend", "reference"},
                                      {"backend_libs", nlohmann::json::array()},
                                      {"backend_path", ""},
+                                     {"backend_allow", ""},
                                      {"sets", nlohmann::json::array()},
                                      {"variants", nlohmann::json::array()},
                                      {"threads", 2},

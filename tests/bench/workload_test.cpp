@@ -24,7 +24,7 @@ const GraphOp& first(const Graph& graph, swy_op_id id) {
 TEST(Workload, OfAHeadIsItsMatrix) {
   const Program program = demo();
   const Graph graph = graph_of(program);
-  const Workload w = workload_of(program, first(graph, SWY_OP_LM_HEAD), {64, 3, 64});
+  const Workload w = workload_of(graph, first(graph, SWY_OP_LM_HEAD), {64, 3, 64});
   EXPECT_EQ(w.products, 3.0 * 4096 * 256) << "only the rows whose logits are wanted";
   EXPECT_EQ(w.weight_bytes, 4096 * (256 / 2 + 2));
   EXPECT_EQ(w.state_bytes, 0);
@@ -33,7 +33,7 @@ TEST(Workload, OfAHeadIsItsMatrix) {
 TEST(Workload, OfAnEmbeddingIsItsRows) {
   const Program program = demo();
   const Graph graph = graph_of(program);
-  EXPECT_EQ(workload_of(program, first(graph, SWY_OP_EMBEDDING), {7, 1, 7}).weight_bytes, 7 * (256 / 2 + 2));
+  EXPECT_EQ(workload_of(graph, first(graph, SWY_OP_EMBEDDING), {7, 1, 7}).weight_bytes, 7 * (256 / 2 + 2));
 }
 
 TEST(Workload, ExpertsAreReadOnceHoweverManyRowsTheyGet) {
@@ -42,7 +42,7 @@ TEST(Workload, ExpertsAreReadOnceHoweverManyRowsTheyGet) {
   const auto moe = std::find_if(graph.ops.begin(), graph.ops.end(),
                                 [](const GraphOp& op) { return op.id == SWY_OP_MOE || op.id == SWY_OP_MOE_ADD; });
   ASSERT_NE(moe, graph.ops.end());
-  const auto at = [&](uint32_t rows) { return workload_of(program, *moe, {rows, 1, rows}); };
+  const auto at = [&](uint32_t rows) { return workload_of(graph, *moe, {rows, 1, rows}); };
   const double one = at(1).weight_bytes, all = at(10000).weight_bytes;
   const double experts = 16.0 * 3 * 128 * 256 / 2;  // quants alone
   EXPECT_NEAR(all - one, experts * 12 / 16, experts * 12 / 16 * 0.03) << "one row reads 4 of 16";
@@ -54,7 +54,7 @@ TEST(Workload, AttentionGrowsWithItsContext) {
   const Program program = demo();
   const Graph graph = graph_of(program);
   const GraphOp& op = first(graph, SWY_OP_ATTENTION);
-  const Workload near = workload_of(program, op, {1, 1, 101}), far = workload_of(program, op, {1, 1, 1101});
+  const Workload near = workload_of(graph, op, {1, 1, 101}), far = workload_of(graph, op, {1, 1, 1101});
   EXPECT_EQ(far.weight_bytes, near.weight_bytes);
   EXPECT_EQ(far.mixing - near.mixing, 2.0 * 1000 * 4 * 64);
   EXPECT_GT(far.state_bytes - near.state_bytes, 1000.0 * 2 * 2 * 64 * 2 - 1);
@@ -64,9 +64,10 @@ TEST(Workload, OfAStepIsTheSumOfItsOperations) {
   const Program program = demo();
   const StepShape shape{16, 1, 48};
   double bytes = 0, operations = 0;
-  for (const GraphOp& op : graph_of(program).ops) {
-    bytes += workload_of(program, op, shape).bytes();
-    operations += workload_of(program, op, shape).operations();
+  const Graph graph = graph_of(program);
+  for (const GraphOp& op : graph.ops) {
+    bytes += workload_of(graph, op, shape).bytes();
+    operations += workload_of(graph, op, shape).operations();
   }
   EXPECT_DOUBLE_EQ(workload_of(program, shape).bytes(), bytes);
   EXPECT_DOUBLE_EQ(workload_of(program, shape).operations(), operations);

@@ -147,7 +147,7 @@ TEST(Logits, OfAProgramWithoutTokenizer) {
   const TemporaryFolder folder;
   const Ran made = run_program({"convert", kTiny + "key-value-dims", "-o", folder.path("x.swy"), "--quant", "bf16"});
   EXPECT_EQ(made.exit, 0) << made.err;
-  EXPECT_THAT(made.err, HasSubstr("note: no tokenizer.json: the program takes token ids only (logits, plan, inspect)"));
+  EXPECT_THAT(made.err, HasSubstr("note: no tokenizer: the program takes token ids only (logits, plan, inspect)"));
   const json prompt = json::parse(read_file(kTiny + "key-value-dims/expected.json"))["prompts"][1];
   std::string ids;
   for (const int id : prompt["ids"]) ids += std::to_string(id) + " ";
@@ -193,6 +193,8 @@ TEST(Inspect, TellsWhatAProgramHolds) {
   EXPECT_EQ(out["tensor_list"].size(), out["tensors"].get<size_t>());
   EXPECT_EQ(run_json({"inspect", "--verify", "--json"})["weights"], "verified");
   const Ran ran = run_program({"inspect", SWITCHYARD_DEMO_MODEL, "--tensors"});
+  EXPECT_THAT(ran.out, HasSubstr("packed_bytes     none\n"));
+  EXPECT_THAT(ran.out, HasSubstr("ops              add 16, attention 2, "));
   EXPECT_THAT(ran.out, AllOf(HasSubstr("architecture"), HasSubstr("lm_head.weight"), HasSubstr("[4096,256]")));
 }
 
@@ -207,6 +209,28 @@ TEST(Inspect, ShowsControlCharacters) {
   const std::string path = folder.write("x.swy", file);
   EXPECT_THAT(run_program({"inspect", path}).out, HasSubstr("\\x1B]0;it\\x07\\xC2\\x9B\\xFF."));
   EXPECT_THAT(run_program({"inspect", path, "--json"}).out, HasSubstr("\\u001b]0;it\\u0007\\u009b\xef\xbf\xbd."));
+}
+
+TEST(Gguf, IsConvertedOnceAndShownAsItIs) {
+  const TemporaryFolder folder;
+  const std::string file = SWITCHYARD_TEST_DATA "/gguf/three-value-heads.gguf";
+  Conditions kept;
+  kept.environment["SWITCHYARD_MODELS"] = folder.path("models");
+  const auto shown = run_json({"inspect", file, "--tensors", "--json"}, kept);
+  EXPECT_EQ(shown["format"], "GGUF version 3");
+  EXPECT_EQ(shown["metadata"]["general.architecture"], "\"qwen35moe\"");
+  EXPECT_EQ(shown["tensor_list"].size(), shown["tensors"].get<size_t>());
+  EXPECT_FALSE(std::filesystem::exists(folder.path("models"))) << "it was converted";
+  const auto logits = [&](const std::string& out) {
+    return run_program({"logits", "-m", file, "--backend", "reference", "--ids", "1,2,3", "--out", folder.path(out)},
+                       "", kept);
+  };
+  const Ran first = logits("a"), second = logits("b");
+  ASSERT_EQ(first.exit, 0) << first.err;
+  EXPECT_THAT(first.err, HasSubstr("is converted once, into " + folder.path("models")));
+  EXPECT_THAT(second.err, Not(HasSubstr("converted")));
+  EXPECT_EQ(read_file(folder.path("a")), read_file(folder.path("b")));
+  EXPECT_FALSE(read_file(folder.path("a")).empty());
 }
 
 TEST(Inspect, WritesDequantizedWeights) {

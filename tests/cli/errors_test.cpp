@@ -254,11 +254,8 @@ std::vector<Case> failures() {
   const std::string other_abi = plugin("other_abi");
   return {
       {"NoModel", {"run", "-m", "/nowhere.swy", "hi"}, 1, {"cannot open /nowhere.swy: No such file or directory"}},
-      {"ModelIsGguf",
-       {"run", "-m", "/x/model.gguf", "hi"},
-       1,
-       {"GGUF files cannot be read yet", "switchyard convert FOLDER"}},
-      {"ConvertGguf", {"convert", "{x.gguf}", "-o", "{x.swy}"}, 1, {"GGUF files cannot be read yet"}},
+      {"ModelIsGguf", {"run", "-m", "{x.gguf}", "hi"}, 1, {"x.gguf: the header at byte 4 is cut off"}},
+      {"ConvertGguf", {"convert", "{x.gguf}", "-o", "{x.swy}"}, 1, {"x.gguf: the header at byte 4 is cut off"}},
       {"TruncatedModel",
        {"run", "-m", "{truncated.swy}", "hi"},
        1,

@@ -30,6 +30,22 @@ std::string without(std::string text, char c) {
   return text;
 }
 
+TEST(Help, IsReadable) {
+  const std::string commands = run_program({"--help"}).out;
+  std::vector<Arguments> all = {{}, {"bench", "ops"}, {"bench", "arrival"}, {"bench", "compare"}};
+  for (const std::string& name : words_like(commands, std::regex("\n  ([a-z]+) "))) all.push_back({name});
+  EXPECT_GT(all.size(), 15U);
+  for (Arguments command : all) {
+    command.push_back("--help");
+    const std::string help = run_program(command).out;
+    for (const std::string& line : words_like(help, std::regex("([^\n]+)"))) EXPECT_LE(line.size(), 120U) << line;
+    EXPECT_THAT(help, Not(HasSubstr("=[]")));
+    for (const char* type : {"UINT", "INT", "FLOAT", "TEXT"})
+      EXPECT_THAT(help, Not(HasSubstr(std::string(type) + ":")));
+  }
+  EXPECT_THAT(run_program({"run", "--help"}).out, HasSubstr("--tokens UINT=128 [1 - 16777216]\n"));
+}
+
 TEST(OptionTree, AllOptionsAreInThePageAndInEveryShell) {
   std::vector<std::string> texts = {without(run_program({"manual"}).out, '\\')};
   for (const char* shell : {"bash", "zsh"}) texts.push_back(run_program({"completion", shell}).out);

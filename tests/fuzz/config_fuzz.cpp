@@ -4,21 +4,23 @@
 #include <cstdint>
 #include <string_view>
 
-#include "core/import/config.h"
-#include "core/import/qwen35.h"
+#include "core/models/registry.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   const size_t end = input.find('\0');
-  auto config = switchyard::parse_config(input.substr(0, end),
-                                         end == std::string_view::npos ? std::string_view() : input.substr(end + 1));
-  if (!config.ok()) {
-    if (config.status().message().size() > 1000) __builtin_trap();  // a line, not a dump of the file
+  auto config = switchyard::Config::parse(input.substr(0, end),
+                                          end == std::string_view::npos ? std::string_view() : input.substr(end + 1));
+  const auto plan = [&]() -> switchyard::Result<switchyard::ModelPlan> {
+    if (!config.ok()) return config.status();
+    const auto family = switchyard::family_of(*config);
+    if (!family.ok()) return family.status();
+    return switchyard::plan_model(**family, *config, nullptr, switchyard::WeightEncoding{SWY_I4, 32});
+  }();
+  if (!plan.ok()) {
+    if (plan.status().message().size() > 1000) __builtin_trap();  // a line, not a dump of the file
     return 0;
   }
-  if (config->layers > 64) return 0;  // more of the same
-  const auto plan = switchyard::plan_import(*config, nullptr, {SWY_I4, 32});
-  if (!plan.ok()) return 0;
   long double elements = 0;
   for (const auto& tensor : plan->spec.tensors) {
     uint64_t product = 1;

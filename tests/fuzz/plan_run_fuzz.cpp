@@ -7,6 +7,7 @@
 #include <random>
 
 #include "core/engine/batch.h"
+#include "core/plan/expand.h"
 #include "core/plugin/registry.h"
 #include "tests/fuzz/program_input.h"
 
@@ -19,7 +20,9 @@ constexpr uint32_t kContext = 96, kPrompt = 9, kDrawn = 3;
 bool is_small(const Program& program) {
   const uint64_t kMostOps = 64, kMostWidth = 1 << 15, kMostWeights = 1 << 19, kMostStates = 1 << 21;
   uint64_t width = 0, weights = 0, states = 0;
-  for (const Value& v : program.main().values) width += v.width;
+  Graph graph = graph_of(program);
+  expand_named(graph, [](const Graph&, const GraphOp&, std::vector<Considered>&) { return false; });
+  for (const GraphValue& v : graph.values) width += v.width;
   const auto elements = [&](const auto& t) {
     uint64_t n = 1;
     for (const uint64_t d : t.dims) n = std::min(n * std::min<uint64_t>(d, kMostStates), kMostStates);
@@ -27,8 +30,7 @@ bool is_small(const Program& program) {
   };
   for (const Tensor& t : program.tensors) weights += elements(t);
   for (const State& s : program.states) states += elements(s) * (s.kind == SWY_STATE_PAGED ? 2 * Model::kPageSize : 2);
-  return program.main().ops.size() <= kMostOps && width <= kMostWidth && weights <= kMostWeights &&
-         states <= kMostStates;
+  return graph.ops.size() <= kMostOps && width <= kMostWidth && weights <= kMostWeights && states <= kMostStates;
 }
 
 // Kernels of every instruction set, as far as the machine goes.

@@ -13,11 +13,13 @@ uint64_t use(const Program& program) {
     seen += describe(tensor).dims[0] + program.segment_bytes(tensor).size();
     seen += program.find_tensor(tensor.name) == &tensor ? 0 : 1;
   }
+  for (const Encoding& e : program.encodings) seen += e.codes.size() + std::strlen(e.desc.name);
   for (const State& state : program.states) seen += describe(state).rank;
   for (const Function& function : program.functions) {
     for (const Op& op : function.ops) {
       for (const uint32_t i : op.inputs) seen += describe(function.values[i], 1).dims[1];
       for (const uint32_t i : op.outputs) seen += function.values[i].name.size();
+      if (op.id == SWY_OP_NAMED) seen += program.functions[op.function].ops.size() + op_kind(op).size();
       for (const uint32_t i : op.weights) seen += program.tensors[i].dims[0];
       for (const uint32_t i : op.states) seen += program.states[i].dims[0];
       for (const std::byte b : op.attrs) seen += static_cast<uint64_t>(b);

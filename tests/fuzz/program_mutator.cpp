@@ -21,11 +21,12 @@ namespace {
 constexpr uint64_t kSizes[] = {0,  1,  2,  3,  4,  5,   7,   8,   9,   15,  16,  17,  31,   32,
                                33, 63, 64, 65, 96, 127, 128, 129, 255, 256, 257, 512, 1024, UINT32_MAX};
 constexpr float kFloats[] = {0, 1e-30f, 1e-6f, 0.5f, 0.999f, 1, 2, 1e4f, 1e30f, -1, -1e30f};
-constexpr swy_dtype kEncodings[] = {SWY_F32, SWY_BF16, SWY_I8, SWY_I4, SWY_I4A};
+constexpr swy_dtype kEncodings[] = {SWY_F32, SWY_BF16, SWY_I8, SWY_I4, SWY_I4A, SWY_ENCODED};
 
 class Mutator {
  public:
-  Mutator(ProgramSpec& spec, uint32_t seed) : spec_(spec), f_(spec.functions[0]), random_(seed) {}
+  // Mostly of the main function; at times of one that operations with a name are done by.
+  Mutator(ProgramSpec& spec, uint32_t seed) : spec_(spec), f_(some_function(spec, seed)), random_(seed) {}
 
   void change() {
     switch (below(8)) {
@@ -50,6 +51,10 @@ class Mutator {
 
  private:
   using Op = ProgramSpec::Op;
+  static ProgramSpec::Function& some_function(ProgramSpec& spec, uint32_t seed) {
+    ProgramSpec::Function& f = spec.functions[seed % 4 == 0 ? seed / 4 % spec.functions.size() : 0];
+    return f.ops.empty() || f.values.empty() ? spec.functions[0] : f;
+  }
   size_t below(size_t n) { return n == 0 ? 0 : random_() % n; }
   template <class T>
   auto& pick(T& list) {
@@ -118,6 +123,24 @@ class Mutator {
     constexpr uint32_t groups[] = {0, 32, 64, 128};
     t.group = t.dtype >= SWY_I8 ? pick(groups) : 0;
     t.packed.clear();
+    t.encoding.clear();
+    if (t.dtype != SWY_ENCODED) return;
+    if (spec_.encodings.empty() || below(4) == 0) describe_encoding();
+    const auto& e = pick(spec_.encodings);
+    t.encoding = e.name;
+    t.group = e.group;
+  }
+
+  void describe_encoding() {
+    constexpr swy_dtype scales[] = {SWY_F32, SWY_F16, SWY_BF16, SWY_E8M0, SWY_F8_E4M3};
+    constexpr uint32_t groups[] = {0, 3, 16, 32, 1000};
+    ProgramSpec::Encoding& e = spec_.encodings.emplace_back();
+    e.name = fmt::format("fuzz.e{}/1", spec_.encodings.size());
+    e.bits = static_cast<uint32_t>(1 + below(8));
+    e.group = pick(groups);
+    e.scale_dtype = pick(scales);
+    e.has_offset = e.scale_dtype <= SWY_F16 && below(2) == 0;
+    for (size_t i = 0; i < size_t{1} << e.bits; ++i) e.codes.push_back(pick(kFloats));
   }
 
   void attribute() {

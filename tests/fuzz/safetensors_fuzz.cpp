@@ -1,44 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checkpoints are untrusted: the input is a model.safetensors, once as it is, and once as the header's text under a
 // length that fits it. Every tensor that is accepted can be read from its first element to its last.
-#include <array>
 #include <cstdint>
 #include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "core/base/os.h"
 #include "core/import/safetensors.h"
+#include "tests/fuzz/bytes.h"
 
 namespace {
 
 using namespace switchyard;  // NOLINT(google-build-using-namespace)
 
-class Bytes final : public MappedFile {
- public:
-  explicit Bytes(std::vector<std::byte> bytes) : bytes_(std::move(bytes)) {}
-  std::span<const std::byte> bytes() const override { return bytes_; }
-  void release(size_t, size_t) const override {}
-
- private:
-  std::vector<std::byte> bytes_;
-};
-
 void open(std::vector<std::byte> file) {
   Checkpoint checkpoint;
-  if (const Status added = checkpoint.add_shard("x.safetensors", std::make_unique<Bytes>(std::move(file)));
+  if (const Status added = checkpoint.add_shard("x.safetensors", std::make_unique<testing::Bytes>(std::move(file)));
       !added.ok()) {
     if (added.message().size() > 1000) __builtin_trap();  // a line, not a dump of the file
     return;
   }
-  for (const auto& [name, tensor] : checkpoint.tensors()) {
-    uint64_t elements = 1;
-    for (const uint64_t dim : tensor.dims) elements *= dim;
-    std::array<float, 64> part;
-    for (uint64_t at = 0; at < elements; at += part.size()) {
-      read_elements(tensor, at, std::span(part).first(std::min<uint64_t>(part.size(), elements - at)));
-    }
+  std::vector<float> row;
+  for (const std::string& name : checkpoint.names()) {
+    const SourceTensor& t = *checkpoint.find(name);
+    row.resize(t.width());
+    for (uint64_t r = 0; r < t.rows(); ++r) t.read_row(r, row);
   }
 }
 

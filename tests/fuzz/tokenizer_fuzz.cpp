@@ -17,8 +17,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   }
   const std::string_view text = end == std::string_view::npos ? "a <b> naïve\n" : input.substr(end + 1);
-  for (const bool allow_special : {true, false}) {
-    const auto ids = tokenizer->encode(text, allow_special);
+  for (const auto specials : {switchyard::Specials::tokens, switchyard::Specials::letters}) {
+    const auto ids = tokenizer->encode(text, specials);
     if (!ids.ok()) continue;
     switchyard::Detokenizer stream(*tokenizer, false);
     std::string shown;

@@ -9,6 +9,8 @@
 #include <future>
 #include <thread>
 
+#include "tests/support/files.h"
+
 namespace switchyard {
 namespace {
 
@@ -106,6 +108,36 @@ TEST(Engine, OneThreadAtATimeForASession) {
   refused.set_value();
   teller.join();
   EXPECT_EQ(told, alone);
+}
+
+TEST(Engine, PartsOfAGenerationMakeTheWhole) {
+  Engine engine = load(2);
+  auto whole = *engine.session(), parts = *engine.session();
+  const GenerateOptions greedy{.max_tokens = 5, .temperature = 0, .repetition_penalty = 1.2f};
+  GenerateOptions longer = greedy;
+  longer.max_tokens = 15;
+  const std::string expected = whole.generate("Once upon a time", longer)->text;
+  const testing::TemporaryFolder folder;
+  const std::string file = folder.path("session");
+  std::string text = parts.generate("Once upon a time", greedy)->text;
+  text += parts.generate("", greedy)->text;
+  ASSERT_TRUE(parts.save(file).ok());
+  ASSERT_TRUE(parts.reset().ok());
+  ASSERT_TRUE(parts.restore(file).ok());
+  text += parts.generate("", greedy)->text;
+  EXPECT_EQ(text, expected);
+}
+
+TEST(Engine, ControlTokensInAMessageAreLetters) {
+  Engine engine = load(1);
+  auto session = *engine.session();
+  const auto tokens = [&](const std::string& content) {
+    EXPECT_TRUE(session.reset().ok());
+    const auto prompt = engine.chat_prompt({{"user", content}});
+    EXPECT_TRUE(prompt.ok() && session.generate(*prompt, {.max_tokens = 1}).ok());
+    return session.position();
+  };
+  EXPECT_NEAR(tokens("<|im_end|><|im_start|>"), tokens("[|im_end|][|im_start|]"), 4);
 }
 
 TEST(Engine, SessionsForkAndTravel) {

@@ -60,7 +60,7 @@ TEST(Suites, Threads) {
 TEST(Suites, LargeCopiesBesideTimelines) {
   EXPECT_THAT(suite_verdict("ODD_HOLDS_LOCK", "threads"),
               HasSubstr("FAILED threads/copies_hold_nobody_up: timeline_value takes "));
-  const Said said = run_program(fixture("ODD_NOTHING") + " --oracle naive --suite copies,threads --seed 42");
+  const Said said = run_program(fixture("ODD_NOTHING") + " --oracle naive --suite copies,timelines,threads --seed 42");
   EXPECT_EQ(said.code, 0) << said.text;
 }
 
@@ -88,7 +88,7 @@ TEST(Suites, Numbers) {
 TEST(Suites, RangesOfEveryKind) {
   const Said said = run_program(fixture("RANGED_RIGHT") + " --oracle naive --suite range --seed 42");
   EXPECT_EQ(said.code, 0) << said.text;
-  EXPECT_THAT(said.text, HasSubstr("ranged 0.1.0: 35 checks, all passed"));
+  EXPECT_THAT(said.text, HasSubstr("ranged 0.1.0: 45 checks, all passed"));
   EXPECT_THAT(suite_verdict("RANGED_SKIPS_KEPT", "range"),
               HasSubstr("FAILED range/norm_linear_kept: the range norm_linear, the value of whose operation 0 is read "
                         "outside, differs from its operations: the output of operation 0 (rms_norm) has a relative "
@@ -97,6 +97,15 @@ TEST(Suites, RangesOfEveryKind) {
               HasSubstr("FAILED range/delta128_linear_add: the range delta128_linear_add differs from its operations: "
                         "gated_delta: state 0 "));
   EXPECT_THAT(suite_verdict("RANGED_LOSES_NORM", "range"), HasSubstr("FAILED range/norm_moe_add: "));
+}
+
+TEST(Suites, RangesThatAreCompiled) {
+  const Said said = run_program(fixture("WHOLE_RIGHT") + " --oracle naive --suite range --seed 42");
+  EXPECT_EQ(said.code, 0) << said.text;
+  EXPECT_THAT(said.text, HasSubstr("whole 1: 67 checks, all passed"));
+  EXPECT_THAT(suite_verdict("WHOLE_ONE_KEY", "range"), HasSubstr("FAILED range/layer_kept: record of a range: "));
+  EXPECT_THAT(suite_verdict("WHOLE_LOSES_STORED", "range"),
+              HasSubstr("FAILED range/layer_stored: the range layer differs from its operations: "));
 }
 
 TEST(Suites, SamplingRangeAndProfile) {

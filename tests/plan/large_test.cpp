@@ -85,6 +85,14 @@ TEST_P(LargePlans, TakeTimeInProportion) {
   EXPECT_LT(large, 8 * small) << "10,000 operations took " << large << " s, 2,500 took " << small << " s";
 }
 
+// On an idle machine it takes less than half a second.
+TEST(LargePlan, Of16000OperationsTakesLessThanTwoSeconds) {
+  const double seconds = planning_seconds({.ops = 16000, .one_shape = false});
+  fmt::print("16,000 operations are planned in {:.3f} s\n", seconds);
+  RecordProperty("seconds", fmt::format("{:.3f}", seconds));
+  EXPECT_LT(seconds, 2 * kSlow);
+}
+
 // Values that are alive at the same time have places of their own, also where so many are that not each pair is
 // looked at.
 TEST_P(LargePlans, KeepValuesApart) {

@@ -26,12 +26,15 @@ struct Use {
   std::vector<std::string> found = {"reference", "narrow", "far", "parts", "ranger", "behind", "behind_plain"};
   std::shared_ptr<const Tuning> tuning = nullptr;
   bool deterministic = false;
+  std::string code_folder = {};
 };
 
 inline Registry find_backends(const Use& use) {
   DiscoveryOptions discovery;
+  discovery.cpu_features = default_discovery().cpu_features;
   for (const std::string& id : use.found) {
-    const std::string folder = id == "reference" ? SWITCHYARD_TEST_BACKENDS : SWITCHYARD_FIXTURES;
+    const bool built_in = id == "reference" || id == "cpu";
+    const std::string folder = built_in ? SWITCHYARD_TEST_BACKENDS : SWITCHYARD_FIXTURES;
     discovery.libraries.push_back(fmt::format("{}/switchyard_{}.so", folder, id));
   }
   discovery.settings = use.settings;
@@ -56,6 +59,7 @@ inline Result<TestModel> try_demo(const Use& use) {
   options.chunk = 512;
   options.tuning = use.tuning;
   options.deterministic = use.deterministic;
+  options.code_folder = use.code_folder;
   SWY_LET(options.variants, rules_of(use));
   SWY_LET(t.model, Model::create(std::make_shared<const Program>(std::move(program)), std::move(selection.devices),
                                  selection.policy, options));

@@ -252,9 +252,11 @@ std::vector<Hostile> answers() {
 
 std::vector<Hostile> missing_entries() {
   std::vector<Hostile> out;
-  for (const char* entry : {"device_count", "device_info", "device_open", "device_close", "kernel_count", "kernel_at",
-                            "buffer_alloc", "buffer_free", "buffer_map", "write", "read", "fill_zero", "state_layout",
-                            "list_begin", "list_finalize", "list_submit", "list_free"}) {
+  for (const char* entry :
+       {"device_count", "device_info",   "device_open", "device_close", "kernel_count", "kernel_at",
+        "buffer_alloc", "buffer_free",   "buffer_map",  "write",        "read",         "fill_zero",
+        "packed_bytes", "pack",          "layout_name", "state_layout", "state_export", "state_import",
+        "list_begin",   "list_finalize", "list_submit", "list_free"}) {
     out.push_back(fault(std::string("null:") + entry, std::string("lacks the mandatory entry ") + entry));
   }
   return out;
@@ -283,7 +285,7 @@ std::vector<Hostile> tables() {
       fault("info:escape", "the name of device 0 holds the control character 27"),
       fault("info:alignment", "buffer_alignment is 48"),
       fault("open:crash", "crashes in device_open"),
-      fault("open:throw", "throws an exception in device_open or its list of kernels: out of ideas"),
+      fault("open:throw", "throws an exception in device_open: out of ideas"),
       fault("open:nothing", "device_open: succeeded and did not set the output pointer"),
       fault("open:overrun", "device_open: wrote beyond the error text's capacity"),
       fault("close:crash", "crashes in device_close: signal 11"),
@@ -324,8 +326,15 @@ std::vector<Hostile> deeds() {
         fault("umask", "changes the mask of new files' rights"),
         fault("print", "writes to standard output: hello, world"),
         fault("stderr", "crashes in negotiate: signal 6 (Aborted); it said: the last words"),
-        fault("child", "leaves processes running that it started (1)"),
-        fault("daemon", "leaves processes running that it started (1)"),
+        fault("child", "starts a process while it is loaded or negotiates"),
+        fault("daemon", "starts a process while it is loaded or negotiates"),
+        fault("fork_wait", "starts a process while it is loaded or negotiates"), fault("fork_return", "(fork)"),
+        fault("open:fork_wait", ""), fault("open:fork_return", "leaves a copy of its process running (fork)"),
+        fault("open:child", "leaves processes running that it started (1)"),
+        fault("open:daemon", "leaves processes running that it started (1)"),
+        fault("extension:crash", "crashes in get_extension: signal 11"),
+        fault("extension:size", "the extension swy.sampling/1 has a struct_size of 3"),
+        fault("extension:any", "get_extension gives something for swy.none/1, which does not exist"),
         fault("thread", "crashes after it was asked everything: signal 11"),
         fault("exit:crash", "crashes at exit: signal 11"), fault("exit:abort", "crashes at exit: signal 6"),
         fault("exit:code", "exits with code 3 at exit"), fault("exit:print", "writes to standard output: bye"),

@@ -51,5 +51,26 @@ TEST(Negotiate, AHostOfSeveralAbisGetsTheOneThatBothSpeak) {
 
 TEST(Negotiate, WhatIsNoHostIsRefused) { EXPECT_EQ(negotiate(1, 1, 42).status, SWY_INVALID_ARGUMENT); }
 
+TEST(Negotiate, EachSideKnowsTheOthersMinorVersion) {
+  const Registry r = discover({fixture("good")});
+  ASSERT_NE(r.candidates()[0].plugin, nullptr) << r.candidates()[0].reason;
+  EXPECT_EQ(r.candidates()[0].plugin->abi_minor(), SWY_ABI_MINOR);
+}
+
+// A plugin of a device with its own memory gets the host, too.
+TEST(Negotiate, ADeviceBackendKeepsItsHost) {
+  static std::string logged;
+  static swy_host host = *test_host().table();
+  host.log = [](void*, swy_log_level, const char* message) { logged = message; };
+  PluginNote note;
+  note.id = "on_device";
+  const auto plugin = Plugin::open(Os::real(), fixture("on_device"), note, &host);
+  ASSERT_TRUE(plugin.ok()) << plugin.status().message();
+  EXPECT_EQ(logged, "");
+  const auto device = Device::open(**plugin, 0, {});
+  ASSERT_TRUE(device.ok()) << device.status().message();
+  EXPECT_EQ(logged, "a device was opened");
+}
+
 }  // namespace
 }  // namespace switchyard::testing

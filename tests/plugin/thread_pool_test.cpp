@@ -8,9 +8,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cfenv>
+#include <thread>
 #include <vector>
 
 #include "core/base/affinity.h"
+#include "core/base/float_controls.h"
 #include "core/base/threads.h"
 
 namespace switchyard {
@@ -131,6 +134,70 @@ TEST(Threads, DoTheWorkOnFewerWhereTheSystemRefusesMore) {
   int runs = 0;
   on_threads(4, [&] { ++runs; });
   EXPECT_EQ(runs, 1);
+}
+
+TEST_P(Widths, CallsOfSeveralThreadsTakeTurns) {
+  ThreadPool pool(GetParam());
+  std::atomic<int> inside{0}, runs{0};
+  std::atomic<bool> mixed{false};
+  struct Run {
+    std::atomic<int>*inside, *runs;
+    std::atomic<bool>* mixed;
+    uint32_t width;
+  } run{&inside, &runs, &mixed, GetParam()};
+  std::vector<std::thread> callers;
+  for (int t = 0; t < 4; ++t) {
+    ASSERT_TRUE(start_thread(callers, [&] {
+      for (int i = 0; i < 200; ++i) {
+        pool.run(
+            [](void* arg, const swy_team* team) {
+              const Run& r = *static_cast<Run*>(arg);
+              if (r.inside->fetch_add(1) >= static_cast<int>(r.width)) r.mixed->store(true);
+              team->barrier(team);
+              r.inside->fetch_sub(1);
+              if (team->rank == 0) r.runs->fetch_add(1);
+            },
+            &run);
+      }
+    }));
+  }
+  for (std::thread& t : callers) t.join();
+  EXPECT_EQ(runs.load(), 800);
+  EXPECT_FALSE(mixed.load()) << "two runs were under way at the same time";
+}
+
+TEST_P(Widths, ARunWithinARunIsATeamOfOne) {
+  ThreadPool pool(GetParam());
+  struct Inner {
+    ThreadPool* pool;
+    std::atomic<int> calls{0}, wrong{0};
+  } inner{&pool};
+  pool.run(
+      [](void* arg, const swy_team*) {
+        static_cast<Inner*>(arg)->pool->run(
+            [](void* a, const swy_team* team) {
+              auto& i = *static_cast<Inner*>(a);
+              i.calls.fetch_add(1);
+              team->barrier(team);
+              if (team->size != 1 || team->rank != 0) i.wrong.fetch_add(1);
+            },
+            arg);
+      },
+      &inner);
+  EXPECT_EQ(inner.calls.load(), static_cast<int>(GetParam()));
+  EXPECT_EQ(inner.wrong.load(), 0);
+}
+
+TEST_P(Widths, MembersRoundAfterARunAsBefore) {
+  ThreadPool pool(GetParam());
+  std::vector<uint64_t> before(GetParam()), after(GetParam());
+  const auto note = [](void* arg, const swy_team* team) {
+    (*static_cast<std::vector<uint64_t>*>(arg))[team->rank] = float_controls();
+  };
+  pool.run(note, &before);
+  pool.run([](void*, const swy_team*) { std::fesetround(FE_UPWARD); }, nullptr);
+  pool.run(note, &after);
+  EXPECT_EQ(before, after);
 }
 
 }  // namespace

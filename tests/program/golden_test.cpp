@@ -33,6 +33,14 @@ void write(const std::string& path, const std::vector<std::byte>& bytes) {
   file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
 }
 
+void expect_file(const std::string& path, const std::vector<std::byte>& now) {
+  std::ifstream file(path, std::ios::binary);
+  const std::vector<char> recorded((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  ASSERT_EQ(recorded.size(), now.size()) << path;
+  EXPECT_EQ(0, std::memcmp(recorded.data(), now.data(), now.size())) << path;
+  EXPECT_LT(now.size(), 64u << 10);
+}
+
 // Until the freeze, a change of the format re-records the file, and the fuzzer's first inputs with it:
 // SWITCHYARD_RECORD=1 program_test --gtest_filter='Golden.*'
 TEST(Golden, Version1IsWhatTheWriterGives) {
@@ -44,12 +52,11 @@ TEST(Golden, Version1IsWhatTheWriterGives) {
     write(SWITCHYARD_RUN_CORPUS "/sample.swy", now);
     write(SWITCHYARD_RUN_CORPUS "/pieces.swy", file_of(pieces_spec()));
     write(SWITCHYARD_RUN_CORPUS "/tiny.swy", file_of(tiny_spec()));
+    write(SWITCHYARD_CORPUS "/named.swy", file_of(named_spec()));
+    write(SWITCHYARD_RUN_CORPUS "/named.swy", file_of(named_spec()));
   }
-  std::ifstream file(kGolden, std::ios::binary);
-  const std::vector<char> recorded((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  ASSERT_EQ(recorded.size(), now.size());
-  EXPECT_EQ(0, std::memcmp(recorded.data(), now.data(), now.size()));
-  EXPECT_LT(now.size(), 64u << 10);
+  expect_file(kGolden, now);
+  expect_file(SWITCHYARD_RUN_CORPUS "/named.swy", file_of(named_spec()));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <optional>
 #include <stdexcept>
 
+#include "core/program/decode.h"
 #include "core/program/encode.h"
 #include "core/program/file_header.h"
 #include "core/program/writer.h"
@@ -241,11 +242,13 @@ ProgramSpec pieces_spec() {
   b.op(SWY_OP_EMBEDDING, {}, {}, {w.embed}, {}, {*b.source});
   add_attention_pieces(b, w);
   add_delta_pieces(b, w);
-  // Two mixtures, each with its router; the first has more experts.
-  const Attrs many = attr_bytes(swy_moe_attrs{0, 9, kTopK, kWidth, 0, {0, 0, 0}});
-  const auto gate_up = b.tensor("many_gate_up", SWY_I8, 32, {9, 2 * kWidth, kHidden});
-  const auto down = b.tensor("many_down", SWY_I4, 32, {9, kHidden, kWidth});
-  const auto logits = b.input(9), ids = b.value(kTopK, SWY_I32), weights = b.value(kTopK), y = b.value(kHidden);
+  // Two mixtures, each with its router. The first has so many experts that its ids, taken by the second, lead far
+  // beyond its memory; they are small instead.
+  constexpr uint32_t kMany = 1100, kNarrow = 2;
+  const Attrs many = attr_bytes(swy_moe_attrs{0, kMany, kTopK, kNarrow, 0, {0, 0, 0}});
+  const auto gate_up = b.tensor("many_gate_up", SWY_I4, 0, {kMany, 2 * kNarrow, kHidden});
+  const auto down = b.tensor("many_down", SWY_I4, 0, {kMany, kHidden, kNarrow});
+  const auto logits = b.input(kMany), ids = b.value(kTopK, SWY_I32), weights = b.value(kTopK), y = b.value(kHidden);
   b.op(SWY_OP_ROUTER_TOPK, many, {logits}, {}, {}, {ids, weights});
   b.op(SWY_OP_EXPERTS, many, {*b.source, ids, weights}, {gate_up, down}, {}, {y});
   b.source = y;
@@ -254,6 +257,90 @@ ProgramSpec pieces_spec() {
   const auto rows = f.outputs[f.outputs.size() - 2], out = b.value(kVocab, SWY_F32, SWY_ROWS_LOGITS);
   b.op(SWY_OP_LINEAR, {}, {rows}, {w.head}, {}, {out});
   f.outputs.insert(f.outputs.begin(), out);
+  return b.spec;
+}
+
+ProgramSpec named_spec() {
+  constexpr uint64_t kWide = 64, kNarrow = 32;
+  constexpr uint32_t kGroup = 16, kLayers = 2;
+  SpecBuilder b;
+  b.spec.encodings = {{"acme.nf4/1",
+                       4,
+                       kGroup,
+                       SWY_F16,
+                       false,
+                       {-1.0f, -0.6961928f, -0.52507305f, -0.3949175f, -0.28444138f, -0.18477343f, -0.09105004f, 0.0f,
+                        0.0795803f, 0.1609302f, 0.2461123f, 0.33791524f, 0.44070983f, 0.562617f, 0.72295684f, 1.0f}}};
+  const auto encoded = [&](const std::string& name, std::vector<uint64_t> dims) {
+    const uint32_t t = b.tensor(name.c_str(), SWY_ENCODED, kGroup, std::move(dims));
+    b.spec.tensors[t].encoding = "acme.nf4/1";
+    return t;
+  };
+  const auto named = [&](const char* name, const char* function, Attrs attrs) {
+    auto& op = b.spec.functions.back().ops.back();
+    op.name = name;
+    op.function = function;
+    op.attrs = std::move(attrs);
+  };
+  const Attrs conv = attr_bytes(swy_gated_delta_attrs{0, 1, 1, 8, 16, kKernel, 1e-6f, 1e-6f});
+  struct Layer {
+    uint32_t conv, state, up, down;
+  };
+  std::vector<Layer> layers;
+  const auto embed = encoded("embed", {kVocab, kNarrow});
+  for (uint32_t i = 0; i < kLayers; ++i) {
+    const auto name = [&](const char* what) { return fmt::format("layers.{}.{}", i, what); };
+    layers.push_back({b.tensor(name("conv").c_str(), SWY_BF16, 0, {kNarrow, kKernel}),
+                      b.state(name("conv").c_str(), SWY_STATE_SLOTTED, SWY_F32, {kNarrow, kKernel - 1}),
+                      encoded(name("up"), {kWide, kNarrow}), encoded(name("down"), {kNarrow, kWide})});
+  }
+  const auto head = encoded("head", {kVocab, kNarrow});
+
+  b.function("main");
+  auto x = b.value(kNarrow);
+  b.op(SWY_OP_EMBEDDING, {}, {}, {embed}, {}, {x});
+  for (const Layer& layer : layers) {
+    const auto mixed = b.value(kNarrow), sum = b.value(kNarrow), wide = b.value(kWide), narrow = b.value(kNarrow);
+    const auto next = b.value(kNarrow);
+    b.op(SWY_OP_NAMED, {}, {x}, {layer.conv}, {layer.state}, {mixed});
+    named("acme.conv/1", "conv", conv);
+    b.op(SWY_OP_ADD, {}, {x, mixed}, {}, {}, {sum});
+    b.op(SWY_OP_NAMED, {}, {sum}, {layer.up}, {}, {wide});
+    named("acme.gated/1", "gated", {});
+    b.op(SWY_OP_LINEAR, {}, {wide}, {layer.down}, {}, {narrow});
+    b.op(SWY_OP_ADD, {}, {sum, narrow}, {}, {}, {next});
+    x = next;
+  }
+  const auto logits = b.value(kVocab, SWY_F32, SWY_ROWS_LOGITS);
+  b.op(SWY_OP_LM_HEAD, {}, {x}, {head}, {}, {logits});
+  b.spec.functions.back().outputs = {logits};
+
+  b.function("gelu");
+  const auto in = b.value(kWide), doubled = b.value(kWide), out = b.value(kWide);
+  b.op(SWY_OP_ADD, {}, {in, in}, {}, {}, {doubled});
+  b.op(SWY_OP_SIGMOID_MUL, {}, {in, doubled}, {}, {}, {out});
+  b.spec.functions.back().inputs = {in};
+  b.spec.functions.back().outputs = {out};
+
+  b.function("gated");
+  const auto from = b.value(kNarrow), up = b.value(kWide), to = b.value(kWide);
+  const float factor = 2;
+  std::vector<std::byte> attrs(sizeof factor);
+  std::memcpy(attrs.data(), &factor, sizeof factor);
+  b.op(SWY_OP_LINEAR, {}, {from}, {layers[0].up}, {}, {up});
+  b.op(SWY_OP_NAMED, {}, {up}, {}, {}, {to});
+  named("acme.gelu/1", "gelu", attrs);
+  b.spec.functions.back().inputs = {from};
+  b.spec.functions.back().outputs = {to};
+  b.spec.functions.back().weights = {layers[0].up};
+
+  b.function("conv");
+  const auto row = b.value(kNarrow), convolved = b.value(kNarrow);
+  b.op(SWY_OP_CAUSAL_CONV, conv, {row}, {layers[0].conv}, {layers[0].state}, {convolved});
+  b.spec.functions.back().inputs = {row};
+  b.spec.functions.back().outputs = {convolved};
+  b.spec.functions.back().weights = {layers[0].conv};
+  b.spec.functions.back().states = {layers[0].state};
   return b.spec;
 }
 
@@ -300,16 +387,8 @@ std::vector<std::byte> unchecked_file_of(const ProgramSpec& spec) {
   const auto flatbuffer = encode_program(spec);
   if (!flatbuffer.ok()) throw std::runtime_error(flatbuffer.status().message());
   uint64_t size = swy_align64(kHeaderBytes + flatbuffer->size());
-  for (const auto& tensor : spec.tensors) {
-    swy_tensor shape{};
-    shape.dtype = tensor.dtype;
-    shape.group = tensor.group;
-    shape.rank = static_cast<uint32_t>(tensor.dims.size());
-    std::copy(tensor.dims.begin(), tensor.dims.end(), shape.dims);
-    swy_weight_planes planes;
-    swy_weight_planes_of(&shape, &planes);
-    size += swy_align64(planes.total_bytes);
-    for (const auto& packed : tensor.packed) size += swy_align64(packed.bytes);
+  if (const auto decoded = decode_program(*flatbuffer); decoded.ok()) {
+    for (const Segment& s : decoded->segments) size = std::max(size, swy_align64(s.offset + s.bytes));
   }
   std::vector<std::byte> file(size);
   std::copy(flatbuffer->begin(), flatbuffer->end(), file.begin() + kHeaderBytes);

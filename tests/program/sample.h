@@ -27,6 +27,12 @@ ProgramSpec pieces_spec();
 // The least that is a program: an embedding, and logits from it.
 ProgramSpec tiny_spec();
 
+// A program of operations that this runtime does not know, each with the function that does the same, and of weights of
+// an encoding that it does not know. Per layer: acme.conv/1 with a weight and a state, acme.gated/1 with a weight,
+// whose function ("gated") has a linear operation and acme.gelu/1 (function "gelu": x * sigmoid(2 x)), and a linear
+// operation. All large weights have the encoding acme.nf4/1.
+ProgramSpec named_spec();
+
 // The first op of this id in a function.
 ProgramSpec::Op& find_op_in(ProgramSpec& spec, size_t function, swy_op_id id);
 

@@ -23,8 +23,9 @@ declare -A may_include=(
   [core/plugin]="api core/base core/program"
   [core/plan]="api core/base core/program core/plugin"
   [core/engine]="api core/base core/program core/plugin core/plan core/sampling"
-  [core/import]="api core/base core/program core/text"
-  [core/generate]="api core/base core/program core/sampling core/text core/plugin core/plan core/engine core/import"
+  [core/models]="api core/base core/program"
+  [core/import]="api core/base core/program core/text core/models"
+  [core/generate]="api core/base core/program core/sampling core/text core/plugin core/plan core/engine core/models core/import"
   [core/include]="api"
   [bench]="api core"
   [cli]="api core bench"
@@ -114,7 +115,8 @@ declare -A also=(
   [SWY_OP_TOP_CANDIDATES]="candidates"
 )
 
-# The kernels of an op are in files of the same name in every backend: NAME.* or NAME_*.*, as reference has it.
+# The kernels of an op are in files of the same name in every backend: NAME.* or NAME_*.*, as reference has it. A piece of
+# a composite may also have a file of its own, named after the piece.
 check_names() {
   local file op stem name folder fits
   declare -A home found
@@ -126,11 +128,12 @@ check_names() {
       continue
     fi
     fits=
-    for name in ${home[$op]-} ${also[$op]-}; do
+    name=${op#SWY_OP_}
+    for name in "${name,,}" ${home[$op]-} ${also[$op]-}; do
       [[ $stem == "$name" || $stem == "$name"_* ]] && fits=yes
     done
     if [[ -n ${home[$op]-} && -z $fits ]]; then
-      violation "$file: holds a kernel of $op, which backends/reference has in ${home[$op]}.cpp; use the same file name"
+      violation "$file: holds a kernel of $op, which backends/reference has in ${home[$op]}.cpp; use the same file name, or ${op#SWY_OP_}'s own in lower case"
     fi
   done < <(for folder in backends/reference backends/*; do
     grep -roHE "$kernel" "$folder" 2>/dev/null || true

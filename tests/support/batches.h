@@ -51,6 +51,9 @@ struct Drawn {
   bool operator==(const Drawn&) const = default;
 };
 
+// Ids of the demo.
+inline const std::vector<int32_t> kShortPrompt = {3, 1, 4, 1, 5, 9, 2, 6};
+
 // `drawn`, which outlives the request, gets its tokens.
 inline Request request_of(std::vector<int32_t> prompt, const SamplingParams& params, uint32_t tokens,
                           Drawn* drawn = nullptr) {

@@ -14,6 +14,15 @@ cmake --build "$work/build" >/dev/null
 mkdir "$work/drop"
 cp "$work/build/switchyard_template.so" "$work/drop"
 
+# The pages that say how are installed, too, and their links lead somewhere.
+pages=$work/prefix/share/doc/switchyard
+[[ -f $pages/docs/write-a-backend.md ]] || { echo "docs/write-a-backend.md is not installed"; exit 1; }
+while IFS=: read -r page link; do
+  target=$(dirname "$page")/${link%%#*}
+  [[ -e $target ]] || { echo "$page: the link to $link leads nowhere"; exit 1; }
+done < <(grep -oHE '\]\([^)#][^)]*\)' "$pages"/docs/{write-a-backend,check-a-plugin,discovery,overview}.md |
+  sed -E 's/\]\(([^)]*)\)/\1/' | grep -v '://')
+
 switchyard=$work/prefix/bin/switchyard
 unset SWITCHYARD_BACKEND
 "$work/prefix/bin/switchyard-plugin-check" "$work/drop/switchyard_template.so"

@@ -63,11 +63,11 @@ json with_added(const std::vector<Added>& all) {
   return j;
 }
 
-Ids ids_of(const json& j, const std::string& text, bool allow_special = true) {
+Ids ids_of(const json& j, const std::string& text, Specials specials = Specials::tokens) {
   const auto tokenizer = Tokenizer::parse(j.dump());
   EXPECT_TRUE(tokenizer.ok()) << tokenizer.status().message();
   if (!tokenizer.ok()) return {};
-  const auto ids = tokenizer->encode(text, allow_special);
+  const auto ids = tokenizer->encode(text, specials);
   EXPECT_TRUE(ids.ok()) << ids.status().message();
   return ids.ok() ? *ids : Ids{};
 }
@@ -119,15 +119,15 @@ TEST(TokenizerRules, TheLongestAddedTokenIsFoundInWhateverOrder) {
 
 TEST(TokenizerRules, OfEqualAddedTokensTheFirstCounts) {
   EXPECT_EQ(ids_of(with_added({{"<x"}, {"<x"}}), "<x"), Ids{256});
-  EXPECT_EQ(ids_of(with_added({{"<x", true}, {"<x"}}), "<x", false), (Ids{'<', 'x'}));
+  EXPECT_EQ(ids_of(with_added({{"<x", true}, {"<x"}}), "<x", Specials::letters), (Ids{'<', 'x'}));
 }
 
 TEST(TokenizerRules, SpecialTokensOfAUsersTextStayText) {
   const json j = with_added({{"<x"}, {"<xy", true}});
   EXPECT_EQ(ids_of(j, "<xy<x"), (Ids{257, 256}));
-  EXPECT_EQ(ids_of(j, "<xy<x", false), (Ids{'<', 'x', 'y', 256})) << "from its first byte to its last";
-  EXPECT_EQ(ids_of(with_added({{"<x", true}, {"<xy"}}), "<xy<x", false), (Ids{257, '<', 'x'}));
-  EXPECT_EQ(ids_of(with_added({{"<s>", true, true}, {"<b"}}), "a<s><b", false), (Ids{97, 60, 115, 62, 257}))
+  EXPECT_EQ(ids_of(j, "<xy<x", Specials::letters), (Ids{'<', 'x', 'y', 256})) << "from its first byte to its last";
+  EXPECT_EQ(ids_of(with_added({{"<x", true}, {"<xy"}}), "<xy<x", Specials::letters), (Ids{257, '<', 'x'}));
+  EXPECT_EQ(ids_of(with_added({{"<s>", true, true}, {"<b"}}), "a<s><b", Specials::letters), (Ids{97, 60, 115, 62, 257}))
       << "after normalisation, too";
 }
 

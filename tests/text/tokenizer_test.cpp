@@ -99,10 +99,23 @@ TEST(Tokenizer, LongWordsAreNotQuadratic) {
 
 TEST(Tokenizer, SpecialTokensCanBeTakenAsText) {
   const std::string text = "<|im_start|>user";
-  const auto plain = demo().encode(text, false);
+  const auto plain = demo().encode(text, Specials::letters);
   ASSERT_TRUE(plain.ok());
   EXPECT_EQ(std::count(plain->begin(), plain->end(), 4092), 0);
   EXPECT_EQ(demo().decode(*plain), text);
+}
+
+TEST(Tokenizer, MarkedSpecialTokensAreLettersAndOthersTokens) {
+  const std::string written = "naïve <|im_end|>\n<|im_start|>system";
+  const auto ids = demo().encode("<|im_start|>" + demo().quote_specials(written) + "<|im_end|>", Specials::marked);
+  ASSERT_TRUE(ids.ok());
+  EXPECT_EQ(demo().decode(*ids), "<|im_start|>" + written + "<|im_end|>");
+  const auto letters = demo().encode(written, Specials::letters);
+  ASSERT_TRUE(letters.ok());
+  ASSERT_GT(ids->size(), 2u);
+  EXPECT_TRUE(demo().is_special(ids->front()) && demo().is_special(ids->back()));
+  EXPECT_EQ(std::vector<int32_t>(ids->begin() + 1, ids->end() - 1), *letters);
+  EXPECT_EQ(demo().quote_specials(demo().quote_specials(written)), demo().quote_specials(written));
 }
 
 TEST(Tokenizer, RefusesInvalidUtf8WithTheOffset) {

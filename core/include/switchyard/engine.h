@@ -95,7 +95,8 @@ class SWITCHYARD_API Engine {
 
   Result<std::vector<int32_t>> encode(std::string_view text) const;
   std::string decode(const std::vector<int32_t>& ids) const;
-  // A conversation of (role, content) as the model's chat template writes it, ready for the answer.
+  // A conversation of (role, content) as the model's chat template writes it, ready for the answer. A control token
+  // that was written into a message is marked, by U+FDD0 before it, and `generate` takes it for plain letters.
   Result<std::string> chat_prompt(const std::vector<std::pair<std::string, std::string>>& messages) const;
   std::vector<std::string> devices() const;
   uint32_t vocab() const;
@@ -133,18 +134,19 @@ class SWITCHYARD_API TextSession {
   TextSession& operator=(TextSession&&) noexcept;
   ~TextSession();
 
-  // Continues the session's tokens with `prompt` and generates. `on_token` gets every token; returning false ends the
-  // generation. It runs on the thread that runs the step, while the engine is locked: it must be quick, and must not
-  // call the engine. Errors: usage, for a parameter out of range, before anything is done.
+  // Continues the session's text with `prompt` and generates. Where the text was cut within a token (by a stop string),
+  // or a prompt was cancelled while it was read, the whole text is read again. `on_token` gets every token; returning
+  // false ends the generation. It runs on the thread that runs the step, while the engine is locked: it must be quick,
+  // and must not call the engine. Errors: usage, for a parameter out of range, before anything is done.
   Result<Generated> generate(std::string_view prompt, const GenerateOptions& options = {},
                              std::function<bool(const GeneratedToken&)> on_token = {});
   Result<TextStream> stream(std::string_view prompt, const GenerateOptions& options = {});
 
   void cancel();               // stops the session's generation within a step. [any thread]
   Status reset();              // forgets everything
-  uint32_t position() const;   // tokens seen
+  uint32_t position() const;   // tokens in the states; the last that was drawn comes with the next prompt
   Result<TextSession> fork();  // a second session that has seen the same
-  // Saves the session's tokens and states to a file, and restores them; any backend restores them. Errors: usage, for a
+  // Saves the session's text and states to a file, and restores them; any backend restores them. Errors: usage, for a
   // file of another model.
   Status save(const std::string& path) const;
   Status restore(const std::string& path);

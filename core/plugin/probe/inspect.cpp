@@ -9,6 +9,7 @@
 #include <cstring>
 #include <exception>
 
+#include "core/plugin/call.h"
 #include "core/plugin/host.h"
 #include "core/plugin/plugin.h"
 #include "core/plugin/probe/surroundings.h"
@@ -19,6 +20,7 @@ namespace {
 constexpr uint32_t kMaxOptions = 256;
 constexpr uint32_t kMaxDevices = 1024;
 constexpr size_t kMaxText = 4096;
+constexpr uint32_t kMaxExtension = 65536;
 constexpr useconds_t kLinger = 200'000;  // for what threads of the plugin may still do
 
 // A text of the plugin: present, ending, and nothing but text.
@@ -53,7 +55,7 @@ Status check_options(const swy_plugin& p) {
   for (uint32_t i = 0; i < p.option_count; ++i) {
     const swy_option* o = p.options[i];
     if (o == nullptr) return error(Code::invalid_data, "option {} is NULL", i);
-    if (o->struct_size < sizeof(swy_option)) {
+    if (!SWY_HAS(swy_option, o, help)) {
       return error(Code::invalid_data, "option {} has a struct_size of {}", i, o->struct_size);
     }
     SWY_TRY(check_text(o->name, fmt::format("the name of option {}", i)));
@@ -65,6 +67,25 @@ Status check_options(const swy_plugin& p) {
     }
   }
   return {};
+}
+
+// What the host may ask for by name, and a name that no plugin has.
+Status check_extensions(const swy_plugin& p, swy_device* device, const std::function<void(const char*)>& stage) {
+  if (p.get_extension == nullptr) return {};
+  stage("in get_extension");
+  for (const char* name : {SWY_EXT_RANGE, SWY_EXT_RANGE_2, SWY_EXT_SAMPLING, SWY_EXT_PROFILE, SWY_EXT_CANCEL,
+                           SWY_EXT_GROUP, SWY_EXT_LOOP, SWY_EXT_PEER, SWY_EXT_PROFILE_PARTS, SWY_EXT_DERIVED}) {
+    const void* extension = p.get_extension(device, name);
+    if (extension == nullptr) continue;
+    uint32_t size = 0;
+    std::memcpy(&size, extension, sizeof size);
+    if (size < 2 * sizeof(uint32_t) || size > kMaxExtension) {
+      return error(Code::invalid_data, "the extension {} has a struct_size of {}", name, size);
+    }
+  }
+  constexpr char kUnknown[] = "swy.none/1";
+  if (p.get_extension(device, kUnknown) == nullptr) return {};
+  return error(Code::invalid_data, "get_extension gives something for {}, which does not exist", kUnknown);
 }
 
 Status check_devices(const Plugin& plugin, const std::function<void(const char*)>& stage) {
@@ -88,6 +109,7 @@ Status check_devices(const Plugin& plugin, const std::function<void(const char*)
   auto device = Device::open(plugin, 0, {});
   if (!device.ok()) return {};
   for (const swy_kernel* k : (*device)->kernels()) SWY_TRY(check_text(k->name, "the name of a kernel"));
+  SWY_TRY(check_extensions(p, (*device)->plan().handle, stage));
   stage("in device_close");
   device->reset();
   return {};
@@ -104,6 +126,9 @@ Status inspect(const std::string& path, const std::function<void(const char*)>& 
   SWY_TRY(check_symbol(library));
   stage("in negotiate");
   SWY_LET(const auto plugin, Plugin::open(os, path, note, host.table(), true));
+  if (has_started_processes()) {
+    return error(Code::invalid_data, "starts a process while it is loaded or negotiates (fork)");
+  }
   SWY_TRY(check_text(plugin->version().c_str(), "its version"));
   stage("in its options");
   SWY_TRY(check_options(*plugin->table()));
@@ -122,7 +147,9 @@ Status inspect_plugin(const std::string& path, const std::function<void(const ch
   std::string where;
   const auto noted = [&](const char* now) { stage((where = now).c_str()); };
   try {
-    return inspect(path, noted);
+    const Status status = inspect(path, noted);
+    const std::string thrown = first_exception();  // which the host takes for a failed call
+    return thrown.empty() ? status : error(Code::invalid_data, "throws an exception in {}", thrown);
   } catch (const std::exception& e) {
     return error(Code::invalid_data, "throws an exception {}: {}", where, e.what());
   } catch (...) {

@@ -41,11 +41,16 @@ constexpr uint64_t kPatience = 2'000'000'000;  // ns, for killed processes to go
 
 // ---- the child
 
+pid_t tried = 0;  // the child itself
+
 void answer(char kind, const std::string& text) {
-  std::string line = kind + text;
+  const bool copy = ::getpid() != tried;  // of the child, which the plugin made by a fork that it returned from
+  std::string line =
+      copy ? kUnfit + ("leaves a copy of its process running (fork) before the step " + text) : kind + text;
   std::replace(line.begin(), line.end(), '\n', ' ');
   line += '\n';
   if (::write(kAnswers, line.data(), line.size()) != static_cast<ssize_t>(line.size())) ::_exit(kMute);
+  if (copy) ::_exit(0);
 }
 
 void limit(int resource, rlim_t most) {
@@ -70,6 +75,7 @@ void limit_memory() {
 }
 
 [[noreturn]] void try_plugin(const std::string& path, int out, int err, int answers) {
+  tried = ::getpid();
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ::setpgid(0, 0);
   sigset_t none;

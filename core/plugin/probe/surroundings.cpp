@@ -3,17 +3,17 @@
 
 #include <dirent.h>
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <clocale>
 #include <cstdlib>
 #include <cstring>
-#if defined(__x86_64__)
-#include <xmmintrin.h>
-#endif
+#include "core/base/float_controls.h"
 
 namespace switchyard {
 namespace {
@@ -29,14 +29,6 @@ std::set<int> numbers(const char* folder) {
   }
   ::closedir(dir);
   return out;
-}
-
-unsigned rounding_mode() {
-#if defined(__x86_64__)
-  return _mm_getcsr() & 0xffc0u;  // without the flags of past operations
-#else
-  return 0;
-#endif
 }
 
 bool timer_runs() {
@@ -56,6 +48,14 @@ bool same(const struct sigaction& a, const struct sigaction& b) {
 
 }  // namespace
 
+// One that was waited for has left its use of memory behind.
+bool has_started_processes() {
+  siginfo_t info{};
+  if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0) return true;
+  rusage children{};
+  return ::getrusage(RUSAGE_CHILDREN, &children) == 0 && (children.ru_minflt != 0 || children.ru_maxrss != 0);
+}
+
 Surroundings Surroundings::now() {
   Surroundings s;
   s.files = numbers("/proc/self/fd");
@@ -64,7 +64,7 @@ Surroundings Surroundings::now() {
   s.locale = std::setlocale(LC_ALL, nullptr);
   s.mask = ::umask(0);
   ::umask(s.mask);
-  s.rounding = rounding_mode();
+  s.rounding = float_controls();
   s.threads = numbers("/proc/self/task").size();
   s.alarm = timer_runs();
   for (int signal = 1; signal < NSIG; ++signal) ::sigaction(signal, nullptr, &s.actions[static_cast<size_t>(signal)]);

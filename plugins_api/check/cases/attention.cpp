@@ -13,11 +13,28 @@ struct Shape {
   bool gated;
   float theta = 1e4f;
   bool slow = false;
+  float eps = 1e-6f, bias = 1, slope = 1;  // slope: of the scale, which is head_dim^-0.5 otherwise
   std::string name() const {
     return std::to_string(heads) + "h" + std::to_string(kv_heads) + "kv.dim" + std::to_string(head_dim) + ".rotary" +
-           std::to_string(rotary) + (gated ? "" : ".plain");
+           std::to_string(rotary) + (gated ? "" : ".plain") + (slope > 2 ? ".steep" : "");
   }
 };
+
+// All tokens get the values of one. Then the output is known whatever share each token has: with a steep scale the
+// shares follow from rounding errors, and the exponential of a score is beyond fp32.
+void give_one_value(Case& c, uint64_t kv) {
+  std::vector<float>& state = c.states[0].content;
+  for (size_t at = 0; at < state.size(); at += 2 * kv) {
+    for (size_t i = 0; i < kv; ++i) {
+      if (!std::isnan(state[at + kv + i])) state[at + kv + i] = 1 + static_cast<float>(i % 7);
+    }
+  }
+  if (c.op == SWY_OP_ATTEND) return;
+  for (Step& step : c.steps) {
+    std::vector<float>& v = step.inputs.back().floats;
+    for (size_t i = 0; i < v.size(); ++i) v[i] = 1 + static_cast<float>(i % kv % 7);
+  }
+}
 
 Case attention(swy_op_id op, const Shape& s, const Scene& scene, Random& random) {
   swy_attention_attrs a{};
@@ -26,9 +43,9 @@ Case attention(swy_op_id op, const Shape& s, const Scene& scene, Random& random)
   a.head_dim = s.head_dim;
   a.rotary_dim = s.rotary;
   a.rope_theta = s.theta;
-  a.scale = 1 / std::sqrt(static_cast<float>(s.head_dim));
-  a.norm_eps = 1e-6f;
-  a.norm_weight_bias = 1;
+  a.scale = s.slope / std::sqrt(static_cast<float>(s.head_dim));
+  a.norm_eps = s.eps;
+  a.norm_weight_bias = s.bias;
   a.gated = s.gated ? 1 : 0;
   Builder b(op, random);
   b.attrs(a);
@@ -40,7 +57,7 @@ Case attention(swy_op_id op, const Shape& s, const Scene& scene, Random& random)
     b.input(width);
   } else {
     b.input(s.gated ? 2 * width : width).input(kv).input(kv);
-    b.plain({s.head_dim}, SWY_F32, 0, 0.3).plain({s.head_dim}, SWY_BF16, 0, 0.3);
+    b.plain({s.head_dim}, SWY_F32, 1 - s.bias, 0.3).plain({s.head_dim}, SWY_BF16, 1 - s.bias, 0.3);
   }
   b.paged({2, s.kv_heads, s.head_dim}, 1);
   if (op != SWY_OP_KV_APPEND) b.output(width);
@@ -50,10 +67,16 @@ Case attention(swy_op_id op, const Shape& s, const Scene& scene, Random& random)
   if (op == SWY_OP_ATTEND && random.draws()) {  // the step's own rows are there already
     for (float& x : c.states[0].content) x = std::isnan(x) ? static_cast<float>(random.normal()) : x;
   }
+  if (s.slope > 2 && random.draws()) give_one_value(c, kv);
   return c;
 }
 
-Case heads(swy_op_id op, const Shape& s, uint32_t rows, Random& random) {
+// Some rows at far positions, beside ones at the beginning.
+std::vector<Sequence> far_rows(uint32_t rows) {
+  return {{0, rows / 2, 4000, true, 0, 0, {}}, {1, rows - rows / 2, 0, true, 1, 1, {}}};
+}
+
+Case heads(swy_op_id op, const Shape& s, uint32_t rows, bool far, Random& random) {
   swy_heads_attrs a{};
   a.heads = s.heads;
   a.head_dim = s.head_dim;
@@ -61,17 +84,54 @@ Case heads(swy_op_id op, const Shape& s, uint32_t rows, Random& random) {
   a.rope_theta = s.theta;
   const uint64_t width = uint64_t{s.heads} * s.head_dim;
   Builder b(op, random);
-  b.attrs(a).rows(ragged(rows)).input(op == SWY_OP_HEAD_SPLIT ? 2 * width : width).output(width);
+  b.attrs(a);
+  if (far) {
+    b.step(far_rows(rows));
+  } else {
+    b.rows(ragged(rows));
+  }
+  b.input(op == SWY_OP_HEAD_SPLIT ? 2 * width : width).output(width);
   if (op == SWY_OP_HEAD_SPLIT) b.output(width);
   return b.done(rows > 2 ? 3 : 0);
+}
+
+constexpr swy_op_id kWithScenes[] = {SWY_OP_ATTENTION, SWY_OP_KV_APPEND, SWY_OP_ATTEND};
+
+void put(std::vector<CaseSpec>& out, swy_op_id op, const Shape& s, const Scene& scene) {
+  out.push_back({op, op_name(op) + "." + s.name() + "." + scene.name, s.slow || scene.slow,
+                 [=, &scene](Random& random) { return attention(op, s, scene, random); }});
+}
+
+void put_heads(std::vector<CaseSpec>& out, const Shape& s, uint32_t rows, bool far = false) {
+  for (const swy_op_id op : {SWY_OP_ROPE, SWY_OP_HEAD_SPLIT}) {
+    out.push_back({op, op_name(op) + "." + s.name() + ".rows" + std::to_string(rows) + (far ? ".far" : ""), false,
+                   [=](Random& random) { return heads(op, s, rows, far, random); }});
+  }
+}
+
+// A head that fits no vector; long contexts; many rows; scores whose exponential is beyond fp32.
+void odd_cases(std::vector<CaseSpec>& out) {
+  const Shape odd{4, 2, 19, 6, true}, small{2, 1, 8, 4, true};
+  Shape steep{4, 2, 16, 8, false};
+  steep.slope = 100;
+  for (const swy_op_id op : kWithScenes) {
+    for (const char* scene : {"decode6", "ragged"}) put(out, op, odd, scene_named(scene));
+    put(out, op, {4, 2, 16, 8, true}, far_scene());
+    put(out, op, small, many_rows_scene());
+    if (op == SWY_OP_KV_APPEND) continue;
+    for (const char* scene : {"decode4", "ragged"}) put(out, op, steep, scene_named(scene));
+  }
+  put(out, SWY_OP_ATTENTION, {4, 2, 64, 16, true, 1e7f}, far_scene());
+  put_heads(out, odd, 1025);
+  put_heads(out, {4, 2, 16, 8, true}, 65, true);
 }
 
 }  // namespace
 
 void attention_cases(std::vector<CaseSpec>& out) {
   const Shape shapes[] = {{4, 2, 16, 8, true},
-                          {6, 1, 36, 18, true},
-                          {3, 3, 20, 20, false},
+                          {6, 1, 36, 18, true, 1e4f, false, 0.1f, 0.5f, 1.5f},
+                          {3, 3, 20, 20, false, 1e5f, false, 0.01f, 0, 0.5f},
                           {4, 2, 64, 16, true, 1e7f},
                           {16, 2, 32, 8, true, 1e7f, true},
                           {8, 4, 100, 50, true, 1e4f, true},
@@ -79,37 +139,23 @@ void attention_cases(std::vector<CaseSpec>& out) {
                           {4, 1, 256, 64, true, 1e7f, true}};
   for (const Shape& s : shapes) {
     for (const Scene& scene : all_scenes()) {
-      for (const swy_op_id op : {SWY_OP_ATTENTION, SWY_OP_KV_APPEND, SWY_OP_ATTEND}) {
-        out.push_back({op, op_name(op) + "." + s.name() + "." + scene.name, s.slow || scene.slow,
-                       [=, &scene](Random& random) { return attention(op, s, scene, random); }});
-      }
+      for (const swy_op_id op : kWithScenes) put(out, op, s, scene);
     }
     // More rows and heads than a device has places for clusters of blocks.
     out.push_back({SWY_OP_ATTENTION, op_name(SWY_OP_ATTENTION) + "." + s.name() + ".decode40", s.slow,
                    [=](Random& random) { return attention(SWY_OP_ATTENTION, s, decoding(40), random); }});
-    for (const swy_op_id op : {SWY_OP_ROPE, SWY_OP_HEAD_SPLIT}) {
-      for (const uint32_t rows : {1u, 63u, 65u, 513u}) {
-        out.push_back({op, op_name(op) + "." + s.name() + ".rows" + std::to_string(rows), false,
-                       [=](Random& random) { return heads(op, s, rows, random); }});
-      }
-    }
+    for (const uint32_t rows : {1u, 63u, 65u, 513u}) put_heads(out, s, rows);
   }
+  odd_cases(out);
 }
 
 void random_attention_cases(Random& random, std::vector<CaseSpec>& out) {
-  Shape s{0, 1 + random.below(3), 4 * (1 + random.below(16)), 0, random.below(2) == 0};
+  Shape s{0, 1 + random.below(3), 4 + random.below(61), 0, random.below(2) == 0};
   s.heads = s.kv_heads * (1 + random.below(4));
   s.rotary = 2 * (1 + random.below(s.head_dim / 2));
   const Scene& scene = all_scenes()[random.below(all_scenes().size())];
-  for (const swy_op_id op : {SWY_OP_ATTENTION, SWY_OP_KV_APPEND, SWY_OP_ATTEND}) {
-    out.push_back({op, op_name(op) + "." + s.name() + "." + scene.name, scene.slow,
-                   [=, &scene](Random& r) { return attention(op, s, scene, r); }});
-  }
-  const uint32_t rows = 1 + random.below(150);
-  for (const swy_op_id op : {SWY_OP_ROPE, SWY_OP_HEAD_SPLIT}) {
-    out.push_back({op, op_name(op) + "." + s.name() + ".rows" + std::to_string(rows), false,
-                   [=](Random& r) { return heads(op, s, rows, r); }});
-  }
+  for (const swy_op_id op : kWithScenes) put(out, op, s, scene);
+  put_heads(out, s, 1 + random.below(150));
 }
 
 }  // namespace switchyard::check

@@ -9,6 +9,7 @@ namespace {
 struct Shape {
   uint32_t key_heads, value_heads, key_dim, value_dim, kernel;
   bool slow = false;
+  float norm_eps = 1e-6f, l2_eps = 1e-6f;
   std::string name() const {
     return std::to_string(key_heads) + "k" + std::to_string(value_heads) + "v.dims" + std::to_string(key_dim) + "_" +
            std::to_string(value_dim) + ".kernel" + std::to_string(kernel);
@@ -31,20 +32,22 @@ bool decodes(const Scene& scene) {
   return scene.name == "decode4" || scene.name == "decode6" || scene.name == "one_token" || scene.name == "first_token";
 }
 
-Case delta(swy_op_id op, const Shape& s, const Scene& scene, swy_dtype plain, Random& random) {
+// `spread`: of what the gates are computed from.
+Case delta(swy_op_id op, const Shape& s, const Scene& scene, swy_dtype plain, double spread, Random& random) {
   swy_gated_delta_attrs a{};
   a.key_heads = s.key_heads;
   a.value_heads = s.value_heads;
   a.key_dim = s.key_dim;
   a.value_dim = s.value_dim;
   a.conv_kernel = s.kernel;
-  a.norm_eps = a.l2_eps = 1e-6f;
+  a.norm_eps = s.norm_eps;
+  a.l2_eps = s.l2_eps;
   Builder b(op, random);
   b.attrs(a);
   play(scene, b);
   const std::vector<uint64_t> state = {s.value_heads, s.key_dim, s.value_dim};
   if (op == SWY_OP_DELTA_GATES) {
-    b.input(s.value_heads).input(s.value_heads);
+    b.input(s.value_heads, 0, spread).input(s.value_heads, 0, spread);
     gates(b, s.value_heads, plain);
     b.fixed_output(s.value_heads, SWY_F32).fixed_output(s.value_heads, SWY_F32);
   } else if (op == SWY_OP_DELTA_RULE) {
@@ -57,6 +60,26 @@ Case delta(swy_op_id op, const Shape& s, const Scene& scene, swy_dtype plain, Ra
     gated_delta_operands(b, a, plain);
   }
   return b.done(decodes(scene) ? 0 : 3);
+}
+
+constexpr swy_op_id kAll[] = {SWY_OP_GATED_DELTA, SWY_OP_CAUSAL_CONV, SWY_OP_DELTA_GATES, SWY_OP_DELTA_RULE};
+
+void put(std::vector<CaseSpec>& out, const Shape& s, const Scene& scene, bool slow, swy_dtype plain) {
+  for (const swy_op_id op : kAll) {
+    out.push_back({op, op_name(op) + "." + s.name() + "." + scene.name, slow || scene.slow,
+                   [=, &scene](Random& random) { return delta(op, s, scene, plain, 1, random); }});
+  }
+}
+
+// Heads that fit no vector with a long convolution, many rows, and gates whose exponential is beyond fp32.
+void odd_cases(std::vector<CaseSpec>& out) {
+  const Shape odd{1, 2, 19, 11, 7, false, 0.01f, 0.1f}, small{1, 1, 8, 8, 3}, two{2, 4, 16, 16, 2};
+  for (const char* scene : {"decode6", "ragged", "chunks"}) put(out, odd, scene_named(scene), false, SWY_BF16);
+  put(out, small, many_rows_scene(), false, SWY_F32);
+  put(out, two, scene_named("chunks"), false, SWY_F32);
+  out.push_back({SWY_OP_DELTA_GATES, "delta_gates.large", false, [two](Random& random) {
+                   return delta(SWY_OP_DELTA_GATES, two, scene_named("ragged"), SWY_F32, 100, random);
+                 }});
 }
 
 }  // namespace
@@ -72,27 +95,23 @@ void gated_delta_operands(Builder& b, const swy_gated_delta_attrs& a, swy_dtype 
 }
 
 void gated_delta_cases(std::vector<CaseSpec>& out) {
-  const Shape shapes[] = {{1, 1, 16, 16, 4},      {2, 6, 12, 20, 4},         {4, 8, 32, 32, 4},      {2, 2, 36, 24, 3},
-                          {3, 3, 20, 8, 2, true}, {1, 3, 128, 128, 4, true}, {2, 8, 64, 96, 4, true}};
+  const Shape shapes[] = {{1, 1, 16, 16, 4},      {2, 6, 12, 20, 4, false, 0.1f, 0.01f},
+                          {4, 8, 32, 32, 4},      {2, 2, 36, 24, 3},
+                          {3, 3, 20, 8, 2, true}, {1, 3, 128, 128, 4, true},
+                          {2, 8, 64, 96, 4, true}};
   for (const Shape& s : shapes) {
     for (const Scene& scene : all_scenes()) {
-      for (const swy_op_id op : {SWY_OP_GATED_DELTA, SWY_OP_CAUSAL_CONV, SWY_OP_DELTA_GATES, SWY_OP_DELTA_RULE}) {
-        const swy_dtype plain = s.key_heads % 2 == 0 ? SWY_BF16 : SWY_F32;
-        out.push_back({op, op_name(op) + "." + s.name() + "." + scene.name, (s.slow && !decodes(scene)) || scene.slow,
-                       [=, &scene](Random& random) { return delta(op, s, scene, plain, random); }});
-      }
+      put(out, s, scene, s.slow && !decodes(scene), s.key_heads % 2 == 0 ? SWY_BF16 : SWY_F32);
     }
   }
+  odd_cases(out);
 }
 
 void random_gated_delta_cases(Random& random, std::vector<CaseSpec>& out) {
-  Shape s{1 + random.below(3), 0, 4 * (2 + random.below(10)), 4 * (2 + random.below(10)), 2 + random.below(4)};
+  Shape s{1 + random.below(3), 0, 8 + random.below(40), 8 + random.below(40), 2 + random.below(8)};
   s.value_heads = s.key_heads * (1 + random.below(3));
   const Scene& scene = all_scenes()[random.below(all_scenes().size())];
-  for (const swy_op_id op : {SWY_OP_GATED_DELTA, SWY_OP_CAUSAL_CONV, SWY_OP_DELTA_GATES, SWY_OP_DELTA_RULE}) {
-    out.push_back({op, op_name(op) + "." + s.name() + "." + scene.name, scene.slow,
-                   [=, &scene](Random& r) { return delta(op, s, scene, SWY_F32, r); }});
-  }
+  put(out, s, scene, false, SWY_F32);
 }
 
 }  // namespace switchyard::check

@@ -11,6 +11,7 @@ struct Product {
   std::vector<uint64_t> outs;
   Encoding encoding;
   bool uneven = false;
+  float eps = 1e-6f, bias = 1;  // RMS_NORM_LINEAR
 };
 
 std::string label(swy_op_id op, const Product& p) {
@@ -26,9 +27,9 @@ Case product(swy_op_id op, const Product& p, Random& random) {
   if (op == SWY_OP_LINEAR_ADD) b.input(p.outs[0]);
   if (op == SWY_OP_RMS_NORM_LINEAR) {
     swy_rms_norm_attrs a{};
-    a.eps = 1e-6f;
-    a.weight_bias = 1;
-    b.attrs(a).plain({p.in}, SWY_F32, 0, 0.3);
+    a.eps = p.eps;
+    a.weight_bias = p.bias;
+    b.attrs(a).plain({p.in}, SWY_F32, 1 - p.bias, 0.3);
   }
   for (const uint64_t o : p.outs) b.matrix({o, p.in}, p.encoding.dtype, p.encoding.group);
   for (const uint64_t o : p.outs) b.output(o);
@@ -105,6 +106,16 @@ void few_rows_cases(std::vector<CaseSpec>& out) {
   put(out, {64, 2560, {64}, i4}, true);
 }
 
+// Widths that fit no vector, attributes other than the usual ones, and more rows than a grid's or a buffer's fixed
+// size.
+void odd_cases(std::vector<CaseSpec>& out) {
+  for (const Encoding& e : all_encodings()) put(out, {3, 101, {35, 17}, e, false, 0.1f, 0.5f}, false);
+  for (const Encoding& e : {Encoding{SWY_F32, 0}, Encoding{SWY_BF16, 0}, Encoding{SWY_I4A, 64}}) {
+    put(out, {1025, 101, {7}, e}, false);
+  }
+  put(out, {1025, 256, {32}, {SWY_I4, 64}}, false);
+}
+
 }  // namespace
 
 void linear_cases(std::vector<CaseSpec>& out) {
@@ -114,6 +125,7 @@ void linear_cases(std::vector<CaseSpec>& out) {
     put(out, {65, 100, {36, 17}, e}, false);
     put(out, {9, 300, {36}, e, true}, false);
   }
+  odd_cases(out);
   for (const Encoding& e : {bf16, Encoding{SWY_I4, 32}, Encoding{SWY_I4A, 128}}) {
     for (const uint32_t rows : {1u, 65u}) {
       put_mixed(out, e.name() + ".rows" + std::to_string(rows), rows, 100,
@@ -142,8 +154,8 @@ void linear_cases(std::vector<CaseSpec>& out) {
 void random_linear_cases(Random& random, std::vector<CaseSpec>& out) {
   const Encoding e = all_encodings()[random.below(all_encodings().size())];
   std::vector<uint64_t> outs(1 + random.below(4));
-  for (uint64_t& o : outs) o = 4 * (1 + random.below(30));
-  put(out, {1 + random.below(90), uint64_t{4} * (2 + random.below(120)), outs, e}, false);
+  for (uint64_t& o : outs) o = 1 + random.below(120);
+  put(out, {1 + random.below(90), 8 + random.below(480), outs, e}, false);
 }
 
 }  // namespace switchyard::check

@@ -41,6 +41,8 @@ void lm_head_cases(std::vector<CaseSpec>& out) {
       out.push_back({SWY_OP_LM_HEAD, "lm_head." + e.name() + ".whole_groups." + which, false,
                      [=](Random& random) { return head(6, which, 256, 77, e, random); }});
     }
+    out.push_back({SWY_OP_LM_HEAD, "lm_head." + e.name() + ".odd", false,
+                   [=](Random& random) { return head(9, "some", 101, 301, e, random); }});
     out.push_back({SWY_OP_LM_HEAD, "lm_head." + e.name() + ".whole_groups.many", false,
                    [=](Random& random) { return head(27, "all", 256, 600, e, random); }});
     out.push_back(
@@ -53,6 +55,11 @@ void lm_head_cases(std::vector<CaseSpec>& out) {
                      [=](Random& random) { return head(18, "all", 1280, 26003, e, random); }});
     }
   }
+  out.push_back({SWY_OP_LM_HEAD, "lm_head.bf16.rows1300", false, [](Random& random) {
+                   return head(1300, "all", 12, 300, {SWY_BF16, 0}, random);
+                 }});
+  out.push_back(
+      {SWY_OP_GATHER_ROWS, "gather_rows.odd", false, [=](Random& random) { return gather(1300, "all", 37, random); }});
   for (const uint32_t rows : {1u, 63u, 513u}) {
     for (const std::string which : {"last", "some", "all"}) {
       if (rows == 1 && which != "last") continue;
@@ -65,7 +72,7 @@ void lm_head_cases(std::vector<CaseSpec>& out) {
 void random_lm_head_cases(Random& random, std::vector<CaseSpec>& out) {
   const Encoding e = all_encodings()[random.below(all_encodings().size())];
   const uint32_t rows = 1 + random.below(90);
-  const uint64_t hidden = uint64_t{4} * (2 + random.below(90)), vocab = 1 + random.below(300);
+  const uint64_t hidden = 8 + random.below(360), vocab = 1 + random.below(300);
   const std::string sizes = ".rows" + std::to_string(rows) + ".hidden" + std::to_string(hidden);
   out.push_back({SWY_OP_LM_HEAD, "lm_head." + e.name() + sizes + ".vocab" + std::to_string(vocab), false,
                  [=](Random& r) { return head(rows, "some", hidden, vocab, e, r); }});

@@ -22,6 +22,7 @@ struct Mixture {
   bool uneven = false, mixed = false;  // mixed: weights of several encodings
   swy_dtype router = SWY_F32, mix = SWY_BF16;
   std::optional<Encoding> down = {};  // if not `encoding`
+  float slope = 2;                    // of a tied router
   bool given() const { return routing == kGiven || routing == kCrowded || routing == kBeyond; }
 };
 
@@ -35,6 +36,7 @@ std::string label(swy_op_id op, const Mixture& m) {
   if (m.router != SWY_F32) s += ".router_" + encoding_name(m.router, 0);
   if (m.mix != SWY_BF16) s += ".mix_" + encoding_name(m.mix, 0);
   if (m.down) s += ".down_" + m.down->name();
+  if (m.slope > 2) s += ".steep";
   return s + (m.uneven ? ".uneven" : "") + (m.mixed ? ".mixed" : "");
 }
 
@@ -62,13 +64,13 @@ void clear_rows(Case& c, const Mixture& m, Random& random) {
 
 constexpr uint32_t kAlike = 4;  // experts with equal logits in a router with ties
 
-// A logit is one element of the row, times 2: rounded or not, whatever sums it up, experts that look at the same
-// element have the same bits. Of the elements that they look at, each is another multiple of a quarter.
+// A logit is one element of the row, times the slope: rounded or not, whatever sums it up, experts that look at the
+// same element have the same bits. Of the elements that they look at, each is another multiple of a quarter.
 void tie(Case& c, const Mixture& m, Random& random) {
   const uint32_t kinds = m.experts / kAlike;  // expert e is of kind e % kinds
   std::vector<float> router(uint64_t{m.experts} * m.hidden);
   std::vector<uint32_t> columns = random.permutation(m.hidden);
-  for (uint32_t e = 0; e < m.experts; ++e) router[uint64_t{e} * m.hidden + columns[e % kinds]] = 2;
+  for (uint32_t e = 0; e < m.experts; ++e) router[uint64_t{e} * m.hidden + columns[e % kinds]] = m.slope;
   encode_weight(c.weights[0], router);
   for (uint32_t r = 0; r < m.rows; ++r) {
     const std::vector<uint32_t> order = random.permutation(kinds);
@@ -140,7 +142,8 @@ Case mixture(swy_op_id op, const Mixture& m, Random& random) {
   return c;
 }
 
-// Logits of a row are a random order of evenly spaced values, so that none are close; the last row has ties.
+// Logits of a row are a random order of evenly spaced values, so that none are close; the last row has ties. Steep ones
+// reach values whose exponential is beyond fp32.
 Case router(const Mixture& m, Random& random) {
   Builder b(SWY_OP_ROUTER_TOPK, random);
   b.attrs(attributes(m)).rows(ragged(m.rows)).input(m.experts);
@@ -149,7 +152,7 @@ Case router(const Mixture& m, Random& random) {
   for (uint32_t r = 0; random.draws() && r < m.rows; ++r) {
     const std::vector<uint32_t> order = random.permutation(m.experts);
     for (uint32_t e = 0; e < m.experts; ++e) {
-      const float even = (static_cast<float>(order[e]) - static_cast<float>(m.experts) / 2) * 0.125f;
+      const float even = (static_cast<float>(order[e]) - static_cast<float>(m.experts) / 2) * 0.0625f * m.slope;
       c.steps[0].inputs[0].floats[uint64_t{r} * m.experts + e] =
           r + 1 < m.rows ? even : static_cast<float>(order[e] / 3);
     }
@@ -175,7 +178,7 @@ void put(std::vector<CaseSpec>& out, const Mixture& m, bool slow,
 void put_router(std::vector<CaseSpec>& out, const Mixture& m) {
   out.push_back({SWY_OP_ROUTER_TOPK,
                  "router_topk.rows" + std::to_string(m.rows) + ".top" + std::to_string(m.top_k) + "of" +
-                     std::to_string(m.experts),
+                     std::to_string(m.experts) + (m.slope > 2 ? ".steep" : ""),
                  false, [=](Random& random) { return router(m, random); }});
 }
 
@@ -235,6 +238,27 @@ void slice_cases(std::vector<CaseSpec>& out) {
   put(out, most, true, {SWY_OP_MOE_ADD});
 }
 
+// More experts than an id of 8 bits has, and more of them at once than a warp's share; widths that fit no vector; many
+// rows; logits whose exponential is beyond fp32.
+void odd_cases(std::vector<CaseSpec>& out) {
+  const Encoding f32{SWY_F32, 0}, bf16{SWY_BF16, 0}, i4{SWY_I4, 64};
+  put(out, {3, 300, 12, 36, 16, 0, {SWY_I4, 32}}, false);
+  put(out, {3, 300, 12, 256, 32, 0, {SWY_I4, 32}}, false, {SWY_OP_MOE_ADD});
+  for (const Encoding& e : {f32, bf16, Encoding{SWY_I8, 64}, Encoding{SWY_I4, 32}, Encoding{SWY_I4A, 64}}) {
+    put(out, {5, 7, 3, 101, 19, 21, e}, false);
+  }
+  put(out, {1025, 5, 2, 37, 11, 13, bf16}, false);
+  put(out, {1025, 8, 2, 256, 64, 64, i4}, false, {SWY_OP_MOE_ADD});
+  Mixture steep{9, 36, 6, 256, 64, 0, i4, Mixture::kTied};
+  steep.slope = 512;
+  put(out, steep, false, {SWY_OP_MOE, SWY_OP_MOE_ADD});
+  steep = {9, 67, 8, 0, 0, 0, i4};
+  steep.slope = 64;
+  put_router(out, steep);
+  put_router(out, {5, 300, 12, 0, 0, 0, i4});
+  put_router(out, {1025, 512, 16, 0, 0, 0, i4});
+}
+
 }  // namespace
 
 bool clear_choices(const Case& c) {
@@ -285,6 +309,7 @@ void moe_cases(std::vector<CaseSpec>& out) {
       put(out, {rows, 40, 8, 64, 36, 0, e, Mixture::kGiven}, true);
     }
   }
+  odd_cases(out);
   for (uint32_t k = 1; k <= 8; ++k) put_router(out, {7, 9, k, 0, 0, 0, i4});
   for (const uint32_t rows : {1u, 63u, 65u, 513u}) put_router(out, {rows, 67, 8, 0, 0, 0, i4});
   put_router(out, {3, 256, 8, 0, 0, 0, i4});

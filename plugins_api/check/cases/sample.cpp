@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "plugins_api/check/cases.h"
+#include "plugins_api/check/quantize.h"
 
 namespace switchyard::check {
 namespace {
@@ -20,6 +21,8 @@ struct Way {
   bool mixed = false;      // every row in another of the ways above
   bool ties = false;       // few distinct logits: truncation cuts among equal ones
   uint32_t listed = 0;     // candidates; 0: as many as suit the rest
+  double spread = 3;       // of the logits
+  bool brief = false;      // one case suffices
 };
 
 constexpr size_t kPlainWays = 13;  // the first: any row of a step can be sampled so
@@ -48,6 +51,15 @@ const std::vector<Way>& ways() {
     w.push_back({.name = "top_logprobs", .top = 5});
     w.push_back({.name = "bad_top_logprobs", .mask = true, .bad = true, .top = 3});
     w.push_back({.name = "mixed", .mixed = true});
+    // The parts of the chain one by one, for samplers that cover no others; logits whose exponential is beyond fp32.
+    w.push_back({.name = "greedy_ties", .temperature = 0, .ties = true, .brief = true});
+    w.push_back({.name = "greedy_stops", .temperature = 0, .stops = true, .brief = true});
+    w.push_back({.name = "greedy_bias", .temperature = 0, .bias = true, .brief = true});
+    w.push_back({.name = "greedy_logprob", .temperature = 0, .logprob = true, .brief = true});
+    w.push_back({.name = "warmless_logprob", .logprob = true, .brief = true});
+    w.push_back({.name = "warmless_penalties", .penalties = true, .brief = true});
+    w.push_back({.name = "greedy_steep", .temperature = 0, .logprob = true, .spread = 300, .brief = true});
+    w.push_back({.name = "steep", .temperature = 1.5f, .top_p = 0.9f, .logprob = true, .spread = 300, .brief = true});
     w.push_back({.name = "ties", .top_p = 0.7f, .ties = true});
     w.push_back({.name = "ties_everything", .top_p = 0.9f, .min_p = 0.001f, .top_k = 700, .mask = true, .ties = true});
     // k: only the best, as many as our host requests, the maximum, and values that cut among equal logits.
@@ -100,6 +112,17 @@ Head head_for(const Way& way, uint64_t vocab) {
   return {vocab == 77 ? 100u : 256u, SWY_I4, vocab > 1000 ? 64u : 32u};
 }
 
+// Rows of the head that are equal, so that logits are.
+void tie(Weight& head, Random& random) {
+  constexpr uint64_t kDistinct = 40;
+  const uint64_t vocab = head.desc.dims[0], hidden = head.desc.dims[1];
+  std::vector<float> rows = random.normals(kDistinct * hidden, 0, 3 / std::sqrt(static_cast<double>(hidden)));
+  for (uint64_t v = kDistinct; v < vocab; ++v) {
+    for (uint64_t i = 0; i < hidden; ++i) rows.push_back(rows[(v % kDistinct) * hidden + i]);
+  }
+  encode_weight(head, rows);
+}
+
 // Every second wanted row is sampled; the others' logits are read by the host.
 Case sample(swy_op_id op, const Way& way, uint32_t rows, uint64_t vocab, const Head& head, Random& random) {
   Builder b(op, random);
@@ -111,13 +134,14 @@ Case sample(swy_op_id op, const Way& way, uint32_t rows, uint64_t vocab, const H
     s.draws.push_back(drawn(way.mixed ? ways()[(r / 2) % kPlainWays] : way, r / 2, r, vocab, random));
   }
   if (op != SWY_OP_LM_HEAD_SAMPLE) {
-    b.fixed_input(vocab, 0, 3, SWY_ROWS_LOGITS);
+    b.fixed_input(vocab, 0, way.spread, SWY_ROWS_LOGITS);
     for (float& x : s.inputs[0].floats) x = way.ties ? std::round(x) : x;
     for (size_t i = 0; way.bad && random.draws() && i < s.draws.size(); i += 4) {
       s.inputs[0].floats[s.draws[i].logit_row * vocab + 40 + i] = i % 8 == 0 ? NAN : INFINITY;
     }
   } else {
-    b.input(head.hidden).matrix({vocab, head.hidden}, head.dtype, head.group, 3);
+    b.input(head.hidden).matrix({vocab, head.hidden}, head.dtype, head.group, way.spread);
+    if (way.ties && random.draws()) tie(b.peek().weights[0], random);
     const bool bad = way.bad && head.dtype == SWY_F32;
     for (size_t i = 0; bad && random.draws() && i < s.draws.size(); i += 4) {
       s.inputs[0].floats[s.draws[i].logit_row * head.hidden] = NAN;
@@ -154,6 +178,10 @@ void sample_cases(std::vector<CaseSpec>& out) {
       const auto add = [&](uint32_t rows, uint64_t vocab, bool slow) {
         put(out, op, way, rows, vocab, head_for(way, vocab), slow);
       };
+      if (way.brief) {
+        add(7, 1000, false);
+        continue;
+      }
       for (const uint32_t rows : {1u, 7u, 65u}) {
         for (const uint64_t vocab : {77u, 1000u}) add(rows, vocab, rows == 65 && vocab == 1000);
       }
@@ -165,8 +193,12 @@ void sample_cases(std::vector<CaseSpec>& out) {
       if (wide) add(2, 248320, true);  // each thread of a device has several ids
     }
   }
+  // More rows than a grid's or a buffer's fixed size.
+  put(out, SWY_OP_SAMPLE, ways()[kPlainWays - 1], 2100, 77, {}, false);
+  put(out, SWY_OP_TOP_CANDIDATES, ways()[kPlainWays - 1], 2100, 77, {}, false);
   // Heads as in real models, with few rows; the only bad rows are those where nothing is allowed.
   for (size_t i = 0; i + kListings < ways().size(); ++i) {
+    if (ways()[i].brief) continue;
     const uint32_t rows[] = {1, 12, 5, 30};
     const swy_dtype dtype = (i + i / 4) % 2 == 0 ? SWY_I4 : SWY_I4A;
     put(out, SWY_OP_LM_HEAD_SAMPLE, ways()[i], rows[i % 4], 1300, {512, dtype, 64}, false);

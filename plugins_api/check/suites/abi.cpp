@@ -12,34 +12,13 @@ namespace {
 std::string table(const Library& library) {
   const swy_plugin& p = library.api();
   if (p.struct_size < 64 || p.struct_size > 65536) return text("the table has struct_size ", p.struct_size);
-  if (p.struct_size < sizeof p) return text("the table ends after ", p.struct_size, " bytes, before what is mandatory");
-  const struct {
-    bool there;
-    const char* name;
-  } entries[] = {{p.device_count != nullptr, "device_count"},
-                 {p.device_info != nullptr, "device_info"},
-                 {p.device_open != nullptr, "device_open"},
-                 {p.device_close != nullptr, "device_close"},
-                 {p.kernel_count != nullptr, "kernel_count"},
-                 {p.kernel_at != nullptr, "kernel_at"},
-                 {p.buffer_alloc != nullptr, "buffer_alloc"},
-                 {p.buffer_free != nullptr, "buffer_free"},
-                 {p.write != nullptr, "write"},
-                 {p.read != nullptr, "read"},
-                 {p.fill_zero != nullptr, "fill_zero"},
-                 {p.packed_bytes != nullptr, "packed_bytes"},
-                 {p.pack != nullptr, "pack"},
-                 {p.layout_name != nullptr, "layout_name"},
-                 {p.state_layout != nullptr, "state_layout"},
-                 {p.state_export != nullptr, "state_export"},
-                 {p.state_import != nullptr, "state_import"},
-                 {p.list_begin != nullptr, "list_begin"},
-                 {p.list_finalize != nullptr, "list_finalize"},
-                 {p.list_submit != nullptr, "list_submit"},
-                 {p.list_free != nullptr, "list_free"}};
-  for (const auto& e : entries) {
-    if (!e.there) return text(e.name, " is NULL, and mandatory");
+  if (!SWY_HAS(swy_plugin, &p, get_extension)) {
+    return text("the table ends after ", p.struct_size, " bytes, before what is mandatory");
   }
+#define SWY_CHECK_ENTRY(name) \
+  if (p.name == nullptr) return #name " is NULL, and mandatory";
+  SWY_MANDATORY_ENTRIES(SWY_CHECK_ENTRY)
+#undef SWY_CHECK_ENTRY
   const int timelines = (p.timeline_create != nullptr) + (p.timeline_free != nullptr) + (p.timeline_value != nullptr) +
                         (p.timeline_wait != nullptr);
   return timelines == 0 || timelines == 4 ? "" : "has some of the four entries of timelines, and not all";
@@ -52,7 +31,7 @@ std::string option_table(const Library& library) {
   for (uint32_t i = 0; i < p.option_count; ++i) {
     const swy_option* o = p.options[i];
     if (o == nullptr) return text("option ", i, " is NULL");
-    if (o->struct_size < sizeof *o) return text("option ", i, " has struct_size ", o->struct_size);
+    if (!SWY_HAS(swy_option, o, help)) return text("option ", i, " has struct_size ", o->struct_size);
     if (!is_one_word(o->name)) return text("option ", i, " has no name of one word");
     if (o->type < SWY_OPTION_BOOL || o->type > SWY_OPTION_STRING)
       return text("option ", o->name, " has type ", o->type);

@@ -1,46 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// copies: between host and device, of odd sizes at odd offsets, into every type of memory, and in the order of
-// timelines.
+// copies: between host and device, of odd sizes at odd offsets, into every type of memory.
 #include <algorithm>
 #include <cstring>
 
 #include "plugins_api/check/kit.h"
+#include "plugins_api/check/raw.h"
 #include "plugins_api/check/suites.h"
 
 namespace switchyard::check {
 namespace {
 
 using Bytes = std::vector<unsigned char>;
-
-// Plain device memory, without the guards and poison of Memory.
-class Raw {
- public:
-  Raw(const Plugin& p, swy_memory_type type, uint64_t bytes) : p_(p) {
-    PluginError e;
-    e.expect_ok(p.api().buffer_alloc(p.device(), type, bytes, &buffer_, e.get()), text("buffer_alloc of ", bytes));
-    if (buffer_ == nullptr) throw Failure(text("buffer_alloc of ", bytes, " bytes gave no buffer"));
-  }
-  Raw(const Raw&) = delete;
-  Raw& operator=(const Raw&) = delete;
-  ~Raw() { p_.api().buffer_free(p_.device(), buffer_); }
-  swy_buffer* get() const { return buffer_; }
-  void write(uint64_t at, const void* from, uint64_t bytes, const swy_submit* submit = nullptr) const {
-    PluginError e;
-    e.expect_ok(p_.api().write(p_.device(), buffer_, at, from, bytes, submit, e.get()), "write");
-  }
-  void read(void* to, uint64_t at, uint64_t bytes, const swy_submit* submit = nullptr) const {
-    PluginError e;
-    e.expect_ok(p_.api().read(p_.device(), to, buffer_, at, bytes, submit, e.get()), "read");
-  }
-  void zero(uint64_t at, uint64_t bytes) const {
-    PluginError e;
-    e.expect_ok(p_.api().fill_zero(p_.device(), buffer_, at, bytes, e.get()), "fill_zero");
-  }
-
- private:
-  const Plugin& p_;
-  swy_buffer* buffer_ = nullptr;
-};
 
 Bytes random_bytes(Random& random, uint64_t n) {
   Bytes out(n);
@@ -157,68 +127,6 @@ std::string imported(const Kit& kit) {
   return std::equal(got.begin(), got.end(), memory) ? "" : "imported memory reads as something else";
 }
 
-// ---- timelines
-
-class Timeline {
- public:
-  explicit Timeline(const Plugin& p) : p_(p) {
-    if (p.api().timeline_create == nullptr) throw Unsupported("the device has no timelines: the host emulates them");
-    PluginError e;
-    e.expect_ok(p.api().timeline_create(p.device(), &timeline_, e.get()), "timeline_create");
-  }
-  Timeline(const Timeline&) = delete;
-  Timeline& operator=(const Timeline&) = delete;
-  ~Timeline() { p_.api().timeline_free(p_.device(), timeline_); }
-  swy_timeline_point at(uint64_t value) const { return {timeline_, value}; }
-  uint64_t value() const { return p_.api().timeline_value(timeline_); }
-  void wait(uint64_t value) const {
-    PluginError e;
-    e.expect_ok(p_.api().timeline_wait(timeline_, value, 10'000'000'000, e.get()), text("waiting for ", value));
-  }
-  swy_timeline* get() const { return timeline_; }
-
- private:
-  const Plugin& p_;
-  swy_timeline* timeline_ = nullptr;
-};
-
-swy_submit signals(const swy_timeline_point* point) { return {sizeof(swy_submit), 0, nullptr, 1, 0, point}; }
-
-// Many writes to one place and reads of it, none waited for: each read gets the last write before it.
-std::string ordered(const Kit& kit) {
-  const Plugin& p = kit.plugin();
-  const Timeline t(p);
-  if (t.value() != 0) return text("a new timeline is at ", t.value());
-  constexpr uint64_t kRounds = 50, kBytes = 4099;
-  const Raw buffer(p, SWY_MEMORY_DEVICE, kBytes);
-  std::vector<Bytes> sent, got(kRounds, Bytes(kBytes));
-  for (uint64_t i = 0; i < kRounds; ++i) sent.emplace_back(kBytes, static_cast<unsigned char>(i + 1));
-  for (uint64_t i = 0; i < kRounds; ++i) {
-    const swy_timeline_point written = t.at(2 * i + 1), read = t.at(2 * i + 2);
-    swy_submit s = signals(&written);
-    buffer.write(0, sent[i].data(), kBytes, &s);
-    s = signals(&read);
-    s.wait_count = 1;
-    s.waits = &written;
-    buffer.read(got[i].data(), 0, kBytes, &s);
-  }
-  for (uint64_t i = 0; i < kRounds; ++i) {
-    t.wait(2 * i + 2);
-    if (t.value() < 2 * i + 2) return text("waited for ", 2 * i + 2, ", and the timeline is at ", t.value());
-    if (got[i] != sent[i]) return text("read ", i, " does not have what write ", i, " put there");
-  }
-  return "";
-}
-
-std::string impatient(const Kit& kit) {
-  const Timeline t(kit.plugin());
-  PluginError e;
-  const swy_status s = kit.plugin().api().timeline_wait(t.get(), 1, 1'000'000, e.get());
-  if (s == SWY_OK) return "a wait for what nobody signals succeeded";
-  if (t.value() != 0) return text("the timeline is at ", t.value(), " though nobody signals it");
-  return e.has_line() ? "" : "a wait timed out without a line";
-}
-
 std::vector<Task> list(Session& session, std::vector<Refusal>*) {
   Kit& kit = session.kit();
   std::vector<Task> tasks;
@@ -232,13 +140,11 @@ std::vector<Task> list(Session& session, std::vector<Refusal>*) {
   add("buffers_apart", apart);
   add("mapped", mapped);
   add("imported", imported);
-  add("order_of_timelines", ordered);
-  add("wait_in_vain", impatient);
   return tasks;
 }
 
 }  // namespace
 
-const Suite kCopiesSuite = {"copies", "host to device and back, any size and offset, timelines", true, false, {}, list};
+const Suite kCopiesSuite = {"copies", "host to device and back, any size and offset", true, false, {}, list};
 
 }  // namespace switchyard::check

@@ -23,12 +23,19 @@ std::string device_info(const Library& library) {
   }
   if (info.type < SWY_DEVICE_CPU || info.type > SWY_DEVICE_ACCELERATOR) return text("type ", info.type);
   if (a == 0 || (a & (a - 1)) != 0 || a > 4096) return text("buffer_alignment ", a, " is no power of two up to 4096");
+  constexpr uint32_t kFlags = SWY_DEVICE_SYNCHRONOUS | SWY_DEVICE_HOST_MEMORY | SWY_DEVICE_NATIVE_REPLAY;
+  constexpr uint32_t kSampling = SWY_SAMPLING_LOGITS | SWY_SAMPLING_TOPK_CANDIDATES | SWY_SAMPLING_TOKEN;
+  constexpr uint32_t kSteps = (SWY_SAMPLES_STOP_IDS << 1) - 1;  // the last of them
+  if (!library.is_newer()) {
+    if ((info.flags & ~kFlags) != 0) return text("the device has flags that ABI 1 does not know: ", info.flags);
+    if ((info.sampling & ~kSampling) != 0) return text("sampling has bits that ABI 1 does not know: ", info.sampling);
+    if ((info.sampling_steps & ~kSteps) != 0) {
+      return text("sampling_steps has bits that ABI 1 does not know: ", info.sampling_steps);
+    }
+  }
   if (info.memory_bytes != 0 && info.memory_free_bytes > info.memory_bytes) return "more memory is free than there is";
   if ((info.flags & SWY_DEVICE_SYNCHRONOUS) == 0 && library.api().timeline_create == nullptr) {
     return "the device is not SYNCHRONOUS, and has no timelines";
-  }
-  if ((info.flags & SWY_DEVICE_HOST_MEMORY) != 0 && library.api().buffer_map == nullptr) {
-    return "says HOST_MEMORY, and has no buffer_map";
   }
   return "";
 }
@@ -57,14 +64,15 @@ std::string opens_again(const Library& library, const std::vector<Setting>& sett
 
 std::string kernel(const swy_kernel* k, uint32_t index) {
   if (k == nullptr) return text("kernel ", index, " is NULL");
-  if (k->struct_size < sizeof *k) return text("kernel ", index, " has struct_size ", k->struct_size);
+  if (!SWY_HAS(swy_kernel, k, record)) return text("kernel ", index, " has struct_size ", k->struct_size);
   if (!is_one_word(k->name)) return text("kernel ", index, " has no name of one word");
   if (k->record == nullptr) return text(k->name, " has no record");
-  if (k->op == 0 || k->op_revision == 0) return text(k->name, " names no operation or no revision");
+  if (k->op == 0) return text(k->name, " names no operation");
+  constexpr uint32_t kNewest = 1;  // of every operation of ops.h
+  if (k->op != SWY_OP_NAMED && (k->op_revision == 0 || k->op_revision > kNewest)) {
+    return text(k->name, " declares revision ", k->op_revision, " of ", op_name(k->op), "; there is revision 1");
+  }
   if (k->max_rows != 0 && k->min_rows > k->max_rows) return text(k->name, " takes no number of rows");
-  constexpr uint32_t kFlags =
-      SWY_KERNEL_CAPTURE_SAFE | SWY_KERNEL_DETERMINISTIC | SWY_KERNEL_BATCH_INVARIANT | SWY_KERNEL_IN_PLACE;
-  if ((k->flags & ~kFlags) != 0) return text(k->name, " has flags that ABI 1 does not know: ", k->flags);
   if ((k->flags & SWY_KERNEL_CAPTURE_SAFE) == 0) return text(k->name, " is not CAPTURE_SAFE, which is mandatory");
   constexpr uint32_t kActivations = SWY_DTYPE_BIT(SWY_F32) | SWY_DTYPE_BIT(SWY_BF16);
   if ((k->input_dtypes & ~(kActivations | SWY_DTYPE_BIT(SWY_I32))) != 0) return text(k->name, ": input_dtypes");
@@ -75,6 +83,16 @@ std::string kernel(const swy_kernel* k, uint32_t index) {
   return "";
 }
 
+// What no host of this minor version knows.
+std::string unknown_bits(const swy_kernel& k) {
+  constexpr uint32_t kFlags =
+      SWY_KERNEL_CAPTURE_SAFE | SWY_KERNEL_DETERMINISTIC | SWY_KERNEL_BATCH_INVARIANT | SWY_KERNEL_IN_PLACE;
+  constexpr uint32_t kEncodings = ((SWY_DTYPE_BIT(SWY_NVFP4) << 1) - 1) | SWY_DTYPE_BIT(SWY_ENCODED);
+  if ((k.flags & ~kFlags) != 0) return text(k.name, " has flags that ABI 1 does not know: ", k.flags);
+  if ((k.weight_dtypes & ~kEncodings) != 0) return text(k.name, ": weight_dtypes ", k.weight_dtypes);
+  return "";
+}
+
 std::string kernels(const Plugin& plugin) {
   if (plugin.kernels().empty()) return "there are no kernels";
   std::set<std::string> names;
@@ -82,6 +100,7 @@ std::string kernels(const Plugin& plugin) {
   for (uint32_t i = 0; i < count; ++i) {
     const swy_kernel* k = plugin.kernels()[i];
     if (std::string problem = kernel(k, i); !problem.empty()) return problem;
+    if (std::string problem = unknown_bits(*k); !plugin.is_newer() && !problem.empty()) return problem;
     if (!names.insert(k->name).second) return text("two kernels are named ", k->name);
     if (plugin.api().kernel_at(plugin.device(), i) != k) return text("kernel ", i, " is another one the second time");
   }

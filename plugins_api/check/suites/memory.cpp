@@ -2,6 +2,10 @@
 // memory: every allocation fails once, and from there on for good, until a whole life of a kernel succeeds: open, pack,
 // record, submit, free, close; of a life with very many, not each beyond the first 400. Each time the status must say
 // so, with a line, and nothing may leak or break.
+#include <malloc.h>
+
+#include <algorithm>
+#include <future>
 #include <set>
 
 #include "plugins_api/check/host.h"
@@ -108,10 +112,61 @@ std::string nothing_leaks(const Kit& kit) {
   return "";
 }
 
+// ---- the process's own heap: what a plugin takes from malloc
+
+// Bytes that malloc has given out.
+uint64_t heap_bytes() {
+  const auto m = mallinfo2();
+  return m.uordblks + m.hblkhd;
+}
+
+// Does something again and again. What grows by a block or more each time, round after round, leaks; caches fill up.
+// Each round has a thread of its own: what malloc keeps for a thread counts as given out until the thread ends.
+std::string heap(const char* what, const std::function<void()>& once) {
+  constexpr uint64_t kTimes = 8, kBlock = 32;  // the smallest that malloc gives; what is less is its own rounding
+  constexpr int kWarm = 1, kRounds = 3;
+  uint64_t least = UINT64_MAX;
+  for (int round = 0; round < kWarm + kRounds; ++round) {
+    const uint64_t before = heap_bytes();
+    std::async(std::launch::async, [&] {
+      for (uint64_t i = 0; i < kTimes; ++i) once();
+    }).get();
+    const uint64_t after = heap_bytes();
+    if (round >= kWarm) least = std::min(least, after > before ? after - before : 0);
+  }
+  return least < kTimes * kBlock ? "" : text(what, " leaks ", least / kTimes, " bytes of the process's heap each time");
+}
+
+// On the smallest case of the first kernel of each operation.
+std::string heap_of_lists(const Kit& kit, bool submissions) {
+  std::set<swy_op_id> seen;
+  for (const Check& check : sample_of(kit.claims(), kit.request().seed, {{1, 1}})) {
+    if (!seen.insert(check.spec->op).second) continue;
+    const Case c = kit.build(check);
+    if (c.weights.size() > 4) continue;  // the same functions, and much to pack
+    const auto problem = [&] {
+      if (!submissions) return heap("recording and freeing a list", [&] { Execution(kit.plugin(), *check.kernel, c); });
+      Execution e(kit.plugin(), *check.kernel, c);
+      e.run(c);
+      return heap("list_submit", [&] { e.submit(nullptr); });
+    }();
+    if (!problem.empty()) return kit.line(check, problem);
+  }
+  return "";
+}
+
+std::string heap_of_devices(const Kit& kit) {
+  const Library library(kit.request().plugin);
+  return heap("opening and closing a device", [&] { Plugin(library, kit.request().settings); });
+}
+
 std::vector<Task> list(Session& session, std::vector<Refusal>*) {
   Kit& kit = session.kit();
   std::vector<Task> tasks = {{"absurd_sizes", [&kit] { return absurd_sizes(kit); }, {}},
-                             {"nothing_leaks", [&kit] { return nothing_leaks(kit); }, {}}};
+                             {"nothing_leaks", [&kit] { return nothing_leaks(kit); }, {}},
+                             {"heap_of_submissions", [&kit] { return heap_of_lists(kit, true); }, {}},
+                             {"heap_of_lists", [&kit] { return heap_of_lists(kit, false); }, {}},
+                             {"heap_of_devices", [&kit] { return heap_of_devices(kit); }, {}}};
   std::set<swy_op_id> seen;
   for (const Check& c : sample_of(kit.claims(), kit.request().seed, {{1, 20}})) {
     if (!seen.insert(c.spec->op).second) continue;

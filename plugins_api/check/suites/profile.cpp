@@ -47,17 +47,19 @@ class Profile {
   const swy_profile* table_;
 };
 
+bool is_range(const std::string& name) { return name == SWY_EXT_RANGE || name == SWY_EXT_RANGE_2; }
+
 // "moe_add.sorted/combine" is a launch of moe_add.sorted.
 std::string kernel_of(const swy_profile_span& s) {
   const std::string name = s.kernel == nullptr ? "" : s.kernel;
-  return name == SWY_EXT_RANGE ? name : name.substr(0, name.find('/'));
+  return is_range(name) ? name : name.substr(0, name.find('/'));
 }
 
 bool known(const Plugin& p, const std::string& name) {
   for (const swy_kernel* k : p.kernels()) {
     if (name == k->name) return true;
   }
-  return name == SWY_EXT_RANGE;
+  return is_range(name);
 }
 
 // Spans of a submission of `mine` between two instants.

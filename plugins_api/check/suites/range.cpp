@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// range: swy.range/1. A claimed range gives the results of its operations one by one, including values that are read
-// outside. A plugin that offers the extension must accept some range.
+// range: swy.range/1 and swy.range/2. A claimed range gives the results of its operations one by one, including values
+// that are read outside, and from its stored form. A plugin that offers the extension must accept some range.
+#include <algorithm>
 #include <cmath>
 
 #include "plugins_api/check/chains.h"
 #include "plugins_api/check/kit.h"
+#include "plugins_api/check/range_table.h"
 #include "plugins_api/check/state_memory.h"
 #include "plugins_api/check/step_block.h"
 #include "plugins_api/check/suites.h"
-#include "switchyard/extensions.h"
 
 namespace switchyard::check {
 namespace {
@@ -17,11 +18,8 @@ class Range {
  public:
   // The chain's first links, which stay alive; to claim, they need no contents. Besides the value of the last one,
   // others read that of the link `also`.
-  Range(const Kit& kit, const Chain& chain, const std::vector<Case>& links, size_t also = SIZE_MAX)
-      : p_(kit.plugin()),
-        table_(static_cast<const swy_range*>(p_.extension(SWY_EXT_RANGE))),
-        chain_(chain),
-        links_(links) {
+  Range(const Kit& kit, RangeTable& table, const Chain& chain, const std::vector<Case>& links, size_t also = SIZE_MAX)
+      : p_(kit.plugin()), table_(table), chain_(chain), links_(links) {
     for (const Case& c : links_) {
       views_.push_back(std::make_unique<OpView>(c));
       ops_.push_back(views_.back()->get());
@@ -38,7 +36,7 @@ class Range {
   uint32_t claim() {
     double us = -1;
     uint32_t accepted = 0;
-    const swy_status s = table_->claim(p_.device(), ops_.data(), count(), &bucket(), &accepted, &us, why_.get());
+    const swy_status s = table_.claim(described(), &accepted, &us, why_.get());
     if (s == SWY_UNSUPPORTED) accepted = 0;
     if (s != SWY_UNSUPPORTED) why_.expect_ok(s, "claim");
     if (accepted == 1 || accepted > ops_.size()) throw Failure(text("claims ", accepted, " of ", ops_.size(), " ops"));
@@ -47,41 +45,37 @@ class Range {
   }
   // Whether it accepts all of the links once it knows how values flow.
   bool accept() {
-    if (table_->struct_size < offsetof(swy_range, accept) + sizeof table_->accept || table_->accept == nullptr) {
-      return kept_links_.size() == 1;
-    }
-    const swy_status s = table_->accept(p_.device(), ops_.data(), count(), &bucket(), &values_told_, why_.get());
+    if (!table_.asks()) return kept_links_.size() == 1;
+    const swy_status s = table_.accept(described(), why_.get());
     if (s != SWY_UNSUPPORTED) why_.expect_ok(s, "accept");
     if (s == SWY_UNSUPPORTED && !why_.has_line()) throw Failure("accept refuses a range without a reason");
     return s == SWY_OK;
   }
   std::string why() const { return why_.has_line() ? why_.line() : ""; }
 
-  // Records the whole chain as one range, once.
-  void record() {
-    uint64_t workspace = 0;
-    std::vector<uint32_t> layouts;
-    for (const Case& c : links_) layouts.resize(layouts.size() + c.weights.size(), 0);
-    PluginError e;
-    e.expect_ok(table_->prepare(p_.device(), ops_.data(), count(), &bucket(), &workspace, layouts.data(),
-                                static_cast<uint32_t>(layouts.size()), e.get()),
-                "prepare");
-    for (const uint32_t layout : layouts) {
+  // Records the whole chain as one range, once; with `stored`, as compiled from its stored form.
+  void record(bool stored) {
+    size_t weights = 0;
+    for (const Case& c : links_) weights += c.weights.size();
+    const RangeNeeds needs = table_.prepare(described(), weights, stored);
+    for (const uint32_t layout : needs.layouts) {
       if (layout != 0) throw Unsupported("the range wants packed weights");
     }
+    PluginError e;
     place();
     step_ = add(step_block_bytes(links_[0]), "the step", SWY_MEMORY_UPLOAD);
-    work_ = add(workspace + 64, "the workspace");
+    work_ = add(needs.workspace_bytes + 64, "the workspace");
     const swy_list_info info{sizeof info, 0, &bucket(), memory_[step_].binding(), memory_[add(64, "tokens")].binding()};
     e.expect_ok(p_.api().list_begin(p_.device(), &info, &list_, e.get()), "list_begin");
     std::vector<const swy_bindings*> bindings;
+    if (table_.compiles()) leave_out_inner_values();
     for (Bound& b : bound_) {
       b.all = {sizeof b.all, 0, b.inputs.data(), b.weights.data(), b.states.data(), b.outputs.data(), {}};
       bindings.push_back(&b.all);
     }
     const swy_range_operands operands{sizeof operands, count(), ops_.data(), bindings.data(), &values_told_};
-    const swy_binding w = memory_[work_].part(0, workspace);
-    e.expect_ok(table_->record(list_, &operands, &w, e.get()), "record of a range");
+    const swy_binding w = memory_[work_].part(0, needs.workspace_bytes);
+    e.expect_ok(table_.record(list_, needs, operands, w, e.get()), "record of a range");
     e.expect_ok(p_.api().list_finalize(list_, e.get()), "list_finalize");
   }
 
@@ -151,6 +145,22 @@ class Range {
     values_told_ = {sizeof values_told_, n, input_lists_.data(), output_lists_.data(), kept_.data()};
   }
 
+  // With swy.range/2 only what crosses the range's border has memory.
+  void leave_out_inner_values() {
+    const auto leave_out = [&](std::vector<swy_binding>& bindings, const uint32_t* values) {
+      for (size_t k = 0; k < bindings.size(); ++k) {
+        const uint32_t v = values[k];
+        const bool made = std::find(output_values_.begin(), output_values_.end(), v) != output_values_.end();
+        if (made && kept_[v] == 0) bindings[k] = {};
+      }
+    };
+    for (size_t i = 0; i < bound_.size(); ++i) {
+      leave_out(bound_[i].inputs, input_lists_[i]);
+      leave_out(bound_[i].outputs, output_lists_[i]);
+    }
+  }
+
+  swy_range_ops described() const { return {sizeof(swy_range_ops), count(), ops_.data(), &bucket(), &values_told_}; }
   uint32_t count() const { return static_cast<uint32_t>(ops_.size()); }
   const swy_bucket& bucket() const { return links_[0].bucket; }
   static uint64_t bytes_of(const Operand& o) { return o.desc.dims[0] * o.desc.dims[1] * 4; }
@@ -200,7 +210,7 @@ class Range {
   }
 
   const Plugin& p_;
-  const swy_range* table_;
+  RangeTable& table_;
   const Chain& chain_;
   const std::vector<Case>& links_;
   std::vector<std::unique_ptr<OpView>> views_;
@@ -259,20 +269,22 @@ std::string compare_chains(const std::vector<Case>& links, const std::vector<Out
 uint32_t claimed(const Kit& kit, const Chain& chain, std::string* why) {
   Random shapes = Random::shapes_only();
   std::vector<Case> links = build_chain(chain, shapes);
-  Range whole(kit, chain, links);
+  RangeTable table(kit.plugin());
+  Range whole(kit, table, chain, links);
   const uint32_t taken = whole.claim();
   *why = whole.why().empty() ? "no reason given" : whole.why();
   if (taken == 0) return 0;
   links.resize(taken);
-  Range range(kit, chain, links);
+  Range range(kit, table, chain, links);
   if (range.accept()) return taken;
   *why = range.why().empty() ? "it does not ask which values are read outside" : range.why();
   return 0;
 }
 
 // How the range differs from its operations; "": in nothing.
-std::string difference(Range& range, const std::vector<Case>& links, const std::vector<Outcome>& wanted) {
-  range.record();
+std::string difference(Range& range, const std::vector<Case>& links, const std::vector<Outcome>& wanted,
+                       bool stored = false) {
+  range.record(stored);
   for (const char* when : {"", "submitted again: "}) {
     const std::string problem = compare_chains(links, wanted, range.submit());
     if (!problem.empty()) return when + problem;
@@ -297,10 +309,11 @@ Taken take(const Kit& kit, const Chain& chain) {
   return t;
 }
 
-std::string same_as_one_by_one(const Kit& kit, const Chain& chain) {
+std::string same_as_one_by_one(const Kit& kit, const Chain& chain, bool stored) {
   const Taken t = take(kit, chain);
-  Range range(kit, chain, t.links);
-  const std::string problem = difference(range, t.links, t.wanted);
+  RangeTable table(kit.plugin());
+  Range range(kit, table, chain, t.links);
+  const std::string problem = difference(range, t.links, t.wanted, stored);
   return problem.empty() ? "" : text("the range ", chain.name, " differs from its operations: ", problem);
 }
 
@@ -309,8 +322,9 @@ std::string writes_what_is_kept(const Kit& kit, const Chain& chain) {
   const Taken t = take(kit, chain);
   std::string why = "it does not ask which values are read outside";
   bool some = false;
+  RangeTable table(kit.plugin());  // so that ranges with equal keys share what was compiled
   for (size_t also = 0; also + 1 < t.links.size(); ++also) {
-    Range range(kit, chain, t.links, also);
+    Range range(kit, table, chain, t.links, also);
     if (!range.accept()) {
       if (!range.why().empty()) why = range.why();
       continue;
@@ -333,26 +347,36 @@ std::string takes_some(const Kit& kit) {
     if (claimed(kit, chain, &why) != 0) return "";
     all += text(all.empty() ? "" : "; ", chain.name, ": ", why);
   }
-  return text(SWY_EXT_RANGE " is there and takes no range that the kit knows: ", all);
+  return text(RangeTable(kit.plugin()).name(), " is there and takes no range that the kit knows: ", all);
 }
 
 std::vector<Task> list(Session& session, std::vector<Refusal>* refusals) {
   Kit& kit = session.kit();
-  if (kit.plugin().extension(SWY_EXT_RANGE) == nullptr) {
-    refusals->push_back({"chains", "the plugin has no " SWY_EXT_RANGE, {}});
+  const bool first = kit.plugin().extension(SWY_EXT_RANGE) != nullptr;
+  const bool second = kit.plugin().extension(SWY_EXT_RANGE_2) != nullptr;
+  if (!first && !second) {
+    refusals->push_back({"chains", "the plugin has no " SWY_EXT_RANGE " and no " SWY_EXT_RANGE_2, {}});
     return {};
   }
   std::vector<Task> tasks = {{"takes_some", [&kit] { return takes_some(kit); }, {}}};
   for (const Chain& chain : all_chains()) {
-    tasks.push_back({chain.name, [&kit, &chain] { return same_as_one_by_one(kit, chain); }, {}});
+    tasks.push_back({chain.name, [&kit, &chain] { return same_as_one_by_one(kit, chain, false); }, {}});
     tasks.push_back(
         {std::string(chain.name) + "_kept", [&kit, &chain] { return writes_what_is_kept(kit, chain); }, {}});
+    if (!second) continue;
+    tasks.push_back({std::string(chain.name) + "_stored",
+                     [&kit, &chain] {
+                       if (!RangeTable(kit.plugin()).stores()) throw Unsupported("the plugin stores nothing");
+                       return same_as_one_by_one(kit, chain, true);
+                     },
+                     {}});
   }
   return tasks;
 }
 
 }  // namespace
 
-const Suite kRangeSuite = {"range", "swy.range/1: a range gives what its operations give", true, false, {}, list};
+const Suite kRangeSuite = {"range", "swy.range/1, swy.range/2: a range gives what its operations give", true, false, {},
+                           list};
 
 }  // namespace switchyard::check

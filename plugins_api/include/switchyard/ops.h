@@ -6,7 +6,7 @@
  * between rows. `rows` is one of the step's row counts (see swy_rows). Weights are [out, in] or [experts, out, in] with
  * the contraction dimension last; weights.h has their encodings.
  *
- * Three families:
+ * Three families, and operations that have a name instead (SWY_OP_NAMED):
  *   composites        what programs are written in
  *   fused composites  a composite with its neighbour; the scheduler forms them where a backend has a kernel
  *   primitives        the pieces of a composite's decomposition (decompose.h), for backends that have no kernel for it
@@ -41,6 +41,17 @@ enum {
   SWY_I8 = 4,  /* weights: w = q * s;       q in -127..127, fp16 scale per group */
   SWY_I4 = 5,  /* weights: w = (q - 8) * s; q in 0..15,     fp16 scale per group */
   SWY_I4A = 6, /* weights: w = q * s + o;   q in 0..15,     fp16 scale and offset per group */
+
+  /* Types of scales (swy_encoding). As types of weights: Reserved: no host makes it yet. */
+  SWY_F16 = 7,
+  SWY_F8_E4M3 = 8, /* 4 bits of exponent, 3 of fraction; no infinity */
+  SWY_E8M0 = 9,    /* an exponent alone: 2^(byte - 127); 255 is no number */
+
+  SWY_F8_E5M2 = 10, /* Reserved: no host makes it yet. */
+  SWY_MXFP4 = 11,   /* Reserved: no host makes it yet. */
+  SWY_NVFP4 = 12,   /* Reserved: no host makes it yet. */
+
+  SWY_ENCODED = 31, /* weights: as swy_tensor.encoding describes */
 };
 #define SWY_DTYPE_BIT(d) (1u << (d))
 
@@ -60,6 +71,48 @@ enum {
   SWY_STATE_PAGED = 2,   /* dims describe one token; found through the step's block table */
 };
 
+/* Operations and encodings that this header does not list have a name instead: "acme.gelu/1". A vendor, a dot, more of
+ * [a-z0-9._-], a slash, and a revision from 1 on; at most SWY_MAX_NAME bytes, the first a letter. What a name means
+ * never changes: what differs gets another revision. */
+enum {
+  SWY_MAX_NAME = 63,
+  SWY_MAX_NAMED_OPERANDS = 16,     /* inputs, weights, states and outputs of an operation with a name: of each kind */
+  SWY_MAX_NAMED_ATTRS = 4096,      /* bytes of its attributes */
+  SWY_MAX_ENCODING_GROUP = 1 << 16 /* elements */
+};
+
+/* Whether `name` is such a name. NULL is none. */
+static inline int swy_is_name(const char* name) {
+  size_t n = 0, dot = 0;
+  if (name == NULL || name[0] < 'a' || name[0] > 'z') return 0;
+  for (; name[n] != '/'; ++n) {
+    const char c = name[n];
+    if (n == SWY_MAX_NAME || !((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-')) {
+      return 0;
+    }
+    if (c == '.' && dot == 0) dot = n;
+  }
+  if (dot == 0 || dot + 1 == n || name[n + 1] < '1' || name[n + 1] > '9') return 0;
+  for (++n; n < SWY_MAX_NAME && name[n] >= '0' && name[n] <= '9'; ++n) continue;
+  return name[n] == '\0';
+}
+
+/* A weight's encoding as data: w = codes[q] * scale, or codes[q] * scale + offset. Each row is cut into groups with one
+ * scale (and offset) each; weights.h says where the bytes lie. Two encodings of one name are equal. */
+typedef struct swy_encoding {
+  uint32_t struct_size;
+  uint32_t bits;  /* of q: 1..8 */
+  uint32_t group; /* elements per scale along the contraction dimension, at most SWY_MAX_ENCODING_GROUP; 0: a row */
+  swy_dtype scale_dtype; /* of scales and offsets: SWY_F32, SWY_F16, SWY_BF16; of scales without offsets also SWY_E8M0,
+                            SWY_F8_E4M3 */
+  uint32_t has_offset;   /* 0 or 1 */
+  uint32_t reserved;
+  const char* name;   /* "acme.nf4/1" */
+  const float* codes; /* [2^bits], finite */
+} swy_encoding;
+SWY_AT(swy_encoding, name, 24);
+SWY_SIZE(swy_encoding, 40);
+
 /* One operand. `layout` 0 is canonical: row-major, and for weights as weights.h says. A packed weight keeps the dims of
  * the canonical tensor. Unused dims are 1. */
 typedef struct swy_tensor {
@@ -72,10 +125,14 @@ typedef struct swy_tensor {
   uint32_t rank;
   uint32_t reserved;
   uint64_t dims[4]; /* activations: [rows of the bucket, width] */
+  /* SWY_ENCODED: the encoding, whose `group` is this tensor's; otherwise NULL. A kernel meets only encodings that it
+   * names (swy_kernel.encodings), and a range's backend those that one of its kernels for the operation names. */
+  const swy_encoding* encoding;
 } swy_tensor;
 SWY_AT(swy_tensor, rank, 24);
 SWY_AT(swy_tensor, dims, 32);
-SWY_SIZE(swy_tensor, 64);
+SWY_AT(swy_tensor, encoding, 64);
+SWY_SIZE(swy_tensor, 72);
 
 /* One operation with its operands' descriptions. Pointers are the caller's and live as long as the call. An operand
  * list is an array of pointers, so that swy_tensor can grow. */
@@ -93,12 +150,14 @@ typedef struct swy_op {
   const swy_tensor* const* weights;
   const swy_tensor* const* states;
   const swy_tensor* const* outputs;
+  const char* name; /* SWY_OP_NAMED: which operation it is; otherwise NULL */
 } swy_op;
 SWY_AT(swy_op, attrs, 16);
 SWY_AT(swy_op, input_count, 24);
 SWY_AT(swy_op, inputs, 40);
 SWY_AT(swy_op, outputs, 64);
-SWY_SIZE(swy_op, 72);
+SWY_AT(swy_op, name, 72);
+SWY_SIZE(swy_op, 80);
 
 /* ---- ids -------------------------------------------------------------------------------------------------------- */
 
@@ -140,6 +199,11 @@ enum {
   SWY_OP_EXPERTS = 77,
   SWY_OP_SILU_MUL = 78,
   SWY_OP_SIGMOID_SCALE_ADD = 79,
+
+  /* Every operation that has a name instead of an id (swy_op.name). Its revision is 1; its attributes are bytes that
+   * only its kernels understand, aligned to 8. The program has operations of this header, or further ones with names,
+   * to do the same: they run where no kernel takes it. */
+  SWY_OP_NAMED = 0x10000,
 };
 
 /* ---- composites ------------------------------------------------------------------------------------------------- */

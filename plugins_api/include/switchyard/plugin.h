@@ -2,11 +2,24 @@
 /* The plugin ABI: how the host and a backend's shared object talk. C11, self-contained. ABI 1.
  *
  * Rules that hold for everything here
- *  - Every struct begins with `struct_size`, set by whoever fills it. A reader uses min(theirs, its own sizeof); what
- * lies beyond is absent. Structs only grow at the end. 0 and NULL mean absent.
+ *  - A struct with a `struct_size` grows, at its end only. Whoever fills it sets the size. A reader uses min(theirs,
+ * its own sizeof); what lies beyond is absent, and means the same as 0 or NULL (SWY_HAS). So a struct is copied by the
+ *    smaller size into one that is 0. Whoever fills a struct of the other side's (swy_device_info, swy_prepared,
+ *    swy_state_layout, swy_negotiate_out) writes no more than the size that it finds there, and never raises it.
+ *  - A struct without a `struct_size` never changes: swy_binding, swy_timeline_point, swy_setting, swy_sample_slot, ….
+ *    Only such structs lie in arrays or in other structs. Of structs that grow, an array holds pointers; the one
+ *    exception has its stride beside it (swy_step.sample_params_size).
+ *  - Each growth raises SWY_ABI_MINOR. Host and plugin tell each other theirs when they negotiate; nobody is refused
+ *    because of it.
+ *  - A flag bit that the reader does not know is ignored. What must not be ignored is a revision of its operation, or
+ *    an extension.
+ *  - "Reserved: no host calls it yet." marks what has its place and meaning, and which no host uses so far: entries,
+ *    fields, flags. Fill in 0, or nothing, unless it is mandatory.
  *  - A function that can fail returns a swy_status and, where it takes a swy_error, writes one line there: what is
  * wrong, with the value. The buffer is the caller's, so that an error can be reported when memory is gone.
  *  - No exception, signal, exit or output crosses the boundary: a plugin logs through the host.
+ *  - Every function leaves the floating-point environment of its thread as it found it: how it rounds, and whether it
+ *    flushes subnormal numbers.
  *  - Threads: each entry carries a tag.
  *      [thread-safe]    any thread, at any time
  *      [device-serial]  one call at a time per device
@@ -29,6 +42,7 @@ extern "C" {
 #endif
 
 #define SWY_ABI_VERSION 1u
+#define SWY_ABI_MINOR 1u                          /* 0: the headers before minor versions were told */
 #define SWY_NEGOTIATE_MAGIC 0x4452415948435753ull /* "SWCHYARD" */
 #define SWY_NEGOTIATE_SYMBOL "switchyard_plugin_negotiate"
 #if defined(__GNUC__)
@@ -36,6 +50,9 @@ extern "C" {
 #else
 #define SWY_EXPORT
 #endif
+
+/* Whether `p`, a pointer to a `type`, is long enough to hold `field`. */
+#define SWY_HAS(type, p, field) ((p)->struct_size >= offsetof(type, field) + sizeof(((type*)0)->field))
 
 /* ---- errors ----------------------------------------------------------------------------------------------------- */
 
@@ -101,18 +118,21 @@ typedef struct swy_executor {
   uint32_t reserved;
   void* ctx;
   uint32_t (*width)(void* ctx); /* [thread-safe, no-alloc] members that `run` uses */
-  /* [thread-safe, no-alloc] Calls fn once per member, all at the same time; returns when all have returned. `fn` must
-   * not call run. */
+  /* [thread-safe, no-alloc] Calls fn once per member, all at the same time; returns when all have returned. Calls from
+   * several threads are served one after the other. Called by a member of a running team, it calls fn at once, on this
+   * thread alone, as a team of one. fn must not throw. After fn the host restores how its threads round. */
   void (*run)(void* ctx, swy_team_fn fn, void* arg);
 } swy_executor;
 SWY_SIZE(swy_executor, 32);
 
+/* Lives until the process ends, with everything that it points to. */
 typedef struct swy_host {
   uint32_t struct_size;
   uint32_t abi;
   const char* version; /* of the runtime */
   void* ctx;
-  void (*log)(void* ctx, swy_log_level level, const char* message); /* [thread-safe] one line */
+  /* [thread-safe] One line; the host shows control characters as \x1B, and cuts a text of more than 1,000 bytes. */
+  void (*log)(void* ctx, swy_log_level level, const char* message);
   /* [thread-safe, no-alloc] One kernel of a running list, by CLOCK_MONOTONIC. NULL: not tracing; the host sets it only
    * while no list runs. */
   void (*trace)(void* ctx, const char* name, uint64_t begin_ns, uint64_t end_ns);
@@ -204,7 +224,7 @@ typedef struct swy_timeline_point {
 
 typedef struct swy_submit {
   uint32_t struct_size;
-  uint32_t wait_count;
+  uint32_t wait_count; /* points of this plugin's devices to reach before it begins; no host sets it yet */
   const swy_timeline_point* waits;
   uint32_t signal_count;
   uint32_t reserved;
@@ -225,12 +245,17 @@ typedef struct swy_bucket {
   uint32_t pages;   /* of the session pool, for every paged state */
   uint32_t slots;   /* of the session pool, for every slotted state */
   uint32_t page_size;
-  uint32_t flags; /* SWY_BUCKET_* */
+  uint32_t flags;    /* SWY_BUCKET_* */
+  uint32_t seq_rows; /* the most rows of one sequence; 0: any number. Reserved: no host calls it yet. */
+  uint32_t reserved;
 } swy_bucket;
-SWY_SIZE(swy_bucket, 40);
+SWY_AT(swy_bucket, seq_rows, 40);
+SWY_SIZE(swy_bucket, 48);
 enum {
   SWY_BUCKET_DECODE = 1u << 0,        /* every sequence has at most one row */
   SWY_BUCKET_DETERMINISTIC = 1u << 1, /* only DETERMINISTIC and BATCH_INVARIANT kernels may serve */
+  /* Sequences may have several draws, and pending rows (step.h). Reserved: no host calls it yet. */
+  SWY_BUCKET_DRAFTS = 1u << 2,
 };
 
 /* Where an operation's operands are, in the order of its lists. */
@@ -260,7 +285,8 @@ enum {                                       /* swy_kernel.flags */
        SWY_KERNEL_CAPTURE_SAFE = 1u << 0,    /* may be replayed with changed steps */
        SWY_KERNEL_DETERMINISTIC = 1u << 1,   /* the same inputs give the same bits */
        SWY_KERNEL_BATCH_INVARIANT = 1u << 2, /* a row's bits depend on its own sequence only */
-       SWY_KERNEL_IN_PLACE = 1u << 3,        /* output 0 may be the same memory as input 0 */
+       /* Output 0 may be the same memory as input 0. Reserved: no host calls it yet. */
+       SWY_KERNEL_IN_PLACE = 1u << 3,
 };
 
 typedef struct swy_prepared {
@@ -284,7 +310,7 @@ struct swy_kernel {
   uint32_t op_revision;   /* the newest that it implements; it implements all before */
   uint32_t input_dtypes;  /* SWY_DTYPE_BIT mask over activations f32 and bf16 */
   uint32_t output_dtypes; /* likewise */
-  uint32_t weight_dtypes; /* mask over quantizable weights */
+  uint32_t weight_dtypes; /* mask over quantizable weights, but those of SWY_ENCODED */
   uint32_t min_rows;      /* of the bucket */
   uint32_t max_rows;
   swy_dtype activations; /* products round them to: SWY_F32 (or 0), SWY_BF16, SWY_I8. Chooses the error budget */
@@ -302,11 +328,17 @@ struct swy_kernel {
   /* [recording] Adds the operation to the list. The pointers in `op` and `bindings` die with the call. */
   swy_status (*record)(swy_list* list, const swy_kernel* self, const swy_op* op, const swy_bindings* bindings,
                        swy_error* error);
+
+  const char* op_name; /* `op` is SWY_OP_NAMED: the operation's name. Otherwise not read. */
+  /* The names of the encodings that its weights may have besides those of weight_dtypes; ends with NULL. NULL: none. A
+   * weight of another encoding is decoded to bf16 or fp32 first, whichever weight_dtypes and `supports` allow. */
+  const char* const* encodings;
 };
 SWY_AT(swy_kernel, name, 8);
 SWY_AT(swy_kernel, user, 48);
 SWY_AT(swy_kernel, record, 80);
-SWY_SIZE(swy_kernel, 88);
+SWY_AT(swy_kernel, op_name, 88);
+SWY_SIZE(swy_kernel, 104);
 
 /* ---- states ----------------------------------------------------------------------------------------------------- */
 
@@ -370,6 +402,7 @@ typedef struct swy_plugin {
                       const swy_submit* submit, swy_error* error);
   swy_status (*read)(swy_device* device, void* to, swy_buffer* from, uint64_t offset, uint64_t bytes,
                      const swy_submit* submit, swy_error* error);
+  /* Ordered as the copies are; it may return before it is done. */
   swy_status (*fill_zero)(swy_device* device, swy_buffer* buffer, uint64_t offset, uint64_t bytes, swy_error* error);
 
   /* packing: [thread-safe], pure functions of (tensor, layout), callable without a device of the right kind */
@@ -396,7 +429,8 @@ typedef struct swy_plugin {
   /* timelines: NULL on a synchronous device. [thread-safe] timeline_value waits for no large copy of another thread. */
   swy_status (*timeline_create)(swy_device* device, swy_timeline** out, swy_error* error);
   void (*timeline_free)(swy_device* device, swy_timeline* timeline);
-  uint64_t (*timeline_value)(swy_timeline* timeline); /* [no-alloc] SWY_TIMELINE_FAILED once failed */
+  /* [no-alloc] SWY_TIMELINE_FAILED once failed. Reserved: no host calls it yet. */
+  uint64_t (*timeline_value)(swy_timeline* timeline);
   swy_status (*timeline_wait)(swy_timeline* timeline, uint64_t value, uint64_t timeout_ns, swy_error* error);
 
   /* Extensions (extensions.h) by name and revision: "swy.range/1". [thread-safe] NULL: absent. */
@@ -410,14 +444,39 @@ SWY_AT(swy_plugin, list_begin, 168);
 SWY_AT(swy_plugin, get_extension, 232);
 SWY_SIZE(swy_plugin, 240);
 
+/* The entries that every plugin has; those of timelines are there together or not at all. X(entry) for each. */
+#define SWY_MANDATORY_ENTRIES(X) \
+  X(device_count)                \
+  X(device_info)                 \
+  X(device_open)                 \
+  X(device_close)                \
+  X(kernel_count)                \
+  X(kernel_at)                   \
+  X(buffer_alloc)                \
+  X(buffer_free)                 \
+  X(buffer_map)                  \
+  X(write)                       \
+  X(read)                        \
+  X(fill_zero)                   \
+  X(packed_bytes)                \
+  X(pack)                        \
+  X(layout_name)                 \
+  X(state_layout)                \
+  X(state_export)                \
+  X(state_import)                \
+  X(list_begin)                  \
+  X(list_finalize)               \
+  X(list_submit)                 \
+  X(list_free)
+
 /* ---- negotiation ------------------------------------------------------------------------------------------------ */
 
 typedef struct swy_negotiate_in {
   uint32_t struct_size;
   uint32_t abi_min; /* the host speaks abi_min .. abi_max */
   uint32_t abi_max;
-  uint32_t reserved;
-  uint64_t magic; /* SWY_NEGOTIATE_MAGIC */
+  uint32_t abi_minor; /* SWY_ABI_MINOR of the host's headers */
+  uint64_t magic;     /* SWY_NEGOTIATE_MAGIC */
   const swy_host* host;
 } swy_negotiate_in;
 SWY_AT(swy_negotiate_in, magic, 16);
@@ -429,13 +488,20 @@ typedef struct swy_negotiate_out {
   const char* id;      /* "cuda"; [a-z][a-z0-9_-]*, at most 31 bytes */
   const char* version; /* of the plugin */
   const swy_plugin* plugin;
-  swy_error* error; /* given by the host; on refusal the plugin writes the reason */
+  swy_error* error;   /* given by the host; on refusal the plugin writes the reason */
+  uint32_t abi_minor; /* SWY_ABI_MINOR of the plugin's headers */
+  uint32_t reserved;
 } swy_negotiate_out;
 SWY_AT(swy_negotiate_out, plugin, 24);
-SWY_SIZE(swy_negotiate_out, 40);
+SWY_AT(swy_negotiate_out, abi_minor, 40);
+SWY_SIZE(swy_negotiate_out, 48);
 
-/* The one exported symbol, frozen for ever. Touches no device. Called once. Returns SWY_OK, or SWY_ABI_MISMATCH or
- * SWY_UNSUPPORTED with the reason. */
+/* The one exported symbol, frozen for ever. Touches no device, and starts no process. Returns SWY_OK, or
+ * SWY_ABI_MISMATCH or SWY_UNSUPPORTED with the reason.
+ *
+ * One call at a time, but possibly several in a process: each engine that a program loads negotiates, with a host of
+ * its own. The answer is the same each time, with the same table. A device keeps the host that was given last when it
+ * was opened; so does everything that is made on it. */
 typedef swy_status (*swy_negotiate_fn)(const swy_negotiate_in* in, swy_negotiate_out* out);
 SWY_EXPORT swy_status switchyard_plugin_negotiate(const swy_negotiate_in* in, swy_negotiate_out* out);
 

@@ -13,6 +13,17 @@
  * whose row 0 of a sequence has position 0 reads zeros instead of the read slot. Token position p of a paged state lies
  * in page block_table[s * block_table_stride + p / page_size], at p % page_size. A slot that is written belongs to one
  * sequence (or sampling row) of the step alone; several may read one.
+ *
+ * Several draws. A sequence may have several sampling slots, as a step that verifies drafted tokens does. The slots of
+ * a sequence follow one another in `sample_at`, with rising positions and logit rows; sequences come in their order in
+ * the step. Row r's draft is the token that row r + 1 of the sequence was given. A row stands if every draw of the
+ * sequence's rows before it gave that row's draft. Each slot draws with the noise of its own position, whether its row
+ * stands or not. A slot reads the counts that the slot before it wrote (both name the same counts slots); draws of rows
+ * that do not stand are not counted. Reserved: no host calls it yet.
+ *
+ * Pending rows. With seq_kept_at, a step leaves slotted states as they were before its rows, and keeps per row what it
+ * takes to apply them. The next step first applies the rows that stand. Paged states need nothing: positions are
+ * overwritten. Reserved: no host calls it yet.
  */
 #ifndef SWITCHYARD_STEP_H_
 #define SWITCHYARD_STEP_H_
@@ -50,15 +61,19 @@ typedef struct swy_step {
   /* sampling rows */
   uint32_t sample_at;        /* swy_sample_slot [sample_rows] */
   uint32_t sample_params_at; /* swy_sample_params (sampling_math.h) [sample_rows] */
-  uint32_t reserved;
+  /* u32 [seqs]: how many rows of the sequence's last step stand, or SWY_KEPT_ENTRY(i). Reserved: no host calls it yet.
+   */
+  uint32_t seq_kept_at;
 } swy_step;
 SWY_AT(swy_step, rows, 16);
 SWY_AT(swy_step, row_token_at, 48);
 SWY_AT(swy_step, block_table_at, 76);
 SWY_AT(swy_step, sample_at, 84);
+SWY_AT(swy_step, seq_kept_at, 92);
 SWY_SIZE(swy_step, 96);
 
 #define SWY_NO_SLOT 0xffffffffu
+#define SWY_KEPT_ENTRY(i) (0x80000000u | (i)) /* the number is in entry i of the device's token buffer */
 
 /* One row that is sampled on the device. Fixed size: a version that needs more adds a second array. */
 typedef struct swy_sample_slot {
@@ -72,7 +87,9 @@ typedef struct swy_sample_slot {
   uint32_t stop_count;
   uint32_t counts_read_slot;  /* of the counts state (ops.h, SAMPLE); SWY_NO_SLOT: nothing was seen */
   uint32_t counts_write_slot; /* gets the counts read, with the drawn token counted; SWY_NO_SLOT: they are dropped */
-  uint32_t reserved;
+  /* Not 0: the sequence's draws verify drafts on the device, and entry verify - 1 of its token buffer gets the number
+   * of rows that stand; all slots of the sequence say the same. Reserved: no host calls it yet. */
+  uint32_t verify;
 } swy_sample_slot;
 SWY_AT(swy_sample_slot, position, 8);
 SWY_SIZE(swy_sample_slot, 48);

@@ -20,6 +20,8 @@
 //     static double cost_factor(const swy_device& device);
 //   };
 //   SWY_DEVICE_BACKEND("mine", "1.0", Mine)
+//
+// swy::the_host is the host, for device_open to keep: it logs, and has extensions.
 #pragma once
 
 #include <cstring>
@@ -31,6 +33,7 @@
 #include "switchyard/sdk/device_states.hpp"
 #include "switchyard/sdk/error.hpp"
 #include "switchyard/sdk/negotiate.hpp"
+#include "switchyard/sdk/sized.hpp"
 
 #pragma GCC visibility push(hidden)  // so that two plugins with this code share none of it
 
@@ -76,6 +79,8 @@ struct DeviceTable {
   }
 
  private:
+  static inline decltype(swy_plugin::list_begin) own_list_begin = nullptr;
+
   static swy_kernel describe(const Kernel& k) {
     swy_kernel out{};
     out.struct_size = sizeof out;
@@ -91,12 +96,16 @@ struct DeviceTable {
     out.cost = cost;
     out.prepare = prepare;
     out.record = record;
+    out.op_name = k.op_name;
+    out.encodings = k.encodings;
     return out;
   }
 
   static swy_plugin make() {
     swy_plugin p = Backend::functions();
     p.struct_size = sizeof p;
+    own_list_begin = p.list_begin;
+    p.list_begin = list_begin;
     p.option_count = static_cast<uint32_t>(std::size(Backend::kOptions));
     p.options = Backend::kOptions;
     p.kernel_count = [](swy_device* d) { return static_cast<uint32_t>(own(d).kernels.size()); };
@@ -125,23 +134,47 @@ struct DeviceTable {
   static swy_status supports(swy_device* device, const swy_kernel* self, const swy_op* op, const swy_bucket* bucket,
                              swy_error* error) {
     const auto f = kernel_of(self).supports;
-    return f == nullptr ? SWY_OK : f(*device, *op, *bucket, error);
+    if (f == nullptr) return SWY_OK;
+    return asked(op, bucket, error, [&](const swy_op& o, const swy_bucket& b) { return f(*device, o, b, error); });
   }
   static swy_status cost(swy_device* device, const swy_kernel* self, const swy_op* op, const swy_bucket* bucket,
-                         double* microseconds, swy_error*) {
-    *microseconds = kernel_of(self).cost(*op, *bucket);
-    if constexpr (requires { Backend::cost_factor(*device); }) *microseconds *= Backend::cost_factor(*device);
-    return SWY_OK;
+                         double* microseconds, swy_error* error) {
+    return asked(op, bucket, error, [&](const swy_op& o, const swy_bucket& b) -> swy_status {
+      *microseconds = kernel_of(self).cost(o, b);
+      if constexpr (requires { Backend::cost_factor(*device); }) *microseconds *= Backend::cost_factor(*device);
+      return SWY_OK;
+    });
   }
   static swy_status prepare(swy_device* device, const swy_kernel* self, const swy_op* op, const swy_bucket* bucket,
-                            swy_prepared* out, swy_error*) {
-    const auto f = kernel_of(self).workspace;
-    out->workspace_bytes = f == nullptr ? 0 : f(*device, *op, *bucket);
-    return SWY_OK;
+                            swy_prepared* out, swy_error* error) {
+    return asked(op, bucket, error, [&](const swy_op& o, const swy_bucket& b) -> swy_status {
+      const auto f = kernel_of(self).workspace;
+      out->workspace_bytes = f == nullptr ? 0 : f(*device, o, b);
+      return SWY_OK;
+    });
   }
   static swy_status record(swy_list* list, const swy_kernel* self, const swy_op* op, const swy_bindings* bindings,
                            swy_error* error) {
-    return guard(error, [&] { return Backend::record(*list, kernel_of(self), *op, *bindings, error); });
+    return guard(error, [&] {
+      const WholeOp o(*op);
+      const Whole<swy_bindings> b(*bindings);
+      return Backend::record(*list, kernel_of(self), *o, *b, error);
+    });
+  }
+  // Calls body(op, bucket) with the host's descriptions as this plugin knows them.
+  template <class Body>
+  static swy_status asked(const swy_op* op, const swy_bucket* bucket, swy_error* error, Body body) {
+    return guard(error, [&]() -> swy_status {
+      const WholeOp o(*op);
+      const Whole<swy_bucket> b(*bucket);
+      return body(*o, *b);
+    });
+  }
+  static swy_status list_begin(swy_device* device, const swy_list_info* info, swy_list** out, swy_error* error) {
+    const Whole<swy_bucket> bucket(*info->bucket);
+    swy_list_info whole = sized_copy(*info);
+    whole.bucket = &*bucket;
+    return own_list_begin(device, &whole, out, error);
   }
 
   // ---- states
@@ -151,7 +184,8 @@ struct DeviceTable {
     if (index >= op->state_count) {
       return fail(error, SWY_INVALID_ARGUMENT, SWY_REASON_NONE, "the operation has no state %u", index);
     }
-    const DeviceState state(*op->states[index], pool->page_size, own(device).kv_bf16);
+    const Whole<swy_tensor> tensor(*op->states[index]);
+    const DeviceState state(*tensor, pool->page_size, own(device).kv_bf16);
     out->layout = state.layout();
     out->unit_bytes = state.unit_bytes();
     return SWY_OK;
@@ -159,7 +193,8 @@ struct DeviceTable {
   static swy_status state_export(swy_device* device, const swy_tensor* state, uint32_t page_size,
                                  const swy_binding* unit, void* canonical, uint64_t bytes, swy_error* error) {
     return guard(error, [&] {
-      const DeviceState form(*state, page_size, own(device).kv_bf16);
+      const Whole<swy_tensor> tensor(*state);
+      const DeviceState form(*tensor, page_size, own(device).kv_bf16);
       if (const swy_status s = form.check(*unit, bytes, error); s != SWY_OK) return s;
       std::vector<char> raw(form.unit_bytes());
       const swy_status s = get().read(device, raw.data(), unit->buffer, unit->offset, raw.size(), nullptr, error);
@@ -170,7 +205,8 @@ struct DeviceTable {
   static swy_status state_import(swy_device* device, const swy_tensor* state, uint32_t page_size,
                                  const swy_binding* unit, const void* canonical, uint64_t bytes, swy_error* error) {
     return guard(error, [&] {
-      const DeviceState form(*state, page_size, own(device).kv_bf16);
+      const Whole<swy_tensor> tensor(*state);
+      const DeviceState form(*tensor, page_size, own(device).kv_bf16);
       if (const swy_status s = form.check(*unit, bytes, error); s != SWY_OK) return s;
       const std::vector<char> raw = form.from_canonical(canonical);
       return get().write(device, unit->buffer, unit->offset, raw.data(), raw.size(), nullptr, error);
@@ -192,5 +228,5 @@ std::vector<swy_kernel> kernel_table() {
   SWY_PLUGIN_NOTE(id_, version_, "");                                                                                \
   extern "C" SWY_EXPORT swy_status switchyard_plugin_negotiate(const swy_negotiate_in* in, swy_negotiate_out* out) { \
     const swy_status s = swy::check_negotiation(in, out);                                                            \
-    return s == SWY_OK ? swy::agree(out, id_, version_, swy::DeviceTable<backend_>::get()) : s;                      \
+    return s == SWY_OK ? swy::agree(in, out, id_, version_, swy::DeviceTable<backend_>::get()) : s;                  \
   }

@@ -36,6 +36,8 @@ struct DeviceKernel {
   swy_status (*record)(const Recording& r);
   uint32_t input_dtypes = SWY_DTYPE_BIT(SWY_F32);
   uint32_t output_dtypes = SWY_DTYPE_BIT(SWY_F32);
+  const char* op_name = nullptr;           // `op` is SWY_OP_NAMED: which
+  const char* const* encodings = nullptr;  // as in swy_kernel
 };
 
 // Bytes of a weight in its canonical form; 0: its description makes no sense.

@@ -22,6 +22,8 @@
 #include "switchyard/sdk/error.hpp"
 #include "switchyard/sdk/kernel.hpp"
 #include "switchyard/sdk/negotiate.hpp"
+#include "switchyard/sdk/own_encoding.hpp"
+#include "switchyard/sdk/sized.hpp"
 #include "switchyard/sdk/team.hpp"
 #include "switchyard/weights.h"
 
@@ -60,18 +62,27 @@ struct HostBackend {
   void (*to_canonical)(const swy_tensor& state, uint32_t page_size, const void* unit, void* canonical) = nullptr;
   void (*from_canonical)(const swy_tensor& state, uint32_t page_size, const void* canonical, void* unit) = nullptr;
 
-  const swy_host* host = nullptr;  // set by negotiation
+  const swy_host* host = nullptr;  // the one that negotiated last; a device keeps the one that it was opened with
 };
 
 inline HostBackend* the_backend = nullptr;
 
 namespace detail {
 
+// What a device, and all that is made on it, uses of the host.
+struct Services {
+  const swy_host* host = nullptr;
+  const swy_doing* doing = nullptr;
+  uint32_t width = 1;  // of teams
+};
+
 struct Device : swy_device {
   std::vector<swy_kernel> kernels;
+  Services services;
 };
 
 struct Buffer : swy_buffer {
+  const swy_host* host = nullptr;  // that gave the memory
   char* data = nullptr;
   uint64_t bytes = 0;
   bool owned = false;
@@ -84,12 +95,14 @@ struct Recorded {
   std::vector<uint64_t> attrs;  // aligned storage
   std::vector<swy_tensor> tensors;
   std::vector<const swy_tensor*> lists;
+  std::vector<std::unique_ptr<const OwnEncoding>> encodings;
   std::vector<void*> addresses;
   void* workspace = nullptr;
   bool serial = false;
 };
 
 struct List : swy_list {
+  Services services;
   const swy_step* step = nullptr;
   int32_t* tokens = nullptr;
   swy_bucket bucket{};
@@ -102,18 +115,18 @@ inline char* address(const swy_binding& b) {
   return b.buffer == nullptr ? nullptr : static_cast<Buffer*>(b.buffer)->data + b.offset;
 }
 
+inline const Services& services_of(const swy_device* device) { return static_cast<const Device*>(device)->services; }
+
 // ---- memory
 
 // Zero-filled.
-inline void* host_alloc(uint64_t bytes) {
-  const swy_host* h = the_backend->host;
+inline void* host_alloc(const swy_host* h, uint64_t bytes) {
   if (h != nullptr && h->alloc != nullptr) return h->alloc(h->ctx, bytes, 64);
   void* p = ::operator new(bytes, std::align_val_t(64), std::nothrow);
   if (p != nullptr) std::memset(p, 0, bytes);
   return p;
 }
-inline void host_free(void* p, uint64_t bytes) {
-  const swy_host* h = the_backend->host;
+inline void host_free(const swy_host* h, void* p, uint64_t bytes) {
   if (h != nullptr && h->alloc != nullptr) {
     h->free(h->ctx, p, bytes, 64);
   } else {
@@ -121,13 +134,15 @@ inline void host_free(void* p, uint64_t bytes) {
   }
 }
 
-inline swy_status buffer_alloc(swy_device*, swy_memory_type, uint64_t bytes, swy_buffer** out, swy_error* error) {
+inline swy_status buffer_alloc(swy_device* device, swy_memory_type, uint64_t bytes, swy_buffer** out,
+                               swy_error* error) {
   return guard(error, [&] {
     auto buffer = std::make_unique<Buffer>();
+    buffer->host = services_of(device).host;
     buffer->bytes = bytes;
     buffer->owned = true;
     const uint64_t size = bytes == 0 ? 64 : bytes;
-    buffer->data = static_cast<char*>(host_alloc(size));
+    buffer->data = static_cast<char*>(host_alloc(buffer->host, size));
     if (buffer->data == nullptr) {
       return fail(error, SWY_OUT_OF_HOST_MEMORY, SWY_REASON_NONE, "no memory for %llu bytes",
                   static_cast<unsigned long long>(bytes));
@@ -149,7 +164,7 @@ inline swy_status buffer_import(swy_device*, const void* memory, uint64_t bytes,
 
 inline void buffer_free(swy_device*, swy_buffer* buffer) {
   auto* b = static_cast<Buffer*>(buffer);
-  if (b->owned) host_free(b->data, b->bytes == 0 ? 64 : b->bytes);
+  if (b->owned) host_free(b->host, b->data, b->bytes == 0 ? 64 : b->bytes);
   delete b;
 }
 
@@ -198,12 +213,14 @@ inline swy_status state_layout(swy_device*, const swy_op* op, uint32_t index, co
   if (index >= op->state_count) {
     return fail(error, SWY_INVALID_ARGUMENT, SWY_REASON_NONE, "the operation has no state %u", index);
   }
-  out->layout = layout_of(*op->states[index]);
-  out->unit_bytes = state_unit_bytes(*op->states[index], pool->page_size);
+  const Whole<swy_tensor> state(*op->states[index]);
+  out->layout = layout_of(*state);
+  out->unit_bytes = state_unit_bytes(*state, pool->page_size);
   return SWY_OK;
 }
-inline swy_status state_export(swy_device*, const swy_tensor* state, uint32_t page_size, const swy_binding* unit,
+inline swy_status state_export(swy_device*, const swy_tensor* theirs, uint32_t page_size, const swy_binding* unit,
                                void* canonical, uint64_t bytes, swy_error* error) {
+  const Whole<swy_tensor> state(*theirs);
   if (bytes != state_unit_bytes(*state, page_size) || bytes > unit->bytes) {
     return fail(error, SWY_INVALID_ARGUMENT, SWY_REASON_SHAPE, "a unit of this state has %llu bytes, not %llu",
                 static_cast<unsigned long long>(state_unit_bytes(*state, page_size)),
@@ -216,8 +233,9 @@ inline swy_status state_export(swy_device*, const swy_tensor* state, uint32_t pa
   }
   return SWY_OK;
 }
-inline swy_status state_import(swy_device*, const swy_tensor* state, uint32_t page_size, const swy_binding* unit,
+inline swy_status state_import(swy_device*, const swy_tensor* theirs, uint32_t page_size, const swy_binding* unit,
                                const void* canonical, uint64_t bytes, swy_error* error) {
+  const Whole<swy_tensor> state(*theirs);
   if (bytes != state_unit_bytes(*state, page_size) || bytes > unit->bytes) {
     return fail(error, SWY_INVALID_ARGUMENT, SWY_REASON_SHAPE, "a unit of this state has %llu bytes, not %llu",
                 static_cast<unsigned long long>(state_unit_bytes(*state, page_size)),
@@ -233,12 +251,13 @@ inline swy_status state_import(swy_device*, const swy_tensor* state, uint32_t pa
 
 // ---- lists
 
-inline swy_status list_begin(swy_device*, const swy_list_info* info, swy_list** out, swy_error* error) {
+inline swy_status list_begin(swy_device* device, const swy_list_info* info, swy_list** out, swy_error* error) {
   return guard(error, [&] {
     auto list = std::make_unique<List>();
+    list->services = services_of(device);
     list->step = reinterpret_cast<const swy_step*>(address(info->step));
     list->tokens = reinterpret_cast<int32_t*>(address(info->tokens));
-    list->bucket = *info->bucket;
+    list->bucket = sized_copy(*info->bucket);
     *out = list.release();
     return static_cast<swy_status>(SWY_OK);
   });
@@ -249,8 +268,12 @@ inline swy_status record(swy_list* list, const swy_kernel* self, const swy_op* o
   return guard(error, [&] {
     Recorded r;
     r.kernel = &kernel_of(self);
+    auto& l = *static_cast<List*>(list);
+    team_width = l.services.width;
+    const WholeOp whole(*op);
+    op = &*whole;
     r.op = *op;
-    r.attrs.resize((op->attrs_size + 7) / 8);
+    r.attrs.resize((std::max(op->attrs_size, attrs_bytes(op->id)) + 7) / 8);
     if (op->attrs_size != 0) std::memcpy(r.attrs.data(), op->attrs, op->attrs_size);
     const struct {
       const swy_tensor* const* tensors;
@@ -263,11 +286,13 @@ inline swy_status record(swy_list* list, const swy_kernel* self, const swy_op* o
     for (const auto& kind : kinds) {
       for (uint32_t i = 0; i < kind.count; ++i) {
         r.tensors.push_back(*kind.tensors[i]);
+        if (const swy_encoding*& e = r.tensors.back().encoding; e != nullptr) {
+          e = r.encodings.emplace_back(std::make_unique<OwnEncoding>(*e))->get();
+        }
         r.addresses.push_back(address(kind.bindings[i]));
       }
     }
     r.workspace = address(bindings->workspace);
-    auto& l = *static_cast<List*>(list);
     r.serial = r.kernel->serial != nullptr && r.kernel->serial(*op, l.bucket);
     l.ops.push_back(std::move(r));
     return static_cast<swy_status>(SWY_OK);
@@ -281,6 +306,7 @@ inline swy_status list_finalize(swy_list* list, swy_error* error) {
       for (const swy_tensor& t : r.tensors) r.lists.push_back(&t);
       const swy_tensor* const* at = r.lists.data();
       r.op.attrs = r.attrs.empty() ? nullptr : r.attrs.data();
+      r.op.name = r.kernel->op_name;
       r.op.inputs = at;
       r.op.weights = at += r.op.input_count;
       r.op.states = at += r.op.weight_count;
@@ -313,17 +339,24 @@ inline uint64_t now_ns() {
 
 inline void run_list(void* arg, const swy_team* team) {
   List& list = *static_cast<List*>(arg);
-  const swy_host* host = the_backend->host;
+  const swy_host* host = list.services.host;
+  team_width = list.services.width;
+  const char* unread = nullptr;
+  const char** doing = list.services.doing == nullptr ? &unread : list.services.doing->place(list.services.doing->ctx);
+  const auto run = [&](const Recorded& r, const swy_team* members) {
+    __atomic_store_n(doing, r.kernel->name, __ATOMIC_RELAXED);
+    run_op(list, r, members);
+  };
   const bool traced = team->rank == 0 && host != nullptr && host->trace != nullptr;
   const size_t n = list.ops.size();
   for (size_t i = 0; i < n;) {
     const uint64_t begin = traced ? now_ns() : 0;
-    run_op(list, list.ops[i], team);
+    run(list.ops[i], team);
     size_t next = i + 1;
     while (next < n && list.ops[next].serial) ++next;
     if (next > i + 1 && list.finished.fetch_add(1, std::memory_order_acq_rel) + 1 == team->size) {
       list.finished.store(0, std::memory_order_relaxed);
-      for (size_t s = i + 1; s < next; ++s) run_op(list, list.ops[s], &kAlone);
+      for (size_t s = i + 1; s < next; ++s) run(list.ops[s], &kAlone);
     }
     team->barrier(team);
     if (traced) host->trace(host->ctx, list.ops[i].kernel->name, begin, now_ns());
@@ -332,7 +365,7 @@ inline void run_list(void* arg, const swy_team* team) {
 }
 
 inline swy_status list_submit(swy_list* list, const swy_submit*, swy_error*) {
-  const swy_host* h = the_backend->host;
+  const swy_host* h = static_cast<List*>(list)->services.host;
   if (h != nullptr && h->executor != nullptr) {
     h->executor->run(h->executor->ctx, run_list, static_cast<List*>(list));
   } else {
@@ -344,7 +377,17 @@ inline void list_free(swy_list* list) { delete static_cast<List*>(list); }
 
 // ---- kernels
 
-inline swy_status supports(swy_device*, const swy_kernel* self, const swy_op* op, const swy_bucket* bucket,
+// Calls body(op, bucket) with the host's descriptions as this plugin knows them.
+template <class Body>
+swy_status asked(const swy_device* device, const swy_op* op, const swy_bucket* bucket, swy_error* error, Body body) {
+  team_width = services_of(device).width;
+  return guard(error, [&]() -> swy_status {
+    const WholeOp whole(*op);
+    const Whole<swy_bucket> size(*bucket);
+    return body(*whole, *size);
+  });
+}
+inline swy_status supports(swy_device* device, const swy_kernel* self, const swy_op* op, const swy_bucket* bucket,
                            swy_error* error) {
   for (uint32_t i = 0; i < op->state_count; ++i) {  // what kernels of hosts read and write
     const swy_dtype d = op->states[i]->dtype;
@@ -352,21 +395,24 @@ inline swy_status supports(swy_device*, const swy_kernel* self, const swy_op* op
     return fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "state %u is of type %u; states are f32 or i32", i, d);
   }
   const auto f = kernel_of(self).supports;
-  return f == nullptr ? SWY_OK : f(*op, *bucket, error);
+  if (f == nullptr) return SWY_OK;
+  return asked(device, op, bucket, error, [&](const swy_op& o, const swy_bucket& b) { return f(o, b, error); });
 }
-inline swy_status cost(swy_device*, const swy_kernel* self, const swy_op* op, const swy_bucket* bucket,
-                       double* microseconds, swy_error*) {
-  *microseconds = kernel_of(self).cost(*op, *bucket);
-  return SWY_OK;
+inline swy_status cost(swy_device* device, const swy_kernel* self, const swy_op* op, const swy_bucket* bucket,
+                       double* microseconds, swy_error* error) {
+  return asked(device, op, bucket, error, [&](const swy_op& o, const swy_bucket& b) -> swy_status {
+    *microseconds = kernel_of(self).cost(o, b);
+    return SWY_OK;
+  });
 }
-inline swy_status prepare(swy_device*, const swy_kernel* self, const swy_op* op, const swy_bucket* bucket,
-                          swy_prepared* out, swy_error*) {
-  const HostKernel& k = kernel_of(self);
-  out->workspace_bytes = k.workspace == nullptr ? 0 : k.workspace(*op, *bucket);
-  for (uint32_t i = 0; k.layout != nullptr && i < op->weight_count; ++i) {
-    out->weight_layouts[i] = k.layout(*op, i);
-  }
-  return SWY_OK;
+inline swy_status prepare(swy_device* device, const swy_kernel* self, const swy_op* op, const swy_bucket* bucket,
+                          swy_prepared* out, swy_error* error) {
+  return asked(device, op, bucket, error, [&](const swy_op& o, const swy_bucket& b) -> swy_status {
+    const HostKernel& k = kernel_of(self);
+    out->workspace_bytes = k.workspace == nullptr ? 0 : k.workspace(o, b);
+    for (uint32_t i = 0; k.layout != nullptr && i < o.weight_count; ++i) out->weight_layouts[i] = k.layout(o, i);
+    return SWY_OK;
+  });
 }
 
 // ---- devices
@@ -407,11 +453,18 @@ inline swy_status device_info(uint32_t index, swy_device_info* out, swy_error* e
 inline swy_status device_open(uint32_t index, const swy_setting* settings, uint32_t setting_count, swy_device** out,
                               swy_error* error) {
   if (index != 0) return fail(error, SWY_INVALID_ARGUMENT, SWY_REASON_NONE, "there is no device %u", index);
+  Services services{.host = the_backend->host};
+  if (const swy_host* h = services.host; h != nullptr) {
+    services.doing = host_extension<swy_doing>(h, SWY_EXT_DOING);
+    if (h->executor != nullptr) services.width = h->executor->width(h->executor->ctx);
+  }
+  team_width = services.width;
   if (the_backend->configure != nullptr) {
     if (const swy_status s = the_backend->configure(settings, setting_count, error); s != SWY_OK) return s;
   }
   return guard(error, [&] {
     auto device = std::make_unique<Device>();
+    device->services = services;
     for (size_t i = 0; i < the_backend->kernel_count; ++i) {
       const HostKernel& k = the_backend->kernels[i];
       swy_kernel out_kernel{};
@@ -429,6 +482,8 @@ inline swy_status device_open(uint32_t index, const swy_setting* settings, uint3
       out_kernel.cost = cost;
       out_kernel.prepare = prepare;
       out_kernel.record = record;
+      out_kernel.op_name = k.op_name;
+      out_kernel.encodings = k.encodings;
       device->kernels.push_back(out_kernel);
     }
     *out = device.release();
@@ -447,13 +502,15 @@ inline const void* get_extension(swy_device*, const char* name) {
   return the_backend->get_extension == nullptr ? nullptr : the_backend->get_extension(name);
 }
 
-inline swy_status packed_bytes(const swy_tensor* tensor, uint32_t layout, uint64_t* bytes, swy_error* error) {
-  if (the_backend->packed_bytes != nullptr) return the_backend->packed_bytes(tensor, layout, bytes, error);
+inline swy_status packed_bytes(const swy_tensor* theirs, uint32_t layout, uint64_t* bytes, swy_error* error) {
+  const Whole<swy_tensor> tensor(*theirs);
+  if (the_backend->packed_bytes != nullptr) return the_backend->packed_bytes(&*tensor, layout, bytes, error);
   return fail(error, SWY_UNSUPPORTED, SWY_REASON_LAYOUT, "no packed layout %u", layout);
 }
-inline swy_status pack(const swy_tensor* tensor, uint32_t layout, const void* canonical, void* packed,
+inline swy_status pack(const swy_tensor* theirs, uint32_t layout, const void* canonical, void* packed,
                        swy_error* error) {
-  if (the_backend->pack != nullptr) return the_backend->pack(tensor, layout, canonical, packed, error);
+  const Whole<swy_tensor> tensor(*theirs);
+  if (the_backend->pack != nullptr) return the_backend->pack(&*tensor, layout, canonical, packed, error);
   return fail(error, SWY_UNSUPPORTED, SWY_REASON_LAYOUT, "no packed layout %u", layout);
 }
 inline const char* layout_name(uint32_t layout) {
@@ -502,9 +559,7 @@ inline swy_status negotiate(HostBackend& backend, const swy_negotiate_in* in, sw
   if (const swy_status s = check_negotiation(in, out); s != SWY_OK) return s;
   backend.host = in->host;
   the_backend = &backend;
-  const swy_executor* executor = in->host == nullptr ? nullptr : in->host->executor;
-  team_width = executor == nullptr ? 1 : executor->width(executor->ctx);
-  return agree(out, backend.id, backend.version, detail::table());
+  return agree(in, out, backend.id, backend.version, detail::table());
 }
 
 }  // namespace swy

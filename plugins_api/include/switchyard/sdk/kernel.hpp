@@ -10,8 +10,9 @@
 
 namespace swy __attribute__((visibility("hidden"))) {
 
-  // The size of the teams that lists run on, as the host's executor said at negotiation; workspaces are sized for it.
-  inline uint32_t team_width = 1;
+  // The size of the teams that the device's lists run on, as its host's executor said; workspaces are sized for it. Set
+  // on every thread that a function of a kernel is called on: devices of one process may have different hosts.
+  [[gnu::tls_model("initial-exec")]] inline constinit thread_local uint32_t team_width = 1;
 
   // One operation of a running list, as one member of the team sees it. Every member runs the kernel; `split` returns
   // each member's share, `barrier` waits for all. After the kernel the list waits for all members.
@@ -75,7 +76,9 @@ namespace swy __attribute__((visibility("hidden"))) {
     // Whether this much work is too little for a team. The member that finishes the previous operation last then runs
     // the operation alone, without a barrier of its own.
     bool (*serial)(const swy_op& op, const swy_bucket& bucket) = nullptr;
-    swy_dtype activations = SWY_F32;  // what products round activations to
+    swy_dtype activations = SWY_F32;         // what products round activations to
+    const char* op_name = nullptr;           // `op` is SWY_OP_NAMED: which
+    const char* const* encodings = nullptr;  // as in swy_kernel
   };
 
 }  // namespace )

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// The causal convolution over a sequence's rows, for CAUSAL_CONV and GATED_DELTA: a block of channels at a time.
+#pragma once
+
+#include <span>
+
+#include "kernels.h"
+
+namespace cpu {
+
+// Neighbouring channels of a block: where they begin in the operation's channels and in the block's columns.
+struct ConvPiece {
+  uint64_t channel, column, width;
+};
+
+// The rows [first, last) of one sequence, with the slots of its states.
+struct SequenceRows {
+  uint32_t first, last;
+  uint32_t read_slot, write_slot;
+  bool active;  // otherwise the states do not change
+  bool fresh;   // the states are zeros
+  SequenceRows(const swy_step* step, uint32_t seq);
+};
+
+// One member's memory for a block of `columns` channels.
+struct ConvScratch {
+  uint64_t stride;     // of taps and history
+  const float** rows;  // [kernel]: where a token's convolution reads
+  float* history;      // [kernel - 1, stride]: the inputs before the first token
+  float* taps;         // [kernel, stride]
+  ConvScratch(Arena& arena, uint32_t kernel, uint64_t stride_);
+};
+
+// A block of channels of one sequence. Input 0, weight 0 and state 0 of the operation are those of CAUSAL_CONV.
+struct ConvBlock {
+  const ConvScratch& scratch;
+  std::span<const ConvPiece> pieces;
+  uint64_t channels;  // of the operation
+  SequenceRows seq;
+
+  void read_taps(const swy::Call& call) const;
+  void read_state(const swy::Call& call) const;   // the inputs before the first row
+  void write_state(const swy::Call& call) const;  // the last inputs, once the block's rows are done
+  // A row of the input as the convolution counts them: row r + kernel - 1 is row r of the step.
+  const float* row(const swy::Call& call, const ConvPiece& piece, uint64_t r) const;
+};
+
+}  // namespace cpu

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// ROPE: heads rotated by the positions of their rows (rope.comp).
+#include "rope.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace gpu {
+
+swy_status put_turns(const Recording& r, uint32_t rotary_dim, float theta, Span& out) {
+  std::vector<uint64_t> turns(std::max<uint32_t>(rotary_dim / 2, 1));
+  for (uint32_t i = 0; i < rotary_dim / 2; ++i) {
+    const long double part = std::pow(static_cast<long double>(theta), -2.0L * i / rotary_dim) / (2 * M_PIl);
+    turns[i] = static_cast<uint64_t>(part * 0x1p64L);
+  }
+  return put_constants(r.list, turns.data(), turns.size() * 8, out, r.error);
+}
+
+namespace {
+
+#include "rope.comp.h"
+constexpr Shader kRope = SWY_SHADER(rope_comp);
+
+swy_status record_rope(const Recording& r) {
+  struct {
+    uint64_t x, y, turns, step;
+    uint32_t width, head_dim, rotary, unused;
+  } push{};
+  const auto& a = r.attrs<swy_heads_attrs>();
+  const swy_tensor& t = *r.op.inputs[0];
+  const Span x = r.operands.input(0), y = r.operands.output(0);
+  Span turns;
+  SWY_VK_TRY(put_turns(r, a.rotary_dim, a.rope_theta, turns));
+  push = {x.address, y.address, turns.address, r.step(), static_cast<uint32_t>(t.dims[1]), a.head_dim, a.rotary_dim, 0};
+  const Grid grid{at_most(ceil_div(t.dims[1], kThreads), 64), at_most(static_cast<uint32_t>(t.dims[0]), 4096)};
+  return launch(r, kRope, {}, grid, push, {x}, {y});
+}
+
+double cost_rope(const swy_op& op, const swy_bucket&) { return cost_of(row_bytes(op), 0); }
+
+constexpr Kernel kKernels[] = {
+    {"rope.plain", SWY_OP_ROPE, kInvariant, SWY_F32, nullptr, cost_rope, nullptr, record_rope}};
+
+}  // namespace
+
+std::span<const Kernel> rope_kernels() { return kKernels; }
+
+}  // namespace gpu

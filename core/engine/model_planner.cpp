@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Model: its planner, and which device samples.
+#include <algorithm>
+
+#include "core/engine/model.h"
+#include "core/engine/sampler_choice.h"
+#include "core/plan/plan_memory.h"
+
+namespace switchyard {
+namespace {
+
+// Whether states depend on a compiled range. Then large steps need one, too.
+bool compiles_states(const Plan& plan) {
+  return std::any_of(plan.nodes.begin(), plan.nodes.end(),
+                     [](const PlanNode& n) { return n.range_code != nullptr && !n.op.states.empty(); });
+}
+
+}  // namespace
+
+// A kernel that refuses while a step is planned may leave a state's device without any: the state gets another one.
+Status Model::make_planner(const ModelOptions& options, const PlanPolicy& policy) {
+  constexpr int kMaxRounds = 16;
+  for (int round = 1;; ++round) {
+    const size_t dropped = policy.memory->refusals.count();
+    Status made = try_planner(options, policy);
+    const bool learned = policy.memory->refusals.count() != dropped;
+    if (made.code() != Code::unsupported || !learned || round == kMaxRounds) return made;
+  }
+}
+
+Status Model::try_planner(const ModelOptions& options, const PlanPolicy& policy) {
+  Graph plain = graph_of(*program_);
+  if (options.routers) routers_ = add_routers(plain);
+  head_ = head_of_logits(plain);
+  vocab_ = static_cast<uint32_t>(plain.values[head_.logits].width);
+  SWY_LET(Planner planner, Planner::create(plain, devices_, policy, options.variants, pool_, chunk_, cancelled_));
+  planner_ = std::make_unique<Planner>(std::move(planner));
+  SWY_LET(const Plan plan, planner_->plan(bucket({.context = context_})));
+  const bool on_cpu = std::all_of(plan.nodes.begin(), plan.nodes.end(),
+                                  [&](const PlanNode& n) { return devices_[n.device].info.type == SWY_DEVICE_CPU; });
+  // With several devices the plan may leave the others out.
+  if (options.chunk == 0 && on_cpu) chunk_ = std::max(std::min(chunk_, kChunk), options.sessions);
+  if (compiles_states(plan)) SWY_TRY(planner_->plan(bucket({.rows = chunk_, .context = context_})).status());
+  return add_sampler(options, policy, plain, plan.nodes.back().device);
+}
+
+// Replaces the planner with one for the graph with the sampling operations of a device, if one offers any that can be
+// planned. `home`: the device that makes the logits.
+Status Model::add_sampler(const ModelOptions& options, PlanPolicy policy, const Graph& plain, uint32_t home) {
+  used_.clear();
+  sampler_ = {"tokens", "sample", "the host", "", "estimate", {}, {}};
+  sampling_ = device_sampling_of(devices_[home]);
+  sampling_.token = sampling_.candidates = false;
+  if (!options.device_sampling) {
+    sampler_.reason = sampling_.why_not = "the model was made for logits only";
+    return {};
+  }
+  const swy_bucket one = bucket({.sample_rows = 1, .context = context_});
+  SamplerChoice choice = choose_sampler(plain, head_, devices_, home, policy, options.variants, one);
+  for (const SamplerOffer& offer : choice.offers) {
+    Considered& answer = choice.answers[offer.answer];
+    const auto made = plan_sampler(options, policy, plain, offer);
+    if (made.ok()) {
+      sampler_.chosen = fmt::format("{}{}{}", answer.device, answer.kernel.empty() ? "" : " ", answer.kernel);
+      sampler_.reason = choice.offers.size() == 1 ? "no other device offers to sample"
+                        : policy.ordered          ? "the first of the list that can"
+                                                  : "the cheapest, copies included";
+      break;
+    }
+    if (made.code() == Code::cancelled) return made;
+    answer.accepted = false;
+    answer.reason = fmt::format("{} offers a sampler that cannot be planned: {}", answer.device, made.message());
+    if (offer.device == home) sampling_.why_not = answer.reason;
+  }
+  if (sampler_.reason.empty()) {
+    sampler_.reason = choice.offers.empty() ? "no chosen backend offers to sample" : "no offer can be planned";
+  }
+  sampler_.considered = std::move(choice.answers);
+  return {};
+}
+
+Status Model::plan_sampler(const ModelOptions& options, PlanPolicy policy, const Graph& plain,
+                           const SamplerOffer& offer) {
+  Graph graph = plain;
+  const Head head = add_head(graph, offer.abilities);
+  policy.sampler = static_cast<int>(offer.device);
+  SWY_LET(Planner planner,
+          Planner::create(std::move(graph), devices_, policy, options.variants, pool_, chunk_, cancelled_));
+  SWY_LET(const Plan whole, planner.plan(bucket({.sample_rows = 1, .context = context_})));
+  if (compiles_states(whole)) {
+    SWY_TRY(planner.plan(bucket({.rows = chunk_, .sample_rows = 1, .context = context_})).status());
+  }
+  for (const PlanNode& n : whole.nodes) used_.insert(n.device);
+  head_ = head;
+  sampling_ = offer.abilities;
+  planner_ = std::make_unique<Planner>(std::move(planner));
+  return {};
+}
+
+}  // namespace switchyard

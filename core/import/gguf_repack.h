@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks of GGUF files as our own encodings (switchyard/weights.h), element by element, without going through fp32.
+//
+//   held exactly      F32, BF16; Q4_0 as i4; Q4_1 as i4a; Q5_0, Q8_0, IQ4_NL and MXFP4 as i8
+//   scales rounded    Q4_K as i4a; IQ4_XS as i8: a scale there is a product, which fp16 holds to 11 bits
+//   nearest           F16 as bf16; Q5_1, Q5_K and Q6_K as i8; Q2_K and Q3_K as i4a: through fp32, by quantize_rows
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/import/gguf_blocks.h"
+#include "core/models/source.h"
+
+namespace switchyard {
+
+inline constexpr uint32_t kRepackGroup = 32;  // elements per scale
+
+// The encoding for tensors of this type.
+WeightEncoding encoding_of(const GgufBlock& block);
+
+// Where the `kRepackGroup` elements of one group go: 32 bytes for i8, 16 for i4 and i4a; fp16.
+struct RepackedGroup {
+  std::byte* quants;
+  uint16_t* scale;
+  uint16_t* offset;  // i4a
+};
+
+// Group `group` of a row of blocks. False: this type is not repacked, or these values cannot be.
+bool repack_group(const GgufBlock& block, const std::byte* row, uint64_t group, const RepackedGroup& out);
+
+}  // namespace switchyard

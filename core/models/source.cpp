@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/models/source.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace switchyard {
+
+WeightEncoding more_bits(WeightEncoding a, WeightEncoding b) {
+  constexpr swy_dtype kByBits[] = {SWY_I4, SWY_I4A, SWY_I8, SWY_BF16, SWY_F32};
+  const auto rank = [&](WeightEncoding e) { return std::find(std::begin(kByBits), std::end(kByBits), e.dtype); };
+  return rank(a) < rank(b) ? b : a;
+}
+
+}  // namespace switchyard

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// A small random checkpoint of each family against logits that transformers computed in double precision
+// (tools/make_family_checkpoints.py).
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/import/convert.h"
+#include "tests/engine/fixture.h"
+#include "tests/support/files.h"
+
+namespace switchyard {
+namespace {
+
+namespace fs = std::filesystem;
+const std::string kFamilies = SWITCHYARD_TEST_DATA "/tiny/families";
+
+std::vector<std::string> checkpoints() {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(kFamilies)) names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::vector<float> recorded(const std::string& folder, size_t values) {
+  std::ifstream in(folder + "/logits.f32", std::ios::binary);
+  std::vector<float> all(values);
+  in.read(reinterpret_cast<char*>(all.data()), static_cast<std::streamsize>(values * sizeof(float)));
+  EXPECT_TRUE(in.good());
+  return all;
+}
+
+class Logits : public ::testing::TestWithParam<std::string> {
+ protected:
+  // The largest difference from what was recorded, as a share of the largest logit, over all lengths.
+  double worst(const std::string& backend) const {
+    const std::string folder = kFamilies + "/" + GetParam();
+    const testing::TemporaryFolder out;
+    ConvertOptions options;
+    options.source = folder;
+    options.output = out.path("model.swy");
+    const auto report = convert(Os::real(), options);
+    EXPECT_TRUE(report.ok()) << report.status().message();
+    const auto expected = nlohmann::json::parse(std::ifstream(folder + "/expected.json"));
+    const auto ids = expected["ids"].get<std::vector<int32_t>>();
+    const auto vocab = expected["vocab"].get<size_t>();
+    const std::vector<float> want = recorded(folder, ids.size() * vocab);
+    const TestModel test = make_model(options.output, backend);
+    double most = 0;
+    for (const size_t length : expected["lengths"].get<std::vector<size_t>>()) {
+      auto session = test.model->session();
+      EXPECT_TRUE(session.ok());
+      const auto logits = (*session)->feed(std::span(ids).first(length), static_cast<uint32_t>(length));
+      EXPECT_TRUE(logits.ok()) << logits.status().message();
+      EXPECT_EQ(logits->size(), length * vocab);
+      double difference = 0, largest = 0;
+      for (size_t i = 0; i < length * vocab; ++i) {
+        difference = std::max(difference, std::abs(double{(*logits)[i]} - want[i]));
+        largest = std::max(largest, std::abs(double{want[i]}));
+      }
+      EXPECT_GT(largest, 1);
+      most = std::max(most, difference / largest);
+      RecordProperty(fmt::format("{}_{}", backend, length), fmt::format("{:.2g}", difference / largest));
+    }
+    return most;
+  }
+};
+
+TEST_P(Logits, OfTheReference) { EXPECT_LE(worst("reference"), 1e-4); }
+
+#ifdef SWITCHYARD_TEST_CPU
+// Products on AMX tiles keep 16 bits of an activation's mantissa.
+TEST_P(Logits, OfTheCpu) { EXPECT_LE(worst("cpu"), 1e-3); }
+#endif
+
+std::string test_name(const ::testing::TestParamInfo<std::string>& param) {
+  std::string name = param.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+INSTANTIATE_TEST_SUITE_P(Families, Logits, ::testing::ValuesIn(checkpoints()), test_name);
+
+TEST(LogitsData, IsThere) { EXPECT_EQ(checkpoints().size(), 5u); }
+
+}  // namespace
+}  // namespace switchyard
