@@ -15,16 +15,23 @@ using Clock = std::chrono::steady_clock;
 
 constexpr uint64_t kBytes = uint64_t{256} << 10;
 
+// What a busy device copies. It stays as it is until the process ends: copies that are not waited for may read it late.
+const std::vector<Bytes>& contents() {
+  static const std::vector<Bytes> all = [] {
+    std::vector<Bytes> out;
+    for (int i = 0; i < 40; ++i) out.emplace_back(kBytes, static_cast<unsigned char>(i + 1));
+    return out;
+  }();
+  return all;
+}
+
 // Keeps a device busy for a while with copies into a buffer, whose last one leaves this content and signals.
-Bytes keep_busy(const Raw& buffer, const swy_timeline_point* signals = nullptr) {
-  constexpr int kCopies = 40;
-  Bytes content(kBytes);
-  for (int i = 0; i < kCopies; ++i) {
-    std::fill(content.begin(), content.end(), static_cast<unsigned char>(i + 1));
-    const swy_submit s = submission(nullptr, i + 1 < kCopies ? nullptr : signals);
+const Bytes& keep_busy(const Raw& buffer, const swy_timeline_point* signals = nullptr) {
+  for (const Bytes& content : contents()) {
+    const swy_submit s = submission(nullptr, &content == &contents().back() ? signals : nullptr);
     buffer.write(0, content.data(), content.size(), &s);
   }
-  return content;
+  return contents().back();
 }
 
 std::string expect(const Raw& buffer, const Bytes& wanted, const std::string& when) {
@@ -107,7 +114,7 @@ std::string fills(const Kit& kit) {
   std::string problem = expect(buffer, Bytes(kBytes), "fill_zero did not wait for the writes before it");
   if (!problem.empty()) return problem;
   buffer.zero(0, kBytes);
-  const Bytes last = keep_busy(buffer);
+  const Bytes& last = keep_busy(buffer);
   return expect(buffer, last, "a write did not wait for the fill_zero before it");
 }
 
@@ -161,7 +168,7 @@ std::string waits(const Kit& kit) {
   const Drained far_drained(far), near_drained(near);
   const swy_timeline_point last = raised.at(1), after = mine.at(1);
   keep_busy(far, &last);
-  const char data[64] = {};
+  static const char data[64] = {};  // read late, too
   const swy_submit s = submission(&last, &after);
   near.write(0, data, sizeof data, &s);
   watch(mine, 1);
