@@ -9,6 +9,7 @@
 
 #include "plugins_api/check/host.h"
 #include "plugins_api/check/kit.h"
+#include "plugins_api/check/note.h"
 #include "plugins_api/check/suites.h"
 
 namespace switchyard::check {
@@ -133,7 +134,8 @@ std::string short_structs(swy_negotiate_fn negotiate, uint32_t in_size, uint32_t
   std::memcpy(guard, &t.out, sizeof guard);
   const swy_status s = negotiate(&t.in, &t.out);
   if (std::memcmp(reinterpret_cast<char*>(&t.out) + out_size, guard + out_size, sizeof guard - out_size) != 0) {
-    return text("wrote beyond an answer of ", out_size, " bytes");
+    return text("wrote beyond an answer of ", out_size,
+                " bytes; refuse an answer that is too short for what it must hold (SWY_HAS), and leave it as it is");
   }
   return s == SWY_OK ? "agreed with a host whose structs lack what every host has" : "";
 }
@@ -207,6 +209,22 @@ std::string id_is_well_formed(swy_negotiate_fn negotiate) {
   return good ? "" : "the id '" + id + "' is not [a-z][a-z0-9_-]*, at most 31 bytes";
 }
 
+std::string characters(const char* text, size_t most) { return {text, ::strnlen(text, most)}; }
+
+// Hosts read the note before they run any code, and refuse a plugin that then gives another id.
+std::string note_agrees(swy_negotiate_fn negotiate) {
+  Talk t;
+  if (std::string problem = expect_agreement(negotiate(&t.in, &t.out), t.out, t.line); !problem.empty()) return problem;
+  const std::optional<swy_note> note = note_of(negotiate);
+  if (!note) return "the file has no note of the plugin, and no host opens it: put SWY_PLUGIN_NOTE at file scope once";
+  const std::string id = characters(note->id, sizeof note->id),
+                    version = characters(note->version, sizeof note->version);
+  if (id != t.out.id) return text("calls itself '", t.out.id, "', and its note says '", id, "'");
+  if (version != t.out.version) return text("is of version '", t.out.version, "', and its note says '", version, "'");
+  if (note->abi_min <= kAbi && note->abi_max >= kAbi) return "";
+  return text("agreed on ABI ", kAbi, ", and its note says that it speaks ", note->abi_min, " to ", note->abi_max);
+}
+
 std::vector<Task> list(Session& session, std::vector<Refusal>*) {
   const std::string path = session.options().plugin;
   std::vector<Task> tasks;
@@ -243,6 +261,7 @@ std::vector<Task> list(Session& session, std::vector<Refusal>*) {
   add("after_a_refusal", agrees_after_refusing);
   add("touches_no_device", touches_no_device);
   add("id", id_is_well_formed);
+  add("note", note_agrees);
   return tasks;
 }
 

@@ -35,6 +35,10 @@ void first_kernel(swy_plugin& table) {
 }
 
 constexpr Fault kFaults[] = {
+    {"other_id_than_its_note", "negotiation/note", "calls itself 'wronger', and its note says 'wrong'", 0, nullptr,
+     [](swy::HostBackend& b) { b.id = "wronger"; }},
+    {"other_version_than_its_note", "negotiation/note", "is of version '2', and its note says '1'", 0, nullptr,
+     [](swy::HostBackend& b) { b.version = "2"; }},
     // Right: it samples greedily, and knows ids that end a sequence, but nothing else.
     {"greedy_and_stop_ids_only", "sampling", "", 0, nullptr,
      [](swy::HostBackend& b) { b.sampling_steps = SWY_SAMPLES_GREEDY | SWY_SAMPLES_STOP_IDS; }},
