@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugins_api/check/options.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -33,11 +34,13 @@ The plugin runs in processes of its own: a crash, an exit or a hang costs one ch
   --json FILE|-     write all results as JSON; - is standard output
   --claims FILE|-   write what the plugin's kernels support, a line for each; with --suite ops --list
   --list            name the checks and run none
+  --here            run them in this process, for a debugger, and print nothing
   --errors          print the largest relative errors of each kernel
   --support FILE…   write the page docs/support.md from files of --claims to standard output, and do nothing else
 
 Begin with --suite negotiation,abi: they need no kernel. Then --suite ops --filter NAME for the kernel at hand; a line
-of a failure ends with the seed that repeats it.
+of a failure ends with the seed that repeats it. A crash: gdb --args switchyard-plugin-check PLUGIN.so --here, with the
+suite, filter and seed of its line.
 
 Results: passed, failed, unsupported (the plugin says why), crashed, hung.
 Exit code: 0 all passed, 1 something failed, crashed or hung, 2 usage, or the plugin does not open, 77 this machine
@@ -122,8 +125,9 @@ std::string set_value(const std::string& name, const std::string& value, Options
 }
 
 bool takes_value(const std::string& name) {
-  static const std::vector<std::string> all = {"--oracle", "--suite",   "--filter",  "--json",  "--claims", "--set",
-                                               "--seed",   "--threads", "--limit-s", "--one-in", "--first", "--count", "--worker"};
+  static const std::vector<std::string> all = {"--oracle", "--suite", "--filter",  "--json",    "--claims",
+                                               "--set",    "--seed",  "--threads", "--limit-s", "--one-in",
+                                               "--first",  "--count", "--worker"};
   return std::find(all.begin(), all.end(), name) != all.end();
 }
 
@@ -147,6 +151,7 @@ std::string check_suites(Options* o) {
 
 std::string parse(int argc, char** argv, Options* o) {
   o->seed = std::random_device{}();
+  bool here = false;
   for (int i = 1; i < argc; ++i) {
     const std::string arg = argv[i];
     if (takes_value(arg)) {
@@ -164,6 +169,8 @@ std::string parse(int argc, char** argv, Options* o) {
       o->errors = true;
     } else if (arg == "--list") {
       o->list = true;
+    } else if (arg == "--here") {
+      here = true;
     } else if (!arg.empty() && arg[0] != '-' && o->plugin.empty()) {
       o->plugin = arg;
     } else {
@@ -173,6 +180,7 @@ std::string parse(int argc, char** argv, Options* o) {
   if (o->plugin.empty()) return "no plugin is named; --help says how";
   if (o->plugin.find('/') == std::string::npos) o->plugin.insert(0, "./");  // never from the library path
   if (o->worker_fd < 0) o->oracle = find_oracle(o->oracle, o->plugin);
+  if (here) o->worker_fd = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
   return check_suites(o);
 }
 

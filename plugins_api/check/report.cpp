@@ -19,6 +19,26 @@ std::map<std::string, uint64_t> count(const Report& report, const std::string& s
   return out;
 }
 
+// Why checks of a suite were not run: the reasons that most of them gave, a line each.
+std::string reasons(const Report& report, const std::string& suite) {
+  constexpr size_t kMost = 3;
+  std::map<std::string, uint64_t> counts;
+  for (const Result& r : report.results) {
+    if (r.suite == suite && r.verdict == "unsupported") ++counts[r.why];
+  }
+  std::vector<std::pair<uint64_t, std::string>> sorted;
+  for (const auto& [why, n] : counts) sorted.emplace_back(n, why);
+  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::string out;
+  for (size_t i = 0; i < std::min(kMost, sorted.size()); ++i) {
+    out += text("unsupported: ", suite, ", ", sorted[i].first, " of its checks: ", sorted[i].second, "\n");
+  }
+  if (sorted.size() > kMost) {
+    out += text("unsupported: ", suite, ": ", sorted.size() - kMost, " further reasons, which --json lists\n");
+  }
+  return out;
+}
+
 bool bad(const Result& r) { return r.verdict == "failed" || r.verdict == "crashed" || r.verdict == "hung"; }
 
 }  // namespace
@@ -59,7 +79,8 @@ std::string closing_text(const Report& report, const Options& options) {
   const uint64_t broken = all["failed"] + all["crashed"] + all["hung"];
   char time[32];
   std::snprintf(time, sizeof time, "%.1f", seconds);
-  const std::string verdict = broken != 0          ? text(broken, " not")
+  for (const std::string& suite : options.suites) out += reasons(report, suite);
+  const std::string verdict = broken != 0          ? text(broken, " not passed")
                               : all["passed"] != 0 ? "all passed"
                               : all["listed"] != 0 ? "listed, not run"
                                                    : "nothing was checked";

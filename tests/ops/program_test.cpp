@@ -41,6 +41,19 @@ TEST(Program, ACrashAnExitAndAHangCostOneCheck) {
   }
 }
 
+// In the process that a debugger started, so that it is this one which ends.
+TEST(Program, RunsHereForADebugger) {
+  EXPECT_EQ(stumble("NOTHING", "--here").code, 0);
+  if (SWITCHYARD_SANITIZED) return;  // the sanitizer ends it with a code of its own
+  EXPECT_THAT(stumble("CRASHES", "--here || echo ended with $?").text, HasSubstr("ended with 139"));
+}
+
+TEST(Program, SaysWhatWasNotCheckedAndWhy) {
+  const Said said = check(fixture("NOTHING") + " --oracle naive --suite range,profile --seed 42");
+  EXPECT_THAT(said.text, HasSubstr("unsupported: range, 1 of its checks: "));
+  EXPECT_THAT(said.text, HasSubstr("unsupported: profile, 1 of its checks: "));
+}
+
 TEST(Program, AProcessThatDoesNotEndIsEnded) {
   const Said at_exit = stumble("HANGS_AT_EXIT", "--limit-s 2");
   EXPECT_EQ(at_exit.code, 1) << at_exit.text;
