@@ -5,6 +5,7 @@
 #include <bit>
 #include <set>
 
+#include "bench/op_oracle.h"
 #include "core/plan/match.h"
 #include "core/plan/op_shape.h"
 #include "core/program/op_names.h"
@@ -41,11 +42,23 @@ OpCases::OpCases(std::shared_ptr<const Program> program, const std::vector<std::
   vocab_ = static_cast<uint32_t>(graph_.values[graph_.results[0]].width);
 }
 
-Result<swy_op_id> OpCases::wanted_op() const {
-  if (request_.op.empty()) return 0;
-  if (const OpInfo* info = find_op(std::string_view(request_.op))) return info->id;
+// That the operation asked for exists.
+Status OpCases::check_wanted() const {
+  if (request_.op.empty() || find_op(std::string_view(request_.op)) != nullptr) return {};
+  std::set<std::string> named;
+  const auto add = [&](const std::vector<GraphOp>& ops) {
+    for (const GraphOp& op : ops) {
+      if (!op.named.empty()) named.insert(op.named);
+    }
+  };
+  add(graph_.ops);
+  if (graph_.functions != nullptr) {
+    for (const GraphFunction& f : *graph_.functions) add(f.ops);
+  }
+  if (named.contains(request_.op)) return {};
   std::string known;
   for (const OpInfo& o : kOps) known += (known.empty() ? "" : ", ") + std::string(o.name);
+  for (const std::string& name : named) known += ", " + name;
   return error(Code::usage, "unknown operation '{}'; operations are {}", request_.op, known);
 }
 
@@ -69,7 +82,8 @@ StepShape OpCases::step(const swy_bucket& b) const {
 }
 
 Status OpCases::collect() {
-  SWY_LET(const swy_op_id only, wanted_op());
+  SWY_TRY(check_wanted());
+  const std::string& only = request_.op;
   std::set<std::string> present;
   shapes_.reserve(request_.rows.size());  // cases point into these
   plans_.reserve(request_.rows.size());
@@ -85,16 +99,25 @@ Status OpCases::collect() {
     for (const OpShape& shape : shapes_.back()) collect(shape, plans_.back().graph, b);
   }
   if (!cases_.empty()) return {};
-  if (only != 0 && std::all_of(shapes_.begin(), shapes_.end(), [](const auto& s) { return s.empty(); })) {
+  if (!only.empty() && std::all_of(shapes_.begin(), shapes_.end(), [](const auto& s) { return s.empty(); })) {
     return error(Code::usage, "no step of this model runs {}; it runs {}", request_.op, fmt::join(present, ", "));
   }
-  const std::string reason = refusals_.empty() ? "no kernel" : refusals_[0].reason;
-  return error(Code::unsupported, "no kernel of the chosen backends can be measured: {}", reason);
+  if (!refusals_.empty()) {
+    return error(Code::unsupported, "no kernel of the chosen backends can be measured: {}", refusals_[0].reason);
+  }
+  if (too_many_logits_) {
+    return error(Code::usage, "--rows is too large for {}: at most {} rows have logits", request_.op, kMostLogitRows);
+  }
+  return error(Code::unsupported, "no chosen backend has a kernel for {}; a step of this model runs {}", request_.op,
+               fmt::join(present, ", "));
 }
 
 void OpCases::collect(const OpShape& shape, const Graph& graph, const swy_bucket& b) {
   const GraphOp& op = shape.ops[0];
-  if (of_logits(graph, op) && b.rows > kMostLogitRows) return;
+  if (of_logits(graph, op) && b.rows > kMostLogitRows) {
+    too_many_logits_ = true;
+    return;
+  }
   const Matcher matcher(devices_, request_.variants, b);
   std::vector<Considered> answers;
   (void)matcher.best(graph, op, shape.device, "alone", answers);
@@ -134,26 +157,42 @@ Result<std::unique_ptr<OpRun>> OpCases::record(const OpCase& c, uint32_t least_o
 Result<std::optional<RowErrors>> OpCases::errors(const OpCase& c) {
   if (request_.oracle == nullptr || workload(c).operations() > kMostChecked) return std::optional<RowErrors>();
   const std::span<const GraphOp> op(c.shape->ops.data(), 1);
-  const std::vector<VariantRule> any;
-  std::vector<Considered> answers;
-  const auto oracle =
-      Matcher(readers_, any, c.bucket).best(*c.graph, op[0], static_cast<uint32_t>(devices_.size()), "alone", answers);
+  const auto last = static_cast<uint32_t>(devices_.size());
+  const auto oracle = OpOracle::find(*c.graph, op[0], readers_, last, c.bucket);
   if (!oracle) return std::optional<RowErrors>();
-  OpContext at = context(c);
+  const bool named = op[0].id == SWY_OP_NAMED;
+  OpStates ours, theirs;
+  OpContext at = context(c), reference = at;
+  if (named) at.states = &ours;
   SWY_LET(const auto run, OpRun::create(at, *c.kernel, op, 1));
   SWY_TRY(run->run());
+  SWY_LET(const auto inputs, run->inputs());
   SWY_LET(const auto got, run->outputs());
-  at.device_index = static_cast<uint32_t>(devices_.size());
-  at.device = readers_[at.device_index];
-  SWY_LET(const auto other, OpRun::create(at, *oracle->kernel, op, 1));
-  SWY_TRY(other->run());
-  SWY_LET(const auto want, other->outputs());
+  reference.device_index = last;
+  reference.device = readers_[last];
+  if (named) reference.states = &theirs;
+  for (uint32_t i = 0; named && i < op[0].states.size(); ++i) {  // also those that the function does not use
+    SWY_TRY(theirs.get(reference.device, *c.graph, op[0], i, c.bucket).status());
+  }
+  SWY_LET(const auto want, oracle->run(reference, inputs));
   RowErrors worst;
   for (size_t i = 0; i < want.size(); ++i) {
     const uint64_t width = c.graph->values[c.first().outputs[i]].width;
     worst = std::max(worst, row_errors(got[i], want[i], width));
   }
+  if (named) SWY_TRY(compare_states(at, reference, op[0], worst));
   return std::optional<RowErrors>(worst);
+}
+
+// A state's rows are those of its last dim.
+Status OpCases::compare_states(const OpContext& got, const OpContext& want, const GraphOp& op, RowErrors& worst) const {
+  for (const uint32_t s : op.states) {
+    const swy_tensor& state = got.graph->states[s].desc;
+    SWY_LET(const auto ours, got.states->canonical(got.device, *got.graph, s, got.bucket));
+    SWY_LET(const auto theirs, want.states->canonical(want.device, *got.graph, s, want.bucket));
+    worst = std::max(worst, row_errors(ours, theirs, state.dims[state.rank - 1]));
+  }
+  return {};
 }
 
 // Brings the weights of a rotation into the kernel's layouts, in parallel.

@@ -45,15 +45,17 @@ class OpCases {
 
   // A case's operations, loaded and recorded: as many as rotate_bytes needs, repeated until there are `least_ops`.
   Result<std::unique_ptr<OpRun>> record(const OpCase& c, uint32_t least_ops);
-  // Compares the first operation of a case, once, with the oracle. Nothing if there is no oracle, if it has no kernel
-  // for the operation, or if it would take more than seconds.
+  // Compares the first operation of a case, once, with the oracle; an operation with a name with its function, and its
+  // states, too. Nothing if there is no oracle, if it has no kernel for the operation, or if it would take more than
+  // seconds.
   Result<std::optional<RowErrors>> errors(const OpCase& c);
 
  private:
-  Result<swy_op_id> wanted_op() const;
+  Status check_wanted() const;
   bool decodes(uint32_t rows) const { return rows == 1 || request_.decode; }
   swy_bucket bucket(uint32_t rows) const;
   StepShape step(const swy_bucket& b) const;
+  Status compare_states(const OpContext& got, const OpContext& want, const GraphOp& op, RowErrors& worst) const;
   void collect(const OpShape& shape, const Graph& graph, const swy_bucket& b);
   std::span<const GraphOp> rotation(const OpCase& c) const;
   OpContext context(const OpCase& c);
@@ -72,6 +74,7 @@ class OpCases {
   std::vector<std::vector<OpShape>> shapes_;  // likewise
   std::vector<OpCase> cases_;
   std::vector<OpRefusal> refusals_;
+  bool too_many_logits_ = false;  // for an operation to be measured at some of the rows
 };
 
 }  // namespace switchyard::bench

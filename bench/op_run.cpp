@@ -16,24 +16,17 @@ constexpr uint64_t kAlign = 4096;
 uint64_t aligned(uint64_t n) { return (n + kAlign - 1) / kAlign * kAlign; }
 
 // [rows, width] of normal numbers that bf16 holds, so that both types can have the same; of expert ids, distinct ones
-// per row.
-std::vector<std::byte> random_values(const GraphValue& value, uint64_t rows, uint32_t experts) {
-  std::vector<std::byte> bytes(rows * value.width * dtype_bytes(value.dtype));
-  std::minstd_rand random(7);
+// per row. Inputs differ, so that a kernel that takes one for another is noticed.
+std::vector<float> random_values(const GraphValue& value, uint64_t rows, uint32_t experts, size_t input) {
+  std::vector<float> numbers(rows * value.width);
+  std::minstd_rand random(static_cast<uint32_t>(7 + input));
   std::normal_distribution<float> normal;
-  for (uint64_t i = 0; i < rows * value.width; ++i) {
-    if (value.dtype == SWY_BF16) {
-      const uint16_t x = swy_f32_to_bf16(normal(random));
-      std::memcpy(bytes.data() + i * 2, &x, 2);
-    } else if (value.dtype == SWY_I32) {
-      const auto x = static_cast<int32_t>((i / value.width * 31 + i % value.width) % std::max(experts, 1u));
-      std::memcpy(bytes.data() + i * 4, &x, 4);
-    } else {
-      const float x = swy_bf16_to_f32(swy_f32_to_bf16(normal(random)));
-      std::memcpy(bytes.data() + i * 4, &x, 4);
-    }
+  for (uint64_t i = 0; i < numbers.size(); ++i) {
+    numbers[i] = value.dtype == SWY_I32
+                     ? static_cast<float>((i / value.width * 31 + i % value.width) % std::max(experts, 1u))
+                     : swy_bf16_to_f32(swy_f32_to_bf16(normal(random)));
   }
-  return bytes;
+  return numbers;
 }
 
 uint32_t experts_of(const GraphOp& op) {
@@ -94,6 +87,7 @@ Status OpRun::lay_out(const GraphOp& op) {
     total += aligned(bytes);
   };
   for (const uint32_t v : op.inputs) add(value_bytes(graph_.values[v], context_.bucket));
+  inputs_ = op.inputs;
   outputs_ = op.outputs;
   for (const uint32_t v : op.outputs) add(value_bytes(graph_.values[v], context_.bucket));
   add(prepared_.workspace_bytes);
@@ -104,9 +98,13 @@ Status OpRun::lay_out(const GraphOp& op) {
 Status OpRun::fill(const GraphOp& op) {
   for (size_t i = 0; i < op.inputs.size(); ++i) {
     const GraphValue& value = graph_.values[op.inputs[i]];
-    SWY_TRY(arena_.write(offsets_[i], random_values(value, value_rows(value, context_.bucket), experts_of(op))));
+    SWY_TRY(set_input(i, random_values(value, value_rows(value, context_.bucket), experts_of(op), i)));
   }
   return {};
+}
+
+Status OpRun::set_input(size_t i, const std::vector<float>& numbers) {
+  return arena_.write(offsets_[i], bytes_of(numbers, graph_.values[inputs_[i]].dtype));
 }
 
 // Sequences that are alike, their rows from `position` on.
@@ -134,6 +132,11 @@ Status OpRun::write_step() {
 Status OpRun::allocate_states(const GraphOp& op, std::vector<swy_binding>& bindings) {
   const PlanDevice& device = context_.device;
   for (uint32_t i = 0; i < op.states.size(); ++i) {
+    if (context_.states != nullptr) {
+      SWY_LET(const swy_binding state, context_.states->get(device, graph_, op, i, context_.bucket));
+      bindings.push_back(state);
+      continue;
+    }
     const OpView view(graph_, op, context_.bucket);
     swy_state_layout layout{};
     layout.struct_size = sizeof layout;
@@ -179,27 +182,25 @@ Status OpRun::run() {
   return arena_.read(0, end);
 }
 
+Result<std::vector<float>> OpRun::numbers(uint32_t value, size_t place) const {
+  const GraphValue& v = graph_.values[value];
+  std::vector<std::byte> bytes(value_rows(v, context_.bucket) * v.width * dtype_bytes(v.dtype));
+  SWY_TRY(arena_.read(offsets_[place], bytes));
+  return numbers_of(bytes, v.dtype);
+}
+
+Result<std::vector<std::vector<float>>> OpRun::inputs() const {
+  std::vector<std::vector<float>> all(inputs_.size());
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    SWY_LET(all[i], numbers(inputs_[i], i));
+  }
+  return all;
+}
+
 Result<std::vector<std::vector<float>>> OpRun::outputs() const {
-  std::vector<std::vector<float>> all;
+  std::vector<std::vector<float>> all(outputs_.size());
   for (size_t i = 0; i < outputs_.size(); ++i) {
-    const GraphValue& value = graph_.values[outputs_[i]];
-    const size_t at = offsets_.size() - 1 - outputs_.size() + i, n = value_rows(value, context_.bucket) * value.width;
-    std::vector<std::byte> bytes(n * dtype_bytes(value.dtype));
-    SWY_TRY(arena_.read(offsets_[at], bytes));
-    std::vector<float>& to = all.emplace_back(n);
-    for (size_t k = 0; k < n; ++k) {
-      if (value.dtype == SWY_BF16) {
-        uint16_t x = 0;
-        std::memcpy(&x, bytes.data() + k * 2, 2);
-        to[k] = swy_bf16_to_f32(x);
-      } else if (value.dtype == SWY_I32) {
-        int32_t x = 0;
-        std::memcpy(&x, bytes.data() + k * 4, 4);
-        to[k] = static_cast<float>(x);
-      } else {
-        std::memcpy(&to[k], bytes.data() + k * 4, 4);
-      }
-    }
+    SWY_LET(all[i], numbers(outputs_[i], inputs_.size() + i));
   }
   return all;
 }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "bench/op_states.h"
 #include "core/engine/step_builder.h"
 #include "core/engine/weights.h"
 #include "core/plan/plan.h"
@@ -24,6 +25,7 @@ struct OpContext {
   swy_bucket bucket{};             // of one sequence, or of one row each
   uint32_t position = 0;           // of each sequence's first row
   uint32_t vocab = 0;              // token ids stay below
+  OpStates* states = nullptr;      // that are compared; NULL: zeros, for each operation its own
 };
 
 // A list that holds operations one after another, each with its own weights and states, on activations of random
@@ -40,6 +42,9 @@ class OpRun {
   // Runs the list once, to its end.
   Status run();
   uint32_t ops() const { return count_; }  // in the list
+  // The inputs of all operations, each as [rows, width]: random numbers until they are set.
+  Result<std::vector<std::vector<float>>> inputs() const;
+  Status set_input(size_t i, const std::vector<float>& numbers);
   // The results of the last operation, each output as [rows, width]. After a run.
   Result<std::vector<std::vector<float>>> outputs() const;
 
@@ -50,6 +55,7 @@ class OpRun {
   Status write_step();
   Status allocate_states(const GraphOp& op, std::vector<swy_binding>& bindings);
   Status record(const GraphOp& op, const std::vector<swy_binding>& states);
+  Result<std::vector<float>> numbers(uint32_t value, size_t place) const;
   swy_binding place(size_t i) const { return arena_.slice(offsets_[i], sizes_[i]); }
 
   OpContext context_;
@@ -57,7 +63,7 @@ class OpRun {
   Graph graph_;  // with the types that the kernel takes
   swy_prepared prepared_{};
   std::vector<uint64_t> offsets_, sizes_;  // of inputs, then outputs, then the workspace
-  std::vector<uint32_t> outputs_;
+  std::vector<uint32_t> inputs_, outputs_;
   DeviceBuffer arena_, step_, tokens_;
   std::vector<DeviceBuffer> states_;
   swy_list* list_ = nullptr;

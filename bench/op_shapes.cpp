@@ -32,9 +32,9 @@ class Collector {
 
 }  // namespace
 
-std::vector<OpShape> distinct_shapes(const Plan& plan, const Graph& program, swy_op_id only) {
+std::vector<OpShape> distinct_shapes(const Plan& plan, const Graph& program, const std::string& only) {
   Collector all(plan.graph);
-  const auto wanted = [&](const GraphOp& op) { return only == 0 || op.id == only; };
+  const auto wanted = [&](const GraphOp& op) { return only.empty() || op_kind(op) == only; };
   uint32_t device = 0;  // of the first node that computes
   for (const PlanNode& n : plan.nodes) {
     if (n.copy_from >= 0) continue;
@@ -47,7 +47,7 @@ std::vector<OpShape> distinct_shapes(const Plan& plan, const Graph& program, swy
       all.add(n.op, n.device, n.kernel);
     }
   }
-  if (only == 0 || !all.shapes.empty()) return std::move(all.shapes);
+  if (only.empty() || !all.shapes.empty()) return std::move(all.shapes);
   for (const GraphOp& op : program.ops) {
     if (wanted(op)) all.add(op, op.states.empty() ? device : plan.state_device[op.states[0]], nullptr);
   }

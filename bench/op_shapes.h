@@ -17,8 +17,8 @@ struct OpShape {
   std::string text;                    // "2048 -> 8192+4096, i4/32"
 };
 
-// Those that the plan runs, without copies. With `op` only operations of that id, and also as the program has them
-// where the plan runs a fused form instead.
-std::vector<OpShape> distinct_shapes(const Plan& plan, const Graph& program, swy_op_id op = 0);
+// Those that the plan runs, without copies. With `kind` ("linear", "acme.gelu/1") only such operations, and also as the
+// program has them where the plan runs a fused form instead.
+std::vector<OpShape> distinct_shapes(const Plan& plan, const Graph& program, const std::string& kind = "");
 
 }  // namespace switchyard::bench

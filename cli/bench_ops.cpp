@@ -26,6 +26,7 @@ struct BenchOpsFlags {
   std::string rows = "1,16,64,512,2048";
   std::vector<std::string> backends;  // one after the other; none: that of --backend
   bool check = false, json = false;
+  double most_error = -1;  // of a worst row; below 0: any
 };
 
 ordered_json report_json(const Settings& settings, const Probes& p, const OpTimes& ops) {
@@ -177,6 +178,25 @@ Result<OpTimes> measure_all(const BenchOpsFlags& o, const Registry& registry, co
   return all;
 }
 
+// That no kernel failed or is further from the reference than --max-error allows, and that one was compared.
+Status check_errors(const BenchOpsFlags& o, const OpTimes& ops) {
+  if (o.most_error < 0) return {};
+  for (const bench::OpRefusal& r : ops.refusals) {
+    if (r.failed) return error(Code::internal, "{}, {} {} at {} rows: {}", r.kernel, r.op, r.shape, r.rows, r.reason);
+  }
+  const auto compared = [](const OpTime& t) { return t.errors.has_value(); };
+  if (std::none_of(ops.times.begin(), ops.times.end(), compared)) {
+    return error(Code::unsupported,
+                 "no operation was compared: reference has no kernel for it, or would take too long");
+  }
+  for (const OpTime& t : ops.times) {
+    if (!compared(t) || t.errors->worst <= o.most_error) continue;
+    return error(Code::internal, "{}, {} {} at {} rows: the worst row's error is {:.2g}; --max-error allows {:.2g}",
+                 t.kernel, t.op, t.shape, t.rows, t.errors->worst, o.most_error);
+  }
+  return {};
+}
+
 Status bench_ops(const BenchOpsFlags& o) {
   const auto host = std::make_shared<Host>(thread_count(o.settings));
   if (o.settings.pin) pin(*host);
@@ -187,7 +207,7 @@ Status bench_ops(const BenchOpsFlags& o) {
   request.deterministic = o.settings.deterministic;
   request.load_threads = thread_count(o.settings);
   request.rotate_bytes = 4 * bench::describe_machine().last_cache_bytes;
-  if (o.check) {
+  if (o.check || o.most_error >= 0) {
     SWY_LET(auto reference, registry.select("reference"));
     request.oracle = reference.devices[0];
   }
@@ -197,9 +217,9 @@ Status bench_ops(const BenchOpsFlags& o) {
   if (o.json) {
     print_json(report_json(o.settings, probes, ops), 2);
   } else {
-    print_ops(probes, ops, o.check);
+    print_ops(probes, ops, request.oracle != nullptr);
   }
-  return {};
+  return check_errors(o, ops);
 }
 
 }  // namespace
@@ -215,7 +235,8 @@ void add_bench_ops(CLI::App& bench, int& exit_code) {
       ->capture_default_str();
   c->add_option("--backends", o->backends, "several backends, measured one after the other, instead of --backend")
       ->delimiter(',');
-  c->add_option("--op", o->request.op, "only this operation (linear, moe_add, ...); without it all that a step runs");
+  c->add_option("--op", o->request.op,
+                "only this operation (linear, moe_add, acme.gelu/1, ...); without it all that a step runs");
   c->add_flag("--decode", o->request.decode, "each row belongs to a sequence of its own, instead of all to one prompt");
   c->add_option("--depth,--context", o->request.depth,
                 "tokens in the context before the row of a sequence (with one row, or --decode)")
@@ -224,8 +245,13 @@ void add_bench_ops(CLI::App& bench, int& exit_code) {
   c->add_option("--seconds", o->request.seconds, "seconds to spend on each kernel, about")
       ->check(CLI::Range(0.001, 3600.0))
       ->capture_default_str();
-  c->add_flag("--check", o->check,
-              "also print errors against reference, for operations that it computes within seconds");
+  c->add_flag(
+      "--check", o->check,
+      "also print errors against reference, for operations that it computes within seconds; an operation with a name "
+      "is compared with its function in the program, states included");
+  c->add_option("--max-error", o->most_error,
+                "as --check, and fail if the error of a kernel's worst row is larger, or if a kernel fails")
+      ->check(CLI::Range(0.0, 1e9));
   c->add_flag("--json", o->json, "print JSON, with the kernels that refused, and why");
   add_settings(*c, o->settings, "program");
   set_action(*c, exit_code, [o] { return bench_ops(*o); });

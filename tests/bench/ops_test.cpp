@@ -101,6 +101,8 @@ TEST(Ops, WhatDoesNotExistIsNamed) {
               AllOf(HasSubstr("unknown operation 'warp'"), HasSubstr("gated_delta")));
   EXPECT_THAT(measure("reference", request_of({1}, "cast")).status().message(),
               AllOf(HasSubstr("no step of this model runs cast"), HasSubstr("rms_norm_linear")));
+  EXPECT_THAT(measure("reference", request_of({65}, "lm_head")).status().message(),
+              HasSubstr("--rows is too large for lm_head: at most 64 rows have logits"));
 }
 
 TEST(Ops, ForbiddenKernelsAreReported) {

@@ -262,6 +262,22 @@ TEST(BenchOps, TellsTimeRatesAndErrorOfEveryKernel) {
               AllOf(HasSubstr("linear_add 256+256 -> 256, i4"), HasSubstr("TFLOP/s"), Not(HasSubstr("error"))));
 }
 
+TEST(BenchOps, FailsIfAKernelIsTooFarFromTheReference) {
+  const auto errors = [](const std::string& wrong, const std::string& op) {
+    return run_program({"bench", "ops", "-m", SWITCHYARD_NAMED_PROGRAM, "--backend-lib",
+                        SWITCHYARD_PLAN_FIXTURES "/switchyard_acme.so", "--backend", "acme,reference", "--set",
+                        "acme.wrong=" + wrong, "--op", op, "--rows", "1", "--seconds", "0.001", "--max-error",
+                        "0.001"});
+  };
+  const Ran right = errors("0", "acme.gelu/1");
+  EXPECT_EQ(right.exit, 0) << right.err;
+  EXPECT_THAT(right.out, HasSubstr("worst row"));
+  const Ran wrong = errors("1", "acme.gelu/1");
+  EXPECT_EQ(wrong.exit, 1);
+  EXPECT_THAT(wrong.err, AllOf(HasSubstr("gelu.acme, acme.gelu/1"), HasSubstr("--max-error allows 0.001")));
+  EXPECT_EQ(errors("2", "acme.conv/1").exit, 1) << "it loses its state";
+}
+
 TEST(BenchOps, RefusesWhatItDoesNotKnow) {
   const Ran ran = run_program({"bench", "ops", "--op", "warp"});
   EXPECT_EQ(ran.exit, 2);
