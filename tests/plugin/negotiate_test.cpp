@@ -57,6 +57,19 @@ TEST(Negotiate, EachSideKnowsTheOthersMinorVersion) {
   EXPECT_EQ(r.candidates()[0].plugin->abi_minor(), SWY_ABI_MINOR);
 }
 
+std::string refusal(const std::string& name) {
+  const Registry r = discover({fixture(name)});
+  EXPECT_EQ(r.candidates()[0].plugin, nullptr) << name;
+  return r.candidates()[0].reason;
+}
+
+TEST(Negotiate, AKernelWithoutItsFunctionsIsRefusedByName) {
+  EXPECT_EQ(refusal("no_cost"), "refused: good: kernel add.none has no cost; set HostKernel::cost");
+  EXPECT_EQ(refusal("no_run"), "refused: good: kernel add.none has no run; set HostKernel::run");
+}
+
+TEST(Negotiate, ABackendInCHasItsMathematics) { EXPECT_EQ(refusal("in_c"), "refused: in_c: exp(1) is 2.7183"); }
+
 // A plugin of a device with its own memory gets the host, too.
 TEST(Negotiate, ADeviceBackendKeepsItsHost) {
   static std::string logged;

@@ -5,10 +5,10 @@
 //
 //   struct Mine {  // names it all; nothing is made of it
 //     using Device = swy_device;  // has `std::vector<swy_kernel> kernels`, which device_open sets to
-//                                 // swy::kernel_table<Mine>(), and `bool kv_bf16`
+//                                 // swy::kernel_table<Mine>(). Optional: `bool kv_bf16`, whether KV states are bf16
 //     using Kernel = swy::DeviceKernel<Recording>;
 //     static constexpr swy::KernelList<Kernel> kKernels[] = {add_kernels, linear_kernels};  // a function per file
-//     static constexpr const swy_option* kOptions[] = {&swy::kKvBf16};
+//     static constexpr const swy_option* kOptions[] = {&swy::kKvBf16};  // optional
 //     // The functions of swy_plugin that are the device's: device_*, buffer_*, write, read, fill_zero, list_*,
 //     // timeline_*. All else may be left out.
 //     static swy_plugin functions();
@@ -106,8 +106,10 @@ struct DeviceTable {
     p.struct_size = sizeof p;
     own_list_begin = p.list_begin;
     p.list_begin = list_begin;
-    p.option_count = static_cast<uint32_t>(std::size(Backend::kOptions));
-    p.options = Backend::kOptions;
+    if constexpr (requires { Backend::kOptions; }) {
+      p.option_count = static_cast<uint32_t>(std::size(Backend::kOptions));
+      p.options = Backend::kOptions;
+    }
     p.kernel_count = [](swy_device* d) { return static_cast<uint32_t>(own(d).kernels.size()); };
     p.kernel_at = [](swy_device* d, uint32_t i) -> const swy_kernel* {
       return i < own(d).kernels.size() ? &own(d).kernels[i] : nullptr;
@@ -123,6 +125,13 @@ struct DeviceTable {
   }
 
   static const Device& own(const swy_device* device) { return *static_cast<const Device*>(device); }
+  static bool kv_bf16(const swy_device* device) {
+    if constexpr (requires { own(device).kv_bf16; }) {
+      return own(device).kv_bf16;
+    } else {
+      return false;
+    }
+  }
   static const Kernel& kernel_of(const swy_kernel* k) { return *static_cast<const Kernel*>(k->user); }
 
   static swy_status no_layout(uint32_t layout, swy_error* error) {
@@ -185,7 +194,7 @@ struct DeviceTable {
       return fail(error, SWY_INVALID_ARGUMENT, SWY_REASON_NONE, "the operation has no state %u", index);
     }
     const Whole<swy_tensor> tensor(*op->states[index]);
-    const DeviceState state(*tensor, pool->page_size, own(device).kv_bf16);
+    const DeviceState state(*tensor, pool->page_size, kv_bf16(device));
     out->layout = state.layout();
     out->unit_bytes = state.unit_bytes();
     return SWY_OK;
@@ -194,7 +203,7 @@ struct DeviceTable {
                                  const swy_binding* unit, void* canonical, uint64_t bytes, swy_error* error) {
     return guard(error, [&] {
       const Whole<swy_tensor> tensor(*state);
-      const DeviceState form(*tensor, page_size, own(device).kv_bf16);
+      const DeviceState form(*tensor, page_size, kv_bf16(device));
       if (const swy_status s = form.check(*unit, bytes, error); s != SWY_OK) return s;
       std::vector<char> raw(form.unit_bytes());
       const swy_status s = get().read(device, raw.data(), unit->buffer, unit->offset, raw.size(), nullptr, error);
@@ -206,7 +215,7 @@ struct DeviceTable {
                                  const swy_binding* unit, const void* canonical, uint64_t bytes, swy_error* error) {
     return guard(error, [&] {
       const Whole<swy_tensor> tensor(*state);
-      const DeviceState form(*tensor, page_size, own(device).kv_bf16);
+      const DeviceState form(*tensor, page_size, kv_bf16(device));
       if (const swy_status s = form.check(*unit, bytes, error); s != SWY_OK) return s;
       const std::vector<char> raw = form.from_canonical(canonical);
       return get().write(device, unit->buffer, unit->offset, raw.data(), raw.size(), nullptr, error);

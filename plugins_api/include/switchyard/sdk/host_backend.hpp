@@ -552,11 +552,25 @@ inline const swy_plugin& table() {
   return plugin;
 }
 
+// What a kernel cannot do without.
+inline swy_status check_kernels(const HostBackend& backend, swy_error* error) {
+  for (size_t i = 0; i < backend.kernel_count; ++i) {
+    const HostKernel& k = backend.kernels[i];
+    if (k.name == nullptr) return fail(error, SWY_UNSUPPORTED, SWY_REASON_NONE, "kernel %zu has no name", i);
+    const char* missing = k.cost == nullptr ? "cost" : k.run == nullptr ? "run" : nullptr;
+    if (missing == nullptr) continue;
+    return fail(error, SWY_UNSUPPORTED, SWY_REASON_NONE, "kernel %s has no %s; set HostKernel::%s", k.name, missing,
+                missing);
+  }
+  return SWY_OK;
+}
+
 }  // namespace detail
 
 // The body of switchyard_plugin_negotiate.
 inline swy_status negotiate(HostBackend& backend, const swy_negotiate_in* in, swy_negotiate_out* out) noexcept {
   if (const swy_status s = check_negotiation(in, out); s != SWY_OK) return s;
+  if (const swy_status s = detail::check_kernels(backend, out->error); s != SWY_OK) return s;
   backend.host = in->host;
   the_backend = &backend;
   return agree(in, out, backend.id, backend.version, detail::table());

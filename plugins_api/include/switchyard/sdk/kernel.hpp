@@ -60,6 +60,7 @@ namespace swy __attribute__((visibility("hidden"))) {
     void barrier() const { team->barrier(team); }
   };
 
+  // `name`, `op`, `cost` and `run` are mandatory; without them the plugin refuses to be loaded.
   struct HostKernel {
     const char* name;
     uint32_t op;
@@ -67,8 +68,8 @@ namespace swy __attribute__((visibility("hidden"))) {
     uint32_t output_dtypes = SWY_DTYPE_BIT(SWY_F32);
     uint32_t weight_dtypes = 0;  // any
     uint32_t flags = SWY_KERNEL_CAPTURE_SAFE | SWY_KERNEL_DETERMINISTIC | SWY_KERNEL_BATCH_INVARIANT;
-    double (*cost)(const swy_op& op, const swy_bucket& bucket);                   // microseconds
-    void (*run)(const Call& call);                                                // must not throw or allocate
+    double (*cost)(const swy_op& op, const swy_bucket& bucket) = nullptr;         // microseconds
+    void (*run)(const Call& call) = nullptr;                                      // must not throw or allocate
     uint64_t (*workspace)(const swy_op& op, const swy_bucket& bucket) = nullptr;  // bytes
     swy_status (*supports)(const swy_op& op, const swy_bucket& bucket, swy_error* error) = nullptr;
     // The packed layout that it reads weight i in; nullptr: canonical.
