@@ -31,7 +31,7 @@ uint64_t hash_of(std::string_view identity, std::string_view code) {
   return XXH3_64bits_withSeed(code.data(), code.size(), XXH3_64bits(identity.data(), identity.size()));
 }
 
-struct File {
+struct CodeFile {
   fs::path path;
   fs::file_time_type time;
   uint64_t bytes = 0;
@@ -90,7 +90,7 @@ void CodeStore::save(const std::string& identity, std::span<const std::byte> cod
 
 // Removes the oldest files until another of so many bytes fits.
 void CodeStore::make_room(uint64_t bytes) const {
-  std::vector<File> files;
+  std::vector<CodeFile> files;
   std::error_code ec;
   for (fs::directory_iterator it(folder_, ec), end; !ec && it != end; it.increment(ec)) {
     std::error_code unknown;
@@ -99,8 +99,8 @@ void CodeStore::make_room(uint64_t bytes) const {
     const uint64_t size = it->file_size(unknown);
     if (!unknown) files.push_back({it->path(), time, size});
   }
-  std::sort(files.begin(), files.end(), [](const File& a, const File& b) { return a.time > b.time; });
-  for (const File& f : files) bytes += f.bytes;
+  std::sort(files.begin(), files.end(), [](const CodeFile& a, const CodeFile& b) { return a.time > b.time; });
+  for (const CodeFile& f : files) bytes += f.bytes;
   while (!files.empty() && (files.size() >= max_files_ || bytes > kMaxAllBytes)) {
     fs::remove(files.back().path, ec);
     bytes -= files.back().bytes;

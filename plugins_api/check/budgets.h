@@ -8,7 +8,7 @@ namespace switchyard::check {
 
 // Relative errors of rows: of the worst row, and the mean over all. With d = got - wanted over a row of n elements, its
 // error is the larger of |d| / |wanted| (Euclidean) and max |d_i| / (8 rms(wanted)): one wrong element counts as much
-// as 64 of them in a row of any width, so that it cannot hide in a wide one. Rows of fewer than 32 values count
+// as 64 of them in a row of any width, so that it cannot hide in a wide one. Rows of fewer than 64 values count
 // together, as many as make up so many: a few values may all be small by chance.
 struct Budget {
   double worst = 0, mean = 0;

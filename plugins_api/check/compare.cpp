@@ -77,7 +77,7 @@ class RowErrors {
   }
 
  private:
-  static constexpr uint64_t kFewest = 32;  // values in a group
+  static constexpr uint64_t kFewest = 64;  // values in a group
   struct Element {
     double difference = -1, wanted = 0, got = 0;
     uint64_t row = 0, at = 0;

@@ -107,8 +107,10 @@ class Team {
     }
     return true;
   }
+  uint64_t runs() const { return runs_; }
   void run(swy_team_fn fn, void* arg) {
     const std::lock_guard one_at_a_time(run_);
+    ++runs_;
     fn_ = fn;
     arg_ = arg;
     for (Member& m : mine_) m.segment = 0;
@@ -230,6 +232,7 @@ class Team {
   swy_team_fn fn_ = nullptr;
   void* arg_ = nullptr;
   std::mutex run_;
+  std::atomic<uint64_t> runs_ = 0;
   Pace pace_ = Pace::kFree;
   Random random_{0};
   std::mutex mutex_;
@@ -261,5 +264,7 @@ const swy_executor* the_team() {
 void set_pace(Pace pace, uint64_t seed) { team().pace(pace, seed); }
 
 bool halted_everywhere() { return team().halted_everywhere(); }
+
+uint64_t team_runs() { return team().runs(); }
 
 }  // namespace switchyard::check

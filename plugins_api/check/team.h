@@ -29,4 +29,7 @@ void set_pace(Pace pace, uint64_t seed);
 // nearly all. If the team did nothing, there is nothing to interrupt.
 bool halted_everywhere();
 
+// How often the team was set to work since the process began. Of a device with processors of its own: never.
+uint64_t team_runs();
+
 }  // namespace switchyard::check

@@ -8,7 +8,7 @@
 #                tree)
 #   cache        compiled pipelines are kept, and a file or folder that does not work is no error (needs the tests of a
 #                build tree)
-#   ops          every kernel against reference
+#   ops          every kernel against reference; with SWITCHYARD_VULKAN_ONE_IN=n one case in n
 #   demo         the demo model: loss, tokens sampled on the device, the order of launches
 #   validation   the Khronos validation layers report nothing (needs vulkan-validationlayers)
 # Exit code 77: there is no device, and the backend says so.
@@ -161,7 +161,7 @@ flip() {
 
 part_ops() {
   echo "switchyard-plugin-check against reference:"
-  run ops "${judge[@]}" --suite ops --limit-s 300
+  run ops "${judge[@]}" --suite ops --one-in "${SWITCHYARD_VULKAN_ONE_IN:-1}" --limit-s 300
   tail -1 "$work/ops"
   run ops_kv_fp32 "${judge[@]}" --suite ops --set kv_bf16=0 --filter attention
   tail -1 "$work/ops_kv_fp32"
