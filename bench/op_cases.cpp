@@ -44,7 +44,7 @@ OpCases::OpCases(std::shared_ptr<const Program> program, const std::vector<std::
 
 // That the operation asked for exists.
 Status OpCases::check_wanted() const {
-  if (request_.op.empty() || find_op(std::string_view(request_.op)) != nullptr) return {};
+  if (request_.op.empty() || find_op(request_.op) != nullptr) return {};
   std::set<std::string> named;
   const auto add = [&](const std::vector<GraphOp>& ops) {
     for (const GraphOp& op : ops) {
@@ -57,7 +57,7 @@ Status OpCases::check_wanted() const {
   }
   if (named.contains(request_.op)) return {};
   std::string known;
-  for (const OpInfo& o : kOps) known += (known.empty() ? "" : ", ") + std::string(o.name);
+  for (const swy_op_spec& o : known_ops()) known += (known.empty() ? "" : ", ") + std::string(o.name);
   for (const std::string& name : named) known += ", " + name;
   return error(Code::usage, "unknown operation '{}'; operations are {}", request_.op, known);
 }

@@ -6,27 +6,31 @@
 namespace reference {
 namespace {
 
-// Calls f(i) for this member's elements of output 0.
+// Sets y[i] = f(i) for this member's elements.
 template <class F>
 void each(const swy::Call& call, F f) {
-  const auto [first, last] = call.split(call.rows(*call.op->outputs[0]) * call.op->outputs[0]->dims[1]);
-  for (uint64_t i = first; i < last; ++i) call.output(0)[i] = f(i);
+  const swy_tensor& y = swy::tensor(*call.op, "y");
+  const auto [first, last] = call.split(call.rows(y) * y.dims[1]);
+  float* out = call.output("y");
+  for (uint64_t i = first; i < last; ++i) out[i] = f(i);
 }
 
 void add(const swy::Call& call) {
-  each(call, [&](uint64_t i) { return call.input(0)[i] + call.input(1)[i]; });
+  const float *x = call.input("x"), *residual = call.input("residual");
+  each(call, [&](uint64_t i) { return x[i] + residual[i]; });
 }
 void silu_mul(const swy::Call& call) {
-  each(call, [&](uint64_t i) { return static_cast<float>(silu(call.input(0)[i]) * call.input(1)[i]); });
+  const float *gate = call.input("gate"), *up = call.input("up");
+  each(call, [&](uint64_t i) { return static_cast<float>(silu(gate[i]) * up[i]); });
 }
 void sigmoid_mul(const swy::Call& call) {
-  each(call, [&](uint64_t i) { return static_cast<float>(call.input(0)[i] * sigmoid(call.input(1)[i])); });
+  const float *x = call.input("x"), *gate = call.input("gate");
+  each(call, [&](uint64_t i) { return static_cast<float>(x[i] * sigmoid(gate[i])); });
 }
 void sigmoid_scale_add(const swy::Call& call) {
-  const uint64_t width = call.op->outputs[0]->dims[1];
-  each(call, [&](uint64_t i) {
-    return static_cast<float>(call.input(0)[i] + sigmoid(call.input(2)[i / width]) * call.input(1)[i]);
-  });
+  const uint64_t width = swy::tensor(*call.op, "y").dims[1];
+  const float *routed = call.input("routed"), *shared = call.input("shared"), *gate = call.input("gate");
+  each(call, [&](uint64_t i) { return static_cast<float>(routed[i] + sigmoid(gate[i / width]) * shared[i]); });
 }
 
 constexpr uint32_t kFlags =

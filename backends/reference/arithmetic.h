@@ -23,6 +23,7 @@ inline double silu(double x) { return x * sigmoid(x); }
 // A weight operand: its description, its planes, its bytes.
 class Weight {
  public:
+  Weight(const swy::Call& call, swy::OperandName name) : Weight(call, swy::at(*call.op, name)) {}
   Weight(const swy::Call& call, uint32_t index) : tensor_(call.op->weights[index]), data_(call.weights[index]) {
     swy_weight_planes_of(tensor_, &planes_);
   }

@@ -13,11 +13,11 @@ namespace reference {
 namespace {
 
 // Where token `position` of a row's sequence lies in the KV state.
-float* kv_at(const swy::Call& call, const swy_attention_attrs& a, uint32_t seq, uint32_t position) {
+float* kv_at(const swy::Call& call, const swy_attention_attrs& a, float* kv, uint32_t seq, uint32_t position) {
   const swy_step& s = *call.step;
   const uint32_t* table = SWY_STEP_ARRAY(&s, uint32_t, block_table_at) + uint64_t{seq} * s.block_table_stride;
   const uint64_t token = uint64_t{table[position / s.page_size]} * s.page_size + position % s.page_size;
-  return static_cast<float*>(call.states[0]) + token * 2 * a.kv_heads * a.head_dim;
+  return kv + token * 2 * a.kv_heads * a.head_dim;
 }
 
 // One head: half-split rotation of the first rotary_dim elements. y may be x.
@@ -35,20 +35,23 @@ void rotate_head(const float* x, uint32_t position, uint32_t head_dim, uint32_t 
 
 void head_split(const swy::Call& call) {
   const auto& a = call.attrs<swy_heads_attrs>();
+  const float* x = call.input("x");
+  float *one = call.output("first"), *two = call.output("second");
   const auto [first, last] = call.split(uint64_t{call.step->rows} * a.heads);
   for (uint64_t h = first; h < last; ++h) {
-    std::memcpy(call.output(0) + h * a.head_dim, call.input(0) + h * 2 * a.head_dim, a.head_dim * 4);
-    std::memcpy(call.output(1) + h * a.head_dim, call.input(0) + (h * 2 + 1) * a.head_dim, a.head_dim * 4);
+    std::memcpy(one + h * a.head_dim, x + h * 2 * a.head_dim, a.head_dim * 4);
+    std::memcpy(two + h * a.head_dim, x + (h * 2 + 1) * a.head_dim, a.head_dim * 4);
   }
 }
 
 void rope(const swy::Call& call) {
   const auto& a = call.attrs<swy_heads_attrs>();
   const uint32_t* positions = SWY_STEP_ARRAY(call.step, uint32_t, row_position_at);
+  const float* x = call.input("x");
+  float* y = call.output("y");
   const auto [first, last] = call.split(uint64_t{call.step->rows} * a.heads);
   for (uint64_t h = first; h < last; ++h) {
-    rotate_head(call.input(0) + h * a.head_dim, positions[h / a.heads], a.head_dim, a.rotary_dim, a.rope_theta,
-                call.output(0) + h * a.head_dim);
+    rotate_head(x + h * a.head_dim, positions[h / a.heads], a.head_dim, a.rotary_dim, a.rope_theta, y + h * a.head_dim);
   }
 }
 
@@ -57,32 +60,35 @@ void append(const swy::Call& call, const swy_attention_attrs& a, const float* k,
   const uint32_t* seqs = SWY_STEP_ARRAY(call.step, uint32_t, row_seq_at);
   const uint32_t* active = SWY_STEP_ARRAY(call.step, uint32_t, seq_active_at);
   const uint64_t width = uint64_t{a.kv_heads} * a.head_dim;
+  auto* kv = call.state("kv");
   const auto [first, last] = call.split(call.step->rows);
   for (uint64_t r = first; r < last; ++r) {
     if (active[seqs[r]] == 0) continue;
-    float* to = kv_at(call, a, seqs[r], positions[r]);
+    float* to = kv_at(call, a, kv, seqs[r], positions[r]);
     std::memcpy(to, k + r * width, width * 4);
     std::memcpy(to + width, v + r * width, width * 4);
   }
 }
 
-void kv_append(const swy::Call& call) { append(call, call.attrs<swy_attention_attrs>(), call.input(0), call.input(1)); }
+void kv_append(const swy::Call& call) {
+  append(call, call.attrs<swy_attention_attrs>(), call.input("k"), call.input("v"));
+}
 
 // One query head [head_dim] over positions 0 .. position of its sequence.
-void attend_head(const swy::Call& call, const swy_attention_attrs& a, const float* q, uint32_t head, uint32_t seq,
-                 uint32_t position, double* scores, double* sum, float* out) {
-  const uint64_t kv = uint64_t{head / (a.heads / a.kv_heads)} * a.head_dim;
-  const uint64_t v_offset = uint64_t{a.kv_heads} * a.head_dim;
+void attend_head(const swy::Call& call, const swy_attention_attrs& a, float* kv, const float* q, uint32_t head,
+                 uint32_t seq, uint32_t position, double* scores, double* sum, float* out) {
+  const uint64_t k_offset = uint64_t{head / (a.heads / a.kv_heads)} * a.head_dim;
+  const uint64_t v_offset = k_offset + uint64_t{a.kv_heads} * a.head_dim;
   double top = -INFINITY;
   for (uint32_t t = 0; t <= position; ++t) {
-    scores[t] = dot(q, kv_at(call, a, seq, t) + kv, a.head_dim) * a.scale;
+    scores[t] = dot(q, kv_at(call, a, kv, seq, t) + k_offset, a.head_dim) * a.scale;
     top = std::max(top, scores[t]);
   }
   double total = 0;
   std::fill(sum, sum + a.head_dim, 0.0);
   for (uint32_t t = 0; t <= position; ++t) {
     const double p = std::exp(scores[t] - top);
-    const float* v = kv_at(call, a, seq, t) + v_offset + kv;
+    const float* v = kv_at(call, a, kv, seq, t) + v_offset;
     total += p;
     for (uint32_t i = 0; i < a.head_dim; ++i) sum[i] += p * v[i];
   }
@@ -97,6 +103,7 @@ void attend_rows(const swy::Call& call, const swy_attention_attrs& a, const floa
   const uint32_t* active = SWY_STEP_ARRAY(call.step, uint32_t, seq_active_at);
   auto* sum = reinterpret_cast<double*>(work + call.rank() * member_bytes);
   double* scores = sum + a.head_dim;
+  auto* kv = call.state("kv");
   const auto [first, last] = call.split(uint64_t{call.step->rows} * a.heads);
   for (uint64_t i = first; i < last; ++i) {
     const uint64_t r = i / a.heads;
@@ -104,8 +111,8 @@ void attend_rows(const swy::Call& call, const swy_attention_attrs& a, const floa
     if (active[seqs[r]] == 0) {
       std::fill(out, out + a.head_dim, 0.0f);
     } else {
-      attend_head(call, a, q + i * a.head_dim, static_cast<uint32_t>(i % a.heads), seqs[r], positions[r], scores, sum,
-                  out);
+      attend_head(call, a, kv, q + i * a.head_dim, static_cast<uint32_t>(i % a.heads), seqs[r], positions[r], scores,
+                  sum, out);
     }
   }
 }
@@ -122,7 +129,7 @@ uint64_t attend_workspace(const swy_op& op, const swy_bucket& bucket) {
 
 void attend(const swy::Call& call) {
   const auto& a = call.attrs<swy_attention_attrs>();
-  attend_rows(call, a, call.input(0), call.output(0), call.work<char>(0), member_bytes(a, call.step->max_context));
+  attend_rows(call, a, call.input("q"), call.output("y"), call.work<char>(0), member_bytes(a, call.step->max_context));
 }
 
 // Workspace of the composite: q, gate, k [rows, heads * head_dim] each, then ATTEND's.
@@ -134,34 +141,36 @@ uint64_t attention_workspace(const swy_op& op, const swy_bucket& bucket) {
 void attention(const swy::Call& call) {
   const auto& a = call.attrs<swy_attention_attrs>();
   const uint32_t* positions = SWY_STEP_ARRAY(call.step, uint32_t, row_position_at);
-  const Weight q_norm(call, 0), k_norm(call, 1);
+  const Weight q_norm(call, "q_norm"), k_norm(call, "k_norm");
+  const float *q_in = call.input("q"), *k_in = call.input("k");
+  float* y = call.output("y");
   const uint64_t rows = call.step->rows, d = a.head_dim, width = a.heads * d;
   float* q = call.work<float>(0);
   float* gate = q + rows * width;
   float* k = gate + rows * width;
-  const auto prepare = [&](const float* x, const Weight& norm, uint32_t position, float* y) {
-    rms_norm_row(x, norm, a.norm_weight_bias, a.norm_eps, d, y);
-    rotate_head(y, position, a.head_dim, a.rotary_dim, a.rope_theta, y);
+  const auto prepare = [&](const float* x, const Weight& norm, uint32_t position, float* out) {
+    rms_norm_row(x, norm, a.norm_weight_bias, a.norm_eps, d, out);
+    rotate_head(out, position, a.head_dim, a.rotary_dim, a.rope_theta, out);
   };
   const auto [first_q, last_q] = call.split(rows * a.heads);
   for (uint64_t h = first_q; h < last_q; ++h) {
-    const float* x = call.input(0) + h * d * (a.gated != 0 ? 2 : 1);
+    const float* x = q_in + h * d * (a.gated != 0 ? 2 : 1);
     prepare(x, q_norm, positions[h / a.heads], q + h * d);
     if (a.gated != 0) std::memcpy(gate + h * d, x + d, d * 4);
   }
   const auto [first_k, last_k] = call.split(rows * a.kv_heads);
   for (uint64_t h = first_k; h < last_k; ++h) {
-    prepare(call.input(1) + h * d, k_norm, positions[h / a.kv_heads], k + h * d);
+    prepare(k_in + h * d, k_norm, positions[h / a.kv_heads], k + h * d);
   }
   call.barrier();
-  append(call, a, k, call.input(2));
+  append(call, a, k, call.input("v"));
   call.barrier();
   const uint64_t work_at = swy_align64(3 * rows * width * 4);
-  attend_rows(call, a, q, call.output(0), call.work<char>(work_at), member_bytes(a, call.step->max_context));
+  attend_rows(call, a, q, y, call.work<char>(work_at), member_bytes(a, call.step->max_context));
   if (a.gated == 0) return;
   const auto [first, last] = call.split(rows * a.heads);  // the same heads as attend_rows gave this member
   for (uint64_t i = first * d; i < last * d; ++i) {
-    call.output(0)[i] = static_cast<float>(call.output(0)[i] * sigmoid(gate[i]));
+    y[i] = static_cast<float>(y[i] * sigmoid(gate[i]));
   }
 }
 

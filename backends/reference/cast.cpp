@@ -7,14 +7,18 @@ namespace reference {
 namespace {
 
 void cast(const swy::Call& call) {
-  const auto [first, last] = call.split(call.rows(*call.op->inputs[0]) * call.op->inputs[0]->dims[1]);
-  const swy_dtype from = call.op->inputs[0]->dtype, to = call.op->outputs[0]->dtype;
+  const swy_tensor& x = swy::tensor(*call.op, "x");
+  const swy_dtype from = x.dtype, to = swy::tensor(*call.op, "y").dtype;
+  const void* in = call.input<void>("x");
+  void* out = call.output<void>("y");
+  const auto [first, last] = call.split(call.rows(x) * x.dims[1]);
   for (uint64_t i = first; i < last; ++i) {
-    const float x = from == SWY_F32 ? call.input(0)[i] : swy_bf16_to_f32(call.input<uint16_t>(0)[i]);
+    const float value =
+        from == SWY_F32 ? static_cast<const float*>(in)[i] : swy_bf16_to_f32(static_cast<const uint16_t*>(in)[i]);
     if (to == SWY_F32) {
-      call.output(0)[i] = x;
+      static_cast<float*>(out)[i] = value;
     } else {
-      call.output<uint16_t>(0)[i] = swy_f32_to_bf16(x);
+      static_cast<uint16_t*>(out)[i] = swy_f32_to_bf16(value);
     }
   }
 }

@@ -9,12 +9,13 @@ namespace {
 // An id outside the table gives a row of zeros. (The host refuses such ids, but a device's token buffer could hold
 // one.)
 void embedding(const swy::Call& call) {
-  const Weight table(call, 0);
+  const Weight table(call, "table");
   const uint64_t width = table.width();
+  float* out = call.output("y");
   const int32_t* ids = SWY_STEP_ARRAY(call.step, int32_t, row_token_at);
   const auto [first, last] = call.split(call.step->rows);
   for (uint64_t r = first; r < last; ++r) {
-    float* y = call.output(0) + r * width;
+    float* y = out + r * width;
     const int32_t id = ids[r] >= 0 ? ids[r] : call.tokens[-1 - ids[r]];
     const bool known = id >= 0 && static_cast<uint64_t>(id) < table.rows();
     const float* row = known ? table.row(static_cast<uint64_t>(id), y) : nullptr;
@@ -23,7 +24,8 @@ void embedding(const swy::Call& call) {
 }
 
 double embedding_cost(const swy_op& op, const swy_bucket&) {
-  return cost_of(static_cast<double>(op.outputs[0]->dims[0] * op.outputs[0]->dims[1]));
+  const swy_tensor& y = swy::tensor(op, "y");
+  return cost_of(static_cast<double>(y.dims[0] * y.dims[1]));
 }
 
 constexpr swy::HostKernel kKernels[] = {

@@ -69,8 +69,8 @@ void conv(const swy::Call& call, const swy_gated_delta_attrs& a, const Weight& w
 }
 
 void causal_conv(const swy::Call& call) {
-  conv(call, call.attrs<swy_gated_delta_attrs>(), Weight(call, 0), call.input(0), static_cast<float*>(call.states[0]),
-       call.output(0));
+  conv(call, call.attrs<swy_gated_delta_attrs>(), Weight(call, "conv"), call.input("x"), call.state("conv_state"),
+       call.output("y"));
 }
 
 // beta = sigmoid(b); g = -exp(a_log) * softplus(a + dt_bias). Over [rows, value_heads].
@@ -86,8 +86,8 @@ void gates(const swy::Call& call, const float* b, const float* a, const Weight& 
 }
 
 void delta_gates(const swy::Call& call) {
-  gates(call, call.input(0), call.input(1), Weight(call, 0), Weight(call, 1),
-        call.attrs<swy_gated_delta_attrs>().value_heads, call.output(0), call.output(1));
+  gates(call, call.input("b"), call.input("a"), Weight(call, "a_log"), Weight(call, "dt_bias"),
+        call.attrs<swy_gated_delta_attrs>().value_heads, call.output("beta"), call.output("g"));
 }
 
 // One token of one head. S [key_dim, value_dim]; q, k normalised, fp64; `d` and `o` are scratch [value_dim].
@@ -162,8 +162,8 @@ uint64_t delta_rule_workspace(const swy_op& op, const swy_bucket&) {
 }
 
 void delta_rule(const swy::Call& call) {
-  rule(call, call.attrs<swy_gated_delta_attrs>(), call.input(0), call.input(1), call.input(2),
-       static_cast<float*>(call.states[0]), call.output(0));
+  rule(call, call.attrs<swy_gated_delta_attrs>(), call.input("qkv"), call.input("beta"), call.input("g"),
+       call.state("delta_state"), call.output("y"));
 }
 
 // Workspace of the composite: scratch, mixed [rows, channels], beta and g [rows, value_heads].
@@ -178,16 +178,17 @@ void gated_delta(const swy::Call& call) {
   auto* mixed = call.work<float>(scratch_bytes(rule_scratch_floats(a)));
   float* beta = mixed + rows * channels_of(a);
   float* g = beta + rows * a.value_heads;
-  float* y = call.output(0);
-  conv(call, a, Weight(call, 0), call.input(0), static_cast<float*>(call.states[0]), mixed);
-  gates(call, call.input(2), call.input(3), Weight(call, 1), Weight(call, 2), a.value_heads, beta, g);
+  float* y = call.output("y");
+  conv(call, a, Weight(call, "conv"), call.input("qkv"), call.state("conv_state"), mixed);
+  gates(call, call.input("b"), call.input("a"), Weight(call, "a_log"), Weight(call, "dt_bias"), a.value_heads, beta, g);
   call.barrier();
-  rule(call, a, mixed, beta, g, static_cast<float*>(call.states[1]), y);
+  rule(call, a, mixed, beta, g, call.state("delta_state"), y);
   call.barrier();
-  const Weight norm(call, 3);
+  const Weight norm(call, "norm");
+  const float* z = call.input("z");
   const auto [first, last] = call.split(rows * a.value_heads);
   for (uint64_t h = first; h < last; ++h) {
-    gated_rms_norm_row(y + h * n, call.input(1) + h * n, norm, a.norm_eps, n, y + h * n);
+    gated_rms_norm_row(y + h * n, z + h * n, norm, a.norm_eps, n, y + h * n);
   }
 }
 

@@ -8,42 +8,46 @@
 namespace reference {
 namespace {
 
-uint64_t linear_workspace(const swy_op& op, const swy_bucket&) { return scratch_bytes(op.inputs[0]->dims[1]); }
+uint64_t linear_workspace(const swy_op& op, const swy_bucket&) { return scratch_bytes(swy::tensor(op, "x").dims[1]); }
 
-void linear_from(const swy::Call& call, uint32_t first_weight, const float* x) {
-  const uint32_t rows = call.rows(*call.op->inputs[0]);
-  for (uint32_t i = first_weight; i < call.op->weight_count; ++i) {
-    const Weight w(call, i);
-    linear_rows(call, w, x, rows, call.output(i - first_weight), w.rows(), scratch(call, w.width()));
+void linear_of(const swy::Call& call, const float* x) {
+  const uint32_t rows = call.rows(swy::tensor(*call.op, "x")), first_weight = swy::at(*call.op, "w");
+  for (uint32_t i = 0; i < call.op->output_count; ++i) {
+    const Weight w(call, first_weight + i);
+    linear_rows(call, w, x, rows, call.output(i), w.rows(), scratch(call, w.width()));
   }
 }
 
-void linear(const swy::Call& call) { linear_from(call, 0, call.input(0)); }
+void linear(const swy::Call& call) { linear_of(call, call.input("x")); }
 
 void linear_add(const swy::Call& call) {
   linear(call);
   call.barrier();
-  const uint64_t out = call.op->weights[0]->dims[0];
-  const auto [first, last] = call.split(call.rows(*call.op->inputs[0]) * out);
-  for (uint64_t i = first; i < last; ++i) call.output(0)[i] += call.input(1)[i];
+  const swy_tensor& out = swy::tensor(*call.op, "y");
+  const float* residual = call.input("residual");
+  float* y = call.output("y");
+  const auto [first, last] = call.split(call.rows(out) * out.dims[1]);
+  for (uint64_t i = first; i < last; ++i) y[i] += residual[i];
 }
 
 // Workspace: scratch, then the normed rows [rows, in].
 uint64_t rms_norm_linear_workspace(const swy_op& op, const swy_bucket&) {
-  return scratch_bytes(op.inputs[0]->dims[1]) + op.inputs[0]->dims[0] * op.inputs[0]->dims[1] * 4;
+  const swy_tensor& x = swy::tensor(op, "x");
+  return scratch_bytes(x.dims[1]) + x.dims[0] * x.dims[1] * 4;
 }
 
 void rms_norm_linear(const swy::Call& call) {
   const auto& a = call.attrs<swy_rms_norm_attrs>();
-  const Weight norm(call, 0);
+  const Weight norm(call, "norm");
+  const float* x = call.input("x");
   const uint64_t n = norm.width();
   float* normed = call.work<float>(scratch_bytes(n));
-  const auto [first, last] = call.split(call.rows(*call.op->inputs[0]));
+  const auto [first, last] = call.split(call.rows(swy::tensor(*call.op, "x")));
   for (uint64_t r = first; r < last; ++r) {
-    rms_norm_row(call.input(0) + r * n, norm, a.weight_bias, a.eps, n, normed + r * n);
+    rms_norm_row(x + r * n, norm, a.weight_bias, a.eps, n, normed + r * n);
   }
   call.barrier();
-  linear_from(call, 1, normed);
+  linear_of(call, normed);
 }
 
 constexpr swy::HostKernel kKernels[] = {

@@ -9,28 +9,31 @@ namespace reference {
 namespace {
 
 void gather(const swy::Call& call, float* to) {
-  const uint64_t width = call.op->inputs[0]->dims[1];
+  const uint64_t width = swy::tensor(*call.op, "x").dims[1];
+  const float* x = call.input("x");
   const uint32_t* wanted = SWY_STEP_ARRAY(call.step, uint32_t, logit_row_at);
   const auto [first, last] = call.split(call.step->logit_rows);
   for (uint64_t i = first; i < last; ++i) {
-    std::memcpy(to + i * width, call.input(0) + uint64_t{wanted[i]} * width, width * 4);
+    std::memcpy(to + i * width, x + uint64_t{wanted[i]} * width, width * 4);
   }
 }
 
-void gather_rows(const swy::Call& call) { gather(call, call.output(0)); }
+void gather_rows(const swy::Call& call) { gather(call, call.output("y")); }
 
 // Workspace: scratch, then the gathered rows [logit rows, hidden].
 uint64_t lm_head_workspace(const swy_op& op, const swy_bucket& bucket) {
-  return scratch_bytes(op.inputs[0]->dims[1]) + bucket.logit_rows * op.inputs[0]->dims[1] * 4;
+  const uint64_t hidden = swy::tensor(op, "x").dims[1];
+  return scratch_bytes(hidden) + bucket.logit_rows * hidden * 4;
 }
 
 void lm_head(const swy::Call& call) {
-  const Weight w(call, 0);
-  lm_head_rows(call, w, call.work<float>(scratch_bytes(w.width())), call.output(0));
+  const Weight w(call, "w");
+  lm_head_rows(call, w, call.work<float>(scratch_bytes(w.width())), call.output("logits"));
 }
 
 double lm_head_cost(const swy_op& op, const swy_bucket& bucket) {
-  return cost_of(static_cast<double>(op.weights[0]->dims[0] * op.weights[0]->dims[1]) * bucket.logit_rows);
+  const swy_tensor& w = swy::tensor(op, "w");
+  return cost_of(static_cast<double>(w.dims[0] * w.dims[1]) * bucket.logit_rows);
 }
 
 constexpr swy::HostKernel kKernels[] = {

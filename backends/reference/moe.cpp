@@ -13,6 +13,7 @@
 namespace reference {
 namespace {
 
+uint64_t hidden_of(const swy_op& op) { return swy::tensor(op, "x").dims[1]; }
 const swy_moe_attrs& attrs_of(const swy_op& op) { return *static_cast<const swy_moe_attrs*>(op.attrs); }
 
 // The top_k largest of softmax(logits [experts]), divided by their sum; ties to the lowest id.
@@ -41,7 +42,8 @@ void route(const swy::Call& call, const swy_moe_attrs& a, const float* logits, i
 }
 
 void router_topk(const swy::Call& call) {
-  route(call, call.attrs<swy_moe_attrs>(), call.input(0), call.output<int32_t>(0), call.output(1));
+  route(call, call.attrs<swy_moe_attrs>(), call.input("logits"), call.output<int32_t>("expert_ids"),
+        call.output("expert_weights"));
 }
 
 // Assigns parts of one workspace, each aligned to 64 bytes; without a base it only measures.
@@ -83,10 +85,10 @@ void group_by_expert(const swy_moe_attrs& a, const int32_t* ids, uint64_t entrie
   work.start[0] = 0;
 }
 
-// y [rows, hidden] = sum over ranks of weight * down(silu(gate x) * up x). `first_weight` is gate_up's index.
-void run_experts(const swy::Call& call, const swy_moe_attrs& a, uint32_t first_weight, const float* x,
-                 const int32_t* ids, const float* weights, const ExpertsWork& work, float* row_scratch, float* y) {
-  const Weight gate_up(call, first_weight), down(call, first_weight + 1);
+// y [rows, hidden] = sum over ranks of weight * down(silu(gate x) * up x).
+void run_experts(const swy::Call& call, const swy_moe_attrs& a, const float* x, const int32_t* ids,
+                 const float* weights, const ExpertsWork& work, float* row_scratch, float* y) {
+  const Weight gate_up(call, "gate_up"), down(call, "down");
   const uint64_t hidden = gate_up.width(), width = a.width, rows = call.step->rows;
   if (call.rank() == 0) group_by_expert(a, ids, rows * a.top_k, work);
   call.barrier();
@@ -130,7 +132,7 @@ uint64_t scratch_floats(const swy_moe_attrs& a, uint64_t hidden) {
 }
 
 uint64_t experts_workspace(const swy_op& op, const swy_bucket& bucket) {
-  const uint64_t hidden = op.inputs[0]->dims[1];
+  const uint64_t hidden = hidden_of(op);
   Arena arena(nullptr);
   ExpertsWork(arena, attrs_of(op), bucket.rows, hidden);
   return scratch_bytes(scratch_floats(attrs_of(op), hidden)) + arena.used();
@@ -138,11 +140,11 @@ uint64_t experts_workspace(const swy_op& op, const swy_bucket& bucket) {
 
 void experts(const swy::Call& call) {
   const auto& a = call.attrs<swy_moe_attrs>();
-  const uint64_t hidden = call.op->inputs[0]->dims[1], floats = scratch_floats(a, hidden);
+  const uint64_t hidden = hidden_of(*call.op), floats = scratch_floats(a, hidden);
   Arena arena(call.work<char>(scratch_bytes(floats)));
   const ExpertsWork work(arena, a, call.step->rows, hidden);
-  run_experts(call, a, 0, call.input(0), call.input<int32_t>(1), call.input(2), work, scratch(call, floats),
-              call.output(0));
+  run_experts(call, a, call.input("x"), call.input<int32_t>("expert_ids"), call.input("expert_weights"), work,
+              scratch(call, floats), call.output("y"));
 }
 
 struct MoeWork {
@@ -162,7 +164,7 @@ struct MoeWork {
 };
 
 uint64_t moe_workspace(const swy_op& op, const swy_bucket& bucket) {
-  const uint64_t hidden = op.inputs[0]->dims[1];
+  const uint64_t hidden = hidden_of(op);
   Arena arena(nullptr);
   MoeWork(arena, attrs_of(op), bucket.rows, hidden);
   return scratch_bytes(scratch_floats(attrs_of(op), hidden)) + arena.used();
@@ -171,17 +173,18 @@ uint64_t moe_workspace(const swy_op& op, const swy_bucket& bucket) {
 // y += sigmoid(mix) * shared(x), with each piece rounded to fp32 as in the decomposition.
 void add_shared(const swy::Call& call, const swy_moe_attrs& a, const MoeWork& work, float* row_scratch, float* y) {
   const uint32_t rows = call.step->rows;
-  const uint64_t hidden = call.op->inputs[0]->dims[1], width = a.shared_width;
-  linear_rows(call, Weight(call, 3), call.input(0), rows, work.shared_gate, width, row_scratch);
-  linear_rows(call, Weight(call, 4), call.input(0), rows, work.shared_up, width, row_scratch);
-  linear_rows(call, Weight(call, 6), call.input(0), rows, work.mix, 1, row_scratch);
+  const float* x = call.input("x");
+  const uint64_t hidden = hidden_of(*call.op), width = a.shared_width;
+  linear_rows(call, Weight(call, "shared_gate_proj"), x, rows, work.shared_gate, width, row_scratch);
+  linear_rows(call, Weight(call, "shared_up_proj"), x, rows, work.shared_up, width, row_scratch);
+  linear_rows(call, Weight(call, "shared_gate"), x, rows, work.mix, 1, row_scratch);
   call.barrier();
   const auto [first_act, last_act] = call.split(rows * width);
   for (uint64_t i = first_act; i < last_act; ++i) {
     work.shared_gate[i] = static_cast<float>(silu(work.shared_gate[i]) * work.shared_up[i]);
   }
   call.barrier();
-  linear_rows(call, Weight(call, 5), work.shared_gate, rows, work.shared, hidden, row_scratch);
+  linear_rows(call, Weight(call, "shared_down_proj"), work.shared_gate, rows, work.shared, hidden, row_scratch);
   call.barrier();
   const auto [first, last] = call.split(rows * hidden);
   for (uint64_t i = first; i < last; ++i) {
@@ -191,33 +194,37 @@ void add_shared(const swy::Call& call, const swy_moe_attrs& a, const MoeWork& wo
 
 void moe(const swy::Call& call) {
   const auto& a = call.attrs<swy_moe_attrs>();
-  const uint64_t hidden = call.op->inputs[0]->dims[1], floats = scratch_floats(a, hidden);
-  const bool injected = call.op->id == SWY_OP_MOE && call.op->input_count == 3;
+  const uint64_t hidden = hidden_of(*call.op), floats = scratch_floats(a, hidden);
+  const bool injected = swy::has(*call.op, "expert_ids");
+  const float* x = call.input("x");
+  float* y = call.output("y");
   float* row_scratch = scratch(call, floats);
   Arena arena(call.work<char>(scratch_bytes(floats)));
   const MoeWork work(arena, a, call.step->rows, hidden);
-  const int32_t* ids = injected ? call.input<int32_t>(1) : work.ids;
-  const float* weights = injected ? call.input(2) : work.weights;
+  const int32_t* ids = injected ? call.input<int32_t>("expert_ids") : work.ids;
+  const float* weights = injected ? call.input("expert_weights") : work.weights;
   if (!injected) {
-    linear_rows(call, Weight(call, 0), call.input(0), call.step->rows, work.logits, a.experts, row_scratch);
+    linear_rows(call, Weight(call, "router"), x, call.step->rows, work.logits, a.experts, row_scratch);
     call.barrier();
     route(call, a, work.logits, work.ids, work.weights);
     call.barrier();
   }
-  run_experts(call, a, 1, call.input(0), ids, weights, work.experts, row_scratch, call.output(0));
-  if (a.shared_width != 0) add_shared(call, a, work, row_scratch, call.output(0));
+  run_experts(call, a, x, ids, weights, work.experts, row_scratch, y);
+  if (a.shared_width != 0) add_shared(call, a, work, row_scratch, y);
 }
 
 // The rows are divided as in the last phase of `moe`, so no barrier is needed between them.
 void moe_add(const swy::Call& call) {
   moe(call);
-  const auto [first, last] = call.split(call.step->rows * call.op->inputs[0]->dims[1]);
-  for (uint64_t i = first; i < last; ++i) call.output(0)[i] += call.input(1)[i];
+  const auto [first, last] = call.split(call.step->rows * hidden_of(*call.op));
+  const float* residual = call.input("residual");
+  float* y = call.output("y");
+  for (uint64_t i = first; i < last; ++i) y[i] += residual[i];
 }
 
 double moe_cost(const swy_op& op, const swy_bucket& bucket) {
   const auto& a = attrs_of(op);
-  const double hidden = static_cast<double>(op.inputs[0]->dims[1]);
+  const double hidden = static_cast<double>(hidden_of(op));
   return cost_of(bucket.rows * hidden * (a.experts + 3.0 * a.top_k * a.width + 3.0 * a.shared_width));
 }
 

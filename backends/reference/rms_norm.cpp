@@ -8,43 +8,51 @@ namespace {
 
 void rms_norm(const swy::Call& call) {
   const auto& a = call.attrs<swy_rms_norm_attrs>();
-  const Weight w(call, 0);
+  const Weight w(call, "w");
+  const float* x = call.input("x");
+  float* y = call.output("y");
   const uint64_t n = w.width();
-  const auto [first, last] = call.split(call.rows(*call.op->inputs[0]));
+  const auto [first, last] = call.split(call.rows(swy::tensor(*call.op, "x")));
   for (uint64_t r = first; r < last; ++r) {
-    rms_norm_row(call.input(0) + r * n, w, a.weight_bias, a.eps, n, call.output(0) + r * n);
+    rms_norm_row(x + r * n, w, a.weight_bias, a.eps, n, y + r * n);
   }
 }
 
 void add_rms_norm(const swy::Call& call) {
   const auto& a = call.attrs<swy_rms_norm_attrs>();
-  const Weight w(call, 0);
+  const Weight w(call, "w");
+  const float *x = call.input("x"), *residual = call.input("residual");
+  float *sums = call.output("sum"), *y = call.output("y");
   const uint64_t n = w.width();
-  const auto [first, last] = call.split(call.rows(*call.op->inputs[0]));
+  const auto [first, last] = call.split(call.rows(swy::tensor(*call.op, "x")));
   for (uint64_t r = first; r < last; ++r) {
-    float* sum = call.output(0) + r * n;
-    for (uint64_t i = 0; i < n; ++i) sum[i] = call.input(0)[r * n + i] + call.input(1)[r * n + i];
-    rms_norm_row(sum, w, a.weight_bias, a.eps, n, call.output(1) + r * n);
+    float* sum = sums + r * n;
+    for (uint64_t i = 0; i < n; ++i) sum[i] = x[r * n + i] + residual[r * n + i];
+    rms_norm_row(sum, w, a.weight_bias, a.eps, n, y + r * n);
   }
 }
 
 void head_rms_norm(const swy::Call& call) {
   const auto& a = call.attrs<swy_heads_attrs>();
-  const Weight w(call, 0);
+  const Weight w(call, "w");
+  const float* x = call.input("x");
+  float* y = call.output("y");
   const uint64_t n = a.head_dim;
-  const auto [first, last] = call.split(uint64_t{call.rows(*call.op->inputs[0])} * a.heads);
+  const auto [first, last] = call.split(uint64_t{call.rows(swy::tensor(*call.op, "x"))} * a.heads);
   for (uint64_t h = first; h < last; ++h) {
-    rms_norm_row(call.input(0) + h * n, w, a.weight_bias, a.eps, n, call.output(0) + h * n);
+    rms_norm_row(x + h * n, w, a.weight_bias, a.eps, n, y + h * n);
   }
 }
 
 void gated_rms_norm(const swy::Call& call) {
   const auto& a = call.attrs<swy_heads_attrs>();
-  const Weight w(call, 0);
+  const Weight w(call, "w");
+  const float *x = call.input("x"), *z = call.input("z");
+  float* y = call.output("y");
   const uint64_t n = a.head_dim;
-  const auto [first, last] = call.split(uint64_t{call.rows(*call.op->inputs[0])} * a.heads);
+  const auto [first, last] = call.split(uint64_t{call.rows(swy::tensor(*call.op, "x"))} * a.heads);
   for (uint64_t h = first; h < last; ++h) {
-    gated_rms_norm_row(call.input(0) + h * n, call.input(1) + h * n, w, a.eps, n, call.output(0) + h * n);
+    gated_rms_norm_row(x + h * n, z + h * n, w, a.eps, n, y + h * n);
   }
 }
 

@@ -32,8 +32,8 @@ struct Row {
     in.biases = at<swy_logit_bias>(call.step, slot.bias_at);
     in.mask = at<uint32_t>(call.step, slot.mask_at);
     in.position = slot.position;
-    if (call.op->state_count == 0) return;
-    auto* counts = static_cast<uint32_t*>(call.states[0]);  // [slots, vocab]
+    if (!swy::has(*call.op, "counts")) return;
+    auto* counts = call.state<uint32_t>("counts");  // [slots, vocab]
     if (slot.counts_read_slot != SWY_NO_SLOT) in.counts = counts + slot.counts_read_slot * vocab;
     if (slot.counts_write_slot != SWY_NO_SLOT) counts_out = counts + slot.counts_write_slot * vocab;
   }
@@ -57,12 +57,12 @@ void sample_row(const swy::Call& call, uint64_t i, const float* logits, uint64_t
   const int32_t status = swy_sample_row(row.params, &row.in, workspace, &out);
   const bool ok = status == SWY_SAMPLE_OK;
   const bool stopped = ok && has(at<int32_t>(call.step, row.slot.stop_at), row.slot.stop_count, out.token);
-  call.output<swy_sample_result>(0)[i] = {out.token, status, out.logprob, stopped};
+  call.output<swy_sample_result>("result")[i] = {out.token, status, out.logprob, stopped};
   call.tokens[row.slot.token_entry] = ok ? out.token : 0;
-  if (call.op->output_count == 3) {
-    const auto n = static_cast<uint32_t>(call.op->outputs[1]->dims[1]);
-    auto* ids = call.output<int32_t>(1) + i * n;
-    auto* logprobs = call.output(2) + i * n;
+  if (swy::has(*call.op, "likely_ids")) {
+    const auto n = static_cast<uint32_t>(swy::tensor(*call.op, "likely_ids").dims[1]);
+    auto* ids = call.output<int32_t>("likely_ids") + i * n;
+    auto* logprobs = call.output("likely_logprobs") + i * n;
     std::fill_n(ids, n, -1);
     std::fill_n(logprobs, n, 0.0f);
     if (ok) swy_row_top_logprobs(row.in.logits, row.in.vocab, n, workspace, ids, logprobs);
@@ -82,21 +82,23 @@ void sample_rows(const swy::Call& call, const float* logits, uint64_t vocab, cha
   for (uint64_t i = first; i < last; ++i) sample_row(call, i, logits, vocab, order_keys(call, work, vocab));
 }
 
-uint64_t sample_workspace(const swy_op& op, const swy_bucket&) { return order_bytes(op.inputs[0]->dims[1]); }
+uint64_t sample_workspace(const swy_op& op, const swy_bucket&) {
+  return order_bytes(swy::tensor(op, "logits").dims[1]);
+}
 
 void sample(const swy::Call& call) {
-  sample_rows(call, call.input(0), call.op->inputs[0]->dims[1], call.work<char>(0));
+  sample_rows(call, call.input("logits"), swy::tensor(*call.op, "logits").dims[1], call.work<char>(0));
 }
 
 void top_candidates(const swy::Call& call) {
-  const uint64_t vocab = call.op->inputs[0]->dims[1];
-  const auto k = static_cast<uint32_t>(call.op->outputs[0]->dims[1]);
+  const uint64_t vocab = swy::tensor(*call.op, "logits").dims[1];
+  const auto k = static_cast<uint32_t>(swy::tensor(*call.op, "ids").dims[1]);
   const auto [first, last] = call.split(call.step->sample_rows);
   for (uint64_t i = first; i < last; ++i) {
-    const Row row(call, i, call.input(0), vocab);
+    const Row row(call, i, call.input("logits"), vocab);
     swy_row_candidates(row.params, &row.in, k, order_keys(call, call.work<char>(0), vocab),
-                       call.output<int32_t>(0) + i * k, call.output(1) + i * k,
-                       call.output<swy_candidates_result>(2) + i);
+                       call.output<int32_t>("ids") + i * k, call.output("best") + i * k,
+                       call.output<swy_candidates_result>("result") + i);
   }
 }
 
@@ -111,11 +113,12 @@ struct HeadWork {
 };
 
 uint64_t lm_head_sample_workspace(const swy_op& op, const swy_bucket& bucket) {
-  return HeadWork(op.weights[0]->dims[1], op.weights[0]->dims[0], bucket.logit_rows).total;
+  const swy_tensor& w = swy::tensor(op, "w");
+  return HeadWork(w.dims[1], w.dims[0], bucket.logit_rows).total;
 }
 
 void lm_head_sample(const swy::Call& call) {
-  const Weight w(call, 0);
+  const Weight w(call, "w");
   const HeadWork work(w.width(), w.rows(), call.step->logit_rows);
   lm_head_rows(call, w, call.work<float>(work.rows_at), call.work<float>(work.logits_at));
   call.barrier();

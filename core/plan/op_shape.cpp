@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <array>
 
 #include "core/program/op_names.h"
+#include "core/program/shape.h"
 
 namespace switchyard {
 namespace {
@@ -39,27 +41,20 @@ std::string encoding(const Graph& graph, const GraphOp& op) {
   return ", " + (e == nullptr ? dtype_name(largest->dtype) : std::string(e->name)) + group;
 }
 
+// The summary of the op table, with the attributes in it.
 std::string details(const GraphOp& op) {
-  switch (op.id) {
-    case SWY_OP_MOE:
-    case SWY_OP_MOE_ADD:
-    case SWY_OP_EXPERTS: {
-      const auto a = op.attrs_as<swy_moe_attrs>();
-      return fmt::format(", {} of {} experts x {}", a.top_k, a.experts, a.width);
-    }
-    case SWY_OP_ATTENTION:
-    case SWY_OP_ATTEND: {
-      const auto a = op.attrs_as<swy_attention_attrs>();
-      return fmt::format(", heads {}/{} x {}", a.heads, a.kv_heads, a.head_dim);
-    }
-    case SWY_OP_GATED_DELTA:
-    case SWY_OP_DELTA_RULE: {
-      const auto a = op.attrs_as<swy_gated_delta_attrs>();
-      return fmt::format(", heads {}/{} x {}x{}", a.value_heads, a.key_heads, a.key_dim, a.value_dim);
-    }
-    default:
-      return {};
+  const swy_op_spec* spec = swy_find_op(op.id, op.revision);
+  if (spec == nullptr || spec->summary[0] == '\0') return {};
+  const ShapeNames names(*spec, op.attrs);
+  std::string out = ", ";
+  for (std::string_view rest = spec->summary; !rest.empty();) {
+    const size_t open = std::min(rest.find('{'), rest.size()), close = rest.find('}');
+    out += rest.substr(0, open);
+    if (open == rest.size()) break;
+    out += fmt::format("{}", evaluate(rest.substr(open + 1, close - open - 1), names).value_or(0));
+    rest.remove_prefix(close + 1);
   }
+  return out;
 }
 
 }  // namespace

@@ -2,6 +2,9 @@
 #include "core/plan/pieces.h"
 
 #include <algorithm>
+#include <array>
+#include <iterator>
+#include <span>
 
 #include "core/program/op_names.h"
 #include "switchyard/decompose.h"
@@ -9,24 +12,38 @@
 namespace switchyard {
 namespace {
 
-GraphOp join(const GraphOp& a, const GraphOp& b, uint32_t id) {
-  GraphOp fused;
-  fused.name = a.name + "+" + b.name;
-  fused.id = id;
-  fused.inputs = a.inputs;
-  fused.weights = a.weights;
-  fused.states = a.states;
-  fused.outputs = b.outputs;
-  fused.attrs = a.attrs;
-  return fused;
+// Whether the operation has as many operands of each kind as its entry asks for.
+bool fits(const swy_op_spec& spec, const GraphOp& op) {
+  const std::array sizes = {op.inputs.size(), op.weights.size(), op.states.size(), op.outputs.size()};  // by SWY_REF_*
+  const auto outputs = static_cast<uint32_t>(op.outputs.size());
+  std::array<uint32_t, 4> places{};
+  for (const swy_operand_spec& o : std::span(spec.operands, spec.operand_count)) {
+    const auto size = static_cast<uint32_t>(sizes[o.list]);
+    places[o.list] += swy_operand_places(&o, op.attrs.data(), places[o.list], size, outputs);
+  }
+  return std::equal(places.begin(), places.end(), sizes.begin());
 }
 
-// `producer` then ADD of its only output: the other operand of the ADD is the residual.
-std::optional<GraphOp> fuse_with_add(const GraphOp& producer, const GraphOp& add, uint32_t id) {
-  const uint32_t y = producer.outputs[0];
-  if (add.inputs[0] == add.inputs[1]) return std::nullopt;
-  GraphOp fused = join(producer, add, id);
-  fused.inputs.push_back(add.inputs[0] == y ? add.inputs[1] : add.inputs[0]);
+void append(std::vector<uint32_t>& list, const std::vector<uint32_t>& more) {
+  list.insert(list.end(), more.begin(), more.end());
+}
+
+// `a` and `b`, which reads the value between them, as one operation of this entry.
+GraphOp join(const swy_op_spec& spec, const GraphOp& a, const GraphOp& b, uint32_t between) {
+  GraphOp fused;
+  fused.name = a.name + "+" + b.name;
+  fused.id = spec.id;
+  fused.revision = spec.revision;
+  fused.inputs = a.inputs;
+  std::copy_if(b.inputs.begin(), b.inputs.end(), std::back_inserter(fused.inputs),
+               [&](uint32_t value) { return value != between; });
+  fused.weights = a.weights;
+  append(fused.weights, b.weights);
+  fused.states = a.states;
+  append(fused.states, b.states);
+  if (spec.keeps != 0) fused.outputs = {between};
+  append(fused.outputs, b.outputs);
+  fused.attrs = a.attrs.empty() ? b.attrs : a.attrs;
   return fused;
 }
 
@@ -36,30 +53,14 @@ std::optional<GraphOp> fuse(const Graph& graph, const std::vector<ValueReads>& r
   if (i + 1 >= graph.ops.size()) return std::nullopt;
   const GraphOp& a = graph.ops[i];
   const GraphOp& b = graph.ops[i + 1];
-  if (a.revision != 1 || b.revision != 1 || a.outputs.size() != 1) return std::nullopt;
+  if (a.outputs.size() != 1) return std::nullopt;
   const uint32_t between = a.outputs[0];
-  const bool feeds = std::count(b.inputs.begin(), b.inputs.end(), between) == 1;
-  if (!feeds) return std::nullopt;
-
-  if (a.id == SWY_OP_ADD && b.id == SWY_OP_RMS_NORM) {  // the sum stays an output
-    GraphOp fused = join(a, b, SWY_OP_ADD_RMS_NORM);
-    fused.attrs = b.attrs;
-    fused.weights = b.weights;
-    fused.outputs = {between, b.outputs[0]};
-    return fused;
-  }
-  if (reads[between].count != 1) return std::nullopt;
-  if (a.id == SWY_OP_RMS_NORM && b.id == SWY_OP_LINEAR) {
-    GraphOp fused = join(a, b, SWY_OP_RMS_NORM_LINEAR);
-    fused.weights.insert(fused.weights.end(), b.weights.begin(), b.weights.end());
-    return fused;
-  }
-  if (a.id == SWY_OP_LINEAR && b.id == SWY_OP_ADD) return fuse_with_add(a, b, SWY_OP_LINEAR_ADD);
-  if (a.id == SWY_OP_MOE && a.inputs.size() == 1 && b.id == SWY_OP_ADD) return fuse_with_add(a, b, SWY_OP_MOE_ADD);
-  if (a.id == SWY_OP_LM_HEAD && b.id == SWY_OP_SAMPLE) {
-    GraphOp fused = join(a, b, SWY_OP_LM_HEAD_SAMPLE);
-    fused.states = b.states;  // the token counts
-    return fused;
+  if (std::count(b.inputs.begin(), b.inputs.end(), between) != 1) return std::nullopt;
+  for (const swy_op_spec& spec : swy_op_table) {
+    if (spec.first != a.id || spec.second != b.id || spec.revision != std::max(a.revision, b.revision)) continue;
+    if (spec.keeps == 0 && reads[between].count != 1) continue;
+    GraphOp fused = join(spec, a, b, between);
+    if (fits(spec, fused)) return fused;
   }
   return std::nullopt;
 }

@@ -115,7 +115,7 @@ Result<VariantRule> parse_variant_rule(const std::string& text) {
     return error(Code::usage, "'{}' is not a variant rule; write OP=KERNEL to force one or OP=!KERNEL to forbid one",
                  text);
   }
-  const bool known = rule.op == "range" || find_op(std::string_view(rule.op)) != nullptr;
+  const bool known = rule.op == "range" || find_op(rule.op) != nullptr;
   if (!known && swy_is_name(rule.op.c_str()) == 0) {
     return error(Code::usage,
                  "unknown operation '{}' in variant rule '{}'; see switchyard backends --details for the names",

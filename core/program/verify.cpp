@@ -66,12 +66,12 @@ Status check_revision(const Op& op) {
     return bad(fmt::format("op {} has a name or a function; only ops of id {} have them", op_name(op.id),
                            uint32_t{SWY_OP_NAMED}));
   }
-  const OpInfo* known = find_op(op.id);
+  const swy_op_spec* known = swy_find_op(op.id, 0);
   if (known == nullptr) {
     return error(Code::unsupported, "this program needs op {}, which this runtime does not know; update switchyard",
                  op_name(op.id));
   }
-  if (!belongs_in_files(op.id)) {
+  if (known->in_files == 0) {
     return bad(fmt::format(
         "op '{}' cannot be part of a program, which ends with its logits; the runtime adds it itself", known->name));
   }
@@ -235,13 +235,13 @@ class FunctionCheck {
  private:
   Status check(const Op& op) {
     SWY_TRY(op.id == SWY_OP_NAMED ? check_operands(program_, function_, op)
-                                  : check_op(program_, function_, op, makers_));
+                                  : check_op(program_, function_, op, *swy_find_op(op.id, op.revision), makers_));
     for (const uint32_t value : op.inputs) SWY_TRY(use(value));
     for (const uint32_t value : op.outputs) {
       SWY_TRY(define(value));
       makers_[value] = &op;
     }
-    if (!writes_states(op.id)) return {};
+    if (!writes_states(op)) return {};
     for (const uint32_t state : op.states) {
       if (written_[state]) return bad(fmt::format("state '{}' is written by two ops", program_.states[state].name));
       written_[state] = true;

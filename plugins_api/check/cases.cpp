@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugins_api/check/cases.h"
 
+#include "switchyard/op_table.h"
+
 namespace switchyard::check {
 
 const std::vector<CaseSpec>& all_cases() {
@@ -22,55 +24,15 @@ const std::vector<CaseSpec>& all_cases() {
 }
 
 std::string op_name(swy_op_id op) {
-  switch (op) {
-#define SWITCHYARD_CHECK_NAME(id, name) \
-  case id:                              \
-    return name
-    SWITCHYARD_CHECK_NAME(SWY_OP_EMBEDDING, "embedding");
-    SWITCHYARD_CHECK_NAME(SWY_OP_RMS_NORM, "rms_norm");
-    SWITCHYARD_CHECK_NAME(SWY_OP_LINEAR, "linear");
-    SWITCHYARD_CHECK_NAME(SWY_OP_ATTENTION, "attention");
-    SWITCHYARD_CHECK_NAME(SWY_OP_GATED_DELTA, "gated_delta");
-    SWITCHYARD_CHECK_NAME(SWY_OP_MOE, "moe");
-    SWITCHYARD_CHECK_NAME(SWY_OP_ADD, "add");
-    SWITCHYARD_CHECK_NAME(SWY_OP_LM_HEAD, "lm_head");
-    SWITCHYARD_CHECK_NAME(SWY_OP_SAMPLE, "sample");
-    SWITCHYARD_CHECK_NAME(SWY_OP_TOP_CANDIDATES, "top_candidates");
-    SWITCHYARD_CHECK_NAME(SWY_OP_ADD_RMS_NORM, "add_rms_norm");
-    SWITCHYARD_CHECK_NAME(SWY_OP_RMS_NORM_LINEAR, "rms_norm_linear");
-    SWITCHYARD_CHECK_NAME(SWY_OP_LINEAR_ADD, "linear_add");
-    SWITCHYARD_CHECK_NAME(SWY_OP_MOE_ADD, "moe_add");
-    SWITCHYARD_CHECK_NAME(SWY_OP_LM_HEAD_SAMPLE, "lm_head_sample");
-    SWITCHYARD_CHECK_NAME(SWY_OP_CAST, "cast");
-    SWITCHYARD_CHECK_NAME(SWY_OP_GATHER_ROWS, "gather_rows");
-    SWITCHYARD_CHECK_NAME(SWY_OP_HEAD_SPLIT, "head_split");
-    SWITCHYARD_CHECK_NAME(SWY_OP_HEAD_RMS_NORM, "head_rms_norm");
-    SWITCHYARD_CHECK_NAME(SWY_OP_ROPE, "rope");
-    SWITCHYARD_CHECK_NAME(SWY_OP_KV_APPEND, "kv_append");
-    SWITCHYARD_CHECK_NAME(SWY_OP_ATTEND, "attend");
-    SWITCHYARD_CHECK_NAME(SWY_OP_SIGMOID_MUL, "sigmoid_mul");
-    SWITCHYARD_CHECK_NAME(SWY_OP_CAUSAL_CONV, "causal_conv");
-    SWITCHYARD_CHECK_NAME(SWY_OP_DELTA_GATES, "delta_gates");
-    SWITCHYARD_CHECK_NAME(SWY_OP_DELTA_RULE, "delta_rule");
-    SWITCHYARD_CHECK_NAME(SWY_OP_GATED_RMS_NORM, "gated_rms_norm");
-    SWITCHYARD_CHECK_NAME(SWY_OP_ROUTER_TOPK, "router_topk");
-    SWITCHYARD_CHECK_NAME(SWY_OP_EXPERTS, "experts");
-    SWITCHYARD_CHECK_NAME(SWY_OP_SILU_MUL, "silu_mul");
-    SWITCHYARD_CHECK_NAME(SWY_OP_SIGMOID_SCALE_ADD, "sigmoid_scale_add");
-#undef SWITCHYARD_CHECK_NAME
-    default:
-      return "op" + std::to_string(op);
-  }
+  const swy_op_spec* spec = swy_find_op(op, 0);
+  return spec != nullptr ? spec->name : "op" + std::to_string(op);
 }
 
 std::string encoding_name(swy_dtype encoding, uint32_t group) {
-  const char* name = encoding == SWY_F32    ? "f32"
-                     : encoding == SWY_BF16 ? "bf16"
-                     : encoding == SWY_I8   ? "i8"
-                     : encoding == SWY_I4   ? "i4"
-                                            : "i4a";
+  const char* known = swy_dtype_name(encoding);
+  const std::string name = known != nullptr ? known : "type " + std::to_string(encoding);
   if (encoding == SWY_F32 || encoding == SWY_BF16) return name;
-  return std::string(name) + (group == 0 ? ".row" : ".g" + std::to_string(group));
+  return name + (group == 0 ? ".row" : ".g" + std::to_string(group));
 }
 
 const std::vector<Encoding>& all_encodings() {

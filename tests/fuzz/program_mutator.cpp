@@ -229,7 +229,7 @@ class Mutator {
         if (!spec_.states.empty()) pick(spec_.states).dtype = pick(dtypes);
         return;
       case 2:
-        some_op().id = pick(kOps).id;
+        some_op().id = pick(swy_op_table).id;
         return;
       default:
         spec_.context_length = pick(kSizes);

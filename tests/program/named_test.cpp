@@ -199,7 +199,7 @@ const std::vector<NamedFault> kNamedFaults = {
                                          {},
                                          {static_cast<uint32_t>(s.functions[kMain].values.size() - 1)}});
      },
-     "weight 0 ('norm') cannot be acme.nf4/1"},
+     "weight 'w' ('norm') cannot be acme.nf4/1"},
 };
 
 class NamedRules : public ::testing::TestWithParam<NamedFault> {};

@@ -6,19 +6,13 @@
 
 #include <string.h>
 
-#include "switchyard/ops.h"
+#include "switchyard/op_table.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* An operand of a piece: one of the composite's own operands, or a temporary of the decomposition. */
-typedef uint32_t swy_ref;
-enum { SWY_REF_INPUT = 0, SWY_REF_WEIGHT = 1, SWY_REF_STATE = 2, SWY_REF_OUTPUT = 3, SWY_REF_TEMP = 4 };
-#define SWY_REF(kind, index) (((uint32_t)(kind) << 16) | (uint32_t)(index))
-#define SWY_REF_KIND(ref) ((ref) >> 16)
-#define SWY_REF_INDEX(ref) ((ref)&0xffffu)
-
+/* The operands of a piece are swy_refs: the composite's own operands, or temporaries of the decomposition. */
 enum { SWY_MAX_PIECES = 10, SWY_MAX_TEMPS = 12 };
 
 typedef union swy_any_attrs {
@@ -54,9 +48,15 @@ static inline swy_piece* swy_add_piece(swy_decomposition* d, uint32_t id, const 
   if (attrs_size != 0) memcpy(&p->attrs, attrs, attrs_size);
   return p;
 }
-static inline void swy_piece_input(swy_piece* p, swy_ref r) { p->inputs[p->input_count++] = r; }
-static inline void swy_piece_weight(swy_piece* p, uint32_t i) {
-  p->weights[p->weight_count++] = SWY_REF(SWY_REF_WEIGHT, i);
+/* Adds what a piece reads, and states that it writes: each to the list of its kind. */
+static inline void swy_piece_takes(swy_piece* p, swy_ref r) {
+  if (SWY_REF_KIND(r) == SWY_REF_WEIGHT) {
+    p->weights[p->weight_count++] = r;
+  } else if (SWY_REF_KIND(r) == SWY_REF_STATE) {
+    p->states[p->state_count++] = r;
+  } else {
+    p->inputs[p->input_count++] = r;
+  }
 }
 static inline void swy_piece_output(swy_piece* p, swy_ref r) { p->outputs[p->output_count++] = r; }
 
@@ -87,7 +87,7 @@ static inline swy_heads_attrs swy_heads(uint32_t heads, uint32_t head_dim) {
 
 /* q or k: norm per head, then rotation. Returns the rotated value. */
 static inline swy_ref swy_norm_and_rotate(swy_decomposition* d, const swy_attention_attrs* a, const swy_tensor* like,
-                                          swy_ref x, uint32_t heads, uint32_t norm_weight) {
+                                          swy_ref x, uint32_t heads, swy_ref norm) {
   const uint64_t width = (uint64_t)heads * a->head_dim;
   swy_heads_attrs h = swy_heads(heads, a->head_dim);
   swy_piece* p;
@@ -97,11 +97,11 @@ static inline swy_ref swy_norm_and_rotate(swy_decomposition* d, const swy_attent
   h.rotary_dim = a->rotary_dim;
   h.rope_theta = a->rope_theta;
   p = swy_add_piece(d, SWY_OP_HEAD_RMS_NORM, &h, sizeof h);
-  swy_piece_input(p, x);
-  swy_piece_weight(p, norm_weight);
+  swy_piece_takes(p, x);
+  swy_piece_takes(p, norm);
   swy_piece_output(p, normed);
   p = swy_add_piece(d, SWY_OP_ROPE, &h, sizeof h);
-  swy_piece_input(p, normed);
+  swy_piece_takes(p, normed);
   swy_piece_output(p, rotated);
   return rotated;
 }
@@ -110,7 +110,7 @@ static inline void swy_decompose_attention(const swy_op* op, swy_decomposition* 
   const swy_attention_attrs* a = (const swy_attention_attrs*)op->attrs;
   const swy_tensor* like = op->inputs[0];
   const uint64_t width = (uint64_t)a->heads * a->head_dim;
-  swy_ref q = SWY_REF(SWY_REF_INPUT, 0), gate = 0, attended = SWY_REF(SWY_REF_OUTPUT, 0);
+  swy_ref q = swy_operand(op, "q"), gate = 0, attended = swy_operand(op, "y");
   swy_ref k;
   swy_piece* p;
   if (a->gated) {
@@ -119,25 +119,25 @@ static inline void swy_decompose_attention(const swy_op* op, swy_decomposition* 
     gate = swy_temp(d, like, SWY_F32, width);
     attended = swy_temp(d, like, SWY_F32, width);
     p = swy_add_piece(d, SWY_OP_HEAD_SPLIT, &h, sizeof h);
-    swy_piece_input(p, SWY_REF(SWY_REF_INPUT, 0));
+    swy_piece_takes(p, swy_operand(op, "q"));
     swy_piece_output(p, q);
     swy_piece_output(p, gate);
   }
-  q = swy_norm_and_rotate(d, a, like, q, a->heads, 0);
-  k = swy_norm_and_rotate(d, a, like, SWY_REF(SWY_REF_INPUT, 1), a->kv_heads, 1);
+  q = swy_norm_and_rotate(d, a, like, q, a->heads, swy_operand(op, "q_norm"));
+  k = swy_norm_and_rotate(d, a, like, swy_operand(op, "k"), a->kv_heads, swy_operand(op, "k_norm"));
   p = swy_add_piece(d, SWY_OP_KV_APPEND, a, sizeof *a);
-  swy_piece_input(p, k);
-  swy_piece_input(p, SWY_REF(SWY_REF_INPUT, 2));
-  p->states[p->state_count++] = SWY_REF(SWY_REF_STATE, 0);
+  swy_piece_takes(p, k);
+  swy_piece_takes(p, swy_operand(op, "v"));
+  swy_piece_takes(p, swy_operand(op, "kv"));
   p = swy_add_piece(d, SWY_OP_ATTEND, a, sizeof *a);
-  swy_piece_input(p, q);
-  p->states[p->state_count++] = SWY_REF(SWY_REF_STATE, 0);
+  swy_piece_takes(p, q);
+  swy_piece_takes(p, swy_operand(op, "kv"));
   swy_piece_output(p, attended);
   if (a->gated) {
     p = swy_add_piece(d, SWY_OP_SIGMOID_MUL, 0, 0);
-    swy_piece_input(p, attended);
-    swy_piece_input(p, gate);
-    swy_piece_output(p, SWY_REF(SWY_REF_OUTPUT, 0));
+    swy_piece_takes(p, attended);
+    swy_piece_takes(p, gate);
+    swy_piece_output(p, swy_operand(op, "y"));
   }
 }
 
@@ -150,36 +150,36 @@ static inline void swy_decompose_gated_delta(const swy_op* op, swy_decomposition
   swy_ref mixed = swy_temp(d, like, SWY_F32, channels), beta = swy_temp(d, like, SWY_F32, a->value_heads);
   swy_ref g = swy_temp(d, like, SWY_F32, a->value_heads), o = swy_temp(d, like, SWY_F32, values);
   swy_piece* p = swy_add_piece(d, SWY_OP_CAUSAL_CONV, a, sizeof *a);
-  swy_piece_input(p, SWY_REF(SWY_REF_INPUT, 0));
-  swy_piece_weight(p, 0);
-  p->states[p->state_count++] = SWY_REF(SWY_REF_STATE, 0);
+  swy_piece_takes(p, swy_operand(op, "qkv"));
+  swy_piece_takes(p, swy_operand(op, "conv"));
+  swy_piece_takes(p, swy_operand(op, "conv_state"));
   swy_piece_output(p, mixed);
   p = swy_add_piece(d, SWY_OP_DELTA_GATES, a, sizeof *a);
-  swy_piece_input(p, SWY_REF(SWY_REF_INPUT, 2));
-  swy_piece_input(p, SWY_REF(SWY_REF_INPUT, 3));
-  swy_piece_weight(p, 1);
-  swy_piece_weight(p, 2);
+  swy_piece_takes(p, swy_operand(op, "b"));
+  swy_piece_takes(p, swy_operand(op, "a"));
+  swy_piece_takes(p, swy_operand(op, "a_log"));
+  swy_piece_takes(p, swy_operand(op, "dt_bias"));
   swy_piece_output(p, beta);
   swy_piece_output(p, g);
   p = swy_add_piece(d, SWY_OP_DELTA_RULE, a, sizeof *a);
-  swy_piece_input(p, mixed);
-  swy_piece_input(p, beta);
-  swy_piece_input(p, g);
-  p->states[p->state_count++] = SWY_REF(SWY_REF_STATE, 1);
+  swy_piece_takes(p, mixed);
+  swy_piece_takes(p, beta);
+  swy_piece_takes(p, g);
+  swy_piece_takes(p, swy_operand(op, "delta_state"));
   swy_piece_output(p, o);
   h.eps = a->norm_eps;
   p = swy_add_piece(d, SWY_OP_GATED_RMS_NORM, &h, sizeof h);
-  swy_piece_input(p, o);
-  swy_piece_input(p, SWY_REF(SWY_REF_INPUT, 1));
-  swy_piece_weight(p, 3);
-  swy_piece_output(p, SWY_REF(SWY_REF_OUTPUT, 0));
+  swy_piece_takes(p, o);
+  swy_piece_takes(p, swy_operand(op, "z"));
+  swy_piece_takes(p, swy_operand(op, "norm"));
+  swy_piece_output(p, swy_operand(op, "y"));
 }
 
 /* LINEAR with one weight. */
-static inline void swy_linear_piece(swy_decomposition* d, swy_ref x, uint32_t weight, swy_ref y) {
+static inline void swy_linear_piece(swy_decomposition* d, swy_ref x, swy_ref weight, swy_ref y) {
   swy_piece* p = swy_add_piece(d, SWY_OP_LINEAR, 0, 0);
-  swy_piece_input(p, x);
-  swy_piece_weight(p, weight);
+  swy_piece_takes(p, x);
+  swy_piece_takes(p, weight);
   swy_piece_output(p, y);
 }
 
@@ -187,43 +187,43 @@ static inline void swy_decompose_moe(const swy_op* op, swy_decomposition* d) {
   const swy_moe_attrs* a = (const swy_moe_attrs*)op->attrs;
   const swy_tensor* like = op->inputs[0];
   const uint64_t hidden = like->dims[1];
-  const swy_ref x = SWY_REF(SWY_REF_INPUT, 0), y = SWY_REF(SWY_REF_OUTPUT, 0);
-  swy_ref ids = SWY_REF(SWY_REF_INPUT, 1), weights = SWY_REF(SWY_REF_INPUT, 2), routed = y;
+  const swy_ref x = swy_operand(op, "x"), y = swy_operand(op, "y");
+  swy_ref ids = swy_operand(op, "expert_ids"), weights = swy_operand(op, "expert_weights"), routed = y;
   swy_piece* p;
-  if (op->input_count == 1) {
+  if (ids == SWY_REF_NONE) {
     const swy_ref logits = swy_temp(d, like, SWY_F32, a->experts);
     ids = swy_temp(d, like, SWY_I32, a->top_k);
     weights = swy_temp(d, like, SWY_F32, a->top_k);
-    swy_linear_piece(d, x, 0, logits);
+    swy_linear_piece(d, x, swy_operand(op, "router"), logits);
     p = swy_add_piece(d, SWY_OP_ROUTER_TOPK, a, sizeof *a);
-    swy_piece_input(p, logits);
+    swy_piece_takes(p, logits);
     swy_piece_output(p, ids);
     swy_piece_output(p, weights);
   }
   if (a->shared_width != 0) routed = swy_temp(d, like, SWY_F32, hidden);
   p = swy_add_piece(d, SWY_OP_EXPERTS, a, sizeof *a);
-  swy_piece_input(p, x);
-  swy_piece_input(p, ids);
-  swy_piece_input(p, weights);
-  swy_piece_weight(p, 1);
-  swy_piece_weight(p, 2);
+  swy_piece_takes(p, x);
+  swy_piece_takes(p, ids);
+  swy_piece_takes(p, weights);
+  swy_piece_takes(p, swy_operand(op, "gate_up"));
+  swy_piece_takes(p, swy_operand(op, "down"));
   swy_piece_output(p, routed);
   if (a->shared_width != 0) {
     const swy_ref gate = swy_temp(d, like, SWY_F32, a->shared_width), up = swy_temp(d, like, SWY_F32, a->shared_width);
     const swy_ref product = swy_temp(d, like, SWY_F32, a->shared_width), shared = swy_temp(d, like, SWY_F32, hidden);
     const swy_ref mix = swy_temp(d, like, SWY_F32, 1);
-    swy_linear_piece(d, x, 3, gate);
-    swy_linear_piece(d, x, 4, up);
+    swy_linear_piece(d, x, swy_operand(op, "shared_gate_proj"), gate);
+    swy_linear_piece(d, x, swy_operand(op, "shared_up_proj"), up);
     p = swy_add_piece(d, SWY_OP_SILU_MUL, 0, 0);
-    swy_piece_input(p, gate);
-    swy_piece_input(p, up);
+    swy_piece_takes(p, gate);
+    swy_piece_takes(p, up);
     swy_piece_output(p, product);
-    swy_linear_piece(d, product, 5, shared);
-    swy_linear_piece(d, x, 6, mix);
+    swy_linear_piece(d, product, swy_operand(op, "shared_down_proj"), shared);
+    swy_linear_piece(d, x, swy_operand(op, "shared_gate"), mix);
     p = swy_add_piece(d, SWY_OP_SIGMOID_SCALE_ADD, 0, 0);
-    swy_piece_input(p, routed);
-    swy_piece_input(p, shared);
-    swy_piece_input(p, mix);
+    swy_piece_takes(p, routed);
+    swy_piece_takes(p, shared);
+    swy_piece_takes(p, mix);
     swy_piece_output(p, y);
   }
 }
@@ -231,9 +231,9 @@ static inline void swy_decompose_moe(const swy_op* op, swy_decomposition* d) {
 static inline void swy_decompose_lm_head(const swy_op* op, swy_decomposition* d) {
   const swy_ref x = swy_temp(d, op->outputs[0], op->inputs[0]->dtype, op->inputs[0]->dims[1]);
   swy_piece* p = swy_add_piece(d, SWY_OP_GATHER_ROWS, 0, 0);
-  swy_piece_input(p, SWY_REF(SWY_REF_INPUT, 0));
+  swy_piece_takes(p, swy_operand(op, "x"));
   swy_piece_output(p, x);
-  swy_linear_piece(d, x, 0, SWY_REF(SWY_REF_OUTPUT, 0));
+  swy_linear_piece(d, x, swy_operand(op, "w"), swy_operand(op, "logits"));
 }
 
 /* Fills `out` and returns 0, or returns 1 if the op has no decomposition. The op must be well formed. */

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <vector>
 
+#include "switchyard/op_table.h"
 #include "switchyard/plugin.h"
 
 #pragma GCC visibility push(hidden)  // so that two plugins with this code share none of it
@@ -42,36 +43,9 @@ class Whole {
 };
 
 // Bytes of the attribute struct of an operation of ops.h.
-constexpr uint32_t attrs_bytes(uint32_t op) {
-  switch (op) {
-    case SWY_OP_RMS_NORM:
-    case SWY_OP_ADD_RMS_NORM:
-    case SWY_OP_RMS_NORM_LINEAR:
-      return sizeof(swy_rms_norm_attrs);
-    case SWY_OP_ATTENTION:
-    case SWY_OP_KV_APPEND:
-    case SWY_OP_ATTEND:
-      return sizeof(swy_attention_attrs);
-    case SWY_OP_GATED_DELTA:
-    case SWY_OP_CAUSAL_CONV:
-    case SWY_OP_DELTA_GATES:
-    case SWY_OP_DELTA_RULE:
-      return sizeof(swy_gated_delta_attrs);
-    case SWY_OP_MOE:
-    case SWY_OP_MOE_ADD:
-    case SWY_OP_ROUTER_TOPK:
-    case SWY_OP_EXPERTS:
-      return sizeof(swy_moe_attrs);
-    case SWY_OP_TOP_CANDIDATES:
-      return sizeof(swy_top_candidates_attrs);
-    case SWY_OP_HEAD_SPLIT:
-    case SWY_OP_HEAD_RMS_NORM:
-    case SWY_OP_ROPE:
-    case SWY_OP_GATED_RMS_NORM:
-      return sizeof(swy_heads_attrs);
-    default:
-      return 0;
-  }
+inline uint32_t attrs_bytes(uint32_t op) {
+  const swy_op_spec* spec = swy_find_op(op, 0);
+  return spec == nullptr ? 0 : spec->attrs_size;
 }
 
 // The same for an operation, with its attributes and its operands' descriptions. Allocates if the host is older; throws
