@@ -32,6 +32,11 @@ const GraphTensor* foreign_weight(const Graph& graph, const swy_kernel& kernel, 
 
 bool is_activation(swy_dtype d) { return d == SWY_F32 || d == SWY_BF16; }
 
+// Whether ops.h allows the weight to be quantized: matrices, but not convolutions.
+bool is_quantizable(uint32_t op, const swy_tensor& weight) {
+  return weight.rank >= 2 && op != SWY_OP_GATED_DELTA && op != SWY_OP_CAUSAL_CONV;
+}
+
 }  // namespace
 
 bool serves(const swy_kernel& kernel, const GraphOp& op) {
@@ -171,6 +176,7 @@ std::string Matcher::refuse(const PlanDevice& device, const swy_kernel& kernel, 
   }
   if (kernel.weight_dtypes != 0) {
     for (uint32_t i = 0; i < view.get()->weight_count; ++i) {
+      if (!is_quantizable(op.id, *view.get()->weights[i])) continue;
       const swy_dtype d = view.get()->weights[i]->dtype;
       if (d != SWY_ENCODED && (kernel.weight_dtypes & SWY_DTYPE_BIT(d)) == 0)
         return fmt::format("no {} weights", dtype_name(d));

@@ -3,6 +3,7 @@
 #include "core/plan/match.h"
 
 #include <cmath>
+#include <cstring>
 #include <functional>
 
 #include "tests/plan/support.h"
@@ -21,26 +22,21 @@ swy_status endless(swy_device*, const swy_kernel*, const swy_op*, const swy_buck
   return SWY_OK;
 }
 
-// Why reference's ADD is refused when its table says so and the bucket is this; empty: it is not.
-std::string refusal(const std::function<void(swy_kernel&)>& change, uint32_t rows, uint32_t flags = 0) {
+// Why reference's kernel for `op` is refused when its table says so and the bucket is this; empty: it is not.
+std::string refusal_of(const Graph& graph, const GraphOp& op, const std::function<void(swy_kernel&)>& change,
+                       uint32_t rows, uint32_t flags) {
   const Registry registry = find_backends({"reference"});
   const auto selection = registry.select("reference");
   EXPECT_TRUE(selection.ok()) << selection.status().message();
   PlanDevice device = selection->devices[0]->plan();
   for (uint32_t i = 0; i < device.api->kernel_count(device.handle); ++i) {
-    if (device.api->kernel_at(device.handle, i)->op == SWY_OP_ADD) changed = *device.api->kernel_at(device.handle, i);
+    if (device.api->kernel_at(device.handle, i)->op == op.id) changed = *device.api->kernel_at(device.handle, i);
   }
   change(changed);
   swy_plugin table = *device.api;
   table.kernel_count = one_kernel;
   table.kernel_at = the_changed;
   device.api = &table;
-  Graph graph;
-  for (const char* name : {"x", "y", "sum"}) graph.values.push_back({name, SWY_F32, SWY_ROWS_STEP, 8});
-  GraphOp add;
-  add.id = SWY_OP_ADD;
-  add.inputs = {0, 1};
-  add.outputs = {2};
   swy_bucket bucket{};
   bucket.struct_size = sizeof bucket;
   bucket.rows = rows;
@@ -49,10 +45,50 @@ std::string refusal(const std::function<void(swy_kernel&)>& change, uint32_t row
   const std::vector<VariantRule> rules;
   const Matcher matcher(devices, rules, bucket);
   std::vector<Considered> said;
-  const bool taken = matcher.best(graph, add, 0, "composite", said).has_value();
+  const bool taken = matcher.best(graph, op, 0, "composite", said).has_value();
   EXPECT_EQ(said.size(), 1u);
   EXPECT_EQ(taken, said[0].reason.empty());
   return said[0].reason;
+}
+
+// The same for ADD.
+std::string refusal(const std::function<void(swy_kernel&)>& change, uint32_t rows, uint32_t flags = 0) {
+  Graph graph;
+  for (const char* name : {"x", "y", "sum"}) graph.values.push_back({name, SWY_F32, SWY_ROWS_STEP, 8});
+  GraphOp add;
+  add.id = SWY_OP_ADD;
+  add.inputs = {0, 1};
+  add.outputs = {2};
+  return refusal_of(graph, add, change, rows, flags);
+}
+
+// The same for RMS_NORM_LINEAR with a matrix of i8, if the kernel takes only these encodings.
+std::string refusal_of_weights(uint32_t encodings) {
+  Graph graph;
+  for (const char* name : {"x", "y"}) graph.values.push_back({name, SWY_F32, SWY_ROWS_STEP, 8});
+  for (const uint32_t rank : {1u, 2u}) {
+    GraphTensor& w = graph.weights.emplace_back();
+    w.desc = {sizeof(swy_tensor),
+              rank == 1 ? swy_dtype{SWY_BF16} : swy_dtype{SWY_I8},
+              0,
+              0,
+              0,
+              0,
+              rank,
+              0,
+              {8, rank == 1 ? 1u : 8u, 1, 1},
+              nullptr};
+  }
+  const swy_rms_norm_attrs attrs{sizeof attrs, 1e-6f, 0, 0};
+  GraphOp op;
+  op.id = SWY_OP_RMS_NORM_LINEAR;
+  op.attrs.resize(sizeof attrs);
+  std::memcpy(op.attrs.data(), &attrs, sizeof attrs);
+  op.inputs = {0};
+  op.weights = {0, 1};
+  op.outputs = {1};
+  return refusal_of(
+      graph, op, [=](swy_kernel& k) { k.weight_dtypes = encodings; }, 1, 0);
 }
 
 TEST(Match, HoldsKernelsToTheirRows) {
@@ -76,6 +112,12 @@ TEST(Match, RefusesWhatCannotBeReplayedOrEstimated) {
               HasSubstr("CAPTURE_SAFE"));
   EXPECT_THAT(refusal([](swy_kernel& k) { k.op_revision = 0; }, 1), HasSubstr("implements revision 0"));
   EXPECT_THAT(refusal([](swy_kernel& k) { k.cost = endless; }, 1), HasSubstr("cannot estimate its cost"));
+}
+
+// A norm's weight cannot be quantized, so the mask does not speak of it.
+TEST(Match, TheMaskOfWeightsIsOfThoseThatMayBeQuantized) {
+  EXPECT_EQ(refusal_of_weights(SWY_DTYPE_BIT(SWY_I8)), "");
+  EXPECT_EQ(refusal_of_weights(SWY_DTYPE_BIT(SWY_I4) | SWY_DTYPE_BIT(SWY_BF16)), "no i8 weights");
 }
 
 TEST(Match, BucketsHaveASmallestContext) {
