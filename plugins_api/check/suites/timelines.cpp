@@ -100,6 +100,7 @@ std::string wait_in_vain(const Kit& kit) {
   PluginError e;
   const swy_status s = kit.plugin().api().timeline_wait(t.get(), 1, 1'000'000, e.get());
   if (s == SWY_OK) return "a wait for what nobody signals succeeded";
+  if (s != SWY_CANCELLED) return text("a wait that timed out has status ", s, " instead of SWY_CANCELLED");
   if (t.value() != 0) return text("the timeline is at ", t.value(), " though nobody signals it");
   return e.has_line() ? "" : "a wait timed out without a line";
 }

@@ -21,7 +21,7 @@ namespace {
 
 namespace right = swy::detail;
 
-enum class Queueing { kRight, kSignalsEarly, kWaitsIgnored, kFillsUnordered, kReadsUnordered };
+enum class Queueing { kRight, kSignalsEarly, kWaitsIgnored, kFillsUnordered, kReadsUnordered, kTimesOutOtherwise };
 Queueing queueing = Queueing::kRight;
 
 std::mutex mutex;  // of everything here
@@ -196,7 +196,9 @@ void timelines(swy_plugin& t) {
     const auto longest = std::chrono::nanoseconds(std::min<uint64_t>(timeout_ns, 3'600'000'000'000));
     std::unique_lock lock(mutex);
     if (changed.wait_for(lock, longest, [&] { return timeline->value >= value; })) return swy_status{SWY_OK};
-    return swy::fail(error, SWY_CANCELLED, SWY_REASON_NONE, "the value was not reached in time");
+    const bool otherwise = queueing == Queueing::kTimesOutOtherwise;
+    return swy::fail(error, otherwise ? SWY_INTERNAL : SWY_CANCELLED, SWY_REASON_NONE,
+                     "the value was not reached in time");
   };
 }
 
@@ -220,6 +222,8 @@ constexpr Fault kFaults[] = {
     {"queued_fills_at_once", "timelines/fills", "fill_zero", 0, nullptr, nullptr, queued<Queueing::kFillsUnordered>},
     {"queued_reads_at_once", "timelines/order", "does not have what write", 0, nullptr, nullptr,
      queued<Queueing::kReadsUnordered>},
+    {"queued_times_out_otherwise", "timelines", "instead of SWY_CANCELLED", 0, nullptr, nullptr,
+     queued<Queueing::kTimesOutOtherwise>},
 };
 
 }  // namespace
