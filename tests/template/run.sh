@@ -23,6 +23,14 @@ while IFS=: read -r page link; do
 done < <(grep -oHE '\]\([^)#][^)]*\)' "$pages"/docs/{write-a-backend,check-a-plugin,discovery,overview}.md |
   sed -E 's/\]\(([^)]*)\)/\1/' | grep -v '://')
 
+# What they name in these folders is not installed, and the page says so.
+for page in "$pages"/docs/{write-a-backend,check-a-plugin,discovery,overview}.md; do
+  if grep -qE '`(backends|core|plugins_api|tests)/' "$page" && ! grep -qF 'source repository' "$page"; then
+    echo "$page: names files that are not installed, and does not say so"
+    exit 1
+  fi
+done
+
 switchyard=$work/prefix/bin/switchyard
 unset SWITCHYARD_BACKEND
 "$work/prefix/bin/switchyard-plugin-check" "$work/drop/switchyard_template.so"
