@@ -27,13 +27,13 @@ namespace HWY_NAMESPACE {
 void prepare_row(const swy::Call& call, const AttentionRows& work, uint64_t r) {
   const auto& a = call.attrs<swy_attention_attrs>();
   const uint64_t hd = a.head_dim;
-  const Plain q_norm(call, 0), k_norm(call, 1);
+  const Plain q_norm(call, Attention::weight("q_norm")), k_norm(call, Attention::weight("k_norm"));
   const uint32_t position = SWY_STEP_ARRAY(call.step, uint32_t, row_position_at)[r];
   const RowRotation rotation(call, work.rotation);
   rotation.turn(position);
   const V scale = hn::Set(F(), a.scale);
   for (uint64_t h = 0; h < a.heads; ++h) {
-    const float* x = call.input(0) + (r * a.heads + h) * hd * (a.gated != 0 ? 2 : 1);
+    const float* x = call.input(kQueries) + (r * a.heads + h) * hd * (a.gated != 0 ? 2 : 1);
     float* q = work.q + (r * a.heads + h) * hd;
     rms_norm_row(x, q_norm, a.norm_weight_bias, a.norm_eps, hd, q);
     rotation.head(q, q);
@@ -44,9 +44,10 @@ void prepare_row(const swy::Call& call, const AttentionRows& work, uint64_t r) {
   const KvPages kv(call, a, seq);
   float* k = work.key + call.rank() * work.key_stride;
   for (uint64_t h = 0; h < a.kv_heads; ++h) {
-    rms_norm_row(call.input(1) + (r * a.kv_heads + h) * hd, k_norm, a.norm_weight_bias, a.norm_eps, hd, k);
+    rms_norm_row(call.input(Attention::input("k")) + (r * a.kv_heads + h) * hd, k_norm, a.norm_weight_bias, a.norm_eps,
+                 hd, k);
     rotation.head(k, k);
-    kv.put(position, h, k, call.input(2) + (r * a.kv_heads + h) * hd);
+    kv.put(position, h, k, call.input(Attention::input("v")) + (r * a.kv_heads + h) * hd);
   }
 }
 
@@ -55,7 +56,7 @@ void scale_row(const swy::Call& call, const AttentionRows& work, uint64_t r) {
   const auto& a = call.attrs<swy_attention_attrs>();
   const uint64_t width = uint64_t{a.heads} * a.head_dim;
   const V scale = hn::Set(F(), a.scale);
-  const float* x = call.input(0) + r * width;
+  const float* x = call.input(kQueries) + r * width;
   float* q = work.q + r * width;
   each_vector(width, [&](uint64_t i, uint64_t count) { store(hn::Mul(load(x + i, count), scale), q + i, count); });
 }
@@ -206,14 +207,14 @@ void finish_attention(const swy::Call& call, uint64_t r, uint64_t h, const Split
   const auto& a = call.attrs<swy_attention_attrs>();
   const uint64_t queries = a.heads / a.kv_heads, hd = a.head_dim, first = r * a.heads + h * queries;
   const bool gated = call.op->id == SWY_OP_ATTENTION && a.gated != 0;
-  const float* gates = gated ? call.input(0) + first * 2 * hd + hd : nullptr;
-  CPU_BEST(finish_row)(from, static_cast<uint32_t>(queries), hd, gates, call.output(0) + first * hd);
+  const float* gates = gated ? call.input(kQueries) + first * 2 * hd + hd : nullptr;
+  CPU_BEST(finish_row)(from, static_cast<uint32_t>(queries), hd, gates, call.output(kAttended) + first * hd);
 }
 
 void silence_attention(const swy::Call& call, uint64_t r, uint64_t h) {
   const auto& a = call.attrs<swy_attention_attrs>();
   const uint64_t width = a.heads / a.kv_heads * a.head_dim;
-  std::fill_n(call.output(0) + r * a.heads * a.head_dim + h * width, width, 0.0f);
+  std::fill_n(call.output(kAttended) + r * a.heads * a.head_dim + h * width, width, 0.0f);
 }
 
 namespace {
@@ -226,7 +227,7 @@ const swy_attention_attrs& attrs_of(const swy_op& op) { return *static_cast<cons
 
 uint64_t attention_workspace(const swy_op& op, const swy_bucket& bucket) {
   Arena arena(nullptr);
-  AttentionWork(arena, attrs_of(op), op.inputs[0]->dims[0], bucket.context);
+  AttentionWork(arena, attrs_of(op), op.inputs[kQueries]->dims[0], bucket.context);
   return arena.used();
 }
 
@@ -239,7 +240,7 @@ void attention(const swy::Call& call) {
   const uint32_t queries = a.heads / a.kv_heads;
   const uint64_t hd = a.head_dim, rows = step.rows, splits = splits_of(step.max_context);
   Arena arena(call.workspace);
-  const AttentionWork work(arena, a, call.op->inputs[0]->dims[0], splits_of(step.max_context) * kSplit);
+  const AttentionWork work(arena, a, call.op->inputs[kQueries]->dims[0], splits_of(step.max_context) * kSplit);
   prepare_attention(call, work.rows);
   call.barrier();
 

@@ -11,6 +11,14 @@
 
 namespace cpu {
 
+using Attention = swy::Operands<SWY_OP_ATTENTION>;
+using Attend = swy::Operands<SWY_OP_ATTEND>;
+using KvAppend = swy::Operands<SWY_OP_KV_APPEND>;
+// Their one state, and the rows of queries of ATTENTION and ATTEND.
+inline constexpr uint32_t kKv = swy::Operands<SWY_OP_ATTENTION, SWY_OP_ATTEND, SWY_OP_KV_APPEND>::state("kv");
+inline constexpr uint32_t kQueries = swy::Operands<SWY_OP_ATTENTION, SWY_OP_ATTEND>::input("q");
+inline constexpr uint32_t kAttended = swy::Operands<SWY_OP_ATTENTION, SWY_OP_ATTEND>::output("y");
+
 inline constexpr uint32_t kTransposedKeys = 1;  // state layout id
 
 struct KvPages {
@@ -19,7 +27,7 @@ struct KvPages {
   uint64_t page, kv_heads, head_dim;
 
   KvPages(const swy::Call& call, const swy_attention_attrs& a, uint32_t seq)
-      : data(static_cast<float*>(call.states[0])),
+      : data(static_cast<float*>(call.states[kKv])),
         table(SWY_STEP_ARRAY(call.step, uint32_t, block_table_at) + uint64_t{seq} * call.step->block_table_stride),
         page(call.step->page_size),
         kv_heads(a.kv_heads),

@@ -7,7 +7,7 @@
 namespace cpu {
 
 swy_status kv_supported(const swy_op& op, const swy_bucket&, swy_error* error) {
-  if (op.states[0]->dtype == SWY_F32) return SWY_OK;
+  if (op.states[kKv]->dtype == SWY_F32) return SWY_OK;
   return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "a KV state that is not fp32");
 }
 
@@ -55,13 +55,13 @@ void kv_append(const swy::Call& call) {
     const KvPages kv(call, a, seqs[r]);
     for (uint64_t h = 0; h < a.kv_heads; ++h) {
       const uint64_t at = (r * a.kv_heads + h) * a.head_dim;
-      kv.put(positions[r], h, call.input(0) + at, call.input(1) + at);
+      kv.put(positions[r], h, call.input(KvAppend::input("k")) + at, call.input(KvAppend::input("v")) + at);
     }
   }
 }
 
 double append_cost(const swy_op& op, const swy_bucket& bucket) {
-  return cost_of(2.0 * bucket.rows * static_cast<double>(op.inputs[0]->dims[1]));
+  return cost_of(2.0 * bucket.rows * static_cast<double>(op.inputs[KvAppend::input("k")]->dims[1]));
 }
 bool few_rows(const swy_op&, const swy_bucket& bucket) { return bucket.rows <= 2; }
 

@@ -244,7 +244,7 @@ class Block {
 
 uint64_t attention_tiles_workspace(const swy_op& op, const swy_bucket&) {
   Arena arena(nullptr);
-  TilesWork(arena, *static_cast<const swy_attention_attrs*>(op.attrs), op.inputs[0]->dims[0]);
+  TilesWork(arena, *static_cast<const swy_attention_attrs*>(op.attrs), op.inputs[kQueries]->dims[0]);
   return arena.used();
 }
 
@@ -254,7 +254,7 @@ void attention_tiles(const swy::Call& call) {
   const uint32_t* start = SWY_STEP_ARRAY(&step, uint32_t, row_start_at);
   const uint32_t* active = SWY_STEP_ARRAY(&step, uint32_t, seq_active_at);
   Arena arena(call.workspace);
-  const TilesWork work(arena, a, call.op->inputs[0]->dims[0]);
+  const TilesWork work(arena, a, call.op->inputs[kQueries]->dims[0]);
   if (call.rank() == 0) work.next->store(0, std::memory_order_relaxed);
   prepare_attention(call, work.rows);
   call.barrier();

@@ -5,15 +5,18 @@
 namespace cpu {
 namespace {
 
+using Cast = swy::Operands<SWY_OP_CAST>;
+
 void cast(const swy::Call& call) {
-  const auto [first, last] = call.split(call.rows(*call.op->inputs[0]) * call.op->inputs[0]->dims[1]);
-  const swy_dtype from = call.op->inputs[0]->dtype, to = call.op->outputs[0]->dtype;
+  constexpr uint32_t kX = Cast::input("x"), kY = Cast::output("y");
+  const swy_tensor &input = *call.op->inputs[kX], &output = *call.op->outputs[kY];
+  const auto [first, last] = call.split(call.rows(input) * input.dims[1]);
   for (uint64_t i = first; i < last; ++i) {
-    const float x = from == SWY_F32 ? call.input(0)[i] : swy_bf16_to_f32(call.input<uint16_t>(0)[i]);
-    if (to == SWY_F32) {
-      call.output(0)[i] = x;
+    const float x = input.dtype == SWY_F32 ? call.input(kX)[i] : swy_bf16_to_f32(call.input<uint16_t>(kX)[i]);
+    if (output.dtype == SWY_F32) {
+      call.output(kY)[i] = x;
     } else {
-      call.output<uint16_t>(0)[i] = swy_f32_to_bf16(x);
+      call.output<uint16_t>(kY)[i] = swy_f32_to_bf16(x);
     }
   }
 }

@@ -17,7 +17,7 @@ namespace HWY_NAMESPACE {
 // `block` is one piece.
 void convolve_block(const swy::Call& call, const ConvBlock& block) {
   for (uint64_t r = block.seq.first; r < block.seq.last; ++r) {
-    convolve_row(call, block, r, call.output(0) + r * block.channels + block.pieces[0].channel);
+    convolve_row(call, block, r, call.output(CausalConv::output("y")) + r * block.channels + block.pieces[0].channel);
   }
 }
 
@@ -50,7 +50,7 @@ void ConvBlock::read_taps(const swy::Call& call) const {
       float taps[16];
       for (uint32_t j = 0; j < kernel; j += 16) {
         const uint32_t n = std::min(16u, kernel - j);
-        load_plain(*call.op->weights[0], call.weights[0], ch * kernel + j, n, 0, taps);
+        load_plain(*call.op->weights[kConv], call.weights[kConv], ch * kernel + j, n, 0, taps);
         for (uint32_t k = 0; k < n; ++k) scratch.taps[(j + k) * scratch.stride + c] = taps[k];
       }
     }
@@ -59,7 +59,7 @@ void ConvBlock::read_taps(const swy::Call& call) const {
 
 void ConvBlock::read_state(const swy::Call& call) const {
   const uint64_t keep = call.attrs<swy_gated_delta_attrs>().conv_kernel - 1;
-  const float* before = static_cast<const float*>(call.states[0]) + seq.read_slot * channels * keep;
+  const float* before = static_cast<const float*>(call.states[kConvState]) + seq.read_slot * channels * keep;
   for (const ConvPiece& piece : pieces) {
     for (uint64_t j = 0; j < keep; ++j) {
       float* to = scratch.history + j * scratch.stride + piece.column;
@@ -71,7 +71,7 @@ void ConvBlock::read_state(const swy::Call& call) const {
 void ConvBlock::write_state(const swy::Call& call) const {
   if (!seq.active) return;
   const uint64_t keep = call.attrs<swy_gated_delta_attrs>().conv_kernel - 1;
-  float* after = static_cast<float*>(call.states[0]) + seq.write_slot * channels * keep;
+  float* after = static_cast<float*>(call.states[kConvState]) + seq.write_slot * channels * keep;
   for (const ConvPiece& piece : pieces) {
     for (uint64_t j = 0; j < keep; ++j) {
       const float* x = row(call, piece, seq.last + j);
@@ -83,7 +83,7 @@ void ConvBlock::write_state(const swy::Call& call) const {
 const float* ConvBlock::row(const swy::Call& call, const ConvPiece& piece, uint64_t r) const {
   const uint64_t keep = call.attrs<swy_gated_delta_attrs>().conv_kernel - 1;
   if (r < seq.first + keep) return scratch.history + (r - seq.first) * scratch.stride + piece.column;
-  return call.input(0) + (r - keep) * channels + piece.channel;
+  return call.input(kChannels) + (r - keep) * channels + piece.channel;
 }
 
 namespace {
@@ -102,7 +102,7 @@ uint64_t workspace(const swy_op& op, const swy_bucket&) {
 
 void causal_conv(const swy::Call& call) {
   const auto& a = call.attrs<swy_gated_delta_attrs>();
-  const uint64_t channels = call.op->inputs[0]->dims[1], seqs = call.step->seqs;
+  const uint64_t channels = call.op->inputs[kChannels]->dims[1], seqs = call.step->seqs;
   Arena arena(call.work<char>(member_bytes(a) * call.rank()));
   const ConvScratch scratch(arena, a.conv_kernel, kBlock);
   const auto run = CPU_BEST(convolve_block);
@@ -121,7 +121,7 @@ void causal_conv(const swy::Call& call) {
 
 double cost(const swy_op& op, const swy_bucket& bucket) {
   const auto& a = *static_cast<const swy_gated_delta_attrs*>(op.attrs);
-  return cost_of(static_cast<double>(op.inputs[0]->dims[1]) * (1.0 + bucket.rows) * a.conv_kernel);
+  return cost_of(static_cast<double>(op.inputs[kChannels]->dims[1]) * (1.0 + bucket.rows) * a.conv_kernel);
 }
 
 constexpr swy::HostKernel kKernels[] = {

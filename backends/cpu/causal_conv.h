@@ -8,6 +8,14 @@
 
 namespace cpu {
 
+using CausalConv = swy::Operands<SWY_OP_CAUSAL_CONV>;
+using GatedDelta = swy::Operands<SWY_OP_GATED_DELTA>;
+// What both read at the same places.
+using Convolved = swy::Operands<SWY_OP_CAUSAL_CONV, SWY_OP_GATED_DELTA>;
+inline constexpr uint32_t kConv = Convolved::weight("conv"), kConvState = Convolved::state("conv_state");
+inline constexpr uint32_t kChannels = CausalConv::input("x");
+static_assert(kChannels == GatedDelta::input("qkv"));
+
 // Neighbouring channels of a block: where they begin in the operation's channels and in the block's columns.
 struct ConvPiece {
   uint64_t channel, column, width;

@@ -13,13 +13,17 @@ HWY_BEFORE_NAMESPACE();
 namespace cpu {
 namespace HWY_NAMESPACE {
 
+using DeltaGates = swy::Operands<SWY_OP_DELTA_GATES>;
+
 void delta_gates(const swy::Call& call) {
   const uint64_t heads = call.attrs<swy_gated_delta_attrs>().value_heads;
-  const Plain a_log(call, 0), dt_bias(call, 1);
+  const Plain a_log(call, DeltaGates::weight("a_log")), dt_bias(call, DeltaGates::weight("dt_bias"));
   const auto [first, last] = call.split(call.step->rows);
   for (uint64_t r = first; r < last; ++r) {
-    const float *b = call.input(0) + r * heads, *a = call.input(1) + r * heads;
-    float *beta = call.output(0) + r * heads, *g = call.output(1) + r * heads;
+    const float *b = call.input(DeltaGates::input("b")) + r * heads,
+                *a = call.input(DeltaGates::input("a")) + r * heads;
+    float *beta = call.output(DeltaGates::output("beta")) + r * heads,
+          *g = call.output(DeltaGates::output("g")) + r * heads;
     each_vector(heads, [&](uint64_t i, uint64_t count) {
       const V steps = softplus(hn::Add(load(a + i, count), dt_bias.at(i, count)));
       store(sigmoid(load(b + i, count)), beta + i, count);

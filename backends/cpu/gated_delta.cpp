@@ -104,7 +104,7 @@ HWY_INLINE void mix_tokens(const swy::Call& call, const DeltaUnit& u, uint32_t t
       convolve_row(call, u.conv, t0 + t, w.mixed + t * stride);
       continue;
     }
-    const float* x = call.input(0) + (t0 + t) * u.shape.channels;
+    const float* x = call.input(DeltaRule::input("qkv")) + (t0 + t) * u.shape.channels;
     for (const ConvPiece& p : u.conv.pieces) {
       std::memcpy(w.mixed + t * stride + p.column, x + p.channel, p.width * sizeof(float));
     }
@@ -123,13 +123,14 @@ HWY_INLINE void gate_tokens(const swy::Call& call, const DeltaUnit& u, uint32_t 
   const F d;
   const DeltaScratch& w = u.scratch;
   const uint64_t heads = call.attrs<swy_gated_delta_attrs>().value_heads;
-  const float *beta = call.input(u.whole ? 2 : 1) + head, *gate = call.input(u.whole ? 3 : 2) + head;
+  const float* beta = call.input(u.whole ? GatedDelta::input("b") : DeltaRule::input("beta")) + head;
+  const float* gate = call.input(u.whole ? GatedDelta::input("a") : DeltaRule::input("g")) + head;
   for (uint32_t t = 0; t < n; ++t) {
     w.beta[t] = beta[(t0 + t) * heads];
     w.log_decay[t] = gate[(t0 + t) * heads];
   }
-  const V rate = hn::Set(d, u.whole ? -std::exp(Plain(call, 1).one(head)) : 1.0f);
-  const V bias = hn::Set(d, u.whole ? Plain(call, 2).one(head) : 0.0f);
+  const V rate = hn::Set(d, u.whole ? -std::exp(Plain(call, GatedDelta::weight("a_log")).one(head)) : 1.0f);
+  const V bias = hn::Set(d, u.whole ? Plain(call, GatedDelta::weight("dt_bias")).one(head) : 0.0f);
   each_vector(n, [&](uint64_t i, uint64_t count) {
     V log_decay = load(w.log_decay + i, count);
     if (u.whole) {
@@ -146,13 +147,15 @@ HWY_INLINE void gate_tokens(const swy::Call& call, const DeltaUnit& u, uint32_t 
 HWY_INLINE void put_tokens(const swy::Call& call, const DeltaUnit& u, uint32_t head, uint32_t t0, uint32_t n) {
   const auto& a = call.attrs<swy_gated_delta_attrs>();
   const uint64_t vd = a.value_dim;
+  float* y = call.output(swy::Operands<SWY_OP_GATED_DELTA, SWY_OP_DELTA_RULE>::output("y"));
   for (uint32_t t = 0; t < n; ++t) {
     const uint64_t at = (uint64_t{t0 + t} * a.value_heads + head) * vd;
     const float* out = u.scratch.out + t * u.shape.out_stride;
     if (u.whole) {
-      gated_rms_norm_row(out, call.input(1) + at, Plain(call, 3), a.norm_eps, vd, call.output(0) + at);
+      gated_rms_norm_row(out, call.input(GatedDelta::input("z")) + at, Plain(call, GatedDelta::weight("norm")),
+                         a.norm_eps, vd, y + at);
     } else {
-      std::memcpy(call.output(0) + at, out, vd * sizeof(float));
+      std::memcpy(y + at, out, vd * sizeof(float));
     }
   }
 }
@@ -271,16 +274,17 @@ void gated_delta(const swy::Call& call) {
       const uint64_t middle = 2 * (uint64_t{seq.first} * a.key_heads + h * rows) + rows;
       if (middle < first || middle >= last) continue;
       const ConvPiece pieces[] = {{h * kd, 0, kd}, {keys + h * kd, kd, kd}, {2 * keys + h * values, 2 * kd, values}};
-      const DeltaUnit unit{shape,
-                           member.scratch,
-                           kChunked ? &*member.chunk : nullptr,
-                           whole,
-                           {member.scratch.conv, pieces, shape.channels, seq},
-                           h,
-                           static_cast<float*>(call.states[whole ? 1 : 0]),
-                           a.value_heads,
-                           uint64_t{a.key_dim} * a.value_dim,
-                           member.spare};
+      const DeltaUnit unit{
+          shape,
+          member.scratch,
+          kChunked ? &*member.chunk : nullptr,
+          whole,
+          {member.scratch.conv, pieces, shape.channels, seq},
+          h,
+          static_cast<float*>(call.states[whole ? GatedDelta::state("delta_state") : DeltaRule::state("delta_state")]),
+          a.value_heads,
+          uint64_t{a.key_dim} * a.value_dim,
+          member.spare};
       run(call, unit);
     }
   }

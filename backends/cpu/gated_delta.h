@@ -6,6 +6,8 @@
 
 namespace cpu {
 
+using DeltaRule = swy::Operands<SWY_OP_DELTA_RULE>;
+
 inline constexpr uint32_t kDeltaTokens = 64;  // tokens that run over a block of the state at a time
 inline constexpr uint32_t kChunkLeast = 16;   // tokens from which the form on tiles is faster
 

@@ -5,13 +5,17 @@
 namespace cpu {
 namespace {
 
+using HeadSplit = swy::Operands<SWY_OP_HEAD_SPLIT>;
+
 void head_split(const swy::Call& call) {
   const auto& a = call.attrs<swy_heads_attrs>();
   const auto [first, last] = call.split(uint64_t{call.step->rows} * a.heads);
   const uint64_t hd = a.head_dim;
+  const float* x = call.input(HeadSplit::input("x"));
+  float *one = call.output(HeadSplit::output("first")), *two = call.output(HeadSplit::output("second"));
   for (uint64_t h = first; h < last; ++h) {
-    std::memcpy(call.output(0) + h * hd, call.input(0) + 2 * h * hd, hd * sizeof(float));
-    std::memcpy(call.output(1) + h * hd, call.input(0) + (2 * h + 1) * hd, hd * sizeof(float));
+    std::memcpy(one + h * hd, x + 2 * h * hd, hd * sizeof(float));
+    std::memcpy(two + h * hd, x + (2 * h + 1) * hd, hd * sizeof(float));
   }
 }
 

@@ -9,6 +9,10 @@
 namespace cpu {
 namespace {
 
+using Linear = swy::Operands<SWY_OP_LINEAR, SWY_OP_LINEAR_ADD>;
+using LinearAdd = swy::Operands<SWY_OP_LINEAR_ADD>;
+static_assert(Linear::weight("w") == 0 && Linear::output("y") == 0, "the weights and outputs are all of this name");
+
 // Outputs of this size leave the cache before they are read, so they are written past it: a line that is written as a
 // whole need not be read first.
 constexpr uint64_t kStreamFloats = 2 << 20;
@@ -17,7 +21,7 @@ struct LinearWork {
   RowForms x;
   char* scratch;
   LinearWork(Arena& arena, Mode mode, const swy_op& op, uint64_t rows)
-      : x(arena, forms_of(mode, op, 0, op.weight_count), rows, op.inputs[0]->dims[1]),
+      : x(arena, forms_of(mode, op, 0, op.weight_count), rows, op.inputs[Linear::input("x")]->dims[1]),
         scratch(arena.take<char>(PairScratch::bytes(kRowChunk) * swy::team_width)) {}
   PairScratch of(uint32_t rank) const {
     Arena arena(scratch + PairScratch::bytes(kRowChunk) * rank);
@@ -28,18 +32,18 @@ struct LinearWork {
 template <Mode kMode>
 uint64_t linear_workspace(const swy_op& op, const swy_bucket&) {
   Arena arena(nullptr);
-  LinearWork(arena, kMode, op, op.inputs[0]->dims[0]);
+  LinearWork(arena, kMode, op, op.inputs[Linear::input("x")]->dims[0]);
   return arena.used();
 }
 
 template <Mode kMode>
 void linear(const swy::Call& call) {
   const swy_op& op = *call.op;
-  const uint32_t rows = call.rows(*op.inputs[0]);
-  const float* x = call.input(0);
-  const float* residual = op.id == SWY_OP_LINEAR_ADD ? call.input(1) : nullptr;
+  const uint32_t rows = call.rows(*op.inputs[Linear::input("x")]);
+  const float* x = call.input(Linear::input("x"));
+  const float* residual = op.id == SWY_OP_LINEAR_ADD ? call.input(LinearAdd::input("residual")) : nullptr;
   Arena arena(call.workspace);
-  LinearWork work(arena, kMode, op, op.inputs[0]->dims[0]);
+  LinearWork work(arena, kMode, op, op.inputs[Linear::input("x")]->dims[0]);
   work.x.fill(call, x, rows);
   Panels panels[SWY_LINEAR_MAX_WEIGHTS];
   uint64_t total = 0;
@@ -85,7 +89,7 @@ double cost(const swy_op& op, const swy_bucket&) {
   for (uint32_t i = 0; i < op.weight_count; ++i) {
     elements += static_cast<double>(op.weights[i]->dims[0] * op.weights[i]->dims[1]);
   }
-  return product_cost(kMode, elements, static_cast<double>(op.inputs[0]->dims[0]));
+  return product_cost(kMode, elements, static_cast<double>(op.inputs[Linear::input("x")]->dims[0]));
 }
 
 uint32_t layout(const swy_op&, uint32_t) { return kPanels; }

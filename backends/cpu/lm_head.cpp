@@ -5,12 +5,16 @@
 namespace cpu {
 namespace {
 
+using GatherRows = swy::Operands<SWY_OP_GATHER_ROWS>;
+
 void gather_rows(const swy::Call& call) {
-  const uint64_t width = call.op->inputs[0]->dims[1];
+  const uint64_t width = call.op->inputs[GatherRows::input("x")]->dims[1];
+  const float* x = call.input(GatherRows::input("x"));
+  float* y = call.output(GatherRows::output("y"));
   const uint32_t* wanted = SWY_STEP_ARRAY(call.step, uint32_t, logit_row_at);
   const auto [first, last] = call.split(call.step->logit_rows);
   for (uint64_t i = first; i < last; ++i) {
-    std::memcpy(call.output(0) + i * width, call.input(0) + uint64_t{wanted[i]} * width, width * 4);
+    std::memcpy(y + i * width, x + uint64_t{wanted[i]} * width, width * 4);
   }
 }
 
@@ -31,7 +35,8 @@ void lm_head(const swy::Call& call) {
   const auto [begin, end] = call.split(product.panels.shape.panels);
   for (uint32_t r = 0; r < rows; r += kRowChunk) {
     const uint32_t m = std::min(kRowChunk, rows - r);
-    const RowPointers<float, kRowChunk> y(call.output(0) + r * vocab + begin * kPanelRows, vocab, m);
+    const RowPointers<float, kRowChunk> y(
+        call.output(swy::Operands<SWY_OP_LM_HEAD>::output("logits")) + r * vocab + begin * kPanelRows, vocab, m);
     product.multiply(begin, end, r, m, y.at);
   }
 }

@@ -8,16 +8,19 @@
 
 namespace cpu {
 
-// For up to `rows` wanted rows of inputs[0] [step rows, hidden].
+using Head = swy::Operands<SWY_OP_LM_HEAD, SWY_OP_LM_HEAD_SAMPLE>;
+
+// For up to `rows` wanted rows of x [step rows, hidden].
 struct HeadWork {
   RowForms forms;
   float* rows;  // the wanted rows [rows, hidden]; of each member while they are few
   char* scratch;
   HeadWork(Arena& arena, Mode mode, const swy_op& op, uint32_t logit_rows)
-      : forms(arena, forms_of(mode, op, 0, 1), logit_rows, op.inputs[0]->dims[1]),
+      : forms(arena, forms_of(mode, op, Head::weight("w"), Head::weight("w") + 1), logit_rows, hidden_of(op)),
         rows(arena.take<float>(std::max<uint64_t>(logit_rows, uint64_t{kPrivateRows} * swy::team_width) *
-                               op.inputs[0]->dims[1])),
+                               hidden_of(op))),
         scratch(arena.take<char>(PairScratch::bytes(kRowChunk) * swy::team_width)) {}
+  static uint64_t hidden_of(const swy_op& op) { return op.inputs[Head::input("x")]->dims[1]; }
 };
 
 // The products of one member.
@@ -26,7 +29,7 @@ class HeadProduct {
  public:
   // Collective: gathers the wanted rows and converts them.
   HeadProduct(const swy::Call& call, HeadWork& work)
-      : panels(panels_of(*call.op->weights[0], call.weights[0])),
+      : panels(panels_of(*call.op->weights[Head::weight("w")], call.weights[Head::weight("w")])),
         forms_(work.forms),
         own_(work.scratch + PairScratch::bytes(kRowChunk) * call.rank()),
         scratch_(own_, kRowChunk),
@@ -37,7 +40,8 @@ class HeadProduct {
     const bool alone = rows <= kPrivateRows;  // every member gathers for itself
     float* x = work.rows + (alone ? uint64_t{call.rank()} * kPrivateRows * width : 0);
     const auto [first, last] = alone ? std::pair<uint64_t, uint64_t>{0, rows} : call.split(rows);
-    for (uint64_t i = first; i < last; ++i) std::memcpy(x + i * width, call.input(0) + wanted[i] * width, width * 4);
+    const float* all = call.input(Head::input("x"));
+    for (uint64_t i = first; i < last; ++i) std::memcpy(x + i * width, all + wanted[i] * width, width * 4);
     if (!alone) call.barrier();
     forms_.fill(call, x, rows);
     x_ = x;
@@ -66,11 +70,12 @@ template <Mode kMode>
 swy_status head_supports(const swy_op& op, const swy_bucket&, swy_error* error) {
   PanelShape shape;
   const swy_status s = mode_usable(kMode, has_quantized(op), error);
-  return s != SWY_OK ? s : panel_shape(*op.weights[0], kPanels, &shape, error);
+  return s != SWY_OK ? s : panel_shape(*op.weights[Head::weight("w")], kPanels, &shape, error);
 }
 template <Mode kMode>
 double head_cost(const swy_op& op, const swy_bucket& bucket) {
-  return product_cost(kMode, static_cast<double>(op.weights[0]->dims[0] * op.weights[0]->dims[1]), bucket.logit_rows);
+  const swy_tensor& w = *op.weights[Head::weight("w")];
+  return product_cost(kMode, static_cast<double>(w.dims[0] * w.dims[1]), bucket.logit_rows);
 }
 inline uint32_t head_layout(const swy_op&, uint32_t) { return kPanels; }
 

@@ -9,7 +9,7 @@
 
 namespace cpu {
 
-MoeShape::MoeShape(const swy_op& op, uint64_t rows_) : rows(rows_), hidden(op.inputs[0]->dims[1]) {
+MoeShape::MoeShape(const swy_op& op, uint64_t rows_) : rows(rows_), hidden(op.inputs[AnyMoe::input("x")]->dims[1]) {
   const auto& a = *static_cast<const swy_moe_attrs*>(op.attrs);
   experts = a.experts;
   top_k = a.top_k;
@@ -20,12 +20,12 @@ MoeShape::MoeShape(const swy_op& op, uint64_t rows_) : rows(rows_), hidden(op.in
 
 MoePanels::MoePanels(const swy::Call& call) {
   const auto at = [&](uint32_t i) { return panels_of(*call.op->weights[i], call.weights[i]); };
-  gate_up = at(place_of(*call.op, kGateUp)), down = at(place_of(*call.op, kDown));
+  gate_up = at(gate_up_of(*call.op)), down = at(down_of(*call.op));
   if (call.op->id == SWY_OP_EXPERTS) return;
-  router = at(kRouter);
-  if (call.op->weight_count <= kSharedGate) return;
-  shared_gate = at(kSharedGateProj), shared_up = at(kSharedUpProj), shared_down = at(kSharedDownProj);
-  mix = at(kSharedGate);
+  router = at(Moe::weight("router"));
+  if (call.op->weight_count <= Moe::weight("shared_gate")) return;
+  shared_gate = at(Moe::weight("shared_gate_proj")), shared_up = at(Moe::weight("shared_up_proj"));
+  shared_down = at(Moe::weight("shared_down_proj")), mix = at(Moe::weight("shared_gate"));
 }
 
 void route_row(const float* logits, uint32_t experts, uint32_t top_k, int32_t* ids, float* weights) {
@@ -49,19 +49,23 @@ void route_row(const float* logits, uint32_t experts, uint32_t top_k, int32_t* i
 
 namespace {
 
-uint32_t layout(const swy_op& op, uint32_t weight) { return weight == place_of(op, kGateUp) ? kHalvedPanels : kPanels; }
+using Router = swy::Operands<SWY_OP_ROUTER_TOPK>;
+
+uint32_t layout(const swy_op& op, uint32_t weight) { return weight == gate_up_of(op) ? kHalvedPanels : kPanels; }
 
 void router_topk(const swy::Call& call) {
   const auto& a = call.attrs<swy_moe_attrs>();
+  const float* logits = call.input(Router::input("logits"));
+  auto* ids = call.output<int32_t>(Router::output("expert_ids"));
+  float* weights = call.output(Router::output("expert_weights"));
   const auto [first, last] = call.split(call.step->rows);
   for (uint64_t r = first; r < last; ++r) {
-    route_row(call.input(0) + r * a.experts, a.experts, a.top_k, call.output<int32_t>(0) + r * a.top_k,
-              call.output(1) + r * a.top_k);
+    route_row(logits + r * a.experts, a.experts, a.top_k, ids + r * a.top_k, weights + r * a.top_k);
   }
 }
 
 double router_cost(const swy_op& op, const swy_bucket& bucket) {
-  return cost_of(4.0 * bucket.rows * static_cast<double>(op.inputs[0]->dims[1]));
+  return cost_of(4.0 * bucket.rows * static_cast<double>(op.inputs[Router::input("logits")]->dims[1]));
 }
 bool few_rows(const swy_op&, const swy_bucket& bucket) { return bucket.rows <= 2; }
 
@@ -71,12 +75,13 @@ swy_status supports(const swy_op& op, const swy_bucket&, swy_error* error) {
   for (uint32_t i = 0; i < op.weight_count; ++i) {
     PanelShape shape;
     if (const swy_status s = panel_shape(*op.weights[i], layout(op, i), &shape, error); s != SWY_OK) return s;
-    if (i == kSharedUpProj && (op.weights[i]->dtype != op.weights[kSharedGateProj]->dtype ||
-                               op.weights[i]->group != op.weights[kSharedGateProj]->group)) {
+    constexpr uint32_t kGate = Moe::weight("shared_gate_proj"), kUp = Moe::weight("shared_up_proj");
+    if (i == kUp &&
+        (op.weights[i]->dtype != op.weights[kGate]->dtype || op.weights[i]->group != op.weights[kGate]->group)) {
       return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE,
                        "the shared expert's gate and up are encoded differently");
     }
-    const bool of_experts = i == place_of(op, kGateUp) || i == place_of(op, kDown);
+    const bool of_experts = i == gate_up_of(op) || i == down_of(op);
     if ((kMode == Mode::tiles_int8 || kMode == Mode::tiles_wide) && of_experts && !shape.quantized()) {
       return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "8-bit tiles multiply 8-bit and 4-bit experts only");
     }

@@ -8,19 +8,18 @@
 
 namespace cpu {
 
-// Weights of MOE and MOE_ADD by their place in the operation.
-enum MoeWeight : uint32_t {
-  kRouter = 0,
-  kGateUp = 1,
-  kDown = 2,
-  kSharedGateProj = 3,
-  kSharedUpProj = 4,
-  kSharedDownProj = 5,
-  kSharedGate = 6,
-};
+using Moe = swy::Operands<SWY_OP_MOE, SWY_OP_MOE_ADD>;
+using Experts = swy::Operands<SWY_OP_EXPERTS>;
+using AnyMoe = swy::Operands<SWY_OP_MOE, SWY_OP_MOE_ADD, SWY_OP_EXPERTS>;
 
-// The place of gate_up or down: EXPERTS has no router before them.
-inline uint32_t place_of(const swy_op& op, MoeWeight weight) { return op.id == SWY_OP_EXPERTS ? weight - 1 : weight; }
+// The places of the experts' weights: EXPERTS has no router before them.
+inline uint32_t gate_up_of(const swy_op& op) {
+  return op.id == SWY_OP_EXPERTS ? Experts::weight("gate_up") : Moe::weight("gate_up");
+}
+inline uint32_t down_of(const swy_op& op) {
+  return op.id == SWY_OP_EXPERTS ? Experts::weight("down") : Moe::weight("down");
+}
+inline uint64_t bucket_rows(const swy_op& op) { return op.inputs[AnyMoe::input("x")]->dims[0]; }
 
 struct MoeShape {
   uint64_t rows, hidden;
@@ -44,10 +43,18 @@ struct MoeWork {
         mix(arena.take<float>(s.rows)),
         ids(arena.take<int32_t>(s.rows * s.top_k)),
         weights(arena.take<float>(s.rows * s.top_k)),
-        x(arena,
-          forms_of(mode, op, kRouter, place_of(op, kDown)) |
-              (s.shared_width != 0 ? forms_of(mode, op, 3, 5) | forms_of(mode, op, kSharedGate, kSharedGate + 1) : 0),
-          s.rows, s.hidden) {}
+        x(arena, forms_of_x(mode, op, s.shared_width != 0), s.rows, s.hidden) {}
+  // Of the weights that multiply x: all but the two down.
+  static uint32_t forms_of_x(Mode mode, const swy_op& op, bool shared) {
+    uint32_t forms = form_of(mode, op, gate_up_of(op));
+    if (op.id != SWY_OP_EXPERTS) forms |= form_of(mode, op, Moe::weight("router"));
+    if (!shared) return forms;
+    return forms | form_of(mode, op, Moe::weight("shared_gate_proj")) |
+           form_of(mode, op, Moe::weight("shared_up_proj")) | form_of(mode, op, Moe::weight("shared_gate"));
+  }
+  static uint32_t form_of(Mode mode, const swy_op& op, uint32_t weight) {
+    return forms_of(mode, op, weight, weight + 1);
+  }
 };
 
 // The top_k largest of softmax(logits [experts]), divided by their sum; of equal ones the lowest id.
@@ -70,9 +77,12 @@ template <Mode kMode>
 uint64_t moe_by_expert_workspace(const swy_op& op, const swy_bucket& bucket);
 
 // Expert ids and weights come from the router, or from the operation's inputs.
-inline bool injected(const swy_op& op) { return op.id != SWY_OP_MOE_ADD && op.input_count == 3; }
+using Injected = swy::Operands<SWY_OP_MOE, SWY_OP_EXPERTS>;
+inline bool injected(const swy_op& op) {
+  return op.id != SWY_OP_MOE_ADD && op.input_count > Injected::input("expert_ids");
+}
 inline const float* residual_of(const swy::Call& call) {
-  return call.op->id == SWY_OP_MOE_ADD ? call.input(1) : nullptr;
+  return call.op->id == SWY_OP_MOE_ADD ? call.input(swy::Operands<SWY_OP_MOE_ADD>::input("residual")) : nullptr;
 }
 
 }  // namespace cpu

@@ -75,10 +75,11 @@ struct ExpertWork {
         entries(arena.take<uint32_t>(s.rows * s.top_k)),
         jobs(arena.take<Job>(s.experts + s.rows * s.top_k / kJobRows + s.rows / kJobRows + 2)),
         counters(arena.take<std::atomic<uint32_t>>(3)),
-        hidden(arena, mode, *op.weights[place_of(op, kDown)], s.rows * s.top_k, s.width),
+        hidden(arena, mode, *op.weights[down_of(op)], s.rows * s.top_k, s.width),
         x_bytes(0),
-        needs_exact(forms_of(mode, op, place_of(op, kGateUp), op.weight_count) >> kRowForms != 0) {
-    if (s.shared_width != 0) shared_hidden = {arena, mode, *op.weights[kSharedDownProj], s.rows, s.shared_width};
+        needs_exact(forms_of(mode, op, gate_up_of(op), op.weight_count) >> kRowForms != 0) {
+    if (s.shared_width != 0)
+      shared_hidden = {arena, mode, *op.weights[Moe::weight("shared_down_proj")], s.rows, s.shared_width};
     for (uint32_t form = 0; form < kRowForms; ++form) {
       x_bytes = std::max(x_bytes, kJobRows * row_format(form, s.hidden).bytes);
     }
@@ -108,7 +109,8 @@ void route(const swy::Call& call, const MoeShape& s, const MoePanels& w, const E
     const uint32_t form = row_form(kMode, m.shape);
     for (uint64_t r = mine.first; r < mine.second; r += kJobRows) {
       const auto n = static_cast<uint32_t>(std::min<uint64_t>(kJobRows, mine.second - r));
-      const PairRows x{call.input(0) + r * s.hidden, work.common.x.format(form), work.common.x.row(form, r)};
+      const PairRows x{call.input(AnyMoe::input("x")) + r * s.hidden, work.common.x.format(form),
+                       work.common.x.row(form, r)};
       const RowPointers<float, kJobRows> to(y + r * m.shape.rows, m.shape.rows, n);
       panel_range<kMode>(m, 0, 0, m.shape.panels, x, n, tiles, scratch, {to.at});
     }
@@ -202,7 +204,8 @@ class Jobs {
     const RowFormat& f = work_.common.x.format(form);
     for (uint32_t i = 0; i < job.count; ++i) {
       if (form == kRowForms) {
-        std::memcpy(j_.x_exact + i * s_.hidden, call_.input(0) + row_of(job, i) * s_.hidden, s_.hidden * 4);
+        std::memcpy(j_.x_exact + i * s_.hidden, call_.input(AnyMoe::input("x")) + row_of(job, i) * s_.hidden,
+                    s_.hidden * 4);
       } else {
         std::memcpy(j_.x + i * f.bytes, work_.common.x.row(form, row_of(job, i)), f.bytes);
       }
@@ -253,12 +256,13 @@ class Jobs {
 
   void store(uint64_t begin, uint64_t stride) const {
     const float* residual = residual_of(call_);
+    float* y = call_.output(AnyMoe::output("y"));
     const uint64_t n = std::min(stride, s_.hidden - begin * kPanelRows);
     for (uint64_t r = 0; r < s_.rows; ++r) {
       const uint64_t at = r * s_.hidden + begin * kPanelRows;
       const float* sum = j_.sums + r * stride;
       for (uint64_t i = 0; i < n; ++i) {
-        call_.output(0)[at + i] = residual == nullptr ? sum[i] : sum[i] + residual[at + i];
+        y[at + i] = residual == nullptr ? sum[i] : sum[i] + residual[at + i];
       }
     }
   }
@@ -276,7 +280,7 @@ class Jobs {
 template <Mode kMode>
 uint64_t moe_by_expert_workspace(const swy_op& op, const swy_bucket&) {
   Arena arena(nullptr);
-  ExpertWork(arena, kMode, op, MoeShape(op, op.inputs[0]->dims[0]));
+  ExpertWork(arena, kMode, op, MoeShape(op, bucket_rows(op)));
   return arena.used();
 }
 
@@ -284,20 +288,21 @@ template <Mode kMode>
 void moe_by_expert(const swy::Call& call) {
   const swy_op& op = *call.op;
   Arena arena(call.workspace);
-  const MoeShape most(op, op.inputs[0]->dims[0]);
+  const MoeShape most(op, bucket_rows(op));
   ExpertWork work(arena, kMode, op, most);
   const MoeShape s(op, call.step->rows);
   const MoePanels w(call);
-  work.common.x.fill(call, call.input(0), static_cast<uint32_t>(s.rows));
+  work.common.x.fill(call, call.input(AnyMoe::input("x")), static_cast<uint32_t>(s.rows));
   route<kMode>(call, s, w, work);
   call.barrier();
   const bool routed = !injected(op);
-  if (call.rank() == 0) sort_rows(s, routed ? work.common.ids : call.input<int32_t>(1), work);
+  if (call.rank() == 0)
+    sort_rows(s, routed ? work.common.ids : call.input<int32_t>(Injected::input("expert_ids")), work);
   call.barrier();
   Jobs<kMode> jobs(call, s, w, work);
   jobs.gate_and_up();
   call.barrier();
-  jobs.down(routed ? work.common.weights : call.input(2));
+  jobs.down(routed ? work.common.weights : call.input(Injected::input("expert_weights")));
 }
 
 #define CPU_MOE_BY_EXPERT(mode)                        \

@@ -25,11 +25,11 @@ struct PanelWork {
   PanelWork(Arena& arena, Mode mode, const swy_op& op, const MoeShape& s)
       : common(arena, mode, op, s), hidden(arena.take<float>(s.rows * s.slots * s.widest())) {
     PanelShape p;
-    if (panel_shape(*op.weights[place_of(op, kDown)], kPanels, &p, nullptr) == SWY_OK &&
-        row_form(mode, p) != kRowForms) {
+    if (panel_shape(*op.weights[down_of(op)], kPanels, &p, nullptr) == SWY_OK && row_form(mode, p) != kRowForms) {
       down = row_format(row_form(mode, p), s.width);
     }
-    if (s.shared_width != 0 && panel_shape(*op.weights[kSharedDownProj], kPanels, &p, nullptr) == SWY_OK &&
+    if (s.shared_width != 0 &&
+        panel_shape(*op.weights[Moe::weight("shared_down_proj")], kPanels, &p, nullptr) == SWY_OK &&
         row_form(mode, p) != kRowForms) {
       shared_down = row_format(row_form(mode, p), s.shared_width);
     }
@@ -90,6 +90,7 @@ void gate_and_up(const swy::Call& call, const MoeShape& s, const MoePanels& w, c
   const uint64_t shared_panels = s.shared_width != 0 ? w.shared_gate.shape.panels : 0;
   const uint64_t per_row = s.top_k * expert_panels + shared_panels;
   const auto [begin, end] = call.split(s.rows * per_row);
+  const float* x = call.input(AnyMoe::input("x"));
   float gate[kPanelRows], up[kPanelRows];
   for (uint64_t u = begin; u < end; ++u) {
     const uint64_t r = u / per_row, i = u % per_row;
@@ -98,8 +99,8 @@ void gate_and_up(const swy::Call& call, const MoeShape& s, const MoePanels& w, c
     const uint64_t p = shared ? i - s.top_k * expert_panels : i % expert_panels;
     const Panels &g = shared ? w.shared_gate : w.gate_up, &v = shared ? w.shared_up : w.gate_up;
     const uint64_t e = shared ? 0 : 2 * uint64_t{s.expert_of(ids[r * s.top_k + slot])};
-    few_rows<kMode>(g, e, p, call.input(0), work.common.x, r, 1, gate);
-    few_rows<kMode>(v, shared ? 0 : e + 1, p, call.input(0), work.common.x, r, 1, up);
+    few_rows<kMode>(g, e, p, x, work.common.x, r, 1, gate);
+    few_rows<kMode>(v, shared ? 0 : e + 1, p, x, work.common.x, r, 1, up);
     silu_mul_columns(gate, up, 1, g.rows_in(p), 0, work.hidden + (r * s.slots + slot) * s.widest() + p * kPanelRows);
   }
 }
@@ -119,6 +120,7 @@ template <Mode kMode>
 void down_and_sum(const swy::Call& call, const MoeShape& s, const MoePanels& w, const PanelWork& work,
                   const int32_t* ids, const float* weights) {
   const float* residual = residual_of(call);
+  float* y = call.output(AnyMoe::output("y"));
   uint8_t* quant = work.quant + work.quant_bytes * call.rank();
   const uint64_t row_bytes = s.top_k * work.down.bytes + work.shared_down.bytes;
   const auto [begin, end] = call.split(w.down.shape.panels);
@@ -153,7 +155,7 @@ void down_and_sum(const swy::Call& call, const MoeShape& s, const MoePanels& w, 
       sum_columns(products, factors, s.slots, sum);
       const uint64_t at = r * s.hidden + p * kPanelRows;
       for (uint32_t n = 0; n < w.down.rows_in(p); ++n) {
-        call.output(0)[at + n] = residual == nullptr ? sum[n] : sum[n] + residual[at + n];
+        y[at + n] = residual == nullptr ? sum[n] : sum[n] + residual[at + n];
       }
     }
   }
@@ -164,7 +166,7 @@ void down_and_sum(const swy::Call& call, const MoeShape& s, const MoePanels& w, 
 template <Mode kMode>
 uint64_t moe_by_panel_workspace(const swy_op& op, const swy_bucket&) {
   Arena arena(nullptr);
-  PanelWork(arena, kMode, op, MoeShape(op, op.inputs[0]->dims[0]));
+  PanelWork(arena, kMode, op, MoeShape(op, bucket_rows(op)));
   return arena.used();
 }
 
@@ -172,23 +174,24 @@ template <Mode kMode>
 void moe_by_panel(const swy::Call& call) {
   const swy_op& op = *call.op;
   Arena arena(call.workspace);
-  PanelWork work(arena, kMode, op, MoeShape(op, op.inputs[0]->dims[0]));
+  PanelWork work(arena, kMode, op, MoeShape(op, bucket_rows(op)));
   const MoeShape s(op, call.step->rows);
   const MoePanels w(call);
   const auto rows = static_cast<uint32_t>(s.rows);
-  work.common.x.fill(call, call.input(0), rows);
+  const float* x = call.input(AnyMoe::input("x"));
+  work.common.x.fill(call, x, rows);
   const bool routed = !injected(op);
   const uint64_t counts[] = {routed ? w.router.shape.panels : 0, s.shared_width != 0 ? w.mix.shape.panels : 0};
   share_panels(call, counts, 2, [&](size_t i, uint64_t begin, uint64_t end) {
-    columns<kMode>(i == 0 ? w.router : w.mix, begin, end, call.input(0), work.common.x, rows,
+    columns<kMode>(i == 0 ? w.router : w.mix, begin, end, x, work.common.x, rows,
                    i == 0 ? work.common.logits : work.common.mix);
   });
   call.barrier();
   // Every member routes for itself; all write the same values, each into its own memory.
   int32_t own_ids[kPrivateRows * 64];
   float own_weights[kPrivateRows * 64];
-  const int32_t* ids = routed ? own_ids : call.input<int32_t>(1);
-  const float* weights = routed ? own_weights : call.input(2);
+  const int32_t* ids = routed ? own_ids : call.input<int32_t>(Injected::input("expert_ids"));
+  const float* weights = routed ? own_weights : call.input(Injected::input("expert_weights"));
   if (routed && rows * s.top_k <= std::size(own_ids)) {
     for (uint32_t r = 0; r < rows; ++r) {
       route_row(work.common.logits + r * s.experts, s.experts, s.top_k, own_ids + r * s.top_k,

@@ -16,12 +16,14 @@ HWY_BEFORE_NAMESPACE();
 namespace cpu {
 namespace HWY_NAMESPACE {
 
+using Rope = swy::Operands<SWY_OP_ROPE>;
+
 void rope_rows(const swy::Call& call, const Rotation& rotation, uint64_t first, uint64_t last) {
   const auto& a = call.attrs<swy_heads_attrs>();
   const uint32_t* positions = SWY_STEP_ARRAY(call.step, uint32_t, row_position_at);
   const RowRotation row(call, rotation);
-  const float* x = call.input(0) + first * a.heads * a.head_dim;
-  float* y = call.output(0) + first * a.heads * a.head_dim;
+  const float* x = call.input(Rope::input("x")) + first * a.heads * a.head_dim;
+  float* y = call.output(Rope::output("y")) + first * a.heads * a.head_dim;
   for (uint64_t r = first; r < last; ++r) {
     row.turn(positions[r]);
     for (uint32_t h = 0; h < a.heads; ++h, x += a.head_dim, y += a.head_dim) {

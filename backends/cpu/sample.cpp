@@ -7,6 +7,12 @@
 namespace cpu {
 namespace {
 
+using Sample = swy::Operands<SWY_OP_SAMPLE>;
+using TopCandidates = swy::Operands<SWY_OP_TOP_CANDIDATES>;
+using Sampling = swy::Operands<SWY_OP_SAMPLE, SWY_OP_LM_HEAD_SAMPLE>;
+using OfLogits = swy::Operands<SWY_OP_SAMPLE, SWY_OP_TOP_CANDIDATES>;
+constexpr uint32_t kLogits = OfLogits::input("logits");
+
 // From this vocabulary size on, a team samples one row faster than one member does.
 constexpr uint64_t kTeamVocab = 16384;
 
@@ -15,8 +21,13 @@ const T* at(const swy_step* step, uint32_t offset) {
   return offset == 0 ? nullptr : reinterpret_cast<const T*>(reinterpret_cast<const char*>(step) + offset);
 }
 
-uint64_t vocab_of(const swy_op& op) { return op.inputs[0]->dims[1]; }
-uint64_t list_of(const swy_op& op) { return op.output_count == 3 ? op.outputs[1]->dims[1] : 0; }
+uint64_t vocab_of(const swy_op& op) { return op.inputs[kLogits]->dims[1]; }
+// How many likely ids or candidates are wanted of a row.
+uint64_t list_of(const swy_op& op) {
+  constexpr uint32_t kList = Sample::output("likely_ids");
+  static_assert(kList == TopCandidates::output("best"));
+  return op.output_count == 3 ? op.outputs[kList]->dims[1] : 0;
+}
 
 uint64_t sample_workspace(const swy_op& op, const swy_bucket& bucket) {
   return draw_bytes(bucket.sample_rows, vocab_of(op), list_of(op));
@@ -26,16 +37,18 @@ void sample(const swy::Call& call) {
   const uint64_t vocab = vocab_of(*call.op);
   draw_rows(call, call.step->sample_rows, vocab, list_of(*call.op), call.work(0),
             [&](swy::RowSampler& sampler, bool leads, uint64_t i) {
-              sample_row(call, sampler, leads, static_cast<uint32_t>(i), call.input(0), vocab);
+              sample_row(call, sampler, leads, static_cast<uint32_t>(i), call.input(kLogits), vocab);
             });
 }
 
 void top_candidates(const swy::Call& call) {
   const uint64_t vocab = vocab_of(*call.op), k = list_of(*call.op);
+  auto* ids = call.output<int32_t>(TopCandidates::output("ids"));
+  auto* best = call.output(TopCandidates::output("best"));
+  auto* results = call.output<swy_candidates_result>(TopCandidates::output("result"));
   draw_rows(call, call.step->sample_rows, vocab, k, call.work(0), [&](swy::RowSampler& sampler, bool, uint64_t i) {
-    const SampleRow row(call, static_cast<uint32_t>(i), call.input(0), vocab);
-    sampler.candidates(row.params, row.in, {call.output<int32_t>(0) + i * k, k}, {call.output(1) + i * k, k},
-                       call.output<swy_candidates_result>(2)[i]);
+    const SampleRow row(call, static_cast<uint32_t>(i), call.input(kLogits), vocab);
+    sampler.candidates(row.params, row.in, {ids + i * k, k}, {best + i * k, k}, results[i]);
   });
 }
 
@@ -70,7 +83,9 @@ SampleRow::SampleRow(const swy::Call& call, uint32_t i, const float* logits, uin
   in.mask = at<uint32_t>(call.step, slot.mask_at);
   in.position = slot.position;
   if (call.op->state_count == 0) return;
-  auto* counts = static_cast<uint32_t*>(call.states[0]);  // [slots, vocab]
+  auto* counts = static_cast<uint32_t*>(
+      call.states[swy::Operands<SWY_OP_SAMPLE, SWY_OP_TOP_CANDIDATES, SWY_OP_LM_HEAD_SAMPLE>::state(
+          "counts")]);  // [slots, vocab]
   if (slot.counts_read_slot != SWY_NO_SLOT) in.counts = counts + slot.counts_read_slot * vocab;
   if (slot.counts_write_slot != SWY_NO_SLOT) counts_out = counts + slot.counts_write_slot * vocab;
 }
@@ -87,7 +102,8 @@ void SampleRow::answer(const swy::Call& call, int32_t status, const swy_sample_r
   const int32_t* stops = at<int32_t>(call.step, slot.stop_at);
   const bool stopped =
       ok && stops != nullptr && std::find(stops, stops + slot.stop_count, out.token) != stops + slot.stop_count;
-  call.output<swy_sample_result>(0)[index] = {out.token, status, out.logprob, stopped ? 1u : 0u};
+  call.output<swy_sample_result>(Sampling::output("result"))[index] = {out.token, status, out.logprob,
+                                                                       stopped ? 1u : 0u};
   call.tokens[slot.token_entry] = ok ? out.token : 0;
   if (ok) count(out.token);
 }
@@ -98,8 +114,8 @@ void sample_row(const swy::Call& call, swy::RowSampler& sampler, bool leads, uin
   swy_sample_row_out out{};
   const int32_t status = sampler.sample(row.params, row.in, out);
   if (const uint64_t n = list_of(*call.op); n != 0) {
-    const std::span<int32_t> ids(call.output<int32_t>(1) + i * n, n);
-    const std::span<float> logprobs(call.output(2) + i * n, n);
+    const std::span<int32_t> ids(call.output<int32_t>(Sampling::output("likely_ids")) + i * n, n);
+    const std::span<float> logprobs(call.output(Sampling::output("likely_logprobs")) + i * n, n);
     if (status == SWY_SAMPLE_OK) {
       sampler.top_logprobs({row.in.logits, vocab}, ids, logprobs);
     } else if (leads) {

@@ -10,8 +10,12 @@
 namespace cpu {
 namespace {
 
-uint64_t vocab_of(const swy_op& op) { return op.weights[0]->dims[0]; }
-uint64_t list_of(const swy_op& op) { return op.output_count == 3 ? op.outputs[1]->dims[1] : 0; }
+using HeadSample = swy::Operands<SWY_OP_LM_HEAD_SAMPLE>;
+
+uint64_t vocab_of(const swy_op& op) { return op.weights[HeadSample::weight("w")]->dims[0]; }
+uint64_t list_of(const swy_op& op) {
+  return op.output_count == 3 ? op.outputs[HeadSample::output("likely_ids")]->dims[1] : 0;
+}
 
 // One member's part of a sampling row.
 struct MemberRow {
