@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/engine/session.h"
+#include "core/plan/expand.h"
 
 namespace switchyard {
 namespace {
@@ -24,13 +25,26 @@ std::vector<uint64_t> ranked(const std::vector<uint64_t>& counts) {
   return sorted;
 }
 
+bool has_router(const GraphOp& op) { return op.id == SWY_OP_MOE && op.inputs.size() == 1; }
+
+// Whether a router is among the operations of the function, or of those that it names. The verifier bounds the depth.
+bool has_router(const std::vector<GraphFunction>& functions, uint32_t function) {
+  const std::vector<GraphOp>& ops = functions[function].ops;
+  return std::any_of(ops.begin(), ops.end(), [&](const GraphOp& op) {
+    return has_router(op) || (!op.named.empty() && has_router(functions, op.function));
+  });
+}
+
 }  // namespace
 
 std::vector<Router> add_routers(Graph& graph) {
+  expand_named(graph, [](const Graph& g, const GraphOp& op, std::vector<Considered>&) {
+    return !has_router(*g.functions, op.function);
+  });
   std::vector<Router> routers;
   std::vector<GraphOp> ops;
   for (GraphOp& op : graph.ops) {
-    if (op.id == SWY_OP_MOE && op.inputs.size() == 1) {
+    if (has_router(op)) {
       const auto a = op.attrs_as<swy_moe_attrs>();
       const auto value = static_cast<uint32_t>(graph.values.size());
       graph.values.push_back({op.name + ".router", SWY_F32, SWY_ROWS_STEP, a.experts});

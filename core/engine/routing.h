@@ -21,7 +21,8 @@ struct Router {
   uint32_t experts = 0, top_k = 0;
 };
 
-// Computes each router once more, where the host can read it.
+// Computes each router once more, where the host can read it. An operation with a name whose function has a router is
+// replaced by that function.
 std::vector<Router> add_routers(Graph& graph);
 
 // How often the experts of one layer were chosen.

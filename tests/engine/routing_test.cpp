@@ -44,6 +44,50 @@ TEST(Routing, CountsWhatEveryTokenChooses) {
   EXPECT_NE((*layers)[0].counts, (*layers)[1].counts);
 }
 
+// x -> acme.block/1 -> y, whose function names acme.moe/1, whose function is a mixture; and acme.copy/1, which has
+// none.
+TEST(Routing, SeesMixturesInsideOperationsWithAName) {
+  Graph graph;
+  for (const char* name : {"x", "y", "z"}) graph.values.push_back({name, SWY_F32, SWY_ROWS_STEP, 8});
+  graph.weights.resize(3);
+  const auto named = [](const char* name, uint32_t function, uint32_t from, uint32_t to,
+                        std::vector<uint32_t> weights) {
+    GraphOp op;
+    op.name = op.named = name;
+    op.id = SWY_OP_NAMED;
+    op.function = function;
+    op.inputs = {from};
+    op.outputs = {to};
+    op.weights = std::move(weights);
+    return op;
+  };
+  GraphFunction block{"block", {}, {named("acme.moe/1", 1, 0, 1, {0, 1, 2})}, {0}, {0, 1, 2}, {}, {1}};
+  GraphOp mixture;
+  mixture.name = "mixture";
+  mixture.id = SWY_OP_MOE;
+  mixture.set_attrs(swy_moe_attrs{sizeof(swy_moe_attrs), 16, 4, 8, 0, {}});
+  mixture.inputs = {0};
+  mixture.outputs = {1};
+  mixture.weights = {0, 1, 2};
+  GraphFunction moe{"moe", {}, {mixture}, {0}, {0, 1, 2}, {}, {1}};
+  GraphOp add;
+  add.id = SWY_OP_ADD;
+  add.inputs = {0, 0};
+  add.outputs = {1};
+  GraphFunction copy{"copy", {}, {add}, {0}, {}, {}, {1}};
+  for (GraphFunction* f : {&block, &moe, &copy}) f->values = {graph.values[0], graph.values[1]};
+  graph.functions = std::make_shared<const std::vector<GraphFunction>>(std::vector{block, moe, copy});
+  graph.ops = {named("acme.block/1", 0, 0, 1, {0, 1, 2}), named("acme.copy/1", 2, 1, 2, {})};
+  const std::vector<Router> routers = add_routers(graph);
+  ASSERT_EQ(routers.size(), 1u);
+  EXPECT_EQ(routers[0].name, "acme.block/1/acme.moe/1/mixture");
+  EXPECT_EQ(routers[0].experts, 16u);
+  ASSERT_EQ(graph.ops.size(), 3u);
+  EXPECT_EQ(graph.ops[0].id, SWY_OP_LINEAR);
+  EXPECT_EQ(graph.ops[1].id, SWY_OP_MOE);
+  EXPECT_EQ(graph.ops[2].named, "acme.copy/1") << "it stays one";
+}
+
 TEST(Routing, DoesNotChangeWhatTheModelSays) {
   ModelOptions options = with_context(64);
   const TestModel plain = make_model(SWITCHYARD_DEMO_MODEL, "reference", options);
