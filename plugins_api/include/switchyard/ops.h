@@ -4,7 +4,8 @@
  * An operation has an id, a revision, an attribute struct, and operands in four lists, each in the order given here:
  * inputs and outputs (activations), weights, and states. Activations are [rows, width], row-major, without padding
  * between rows. `rows` is one of the step's row counts (see swy_rows). Weights are [out, in] or [experts, out, in] with
- * the contraction dimension last; weights.h has their encodings.
+ * the contraction dimension last; weights.h has their encodings. Those of EMBEDDING, LINEAR, MOE, EXPERTS and LM_HEAD,
+ * and of their fused forms, may be quantized. All others (norms, convolutions, a_log, dt_bias) are f32 or bf16.
  *
  * Three families, and operations that have a name instead (SWY_OP_NAMED):
  *   composites        what programs are written in
@@ -250,7 +251,7 @@ SWY_SIZE(swy_attention_attrs, 48);
 /* GATED_DELTA r1. The gated delta rule (Yang et al. 2024, "Gated Delta Networks") with its causal convolution and gated
  * norm. Let K = key_heads * key_dim, V = value_heads * value_dim, C = 2 K + V.
  * inputs: qkv [rows, C] = q | k | v; z [rows, V]; b, a [rows, value_heads].
- * weights: conv [C, conv_kernel]; a_log, dt_bias [value_heads]; norm [value_dim].
+ * weights: conv [C, conv_kernel], the tap of the current input last; a_log, dt_bias [value_heads]; norm [value_dim].
  * states: conv, slotted [C, conv_kernel - 1], the last inputs, oldest first; delta, slotted fp32
  *         [value_heads, key_dim, value_dim].
  * outputs: [rows, V].
@@ -302,10 +303,10 @@ SWY_SIZE(swy_moe_attrs, 32);
  * swy_sample_result as i32 [sample rows, 4]; optionally i32 [sample rows, n] and f32 [sample rows, n], the ids and
  * log-probabilities of the n most likely tokens (swy_row_top_logprobs; id -1 and 0 for a row that failed). No
  * attributes. The chain of sampling_math.h with each sampling row's parameters from the step. The token also goes to
- * the device's token buffer; a row that failed puts 0 there, which every table has, and changes no counts. Counts: a
- * word per id as sampling_math.h says. The host writes a slot (state_import) when a prompt begins and whenever more
- * prompt follows; SAMPLE reads it and writes it with the drawn token counted (swy_count_output). Without the state
- * there are no penalties. */
+ * the device's token buffer; a row that failed puts 0 there, which every table has, and writes no counts: its write
+ * slot stays as it was. Counts: a word per id as sampling_math.h says. The host writes a slot (state_import) when a
+ * prompt begins and whenever more prompt follows; SAMPLE reads it and writes it with the drawn token counted
+ * (swy_count_output). Without the state there are no penalties. */
 
 /* TOP_CANDIDATES r1. inputs and states: SAMPLE's (counts are only read). outputs: i32 [sample rows, k] ids and f32
  * [sample rows, k] their logits, unmodified, best first; swy_candidates_result as i32 [sample rows, 8]. What is best

@@ -10,7 +10,9 @@
  *    Only such structs lie in arrays or in other structs. Of structs that grow, an array holds pointers; the one
  *    exception has its stride beside it (swy_step.sample_params_size).
  *  - Each growth raises SWY_ABI_MINOR. Host and plugin tell each other theirs when they negotiate; nobody is refused
- *    because of it.
+ *    because of it. Minor version 1 added swy_bucket.seq_rows, swy_kernel.op_name and encodings, swy_tensor.encoding,
+ *    swy_op.name and swy_negotiate_out.abi_minor; and, where 0 was reserved, swy_negotiate_in.abi_minor,
+ *    swy_step.seq_kept_at and swy_sample_slot.verify.
  *  - A flag bit that the reader does not know is ignored. What must not be ignored is a revision of its operation, or
  *    an extension.
  *  - "Reserved: no host calls it yet." marks what has its place and meaning, and which no host uses so far: entries,
@@ -136,7 +138,9 @@ typedef struct swy_host {
   /* [thread-safe, no-alloc] One kernel of a running list, by CLOCK_MONOTONIC. NULL: not tracing; the host sets it only
    * while no list runs. */
   void (*trace)(void* ctx, const char* name, uint64_t begin_ns, uint64_t end_ns);
-  /* [thread-safe] Zero-filled, `alignment` at most 4096. NULL when memory is gone. */
+  /* [thread-safe] Zero-filled, `alignment` at most 4096. NULL when memory is gone. Use it for the buffers of a device
+   * in host memory: large blocks lie in huge pages, and the conformance kit can put guard pages around them. All other
+   * memory may come from anywhere. A host may lack `alloc`; then do not call `free`. */
   void* (*alloc)(void* ctx, uint64_t bytes, uint64_t alignment);
   void (*free)(void* ctx, void* p, uint64_t bytes, uint64_t alignment); /* [thread-safe] */
   const swy_executor* executor;
@@ -165,7 +169,7 @@ enum { /* swy_device_info.flags */
 };
 
 enum {                                         /* swy_device_info.sampling */
-       SWY_SAMPLING_LOGITS = 1u << 0,          /* mandatory: LM_HEAD */
+       SWY_SAMPLING_LOGITS = 1u << 0,          /* LM_HEAD. A device that only samples, or only adds, lacks it */
        SWY_SAMPLING_TOPK_CANDIDATES = 1u << 1, /* TOP_CANDIDATES */
        SWY_SAMPLING_TOKEN = 1u << 2,           /* SAMPLE, or LM_HEAD_SAMPLE */
 };
@@ -222,6 +226,9 @@ typedef struct swy_timeline_point {
 /* A value above every real one: a timeline that reaches it has failed, and everything that waits for it fails too. */
 #define SWY_TIMELINE_FAILED UINT64_MAX
 
+/* What a copy or a list waits for and signals. The arrays live as long as the call: a device that needs them later
+ * copies them. Hosts so far give no waits and at most one signal; the conformance kit also gives one wait. A NULL
+ * swy_submit has no points. */
 typedef struct swy_submit {
   uint32_t struct_size;
   uint32_t wait_count; /* points of this plugin's devices to reach before it begins; no host sets it yet */
@@ -258,7 +265,8 @@ enum {
   SWY_BUCKET_DRAFTS = 1u << 2,
 };
 
-/* Where an operation's operands are, in the order of its lists. */
+/* Where an operation's operands are, in the order of its lists. A state's binding is the whole state: slot or page i
+ * begins at i * swy_state_layout.unit_bytes. */
 typedef struct swy_bindings {
   uint32_t struct_size;
   uint32_t reserved;
@@ -307,10 +315,12 @@ struct swy_kernel {
   uint32_t flags;
   const char* name; /* "linear.vnni": unique in the backend; what --variant names */
   uint32_t op;
-  uint32_t op_revision;   /* the newest that it implements; it implements all before */
-  uint32_t input_dtypes;  /* SWY_DTYPE_BIT mask over activations f32 and bf16 */
-  uint32_t output_dtypes; /* likewise */
-  uint32_t weight_dtypes; /* mask over quantizable weights, but those of SWY_ENCODED */
+  uint32_t op_revision; /* the newest that it implements; it implements all before */
+  /* SWY_DTYPE_BIT masks over activations that are f32 or bf16. Inputs and outputs of i32 do not count: a kernel without
+   * others has 0 or any of these bits, but not SWY_I32 alone. */
+  uint32_t input_dtypes;
+  uint32_t output_dtypes;
+  uint32_t weight_dtypes; /* mask over quantizable weights (ops.h), but those of SWY_ENCODED */
   uint32_t min_rows;      /* of the bucket */
   uint32_t max_rows;
   swy_dtype activations; /* products round them to: SWY_F32 (or 0), SWY_BF16, SWY_I8. Chooses the error budget */
@@ -319,7 +329,8 @@ struct swy_kernel {
   /* [thread-safe] SWY_OK, or SWY_UNSUPPORTED with reason and text. NULL: the masks say it all. */
   swy_status (*supports)(swy_device* device, const swy_kernel* self, const swy_op* op, const swy_bucket* bucket,
                          swy_error* error);
-  /* [thread-safe] An estimate in microseconds, for ranking. */
+  /* [thread-safe] An estimate in microseconds, for ranking. NULL: the kernel counts as free, and the conformance kit
+   * objects. */
   swy_status (*cost)(swy_device* device, const swy_kernel* self, const swy_op* op, const swy_bucket* bucket,
                      double* microseconds, swy_error* error);
   /* [thread-safe] What recording will need. NULL: nothing, canonical weights. */
@@ -346,7 +357,7 @@ SWY_SIZE(swy_kernel, 104);
 typedef struct swy_state_layout {
   uint32_t struct_size;
   uint32_t layout;     /* 0: canonical, i.e. the dims of the state row-major */
-  uint64_t unit_bytes; /* of one slot, or of one page of page_size tokens */
+  uint64_t unit_bytes; /* of one slot, or of one page of page_size tokens; units lie one after another */
 } swy_state_layout;
 SWY_SIZE(swy_state_layout, 16);
 
@@ -396,8 +407,14 @@ typedef struct swy_plugin {
   void (*buffer_free)(swy_device* device, swy_buffer* buffer);
   void* (*buffer_map)(swy_device* device, swy_buffer* buffer); /* [no-alloc] NULL: not visible to the host */
 
-  /* copies: [device-serial, no-alloc], ordered after earlier submissions of the device; with `submit` NULL the call
-   * returns when the copy is done; of a lost device, when nothing of what was submitted touches host memory any more */
+  /* copies: [device-serial, no-alloc], ordered after earlier submissions of the device. With `submit` NULL the call
+   * returns when the copy is done; of a lost device, when nothing of what was submitted touches host memory any more.
+   *
+   * With `submit` it may return earlier. The host keeps `from` unchanged until the copy is done: until timeline_wait
+   * has returned for a point that this or a later submission of the device signals, or a later copy without `submit`
+   * has returned. It keeps `to` until timeline_wait has returned for a point that the read signals, or for a later
+   * value of that timeline, and looks at `to` only then. So timeline_wait may be what fills it; timeline_free gives it
+   * up. */
   swy_status (*write)(swy_device* device, swy_buffer* to, uint64_t offset, const void* from, uint64_t bytes,
                       const swy_submit* submit, swy_error* error);
   swy_status (*read)(swy_device* device, void* to, swy_buffer* from, uint64_t offset, uint64_t bytes,
@@ -423,7 +440,9 @@ typedef struct swy_plugin {
   /* command lists: begin -> kernels' record -> finalize -> submit, many times -> free. [device-serial] */
   swy_status (*list_begin)(swy_device* device, const swy_list_info* info, swy_list** out, swy_error* error);
   swy_status (*list_finalize)(swy_list* list, swy_error* error);
-  swy_status (*list_submit)(swy_list* list, const swy_submit* submit, swy_error* error); /* [no-alloc] */
+  /* [no-alloc] Returns when the list is done on a synchronous device; otherwise it may return earlier, also with
+   * `submit` NULL. */
+  swy_status (*list_submit)(swy_list* list, const swy_submit* submit, swy_error* error);
   void (*list_free)(swy_list* list);
 
   /* timelines: NULL on a synchronous device. [thread-safe] timeline_value waits for no large copy of another thread. */
@@ -431,6 +450,8 @@ typedef struct swy_plugin {
   void (*timeline_free)(swy_device* device, swy_timeline* timeline);
   /* [no-alloc] SWY_TIMELINE_FAILED once failed. Reserved: no host calls it yet. */
   uint64_t (*timeline_value)(swy_timeline* timeline);
+  /* SWY_OK: the value is reached. SWY_CANCELLED, with a line: not within timeout_ns (UINT64_MAX: any time), or the
+   * submission was cancelled. Otherwise why the timeline failed, mostly SWY_DEVICE_LOST. */
   swy_status (*timeline_wait)(swy_timeline* timeline, uint64_t value, uint64_t timeout_ns, swy_error* error);
 
   /* Extensions (extensions.h) by name and revision: "swy.range/1". [thread-safe] NULL: absent. */
@@ -496,8 +517,9 @@ SWY_AT(swy_negotiate_out, plugin, 24);
 SWY_AT(swy_negotiate_out, abi_minor, 40);
 SWY_SIZE(swy_negotiate_out, 48);
 
-/* The one exported symbol, frozen for ever. Touches no device, and starts no process. Returns SWY_OK, or
- * SWY_ABI_MISMATCH or SWY_UNSUPPORTED with the reason.
+/* The one exported symbol, frozen for ever. Touches no device, and starts no process. Returns SWY_OK; or
+ * SWY_ABI_MISMATCH or SWY_UNSUPPORTED with the reason; or SWY_INVALID_ARGUMENT for what is no request of a host:
+ * another magic, or structs that lack what minor version 0 had. Any of these refuses the host.
  *
  * One call at a time, but possibly several in a process: each engine that a program loads negotiates, with a host of
  * its own. The answer is the same each time, with the same table. A device keeps the host that was given last when it
@@ -507,8 +529,8 @@ SWY_EXPORT swy_status switchyard_plugin_negotiate(const swy_negotiate_in* in, sw
 
 /* ---- metadata that is readable before any code of the plugin runs ----------------------------------------------- */
 
-/* An ELF note in a PT_NOTE segment: name "Switchyard", type 1, this descriptor. Put SWY_PLUGIN_NOTE at file scope once.
- */
+/* An ELF note in a PT_NOTE segment: name "Switchyard", type 1, this descriptor. Put SWY_PLUGIN_NOTE at file scope once,
+ * with the id and version that the plugin answers. The host refuses a plugin that answers another id. */
 typedef struct swy_note {
   uint32_t name_bytes; /* 12, with padding the 12 bytes below */
   uint32_t desc_bytes;

@@ -85,8 +85,9 @@ typedef struct swy_sample_slot {
   uint32_t bias_count;
   uint32_t stop_at; /* i32 [stop_count], ids that end the sequence */
   uint32_t stop_count;
-  uint32_t counts_read_slot;  /* of the counts state (ops.h, SAMPLE); SWY_NO_SLOT: nothing was seen */
-  uint32_t counts_write_slot; /* gets the counts read, with the drawn token counted; SWY_NO_SLOT: they are dropped */
+  uint32_t counts_read_slot; /* of the counts state (ops.h, SAMPLE); SWY_NO_SLOT: nothing was seen */
+  /* Gets the counts read, with the drawn token counted; if the row fails, it stays as it was. SWY_NO_SLOT: no slot. */
+  uint32_t counts_write_slot;
   /* Not 0: the sequence's draws verify drafts on the device, and entry verify - 1 of its token buffer gets the number
    * of rows that stand; all slots of the sequence say the same. Reserved: no host calls it yet. */
   uint32_t verify;
