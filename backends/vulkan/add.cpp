@@ -8,16 +8,34 @@ namespace {
 #include "add.comp.h"
 constexpr Shader kAdd = SWY_SHADER(add_comp);
 
+// What the operation reads; g is the gate of SIGMOID_SCALE_ADD.
+struct Pair {
+  Span a, b, g;
+};
+Pair pair_of(const Recording& r) {
+  const Operands& o = r.operands;
+  switch (r.op.id) {
+    case SWY_OP_ADD:
+      return {o.input("x"), o.input("residual"), {}};
+    case SWY_OP_SILU_MUL:
+      return {o.input("gate"), o.input("up"), {}};
+    case SWY_OP_SIGMOID_MUL:
+      return {o.input("x"), o.input("gate"), {}};
+    default:
+      return {o.input("routed"), o.input("shared"), o.input("gate")};
+  }
+}
+
 swy_status record_pair(const Recording& r) {
   struct {
     uint64_t a, b, g, y, step;
     uint32_t width, domain;
   } push{};
-  const swy_tensor& x = *r.op.inputs[0];
-  const Span a = r.operands.input(0), b = r.operands.input(1), y = r.operands.output(0);
-  const Span g = r.op.id == SWY_OP_SIGMOID_SCALE_ADD ? r.operands.input(2) : Span{};
-  push = {a.address, b.address, g.address, y.address, r.step(), static_cast<uint32_t>(x.dims[1]), x.rows};
-  const Grid grid{at_most(ceil_div(x.dims[1], kThreads), 64), at_most(static_cast<uint32_t>(x.dims[0]), 4096)};
+  const swy_tensor& t = swy::tensor(r.op, "y");
+  const auto [a, b, g] = pair_of(r);
+  const Span y = r.operands.output("y");
+  push = {a.address, b.address, g.address, y.address, r.step(), static_cast<uint32_t>(t.dims[1]), t.rows};
+  const Grid grid{at_most(ceil_div(t.dims[1], kThreads), 64), at_most(static_cast<uint32_t>(t.dims[0]), 4096)};
   return launch(r, kAdd, {r.op.id}, grid, push, {a, b, g}, {y});
 }
 

@@ -19,6 +19,7 @@ constexpr uint32_t kMostHeadDim = 256, kManyRows = 32;
 constexpr uint32_t kMostSplits = 128;  // that attention_step.comp joins
 
 const swy_attention_attrs& attrs_of(const swy_op& op) { return *static_cast<const swy_attention_attrs*>(op.attrs); }
+uint64_t rows_of(const swy_op& op) { return swy::tensor(op, "q").dims[0]; }
 
 // How the work of a row is divided: heads per workgroup, and positions per split.
 struct Cut {
@@ -43,8 +44,9 @@ swy_status record_prepare(const Recording& r, Span ready) {
     float scale, eps, bias;
     uint32_t unused;
   } push{};
-  const Weight q_norm = r.operands.weight(0), k_norm = r.operands.weight(1);
-  const Span q = r.operands.input(0), k = r.operands.input(1), v = r.operands.input(2), pages = r.operands.state(0);
+  const Weight q_norm = r.operands.weight("q_norm"), k_norm = r.operands.weight("k_norm");
+  const Span q = r.operands.input("q"), k = r.operands.input("k"), v = r.operands.input("v"),
+             pages = r.operands.state("kv");
   Span turns;
   SWY_VK_TRY(put_turns(r, a.rotary_dim, a.rope_theta, turns));
   push = {q.address,     k.address,     v.address,     q_norm.data,        k_norm.data,
@@ -61,10 +63,10 @@ template <bool kSplit>
 swy_status record_attention(const Recording& r) {
   const swy_attention_attrs& a = attrs_of(r.op);
   const Cut cut = cut_of(r.op, r.bucket(), kSplit);
-  const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
+  const auto rows = static_cast<uint32_t>(rows_of(r.op));
   Arena arena(r.operands.workspace());
   const bool whole = r.op.id == SWY_OP_ATTENTION;
-  const Span q = r.operands.input(0), y = r.operands.output(0), pages = r.operands.state(0);
+  const Span q = r.operands.input("q"), y = r.operands.output("y"), pages = r.operands.state("kv");
   const Span ready = whole ? arena.take(uint64_t{rows} * a.heads * a.head_dim * 4) : q;
   const Span parts =
       arena.take(kSplit ? uint64_t{rows} * cut.groups * cut.splits * cut.heads * (a.head_dim + 2) * 4 : 0);
@@ -100,7 +102,7 @@ Joined take_joined(Arena& arena, const swy_op& op, const swy_bucket& bucket) {
   j.cut = cut_of(op, bucket, true);
   j.cut.positions = std::max(32u, ceil_div(ceil_div(bucket.context, kMostSplits), 32) * 32);
   j.cut.splits = ceil_div(bucket.context, j.cut.positions);
-  const uint64_t all = op.inputs[0]->dims[0] * j.cut.groups * j.cut.splits * j.cut.heads;
+  const uint64_t all = rows_of(op) * j.cut.groups * j.cut.splits * j.cut.heads;
   j.parts = arena.take(all * a.head_dim * 4);
   j.stats = arena.take(all * 8);
   return j;
@@ -108,11 +110,12 @@ Joined take_joined(Arena& arena, const swy_op& op, const swy_bucket& bucket) {
 
 swy_status record_step(const Recording& r) {
   const swy_attention_attrs& a = attrs_of(r.op);
-  const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
+  const auto rows = static_cast<uint32_t>(rows_of(r.op));
   Arena arena(r.operands.workspace());
   const Joined j = take_joined(arena, r.op, r.bucket());
-  const Weight q_norm = r.operands.weight(0), k_norm = r.operands.weight(1);
-  const Span q = r.operands.input(0), k = r.operands.input(1), v = r.operands.input(2), pages = r.operands.state(0);
+  const Weight q_norm = r.operands.weight("q_norm"), k_norm = r.operands.weight("k_norm");
+  const Span q = r.operands.input("q"), k = r.operands.input("k"), v = r.operands.input("v"),
+             pages = r.operands.state("kv");
   Span turns, counters;
   SWY_VK_TRY(put_turns(r, a.rotary_dim, a.rope_theta, turns));
   SWY_VK_TRY(take_counters(r.list, rows * j.cut.groups, counters, r.error));
@@ -121,7 +124,7 @@ swy_status record_step(const Recording& r) {
     uint32_t heads, kv_heads, split_positions;
     float scale, eps, bias;
   } push{};
-  const Span y = r.operands.output(0);
+  const Span y = r.operands.output("y");
   push = {q.address,     k.address,  v.address,       q_norm.data,     k_norm.data,      pages.address,
           turns.address, y.address,  j.parts.address, j.stats.address, counters.address, r.step(),
           a.heads,       a.kv_heads, j.cut.positions, a.scale,         a.norm_eps,       a.norm_weight_bias};
@@ -142,26 +145,26 @@ uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket& bucket
   const swy_attention_attrs& a = attrs_of(op);
   const Cut cut = cut_of(op, bucket, kSplit);
   Arena arena;
-  if (op.id == SWY_OP_ATTENTION) arena.take(op.inputs[0]->dims[0] * a.heads * a.head_dim * 4);
-  arena.take(kSplit ? op.inputs[0]->dims[0] * cut.groups * cut.splits * cut.heads * (a.head_dim + 2) * 4 : 0);
+  if (op.id == SWY_OP_ATTENTION) arena.take(rows_of(op) * a.heads * a.head_dim * 4);
+  arena.take(kSplit ? rows_of(op) * cut.groups * cut.splits * cut.heads * (a.head_dim + 2) * 4 : 0);
   return arena.used();
 }
 
 swy_status supports_any(const swy_device&, const swy_op& op, const swy_bucket&, swy_error* error) {
   const swy_attention_attrs& a = attrs_of(op);
-  if (a.head_dim % 4 == 0 && a.head_dim <= kMostHeadDim && op.inputs[0]->dims[0] <= 65535) return SWY_OK;
+  if (a.head_dim % 4 == 0 && a.head_dim <= kMostHeadDim && rows_of(op) <= 65535) return SWY_OK;
   return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "head_dim is %u; it must be a multiple of 4, at most %u",
                    a.head_dim, kMostHeadDim);
 }
 swy_status supports_split(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
-  if (op.inputs[0]->dims[0] > kManyRows) {
+  if (rows_of(op) > kManyRows) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "serves at most %u rows", kManyRows);
   }
   return supports_any(device, op, bucket, error);
 }
 
 swy_status supports_step(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
-  if ((bucket.flags & SWY_BUCKET_DECODE) == 0 || op.inputs[0]->dims[0] > kManyRows) {
+  if ((bucket.flags & SWY_BUCKET_DECODE) == 0 || rows_of(op) > kManyRows) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_FLAGS,
                      "serves steps with one row per sequence, and at most %u rows", kManyRows);
   }
@@ -170,13 +173,13 @@ swy_status supports_step(const swy_device& device, const swy_op& op, const swy_b
 
 double cost_rows(const swy_op& op, const swy_bucket& bucket) {
   const swy_attention_attrs& a = attrs_of(op);
-  const double rows = static_cast<double>(op.inputs[0]->dims[0]), context = bucket.context;
+  const double rows = static_cast<double>(rows_of(op)), context = bucket.context;
   const double seen = rows <= context ? context - rows / 2 : context;
   return cost_of(row_bytes(op), 0, 2) + rows * seen * a.heads * a.head_dim / 2e6 + seen * a.head_dim / 4e3;
 }
 double cost_split(const swy_op& op, const swy_bucket& bucket) {
   const swy_attention_attrs& a = attrs_of(op);
-  const double rows = static_cast<double>(op.inputs[0]->dims[0]), context = bucket.context;
+  const double rows = static_cast<double>(rows_of(op)), context = bucket.context;
   return cost_of(row_bytes(op), 0, 3) + rows * context * a.heads * a.head_dim / 1e6;
 }
 

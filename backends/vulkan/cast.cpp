@@ -13,15 +13,16 @@ swy_status record_cast(const Recording& r) {
     uint64_t x, y, step;
     uint32_t width, domain;
   } push{};
-  const swy_tensor& t = *r.op.inputs[0];
-  const Span x = r.operands.input(0), y = r.operands.output(0);
+  const swy_tensor& t = swy::tensor(r.op, "x");
+  const Span x = r.operands.input("x"), y = r.operands.output("y");
   push = {x.address, y.address, r.step(), static_cast<uint32_t>(t.dims[1]), t.rows};
-  return launch(r, kCast, {t.dtype, r.op.outputs[0]->dtype}, {at_most(ceil_div(t.dims[0] * t.dims[1], 512), 4096)},
-                push, {x}, {y});
+  return launch(r, kCast, {t.dtype, swy::tensor(r.op, "y").dtype},
+                {at_most(ceil_div(t.dims[0] * t.dims[1], 512), 4096)}, push, {x}, {y});
 }
 
 swy_status supports_cast(const swy_device&, const swy_op& op, const swy_bucket&, swy_error* error) {
-  if (op.inputs[0]->dims[0] * op.inputs[0]->dims[1] < (uint64_t{1} << 31)) return SWY_OK;
+  const swy_tensor& x = swy::tensor(op, "x");
+  if (x.dims[0] * x.dims[1] < (uint64_t{1} << 31)) return SWY_OK;
   return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "more than 2^31 elements");
 }
 

@@ -14,9 +14,9 @@ swy_status record_conv(const Recording& r) {
     uint32_t channels, unused;
   } push{};
   const auto& a = r.attrs<swy_gated_delta_attrs>();
-  const auto channels = static_cast<uint32_t>(r.op.inputs[0]->dims[1]);
-  const Weight conv = r.operands.weight(0);
-  const Span x = r.operands.input(0), state = r.operands.state(0), y = r.operands.output(0);
+  const auto channels = static_cast<uint32_t>(swy::tensor(r.op, "x").dims[1]);
+  const Weight conv = r.operands.weight("conv");
+  const Span x = r.operands.input("x"), state = r.operands.state("conv_state"), y = r.operands.output("y");
   push = {x.address, conv.data, state.address, y.address, r.step(), channels, 0};
   return launch(r, kConv, {a.key_dim, a.value_dim, a.conv_kernel, conv.form & 15u},
                 {ceil_div(channels, kThreads), r.bucket().seqs}, push, {x, state}, {y, state});

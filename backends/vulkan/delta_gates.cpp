@@ -14,13 +14,15 @@ swy_status record_gates(const Recording& r) {
     uint32_t value_heads, unused;
   } push{};
   const auto& attrs = r.attrs<swy_gated_delta_attrs>();
-  const Weight a_log = r.operands.weight(0), dt_bias = r.operands.weight(1);
-  const Span b = r.operands.input(0), a = r.operands.input(1), beta = r.operands.output(0), g = r.operands.output(1);
+  const Weight a_log = r.operands.weight("a_log"), dt_bias = r.operands.weight("dt_bias");
+  const Span b = r.operands.input("b"), a = r.operands.input("a"), beta = r.operands.output("beta"),
+             g = r.operands.output("g");
   push = {b.address, a.address, a_log.data, dt_bias.data, beta.address, g.address, r.step(), attrs.value_heads, 0};
   const uint32_t types = (a_log.form & 15u) << 4 | (dt_bias.form & 15u) << 8;
-  return launch(r, kGates, {attrs.key_dim, attrs.value_dim, attrs.conv_kernel, types},
-                {ceil_div(attrs.value_heads, kThreads), at_most(static_cast<uint32_t>(r.op.inputs[0]->dims[0]), 4096)},
-                push, {b, a}, {beta, g});
+  return launch(
+      r, kGates, {attrs.key_dim, attrs.value_dim, attrs.conv_kernel, types},
+      {ceil_div(attrs.value_heads, kThreads), at_most(static_cast<uint32_t>(swy::tensor(r.op, "b").dims[0]), 4096)},
+      push, {b, a}, {beta, g});
 }
 
 double cost_gates(const swy_op& op, const swy_bucket&) { return cost_of(row_bytes(op), 0); }

@@ -13,10 +13,10 @@ swy_status record_embedding(const Recording& r) {
     uint64_t table, tokens, y, step;
     uint32_t rows, width;
   } push{};
-  const Weight table = r.operands.weight(0);
-  const Span y = r.operands.output(0), tokens = r.list.tokens;
+  const Weight table = r.operands.weight("table");
+  const Span y = r.operands.output("y"), tokens = r.list.tokens;
   push = {table.data, tokens.address, y.address, r.step(), table.rows, table.width};
-  const Grid grid{at_most(ceil_div(table.width, kThreads), 16), static_cast<uint32_t>(r.op.outputs[0]->dims[0])};
+  const Grid grid{at_most(ceil_div(table.width, kThreads), 16), static_cast<uint32_t>(swy::tensor(r.op, "y").dims[0])};
   return launch(r, kEmbedding, {table.form}, grid, push, {tokens}, {y});
 }
 

@@ -38,14 +38,14 @@ swy_status record_recurrent(const Recording& r) {
 
 swy_status record_delta_rule(const Recording& r) {
   const auto& a = r.attrs<swy_gated_delta_attrs>();
-  const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
+  const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "qkv").dims[0]);
   Arena arena(r.operands.workspace());
   const Mixed m = take_mixed(arena, r.op);
   Delta d;
-  d.qkv = r.operands.input(0);
-  d.rule_state = r.operands.state(0);
-  d.y = r.operands.output(0);
-  const Span beta = r.operands.input(1), g = r.operands.input(2);
+  d.qkv = r.operands.input("qkv");
+  d.rule_state = r.operands.state("delta_state");
+  d.y = r.operands.output("y");
+  const Span beta = r.operands.input("beta"), g = r.operands.input("g");
   struct {
     uint64_t qkv, beta, g, mixed, gate, step;
     uint32_t key_heads, value_heads;
@@ -63,10 +63,10 @@ swy_status record_delta_rule(const Recording& r) {
 
 swy_status supports_recurrent(const swy_device&, const swy_op& op, const swy_bucket&, swy_error* error) {
   const auto& a = *static_cast<const swy_gated_delta_attrs*>(op.attrs);
-  if (a.key_dim % 4 == 0 && a.key_dim <= 256 && op.inputs[0]->dims[1] % 4 == 0) return SWY_OK;
+  if (a.key_dim % 4 == 0 && a.key_dim <= 256 && swy::tensor(op, "qkv").dims[1] % 4 == 0) return SWY_OK;
   return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
                    "key_dim is %u, of %llu channels; multiples of 4 are needed, and at most 256", a.key_dim,
-                   static_cast<unsigned long long>(op.inputs[0]->dims[1]));
+                   static_cast<unsigned long long>(swy::tensor(op, "qkv").dims[1]));
 }
 
 double cost_recurrent(const swy_op& op, const swy_bucket& bucket) {
@@ -91,17 +91,17 @@ constexpr Kernel kKernels[] = {{"gated_delta.recurrent", SWY_OP_GATED_DELTA, kIn
 Delta delta_of(const Recording& r) {
   const auto& a = r.attrs<swy_gated_delta_attrs>();
   Delta d;
-  d.qkv = r.operands.input(0);
-  d.z = r.operands.input(1);
-  d.b = r.operands.input(2);
-  d.a = r.operands.input(3);
-  d.conv = r.operands.weight(0);
-  d.a_log = r.operands.weight(1);
-  d.dt_bias = r.operands.weight(2);
-  d.norm = r.operands.weight(3);
-  d.conv_state = r.operands.state(0);
-  d.rule_state = r.operands.state(1);
-  d.y = r.operands.output(0);
+  d.qkv = r.operands.input("qkv");
+  d.z = r.operands.input("z");
+  d.b = r.operands.input("b");
+  d.a = r.operands.input("a");
+  d.conv = r.operands.weight("conv");
+  d.a_log = r.operands.weight("a_log");
+  d.dt_bias = r.operands.weight("dt_bias");
+  d.norm = r.operands.weight("norm");
+  d.conv_state = r.operands.state("conv_state");
+  d.rule_state = r.operands.state("delta_state");
+  d.y = r.operands.output("y");
   const Weight* all[] = {&d.conv, &d.a_log, &d.dt_bias, &d.norm};
   for (uint32_t i = 0; i < 4; ++i) d.types |= (all[i]->form & 15u) << (4 * i);
   d.channels = 2 * a.key_heads * a.key_dim + a.value_heads * a.value_dim;
@@ -109,15 +109,16 @@ Delta delta_of(const Recording& r) {
 }
 
 Mixed take_mixed(Arena& arena, const swy_op& op) {
+  const swy_tensor& qkv = swy::tensor(op, "qkv");
   Mixed m;
-  m.rows = arena.take(op.inputs[0]->dims[0] * op.inputs[0]->dims[1] * 4);
-  m.gate = arena.take(op.inputs[2]->dims[0] * op.inputs[2]->dims[1] * 8);  // b, or g of DELTA_RULE: of value_heads
+  m.rows = arena.take(qkv.dims[0] * qkv.dims[1] * 4);
+  m.gate = arena.take(qkv.dims[0] * static_cast<const swy_gated_delta_attrs*>(op.attrs)->value_heads * 8);
   return m;
 }
 
 swy_status record_delta_mix(const Recording& r, const Delta& d, const Mixed& m, bool logarithms) {
   const auto& a = r.attrs<swy_gated_delta_attrs>();
-  const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
+  const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "qkv").dims[0]);
   const uint32_t subgroups = kThreads / r.device().features.subgroup;
   struct {
     uint64_t qkv, b, a, conv, a_log, dt_bias, conv_state, mixed, gate, step;
@@ -134,7 +135,7 @@ swy_status record_delta_mix(const Recording& r, const Delta& d, const Mixed& m, 
 
 swy_status record_delta_gate(const Recording& r, const Delta& d) {
   const auto& a = r.attrs<swy_gated_delta_attrs>();
-  const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
+  const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "qkv").dims[0]);
   struct {
     uint64_t y, z, norm, step;
     uint32_t value_heads;

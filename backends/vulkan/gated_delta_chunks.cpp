@@ -22,7 +22,7 @@ Chunks take_chunks(Arena& arena, const swy_op& op, const swy_bucket& bucket) {
   const auto& a = *static_cast<const swy_gated_delta_attrs*>(op.attrs);
   Chunks c;
   c.mixed = take_mixed(arena, op);
-  c.slots = static_cast<uint32_t>(op.inputs[0]->dims[0]) / kChunk + bucket.seqs;
+  c.slots = static_cast<uint32_t>(swy::tensor(op, "qkv").dims[0]) / kChunk + bucket.seqs;
   const uint64_t all = uint64_t{c.slots} * a.value_heads * kChunk;
   c.inverse = arena.take(all * kChunk * 4);
   c.within = arena.take(all * kChunk * 4);
@@ -74,10 +74,10 @@ uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket& bucket
 
 swy_status supports(const swy_device&, const swy_op& op, const swy_bucket&, swy_error* error) {
   const auto& a = *static_cast<const swy_gated_delta_attrs*>(op.attrs);
-  if (a.key_dim % 4 == 0 && a.key_dim <= 128 && op.inputs[0]->dims[1] % 4 == 0) return SWY_OK;
+  if (a.key_dim % 4 == 0 && a.key_dim <= 128 && swy::tensor(op, "qkv").dims[1] % 4 == 0) return SWY_OK;
   return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
                    "key_dim is %u, of %llu channels; multiples of 4 are needed, and at most 128", a.key_dim,
-                   static_cast<unsigned long long>(op.inputs[0]->dims[1]));
+                   static_cast<unsigned long long>(swy::tensor(op, "qkv").dims[1]));
 }
 
 // Sequences are processed in parallel, 3 us a chunk.

@@ -13,8 +13,8 @@ swy_status record_gather(const Recording& r) {
     uint64_t x, y, step;
     uint32_t width, unused;
   } push{};
-  const swy_tensor& t = *r.op.outputs[0];
-  const Span x = r.operands.input(0), y = r.operands.output(0);
+  const swy_tensor& t = swy::tensor(r.op, "y");
+  const Span x = r.operands.input("x"), y = r.operands.output("y");
   push = {x.address, y.address, r.step(), static_cast<uint32_t>(t.dims[1]), 0};
   const Grid grid{at_most(ceil_div(t.dims[1], kThreads), 64), at_most(static_cast<uint32_t>(t.dims[0]), 4096)};
   return launch(r, kGather, {}, grid, push, {x}, {y});

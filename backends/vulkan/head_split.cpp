@@ -13,8 +13,8 @@ swy_status record_split(const Recording& r) {
     uint64_t x, first, second, step;
     uint32_t width, head_dim;
   } push{};
-  const swy_tensor& t = *r.op.outputs[0];
-  const Span x = r.operands.input(0), first = r.operands.output(0), second = r.operands.output(1);
+  const swy_tensor& t = swy::tensor(r.op, "first");
+  const Span x = r.operands.input("x"), first = r.operands.output("first"), second = r.operands.output("second");
   push = {x.address,
           first.address,
           second.address,

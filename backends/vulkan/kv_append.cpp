@@ -14,8 +14,8 @@ swy_status record_append(const Recording& r) {
     uint32_t kv_heads, unused;
   } push{};
   const auto& a = r.attrs<swy_attention_attrs>();
-  const swy_tensor& t = *r.op.inputs[0];
-  const Span k = r.operands.input(0), v = r.operands.input(1), pages = r.operands.state(0);
+  const swy_tensor& t = swy::tensor(r.op, "k");
+  const Span k = r.operands.input("k"), v = r.operands.input("v"), pages = r.operands.state("kv");
   push = {k.address, v.address, pages.address, r.step(), a.kv_heads, 0};
   const Grid grid{at_most(ceil_div(t.dims[1] / 4, kThreads), 64), at_most(static_cast<uint32_t>(t.dims[0]), 4096)};
   return launch(r, kAppend, {a.head_dim, r.device().kv_bf16, 0u}, grid, push, {k, v}, {pages});

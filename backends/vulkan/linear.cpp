@@ -26,7 +26,7 @@ uint32_t sum_of_rows(const ProjectionPart& p, uint32_t per_task) {
   return tasks;
 }
 
-uint32_t rows_of(const Recording& r) { return static_cast<uint32_t>(r.op.inputs[0]->dims[0]); }
+uint32_t rows_of(const Recording& r) { return static_cast<uint32_t>(swy::tensor(r.op, "x").dims[0]); }
 template <bool kBytes>
 swy_status record_linear(const Recording& r) {
   const Projection p = linear_projection(r);
@@ -41,7 +41,7 @@ swy_status record_linear_plain(const Recording& r) {
 }
 
 swy_status supports_vector(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {
-  return vector_usable(device, op, op.id == SWY_OP_RMS_NORM_LINEAR ? 1 : 0, error);
+  return vector_usable(device, op, swy::at(op, "w"), error);
 }
 
 swy_status supports_dot(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
@@ -51,7 +51,7 @@ swy_status supports_dot(const swy_device& device, const swy_op& op, const swy_bu
 
 double cost_vector(const swy_op& op, const swy_bucket&) {
   double bytes = row_bytes(op), elements = 0;
-  const double rows = static_cast<double>(op.inputs[0]->dims[0]);
+  const double rows = static_cast<double>(swy::tensor(op, "x").dims[0]);
   for (uint32_t i = 0; i < op.weight_count; ++i) {
     bytes += weight_bytes(*op.weights[i]);
     elements += static_cast<double>(op.weights[i]->dims[0] * op.weights[i]->dims[1]);
@@ -112,18 +112,18 @@ Projection linear_projection(const Recording& r) {
   const swy_op& op = r.op;
   const bool normed = op.id == SWY_OP_RMS_NORM_LINEAR;
   Projection p;
-  p.x = r.operands.input(0);
-  if (op.id == SWY_OP_LINEAR_ADD) p.residual = r.operands.input(1);
-  p.width = static_cast<uint32_t>(op.inputs[0]->dims[1]);
-  p.domain = op.inputs[0]->rows;
+  p.x = r.operands.input("x");
+  p.residual = r.operands.input("residual");
+  p.width = static_cast<uint32_t>(swy::tensor(op, "x").dims[1]);
+  p.domain = swy::tensor(op, "x").rows;
   p.normed = normed;
   if (normed) {
     const auto& a = r.attrs<swy_rms_norm_attrs>();
-    p.norm = r.operands.weight(0);
+    p.norm = r.operands.weight("norm");
     p.eps = a.eps;
     p.bias = a.weight_bias;
   }
-  const uint32_t first = normed ? 1 : 0;
+  const uint32_t first = swy::at(op, "w");
   p.count = op.weight_count - first;
   for (uint32_t i = 0; i < p.count; ++i) {
     p.weights[i] = r.operands.weight(first + i);
@@ -191,7 +191,7 @@ swy_status vector_usable(const swy_device& device, const swy_op& op, uint32_t fi
                      "weight %u has rows of %llu; they must be a multiple of 32, with groups of a power of two", i,
                      static_cast<unsigned long long>(op.weights[i]->dims[op.weights[i]->rank - 1]));
   }
-  const auto width = static_cast<uint32_t>(op.inputs[0]->dims[1]);
+  const auto width = static_cast<uint32_t>(swy::tensor(op, "x").dims[1]);
   if (vector_shape(device, 1, width, 0).m == 0 || vector_shape(device, 1, width, 7).m == 0) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "a row of %u does not fit the shared memory", width);
   }

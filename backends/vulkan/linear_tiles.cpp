@@ -21,7 +21,7 @@ constexpr uint32_t kLeastRows = 9;
 template <bool kHalf>
 swy_status record_tiles(const Recording& r) {
   const Projection p = linear_projection(r);
-  const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
+  const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "x").dims[0]);
   Staged staged;
   staged.rows = p.x;
   if (kHalf || p.normed) {
@@ -35,15 +35,16 @@ swy_status record_tiles(const Recording& r) {
 template <bool kHalf>
 uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) {
   Arena arena;
-  if (kHalf || op.id == SWY_OP_RMS_NORM_LINEAR) take_staged(arena, op.inputs[0]->dims[0], op.inputs[0]->dims[1], kHalf);
+  const swy_tensor& x = swy::tensor(op, "x");
+  if (kHalf || op.id == SWY_OP_RMS_NORM_LINEAR) take_staged(arena, x.dims[0], x.dims[1], kHalf);
   return arena.used();
 }
 
 swy_status supports_tiles(const swy_device&, const swy_op& op, const swy_bucket&, swy_error* error) {
-  if (op.inputs[0]->dims[0] < kLeastRows) {
+  if (swy::tensor(op, "x").dims[0] < kLeastRows) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "serves %u rows and more", kLeastRows);
   }
-  const uint32_t first = op.id == SWY_OP_RMS_NORM_LINEAR ? 1 : 0;
+  const uint32_t first = swy::at(op, "w");
   return tiles_usable(op, first, op.weight_count - first, error);
 }
 
@@ -62,11 +63,11 @@ double elements_of(const swy_op& op) {
   return n;
 }
 double cost_tiles(const swy_op& op, const swy_bucket&) {
-  const double rows = static_cast<double>((op.inputs[0]->dims[0] + 63) / 64 * 64);
+  const double rows = static_cast<double>((swy::tensor(op, "x").dims[0] + 63) / 64 * 64);
   return 8 + row_bytes(op) / 1e6 + elements_of(op) * rows / 6e6;
 }
 double cost_cooperative(const swy_op& op, const swy_bucket&) {
-  const double rows = static_cast<double>((op.inputs[0]->dims[0] + 31) / 32 * 32);
+  const double rows = static_cast<double>((swy::tensor(op, "x").dims[0] + 31) / 32 * 32);
   return 14 + row_bytes(op) / 1.5e6 + elements_of(op) * rows / 60e6;
 }
 

@@ -9,38 +9,38 @@ namespace {
 
 Projection head_projection(const Recording& r, Span logits) {
   Projection p;
-  p.x = r.operands.input(0);
-  p.width = static_cast<uint32_t>(r.op.inputs[0]->dims[1]);
+  p.x = r.operands.input("x");
+  p.width = static_cast<uint32_t>(swy::tensor(r.op, "x").dims[1]);
   p.domain = SWY_ROWS_LOGITS;
   p.gather = true;
-  p.weights[0] = r.operands.weight(0);
+  p.weights[0] = r.operands.weight("w");
   p.y[0] = logits;
   p.count = 1;
   return p;
 }
 
-uint32_t rows_of(const swy_op& op) { return static_cast<uint32_t>(op.outputs[0]->dims[0]); }
+uint32_t rows_of(const swy_op& op) { return static_cast<uint32_t>(swy::tensor(op, "logits").dims[0]); }
 
 template <bool kBytes>
 swy_status record_vector(const Recording& r) {
-  return record_projection(r, head_projection(r, r.operands.output(0)), rows_of(r.op), kBytes);
+  return record_projection(r, head_projection(r, r.operands.output("logits")), rows_of(r.op), kBytes);
 }
 swy_status record_plain(const Recording& r) {
-  return record_projection_plain(r, head_projection(r, r.operands.output(0)), rows_of(r.op));
+  return record_projection_plain(r, head_projection(r, r.operands.output("logits")), rows_of(r.op));
 }
 
 template <bool kBytes>
 swy_status record_sampled(const Recording& r) {
   Arena arena(r.operands.workspace());
   const uint32_t rows = r.bucket().logit_rows;
-  const uint64_t vocab = r.op.weights[0]->dims[0];
+  const uint64_t vocab = swy::tensor(r.op, "w").dims[0];
   const Span logits = arena.take(rows * vocab * 4);
   SWY_VK_TRY(record_projection(r, head_projection(r, logits), rows, kBytes));
   return record_draws(r, logits, vocab, arena);
 }
 uint64_t workspace_sampled(const swy_device&, const swy_op& op, const swy_bucket& bucket) {
   Arena arena;
-  const uint64_t vocab = op.weights[0]->dims[0];
+  const uint64_t vocab = swy::tensor(op, "w").dims[0];
   arena.take(bucket.logit_rows * vocab * 4);
   arena.take(draws_bytes(op, vocab));
   return arena.used();
@@ -63,12 +63,13 @@ swy_status supports_sampled(const swy_device& device, const swy_op& op, const sw
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "the device's head works by products of bytes");
   }
   SWY_VK_TRY(vector_usable(device, op, 0, error));
-  return supports_draws(device, op, op.weights[0]->dims[0], error);
+  return supports_draws(device, op, swy::tensor(op, "w").dims[0], error);
 }
 
 double cost_vector(const swy_op& op, const swy_bucket& bucket) {
-  const double elements = static_cast<double>(op.weights[0]->dims[0] * op.weights[0]->dims[1]);
-  return 4 + (weight_bytes(*op.weights[0]) + row_bytes(op)) / 2.5e6 + elements * (bucket.logit_rows - 1.0) / 3e6;
+  const swy_tensor& w = swy::tensor(op, "w");
+  const double elements = static_cast<double>(w.dims[0] * w.dims[1]);
+  return 4 + (weight_bytes(w) + row_bytes(op)) / 2.5e6 + elements * (bucket.logit_rows - 1.0) / 3e6;
 }
 double cost_dot(const swy_op& op, const swy_bucket& bucket) { return 0.7 * cost_vector(op, bucket); }
 double cost_sampled(const swy_op& op, const swy_bucket& bucket) { return cost_dot(op, bucket) + 20; }

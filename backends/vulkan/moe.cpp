@@ -58,7 +58,7 @@ template <bool kBytes>
 swy_status record_moe_vector(const Recording& r) {
   Arena arena(r.operands.workspace());
   const Mixture m = mixture_of(r, arena);
-  const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
+  const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "x").dims[0]);
   SWY_VK_TRY(record_router_logits(r, m, rows));
   const bool choose = m.routes && m.experts <= kMostChosenHere;
   if (m.routes && !choose) SWY_VK_TRY(record_choice(r, m, rows));
@@ -84,7 +84,7 @@ swy_status record_moe_vector(const Recording& r) {
 swy_status record_moe_plain(const Recording& r) {
   Arena arena(r.operands.workspace());
   const Mixture m = mixture_of(r, arena);
-  const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
+  const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "x").dims[0]);
   SWY_VK_TRY(record_router_logits(r, m, rows));
   if (m.routes) SWY_VK_TRY(record_choice(r, m, rows));
   const bool shared = m.shared_width != 0;
@@ -98,18 +98,18 @@ swy_status record_moe_plain(const Recording& r) {
 swy_status supports_vector(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
   SWY_VK_TRY(supports_router(device, op, bucket, error));
   const swy_moe_attrs a = moe_attrs(op);
-  const uint32_t first = op.id == SWY_OP_EXPERTS ? 0 : 1, count = a.shared_width != 0 ? 5 : 2;
-  for (uint32_t i = first; i < first + count; ++i) {
-    if (readable_in_pieces(*op.weights[i])) continue;
+  constexpr swy::OperandName kRead[] = {"gate_up", "down", "shared_gate_proj", "shared_up_proj", "shared_down_proj"};
+  for (const swy::OperandName name : kRead) {
+    const uint32_t i = swy::at(op, name);
+    if (i == UINT32_MAX || readable_in_pieces(*op.weights[i])) continue;
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
                      "weight %u has rows of %llu; they must be a multiple of 32, with groups of a power of two", i,
                      static_cast<unsigned long long>(op.weights[i]->dims[op.weights[i]->rank - 1]));
   }
-  if (a.shared_width != 0 &&
-      (op.weights[3]->dtype != op.weights[4]->dtype || op.weights[3]->group != op.weights[4]->group)) {
+  if (!shared_alike(op)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "the shared expert's gate and up differ in encoding");
   }
-  const auto hidden = static_cast<uint32_t>(op.inputs[0]->dims[1]);
+  const auto hidden = static_cast<uint32_t>(swy::tensor(op, "x").dims[1]);
   if (vector_shape(device, 1, hidden, 7).m == 0 ||
       vector_shape(device, 1, a.top_k * a.width + a.shared_width, 0).m == 0) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "rows of %u and %u do not fit the shared memory", hidden,
@@ -120,7 +120,8 @@ swy_status supports_vector(const swy_device& device, const swy_op& op, const swy
 
 double cost_moe_vector(const swy_op& op, const swy_bucket&) {
   const swy_moe_attrs a = moe_attrs(op);
-  const double rows = static_cast<double>(op.inputs[0]->dims[0]), share = static_cast<double>(a.top_k) / a.experts;
+  const double rows = static_cast<double>(swy::tensor(op, "x").dims[0]),
+               share = static_cast<double>(a.top_k) / a.experts;
   double bytes = row_bytes(op), elements = 0;
   for (uint32_t i = 0; i < op.weight_count; ++i) {
     const double part = op.weights[i]->rank == 3 ? share : 1;
@@ -158,14 +159,20 @@ swy_status supports_mixture_dot(const swy_device& device, const swy_op& op, cons
   SWY_VK_TRY(dot_usable(device, error));
   SWY_VK_TRY(supports_vector(device, op, bucket, error));
   const swy_moe_attrs a = moe_attrs(op);
-  const uint32_t first = op.id == SWY_OP_EXPERTS ? 1 : 2;
-  const uint32_t forms = form_of(op.weights[first]->dtype) | (a.shared_width != 0 ? form_of(op.weights[5]->dtype) : 0);
+  uint32_t forms = form_of(swy::tensor(op, "down").dtype);
+  if (a.shared_width != 0) forms |= form_of(swy::tensor(op, "shared_down_proj").dtype);
   if (vector_shape(device, 1, a.top_k * a.width + a.shared_width, forms).m != 0) return SWY_OK;
   return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "rows of %u do not fit the shared memory",
                    a.top_k * a.width);
 }
 
 double cost_mixture_dot(const swy_op& op, const swy_bucket& bucket) { return 0.7 * cost_moe_vector(op, bucket); }
+
+bool shared_alike(const swy_op& op) {
+  if (!swy::has(op, "shared_gate_proj")) return true;
+  const swy_tensor &gate = swy::tensor(op, "shared_gate_proj"), &up = swy::tensor(op, "shared_up_proj");
+  return gate.dtype == up.dtype && gate.group == up.group;
+}
 
 swy_moe_attrs moe_attrs(const swy_op& op) {
   swy_moe_attrs a = *static_cast<const swy_moe_attrs*>(op.attrs);
@@ -176,44 +183,41 @@ swy_moe_attrs moe_attrs(const swy_op& op) {
 Mixture mixture_of(const Recording& r, Arena& arena) {
   const swy_op& op = r.op;
   const swy_moe_attrs a = moe_attrs(op);
-  const uint64_t rows = op.inputs[0]->dims[0];
-  const uint32_t first = op.id == SWY_OP_EXPERTS ? 0 : 1;  // weight of gate_up
-  const uint32_t given = op.id == SWY_OP_MOE_ADD ? 2 : 1;  // input of the ids
+  const swy_tensor& x = swy::tensor(op, "x");
+  const uint64_t rows = x.dims[0];
   Mixture m;
-  m.x = r.operands.input(0);
-  if (op.id == SWY_OP_MOE_ADD) m.residual = r.operands.input(1);
-  m.y = r.operands.output(0);
-  m.hidden = static_cast<uint32_t>(op.inputs[0]->dims[1]);
+  m.x = r.operands.input("x");
+  m.residual = r.operands.input("residual");
+  m.y = r.operands.output("y");
+  m.hidden = static_cast<uint32_t>(x.dims[1]);
   m.experts = a.experts;
   m.top_k = a.top_k;
   m.width = a.width;
   m.shared_width = a.shared_width;
-  m.domain = op.inputs[0]->rows;
-  m.routes = op.input_count <= given;
-  m.gate_up = r.operands.weight(first);
-  m.down = r.operands.weight(first + 1);
-  if (first == 1) m.router = r.operands.weight(0);
-  if (a.shared_width != 0) {
-    m.shared_gate = r.operands.weight(3);
-    m.shared_up = r.operands.weight(4);
-    m.shared_down = r.operands.weight(5);
-    m.shared_mix = r.operands.weight(6);
-  }
+  m.domain = x.rows;
+  m.routes = !swy::has(op, "expert_ids");
+  m.gate_up = r.operands.weight("gate_up");
+  m.down = r.operands.weight("down");
+  m.router = r.operands.weight("router");
+  m.shared_gate = r.operands.weight("shared_gate_proj");
+  m.shared_up = r.operands.weight("shared_up_proj");
+  m.shared_down = r.operands.weight("shared_down_proj");
+  m.shared_mix = r.operands.weight("shared_gate");
   m.ids = arena.take(rows * a.top_k * 4);
   m.weights = arena.take(rows * a.top_k * 4);
   m.mix = arena.take(rows * 4);
   m.logits = arena.take(rows * a.experts * 4);
   m.h = arena.take(rows * (a.top_k * a.width + a.shared_width) * 4);
   if (!m.routes) {
-    m.ids = r.operands.input(given);
-    m.weights = r.operands.input(given + 1);
+    m.ids = r.operands.input("expert_ids");
+    m.weights = r.operands.input("expert_weights");
   }
   return m;
 }
 
 uint64_t mixture_workspace(const swy_op& op) {
   const swy_moe_attrs a = moe_attrs(op);
-  const uint64_t rows = op.inputs[0]->dims[0];
+  const uint64_t rows = swy::tensor(op, "x").dims[0];
   Arena arena;
   arena.take(rows * a.top_k * 4);
   arena.take(rows * a.top_k * 4);

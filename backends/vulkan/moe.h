@@ -21,6 +21,8 @@ struct Mixture {
 Mixture mixture_of(const Recording& r, Arena& arena);
 uint64_t mixture_workspace(const swy_op& op);
 swy_moe_attrs moe_attrs(const swy_op& op);
+// Whether the shared expert, if there is one, has gate and up in one encoding.
+bool shared_alike(const swy_op& op);
 
 // Of the kernels moe.dot and moe_add.dot.
 swy_status supports_mixture_dot(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error);

@@ -38,17 +38,18 @@ struct Shape {
   uint64_t first_h, h;  // elements of the workspace
 };
 
-uint32_t form_at(const swy_op& op, uint32_t weight) { return weight_of(*op.weights[weight], 0).form; }
+uint32_t form_at(const swy_op& op, swy::OperandName weight) { return weight_of(swy::tensor(op, weight), 0).form; }
 
 Shape shape_of(const swy_device& device, const swy_op& op) {
   const swy_moe_attrs a = moe_attrs(op);
-  const auto hidden = static_cast<uint32_t>(op.inputs[0]->dims[1]);
+  const auto hidden = static_cast<uint32_t>(swy::tensor(op, "x").dims[1]);
   Shape s{};
   s.h = uint64_t{a.top_k} * a.width + a.shared_width;
   s.first_h = (uint64_t{a.experts} + 64) / 64 * 64;
   s.blocks = ceil_div(static_cast<uint32_t>(std::max<uint64_t>(hidden, s.h)), 32);
-  s.forms = 4 | form_of(form_at(op, 1)) | form_of(form_at(op, 2));  // the router multiplies floats
-  if (a.shared_width != 0) s.forms |= form_of(form_at(op, 3)) | form_of(form_at(op, 5));
+  s.forms = 4 | form_of(form_at(op, "gate_up")) | form_of(form_at(op, "down"));  // the router multiplies floats
+  if (a.shared_width != 0)
+    s.forms |= form_of(form_at(op, "shared_gate_proj")) | form_of(form_at(op, "shared_down_proj"));
   s.threads = device.features.subgroup >= 32 ? kResidentThreads : kThreads;
   return s;
 }
@@ -60,7 +61,7 @@ uint64_t shared_bytes(const Shape& s, const swy_moe_attrs& a) {
 }
 
 // The router and the shared expert's gate are multiplied in floats.
-bool plain(const swy_op& op, uint32_t weight) { return !is_quantized(op.weights[weight]->dtype); }
+bool plain(const swy_op& op, swy::OperandName weight) { return !is_quantized(swy::tensor(op, weight).dtype); }
 
 swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
   if (device.resident_groups == 0) {
@@ -68,19 +69,20 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
   }
   SWY_VK_TRY(supports_mixture_dot(device, op, bucket, error));
   const swy_moe_attrs a = moe_attrs(op);
-  const uint64_t rows = op.inputs[0]->dims[0];
-  const uint32_t given = op.id == SWY_OP_MOE_ADD ? 2 : 1;
-  if (rows != 1 || op.input_count > given || a.experts > kMostExperts || a.width % 4 != 0 || a.shared_width % 4 != 0) {
+  const uint64_t rows = swy::tensor(op, "x").dims[0];
+  if (rows != 1 || swy::has(op, "expert_ids") || a.experts > kMostExperts || a.width % 4 != 0 ||
+      a.shared_width % 4 != 0) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
                      "%llu rows, %u experts of %u; it serves one row whose experts it chooses of at most %u",
                      static_cast<unsigned long long>(rows), a.experts, a.width, kMostExperts);
   }
-  if (!plain(op, 0) || (a.shared_width != 0 && !plain(op, 6))) {
+  if (!plain(op, "router") || (a.shared_width != 0 && !plain(op, "shared_gate"))) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "the router is quantized");
   }
-  if (!readable_in_pieces(*op.weights[0]) || shared_bytes(shape_of(device, op), a) > device.features.shared_bytes) {
+  if (!readable_in_pieces(swy::tensor(op, "router")) ||
+      shared_bytes(shape_of(device, op), a) > device.features.shared_bytes) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "rows of %llu and %u do not fit the shared memory",
-                     static_cast<unsigned long long>(op.inputs[0]->dims[1]), a.top_k * a.width);
+                     static_cast<unsigned long long>(swy::tensor(op, "x").dims[1]), a.top_k * a.width);
   }
   return SWY_OK;
 }

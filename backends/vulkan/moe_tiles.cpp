@@ -139,7 +139,7 @@ swy_status record_sorted(const Recording& r) {
   Arena arena(r.operands.workspace());
   Sorted s;
   s.m = mixture_of(r, arena);
-  s.rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
+  s.rows = static_cast<uint32_t>(swy::tensor(r.op, "x").dims[0]);
   take_all(s, arena, s.m.hidden, moe_attrs(r.op), kHalf);
   const Mixture& m = s.m;
   if (!kHalf) s.x.rows = m.x;
@@ -163,21 +163,21 @@ template <bool kHalf>
 uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) {
   Arena arena;
   Sorted s;
-  s.rows = static_cast<uint32_t>(op.inputs[0]->dims[0]);
+  s.rows = static_cast<uint32_t>(swy::tensor(op, "x").dims[0]);
   arena.take(mixture_workspace(op));
-  take_all(s, arena, static_cast<uint32_t>(op.inputs[0]->dims[1]), moe_attrs(op), kHalf);
+  take_all(s, arena, static_cast<uint32_t>(swy::tensor(op, "x").dims[1]), moe_attrs(op), kHalf);
   return arena.used();
 }
 
 swy_status supports_sorted(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
   SWY_VK_TRY(supports_router(device, op, bucket, error));
   const swy_moe_attrs a = moe_attrs(op);
-  if (op.inputs[0]->dims[0] < kLeastRows || a.experts > kMostExperts || op.inputs[0]->dims[0] * a.top_k > 65535 * 32) {
+  if (swy::tensor(op, "x").dims[0] < kLeastRows || a.experts > kMostExperts ||
+      swy::tensor(op, "x").dims[0] * a.top_k > 65535 * 32) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "serves %u rows and more, and at most %u experts",
                      kLeastRows, kMostExperts);
   }
-  if (a.shared_width != 0 &&
-      (op.weights[3]->dtype != op.weights[4]->dtype || op.weights[3]->group != op.weights[4]->group)) {
+  if (!shared_alike(op)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "the shared expert's gate and up differ in encoding");
   }
   return tiles_usable(op, 0, op.weight_count, error);
@@ -194,7 +194,7 @@ swy_status supports_cooperative(const swy_device& device, const swy_op& op, cons
 // The weights that so many rows use, and the products with rows padded to whole tiles.
 double cost_of_tiles(const swy_op& op, double rate, uint32_t tile) {
   const swy_moe_attrs a = moe_attrs(op);
-  const double rows = static_cast<double>(op.inputs[0]->dims[0]), entries = rows * a.top_k;
+  const double rows = static_cast<double>(swy::tensor(op, "x").dims[0]), entries = rows * a.top_k;
   const double touched = std::min(1.0, entries / a.experts);
   double bytes = 3 * row_bytes(op), products = 0;
   for (uint32_t i = 0; i < op.weight_count; ++i) {

@@ -27,6 +27,16 @@ bool readable_in_pieces(const swy_tensor& t) {
   return t.group % 32 == 0 && (t.group & (t.group - 1)) == 0;
 }
 
+Weight Operands::weight(swy::OperandName name) const {
+  const swy_ref ref = swy_operand(&op, name.text());
+  return ref == SWY_REF_NONE || SWY_REF_KIND(ref) != SWY_REF_WEIGHT ? Weight{} : weight(SWY_REF_INDEX(ref));
+}
+
+Span Operands::span_of(uint32_t list, const swy_binding* bound, swy::OperandName name) const {
+  const swy_ref ref = swy_operand(&op, name.text());
+  return ref == SWY_REF_NONE || SWY_REF_KIND(ref) != list ? Span{} : span(bound[SWY_REF_INDEX(ref)]);
+}
+
 Span Operands::span(const swy_binding& b) {
   return b.buffer == nullptr ? Span{} : Span{b.buffer->address() + b.offset, b.bytes};
 }

@@ -17,10 +17,10 @@ swy_status record_norm(const Recording& r) {
   } push{};
   const auto& a = r.attrs<swy_rms_norm_attrs>();
   const bool add = r.op.id == SWY_OP_ADD_RMS_NORM;
-  const swy_tensor& t = *r.op.inputs[0];
-  const Weight w = r.operands.weight(0);
-  const Span x = r.operands.input(0), x2 = add ? r.operands.input(1) : Span{};
-  const Span sum = add ? r.operands.output(0) : Span{}, y = r.operands.output(add ? 1 : 0);
+  const swy_tensor& t = swy::tensor(r.op, "x");
+  const Weight w = r.operands.weight("w");
+  const Span x = r.operands.input("x"), x2 = r.operands.input("residual");
+  const Span sum = r.operands.output("sum"), y = r.operands.output("y");
   push = {x.address, x2.address, w.data, sum.address, y.address, r.step(), w.width, t.rows, a.eps, a.weight_bias};
   SWY_VK_TRY(launch(r, kNorm, {w.form, add}, {static_cast<uint32_t>(t.dims[0])}, push, {x, x2}, {sum, y}));
   if (!add) r.list.norm = {x, y, w.data, w.form, a.eps, a.weight_bias, r.list.dispatches.size()};
@@ -36,9 +36,9 @@ swy_status record_head_norm(const Recording& r) {
   } push{};
   const auto& a = r.attrs<swy_heads_attrs>();
   const bool gated = r.op.id == SWY_OP_GATED_RMS_NORM;
-  const swy_tensor& t = *r.op.inputs[0];
-  const Weight w = r.operands.weight(0);
-  const Span x = r.operands.input(0), z = gated ? r.operands.input(1) : Span{}, y = r.operands.output(0);
+  const swy_tensor& t = swy::tensor(r.op, "x");
+  const Weight w = r.operands.weight("w");
+  const Span x = r.operands.input("x"), z = r.operands.input("z"), y = r.operands.output("y");
   push = {x.address, z.address,  w.data, y.address, r.step(),
           a.heads,   a.head_dim, t.rows, a.eps,     gated ? 0 : a.weight_bias,
           0};

@@ -27,8 +27,8 @@ swy_status record_rope(const Recording& r) {
     uint32_t width, head_dim, rotary, unused;
   } push{};
   const auto& a = r.attrs<swy_heads_attrs>();
-  const swy_tensor& t = *r.op.inputs[0];
-  const Span x = r.operands.input(0), y = r.operands.output(0);
+  const swy_tensor& t = swy::tensor(r.op, "x");
+  const Span x = r.operands.input("x"), y = r.operands.output("y");
   Span turns;
   SWY_VK_TRY(put_turns(r, a.rotary_dim, a.rope_theta, turns));
   push = {x.address, y.address, turns.address, r.step(), static_cast<uint32_t>(t.dims[1]), a.head_dim, a.rotary_dim, 0};

@@ -11,11 +11,11 @@ constexpr uint32_t kMostExperts = 4096;
 
 swy_status record_router_topk(const Recording& r) {
   const auto& a = r.attrs<swy_moe_attrs>();
-  const swy_tensor& x = *r.op.inputs[0];
+  const swy_tensor& x = swy::tensor(r.op, "logits");
   Mixture m;
-  m.logits = r.operands.input(0);
-  m.ids = r.operands.output(0);
-  m.weights = r.operands.output(1);
+  m.logits = r.operands.input("logits");
+  m.ids = r.operands.output("expert_ids");
+  m.weights = r.operands.output("expert_weights");
   m.experts = a.experts;
   m.top_k = a.top_k;
   m.domain = x.rows;
@@ -30,7 +30,8 @@ constexpr Kernel kKernels[] = {{"router_topk.plain", SWY_OP_ROUTER_TOPK, kInvari
 
 swy_status supports_router(const swy_device&, const swy_op& op, const swy_bucket&, swy_error* error) {
   const swy_moe_attrs a = moe_attrs(op);
-  if (a.experts <= kMostExperts && a.top_k <= 32 && op.inputs[0]->dims[0] <= 65535) return SWY_OK;
+  const uint64_t rows = swy::tensor(op, swy::has(op, "logits") ? swy::OperandName("logits") : "x").dims[0];
+  if (a.experts <= kMostExperts && a.top_k <= 32 && rows <= 65535) return SWY_OK;
   return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "top %u of %u experts; at most 32 of %u are possible",
                    a.top_k, a.experts, kMostExperts);
 }
@@ -57,9 +58,8 @@ swy_status record_router_logits(const Recording& r, const Mixture& m, uint32_t r
     p.y[p.count++] = m.mix;
   }
   if (p.count == 0) return SWY_OK;
-  const uint32_t first = m.routes ? 0 : 6;
-  const bool pieces = readable_in_pieces(*r.op.weights[first]) &&
-                      (m.shared_width == 0 || readable_in_pieces(*r.op.weights[6])) &&
+  const bool pieces = (!m.routes || readable_in_pieces(swy::tensor(r.op, "router"))) &&
+                      (m.shared_width == 0 || readable_in_pieces(swy::tensor(r.op, "shared_gate"))) &&
                       vector_shape(r.device(), 1, m.hidden, 0).m != 0;
   return pieces ? record_projection(r, p, rows, false) : record_projection_plain(r, p, rows);
 }

@@ -21,8 +21,8 @@ constexpr Shader kList = SWY_SHADER(sample_candidates_comp), kCheck = SWY_SHADER
 constexpr uint32_t kParts = 64, kPartBytes = 24;
 constexpr uint64_t kMostVocab = 1u << 22;  // sums of 10 bits of weights stay below 2^32
 
-uint64_t vocab_of(const swy_op& op) { return op.inputs[0]->dims[1]; }
-uint64_t rows_of(const swy_op& op) { return op.outputs[0]->dims[0]; }
+uint64_t vocab_of(const swy_op& op) { return swy::tensor(op, "logits").dims[1]; }
+uint64_t rows_of(const swy_op& op) { return swy::tensor(op, "result").dims[0]; }
 
 // The push constants of all of them (sample.glsl).
 struct Push {
@@ -42,7 +42,7 @@ struct Work {
 Push push_of(const Recording& r, Span logits, uint64_t vocab, const Work& work) {
   Push p{};
   p.logits = logits.address;
-  p.counts = r.op.state_count == 0 ? 0 : r.operands.state(0).address;
+  p.counts = r.operands.state("counts").address;
   p.tokens = r.list.tokens.address;
   p.parts = work.parts.address;
   p.keys = work.keys.address;
@@ -53,28 +53,29 @@ Push push_of(const Recording& r, Span logits, uint64_t vocab, const Work& work) 
 }
 
 swy_status record_scan(const Recording& r, const Push& push, Span logits, const Work& work, bool candidates) {
-  const Span counts = r.op.state_count == 0 ? Span{} : r.operands.state(0);
+  const Span counts = r.operands.state("counts");
   return launch(r, kScan, {candidates ? 1u : 0u}, {kParts, static_cast<uint32_t>(rows_of(r.op))}, push,
                 {logits, counts}, {work.parts, work.keys});
 }
 
 swy_status record_sample(const Recording& r) {
   Arena arena(r.operands.workspace());
-  return record_draws(r, r.operands.input(0), vocab_of(r.op), arena);
+  return record_draws(r, r.operands.input("logits"), vocab_of(r.op), arena);
 }
 
 swy_status record_candidates(const Recording& r) {
   Arena arena(r.operands.workspace());
   const Work work(r.op, vocab_of(r.op), arena);
-  const Span logits = r.operands.input(0), ids = r.operands.output(0), best = r.operands.output(1);
+  const Span logits = r.operands.input("logits"), ids = r.operands.output("ids"), best = r.operands.output("best");
+  const Span result = r.operands.output("result");
   Push push = push_of(r, logits, vocab_of(r.op), work);
-  push.results = r.operands.output(2).address;
+  push.results = result.address;
   push.top_ids = ids.address;
   push.top_logprobs = best.address;
-  push.top = static_cast<uint32_t>(r.op.outputs[0]->dims[1]);
+  push.top = static_cast<uint32_t>(swy::tensor(r.op, "ids").dims[1]);
   SWY_VK_TRY(record_scan(r, push, logits, work, true));
   return launch(r, kList, {}, {static_cast<uint32_t>(rows_of(r.op))}, push, {logits, work.parts, work.keys},
-                {work.kept, ids, best, r.operands.output(2)});
+                {work.kept, ids, best, result});
 }
 
 uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) { return draws_bytes(op, vocab_of(op)); }
@@ -84,9 +85,9 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
 }
 
 swy_status supports_candidates(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {
-  if (op.outputs[0]->dims[1] <= kMostCandidates) return supports_draws(device, op, vocab_of(op), error);
+  if (swy::tensor(op, "ids").dims[1] <= kMostCandidates) return supports_draws(device, op, vocab_of(op), error);
   return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "%llu candidates; at most %u are listed",
-                   static_cast<unsigned long long>(op.outputs[0]->dims[1]), kMostCandidates);
+                   static_cast<unsigned long long>(swy::tensor(op, "ids").dims[1]), kMostCandidates);
 }
 
 double cost(const swy_op& op, const swy_bucket&) { return cost_of(row_bytes(op), 0, 2) + 20; }
@@ -163,14 +164,14 @@ bool samples(const PhysicalDevice& physical) {
 
 swy_status record_draws(const Recording& r, Span logits, uint64_t vocab, Arena& arena) {
   const Work work(r.op, vocab, arena);
-  const bool has_top = r.op.output_count == 3;
-  const Span counts = r.op.state_count == 0 ? Span{} : r.operands.state(0), results = r.operands.output(0);
-  const Span ids = has_top ? r.operands.output(1) : Span{}, logprobs = has_top ? r.operands.output(2) : Span{};
+  const bool has_top = swy::has(r.op, "likely_ids");
+  const Span counts = r.operands.state("counts"), results = r.operands.output("result");
+  const Span ids = r.operands.output("likely_ids"), logprobs = r.operands.output("likely_logprobs");
   Push push = push_of(r, logits, vocab, work);
   push.results = results.address;
   push.top_ids = ids.address;
   push.top_logprobs = logprobs.address;
-  push.top = has_top ? static_cast<uint32_t>(r.op.outputs[1]->dims[1]) : 0;
+  push.top = has_top ? static_cast<uint32_t>(swy::tensor(r.op, "likely_ids").dims[1]) : 0;
   SWY_VK_TRY(record_scan(r, push, logits, work, false));
   return launch(r, kSample, {}, {static_cast<uint32_t>(rows_of(r.op))}, push, {logits, work.parts, work.keys},
                 {work.kept, counts, results, ids, logprobs, r.list.tokens});
