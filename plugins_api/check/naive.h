@@ -3,6 +3,7 @@
 #pragma once
 
 #include "plugins_api/check/outcome.h"
+#include "switchyard/sdk/operands.hpp"
 
 namespace switchyard::check {
 

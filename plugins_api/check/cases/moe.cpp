@@ -9,9 +9,13 @@
 
 #include "plugins_api/check/cases.h"
 #include "plugins_api/check/quantize.h"
+#include "switchyard/sdk/operands.hpp"
 
 namespace switchyard::check {
 namespace {
+
+using Moe = swy::Operands<SWY_OP_MOE, SWY_OP_MOE_ADD>;
+using Given = swy::Operands<SWY_OP_MOE, SWY_OP_EXPERTS>;
 
 struct Mixture {
   uint32_t rows, experts, top_k, hidden, width, shared;
@@ -45,7 +49,7 @@ bool clear(const Case& c, const float* x, uint32_t hidden, uint32_t experts, uin
   std::vector<double> logits(experts);
   double squares = 0;
   for (uint32_t e = 0; e < experts; ++e) {
-    for (uint32_t i = 0; i < hidden; ++i) logits[e] += c.weights[0].at(e, i) * x[i];
+    for (uint32_t i = 0; i < hidden; ++i) logits[e] += c.weights[Moe::weight("router")].at(e, i) * x[i];
     squares += logits[e] * logits[e];
   }
   std::sort(logits.rbegin(), logits.rend());
@@ -55,7 +59,7 @@ bool clear(const Case& c, const float* x, uint32_t hidden, uint32_t experts, uin
 
 void clear_rows(Case& c, const Mixture& m, Random& random) {
   for (uint32_t r = 0; random.draws() && m.top_k < m.experts && r < m.rows; ++r) {
-    float* x = &c.steps[0].inputs[0].floats[uint64_t{r} * m.hidden];
+    float* x = &c.steps[0].inputs[Moe::input("x")].floats[uint64_t{r} * m.hidden];
     while (!clear(c, x, m.hidden, m.experts, m.top_k)) {
       for (uint32_t i = 0; i < m.hidden; ++i) x[i] = static_cast<float>(random.normal());
     }
@@ -71,11 +75,11 @@ void tie(Case& c, const Mixture& m, Random& random) {
   std::vector<float> router(uint64_t{m.experts} * m.hidden);
   std::vector<uint32_t> columns = random.permutation(m.hidden);
   for (uint32_t e = 0; e < m.experts; ++e) router[uint64_t{e} * m.hidden + columns[e % kinds]] = m.slope;
-  encode_weight(c.weights[0], router);
+  encode_weight(c.weights[Moe::weight("router")], router);
   for (uint32_t r = 0; r < m.rows; ++r) {
     const std::vector<uint32_t> order = random.permutation(kinds);
     for (uint32_t k = 0; k < kinds; ++k) {
-      c.steps[0].inputs[0].floats[uint64_t{r} * m.hidden + columns[k]] =
+      c.steps[0].inputs[Moe::input("x")].floats[uint64_t{r} * m.hidden + columns[k]] =
           (static_cast<float>(order[k]) - static_cast<float>(kinds) / 2) / 4;
     }
   }
@@ -90,15 +94,16 @@ int32_t beyond(const Mixture& m, uint32_t i) {
 // Distinct ids in random order, and weights that add up to 1.
 void give_routing(Case& c, const Mixture& m, Random& random) {
   Step& s = c.steps[0];
+  std::vector<int32_t>& given_ids = s.inputs[Given::input("expert_ids")].ints;
+  std::vector<float>& given_weights = s.inputs[Given::input("expert_weights")].floats;
   for (uint32_t r = 0; r < m.rows; ++r) {
     std::vector<uint32_t> ids = random.permutation(m.experts);
     if (m.routing == Mixture::kCrowded) std::swap(ids[0], *std::find(ids.begin(), ids.end(), m.experts / 2));
-    float* weights = random.draws() ? &s.inputs[2].floats[uint64_t{r} * m.top_k] : nullptr;
+    float* weights = random.draws() ? &given_weights[uint64_t{r} * m.top_k] : nullptr;
     double sum = 0;
     for (uint32_t j = 0; j < m.top_k; ++j) {
-      s.inputs[1].ints[uint64_t{r} * m.top_k + j] = static_cast<int32_t>(ids[j]);
-      if (m.routing == Mixture::kBeyond && (r + j) % 2 == 0)
-        s.inputs[1].ints[uint64_t{r} * m.top_k + j] = beyond(m, r + j);
+      given_ids[uint64_t{r} * m.top_k + j] = static_cast<int32_t>(ids[j]);
+      if (m.routing == Mixture::kBeyond && (r + j) % 2 == 0) given_ids[uint64_t{r} * m.top_k + j] = beyond(m, r + j);
       if (weights != nullptr) sum += weights[j] = static_cast<float>(0.05 + random.uniform());
     }
     for (uint32_t j = 0; weights != nullptr && j < m.top_k; ++j) weights[j] = static_cast<float>(weights[j] / sum);
@@ -153,7 +158,7 @@ Case router(const Mixture& m, Random& random) {
     const std::vector<uint32_t> order = random.permutation(m.experts);
     for (uint32_t e = 0; e < m.experts; ++e) {
       const float even = (static_cast<float>(order[e]) - static_cast<float>(m.experts) / 2) * 0.0625f * m.slope;
-      c.steps[0].inputs[0].floats[uint64_t{r} * m.experts + e] =
+      c.steps[0].inputs[swy::Operands<SWY_OP_ROUTER_TOPK>::input("logits")].floats[uint64_t{r} * m.experts + e] =
           r + 1 < m.rows ? even : static_cast<float>(order[e] / 3);
     }
   }
@@ -264,8 +269,8 @@ void odd_cases(std::vector<CaseSpec>& out) {
 bool clear_choices(const Case& c) {
   if (c.op != SWY_OP_MOE && c.op != SWY_OP_MOE_ADD) return true;
   const auto a = c.attributes<swy_moe_attrs>();
-  const uint64_t hidden = c.width(0);
-  const std::vector<float>& x = c.steps[0].inputs[0].floats;
+  const uint64_t hidden = c.width(Moe::input("x"));
+  const std::vector<float>& x = c.steps[0].inputs[Moe::input("x")].floats;
   for (uint64_t at = 0; a.top_k < a.experts && at < x.size(); at += hidden) {
     if (!clear(c, &x[at], static_cast<uint32_t>(hidden), a.experts, a.top_k)) return false;
   }

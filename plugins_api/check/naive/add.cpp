@@ -6,31 +6,42 @@
 namespace switchyard::check::naive {
 namespace {
 
+using Add = swy::Operands<SWY_OP_ADD>;
+using SiluMul = swy::Operands<SWY_OP_SILU_MUL>;
+using SigmoidMul = swy::Operands<SWY_OP_SIGMOID_MUL>;
+using SigmoidScaleAdd = swy::Operands<SWY_OP_SIGMOID_SCALE_ADD>;
+
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-// outputs[0][r][i] = f(x, y), element by element.
+// out[r][i] = f(a, b), element by element.
 template <class F>
-void elements(const Step& step, Matrix& out, F f) {
-  for (size_t i = 0; i < out.values.size(); ++i) out.values[i] = f(step.inputs[0].floats[i], step.inputs[1].floats[i]);
+void elements(const Values& a, const Values& b, Matrix& out, F f) {
+  for (size_t i = 0; i < out.values.size(); ++i) out.values[i] = f(a.floats[i], b.floats[i]);
 }
 
 }  // namespace
 
 void add(const Case&, const Step& step, Outcome&, std::vector<Matrix>& outputs) {
-  elements(step, outputs[0], [](double x, double y) { return x + y; });
+  elements(step.inputs[Add::input("x")], step.inputs[Add::input("residual")], outputs[Add::output("y")],
+           [](double x, double y) { return x + y; });
 }
 void silu_mul(const Case&, const Step& step, Outcome&, std::vector<Matrix>& outputs) {
-  elements(step, outputs[0], [](double gate, double up) { return gate * sigmoid(gate) * up; });
+  elements(step.inputs[SiluMul::input("gate")], step.inputs[SiluMul::input("up")], outputs[SiluMul::output("y")],
+           [](double gate, double up) { return gate * sigmoid(gate) * up; });
 }
 void sigmoid_mul(const Case&, const Step& step, Outcome&, std::vector<Matrix>& outputs) {
-  elements(step, outputs[0], [](double x, double gate) { return x * sigmoid(gate); });
+  elements(step.inputs[SigmoidMul::input("x")], step.inputs[SigmoidMul::input("gate")],
+           outputs[SigmoidMul::output("y")], [](double x, double gate) { return x * sigmoid(gate); });
 }
 void sigmoid_scale_add(const Case&, const Step& step, Outcome&, std::vector<Matrix>& outputs) {
-  Matrix& out = outputs[0];
+  using Op = SigmoidScaleAdd;
+  const std::vector<float>&routed = step.inputs[Op::input("routed")].floats,
+        &shared = step.inputs[Op::input("shared")].floats;
+  Matrix& out = outputs[Op::output("y")];
   for (uint64_t r = 0; r < out.rows; ++r) {
-    const double g = sigmoid(step.inputs[2].floats[r]);
+    const double g = sigmoid(step.inputs[Op::input("gate")].floats[r]);
     for (uint64_t i = r * out.width; i < (r + 1) * out.width; ++i) {
-      out.values[i] = step.inputs[0].floats[i] + g * step.inputs[1].floats[i];
+      out.values[i] = routed[i] + g * shared[i];
     }
   }
 }

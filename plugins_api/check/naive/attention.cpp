@@ -94,6 +94,12 @@ Numbers prepared(const swy_attention_attrs& a, const Step& step, const std::vect
   return out;
 }
 
+using Attention = swy::Operands<SWY_OP_ATTENTION>;
+using KvAppend = swy::Operands<SWY_OP_KV_APPEND>;
+using Attend = swy::Operands<SWY_OP_ATTEND>;
+using Rope = swy::Operands<SWY_OP_ROPE>;
+using HeadSplit = swy::Operands<SWY_OP_HEAD_SPLIT>;
+
 Numbers wide(const std::vector<float>& x) { return {x.begin(), x.end()}; }
 
 }  // namespace
@@ -101,40 +107,47 @@ Numbers wide(const std::vector<float>& x) { return {x.begin(), x.end()}; }
 void attention(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs) {
   const auto a = c.attributes<swy_attention_attrs>();
   const uint64_t d = a.head_dim, stride = a.gated != 0 ? 2 * d : d;
-  append(c, a, step, prepared(a, step, step.inputs[1].floats, a.kv_heads, d, c.weights[1]), step.inputs[2].floats,
-         all.states[0]);
-  const Numbers q = prepared(a, step, step.inputs[0].floats, a.heads, stride, c.weights[0]);
-  Numbers y = attended(c, a, step, q, all.states[0]);
+  const std::vector<float>& q_in = step.inputs[Attention::input("q")].floats;
+  const Numbers k = prepared(a, step, step.inputs[Attention::input("k")].floats, a.kv_heads, d,
+                             c.weights[Attention::weight("k_norm")]);
+  append(c, a, step, k, step.inputs[Attention::input("v")].floats, all.states[Attention::state("kv")]);
+  const Numbers q = prepared(a, step, q_in, a.heads, stride, c.weights[Attention::weight("q_norm")]);
+  Numbers y = attended(c, a, step, q, all.states[Attention::state("kv")]);
   for (uint64_t i = 0; a.gated != 0 && i < y.size(); ++i) {
-    y[i] *= sigmoid(step.inputs[0].floats[i / d * stride + d + i % d]);
+    y[i] *= sigmoid(q_in[i / d * stride + d + i % d]);
   }
-  outputs[0].values = std::move(y);
+  outputs[Attention::output("y")].values = std::move(y);
 }
 
 void kv_append(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>&) {
-  append(c, c.attributes<swy_attention_attrs>(), step, wide(step.inputs[0].floats), step.inputs[1].floats,
-         all.states[0]);
+  append(c, c.attributes<swy_attention_attrs>(), step, wide(step.inputs[KvAppend::input("k")].floats),
+         step.inputs[KvAppend::input("v")].floats, all.states[KvAppend::state("kv")]);
 }
 
 void attend(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs) {
-  outputs[0].values =
-      attended(c, c.attributes<swy_attention_attrs>(), step, wide(step.inputs[0].floats), all.states[0]);
+  outputs[Attend::output("y")].values =
+      attended(c, c.attributes<swy_attention_attrs>(), step, wide(step.inputs[Attend::input("q")].floats),
+               all.states[Attend::state("kv")]);
 }
 
 void rope(const Case& c, const Step& step, Outcome&, std::vector<Matrix>& outputs) {
   const auto a = c.attributes<swy_heads_attrs>();
   const std::vector<Row> rows = rows_of(step);
-  outputs[0].values = wide(step.inputs[0].floats);
+  std::vector<double>& y = outputs[Rope::output("y")].values;
+  y = wide(step.inputs[Rope::input("x")].floats);
   for (uint64_t h = 0; h < rows.size() * a.heads; ++h) {
-    rotate(&outputs[0].values[h * a.head_dim], rows[h / a.heads].position, a.rotary_dim, a.rope_theta);
+    rotate(&y[h * a.head_dim], rows[h / a.heads].position, a.rotary_dim, a.rope_theta);
   }
 }
 
 void head_split(const Case& c, const Step& step, Outcome&, std::vector<Matrix>& outputs) {
   const uint64_t d = c.attributes<swy_heads_attrs>().head_dim;
-  for (uint64_t i = 0; i < outputs[0].values.size(); ++i) {
-    outputs[0].values[i] = step.inputs[0].floats[i / d * 2 * d + i % d];
-    outputs[1].values[i] = step.inputs[0].floats[i / d * 2 * d + d + i % d];
+  const std::vector<float>& x = step.inputs[HeadSplit::input("x")].floats;
+  std::vector<double>&first = outputs[HeadSplit::output("first")].values,
+  &second = outputs[HeadSplit::output("second")].values;
+  for (uint64_t i = 0; i < first.size(); ++i) {
+    first[i] = x[i / d * 2 * d + i % d];
+    second[i] = x[i / d * 2 * d + d + i % d];
   }
 }
 

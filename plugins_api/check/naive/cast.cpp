@@ -17,9 +17,12 @@ double rounded(double x) {
 }  // namespace
 
 void cast(const Case& c, const Step& step, Outcome&, std::vector<Matrix>& outputs) {
-  const bool to_bf16 = c.outputs[0].desc.dtype == SWY_BF16;
-  for (uint64_t i = 0; i < outputs[0].values.size(); ++i) {
-    outputs[0].values[i] = to_bf16 ? rounded(step.inputs[0].floats[i]) : step.inputs[0].floats[i];
+  using Op = swy::Operands<SWY_OP_CAST>;
+  const bool to_bf16 = c.outputs[Op::output("y")].desc.dtype == SWY_BF16;
+  const std::vector<float>& x = step.inputs[Op::input("x")].floats;
+  std::vector<double>& y = outputs[Op::output("y")].values;
+  for (uint64_t i = 0; i < y.size(); ++i) {
+    y[i] = to_bf16 ? rounded(x[i]) : x[i];
   }
 }
 

@@ -128,32 +128,44 @@ Numbers wide(const std::vector<float>& x) { return {x.begin(), x.end()}; }
 
 void causal_conv(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs) {
   const Shape s(c.attributes<swy_gated_delta_attrs>());
-  outputs[0].values = convolved(s, step, c.weights[0], step.inputs[0].floats, all.states[0]);
+  using Op = swy::Operands<SWY_OP_CAUSAL_CONV>;
+  outputs[Op::output("y")].values = convolved(s, step, c.weights[Op::weight("conv")],
+                                              step.inputs[Op::input("x")].floats, all.states[Op::state("conv_state")]);
 }
 
 void delta_gates(const Case& c, const Step& step, Outcome&, std::vector<Matrix>& outputs) {
   const Shape s(c.attributes<swy_gated_delta_attrs>());
-  Gates g = gates_of(s, step.inputs[0].floats, step.inputs[1].floats, c.weights[0], c.weights[1]);
-  outputs[0].values = std::move(g.beta);
-  outputs[1].values = std::move(g.g);
+  using Op = swy::Operands<SWY_OP_DELTA_GATES>;
+  Gates g = gates_of(s, step.inputs[Op::input("b")].floats, step.inputs[Op::input("a")].floats,
+                     c.weights[Op::weight("a_log")], c.weights[Op::weight("dt_bias")]);
+  outputs[Op::output("beta")].values = std::move(g.beta);
+  outputs[Op::output("g")].values = std::move(g.g);
 }
 
 void delta_rule(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs) {
   const auto a = c.attributes<swy_gated_delta_attrs>();
-  const Gates gates{wide(step.inputs[1].floats), wide(step.inputs[2].floats)};
-  outputs[0].values = ruled(Shape(a), a.l2_eps, step, wide(step.inputs[0].floats), gates, all.states[0]);
+  using Op = swy::Operands<SWY_OP_DELTA_RULE>;
+  const Gates gates{wide(step.inputs[Op::input("beta")].floats), wide(step.inputs[Op::input("g")].floats)};
+  outputs[Op::output("y")].values = ruled(Shape(a), a.l2_eps, step, wide(step.inputs[Op::input("qkv")].floats), gates,
+                                          all.states[Op::state("delta_state")]);
 }
 
 void gated_delta(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs) {
   const auto a = c.attributes<swy_gated_delta_attrs>();
   const Shape s(a);
-  const Numbers mixed = convolved(s, step, c.weights[0], step.inputs[0].floats, all.states[0]);
-  const Gates gates = gates_of(s, step.inputs[2].floats, step.inputs[3].floats, c.weights[1], c.weights[2]);
-  const Numbers o = ruled(s, a.l2_eps, step, mixed, gates, all.states[1]);
+  using Op = swy::Operands<SWY_OP_GATED_DELTA>;
+  const Numbers mixed = convolved(s, step, c.weights[Op::weight("conv")], step.inputs[Op::input("qkv")].floats,
+                                  all.states[Op::state("conv_state")]);
+  const Gates gates = gates_of(s, step.inputs[Op::input("b")].floats, step.inputs[Op::input("a")].floats,
+                               c.weights[Op::weight("a_log")], c.weights[Op::weight("dt_bias")]);
+  const Numbers o = ruled(s, a.l2_eps, step, mixed, gates, all.states[Op::state("delta_state")]);
+  const Weight& norm = c.weights[Op::weight("norm")];
+  const std::vector<float>& z = step.inputs[Op::input("z")].floats;
+  std::vector<double>& out = outputs[Op::output("y")].values;
   for (uint64_t at = 0; at < o.size(); at += s.value_dim) {
     const Numbers y = normed(&o[at], s.value_dim, a.norm_eps);
     for (uint64_t i = 0; i < s.value_dim; ++i) {
-      outputs[0].values[at + i] = y[i] * c.weights[3][i] * silu(step.inputs[1].floats[at + i]);
+      out[at + i] = y[i] * norm[i] * silu(z[at + i]);
     }
   }
 }

@@ -5,6 +5,10 @@
 namespace switchyard::check::naive {
 namespace {
 
+using Linear = swy::Operands<SWY_OP_LINEAR, SWY_OP_LINEAR_ADD>;
+using LinearAdd = swy::Operands<SWY_OP_LINEAR_ADD>;
+using RmsNormLinear = swy::Operands<SWY_OP_RMS_NORM_LINEAR>;
+
 // y [rows, out] = x [rows, in] * w^T
 void multiply(const Weight& w, const double* x, Matrix& y) {
   const uint64_t in = w.desc.dims[1];
@@ -22,23 +26,27 @@ std::vector<double> wide(const std::vector<float>& x) { return {x.begin(), x.end
 }  // namespace
 
 void linear(const Case& c, const Step& step, Outcome&, std::vector<Matrix>& outputs) {
-  for (size_t i = 0; i < outputs.size(); ++i) multiply(c.weights[i], wide(step.inputs[0].floats).data(), outputs[i]);
+  const std::vector<double> x = wide(step.inputs[Linear::input("x")].floats);
+  for (size_t i = 0; i < outputs.size(); ++i) multiply(c.weights[Linear::weight("w") + i], x.data(), outputs[i]);
 }
 
 void linear_add(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs) {
   linear(c, step, all, outputs);
-  for (size_t i = 0; i < outputs[0].values.size(); ++i) outputs[0].values[i] += step.inputs[1].floats[i];
+  const std::vector<float>& residual = step.inputs[LinearAdd::input("residual")].floats;
+  Matrix& y = outputs[LinearAdd::output("y")];
+  for (size_t i = 0; i < y.values.size(); ++i) y.values[i] += residual[i];
 }
 
 void rms_norm_linear(const Case& c, const Step& step, Outcome&, std::vector<Matrix>& outputs) {
   const auto a = c.attributes<swy_rms_norm_attrs>();
-  const uint64_t n = c.width(0);
+  const uint64_t n = c.width(RmsNormLinear::input("x"));
+  const Weight& norm = c.weights[RmsNormLinear::weight("norm")];
   std::vector<double> x;
   for (uint64_t r = 0; r < outputs[0].rows; ++r) {
-    const std::vector<double> y = normed(&step.inputs[0].floats[r * n], n, a.eps);
-    for (uint64_t i = 0; i < n; ++i) x.push_back(y[i] * (a.weight_bias + c.weights[0][i]));
+    const std::vector<double> y = normed(&step.inputs[RmsNormLinear::input("x")].floats[r * n], n, a.eps);
+    for (uint64_t i = 0; i < n; ++i) x.push_back(y[i] * (a.weight_bias + norm[i]));
   }
-  for (size_t i = 0; i < outputs.size(); ++i) multiply(c.weights[i + 1], x.data(), outputs[i]);
+  for (size_t i = 0; i < outputs.size(); ++i) multiply(c.weights[RmsNormLinear::weight("w") + i], x.data(), outputs[i]);
 }
 
 }  // namespace switchyard::check::naive

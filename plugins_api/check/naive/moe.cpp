@@ -8,6 +8,11 @@
 namespace switchyard::check::naive {
 namespace {
 
+using Moe = swy::Operands<SWY_OP_MOE, SWY_OP_MOE_ADD>;
+using Experts = swy::Operands<SWY_OP_EXPERTS>;
+using Given = swy::Operands<SWY_OP_MOE, SWY_OP_EXPERTS>;
+using Router = swy::Operands<SWY_OP_ROUTER_TOPK>;
+
 struct Route {
   uint32_t expert;
   double weight;
@@ -42,11 +47,11 @@ void expert(const double* gate, const double* up, const double* down, uint64_t w
   for (uint64_t o = 0; o < hidden; ++o) y[o] += scale * dot(down + o * width, h.data(), width);
 }
 
-void routed(const Case& c, const swy_moe_attrs& a, uint32_t first_weight, const std::vector<Route>& routes,
+void routed(const Weight& gate_up, const Weight& downs, const swy_moe_attrs& a, const std::vector<Route>& routes,
             const double* x, uint64_t hidden, double* y) {
   for (const Route& r : routes) {
-    const double* gate = &c.weights[first_weight].values[r.expert * 2 * a.width * hidden];
-    const double* down = &c.weights[first_weight + 1].values[r.expert * a.width * hidden];
+    const double* gate = &gate_up.values[r.expert * 2 * a.width * hidden];
+    const double* down = &downs.values[r.expert * a.width * hidden];
     expert(gate, gate + a.width * hidden, down, a.width, hidden, r.weight, x, y);
   }
 }
@@ -54,58 +59,67 @@ void routed(const Case& c, const swy_moe_attrs& a, uint32_t first_weight, const 
 std::vector<Route> given(const Step& step, uint64_t row, const swy_moe_attrs& a) {
   std::vector<Route> out;
   for (uint64_t j = row * a.top_k; j < (row + 1) * a.top_k; ++j) {
-    const auto id = static_cast<uint32_t>(step.inputs[1].ints[j]);
-    out.push_back({std::min(id, a.experts - 1), step.inputs[2].floats[j]});
+    const auto id = static_cast<uint32_t>(step.inputs[Given::input("expert_ids")].ints[j]);
+    out.push_back({std::min(id, a.experts - 1), step.inputs[Given::input("expert_weights")].floats[j]});
   }
   return out;
 }
 
 void shared(const Case& c, const swy_moe_attrs& a, const double* x, uint64_t hidden, double* y) {
-  const double scale = sigmoid(dot(c.weights[6].values.data(), x, hidden));
-  expert(c.weights[3].values.data(), c.weights[4].values.data(), c.weights[5].values.data(), a.shared_width, hidden,
-         scale, x, y);
+  const double scale = sigmoid(dot(c.weights[Moe::weight("shared_gate")].values.data(), x, hidden));
+  expert(c.weights[Moe::weight("shared_gate_proj")].values.data(),
+         c.weights[Moe::weight("shared_up_proj")].values.data(),
+         c.weights[Moe::weight("shared_down_proj")].values.data(), a.shared_width, hidden, scale, x, y);
 }
 
 }  // namespace
 
 void moe(const Case& c, const Step& step, Outcome&, std::vector<Matrix>& outputs) {
   const auto a = c.attributes<swy_moe_attrs>();
-  const uint64_t hidden = c.width(0);
-  const bool injected = c.inputs.size() == 3;
-  for (uint64_t r = 0; r < outputs[0].rows; ++r) {
-    const float* row = &step.inputs[0].floats[r * hidden];
+  const uint64_t hidden = c.width(Moe::input("x"));
+  const bool injected = c.op == SWY_OP_MOE && c.inputs.size() > Given::input("expert_ids");
+  Matrix& out = outputs[Moe::output("y")];
+  for (uint64_t r = 0; r < out.rows; ++r) {
+    const float* row = &step.inputs[Moe::input("x")].floats[r * hidden];
     const std::vector<double> x(row, row + hidden);
     std::vector<double> logits;
-    for (uint32_t e = 0; e < a.experts; ++e) logits.push_back(dot(&c.weights[0].values[e * hidden], x.data(), hidden));
-    double* y = &outputs[0].values[r * hidden];
-    routed(c, a, 1, injected ? given(step, r, a) : choose(logits, a.top_k), x.data(), hidden, y);
+    const Weight& router = c.weights[Moe::weight("router")];
+    for (uint32_t e = 0; e < a.experts; ++e) logits.push_back(dot(&router.values[e * hidden], x.data(), hidden));
+    double* y = &out.values[r * hidden];
+    routed(c.weights[Moe::weight("gate_up")], c.weights[Moe::weight("down")], a,
+           injected ? given(step, r, a) : choose(logits, a.top_k), x.data(), hidden, y);
     if (a.shared_width != 0) shared(c, a, x.data(), hidden, y);
   }
 }
 
 void moe_add(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs) {
   moe(c, step, all, outputs);
-  for (size_t i = 0; i < outputs[0].values.size(); ++i) outputs[0].values[i] += step.inputs[1].floats[i];
+  const std::vector<float>& residual = step.inputs[swy::Operands<SWY_OP_MOE_ADD>::input("residual")].floats;
+  std::vector<double>& y = outputs[Moe::output("y")].values;
+  for (size_t i = 0; i < y.size(); ++i) y[i] += residual[i];
 }
 
 void experts(const Case& c, const Step& step, Outcome&, std::vector<Matrix>& outputs) {
   const auto a = c.attributes<swy_moe_attrs>();
-  const uint64_t hidden = c.width(0);
-  for (uint64_t r = 0; r < outputs[0].rows; ++r) {
-    const float* row = &step.inputs[0].floats[r * hidden];
+  const uint64_t hidden = c.width(Experts::input("x"));
+  Matrix& out = outputs[Experts::output("y")];
+  for (uint64_t r = 0; r < out.rows; ++r) {
+    const float* row = &step.inputs[Experts::input("x")].floats[r * hidden];
     const std::vector<double> x(row, row + hidden);
-    routed(c, a, 0, given(step, r, a), x.data(), hidden, &outputs[0].values[r * hidden]);
+    routed(c.weights[Experts::weight("gate_up")], c.weights[Experts::weight("down")], a, given(step, r, a), x.data(),
+           hidden, &out.values[r * hidden]);
   }
 }
 
 void router_topk(const Case& c, const Step& step, Outcome&, std::vector<Matrix>& outputs) {
   const auto a = c.attributes<swy_moe_attrs>();
-  for (uint64_t r = 0; r < outputs[0].rows; ++r) {
-    const float* row = &step.inputs[0].floats[r * a.experts];
+  Matrix &ids = outputs[Router::output("expert_ids")], &weights = outputs[Router::output("expert_weights")];
+  for (uint64_t r = 0; r < ids.rows; ++r) {
+    const float* row = &step.inputs[Router::input("logits")].floats[r * a.experts];
     const std::vector<Route> routes = choose({row, row + a.experts}, a.top_k);
     for (uint32_t j = 0; j < a.top_k; ++j) {
-      outputs[0].ints[r * a.top_k + j] = static_cast<int32_t>(routes[j].expert);
-      outputs[1].values[r * a.top_k + j] = routes[j].weight;
+      ids.ints[r * a.top_k + j] = static_cast<int32_t>(routes[j].expert);
+      weights.values[r * a.top_k + j] = routes[j].weight;
     }
   }
 }

@@ -11,13 +11,18 @@ namespace switchyard::check {
 
 namespace {
 
+using Sampling = swy::Operands<SWY_OP_SAMPLE, SWY_OP_LM_HEAD_SAMPLE>;
+using Sample = swy::Operands<SWY_OP_SAMPLE>;
+using Top = swy::Operands<SWY_OP_TOP_CANDIDATES>;
+constexpr uint32_t kCounts =
+    swy::Operands<SWY_OP_SAMPLE, SWY_OP_LM_HEAD_SAMPLE, SWY_OP_TOP_CANDIDATES>::state("counts");
 using Words = std::vector<uint32_t>;
 
 // A slot of the counts, or nothing: no such state, or no such slot.
 Words counts_of(const Outcome& all, uint32_t slot, uint64_t vocab) {
   Words out;
   for (uint64_t i = 0; !all.states.empty() && slot != SWY_NO_SLOT && i < vocab; ++i) {
-    out.push_back(std::bit_cast<uint32_t>(static_cast<float>(all.states[0][slot * vocab + i])));
+    out.push_back(std::bit_cast<uint32_t>(static_cast<float>(all.states[kCounts][slot * vocab + i])));
   }
   return out;
 }
@@ -26,7 +31,7 @@ void count(Outcome& all, uint32_t slot, Words words, int32_t token, uint64_t voc
   if (all.states.empty() || slot == SWY_NO_SLOT) return;
   words.resize(vocab);
   words[static_cast<size_t>(token)] = swy_count_output(words[static_cast<size_t>(token)]);
-  for (uint64_t i = 0; i < vocab; ++i) all.states[0][slot * vocab + i] = std::bit_cast<float>(words[i]);
+  for (uint64_t i = 0; i < vocab; ++i) all.states[kCounts][slot * vocab + i] = std::bit_cast<float>(words[i]);
 }
 
 swy_sample_row_in row_in(const Draw& d, const float* logits, uint64_t vocab, const Words& counts) {
@@ -54,36 +59,39 @@ void draw(const Step& step, const float* logits, uint64_t vocab, Outcome& all, s
     const bool ok = status == SWY_SAMPLE_OK;
     const bool stopped = std::find(d.stops.begin(), d.stops.end(), out.token) != d.stops.end();
     const int32_t row[4] = {out.token, status, std::bit_cast<int32_t>(out.logprob), stopped ? 1 : 0};
-    std::copy(row, row + 4, outputs[0].ints.begin() + static_cast<ptrdiff_t>(4 * i));
+    std::copy(row, row + 4, outputs[Sampling::output("result")].ints.begin() + static_cast<ptrdiff_t>(4 * i));
     all.tokens[d.token_entry] = ok ? out.token : 0;
     if (ok) count(all, d.counts_write, counts, out.token, vocab);
     if (outputs.size() < 3) continue;
-    const auto n = static_cast<uint32_t>(outputs[1].width);
+    Matrix &top_ids = outputs[Sampling::output("likely_ids")], &top = outputs[Sampling::output("likely_logprobs")];
+    const auto n = static_cast<uint32_t>(top_ids.width);
     std::vector<int32_t> ids(n, -1);
     std::vector<float> logprobs(n, 0.0f);
     if (ok) swy_row_top_logprobs(in.logits, in.vocab, n, order.data(), ids.data(), logprobs.data());
-    std::copy(ids.begin(), ids.end(), outputs[1].ints.begin() + static_cast<ptrdiff_t>(n * i));
-    std::copy(logprobs.begin(), logprobs.end(), outputs[2].values.begin() + static_cast<ptrdiff_t>(n * i));
+    std::copy(ids.begin(), ids.end(), top_ids.ints.begin() + static_cast<ptrdiff_t>(n * i));
+    std::copy(logprobs.begin(), logprobs.end(), top.values.begin() + static_cast<ptrdiff_t>(n * i));
   }
 }
 
 namespace naive {
 
 void sample(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs) {
-  draw(step, step.inputs[0].floats.data(), c.width(0), all, outputs);
+  draw(step, step.inputs[Sample::input("logits")].floats.data(), c.width(Sample::input("logits")), all, outputs);
 }
 
 void top_candidates(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs) {
-  const auto k = static_cast<uint32_t>(outputs[0].width);
-  std::vector<uint64_t> order(c.width(0));
+  const uint64_t vocab = c.width(Top::input("logits"));
+  Matrix &ids = outputs[Top::output("ids")], &best = outputs[Top::output("best")];
+  const auto k = static_cast<uint32_t>(ids.width);
+  std::vector<uint64_t> order(vocab);
   std::vector<float> logits(k);
   for (size_t i = 0; i < step.draws.size(); ++i) {
-    const Words counts = counts_of(all, step.draws[i].counts_read, c.width(0));
-    const swy_sample_row_in in = row_in(step.draws[i], step.inputs[0].floats.data(), c.width(0), counts);
+    const Words counts = counts_of(all, step.draws[i].counts_read, vocab);
+    const swy_sample_row_in in = row_in(step.draws[i], step.inputs[Top::input("logits")].floats.data(), vocab, counts);
     swy_candidates_result result;
-    swy_row_candidates(&step.draws[i].params, &in, k, order.data(), &outputs[0].ints[i * k], logits.data(), &result);
-    std::copy(logits.begin(), logits.end(), outputs[1].values.begin() + static_cast<ptrdiff_t>(i * k));
-    std::memcpy(&outputs[2].ints[i * 8], &result, sizeof result);
+    swy_row_candidates(&step.draws[i].params, &in, k, order.data(), &ids.ints[i * k], logits.data(), &result);
+    std::copy(logits.begin(), logits.end(), best.values.begin() + static_cast<ptrdiff_t>(i * k));
+    std::memcpy(&outputs[Top::output("result")].ints[i * 8], &result, sizeof result);
   }
 }
 
