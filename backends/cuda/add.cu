@@ -17,10 +17,10 @@ __global__ void add_rows(const float* a, const float* b, float* y, uint64_t widt
 }
 
 swy_status record_add(const Recording& r) {
-  const swy_tensor& x = *r.op.inputs[0];
+  const swy_tensor& x = swy::tensor(r.op, "x");
   const uint32_t blocks = ceil_div(x.dims[0] * x.dims[1], 256);
-  return launch(r, add_rows, blocks < 4096 ? blocks : 4096, 256, 0, r.operands.input(0), r.operands.input(1),
-                r.operands.output(0), x.dims[1], x.rows, r.list.step);
+  return launch(r, add_rows, blocks < 4096 ? blocks : 4096, 256, 0, r.operands.input("x"), r.operands.input("residual"),
+                r.operands.output("y"), x.dims[1], x.rows, r.list.step);
 }
 
 double cost_add(const swy_op& op, const swy_bucket&) { return cost_of(row_bytes(op), 0); }

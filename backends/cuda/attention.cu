@@ -189,7 +189,7 @@ swy_status record_with(const Recording& r, const Attention& a, uint32_t rows) {
 
 template <bool kSplit>
 swy_status record(const Recording& r) {
-  const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
+  const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "q").dims[0]);
   const Attention a = attention_of(r, kSplit);
   SWY_CUDA_TRY(record_prepare(r, a, rows));
   return a.bf16 ? record_with<uint16_t, kSplit>(r, a, rows) : record_with<float, kSplit>(r, a, rows);
@@ -248,15 +248,15 @@ void place(Attention& a, Arena& arena, const swy_attention_attrs& at, uint32_t r
 
 Attention attention_of(const Recording& r, bool split) {
   const auto& at = r.attrs<swy_attention_attrs>();
-  const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
+  const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "q").dims[0]);
   Attention a{};
-  a.q = r.operands.input(0);
-  a.k = r.operands.input(1);
-  a.v = r.operands.input(2);
-  a.pages = r.operands.state<void>(0);
-  a.y = r.operands.output(0);
-  a.q_norm = r.operands.weight(0);
-  a.k_norm = r.operands.weight(1);
+  a.q = r.operands.input("q");
+  a.k = r.operands.input("k");
+  a.v = r.operands.input("v");
+  a.pages = r.operands.state<void>("kv");
+  a.y = r.operands.output("y");
+  a.q_norm = r.operands.weight("q_norm");
+  a.k_norm = r.operands.weight("k_norm");
   a.heads = at.heads;
   a.kv_heads = at.kv_heads;
   a.head_dim = at.head_dim;

@@ -297,7 +297,7 @@ __global__ void __launch_bounds__(kThreads, 2)
 
 template <int N>
 swy_status record_form(const Recording& r, const Attention& a, const Cut& cut, uint32_t rows) {
-  const swy_binding& pool = r.operands.bindings.states[0];
+  const swy_binding& pool = r.operands.bindings.states[swy::Operands<SWY_OP_ATTENTION>::state("kv")];
   const uint64_t row_bytes = Form<N>::kDim * 2;
   const uint32_t box = std::min(kTile, r.bucket().page_size), columns = box == kTile ? Form<N>::kOfStage : 1;
   CUtensorMap map;
@@ -315,7 +315,7 @@ swy_status record_form(const Recording& r, const Attention& a, const Cut& cut, u
 }
 
 swy_status record(const Recording& r) {
-  const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
+  const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "q").dims[0]);
   const Cut cut = cut_of(r.device(), r.attrs<swy_attention_attrs>(), r.bucket());
   Attention a = attention_of(r, false);
   a.splits = cut.most;

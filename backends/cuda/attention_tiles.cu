@@ -212,7 +212,7 @@ __global__ void __launch_bounds__(kThreads) attend_tiles(const __grid_constant__
 }
 
 swy_status record(const Recording& r) {
-  const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
+  const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "q").dims[0]);
   const Attention a = attention_of(r, true);
   SWY_CUDA_TRY(record_prepare(r, a, rows));
   const auto kernel = a.head_dim == 64 ? attend_tiles<2> : a.head_dim == 128 ? attend_tiles<4> : attend_tiles<8>;

@@ -143,19 +143,19 @@ __global__ void __launch_bounds__(kTeamThreads, 1)
   }
 }
 
-uint32_t vocab_of(const swy_op& op) { return static_cast<uint32_t>(op.inputs[0]->dims[1]); }
+uint32_t vocab_of(const swy_op& op) { return static_cast<uint32_t>(swy::tensor(op, "logits").dims[1]); }
 uint32_t k_of(const swy_op& op) { return static_cast<const swy_top_candidates_attrs*>(op.attrs)->k; }
 
 swy_status record(const Recording& r) {
   Arena arena(r.operands.workspace());
-  const auto rows = static_cast<uint32_t>(r.op.outputs[0]->dims[0]);
+  const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "ids").dims[0]);
   Candidates c{};
   c.d = draws_of(r, vocab_of(r.op), 1, arena);
-  c.d.logits = r.operands.input(0);
+  c.d.logits = r.operands.input("logits");
   c.k = k_of(r.op);
-  c.ids = r.operands.output<int32_t>(0);
-  c.logits = r.operands.output(1);
-  c.results = r.operands.output<swy_candidates_result>(2);
+  c.ids = r.operands.output<int32_t>("ids");
+  c.logits = r.operands.output("best");
+  c.results = r.operands.output<swy_candidates_result>("result");
   c.d.barriers = take_counters(r.list, 2 * c.d.teams + rows, r.error);
   if (c.d.barriers == nullptr) return SWY_UNSUPPORTED;
   c.gathered = c.d.barriers + 2 * c.d.teams;

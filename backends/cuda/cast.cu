@@ -23,14 +23,14 @@ __global__ void cast_rows(const From* x, To* y, uint64_t width, swy_rows domain,
 
 template <class From, class To>
 swy_status record_as(const Recording& r) {
-  const swy_tensor& x = *r.op.inputs[0];
+  const swy_tensor& x = swy::tensor(r.op, "x");
   const uint32_t blocks = ceil_div(x.dims[0] * x.dims[1], 256);
-  return launch(r, cast_rows<From, To>, blocks < 4096 ? blocks : 4096, 256, 0, r.operands.input<From>(0),
-                r.operands.output<To>(0), x.dims[1], x.rows, r.list.step);
+  return launch(r, cast_rows<From, To>, blocks < 4096 ? blocks : 4096, 256, 0, r.operands.input<From>("x"),
+                r.operands.output<To>("y"), x.dims[1], x.rows, r.list.step);
 }
 
 swy_status record_cast(const Recording& r) {
-  const bool from_bf16 = r.op.inputs[0]->dtype == SWY_BF16, to_bf16 = r.op.outputs[0]->dtype == SWY_BF16;
+  const bool from_bf16 = swy::tensor(r.op, "x").dtype == SWY_BF16, to_bf16 = swy::tensor(r.op, "y").dtype == SWY_BF16;
   if (from_bf16) return to_bf16 ? record_as<uint16_t, uint16_t>(r) : record_as<uint16_t, float>(r);
   return to_bf16 ? record_as<float, uint16_t>(r) : record_as<float, float>(r);
 }

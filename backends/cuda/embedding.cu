@@ -25,10 +25,10 @@ __global__ void embed(const __grid_constant__ Weight table, const int32_t* token
 }
 
 swy_status record_embedding(const Recording& r) {
-  const swy_tensor& y = *r.op.outputs[0];
+  const swy_tensor& y = swy::tensor(r.op, "y");
   const uint32_t parts = ceil_div(y.dims[1], 256);
-  return launch(r, embed, dim3(static_cast<uint32_t>(y.dims[0]), parts < 16 ? parts : 16), 256, 0, r.operands.weight(0),
-                r.list.tokens, r.operands.output(0), r.list.step);
+  return launch(r, embed, dim3(static_cast<uint32_t>(y.dims[0]), parts < 16 ? parts : 16), 256, 0,
+                r.operands.weight("table"), r.list.tokens, r.operands.output("y"), r.list.step);
 }
 
 double cost_embedding(const swy_op& op, const swy_bucket&) { return cost_of(row_bytes(op), 0); }

@@ -182,7 +182,7 @@ swy_status record_rule(const Recording& r, const Delta& d, uint32_t seqs) {
 
 swy_status record_recurrent(const Recording& r) {
   Delta d = delta_of(r);
-  const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
+  const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "qkv").dims[0]);
   const uint32_t seqs = r.bucket().seqs, y = rows < 16384 ? rows : 16384;
   Arena arena(r.operands.workspace());
   d.mixed = arena.take<float>(uint64_t{rows} * d.channels());
@@ -199,10 +199,10 @@ swy_status record_recurrent(const Recording& r) {
 
 swy_status supports_recurrent(const swy_device&, const swy_op& op, const swy_bucket&, swy_error* error) {
   const auto& a = *static_cast<const swy_gated_delta_attrs*>(op.attrs);
-  if (a.key_dim % 4 == 0 && a.key_dim <= 256 && op.inputs[0]->dims[1] % 4 == 0) return SWY_OK;
+  if (a.key_dim % 4 == 0 && a.key_dim <= 256 && swy::tensor(op, "qkv").dims[1] % 4 == 0) return SWY_OK;
   return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
                    "key_dim is %u, of %llu channels; multiples of 4 are needed, and at most 256", a.key_dim,
-                   static_cast<unsigned long long>(op.inputs[0]->dims[1]));
+                   static_cast<unsigned long long>(swy::tensor(op, "qkv").dims[1]));
 }
 
 double cost_recurrent(const swy_op& op, const swy_bucket& bucket) {
@@ -214,8 +214,8 @@ double cost_recurrent(const swy_op& op, const swy_bucket& bucket) {
 
 uint64_t workspace_recurrent(const swy_device&, const swy_op& op, const swy_bucket&) {
   Arena arena(nullptr);
-  arena.take<float>(op.inputs[0]->dims[0] * op.inputs[0]->dims[1]);
-  arena.take<float2>(op.inputs[2]->dims[0] * op.inputs[2]->dims[1]);
+  arena.take<float>(swy::tensor(op, "qkv").dims[0] * swy::tensor(op, "qkv").dims[1]);
+  arena.take<float2>(swy::tensor(op, "b").dims[0] * swy::tensor(op, "b").dims[1]);
   return arena.used();
 }
 
@@ -227,17 +227,17 @@ constexpr Kernel kKernels[] = {{"gated_delta.recurrent", SWY_OP_GATED_DELTA, kIn
 Delta delta_of(const Recording& r) {
   const auto& a = r.attrs<swy_gated_delta_attrs>();
   Delta d{};
-  d.qkv = r.operands.input(0);
-  d.z = r.operands.input(1);
-  d.b = r.operands.input(2);
-  d.a = r.operands.input(3);
-  d.conv = r.operands.weight(0);
-  d.a_log = r.operands.weight(1);
-  d.dt_bias = r.operands.weight(2);
-  d.norm = r.operands.weight(3);
-  d.conv_state = r.operands.state(0);
-  d.rule_state = r.operands.state(1);
-  d.y = r.operands.output(0);
+  d.qkv = r.operands.input("qkv");
+  d.z = r.operands.input("z");
+  d.b = r.operands.input("b");
+  d.a = r.operands.input("a");
+  d.conv = r.operands.weight("conv");
+  d.a_log = r.operands.weight("a_log");
+  d.dt_bias = r.operands.weight("dt_bias");
+  d.norm = r.operands.weight("norm");
+  d.conv_state = r.operands.state("conv_state");
+  d.rule_state = r.operands.state("delta_state");
+  d.y = r.operands.output("y");
   d.key_heads = a.key_heads;
   d.value_heads = a.value_heads;
   d.key_dim = a.key_dim;

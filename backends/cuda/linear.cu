@@ -54,12 +54,12 @@ swy_status record_vector(const Recording& r, Projection& p, uint32_t rows) {
 
 swy_status record_linear(const Recording& r) {
   Projection p = linear_projection(r);
-  return record_projection(r, p, static_cast<uint32_t>(r.op.inputs[0]->dims[0]));
+  return record_projection(r, p, static_cast<uint32_t>(swy::tensor(r.op, "x").dims[0]));
 }
 
 swy_status record_linear_plain(const Recording& r) {
   Projection p = linear_projection(r);
-  return record_projection_plain(r, p, static_cast<uint32_t>(r.op.inputs[0]->dims[0]));
+  return record_projection_plain(r, p, static_cast<uint32_t>(swy::tensor(r.op, "x").dims[0]));
 }
 
 swy_status supports_vector(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {
@@ -68,7 +68,7 @@ swy_status supports_vector(const swy_device& device, const swy_op& op, const swy
 
 double cost_vector(const swy_op& op, const swy_bucket&) {
   double bytes = row_bytes(op), elements = 0;
-  const uint64_t rows = op.inputs[0]->dims[0];
+  const uint64_t rows = swy::tensor(op, "x").dims[0];
   const auto more = static_cast<double>(rows == 1 ? 0 : ceil_div(rows, 4) * 4 - 1);  // they are multiplied by fours
   for (uint32_t i = 0; i < op.weight_count; ++i) {
     bytes += weight_bytes(*op.weights[i]);
@@ -98,10 +98,10 @@ constexpr Kernel kKernels[] = {
 Projection linear_projection(const Recording& r) {
   const swy_op& op = r.op;
   Projection p{};
-  p.x = r.operands.input(0);
-  p.residual = op.id == SWY_OP_LINEAR_ADD ? r.operands.input(1) : nullptr;
-  p.width = static_cast<uint32_t>(op.inputs[0]->dims[1]);
-  p.domain = op.inputs[0]->rows;
+  p.x = r.operands.input("x");
+  p.residual = r.operands.input("residual");
+  p.width = static_cast<uint32_t>(swy::tensor(op, "x").dims[1]);
+  p.domain = swy::tensor(op, "x").rows;
   take_norm(r, p);
   const uint32_t first = first_weight(op);
   p.count = op.weight_count - first;
@@ -130,7 +130,7 @@ swy_status vector_usable(const swy_device& device, const swy_op& op, uint32_t fi
     }
     forms |= form_of(op.weights[i]->dtype);
   }
-  const auto width = static_cast<uint32_t>(op.inputs[0]->dims[1]);
+  const auto width = static_cast<uint32_t>(swy::tensor(op, "x").dims[1]);
   if (Activations::bytes_of(forms, 1, width) + 4096 > device.block_memory) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "a row of %u does not fit the shared memory", width);
   }

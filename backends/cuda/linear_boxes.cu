@@ -38,7 +38,7 @@ uint32_t shared_bytes(uint32_t slices, uint32_t tiles, uint32_t scale_bytes, uin
 double cost(const swy_op& op, const swy_bucket&) {
   double bytes = 0;
   for (uint32_t i = 0; i < op.weight_count; ++i) bytes += weight_bytes(*op.weights[i]);
-  return 2.0 + 0.7 * static_cast<double>(op.inputs[0]->dims[0] - 1) + bytes / 3.6e6;
+  return 2.0 + 0.7 * static_cast<double>(swy::tensor(op, "x").dims[0] - 1) + bytes / 3.6e6;
 }
 
 swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {
@@ -55,13 +55,14 @@ constexpr Kernel kKernels[] = {kernel("linear.boxes", SWY_OP_LINEAR), kernel("li
 }  // namespace
 
 swy_status supports_boxes(const swy_device& device, const swy_op& op, uint32_t first_weight, swy_error* error) {
-  if (op.inputs[0]->dims[0] > kBesideRows) {
+  if (swy::tensor(op, "x").dims[0] > kBesideRows) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "serves steps of up to %u rows", kBesideRows);
   }
   if (!is_hopper(device)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs tensor maps (compute capability 9.0)");
   }
-  const auto rows = static_cast<uint32_t>(op.inputs[0]->dims[0]), width = static_cast<uint32_t>(op.inputs[0]->dims[1]);
+  const auto rows = static_cast<uint32_t>(swy::tensor(op, "x").dims[0]),
+             width = static_cast<uint32_t>(swy::tensor(op, "x").dims[1]);
   uint32_t tiles = 0, others = 0, quantized = 0;
   Weight like{};
   for (uint32_t i = first_weight; i < op.weight_count; ++i) {
@@ -118,7 +119,7 @@ swy_status record_boxes(const Recording& r, const Projection& p, const HeadNorm*
   b.per_dim = 1.0f / static_cast<float>(heads != nullptr ? heads->dim : p.width);
   b.tile_blocks = ceil_div(tiles, b.tiles);
   const uint32_t blocks = b.tile_blocks + others;
-  const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
+  const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "x").dims[0]);
   const uint32_t needed = shared_bytes(b.slices(), b.tiles, b.scale_bytes, rows), shared = std::max(needed, kAlone);
   const auto go = [&](auto kernel) { return launch(r, kernel, blocks, kSliceThreads, shared, maps, b, r.list.step); };
   const auto teams = [&]<bool kHeads, uint32_t kRows>() {

@@ -19,8 +19,8 @@ __global__ void __launch_bounds__(kFewMostWarps * 32, 1)
 #endif
 }
 
-uint32_t rows_of(const swy_op& op) { return static_cast<uint32_t>(op.inputs[0]->dims[0]); }
-uint32_t width_of(const swy_op& op) { return static_cast<uint32_t>(op.inputs[0]->dims[1]); }
+uint32_t rows_of(const swy_op& op) { return static_cast<uint32_t>(swy::tensor(op, "x").dims[0]); }
+uint32_t width_of(const swy_op& op) { return static_cast<uint32_t>(swy::tensor(op, "x").dims[1]); }
 
 // The work to be divided.
 struct FewWork {

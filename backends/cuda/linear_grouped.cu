@@ -14,10 +14,12 @@ namespace {
 
 bool head(const swy_op& op) { return op.id == SWY_OP_LM_HEAD; }
 uint32_t rows_of(const swy_op& op) {
-  return static_cast<uint32_t>(head(op) ? op.outputs[0]->dims[0] : op.inputs[0]->dims[0]);
+  return static_cast<uint32_t>(head(op) ? swy::tensor(op, "logits").dims[0] : swy::tensor(op, "x").dims[0]);
 }
-swy_rows domain_of(const swy_op& op) { return head(op) ? static_cast<swy_rows>(SWY_ROWS_LOGITS) : op.inputs[0]->rows; }
-uint32_t width_of(const swy_op& op) { return static_cast<uint32_t>(op.inputs[0]->dims[1]); }
+swy_rows domain_of(const swy_op& op) {
+  return head(op) ? static_cast<swy_rows>(SWY_ROWS_LOGITS) : swy::tensor(op, "x").rows;
+}
+uint32_t width_of(const swy_op& op) { return static_cast<uint32_t>(swy::tensor(op, "x").dims[1]); }
 
 // How a weight is multiplied. 4-bit weights with and without offsets are one encoding here.
 enum class Way { nibbles, bytes, halves, narrow, other };
@@ -84,7 +86,7 @@ Parts place(Arena& arena, const swy_op& op, uint32_t processors) {
 
 GroupedRows rows_to_panels(const Recording& r, const Parts& parts) {
   GroupedRows x{};
-  x.x = r.operands.input(0);
+  x.x = r.operands.input("x");
   x.y = parts.panels;
   x.width = width_of(r.op);
   x.groups = ceil_div(rows_of(r.op), 8);
@@ -129,7 +131,7 @@ swy_status record_streamed(const Recording& r, const Parts& parts, Way way, bool
   if (p.count == 0) return SWY_OK;
   p.x = parts.panels;
   p.partial = parts.joined;
-  p.residual = r.op.id == SWY_OP_LINEAR_ADD ? r.operands.input(1) : nullptr;
+  p.residual = r.operands.input("residual");
   p.spans = ceil_div(width_of(r.op), kSpan);
   p.groups = ceil_div(rows_of(r.op), 8);
   p.domain = domain_of(r.op);

@@ -219,7 +219,7 @@ swy_status record_strips(const Recording& r, const Projection& p) {
 }
 
 swy_status record_linear(const Recording& r) { return record_strips(r, linear_projection(r)); }
-swy_status record_head(const Recording& r) { return record_strips(r, head_projection(r, r.operands.output(0))); }
+swy_status record_head(const Recording& r) { return record_strips(r, head_projection(r, r.operands.output("logits"))); }
 
 swy_status record_sampled(const Recording& r) {
   const Projection p = head_projection(r, nullptr);
@@ -236,7 +236,7 @@ swy_status record_sampled(const Recording& r) {
 
 swy_status supports_strips(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
   const bool head = op.id == SWY_OP_LM_HEAD || op.id == SWY_OP_LM_HEAD_SAMPLE;
-  if ((head ? bucket.logit_rows : op.inputs[0]->dims[0]) != 1 || bucket.sample_rows > 1) {
+  if ((head ? bucket.logit_rows : swy::tensor(op, "x").dims[0]) != 1 || bucket.sample_rows > 1) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "serves steps with one row");
   }
   if (!is_hopper(device)) {
@@ -258,10 +258,10 @@ swy_status supports_strips(const swy_device& device, const swy_op& op, const swy
   if ((nibbles == 0) == (bytes == 0)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "multiplies weights of 4 bits, or of 8 bits");
   }
-  if (plain_rows > strip_blocks(device) * kVectorWarps || op.inputs[0]->dims[1] > 4096) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
-                     "%u rows of plain weights, %llu columns; at most %u and 4096", plain_rows,
-                     static_cast<unsigned long long>(op.inputs[0]->dims[1]), strip_blocks(device) * kVectorWarps);
+  if (plain_rows > strip_blocks(device) * kVectorWarps || swy::tensor(op, "x").dims[1] > 4096) {
+    return swy::fail(
+        error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "%u rows of plain weights, %llu columns; at most %u and 4096",
+        plain_rows, static_cast<unsigned long long>(swy::tensor(op, "x").dims[1]), strip_blocks(device) * kVectorWarps);
   }
   return SWY_OK;
 }
@@ -275,7 +275,7 @@ double cost(const swy_op& op, const swy_bucket&) {
 double cost_sampled(const swy_op& op, const swy_bucket& bucket) { return cost(op, bucket) + kDrawCost; }
 
 uint64_t workspace_sampled(const swy_device& device, const swy_op& op, const swy_bucket&) {
-  return draws_bytes(device, op, strip_blocks(device)) + op.weights[0]->dims[0] * 4;
+  return draws_bytes(device, op, strip_blocks(device)) + swy::tensor(op, "w").dims[0] * 4;
 }
 
 // The same products as the vector kernels, added in another order.

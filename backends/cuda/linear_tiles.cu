@@ -90,7 +90,7 @@ swy_status record_as(const Recording& r, const TileLinear& p, uint32_t rows) {
 
 bool head(const swy_op& op) { return op.id == SWY_OP_LM_HEAD; }
 uint32_t rows_of(const swy_op& op) {
-  return static_cast<uint32_t>(head(op) ? op.outputs[0]->dims[0] : op.inputs[0]->dims[0]);
+  return static_cast<uint32_t>(head(op) ? swy::tensor(op, "logits").dims[0] : swy::tensor(op, "x").dims[0]);
 }
 
 // Weights that tiles cannot read are multiplied by the kernels for few rows.
@@ -115,17 +115,17 @@ swy_status record_tiles(const Recording& r) {
   const swy_op& op = r.op;
   const uint32_t rows = rows_of(op);
   Permute x{};
-  x.x = r.operands.input(0);
+  x.x = r.operands.input("x");
   x.y = static_cast<uint16_t*>(r.operands.workspace());
-  x.width = static_cast<uint32_t>(op.inputs[0]->dims[1]);
-  x.domain = head(op) ? static_cast<swy_rows>(SWY_ROWS_LOGITS) : op.inputs[0]->rows;
+  x.width = static_cast<uint32_t>(swy::tensor(op, "x").dims[1]);
+  x.domain = head(op) ? static_cast<swy_rows>(SWY_ROWS_LOGITS) : swy::tensor(op, "x").rows;
   x.gather = head(op);
   take_norm(r, x);
   SWY_CUDA_TRY(record_permute(r, x, rows));
   for (uint32_t i = first_weight(op), o = 0; i < op.weight_count; ++i, ++o) {
     const TileLinear p{r.operands.weight(i),
                        {x.y, permuted_width(x.width)},
-                       op.id == SWY_OP_LINEAR_ADD ? r.operands.input(1) : nullptr,
+                       r.operands.input("residual"),
                        r.operands.output(o),
                        x.domain};
     const swy_dtype d = p.w.dtype;
@@ -155,7 +155,7 @@ double cost_tiles(const swy_op& op, const swy_bucket&) {
 }
 
 uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) {
-  return uint64_t{rows_of(op)} * permuted_width(static_cast<uint32_t>(op.inputs[0]->dims[1])) * 2;
+  return uint64_t{rows_of(op)} * permuted_width(static_cast<uint32_t>(swy::tensor(op, "x").dims[1])) * 2;
 }
 
 constexpr Kernel kernel(const char* name, uint32_t op) {

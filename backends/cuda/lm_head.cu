@@ -48,16 +48,16 @@ __global__ void gather(const float* x, float* y, uint64_t width, const swy_step*
 }
 
 swy_status record_head(const Recording& r) {
-  Projection p = head_projection(r, r.operands.output(0));
-  return record_projection(r, p, static_cast<uint32_t>(r.op.outputs[0]->dims[0]));
+  Projection p = head_projection(r, r.operands.output("logits"));
+  return record_projection(r, p, static_cast<uint32_t>(swy::tensor(r.op, "logits").dims[0]));
 }
 
 swy_status record_head_plain(const Recording& r) {
-  Projection p = head_projection(r, r.operands.output(0));
-  return record_projection_plain(r, p, static_cast<uint32_t>(r.op.outputs[0]->dims[0]));
+  Projection p = head_projection(r, r.operands.output("logits"));
+  return record_projection_plain(r, p, static_cast<uint32_t>(swy::tensor(r.op, "logits").dims[0]));
 }
 
-uint32_t head_parts(const swy_op& op) { return ceil_div(ceil_div(op.weights[0]->dims[0], kRows), kVectorWarps); }
+uint32_t head_parts(const swy_op& op) { return ceil_div(ceil_div(swy::tensor(op, "w").dims[0], kRows), kVectorWarps); }
 
 template <int M>
 swy_status record_head_sample(const Recording& r, const Projection& p, const Draws& d) {
@@ -84,28 +84,28 @@ swy_status supports_sampled(const swy_device& device, const swy_op& op, const sw
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "takes at most 16 wanted rows, the bucket has %u",
                      bucket.logit_rows);
   }
-  const auto width = static_cast<uint32_t>(op.inputs[0]->dims[1]);
-  if (Activations::bytes_of(form_of(op.weights[0]->dtype), 4, width) + 4096 > device.block_memory) {
+  const auto width = static_cast<uint32_t>(swy::tensor(op, "x").dims[1]);
+  if (Activations::bytes_of(form_of(swy::tensor(op, "w").dtype), 4, width) + 4096 > device.block_memory) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "rows of %u do not fit the shared memory", width);
   }
   return vector_usable(device, op, 0, error);
 }
 
 double cost_head(const swy_op& op, const swy_bucket& bucket) {
-  const double elements = static_cast<double>(op.weights[0]->dims[0] * op.weights[0]->dims[1]);
-  return 2 + weight_bytes(*op.weights[0]) / 1.4e6 + elements * (bucket.logit_rows - 1) / 4.5e6;
+  const double elements = static_cast<double>(swy::tensor(op, "w").dims[0] * swy::tensor(op, "w").dims[1]);
+  return 2 + weight_bytes(swy::tensor(op, "w")) / 1.4e6 + elements * (bucket.logit_rows - 1) / 4.5e6;
 }
 double cost_head_plain(const swy_op& op, const swy_bucket& bucket) { return 20 * cost_head(op, bucket); }
 double cost_sampled(const swy_op& op, const swy_bucket& bucket) { return cost_head(op, bucket) + kDrawCost; }
 double cost_gather(const swy_op& op, const swy_bucket&) { return cost_of(row_bytes(op), 0); }
 
 uint64_t workspace_sampled(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
-  return draws_bytes(device, op, head_parts(op)) + uint64_t{bucket.logit_rows} * op.weights[0]->dims[0] * 4;
+  return draws_bytes(device, op, head_parts(op)) + uint64_t{bucket.logit_rows} * swy::tensor(op, "w").dims[0] * 4;
 }
 
 swy_status record_gather(const Recording& r) {
-  return launch(r, gather, static_cast<uint32_t>(r.op.outputs[0]->dims[0]), 256, 0, r.operands.input(0),
-                r.operands.output(0), r.op.inputs[0]->dims[1], r.list.step);
+  return launch(r, gather, static_cast<uint32_t>(swy::tensor(r.op, "y").dims[0]), 256, 0, r.operands.input("x"),
+                r.operands.output("y"), swy::tensor(r.op, "x").dims[1], r.list.step);
 }
 
 constexpr Kernel kKernels[] = {
@@ -120,11 +120,11 @@ constexpr Kernel kKernels[] = {
 
 Projection head_projection(const Recording& r, float* y) {
   Projection p{};
-  p.x = r.operands.input(0);
+  p.x = r.operands.input("x");
   p.y[0] = y;
-  p.weights[0] = r.operands.weight(0);
+  p.weights[0] = r.operands.weight("w");
   p.count = 1;
-  p.width = static_cast<uint32_t>(r.op.inputs[0]->dims[1]);
+  p.width = static_cast<uint32_t>(swy::tensor(r.op, "x").dims[1]);
   p.forms = form_of(p.weights[0].dtype);
   p.domain = SWY_ROWS_LOGITS;
   p.gather = true;

@@ -26,7 +26,7 @@ struct HeadBoxes {
 };
 __host__ __device__ inline uint32_t slices_of(const Weight& w) { return w.width / kSlice; }
 
-uint32_t pairs_of(const swy_op& op) { return ceil_div(op.weights[0]->dims[0], kPairRows); }
+uint32_t pairs_of(const swy_op& op) { return ceil_div(swy::tensor(op, "w").dims[0], kPairRows); }
 uint32_t head_blocks(const swy_device& device, const swy_op& op) {
   return std::min(static_cast<uint32_t>(device.processors), pairs_of(op));
 }
@@ -315,7 +315,7 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
   if (!is_hopper(device)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs tensor maps (compute capability 9.0)");
   }
-  const Weight w = weight_of(*op.weights[0], nullptr);
+  const Weight w = weight_of(swy::tensor(op, "w"), nullptr);
   if (!in_slices(w) || w.width > kBoxWarps * kSlice || shared_bytes(w) > device.block_memory) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
                      "%u columns are not up to 8 times 256, of 4 bits in groups of 64 or a multiple", w.width);
@@ -323,21 +323,21 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
   return SWY_OK;
 }
 
-double cost(const swy_op& op, const swy_bucket&) { return 3 + weight_bytes(*op.weights[0]) / 4e6; }
+double cost(const swy_op& op, const swy_bucket&) { return 3 + weight_bytes(swy::tensor(op, "w")) / 4e6; }
 double cost_sampled(const swy_op& op, const swy_bucket& bucket) { return cost(op, bucket) + kDrawCost; }
 
 uint64_t workspace(const swy_device& device, const swy_op& op, const swy_bucket&) {
-  return draws_bytes(device, op, head_blocks(device, op)) + op.weights[0]->dims[0] * 4;
+  return draws_bytes(device, op, head_blocks(device, op)) + swy::tensor(op, "w").dims[0] * 4;
 }
 
-HeadBoxes boxes_of(const Recording& r) { return {r.operands.input(0), r.operands.weight(0), pairs_of(r.op)}; }
+HeadBoxes boxes_of(const Recording& r) { return {r.operands.input("x"), r.operands.weight("w"), pairs_of(r.op)}; }
 
 swy_status record_head(const Recording& r) {
   const HeadBoxes h = boxes_of(r);
   CUtensorMap map;
   SWY_CUDA_TRY(map_boxes(h.w, kPairRows, &map, r.error));
   return launch(r, h.w.offsets != nullptr ? head_boxes<true> : head_boxes<false>, head_blocks(r.device(), r.op),
-                kHeadThreads, shared_bytes(h.w), map, h, r.operands.output(0), r.list.step);
+                kHeadThreads, shared_bytes(h.w), map, h, r.operands.output("logits"), r.list.step);
 }
 
 swy_status record_sampled(const Recording& r) {

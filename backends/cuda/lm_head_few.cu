@@ -151,7 +151,7 @@ struct HeadFewCut {
   }
 };
 HeadFewCut cut_of(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
-  return {device, weight_of(*op.weights[0], nullptr), std::max(bucket.logit_rows, bucket.sample_rows)};
+  return {device, weight_of(swy::tensor(op, "w"), nullptr), std::max(bucket.logit_rows, bucket.sample_rows)};
 }
 
 swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
@@ -163,7 +163,7 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
   if (!is_hopper(device)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "is made for compute capability 9.0");
   }
-  const Weight w = weight_of(*op.weights[0], nullptr);
+  const Weight w = weight_of(swy::tensor(op, "w"), nullptr);
   if ((w.dtype != SWY_I4 && w.dtype != SWY_I4A) || w.groups * kHeadGroup != w.width) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "takes weights of 4 bits in groups of %u", kHeadGroup);
   }
@@ -179,7 +179,7 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
 }
 
 double cost(const swy_op& op, const swy_bucket& bucket) {
-  return 8 + 0.15 * bucket.logit_rows + weight_bytes(*op.weights[0]) / 3.7e6;
+  return 8 + 0.15 * bucket.logit_rows + weight_bytes(swy::tensor(op, "w")) / 3.7e6;
 }
 double cost_sampled(const swy_op& op, const swy_bucket& bucket) { return cost(op, bucket) + kDrawCost; }
 
@@ -187,18 +187,18 @@ uint64_t operand_pieces(const Weight& w, const HeadFewCut& cut) { return head_ro
 
 uint64_t workspace(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
   Arena arena(nullptr);
-  arena.take<uint4>(operand_pieces(weight_of(*op.weights[0], nullptr), cut_of(device, op, bucket)));
+  arena.take<uint4>(operand_pieces(weight_of(swy::tensor(op, "w"), nullptr), cut_of(device, op, bucket)));
   return arena.used();
 }
 uint64_t workspace_sampled(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
   return workspace(device, op, bucket) + draws_bytes(device, op, cut_of(device, op, bucket).blocks) +
-         uint64_t{bucket.logit_rows} * op.weights[0]->dims[0] * 4;
+         uint64_t{bucket.logit_rows} * swy::tensor(op, "w").dims[0] * 4;
 }
 
 // Also records the kernel that makes the operand, which lies in the workspace.
 swy_status begin_few(const Recording& r, const HeadFewCut& cut, Arena& arena, HeadFew& h, CUtensorMap& map) {
-  h.x = r.operands.input(0);
-  h.w = r.operands.weight(0);
+  h.x = r.operands.input("x");
+  h.w = r.operands.weight("w");
   h.operand = arena.take<uint4>(operand_pieces(h.w, cut));
   h.tiles = ceil_div(h.w.rows, kHeadTile), h.slots = cut.slots;
   SWY_CUDA_TRY(map_boxes(h.w, kHeadTile, &map, r.error));
@@ -209,7 +209,7 @@ swy_status begin_few(const Recording& r, const HeadFewCut& cut, Arena& arena, He
 template <int N>
 swy_status record_rows(const Recording& r, const HeadFewCut& cut, const HeadFew& h, const CUtensorMap& map) {
   return launch(r, h.w.offsets != nullptr ? head_few<N, true> : head_few<N, false>, cut.blocks, kHeadThreads,
-                cut.shared_bytes, map, h, r.operands.output(0), r.list.step);
+                cut.shared_bytes, map, h, r.operands.output("logits"), r.list.step);
 }
 swy_status record_head(const Recording& r) {
   const HeadFewCut cut = cut_of(r.device(), r.op, r.bucket());

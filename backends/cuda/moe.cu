@@ -209,7 +209,7 @@ __global__ void down_plain(const __grid_constant__ Mixture m, const swy_step* st
 swy_status record_moe_vector(const Recording& r) {
   Arena arena(r.operands.workspace());
   const Mixture m = mixture_of(r, arena);
-  const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
+  const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "x").dims[0]);
   uint32_t* counters = take_counters(r.list, rows, r.error);
   if (counters == nullptr) return SWY_UNSUPPORTED;
   SWY_CUDA_TRY(record_router(r, m, rows, counters));
@@ -224,7 +224,7 @@ swy_status record_moe_vector(const Recording& r) {
 swy_status record_moe_plain(const Recording& r) {
   Arena arena(r.operands.workspace());
   const Mixture m = mixture_of(r, arena);
-  const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
+  const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "x").dims[0]);
   uint32_t* counters = take_counters(r.list, rows, r.error);
   if (counters == nullptr) return SWY_UNSUPPORTED;
   SWY_CUDA_TRY(record_router(r, m, rows, counters));
@@ -234,20 +234,28 @@ swy_status record_moe_plain(const Recording& r) {
   return launch(r, down_plain, dim3(ceil_div(m.hidden, kVectorWarps), y), kThreads, 0, m, r.list.step);
 }
 
+// Of all experts, those of the shared one as far as there is one.
+constexpr swy::OperandName kExpertWeights[] = {"gate_up", "down", "shared_gate_proj", "shared_up_proj",
+                                               "shared_down_proj"};
+bool shared_of_one_type(const swy_op& op) {
+  return !swy::has(op, "shared_gate_proj") ||
+         swy::tensor(op, "shared_gate_proj").dtype == swy::tensor(op, "shared_up_proj").dtype;
+}
+
 swy_status supports_vector(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
   SWY_CUDA_TRY(supports_router(device, op, bucket, error));
   const swy_moe_attrs a = moe_attrs(op);
-  const uint32_t first = op.id == SWY_OP_EXPERTS ? 0 : 1, count = a.shared_width != 0 ? 5 : 2;
-  for (uint32_t i = first; i < first + count; ++i) {
-    if (readable_in_pieces(*op.weights[i])) continue;
+  for (const swy::OperandName name : kExpertWeights) {
+    const uint32_t i = swy::at(op, name);
+    if (i == UINT32_MAX || readable_in_pieces(*op.weights[i])) continue;
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
                      "weight %u has rows of %llu; they must be a multiple of 32, with groups of a power of two", i,
                      static_cast<unsigned long long>(op.weights[i]->dims[op.weights[i]->rank - 1]));
   }
-  if (a.shared_width != 0 && op.weights[3]->dtype != op.weights[4]->dtype) {
+  if (!shared_of_one_type(op)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "the shared expert's gate and up differ in encoding");
   }
-  const auto hidden = static_cast<uint32_t>(op.inputs[0]->dims[1]);
+  const auto hidden = static_cast<uint32_t>(swy::tensor(op, "x").dims[1]);
   if ((hidden + a.top_k * a.width + a.shared_width) * 8 + 8192 > device.block_memory) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "rows of %u and %u do not fit the shared memory", hidden,
                      a.top_k * a.width);
@@ -258,7 +266,8 @@ swy_status supports_vector(const swy_device& device, const swy_op& op, const swy
 // Microseconds of an H200, as measured from 2 to 8 rows.
 double cost_moe_vector(const swy_op& op, const swy_bucket&) {
   const swy_moe_attrs a = moe_attrs(op);
-  const double rows = static_cast<double>(op.inputs[0]->dims[0]), share = static_cast<double>(a.top_k) / a.experts;
+  const double rows = static_cast<double>(swy::tensor(op, "x").dims[0]),
+               share = static_cast<double>(a.top_k) / a.experts;
   double bytes = row_bytes(op), elements = 0;
   for (uint32_t i = 0; i < op.weight_count; ++i) {
     const double part = op.weights[i]->rank == 3 ? share : 1;
@@ -295,44 +304,40 @@ swy_moe_attrs moe_attrs(const swy_op& op) {
 Mixture mixture_of(const Recording& r, Arena& arena, bool with_h) {
   const swy_op& op = r.op;
   const swy_moe_attrs a = moe_attrs(op);
-  const uint64_t rows = op.inputs[0]->dims[0];
-  const uint32_t first = op.id == SWY_OP_EXPERTS ? 0 : 1;  // weight of gate_up
-  const uint32_t given = op.id == SWY_OP_MOE_ADD ? 2 : 1;  // input of the ids
+  const uint64_t rows = swy::tensor(op, "x").dims[0];
   Mixture m{};
-  m.x = r.operands.input(0);
-  m.residual = op.id == SWY_OP_MOE_ADD ? r.operands.input(1) : nullptr;
-  m.y = r.operands.output(0);
-  m.hidden = static_cast<uint32_t>(op.inputs[0]->dims[1]);
+  m.x = r.operands.input("x");
+  m.residual = r.operands.input("residual");
+  m.y = r.operands.output("y");
+  m.hidden = static_cast<uint32_t>(swy::tensor(op, "x").dims[1]);
   m.experts = a.experts;
   m.top_k = a.top_k;
   m.width = a.width;
   m.shared_width = a.shared_width;
-  m.domain = op.inputs[0]->rows;
-  m.routes = op.input_count <= given;
-  m.gate_up = r.operands.weight(first);
-  m.down = r.operands.weight(first + 1);
-  if (first == 1) m.router = r.operands.weight(0);
-  if (a.shared_width != 0) {
-    m.shared_gate = r.operands.weight(3);
-    m.shared_up = r.operands.weight(4);
-    m.shared_down = r.operands.weight(5);
-    m.shared_mix = r.operands.weight(6);
-  }
+  m.domain = swy::tensor(op, "x").rows;
+  m.routes = !swy::has(op, "expert_ids");
+  m.gate_up = r.operands.weight("gate_up");
+  m.down = r.operands.weight("down");
+  m.router = r.operands.weight("router");
+  m.shared_gate = r.operands.weight("shared_gate_proj");
+  m.shared_up = r.operands.weight("shared_up_proj");
+  m.shared_down = r.operands.weight("shared_down_proj");
+  m.shared_mix = r.operands.weight("shared_gate");
   m.ids = arena.take<int32_t>(rows * a.top_k);
   m.p = arena.take<float>(rows * a.top_k);
   m.shared_p = arena.take<float>(rows);
   m.logits = arena.take<float>(rows * a.experts);
   m.h = with_h ? arena.take<float>(rows * m.h_width()) : nullptr;
   if (!m.routes) {
-    m.ids = r.operands.input<int32_t>(given);
-    m.p = r.operands.input<float>(given + 1);
+    m.ids = r.operands.input<int32_t>("expert_ids");
+    m.p = r.operands.input("expert_weights");
   }
   return m;
 }
 
 uint64_t mixture_workspace(const swy_op& op, bool with_h) {
   const swy_moe_attrs a = moe_attrs(op);
-  const uint64_t rows = op.inputs[0]->dims[0];
+  const uint64_t rows = swy::tensor(op, "x").dims[0];
   Arena arena(nullptr);
   arena.take<int32_t>(rows * a.top_k);
   arena.take<float>(rows * a.top_k);
@@ -344,7 +349,8 @@ uint64_t mixture_workspace(const swy_op& op, bool with_h) {
 
 MixtureWork mixture_work(const swy_op& op) {
   const swy_moe_attrs a = moe_attrs(op);
-  const double rows = static_cast<double>(op.inputs[0]->dims[0]), share = static_cast<double>(a.top_k) / a.experts;
+  const double rows = static_cast<double>(swy::tensor(op, "x").dims[0]),
+               share = static_cast<double>(a.top_k) / a.experts;
   double untouched = 1;  // the share of experts that no row picks
   for (uint32_t i = 0; i < rows && untouched > 1e-3; ++i) untouched *= 1 - share;
   MixtureWork work{};
@@ -359,14 +365,13 @@ MixtureWork mixture_work(const swy_op& op) {
 }
 
 swy_status supports_experts(const swy_op& op, bool (*usable)(const swy_tensor&), const char* how, swy_error* error) {
-  const bool shared = moe_attrs(op).shared_width != 0;
-  const uint32_t first = op.id == SWY_OP_EXPERTS ? 0 : 1, count = shared ? 5 : 2;
-  for (uint32_t i = first; i < first + count; ++i) {
-    if (usable(*op.weights[i])) continue;
+  for (const swy::OperandName name : kExpertWeights) {
+    const uint32_t i = swy::at(op, name);
+    if (i == UINT32_MAX || usable(*op.weights[i])) continue;
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
                      "weight %u cannot be %s: bf16 or quantized rows of a multiple of 32 are needed", i, how);
   }
-  if (!shared || op.weights[3]->dtype == op.weights[4]->dtype) return SWY_OK;
+  if (shared_of_one_type(op)) return SWY_OK;
   return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "the shared expert's gate and up differ in encoding");
 }
 

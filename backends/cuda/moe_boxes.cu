@@ -286,19 +286,21 @@ bool is_plain(const swy_tensor& t) { return t.dtype == SWY_BF16 || t.dtype == SW
 
 // Whether the shared expert's weights have the experts' shapes and encodings.
 bool shared_alike(const swy_op& op, const Weight& gate_up, const Weight& down) {
-  const Weight gate = weight_of(*op.weights[3], nullptr), up = weight_of(*op.weights[4], nullptr);
-  const Weight shared_down = weight_of(*op.weights[5], nullptr);
+  const Weight gate = weight_of(swy::tensor(op, "shared_gate_proj"), nullptr),
+               up = weight_of(swy::tensor(op, "shared_up_proj"), nullptr);
+  const Weight shared_down = weight_of(swy::tensor(op, "shared_down_proj"), nullptr);
   const auto alike = [](const Weight& a, const Weight& b) {
     return a.dtype == b.dtype && a.groups == b.groups && a.width == b.width;
   };
-  return alike(gate, gate_up) && alike(up, gate_up) && alike(shared_down, down) && is_plain(*op.weights[6]);
+  return alike(gate, gate_up) && alike(up, gate_up) && alike(shared_down, down) &&
+         is_plain(swy::tensor(op, "shared_gate"));
 }
 
 uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) { return mixture_workspace(op); }
 
 double cost(const swy_op& op, const swy_bucket&) {
   const swy_moe_attrs a = moe_attrs(op);
-  const auto rows = static_cast<double>(op.inputs[0]->dims[0]);
+  const auto rows = static_cast<double>(swy::tensor(op, "x").dims[0]);
   double bytes = 0;
   for (uint32_t i = 0; i < op.weight_count; ++i) {
     bytes += weight_bytes(*op.weights[i]) * (op.weights[i]->rank == 3 ? rows * a.top_k / a.experts : 1);
@@ -323,7 +325,7 @@ constexpr Kernel kKernels[] = {kernel("moe.boxes", SWY_OP_MOE), kernel("moe_add.
 }  // namespace
 
 swy_status supports_moe_boxes(const swy_device& device, const swy_op& op, swy_error* error) {
-  if (op.inputs[0]->dims[0] > kBesideRows || op.input_count > (op.id == SWY_OP_MOE_ADD ? 2u : 1u)) {
+  if (swy::tensor(op, "x").dims[0] > kBesideRows || swy::has(op, "expert_ids")) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "serves steps of up to %u rows that the router decides",
                      kBesideRows);
   }
@@ -331,13 +333,13 @@ swy_status supports_moe_boxes(const swy_device& device, const swy_op& op, swy_er
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs tensor maps (compute capability 9.0)");
   }
   const swy_moe_attrs a = moe_attrs(op);
-  const auto rows = static_cast<uint32_t>(op.inputs[0]->dims[0]);
+  const auto rows = static_cast<uint32_t>(swy::tensor(op, "x").dims[0]);
   MixtureBoxes b{};
-  b.m.hidden = static_cast<uint32_t>(op.inputs[0]->dims[1]);
+  b.m.hidden = static_cast<uint32_t>(swy::tensor(op, "x").dims[1]);
   b.m.top_k = a.top_k, b.m.width = a.width, b.m.shared_width = a.shared_width;
-  b.m.gate_up = weight_of(*op.weights[1], nullptr);
-  b.m.down = weight_of(*op.weights[2], nullptr);
-  const bool fits = is_plain(*op.weights[0]) && in_boxes(b.m.gate_up) && in_boxes(b.m.down) &&
+  b.m.gate_up = weight_of(swy::tensor(op, "gate_up"), nullptr);
+  b.m.down = weight_of(swy::tensor(op, "down"), nullptr);
+  const bool fits = is_plain(swy::tensor(op, "router")) && in_boxes(b.m.gate_up) && in_boxes(b.m.down) &&
                     a.experts <= kMostExperts && a.experts >= a.top_k && a.top_k <= kMostChosen &&
                     b.m.hidden <= kMostHidden && a.width % kHalf == 0 &&
                     b.boxes_per_warp(down_warps(rows)) <= kMostBoxes &&
@@ -365,7 +367,7 @@ swy_status record_moe_boxes(const Recording& r, const Mixture& m, const InputNor
     SWY_CUDA_TRY(map_boxes(m.shared_up, kHalf, &up.shared_up, r.error));
     SWY_CUDA_TRY(map_boxes(m.shared_down, kTileRows, &down.shared_down, r.error));
   }
-  const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
+  const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "x").dims[0]);
   const uint32_t logits = m.experts + (m.shared_width != 0 ? 1 : 0);
   SWY_CUDA_TRY(launch(r, rows == 1 ? route_boxes<1> : route_boxes<kBesideRows>, ceil_div(logits, 2), kBoxThreads, 0, b,
                       r.list.step));

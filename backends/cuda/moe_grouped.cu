@@ -16,7 +16,7 @@ namespace {
 constexpr uint32_t kMostRows = 64, kMostRowsWide = 8 * kMostTileGroups, kWideFrom = 96;
 bool wide(const swy_op& op) {
   const swy_moe_attrs a = moe_attrs(op);
-  return static_cast<uint64_t>(op.inputs[0]->dims[0]) * a.top_k >= uint64_t{kWideFrom} * a.experts;
+  return static_cast<uint64_t>(swy::tensor(op, "x").dims[0]) * a.top_k >= uint64_t{kWideFrom} * a.experts;
 }
 
 // The most rows that one launch routes. The launch gives every expert room for all of them: 150 MB of workspace for 64
@@ -28,38 +28,40 @@ uint32_t spans_of(uint32_t width) { return ceil_div(width, kSpan); }
 // The largest number of groups of 8 sorted rows in a step, and of tiles.
 uint32_t most_groups(const swy_op& op) {
   const swy_moe_attrs a = moe_attrs(op);
-  const auto rows = static_cast<uint32_t>(op.inputs[0]->dims[0]), pairs = rows * a.top_k;
+  const auto rows = static_cast<uint32_t>(swy::tensor(op, "x").dims[0]), pairs = rows * a.top_k;
   return ceil_div(pairs + 7 * std::min(a.experts, pairs), 8) + (a.shared_width != 0 ? ceil_div(rows, 8) : 0);
 }
 // Rows of a tile at most.
 uint32_t most_rows(const swy_op& op) {
-  const auto rows = static_cast<uint32_t>(op.inputs[0]->dims[0]);
+  const auto rows = static_cast<uint32_t>(swy::tensor(op, "x").dims[0]);
   return wide(op) ? kMostRowsWide : std::min(kMostRows, ceil_div(rows, 8) * 8);
 }
 // An expert may have more pairs than there are rows: given ids need not differ.
 uint32_t most_tiles(const swy_op& op) {
   const swy_moe_attrs a = moe_attrs(op);
-  const auto rows = static_cast<uint32_t>(op.inputs[0]->dims[0]), pairs = rows * a.top_k;
+  const auto rows = static_cast<uint32_t>(swy::tensor(op, "x").dims[0]), pairs = rows * a.top_k;
   return pairs / most_rows(op) + std::min(a.experts, pairs) + ceil_div(rows, most_rows(op)) + 1;
 }
 
 bool is_plain(const swy_tensor& t) { return t.dtype == SWY_F32 || t.dtype == SWY_BF16; }
 bool routes_few(const swy_op& op) {
   const swy_moe_attrs a = moe_attrs(op);
-  if (op.id == SWY_OP_EXPERTS || op.input_count > (op.id == SWY_OP_MOE_ADD ? 2u : 1u)) return false;
-  return op.inputs[0]->dims[0] <= kMostRouted && op.inputs[0]->dims[1] <= kTeam * 2 * kSpan && narrow(*op.weights[0]) &&
-         a.experts <= kRoutedExperts && a.top_k <= kMostChosen && (a.shared_width == 0 || is_plain(*op.weights[6]));
+  if (op.id == SWY_OP_EXPERTS || swy::has(op, "expert_ids")) return false;
+  return swy::tensor(op, "x").dims[0] <= kMostRouted && swy::tensor(op, "x").dims[1] <= kTeam * 2 * kSpan &&
+         narrow(swy::tensor(op, "router")) && a.experts <= kRoutedExperts && a.top_k <= kMostChosen &&
+         (a.shared_width == 0 || is_plain(swy::tensor(op, "shared_gate")));
 }
 
 static_assert(kRoutedExperts <= kQuadExperts && kMostChosen <= kQuadChosen);
 bool by_quads(const swy_op& op) { return routes_few(op) && supports_quads(op); }
 
-bool router_is_narrow(const swy_op& op) { return op.id != SWY_OP_EXPERTS && narrow(*op.weights[0]); }
+bool router_is_narrow(const swy_op& op) { return op.id != SWY_OP_EXPERTS && narrow(swy::tensor(op, "router")); }
 
 // Layout of the workspace after the operands; returns the router's partial sums.
 float* place(GroupedMixture& p, Arena& arena, const swy_op& op) {
   const swy_moe_attrs a = moe_attrs(op);
-  const auto rows = static_cast<uint32_t>(op.inputs[0]->dims[0]), hidden = static_cast<uint32_t>(op.inputs[0]->dims[1]);
+  const auto rows = static_cast<uint32_t>(swy::tensor(op, "x").dims[0]),
+             hidden = static_cast<uint32_t>(swy::tensor(op, "x").dims[1]);
   const uint32_t slots = a.top_k + (a.shared_width != 0 ? 1 : 0);
   p.room = routes_few(op) ? ceil_div(rows, 8) : 0;
   p.groups = p.room != 0 ? (a.experts + slots - a.top_k) * p.room : most_groups(op);
@@ -174,7 +176,7 @@ swy_status record_many(const Recording& r, GroupedMixture& p, float* partial, ui
 }
 
 swy_status record_mixture(const Recording& r, GroupedMixture& p, float* partial, const InputNorm& norm) {
-  const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
+  const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "x").dims[0]);
   SWY_CUDA_TRY(p.room != 0 ? record_few(r, p, norm, rows) : record_many(r, p, partial, rows));
   SWY_CUDA_TRY(by_quads(r.op) ? record_quads(r, p.m, p.quads, p.pairs) : record_experts(r, p));
   // With few rows, each block gets a multiprocessor of its own: otherwise the first ones that the previous kernel
@@ -197,13 +199,13 @@ swy_status supports_grouped(const swy_device& device, const swy_op& op, const sw
   SWY_CUDA_TRY(supports_router(device, op, bucket, error));
   const swy_moe_attrs a = moe_attrs(op);
   SWY_CUDA_TRY(supports_experts(op, streamable, "streamed", error));
-  if (a.shared_width != 0 && op.weights[3]->group != op.weights[4]->group) {
+  if (a.shared_width != 0 && swy::tensor(op, "shared_gate_proj").group != swy::tensor(op, "shared_up_proj").group) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "the shared expert's gate and up differ in groups");
   }
-  if (op.id != SWY_OP_EXPERTS && !narrow(*op.weights[0]) && !readable_in_pieces(*op.weights[0])) {
+  if (op.id != SWY_OP_EXPERTS && !narrow(swy::tensor(op, "router")) && !readable_in_pieces(swy::tensor(op, "router"))) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "weight 0 cannot be read in pieces");
   }
-  if (a.experts > kMostSorted || op.inputs[0]->dims[1] % 8 != 0) {
+  if (a.experts > kMostSorted || swy::tensor(op, "x").dims[1] % 8 != 0) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "%u experts; at most %u can be sorted", a.experts,
                      kMostSorted);
   }

@@ -220,7 +220,8 @@ QuadShape down_shape(const Mixture& m) {
 
 Quads place_quads(Arena& arena, const swy_op& op, uint32_t room) {
   const swy_moe_attrs a = moe_attrs(op);
-  const uint64_t rows = op.inputs[0]->dims[0], groups = op.inputs[0]->dims[1] / 64, h_groups = a.width / 64;
+  const uint64_t rows = swy::tensor(op, "x").dims[0], groups = swy::tensor(op, "x").dims[1] / 64,
+                 h_groups = a.width / 64;
   const uint64_t places = uint64_t{a.experts + 1} * room;
   Quads q{};
   q.ids = arena.take<uint16_t>(rows * a.top_k);
@@ -233,20 +234,22 @@ Quads place_quads(Arena& arena, const swy_op& op, uint32_t room) {
 
 bool supports_quads(const swy_op& op) {
   const swy_moe_attrs a = moe_attrs(op);
-  if (op.id == SWY_OP_EXPERTS || op.inputs[0]->dims[0] > kMostQuadRows) return false;
+  if (op.id == SWY_OP_EXPERTS || swy::tensor(op, "x").dims[0] > kMostQuadRows) return false;
   Mixture m{};
-  m.hidden = static_cast<uint32_t>(op.inputs[0]->dims[1]);
+  m.hidden = static_cast<uint32_t>(swy::tensor(op, "x").dims[1]);
   m.width = a.width;
-  m.gate_up = weight_of(*op.weights[1], nullptr);
-  m.down = weight_of(*op.weights[2], nullptr);
+  m.gate_up = weight_of(swy::tensor(op, "gate_up"), nullptr);
+  m.down = weight_of(swy::tensor(op, "down"), nullptr);
   if (!in_slices(m.gate_up) || !in_slices(m.down)) return false;
-  const auto alike = [&](uint32_t i, const Weight& as) {
-    const Weight w = weight_of(*op.weights[i], nullptr);
+  const auto alike = [&](swy::OperandName name, const Weight& as) {
+    const Weight w = weight_of(swy::tensor(op, name), nullptr);
     return w.dtype == as.dtype && w.groups == as.groups && w.width == as.width;
   };
   const bool shared = a.shared_width != 0;
   if (shared && a.shared_width != a.width) return false;
-  if (shared && (!alike(3, m.gate_up) || !alike(4, m.gate_up) || !alike(5, m.down))) return false;
+  if (shared && (!alike("shared_gate_proj", m.gate_up) || !alike("shared_up_proj", m.gate_up) ||
+                 !alike("shared_down_proj", m.down)))
+    return false;
   return up_shape(m).stages != 0 && down_shape(m).stages != 0;
 }
 

@@ -173,22 +173,21 @@ bool alike(const swy_tensor& a, const swy_tensor& b) {
 }
 
 swy_status supports_strips(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {
-  if (op.inputs[0]->dims[0] != 1) {
+  if (swy::tensor(op, "x").dims[0] != 1) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "serves steps with one row");
   }
   if (!is_hopper(device)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs bulk copies (compute capability 9.0)");
   }
   const swy_moe_attrs a = moe_attrs(op);
-  const uint32_t first = op.id == SWY_OP_EXPERTS ? 0 : 1;
-  const swy_tensor &gate_up = *op.weights[first], &down = *op.weights[first + 1];
+  const swy_tensor &gate_up = swy::tensor(op, "gate_up"), &down = swy::tensor(op, "down");
   bool same = gate_up.dtype == down.dtype && in_strips(weight_of(gate_up, nullptr)) &&
               in_strips(weight_of(down, nullptr)) && readable_in_pieces(gate_up) && readable_in_pieces(down);
   if (a.shared_width != 0) {
-    same = same && a.shared_width == a.width && alike(gate_up, *op.weights[3]) && alike(gate_up, *op.weights[4]) &&
-           alike(down, *op.weights[5]);
+    same = same && a.shared_width == a.width && alike(gate_up, swy::tensor(op, "shared_gate_proj")) &&
+           alike(gate_up, swy::tensor(op, "shared_up_proj")) && alike(down, swy::tensor(op, "shared_down_proj"));
   }
-  if (!same || a.top_k > kMostSlots || a.experts > 4096 || op.inputs[0]->dims[1] > 4096) {
+  if (!same || a.top_k > kMostSlots || a.experts > 4096 || swy::tensor(op, "x").dims[1] > 4096) {
     return swy::fail(
         error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
         "needs experts and a shared expert of one encoding and width, with rows of 8 groups or a multiple");
@@ -197,7 +196,7 @@ swy_status supports_strips(const swy_device& device, const swy_op& op, const swy
   m.top_k = a.top_k;
   m.shared_width = a.shared_width;
   m.width = a.width;
-  m.hidden = static_cast<uint32_t>(op.inputs[0]->dims[1]);
+  m.hidden = static_cast<uint32_t>(swy::tensor(op, "x").dims[1]);
   m.down = weight_of(down, nullptr);
   m.gate_up = weight_of(gate_up, nullptr);
   const uint32_t x = (a.top_k * a.width + a.shared_width) * 4 + 4096;

@@ -176,13 +176,13 @@ __global__ void pick(const float* mix, const __grid_constant__ Mixture m, const 
 
 uint32_t most_tiles(const swy_op& op) {
   const swy_moe_attrs a = moe_attrs(op);
-  const auto pairs = static_cast<uint32_t>(op.inputs[0]->dims[0] * a.top_k);
+  const auto pairs = static_cast<uint32_t>(swy::tensor(op, "x").dims[0] * a.top_k);
   return ceil_div(pairs, kPairs) + (a.experts < pairs ? a.experts : pairs);
 }
 
 void place(TileMixture& p, Arena& arena, const swy_op& op) {
   const swy_moe_attrs a = moe_attrs(op);
-  const uint64_t rows = op.inputs[0]->dims[0], hidden = op.inputs[0]->dims[1], pairs = rows * a.top_k;
+  const uint64_t rows = swy::tensor(op, "x").dims[0], hidden = swy::tensor(op, "x").dims[1], pairs = rows * a.top_k;
   p.sorted.row = arena.take<uint32_t>(pairs);
   p.sorted.place = arena.take<uint32_t>(pairs);
   p.sorted.tiles = arena.take<uint4>(most_tiles(op));
@@ -215,7 +215,7 @@ swy_status record_tiles(const Recording& r) {
   TileMixture p{};
   p.m = mixture_of(r, arena);
   place(p, arena, r.op);
-  const auto rows = static_cast<uint32_t>(r.op.inputs[0]->dims[0]);
+  const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "x").dims[0]);
   if (p.m.routes) {
     SWY_CUDA_TRY(record_mixture_product(r, p.m, p.m.router, p.m.logits, rows));
     SWY_CUDA_TRY(record_choice(r, p.m, rows));
@@ -243,11 +243,13 @@ swy_status record_tiles(const Recording& r) {
 swy_status supports_tiles(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {
   const swy_moe_attrs a = moe_attrs(op);
   SWY_CUDA_TRY(supports_experts(op, tileable, "read in tiles", error));
-  for (const uint32_t i : {0u, 6u}) {
-    if (op.id == SWY_OP_EXPERTS || (i == 6 && a.shared_width == 0) || readable_in_pieces(*op.weights[i])) continue;
+  constexpr swy::OperandName kPlain[] = {"router", "shared_gate"};
+  for (const swy::OperandName name : kPlain) {
+    const uint32_t i = swy::at(op, name);
+    if (i == UINT32_MAX || readable_in_pieces(*op.weights[i])) continue;
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "weight %u cannot be read in pieces", i);
   }
-  const auto hidden = static_cast<uint32_t>(op.inputs[0]->dims[1]);
+  const auto hidden = static_cast<uint32_t>(swy::tensor(op, "x").dims[1]);
   if (a.experts > kMostExperts || a.top_k > 32 || most_tiles(op) > 65535 || hidden * 12 + 4096 > device.block_memory) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "%u experts, %u tiles; at most %u and 65535", a.experts,
                      most_tiles(op), kMostExperts);

@@ -45,6 +45,16 @@ bool readable_in_pieces(const swy_tensor& t) {
   return t.group % 32 == 0 && (t.group & (t.group - 1)) == 0;
 }
 
+Weight Operands::weight(swy::OperandName name) const {
+  const swy_ref ref = swy_operand(&op, name.text());
+  return ref == SWY_REF_NONE || SWY_REF_KIND(ref) != SWY_REF_WEIGHT ? Weight{} : weight(SWY_REF_INDEX(ref));
+}
+
+void* Operands::address_of(uint32_t list, const swy_binding* bound, swy::OperandName name) const {
+  const swy_ref ref = swy_operand(&op, name.text());
+  return ref == SWY_REF_NONE || SWY_REF_KIND(ref) != list ? nullptr : address(bound[SWY_REF_INDEX(ref)]);
+}
+
 void* Operands::address(const swy_binding& b) { return b.buffer == nullptr ? nullptr : b.buffer->data + b.offset; }
 
 }  // namespace gpu

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "switchyard/plugin.h"
+#include "switchyard/sdk/operands.hpp"
 
 namespace gpu {
 
@@ -36,22 +37,30 @@ struct Operands {
   const swy_op& op;
   const swy_bindings& bindings;
 
+  // By their names in the op table; null where the operation has no such operand.
   template <class T = float>
-  T* input(uint32_t i) const {
-    return static_cast<T*>(address(bindings.inputs[i]));
+  T* input(swy::OperandName name) const {
+    return static_cast<T*>(address_of(SWY_REF_INPUT, bindings.inputs, name));
   }
+  template <class T = float>
+  T* output(swy::OperandName name) const {
+    return static_cast<T*>(address_of(SWY_REF_OUTPUT, bindings.outputs, name));
+  }
+  template <class T = float>
+  T* state(swy::OperandName name) const {
+    return static_cast<T*>(address_of(SWY_REF_STATE, bindings.states, name));
+  }
+  Weight weight(swy::OperandName name) const;  // {} where the operation has none
+  // By place: of weights and outputs that are repeated.
   template <class T = float>
   T* output(uint32_t i) const {
     return static_cast<T*>(address(bindings.outputs[i]));
-  }
-  template <class T = float>
-  T* state(uint32_t i) const {
-    return static_cast<T*>(address(bindings.states[i]));
   }
   Weight weight(uint32_t i) const { return weight_of(*op.weights[i], address(bindings.weights[i])); }
   void* workspace() const { return address(bindings.workspace); }
 
  private:
+  void* address_of(uint32_t list, const swy_binding* bound, swy::OperandName name) const;
   static void* address(const swy_binding& b);
 };
 

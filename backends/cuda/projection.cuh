@@ -23,15 +23,15 @@ struct Projection {
   float eps, bias;
 };
 
-// The index of an operation's first matrix: RMS_NORM_LINEAR has the norm's elements as weight 0.
-inline uint32_t first_weight(const swy_op& op) { return op.id == SWY_OP_RMS_NORM_LINEAR ? 1 : 0; }
+// The index of an operation's first matrix: RMS_NORM_LINEAR has a norm before them.
+inline uint32_t first_weight(const swy_op& op) { return swy::at(op, "w"); }
 
 // Fills normed, norm, eps and bias from an operation.
 template <class Rows>
 void take_norm(const Recording& r, Rows& rows) {
   rows.normed = r.op.id == SWY_OP_RMS_NORM_LINEAR;
   if (!rows.normed) return;
-  rows.norm = r.operands.weight(0);
+  rows.norm = r.operands.weight("norm");
   rows.eps = r.attrs<swy_rms_norm_attrs>().eps;
   rows.bias = r.attrs<swy_rms_norm_attrs>().weight_bias;
 }

@@ -26,7 +26,7 @@ bool takes(const swy_op& op) {
   return floats;
 }
 
-uint32_t rows_of(const swy_op& op) { return static_cast<uint32_t>(op.inputs[0]->dims[0]); }
+uint32_t rows_of(const swy_op& op) { return static_cast<uint32_t>(swy::tensor(op, "x").dims[0]); }
 
 Kind kind_of(const swy_op* const* ops, uint32_t n) {
   if (n < kLength || ops[2]->id != SWY_OP_ADD) return Kind::kNone;
@@ -157,8 +157,8 @@ swy_status record_mixture(swy_list* list, const swy_range_operands& o, const flo
   const Operands norm_operands{*o.ops[0], *o.bindings[0]}, moe_operands{*o.ops[1], *o.bindings[1]};
   const Recording moe{*list, *o.ops[1], moe_operands, error};
   const auto& a = *static_cast<const swy_rms_norm_attrs*>(o.ops[0]->attrs);
-  const InputNorm norm{norm_operands.weight(0), a.eps, a.weight_bias};
-  const float* x = norm_operands.input(0);
+  const InputNorm norm{norm_operands.weight("w"), a.eps, a.weight_bias};
+  const float* x = norm_operands.input("x");
   float* y = at(o.bindings[2]->outputs[0]);
   if (!by_boxes(*list->device, *o.ops[1])) {
     return record_normed_grouped(moe, at<char>(workspace), x, norm, residual, y);

@@ -60,11 +60,10 @@ __global__ void __launch_bounds__(kThreads)
 
 swy_status record_norm(const Recording& r) {
   const auto& a = r.attrs<swy_rms_norm_attrs>();
-  const bool add = r.op.id == SWY_OP_ADD_RMS_NORM;
-  const swy_tensor& x = *r.op.inputs[0];
-  return launch(r, norm_rows, static_cast<uint32_t>(x.dims[0]), kThreads, 0, r.operands.input(0),
-                add ? r.operands.input(1) : nullptr, r.operands.weight(0), add ? r.operands.output(0) : nullptr,
-                r.operands.output(add ? 1 : 0), a.eps, a.weight_bias, x.rows, r.list.step);
+  const swy_tensor& x = swy::tensor(r.op, "x");
+  return launch(r, norm_rows, static_cast<uint32_t>(x.dims[0]), kThreads, 0, r.operands.input("x"),
+                r.operands.input("residual"), r.operands.weight("w"), r.operands.output("sum"), r.operands.output("y"),
+                a.eps, a.weight_bias, x.rows, r.list.step);
 }
 
 double cost_norm(const swy_op& op, const swy_bucket&) { return cost_of(row_bytes(op), 0); }

@@ -115,14 +115,16 @@ __global__ void router_topk(const float* logits, int32_t* ids, float* p, uint32_
 
 bool router_in_pieces(const swy_op& op) {
   if (op.id == SWY_OP_EXPERTS) return false;
-  return readable_in_pieces(*op.weights[0]) && (op.weight_count < 7 || readable_in_pieces(*op.weights[6]));
+  return readable_in_pieces(swy::tensor(op, "router")) &&
+         (!swy::has(op, "shared_gate") || readable_in_pieces(swy::tensor(op, "shared_gate")));
 }
 
 swy_status record_router_topk(const Recording& r) {
   const auto& a = r.attrs<swy_moe_attrs>();
-  const swy_tensor& x = *r.op.inputs[0];
-  return launch(r, router_topk, static_cast<uint32_t>(x.dims[0]), 32, a.experts * 4, r.operands.input(0),
-                r.operands.output<int32_t>(0), r.operands.output(1), a.experts, a.top_k, x.rows, r.list.step);
+  const swy_tensor& x = swy::tensor(r.op, "logits");
+  return launch(r, router_topk, static_cast<uint32_t>(x.dims[0]), 32, a.experts * 4, r.operands.input("logits"),
+                r.operands.output<int32_t>("expert_ids"), r.operands.output("expert_weights"), a.experts, a.top_k,
+                x.rows, r.list.step);
 }
 
 double cost_topk(const swy_op& op, const swy_bucket&) { return cost_of(row_bytes(op), 0); }
@@ -133,7 +135,8 @@ constexpr Kernel kKernels[] = {{"router_topk.plain", SWY_OP_ROUTER_TOPK, kInvari
 
 swy_status supports_router(const swy_device&, const swy_op& op, const swy_bucket&, swy_error* error) {
   const swy_moe_attrs a = moe_attrs(op);
-  if (a.experts <= kMostExperts && a.top_k <= 32 && op.inputs[0]->dims[0] <= 65535) return SWY_OK;
+  const uint64_t rows = swy::tensor(op, swy::has(op, "logits") ? swy::OperandName("logits") : "x").dims[0];
+  if (a.experts <= kMostExperts && a.top_k <= 32 && rows <= 65535) return SWY_OK;
   return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "top %u of %u experts; at most 32 of %u are possible",
                    a.top_k, a.experts, kMostExperts);
 }

@@ -264,13 +264,13 @@ __global__ void __launch_bounds__(kTeamThreads, 2) finish(const __grid_constant_
   stamps.end();
 }
 
-uint32_t vocab_of(const swy_op& op) { return static_cast<uint32_t>(op.inputs[0]->dims[1]); }
+uint32_t vocab_of(const swy_op& op) { return static_cast<uint32_t>(swy::tensor(op, "logits").dims[1]); }
 
 swy_status record_sample(const Recording& r) {
   Arena arena(r.operands.workspace());
   Draws d = draws_of(r, vocab_of(r.op), kParts, arena);
-  d.logits = r.operands.input(0);
-  const auto rows = static_cast<uint32_t>(r.op.outputs[0]->dims[0]);
+  d.logits = r.operands.input("logits");
+  const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "result").dims[0]);
   SWY_CUDA_TRY(launch(r, scan, dim3(kParts, rows), kScanThreads, 0, d, r.list.step));
   return record_finish(r, d);
 }
@@ -294,11 +294,11 @@ void form_teams(const swy_device& device, uint32_t rows, Draws& d) {
 }
 
 Draws laid_out(const swy_device& device, const swy_op& op, uint32_t parts, Arena& arena) {
-  const uint64_t rows = op.outputs[0]->dims[0];
+  const uint64_t rows = swy::tensor(op, "result").dims[0];
   Draws d{};
   form_teams(device, static_cast<uint32_t>(rows), d);
   d.parts = parts;
-  d.top = op.output_count == 3 ? static_cast<uint32_t>(op.outputs[1]->dims[1]) : 0;
+  d.top = swy::has(op, "likely_ids") ? static_cast<uint32_t>(swy::tensor(op, "likely_ids").dims[1]) : 0;
   d.best = arena.take<uint64_t>(rows * parts);
   d.bad = arena.take<uint32_t>(rows * parts);
   d.histograms = arena.take<uint64_t>(uint64_t{d.teams} * 3 * kDigits);
@@ -313,13 +313,13 @@ __global__ void self_check(int* same) { *same = swy_sampling_self_check(); }
 
 Draws draws_of(const Recording& r, uint32_t vocab, uint32_t parts, Arena& arena) {
   Draws d = laid_out(r.device(), r.op, parts, arena);
-  d.counts = r.op.state_count == 0 ? nullptr : r.operands.state<uint32_t>(0);
+  d.counts = r.operands.state<uint32_t>("counts");
   d.tokens = r.list.tokens;
-  d.results = r.operands.output<swy_sample_result>(0);
+  d.results = r.operands.output<swy_sample_result>("result");
   d.vocab = vocab;
   if (d.top != 0) {
-    d.top_ids = r.operands.output<int32_t>(1);
-    d.top_logprobs = r.operands.output(2);
+    d.top_ids = r.operands.output<int32_t>("likely_ids");
+    d.top_logprobs = r.operands.output("likely_logprobs");
   }
   return d;
 }
