@@ -11,6 +11,7 @@
 
 #include "core/program/op_names.h"
 #include "core/program/shape.h"
+#include "switchyard/sdk/operands.hpp"
 
 namespace switchyard {
 namespace {
@@ -188,6 +189,24 @@ TEST(OpTables, OperandsAreFoundByName) {
   EXPECT_EQ(SWY_REF_NONE, found(op_of(SWY_OP_SAMPLE, nullptr, {1, 0, 0, 1}), "counts"));
   EXPECT_EQ(SWY_REF_NONE, found(op_of(SWY_OP_ADD, nullptr, {2, 0, 0, 1}), "no such operand"));
   EXPECT_EQ(SWY_REF_NONE, found(op_of(SWY_OP_NAMED, nullptr, {2, 0, 0, 1}), "x"));
+}
+
+TEST(OpTables, PlacesAsConstantsAreThoseFoundAtRunTime) {
+  using Moe = swy::Operands<SWY_OP_MOE, SWY_OP_MOE_ADD>;
+  static_assert(Moe::weight("router") == 0 && swy::Operands<SWY_OP_LINEAR, SWY_OP_LINEAR_ADD>::output("y") == 0);
+  swy_moe_attrs moe{};
+  moe.shared_width = 8;
+  for (const swy_op& op : {op_of(SWY_OP_MOE, &moe, {1, 7, 0, 1}), op_of(SWY_OP_MOE_ADD, &moe, {2, 7, 0, 1})}) {
+    EXPECT_EQ(Moe::weight("down"), swy::at(op, "down"));
+    EXPECT_EQ(Moe::weight("shared_down_proj"), swy::at(op, "shared_down_proj"));
+    EXPECT_EQ(Moe::weight("shared_gate"), swy::at(op, "shared_gate"));
+    EXPECT_FALSE(swy::has(op, "expert_ids"));
+  }
+  const swy_op sample = op_of(SWY_OP_SAMPLE, nullptr, {1, 0, 1, 3});
+  EXPECT_EQ(swy::Operands<SWY_OP_SAMPLE>::output("likely_logprobs"), swy::at(sample, "likely_logprobs"));
+  EXPECT_EQ(swy::Operands<SWY_OP_GATED_DELTA>::state("delta_state"),
+            swy::at(op_of(SWY_OP_GATED_DELTA, nullptr, {4, 4, 2, 1}), "delta_state"));
+  EXPECT_EQ(UINT32_MAX, swy::at(op_of(SWY_OP_SAMPLE, nullptr, {1, 0, 0, 1}), "counts"));
 }
 
 TEST(OpTables, DescriptionsAreFoundByName) {
