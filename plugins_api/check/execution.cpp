@@ -257,6 +257,11 @@ void Execution::submit(const swy_submit* submit) const {
   e.expect_ok(plugin_.api().list_submit(list_, submit, e.get()), "list_submit");
 }
 
+void Execution::wait() const {
+  uint32_t first = 0;
+  other_[0].read(&first, sizeof first);  // reads come after what was submitted before
+}
+
 Outcome Execution::run(const Case& c) {
   const uint32_t page_size = case_.bucket.page_size;
   for (uint32_t i = 0; i < states_.size(); ++i) states_[i].bring(c.states[i], page_size);

@@ -55,6 +55,8 @@ class Execution {
 
   // Submits the list once more, on the inputs and the step of the last run.
   void submit(const swy_submit* submit) const;
+  // Until all that was submitted has run.
+  void wait() const;
   const Memory& output(uint32_t index) const { return outputs_[index]; }
 
  private:
