@@ -27,8 +27,8 @@ inline swy_status check_negotiation(const swy_negotiate_in* in, swy_negotiate_ou
   if (in == nullptr || out == nullptr || !SWY_HAS(swy_negotiate_out, out, error)) return SWY_INVALID_ARGUMENT;
   if (!SWY_HAS(swy_negotiate_in, in, magic) || in->magic != SWY_NEGOTIATE_MAGIC) return SWY_INVALID_ARGUMENT;
   if (!SWY_HAS(swy_negotiate_in, in, host)) {
-    return fail(out->error, SWY_INVALID_ARGUMENT, SWY_REASON_NONE, "the host's request has %u bytes, and lacks its host",
-                in->struct_size);
+    return fail(out->error, SWY_INVALID_ARGUMENT, SWY_REASON_NONE,
+                "the host's request has %u bytes, and lacks its host", in->struct_size);
   }
   if (in->host != nullptr && !SWY_HAS(swy_host, in->host, get_extension)) {
     return fail(out->error, SWY_INVALID_ARGUMENT, SWY_REASON_NONE, "the host's services end after %u bytes",
