@@ -38,8 +38,10 @@ target_link_libraries(switchyard_build INTERFACE Threads::Threads)
 set(warnings -Wall -Wextra -Wshadow -Wvla)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   list(APPEND warnings -Werror)  # the compiler that CI runs; others only warn
-  # A group of files takes a gigabyte; collecting garbage before that is a tenth of the compiler's time.
-  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=1000000>)
+  if(SWITCHYARD_GROUPS)
+    # A group takes a gigabyte; collecting garbage before that is a tenth of the compiler's time.
+    add_compile_options($<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=1000000>)
+  endif()
 endif()
 target_compile_options(switchyard_build INTERFACE
   $<$<COMPILE_LANGUAGE:C,CXX>:${warnings} -ffp-contract=off>

@@ -95,6 +95,8 @@ Result<Batch::Id> Batch::add(Session& session, Request request) {
   for (const int32_t id : request.history) sampler.saw_prompt(id);
   for (const int32_t id : request.prompt) sampler.saw_prompt(id);
 
+  if (free_entries_.empty()) return error(Code::internal, "as many requests run as the model has sessions");
+
   auto r = std::make_unique<Running>(Running{next_id_++, session, std::move(request), std::move(sampler)});
   r->outcome.path = std::move(path);
   r->outcome.seed = r->sampler.seed();

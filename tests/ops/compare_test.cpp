@@ -39,6 +39,16 @@ TEST(Compare, OneWrongElementOfAWideRow) {
   EXPECT_THAT(compare(c, wanted, got, SWY_F32, nullptr), HasSubstr("element 1234 is nan"));
 }
 
+// One row that is worse than any may be, among so many good ones that the mean hides it.
+TEST(Compare, OneWrongRowAmongMany) {
+  Random random(3);
+  const Case c = Builder(SWY_OP_ADD, random).rows({200}).input(64).input(64).output(64).done();
+  const Outcome wanted = run_naive(c);
+  Outcome got = wanted;
+  for (size_t i = 0; i < 64; ++i) got.outputs[0][0].values[100 * 64 + i] *= 1 + 3e-6;
+  EXPECT_THAT(compare(c, wanted, got, SWY_F32, nullptr), HasSubstr("row 100: relative error"));
+}
+
 TEST(Compare, EveryEntryOfTheTokenBuffer) {
   const Case c = case_named("sample.penalties.rows7.vocab77");
   const Outcome wanted = run_naive(c);

@@ -70,6 +70,7 @@ TEST(Suites, Memory) {
   EXPECT_THAT(suite_verdict("WRONG_STATUS_LATE", "memory"), HasSubstr("which is no status for missing memory"));
   EXPECT_THAT(suite_verdict("SHORT_LEAKS", "memory"), HasSubstr("1 blocks of the host's memory leaked"));
   EXPECT_THAT(suite_verdict("SHORT_SILENT", "memory"), HasSubstr("was given without a line"));
+  EXPECT_THAT(suite_verdict("SHORT_RETRIES", "memory"), HasSubstr("CRASHED memory/"));
   EXPECT_THAT(suite_verdict("FREES_WRONGLY", "memory"),
               HasSubstr("gave back 32 bytes aligned to 64 that it got as 64"));
 }

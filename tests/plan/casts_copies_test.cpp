@@ -107,6 +107,27 @@ TEST(Casts, BringAResultBackToTheProgramsType) {
   EXPECT_NE(all[0], all[1]);
 }
 
+// The sum of layer 1 reads the embedding, as that of layer 0 does.
+void read_the_embedding_twice(Graph& graph) {
+  for (GraphOp& op : graph.ops) {
+    if (op.name == "layers.1.mixer_sum") op.inputs[0] = graph.ops[0].outputs[0];
+  }
+}
+
+TEST(Casts, AreMadeOnceForAllThatRead) {
+  const auto once = plan_of_changed({"narrow,reference"}, [](Graph&) {});
+  const auto t = plan_of_changed({"narrow,reference"}, read_the_embedding_twice);
+  ASSERT_TRUE(once.ok() && t.ok()) << t.status().message();
+  EXPECT_EQ(t->plan.casts(), once->plan.casts());
+}
+
+TEST(Copies, AreMadeOnceForAllThatRead) {
+  const auto once = plan_of_changed({"far,reference"}, [](Graph&) {});
+  const auto t = plan_of_changed({"far,reference"}, read_the_embedding_twice);
+  ASSERT_TRUE(once.ok() && t.ok()) << t.status().message();
+  EXPECT_EQ(t->plan.copies(), once->plan.copies());
+}
+
 TEST(Copies, AreSegmentsOfTheirOwnBetweenDevices) {
   const TestModel t = demo({"far,reference"});
   ASSERT_NE(t.model, nullptr);
