@@ -74,7 +74,8 @@ endif()
 # switchyard_computes(FILES...): files of a target with these options that go through every weight of a model or every
 # byte of a text, and so are optimised in full. Each is compiled by itself.
 function(switchyard_computes)
-  set_property(SOURCE ${ARGN} TARGET_DIRECTORY switchyard_core APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O3>)
+  set_property(SOURCE ${ARGN} TARGET_DIRECTORY switchyard_core APPEND
+    PROPERTY COMPILE_OPTIONS $<$<NOT:$<CONFIG:Debug>>:-O3>)
 endfunction()
 
 # Headers that the build writes, for tools that read single files.

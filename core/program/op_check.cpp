@@ -129,11 +129,11 @@ class OpCheck {
       std::string count = fmt::format("{}", fixed);
       if (repeated != 0) count = fmt::format("{} to {}", fixed + repeated, fixed + repeated * most);
       if (given != 0) count += fmt::format(" or {}", fixed + given);
-      const std::string names = wanted.empty() ? "" : fmt::format(": {}", fmt::join(wanted, ", "));
+      const std::string names = wanted.empty() ? "" : fmt::format(" ({})", fmt::join(wanted, ", "));
       if (conditions.empty()) {
         return bad("it has {} {}s; {} are needed{}", size, kListNames[list], count, names);
       }
-      return bad("{} needs {} {}s; there are {}{}", fmt::join(conditions, ", "), count, kListNames[list], size, names);
+      return bad("{} needs {} {}s{}; there are {}", fmt::join(conditions, ", "), count, kListNames[list], names, size);
     }
     for (const uint32_t index : lists_[list]) {
       if (index < existing(list)) continue;

@@ -180,6 +180,7 @@ std::string parse(int argc, char** argv, Options* o) {
   if (o->plugin.empty()) return "no plugin is named; --help says how";
   if (o->plugin.find('/') == std::string::npos) o->plugin.insert(0, "./");  // never from the library path
   if (o->worker_fd < 0) o->oracle = find_oracle(o->oracle, o->plugin);
+  if (here && o->suites.size() != 1) return "--here runs one suite: name it with --suite";
   if (here) o->worker_fd = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
   return check_suites(o);
 }

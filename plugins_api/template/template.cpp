@@ -15,7 +15,7 @@ namespace {
 
 // ---- 1. The kernel -------------------------------------------------------------------------------------------------
 //
-// ADD, as switchyard/ops.h defines it: inputs x, y [rows, width], output x + y, row-major fp32.
+// ADD, as switchyard/ops.h defines it: inputs x, residual [rows, width], output x + residual, row-major fp32.
 //
 // Every member of the host's thread team calls this function at the same time; `split` returns each member's share. The
 // rows are those of this step, at most as many as the list was recorded for. Kernels may not allocate, throw, or print.

@@ -111,6 +111,7 @@ TEST(Program, SaysWhatIsWrongWithItsArguments) {
   EXPECT_EQ(check("").code, 2);
   EXPECT_THAT(check("x.so --suite nothing").text, HasSubstr("there is no suite 'nothing'; there are: negotiation"));
   EXPECT_THAT(check("x.so --seed many").text, HasSubstr("--seed takes a whole number, not 'many'"));
+  EXPECT_THAT(check("x.so --here").text, HasSubstr("--here runs one suite: name it with --suite"));
   EXPECT_THAT(check("x.so --frobnicate").text, HasSubstr("what is '--frobnicate'?"));
   const Said nowhere = check("/nowhere/x.so");
   EXPECT_EQ(nowhere.code, 2);

@@ -330,7 +330,7 @@ std::vector<Hostile> deeds() {
         fault("daemon", "starts a process while it is loaded or negotiates"),
         fault("fork_wait", "starts a process while it is loaded or negotiates"), fault("fork_return", "(fork)"),
         fault("open:fork_wait", ""),
-        fault("open:fork_return", "leaves"),  // a copy of its process; which words depends on who is first
+        fault("open:fork_return", "leaves"),  // a copy of its process: its own words, or those of the trial
         fault("open:child", "leaves processes running that it started (1)"),
         fault("open:daemon", "leaves processes running that it started (1)"),
         fault("extension:crash", "crashes in get_extension: signal 11"),

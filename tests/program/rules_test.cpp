@@ -245,7 +245,7 @@ const std::vector<Mutation> kOperands = {
      "weight 'gate_up' ('other') is [4, 12, 40]; [4, 24, 40] is needed"},
     {"moe down", weight(SWY_OP_MOE, 2, SWY_F32, {4, 12, 40}), "[4, 40, 12] is needed"},
     {"moe two inputs", [](ProgramSpec& s) { op_of(s, SWY_OP_MOE).inputs.push_back(0); },
-     "it has 2 inputs; 1 or 3 are needed: x, expert_ids, expert_weights"},
+     "it has 2 inputs; 1 or 3 are needed (x, expert_ids, expert_weights)"},
     {"moe injected ids",
      [](ProgramSpec& s) {
        op_of(s, SWY_OP_MOE).inputs = {0, 0, 0};

@@ -4,6 +4,7 @@
 // team run once: `replay` repeats those.
 #include <algorithm>
 
+#include "plugins_api/check/failure.h"
 #include "plugins_api/check/kit.h"
 #include "plugins_api/check/suites.h"
 #include "plugins_api/check/team.h"
@@ -31,7 +32,7 @@ std::string race(const Kit& kit, const Check& check) {
   Execution e(kit.plugin(), *check.kernel, c);
   const uint64_t before = team_runs();
   const Outcome first = e.run(c);
-  if (team_runs() == before) return "";  // nobody to hold up: a device's own threads are not the host's
+  if (team_runs() == before) throw Unsupported("takes no team of the host, whose members could be held up");
   for (const Pace pace : {Pace::kTurns, Pace::kInterrupted}) {
     set_pace(pace, derive(kit.request().seed, check.name()));
     for (int i = 0; goes_on(pace, i); ++i) {

@@ -50,16 +50,16 @@ typedef struct swy_attr_spec {
   uint32_t kind; /* SWY_ATTR_* */
   uint32_t least;
   uint32_t reserved;
-  const char* most; /* this and the next two are expressions over fields; NULL: does not apply */
-  const char* multiple_of;
-  const char* divides;
+  const char* most;        /* this and the next two are expressions over fields; SWY_ATTR_U32 needs `most` */
+  const char* multiple_of; /* NULL: of anything */
+  const char* divides;     /* NULL: need not divide anything */
 } swy_attr_spec;
 
 /* Whether an operand is there: where this field (its offset) of the attributes is not 0, or as follows. An operand that
  * is absent takes no place in its list. */
 enum {
   SWY_ALWAYS = 0,
-  SWY_GIVEN = 1, /* the last of their list; all of a list or none */
+  SWY_GIVEN = 1, /* optional: such operands end their list, and all of them are there or none */
 };
 
 typedef struct swy_operand_spec {
@@ -416,6 +416,7 @@ static inline const swy_op_spec* swy_find_op(uint32_t id, uint32_t revision) {
   const swy_op_spec* found = NULL;
   for (uint32_t i = 0; i < SWY_OP_ENTRIES; ++i) {
     const swy_op_spec* spec = &swy_op_table[i];
+    if (spec->id > id) break;
     if (spec->id == id && (revision == 0 || spec->revision == revision)) found = spec;
   }
   return found;

@@ -252,7 +252,7 @@ SWY_SIZE(swy_attention_attrs, 48);
  * norm. Let K = key_heads * key_dim, V = value_heads * value_dim, C = 2 K + V.
  * inputs: qkv [rows, C] = q | k | v; z [rows, V]; b, a [rows, value_heads].
  * weights: conv [C, conv_kernel], the tap of the current input last; a_log, dt_bias [value_heads]; norm [value_dim].
- * states: conv, slotted [C, conv_kernel - 1], the last inputs, oldest first; delta, slotted fp32
+ * states: conv_state, slotted [C, conv_kernel - 1], the last inputs, oldest first; delta_state, slotted fp32
  *         [value_heads, key_dim, value_dim].
  * outputs: [rows, V].
  * Per row: u = silu(causal_conv(qkv)); q, k L2-normalised per head (x * rsqrt(sum x^2 + l2_eps)), q times key_dim^-0.5;
@@ -294,7 +294,7 @@ typedef struct swy_moe_attrs {
 } swy_moe_attrs;
 SWY_SIZE(swy_moe_attrs, 32);
 
-/* ADD r1. inputs: x, y [rows, width]. outputs: x + y. No attributes. */
+/* ADD r1. inputs: x, residual [rows, width]. outputs: x + residual. No attributes. */
 
 /* LM_HEAD r1. inputs: x [rows, hidden], rows of the step. weights: w [vocab, hidden]. outputs: f32 [logit rows, vocab]
  * = x[logit_row[i]] * w^T. No attributes. Decomposition: GATHER_ROWS, LINEAR. */
@@ -321,7 +321,7 @@ SWY_SIZE(swy_top_candidates_attrs, 16);
 
 /* ---- fused composites ------------------------------------------------------------------------------------------- */
 
-/* ADD_RMS_NORM r1. inputs: x, y. weights: w. outputs: x + y, and its norm. Attributes of RMS_NORM. */
+/* ADD_RMS_NORM r1. inputs: x, residual. weights: w. outputs: x + residual, and its norm. Attributes of RMS_NORM. */
 /* RMS_NORM_LINEAR r1. inputs: x. weights: the norm's w, then LINEAR's. outputs: LINEAR's. Attributes of RMS_NORM. */
 /* LINEAR_ADD r1. inputs: x, residual [rows, out]. weights: one. outputs: x * w^T + residual. No attributes. */
 /* MOE_ADD r1. inputs: MOE's x, residual [rows, hidden]. weights: MOE's. outputs: moe(x) + residual. Attributes of MOE.

@@ -169,7 +169,7 @@ enum { /* swy_device_info.flags */
 };
 
 enum {                                         /* swy_device_info.sampling */
-       SWY_SAMPLING_LOGITS = 1u << 0,          /* LM_HEAD. A device that only samples, or only adds, lacks it */
+       SWY_SAMPLING_LOGITS = 1u << 0,          /* LM_HEAD. A device without that kernel leaves it out */
        SWY_SAMPLING_TOPK_CANDIDATES = 1u << 1, /* TOP_CANDIDATES */
        SWY_SAMPLING_TOKEN = 1u << 2,           /* SAMPLE, or LM_HEAD_SAMPLE */
 };

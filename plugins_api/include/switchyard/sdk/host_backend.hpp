@@ -557,7 +557,11 @@ inline swy_status check_kernels(const HostBackend& backend, swy_error* error) {
   for (size_t i = 0; i < backend.kernel_count; ++i) {
     const HostKernel& k = backend.kernels[i];
     if (k.name == nullptr) return fail(error, SWY_UNSUPPORTED, SWY_REASON_NONE, "kernel %zu has no name", i);
-    const char* missing = k.cost == nullptr ? "cost" : k.run == nullptr ? "run" : nullptr;
+    const char* missing = k.cost == nullptr                              ? "cost"
+                          : k.run == nullptr                             ? "run"
+                          : k.op == 0                                    ? "op"
+                          : k.op == SWY_OP_NAMED && k.op_name == nullptr ? "op_name"
+                                                                         : nullptr;
     if (missing == nullptr) continue;
     return fail(error, SWY_UNSUPPORTED, SWY_REASON_NONE, "kernel %s has no %s; set HostKernel::%s", k.name, missing,
                 missing);

@@ -43,19 +43,24 @@ struct Call {
   T* output(uint32_t i) const {
     return static_cast<T*>(outputs[i]);
   }
-  // The same by name, of operands that are there.
+  // The same by name; nullptr where the operation has no such operand in that list, as operations with a name of their
+  // own have none. Each call searches the table: loops take the pointer before, or a place from Operands.
   template <class T = float>
   const T* input(OperandName name) const {
-    return input<T>(at(*op, name));
+    return static_cast<const T*>(operand(SWY_REF_INPUT, name, inputs));
   }
   template <class T = float>
   T* output(OperandName name) const {
-    return output<T>(at(*op, name));
+    return static_cast<T*>(operand(SWY_REF_OUTPUT, name, outputs));
   }
-  const void* weight(OperandName name) const { return weights[at(*op, name)]; }
+  const void* weight(OperandName name) const { return operand(SWY_REF_WEIGHT, name, weights); }
   template <class T = float>
   T* state(OperandName name) const {
-    return static_cast<T*>(states[at(*op, name)]);
+    return static_cast<T*>(operand(SWY_REF_STATE, name, states));
+  }
+  void* operand(uint32_t list, OperandName name, void* const* memory) const {
+    const swy_ref ref = swy_operand(op, name.text());
+    return ref == SWY_REF_NONE || SWY_REF_KIND(ref) != list ? nullptr : memory[SWY_REF_INDEX(ref)];
   }
   template <class T = char>
   T* work(uint64_t offset_bytes) const {
