@@ -72,6 +72,18 @@ TEST(Casts, AreExplainedWhereTheyAreNeeded) {
   EXPECT_THAT(plan_of(demo({"reference"}), 1).decisions[1].moves, IsEmpty());
 }
 
+// Where both devices can cast, a value crosses as bf16: it is narrowed before the copy and widened after it.
+TEST(Casts, AreOnTheSideThatMakesTheCopySmaller) {
+  const TestModel t = demo({"narrow,reference", {}, {{"narrow", {{"casts", "1"}}}}});
+  ASSERT_NE(t.model, nullptr);
+  const Plan plan = plan_of(t, 1);
+  EXPECT_THAT(decision(plan, "layers.0.mixer_sum").moves,
+              ::testing::Contains("copy embedding:bf16 from reference:0 to narrow:0, 512 bytes"));
+  EXPECT_THAT(decision(plan, "layers.0.moe_norm").moves,
+              ElementsAre("copy layers.0.mixer_sum from narrow:0 to reference:0, 512 bytes",
+                          "cast layers.0.mixer_sum from bf16 to f32 on reference:0 cast.plain"));
+}
+
 TEST(Casts, ThatNoBackendOffersAreNamed) {
   const auto t = plan_of_changed({"narrow,parts",
                                   {},

@@ -81,6 +81,34 @@ TEST(Choice, MixesThePiecesOfAnOperationThatNobodyRunsAlone) {
   EXPECT_TRUE(same_bits(some_logits(*alone.model), some_logits(*t.model)));
 }
 
+// Where the last resort lacks a piece, it gets only those that no other has, whatever they cost there.
+TEST(Choice, OfPiecesTakesTheLastResortLast) {
+  Use use = parts("auto", {{"kernels", "silu_mul.plain sigmoid_scale_add.plain"}, {"cost", "1000000"}});
+  use.found = {"reference", "parts"};
+  use.rules = {"moe=!moe.grouped", "moe_add=!moe_add.grouped", "sigmoid_scale_add=!sigmoid_scale_add.plain"};
+  const TestModel t = demo(use);
+  ASSERT_NE(t.model, nullptr);
+  const Plan plan = plan_of(t, 1);
+  EXPECT_EQ(count(plan, "parts.sigmoid_scale_add.plain"), 8u);
+  EXPECT_EQ(count(plan, "parts.silu_mul.plain"), 8u);
+  EXPECT_EQ(count(plan, "experts.grouped"), 8u);
+}
+
+// What an operation's pieces cost decides where its states are.
+TEST(Choice, CountsWhatPiecesCost) {
+  const auto who = [](const char* cost) {
+    Use use = parts("auto", {{"kernels",
+                              "linear.plain rms_norm.plain causal_conv.plain delta_gates.plain "
+                              "delta_rule.recurrent gated_rms_norm.plain"},
+                             {"cost", cost}});
+    use.found = {"ranger", "parts"};
+    use.settings["ranger"] = {{"claim", "silent"}};
+    return decision(plan_of(demo(use), 1), "layers.0.gated_delta").chosen;
+  };
+  EXPECT_THAT(who("0"), HasSubstr("parts:0 parts.delta_rule.recurrent"));
+  EXPECT_EQ(who("1000000"), "ranger:0 gated_delta.recurrent");
+}
+
 // The cost of the copies counts: 16 sums are cheaper on far only if reference's stand-in is very slow at them.
 TEST(Choice, OfAutoIsTheCheapestWithItsCopies) {
   const std::string all =

@@ -95,6 +95,16 @@ TEST(Tuned, GivesWayToWhatIsAskedFor) {
   EXPECT_EQ(twins_in(deterministic, 1), 8u) << "bits may not depend on a measurement there";
 }
 
+// The plain kernel is measured ten times as fast, but no longer says that its results repeat; the twin does.
+TEST(Tuned, KeepsResultsThatRepeat) {
+  Use use = tuned({});
+  use.settings["parts"].push_back({"loose", "linear_add.plain"});
+  EXPECT_EQ(twins_in(use, 1), 8u);
+  Use neither = tuned({.plain_us = 50, .twin_us = 5});
+  neither.settings["parts"].push_back({"loose", "linear_add.plain"});
+  EXPECT_EQ(twins_in(neither, 1), 8u) << "the faster one repeats";
+}
+
 TEST(TuningFile, SameFileSamePlan) {
   const switchyard::testing::TemporaryFolder folder;
   const Tuning made = tuning_of({});
