@@ -77,7 +77,9 @@ TEST(BatchRules, TheContextEndsARequest) {
   auto session = t.model->session();
   Batch batch(*t.model);
   const auto id = batch.add(**session, request_of(std::vector<int32_t>(60, 7), {.seed = 1}, 100));
-  ASSERT_TRUE(id.ok() && batch.run(*id).ok());
+  ASSERT_TRUE(id.ok());
+  for (int i = 0; i < 20 && batch.running(*id); ++i) ASSERT_TRUE(batch.step().ok());
+  ASSERT_FALSE(batch.running(*id));
   EXPECT_EQ(batch.outcome(*id)->stopped, StopReason::context);
   EXPECT_EQ(batch.outcome(*id)->ids.size(), 5u) << "four are fed after the prompt, and one is drawn from the last";
   EXPECT_EQ((*session)->position(), 64u);
@@ -129,6 +131,28 @@ TEST(BatchRules, MasksAreOfTheirOwnRequests) {
   ASSERT_NO_FATAL_FAILURE(run_all(batch));
   EXPECT_EQ(drawn[0].ids, (std::vector<int32_t>{1000, 1001, 1002}));
   EXPECT_EQ(drawn[2].ids, (std::vector<int32_t>{3000, 3001, 3002}));
+}
+
+// A device that samples a step samples all of its rows, so a request by candidates reads its logits beside one whose
+// tokens the device chooses: nobody pays for both, and no lists are made for steps of this kind.
+TEST(BatchRules, CandidatesGiveWayToTokensOfTheDevice) {
+  const TestModel t = make_model(kDemo, "reference", options_for(2));
+  ASSERT_NE(t.model, nullptr);
+  const auto read_bytes = [&](bool beside) {
+    auto one = t.model->session(), two = t.model->session();
+    Batch batch(*t.model);
+    Request fused = request_of({5, 6}, {.seed = 1}, 4), candidates = request_of({7, 8}, {.seed = 2}, 4);
+    fused.path = SamplingPath::fused;
+    candidates.path = SamplingPath::candidates;
+    if (beside) {
+      EXPECT_TRUE(batch.add(**one, fused).ok());
+    }
+    const auto id = batch.add(**two, candidates);
+    EXPECT_TRUE(id.ok() && batch.run(*id).ok());
+    return batch.take(*id)->read_bytes;
+  };
+  EXPECT_LT(read_bytes(false), 4u * t.model->vocab() * sizeof(float));
+  EXPECT_EQ(read_bytes(true), 4u * t.model->vocab() * sizeof(float));
 }
 
 // A request that was cancelled with its step in flight is taken, and another begins in its place in memory: the tokens

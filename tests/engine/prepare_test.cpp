@@ -103,6 +103,27 @@ INSTANTIATE_TEST_SUITE_P(Prepare, PreparesOn, ::testing::Values("cpu"));
 INSTANTIATE_TEST_SUITE_P(Prepare, PreparesOn, ::testing::Values("reference"));
 #endif
 
+// Lists that are there serve steps that fit into them: a longer context does not, and a prompt does not fit into lists
+// of decoding steps, whatever its length.
+TEST(Prepare, ListsServeOnlyWhatFitsThem) {
+  const TestModel t = make_model(kDemo, "reference", options_for(4, false));
+  ASSERT_NE(t.model, nullptr);
+  StepRunner& runner = t.model->runner();
+  const StepCounts decode{.rows = 4, .seqs = 4, .logit_rows = 4, .context = 256};
+  ASSERT_TRUE(runner.prepare({{decode}}, kWantLogits).ok());
+  auto session = t.model->session();
+  ASSERT_TRUE(session.ok());
+  const auto makes = [&](size_t tokens) {
+    const size_t before = runner.sizes();
+    EXPECT_TRUE((*session)->feed(std::vector<int32_t>(tokens, 7)).ok());
+    return runner.sizes() - before;
+  };
+  EXPECT_EQ(makes(3), 1u) << "a prompt";
+  EXPECT_EQ(makes(1), 0u) << "one token, in lists of four";
+  EXPECT_EQ(makes(260), 1u) << "a prompt";
+  EXPECT_EQ(makes(1), 1u) << "one token after more than 256";
+}
+
 TEST(Prepare, StopsWhenToldTo) {
   const TestModel t = make_model(kDemo, "reference", options_for(4));
   ASSERT_NE(t.model, nullptr);

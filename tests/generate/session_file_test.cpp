@@ -131,6 +131,25 @@ TEST_F(Threads, GoOnWhereTheyEnded) {
 }
 
 // A text that does not begin with what was seen, as of a template that changes earlier messages, is read anew.
+// The id that ends a text, made certain: it ends it, or is drawn like any other.
+TEST_F(Threads, EndWhereTheModelDoesUnlessThatIsIgnored) {
+  ASSERT_FALSE(demo().model->program().eos_ids.empty());
+  const auto drawn = [](bool ignore_eos) {
+    TextOptions options;
+    options.max_tokens = 5;
+    options.ignore_eos = ignore_eos;
+    options.sampling.biases = {{static_cast<uint32_t>(demo().model->program().eos_ids[0]), 1000}};
+    auto generation = *TextGeneration::create(*demo().model, tokenizer(), options, {});
+    auto session = *demo().model->session();
+    Batch batch(*demo().model);
+    const auto id = batch.add(*session, generation->request({1, 2}, {}));
+    EXPECT_TRUE(id.ok() && batch.run(*id).ok());
+    return batch.take(*id)->ids.size();
+  };
+  EXPECT_EQ(drawn(false), 1u);
+  EXPECT_EQ(drawn(true), 5u);
+}
+
 TEST_F(Threads, OtherTextsAreReadAnew) {
   auto session = *demo().model->session();
   TextThread thread(*session, tokenizer());
