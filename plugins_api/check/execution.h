@@ -49,8 +49,8 @@ class Execution {
   Execution& operator=(const Execution&) = delete;
 
   // Brings the states and tokens of `c` in, then runs its steps. `c` has the operation and at most the bucket that was
-  // recorded. All that a kernel may not read is poison. Throws Failure when a call fails, or when memory changed that
-  // the operation does not write.
+  // recorded. All that a kernel may not read is poison; in later runs the workspace is as the first one left it. Throws
+  // Failure when a call fails, or when memory changed that the operation does not write.
   Outcome run(const Case& c);
 
   // Submits the list once more, on the inputs and the step of the last run.

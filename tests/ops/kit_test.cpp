@@ -50,6 +50,8 @@ TEST(Kit, FindsWhatAKernelMayNotDo) {
   EXPECT_THAT(verdict("WRITES_TOO_FAR"), HasSubstr("wrote outside output 0: byte"));
   EXPECT_THAT(verdict("CHANGES_INPUT"), HasSubstr("changed its input 1"));
   EXPECT_THAT(verdict("WRITES_WEIGHT", "", "linear.i4.g32.rows65.in100.out_36_17"), HasSubstr("changed its weight 0"));
+  EXPECT_THAT(verdict("PACKS_PARTLY", "", "linear.i4.g32.rows65.in100.out_36_17"),
+              HasSubstr("packing weight 0 twice into layout 1 gives different bytes, or does not write all of them"));
   EXPECT_THAT(verdict("WRITES_ONCE"), HasSubstr("but a second submission has other bits in output 0"));
   EXPECT_THAT(verdict("NOT_SAFE"), HasSubstr("is not CAPTURE_SAFE, which is mandatory"));
   EXPECT_THAT(verdict("ALLOCATES"), HasSubstr("list_submit allocated memory of the host"));
@@ -87,6 +89,34 @@ TEST(Kit, HoldsKernelsToTheBudgetOfWhatTheyDeclare) {
   for (const std::string name : {"linear.i4.g32.rows65.in100.out_36_17", "linear.i4a.row.rows65.in100.out_36_17"}) {
     EXPECT_EQ(verdict("8_BITS", "", name), "");
     EXPECT_THAT(verdict("5_BITS", "", name), HasSubstr("relative error"));
+  }
+}
+
+// An id that no table has can come from a device's token buffer. Its row is zeros: nothing beyond the table is read.
+TEST(Embedding, OfAnIdOutsideItsTableIsZeros) {
+  for (const auto& path : std::vector<std::string>{SWITCHYARD_REFERENCE, SWITCHYARD_CPU}) {
+    if (path.empty()) continue;  // cpu is not built
+    const Kit kit({path, {}, "", false, 1});
+    ASSERT_EQ(kit.error(), "");
+    uint32_t cases = 0;
+    for (const Check& check : kit.claims().checks) {
+      if (check.spec->op != SWY_OP_EMBEDDING || check.spec->name.find(".rows63.width100") == std::string::npos) {
+        continue;
+      }
+      ++cases;
+      Case c = kit.build(check);
+      const auto vocab = static_cast<int32_t>(c.weights[0].desc.dims[0]);
+      std::vector<int32_t>& tokens = c.steps[0].tokens;
+      c.tokens[0] = vocab;
+      tokens[3] = -1;  // entry 0 of the token buffer
+      tokens[5] = vocab;
+      tokens[7] = INT32_MAX;
+      const Outcome got = Execution(kit.plugin(), *check.kernel, c).run(c);
+      for (const uint64_t row : {3u, 5u, 7u}) {
+        for (uint64_t i = 0; i < 100; ++i) EXPECT_EQ(got.outputs[0][0].values[row * 100 + i], 0) << check.name();
+      }
+    }
+    EXPECT_GT(cases, 5u) << "encodings";
   }
 }
 
