@@ -37,10 +37,11 @@ template <class Attrs, class Field, class Number>
 auto attr(swy_op_id id, Field Attrs::*field, Number value) {
   return [=](ProgramSpec& s) {
     auto& bytes = op_of(s, id).attrs;
-    Attrs attrs;
-    std::memcpy(&attrs, bytes.data(), sizeof attrs);
+    Attrs attrs{};
+    const size_t size = std::min(sizeof attrs, bytes.size());  // a first revision may have fewer
+    std::memcpy(&attrs, bytes.data(), size);
     attrs.*field = static_cast<Field>(value);
-    std::memcpy(bytes.data(), &attrs, sizeof attrs);
+    std::memcpy(bytes.data(), &attrs, size);
   };
 }
 
@@ -88,7 +89,8 @@ auto more_experts(swy_op_id id) {
     }
     swy_moe_attrs attrs{};
     attrs.experts = 8, attrs.top_k = 2, attrs.width = 12;
-    f.ops.insert(f.ops.begin(), {SWY_OP_ROUTER_TOPK, 1, attr_bytes(attrs), {logits}, {}, {}, {ids, weights}});
+    f.ops.insert(f.ops.begin(),
+                 {SWY_OP_ROUTER_TOPK, 1, attr_bytes(attrs, SWY_OP_ROUTER_TOPK, 1), {logits}, {}, {}, {ids, weights}});
   };
 }
 // An op at the end of "main", which is refused whatever its operands are.
@@ -111,8 +113,8 @@ const std::vector<Mutation> kStructure = {
     {"unreadable feature", [](ProgramSpec& s) { s.required_features = {"\x1b[2J"}; }, "no readable name"},
     {"unknown op", [](ProgramSpec& s) { op_of(s, SWY_OP_ADD).id = 999; },
      "needs op #999, which this runtime does not know", Code::unsupported},
-    {"newer revision", [](ProgramSpec& s) { op_of(s, SWY_OP_ATTENTION).revision = 2; },
-     "this program needs op 'attention' revision 2; this runtime knows revision 1; update switchyard",
+    {"newer revision", [](ProgramSpec& s) { op_of(s, SWY_OP_ATTENTION).revision = 3; },
+     "this program needs op 'attention' revision 3; this runtime knows revision 2; update switchyard",
      Code::unsupported},
     {"revision 0", [](ProgramSpec& s) { op_of(s, SWY_OP_MOE).revision = 0; }, "op 'moe' has revision 0"},
     {"tensor without a name", [](ProgramSpec& s) { s.tensors[3].name.clear(); }, "the name of tensor 3"},

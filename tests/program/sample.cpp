@@ -60,10 +60,17 @@ class SpecBuilder {
 
 const Attrs kNorm = attr_bytes(swy_rms_norm_attrs{0, 1e-6f, 1.0f, 0});
 const Attrs kAttention =
-    attr_bytes(swy_attention_attrs{0, kHeads, kKvHeads, kHeadDim, 4, 10000.0f, 0.25f, 1e-6f, 1.0f, 1, {0, 0}});
+    attr_bytes(swy_attention_attrs{0, kHeads, kKvHeads, kHeadDim, 4, 10000.0f, 0.25f, 1e-6f, 1.0f, 1, {}, 0, 0, 0, 0},
+               SWY_OP_ATTENTION, 1);
 const Attrs kGatedDelta =
     attr_bytes(swy_gated_delta_attrs{0, kKeyHeads, kValueHeads, kKeyDim, kValueDim, kKernel, 1e-6f, 1e-6f});
-const Attrs kMoe = attr_bytes(swy_moe_attrs{0, kExperts, kTopK, kWidth, kShared, {0, 0, 0}});
+
+Attrs moe_attrs(uint32_t experts, uint32_t width, uint32_t shared_width) {
+  swy_moe_attrs a{};
+  a.experts = experts, a.top_k = kTopK, a.width = width, a.shared_width = shared_width;
+  return attr_bytes(a, SWY_OP_MOE, 1);
+}
+const Attrs kMoe = moe_attrs(kExperts, kWidth, kShared);
 
 Attrs heads_attrs(uint32_t heads, uint32_t head_dim) {
   return attr_bytes(swy_heads_attrs{0, heads, head_dim, 1e-6f, 1.0f, 4, 10000.0f, 0});
@@ -245,7 +252,7 @@ ProgramSpec pieces_spec() {
   // Two mixtures, each with its router. The first has so many experts that its ids, taken by the second, lead far
   // beyond its memory; they are small instead.
   constexpr uint32_t kMany = 1100, kNarrow = 2;
-  const Attrs many = attr_bytes(swy_moe_attrs{0, kMany, kTopK, kNarrow, 0, {0, 0, 0}});
+  const Attrs many = moe_attrs(kMany, kNarrow, 0);
   const auto gate_up = b.tensor("many_gate_up", SWY_I4, 0, {kMany, 2 * kNarrow, kHidden});
   const auto down = b.tensor("many_down", SWY_I4, 0, {kMany, kHidden, kNarrow});
   const auto logits = b.input(kMany), ids = b.value(kTopK, SWY_I32), weights = b.value(kTopK), y = b.value(kHidden);
