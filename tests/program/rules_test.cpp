@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 
+#include "core/program/verify.h"
 #include "tests/program/sample.h"
 
 namespace switchyard {
@@ -305,8 +306,6 @@ const std::vector<Mutation> kOperands = {
 
 // Of revisions_spec().
 const std::vector<Mutation> kRevisions = {
-    {"group of mxfp4", [](ProgramSpec& s) { s.tensors[0].group = 64; },
-     "tensor 'embed' of mxfp4 has groups of 64; they are always 32"},
     {"attributes of revision 1", [](ProgramSpec& s) { op_of(s, SWY_OP_ATTENTION).attrs.resize(48); },
      "its attributes have 48 bytes and declare 64; revision 2 has 64"},
     {"revision 1 with attributes of 2", [](ProgramSpec& s) { op_of(s, SWY_OP_MOE).revision = 1; },
@@ -373,6 +372,16 @@ class RevisionRules : public ::testing::TestWithParam<Mutation> {};
 
 TEST_P(Rules, ABrokenRuleIsNamed) { expect_named(sample_spec(), GetParam()); }
 TEST_P(RevisionRules, ABrokenRuleIsNamed) { expect_named(revisions_spec(), GetParam()); }
+
+// No file has it: neither writer gives such a tensor bytes.
+TEST(RulesOfTensors, GroupsOfMxfp4AreOfOneSize) {
+  const auto file = file_of(revisions_spec());
+  Program program = *parse(file);
+  EXPECT_TRUE(verify_program(program, file.size()).ok());
+  program.tensors[0].group = 64;
+  EXPECT_EQ(verify_program(program, file.size()).message(),
+            "tensor 'embed' of mxfp4 has groups of 64; they are always 32");
+}
 
 INSTANTIATE_TEST_SUITE_P(Structure, Rules, ::testing::ValuesIn(kStructure));
 INSTANTIATE_TEST_SUITE_P(Operands, Rules, ::testing::ValuesIn(kOperands));
