@@ -21,7 +21,8 @@ void add(const swy::Call& call) {
 }
 void silu_mul(const swy::Call& call) {
   const float *gate = call.input("gate"), *up = call.input("up");
-  each(call, [&](uint64_t i) { return static_cast<float>(silu(gate[i]) * up[i]); });
+  const swy_activation_attrs act = call.op->revision == 1 ? swy_activation_attrs{} : call.attrs<swy_activation_attrs>();
+  each(call, [&](uint64_t i) { return static_cast<float>(activate(act, gate[i], up[i])); });
 }
 void sigmoid_mul(const swy::Call& call) {
   const float *x = call.input("x"), *gate = call.input("gate");
@@ -37,7 +38,12 @@ constexpr uint32_t kFlags =
     SWY_KERNEL_CAPTURE_SAFE | SWY_KERNEL_DETERMINISTIC | SWY_KERNEL_BATCH_INVARIANT | SWY_KERNEL_IN_PLACE;
 constexpr swy::HostKernel kKernels[] = {
     {.name = "add.plain", .op = SWY_OP_ADD, .flags = kFlags, .cost = generic_cost, .run = add},
-    {.name = "silu_mul.plain", .op = SWY_OP_SILU_MUL, .flags = kFlags, .cost = generic_cost, .run = silu_mul},
+    {.name = "silu_mul.plain",
+     .op = SWY_OP_SILU_MUL,
+     .flags = kFlags,
+     .cost = generic_cost,
+     .run = silu_mul,
+     .op_revision = 2},
     {.name = "sigmoid_mul.plain", .op = SWY_OP_SIGMOID_MUL, .flags = kFlags, .cost = generic_cost, .run = sigmoid_mul},
     {.name = "sigmoid_scale_add.plain",
      .op = SWY_OP_SIGMOID_SCALE_ADD,

@@ -45,12 +45,13 @@ auto choose_dot() {
 double (*const dot)(const float*, const float*, uint64_t) = choose_dot();
 
 void linear_rows(const swy::Call& call, const Weight& w, const float* x, uint32_t rows, float* y, uint64_t stride,
-                 float* row_scratch) {
+                 float* row_scratch, const Weight* bias) {
   const uint64_t in = w.width();
   const auto [first, last] = call.split(w.rows());
   for (uint64_t o = first; o < last; ++o) {
     const float* row = w.row(o, row_scratch);
-    for (uint32_t r = 0; r < rows; ++r) y[r * stride + o] = static_cast<float>(dot(row, x + r * in, in));
+    const double add = bias == nullptr ? 0.0 : bias->at(o);
+    for (uint32_t r = 0; r < rows; ++r) y[r * stride + o] = static_cast<float>(dot(row, x + r * in, in) + add);
   }
 }
 

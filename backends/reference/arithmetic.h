@@ -6,8 +6,10 @@
 // the same bits.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 
 #include "switchyard/sdk/kernel.hpp"
 #include "switchyard/weights.h"
@@ -19,6 +21,22 @@ extern double (*const dot)(const float* a, const float* b, uint64_t n);
 
 inline double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 inline double silu(double x) { return x * sigmoid(x); }
+
+// act(gate, up) of ops.h.
+inline double activate(const swy_activation_attrs& a, double gate, double up) {
+  if (a.activation == SWY_ACT_SILU) return silu(gate) * up;
+  const double limit = a.act_limit, g = std::min(gate, limit), u = std::min(std::max(up, -limit), limit);
+  return g * sigmoid(a.act_alpha * g) * (u + 1);
+}
+// Of the attributes of an operation that has an activation.
+template <class Attrs>
+swy_activation_attrs activation_of(const Attrs& a) {
+  return {sizeof(swy_activation_attrs), a.activation, a.act_alpha, a.act_limit};
+}
+
+// swy_kernel.weight_dtypes of all kernels that read matrices: every type.
+inline constexpr uint32_t kMatrices = SWY_DTYPE_BIT(SWY_F32) | SWY_DTYPE_BIT(SWY_BF16) | SWY_DTYPE_BIT(SWY_I8) |
+                                      SWY_DTYPE_BIT(SWY_I4) | SWY_DTYPE_BIT(SWY_I4A) | SWY_DTYPE_BIT(SWY_MXFP4);
 
 // A weight operand: its description, its planes, its bytes.
 class Weight {
@@ -47,15 +65,26 @@ class Weight {
   swy_weight_planes planes_;
 };
 
+// Empty where the operation does not have it.
+inline std::optional<Weight> optional_weight(const swy::Call& call, swy::OperandName name) {
+  return swy::has(*call.op, name) ? std::optional<Weight>(std::in_place, call, name) : std::nullopt;
+}
+
 // Per-member scratch of `floats` inside a workspace that begins with it.
 inline uint64_t scratch_bytes(uint64_t floats) { return swy_align64(floats * 4) * swy::team_width; }
 inline float* scratch(const swy::Call& call, uint64_t floats) {
   return call.work<float>(swy_align64(floats * 4) * call.rank());
 }
 
-// y[r, first_output + o] = x[r] . w[o] for rows [0, rows), all outputs split over the team. `stride` is y's width.
+// y[r, o] = x[r] . w[o] + bias[o] for rows [0, rows), all outputs split over the team. `stride` is y's width; without a
+// bias it is NULL.
 void linear_rows(const swy::Call& call, const Weight& w, const float* x, uint32_t rows, float* y, uint64_t stride,
-                 float* row_scratch);
+                 float* row_scratch, const Weight* bias = nullptr);
+
+// The experts of each row and their weights [rows, top_k], as MOE has them, from its router's logits [rows, experts].
+// `choices` [rows, experts] is scratch. The rows are split over the team.
+void route(const swy::Call& call, const swy_moe_attrs& a, const float* logits, double* choices, int32_t* ids,
+           float* weights);
 
 // LM_HEAD: logits [logit rows, vocab] of the wanted rows, gathered into `rows` first.
 void lm_head_rows(const swy::Call& call, const Weight& w, float* rows, float* logits);

@@ -20,18 +20,38 @@ float* kv_at(const swy::Call& call, const swy_attention_attrs& a, float* kv, uin
   return kv + token * 2 * a.kv_heads * a.head_dim;
 }
 
-// One head: half-split rotation of the first rotary_dim elements. y may be x.
-void rotate_head(const float* x, uint32_t position, uint32_t head_dim, uint32_t rotary_dim, double theta, float* y) {
-  const uint32_t half = rotary_dim / 2;
-  for (uint32_t i = 0; i < half; ++i) {
-    const double angle = position * std::pow(theta, -2.0 * i / rotary_dim);
-    const double c = std::cos(angle), s = std::sin(angle);
-    const double u = x[i], v = x[i + half];
-    y[i] = static_cast<float>(u * c - v * s);
-    y[i + half] = static_cast<float>(v * c + u * s);
+// Half-split rotation of the first rotary_dim elements of a head, by a table of frequencies or by theta.
+class Rotation {
+ public:
+  Rotation(const swy::Call& call, uint32_t head_dim, uint32_t rotary_dim, double theta, double scale)
+      : inv_freq_(static_cast<const float*>(call.weight("inv_freq"))),
+        head_dim_(head_dim),
+        rotary_dim_(rotary_dim),
+        theta_(theta),
+        scale_(call.op->revision == 1 ? 1 : scale) {}
+
+  // y may be x.
+  void rotate(const float* x, uint32_t position, float* y) const {
+    const uint32_t half = rotary_dim_ / 2;
+    for (uint32_t i = 0; i < half; ++i) {
+      const double angle = position * frequency(i);
+      const double c = std::cos(angle) * scale_, s = std::sin(angle) * scale_;
+      const double u = x[i], v = x[i + half];
+      y[i] = static_cast<float>(u * c - v * s);
+      y[i + half] = static_cast<float>(v * c + u * s);
+    }
+    for (uint32_t i = rotary_dim_; i < head_dim_; ++i) y[i] = x[i];
   }
-  for (uint32_t i = rotary_dim; i < head_dim; ++i) y[i] = x[i];
-}
+
+ private:
+  double frequency(uint32_t i) const {
+    return inv_freq_ != nullptr ? inv_freq_[i] : std::pow(theta_, -2.0 * i / rotary_dim_);
+  }
+
+  const float* inv_freq_;  // [rotary_dim / 2]; NULL: theta^(-2 i / rotary_dim)
+  uint32_t head_dim_, rotary_dim_;
+  double theta_, scale_;
+};
 
 void head_split(const swy::Call& call) {
   const auto& a = call.attrs<swy_heads_attrs>();
@@ -49,9 +69,10 @@ void rope(const swy::Call& call) {
   const uint32_t* positions = SWY_STEP_ARRAY(call.step, uint32_t, row_position_at);
   const float* x = call.input("x");
   float* y = call.output("y");
+  const Rotation rotation(call, a.head_dim, a.rotary_dim, a.rope_theta, a.rope_scale);
   const auto [first, last] = call.split(uint64_t{call.step->rows} * a.heads);
   for (uint64_t h = first; h < last; ++h) {
-    rotate_head(x + h * a.head_dim, positions[h / a.heads], a.head_dim, a.rotary_dim, a.rope_theta, y + h * a.head_dim);
+    rotation.rotate(x + h * a.head_dim, positions[h / a.heads], y + h * a.head_dim);
   }
 }
 
@@ -74,19 +95,21 @@ void kv_append(const swy::Call& call) {
   append(call, call.attrs<swy_attention_attrs>(), call.input("k"), call.input("v"));
 }
 
-// One query head [head_dim] over positions 0 .. position of its sequence.
+// One query head [head_dim] over the positions up to its own that its window holds. `sink` is one more score, without a
+// value; without one it is -inf.
 void attend_head(const swy::Call& call, const swy_attention_attrs& a, float* kv, const float* q, uint32_t head,
-                 uint32_t seq, uint32_t position, double* scores, double* sum, float* out) {
+                 uint32_t seq, uint32_t position, double sink, double* scores, double* sum, float* out) {
+  const uint32_t begin = a.window != 0 && position >= a.window ? position - a.window + 1 : 0;
   const uint64_t k_offset = uint64_t{head / (a.heads / a.kv_heads)} * a.head_dim;
   const uint64_t v_offset = k_offset + uint64_t{a.kv_heads} * a.head_dim;
-  double top = -INFINITY;
-  for (uint32_t t = 0; t <= position; ++t) {
+  double top = sink;
+  for (uint32_t t = begin; t <= position; ++t) {
     scores[t] = dot(q, kv_at(call, a, kv, seq, t) + k_offset, a.head_dim) * a.scale;
     top = std::max(top, scores[t]);
   }
-  double total = 0;
+  double total = std::exp(sink - top);
   std::fill(sum, sum + a.head_dim, 0.0);
-  for (uint32_t t = 0; t <= position; ++t) {
+  for (uint32_t t = begin; t <= position; ++t) {
     const double p = std::exp(scores[t] - top);
     const float* v = kv_at(call, a, kv, seq, t) + v_offset;
     total += p;
@@ -104,15 +127,17 @@ void attend_rows(const swy::Call& call, const swy_attention_attrs& a, const floa
   auto* sum = reinterpret_cast<double*>(work + call.rank() * member_bytes);
   double* scores = sum + a.head_dim;
   auto* kv = call.state("kv");
+  const auto sinks = optional_weight(call, "sinks");
   const auto [first, last] = call.split(uint64_t{call.step->rows} * a.heads);
   for (uint64_t i = first; i < last; ++i) {
     const uint64_t r = i / a.heads;
+    const auto head = static_cast<uint32_t>(i % a.heads);
     float* out = y + i * a.head_dim;
     if (active[seqs[r]] == 0) {
       std::fill(out, out + a.head_dim, 0.0f);
     } else {
-      attend_head(call, a, kv, q + i * a.head_dim, static_cast<uint32_t>(i % a.heads), seqs[r], positions[r], scores,
-                  sum, out);
+      attend_head(call, a, kv, q + i * a.head_dim, head, seqs[r], positions[r], sinks ? sinks->at(head) : -INFINITY,
+                  scores, sum, out);
     }
   }
 }
@@ -121,36 +146,36 @@ void attend_rows(const swy::Call& call, const swy_attention_attrs& a, const floa
 uint64_t member_bytes(const swy_attention_attrs& a, uint64_t context) {
   return swy_align64((context + a.head_dim) * sizeof(double));
 }
-const swy_attention_attrs& attrs_of(const swy_op& op) { return *static_cast<const swy_attention_attrs*>(op.attrs); }
 
 uint64_t attend_workspace(const swy_op& op, const swy_bucket& bucket) {
-  return member_bytes(attrs_of(op), bucket.context) * swy::team_width;
+  return member_bytes(swy_attention_of(&op), bucket.context) * swy::team_width;
 }
 
 void attend(const swy::Call& call) {
-  const auto& a = call.attrs<swy_attention_attrs>();
+  const swy_attention_attrs a = swy_attention_of(call.op);
   attend_rows(call, a, call.input("q"), call.output("y"), call.work<char>(0), member_bytes(a, call.step->max_context));
 }
 
 // Workspace of the composite: q, gate, k [rows, heads * head_dim] each, then ATTEND's.
 uint64_t attention_workspace(const swy_op& op, const swy_bucket& bucket) {
-  const auto& a = attrs_of(op);
+  const swy_attention_attrs a = swy_attention_of(&op);
   return 3 * uint64_t{bucket.rows} * a.heads * a.head_dim * 4 + 64 + attend_workspace(op, bucket);
 }
 
 void attention(const swy::Call& call) {
-  const auto& a = call.attrs<swy_attention_attrs>();
+  const swy_attention_attrs a = swy_attention_of(call.op);
   const uint32_t* positions = SWY_STEP_ARRAY(call.step, uint32_t, row_position_at);
-  const Weight q_norm(call, "q_norm"), k_norm(call, "k_norm");
+  const auto q_norm = optional_weight(call, "q_norm"), k_norm = optional_weight(call, "k_norm");
+  const Rotation rotation(call, a.head_dim, a.rotary_dim, a.rope_theta, a.rope_scale);
   const float *q_in = call.input("q"), *k_in = call.input("k");
   float* y = call.output("y");
   const uint64_t rows = call.step->rows, d = a.head_dim, width = a.heads * d;
   float* q = call.work<float>(0);
   float* gate = q + rows * width;
   float* k = gate + rows * width;
-  const auto prepare = [&](const float* x, const Weight& norm, uint32_t position, float* out) {
-    rms_norm_row(x, norm, a.norm_weight_bias, a.norm_eps, d, out);
-    rotate_head(out, position, a.head_dim, a.rotary_dim, a.rope_theta, out);
+  const auto prepare = [&](const float* x, const std::optional<Weight>& norm, uint32_t position, float* out) {
+    if (norm) rms_norm_row(x, *norm, a.norm_weight_bias, a.norm_eps, d, out);
+    rotation.rotate(norm ? out : x, position, out);
   };
   const auto [first_q, last_q] = call.split(rows * a.heads);
   for (uint64_t h = first_q; h < last_q; ++h) {
@@ -175,8 +200,9 @@ void attention(const swy::Call& call) {
 }
 
 double attention_cost(const swy_op& op, const swy_bucket& bucket) {
-  const auto& a = attrs_of(op);
-  return cost_of(2.0 * bucket.rows * bucket.context * a.heads * a.head_dim);
+  const swy_attention_attrs a = swy_attention_of(&op);
+  const uint32_t read = a.window == 0 ? bucket.context : std::min(a.window, bucket.context);
+  return cost_of(2.0 * bucket.rows * read * a.heads * a.head_dim);
 }
 
 constexpr swy::HostKernel kKernels[] = {
@@ -184,11 +210,17 @@ constexpr swy::HostKernel kKernels[] = {
      .op = SWY_OP_ATTENTION,
      .cost = attention_cost,
      .run = attention,
-     .workspace = attention_workspace},
+     .workspace = attention_workspace,
+     .op_revision = 2},
     {.name = "head_split.plain", .op = SWY_OP_HEAD_SPLIT, .cost = generic_cost, .run = head_split},
-    {.name = "rope.plain", .op = SWY_OP_ROPE, .cost = generic_cost, .run = rope},
+    {.name = "rope.plain", .op = SWY_OP_ROPE, .cost = generic_cost, .run = rope, .op_revision = 2},
     {.name = "kv_append.plain", .op = SWY_OP_KV_APPEND, .cost = generic_cost, .run = kv_append},
-    {.name = "attend.plain", .op = SWY_OP_ATTEND, .cost = attention_cost, .run = attend, .workspace = attend_workspace},
+    {.name = "attend.plain",
+     .op = SWY_OP_ATTEND,
+     .cost = attention_cost,
+     .run = attend,
+     .workspace = attend_workspace,
+     .op_revision = 2},
 };
 
 }  // namespace

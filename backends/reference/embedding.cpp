@@ -29,7 +29,11 @@ double embedding_cost(const swy_op& op, const swy_bucket&) {
 }
 
 constexpr swy::HostKernel kKernels[] = {
-    {.name = "embedding.plain", .op = SWY_OP_EMBEDDING, .cost = embedding_cost, .run = embedding},
+    {.name = "embedding.plain",
+     .op = SWY_OP_EMBEDDING,
+     .weight_dtypes = kMatrices,
+     .cost = embedding_cost,
+     .run = embedding},
 };
 
 }  // namespace

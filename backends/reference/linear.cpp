@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// LINEAR, LINEAR_ADD, RMS_NORM_LINEAR: y [rows, out] = x [rows, in] * w^T.
+// LINEAR, LINEAR_ADD, RMS_NORM_LINEAR: y [rows, out] = x [rows, in] * w^T, with a bias in their second revisions.
 //
 // Each weight row is dequantized once per call and used for all rows of the step.
 #include "arithmetic.h"
@@ -12,9 +12,12 @@ uint64_t linear_workspace(const swy_op& op, const swy_bucket&) { return scratch_
 
 void linear_of(const swy::Call& call, const float* x) {
   const uint32_t rows = call.rows(swy::tensor(*call.op, "x")), first_weight = swy::at(*call.op, "w");
+  const uint32_t first_bias = swy::at(*call.op, "bias");
   for (uint32_t i = 0; i < call.op->output_count; ++i) {
     const Weight w(call, first_weight + i);
-    linear_rows(call, w, x, rows, call.output(i), w.rows(), scratch(call, w.width()));
+    const auto bias =
+        first_bias == UINT32_MAX ? std::nullopt : std::optional<Weight>(std::in_place, call, first_bias + i);
+    linear_rows(call, w, x, rows, call.output(i), w.rows(), scratch(call, w.width()), bias ? &*bias : nullptr);
   }
 }
 
@@ -51,17 +54,27 @@ void rms_norm_linear(const swy::Call& call) {
 }
 
 constexpr swy::HostKernel kKernels[] = {
-    {.name = "linear.plain", .op = SWY_OP_LINEAR, .cost = generic_cost, .run = linear, .workspace = linear_workspace},
+    {.name = "linear.plain",
+     .op = SWY_OP_LINEAR,
+     .weight_dtypes = kMatrices,
+     .cost = generic_cost,
+     .run = linear,
+     .workspace = linear_workspace,
+     .op_revision = 2},
     {.name = "linear_add.plain",
      .op = SWY_OP_LINEAR_ADD,
+     .weight_dtypes = kMatrices,
      .cost = generic_cost,
      .run = linear_add,
-     .workspace = linear_workspace},
+     .workspace = linear_workspace,
+     .op_revision = 2},
     {.name = "rms_norm_linear.plain",
      .op = SWY_OP_RMS_NORM_LINEAR,
+     .weight_dtypes = kMatrices,
      .cost = generic_cost,
      .run = rms_norm_linear,
-     .workspace = rms_norm_linear_workspace},
+     .workspace = rms_norm_linear_workspace,
+     .op_revision = 2},
 };
 
 }  // namespace

@@ -39,6 +39,7 @@ double lm_head_cost(const swy_op& op, const swy_bucket& bucket) {
 constexpr swy::HostKernel kKernels[] = {
     {.name = "lm_head.plain",
      .op = SWY_OP_LM_HEAD,
+     .weight_dtypes = kMatrices,
      .cost = lm_head_cost,
      .run = lm_head,
      .workspace = lm_head_workspace},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// MOE, MOE_ADD and the pieces ROUTER_TOPK and EXPERTS.
+// MOE, MOE_ADD and the piece EXPERTS. The router is in router.cpp.
 //
 // Rows are grouped by expert, so that each weight row is dequantized once per step. A row's experts are summed in order
 // of rank, whatever else is in the step.
@@ -14,37 +14,6 @@ namespace reference {
 namespace {
 
 uint64_t hidden_of(const swy_op& op) { return swy::tensor(op, "x").dims[1]; }
-const swy_moe_attrs& attrs_of(const swy_op& op) { return *static_cast<const swy_moe_attrs*>(op.attrs); }
-
-// The top_k largest of softmax(logits [experts]), divided by their sum; ties to the lowest id.
-void topk_row(const float* logits, const swy_moe_attrs& a, int32_t* ids, float* weights) {
-  const float top = *std::max_element(logits, logits + a.experts);
-  for (uint32_t j = 0; j < a.top_k; ++j) {
-    int32_t best = -1;
-    for (uint32_t e = 0; e < a.experts; ++e) {
-      const bool taken = std::find(ids, ids + j, static_cast<int32_t>(e)) != ids + j;
-      if (!taken && (best < 0 || logits[e] > logits[best])) best = static_cast<int32_t>(e);
-    }
-    ids[j] = std::max(best, 0);
-  }
-  double sum = 0;
-  for (uint32_t j = 0; j < a.top_k; ++j) sum += std::exp(static_cast<double>(logits[ids[j]]) - top);
-  for (uint32_t j = 0; j < a.top_k; ++j) {
-    weights[j] = static_cast<float>(std::exp(static_cast<double>(logits[ids[j]]) - top) / sum);
-  }
-}
-
-void route(const swy::Call& call, const swy_moe_attrs& a, const float* logits, int32_t* ids, float* weights) {
-  const auto [first, last] = call.split(call.step->rows);
-  for (uint64_t r = first; r < last; ++r) {
-    topk_row(logits + r * a.experts, a, ids + r * a.top_k, weights + r * a.top_k);
-  }
-}
-
-void router_topk(const swy::Call& call) {
-  route(call, call.attrs<swy_moe_attrs>(), call.input("logits"), call.output<int32_t>("expert_ids"),
-        call.output("expert_weights"));
-}
 
 // Assigns parts of one workspace, each aligned to 64 bytes; without a base it only measures.
 class Arena {
@@ -85,10 +54,13 @@ void group_by_expert(const swy_moe_attrs& a, const int32_t* ids, uint64_t entrie
   work.start[0] = 0;
 }
 
-// y [rows, hidden] = sum over ranks of weight * down(silu(gate x) * up x).
+// y [rows, hidden] = sum over ranks of weight * (down act(gate x, up x)), with their biases.
 void run_experts(const swy::Call& call, const swy_moe_attrs& a, const float* x, const int32_t* ids,
                  const float* weights, const ExpertsWork& work, float* row_scratch, float* y) {
   const Weight gate_up(call, "gate_up"), down(call, "down");
+  const auto gate_up_bias = optional_weight(call, "gate_up_bias"), down_bias = optional_weight(call, "down_bias");
+  const auto bias = [](const std::optional<Weight>& w, uint64_t i) { return w ? w->at(i) : 0.0; };
+  const swy_activation_attrs act = activation_of(a);
   const uint64_t hidden = gate_up.width(), width = a.width, rows = call.step->rows;
   if (call.rank() == 0) group_by_expert(a, ids, rows * a.top_k, work);
   call.barrier();
@@ -96,12 +68,14 @@ void run_experts(const swy::Call& call, const swy_moe_attrs& a, const float* x, 
   for (uint64_t unit = first_unit; unit < last_unit; ++unit) {
     const uint64_t e = unit / width, i = unit % width;
     if (work.start[e] == work.start[e + 1]) continue;
-    const float* gate = gate_up.row(e * 2 * width + i, row_scratch);
-    const float* up = gate_up.row(e * 2 * width + width + i, row_scratch + hidden);
+    const uint64_t gate_at = e * 2 * width + i, up_at = gate_at + width;
+    const float* gate = gate_up.row(gate_at, row_scratch);
+    const float* up = gate_up.row(up_at, row_scratch + hidden);
     for (uint32_t n = work.start[e]; n < work.start[e + 1]; ++n) {
       const float* row = x + work.entries[n] / a.top_k * hidden;
-      work.activation[work.entries[n] * width + i] = static_cast<float>(
-          silu(static_cast<float>(dot(gate, row, hidden))) * static_cast<float>(dot(up, row, hidden)));
+      const auto g = static_cast<float>(dot(gate, row, hidden) + bias(gate_up_bias, gate_at));
+      const auto u = static_cast<float>(dot(up, row, hidden) + bias(gate_up_bias, up_at));
+      work.activation[work.entries[n] * width + i] = static_cast<float>(activate(act, g, u));
     }
   }
   call.barrier();
@@ -112,7 +86,7 @@ void run_experts(const swy::Call& call, const swy_moe_attrs& a, const float* x, 
     const float* row = down.row(unit, row_scratch);
     for (uint32_t n = work.start[e]; n < work.start[e + 1]; ++n) {
       work.result[work.entries[n] * hidden + o] =
-          static_cast<float>(dot(row, work.activation + work.entries[n] * width, width));
+          static_cast<float>(dot(row, work.activation + work.entries[n] * width, width) + bias(down_bias, unit));
     }
   }
   call.barrier();
@@ -134,12 +108,12 @@ uint64_t scratch_floats(const swy_moe_attrs& a, uint64_t hidden) {
 uint64_t experts_workspace(const swy_op& op, const swy_bucket& bucket) {
   const uint64_t hidden = hidden_of(op);
   Arena arena(nullptr);
-  ExpertsWork(arena, attrs_of(op), bucket.rows, hidden);
-  return scratch_bytes(scratch_floats(attrs_of(op), hidden)) + arena.used();
+  ExpertsWork(arena, swy_moe_of(&op), bucket.rows, hidden);
+  return scratch_bytes(scratch_floats(swy_moe_of(&op), hidden)) + arena.used();
 }
 
 void experts(const swy::Call& call) {
-  const auto& a = call.attrs<swy_moe_attrs>();
+  const swy_moe_attrs a = swy_moe_of(call.op);
   const uint64_t hidden = hidden_of(*call.op), floats = scratch_floats(a, hidden);
   Arena arena(call.work<char>(scratch_bytes(floats)));
   const ExpertsWork work(arena, a, call.step->rows, hidden);
@@ -148,12 +122,15 @@ void experts(const swy::Call& call) {
 }
 
 struct MoeWork {
-  float *logits, *weights;
+  float* logits;
+  double* choices;
+  float* weights;
   int32_t* ids;
   float *shared_gate, *shared_up, *shared, *mix;
   ExpertsWork experts;
   MoeWork(Arena& arena, const swy_moe_attrs& a, uint64_t rows, uint64_t hidden)
       : logits(arena.take<float>(rows * a.experts)),
+        choices(arena.take<double>(rows * a.experts)),
         weights(arena.take<float>(rows * a.top_k)),
         ids(arena.take<int32_t>(rows * a.top_k)),
         shared_gate(arena.take<float>(rows * a.shared_width)),
@@ -166,8 +143,8 @@ struct MoeWork {
 uint64_t moe_workspace(const swy_op& op, const swy_bucket& bucket) {
   const uint64_t hidden = hidden_of(op);
   Arena arena(nullptr);
-  MoeWork(arena, attrs_of(op), bucket.rows, hidden);
-  return scratch_bytes(scratch_floats(attrs_of(op), hidden)) + arena.used();
+  MoeWork(arena, swy_moe_of(&op), bucket.rows, hidden);
+  return scratch_bytes(scratch_floats(swy_moe_of(&op), hidden)) + arena.used();
 }
 
 // y += sigmoid(mix) * shared(x), with each piece rounded to fp32 as in the decomposition.
@@ -175,13 +152,14 @@ void add_shared(const swy::Call& call, const swy_moe_attrs& a, const MoeWork& wo
   const uint32_t rows = call.step->rows;
   const float* x = call.input("x");
   const uint64_t hidden = hidden_of(*call.op), width = a.shared_width;
+  const swy_activation_attrs act = activation_of(a);
   linear_rows(call, Weight(call, "shared_gate_proj"), x, rows, work.shared_gate, width, row_scratch);
   linear_rows(call, Weight(call, "shared_up_proj"), x, rows, work.shared_up, width, row_scratch);
   linear_rows(call, Weight(call, "shared_gate"), x, rows, work.mix, 1, row_scratch);
   call.barrier();
   const auto [first_act, last_act] = call.split(rows * width);
   for (uint64_t i = first_act; i < last_act; ++i) {
-    work.shared_gate[i] = static_cast<float>(silu(work.shared_gate[i]) * work.shared_up[i]);
+    work.shared_gate[i] = static_cast<float>(activate(act, work.shared_gate[i], work.shared_up[i]));
   }
   call.barrier();
   linear_rows(call, Weight(call, "shared_down_proj"), work.shared_gate, rows, work.shared, hidden, row_scratch);
@@ -193,7 +171,7 @@ void add_shared(const swy::Call& call, const swy_moe_attrs& a, const MoeWork& wo
 }
 
 void moe(const swy::Call& call) {
-  const auto& a = call.attrs<swy_moe_attrs>();
+  const swy_moe_attrs a = swy_moe_of(call.op);
   const uint64_t hidden = hidden_of(*call.op), floats = scratch_floats(a, hidden);
   const bool injected = swy::has(*call.op, "expert_ids");
   const float* x = call.input("x");
@@ -204,9 +182,11 @@ void moe(const swy::Call& call) {
   const int32_t* ids = injected ? call.input<int32_t>("expert_ids") : work.ids;
   const float* weights = injected ? call.input("expert_weights") : work.weights;
   if (!injected) {
-    linear_rows(call, Weight(call, "router"), x, call.step->rows, work.logits, a.experts, row_scratch);
+    const auto bias = optional_weight(call, "router_bias");
+    linear_rows(call, Weight(call, "router"), x, call.step->rows, work.logits, a.experts, row_scratch,
+                bias ? &*bias : nullptr);
     call.barrier();
-    route(call, a, work.logits, work.ids, work.weights);
+    route(call, a, work.logits, work.choices, work.ids, work.weights);
     call.barrier();
   }
   run_experts(call, a, x, ids, weights, work.experts, row_scratch, y);
@@ -223,16 +203,25 @@ void moe_add(const swy::Call& call) {
 }
 
 double moe_cost(const swy_op& op, const swy_bucket& bucket) {
-  const auto& a = attrs_of(op);
+  const swy_moe_attrs a = swy_moe_of(&op);
   const double hidden = static_cast<double>(hidden_of(op));
   return cost_of(bucket.rows * hidden * (a.experts + 3.0 * a.top_k * a.width + 3.0 * a.shared_width));
 }
 
+constexpr swy::HostKernel kernel(const char* name, uint32_t op, void (*run)(const swy::Call&),
+                                 uint64_t (*workspace)(const swy_op&, const swy_bucket&)) {
+  return {.name = name,
+          .op = op,
+          .weight_dtypes = kMatrices,
+          .cost = moe_cost,
+          .run = run,
+          .workspace = workspace,
+          .op_revision = 2};
+}
 constexpr swy::HostKernel kKernels[] = {
-    {.name = "moe.grouped", .op = SWY_OP_MOE, .cost = moe_cost, .run = moe, .workspace = moe_workspace},
-    {.name = "moe_add.grouped", .op = SWY_OP_MOE_ADD, .cost = moe_cost, .run = moe_add, .workspace = moe_workspace},
-    {.name = "router_topk.plain", .op = SWY_OP_ROUTER_TOPK, .cost = generic_cost, .run = router_topk},
-    {.name = "experts.grouped", .op = SWY_OP_EXPERTS, .cost = moe_cost, .run = experts, .workspace = experts_workspace},
+    kernel("moe.grouped", SWY_OP_MOE, moe, moe_workspace),
+    kernel("moe_add.grouped", SWY_OP_MOE_ADD, moe_add, moe_workspace),
+    kernel("experts.grouped", SWY_OP_EXPERTS, experts, experts_workspace),
 };
 
 }  // namespace

@@ -134,6 +134,7 @@ constexpr swy::HostKernel kKernels[] = {
      .workspace = sample_workspace},
     {.name = "lm_head_sample.plain",
      .op = SWY_OP_LM_HEAD_SAMPLE,
+     .weight_dtypes = kMatrices,
      .cost = generic_cost,
      .run = lm_head_sample,
      .workspace = lm_head_sample_workspace},

@@ -2,22 +2,14 @@
 #include "core/engine/routing.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 
 #include "core/engine/session.h"
 #include "core/plan/expand.h"
+#include "switchyard/op_table.h"
 
 namespace switchyard {
 namespace {
-
-// Adds the `k` largest of a row, ties to the lowest id.
-void count_row(std::span<const float> logits, uint32_t k, std::vector<uint32_t>& order, std::vector<uint64_t>& counts) {
-  std::iota(order.begin(), order.end(), 0u);
-  std::partial_sort(order.begin(), order.begin() + k, order.end(),
-                    [&](uint32_t a, uint32_t b) { return logits[a] != logits[b] ? logits[a] > logits[b] : a < b; });
-  for (uint32_t i = 0; i < k; ++i) ++counts[order[i]];
-}
 
 std::vector<uint64_t> ranked(const std::vector<uint64_t>& counts) {
   std::vector<uint64_t> sorted = counts;
@@ -35,6 +27,42 @@ bool has_router(const std::vector<GraphFunction>& functions, uint32_t function) 
   });
 }
 
+// Appends the operations that choose the experts of a mixture, as decompose.h has them.
+Router add_router(Graph& graph, const GraphOp& op, std::vector<GraphOp>& ops) {
+  const auto a = op.attrs_as<swy_moe_attrs>();
+  const swy_bucket bucket{};
+  const OpView view(graph, op, bucket);
+  const auto weight = [&](const char* name, std::vector<uint32_t>& list) {
+    const swy_ref ref = swy_operand(view.get(), name);
+    if (ref != SWY_REF_NONE) list.push_back(op.weights[SWY_REF_INDEX(ref)]);
+  };
+  const auto value = [&](const char* name, swy_dtype dtype, uint64_t width) {
+    graph.values.push_back({op.name + name, dtype, SWY_ROWS_STEP, width});
+    return static_cast<uint32_t>(graph.values.size() - 1);
+  };
+  const uint32_t logits = value(".router", SWY_F32, a.experts), ids = value(".chosen", SWY_I32, a.top_k);
+  GraphOp linear;
+  linear.name = op.name + ".router";
+  linear.id = SWY_OP_LINEAR;
+  linear.inputs = op.inputs;
+  weight("router", linear.weights);
+  weight("router_bias", linear.weights);
+  linear.revision = static_cast<uint32_t>(linear.weights.size());  // the second has a bias
+  linear.outputs = {logits};
+  GraphOp choice;
+  choice.name = op.name + ".chosen";
+  choice.id = SWY_OP_ROUTER_TOPK;
+  choice.revision = op.revision;
+  choice.attrs = op.attrs;
+  choice.inputs = {logits};
+  weight("correction_bias", choice.weights);
+  choice.outputs = {ids, value(".weights", SWY_F32, a.top_k)};
+  ops.push_back(std::move(linear));
+  ops.push_back(std::move(choice));
+  graph.results.push_back(ids);
+  return {op.name, ids, a.experts, a.top_k};
+}
+
 }  // namespace
 
 std::vector<Router> add_routers(Graph& graph) {
@@ -44,19 +72,7 @@ std::vector<Router> add_routers(Graph& graph) {
   std::vector<Router> routers;
   std::vector<GraphOp> ops;
   for (GraphOp& op : graph.ops) {
-    if (has_router(op)) {
-      const auto a = op.attrs_as<swy_moe_attrs>();
-      const auto value = static_cast<uint32_t>(graph.values.size());
-      graph.values.push_back({op.name + ".router", SWY_F32, SWY_ROWS_STEP, a.experts});
-      GraphOp& linear = ops.emplace_back();
-      linear.name = op.name + ".router";
-      linear.id = SWY_OP_LINEAR;
-      linear.inputs = op.inputs;
-      linear.weights = {op.weights[0]};
-      linear.outputs = {value};
-      graph.results.push_back(value);
-      routers.push_back({op.name, value, a.experts, a.top_k});
-    }
+    if (has_router(op)) routers.push_back(add_router(graph, op, ops));
     ops.push_back(std::move(op));
   }
   graph.ops = std::move(ops);
@@ -83,20 +99,16 @@ Result<std::vector<ExpertCounts>> count_experts(Model& model, std::span<const in
   std::vector<ExpertCounts> all;
   for (const Router& r : model.routers()) all.push_back({r.name, std::vector<uint64_t>(r.experts), 0});
   SWY_LET(const auto session, model.session());
-  std::vector<float> logits;
-  std::vector<uint32_t> order;
+  std::vector<int32_t> chosen;
   for (size_t at = 0; at < ids.size();) {
     const size_t rows = std::min<size_t>(ids.size() - at, model.chunk());
     SWY_TRY(session->feed(ids.subspan(at, rows)).status());
     for (size_t l = 0; l < all.size(); ++l) {
       const Router& r = model.routers()[l];
-      logits.resize(rows * r.experts);
-      order.resize(r.experts);
-      SWY_TRY(model.read_result(r.value, std::as_writable_bytes(std::span(logits))));
-      for (size_t row = 0; row < rows; ++row) {
-        count_row(std::span(logits).subspan(row * r.experts, r.experts), r.top_k, order, all[l].counts);
-      }
-      all[l].total += rows * r.top_k;
+      chosen.resize(rows * r.top_k);
+      SWY_TRY(model.read_result(r.value, std::as_writable_bytes(std::span(chosen))));
+      for (const int32_t id : chosen) ++all[l].counts[std::min(static_cast<uint32_t>(id), r.experts - 1)];
+      all[l].total += chosen.size();
     }
     at += rows;
   }

@@ -14,10 +14,10 @@ namespace switchyard {
 
 class Model;
 
-// A router whose logits are a result of every step, and the operation that uses it.
+// A router whose choice is a result of every step, and the operation that uses it.
 struct Router {
   std::string name;    // of that operation
-  uint32_t value = 0;  // f32 [rows, experts]
+  uint32_t value = 0;  // i32 [rows, top_k]
   uint32_t experts = 0, top_k = 0;
 };
 

@@ -58,8 +58,8 @@ void repeat(uint16_t half, std::span<std::byte> out) {
   for (uint64_t at = 0; at + 2 <= out.size(); at += 2) std::memcpy(out.data() + at, &half, 2);
 }
 
-// Standard deviations of the generated quants: whole numbers uniform on -7..7, -127..127 and 0..15.
-constexpr double kNibble = 4.3205, kByte = 73.32, kAffine = 4.6098;
+// Standard deviations of the generated quants: whole numbers uniform on -7..7, -127..127 and 0..15, and e2m1's values.
+constexpr double kNibble = 4.3205, kByte = 73.32, kAffine = 4.6098, kE2m1 = 2.9262;
 
 void quants(swy_dtype dtype, uint64_t stream, uint64_t begin, std::span<std::byte> out) {
   for (uint64_t at = 0; at < out.size(); at += 8) {
@@ -105,13 +105,19 @@ void random_weights(const ProgramSpec::Tensor& t, Spread spread, uint64_t seed, 
   std::copy(t.dims.begin(), t.dims.end(), desc.dims);
   swy_weight_planes planes;
   if (swy_weight_planes_of(&desc, &planes) != 0) return;
-  const double quant = t.dtype == SWY_I4 ? kNibble : t.dtype == SWY_I8 ? kByte : kAffine;
+  const double quant = t.dtype == SWY_I4 ? kNibble : t.dtype == SWY_I8 ? kByte : t.dtype == SWY_MXFP4 ? kE2m1 : kAffine;
   const auto scale = static_cast<float>(spread.deviation / quant);
   const auto part = [&](uint64_t from, uint64_t to) {  // of `out`: bytes [from, to) of the segment
     const uint64_t a = std::clamp(from, begin, begin + out.size()), b = std::clamp(to, begin, begin + out.size());
     return out.subspan(a - begin, b - a);
   };
   quants(t.dtype, stream, begin, part(0, planes.scales));
+  if (t.dtype == SWY_MXFP4) {  // the power of two that is nearest to the scale
+    const auto exponents = part(planes.scales, planes.total_bytes);
+    const int exponent = std::clamp(static_cast<int>(std::lround(std::log2(scale))) + 127, 0, 254);
+    std::fill(exponents.begin(), exponents.end(), static_cast<std::byte>(exponent));
+    return;
+  }
   repeat(f32_to_f16(scale), part(planes.scales, t.dtype == SWY_I4A ? planes.offsets : planes.total_bytes));
   if (t.dtype == SWY_I4A) repeat(f32_to_f16(-7.5f * scale), part(planes.offsets, planes.total_bytes));
 }

@@ -47,6 +47,7 @@ Activation Builder::op(const std::string& name, swy_op_id id, std::vector<std::b
                        const std::vector<Activation>& inputs, const std::vector<Weight>& weights, uint64_t width,
                        std::vector<uint32_t> states) {
   const Activation out = value(name, width);
+  truncate_attrs(attrs, id, 1);
   function().ops.push_back({id, 1, std::move(attrs), ids_of(inputs), ids_of(weights), std::move(states), {out.id}});
   return out;
 }

@@ -7,7 +7,7 @@
 namespace switchyard {
 
 WeightEncoding more_bits(WeightEncoding a, WeightEncoding b) {
-  constexpr swy_dtype kByBits[] = {SWY_I4, SWY_I4A, SWY_I8, SWY_BF16, SWY_F32};
+  constexpr swy_dtype kByBits[] = {SWY_MXFP4, SWY_I4, SWY_I4A, SWY_I8, SWY_BF16, SWY_F32};
   const auto rank = [&](WeightEncoding e) { return std::find(std::begin(kByBits), std::end(kByBits), e.dtype); };
   return rank(a) < rank(b) ? b : a;
 }

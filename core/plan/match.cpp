@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <span>
 
 #include "core/plugin/call.h"
 #include "core/plugin/kernel_names.h"
@@ -30,11 +31,46 @@ const GraphTensor* foreign_weight(const Graph& graph, const swy_kernel& kernel, 
   return nullptr;
 }
 
+// The types of quantizable weights that a kernel takes, besides SWY_ENCODED.
+uint32_t weight_types(const swy_kernel& kernel) {
+  constexpr uint32_t before_masks = SWY_DTYPE_BIT(SWY_I4A + 1) - 1;  // of headers whose kernels could not name others
+  return kernel.weight_dtypes != 0 ? kernel.weight_dtypes : before_masks;
+}
+
 bool is_activation(swy_dtype d) { return d == SWY_F32 || d == SWY_BF16; }
 
-// Whether ops.h allows the weight to be quantized: matrices, but not convolutions.
-bool is_quantizable(uint32_t op, const swy_tensor& weight) {
-  return weight.rank >= 2 && op != SWY_OP_GATED_DELTA && op != SWY_OP_CAUSAL_CONV;
+// Whether ops.h allows weight `index` to be quantized. Of an operation with a name: matrices.
+bool is_quantizable(const swy_op& op, uint32_t index) {
+  const swy_op_spec* spec = swy_find_op(op.id, op.revision);
+  if (spec == nullptr) return op.weights[index]->rank >= 2;
+  uint32_t place = 0;
+  for (const swy_operand_spec& o : std::span(spec->operands, spec->operand_count)) {
+    if (o.list != SWY_REF_WEIGHT) continue;
+    place += swy_operand_places(&o, op.attrs, place, op.weight_count, op.output_count);
+    if (index < place) return (o.dtypes & SWY_DTYPE_BIT(SWY_I8)) != 0;
+  }
+  return false;
+}
+
+// Why the kernel cannot read a weight, by its type alone; empty: it can.
+std::string foreign_type(const swy_kernel& kernel, const swy_op& op) {
+  for (uint32_t i = 0; i < op.weight_count; ++i) {
+    const swy_dtype d = op.weights[i]->dtype;
+    if (d == SWY_ENCODED || (weight_types(kernel) & SWY_DTYPE_BIT(d)) != 0 || !is_quantizable(op, i)) continue;
+    return fmt::format("no {} weights", dtype_name(d));
+  }
+  return {};
+}
+
+// Whether a kernel knows all that the operation says: its revision, and how its weights are stored.
+bool knows(const Graph& graph, const swy_kernel& kernel, const GraphOp& op) {
+  if (foreign_weight(graph, kernel, op.weights) != nullptr) return false;
+  const auto foreign = [&](uint32_t w) {
+    const swy_dtype d = graph.weights[w].desc.dtype;
+    return d == SWY_MXFP4 && (weight_types(kernel) & SWY_DTYPE_BIT(d)) == 0;
+  };
+  const bool revision = op.id == SWY_OP_NAMED || kernel.op_revision >= op.revision;
+  return revision && std::none_of(op.weights.begin(), op.weights.end(), foreign);
 }
 
 }  // namespace
@@ -52,11 +88,13 @@ bool is_announced(const PlanDevice& device, const GraphOp& op) {
 }
 
 bool is_known(const PlanDevice& device, const Graph& graph, const GraphOp& op) {
-  const auto encoded = [&](uint32_t w) { return graph.weights[w].desc.encoding != nullptr; };
-  if (op.id != SWY_OP_NAMED && std::none_of(op.weights.begin(), op.weights.end(), encoded)) return true;
+  const auto known_first = [&](uint32_t w) { return graph.weights[w].desc.dtype <= SWY_I4A; };
+  if (op.id != SWY_OP_NAMED && op.revision == 1 && std::all_of(op.weights.begin(), op.weights.end(), known_first)) {
+    return true;
+  }
   for (uint32_t i = 0; i < device.api->kernel_count(device.handle); ++i) {
     const swy_kernel* k = device.api->kernel_at(device.handle, i);
-    if (k != nullptr && serves(*k, op) && foreign_weight(graph, *k, op.weights) == nullptr) return true;
+    if (k != nullptr && serves(*k, op) && knows(graph, *k, op)) return true;
   }
   return false;
 }
@@ -174,14 +212,7 @@ std::string Matcher::refuse(const PlanDevice& device, const swy_kernel& kernel, 
       return fmt::format("does not cast {} to {}", dtype_name(from), dtype_name(to));
     }
   }
-  if (kernel.weight_dtypes != 0) {
-    for (uint32_t i = 0; i < view.get()->weight_count; ++i) {
-      if (!is_quantizable(op.id, *view.get()->weights[i])) continue;
-      const swy_dtype d = view.get()->weights[i]->dtype;
-      if (d != SWY_ENCODED && (kernel.weight_dtypes & SWY_DTYPE_BIT(d)) == 0)
-        return fmt::format("no {} weights", dtype_name(d));
-    }
-  }
+  if (std::string reason = foreign_type(kernel, *view.get()); !reason.empty()) return reason;
   if (kernel.supports != nullptr) {
     ErrorBuffer e;
     const auto ask = [&](swy_error* x) { return kernel.supports(device.handle, &kernel, view.get(), &bucket_, x); };

@@ -68,8 +68,8 @@ class Matcher {
 
 // Whether a kernel is for this operation, by its id or name.
 bool serves(const swy_kernel& kernel, const GraphOp& op);
-// Whether some kernel of the device is for it and names the encodings of all its weights, so that ranges of the device
-// may be offered the operation.
+// Whether ranges of the device may be offered the operation: whether it says nothing that the first headers did not
+// have, or else some kernel of the device knows its revision and names the encodings of all its weights.
 bool is_known(const PlanDevice& device, const Graph& graph, const GraphOp& op);
 
 // Whether some kernel of the device is for it, whatever it answers.

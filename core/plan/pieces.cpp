@@ -69,7 +69,7 @@ std::vector<GraphOp> decompose(Graph& graph, const GraphOp& op, const swy_bucket
   swy_decomposition d;
   {
     const OpView view(graph, op, bucket);
-    if (op.revision != 1 || swy_decompose(view.get(), &d) != 0) return {};
+    if (swy_decompose(view.get(), &d) != 0) return {};
   }
   const auto first_temp = static_cast<uint32_t>(graph.values.size());
   for (uint32_t t = 0; t < d.temp_count; ++t) {
@@ -96,6 +96,7 @@ std::vector<GraphOp> decompose(Graph& graph, const GraphOp& op, const swy_bucket
     GraphOp& out = pieces.emplace_back();
     out.name = op.name + "/" + op_name(piece.id);
     out.id = piece.id;
+    out.revision = piece.revision;
     const auto* attrs = reinterpret_cast<const std::byte*>(&piece.attrs);
     out.attrs.assign(attrs, attrs + piece.attrs_size);
     for (uint32_t i = 0; i < piece.input_count; ++i) out.inputs.push_back(resolve(piece.inputs[i]));

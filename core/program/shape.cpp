@@ -18,7 +18,7 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-// sum: product {(+|-) product}; product: factor {* factor}; factor: number, name or (sum).
+// sum: product {(+|-) product}; product: factor {(*|/) factor}; factor: number, name or (sum).
 class Parser {
  public:
   Parser(std::string_view text, const ShapeNames& names, uint32_t repetition)
@@ -56,11 +56,14 @@ class Parser {
   }
   Number product() {
     Number a = factor();
-    while (a && take('*')) {
+    while (a) {
       uint64_t out = 0;
+      const bool times = take('*');
+      if (!times && !take('/')) break;
       const Number b = factor();
-      if (!b || __builtin_mul_overflow(*a, *b, &out)) return {};
-      a = out;
+      if (!b) return {};
+      if (times ? __builtin_mul_overflow(*a, *b, &out) : *b == 0 || *a % *b != 0) return {};
+      a = times ? out : *a / *b;
     }
     return a;
   }

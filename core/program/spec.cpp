@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/program/spec.h"
 
+#include <cstring>
+
 #include "core/program/program.h"
+#include "switchyard/op_table.h"
 
 namespace switchyard {
 namespace {
@@ -59,6 +62,13 @@ ProgramSpec spec_of(const Program& program) {
   out.tokenizer_json = program.tokenizer_json;
   out.chat_template = program.chat_template;
   return out;
+}
+
+void truncate_attrs(std::vector<std::byte>& attrs, swy_op_id op, uint32_t revision) {
+  const swy_op_spec* spec = swy_find_op(op, revision);
+  if (spec == nullptr || attrs.size() <= spec->attrs_size) return;
+  attrs.resize(spec->attrs_size);
+  if (!attrs.empty()) std::memcpy(attrs.data(), &spec->attrs_size, sizeof spec->attrs_size);
 }
 
 }  // namespace switchyard

@@ -98,4 +98,15 @@ std::vector<std::byte> attr_bytes(Attrs attrs) {
   return {bytes.begin(), bytes.end()};
 }
 
+// Cuts them to those of this revision of an operation. Of a revision that there is not: all.
+void truncate_attrs(std::vector<std::byte>& attrs, swy_op_id op, uint32_t revision);
+
+// The same for a revision of an operation whose struct later revisions have made longer.
+template <class Attrs>
+std::vector<std::byte> attr_bytes(Attrs attrs, swy_op_id op, uint32_t revision) {
+  std::vector<std::byte> bytes = attr_bytes(attrs);
+  truncate_attrs(bytes, op, revision);
+  return bytes;
+}
+
 }  // namespace switchyard

@@ -108,6 +108,11 @@ Status check_group(const Tensor& tensor) {
     return bad(fmt::format("tensor '{}' has groups of {}; those of {} are {}", tensor.name, tensor.group,
                            tensor.encoding->name, tensor.encoding->desc.group));
   }
+  if (tensor.dtype == SWY_MXFP4) {
+    if (tensor.group == SWY_MXFP4_GROUP) return {};
+    return bad(fmt::format("tensor '{}' of mxfp4 has groups of {}; they are always {}", tensor.name, tensor.group,
+                           uint32_t{SWY_MXFP4_GROUP}));
+  }
   const bool quantized = tensor.dtype == SWY_I8 || tensor.dtype == SWY_I4 || tensor.dtype == SWY_I4A;
   const uint32_t group = tensor.group;
   if (group == 0 || (quantized && (group == 32 || group == 64 || group == 128))) return {};

@@ -49,6 +49,7 @@ constexpr Entry kTable[] = {
     {SWY_OP_ATTENTION, kSum, kSumBf16, kSumInt8},
     {SWY_OP_GATED_DELTA, kSums, kSumsBf16, kSumsInt8},
     {SWY_OP_MOE, kSums, kSumsBf16, kSumsInt8},
+    {SWY_OP_MLP, kSums, kSumsBf16, kSumsInt8},
     {SWY_OP_ADD, kElement, kElementBf16, kElementBf16},
     {SWY_OP_LM_HEAD, kSum, kSumBf16, kSumInt8},
     {SWY_OP_SAMPLE, kExact, kExact, kExact},
@@ -58,6 +59,7 @@ constexpr Entry kTable[] = {
     {SWY_OP_RMS_NORM_LINEAR, kSum, kSumBf16, kSumInt8},
     {SWY_OP_LINEAR_ADD, kSum, kSumBf16, kSumInt8},
     {SWY_OP_MOE_ADD, kSums, kSumsBf16, kSumsInt8},
+    {SWY_OP_MLP_ADD, kSums, kSumsBf16, kSumsInt8},
     {SWY_OP_LM_HEAD_SAMPLE, kExact, kExact, kExact},  // of the same backend's LM_HEAD
 
     {SWY_OP_CAST, kExact, kExact, kExact},

@@ -52,6 +52,26 @@ uint32_t Step::owner(swy_rows domain, uint32_t row) const {
   return s;
 }
 
+swy_op Case::header() const {
+  swy_op o{};
+  o.struct_size = sizeof o;
+  o.id = op;
+  o.revision = revision;
+  o.attrs = attrs.data();
+  o.attrs_size = static_cast<uint32_t>(attrs.size());
+  o.input_count = static_cast<uint32_t>(inputs.size());
+  o.weight_count = static_cast<uint32_t>(weights.size());
+  o.state_count = static_cast<uint32_t>(states.size());
+  o.output_count = static_cast<uint32_t>(outputs.size());
+  return o;
+}
+
+const Weight* Case::weight(const char* name) const {
+  const swy_op o = header();
+  const swy_ref at = swy_operand(&o, name);
+  return at != SWY_REF_NONE && SWY_REF_KIND(at) == SWY_REF_WEIGHT ? &weights[SWY_REF_INDEX(at)] : nullptr;
+}
+
 void fit_bucket(Case& c, uint32_t spare) {
   swy_bucket& b = c.bucket;
   const swy_bucket pool = b;
@@ -151,6 +171,14 @@ Builder& Builder::plain(const std::vector<uint64_t>& dims, swy_dtype dtype, doub
   Weight w;
   w.desc = describe(dtype, dims);
   if (random_.draws()) encode_weight(w, random_.normals(product(dims), mean, deviation));
+  c_.weights.push_back(std::move(w));
+  return *this;
+}
+
+Builder& Builder::values(const std::vector<uint64_t>& dims, const std::vector<float>& values) {
+  Weight w;
+  w.desc = describe(SWY_F32, dims);
+  encode_weight(w, values);
   c_.weights.push_back(std::move(w));
   return *this;
 }

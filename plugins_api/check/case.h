@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "plugins_api/check/random.h"
-#include "switchyard/ops.h"
+#include "switchyard/op_table.h"
 #include "switchyard/plugin.h"
 #include "switchyard/sampling_math.h"
 #include "switchyard/step.h"
@@ -80,7 +80,7 @@ struct Step {
 };
 
 struct Case {
-  uint32_t op = 0;
+  uint32_t op = 0, revision = 1;
   std::vector<std::byte> attrs;
   std::vector<Operand> inputs, outputs;
   std::vector<Weight> weights;
@@ -96,6 +96,11 @@ struct Case {
     return a;
   }
   uint64_t width(uint32_t input) const { return inputs[input].desc.dims[1]; }
+
+  // The operation without descriptions of its operands: what swy_attention_of and swy_operand need.
+  swy_op header() const;
+  // NULL where the operation does not have it; a repeated one's first.
+  const Weight* weight(const char* name) const;
 };
 
 // Sets the bucket to just what the steps need, and the outer dims of the activations to the bucket's. `spare` rows and
@@ -105,13 +110,17 @@ void fit_bucket(Case& c, uint32_t spare);
 // Builds a case: first the steps, then the operands in the operation's order. Contents are random.
 class Builder {
  public:
-  Builder(uint32_t op, Random& random) : random_(random) { c_.op = op; }
+  Builder(uint32_t op, Random& random, uint32_t revision = 1) : random_(random) {
+    c_.op = op;
+    c_.revision = revision;
+  }
 
+  // As many of them as this revision has.
   template <class Attrs>
   Builder& attrs(Attrs a) {
-    a.struct_size = sizeof a;
-    c_.attrs.resize(sizeof a);
-    std::memcpy(c_.attrs.data(), &a, sizeof a);
+    a.struct_size = swy_find_op(c_.op, c_.revision)->attrs_size;
+    c_.attrs.resize(a.struct_size);
+    std::memcpy(c_.attrs.data(), &a, a.struct_size);
     return *this;
   }
   // A step in which the sequences have these many rows. Every sequence has a slot and pages of its own.
@@ -126,8 +135,10 @@ class Builder {
   Builder& int_input(uint64_t width);  // zeros; the caller fills them
   // A matrix in some encoding, normal with deviation / sqrt(last dim).
   Builder& matrix(std::vector<uint64_t> dims, swy_dtype encoding, uint32_t group, double deviation = 1);
-  // A plain weight, fp32 or bf16.
+  // A plain weight, fp32 or bf16; with these values; of biases, beside products of about 1.
   Builder& plain(const std::vector<uint64_t>& dims, swy_dtype dtype, double mean, double deviation);
+  Builder& values(const std::vector<uint64_t>& dims, const std::vector<float>& values);
+  Builder& bias(const std::vector<uint64_t>& dims, swy_dtype dtype) { return plain(dims, dtype, 0.2, 0.5); }
   Builder& slotted(std::vector<uint64_t> dims, double deviation);
   // SAMPLE's counts [slots, vocab]; the samples of the last step get their slots in every possible way.
   Builder& counts(uint64_t vocab);

@@ -2,6 +2,7 @@
 #include "plugins_api/check/cases.h"
 
 #include "switchyard/op_table.h"
+#include "switchyard/weights.h"
 
 namespace switchyard::check {
 
@@ -13,6 +14,7 @@ const std::vector<CaseSpec>& all_cases() {
     linear_cases(out);
     embedding_cases(out);
     moe_cases(out);
+    mlp_cases(out);
     attention_cases(out);
     gated_delta_cases(out);
     lm_head_cases(out);
@@ -31,7 +33,7 @@ std::string op_name(swy_op_id op) {
 std::string encoding_name(swy_dtype encoding, uint32_t group) {
   const char* known = swy_dtype_name(encoding);
   const std::string name = known != nullptr ? known : "type " + std::to_string(encoding);
-  if (encoding == SWY_F32 || encoding == SWY_BF16) return name;
+  if (encoding == SWY_F32 || encoding == SWY_BF16 || encoding == SWY_MXFP4) return name;
   return name + (group == 0 ? ".row" : ".g" + std::to_string(group));
 }
 
@@ -41,6 +43,7 @@ const std::vector<Encoding>& all_encodings() {
     for (const swy_dtype d : {SWY_I8, SWY_I4, SWY_I4A}) {
       for (const uint32_t g : {32u, 64u, 128u, 0u}) out.push_back({d, g});
     }
+    out.push_back({SWY_MXFP4, SWY_MXFP4_GROUP});
     return out;
   }();
   return encodings;

@@ -31,7 +31,7 @@ struct Encoding {
   uint32_t group;
   std::string name() const { return encoding_name(dtype, group); }
 };
-// Every encoding in groups of 32, 64, 128 and a row.
+// Every encoding, in each size of its groups.
 const std::vector<Encoding>& all_encodings();
 
 // Row counts of a step's sequences, `rows` in all: decode rows beside prefill chunks.
@@ -53,6 +53,7 @@ void rms_norm_cases(std::vector<CaseSpec>& out);
 void linear_cases(std::vector<CaseSpec>& out);
 void embedding_cases(std::vector<CaseSpec>& out);
 void moe_cases(std::vector<CaseSpec>& out);
+void mlp_cases(std::vector<CaseSpec>& out);
 void attention_cases(std::vector<CaseSpec>& out);
 void gated_delta_cases(std::vector<CaseSpec>& out);
 void lm_head_cases(std::vector<CaseSpec>& out);
@@ -63,6 +64,7 @@ void random_rms_norm_cases(Random& random, std::vector<CaseSpec>& out);
 void random_linear_cases(Random& random, std::vector<CaseSpec>& out);
 void random_embedding_cases(Random& random, std::vector<CaseSpec>& out);
 void random_moe_cases(Random& random, std::vector<CaseSpec>& out);
+void random_mlp_cases(Random& random, std::vector<CaseSpec>& out);
 void random_attention_cases(Random& random, std::vector<CaseSpec>& out);
 void random_gated_delta_cases(Random& random, std::vector<CaseSpec>& out);
 void random_lm_head_cases(Random& random, std::vector<CaseSpec>& out);

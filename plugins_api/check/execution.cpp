@@ -52,7 +52,7 @@ OpView::OpView(const Case& c, Form form)
   swy_op op{};
   op.struct_size = sizeof op;
   op.id = c.op;
-  op.revision = 1;
+  op.revision = c.revision;
   if (!c.attrs.empty()) {
     const auto bytes = static_cast<uint32_t>(c.attrs.size());
     op.attrs = forms_.of(c.attrs.data(), bytes);
@@ -96,9 +96,14 @@ bool takes(const Plugin& plugin, const swy_kernel& kernel, const Case& c, std::s
     return refuse("does not cast between these types");
   }
   if ((sampling_needs(c) & ~plugin.info().sampling_steps) != 0) return refuse("the device's sampler does not cover it");
+  if (kernel.op_revision < c.revision) {
+    return refuse(text("implements revision ", kernel.op_revision, ", the case needs ", c.revision));
+  }
+  constexpr uint32_t unless_named = SWY_DTYPE_BIT(SWY_I4A + 1) - 1;
+  const uint32_t types = kernel.weight_dtypes != 0 ? kernel.weight_dtypes : unless_named;
   for (const Weight& w : c.weights) {
-    if (w.quantizable && kernel.weight_dtypes != 0 && (kernel.weight_dtypes & SWY_DTYPE_BIT(w.desc.dtype)) == 0) {
-      return refuse(text("no weights of encoding ", w.desc.dtype));
+    if (w.quantizable && (types & SWY_DTYPE_BIT(w.desc.dtype)) == 0) {
+      return refuse(text("no ", swy_dtype_name(w.desc.dtype), " weights"));
     }
   }
   if (kernel.supports == nullptr) return true;

@@ -31,6 +31,10 @@ Naive naive_of(swy_op_id op) {
       return naive::rms_norm_linear;
     case SWY_OP_EMBEDDING:
       return naive::embedding;
+    case SWY_OP_MLP:
+      return naive::mlp;
+    case SWY_OP_MLP_ADD:
+      return naive::mlp_add;
     case SWY_OP_MOE:
       return naive::moe;
     case SWY_OP_MOE_ADD:

@@ -33,6 +33,8 @@ void linear(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& 
 void linear_add(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
 void rms_norm_linear(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
 void embedding(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
+void mlp(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
+void mlp_add(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
 void moe(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
 void moe_add(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);
 void experts(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs);

@@ -16,6 +16,36 @@ double half_value(uint16_t h) {
   return (h & 0x8000) != 0 ? -m : m;
 }
 
+// ---- SWY_MXFP4, from its definition: a sign, two bits of exponent, one of fraction; a power of two per group
+
+double e2m1(int q) {
+  const int exponent = (q >> 1) & 3, fraction = q & 1;
+  const double magnitude = exponent == 0 ? 0.5 * fraction : std::ldexp(1 + 0.5 * fraction, exponent - 1);
+  return (q & 8) != 0 ? -magnitude : magnitude;
+}
+
+// The scale's byte for which the largest value is at most 6 times the scale, rounded up. Groups of zeros get the
+// smallest scales there are.
+uint8_t mxfp4_scale(const float* x, uint64_t n) {
+  double largest = 0;
+  for (uint64_t i = 0; i < n; ++i) largest = std::max(largest, std::fabs(static_cast<double>(x[i])));
+  const double exponent = largest == 0 ? -127 : std::ceil(std::log2(largest / 6));
+  return static_cast<uint8_t>(std::clamp(exponent + 127, 0.0, 254.0));
+}
+
+void encode_mxfp4(const float* x, uint64_t n, uint8_t* quants, uint8_t* scale, double* values) {
+  *scale = mxfp4_scale(x, n);
+  const double s = std::ldexp(1.0, *scale - 127);
+  for (uint64_t i = 0; i < n; ++i) {
+    int best = 0;
+    for (int q = 1; q < 16; ++q) {
+      if (std::fabs(x[i] - e2m1(q) * s) < std::fabs(x[i] - e2m1(best) * s)) best = q;
+    }
+    quants[i / 2] = static_cast<uint8_t>(quants[i / 2] | (best << (i % 2 * 4)));
+    values[i] = e2m1(best) * s;
+  }
+}
+
 // One group: quants q[i], scale and offset.
 struct Group {
   std::vector<int> q;
@@ -83,6 +113,11 @@ void encode_weight(Weight& w, const std::vector<float>& values) {
   for (uint64_t r = 0; r < p.rows; ++r) {
     for (uint64_t k = 0; k < p.groups; ++k) {
       const uint64_t begin = r * in + k * p.group_size, n = std::min(p.group_size, in - k * p.group_size);
+      if (w.desc.dtype == SWY_MXFP4) {
+        encode_mxfp4(values.data() + begin, n, base + r * p.row_bytes + k * p.group_bytes,
+                     base + p.scales + r * p.groups + k, &w.values[begin]);
+        continue;
+      }
       const Group g = quantize(values.data() + begin, n, w.desc.dtype);
       store_group(g, w.desc.dtype, base + r * p.row_bytes + k * p.group_bytes);
       std::memcpy(base + p.scales + (r * p.groups + k) * 2, &g.scale, 2);

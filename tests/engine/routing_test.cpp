@@ -65,7 +65,9 @@ TEST(Routing, SeesMixturesInsideOperationsWithAName) {
   GraphOp mixture;
   mixture.name = "mixture";
   mixture.id = SWY_OP_MOE;
-  mixture.set_attrs(swy_moe_attrs{sizeof(swy_moe_attrs), 16, 4, 8, 0, {}});
+  swy_moe_attrs attrs{};
+  attrs.experts = 16, attrs.top_k = 4, attrs.width = 8;
+  mixture.attrs = attr_bytes(attrs, SWY_OP_MOE, 1);
   mixture.inputs = {0};
   mixture.outputs = {1};
   mixture.weights = {0, 1, 2};
@@ -82,10 +84,11 @@ TEST(Routing, SeesMixturesInsideOperationsWithAName) {
   ASSERT_EQ(routers.size(), 1u);
   EXPECT_EQ(routers[0].name, "acme.block/1/acme.moe/1/mixture");
   EXPECT_EQ(routers[0].experts, 16u);
-  ASSERT_EQ(graph.ops.size(), 3u);
+  ASSERT_EQ(graph.ops.size(), 4u);
   EXPECT_EQ(graph.ops[0].id, SWY_OP_LINEAR);
-  EXPECT_EQ(graph.ops[1].id, SWY_OP_MOE);
-  EXPECT_EQ(graph.ops[2].named, "acme.copy/1") << "it stays one";
+  EXPECT_EQ(graph.ops[1].id, SWY_OP_ROUTER_TOPK);
+  EXPECT_EQ(graph.ops[2].id, SWY_OP_MOE);
+  EXPECT_EQ(graph.ops[3].named, "acme.copy/1") << "it stays one";
 }
 
 TEST(Routing, DoesNotChangeWhatTheModelSays) {

@@ -62,15 +62,17 @@ std::string refusal(const std::function<void(swy_kernel&)>& change, uint32_t row
   return refusal_of(graph, add, change, rows, flags);
 }
 
-// The same for RMS_NORM_LINEAR with a matrix of i8, if the kernel takes only these encodings.
-std::string refusal_of_weights(uint32_t encodings) {
+// The same for RMS_NORM_LINEAR with a matrix of this type, if the kernel takes only these encodings; and for its second
+// revision, with a bias.
+std::string refusal_of_weights(uint32_t encodings, swy_dtype dtype = SWY_I8, uint32_t revision = 1,
+                               uint32_t of_kernel = 2) {
   Graph graph;
   for (const char* name : {"x", "y"}) graph.values.push_back({name, SWY_F32, SWY_ROWS_STEP, 8});
   for (const uint32_t rank : {1u, 2u}) {
     GraphTensor& w = graph.weights.emplace_back();
     w.desc = {sizeof(swy_tensor),
-              rank == 1 ? swy_dtype{SWY_BF16} : swy_dtype{SWY_I8},
-              0,
+              rank == 1 ? swy_dtype{SWY_BF16} : dtype,
+              dtype == SWY_MXFP4 && rank == 2 ? 32u : 0u,
               0,
               0,
               0,
@@ -84,11 +86,12 @@ std::string refusal_of_weights(uint32_t encodings) {
   op.id = SWY_OP_RMS_NORM_LINEAR;
   op.attrs.resize(sizeof attrs);
   std::memcpy(op.attrs.data(), &attrs, sizeof attrs);
+  op.revision = revision;
   op.inputs = {0};
-  op.weights = {0, 1};
+  op.weights = revision == 1 ? std::vector<uint32_t>{0, 1} : std::vector<uint32_t>{0, 1, 0};
   op.outputs = {1};
   return refusal_of(
-      graph, op, [=](swy_kernel& k) { k.weight_dtypes = encodings; }, 1, 0);
+      graph, op, [=](swy_kernel& k) { k.weight_dtypes = encodings, k.op_revision = of_kernel; }, 1, 0);
 }
 
 TEST(Match, HoldsKernelsToTheirRows) {
@@ -118,6 +121,16 @@ TEST(Match, RefusesWhatCannotBeReplayedOrEstimated) {
 TEST(Match, TheMaskOfWeightsIsOfThoseThatMayBeQuantized) {
   EXPECT_EQ(refusal_of_weights(SWY_DTYPE_BIT(SWY_I8)), "");
   EXPECT_EQ(refusal_of_weights(SWY_DTYPE_BIT(SWY_I4) | SWY_DTYPE_BIT(SWY_BF16)), "no i8 weights");
+  EXPECT_EQ(refusal_of_weights(SWY_DTYPE_BIT(SWY_I8), SWY_I8, 2), "") << "nor a bias";
+}
+
+// Kernels that were built before there were others never meet them.
+TEST(Match, OnlyKernelsThatNameThemMeetLaterRevisionsAndTypes) {
+  EXPECT_EQ(refusal_of_weights(0, SWY_I8, 2, 1), "implements revision 1, the program needs 2");
+  EXPECT_EQ(refusal_of_weights(0, SWY_I8, 1, 1), "");
+  EXPECT_EQ(refusal_of_weights(0, SWY_MXFP4), "no mxfp4 weights");
+  EXPECT_EQ(refusal_of_weights(SWY_DTYPE_BIT(SWY_MXFP4), SWY_MXFP4), "");
+  EXPECT_EQ(refusal_of_weights(0), "") << "0 is all types that the first headers had";
 }
 
 TEST(Match, BucketsHaveASmallestContext) {

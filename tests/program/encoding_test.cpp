@@ -109,6 +109,36 @@ TEST(Encoding, RowsAreWhatTheyWerePackedFrom) {
   }
 }
 
+// Elements and scales as the OCP's specification of microscaling formats has them; a short last group.
+TEST(Encoding, Mxfp4IsWhatItsStandardSays) {
+  swy_tensor t{};
+  t.struct_size = sizeof t;
+  t.dtype = SWY_MXFP4;
+  t.group = SWY_MXFP4_GROUP;
+  t.rank = 2;
+  t.dims[0] = 3, t.dims[1] = 40, t.dims[2] = t.dims[3] = 1;
+  swy_weight_planes p;
+  ASSERT_EQ(swy_weight_planes_of(&t, &p), 0);
+  EXPECT_EQ(p.group_bytes, 16u);
+  EXPECT_EQ(p.row_bytes, 32u);
+  EXPECT_EQ(p.scales, 128u);       // 96, rounded up
+  EXPECT_EQ(p.total_bytes, 192u);  // 6 scales, rounded up
+  std::vector<uint8_t> segment(p.total_bytes);
+  for (uint64_t i = 0; i < p.scales; ++i) segment[i] = static_cast<uint8_t>((i % 8) * 2 | (i % 8 * 2 + 1) << 4);
+  const std::array<uint8_t, 6> scales = {127, 128, 0, 1, 254, 120};
+  std::copy(scales.begin(), scales.end(), segment.begin() + static_cast<ptrdiff_t>(p.scales));
+  const std::array<double, 8> magnitudes = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+  std::vector<float> out(40);
+  for (uint64_t row = 0; row < 3; ++row) {
+    swy_weight_row(&t, &p, segment.data(), row, out.data());
+    for (uint64_t i = 0; i < 40; ++i) {
+      const double value = (i % 16 < 8 ? 1 : -1) * magnitudes[i % 8];
+      EXPECT_EQ(out[i], static_cast<float>(std::ldexp(value, scales[row * 2 + i / 32] - 127))) << row << " " << i;
+      EXPECT_EQ(std::signbit(out[i]), i % 16 >= 8);
+    }
+  }
+}
+
 TEST(Encoding, FlawsHaveNoPlanes) {
   const auto flaw = [](auto change) {
     Described d(4, 32, SWY_F16, false, 2, 64);
@@ -134,7 +164,8 @@ TEST(Encoding, FlawsHaveNoPlanes) {
   EXPECT_EQ(flaw([](Described& d) { d.tensor.group = 64; }), "");  // not the encoding's
   EXPECT_EQ(flaw([](Described& d) { d.tensor.encoding = nullptr; }), "");
   EXPECT_EQ(flaw([](Described& d) { d.tensor.struct_size = 64; }), "");   // an older tensor, without the pointer
-  EXPECT_EQ(flaw([](Described& d) { d.tensor.dtype = SWY_MXFP4; }), "");  // reserved
+  EXPECT_EQ(flaw([](Described& d) { d.tensor.dtype = SWY_NVFP4; }), "");  // reserved
+  EXPECT_EQ(flaw([](Described& d) { d.tensor.dtype = SWY_MXFP4, d.tensor.group = 64; }), "");
 }
 
 }  // namespace

@@ -234,8 +234,10 @@ TEST(ShapeExpressions, AreEvaluated) {
   EXPECT_EQ(std::nullopt, evaluate("out[i]", names, 0));
   EXPECT_EQ(10u, evaluate("experts + 2*(width - 9)", names));
   EXPECT_EQ(6u, evaluate("experts - 2 + 4", names)) << "from left to right";
-  for (const char* bad : {"", "nothing", "1 +", "(1", "1)", "1 2", "*", "2a", "99999999999999999999", "experts - 5",
-                          "18446744073709551615 + 1", "4294967296*4294967296", "1,2", "A"}) {
+  EXPECT_EQ(24u, evaluate("width / 2*experts", names)) << "from left to right";
+  for (const char* bad :
+       {"width / 5", "width / 0", "width /", "", "nothing", "1 +", "(1", "1)", "1 2", "*", "2a", "99999999999999999999",
+        "experts - 5", "18446744073709551615 + 1", "4294967296*4294967296", "1,2", "A"}) {
     EXPECT_EQ(std::nullopt, evaluate(bad, names)) << bad;
   }
   EXPECT_EQ((std::vector<std::string_view>{"experts", "2*width", "hidden"}), dimensions_of("experts, 2*width,hidden "));

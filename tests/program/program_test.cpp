@@ -103,17 +103,25 @@ TEST(Program, DescribesOperands) {
   EXPECT_EQ(nullptr, p.find_tensor("nothing"));
 }
 
-TEST(Program, ASampleProgramUsesEveryOp) {
-  const ProgramSpec spec = sample_spec();
-  for (const swy_op_spec& known : known_ops()) {
-    bool used = false;
+TEST(Program, TheSampleProgramsUseEveryOpInEveryRevision) {
+  std::set<std::pair<uint32_t, uint32_t>> used;
+  for (const ProgramSpec& spec : {sample_spec(), revisions_spec()}) {
     for (const auto& function : spec.functions) {
-      for (const auto& op : function.ops) used = used || op.id == known.id;
+      for (const auto& op : function.ops) used.emplace(op.id, op.revision);
     }
-    EXPECT_EQ(used, known.in_files != 0) << known.name;
+  }
+  for (const swy_op_spec& known : known_ops()) {
+    EXPECT_EQ(used.contains({known.id, known.revision}), known.in_files != 0) << known.name << " " << known.revision;
   }
   EXPECT_EQ(nullptr, find_op("no such op"));
   EXPECT_EQ("#99", op_name(99));
+}
+
+TEST(Program, SecondRevisionsComeBackAsTheyWere) {
+  const ProgramSpec spec = revisions_spec();
+  const auto program = parse(file_of(spec));
+  ASSERT_TRUE(program.ok()) << program.status().message();
+  EXPECT_EQ(file_of(spec), file_of(spec_of(*program)));
 }
 
 TEST(Program, VerifyWeightsFindsEveryFlippedByte) {

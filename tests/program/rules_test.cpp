@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 
+#include "core/program/verify.h"
 #include "tests/program/sample.h"
 
 namespace switchyard {
@@ -37,10 +38,11 @@ template <class Attrs, class Field, class Number>
 auto attr(swy_op_id id, Field Attrs::*field, Number value) {
   return [=](ProgramSpec& s) {
     auto& bytes = op_of(s, id).attrs;
-    Attrs attrs;
-    std::memcpy(&attrs, bytes.data(), sizeof attrs);
+    Attrs attrs{};
+    const size_t size = std::min(sizeof attrs, bytes.size());  // a first revision may have fewer
+    std::memcpy(&attrs, bytes.data(), size);
     attrs.*field = static_cast<Field>(value);
-    std::memcpy(bytes.data(), &attrs, sizeof attrs);
+    std::memcpy(bytes.data(), &attrs, size);
   };
 }
 
@@ -88,7 +90,8 @@ auto more_experts(swy_op_id id) {
     }
     swy_moe_attrs attrs{};
     attrs.experts = 8, attrs.top_k = 2, attrs.width = 12;
-    f.ops.insert(f.ops.begin(), {SWY_OP_ROUTER_TOPK, 1, attr_bytes(attrs), {logits}, {}, {}, {ids, weights}});
+    f.ops.insert(f.ops.begin(),
+                 {SWY_OP_ROUTER_TOPK, 1, attr_bytes(attrs, SWY_OP_ROUTER_TOPK, 1), {logits}, {}, {}, {ids, weights}});
   };
 }
 // An op at the end of "main", which is refused whatever its operands are.
@@ -111,8 +114,8 @@ const std::vector<Mutation> kStructure = {
     {"unreadable feature", [](ProgramSpec& s) { s.required_features = {"\x1b[2J"}; }, "no readable name"},
     {"unknown op", [](ProgramSpec& s) { op_of(s, SWY_OP_ADD).id = 999; },
      "needs op #999, which this runtime does not know", Code::unsupported},
-    {"newer revision", [](ProgramSpec& s) { op_of(s, SWY_OP_ATTENTION).revision = 2; },
-     "this program needs op 'attention' revision 2; this runtime knows revision 1; update switchyard",
+    {"newer revision", [](ProgramSpec& s) { op_of(s, SWY_OP_ATTENTION).revision = 3; },
+     "this program needs op 'attention' revision 3; this runtime knows revision 2; update switchyard",
      Code::unsupported},
     {"revision 0", [](ProgramSpec& s) { op_of(s, SWY_OP_MOE).revision = 0; }, "op 'moe' has revision 0"},
     {"tensor without a name", [](ProgramSpec& s) { s.tensors[3].name.clear(); }, "the name of tensor 3"},
@@ -301,21 +304,88 @@ const std::vector<Mutation> kOperands = {
      "is needed"},
 };
 
-class Rules : public ::testing::TestWithParam<Mutation> {};
+// Of revisions_spec().
+const std::vector<Mutation> kRevisions = {
+    {"attributes of revision 1", [](ProgramSpec& s) { op_of(s, SWY_OP_ATTENTION).attrs.resize(48); },
+     "its attributes have 48 bytes and declare 64; revision 2 has 64"},
+    {"revision 1 with attributes of 2", [](ProgramSpec& s) { op_of(s, SWY_OP_MOE).revision = 1; },
+     "its attributes have 80 bytes and declare 80; revision 1 has 32"},
+    {"linear without a bias", [](ProgramSpec& s) { op_of(s, SWY_OP_LINEAR).weights.pop_back(); },
+     "it has 5 weights; 2 to 16 are needed (w, bias)"},
+    {"linear bias", weight(SWY_OP_LINEAR, 4, SWY_F32, {33}), "weight 'bias[1]' ('other') is [33]; [32] is needed"},
+    {"linear bias quantized", weight(SWY_OP_LINEAR, 4, SWY_I8, {32}), "weight 'bias[1]' ('other') cannot be i8"},
+    {"linear_add bias", weight(SWY_OP_LINEAR_ADD, 1, SWY_F32, {65}), "[64] is needed"},
+    {"rms_norm_linear bias", weight(SWY_OP_RMS_NORM_LINEAR, 2, SWY_F32, {65}), "[64] is needed"},
+    {"attention without sinks", attr(SWY_OP_ATTENTION, &swy_attention_attrs::sinks, 0),
+     "qk_norm 1, rotary_dim 8, sinks 0 needs 3 weights (q_norm, k_norm, inv_freq); there are 4"},
+    {"attention sinks 2", attr(SWY_OP_ATTENTION, &swy_attention_attrs::sinks, 2), "sinks is 2"},
+    {"attention qk_norm 2", attr(SWY_OP_ATTENTION, &swy_attention_attrs::qk_norm, 2), "qk_norm is 2"},
+    {"attention rope_scale", attr(SWY_OP_ATTENTION, &swy_attention_attrs::rope_scale, kNan), "rope_scale is nan"},
+    {"attention table", attr(SWY_OP_ATTENTION, &swy_attention_attrs::rotary_dim, 6),
+     "weight 'inv_freq' ('inv_freq') is [4]; [3] is needed"},
+    {"attention table bf16", weight(SWY_OP_ATTENTION, 2, SWY_BF16, {4}), "cannot be bf16"},
+    {"attention sinks shape", weight(SWY_OP_ATTENTION, 3, SWY_F32, {2}), "[4] is needed"},
+    {"rope without rotation", attr(SWY_OP_ROPE, &swy_heads_attrs::rotary_dim, 0),
+     "rotary_dim is 0; it must be 2 to 16 (head_dim)"},
+    {"rope scale", attr(SWY_OP_ROPE, &swy_heads_attrs::rope_scale, 0), "rope_scale is 0"},
+    {"attend sinks", weight(SWY_OP_ATTEND, 0, SWY_F32, {5}), "[4] is needed"},
+    {"moe router 3", attr(SWY_OP_MOE, &swy_moe_attrs::router, 3), "router is 3; it must be 0 to 2"},
+    {"moe normalize", attr(SWY_OP_MOE, &swy_moe_attrs::normalize, 2), "normalize is 2"},
+    {"moe groups 0", attr(SWY_OP_MOE, &swy_moe_attrs::expert_groups, 0), "expert_groups is 0"},
+    {"moe groups 3", attr(SWY_OP_MOE, &swy_moe_attrs::expert_groups, 3),
+     "expert_groups is 3; it must divide 8 (experts)"},
+    {"moe top_groups", attr(SWY_OP_MOE, &swy_moe_attrs::top_groups, 5),
+     "top_groups is 5; it must be 1 to 4 (expert_groups)"},
+    {"moe top_k beyond its groups", attr(SWY_OP_MOE, &swy_moe_attrs::top_k, 5), "top_k is 5; it must be 1 to 4"},
+    {"moe scale", attr(SWY_OP_MOE, &swy_moe_attrs::routed_scale, 0), "routed_scale is 0"},
+    {"moe activation", attr(SWY_OP_MOE, &swy_moe_attrs::activation, 2), "activation is 2"},
+    {"moe alpha", attr(SWY_OP_MOE, &swy_moe_attrs::act_alpha, kNan), "act_alpha is nan"},
+    {"moe limit", attr(SWY_OP_MOE, &swy_moe_attrs::act_limit, kNan), "act_limit is nan"},
+    {"moe biases", attr(SWY_OP_MOE, &swy_moe_attrs::expert_bias, 0), "expert_bias 0 needs 9 weights"},
+    {"moe router bias", weight(SWY_OP_MOE, 7, SWY_F32, {7}), "weight 'router_bias' ('other') is [7]; [8] is needed"},
+    {"moe correction", weight(SWY_OP_MOE, 8, SWY_F32, {9}), "[8] is needed"},
+    {"moe gate_up bias", weight(SWY_OP_MOE, 9, SWY_F32, {8, 32}), "[8, 64] is needed"},
+    {"moe down bias", weight(SWY_OP_MOE, 10, SWY_F32, {8, 32}), "[8, 64] is needed"},
+    {"moe_add router", attr(SWY_OP_MOE_ADD, &swy_moe_attrs::router, 7), "router is 7"},
+    {"router_topk correction", weight(SWY_OP_ROUTER_TOPK, 0, SWY_F32, {9}), "[8] is needed"},
+    {"experts bias", weight(SWY_OP_EXPERTS, 2, SWY_F32, {8, 63}), "[8, 64] is needed"},
+    {"silu_mul activation", attr(SWY_OP_SILU_MUL, &swy_activation_attrs::activation, 2), "activation is 2"},
+    {"mlp width", attr(SWY_OP_MLP, &swy_mlp_attrs::width, 47),
+     "weight 'gate' ('gate') is [48, 64]; [47, 64] is needed"},
+    {"mlp down", weight(SWY_OP_MLP, 2, SWY_F32, {64, 47}), "[64, 48] is needed"},
+    {"mlp limit", attr(SWY_OP_MLP, &swy_mlp_attrs::act_limit, kNan), "act_limit is nan"},
+    {"mlp_add residual", [](ProgramSpec& s) { op_of(s, SWY_OP_MLP_ADD).inputs[1] = 3; }, "64 is needed"},
+};
 
-TEST_P(Rules, ABrokenRuleIsNamed) {
-  ProgramSpec spec = sample_spec();
+void expect_named(ProgramSpec spec, const Mutation& mutation) {
   ASSERT_TRUE(parse(unchecked_file_of(spec)).ok());
-  GetParam().change(spec);
+  mutation.change(spec);
   const auto program = parse(unchecked_file_of(spec));
   ASSERT_FALSE(program.ok());
-  EXPECT_EQ(GetParam().code, program.status().code());
-  EXPECT_NE(std::string::npos, program.status().message().find(GetParam().message)) << program.status().message();
+  EXPECT_EQ(mutation.code, program.status().code());
+  EXPECT_NE(std::string::npos, program.status().message().find(mutation.message)) << program.status().message();
   for (const char c : program.status().message()) EXPECT_TRUE(c >= 0x20 && c < 0x7f);
+}
+
+class Rules : public ::testing::TestWithParam<Mutation> {};
+class RevisionRules : public ::testing::TestWithParam<Mutation> {};
+
+TEST_P(Rules, ABrokenRuleIsNamed) { expect_named(sample_spec(), GetParam()); }
+TEST_P(RevisionRules, ABrokenRuleIsNamed) { expect_named(revisions_spec(), GetParam()); }
+
+// No file has it: neither writer gives such a tensor bytes.
+TEST(RulesOfTensors, GroupsOfMxfp4AreOfOneSize) {
+  const auto file = file_of(revisions_spec());
+  Program program = *parse(file);
+  EXPECT_TRUE(verify_program(program, file.size()).ok());
+  program.tensors[0].group = 64;
+  EXPECT_EQ(verify_program(program, file.size()).message(),
+            "tensor 'embed' of mxfp4 has groups of 64; they are always 32");
 }
 
 INSTANTIATE_TEST_SUITE_P(Structure, Rules, ::testing::ValuesIn(kStructure));
 INSTANTIATE_TEST_SUITE_P(Operands, Rules, ::testing::ValuesIn(kOperands));
+INSTANTIATE_TEST_SUITE_P(Operands, RevisionRules, ::testing::ValuesIn(kRevisions));
 
 }  // namespace
 }  // namespace switchyard

@@ -9,9 +9,13 @@
 #include "core/program/file_header.h"
 #include "core/program/writer.h"
 #include "switchyard/weights.h"
+#include "tests/program/spec_builder.h"
 
 namespace switchyard::testing {
 namespace {
+
+using Indices = SpecBuilder::Indices;
+using Attrs = SpecBuilder::Attrs;
 
 constexpr uint64_t kHidden = 40;  // no multiple of a group
 constexpr uint64_t kVocab = 50;
@@ -19,51 +23,19 @@ constexpr uint32_t kHeads = 2, kKvHeads = 1, kHeadDim = 16;
 constexpr uint32_t kKeyHeads = 1, kValueHeads = 2, kKeyDim = 8, kValueDim = 12, kKernel = 4;
 constexpr uint64_t kDelta = kValueHeads * kValueDim, kChannels = 2 * kKeyHeads * kKeyDim + kDelta;
 constexpr uint32_t kExperts = 4, kTopK = 2, kWidth = 12, kShared = 20;
-using Indices = std::vector<uint32_t>;
-using Attrs = std::vector<std::byte>;
-
-class SpecBuilder {
- public:
-  ProgramSpec spec;
-
-  uint32_t tensor(const char* name, swy_dtype dtype, uint32_t group, std::vector<uint64_t> dims) {
-    spec.tensors.push_back({name, dtype, group, std::move(dims), {}});
-    return static_cast<uint32_t>(spec.tensors.size() - 1);
-  }
-  uint32_t state(const char* name, swy_state_kind kind, swy_dtype dtype, std::vector<uint64_t> dims) {
-    spec.states.push_back({name, kind, dtype, std::move(dims)});
-    return static_cast<uint32_t>(spec.states.size() - 1);
-  }
-  void function(const char* name) { spec.functions.push_back({name, {}, {}, {}, {}}); }
-  uint32_t value(uint64_t width, swy_dtype dtype = SWY_F32, swy_rows rows = SWY_ROWS_STEP) {
-    auto& values = spec.functions.back().values;
-    values.push_back({fmt::format("v{}", values.size()), dtype, rows, width});
-    return static_cast<uint32_t>(values.size() - 1);
-  }
-  // From the caller; with `source`, a projection of that value by a weight of its own.
-  std::optional<uint32_t> source = {};
-  uint32_t input(uint64_t width) {
-    const uint32_t v = value(width);
-    if (source) {
-      const auto w = tensor(fmt::format("in{}", v).c_str(), SWY_BF16, 0, {width, kHidden});
-      op(SWY_OP_LINEAR, {}, {*source}, {w}, {}, {v});
-    } else {
-      spec.functions.back().inputs.push_back(v);
-    }
-    return v;
-  }
-  void op(swy_op_id id, Attrs attrs, Indices in, Indices weights, Indices states, Indices out) {
-    spec.functions.back().ops.push_back(
-        {id, 1, std::move(attrs), std::move(in), std::move(weights), std::move(states), std::move(out)});
-  }
-};
-
 const Attrs kNorm = attr_bytes(swy_rms_norm_attrs{0, 1e-6f, 1.0f, 0});
 const Attrs kAttention =
-    attr_bytes(swy_attention_attrs{0, kHeads, kKvHeads, kHeadDim, 4, 10000.0f, 0.25f, 1e-6f, 1.0f, 1, {0, 0}});
+    attr_bytes(swy_attention_attrs{0, kHeads, kKvHeads, kHeadDim, 4, 10000.0f, 0.25f, 1e-6f, 1.0f, 1, {}, 0, 0, 0, 0},
+               SWY_OP_ATTENTION, 1);
 const Attrs kGatedDelta =
     attr_bytes(swy_gated_delta_attrs{0, kKeyHeads, kValueHeads, kKeyDim, kValueDim, kKernel, 1e-6f, 1e-6f});
-const Attrs kMoe = attr_bytes(swy_moe_attrs{0, kExperts, kTopK, kWidth, kShared, {0, 0, 0}});
+
+Attrs moe_attrs(uint32_t experts, uint32_t width, uint32_t shared_width) {
+  swy_moe_attrs a{};
+  a.experts = experts, a.top_k = kTopK, a.width = width, a.shared_width = shared_width;
+  return attr_bytes(a, SWY_OP_MOE, 1);
+}
+const Attrs kMoe = moe_attrs(kExperts, kWidth, kShared);
 
 Attrs heads_attrs(uint32_t heads, uint32_t head_dim) {
   return attr_bytes(swy_heads_attrs{0, heads, head_dim, 1e-6f, 1.0f, 4, 10000.0f, 0});
@@ -245,7 +217,7 @@ ProgramSpec pieces_spec() {
   // Two mixtures, each with its router. The first has so many experts that its ids, taken by the second, lead far
   // beyond its memory; they are small instead.
   constexpr uint32_t kMany = 1100, kNarrow = 2;
-  const Attrs many = attr_bytes(swy_moe_attrs{0, kMany, kTopK, kNarrow, 0, {0, 0, 0}});
+  const Attrs many = moe_attrs(kMany, kNarrow, 0);
   const auto gate_up = b.tensor("many_gate_up", SWY_I4, 0, {kMany, 2 * kNarrow, kHidden});
   const auto down = b.tensor("many_down", SWY_I4, 0, {kMany, kHidden, kNarrow});
   const auto logits = b.input(kMany), ids = b.value(kTopK, SWY_I32), weights = b.value(kTopK), y = b.value(kHidden);

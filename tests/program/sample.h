@@ -24,6 +24,10 @@ ProgramSpec sample_spec();
 // Every primitive in one function that can be run.
 ProgramSpec pieces_spec();
 
+// A model of one layer that can be run, of second revisions, MLP and MXFP4 weights; the same operations in pieces
+// beside it. With sample_spec(), every revision of every operation that a file may have.
+ProgramSpec revisions_spec();
+
 // The least that is a program: an embedding, and logits from it.
 ProgramSpec tiny_spec();
 

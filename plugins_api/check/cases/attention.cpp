@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // ATTENTION, HEAD_SPLIT, ROPE, KV_APPEND, ATTEND.
 #include <cmath>
+#include <map>
+#include <optional>
 
 #include "plugins_api/check/cases.h"
 #include "plugins_api/check/scenes.h"
@@ -8,15 +10,29 @@
 namespace switchyard::check {
 namespace {
 
+// What the second revision adds.
+struct Second {
+  bool qk_norm, sinks;
+  uint32_t window;
+  float rope_scale;
+  std::string name() const {
+    return std::string(qk_norm ? "" : ".unnormed") + (sinks ? ".sinks" : "") +
+           (window != 0 ? ".window" + std::to_string(window) : "") + ".table";
+  }
+};
+
 struct Shape {
   uint32_t heads, kv_heads, head_dim, rotary;
   bool gated;
   float theta = 1e4f;
   bool slow = false;
   float eps = 1e-6f, bias = 1, slope = 1;  // slope: of the scale, which is head_dim^-0.5 otherwise
+  std::optional<Second> second = {};
+  uint32_t revision() const { return second ? 2 : 1; }
   std::string name() const {
     return std::to_string(heads) + "h" + std::to_string(kv_heads) + "kv.dim" + std::to_string(head_dim) + ".rotary" +
-           std::to_string(rotary) + (gated ? "" : ".plain") + (slope > 2 ? ".steep" : "");
+           std::to_string(rotary) + (gated ? "" : ".plain") + (slope > 2 ? ".steep" : "") +
+           (second ? second->name() : "");
   }
 };
 
@@ -36,6 +52,37 @@ void give_one_value(Case& c, uint64_t kv) {
   }
 }
 
+// Frequencies that no theta gives: plain ones, slowed down more and more, as YaRN's are.
+void table(Builder& b, const Shape& s) {
+  std::vector<float> inv_freq(s.rotary / 2);
+  for (uint32_t i = 0; i < inv_freq.size(); ++i) {
+    const double part = static_cast<double>(i) / static_cast<double>(inv_freq.size());
+    inv_freq[i] = static_cast<float>(std::pow(s.theta, -part) * (1 - 0.6 * part));
+  }
+  if (!inv_freq.empty()) b.values({inv_freq.size()}, inv_freq);
+}
+
+// Tokens before the first that a row's window holds are never read.
+void spoil_before_windows(Case& c, uint32_t window) {
+  std::map<uint32_t, uint32_t> first;  // by sequence
+  std::map<uint32_t, const Sequence*> last;
+  for (const Step& step : c.steps) {
+    for (const Sequence& q : step.seqs) {
+      const uint32_t begin = q.position + 1 > window ? q.position + 1 - window : 0;
+      first.try_emplace(q.id, begin);
+      first[q.id] = std::min(first[q.id], begin);
+      last[q.id] = &q;
+    }
+  }
+  State& s = c.states[0];
+  for (const auto& [id, begin] : first) {
+    for (uint32_t t = 0; t < begin; ++t) {
+      const uint64_t token = uint64_t{last[id]->pages[t / c.bucket.page_size]} * c.bucket.page_size;
+      std::fill_n(s.content.begin() + static_cast<ptrdiff_t>((token + t % c.bucket.page_size) * s.row), s.row, NAN);
+    }
+  }
+}
+
 Case attention(swy_op_id op, const Shape& s, const Scene& scene, Random& random) {
   swy_attention_attrs a{};
   a.heads = s.heads;
@@ -47,7 +94,14 @@ Case attention(swy_op_id op, const Shape& s, const Scene& scene, Random& random)
   a.norm_eps = s.eps;
   a.norm_weight_bias = s.bias;
   a.gated = s.gated ? 1 : 0;
-  Builder b(op, random);
+  if (s.second) {
+    a.rope_theta = 0;
+    a.qk_norm = s.second->qk_norm ? 1 : 0;
+    a.sinks = s.second->sinks ? 1 : 0;
+    a.window = s.second->window;
+    a.rope_scale = s.second->rope_scale;
+  }
+  Builder b(op, random, s.revision());
   b.attrs(a);
   play(scene, b);
   const uint64_t width = uint64_t{s.heads} * s.head_dim, kv = uint64_t{s.kv_heads} * s.head_dim;
@@ -57,8 +111,12 @@ Case attention(swy_op_id op, const Shape& s, const Scene& scene, Random& random)
     b.input(width);
   } else {
     b.input(s.gated ? 2 * width : width).input(kv).input(kv);
-    b.plain({s.head_dim}, SWY_F32, 1 - s.bias, 0.3).plain({s.head_dim}, SWY_BF16, 1 - s.bias, 0.3);
+    if (!s.second || s.second->qk_norm) {
+      b.plain({s.head_dim}, SWY_F32, 1 - s.bias, 0.3).plain({s.head_dim}, SWY_BF16, 1 - s.bias, 0.3);
+    }
+    if (s.second) table(b, s);
   }
+  if (s.second && s.second->sinks) b.plain({s.heads}, s.gated ? SWY_F32 : SWY_BF16, 1, 1.5);
   b.paged({2, s.kv_heads, s.head_dim}, 1);
   if (op != SWY_OP_KV_APPEND) b.output(width);
   const bool decode =
@@ -68,6 +126,7 @@ Case attention(swy_op_id op, const Shape& s, const Scene& scene, Random& random)
     for (float& x : c.states[0].content) x = std::isnan(x) ? static_cast<float>(random.normal()) : x;
   }
   if (s.slope > 2 && random.draws()) give_one_value(c, kv);
+  if (s.second && s.second->window != 0 && random.draws()) spoil_before_windows(c, s.second->window);
   return c;
 }
 
@@ -82,8 +141,9 @@ Case heads(swy_op_id op, const Shape& s, uint32_t rows, bool far, Random& random
   a.head_dim = s.head_dim;
   a.rotary_dim = s.rotary;
   a.rope_theta = s.theta;
+  if (s.second) a.rope_theta = 0, a.rope_scale = s.second->rope_scale;
   const uint64_t width = uint64_t{s.heads} * s.head_dim;
-  Builder b(op, random);
+  Builder b(op, random, s.revision());
   b.attrs(a);
   if (far) {
     b.step(far_rows(rows));
@@ -92,6 +152,7 @@ Case heads(swy_op_id op, const Shape& s, uint32_t rows, bool far, Random& random
   }
   b.input(op == SWY_OP_HEAD_SPLIT ? 2 * width : width).output(width);
   if (op == SWY_OP_HEAD_SPLIT) b.output(width);
+  if (s.second) table(b, s);
   return b.done(rows > 2 ? 3 : 0);
 }
 
@@ -104,6 +165,7 @@ void put(std::vector<CaseSpec>& out, swy_op_id op, const Shape& s, const Scene& 
 
 void put_heads(std::vector<CaseSpec>& out, const Shape& s, uint32_t rows, bool far = false) {
   for (const swy_op_id op : {SWY_OP_ROPE, SWY_OP_HEAD_SPLIT}) {
+    if (s.second && (op == SWY_OP_HEAD_SPLIT || s.rotary == 0)) continue;
     out.push_back({op, op_name(op) + "." + s.name() + ".rows" + std::to_string(rows) + (far ? ".far" : ""), false,
                    [=](Random& random) { return heads(op, s, rows, far, random); }});
   }
@@ -124,6 +186,39 @@ void odd_cases(std::vector<CaseSpec>& out) {
   put(out, SWY_OP_ATTENTION, {4, 2, 64, 16, true, 1e7f}, far_scene());
   put_heads(out, odd, 1025);
   put_heads(out, {4, 2, 16, 8, true}, 65, true);
+}
+
+// Everything that the second revision may have or leave out, each shape with another choice.
+const std::vector<Shape>& second_shapes() {
+  const auto with = [](Shape s, Second second) {
+    s.second = second;
+    return s;
+  };
+  static const std::vector<Shape> shapes = {
+      with({4, 2, 16, 8, true}, {true, true, 9, 1.2f}),
+      with({6, 1, 36, 36, false}, {false, true, 0, 1.35f}),
+      with({4, 2, 64, 64, false, 1.5e5f}, {false, true, 17, 1.35f}),
+      with({3, 3, 20, 0, false, 1e4f, false, 0.01f, 0, 0.5f}, {true, false, 1, 1}),
+      with({4, 2, 64, 16, true, 1e7f}, {true, false, 0, 1}),
+      with({8, 1, 64, 64, false, 1.5e5f}, {false, true, 128, 1.35f}),
+      with({5, 5, 12, 2, true}, {false, false, 64, 1}),
+      with({4, 1, 128, 128, false, 1e6f, true}, {true, false, 0, 1.1f})};
+  return shapes;
+}
+
+void second_cases(std::vector<CaseSpec>& out) {
+  for (const Shape& s : second_shapes()) {
+    for (const Scene& scene : all_scenes()) {
+      for (const swy_op_id op : {SWY_OP_ATTENTION, SWY_OP_ATTEND}) put(out, op, s, scene);
+    }
+    for (const uint32_t rows : {1u, 65u, 513u}) put_heads(out, s, rows);
+  }
+  Shape far = second_shapes()[5];
+  for (const swy_op_id op : {SWY_OP_ATTENTION, SWY_OP_ATTEND}) {
+    put(out, op, far, far_scene());
+    put(out, op, second_shapes()[0], many_rows_scene());
+  }
+  put_heads(out, far, 65, true);
 }
 
 }  // namespace
@@ -147,6 +242,7 @@ void attention_cases(std::vector<CaseSpec>& out) {
     for (const uint32_t rows : {1u, 63u, 65u, 513u}) put_heads(out, s, rows);
   }
   odd_cases(out);
+  second_cases(out);
 }
 
 void random_attention_cases(Random& random, std::vector<CaseSpec>& out) {
@@ -156,6 +252,9 @@ void random_attention_cases(Random& random, std::vector<CaseSpec>& out) {
   const Scene& scene = all_scenes()[random.below(all_scenes().size())];
   for (const swy_op_id op : kWithScenes) put(out, op, s, scene);
   put_heads(out, s, 1 + random.below(150));
+  s.second = Second{random.below(2) == 0, random.below(2) == 0, random.below(40),
+                    1 + 0.1f * static_cast<float>(random.below(5))};
+  for (const swy_op_id op : {SWY_OP_ATTENTION, SWY_OP_ATTEND}) put(out, op, s, scene);
 }
 
 }  // namespace switchyard::check

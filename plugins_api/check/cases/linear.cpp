@@ -12,17 +12,18 @@ struct Product {
   Encoding encoding;
   bool uneven = false;
   float eps = 1e-6f, bias = 1;  // RMS_NORM_LINEAR
+  bool biased = false;          // the second revision
 };
 
 std::string label(swy_op_id op, const Product& p) {
   std::string s =
       op_name(op) + "." + p.encoding.name() + ".rows" + std::to_string(p.rows) + ".in" + std::to_string(p.in) + ".out";
   for (const uint64_t o : p.outs) s.append("_").append(std::to_string(o));
-  return s + (p.uneven ? ".uneven" : "");
+  return s + (p.uneven ? ".uneven" : "") + (p.biased ? ".biased" : "");
 }
 
 Case product(swy_op_id op, const Product& p, Random& random) {
-  Builder b(op, random);
+  Builder b(op, random, p.biased ? 2 : 1);
   b.rows(ragged(p.rows)).input(p.in);
   if (op == SWY_OP_LINEAR_ADD) b.input(p.outs[0]);
   if (op == SWY_OP_RMS_NORM_LINEAR) {
@@ -32,6 +33,7 @@ Case product(swy_op_id op, const Product& p, Random& random) {
     b.attrs(a).plain({p.in}, SWY_F32, 1 - p.bias, 0.3);
   }
   for (const uint64_t o : p.outs) b.matrix({o, p.in}, p.encoding.dtype, p.encoding.group);
+  for (size_t i = 0; p.biased && i < p.outs.size(); ++i) b.bias({p.outs[i]}, i % 2 == 0 ? SWY_F32 : SWY_BF16);
   for (const uint64_t o : p.outs) b.output(o);
   Case c = b.done(p.rows > 2 ? 3 : 0);
   if (p.uneven) make_uneven(c);
@@ -116,6 +118,30 @@ void odd_cases(std::vector<CaseSpec>& out) {
   put(out, {1025, 256, {32}, {SWY_I4, 64}}, false);
 }
 
+void biased_cases(std::vector<CaseSpec>& out) {
+  const auto put_biased = [&](Product p, bool slow = false) {
+    p.biased = true;
+    put(out, p, slow);
+  };
+  for (const Encoding& e : all_encodings()) {
+    put_biased({1, 100, {36, 17}, e});
+    put_biased({65, 256, {36, 130}, e});
+  }
+  for (const Encoding& e :
+       {Encoding{SWY_F32, 0}, Encoding{SWY_BF16, 0}, Encoding{SWY_I4, 64}, Encoding{SWY_MXFP4, 32}}) {
+    for (const uint32_t rows : {1u, 2u, 16u, 63u}) put_biased({rows, 256, {48, 16}, e});
+    put_biased({513, 36, {24, 33}, e});
+    put_biased({7, 160, {16, 20, 24, 28, 32, 36, 40, 44}, e});  // as many as there may be
+    put_biased({3, 101, {35, 17}, e, false, 0.1f, 0.5f});
+    put_biased({9, 300, {36}, e, true});
+  }
+  put_biased({1025, 101, {7}, {SWY_BF16, 0}});
+  put_biased({4, 2048, {40}, {SWY_I4, 64}});
+  for (const Encoding& e : all_encodings()) {
+    for (const uint32_t rows : {8u, 33u, 129u}) put_biased({rows, 300, {30, 50}, e}, true);
+  }
+}
+
 }  // namespace
 
 void linear_cases(std::vector<CaseSpec>& out) {
@@ -144,6 +170,7 @@ void linear_cases(std::vector<CaseSpec>& out) {
   }
   decoding_cases(out);
   few_rows_cases(out);
+  biased_cases(out);
   for (const Encoding& e : all_encodings()) {
     for (const uint32_t rows : {1u, 2u, 8u, 16u, 17u, 63u, 64u, 65u, 129u, 513u}) {
       for (const uint64_t in : {36u, 64u, 300u, 512u}) put(out, {rows, in, {30, 50}, e}, true);
@@ -155,7 +182,9 @@ void random_linear_cases(Random& random, std::vector<CaseSpec>& out) {
   const Encoding e = all_encodings()[random.below(all_encodings().size())];
   std::vector<uint64_t> outs(1 + random.below(4));
   for (uint64_t& o : outs) o = 1 + random.below(120);
-  put(out, {1 + random.below(90), 8 + random.below(480), outs, e}, false);
+  Product p{1 + random.below(90), 8 + random.below(480), outs, e};
+  p.biased = random.below(3) == 0;
+  put(out, p, false);
 }
 
 }  // namespace switchyard::check

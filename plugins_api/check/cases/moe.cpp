@@ -8,14 +8,33 @@
 #include <optional>
 
 #include "plugins_api/check/cases.h"
+#include "plugins_api/check/naive/router.h"
 #include "plugins_api/check/quantize.h"
 #include "switchyard/sdk/operands.hpp"
+#include "switchyard/weights.h"
 
 namespace switchyard::check {
 namespace {
 
 using Moe = swy::Operands<SWY_OP_MOE, SWY_OP_MOE_ADD>;
 using Given = swy::Operands<SWY_OP_MOE, SWY_OP_EXPERTS>;
+
+// What the second revision adds.
+struct Second {
+  uint32_t router = SWY_ROUTER_SOFTMAX_TOPK;
+  bool normalize = true;
+  uint32_t groups = 1, top_groups = 1;
+  float scale = 1;
+  bool router_bias = false, correction = false, expert_bias = false, clamped = false;
+  std::string name() const {
+    constexpr const char* kRouters[] = {".softmax", ".topk_softmax", ".sigmoid"};
+    std::string s = std::string(kRouters[router]) + (normalize ? "" : ".raw");
+    if (groups > 1) s += ".groups" + std::to_string(top_groups) + "of" + std::to_string(groups);
+    if (scale != 1) s += ".scaled";
+    return s + (router_bias ? ".router_bias" : "") + (correction ? ".corrected" : "") +
+           (expert_bias ? ".expert_bias" : "") + (clamped ? ".clamped" : "");
+  }
+};
 
 struct Mixture {
   uint32_t rows, experts, top_k, hidden, width, shared;
@@ -27,6 +46,8 @@ struct Mixture {
   swy_dtype router = SWY_F32, mix = SWY_BF16;
   std::optional<Encoding> down = {};  // if not `encoding`
   float slope = 2;                    // of a tied router
+  std::optional<Second> second = {};
+  uint32_t revision() const { return second ? 2 : 1; }
   bool given() const { return routing == kGiven || routing == kCrowded || routing == kBeyond; }
 };
 
@@ -41,24 +62,64 @@ std::string label(swy_op_id op, const Mixture& m) {
   if (m.mix != SWY_BF16) s += ".mix_" + encoding_name(m.mix, 0);
   if (m.down) s += ".down_" + m.down->name();
   if (m.slope > 2) s += ".steep";
+  if (m.second) s += m.second->name();
   return s + (m.uneven ? ".uneven" : "") + (m.mixed ? ".mixed" : "");
+}
+
+// Whether the second revision's choice, and if `in_order` also its order, stays what it is if every logit moves by up
+// to `by`.
+bool is_steady(const Case& c, const std::vector<double>& logits, double by, bool in_order) {
+  const swy_moe_attrs a = naive::moe_attrs(c);
+  const Weight* correction = c.weight("correction_bias");
+  const std::vector<double> scores = naive::scores_of(a, logits);
+  std::vector<double> low, choices, high;
+  for (uint32_t e = 0; e < a.experts; ++e) {
+    const double add = correction == nullptr ? 0 : (*correction)[e];
+    const auto moved = [&](double d) {
+      if (a.router == SWY_ROUTER_SOFTMAX_TOPK) return scores[e] * std::exp(2 * d);  // the sum moves, too
+      return a.router == SWY_ROUTER_TOPK_SOFTMAX ? logits[e] + d : 1 / (1 + std::exp(-logits[e] - d));
+    };
+    low.push_back(moved(-by) + add);
+    choices.push_back(scores[e] + add);
+    high.push_back(moved(by) + add);
+  }
+  const std::vector<double> ranks = naive::group_ranks(a, choices), least = naive::group_ranks(a, low),
+                            most = naive::group_ranks(a, high);
+  const std::vector<uint32_t> groups = naive::largest(ranks, a.expert_groups);
+  for (uint32_t g = a.top_groups; g < a.expert_groups; ++g) {
+    for (uint32_t kept = 0; kept < a.top_groups; ++kept) {
+      if (least[groups[kept]] <= most[groups[g]]) return false;
+    }
+  }
+  const uint32_t remain = a.experts / a.expert_groups * a.top_groups;
+  const std::vector<uint32_t> order = naive::largest(naive::in_top_groups(a, choices), remain);
+  for (uint32_t j = 0; j < a.top_k; ++j) {
+    for (uint32_t i = in_order ? j + 1 : a.top_k; i < remain; ++i) {
+      if (low[order[j]] <= high[order[i]]) return false;
+    }
+  }
+  return true;
 }
 
 // Whether the k-th best of the logits is well above the next.
 bool clear(const Case& c, const float* x, uint32_t hidden, uint32_t experts, uint32_t top_k) {
   std::vector<double> logits(experts);
   double squares = 0;
+  const Weight* bias = c.weight("router_bias");
   for (uint32_t e = 0; e < experts; ++e) {
     for (uint32_t i = 0; i < hidden; ++i) logits[e] += c.weights[Moe::weight("router")].at(e, i) * x[i];
     squares += logits[e] * logits[e];
+    if (bias != nullptr) logits[e] += (*bias)[e];
   }
+  if (c.revision == 2) return is_steady(c, logits, 0.04 * std::sqrt(squares / experts), false);
   std::sort(logits.rbegin(), logits.rend());
   const double gap = logits[top_k - 1] - logits[top_k];
   return gap * gap * experts > 0.0064 * squares;  // 8% of the spread, several times an 8-bit rounding error
 }
 
 void clear_rows(Case& c, const Mixture& m, Random& random) {
-  for (uint32_t r = 0; random.draws() && m.top_k < m.experts && r < m.rows; ++r) {
+  const bool all = m.top_k == m.experts;
+  for (uint32_t r = 0; random.draws() && !all && r < m.rows; ++r) {
     float* x = &c.steps[0].inputs[Moe::input("x")].floats[uint64_t{r} * m.hidden];
     while (!clear(c, x, m.hidden, m.experts, m.top_k)) {
       for (uint32_t i = 0; i < m.hidden; ++i) x[i] = static_cast<float>(random.normal());
@@ -116,12 +177,33 @@ swy_moe_attrs attributes(const Mixture& m) {
   a.top_k = m.top_k;
   a.width = m.width;
   a.shared_width = m.shared;
+  if (!m.second) return a;
+  a.router = m.second->router;
+  a.normalize = m.second->normalize ? 1 : 0;
+  a.expert_groups = m.second->groups;
+  a.top_groups = m.second->top_groups;
+  a.routed_scale = m.second->scale;
+  a.router_bias = m.second->router_bias ? 1 : 0;
+  a.correction_bias = m.second->correction ? 1 : 0;
+  a.expert_bias = m.second->expert_bias ? 1 : 0;
+  if (m.second->clamped) a.activation = SWY_ACT_CLAMPED, a.act_alpha = 1.702f, a.act_limit = 0.8f;
   return a;
+}
+
+// Corrections as large as the differences of scores.
+void correction(Builder& b, const Mixture& m) { b.plain({m.experts}, SWY_F32, 0, 0.2); }
+
+void biases(Builder& b, swy_op_id op, const Mixture& m) {
+  if (!m.second) return;
+  if (op != SWY_OP_EXPERTS && m.second->router_bias) b.bias({m.experts}, SWY_BF16);
+  if (op != SWY_OP_EXPERTS && m.second->correction) correction(b, m);
+  if (!m.second->expert_bias) return;
+  b.bias({m.experts, 2 * uint64_t{m.width}}, SWY_BF16).bias({m.experts, m.hidden}, SWY_F32);
 }
 
 Case mixture(swy_op_id op, const Mixture& m, Random& random) {
   const auto [dtype, group] = m.encoding;
-  Builder b(op, random);
+  Builder b(op, random, m.revision());
   b.attrs(attributes(m)).rows(ragged(m.rows)).input(m.hidden);
   if (op == SWY_OP_MOE_ADD) b.input(m.hidden);
   if (m.given()) b.int_input(m.top_k).fixed_input(m.top_k);
@@ -135,6 +217,7 @@ Case mixture(swy_op_id op, const Mixture& m, Random& random) {
     b.matrix({m.shared, m.hidden}, one.dtype, one.group, 1.5).matrix({m.shared, m.hidden}, one.dtype, one.group);
     b.matrix({m.hidden, m.shared}, one_down.dtype, one_down.group).matrix({1, m.hidden}, m.mix, 0);
   }
+  biases(b, op, m);
   Case c = b.output(m.hidden).done(m.rows > 2 ? 3 : 0);
   if (m.given()) {
     give_routing(c, m, random);
@@ -150,11 +233,18 @@ Case mixture(swy_op_id op, const Mixture& m, Random& random) {
 // Logits of a row are a random order of evenly spaced values, so that none are close; the last row has ties. Steep ones
 // reach values whose exponential is beyond fp32.
 Case router(const Mixture& m, Random& random) {
-  Builder b(SWY_OP_ROUTER_TOPK, random);
+  Builder b(SWY_OP_ROUTER_TOPK, random, m.revision());
   b.attrs(attributes(m)).rows(ragged(m.rows)).input(m.experts);
+  if (m.second && m.second->correction) correction(b, m);
   b.fixed_output(m.top_k, SWY_I32).fixed_output(m.top_k, SWY_F32);
   Case c = b.done(m.rows > 2 ? 3 : 0);
-  for (uint32_t r = 0; random.draws() && r < m.rows; ++r) {
+  for (uint32_t r = 0; m.second && random.draws() && r < m.rows; ++r) {
+    float* row = &c.steps[0].inputs[swy::Operands<SWY_OP_ROUTER_TOPK>::input("logits")].floats[uint64_t{r} * m.experts];
+    do {
+      for (uint32_t e = 0; e < m.experts; ++e) row[e] = static_cast<float>(2 * random.normal());
+    } while (!is_steady(c, {row, row + m.experts}, 1e-5, true));
+  }
+  for (uint32_t r = 0; !m.second && random.draws() && r < m.rows; ++r) {
     const std::vector<uint32_t> order = random.permutation(m.experts);
     for (uint32_t e = 0; e < m.experts; ++e) {
       const float even = (static_cast<float>(order[e]) - static_cast<float>(m.experts) / 2) * 0.0625f * m.slope;
@@ -183,7 +273,7 @@ void put(std::vector<CaseSpec>& out, const Mixture& m, bool slow,
 void put_router(std::vector<CaseSpec>& out, const Mixture& m) {
   out.push_back({SWY_OP_ROUTER_TOPK,
                  "router_topk.rows" + std::to_string(m.rows) + ".top" + std::to_string(m.top_k) + "of" +
-                     std::to_string(m.experts) + (m.slope > 2 ? ".steep" : ""),
+                     std::to_string(m.experts) + (m.slope > 2 ? ".steep" : "") + (m.second ? m.second->name() : ""),
                  false, [=](Random& random) { return router(m, random); }});
 }
 
@@ -264,6 +354,47 @@ void odd_cases(std::vector<CaseSpec>& out) {
   put_router(out, {1025, 512, 16, 0, 0, 0, i4});
 }
 
+// The routers and experts of gpt-oss, DeepSeek and OLMoE, and choices that none of them makes.
+std::vector<Second> second_forms() {
+  Second gpt_oss, deepseek, raw, softmax_groups, corrected_topk;
+  gpt_oss.router = SWY_ROUTER_TOPK_SOFTMAX;
+  gpt_oss.router_bias = gpt_oss.expert_bias = gpt_oss.clamped = true;
+  deepseek.router = SWY_ROUTER_SIGMOID_TOPK;
+  deepseek.groups = 4, deepseek.top_groups = 2, deepseek.scale = 2.5f;
+  deepseek.correction = true;
+  raw.normalize = false;
+  softmax_groups.groups = 2, softmax_groups.normalize = false, softmax_groups.scale = 16;
+  softmax_groups.expert_bias = true;
+  corrected_topk.router = SWY_ROUTER_TOPK_SOFTMAX;
+  corrected_topk.correction = corrected_topk.clamped = true;
+  return {gpt_oss, deepseek, raw, softmax_groups, corrected_topk, {}};
+}
+
+void second_cases(std::vector<CaseSpec>& out) {
+  const Encoding bf16{SWY_BF16, 0}, i4{SWY_I4, 64}, mxfp4{SWY_MXFP4, SWY_MXFP4_GROUP};
+  const auto with = [](Mixture m, const Second& second) {
+    m.second = second;
+    return m;
+  };
+  for (const Second& second : second_forms()) {
+    for (const uint32_t rows : {1u, 5u, 65u}) put(out, with({rows, 16, 4, 64, 36, 24, {SWY_I4, 32}}, second), false);
+    for (const Encoding& e : {Encoding{SWY_F32, 0}, bf16, mxfp4}) {
+      put(out, with({3, 16, 4, 101, 19, 0, e}, second), false);
+      put(out, with({17, 8, 3, 256, 64, 64, e}, second), false);
+    }
+    put(out, with({513, 8, 2, 36, 12, 12, {SWY_I8, 64}}, second), false);
+    for (const uint32_t rows : {1u, 63u, 513u}) put_router(out, with({rows, 32, 4, 0, 0, 0, i4}, second));
+    put_router(out, with({3, 256, 8, 0, 0, 0, i4}, second));
+  }
+  const Second gpt_oss = second_forms()[0];
+  for (const uint32_t rows : {1u, 4u, 70u}) put(out, with({rows, 32, 4, 288, 96, 0, mxfp4}, gpt_oss), false);
+  for (const Encoding& e : all_encodings()) {
+    put(out, with({9, 8, 2, 256, 64, 64, e, Mixture::kGiven}, gpt_oss), false);
+    for (const uint32_t rows : {1u, 16u, 130u}) put(out, with({rows, 16, 4, 100, 48, 36, e}, gpt_oss), true);
+  }
+  put(out, with({5, 7, 7, 64, 24, 24, i4}, gpt_oss), false);  // all experts
+}
+
 }  // namespace
 
 bool clear_choices(const Case& c) {
@@ -305,6 +436,7 @@ void moe_cases(std::vector<CaseSpec>& out) {
     put(out, {200, 4, 2, 288, 160, 96, e}, false, {SWY_OP_MOE_ADD});  // a hundred rows an expert, each in several parts
     put(out, {1, 16, 4, 256, 256, 256, {e.dtype, e.dtype == SWY_BF16 ? 0u : 32u}}, false);
   }
+  second_cases(out);
   decoding_cases(out);
   batch_cases(out);
   slice_cases(out);
@@ -329,6 +461,9 @@ void random_moe_cases(Random& random, std::vector<CaseSpec>& out) {
   if (random.below(2) == 0) m.routing = Mixture::kGiven;
   put(out, m, false);
   put_router(out, m);
+  m.second = second_forms()[random.below(second_forms().size())];
+  m.second->groups = m.second->top_groups = 1;
+  put(out, m, false);
 }
 
 }  // namespace switchyard::check

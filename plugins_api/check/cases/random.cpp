@@ -11,8 +11,8 @@ std::vector<CaseSpec> random_cases(uint64_t seed) {
   for (uint32_t i = 0; i < kEach; ++i) {
     std::vector<CaseSpec> more;
     for (const auto add : {random_add_cases, random_rms_norm_cases, random_linear_cases, random_embedding_cases,
-                           random_moe_cases, random_attention_cases, random_gated_delta_cases, random_lm_head_cases,
-                           random_cast_cases, random_sample_cases}) {
+                           random_moe_cases, random_mlp_cases, random_attention_cases, random_gated_delta_cases,
+                           random_lm_head_cases, random_cast_cases, random_sample_cases}) {
       add(random, more);
     }
     for (CaseSpec& s : more) {

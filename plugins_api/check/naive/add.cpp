@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cmath>
-
 #include "plugins_api/check/naive.h"
+#include "plugins_api/check/naive/activation.h"
 
 namespace switchyard::check::naive {
 namespace {
@@ -10,8 +9,6 @@ using Add = swy::Operands<SWY_OP_ADD>;
 using SiluMul = swy::Operands<SWY_OP_SILU_MUL>;
 using SigmoidMul = swy::Operands<SWY_OP_SIGMOID_MUL>;
 using SigmoidScaleAdd = swy::Operands<SWY_OP_SIGMOID_SCALE_ADD>;
-
-double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
 // out[r][i] = f(a, b), element by element.
 template <class F>
@@ -25,9 +22,9 @@ void add(const Case&, const Step& step, Outcome&, std::vector<Matrix>& outputs) 
   elements(step.inputs[Add::input("x")], step.inputs[Add::input("residual")], outputs[Add::output("y")],
            [](double x, double y) { return x + y; });
 }
-void silu_mul(const Case&, const Step& step, Outcome&, std::vector<Matrix>& outputs) {
+void silu_mul(const Case& c, const Step& step, Outcome&, std::vector<Matrix>& outputs) {
   elements(step.inputs[SiluMul::input("gate")], step.inputs[SiluMul::input("up")], outputs[SiluMul::output("y")],
-           [](double gate, double up) { return gate * sigmoid(gate) * up; });
+           [a = c.attributes<swy_activation_attrs>()](double gate, double up) { return act(a, gate, up); });
 }
 void sigmoid_mul(const Case&, const Step& step, Outcome&, std::vector<Matrix>& outputs) {
   elements(step.inputs[SigmoidMul::input("x")], step.inputs[SigmoidMul::input("gate")],

@@ -22,13 +22,21 @@ std::vector<Row> rows_of(const Step& step) {
   return out;
 }
 
-// Rotates the first `rotary` elements of a head, i with i + rotary / 2.
-void rotate(double* x, uint32_t position, uint32_t rotary, double theta) {
-  for (uint32_t i = 0; i < rotary / 2; ++i) {
-    const double angle = position / std::pow(theta, 2.0 * i / rotary);
-    const double u = x[i], v = x[i + rotary / 2];
-    x[i] = u * std::cos(angle) - v * std::sin(angle);
-    x[i + rotary / 2] = u * std::sin(angle) + v * std::cos(angle);
+struct Rotation {
+  uint32_t rotary;  // elements of a head
+  double theta;
+  const Weight* inv_freq;  // NULL: by theta
+  double scale;
+};
+
+// Rotates the first elements of a head, i with i + rotary / 2.
+void rotate(double* x, uint32_t position, const Rotation& r) {
+  for (uint32_t i = 0; i < r.rotary / 2; ++i) {
+    const double angle =
+        r.inv_freq != nullptr ? position * (*r.inv_freq)[i] : position / std::pow(r.theta, 2.0 * i / r.rotary);
+    const double u = x[i], v = x[i + r.rotary / 2];
+    x[i] = r.scale * (u * std::cos(angle) - v * std::sin(angle));
+    x[i + r.rotary / 2] = r.scale * (u * std::sin(angle) + v * std::cos(angle));
   }
 }
 
@@ -56,39 +64,45 @@ void append(const Case& c, const swy_attention_attrs& a, const Step& step, const
 Numbers attended(const Case& c, const swy_attention_attrs& a, const Step& step, const Numbers& q, Numbers& state) {
   const uint64_t d = a.head_dim;
   Numbers y(q.size());
+  const Weight* sinks = c.weight("sinks");
   const std::vector<Row> rows = rows_of(step);
   for (uint64_t r = 0; r < rows.size(); ++r) {
     if (!rows[r].seq->active) continue;
     for (uint64_t h = 0; h < a.heads; ++h) {
       const uint64_t kv = h / (a.heads / a.kv_heads) * d, at = (r * a.heads + h) * d;
+      const uint32_t position = rows[r].position;
+      const uint32_t first = a.window == 0 || a.window > position ? 0 : position + 1 - a.window;
       Numbers weights;
       double total = 0;
-      for (uint32_t t = 0; t <= rows[r].position; ++t) {
+      for (uint32_t t = first; t <= position; ++t) {
         const double* k = token_at(state, a, c.bucket.page_size, *rows[r].seq, t) + kv;
         double score = 0;
         for (uint64_t i = 0; i < d; ++i) score += q[at + i] * k[i];
         weights.push_back(score * a.scale);
       }
+      if (sinks != nullptr) weights.push_back((*sinks)[h]);  // the last one, without a value
       const double top = *std::max_element(weights.begin(), weights.end());
       for (double& w : weights) total += w = std::exp(w - top);
-      for (uint32_t t = 0; t <= rows[r].position; ++t) {
+      for (uint32_t t = first; t <= position; ++t) {
         const double* v = token_at(state, a, c.bucket.page_size, *rows[r].seq, t) + a.kv_heads * d + kv;
-        for (uint64_t i = 0; i < d; ++i) y[at + i] += weights[t] / total * v[i];
+        for (uint64_t i = 0; i < d; ++i) y[at + i] += weights[t - first] / total * v[i];
       }
     }
   }
   return y;
 }
 
-// Norm per head, then rotation, of x [rows, heads, stride] whose heads begin with head_dim elements.
+// Norm per head if there is one, then rotation, of x [rows, heads, stride] whose heads begin with head_dim elements.
 Numbers prepared(const swy_attention_attrs& a, const Step& step, const std::vector<float>& x, uint64_t heads,
-                 uint64_t stride, const Weight& norm) {
+                 uint64_t stride, const Weight* norm, const Rotation& rotation) {
   Numbers out;
   const std::vector<Row> rows = rows_of(step);
   for (uint64_t h = 0; h < rows.size() * heads; ++h) {
-    Numbers y = normed(&x[h * stride], a.head_dim, a.norm_eps);
-    for (uint64_t i = 0; i < a.head_dim; ++i) y[i] *= a.norm_weight_bias + norm[i];
-    rotate(y.data(), rows[h / heads].position, a.rotary_dim, a.rope_theta);
+    Numbers y(x.begin() + static_cast<ptrdiff_t>(h * stride),
+              x.begin() + static_cast<ptrdiff_t>(h * stride + a.head_dim));
+    if (norm != nullptr) y = normed(y.data(), a.head_dim, a.norm_eps);
+    for (uint64_t i = 0; norm != nullptr && i < a.head_dim; ++i) y[i] *= a.norm_weight_bias + (*norm)[i];
+    rotate(y.data(), rows[h / heads].position, rotation);
     out.insert(out.end(), y.begin(), y.end());
   }
   return out;
@@ -100,18 +114,24 @@ using Attend = swy::Operands<SWY_OP_ATTEND>;
 using Rope = swy::Operands<SWY_OP_ROPE>;
 using HeadSplit = swy::Operands<SWY_OP_HEAD_SPLIT>;
 
+swy_attention_attrs attrs_of(const Case& c) {
+  const swy_op op = c.header();
+  return swy_attention_of(&op);
+}
+
 Numbers wide(const std::vector<float>& x) { return {x.begin(), x.end()}; }
 
 }  // namespace
 
 void attention(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs) {
-  const auto a = c.attributes<swy_attention_attrs>();
+  const swy_attention_attrs a = attrs_of(c);
+  const Rotation rotation{a.rotary_dim, a.rope_theta, c.weight("inv_freq"), a.rope_scale};
   const uint64_t d = a.head_dim, stride = a.gated != 0 ? 2 * d : d;
   const std::vector<float>& q_in = step.inputs[Attention::input("q")].floats;
-  const Numbers k = prepared(a, step, step.inputs[Attention::input("k")].floats, a.kv_heads, d,
-                             c.weights[Attention::weight("k_norm")]);
+  const Numbers k =
+      prepared(a, step, step.inputs[Attention::input("k")].floats, a.kv_heads, d, c.weight("k_norm"), rotation);
   append(c, a, step, k, step.inputs[Attention::input("v")].floats, all.states[Attention::state("kv")]);
-  const Numbers q = prepared(a, step, q_in, a.heads, stride, c.weights[Attention::weight("q_norm")]);
+  const Numbers q = prepared(a, step, q_in, a.heads, stride, c.weight("q_norm"), rotation);
   Numbers y = attended(c, a, step, q, all.states[Attention::state("kv")]);
   for (uint64_t i = 0; a.gated != 0 && i < y.size(); ++i) {
     y[i] *= sigmoid(q_in[i / d * stride + d + i % d]);
@@ -120,23 +140,23 @@ void attention(const Case& c, const Step& step, Outcome& all, std::vector<Matrix
 }
 
 void kv_append(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>&) {
-  append(c, c.attributes<swy_attention_attrs>(), step, wide(step.inputs[KvAppend::input("k")].floats),
-         step.inputs[KvAppend::input("v")].floats, all.states[KvAppend::state("kv")]);
+  append(c, attrs_of(c), step, wide(step.inputs[KvAppend::input("k")].floats), step.inputs[KvAppend::input("v")].floats,
+         all.states[KvAppend::state("kv")]);
 }
 
 void attend(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs) {
   outputs[Attend::output("y")].values =
-      attended(c, c.attributes<swy_attention_attrs>(), step, wide(step.inputs[Attend::input("q")].floats),
-               all.states[Attend::state("kv")]);
+      attended(c, attrs_of(c), step, wide(step.inputs[Attend::input("q")].floats), all.states[Attend::state("kv")]);
 }
 
 void rope(const Case& c, const Step& step, Outcome&, std::vector<Matrix>& outputs) {
   const auto a = c.attributes<swy_heads_attrs>();
+  const Rotation rotation{a.rotary_dim, a.rope_theta, c.weight("inv_freq"), c.revision == 1 ? 1 : a.rope_scale};
   const std::vector<Row> rows = rows_of(step);
   std::vector<double>& y = outputs[Rope::output("y")].values;
   y = wide(step.inputs[Rope::input("x")].floats);
   for (uint64_t h = 0; h < rows.size() * a.heads; ++h) {
-    rotate(&y[h * a.head_dim], rows[h / a.heads].position, a.rotary_dim, a.rope_theta);
+    rotate(&y[h * a.head_dim], rows[h / a.heads].position, rotation);
   }
 }
 

@@ -22,14 +22,16 @@ typedef union swy_any_attrs {
   swy_gated_delta_attrs gated_delta;
   swy_moe_attrs moe;
   swy_heads_attrs heads;
+  swy_activation_attrs activation;
 } swy_any_attrs;
 
 typedef struct swy_piece {
-  uint32_t id; /* SWY_OP_*, revision 1 */
+  uint32_t id; /* SWY_OP_* */
   uint32_t attrs_size;
   swy_any_attrs attrs;
   uint32_t input_count, weight_count, state_count, output_count;
   swy_ref inputs[4], weights[4], states[1], outputs[4];
+  uint32_t revision;
 } swy_piece;
 
 typedef struct swy_decomposition {
@@ -41,11 +43,15 @@ typedef struct swy_decomposition {
 
 /* ---- building blocks -------------------------------------------------------------------------------------------- */
 
-static inline swy_piece* swy_add_piece(swy_decomposition* d, uint32_t id, const void* attrs, uint32_t attrs_size) {
+/* `attrs` are as long as those of this revision, or longer. */
+static inline swy_piece* swy_add_piece(swy_decomposition* d, uint32_t id, uint32_t revision, const void* attrs) {
   swy_piece* p = &d->pieces[d->piece_count++];
   p->id = id;
-  p->attrs_size = attrs_size;
-  if (attrs_size != 0) memcpy(&p->attrs, attrs, attrs_size);
+  p->revision = revision;
+  p->attrs_size = swy_find_op(id, revision)->attrs_size;
+  if (p->attrs_size == 0) return p;
+  memcpy(&p->attrs, attrs, p->attrs_size);
+  p->attrs.struct_size = p->attrs_size;
   return p;
 }
 /* Adds what a piece reads, and states that it writes: each to the list of its kind. */
@@ -57,6 +63,11 @@ static inline void swy_piece_takes(swy_piece* p, swy_ref r) {
   } else {
     p->inputs[p->input_count++] = r;
   }
+}
+/* The same of an operand by its name, where the operation has it. */
+static inline void swy_piece_takes_named(swy_piece* p, const swy_op* op, const char* name) {
+  const swy_ref r = swy_operand(op, name);
+  if (r != SWY_REF_NONE) swy_piece_takes(p, r);
 }
 static inline void swy_piece_output(swy_piece* p, swy_ref r) { p->outputs[p->output_count++] = r; }
 
@@ -85,56 +96,70 @@ static inline swy_heads_attrs swy_heads(uint32_t heads, uint32_t head_dim) {
 
 /* ---- one function per composite --------------------------------------------------------------------------------- */
 
-/* q or k: norm per head, then rotation. Returns the rotated value. */
-static inline swy_ref swy_norm_and_rotate(swy_decomposition* d, const swy_attention_attrs* a, const swy_tensor* like,
-                                          swy_ref x, uint32_t heads, swy_ref norm) {
-  const uint64_t width = (uint64_t)heads * a->head_dim;
-  swy_heads_attrs h = swy_heads(heads, a->head_dim);
+/* q or k: norm per head, then rotation, each if there is one. Returns the value after both. */
+static inline swy_ref swy_norm_and_rotate(swy_decomposition* d, const swy_op* op, swy_ref x, uint32_t heads,
+                                          const char* norm) {
+  const swy_attention_attrs a = swy_attention_of(op);
+  const swy_tensor* like = op->inputs[0];
+  const uint64_t width = (uint64_t)heads * a.head_dim;
+  swy_heads_attrs h = swy_heads(heads, a.head_dim);
   swy_piece* p;
-  swy_ref normed = swy_temp(d, like, SWY_F32, width), rotated = swy_temp(d, like, SWY_F32, width);
-  h.eps = a->norm_eps;
-  h.weight_bias = a->norm_weight_bias;
-  h.rotary_dim = a->rotary_dim;
-  h.rope_theta = a->rope_theta;
-  p = swy_add_piece(d, SWY_OP_HEAD_RMS_NORM, &h, sizeof h);
-  swy_piece_takes(p, x);
-  swy_piece_takes(p, norm);
-  swy_piece_output(p, normed);
-  p = swy_add_piece(d, SWY_OP_ROPE, &h, sizeof h);
-  swy_piece_takes(p, normed);
-  swy_piece_output(p, rotated);
-  return rotated;
+  h.eps = a.norm_eps;
+  h.weight_bias = a.norm_weight_bias;
+  if (a.qk_norm) {
+    const swy_ref normed = swy_temp(d, like, SWY_F32, width);
+    p = swy_add_piece(d, SWY_OP_HEAD_RMS_NORM, 1, &h);
+    swy_piece_takes(p, x);
+    swy_piece_takes_named(p, op, norm);
+    swy_piece_output(p, normed);
+    x = normed;
+  }
+  if (op->revision == 1 || a.rotary_dim != 0) {
+    const swy_ref rotated = swy_temp(d, like, SWY_F32, width);
+    h.rotary_dim = a.rotary_dim;
+    h.rope_theta = op->revision == 1 ? a.rope_theta : 0;
+    h.rope_scale = op->revision == 1 ? 0 : a.rope_scale;
+    p = swy_add_piece(d, SWY_OP_ROPE, op->revision, &h);
+    swy_piece_takes(p, x);
+    swy_piece_takes_named(p, op, "inv_freq");
+    swy_piece_output(p, rotated);
+    x = rotated;
+  }
+  return x;
 }
 
 static inline void swy_decompose_attention(const swy_op* op, swy_decomposition* d) {
-  const swy_attention_attrs* a = (const swy_attention_attrs*)op->attrs;
+  const swy_attention_attrs a = swy_attention_of(op);
   const swy_tensor* like = op->inputs[0];
-  const uint64_t width = (uint64_t)a->heads * a->head_dim;
+  const uint64_t width = (uint64_t)a.heads * a.head_dim;
   swy_ref q = swy_operand(op, "q"), gate = 0, attended = swy_operand(op, "y");
+  swy_attention_attrs stored = a;
   swy_ref k;
   swy_piece* p;
-  if (a->gated) {
-    const swy_heads_attrs h = swy_heads(a->heads, a->head_dim);
+  if (a.gated) {
+    const swy_heads_attrs h = swy_heads(a.heads, a.head_dim);
     q = swy_temp(d, like, SWY_F32, width);
     gate = swy_temp(d, like, SWY_F32, width);
     attended = swy_temp(d, like, SWY_F32, width);
-    p = swy_add_piece(d, SWY_OP_HEAD_SPLIT, &h, sizeof h);
-    swy_piece_takes(p, swy_operand(op, "q"));
+    p = swy_add_piece(d, SWY_OP_HEAD_SPLIT, 1, &h);
+    swy_piece_takes_named(p, op, "q");
     swy_piece_output(p, q);
     swy_piece_output(p, gate);
   }
-  q = swy_norm_and_rotate(d, a, like, q, a->heads, swy_operand(op, "q_norm"));
-  k = swy_norm_and_rotate(d, a, like, swy_operand(op, "k"), a->kv_heads, swy_operand(op, "k_norm"));
-  p = swy_add_piece(d, SWY_OP_KV_APPEND, a, sizeof *a);
+  q = swy_norm_and_rotate(d, op, q, a.heads, "q_norm");
+  k = swy_norm_and_rotate(d, op, swy_operand(op, "k"), a.kv_heads, "k_norm");
+  if (op->revision != 1) stored.rope_theta = 1; /* KV_APPEND wants a number above 0 and does not read it */
+  p = swy_add_piece(d, SWY_OP_KV_APPEND, 1, &stored);
   swy_piece_takes(p, k);
-  swy_piece_takes(p, swy_operand(op, "v"));
-  swy_piece_takes(p, swy_operand(op, "kv"));
-  p = swy_add_piece(d, SWY_OP_ATTEND, a, sizeof *a);
+  swy_piece_takes_named(p, op, "v");
+  swy_piece_takes_named(p, op, "kv");
+  p = swy_add_piece(d, SWY_OP_ATTEND, op->revision, &a);
   swy_piece_takes(p, q);
-  swy_piece_takes(p, swy_operand(op, "kv"));
+  swy_piece_takes_named(p, op, "sinks");
+  swy_piece_takes_named(p, op, "kv");
   swy_piece_output(p, attended);
-  if (a->gated) {
-    p = swy_add_piece(d, SWY_OP_SIGMOID_MUL, 0, 0);
+  if (a.gated) {
+    p = swy_add_piece(d, SWY_OP_SIGMOID_MUL, 1, 0);
     swy_piece_takes(p, attended);
     swy_piece_takes(p, gate);
     swy_piece_output(p, swy_operand(op, "y"));
@@ -149,96 +174,137 @@ static inline void swy_decompose_gated_delta(const swy_op* op, swy_decomposition
   swy_heads_attrs h = swy_heads(a->value_heads, a->value_dim);
   swy_ref mixed = swy_temp(d, like, SWY_F32, channels), beta = swy_temp(d, like, SWY_F32, a->value_heads);
   swy_ref g = swy_temp(d, like, SWY_F32, a->value_heads), o = swy_temp(d, like, SWY_F32, values);
-  swy_piece* p = swy_add_piece(d, SWY_OP_CAUSAL_CONV, a, sizeof *a);
+  swy_piece* p = swy_add_piece(d, SWY_OP_CAUSAL_CONV, 1, a);
   swy_piece_takes(p, swy_operand(op, "qkv"));
   swy_piece_takes(p, swy_operand(op, "conv"));
   swy_piece_takes(p, swy_operand(op, "conv_state"));
   swy_piece_output(p, mixed);
-  p = swy_add_piece(d, SWY_OP_DELTA_GATES, a, sizeof *a);
+  p = swy_add_piece(d, SWY_OP_DELTA_GATES, 1, a);
   swy_piece_takes(p, swy_operand(op, "b"));
   swy_piece_takes(p, swy_operand(op, "a"));
   swy_piece_takes(p, swy_operand(op, "a_log"));
   swy_piece_takes(p, swy_operand(op, "dt_bias"));
   swy_piece_output(p, beta);
   swy_piece_output(p, g);
-  p = swy_add_piece(d, SWY_OP_DELTA_RULE, a, sizeof *a);
+  p = swy_add_piece(d, SWY_OP_DELTA_RULE, 1, a);
   swy_piece_takes(p, mixed);
   swy_piece_takes(p, beta);
   swy_piece_takes(p, g);
   swy_piece_takes(p, swy_operand(op, "delta_state"));
   swy_piece_output(p, o);
   h.eps = a->norm_eps;
-  p = swy_add_piece(d, SWY_OP_GATED_RMS_NORM, &h, sizeof h);
+  p = swy_add_piece(d, SWY_OP_GATED_RMS_NORM, 1, &h);
   swy_piece_takes(p, o);
   swy_piece_takes(p, swy_operand(op, "z"));
   swy_piece_takes(p, swy_operand(op, "norm"));
   swy_piece_output(p, swy_operand(op, "y"));
 }
 
-/* LINEAR with one weight. */
-static inline void swy_linear_piece(swy_decomposition* d, swy_ref x, swy_ref weight, swy_ref y) {
-  swy_piece* p = swy_add_piece(d, SWY_OP_LINEAR, 0, 0);
+/* LINEAR with one weight, and with a bias if there is one. */
+static inline void swy_linear_piece(swy_decomposition* d, swy_ref x, swy_ref weight, swy_ref bias, swy_ref y) {
+  swy_piece* p = swy_add_piece(d, SWY_OP_LINEAR, bias == SWY_REF_NONE ? 1 : 2, 0);
   swy_piece_takes(p, x);
   swy_piece_takes(p, weight);
+  if (bias != SWY_REF_NONE) swy_piece_takes(p, bias);
   swy_piece_output(p, y);
 }
 
-static inline void swy_decompose_moe(const swy_op* op, swy_decomposition* d) {
-  const swy_moe_attrs* a = (const swy_moe_attrs*)op->attrs;
+/* act(gate, up) in a temporary. */
+static inline swy_ref swy_activation_piece(swy_decomposition* d, const swy_tensor* like,
+                                           const swy_activation_attrs* act, swy_ref gate, swy_ref up, uint64_t width) {
+  const swy_ref product = swy_temp(d, like, SWY_F32, width);
+  swy_piece* p = swy_add_piece(d, SWY_OP_SILU_MUL, act->activation == SWY_ACT_SILU ? 1 : 2, act);
+  swy_piece_takes(p, gate);
+  swy_piece_takes(p, up);
+  swy_piece_output(p, product);
+  return product;
+}
+
+/* The experts that the router picks, and their weights. */
+static inline void swy_route(const swy_op* op, swy_decomposition* d, const swy_moe_attrs* a, swy_ref* ids,
+                             swy_ref* weights) {
   const swy_tensor* like = op->inputs[0];
-  const uint64_t hidden = like->dims[1];
-  const swy_ref x = swy_operand(op, "x"), y = swy_operand(op, "y");
+  const swy_ref logits = swy_temp(d, like, SWY_F32, a->experts);
+  swy_piece* p;
+  *ids = swy_temp(d, like, SWY_I32, a->top_k);
+  *weights = swy_temp(d, like, SWY_F32, a->top_k);
+  swy_linear_piece(d, swy_operand(op, "x"), swy_operand(op, "router"), swy_operand(op, "router_bias"), logits);
+  p = swy_add_piece(d, SWY_OP_ROUTER_TOPK, op->revision, a);
+  swy_piece_takes(p, logits);
+  swy_piece_takes_named(p, op, "correction_bias");
+  swy_piece_output(p, *ids);
+  swy_piece_output(p, *weights);
+}
+
+/* y = routed + sigmoid(shared_gate x) * shared(x) */
+static inline void swy_add_shared_expert(const swy_op* op, swy_decomposition* d, const swy_moe_attrs* a,
+                                         swy_ref routed) {
+  const swy_tensor* like = op->inputs[0];
+  const swy_activation_attrs act = {sizeof act, a->activation, a->act_alpha, a->act_limit};
+  const swy_ref x = swy_operand(op, "x");
+  const swy_ref gate = swy_temp(d, like, SWY_F32, a->shared_width), up = swy_temp(d, like, SWY_F32, a->shared_width);
+  swy_ref product, shared, mix;
+  swy_piece* p;
+  swy_linear_piece(d, x, swy_operand(op, "shared_gate_proj"), SWY_REF_NONE, gate);
+  swy_linear_piece(d, x, swy_operand(op, "shared_up_proj"), SWY_REF_NONE, up);
+  product = swy_activation_piece(d, like, &act, gate, up, a->shared_width);
+  shared = swy_temp(d, like, SWY_F32, like->dims[1]);
+  mix = swy_temp(d, like, SWY_F32, 1);
+  swy_linear_piece(d, product, swy_operand(op, "shared_down_proj"), SWY_REF_NONE, shared);
+  swy_linear_piece(d, x, swy_operand(op, "shared_gate"), SWY_REF_NONE, mix);
+  p = swy_add_piece(d, SWY_OP_SIGMOID_SCALE_ADD, 1, 0);
+  swy_piece_takes(p, routed);
+  swy_piece_takes(p, shared);
+  swy_piece_takes(p, mix);
+  swy_piece_output(p, swy_operand(op, "y"));
+}
+
+static inline void swy_decompose_moe(const swy_op* op, swy_decomposition* d) {
+  const swy_moe_attrs a = swy_moe_of(op);
+  const swy_ref y = swy_operand(op, "y");
   swy_ref ids = swy_operand(op, "expert_ids"), weights = swy_operand(op, "expert_weights"), routed = y;
   swy_piece* p;
-  if (ids == SWY_REF_NONE) {
-    const swy_ref logits = swy_temp(d, like, SWY_F32, a->experts);
-    ids = swy_temp(d, like, SWY_I32, a->top_k);
-    weights = swy_temp(d, like, SWY_F32, a->top_k);
-    swy_linear_piece(d, x, swy_operand(op, "router"), logits);
-    p = swy_add_piece(d, SWY_OP_ROUTER_TOPK, a, sizeof *a);
-    swy_piece_takes(p, logits);
-    swy_piece_output(p, ids);
-    swy_piece_output(p, weights);
-  }
-  if (a->shared_width != 0) routed = swy_temp(d, like, SWY_F32, hidden);
-  p = swy_add_piece(d, SWY_OP_EXPERTS, a, sizeof *a);
-  swy_piece_takes(p, x);
+  if (ids == SWY_REF_NONE) swy_route(op, d, &a, &ids, &weights);
+  if (a.shared_width != 0) routed = swy_temp(d, op->inputs[0], SWY_F32, op->inputs[0]->dims[1]);
+  p = swy_add_piece(d, SWY_OP_EXPERTS, op->revision, &a);
+  swy_piece_takes_named(p, op, "x");
   swy_piece_takes(p, ids);
   swy_piece_takes(p, weights);
-  swy_piece_takes(p, swy_operand(op, "gate_up"));
-  swy_piece_takes(p, swy_operand(op, "down"));
+  swy_piece_takes_named(p, op, "gate_up");
+  swy_piece_takes_named(p, op, "down");
+  swy_piece_takes_named(p, op, "gate_up_bias");
+  swy_piece_takes_named(p, op, "down_bias");
   swy_piece_output(p, routed);
-  if (a->shared_width != 0) {
-    const swy_ref gate = swy_temp(d, like, SWY_F32, a->shared_width), up = swy_temp(d, like, SWY_F32, a->shared_width);
-    const swy_ref product = swy_temp(d, like, SWY_F32, a->shared_width), shared = swy_temp(d, like, SWY_F32, hidden);
-    const swy_ref mix = swy_temp(d, like, SWY_F32, 1);
-    swy_linear_piece(d, x, swy_operand(op, "shared_gate_proj"), gate);
-    swy_linear_piece(d, x, swy_operand(op, "shared_up_proj"), up);
-    p = swy_add_piece(d, SWY_OP_SILU_MUL, 0, 0);
-    swy_piece_takes(p, gate);
-    swy_piece_takes(p, up);
-    swy_piece_output(p, product);
-    swy_linear_piece(d, product, swy_operand(op, "shared_down_proj"), shared);
-    swy_linear_piece(d, x, swy_operand(op, "shared_gate"), mix);
-    p = swy_add_piece(d, SWY_OP_SIGMOID_SCALE_ADD, 0, 0);
-    swy_piece_takes(p, routed);
-    swy_piece_takes(p, shared);
-    swy_piece_takes(p, mix);
-    swy_piece_output(p, y);
-  }
+  if (a.shared_width != 0) swy_add_shared_expert(op, d, &a, routed);
+}
+
+static inline void swy_decompose_mlp(const swy_op* op, swy_decomposition* d) {
+  const swy_mlp_attrs* a = (const swy_mlp_attrs*)op->attrs;
+  const swy_tensor* like = op->inputs[0];
+  const swy_activation_attrs act = {sizeof act, a->activation, a->act_alpha, a->act_limit};
+  const swy_ref gate = swy_temp(d, like, SWY_F32, a->width), up = swy_temp(d, like, SWY_F32, a->width);
+  swy_piece* p = swy_add_piece(d, SWY_OP_LINEAR, 1, 0);
+  swy_piece_takes_named(p, op, "x");
+  swy_piece_takes_named(p, op, "gate");
+  swy_piece_takes_named(p, op, "up");
+  swy_piece_output(p, gate);
+  swy_piece_output(p, up);
+  swy_linear_piece(d, swy_activation_piece(d, like, &act, gate, up, a->width), swy_operand(op, "down"), SWY_REF_NONE,
+                   swy_operand(op, "y"));
 }
 
 static inline void swy_decompose_lm_head(const swy_op* op, swy_decomposition* d) {
   const swy_ref x = swy_temp(d, op->outputs[0], op->inputs[0]->dtype, op->inputs[0]->dims[1]);
-  swy_piece* p = swy_add_piece(d, SWY_OP_GATHER_ROWS, 0, 0);
+  swy_piece* p = swy_add_piece(d, SWY_OP_GATHER_ROWS, 1, 0);
   swy_piece_takes(p, swy_operand(op, "x"));
   swy_piece_output(p, x);
-  swy_linear_piece(d, x, swy_operand(op, "w"), swy_operand(op, "logits"));
+  swy_linear_piece(d, x, swy_operand(op, "w"), SWY_REF_NONE, swy_operand(op, "logits"));
 }
 
 /* Fills `out` and returns 0, or returns 1 if the op has no decomposition. The op must be well formed. */
 static inline int swy_decompose(const swy_op* op, swy_decomposition* out) {
   memset(out, 0, sizeof *out);
+  if (swy_find_op(op->id, op->revision) == NULL) return 1;
   switch (op->id) {
     case SWY_OP_ATTENTION:
       swy_decompose_attention(op, out);
@@ -248,6 +314,9 @@ static inline int swy_decompose(const swy_op* op, swy_decomposition* out) {
       return 0;
     case SWY_OP_MOE:
       swy_decompose_moe(op, out);
+      return 0;
+    case SWY_OP_MLP:
+      swy_decompose_mlp(op, out);
       return 0;
     case SWY_OP_LM_HEAD:
       swy_decompose_lm_head(op, out);

@@ -6,10 +6,10 @@
  * One entry is one operation at one revision. Entries are sorted by id, then by revision. A later revision keeps the
  * operands of the one before it in their order, and adds its own to the ends of the lists.
  *
- * Shapes are lists of expressions of numbers, names, + - * and parentheses: "experts, 2*width, hidden". A name is a
- * field of the attributes, or free: a free name is bound by the first operand that has it as a whole dimension, and all
- * others must agree. Operands are read in the order of the entry. An activation's shape is its width. Of a repeated
- * operand, "out[i]" is another name for each repetition.
+ * Shapes are lists of expressions of numbers, names, + - * / and parentheses: "experts, 2*width, hidden". A
+ * quotient that leaves a remainder has no value. A name is a field of the attributes, or free: a free name is bound by
+ * the first operand that has it as a whole dimension, and all others must agree. Operands are read in the order of the
+ * entry. An activation's shape is its width. Of a repeated operand, "out[i]" is another name for each repetition.
  */
 #ifndef SWITCHYARD_OP_TABLE_H_
 #define SWITCHYARD_OP_TABLE_H_
@@ -120,6 +120,21 @@ SWY_TABLE swy_attr_spec swy_attention_fields[] = {
     SWY_FLAG(swy_attention_attrs, gated),
 };
 
+SWY_TABLE swy_attr_spec swy_attention_2_fields[] = {
+    SWY_COUNT(swy_attention_attrs, heads),
+    SWY_U32(swy_attention_attrs, kv_heads, 1, "1048576", 0, "heads"),
+    SWY_COUNT(swy_attention_attrs, head_dim),
+    SWY_U32(swy_attention_attrs, rotary_dim, 0, "head_dim", "2", 0),
+    SWY_F32_IS(POSITIVE, swy_attention_attrs, scale),
+    SWY_F32_IS(EPSILON, swy_attention_attrs, norm_eps),
+    SWY_F32_IS(FINITE, swy_attention_attrs, norm_weight_bias),
+    SWY_FLAG(swy_attention_attrs, gated),
+    SWY_FLAG(swy_attention_attrs, qk_norm),
+    SWY_FLAG(swy_attention_attrs, sinks),
+    SWY_U32(swy_attention_attrs, window, 0, "4294967295", 0, 0),
+    SWY_F32_IS(POSITIVE, swy_attention_attrs, rope_scale),
+};
+
 SWY_TABLE swy_attr_spec swy_gated_delta_fields[] = {
     SWY_COUNT(swy_gated_delta_attrs, key_heads),
     SWY_U32(swy_gated_delta_attrs, value_heads, 1, "1048576", "key_heads", 0),
@@ -137,6 +152,26 @@ SWY_TABLE swy_attr_spec swy_moe_fields[] = {
     SWY_U32(swy_moe_attrs, shared_width, 0, "1048576", 0, 0),
 };
 
+#define SWY_ACTIVATION(type) \
+  SWY_U32(type, activation, 0, "1", 0, 0), SWY_F32_IS(FINITE, type, act_alpha), SWY_F32_IS(FINITE, type, act_limit)
+SWY_TABLE swy_attr_spec swy_moe_2_fields[] = {
+    SWY_COUNT(swy_moe_attrs, experts),
+    SWY_U32(swy_moe_attrs, expert_groups, 1, "experts", 0, "experts"),
+    SWY_U32(swy_moe_attrs, top_groups, 1, "expert_groups", 0, 0),
+    SWY_U32(swy_moe_attrs, top_k, 1, "experts / expert_groups * top_groups", 0, 0),
+    SWY_COUNT(swy_moe_attrs, width),
+    SWY_U32(swy_moe_attrs, shared_width, 0, "1048576", 0, 0),
+    SWY_U32(swy_moe_attrs, router, 0, "2", 0, 0),
+    SWY_FLAG(swy_moe_attrs, normalize),
+    SWY_F32_IS(POSITIVE, swy_moe_attrs, routed_scale),
+    SWY_FLAG(swy_moe_attrs, router_bias),
+    SWY_FLAG(swy_moe_attrs, correction_bias),
+    SWY_FLAG(swy_moe_attrs, expert_bias),
+    SWY_ACTIVATION(swy_moe_attrs),
+};
+SWY_TABLE swy_attr_spec swy_mlp_fields[] = {SWY_COUNT(swy_mlp_attrs, width), SWY_ACTIVATION(swy_mlp_attrs)};
+SWY_TABLE swy_attr_spec swy_activation_fields[] = {SWY_ACTIVATION(swy_activation_attrs)};
+
 SWY_TABLE swy_attr_spec swy_top_candidates_fields[] = {SWY_COUNT(swy_top_candidates_attrs, k)};
 
 /* The fields of swy_heads_attrs that an operation reads differ. */
@@ -146,6 +181,8 @@ SWY_TABLE swy_attr_spec swy_head_rms_norm_fields[] = {SWY_HEADS, SWY_F32_IS(EPSI
                                                       SWY_F32_IS(FINITE, swy_heads_attrs, weight_bias)};
 SWY_TABLE swy_attr_spec swy_rope_fields[] = {SWY_HEADS, SWY_U32(swy_heads_attrs, rotary_dim, 0, "head_dim", "2", 0),
                                              SWY_F32_IS(POSITIVE, swy_heads_attrs, rope_theta)};
+SWY_TABLE swy_attr_spec swy_rope_2_fields[] = {SWY_HEADS, SWY_U32(swy_heads_attrs, rotary_dim, 2, "head_dim", "2", 0),
+                                               SWY_F32_IS(POSITIVE, swy_heads_attrs, rope_scale)};
 SWY_TABLE swy_attr_spec swy_gated_rms_norm_fields[] = {SWY_HEADS, SWY_F32_IS(EPSILON, swy_heads_attrs, eps)};
 
 /* ---- operands --------------------------------------------------------------------------------------------------- */
@@ -156,7 +193,7 @@ SWY_TABLE swy_attr_spec swy_gated_rms_norm_fields[] = {SWY_HEADS, SWY_F32_IS(EPS
 /* Of matrices: every encoding that a host makes. */
 #define SWY_TYPES_MATRIX                                                                      \
   (SWY_TYPES_FLOAT | SWY_DTYPE_BIT(SWY_I8) | SWY_DTYPE_BIT(SWY_I4) | SWY_DTYPE_BIT(SWY_I4A) | \
-   SWY_DTYPE_BIT(SWY_ENCODED))
+   SWY_DTYPE_BIT(SWY_MXFP4) | SWY_DTYPE_BIT(SWY_ENCODED))
 
 #define SWY_OPERAND(list, when, name, types, shape) \
   { name, shape, SWY_REF_##list, types, when, 1, SWY_STATE_NONE, 0 }
@@ -166,6 +203,8 @@ SWY_TABLE swy_attr_spec swy_gated_rms_norm_fields[] = {SWY_HEADS, SWY_F32_IS(EPS
 #define SWY_MATRIX(name, shape) SWY_OPERAND(WEIGHT, SWY_ALWAYS, name, SWY_TYPES_MATRIX, shape)
 #define SWY_MATRIX_IF(type, field, name, shape) \
   SWY_OPERAND(WEIGHT, offsetof(type, field), name, SWY_TYPES_MATRIX, shape)
+#define SWY_PLAIN_IF(type, field, name, types, shape) \
+  SWY_OPERAND(WEIGHT, offsetof(type, field), name, SWY_TYPES_##types, shape)
 #define SWY_KEPT(kind, name, types, shape) \
   { name, shape, SWY_REF_STATE, SWY_TYPES_##types, SWY_ALWAYS, 1, SWY_STATE_##kind, 0 }
 
@@ -174,6 +213,8 @@ SWY_TABLE swy_attr_spec swy_gated_rms_norm_fields[] = {SWY_HEADS, SWY_F32_IS(EPS
   {"y", "out[i]", SWY_REF_OUTPUT, SWY_TYPES_FLOAT, SWY_ALWAYS, SWY_LINEAR_MAX_WEIGHTS, 0, 0}, {   \
     "w", "out[i], in", SWY_REF_WEIGHT, SWY_TYPES_MATRIX, SWY_ALWAYS, SWY_LINEAR_MAX_WEIGHTS, 0, 0 \
   }
+#define SWY_BIASES \
+  { "bias", "out[i]", SWY_REF_WEIGHT, SWY_TYPES_FLOAT, SWY_ALWAYS, SWY_LINEAR_MAX_WEIGHTS, 0, 0 }
 #define SWY_EXPERT_WEIGHTS \
   SWY_MATRIX("gate_up", "experts, 2*width, hidden"), SWY_MATRIX("down", "experts, hidden, width")
 #define SWY_MOE_WEIGHTS                                                                       \
@@ -182,6 +223,15 @@ SWY_TABLE swy_attr_spec swy_gated_rms_norm_fields[] = {SWY_HEADS, SWY_F32_IS(EPS
       SWY_MATRIX_IF(swy_moe_attrs, shared_width, "shared_up_proj", "shared_width, hidden"),   \
       SWY_MATRIX_IF(swy_moe_attrs, shared_width, "shared_down_proj", "hidden, shared_width"), \
       SWY_MATRIX_IF(swy_moe_attrs, shared_width, "shared_gate", "1, hidden")
+#define SWY_CORRECTION_BIAS SWY_PLAIN_IF(swy_moe_attrs, correction_bias, "correction_bias", FLOAT, "experts")
+#define SWY_EXPERT_BIASES                                                              \
+  SWY_PLAIN_IF(swy_moe_attrs, expert_bias, "gate_up_bias", FLOAT, "experts, 2*width"), \
+      SWY_PLAIN_IF(swy_moe_attrs, expert_bias, "down_bias", FLOAT, "experts, hidden")
+#define SWY_MOE_BIASES \
+  SWY_PLAIN_IF(swy_moe_attrs, router_bias, "router_bias", FLOAT, "experts"), SWY_CORRECTION_BIAS, SWY_EXPERT_BIASES
+#define SWY_MLP_WEIGHTS \
+  SWY_MATRIX("gate", "width, hidden"), SWY_MATRIX("up", "width, hidden"), SWY_MATRIX("down", "out, width")
+#define SWY_SINKS SWY_PLAIN_IF(swy_attention_attrs, sinks, "sinks", FLOAT, "heads")
 #define SWY_KV_STATE(only_read) \
   { "kv", "2, kv_heads, head_dim", SWY_REF_STATE, SWY_TYPES_FLOAT, SWY_ALWAYS, 1, SWY_STATE_PAGED, only_read }
 #define SWY_CONV_STATE \
@@ -201,12 +251,24 @@ SWY_TABLE swy_operand_spec swy_embedding_operands[] = {SWY_OUT("y", FLOAT, "hidd
 SWY_TABLE swy_operand_spec swy_rms_norm_operands[] = {SWY_IN("x", FLOAT, "width"), SWY_PLAIN("w", "width"),
                                                       SWY_OUT("y", FLOAT, "width")};
 SWY_TABLE swy_operand_spec swy_linear_operands[] = {SWY_IN("x", FLOAT, "in"), SWY_PROJECTIONS};
+SWY_TABLE swy_operand_spec swy_linear_2_operands[] = {SWY_IN("x", FLOAT, "in"), SWY_PROJECTIONS, SWY_BIASES};
 SWY_TABLE swy_operand_spec swy_attention_operands[] = {
     SWY_IN("q", FLOAT, "heads*head_dim*(1 + gated)"),
     SWY_IN("k", FLOAT, "kv_heads*head_dim"),
     SWY_IN("v", FLOAT, "kv_heads*head_dim"),
     SWY_PLAIN("q_norm", "head_dim"),
     SWY_PLAIN("k_norm", "head_dim"),
+    SWY_KV_STATE(0),
+    SWY_OUT("y", FLOAT, "heads*head_dim"),
+};
+SWY_TABLE swy_operand_spec swy_attention_2_operands[] = {
+    SWY_IN("q", FLOAT, "heads*head_dim*(1 + gated)"),
+    SWY_IN("k", FLOAT, "kv_heads*head_dim"),
+    SWY_IN("v", FLOAT, "kv_heads*head_dim"),
+    SWY_PLAIN_IF(swy_attention_attrs, qk_norm, "q_norm", FLOAT, "head_dim"),
+    SWY_PLAIN_IF(swy_attention_attrs, qk_norm, "k_norm", FLOAT, "head_dim"),
+    SWY_PLAIN_IF(swy_attention_attrs, rotary_dim, "inv_freq", F32, "rotary_dim / 2"),
+    SWY_SINKS,
     SWY_KV_STATE(0),
     SWY_OUT("y", FLOAT, "heads*head_dim"),
 };
@@ -229,6 +291,16 @@ SWY_TABLE swy_operand_spec swy_moe_operands[] = {
     SWY_MOE_WEIGHTS,
     SWY_OUT("y", FLOAT, "hidden"),
 };
+SWY_TABLE swy_operand_spec swy_moe_2_operands[] = {
+    SWY_IN("x", FLOAT, "hidden"),
+    SWY_OPERAND(INPUT, SWY_GIVEN, "expert_ids", SWY_TYPES_I32, "top_k"),
+    SWY_OPERAND(INPUT, SWY_GIVEN, "expert_weights", SWY_TYPES_F32, "top_k"),
+    SWY_MOE_WEIGHTS,
+    SWY_MOE_BIASES,
+    SWY_OUT("y", FLOAT, "hidden"),
+};
+SWY_TABLE swy_operand_spec swy_mlp_operands[] = {SWY_IN("x", FLOAT, "hidden"), SWY_OUT("y", FLOAT, "out"),
+                                                 SWY_MLP_WEIGHTS};
 SWY_TABLE swy_operand_spec swy_add_operands[] = {SWY_IN("x", FLOAT, "width"), SWY_IN("residual", FLOAT, "width"),
                                                  SWY_OUT("y", FLOAT, "width")};
 SWY_TABLE swy_operand_spec swy_lm_head_operands[] = {SWY_IN("x", FLOAT, "hidden"), SWY_OUT("logits", F32, "vocab"),
@@ -244,10 +316,20 @@ SWY_TABLE swy_operand_spec swy_add_rms_norm_operands[] = {SWY_IN("x", FLOAT, "wi
                                                           SWY_OUT("sum", FLOAT, "width"), SWY_OUT("y", FLOAT, "width")};
 SWY_TABLE swy_operand_spec swy_rms_norm_linear_operands[] = {SWY_IN("x", FLOAT, "in"), SWY_PLAIN("norm", "in"),
                                                              SWY_PROJECTIONS};
+SWY_TABLE swy_operand_spec swy_rms_norm_linear_2_operands[] = {SWY_IN("x", FLOAT, "in"), SWY_PLAIN("norm", "in"),
+                                                               SWY_PROJECTIONS, SWY_BIASES};
 SWY_TABLE swy_operand_spec swy_linear_add_operands[] = {SWY_IN("x", FLOAT, "in"), SWY_OUT("y", FLOAT, "out"),
                                                         SWY_IN("residual", FLOAT, "out"), SWY_MATRIX("w", "out, in")};
+SWY_TABLE swy_operand_spec swy_linear_add_2_operands[] = {SWY_IN("x", FLOAT, "in"), SWY_OUT("y", FLOAT, "out"),
+                                                          SWY_IN("residual", FLOAT, "out"), SWY_MATRIX("w", "out, in"),
+                                                          SWY_PLAIN("bias", "out")};
 SWY_TABLE swy_operand_spec swy_moe_add_operands[] = {SWY_IN("x", FLOAT, "hidden"), SWY_IN("residual", FLOAT, "hidden"),
                                                      SWY_MOE_WEIGHTS, SWY_OUT("y", FLOAT, "hidden")};
+SWY_TABLE swy_operand_spec swy_moe_add_2_operands[] = {SWY_IN("x", FLOAT, "hidden"),
+                                                       SWY_IN("residual", FLOAT, "hidden"), SWY_MOE_WEIGHTS,
+                                                       SWY_MOE_BIASES, SWY_OUT("y", FLOAT, "hidden")};
+SWY_TABLE swy_operand_spec swy_mlp_add_operands[] = {SWY_IN("x", FLOAT, "hidden"), SWY_OUT("y", FLOAT, "out"),
+                                                     SWY_IN("residual", FLOAT, "out"), SWY_MLP_WEIGHTS};
 SWY_TABLE swy_operand_spec swy_lm_head_sample_operands[] = {SWY_IN("x", FLOAT, "hidden"),
                                                             SWY_MATRIX("w", "vocab, hidden"), SWY_SAMPLE_RESULTS};
 
@@ -260,10 +342,17 @@ SWY_TABLE swy_operand_spec swy_head_rms_norm_operands[] = {
     SWY_IN("x", FLOAT, "heads*head_dim"), SWY_PLAIN("w", "head_dim"), SWY_OUT("y", FLOAT, "heads*head_dim")};
 SWY_TABLE swy_operand_spec swy_rope_operands[] = {SWY_IN("x", FLOAT, "heads*head_dim"),
                                                   SWY_OUT("y", FLOAT, "heads*head_dim")};
+SWY_TABLE swy_operand_spec swy_rope_2_operands[] = {
+    SWY_IN("x", FLOAT, "heads*head_dim"),
+    SWY_OPERAND(WEIGHT, SWY_ALWAYS, "inv_freq", SWY_TYPES_F32, "rotary_dim / 2"),
+    SWY_OUT("y", FLOAT, "heads*head_dim"),
+};
 SWY_TABLE swy_operand_spec swy_kv_append_operands[] = {SWY_IN("k", FLOAT, "kv_heads*head_dim"),
                                                        SWY_IN("v", FLOAT, "kv_heads*head_dim"), SWY_KV_STATE(0)};
 SWY_TABLE swy_operand_spec swy_attend_operands[] = {SWY_IN("q", FLOAT, "heads*head_dim"), SWY_KV_STATE(1),
                                                     SWY_OUT("y", FLOAT, "heads*head_dim")};
+SWY_TABLE swy_operand_spec swy_attend_2_operands[] = {SWY_IN("q", FLOAT, "heads*head_dim"), SWY_SINKS, SWY_KV_STATE(1),
+                                                      SWY_OUT("y", FLOAT, "heads*head_dim")};
 SWY_TABLE swy_operand_spec swy_sigmoid_mul_operands[] = {SWY_IN("x", FLOAT, "width"), SWY_IN("gate", FLOAT, "width"),
                                                          SWY_OUT("y", FLOAT, "width")};
 SWY_TABLE swy_operand_spec swy_causal_conv_operands[] = {
@@ -280,9 +369,18 @@ SWY_TABLE swy_operand_spec swy_gated_rms_norm_operands[] = {
     SWY_OUT("y", FLOAT, "heads*head_dim")};
 SWY_TABLE swy_operand_spec swy_router_topk_operands[] = {
     SWY_IN("logits", FLOAT, "experts"), SWY_OUT("expert_ids", I32, "top_k"), SWY_OUT("expert_weights", F32, "top_k")};
+SWY_TABLE swy_operand_spec swy_router_topk_2_operands[] = {SWY_IN("logits", FLOAT, "experts"), SWY_CORRECTION_BIAS,
+                                                           SWY_OUT("expert_ids", I32, "top_k"),
+                                                           SWY_OUT("expert_weights", F32, "top_k")};
 SWY_TABLE swy_operand_spec swy_experts_operands[] = {SWY_IN("x", FLOAT, "hidden"), SWY_IN("expert_ids", I32, "top_k"),
                                                      SWY_IN("expert_weights", F32, "top_k"), SWY_EXPERT_WEIGHTS,
                                                      SWY_OUT("y", FLOAT, "hidden")};
+SWY_TABLE swy_operand_spec swy_experts_2_operands[] = {SWY_IN("x", FLOAT, "hidden"),
+                                                       SWY_IN("expert_ids", I32, "top_k"),
+                                                       SWY_IN("expert_weights", F32, "top_k"),
+                                                       SWY_EXPERT_WEIGHTS,
+                                                       SWY_EXPERT_BIASES,
+                                                       SWY_OUT("y", FLOAT, "hidden")};
 SWY_TABLE swy_operand_spec swy_silu_mul_operands[] = {SWY_IN("gate", FLOAT, "width"), SWY_IN("up", FLOAT, "width"),
                                                       SWY_OUT("y", FLOAT, "width")};
 SWY_TABLE swy_operand_spec swy_sigmoid_scale_add_operands[] = {
@@ -294,6 +392,11 @@ SWY_TABLE swy_operand_spec swy_sigmoid_scale_add_operands[] = {
 #define SWY_LENGTH(array) (uint32_t)(sizeof(array) / sizeof((array)[0]))
 #define SWY_NO_ATTRS 0, 0, 0
 #define SWY_ATTRS(type, fields) sizeof(type), SWY_LENGTH(swy_##fields##_fields), swy_##fields##_fields
+/* Of a revision whose attributes end before this field. */
+#define SWY_ATTRS_BEFORE(type, field, fields) \
+  offsetof(type, field), SWY_LENGTH(swy_##fields##_fields), swy_##fields##_fields
+#define SWY_ATTENTION_1 SWY_ATTRS_BEFORE(swy_attention_attrs, qk_norm, attention)
+#define SWY_MOE_1 SWY_ATTRS_BEFORE(swy_moe_attrs, router, moe)
 #define SWY_OPERANDS(name, in_files) SWY_LENGTH(swy_##name##_operands), in_files, swy_##name##_operands
 #define SWY_ROWS(in, out) SWY_ROWS_##in, SWY_ROWS_##out
 #define SWY_NOT_FUSED 0, 0, 0, 0
@@ -303,8 +406,10 @@ SWY_TABLE swy_operand_spec swy_sigmoid_scale_add_operands[] = {
   { SWY_OP_##op, revision, name, __VA_ARGS__ }
 
 #define SWY_ATTENTION_TEXT "heads {heads}/{kv_heads} x {head_dim}"
+#define SWY_ATTENTION_2_TEXT SWY_ATTENTION_TEXT ", window {window}"
 #define SWY_DELTA_TEXT "heads {value_heads}/{key_heads} x {key_dim}x{value_dim}"
 #define SWY_MOE_TEXT "{top_k} of {experts} experts x {width}"
+#define SWY_MLP_TEXT "width {width}"
 
 SWY_TABLE swy_op_spec swy_op_table[] = {
     SWY_ENTRY(EMBEDDING, 1, "embedding", SWY_NO_ATTRS, SWY_OPERANDS(embedding, 1), SWY_ROWS(STEP, STEP), SWY_NOT_FUSED,
@@ -312,28 +417,42 @@ SWY_TABLE swy_op_spec swy_op_table[] = {
     SWY_ENTRY(RMS_NORM, 1, "rms_norm", SWY_ATTRS(swy_rms_norm_attrs, rms_norm), SWY_OPERANDS(rms_norm, 1),
               SWY_ROWS(SAME, SAME), SWY_NOT_FUSED, ""),
     SWY_ENTRY(LINEAR, 1, "linear", SWY_NO_ATTRS, SWY_OPERANDS(linear, 1), SWY_ROWS(SAME, SAME), SWY_NOT_FUSED, ""),
-    SWY_ENTRY(ATTENTION, 1, "attention", SWY_ATTRS(swy_attention_attrs, attention), SWY_OPERANDS(attention, 1),
-              SWY_ROWS(STEP, STEP), SWY_NOT_FUSED, SWY_ATTENTION_TEXT),
+    SWY_ENTRY(LINEAR, 2, "linear", SWY_NO_ATTRS, SWY_OPERANDS(linear_2, 1), SWY_ROWS(SAME, SAME), SWY_NOT_FUSED, ""),
+    SWY_ENTRY(ATTENTION, 1, "attention", SWY_ATTENTION_1, SWY_OPERANDS(attention, 1), SWY_ROWS(STEP, STEP),
+              SWY_NOT_FUSED, SWY_ATTENTION_TEXT),
+    SWY_ENTRY(ATTENTION, 2, "attention", SWY_ATTRS(swy_attention_attrs, attention_2), SWY_OPERANDS(attention_2, 1),
+              SWY_ROWS(STEP, STEP), SWY_NOT_FUSED, SWY_ATTENTION_2_TEXT),
     SWY_ENTRY(GATED_DELTA, 1, "gated_delta", SWY_ATTRS(swy_gated_delta_attrs, gated_delta),
               SWY_OPERANDS(gated_delta, 1), SWY_ROWS(STEP, STEP), SWY_NOT_FUSED, SWY_DELTA_TEXT),
-    SWY_ENTRY(MOE, 1, "moe", SWY_ATTRS(swy_moe_attrs, moe), SWY_OPERANDS(moe, 1), SWY_ROWS(SAME, SAME), SWY_NOT_FUSED,
-              SWY_MOE_TEXT),
+    SWY_ENTRY(MOE, 1, "moe", SWY_MOE_1, SWY_OPERANDS(moe, 1), SWY_ROWS(SAME, SAME), SWY_NOT_FUSED, SWY_MOE_TEXT),
+    SWY_ENTRY(MOE, 2, "moe", SWY_ATTRS(swy_moe_attrs, moe_2), SWY_OPERANDS(moe_2, 1), SWY_ROWS(SAME, SAME),
+              SWY_NOT_FUSED, SWY_MOE_TEXT),
     SWY_ENTRY(ADD, 1, "add", SWY_NO_ATTRS, SWY_OPERANDS(add, 1), SWY_ROWS(SAME, SAME), SWY_NOT_FUSED, ""),
     SWY_ENTRY(LM_HEAD, 1, "lm_head", SWY_NO_ATTRS, SWY_OPERANDS(lm_head, 1), SWY_ROWS(STEP, LOGITS), SWY_NOT_FUSED, ""),
     SWY_ENTRY(SAMPLE, 1, "sample", SWY_NO_ATTRS, SWY_OPERANDS(sample, 0), SWY_ROWS(LOGITS, SAMPLE), SWY_NOT_FUSED, ""),
     SWY_ENTRY(TOP_CANDIDATES, 1, "top_candidates", SWY_ATTRS(swy_top_candidates_attrs, top_candidates),
               SWY_OPERANDS(top_candidates, 0), SWY_ROWS(LOGITS, SAMPLE), SWY_NOT_FUSED, ""),
+    SWY_ENTRY(MLP, 1, "mlp", SWY_ATTRS(swy_mlp_attrs, mlp), SWY_OPERANDS(mlp, 1), SWY_ROWS(SAME, SAME), SWY_NOT_FUSED,
+              SWY_MLP_TEXT),
 
     SWY_ENTRY(ADD_RMS_NORM, 1, "add_rms_norm", SWY_ATTRS(swy_rms_norm_attrs, rms_norm), SWY_OPERANDS(add_rms_norm, 1),
               SWY_ROWS(SAME, SAME), SWY_FUSED(ADD, RMS_NORM, 1), ""),
     SWY_ENTRY(RMS_NORM_LINEAR, 1, "rms_norm_linear", SWY_ATTRS(swy_rms_norm_attrs, rms_norm),
               SWY_OPERANDS(rms_norm_linear, 1), SWY_ROWS(SAME, SAME), SWY_FUSED(RMS_NORM, LINEAR, 0), ""),
+    SWY_ENTRY(RMS_NORM_LINEAR, 2, "rms_norm_linear", SWY_ATTRS(swy_rms_norm_attrs, rms_norm),
+              SWY_OPERANDS(rms_norm_linear_2, 1), SWY_ROWS(SAME, SAME), SWY_FUSED(RMS_NORM, LINEAR, 0), ""),
     SWY_ENTRY(LINEAR_ADD, 1, "linear_add", SWY_NO_ATTRS, SWY_OPERANDS(linear_add, 1), SWY_ROWS(SAME, SAME),
               SWY_FUSED(LINEAR, ADD, 0), ""),
-    SWY_ENTRY(MOE_ADD, 1, "moe_add", SWY_ATTRS(swy_moe_attrs, moe), SWY_OPERANDS(moe_add, 1), SWY_ROWS(SAME, SAME),
+    SWY_ENTRY(LINEAR_ADD, 2, "linear_add", SWY_NO_ATTRS, SWY_OPERANDS(linear_add_2, 1), SWY_ROWS(SAME, SAME),
+              SWY_FUSED(LINEAR, ADD, 0), ""),
+    SWY_ENTRY(MOE_ADD, 1, "moe_add", SWY_MOE_1, SWY_OPERANDS(moe_add, 1), SWY_ROWS(SAME, SAME), SWY_FUSED(MOE, ADD, 0),
+              SWY_MOE_TEXT),
+    SWY_ENTRY(MOE_ADD, 2, "moe_add", SWY_ATTRS(swy_moe_attrs, moe_2), SWY_OPERANDS(moe_add_2, 1), SWY_ROWS(SAME, SAME),
               SWY_FUSED(MOE, ADD, 0), SWY_MOE_TEXT),
     SWY_ENTRY(LM_HEAD_SAMPLE, 1, "lm_head_sample", SWY_NO_ATTRS, SWY_OPERANDS(lm_head_sample, 0),
               SWY_ROWS(STEP, SAMPLE), SWY_FUSED(LM_HEAD, SAMPLE, 0), ""),
+    SWY_ENTRY(MLP_ADD, 1, "mlp_add", SWY_ATTRS(swy_mlp_attrs, mlp), SWY_OPERANDS(mlp_add, 1), SWY_ROWS(SAME, SAME),
+              SWY_FUSED(MLP, ADD, 0), SWY_MLP_TEXT),
 
     SWY_ENTRY(CAST, 1, "cast", SWY_NO_ATTRS, SWY_OPERANDS(map, 1), SWY_ROWS(SAME, SAME), SWY_NOT_FUSED, ""),
     SWY_ENTRY(GATHER_ROWS, 1, "gather_rows", SWY_NO_ATTRS, SWY_OPERANDS(map, 1), SWY_ROWS(STEP, LOGITS), SWY_NOT_FUSED,
@@ -344,10 +463,14 @@ SWY_TABLE swy_op_spec swy_op_table[] = {
               SWY_OPERANDS(head_rms_norm, 1), SWY_ROWS(SAME, SAME), SWY_NOT_FUSED, ""),
     SWY_ENTRY(ROPE, 1, "rope", SWY_ATTRS(swy_heads_attrs, rope), SWY_OPERANDS(rope, 1), SWY_ROWS(STEP, STEP),
               SWY_NOT_FUSED, ""),
-    SWY_ENTRY(KV_APPEND, 1, "kv_append", SWY_ATTRS(swy_attention_attrs, attention), SWY_OPERANDS(kv_append, 1),
-              SWY_ROWS(STEP, STEP), SWY_NOT_FUSED, ""),
-    SWY_ENTRY(ATTEND, 1, "attend", SWY_ATTRS(swy_attention_attrs, attention), SWY_OPERANDS(attend, 1),
-              SWY_ROWS(STEP, STEP), SWY_NOT_FUSED, SWY_ATTENTION_TEXT),
+    SWY_ENTRY(ROPE, 2, "rope", SWY_ATTRS(swy_heads_attrs, rope_2), SWY_OPERANDS(rope_2, 1), SWY_ROWS(STEP, STEP),
+              SWY_NOT_FUSED, ""),
+    SWY_ENTRY(KV_APPEND, 1, "kv_append", SWY_ATTENTION_1, SWY_OPERANDS(kv_append, 1), SWY_ROWS(STEP, STEP),
+              SWY_NOT_FUSED, ""),
+    SWY_ENTRY(ATTEND, 1, "attend", SWY_ATTENTION_1, SWY_OPERANDS(attend, 1), SWY_ROWS(STEP, STEP), SWY_NOT_FUSED,
+              SWY_ATTENTION_TEXT),
+    SWY_ENTRY(ATTEND, 2, "attend", SWY_ATTRS(swy_attention_attrs, attention_2), SWY_OPERANDS(attend_2, 1),
+              SWY_ROWS(STEP, STEP), SWY_NOT_FUSED, SWY_ATTENTION_2_TEXT),
     SWY_ENTRY(SIGMOID_MUL, 1, "sigmoid_mul", SWY_NO_ATTRS, SWY_OPERANDS(sigmoid_mul, 1), SWY_ROWS(SAME, SAME),
               SWY_NOT_FUSED, ""),
     SWY_ENTRY(CAUSAL_CONV, 1, "causal_conv", SWY_ATTRS(swy_gated_delta_attrs, gated_delta),
@@ -358,12 +481,18 @@ SWY_TABLE swy_op_spec swy_op_table[] = {
               SWY_ROWS(STEP, STEP), SWY_NOT_FUSED, SWY_DELTA_TEXT),
     SWY_ENTRY(GATED_RMS_NORM, 1, "gated_rms_norm", SWY_ATTRS(swy_heads_attrs, gated_rms_norm),
               SWY_OPERANDS(gated_rms_norm, 1), SWY_ROWS(SAME, SAME), SWY_NOT_FUSED, ""),
-    SWY_ENTRY(ROUTER_TOPK, 1, "router_topk", SWY_ATTRS(swy_moe_attrs, moe), SWY_OPERANDS(router_topk, 1),
+    SWY_ENTRY(ROUTER_TOPK, 1, "router_topk", SWY_MOE_1, SWY_OPERANDS(router_topk, 1), SWY_ROWS(SAME, SAME),
+              SWY_NOT_FUSED, ""),
+    SWY_ENTRY(ROUTER_TOPK, 2, "router_topk", SWY_ATTRS(swy_moe_attrs, moe_2), SWY_OPERANDS(router_topk_2, 1),
               SWY_ROWS(SAME, SAME), SWY_NOT_FUSED, ""),
-    SWY_ENTRY(EXPERTS, 1, "experts", SWY_ATTRS(swy_moe_attrs, moe), SWY_OPERANDS(experts, 1), SWY_ROWS(SAME, SAME),
+    SWY_ENTRY(EXPERTS, 1, "experts", SWY_MOE_1, SWY_OPERANDS(experts, 1), SWY_ROWS(SAME, SAME), SWY_NOT_FUSED,
+              SWY_MOE_TEXT),
+    SWY_ENTRY(EXPERTS, 2, "experts", SWY_ATTRS(swy_moe_attrs, moe_2), SWY_OPERANDS(experts_2, 1), SWY_ROWS(SAME, SAME),
               SWY_NOT_FUSED, SWY_MOE_TEXT),
     SWY_ENTRY(SILU_MUL, 1, "silu_mul", SWY_NO_ATTRS, SWY_OPERANDS(silu_mul, 1), SWY_ROWS(SAME, SAME), SWY_NOT_FUSED,
               ""),
+    SWY_ENTRY(SILU_MUL, 2, "silu_mul", SWY_ATTRS(swy_activation_attrs, activation), SWY_OPERANDS(silu_mul, 1),
+              SWY_ROWS(SAME, SAME), SWY_NOT_FUSED, ""),
     SWY_ENTRY(SIGMOID_SCALE_ADD, 1, "sigmoid_scale_add", SWY_NO_ATTRS, SWY_OPERANDS(sigmoid_scale_add, 1),
               SWY_ROWS(SAME, SAME), SWY_NOT_FUSED, ""),
 };
@@ -376,6 +505,7 @@ enum { SWY_OP_ENTRIES = sizeof(swy_op_table) / sizeof(swy_op_table[0]) };
 #undef SWY_FLAG
 #undef SWY_F32_IS
 #undef SWY_HEADS
+#undef SWY_ACTIVATION
 #undef SWY_TYPES_F32
 #undef SWY_TYPES_I32
 #undef SWY_TYPES_FLOAT
@@ -386,10 +516,17 @@ enum { SWY_OP_ENTRIES = sizeof(swy_op_table) / sizeof(swy_op_table[0]) };
 #undef SWY_PLAIN
 #undef SWY_MATRIX
 #undef SWY_MATRIX_IF
+#undef SWY_PLAIN_IF
 #undef SWY_KEPT
 #undef SWY_PROJECTIONS
+#undef SWY_BIASES
 #undef SWY_EXPERT_WEIGHTS
 #undef SWY_MOE_WEIGHTS
+#undef SWY_CORRECTION_BIAS
+#undef SWY_EXPERT_BIASES
+#undef SWY_MOE_BIASES
+#undef SWY_MLP_WEIGHTS
+#undef SWY_SINKS
 #undef SWY_KV_STATE
 #undef SWY_CONV_STATE
 #undef SWY_DELTA_STATE
@@ -400,14 +537,19 @@ enum { SWY_OP_ENTRIES = sizeof(swy_op_table) / sizeof(swy_op_table[0]) };
 #undef SWY_LENGTH
 #undef SWY_NO_ATTRS
 #undef SWY_ATTRS
+#undef SWY_ATTRS_BEFORE
+#undef SWY_ATTENTION_1
+#undef SWY_MOE_1
 #undef SWY_OPERANDS
 #undef SWY_ROWS
 #undef SWY_NOT_FUSED
 #undef SWY_FUSED
 #undef SWY_ENTRY
 #undef SWY_ATTENTION_TEXT
+#undef SWY_ATTENTION_2_TEXT
 #undef SWY_DELTA_TEXT
 #undef SWY_MOE_TEXT
+#undef SWY_MLP_TEXT
 
 /* ---- lookup ----------------------------------------------------------------------------------------------------- */
 
@@ -467,6 +609,33 @@ static inline const swy_tensor* swy_operand_tensor(const swy_op* op, const char*
     default:
       return op->outputs[SWY_REF_INDEX(ref)];
   }
+}
+
+/* The first bytes of an operation's attributes, those that its revision has; the rest of `attrs` [size] is 0. */
+static inline void swy_copy_attrs(const swy_op* op, void* attrs, size_t size) {
+  const swy_op_spec* spec = swy_find_op(op->id, op->revision);
+  const size_t known = spec == NULL || spec->attrs_size > op->attrs_size ? op->attrs_size : spec->attrs_size;
+  memset(attrs, 0, size);
+  memcpy(attrs, op->attrs, known < size ? known : size);
+}
+
+/* The attributes of an ATTENTION, KV_APPEND or ATTEND, and of a MOE, MOE_ADD, ROUTER_TOPK or EXPERTS, in the form of
+ * revision 2: what revision 1 always does is set for it. Only its angles come from elsewhere, from rope_theta. */
+static inline swy_attention_attrs swy_attention_of(const swy_op* op) {
+  swy_attention_attrs a;
+  swy_copy_attrs(op, &a, sizeof a);
+  if (op->revision != 1) return a;
+  a.qk_norm = 1;
+  a.rope_scale = 1;
+  return a;
+}
+static inline swy_moe_attrs swy_moe_of(const swy_op* op) {
+  swy_moe_attrs a;
+  swy_copy_attrs(op, &a, sizeof a);
+  if (op->revision != 1) return a;
+  a.normalize = a.expert_groups = a.top_groups = 1;
+  a.routed_scale = 1;
+  return a;
 }
 
 /* "f32", "bf16", "i4a"; NULL for a number that is no element type. */

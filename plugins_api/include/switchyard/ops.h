@@ -4,8 +4,9 @@
  * An operation has an id, a revision, an attribute struct, and operands in four lists, each in the order given here:
  * inputs and outputs (activations), weights, and states. Activations are [rows, width], row-major, without padding
  * between rows. `rows` is one of the step's row counts (see swy_rows). Weights are [out, in] or [experts, out, in] with
- * the contraction dimension last; weights.h has their encodings. Those of EMBEDDING, LINEAR, MOE, EXPERTS and LM_HEAD,
- * and of their fused forms, may be quantized. All others (norms, convolutions, a_log, dt_bias) are f32 or bf16.
+ * the contraction dimension last; weights.h has their encodings. The matrices of EMBEDDING,
+ * LINEAR, MLP, MOE, EXPERTS and LM_HEAD, and of their fused forms, may be quantized. All others (norms, biases,
+ * convolutions, a_log, dt_bias) are f32 or bf16; op_table.h says which an operation takes.
  *
  * Three families, and operations that have a name instead (SWY_OP_NAMED):
  *   composites        what programs are written in
@@ -13,7 +14,12 @@
  *   primitives        the pieces of a composite's decomposition (decompose.h), for backends that have no kernel for it
  *
  * Accumulation is fp32 or wider. Norms, router softmax, gates and the delta state are fp32 whatever the activations
- * are. The arithmetic is that of Qwen3.5-MoE as transformers 5.17 (`qwen3_5_moe`) computes it.
+ * are. The arithmetic is that of Qwen3.5-MoE as transformers 5.17 (`qwen3_5_moe`) computes it; of the second revisions
+ * also that of gpt-oss (`gpt_oss`) and of DeepSeek-V3's router (`deepseek_v3`).
+ *
+ * A second revision keeps of the first all that its text does not change: operands, their places, fields. Its attribute
+ * struct is the same one, with fields appended; operations of revision 1 have the struct without these.
+ * swy_attention_of and swy_moe_of (op_table.h) give the attributes of either revision in the form of the second.
  */
 #ifndef SWITCHYARD_OPS_H_
 #define SWITCHYARD_OPS_H_
@@ -49,8 +55,9 @@ enum {
   SWY_E8M0 = 9,    /* an exponent alone: 2^(byte - 127); 255 is no number */
 
   SWY_F8_E5M2 = 10, /* Reserved: no host makes it yet. */
-  SWY_MXFP4 = 11,   /* Reserved: no host makes it yet. */
-  SWY_NVFP4 = 12,   /* Reserved: no host makes it yet. */
+  /* weights: w = e2m1(q) * 2^(s - 127); q in 0..15, an SWY_E8M0 scale per group of 32. The OCP's MXFP4. */
+  SWY_MXFP4 = 11,
+  SWY_NVFP4 = 12, /* Reserved: no host makes it yet. */
 
   SWY_ENCODED = 31, /* weights: as swy_tensor.encoding describes */
 };
@@ -175,6 +182,7 @@ enum {
   SWY_OP_LM_HEAD = 8,
   SWY_OP_SAMPLE = 9,
   SWY_OP_TOP_CANDIDATES = 10,
+  SWY_OP_MLP = 11,
 
   /* fused composites */
   SWY_OP_ADD_RMS_NORM = 32,
@@ -182,6 +190,7 @@ enum {
   SWY_OP_LINEAR_ADD = 34,
   SWY_OP_MOE_ADD = 35,
   SWY_OP_LM_HEAD_SAMPLE = 36,
+  SWY_OP_MLP_ADD = 37,
 
   /* primitives */
   SWY_OP_CAST = 64,
@@ -223,7 +232,8 @@ typedef struct swy_rms_norm_attrs {
 SWY_SIZE(swy_rms_norm_attrs, 16);
 
 /* LINEAR r1. inputs: x [rows, in]. weights: 1..8 of [out_i, in]. outputs: y_i [rows, out_i] = x * w_i^T, one per
- * weight. No attributes. Rows are those of x. */
+ * weight. No attributes. Rows are those of x.
+ * LINEAR r2. weights: after all w_i, as many bias_i [out_i]. outputs: y_i = x * w_i^T + bias_i. */
 enum { SWY_LINEAR_MAX_WEIGHTS = 8 };
 
 /* ATTENTION r1. Causal grouped-query attention with per-head q/k norm, rotary embedding and an output gate.
@@ -232,7 +242,20 @@ enum { SWY_LINEAR_MAX_WEIGHTS = 8 };
  * weights: q_norm, k_norm [head_dim] (fp32 or bf16).
  * states: kv, paged, per token [2 (k, v), kv_heads, head_dim]; k is stored after norm and rotation.
  * outputs: [rows, heads * head_dim] = softmax(scale * q k^T) v * sigmoid(gate).
- * Decomposition: HEAD_SPLIT, HEAD_RMS_NORM (q, k), ROPE (q, k), KV_APPEND, ATTEND, SIGMOID_MUL. */
+ * Element i of the rotated part of a head at position p turns together with element i + rotary_dim / 2, by the angle
+ * p * rope_theta^(-2 i / rotary_dim): y_i = x_i cos - x_j sin, y_j = x_j cos + x_i sin, with j = i + rotary_dim / 2.
+ * Decomposition: HEAD_SPLIT, HEAD_RMS_NORM (q, k), ROPE (q, k), KV_APPEND, ATTEND, SIGMOID_MUL.
+ *
+ * ATTENTION r2. weights, each only where it applies: with qk_norm 1, q_norm and k_norm; with rotary_dim above 0,
+ * inv_freq f32 [rotary_dim / 2]; with sinks 1, sinks [heads].
+ * Without qk_norm, q and k rotate as they come. The angle is p * inv_freq[i], with no more error than its product in
+ * fp32 has. Its cosine and its sine are both multiplied by rope_scale, for q and for k. rope_theta is not read: plain
+ * rotation and YaRN differ in these numbers alone.
+ * With a window above 0, position p reads positions max(0, p - window + 1) to p. Older rows of kv are not read; they
+ * may hold anything.
+ * With sinks, the softmax of query head h runs over its scores and over one number more, sinks[h], which is not scaled
+ * and has no value: p_j = exp(score_j - m) / (sum_j exp(score_j - m) + exp(sinks[h] - m)), m the largest of them all.
+ */
 typedef struct swy_attention_attrs {
   uint32_t struct_size;
   uint32_t heads;
@@ -245,8 +268,14 @@ typedef struct swy_attention_attrs {
   float norm_weight_bias;
   uint32_t gated; /* 0 or 1 */
   uint32_t reserved[2];
+  /* From revision 2 on. */
+  uint32_t qk_norm; /* 0 or 1; revision 1 always norms */
+  uint32_t sinks;   /* 0 or 1 */
+  uint32_t window;  /* positions that a row reads, its own among them; 0: all */
+  float rope_scale; /* of cosines and sines: 1 for plain rotation, YaRN's attention factor */
 } swy_attention_attrs;
-SWY_SIZE(swy_attention_attrs, 48);
+SWY_AT(swy_attention_attrs, qk_norm, 48);
+SWY_SIZE(swy_attention_attrs, 64);
 
 /* GATED_DELTA r1. The gated delta rule (Yang et al. 2024, "Gated Delta Networks") with its causal convolution and gated
  * norm. Let K = key_heads * key_dim, V = value_heads * value_dim, C = 2 K + V.
@@ -283,7 +312,35 @@ SWY_SIZE(swy_gated_delta_attrs, 32);
  *          + sigmoid(shared_gate x) * shared(x).
  * p = softmax(router x) over all experts in fp32, the top_k largest (ties to the lowest id), divided by their sum.
  * Decomposition: LINEAR (router), ROUTER_TOPK, EXPERTS, LINEAR (shared gate, up, shared_gate), SILU_MUL, LINEAR,
- * SIGMOID_SCALE_ADD. */
+ * SIGMOID_SCALE_ADD.
+ *
+ * MOE r2. weights, after all others and each only where it applies: with router_bias 1, router_bias [experts]; with
+ * correction_bias 1, correction_bias [experts]; with expert_bias 1, gate_up_bias [experts, 2 * width], the gates'
+ * first, and down_bias [experts, hidden].
+ * outputs: sum over the top_k of p_e * (down_e act(gate_e x + its bias, up_e x + its bias) + down_bias_e)
+ *          + sigmoid(shared_gate x) * shared(x). The shared expert has the same act (swy_activation) and no biases.
+ * How p comes about, all in fp32:
+ *   l = router x + router_bias
+ *   score: SOFTMAX_TOPK: softmax(l) over all experts; TOPK_SOFTMAX: l; SIGMOID_TOPK: sigmoid(l)
+ *   choice = score + correction_bias
+ *   With expert_groups above 1, experts are cut into so many runs of equal length. A group ranks by the sum of its two
+ *   largest choices, or by its only one. The experts of the top_groups highest groups (ties to the lowest group)
+ * remain; without groups, all do. The top_k largest choices of those that remain are taken, in this order (ties to the
+ * lowest id). p: SOFTMAX_TOPK and SIGMOID_TOPK: score, with normalize 1 divided by (the sum of those taken + 1e-20);
+ *      TOPK_SOFTMAX: softmax(score) over those taken
+ *   p is multiplied by routed_scale.
+ * So TOPK_SOFTMAX gives the same as SOFTMAX_TOPK with normalize 1 and without correction_bias, but for rounding.
+ * Weights that come as expert_weights are used as they are. */
+typedef uint32_t swy_router;
+enum { SWY_ROUTER_SOFTMAX_TOPK = 0, SWY_ROUTER_TOPK_SOFTMAX = 1, SWY_ROUTER_SIGMOID_TOPK = 2 };
+
+/* act(g, u), in fp32:
+ *   SILU     silu(g) * u
+ *   CLAMPED  g' * sigmoid(act_alpha * g') * (u' + 1), with g' = min(g, act_limit), u' = min(max(u, -act_limit),
+ *            act_limit). gpt-oss has act_alpha 1.702 and act_limit 7. */
+typedef uint32_t swy_activation;
+enum { SWY_ACT_SILU = 0, SWY_ACT_CLAMPED = 1 };
+
 typedef struct swy_moe_attrs {
   uint32_t struct_size;
   uint32_t experts;
@@ -291,8 +348,35 @@ typedef struct swy_moe_attrs {
   uint32_t width;        /* of one expert */
   uint32_t shared_width; /* 0: no shared expert */
   uint32_t reserved[3];
+  /* From revision 2 on. */
+  uint32_t router;        /* swy_router */
+  uint32_t normalize;     /* 0 or 1; revision 1 always does. TOPK_SOFTMAX does not read it */
+  uint32_t expert_groups; /* divides experts; 1: no groups */
+  uint32_t top_groups;    /* at most expert_groups */
+  float routed_scale;     /* above 0 */
+  uint32_t router_bias;   /* 0 or 1, and so the next two */
+  uint32_t correction_bias;
+  uint32_t expert_bias;
+  uint32_t activation; /* swy_activation */
+  float act_alpha;     /* CLAMPED */
+  float act_limit;     /* CLAMPED */
+  uint32_t reserved2;
 } swy_moe_attrs;
-SWY_SIZE(swy_moe_attrs, 32);
+SWY_AT(swy_moe_attrs, router, 32);
+SWY_SIZE(swy_moe_attrs, 80);
+
+/* MLP r1. inputs: x [rows, hidden]. weights: gate, up [width, hidden]; down [out, width].
+ * outputs: [rows, out] = down act(gate x, up x).
+ * Decomposition: LINEAR (gate, up), SILU_MUL, LINEAR (down). */
+typedef struct swy_mlp_attrs {
+  uint32_t struct_size;
+  uint32_t width;
+  uint32_t activation; /* swy_activation, and its numbers */
+  float act_alpha;
+  float act_limit;
+  uint32_t reserved[3];
+} swy_mlp_attrs;
+SWY_SIZE(swy_mlp_attrs, 32);
 
 /* ADD r1. inputs: x, residual [rows, width]. outputs: x + residual. No attributes. */
 
@@ -323,9 +407,13 @@ SWY_SIZE(swy_top_candidates_attrs, 16);
 
 /* ADD_RMS_NORM r1. inputs: x, residual. weights: w. outputs: x + residual, and its norm. Attributes of RMS_NORM. */
 /* RMS_NORM_LINEAR r1. inputs: x. weights: the norm's w, then LINEAR's. outputs: LINEAR's. Attributes of RMS_NORM. */
+/* RMS_NORM_LINEAR r2. weights: the norm's w, then those of LINEAR r2. */
 /* LINEAR_ADD r1. inputs: x, residual [rows, out]. weights: one. outputs: x * w^T + residual. No attributes. */
+/* LINEAR_ADD r2. weights: w, bias [out]. outputs: x * w^T + bias + residual. */
 /* MOE_ADD r1. inputs: MOE's x, residual [rows, hidden]. weights: MOE's. outputs: moe(x) + residual. Attributes of MOE.
  */
+/* MOE_ADD r2. The same with MOE r2. */
+/* MLP_ADD r1. inputs: MLP's x, residual [rows, out]. weights: MLP's. outputs: mlp(x) + residual. Attributes of MLP. */
 /* LM_HEAD_SAMPLE r1. inputs and weights: LM_HEAD's. states and outputs: SAMPLE's. No attributes. The logits that it
  * draws from are bit-identical to those of the same backend's LM_HEAD. */
 
@@ -342,8 +430,8 @@ typedef struct swy_heads_attrs {
   float eps;           /* HEAD_RMS_NORM, GATED_RMS_NORM */
   float weight_bias;   /* HEAD_RMS_NORM */
   uint32_t rotary_dim; /* ROPE */
-  float rope_theta;    /* ROPE */
-  uint32_t reserved;
+  float rope_theta;    /* ROPE r1 */
+  float rope_scale;    /* ROPE r2; 0 in all others */
 } swy_heads_attrs;
 SWY_SIZE(swy_heads_attrs, 32);
 
@@ -351,10 +439,12 @@ SWY_SIZE(swy_heads_attrs, 32);
  * [rows, heads * head_dim]. Attributes: heads. */
 /* HEAD_RMS_NORM r1. RMS_NORM per head. inputs: x. weights: w [head_dim]. outputs: y. Attributes: heads. */
 /* ROPE r1. inputs: x. outputs: y, rotated by the step's row positions. Attributes: heads. */
+/* ROPE r2. weights: inv_freq f32 [rotary_dim / 2]. rotary_dim is above 0. Angles and rope_scale as in ATTENTION r2. */
 /* KV_APPEND r1. inputs: k, v [rows, kv_heads * head_dim]. states: kv. outputs: none. Writes each row at its position.
  * Attributes: attention. */
 /* ATTEND r1. inputs: q [rows, heads * head_dim]. states: kv (this step's rows already appended).
  * outputs: [rows, heads * head_dim]. Attributes: attention. */
+/* ATTEND r2. weights: with sinks 1, sinks [heads]. Window and sinks as in ATTENTION r2. */
 /* SIGMOID_MUL r1. inputs: x, gate [rows, width]. outputs: x * sigmoid(gate). No attributes. */
 /* CAUSAL_CONV r1. inputs: x [rows, C]. weights: conv [C, kernel]. states: conv. outputs: silu(conv(x)) [rows, C].
  * Attributes: gated_delta. */
@@ -366,9 +456,20 @@ SWY_SIZE(swy_heads_attrs, 32);
  * outputs: rms_norm(o) * w * silu(z), per head. Attributes: heads. */
 /* ROUTER_TOPK r1. inputs: router logits [rows, experts]. outputs: i32 ids, f32 weights [rows, top_k], in order of
  * falling weight (ties to the lowest id). Attributes: moe. */
+/* ROUTER_TOPK r2. inputs: l of MOE r2, its router_bias added already. weights: with correction_bias 1, correction_bias
+ * [experts]. outputs: the experts that MOE r2 takes, in its order, and their p. */
 /* EXPERTS r1. inputs: x [rows, hidden], i32 ids, f32 weights [rows, top_k]. weights: gate_up, down.
  * outputs: [rows, hidden]. Attributes: moe. */
+/* EXPERTS r2. weights: with expert_bias 1, gate_up_bias and down_bias after the others. The experts' part of MOE r2. */
 /* SILU_MUL r1. inputs: gate, up [rows, width]. outputs: silu(gate) * up. No attributes. */
+/* SILU_MUL r2. outputs: act(gate, up). */
+typedef struct swy_activation_attrs {
+  uint32_t struct_size;
+  uint32_t activation; /* swy_activation, and its numbers */
+  float act_alpha;
+  float act_limit;
+} swy_activation_attrs;
+SWY_SIZE(swy_activation_attrs, 16);
 /* SIGMOID_SCALE_ADD r1. inputs: y, s [rows, width], g [rows, 1]. outputs: y + sigmoid(g) * s. No attributes. */
 
 #ifdef __cplusplus

@@ -13,6 +13,7 @@
  *    because of it. Minor version 1 added swy_bucket.seq_rows, swy_kernel.op_name and encodings, swy_tensor.encoding,
  *    swy_op.name and swy_negotiate_out.abi_minor; and, where 0 was reserved, swy_negotiate_in.abi_minor,
  *    swy_step.seq_kept_at and swy_sample_slot.verify.
+ *    Minor version 2 added the second revisions, MLP and SWY_MXFP4 (ops.h).
  *  - A flag bit that the reader does not know is ignored. What must not be ignored is a revision of its operation, or
  *    an extension.
  *  - "Reserved: no host calls it yet." marks what has its place and meaning, and which no host uses so far: entries,
@@ -44,7 +45,7 @@ extern "C" {
 #endif
 
 #define SWY_ABI_VERSION 1u
-#define SWY_ABI_MINOR 1u                          /* 0: the headers before minor versions were told */
+#define SWY_ABI_MINOR 2u                          /* 0: the headers before minor versions were told */
 #define SWY_NEGOTIATE_MAGIC 0x4452415948435753ull /* "SWCHYARD" */
 #define SWY_NEGOTIATE_SYMBOL "switchyard_plugin_negotiate"
 #if defined(__GNUC__)
@@ -320,8 +321,10 @@ struct swy_kernel {
    * others has 0 or any of these bits, but not SWY_I32 alone. */
   uint32_t input_dtypes;
   uint32_t output_dtypes;
-  uint32_t weight_dtypes; /* mask over quantizable weights (ops.h), but those of SWY_ENCODED */
-  uint32_t min_rows;      /* of the bucket */
+  /* Mask over quantizable weights (ops.h), but those of SWY_ENCODED. 0 is all types up to SWY_I4A: a kernel that takes
+   * SWY_MXFP4 says so. */
+  uint32_t weight_dtypes;
+  uint32_t min_rows; /* of the bucket */
   uint32_t max_rows;
   swy_dtype activations; /* products round them to: SWY_F32 (or 0), SWY_BF16, SWY_I8. Chooses the error budget */
   const void* user;      /* the plugin's */

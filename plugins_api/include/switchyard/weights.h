@@ -5,8 +5,9 @@
  * `group` (0: the whole row); the last group may be short. A quantized tensor has three planes, each starting at a
  * multiple of 64 bytes of the segment:
  *   quants   [rows, groups, bytes of a full group]; a short last group is stored padded
- *   scales   fp16 [rows, groups]
+ *   scales   fp16 [rows, groups]; SWY_MXFP4: SWY_E8M0 [rows, groups]
  *   offsets  fp16 [rows, groups], SWY_I4A only
+ * Groups of SWY_MXFP4 have 32 elements.
  * In byte j of a 4-bit group the low nibble is element 2j and the high nibble element 2j + 1. Padding dequantizes to a
  * finite value and is never read as a weight. SWY_F32 and SWY_BF16 are plain row-major arrays.
  *
@@ -85,6 +86,13 @@ static inline float swy_e8m0_to_f32(uint8_t b) {
   return f;
 }
 
+/* An element of SWY_MXFP4, 0..15, before its scale: a sign, 2 bits of exponent, 1 of fraction. */
+static inline float swy_e2m1_to_f32(uint32_t q) {
+  static const float values[16] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
+                                   -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
+  return values[q & 15u];
+}
+
 /* Bytes of a scale; 0: scales do not have this type. */
 static inline uint32_t swy_scale_bytes(swy_dtype dtype) {
   if (dtype == SWY_F32) return 4;
@@ -145,6 +153,8 @@ static inline const swy_encoding* swy_encoding_of(const swy_tensor* t) {
   return t->encoding;
 }
 
+enum { SWY_MXFP4_GROUP = 32 };
+
 /* Fills `out`; returns 0, or 1 if the dtype is no weight encoding, an encoding has a flaw, the rank is not 1..3, a dim
  * is 0, or the size does not fit 64 bits with room to spare (2^62). */
 static inline int swy_weight_planes_of(const swy_tensor* t, swy_weight_planes* out) {
@@ -172,6 +182,9 @@ static inline int swy_weight_planes_of(const swy_tensor* t, swy_weight_planes* o
     bits = e->bits;
     has_offset = e->has_offset != 0;
     out->scale_bytes = swy_scale_bytes(e->scale_dtype);
+  } else if (t->dtype == SWY_MXFP4) {
+    if (t->group != SWY_MXFP4_GROUP) return 1;
+    out->scale_bytes = 1;
   } else if (t->dtype != SWY_I8 && t->dtype != SWY_I4 && t->dtype != SWY_I4A) {
     return 1;
   }
@@ -236,6 +249,11 @@ static inline void swy_weight_row(const swy_tensor* t, const swy_weight_planes* 
     const uint64_t begin = g * p->group_size;
     const uint64_t count = in - begin < p->group_size ? in - begin : p->group_size;
     uint16_t h;
+    if (t->dtype == SWY_MXFP4) {
+      const float exponent = swy_e8m0_to_f32(base[p->scales + row * p->groups + g]);
+      for (uint64_t i = 0; i < count; ++i) out[begin + i] = swy_e2m1_to_f32(swy_element(q, 4, i)) * exponent;
+      continue;
+    }
     memcpy(&h, base + p->scales + (row * p->groups + g) * 2, 2);
     const float scale = swy_f16_to_f32(h);
     if (t->dtype == SWY_I8) {

@@ -87,9 +87,10 @@ struct DeviceTable {
     out.flags = k.flags;
     out.name = k.name;
     out.op = k.op;
-    out.op_revision = 1;
+    out.op_revision = k.op_revision;
     out.input_dtypes = k.input_dtypes;
     out.output_dtypes = k.output_dtypes;
+    out.weight_dtypes = k.weight_dtypes;
     out.activations = k.activations;
     out.user = &k;
     out.supports = supports;

@@ -472,7 +472,7 @@ inline swy_status device_open(uint32_t index, const swy_setting* settings, uint3
       out_kernel.flags = k.flags;
       out_kernel.name = k.name;
       out_kernel.op = k.op;
-      out_kernel.op_revision = 1;
+      out_kernel.op_revision = k.op_revision;
       out_kernel.input_dtypes = k.input_dtypes;
       out_kernel.output_dtypes = k.output_dtypes;
       out_kernel.weight_dtypes = k.weight_dtypes;
