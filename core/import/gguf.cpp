@@ -18,6 +18,8 @@ constexpr uint32_t kMaxRank = 4;
 constexpr uint64_t kMaxElements = uint64_t{1} << 48;
 constexpr uint32_t kDefaultAlignment = 32, kMaxAlignment = 1 << 20;
 constexpr uint64_t kMaxParts = 99999;  // five digits
+// Far above what models have. An entry takes several times the memory here that it takes in the file.
+constexpr uint64_t kMaxValues = uint64_t{1} << 16, kMaxTensors = uint64_t{1} << 20;
 
 // Bytes of one value; 0: it has no fixed size.
 uint64_t fixed_size(Type type) {
@@ -253,6 +255,10 @@ Result<GgufFile> GgufFile::parse(const std::string& path, std::unique_ptr<Mapped
   if (value_count > r.left() / kLeastValue || tensor_count > r.left() / kLeastTensor) {
     return error(Code::invalid_data, "{} claims {} values and {} tensors, which its {} bytes cannot hold", path,
                  value_count, tensor_count, r.bytes.size());
+  }
+  if (value_count > kMaxValues || tensor_count > kMaxTensors) {
+    return error(Code::unsupported, "{} has {} values and {} tensors; at most {} and {} are read", path, value_count,
+                 tensor_count, kMaxValues, kMaxTensors);
   }
   for (uint64_t i = 0; i < value_count; ++i) {
     std::string_view key;

@@ -111,27 +111,11 @@ void q4_k(const std::byte* b, float* out) {
 }
 
 void q5_k(const std::byte* b, float* out) {
-  const std::byte *high_bits = b + 16, *qs = b + 48;
-  for (size_t j = 0; j < 8; ++j) {
-    const GgufSubScale s = q4_k_scale(b, j);
-    for (size_t l = 0; l < 32; ++l) {
-      const uint8_t q = byte_at(qs, j / 2 * 32 + l);
-      const uint32_t fifth = byte_at(high_bits, l) >> j & 1u;
-      out[j * 32 + l] = s.scale * static_cast<float>((j % 2 == 0 ? low(q) : high(q)) | (fifth << 4)) - s.min;
-    }
-  }
+  for (size_t j = 0; j < 8; ++j) decode_q5_k_part(b, j, out + j * 32);
 }
 
 void q6_k(const std::byte* b, float* out) {
-  const std::byte *ql = b, *qh = b + 128, *scales = b + 192;
-  const float d = half(b + 208);
-  for (size_t i = 0; i < 256; ++i) {
-    const size_t part = i / 128, quarter = i % 128 / 32, l = i % 32;
-    const uint8_t lows = byte_at(ql, part * 64 + quarter % 2 * 32 + l);
-    const uint32_t top = byte_at(qh, part * 32 + l) >> (2 * quarter) & 3u;
-    const int q = static_cast<int>((quarter < 2 ? low(lows) : high(lows)) | (top << 4)) - 32;
-    out[i] = (d * static_cast<float>(signed_at(scales, i / 16))) * static_cast<float>(q);
-  }
+  for (size_t j = 0; j < 8; ++j) decode_q6_k_part(b, j, out + j * 32);
 }
 
 // ---- values from a table
@@ -210,6 +194,31 @@ GgufSubScale q4_k_scale(const std::byte* block, uint64_t j) {
     min = high(byte_at(s, j + 4)) | (byte_at(s, j) >> 6) << 4;
   }
   return {d * static_cast<float>(scale), dmin * static_cast<float>(min)};
+}
+
+void decode_q5_k_part(const std::byte* block, uint64_t j, float* out) {
+  const std::byte *high_bits = block + 16, *qs = block + 48 + j / 2 * 32;
+  const GgufSubScale s = q4_k_scale(block, j);
+  for (size_t l = 0; l < 32; ++l) {
+    const uint8_t q = byte_at(qs, l);
+    const uint32_t fifth = byte_at(high_bits, l) >> j & 1u;
+    out[l] = s.scale * static_cast<float>((j % 2 == 0 ? low(q) : high(q)) | (fifth << 4)) - s.min;
+  }
+}
+
+float q6_k_scale(const std::byte* block, uint64_t i) {
+  return half(block + 208) * static_cast<float>(signed_at(block, 192 + i));
+}
+
+void decode_q6_k_part(const std::byte* block, uint64_t j, float* out) {
+  const size_t quarter = j % 4;
+  const std::byte *ql = block + j / 4 * 64 + quarter % 2 * 32, *qh = block + 128 + j / 4 * 32;
+  for (size_t l = 0; l < 32; ++l) {
+    const uint8_t lows = byte_at(ql, l);
+    const uint32_t top = byte_at(qh, l) >> (2 * quarter) & 3u;
+    const int q = static_cast<int>((quarter < 2 ? low(lows) : high(lows)) | (top << 4)) - 32;
+    out[l] = q6_k_scale(block, 2 * j + l / 16) * static_cast<float>(q);
+  }
 }
 
 float iq4_xs_scale(const std::byte* block, uint64_t j) {

@@ -84,6 +84,16 @@ json layer_types(const json& recurrent, uint32_t layers) {
   return types;
 }
 
+// Layers with an MLP in a model of experts, as config.json lists them. The metadata does not say which these are.
+json dense_layers(const GgufFile& file, uint32_t layers) {
+  json dense = json::array();
+  for (uint32_t l = 0; l < layers; ++l) {
+    const auto has = [&](const char* name) { return file.tensor(fmt::format("blk.{}.{}", l, name)) != nullptr; };
+    if (has("ffn_gate.weight") && !has("ffn_gate_inp.weight")) dense.push_back(l);
+  }
+  return dense;
+}
+
 }  // namespace
 
 Result<GgufConfig> gguf_config(const GgufFile& file) {
@@ -102,7 +112,8 @@ Result<GgufConfig> gguf_config(const GgufFile& file) {
     return config_name;
   };
   const Config c(settings, {.source = "the metadata", .name = label});
-  const uint32_t blocks = c.count("num_hidden_layers"), heads = c.count_or("linear_num_value_heads", 1),
+  constexpr uint32_t kMostBlocks = 8192;
+  const uint32_t blocks = c.count("num_hidden_layers", kMostBlocks), heads = c.count_or("linear_num_value_heads", 1),
                  inner = c.count_or("linear_value_dims", heads);
   const json* drafting = c.find("num_nextn_predict_layers");
   const uint32_t drafts = drafting == nullptr || *drafting == 0 ? 0 : c.count("num_nextn_predict_layers");
@@ -118,6 +129,7 @@ Result<GgufConfig> gguf_config(const GgufFile& file) {
   settings["tie_word_embeddings"] = file.tensor("output.weight") == nullptr;
   settings["norm_topk_prob"] = true;  // the file does not say so, but the architectures that are read do
   if (c.find("layer_types") != nullptr) settings["layer_types"] = layer_types(*c.find("layer_types"), blocks - drafts);
+  settings["mlp_only_layers"] = dense_layers(file, blocks - drafts);
   if (c.text_or("rope_type", "none") == "none") settings.erase("rope_type");
   Config whole(settings, {.source = "the metadata", .name = label});
   whole.model_type = family->model_type;

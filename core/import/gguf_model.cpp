@@ -32,11 +32,11 @@ class GgufModel::View final : public SourceTensor {
   }
   // From row (or column) `begin` on, units of this size stand in the order in which the file has them: `heads[h]` is
   // the place of head h.
-  View* reorder_rows(const std::vector<uint32_t>& heads, uint64_t unit, uint64_t begin = 0) {
+  View* reorder_rows(const HeadPlaces& heads, uint64_t unit, uint64_t begin = 0) {
     row_order_ = {heads, unit, begin};
     return this;
   }
-  View* reorder_columns(const std::vector<uint32_t>& heads, uint64_t unit) {
+  View* reorder_columns(const HeadPlaces& heads, uint64_t unit) {
     column_order_ = {heads, unit, 0};
     return this;
   }
@@ -44,7 +44,7 @@ class GgufModel::View final : public SourceTensor {
   WeightEncoding encoding() const override { return encoding_of(*tensor_.block); }
 
   void read_row(uint64_t row, std::span<float> out) const override {
-    if (column_order_.heads.empty()) {
+    if (column_order_.heads == nullptr) {
       decode_blocks(*tensor_.block, row_bytes(row), out);
     } else {
       std::vector<float> stored(out.size());
@@ -60,8 +60,8 @@ class GgufModel::View final : public SourceTensor {
   bool encode_row(uint64_t row, std::span<std::byte> quants, std::span<uint16_t> scales,
                   std::span<uint16_t> offsets) const override {
     const uint64_t groups = scales.size();
-    if (value_ != Value::same || groups * kRepackGroup != width() || column_order_.unit % kRepackGroup != 0)
-      return false;
+    const bool whole_groups = column_order_.heads == nullptr || column_order_.unit % kRepackGroup == 0;
+    if (value_ != Value::same || groups * kRepackGroup != width() || !whole_groups) return false;
     const std::byte* from = row_bytes(row).data();
     const uint64_t bytes = quants.size() / groups;
     for (uint64_t g = 0; g < groups; ++g) {
@@ -72,19 +72,23 @@ class GgufModel::View final : public SourceTensor {
   }
 
   void release_rows(uint64_t first, uint64_t count) const override {
-    if (!row_order_.heads.empty()) return;  // they lie apart
+    if (row_order_.heads != nullptr) {  // they lie apart, so all are given back after the last
+      if (first + count != rows()) return;
+      first = 0;
+      count = rows();
+    }
     tensor_.file->release(tensor_.file_offset + (first_row_ + first) * tensor_.row_bytes(),
                           count * tensor_.row_bytes());
   }
 
  private:
   struct Order {
-    std::vector<uint32_t> heads = {};
+    HeadPlaces heads = {};
     uint64_t unit = 0, begin = 0;
 
     uint64_t place(uint64_t i) const {
-      if (heads.empty() || i < begin) return i;
-      return begin + heads[(i - begin) / unit] * unit + (i - begin) % unit;
+      if (heads == nullptr || i < begin) return i;
+      return begin + (*heads)[(i - begin) / unit] * unit + (i - begin) % unit;
     }
   };
 
@@ -127,14 +131,21 @@ class GgufModel::GateUp final : public SourceTensor {
 
 namespace {
 
-constexpr uint32_t kMostLayers = 4096;
+constexpr uint32_t kMostLayers = 4096, kMostValueHeads = 65536;
 
 // Where the file has head h of the checkpoint: there, value heads of one key head are neighbours; here they lie apart.
-std::vector<uint32_t> head_places(uint32_t value_heads, uint32_t key_heads) {
+std::vector<uint32_t> tiled_places(uint32_t value_heads, uint32_t key_heads) {
   const uint32_t each = value_heads / key_heads;
   std::vector<uint32_t> places;
-  if (each == 1) return places;
   for (uint32_t h = 0; h < value_heads; ++h) places.push_back(h % each * key_heads + h / each);
+  return places;
+}
+
+// Where one tensor for both, in which a key head's `each` values of the first take turns with those of the second, has
+// head h of the first.
+std::vector<uint32_t> places_of_turns(uint32_t value_heads, uint32_t each) {
+  std::vector<uint32_t> places;
+  for (uint32_t h = 0; h < value_heads; ++h) places.push_back(h / each * 2 * each + h % each);
   return places;
 }
 
@@ -152,7 +163,14 @@ Result<GgufModel> GgufModel::create(GgufFile file) {
                   .values = c.count_or("linear_num_value_heads", 1),
                   .key_dim = c.count_or("linear_key_head_dim", 1),
                   .value_dim = c.count_or("linear_value_head_dim", 1)};
+  const Heads& h = model.heads_;
+  c.require(h.values <= kMostValueHeads && h.values % h.keys == 0,
+            fmt::format("{} value heads (at most {}) do not share {} key heads", h.values, kMostValueHeads, h.keys));
   SWY_TRY(c.status());
+  const bool grouped = model.family().gguf == "qwen3next";  // as in the checkpoint
+  if (!grouped && h.values != h.keys) {
+    model.places_ = std::make_shared<const std::vector<uint32_t>>(tiled_places(h.values, h.keys));
+  }
   model.name_tensors();
   return model;
 }
@@ -216,10 +234,11 @@ void GgufModel::name_attention(const std::string& from, const std::string& to) {
 }
 
 void GgufModel::name_delta(const std::string& from, const std::string& to) {
-  const std::vector<uint32_t> places = head_places(heads_.values, heads_.keys);
+  const HeadPlaces& places = places_;
   const uint64_t keys = uint64_t{heads_.keys} * heads_.key_dim, unit = heads_.value_dim;
   if (View* v = name(from + "attn_qkv.weight", to + "in_proj_qkv.weight")) v->reorder_rows(places, unit, 2 * keys);
   if (View* v = name(from + "attn_gate.weight", to + "in_proj_z.weight")) v->reorder_rows(places, unit);
+  name_betas_and_alphas(from + "ssm_ba.weight", to);
   if (View* v = name(from + "ssm_alpha.weight", to + "in_proj_a.weight")) v->reorder_rows(places, 1);
   if (View* v = name(from + "ssm_beta.weight", to + "in_proj_b.weight")) v->reorder_rows(places, 1);
   if (View* v = name(from + "ssm_a", to + "A_log")) v->reorder_columns(places, 1)->value(View::Value::log_of_negative);
@@ -230,6 +249,16 @@ void GgufModel::name_delta(const std::string& from, const std::string& to) {
   }
   name(from + "ssm_norm.weight", to + "norm.weight");
   if (View* v = name(from + "ssm_out.weight", to + "out_proj.weight")) v->reorder_columns(places, unit);
+}
+
+// Of Qwen3-Next: one tensor for both.
+void GgufModel::name_betas_and_alphas(const std::string& from, const std::string& to) {
+  const GgufTensor* t = file_.tensor(from);
+  if (t == nullptr || t->rows() != 2 * uint64_t{heads_.values}) return;
+  const uint32_t each = heads_.values / heads_.keys;
+  const auto places = std::make_shared<const std::vector<uint32_t>>(places_of_turns(heads_.values, each));
+  name(from, to + "in_proj_b.weight")->rows_from(0, heads_.values)->reorder_rows(places, 1);
+  name(from, to + "in_proj_a.weight")->rows_from(each, heads_.values)->reorder_rows(places, 1);
 }
 
 void GgufModel::name_experts(const std::string& from, const std::string& to) {

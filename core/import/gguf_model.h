@@ -35,6 +35,7 @@ class GgufModel final : public TensorSource {
  private:
   class View;
   class GateUp;
+  using HeadPlaces = std::shared_ptr<const std::vector<uint32_t>>;  // NULL: in the checkpoint's order
 
   // What decides where its rows lie.
   struct Heads {
@@ -47,6 +48,7 @@ class GgufModel final : public TensorSource {
   void name_layer(uint32_t layer);
   void name_attention(const std::string& from, const std::string& to);
   void name_delta(const std::string& from, const std::string& to);
+  void name_betas_and_alphas(const std::string& from, const std::string& to);
   void name_experts(const std::string& from, const std::string& to);
   void name_norm(const std::string& from, const std::string& to);
   // `from` is the name in the file. NULL where the file has no such tensor; else it lives as long as this.
@@ -55,6 +57,7 @@ class GgufModel final : public TensorSource {
   GgufFile file_;
   GgufConfig settings_;
   Heads heads_{};
+  HeadPlaces places_;
   uint32_t layers_ = 0;
   std::map<std::string, std::shared_ptr<SourceTensor>> views_;
   std::map<std::string, bool, std::less<>> used_;  // names of the file

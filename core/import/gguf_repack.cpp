@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/import/gguf_repack.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <span>
 
 #include "core/base/load.h"
 #include "core/program/quantize.h"
@@ -54,6 +56,85 @@ bool mxfp4(const std::byte* block, const RepackedGroup& out) {
   const float scale = gguf_half_of_e8m0(block[0]);
   put_bytes(nibbles(block + 1), out.quants, [](uint8_t q) { return kGgufE2m1Doubled[q]; });
   return put_scale(scale, out.scale) && swy_f16_to_f32(*out.scale) == scale;
+}
+
+// ---- nearest values in i8
+
+using Values = std::array<float, kRepackGroup>;
+constexpr float kMostQuant = 127;
+constexpr size_t kLanes = 8;
+
+float rounded_quant(float value, float inverse_scale) {
+  constexpr float kShift = 12582912.0f;  // 1.5 * 2^23: at this size floats are whole numbers
+  const float q = value * inverse_scale;
+  return ((q < -kMostQuant ? -kMostQuant : q > kMostQuant ? kMostQuant : q) + kShift) - kShift;
+}
+
+float squared_error(const Values& w, float scale) {
+  const float inverse = 1 / scale;
+  std::array<float, kLanes> sums{};
+  for (size_t i = 0; i < kRepackGroup; i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      const float off = w[i + lane] - rounded_quant(w[i + lane], inverse) * scale;
+      sums[lane] += off * off;
+    }
+  }
+  float sum = 0;
+  for (const float s : sums) sum += s;
+  return sum;
+}
+
+// The scale with the least error among the one that spans the values and the whole parts of `steps`, the distances of
+// the source's values: with such a scale those of one step keep their distances, and errors arise only from the others'.
+bool nearest_i8(const Values& w, std::span<const float> steps, const RepackedGroup& out) {
+  float most = 0;
+  for (const float x : w) most = std::max(most, std::abs(x));
+  if (!std::isfinite(most)) return false;  // NaN is found below
+  constexpr int kTried = 5;
+  uint16_t best = f32_to_f16(most / kMostQuant);
+  float best_scale = swy_f16_to_f32(best), least = best_scale > 0 ? squared_error(w, best_scale) : most;
+  for (const float step : steps) {
+    const float parts = std::abs(step) / most * kMostQuant;  // how many still fit
+    if (!(parts >= 1 && parts < 1e6f)) continue;
+    const int finest = static_cast<int>(parts) + 1;
+    for (int k = finest; k > 0 && k > finest - kTried; --k) {
+      const uint16_t half = f32_to_f16(std::abs(step) / static_cast<float>(k));
+      const float scale = swy_f16_to_f32(half);
+      if (!(scale > 0) || !std::isfinite(scale)) continue;
+      if (const float error = squared_error(w, scale); error < least) {
+        least = error;
+        best = half;
+        best_scale = scale;
+      }
+    }
+  }
+  if (!(best_scale > 0) || !std::isfinite(best_scale) || !std::isfinite(least)) return false;
+  for (size_t i = 0; i < kRepackGroup; ++i) {
+    out.quants[i] = static_cast<std::byte>(static_cast<int8_t>(rounded_quant(w[i], 1 / best_scale)));
+  }
+  *out.scale = best;
+  return true;
+}
+
+bool q5_k(const std::byte* block, uint64_t part, const RepackedGroup& out) {
+  Values w;
+  decode_q5_k_part(block, part, w.data());
+  const float step = q4_k_scale(block, part).scale;
+  return nearest_i8(w, {&step, 1}, out);
+}
+
+bool q5_1(const std::byte* block, const RepackedGroup& out) {
+  Values w;
+  (*gguf_block(kGgufQ5_1))->decode(block, w.data());
+  const float step = swy_f16_to_f32(load<uint16_t>(block));
+  return nearest_i8(w, {&step, 1}, out);
+}
+
+bool q6_k(const std::byte* block, uint64_t part, const RepackedGroup& out) {
+  Values w;
+  decode_q6_k_part(block, part, w.data());
+  const std::array<float, 2> steps = {q6_k_scale(block, 2 * part), q6_k_scale(block, 2 * part + 1)};
+  return nearest_i8(w, steps, out);
 }
 
 }  // namespace
@@ -118,6 +199,12 @@ bool repack_group(const GgufBlock& block, const std::byte* row, uint64_t group, 
       return mxfp4(b, out);
     case kGgufQ4_K:
       return q4_k(b, part, out);
+    case kGgufQ5_1:
+      return q5_1(b, out);
+    case kGgufQ5_K:
+      return q5_k(b, part, out);
+    case kGgufQ6_K:
+      return q6_k(b, part, out);
     default:
       return false;
   }

@@ -3,7 +3,8 @@
 //
 //   held exactly      F32, BF16; Q4_0 as i4; Q4_1 as i4a; Q5_0, Q8_0, IQ4_NL and MXFP4 as i8
 //   scales rounded    Q4_K as i4a; IQ4_XS as i8: a scale there is a product, which fp16 holds to 11 bits
-//   nearest           F16 as bf16; Q5_1, Q5_K and Q6_K as i8; Q2_K and Q3_K as i4a: through fp32, by quantize_rows
+//   nearest           Q5_1, Q5_K and Q6_K as i8, whose scale is a whole part of one of theirs where that is better
+//   through fp32      F16 as bf16; Q2_K and Q3_K as i4a: by quantize_rows
 #pragma once
 
 #include <cstddef>

@@ -9,7 +9,7 @@ namespace {
 constexpr Family kFamilies[] = {
     {"qwen3", "qwen3", 0, build_qwen3},
     {"qwen3_moe", "qwen3moe", 0, build_qwen3_moe},
-    {"qwen3_next", "", 1, build_qwen3_next},
+    {"qwen3_next", "qwen3next", 1, build_qwen3_next},
     {"qwen3_5", "qwen35", 1, build_qwen35},
     {"qwen3_5_moe", "qwen35moe", 1, build_qwen35_moe},
 };
