@@ -79,6 +79,11 @@ class Partial {
     struct stat st {};
     if (fd_.get() < 0 || ::fstat(fd_.get(), &st) != 0) return io_error("write", path_, errno);
     if (!S_ISREG(st.st_mode)) return io_error("write", path_, EINVAL);
+    constexpr int64_t kMuch = int64_t{64} << 20;  // takes a moment to hash
+    if (st.st_size > kMuch) {
+      pull_.note(fmt::format("{}: {} of {} MiB are here; they are checked before the rest is fetched", file_.path,
+                             st.st_size >> 20, file_.bytes >> 20));
+    }
     if (static_cast<uint64_t>(st.st_size) > file_.bytes) {
       pull_.lost(file_.bytes);
       return empty();
