@@ -143,6 +143,7 @@ Result<int> chat(const ChatFlags& o) {
   use_utf8_locale();
   SWY_LET(TextOptions options, o.text.resolved());
   SWY_LET(Runtime r, load_for_text(o.settings, options));
+  o.text.recommended_by(*r.program, options.sampling);
   SWY_TRY(r.text().status());
   if (r.program->chat_template.empty()) {
     return error(Code::unsupported, "this model has no chat template; use switchyard run");

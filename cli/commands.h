@@ -11,6 +11,9 @@ namespace switchyard::cli {
 
 void add_run(CLI::App& app, int& exit_code);
 void add_chat(CLI::App& app, int& exit_code);
+void add_pull(CLI::App& app, int& exit_code);
+void add_list(CLI::App& app, int& exit_code);
+void add_rm(CLI::App& app, int& exit_code);
 void add_convert(CLI::App& app, int& exit_code);
 void add_inspect(CLI::App& app, int& exit_code);
 void add_backends(CLI::App& app, int& exit_code);

@@ -7,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/load_watch.h"
+#include "cli/model_source.h"
 #include "cli/runtime.h"
 #include "core/base/printable.h"
 #include "core/engine/pack.h"
@@ -18,7 +19,8 @@ namespace {
 
 struct ConvertFlags {
   std::string source, output, quant, group = "64", pack;
-  Settings settings;  // threads, and where backends are
+  std::string origin;  // no flag: of a model of the hub
+  Settings settings;   // threads, and where backends are
   bool json = false;
 };
 
@@ -29,6 +31,7 @@ double mib(uint64_t bytes) { return static_cast<double>(bytes) / 1048576; }
 Status convert_checkpoint(const ConvertFlags& o, ordered_json& out) {
   ConvertOptions c;
   c.source = o.source;
+  c.origin = o.origin;
   c.output = o.output;
   if (!o.quant.empty() || !is_gguf(Os::real(), o.source)) {
     SWY_LET(c.encoding, parse_encoding(o.quant.empty() ? "i4" : o.quant, o.group));
@@ -87,7 +90,20 @@ Status pack(const ConvertFlags& o, const Registry::Selection& backend, const std
   return {};
 }
 
-Status convert_command(const ConvertFlags& o) {
+// A model of the hub is fetched if it is not here; then its files are the source.
+Status take_hub_model(ConvertFlags& o) {
+  std::error_code ec;
+  if (std::filesystem::exists(o.source, ec) || !hub::parse_name(o.source)) return {};
+  Settings settings = o.settings;
+  settings.model = o.source;
+  SWY_LET(const ModelSource source, find_model(settings));
+  o.source = source.path;
+  o.origin = source.origin;
+  return {};
+}
+
+Status convert_command(ConvertFlags o) {
+  SWY_TRY(take_hub_model(o));
   std::error_code ec;  // what cannot be looked at fails below, with a reason
   const bool program = std::filesystem::is_regular_file(o.source, ec) && !is_gguf(Os::real(), o.source);
   if (program && o.pack.empty()) {
@@ -130,7 +146,8 @@ void add_convert(CLI::App& app, int& exit_code) {
       "loads\n"
       "faster on the one it is packed for.");
   c->add_option("source", o->source,
-                "folder of the checkpoint, GGUF file (the first, if there are several), or model file")
+                "folder of the checkpoint, GGUF file (the first, if there are several), model file, or OWNER/NAME of a "
+                "model of the hub")
       ->required();
   add_output(*c, "--output,-o", o->output, "file to write")->required();
   c->add_option("--quant", o->quant,

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "core/sampling/recommended.h"
 #include "switchyard/sampling_math.h"
 
 namespace switchyard::cli {
@@ -48,15 +49,33 @@ Result<TextOptions> TextFlags::resolved() const {
   return o;
 }
 
+void TextFlags::recommended_by(const Program& program, SamplingParams& params) const {
+  const SamplingParams asked = params;
+  take_recommended(program.metadata, params);
+  const auto given = [&](const std::string& name) {
+    return std::any_of(sampling_options.begin(), sampling_options.end(),
+                       [&](const CLI::Option* o) { return o->get_lnames()[0] == name && o->count() > 0; });
+  };
+  if (given("temp")) params.temperature = asked.temperature;
+  if (given("top-p")) params.top_p = asked.top_p;
+  if (given("top-k")) params.top_k = asked.top_k;
+  if (given("min-p")) params.min_p = asked.min_p;
+  if (given("repeat-penalty")) params.repetition_penalty = asked.repetition_penalty;
+  if (given("presence-penalty")) params.presence_penalty = asked.presence_penalty;
+  if (given("frequency-penalty")) params.frequency_penalty = asked.frequency_penalty;
+}
+
 Result<Runtime> load_for_text(const Settings& settings, const TextOptions& options) {
   Settings s = settings;
   s.device_sampling = options.path != SamplingPath::logits;
   return load_runtime(s);
 }
 
-void add_sampling_flags(CLI::App& command, SamplingParams& p) {
+std::vector<CLI::Option*> add_sampling_flags(CLI::App& command, SamplingParams& p) {
+  std::vector<CLI::Option*> all;
   const auto value = [&](const char* name, auto& target, auto parameter, const char* help) {
-    command.add_option(name, target, help)->check(sampling_range(parameter))->capture_default_str()->group("Sampling");
+    CLI::Option* option = command.add_option(name, target, help);
+    all.push_back(option->check(sampling_range(parameter))->capture_default_str()->group("Sampling"));
   };
   using Swy = swy_sample_params;
   value("--temp", p.temperature, &Swy::temperature, "temperature; 0 always takes the most likely token");
@@ -70,11 +89,12 @@ void add_sampling_flags(CLI::App& command, SamplingParams& p) {
         "subtracted from the logits of tokens that were generated before");
   value("--frequency-penalty", p.frequency_penalty, &Swy::frequency_penalty,
         "subtracted from a token's logit for each time it was generated before");
+  return all;
 }
 
 void add_text_flags(CLI::App& command, TextFlags& f, uint32_t default_tokens) {
   f.options.max_tokens = default_tokens;
-  add_sampling_flags(command, f.options.sampling);
+  f.sampling_options = add_sampling_flags(command, f.options.sampling);
   command
       .add_option("--sampling", f.sampling,
                   "where tokens are sampled: auto, fused (on the device), candidates (on the host, from the device's "

@@ -12,7 +12,7 @@
 namespace switchyard::cli {
 
 // The flags of the sampling chain, but for the seed.
-void add_sampling_flags(CLI::App& command, SamplingParams& params);
+std::vector<CLI::Option*> add_sampling_flags(CLI::App& command, SamplingParams& params);
 
 // Flags for sampling, and for the end of a text.
 struct TextFlags {
@@ -20,8 +20,11 @@ struct TextFlags {
   std::string sampling = "auto";
   uint64_t seed = 0;
   CLI::Option* seed_option = nullptr;
+  std::vector<CLI::Option*> sampling_options = {};
   // The options as a request takes them. Errors: usage.
   Result<TextOptions> resolved() const;
+  // The sampling settings that the model recommends, but for those that were given.
+  void recommended_by(const Program& program, SamplingParams& params) const;
 };
 void add_text_flags(CLI::App& command, TextFlags& flags, uint32_t default_tokens);
 

@@ -8,10 +8,10 @@
 
 #include "cli/commands.h"
 #include "cli/gguf_file.h"
+#include "cli/model_source.h"
 #include "cli/runtime.h"
 #include "core/base/printable.h"
 #include "core/engine/verify_packed.h"
-#include "core/import/convert.h"
 #include "core/import/export.h"
 #include "core/program/op_names.h"
 
@@ -25,6 +25,13 @@ struct InspectFlags {
   std::string dequantized;
   bool tensors = false, json = false;
 };
+
+// Where it came from, and the sampling settings that its makers recommend.
+nlohmann::ordered_json metadata_of(const Program& p) {
+  nlohmann::ordered_json out = nlohmann::ordered_json::object();
+  for (const auto& [key, value] : p.metadata) out[printable(key)] = printable(value);
+  return out;
+}
 
 nlohmann::ordered_json describe_program(const Program& p, bool tensors) {
   std::map<std::string, size_t> ops;
@@ -59,6 +66,7 @@ nlohmann::ordered_json describe_program(const Program& p, bool tensors) {
                                 {"file_bytes", p.file->bytes().size()},
                                 {"context_length", p.context_length},
                                 {"eos_ids", std::vector<uint32_t>(p.eos_ids.begin(), p.eos_ids.end())},
+                                {"metadata", metadata_of(p)},
                                 {"tokenizer", !p.tokenizer_json.empty()},
                                 {"chat_template", !p.chat_template.empty()},
                                 {"tensors", p.tensors.size()},
@@ -131,11 +139,13 @@ void print_description(nlohmann::ordered_json all, bool json) {
 }
 
 Status inspect(const InspectFlags& o) {
-  const std::string path = model_path(o.settings);
-  if (!o.settings.verify && o.dequantized.empty() && is_gguf(Os::real(), path)) {  // as it is, without converting it
-    SWY_LET(const nlohmann::ordered_json described, describe_gguf(path, o.tensors));
-    print_description(described, o.json);
-    return {};
+  if (!o.settings.verify && o.dequantized.empty() && !is_synthetic(o.settings)) {
+    SWY_LET(const ModelSource source, find_model(o.settings));
+    if (source.kind == ModelSource::Kind::gguf) {  // as it is, without converting it
+      SWY_LET(const nlohmann::ordered_json described, describe_gguf(source.path, o.tensors));
+      print_description(described, o.json);
+      return {};
+    }
   }
   SWY_LET(const auto program, load_program(o.settings));
   if (!o.dequantized.empty()) SWY_TRY(export_dequantized(Os::real(), *program, o.dequantized));

@@ -70,6 +70,7 @@ Status run(const RunFlags& o) {
   options.sampling.top_logprobs = o.logprobs;
   SWY_LET(const std::string prompt, read_prompt(o));
   SWY_LET(Runtime r, load_for_text(o.settings, options));
+  o.text.recommended_by(*r.program, options.sampling);
   SWY_LET(const Tokenizer* tokenizer, r.text());
   SWY_LET(auto session, r.model->session());
   TextThread thread(*session, *tokenizer);

@@ -13,11 +13,10 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "cli/gguf_file.h"
 #include "cli/load_watch.h"
+#include "cli/model_source.h"
 #include "cli/plugin_faults.h"
 #include "core/base/printable.h"
-#include "core/import/convert.h"
 #include "core/plan/code_store.h"
 #include "core/plan/tuning.h"
 #include "core/plugin/stall_watch.h"
@@ -170,6 +169,12 @@ void pin(Host& host) {
   spdlog::warn("--pin is ignored: this process may not use {} cores", host.threads());
 }
 
+namespace {
+constexpr std::string_view kSyntheticPrefix = "synth:";
+}
+
+bool is_synthetic(const Settings& settings) { return settings.model.starts_with(kSyntheticPrefix); }
+
 Result<SyntheticRequest> synthetic_request(const std::string& text) {
   SWY_LET(SyntheticRequest request, parse_synthetic(text));
   const Result<Program> demo = Program::load(Os::real(), model_path({}));
@@ -198,17 +203,13 @@ Status check_model_path(const std::string& path) {
 }
 
 Result<std::shared_ptr<const Program>> load_program(const Settings& settings) {
-  constexpr std::string_view kSynthetic = "synth:";
-  if (settings.model.starts_with(kSynthetic)) {
-    SWY_LET(const SyntheticRequest request, synthetic_request(settings.model.substr(kSynthetic.size())));
+  if (is_synthetic(settings)) {
+    SWY_LET(const SyntheticRequest request, synthetic_request(settings.model.substr(kSyntheticPrefix.size())));
     SWY_LET(Program program, synthetic_program(Os::real(), request, thread_count(settings)));
     return std::make_shared<const Program>(std::move(program));
   }
-  std::string path = model_path(settings);
-  SWY_TRY(check_model_path(path));
-  if (is_gguf(Os::real(), path)) {
-    SWY_LET(path, converted(path, settings));
-  }
+  SWY_LET(const ModelSource source, find_model(settings));
+  SWY_LET(const std::string path, program_of(source, settings));
   SWY_LET(Program program, Program::load(Os::real(), path));
   if (settings.verify) {
     Progress bar("verifying weights");

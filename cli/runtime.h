@@ -24,11 +24,13 @@ Result<Runtime> load_runtime(const Settings& settings, std::shared_ptr<Host> hos
 
 // The parts alone, for commands that need no model.
 Result<Registry> find_backends(const Settings& settings, const Host& host);
+// Whether --model is "synth:" and a description.
+bool is_synthetic(const Settings& settings);
 // The text after "synth:", with the demo model's tokenizer.
 Result<SyntheticRequest> synthetic_request(const std::string& text);
 Result<std::shared_ptr<const Program>> load_program(const Settings& settings);
 std::string model_path(const Settings& settings);
-// Says what to do where the path is a checkpoint or a GGUF file. Errors: usage, unsupported.
+// Says what to do where the path is a folder. Errors: usage.
 Status check_model_path(const std::string& path);
 uint32_t thread_count(const Settings& settings);
 void pin(Host& host);  // --pin; a warning where it cannot be
@@ -48,6 +50,7 @@ class Progress {
   explicit Progress(std::string what);
   ~Progress();
   void update(uint64_t done, uint64_t total);
+  bool on_terminal() const { return terminal_; }
 
  private:
   std::string what_;

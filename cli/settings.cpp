@@ -15,7 +15,10 @@ namespace switchyard::cli {
 
 const std::vector<SettingInfo>& setting_table() {
   static const std::vector<SettingInfo> table = {
-      {"--model,-m", "SWITCHYARD_MODEL", "model file (.swy); without it the demo model"},
+      {"--model,-m", "SWITCHYARD_MODEL",
+       "model file (.swy or .gguf), or OWNER/NAME[:QUANT] of a model of the hub (switchyard pull --help); without it "
+       "the "
+       "demo model"},
       {"--backend", "SWITCHYARD_BACKEND",
        "auto, one backend (cpu, cuda:1), or several in order of preference (mine,cpu)"},
       {"--backend-lib", "", "load a backend from this file (.so), by its absolute path; may be given more than once"},

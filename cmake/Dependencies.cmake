@@ -11,6 +11,7 @@ pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(EDIT REQUIRED IMPORTED_TARGET libedit)
 pkg_check_modules(MD REQUIRED IMPORTED_TARGET libmd)
+find_package(CURL 7.62 REQUIRED)
 find_package(FlatBuffers 2.0 CONFIG REQUIRED)
 find_program(FLATC flatc REQUIRED)
 
@@ -31,6 +32,8 @@ endfunction()
 dependency(json nlohmann_json::nlohmann_json)
 dependency(cli11 CLI11::CLI11)
 dependency(flatbuffers flatbuffers::flatbuffers)  # an archive everywhere
+dependency(curl_headers)  # the library is opened when something is fetched (core/hub/curl.h)
+target_include_directories(deps_curl_headers SYSTEM INTERFACE ${CURL_INCLUDE_DIRS})
 if(SWITCHYARD_PORTABLE)
   # Debian has no archives of fmt and spdlog; both can be used as headers alone.
   dependency(fmt fmt::fmt-header-only)

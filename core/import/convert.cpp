@@ -9,6 +9,8 @@
 #include "core/base/json.h"
 #include "core/base/thread_pool.h"
 #include "core/import/gguf_model.h"
+#include "core/import/model_folder.h"
+#include "core/import/recommended.h"
 #include "core/import/safetensors.h"
 #include "core/models/registry.h"
 #include "core/program/op_names.h"
@@ -162,6 +164,7 @@ struct Opened {
   std::optional<Config> config;
   std::string source_config, tokenizer_json, chat_template;
   std::string quantization;  // where the weights keep their encodings
+  Recommended recommended;
 };
 
 Result<Opened> open_folder(Os& os, const std::string& folder) {
@@ -173,6 +176,7 @@ Result<Opened> open_folder(Os& os, const std::string& folder) {
   Opened o;
   SWY_LET(o.source_config, os.read(config_path, kMaxTextBytes));
   SWY_LET(const std::string generation, read_optional(os, folder + "/generation_config.json"));
+  SWY_LET(o.recommended, recommended_by(generation));
   Result<Config> config = Config::parse(o.source_config, generation);
   if (!config.ok()) return config.status().in(folder);
   const Result<const Family*> family = family_of(*config);
@@ -199,6 +203,7 @@ Result<Opened> open_gguf(Os& os, const std::string& path) {
   o.family = &model->family();
   o.config = model->config();
   o.quantization = model->quantization();
+  o.recommended = recommended_by(model->file());
   o.tensors = std::make_unique<GgufModel>(std::move(*model));
   return o;
 }
@@ -264,6 +269,9 @@ Result<ConvertReport> convert(Os& os, const ConvertOptions& options) {
   plan.spec.source_config = model.source_config;
   plan.spec.quantization = options.encoding ? encoding_name(options.encoding) : model.quantization;
   SWY_TRY(take_texts(model, options.source, plan));
+  plan.spec.metadata = model.recommended.entries;
+  plan.notes.insert(plan.notes.end(), model.recommended.notes.begin(), model.recommended.notes.end());
+  if (!options.origin.empty()) plan.spec.metadata.emplace_back(kOriginKey, options.origin);
 
   SWY_LET(ProgramWriter writer, ProgramWriter::create(os, options.output, plan.spec));
   SWY_TRY(check_space(os, options.output, writer.file_bytes()));

@@ -18,6 +18,7 @@ struct ConvertOptions {
   std::string output;  // .swy
   // Of the quantizable weights. None: each keeps the encoding that the source has, or the nearest.
   std::optional<WeightEncoding> encoding;
+  std::string origin;  // what the program's metadata says it was made of, for listings; "": nothing
   uint32_t threads = 1;
   // Called with the weight bytes written and in all; returning false stops with Code::cancelled.
   std::function<bool(uint64_t done, uint64_t total)> progress;

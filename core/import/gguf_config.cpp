@@ -58,7 +58,12 @@ json as_json(const GgufValue& v) {
   return v.describe();
 }
 
-// The tokens that end an answer: those that the file names, and those that these families use, by their texts.
+// Tokens that end an answer, or a part of it that a person reads, in the families that are read and their kin. Files
+// name one of them at most.
+constexpr std::string_view kEndTexts[] = {"<|im_end|>", "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>",  "<|return|>",
+                                          "<|call|>",   "<|fim_pad|>",   "<|repo_name|>",   "<|file_sep|>"};
+
+// The tokens that end an answer: those that the file names, and those that are known by their texts.
 std::vector<uint32_t> end_tokens(const GgufFile& file) {
   std::vector<uint32_t> ids;
   const auto add = [&](uint64_t id) {
@@ -70,7 +75,7 @@ std::vector<uint32_t> end_tokens(const GgufFile& file) {
   const GgufValue* tokens = file.find("tokenizer.ggml.tokens");
   const auto texts = tokens == nullptr ? std::nullopt : tokens->texts();
   for (size_t i = 0; texts && i < texts->size(); ++i) {
-    if ((*texts)[i] == "<|im_end|>" || (*texts)[i] == "<|endoftext|>") add(i);
+    if (std::find(std::begin(kEndTexts), std::end(kEndTexts), (*texts)[i]) != std::end(kEndTexts)) add(i);
   }
   return ids;
 }

@@ -5,8 +5,10 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "core/base/file_lock.h"
 #include "core/base/user_folder.h"
 #include "core/program/checksum.h"
+#include "core/program/program.h"
 
 namespace switchyard {
 
@@ -29,6 +31,39 @@ std::string program_name(const std::string& path, const GgufFile& file) {
     sum.add(t.bytes.first(std::min(kSample, t.bytes.size())));
   }
   return fmt::format("{}-{:016x}.swy", std::filesystem::path(path).stem().string(), sum.value());
+}
+
+std::string program_name(const std::string& name, const std::string& key) {
+  Checksum sum;
+  sum.add(std::as_bytes(std::span(key)));
+  return fmt::format("{}-{:016x}.swy", name, sum.value());
+}
+
+Result<ConvertReport> convert_once(Os& os, const ConvertOptions& options, const CancelCheck& cancelled,
+                                   const std::function<void()>& waits) {
+  if (os.exists(options.output)) return ConvertReport{};
+  SWY_LET(FileLock lock, FileLock::acquire(options.output + ".lock", cancelled, waits));
+  Result<ConvertReport> report = ConvertReport{};
+  if (!os.exists(options.output)) report = convert(os, options);
+  lock.remove_file();
+  return report;
+}
+
+std::vector<KeptProgram> kept_programs(Os& os, const std::string& folder) {
+  std::vector<KeptProgram> all;
+  const auto names = os.list(folder);
+  if (!names.ok()) return all;
+  for (const std::string& name : *names) {
+    if (!name.ends_with(".swy")) continue;
+    const auto program = Program::load(os, folder + "/" + name);
+    if (!program.ok()) continue;
+    KeptProgram kept{folder + "/" + name, "", program->file->bytes().size()};
+    for (const auto& [key, value] : program->metadata) {
+      if (key == kOriginKey) kept.origin = value;
+    }
+    all.push_back(std::move(kept));
+  }
+  return all;
 }
 
 }  // namespace switchyard

@@ -9,6 +9,7 @@
 
 #include "core/import/gguf_config.h"
 #include "core/import/gguf_repack.h"
+#include "core/import/recommended.h"
 #include "switchyard/weights.h"
 #include "tests/import/checkpoint.h"
 #include "tests/import/gguf_file.h"
@@ -65,6 +66,40 @@ TEST(GgufImport, SaysWhichArchitectureAndWhichValueIsWrong) {
   EXPECT_THAT(refusal(w), HasSubstr("the metadata has no qwen35moe.block_count"));
   w.text("qwen35moe.block_count", "two");
   EXPECT_THAT(refusal(w), HasSubstr("qwen35moe.block_count is \"two\"; it must be a whole number"));
+}
+
+TEST(GgufImport, EndTokensAreKnownByTheirTextsToo) {
+  const testing::TemporaryFolder folder;
+  testing::GgufWriter w;
+  w.text("general.architecture", "qwen3").u32("tokenizer.ggml.eos_token_id", 1).u32("qwen3.block_count", 1);
+  w.texts("tokenizer.ggml.tokens",
+          {"a", "b", "<|im_end|>", "<|endoftext|>", "<|fim_pad|>", "<|im_start|>", "<|file_sep|>"});
+  w.tensors.push_back({"token_embd.weight", {32, 7}, 0, std::string(32 * 7 * 4, '\0')});
+  const auto file = GgufFile::open(Os::real(), folder.write("x.gguf", w.file()));
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  const auto config = gguf_config(*file);
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_THAT(config->config.eos_ids, ::testing::ElementsAre(1, 2, 3, 4, 6));
+}
+
+TEST(GgufImport, RecommendedSamplingIsKeptWhereItIsInRange) {
+  using ::testing::ElementsAre;
+  using ::testing::Pair;
+  const testing::TemporaryFolder folder;
+  testing::GgufWriter w;
+  w.f32("general.sampling.temp", 0.6f).u32("general.sampling.top_k", 20).f32("general.sampling.top_p", 1.5f);
+  w.f32("general.sampling.penalty_repeat", 1.1f).text("general.sampling.min_p", "much");
+  const auto file = GgufFile::open(Os::real(), folder.write("x.gguf", w.file()));
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  const Recommended r = recommended_by(*file);
+  EXPECT_THAT(r.entries, ElementsAre(Pair("sampling.temperature", "0.6"), Pair("sampling.top_k", "20"),
+                                     Pair("sampling.repetition_penalty", "1.1")));
+  EXPECT_THAT(r.notes, ElementsAre("the recommended top_p of 1.5 is out of range, and is not used"));
+  EXPECT_THAT(recommended_by(R"({"do_sample": false, "temperature": 0.6})")->entries,
+              ElementsAre(Pair("sampling.temperature", "0")));
+  EXPECT_THAT(recommended_by(R"({"top_k": 2.5, "min_p": 0.1, "presence_penalty": -3})")->entries,
+              ElementsAre(Pair("sampling.min_p", "0.1")));
+  EXPECT_THAT(recommended_by(R"({"temperature": "hot"})")->entries, ElementsAre());
 }
 
 // Random blocks of a type, with scales of every size.

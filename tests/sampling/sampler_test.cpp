@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sampler: parameters refused with their range, counts, biases, stop ids, log-probabilities, and errors of a row.
 #include "core/sampling/sampler.h"
+#include "core/sampling/recommended.h"
 
 #include <gtest/gtest.h>
 
@@ -208,6 +209,19 @@ TEST(Sampler, RefusesCandidatesThatNoDeviceMayGive) {
     c.result.live = 4;
     EXPECT_TRUE(s.finish(c, 0).ok()) << total;
   }
+}
+
+TEST(Sampler, TakesWhatAModelRecommends) {
+  const std::vector<std::pair<std::string_view, std::string_view>> metadata = {
+      {"origin", "o/n"},          {"sampling.temperature", "0.25"}, {"sampling.top_k", "20"},
+      {"sampling.top_p", "high"}, {"sampling.min_p", "0.5x"},       {"sampling.presence_penalty", "1.5"}};
+  SamplingParams p;
+  take_recommended(metadata, p);
+  EXPECT_EQ(p.temperature, 0.25f);
+  EXPECT_EQ(p.top_k, 20);
+  EXPECT_EQ(p.presence_penalty, 1.5f);
+  EXPECT_EQ(p.top_p, SamplingParams().top_p);
+  EXPECT_EQ(p.min_p, 0.0f);
 }
 
 }  // namespace

@@ -17,6 +17,7 @@ violation() {
 declare -A may_include=(
   [plugins_api]="api"
   [core/base]="api"
+  [core/hub]="api core/base"
   [core/program]="api core/base"
   [core/sampling]="api core/base"
   [core/text]="api core/base core/program"
