@@ -298,7 +298,11 @@ Draws laid_out(const swy_device& device, const swy_op& op, uint32_t parts, Arena
   Draws d{};
   form_teams(device, static_cast<uint32_t>(rows), d);
   d.parts = parts;
-  d.top = swy::has(op, "likely_ids") ? static_cast<uint32_t>(swy::tensor(op, "likely_ids").dims[1]) : 0;
+  if (op.id == SWY_OP_TOP_CANDIDATES) {
+    d.top = static_cast<const swy_top_candidates_attrs*>(op.attrs)->k;
+  } else if (swy::has(op, "likely_ids")) {
+    d.top = static_cast<uint32_t>(swy::tensor(op, "likely_ids").dims[1]);
+  }
   d.best = arena.take<uint64_t>(rows * parts);
   d.bad = arena.take<uint32_t>(rows * parts);
   d.histograms = arena.take<uint64_t>(uint64_t{d.teams} * 3 * kDigits);
@@ -317,7 +321,7 @@ Draws draws_of(const Recording& r, uint32_t vocab, uint32_t parts, Arena& arena)
   d.tokens = r.list.tokens;
   d.results = r.operands.output<swy_sample_result>("result");
   d.vocab = vocab;
-  if (d.top != 0) {
+  if (swy::has(r.op, "likely_ids")) {
     d.top_ids = r.operands.output<int32_t>("likely_ids");
     d.top_logprobs = r.operands.output("likely_logprobs");
   }
