@@ -2,7 +2,7 @@
 // The CUDA backend: the table of functions and kernels that the host sees.
 #include <cstring>
 
-#include "kernels.h"
+#include "host/kernels.h"
 #include "range.h"
 #include "switchyard/extensions.h"
 #include "switchyard/sdk/device_backend.hpp"

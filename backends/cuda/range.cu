@@ -6,10 +6,10 @@
 //   RMS_NORM, MOE, ADD         the norm likewise; with more rows the router's kernel computes it
 #include "range.h"
 
-#include "gated_delta_step.h"
-#include "linear_boxes.h"
-#include "moe_grouped.h"
-#include "projection.cuh"
+#include "common/projection.cuh"
+#include "gated_delta/gated_delta_step.h"
+#include "linear/linear_boxes.h"
+#include "moe/moe_grouped.h"
 
 namespace gpu {
 namespace {

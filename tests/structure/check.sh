@@ -117,12 +117,14 @@ declare -A also=(
 )
 
 # The kernels of an op are in files of the same name in every backend: NAME.* or NAME_*.*, as reference has it. A piece of
-# a composite may also have a file of its own, named after the piece.
+# a composite may also have a file of its own, named after the piece. A backend may have folders; their names say nothing
+# about operations.
 check_names() {
   local file op stem name folder fits
   declare -A home found
   while IFS=: read -r file op; do
-    stem=${file##*/} stem=${stem%%.*} op=SWY_OP_${op##*SWY_OP_} folder=${file%/*}
+    stem=${file##*/} stem=${stem%%.*} op=SWY_OP_${op##*SWY_OP_}
+    folder=${file#backends/} folder=backends/${folder%%/*}
     found[$folder]=1
     if [[ $file == backends/reference/* ]]; then
       home[$op]=$stem

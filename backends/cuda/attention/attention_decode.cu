@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: Apache-2.0
+// ATTENTION of decoding steps, keys and values in bf16: one kernel, which also norms, rotates and appends.
+//
+// A cluster of blocks divides the positions of one sequence and KV head. Each warp of a block walks by itself through
+// tiles of 16 positions. The copy engine brings the keys and values of a tile in one box each, into a ring of the
+// warp's own. The ring is full before the previous kernel has ended, and a stage is refilled as soon as it has been
+// read. Scores are products of all query heads of the KV head (the rows of a matrix instruction) and a tile's keys. The
+// weights computed from these scores are, in their registers, the second operand of the products with the tile's
+// values. So the warps of a block meet only once, at the end: then every block of a cluster joins some of the heads,
+// whose parts the other blocks push into its shared memory. With several clusters per row, the one that finishes last
+// joins them.
+//
+// How a row is cut depends on its position and on the list.
+#include "attention_decode.cuh"
+
+#include <algorithm>
+#include <type_traits>
+
+#include "attention_cut.cuh"
+#include "host/tensor_map.h"
+
+namespace gpu {
+namespace {
+
+// ---- the kernel
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+
+// Finds the block's work; false if there is none.
+__device__ inline bool find_share(const Attention& a, const Cut& cut, const swy_step* step, uint32_t& clusters,
+                                  Share& share) {
+  const uint32_t row = blockIdx.z, cluster = blockIdx.x >> cut.shift();
+  if (row >= step->rows || cluster >= cut.clusters(step->max_context)) return false;
+  const uint32_t position = step_array<uint32_t>(step, step->row_position_at)[row];
+  const uint32_t seq = step_array<uint32_t>(step, step->row_seq_at)[row];
+  share.context = step_array<uint32_t>(step, step->seq_active_at)[seq] != 0 ? position + 1 : 0;
+  clusters = cut.clusters(share.context);
+  if (cluster >= clusters) return false;
+  share.table = table_of(step, seq);
+  share.kv = blockIdx.y / a.groups, share.kv_heads = a.kv_heads;
+  share.shift = __ffs(step->page_size) - 1;
+  const uint32_t tiles = clusters * cut.blocks * kTile, each = (share.context + tiles - 1) / tiles * kTile;
+  share.first = min((cluster * cut.blocks + cluster_rank()) * each, share.context);
+  share.last = min(share.first + each, share.context);
+  return true;
+}
+
+// Index of a block's row and group of query heads, and of their KV head, over all rows.
+struct OwnHeads {
+  uint32_t count;
+  uint64_t query, kv;
+
+  __device__ explicit OwnHeads(const Attention& a) {
+    const uint32_t row = blockIdx.z, kv_head = blockIdx.y / a.groups;
+    const uint32_t first = kv_head * a.per_kv() + blockIdx.y % a.groups * kHeads;
+    count = min(kHeads, (kv_head + 1) * a.per_kv() - first);
+    query = uint64_t{row} * a.heads + first, kv = uint64_t{row} * a.kv_heads + kv_head;
+  }
+};
+
+// Elements of a norm's weight, with its bias.
+template <int N>
+__device__ inline void load_norm(const Attention& a, const Weight& weight, float (&norm)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) norm[i] = a.bias + plain_at(weight, threadIdx.x % 32 * N + i);
+}
+
+// Stores a query head in shared memory.
+template <int N>
+__device__ inline void prepare_query(const Attention& a, const Memory<N>& memory, const float (&norm)[N],
+                                     float (&x)[N]) {
+  prepare_head<N>(a, norm, memory.small().turn, a.scale * 1.44269504f, x);
+  store_packed<N>(memory.head(threadIdx.x / 32) + threadIdx.x % 32 * 2 * N, x);
+}
+
+// Stores the row's own key and value in shared memory and in their page.
+template <int N>
+__device__ inline void append(const Attention& a, const Share& share, const Memory<N>& memory, const float (&norm)[N],
+                              float (&key)[N], const float (&value)[N]) {
+  const uint32_t lane = threadIdx.x % 32, position = share.context - 1;
+  prepare_head<N>(a, norm, memory.small().turn, 1, key);
+  store_packed<N>(memory.own(false) + lane * 2 * N, key);
+  store_packed<N>(memory.own(true) + lane * 2 * N, value);
+  if (blockIdx.y % a.groups != 0) return;
+  const uint32_t page = share.table[position >> share.shift];
+  auto* pages = static_cast<uint16_t*>(a.pages) + lane * N;
+  store_packed<N>(pages + uint64_t{share.row(page, false, position)} * Form<N>::kDim, key);
+  store_packed<N>(pages + uint64_t{share.row(page, true, position)} * Form<N>::kDim, value);
+}
+
+// Keeps a value that is computed before a wait in its register; otherwise the compiler computes it after the wait.
+template <class T>
+__device__ inline void pin(T& x) {
+  if constexpr (std::is_same_v<T, float>) {
+    asm volatile("" : "+f"(x));
+  } else if constexpr (sizeof(T) == 8) {
+    asm volatile("" : "+l"(x));
+  } else {
+    asm volatile("" : "+r"(x));
+  }
+}
+
+// Where a lane's elements of its warp's query head and of the row's own key and value are read.
+template <int N>
+struct Sources {
+  const float *query, *key, *value;
+  bool in;  // the warp has a head
+
+  __device__ Sources(const Attention& a, const OwnHeads& own) {
+    const uint32_t warp = threadIdx.x / 32, at = threadIdx.x % 32 * N;
+    query = a.q + (own.query + warp) * Form<N>::kDim * (a.gated ? 2 : 1) + at;
+    key = a.k + own.kv * Form<N>::kDim + at, value = a.v + own.kv * Form<N>::kDim + at;
+    in = warp < own.count;
+    pin(query), pin(key), pin(value);
+  }
+};
+
+// Heads of the row. In the block that has the row's position also its key and value, by the last warp.
+template <int N>
+__device__ inline void prepare(const Attention& a, const Sources<N>& from, const Share& share, const Memory<N>& memory,
+                               bool appends, const float (&query_norm)[N], const float (&key_norm)[N]) {
+  float query[N];
+  load_floats<N>(from.query, from.in, query);
+  if (!appends) {
+    prepare_query<N>(a, memory, query_norm, query);
+    return;
+  }
+  float key[N], value[N];
+  load_floats<N>(from.key, true, key);
+  load_floats<N>(from.value, true, value);
+  prepare_query<N>(a, memory, query_norm, query);
+  append<N>(a, share, memory, key_norm, key, value);
+}
+
+// A warp's work, once the query heads are in shared memory.
+template <int N>
+__device__ inline void walk(const Share& share, const Memory<N>& memory, Ring<N>& ring) {
+  using F = Form<N>;
+  Sums<N> sums;
+#pragma unroll 1
+  for (uint32_t i = 0; i < ring.tiles(); ++i) {
+    const uint32_t left = share.context - ring.position(i);
+    const bool last = left <= kTile;
+    Scores scores = {};
+    uint32_t weights[2];
+#pragma unroll 1
+    for (uint32_t p = 0; p < F::kParts; ++p) {
+      ring.wait();
+      if (last) put_own<N>(ring.at(), left - 1, memory.own(false) + p * F::kOfStage * 128);
+      add_scores<N>(memory, ring.at(), p * F::kOfStage, scores);
+      ring.give_back();
+    }
+    sums.weigh(scores, left, weights);
+#pragma unroll
+    for (uint32_t p = 0; p < F::kParts; ++p) {
+      ring.wait();
+      if (last) {
+        put_own<N>(ring.at(), left - 1, memory.own(true) + p * F::kOfStage * 128);
+        clear_values<N>(ring.at(), left);
+      }
+      sums.add(ring.at(), static_cast<int>(p), weights);
+      ring.give_back();
+    }
+  }
+  sums.leave(memory);
+}
+
+// The sigmoid, by the hardware's exponential and division.
+__device__ inline float opened(float x) { return __fdividef(1, 1 + __expf(-x)); }
+
+// A block's heads, four elements of one at a time.
+template <int N>
+struct Outputs {
+  const Attention& a;
+  uint64_t query;  // the first head
+  uint32_t count;  // vectors
+
+  __device__ Outputs(const Attention& a_, const OwnHeads& own, const Cut& cut, uint32_t rank) : a(a_) {
+    const uint32_t begun = min(rank * cut.heads(), own.count), end = min(begun + cut.heads(), own.count);
+    query = own.query + begun, count = (end - begun) * Form<N>::kVectors;
+  }
+  __device__ float4 gate(uint32_t i) const {
+    if (!a.gated || i >= count) return {};
+    const uint64_t head = query + i / Form<N>::kVectors;
+    return reinterpret_cast<const float4*>(a.q + (2 * head + 1) * Form<N>::kDim)[i % Form<N>::kVectors];
+  }
+  __device__ float4 open(const float4& g) const {
+    return a.gated ? make_float4(opened(g.x), opened(g.y), opened(g.z), opened(g.w)) : make_float4(1, 1, 1, 1);
+  }
+  __device__ void write(uint32_t i, const Known& k, const float4& factor) const {
+    const float scale = k.sum > 0 ? __fdividef(1, k.sum) : 0;  // nothing is known of a sequence that is not active
+    const float4 y = make_float4(k.value.x * scale * factor.x, k.value.y * scale * factor.y,
+                                 k.value.z * scale * factor.z, k.value.w * scale * factor.w);
+    reinterpret_cast<float4*>(a.y + query * Form<N>::kDim)[i] = y;
+  }
+};
+
+// Joins the block's heads, over its cluster and then over the row's clusters, and writes them.
+template <int N>
+__device__ inline void join_and_write(const Attention& a, const Cut& cut, uint32_t clusters, uint32_t rank,
+                                      const Outputs<N>& outputs, const float4& factor, const Memory<N>& memory) {
+  constexpr uint32_t kVectors = Form<N>::kVectors;
+  const uint32_t unit = blockIdx.z * gridDim.y + blockIdx.y;
+  const Parts parts(a, unit);
+  for (uint32_t i = threadIdx.x; i < outputs.count; i += kThreads) {
+    const uint32_t head = i / kVectors, at = i % kVectors;
+    const Known k = join_blocks<N>(memory, cut, head, at);
+    if (clusters == 1) {
+      outputs.write(i, k, i == threadIdx.x ? factor : outputs.open(outputs.gate(i)));
+      continue;
+    }
+    const uint32_t cluster = blockIdx.x >> cut.shift(), place = rank * cut.heads() + head;
+    parts.value(cluster, place)[at] = k.value;
+    if (at == 0) *parts.stat(cluster, place) = make_float2(k.top, k.sum);
+  }
+  if (clusters == 1 || outputs.count == 0) return;
+  if (!last_cluster(a.counters + unit, clusters, cut, rank, &memory.small().last)) return;
+  for (uint32_t i = threadIdx.x; i < outputs.count; i += kThreads) {
+    const Known k = join_clusters(parts, clusters, rank * cut.heads() + i / kVectors, i % kVectors);
+    outputs.write(i, k, i == threadIdx.x ? factor : outputs.open(outputs.gate(i)));
+  }
+}
+
+template <int N>
+__device__ void decode_block(const CUtensorMap& map, const Attention& a, const Cut& cut, uint32_t columns,
+                             const swy_step* step, char* base) {
+  const Memory<N> memory{base};
+  Small<N>& small = memory.small();
+  const uint32_t rank = cluster_rank();
+  const bool clustered = cut.blocks != 1;  // without a cluster, its instructions are illegal
+  Stamps stamps(kStampAttention);
+  release_next();
+  uint32_t clusters = 0;
+  Share share;
+  if (!find_share(a, cut, step, clusters, share)) {
+    if (blockIdx.z == 0 && blockIdx.x < cut.blocks) depend();  // other blocks wait for the previous kernels
+    return;
+  }
+  if (clustered && threadIdx.x == kThreads - 1) {
+    barrier_begin(&small.pushed, 1);
+    barriers_begun();
+    barrier_expect(&small.pushed, kPushedBytes<N>);
+  }
+  Ring<N> ring(share, map, columns, memory);
+  ring.fill();
+  make_turns(a, share.context - 1, small.turn);
+  const bool appends = threadIdx.x / 32 == kWorkers - 1 && share.first < share.last && share.last == share.context;
+  float query_norm[N], key_norm[N] = {};
+  load_norm<N>(a, a.q_norm, query_norm);
+  if (appends) load_norm<N>(a, a.k_norm, key_norm);
+  __syncthreads();
+  const OwnHeads own(a);
+  const Sources<N> from(a, own);
+  Outputs<N> outputs(a, own, cut, rank);
+  pin(outputs.query), pin(outputs.count);
+  stamps.note(kAsked);
+  if (clustered) cluster_meet();  // the cluster's other blocks have started, so data can be pushed to them
+  stamps.take_place();
+  depend();
+  stamps.note(kWaited);
+  prepare<N>(a, from, share, memory, appends, query_norm, key_norm);
+  __syncthreads();
+  stamps.note(kRead);
+  walk<N>(share, memory, ring);
+  const float4 gate = outputs.gate(threadIdx.x);
+  __syncthreads();
+  stamps.note(kArrived);
+  push_sums<N>(memory, cut, rank);
+  float4 factor = outputs.open(gate);
+  pin(factor.x), pin(factor.y), pin(factor.z), pin(factor.w);
+  if (clustered) {
+    barrier_wait(&small.pushed, 0);
+  } else {
+    __syncthreads();
+  }
+  stamps.note(kMultiplied);
+  join_and_write<N>(a, cut, clusters, rank, outputs, factor, memory);
+  stamps.end();
+}
+
+#endif
+
+// blockIdx.x: cluster of the row, and block of it; blockIdx.y: KV head and group of query heads; blockIdx.z: row. map:
+// of the pool; a box is a tile, or a page if that is smaller, by `columns` columns. At most 128 registers: together
+// with those of the previous projection they are all that a multiprocessor has.
+template <int N>
+__global__ void __launch_bounds__(kThreads, 2)
+    decode(const __grid_constant__ CUtensorMap map, const __grid_constant__ Attention a,
+           const __grid_constant__ Cut cut, uint32_t columns, const swy_step* step) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  extern __shared__ __align__(1024) char memory[];
+  decode_block<N>(map, a, cut, columns, step, memory);
+#endif
+}
+
+// ---- recording
+
+template <int N>
+swy_status record_form(const Recording& r, const Attention& a, const Cut& cut, uint32_t rows) {
+  const swy_binding& pool = r.operands.bindings.states[swy::Operands<SWY_OP_ATTENTION>::state("kv")];
+  const uint64_t row_bytes = Form<N>::kDim * 2;
+  const uint32_t box = std::min(kTile, r.bucket().page_size), columns = box == kTile ? Form<N>::kOfStage : 1;
+  CUtensorMap map;
+  SWY_CUDA_TRY(map_columns(a.pages, pool.bytes / row_bytes, row_bytes, box, columns, &map, r.error));
+  const dim3 grid(cut.most * cut.blocks, a.kv_heads * a.groups, rows);
+  // Blocks of one or two rows begin beside a projection. Blocks of more rows get more shared memory, since otherwise
+  // two would run on one multiprocessor while others are idle.
+  const uint32_t own = memory_bytes<N>(a.rotary), spread = std::max(own, kAlone);
+  const bool fits = grid.x * grid.y * grid.z <= static_cast<uint32_t>(r.device().processors);
+  SWY_CUDA_TRY(launch_clusters(r, decode<N>, cut.blocks, grid, kThreads, rows > kBesideRows && fits ? spread : own, map,
+                               a, cut, columns, r.list.step));
+  // A kernel's limit of shared memory is the largest that any list has set, whichever was recorded last.
+  return check(cudaFuncSetAttribute(decode<N>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(spread)),
+               "reserving shared memory", r.error);
+}
+
+swy_status record(const Recording& r) {
+  const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "q").dims[0]);
+  const Cut cut = cut_of(r.device(), r.attrs<swy_attention_attrs>(), r.bucket());
+  Attention a = attention_of(r, false);
+  a.splits = cut.most;
+  a.parts = static_cast<float*>(r.operands.workspace());
+  a.counters = take_counters(r.list, rows * a.kv_heads * a.groups, r.error);
+  if (a.counters == nullptr) return SWY_UNSUPPORTED;  // the message has been set already
+  return a.head_dim == 64    ? record_form<2>(r, a, cut, rows)
+         : a.head_dim == 128 ? record_form<4>(r, a, cut, rows)
+                             : record_form<8>(r, a, cut, rows);
+}
+
+swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
+  const auto& a = attention_attrs(op);
+  if ((bucket.flags & SWY_BUCKET_DECODE) == 0) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "takes decoding steps, one row per sequence");
+  }
+  if (!device.kv_bf16) return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "needs keys and values in bf16");
+  if (!is_hopper(device) || device.block_memory < memory_bytes<8>(kMostRotary)) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs the clusters of compute capability 9.0");
+  }
+  if (bucket.rows > 64) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "takes at most 64 rows, the bucket has %u", bucket.rows);
+  }
+  if ((bucket.page_size & (bucket.page_size - 1)) != 0) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "pages have %u tokens; it must be a power of two",
+                     bucket.page_size);
+  }
+  if (a.head_dim != 64 && a.head_dim != 128 && a.head_dim != 256) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "head_dim is %u; it must be 64, 128 or 256", a.head_dim);
+  }
+  if (a.rotary_dim % (a.head_dim / 16) == 0) return SWY_OK;
+  return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "rotary_dim is %u; it must be a multiple of %u",
+                   a.rotary_dim, a.head_dim / 16);
+}
+
+double cost(const swy_op& op, const swy_bucket& bucket) {
+  const auto& a = attention_attrs(op);
+  return 5 + 4.0 * bucket.rows * bucket.context * a.head_dim * a.kv_heads / 3.6e6;
+}
+
+uint64_t workspace(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
+  const auto& a = attention_attrs(op);
+  const uint64_t units = uint64_t{bucket.rows} * a.kv_heads * groups_of(a);
+  return units * cut_of(device, a, bucket).most * kHeads * (a.head_dim + 2) * sizeof(float);
+}
+
+constexpr Kernel kKernels[] = {
+    {"attention.decode", SWY_OP_ATTENTION, kAlways, SWY_BF16, supports, cost, workspace, record}};
+
+}  // namespace
+
+std::span<const Kernel> attention_decode_kernels() { return kKernels; }
+
+}  // namespace gpu

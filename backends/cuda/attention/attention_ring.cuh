@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keys and values of attention.decode in shared memory: how rows are cut, the layout of a block's memory, and the rings
+// that the copy engine fills.
+#pragma once
+
+#include "attention.cuh"
+#include "common/clusters.cuh"
+#include "common/matrix.cuh"
+
+namespace gpu {
+
+// Warps of a block. Each has one query head, and walks through keys and values. Their registers (128 a thread; another
+// warp would not fit) and the shared memory are what a block of the previous projection leaves free.
+constexpr uint32_t kWorkers = kHeads, kThreads = kWorkers * 32;
+constexpr uint32_t kTile = 16;          // positions
+constexpr uint32_t kMostColumns = 2;    // of 128 bytes, of keys or values that are copied at once
+constexpr uint32_t kMostClusters = 15;  // of a row: the largest number in four bits
+constexpr uint32_t kRing = 12 * 1024;   // bytes of a warp's keys and values
+
+// How rows are cut: clusters of `blocks` blocks; one cluster up to `alone` positions, then one per `reach`, at most
+// `most`.
+struct Cut {
+  uint32_t blocks, most, alone, reach;
+
+  __host__ __device__ uint32_t clusters(uint32_t context) const {
+    const uint32_t n = context <= alone ? 1 : (context + reach - 1) / reach;
+    return n < most ? n : most;
+  }
+  __device__ uint32_t shift() const { return __ffs(blocks) - 1; }  // `blocks` is a power of two
+  // A block joins heads() heads; head h is joined by block joiner(h), as number own(h) there.
+  __device__ uint32_t heads() const { return kHeads >> shift(); }
+  __device__ uint32_t joiner(uint32_t h) const { return h * blocks / kHeads; }
+  __device__ uint32_t own(uint32_t h) const { return h & (heads() - 1); }
+};
+
+// N: elements of a head per lane, head_dim / 32.
+template <int N>
+struct Form {
+  static constexpr uint32_t kDim = 32 * N, kColumns = kDim / 64;  // columns of 128 bytes
+  // A stage has the keys or values of a tile, or some of their columns: [columns][positions][128 bytes], as the copy
+  // engine swizzles them.
+  static constexpr uint32_t kColumn = kTile * 128, kOfStage = kColumns < kMostColumns ? kColumns : kMostColumns;
+  static constexpr uint32_t kParts = kColumns / kOfStage;  // of a tile's keys or values
+  static constexpr uint32_t kStage = kOfStage * kColumn, kStages = kRing / kStage;
+  static constexpr uint32_t kRow = kDim * 2 + 16;  // bytes of a query head: no bank conflicts between neighbours
+  static constexpr uint32_t kPartial = kDim + 4;   // floats of a head of a warp's sums, where its ring was
+  static constexpr uint32_t kVectors = kDim / 4;   // of a head, four floats each
+  static constexpr uint32_t kInbox = kWorkers * kRing + (kHeads + 2) * kRow;  // [kHeads][kDim] floats
+  static constexpr uint32_t kSmall = kInbox + kHeads * kDim * 4;
+  static constexpr uint32_t kKnown = kHeads * kPartial * 4;  // where a warp's stats lie in its ring
+  static_assert(kKnown + kHeads * 8 <= kRing && kInbox % 16 == 0 && kStage % 1024 == 0);
+};
+
+// The largest score of a head, and the sum of its weights.
+using Stat = float2;
+
+template <int N>
+struct Small {
+  uint64_t there[kWorkers][Form<N>::kStages], pushed;
+  Stat inbox[kHeads];
+  uint32_t last;
+  float2 turn[1];  // cosine and sine per pair of elements; as many as rotary_dim / 2
+};
+
+// Shared memory of a block, from a multiple of 128 bytes: rings, query heads, the row's own key and value, results that
+// other blocks push.
+template <int N>
+struct Memory {
+  char* base;
+
+  __device__ char* ring(uint32_t warp) const { return base + warp * kRing; }
+  __device__ float* partial(uint32_t warp) const { return reinterpret_cast<float*>(ring(warp)); }
+  __device__ Stat* known(uint32_t warp) const { return reinterpret_cast<Stat*>(ring(warp) + Form<N>::kKnown); }
+  __device__ char* head(uint32_t i) const { return base + kWorkers * kRing + i * Form<N>::kRow; }
+  __device__ char* own(bool value) const { return head(kHeads + value); }
+  __device__ float4* inbox() const { return reinterpret_cast<float4*>(base + Form<N>::kInbox); }
+  __device__ Small<N>& small() const { return *reinterpret_cast<Small<N>*>(base + Form<N>::kSmall); }
+};
+template <int N>
+uint32_t memory_bytes(uint32_t rotary) {
+  return Form<N>::kSmall + sizeof(Small<N>) + rotary / 2 * sizeof(float2);
+}
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+
+// ---- keys and values
+
+// The work of a block: positions [first, last) of `context`, and where they lie.
+struct Share {
+  const uint32_t* table;
+  uint32_t kv, kv_heads, shift;  // 2^shift positions in a page
+  uint32_t context, first, last;
+
+  // Row of the pool's matrix [pages, kv_heads, keys and values, positions] x [head_dim].
+  __device__ uint32_t row(uint32_t page, bool values, uint32_t position) const {
+    return (((page * kv_heads + kv) * 2 + values) << shift) + (position & ((1u << shift) - 1));
+  }
+};
+
+// The tiles of a warp: every kWorkers-th of its block's. Keys and values take turns in the stages of its ring. A warp
+// requests the next contents of a stage as soon as it has read the current ones.
+template <int N>
+class Ring {
+ public:
+  using F = Form<N>;
+
+  // Must be called before any request. columns: of a box.
+  __device__ Ring(const Share& share, const CUtensorMap& map, uint32_t columns, const Memory<N>& memory)
+      : share_(share), map_(map), columns_(columns) {
+    const uint32_t warp = threadIdx.x / 32, all = (share.last - share.first + kTile - 1) / kTile;
+    tiles_ = all > warp ? (all - warp + kWorkers - 1) / kWorkers : 0;
+    rows_shift_ = min(share.shift, 4u);
+    at_ = shared_at(memory.ring(warp));
+    barriers_ = shared_at(memory.small().there[warp]);
+    if (tiles_ != 0 && threadIdx.x % 32 == 0) {
+      for (uint32_t i = 0; i < F::kStages; ++i) barrier_init(barriers_ + i * 8, 1);
+      publish_barriers();
+    }
+    __syncwarp();
+  }
+
+  __device__ uint32_t tiles() const { return tiles_; }
+  __device__ uint32_t position(uint32_t tile) const {
+    return share_.first + (tile * kWorkers + threadIdx.x / 32) * kTile;
+  }
+  __device__ uint32_t at() const { return at_ + stage_ * F::kStage; }  // of the stage that comes next
+
+  // Requests the first stages.
+  __device__ void fill() {
+    for (; asked_ < F::kStages && asked_ < kItems * tiles_; ++asked_) ask(asked_, asked_);
+  }
+  // Waits for the next item.
+  __device__ void wait() const { barrier_wait(barriers_ + stage_ * 8, parity_); }
+  // The current item has been read.
+  __device__ void give_back() {
+    __syncwarp();
+    if (asked_ < kItems * tiles_) ask(asked_++, stage_);
+    if (++stage_ == F::kStages) stage_ = 0, parity_ ^= 1;
+  }
+
+ private:
+  static constexpr uint32_t kItems = 2 * F::kParts;  // of a tile: parts of its keys, then of its values
+
+  // A tile is copied in pieces that lie in one page.
+  __device__ uint32_t pieces_shift() const { return 4 - rows_shift_; }
+  __device__ void look_up(uint32_t tile) {
+    const uint32_t i = threadIdx.x % 32, per = pieces_shift();
+    const uint32_t p = position(tile + (i >> per)) + ((i & ((1u << per) - 1)) << rows_shift_);
+    page_ = p < share_.context ? share_.table[p >> share_.shift] : 0;
+  }
+  // Requests an item into a stage.
+  __device__ void ask(uint32_t item, uint32_t stage) {
+    const uint32_t lane = threadIdx.x % 32, tile = item / kItems, from = position(tile), per = pieces_shift();
+    const uint32_t first = (tile << per) % 32, rows = 1u << rows_shift_;
+    const uint32_t part = item % F::kParts;
+    const bool values = item % kItems >= F::kParts;
+    if (item % kItems == 0 && first == 0) look_up(tile);
+    const uint32_t page = __shfl_sync(kAll, page_, (first + lane) % 32);
+    const uint32_t pieces = min(1u << per, (share_.context - from + rows - 1) >> rows_shift_);
+    const uint32_t barrier = barriers_ + stage * 8, to = at_ + stage * F::kStage + lane * rows * 128;
+    if (lane == 0) barrier_expect(barrier, pieces * rows * F::kOfStage * 128);
+    __syncwarp();
+    if (lane >= pieces) return;
+    const uint32_t row = share_.row(page, values, from + lane * rows);
+    for (uint32_t c = 0; c < F::kOfStage; c += columns_) {
+      copy_box(to + c * F::kColumn, map_, make_uint3(0, row, part * F::kOfStage + c), barrier);
+    }
+  }
+
+  const Share& share_;
+  const CUtensorMap& map_;
+  uint32_t columns_, at_, barriers_, tiles_, rows_shift_, page_ = 0;
+  uint32_t asked_ = 0, stage_ = 0, parity_ = 0;  // `asked_`: items
+};
+
+// Where piece p (16 bytes) of a row lies in a stage.
+template <int N>
+__device__ inline uint32_t unit_at(uint32_t stage, uint32_t row, uint32_t unit) {
+  const uint32_t at = stage + unit / 8 * Form<N>::kColumn + row * 128;
+  return at + ((unit % 8) ^ (at / 128 % 8)) * 16;
+}
+__device__ inline void store_unit(uint32_t at, uint4 v) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+}
+
+// Copies the sequence's own key or value, or a part of it, into a row of a stage, since it is not in its page yet.
+template <int N>
+__device__ inline void put_own(uint32_t stage, uint32_t row, const char* own) {
+  const uint32_t unit = threadIdx.x % 32;
+  if (unit < Form<N>::kOfStage * 8) store_unit(unit_at<N>(stage, row, unit), reinterpret_cast<const uint4*>(own)[unit]);
+  __syncwarp();
+}
+// Fills values from a row on with zeros: their weight is 0, but they must be numbers.
+template <int N>
+__device__ inline void clear_values(uint32_t stage, uint32_t row) {
+  const uint32_t unit = threadIdx.x % 32;
+  for (; row < kTile && unit < Form<N>::kOfStage * 8; ++row) {
+    store_unit(unit_at<N>(stage, row, unit), make_uint4(0, 0, 0, 0));
+  }
+  __syncwarp();
+}
+
+#endif
+
+}  // namespace gpu

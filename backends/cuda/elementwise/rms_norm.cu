@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// RMS_NORM and ADD_RMS_NORM: y [rows, width] = s * rsqrt(mean(s^2) + eps) * (bias + w), s = x (+ x2, written too).
+#include "common/device_code.cuh"
+#include "host/kernels.h"
+
+namespace gpu {
+namespace {
+
+constexpr uint32_t kThreads = 256;
+
+__global__ void __launch_bounds__(kThreads)
+    norm_rows(const float* x, const float* x2, const __grid_constant__ Weight w, float* sum, float* y, float eps,
+              float bias, swy_rows domain, const swy_step* step) {
+  __shared__ float scratch[32];
+  constexpr int kHeld = 8;  // elements that a thread keeps in registers
+  Stamps stamps(kStampNorm);
+  const uint64_t row = blockIdx.x, at = row * w.width;
+  const uint32_t rows = step_rows(step, domain);
+  float weight[kHeld], v[kHeld], squares = 0;
+#pragma unroll
+  for (int j = 0; j < kHeld; ++j) {
+    const uint32_t i = j * kThreads + threadIdx.x;
+    weight[j] = i < w.width ? bias + plain_at(w, i) : 0.0f;
+  }
+  release_next();
+  stamps.take_place();
+  depend();
+  stamps.note(kWaited);
+  if (row >= rows) return;
+#pragma unroll
+  for (int j = 0; j < kHeld; ++j) {
+    const uint32_t i = j * kThreads + threadIdx.x;
+    v[j] = i < w.width ? x[at + i] : 0.0f;
+    if (x2 != nullptr && i < w.width) {
+      v[j] += x2[at + i];
+      sum[at + i] = v[j];
+    }
+    squares = fmaf(v[j], v[j], squares);
+  }
+  for (uint32_t i = kHeld * kThreads + threadIdx.x; i < w.width; i += kThreads) {
+    float rest = x[at + i];
+    if (x2 != nullptr) {
+      rest += x2[at + i];
+      sum[at + i] = rest;
+    }
+    squares = fmaf(rest, rest, squares);
+  }
+  const float scale = rsqrtf(block_sum(squares, scratch) / static_cast<float>(w.width) + eps);
+#pragma unroll
+  for (int j = 0; j < kHeld; ++j) {
+    const uint32_t i = j * kThreads + threadIdx.x;
+    if (i < w.width) y[at + i] = v[j] * scale * weight[j];
+  }
+  const float* from = x2 != nullptr ? sum : x;  // each thread reads what it wrote
+  for (uint32_t i = kHeld * kThreads + threadIdx.x; i < w.width; i += kThreads) {
+    y[at + i] = from[at + i] * scale * (bias + plain_at(w, i));
+  }
+  stamps.end();
+}
+
+swy_status record_norm(const Recording& r) {
+  const auto& a = r.attrs<swy_rms_norm_attrs>();
+  const swy_tensor& x = swy::tensor(r.op, "x");
+  return launch(r, norm_rows, static_cast<uint32_t>(x.dims[0]), kThreads, 0, r.operands.input("x"),
+                r.operands.input("residual"), r.operands.weight("w"), r.operands.output("sum"), r.operands.output("y"),
+                a.eps, a.weight_bias, x.rows, r.list.step);
+}
+
+double cost_norm(const swy_op& op, const swy_bucket&) { return cost_of(row_bytes(op), 0); }
+
+constexpr Kernel kKernels[] = {
+    {"rms_norm.plain", SWY_OP_RMS_NORM, kInvariant, SWY_F32, nullptr, cost_norm, nullptr, record_norm},
+    {"add_rms_norm.plain", SWY_OP_ADD_RMS_NORM, kInvariant, SWY_F32, nullptr, cost_norm, nullptr, record_norm},
+};
+
+}  // namespace
+
+std::span<const Kernel> rms_norm_kernels() { return kKernels; }
+
+}  // namespace gpu

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of many rows with weights of few rows, such as routers and gates, nearly in fp32: bf16 weights times
+// activations in two bf16 terms, on tensor cores.
+#pragma once
+
+#include "host/kernels.h"
+
+namespace gpu {
+
+constexpr uint32_t kNarrowTokens = 64, kNarrowRows = 128;
+
+// y_i [tokens, rows of w_i] = x * w_i^T, with x normed by norm and inverse if these are given.
+struct Narrow {
+  const float* x;        // [tokens, width]
+  const float* inverse;  // [tokens]: factors of the results, or null
+  float* y[SWY_LINEAR_MAX_WEIGHTS];
+  Weight w[SWY_LINEAR_MAX_WEIGHTS];
+  uint32_t first[SWY_LINEAR_MAX_WEIGHTS + 1];  // row of all
+  Weight norm;                                 // the elements of x are multiplied by this plus bias
+  bool normed;
+  float bias;
+  uint32_t count, width;
+  swy_rows domain;
+  uint32_t parts;      // of the width, which are summed in order by the block that ends last
+  float* partial;      // [parts, tokens, all rows]
+  uint32_t* counters;  // per tile
+};
+
+// Whether a weight can be multiplied this way.
+inline bool narrow(const swy_tensor& t) {
+  return t.dtype == SWY_BF16 && t.rank == 2 && t.dims[0] <= 512 && t.dims[1] % 32 == 0;
+}
+// Floats of `partial`.
+uint64_t narrow_partials(uint32_t tokens, uint32_t rows, uint32_t width);
+// Records the product of up to `tokens` rows; fills first, parts and counters.
+swy_status record_narrow(const Recording& r, Narrow& p, uint32_t tokens);
+
+}  // namespace gpu

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+// A block of linear_boxes.cu: what it requests before its wait, and the products after it.
+#pragma once
+
+#include <type_traits>
+
+#include "common/projection.cuh"
+#include "common/slices_pair.cuh"
+#include "gated_delta/gated_delta_step.h"
+#include "linear_boxes.h"
+
+namespace gpu {
+
+constexpr uint32_t kMostTiles = 8, kPlainRows = 16;  // of a block
+constexpr uint32_t kPlainWarps = kSliceWarps / 2;    // with different columns
+static_assert(kPlainRows / 2 * 16 * kSliceThreads + 1024 <= kAlone);
+constexpr uint32_t kMostWeights = 4;  // quantized ones
+
+__host__ __device__ inline uint32_t plain_blocks(uint32_t rows) { return (rows + kPlainRows - 1) / kPlainRows; }
+
+struct Boxes {
+  Projection p;  // first_task counts tiles, of quantized weights alone
+  HeadNorm heads;
+  uint32_t tiles;        // of a block
+  uint32_t tile_blocks;  // the blocks before those of plain rows
+  uint32_t scale_bytes;  // of a tile
+  uint32_t squares;      // of a row's heads
+  float per_dim;         // 1 over the elements that a norm is over
+  Weight like;           // one of the quantized weights; all have the same encoding
+  bool quantized[SWY_LINEAR_MAX_WEIGHTS];
+  uint32_t map[SWY_LINEAR_MAX_WEIGHTS];
+
+  __host__ __device__ uint32_t slices() const { return p.width / kSlice; }
+};
+__host__ __device__ inline uint32_t teams_of(uint32_t slices) { return slices <= kSliceWarps / 2 ? 2 : 1; }
+struct Maps {
+  CUtensorMap of[kMostWeights];
+};
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+
+// The norm's factors of this lane's eight elements of a slice; they need no input of the step.
+__device__ inline void factors_of(const Boxes& b, uint32_t slice, float (&factors)[8]) {
+#pragma unroll
+  for (int j = 0; j < 8; ++j) factors[j] = 1.0f - b.p.bias;
+  if (b.p.normed) plain_eight(b.p.norm, slice * 32 + threadIdx.x % 32, factors);
+#pragma unroll
+  for (int j = 0; j < 8; ++j) factors[j] += b.p.bias;
+}
+
+// The eight elements in the form that products need; adds the squares of the whole slice to `squares`.
+__device__ inline void finish_eight(const Boxes& b, const float (&factors)[8], float (&v)[8], float& squares) {
+  float sum = 0;
+#pragma unroll
+  for (int j = 0; j < 8; ++j) sum = fmaf(v[j], v[j], sum);
+  if (b.p.normed) squares += warp_sum(sum);
+#pragma unroll
+  for (int j = 0; j < 8; ++j) v[j] *= factors[j];
+}
+
+// The work of a warp: one slice of some of the block's tiles. With few slices, two teams of warps have half of the
+// tiles each.
+template <uint32_t kTeams>
+struct Share {
+  static constexpr uint32_t kColumns = kSliceWarps / kTeams;
+  uint32_t slice, begin, count;
+
+  __device__ Share(uint32_t slices, uint32_t tiles) {
+    const uint32_t warp = threadIdx.x / 32, half = (tiles + kTeams - 1) / kTeams;
+    slice = warp % kColumns;
+    begin = min(warp / kColumns * half, tiles);
+    count = min(half, tiles - begin);
+    exists = slice < slices;
+  }
+  bool exists;  // the slice
+};
+
+// A warp's requests: `count` tiles from `tile` on, of its slice, to `boxes`.
+struct SliceBoxes {
+  char* boxes;
+  uint32_t slice, tile, count;
+  Asked& arrived;
+
+  __device__ void ask(const Maps& maps, const Boxes& b, uint32_t i) const {
+    const uint32_t w = weight_of_task(b.p, tile + i);
+    arrived.expect(kTileBytes);
+    arrived.ask(boxes + i * kTileBytes, maps.of[b.map[w]], slice * kBoxBytes,
+                (tile + i - b.p.first_task[w]) * kTileRows);
+  }
+};
+
+// Each warp requests its first tile, the first warp also the scales of all.
+__device__ inline void begin_tiles(const Maps& maps, const Boxes& b, const SliceBoxes& own, uint32_t first,
+                                   uint32_t tiles, char* scales, Asked& scales_arrived) {
+  const Projection& p = b.p;
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  if (lane == 0) {
+    own.arrived.init();
+    if (warp == 0) scales_arrived.init();
+    publish_barriers();
+    if (own.count != 0) own.ask(maps, b, 0);
+    if (warp == 0) scales_arrived.expect(tiles * b.scale_bytes);
+  }
+  __syncwarp();
+  if (warp == 0 && lane < tiles) {
+    const uint32_t w = weight_of_task(p, first + lane);
+    scales_arrived.ask_scales(reinterpret_cast<uint16_t*>(scales + lane * b.scale_bytes), p.weights[w],
+                              uint64_t{first + lane - p.first_task[w]} * kTileRows, kTileRows);
+  }
+  __syncthreads();  // all barriers are initialised
+}
+// Requests each further tile when the previous one has arrived: with all of them in transfer, the previous kernel's
+// reads of activations would be delayed.
+__device__ inline void ask_for_others(const Maps& maps, const Boxes& b, const SliceBoxes& own) {
+#pragma unroll 1
+  for (uint32_t i = 1; i < own.count; ++i) {
+    barrier_wait(shared_at(&own.arrived), (i - 1) & 1);
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) own.ask(maps, b, i);
+  }
+}
+
+// Where a thread's result belongs in the outputs, and the value of the residual that is added to it. The threads 4 r to
+// 4 r + 3 have row r of the block's weights, 4 / kRows of them each row of the activations; the first of those writes.
+// Null for the others.
+struct ResultPlace {
+  float* to = nullptr;
+  const float* added = nullptr;
+};
+template <uint32_t kRows>
+__device__ inline ResultPlace place_of_result(const Boxes& b, uint32_t first, uint32_t tiles, uint32_t rows) {
+  const uint32_t row = threadIdx.x / 4, x_row = threadIdx.x % 4 / (4 / kRows);
+  if (threadIdx.x % (4 / kRows) != 0 || x_row >= rows || row >= tiles * kTileRows) return {};
+  const Projection& p = b.p;
+  const uint32_t w = weight_of_task(p, first + row / kTileRows);
+  const uint32_t at = (first - p.first_task[w]) * kTileRows + row;  // the block may begin before the weight
+  ResultPlace place;
+  place.to = p.y[w] + (x_row * p.weights[w].rows + at);
+  if (p.residual != nullptr) place.added = p.residual + (x_row * p.weights[w].rows + at);
+  return place;
+}
+
+// A warp's activations: a slice of kRows rows, of which the step may have fewer unless kAll. load() requests them;
+// make_pieces() makes integers of them, and adds each row's sum of squares to `squares`.
+template <bool kHeads, uint32_t kRows, bool kAll>
+struct SliceRows {
+  float v[kRows][8];
+  float4 of_head[kRows];  // squares
+
+  // `squares`: those of this lane's head, of the first row.
+  __device__ void load(const float* from, const float* squares, const Boxes& b, uint32_t rows) {
+#pragma unroll
+    for (uint32_t m = 0; m < kRows; ++m) {
+      if (kAll || m < rows) {
+        load_eight_fresh(from + m * b.p.width, v[m]);
+        if (kHeads) of_head[m] = __ldcg(reinterpret_cast<const float4*>(squares + m * b.squares));
+      } else {
+#pragma unroll
+        for (uint32_t j = 0; j < 8; ++j) v[m][j] = 0;
+        of_head[m] = make_float4(0, 0, 0, 0);
+      }
+    }
+    if constexpr (kHeads) {
+      if (head_parts(b.heads.dim) == 4) return;
+#pragma unroll
+      for (uint32_t m = 0; m < kRows; ++m) {
+        if (m >= rows) continue;
+        const float4 more = __ldcg(reinterpret_cast<const float4*>(squares + m * b.squares) + 1);
+        of_head[m].x += more.x, of_head[m].y += more.y, of_head[m].z += more.z, of_head[m].w += more.w;
+      }
+    }
+  }
+  __device__ void make_pieces(const Boxes& b, const float (&factors)[8], float (&squares)[kRows],
+                              Piece (&piece)[kRows]) {
+#pragma unroll
+    for (uint32_t m = 0; m < kRows; ++m) {
+      if constexpr (kHeads) {
+        const float4 s = of_head[m];
+        const float factor = rsqrtf(fmaf((s.x + s.y) + (s.z + s.w), b.per_dim, b.heads.eps));
+        const bool divided = b.heads.dim < 64;  // then the integers' groups of 64 have several heads
+        for (uint32_t j = 0; divided && j < 8; ++j) v[m][j] *= factor;
+        piece[m] = make_piece(v[m]);
+        if (!divided) piece[m].scale *= factor;
+      } else {
+        finish_eight(b, factors, v[m], squares[m]);
+        piece[m] = make_piece(v[m]);
+      }
+    }
+  }
+};
+
+// Two teams of warps have the same slices: with two rows of activations, each makes the integers of one.
+template <uint32_t kTeams, uint32_t kRows>
+constexpr bool kShareRows = kRows == 2 && kTeams == 2;
+
+template <bool kHeads, uint32_t kTeams, uint32_t kRows>
+__device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step* step, char* dynamic) {
+  constexpr bool kShared = kShareRows<kTeams, kRows>;
+  constexpr uint32_t kOwnRows = kShared ? 1 : kRows;
+  __shared__ Asked arrived[kSliceWarps], scales_arrived;
+  __shared__ __align__(16) float squares_of[kRows][kSliceWarps];
+  using Places = std::conditional_t<kRows == 1, ScalePlaces, PairPlaces>;
+  const Projection& p = b.p;
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const uint32_t first = blockIdx.x * b.tiles, tiles = min(b.tiles, p.first_task[p.count] - first);
+  const Share<kTeams> mine(b.slices(), tiles);
+  Stamps stamps(kHeads ? kStampHeads : p.normed ? kStampNormed : kStampPlain);
+  char* boxes = first_box(dynamic);  // [slice][tile]
+  char* scales = boxes + Share<kTeams>::kColumns * b.tiles * kTileBytes;
+  const SliceBoxes asked{boxes + (mine.slice * b.tiles + mine.begin) * kTileBytes, mine.slice, first + mine.begin,
+                         mine.exists ? mine.count : 0, arrived[warp]};
+  if (!kHeads) release_next();
+  begin_tiles(maps, b, asked, first, tiles, scales, scales_arrived);
+  stamps.note(kAsked);
+  auto* memory = reinterpret_cast<PairMemory*>(scales + b.tiles * b.scale_bytes) + mine.slice;  // if kShared
+  const uint32_t rows = step_rows(step, p.domain);  // 0: writes nothing, but requested data must arrive
+  const uint32_t x_row = kShared ? warp / Share<kTeams>::kColumns : 0;  // the first of this warp
+  float factors[8];
+  if (!kHeads && mine.exists) factors_of(b, mine.slice, factors);
+  ResultPlace place = place_of_result<kRows>(b, first, tiles, rows);
+  const float* from = p.x + x_row * p.width + mine.slice * kSlice + lane * 8;
+  const uint32_t head = kHeads ? (mine.slice * kSlice + lane * 8) / b.heads.dim : 0;
+  const float* squares_at = kHeads ? b.heads.squares + x_row * b.squares + head * head_parts(b.heads.dim) : from;
+  uint32_t own = shared_at(boxes) + (mine.slice * b.tiles + mine.begin) * kTileBytes, in_box = lane_of_box();
+  uint32_t share = share_of_lane(), joined = shares_of_row(shared_at(boxes)), apart = b.tiles * kTileBytes;
+  uint32_t count = mine.exists ? mine.count : 0, tiles_at = shared_at(&arrived[warp]),
+           scales_at = shared_at(&scales_arrived);
+  const Places places(scales + mine.begin * b.scale_bytes, b.like, mine.slice, kTileRows, b.scale_bytes / 2);
+  if (!mine.exists) clear_shares(own, share, mine.count);
+  pin(own), pin(in_box), pin(share), pin(joined), pin(apart), pin(count), pin(tiles_at), pin(scales_at);
+  pin(place.to), pin(place.added), pin(from), pin(squares_at);
+  if (kHeads) release_next();  // earlier, the router would take the room that gate_up needs
+  ask_for_others(maps, b, asked);
+  stamps.take_place();
+  depend();
+  stamps.note(kWaited);
+  float squares[kOwnRows] = {};
+  const float residual = place.added != nullptr ? __ldcg(place.added) : 0.0f;
+  if (kShared ? mine.exists : count != 0) {
+    SliceRows<kHeads, kOwnRows, kRows == 1> x_rows;
+    x_rows.load(from, squares_at, b, rows > x_row ? rows - x_row : 0);
+    barrier_wait(scales_at, 0);
+    LaneScales<1> of;
+    if constexpr (kRows == 1) of.load(places, 0);
+    if (!kShared || count != 0) barrier_wait(tiles_at, (count - 1) & 1);
+    stamps.note(kArrived);
+    Piece piece[kOwnRows];
+    x_rows.make_pieces(b, factors, squares, piece);
+    const auto x = [&] {
+      if constexpr (kShared) {
+        return make_pair_operand(piece[0], x_row, *memory, 1 + mine.slice);
+      } else if constexpr (kRows == 1) {
+        return make_operand(piece[0], 1.0f);
+      } else {
+        return make_pair_operand(piece);
+      }
+    }();
+    stamps.note(kRead);
+#pragma unroll 1
+    for (uint32_t i = 0; i < count; ++i) {
+      if constexpr (kRows == 1) {
+        if (i != 0) of.load(places, i);
+        multiply_slice<1>(own + i * kTileBytes, in_box, share, of, places, i, x, 1);
+      } else {
+        multiply_pair(own + i * kTileBytes, in_box, share, places, i, x);
+      }
+    }
+  }
+  stamps.note(kMultiplied);
+#pragma unroll
+  for (uint32_t m = 0; m < kRows; ++m) {
+    const bool mine_too = kShared ? x_row == m : warp < Share<kTeams>::kColumns;
+    if (!kHeads && lane == 0) squares_of[m][warp] = mine_too ? squares[kShared ? 0 : m] : 0.0f;
+  }
+  __syncthreads();
+  if (threadIdx.x / 4 >= tiles * kTileRows) return;  // whole warps
+  const float sum = join_shares<Share<kTeams>::kColumns, 4 / kRows>(joined, apart);
+  if (place.to != nullptr) {
+    const auto& of_row = squares_of[threadIdx.x % 4 / (4 / kRows)];
+    *place.to = fmaf(sum, !kHeads && p.normed ? inverse_root(of_row, b.per_dim, p.eps) : 1.0f, residual);
+  }
+  stamps.end();
+}
+
+// Up to 16 rows of one plain weight. Warps share the columns as above; the second half of the warps has the second half
+// of the rows. Two rows of activations are multiplied one after the other by weights kept in shared memory.
+template <uint32_t kRows>
+__device__ void multiply_plain(const Boxes& b, const swy_step* step, char* dynamic) {
+  constexpr uint32_t kWarpRows = kPlainRows / 2;
+  __shared__ float part[kRows][kPlainWarps * kPlainRows];
+  __shared__ __align__(16) float squares_of[kRows][kSliceWarps];
+  const Projection& p = b.p;
+  const uint32_t warp = threadIdx.x / 32 % kPlainWarps, half = threadIdx.x / 32 / kPlainWarps, lane = threadIdx.x % 32;
+  Stamps stamps(kStampGates);
+  uint32_t w = 0, block = blockIdx.x - b.tile_blocks;
+  while (b.quantized[w] || block >= plain_blocks(p.weights[w].rows)) {
+    if (!b.quantized[w]) block -= plain_blocks(p.weights[w].rows);
+    ++w;
+  }
+  const Weight& weight = p.weights[w];
+  const uint32_t first = block * kPlainRows, rows = min(kPlainRows, weight.rows - first), own = half * kWarpRows;
+  const bool works = warp < b.slices(), early = weight.dtype == SWY_BF16;
+  uint4 pieces[kWarpRows] = {};
+  auto* kept = reinterpret_cast<uint4*>(first_box(dynamic)) + threadIdx.x;
+#pragma unroll
+  for (uint32_t r = 0; r < kWarpRows; ++r) {
+    if (works && early && own + r < rows)
+      pieces[r] = load_piece(weight.data + ((first + own + r) * p.width / 8 + warp * 32 + lane) * 16);
+  }
+#pragma unroll
+  for (uint32_t r = 0; kRows > 1 && r < kWarpRows; ++r) kept[r * kSliceThreads] = pieces[r];
+  float factors[8] = {};
+  if (works) factors_of(b, warp, factors);
+  const uint32_t x_rows = step_rows(step, p.domain);
+  release_next();
+  stamps.take_place();
+  depend();
+  stamps.note(kWaited);
+  float v[8] = {}, next[8] = {};  // 0 for slices and rows that do not exist
+  const float* from = p.x + warp * kSlice + lane * 8;
+  if (works && x_rows > 0) load_eight_fresh(from, v);
+  if (works && kRows > 1 && x_rows > 1) load_eight_fresh(from + p.width, next);
+#pragma unroll 1
+  for (uint32_t m = 0; m < kRows; ++m) {
+    float squares = 0, sum[kWarpRows];
+    finish_eight(b, factors, v, squares);
+#pragma unroll
+    for (uint32_t r = 0; r < kWarpRows; ++r) {
+      float of[8] = {};
+      if (early) {
+        unpack_eight(kRows > 1 ? kept[r * kSliceThreads] : pieces[r], of);
+      } else if (works && own + r < rows) {
+        plain_eight(weight, (first + own + r) * p.width / 8 + warp * 32 + lane, of);
+      }
+      sum[r] = 0;
+#pragma unroll
+      for (int j = 0; j < 8; ++j) sum[r] = fmaf(v[j], of[j], sum[r]);
+    }
+    const float mine = sum_lanes<kWarpRows, 16>(sum);
+    if (lane % 4 == 0) part[m][warp * kPlainRows + own + lane / 4] = mine;
+    if (lane == 0) squares_of[m][threadIdx.x / 32] = half == 0 ? squares : 0.0f;
+#pragma unroll
+    for (int j = 0; j < 8; ++j) v[j] = next[j];
+  }
+  __syncthreads();
+  const uint32_t row = threadIdx.x % kPlainRows, m = threadIdx.x / kPlainRows;
+  if (m >= kRows || m >= x_rows || row >= rows) return;
+  const uint32_t at = m * weight.rows + first + row;
+  const float residual = p.residual == nullptr ? 0.0f : __ldcg(p.residual + at);
+  float total = 0;
+#pragma unroll
+  for (uint32_t i = 0; i < kPlainWarps; ++i) total += part[m][i * kPlainRows + row];
+  p.y[w][at] = fmaf(total, p.normed ? inverse_root(squares_of[m], b.per_dim, p.eps) : 1.0f, residual);
+  stamps.end();
+}
+#endif
+
+}  // namespace gpu

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Projections of one row by boxes of their weights, and projections of the delta rule's output before its norm and
+// gate.
+#pragma once
+
+#include "host/kernels.h"
+
+namespace gpu {
+
+// The norm of GATED_DELTA's output over each head of `dim` elements. The input has been multiplied by the norm's
+// weights and by the gate; what is left is to divide each head by the root of the mean of `squares`.
+struct HeadNorm {
+  const float* squares;  // [rows, heads, head_parts(dim)]: their sum is that of a head's squares before the gate
+  uint32_t dim;          // 32, 64, 128 or 256
+  float eps;
+};
+
+struct Projection;
+
+// Whether an operation's weights from `first_weight` on can be recorded with record_boxes.
+swy_status supports_boxes(const swy_device& device, const swy_op& op, uint32_t first_weight, swy_error* error);
+// y = weights times x, normed as `p` says or, with `heads`, per head.
+swy_status record_boxes(const Recording& r, const Projection& p, const HeadNorm* heads);
+
+}  // namespace gpu

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Choosing tokens from logits: code that SAMPLE and LM_HEAD_SAMPLE share. The arithmetic is that of sampling_math.h.
+#pragma once
+
+#include "common/device_code.cuh"
+#include "host/kernels.h"
+
+#pragma nv_diagnostic push
+#pragma nv_diag_suppress 1046  // constants with more digits than a float holds
+#include "switchyard/sampling_math.h"
+#pragma nv_diagnostic pop
+
+namespace gpu {
+
+struct TeamPart;  // sampling_team.cuh
+
+// Where sampling reads and writes. A part is the result of one block for its share of the vocabulary.
+struct Draws {
+  const float* logits;  // [logit rows, vocab]; for rows that are not simple
+  uint32_t* counts;     // [slots, vocab], or null
+  int32_t* tokens;      // the device's token buffer
+  swy_sample_result* results;
+  int32_t* top_ids;  // [sample rows, top], or null
+  float* top_logprobs;
+  uint64_t* best;  // [sample rows, parts]: the largest order key of simple rows, 0: no live id
+  uint32_t* bad;   // [sample rows, parts]: whether a logit is NaN or +inf
+  // Memory of the teams of blocks that sample the other rows; see sampling_team.cuh.
+  uint64_t* histograms;  // [teams, 3, digits]
+  TeamPart* team_parts;  // [sample rows, team_blocks]
+  uint64_t* likely;      // [sample rows, team_blocks, top]: the order keys of each block's most likely ids
+  uint32_t* barriers;    // [teams, 2]
+  uint32_t vocab, top, parts, teams, team_blocks;
+};
+
+// One sampling row.
+struct Draw {
+  const swy_sample_slot* slot;
+  const swy_sample_params* p;
+  const uint32_t* mask;
+  const swy_logit_bias* biases;
+  const uint32_t* counts;
+  bool greedy, truncated, simple;  // simple: the largest key decides, and nothing else is wanted
+};
+
+__device__ inline Draw draw_of(const Draws& d, const swy_step* step, uint32_t i) {
+  Draw r;
+  r.slot = step_array<swy_sample_slot>(step, step->sample_at) + i;
+  r.p = step_array<swy_sample_params>(step, step->sample_params_at + i * step->sample_params_size);
+  r.mask = r.slot->mask_at == 0 ? nullptr : step_array<uint32_t>(step, r.slot->mask_at);
+  r.biases = step_array<swy_logit_bias>(step, r.slot->bias_at);
+  const bool counted = d.counts != nullptr && r.slot->counts_read_slot != SWY_NO_SLOT;
+  r.counts = counted ? d.counts + uint64_t{r.slot->counts_read_slot} * d.vocab : nullptr;
+  r.greedy = r.p->inv_temperature == 0.0f;
+  r.truncated = !r.greedy && (r.p->top_k > 0 || r.p->top_p_q15 < SWY_TOP_P_OFF || r.p->min_p_q30 != 0);
+  r.simple = !r.truncated && (r.p->flags & SWY_SAMPLE_LOGPROB) == 0 && d.top == 0;
+  return r;
+}
+
+__device__ inline bool is_live(const Draw& r, uint32_t id, float logit) {
+  const bool allowed = r.mask == nullptr || ((r.mask[id / 32] >> (id % 32)) & 1u) != 0;
+  return allowed && swy_float_bits(logit) != SWY_BITS_NEG_INF;
+}
+
+// Steps 2 and 3 of the chain.
+__device__ inline float value_of(const Draw& r, uint32_t id, float logit) {
+  float bias = 0.0f;
+  uint32_t lo = 0, hi = r.slot->bias_count;
+  while (lo < hi) {
+    const uint32_t middle = lo + (hi - lo) / 2;
+    if (r.biases[middle].id < id) {
+      lo = middle + 1;
+    } else {
+      hi = middle;
+    }
+  }
+  if (lo < r.slot->bias_count && r.biases[lo].id == id) bias = r.biases[lo].bias;
+  const float y = swy_adjust(r.p, logit, r.counts != nullptr ? r.counts[id] : 0u, bias);
+  return r.greedy ? y : swy_scale(r.p, y);
+}
+
+// The order key that the last step of the chain compares.
+__device__ inline uint64_t final_key(const Draw& r, uint32_t id, float z) {
+  const float x = r.greedy ? z : swy_add(z, swy_gumbel(r.p->seed, r.slot->position, id));
+  return swy_order_key(swy_float_key(x), id);
+}
+
+// Whether a simple row's largest logit decides, so that most logits need no closer look.
+__device__ inline bool largest_decides(const Draw& r) {
+  return r.greedy && r.mask == nullptr && r.counts == nullptr && r.slot->bias_count == 0;
+}
+// Logits below this value have a smaller key than logit x; keys are compared after clamping.
+__device__ inline float bound_of(float x) {
+  if (x <= -0x1p100f) return -INFINITY;
+  return fabsf(x) < 0x1p-100f ? -0x1p-100f : fminf(x, 0x1p100f);
+}
+
+// The largest over a block; every thread gets it. `scratch`: 32 elements of shared memory.
+__device__ inline uint64_t block_max(uint64_t x, uint64_t* scratch) {
+#pragma unroll
+  for (int d = 16; d > 0; d /= 2) {
+    const uint64_t other = __shfl_xor_sync(kAll, x, d);
+    x = other > x ? other : x;
+  }
+  if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = x;
+  __syncthreads();
+  for (uint32_t w = 0; w < blockDim.x / 32; ++w) x = scratch[w] > x ? scratch[w] : x;
+  __syncthreads();
+  return x;
+}
+
+// The largest key of the ids that a thread has examined, and whether one of their logits was bad; then the same for a
+// block.
+struct Best {
+  uint64_t key = 0;
+  int bad = 0;
+
+  __device__ void look(const Draw& r, uint32_t id, float logit) {
+    bad |= swy_is_bad_logit(logit);
+    if (!is_live(r, id, logit)) return;
+    const uint64_t other = final_key(r, id, value_of(r, id, logit));
+    key = other > key ? other : key;
+  }
+  // The whole block calls this: writes the result of all threads to d.best and d.bad. `scratch`: that of block_max.
+  __device__ void give(const Draws& d, uint64_t at, uint64_t* scratch) {
+    key = block_max(key, scratch);
+    bad = __syncthreads_or(bad);
+    if (threadIdx.x != 0) return;
+    d.best[at] = key;
+    d.bad[at] = static_cast<uint32_t>(bad);
+  }
+};
+
+// Microseconds that sampling adds to a head. The same for all kernels. So the fastest head is the same with and without
+// sampling, and the device samples what the host would sample from its logits.
+constexpr double kDrawCost = 3;
+
+// Samples every row, from the parts' results or from its logits.
+swy_status record_finish(const Recording& r, const Draws& d);
+// The operation's outputs and states; `parts` blocks will have examined each row. The barriers are record_finish's.
+Draws draws_of(const Recording& r, uint32_t vocab, uint32_t parts, Arena& arena);
+// The workspace that draws_of uses.
+uint64_t draws_bytes(const swy_device& device, const swy_op& op, uint32_t parts);
+
+}  // namespace gpu
