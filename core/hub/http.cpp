@@ -28,7 +28,7 @@ std::string lower(std::string text) {
 // An address, taken apart by libcurl.
 class Url {
  public:
-  Url(const Curl& curl) : curl_(curl), url_(curl.url()) {}
+  explicit Url(const Curl& curl) : curl_(curl), url_(curl.url()) {}
   Url(const Url&) = delete;
   Url& operator=(const Url&) = delete;
   ~Url() { curl_.url_cleanup(url_); }

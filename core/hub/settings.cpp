@@ -19,14 +19,14 @@ std::string variable(const char* name) {
 
 // A folder that a variable names; "~" is the home, as those programs have it.
 std::string folder_of(const char* name) {
-  const std::string value = variable(name);
+  std::string value = variable(name);
   if (value == "~" || value.starts_with("~/")) return variable("HOME") + value.substr(1);
   return value;
 }
 
 // HF_HOME, or its default; "" where there is no absolute path to it.
 std::string home() {
-  if (const std::string named = folder_of("HF_HOME"); !named.empty()) return named;
+  if (std::string named = folder_of("HF_HOME"); !named.empty()) return named;
   if (const std::string cache = folder_of("XDG_CACHE_HOME"); cache.starts_with("/")) return cache + "/huggingface";
   const std::string user = variable("HOME");
   return user.starts_with("/") ? user + "/.cache/huggingface" : "";
@@ -65,7 +65,7 @@ Status read_token(Os& os, HubSettings& s) {
 }  // namespace
 
 std::string hub_cache_folder() {
-  if (const std::string named = folder_of("HF_HUB_CACHE"); !named.empty()) return named;
+  if (std::string named = folder_of("HF_HUB_CACHE"); !named.empty()) return named;
   return home().empty() ? "" : home() + "/hub";
 }
 

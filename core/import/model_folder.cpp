@@ -55,9 +55,10 @@ std::vector<KeptProgram> kept_programs(Os& os, const std::string& folder) {
   if (!names.ok()) return all;
   for (const std::string& name : *names) {
     if (!name.ends_with(".swy")) continue;
-    const auto program = Program::load(os, folder + "/" + name);
+    const std::string path = fmt::format("{}/{}", folder, name);
+    const auto program = Program::load(os, path);
     if (!program.ok()) continue;
-    KeptProgram kept{folder + "/" + name, "", program->file->bytes().size()};
+    KeptProgram kept{path, "", program->file->bytes().size()};
     for (const auto& [key, value] : program->metadata) {
       if (key == kOriginKey) kept.origin = value;
     }
