@@ -14,7 +14,6 @@ std::span<const swy::HostKernel> linear_kernels();
 std::span<const swy::HostKernel> attention_kernels();
 std::span<const swy::HostKernel> gated_delta_kernels();
 std::span<const swy::HostKernel> moe_kernels();
-std::span<const swy::HostKernel> router_kernels();
 std::span<const swy::HostKernel> mlp_kernels();
 std::span<const swy::HostKernel> add_kernels();
 std::span<const swy::HostKernel> lm_head_kernels();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// MOE, MOE_ADD and the piece EXPERTS. The router is in router.cpp.
+// MOE, MOE_ADD and the pieces ROUTER_TOPK and EXPERTS. How a router chooses is in router.cpp.
 //
 // Rows are grouped by expert, so that each weight row is dequantized once per step. A row's experts are summed in order
 // of rank, whatever else is in the step.
@@ -14,6 +14,15 @@ namespace reference {
 namespace {
 
 uint64_t hidden_of(const swy_op& op) { return swy::tensor(op, "x").dims[1]; }
+
+uint64_t router_workspace(const swy_op& op, const swy_bucket& bucket) {
+  return uint64_t{bucket.rows} * swy_moe_of(&op).experts * sizeof(double);
+}
+
+void router_topk(const swy::Call& call) {
+  route(call, swy_moe_of(call.op), call.input("logits"), call.work<double>(0), call.output<int32_t>("expert_ids"),
+        call.output("expert_weights"));
+}
 
 // Assigns parts of one workspace, each aligned to 64 bytes; without a base it only measures.
 class Arena {
@@ -221,6 +230,12 @@ constexpr swy::HostKernel kernel(const char* name, uint32_t op, void (*run)(cons
 constexpr swy::HostKernel kKernels[] = {
     kernel("moe.grouped", SWY_OP_MOE, moe, moe_workspace),
     kernel("moe_add.grouped", SWY_OP_MOE_ADD, moe_add, moe_workspace),
+    {.name = "router_topk.plain",
+     .op = SWY_OP_ROUTER_TOPK,
+     .cost = generic_cost,
+     .run = router_topk,
+     .workspace = router_workspace,
+     .op_revision = 2},
     kernel("experts.grouped", SWY_OP_EXPERTS, experts, experts_workspace),
 };
 

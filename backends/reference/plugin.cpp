@@ -14,8 +14,8 @@ const std::vector<swy::HostKernel>& all_kernels() {
     std::vector<swy::HostKernel> all;
     for (const auto list : {reference::embedding_kernels(), reference::rms_norm_kernels(), reference::linear_kernels(),
                             reference::attention_kernels(), reference::gated_delta_kernels(), reference::moe_kernels(),
-                            reference::router_kernels(), reference::mlp_kernels(), reference::add_kernels(),
-                            reference::lm_head_kernels(), reference::cast_kernels(), reference::sample_kernels()}) {
+                            reference::mlp_kernels(), reference::add_kernels(), reference::lm_head_kernels(),
+                            reference::cast_kernels(), reference::sample_kernels()}) {
       all.insert(all.end(), list.begin(), list.end());
     }
     return all;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// ROUTER_TOPK, and the router of MOE.
+// The router of MOE and ROUTER_TOPK.
 #include <algorithm>
 #include <cmath>
 
 #include "arithmetic.h"
-#include "kernels.h"
 
 namespace reference {
 namespace {
@@ -107,24 +106,6 @@ void route_row(const swy_moe_attrs& a, const float* logits, const std::optional<
   weigh(a, logits, scores, ids, weights);
 }
 
-uint64_t router_workspace(const swy_op& op, const swy_bucket& bucket) {
-  return uint64_t{bucket.rows} * swy_moe_of(&op).experts * sizeof(double);
-}
-
-void router_topk(const swy::Call& call) {
-  route(call, swy_moe_of(call.op), call.input("logits"), call.work<double>(0), call.output<int32_t>("expert_ids"),
-        call.output("expert_weights"));
-}
-
-constexpr swy::HostKernel kKernels[] = {
-    {.name = "router_topk.plain",
-     .op = SWY_OP_ROUTER_TOPK,
-     .cost = generic_cost,
-     .run = router_topk,
-     .workspace = router_workspace,
-     .op_revision = 2},
-};
-
 }  // namespace
 
 void route(const swy::Call& call, const swy_moe_attrs& a, const float* logits, double* choices, int32_t* ids,
@@ -135,7 +116,5 @@ void route(const swy::Call& call, const swy_moe_attrs& a, const float* logits, d
     route_row(a, logits + r * a.experts, correction, choices + r * a.experts, ids + r * a.top_k, weights + r * a.top_k);
   }
 }
-
-std::span<const swy::HostKernel> router_kernels() { return kKernels; }
 
 }  // namespace reference

@@ -8,6 +8,7 @@
 #include "plugins_api/check/kit.h"
 #include "plugins_api/check/suites.h"
 #include "switchyard/extensions.h"
+#include "switchyard/op_table.h"
 
 namespace switchyard::check {
 namespace {
@@ -68,9 +69,11 @@ std::string kernel(const swy_kernel* k, uint32_t index) {
   if (!is_one_word(k->name)) return text("kernel ", index, " has no name of one word");
   if (k->record == nullptr) return text(k->name, " has no record");
   if (k->op == 0) return text(k->name, " names no operation");
-  constexpr uint32_t kNewest = 1;  // of every operation of ops.h
-  if (k->op != SWY_OP_NAMED && (k->op_revision == 0 || k->op_revision > kNewest)) {
-    return text(k->name, " declares revision ", k->op_revision, " of ", op_name(k->op), "; there is revision 1");
+  const swy_op_spec* newest = swy_find_op(k->op, 0);
+  const uint32_t known = newest == nullptr ? 1 : newest->revision;
+  if (k->op != SWY_OP_NAMED && (k->op_revision == 0 || k->op_revision > known)) {
+    return text(k->name, " declares revision ", k->op_revision, " of ", op_name(k->op), "; there is revision ",
+                known == 1 ? "1" : text("1 to ", known));
   }
   if (k->max_rows != 0 && k->min_rows > k->max_rows) return text(k->name, " takes no number of rows");
   if ((k->flags & SWY_KERNEL_CAPTURE_SAFE) == 0) return text(k->name, " is not CAPTURE_SAFE, which is mandatory");
