@@ -60,6 +60,7 @@ json as_json(const GgufValue& v) {
 
 // The tokens that end an answer: those that the file names, and those that these families use, by their texts.
 std::vector<uint32_t> end_tokens(const GgufFile& file) {
+  constexpr std::string_view kEnds[] = {"<|im_end|>", "<|endoftext|>", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>"};
   std::vector<uint32_t> ids;
   const auto add = [&](uint64_t id) {
     if (id <= INT32_MAX && std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(static_cast<uint32_t>(id));
@@ -70,7 +71,7 @@ std::vector<uint32_t> end_tokens(const GgufFile& file) {
   const GgufValue* tokens = file.find("tokenizer.ggml.tokens");
   const auto texts = tokens == nullptr ? std::nullopt : tokens->texts();
   for (size_t i = 0; texts && i < texts->size(); ++i) {
-    if ((*texts)[i] == "<|im_end|>" || (*texts)[i] == "<|endoftext|>") add(i);
+    if (std::find(std::begin(kEnds), std::end(kEnds), (*texts)[i]) != std::end(kEnds)) add(i);
   }
   return ids;
 }
