@@ -170,6 +170,9 @@ TEST(Gguf, ImpossibleClaimsAreRefused) {
   EXPECT_THAT(patched(8, ~uint64_t{0}), HasSubstr("cannot hold"));
   EXPECT_THAT(patched(16, uint64_t{1} << 62), HasSubstr("cannot hold"));
   EXPECT_THAT(patched(24, ~uint64_t{0}), HasSubstr("cut off or has an impossible length"));
+  GgufWriter many;  // an entry takes several times the memory that it takes in the file
+  for (uint32_t i = 0; i <= 65536; ++i) many.add(std::to_string(i), 0, "x");
+  EXPECT_THAT(refusal(many.file()), HasSubstr("has 65537 values and 0 tensors; at most 65536"));
   EXPECT_THAT(with([](auto& w) { w.u32("a.count", 8); }), HasSubstr("the value 'a.count' is there twice"));
   EXPECT_THAT(with([](auto& w) { w.add("x", 13, ""); }), HasSubstr("unknown type 13"));
   EXPECT_THAT(with([](auto& w) { w.add("x", 9, w.raw(uint32_t{9}) + w.raw(uint64_t{0})); }),

@@ -5,11 +5,13 @@ usage: llama_cpp.py quantize IN.gguf TYPE OUT.gguf     (Q8_0, Q4_0, Q4_K_M, Q5_K
        llama_cpp.py loss X.gguf TEXT                   mean loss as the project quotes it: see nll.py
        llama_cpp.py greedy X.gguf PROMPT COUNT         the text that the most likely tokens make
        llama_cpp.py logits X.gguf ID,ID,... OUT.f32    logits of every position, float32 [tokens, vocab]
+       llama_cpp.py bench X.gguf PROMPT DECODE THREADS  tokens per second of a prompt of random ids and after it
 
 Needs: pip install llama-cpp-py-sync cffi numpy.
 """
 import os
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +27,7 @@ def quiet(level, text, _):
 
 
 class Model:
-    def __init__(self, path, tokens=WINDOW):
+    def __init__(self, path, tokens=WINDOW, threads=1):  # several wait for each other on a loaded machine
         params = lib.llama_model_default_params()
         self.model = lib.llama_model_load_from_file(os.fsencode(path), params)
         if self.model == ffi.NULL:
@@ -35,7 +37,7 @@ class Model:
         # A smaller cache type or another attention kernel would be a difference of its own.
         context.type_k = context.type_v = 0  # F32
         context.flash_attn_type = 0
-        context.n_threads = context.n_threads_batch = 1  # more would wait for each other on a loaded machine
+        context.n_threads = context.n_threads_batch = threads
         self.context = lib.llama_init_from_model(self.model, context)
         if self.context == ffi.NULL:
             sys.exit(f"llama_cpp.py: llama.cpp makes no context for {path}")
@@ -105,6 +107,20 @@ def loss(path, text):
     print(f"{np.mean(means):.6f} nats per token, {len(windows)} windows, {len(ids)} tokens in the text")
 
 
+def bench(path, prompt, decode, threads):
+    model = Model(path, prompt + decode, threads)
+    ids = np.random.default_rng(1).integers(0, model.vocab_size, prompt).tolist()
+    model.greedy(ids[:8], 4)  # reads the weights
+    lib.llama_memory_clear(lib.llama_get_memory(model.context), True)
+    times = [time.monotonic()]
+    last = int(model.step(ids, 0, False)[0].argmax())
+    times.append(time.monotonic())
+    for i in range(decode):
+        last = int(model.step([last], prompt + i, False)[0].argmax())
+    times.append(time.monotonic())
+    print(f"prompt {prompt / (times[1] - times[0]):.1f} decode {decode / (times[2] - times[1]):.2f} tokens per second")
+
+
 def main():
     global lib
     lib = get_lib()
@@ -118,6 +134,8 @@ def main():
     elif what == "greedy":
         model = Model(rest[0])
         print(model.text(model.greedy(model.tokens(rest[1]), int(rest[2]))))
+    elif what == "bench":
+        bench(rest[0], *map(int, rest[1:]))
     else:
         ids = [int(i) for i in rest[1].split(",")]
         Model(rest[0]).logits(ids).astype("<f4").tofile(rest[2])
