@@ -14,10 +14,11 @@ struct Batch::Running {
   Request request;
   Sampler sampler;
   Outcome outcome = {};
-  size_t fed = 0;             // of the prompt, in steps that were submitted
-  uint32_t due = 0;           // tokens being sampled
-  uint32_t entry = 0;         // in the devices' token buffers
-  int32_t token = 0;          // fed by a decoding step: an id, or where the device finds it
+  size_t fed = 0;      // of the prompt, in steps that were submitted
+  uint32_t due = 0;    // tokens being sampled
+  uint32_t entry = 0;  // in the devices' token buffers
+  int32_t token = 0;   // fed by a decoding step: an id, or where the device finds it
+  bool paused = false;
   bool counts_there = false;  // the device's counts are up to date with `sampler`
   std::vector<uint32_t> mask = {};
   Status mask_fault = {};

@@ -143,6 +143,13 @@ std::string room_advice(const Model& model) {
   return fmt::format("shorten the prompt: this model was made for {} tokens at most", limit);
 }
 
+Status check_room(const Model& model, uint64_t seen, uint64_t prompt) {
+  const uint64_t free = model.context() - std::min<uint64_t>(seen, model.context());
+  if (prompt <= free) return {};
+  return error(Code::usage, "the prompt has {} tokens, and {} of the context's {} are free; {}", prompt, free,
+               model.context(), room_advice(model));
+}
+
 Status Model::set_context(const ModelOptions& options) {
   const auto limit = static_cast<uint32_t>(std::min<uint64_t>(program_->context_length, UINT32_MAX));
   context_ = options.context != 0 ? options.context : limit != 0 ? std::min(limit, kDefaultContext) : kDefaultContext;

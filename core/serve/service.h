@@ -22,27 +22,20 @@
 
 #include "core/generate/loaded_model.h"
 #include "core/generate/text_generation.h"
+#include "core/generate/token_constraint.h"
 #include "core/serve/stats.h"
 
 namespace switchyard {
 
-// Limits which tokens may be drawn: a grammar, a schema. One object serves one request. The loop calls it, so it must
-// be quick, and must not call the service.
-class TokenConstraint {
- public:
-  virtual ~TokenConstraint() = default;
-  // Sets the bits of the tokens that may follow `drawn` in a mask of zeros. `drawn` begins with that of the last call.
-  virtual void allow(std::span<const int32_t> drawn, std::span<uint32_t> mask) = 0;
-  // Whether nothing can follow `drawn`: the request ends then, with the reason "pattern".
-  virtual bool finished(std::span<const int32_t> drawn) = 0;
-  // For the error of a request whose mask allows nothing: "the JSON schema of response_format".
-  virtual std::string name() const = 0;
-};
-
 struct GenerationRequest {
   std::vector<int32_t> prompt;  // the whole text's token ids; at least one
   TextOptions text;             // max_tokens, sampling with its seed and logprobs, stop strings, pattern
-  std::shared_ptr<TokenConstraint> constraint = {};  // beside `text.allow_regex` at most one of the two
+  // Instead of `text.allow_regex`. The loop calls it; it must not call the service.
+  std::shared_ptr<TokenConstraint> constraint = {};
+  // A session of the caller's that has seen `history`, and goes on with the prompt; NULL: one of the service's. Nobody
+  // else uses it until the last event has come, and then only within `on_loop`.
+  std::shared_ptr<Session> session = {};
+  std::vector<int32_t> history = {};
   // Of several waiting requests the one with the highest priority begins first; equal ones in the order of their
   // submission. Where memory runs out, the one with the lowest is set aside first.
   int32_t priority = 0;
