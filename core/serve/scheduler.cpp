@@ -153,6 +153,7 @@ Status Scheduler::begin(Job& job) {
 Status Scheduler::find_session(Job& job) {
   if (job.request.session != nullptr) {
     job.session = job.request.session;
+    if (job.begun_ns == 0 && job.session->position() != job.request.history.size()) job.session->reset();
     return {};
   }
   SWY_LET(job.session, model_.session());
@@ -350,7 +351,9 @@ uint64_t Scheduler::idle_ns(uint64_t now) const {
   for (const Jobs* jobs : {&active_, &waiting_}) {
     for (const auto& job : *jobs) {
       if (job->request.deadline_ns != 0) next = std::min(next, job->request.deadline_ns);
-      if (job->paused_ns != 0) next = std::min(next, job->paused_ns + options_.slow_ns + 1);
+      if (job->paused_ns != 0 && options_.slow_ns < UINT64_MAX / 2) {
+        next = std::min(next, job->paused_ns + options_.slow_ns + 1);
+      }
     }
   }
   return next == UINT64_MAX ? next : next > now ? next - now : 1;
