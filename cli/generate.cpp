@@ -70,7 +70,7 @@ Result<std::unique_ptr<Speaker>> Speaker::load(const Settings& settings, const T
 }
 
 Speaker::~Speaker() {
-  service_->stop();
+  if (service_ != nullptr) service_->stop();
   session_.reset();
 }
 

@@ -138,7 +138,8 @@ struct ServiceOptions {
 
 class Service {
  public:
-  // Starts the loop. Errors: those of the model's devices.
+  // Starts the loop. A model that is made with ModelOptions::checkpoints keeps so many of the prefix cache's states on
+  // its devices; others are in host memory alone. Errors: those of the model's devices.
   static Result<std::unique_ptr<Service>> create(LoadedModel loaded, const ServiceOptions& options = {});
   ~Service();  // stop()
 

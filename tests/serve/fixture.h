@@ -16,7 +16,13 @@
 
 namespace switchyard {
 
-inline LoadedModel load_demo(const ModelOptions& options, const std::string& backend = "reference") {
+#ifdef SWITCHYARD_TEST_CPU
+inline constexpr char kBackend[] = "cpu";  // many times as fast as the other
+#else
+inline constexpr char kBackend[] = "reference";
+#endif
+
+inline LoadedModel load_demo(const ModelOptions& options, const std::string& backend = kBackend) {
   DiscoveryOptions discovery;
   discovery.cpu_features = default_discovery().cpu_features;
   discovery.search_path = SWITCHYARD_TEST_BACKENDS;
@@ -30,19 +36,31 @@ inline LoadedModel load_demo(const ModelOptions& options, const std::string& bac
 }
 
 // Options of a model with so many pages for all its sessions together.
-inline ModelOptions with_pages(ModelOptions options, uint32_t pages) {
-  const LoadedModel whole = load_demo(options);
-  for (const Model::StateUnit& u : whole.model->state_units()) {
-    options.state_bytes += u.unit_bytes * (u.paged ? pages : whole.model->slots().count());
+inline ModelOptions with_pages(ModelOptions options, uint32_t pages, const std::string& backend = kBackend) {
+  options.state_bytes = 0;
+  const LoadedModel whole = load_demo(options, backend);
+  for (const StatePool::Unit& u : whole.model->states().units()) {
+    options.state_bytes += u.unit_bytes * (u.paged ? pages : whole.model->states().slots().count());
   }
   return options;
 }
 
 inline std::unique_ptr<Service> serve(const ModelOptions& model, const ServiceOptions& options = {},
-                                      const std::string& backend = "reference") {
+                                      const std::string& backend = kBackend) {
   auto service = Service::create(load_demo(model, backend), options);
   EXPECT_TRUE(service.ok()) << service.status().message();
   return std::move(*service);
+}
+
+inline SamplingParams seeded(uint64_t seed) {
+  SamplingParams p;
+  p.seed = seed;
+  return p;
+}
+
+inline std::vector<int32_t> prompt_of(size_t n, uint32_t seed = 1) {
+  std::mt19937 random(seed);
+  return random_ids(random, n, 4000);
 }
 
 inline GenerationRequest ask(std::vector<int32_t> prompt, uint32_t tokens, const SamplingParams& sampling = {}) {
@@ -83,10 +101,10 @@ inline Read read_all(Ticket& ticket) {
 // Draws each request alone on a model of its own.
 class Alone {
  public:
-  explicit Alone(ModelOptions options) {
+  explicit Alone(ModelOptions options, const std::string& backend = kBackend) {
     options.sessions = 1;
     options.state_bytes = 0;
-    loaded_ = load_demo(options);
+    loaded_ = load_demo(options, backend);
   }
   std::vector<int32_t> ids(const GenerationRequest& r) {
     Request plain = request_of(r.prompt, r.text.sampling, r.text.max_tokens);

@@ -9,17 +9,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-SamplingParams seeded(uint64_t seed) {
-  SamplingParams p;
-  p.seed = seed;
-  return p;
-}
-
-std::vector<int32_t> prompt_of(size_t n, uint32_t seed = 1) {
-  std::mt19937 random(seed);
-  return random_ids(random, n, 4000);
-}
-
 uint64_t now() { return Os::real().now_ns(); }
 
 TEST(Service, DrawsWhatEachRequestDrawsAlone) {
@@ -55,7 +44,7 @@ TEST(Service, DrawsWhatEachRequestDrawsAlone) {
 
 // Room for one and a half of three requests: they take turns in the memory, and lose nothing.
 TEST(Service, SetsRequestsAsideWhereMemoryRunsOut) {
-  const ModelOptions options = with_pages(options_for(3), 6);
+  const ModelOptions options = with_pages(options_for(3), 4);
   Alone alone(options);
   const auto service = serve(options);
   std::mt19937 random(6);
@@ -64,7 +53,7 @@ TEST(Service, SetsRequestsAsideWhereMemoryRunsOut) {
   for (uint32_t i = 0; i < 3; ++i) {
     SamplingParams params = random_params(random, alone.vocab());
     params.frequency_penalty = 0.2f;
-    requests.push_back(ask(random_ids(random, 60 + 5 * i, alone.vocab()), 130, params));
+    requests.push_back(ask(random_ids(random, 60 + 5 * i, alone.vocab()), 70, params));
     tickets.push_back(service->submit(requests.back()).ticket);
   }
   uint32_t set_aside = 0;
