@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoint: what a session has seen at one moment. It shares the session's slot and pages, which nobody changes: the
-// session goes on in others. Not thread-safe.
+// StateCheckpoint: what a session has seen at one moment. It shares the session's slot and pages, which nobody changes:
+// the session goes on in others. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ namespace switchyard {
 
 class Model;
 
-class Checkpoint {
+class StateCheckpoint {
  public:
-  ~Checkpoint();
-  Checkpoint(const Checkpoint&) = delete;
-  Checkpoint& operator=(const Checkpoint&) = delete;
+  ~StateCheckpoint();
+  StateCheckpoint(const StateCheckpoint&) = delete;
+  StateCheckpoint& operator=(const StateCheckpoint&) = delete;
 
   uint32_t position() const { return position_; }  // tokens
   std::span<const uint32_t> pages() const { return pages_; }
@@ -28,7 +28,7 @@ class Checkpoint {
 
  private:
   friend class Session;
-  Checkpoint(Model& model, uint32_t slot, std::span<const uint32_t> pages, uint32_t position);
+  StateCheckpoint(Model& model, uint32_t slot, std::span<const uint32_t> pages, uint32_t position);
 
   Model& model_;
   uint32_t slot_, position_;

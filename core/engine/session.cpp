@@ -37,13 +37,13 @@ Result<std::unique_ptr<Session>> Session::fork() {
   return copy;
 }
 
-Result<std::unique_ptr<Checkpoint>> Session::keep() const {
+Result<std::unique_ptr<StateCheckpoint>> Session::keep() const {
   if (prepared_ != 0) return error(Code::usage, "a session cannot be kept while a step of it runs");
   if (slot_ == kNoUnit) return error(Code::usage, "an empty session has nothing to keep");
-  return std::unique_ptr<Checkpoint>(new Checkpoint(model_, slot_, pages_, position_));
+  return std::unique_ptr<StateCheckpoint>(new StateCheckpoint(model_, slot_, pages_, position_));
 }
 
-Status Session::resume(const Checkpoint& checkpoint) {
+Status Session::resume(const StateCheckpoint& checkpoint) {
   if (prepared_ != 0) return error(Code::usage, "a session cannot be changed while a step of it runs");
   if (&checkpoint.model_ != &model_) return error(Code::usage, "the states are of another model");
   reset();
@@ -55,13 +55,13 @@ Status Session::resume(const Checkpoint& checkpoint) {
   return {};
 }
 
-Checkpoint::Checkpoint(Model& model, uint32_t slot, std::span<const uint32_t> pages, uint32_t position)
+StateCheckpoint::StateCheckpoint(Model& model, uint32_t slot, std::span<const uint32_t> pages, uint32_t position)
     : model_(model), slot_(slot), position_(position), pages_(pages.begin(), pages.end()) {
   model_.states().slots().share(slot_);
   for (const uint32_t page : pages_) model_.states().pages().share(page);
 }
 
-Checkpoint::~Checkpoint() {
+StateCheckpoint::~StateCheckpoint() {
   model_.states().slots().release(slot_);
   for (const uint32_t page : pages_) model_.states().pages().release(page);
 }

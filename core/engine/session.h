@@ -34,9 +34,9 @@ class Session {
   Result<std::unique_ptr<Session>> fork();
 
   // What it has seen so far, for later. Errors: usage, while a step of it runs, or for an empty session.
-  Result<std::unique_ptr<Checkpoint>> keep() const;
+  Result<std::unique_ptr<StateCheckpoint>> keep() const;
   // Replaces the session's contents by what another one of the model had seen. Errors: usage, while a step of it runs.
-  Status resume(const Checkpoint& checkpoint);
+  Status resume(const StateCheckpoint& checkpoint);
 
   // The tokens and states so far, in a form that any backend restores; see snapshot.cpp for the layout.
   Result<std::string> snapshot() const;

@@ -122,7 +122,7 @@ Result<std::string> Session::snapshot() const {
   return snapshot_of(model_, slot_, pages_, position_);
 }
 
-Result<std::string> Checkpoint::snapshot() const { return snapshot_of(model_, slot_, pages_, position_); }
+Result<std::string> StateCheckpoint::snapshot() const { return snapshot_of(model_, slot_, pages_, position_); }
 
 Status Session::restore(std::string_view bytes) {
   if (prepared_ != 0) return error(Code::usage, "a session cannot be restored while a step of it runs");

@@ -76,7 +76,7 @@ void PrefixCache::keep(const std::string& scope, std::span<const int32_t> tokens
 }
 
 // Pages and slots of the devices that checkpoints hold.
-void PrefixCache::count(const Checkpoint& states, bool added) {
+void PrefixCache::count(const StateCheckpoint& states, bool added) {
   for (const uint32_t page : states.pages()) {
     uint32_t& uses = page_uses_[page];
     const bool counts = added ? uses++ == 0 : --uses == 0;

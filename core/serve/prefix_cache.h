@@ -53,7 +53,7 @@ class PrefixCache {
 
   Kept* known(const std::string& scope, std::span<const int32_t> prompt, size_t* common) const;
   void touch(Kept& kept) { uses_.splice(uses_.begin(), uses_, kept.self); }
-  void count(const Checkpoint& states, bool added);
+  void count(const StateCheckpoint& states, bool added);
   void release(Kept& kept);
   bool to_host(Kept& kept);
   void drop(Uses::iterator it);

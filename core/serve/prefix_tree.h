@@ -22,9 +22,9 @@ struct Kept {
   PrefixNode* node = nullptr;
   std::string scope;
   uint32_t position = 0;
-  std::unique_ptr<Checkpoint> states;  // NULL: in `host`
-  std::string host;                    // Session::snapshot
-  std::list<Kept>::iterator self;      // its place in the order of use
+  std::unique_ptr<StateCheckpoint> states;  // NULL: in `host`
+  std::string host;                         // Session::snapshot
+  std::list<Kept>::iterator self;           // its place in the order of use
 };
 
 struct PrefixNode {
