@@ -32,6 +32,8 @@ Batch::Batch(Model& model, const BatchOptions& options) : model_(model), options
   const uint32_t most = model.max_sessions();
   if (options_.prompt_rows == 0) options_.prompt_rows = model.chunk();
   running_.reserve(most);
+  order_.reserve(most);
+  starved_.reserve(most);
   sequences_.reserve(most);
   for (uint32_t i = most; i-- > 0;) free_entries_.push_back(i);
   for (size_t i = 0; i < StepRunner::kInFlight; ++i) {
@@ -85,22 +87,26 @@ Result<Batch::Id> Batch::add(Session& session, Request request) {
   SWY_TRY(model_.check_tokens(request.prompt));
   SWY_TRY(model_.check_tokens(request.history));
   const uint32_t free = model_.context() - session.position();
-  if (request.prompt.size() > free) {
-    return error(Code::usage, "the prompt has {} tokens, and {} of the context's {} are free; {}",
-                 request.prompt.size(), free, model_.context(), room_advice(model_));
-  }
+  SWY_TRY(check_room(model_, session.position(), request.prompt.size()));
   if (row_sampler_ == nullptr) row_sampler_ = std::make_shared<swy::RowSampler>(model_.vocab());
   SWY_LET(Sampler sampler, Sampler::create(request.sampling, model_.vocab(), row_sampler_));
   SWY_LET(PathChoice path, choose_path(request.path, sampler, request.mask != nullptr, model_.device_sampling()));
-  for (const int32_t id : request.history) sampler.saw_prompt(id);
-  for (const int32_t id : request.prompt) sampler.saw_prompt(id);
+  const size_t all = request.history.size() + request.prompt.size();
+  if (request.drawn.size() > all || request.drawn.size() >= request.max_tokens) {
+    return error(Code::internal, "a request goes on after {} tokens of {}", request.drawn.size(), all);
+  }
+  const size_t given = all - request.drawn.size(), seen = std::min(given, request.history.size());
+  for (size_t i = 0; i < seen; ++i) sampler.saw_prompt(request.history[i]);
+  for (size_t i = 0; i < given - seen; ++i) sampler.saw_prompt(request.prompt[i]);
+  for (const int32_t id : request.drawn) sampler.saw_output(id);
 
   if (free_entries_.empty()) return error(Code::internal, "as many requests run as the model has sessions");
 
   auto r = std::make_unique<Running>(Running{next_id_++, session, std::move(request), std::move(sampler)});
   r->outcome.path = std::move(path);
   r->outcome.seed = r->sampler.seed();
-  r->outcome.ids.reserve(std::min<uint32_t>(r->request.max_tokens, free + 1));
+  r->outcome.ids = std::move(r->request.drawn);
+  r->outcome.ids.reserve(std::min<size_t>(r->request.max_tokens, r->outcome.ids.size() + free + 1));
   if (r->request.mask) r->mask.resize((model_.vocab() + 31) / 32);
   r->begin_ns = Os::real().now_ns();
   r->entry = free_entries_.back();
@@ -112,6 +118,18 @@ Result<Batch::Id> Batch::add(Session& session, Request request) {
 void Batch::cancel(Id id) {
   if (Running* r = find(id)) end(*r, StopReason::cancelled);
   sweep();
+}
+
+void Batch::pause(Id id, bool paused) {
+  if (Running* r = find(id)) r->paused = paused;
+}
+
+Status Batch::settle() {
+  while (!flights_.empty()) {
+    if (Status s = finish_step(); !s.ok()) return fail_all(std::move(s));
+  }
+  sweep();
+  return {};
 }
 
 // The request stays in `running_` until `sweep`, so that loops over `running_` are not disturbed.

@@ -34,7 +34,15 @@ struct TokenEvent {
 struct Request {
   std::vector<int32_t> prompt;        // tokens that the session has not seen; at least one
   std::vector<int32_t> history = {};  // tokens that it has seen; they count for the penalties as the prompt does
+  // This request's own tokens from an earlier batch: the last ones of `history` and `prompt`. They count as drawn, for
+  // the penalties, for max_tokens, for `mask` and in Outcome::ids.
+  std::vector<int32_t> drawn = {};
   uint32_t max_tokens = 128;
+  int32_t priority = 0;  // the prompt with the highest is read first
+  // Positions of the session, rising, at which a part of the prompt ends. `on_cut` is called when the session has seen
+  // so many tokens: it may keep its states then.
+  std::vector<uint32_t> cuts = {};
+  std::function<void(uint32_t position)> on_cut = {};
   SamplingParams sampling;
   std::optional<SamplingPath> path;  // none: the best that the device covers
   // Called with every token as it becomes known; false ends the request, and the session then has not seen the token.
@@ -64,6 +72,8 @@ struct BatchOptions {
   // Whether a step may be submitted before the last one's tokens are read, on devices that can. The model's other
   // batches cannot step then until this one's requests have ended.
   bool run_ahead = true;
+  // Whether a request that finds no page or slot for its next rows waits for some (`starved`) instead of failing.
+  bool wait_for_memory = false;
 };
 
 class Batch {
@@ -83,6 +93,14 @@ class Batch {
   // Ends a request before the next step. Its session has seen the tokens that were fed so far.
   void cancel(Id id);
 
+  // A paused request has no rows in further steps; the token of a step in flight still comes.
+  void pause(Id id, bool paused);
+  // Ends the steps in flight and begins none. Until the next step every session has seen all its request's tokens but
+  // those of the prompt that were not fed, and the last drawn one. Errors: as `step`.
+  Status settle();
+  // The requests that the last step left out for lack of memory, with BatchOptions::wait_for_memory.
+  const std::vector<Id>& starved() const { return starved_; }
+
   // Runs one step for all requests, or waits for the one in flight. Returns false if nothing is left to do. Errors:
   // those of the devices, which end every request and empty its session; usage, while another batch of the model has a
   // step in flight, which changes nothing. A failure of one request ends only that one, see Outcome.
@@ -97,6 +115,7 @@ class Batch {
   std::optional<Outcome> take(Id id);
   const Outcome* outcome(Id id) const;
   uint64_t steps() const { return steps_; }
+  bool in_flight() const { return !flights_.empty(); }  // a step was submitted, and not collected yet
 
  private:
   struct Running;
@@ -105,10 +124,13 @@ class Batch {
   Running* find(Id id) const;
   bool may_run_ahead() const;
   void plan_step(Flight& flight);
+  void order_prompts();
+  void choose_draws(Flight& flight);
   bool add_to_step(Running& r, Flight& flight, uint32_t& rows, uint32_t& prompt_rows);
   Status prepare_sample(Running& r, const StepSequence& sequence);
   Status fill_masks(Flight& flight);
   Status submit(Flight& flight);
+  static void reached_cut(Running& r);
   Status finish_step();
   Result<Draw> draw(Running& r, const Flight& flight, size_t index, const StepOutput& out);
   void drew(Running& r, const Draw& draw);
@@ -124,6 +146,8 @@ class Batch {
   std::vector<Flight*> flights_, idle_;  // under way, oldest first; and the others
   std::vector<StepSequence> sequences_;
   std::shared_ptr<swy::RowSampler> row_sampler_;
+  std::vector<Id> starved_;
+  std::vector<Running*> order_;         // of the prompts in a step
   std::vector<uint32_t> free_entries_;  // of the devices' token buffers
   Id next_id_ = 1;
   uint64_t steps_ = 0;

@@ -18,19 +18,24 @@ bool Batch::may_run_ahead() const {
 // Rows of a request in this step; false: it has none.
 bool Batch::add_to_step(Running& r, Flight& flight, uint32_t& rows, uint32_t& prompt_rows) {
   if (r.outcome.stopped != StopReason::none) return false;  // ended in this very call, and not swept yet
+  if (r.paused) return false;
   const bool prompt = r.reads_prompt();
   uint32_t n = 1;
   if (prompt) {
     const uint32_t room = std::min(model_.chunk() - rows, prompt_rows);
-    n = model_.part(r.session.position(), r.request.prompt.size() - r.fed, room);
+    n = model_.part(r.session.position(), r.until_cut(), room);
   } else if (r.drawn() >= r.request.max_tokens || r.session.position() >= model_.context()) {
     return false;  // the step in flight decides how it ends
   }
   if (n == 0 || rows + n > model_.chunk()) return false;
   const bool blind = !prompt && r.due > 0;
   if (Status ready = r.session.prepare(n, blind); !ready.ok()) {
-    if (!blind)
-      end(r, StopReason::failed, std::move(ready));  // otherwise the token in flight may end it in another way
+    if (blind) return false;  // the token in flight may end it in another way
+    if (options_.wait_for_memory && ready.code() == Code::out_of_device_memory) {
+      if (r.due == 0) starved_.push_back(r.id);
+    } else {
+      end(r, StopReason::failed, std::move(ready));
+    }
     return false;
   }
   StepSequence s = r.session.sequence();
@@ -58,9 +63,31 @@ void Batch::plan_step(Flight& flight) {
     if (!r->reads_prompt()) add_to_step(*r, flight, rows, none);
   }
   uint32_t prompt_rows = rows == 0 ? model_.chunk() : options_.prompt_rows;
-  for (const auto& r : running_) {
-    if (r->reads_prompt() && prompt_rows > 0) add_to_step(*r, flight, rows, prompt_rows);
+  order_prompts();
+  for (Running* r : order_) {
+    if (prompt_rows > 0) add_to_step(*r, flight, rows, prompt_rows);
   }
+  choose_draws(flight);
+}
+
+// Every other step begins with the prompt of which the least was read, so that a short one need not wait until a long
+// one has been read; the steps between with the oldest, so that a long one is read in time whatever else comes.
+void Batch::order_prompts() {
+  order_.clear();
+  for (const auto& r : running_) {
+    if (r->reads_prompt()) order_.push_back(r.get());
+  }
+  if (order_.size() < 2) return;
+  const bool oldest = steps_ % 2 == 0;
+  std::sort(order_.begin(), order_.end(), [&](const Running* a, const Running* b) {
+    if (a->request.priority != b->request.priority) return a->request.priority > b->request.priority;
+    if (!oldest && a->fed != b->fed) return a->fed < b->fed;
+    return a->id < b->id;
+  });
+}
+
+// What the head makes, and for which rows.
+void Batch::choose_draws(Flight& flight) {
   // The sampler of the device would sample every sampled row, so rows with candidates and fused rows are in different
   // steps.
   const auto draws_on = [&](SamplingPath path) {
@@ -94,12 +121,12 @@ Status Batch::prepare_sample(Running& r, const StepSequence& s) {
   r.row.counts_read_slot = fused && r.counts_there ? s.read_slot : s.write_slot;
   if (fused) r.row.counts_write_slot = s.write_slot;
   if (fused && r.counts_there) return {};
-  for (const Model::StateUnit& u : model_.state_units()) {
+  for (const StatePool::Unit& u : model_.states().units()) {
     if (!u.counts || u.memory == nullptr) continue;
     const swy_binding at = u.at(s.write_slot);
     PluginError e;
     const auto copy = [&](swy_error* x) {
-      return u.device->api->state_import(u.device->handle, &u.state->desc, Model::kPageSize, &at,
+      return u.device->api->state_import(u.device->handle, &u.state->desc, StatePool::kPageSize, &at,
                                          r.sampler.counts().data(), u.canonical_bytes, x);
     };
     SWY_TRY(e.status(call_plugin(*u.device, "state_import", e.get(), copy), u.device->name,
@@ -132,9 +159,19 @@ Status Batch::submit(Flight& flight) {
   SWY_TRY(model_.runner().submit(sequences_, flight.wants, [&] { return fill_masks(flight); }));
   ++steps_;
   for (const Flight::Part& p : flight.parts) {
-    if (!p.blind && p.request != nullptr) p.request->session.commit();
+    if (p.blind || p.request == nullptr) continue;
+    p.request->session.commit();
+    reached_cut(*p.request);
   }
   return {};
+}
+
+void Batch::reached_cut(Running& r) {
+  const std::vector<uint32_t>& cuts = r.request.cuts;
+  while (r.next_cut < cuts.size() && cuts[r.next_cut] < r.session.position()) ++r.next_cut;
+  if (r.next_cut == cuts.size() || cuts[r.next_cut] != r.session.position()) return;
+  ++r.next_cut;
+  if (r.request.on_cut) r.request.on_cut(r.session.position());
 }
 
 Result<Draw> Batch::draw(Running& r, const Flight& flight, size_t index, const StepOutput& out) {
@@ -164,7 +201,7 @@ Result<Draw> Batch::draw(Running& r, const Flight& flight, size_t index, const S
 
 // A token is known: the request takes it, or ends.
 void Batch::drew(Running& r, const Draw& d) {
-  if (r.outcome.ids.empty()) {
+  if (r.first_ns == 0) {
     r.first_ns = Os::real().now_ns();
     r.outcome.prompt_ns = r.first_ns - r.begin_ns;
   }
@@ -228,6 +265,7 @@ Result<bool> Batch::step() {
   if (model_.runner().in_flight() > flights_.size()) {
     return error(Code::usage, "another batch of this model is running a step; finish its requests first");
   }
+  starved_.clear();
   if (flights_.empty()) {
     if (Status s = begin(); !s.ok()) return fail_all(std::move(s));
   }

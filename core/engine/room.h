@@ -11,4 +11,7 @@ namespace switchyard {
 // "raise --ctx ..." only where that is possible.
 std::string room_advice(const Model& model);
 
+// Errors: usage, if a prompt of so many tokens does not fit after those that its session has seen.
+Status check_room(const Model& model, uint64_t seen, uint64_t prompt);
+
 }  // namespace switchyard

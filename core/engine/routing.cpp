@@ -106,7 +106,7 @@ Result<std::vector<ExpertCounts>> count_experts(Model& model, std::span<const in
     for (size_t l = 0; l < all.size(); ++l) {
       const Router& r = model.routers()[l];
       chosen.resize(rows * r.top_k);
-      SWY_TRY(model.read_result(r.value, std::as_writable_bytes(std::span(chosen))));
+      SWY_TRY(model.runner().read_result(r.value, std::as_writable_bytes(std::span(chosen))));
       for (const int32_t id : chosen) ++all[l].counts[std::min(static_cast<uint32_t>(id), r.experts - 1)];
       all[l].total += chosen.size();
     }

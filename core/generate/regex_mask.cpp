@@ -73,6 +73,7 @@ RegexMask::~RegexMask() = default;
 Result<std::unique_ptr<RegexMask>> RegexMask::create(const std::string& pattern, const Tokenizer& tokenizer,
                                                      uint32_t vocab, std::span<const int32_t> end_ids) {
   std::unique_ptr<RegexMask> m(new RegexMask);
+  m->pattern_ = pattern;
   m->matcher_ = std::make_unique<Matcher>();
   int fault = 0;
   size_t at = 0;
@@ -117,6 +118,8 @@ Result<std::unique_ptr<RegexMask>> RegexMask::create(const std::string& pattern,
             [&](int32_t a, int32_t b) { return tokenizer.piece(a) < tokenizer.piece(b); });
   return m;
 }
+
+std::string RegexMask::name() const { return fmt::format("--allow-regex '{}'", pattern_); }
 
 void RegexMask::follow(std::span<const int32_t> drawn) {
   for (; followed_ < drawn.size(); ++followed_) {

@@ -10,22 +10,24 @@
 #include <vector>
 
 #include "core/base/status.h"
+#include "core/generate/token_constraint.h"
 #include "core/text/tokenizer.h"
 
 namespace switchyard {
 
-class RegexMask {
+class RegexMask : public TokenConstraint {
  public:
   // `tokenizer` outlives it. `end_ids` are allowed where the text is complete. The pattern sees bytes. Errors: usage,
   // for a pattern that PCRE2 refuses (back references and other things that need backtracking among them).
   static Result<std::unique_ptr<RegexMask>> create(const std::string& pattern, const Tokenizer& tokenizer,
                                                    uint32_t vocab, std::span<const int32_t> end_ids);
-  ~RegexMask();
+  ~RegexMask() override;
 
   // Sets the bits of the tokens that may follow the text of `drawn`, which begins with the `drawn` of the last call.
-  void allow(std::span<const int32_t> drawn, std::span<uint32_t> mask);
+  void allow(std::span<const int32_t> drawn, std::span<uint32_t> mask) override;
   // Whether the text of `drawn` matches as a whole, and no longer text does.
-  bool finished(std::span<const int32_t> drawn);
+  bool finished(std::span<const int32_t> drawn) override;
+  std::string name() const override;  // "--allow-regex '…'"
 
  private:
   bool complete(std::span<const int32_t> drawn);
@@ -33,6 +35,7 @@ class RegexMask {
   RegexMask() = default;
   void follow(std::span<const int32_t> drawn);
 
+  std::string pattern_;
   std::unique_ptr<Matcher> matcher_;
   const Tokenizer* tokenizer_ = nullptr;
   std::vector<int32_t> end_ids_;

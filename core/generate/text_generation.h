@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "core/engine/batch.h"
-#include "core/generate/regex_mask.h"
 #include "core/generate/stop_strings.h"
+#include "core/generate/token_constraint.h"
 #include "core/text/detokenizer.h"
 #include "core/text/tokenizer.h"
 
@@ -39,13 +39,17 @@ struct TextPiece {
 
 class TextGeneration {
  public:
-  // Its arguments outlive it. `on_piece` may be empty; returning false ends the generation.
+  // `model` and `tokenizer` outlive it. `on_piece` may be empty; returning false ends the generation. `constraint`:
+  // besides options.allow_regex there may be one. Errors: usage, for a pattern that is none, or two constraints.
   static Result<std::unique_ptr<TextGeneration>> create(const Model& model, const Tokenizer& tokenizer,
                                                         TextOptions options,
-                                                        std::function<bool(const TextPiece&)> on_piece);
+                                                        std::function<bool(const TextPiece&)> on_piece,
+                                                        std::shared_ptr<TokenConstraint> constraint = {});
 
-  // The batch's part, once. It borrows this object.
+  // The batch's part, which borrows this object. A request that was set aside goes on with another one.
   Request request(std::vector<int32_t> prompt, std::vector<int32_t> history = {});
+  const TextOptions& options() const { return options_; }
+  void set_seed(uint64_t seed) { options_.sampling.seed = seed; }  // before the first request
 
   // When the request has ended: the rest of the text goes to `on_piece`, with id -1.
   void finish();
@@ -69,8 +73,8 @@ class TextGeneration {
   std::function<bool(const TextPiece&)> on_piece_;
   Detokenizer detokenizer_;
   StopStrings stops_;
-  std::unique_ptr<RegexMask> pattern_;
-  std::vector<int32_t> drawn_;  // for the pattern
+  std::shared_ptr<TokenConstraint> constraint_;
+  std::vector<int32_t> drawn_;  // for the constraint
   bool matched_ = false;        // nothing can follow
   std::string text_;
 };
