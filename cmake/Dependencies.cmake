@@ -11,6 +11,7 @@ pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(EDIT REQUIRED IMPORTED_TARGET libedit)
 pkg_check_modules(MD REQUIRED IMPORTED_TARGET libmd)
+find_package(Boost 1.81 REQUIRED)  # headers alone: Asio and Beast
 find_package(FlatBuffers 2.0 CONFIG REQUIRED)
 find_program(FLATC flatc REQUIRED)
 
@@ -30,6 +31,7 @@ endfunction()
 
 dependency(json nlohmann_json::nlohmann_json)
 dependency(cli11 CLI11::CLI11)
+dependency(boost Boost::headers)
 dependency(flatbuffers flatbuffers::flatbuffers)  # an archive everywhere
 if(SWITCHYARD_PORTABLE)
   # Debian has no archives of fmt and spdlog; both can be used as headers alone.
