@@ -42,7 +42,7 @@ class JsonCursor {
 // An ordered object is a list, in which each look-up of a key would go through all keys: they are appended, and equal
 // ones are merged when the object is complete.
 void merge_equal_keys(ordered_json& value) {
-  auto& list = value.get_ref<ordered_json::object_t&>();
+  ordered_json::object_t::Container& list = value.get_ref<ordered_json::object_t&>();
   std::vector<size_t> order(list.size());
   std::iota(order.begin(), order.end(), size_t{0});
   const auto before = [&](size_t a, size_t b) {

@@ -90,7 +90,7 @@ void Generating::take(uint32_t index, const Event& event, std::string& out) {
     part.deltas.push_back({Delta::Kind::content, 0, event.text});
   }
   if (event.id >= 0) ++choice.tokens;
-  if (logprobs_ && event.id >= 0) part.logprobs.push_back(logprob_of(event));
+  if (logprobs_ && event.id >= 0 && !(event.text.empty() && tokenizer_.is_special(event.id))) part.logprobs.push_back(logprob_of(event));
   const auto ends = [](const Delta& d) { return d.kind == Delta::Kind::call_end; };
   const auto first = std::find_if(part.deltas.begin(), part.deltas.end(), ends);
   const bool enough = choice.one_call && first != part.deltas.end();

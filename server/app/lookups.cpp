@@ -22,7 +22,15 @@ HttpReply Application::page(const HttpRequest& request) {
   return reply;
 }
 
-HttpReply Application::health(const HttpRequest& /*request*/) {
+// A process that answers but computes nothing is not well.
+HttpReply Application::health(const HttpRequest& request) {
+  constexpr uint64_t kStuckSeconds = 300;
+  const ServiceStats stats = service_.stats();
+  const uint64_t now_ns = Os::real().now_ns();
+  const uint64_t idle = stats.last_step_ns == 0 || now_ns < stats.last_step_ns ? 0 : now_ns - stats.last_step_ns;
+  if (stats.running > 0 && idle > kStuckSeconds * 1'000'000'000) {
+    return error_reply(request, overloaded(fmt::format("no step has ended for {} seconds", idle / 1'000'000'000), 0));
+  }
   HttpReply reply;
   reply.body = R"({"status":"ok"})";
   return reply;
