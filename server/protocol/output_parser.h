@@ -34,7 +34,7 @@ struct OutputForm {
   bool reasoning = false;  // the text begins within the reasoning
   bool thinks = false;     // <think> at the beginning opens reasoning
   bool tools = false;      // there are tools that could be called
-  ToolSchemas schemas;
+  ToolSchemas schemas = {};
 };
 
 class OutputParser {

@@ -161,11 +161,11 @@ json repeated_fields(const json& body, const ChatRequest& r) {
           {"previous_response_id", nullptr},
           {"reasoning", given("reasoning", {{"effort", nullptr}, {"summary", nullptr}})},
           {"store", false},
-          {"temperature", r.generation.text.sampling.temperature},
+          {"temperature", given("temperature", r.generation.text.sampling.temperature)},
           {"text", given("text", {{"format", {{"type", "text"}}}})},
           {"tool_choice", given("tool_choice", "auto")},
           {"tools", given("tools", json::array())},
-          {"top_p", r.generation.text.sampling.top_p},
+          {"top_p", given("top_p", r.generation.text.sampling.top_p)},
           {"truncation", "disabled"},
           {"metadata", given("metadata", json::object())}};
 }
