@@ -37,8 +37,8 @@ void open_closed_streams() {
 void add_commands(CLI::App& app, int& exit_code) {
   add_run(app, exit_code);
   add_chat(app, exit_code);
-  add_serve(app, exit_code);
   add_convert(app, exit_code);
+  add_serve(app, exit_code);
   add_inspect(app, exit_code);
   add_backends(app, exit_code);
   add_plan(app, exit_code);

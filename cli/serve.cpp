@@ -119,7 +119,8 @@ void warn_of_open_door(const ServeFlags& o, const server::ApplicationOptions& a)
   const bool local = o.http.address.starts_with("127.") || o.http.address == "::1";
   if (local || !a.api_keys.empty()) return;
   say("switchyard: warning: {} is reachable from other machines, and no --api-key is set: anybody there can use this "
-      "server\n", o.http.address);
+      "server\n",
+      o.http.address);
 }
 
 void wait_for_signal() {
@@ -134,7 +135,8 @@ Status drain(const ServeFlags& o, Application& application, HttpServer& http, Se
   const bool whole = http.drain(o.drain_seconds);
   log_line(o, "stopped", {{"seconds", seconds_since(begin)}, {"whole", whole}});
   if (whole) return {};
-  return error(Code::cancelled, "requests were still running after --drain {} seconds, and were ended", o.drain_seconds);
+  return error(Code::cancelled, "requests were still running after --drain {} seconds, and were ended",
+               o.drain_seconds);
 }
 
 Status serve(ServeFlags& o) {
@@ -177,17 +179,20 @@ void add_listening(CLI::App& c, ServeFlags& o) {
   };
   option("--host", o.http.address, "address to listen on; 0.0.0.0 or :: for all of this machine's");
   option("--port", o.http.port, "port to listen on; 0 takes any free one, and says which");
-  option("--api-key", o.keys, "a key that requests must bring; may be given more than once. Others can see arguments: "
-                              "--api-key-file is safer")
+  option("--api-key", o.keys,
+         "a key that requests must bring; may be given more than once. Others can see arguments: "
+         "--api-key-file is safer")
       ->allow_extra_args(false);
   set_input(*option("--api-key-file", o.key_file, "file with one such key a line"));
   option("--cors-origin", o.origins, "site whose pages may use this server, such as https://chat.example; * for all")
       ->allow_extra_args(false);
   option("--max-body", o.body_mib, "largest request, in MiB")->check(CLI::Range(1u, 1024u));
-  option("--max-connections", o.http.connections, "connections at a time; more are refused")->check(CLI::Range(1u, 1u << 20));
+  option("--max-connections", o.http.connections, "connections at a time; more are refused")
+      ->check(CLI::Range(1u, 1u << 20));
   option("--ping", o.http.ping_seconds, "seconds of silence on a stream after which it gets a sign of life")
       ->check(CLI::Range(1u, 3600u));
-  option("--drain", o.drain_seconds, "after SIGTERM or Ctrl-C, seconds for running requests to end; a second signal ends them")
+  option("--drain", o.drain_seconds,
+         "after SIGTERM or Ctrl-C, seconds for running requests to end; a second signal ends them")
       ->check(CLI::Range(0u, 86400u));
   c.add_flag("--no-page", o.no_page, "leave out the web page at /")->group("Listening");
 }
@@ -196,18 +201,22 @@ void add_serving(CLI::App& c, ServeFlags& o) {
   const auto option = [&](const char* name, auto& value, const char* help) {
     return c.add_option(name, value, help)->capture_default_str()->group("Serving");
   };
-  option("--sessions", o.sessions, "requests that are computed at a time; more of them wait")->check(CLI::Range(1u, 4096u));
+  option("--sessions", o.sessions, "requests that are computed at a time; more of them wait")
+      ->check(CLI::Range(1u, 4096u));
   option("--queue", o.service.queue, "requests that may wait; more get 429")->check(CLI::Range(1u, 1u << 20));
-  option("--prompt-rows", o.service.prompt_rows, "tokens of prompts in a step while others generate: more of them read "
-                                                 "prompts sooner, fewer let the others wait less")
+  option("--prompt-rows", o.service.prompt_rows,
+         "tokens of prompts in a step while others generate: more of them read "
+         "prompts sooner, fewer let the others wait less")
       ->check(CLI::Range(1u, 1u << 16));
   option("--cache-mib", o.cache_mib, "host memory for states of earlier prompts, in MiB; 0: 1,024");
   c.add_flag("--no-cache", o.no_cache, "keep nothing of earlier prompts")->group("Serving");
-  option("--model-name", o.names, "name of the model in requests and answers (default: the file's); more than one may be "
-                                  "given, and * takes every name")
+  option("--model-name", o.names,
+         "name of the model in requests and answers (default: the file's); more than one may be "
+         "given, and * takes every name")
       ->allow_extra_args(false);
   set_input(*option("--chat-template", o.chat_template, "file with a chat template, instead of the model file's"));
-  option("--max-tokens", o.max_tokens, "tokens to generate at most, where a request says nothing; 0: as the context has room");
+  option("--max-tokens", o.max_tokens,
+         "tokens to generate at most, where a request says nothing; 0: as the context has room");
 }
 
 }  // namespace

@@ -105,8 +105,9 @@ class JsonBuilder {
   bool end_array() { return close(); }
   bool parse_error(size_t position, const std::string&, const typename Json::exception& e) {
     const size_t at = std::max<size_t>(position, 1) - 1;  // the parser counts from 1, and the end as a character
-    const char* what =
-        dynamic_cast<const typename Json::out_of_range*>(&e) == nullptr ? "is not valid JSON" : "has a number beyond all bounds";
+    const char* what = dynamic_cast<const typename Json::out_of_range*>(&e) == nullptr
+                           ? "is not valid JSON"
+                           : "has a number beyond all bounds";
     status_ = error(Code::invalid_data, "{} {} at byte {}", name_, what, at);
     return false;
   }

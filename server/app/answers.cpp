@@ -64,11 +64,13 @@ const char* id_prefix(Protocol protocol) {
 
 Refusal Application::response_format(const ChatRequest& chat) const {
   if (chat.response_format.is_null()) return {};
-  return not_supported("a 'response_format' other than text is not supported; 'allow_regex' limits the text to a pattern",
-                       "response_format");
+  return not_supported(
+      "a 'response_format' other than text is not supported; 'allow_regex' limits the text to a pattern",
+      "response_format");
 }
 
-HttpReply Application::answer_chat(const HttpRequest& request, ChatRequest chat, Protocol protocol, const json& repeated) {
+HttpReply Application::answer_chat(const HttpRequest& request, ChatRequest chat, Protocol protocol,
+                                   const json& repeated) {
   Generation& g = chat.generation;
   if (Refusal no = check_model(g.model)) return error_reply(request, *no);
   if (Refusal no = response_format(chat)) return error_reply(request, *no);
@@ -76,9 +78,12 @@ HttpReply Application::answer_chat(const HttpRequest& request, ChatRequest chat,
   if (Refusal no = model_.prompt(chat, prompt)) return error_reply(request, *no);
   if (chat.tool_choice == ToolChoice::required) {
     if (!g.text.allow_regex.empty()) {
-      return error_reply(request, wrong_field("allow_regex", "'allow_regex' and a 'tool_choice' that requires a call exclude each other"));
+      return error_reply(
+          request,
+          wrong_field("allow_regex", "'allow_regex' and a 'tool_choice' that requires a call exclude each other"));
     }
-    if (Refusal no = model_.call_pattern(chat, prompt.form.reasoning, g.text.allow_regex)) return error_reply(request, *no);
+    if (Refusal no = model_.call_pattern(chat, prompt.form.reasoning, g.text.allow_regex))
+      return error_reply(request, *no);
   }
   std::vector<GeneratingChoice> choices;
   if (Refusal no = submit(g, prompt.ids, prompt.checkpoints, g.choices, choices)) return error_reply(request, *no);
@@ -89,9 +94,9 @@ HttpReply Application::answer_chat(const HttpRequest& request, ChatRequest chat,
   AnswerHead h = head(id_prefix(protocol), g);
   h.choices = g.choices;
   h.prompt_tokens = static_cast<uint32_t>(prompt.ids.size());
-  HttpReply reply = reply_with(std::make_unique<Generating>(answer_of(protocol, std::move(h), g.stream, repeated),
-                                                            std::move(choices), model_.tokenizer(), protocol, g.stream,
-                                                            g.logprobs));
+  HttpReply reply =
+      reply_with(std::make_unique<Generating>(answer_of(protocol, std::move(h), g.stream, repeated), std::move(choices),
+                                              model_.tokenizer(), protocol, g.stream, g.logprobs));
   name_ignored(g, reply);
   return reply;
 }
@@ -128,7 +133,8 @@ HttpReply Application::completions(const HttpRequest& request) {
   const Generation& g = completion.generation;
   if (Refusal no = check_model(g.model)) return error_reply(request, *no);
   if (completion.prompts.size() * g.choices > kMostPrompts) {
-    return error_reply(request, wrong_field("n", fmt::format("'n' times the number of prompts must be at most {}", kMostPrompts)));
+    return error_reply(
+        request, wrong_field("n", fmt::format("'n' times the number of prompts must be at most {}", kMostPrompts)));
   }
   std::vector<GeneratingChoice> choices;
   std::vector<std::string> echo;

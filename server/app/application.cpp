@@ -126,17 +126,21 @@ std::optional<HttpReply> Application::admit(const HttpRequest& head) {
   }
   const Route* route = find(head.method, head.path);
   if (!options_.api_keys.empty() && (route == nullptr || route->needs_key) && !key_fits(head)) {
-    HttpReply reply = error_reply(head, {.status = 401,
-                                         .type = "authentication_error",
-                                         .message = "the API key is missing or wrong; send it as Authorization: Bearer KEY",
-                                         .code = "invalid_api_key"});
+    HttpReply reply =
+        error_reply(head, {.status = 401,
+                           .type = "authentication_error",
+                           .message = "the API key is missing or wrong; send it as Authorization: Bearer KEY",
+                           .code = "invalid_api_key"});
     reply.headers.emplace_back("WWW-Authenticate", "Bearer");
     return reply;
   }
   if (route == nullptr) {
-    const char* other = find("GET", head.path) != nullptr ? "GET, HEAD" : find("POST", head.path) != nullptr ? "POST" : nullptr;
+    const char* other = find("GET", head.path) != nullptr    ? "GET, HEAD"
+                        : find("POST", head.path) != nullptr ? "POST"
+                                                             : nullptr;
     if (other == nullptr) return error_reply(head, not_found(fmt::format("there is no {} here", head.path)));
-    HttpReply reply = error_reply(head, {.status = 405, .message = fmt::format("{} takes {}, not {}", head.path, other, head.method)});
+    HttpReply reply = error_reply(
+        head, {.status = 405, .message = fmt::format("{} takes {}, not {}", head.path, other, head.method)});
     reply.headers.emplace_back("Allow", other);
     return reply;
   }
@@ -195,7 +199,8 @@ Refusal Application::check_model(const std::string& name) const {
   const auto& names = options_.model_names;
   const auto fits = [&](const std::string& known) { return known == "*" || known == name; };
   if (name.empty() || std::any_of(names.begin(), names.end(), fits)) return {};
-  ApiError error = not_found(fmt::format("there is no model '{}' here; this server has '{}'", name, names[0]), "model_not_found");
+  ApiError error =
+      not_found(fmt::format("there is no model '{}' here; this server has '{}'", name, names[0]), "model_not_found");
   error.param = "model";
   return error;
 }

@@ -29,12 +29,12 @@ struct RequestLog {
 };
 
 struct ApplicationOptions {
-  std::vector<std::string> model_names;   // the first is the one that answers name; "*" takes every name
-  Defaults defaults;                      // of requests
-  std::string chat_template = {};         // instead of the model file's
-  std::vector<std::string> api_keys = {}; // one of them must come with every request but /health and the page
-  std::vector<std::string> origins = {};  // of other sites' pages that may use the server; "*": all
-  bool page = true;                       // the web page at /
+  std::vector<std::string> model_names = {};  // the first is the one that answers name; "*" takes every name
+  Defaults defaults = {};                     // of requests
+  std::string chat_template = {};             // instead of the model file's
+  std::vector<std::string> api_keys = {};     // one of them must come with every request but /health and the page
+  std::vector<std::string> origins = {};      // of other sites' pages that may use the server; "*": all
+  bool page = true;                           // the web page at /
   std::function<void(const RequestLog&)> log = {};
   // Of new ids. Tests replace it.
   std::function<std::string(const char* prefix)> new_id = {};

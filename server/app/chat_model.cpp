@@ -95,7 +95,7 @@ std::string function_pattern(const json& function) {
     }
   }
   // A value's lines do not begin with a tag.
-  const std::string value = R"((?:[^\n]+|\n[^<\n]|\n\n)*)";
+  const std::string value = R"((?:[^\n]|\n[^<\n]|\n\n)*)";
   const std::string parameters =
       keys.empty() ? "" : "(?:<parameter=" + one_of(keys) + R"(>\n)" + value + R"(\n</parameter>\n)*)";
   return escaped_for_pattern(function["name"].get<std::string>()) + R"(>\n)" + parameters;
@@ -111,7 +111,8 @@ Refusal ChatModel::call_pattern(const ChatRequest& request, bool reasoning, std:
   std::vector<std::string> functions;
   for (const json& tool : request.tools) {
     const json& function = tool["function"];
-    if (request.tool_name.empty() || function["name"] == request.tool_name) functions.push_back(function_pattern(function));
+    if (request.tool_name.empty() || function["name"] == request.tool_name)
+      functions.push_back(function_pattern(function));
   }
   const std::string call = R"(<tool_call>\n<function=)" + one_of(functions) + R"(</function>\n</tool_call>)";
   const bool one = !request.parallel_tool_calls || !request.tool_name.empty();

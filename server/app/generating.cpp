@@ -20,15 +20,17 @@ ApiError error_of(const Finish& finish) {
   if (finish.reason == "slow") {
     return {.status = 408, .type = "timeout_error", .message = "the answer was not read for too long"};
   }
-  if (finish.reason == "deadline") return {.status = 408, .type = "timeout_error", .message = "the request took too long"};
-  if (finish.reason == "cancelled") return {.status = 499, .type = "cancelled_error", .message = "the request was cancelled"};
+  if (finish.reason == "deadline")
+    return {.status = 408, .type = "timeout_error", .message = "the request took too long"};
+  if (finish.reason == "cancelled")
+    return {.status = 499, .type = "cancelled_error", .message = "the request was cancelled"};
   return failed(finish.status);
 }
 
 }  // namespace
 
-Generating::Generating(std::unique_ptr<Answer> answer, std::vector<GeneratingChoice> choices, const Tokenizer& tokenizer,
-                       Protocol protocol, bool stream, bool logprobs)
+Generating::Generating(std::unique_ptr<Answer> answer, std::vector<GeneratingChoice> choices,
+                       const Tokenizer& tokenizer, Protocol protocol, bool stream, bool logprobs)
     : answer_(std::move(answer)),
       choices_(std::move(choices)),
       tokenizer_(tokenizer),
@@ -90,7 +92,8 @@ void Generating::take(uint32_t index, const Event& event, std::string& out) {
     part.deltas.push_back({Delta::Kind::content, 0, event.text});
   }
   if (event.id >= 0) ++choice.tokens;
-  if (logprobs_ && event.id >= 0 && !(event.text.empty() && tokenizer_.is_special(event.id))) part.logprobs.push_back(logprob_of(event));
+  if (logprobs_ && event.id >= 0 && !(event.text.empty() && tokenizer_.is_special(event.id)))
+    part.logprobs.push_back(logprob_of(event));
   const auto ends = [](const Delta& d) { return d.kind == Delta::Kind::call_end; };
   const auto first = std::find_if(part.deltas.begin(), part.deltas.end(), ends);
   const bool enough = choice.one_call && first != part.deltas.end();

@@ -64,7 +64,8 @@ const char* finished_reason(const std::string& reason) {
 void now(Writer& w, const ServiceStats& s) {
   const double pages = s.pages == 0 ? 0 : static_cast<double>(s.pages_used) / s.pages;
   w.one("num_requests_running", "gauge", "Requests that are computed.", s.running);
-  w.one("num_requests_waiting", "gauge", "Requests that wait to begin, or that were set aside.", s.waiting + s.set_aside);
+  w.one("num_requests_waiting", "gauge", "Requests that wait to begin, or that were set aside.",
+        s.waiting + s.set_aside);
   w.one("num_requests_paused", "gauge", "Requests whose client does not read.", s.paused);
   w.one("kv_cache_usage_perc", "gauge", "Share of the KV cache's pages in use; 1 is all.", pages);
   w.one("state_slots_used", "gauge", "Slots of recurrent states in use.", s.slots_used);
@@ -76,7 +77,8 @@ void now(Writer& w, const ServiceStats& s) {
 
 void since_start(Writer& w, const ServiceStats& s) {
   w.one("prompt_tokens_total", "counter", "Tokens of prompts.", s.prompt_tokens);
-  w.one("prompt_tokens_cached_total", "counter", "Tokens of prompts that were in the prefix cache.", s.cache_hit_tokens);
+  w.one("prompt_tokens_cached_total", "counter", "Tokens of prompts that were in the prefix cache.",
+        s.cache_hit_tokens);
   w.one("generation_tokens_total", "counter", "Tokens that were generated.", s.generated_tokens);
   w.one("prefix_cache_queries_total", "counter", "Tokens that were looked up in the prefix cache.",
         s.computed_prompt_tokens + s.cache_hit_tokens);

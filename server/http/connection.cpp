@@ -108,8 +108,8 @@ net::awaitable<bool> Connection::read_head(Parser& parser) {
     message = "the request's body is larger than " + std::to_string(shared_.options.body_bytes) + " bytes";
   } else if (ec == beast::error::timeout) {
     co_return false;  // the stream is closed
-  } else if (ec.category() != make_error_code(http::error::end_of_stream).category() || ec == http::error::end_of_stream ||
-             ec == http::error::partial_message) {
+  } else if (ec.category() != make_error_code(http::error::end_of_stream).category() ||
+             ec == http::error::end_of_stream || ec == http::error::partial_message) {
     co_return false;  // the client has gone
   }
   co_return co_await refuse(HttpRequest{}, status, std::move(message));
@@ -128,7 +128,8 @@ net::awaitable<int> Connection::read_body(Parser& parser, Body& body) {
     co_await http::async_read_some(stream_, buffer_, parser, with(ec));
     if (ec == http::error::need_buffer) ec = {};
     if (ec == http::error::body_limit) co_return 413;
-    if (ec == beast::error::timeout || ec == http::error::partial_message || ec == http::error::end_of_stream) co_return -1;
+    if (ec == beast::error::timeout || ec == http::error::partial_message || ec == http::error::end_of_stream)
+      co_return -1;
     if (ec) co_return ec.category() == make_error_code(http::error::bad_method).category() ? 400 : -1;
     if (const uint64_t size = parser.get().body().size(); size > body.taken && !body.grow(size)) co_return 503;
   }
@@ -181,8 +182,8 @@ net::awaitable<bool> Connection::serve_one() {
   const int status = co_await read_body(parser, body);
   if (status < 0) co_return false;
   if (status == 413) {
-    co_return co_await refuse(request, 413, "the request's body is larger than " +
-                                                std::to_string(shared_.options.body_bytes) + " bytes");
+    co_return co_await refuse(
+        request, 413, "the request's body is larger than " + std::to_string(shared_.options.body_bytes) + " bytes");
   }
   if (status == 400) co_return co_await refuse(request, 400, "the request's body is not valid HTTP");
   if (status == 503) co_return co_await refuse(request, 503, "too many large requests at the same time");
@@ -215,7 +216,7 @@ net::awaitable<bool> Connection::finish(const HttpRequest& request, HttpReply re
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun_;
   shared_.handler.log(request, sent.status, took.count(), sent.bytes, sent.whole);
-  co_return keep_alive && sent.whole && !gone_ && !shared_.draining;
+  co_return keep_alive&& sent.whole && !gone_ && !shared_.draining;
 }
 
 net::awaitable<bool> Connection::write(std::string text) {
@@ -265,7 +266,8 @@ net::awaitable<Connection::Sent> Connection::send_pending(const HttpRequest& req
   const Framing framing = !stream ? Framing::length : old ? Framing::until_close : Framing::chunks;
   Sent sent{.status = reply.status};
   watching_ = true;
-  net::co_spawn(executor(), [self = shared_from_this()] { return self->watch(); }, net::detached);
+  net::co_spawn(
+      executor(), [self = shared_from_this()] { return self->watch(); }, net::detached);
   wake_on(*pending);
   std::string out, whole;
   if (stream) out = reply_head(reply, framing, 0, keep_alive);

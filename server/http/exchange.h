@@ -15,8 +15,8 @@
 namespace switchyard::server {
 
 struct HttpRequest {
-  std::string method, path, query;              // the path is decoded
-  std::map<std::string, std::string> headers;   // names in lower case; of several of a name the first
+  std::string method, path, query;             // the path is decoded
+  std::map<std::string, std::string> headers;  // names in lower case; of several of a name the first
   std::string body;
   std::string id;    // X-Request-Id: the client's, or a new one
   std::string peer;  // its address
@@ -33,8 +33,8 @@ class Pending {
   enum class State { waiting, more, done };
 
   virtual ~Pending() = default;
-  // Appends what can be sent now. `waiting`: nothing more until the next wake-up. A reply that is no stream has its body
-  // in the last part. Called by one thread at a time.
+  // Appends what can be sent now. `waiting`: nothing more until the next wake-up. A reply that is no stream has its
+  // body in the last part. Called by one thread at a time.
   virtual State pull(std::string& out) = 0;
   // `wake` is called from any thread when there may be something after `pull` said `waiting`; empty: none.
   virtual void on_ready(std::function<void()> wake) = 0;

@@ -49,7 +49,9 @@ Status HttpServer::Impl::listen() {
     return error(Code::usage, "--host '{}' is not an address; give one such as 127.0.0.1, 0.0.0.0 or ::", o.address);
   }
   const tcp::endpoint endpoint(address, o.port);
-  const auto failed = [&] { return error(Code::io, "cannot listen on {} port {}: {}", o.address, o.port, ec.message()); };
+  const auto failed = [&] {
+    return error(Code::io, "cannot listen on {} port {}: {}", o.address, o.port, ec.message());
+  };
   acceptor.open(endpoint.protocol(), ec);
   if (ec) return failed();
   acceptor.set_option(net::socket_base::reuse_address(true), ec);
@@ -96,7 +98,8 @@ void HttpServer::Impl::greet(tcp::socket socket) {
     }
     all.push_back(connection);
   }
-  net::co_spawn(executor, [connection] { return connection->run(); }, net::detached);
+  net::co_spawn(
+      executor, [connection] { return connection->run(); }, net::detached);
 }
 
 void HttpServer::Impl::each(void (Connection::*act)()) {
@@ -111,7 +114,8 @@ HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Result<std::unique_ptr<HttpServer>> HttpServer::start(HttpHandler& handler, const HttpOptions& options) {
   auto impl = std::make_unique<Impl>(handler, options);
   SWY_TRY(impl->listen());
-  net::co_spawn(impl->io, [i = impl.get()] { return i->accept(); }, net::detached);
+  net::co_spawn(
+      impl->io, [i = impl.get()] { return i->accept(); }, net::detached);
   for (uint32_t n = 0; n < std::max(1U, options.io_threads); ++n) {
     impl->threads.emplace_back([i = impl.get()] { i->io.run(); });
   }

@@ -17,8 +17,8 @@ namespace switchyard::server {
 
 struct HttpOptions {
   std::string address = "127.0.0.1";
-  uint16_t port = 8080;         // 0: any free one
-  uint32_t io_threads = 1;      // of the event loop
+  uint16_t port = 8080;     // 0: any free one
+  uint32_t io_threads = 1;  // of the event loop
   uint32_t handler_threads = 2;
   uint32_t connections = 4096;  // at a time; more get 503
   uint32_t header_bytes = 16 << 10;

@@ -48,11 +48,11 @@ class Converter {
     } else if (type == "redacted_thinking") {
     } else if (type == "tool_use") {
       const json* input = fields.object("input");
-      calls_.push_back({{"id", fields.text("id").value_or("")},
-                        {"type", "function"},
-                        {"function",
-                         {{"name", fields.text("name").value_or("")},
-                          {"arguments", input == nullptr ? json::object() : *input}}}});
+      calls_.push_back(
+          {{"id", fields.text("id").value_or("")},
+           {"type", "function"},
+           {"function",
+            {{"name", fields.text("name").value_or("")}, {"arguments", input == nullptr ? json::object() : *input}}}});
     } else if (type == "tool_result") {
       const json* content = fields.find("content");
       out.push_back({{"role", "tool"},
@@ -150,7 +150,8 @@ Refusal parse_anthropic(const json& body, const Defaults& defaults, bool counts,
     converter.out.push_back({{"role", "system"}, {"content", content_text(*system, "system", refusal)}});
   }
   const json* messages = fields.list("messages");
-  if (messages == nullptr || messages->empty()) fields.refuse("messages", "an array with at least one message", nullptr);
+  if (messages == nullptr || messages->empty())
+    fields.refuse("messages", "an array with at least one message", nullptr);
   for (size_t i = 0; messages != nullptr && i < messages->size() && !refusal; ++i) {
     converter.add((*messages)[i], fmt::format("messages[{}]", i));
   }
@@ -158,6 +159,7 @@ Refusal parse_anthropic(const json& body, const Defaults& defaults, bool counts,
   read_tools(fields, to, refusal);
   read_choice(fields, to, refusal);
   read_thinking(fields, to, refusal);
+  if (const auto regex = fields.text("allow_regex")) g.text.allow_regex = *regex;
   fields.pass_over({"metadata", "service_tier", "betas", "container"});
   for (std::string& name : fields.unread()) g.ignored.push_back(std::move(name));
   return refusal;

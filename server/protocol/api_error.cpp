@@ -75,10 +75,8 @@ std::string dump(const json& value) { return value.dump(-1, ' ', false, json::er
 }  // namespace
 
 std::string openai_error(const ApiError& error) {
-  json body = {{"message", error.message},
-               {"type", error.type},
-               {"param", or_null(error.param)},
-               {"code", or_null(error.code)}};
+  json body = {
+      {"message", error.message}, {"type", error.type}, {"param", or_null(error.param)}, {"code", or_null(error.code)}};
   if (error.context_tokens != 0) {
     body["n_prompt_tokens"] = error.prompt_tokens;
     body["n_ctx"] = error.context_tokens;

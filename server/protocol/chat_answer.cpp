@@ -27,8 +27,7 @@ json timings(const std::vector<ChoiceEnd>& ends) {
 
 class ChatStream final : public Answer {
  public:
-  explicit ChatStream(AnswerHead head)
-      : head_(std::move(head)), ends_(head_.choices), logprobs_(head_.choices) {}
+  explicit ChatStream(AnswerHead head) : head_(std::move(head)), ends_(head_.choices), logprobs_(head_.choices) {}
 
   std::string start() override {
     std::string out;
@@ -64,16 +63,14 @@ class ChatStream final : public Answer {
     return out + "data: [DONE]\n\n";
   }
 
-  std::string fail(const ApiError& error) override {
-    return "data: " + openai_error(error) + "\n\ndata: [DONE]\n\n";
-  }
+  std::string fail(const ApiError& error) override { return "data: " + openai_error(error) + "\n\ndata: [DONE]\n\n"; }
 
  private:
   const std::string& opening() {
     if (opening_.empty()) {
       opening_ = R"({"id":)" + json_string(head_.id) + R"(,"object":"chat.completion.chunk","created":)" +
-                 std::to_string(head_.created) + R"(,"model":)" + json_string(head_.model) + R"(,"system_fingerprint":)" +
-                 json_string(head_.fingerprint) + ",";
+                 std::to_string(head_.created) + R"(,"model":)" + json_string(head_.model) +
+                 R"(,"system_fingerprint":)" + json_string(head_.fingerprint) + ",";
     }
     return opening_;
   }

@@ -36,10 +36,10 @@ void check_choice(const ChatRequest& r, Refusal& refusal) {
   const auto named = [&](const json& tool) { return tool["function"]["name"] == r.tool_name; };
   const bool known = !r.tools.empty() && (r.tool_name.empty() || std::any_of(r.tools.begin(), r.tools.end(), named));
   if (!known) {
-    refusal = wrong_field("tool_choice", r.tool_name.empty()
-                                             ? "'tool_choice' asks for a call, and 'tools' has no function"
-                                             : fmt::format("'tool_choice' names the function '{}', which 'tools' lacks",
-                                                           r.tool_name));
+    refusal = wrong_field("tool_choice",
+                          r.tool_name.empty()
+                              ? "'tool_choice' asks for a call, and 'tools' has no function"
+                              : fmt::format("'tool_choice' names the function '{}', which 'tools' lacks", r.tool_name));
   }
 }
 

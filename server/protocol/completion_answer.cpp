@@ -117,7 +117,9 @@ class CompletionAnswer final : public Answer {
     if (!stream_ || head_.include_usage) out["usage"] = usage;
     return out;
   }
-  std::string event(const json& choice) const { return "data: " + to_text(body(json::array({choice}), nullptr)) + "\n\n"; }
+  std::string event(const json& choice) const {
+    return "data: " + to_text(body(json::array({choice}), nullptr)) + "\n\n";
+  }
 
   AnswerHead head_;
   bool stream_;

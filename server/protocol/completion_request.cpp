@@ -13,7 +13,9 @@ bool is_id(const json& value) {
   return value.is_number_integer() && value.get<int64_t>() >= 0 && value.get<int64_t>() <= INT32_MAX;
 }
 
-bool are_ids(const json& list) { return list.is_array() && !list.empty() && std::all_of(list.begin(), list.end(), is_id); }
+bool are_ids(const json& list) {
+  return list.is_array() && !list.empty() && std::all_of(list.begin(), list.end(), is_id);
+}
 
 // A text, token ids, or an array of either.
 void read_prompts(Fields& fields, CompletionRequest& to) {
@@ -54,7 +56,8 @@ Refusal parse_completion(const json& body, const Defaults& defaults, CompletionR
   read_prompts(fields, to);
   to.echo = fields.boolean("echo").value_or(false);
   if (to.echo && g.logprobs && !refusal) {
-    refusal = not_supported("'echo' with 'logprobs' is not supported: the prompt's log-probabilities are not kept", "echo");
+    refusal =
+        not_supported("'echo' with 'logprobs' is not supported: the prompt's log-probabilities are not kept", "echo");
   }
   if (const auto best = fields.integer("best_of", 1, kMostChoices); best && *best > g.choices && !refusal) {
     refusal = not_supported("'best_of' above 'n' is not supported; ask for 'n' choices instead", "best_of");

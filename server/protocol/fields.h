@@ -17,8 +17,8 @@ namespace switchyard::server {
 
 class Fields {
  public:
-  // `path` names the object in messages: "", "stream_options", "messages[3]". All arguments outlive it. An `object` that
-  // is none refuses the request.
+  // `path` names the object in messages: "", "stream_options", "messages[3]". All arguments outlive it. An `object`
+  // that is none refuses the request.
   Fields(const nlohmann::ordered_json& object, std::string path, Refusal& refusal);
 
   // The field as it is; NULL: absent.

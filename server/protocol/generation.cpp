@@ -61,7 +61,8 @@ void read_stops(Fields& fields, std::string_view name, std::vector<std::string>&
   const json* value = fields.find(name);
   if (value == nullptr) return;
   const auto is_text = [](const json& v) { return v.is_string(); };
-  const bool list = value->is_array() && value->size() <= kMostStops && std::all_of(value->begin(), value->end(), is_text);
+  const bool list =
+      value->is_array() && value->size() <= kMostStops && std::all_of(value->begin(), value->end(), is_text);
   if (!list && !value->is_string()) {
     return fields.refuse(name, fmt::format("a string or an array of at most {} strings", kMostStops), *value);
   }

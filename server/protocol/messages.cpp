@@ -16,7 +16,8 @@ namespace {
 const std::string* part_text(const json& part) {
   if (part.is_string()) return &part.get_ref<const std::string&>();
   for (const char* key : {"text", "refusal"}) {
-    if (part.is_object() && part.contains(key) && part[key].is_string()) return &part[key].get_ref<const std::string&>();
+    if (part.is_object() && part.contains(key) && part[key].is_string())
+      return &part[key].get_ref<const std::string&>();
   }
   return nullptr;
 }
@@ -31,13 +32,15 @@ std::string content_text(const json& content, const std::string& field, Refusal&
     const std::string* part = part_text(content[i]);
     if (part == nullptr) {
       const std::string name = fmt::format("{}[{}]", field, i);
-      if (!refusal) refusal = wrong_field(name, fmt::format("'{}' is not a text part; this model reads text only", name));
+      if (!refusal)
+        refusal = wrong_field(name, fmt::format("'{}' is not a text part; this model reads text only", name));
       return {};
     }
     text += *part;
   }
   if (!content.is_array() && !refusal) {
-    refusal = wrong_field(field, fmt::format("'{}' must be a string or an array of parts, not {}", field, shown(content)));
+    refusal =
+        wrong_field(field, fmt::format("'{}' must be a string or an array of parts, not {}", field, shown(content)));
   }
   return text;
 }

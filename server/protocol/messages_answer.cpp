@@ -51,7 +51,10 @@ class MessagesStream final : public Answer {
     std::string out;
     for (const Delta& delta : part.deltas) {
       if (delta.kind == Delta::Kind::call_end) continue;
-      if (open_.begins(delta)) out += close() + begin(delta);
+      if (open_.begins(delta)) {
+        out += close();
+        out += begin(delta);
+      }
       open_.items = {{.kind = kind_of(delta), .id = {}, .call_id = {}, .name = {}, .text = {}}};
       if (delta.kind != Delta::Kind::call) out += delta_event(delta);
     }
@@ -94,8 +97,7 @@ class MessagesStream final : public Answer {
       block = {{"type", "tool_use"}, {"id", head_.new_id("toolu_")}, {"name", delta.text}, {"input", json::object()}};
     }
     reasoning_ = delta.kind == Delta::Kind::reasoning;
-    return event("content_block_start",
-                 {{"type", "content_block_start"}, {"index", index_}, {"content_block", block}});
+    return event("content_block_start", {{"type", "content_block_start"}, {"index", index_}, {"content_block", block}});
   }
   std::string delta_of(const json& delta) const {
     return event("content_block_delta", {{"type", "content_block_delta"}, {"index", index_}, {"delta", delta}});

@@ -13,8 +13,8 @@ namespace switchyard::server {
 namespace {
 
 constexpr std::string_view kThink = "<think>", kThinkEnd = "</think>", kCall = "<tool_call>", kCallEnd = "</tool_call>",
-                           kFunction = "<function=", kFunctionEnd = "</function>", kParameter = "<parameter=",
-                           kParameterEnd = "</parameter>", kSpace = " \t\r\n";
+                           kFunction = "<function=", kFunctionEnd = "</function>",
+                           kParameter = "<parameter=", kParameterEnd = "</parameter>", kSpace = " \t\r\n";
 
 struct Found {
   size_t at = std::string::npos;
@@ -46,7 +46,9 @@ size_t begun_tag(std::string_view text, const std::vector<std::string_view>& tag
 
 OutputParser::OutputParser(OutputForm form)
     : form_(std::move(form)),
-      state_(form_.reasoning ? State::reasoning : form_.thinks ? State::start : State::content),
+      state_(form_.reasoning ? State::reasoning
+             : form_.thinks  ? State::start
+                             : State::content),
       fresh_(form_.reasoning) {}
 
 void OutputParser::push(std::string_view text, std::vector<Delta>& out) {

@@ -36,8 +36,8 @@ json item_json(const Item& item, const char* status) {
     case Kind::call:
       break;
   }
-  return {{"id", item.id},     {"type", "function_call"}, {"status", status}, {"call_id", item.call_id},
-          {"name", item.name}, {"arguments", item.text}};
+  return {{"id", item.id},           {"type", "function_call"}, {"status", status},
+          {"call_id", item.call_id}, {"name", item.name},       {"arguments", item.text}};
 }
 
 // Streams, and collects as it does so: the last event repeats the whole answer.
@@ -47,8 +47,9 @@ class ResponsesAnswer final : public Answer {
       : head_(std::move(head)), stream_(stream), request_(request) {}
 
   std::string start() override {
-    return event("response.created", {{"response", response("in_progress")}}) +
-           event("response.in_progress", {{"response", response("in_progress")}});
+    std::string out = event("response.created", {{"response", response("in_progress")}});
+    out += event("response.in_progress", {{"response", response("in_progress")}});
+    return out;
   }
 
   std::string add(const Part& part) override {
@@ -125,8 +126,9 @@ class ResponsesAnswer final : public Answer {
       data["logprobs"] = json::array();
       return event("response.output_text.delta", data);
     }
-    return event(item.kind == Kind::reasoning ? "response.reasoning_text.delta" : "response.function_call_arguments.delta",
-                 data);
+    return event(
+        item.kind == Kind::reasoning ? "response.reasoning_text.delta" : "response.function_call_arguments.delta",
+        data);
   }
 
   std::string close(const char* status) {

@@ -8,7 +8,8 @@ using json = nlohmann::ordered_json;
 
 namespace {
 
-// Items of `input` as messages: an answer's reasoning, text and calls, which are items of their own, become one message.
+// Items of `input` as messages: an answer's reasoning, text and calls, which are items of their own, become one
+// message.
 class Converter {
  public:
   explicit Converter(Refusal& refusal) : refusal_(refusal) {}
@@ -54,7 +55,8 @@ class Converter {
   void add_reasoning(const json& item) {
     std::string text;
     for (const json& part : item.contains("content") && item["content"].is_array() ? item["content"] : json::array()) {
-      if (part.is_object() && part.contains("text") && part["text"].is_string()) text += part["text"].get<std::string>();
+      if (part.is_object() && part.contains("text") && part["text"].is_string())
+        text += part["text"].get<std::string>();
     }
     if (!text.empty()) answer()["reasoning_content"] = text;
   }
@@ -188,7 +190,9 @@ Refusal parse_responses(const json& body, const Defaults& defaults, ChatRequest&
   for (const char* name : {"previous_response_id", "conversation"}) {
     if (fields.find(name) != nullptr && !refusal) {
       refusal = not_supported(fmt::format("'{}' is not supported: this server keeps no responses; send the whole "
-                                          "conversation in 'input'", name), name);
+                                          "conversation in 'input'",
+                                          name),
+                              name);
     }
   }
   if (fields.boolean("background").value_or(false) && !refusal) {

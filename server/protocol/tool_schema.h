@@ -2,8 +2,8 @@
 // ToolSchemas: which types the parameters of tools have, so that values that a model writes as bare text become JSON.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 

@@ -38,7 +38,8 @@ TEST(Json, KeepsTheOrderOfKeysWhereItIsAsked) {
   EXPECT_EQ(read_ordered_json(R"({"b":1,"a":2,"b":[3],"a":4,"c":5,"b":6})", "x.json")->dump(), R"({"b":6,"a":4,"c":5})")
       << "the last of equal keys counts, in the place of the first";
   std::string many = "{";
-  for (int i = 0; i < 300'000; ++i) many += (i == 0 ? "\"k" : ",\"k") + std::to_string(i % 200'000) + "\":" + std::to_string(i);
+  for (int i = 0; i < 300'000; ++i)
+    many += (i == 0 ? "\"k" : ",\"k") + std::to_string(i % 200'000) + "\":" + std::to_string(i);
   const auto read = read_ordered_json(many + "}", "x.json");  // hours, if each key were compared with all others
   ASSERT_TRUE(read.ok());
   EXPECT_EQ(read->size(), 200'000);

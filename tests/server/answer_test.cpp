@@ -34,7 +34,9 @@ using Kind = Delta::Kind;
 // Reasoning, text and a call, as a model gives them.
 std::string run(Answer& answer, const ChoiceEnd& ended = end("tool_calls")) {
   std::string out = answer.start();
-  const auto add = [&](std::vector<Delta> deltas) { out += answer.add({.choice = 0, .deltas = std::move(deltas), .logprobs = {}}); };
+  const auto add = [&](std::vector<Delta> deltas) {
+    out += answer.add({.choice = 0, .deltas = std::move(deltas), .logprobs = {}});
+  };
   add({{Kind::reasoning, 0, "why"}});
   add({{Kind::content, 0, "a\n"}});
   add({{Kind::content, 0, "\"b\""}});
@@ -54,7 +56,8 @@ TEST(ChatAnswer, Streams) {
   EXPECT_EQ(run(*chat_answer(head(), true)),
             chat_chunk(R"({"role":"assistant","content":""})") + chat_chunk(R"({"reasoning_content":"why"})") +
                 chat_chunk(R"({"content":"a\n"})") + chat_chunk(R"({"content":"\"b\""})") +
-                chat_chunk(R"({"tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":"f","arguments":""}}]})") +
+                chat_chunk(R"({"tool_calls":[{"index":0,"id":"call_1","type":"function",)"
+                           R"("function":{"name":"f","arguments":""}}]})") +
                 chat_chunk(R"({"tool_calls":[{"index":0,"function":{"arguments":"{\"x\": "}}]})") +
                 chat_chunk(R"({"tool_calls":[{"index":0,"function":{"arguments":"1}"}}]})") +
                 chat_chunk("{}", "\"tool_calls\"") + "data: [DONE]\n\n");
@@ -71,12 +74,16 @@ TEST(ChatAnswer, StreamsUsageWhereItIsAsked) {
   AnswerHead h = head();
   h.include_usage = true;
   const auto answer = chat_answer(std::move(h), true);
-  EXPECT_EQ(answer->start() + answer->end(0, end("stop")) + answer->finish(),
-            chat_chunk(R"({"role":"assistant","content":""})", "null", R"(,"usage":null)") +
-                chat_chunk("{}", "\"stop\"", R"(,"usage":null)") +
-                R"(data: {"id":"ID","object":"chat.completion.chunk","created":7,"model":"m","system_fingerprint":"fp",)"
-                R"("choices":[],"usage":)" +
-                kUsage + R"(,"timings":)" + kTimings + "}\n\ndata: [DONE]\n\n");
+  std::string text = answer->start();
+  text += answer->end(0, end("stop"));
+  text += answer->finish();
+  EXPECT_EQ(
+      text,
+      chat_chunk(R"({"role":"assistant","content":""})", "null", R"(,"usage":null)") +
+          chat_chunk("{}", "\"stop\"", R"(,"usage":null)") +
+          R"(data: {"id":"ID","object":"chat.completion.chunk","created":7,"model":"m","system_fingerprint":"fp",)"
+          R"("choices":[],"usage":)" +
+          kUsage + R"(,"timings":)" + kTimings + "}\n\ndata: [DONE]\n\n");
 }
 
 TEST(ChatAnswer, ComesWhole) {
@@ -93,18 +100,22 @@ TEST(ChatAnswer, GivesLogprobs) {
   AnswerHead h = head();
   h.logprobs = true;
   const auto answer = chat_answer(std::move(h), false);
-  answer->add({.choice = 0, .deltas = {{Kind::content, 0, "é"}}, .logprobs = {{"\xC3", -0.5F, {{"\xC3", -0.5F}}}, {"\xA9", -1, {}}}});
+  answer->add({.choice = 0,
+               .deltas = {{Kind::content, 0, "é"}},
+               .logprobs = {{"\xC3", -0.5F, {{"\xC3", -0.5F}}}, {"\xA9", -1, {}}}});
   answer->end(0, end("stop"));
   EXPECT_EQ(json::parse(answer->finish())["choices"][0]["logprobs"].dump(),
-            R"({"content":[{"token":"�","logprob":-0.5,"bytes":[195],"top_logprobs":[{"token":"�","logprob":-0.5,"bytes":[195]}]},)"
+            R"({"content":[{"token":"�","logprob":-0.5,"bytes":[195],)"
+            R"("top_logprobs":[{"token":"�","logprob":-0.5,"bytes":[195]}]},)"
             R"({"token":"�","logprob":-1.0,"bytes":[169],"top_logprobs":[]}],"refusal":null})");
 }
 
 TEST(ChatAnswer, AnErrorEndsTheStream) {
   const auto answer = chat_answer(head(), true);
-  EXPECT_EQ(answer->fail({.status = 500, .type = "server_error", .message = "no \"luck\""}),
-            "data: {\"error\":{\"message\":\"no \\\"luck\\\"\",\"type\":\"server_error\",\"param\":null,\"code\":null}}\n\n"
-            "data: [DONE]\n\n");
+  EXPECT_EQ(
+      answer->fail({.status = 500, .type = "server_error", .message = "no \"luck\""}),
+      "data: {\"error\":{\"message\":\"no \\\"luck\\\"\",\"type\":\"server_error\",\"param\":null,\"code\":null}}\n\n"
+      "data: [DONE]\n\n");
 }
 
 TEST(CompletionAnswer, StreamsAndComesWhole) {
@@ -226,15 +237,20 @@ TEST(ErrorBodies, HaveTheirProtocolsForm) {
   const ApiError error{.status = 400, .message = "m", .param = "p", .code = "c"};
   EXPECT_EQ(openai_error(error), R"({"error":{"message":"m","type":"invalid_request_error","param":"p","code":"c"}})");
   EXPECT_EQ(anthropic_error(error), R"({"type":"error","error":{"type":"invalid_request_error","message":"m"}})");
-  const ApiError full = rejected({.why = Rejection::Why::queue_full, .status = Status(Code::usage, "full"), .retry_after_ms = 1500});
+  const ApiError full =
+      rejected({.why = Rejection::Why::queue_full, .status = Status(Code::usage, "full"), .retry_after_ms = 1500});
   EXPECT_EQ(full.status, 429);
   EXPECT_EQ(full.retry_after_ms, 1500);
   const ApiError draining = rejected({.why = Rejection::Why::draining, .status = Status(Code::usage, "ends")});
   EXPECT_EQ(draining.status, 503);
-  EXPECT_EQ(openai_error(rejected({.why = Rejection::Why::too_long, .status = Status(Code::usage, "long"), .retry_after_ms = 0,
-                                   .prompt_tokens = 9, .context_tokens = 8})),
-            R"({"error":{"message":"long","type":"invalid_request_error","param":null,"code":"context_length_exceeded",)"
-            R"("n_prompt_tokens":9,"n_ctx":8}})");
+  EXPECT_EQ(
+      openai_error(rejected({.why = Rejection::Why::too_long,
+                             .status = Status(Code::usage, "long"),
+                             .retry_after_ms = 0,
+                             .prompt_tokens = 9,
+                             .context_tokens = 8})),
+      R"({"error":{"message":"long","type":"invalid_request_error","param":null,"code":"context_length_exceeded",)"
+      R"("n_prompt_tokens":9,"n_ctx":8}})");
 }
 
 }  // namespace

@@ -26,7 +26,8 @@ LoadedModel demo(uint32_t sessions) {
   Registry registry = Registry::discover(Os::real(), discovery, *host);
   ModelOptions options;
   options.sessions = sessions;
-  auto loaded = load_model(host, std::move(registry), "auto", std::make_shared<const Program>(std::move(*program)), options);
+  auto loaded =
+      load_model(host, std::move(registry), "auto", std::make_shared<const Program>(std::move(*program)), options);
   EXPECT_TRUE(loaded.ok()) << loaded.status().message();
   return std::move(*loaded);
 }

@@ -14,8 +14,8 @@ namespace switchyard::testing {
 
 // One server for all tests of the program that want its options.
 struct Server {
-  explicit Server(server::ApplicationOptions application = {}, server::HttpOptions http = {}, ServiceOptions service = {},
-                  uint32_t sessions = 4);
+  explicit Server(server::ApplicationOptions application = {}, server::HttpOptions http = {},
+                  ServiceOptions service = {}, uint32_t sessions = 4);
   ~Server();
   // Waits until nothing runs. False: something did for ten seconds.
   bool idle() const;
@@ -26,7 +26,7 @@ struct Server {
 };
 
 struct Reply {
-  int status = 0;  // 0: the connection ended before a reply
+  int status = 0;                              // 0: the connection ended before a reply
   std::map<std::string, std::string> headers;  // names in lower case
   std::string body;
 };
@@ -42,10 +42,10 @@ class Client {
   bool send(const std::string& text);
   // Reads until the connection's unread text holds `text`; false at the end.
   bool wait_for(const std::string& text);
-  Reply reply();            // the next whole reply
-  bool ended();             // whether the server closes the connection
-  void reset();             // ends it by RST
-  void shrink_window();     // so that few unread bytes fit; before anything is sent
+  Reply reply();         // the next whole reply
+  bool ended();          // whether the server closes the connection
+  void reset();          // ends it by RST
+  void shrink_window();  // so that few unread bytes fit; before anything is sent
 
   // A request, and its reply.
   Reply get(const std::string& path, const std::string& headers = "");

@@ -13,13 +13,14 @@ namespace {
 
 using testing::Client;
 using testing::get;
+using ::testing::HasSubstr;
 using testing::post;
 using testing::Reply;
 using testing::Server;
-using ::testing::HasSubstr;
 
-constexpr const char* kChat = "/v1/chat/completions";
-const std::string kLong = R"({"messages":[{"role":"user","content":"Hello"}],"ignore_eos":true,"max_tokens":3000,"stream":)";
+constexpr const char* kPath = "/v1/chat/completions";
+const std::string kLong =
+    R"({"messages":[{"role":"user","content":"Hello"}],"ignore_eos":true,"max_tokens":3000,"stream":)";
 
 server::HttpOptions impatient() {
   server::HttpOptions o;
@@ -39,7 +40,7 @@ Server& hostile() {
 void expect_well(Server& server) {
   EXPECT_TRUE(server.idle());
   EXPECT_EQ(get(server, "/health").status, 200);
-  EXPECT_EQ(post(server, kChat, R"({"messages":[{"role":"user","content":"Hello"}],"max_tokens":2})").status, 200);
+  EXPECT_EQ(post(server, kPath, R"({"messages":[{"role":"user","content":"Hello"}],"max_tokens":2})").status, 200);
 }
 
 TEST(Hostile, AClientThatGoesEndsItsRequest) {
@@ -48,8 +49,10 @@ TEST(Hostile, AClientThatGoesEndsItsRequest) {
       const uint64_t before = hostile().service->stats().finished["cancelled"];
       {
         Client client(hostile());
-        ASSERT_TRUE(client.send(Client::post_text(kChat, kLong + stream)));
-        if (stream[0] == 't') ASSERT_TRUE(client.wait_for("\"content\":\""));
+        ASSERT_TRUE(client.send(Client::post_text(kPath, kLong + stream)));
+        if (stream[0] == 't') {
+          ASSERT_TRUE(client.wait_for("\"content\":\""));
+        }
         for (int i = 0; i < 500 && hostile().service->stats().running == 0; ++i) {
           std::this_thread::sleep_for(std::chrono::milliseconds(2));
         }
@@ -67,8 +70,9 @@ TEST(Hostile, AClientThatDoesNotReadIsGivenUp) {
   Client slow(hostile());
   slow.shrink_window();
   // Every token of sixteen choices brings a long chunk, so that what the kernel holds is soon full.
-  ASSERT_TRUE(slow.send(Client::post_text(kChat, R"({"n":4,"logprobs":true,"top_logprobs":20,)" + kLong.substr(1) + "true}")));
-  EXPECT_EQ(post(hostile(), kChat, R"({"messages":[{"role":"user","content":"Hello"}],"max_tokens":5})").status, 200)
+  ASSERT_TRUE(
+      slow.send(Client::post_text(kPath, R"({"n":4,"logprobs":true,"top_logprobs":20,)" + kLong.substr(1) + "true}")));
+  EXPECT_EQ(post(hostile(), kPath, R"({"messages":[{"role":"user","content":"Hello"}],"max_tokens":5})").status, 200)
       << "another client is served meanwhile";
   expect_well(hostile());
 }
@@ -95,12 +99,13 @@ TEST(Hostile, WhatIsNoRequestIsRefused) {
       {"POST /v1/chat/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400},
       {"GET / HTTP/1.1\r\nX: " + std::string(5000, 'a') + "\r\n\r\n", 431},
       {"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: 1000000000\r\n\r\n", 413},
-      {"POST /v1/chat/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n11000\r\n" + std::string(0x11000, 'a'), 413},
-      {Client::post_text(kChat, "{"), 400},
-      {Client::post_text(kChat, ""), 400},
-      {Client::post_text(kChat, "{\"messages\":[{\"role\":\"user\",\"content\":\"\xff\"}]}"), 400},
-      {Client::post_text(kChat, R"({"messages":[{"role":"user","content":"\ud800"}]})"), 400},
-      {Client::post_text(kChat, std::string(60000, '[')), 400},
+      {"POST /v1/chat/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n11000\r\n" + std::string(0x11000, 'a'),
+       413},
+      {Client::post_text(kPath, "{"), 400},
+      {Client::post_text(kPath, ""), 400},
+      {Client::post_text(kPath, "{\"messages\":[{\"role\":\"user\",\"content\":\"\xff\"}]}"), 400},
+      {Client::post_text(kPath, R"({"messages":[{"role":"user","content":"\ud800"}]})"), 400},
+      {Client::post_text(kPath, std::string(60000, '[')), 400},
       {Client::post_text("/v1/completions", R"({"prompt":[2000000000]})"), 400},
       {Client::post_text("/v1/completions", R"({"prompt":"a","allow_regex":"("})"), 400},
   };
@@ -137,7 +142,7 @@ TEST(Hostile, BodiesTogetherAreBounded) {
   int refused = 0;
   for (int i = 0; i < 4; ++i) {
     many.push_back(std::make_unique<Client>(hostile()));
-    many.back()->send("POST " + std::string(kChat) + " HTTP/1.1\r\nContent-Length: 60000\r\n\r\n");
+    many.back()->send("POST " + std::string(kPath) + " HTTP/1.1\r\nContent-Length: 60000\r\n\r\n");
   }
   for (const auto& client : many) refused += client->reply().status == 503 ? 1 : 0;
   EXPECT_EQ(refused, 2) << "two of four fit";
@@ -160,7 +165,7 @@ TEST(Hostile, FullQueuesAreSaid) {
   std::vector<std::unique_ptr<Client>> many;
   for (int i = 0; i < 8; ++i) {
     many.push_back(std::make_unique<Client>(server));
-    many.back()->send(Client::post_text(kChat, kLong + "true}"));
+    many.back()->send(Client::post_text(kPath, kLong + "true}"));
   }
   int full = 0;
   for (const auto& client : many) {

@@ -44,7 +44,8 @@ std::string parsed(const OutputForm& form, const std::string& text, size_t piece
 }
 
 void expect(const OutputForm& form, const std::string& text, const std::string& want) {
-  for (size_t piece = 1; piece <= text.size(); ++piece) EXPECT_EQ(parsed(form, text, piece), want) << piece << ": " << text;
+  for (size_t piece = 1; piece <= text.size(); ++piece)
+    EXPECT_EQ(parsed(form, text, piece), want) << piece << ": " << text;
 }
 
 const OutputForm kPlain{};
@@ -86,14 +87,22 @@ TEST(OutputParser, ReadsCalls) {
 
 TEST(OutputParser, GivesValuesTheTypesOfTheSchema) {
   const std::pair<std::string, std::string> values[] = {
-      {parameter("text", "5"), R"("5")"},         {parameter("text", "null"), R"("null")"},
-      {parameter("text", ""), R"("")"},           {parameter("text", "\na\n"), R"("\na\n")"},
-      {parameter("count", "five"), R"("five")"},  {parameter("count", " 12 "), "12"},
-      {parameter("on", "false"), "false"},        {parameter("on", "yes"), R"("yes")"},
-      {parameter("list", "[1,"), R"("[1,")"},     {parameter("maybe", "None"), "null"},
-      {parameter("maybe", "5"), R"("5")"},        {parameter("mixed", "5"), "5"},
-      {parameter("mixed", "five"), R"("five")"},  {parameter("any", "{\"a\": 1}"), R"({"a": 1})"},
-      {parameter("any", "plain"), R"("plain")"},  {parameter("unknown", "5"), R"("5")"},
+      {parameter("text", "5"), R"("5")"},
+      {parameter("text", "null"), R"("null")"},
+      {parameter("text", ""), R"("")"},
+      {parameter("text", "\na\n"), R"("\na\n")"},
+      {parameter("count", "five"), R"("five")"},
+      {parameter("count", " 12 "), "12"},
+      {parameter("on", "false"), "false"},
+      {parameter("on", "yes"), R"("yes")"},
+      {parameter("list", "[1,"), R"("[1,")"},
+      {parameter("maybe", "None"), "null"},
+      {parameter("maybe", "5"), R"("5")"},
+      {parameter("mixed", "5"), "5"},
+      {parameter("mixed", "five"), R"("five")"},
+      {parameter("any", "{\"a\": 1}"), R"({"a": 1})"},
+      {parameter("any", "plain"), R"("plain")"},
+      {parameter("unknown", "5"), R"("5")"},
       {parameter("text", "a <b> </x>"), R"("a <b> </x>")"},
   };
   for (const auto& [text, want] : values) {

@@ -34,7 +34,7 @@ TEST(ChatRequest, ReadsEveryField) {
       "seed":-1,"stream":true,"stream_options":{"include_usage":true},"logprobs":true,"top_logprobs":2,
       "logit_bias":{"7":-100,"3":2.5,"07":1},"presence_penalty":1,"frequency_penalty":-1,"top_k":40,"min_p":0.125,
       "repetition_penalty":1.5,"allow_regex":"a+","ignore_eos":true,"priority":-2,"cache_salt":"s","cache_prompt":false,
-      "reasoning_effort":"none","chat_template_kwargs":{"x":[1]},"user":"u","metadata":{},"odd":1})"));
+      "reasoning_effort":"none","chat_template_kwargs":{"x":[1]},"user":"u","metadata":{},"odd":1)"));
   const Generation& g = r.generation;
   EXPECT_EQ(g.model, "m");
   EXPECT_EQ(g.text.max_tokens, 7) << "the newer name counts";
@@ -156,8 +156,8 @@ TEST(CompletionRequest, TakesTextsAndIds) {
   EXPECT_EQ(count("[\"a\",\"b\"]"), "2");
   EXPECT_EQ(count("[[1],[2,3]]"), "2");
   for (const char* wrong : {"[]", "7", "[[]]", "[1,\"a\"]", "[-1]"}) {
-    EXPECT_EQ(count(wrong), std::string("'prompt' must be a string, an array of token ids, or an array of either, not ") +
-                                wrong);
+    EXPECT_EQ(count(wrong),
+              std::string("'prompt' must be a string, an array of token ids, or an array of either, not ") + wrong);
   }
   CompletionRequest r;
   ASSERT_FALSE(parse_completion(body(R"({"prompt":"a","logprobs":0,"echo":false})"), {}, r));
@@ -180,11 +180,10 @@ TEST(ResponsesRequest, ItemsBecomeMessages) {
       "text":{"format":{"type":"json_schema","name":"n","schema":{}}}})"),
                                           {}, r, repeated);
   ASSERT_FALSE(refusal) << refusal->message;
-  EXPECT_EQ(r.messages.dump(),
-            R"([{"role":"system","content":"be brief"},{"role":"user","content":"q"},)"
-            R"({"role":"assistant","content":"t","reasoning_content":"r","tool_calls":[)"
-            R"({"id":"c","type":"function","function":{"name":"f","arguments":{}}}]},)"
-            R"({"role":"tool","content":"o","tool_call_id":"c"}])");
+  EXPECT_EQ(r.messages.dump(), R"([{"role":"system","content":"be brief"},{"role":"user","content":"q"},)"
+                               R"({"role":"assistant","content":"t","reasoning_content":"r","tool_calls":[)"
+                               R"({"id":"c","type":"function","function":{"name":"f","arguments":{}}}]},)"
+                               R"({"role":"tool","content":"o","tool_call_id":"c"}])");
   EXPECT_EQ(r.tools.dump(), R"([{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}])");
   EXPECT_THAT(r.generation.ignored, ElementsAre("tools[1]"));
   EXPECT_EQ(r.generation.text.max_tokens, 4);

@@ -66,7 +66,8 @@ TEST(Server, StreamsWhatItAlsoGivesWhole) {
 TEST(Server, TheSameConnectionServesSeveralRequests) {
   Client client(demo());
   for (int i = 0; i < 3; ++i) EXPECT_EQ(client.post(kChat, ask(R"("max_tokens":2,"stream":true)")).status, 200);
-  const std::string two = Client::post_text(kChat, ask(R"("max_tokens":2)")) + "GET /health HTTP/1.1\r\nHost: x\r\n\r\n";
+  const std::string two =
+      Client::post_text(kChat, ask(R"("max_tokens":2)")) + "GET /health HTTP/1.1\r\nHost: x\r\n\r\n";
   ASSERT_TRUE(client.send(two));  // the second one while the first is answered
   EXPECT_EQ(client.reply().status, 200);
   EXPECT_EQ(client.reply().body, R"({"status":"ok"})");
@@ -91,7 +92,8 @@ TEST(Server, StopsAtAStopString) {
 }
 
 TEST(Server, GivesLogprobsAndTakesBiases) {
-  const json reply = answered(post(demo(), kChat, ask(R"("max_tokens":4,"logprobs":true,"top_logprobs":3,"temperature":0)")));
+  const json reply =
+      answered(post(demo(), kChat, ask(R"("max_tokens":4,"logprobs":true,"top_logprobs":3,"temperature":0)")));
   const json& tokens = reply["choices"][0]["logprobs"]["content"];
   ASSERT_EQ(tokens.size(), 4);
   std::string text;
@@ -104,27 +106,32 @@ TEST(Server, GivesLogprobsAndTakesBiases) {
   EXPECT_EQ(reply["choices"][0]["message"]["content"], text);
   const json ids = answered(post(demo(), "/tokenize", R"({"prompt":"zzz"})"));
   const std::string id = std::to_string(ids["tokens"][0].get<int>());
-  const json biased = answered(post(demo(), kChat, ask(R"("max_tokens":3,"temperature":0,"logit_bias":{")" + id + R"(":100})")));
+  const json biased =
+      answered(post(demo(), kChat, ask(R"("max_tokens":3,"temperature":0,"logit_bias":{")" + id + R"(":100})")));
   const std::string piece = answered(post(demo(), "/detokenize", R"({"tokens":[)" + id + "]}"))["prompt"];
   EXPECT_EQ(biased["choices"][0]["message"]["content"], piece + piece + piece);
 }
 
 TEST(Server, CompletesTextsAndIds) {
   const json ids = answered(post(demo(), "/tokenize", R"({"prompt":"Once upon a"})"));
-  const json two = answered(post(demo(), "/v1/completions", R"({"prompt":["Once upon a","Once upon a"],"max_tokens":6,"seed":4,"echo":true})"));
+  const json two = answered(post(demo(), "/v1/completions",
+                                 R"({"prompt":["Once upon a","Once upon a"],"max_tokens":6,"seed":4,"echo":true})"));
   ASSERT_EQ(two["choices"].size(), 2);
   EXPECT_THAT(two["choices"][0]["text"].get<std::string>(), StartsWith("Once upon a"));
   EXPECT_EQ(two["choices"][0]["text"], two["choices"][1]["text"]);
-  const json same = answered(post(demo(), "/v1/completions", R"({"prompt":)" + ids["tokens"].dump() + R"(,"max_tokens":6,"seed":4})"));
+  const json same = answered(
+      post(demo(), "/v1/completions", R"({"prompt":)" + ids["tokens"].dump() + R"(,"max_tokens":6,"seed":4})"));
   EXPECT_EQ("Once upon a" + same["choices"][0]["text"].get<std::string>(), two["choices"][0]["text"]);
 }
 
 TEST(Server, SpeaksTheOtherProtocols) {
-  const Reply messages = post(demo(), "/v1/messages", R"({"model":"demo","max_tokens":8,"messages":[{"role":"user","content":"Hi"}]})");
+  const Reply messages =
+      post(demo(), "/v1/messages", R"({"model":"demo","max_tokens":8,"messages":[{"role":"user","content":"Hi"}]})");
   EXPECT_EQ(answered(messages)["usage"]["output_tokens"], 8) << messages.body;
   const Reply responses = post(demo(), "/v1/responses", R"({"input":"Hi","max_output_tokens":8,"stream":true})");
   EXPECT_THAT(responses.body, HasSubstr("event: response.incomplete\n"));
-  EXPECT_EQ(answered(post(demo(), "/v1/messages/count_tokens", R"({"messages":[{"role":"user","content":"Hi"}]})"))["input_tokens"],
+  EXPECT_EQ(answered(post(demo(), "/v1/messages/count_tokens",
+                          R"({"messages":[{"role":"user","content":"Hi"}]})"))["input_tokens"],
             answered(messages)["usage"]["input_tokens"]);
 }
 
@@ -132,13 +139,19 @@ TEST(Server, CallsOfToolsComeApart) {
   std::ostringstream source;
   source << std::ifstream(SWITCHYARD_TEST_DATA "/templates/Qwen3.5-4B.jinja", std::ios::binary).rdbuf();
   Server server({.model_names = {"demo"}, .chat_template = source.str()});
-  const std::string tool = R"("tools":[{"type":"function","function":{"name":"look","parameters":{"properties":{"where":{"type":"string"}}}}}])";
-  const json called = answered(post(server, kChat, ask("\"max_tokens\":400,\"chat_template_kwargs\":{\"enable_thinking\":false},\"tool_choice\":\"required\"," + tool)));
+  const std::string tool = R"("tools":[{"type":"function","function":{"name":"look",)"
+                           R"("parameters":{"properties":{"where":{"type":"string"}}}}}])";
+  const json called = answered(
+      post(server, kChat,
+           ask("\"max_tokens\":400,\"chat_template_kwargs\":{\"enable_thinking\":false},\"tool_choice\":\"required\"," +
+               tool)));
   const json& choice = called["choices"][0];
   ASSERT_TRUE(choice["message"].contains("tool_calls")) << called;
   EXPECT_EQ(choice["message"]["tool_calls"][0]["function"]["name"], "look");
-  const std::string pattern = R"(why\n</think>\n\n<tool_call>\n<function=look>\n<parameter=where>\nup\n</parameter>\n</function>\n</tool_call>)";
-  const Reply stream = post(server, kChat, ask(R"("max_tokens":200,"stream":true,"allow_regex":)" + json(pattern).dump() + "," + tool));
+  const std::string pattern = R"(why\n</think>\n\n<tool_call>\n<function=look>\n)"
+                              R"(<parameter=where>\nup\n</parameter>\n</function>\n</tool_call>)";
+  const Reply stream =
+      post(server, kChat, ask(R"("max_tokens":200,"stream":true,"allow_regex":)" + json(pattern).dump() + "," + tool));
   EXPECT_THAT(stream.body, HasSubstr(R"("reasoning_content":")"));
   EXPECT_THAT(stream.body, HasSubstr(R"("function":{"name":"look","arguments":""}}]})"));
   EXPECT_THAT(stream.body, HasSubstr(R"("finish_reason":"tool_calls")"));
@@ -188,7 +201,9 @@ TEST(Server, OtherSitesPagesMayNotUseIt) {
   const Reply allowed = get(server, "/v1/models", "Origin: https://chat.example\r\n");
   EXPECT_EQ(allowed.headers.at("access-control-allow-origin"), "https://chat.example");
   Client client(server);
-  client.send("OPTIONS /v1/models HTTP/1.1\r\nHost: x\r\nOrigin: https://chat.example\r\nAccess-Control-Request-Headers: a, b\r\n\r\n");
+  client.send(
+      "OPTIONS /v1/models HTTP/1.1\r\nHost: x\r\nOrigin: https://chat.example\r\nAccess-Control-Request-Headers: a, "
+      "b\r\n\r\n");
   const Reply preflight = client.reply();
   EXPECT_EQ(preflight.status, 204);
   EXPECT_EQ(preflight.headers.at("access-control-allow-headers"), "a, b");
