@@ -27,6 +27,7 @@ void add_bench_ops(CLI::App& bench, int& exit_code);
 void add_bench_arrival(CLI::App& bench, int& exit_code);
 void add_tune(CLI::App& app, int& exit_code);
 void add_synth(CLI::App& app, int& exit_code);
+void add_serve(CLI::App& app, int& exit_code);
 void add_config(CLI::App& app, int& exit_code);
 
 }  // namespace switchyard::cli

@@ -41,6 +41,7 @@ void add_commands(CLI::App& app, int& exit_code) {
   add_list(app, exit_code);
   add_rm(app, exit_code);
   add_convert(app, exit_code);
+  add_serve(app, exit_code);
   add_inspect(app, exit_code);
   add_backends(app, exit_code);
   add_plan(app, exit_code);

@@ -59,6 +59,11 @@ void catch_signals() {
 
 bool told_to_end() { return last_signal.load() == SIGTERM || last_signal.load() == SIGHUP; }
 
+void end_as_told() {
+  last_signal.store(0);
+  interrupted.store(false);
+}
+
 int exit_code_after_signals(int code) { return interrupted.load() || told_to_end() ? 128 + last_signal.load() : code; }
 
 }  // namespace switchyard::cli

@@ -17,6 +17,9 @@ bool told_to_end();
 // ends the program first deletes what it was writing.
 void catch_signals();
 
+// For a command that ends well because it was told to: the program's exit code is then its own.
+void end_as_told();
+
 // 128 + the signal that interrupted, as a shell reports it; `code` where none did.
 int exit_code_after_signals(int code);
 

@@ -12,6 +12,7 @@ pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(EDIT REQUIRED IMPORTED_TARGET libedit)
 pkg_check_modules(MD REQUIRED IMPORTED_TARGET libmd)
 find_package(CURL 7.62 REQUIRED)
+find_package(Boost 1.81 REQUIRED)  # headers alone: Asio and Beast
 find_package(FlatBuffers 2.0 CONFIG REQUIRED)
 find_program(FLATC flatc REQUIRED)
 
@@ -31,6 +32,7 @@ endfunction()
 
 dependency(json nlohmann_json::nlohmann_json)
 dependency(cli11 CLI11::CLI11)
+dependency(boost Boost::headers)
 dependency(flatbuffers flatbuffers::flatbuffers)  # an archive everywhere
 dependency(curl_headers)  # the library is opened when something is fetched (core/hub/curl.h)
 target_include_directories(deps_curl_headers SYSTEM INTERFACE ${CURL_INCLUDE_DIRS})

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <new>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <vector>
 
 #include "core/base/printable.h"
@@ -13,6 +14,7 @@ namespace switchyard {
 namespace {
 
 using nlohmann::json;
+using nlohmann::ordered_json;
 
 // Walks a text and tells how far it got: the parser's events carry no offset.
 class JsonCursor {
@@ -37,41 +39,81 @@ class JsonCursor {
   const char** seen_;
 };
 
+// An ordered object is a list, in which each look-up of a key would go through all keys: they are appended, and equal
+// ones are merged when the object is complete.
+void merge_equal_keys(ordered_json& value) {
+  ordered_json::object_t::Container& list = value.get_ref<ordered_json::object_t&>();
+  std::vector<size_t> order(list.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  const auto before = [&](size_t a, size_t b) {
+    const int order_of_keys = list[a].first.compare(list[b].first);
+    return order_of_keys != 0 ? order_of_keys < 0 : a < b;
+  };
+  std::sort(order.begin(), order.end(), before);
+  std::vector<bool> merged(list.size());
+  bool any = false;
+  for (size_t i = order.size(); i-- > 1;) {
+    if (list[order[i - 1]].first != list[order[i]].first) continue;
+    list[order[i - 1]].second = std::move(list[order[i]].second);
+    merged[order[i]] = any = true;
+  }
+  if (!any) return;
+  ordered_json::object_t kept;
+  for (size_t i = 0; i < list.size(); ++i) {
+    if (!merged[i]) kept.push_back({list[i].first, std::move(list[i].second)});
+  }
+  value = std::move(kept);
+}
+
+json* add_key(json& object, std::string& name) { return &object[std::move(name)]; }
+ordered_json* add_key(ordered_json& object, std::string& name) {
+  auto& list = object.get_ref<ordered_json::object_t&>();
+  list.push_back({std::move(name), ordered_json()});
+  return &list.back().second;
+}
+void complete(json& /*object*/) {}
+void complete(ordered_json& object) { merge_equal_keys(object); }
+
 // Builds the value from the parser's events; false from one of them ends the parse.
+template <class Json>
 class JsonBuilder {
  public:
   JsonBuilder(const JsonLimits& limits, const char* begin, std::string_view name)
       : limits_(limits), begin_(begin), seen_(begin), name_(name) {}
 
   const char** seen() { return &seen_; }
-  json& value() { return root_; }
+  Json& value() { return root_; }
   const Status& status() const { return status_; }
 
   bool null() { return put(nullptr); }
   bool boolean(bool v) { return put(v); }
-  bool number_integer(json::number_integer_t v) { return put(v); }
-  bool number_unsigned(json::number_unsigned_t v) { return put(v); }
-  bool number_float(json::number_float_t v, const std::string&) { return put(v); }
+  bool number_integer(typename Json::number_integer_t v) { return put(v); }
+  bool number_unsigned(typename Json::number_unsigned_t v) { return put(v); }
+  bool number_float(typename Json::number_float_t v, const std::string&) { return put(v); }
   bool string(std::string& v) { return put(std::move(v)); }
-  bool binary(json::binary_t&) { return false; }  // not in a text
-  bool start_object(size_t) { return open(json::object()); }
-  bool start_array(size_t) { return open(json::array()); }
+  bool binary(typename Json::binary_t&) { return false; }  // not in a text
+  bool start_object(size_t) { return open(Json::object()); }
+  bool start_array(size_t) { return open(Json::array()); }
   bool key(std::string& name) {
-    place_ = &(*open_.back())[std::move(name)];
+    place_ = add_key(*open_.back(), name);
     return true;
   }
-  bool end_object() { return close(); }
+  bool end_object() {
+    complete(*open_.back());
+    return close();
+  }
   bool end_array() { return close(); }
-  bool parse_error(size_t position, const std::string&, const json::exception& e) {
+  bool parse_error(size_t position, const std::string&, const typename Json::exception& e) {
     const size_t at = std::max<size_t>(position, 1) - 1;  // the parser counts from 1, and the end as a character
-    const char* what =
-        dynamic_cast<const json::out_of_range*>(&e) == nullptr ? "is not valid JSON" : "has a number beyond all bounds";
+    const char* what = dynamic_cast<const typename Json::out_of_range*>(&e) == nullptr
+                           ? "is not valid JSON"
+                           : "has a number beyond all bounds";
     status_ = error(Code::invalid_data, "{} {} at byte {}", name_, what, at);
     return false;
   }
 
  private:
-  bool put(json value) {
+  bool put(Json value) {
     if (++values_ > limits_.values) return refuse(fmt::format("more than {} values", limits_.values));
     if (open_.empty()) {
       last_ = &(root_ = std::move(value));
@@ -82,7 +124,7 @@ class JsonBuilder {
     }
     return true;
   }
-  bool open(json container) {
+  bool open(Json container) {
     if (open_.size() == kMaxJsonDepth) return refuse(fmt::format("more than {} levels of nesting", kMaxJsonDepth));
     if (!put(std::move(container))) return false;
     open_.push_back(last_);
@@ -101,24 +143,23 @@ class JsonBuilder {
   const char* begin_;
   const char* seen_;
   std::string_view name_;
-  json root_;
-  std::vector<json*> open_;  // from the outermost to the innermost
-  json* last_ = nullptr;     // the value placed last
-  json* place_ = nullptr;    // of the key that came last
+  Json root_;
+  std::vector<Json*> open_;  // from the outermost to the innermost
+  Json* last_ = nullptr;     // the value placed last
+  Json* place_ = nullptr;    // of the key that came last
   size_t values_ = 0;
   Status status_;
 };
 
-}  // namespace
-
-Result<json> read_json(std::string_view text, std::string_view name, const JsonLimits& limits) {
+template <class Json>
+Result<Json> read(std::string_view text, std::string_view name, const JsonLimits& limits) {
   if (text.size() > limits.bytes) {
     return error(Code::invalid_data, "{} has {} bytes; at most {} are read", name, text.size(), limits.bytes);
   }
   try {
-    JsonBuilder builder(limits, text.data(), name);
+    JsonBuilder<Json> builder(limits, text.data(), name);
     JsonCursor begin(text.data(), builder.seen()), end(text.data() + text.size(), builder.seen());
-    if (!json::sax_parse(begin, end, &builder)) {
+    if (!Json::sax_parse(begin, end, &builder)) {
       if (!builder.status().ok()) return builder.status();
       return error(Code::invalid_data, "{} is not valid JSON", name);
     }
@@ -126,6 +167,16 @@ Result<json> read_json(std::string_view text, std::string_view name, const JsonL
   } catch (const std::bad_alloc&) {
     return error(Code::out_of_host_memory, "no memory to read {}, of {} bytes", name, text.size());
   }
+}
+
+}  // namespace
+
+Result<json> read_json(std::string_view text, std::string_view name, const JsonLimits& limits) {
+  return read<json>(text, name, limits);
+}
+
+Result<ordered_json> read_ordered_json(std::string_view text, std::string_view name, const JsonLimits& limits) {
+  return read<ordered_json>(text, name, limits);
 }
 
 std::string brief(const json& value) {

@@ -26,6 +26,10 @@ struct JsonLimits {
 // what is not JSON, nests deeper than kMaxJsonDepth or exceeds `limits`, each with the offset; out_of_host_memory.
 Result<nlohmann::json> read_json(std::string_view text, std::string_view name, const JsonLimits& limits = {});
 
+// The same, with the keys of objects in the order of the text: for what a chat template prints.
+Result<nlohmann::ordered_json> read_ordered_json(std::string_view text, std::string_view name,
+                                                 const JsonLimits& limits = {});
+
 // A value in a message: as JSON if that is short, else what kind of value it is. Nothing in it affects a terminal.
 std::string brief(const nlohmann::json& value);
 

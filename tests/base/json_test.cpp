@@ -31,6 +31,21 @@ TEST(Json, ReadsEveryKindOfValue) {
   EXPECT_EQ((*read_json(R"({"a":1,"a":[2]})", "x.json"))["a"][0], 2) << "the last of equal keys counts";
 }
 
+TEST(Json, KeepsTheOrderOfKeysWhereItIsAsked) {
+  const std::string text = R"({"z":1,"a":{"y":[],"b":{"x":null}},"m":"t"})";
+  EXPECT_EQ(read_ordered_json(text, "x.json")->dump(), text);
+  EXPECT_EQ(read_json(text, "x.json")->dump(), R"({"a":{"b":{"x":null},"y":[]},"m":"t","z":1})");
+  EXPECT_EQ(read_ordered_json(R"({"b":1,"a":2,"b":[3],"a":4,"c":5,"b":6})", "x.json")->dump(), R"({"b":6,"a":4,"c":5})")
+      << "the last of equal keys counts, in the place of the first";
+  std::string many = "{";
+  for (int i = 0; i < 300'000; ++i)
+    many += (i == 0 ? "\"k" : ",\"k") + std::to_string(i % 200'000) + "\":" + std::to_string(i);
+  const auto read = read_ordered_json(many + "}", "x.json");  // hours, if each key were compared with all others
+  ASSERT_TRUE(read.ok());
+  EXPECT_EQ(read->size(), 200'000);
+  EXPECT_EQ(read->front(), 200'000);
+}
+
 TEST(Json, SaysWhereATextIsWrong) {
   EXPECT_EQ(fault(""), "x.json is not valid JSON at byte 0");
   EXPECT_EQ(fault("{\"a\": 1,,}"), "x.json is not valid JSON at byte 8");

@@ -37,7 +37,7 @@ TEST(Help, OfEveryCommand) {
   const Ran whole = run_program({"--help"});
   EXPECT_EQ(whole.exit, 0);
   for (const char* command :
-       {"run", "chat", "convert", "inspect", "backends", "plan", "perplexity", "logits", "config"}) {
+       {"run", "chat", "convert", "serve", "inspect", "backends", "plan", "perplexity", "logits", "config"}) {
     EXPECT_THAT(whole.out, HasSubstr(command));
     const Ran ran = run_program({command, "--help"});
     EXPECT_EQ(ran.exit, 0) << command;

@@ -30,7 +30,11 @@ declare -A may_include=(
   [core/serve]="api core/base core/program core/sampling core/text core/plugin core/plan core/engine core/models core/import core/generate"
   [core/include]="api"
   [bench]="api core"
-  [cli]="api core bench"
+  [server/protocol]="api core"
+  [server/http]="api core server/protocol"
+  [server/page]="api"
+  [server/app]="api core server/protocol server/http server/page"
+  [cli]="api core bench server"
 )
 
 # The files to read, as options of grep.
@@ -42,8 +46,8 @@ room_of() {
   local rest=${1#*/}
   case $1 in
     switchyard/* | plugins_api/include/*) room=api ;;
-    core/*/* | backends/*/*) room=${1%%/*}/${rest%%/*} ;;
-    plugins_api/* | core/* | backends/* | bench/* | cli/* | tests/* | tools/*) room=${1%%/*} ;;
+    core/*/* | server/*/* | backends/*/*) room=${1%%/*}/${rest%%/*} ;;
+    plugins_api/* | core/* | backends/* | bench/* | cli/* | server/* | tests/* | tools/*) room=${1%%/*} ;;
     *) room= ;;
   esac
 }
@@ -74,7 +78,7 @@ check_includes() {
       violation "$file: $from may not include \"$target\" (it may include: ${may_include[$from]-api})"
     fi
   done < <(grep -rHE '^[[:space:]]*#[[:space:]]*include[[:space:]]*["<][^">]+/' \
-    "${sources[@]}" plugins_api core backends bench cli 2>/dev/null)
+    "${sources[@]}" plugins_api core backends bench server cli 2>/dev/null)
 }
 
 # An include without a folder names a neighbour. Where the neighbour is missing and another folder has such a file, an
@@ -83,7 +87,7 @@ check_plain_includes() {
   local hit file target where
   declare -A known
   while IFS= read -r file; do known[${file##*/}]+="$file "; done < <(
-    find plugins_api core backends bench cli -type f 2>/dev/null
+    find plugins_api core backends bench server cli -type f 2>/dev/null
   )
   while IFS= read -r hit; do
     file=${hit%%:*}
@@ -94,7 +98,7 @@ check_plain_includes() {
       violation "$file: includes \"$target\", which is ${where% }; write the path from the root of the repository"
     fi
   done < <(grep -rHE '^[[:space:]]*#[[:space:]]*include[[:space:]]*["<][^">/]+\.[a-z]+[">]' \
-    "${sources[@]}" plugins_api core backends bench cli 2>/dev/null)
+    "${sources[@]}" plugins_api core backends bench server cli 2>/dev/null)
 }
 
 # Backends, and what the plugin API gives to them, are built without the runtime: by target, by library or by path.
@@ -102,7 +106,7 @@ check_links() {
   local hit
   while IFS= read -r hit; do
     violation "${hit%%:*}: uses \"${hit#*:}\"; of ours a backend sees switchyard::plugin_api and row_sampling, no more"
-  done < <(grep -rhoHE '^[^#]*(switchyard(::|_)(core|engine|bench|cli)|-lswitchyard|(DIR\}|\.\.)/(core|bench|cli))\b' \
+  done < <(grep -rhoHE '^[^#]*(switchyard(::|_)(core|engine|bench|server|cli)|-lswitchyard|(DIR\}|\.\.)/(core|bench|server|cli))\b' \
     --include=CMakeLists.txt --include='*.cmake' backends plugins_api 2>/dev/null)
 }
 
@@ -155,10 +159,10 @@ check_kernels() {
   local hit
   while IFS= read -r hit; do
     violation "${hit%%:*}: holds a kernel (${hit#*:}); kernels live in backends"
-  done < <(grep -roHE "$kernel" "${sources[@]}" core bench cli 2>/dev/null)
+  done < <(grep -roHE "$kernel" "${sources[@]}" core bench server cli 2>/dev/null)
   while IFS= read -r hit; do
     violation "$hit: is code for a device; kernels live in backends"
-  done < <(find core bench cli -path bench/kernels -prune -o \
+  done < <(find core bench server cli -path bench/kernels -prune -o \
     \( -name '*.cu' -o -name '*.cuh' -o -name '*.comp' -o -name '*.glsl' \) -print 2>/dev/null)
   while IFS= read -r hit; do
     violation "${hit%%:*}: includes a header of kernels: ${hit#*:}"
@@ -172,7 +176,7 @@ check_json() {
   while IFS= read -r hit; do
     [[ ${hit%%:*} == core/base/json.cpp ]] ||
       violation "${hit%%:*}: parses JSON by itself (${hit#*:}); core/base/json.h has the one reader"
-  done < <(grep -roHE '[jJ]son::(parse|accept|sax_parse|from_[a-z]+)[[:space:]]*\(|"_json\b' "${sources[@]}" core bench cli \
+  done < <(grep -roHE '[jJ]son::(parse|accept|sax_parse|from_[a-z]+)[[:space:]]*\(|"_json\b' "${sources[@]}" core bench server cli \
     2>/dev/null)
   while IFS= read -r hit; do
     violation "$hit: includes <nlohmann/json.hpp>; a header of core or bench includes <nlohmann/json_fwd.hpp>"
@@ -185,7 +189,7 @@ check_licences() {
   local file
   while IFS= read -r file; do
     violation "$file: lacks the line \"SPDX-License-Identifier: Apache-2.0\""
-  done < <(find plugins_api core backends bench cli tests tools cmake docs models dev .ci CMakeLists.txt -type f \
+  done < <(find plugins_api core backends bench server cli tests tools cmake docs models dev .ci CMakeLists.txt -type f \
     \( -name '*.h' -o -name '*.hpp' -o -name '*.c' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' -o -name '*.comp' \
     -o -name '*.glsl' -o -name '*.fbs' -o -name '*.py' -o -name '*.sh' -o -name '*.cmake' -o -name '*.cmake.in' \
     -o -name '*.faults' -o -name CMakeLists.txt -o -path dev -o -path .ci/run \) \

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// The paths that generate text.
+#include <utility>
+
+#include "server/app/application.h"
+#include "server/app/generating.h"
+
+namespace switchyard::server {
+
+using json = nlohmann::ordered_json;
+
+AnswerHead Application::head(const char* prefix, const Generation& g) const {
+  return {.id = options_.new_id(prefix),
+          .model = options_.model_names[0] == "*" ? g.model : options_.model_names[0],
+          .fingerprint = fmt::format("swy-{:016x}", service_.loaded().model->fingerprint()),
+          .created = options_.now(),
+          .include_usage = g.include_usage,
+          .logprobs = g.logprobs,
+          .new_id = options_.new_id};
+}
+
+Refusal Application::submit(const Generation& g, const std::vector<int32_t>& ids,
+                            const std::vector<uint32_t>& checkpoints, uint32_t choices,
+                            std::vector<GeneratingChoice>& to) {
+  for (uint32_t i = 0; i < choices; ++i) {
+    GenerationRequest r{.prompt = ids, .text = g.text};
+    if (r.text.max_tokens == 0) r.text.max_tokens = service_.loaded().model->context();
+    if (r.text.sampling.seed) *r.text.sampling.seed += i;  // choices differ, and can be repeated
+    r.priority = g.priority;
+    r.checkpoints = checkpoints;
+    r.cache_scope = g.cache_scope;
+    r.cache = g.cache;
+    Admission admitted = service_.submit(std::move(r));
+    if (!admitted.ok()) return rejected(admitted.rejection);
+    to.emplace_back().ticket = std::move(admitted.ticket);
+  }
+  return {};
+}
+
+namespace {
+
+HttpReply reply_with(std::unique_ptr<Generating> work) {
+  HttpReply reply;
+  if (work->stream()) {
+    reply.type = "text/event-stream";
+    reply.headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}};
+  }
+  reply.pending = std::move(work);
+  return reply;
+}
+
+std::unique_ptr<Answer> answer_of(Protocol protocol, AnswerHead head, bool stream, const json& repeated) {
+  if (protocol == Protocol::messages) return messages_answer(std::move(head), stream);
+  if (protocol == Protocol::responses) return responses_answer(std::move(head), stream, repeated);
+  return chat_answer(std::move(head), stream);
+}
+
+const char* id_prefix(Protocol protocol) {
+  if (protocol == Protocol::messages) return "msg_";
+  return protocol == Protocol::responses ? "resp_" : "chatcmpl-";
+}
+
+}  // namespace
+
+Refusal Application::response_format(const ChatRequest& chat) const {
+  if (chat.response_format.is_null()) return {};
+  return not_supported(
+      "a 'response_format' other than text is not supported; 'allow_regex' limits the text to a pattern",
+      "response_format");
+}
+
+HttpReply Application::answer_chat(const HttpRequest& request, ChatRequest chat, Protocol protocol,
+                                   const json& repeated) {
+  Generation& g = chat.generation;
+  if (Refusal no = check_model(g.model)) return error_reply(request, *no);
+  if (Refusal no = response_format(chat)) return error_reply(request, *no);
+  ChatPrompt prompt;
+  if (Refusal no = model_.prompt(chat, prompt)) return error_reply(request, *no);
+  if (chat.tool_choice == ToolChoice::required) {
+    if (!g.text.allow_regex.empty()) {
+      return error_reply(
+          request,
+          wrong_field("allow_regex", "'allow_regex' and a 'tool_choice' that requires a call exclude each other"));
+    }
+    if (Refusal no = model_.call_pattern(chat, prompt.form.reasoning, g.text.allow_regex))
+      return error_reply(request, *no);
+  }
+  std::vector<GeneratingChoice> choices;
+  if (Refusal no = submit(g, prompt.ids, prompt.checkpoints, g.choices, choices)) return error_reply(request, *no);
+  for (GeneratingChoice& choice : choices) {
+    choice.parser = std::make_unique<OutputParser>(prompt.form);
+    choice.one_call = prompt.form.tools && !chat.parallel_tool_calls;
+  }
+  AnswerHead h = head(id_prefix(protocol), g);
+  h.choices = g.choices;
+  h.prompt_tokens = static_cast<uint32_t>(prompt.ids.size());
+  HttpReply reply =
+      reply_with(std::make_unique<Generating>(answer_of(protocol, std::move(h), g.stream, repeated), std::move(choices),
+                                              model_.tokenizer(), protocol, g.stream, g.logprobs));
+  name_ignored(g, reply);
+  return reply;
+}
+
+HttpReply Application::chat(const HttpRequest& request) {
+  json body;
+  ChatRequest chat;
+  if (Refusal no = read_body(request, body)) return error_reply(request, *no);
+  if (Refusal no = parse_chat(body, options_.defaults, chat)) return error_reply(request, *no);
+  return answer_chat(request, std::move(chat), Protocol::chat);
+}
+
+HttpReply Application::responses(const HttpRequest& request) {
+  json body, repeated;
+  ChatRequest chat;
+  if (Refusal no = read_body(request, body)) return error_reply(request, *no);
+  if (Refusal no = parse_responses(body, options_.defaults, chat, repeated)) return error_reply(request, *no);
+  return answer_chat(request, std::move(chat), Protocol::responses, repeated);
+}
+
+HttpReply Application::messages(const HttpRequest& request) {
+  json body;
+  ChatRequest chat;
+  if (Refusal no = read_body(request, body)) return error_reply(request, *no);
+  if (Refusal no = parse_anthropic(body, options_.defaults, false, chat)) return error_reply(request, *no);
+  return answer_chat(request, std::move(chat), Protocol::messages);
+}
+
+HttpReply Application::completions(const HttpRequest& request) {
+  json body;
+  CompletionRequest completion;
+  if (Refusal no = read_body(request, body)) return error_reply(request, *no);
+  if (Refusal no = parse_completion(body, options_.defaults, completion)) return error_reply(request, *no);
+  const Generation& g = completion.generation;
+  if (Refusal no = check_model(g.model)) return error_reply(request, *no);
+  if (completion.prompts.size() * g.choices > kMostPrompts) {
+    return error_reply(
+        request, wrong_field("n", fmt::format("'n' times the number of prompts must be at most {}", kMostPrompts)));
+  }
+  std::vector<GeneratingChoice> choices;
+  std::vector<std::string> echo;
+  AnswerHead h = head("cmpl-", g);
+  for (const auto& prompt : completion.prompts) {
+    std::vector<int32_t> ids;
+    if (const auto* text = std::get_if<std::string>(&prompt)) {
+      auto encoded = model_.tokenizer().encode(*text);
+      if (!encoded.ok()) return error_reply(request, failed(encoded.status()));
+      ids = std::move(*encoded);
+      if (ids.empty()) return error_reply(request, wrong_field("prompt", "'prompt' has no tokens"));
+    } else {
+      ids = std::get<std::vector<int32_t>>(prompt);
+    }
+    if (Refusal no = submit(g, ids, {}, g.choices, choices)) return error_reply(request, *no);
+    h.prompt_tokens += static_cast<uint32_t>(ids.size());
+    const auto* text = std::get_if<std::string>(&prompt);
+    for (uint32_t i = 0; i < g.choices && completion.echo; ++i) {
+      echo.push_back(text != nullptr ? *text : model_.tokenizer().decode(ids));
+    }
+  }
+  h.choices = static_cast<uint32_t>(choices.size());
+  HttpReply reply = reply_with(std::make_unique<Generating>(completion_answer(std::move(h), g.stream, std::move(echo)),
+                                                            std::move(choices), model_.tokenizer(),
+                                                            Protocol::completions, g.stream, g.logprobs));
+  name_ignored(g, reply);
+  return reply;
+}
+
+}  // namespace switchyard::server

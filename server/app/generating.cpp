@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/app/generating.h"
+
+#include <algorithm>
+
+namespace switchyard::server {
+
+namespace {
+
+// Bytes that one pull collects, so that a reply to a slow client stays small and other connections get their turn.
+constexpr size_t kPullBytes = 64 << 10;
+
+const char* finish_reason(const std::string& stopped, bool calls) {
+  if (stopped == "length" || stopped == "context") return "length";
+  return calls ? "tool_calls" : "stop";
+}
+
+ApiError error_of(const Finish& finish) {
+  if (finish.reason == "stopped") return overloaded("the server is stopping", 1000);
+  if (finish.reason == "slow") {
+    return {.status = 408, .type = "timeout_error", .message = "the answer was not read for too long"};
+  }
+  if (finish.reason == "deadline")
+    return {.status = 408, .type = "timeout_error", .message = "the request took too long"};
+  if (finish.reason == "cancelled")
+    return {.status = 499, .type = "cancelled_error", .message = "the request was cancelled"};
+  return failed(finish.status);
+}
+
+}  // namespace
+
+Generating::Generating(std::unique_ptr<Answer> answer, std::vector<GeneratingChoice> choices,
+                       const Tokenizer& tokenizer, Protocol protocol, bool stream, bool logprobs)
+    : answer_(std::move(answer)),
+      choices_(std::move(choices)),
+      tokenizer_(tokenizer),
+      protocol_(protocol),
+      stream_(stream),
+      logprobs_(logprobs) {}
+
+void Generating::on_ready(std::function<void()> wake) {
+  for (GeneratingChoice& choice : choices_) choice.ticket->on_event(wake);
+}
+
+Pending::State Generating::pull(std::string& out) {
+  if (done_) return State::done;
+  if (!std::exchange(started_, true)) {
+    out += answer_->start();
+    if (!out.empty()) return State::more;
+  }
+  bool any = false;
+  for (uint32_t i = 0; i < choices_.size() && out.size() < kPullBytes; ++i) {
+    const Progress progress = pull_choice(i, out);
+    if (progress == Progress::failed) return State::done;
+    any = any || progress == Progress::some;
+  }
+  if (std::all_of(choices_.begin(), choices_.end(), [](const auto& c) { return c.ended; })) {
+    out += answer_->finish();
+    done_ = true;
+    return State::done;
+  }
+  return any ? State::more : State::waiting;
+}
+
+Generating::Progress Generating::pull_choice(uint32_t index, std::string& out) {
+  GeneratingChoice& choice = choices_[index];
+  bool any = false;
+  while (!choice.ended && out.size() < kPullBytes) {
+    const std::optional<Event> event = choice.ticket->poll();
+    if (!event) break;
+    any = true;
+    take(index, *event, out);
+    if (!event->finish || choice.ended) continue;
+    const std::string& reason = event->finish->reason;
+    if (!event->finish->status.ok() || reason == "cancelled" || reason == "deadline") {
+      fail(error_of(*event->finish), out);
+      return Progress::failed;
+    }
+    end(index, *event->finish, out);
+  }
+  return any ? Progress::some : Progress::none;
+}
+
+void Generating::take(uint32_t index, const Event& event, std::string& out) {
+  GeneratingChoice& choice = choices_[index];
+  Part part{.choice = index, .deltas = {}, .logprobs = {}};
+  if (choice.parser != nullptr) {
+    if (event.id >= 0 && choice.parser->reasons()) ++choice.reasoning_tokens;
+    choice.parser->push(event.text, part.deltas);
+    if (event.finish) choice.parser->flush(part.deltas);
+  } else if (!event.text.empty()) {
+    part.deltas.push_back({Delta::Kind::content, 0, event.text});
+  }
+  if (event.id >= 0) ++choice.tokens;
+  if (logprobs_ && event.id >= 0 && !(event.text.empty() && tokenizer_.is_special(event.id)))
+    part.logprobs.push_back(logprob_of(event));
+  const auto ends = [](const Delta& d) { return d.kind == Delta::Kind::call_end; };
+  const auto first = std::find_if(part.deltas.begin(), part.deltas.end(), ends);
+  const bool enough = choice.one_call && first != part.deltas.end();
+  if (enough) part.deltas.erase(first + 1, part.deltas.end());
+  if (!part.deltas.empty() || !part.logprobs.empty()) out += answer_->add(part);
+  if (enough) {
+    choice.ticket->cancel();
+    Finish finish;
+    finish.reason = "end";
+    finish.seed = choice.ticket->seed();
+    finish.usage.generated_tokens = choice.tokens;
+    end(index, event.finish ? *event.finish : finish, out);
+  }
+}
+
+void Generating::end(uint32_t index, const Finish& finish, std::string& out) {
+  GeneratingChoice& choice = choices_[index];
+  choice.ended = true;
+  const bool calls = choice.parser != nullptr && choice.parser->completed_calls() > 0;
+  ChoiceEnd end{.reason = finish_reason(finish.reason, calls),
+                .stopped = finish.reason,
+                .usage = finish.usage,
+                .reasoning_tokens = choice.reasoning_tokens,
+                .seed = finish.seed};
+  out += answer_->end(index, end);
+}
+
+void Generating::fail(const ApiError& error, std::string& out) {
+  status_ = error.status;
+  out += answer_->fail(error);
+  done_ = true;
+}
+
+TokenLogprob Generating::logprob_of(const Event& event) const {
+  TokenLogprob token{.bytes = std::string(tokenizer_.piece(event.id)), .logprob = event.logprob};
+  for (const auto& [id, logprob] : event.top) token.top.emplace_back(std::string(tokenizer_.piece(id)), logprob);
+  return token;
+}
+
+}  // namespace switchyard::server

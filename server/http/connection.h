@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// One connection of an HttpServer. For http_server.cpp and connection.cpp, the only files that include Boost.
+#pragma once
+
+#include <atomic>
+#include <boost/asio.hpp>
+#include <boost/beast/core.hpp>
+#include <boost/beast/http.hpp>
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "server/http/http_server.h"
+
+namespace switchyard::server {
+
+namespace net = boost::asio;
+namespace beast = boost::beast;
+using Parser = beast::http::request_parser<beast::http::string_body>;
+
+// What all connections share.
+struct Shared {
+  HttpHandler& handler;
+  const HttpOptions options;
+  net::thread_pool& handlers;
+  std::atomic<uint32_t> connections = 0, busy = 0;  // busy: with a request
+  std::atomic<uint64_t> body_bytes = 0;             // of all requests
+  std::atomic<bool> draining = false;
+};
+
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  Connection(Shared& shared, net::ip::tcp::socket socket, std::string peer);
+  ~Connection();
+
+  net::awaitable<void> run();
+  // From any thread.
+  void close_if_idle();
+  void close();
+  auto executor() { return stream_.get_executor(); }
+
+ private:
+  struct Body;  // bytes that a request's body takes of the shared budget
+  // The reply's end, as far as the connection is concerned.
+  struct Sent {
+    int status = 0;
+    uint64_t bytes = 0;
+    bool whole = true;
+  };
+
+  net::awaitable<bool> serve_one();
+  net::awaitable<bool> read_head(Parser& parser);
+  net::awaitable<int> read_body(Parser& parser, Body& body);
+  net::awaitable<bool> refuse(const HttpRequest& head, int status, std::string message);
+  net::awaitable<bool> finish(const HttpRequest& request, HttpReply reply, bool keep_alive, bool old);
+  net::awaitable<Sent> send(const HttpRequest& request, HttpReply reply, bool keep_alive, bool old);
+  net::awaitable<Sent> send_pending(const HttpRequest& request, HttpReply reply, bool keep_alive, bool old);
+  net::awaitable<bool> write(std::string text);
+  net::awaitable<bool> wait_for_more(uint32_t seconds);
+  net::awaitable<void> watch();
+  net::awaitable<void> end_watch();
+  void wake_on(Pending& pending);
+  net::awaitable<void> linger();
+
+  Shared& shared_;
+  beast::tcp_stream stream_;
+  beast::flat_buffer buffer_;
+  std::string peer_;
+  net::steady_timer timer_;  // wakes the coroutine that sends a pending reply
+  std::atomic<bool> wake_posted_ = false;
+  bool woken_ = false, watching_ = false, gone_ = false, idle_ = true;
+  std::chrono::steady_clock::time_point begun_{};  // when the request's headers were read
+  std::string id_;
+};
+
+}  // namespace switchyard::server

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// The answers of POST /v1/completions.
+#include <nlohmann/json.hpp>
+
+#include "server/protocol/collected.h"
+
+namespace switchyard::server {
+
+using json = nlohmann::ordered_json;
+
+namespace {
+
+// Characters of a text, as clients count them.
+size_t characters(std::string_view text) {
+  size_t n = 0;
+  for (const char c : text) n += (static_cast<unsigned char>(c) & 0xC0) != 0x80 ? 1 : 0;
+  return n;
+}
+
+// `offset`: characters of the text before the first token; it is moved on.
+json completion_logprobs(const std::vector<TokenLogprob>& tokens, size_t& offset) {
+  json texts = json::array(), values = json::array(), tops = json::array(), offsets = json::array();
+  for (const TokenLogprob& token : tokens) {
+    texts.push_back(token.bytes);
+    values.push_back(token.logprob);
+    json top = json::object();
+    for (const auto& [bytes, logprob] : token.top) top[bytes] = logprob;
+    tops.push_back(top);
+    offsets.push_back(offset);
+    offset += characters(token.bytes);
+  }
+  return {{"tokens", texts}, {"token_logprobs", values}, {"top_logprobs", tops}, {"text_offset", offsets}};
+}
+
+std::string text_of(const Part& part) {
+  std::string text;
+  for (const Delta& delta : part.deltas) text += delta.text;
+  return text;
+}
+
+class CompletionAnswer final : public Answer {
+ public:
+  CompletionAnswer(AnswerHead head, bool stream, std::vector<std::string> echo)
+      : head_(std::move(head)), stream_(stream), echo_(std::move(echo)), choices_(head_.choices) {
+    for (size_t i = 0; i < choices_.size() && !echo_.empty(); ++i) choices_[i].offset = characters(echo_[i]);
+  }
+
+  std::string start() override {
+    std::string out;
+    for (uint32_t i = 0; i < echo_.size(); ++i) {
+      if (stream_) out += event(choice_json(i, echo_[i], nullptr, nullptr));
+      choices_[i].text = echo_[i];
+    }
+    return out;
+  }
+
+  std::string add(const Part& part) override {
+    Choice& c = choices_[part.choice];
+    c.logprobs.insert(c.logprobs.end(), part.logprobs.begin(), part.logprobs.end());
+    const std::string text = text_of(part);
+    if (!stream_) {
+      c.text += text;
+      return {};
+    }
+    return text.empty() ? "" : event(choice_json(part.choice, text, take_logprobs(c), nullptr));
+  }
+
+  std::string end(uint32_t choice, const ChoiceEnd& end) override {
+    Choice& c = choices_[choice];
+    c.end = end;
+    return stream_ ? event(choice_json(choice, "", take_logprobs(c), end.reason)) : "";
+  }
+
+  std::string finish() override {
+    std::vector<ChoiceEnd> ends;
+    for (const Choice& c : choices_) ends.push_back(c.end);
+    const json usage = openai_usage(ends, head_.prompt_tokens);
+    if (stream_) {
+      std::string out;
+      if (head_.include_usage) out = "data: " + to_text(body(json::array(), usage)) + "\n\n";
+      return out + "data: [DONE]\n\n";
+    }
+    json list = json::array();
+    for (uint32_t i = 0; i < choices_.size(); ++i) {
+      list.push_back(choice_json(i, choices_[i].text, take_logprobs(choices_[i]), choices_[i].end.reason));
+    }
+    return to_text(body(list, usage));
+  }
+
+  std::string fail(const ApiError& error) override {
+    const std::string text = openai_error(error);
+    return stream_ ? "data: " + text + "\n\ndata: [DONE]\n\n" : text;
+  }
+
+ private:
+  struct Choice {
+    std::string text;
+    std::vector<TokenLogprob> logprobs;
+    size_t offset = 0;
+    ChoiceEnd end;
+  };
+
+  json take_logprobs(Choice& c) const {
+    if (!head_.logprobs || (stream_ && c.logprobs.empty())) return nullptr;
+    return completion_logprobs(std::exchange(c.logprobs, {}), c.offset);
+  }
+  static json choice_json(uint32_t index, const std::string& text, const json& logprobs, const json& reason) {
+    return {{"index", index}, {"text", text}, {"logprobs", logprobs}, {"finish_reason", reason}};
+  }
+  json body(const json& choices, const json& usage) const {
+    json out = {{"id", head_.id},
+                {"object", "text_completion"},
+                {"created", head_.created},
+                {"model", head_.model},
+                {"system_fingerprint", head_.fingerprint},
+                {"choices", choices}};
+    if (!stream_ || head_.include_usage) out["usage"] = usage;
+    return out;
+  }
+  std::string event(const json& choice) const {
+    return "data: " + to_text(body(json::array({choice}), nullptr)) + "\n\n";
+  }
+
+  AnswerHead head_;
+  bool stream_;
+  std::vector<std::string> echo_;
+  std::vector<Choice> choices_;
+};
+
+}  // namespace
+
+std::unique_ptr<Answer> completion_answer(AnswerHead head, bool stream, std::vector<std::string> echo) {
+  return std::make_unique<CompletionAnswer>(std::move(head), stream, std::move(echo));
+}
+
+}  // namespace switchyard::server

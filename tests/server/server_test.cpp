@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// The server over sockets, with the demo model.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+#include "tests/server/client.h"
+
+namespace switchyard {
+namespace {
+
+using testing::Client;
+using testing::get;
+using testing::post;
+using testing::Reply;
+using testing::Server;
+using json = nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr const char* kChat = "/v1/chat/completions";
+
+Server& demo() {
+  static Server server;
+  return server;
+}
+
+std::string ask(const std::string& fields) {
+  return R"({"messages":[{"role":"user","content":"Hello"}],"seed":1,"ignore_eos":true,)" + fields + "}";
+}
+
+json answered(const Reply& reply) {
+  EXPECT_EQ(reply.status, 200) << reply.body;
+  return json::parse(reply.body, nullptr, false);
+}
+
+// The text of a chat's stream.
+std::string streamed(const std::string& body) {
+  std::string text;
+  for (size_t at = 0; (at = body.find("data: {", at)) != std::string::npos; ++at) {
+    const json event = json::parse(body.substr(at + 6, body.find("\n\n", at) - at - 6));
+    if (!event["choices"].empty()) text += event["choices"][0]["delta"].value("content", "");
+  }
+  return text;
+}
+
+TEST(Server, StreamsWhatItAlsoGivesWhole) {
+  const json whole = answered(post(demo(), kChat, ask(R"("max_tokens":30)")));
+  const std::string text = whole["choices"][0]["message"]["content"];
+  EXPECT_GT(text.size(), 30);
+  EXPECT_EQ(whole["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(whole["usage"]["completion_tokens"], 30);
+  EXPECT_EQ(whole["usage"]["total_tokens"], whole["usage"]["prompt_tokens"].get<int>() + 30);
+  const Reply stream = post(demo(), kChat, ask(R"("max_tokens":30,"stream":true)"));
+  EXPECT_EQ(stream.headers.at("content-type"), "text/event-stream");
+  EXPECT_EQ(stream.headers.at("cache-control"), "no-cache");
+  EXPECT_EQ(streamed(stream.body), text);
+  EXPECT_TRUE(stream.body.ends_with("data: [DONE]\n\n"));
+}
+
+TEST(Server, TheSameConnectionServesSeveralRequests) {
+  Client client(demo());
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(client.post(kChat, ask(R"("max_tokens":2,"stream":true)")).status, 200);
+  const std::string two =
+      Client::post_text(kChat, ask(R"("max_tokens":2)")) + "GET /health HTTP/1.1\r\nHost: x\r\n\r\n";
+  ASSERT_TRUE(client.send(two));  // the second one while the first is answered
+  EXPECT_EQ(client.reply().status, 200);
+  EXPECT_EQ(client.reply().body, R"({"status":"ok"})");
+}
+
+TEST(Server, SeedsRepeatAndChoicesDiffer) {
+  const json two = answered(post(demo(), kChat, ask(R"("max_tokens":12,"n":2)")));
+  ASSERT_EQ(two["choices"].size(), 2);
+  const json one = answered(post(demo(), kChat, ask(R"("max_tokens":12)")));
+  EXPECT_EQ(two["choices"][0]["message"], one["choices"][0]["message"]);
+  EXPECT_NE(two["choices"][1]["message"], one["choices"][0]["message"]);
+}
+
+TEST(Server, StopsAtAStopString) {
+  const json whole = answered(post(demo(), kChat, ask(R"("max_tokens":30)")));
+  const std::string text = whole["choices"][0]["message"]["content"];
+  const size_t second_word = text.find(' ') + 1;
+  const std::string stop = text.substr(second_word, text.find(' ', second_word) - second_word);
+  const json cut = answered(post(demo(), kChat, ask(R"("max_tokens":30,"stop":)" + json(stop).dump())));
+  EXPECT_EQ(cut["choices"][0]["message"]["content"], text.substr(0, text.find(stop)));
+  EXPECT_EQ(cut["choices"][0]["finish_reason"], "stop");
+}
+
+TEST(Server, GivesLogprobsAndTakesBiases) {
+  const json reply =
+      answered(post(demo(), kChat, ask(R"("max_tokens":4,"logprobs":true,"top_logprobs":3,"temperature":0)")));
+  const json& tokens = reply["choices"][0]["logprobs"]["content"];
+  ASSERT_EQ(tokens.size(), 4);
+  std::string text;
+  for (const json& token : tokens) {
+    ASSERT_EQ(token["top_logprobs"].size(), 3);
+    EXPECT_EQ(token["top_logprobs"][0]["token"], token["token"]) << "the most likely one";
+    EXPECT_LE(token["logprob"], 0);
+    for (const json& byte : token["bytes"]) text += static_cast<char>(byte.get<int>());
+  }
+  EXPECT_EQ(reply["choices"][0]["message"]["content"], text);
+  const json ids = answered(post(demo(), "/tokenize", R"({"prompt":"zzz"})"));
+  const std::string id = std::to_string(ids["tokens"][0].get<int>());
+  const json biased =
+      answered(post(demo(), kChat, ask(R"("max_tokens":3,"temperature":0,"logit_bias":{")" + id + R"(":100})")));
+  const std::string piece = answered(post(demo(), "/detokenize", R"({"tokens":[)" + id + "]}"))["prompt"];
+  EXPECT_EQ(biased["choices"][0]["message"]["content"], piece + piece + piece);
+}
+
+TEST(Server, CompletesTextsAndIds) {
+  const json ids = answered(post(demo(), "/tokenize", R"({"prompt":"Once upon a"})"));
+  const json two = answered(post(demo(), "/v1/completions",
+                                 R"({"prompt":["Once upon a","Once upon a"],"max_tokens":6,"seed":4,"echo":true})"));
+  ASSERT_EQ(two["choices"].size(), 2);
+  EXPECT_THAT(two["choices"][0]["text"].get<std::string>(), StartsWith("Once upon a"));
+  EXPECT_EQ(two["choices"][0]["text"], two["choices"][1]["text"]);
+  const json same = answered(
+      post(demo(), "/v1/completions", R"({"prompt":)" + ids["tokens"].dump() + R"(,"max_tokens":6,"seed":4})"));
+  EXPECT_EQ("Once upon a" + same["choices"][0]["text"].get<std::string>(), two["choices"][0]["text"]);
+}
+
+TEST(Server, SpeaksTheOtherProtocols) {
+  const Reply messages =
+      post(demo(), "/v1/messages", R"({"model":"demo","max_tokens":8,"messages":[{"role":"user","content":"Hi"}]})");
+  EXPECT_EQ(answered(messages)["usage"]["output_tokens"], 8) << messages.body;
+  const Reply responses = post(demo(), "/v1/responses", R"({"input":"Hi","max_output_tokens":8,"stream":true})");
+  EXPECT_THAT(responses.body, HasSubstr("event: response.incomplete\n"));
+  EXPECT_EQ(answered(post(demo(), "/v1/messages/count_tokens",
+                          R"({"messages":[{"role":"user","content":"Hi"}]})"))["input_tokens"],
+            answered(messages)["usage"]["input_tokens"]);
+}
+
+TEST(Server, CallsOfToolsComeApart) {
+  std::ostringstream source;
+  source << std::ifstream(SWITCHYARD_TEST_DATA "/templates/Qwen3.5-4B.jinja", std::ios::binary).rdbuf();
+  Server server({.model_names = {"demo"}, .chat_template = source.str()});
+  const std::string tool = R"("tools":[{"type":"function","function":{"name":"look",)"
+                           R"("parameters":{"properties":{"where":{"type":"string"}}}}}])";
+  const json called = answered(
+      post(server, kChat,
+           ask("\"max_tokens\":400,\"chat_template_kwargs\":{\"enable_thinking\":false},\"tool_choice\":\"required\"," +
+               tool)));
+  const json& choice = called["choices"][0];
+  ASSERT_TRUE(choice["message"].contains("tool_calls")) << called;
+  EXPECT_EQ(choice["message"]["tool_calls"][0]["function"]["name"], "look");
+  const std::string pattern = R"(why\n</think>\n\n<tool_call>\n<function=look>\n)"
+                              R"(<parameter=where>\nup\n</parameter>\n</function>\n</tool_call>)";
+  const Reply stream =
+      post(server, kChat, ask(R"("max_tokens":200,"stream":true,"allow_regex":)" + json(pattern).dump() + "," + tool));
+  EXPECT_THAT(stream.body, HasSubstr(R"("reasoning_content":")"));
+  EXPECT_THAT(stream.body, HasSubstr(R"("function":{"name":"look","arguments":""}}]})"));
+  EXPECT_THAT(stream.body, HasSubstr(R"("finish_reason":"tool_calls")"));
+  EXPECT_EQ(streamed(stream.body), "");
+}
+
+TEST(Server, SaysWhatIsWrong) {
+  const Reply wrong = post(demo(), kChat, ask(R"("temperature":"hot")"));
+  EXPECT_EQ(wrong.status, 400);
+  EXPECT_EQ(wrong.body, R"({"error":{"message":"'temperature' must be a number from 0 to 100, not \"hot\"",)"
+                        R"("type":"invalid_request_error","param":"temperature","code":null}})");
+  EXPECT_EQ(post(demo(), kChat, ask(R"("model":"other")")).status, 404);
+  EXPECT_EQ(post(demo(), "/v1/embeddings", "{}").status, 501);
+  EXPECT_EQ(get(demo(), "/nothing").status, 404);
+  const Reply method = get(demo(), kChat);
+  EXPECT_EQ(method.status, 405);
+  EXPECT_EQ(method.headers.at("allow"), "POST");
+  std::string text;
+  for (int i = 0; i < 6000; ++i) text += "word ";
+  const Reply large = post(demo(), "/v1/completions", R"({"prompt":")" + text + "\"}");
+  EXPECT_EQ(large.status, 400);
+  EXPECT_EQ(json::parse(large.body)["error"]["code"], "context_length_exceeded");
+  EXPECT_EQ(post(demo(), kChat, ask(R"("odd":1,"max_tokens":1)")).headers.at("x-switchyard-ignored"), "odd");
+  EXPECT_EQ(get(demo(), "/health", "X-Request-Id: my-1\r\n").headers.at("x-request-id"), "my-1");
+}
+
+TEST(Server, WantsAKey) {
+  Server server({.model_names = {}, .api_keys = {"first", "second"}});
+  EXPECT_EQ(get(server, "/health").status, 200);
+  EXPECT_EQ(get(server, "/").status, 200);
+  const Reply none = get(server, "/v1/models");
+  EXPECT_EQ(none.status, 401);
+  EXPECT_EQ(none.headers.at("www-authenticate"), "Bearer");
+  for (const char* wrong : {"Bearer firs", "Bearer firstt", "Bearer ", "first", "Basic first"}) {
+    EXPECT_EQ(get(server, "/v1/models", std::string("Authorization: ") + wrong + "\r\n").status, 401) << wrong;
+  }
+  EXPECT_EQ(get(server, "/v1/models", "Authorization: Bearer first\r\n").status, 200);
+  EXPECT_EQ(get(server, "/v1/models", "Authorization: bearer second\r\n").status, 200);
+  EXPECT_EQ(get(server, "/v1/models", "x-api-key: second\r\n").status, 200);
+  EXPECT_EQ(get(server, "/metrics").status, 401);
+}
+
+TEST(Server, OtherSitesPagesMayNotUseIt) {
+  Server server({.model_names = {}, .origins = {"https://chat.example"}});
+  EXPECT_EQ(get(server, "/v1/models", "Origin: https://bad.example\r\n").status, 403);
+  EXPECT_EQ(get(server, "/v1/models", "Origin: http://x\r\n").status, 200) << "its own page";
+  const Reply allowed = get(server, "/v1/models", "Origin: https://chat.example\r\n");
+  EXPECT_EQ(allowed.headers.at("access-control-allow-origin"), "https://chat.example");
+  Client client(server);
+  client.send(
+      "OPTIONS /v1/models HTTP/1.1\r\nHost: x\r\nOrigin: https://chat.example\r\nAccess-Control-Request-Headers: a, "
+      "b\r\n\r\n");
+  const Reply preflight = client.reply();
+  EXPECT_EQ(preflight.status, 204);
+  EXPECT_EQ(preflight.headers.at("access-control-allow-headers"), "a, b");
+}
+
+TEST(Server, TellsPrometheus) {
+  answered(post(demo(), kChat, ask(R"("max_tokens":3)")));
+  const std::string text = get(demo(), "/metrics").body;
+  for (const char* name : {"num_requests_running", "generation_tokens_total", "time_to_first_token_seconds_bucket",
+                           "kv_cache_usage_perc", "request_success_total"}) {
+    EXPECT_THAT(text, HasSubstr(std::string("\nswitchyard:") + name + "{model_name=\"demo\""));
+  }
+  EXPECT_THAT(text, HasSubstr("http_requests_total{model_name=\"demo\",path=\"/v1/chat/completions\",status=\"200\"}"));
+}
+
+TEST(Server, DrainsAndLosesNothing) {
+  Server server;
+  Client busy(server), waiting(server);
+  EXPECT_EQ(waiting.get("/ready").status, 200);
+  ASSERT_TRUE(busy.send(Client::post_text(kChat, ask(R"("max_tokens":200,"stream":true)"))));
+  ASSERT_TRUE(busy.wait_for("\"content\":\""));
+  server.application->drain();
+  const Reply ready = waiting.get("/ready");
+  EXPECT_EQ(ready.status, 503);
+  EXPECT_EQ(ready.headers.at("retry-after"), "1");
+  EXPECT_EQ(post(server, kChat, ask(R"("max_tokens":1)")).status, 503);
+  std::thread drains([&] { EXPECT_TRUE(server.http->drain(30)); });
+  const Reply reply = busy.reply();
+  EXPECT_TRUE(reply.body.ends_with("data: [DONE]\n\n"));
+  EXPECT_TRUE(waiting.ended()) << "a connection without a request is closed";
+  drains.join();
+}
+
+}  // namespace
+}  // namespace switchyard
