@@ -18,6 +18,7 @@ constexpr size_t kMoreExpressions = 1 << 20;
 Automaton::Automaton(const Grammar& grammar, const TokenTrie& trie, const AutomatonLimits& limits)
     : g_(grammar), trie_(trie), limits_(limits), x_(grammar.expressions) {
   x_.limit(x_.size() + kMoreExpressions);
+  begin_operation();
   rule_step_.resize(g_.rules.size());
   rule_open_.resize(g_.rules.size());
   std::vector<uint32_t> bottom = {intern_frame({})};
@@ -112,6 +113,7 @@ Automaton::State Automaton::step(State s, uint8_t byte) {
   depth_ = 0;
   for (uint32_t i = 0; i < states_[s].count; ++i) {
     const Item item = items_[states_[s].first + i];
+    x_.work(1);
     const Expr e = x_.derive(item.expr, byte);
     if (e == kNothing || !x_.alive(e)) continue;
     if (e != kEpsilon) ways_.push_back({e, item.stack});
@@ -192,6 +194,8 @@ void Automaton::resume_all() {
   while (!agenda_.empty() && !failed_) {
     const Frame frame = frames_[agenda_.back()];
     agenda_.pop_back();
+    x_.work(1);
+    if (x_.exhausted()) return fail();
     resume(frame);
   }
   agenda_.clear();

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "core/constrain/grammar.h"
-#include "core/constrain/token_trie.h"
+#include "core/text/token_trie.h"
 
 namespace switchyard::constrain {
 
@@ -26,6 +26,7 @@ struct AutomatonLimits {
   size_t memory_bytes = size_t{64} << 20;  // beyond this it counts as full
   uint32_t new_states = 1 << 16;           // in one operation
   uint32_t items = 1 << 16;                // of a state
+  uint64_t work = 1 << 23;                 // in one operation, in steps of some ten nanoseconds
 };
 
 class Automaton {
@@ -57,7 +58,11 @@ class Automaton {
   // A limit was reached: the answers since then are worthless, and so is the automaton.
   bool failed() const { return failed_; }
   bool full() const { return failed_ || memory_bytes() > limits_.memory_bytes; }
-  void begin_operation() { new_states_ = 0; }
+  // Before each mask or token: it may make so many states, and take so long.
+  void begin_operation() {
+    new_states_ = 0;
+    x_.allow_work(limits_.work);
+  }
   size_t memory_bytes() const;
   size_t states() const { return states_.size(); }
 
@@ -145,7 +150,7 @@ class Automaton {
   std::vector<uint32_t> stack_frames_;
   std::vector<Members> members_;
   IndexTable state_table_, frame_table_, stack_table_, member_table_;
-  std::vector<Mask> masks_;
+  std::vector<TokenMask> masks_;
   std::vector<State> mask_owner_;
   size_t next_mask_ = 0;
   State start_ = kDead;

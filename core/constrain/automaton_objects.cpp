@@ -32,6 +32,7 @@ void Automaton::keys(NodeId node, uint32_t members, Parent parent, bool first) {
   const ObjectSpec& spec = g_.objects[g_.nodes[node].a];
   const Members m = members_[members];  // a copy: pushing adds to the table
   const uint32_t missing = this->missing(spec, m);
+  x_.work(spec.members.size());
   const bool only_required = spec.max != kUnbounded && m.count + missing >= spec.max;
   for (uint32_t i = 0; i < spec.members.size(); ++i) {
     const auto& member = spec.members[i];

@@ -64,7 +64,7 @@ Result<NodeId> build(Grammar& grammar, ConstraintKind kind, std::string_view tex
 }  // namespace
 
 Result<std::shared_ptr<const Constraint>> Constraint::compile(ConstraintKind kind, std::string_view text,
-                                                              std::shared_ptr<const constrain::TokenTrie> vocabulary,
+                                                              std::shared_ptr<const TokenTrie> vocabulary,
                                                               const ConstraintLimits& limits) {
   if (text.size() > limits.text_bytes) {
     return error(Code::usage, "it has {} bytes; the limit is {}", text.size(), limits.text_bytes);

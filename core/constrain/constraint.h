@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "core/base/status.h"
-#include "core/constrain/token_trie.h"
+#include "core/text/token_trie.h"
 
 namespace switchyard {
 
@@ -45,11 +45,11 @@ class Constraint {
  public:
   // Errors: usage, with what is wrong in the text, or which part of it is not supported.
   static Result<std::shared_ptr<const Constraint>> compile(ConstraintKind kind, std::string_view text,
-                                                           std::shared_ptr<const constrain::TokenTrie> vocabulary,
+                                                           std::shared_ptr<const TokenTrie> vocabulary,
                                                            const ConstraintLimits& limits = {});
   ~Constraint();
 
-  const constrain::TokenTrie& vocabulary() const { return *vocabulary_; }
+  const TokenTrie& vocabulary() const { return *vocabulary_; }
 
  private:
   friend class ConstraintMatcher;
@@ -59,7 +59,7 @@ class Constraint {
   std::shared_ptr<constrain::Automaton> automaton() const;
 
   std::unique_ptr<constrain::Grammar> grammar_;
-  std::shared_ptr<const constrain::TokenTrie> vocabulary_;
+  std::shared_ptr<const TokenTrie> vocabulary_;
   std::unique_ptr<Shared> shared_;
 };
 

@@ -23,6 +23,8 @@ Expr Expressions::derive(Expr e, uint8_t byte) {
 
 Expr Expressions::derive_now(Expr e, uint8_t byte) {
   const Node n = nodes_[e];
+  work(1 + (n.kind == Kind::either || n.kind == Kind::both ? n.b : 0));
+  if (exhausted_) return kNothing;
   switch (n.kind) {
     case Kind::nothing:
     case Kind::epsilon: return kNothing;
@@ -45,6 +47,8 @@ Expr Expressions::derive_concat(Expr e, uint8_t byte) {
   std::vector<Expr> ways;
   for (;;) {
     const Node n = nodes_[e];
+    work(1);
+    if (exhausted_) return kNothing;
     if (n.kind != Kind::concat) {
       ways.push_back(derive(e, byte));
       break;
@@ -153,6 +157,26 @@ bool Expressions::search(Expr start) {
   if (exhausted_) return false;
   for (const auto& [e, from] : queue) life_[e] = Life::dead;
   return false;
+}
+
+std::optional<std::vector<std::string>> Expressions::texts(Expr e, size_t most) {
+  constexpr size_t kMaxBytes = 1000;
+  std::vector<std::string> found;
+  std::vector<std::pair<Expr, std::string>> open = {{e, ""}};
+  while (!open.empty()) {
+    const auto [at, text] = std::move(open.back());
+    open.pop_back();
+    if (nullable(at)) found.push_back(text);
+    if (text.size() > kMaxBytes || found.size() > most || open.size() > most + 256 || exhausted_) return std::nullopt;
+    const ByteSet edges = sets_[nodes_[at].edges];
+    Expr next = kNothing;
+    for (unsigned b = 0; b < 256; ++b) {
+      if (b == 0 || edges.has(b)) next = derive(at, static_cast<uint8_t>(b));
+      if (alive(next)) open.emplace_back(next, text + static_cast<char>(b));
+    }
+  }
+  std::sort(found.begin(), found.end());
+  return found;
 }
 
 namespace {

@@ -90,6 +90,7 @@ Expr Expressions::concat(Expr a, Expr b) {
     a = nodes_[a].b;
   }
   heads.push_back(a);
+  work(heads.size());
   for (size_t i = heads.size(); i-- > 0;) {
     const Node &x = nodes_[heads[i]], &y = nodes_[b];
     Node n{.kind = Kind::concat, .nullable = x.nullable && y.nullable, .finite = x.finite && y.finite};

@@ -12,7 +12,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -76,6 +78,15 @@ class Expressions {
   bool exhausted() const { return exhausted_; }
   Status status() const;  // usage, where they are exhausted
   void limit(size_t max_expressions) { max_ = max_expressions; }
+  // Steps of some ten nanoseconds until they count as exhausted; and some that are taken elsewhere.
+  void allow_work(uint64_t steps) { work_left_ = steps; }
+  void work(uint64_t steps) {
+    if (steps > work_left_) exhausted_ = true;
+    work_left_ -= exhausted_ ? 0 : steps;
+  }
+
+  // The texts of a language of at most `most`, in order; none if there are more, or texts of more than 1000 bytes.
+  std::optional<std::vector<std::string>> texts(Expr e, size_t most);
 
  private:
   enum class Kind : uint8_t { nothing, epsilon, bytes, concat, either, both, complement, repeat, json, multiple };
@@ -123,6 +134,7 @@ class Expressions {
   IndexTable derivative_table_;
   Expr character_ = 0, characters_ = 0;
   size_t max_;
+  uint64_t work_left_ = uint64_t{1} << 26;
   bool exhausted_ = false, too_deep_ = false;
 };
 

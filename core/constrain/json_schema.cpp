@@ -53,7 +53,35 @@ Result<NodeId> JsonGrammar::body(const Shape& shape) {
   return g_.either(std::move(ways));
 }
 
+// Items that must differ, of finitely many values: they are members that have no value.
+Result<NodeId> JsonGrammar::unique_list(const ArrayShape& shape) {
+  constexpr size_t kMostValues = 4096;
+  const auto refused = error(Code::unsupported,
+                             "'uniqueItems' is not supported for these items: there must be at most {} values of "
+                             "them, and neither numbers, lists nor objects",
+                             kMostValues);
+  if (!shape.first.empty()) return refused;
+  SWY_LET(const Shape* item, shapes_.shape(shape.rest));
+  if (!item->arrays.empty() || !item->objects.empty() || item->number != kNothing) return refused;
+  const auto texts = x_.texts(item->string, kMostValues);
+  if (!texts) return refused;
+  ObjectSpec spec;
+  spec.open = x_.concat(x_.literal("["), space_);
+  spec.separator = x_.concat({space_, x_.literal(","), space_});
+  spec.close = x_.concat(space_, x_.literal("]"));
+  spec.min = shape.min;
+  spec.max = shape.max;
+  const NodeId nothing = g_.leaf(kEpsilon);
+  const auto add = [&](Expr text) { spec.members.push_back({text, nothing, false, true}); };
+  if (item->null) add(x_.literal("null"));
+  if (item->yes) add(x_.literal("true"));
+  if (item->no) add(x_.literal("false"));
+  for (const std::string& text : *texts) add(quoted(x_.literal(text)));
+  return g_.object(std::move(spec));
+}
+
 Result<NodeId> JsonGrammar::list(const ArrayShape& shape) {
+  if (shape.unique && shape.max > 1) return unique_list(shape);
   ListSpec spec;
   spec.open = x_.concat(x_.literal("["), space_);
   spec.separator = x_.concat({space_, x_.literal(","), space_});

@@ -37,6 +37,7 @@ class JsonGrammar {
  private:
   Result<NodeId> body(const Shape& shape);
   Result<NodeId> list(const ArrayShape& shape);
+  Result<NodeId> unique_list(const ArrayShape& shape);
   Result<NodeId> object(const ObjectShape& shape);
 
   Grammar& g_;

@@ -50,7 +50,7 @@ void Automaton::allow(State s, std::span<uint32_t> mask) {
   if (s == kDead || failed_) return;
   uint32_t known = states_[s].mask;
   if (known == kNone) {
-    Mask fresh(trie_.mask_words());
+    TokenMask fresh(trie_.mask_words());
     compute_mask(s, fresh);
     for (const uint32_t token : trie_.long_tokens()) {
       State at = s;
@@ -72,7 +72,7 @@ void Automaton::allow(State s, std::span<uint32_t> mask) {
     masks_[known] = std::move(fresh);
     states_[s].mask = known;
   }
-  const Mask& from = masks_[known];
+  const TokenMask& from = masks_[known];
   for (size_t i = 0; i < std::min(mask.size(), from.size()); ++i) mask[i] |= from[i];
 }
 

@@ -198,9 +198,7 @@ Status SchemaShapes::arrays(Index i, Shape& out) {
   }
   if (array.rest == kNoValue) array.max = std::min(array.max, static_cast<uint32_t>(array.first.size()));
   if (const auto unique = s.find("uniqueItems"); unique != s.end() && unique->is_boolean() && unique->get<bool>()) {
-    if (array.max > 1 && !out.arrays.empty()) {
-      return unsupported(i, "uniqueItems", "no part of it is checked; lists of at most one item may have it");
-    }
+    array.unique = true;
   }
   for (ArrayShape& known : out.arrays) known = both(known, array);
   std::erase_if(out.arrays, [](const ArrayShape& a) { return a.min > a.max; });

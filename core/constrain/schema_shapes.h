@@ -25,6 +25,7 @@ struct ArrayShape {
   std::vector<SchemaSet> first = {};
   SchemaSet rest = kAnyValue;
   uint32_t min = 0, max = kUnbounded;
+  bool unique = false;
   SchemaSet item(size_t i) const { return i < first.size() ? first[i] : rest; }
 };
 

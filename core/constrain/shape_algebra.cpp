@@ -21,6 +21,7 @@ ArrayShape SchemaShapes::both(const ArrayShape& a, const ArrayShape& b) {
   out.rest = all_of(a.rest, b.rest);
   out.min = std::max(a.min, b.min);
   out.max = std::min(a.max, b.max);
+  out.unique = a.unique || b.unique;
   return out;
 }
 
@@ -130,6 +131,9 @@ Result<std::vector<ArrayShape>> SchemaShapes::complement(const ArrayShape& array
   }
   if (array.min > 0) out.push_back({.max = array.min - 1});
   if (array.max != kUnbounded) out.push_back({.min = array.max + 1});
+  if (array.unique && array.max > 1) {
+    return error(Code::unsupported, "it would need two equal items, anywhere in a list");
+  }
   if (!possible) return error(Code::unsupported, "an item would have to break one of several schemas");
   return out;
 }

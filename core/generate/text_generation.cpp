@@ -5,19 +5,50 @@
 
 #include <algorithm>
 
+#include "core/generate/text_constraint.h"
+
 namespace switchyard {
+namespace {
+
+// The constraint that the options name; none if they name none.
+Result<std::shared_ptr<TokenConstraint>> constraint_of(const TextOptions& o, const Tokenizer& tokenizer,
+                                                       uint32_t vocab) {
+  const bool gbnf = o.grammar.find("::=") != std::string::npos;
+  struct Given {
+    const std::string& text;
+    ConstraintKind kind;
+    std::string name;
+  };
+  const Given all[] = {{o.allow_regex, ConstraintKind::regex, fmt::format("--allow-regex '{}'", o.allow_regex)},
+                       {o.json_schema, ConstraintKind::json_schema, "--json-schema"},
+                       {o.grammar, gbnf ? ConstraintKind::gbnf : ConstraintKind::lark, "--grammar"}};
+  std::shared_ptr<TokenConstraint> made;
+  for (const Given& given : all) {
+    if (given.text.empty()) continue;
+    if (made != nullptr) return error(Code::usage, "give {} or {}, not both", made->name(), given.name);
+    SWY_LET(auto compiled, compile_constraint(given.kind, given.text, tokenizer, vocab, given.name));
+    made = std::make_shared<TextConstraint>(std::move(compiled), tokenizer, o.sampling.stop_ids, given.name);
+  }
+  return made;
+}
+
+}  // namespace
 
 Result<std::unique_ptr<TextGeneration>> TextGeneration::create(const Model& model, const Tokenizer& tokenizer,
                                                                TextOptions options,
-                                                               std::function<bool(const TextPiece&)> on_piece) {
+                                                               std::function<bool(const TextPiece&)> on_piece,
+                                                               std::shared_ptr<TokenConstraint> constraint) {
   if (!options.ignore_eos && options.sampling.stop_ids.empty()) {
     const auto& ends = model.program().eos_ids;
     options.sampling.stop_ids.assign(ends.begin(), ends.end());
   }
   std::unique_ptr<TextGeneration> g(new TextGeneration(model, tokenizer, std::move(options), std::move(on_piece)));
-  const TextOptions& o = g->options_;
-  if (!o.allow_regex.empty()) {
-    SWY_LET(g->pattern_, RegexMask::create(o.allow_regex, tokenizer, model.vocab(), o.sampling.stop_ids));
+  SWY_LET(g->constraint_, constraint_of(g->options_, tokenizer, model.vocab()));
+  if (constraint != nullptr) {
+    if (g->constraint_ != nullptr) {
+      return error(Code::usage, "give {} or {}, not both", g->constraint_->name(), constraint->name());
+    }
+    g->constraint_ = std::move(constraint);
   }
   return g;
 }
@@ -30,9 +61,9 @@ Request TextGeneration::request(std::vector<int32_t> prompt, std::vector<int32_t
   r.sampling = options_.sampling;
   r.path = options_.path;
   r.on_token = [this](const TokenEvent& event) { return take(event); };
-  if (pattern_ != nullptr) {
-    r.mask_name = fmt::format("--allow-regex '{}'", options_.allow_regex);
-    r.mask = [this](std::span<const int32_t> drawn, std::span<uint32_t> mask) { pattern_->allow(drawn, mask); };
+  if (constraint_ != nullptr) {
+    r.mask_name = constraint_->name();
+    r.mask = [this](std::span<const int32_t> drawn, std::span<uint32_t> mask) { constraint_->allow(drawn, mask); };
   }
   return r;
 }
@@ -46,9 +77,9 @@ bool TextGeneration::take(const TokenEvent& event) {
   const Stretch stretch(model_.runner().observer(), "detokenize");
   TextPiece piece{event.id, {}, event.logprob, event.top_ids, event.top_logprobs};
   if (!event.end) piece.text = stops_.push(detokenizer_.push(event.id));
-  if (pattern_ != nullptr && !event.end) {
+  if (constraint_ != nullptr && !event.end) {
     drawn_.push_back(event.id);
-    matched_ = pattern_->finished(drawn_);
+    matched_ = constraint_->finished(drawn_);
   }
   return give(piece) && !stops_.stopped() && !matched_;
 }

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "core/engine/batch.h"
-#include "core/generate/regex_mask.h"
 #include "core/generate/stop_strings.h"
+#include "core/generate/token_constraint.h"
 #include "core/text/detokenizer.h"
 #include "core/text/tokenizer.h"
 
@@ -24,7 +24,9 @@ struct TextOptions {
   SamplingParams sampling;
   std::optional<SamplingPath> path;
   std::vector<std::string> stops;  // nothing of them is given out
-  std::string allow_regex;         // the text matches it, as far as it comes
+  // The text belongs to this language, as far as it comes; at most one of them is given.
+  std::string allow_regex, json_schema;
+  std::string grammar;  // GBNF, or in the style of Lark
   bool ignore_eos = false;
 };
 
@@ -39,10 +41,12 @@ struct TextPiece {
 
 class TextGeneration {
  public:
-  // Its arguments outlive it. `on_piece` may be empty; returning false ends the generation.
+  // `model` and `tokenizer` outlive it. `on_piece` may be empty; returning false ends the generation. `constraint`
+  // stands for those of the options. Errors: usage, for a constraint that cannot be followed, or two of them.
   static Result<std::unique_ptr<TextGeneration>> create(const Model& model, const Tokenizer& tokenizer,
                                                         TextOptions options,
-                                                        std::function<bool(const TextPiece&)> on_piece);
+                                                        std::function<bool(const TextPiece&)> on_piece,
+                                                        std::shared_ptr<TokenConstraint> constraint = {});
 
   // The batch's part, once. It borrows this object.
   Request request(std::vector<int32_t> prompt, std::vector<int32_t> history = {});
@@ -69,8 +73,8 @@ class TextGeneration {
   std::function<bool(const TextPiece&)> on_piece_;
   Detokenizer detokenizer_;
   StopStrings stops_;
-  std::unique_ptr<RegexMask> pattern_;
-  std::vector<int32_t> drawn_;  // for the pattern
+  std::shared_ptr<TokenConstraint> constraint_;
+  std::vector<int32_t> drawn_;  // for the constraint
   bool matched_ = false;        // nothing can follow
   std::string text_;
 };

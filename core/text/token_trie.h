@@ -7,12 +7,14 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/base/status.h"
 
-namespace switchyard::constrain {
+namespace switchyard {
 
 // A node is a text: its parent's and one byte more. In depth-first order, so that a subtree is a stretch.
 struct TrieNode {
@@ -26,7 +28,7 @@ struct TrieNode {
   uint32_t token() const { return token_and_depth >> 8; }
 };
 
-using Mask = std::vector<uint32_t>;  // a bit for each token, the lowest first
+using TokenMask = std::vector<uint32_t>;  // a bit for each token, the lowest first
 
 class TokenTrie {
  public:
@@ -56,11 +58,11 @@ class TokenTrie {
   std::string text_;
   std::vector<uint32_t> at_;
   std::vector<TrieNode> all_, not_plain_;
-  std::vector<Mask> plain_;                // [i]: of at most i + 1 characters
+  std::vector<TokenMask> plain_;                // [i]: of at most i + 1 characters
   std::vector<uint32_t> longer_;           // the other plain tokens, shorter ones first
   std::vector<uint32_t> longer_characters_;  // of each
   std::vector<uint32_t> long_;
   std::vector<std::pair<uint32_t, uint32_t>> twins_;
 };
 
-}  // namespace switchyard::constrain
+}  // namespace switchyard

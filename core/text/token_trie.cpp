@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/constrain/token_trie.h"
+#include "core/text/token_trie.h"
 
 #include <algorithm>
 #include <string>
 
-#include "core/constrain/code_points.h"
+#include "core/text/utf8.h"
 
-namespace switchyard::constrain {
+namespace switchyard {
 namespace {
 
 constexpr size_t kMaxDepth = 255, kMaxNodes = TrieNode::kNoToken;
@@ -19,13 +19,13 @@ struct Plain {
 };
 
 Plain classify(std::string_view text) {
-  const size_t valid = std::min(invalid_utf8(text), text.size());
+  const size_t valid = utf8_valid_prefix(text);
   Plain p;
   for (size_t at = 0; at < valid; ++p.characters) {
     const auto c = static_cast<unsigned char>(text[at]);
     if (c < 0x20) return {Plain::refused, 0};
     if (c == '"' || c == '\\') return {Plain::other, 0};
-    (void)next_code_point(text, at);
+    at += utf8_length(text.substr(at));
   }
   if (valid < text.size()) p.kind = Plain::other;
   return p;
@@ -101,7 +101,7 @@ Result<std::shared_ptr<const TokenTrie>> TokenTrie::create(uint32_t vocab,
     return error(Code::unsupported, "the vocabulary's texts have more than {} different beginnings", kMaxNodes);
   }
   std::sort(plain.begin(), plain.end());
-  trie->plain_.assign(kPlainMasks, Mask(trie->mask_words()));
+  trie->plain_.assign(kPlainMasks, TokenMask(trie->mask_words()));
   for (const auto& [characters, id] : plain) {
     if (characters > kPlainMasks) {
       trie->longer_.push_back(id);
@@ -115,11 +115,11 @@ Result<std::shared_ptr<const TokenTrie>> TokenTrie::create(uint32_t vocab,
 void TokenTrie::allow_plain(int64_t characters, std::span<uint32_t> mask) const {
   if (characters <= 0) return;
   const auto most = static_cast<size_t>(std::min<int64_t>(characters, kPlainMasks));
-  const Mask& plain = plain_[most - 1];
+  const TokenMask& plain = plain_[most - 1];
   for (size_t i = 0; i < mask.size(); ++i) mask[i] |= plain[i];
   for (size_t i = 0; i < longer_.size() && longer_characters_[i] <= characters; ++i) {
     mask[longer_[i] / 32] |= 1u << longer_[i] % 32;
   }
 }
 
-}  // namespace switchyard::constrain
+}  // namespace switchyard
