@@ -32,6 +32,13 @@ struct Flags {
   }
 };
 
+// What a flag limits the text to; NULL for other flags.
+std::string* constraint_of(TextOptions& options, const std::string& name) {
+  if (name == "allow-regex") return &options.allow_regex;
+  if (name == "json-schema") return &options.json_schema;
+  return name == "grammar" ? &options.grammar : nullptr;
+}
+
 Status no_such_option(const Flags& flags, const std::string& name) {
   std::vector<std::string> names;
   for (const CLI::Option* o : flags.settable()) names.push_back(o->get_lnames()[0]);
@@ -58,8 +65,8 @@ Status set_option(TextOptions& options, const LoadedModel& model, const std::str
   TextOptions& o = flags.text.options;
   if (value == "none" && name == "stop") {
     o.stops.clear();
-  } else if (value == "none" && name == "allow-regex") {
-    o.allow_regex.clear();
+  } else if (std::string* constraint = constraint_of(o, name); value == "none" && constraint != nullptr) {
+    constraint->clear();
   } else {
     SWY_TRY(parse(flags, name, value));
   }
@@ -78,7 +85,8 @@ std::vector<OptionValue> option_values(const TextOptions& options) {
     std::string value = o->get_default_str();
     if (name == "seed") value = std::to_string(flags.text.seed);
     if (name == "stop") value = options.stops.empty() ? "none" : fmt::format("{}", fmt::join(options.stops, " | "));
-    if (name == "allow-regex") value = options.allow_regex.empty() ? "none" : options.allow_regex;
+    TextOptions copy = options;
+    if (const std::string* constraint = constraint_of(copy, name)) value = constraint->empty() ? "none" : *constraint;
     if (name == "ignore-eos") value = options.ignore_eos ? "true" : "false";
     all.push_back({name, value, o->get_description()});
   }

@@ -7,11 +7,14 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "cli/text_input.h"
 #include "core/sampling/recommended.h"
 #include "switchyard/sampling_math.h"
 
 namespace switchyard::cli {
 namespace {
+
+constexpr uint64_t kMostConstraintBytes = uint64_t{1} << 20;
 
 // CLI11 reads -1 as the largest unsigned number.
 CLI::Validator whole_number() {
@@ -36,6 +39,19 @@ CLI::Validator sampling_range(T swy_sample_params::*parameter) {
           return std::string();  // CLI11 says that it is no number
         const swy_sample_fault fault = swy_sample_params_check(&params);
         return fault.field == nullptr ? std::string() : fmt::format("{} must be {}", text, fault.range);
+      },
+      "");
+}
+
+// Of a file in place of its name.
+CLI::Validator content() {
+  return CLI::Validator(
+      [](std::string& value) {
+        auto text = read_text(value, kMostConstraintBytes);
+        if (!text.ok()) return text.status().message();
+        if (text->empty()) return fmt::format("{} is empty", value);
+        value = *std::move(text);
+        return std::string();
       },
       "");
 }
@@ -135,7 +151,15 @@ void add_text_flags(CLI::App& command, TextFlags& f, uint32_t default_tokens) {
              ->allow_extra_args(false));
   ending(command.add_flag("--ignore-eos", f.options.ignore_eos, "continue after the model has ended its text"));
   ending(command.add_option("--allow-regex", f.options.allow_regex,
-                            "generate only text that matches this pattern (PCRE2) as a whole"));
+                            "generate only text that matches this regular expression as a whole"));
+  ending(command.add_option("--json-schema", f.options.json_schema,
+                            "generate only a JSON value that this file's JSON Schema allows")
+             ->transform(content())
+             ->type_name("FILE"));
+  ending(command.add_option("--grammar", f.options.grammar,
+                            "generate only text of this file's grammar: GBNF, or in the style of Lark")
+             ->transform(content())
+             ->type_name("FILE"));
 }
 
 Result<Generation> generate(Speaker& speaker, const TextThread::Reading& reading, const TextOptions& options,

@@ -5,9 +5,34 @@
 
 #include <algorithm>
 
-#include "core/generate/regex_mask.h"
+#include "core/generate/text_constraint.h"
 
 namespace switchyard {
+namespace {
+
+// The constraint that the options name; none if they name none.
+Result<std::shared_ptr<TokenConstraint>> constraint_of(const TextOptions& o, const Tokenizer& tokenizer,
+                                                       uint32_t vocab) {
+  const bool gbnf = o.grammar.find("::=") != std::string::npos;
+  struct Given {
+    const std::string& text;
+    ConstraintKind kind;
+    std::string name;
+  };
+  const Given all[] = {{o.allow_regex, ConstraintKind::regex, fmt::format("--allow-regex '{}'", o.allow_regex)},
+                       {o.json_schema, ConstraintKind::json_schema, "--json-schema"},
+                       {o.grammar, gbnf ? ConstraintKind::gbnf : ConstraintKind::lark, "--grammar"}};
+  std::shared_ptr<TokenConstraint> made;
+  for (const Given& given : all) {
+    if (given.text.empty()) continue;
+    if (made != nullptr) return error(Code::usage, "give {} or {}, not both", made->name(), given.name);
+    SWY_LET(auto compiled, compile_constraint(given.kind, given.text, tokenizer, vocab, given.name));
+    made = std::make_shared<TextConstraint>(std::move(compiled), tokenizer, o.sampling.stop_ids, given.name);
+  }
+  return made;
+}
+
+}  // namespace
 
 Result<std::unique_ptr<TextGeneration>> TextGeneration::create(const Model& model, const Tokenizer& tokenizer,
                                                                TextOptions options,
@@ -18,12 +43,12 @@ Result<std::unique_ptr<TextGeneration>> TextGeneration::create(const Model& mode
     options.sampling.stop_ids.assign(ends.begin(), ends.end());
   }
   std::unique_ptr<TextGeneration> g(new TextGeneration(model, tokenizer, std::move(options), std::move(on_piece)));
-  const TextOptions& o = g->options_;
-  g->constraint_ = std::move(constraint);
-  if (!o.allow_regex.empty()) {
-    if (g->constraint_ != nullptr)
-      return error(Code::usage, "give --allow-regex or {}, not both", g->constraint_->name());
-    SWY_LET(g->constraint_, RegexMask::create(o.allow_regex, tokenizer, model.vocab(), o.sampling.stop_ids));
+  SWY_LET(g->constraint_, constraint_of(g->options_, tokenizer, model.vocab()));
+  if (constraint != nullptr) {
+    if (g->constraint_ != nullptr) {
+      return error(Code::usage, "give {} or {}, not both", g->constraint_->name(), constraint->name());
+    }
+    g->constraint_ = std::move(constraint);
   }
   return g;
 }

@@ -24,7 +24,9 @@ struct TextOptions {
   SamplingParams sampling;
   std::optional<SamplingPath> path;
   std::vector<std::string> stops;  // nothing of them is given out
-  std::string allow_regex;         // the text matches it, as far as it comes
+  // The text belongs to this language, as far as it comes; at most one of them is given.
+  std::string allow_regex, json_schema;
+  std::string grammar;  // GBNF, or in the style of Lark
   bool ignore_eos = false;
 };
 
@@ -39,8 +41,8 @@ struct TextPiece {
 
 class TextGeneration {
  public:
-  // `model` and `tokenizer` outlive it. `on_piece` may be empty; returning false ends the generation. `constraint`:
-  // besides options.allow_regex there may be one. Errors: usage, for a pattern that is none, or two constraints.
+  // `model` and `tokenizer` outlive it. `on_piece` may be empty; returning false ends the generation. `constraint`
+  // stands for those of the options. Errors: usage, for a constraint that cannot be followed, or two of them.
   static Result<std::unique_ptr<TextGeneration>> create(const Model& model, const Tokenizer& tokenizer,
                                                         TextOptions options,
                                                         std::function<bool(const TextPiece&)> on_piece,

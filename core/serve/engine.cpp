@@ -37,6 +37,8 @@ TextOptions text_options(const GenerateOptions& o) {
   for (const auto& [id, bias] : o.logit_bias) p.biases.push_back({static_cast<uint32_t>(id), bias});
   t.stops = o.stops;
   t.allow_regex = o.allow_regex;
+  t.json_schema = o.json_schema;
+  t.grammar = o.grammar;
   t.ignore_eos = o.ignore_eos;
   return t;
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
@@ -110,6 +111,8 @@ struct Tokenizer::Impl {
   bool normalise = false;
   bool ignore_merges = false;
   int64_t id_bound = 0;  // the smallest id that is refused
+  std::mutex trie_mutex;
+  std::shared_ptr<const TokenTrie> trie;  // of the last vocabulary size that was asked for
 
   Status read_model(const json& model);
   Status read_added(const json& list);
@@ -415,5 +418,15 @@ std::optional<int32_t> Tokenizer::id_of(std::string_view content) const {
 }
 
 int32_t Tokenizer::vocab_size() const { return static_cast<int32_t>(impl_->pieces.size()); }
+
+Result<std::shared_ptr<const TokenTrie>> Tokenizer::trie(uint32_t vocab) const {
+  const std::lock_guard lock(impl_->trie_mutex);
+  if (impl_->trie != nullptr && impl_->trie->vocab() == vocab) return impl_->trie;
+  SWY_LET(impl_->trie, TokenTrie::create(vocab, [&](uint32_t id) {
+            const auto i = static_cast<int32_t>(std::min<uint32_t>(id, INT32_MAX));
+            return is_special(i) ? std::string_view() : piece(i);
+          }));
+  return impl_->trie;
+}
 
 }  // namespace switchyard

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/base/status.h"
+#include "core/text/token_trie.h"
 
 namespace switchyard {
 
@@ -52,6 +53,9 @@ class Tokenizer {
   bool is_special(int32_t id) const;
   std::optional<int32_t> id_of(std::string_view content) const;
   int32_t vocab_size() const;  // the largest id + 1
+  // The texts of ids below `vocab`, without those of special tokens. Made at the first call, and then shared. Errors:
+  // unsupported, see TokenTrie::create.
+  Result<std::shared_ptr<const TokenTrie>> trie(uint32_t vocab) const;
 
  private:
   struct Impl;

@@ -57,7 +57,10 @@ struct GenerateOptions {
   std::optional<uint64_t> seed = {};                       // none: a random one, reported in Generated
   uint32_t logprobs = 0;                                   // this many most likely tokens with each; 0: none
   std::vector<std::string> stops = {};                     // the text ends before the first of these
-  std::string allow_regex = {};                            // PCRE2; the text matches it, as far as it comes
+  // What the text is, as far as it comes; at most one of them (docs/structured-output.md).
+  std::string allow_regex = {};  // the whole text matches this pattern
+  std::string json_schema = {};  // it is a value of this JSON Schema
+  std::string grammar = {};      // it belongs to this grammar: GBNF, or in the style of Lark
   bool ignore_eos = false;
   std::string sampling = "auto";  // where tokens are sampled: "auto", "fused", "candidates", "logits"
 };

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Automaton: follows a grammar byte by byte, through states that are built when they are first reached.
+//
+// A state is what a text can still become: a set of items (an expression, and the stack to go on with when a text of it
+// is complete). A stack is a set of frames: a place in the grammar, and the stack of what surrounds it. Equal
+// expressions, frames, stacks and states have equal numbers, so that a text that comes back to a state finds its
+// transitions and its mask there. The sets of frames merge all ways to get to a rule at one place of the text, as
+// Earley's item sets (1970) and graph-structured stacks (Tomita, 1985) do: an ambiguous grammar has no more items than
+// rules times places.
+//
+// Not thread-safe, but for `mutex`, which whoever shares it holds.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "core/constrain/grammar.h"
+#include "core/text/token_trie.h"
+
+namespace switchyard::constrain {
+
+struct AutomatonLimits {
+  size_t memory_bytes = size_t{64} << 20;  // beyond this it counts as full
+  uint32_t new_states = 1 << 16;           // in one operation
+  uint32_t items = 1 << 16;                // of a state
+  uint64_t work = 1 << 23;                 // in one operation, in steps of some ten nanoseconds
+};
+
+class Automaton {
+ public:
+  using State = uint32_t;
+  static constexpr State kDead = 0;
+
+  // Both outlive it.
+  Automaton(const Grammar& grammar, const TokenTrie& trie, const AutomatonLimits& limits);
+
+  State start() const { return start_; }
+  State next(State s, uint8_t byte) {
+    const uint32_t row = states_[s].row;
+    if (row != kNone) {
+      const State known = rows_[row][byte];
+      if (known != kUnknown) return known;
+    }
+    return step(s, byte);
+  }
+  // The text so far may end here.
+  bool accepts(State s) const { return states_[s].accepts; }
+  // The only byte that can follow; -1 if there are several, or none.
+  int only_byte(State s);
+  bool ends(State s);  // no byte can follow
+
+  // Sets the bits of the tokens that may follow.
+  void allow(State s, std::span<uint32_t> mask);
+
+  // A limit was reached: the answers since then are worthless, and so is the automaton.
+  bool failed() const { return failed_; }
+  bool full() const { return failed_ || memory_bytes() > limits_.memory_bytes; }
+  // Before each mask or token: it may make so many states, and take so long.
+  void begin_operation() {
+    new_states_ = 0;
+    x_.allow_work(limits_.work);
+  }
+  size_t memory_bytes() const;
+  size_t states() const { return states_.size(); }
+
+  std::mutex mutex;
+
+ private:
+  static constexpr uint32_t kUnknown = UINT32_MAX;
+  static constexpr uint32_t kOpen = 1u << 31;  // marks the number of an open stack
+  static constexpr size_t kMaxMasks = 256;
+  using Stack = uint32_t;
+  using Parent = uint32_t;  // a stack; or, with kOpen, one that this step is still building
+
+  struct Item {
+    Expr expr = 0;
+    uint32_t stack = 0;
+    auto operator<=>(const Item&) const = default;
+  };
+  // Where to go on: a node; a position, count or stage in it; for an object, its members so far.
+  struct Frame {
+    NodeId node = kNone;
+    uint32_t place = 0, members = 0;
+    Stack parent = 0;
+    bool operator==(const Frame&) const = default;
+  };
+  struct StateData {
+    uint32_t first = 0, count = 0;  // items
+    uint32_t row = kNone, mask = kNone, edges = 0;
+    bool accepts = false;
+  };
+  struct Range {
+    uint32_t first = 0, count = 0;
+  };
+  // A stack under construction: a frame on another; or the union of stacks, for a rule that this step entered.
+  struct OpenStack {
+    bool is_frame = false;
+    Frame frame = {};
+    std::vector<Parent> parents = {};
+    Stack closed = kNone;
+  };
+  // The members that an object has so far.
+  struct Members {
+    uint32_t count = 0;
+    std::vector<uint64_t> seen = {};  // of those that occur once
+    bool operator==(const Members&) const = default;
+  };
+  enum Stage : uint32_t { first_key, next_key, after_value, value };  // of an object; `value` + 4 * its index
+
+  State step(State s, uint8_t byte);
+  State close(bool accepts);
+  State intern_state(std::vector<Item>& items, bool accepts);
+  Stack intern_stack(std::vector<uint32_t>& frames);
+  uint32_t intern_frame(const Frame& frame);
+  uint32_t intern_members(Members members);
+  Parent push(const Frame& frame, Parent parent);
+  Stack closed(Parent parent);
+  void complete(Parent parent);
+  void resume_all();
+  void resume(const Frame& frame);
+  void enter(NodeId node, Parent parent);
+  void enter_sequence(NodeId node, uint32_t at, Parent parent);
+  void enter_repeat(NodeId node, uint32_t count, Parent parent);
+  void enter_rule(RuleId rule, Parent parent);
+  void enter_item(NodeId node, uint32_t count, Parent parent);
+  void after_item(NodeId node, uint32_t count, Parent parent);
+  void keys(NodeId node, uint32_t members, Parent parent, bool first);
+  void after_member(NodeId node, uint32_t members, Parent parent);
+  uint32_t with_member(const ObjectSpec& spec, uint32_t members, uint32_t index);
+  uint32_t missing(const ObjectSpec& spec, const Members& members) const;
+  void add(Expr e, Parent parent);
+  std::span<const Item> items(State s) const { return {items_.data() + states_[s].first, states_[s].count}; }
+  void walk(std::span<const TrieNode> trie, State s, std::span<uint32_t> mask);
+  void compute_mask(State s, std::span<uint32_t> mask);
+  void fail() { failed_ = true; }
+
+  const Grammar& g_;
+  const TokenTrie& trie_;
+  AutomatonLimits limits_;
+  Expressions x_;  // the grammar's, and their derivatives
+  std::vector<StateData> states_;
+  std::vector<Item> items_;
+  std::vector<std::array<State, 256>> rows_;
+  std::vector<ByteSet> edge_sets_;
+  std::vector<Frame> frames_;
+  std::vector<Range> stacks_;
+  std::vector<uint32_t> stack_frames_;
+  std::vector<Members> members_;
+  IndexTable state_table_, frame_table_, stack_table_, member_table_;
+  std::vector<TokenMask> masks_;
+  std::vector<State> mask_owner_;
+  size_t next_mask_ = 0;
+  State start_ = kDead;
+  uint32_t new_states_ = 0;
+  bool failed_ = false;
+
+  // Of one step.
+  struct Way {
+    Expr expr = 0;
+    Parent parent = 0;
+  };
+  std::vector<Way> ways_;
+  std::vector<OpenStack> open_;
+  size_t open_count_ = 0;
+  std::vector<uint32_t> agenda_;                      // frames to resume
+  std::vector<uint32_t> frame_step_, stack_step_;     // the step that last met each
+  std::vector<uint32_t> rule_step_, rule_open_;       // the step that last entered each rule, and its open stack
+  std::vector<Item> scratch_;
+  std::vector<uint32_t> single_;
+  uint32_t step_ = 0, depth_ = 0;
+  bool accepting_ = false;
+};
+
+}  // namespace switchyard::constrain

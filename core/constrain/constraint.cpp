@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/constrain/constraint.h"
+
+#include <algorithm>
+#include <mutex>
+#include <nlohmann/json.hpp>
+
+#include "core/base/json.h"
+#include "core/base/printable.h"
+#include "core/constrain/automaton.h"
+#include "core/constrain/front_ends.h"
+#include "core/constrain/regex_syntax.h"
+
+namespace switchyard {
+
+using constrain::Automaton;
+using constrain::Expr;
+using constrain::Grammar;
+using constrain::NodeId;
+
+struct Constraint::Shared {
+  std::mutex mutex;
+  std::shared_ptr<Automaton> automaton;
+  constrain::AutomatonLimits limits;
+};
+
+Constraint::~Constraint() = default;
+
+namespace {
+
+Result<NodeId> regex(Grammar& grammar, std::string_view text) {
+  SWY_LET(const Expr e, constrain::parse_regex(grammar.expressions, text));
+  return grammar.leaf(e);
+}
+
+Result<NodeId> choice(Grammar& grammar, std::string_view text) {
+  SWY_LET(const nlohmann::json list, read_json(text, "the list of choices"));
+  if (!list.is_array() || list.empty()) {
+    return error(Code::usage, "{} is no list of choices; write [\"yes\", \"no\"]", brief(list));
+  }
+  std::vector<std::string_view> choices;
+  for (const auto& one : list) {
+    if (!one.is_string() || one.get_ref<const std::string&>().empty()) {
+      return error(Code::usage, "choice {} is no text of one character or more", brief(one));
+    }
+    choices.emplace_back(one.get_ref<const std::string&>());
+  }
+  return grammar.leaf(grammar.expressions.one_of(std::move(choices)));
+}
+
+Result<NodeId> build(Grammar& grammar, ConstraintKind kind, std::string_view text) {
+  switch (kind) {
+    case ConstraintKind::regex: return regex(grammar, text);
+    case ConstraintKind::json_schema: return constrain::json_schema(grammar, text);
+    case ConstraintKind::json_object: return constrain::json_schema(grammar, R"({"type":"object"})");
+    case ConstraintKind::choice: return choice(grammar, text);
+    case ConstraintKind::gbnf: return constrain::gbnf(grammar, text);
+    case ConstraintKind::lark: return constrain::lark(grammar, text);
+    case ConstraintKind::tool_calls: return constrain::tool_calls(grammar, text);
+  }
+  return error(Code::usage, "unknown kind of constraint");
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Constraint>> Constraint::compile(ConstraintKind kind, std::string_view text,
+                                                              std::shared_ptr<const TokenTrie> vocabulary,
+                                                              const ConstraintLimits& limits) {
+  if (text.size() > limits.text_bytes) {
+    return error(Code::usage, "it has {} bytes; the limit is {}", text.size(), limits.text_bytes);
+  }
+  std::shared_ptr<Constraint> c(new Constraint);
+  c->grammar_ = std::make_unique<Grammar>(limits.expressions);
+  c->vocabulary_ = std::move(vocabulary);
+  SWY_LET(const NodeId root, build(*c->grammar_, kind, text));
+  SWY_TRY(c->grammar_->expressions.status());
+  SWY_TRY(c->grammar_->finish(root));
+  c->shared_ = std::make_unique<Shared>();
+  c->shared_->limits.memory_bytes = limits.memory_bytes;
+  c->shared_->limits.new_states = limits.new_states;
+  return std::shared_ptr<const Constraint>(std::move(c));
+}
+
+std::shared_ptr<Automaton> Constraint::automaton() const {
+  const std::lock_guard lock(shared_->mutex);
+  std::shared_ptr<Automaton>& shared = shared_->automaton;
+  if (shared != nullptr) {
+    const std::lock_guard used(shared->mutex);
+    if (!shared->full()) return shared;
+  }
+  // The old one goes with the last matcher that has it.
+  shared = std::make_shared<Automaton>(*grammar_, *vocabulary_, shared_->limits);
+  return shared;
+}
+
+ConstraintMatcher::ConstraintMatcher(std::shared_ptr<const Constraint> constraint, std::span<const int32_t> end_ids)
+    : constraint_(std::move(constraint)),
+      automaton_(constraint_->automaton()),
+      end_ids_(end_ids.begin(), end_ids.end()),
+      state_(automaton_->start()) {}
+
+Status ConstraintMatcher::failure() const {
+  return error(Code::unsupported,
+               "following the constraint after {} bytes of text needs more memory or time than a request may have; "
+               "simplify it",
+               text_.size());
+}
+
+Status ConstraintMatcher::follow() {
+  {
+    const std::lock_guard lock(automaton_->mutex);
+    if (!automaton_->full()) return {};
+  }
+  automaton_ = constraint_->automaton();
+  const std::lock_guard lock(automaton_->mutex);
+  automaton_->begin_operation();
+  state_ = automaton_->start();
+  for (size_t i = 0; i < text_.size(); ++i) {
+    if (i % 1024 == 0) automaton_->begin_operation();
+    state_ = automaton_->next(state_, static_cast<uint8_t>(text_[i]));
+  }
+  return automaton_->failed() ? failure() : Status();
+}
+
+bool ConstraintMatcher::is_end(int32_t token) const {
+  return std::find(end_ids_.begin(), end_ids_.end(), token) != end_ids_.end();
+}
+
+Status ConstraintMatcher::mask(std::span<uint32_t> mask) {
+  SWY_TRY(follow());
+  const std::lock_guard lock(automaton_->mutex);
+  automaton_->begin_operation();
+  automaton_->allow(state_, mask);
+  if (automaton_->failed()) return failure();
+  const bool end = automaton_->accepts(state_);
+  for (const int32_t id : end_ids_) {
+    if (id < 0 || static_cast<size_t>(id) / 32 >= mask.size()) continue;
+    uint32_t& word = mask[static_cast<size_t>(id) / 32];
+    const uint32_t bit = 1u << id % 32;
+    word = end ? word | bit : word & ~bit;
+  }
+  return {};
+}
+
+Status ConstraintMatcher::accept(int32_t token) {
+  if (is_end(token)) {
+    if (can_end()) return {};
+    return error(Code::usage, "the text cannot end after {} bytes", text_.size());
+  }
+  if (token < 0 || static_cast<uint32_t>(token) >= constraint_->vocabulary_->vocab() ||
+      constraint_->vocabulary_->piece(static_cast<uint32_t>(token)).empty()) {
+    return error(Code::usage, "token {} has no text", token);
+  }
+  return accept_text(constraint_->vocabulary_->piece(static_cast<uint32_t>(token)));
+}
+
+Status ConstraintMatcher::accept_text(std::string_view bytes) {
+  SWY_TRY(follow());
+  const std::lock_guard lock(automaton_->mutex);
+  automaton_->begin_operation();
+  uint32_t state = state_;
+  for (const char c : bytes) state = automaton_->next(state, static_cast<uint8_t>(c));
+  if (automaton_->failed()) return failure();
+  if (state == Automaton::kDead) {
+    return error(Code::usage, "'{}' cannot follow after {} bytes of text", printable(bytes), text_.size());
+  }
+  state_ = state;
+  text_ += bytes;
+  return {};
+}
+
+bool ConstraintMatcher::can_end() {
+  if (!follow().ok()) return false;
+  const std::lock_guard lock(automaton_->mutex);
+  return automaton_->accepts(state_);
+}
+
+bool ConstraintMatcher::finished() {
+  if (!can_end()) return false;
+  const std::lock_guard lock(automaton_->mutex);
+  automaton_->begin_operation();
+  return automaton_->ends(state_) && !automaton_->failed();
+}
+
+std::string ConstraintMatcher::forced_text(size_t max_bytes) {
+  std::string text;
+  if (!follow().ok()) return text;
+  const std::lock_guard lock(automaton_->mutex);
+  automaton_->begin_operation();
+  for (uint32_t state = state_; text.size() < max_bytes && !automaton_->accepts(state);) {
+    const int byte = automaton_->only_byte(state);
+    if (byte < 0 || automaton_->failed()) break;
+    text += static_cast<char>(byte);
+    state = automaton_->next(state, static_cast<uint8_t>(byte));
+  }
+  return text;
+}
+
+}  // namespace switchyard

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the readers of written grammars share: a place in a text, with its line for messages.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "core/base/status.h"
+#include "core/constrain/code_points.h"
+#include "core/constrain/rule_set.h"
+
+namespace switchyard::constrain {
+
+class GrammarScanner {
+ public:
+  explicit GrammarScanner(std::string_view text) : text_(text) {}
+
+  bool more() const { return at_ < text_.size(); }
+  char peek(size_t ahead = 0) const { return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0'; }
+  bool take(std::string_view s) {
+    if (!text_.substr(at_).starts_with(s)) return false;
+    at_ += s.size();
+    return true;
+  }
+  // Spaces and comments, which begin with `comment`; line ends too, if `lines`.
+  void space(std::string_view comment, bool lines) {
+    while (more()) {
+      const char c = peek();
+      if (c == ' ' || c == '\t' || (lines && (c == '\n' || c == '\r'))) {
+        ++at_;
+      } else if (text_.substr(at_).starts_with(comment)) {
+        while (more() && peek() != '\n') ++at_;
+      } else {
+        return;
+      }
+    }
+  }
+  template <class Is>
+  std::string_view word(Is is) {
+    const size_t from = at_;
+    while (more() && is(peek())) ++at_;
+    return text_.substr(from, at_ - from);
+  }
+  // {n}, {n,}, {n,m}, after the '{'.
+  Status counts(uint32_t& min, uint32_t& max);
+  uint32_t number();
+  Status wrong(std::string_view what) const {
+    const auto line = 1 + std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(at_), '\n');
+    return error(Code::usage, "wrong in line {}: {}", line, what);
+  }
+  // The character after a backslash. Errors: usage.
+  Result<uint32_t> escape();
+
+  std::string_view text_;
+  size_t at_ = 0;
+};
+
+inline RuleTerm repeated(RuleTerm term, uint32_t min, uint32_t max) {
+  RuleTerm out{RuleTerm::Kind::repeat};
+  out.min = min;
+  out.max = max;
+  out.kids.push_back(std::move(term));
+  return out;
+}
+
+constexpr uint32_t kMaxGrammarCount = 1'000'000;
+constexpr unsigned kMaxGrammarDepth = 64;  // of groups
+
+}  // namespace switchyard::constrain

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// Union, intersection and complement of shapes.
+#include <algorithm>
+
+#include "core/constrain/schema_shapes.h"
+
+namespace switchyard::constrain {
+
+SchemaSet SchemaShapes::member(const ObjectShape& object, const std::string& name) {
+  if (const auto found = object.members.find(name); found != object.members.end()) return found->second.value;
+  for (const auto& [names, value] : object.named) {
+    if (x_.matches(names, name)) return value;
+  }
+  return object.rest;
+}
+
+ArrayShape SchemaShapes::both(const ArrayShape& a, const ArrayShape& b) {
+  ArrayShape out;
+  out.first.resize(std::max(a.first.size(), b.first.size()));
+  for (size_t i = 0; i < out.first.size(); ++i) out.first[i] = all_of(a.item(i), b.item(i));
+  out.rest = all_of(a.rest, b.rest);
+  out.min = std::max(a.min, b.min);
+  out.max = std::min(a.max, b.max);
+  out.unique = a.unique || b.unique;
+  return out;
+}
+
+ObjectShape SchemaShapes::both(const ObjectShape& a, const ObjectShape& b) {
+  ObjectShape out;
+  for (const ObjectShape* side : {&a, &b}) {
+    const ObjectShape& other = side == &a ? b : a;
+    for (const auto& [name, m] : side->members) {
+      ObjectShape::Member& to = out.members[name];
+      to.value = all_of(m.value, member(other, name));
+      to.required = to.required || m.required;
+    }
+  }
+  std::vector<Expr> in_a, in_b;
+  for (const auto& [names, value] : a.named) in_a.push_back(names);
+  for (const auto& [names, value] : b.named) in_b.push_back(names);
+  const Expr not_a = x_.complement(x_.either(in_a)), not_b = x_.complement(x_.either(in_b));
+  const auto add = [&](Expr names, SchemaSet value) {
+    if (names != kNothing && x_.alive(names)) out.named.emplace_back(names, value);
+  };
+  for (const auto& [names, value] : a.named) {
+    for (const auto& [others, other] : b.named) add(x_.both(names, others), all_of(value, other));
+    add(x_.both(names, not_b), all_of(value, b.rest));
+  }
+  for (const auto& [names, value] : b.named) add(x_.both(names, not_a), all_of(value, a.rest));
+  out.rest = all_of(a.rest, b.rest);
+  out.min = std::max(a.min, b.min);
+  out.max = std::min(a.max, b.max);
+  return out;
+}
+
+Result<Shape> SchemaShapes::both(const Shape& a, const Shape& b) {
+  constexpr size_t kMaxPairs = 4096;
+  if (a.objects.size() * b.objects.size() > kMaxPairs || a.arrays.size() * b.arrays.size() > kMaxPairs) {
+    return error(Code::unsupported, "schemas for the same value have too many combinations");
+  }
+  Shape out{a.null && b.null, a.yes && b.yes, a.no && b.no};
+  out.exponent = a.exponent && b.exponent;
+  out.number = x_.both(a.number, b.number);
+  out.string = x_.both(a.string, b.string);
+  for (const ArrayShape& x : a.arrays) {
+    for (const ArrayShape& y : b.arrays) {
+      ArrayShape z = both(x, y);
+      if (z.min <= z.max) out.arrays.push_back(std::move(z));
+    }
+  }
+  for (const ObjectShape& x : a.objects) {
+    for (const ObjectShape& y : b.objects) {
+      ObjectShape z = both(x, y);
+      const bool possible = std::none_of(z.members.begin(), z.members.end(), [](const auto& m) {
+        return m.second.required && m.second.value == kNoValue;
+      });
+      if (possible && z.min <= z.max) out.objects.push_back(std::move(z));
+    }
+  }
+  return out;
+}
+
+void SchemaShapes::unite(Shape& a, const Shape& b) {
+  a.null = a.null || b.null;
+  a.yes = a.yes || b.yes;
+  a.no = a.no || b.no;
+  a.exponent = a.exponent || b.exponent;
+  a.number = x_.either(a.number, b.number);
+  a.string = x_.either(a.string, b.string);
+  a.arrays.insert(a.arrays.end(), b.arrays.begin(), b.arrays.end());
+  a.objects.insert(a.objects.end(), b.objects.begin(), b.objects.end());
+}
+
+Result<Shape> SchemaShapes::complement(const Shape& s) {
+  Shape out = anything();
+  out.null = !s.null;
+  out.yes = !s.yes;
+  out.no = !s.no;
+  out.exponent = s.number == kNothing && !s.exponent;
+  out.number = s.exponent ? kNothing : x_.minus(decimals_.all(), s.number);
+  out.string = s.string == x_.characters() ? kNothing : x_.minus(x_.characters(), s.string);
+  for (const ArrayShape& array : s.arrays) {
+    Shape without = anything();
+    SWY_LET(without.arrays, complement(array));
+    SWY_LET(out, both(out, without));
+  }
+  for (const ObjectShape& object : s.objects) {
+    Shape without = anything();
+    SWY_LET(without.objects, complement(object));
+    SWY_LET(out, both(out, without));
+  }
+  return out;
+}
+
+// The arrays that break one of the conditions; all others may hold or not.
+Result<std::vector<ArrayShape>> SchemaShapes::complement(const ArrayShape& array) {
+  std::vector<ArrayShape> out;
+  bool possible = true;
+  for (size_t i = 0; i < array.first.size(); ++i) {
+    if (array.first[i] == kAnyValue) continue;
+    ArrayShape broken;
+    broken.first.assign(i + 1, kAnyValue);
+    broken.first[i] = none_of(array.first[i], possible);
+    broken.min = static_cast<uint32_t>(i + 1);
+    out.push_back(std::move(broken));
+  }
+  if (array.rest == kNoValue) {
+    out.push_back({.min = static_cast<uint32_t>(array.first.size() + 1)});
+  } else if (array.rest != kAnyValue) {
+    return error(Code::unsupported, "it would need an item that breaks a schema, anywhere in a list");
+  }
+  if (array.min > 0) out.push_back({.max = array.min - 1});
+  if (array.max != kUnbounded) out.push_back({.min = array.max + 1});
+  if (array.unique && array.max > 1) {
+    return error(Code::unsupported, "it would need two equal items, anywhere in a list");
+  }
+  if (!possible) return error(Code::unsupported, "an item would have to break one of several schemas");
+  return out;
+}
+
+Result<std::vector<ObjectShape>> SchemaShapes::complement(const ObjectShape& object) {
+  std::vector<ObjectShape> out;
+  bool possible = true;
+  for (const auto& [name, m] : object.members) {
+    if (m.required) out.emplace_back().members[name] = {kNoValue, false};
+    if (m.value != kAnyValue) out.emplace_back().members[name] = {none_of(m.value, possible), true};
+  }
+  const bool named = std::any_of(object.named.begin(), object.named.end(),
+                                 [](const auto& n) { return n.second != kAnyValue; });
+  if (named || object.rest != kAnyValue) {
+    return error(Code::unsupported, "it would need a member that breaks a schema, under any name");
+  }
+  if (object.min > 0) out.emplace_back().max = object.min - 1;
+  if (object.max != kUnbounded) out.emplace_back().min = object.max + 1;
+  if (!possible) return error(Code::unsupported, "a member would have to break one of several schemas");
+  return out;
+}
+
+bool SchemaShapes::impossible(SchemaSet s) {
+  if (s == kNoValue) return true;
+  if (s == kAnyValue) return false;
+  // Looking into schemas that are being made would not end.
+  for (const uint32_t atom : sets_[s]) {
+    const auto known = schema_shapes_.find(atom / 2);
+    if (known != schema_shapes_.end() && !known->second) return false;
+  }
+  constexpr unsigned kFar = 100;
+  if (depth_ > kFar) return false;
+  depth_ += 16;
+  const auto found = shape(s);
+  depth_ -= 16;
+  if (!found.ok()) return false;
+  const Shape& v = **found;
+  return !v.null && !v.yes && !v.no && !v.exponent && !x_.alive(v.number) && !x_.alive(v.string) &&
+         std::all_of(v.arrays.begin(), v.arrays.end(), [&](const auto& a) { return impossible(a); }) &&
+         std::all_of(v.objects.begin(), v.objects.end(), [&](const auto& o) { return impossible(o); });
+}
+
+bool SchemaShapes::impossible(const ArrayShape& array) {
+  if (array.min > array.max) return true;
+  for (uint32_t i = 0; i < array.min && i <= array.first.size(); ++i) {
+    if (impossible(array.item(i))) return true;
+  }
+  return false;
+}
+
+bool SchemaShapes::impossible(const ObjectShape& object) {
+  if (object.min > object.max) return true;
+  uint32_t required = 0;
+  for (const auto& [name, m] : object.members) {
+    if (m.required && impossible(m.value)) return true;
+    required += m.required ? 1 : 0;
+  }
+  return required > object.max;
+}
+
+// Whether no array and no object is in both.
+bool SchemaShapes::apart(const Shape& a, const Shape& b) {
+  for (const ArrayShape& x : a.arrays) {
+    for (const ArrayShape& y : b.arrays) {
+      if (!impossible(both(x, y))) return false;
+    }
+  }
+  for (const ObjectShape& x : a.objects) {
+    for (const ObjectShape& y : b.objects) {
+      if (!impossible(both(x, y))) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace switchyard::constrain

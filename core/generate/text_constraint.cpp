@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/generate/text_constraint.h"
+
+namespace switchyard {
+
+void TextConstraint::follow(std::span<const int32_t> drawn) {
+  for (; followed_ < drawn.size(); ++followed_) {
+    const int32_t id = drawn[followed_];
+    if (tokenizer_.piece(id).empty() || tokenizer_.is_special(id)) continue;
+    if (!matcher_.accept(id).ok()) failed_ = true;
+  }
+}
+
+void TextConstraint::allow(std::span<const int32_t> drawn, std::span<uint32_t> mask) {
+  follow(drawn);
+  if (!failed_ && !matcher_.mask(mask).ok()) failed_ = true;
+}
+
+bool TextConstraint::finished(std::span<const int32_t> drawn) {
+  follow(drawn);
+  return !failed_ && matcher_.finished();
+}
+
+Result<std::shared_ptr<const Constraint>> compile_constraint(ConstraintKind kind, std::string_view text,
+                                                             const Tokenizer& tokenizer, uint32_t vocab,
+                                                             std::string_view name) {
+  SWY_LET(auto trie, tokenizer.trie(vocab));
+  auto compiled = Constraint::compile(kind, text, std::move(trie));
+  if (!compiled.ok()) return error(compiled.status().code(), "{}: {}", name, compiled.status().message());
+  return compiled;
+}
+
+}  // namespace switchyard

@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Times of masks on one thread, beside llguidance, over real schemas; and whether valid texts get through.
+
+  masks.py PROBE VOCABULARY SCHEMAS... [--seconds N]
+
+VOCABULARY: what make_vocabulary.py wrote. SCHEMAS: files or folders of JSON Schemas. For each, a
+few random values are made (instances.py); those that the PyPI package `jsonschema` finds valid are split into the longest tokens and
+followed by both engines, with a mask before every token; and, here alone, also split at random and into bytes. Times
+are processor time of the thread. Needs `llguidance` and `jsonschema`.
+"""
+
+import argparse
+import collections
+import ctypes
+import json
+import pathlib
+import subprocess
+import sys
+import time
+
+import jsonschema
+import llguidance
+from instances import Generator
+from vocabulary import Vocabulary
+
+
+def now():
+    return time.thread_time_ns() / 1000
+
+
+def percentiles(times):
+    times = sorted(times)
+    at = lambda share: times[min(len(times) - 1, int(len(times) * share))]
+    mean = sum(times) / len(times)
+    return f"{len(times):>8}{mean:>9.1f}{at(.5):>8.1f}{at(.9):>8.1f}{at(.99):>9.1f}{at(.999):>9.1f}{times[-1]:>10.1f}"
+
+
+def instances(schema, seed):
+    made = []
+    for n in range(30):
+        try:
+            value = Generator(schema, seed * 100 + n).value(schema)
+            jsonschema.validators.validator_for(schema)(schema).validate(value)
+        except Exception:  # noqa: BLE001: whatever goes wrong in a foreign schema
+            continue
+        style = ({}, {"indent": 2}, {"ensure_ascii": False})[len(made) % 3]
+        text = json.dumps(value, **style)
+        if len(text) < 20_000 and text not in made:
+            made.append(text)
+        if len(made) == 6:
+            break
+    return made
+
+
+def follow_llguidance(tokenizer, text, runs, buffer):
+    begun = now()
+    try:
+        grammar = llguidance.LLMatcher.grammar_from_json_schema(text)
+        first = llguidance.LLMatcher(tokenizer, grammar)
+        if first.is_error():
+            return None, first.get_error()
+    except ValueError as e:
+        return None, str(e)
+    first.unsafe_compute_mask_ptr(ctypes.addressof(buffer), ctypes.sizeof(buffer))
+    out = {"first": now() - begun, "times": [], "through": []}
+    for ids in runs:
+        m = first.deep_copy()
+        done = 0
+        for token in ids:
+            begun = now()
+            m.unsafe_compute_mask_ptr(ctypes.addressof(buffer), ctypes.sizeof(buffer))
+            out["times"].append(now() - begun)
+            if not buffer[token // 32] >> token % 32 & 1 or not m.consume_token(token):
+                break
+            done += 1
+        out["through"].append(done == len(ids) and m.is_accepting())
+    return out, ""
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("probe")
+    p.add_argument("vocabulary")
+    p.add_argument("schemas", nargs="+", type=pathlib.Path)
+    p.add_argument("--seconds", type=float, default=500)
+    p.add_argument("--slow", action="store_true", help="print the slowest schemas")
+    args = p.parse_args()
+    end = time.time() + args.seconds
+    vocabulary = Vocabulary(args.vocabulary)
+    wrapper = llguidance.TokenizerWrapper(vocabulary)
+    tokenizer = llguidance.LLTokenizer(wrapper)
+    buffer = (ctypes.c_uint32 * ((len(vocabulary.tokens) + 31) // 32))()
+    probe = subprocess.Popen([args.probe, args.vocabulary], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                             text=True)
+    paths = [f for s in args.schemas for f in (sorted(s.rglob("*.json")) if s.is_dir() else [s])]
+    count = collections.Counter()
+    ours, theirs, first, sizes, slow = [], [], [], [], []
+    for seed, path in enumerate(paths):
+        if time.time() > end:
+            print(f"stopped after {seed} of {len(paths)} files")
+            break
+        try:
+            schema = json.loads(path.read_text())
+        except (UnicodeDecodeError, ValueError):
+            continue
+        if not isinstance(schema, dict):
+            continue
+        text = json.dumps(schema)
+        texts = instances(schema, seed)
+        runs = [vocabulary(t) for t in texts]
+        others = [s for i, t in enumerate(texts) for s in (vocabulary.split(t, i), vocabulary.bytes(t))]
+        request = {"kind": "json_schema", "text": text, "tokens": runs, "more_tokens": others}
+        probe.stdin.write(json.dumps(request) + "\n")
+        probe.stdin.flush()
+        line = probe.stdout.readline()
+        assert line, f"the probe ended at {path}"
+        answer = json.loads(line)
+        other, why = follow_llguidance(tokenizer, text, runs, buffer)
+        count["schemas"] += 1
+        if "error" in answer:
+            count["not compiled here"] += 1
+            count["  " + answer["error"].split(" at ")[0][:60]] += 1
+        if other is None:
+            count["not compiled by llguidance"] += 1
+        if "error" in answer or other is None:
+            if "error" not in answer:
+                count["only compiled here"] += 1
+            elif other is not None:
+                count["only compiled by llguidance"] += 1
+            continue
+        count["compiled by both"] += 1
+        first.append((answer["first_mask_us"], other["first"], len(text)))
+        for i, (done, ended) in enumerate(answer.get("followed") or []):
+            count["valid texts"] += 1
+            count["let through here"] += ended
+            count["let through by llguidance"] += other["through"][i]
+            if not ended:
+                at = b"".join(vocabulary.tokens[t] for t in runs[i][:done])[-60:]
+                token = vocabulary.tokens[runs[i][min(done, len(runs[i]) - 1)]]
+                print(f"refused here: {path.name}: after {at!r}: {token!r}")
+        for done, ended in answer.get("followed_more") or []:
+            count["other splits of them"] += 1
+            count["other splits let through here"] += ended
+        if answer["mask_us"]:
+            slow.append((max(answer["mask_us"]), path.name))
+        ours += answer["mask_us"]
+        theirs += other["times"]
+    for name, n in count.items():
+        print(f"{name:70}{n:>8}")
+    print(f"\n{'mask, us':14}{'masks':>8}{'mean':>9}{'p50':>8}{'p90':>8}{'p99':>9}{'p99.9':>9}{'max':>10}")
+    print(f"{'here':14}{percentiles(ours)}")
+    print(f"{'llguidance':14}{percentiles(theirs)}")
+    print("\ncompiling and the first mask, us")
+    print(f"{'here':14}{percentiles([f[0] for f in first])}")
+    print(f"{'llguidance':14}{percentiles([f[1] for f in first])}")
+    large = [f for f in first if 50_000 <= f[2] <= 100_000]
+    if large:
+        print("of schemas of 50 to 100 KB")
+        print(f"{'here':14}{percentiles([f[0] for f in large])}")
+        print(f"{'llguidance':14}{percentiles([f[1] for f in large])}")
+    if args.slow:
+        print(sorted(slow)[-15:])
+        print(sorted((f[0], f[2]) for f in first)[-10:])
+    probe.stdin.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
