@@ -82,7 +82,8 @@ void linear_rows(const swy::Call& call, const Weight& w, const float* x, uint32_
                  float* row_scratch, const Weight* bias = nullptr);
 
 // The experts of each row and their weights [rows, top_k], as MOE has them, from its router's logits [rows, experts].
-// `choices` [rows, experts] is scratch. The rows are split over the team.
+// `choices` [rows, experts] is scratch, which only a router that has_choices needs. The rows are split over the team.
+inline bool has_choices(const swy_moe_attrs& a) { return a.correction_bias != 0 || a.expert_groups > 1; }
 void route(const swy::Call& call, const swy_moe_attrs& a, const float* logits, double* choices, int32_t* ids,
            float* weights);
 

@@ -16,7 +16,8 @@ namespace {
 uint64_t hidden_of(const swy_op& op) { return swy::tensor(op, "x").dims[1]; }
 
 uint64_t router_workspace(const swy_op& op, const swy_bucket& bucket) {
-  return uint64_t{bucket.rows} * swy_moe_of(&op).experts * sizeof(double);
+  const swy_moe_attrs a = swy_moe_of(&op);
+  return has_choices(a) ? uint64_t{bucket.rows} * a.experts * sizeof(double) : 0;
 }
 
 void router_topk(const swy::Call& call) {
@@ -139,7 +140,7 @@ struct MoeWork {
   ExpertsWork experts;
   MoeWork(Arena& arena, const swy_moe_attrs& a, uint64_t rows, uint64_t hidden)
       : logits(arena.take<float>(rows * a.experts)),
-        choices(arena.take<double>(rows * a.experts)),
+        choices(arena.take<double>(has_choices(a) ? rows * a.experts : 0)),
         weights(arena.take<float>(rows * a.top_k)),
         ids(arena.take<int32_t>(rows * a.top_k)),
         shared_gate(arena.take<float>(rows * a.shared_width)),

@@ -67,7 +67,8 @@ void keep_top_groups(const swy_moe_attrs& a, double* choices) {
 }
 
 // The ids of the top_k largest choices, the largest first; ties to the lowest id.
-void take_largest(const swy_moe_attrs& a, const double* choices, int32_t* ids) {
+template <class T>
+void take_largest(const swy_moe_attrs& a, const T* choices, int32_t* ids) {
   for (uint32_t j = 0; j < a.top_k; ++j) {
     int32_t best = -1;
     for (uint32_t e = 0; e < a.experts; ++e) {
@@ -96,13 +97,13 @@ void weigh(const swy_moe_attrs& a, const float* logits, Scores& scores, const in
 void route_row(const swy_moe_attrs& a, const float* logits, const std::optional<Weight>& correction, double* choices,
                int32_t* ids, float* weights) {
   Scores scores(a, logits);
-  // Without more to add, logits and scores are in one order; logits do not become equal by rounding.
-  const bool plain = !correction && a.expert_groups == 1;
-  for (uint32_t e = 0; e < a.experts; ++e) {
-    choices[e] = plain ? logits[e] : scores.choice(e) + (correction ? correction->at(e) : 0.0);
+  if (has_choices(a)) {
+    for (uint32_t e = 0; e < a.experts; ++e) choices[e] = scores.choice(e) + (correction ? correction->at(e) : 0.0);
+    if (a.expert_groups > 1) keep_top_groups(a, choices);
+    take_largest(a, choices, ids);
+  } else {  // logits have the order of their scores, and are not made equal by rounding
+    take_largest(a, logits, ids);
   }
-  if (a.expert_groups > 1) keep_top_groups(a, choices);
-  take_largest(a, choices, ids);
   weigh(a, logits, scores, ids, weights);
 }
 

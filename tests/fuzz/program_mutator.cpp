@@ -21,7 +21,7 @@ namespace {
 constexpr uint64_t kSizes[] = {0,  1,  2,  3,  4,  5,   7,   8,   9,   15,  16,  17,  31,   32,
                                33, 63, 64, 65, 96, 127, 128, 129, 255, 256, 257, 512, 1024, UINT32_MAX};
 constexpr float kFloats[] = {0, 1e-30f, 1e-6f, 0.5f, 0.999f, 1, 2, 1e4f, 1e30f, -1, -1e30f};
-constexpr swy_dtype kEncodings[] = {SWY_F32, SWY_BF16, SWY_I8, SWY_I4, SWY_I4A, SWY_ENCODED};
+constexpr swy_dtype kEncodings[] = {SWY_F32, SWY_BF16, SWY_I8, SWY_I4, SWY_I4A, SWY_MXFP4, SWY_ENCODED};
 
 class Mutator {
  public:

@@ -35,6 +35,7 @@ TEST(Coverage, EveryKernelOfReferenceIsPlannedSomewhere) {
   // Those of the sampler: sampler_test.cpp plans them, and this program has none.
   for (const char* name : {"sample.plain", "top_candidates.plain", "lm_head_sample.plain"})
     EXPECT_EQ(all.erase(name), 1u);
+  for (const char* name : {"mlp.plain", "mlp_add.plain"}) EXPECT_EQ(all.erase(name), 1u);  // revisions_test.cpp
   for (const std::string& name : all) EXPECT_EQ(planned.count(name), 1u) << name;
 }
 

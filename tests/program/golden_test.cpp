@@ -52,11 +52,14 @@ TEST(Golden, Version1IsWhatTheWriterGives) {
     write(SWITCHYARD_RUN_CORPUS "/sample.swy", now);
     write(SWITCHYARD_RUN_CORPUS "/pieces.swy", file_of(pieces_spec()));
     write(SWITCHYARD_RUN_CORPUS "/tiny.swy", file_of(tiny_spec()));
+    write(SWITCHYARD_CORPUS "/revisions.swy", file_of(revisions_spec()));
+    write(SWITCHYARD_RUN_CORPUS "/revisions.swy", file_of(revisions_spec()));
     write(SWITCHYARD_CORPUS "/named.swy", file_of(named_spec()));
     write(SWITCHYARD_RUN_CORPUS "/named.swy", file_of(named_spec()));
   }
   expect_file(kGolden, now);
   expect_file(SWITCHYARD_RUN_CORPUS "/named.swy", file_of(named_spec()));
+  expect_file(SWITCHYARD_RUN_CORPUS "/revisions.swy", file_of(revisions_spec()));
 }
 
 }  // namespace
