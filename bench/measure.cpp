@@ -15,11 +15,11 @@ namespace {
 class Watch {
  public:
   Watch(Model& model, Host& host, SubmitCounts& submits, TeamCounts& team) : model_(model), host_(host) {
-    model.watch(&submits);
+    model.runner().watch(&submits);
     host.watch(&team);
   }
   ~Watch() {
-    model_.watch(nullptr);
+    model_.runner().watch(nullptr);
     host_.watch(nullptr);
   }
   Watch(const Watch&) = delete;

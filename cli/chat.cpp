@@ -46,7 +46,7 @@ class Chat {
 
   Status answer(const std::string& message) {
     bool begun = false;
-    auto made = state_.conversation.ask(message, state_.options, [&](const TextPiece& piece) {
+    auto made = state_.conversation.ask(message, state_.options, [&](const Event& piece) {
       if (flags_.json) return;
       fmt::print("{}", for_output(piece.text));
       std::fflush(stdout);
@@ -55,7 +55,7 @@ class Chat {
     if (!made.ok() && begun) fmt::print("\n");
     SWY_LET(Generation g, std::move(made));
     if (flags_.json) {
-      nlohmann::ordered_json out = {{"text", g.text}, {"prompt_tokens", g.prompt_tokens}, {"ids", g.outcome.ids}};
+      nlohmann::ordered_json out = {{"text", g.finish.text}, {"prompt_tokens", g.prompt_tokens}, {"ids", g.finish.ids}};
       out.update(summary_json(g));
       out["context_used"] = state_.conversation.used();
       print_json(out);
@@ -142,17 +142,16 @@ class Chat {
 Result<int> chat(const ChatFlags& o) {
   use_utf8_locale();
   SWY_LET(TextOptions options, o.text.resolved());
-  SWY_LET(Runtime r, load_for_text(o.settings, options));
-  SWY_TRY(r.text().status());
-  if (r.program->chat_template.empty()) {
+  SWY_LET(const auto speaker, Speaker::load(o.settings, options));
+  const Program& program = *speaker->loaded().program;
+  if (program.chat_template.empty()) {
     return error(Code::unsupported, "this model has no chat template; use switchyard run");
   }
-  SWY_LET(ChatTemplate parsed, ChatTemplate::parse(r.program->chat_template));
-  SWY_LET(auto session, r.model->session());
+  SWY_LET(ChatTemplate parsed, ChatTemplate::parse(program.chat_template));
   // One seed for the conversation, so that it can be repeated.
-  SWY_LET(const Sampler sampler, Sampler::create(options.sampling, r.model->vocab()));
+  SWY_LET(const Sampler sampler, Sampler::create(options.sampling, speaker->model().vocab()));
   options.sampling.seed = sampler.seed();
-  Chat chat({r, Conversation(r, *session, std::move(parsed), note), options, o.stats}, o);
+  Chat chat({*speaker, Conversation(*speaker, std::move(parsed), note), options, o.stats}, o);
   Conversation& conversation = chat.state().conversation;
   if (!o.session.empty()) {
     SWY_TRY(Os::real().create(o.session).status());  // before anything is said

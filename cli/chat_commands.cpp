@@ -29,7 +29,7 @@ Status help(ChatState&, const std::string&) {
 }
 
 Status clear(ChatState& chat, const std::string&) {
-  chat.conversation.clear();
+  SWY_TRY(chat.conversation.clear());
   say("the conversation is forgotten\n");
   return {};
 }
@@ -63,7 +63,7 @@ Status set(ChatState& chat, const std::string& argument) {
   const size_t space = std::min(argument.find(' '), argument.size());
   const std::string name = argument.substr(0, space);
   const std::string value = argument.substr(std::min(argument.find_first_not_of(' ', space), argument.size()));
-  if (!value.empty()) return set_option(chat.options, chat.runtime, name, value);
+  if (!value.empty()) return set_option(chat.options, chat.speaker.loaded(), name, value);
   bool known = false;
   for (const OptionValue& o : option_values(chat.options)) {
     if (!name.empty() && name != o.name) continue;
@@ -71,7 +71,8 @@ Status set(ChatState& chat, const std::string& argument) {
     say("  {:<18} {}\n", o.name, o.value);
     if (!name.empty()) say("{}\n", o.help);
   }
-  return known ? Status() : set_option(chat.options, chat.runtime, name, value);  // which names those there are
+  return known ? Status()
+               : set_option(chat.options, chat.speaker.loaded(), name, value);  // which names those there are
 }
 
 Status stats(ChatState& chat, const std::string& argument) {
@@ -124,12 +125,12 @@ Status run_command(ChatState& chat, const std::string& line) {
 std::string stats_line(const ChatState& chat, const Generation& g) {
   const auto seconds = [](uint64_t ns) { return static_cast<double>(ns) / 1e9; };
   const auto rate = [&](size_t n, uint64_t ns) { return static_cast<double>(n) / std::max(seconds(ns), 1e-9); };
-  const Outcome& o = g.outcome;
+  const Finish& o = g.finish;
   const size_t steps = o.ids.empty() ? 0 : o.ids.size() - 1;  // the first token comes with the prompt
   return fmt::format("read {} tokens in {:.2f} s ({:.1f} tok/s), wrote {} in {:.2f} s ({:.1f} tok/s); context {} of {}",
-                     g.prompt_tokens, seconds(o.prompt_ns), rate(g.prompt_tokens, o.prompt_ns), o.ids.size(),
-                     seconds(o.draw_ns), rate(steps, o.draw_ns), chat.conversation.used(),
-                     chat.runtime.model->context());
+                     g.prompt_tokens, seconds(o.usage.prompt_ns), rate(g.prompt_tokens, o.usage.prompt_ns),
+                     o.ids.size(), seconds(o.usage.draw_ns), rate(steps, o.usage.draw_ns), chat.conversation.used(),
+                     chat.speaker.model().context());
 }
 
 }  // namespace switchyard::cli

@@ -10,7 +10,7 @@
 namespace switchyard::cli {
 
 struct ChatState {
-  const Runtime& runtime;
+  const Speaker& speaker;
   Conversation conversation;
   TextOptions options;
   bool stats = false;  // after every answer

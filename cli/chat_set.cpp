@@ -49,7 +49,7 @@ Status parse(Flags& flags, const std::string& name, const std::string& value) {
 
 }  // namespace
 
-Status set_option(TextOptions& options, const Runtime& runtime, const std::string& name, const std::string& value) {
+Status set_option(TextOptions& options, const LoadedModel& model, const std::string& name, const std::string& value) {
   Flags flags(options);
   const auto known = flags.settable();
   const bool exists =
@@ -64,8 +64,8 @@ Status set_option(TextOptions& options, const Runtime& runtime, const std::strin
     SWY_TRY(parse(flags, name, value));
   }
   if (name == "seed") o.sampling.seed = flags.text.seed;
-  SWY_TRY(Sampler::create(o.sampling, runtime.model->vocab()).status());
-  SWY_TRY(TextGeneration::create(*runtime.model, *runtime.tokenizer, o, {}).status());
+  SWY_TRY(Sampler::create(o.sampling, model.model->vocab()).status());
+  SWY_TRY(TextGeneration::create(*model.model, *model.tokenizer, o, {}).status());
   options = o;
   return {};
 }

@@ -12,7 +12,7 @@ namespace switchyard::cli {
 
 // Sets the option whose flag is --name; "none" empties `stop` and `allow-regex`. Errors: usage, as for the flag, which
 // change nothing.
-Status set_option(TextOptions& options, const Runtime& runtime, const std::string& name, const std::string& value);
+Status set_option(TextOptions& options, const LoadedModel& model, const std::string& name, const std::string& value);
 // Every name with its value, and what it is.
 struct OptionValue {
   std::string name, value, help;

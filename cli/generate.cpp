@@ -48,10 +48,30 @@ Result<TextOptions> TextFlags::resolved() const {
   return o;
 }
 
-Result<Runtime> load_for_text(const Settings& settings, const TextOptions& options) {
+Result<std::unique_ptr<Speaker>> Speaker::load(const Settings& settings, const TextOptions& options) {
   Settings s = settings;
   s.device_sampling = options.path != SamplingPath::logits;
-  return load_runtime(s);
+  s.pin = false;  // the loop's thread is pinned, which computes
+  SWY_LET(Runtime runtime, load_runtime(s));
+  SWY_TRY(runtime.text().status());
+  std::unique_ptr<Speaker> speaker(new Speaker);
+  speaker->load_seconds_ = runtime.load_seconds;
+  ServiceOptions serving;
+  serving.cache_bytes = 0;       // the session keeps what it has seen
+  serving.slow_ns = UINT64_MAX;  // the output may be a pager's
+  SWY_LET(speaker->service_, Service::create(std::move(runtime), serving));
+  SWY_TRY(speaker->service_->on_loop([&](Model& model) -> Status {
+    if (settings.pin) pin(*speaker->loaded().host);
+    SWY_LET(speaker->session_, model.session());
+    speaker->thread_ = std::make_unique<TextThread>(*speaker->session_, speaker->tokenizer());
+    return {};
+  }));
+  return speaker;
+}
+
+Speaker::~Speaker() {
+  if (service_ != nullptr) service_->stop();
+  session_.reset();
 }
 
 void add_sampling_flags(CLI::App& command, SamplingParams& p) {
@@ -98,28 +118,33 @@ void add_text_flags(CLI::App& command, TextFlags& f, uint32_t default_tokens) {
                             "generate only text that matches this pattern (PCRE2) as a whole"));
 }
 
-Result<Generation> generate(const Runtime& runtime, Session& session, const TextOptions& options,
-                            std::vector<int32_t> prompt, std::vector<int32_t> history,
-                            const std::function<void(const TextPiece&)>& emit) {
+Result<Generation> generate(Speaker& speaker, const TextThread::Reading& reading, const TextOptions& options,
+                            const std::function<void(const Event&)>& emit) {
+  constexpr uint64_t kLook = 20'000'000;  // ns between looks at Ctrl-C
+  TextThread& thread = speaker.thread();
+  SWY_LET(const auto ticket, begin_turn(speaker.service(), speaker.session(), thread, reading, options));
   Generation g;
-  g.prompt_tokens = prompt.size();
-  SWY_LET(const auto text,
-          TextGeneration::create(*runtime.model, *runtime.tokenizer, options, [&](const TextPiece& piece) {
-            emit(piece);
-            return !interrupted.load();
-          }));
-  Batch batch(*runtime.model);
-  SWY_LET(const Batch::Id id, batch.add(session, text->request(std::move(prompt), std::move(history))));
-  while (batch.running(id)) {
-    if (interrupted.load()) batch.cancel(id);
-    SWY_LET(const bool more, batch.step());
-    (void)more;
+  g.prompt_tokens = reading.fresh.size();
+  for (bool more = true; more;) {
+    if (interrupted.load()) ticket->cancel();
+    const std::optional<Event> event = ticket->wait(kLook);
+    if (!event) continue;
+    more = event->finish == nullptr;
+    if (more) {
+      emit(*event);
+    } else {
+      g.finish = *event->finish;
+    }
   }
-  text->finish();
-  g.outcome = std::move(*batch.take(id));
-  SWY_TRY(g.outcome.status);
-  g.text = text->text();
-  g.stopped = interrupted.load() ? "interrupt" : text->stopped(g.outcome);
+  if (!g.finish.status.ok()) {
+    SWY_TRY(speaker.on_loop([&]() -> Status {
+      if (thread.session().position() != thread.seen().size()) thread.clear();
+      return {};
+    }));
+    return g.finish.status;
+  }
+  SWY_TRY(end_turn(speaker.service(), thread, reading, g.finish.ids, g.finish.text, g.finish));
+  g.stopped = interrupted.load() ? "interrupt" : g.finish.reason;
   return g;
 }
 
@@ -128,7 +153,7 @@ namespace {
 double seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
 
 double bytes_per_token(const Generation& g) {
-  return static_cast<double>(g.outcome.read_bytes) / static_cast<double>(std::max<size_t>(g.outcome.ids.size(), 1));
+  return static_cast<double>(g.finish.read_bytes) / static_cast<double>(std::max<size_t>(g.finish.ids.size(), 1));
 }
 
 }  // namespace
@@ -147,11 +172,11 @@ std::string for_output(const std::string& text) {
   return out;
 }
 
-std::string summary(const Runtime& runtime, const Generation& g) {
+std::string summary(const Speaker& speaker, const Generation& g) {
   std::string devices;
-  for (const std::string& name : runtime.model->device_names())
+  for (const std::string& name : speaker.model().device_names())
     devices += fmt::format("{}{}", devices.empty() ? "" : ", ", name);
-  const Outcome& o = g.outcome;
+  const Finish& o = g.finish;
   const size_t steps = o.ids.empty() ? 0 : o.ids.size() - 1;  // the first token comes with the prompt
   const auto rate = [](size_t n, uint64_t ns) { return static_cast<double>(n) / std::max(seconds(ns), 1e-9); };
   std::string path = fmt::format("{} ({})", path_name(o.path.path), o.path.reason);
@@ -159,12 +184,13 @@ std::string summary(const Runtime& runtime, const Generation& g) {
   return fmt::format(
       "on {}; seed {}; load {:.2f} s; prefill {} tokens in {:.2f} s ({:.1f} tok/s); decode {} tokens in {:.2f} s "
       "({:.1f} tok/s); stopped: {}\nsampling: {}; {:.0f} bytes per token read from the device\n",
-      devices, o.seed, runtime.load_seconds, g.prompt_tokens, seconds(o.prompt_ns), rate(g.prompt_tokens, o.prompt_ns),
-      steps, seconds(o.draw_ns), rate(steps, o.draw_ns), g.stopped, path, bytes_per_token(g));
+      devices, o.seed, speaker.load_seconds(), g.prompt_tokens, seconds(o.usage.prompt_ns),
+      rate(g.prompt_tokens, o.usage.prompt_ns), steps, seconds(o.usage.draw_ns), rate(steps, o.usage.draw_ns),
+      g.stopped, path, bytes_per_token(g));
 }
 
 nlohmann::ordered_json summary_json(const Generation& g) {
-  const Outcome& o = g.outcome;
+  const Finish& o = g.finish;
   return {{"stopped", g.stopped},
           {"seed", o.seed},
           {"sampling",
@@ -172,8 +198,8 @@ nlohmann::ordered_json summary_json(const Generation& g) {
             {"reason", o.path.reason},
             {"bytes_per_token", bytes_per_token(g)},
             {"draws_from_logits", o.path.path == SamplingPath::logits ? o.ids.size() : o.undecided}}},
-          {"prefill_seconds", seconds(o.prompt_ns)},
-          {"decode_seconds", seconds(o.draw_ns)}};
+          {"prefill_seconds", seconds(o.usage.prompt_ns)},
+          {"decode_seconds", seconds(o.usage.draw_ns)}};
 }
 
 }  // namespace switchyard::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Generating text from one session: shared by `run` and `chat`.
+// Generating text in one session of a service: shared by `run` and `chat`.
 #pragma once
 
 #include <functional>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cli/runtime.h"
-#include "core/generate/text_generation.h"
+#include "core/serve/turn.h"
 
 namespace switchyard::cli {
 
@@ -25,29 +25,55 @@ struct TextFlags {
 };
 void add_text_flags(CLI::App& command, TextFlags& flags, uint32_t default_tokens);
 
-// Loads the model for requests with these options. If the host samples, its plans contain no sampler.
-Result<Runtime> load_for_text(const Settings& settings, const TextOptions& options);
+// A model that answers: the service that runs it, and a session of it with the text so far.
+class Speaker {
+ public:
+  // Loads the model for requests with these options. If the host samples, its plans contain no sampler.
+  static Result<std::unique_ptr<Speaker>> load(const Settings& settings, const TextOptions& options);
+  ~Speaker();
+  Speaker(const Speaker&) = delete;
+  Speaker& operator=(const Speaker&) = delete;
+
+  const LoadedModel& loaded() const { return service_->loaded(); }
+  const Model& model() const { return *loaded().model; }
+  const Tokenizer& tokenizer() const { return *loaded().tokenizer; }
+  double load_seconds() const { return load_seconds_; }
+  Service& service() const { return *service_; }
+  const std::shared_ptr<Session>& session() const { return session_; }
+  // Runs `work` where the session and the model may be used. Errors: those of `work`.
+  Status on_loop(const std::function<Status()>& work) const {
+    return service_->on_loop([&](Model&) { return work(); });
+  }
+  TextThread& thread() { return *thread_; }  // used within `on_loop`, but for what it says of its text
+  const TextThread& thread() const { return *thread_; }
+
+ private:
+  Speaker() = default;
+
+  std::unique_ptr<Service> service_;
+  std::shared_ptr<Session> session_;
+  std::unique_ptr<TextThread> thread_;
+  double load_seconds_ = 0;
+};
 
 struct Generation {
-  Outcome outcome;
-  std::string text;
-  std::string stopped;  // TextGeneration::stopped, or "interrupt"
+  Finish finish;
+  std::string stopped;  // Finish::reason, or "interrupt"
   size_t prompt_tokens = 0;
 };
 
-// Feeds `prompt` and generates; `emit` gets the tokens as they come. `history` are the tokens that the session has seen
-// before. Ctrl-C stops it within a step. Errors: usage, before anything is fed, for a parameter out of range or a
-// prompt that does not fit the session; failures of this request alone.
-Result<Generation> generate(const Runtime& runtime, Session& session, const TextOptions& options,
-                            std::vector<int32_t> prompt, std::vector<int32_t> history,
-                            const std::function<void(const TextPiece&)>& emit);
+// Feeds what was read and generates; `emit` gets the tokens as they come, and the text goes on after them. Ctrl-C stops
+// it within a step. Errors: usage, before anything is fed, for a parameter out of range or a prompt that does not fit
+// the session; failures of this request.
+Result<Generation> generate(Speaker& speaker, const TextThread::Reading& reading, const TextOptions& options,
+                            const std::function<void(const Event&)>& emit);
 
 // Generated text as standard output gets it: on a terminal without control characters but line ends and tabs, since a
 // model may say anything.
 std::string for_output(const std::string& text);
 
 // One line for people, and what --json adds.
-std::string summary(const Runtime& runtime, const Generation& g);
+std::string summary(const Speaker& speaker, const Generation& g);
 nlohmann::ordered_json summary_json(const Generation& g);
 
 }  // namespace switchyard::cli

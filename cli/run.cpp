@@ -40,11 +40,10 @@ Result<std::string> read_prompt(const RunFlags& o) {
 
 using json = nlohmann::ordered_json;
 
-json logprobs_json(const Tokenizer& tokenizer, const TextPiece& piece) {
+json logprobs_json(const Tokenizer& tokenizer, const Event& piece) {
   json top = json::array();
-  for (size_t i = 0; i < piece.top_ids.size() && piece.top_ids[i] >= 0; ++i) {
-    top.push_back(
-        {{"id", piece.top_ids[i]}, {"text", tokenizer.piece(piece.top_ids[i])}, {"logprob", piece.top_logprobs[i]}});
+  for (const auto& [id, logprob] : piece.top) {
+    top.push_back({{"id", id}, {"text", tokenizer.piece(id)}, {"logprob", logprob}});
   }
   return {{"id", piece.id}, {"text", tokenizer.piece(piece.id)}, {"logprob", piece.logprob}, {"top", top}};
 }
@@ -69,20 +68,22 @@ Status run(const RunFlags& o) {
   SWY_LET(TextOptions options, o.text.resolved());
   options.sampling.top_logprobs = o.logprobs;
   SWY_LET(const std::string prompt, read_prompt(o));
-  SWY_LET(Runtime r, load_for_text(o.settings, options));
-  SWY_LET(const Tokenizer* tokenizer, r.text());
-  SWY_LET(auto session, r.model->session());
-  TextThread thread(*session, *tokenizer);
-  if (!o.session.empty()) SWY_TRY(open_session(o.session, thread));
+  SWY_LET(const auto speaker, Speaker::load(o.settings, options));
+  const Tokenizer& tokenizer = speaker->tokenizer();
+  TextThread& thread = speaker->thread();
+  if (!o.session.empty()) SWY_TRY(speaker->on_loop([&] { return open_session(o.session, thread); }));
   SWY_LET(const TextThread::Reading reading, thread.read(thread.text() + prompt));
   const std::vector<int32_t>& ids = reading.fresh;
   if (ids.empty()) return error(Code::usage, "the prompt has no tokens");
-  thread.begin(reading);
   bool begun = o.json;  // the prompt is shown once the model has taken it
   json tokens = json::array();
-  SWY_LET(auto trace, RunTrace::start(r, o.settings, o.trace));
-  const Result<Generation> ran = generate(r, *session, options, ids, thread.seen(), [&](const TextPiece& piece) {
-    if (o.logprobs > 0 && piece.id >= 0) tokens.push_back(logprobs_json(*tokenizer, piece));
+  std::unique_ptr<RunTrace> trace;
+  SWY_TRY(speaker->on_loop([&]() -> Status {
+    SWY_LET(trace, RunTrace::start(speaker->loaded(), o.settings, o.trace));
+    return {};
+  }));
+  const Result<Generation> ran = generate(*speaker, reading, options, [&](const Event& piece) {
+    if (o.logprobs > 0 && piece.id >= 0) tokens.push_back(logprobs_json(tokenizer, piece));
     if (o.json) return;
     fmt::print("{}{}", begun ? "" : prompt, for_output(piece.text));
     begun = true;
@@ -94,23 +95,22 @@ Status run(const RunFlags& o) {
     std::fflush(stdout);
   }
   if (ran.ok() && !o.session.empty()) {
-    thread.end(reading, ran->outcome, ran->text);
-    ended = save_session(Os::real(), o.session, SessionFile::Kind::text, thread);
+    ended = speaker->on_loop([&] { return save_session(Os::real(), o.session, SessionFile::Kind::text, thread); });
   }
-  Status traced = RunTrace::finish(std::move(trace), ended);
+  Status traced = speaker->on_loop([&] { return RunTrace::finish(std::move(trace), ended); });
   if (!ran.ok()) return traced;
   const Generation& g = *ran;
   if (o.json) {
-    json out = {{"prompt_ids", ids}, {"ids", g.outcome.ids}, {"text", g.text}};
+    json out = {{"prompt_ids", ids}, {"ids", g.finish.ids}, {"text", g.finish.text}};
     out.update(summary_json(g));
-    out["devices"] = r.model->device_names();
-    out["load_seconds"] = r.load_seconds;
+    out["devices"] = speaker->model().device_names();
+    out["load_seconds"] = speaker->load_seconds();
     if (o.logprobs > 0) out["logprobs"] = tokens;
     print_json(out);
     return traced;
   }
   for (const json& token : tokens) print_logprobs(token);
-  say("{}", summary(r, g));
+  say("{}", summary(*speaker, g));
   return traced;
 }
 

@@ -26,10 +26,10 @@ void add_trace(CLI::App& command, std::string& path) {
              "per kernel on the host; on a device, kernels may overlap less");
 }
 
-RunTrace::RunTrace(const Runtime& runtime, std::string path)
-    : path_(std::move(path)), file_(device_names(*runtime.model)) {}
+RunTrace::RunTrace(const LoadedModel& loaded, std::string path)
+    : path_(std::move(path)), file_(device_names(*loaded.model)) {}
 
-Result<std::unique_ptr<RunTrace>> RunTrace::start(const Runtime& runtime, const Settings& settings,
+Result<std::unique_ptr<RunTrace>> RunTrace::start(const LoadedModel& loaded, const Settings& settings,
                                                   const std::string& path) {
   if (path.empty()) return std::unique_ptr<RunTrace>();
   if (settings.validate) {
@@ -37,12 +37,12 @@ Result<std::unique_ptr<RunTrace>> RunTrace::start(const Runtime& runtime, const 
         Code::usage,
         "--trace and --validate cannot be combined: under --validate, backends report no kernels; drop one of them");
   }
-  std::unique_ptr<RunTrace> t(new RunTrace(runtime, path));
+  std::unique_ptr<RunTrace> t(new RunTrace(loaded, path));
   SWY_LET(t->output_, Os::real().create(path));
   t->file_.describe("model", model_path(settings));
   t->file_.describe("version", SWITCHYARD_VERSION);
-  t->file_.describe("devices", fmt::format("{}", fmt::join(runtime.model->device_names(), ", ")));
-  SWY_LET(t->profile_, Profile::start(*runtime.model, *runtime.host, t->file_));
+  t->file_.describe("devices", fmt::format("{}", fmt::join(loaded.model->device_names(), ", ")));
+  SWY_LET(t->profile_, Profile::start(*loaded.model, *loaded.host, t->file_));
   return t;
 }
 

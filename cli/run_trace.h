@@ -16,13 +16,13 @@ class RunTrace {
  public:
   // Starts tracing. None if `path` is empty. Errors: usage, for a path that cannot be written to, before anything is
   // done; those of the devices.
-  static Result<std::unique_ptr<RunTrace>> start(const Runtime& runtime, const Settings& settings,
+  static Result<std::unique_ptr<RunTrace>> start(const LoadedModel& loaded, const Settings& settings,
                                                  const std::string& path);
   // Writes the file, even after the failure `ran`, and says so on stderr; the result is still `ran`.
   static Status finish(std::unique_ptr<RunTrace> trace, Status ran);
 
  private:
-  RunTrace(const Runtime& runtime, std::string path);
+  RunTrace(const LoadedModel& loaded, std::string path);
   Status write();
 
   std::string path_;

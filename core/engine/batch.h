@@ -39,6 +39,10 @@ struct Request {
   std::vector<int32_t> drawn = {};
   uint32_t max_tokens = 128;
   int32_t priority = 0;  // the prompt with the highest is read first
+  // Positions of the session, rising, at which a part of the prompt ends. `on_cut` is called when the session has seen
+  // so many tokens: it may keep its states then.
+  std::vector<uint32_t> cuts = {};
+  std::function<void(uint32_t position)> on_cut = {};
   SamplingParams sampling;
   std::optional<SamplingPath> path;  // none: the best that the device covers
   // Called with every token as it becomes known; false ends the request, and the session then has not seen the token.
@@ -126,6 +130,7 @@ class Batch {
   Status prepare_sample(Running& r, const StepSequence& sequence);
   Status fill_masks(Flight& flight);
   Status submit(Flight& flight);
+  static void reached_cut(Running& r);
   Status finish_step();
   Result<Draw> draw(Running& r, const Flight& flight, size_t index, const StepOutput& out);
   void drew(Running& r, const Draw& draw);

@@ -14,10 +14,11 @@ struct Batch::Running {
   Request request;
   Sampler sampler;
   Outcome outcome = {};
-  size_t fed = 0;      // of the prompt, in steps that were submitted
-  uint32_t due = 0;    // tokens being sampled
-  uint32_t entry = 0;  // in the devices' token buffers
-  int32_t token = 0;   // fed by a decoding step: an id, or where the device finds it
+  size_t fed = 0;       // of the prompt, in steps that were submitted
+  size_t next_cut = 0;  // in Request::cuts
+  uint32_t due = 0;     // tokens being sampled
+  uint32_t entry = 0;   // in the devices' token buffers
+  int32_t token = 0;    // fed by a decoding step: an id, or where the device finds it
   bool paused = false;
   bool counts_there = false;  // the device's counts are up to date with `sampler`
   std::vector<uint32_t> mask = {};
@@ -26,6 +27,12 @@ struct Batch::Running {
   uint64_t begin_ns = 0, first_ns = 0;
 
   bool reads_prompt() const { return fed < request.prompt.size(); }
+  // Tokens up to the next cut, or the rest of the prompt.
+  size_t until_cut() const {
+    const size_t left = request.prompt.size() - fed;
+    if (next_cut == request.cuts.size() || request.cuts[next_cut] <= session.position()) return left;
+    return std::min<size_t>(left, request.cuts[next_cut] - session.position());
+  }
   uint64_t drawn() const { return outcome.ids.size() + due; }
 };
 

@@ -23,7 +23,7 @@ bool Batch::add_to_step(Running& r, Flight& flight, uint32_t& rows, uint32_t& pr
   uint32_t n = 1;
   if (prompt) {
     const uint32_t room = std::min(model_.chunk() - rows, prompt_rows);
-    n = model_.part(r.session.position(), r.request.prompt.size() - r.fed, room);
+    n = model_.part(r.session.position(), r.until_cut(), room);
   } else if (r.drawn() >= r.request.max_tokens || r.session.position() >= model_.context()) {
     return false;  // the step in flight decides how it ends
   }
@@ -121,12 +121,12 @@ Status Batch::prepare_sample(Running& r, const StepSequence& s) {
   r.row.counts_read_slot = fused && r.counts_there ? s.read_slot : s.write_slot;
   if (fused) r.row.counts_write_slot = s.write_slot;
   if (fused && r.counts_there) return {};
-  for (const Model::StateUnit& u : model_.state_units()) {
+  for (const StatePool::Unit& u : model_.states().units()) {
     if (!u.counts || u.memory == nullptr) continue;
     const swy_binding at = u.at(s.write_slot);
     PluginError e;
     const auto copy = [&](swy_error* x) {
-      return u.device->api->state_import(u.device->handle, &u.state->desc, Model::kPageSize, &at,
+      return u.device->api->state_import(u.device->handle, &u.state->desc, StatePool::kPageSize, &at,
                                          r.sampler.counts().data(), u.canonical_bytes, x);
     };
     SWY_TRY(e.status(call_plugin(*u.device, "state_import", e.get(), copy), u.device->name,
@@ -159,9 +159,19 @@ Status Batch::submit(Flight& flight) {
   SWY_TRY(model_.runner().submit(sequences_, flight.wants, [&] { return fill_masks(flight); }));
   ++steps_;
   for (const Flight::Part& p : flight.parts) {
-    if (!p.blind && p.request != nullptr) p.request->session.commit();
+    if (p.blind || p.request == nullptr) continue;
+    p.request->session.commit();
+    reached_cut(*p.request);
   }
   return {};
+}
+
+void Batch::reached_cut(Running& r) {
+  const std::vector<uint32_t>& cuts = r.request.cuts;
+  while (r.next_cut < cuts.size() && cuts[r.next_cut] < r.session.position()) ++r.next_cut;
+  if (r.next_cut == cuts.size() || cuts[r.next_cut] != r.session.position()) return;
+  ++r.next_cut;
+  if (r.request.on_cut) r.request.on_cut(r.session.position());
 }
 
 Result<Draw> Batch::draw(Running& r, const Flight& flight, size_t index, const StepOutput& out) {

@@ -124,14 +124,14 @@ Result<std::unique_ptr<Model>> Model::create(std::shared_ptr<const Program> prog
                                              std::vector<std::shared_ptr<Device>> devices, PlanPolicy policy,
                                              const ModelOptions& options) {
   SWY_LET(auto m, plan_ahead(std::move(program), std::move(devices), std::move(policy), options));
-  SWY_TRY(m->describe_states());
+  SWY_TRY(m->states_.describe(*m->planner_, m->devices_, m->pool_, m->head_.counts));
   SWY_TRY(m->size_pool(options));
   m->weights_ = std::make_unique<WeightStore>(*m->program_, m->devices_);
   SWY_LET(std::vector<WeightUse> uses, m->weight_uses());
   SWY_TRY(m->check_memory(uses, options.os == nullptr ? Os::real() : *options.os));
   if (options.verify_packed) SWY_TRY(verify_packed(*m->program_, m->devices_, options.progress).status());
   SWY_TRY(m->weights_->load(std::move(uses), options.load_threads, options.progress));
-  SWY_TRY(m->allocate_states());
+  SWY_TRY(m->states_.allocate());
   SWY_TRY(m->make_runner());
   return m;
 }
@@ -174,15 +174,16 @@ Status Model::set_context(const ModelOptions& options) {
   const bool asynchronous = std::any_of(devices_.begin(), devices_.end(), [](const PlanDevice& d) {
     return (d.info.flags & SWY_DEVICE_SYNCHRONOUS) == 0;
   });
-  pool_.slots = options.sessions + options.sessions / (asynchronous ? 1 : 2);
+  checkpoints_ = std::min(options.checkpoints, kMaxSessions);
+  pool_.slots = options.sessions + options.sessions / (asynchronous ? 1 : 2) + checkpoints_;
   pool_.pages = pages_per_session() * options.sessions;
-  pool_.page_size = kPageSize;
+  pool_.page_size = StatePool::kPageSize;
   pool_.flags = options.deterministic ? SWY_BUCKET_DETERMINISTIC : 0;
   chunk_ = std::max(chunk_, options.sessions);  // each can have a row in a step
   return {};
 }
 
-uint32_t Model::pages_per_session() const { return (context_ + kPageSize - 1) / kPageSize; }
+uint32_t Model::pages_per_session() const { return (context_ + StatePool::kPageSize - 1) / StatePool::kPageSize; }
 
 swy_bucket Model::bucket(const StepCounts& counts) const { return bucket_of(counts, pool_, chunk_); }
 
@@ -220,48 +221,16 @@ Status Model::fit_chunk(const std::function<Status()>& tried) {
 
 Status Model::make_runner() {
   return fit_chunk([this]() -> Status {
-    const StepRunner::Setup setup{planner_.get(), weights_.get(),      &states_,  head_, pool_,
-                                  chunk_,         pages_per_session(), cancelled_};
+    const StepRunner::Setup setup{planner_.get(), weights_.get(), &states_.buffers(),  head_,
+                                  pool_,          chunk_,         pages_per_session(), cancelled_};
     SWY_LET(runner_, StepRunner::create(setup));
     return runner_->reserve(context_, chunk_ > least_chunk());
   });
 }
 
-Status Model::describe_states() {
-  const Graph& graph = planner_->graph();
-  units_.resize(graph.states.size());
-  for (const GraphOp& op : graph.ops) {
-    for (uint32_t i = 0; i < op.states.size(); ++i) {
-      StateUnit& unit = units_[op.states[i]];
-      unit.state = &graph.states[op.states[i]];
-      unit.device = &devices_[planner_->state_device()[op.states[i]]];
-      const swy_tensor& desc = unit.state->desc;
-      unit.paged = desc.state == SWY_STATE_PAGED;
-      unit.counts = op.states[i] == head_.counts;
-      unit.canonical_bytes = dtype_bytes(desc.dtype) * (unit.paged ? kPageSize : 1);
-      for (uint32_t d = 0; d < desc.rank; ++d) unit.canonical_bytes *= desc.dims[d];
-      const OpView view(graph, op, pool_);
-      swy_state_layout layout{};
-      layout.struct_size = sizeof layout;
-      PluginError e;
-      const auto ask = [&](swy_error* x) {
-        return unit.device->api->state_layout(unit.device->handle, view.get(), i, &pool_, &layout, x);
-      };
-      SWY_TRY(e.status(call_plugin(*unit.device, "state_layout", e.get(), ask),
-                       unit.device->name + ": state " + unit.state->name));
-      unit.unit_bytes = layout.unit_bytes;
-    }
-  }
-  return {};
-}
-
 // As many pages as the budget allows, once every session has its slots.
 Status Model::size_pool(const ModelOptions& options) {
-  uint64_t slot_bytes = 0, page_bytes = 0;
-  for (const StateUnit& u : units_) {
-    uint64_t& bytes = u.paged ? page_bytes : slot_bytes;
-    bytes = saturating_add(bytes, u.unit_bytes);
-  }
+  const uint64_t slot_bytes = states_.slot_bytes(), page_bytes = states_.page_bytes();
   if (options.state_bytes != 0) {
     const uint64_t slots = saturating_mul(pool_.slots, slot_bytes), least = saturating_add(slots, page_bytes);
     if (options.state_bytes < least) {
@@ -271,8 +240,7 @@ Status Model::size_pool(const ModelOptions& options) {
     const uint64_t pages = page_bytes == 0 ? pool_.pages : (options.state_bytes - slots) / page_bytes;
     pool_.pages = static_cast<uint32_t>(std::min<uint64_t>(pages, pool_.pages));
   }
-  slots_ = std::make_unique<UnitPool>(pool_.slots);
-  pages_ = std::make_unique<UnitPool>(pool_.pages);
+  states_.resize(pool_.slots, pool_.pages);
   return {};
 }
 
@@ -286,13 +254,13 @@ Result<std::vector<MemoryNeed>> Model::memory_needs(const std::vector<WeightUse>
       need = needs.insert(need, MemoryNeed{});
       need->host = host;
       need->free = host ? os.available_memory() : devices_[d].info.memory_free_bytes;
-      need->page_tokens = kPageSize, need->pages = pool_.pages;
+      need->page_tokens = StatePool::kPageSize, need->pages = pool_.pages;
       need->sessions = pool_.seqs, need->context = context_;
       need->budgeted = pool_.pages < uint64_t{pages_per_session()} * pool_.seqs;
     }
     need->device += (need->device.empty() ? "" : ", ") + devices_[d].name;
     SWY_TRY(weights_->add_need(uses, d, *need));
-    for (const StateUnit& u : units_) {
+    for (const StatePool::Unit& u : states_.units()) {
       if (u.device != &devices_[d] || !bounded(devices_[d])) continue;
       uint64_t& bytes = u.paged ? need->page : need->slots;
       bytes = saturating_add(bytes, saturating_mul(u.unit_bytes, u.paged ? 1 : pool_.slots));
@@ -324,22 +292,8 @@ Status Model::check_memory(const std::vector<WeightUse>& uses, Os& os) {
   });
 }
 
-Status Model::allocate_states() {
-  states_.resize(units_.size());
-  for (size_t s = 0; s < units_.size(); ++s) {
-    StateUnit& u = units_[s];
-    if (u.device == nullptr) continue;  // no operation of this head has it
-    constexpr uint64_t kMost = uint64_t{1} << 60;
-    const uint64_t bytes = saturating_mul(u.unit_bytes, u.paged ? pool_.pages : pool_.slots);
-    if (bytes > kMost) return error(Code::out_of_device_memory, "state {} takes more than 2^60 bytes", u.state->name);
-    SWY_LET(states_[s], DeviceBuffer::allocate(*u.device, SWY_MEMORY_DEVICE, bytes, "state " + u.state->name));
-    u.memory = &states_[s];
-  }
-  return {};
-}
-
 Result<std::unique_ptr<Session>> Model::session() {
-  if (sessions_ == pool_.seqs) {
+  if (states_.sessions() == pool_.seqs) {
     return error(Code::out_of_device_memory, "all {} sessions of this model are in use; end one first", pool_.seqs);
   }
   return std::unique_ptr<Session>(new Session(*this));
@@ -359,36 +313,13 @@ Result<Plan> Model::plan(uint32_t rows, uint32_t logit_rows, uint32_t context) c
   return plan;
 }
 
-Status Model::check_tokens(std::span<const int32_t> ids) const {
-  for (const int32_t id : ids) {
-    if (id < 0 || static_cast<uint32_t>(id) >= vocab_) {
-      return error(Code::usage, "token id {} is outside the vocabulary; ids go from 0 to {}", id, vocab_ - 1);
-    }
-  }
-  return {};
-}
+Status Model::check_tokens(std::span<const int32_t> ids) const { return check_token_ids(ids, vocab_); }
 
 uint32_t Model::part(uint32_t position, uint64_t left, uint32_t room) const {
   if (left <= room) return static_cast<uint32_t>(left);
   if (!deterministic()) return room;
   const uint32_t end = (position + room) / kPart * kPart;
   return end > position ? end - position : 0;
-}
-
-Result<std::span<const float>> Model::step(std::span<const StepSequence> sequences) {
-  uint32_t logit_rows = 0;
-  for (const StepSequence& s : sequences) {
-    SWY_TRY(check_tokens(s.tokens));
-    logit_rows += s.logit_rows;
-  }
-  if (runner_->in_flight() > 0) {
-    return error(Code::usage, "a batch of this model is running a step; finish its requests first");
-  }
-  SWY_TRY(runner_->submit(sequences, kWantLogits));
-  SWY_LET(const StepOutput done, runner_->collect());
-  (void)done;
-  if (logit_rows == 0) return std::span<const float>{};
-  return runner_->logits(0, logit_rows);
 }
 
 }  // namespace switchyard

@@ -30,6 +30,7 @@ struct ModelOptions {
   // halved until the kernels take a step of so many rows and it fits the memory that weights and states leave.
   uint32_t chunk = 0;
   uint32_t sessions = 1;        // at a time
+  uint32_t checkpoints = 0;     // slots besides those of the sessions, for states that are kept (checkpoint.h)
   uint64_t state_bytes = 0;     // for all sessions' states together; 0: enough for every session's whole context
   bool device_sampling = true;  // false: logits only, with nothing of a sampler in any plan
   bool deterministic = false;
@@ -52,7 +53,6 @@ struct SamplerOffer;
 
 class Model {
  public:
-  static constexpr uint32_t kPageSize = 64;  // tokens
   // Steps of ModelOptions::chunk 0. Fast devices need many rows at a time: each step reads all weights.
   static constexpr uint32_t kChunk = 2048, kDeviceChunk = 8192;
 
@@ -75,11 +75,11 @@ class Model {
   uint32_t vocab() const { return vocab_; }
   uint32_t chunk() const { return chunk_; }
   uint32_t max_sessions() const { return pool_.seqs; }
+  uint32_t checkpoints() const { return checkpoints_; }  // ModelOptions::checkpoints
   bool deterministic() const { return (pool_.flags & SWY_BUCKET_DETERMINISTIC) != 0; }
   std::vector<std::string> device_names() const;  // of devices that run some operation
   const std::vector<PlanDevice>& devices() const { return devices_; }
   const std::set<uint32_t>& used_devices() const { return used_; }  // indexes of devices that run some operation
-  const WeightStore& weights() const { return *weights_; }
   // What the device that samples can; without one, what the device of the head lacks.
   const DeviceSampling& device_sampling() const { return sampling_; }
   // Identifies the weights and the shapes of the states, for snapshots.
@@ -89,38 +89,14 @@ class Model {
   // For `switchyard plan`.
   Result<Plan> plan(uint32_t rows, uint32_t logit_rows, uint32_t context) const;
 
-  // Runs one ragged step whose head produces logits. They are f32 [sum of logit_rows, vocab] in the order of the
-  // sequences, valid until the next step. Errors: those of the devices; usage for a token id outside the vocabulary.
-  Result<std::span<const float>> step(std::span<const StepSequence> sequences);
-
   // Those of ModelOptions::routers, in the order of the layers.
   const std::vector<Router>& routers() const { return routers_; }
-  // A result of the last step besides its head's, from its first row on. Errors: internal, if there is none.
-  Status read_result(uint32_t value, std::span<std::byte> to) const { return runner_->read_result(value, to); }
-
-  // Counts what steps submit, until it is set to NULL.
-  void watch(SubmitCounts* counts) { runner_->watch(counts); }
-
+  // What it owns: the weights on its devices, the memory of the sessions' states, and what runs steps.
+  const WeightStore& weights() const { return *weights_; }
+  StatePool& states() { return states_; }
+  const StatePool& states() const { return states_; }
   StepRunner& runner() { return *runner_; }
   const StepRunner& runner() const { return *runner_; }
-  UnitPool& slots() { return *slots_; }
-  UnitPool& pages() { return *pages_; }
-  const UnitPool& slots() const { return *slots_; }
-  const UnitPool& pages() const { return *pages_; }
-  uint32_t sessions_in_use() const { return sessions_; }
-
-  // One state's memory: a slot, or a page of kPageSize tokens.
-  struct StateUnit {
-    const PlanDevice* device = nullptr;
-    const GraphTensor* state = nullptr;
-    const DeviceBuffer* memory = nullptr;
-    uint64_t unit_bytes = 0;       // as the device has it
-    uint64_t canonical_bytes = 0;  // in the canonical form
-    bool paged = false;
-    bool counts = false;  // the sampler's state, which is not part of what a session has seen
-    swy_binding at(uint32_t unit) const { return memory->slice(unit * unit_bytes, unit_bytes); }
-  };
-  const std::vector<StateUnit>& state_units() const { return units_; }
 
   Status check_tokens(std::span<const int32_t> ids) const;
   // How many of `left` tokens that begin at `position` go into a step with room for `room` rows. With --deterministic a
@@ -128,7 +104,6 @@ class Model {
   uint32_t part(uint32_t position, uint64_t left, uint32_t room) const;
 
  private:
-  friend class Session;
   Model() = default;
   Status set_context(const ModelOptions& options);
   Status size_pool(const ModelOptions& options);
@@ -145,12 +120,10 @@ class Model {
   // Calls `tried` with smaller chunks while there is too little memory, or kernels take fewer rows. Errors: those of
   // `tried`.
   Status fit_chunk(const std::function<Status()>& tried);
-  Status describe_states();
   Result<std::vector<MemoryNeed>> memory_needs(const std::vector<WeightUse>& uses, Os& os) const;
   // Makes the chunk smaller where there is too little memory for its steps. Errors: out_of_device_memory, before
   // anything is on a device.
   Status check_memory(const std::vector<WeightUse>& uses, Os& os);
-  Status allocate_states();
   swy_bucket bucket(const StepCounts& counts) const;
   uint32_t pages_per_session() const;
 
@@ -163,14 +136,12 @@ class Model {
   PlanDecision sampler_;  // which device samples, and why
   Head head_;
   std::unique_ptr<WeightStore> weights_;
-  std::vector<DeviceBuffer> states_;  // per state
-  std::vector<StateUnit> units_;      // likewise
-  std::unique_ptr<UnitPool> slots_, pages_;
+  StatePool states_;
   std::unique_ptr<StepRunner> runner_;
   swy_bucket pool_{};
   std::vector<Router> routers_;
   CancelCheck cancelled_;
-  uint32_t sessions_ = 0;
+  uint32_t checkpoints_ = 0;
   uint32_t context_ = 0, chunk_ = 0, vocab_ = 0;
 };
 

@@ -92,7 +92,7 @@ Result<std::vector<ExpertCounts>> count_experts(Model& model, std::span<const in
       const Router& r = model.routers()[l];
       logits.resize(rows * r.experts);
       order.resize(r.experts);
-      SWY_TRY(model.read_result(r.value, std::as_writable_bytes(std::span(logits))));
+      SWY_TRY(model.runner().read_result(r.value, std::as_writable_bytes(std::span(logits))));
       for (size_t row = 0; row < rows; ++row) {
         count_row(std::span(logits).subspan(row * r.experts, r.experts), r.top_k, order, all[l].counts);
       }

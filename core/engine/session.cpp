@@ -8,20 +8,20 @@
 namespace switchyard {
 
 Session::Session(Model& model) : model_(model) {
-  pages_.reserve((model.context() + Model::kPageSize - 1) / Model::kPageSize);
-  ++model_.sessions_;
+  pages_.reserve((model.context() + StatePool::kPageSize - 1) / StatePool::kPageSize);
+  ++model_.states().sessions_;
 }
 
 Session::~Session() {
   reset();
-  --model_.sessions_;
+  --model_.states().sessions_;
 }
 
 void Session::reset() {
   abandon();
-  if (slot_ != kNoUnit) model_.slots().release(slot_);
+  if (slot_ != kNoUnit) model_.states().slots().release(slot_);
   slot_ = kNoUnit;
-  for (const uint32_t page : pages_) model_.pages().release(page);
+  for (const uint32_t page : pages_) model_.states().pages().release(page);
   pages_.clear();
   position_ = 0;
 }
@@ -31,44 +31,73 @@ Result<std::unique_ptr<Session>> Session::fork() {
   SWY_LET(std::unique_ptr<Session> copy, model_.session());
   copy->position_ = position_;
   copy->slot_ = slot_;
-  if (slot_ != kNoUnit) model_.slots().share(slot_);
+  if (slot_ != kNoUnit) model_.states().slots().share(slot_);
   copy->pages_.assign(pages_.begin(), pages_.end());
-  for (const uint32_t page : pages_) model_.pages().share(page);
+  for (const uint32_t page : pages_) model_.states().pages().share(page);
   return copy;
+}
+
+Result<std::unique_ptr<StateCheckpoint>> Session::keep() const {
+  if (prepared_ != 0) return error(Code::usage, "a session cannot be kept while a step of it runs");
+  if (slot_ == kNoUnit) return error(Code::usage, "an empty session has nothing to keep");
+  return std::unique_ptr<StateCheckpoint>(new StateCheckpoint(model_, slot_, pages_, position_));
+}
+
+Status Session::resume(const StateCheckpoint& checkpoint) {
+  if (prepared_ != 0) return error(Code::usage, "a session cannot be changed while a step of it runs");
+  if (&checkpoint.model_ != &model_) return error(Code::usage, "the states are of another model");
+  reset();
+  slot_ = checkpoint.slot_;
+  position_ = checkpoint.position_;
+  model_.states().slots().share(slot_);
+  pages_.assign(checkpoint.pages_.begin(), checkpoint.pages_.end());
+  for (const uint32_t page : pages_) model_.states().pages().share(page);
+  return {};
+}
+
+StateCheckpoint::StateCheckpoint(Model& model, uint32_t slot, std::span<const uint32_t> pages, uint32_t position)
+    : model_(model), slot_(slot), position_(position), pages_(pages.begin(), pages.end()) {
+  model_.states().slots().share(slot_);
+  for (const uint32_t page : pages_) model_.states().pages().share(page);
+}
+
+StateCheckpoint::~StateCheckpoint() {
+  model_.states().slots().release(slot_);
+  for (const uint32_t page : pages_) model_.states().pages().release(page);
 }
 
 // A page that another session reads, too, is copied before the next token is written into it.
 Status Session::own_last_page() {
-  if (position_ % Model::kPageSize == 0 || !model_.pages().shared(pages_.back())) return {};
-  const uint32_t page = model_.pages().take();
+  if (position_ % StatePool::kPageSize == 0 || !model_.states().pages().shared(pages_.back())) return {};
+  const uint32_t page = model_.states().pages().take();
   if (page == kNoUnit)
     return error(Code::out_of_device_memory, "the memory for states has no page left for a fork; end a session first");
   std::vector<std::byte> bytes;
-  for (const Model::StateUnit& u : model_.state_units()) {
+  for (const StatePool::Unit& u : model_.states().units()) {
     if (!u.paged) continue;
     bytes.resize(u.unit_bytes);
     Status copied = u.memory->read(pages_.back() * u.unit_bytes, bytes);
     if (copied.ok()) copied = u.memory->write(page * u.unit_bytes, bytes);
     if (!copied.ok()) {
-      model_.pages().release(page);
+      model_.states().pages().release(page);
       return copied;
     }
   }
-  model_.pages().release(pages_.back());
+  model_.states().pages().release(pages_.back());
   pages_.back() = page;
   return {};
 }
 
 Status Session::find_pages(uint32_t tokens) {
-  const size_t needed = (tokens + Model::kPageSize - 1) / Model::kPageSize;
+  const size_t needed = (tokens + StatePool::kPageSize - 1) / StatePool::kPageSize;
   while (pages_.size() < needed) {
-    const uint32_t page = model_.pages().take();
+    const uint32_t page = model_.states().pages().take();
     if (page == kNoUnit) {
       return error(
           Code::out_of_device_memory,
           "the memory for states is full: its {} pages of {} tokens are all in use; end a session, or make the "
           "model with more",
-          model_.pages().count(), Model::kPageSize);
+          model_.states().pages().count(), StatePool::kPageSize);
     }
     pages_.push_back(page);
   }
@@ -76,12 +105,12 @@ Status Session::find_pages(uint32_t tokens) {
 }
 
 Status Session::find_slot(bool keep) {
-  if (slot_ != kNoUnit && !keep && !model_.slots().shared(slot_)) {
-    model_.slots().share(slot_);
+  if (slot_ != kNoUnit && !keep && !model_.states().slots().shared(slot_)) {
+    model_.states().slots().share(slot_);
     write_slot_ = slot_;
     return {};
   }
-  write_slot_ = model_.slots().take();
+  write_slot_ = model_.states().slots().take();
   if (write_slot_ == kNoUnit)
     return error(Code::out_of_device_memory, "the memory for states has no slot left; end a session first");
   return {};
@@ -106,7 +135,7 @@ Status Session::prepare(uint32_t n, bool keep) {
 
 void Session::commit() {
   if (prepared_ == 0) return;
-  if (slot_ != kNoUnit) model_.slots().release(slot_);
+  if (slot_ != kNoUnit) model_.states().slots().release(slot_);
   slot_ = write_slot_;
   position_ += prepared_;
   prepared_ = 0;
@@ -115,11 +144,11 @@ void Session::commit() {
 // Work of an abandoned step that is still in the devices' queues runs before anything that the pool's next users
 // submit.
 void Session::abandon() {
-  if (prepared_ != 0) model_.slots().release(write_slot_);
+  if (prepared_ != 0) model_.states().slots().release(write_slot_);
   prepared_ = 0;
-  const size_t needed = (position_ + Model::kPageSize - 1) / Model::kPageSize;
+  const size_t needed = (position_ + StatePool::kPageSize - 1) / StatePool::kPageSize;
   while (pages_.size() > needed) {
-    model_.pages().release(pages_.back());
+    model_.states().pages().release(pages_.back());
     pages_.pop_back();
   }
 }
@@ -148,7 +177,7 @@ Result<std::span<const float>> Session::feed(std::span<const int32_t> tokens, ui
     StepSequence part = sequence();
     part.tokens = tokens.first(n);
     part.logit_rows = n == tokens.size() ? std::min(logit_rows, n) : 0;
-    const auto made = model_.step({&part, 1});
+    const auto made = model_.runner().run({&part, 1});
     if (!made.ok()) {
       abandon();
       return made.status();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/base/os.h"
+#include "core/engine/checkpoint.h"
 #include "core/engine/model.h"
 
 namespace switchyard {
@@ -31,6 +32,11 @@ class Session {
 
   // A second session that has seen the same tokens. They share memory until one of them changes it.
   Result<std::unique_ptr<Session>> fork();
+
+  // What it has seen so far, for later. Errors: usage, while a step of it runs, or for an empty session.
+  Result<std::unique_ptr<StateCheckpoint>> keep() const;
+  // Replaces the session's contents by what another one of the model had seen. Errors: usage, while a step of it runs.
+  Status resume(const StateCheckpoint& checkpoint);
 
   // The tokens and states so far, in a form that any backend restores; see snapshot.cpp for the layout.
   Result<std::string> snapshot() const;

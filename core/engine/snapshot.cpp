@@ -11,7 +11,7 @@
 namespace switchyard {
 namespace {
 
-constexpr uint32_t kPage = Model::kPageSize;
+constexpr uint32_t kPage = StatePool::kPageSize;
 constexpr char kMagic[8] = {'S', 'W', 'Y', 'S', 'N', 'A', 'P', '1'};
 
 struct Header {
@@ -27,35 +27,35 @@ uint64_t checksum_of(std::string_view bytes) {
   return sum.value();
 }
 
-bool travels(const Model::StateUnit& u) { return u.memory != nullptr && !u.counts; }
+bool travels(const StatePool::Unit& u) { return u.memory != nullptr && !u.counts; }
 
-size_t pages_for(uint32_t position) { return (position + Model::kPageSize - 1) / Model::kPageSize; }
+size_t pages_for(uint32_t position) { return (position + StatePool::kPageSize - 1) / StatePool::kPageSize; }
 
 uint64_t state_bytes(const Model& model, uint32_t position) {
   uint64_t bytes = 0;
-  for (const Model::StateUnit& u : model.state_units()) {
+  for (const StatePool::Unit& u : model.states().units()) {
     if (travels(u)) bytes += u.canonical_bytes * (u.paged ? pages_for(position) : 1);
   }
   return position == 0 ? 0 : bytes;
 }
 
-Status export_unit(const Model::StateUnit& u, uint32_t unit, char* to) {
+Status export_unit(const StatePool::Unit& u, uint32_t unit, char* to) {
   const swy_binding at = u.at(unit);
   PluginError e;
   const auto copy = [&](swy_error* x) {
-    return u.device->api->state_export(u.device->handle, &u.state->desc, Model::kPageSize, &at, to, u.canonical_bytes,
-                                       x);
+    return u.device->api->state_export(u.device->handle, &u.state->desc, StatePool::kPageSize, &at, to,
+                                       u.canonical_bytes, x);
   };
   return e.status(call_plugin(*u.device, "state_export", e.get(), copy),
                   u.device->name + ": reading state " + u.state->name);
 }
 
-Status import_unit(const Model::StateUnit& u, uint32_t unit, const char* from) {
+Status import_unit(const StatePool::Unit& u, uint32_t unit, const char* from) {
   const swy_binding at = u.at(unit);
   PluginError e;
   const auto copy = [&](swy_error* x) {
-    return u.device->api->state_import(u.device->handle, &u.state->desc, Model::kPageSize, &at, from, u.canonical_bytes,
-                                       x);
+    return u.device->api->state_import(u.device->handle, &u.state->desc, StatePool::kPageSize, &at, from,
+                                       u.canonical_bytes, x);
   };
   return e.status(call_plugin(*u.device, "state_import", e.get(), copy),
                   u.device->name + ": writing state " + u.state->name);
@@ -85,26 +85,28 @@ uint64_t Model::fingerprint() const {
   return sum.value();
 }
 
-Result<std::string> Session::snapshot() const {
-  if (prepared_ != 0) return error(Code::usage, "a session cannot be saved while a step of it runs");
+namespace {
+
+// The bytes of what was seen in a slot and pages.
+Result<std::string> snapshot_of(const Model& model, uint32_t slot, std::span<const uint32_t> pages, uint32_t position) {
   Header header{};
   std::memcpy(header.magic, kMagic, sizeof kMagic);
-  header.model = model_.fingerprint();
-  header.position = position_;
-  header.page_size = Model::kPageSize;
-  std::string bytes(sizeof header + state_bytes(model_, position_), '\0');
+  header.model = model.fingerprint();
+  header.position = position;
+  header.page_size = StatePool::kPageSize;
+  std::string bytes(sizeof header + state_bytes(model, position), '\0');
   std::memcpy(bytes.data(), &header, sizeof header);
   char* to = bytes.data() + sizeof header;
-  for (const Model::StateUnit& u : model_.state_units()) {
-    if (!travels(u) || position_ == 0) continue;
+  for (const StatePool::Unit& u : model.states().units()) {
+    if (!travels(u) || position == 0) continue;
     if (!u.paged) {
-      SWY_TRY(export_unit(u, slot_, to));
+      SWY_TRY(export_unit(u, slot, to));
       to += u.canonical_bytes;
     }
-    for (size_t p = 0; u.paged && p < pages_for(position_); ++p, to += u.canonical_bytes) {
-      SWY_TRY(export_unit(u, pages_[p], to));
+    for (size_t p = 0; u.paged && p < pages_for(position); ++p, to += u.canonical_bytes) {
+      SWY_TRY(export_unit(u, pages[p], to));
       // Beyond the last token a page holds what its former users left.
-      const size_t seen = std::min<size_t>(position_ - p * kPage, kPage);
+      const size_t seen = std::min<size_t>(position - p * kPage, kPage);
       std::memset(to + u.canonical_bytes / kPage * seen, 0, u.canonical_bytes / kPage * (kPage - seen));
     }
   }
@@ -112,6 +114,15 @@ Result<std::string> Session::snapshot() const {
   bytes.append(reinterpret_cast<const char*>(&sum), sizeof sum);
   return bytes;
 }
+
+}  // namespace
+
+Result<std::string> Session::snapshot() const {
+  if (prepared_ != 0) return error(Code::usage, "a session cannot be saved while a step of it runs");
+  return snapshot_of(model_, slot_, pages_, position_);
+}
+
+Result<std::string> StateCheckpoint::snapshot() const { return snapshot_of(model_, slot_, pages_, position_); }
 
 Status Session::restore(std::string_view bytes) {
   if (prepared_ != 0) return error(Code::usage, "a session cannot be restored while a step of it runs");
@@ -148,7 +159,7 @@ Status Session::import_states(uint32_t position, std::string_view canonical) {
   if (position == 0) return {};
   SWY_TRY(prepare(position));
   const char* from = canonical.data();
-  for (const Model::StateUnit& u : model_.state_units()) {
+  for (const StatePool::Unit& u : model_.states().units()) {
     if (!travels(u)) continue;
     const size_t units = u.paged ? pages_for(position) : 1;
     for (size_t i = 0; i < units; ++i, from += u.canonical_bytes) {

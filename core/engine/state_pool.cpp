@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/engine/state_pool.h"
 
+#include "core/base/saturate.h"
+#include "core/plugin/call.h"
+
 namespace switchyard {
 
 UnitPool::UnitPool(uint32_t count) : users_(count) {
@@ -18,6 +21,60 @@ uint32_t UnitPool::take() {
 
 void UnitPool::release(uint32_t unit) {
   if (--users_[unit] == 0) free_.push_back(unit);
+}
+
+Status StatePool::describe(const Planner& planner, const std::vector<PlanDevice>& devices, const swy_bucket& pool,
+                           uint32_t counts) {
+  const Graph& graph = planner.graph();
+  units_.resize(graph.states.size());
+  for (const GraphOp& op : graph.ops) {
+    for (uint32_t i = 0; i < op.states.size(); ++i) {
+      Unit& unit = units_[op.states[i]];
+      unit.state = &graph.states[op.states[i]];
+      unit.device = &devices[planner.state_device()[op.states[i]]];
+      const swy_tensor& desc = unit.state->desc;
+      unit.paged = desc.state == SWY_STATE_PAGED;
+      unit.counts = op.states[i] == counts;
+      unit.canonical_bytes = dtype_bytes(desc.dtype) * (unit.paged ? kPageSize : 1);
+      for (uint32_t d = 0; d < desc.rank; ++d) unit.canonical_bytes *= desc.dims[d];
+      const OpView view(graph, op, pool);
+      swy_state_layout layout{};
+      layout.struct_size = sizeof layout;
+      PluginError e;
+      const auto ask = [&](swy_error* x) {
+        return unit.device->api->state_layout(unit.device->handle, view.get(), i, &pool, &layout, x);
+      };
+      SWY_TRY(e.status(call_plugin(*unit.device, "state_layout", e.get(), ask),
+                       unit.device->name + ": state " + unit.state->name));
+      unit.unit_bytes = layout.unit_bytes;
+    }
+  }
+  return {};
+}
+
+uint64_t StatePool::bytes_of(bool paged) const {
+  uint64_t bytes = 0;
+  for (const Unit& u : units_) bytes = u.paged == paged ? saturating_add(bytes, u.unit_bytes) : bytes;
+  return bytes;
+}
+
+void StatePool::resize(uint32_t slots, uint32_t pages) {
+  slots_ = UnitPool(slots);
+  pages_ = UnitPool(pages);
+}
+
+Status StatePool::allocate() {
+  buffers_.resize(units_.size());
+  for (size_t s = 0; s < units_.size(); ++s) {
+    Unit& u = units_[s];
+    if (u.device == nullptr) continue;
+    constexpr uint64_t kMost = uint64_t{1} << 60;
+    const uint64_t bytes = saturating_mul(u.unit_bytes, u.paged ? pages_.count() : slots_.count());
+    if (bytes > kMost) return error(Code::out_of_device_memory, "state {} takes more than 2^60 bytes", u.state->name);
+    SWY_LET(buffers_[s], DeviceBuffer::allocate(*u.device, SWY_MEMORY_DEVICE, bytes, "state " + u.state->name));
+    u.memory = &buffers_[s];
+  }
+  return {};
 }
 
 }  // namespace switchyard

@@ -143,4 +143,13 @@ std::span<const std::byte> StepBuilder::fill_masks(std::span<const StepSequence>
   return {block_.data() + masks_at_, used_ - masks_at_};
 }
 
+Status check_token_ids(std::span<const int32_t> ids, uint32_t vocab) {
+  for (const int32_t id : ids) {
+    if (id < 0 || static_cast<uint32_t>(id) >= vocab) {
+      return error(Code::usage, "token id {} is outside the vocabulary; ids go from 0 to {}", id, vocab - 1);
+    }
+  }
+  return {};
+}
+
 }  // namespace switchyard

@@ -33,6 +33,9 @@ struct StepSequence {
   const SampleRow* sample = nullptr;  // of the last row, which then wants logits; NULL: the device samples nothing
 };
 
+// Errors: usage, for an id outside the vocabulary.
+Status check_token_ids(std::span<const int32_t> ids, uint32_t vocab);
+
 class StepBuilder {
  public:
   // Room for steps of up to this size. `vocab` is 0 where no device samples.

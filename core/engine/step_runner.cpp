@@ -310,6 +310,21 @@ Status StepRunner::fetch(Flight& f) {
   return {};
 }
 
+Result<std::span<const float>> StepRunner::run(std::span<const StepSequence> sequences) {
+  uint32_t logit_rows = 0;
+  for (const StepSequence& s : sequences) {
+    SWY_TRY(check_token_ids(s.tokens, vocab_));
+    logit_rows += s.logit_rows;
+  }
+  if (in_flight() > 0) {
+    return error(Code::usage, "a batch of this model is running a step; finish its requests first");
+  }
+  SWY_TRY(submit(sequences, kWantLogits));
+  SWY_TRY(collect().status());
+  if (logit_rows == 0) return std::span<const float>{};
+  return logits(0, logit_rows);
+}
+
 Result<StepOutput> StepRunner::collect() {
   if (in_flight() == 0) return error(Code::internal, "no step is under way");
   Flight& f = *flights_[collected_++ % kInFlight];

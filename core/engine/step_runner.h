@@ -66,6 +66,11 @@ class StepRunner {
   Status submit(std::span<const StepSequence> sequences, uint32_t wants,
                 const std::function<Status()>& before_head = {});
 
+  // Runs one ragged step whose head produces logits. They are f32 [sum of logit_rows, vocab] in the order of the
+  // sequences, valid until the next step. Errors: those of the devices; usage, while another step is in flight, and for
+  // a token id outside the vocabulary.
+  Result<std::span<const float>> run(std::span<const StepSequence> sequences);
+
   // Waits for the oldest step under way. Its output is valid until kInFlight more were submitted.
   Result<StepOutput> collect();
   size_t in_flight() const { return submitted_ - collected_; }

@@ -15,15 +15,10 @@ Result<TextThread::Reading> TextThread::read(std::string text) const {
   return r;
 }
 
-void TextThread::begin(const Reading& reading) {
-  if (reading.anew) forget_tokens();
-}
-
-void TextThread::end(const Reading& reading, const Outcome& outcome, const std::string& answer) {
+void TextThread::end(const Reading& reading, std::vector<int32_t> drawn, const std::string& answer) {
   text_ = reading.text + answer;
   owed_.clear();
-  std::vector<int32_t> drawn = outcome.ids;
-  if (outcome.stopped == StopReason::end && !drawn.empty()) drawn.pop_back();  // the end is no part of the text
+  if (reading.anew) seen_.clear();
   const size_t prompt_end = seen_.size() + reading.fresh.size();
   seen_.insert(seen_.end(), reading.fresh.begin(), reading.fresh.end());
   const size_t position = session_.position();

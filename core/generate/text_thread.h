@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/engine/batch.h"
+#include "core/engine/session.h"
 #include "core/text/tokenizer.h"
 
 namespace switchyard {
@@ -28,7 +28,7 @@ class TextThread {
   struct Reading {
     std::string text;
     std::vector<int32_t> fresh;  // tokens to feed
-    bool anew = false;           // the session forgets what it has seen first
+    bool anew = false;           // the session has to forget what it has seen first
     // Tokens of the whole text.
     size_t total(const TextThread& thread) const { return fresh.size() + (anew ? 0 : thread.seen_.size()); }
   };
@@ -36,11 +36,10 @@ class TextThread {
   // Errors: usage, for a text that is not UTF-8.
   Result<Reading> read(std::string text) const;
 
-  // Before `reading.fresh` is fed.
-  void begin(const Reading& reading);
-  // After: `answer` is what was shown of the drawn tokens. Where the session has not seen just the text's tokens (a
-  // stop string was cut off, the reading was cancelled) it is emptied, and the next reading begins anew.
-  void end(const Reading& reading, const Outcome& outcome, const std::string& answer);
+  // After the session has been fed `reading.fresh`, emptied before if the reading is anew. `drawn`: the tokens that
+  // came after it, without a stop id; `answer`: what was shown of them. Where the session has not seen just the text's
+  // tokens (a stop string was cut off, the reading was cancelled) it is emptied, and the next reading begins anew.
+  void end(const Reading& reading, std::vector<int32_t> drawn, const std::string& answer);
 
   // Forgets the tokens; the text stays.
   void forget_tokens();

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <map>
 #include <mutex>
 
 #include "core/plugin/buffer.h"
@@ -45,7 +46,45 @@ bool parses_as(swy_option_type type, const std::string& value) {
 
 }  // namespace
 
+namespace {
+
+// Of this process. One takes place at a time.
+struct Negotiations {
+  std::mutex mutex;
+  std::map<swy_negotiate_fn, const swy_host*> last;  // the host that each library knows
+};
+Negotiations& negotiations() {
+  static auto* const all = new Negotiations;
+  return *all;
+}
+
+// With the lock of `negotiations`.
+Status ask(swy_negotiate_fn negotiate, const swy_host* host, const std::string& id, swy_negotiate_out& out) {
+  PluginError e;
+  const swy_negotiate_in in{sizeof in, SWY_ABI_VERSION, SWY_ABI_VERSION, SWY_ABI_MINOR, SWY_NEGOTIATE_MAGIC, host};
+  out = {};
+  out.struct_size = sizeof out;
+  out.error = e.get();
+  const PlanDevice unopened{.name = id, .label = lasting(id)};
+  negotiations().last[negotiate] = host;
+  const auto call = [&](swy_error*) { return negotiate(&in, &out); };
+  const swy_status status = call_plugin(unopened, "negotiate", e.get(), call);
+  out.error = nullptr;
+  return status == SWY_OK ? Status() : error(Code::unsupported, "refused: {}", e.status(status, id).message());
+}
+
+}  // namespace
+
 Plugin::~Plugin() = default;
+
+Status Plugin::while_last(const std::function<Status()>& open) const {
+  const std::lock_guard lock(negotiations().mutex);
+  if (negotiations().last[negotiate_] != host_) {
+    swy_negotiate_out out{};
+    SWY_TRY(ask(negotiate_, host_, id_, out));
+  }
+  return open();
+}
 
 std::string Plugin::violation() const { return validator_ == nullptr ? "" : validator_->violation(); }
 
@@ -59,18 +98,9 @@ Result<std::unique_ptr<Plugin>> Plugin::open(Os& os, const std::string& path, co
   SWY_LET(void* library, os.open_library(path));
   SWY_LET(void* symbol, os.symbol(library, SWY_NEGOTIATE_SYMBOL));
   const auto negotiate = reinterpret_cast<swy_negotiate_fn>(symbol);
-  PluginError e;
-  const swy_negotiate_in in{sizeof in, SWY_ABI_VERSION, SWY_ABI_VERSION, SWY_ABI_MINOR, SWY_NEGOTIATE_MAGIC, host};
   swy_negotiate_out out{};
-  out.struct_size = sizeof out;
-  out.error = e.get();
-  static std::mutex one_at_a_time;
-  const std::lock_guard lock(one_at_a_time);
-  const PlanDevice unopened{.name = note.id, .label = lasting(note.id)};
-  const auto ask = [&](swy_error*) { return negotiate(&in, &out); };
-  if (const swy_status status = call_plugin(unopened, "negotiate", e.get(), ask); status != SWY_OK) {
-    return error(Code::unsupported, "refused: {}", e.status(status, note.id).message());
-  }
+  const std::lock_guard lock(negotiations().mutex);
+  SWY_TRY(ask(negotiate, host, note.id, out));
   if (out.abi != SWY_ABI_VERSION) {
     return error(Code::unsupported, "answered ABI {}, this runtime speaks {}", out.abi, SWY_ABI_VERSION);
   }
@@ -85,6 +115,8 @@ Result<std::unique_ptr<Plugin>> Plugin::open(Os& os, const std::string& path, co
   p->version_ = out.version != nullptr ? out.version : "";
   p->abi_minor_ = out.abi_minor;
   p->path_ = path;
+  p->negotiate_ = negotiate;
+  p->host_ = host;
   if (p->id_ != note.id) {
     return error(Code::invalid_data, "calls itself '{}', and its note says '{}'", p->id_, note.id);
   }
@@ -144,7 +176,7 @@ Result<std::shared_ptr<Device>> Device::open(const Plugin& plugin, uint32_t inde
   swy_device* handle = nullptr;
   const auto n = static_cast<uint32_t>(raw.size());
   const auto open = [&](swy_error* x) { return api->device_open(index, raw.data(), n, &handle, x); };
-  SWY_TRY(e.status(call("device_open", open), d->plan_.name));
+  SWY_TRY(plugin.while_last([&] { return e.status(call("device_open", open), d->plan_.name); }));
   d->plan_.api = api;
   d->plan_.handle = handle;
   // Only now: a device may find out what it can sample while it is opened.

@@ -2,6 +2,7 @@
 // Plugin: a backend's shared object, opened and negotiated with.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -41,6 +42,10 @@ class Plugin {
   // The first rule of plugin.h that it broke; "" when none, or when nothing is validated.
   std::string violation() const;
 
+  // Makes `open` keep this plugin's host, since a device keeps the host that negotiated last: other engines of the
+  // process negotiate with the same library. Errors: those of `open`, of the plugin.
+  Status while_last(const std::function<Status()>& open) const;
+
   // Errors: usage, for an option that the plugin lacks or a value of the wrong type, listing what there is.
   Status check(const std::vector<Setting>& settings) const;
 
@@ -50,6 +55,8 @@ class Plugin {
   std::string id_, version_, path_;
   uint32_t abi_minor_ = 0;
   swy_plugin table_{};
+  swy_negotiate_fn negotiate_ = nullptr;
+  const swy_host* host_ = nullptr;
   std::unique_ptr<Validator> validator_;  // NULL when nothing is validated
 };
 

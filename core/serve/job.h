@@ -26,6 +26,7 @@ struct Job {
   std::shared_ptr<Session> session;  // while it runs; the caller's also before and after
   std::string aside;                 // its states, while it is set aside: Session::snapshot
   uint64_t id = 0;                   // in the batch; 0: it waits
+  uint32_t common = 0;               // tokens in common with a text that the prefix cache knows
   PathChoice path;
   uint64_t read_bytes = 0, undecided = 0;  // of the batch requests that ended
 
@@ -34,6 +35,9 @@ struct Job {
   // The tokens from `from` on, up to `to`.
   std::vector<int32_t> part(size_t from, size_t to) const;
 };
+
+// Whether `a` begins before `b`.
+bool before(const Job& a, const Job& b);
 
 // The requests that wait for their first step.
 struct QueueGauge {

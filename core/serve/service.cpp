@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "core/engine/room.h"
-#include "core/serve/scheduler.h"
+#include "core/serve/loop.h"
 
 namespace switchyard {
 
@@ -23,9 +23,9 @@ struct Service::Impl {
       : loaded(std::move(model)),
         options(o),
         unused(std::make_shared<swy::RowSampler>(loaded.model->vocab())),
-        scheduler(*loaded.model, options, stats, queue) {}
+        loop(*loaded.model, options, stats, queue) {}
 
-  void loop();
+  void run();
   bool take_in();  // whether the loop ends
   Rejection check(GenerationRequest& request, Job& job);
   Rejection enter(std::unique_ptr<Job> job);
@@ -47,7 +47,7 @@ struct Service::Impl {
   std::condition_variable emptied;
 
   std::mutex joining;
-  Scheduler scheduler;  // the loop's
+  Loop loop;  // used by the thread alone
   std::thread thread;
 };
 
@@ -60,30 +60,30 @@ bool Service::Impl::take_in() {
     jobs.swap(inbox);
     work.swap(works);
     ends = stopping;
-    unfinished = scheduler.jobs() + jobs.size();
+    unfinished = loop.jobs() + jobs.size();
     if (unfinished == 0 || ends) emptied.notify_all();
   }
-  for (auto& job : jobs) scheduler.accept(std::move(job));
+  for (auto& job : jobs) loop.accept(std::move(job));
   for (Work* w : work) {
-    scheduler.settle();
+    loop.settle();
     std::promise<Status> done = std::move(w->done);  // `w` goes as soon as its owner has the result
     done.set_value(w->run(*loaded.model));
   }
   return ends;
 }
 
-void Service::Impl::loop() {
+void Service::Impl::run() {
   while (!take_in()) {
-    if (const uint64_t idle = scheduler.tick(); idle > 0) {
+    if (const uint64_t idle = loop.tick(); idle > 0) {
       {
         const std::lock_guard lock(mutex);
-        unfinished = scheduler.jobs() + inbox.size();
+        unfinished = loop.jobs() + inbox.size();
         if (unfinished == 0) emptied.notify_all();
       }
       bell->wait(idle);
     }
   }
-  scheduler.end_all("stopped", error(Code::cancelled, "the service was stopped before the answer was complete"));
+  loop.end_all("stopped", error(Code::cancelled, "the service was stopped before the answer was complete"));
   const std::lock_guard lock(mutex);
   unfinished = 0;
   emptied.notify_all();
@@ -122,7 +122,7 @@ Rejection Service::Impl::check(GenerationRequest& r, Job& job) {
     return {Rejection::Why::too_long, std::move(s), 0, r.history.size() + r.prompt.size(), model.context()};
   }
   auto text = TextGeneration::create(
-      model, *loaded.tokenizer, r.text, [this, &job](const TextPiece& piece) { return scheduler.took(job, piece); },
+      model, *loaded.tokenizer, r.text, [this, &job](const TextPiece& piece) { return loop.took(job, piece); },
       r.constraint);
   if (!text.ok()) return invalid(text.status());
   job.text = std::move(*text);
@@ -190,7 +190,7 @@ Result<std::unique_ptr<Service>> Service::create(LoadedModel loaded, const Servi
   auto impl = std::make_unique<Impl>(std::move(loaded), options);
   Impl* const own = impl.get();
   try {
-    impl->thread = std::thread([own] { own->loop(); });
+    impl->thread = std::thread([own] { own->run(); });
   } catch (const std::system_error& e) {
     return error(Code::io, "the system refuses a thread for the service: {}", e.what());
   }

@@ -32,8 +32,9 @@ struct GenerationRequest {
   TextOptions text;             // max_tokens, sampling with its seed and logprobs, stop strings, pattern
   // Instead of `text.allow_regex`. The loop calls it; it must not call the service.
   std::shared_ptr<TokenConstraint> constraint = {};
-  // A session of the caller's that has seen `history`, and goes on with the prompt; NULL: one of the service's. Nobody
-  // else uses it until the last event has come, and then only within `on_loop`.
+  // A session of the caller's that has seen `history`, and goes on with the prompt; NULL: one of the service's. One
+  // that has seen another number of tokens is emptied, and reads the history again. Nobody else uses it until the last
+  // event has come, and then only within `on_loop`; there it is also destroyed.
   std::shared_ptr<Session> session = {};
   std::vector<int32_t> history = {};
   // Of several waiting requests the one with the highest priority begins first; equal ones in the order of their
@@ -137,7 +138,8 @@ struct ServiceOptions {
 
 class Service {
  public:
-  // Starts the loop. Errors: those of the model's devices.
+  // Starts the loop. A model that is made with ModelOptions::checkpoints keeps so many of the prefix cache's states on
+  // its devices; others are in host memory alone. Errors: those of the model's devices.
   static Result<std::unique_ptr<Service>> create(LoadedModel loaded, const ServiceOptions& options = {});
   ~Service();  // stop()
 

@@ -7,7 +7,7 @@ namespace switchyard {
 namespace {
 
 // A year is as good as never.
-std::chrono::steady_clock::time_point end_of(uint64_t timeout_ns) {
+std::chrono::steady_clock::time_point time_after(uint64_t timeout_ns) {
   constexpr uint64_t kYear = uint64_t{365} * 86400 * 1'000'000'000;
   return std::chrono::steady_clock::now() + std::chrono::nanoseconds(std::min(timeout_ns, kYear));
 }
@@ -16,7 +16,7 @@ std::chrono::steady_clock::time_point end_of(uint64_t timeout_ns) {
 
 void Bell::wait(uint64_t timeout_ns) {
   std::unique_lock lock(mutex_);
-  changed_.wait_until(lock, end_of(timeout_ns), [&] { return rung_; });
+  changed_.wait_until(lock, time_after(timeout_ns), [&] { return rung_; });
   rung_ = false;
 }
 
@@ -78,7 +78,7 @@ std::optional<Event> Ticket::wait(uint64_t timeout_ns) {
     std::unique_lock lock(shared_->mutex);
     shared_->sleeping = true;
     const auto ready = [&] { return !shared_->events.empty() || shared_->over; };
-    shared_->came.wait_until(lock, end_of(timeout_ns), ready);
+    shared_->came.wait_until(lock, time_after(timeout_ns), ready);
     shared_->sleeping = false;
   }
   return shared_->pop();

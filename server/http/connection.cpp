@@ -82,6 +82,8 @@ net::awaitable<void> Connection::run() {
   const auto self = shared_from_this();
   beast::error_code ec;
   stream_.socket().set_option(net::ip::tcp::no_delay(true), ec);
+  stream_.socket().set_option(net::socket_base::send_buffer_size(static_cast<int>(shared_.options.send_buffer_bytes)),
+                              ec);
   while (!gone_) {
     idle_ = true;
     const bool goes_on = co_await serve_one();

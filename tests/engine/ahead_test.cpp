@@ -13,7 +13,7 @@ namespace {
 using ::testing::HasSubstr;
 
 LateReport& report_of(const Model& model) {
-  const PlanDevice& device = *model.state_units()[0].device;
+  const PlanDevice& device = *model.states().units()[0].device;
   return *const_cast<LateReport*>(
       static_cast<const LateReport*>(device.api->get_extension(device.handle, kLateReport)));
 }
@@ -28,8 +28,8 @@ class Ahead : public ::testing::Test {
     late_ = make_model(kDemo, "late", options_for(sessions), SWITCHYARD_FIXTURES, {{"late", more}});
     ASSERT_NE(late_.model, nullptr);
     ASSERT_TRUE(late_.model->runner().runs_ahead());
-    slots_ = model().slots().free();
-    pages_ = model().pages().free();
+    slots_ = model().states().slots().free();
+    pages_ = model().states().pages().free();
     ahead_ = report().ahead;
     violations_ = report().violations;
   }
@@ -51,9 +51,9 @@ class Ahead : public ::testing::Test {
 
   void expect_nothing_left() {
     EXPECT_EQ(model().runner().in_flight(), 0u);
-    EXPECT_EQ(model().sessions_in_use(), 0u);
-    EXPECT_EQ(model().slots().free(), slots_);
-    EXPECT_EQ(model().pages().free(), pages_);
+    EXPECT_EQ(model().states().sessions(), 0u);
+    EXPECT_EQ(model().states().slots().free(), slots_);
+    EXPECT_EQ(model().states().pages().free(), pages_);
     EXPECT_EQ(report().violations, violations_);
   }
 
@@ -84,7 +84,7 @@ TEST_F(Ahead, DrawsWhatASynchronousDeviceDraws) {
     Batch batch(model(), {64});
     size_t next = 0;
     for (bool more = true; more || next < requests.size();) {
-      while (next < requests.size() && batch.running_count() < 8 && model().sessions_in_use() < 8 &&
+      while (next < requests.size() && batch.running_count() < 8 && model().states().sessions() < 8 &&
              random_() % 3 != 0) {
         sessions[next] = std::move(*model().session());
         Request r =

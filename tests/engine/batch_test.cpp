@@ -89,7 +89,7 @@ TEST(Batch, NobodyChangesWhatAnotherDraws) {
 TEST(Batch, CancelsLeaveNothingBehind) {
   const TestModel t = make_model(kDemo, "reference", options_for(4));
   ASSERT_NE(t.model, nullptr);
-  const uint32_t slots = t.model->slots().free(), pages = t.model->pages().free();
+  const uint32_t slots = t.model->states().slots().free(), pages = t.model->states().pages().free();
   std::mt19937 random(3);
   Drawn survivor;
   const Request kept = request_of(random_ids(random, 30, t.model->vocab()), {.seed = 1}, 40);
@@ -118,9 +118,9 @@ TEST(Batch, CancelsLeaveNothingBehind) {
     }
     for (auto& [other, s] : others) batch.cancel(other);
   }
-  EXPECT_EQ(t.model->slots().free(), slots);
-  EXPECT_EQ(t.model->pages().free(), pages);
-  EXPECT_EQ(t.model->sessions_in_use(), 0u);
+  EXPECT_EQ(t.model->states().slots().free(), slots);
+  EXPECT_EQ(t.model->states().pages().free(), pages);
+  EXPECT_EQ(t.model->states().sessions(), 0u);
   EXPECT_TRUE(survivor == draw_alone(*t.model, kept, SamplingPath::fused));
 }
 
@@ -177,11 +177,11 @@ TEST(Batch, AFullPoolIsOneSessionsError) {
   ASSERT_NE(whole.model, nullptr);
   uint64_t bytes = 0;
   // Two sessions have three slots, since forks may go on together; and three pages.
-  for (const Model::StateUnit& u : whole.model->state_units()) bytes += u.unit_bytes * 3;
+  for (const StatePool::Unit& u : whole.model->states().units()) bytes += u.unit_bytes * 3;
   o.state_bytes = bytes;  // three pages of 64 tokens for two sessions
   const TestModel t = make_model(kDemo, "reference", o);
   ASSERT_NE(t.model, nullptr);
-  ASSERT_EQ(t.model->pages().count(), 3u);
+  ASSERT_EQ(t.model->states().pages().count(), 3u);
   std::mt19937 random(1);
   auto large = t.model->session(), small = t.model->session();
   Drawn drawn;

@@ -141,7 +141,7 @@ class Bleed : public ::testing::TestWithParam<const char*> {};
 TEST_P(Bleed, NoneAmongSixtyFourSessions) {
   const TestModel t = make_model(SWITCHYARD_DEMO_MODEL, GetParam(), options_for(2 * kFamilies), SWITCHYARD_FIXTURES);
   ASSERT_NE(t.model, nullptr);
-  const uint32_t slots = t.model->slots().free(), pages = t.model->pages().free();
+  const uint32_t slots = t.model->states().slots().free(), pages = t.model->states().pages().free();
   std::mt19937 random(64);
   std::vector<Family> families(kFamilies);
   for (Family& f : families) {
@@ -149,8 +149,8 @@ TEST_P(Bleed, NoneAmongSixtyFourSessions) {
   }
   std::vector<std::array<Told, 3>> told(kFamilies);
   ASSERT_NO_FATAL_FAILURE(Together(*t.model, families, told).run(random));
-  EXPECT_EQ(t.model->slots().free(), slots);
-  EXPECT_EQ(t.model->pages().free(), pages);
+  EXPECT_EQ(t.model->states().slots().free(), slots);
+  EXPECT_EQ(t.model->states().pages().free(), pages);
   uint32_t equal = 0;
   for (uint32_t f = 0; f < kFamilies; ++f) {
     for (const size_t second : {1, 2}) {

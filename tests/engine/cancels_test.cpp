@@ -80,9 +80,9 @@ class Cancels : public ::testing::TestWithParam<Cancelling> {
     cancelled_ += static_cast<uint32_t>(others_.size());
     others_.clear();
     survivors_.clear();
-    EXPECT_EQ(model().sessions_in_use(), 0u);
-    EXPECT_EQ(model().slots().free(), model().slots().count());
-    EXPECT_EQ(model().pages().free(), model().pages().count());
+    EXPECT_EQ(model().states().sessions(), 0u);
+    EXPECT_EQ(model().states().slots().free(), model().states().slots().count());
+    EXPECT_EQ(model().states().pages().free(), model().states().pages().count());
     EXPECT_EQ(model().runner().in_flight(), 0u);
     batch_ = std::make_unique<Batch>(model(), BatchOptions{32});
   }

@@ -164,7 +164,7 @@ Asked asked_of(const std::string& backend, bool device_sampling, std::optional<P
   };
   {
     const TestModel first = make_model(kDemo, backend, options, SWITCHYARD_FIXTURES);
-    const PlanDevice& device = *first.model->state_units()[0].device;
+    const PlanDevice& device = *first.model->states().units()[0].device;
     report = static_cast<const KindReport*>(device.api->get_extension(device.handle, kKindReport));
   }
   const Asked before = now();
@@ -182,7 +182,7 @@ Asked asked_of(const std::string& backend, bool device_sampling, std::optional<P
   asked.recorded_ops -= before.recorded_ops;
   asked.sampler_ops -= before.sampler_ops;
   asked.sampled_steps -= before.sampled_steps;
-  for (const Model::StateUnit& u : t.model->state_units()) asked.counts += u.counts;
+  for (const StatePool::Unit& u : t.model->states().units()) asked.counts += u.counts;
   const auto plan = t.model->plan(1, 1, 256);
   EXPECT_TRUE(plan.ok());
   for (const auto& v : plan->graph.values) asked.values += v.rows == SWY_ROWS_SAMPLE;

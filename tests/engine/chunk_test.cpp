@@ -114,7 +114,7 @@ TEST(Chunk, ModelsThatDoNotFitTheHostAreRefusedFirst) {
   const auto whole = on_host_with(uint64_t{1} << 40, registry);
   ASSERT_TRUE(whole.ok()) << whole.status().message();
   uint64_t states = 0;
-  for (const Model::StateUnit& u : (*whole)->state_units()) {
+  for (const StatePool::Unit& u : (*whole)->states().units()) {
     if (u.memory != nullptr) states += u.memory->bytes();
   }
   const auto arena = [&](uint32_t rows) { return (*whole)->plan(rows, 1, 4096)->arena_bytes[0]; };

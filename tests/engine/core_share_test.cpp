@@ -35,13 +35,13 @@ TEST(CoreShare, OfAStepIsSmall) {
       for (int i = 0; i < 5; ++i) ASSERT_TRUE(batch.step().ok());
       constexpr int kSteps = 40;
       SubmitCounts submits;
-      t.model->watch(&submits);
+      t.model->runner().watch(&submits);
       const uint64_t begin = thread_cpu_ns();
       for (int i = 0; i < kSteps; ++i) ASSERT_TRUE(batch.step().ok());
       // In the thread's own processor time, so that other work of the machine has no influence.
       const double step = static_cast<double>(thread_cpu_ns() - begin) / kSteps;
       const double core = step - static_cast<double>(submits.cpu_ns) / kSteps;
-      t.model->watch(nullptr);
+      t.model->runner().watch(nullptr);
       const SamplingPath path = batch.outcome(first)->path.path;
       std::printf(
           "%u sessions, temperature %.1f, %s: a step takes %.0f us of processor time, of which core %.1f us (%.2f%%)\n",

@@ -28,7 +28,7 @@ TEST_P(Refusals, ComeBeforeAnyWork) {
   ASSERT_NE(t.model, nullptr);
   auto session = t.model->session();
   SubmitCounts submits;
-  t.model->watch(&submits);
+  t.model->runner().watch(&submits);
   Batch batch(*t.model);
   Request r = request_of({1, 2}, {.seed = 1}, 4);
   bool called = false;
@@ -44,8 +44,8 @@ TEST_P(Refusals, ComeBeforeAnyWork) {
   EXPECT_FALSE(called);
   EXPECT_EQ(submits.lists, 0u);
   EXPECT_EQ((*session)->position(), 0u);
-  EXPECT_EQ(t.model->pages().free(), t.model->pages().count());
-  t.model->watch(nullptr);
+  EXPECT_EQ(t.model->states().pages().free(), t.model->states().pages().count());
+  t.model->runner().watch(nullptr);
 }
 
 #define BAD(name, statement, ...)                        \

@@ -26,12 +26,12 @@ TestModel with_pages(uint32_t sessions, uint32_t pages) {
   {
     const TestModel whole = make_model(kDemo, "reference", options);
     EXPECT_NE(whole.model, nullptr);
-    for (const Model::StateUnit& u : whole.model->state_units()) {
-      options.state_bytes += u.unit_bytes * (u.paged ? pages : whole.model->slots().count());
+    for (const StatePool::Unit& u : whole.model->states().units()) {
+      options.state_bytes += u.unit_bytes * (u.paged ? pages : whole.model->states().slots().count());
     }
   }
   TestModel t = make_model(kDemo, "reference", options);
-  EXPECT_EQ(t.model->pages().count(), pages);
+  EXPECT_EQ(t.model->states().pages().count(), pages);
   return t;
 }
 
@@ -39,11 +39,11 @@ TEST(SessionPages, AnAbandonedStepGivesThemAllBack) {
   const TestModel t = with_pages(1, 5);
   auto session = t.model->session();
   ASSERT_TRUE((*session)->feed(ids(60)).ok());
-  const uint32_t free = t.model->pages().free();
+  const uint32_t free = t.model->states().pages().free();
   for (const uint32_t tokens : {4u, 5u, 68u, 69u, 200u}) {
     ASSERT_TRUE((*session)->prepare(tokens).ok());
     (*session)->abandon();
-    EXPECT_EQ(t.model->pages().free(), free) << "60 tokens and " << tokens;
+    EXPECT_EQ(t.model->states().pages().free(), free) << "60 tokens and " << tokens;
   }
 }
 
@@ -52,9 +52,9 @@ TEST(SessionPages, AStepThatDoesNotFitKeepsNone) {
   auto one = t.model->session(), two = t.model->session();
   ASSERT_TRUE((*one)->feed(ids(60)).ok());
   ASSERT_TRUE((*two)->feed(ids(60)).ok());
-  ASSERT_EQ(t.model->pages().free(), 2u);
+  ASSERT_EQ(t.model->states().pages().free(), 2u);
   EXPECT_EQ((*one)->prepare(300).code(), Code::out_of_device_memory);
-  EXPECT_EQ(t.model->pages().free(), 2u);
+  EXPECT_EQ(t.model->states().pages().free(), 2u);
   EXPECT_TRUE((*two)->feed(ids(100)).ok()) << "it needs what the other did not get";
 }
 
@@ -65,16 +65,16 @@ TEST(SessionPages, AForkCopiesOnlyThePageItWrites) {
   ASSERT_TRUE((*parent)->feed(ids(100)).ok());
   auto child = (*parent)->fork();
   ASSERT_TRUE(child.ok());
-  ASSERT_EQ(t.model->pages().free(), 1u);
+  ASSERT_EQ(t.model->states().pages().free(), 1u);
   for (int i = 0; i < 3; ++i) {
     const auto fed = (*child)->feed(ids(1));
     EXPECT_TRUE(fed.ok()) << fed.status().message();
-    EXPECT_EQ(t.model->pages().free(), 0u);
+    EXPECT_EQ(t.model->states().pages().free(), 0u);
   }
   child->reset();
-  EXPECT_EQ(t.model->pages().free(), 1u);
+  EXPECT_EQ(t.model->states().pages().free(), 1u);
   parent->reset();
-  EXPECT_EQ(t.model->pages().free(), 3u);
+  EXPECT_EQ(t.model->states().pages().free(), 3u);
 }
 
 TEST(SessionPages, AStepUnderWayIsNotForked) {
@@ -92,8 +92,8 @@ TEST(SessionPages, AStepUnderWayIsNotForked) {
 TEST(SessionPages, ABudgetHasAtLeastOne) {
   const TestModel whole = with_pages(1, 2);
   uint64_t slots = 0, page = 0;
-  for (const Model::StateUnit& u : whole.model->state_units()) {
-    (u.paged ? page : slots) += u.unit_bytes * (u.paged ? 1 : whole.model->slots().count());
+  for (const StatePool::Unit& u : whole.model->states().units()) {
+    (u.paged ? page : slots) += u.unit_bytes * (u.paged ? 1 : whole.model->states().slots().count());
   }
   const Registry& registry = *whole.registry;
   for (const uint64_t bytes : {slots + page - 1, slots + page}) {

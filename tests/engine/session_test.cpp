@@ -106,7 +106,7 @@ TEST(Session, RaggedStepsEqualEachSessionAlone) {
   for (uint32_t s = 0; s < 3; ++s) {
     step.push_back({prompts[s], 0, s, s, std::span(pages).subspan(s * 64, 64), 1});
   }
-  const std::vector<float> together = copy(t.model->step(step));
+  const std::vector<float> together = copy(t.model->runner().run(step));
   for (uint32_t s = 0; s < 3; ++s) {
     EXPECT_TRUE(same_bits(alone[s], {together.begin() + s * vocab, together.begin() + (s + 1) * vocab}))
         << "session " << s;

@@ -65,6 +65,53 @@ TEST(Engine, ThreadsShareSteps) {
   EXPECT_EQ(together, alone);
 }
 
+// Each has its own threads and its own loop.
+TEST(Engine, TwoOfThemTellAtOnce) {
+  const GenerateOptions options{.max_tokens = 8, .seed = 3};
+  const std::string alone = load(1).session()->generate("The king", options)->text;
+  Engine one = load(1), two = load(1);
+  std::string told[2];
+  const auto tell = [&](Engine& engine, std::string& text) {
+    text = engine.session()->generate("The king", options)->text;
+  };
+  std::thread other([&] { tell(two, told[1]); });
+  tell(one, told[0]);
+  other.join();
+  EXPECT_EQ(told[0], alone);
+  EXPECT_EQ(told[1], alone);
+}
+
+TEST(Engine, ACallbackMayUseTheEngineAndOtherSessions) {
+  Engine engine = load(2);
+  auto one = *engine.session(), two = *engine.session();
+  const GenerateOptions options{.max_tokens = 3, .seed = 5};
+  const std::string alone = two.generate("And", options)->text;
+  ASSERT_TRUE(two.reset().ok());
+  std::string within;
+  const auto whole = one.generate("The king", options, [&](const GeneratedToken& token) {
+    if (within.empty()) within = two.generate("And", options)->text;
+    return token.id < 0 || engine.decode({token.id}) != "no such text";
+  });
+  ASSERT_TRUE(whole.ok()) << whole.status().message();
+  EXPECT_EQ(whole->stopped, "length");
+  EXPECT_EQ(within, alone);
+}
+
+TEST(Engine, ACallbackEndsTheTextAfterItsToken) {
+  Engine engine = load(1);
+  auto session = *engine.session();
+  const GenerateOptions greedy{.max_tokens = 30, .temperature = 0};
+  const std::string whole = session.generate("Once upon a time", greedy)->text;
+  ASSERT_TRUE(session.reset().ok());
+  size_t tokens = 0;
+  const auto cut = session.generate("Once upon a time", greedy, [&](const GeneratedToken&) { return ++tokens < 4; });
+  ASSERT_TRUE(cut.ok()) << cut.status().message();
+  EXPECT_EQ(cut->stopped, "callback");
+  EXPECT_EQ(cut->ids.size(), 4u);
+  EXPECT_EQ(whole.substr(0, cut->text.size()), cut->text);
+  EXPECT_TRUE(session.generate(" and", greedy).ok()) << "the session goes on after what was shown";
+}
+
 TEST(Engine, OneCallAtATimeForASession) {
   Engine engine = load(1);
   auto session = *engine.session();

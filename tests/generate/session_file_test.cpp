@@ -101,12 +101,15 @@ class Threads : public ::testing::Test {
     options.stops = std::move(stops);
     auto generation = *TextGeneration::create(*demo().model, tokenizer(), options, {});
     Batch batch(*demo().model);
-    thread.begin(*reading);
+    if (reading->anew) thread.forget_tokens();
     const auto id = batch.add(thread.session(), generation->request(reading->fresh, thread.seen()));
     EXPECT_TRUE(id.ok()) << id.status().message();
     EXPECT_TRUE(batch.run(*id).ok());
     generation->finish();
-    thread.end(*reading, *batch.take(*id), generation->text());
+    const Outcome outcome = *batch.take(*id);
+    std::vector<int32_t> drawn = outcome.ids;
+    if (outcome.stopped == StopReason::end) drawn.pop_back();
+    thread.end(*reading, std::move(drawn), generation->text());
     return reading->fresh.size();
   }
 

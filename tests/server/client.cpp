@@ -26,6 +26,7 @@ LoadedModel demo(uint32_t sessions) {
   Registry registry = Registry::discover(Os::real(), discovery, *host);
   ModelOptions options;
   options.sessions = sessions;
+  options.checkpoints = 4;
   auto loaded =
       load_model(host, std::move(registry), "auto", std::make_shared<const Program>(std::move(*program)), options);
   EXPECT_TRUE(loaded.ok()) << loaded.status().message();

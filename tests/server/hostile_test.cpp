@@ -20,7 +20,7 @@ using testing::Server;
 
 constexpr const char* kPath = "/v1/chat/completions";
 const std::string kLong =
-    R"({"messages":[{"role":"user","content":"Hello"}],"ignore_eos":true,"max_tokens":3000,"stream":)";
+    R"({"messages":[{"role":"user","content":"Hello"}],"ignore_eos":true,"max_tokens":2000,"stream":)";
 
 server::HttpOptions impatient() {
   server::HttpOptions o;
@@ -29,6 +29,7 @@ server::HttpOptions impatient() {
   o.bodies_bytes = 128 << 10;
   o.header_seconds = o.body_seconds = o.write_seconds = 1;
   o.connections = 40;
+  o.send_buffer_bytes = 8 << 10;
   return o;
 }
 

@@ -26,6 +26,7 @@ declare -A may_include=(
   [core/models]="api core/base core/program"
   [core/import]="api core/base core/program core/text core/models"
   [core/generate]="api core/base core/program core/sampling core/text core/plugin core/plan core/engine core/models core/import"
+  [core/serve]="api core/base core/program core/sampling core/text core/plugin core/plan core/engine core/models core/import core/generate"
   [core/include]="api"
   [bench]="api core"
   [server/protocol]="api core"

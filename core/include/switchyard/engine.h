@@ -7,10 +7,10 @@
 //
 // Every function that can fail returns a Status or a Result (status.h); nothing throws.
 //
-// Threads. An Engine may be used from any thread, and so may different sessions of it at the same time: whoever waits
-// for its own tokens runs the next step for everybody, so that sessions that generate at once share their steps. One
-// session belongs to one call at a time; a second one is refused. `TextSession::cancel` alone may be called at any
-// time. An Engine outlives its sessions, and they their streams. One Engine at a time in a process.
+// Threads. An Engine may be used from any thread, and so may different sessions of it at the same time: a thread of the
+// Engine runs the steps, which sessions that generate at once share. One session belongs to one call at a time; a
+// second one is refused. `TextSession::cancel` alone may be called at any time. An Engine outlives its sessions, and
+// they their streams. A process may have several Engines.
 #pragma once
 
 #include <cstdint>
@@ -135,16 +135,17 @@ class SWITCHYARD_API TextSession {
   ~TextSession();
 
   // Continues the session's text with `prompt` and generates. Where the text was cut within a token (by a stop string),
-  // or a prompt was cancelled while it was read, the whole text is read again. `on_token` gets every token; returning
-  // false ends the generation. It runs on the thread that runs the step, while the engine is locked: it must be quick,
-  // and must not call the engine. Errors: usage, for a parameter out of range, before anything is done.
+  // or a prompt was cancelled while it was read, the whole text is read again. `on_token` gets every token, on the
+  // thread that called; returning false ends the generation after that token. It may call the engine, but not this
+  // session but for `cancel`. Errors: usage, for a parameter out of range, before anything is done.
   Result<Generated> generate(std::string_view prompt, const GenerateOptions& options = {},
                              std::function<bool(const GeneratedToken&)> on_token = {});
+  // The tokens one by one. The engine draws a few ahead of the reader, and waits for it then.
   Result<TextStream> stream(std::string_view prompt, const GenerateOptions& options = {});
 
   void cancel();               // stops the session's generation within a step. [any thread]
   Status reset();              // forgets everything
-  uint32_t position() const;   // tokens in the states; the last that was drawn comes with the next prompt
+  uint32_t position() const;   // tokens in the states as the last call ended; the last drawn comes with the next prompt
   Result<TextSession> fork();  // a second session that has seen the same
   // Saves the session's text and states to a file, and restores them; any backend restores them. Errors: usage, for a
   // file of another model.

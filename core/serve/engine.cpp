@@ -2,7 +2,6 @@
 #include "switchyard/engine.h"
 
 #include <atomic>
-#include <deque>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -10,28 +9,16 @@
 #include "core/engine/prepare.h"
 #include "core/generate/loaded_model.h"
 #include "core/generate/session_file.h"
-#include "core/generate/text_generation.h"
 #include "core/plan/code_store.h"
 #include "core/plan/tuning.h"
+#include "core/serve/turn.h"
 #include "core/text/chat_template.h"
 
 namespace switchyard {
 namespace {
 
-// A mutex that is taken in turns, so that whoever steps in a loop lets others in.
-class TurnMutex {
- public:
-  void lock() {
-    const std::lock_guard turn(next_);
-    mutex_.lock();
-  }
-  void unlock() { mutex_.unlock(); }
-
- private:
-  std::mutex next_, mutex_;
-};
-
-using Lock = std::lock_guard<TurnMutex>;
+// Tokens that a stream may be ahead of its reader.
+constexpr uint32_t kEvents = 32;
 
 TextOptions text_options(const GenerateOptions& o) {
   TextOptions t;
@@ -54,112 +41,117 @@ TextOptions text_options(const GenerateOptions& o) {
   return t;
 }
 
-GeneratedToken generated(const TextPiece& piece) {
-  GeneratedToken t{piece.id, piece.text, piece.logprob, {}};
-  for (size_t i = 0; i < piece.top_ids.size() && piece.top_ids[i] >= 0; ++i) {
-    t.top.emplace_back(piece.top_ids[i], piece.top_logprobs[i]);
-  }
-  return t;
-}
-
 }  // namespace
 
 struct Engine::Impl {
-  TurnMutex mutex;  // of all below but `loaded.tokenizer`, which needs none
-  LoadedModel loaded;
-  std::unique_ptr<Batch> batch;
+  std::unique_ptr<Service> service;
 };
 
 struct TextSession::Impl {
-  Engine::Impl& engine;
-  std::unique_ptr<Session> session;
+  Service& service;
+  std::shared_ptr<Session> session;  // used within Service::on_loop
   TextThread thread;
-  std::atomic<bool> busy = false, cancelled = false;
+  std::atomic<uint32_t> position = 0;  // of the session, when the last call ended
+  std::atomic<bool> busy = false;
+  std::mutex mutex;  // of the two below
+  std::shared_ptr<Ticket> running;
+  bool cancelled = false;
 
-  Impl(Engine::Impl& e, std::unique_ptr<Session> s)
-      : engine(e), session(std::move(s)), thread(*session, *e.loaded.tokenizer) {}
+  Impl(Service& s, std::unique_ptr<Session> own)
+      : service(s), session(std::move(own)), thread(*session, *s.loaded().tokenizer) {}
   ~Impl() {
-    const Lock lock(engine.mutex);
-    session.reset();
+    const auto empty = [&](Model&) -> Status {
+      session.reset();
+      return {};
+    };
+    (void)service.on_loop(empty).ok();  // without a loop it goes with this object
   }
   Status claim() {
     if (!busy.exchange(true)) {
-      cancelled.store(false);
+      const std::lock_guard lock(mutex);
+      cancelled = false;
       return {};
     }
     return error(Code::usage, "the session is in use by another call; wait for it, or use a session for each thread");
+  }
+  void run(std::shared_ptr<Ticket> ticket) {
+    const std::lock_guard lock(mutex);
+    running = std::move(ticket);
+    if (running != nullptr && cancelled) running->cancel();
+  }
+  void cancel() {
+    const std::lock_guard lock(mutex);
+    cancelled = true;
+    if (running != nullptr) running->cancel();
+  }
+  // `work` on the loop, where the session may be used.
+  template <class Work>
+  Status with_session(Work work) {
+    return service.on_loop([&](Model& model) -> Status {
+      Status done = work(model);
+      position.store(session->position());
+      return done;
+    });
   }
 };
 
 struct TextStream::Impl {
   TextSession::Impl& session;
-  std::unique_ptr<TextGeneration> text = {};
-  Batch::Id id = 0;
-  bool ended = false;
-  TextThread::Reading reading = {};        // what the session is fed
-  std::deque<GeneratedToken> tokens = {};  // sampled, and not taken yet
-  Generated result = {};
+  std::shared_ptr<Ticket> ticket = {};
+  TextThread::Reading reading = {};  // what the session is fed
+  Generated result = {};             // of the tokens that were taken
   Status status = {};
 
   explicit Impl(TextSession::Impl& s) : session(s) {}
   ~Impl() {
-    const Lock lock(session.engine.mutex);
-    if (id != 0 && !ended) end(true);
+    if (ticket != nullptr) end("cancelled");
     session.busy.store(false);
   }
 
-  Status begin(std::string_view prompt, const GenerateOptions& o, std::function<bool(const GeneratedToken&)> on_token) {
-    Engine::Impl& e = session.engine;
+  Status begin(std::string_view prompt, const GenerateOptions& o) {
     TextThread& thread = session.thread;
     SWY_LET(reading, thread.read(thread.text() + std::string(prompt)));
     TextOptions options = text_options(o);
     SWY_LET(options.path, parse_path(o.sampling));
-    const auto take = [this, on_token = std::move(on_token)](const TextPiece& piece) {
-      if (on_token) return on_token(generated(piece));
-      tokens.push_back(generated(piece));
-      return true;
-    };
-    const Lock lock(e.mutex);
-    SWY_LET(text, TextGeneration::create(*e.loaded.model, *e.loaded.tokenizer, std::move(options), take));
-    thread.begin(reading);
-    SWY_LET(id, e.batch->add(*session.session, text->request(reading.fresh, thread.seen())));
+    SWY_LET(ticket, begin_turn(session.service, session.session, thread, reading, options));
+    session.run(ticket);
     return {};
   }
 
-  std::optional<GeneratedToken> pop() {
-    const Lock lock(session.engine.mutex);  // whoever steps may be adding to them
-    if (tokens.empty()) return std::nullopt;
-    std::optional<GeneratedToken> token(std::move(tokens.front()));
-    tokens.pop_front();
-    return token;
+  // Waits for the next token; none when the generation has ended.
+  std::optional<GeneratedToken> next() {
+    if (ticket == nullptr) return std::nullopt;
+    std::optional<Event> event = ticket->wait();
+    if (!event || event->finish != nullptr) {
+      finish(event ? *event->finish : Finish{}, {});
+      return std::nullopt;
+    }
+    result.text += event->text;
+    if (event->id >= 0) result.ids.push_back(event->id);
+    return GeneratedToken{event->id, std::move(event->text), event->logprob, std::move(event->top)};
   }
 
-  // One step for everybody; false when this generation has ended.
-  bool step() {
-    const Lock lock(session.engine.mutex);
-    if (ended) return false;
-    Batch& batch = *session.engine.batch;
-    if (batch.running(id) && session.cancelled.load()) batch.cancel(id);
-    if (batch.running(id)) (void)batch.step().ok();  // failures are reported by the outcome
-    if (!batch.running(id)) end(false);
-    return !ended;
+  // Ends the generation after the tokens that were taken.
+  void end(const char* why) {
+    ticket->cancel();
+    for (std::optional<Event> event = ticket->wait(); event; event = ticket->wait()) {
+      if (event->finish == nullptr) continue;
+      finish(*event->finish, why);
+      return;
+    }
   }
 
-  void end(bool cancel) {
-    Batch& batch = *session.engine.batch;
-    if (cancel) batch.cancel(id);
-    text->finish();
-    const Outcome outcome = *batch.take(id);
-    ended = true;
-    status = outcome.status;
-    result.text = text->text();
-    result.ids = outcome.ids;
-    result.stopped = text->stopped(outcome);
-    result.sampling = fmt::format("{} ({})", path_name(outcome.path.path), outcome.path.reason);
-    result.seed = outcome.seed;
-    result.prompt_seconds = static_cast<double>(outcome.prompt_ns) / 1e9;
-    result.draw_seconds = static_cast<double>(outcome.draw_ns) / 1e9;
-    session.thread.end(reading, outcome, result.text);
+  void finish(const Finish& f, const std::string& why) {
+    session.run(nullptr);
+    ticket = nullptr;
+    status = f.status;
+    result.stopped = why.empty() ? f.reason : why;
+    result.sampling = fmt::format("{} ({})", path_name(f.path.path), f.path.reason);
+    result.seed = f.seed;
+    result.prompt_seconds = static_cast<double>(f.usage.prompt_ns) / 1e9;
+    result.draw_seconds = static_cast<double>(f.usage.draw_ns) / 1e9;
+    (void)end_turn(session.service, session.thread, reading, result.ids, result.text, f).ok();
+    (void)session.with_session([](Model&) { return Status(); }).ok();  // for its position
   }
 };
 
@@ -188,44 +180,55 @@ Result<Engine> Engine::load(const EngineOptions& o) {
   options.load_threads = host->threads();
   options.tuning = load_tuning(Os::real(), default_tuning_path(), host->threads());
   options.code_folder = default_code_folder();
-  SWY_LET(impl->loaded, load_model(host, std::move(registry), o.backend,
-                                   std::make_shared<const Program>(std::move(program)), options));
-  if (o.sessions > 1) SWY_TRY(prepare_steps(*impl->loaded.model, text_options({}).sampling));
-  impl->batch = std::make_unique<Batch>(*impl->loaded.model);
+  SWY_LET(LoadedModel loaded, load_model(host, std::move(registry), o.backend,
+                                         std::make_shared<const Program>(std::move(program)), options));
+  if (o.sessions > 1) SWY_TRY(prepare_steps(*loaded.model, text_options({}).sampling));
+  ServiceOptions serving;
+  serving.queue = UINT32_MAX;  // each session has one request at most
+  serving.queue_tokens = UINT64_MAX;
+  serving.events = kEvents;
+  serving.slow_ns = UINT64_MAX;  // a stream may be left alone
+  serving.cache_bytes = 0;
+  SWY_LET(impl->service, Service::create(std::move(loaded), serving));
   return Engine(std::move(impl));
 }
 
 Result<TextSession> Engine::session() {
-  const Lock lock(impl_->mutex);
-  SWY_TRY(impl_->loaded.text().status());
-  SWY_LET(auto session, impl_->loaded.model->session());
-  return TextSession(std::make_unique<TextSession::Impl>(*impl_, std::move(session)));
+  Service& service = *impl_->service;
+  SWY_TRY(service.loaded().text().status());
+  std::unique_ptr<Session> session;
+  SWY_TRY(service.on_loop([&](Model& model) -> Status {
+    SWY_LET(session, model.session());
+    return {};
+  }));
+  return TextSession(std::make_unique<TextSession::Impl>(service, std::move(session)));
 }
 
 Result<std::vector<int32_t>> Engine::encode(std::string_view text) const {
-  SWY_LET(const Tokenizer* tokenizer, impl_->loaded.text());
+  SWY_LET(const Tokenizer* tokenizer, impl_->service->loaded().text());
   return tokenizer->encode(text);
 }
 
 std::string Engine::decode(const std::vector<int32_t>& ids) const {
-  return impl_->loaded.tokenizer == nullptr ? std::string() : impl_->loaded.tokenizer->decode(ids);
+  return impl_->service->loaded().tokenizer == nullptr ? std::string()
+                                                       : impl_->service->loaded().tokenizer->decode(ids);
 }
 
 Result<std::string> Engine::chat_prompt(const std::vector<std::pair<std::string, std::string>>& messages) const {
-  if (impl_->loaded.program->chat_template.empty()) {
+  if (impl_->service->loaded().program->chat_template.empty()) {
     return error(Code::unsupported, "this model has no chat template");
   }
-  SWY_LET(const ChatTemplate parsed, ChatTemplate::parse(impl_->loaded.program->chat_template));
+  SWY_LET(const ChatTemplate parsed, ChatTemplate::parse(impl_->service->loaded().program->chat_template));
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  SWY_LET(const Tokenizer* tokenizer, impl_->loaded.text());
+  SWY_LET(const Tokenizer* tokenizer, impl_->service->loaded().text());
   for (const auto& [role, content] : messages) {
     list.push_back({{"role", role}, {"content", tokenizer->quote_specials(content)}});
   }
   return parsed.render(list, true);
 }
 
-std::vector<std::string> Engine::devices() const { return impl_->loaded.model->device_names(); }
-uint32_t Engine::vocab() const { return impl_->loaded.model->vocab(); }
+std::vector<std::string> Engine::devices() const { return impl_->service->loaded().model->device_names(); }
+uint32_t Engine::vocab() const { return impl_->service->loaded().model->vocab(); }
 
 TextStream::TextStream(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 TextStream::TextStream(TextStream&&) noexcept = default;
@@ -233,10 +236,7 @@ TextStream& TextStream::operator=(TextStream&&) noexcept = default;
 TextStream::~TextStream() = default;
 
 Result<std::optional<GeneratedToken>> TextStream::next() {
-  for (bool more = true;; more = impl_->step()) {
-    if (auto token = impl_->pop()) return token;
-    if (!more) break;
-  }
+  if (auto token = impl_->next()) return token;
   SWY_TRY(impl_->status);
   return std::optional<GeneratedToken>();
 }
@@ -251,37 +251,35 @@ TextSession::~TextSession() = default;
 Result<TextStream> TextSession::stream(std::string_view prompt, const GenerateOptions& options) {
   SWY_TRY(impl_->claim());
   TextStream stream(std::make_unique<TextStream::Impl>(*impl_));  // gives the claim back
-  SWY_TRY(stream.impl_->begin(prompt, options, {}));
+  SWY_TRY(stream.impl_->begin(prompt, options));
   return stream;
 }
 
 Result<Generated> TextSession::generate(std::string_view prompt, const GenerateOptions& options,
                                         std::function<bool(const GeneratedToken&)> on_token) {
-  if (!on_token) on_token = [](const GeneratedToken&) { return true; };
   SWY_TRY(impl_->claim());
   TextStream stream(std::make_unique<TextStream::Impl>(*impl_));
-  SWY_TRY(stream.impl_->begin(prompt, options, std::move(on_token)));
-  while (stream.impl_->step()) {
+  SWY_TRY(stream.impl_->begin(prompt, options));
+  while (const auto token = stream.impl_->next()) {
+    if (on_token && !on_token(*token)) {
+      stream.impl_->end("callback");
+      break;
+    }
   }
   SWY_TRY(stream.impl_->status);
   return stream.result();
 }
 
-void TextSession::cancel() { impl_->cancelled.store(true); }
-
-uint32_t TextSession::position() const {
-  const Lock lock(impl_->engine.mutex);
-  return impl_->session->position();
-}
+void TextSession::cancel() { impl_->cancel(); }
+uint32_t TextSession::position() const { return impl_->position.load(); }
 
 namespace {
 
 // Runs `work` on a session that no other call uses.
 template <class Work>
-auto alone(TextSession::Impl& s, Work work) -> decltype(work()) {
+Status alone(TextSession::Impl& s, Work work) {
   SWY_TRY(s.claim());
-  const Lock lock(s.engine.mutex);
-  auto done = work();
+  Status done = s.with_session([&](Model&) { return work(); });
   s.busy.store(false);
   return done;
 }
@@ -296,12 +294,15 @@ Status TextSession::reset() {
 }
 
 Result<TextSession> TextSession::fork() {
-  return alone(*impl_, [&]() -> Result<TextSession> {
-    SWY_LET(auto copy, impl_->session->fork());
-    auto impl = std::make_unique<Impl>(impl_->engine, std::move(copy));
-    impl->thread.resume(impl_->thread.text(), impl_->thread.seen(), impl_->thread.owed());
-    return TextSession(std::move(impl));
-  });
+  std::unique_ptr<Impl> copy;
+  SWY_TRY(alone(*impl_, [&]() -> Status {
+    SWY_LET(auto session, impl_->session->fork());
+    copy = std::make_unique<Impl>(impl_->service, std::move(session));
+    copy->position.store(copy->session->position());
+    copy->thread.resume(impl_->thread.text(), impl_->thread.seen(), impl_->thread.owed());
+    return {};
+  }));
+  return TextSession(std::move(copy));
 }
 
 Status TextSession::save(const std::string& path) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scheduler: what the loop does between two waits: it begins requests as memory allows, runs steps, sets requests aside
-// where memory runs out, and ends what was cancelled, is late or is not read. Not thread-safe: the loop's own.
+// Loop: what the thread of a service does between two waits: it begins requests as memory allows, runs steps, sets
+// requests aside where memory runs out, and ends what was cancelled, is late or is not read. Not thread-safe.
 #pragma once
 
 #include <memory>
@@ -8,13 +8,14 @@
 
 #include "core/engine/batch.h"
 #include "core/serve/job.h"
+#include "core/serve/prefix_cache.h"
 
 namespace switchyard {
 
-class Scheduler {
+class Loop {
  public:
-  Scheduler(Model& model, const ServiceOptions& options, SharedStats& stats, QueueGauge& queue);
-  ~Scheduler();
+  Loop(Model& model, const ServiceOptions& options, SharedStats& stats, QueueGauge& queue);
+  ~Loop();
 
   // A request's text, as it is drawn; false ends the request.
   bool took(Job& job, const TextPiece& piece);
@@ -38,12 +39,17 @@ class Scheduler {
   void review_readers(uint64_t now);
 
   Jobs::iterator next_waiting();
-  bool fits(const Job& job) const;
+  bool fits(const Job& job);
+  bool caches(const Job& job) const;
+  size_t pages_needed(const Job& job);
   void admit();
   Status begin(Job& job);
   Status find_session(Job& job);
   void leave_session(Job& job);
   Status resume(Job& job);
+  void resume_cached(Job& job);
+  std::vector<uint32_t> cuts(const Job& job, uint32_t seen) const;
+  void keep(Job& job);
   Status enter_batch(Job& job);
 
   void run_step();
@@ -62,6 +68,7 @@ class Scheduler {
   const ServiceOptions options_;
   SharedStats& stats_;
   QueueGauge& queue_;
+  PrefixCache cache_;
   Batch batch_;
   Jobs waiting_, active_;  // waiting: also those set aside
 };

@@ -1,69 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/serve/scheduler.h"
+#include "core/serve/loop.h"
 
 #include <algorithm>
 
 namespace switchyard {
 namespace {
 
-constexpr uint32_t kPage = Model::kPageSize;
-
-uint64_t now_ns() { return Os::real().now_ns(); }
-uint32_t pages_for(size_t tokens) { return static_cast<uint32_t>((tokens + kPage - 1) / kPage); }
-
-// Whether `a` begins before `b`.
-bool before(const Job& a, const Job& b) {
-  if (a.request.priority != b.request.priority) return a.request.priority > b.request.priority;
-  return a.order < b.order;
-}
+uint64_t clock_ns() { return Os::real().now_ns(); }
 
 }  // namespace
 
-std::vector<int32_t> Job::part(size_t from, size_t to) const {
-  std::vector<int32_t> tokens;
-  tokens.reserve(to - from);
-  size_t begin = 0;  // of the list, in the whole text
-  for (const auto* list : {&request.history, &request.prompt, &ids}) {
-    const size_t first = std::clamp(from, begin, begin + list->size()) - begin;
-    const size_t last = std::clamp(to, begin, begin + list->size()) - begin;
-    tokens.insert(tokens.end(), list->begin() + static_cast<ptrdiff_t>(first),
-                  list->begin() + static_cast<ptrdiff_t>(last));
-    begin += list->size();
-  }
-  return tokens;
-}
-
-Scheduler::Scheduler(Model& model, const ServiceOptions& options, SharedStats& stats, QueueGauge& queue)
+Loop::Loop(Model& model, const ServiceOptions& options, SharedStats& stats, QueueGauge& queue)
     : model_(model),
       options_(options),
       stats_(stats),
       queue_(queue),
+      cache_(model, {options.cache_bytes, options.cache_host_bytes}),
       batch_(model, {.prompt_rows = options.prompt_rows, .wait_for_memory = true}) {}
 
-Scheduler::~Scheduler() = default;
+Loop::~Loop() = default;
 
-void Scheduler::accept(std::unique_ptr<Job> job) { waiting_.push_back(std::move(job)); }
+void Loop::accept(std::unique_ptr<Job> job) { waiting_.push_back(std::move(job)); }
 
-uint64_t Scheduler::tick() {
-  review(now_ns());
+uint64_t Loop::tick() {
+  review(clock_ns());
   admit();
   const auto runs = [](const auto& job) { return job->paused_ns == 0; };
   const bool runnable = batch_.in_flight() || std::any_of(active_.begin(), active_.end(), runs);
   if (runnable) run_step();
   publish(runnable);
-  return runnable ? 0 : idle_ns(now_ns());
+  return runnable ? 0 : idle_ns(clock_ns());
 }
 
 // ---- what ends or pauses a request ----
 
-std::string Scheduler::verdict(const Job& job, uint64_t now) const {
+std::string Loop::verdict(const Job& job, uint64_t now) const {
   if (job.ticket->cancelled.load()) return "cancelled";
   if (job.request.deadline_ns != 0 && now >= job.request.deadline_ns) return "deadline";
   if (job.paused_ns != 0 && now - job.paused_ns > options_.slow_ns) return "slow";
   return {};
 }
 
-void Scheduler::review(uint64_t now) {
+void Loop::review(uint64_t now) {
   review_readers(now);
   for (Jobs* jobs : {&active_, &waiting_}) {
     std::erase_if(*jobs, [&](const std::unique_ptr<Job>& job) {
@@ -81,7 +59,7 @@ void Scheduler::review(uint64_t now) {
 }
 
 // A request whose events are not taken pauses, and goes on when half of them were.
-void Scheduler::review_readers(uint64_t now) {
+void Loop::review_readers(uint64_t now) {
   for (const Jobs* jobs : {&active_, &waiting_}) {
     for (const auto& job : *jobs) {
       const size_t unread = job->ticket->waiting.load();
@@ -94,7 +72,7 @@ void Scheduler::review_readers(uint64_t now) {
   }
 }
 
-void Scheduler::end_all(const std::string& reason, const Status& status) {
+void Loop::end_all(const std::string& reason, const Status& status) {
   for (Jobs* jobs : {&active_, &waiting_}) {
     for (const auto& job : *jobs) end(*job, reason, status);
     jobs->clear();
@@ -102,100 +80,20 @@ void Scheduler::end_all(const std::string& reason, const Status& status) {
   publish(false);
 }
 
-void Scheduler::settle() {
+void Loop::settle() {
   (void)batch_.settle().ok();  // requests that failed are collected by the next tick
-}
-
-// ---- how a request begins ----
-
-Scheduler::Jobs::iterator Scheduler::next_waiting() {
-  auto best = waiting_.end();
-  for (auto it = waiting_.begin(); it != waiting_.end(); ++it) {
-    if ((*it)->paused_ns != 0) continue;  // set aside, and nobody reads what it has drawn
-    if (best == waiting_.end() || before(**it, **best)) best = it;
-  }
-  return best;
-}
-
-// Whether the memory holds what the request has read or is to read, and a further page for everybody that runs. What it
-// draws may need more: then somebody is set aside.
-bool Scheduler::fits(const Job& job) const {
-  if (active_.empty()) return true;
-  const Session* own = job.request.session.get();
-  if (own == nullptr && model_.sessions_in_use() >= model_.max_sessions()) return false;
-  const uint32_t held = own == nullptr ? 0 : pages_for(own->position());
-  const size_t needed = pages_for(job.tokens() + 1) - held + active_.size();
-  return needed <= model_.pages().free();
-}
-
-void Scheduler::admit() {
-  for (auto next = next_waiting(); next != waiting_.end() && fits(**next); next = next_waiting()) {
-    const Status begun = begin(**next);
-    if (begun.code() == Code::out_of_device_memory && !active_.empty()) break;
-    std::unique_ptr<Job> job = std::move(*next);
-    waiting_.erase(next);
-    if (begun.ok()) {
-      active_.push_back(std::move(job));
-    } else {
-      end(*job, "failed", begun);
-    }
-  }
-}
-
-Status Scheduler::begin(Job& job) {
-  SWY_TRY(find_session(job));
-  Status ready = resume(job);
-  if (ready.ok()) ready = enter_batch(job);
-  if (!ready.ok()) leave_session(job);
-  return ready;
-}
-
-Status Scheduler::find_session(Job& job) {
-  if (job.request.session != nullptr) {
-    job.session = job.request.session;
-    return {};
-  }
-  SWY_LET(job.session, model_.session());
-  return {};
-}
-
-void Scheduler::leave_session(Job& job) {
-  if (job.request.session == nullptr && job.session != nullptr) job.session->reset();
-  job.session.reset();
-}
-
-Status Scheduler::resume(Job& job) {
-  if (job.aside.empty()) return {};
-  SWY_TRY(job.session->restore(job.aside));
-  std::string().swap(job.aside);
-  return {};
-}
-
-Status Scheduler::enter_batch(Job& job) {
-  const size_t seen = job.session->position(), all = job.tokens();
-  Request request = job.text->request(job.part(seen, all), job.part(0, seen));
-  request.drawn = job.ids;
-  request.priority = job.request.priority;
-  SWY_LET(job.id, batch_.add(*job.session, std::move(request)));
-  job.path = batch_.outcome(job.id)->path;
-  if (job.begun_ns != 0) return {};
-  job.begun_ns = now_ns();
-  job.usage.queued_ns = job.begun_ns - job.submitted_ns;
-  queue_.leave(job);
-  stats_.update([&](ServiceStats& s) { s.queued.add(job.usage.queued_ns); });
-  return {};
 }
 
 // ---- steps ----
 
-bool Scheduler::took(Job& job, const TextPiece& piece) {
+bool Loop::took(Job& job, const TextPiece& piece) {
   Event event{piece.id, piece.text, piece.logprob, {}, {}};
   for (size_t i = 0; i < piece.top_ids.size() && piece.top_ids[i] >= 0; ++i) {
     event.top.emplace_back(piece.top_ids[i], piece.top_logprobs[i]);
   }
   if (piece.id >= 0) {
     job.ids.push_back(piece.id);
-    const uint64_t now = now_ns();
+    const uint64_t now = clock_ns();
     stats_.update([&](ServiceStats& s) {
       ++s.generated_tokens;
       if (job.last_ns == 0) {
@@ -211,13 +109,13 @@ bool Scheduler::took(Job& job, const TextPiece& piece) {
   return !job.ticket->cancelled.load();
 }
 
-void Scheduler::run_step() {
+void Loop::run_step() {
   (void)batch_.step().ok();  // a failure is that of every request, whose outcomes have it
   collect_ended();
   if (!batch_.starved().empty()) make_room();
 }
 
-void Scheduler::collect_ended() {
+void Loop::collect_ended() {
   std::erase_if(active_, [&](const std::unique_ptr<Job>& job) {
     if (batch_.running(job->id)) return false;
     const Outcome outcome = *batch_.take(job->id);
@@ -227,19 +125,20 @@ void Scheduler::collect_ended() {
   });
 }
 
-std::string Scheduler::reason_of(const Job& job, const Outcome& outcome) {
+std::string Loop::reason_of(const Job& job, const Outcome& outcome) {
   std::string reason = job.text->stopped(outcome);
   return reason == "callback" ? "cancelled" : reason;  // only a reader who left ends it in this way
 }
 
-void Scheduler::take_outcome(Job& job, const Outcome& outcome) {
+void Loop::take_outcome(Job& job, const Outcome& outcome) {
   job.id = 0;
   job.read_bytes += outcome.read_bytes;
   job.undecided += outcome.undecided;
 }
 
 // Some request found no memory for its next rows: another one makes room, or this one comes back later.
-void Scheduler::make_room() {
+void Loop::make_room() {
+  if (cache_.make_room()) return;
   const size_t running = active_.size();
   settle();
   collect_ended();
@@ -250,7 +149,7 @@ void Scheduler::make_room() {
         error(Code::out_of_device_memory,
               "the memory for states is full: its {} pages of {} tokens and {} slots are all in use; end a session, or "
               "make the model with more",
-              model_.pages().count(), kPage, model_.slots().count()));
+              model_.states().pages().count(), StatePool::kPageSize, model_.states().slots().count()));
     active_.clear();
     return;
   }
@@ -265,7 +164,7 @@ void Scheduler::make_room() {
 }
 
 // A request that waits for its reader, then the one that began to wait last, of those with the lowest priority.
-Scheduler::Jobs::iterator Scheduler::victim() {
+Loop::Jobs::iterator Loop::victim() {
   return std::min_element(active_.begin(), active_.end(), [](const auto& a, const auto& b) {
     if ((a->paused_ns != 0) != (b->paused_ns != 0)) return a->paused_ns != 0;
     return before(*b, *a);
@@ -273,7 +172,7 @@ Scheduler::Jobs::iterator Scheduler::victim() {
 }
 
 // Its states go to the host's memory. No step is in flight.
-Status Scheduler::set_aside(Job& job) {
+Status Loop::set_aside(Job& job) {
   batch_.cancel(job.id);
   take_outcome(job, *batch_.take(job.id));
   SWY_LET(job.aside, job.session->snapshot());
@@ -286,15 +185,18 @@ Status Scheduler::set_aside(Job& job) {
 
 // ---- the end ----
 
-void Scheduler::end(Job& job, std::string reason, Status status) {
+void Loop::end(Job& job, std::string reason, Status status) {
   if (job.id != 0) {
     batch_.cancel(job.id);
     if (const auto outcome = batch_.take(job.id)) take_outcome(job, *outcome);
   }
   queue_.leave(job);
+  // Drawn tokens are computed one by one, which is not what --deterministic promises for a prompt.
+  const bool keeps = caches(job) && job.session != nullptr && reason != "failed" && !model_.deterministic();
+  if (keeps) keep(job);
   leave_session(job);
   job.text->finish();
-  const uint64_t now = now_ns();
+  const uint64_t now = clock_ns();
   auto f = std::make_shared<Finish>();
   Usage& u = job.usage;
   u.prompt_tokens = static_cast<uint32_t>(job.request.prompt.size());
@@ -309,6 +211,7 @@ void Scheduler::end(Job& job, std::string reason, Status status) {
     s.whole.add(now - job.submitted_ns);
     if (job.first_ns == 0) return;
     s.prompt_tokens += u.prompt_tokens;
+    s.computed_prompt_tokens += u.prompt_tokens - u.cached_tokens;
     s.prompt.add(u.prompt_ns);
     s.draw.add(u.draw_ns);
   });
@@ -326,31 +229,38 @@ void Scheduler::end(Job& job, std::string reason, Status status) {
   job.ticket->push(std::move(last));
 }
 
-void Scheduler::publish(bool stepped) {
+void Loop::publish(bool stepped) {
   const auto paused = [](const auto& job) { return job->paused_ns != 0; };
   const auto aside = [](const auto& job) { return job->begun_ns != 0; };
-  const uint64_t now = now_ns();
+  const uint64_t now = clock_ns();
   stats_.update([&](ServiceStats& s) {
     s.running = static_cast<uint32_t>(active_.size());
     s.paused = static_cast<uint32_t>(std::count_if(active_.begin(), active_.end(), paused));
     s.set_aside = static_cast<uint32_t>(std::count_if(waiting_.begin(), waiting_.end(), aside));
-    s.pages = model_.pages().count();
-    s.pages_used = s.pages - model_.pages().free();
-    s.page_tokens = kPage;
-    s.slots = model_.slots().count();
-    s.slots_used = s.slots - model_.slots().free();
+    s.pages = model_.states().pages().count();
+    s.pages_used = s.pages - model_.states().pages().free();
+    s.page_tokens = StatePool::kPageSize;
+    s.slots = model_.states().slots().count();
+    s.slots_used = s.slots - model_.states().slots().free();
+    s.checkpoints = cache_.totals().checkpoints;
+    s.cached_tokens = cache_.totals().tokens;
+    s.cached_bytes = cache_.totals().bytes;
+    s.cached_host_bytes = cache_.totals().host_bytes;
+    s.cache_evictions = cache_.totals().evictions;
     s.steps = batch_.steps();
     if (stepped) s.last_step_ns = now;
   });
 }
 
 // Until the next deadline, or until a reader is too slow.
-uint64_t Scheduler::idle_ns(uint64_t now) const {
+uint64_t Loop::idle_ns(uint64_t now) const {
   uint64_t next = UINT64_MAX;
   for (const Jobs* jobs : {&active_, &waiting_}) {
     for (const auto& job : *jobs) {
       if (job->request.deadline_ns != 0) next = std::min(next, job->request.deadline_ns);
-      if (job->paused_ns != 0) next = std::min(next, job->paused_ns + options_.slow_ns + 1);
+      if (job->paused_ns != 0 && options_.slow_ns < UINT64_MAX / 2) {
+        next = std::min(next, job->paused_ns + options_.slow_ns + 1);
+      }
     }
   }
   return next == UINT64_MAX ? next : next > now ? next - now : 1;
