@@ -236,6 +236,7 @@ Result<Runtime> load_runtime(const Settings& settings, std::shared_ptr<Host> hos
   options.chunk = settings.chunk;
   options.deterministic = settings.deterministic;
   options.sessions = settings.sessions;
+  options.checkpoints = settings.checkpoints;
   options.device_sampling = settings.device_sampling;
   options.routers = settings.routers;
   options.verify_packed = settings.verify;

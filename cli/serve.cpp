@@ -30,7 +30,7 @@ struct ServeFlags {
   TextOptions defaults;
   std::vector<std::string> names, origins, keys;
   std::string key_file, chat_template;
-  uint32_t max_tokens = 0, sessions = 16, body_mib = 16, cache_mib = 0, drain_seconds = 600;
+  uint32_t max_tokens = 0, sessions = 16, body_mib = 16, cache_mib = 0, cache_states = 8, drain_seconds = 600;
   bool no_cache = false, no_page = false, json = false, quiet = false;
 };
 
@@ -147,6 +147,7 @@ Status serve(ServeFlags& o) {
   if (o.cache_mib != 0) o.service.cache_host_bytes = uint64_t{o.cache_mib} << 20;
   Settings settings = o.settings;
   settings.sessions = o.sessions;
+  settings.checkpoints = o.no_cache ? 0 : o.cache_states;
   SWY_LET(server::ApplicationOptions options, application_options(o));
   SWY_LET(Runtime runtime, load_runtime(settings));
   const std::vector<std::string> devices = runtime.model->device_names();
@@ -208,7 +209,10 @@ void add_serving(CLI::App& c, ServeFlags& o) {
          "tokens of prompts in a step while others generate: more of them read "
          "prompts sooner, fewer let the others wait less")
       ->check(CLI::Range(1u, 1u << 16));
-  option("--cache-mib", o.cache_mib, "host memory for states of earlier prompts, in MiB; 0: 1,024");
+  option("--cache-states", o.cache_states,
+         "states of earlier prompts to keep on the device; a prompt that begins like one of them is read from there on")
+      ->check(CLI::Range(0u, 4096u));
+  option("--cache-mib", o.cache_mib, "host memory for further such states, in MiB; 0: 1,024");
   c.add_flag("--no-cache", o.no_cache, "keep nothing of earlier prompts")->group("Serving");
   option("--model-name", o.names,
          "name of the model in requests and answers (default: the file's); more than one may be "

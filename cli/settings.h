@@ -36,6 +36,7 @@ struct Settings {
   double probe_seconds = 10;    // 0: backends are opened untried
   bool probe_anew = false;      // no flag of its own: `backends --explain`
   uint32_t sessions = 1;        // no flag of its own, either
+  uint32_t checkpoints = 0;     // nor this: ModelOptions::checkpoints
   bool device_sampling = true;  // no flag of its own: commands that draw on the host do without
   std::string log = "warning";
   bool routers = false;  // no flag: ModelOptions::routers, for commands that read them

@@ -2,6 +2,7 @@
 #include "server/http/connection.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "server/http/message.h"
@@ -30,6 +31,13 @@ HttpRequest head_of(const Parser& parser, const std::string& peer) {
     head.headers.emplace(std::move(name), std::string(field.value()));
   }
   return head;
+}
+
+// Of Connection::read_body.
+std::string body_refusal(int status, const HttpOptions& options) {
+  if (status == 413) return "the request's body is larger than " + std::to_string(options.body_bytes) + " bytes";
+  if (status == 503) return "too many large requests at the same time";
+  return "the request's body is not valid HTTP";
 }
 
 }  // namespace
@@ -74,6 +82,8 @@ net::awaitable<void> Connection::run() {
   const auto self = shared_from_this();
   beast::error_code ec;
   stream_.socket().set_option(net::ip::tcp::no_delay(true), ec);
+  stream_.socket().set_option(net::socket_base::send_buffer_size(static_cast<int>(shared_.options.send_buffer_bytes)),
+                              ec);
   while (!gone_) {
     idle_ = true;
     const bool goes_on = co_await serve_one();
@@ -112,7 +122,9 @@ net::awaitable<bool> Connection::read_head(Parser& parser) {
              ec == http::error::end_of_stream || ec == http::error::partial_message) {
     co_return false;  // the client has gone
   }
-  co_return co_await refuse(HttpRequest{}, status, std::move(message));
+  const HttpRequest none;
+  co_await refuse(none, status, message);
+  co_return false;
 }
 
 // 0, or the status of a refusal; -1: the client has gone.
@@ -120,7 +132,8 @@ net::awaitable<int> Connection::read_body(Parser& parser, Body& body) {
   beast::error_code ec;
   if (const auto length = parser.content_length(); length && !body.grow(*length)) co_return 503;
   if (beast::iequals(parser.get()[http::field::expect], "100-continue")) {
-    const bool written = co_await write("HTTP/1.1 100 Continue\r\n\r\n");
+    const std::string go_on = "HTTP/1.1 100 Continue\r\n\r\n";
+    const bool written = co_await write(go_on);
     if (!written) co_return -1;
   }
   stream_.expires_after(seconds(shared_.options.body_seconds));
@@ -136,10 +149,10 @@ net::awaitable<int> Connection::read_body(Parser& parser, Body& body) {
   co_return 0;
 }
 
-net::awaitable<bool> Connection::refuse(const HttpRequest& head, int status, std::string message) {
+net::awaitable<bool> Connection::refuse(const HttpRequest& head, int status, const std::string& message) {
   HttpReply reply = shared_.handler.refuse(status, head, message);
   begun_ = std::chrono::steady_clock::now();
-  co_await finish(head, std::move(reply), false, false);
+  co_await finish(head, reply, false, false);
   co_await linger();
   co_return false;
 }
@@ -167,26 +180,29 @@ net::awaitable<bool> Connection::serve_one() {
   request.id = usable_id(request.header("x-request-id"));
   if (request.id.empty()) request.id = random_id("req_");
   const auto target = parser.get().target();
-  if (!read_target({target.data(), target.size()}, request.path, request.query)) {
-    co_return co_await refuse(request, 400, "the request's path is not valid");
-  }
   const bool old = parser.get().version() < 11;
   bool keep_alive = parser.get().keep_alive();
-  if (auto reply = shared_.handler.admit(request)) {
-    keep_alive = keep_alive && parser.is_done() && !reply->close;  // else the body would be taken for a request
-    const bool goes_on = co_await finish(request, std::move(*reply), keep_alive, old);
+  std::string message;
+  if (!read_target({target.data(), target.size()}, request.path, request.query)) {
+    message = "the request's path is not valid";
+    co_await refuse(request, 400, message);
+    co_return false;
+  }
+  std::optional<HttpReply> early = shared_.handler.admit(request);
+  if (early) {
+    keep_alive = keep_alive && parser.is_done() && !early->close;  // else the body would be taken for a request
+    const bool goes_on = co_await finish(request, *early, keep_alive, old);
     if (!keep_alive) co_await linger();
     co_return goes_on;
   }
   Body body(shared_);
   const int status = co_await read_body(parser, body);
   if (status < 0) co_return false;
-  if (status == 413) {
-    co_return co_await refuse(
-        request, 413, "the request's body is larger than " + std::to_string(shared_.options.body_bytes) + " bytes");
+  if (status > 0) {
+    message = body_refusal(status, shared_.options);
+    co_await refuse(request, status, message);
+    co_return false;
   }
-  if (status == 400) co_return co_await refuse(request, 400, "the request's body is not valid HTTP");
-  if (status == 503) co_return co_await refuse(request, 503, "too many large requests at the same time");
   request.body = std::move(parser.get().body());
   const auto handle = [&shared = shared_, &request]() -> net::awaitable<HttpReply> {
     HttpReply reply;
@@ -201,25 +217,26 @@ net::awaitable<bool> Connection::serve_one() {
   };
   HttpReply reply = co_await net::co_spawn(shared_.handlers.get_executor(), handle, net::use_awaitable);
   keep_alive = keep_alive && !reply.close;
-  co_return co_await finish(request, std::move(reply), keep_alive, old);
+  const bool goes_on = co_await finish(request, reply, keep_alive, old);
+  co_return goes_on;
 }
 
-net::awaitable<bool> Connection::finish(const HttpRequest& request, HttpReply reply, bool keep_alive, bool old) {
+net::awaitable<bool> Connection::finish(const HttpRequest& request, HttpReply& reply, bool keep_alive, bool old) {
   shared_.handler.add_headers(request, reply);
   if (shared_.draining) keep_alive = false;
   Sent sent;
   if (reply.pending != nullptr) {
     if (reply.pending->stream() && old) keep_alive = false;
-    sent = co_await send_pending(request, std::move(reply), keep_alive, old);
+    sent = co_await send_pending(request, reply, keep_alive, old);
   } else {
-    sent = co_await send(request, std::move(reply), keep_alive, old);
+    sent = co_await send(request, reply, keep_alive);
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun_;
   shared_.handler.log(request, sent.status, took.count(), sent.bytes, sent.whole);
   co_return keep_alive&& sent.whole && !gone_ && !shared_.draining;
 }
 
-net::awaitable<bool> Connection::write(std::string text) {
+net::awaitable<bool> Connection::write(const std::string& text) {
   beast::error_code ec;
   for (size_t at = 0; at < text.size() && !ec && !gone_;) {
     stream_.expires_after(seconds(shared_.options.write_seconds));
@@ -229,12 +246,11 @@ net::awaitable<bool> Connection::write(std::string text) {
   co_return !gone_;
 }
 
-net::awaitable<Connection::Sent> Connection::send(const HttpRequest& request, HttpReply reply, bool keep_alive,
-                                                  bool /*old*/) {
+net::awaitable<Connection::Sent> Connection::send(const HttpRequest& request, const HttpReply& reply, bool keep_alive) {
   std::string text = reply_head(reply, Framing::length, reply.body.size(), keep_alive);
   if (request.method != "HEAD") text += reply.body;
   Sent sent{.status = reply.status, .bytes = reply.body.size()};
-  sent.whole = co_await write(std::move(text));
+  sent.whole = co_await write(text);
   co_return sent;
 }
 
@@ -259,7 +275,7 @@ net::awaitable<bool> Connection::wait_for_more(uint32_t for_seconds) {
   co_return woken_ || gone_;
 }
 
-net::awaitable<Connection::Sent> Connection::send_pending(const HttpRequest& request, HttpReply reply, bool keep_alive,
+net::awaitable<Connection::Sent> Connection::send_pending(const HttpRequest& request, HttpReply& reply, bool keep_alive,
                                                           bool old) {
   const std::unique_ptr<Pending> pending = std::move(reply.pending);
   const bool stream = pending->stream();
@@ -283,7 +299,8 @@ net::awaitable<Connection::Sent> Connection::send_pending(const HttpRequest& req
       out += framing == Framing::chunks ? chunk(part) : part;
     }
     if (state == Pending::State::done && framing == Framing::chunks) out += kLastChunk;
-    if (!out.empty()) co_await write(std::exchange(out, {}));
+    if (!out.empty()) co_await write(out);
+    out.clear();
     if (state != Pending::State::waiting || gone_) continue;
     const bool more = co_await wait_for_more(shared_.options.ping_seconds);
     if (!more && stream) out = framing == Framing::chunks ? chunk(pending->ping()) : pending->ping();
@@ -295,7 +312,7 @@ net::awaitable<Connection::Sent> Connection::send_pending(const HttpRequest& req
   if (!stream && sent.whole) {
     reply.status = sent.status;
     reply.body = std::move(whole);
-    sent = co_await send(request, std::move(reply), keep_alive, old);
+    sent = co_await send(request, reply, keep_alive);
   }
   co_return sent;
 }

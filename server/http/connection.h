@@ -51,11 +51,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   net::awaitable<bool> serve_one();
   net::awaitable<bool> read_head(Parser& parser);
   net::awaitable<int> read_body(Parser& parser, Body& body);
-  net::awaitable<bool> refuse(const HttpRequest& head, int status, std::string message);
-  net::awaitable<bool> finish(const HttpRequest& request, HttpReply reply, bool keep_alive, bool old);
-  net::awaitable<Sent> send(const HttpRequest& request, HttpReply reply, bool keep_alive, bool old);
-  net::awaitable<Sent> send_pending(const HttpRequest& request, HttpReply reply, bool keep_alive, bool old);
-  net::awaitable<bool> write(std::string text);
+  // Arguments are references to named objects: g++ 12 destroys temporaries of a co_await expression twice.
+  net::awaitable<bool> refuse(const HttpRequest& head, int status, const std::string& message);
+  net::awaitable<bool> finish(const HttpRequest& request, HttpReply& reply, bool keep_alive, bool old);
+  net::awaitable<Sent> send(const HttpRequest& request, const HttpReply& reply, bool keep_alive);
+  net::awaitable<Sent> send_pending(const HttpRequest& request, HttpReply& reply, bool keep_alive, bool old);
+  net::awaitable<bool> write(const std::string& text);
   net::awaitable<bool> wait_for_more(uint32_t seconds);
   net::awaitable<void> watch();
   net::awaitable<void> end_watch();

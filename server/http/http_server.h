@@ -26,9 +26,10 @@ struct HttpOptions {
   uint64_t bodies_bytes = 256 << 20;  // of all requests that are being read or handled; more get 503
   uint32_t header_seconds = 10;       // from the first byte of a request to the end of its headers
   uint32_t body_seconds = 60;
-  uint32_t idle_seconds = 75;   // of a connection between two requests
-  uint32_t write_seconds = 60;  // for the client to take any byte
-  uint32_t ping_seconds = 15;   // of silence on a stream
+  uint32_t idle_seconds = 75;              // of a connection between two requests
+  uint32_t write_seconds = 60;             // for the client to take any byte
+  uint32_t send_buffer_bytes = 256 << 10;  // that the system keeps for a client that does not read
+  uint32_t ping_seconds = 15;              // of silence on a stream
 };
 
 class HttpServer {

@@ -219,7 +219,8 @@ content_block_start index=2 content_block={"type":"tool_use","id":"toolu_1","nam
 content_block_delta index=2 delta={"type":"input_json_delta","partial_json":"{\"x\": "}
 content_block_delta index=2 delta={"type":"input_json_delta","partial_json":"1}"}
 content_block_stop index=2
-message_delta delta={"stop_reason":"tool_use","stop_sequence":null} usage={"input_tokens":6,"cache_creation_input_tokens":0,"cache_read_input_tokens":4,"output_tokens":5}
+message_delta delta={"stop_reason":"tool_use","stop_sequence":null} )"
+            R"(usage={"input_tokens":6,"cache_creation_input_tokens":0,"cache_read_input_tokens":4,"output_tokens":5}
 message_stop
 )");
 }

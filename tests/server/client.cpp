@@ -26,6 +26,7 @@ LoadedModel demo(uint32_t sessions) {
   Registry registry = Registry::discover(Os::real(), discovery, *host);
   ModelOptions options;
   options.sessions = sessions;
+  options.checkpoints = 4;
   auto loaded =
       load_model(host, std::move(registry), "auto", std::make_shared<const Program>(std::move(*program)), options);
   EXPECT_TRUE(loaded.ok()) << loaded.status().message();
@@ -54,7 +55,7 @@ Server::~Server() {
 }
 
 bool Server::idle() const {
-  for (int i = 0; i < 1000; ++i) {
+  for (int i = 0; i < 6000; ++i) {
     const ServiceStats stats = service->stats();
     if (stats.running + stats.waiting + stats.paused + stats.set_aside == 0) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -97,7 +98,7 @@ bool Client::send(const std::string& text) {
 
 bool Client::read_some() {
   pollfd ready{.fd = socket_, .events = POLLIN, .revents = 0};
-  if (::poll(&ready, 1, 10'000) <= 0) return false;
+  if (::poll(&ready, 1, 30'000) <= 0) return false;
   char bytes[16384];
   const ssize_t n = ::recv(socket_, bytes, sizeof bytes, 0);
   if (n <= 0) return false;

@@ -17,7 +17,7 @@ struct Server {
   explicit Server(server::ApplicationOptions application = {}, server::HttpOptions http = {},
                   ServiceOptions service = {}, uint32_t sessions = 4);
   ~Server();
-  // Waits until nothing runs. False: something did for ten seconds.
+  // Waits until nothing runs. False: something did for a minute.
   bool idle() const;
 
   std::unique_ptr<Service> service;
@@ -31,7 +31,7 @@ struct Reply {
   std::string body;
 };
 
-// One connection. Reads give up after ten seconds.
+// One connection. Reads give up after thirty seconds.
 class Client {
  public:
   explicit Client(const Server& server);

@@ -141,21 +141,36 @@ TEST(Server, CallsOfToolsComeApart) {
   Server server({.model_names = {"demo"}, .chat_template = source.str()});
   const std::string tool = R"("tools":[{"type":"function","function":{"name":"look",)"
                            R"("parameters":{"properties":{"where":{"type":"string"}}}}}])";
-  const json called = answered(
-      post(server, kChat,
-           ask("\"max_tokens\":400,\"chat_template_kwargs\":{\"enable_thinking\":false},\"tool_choice\":\"required\"," +
-               tool)));
+  const std::string must = R"("chat_template_kwargs":{"enable_thinking":false},"tool_choice":"required",)"
+                           R"("tools":[{"type":"function","function":{"name":"ping"}}])";
+  const json called = answered(post(server, kChat, ask(R"("max_tokens":60,)" + must)));
   const json& choice = called["choices"][0];
   ASSERT_TRUE(choice["message"].contains("tool_calls")) << called;
-  EXPECT_EQ(choice["message"]["tool_calls"][0]["function"]["name"], "look");
+  EXPECT_EQ(choice["message"]["tool_calls"][0]["function"]["name"], "ping");
   const std::string pattern = R"(why\n</think>\n\n<tool_call>\n<function=look>\n)"
                               R"(<parameter=where>\nup\n</parameter>\n</function>\n</tool_call>)";
   const Reply stream =
-      post(server, kChat, ask(R"("max_tokens":200,"stream":true,"allow_regex":)" + json(pattern).dump() + "," + tool));
+      post(server, kChat, ask(R"("max_tokens":100,"stream":true,"allow_regex":)" + json(pattern).dump() + "," + tool));
   EXPECT_THAT(stream.body, HasSubstr(R"("reasoning_content":")"));
   EXPECT_THAT(stream.body, HasSubstr(R"("function":{"name":"look","arguments":""}}]})"));
   EXPECT_THAT(stream.body, HasSubstr(R"("finish_reason":"tool_calls")"));
   EXPECT_EQ(streamed(stream.body), "");
+}
+
+TEST(Server, ASecondTurnReadsOnlyWhatIsNew) {
+  std::string story;
+  for (int i = 0; i < 40; ++i) story += "The ship had been at sea. ";
+  const std::string first = R"({"role":"user","content":")" + story + "\"}";
+  const auto turns = [](const std::string& messages) {
+    return R"({"seed":1,"max_tokens":8,"messages":[)" + messages + "]}";
+  };
+  const json one = answered(post(demo(), kChat, turns(first)));
+  EXPECT_EQ(one["usage"]["prompt_tokens_details"]["cached_tokens"], 0);
+  const std::string answer = one["choices"][0]["message"].dump();
+  const json two = answered(post(demo(), kChat, turns(first + "," + answer + R"(,{"role":"user","content":"And?"})")));
+  const int cached = two["usage"]["prompt_tokens_details"]["cached_tokens"];
+  EXPECT_GT(cached, 200);
+  EXPECT_LT(cached, two["usage"]["prompt_tokens"].get<int>());
 }
 
 TEST(Server, SaysWhatIsWrong) {
@@ -223,7 +238,7 @@ TEST(Server, DrainsAndLosesNothing) {
   Server server;
   Client busy(server), waiting(server);
   EXPECT_EQ(waiting.get("/ready").status, 200);
-  ASSERT_TRUE(busy.send(Client::post_text(kChat, ask(R"("max_tokens":200,"stream":true)"))));
+  ASSERT_TRUE(busy.send(Client::post_text(kChat, ask(R"("max_tokens":50,"stream":true)"))));
   ASSERT_TRUE(busy.wait_for("\"content\":\""));
   server.application->drain();
   const Reply ready = waiting.get("/ready");
