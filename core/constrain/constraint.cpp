@@ -75,6 +75,7 @@ Result<std::shared_ptr<const Constraint>> Constraint::compile(ConstraintKind kin
   SWY_LET(const NodeId root, build(*c->grammar_, kind, text));
   SWY_TRY(c->grammar_->expressions.status());
   SWY_TRY(c->grammar_->finish(root));
+  c->json_ = kind == ConstraintKind::json_schema || kind == ConstraintKind::json_object;
   c->shared_ = std::make_unique<Shared>();
   c->shared_->limits.memory_bytes = limits.memory_bytes;
   c->shared_->limits.new_states = limits.new_states;
@@ -132,6 +133,10 @@ Status ConstraintMatcher::mask(std::span<uint32_t> mask) {
   automaton_->begin_operation();
   automaton_->allow(state_, mask);
   if (automaton_->failed()) return failure();
+  if (constraint_->json_ && endless_space()) {
+    const TokenMask& spaces = constraint_->vocabulary_->spaces();
+    for (size_t i = 0; i < std::min(mask.size(), spaces.size()); ++i) mask[i] &= ~spaces[i];
+  }
   const bool end = automaton_->accepts(state_);
   for (const int32_t id : end_ids_) {
     if (id < 0 || static_cast<size_t>(id) / 32 >= mask.size()) continue;
@@ -140,6 +145,13 @@ Status ConstraintMatcher::mask(std::span<uint32_t> mask) {
     word = end ? word | bit : word & ~bit;
   }
   return {};
+}
+
+// Between the parts of a JSON text, after so much space that more of it would be a model that has lost its way.
+bool ConstraintMatcher::endless_space() {
+  constexpr size_t kMost = 256;
+  if (text_.size() < kMost || text_.find_last_not_of(" \t\r\n") + kMost >= text_.size()) return false;
+  return automaton_->next(state_, '\n') != Automaton::kDead;  // which no string has in it
 }
 
 Status ConstraintMatcher::accept(int32_t token) {

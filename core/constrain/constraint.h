@@ -3,7 +3,7 @@
 // which follows one text and says which tokens may come next.
 //
 // A mask allows exactly the tokens after which the text can still be completed, so that following masks never leads
-// to a dead end. Where a text may end, the tokens that end a generation are allowed, too.
+// to a dead end. (After 256 bytes of space between the parts of a JSON text it allows no more space.) Where a text may end, the tokens that end a generation are allowed, too.
 #pragma once
 
 #include <cstddef>
@@ -61,6 +61,7 @@ class Constraint {
   std::unique_ptr<constrain::Grammar> grammar_;
   std::shared_ptr<const TokenTrie> vocabulary_;
   std::unique_ptr<Shared> shared_;
+  bool json_ = false;  // space between the parts of a text means nothing
 };
 
 // A copy follows its own text from there on. One matcher belongs to one thread at a time; matchers of one constraint
@@ -90,6 +91,7 @@ class ConstraintMatcher {
   Status follow();  // to a fresh automaton, when the shared one is full
   Status failure() const;
   bool is_end(int32_t token) const;
+  bool endless_space();
 
   std::shared_ptr<const Constraint> constraint_;
   std::shared_ptr<constrain::Automaton> automaton_;

@@ -134,7 +134,7 @@ class Expressions {
   IndexTable derivative_table_;
   Expr character_ = 0, characters_ = 0;
   size_t max_;
-  uint64_t work_left_ = uint64_t{1} << 26;
+  uint64_t work_left_ = uint64_t{1} << 24;
   bool exhausted_ = false, too_deep_ = false;
 };
 

@@ -75,12 +75,14 @@ Result<std::shared_ptr<const TokenTrie>> TokenTrie::create(uint32_t vocab,
   }
   trie->at_.push_back(static_cast<uint32_t>(trie->text_.size()));
 
+  trie->spaces_.resize(trie->mask_words());
   std::vector<uint32_t> sorted, other;
   std::vector<std::pair<uint32_t, uint32_t>> plain;  // characters, token
   for (uint32_t id = 0; id < vocab; ++id) {
     const size_t size = trie->piece(id).size();
     if (size > kMaxDepth) trie->long_.push_back(id);
     if (size > 0 && size <= kMaxDepth) sorted.push_back(id);
+    if (trie->piece(id).find_first_of(" \t\r\n") == 0) trie->spaces_[id / 32] |= 1u << id % 32;
   }
   std::sort(sorted.begin(), sorted.end(), [&](uint32_t a, uint32_t b) {
     const int order = trie->piece(a).compare(trie->piece(b));

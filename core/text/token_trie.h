@@ -48,6 +48,8 @@ class TokenTrie {
   std::span<const TrieNode> not_plain() const { return not_plain_; }
   // Sets the bits of all tokens of at most `characters` plain characters: neither quote, backslash nor control.
   void allow_plain(int64_t characters, std::span<uint32_t> mask) const;
+  // The tokens that begin with a space, a tab or a line end.
+  const TokenMask& spaces() const { return spaces_; }
   // Tokens that are too long for the tree, to be tried one by one.
   std::span<const uint32_t> long_tokens() const { return long_; }
   // A token in the tree, and another with the same text.
@@ -61,6 +63,7 @@ class TokenTrie {
   std::vector<TokenMask> plain_;                // [i]: of at most i + 1 characters
   std::vector<uint32_t> longer_;           // the other plain tokens, shorter ones first
   std::vector<uint32_t> longer_characters_;  // of each
+  TokenMask spaces_;
   std::vector<uint32_t> long_;
   std::vector<std::pair<uint32_t, uint32_t>> twins_;
 };

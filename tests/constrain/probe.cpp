@@ -63,7 +63,7 @@ Result<std::shared_ptr<const TokenTrie>> vocabulary(const std::string& path) {
       piece += static_cast<char>(std::stoi(line.substr(i, 2), nullptr, 16));
     }
   }
-  return TokenTrie::create(static_cast<uint32_t>(pieces.size()), [&](uint32_t id) { return pieces[id]; });
+  return TokenTrie::create(static_cast<uint32_t>(pieces.size()), [&](uint32_t id) -> std::string_view { return pieces[id]; });
 }
 
 bool has(const std::vector<uint32_t>& mask, int32_t id) {
@@ -126,8 +126,9 @@ json answer(const json& in, const std::shared_ptr<const TokenTrie>& trie) {
   json times = json::array();
   for (const json& ids : in.value("tokens", json::array())) out["followed"].push_back(follow(*compiled, ids, times));
   out["mask_us"] = times;
+  json untimed;
   for (const json& ids : in.value("more_tokens", json::array())) {
-    out["followed_more"].push_back(follow(*compiled, ids, times));
+    out["followed_more"].push_back(follow(*compiled, ids, untimed));
   }
   if (in.contains("walk")) out["walk"] = walk(*compiled, in["walk"]["seed"], in["walk"]["steps"]);
   return out;
