@@ -47,6 +47,9 @@ swy_status supports_delta(const swy_device& device, const swy_op* const* ops, co
                           swy_error* error) {
   const auto& a = *static_cast<const swy_gated_delta_attrs*>(ops[0]->attrs);
   SWY_CUDA_TRY(supports_delta_step(device, *ops[0], bucket, error));
+  if (rows_of(*ops[1]) > kBesideRows) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "norms the heads of up to %u rows", kBesideRows);
+  }
   SWY_CUDA_TRY(supports_boxes(device, *ops[1], 0, error));
   if (a.value_dim == 32 || a.value_dim == 64 || a.value_dim == 128 || a.value_dim == 256) return SWY_OK;
   return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "heads of %u values; 32, 64, 128 or 256 can be normed",
@@ -64,7 +67,7 @@ swy_status supports_mixture(const swy_device& device, const swy_op& op, const sw
 
 // The cost: a few microseconds for each kernel, and the bytes.
 double cost_of_range(const swy_device& device, Kind kind, const swy_op* const* ops) {
-  if (kind == Kind::kMixture && !by_boxes(device, *ops[1])) return moe_grouped_cost(*ops[1]);
+  if (kind == Kind::kMixture && !by_boxes(device, *ops[1])) return moe_grouped_cost(device, *ops[1]);
   double bytes = 0;
   const uint32_t rows = rows_of(*ops[1]);
   const double share =
@@ -72,7 +75,7 @@ double cost_of_range(const swy_device& device, Kind kind, const swy_op* const* o
   for (uint32_t i = 0; i < ops[1]->weight_count; ++i) {
     bytes += weight_bytes(*ops[1]->weights[i]) * (ops[1]->weights[i]->rank == 3 ? share : 1);
   }
-  return (kind == Kind::kMixture ? 7.2 : 3.5) + 0.7 * (rows - 1) + bytes / 3e6;
+  return (kind == Kind::kMixture ? 7.2 : 3.5) + 0.7 * (rows - 1) + device.rates.bytes(bytes, 3e6);
 }
 
 swy_status claim(swy_device* device, const swy_op* const* ops, uint32_t n, const swy_bucket* bucket, uint32_t* accepted,

@@ -210,12 +210,13 @@ swy_status supports_split(const swy_device& device, const swy_op& op, const swy_
   return supports_rows(device, op, bucket, error);
 }
 
-double cost_rows(const swy_op&, const swy_bucket& bucket) {
+double cost_rows(const swy_device&, const swy_op&, const swy_bucket& bucket) {
   return 25 + 0.15 * bucket.context + 0.002 * bucket.rows * bucket.context;  // one block walks through a row's context
 }
-double cost_split(const swy_op& op, const swy_bucket& bucket) {
+double cost_split(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
   const auto& a = attention_attrs(op);
-  return 40 + 0.02 * bucket.context + 4.0 * bucket.rows * bucket.context * a.head_dim * a.kv_heads / 1.0e6;
+  const double bytes = 4.0 * bucket.rows * bucket.context * a.head_dim * a.kv_heads;
+  return 40 + 0.02 * bucket.context + device.rates.bytes(bytes, 1.0e6);
 }
 
 template <bool kSplit>

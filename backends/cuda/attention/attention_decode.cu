@@ -11,6 +11,9 @@
 // joins them.
 //
 // How a row is cut depends on its position and on the list.
+//
+// A step may have up to four rows of a sequence. Each has blocks of its own, which make the keys and values of the
+// sequence's earlier rows of the step themselves.
 #include "attention_decode.cuh"
 
 #include <algorithm>
@@ -26,14 +29,17 @@ namespace {
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-// Finds the block's work; false if there is none.
+// Finds the block's work; false if there is none. `before`: the sequence's earlier rows in the step.
+template <uint32_t kRows>
 __device__ inline bool find_share(const Attention& a, const Cut& cut, const swy_step* step, uint32_t& clusters,
-                                  Share& share) {
+                                  Share& share, uint32_t& before) {
   const uint32_t row = blockIdx.z, cluster = blockIdx.x >> cut.shift();
   if (row >= step->rows || cluster >= cut.clusters(step->max_context)) return false;
   const uint32_t position = step_array<uint32_t>(step, step->row_position_at)[row];
   const uint32_t seq = step_array<uint32_t>(step, step->row_seq_at)[row];
-  share.context = step_array<uint32_t>(step, step->seq_active_at)[seq] != 0 ? position + 1 : 0;
+  const bool active = step_array<uint32_t>(step, step->seq_active_at)[seq] != 0;
+  share.context = active ? position + 1 : 0;
+  before = kRows == 1 || !active ? 0 : row - step_array<uint32_t>(step, step->row_start_at)[seq];
   clusters = cut.clusters(share.context);
   if (cluster >= clusters) return false;
   share.table = table_of(step, seq);
@@ -115,26 +121,36 @@ struct Sources {
   }
 };
 
-// Heads of the row. In the block that has the row's position also its key and value, by the last warp.
-template <int N>
+// Heads of the row. In the block that has the row's position also its key and value, by the last warp; and those of an
+// earlier row by the warp that has one.
+template <int N, uint32_t kRows>
 __device__ inline void prepare(const Attention& a, const Sources<N>& from, const Share& share, const Memory<N>& memory,
-                               bool appends, const float (&query_norm)[N], const float (&key_norm)[N]) {
+                               const Earlier<N>& earlier, bool appends, const float (&query_norm)[N],
+                               const float (&key_norm)[N]) {
   float query[N];
   load_floats<N>(from.query, from.in, query);
-  if (!appends) {
+  const bool before = kRows > 1 && earlier.own != Earlier<N>::kNone;
+  if (!appends && !before) {
     prepare_query<N>(a, memory, query_norm, query);
     return;
   }
   float key[N], value[N];
-  load_floats<N>(from.key, true, key);
-  load_floats<N>(from.value, true, value);
+  const uint64_t back = before ? uint64_t{earlier.own + 1} * a.kv_heads * Form<N>::kDim : 0;
+  load_floats<N>(from.key - back, true, key);
+  load_floats<N>(from.value - back, true, value);
   prepare_query<N>(a, memory, query_norm, query);
-  append<N>(a, share, memory, key_norm, key, value);
+  if (!before) {
+    append<N>(a, share, memory, key_norm, key, value);
+    return;
+  }
+  prepare_head<N>(a, key_norm, earlier.turn(earlier.own), 1, key);
+  store_packed<N>(earlier.key(earlier.own) + threadIdx.x % 32 * 2 * N, key);
+  store_packed<N>(earlier.value(earlier.own) + threadIdx.x % 32 * 2 * N, value);
 }
 
 // A warp's work, once the query heads are in shared memory.
-template <int N>
-__device__ inline void walk(const Share& share, const Memory<N>& memory, Ring<N>& ring) {
+template <int N, uint32_t kRows>
+__device__ inline void walk(const Share& share, const Memory<N>& memory, const Earlier<N>& earlier, Ring<N>& ring) {
   using F = Form<N>;
   Sums<N> sums;
 #pragma unroll 1
@@ -147,6 +163,7 @@ __device__ inline void walk(const Share& share, const Memory<N>& memory, Ring<N>
     for (uint32_t p = 0; p < F::kParts; ++p) {
       ring.wait();
       if (last) put_own<N>(ring.at(), left - 1, memory.own(false) + p * F::kOfStage * 128);
+      if (kRows > 1) earlier.put(ring.at(), left, false, p);
       add_scores<N>(memory, ring.at(), p * F::kOfStage, scores);
       ring.give_back();
     }
@@ -158,6 +175,7 @@ __device__ inline void walk(const Share& share, const Memory<N>& memory, Ring<N>
         put_own<N>(ring.at(), left - 1, memory.own(true) + p * F::kOfStage * 128);
         clear_values<N>(ring.at(), left);
       }
+      if (kRows > 1) earlier.put(ring.at(), left, true, p);
       sums.add(ring.at(), static_cast<int>(p), weights);
       ring.give_back();
     }
@@ -221,7 +239,7 @@ __device__ inline void join_and_write(const Attention& a, const Cut& cut, uint32
   }
 }
 
-template <int N>
+template <int N, uint32_t kRows>
 __device__ void decode_block(const CUtensorMap& map, const Attention& a, const Cut& cut, uint32_t columns,
                              const swy_step* step, char* base) {
   const Memory<N> memory{base};
@@ -230,9 +248,9 @@ __device__ void decode_block(const CUtensorMap& map, const Attention& a, const C
   const bool clustered = cut.blocks != 1;  // without a cluster, its instructions are illegal
   Stamps stamps(kStampAttention);
   release_next();
-  uint32_t clusters = 0;
+  uint32_t clusters = 0, before = 0;
   Share share;
-  if (!find_share(a, cut, step, clusters, share)) {
+  if (!find_share<kRows>(a, cut, step, clusters, share, before)) {
     if (blockIdx.z == 0 && blockIdx.x < cut.blocks) depend();  // other blocks wait for the previous kernels
     return;
   }
@@ -243,11 +261,12 @@ __device__ void decode_block(const CUtensorMap& map, const Attention& a, const C
   }
   Ring<N> ring(share, map, columns, memory);
   ring.fill();
-  make_turns(a, share.context - 1, small.turn);
+  if (threadIdx.x < a.rotary / 2) small.turn[threadIdx.x] = make_turn(a, share.context - 1, threadIdx.x);
+  const Earlier<N> earlier(a, share, base, before, kRows - 1);
   const bool appends = threadIdx.x / 32 == kWorkers - 1 && share.first < share.last && share.last == share.context;
   float query_norm[N], key_norm[N] = {};
   load_norm<N>(a, a.q_norm, query_norm);
-  if (appends) load_norm<N>(a, a.k_norm, key_norm);
+  if (appends || (kRows > 1 && earlier.own != Earlier<N>::kNone)) load_norm<N>(a, a.k_norm, key_norm);
   __syncthreads();
   const OwnHeads own(a);
   const Sources<N> from(a, own);
@@ -258,10 +277,10 @@ __device__ void decode_block(const CUtensorMap& map, const Attention& a, const C
   stamps.take_place();
   depend();
   stamps.note(kWaited);
-  prepare<N>(a, from, share, memory, appends, query_norm, key_norm);
+  prepare<N, kRows>(a, from, share, memory, earlier, appends, query_norm, key_norm);
   __syncthreads();
   stamps.note(kRead);
-  walk<N>(share, memory, ring);
+  walk<N, kRows>(share, memory, earlier, ring);
   const float4 gate = outputs.gate(threadIdx.x);
   __syncthreads();
   stamps.note(kArrived);
@@ -282,20 +301,23 @@ __device__ void decode_block(const CUtensorMap& map, const Attention& a, const C
 
 // blockIdx.x: cluster of the row, and block of it; blockIdx.y: KV head and group of query heads; blockIdx.z: row. map:
 // of the pool; a box is a tile, or a page if that is smaller, by `columns` columns. At most 128 registers: together
-// with those of the previous projection they are all that a multiprocessor has.
-template <int N>
+// with those of the previous projection they are all that a multiprocessor has. kRows: the most rows of a sequence.
+template <int N, uint32_t kRows>
 __global__ void __launch_bounds__(kThreads, 2)
     decode(const __grid_constant__ CUtensorMap map, const __grid_constant__ Attention a,
            const __grid_constant__ Cut cut, uint32_t columns, const swy_step* step) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   extern __shared__ __align__(1024) char memory[];
-  decode_block<N>(map, a, cut, columns, step, memory);
+  decode_block<N, kRows>(map, a, cut, columns, step, memory);
 #endif
 }
 
 // ---- recording
 
-template <int N>
+constexpr uint32_t kMostRows = 4;  // of a sequence
+static_assert(kMostRows < kWorkers);
+
+template <int N, uint32_t kRows>
 swy_status record_form(const Recording& r, const Attention& a, const Cut& cut, uint32_t rows) {
   const swy_binding& pool = r.operands.bindings.states[swy::Operands<SWY_OP_ATTENTION>::state("kv")];
   const uint64_t row_bytes = Form<N>::kDim * 2;
@@ -303,15 +325,23 @@ swy_status record_form(const Recording& r, const Attention& a, const Cut& cut, u
   CUtensorMap map;
   SWY_CUDA_TRY(map_columns(a.pages, pool.bytes / row_bytes, row_bytes, box, columns, &map, r.error));
   const dim3 grid(cut.most * cut.blocks, a.kv_heads * a.groups, rows);
-  // Blocks of one or two rows begin beside a projection. Blocks of more rows get more shared memory, since otherwise
+  // Blocks of few rows begin beside a projection. Blocks of more rows get more shared memory, since otherwise
   // two would run on one multiprocessor while others are idle.
-  const uint32_t own = memory_bytes<N>(a.rotary), spread = std::max(own, kAlone);
+  const uint32_t own = memory_bytes<N>(a.rotary, kRows), spread = std::max(own, kAlone);
   const bool fits = grid.x * grid.y * grid.z <= static_cast<uint32_t>(r.device().processors);
-  SWY_CUDA_TRY(launch_clusters(r, decode<N>, cut.blocks, grid, kThreads, rows > kBesideRows && fits ? spread : own, map,
-                               a, cut, columns, r.list.step));
+  SWY_CUDA_TRY(launch_clusters(r, decode<N, kRows>, cut.blocks, grid, kThreads,
+                               rows > kSplitRows && fits ? spread : own, map, a, cut, columns, r.list.step));
   // A kernel's limit of shared memory is the largest that any list has set, whichever was recorded last.
-  return check(cudaFuncSetAttribute(decode<N>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(spread)),
-               "reserving shared memory", r.error);
+  return check(
+      cudaFuncSetAttribute(decode<N, kRows>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(spread)),
+      "reserving shared memory", r.error);
+}
+
+bool one_row_each(const swy_bucket& bucket) { return (bucket.flags & SWY_BUCKET_DECODE) != 0; }
+
+template <int N>
+swy_status record_dim(const Recording& r, const Attention& a, const Cut& cut, uint32_t rows) {
+  return one_row_each(r.bucket()) ? record_form<N, 1>(r, a, cut, rows) : record_form<N, kMostRows>(r, a, cut, rows);
 }
 
 swy_status record(const Recording& r) {
@@ -322,18 +352,19 @@ swy_status record(const Recording& r) {
   a.parts = static_cast<float*>(r.operands.workspace());
   a.counters = take_counters(r.list, rows * a.kv_heads * a.groups, r.error);
   if (a.counters == nullptr) return SWY_UNSUPPORTED;  // the message has been set already
-  return a.head_dim == 64    ? record_form<2>(r, a, cut, rows)
-         : a.head_dim == 128 ? record_form<4>(r, a, cut, rows)
-                             : record_form<8>(r, a, cut, rows);
+  return a.head_dim == 64    ? record_dim<2>(r, a, cut, rows)
+         : a.head_dim == 128 ? record_dim<4>(r, a, cut, rows)
+                             : record_dim<8>(r, a, cut, rows);
 }
 
 swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
   const auto& a = attention_attrs(op);
-  if ((bucket.flags & SWY_BUCKET_DECODE) == 0) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "takes decoding steps, one row per sequence");
+  if (!one_row_each(bucket) && bucket.rows > kMostRows) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
+                     "takes steps with one row per sequence, or of up to %u rows", kMostRows);
   }
   if (!device.kv_bf16) return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "needs keys and values in bf16");
-  if (!is_hopper(device) || device.block_memory < memory_bytes<8>(kMostRotary)) {
+  if (!is_hopper(device) || device.block_memory < memory_bytes<8>(kMostRotary, kMostRows)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs the clusters of compute capability 9.0");
   }
   if (bucket.rows > 64) {
@@ -351,9 +382,9 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
                    a.rotary_dim, a.head_dim / 16);
 }
 
-double cost(const swy_op& op, const swy_bucket& bucket) {
+double cost(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
   const auto& a = attention_attrs(op);
-  return 5 + 4.0 * bucket.rows * bucket.context * a.head_dim * a.kv_heads / 3.6e6;
+  return 5 + device.rates.bytes(4.0 * bucket.rows * bucket.context * a.head_dim * a.kv_heads, 3.6e6);
 }
 
 uint64_t workspace(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {

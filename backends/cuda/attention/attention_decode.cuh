@@ -54,14 +54,46 @@ __device__ inline void prepare_head(const Attention& a, const float (&norm)[N], 
   }
 }
 
-// The cosines and sines of a position, one pair per thread.
-__device__ inline void make_turns(const Attention& a, uint32_t position, float2* turn) {
-  if (threadIdx.x >= a.rotary / 2) return;
-  const double turns = position * a.turns[threadIdx.x];  // the fraction of a turn is exact
+// The cosine and sine of a position for pair i of elements.
+__device__ inline float2 make_turn(const Attention& a, uint32_t position, uint32_t i) {
+  const double turns = position * a.turns[i];  // the fraction of a turn is exact
   float s, c;
   sincospif(static_cast<float>(2 * (turns - rint(turns))), &s, &c);
-  turn[threadIdx.x] = make_float2(c, s);
+  return make_float2(c, s);
 }
+
+// Rows of the step that belong to the block's sequence and lie before the block's row: row 0 is the one just before it.
+// Their keys and values are not in their pages yet, or are being written there by other blocks. So each block makes
+// those that it needs: one row per warp, from the last warp but one downwards.
+template <int N>
+struct Earlier {
+  char* base;
+  uint32_t count, turns;  // bytes of a row's cosines and sines
+  uint32_t own;           // the row of this warp; kNone: none
+
+  static constexpr uint32_t kNone = 0xffffffffu;
+
+  __device__ char* key(uint32_t i) const { return base + i * (2 * Form<N>::kRow + turns); }
+  __device__ char* value(uint32_t i) const { return key(i) + Form<N>::kRow; }
+  __device__ float2* turn(uint32_t i) const { return reinterpret_cast<float2*>(key(i) + 2 * Form<N>::kRow); }
+
+  __device__ Earlier(const Attention& a, const Share& share, char* memory, uint32_t rows_before, uint32_t most)
+      : base(memory + memory_bytes<N>(a.rotary, 1)), count(min(rows_before, most)), turns(a.rotary / 2 * 8) {
+    const uint32_t i = kWorkers - 2 - threadIdx.x / 32, position = share.context - 2 - i;
+    own = i < count && position >= share.first && position < share.last ? i : kNone;
+    for (uint32_t u = threadIdx.x; u < count * (a.rotary / 2); u += kThreads) {
+      const uint32_t row = u / (a.rotary / 2), pair = u % (a.rotary / 2);
+      turn(row)[pair] = make_turn(a, share.context - 2 - row, pair);
+    }
+  }
+  // Copies their keys or values into a tile that ends `left` positions before the block's row does.
+  __device__ void put(uint32_t stage, uint32_t left, bool values, uint32_t part) const {
+    for (uint32_t i = 0; i < count; ++i) {
+      const uint32_t row = left - 2 - i;  // in the tile, if it is small
+      if (row < kTile) put_own<N>(stage, row, (values ? value(i) : key(i)) + part * Form<N>::kOfStage * 128);
+    }
+  }
+};
 
 // ---- a tile: products m16n8k16, whose rows and columns a thread has by g = lane / 4 and t = lane % 4
 

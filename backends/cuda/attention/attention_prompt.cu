@@ -121,7 +121,9 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
   return supports_prompt(device, op, bucket, error);
 }
 
-double cost(const swy_op& op, const swy_bucket& bucket) { return prompt_cost(op, bucket, 2.5e8, 1.3); }
+double cost(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
+  return prompt_cost(device, op, bucket, 2.5e8, 1.3);
+}
 
 constexpr Kernel kKernels[] = {
     {"attention.prompt", SWY_OP_ATTENTION, kAlways, SWY_BF16, supports, cost, prompt_workspace, record}};
@@ -151,16 +153,17 @@ swy_status supports_prompt(const swy_device& device, const swy_op& op, const swy
                    a.head_dim, a.heads / a.kv_heads, kTileQueries / 2);
 }
 
-double prompt_cost(const swy_op& op, const swy_bucket& bucket, double rate, double block) {
+double prompt_cost(const swy_device& device, const swy_op& op, const swy_bucket& bucket, double rate, double block) {
   const auto& a = attention_attrs(op);
   const double before = bucket.context - 0.5 * (bucket.rows < bucket.context ? bucket.rows : bucket.context);
-  const double products = 4.0 * bucket.rows * before * a.heads * a.head_dim / rate;
+  const double products = device.rates.products(4.0 * bucket.rows * before * a.heads * a.head_dim, rate);
   const double longest = bucket.context / double{kPositions} * block;
   // If no rows share keys, the cost is bytes.
   const bool alone = (bucket.flags & SWY_BUCKET_DECODE) != 0;
-  const double keys = alone ? 4.0 * bucket.rows * bucket.context * a.kv_heads * a.head_dim / 3.8e6 : 0;
+  const double keys =
+      alone ? device.rates.bytes(4.0 * bucket.rows * bucket.context * a.kv_heads * a.head_dim, 3.8e6) : 0;
   const double walk = products > longest ? products : longest;
-  return 15.5 + row_bytes(op) / 2.8e6 + (walk > keys ? walk : keys);
+  return 15.5 + device.rates.bytes(row_bytes(op), 2.8e6) + (walk > keys ? walk : keys);
 }
 
 uint64_t prompt_workspace(const swy_device&, const swy_op& op, const swy_bucket& bucket) {

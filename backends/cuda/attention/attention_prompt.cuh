@@ -237,6 +237,6 @@ swy_status supports_prompt(const swy_device& device, const swy_op& op, const swy
 uint64_t prompt_workspace(const swy_device& device, const swy_op& op, const swy_bucket& bucket);
 // Microseconds, with products at `rate` (multiply-adds times two per microsecond) and the time of a block with the
 // longest tile.
-double prompt_cost(const swy_op& op, const swy_bucket& bucket, double rate, double block);
+double prompt_cost(const swy_device& device, const swy_op& op, const swy_bucket& bucket, double rate, double block);
 
 }  // namespace gpu

@@ -230,9 +230,9 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
   return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "head_dim is %u; it must be 64, 128 or 256", a.head_dim);
 }
 
-double cost(const swy_op& op, const swy_bucket& bucket) {
+double cost(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
   const auto& a = attention_attrs(op);
-  return 12 + 4.0 * bucket.rows * bucket.context * a.head_dim * a.kv_heads / 1.5e6;
+  return 12 + device.rates.bytes(4.0 * bucket.rows * bucket.context * a.head_dim * a.kv_heads, 1.5e6);
 }
 
 uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket& bucket) {

@@ -244,7 +244,9 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
   return supports_prompt(device, op, bucket, error);
 }
 
-double cost(const swy_op& op, const swy_bucket& bucket) { return prompt_cost(op, bucket, 4e8, 0.7); }
+double cost(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
+  return prompt_cost(device, op, bucket, 4e8, 0.7);
+}
 
 constexpr Kernel kKernels[] = {
     {"attention.wgmma", SWY_OP_ATTENTION, kAlways, SWY_BF16, supports, cost, prompt_workspace, record}};

@@ -23,7 +23,9 @@ swy_status record_add(const Recording& r) {
                 r.operands.output("y"), x.dims[1], x.rows, r.list.step);
 }
 
-double cost_add(const swy_op& op, const swy_bucket&) { return cost_of(row_bytes(op), 0); }
+double cost_add(const swy_device& device, const swy_op& op, const swy_bucket&) {
+  return cost_of(device, row_bytes(op), 0);
+}
 
 constexpr Kernel kKernels[] = {
     {"add.plain", SWY_OP_ADD, kInvariant | SWY_KERNEL_IN_PLACE, SWY_F32, nullptr, cost_add, nullptr, record_add}};

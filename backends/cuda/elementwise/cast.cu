@@ -35,7 +35,9 @@ swy_status record_cast(const Recording& r) {
   return to_bf16 ? record_as<float, uint16_t>(r) : record_as<float, float>(r);
 }
 
-double cost_cast(const swy_op& op, const swy_bucket&) { return cost_of(row_bytes(op), 0); }
+double cost_cast(const swy_device& device, const swy_op& op, const swy_bucket&) {
+  return cost_of(device, row_bytes(op), 0);
+}
 
 constexpr uint32_t kBoth = SWY_DTYPE_BIT(SWY_F32) | SWY_DTYPE_BIT(SWY_BF16);
 constexpr Kernel kKernels[] = {

@@ -31,7 +31,9 @@ swy_status record_embedding(const Recording& r) {
                 r.operands.weight("table"), r.list.tokens, r.operands.output("y"), r.list.step);
 }
 
-double cost_embedding(const swy_op& op, const swy_bucket&) { return cost_of(row_bytes(op), 0); }
+double cost_embedding(const swy_device& device, const swy_op& op, const swy_bucket&) {
+  return cost_of(device, row_bytes(op), 0);
+}
 
 constexpr Kernel kKernels[] = {
     {"embedding.plain", SWY_OP_EMBEDDING, kInvariant, SWY_F32, nullptr, cost_embedding, nullptr, record_embedding}};

@@ -66,7 +66,9 @@ swy_status record_norm(const Recording& r) {
                 a.eps, a.weight_bias, x.rows, r.list.step);
 }
 
-double cost_norm(const swy_op& op, const swy_bucket&) { return cost_of(row_bytes(op), 0); }
+double cost_norm(const swy_device& device, const swy_op& op, const swy_bucket&) {
+  return cost_of(device, row_bytes(op), 0);
+}
 
 constexpr Kernel kKernels[] = {
     {"rms_norm.plain", SWY_OP_RMS_NORM, kInvariant, SWY_F32, nullptr, cost_norm, nullptr, record_norm},

@@ -205,11 +205,11 @@ swy_status supports_recurrent(const swy_device&, const swy_op& op, const swy_buc
                    static_cast<unsigned long long>(swy::tensor(op, "qkv").dims[1]));
 }
 
-double cost_recurrent(const swy_op& op, const swy_bucket& bucket) {
+double cost_recurrent(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
   const auto& a = *static_cast<const swy_gated_delta_attrs*>(op.attrs);
   const double state = static_cast<double>(a.value_heads) * a.key_dim * a.value_dim;
   const double serial = bucket.rows > bucket.seqs ? bucket.rows - bucket.seqs + 1 : 1;  // rows of the longest sequence
-  return cost_of(row_bytes(op) + 8 * state * bucket.seqs, 0, 5) + 0.6 * serial;
+  return cost_of(device, row_bytes(op) + 8 * state * bucket.seqs, 0, 5) + 0.6 * serial;
 }
 
 uint64_t workspace_recurrent(const swy_device&, const swy_op& op, const swy_bucket&) {

@@ -245,8 +245,9 @@ uint32_t cluster_of(const swy_gated_delta_attrs& a) { return a.value_heads / a.k
 
 template <int N>
 swy_status record_batch(const Recording& r, const Delta& d) {
-  SWY_CUDA_TRY(take_largest_share(r, reinterpret_cast<const void*>(delta_batch<N>)));
-  return launch_clusters(r, delta_batch<N>, cluster_of(r.attrs<swy_gated_delta_attrs>()),
+  Recording own = r;
+  own.split = FastMemory::shared;
+  return launch_clusters(own, delta_batch<N>, cluster_of(r.attrs<swy_gated_delta_attrs>()),
                          dim3(d.value_heads, r.bucket().seqs), kThreads, sizeof(float) * d.value_dim * d.key_dim, d,
                          r.list.step);
 }
@@ -275,10 +276,10 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
 }
 
 // On top of gated_delta.step's estimate, which moves the same bytes.
-double cost(const swy_op& op, const swy_bucket& bucket) {
+double cost(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
   const auto& a = *static_cast<const swy_gated_delta_attrs*>(op.attrs);
   const double bytes = row_bytes(op) + 8.0 * a.value_heads * a.key_dim * a.value_dim * bucket.seqs;
-  return cost_of(bytes, 0) * (bucket.seqs < kFewest ? 1.1 : 0.9);
+  return cost_of(device, bytes, 0) * (bucket.seqs < kFewest ? 1.1 : 0.9);
 }
 
 // Adds in another order than the kernels for prompts.

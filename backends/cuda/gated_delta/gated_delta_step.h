@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GATED_DELTA of steps with one row per sequence, up to its norm and gate: for ranges.
+// GATED_DELTA of steps with one row per sequence, or of few rows, up to its norm and gate: for ranges.
 #pragma once
 
 #include "gated_delta.cuh"

@@ -69,6 +69,7 @@ swy_status open(uint32_t index, const swy_setting* settings, uint32_t count, swy
       s != SWY_OK) {
     return s;
   }
+  d.rates = rates_of(d);
   if (const swy_status s = check_sampling(d, error); s != SWY_OK) return s;
   d.kernels = make_kernels();
 #ifdef SWITCHYARD_STAMPS

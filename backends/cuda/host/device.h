@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "profile.h"
+#include "rates.h"
 #include "switchyard/plugin.h"
 
 namespace gpu {
@@ -41,6 +42,7 @@ struct swy_device {
   int processors = 0;         // streaming multiprocessors
   int capability = 0;         // 90 for Hopper
   uint64_t block_memory = 0;  // shared memory that a block may have
+  gpu::Rates rates;
   bool kv_bf16 = true;
   bool pooled = false;  // the driver has pools of memory
   cudaStream_t stream = nullptr;

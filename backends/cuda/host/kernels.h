@@ -16,12 +16,17 @@ namespace gpu {
 
 constexpr uint32_t kMostCandidates = 1024;  // of TOP_CANDIDATES
 
+// How much of a multiprocessor's fast memory a kernel wants as shared memory, the rest being cache. Steps of few rows
+// (kSplitRows) ask for the most, so that kernels can begin beside each other.
+enum class FastMemory { by_rows, cache, shared };
+
 // One operation being recorded.
 struct Recording {
   swy_list& list;
   const swy_op& op;
   const Operands& operands;
   swy_error* error;
+  FastMemory split = FastMemory::by_rows;
 
   const swy_device& device() const { return *list.device; }
   const swy_bucket& bucket() const { return list.bucket; }
@@ -31,7 +36,7 @@ struct Recording {
   }
 };
 
-using Kernel = swy::DeviceKernel<Recording>;
+using Kernel = swy::DeviceKernel<Recording, double(const swy_device&, const swy_op&, const swy_bucket&)>;
 using swy::kAlways, swy::kInvariant, swy::ceil_div, swy::row_bytes, swy::weight_bytes;
 
 std::span<const Kernel> embedding_kernels();
@@ -71,8 +76,8 @@ std::vector<swy_kernel> make_kernels();
 swy_status check_sampling(const swy_device& device, swy_error* error);
 
 // Estimates: bytes at the rate of memory, multiply-adds at a rate that plain kernels reach, and the launch.
-inline double cost_of(double bytes, double multiply_adds, double launches = 1) {
-  const double memory = bytes / 3.5e6, math = multiply_adds / 8e6;
+inline double cost_of(const swy_device& device, double bytes, double multiply_adds, double launches = 1) {
+  const double memory = device.rates.bytes(bytes, 3.5e6), math = device.rates.floats(multiply_adds, 8e6);
   return 2.0 * launches + (memory > math ? memory : math);
 }
 
@@ -91,14 +96,18 @@ static_assert(kAlone + kBlockMemory > kProcessorMemory / 2);
 
 // ---- launching
 
-// Steps of so many rows have kernels that begin beside each other.
-constexpr uint32_t kBesideRows = 2;
+// Steps of so many rows have kernels that begin beside each other; and with up to the first number of rows, the experts
+// of each row have blocks of their own.
+constexpr uint32_t kBesideRows = 2, kSplitRows = 4;
 
-// Requests the largest share of the multiprocessor's memory as shared memory instead of cache, for this kernel.
-inline swy_status take_largest_share(const Recording& r, const void* kernel) {
-  return check(
-      cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared),
-      "reserving a share of shared memory", r.error);
+// Sets a kernel's split. A multiprocessor changes it only when nothing runs there, so a kernel with another split
+// cannot begin beside the current one. Loads that are under way need cache: a kernel of few blocks with many loads asks
+// for it. Set anew for every list, since lists of other steps may have the same kernel.
+inline swy_status set_split(const Recording& r, const void* kernel) {
+  const bool shared = r.split == FastMemory::by_rows ? r.bucket().rows <= kSplitRows : r.split == FastMemory::shared;
+  return check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                    shared ? cudaSharedmemCarveoutMaxShared : cudaSharedmemCarveoutDefault),
+               "dividing cache and shared memory", r.error);
 }
 
 // Starts a kernel so that it may begin before the previous one has ended. Each kernel waits itself (depend() in
@@ -114,12 +123,7 @@ swy_status launch_clusters(const Recording& r, void (*kernel)(Params...), uint32
                              static_cast<int>(shared_bytes));
     if (e != cudaSuccess) return check(e, "reserving shared memory", r.error);
   }
-  // All kernels of such a step request the same split between cache and shared memory. A multiprocessor changes
-  // the split only when nothing runs there, so a kernel with another split could not begin beside the current one.
-  if (r.bucket().rows <= kBesideRows) {
-    const swy_status s = take_largest_share(r, reinterpret_cast<const void*>(kernel));
-    if (s != SWY_OK) return s;
-  }
+  if (const swy_status s = set_split(r, reinterpret_cast<const void*>(kernel)); s != SWY_OK) return s;
   cudaLaunchAttribute attributes[2] = {};
   cudaLaunchConfig_t config{};
   config.gridDim = grid;

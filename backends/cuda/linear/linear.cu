@@ -66,7 +66,7 @@ swy_status supports_vector(const swy_device& device, const swy_op& op, const swy
   return vector_usable(device, op, first_weight(op), error);
 }
 
-double cost_vector(const swy_op& op, const swy_bucket&) {
+double cost_vector(const swy_device& device, const swy_op& op, const swy_bucket&) {
   double bytes = row_bytes(op), elements = 0;
   const uint64_t rows = swy::tensor(op, "x").dims[0];
   const auto more = static_cast<double>(rows == 1 ? 0 : ceil_div(rows, 4) * 4 - 1);  // they are multiplied by fours
@@ -74,9 +74,11 @@ double cost_vector(const swy_op& op, const swy_bucket&) {
     bytes += weight_bytes(*op.weights[i]);
     elements += static_cast<double>(op.weights[i]->dims[0] * op.weights[i]->dims[1]);
   }
-  return 2 + bytes / 1.4e6 + elements * more / 4.5e6;
+  return 2 + device.rates.bytes(bytes, 1.4e6) + device.rates.floats(elements * more, 4.5e6);
 }
-double cost_plain(const swy_op& op, const swy_bucket& bucket) { return 20 * cost_vector(op, bucket); }
+double cost_plain(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
+  return 20 * cost_vector(device, op, bucket);
+}
 
 constexpr Kernel vector_kernel(const char* name, uint32_t op) {
   return {name, op, kInvariant, SWY_BF16, supports_vector, cost_vector, nullptr, record_linear};

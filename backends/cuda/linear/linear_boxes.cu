@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// RMS_NORM_LINEAR, LINEAR and LINEAR_ADD of one or two rows on Hopper (boxes.cuh).
+// RMS_NORM_LINEAR, LINEAR and LINEAR_ADD of up to four rows on Hopper (boxes.cuh).
 //
 // A block has some tiles of 16 rows, and all of their columns in shared memory before the previous kernels have ended.
 // Further blocks have up to 16 rows of a plain weight each (the gates of the delta rule).
@@ -10,8 +10,10 @@
 namespace gpu {
 namespace {
 
+// Of four rows, the kernels around this one leave it half of the registers (64 a thread); otherwise boxes.cuh says how
+// many.
 template <bool kHeads, uint32_t kTeams, uint32_t kRows>
-__global__ void __launch_bounds__(kBesideThreads, 2)
+__global__ void __launch_bounds__(kRows == kQuad ? kSliceThreads : kBesideThreads, 2)
     linear_boxes(const __grid_constant__ Maps maps, const __grid_constant__ Boxes b, const swy_step* step) {
 #if __CUDA_ARCH__ >= 900
   extern __shared__ char dynamic[];
@@ -31,17 +33,21 @@ uint32_t tiles_per_block(const swy_device& device, uint32_t tiles, uint32_t othe
 
 uint32_t shared_bytes(uint32_t slices, uint32_t tiles, uint32_t scale_bytes, uint32_t rows) {
   const uint32_t teams = teams_of(slices), columns = kSliceWarps / teams;
-  const bool pairs = teams == 2 && rows == 2;
-  return 1024 + (columns * kTileBytes + scale_bytes) * tiles + (pairs ? columns * sizeof(PairMemory) : 0);
+  const size_t exchange = rows > 2 ? sizeof(QuadMemory) : teams == 2 && rows == 2 ? sizeof(PairMemory) : 0;
+  return static_cast<uint32_t>(1024 + (columns * kTileBytes + scale_bytes) * tiles + columns * exchange);
 }
 
-double cost(const swy_op& op, const swy_bucket&) {
+double cost(const swy_device& device, const swy_op& op, const swy_bucket&) {
   double bytes = 0;
   for (uint32_t i = 0; i < op.weight_count; ++i) bytes += weight_bytes(*op.weights[i]);
-  return 2.0 + 0.7 * static_cast<double>(swy::tensor(op, "x").dims[0] - 1) + bytes / 3.6e6;
+  return 2.0 + 0.7 * static_cast<double>(swy::tensor(op, "x").dims[0] - 1) + device.rates.bytes(bytes, 3.6e6);
 }
 
-swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {
+swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
+  if (swy::tensor(op, "x").dims[0] > kBesideRows && (bucket.flags & SWY_BUCKET_DECODE) == 0) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_FLAGS,
+                     "serves more than %u rows only with one row per sequence", kBesideRows);
+  }
   return supports_boxes(device, op, op.id == SWY_OP_RMS_NORM_LINEAR ? 1 : 0, error);
 }
 swy_status record(const Recording& r) { return record_boxes(r, linear_projection(r), nullptr); }
@@ -55,8 +61,8 @@ constexpr Kernel kKernels[] = {kernel("linear.boxes", SWY_OP_LINEAR), kernel("li
 }  // namespace
 
 swy_status supports_boxes(const swy_device& device, const swy_op& op, uint32_t first_weight, swy_error* error) {
-  if (swy::tensor(op, "x").dims[0] > kBesideRows) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "serves steps of up to %u rows", kBesideRows);
+  if (swy::tensor(op, "x").dims[0] > kQuad) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "serves steps of up to %u rows", kQuad);
   }
   if (!is_hopper(device)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs tensor maps (compute capability 9.0)");
@@ -128,7 +134,9 @@ swy_status record_boxes(const Recording& r, const Projection& p, const HeadNorm*
   if (heads != nullptr) {
     return rows == 1 ? teams.template operator()<true, 1>() : teams.template operator()<true, 2>();
   }
-  return rows == 1 ? teams.template operator()<false, 1>() : teams.template operator()<false, 2>();
+  return rows == 1   ? teams.template operator()<false, 1>()
+         : rows == 2 ? teams.template operator()<false, 2>()
+                     : teams.template operator()<false, kQuad>();
 }
 
 std::span<const Kernel> linear_boxes_kernels() { return kKernels; }

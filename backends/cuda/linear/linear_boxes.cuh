@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include "common/projection.cuh"
-#include "common/slices_pair.cuh"
+#include "common/slices_quad.cuh"
 #include "gated_delta/gated_delta_step.h"
 #include "linear_boxes.h"
 
@@ -189,14 +189,14 @@ struct SliceRows {
   }
 };
 
-// Two teams of warps have the same slices: with two rows of activations, each makes the integers of one.
+// Two teams of warps have the same slices: with several rows of activations, each makes the integers of half of them.
 template <uint32_t kTeams, uint32_t kRows>
-constexpr bool kShareRows = kRows == 2 && kTeams == 2;
+constexpr bool kShareRows = kRows > 1 && kTeams == 2;
 
 template <bool kHeads, uint32_t kTeams, uint32_t kRows>
 __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step* step, char* dynamic) {
   constexpr bool kShared = kShareRows<kTeams, kRows>;
-  constexpr uint32_t kOwnRows = kShared ? 1 : kRows;
+  constexpr uint32_t kOwnRows = kShared ? kRows / 2 : kRows;
   __shared__ Asked arrived[kSliceWarps], scales_arrived;
   __shared__ __align__(16) float squares_of[kRows][kSliceWarps];
   using Places = std::conditional_t<kRows == 1, ScalePlaces, PairPlaces>;
@@ -212,9 +212,10 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
   if (!kHeads) release_next();
   begin_tiles(maps, b, asked, first, tiles, scales, scales_arrived);
   stamps.note(kAsked);
-  auto* memory = reinterpret_cast<PairMemory*>(scales + b.tiles * b.scale_bytes) + mine.slice;  // if kShared
+  using Exchange = std::conditional_t<kRows == kQuad, QuadMemory, PairMemory>;
+  auto* memory = reinterpret_cast<Exchange*>(scales + b.tiles * b.scale_bytes) + mine.slice;  // if kShared or kQuad
   const uint32_t rows = step_rows(step, p.domain);  // 0: writes nothing, but requested data must arrive
-  const uint32_t x_row = kShared ? warp / Share<kTeams>::kColumns : 0;  // the first of this warp
+  const uint32_t x_row = kShared ? warp / Share<kTeams>::kColumns * kOwnRows : 0;  // the first of this warp
   float factors[8];
   if (!kHeads && mine.exists) factors_of(b, mine.slice, factors);
   ResultPlace place = place_of_result<kRows>(b, first, tiles, rows);
@@ -247,7 +248,18 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
     Piece piece[kOwnRows];
     x_rows.make_pieces(b, factors, squares, piece);
     const auto x = [&] {
-      if constexpr (kShared) {
+      if constexpr (kRows == kQuad) {
+        const auto own_piece = [&](uint32_t round, uint32_t m) { return piece[kShared ? m : 2 * round + m]; };
+        const auto meet = [&] {
+          if constexpr (kShared) {
+            asm volatile("bar.sync %0, 64;" ::"r"(1 + mine.slice) : "memory");
+          } else {
+            __syncwarp();
+          }
+        };
+        return make_quad_operand(
+            *memory, [&](uint32_t round) { return !kShared || x_row == 2 * round; }, own_piece, meet);
+      } else if constexpr (kShared) {
         return make_pair_operand(piece[0], x_row, *memory, 1 + mine.slice);
       } else if constexpr (kRows == 1) {
         return make_operand(piece[0], 1.0f);
@@ -261,6 +273,8 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
       if constexpr (kRows == 1) {
         if (i != 0) of.load(places, i);
         multiply_slice<1>(own + i * kTileBytes, in_box, share, of, places, i, x, 1);
+      } else if constexpr (kRows == kQuad) {
+        multiply_quad(own + i * kTileBytes, in_box, share, places, i, x);
       } else {
         multiply_pair(own + i * kTileBytes, in_box, share, places, i, x);
       }
@@ -269,8 +283,8 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
   stamps.note(kMultiplied);
 #pragma unroll
   for (uint32_t m = 0; m < kRows; ++m) {
-    const bool mine_too = kShared ? x_row == m : warp < Share<kTeams>::kColumns;
-    if (!kHeads && lane == 0) squares_of[m][warp] = mine_too ? squares[kShared ? 0 : m] : 0.0f;
+    const bool mine_too = kShared ? x_row == m / kOwnRows * kOwnRows : warp < Share<kTeams>::kColumns;
+    if (!kHeads && lane == 0) squares_of[m][warp] = mine_too ? squares[m % kOwnRows] : 0.0f;
   }
   __syncthreads();
   if (threadIdx.x / 4 >= tiles * kTileRows) return;  // whole warps
@@ -283,7 +297,7 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
 }
 
 // Up to 16 rows of one plain weight. Warps share the columns as above; the second half of the warps has the second half
-// of the rows. Two rows of activations are multiplied one after the other by weights kept in shared memory.
+// of the rows. Several rows of activations are multiplied one after the other by weights kept in shared memory.
 template <uint32_t kRows>
 __device__ void multiply_plain(const Boxes& b, const swy_step* step, char* dynamic) {
   constexpr uint32_t kWarpRows = kPlainRows / 2;
@@ -316,10 +330,14 @@ __device__ void multiply_plain(const Boxes& b, const swy_step* step, char* dynam
   stamps.take_place();
   depend();
   stamps.note(kWaited);
-  float v[8] = {}, next[8] = {};  // 0 for slices and rows that do not exist
+  constexpr uint32_t kAhead = kRows > 2 ? 2 : 1;  // rows whose loads are under way
+  float v[8] = {}, next[kAhead][8] = {};          // 0 for slices and rows that do not exist
   const float* from = p.x + warp * kSlice + lane * 8;
   if (works && x_rows > 0) load_eight_fresh(from, v);
-  if (works && kRows > 1 && x_rows > 1) load_eight_fresh(from + p.width, next);
+#pragma unroll
+  for (uint32_t i = 0; i < kAhead; ++i) {
+    if (works && kRows > 1 && x_rows > i + 1) load_eight_fresh(from + (i + 1) * p.width, next[i]);
+  }
 #pragma unroll 1
   for (uint32_t m = 0; m < kRows; ++m) {
     float squares = 0, sum[kWarpRows];
@@ -340,7 +358,11 @@ __device__ void multiply_plain(const Boxes& b, const swy_step* step, char* dynam
     if (lane % 4 == 0) part[m][warp * kPlainRows + own + lane / 4] = mine;
     if (lane == 0) squares_of[m][threadIdx.x / 32] = half == 0 ? squares : 0.0f;
 #pragma unroll
-    for (int j = 0; j < 8; ++j) v[j] = next[j];
+    for (int j = 0; j < 8; ++j) {
+      v[j] = next[0][j];
+      if (kAhead == 2) next[0][j] = next[kAhead - 1][j];
+    }
+    if (kAhead == 2 && works && m + 3 < x_rows) load_eight_fresh(from + (m + 3) * p.width, next[kAhead - 1]);
   }
   __syncthreads();
   const uint32_t row = threadIdx.x % kPlainRows, m = threadIdx.x / kPlainRows;

@@ -219,13 +219,11 @@ swy_status supports_few(const swy_device& device, const swy_op& op, const swy_bu
   return SWY_OK;
 }
 
-double cost_few(const swy_op& op, const swy_bucket&) {
-  constexpr uint32_t kProcessors = 132;
-  constexpr uint64_t kMemory = 227 * 1024;
+double cost_few(const swy_device& device, const swy_op& op, const swy_bucket&) {
   double bytes = 0, time = 0;
   for (uint32_t i = first_weight(op); i < op.weight_count; ++i) bytes += weight_bytes(*op.weights[i]);
-  best_cut(work_of(op), kProcessors, kMemory, &time);
-  return 2 + bytes / 3.5e6 + time;
+  best_cut(work_of(op), static_cast<uint32_t>(device.processors), device.block_memory, &time);
+  return 2 + device.rates.bytes(bytes, 3.5e6) + time;
 }
 
 constexpr Kernel kernel(const char* name, uint32_t op) {

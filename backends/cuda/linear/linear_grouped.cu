@@ -197,8 +197,8 @@ swy_status supports_grouped(const swy_device& device, const swy_op& op, const sw
 }
 
 // Microseconds of an H200: 0.01 per span and row of the tiling; or the time of the weights' bytes if that is longer.
-double cost_grouped(const swy_op& op, const swy_bucket&) {
-  constexpr uint32_t kProcessors = 132;
+double cost_grouped(const swy_device& device, const swy_op& op, const swy_bucket&) {
+  const auto processors = static_cast<uint32_t>(device.processors);
   double bytes = 0;
   uint32_t steps = 0, few = 0;
   for (uint32_t i = first_weight(op); i < op.weight_count; ++i) {
@@ -209,9 +209,10 @@ double cost_grouped(const swy_op& op, const swy_bucket&) {
   const double products =
       steps == 0
           ? 0
-          : static_cast<double>(tiling(rows_of(op), steps, ceil_div(width_of(op), kSpan), kProcessors).time) * 0.01;
-  return 10 + (few != 0 ? 8 : 0) + static_cast<double>(rows_of(op)) * width_of(op) / 6e5 +
-         std::max(products, bytes / 2.5e6);
+          : device.rates.products(
+                static_cast<double>(tiling(rows_of(op), steps, ceil_div(width_of(op), kSpan), processors).time), 100);
+  return 10 + (few != 0 ? 8 : 0) + device.rates.bytes(static_cast<double>(rows_of(op)) * width_of(op), 6e5) +
+         std::max(products, device.rates.bytes(bytes, 2.5e6));
 }
 
 uint64_t workspace(const swy_device& device, const swy_op& op, const swy_bucket&) {

@@ -266,13 +266,15 @@ swy_status supports_strips(const swy_device& device, const swy_op& op, const swy
   return SWY_OK;
 }
 
-double cost(const swy_op& op, const swy_bucket&) {
+double cost(const swy_device& device, const swy_op& op, const swy_bucket&) {
   double bytes = 0;
   for (uint32_t i = 0; i < op.weight_count; ++i) bytes += weight_bytes(*op.weights[i]);
-  return 2.5 + bytes / 3.2e6;
+  return 2.5 + device.rates.bytes(bytes, 3.2e6);
 }
 
-double cost_sampled(const swy_op& op, const swy_bucket& bucket) { return cost(op, bucket) + kDrawCost; }
+double cost_sampled(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
+  return cost(device, op, bucket) + kDrawCost;
+}
 
 uint64_t workspace_sampled(const swy_device& device, const swy_op& op, const swy_bucket&) {
   return draws_bytes(device, op, strip_blocks(device)) + swy::tensor(op, "w").dims[0] * 4;

@@ -144,14 +144,14 @@ swy_status supports_tiles(const swy_device& device, const swy_op& op, const swy_
   return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "multiplies bf16 and quantized weights");
 }
 
-double cost_tiles(const swy_op& op, const swy_bucket&) {
+double cost_tiles(const swy_device& device, const swy_op& op, const swy_bucket&) {
   double bytes = row_bytes(op), elements = 0;
   for (uint32_t i = first_weight(op); i < op.weight_count; ++i) {
     bytes += weight_bytes(*op.weights[i]);
     elements += static_cast<double>(op.weights[i]->dims[0] * op.weights[i]->dims[1]);
   }
   const double columns = (rows_of(op) + 31) / 32 * 32;
-  return 60 + bytes / 2e6 + elements * columns / 70e6;
+  return 60 + device.rates.bytes(bytes, 2e6) + device.rates.products(elements * columns, 70e6);
 }
 
 uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) {

@@ -91,13 +91,20 @@ swy_status supports_sampled(const swy_device& device, const swy_op& op, const sw
   return vector_usable(device, op, 0, error);
 }
 
-double cost_head(const swy_op& op, const swy_bucket& bucket) {
+double cost_head(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
   const double elements = static_cast<double>(swy::tensor(op, "w").dims[0] * swy::tensor(op, "w").dims[1]);
-  return 2 + weight_bytes(swy::tensor(op, "w")) / 1.4e6 + elements * (bucket.logit_rows - 1) / 4.5e6;
+  return 2 + device.rates.bytes(weight_bytes(swy::tensor(op, "w")), 1.4e6) +
+         device.rates.floats(elements * (bucket.logit_rows - 1), 4.5e6);
 }
-double cost_head_plain(const swy_op& op, const swy_bucket& bucket) { return 20 * cost_head(op, bucket); }
-double cost_sampled(const swy_op& op, const swy_bucket& bucket) { return cost_head(op, bucket) + kDrawCost; }
-double cost_gather(const swy_op& op, const swy_bucket&) { return cost_of(row_bytes(op), 0); }
+double cost_head_plain(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
+  return 20 * cost_head(device, op, bucket);
+}
+double cost_sampled(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
+  return cost_head(device, op, bucket) + kDrawCost;
+}
+double cost_gather(const swy_device& device, const swy_op& op, const swy_bucket&) {
+  return cost_of(device, row_bytes(op), 0);
+}
 
 uint64_t workspace_sampled(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
   return draws_bytes(device, op, head_parts(op)) + uint64_t{bucket.logit_rows} * swy::tensor(op, "w").dims[0] * 4;

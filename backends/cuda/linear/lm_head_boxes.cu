@@ -323,8 +323,12 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
   return SWY_OK;
 }
 
-double cost(const swy_op& op, const swy_bucket&) { return 3 + weight_bytes(swy::tensor(op, "w")) / 4e6; }
-double cost_sampled(const swy_op& op, const swy_bucket& bucket) { return cost(op, bucket) + kDrawCost; }
+double cost(const swy_device& device, const swy_op& op, const swy_bucket&) {
+  return 3 + device.rates.bytes(weight_bytes(swy::tensor(op, "w")), 4e6);
+}
+double cost_sampled(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
+  return cost(device, op, bucket) + kDrawCost;
+}
 
 uint64_t workspace(const swy_device& device, const swy_op& op, const swy_bucket&) {
   return draws_bytes(device, op, head_blocks(device, op)) + swy::tensor(op, "w").dims[0] * 4;

@@ -178,10 +178,12 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
   return SWY_OK;
 }
 
-double cost(const swy_op& op, const swy_bucket& bucket) {
-  return 8 + 0.15 * bucket.logit_rows + weight_bytes(swy::tensor(op, "w")) / 3.7e6;
+double cost(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
+  return 8 + 0.15 * bucket.logit_rows + device.rates.bytes(weight_bytes(swy::tensor(op, "w")), 3.7e6);
 }
-double cost_sampled(const swy_op& op, const swy_bucket& bucket) { return cost(op, bucket) + kDrawCost; }
+double cost_sampled(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
+  return cost(device, op, bucket) + kDrawCost;
+}
 
 uint64_t operand_pieces(const Weight& w, const HeadFewCut& cut) { return head_rows_bytes(w.width, cut.n) / 16; }
 

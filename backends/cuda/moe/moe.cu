@@ -264,7 +264,7 @@ swy_status supports_vector(const swy_device& device, const swy_op& op, const swy
 }
 
 // Microseconds of an H200, as measured from 2 to 8 rows.
-double cost_moe_vector(const swy_op& op, const swy_bucket&) {
+double cost_moe_vector(const swy_device& device, const swy_op& op, const swy_bucket&) {
   const swy_moe_attrs a = moe_attrs(op);
   const double rows = static_cast<double>(swy::tensor(op, "x").dims[0]),
                share = static_cast<double>(a.top_k) / a.experts;
@@ -276,9 +276,11 @@ double cost_moe_vector(const swy_op& op, const swy_bucket&) {
     for (uint32_t d = 0; d < op.weights[i]->rank; ++d) n *= static_cast<double>(op.weights[i]->dims[d]);
     elements += n * rows;
   }
-  return 13.5 + bytes / 1.7e6 + elements / 15e6;
+  return 13.5 + device.rates.bytes(bytes, 1.7e6) + device.rates.floats(elements, 15e6);
 }
-double cost_moe_plain(const swy_op& op, const swy_bucket& bucket) { return 20 * cost_moe_vector(op, bucket); }
+double cost_moe_plain(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
+  return 20 * cost_moe_vector(device, op, bucket);
+}
 uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) { return mixture_workspace(op); }
 
 constexpr Kernel vector_kernel(const char* name, uint32_t op) {

@@ -298,14 +298,14 @@ bool shared_alike(const swy_op& op, const Weight& gate_up, const Weight& down) {
 
 uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) { return mixture_workspace(op); }
 
-double cost(const swy_op& op, const swy_bucket&) {
+double cost(const swy_device& device, const swy_op& op, const swy_bucket&) {
   const swy_moe_attrs a = moe_attrs(op);
   const auto rows = static_cast<double>(swy::tensor(op, "x").dims[0]);
   double bytes = 0;
   for (uint32_t i = 0; i < op.weight_count; ++i) {
     bytes += weight_bytes(*op.weights[i]) * (op.weights[i]->rank == 3 ? rows * a.top_k / a.experts : 1);
   }
-  return 7 + bytes / 3e6;
+  return 7 + device.rates.bytes(bytes, 3e6);
 }
 
 swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {

@@ -154,7 +154,11 @@ swy_status record_experts(const Recording& r, const GroupedMixture& p) {
 swy_status record_few(const Recording& r, const GroupedMixture& p, const InputNorm& norm, uint32_t rows) {
   RouteFew f{p, norm, nullptr};
   const uint32_t blocks = ceil_div(rows, kTeam) * kTeam;
-  if (by_quads(r.op)) return launch_clusters(r, route_quads, kTeam, blocks, kRouteThreads, 0, f, r.list.step);
+  if (by_quads(r.op)) {
+    Recording own = r;
+    own.split = FastMemory::cache;  // a block loads 128 KB of weights at once
+    return launch_clusters(own, route_quads, kTeam, blocks, kRouteThreads, 0, f, r.list.step);
+  }
   f.p.counts = take_counters(r.list, p.m.experts + 1, r.error);
   if (f.p.counts == nullptr) return SWY_UNSUPPORTED;
   f.done = f.p.counts + p.m.experts;
@@ -212,7 +216,9 @@ swy_status supports_grouped(const swy_device& device, const swy_op& op, const sw
   return SWY_OK;
 }
 
-double cost_grouped(const swy_op& op, const swy_bucket&) { return moe_grouped_cost(op); }
+double cost_grouped(const swy_device& device, const swy_op& op, const swy_bucket&) {
+  return moe_grouped_cost(device, op);
+}
 uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) { return moe_grouped_workspace(op); }
 
 constexpr Kernel kernel(const char* name, uint32_t op) {
@@ -240,11 +246,13 @@ uint64_t moe_grouped_workspace(const swy_op& op) {
   return mixture_workspace(op, false) + arena.used();
 }
 
-// Microseconds of an H200, within a tenth of what was measured from 2 to 8,192 rows.
-double moe_grouped_cost(const swy_op& op) {
+// On an H200 within a tenth of what was measured from 2 to 8,192 rows.
+double moe_grouped_cost(const swy_device& device, const swy_op& op) {
   const MixtureWork work = mixture_work(op);
-  if (by_quads(op)) return 16 + (2 * row_bytes(op) + work.weight_bytes) / 4.05e6 + work.multiply_adds / 265e6;
-  return (routes_few(op) ? 25 : 48) + (2 * row_bytes(op) + work.weight_bytes) / 3.2e6 + work.multiply_adds / 265e6;
+  const double bytes = 2 * row_bytes(op) + work.weight_bytes,
+               products = device.rates.products(work.multiply_adds, 265e6);
+  if (by_quads(op)) return 16 + device.rates.bytes(bytes, 4.05e6) + products;
+  return (routes_few(op) ? 25 : 48) + device.rates.bytes(bytes, 3.2e6) + products;
 }
 
 swy_status record_normed_grouped(const Recording& r, void* workspace, const float* x, const InputNorm& norm,

@@ -10,7 +10,7 @@ namespace gpu {
 swy_status supports_normed_grouped(const swy_device& device, const swy_op& op, const swy_bucket& bucket,
                                    swy_error* error);
 uint64_t moe_grouped_workspace(const swy_op& op);
-double moe_grouped_cost(const swy_op& op);
+double moe_grouped_cost(const swy_device& device, const swy_op& op);
 // The mixture of the norm of x, plus residual. `workspace`: of the bytes above.
 swy_status record_normed_grouped(const Recording& r, void* workspace, const float* x, const InputNorm& norm,
                                  const float* residual, float* y);

@@ -208,13 +208,13 @@ swy_status supports_strips(const swy_device& device, const swy_op& op, const swy
   return SWY_OK;
 }
 
-double cost(const swy_op& op, const swy_bucket&) {
+double cost(const swy_device& device, const swy_op& op, const swy_bucket&) {
   const swy_moe_attrs a = moe_attrs(op);
   double bytes = 0;
   for (uint32_t i = 0; i < op.weight_count; ++i) {
     bytes += weight_bytes(*op.weights[i]) * (op.weights[i]->rank == 3 ? static_cast<double>(a.top_k) / a.experts : 1);
   }
-  return 10 + bytes / 2e6;
+  return 10 + device.rates.bytes(bytes, 2e6);
 }
 
 uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) { return mixture_workspace(op); }

@@ -257,9 +257,10 @@ swy_status supports_tiles(const swy_device& device, const swy_op& op, const swy_
   return SWY_OK;
 }
 
-double cost_tiles(const swy_op& op, const swy_bucket&) {
+double cost_tiles(const swy_device& device, const swy_op& op, const swy_bucket&) {
   const MixtureWork work = mixture_work(op);
-  return 90 + (3 * row_bytes(op) * moe_attrs(op).top_k + work.weight_bytes) / 1.2e6 + work.multiply_adds / 60e6;
+  return 90 + device.rates.bytes(3 * row_bytes(op) * moe_attrs(op).top_k + work.weight_bytes, 1.2e6) +
+         device.rates.products(work.multiply_adds, 60e6);
 }
 
 uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) {

@@ -127,7 +127,9 @@ swy_status record_router_topk(const Recording& r) {
                 x.rows, r.list.step);
 }
 
-double cost_topk(const swy_op& op, const swy_bucket&) { return cost_of(row_bytes(op), 0); }
+double cost_topk(const swy_device& device, const swy_op& op, const swy_bucket&) {
+  return cost_of(device, row_bytes(op), 0);
+}
 constexpr Kernel kKernels[] = {{"router_topk.plain", SWY_OP_ROUTER_TOPK, kInvariant, SWY_F32, supports_router,
                                 cost_topk, nullptr, record_router_topk}};
 

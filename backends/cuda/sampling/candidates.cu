@@ -170,7 +170,9 @@ swy_status supports(const swy_device&, const swy_op& op, const swy_bucket&, swy_
 
 uint64_t workspace(const swy_device& device, const swy_op& op, const swy_bucket&) { return draws_bytes(device, op, 1); }
 
-double cost(const swy_op& op, const swy_bucket&) { return cost_of(6 * row_bytes(op), 0) + 30; }
+double cost(const swy_device& device, const swy_op& op, const swy_bucket&) {
+  return cost_of(device, 6 * row_bytes(op), 0) + 30;
+}
 
 constexpr Kernel kKernels[] = {
     {"top_candidates.radix", SWY_OP_TOP_CANDIDATES, kInvariant, SWY_F32, supports, cost, workspace, record}};

@@ -279,7 +279,9 @@ uint64_t workspace(const swy_device& device, const swy_op& op, const swy_bucket&
   return draws_bytes(device, op, kParts);
 }
 
-double cost(const swy_op& op, const swy_bucket&) { return cost_of(row_bytes(op), 0, 2) + 20; }
+double cost(const swy_device& device, const swy_op& op, const swy_bucket&) {
+  return cost_of(device, row_bytes(op), 0, 2) + 20;
+}
 
 constexpr Kernel kKernels[] = {
     {"sample.radix", SWY_OP_SAMPLE, kInvariant, SWY_F32, nullptr, cost, workspace, record_sample}};

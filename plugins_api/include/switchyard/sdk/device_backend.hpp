@@ -150,7 +150,11 @@ struct DeviceTable {
   static swy_status cost(swy_device* device, const swy_kernel* self, const swy_op* op, const swy_bucket* bucket,
                          double* microseconds, swy_error* error) {
     return asked(op, bucket, error, [&](const swy_op& o, const swy_bucket& b) -> swy_status {
-      *microseconds = kernel_of(self).cost(o, b);
+      if constexpr (requires { kernel_of(self).cost(*device, o, b); }) {
+        *microseconds = kernel_of(self).cost(*device, o, b);
+      } else {
+        *microseconds = kernel_of(self).cost(o, b);
+      }
       if constexpr (requires { Backend::cost_factor(*device); }) *microseconds *= Backend::cost_factor(*device);
       return SWY_OK;
     });

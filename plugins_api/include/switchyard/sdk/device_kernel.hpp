@@ -23,7 +23,8 @@ inline constexpr uint32_t kSamplesEverything = SWY_SAMPLES_GREEDY | SWY_SAMPLES_
                                                SWY_SAMPLES_LOGPROBS | SWY_SAMPLES_STOP_IDS;
 
 // The contents of `Recording` are up to the backend: the list, the operation with its operands, where errors go.
-template <class Recording>
+// `Cost`: an estimate may also depend on the device, as double(const swy_device&, const swy_op&, const swy_bucket&).
+template <class Recording, class Cost = double(const swy_op&, const swy_bucket&)>
 struct DeviceKernel {
   const char* name;
   uint32_t op;
@@ -31,7 +32,7 @@ struct DeviceKernel {
   swy_dtype activations;  // what products round them to
   // Whether it takes this very operation; nullptr: the types say it all.
   swy_status (*supports)(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error);
-  double (*cost)(const swy_op& op, const swy_bucket& bucket);                                   // microseconds
+  Cost* cost;                                                                                   // microseconds
   uint64_t (*workspace)(const swy_device& device, const swy_op& op, const swy_bucket& bucket);  // bytes; nullptr: none
   swy_status (*record)(const Recording& r);
   uint32_t input_dtypes = SWY_DTYPE_BIT(SWY_F32);
