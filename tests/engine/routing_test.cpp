@@ -5,6 +5,7 @@
 
 #include <numeric>
 
+#include "core/program/spec.h"
 #include "tests/engine/fixture.h"
 
 namespace switchyard {
