@@ -10,8 +10,8 @@
 
 namespace switchyard::cli {
 
-// Sets the option whose flag is --name; "none" empties `stop` and what limits the text. Errors: usage, as for the flag, which
-// change nothing.
+// Sets the option whose flag is --name; "none" empties `stop` and what limits the text. Errors: usage, as for the flag,
+// which change nothing.
 Status set_option(TextOptions& options, const LoadedModel& model, const std::string& name, const std::string& value);
 // Every name with its value, and what it is.
 struct OptionValue {

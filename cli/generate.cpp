@@ -152,12 +152,14 @@ void add_text_flags(CLI::App& command, TextFlags& f, uint32_t default_tokens) {
   ending(command.add_flag("--ignore-eos", f.options.ignore_eos, "continue after the model has ended its text"));
   ending(command.add_option("--allow-regex", f.options.allow_regex,
                             "generate only text that matches this regular expression as a whole"));
-  ending(command.add_option("--json-schema", f.options.json_schema,
-                            "generate only a JSON value that this file's JSON Schema allows")
+  ending(command
+             .add_option("--json-schema", f.options.json_schema,
+                         "generate only a JSON value that this file's JSON Schema allows")
              ->transform(content())
              ->type_name("FILE"));
-  ending(command.add_option("--grammar", f.options.grammar,
-                            "generate only text of this file's grammar: GBNF, or in the style of Lark")
+  ending(command
+             .add_option("--grammar", f.options.grammar,
+                         "generate only text of this file's grammar: GBNF, or in the style of Lark")
              ->transform(content())
              ->type_name("FILE"));
 }

@@ -8,9 +8,9 @@ namespace {
 
 using Kind = GrammarNode::Kind;
 
-constexpr uint32_t kMaxDepth = 1000;     // of nodes that begin within each other
-constexpr size_t kMaxAgenda = 1 << 18;   // frames that one byte completes
-constexpr uint32_t kBottom = 0;          // the stack of the whole text
+constexpr uint32_t kMaxDepth = 1000;    // of nodes that begin within each other
+constexpr size_t kMaxAgenda = 1 << 18;  // frames that one byte completes
+constexpr uint32_t kBottom = 0;         // the stack of the whole text
 constexpr size_t kMoreExpressions = 1 << 20;
 
 }  // namespace
@@ -35,10 +35,9 @@ Automaton::Automaton(const Grammar& grammar, const TokenTrie& trie, const Automa
 
 size_t Automaton::memory_bytes() const {
   return x_.memory_bytes() + rows_.size() * sizeof(rows_[0]) + states_.size() * sizeof(StateData) +
-         items_.size() * sizeof(Item) + edge_sets_.size() * sizeof(ByteSet) +
-         frames_.size() * (sizeof(Frame) + 4) + stacks_.size() * (sizeof(Range) + 4) + stack_frames_.size() * 4 +
-         masks_.size() * trie_.mask_words() * 4 + state_table_.bytes() + frame_table_.bytes() + stack_table_.bytes() +
-         members_.size() * (sizeof(Members) + 64);
+         items_.size() * sizeof(Item) + edge_sets_.size() * sizeof(ByteSet) + frames_.size() * (sizeof(Frame) + 4) +
+         stacks_.size() * (sizeof(Range) + 4) + stack_frames_.size() * 4 + masks_.size() * trie_.mask_words() * 4 +
+         state_table_.bytes() + frame_table_.bytes() + stack_table_.bytes() + members_.size() * (sizeof(Members) + 64);
 }
 
 uint32_t Automaton::intern_frame(const Frame& f) {
@@ -82,9 +81,8 @@ Automaton::State Automaton::intern_state(std::vector<Item>& items, bool accepts)
   items.erase(std::unique(items.begin(), items.end()), items.end());
   uint64_t hash = accepts ? 3 : 5;
   for (const Item& item : items) hash = mix(mix(hash, item.expr), item.stack);
-  const uint32_t found = state_table_.find(hash, [&](uint32_t i) {
-    return states_[i].accepts == accepts && std::ranges::equal(this->items(i), items);
-  });
+  const uint32_t found = state_table_.find(
+      hash, [&](uint32_t i) { return states_[i].accepts == accepts && std::ranges::equal(this->items(i), items); });
   if (found != IndexTable::kNone) return found;
   if (items.size() > limits_.items || ++new_states_ > limits_.new_states) fail();
   state_table_.insert(hash, static_cast<uint32_t>(states_.size()));
@@ -203,8 +201,10 @@ void Automaton::resume_all() {
 
 void Automaton::resume(const Frame& frame) {
   switch (g_.nodes[frame.node].kind) {
-    case Kind::sequence: return enter_sequence(frame.node, frame.place, frame.parent);
-    case Kind::repeat: return enter_repeat(frame.node, frame.place, frame.parent);
+    case Kind::sequence:
+      return enter_sequence(frame.node, frame.place, frame.parent);
+    case Kind::repeat:
+      return enter_repeat(frame.node, frame.place, frame.parent);
     case Kind::list:
       if (frame.place % 2 == 0) return enter_item(frame.node, frame.place / 2, frame.parent);
       return after_item(frame.node, frame.place / 2, frame.parent);
@@ -218,7 +218,8 @@ void Automaton::resume(const Frame& frame) {
       if (g_.nodes[spec.members[index].value].nullable) after_member(frame.node, members, frame.parent);
       return;
     }
-    default: return;
+    default:
+      return;
   }
 }
 
@@ -232,15 +233,27 @@ void Automaton::enter(NodeId node, Parent parent) {
   if (failed_ || ++depth_ > kMaxDepth) return fail();
   const GrammarNode& n = g_.nodes[node];
   switch (n.kind) {
-    case Kind::leaf: add(n.a, parent); break;
-    case Kind::sequence: enter_sequence(node, 0, parent); break;
+    case Kind::leaf:
+      add(n.a, parent);
+      break;
+    case Kind::sequence:
+      enter_sequence(node, 0, parent);
+      break;
     case Kind::either:
       for (uint32_t i = 0; i < n.kids; ++i) enter(g_.kids[n.a + i], parent);
       break;
-    case Kind::repeat: enter_repeat(node, 0, parent); break;
-    case Kind::rule: enter_rule(n.a, parent); break;
-    case Kind::list: add(g_.lists[n.a].open, push({node, 0, 0}, parent)); break;
-    case Kind::object: add(g_.objects[n.a].open, push({node, first_key, 0}, parent)); break;
+    case Kind::repeat:
+      enter_repeat(node, 0, parent);
+      break;
+    case Kind::rule:
+      enter_rule(n.a, parent);
+      break;
+    case Kind::list:
+      add(g_.lists[n.a].open, push({node, 0, 0}, parent));
+      break;
+    case Kind::object:
+      add(g_.objects[n.a].open, push({node, first_key, 0}, parent));
+      break;
   }
   --depth_;
 }
@@ -284,8 +297,8 @@ void Automaton::enter_rule(RuleId rule, Parent parent) {
 void Automaton::enter_item(NodeId node, uint32_t count, Parent parent) {
   const ListSpec& list = g_.lists[g_.nodes[node].a];
   if (count < list.max) {
-    const uint32_t most = list.max != kUnbounded ? list.max
-                                                 : std::max(list.min, static_cast<uint32_t>(list.first.size()));
+    const uint32_t most =
+        list.max != kUnbounded ? list.max : std::max(list.min, static_cast<uint32_t>(list.first.size()));
     const uint32_t then = std::min(count + 1, most);
     enter(list.item(count), push({node, then * 2 + 1, 0}, parent));
     if (g_.nodes[list.item(count)].nullable) after_item(node, then, parent);

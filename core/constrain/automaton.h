@@ -26,7 +26,7 @@ struct AutomatonLimits {
   size_t memory_bytes = size_t{64} << 20;  // beyond this it counts as full
   uint32_t new_states = 1 << 16;           // in one operation
   uint32_t items = 1 << 16;                // of a state
-  uint64_t work = 1 << 23;                 // in one operation, in steps of some ten nanoseconds
+  uint64_t work = 1 << 20;                 // in one operation, in steps of some ten nanoseconds
 };
 
 class Automaton {
@@ -165,9 +165,9 @@ class Automaton {
   std::vector<Way> ways_;
   std::vector<OpenStack> open_;
   size_t open_count_ = 0;
-  std::vector<uint32_t> agenda_;                      // frames to resume
-  std::vector<uint32_t> frame_step_, stack_step_;     // the step that last met each
-  std::vector<uint32_t> rule_step_, rule_open_;       // the step that last entered each rule, and its open stack
+  std::vector<uint32_t> agenda_;                   // frames to resume
+  std::vector<uint32_t> frame_step_, stack_step_;  // the step that last met each
+  std::vector<uint32_t> rule_step_, rule_open_;    // the step that last entered each rule, and its open stack
   std::vector<Item> scratch_;
   std::vector<uint32_t> single_;
   uint32_t step_ = 0, depth_ = 0;

@@ -41,7 +41,8 @@ CodePoints without_case(CodePoints set) {
   CodePoints out = set;
   for (const auto& [low, high] : set) {
     for (uint32_t c = low; c <= (count > kMany ? std::min(high, 127u) : high); ++c) {
-      for (const int32_t other : {utf8proc_tolower(static_cast<int32_t>(c)), utf8proc_toupper(static_cast<int32_t>(c))}) {
+      for (const int32_t other :
+           {utf8proc_tolower(static_cast<int32_t>(c)), utf8proc_toupper(static_cast<int32_t>(c))}) {
         if (other >= 0) out.emplace_back(static_cast<uint32_t>(other), static_cast<uint32_t>(other));
       }
     }

@@ -50,13 +50,20 @@ Result<NodeId> choice(Grammar& grammar, std::string_view text) {
 
 Result<NodeId> build(Grammar& grammar, ConstraintKind kind, std::string_view text) {
   switch (kind) {
-    case ConstraintKind::regex: return regex(grammar, text);
-    case ConstraintKind::json_schema: return constrain::json_schema(grammar, text);
-    case ConstraintKind::json_object: return constrain::json_schema(grammar, R"({"type":"object"})");
-    case ConstraintKind::choice: return choice(grammar, text);
-    case ConstraintKind::gbnf: return constrain::gbnf(grammar, text);
-    case ConstraintKind::lark: return constrain::lark(grammar, text);
-    case ConstraintKind::tool_calls: return constrain::tool_calls(grammar, text);
+    case ConstraintKind::regex:
+      return regex(grammar, text);
+    case ConstraintKind::json_schema:
+      return constrain::json_schema(grammar, text);
+    case ConstraintKind::json_object:
+      return constrain::json_schema(grammar, R"({"type":"object"})");
+    case ConstraintKind::choice:
+      return choice(grammar, text);
+    case ConstraintKind::gbnf:
+      return constrain::gbnf(grammar, text);
+    case ConstraintKind::lark:
+      return constrain::lark(grammar, text);
+    case ConstraintKind::tool_calls:
+      return constrain::tool_calls(grammar, text);
   }
   return error(Code::usage, "unknown kind of constraint");
 }

@@ -3,7 +3,8 @@
 // which follows one text and says which tokens may come next.
 //
 // A mask allows exactly the tokens after which the text can still be completed, so that following masks never leads
-// to a dead end. (After 256 bytes of space between the parts of a JSON text it allows no more space.) Where a text may end, the tokens that end a generation are allowed, too.
+// to a dead end. (After 256 bytes of space between the parts of a JSON text it allows no more space.) Where a text may
+// end, the tokens that end a generation are allowed, too.
 #pragma once
 
 #include <cstddef>
@@ -30,10 +31,10 @@ enum class ConstraintKind : uint8_t {
 };
 
 struct ConstraintLimits {
-  size_t text_bytes = size_t{1} << 20;       // of the constraint
-  size_t expressions = size_t{1} << 20;      // of the compiled form
-  size_t memory_bytes = size_t{64} << 20;    // of states and masks, together for all that follow it
-  uint32_t new_states = 1 << 16;             // that one mask or token may make
+  size_t text_bytes = size_t{1} << 20;     // of the constraint
+  size_t expressions = size_t{1} << 20;    // of the compiled form
+  size_t memory_bytes = size_t{64} << 20;  // of states and masks, together for all that follow it
+  uint32_t new_states = 1 << 16;           // that one mask or token may make
 };
 
 namespace constrain {

@@ -11,7 +11,8 @@ Decimal decimal(const nlohmann::json& number) {
   std::string text;
   if (number.is_number_float()) {
     std::array<char, 1200> room;  // 1e-308 with 17 digits has less
-    const auto end = std::to_chars(room.data(), room.data() + room.size(), number.get<double>(), std::chars_format::fixed);
+    const auto end =
+        std::to_chars(room.data(), room.data() + room.size(), number.get<double>(), std::chars_format::fixed);
     text.assign(room.data(), end.ptr);
   } else {
     text = number.dump();
@@ -49,15 +50,15 @@ Expr Decimals::all_with_exponents() {
   e.add('E');
   sign.add('+');
   sign.add('-');
-  const Expr exponent =
-      x_.concat({x_.bytes(e), x_.optional(x_.bytes(sign)), x_.repeat(digit_, 1, kUnbounded)});
+  const Expr exponent = x_.concat({x_.bytes(e), x_.optional(x_.bytes(sign)), x_.repeat(digit_, 1, kUnbounded)});
   return x_.concat(all_, x_.optional(exponent));
 }
 
 Expr Decimals::equal(const Decimal& d) {
   const Expr sign = d.zero() ? x_.optional(x_.literal("-")) : x_.literal(d.negative ? "-" : "");
   if (d.fraction.empty()) return x_.concat({sign, x_.literal(d.whole), zeros_});
-  return x_.concat({sign, x_.literal(d.whole), x_.literal("." + d.fraction), x_.repeat(x_.literal("0"), 0, kUnbounded)});
+  return x_.concat(
+      {sign, x_.literal(d.whole), x_.literal("." + d.fraction), x_.repeat(x_.literal("0"), 0, kUnbounded)});
 }
 
 // The whole numbers below this one.
@@ -71,8 +72,9 @@ Expr Decimals::less_whole(const std::string& whole) {
   for (uint32_t i = 0; i < n; ++i) {
     const char lowest = i == 0 && n > 1 ? '1' : '0';
     if (whole[i] <= lowest) continue;
-    ways.push_back(x_.concat({x_.literal(std::string_view(whole).substr(0, i)),
-                              digits(lowest, static_cast<char>(whole[i] - 1)), x_.repeat(digit_, n - 1 - i, n - 1 - i)}));
+    ways.push_back(
+        x_.concat({x_.literal(std::string_view(whole).substr(0, i)), digits(lowest, static_cast<char>(whole[i] - 1)),
+                   x_.repeat(digit_, n - 1 - i, n - 1 - i)}));
   }
   return x_.either(std::move(ways));
 }
@@ -85,7 +87,8 @@ Expr Decimals::fraction_below(const std::string& fraction, bool inclusive) {
     const Expr same = x_.literal(std::string_view(fraction).substr(0, i));
     if (i > 0) ways.push_back(same);
     if (fraction[i] == '0') continue;
-    ways.push_back(x_.concat({same, digits('0', static_cast<char>(fraction[i] - 1)), x_.repeat(digit_, 0, kUnbounded)}));
+    ways.push_back(
+        x_.concat({same, digits('0', static_cast<char>(fraction[i] - 1)), x_.repeat(digit_, 0, kUnbounded)}));
   }
   if (inclusive) ways.push_back(x_.concat(x_.literal(fraction), x_.repeat(x_.literal("0"), 0, kUnbounded)));
   return x_.optional(x_.concat(x_.literal("."), x_.either(std::move(ways))));

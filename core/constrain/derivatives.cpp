@@ -27,18 +27,25 @@ Expr Expressions::derive_now(Expr e, uint8_t byte) {
   if (exhausted_) return kNothing;
   switch (n.kind) {
     case Kind::nothing:
-    case Kind::epsilon: return kNothing;
-    case Kind::bytes: return sets_[n.a].has(byte) ? kEpsilon : kNothing;
-    case Kind::concat: return derive_concat(e, byte);
+    case Kind::epsilon:
+      return kNothing;
+    case Kind::bytes:
+      return sets_[n.a].has(byte) ? kEpsilon : kNothing;
+    case Kind::concat:
+      return derive_concat(e, byte);
     case Kind::either:
-    case Kind::both: return derive_list(e, byte);
-    case Kind::complement: return complement(derive(n.a, byte));
+    case Kind::both:
+      return derive_list(e, byte);
+    case Kind::complement:
+      return complement(derive(n.a, byte));
     case Kind::repeat: {
       const Expr rest = repeat(n.a, n.b == 0 ? 0 : n.b - 1, n.c == kUnbounded ? n.c : n.c - 1);
       return concat(derive(n.a, byte), rest);
     }
-    case Kind::json: return derive_json(e, byte);
-    case Kind::multiple: return derive_multiple(e, byte);
+    case Kind::json:
+      return derive_json(e, byte);
+    case Kind::multiple:
+      return derive_multiple(e, byte);
   }
   return kNothing;
 }
@@ -104,8 +111,12 @@ bool Expressions::alive(Expr e) {
     case Kind::either:
       for (uint32_t i = 0; i < n.b && !alive; ++i) alive = this->alive(lists_[n.a + i]);
       break;
-    case Kind::repeat: alive = n.b == 0 || this->alive(n.a); break;
-    case Kind::json: alive = n.b == 0 ? this->alive(n.a) : escape_alive(n.a, n.b); break;
+    case Kind::repeat:
+      alive = n.b == 0 || this->alive(n.a);
+      break;
+    case Kind::json:
+      alive = n.b == 0 ? this->alive(n.a) : escape_alive(n.a, n.b);
+      break;
     default: {
       // An endless language without finitely many of its texts is not empty.
       if (n.kind == Kind::both) {

@@ -200,7 +200,8 @@ Expr Expressions::both(std::vector<Expr> given) {
   for (const Expr e : flat) {
     nullable = nullable && nodes_[e].nullable;
     // Neither the empty text alone nor something and its opposite has a second text.
-    if (nodes_[e].kind == Kind::complement && std::binary_search(flat.begin(), flat.end(), nodes_[e].a)) return kNothing;
+    if (nodes_[e].kind == Kind::complement && std::binary_search(flat.begin(), flat.end(), nodes_[e].a))
+      return kNothing;
   }
   if (flat[0] == kEpsilon) return nullable ? kEpsilon : kNothing;
   return list(Kind::both, flat, nullable);

@@ -26,8 +26,8 @@
 namespace switchyard::constrain {
 
 using Expr = uint32_t;
-constexpr Expr kNothing = 0;  // the language without texts
-constexpr Expr kEpsilon = 1;  // only the empty text
+constexpr Expr kNothing = 0;   // the language without texts
+constexpr Expr kEpsilon = 1;   // only the empty text
 constexpr Expr kAllBytes = 2;  // every text of bytes
 constexpr uint32_t kUnbounded = UINT32_MAX;
 

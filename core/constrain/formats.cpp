@@ -73,7 +73,11 @@ const Format kFormats[] = {
     {"date", [] { return kDate; }},
     {"time", [] { return kTime; }},
     {"duration", [] { return kDuration; }},
-    {"email", [] { return "(" + kAtom + R"((\.)" + kAtom + R"()*|"([ !#-\[\]-~]|\\[ -~])*")@()" + kHostname + R"(|\[)" + kIpv4 + R"(\]|\[IPv6:)" + ipv6() + R"(\]))"; }},
+    {"email",
+     [] {
+       return "(" + kAtom + R"((\.)" + kAtom + R"()*|"([ !#-\[\]-~]|\\[ -~])*")@()" + kHostname + R"(|\[)" + kIpv4 +
+              R"(\]|\[IPv6:)" + ipv6() + R"(\]))";
+     }},
     {"hostname", [] { return kHostname; }},
     {"ipv4", [] { return kIpv4; }},
     {"ipv6", [] { return ipv6(); }},

@@ -84,8 +84,11 @@ std::vector<NodeId> Grammar::below(NodeId n) const {
   const GrammarNode& node = nodes[n];
   std::vector<NodeId> out;
   switch (node.kind) {
-    case Kind::leaf: break;
-    case Kind::rule: out.push_back(rules[node.a].body); break;
+    case Kind::leaf:
+      break;
+    case Kind::rule:
+      out.push_back(rules[node.a].body);
+      break;
     case Kind::list:
       out = lists[node.a].first;
       if (lists[node.a].rest != kNone) out.push_back(lists[node.a].rest);
@@ -93,7 +96,8 @@ std::vector<NodeId> Grammar::below(NodeId n) const {
     case Kind::object:
       for (const auto& member : objects[node.a].members) out.push_back(member.value);
       break;
-    default: out.assign(kids.begin() + node.a, kids.begin() + node.a + node.kids);
+    default:
+      out.assign(kids.begin() + node.a, kids.begin() + node.a + node.kids);
   }
   return out;
 }
@@ -103,13 +107,19 @@ bool Grammar::is_nullable(NodeId n) const {
   const auto kid = [&](NodeId k) { return nodes[k].nullable; };
   const auto begin = kids.begin() + node.a;
   switch (node.kind) {
-    case Kind::leaf: return expressions.nullable(node.a);
-    case Kind::sequence: return std::all_of(begin, begin + node.kids, kid);
-    case Kind::either: return std::any_of(begin, begin + node.kids, kid);
-    case Kind::repeat: return node.min == 0 || kid(*begin);
-    case Kind::rule: return kid(rules[node.a].body);
+    case Kind::leaf:
+      return expressions.nullable(node.a);
+    case Kind::sequence:
+      return std::all_of(begin, begin + node.kids, kid);
+    case Kind::either:
+      return std::any_of(begin, begin + node.kids, kid);
+    case Kind::repeat:
+      return node.min == 0 || kid(*begin);
+    case Kind::rule:
+      return kid(rules[node.a].body);
     case Kind::list:
-    case Kind::object: return false;  // they have brackets
+    case Kind::object:
+      return false;  // they have brackets
   }
   return false;
 }
@@ -119,11 +129,16 @@ bool Grammar::is_possible(NodeId n) const {
   const auto kid = [&](NodeId k) { return nodes[k].possible; };
   const auto begin = kids.begin() + node.a;
   switch (node.kind) {
-    case Kind::leaf: return node.possible;
-    case Kind::sequence: return std::all_of(begin, begin + node.kids, kid);
-    case Kind::either: return std::any_of(begin, begin + node.kids, kid);
-    case Kind::repeat: return node.min == 0 || kid(*begin);
-    case Kind::rule: return kid(rules[node.a].body);
+    case Kind::leaf:
+      return node.possible;
+    case Kind::sequence:
+      return std::all_of(begin, begin + node.kids, kid);
+    case Kind::either:
+      return std::any_of(begin, begin + node.kids, kid);
+    case Kind::repeat:
+      return node.min == 0 || kid(*begin);
+    case Kind::rule:
+      return kid(rules[node.a].body);
     case Kind::list: {
       const ListSpec& list = lists[node.a];
       if (list.min > list.max) return false;
@@ -148,7 +163,7 @@ bool Grammar::is_possible(NodeId n) const {
 }
 
 // Sets a flag in every node for which `holds`, where that depends on the flags of the nodes below.
-void Grammar::solve(bool GrammarNode::* flag, bool (Grammar::*holds)(NodeId) const) {
+void Grammar::solve(bool GrammarNode::*flag, bool (Grammar::*holds)(NodeId) const) {
   std::vector<uint32_t> count(nodes.size() + 1), users;
   for (NodeId n = 0; n < nodes.size(); ++n) {
     for (const NodeId k : below(n)) ++count[k + 1];

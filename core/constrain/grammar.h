@@ -21,10 +21,10 @@ struct GrammarNode {
   enum class Kind : uint8_t { leaf, sequence, either, repeat, list, object, rule };
   Kind kind = Kind::leaf;
   bool nullable = false;
-  bool possible = false;           // it has a text
-  uint32_t a = 0;                  // leaf: the expression; list, object, rule: an index; else: the first kid
-  uint32_t kids = 0;               // of a sequence, an alternative; 1 of a repetition
-  uint32_t min = 0, max = 0;       // of a repetition
+  bool possible = false;      // it has a text
+  uint32_t a = 0;             // leaf: the expression; list, object, rule: an index; else: the first kid
+  uint32_t kids = 0;          // of a sequence, an alternative; 1 of a repetition
+  uint32_t min = 0, max = 0;  // of a repetition
 };
 
 // open item separator item ... close. Items beyond `first` are `rest`.
@@ -83,7 +83,7 @@ class Grammar {
   NodeId add(GrammarNode node, const std::vector<NodeId>& kids = {});
   bool is_leaf(NodeId n) const { return nodes[n].kind == GrammarNode::Kind::leaf; }
   std::vector<NodeId> below(NodeId n) const;
-  void solve(bool GrammarNode::* flag, bool (Grammar::*holds)(NodeId) const);
+  void solve(bool GrammarNode::*flag, bool (Grammar::*holds)(NodeId) const);
   bool is_nullable(NodeId n) const;
   bool is_possible(NodeId n) const;
   void drop_impossible();

@@ -33,15 +33,32 @@ Result<uint32_t> GrammarScanner::escape() {
   const char c = peek();
   size_t digits = 0;
   switch (c) {
-    case 'n': ++at_; return uint32_t{'\n'};
-    case 'r': ++at_; return uint32_t{'\r'};
-    case 't': ++at_; return uint32_t{'\t'};
-    case 'f': ++at_; return uint32_t{'\f'};
-    case '0': ++at_; return uint32_t{0};
-    case 'x': digits = 2; break;
-    case 'u': digits = 4; break;
-    case 'U': digits = 8; break;
-    default: break;
+    case 'n':
+      ++at_;
+      return uint32_t{'\n'};
+    case 'r':
+      ++at_;
+      return uint32_t{'\r'};
+    case 't':
+      ++at_;
+      return uint32_t{'\t'};
+    case 'f':
+      ++at_;
+      return uint32_t{'\f'};
+    case '0':
+      ++at_;
+      return uint32_t{0};
+    case 'x':
+      digits = 2;
+      break;
+    case 'u':
+      digits = 4;
+      break;
+    case 'U':
+      digits = 8;
+      break;
+    default:
+      break;
   }
   if (digits == 0) {
     if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '1' && c <= '9')) {

@@ -29,13 +29,20 @@ uint32_t escaped(uint8_t c) {
   switch (c) {
     case '"':
     case '\\':
-    case '/': return c;
-    case 'b': return '\b';
-    case 'f': return '\f';
-    case 'n': return '\n';
-    case 'r': return '\r';
-    case 't': return '\t';
-    default: return kShort;
+    case '/':
+      return c;
+    case 'b':
+      return '\b';
+    case 'f':
+      return '\f';
+    case 'n':
+      return '\n';
+    case 'r':
+      return '\r';
+    case 't':
+      return '\t';
+    default:
+      return kShort;
   }
 }
 
@@ -127,9 +134,8 @@ bool Expressions::any_bytes(Expr e, std::span<const std::pair<uint8_t, uint8_t>>
 
 bool Expressions::any_character(Expr e, uint32_t low, uint32_t high) {
   const std::vector<Utf8Range> ranges = utf8_ranges(low, high);
-  return std::any_of(ranges.begin(), ranges.end(), [&](const Utf8Range& range) {
-    return any_bytes(e, std::span(range.bytes).first(range.length));
-  });
+  return std::any_of(ranges.begin(), ranges.end(),
+                     [&](const Utf8Range& range) { return any_bytes(e, std::span(range.bytes).first(range.length)); });
 }
 
 bool Expressions::escape_alive(Expr decoded, uint32_t escape) {
@@ -145,8 +151,8 @@ bool Expressions::escape_alive(Expr decoded, uint32_t escape) {
   }
   if (any_character(decoded, low, high)) return true;
   const uint32_t first = std::max(low, 0xD800u), last = std::min(high, 0xDBFFu);
-  return first <= last && any_character(decoded, 0x10000 + (first - 0xD800) * 0x400,
-                                        0x10000 + (last - 0xD800) * 0x400 + 0x3FF);
+  return first <= last &&
+         any_character(decoded, 0x10000 + (first - 0xD800) * 0x400, 0x10000 + (last - 0xD800) * 0x400 + 0x3FF);
 }
 
 Expressions::Room Expressions::json_room(Expr e) const {

@@ -136,7 +136,8 @@ Status JsonGrammar::members(const ObjectShape& shape, ObjectSpec& spec, const St
     parts.push_back(part);
     SWY_TRY(add(x_.minus(part, known), v));
   }
-  SWY_TRY(add(x_.both({x_.characters(), x_.complement(x_.either(std::move(parts))), x_.complement(known)}), shape.rest));
+  SWY_TRY(
+      add(x_.both({x_.characters(), x_.complement(x_.either(std::move(parts))), x_.complement(known)}), shape.rest));
   // A name that comes twice counts as one member.
   if (many && shape.min > required + 1) {
     return error(Code::unsupported,

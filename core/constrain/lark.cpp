@@ -10,9 +10,7 @@
 namespace switchyard::constrain {
 namespace {
 
-bool is_name(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-}
+bool is_name(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; }
 
 bool is_terminal(std::string_view name) {
   const char c = name.starts_with('_') && name.size() > 1 ? name[1] : name[0];
@@ -185,7 +183,8 @@ class Reader : public GrammarScanner {
     if (take("..")) {
       if (peek() != '"') return wrong("a range has a character on both sides");
       SWY_LET(const auto last, characters());
-      if (first.size() != 1 || last.size() != 1 || last[0] < first[0]) return wrong("a range has a character on both sides");
+      if (first.size() != 1 || last.size() != 1 || last[0] < first[0])
+        return wrong("a range has a character on both sides");
       const std::pair<uint32_t, uint32_t> range[] = {{first[0], last[0]}};
       return x_.characters(range);
     }

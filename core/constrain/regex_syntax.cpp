@@ -40,9 +40,7 @@ class Parser {
     at_ += s.size();
     return true;
   }
-  Status wrong(std::string_view what) const {
-    return error(Code::usage, "wrong at byte {}: {}", at_, what);
-  }
+  Status wrong(std::string_view what) const { return error(Code::usage, "wrong at byte {}: {}", at_, what); }
 
   Result<RegexTree> alternatives(unsigned depth) {
     if (depth > kMaxDepth) return wrong("groups nest too deep");
@@ -233,36 +231,57 @@ class Parser {
     const uint32_t c = next_code_point(text_, at_);
     const auto one = [](uint32_t code_point) { return CodePoints{{code_point, code_point}}; };
     switch (c) {
-      case 'd': return kDigits;
-      case 'D': return inverted(kDigits);
-      case 'w': return kWord;
-      case 'W': return inverted(kWord);
-      case 's': return kSpace;
-      case 'S': return inverted(kSpace);
-      case 'n': return one('\n');
-      case 'r': return one('\r');
-      case 't': return one('\t');
-      case 'f': return one('\f');
-      case 'v': return one('\v');
-      case 'a': return one(7);
-      case 'e': return one(27);
-      case '0': return one(0);
+      case 'd':
+        return kDigits;
+      case 'D':
+        return inverted(kDigits);
+      case 'w':
+        return kWord;
+      case 'W':
+        return inverted(kWord);
+      case 's':
+        return kSpace;
+      case 'S':
+        return inverted(kSpace);
+      case 'n':
+        return one('\n');
+      case 'r':
+        return one('\r');
+      case 't':
+        return one('\t');
+      case 'f':
+        return one('\f');
+      case 'v':
+        return one('\v');
+      case 'a':
+        return one(7);
+      case 'e':
+        return one(27);
+      case '0':
+        return one(0);
       case 'c': {
         const char letter = peek();
-        if (!((letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z'))) return wrong("\\c without a letter");
+        if (!((letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z')))
+          return wrong("\\c without a letter");
         ++at_;
         return one(static_cast<uint32_t>(letter) % 32);
       }
-      case 'x': return code_point(2);
-      case 'u': return code_point(4);
+      case 'x':
+        return code_point(2);
+      case 'u':
+        return code_point(4);
       case 'p':
-      case 'P': return property(c == 'P');
+      case 'P':
+        return property(c == 'P');
       case 'b':
         if (in_set) return one('\b');
         return wrong("word boundaries (\\b) are not supported");
-      case 'B': return wrong("word boundaries (\\B) are not supported");
-      case 'k': return wrong("back references are not supported");
-      default: break;
+      case 'B':
+        return wrong("word boundaries (\\B) are not supported");
+      case 'k':
+        return wrong("back references are not supported");
+      default:
+        break;
     }
     if (c >= '1' && c <= '9') return wrong("back references are not supported");
     if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) {

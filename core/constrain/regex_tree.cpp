@@ -29,8 +29,8 @@ Result<Expr> lower_sequence(Expressions& x, std::span<const RegexTree> items, Ed
   if (items.empty()) return left == Edge::open || right == Edge::open ? kAllBytes : kEpsilon;
   std::vector<Expr> parts;
   for (size_t i = 0; i < items.size(); ++i) {
-    SWY_LET(const Expr part, lower(x, items[i], i == 0 ? left : Edge::inside,
-                                   i + 1 == items.size() ? right : Edge::inside));
+    SWY_LET(const Expr part,
+            lower(x, items[i], i == 0 ? left : Edge::inside, i + 1 == items.size() ? right : Edge::inside));
     parts.push_back(part);
   }
   Expr e = kEpsilon;
@@ -42,10 +42,13 @@ Result<Expr> lower_sequence(Expressions& x, std::span<const RegexTree> items, Ed
 
 Result<Expr> lower(Expressions& x, const RegexTree& tree, Edge left, Edge right) {
   switch (tree.kind) {
-    case RegexTree::Kind::leaf: return between(x, tree.expr, left, right);
+    case RegexTree::Kind::leaf:
+      return between(x, tree.expr, left, right);
     case RegexTree::Kind::begin:
-    case RegexTree::Kind::end: return lower_sequence(x, {&tree, 1}, left, right);
-    case RegexTree::Kind::sequence: return lower_sequence(x, tree.kids, left, right);
+    case RegexTree::Kind::end:
+      return lower_sequence(x, {&tree, 1}, left, right);
+    case RegexTree::Kind::sequence:
+      return lower_sequence(x, tree.kids, left, right);
     case RegexTree::Kind::either: {
       std::vector<Expr> ways;
       for (const RegexTree& kid : tree.kids) {

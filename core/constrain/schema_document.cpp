@@ -2,6 +2,7 @@
 #include "core/constrain/schema_document.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "core/base/json.h"
 #include "core/base/printable.h"
@@ -11,9 +12,18 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kSingle[] = {"additionalProperties", "additionalItems",       "items", "contains", "not", "if",
-                                   "then",                 "else",                  "propertyNames",
-                                   "unevaluatedItems",     "unevaluatedProperties", "contentSchema"};
+constexpr const char* kSingle[] = {"additionalProperties",
+                                   "additionalItems",
+                                   "items",
+                                   "contains",
+                                   "not",
+                                   "if",
+                                   "then",
+                                   "else",
+                                   "propertyNames",
+                                   "unevaluatedItems",
+                                   "unevaluatedProperties",
+                                   "contentSchema"};
 constexpr const char* kLists[] = {"allOf", "anyOf", "oneOf", "prefixItems", "items"};
 constexpr const char* kMaps[] = {"properties",  "patternProperties", "$defs",
                                  "definitions", "dependentSchemas",  "dependencies"};
@@ -68,7 +78,7 @@ Result<SchemaDocument> SchemaDocument::parse(std::string_view text) {
 
 Result<SchemaDocument> SchemaDocument::create(json schema) {
   SchemaDocument d;
-  d.document_ = std::make_unique<json>(std::move(schema));
+  d.document_ = std::make_shared<const json>(std::move(schema));
   const json& root = *d.document_;
   if (root.is_object() && root.contains("$schema") && root["$schema"].is_string()) {
     const auto& draft = root["$schema"].get_ref<const std::string&>();
@@ -117,7 +127,8 @@ Status SchemaDocument::scan_children(Index i) {
     }
   }
   for (const char* key : {"$anchor", "$dynamicAnchor"}) {
-    if (const std::string name = text(key); !name.empty()) by_uri_[resources_[schemas_[i].resource].uri + "#" + name] = i;
+    if (const std::string name = text(key); !name.empty())
+      by_uri_[resources_[schemas_[i].resource].uri + "#" + name] = i;
   }
   for (const char* key : kSingle) {
     if (const auto found = s.find(key); found != s.end()) enter(*found, i, std::string("/") + key);
@@ -153,8 +164,8 @@ SchemaDocument::Index SchemaDocument::index(const json& schema, Index inside) {
 }
 
 SchemaDocument::Index SchemaDocument::add(json schema) {
-  added_.push_back(std::move(schema));
-  return index(added_.back(), 0);
+  added_.push_back(std::make_shared<const json>(std::move(schema)));
+  return index(*added_.back(), 0);
 }
 
 Result<SchemaDocument::Index> SchemaDocument::resolve(const std::string& reference, Index from) {

@@ -3,9 +3,9 @@
 // refused: nothing is fetched.
 #pragma once
 
-#include <deque>
 #include <map>
-#include <nlohmann/json.hpp>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -47,8 +47,8 @@ class SchemaDocument {
   Status scan_children(Index i);
   void enter(const nlohmann::json& schema, Index parent, std::string step);
 
-  std::unique_ptr<nlohmann::json> document_;
-  std::deque<nlohmann::json> added_;
+  std::shared_ptr<const nlohmann::json> document_;
+  std::vector<std::shared_ptr<const nlohmann::json>> added_;
   std::vector<Schema> schemas_;
   std::unordered_map<const nlohmann::json*, Index> index_;
   struct Resource {

@@ -2,6 +2,7 @@
 // The keywords that narrow one type of value.
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "core/base/json.h"
 #include "core/base/printable.h"
@@ -48,7 +49,8 @@ Status SchemaShapes::types(Index i, Shape& out) {
     static constexpr std::string_view kTypes[] = {"null", "boolean", "number", "integer", "string", "array", "object"};
     const std::string name = one.is_string() ? one.get<std::string>() : "";
     if (std::find(std::begin(kTypes), std::end(kTypes), name) == std::end(kTypes)) {
-      return wrong(i, "type", brief(one) + " is no type; types are null, boolean, number, integer, string, array, object");
+      return wrong(i, "type",
+                   brief(one) + " is no type; types are null, boolean, number, integer, string, array, object");
     }
     restrict(allowed, name);
   }
@@ -120,8 +122,8 @@ Status SchemaShapes::numbers(Index i, Shape& out) {
     if (found->is_boolean() && name.starts_with("exclusive")) continue;  // draft 4: it belongs to the limit
     if (!found->is_number()) return wrong(i, key, brief(*found) + " is no number");
     const auto exclusive = s.find(name == "minimum" ? "exclusiveMinimum" : "exclusiveMaximum");
-    const bool inclusive = !name.starts_with("exclusive") &&
-                           !(exclusive != s.end() && exclusive->is_boolean() && exclusive->get<bool>());
+    const bool inclusive =
+        !name.starts_with("exclusive") && !(exclusive != s.end() && exclusive->is_boolean() && exclusive->get<bool>());
     const Decimal limit = decimal(*found);
     any = false;
     if (name == "multipleOf") {
@@ -216,7 +218,8 @@ Status SchemaShapes::names(Index i, ObjectShape& object) {
   for (const auto& [pattern, schema] : patterns->items()) {
     const auto parsed = parse_regex(x_, pattern, {.search = true});
     if (!parsed.ok()) {
-      return unsupported(i, "patternProperties", fmt::format("'{}': {}", printable(pattern), parsed.status().message()));
+      return unsupported(i, "patternProperties",
+                         fmt::format("'{}': {}", printable(pattern), parsed.status().message()));
     }
     const Expr names = x_.both(x_.characters(), *parsed), others = x_.complement(*parsed);
     const SchemaSet value = of_schema(document_.index(schema, i));

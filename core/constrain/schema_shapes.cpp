@@ -3,20 +3,20 @@
 #include "core/constrain/schema_shapes.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "core/base/printable.h"
 
 namespace switchyard::constrain {
 namespace {
 
-constexpr unsigned kMaxDepth = 128;        // of schemas for the same value within each other
-constexpr size_t kMaxAlternatives = 256;   // of arrays or objects in a shape
+constexpr unsigned kMaxDepth = 128;       // of schemas for the same value within each other
+constexpr size_t kMaxAlternatives = 256;  // of arrays or objects in a shape
 constexpr size_t kMaxWork = 200'000;
 
-constexpr std::string_view kUnsupported[] = {"contains",    "minContains",      "maxContains",
-                                             "$dynamicRef", "$recursiveRef",    "extends",
-                                             "disallow",    "divisibleBy",      "unevaluatedItems",
-                                             "unevaluatedProperties"};
+constexpr std::string_view kUnsupported[] = {
+    "contains", "minContains", "maxContains", "$dynamicRef",      "$recursiveRef",
+    "extends",  "disallow",    "divisibleBy", "unevaluatedItems", "unevaluatedProperties"};
 constexpr const char* kApplicators[] = {"$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "not"};
 
 }  // namespace
@@ -260,7 +260,8 @@ Result<Shape> SchemaShapes::one_of(Index i) {
     twice.null = twice.null || (once.null && b.null);
     twice.yes = twice.yes || (once.yes && b.yes);
     twice.no = twice.no || (once.no && b.no);
-    twice.exponent = twice.exponent || (once.exponent && b.number != kNothing) || (b.exponent && once.number != kNothing);
+    twice.exponent =
+        twice.exponent || (once.exponent && b.number != kNothing) || (b.exponent && once.number != kNothing);
     twice.number = x_.either(twice.number, x_.both(once.number, b.number));
     twice.string = x_.either(twice.string, x_.both(once.string, b.string));
     Shape added = b;

@@ -71,9 +71,8 @@ Result<Shape> SchemaShapes::both(const Shape& a, const Shape& b) {
   for (const ObjectShape& x : a.objects) {
     for (const ObjectShape& y : b.objects) {
       ObjectShape z = both(x, y);
-      const bool possible = std::none_of(z.members.begin(), z.members.end(), [](const auto& m) {
-        return m.second.required && m.second.value == kNoValue;
-      });
+      const bool possible = std::none_of(z.members.begin(), z.members.end(),
+                                         [](const auto& m) { return m.second.required && m.second.value == kNoValue; });
       if (possible && z.min <= z.max) out.objects.push_back(std::move(z));
     }
   }
@@ -145,8 +144,8 @@ Result<std::vector<ObjectShape>> SchemaShapes::complement(const ObjectShape& obj
     if (m.required) out.emplace_back().members[name] = {kNoValue, false};
     if (m.value != kAnyValue) out.emplace_back().members[name] = {none_of(m.value, possible), true};
   }
-  const bool named = std::any_of(object.named.begin(), object.named.end(),
-                                 [](const auto& n) { return n.second != kAnyValue; });
+  const bool named =
+      std::any_of(object.named.begin(), object.named.end(), [](const auto& n) { return n.second != kAnyValue; });
   if (named || object.rest != kAnyValue) {
     return error(Code::unsupported, "it would need a member that breaks a schema, under any name");
   }

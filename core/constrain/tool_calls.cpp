@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The calls of tools as Qwen's models write them. The constraint's text is JSON:
 //
-//   tools     a list of {"name", "parameters"}, or of {"type": "function", "function": {...}}; `parameters` is a schema.
+//   tools     a list of {"name", "parameters"}, or of {"type": "function", "function": {...}}; `parameters` is a
+//   schema.
 //             With "strict": false, the arguments are any object.
 //   choice    "auto": text, which may end in calls; "required" (the default): calls; {"name": ...}: calls of this tool
 //   format    "json" (the default): <tool_call>\n{"name": "f", "arguments": {...}}\n</tool_call>
@@ -45,7 +46,8 @@ Result<std::vector<Tool>> read_tools(const json& list) {
     }
     const bool strict = !f.contains("strict") || f["strict"] != false;
     if (strict && f.contains("parameters") && !f["parameters"].is_null()) {
-      if (!f["parameters"].is_object()) return error(Code::usage, "the parameters of tool '{}' are no schema", tool.name);
+      if (!f["parameters"].is_object())
+        return error(Code::usage, "the parameters of tool '{}' are no schema", tool.name);
       json own = f["parameters"];
       if (!own.contains("type")) own["type"] = "object";
       tool.parameters = std::move(own);
@@ -65,9 +67,9 @@ class Calls {
     SWY_LET(const NodeId arguments, grammar.schema(document.root()));
     SWY_TRY(grammar.finish());
     const Expr space = grammar.space(), name = x_.literal(json(tool.name).dump());
-    const Expr head = x_.concat({x_.literal("<tool_call>\n{"), space, x_.literal("\"name\""), space, x_.literal(":"),
-                                 space, name, space, x_.literal(","), space, x_.literal("\"arguments\""), space,
-                                 x_.literal(":"), space});
+    const Expr head =
+        x_.concat({x_.literal("<tool_call>\n{"), space, x_.literal("\"name\""), space, x_.literal(":"), space, name,
+                   space, x_.literal(","), space, x_.literal("\"arguments\""), space, x_.literal(":"), space});
     return g_.sequence({g_.leaf(head), arguments, g_.leaf(x_.concat(space, x_.literal("}\n</tool_call>")))});
   }
 
@@ -83,7 +85,9 @@ class Calls {
       spec.open = head;
       spec.close = x_.literal("</function>\n</tool_call>");
       const JsonGrammar::Style style{
-          [&](Expr name) { return x_.concat({x_.literal("<parameter="), plain_name(name), x_.literal(">\n")}); },
+          [&](Expr name) {
+            return x_.concat({x_.literal("<parameter="), plain_name(name), x_.literal(">\n")});
+          },
           [&](SchemaSet s) { return xml_value(grammar, s); }};
       SWY_TRY(grammar.members(object, spec, style));
       ways.push_back(g_.object(std::move(spec)));
@@ -131,7 +135,8 @@ Result<NodeId> tool_calls(Grammar& grammar, std::string_view text) {
   SWY_LET(const std::vector<Tool> tools, read_tools(spec.contains("tools") ? spec["tools"] : json()));
   const json choice = spec.contains("choice") ? spec["choice"] : json("required");
   const json format = spec.contains("format") ? spec["format"] : json("json");
-  if (format != "json" && format != "xml") return error(Code::usage, "'format' {} is neither json nor xml", brief(format));
+  if (format != "json" && format != "xml")
+    return error(Code::usage, "'format' {} is neither json nor xml", brief(format));
   const bool named = choice.is_object() && choice.contains("name");
   if (!named && choice != "auto" && choice != "required") {
     return error(Code::usage, "'choice' {} is none of auto, required and {{\"name\": ...}}", brief(choice));

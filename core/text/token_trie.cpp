@@ -43,8 +43,8 @@ bool build(const TokenTrie& trie, std::span<const uint32_t> tokens, std::vector<
   };
   for (const uint32_t token : tokens) {
     const std::string_view text = trie.piece(token);
-    const size_t same = static_cast<size_t>(std::mismatch(text.begin(), text.end(), last.begin(), last.end()).first -
-                                            text.begin());
+    const size_t same =
+        static_cast<size_t>(std::mismatch(text.begin(), text.end(), last.begin(), last.end()).first - text.begin());
     close(same);
     for (size_t i = same; i < text.size(); ++i) {
       open.push_back(static_cast<uint32_t>(nodes.size()));

@@ -60,8 +60,8 @@ class TokenTrie {
   std::string text_;
   std::vector<uint32_t> at_;
   std::vector<TrieNode> all_, not_plain_;
-  std::vector<TokenMask> plain_;                // [i]: of at most i + 1 characters
-  std::vector<uint32_t> longer_;           // the other plain tokens, shorter ones first
+  std::vector<TokenMask> plain_;             // [i]: of at most i + 1 characters
+  std::vector<uint32_t> longer_;             // the other plain tokens, shorter ones first
   std::vector<uint32_t> longer_characters_;  // of each
   TokenMask spaces_;
   std::vector<uint32_t> long_;

@@ -18,8 +18,9 @@ const std::vector<std::string>& pieces() {
   static const std::vector<std::string> all = [] {
     std::vector<std::string> out = {""};  // the end
     for (int b = 0; b < 256; ++b) out.emplace_back(1, static_cast<char>(b));
-    for (const char* more : {"{\"", "\":", "\": ", "\", \"", "\"}", "},", "[]", "ab", "abc", "aaaaaaaa", "12", "0.5", "  ",
-                             "\n\n", "true", "null", "é", "\\u00", "日本", "a\"", "x", "<tool_call>", "name"}) {
+    for (const char* more :
+         {"{\"", "\":",  "\": ", "\", \"", "\"}", "},",    "[]",   "ab",  "abc", "aaaaaaaa",    "12",  "0.5",
+          "  ",  "\n\n", "true", "null",   "é",   "\\u00", "日本", "a\"", "x",   "<tool_call>", "name"}) {
       out.emplace_back(more);
     }
     return out;
@@ -83,7 +84,8 @@ TEST(Constraint, RegularExpressions) {
 }
 
 TEST(Constraint, WrittenGrammars) {
-  const std::string sum = "root ::= sum # a comment\nsum ::= sum \"+\" one | one\none ::= [0-9]{1,3} | \"(\" sum \")\"\n";
+  const std::string sum =
+      "root ::= sum # a comment\nsum ::= sum \"+\" one | one\none ::= [0-9]{1,3} | \"(\" sum \")\"\n";
   expect_texts(ConstraintKind::gbnf, sum, {"1", "1+(2+333)"}, {"", "1+", "(1", "1234"});
   expect_texts(ConstraintKind::gbnf, "root ::= \"a\" root \"a\" | \"b\" root \"b\" | [ab]", {"a", "aba", "abbba"},
                {"ab", "aab"});
@@ -126,8 +128,9 @@ TEST(Constraint, AMaskHasExactlyTheTokensThatCanBeFollowed) {
       {ConstraintKind::regex, "(ab|abc)*x{2}é?"},
       {ConstraintKind::json_schema, R"({"type": "object"})"},
       {ConstraintKind::json_schema, R"({"type": "string", "maxLength": 9, "pattern": "^[a-z\u00e9\n]*$"})"},
-      {ConstraintKind::json_schema, R"({"properties": {"ab": {"minimum": 0.5, "maximum": 12}, "name": {"enum": ["x", 12]}},)"
-                                    R"("required": ["ab"], "additionalProperties": false})"},
+      {ConstraintKind::json_schema,
+       R"({"properties": {"ab": {"minimum": 0.5, "maximum": 12}, "name": {"enum": ["x", 12]}},)"
+       R"("required": ["ab"], "additionalProperties": false})"},
       {ConstraintKind::gbnf, "root ::= \"[\" (root (\",\" root)*)? \"]\" | [a-c]+"}};
   std::mt19937 random(7);
   for (const auto& [kind, text] : all) {
@@ -138,7 +141,8 @@ TEST(Constraint, AMaskHasExactlyTheTokensThatCanBeFollowed) {
       std::vector<int32_t> allowed;
       for (int32_t id = 1; id < static_cast<int32_t>(pieces().size()); ++id) {
         ConstraintMatcher other = m;
-        EXPECT_EQ(mask[static_cast<size_t>(id)], other.accept(id).ok()) << text << " after " << m.text() << ": token " << id;
+        EXPECT_EQ(mask[static_cast<size_t>(id)], other.accept(id).ok())
+            << text << " after " << m.text() << ": token " << id;
         if (mask[static_cast<size_t>(id)]) allowed.push_back(id);
       }
       EXPECT_EQ(mask[0], m.can_end()) << text << " after " << m.text();

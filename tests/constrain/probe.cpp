@@ -63,7 +63,8 @@ Result<std::shared_ptr<const TokenTrie>> vocabulary(const std::string& path) {
       piece += static_cast<char>(std::stoi(line.substr(i, 2), nullptr, 16));
     }
   }
-  return TokenTrie::create(static_cast<uint32_t>(pieces.size()), [&](uint32_t id) -> std::string_view { return pieces[id]; });
+  return TokenTrie::create(static_cast<uint32_t>(pieces.size()),
+                           [&](uint32_t id) -> std::string_view { return pieces[id]; });
 }
 
 bool has(const std::vector<uint32_t>& mask, int32_t id) {

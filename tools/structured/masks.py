@@ -63,7 +63,7 @@ def follow_llguidance(tokenizer, text, runs, buffer):
     except ValueError as e:
         return None, str(e)
     first.unsafe_compute_mask_ptr(ctypes.addressof(buffer), ctypes.sizeof(buffer))
-    out = {"first": now() - begun, "times": [], "through": []}
+    out = {"first": now() - begun, "times": [], "through": [], "done": []}
     for ids in runs:
         m = first.deep_copy()
         done = 0
@@ -75,6 +75,7 @@ def follow_llguidance(tokenizer, text, runs, buffer):
                 break
             done += 1
         out["through"].append(done == len(ids) and m.is_accepting())
+        out["done"].append(min(done, len(ids) - 1))
     return out, ""
 
 
@@ -144,8 +145,13 @@ def main():
             count["other splits let through here"] += ended
         if answer["mask_us"]:
             slow.append((max(answer["mask_us"]), path.name))
-        ours += answer["mask_us"]
-        theirs += other["times"]
+        at = [0, 0]
+        for i, (done, ended) in enumerate(answer.get("followed") or []):  # times of texts that both let through
+            both = ended and other["through"][i]
+            for side, (times, out) in enumerate(((answer["mask_us"], ours), (other["times"], theirs))):
+                n = len(runs[i]) if (ended, other["through"][i])[side] else min((done, other["done"][i])[side], len(runs[i]) - 1) + 1
+                out += times[at[side]:at[side] + n] if both else []
+                at[side] += n
     for name, n in count.items():
         print(f"{name:70}{n:>8}")
     print(f"\n{'mask, us':14}{'masks':>8}{'mean':>9}{'p50':>8}{'p90':>8}{'p99':>9}{'p99.9':>9}{'max':>10}")
