@@ -49,7 +49,7 @@ static inline swy_piece* swy_add_piece(swy_decomposition* d, uint32_t id, uint32
   p->id = id;
   p->revision = revision;
   p->attrs_size = swy_find_op(id, revision)->attrs_size;
-  if (p->attrs_size == 0) return p;
+  if (attrs == NULL || p->attrs_size == 0) return p;
   memcpy(&p->attrs, attrs, p->attrs_size);
   p->attrs.struct_size = p->attrs_size;
   return p;
