@@ -73,7 +73,7 @@ class TensorWriter {
     }
     if (planes_.groups != 0) {
       SWY_TRY(writer_.pad_to(planes_.scales));
-      SWY_TRY(writer_.append(std::as_bytes(std::span(scales_))));
+      SWY_TRY(write_scales());
       if (!offsets_.empty()) {
         SWY_TRY(writer_.pad_to(planes_.offsets));
         SWY_TRY(writer_.append(std::as_bytes(std::span(offsets_))));
@@ -83,6 +83,13 @@ class TensorWriter {
   }
 
  private:
+  Status write_scales() {
+    if (planes_.scale_bytes != 1) return writer_.append(std::as_bytes(std::span(scales_)));
+    std::vector<std::byte> narrow(scales_.size());
+    std::transform(scales_.begin(), scales_.end(), narrow.begin(),
+                   [](uint16_t s) { return static_cast<std::byte>(s); });
+    return writer_.append(narrow);
+  }
   Status write_batch(const std::string& name, const SourceTensor& part, uint64_t row, uint64_t rows) {
     batch_ = {&part, row, rows};
     first_scale_ = scales_.size();
@@ -129,6 +136,7 @@ class TensorWriter {
     return q;
   }
   Status quantize(const std::vector<float>& row, uint64_t r, std::byte* out) {
+    if (desc_.dtype == SWY_MXFP4) return error(Code::invalid_data, "a scale is 255, which stands for no number");
     return quantize_rows(row.data(), 1, desc_, quantized_row(r, out));
   }
   // Whether the source has the row in the encoding that is wanted; then it was copied.

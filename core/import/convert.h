@@ -16,7 +16,8 @@ namespace switchyard {
 struct ConvertOptions {
   std::string source;  // folder, or GGUF file
   std::string output;  // .swy
-  // Of the quantizable weights. None: each keeps the encoding that the source has, or the nearest.
+  // Of the quantizable weights. None: each keeps the encoding that the source has, or the nearest. MXFP4 stays as it is
+  // where 4 bits are asked for.
   std::optional<WeightEncoding> encoding;
   std::string origin;  // what the program's metadata says it was made of, for listings; "": nothing
   uint32_t threads = 1;

@@ -32,6 +32,11 @@ constexpr Name kNames[] = {
     {"rope.freq_base", "rope_theta"},
     {"rope.dimension_count", "rotary_dim"},
     {"rope.scaling.type", "rope_type"},
+    {"rope.scaling.factor", "factor"},
+    {"rope.scaling.original_context_length", "original_max_position_embeddings"},
+    {"rope.scaling.yarn_attn_factor", "attention_factor"},
+    {"rope.scaling.yarn_beta_fast", "beta_fast"},
+    {"rope.scaling.yarn_beta_slow", "beta_slow"},
     {"ssm.group_count", "linear_num_key_heads"},
     {"ssm.time_step_rank", "linear_num_value_heads"},
     {"ssm.state_size", "linear_key_head_dim"},
@@ -99,6 +104,21 @@ json dense_layers(const GgufFile& file, uint32_t layers) {
   return dense;
 }
 
+// What config.json keeps together, and what the converter left out of it.
+void complete_gpt_oss(json& settings) {
+  json rope = json::object();
+  for (const char* name :
+       {"rope_type", "factor", "original_max_position_embeddings", "attention_factor", "beta_fast", "beta_slow"}) {
+    if (!settings.contains(name)) continue;
+    rope[name] = settings[name];
+    settings.erase(name);
+  }
+  if (!rope.contains("rope_type")) rope["rope_type"] = "default";
+  rope["truncate"] = false;
+  settings["rope_scaling"] = rope;
+  if (settings.contains("moe_intermediate_size")) settings["intermediate_size"] = settings["moe_intermediate_size"];
+}
+
 }  // namespace
 
 Result<GgufConfig> gguf_config(const GgufFile& file) {
@@ -136,6 +156,7 @@ Result<GgufConfig> gguf_config(const GgufFile& file) {
   if (c.find("layer_types") != nullptr) settings["layer_types"] = layer_types(*c.find("layer_types"), blocks - drafts);
   settings["mlp_only_layers"] = dense_layers(file, blocks - drafts);
   if (c.text_or("rope_type", "none") == "none") settings.erase("rope_type");
+  if (family->model_type == "gpt_oss") complete_gpt_oss(settings);
   Config whole(settings, {.source = "the metadata", .name = label});
   whole.model_type = family->model_type;
   whole.eos_ids = end_tokens(file);

@@ -26,6 +26,11 @@ class GgufModel::View final : public SourceTensor {
     dims = std::move(as);
     return this;
   }
+  // Blocks of MXFP4 stay in that encoding, rather than in one that more backends have.
+  View* keep_mxfp4() {
+    mxfp4_ = tensor_.block->id == kGgufMXFP4;
+    return this;
+  }
   View* value(Value v) {
     value_ = v;
     return this;
@@ -41,7 +46,9 @@ class GgufModel::View final : public SourceTensor {
     return this;
   }
 
-  WeightEncoding encoding() const override { return encoding_of(*tensor_.block); }
+  WeightEncoding encoding() const override {
+    return mxfp4_ ? WeightEncoding{SWY_MXFP4, kRepackGroup} : encoding_of(*tensor_.block);
+  }
 
   void read_row(uint64_t row, std::span<float> out) const override {
     if (column_order_.heads == nullptr) {
@@ -64,6 +71,10 @@ class GgufModel::View final : public SourceTensor {
     if (value_ != Value::same || groups * kRepackGroup != width() || !whole_groups) return false;
     const std::byte* from = row_bytes(row).data();
     const uint64_t bytes = quants.size() / groups;
+    for (uint64_t g = 0; mxfp4_ && g < groups; ++g) {
+      if (!repack_mxfp4(from + g * tensor_.block->bytes, &quants[g * bytes], &scales[g])) return false;
+    }
+    if (mxfp4_) return true;
     for (uint64_t g = 0; g < groups; ++g) {
       const RepackedGroup to{&quants[g * bytes], &scales[g], offsets.empty() ? nullptr : &offsets[g]};
       if (!repack_group(*tensor_.block, from, column_order_.place(g * kRepackGroup) / kRepackGroup, to)) return false;
@@ -99,14 +110,21 @@ class GgufModel::View final : public SourceTensor {
   const GgufTensor& tensor_;
   uint64_t first_row_ = 0;
   Value value_ = Value::same;
+  bool mxfp4_ = false;
   Order row_order_, column_order_;
 };
 
-// The gate's and the up projection's rows of each expert, one after the other, as one tensor [experts, 2 * width, in].
+// The gate's and the up projection's rows of each expert, one after the other or in turns, as one tensor
+// [experts, 2 * width, in].
 class GgufModel::GateUp final : public SourceTensor {
  public:
   GateUp(const GgufTensor& gate, const GgufTensor& up) : gate_(gate), up_(up), width_(gate.dims[1]) {
     dims = {gate.dims[0], 2 * width_, gate.dims[2]};
+  }
+  void in_turns() {
+    in_turns_ = true;
+    gate_.keep_mxfp4();
+    up_.keep_mxfp4();
   }
 
   WeightEncoding encoding() const override { return more_bits(gate_.encoding(), up_.encoding()); }
@@ -122,11 +140,37 @@ class GgufModel::GateUp final : public SourceTensor {
   }
 
  private:
-  const View& half(uint64_t row) const { return row % (2 * width_) < width_ ? gate_ : up_; }
-  uint64_t row_of(uint64_t row) const { return row / (2 * width_) * width_ + row % width_; }
+  const View& half(uint64_t row) const {
+    return (in_turns_ ? row % 2 == 0 : row % (2 * width_) < width_) ? gate_ : up_;
+  }
+  uint64_t row_of(uint64_t row) const { return in_turns_ ? row / 2 : row / (2 * width_) * width_ + row % width_; }
 
   View gate_, up_;
   uint64_t width_;
+  bool in_turns_ = false;
+};
+
+// Their biases [experts, 2 * width], in turns.
+class GgufModel::InTurns final : public SourceTensor {
+ public:
+  InTurns(const GgufTensor& gate, const GgufTensor& up) : gate_(gate), up_(up) {
+    dims = {gate.dims[0], 2 * gate.dims[1]};
+  }
+
+  WeightEncoding encoding() const override { return more_bits(gate_.encoding(), up_.encoding()); }
+  void read_row(uint64_t row, std::span<float> out) const override {
+    std::vector<float> gate(out.size() / 2), up(out.size() / 2);
+    gate_.read_row(row, gate);
+    up_.read_row(row, up);
+    for (size_t i = 0; i < out.size(); ++i) out[i] = (i % 2 == 0 ? gate : up)[i / 2];
+  }
+  void release_rows(uint64_t first, uint64_t count) const override {
+    gate_.release_rows(first, count);
+    up_.release_rows(first, count);
+  }
+
+ private:
+  View gate_, up_;
 };
 
 namespace {
@@ -210,6 +254,10 @@ void GgufModel::name_layer(uint32_t l) {
   for (const char* p : {"gate", "up", "down"}) {
     name(fmt::format("{}ffn_{}.weight", from, p), fmt::format("{}mlp.{}_proj.weight", to, p));
   }
+  if (family().model_type == "gpt_oss") {
+    name_biased_experts(from, to + "mlp.");
+    return;
+  }
   name(from + "ffn_gate_inp.weight", to + "mlp.gate.weight");
   name_experts(from, to + "mlp.");
 }
@@ -218,6 +266,11 @@ void GgufModel::name_attention(const std::string& from, const std::string& to) {
   name_norm(from + "attn_q_norm.weight", to + "q_norm.weight");
   name_norm(from + "attn_k_norm.weight", to + "k_norm.weight");
   name(from + "attn_output.weight", to + "o_proj.weight");
+  name(from + "attn_output.bias", to + "o_proj.bias");
+  for (const char* p : {"q", "k", "v"}) {
+    name(fmt::format("{}attn_{}.bias", from, p), fmt::format("{}{}_proj.bias", to, p));
+  }
+  name(from + "attn_sinks.weight", to + "sinks");
   const uint64_t q = uint64_t{heads_.attention} * heads_.head_dim, kv = uint64_t{heads_.kv} * heads_.head_dim;
   const std::string fused = from + "attn_qkv.weight";
   const GgufTensor* t = file_.tensor(fused);
@@ -273,6 +326,29 @@ void GgufModel::name_experts(const std::string& from, const std::string& to) {
   if (g == nullptr || u == nullptr || g->dims != u->dims || g->dims.size() != 3) return;
   used_[gate] = used_[up] = true;
   views_.emplace(to + "experts.gate_up_proj", std::make_shared<GateUp>(*g, *u));
+}
+
+// Of gpt-oss: gates and up projections take turns in the checkpoint, and have tensors of their own here.
+void GgufModel::name_biased_experts(const std::string& from, const std::string& to) {
+  name(from + "ffn_gate_inp.weight", to + "router.weight");
+  name(from + "ffn_gate_inp.bias", to + "router.bias");
+  if (View* v = name(from + "ffn_down_exps.weight", to + "experts.down_proj")) v->keep_mxfp4();
+  name(from + "ffn_down_exps.bias", to + "experts.down_proj_bias");
+  const auto both = [&](const char* kind, size_t rank) {
+    const std::string gate = from + "ffn_gate_exps." + kind, up = from + "ffn_up_exps." + kind;
+    const GgufTensor *g = file_.tensor(gate), *u = file_.tensor(up);
+    const bool fits = g != nullptr && u != nullptr && g->dims == u->dims && g->dims.size() == rank;
+    if (fits) used_[gate] = used_[up] = true;
+    return std::pair(fits ? g : nullptr, u);
+  };
+  if (const auto [g, u] = both("weight", 3); g != nullptr) {
+    const auto gate_up = std::make_shared<GateUp>(*g, *u);
+    gate_up->in_turns();
+    views_.emplace(to + "experts.gate_up_proj", gate_up);
+  }
+  if (const auto [g, u] = both("bias", 2); g != nullptr) {
+    views_.emplace(to + "experts.gate_up_proj_bias", std::make_shared<InTurns>(*g, *u));
+  }
 }
 
 const SourceTensor* GgufModel::find(const std::string& name) const {

@@ -35,6 +35,7 @@ class GgufModel final : public TensorSource {
  private:
   class View;
   class GateUp;
+  class InTurns;
   using HeadPlaces = std::shared_ptr<const std::vector<uint32_t>>;  // NULL: in the checkpoint's order
 
   // What decides where its rows lie.
@@ -50,6 +51,7 @@ class GgufModel final : public TensorSource {
   void name_delta(const std::string& from, const std::string& to);
   void name_betas_and_alphas(const std::string& from, const std::string& to);
   void name_experts(const std::string& from, const std::string& to);
+  void name_biased_experts(const std::string& from, const std::string& to);
   void name_norm(const std::string& from, const std::string& to);
   // `from` is the name in the file. NULL where the file has no such tensor; else it lives as long as this.
   View* name(const std::string& from, const std::string& to);

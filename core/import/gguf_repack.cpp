@@ -85,7 +85,8 @@ float squared_error(const Values& w, float scale) {
 }
 
 // The scale with the least error among the one that spans the values and the whole parts of `steps`, the distances of
-// the source's values: with such a scale those of one step keep their distances, and errors arise only from the others'.
+// the source's values: with such a scale those of one step keep their distances, and errors arise only from the
+// others'.
 bool nearest_i8(const Values& w, std::span<const float> steps, const RepackedGroup& out) {
   float most = 0;
   for (const float x : w) most = std::max(most, std::abs(x));
@@ -156,6 +157,12 @@ WeightEncoding encoding_of(const GgufBlock& block) {
     default:
       return {SWY_I8, kRepackGroup};
   }
+}
+
+bool repack_mxfp4(const std::byte* block, std::byte* quants, uint16_t* scale) {
+  put_nibbles(nibbles(block + 1), quants);
+  *scale = static_cast<uint8_t>(block[0]);
+  return *scale != 255;
 }
 
 bool repack_group(const GgufBlock& block, const std::byte* row, uint64_t group, const RepackedGroup& out) {

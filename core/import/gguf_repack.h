@@ -27,6 +27,10 @@ struct RepackedGroup {
   uint16_t* offset;  // i4a
 };
 
+// One block of MXFP4 in our encoding of that name: elements in another order, the scale's byte as a number. False: the
+// scale is no number.
+bool repack_mxfp4(const std::byte* block, std::byte* quants, uint16_t* scale);
+
 // Group `group` of a row of blocks. False: this type is not repacked, or these values cannot be.
 bool repack_group(const GgufBlock& block, const std::byte* row, uint64_t group, const RepackedGroup& out);
 

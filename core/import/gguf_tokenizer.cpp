@@ -14,6 +14,7 @@ using nlohmann::json;
 struct PreTokenizer {
   std::string_view name;
   const char* pattern;
+  bool composes = true;  // characters and their marks, before all else: the file does not say so
 };
 constexpr PreTokenizer kPreTokenizers[] = {
     {"qwen35",
@@ -22,6 +23,13 @@ constexpr PreTokenizer kPreTokenizers[] = {
     {"qwen2",
      "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|"
      "\\s+(?!\\S)|\\s+"},
+    {"gpt-4o",
+     "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+(?i:'s|'t|'re|'ve|'m|'"
+     "ll|'d)?|"
+     "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*(?i:'s|'t|'re|'ve|'m|'"
+     "ll|'d)?|"
+     "\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+     false},
 };
 
 std::string_view text_or(const GgufFile& file, const char* key, std::string_view otherwise) {
@@ -52,7 +60,8 @@ Result<std::string> GgufModel::tokenizer_json() const {
     if (p.name == pre) words = &p;
   }
   if (words == nullptr) {
-    return error(Code::unsupported, "the pre-tokenizer '{}' is not known; qwen35 and qwen2 are", printable(pre));
+    return error(Code::unsupported, "the pre-tokenizer '{}' is not known; qwen35, qwen2 and gpt-4o are",
+                 printable(pre));
   }
   if (!texts || !types || !merges || types->size() != texts->size()) {
     return error(Code::invalid_data, "the tokenizer has no tokens, no merges, or not a type for each token");
@@ -73,8 +82,7 @@ Result<std::string> GgufModel::tokenizer_json() const {
       {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", false}, {"use_regex", false}};
   const json out = {{"version", "1.0"},
                     {"added_tokens", std::move(added)},
-                    // The file does not say so, but the tokenizers of these models do.
-                    {"normalizer", {{"type", "NFC"}}},
+                    {"normalizer", words->composes ? json{{"type", "NFC"}} : json()},
                     {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {split, bytes}}}},
                     {"decoder", {{"type", "ByteLevel"}}},
                     {"model", {{"type", "BPE"}, {"vocab", std::move(vocab)}, {"merges", *merges}}}};

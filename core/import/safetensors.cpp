@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/import/safetensors.h"
 
+#include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -19,7 +20,14 @@ constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // as the format's own librar
 
 using Dtype = SafetensorsTensor::Type;
 
-uint64_t element_bytes(Dtype type) { return type == Dtype::f32 ? 4 : 2; }
+uint64_t element_bytes(Dtype type) { return type == Dtype::f32 ? 4 : type == Dtype::u8 ? 1 : 2; }
+
+float element(Dtype type, const std::byte* at) {
+  if (type == Dtype::f32) return load<float>(at);
+  if (type == Dtype::u8) return static_cast<float>(static_cast<uint8_t>(*at));
+  const auto h = load<uint16_t>(at);
+  return type == Dtype::bf16 ? swy_bf16_to_f32(h) : swy_f16_to_f32(h);
+}
 
 // One entry of a shard's header.
 Result<SafetensorsTensor> parse_entry(const json& entry, std::span<const std::byte> data, const std::string& where) {
@@ -34,8 +42,11 @@ Result<SafetensorsTensor> parse_entry(const json& entry, std::span<const std::by
     t.type = Dtype::f16;
   } else if (dtype == "BF16") {
     t.type = Dtype::bf16;
+  } else if (dtype == "U8" && (where.ends_with("_blocks") || where.ends_with("_scales"))) {
+    t.type = Dtype::u8;
   } else {
-    return error(Code::unsupported, "{} has dtype {}; F32, F16 and BF16 can be converted", where, printable(dtype));
+    return error(Code::unsupported, "{} has dtype {}; F32, F16, BF16 and MXFP4 can be converted", where,
+                 printable(dtype));
   }
   uint64_t elements = 1;
   const json& shape = entry["shape"];
@@ -73,15 +84,99 @@ void SafetensorsTensor::read_row(uint64_t row, std::span<float> out) const {
     std::memcpy(out.data(), from, out.size() * 4);
     return;
   }
-  for (size_t i = 0; i < out.size(); ++i) {
-    const auto h = load<uint16_t>(from + 2 * i);
-    out[i] = type == Dtype::bf16 ? swy_bf16_to_f32(h) : swy_f16_to_f32(h);
-  }
+  for (size_t i = 0; i < out.size(); ++i) out[i] = element(type, from + i * element_bytes(type));
+}
+
+void SafetensorsTensor::read_column(uint64_t first_row, uint64_t column, std::span<float> out) const {
+  const uint64_t size = element_bytes(type), stride = width() * size;
+  const std::byte* from = bytes.data() + first_row * stride + column * size;
+  for (size_t i = 0; i < out.size(); ++i) out[i] = element(type, from + i * stride);
 }
 
 void SafetensorsTensor::release_rows(uint64_t first, uint64_t count) const {
   const uint64_t size = width() * element_bytes(type);
   file->release(file_offset + first * size, count * size);
+}
+
+// ---- MXFP4
+
+namespace {
+
+constexpr uint64_t kBlockBytes = 16, kBlockElements = 2 * kBlockBytes;
+constexpr uint8_t kNoNumber = 255;
+
+}  // namespace
+
+Result<Mxfp4Tensor> Mxfp4Tensor::create(const SafetensorsTensor& blocks, const SafetensorsTensor& scales) {
+  std::vector<uint64_t> expected = scales.dims;
+  expected.push_back(kBlockBytes);
+  if (blocks.type != Dtype::u8 || scales.type != Dtype::u8 || blocks.dims != expected || scales.dims.size() < 2) {
+    return error(Code::invalid_data,
+                 "its blocks [{}] and scales [{}] do not belong together: MXFP4 has a scale for {}"
+                 " bytes",
+                 fmt::join(blocks.dims, ", "), fmt::join(scales.dims, ", "), kBlockBytes);
+  }
+  Mxfp4Tensor t;
+  t.dims = scales.dims;
+  t.dims.back() *= kBlockElements;
+  t.blocks_ = blocks;
+  t.scales_ = scales;
+  return t;
+}
+
+void Mxfp4Tensor::read_row(uint64_t row, std::span<float> out) const {
+  const uint64_t groups = scales_.width();
+  const auto* quants = reinterpret_cast<const uint8_t*>(blocks_.bytes.data()) + row * groups * kBlockBytes;
+  const auto* exponents = reinterpret_cast<const uint8_t*>(scales_.bytes.data()) + row * groups;
+  for (size_t i = 0; i < out.size(); ++i) {
+    out[i] = swy_e2m1_to_f32(swy_element(quants, 4, i)) * swy_e8m0_to_f32(exponents[i / kBlockElements]);
+  }
+}
+
+bool Mxfp4Tensor::encode_row(uint64_t row, std::span<std::byte> quants, std::span<uint16_t> scales,
+                             std::span<uint16_t>) const {
+  const uint64_t groups = scales_.width();
+  if (scales.size() != groups || quants.size() != groups * kBlockBytes) return false;
+  const auto* exponents = reinterpret_cast<const uint8_t*>(scales_.bytes.data()) + row * groups;
+  if (std::find(exponents, exponents + groups, kNoNumber) != exponents + groups) return false;
+  std::copy_n(exponents, groups, scales.begin());
+  std::memcpy(quants.data(), blocks_.bytes.data() + row * groups * kBlockBytes, quants.size());
+  return true;
+}
+
+void Mxfp4Tensor::release_rows(uint64_t first, uint64_t count) const {
+  const uint64_t groups = scales_.width();
+  blocks_.release_rows(first * groups, count * groups);
+  scales_.release_rows(first, count);
+}
+
+// ---- checkpoints
+
+Status Checkpoint::join_halves() {
+  const std::string end = "_blocks";
+  for (auto it = tensors_.begin(); it != tensors_.end();) {
+    const std::string name = it->first.ends_with(end) ? it->first.substr(0, it->first.size() - end.size()) : "";
+    if (name.empty() || it->second.type != Dtype::u8) {
+      ++it;
+      continue;
+    }
+    const auto scales = tensors_.find(name + "_scales");
+    if (scales == tensors_.end()) {
+      return error(Code::invalid_data, "the checkpoint has no tensor {}_scales; is this the whole checkpoint?",
+                   printable(name));
+    }
+    Result<Mxfp4Tensor> joined = Mxfp4Tensor::create(it->second, scales->second);
+    if (!joined.ok()) return joined.status().in("tensor " + printable(name));
+    mxfp4_.emplace(name, std::move(*joined));
+    tensors_.erase(scales);
+    it = tensors_.erase(it);
+  }
+  for (const auto& [name, tensor] : tensors_) {
+    if (tensor.type != Dtype::u8) continue;
+    return error(Code::invalid_data, "tensor {} has no blocks to scale; is this the whole checkpoint?",
+                 printable(name));
+  }
+  return {};
 }
 
 Status Checkpoint::map_shard(Os& os, const std::string& path) {
@@ -125,6 +220,7 @@ Result<Checkpoint> Checkpoint::open(Os& os, const std::string& folder) {
                    folder);
     }
     SWY_TRY(c.map_shard(os, single));
+    SWY_TRY(c.join_halves());
     return c;
   }
   SWY_LET(const std::string text, os.read(index, JsonLimits().bytes));
@@ -149,15 +245,17 @@ Result<Checkpoint> Checkpoint::open(Os& os, const std::string& folder) {
     SWY_TRY(c.map_shard(os, path));
   }
   for (const auto& [name, shard] : parsed["weight_map"].items()) {
-    if (c.find(name) == nullptr) {
+    if (!c.tensors_.contains(name)) {
       return error(Code::invalid_data, "tensor {} is not in {}, where the index says it is", printable(name),
                    printable(shard.get_ref<const std::string&>()));
     }
   }
+  SWY_TRY(c.join_halves());
   return c;
 }
 
 const SourceTensor* Checkpoint::find(const std::string& name) const {
+  if (const auto joined = mxfp4_.find(name); joined != mxfp4_.end()) return &joined->second;
   const auto it = tensors_.find(name);
   return it == tensors_.end() ? nullptr : &it->second;
 }
@@ -165,6 +263,7 @@ const SourceTensor* Checkpoint::find(const std::string& name) const {
 std::vector<std::string> Checkpoint::names() const {
   std::vector<std::string> all;
   for (const auto& [name, tensor] : tensors_) all.push_back(name);
+  for (const auto& [name, tensor] : mxfp4_) all.push_back(name);
   return all;
 }
 

@@ -20,7 +20,7 @@ namespace switchyard {
 
 class SafetensorsTensor final : public SourceTensor {
  public:
-  enum class Type { f32, f16, bf16 };
+  enum class Type { f32, f16, bf16, u8 };
 
   Type type = Type::bf16;
   std::span<const std::byte> bytes;  // row-major
@@ -29,7 +29,25 @@ class SafetensorsTensor final : public SourceTensor {
 
   WeightEncoding encoding() const override { return {type == Type::bf16 ? SWY_BF16 : SWY_F32, 0}; }
   void read_row(uint64_t row, std::span<float> out) const override;
+  void read_column(uint64_t first_row, uint64_t column, std::span<float> out) const override;
   void release_rows(uint64_t first, uint64_t count) const override;
+};
+
+// NAME_blocks and NAME_scales, the two halves of a tensor in MXFP4: 16 bytes with two elements each, the lower nibble
+// first, and a power of two.
+class Mxfp4Tensor final : public SourceTensor {
+ public:
+  // Errors: invalid_data, for shapes that do not belong together.
+  static Result<Mxfp4Tensor> create(const SafetensorsTensor& blocks, const SafetensorsTensor& scales);
+
+  WeightEncoding encoding() const override { return {SWY_MXFP4, 32}; }
+  void read_row(uint64_t row, std::span<float> out) const override;
+  bool encode_row(uint64_t row, std::span<std::byte> quants, std::span<uint16_t> scales,
+                  std::span<uint16_t> offsets) const override;
+  void release_rows(uint64_t first, uint64_t count) const override;
+
+ private:
+  SafetensorsTensor blocks_, scales_;
 };
 
 class Checkpoint final : public TensorSource {
@@ -47,9 +65,12 @@ class Checkpoint final : public TensorSource {
 
  private:
   Status map_shard(Os& os, const std::string& path);
+  // After the last shard: the halves may lie in two.
+  Status join_halves();
 
   std::vector<std::unique_ptr<MappedFile>> files_;
   std::map<std::string, SafetensorsTensor> tensors_;
+  std::map<std::string, Mxfp4Tensor> mxfp4_;
 };
 
 }  // namespace switchyard

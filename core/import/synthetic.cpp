@@ -36,10 +36,16 @@ void parallel(uint64_t n, uint32_t threads, Body f) {
 
 struct Synthesis {
   ProgramSpec spec;
-  std::vector<Spread> spreads;  // per tensor
+  std::vector<Spread> spreads;                // per tensor
+  std::vector<std::vector<std::byte>> given;  // per tensor; empty: random numbers
   uint64_t seed = 0;
 
   void fill(size_t tensor, uint64_t begin, std::span<std::byte> out) const {
+    const std::vector<std::byte>& values = given[tensor];
+    if (!values.empty()) {
+      std::copy_n(values.begin() + static_cast<ptrdiff_t>(begin), out.size(), out.begin());
+      return;
+    }
     random_weights(spec.tensors[tensor], spreads[tensor], seed, begin, out);
   }
 };
@@ -55,6 +61,18 @@ Config resized(const Config& config, uint32_t layers, uint32_t vocab) {
     c = c.with("layer_types", pattern);
   }
   return c.with("num_hidden_layers", layers);
+}
+
+// The bytes of a tensor that follows from the configuration, which is in fp32.
+std::vector<std::byte> given_bytes(const std::vector<SourceRows>& parts) {
+  std::vector<std::byte> bytes;
+  for (const SourceRows& part : parts) {
+    std::vector<float> row(part.tensor->width());
+    part.tensor->read_row(part.first, row);
+    const auto more = std::as_bytes(std::span(row));
+    bytes.insert(bytes.end(), more.begin(), more.end());
+  }
+  return bytes;
 }
 
 Result<Synthesis> make_synthesis(Os& os, const SyntheticRequest& r) {
@@ -79,11 +97,13 @@ Result<Synthesis> make_synthesis(Os& os, const SyntheticRequest& r) {
   }
   std::erase_if(plan.spec.eos_ids, [&](uint32_t id) { return id >= plan.vocab; });
   std::vector<Spread> spreads;
+  std::vector<std::vector<std::byte>> given;
   for (size_t t = 0; t < plan.weights.size(); ++t) {
     const ProgramSpec::Tensor& tensor = plan.spec.tensors[t];
     spreads.push_back(spread_of(tensor.name, tensor.dims, plan.weights[t].centre, plan.layers));
+    given.push_back(given_bytes(plan.weights[t].parts));
   }
-  return Synthesis{std::move(plan.spec), std::move(spreads), r.seed};
+  return Synthesis{std::move(plan.spec), std::move(spreads), std::move(given), r.seed};
 }
 
 // A program file that exists only in address space: header and description as in a real one; weights are generated when
@@ -186,6 +206,10 @@ Result<SyntheticRequest> parse_synthetic(const std::string& text) {
                    part);
     }
     at = comma + 1;
+  }
+  if (quant == "mxfp4") {  // which no converter makes, so that --quant has no word for it
+    r.encoding = {SWY_MXFP4, 32};
+    return r;
   }
   SWY_LET(r.encoding, parse_encoding(quant, group));
   return r;

@@ -21,11 +21,11 @@ constexpr uint32_t kMostHeads = 65536;
 
 // ---- trunk
 
-Trunk::Trunk(const Config& c)
+Trunk::Trunk(const Config& c, double eps_or)
     : hidden(c.count("hidden_size")),
       layers(c.count("num_hidden_layers", 4096)),
       vocab(c.count("vocab_size")),
-      eps(static_cast<float>(c.number_or("rms_norm_eps", 1e-6))),
+      eps(static_cast<float>(c.number_or("rms_norm_eps", eps_or))),
       tied(c.flag_or("tie_word_embeddings", false)) {
   c.only_text("hidden_act", "silu");
 }

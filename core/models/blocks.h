@@ -15,7 +15,8 @@ namespace switchyard {
 
 // The embedding, the residual stream and the head.
 struct Trunk {
-  explicit Trunk(const Config& config);
+  // `eps` is what the family has where config.json does not say.
+  explicit Trunk(const Config& config, double eps = 1e-6);
 
   uint32_t hidden, layers, vocab;
   float eps;

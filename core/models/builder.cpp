@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/models/builder.h"
 
+#include "core/models/derived.h"
+
 namespace switchyard {
 namespace {
 
@@ -15,6 +17,14 @@ std::vector<uint32_t> ids_of(const std::vector<Weight>& weights) {
   std::vector<uint32_t> ids;
   for (const Weight w : weights) ids.push_back(w.id);
   return ids;
+}
+
+std::vector<Weight> present(std::initializer_list<std::optional<Weight>> weights) {
+  std::vector<Weight> out;
+  for (const std::optional<Weight>& w : weights) {
+    if (w) out.push_back(*w);
+  }
+  return out;
 }
 
 }  // namespace
@@ -43,12 +53,13 @@ Activation Builder::value(const std::string& name, uint64_t width) {
   return {static_cast<uint32_t>(function().values.size() - 1)};
 }
 
-Activation Builder::op(const std::string& name, swy_op_id id, std::vector<std::byte> attrs,
+Activation Builder::op(const std::string& name, Kind kind, std::vector<std::byte> attrs,
                        const std::vector<Activation>& inputs, const std::vector<Weight>& weights, uint64_t width,
                        std::vector<uint32_t> states) {
   const Activation out = value(name, width);
-  truncate_attrs(attrs, id, 1);
-  function().ops.push_back({id, 1, std::move(attrs), ids_of(inputs), ids_of(weights), std::move(states), {out.id}});
+  truncate_attrs(attrs, kind.id, kind.revision);
+  function().ops.push_back(
+      {kind.id, kind.revision, std::move(attrs), ids_of(inputs), ids_of(weights), std::move(states), {out.id}});
   return out;
 }
 
@@ -61,13 +72,19 @@ uint32_t Builder::state(const std::string& name, swy_state_kind kind, std::vecto
 
 bool Builder::has(const std::string& name) const { return tensors_ != nullptr && tensors_->find(name) != nullptr; }
 
-const SourceTensor* Builder::tensor(const std::string& name, const std::vector<uint64_t>& dims) {
+const SourceTensor* Builder::tensor(const std::string& name) {
   if (tensors_ == nullptr) return nullptr;
   used_.insert(name);
   const SourceTensor* t = tensors_->find(name);
   if (t == nullptr) {
     fail(error(Code::invalid_data, "the checkpoint has no tensor {}; is this the whole checkpoint?", name));
-  } else if (t->dims != dims) {
+  }
+  return t;
+}
+
+const SourceTensor* Builder::tensor(const std::string& name, const std::vector<uint64_t>& dims) {
+  const SourceTensor* t = tensor(name);
+  if (t != nullptr && t->dims != dims) {
     fail(error(Code::invalid_data, "tensor {} has shape {}; config.json asks for {}; is this the whole checkpoint?",
                name, shape_text(t->dims), shape_text(dims)));
     t = nullptr;
@@ -98,10 +115,12 @@ Weight Builder::add_weight(const std::string& name, WeightEncoding encoding, con
 
 // Of several parts that differ, the encoding that takes the most bits.
 WeightEncoding Builder::matrix_encoding(const std::vector<SourceRows>& parts) const {
-  if (encoding_ || parts.empty()) return encoding_.value_or(WeightEncoding{});
+  if (parts.empty()) return encoding_.value_or(WeightEncoding{});
   WeightEncoding most = parts[0].tensor->encoding();
   for (const SourceRows& part : parts) most = more_bits(most, part.tensor->encoding());
-  return most;
+  const bool four_bits = encoding_ && (encoding_->dtype == SWY_I4 || encoding_->dtype == SWY_I4A);
+  if (!encoding_ || (four_bits && most.dtype == SWY_MXFP4)) return most;
+  return *encoding_;
 }
 
 namespace {
@@ -134,6 +153,12 @@ Weight Builder::plain(const std::string& name, const std::vector<uint64_t>& dims
   return plain(name, dims, whole(tensor(name, stored.empty() ? dims : stored)));
 }
 
+Weight Builder::given(const std::string& name, std::vector<float> values) {
+  const std::vector<uint64_t> dims = {values.size()};
+  const auto& t = plan_.derived.emplace_back(std::make_shared<const GivenValues>(std::move(values)));
+  return add_weight(name, {SWY_F32, 0}, dims, {{t.get(), 0, 1}});
+}
+
 Weight Builder::norm_weight(const std::string& name, uint64_t width, float centre) {
   const Weight w = plain(name, {width});
   plan_.weights[w.id].centre = centre;
@@ -157,20 +182,24 @@ Activation Builder::rms_norm(const std::string& name, Activation x, Weight weigh
 
 std::vector<Activation> Builder::linear(Activation x, const std::vector<Projection>& projections) {
   std::vector<Activation> outputs;
-  std::vector<Weight> weights;
+  std::vector<Weight> weights, biases;
   for (const Projection& p : projections) {
     outputs.push_back(value(p.name, plan_.spec.tensors[p.weight.id].dims[0]));
     weights.push_back(p.weight);
+    if (p.bias) biases.push_back(*p.bias);
   }
-  function().ops.push_back({SWY_OP_LINEAR, 1, {}, {x.id}, ids_of(weights), {}, ids_of(outputs)});
+  weights.insert(weights.end(), biases.begin(), biases.end());
+  const uint32_t revision = biases.empty() ? 1 : 2;
+  function().ops.push_back({SWY_OP_LINEAR, revision, {}, {x.id}, ids_of(weights), {}, ids_of(outputs)});
   return outputs;
 }
 
 Activation Builder::attention(const Scope& at, const AttentionOperands& o, swy_attention_attrs a) {
   a.norm_weight_bias = norm_bias_;
   const uint32_t cache = state(at.name + "kv", SWY_STATE_PAGED, {2, a.kv_heads, a.head_dim});
-  return op(at.name + "attention", SWY_OP_ATTENTION, attr_bytes(a), {o.q, o.k, o.v}, {o.q_norm, o.k_norm},
-            uint64_t{a.heads} * a.head_dim, {cache});
+  const uint32_t revision = a.rope_scale != 0 ? 2 : 1;
+  return op(at.name + "attention", {SWY_OP_ATTENTION, revision}, attr_bytes(a), {o.q, o.k, o.v},
+            present({o.q_norm, o.k_norm, o.inv_freq, o.sinks}), uint64_t{a.heads} * a.head_dim, {cache});
 }
 
 Activation Builder::gated_delta(const Scope& at, const GatedDeltaOperands& o, swy_gated_delta_attrs a) {
@@ -183,7 +212,9 @@ Activation Builder::gated_delta(const Scope& at, const GatedDeltaOperands& o, sw
 Activation Builder::moe(const Scope& at, Activation x, const MoeOperands& o, swy_moe_attrs a) {
   std::vector<Weight> weights = {o.router, o.gate_up, o.down};
   if (o.shared) weights.insert(weights.end(), {o.shared->gate, o.shared->up, o.shared->down, o.shared->scale});
-  return op(at.name + "moe", SWY_OP_MOE, attr_bytes(a), {x}, weights, width(x));
+  for (const Weight w : present({o.router_bias, o.gate_up_bias, o.down_bias})) weights.push_back(w);
+  const uint32_t revision = a.routed_scale != 0 ? 2 : 1;
+  return op(at.name + "moe", {SWY_OP_MOE, revision}, attr_bytes(a), {x}, weights, width(x));
 }
 
 Activation Builder::add(const std::string& name, Activation x, Activation y) {

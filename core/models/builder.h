@@ -5,6 +5,7 @@
 // The first error makes everything after it be of no consequence: a family asks `ok` once a layer.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -31,8 +32,9 @@ struct ModelPlan {
   };
 
   ProgramSpec spec;
-  std::vector<Weight> weights;     // per tensor of the spec
-  std::vector<std::string> notes;  // for the user: tensors that were skipped
+  std::vector<Weight> weights;                               // per tensor of the spec
+  std::vector<std::shared_ptr<const SourceTensor>> derived;  // what is not in the checkpoint as the program has it
+  std::vector<std::string> notes;                            // for the user: tensors that were skipped
   uint32_t layers = 0, vocab = 0;
 };
 
@@ -55,12 +57,14 @@ struct Scope {
 struct Projection {
   std::string name;
   Weight weight;
+  std::optional<Weight> bias = {};  // of all that one input goes through, or of none
 };
 
-// Operands and sizes of ops.h' composites.
+// Operands and sizes of ops.h' composites. Attributes in which a field of the second revision is not 0 make an
+// operation of that revision; its operands are those that are there.
 struct AttentionOperands {
   Activation q, k, v;
-  Weight q_norm, k_norm;
+  std::optional<Weight> q_norm = {}, k_norm = {}, inv_freq = {}, sinks = {};
 };
 struct GatedDeltaOperands {
   Activation qkv, z, b, a;
@@ -72,12 +76,14 @@ struct SharedExpert {
 struct MoeOperands {
   Weight router, gate_up, down;
   std::optional<SharedExpert> shared = {};
+  std::optional<Weight> router_bias = {}, gate_up_bias = {}, down_bias = {};
 };
 
 class Builder {
  public:
-  // `encoding` is that of matrices; without one each keeps its source's. `norm_bias`: what RMS_NORM adds to its
-  // weights. Without tensors the plan has the weights of such a model, and no sources.
+  // `encoding` is that of matrices; without one each keeps its source's, and so does one in MXFP4 where 4 bits are
+  // asked for. `norm_bias`: what RMS_NORM adds to its weights. Without tensors the plan has the weights of such a
+  // model, and no sources but for what follows from the configuration.
   Builder(const TensorSource* tensors, std::optional<WeightEncoding> encoding, float norm_bias);
 
   bool ok() const { return status_.ok(); }
@@ -100,6 +106,16 @@ class Builder {
   Weight plain(const std::string& name, const std::vector<uint64_t>& dims, std::vector<SourceRows> parts);
   // NULL without tensors, or where this one is missing or has another shape, which is an error.
   const SourceTensor* tensor(const std::string& name, const std::vector<uint64_t>& dims);
+  // The same without a shape, for a tensor that comes in several.
+  const SourceTensor* tensor(const std::string& name);
+  // A tensor made of others, as a part; of NULL there is none.
+  template <class Form>
+  const SourceTensor* derive(const SourceTensor* from) {
+    if (from == nullptr) return nullptr;
+    return plan_.derived.emplace_back(std::make_shared<const Form>(*from)).get();
+  }
+  // Numbers that follow from the configuration, in fp32.
+  Weight given(const std::string& name, std::vector<float> values);
 
   // ---- operations
   Activation embedding(const std::string& name, Weight table);
@@ -121,10 +137,14 @@ class Builder {
  private:
   ProgramSpec::Function& function() { return plan_.spec.functions[0]; }
   Activation value(const std::string& name, uint64_t width);
+  struct Kind {
+    Kind(swy_op_id id_of, uint32_t revision_of = 1) : id(id_of), revision(revision_of) {}
+    swy_op_id id;
+    uint32_t revision;
+  };
   // An operation with one output of its name.
-  Activation op(const std::string& name, swy_op_id id, std::vector<std::byte> attrs,
-                const std::vector<Activation>& inputs, const std::vector<Weight>& weights, uint64_t width,
-                std::vector<uint32_t> states = {});
+  Activation op(const std::string& name, Kind kind, std::vector<std::byte> attrs, const std::vector<Activation>& inputs,
+                const std::vector<Weight>& weights, uint64_t width, std::vector<uint32_t> states = {});
   uint32_t state(const std::string& name, swy_state_kind kind, std::vector<uint64_t> dims);
   Weight add_weight(const std::string& name, WeightEncoding encoding, const std::vector<uint64_t>& dims,
                     std::vector<SourceRows> parts);

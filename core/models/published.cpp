@@ -66,6 +66,20 @@ constexpr Published kPublished[] = {
   "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 12288,
   "rms_norm_eps": 1e-06, "tie_word_embeddings": false, "max_position_embeddings": 40960, "rope_theta": 1000000,
   "rope_scaling": null, "use_sliding_window": false, "eos_token_id": 151645})"},
+    {"gpt-oss-20b", R"({
+  "model_type": "gpt_oss", "hidden_size": 2880, "num_hidden_layers": 24, "vocab_size": 201088,
+  "num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 64, "attention_bias": true, "sliding_window": 128,
+  "num_local_experts": 32, "num_experts_per_tok": 4, "intermediate_size": 2880, "swiglu_limit": 7.0,
+  "rms_norm_eps": 1e-05, "tie_word_embeddings": false, "max_position_embeddings": 131072, "rope_theta": 150000,
+  "rope_scaling": {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": false,
+  "original_max_position_embeddings": 4096}, "eos_token_id": 200002})"},
+    {"gpt-oss-120b", R"({
+  "model_type": "gpt_oss", "hidden_size": 2880, "num_hidden_layers": 36, "vocab_size": 201088,
+  "num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 64, "attention_bias": true, "sliding_window": 128,
+  "num_local_experts": 128, "num_experts_per_tok": 4, "intermediate_size": 2880, "swiglu_limit": 7.0,
+  "rms_norm_eps": 1e-05, "tie_word_embeddings": false, "max_position_embeddings": 131072, "rope_theta": 150000,
+  "rope_scaling": {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": false,
+  "original_max_position_embeddings": 4096}, "eos_token_id": 200002})"},
 };
 
 }  // namespace

@@ -12,6 +12,7 @@ constexpr Family kFamilies[] = {
     {"qwen3_next", "qwen3next", 1, build_qwen3_next},
     {"qwen3_5", "qwen35", 1, build_qwen35},
     {"qwen3_5_moe", "qwen35moe", 1, build_qwen35_moe},
+    {"gpt_oss", "gpt-oss", 0, build_gpt_oss},
 };
 
 std::string listed(std::string_view Family::*name) {

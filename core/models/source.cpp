@@ -12,4 +12,12 @@ WeightEncoding more_bits(WeightEncoding a, WeightEncoding b) {
   return rank(a) < rank(b) ? b : a;
 }
 
+void SourceTensor::read_column(uint64_t first_row, uint64_t column, std::span<float> out) const {
+  std::vector<float> row(width());
+  for (size_t i = 0; i < out.size(); ++i) {
+    read_row(first_row + i, row);
+    out[i] = row[column];
+  }
+}
+
 }  // namespace switchyard

@@ -41,8 +41,11 @@ class SourceTensor {
   virtual WeightEncoding encoding() const = 0;
   // A row [width] in fp32.
   virtual void read_row(uint64_t row, std::span<float> out) const = 0;
-  // A row in `encoding`, without going through fp32: quants as weights.h lays them out, a scale per group, and with
-  // SWY_I4A an offset per group. False: it cannot, and has written nothing that counts.
+  // Element `column` of as many rows as `out` has room for.
+  virtual void read_column(uint64_t first_row, uint64_t column, std::span<float> out) const;
+  // A row in `encoding`, without going through fp32: quants as weights.h lays them out, a scale per group (of SWY_MXFP4
+  // its byte, as a number), and with SWY_I4A an offset per group. False: it cannot, and has written nothing that
+  // counts.
   virtual bool encode_row(uint64_t row, std::span<std::byte> quants, std::span<uint16_t> scales,
                           std::span<uint16_t> offsets) const {
     (void)row, (void)quants, (void)scales, (void)offsets;

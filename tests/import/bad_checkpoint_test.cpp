@@ -135,7 +135,7 @@ std::vector<Bad> weights() {
             with_header(R"({"a":{"dtype":"F32","data_offsets":[0,4],"shape":)" + nested("[", "]", 60) + "}}", "0123")),
        Code::invalid_data, "tensor a has the impossible shape an array"},
       {"UnknownDtype", one, tensors([](RawTensors& t) { t[kEmbedding].dtype = "F8_E4M3"; }), Code::unsupported,
-       "tensor model.embed_tokens.weight has dtype F8_E4M3; F32, F16 and BF16 can be converted"},
+       "tensor model.embed_tokens.weight has dtype F8_E4M3; F32, F16, BF16 and MXFP4 can be converted"},
       {"NotANumber", one, tensors([](RawTensors& t) { t["lm_head.weight"].bytes.replace(200, 2, "\xc0\x7f"); }),
        Code::invalid_data, "tensor lm_head.weight: row 2"},
       {"ShardIsText", one, file("model.safetensors", "version https://git-lfs.github.com/spec/v1"), Code::invalid_data,

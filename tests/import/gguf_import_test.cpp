@@ -53,6 +53,28 @@ TEST(GgufImport, UndoesWhatTheConverterDid) {
   EXPECT_EQ(theirs.quantization, "GGUF: BF16, F32");
 }
 
+// gpt-oss by the same converter: MXFP4 blocks dealt out anew, gates and up projections in tensors of their own, YaRN.
+TEST(GgufImport, UndoesWhatTheConverterDidToGptOss) {
+  const testing::TemporaryFolder folder;
+  const Program ours = program_of(folder, SWITCHYARD_TEST_DATA "/tiny/families/gpt_oss", std::nullopt);
+  const Program theirs = program_of(folder, SWITCHYARD_TEST_DATA "/gguf/gpt_oss.gguf", std::nullopt);
+  ASSERT_EQ(theirs.tensors.size(), ours.tensors.size());
+  size_t in_mxfp4 = 0;
+  for (size_t t = 0; t < ours.tensors.size(); ++t) {
+    const std::string name(ours.tensors[t].name);
+    ASSERT_EQ(theirs.tensors[t].name, name);
+    EXPECT_EQ(weight_values(theirs, name), weight_values(ours, name)) << name;
+    EXPECT_EQ(theirs.tensors[t].dtype == SWY_MXFP4, ours.tensors[t].dtype == SWY_MXFP4) << name;
+    in_mxfp4 += theirs.tensors[t].dtype == SWY_MXFP4;
+  }
+  EXPECT_EQ(in_mxfp4, 6u);  // two of each layer's
+  ASSERT_EQ(theirs.functions[0].ops.size(), ours.functions[0].ops.size());
+  for (size_t i = 0; i < ours.functions[0].ops.size(); ++i) {
+    const auto &a = ours.functions[0].ops[i], &b = theirs.functions[0].ops[i];
+    EXPECT_TRUE(a.id == b.id && a.revision == b.revision && std::ranges::equal(a.attrs, b.attrs)) << i;
+  }
+}
+
 TEST(GgufImport, SaysWhichArchitectureAndWhichValueIsWrong) {
   const testing::TemporaryFolder folder;
   const auto refusal = [&](const testing::GgufWriter& w) {

@@ -62,7 +62,8 @@ TEST(Families, PublishedSizesAreThoseOfTheirNames) {
       {"qwen3.5-4b", 4.2},          {"qwen3.5-27b", 26.9},
       {"qwen3.5-35b-a3b", 34.7},    {"qwen3.5-122b-a10b", 122.1},
       {"qwen3.5-397b-a17b", 396.3}, {"qwen3-next-80b-a3b", 79.7},
-      {"qwen3-30b-a3b", 30.5},      {"qwen3-8b", 8.2}};
+      {"qwen3-30b-a3b", 30.5},      {"qwen3-8b", 8.2},
+      {"gpt-oss-20b", 20.9},        {"gpt-oss-120b", 116.8}};
   EXPECT_EQ(published_configs().size(), billions.size());
   for (const auto& [name, size] : billions) {
     const auto planned = plan(std::string(published_config(name)));
@@ -104,6 +105,84 @@ TEST(Families, InterleavedProjectionsAreTakenApart) {
   }
 }
 
+std::string bytes_of(const TinyCheckpoint& checkpoint, const std::string& name) {
+  return checkpoint.tensors().at("model.layers.1.mlp.experts." + name).bytes;
+}
+
+// The bytes of MXFP4 are the checkpoint's, whether 4 bits are asked for or nothing; only the rows of gates and of up
+// projections, which take turns there, lie apart.
+TEST(Families, Mxfp4IsKeptByteForByte) {
+  const TinyCheckpoint checkpoint("families/gpt_oss");
+  const uint64_t experts = 6, width = 96, hidden = 64, row_bytes = hidden / 2, row_scales = hidden / 32;
+  const std::string blocks = bytes_of(checkpoint, "gate_up_proj_blocks"),
+                    scales = bytes_of(checkpoint, "gate_up_proj_scales");
+  for (const std::optional<WeightEncoding> encoding : {std::optional<WeightEncoding>(), {{SWY_I4, 32}}}) {
+    const TemporaryFolder out;
+    ConvertOptions options;
+    options.source = checkpoint.path();
+    options.output = out.path("out.swy");
+    options.encoding = encoding;
+    ASSERT_TRUE(convert(Os::real(), options).ok());
+    const auto program = Program::load(Os::real(), options.output);
+    ASSERT_TRUE(program.ok());
+    const auto gate_up = std::find_if(program->tensors.begin(), program->tensors.end(), [](const Tensor& t) {
+      return t.name == "model.layers.1.mlp.experts.gate_up_proj";
+    });
+    ASSERT_NE(gate_up, program->tensors.end());
+    EXPECT_EQ(gate_up->dtype, SWY_MXFP4);
+    const swy_tensor desc = describe(*gate_up);
+    swy_weight_planes planes;
+    ASSERT_EQ(swy_weight_planes_of(&desc, &planes), 0);
+    const auto* segment = reinterpret_cast<const char*>(program->segment_bytes(*gate_up).data());
+    for (uint64_t e = 0; e < experts; ++e) {
+      for (uint64_t i = 0; i < 2 * width; ++i) {
+        const uint64_t to = e * 2 * width + i, from = e * 2 * width + (i < width ? 2 * i : 2 * (i - width) + 1);
+        EXPECT_EQ(std::string(segment + to * row_bytes, row_bytes), blocks.substr(from * row_bytes, row_bytes));
+        EXPECT_EQ(std::string(segment + planes.scales + to * row_scales, row_scales),
+                  scales.substr(from * row_scales, row_scales));
+      }
+    }
+  }
+}
+
+struct BrokenHalf {
+  std::function<void(RawTensors&)> edit;
+  const char* message;
+};
+
+TEST(Families, BrokenMxfp4IsRefusedByName) {
+  const std::string name = "model.layers.1.mlp.experts.down_proj", scales = name + "_scales", blocks = name + "_blocks";
+  const std::vector<BrokenHalf> all = {
+      {[&](RawTensors& t) { t.erase(scales); },
+       "the checkpoint has no tensor model.layers.1.mlp.experts.down_proj_scales"},
+      {[&](RawTensors& t) { t.erase(blocks); }, "down_proj_scales has no blocks to scale"},
+      {[&](RawTensors& t) {
+         t.at(scales).shape = {6, 32, 6};
+       },
+       "its blocks [6, 64, 3, 16] and scales [6, 32, 6] do not"},
+      {[&](RawTensors& t) {
+         t.at(blocks).shape = {6, 64, 6, 8};
+       },
+       "its blocks [6, 64, 6, 8] and scales [6, 64, 3] do"},
+      {[&](RawTensors& t) { t.at(scales).bytes[40] = '\xff'; }, "row 13: a scale is 255, which stands for no number"},
+      {[&](RawTensors& t) {
+         t["odd"] = {"U8", {4}, "abcd"};
+       },
+       "tensor odd has dtype U8; F32, F16, BF16 and MXFP4 can"},
+  };
+  for (const BrokenHalf& broken : all) {
+    const TinyCheckpoint checkpoint("families/gpt_oss");
+    RawTensors tensors = checkpoint.tensors();
+    broken.edit(tensors);
+    checkpoint.set_tensors(tensors);
+    const TemporaryFolder out;
+    const auto report = convert_to(checkpoint.path(), out.path("out.swy"), {SWY_I4, 32});
+    ASSERT_FALSE(report.ok()) << broken.message;
+    EXPECT_THAT(report.status().message(), HasSubstr(broken.message));
+    EXPECT_TRUE(std::filesystem::is_empty(out.path()));
+  }
+}
+
 struct Refused {
   const char* base;
   std::function<void(json&)> edit;
@@ -112,8 +191,8 @@ struct Refused {
 
 TEST(Families, WhatCannotRunIsRefusedByName) {
   const std::vector<Refused> all = {
-      {"qwen3", [](json& c) { c["model_type"] = "gpt_oss"; },
-       "model_type 'gpt_oss' is not supported; these are: qwen3, qwen3_moe, qwen3_next, qwen3_5, qwen3_5_moe"},
+      {"qwen3", [](json& c) { c["model_type"] = "olmoe"; },
+       "model_type 'olmoe' is not supported; these are: qwen3, qwen3_moe, qwen3_next, qwen3_5, qwen3_5_moe, gpt_oss"},
       {"qwen3", [](json& c) { c["model_type"] = "qwen4_exp"; }, "model_type 'qwen4_exp' is not supported"},
       {"qwen3", [](json& c) { c["use_sliding_window"] = true; }, "use_sliding_window true is not supported"},
       {"qwen3", [](json& c) { c["layer_types"][1] = "sliding_attention"; },
@@ -140,6 +219,29 @@ TEST(Families, WhatCannotRunIsRefusedByName) {
       {"qwen3_5", [](json& c) { c["text_config"]["head_dim"] = 1 << 24; }, "q_proj.weight has shape [128, 32]"},
       {"qwen3_5", [](json& c) { c["text_config"]["vocab_size"] = c["text_config"]["hidden_size"] = 1 << 24; },
        "the sizes describe a model of more than 1e+14 parameters"},
+      {"gpt_oss", [](json& c) { c["rope_parameters"]["rope_type"] = "longrope"; },
+       "rope_type 'longrope' is not supported; default and yarn are"},
+      {"gpt_oss", [](json& c) { c["rope_parameters"]["factor"] = "NaN"; }, "factor is \"NaN\"; it must be a number"},
+      {"gpt_oss", [](json& c) { c["rope_parameters"]["factor"] = -8; }, "factor is -8; it must be a number from 1e-30"},
+      {"gpt_oss", [](json& c) { c["rope_parameters"].erase("original_max_position_embeddings"); },
+       "config.json has no original_max_position_embeddings"},
+      {"gpt_oss", [](json& c) { c["rope_parameters"]["rope_theta"] = 1; }, "rope_theta is 1; it must be more than 1"},
+      {"gpt_oss", [](json& c) { c["rope_parameters"]["partial_rotary_factor"] = 0.5; },
+       "partial_rotary_factor must be 1"},
+      {"gpt_oss", [](json& c) { c["hidden_act"] = "gelu"; }, "hidden_act 'gelu' is not supported; silu is"},
+      {"gpt_oss", [](json& c) { c["swiglu_limit"] = 0; }, "swiglu_limit is 0; it must be a number from"},
+      {"gpt_oss", [](json& c) { c["layer_types"][1] = "chunked_attention"; },
+       "layer type \"chunked_attention\" is not supported; sliding_attention and full_attention are"},
+      {"gpt_oss", [](json& c) { c["layer_types"] = {"full_attention"}; }, "layer_types must list 3 layers"},
+      {"gpt_oss", [](json& c) { c["sliding_window"] = 0; }, "sliding_window is 0; it must be a whole number"},
+      {"gpt_oss", [](json& c) { c["head_dim"] = 21; }, "head_dim is 21; it must be an even number of at most 65536"},
+      {"gpt_oss", [](json& c) { c["num_experts_per_tok"] = 7; }, "7 experts are chosen for a token, and there are 6"},
+      {"gpt_oss", [](json& c) { c["num_local_experts"] = 5; }, "router.weight has shape [6, 64]; config.json asks for"},
+      {"gpt_oss", [](json& c) { c["intermediate_size"] = 64; },
+       "gate_up_proj has shape [6, 192, 64]; config.json asks for [6, 128, 64]"},
+      {"gpt_oss-bf16", [](json& c) { c["intermediate_size"] = 30; },
+       "gate_up_proj has shape [5, 40, 56]; config.json asks for [5, 40, 60]"},
+      {"gpt_oss", [](json& c) { c["intermediate_size"] = 1e300; }, "intermediate_size is 1e+300; it must be a whole"},
   };
   for (const Refused& r : all) {
     const TinyCheckpoint checkpoint(std::string("families/") + r.base);
@@ -158,7 +260,7 @@ TEST(Families, WhatCannotRunIsRefusedByName) {
 TEST(Families, NoValueOfAnyKeyGetsPast) {
   const std::vector<json> values = {nullptr, "x",   true,          false,          -1,     0, 1,
                                     3,       1e308, json::array(), json::object(), 1 << 24};
-  for (const char* family : {"qwen3", "qwen3_moe", "qwen3_next", "qwen3_5-tied"}) {
+  for (const char* family : {"qwen3", "qwen3_moe", "qwen3_next", "qwen3_5-tied", "gpt_oss-bf16"}) {
     const TinyCheckpoint checkpoint(std::string("families/") + family);
     const json config = checkpoint.config();
     const bool nested = config.contains("text_config");
@@ -178,7 +280,7 @@ TEST(Families, NoValueOfAnyKeyGetsPast) {
 }
 
 TEST(Families, AMissingTensorIsNamed) {
-  for (const char* family : {"qwen3", "qwen3_moe", "qwen3_next", "qwen3_5"}) {
+  for (const char* family : {"qwen3", "qwen3_moe", "qwen3_next", "qwen3_5", "gpt_oss"}) {
     const TinyCheckpoint checkpoint(std::string("families/") + family);
     const RawTensors tensors = checkpoint.tensors();
     size_t tried = 0;

@@ -48,10 +48,11 @@ def read_folder(folder):
 
 
 def write(path, tensors):
-    """{name: (float array, "BF16" or "F32")} -> one file. Tensors are laid out in the order given, tightly packed."""
+    """{name: (array, "BF16", "F32" or "U8")} -> one file. Tensors are laid out in the order given, tightly packed."""
     header, blobs, offset = {}, [], 0
     for name, (array, dtype) in tensors.items():
-        blob = (bf16_bits(array).astype("<u2") if dtype == "BF16" else array.astype("<f4")).tobytes()
+        kind = {"BF16": "<u2", "F32": "<f4", "U8": "u1"}[dtype]
+        blob = (bf16_bits(array) if dtype == "BF16" else array).astype(kind).tobytes()
         header[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": [offset, offset + len(blob)]}
         blobs.append(blob)
         offset += len(blob)
