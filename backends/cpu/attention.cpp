@@ -24,10 +24,15 @@ namespace cpu {
 namespace HWY_NAMESPACE {
 
 // q of a row, normed, rotated and scaled; its k and v into the pages.
-void prepare_row(const swy::Call& call, const AttentionRows& work, uint64_t r) {
-  const auto& a = call.attrs<swy_attention_attrs>();
+void prepare_row(const swy::Call& call, const swy_attention_attrs& a, const AttentionRows& work, uint64_t r) {
   const uint64_t hd = a.head_dim;
-  const Plain q_norm(call, Attention::weight("q_norm")), k_norm(call, Attention::weight("k_norm"));
+  const auto norm = [&](const float* x, uint32_t weight, float* y) {
+    if (a.qk_norm != 0) {
+      rms_norm_row(x, Plain(call, weight), a.norm_weight_bias, a.norm_eps, hd, y);
+    } else {
+      std::memcpy(y, x, hd * sizeof(float));
+    }
+  };
   const uint32_t position = SWY_STEP_ARRAY(call.step, uint32_t, row_position_at)[r];
   const RowRotation rotation(call, work.rotation);
   rotation.turn(position);
@@ -35,7 +40,7 @@ void prepare_row(const swy::Call& call, const AttentionRows& work, uint64_t r) {
   for (uint64_t h = 0; h < a.heads; ++h) {
     const float* x = call.input(kQueries) + (r * a.heads + h) * hd * (a.gated != 0 ? 2 : 1);
     float* q = work.q + (r * a.heads + h) * hd;
-    rms_norm_row(x, q_norm, a.norm_weight_bias, a.norm_eps, hd, q);
+    norm(x, Attention::weight("q_norm"), q);
     rotation.head(q, q);
     each_vector(hd, [&](uint64_t i, uint64_t count) { store(hn::Mul(load(q + i, count), scale), q + i, count); });
   }
@@ -44,16 +49,14 @@ void prepare_row(const swy::Call& call, const AttentionRows& work, uint64_t r) {
   const KvPages kv(call, a, seq);
   float* k = work.key + call.rank() * work.key_stride;
   for (uint64_t h = 0; h < a.kv_heads; ++h) {
-    rms_norm_row(call.input(Attention::input("k")) + (r * a.kv_heads + h) * hd, k_norm, a.norm_weight_bias, a.norm_eps,
-                 hd, k);
+    norm(call.input(Attention::input("k")) + (r * a.kv_heads + h) * hd, Attention::weight("k_norm"), k);
     rotation.head(k, k);
     kv.put(position, h, k, call.input(Attention::input("v")) + (r * a.kv_heads + h) * hd);
   }
 }
 
 // ATTEND's rows are normed and rotated, and its keys and values in the pages.
-void scale_row(const swy::Call& call, const AttentionRows& work, uint64_t r) {
-  const auto& a = call.attrs<swy_attention_attrs>();
+void scale_row(const swy::Call& call, const swy_attention_attrs& a, const AttentionRows& work, uint64_t r) {
   const uint64_t width = uint64_t{a.heads} * a.head_dim;
   const V scale = hn::Set(F(), a.scale);
   const float* x = call.input(kQueries) + r * width;
@@ -176,10 +179,18 @@ void merge_split(const SplitResult& part, uint32_t queries, uint64_t hd, const S
   }
 }
 
-// y [queries, head_dim] = out / total, times the sigmoid of the gate; q rows in the input are [q | gate].
-void finish_row(const SplitResult& from, uint32_t queries, uint64_t hd, const float* gates, float* y) {
+// y [queries, head_dim] = out / total, times the sigmoid of the gate; q rows in the input are [q | gate]. With a sink
+// the total has one weight more.
+void finish_row(const AttentionForm& form, uint64_t head, const SplitResult& from, uint32_t queries, uint64_t hd,
+                const float* gates, float* y) {
   for (uint32_t g = 0; g < queries; ++g) {
-    const V inverse = hn::Set(F(), 1.0f / from.total[g]);
+    float share = 1.0f, total = from.total[g];
+    if (form.sinks != nullptr) {
+      const float sink = form.sink(head + g), top = sink > from.top[g] ? sink : from.top[g];
+      share = std::exp(from.top[g] - top);
+      total = total * share + std::exp(sink - top);
+    }
+    const V inverse = hn::Set(F(), share / total);
     each_vector(hd, [&](uint64_t i, uint64_t count) {
       V v = hn::Mul(load(from.out + g * hd + i, count), inverse);
       if (gates != nullptr) v = hn::Mul(v, sigmoid(load(gates + g * 2 * hd + i, count)));
@@ -195,24 +206,34 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace cpu {
 
-void prepare_attention(const swy::Call& call, const AttentionRows& work) {
+AttentionForm::AttentionForm(const swy::Call& call)
+    : a(swy_attention_of(call.op)), inv_freq(nullptr), sinks(nullptr), sinks_are_floats(false) {
+  if (call.op->revision == 1) return;
+  inv_freq = static_cast<const float*>(call.weight("inv_freq"));
+  if (a.sinks == 0) return;
+  sinks = call.weight("sinks");
+  sinks_are_floats = swy::tensor(*call.op, "sinks").dtype == SWY_F32;
+}
+
+void prepare_attention(const swy::Call& call, const AttentionForm& form, const AttentionRows& work) {
   const bool whole = call.op->id == SWY_OP_ATTENTION;
   const auto row = whole ? CPU_BEST(prepare_row) : CPU_BEST(scale_row);
   const auto [first, last] = call.split(call.step->rows);
-  if (whole && first < last) work.rotation.begin(call, call.attrs<swy_attention_attrs>().rope_theta);
-  for (uint64_t r = first; r < last; ++r) row(call, work, r);
+  if (whole && first < last) work.rotation.begin(call, form.a.rope_theta, form.inv_freq);
+  for (uint64_t r = first; r < last; ++r) row(call, form.a, work, r);
 }
 
-void finish_attention(const swy::Call& call, uint64_t r, uint64_t h, const SplitResult& from) {
-  const auto& a = call.attrs<swy_attention_attrs>();
+void finish_attention(const swy::Call& call, const AttentionForm& form, uint64_t r, uint64_t h,
+                      const SplitResult& from) {
+  const swy_attention_attrs& a = form.a;
   const uint64_t queries = a.heads / a.kv_heads, hd = a.head_dim, first = r * a.heads + h * queries;
   const bool gated = call.op->id == SWY_OP_ATTENTION && a.gated != 0;
   const float* gates = gated ? call.input(kQueries) + first * 2 * hd + hd : nullptr;
-  CPU_BEST(finish_row)(from, static_cast<uint32_t>(queries), hd, gates, call.output(kAttended) + first * hd);
+  CPU_BEST(finish_row)
+  (form, h * queries, from, static_cast<uint32_t>(queries), hd, gates, call.output(kAttended) + first * hd);
 }
 
-void silence_attention(const swy::Call& call, uint64_t r, uint64_t h) {
-  const auto& a = call.attrs<swy_attention_attrs>();
+void silence_attention(const swy::Call& call, const swy_attention_attrs& a, uint64_t r, uint64_t h) {
   const uint64_t width = a.heads / a.kv_heads * a.head_dim;
   std::fill_n(call.output(kAttended) + r * a.heads * a.head_dim + h * width, width, 0.0f);
 }
@@ -220,93 +241,103 @@ void silence_attention(const swy::Call& call, uint64_t r, uint64_t h) {
 namespace {
 
 // Layout of the workspace; `rows` and `context` are the bucket's.
-uint64_t splits_of(uint64_t context) { return (context + kSplit - 1) / kSplit; }
+uint64_t splits_of(const swy_attention_attrs& a, uint64_t context) {
+  const uint64_t all = (context + kSplit - 1) / kSplit;
+  return a.window == 0 ? all : std::min(all, (uint64_t{a.window} + kSplit - 2) / kSplit + 1);
+}
 bool spread(uint64_t rows, const swy_attention_attrs& a) { return rows * a.kv_heads < 4 * uint64_t{swy::team_width}; }
-
-const swy_attention_attrs& attrs_of(const swy_op& op) { return *static_cast<const swy_attention_attrs*>(op.attrs); }
 
 uint64_t attention_workspace(const swy_op& op, const swy_bucket& bucket) {
   Arena arena(nullptr);
-  AttentionWork(arena, attrs_of(op), op.inputs[kQueries]->dims[0], bucket.context);
+  AttentionWork(arena, swy_attention_of(&op), op.inputs[kQueries]->dims[0], bucket.context);
   return arena.used();
 }
 
+// The splits of one row: `first` is aligned, and the row reads from `begin` to its own position.
+struct RowSplits {
+  uint64_t first, begin, end, count;
+  RowSplits(const swy_attention_attrs& a, uint64_t position)
+      : begin(first_read(a, position)), end(position + 1) {
+    first = begin / kSplit * kSplit;
+    count = (end - first + kSplit - 1) / kSplit;
+  }
+  std::pair<uint64_t, uint64_t> at(uint64_t s) const {
+    return {std::max(begin, first + s * kSplit), std::min(end, first + (s + 1) * kSplit)};
+  }
+};
+
 void attention(const swy::Call& call) {
-  const auto& a = call.attrs<swy_attention_attrs>();
+  const AttentionForm form(call);
+  const swy_attention_attrs& a = form.a;
   const swy_step& step = *call.step;
   const uint32_t* positions = SWY_STEP_ARRAY(&step, uint32_t, row_position_at);
   const uint32_t* seqs = SWY_STEP_ARRAY(&step, uint32_t, row_seq_at);
   const uint32_t* active = SWY_STEP_ARRAY(&step, uint32_t, seq_active_at);
   const uint32_t queries = a.heads / a.kv_heads;
-  const uint64_t hd = a.head_dim, rows = step.rows, splits = splits_of(step.max_context);
+  const uint64_t hd = a.head_dim;
   Arena arena(call.workspace);
-  const AttentionWork work(arena, a, call.op->inputs[kQueries]->dims[0], splits_of(step.max_context) * kSplit);
-  prepare_attention(call, work.rows);
+  const AttentionWork work(arena, a, call.op->inputs[kQueries]->dims[0], step.max_context);
+  prepare_attention(call, form, work.rows);
   call.barrier();
 
   const auto attend = CPU_BEST(attend_split);
   const auto merge = CPU_BEST(merge_split);
   float* scores = work.scores + call.rank() * work.score_stride;
   const auto run_split = [&](uint64_t r, uint64_t h, uint64_t s, const SplitResult& part) {
-    const uint64_t end = std::min<uint64_t>((s + 1) * kSplit, positions[r] + uint64_t{1});
-    attend(KvPages(call, a, seqs[r]), h, queries, work.rows.q + (r * a.heads + h * queries) * hd, s * kSplit, end,
-           scores, part);
+    const auto [begin, end] = RowSplits(a, positions[r]).at(s);
+    attend(KvPages(call, a, seqs[r]), h, queries, work.rows.q + (r * a.heads + h * queries) * hd, begin, end, scores,
+           part);
   };
-  const uint64_t units = rows * a.kv_heads;
+  const uint64_t units = step.rows * a.kv_heads, splits = work.splits;
   if (work.spread) {
     for (uint64_t u = call.rank(); u < units * splits; u += call.members()) {
       const uint64_t r = u / splits / a.kv_heads, h = u / splits % a.kv_heads, s = u % splits;
-      if (active[seqs[r]] != 0 && s * kSplit <= positions[r]) run_split(r, h, s, work.part(u));
+      if (active[seqs[r]] != 0 && s < RowSplits(a, positions[r]).count) run_split(r, h, s, work.part(u));
     }
     call.barrier();
-    for (uint64_t u = call.rank(); u < units; u += call.members()) {
-      const uint64_t r = u / a.kv_heads, h = u % a.kv_heads;
-      if (active[seqs[r]] == 0) {
-        silence_attention(call, r, h);
-        continue;
-      }
-      for (uint64_t s = 1; s * kSplit <= positions[r]; ++s) {
-        merge(work.part(u * splits + s), queries, hd, work.part(u * splits));
-      }
-      finish_attention(call, r, h, work.part(u * splits));
-    }
-    return;
   }
-  const SplitResult into = work.part(2 * call.rank()), part = work.part(2 * call.rank() + 1);
+  // Not spread, a member has room for two splits: what it has of a row, and the next one.
+  const SplitResult own = work.part(work.spread ? 0 : 2 * call.rank()), next = work.part(2 * call.rank() + 1);
   for (uint64_t u = call.rank(); u < units; u += call.members()) {
     const uint64_t r = u / a.kv_heads, h = u % a.kv_heads;
     if (active[seqs[r]] == 0) {
-      silence_attention(call, r, h);
+      silence_attention(call, a, r, h);
       continue;
     }
-    run_split(r, h, 0, into);
-    for (uint64_t s = 1; s * kSplit <= positions[r]; ++s) {
-      run_split(r, h, s, part);
-      merge(part, queries, hd, into);
+    const SplitResult into = work.spread ? work.part(u * splits) : own;
+    if (!work.spread) run_split(r, h, 0, into);
+    for (uint64_t s = 1; s < RowSplits(a, positions[r]).count; ++s) {
+      if (!work.spread) run_split(r, h, s, next);
+      merge(work.spread ? work.part(u * splits + s) : next, queries, hd, into);
     }
-    finish_attention(call, r, h, into);
+    finish_attention(call, form, r, h, into);
   }
 }
 
 swy_status supports_tiles(const swy_op& op, const swy_bucket& bucket, swy_error* error) {
   if (const swy_status s = kv_supported(op, bucket, error); s != SWY_OK) return s;
-  if (attrs_of(op).head_dim % 32 != 0) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "a head of %u is no multiple of 32",
-                     attrs_of(op).head_dim);
+  if (const uint32_t hd = swy_attention_of(&op).head_dim; hd % 32 != 0) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "a head of %u is no multiple of 32", hd);
   }
   return mode_usable(Mode::tiles_bf16, false, error);
 }
 
+// Positions that `rows` neighbours read at most.
+double positions_read(const swy_attention_attrs& a, const swy_bucket& bucket, double rows) {
+  return a.window == 0 ? bucket.context : std::min<double>(bucket.context, a.window + rows - 1);
+}
+
 double attention_cost(const swy_op& op, const swy_bucket& bucket) {
-  const auto& a = attrs_of(op);
-  return cost_of(2.0 * bucket.rows * bucket.context * a.heads * a.head_dim);
+  const swy_attention_attrs a = swy_attention_of(&op);
+  return cost_of(2.0 * bucket.rows * positions_read(a, bucket, 1) * a.heads * a.head_dim);
 }
 
 // A block of rows converts the keys and values of its context into tiles, however few its rows are, and is not divided
 // among the team. This is counted as 256 products per key and value.
 double tiles_cost(const swy_op& op, const swy_bucket& bucket) {
-  const auto& a = attrs_of(op);
-  const double blocks = std::max(std::ceil(bucket.rows / 64.0), 1.0 * bucket.seqs), context = bucket.context;
+  const swy_attention_attrs a = swy_attention_of(&op);
+  const double blocks = std::max(std::ceil(bucket.rows / 64.0), 1.0 * bucket.seqs);
+  const double context = positions_read(a, bucket, std::min(bucket.rows, 64u));
   return 1.0 + 2.0 * context * a.head_dim * (blocks * a.kv_heads * 256 + 1.0 * bucket.rows * a.heads) / 400e3;
 }
 
@@ -316,7 +347,8 @@ constexpr swy::HostKernel flash(const char* name, uint32_t op) {
           .cost = attention_cost,
           .run = attention,
           .workspace = attention_workspace,
-          .supports = kv_supported};
+          .supports = kv_supported,
+          .op_revision = 2};
 }
 constexpr swy::HostKernel tiles(const char* name, uint32_t op) {
   return {.name = name,
@@ -326,7 +358,8 @@ constexpr swy::HostKernel tiles(const char* name, uint32_t op) {
           .run = attention_tiles,
           .workspace = attention_tiles_workspace,
           .supports = supports_tiles,
-          .activations = SWY_BF16};
+          .activations = SWY_BF16,
+          .op_revision = 2};
 }
 constexpr swy::HostKernel kKernels[] = {
     flash("attention.flash", SWY_OP_ATTENTION),
@@ -339,18 +372,19 @@ constexpr swy::HostKernel kKernels[] = {
 
 AttentionRows::AttentionRows(Arena& arena, const swy_attention_attrs& a, uint64_t rows)
     : q(arena.take<float>(rows * a.heads * a.head_dim)),
-      rotation(arena, a.rotary_dim),
+      rotation(arena, a.rotary_dim, a.rope_scale),
       key_stride((uint64_t{a.head_dim} + 15) / 16 * 16) {
   key = arena.take<float>(swy::team_width * key_stride);
 }
 
 AttentionWork::AttentionWork(Arena& arena, const swy_attention_attrs& a, uint64_t row_count, uint64_t context)
     : rows(arena, a, row_count),
+      splits(splits_of(a, context)),
       spread(cpu::spread(row_count, a)),
       queries(a.heads / a.kv_heads),
       head_dim(a.head_dim) {
   const uint64_t width = swy::team_width;
-  const uint64_t parts = spread ? row_count * a.kv_heads * splits_of(context) : 2 * width;
+  const uint64_t parts = spread ? row_count * a.kv_heads * splits : 2 * width;
   score_stride = 4 * kSplit;
   scores = arena.take<float>(width * score_stride);
   parts_ = arena.take<float>(parts * part_floats());

@@ -61,10 +61,11 @@ struct TilesWork {
 // A block: tokens [first, first + tokens) of a sequence, and one KV head.
 class Block {
  public:
-  Block(const swy::Call& call, const TilesWork& work, const FlashScratch& scratch, uint32_t seq, uint64_t head,
-        uint64_t first, uint64_t tokens)
+  Block(const swy::Call& call, const AttentionForm& form, const TilesWork& work, const FlashScratch& scratch,
+        uint32_t seq, uint64_t head, uint64_t first, uint64_t tokens)
       : call_(call),
-        a_(call.attrs<swy_attention_attrs>()),
+        form_(form),
+        a_(form.a),
         s_(scratch),
         q_(work.rows.q),
         kv_(call, a_, seq),
@@ -78,10 +79,10 @@ class Block {
 
   void run() {
     take_queries();
-    for (uint64_t begin = 0; begin < end_; begin += kSplit) {
-      const uint64_t n = std::min<uint64_t>(end_ - begin, kSplit);
-      take_keys(begin, n);
-      take_values(begin, n);
+    for (uint64_t begin = split_of(0); begin < end_; begin += kSplit) {
+      const uint64_t n = std::min<uint64_t>(end_ - begin, kSplit), from = unread(begin, 0);
+      take_keys(begin, from, n);
+      take_values(begin, from, n);
       for (uint64_t r = 0; r < rows_; r += kGroup) group(begin, r);
     }
     for (uint64_t t = 0; t < rows_ / queries_; ++t) finish(t);
@@ -89,6 +90,13 @@ class Block {
 
  private:
   uint64_t position_of(uint64_t row) const { return position_ + std::min(row, rows_ - 1) / queries_; }
+  // The split that has the first position that a row reads.
+  uint64_t split_of(uint64_t row) const { return first_read(a_, position_of(row)) / kSplit * kSplit; }
+  // Positions of a split before the first one that a row reads.
+  uint64_t unread(uint64_t begin, uint64_t row) const {
+    const uint64_t first = first_read(a_, position_of(row));
+    return first > begin ? first - begin : 0;
+  }
 
   // Queries as tiles; the scores will be logarithms to base 2. Rows are padded with zeros to a whole group.
   void take_queries() {
@@ -103,10 +111,10 @@ class Block {
     }
   }
 
-  // Element i of 16 keys that are in several pages, or of fewer than 16. Zeros after n.
-  __m512 keys_at(uint64_t begin, uint64_t n, uint64_t i) const {
+  // Element i of 16 keys that are in several pages, or of which fewer are read: zeros before `from` and after n.
+  __m512 keys_at(uint64_t begin, uint64_t from, uint64_t n, uint64_t i) const {
     __m512 x = _mm512_setzero_ps();
-    for (uint64_t t = begin; t < begin + n;) {
+    for (uint64_t t = begin + from; t < begin + n;) {
       const uint64_t in_page = t % kv_.page, count = std::min(kv_.page - in_page, begin + n - t);
       const auto lanes = static_cast<__mmask16>(first_lanes(static_cast<int64_t>(count)) << (t - begin));
       x = _mm512_mask_expandloadu_ps(x, lanes, kv_.keys(t, head_) + i * kv_.page + in_page);
@@ -115,10 +123,13 @@ class Block {
     return x;
   }
 
-  void take_keys(uint64_t begin, uint64_t n) {
+  // Positions [from, n) of the split. What is older is not read, whatever it holds; from the tile on in which `from`
+  // is, it counts as zeros.
+  void take_keys(uint64_t begin, uint64_t from, uint64_t n) {
     const uint64_t tile_column = 16 * hd_ * 2;
-    for (uint64_t t = 0; t < n;) {
-      const uint64_t in_page = (begin + t) % kv_.page, whole = std::min(n - t, kv_.page - in_page) / 16;
+    for (uint64_t t = from / kTileDepth * kTileDepth; t < n;) {
+      const uint64_t in_page = (begin + t) % kv_.page;
+      const uint64_t whole = t < from ? 0 : std::min(n - t, kv_.page - in_page) / 16;
       uint8_t* to = s_.keys + t / 16 * tile_column;
       if (whole != 0) {  // an element of all these keys is contiguous
         const float* k = kv_.keys(begin + t, head_) + in_page;
@@ -130,9 +141,9 @@ class Block {
         }
         t += whole * 16;
       } else {
-        const uint64_t count = std::min<uint64_t>(n - t, 16);
+        const uint64_t count = std::min<uint64_t>(n - t, 16), skip = t < from ? std::min(from - t, count) : 0;
         for (uint64_t i = 0; i < hd_; i += 2, to += 64) {
-          _mm512_store_si512(to, pair_of(keys_at(begin + t, count, i), keys_at(begin + t, count, i + 1)));
+          _mm512_store_si512(to, pair_of(keys_at(begin + t, skip, count, i), keys_at(begin + t, skip, count, i + 1)));
         }
         t += 16;
       }
@@ -141,12 +152,12 @@ class Block {
     if (tiles % 2 != 0) std::memset(s_.keys + tiles * tile_column, 0, tile_column);
   }
 
-  // After the context, weights are zeros, and values must be numbers.
-  void take_values(uint64_t begin, uint64_t n) {
+  // Before `from` and after the context, weights are zeros, and values must be numbers.
+  void take_values(uint64_t begin, uint64_t from, uint64_t n) {
     const uint64_t depth = (n + kTileDepth - 1) / kTileDepth;
-    for (uint64_t t = 0; t < depth * kTileDepth; t += 2) {
+    for (uint64_t t = from / kTileDepth * kTileDepth; t < depth * kTileDepth; t += 2) {
       const auto at = [&](uint64_t k) {
-        return k < n ? kv_.values(begin + k, head_) + (begin + k) % kv_.page * hd_ : nullptr;
+        return k >= from && k < n ? kv_.values(begin + k, head_) + (begin + k) % kv_.page * hd_ : nullptr;
       };
       const float *even = at(t), *odd = at(t + 1);
       uint8_t* to = s_.values + t / kTileDepth * kTileBytes + t % kTileDepth * 32;
@@ -157,40 +168,48 @@ class Block {
     }
   }
 
-  // 32 rows against the split at `begin`, up to the last position that any of them attends to.
+  // 32 rows against the split at `begin`: from the first position that any of them reads to the last.
   void group(uint64_t begin, uint64_t r) {
-    const uint64_t last = position_of(r + kGroup - 1);
-    if (last < begin) return;
-    const uint64_t steps = std::min<uint64_t>(last - begin + kTileDepth, kSplit) / kTileDepth;  // of 32 positions
+    const uint64_t last = position_of(r + kGroup - 1), start = split_of(r);
+    if (last < begin || begin < start) return;
+    const uint64_t from = unread(begin, r) / kTileDepth;  // in steps of 32 positions
+    const uint64_t steps = std::min<uint64_t>(last - begin + kTileDepth, kSplit) / kTileDepth;
     const uint64_t row_bytes = kTileRows * hd_ * 2, half = kSplit / 16 * kTileFloats;
     const uint8_t* q = s_.q + r / kTileRows * row_bytes;
-    for (uint64_t k = 0; k < steps; ++k) {
+    for (uint64_t k = from; k < steps; ++k) {
       multiply_tiles(q, row_bytes, s_.keys + k * kTileDepth * hd_ * 2, row_bytes, hd_ / kTileDepth, true,
                      s_.scores + 2 * k * kTileFloats, half);
     }
-    for (uint64_t i = 0; i < kGroup; ++i) weigh(begin, r + i, i, steps);
+    for (uint64_t i = 0; i < kGroup; ++i) weigh(begin, r + i, i, from, steps, begin == start);
     float* sums = s_.sums + r * hd_;
+    const uint64_t column = kSplit / kTileDepth * kTileBytes;
+    const uint8_t *weights = s_.weights + from * kTileBytes, *values = s_.values + from * kTileBytes;
     for (uint64_t c = 0; c < hd_ / 16; c += 2) {
-      const uint64_t column = kSplit / kTileDepth * kTileBytes;
-      multiply_tiles(s_.weights, column, s_.values + c * column, column, steps, begin == 0, sums + c * kTileFloats,
-                     kTileRows * hd_);
+      multiply_tiles(weights, column, values + c * column, column, steps - from, begin == start,
+                     sums + c * kTileFloats, kTileRows * hd_);
     }
   }
 
-  // Turns the scores of row i of a group into weights, and rescales the row's sums to its new maximum.
-  void weigh(uint64_t begin, uint64_t row, uint64_t i, uint64_t steps) {
+  // Turns the scores of row i of a group into weights, and rescales the row's sums to its new maximum. `fresh`: this is
+  // the group's first split. A row whose window begins later has no position in it; then its maximum is -inf, and its
+  // sums are zeros.
+  void weigh(uint64_t begin, uint64_t row, uint64_t i, uint64_t from, uint64_t steps, bool fresh) {
     const float* x = s_.scores + (i / kTileRows * kSplit + i % kTileRows) * 16;
-    uint8_t* to = s_.weights + (i / kTileRows * kSplit * 32 + i % kTileRows * 64);
+    uint8_t* to = s_.weights + (i / kTileRows * kSplit * 32 + i % kTileRows * 64) + from * kTileBytes;
     const auto seen = static_cast<int64_t>(position_of(row)) + 1 - static_cast<int64_t>(begin);
-    const auto lanes = [&](uint64_t tile) { return first_lanes(seen - static_cast<int64_t>(tile * 16)); };
+    const auto skipped = static_cast<int64_t>(unread(begin, row));
+    const auto lanes = [&](uint64_t tile) {
+      const auto at = static_cast<int64_t>(tile * 16);
+      return static_cast<__mmask16>(first_lanes(seen - at) & ~first_lanes(skipped - at));
+    };
     const __m512 least = broadcast(-std::numeric_limits<float>::infinity());
     __m512 most0 = least, most1 = least;
-    for (uint64_t t = 0; t < 2 * steps; t += 2) {
+    for (uint64_t t = 2 * from; t < 2 * steps; t += 2) {
       most0 = _mm512_mask_max_ps(most0, lanes(t), most0, _mm512_load_ps(x + t * kTileFloats));
       most1 = _mm512_mask_max_ps(most1, lanes(t + 1), most1, _mm512_load_ps(x + (t + 1) * kTileFloats));
     }
     const float most = _mm512_reduce_max_ps(_mm512_max_ps(most0, most1));
-    if (begin == 0) {
+    if (fresh || s_.top[row] == _mm512_cvtss_f32(least)) {
       s_.top[row] = most;
       s_.total[row] = 0;
     } else if (most > s_.top[row]) {
@@ -201,7 +220,7 @@ class Block {
       return _mm512_maskz_mov_ps(lanes(t), exp2(_mm512_sub_ps(_mm512_load_ps(x + t * kTileFloats), top)));
     };
     __m512 sum0 = _mm512_setzero_ps(), sum1 = sum0;
-    for (uint64_t t = 0; t < 2 * steps; t += 2, to += kTileBytes) {
+    for (uint64_t t = 2 * from; t < 2 * steps; t += 2, to += kTileBytes) {
       const __m512 p0 = weight(t), p1 = weight(t + 1);
       sum0 = _mm512_add_ps(sum0, p0);
       sum1 = _mm512_add_ps(sum1, p1);
@@ -226,13 +245,14 @@ class Block {
       const uint64_t row = token * queries_ + g;
       const float* sums = s_.sums + row / kTileRows * kTileRows * hd_ + row % kTileRows * 16;
       for (uint64_t c = 0; c < hd_; c += 16) std::memcpy(all.out + g * hd_ + c, sums + c * 16, 64);
-      all.top[g] = s_.top[row];
+      all.top[g] = s_.top[row] / kLog2e;
       all.total[g] = s_.total[row];
     }
-    finish_attention(call_, first_ + token, head_, all);
+    finish_attention(call_, form_, first_ + token, head_, all);
   }
 
   const swy::Call& call_;
+  const AttentionForm& form_;
   const swy_attention_attrs& a_;
   const FlashScratch& s_;
   const float* q_;
@@ -244,19 +264,20 @@ class Block {
 
 uint64_t attention_tiles_workspace(const swy_op& op, const swy_bucket&) {
   Arena arena(nullptr);
-  TilesWork(arena, *static_cast<const swy_attention_attrs*>(op.attrs), op.inputs[kQueries]->dims[0]);
+  TilesWork(arena, swy_attention_of(&op), op.inputs[kQueries]->dims[0]);
   return arena.used();
 }
 
 void attention_tiles(const swy::Call& call) {
-  const auto& a = call.attrs<swy_attention_attrs>();
+  const AttentionForm form(call);
+  const swy_attention_attrs& a = form.a;
   const swy_step& step = *call.step;
   const uint32_t* start = SWY_STEP_ARRAY(&step, uint32_t, row_start_at);
   const uint32_t* active = SWY_STEP_ARRAY(&step, uint32_t, seq_active_at);
   Arena arena(call.workspace);
   const TilesWork work(arena, a, call.op->inputs[kQueries]->dims[0]);
   if (call.rank() == 0) work.next->store(0, std::memory_order_relaxed);
-  prepare_attention(call, work.rows);
+  prepare_attention(call, form, work.rows);
   call.barrier();
 
   Arena own(work.members + work.member_bytes * call.rank());
@@ -273,9 +294,9 @@ void attention_tiles(const swy::Call& call) {
         if (at != mine) continue;
         const uint64_t first = start[seq] + b * most, tokens = std::min(most, rows - b * most);
         if (active[seq] != 0) {
-          Block(call, work, scratch, seq, h, first, tokens).run();
+          Block(call, form, work, scratch, seq, h, first, tokens).run();
         } else {
-          for (uint64_t r = first; r < first + tokens; ++r) silence_attention(call, r, h);
+          for (uint64_t r = first; r < first + tokens; ++r) silence_attention(call, a, r, h);
         }
         mine = work.next->fetch_add(1, std::memory_order_relaxed);
       }

@@ -27,7 +27,9 @@ void put_columns(const float* products, uint32_t m, uint32_t columns, uint64_t a
     const V factor = hn::Set(d, target.factors == nullptr ? 1.0f : target.factors[r]);
     each_vector(columns, [&](uint64_t i, uint64_t count) {
       const V before = target.add == nullptr ? hn::Zero(d) : load(target.add[r] + at + i, count);
-      store(hn::MulAdd(load(products + i, count), factor, before), target.rows[r] + at + i, count);
+      V product = load(products + i, count);
+      if (target.bias != nullptr) product = hn::Add(product, load(target.bias + at + i, count));
+      store(hn::MulAdd(product, factor, before), target.rows[r] + at + i, count);
     });
   }
 }

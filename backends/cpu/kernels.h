@@ -39,6 +39,9 @@ enum class Mode {
   tiles_bf16,  // bf16 weights on AMX tiles; activations keep 16 bits of mantissa
   exact,       // fp32 activations
 };
+// The encodings that every mode multiplies (panels.h).
+inline constexpr uint32_t kMatrices = SWY_DTYPE_BIT(SWY_F32) | SWY_DTYPE_BIT(SWY_BF16) | SWY_DTYPE_BIT(SWY_I8) |
+                                      SWY_DTYPE_BIT(SWY_I4) | SWY_DTYPE_BIT(SWY_I4A);
 constexpr bool on_tiles(Mode mode) { return mode != Mode::vector && mode != Mode::exact; }
 // Whether a row's bits depend only on that row. Not so for the other tiles, which round or add in another way than
 // vectors.

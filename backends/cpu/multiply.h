@@ -37,11 +37,12 @@ void multiply_tiles_int8(const PanelShape& shape, const uint8_t* first, const ui
 void multiply_tiles_bf16(const PanelShape& shape, const uint8_t* first, const uint8_t* second, const RowFormat& format,
                          const uint8_t* rows, uint32_t m, float* first_out, float* second_out);
 
-// Where rows of products go: rows[r][n] = add[r][n] + factors[r] * product[r][n].
+// Where rows of products go: rows[r][n] = add[r][n] + factors[r] * (product[r][n] + bias[n]).
 struct RowTarget {
   float* const* rows = nullptr;
   const float* const* add = nullptr;  // NULL: nothing
   const float* factors = nullptr;     // NULL: 1
+  const float* bias = nullptr;        // NULL: nothing
   bool stream = false;                // too large for a cache: written past it, where that is possible
 };
 

@@ -82,11 +82,13 @@ struct Sums {
     const RowTarget& t = *to->target;
     const auto mask = static_cast<__mmask16>((1u << std::min(to->count - panel * kPanelRows, kPanelRows)) - 1);
     const uint64_t column = to->at + panel * kPanelRows;
+    const __m512 bias = t.bias == nullptr ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(mask, t.bias + column);
     for (uint32_t r = 0; r < n; ++r) {
       const __m512 factor = _mm512_set1_ps(t.factors == nullptr ? 1.0f : t.factors[first + r]);
       const __m512 add =
           t.add == nullptr ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(mask, t.add[first + r] + column);
-      const __m512 y = _mm512_fmadd_ps(part.row<kFresh>(r), factor, add);
+      const __m512 product = t.bias == nullptr ? part.row<kFresh>(r) : _mm512_add_ps(part.row<kFresh>(r), bias);
+      const __m512 y = _mm512_fmadd_ps(product, factor, add);
       float* at = t.rows[first + r] + column;
       if (t.stream && mask == 0xffff && reinterpret_cast<uintptr_t>(at) % 64 == 0) {
         _mm512_stream_ps(at, y);

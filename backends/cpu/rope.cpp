@@ -40,34 +40,43 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace cpu {
 
-Rotation::Rotation(Arena& arena, uint32_t rotary_dim_)
+Rotation::Rotation(Arena& arena, uint32_t rotary_dim_, float scale_)
     : rotary_dim(rotary_dim_),
+      scale(scale_),
       stride((rotary_dim_ / 2 + 7) / 8 * 8),
       rates(arena.take<double>(swy::team_width * stride)),
       turns(arena.take<float>(swy::team_width * 2 * stride)) {}
 
-void Rotation::begin(const swy::Call& call, float theta) const {
+void Rotation::begin(const swy::Call& call, float theta, const float* inv_freq) const {
   double* mine = rates + call.rank() * stride;
   for (uint32_t i = 0; i < stride; ++i) {
-    mine[i] = i < rotary_dim / 2 ? std::pow(static_cast<double>(theta), -2.0 * i / rotary_dim) : 0.0;
+    if (i >= rotary_dim / 2) {
+      mine[i] = 0.0;
+    } else {
+      mine[i] = inv_freq != nullptr ? inv_freq[i] : std::pow(static_cast<double>(theta), -2.0 * i / rotary_dim);
+    }
   }
 }
 
 namespace {
 
+Rotation rotation_of(Arena& arena, const swy_op& op) {
+  const auto& a = *static_cast<const swy_heads_attrs*>(op.attrs);
+  return {arena, a.rotary_dim, op.revision == 1 ? 1.0f : a.rope_scale};
+}
+
 uint64_t workspace(const swy_op& op, const swy_bucket&) {
   Arena arena(nullptr);
-  Rotation(arena, static_cast<const swy_heads_attrs*>(op.attrs)->rotary_dim);
+  rotation_of(arena, op);
   return arena.used();
 }
 
 void rope(const swy::Call& call) {
-  const auto& a = call.attrs<swy_heads_attrs>();
   const auto [first, last] = call.split(call.step->rows);
   if (first == last) return;
   Arena arena(call.workspace);
-  const Rotation rotation(arena, a.rotary_dim);
-  rotation.begin(call, a.rope_theta);
+  const Rotation rotation = rotation_of(arena, *call.op);
+  rotation.begin(call, call.attrs<swy_heads_attrs>().rope_theta, static_cast<const float*>(call.weight("inv_freq")));
   CPU_BEST(rope_rows)(call, rotation, first, last);
 }
 
@@ -78,7 +87,8 @@ constexpr swy::HostKernel kKernels[] = {
      .cost = generic_cost,
      .run = rope,
      .workspace = workspace,
-     .serial = small_work},
+     .serial = small_work,
+     .op_revision = 2},
 };
 
 }  // namespace
