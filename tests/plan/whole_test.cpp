@@ -71,9 +71,9 @@ TEST(Whole, SamplesInItsList) {
     Request r = request_of(kShortPrompt, kSampled, 12);
     if (mask) r.mask = masked;
     SubmitCounts counts;
-    t.model->watch(&counts);
+    t.model->runner().watch(&counts);
     const Drawn drawn = draw_alone(*t.model, r, SamplingPath::fused);
-    t.model->watch(nullptr);
+    t.model->runner().watch(nullptr);
     EXPECT_TRUE(drawn == draw_alone(*alone.model, r, SamplingPath::logits));
     EXPECT_EQ(drawn.ids.size(), 12u);
     EXPECT_EQ(counts.lists, 12u * (mask ? 2 : 1));
