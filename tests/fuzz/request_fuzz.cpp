@@ -24,7 +24,7 @@ void parse(unsigned protocol, const std::string& text) {
   ChatRequest chat;
   json repeated;
   CompletionRequest completion;
-  Refusal refusal;
+  server::Refusal refusal;
   if (protocol == 0) refusal = parse_chat(*body, {}, chat);
   if (protocol == 1) refusal = parse_completion(*body, {}, completion);
   if (protocol == 2) refusal = parse_responses(*body, {}, chat, repeated);
