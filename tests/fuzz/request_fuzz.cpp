@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Requests of the server: the first byte chooses the protocol, the rest is the body. And a model's text, which is taken
 // apart to the same parts in whichever pieces it comes.
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -38,7 +40,7 @@ std::string joined(const std::vector<Delta>& deltas) {
   const Delta* last = nullptr;
   for (const Delta& d : deltas) {
     if (last == nullptr || last->kind != d.kind || last->call != d.call || d.kind == Delta::Kind::call) {
-      out += "\x01" + std::to_string(static_cast<int>(d.kind)) + ":" + std::to_string(d.call) + ":";
+      out += fmt::format("\x01{}:{}:", static_cast<int>(d.kind), d.call);
     }
     out += d.text;
     last = &d;
