@@ -206,7 +206,9 @@ TEST(Constraint, AFullAutomatonIsReplaced) {
     const std::string more = fmt::format("{}\"k{}\":{}", i == 0 ? "" : ",", i, lists);
     text += more;
     ASSERT_TRUE(m.accept_text(more).ok()) << i;
-    if (i % 20 == 0) EXPECT_TRUE(mask_of(m)['}' + 1]);
+    if (i % 20 == 0) {
+      EXPECT_TRUE(mask_of(m)['}' + 1]);
+    }
   }
   ASSERT_TRUE(m.accept_text("}").ok());
   EXPECT_TRUE(m.can_end());
