@@ -86,7 +86,9 @@ std::vector<OptionValue> option_values(const TextOptions& options) {
     if (name == "seed") value = std::to_string(flags.text.seed);
     if (name == "stop") value = options.stops.empty() ? "none" : fmt::format("{}", fmt::join(options.stops, " | "));
     TextOptions copy = options;
-    if (const std::string* constraint = constraint_of(copy, name)) value = constraint->empty() ? "none" : *constraint;
+    if (const std::string* constraint = constraint_of(copy, name)) {
+      value = constraint->empty() ? "none" : name == "allow-regex" ? *constraint : "given";  // that one is a file's text
+    }
     if (name == "ignore-eos") value = options.ignore_eos ? "true" : "false";
     all.push_back({name, value, o->get_description()});
   }

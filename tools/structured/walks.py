@@ -3,9 +3,11 @@
 """Random walks of a model under schemas: every finished text is parsed and validated by the PyPI package `jsonschema`.
 
   walks.py SWITCHYARD MODEL [--walks N] [--tokens N]
+  walks.py --probe PROBE TOKENIZER [--walks N] [--tokens N]
 
-Runs `switchyard run --json-schema` at temperature 2, once for each schema and seed. The schemas are made here: nested,
-recursive, enumerations, patterns, bounded numbers, unicode, any order.
+Runs `switchyard run --json-schema` at temperature 2, once for each schema and seed. With --probe, constrain_probe draws
+every token of a mask with the same probability instead. The schemas are made here: nested, recursive, enumerations,
+patterns, bounded numbers, unicode, any order.
 """
 
 import argparse
@@ -58,38 +60,63 @@ def schemas():
             "required": ["value", "next"], "additionalProperties": False}}}
 
 
+def by_model(args, schema, seeds):
+    """Yields (how it ended, the text); None for the text of a run that failed."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "schema.json"
+        path.write_text(json.dumps(schema))
+        for seed in seeds:
+            run = subprocess.run(
+                [args.program, "run", "-m", args.model, "--json", "--temp", "2", "--top-p", "1", "--seed", str(seed),
+                 "-n", str(args.tokens), "--json-schema", str(path), "Answer: "], capture_output=True, text=True)
+            if run.returncode != 0:
+                yield run.stderr.strip()[:200], None
+            else:
+                out = json.loads(run.stdout)
+                yield out["stopped"], out["text"]
+
+
+def by_probe(args, schema, seeds, probe):
+    for seed in seeds:
+        request = {"kind": "json_schema", "text": json.dumps(schema), "walk": {"seed": seed, "steps": args.tokens}}
+        probe.stdin.write(json.dumps(request) + "\n")
+        probe.stdin.flush()
+        answer = json.loads(probe.stdout.readline())
+        if "error" in answer:
+            yield answer["error"], None
+        else:
+            yield "end" if answer["walk"][1] else "length", answer["walk"][0]
+
+
 def main():
     p = argparse.ArgumentParser()
-    p.add_argument("switchyard")
+    p.add_argument("program")
     p.add_argument("model")
+    p.add_argument("--probe", action="store_true")
     p.add_argument("--walks", type=int, default=10, help="of each schema")
     p.add_argument("--tokens", type=int, default=200)
     args = p.parse_args()
+    probe = args.probe and subprocess.Popen([args.program, args.model], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                            text=True)
     stopped, failures = collections.Counter(), 0
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "schema.json"
-        for n, schema in enumerate(schemas()):
-            path.write_text(json.dumps(schema))
-            validator = jsonschema.Draft202012Validator(schema)
-            for seed in range(args.walks):
-                run = subprocess.run(
-                    [args.switchyard, "run", "-m", args.model, "--json", "--temp", "2", "--top-p", "1", "--seed", str(seed),
-                     "-n", str(args.tokens), "--json-schema", str(path), "Answer: "], capture_output=True, text=True)
-                if run.returncode != 0:
-                    failures += 1
-                    print(f"schema {n}, seed {seed}: {run.stderr.strip()[:200]}")
-                    continue
-                out = json.loads(run.stdout)
-                stopped[out["stopped"]] += 1
-                if out["stopped"] not in ("pattern", "end"):
-                    continue  # cut after --tokens
-                try:
-                    errors = list(validator.iter_errors(json.loads(out["text"])))
-                except ValueError as e:
-                    errors = [e]
-                if errors:
-                    failures += 1
-                    print(f"schema {n} {json.dumps(schema)[:300]}, seed {seed}: {out['text'][:200]!r}: {errors[0]}")
+    for n, schema in enumerate(schemas()):
+        validator = jsonschema.Draft202012Validator(schema)
+        seeds = range(args.walks)
+        for ended, text in by_probe(args, schema, seeds, probe) if probe else by_model(args, schema, seeds):
+            if text is None:
+                failures += 1
+                print(f"schema {n}: {ended}")
+                continue
+            stopped[ended] += 1
+            if ended not in ("pattern", "end"):
+                continue  # cut after --tokens
+            try:
+                errors = list(validator.iter_errors(json.loads(text)))
+            except ValueError as e:
+                errors = [e]
+            if errors:
+                failures += 1
+                print(f"schema {n} {json.dumps(schema)[:300]}: {text[:200]!r}: {errors[0]}")
     print(f"walks by how they ended: {dict(stopped)}; finished but invalid, or failed: {failures}")
     return failures > 0
 
