@@ -34,6 +34,12 @@ void add(const swy::Call& call) {
             [](V a, V b) HWY_ATTR { return hn::Add(a, b); });
 }
 void silu_mul(const swy::Call& call) {
+  if (call.op->revision != 1 && call.attrs<swy_activation_attrs>().activation == SWY_ACT_CLAMPED) {
+    const auto& a = call.attrs<swy_activation_attrs>();
+    each_pair(call, SiluMul::input("gate"), SiluMul::input("up"), SiluMul::output("y"),
+              [&](V gate, V up) HWY_ATTR { return clamped(gate, up, a.act_alpha, a.act_limit); });
+    return;
+  }
   each_pair(call, SiluMul::input("gate"), SiluMul::input("up"), SiluMul::output("y"),
             [](V a, V b) HWY_ATTR { return hn::Mul(silu(a), b); });
 }
@@ -92,7 +98,8 @@ constexpr swy::HostKernel kKernels[] = {
          [](const swy::Call& call) {
            CPU_BEST(silu_mul)
            (call);
-         }},
+         },
+     .op_revision = 2},
     {.name = "sigmoid_mul.vector",
      .op = SWY_OP_SIGMOID_MUL,
      .flags = kFlags,

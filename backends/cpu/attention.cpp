@@ -256,8 +256,7 @@ uint64_t attention_workspace(const swy_op& op, const swy_bucket& bucket) {
 // The splits of one row: `first` is aligned, and the row reads from `begin` to its own position.
 struct RowSplits {
   uint64_t first, begin, end, count;
-  RowSplits(const swy_attention_attrs& a, uint64_t position)
-      : begin(first_read(a, position)), end(position + 1) {
+  RowSplits(const swy_attention_attrs& a, uint64_t position) : begin(first_read(a, position)), end(position + 1) {
     first = begin / kSplit * kSplit;
     count = (end - first + kSplit - 1) / kSplit;
   }

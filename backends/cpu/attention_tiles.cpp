@@ -185,8 +185,8 @@ class Block {
     const uint64_t column = kSplit / kTileDepth * kTileBytes;
     const uint8_t *weights = s_.weights + from * kTileBytes, *values = s_.values + from * kTileBytes;
     for (uint64_t c = 0; c < hd_ / 16; c += 2) {
-      multiply_tiles(weights, column, values + c * column, column, steps - from, begin == start,
-                     sums + c * kTileFloats, kTileRows * hd_);
+      multiply_tiles(weights, column, values + c * column, column, steps - from, begin == start, sums + c * kTileFloats,
+                     kTileRows * hd_);
     }
   }
 

@@ -13,12 +13,30 @@ HWY_BEFORE_NAMESPACE();
 namespace cpu {
 namespace HWY_NAMESPACE {
 
-void silu_mul_columns(const float* gate, const float* up, uint32_t m, uint32_t columns, uint64_t stride, float* to) {
+template <class Body>
+HWY_INLINE void each_of_pair(const float* gate, const float* up, uint32_t m, uint32_t columns, uint64_t stride,
+                             float* to, Body act) {
   for (uint32_t r = 0; r < m; ++r, gate += kPanelRows, up += kPanelRows, to += stride) {
     each_vector(columns, [&](uint64_t i, uint64_t count) {
-      store(hn::Mul(silu(load(gate + i, count)), load(up + i, count)), to + i, count);
+      store(act(load(gate + i, count), load(up + i, count), i, count), to + i, count);
     });
   }
+}
+
+void activate_columns(const Activation& a, const float* gate, const float* up, uint32_t m, uint32_t columns,
+                      uint64_t stride, float* to) {
+  if (a.kind == SWY_ACT_SILU && a.gate_bias == nullptr) {
+    each_of_pair(gate, up, m, columns, stride, to,
+                 [](V g, V u, uint64_t, uint64_t) HWY_ATTR { return hn::Mul(silu(g), u); });
+    return;
+  }
+  each_of_pair(gate, up, m, columns, stride, to, [&](V g, V u, uint64_t i, uint64_t count) HWY_ATTR {
+    if (a.gate_bias != nullptr) {
+      g = hn::Add(g, load(a.gate_bias + i, count));
+      u = hn::Add(u, load(a.up_bias + i, count));
+    }
+    return a.kind == SWY_ACT_SILU ? hn::Mul(silu(g), u) : clamped(g, u, a.alpha, a.limit);
+  });
 }
 
 void put_columns(const float* products, uint32_t m, uint32_t columns, uint64_t at, const RowTarget& target) {
@@ -51,8 +69,9 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace cpu {
-void silu_mul_columns(const float* gate, const float* up, uint32_t m, uint32_t columns, uint64_t stride, float* to) {
-  CPU_BEST(silu_mul_columns)(gate, up, m, columns, stride, to);
+void activate_columns(const Activation& act, const float* gate, const float* up, uint32_t m, uint32_t columns,
+                      uint64_t stride, float* to) {
+  CPU_BEST(activate_columns)(act, gate, up, m, columns, stride, to);
 }
 void put_columns(const float* products, uint32_t m, uint32_t columns, uint64_t at, const RowTarget& target) {
   CPU_BEST(put_columns)(products, m, columns, at, target);

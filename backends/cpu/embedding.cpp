@@ -31,7 +31,11 @@ void embedding(const swy::Call& call) {
 }
 
 constexpr swy::HostKernel kKernels[] = {
-    {.name = "embedding.plain", .op = SWY_OP_EMBEDDING, .cost = generic_cost, .run = embedding},
+    {.name = "embedding.plain",
+     .op = SWY_OP_EMBEDDING,
+     .weight_dtypes = kMatrices,
+     .cost = generic_cost,
+     .run = embedding},
 };
 
 }  // namespace

@@ -24,6 +24,8 @@ std::span<const swy::HostKernel> gated_delta_kernels();
 std::span<const swy::HostKernel> causal_conv_kernels();
 std::span<const swy::HostKernel> delta_gates_kernels();
 std::span<const swy::HostKernel> moe_kernels();
+std::span<const swy::HostKernel> router_kernels();
+std::span<const swy::HostKernel> mlp_kernels();
 std::span<const swy::HostKernel> add_kernels();
 std::span<const swy::HostKernel> lm_head_kernels();
 std::span<const swy::HostKernel> cast_kernels();
@@ -41,7 +43,7 @@ enum class Mode {
 };
 // The encodings that every mode multiplies (panels.h).
 inline constexpr uint32_t kMatrices = SWY_DTYPE_BIT(SWY_F32) | SWY_DTYPE_BIT(SWY_BF16) | SWY_DTYPE_BIT(SWY_I8) |
-                                      SWY_DTYPE_BIT(SWY_I4) | SWY_DTYPE_BIT(SWY_I4A);
+                                      SWY_DTYPE_BIT(SWY_I4) | SWY_DTYPE_BIT(SWY_I4A) | SWY_DTYPE_BIT(SWY_MXFP4);
 constexpr bool on_tiles(Mode mode) { return mode != Mode::vector && mode != Mode::exact; }
 // Whether a row's bits depend only on that row. Not so for the other tiles, which round or add in another way than
 // vectors.
@@ -89,5 +91,28 @@ class Arena {
 // A plain (fp32 or bf16) weight that is not a matrix of a product: norms, gates, convolutions. [first, first + n) into
 // `to`, plus `bias`.
 void load_plain(const swy_tensor& tensor, const void* data, uint64_t first, uint64_t n, float bias, float* to);
+
+// Such a weight of an operation, if it has it.
+class OptionalPlain {
+ public:
+  OptionalPlain() = default;
+  OptionalPlain(const swy::Call& call, swy::OperandName name) {
+    const uint32_t place = call.op->revision == 1 ? UINT32_MAX : swy::at(*call.op, name);
+    if (place == UINT32_MAX) return;
+    tensor_ = call.op->weights[place];
+    data_ = call.weights[place];
+  }
+  explicit operator bool() const { return tensor_ != nullptr; }
+  // [first, first + n) into `to`, which is returned; NULL without the weight.
+  const float* load(uint64_t first, uint64_t n, float* to) const {
+    if (tensor_ == nullptr) return nullptr;
+    load_plain(*tensor_, data_, first, n, 0.0f, to);
+    return to;
+  }
+
+ private:
+  const swy_tensor* tensor_ = nullptr;
+  const void* data_ = nullptr;
+};
 
 }  // namespace cpu

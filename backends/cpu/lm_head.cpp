@@ -45,6 +45,7 @@ template <Mode kMode>
 constexpr swy::HostKernel head_kernel(const char* name) {
   return {.name = name,
           .op = SWY_OP_LM_HEAD,
+          .weight_dtypes = kMatrices,
           .flags = flags_of(kMode),
           .cost = head_cost<kMode>,
           .run = lm_head<kMode>,

@@ -90,6 +90,13 @@ HWY_INLINE void silu(V (&x)[N]) {
   each_of<N>([&](uint32_t i) { x[i] = hn::Mul(x[i], y[i]); });
 }
 HWY_INLINE V silu(V x) { return hn::Mul(x, sigmoid(x)); }
+// SWY_ACT_CLAMPED.
+HWY_INLINE V clamped(V gate, V up, float alpha, float limit) {
+  const F d;
+  const V most = hn::Set(d, limit), g = hn::Min(gate, most);
+  const V u = hn::Min(hn::Max(up, hn::Neg(most)), most);
+  return hn::Mul(hn::Mul(g, sigmoid(hn::Mul(g, hn::Set(d, alpha)))), hn::Add(u, hn::Set(d, 1.0f)));
+}
 
 // Calls f(i, count) over [0, n): whole vectors, then one partial one. Loads and stores take `count` lanes.
 template <class Body>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// MOE, MOE_ADD and the pieces EXPERTS and ROUTER_TOPK: the kernels' descriptions, and what their two forms share.
+// MOE, MOE_ADD and the piece EXPERTS: the kernels' descriptions, and what their two forms share.
 #include "moe.h"
 
 #include <cmath>
@@ -23,56 +23,21 @@ MoePanels::MoePanels(const swy::Call& call) {
   gate_up = at(gate_up_of(*call.op)), down = at(down_of(*call.op));
   if (call.op->id == SWY_OP_EXPERTS) return;
   router = at(Moe::weight("router"));
-  if (call.op->weight_count <= Moe::weight("shared_gate")) return;
+  if (call.attrs<swy_moe_attrs>().shared_width == 0) return;
   shared_gate = at(Moe::weight("shared_gate_proj")), shared_up = at(Moe::weight("shared_up_proj"));
   shared_down = at(Moe::weight("shared_down_proj")), mix = at(Moe::weight("shared_gate"));
 }
 
-void route_row(const float* logits, uint32_t experts, uint32_t top_k, int32_t* ids, float* weights) {
-  // Inserts into the best so far: an expert enters only if it is strictly better, so of equal ones the lowest id stays.
-  uint32_t count = 0;
-  for (uint32_t e = 0; e < experts; ++e) {
-    if (count == top_k && !(logits[e] > weights[count - 1])) continue;
-    uint32_t at = count < top_k ? count++ : top_k - 1;
-    for (; at > 0 && logits[e] > weights[at - 1]; --at) {
-      weights[at] = weights[at - 1];
-      ids[at] = ids[at - 1];
-    }
-    weights[at] = logits[e];
-    ids[at] = static_cast<int32_t>(e);
-  }
-  const float top = weights[0];
-  float sum = 0;
-  for (uint32_t j = 0; j < top_k; ++j) sum += weights[j] = std::exp(weights[j] - top);
-  for (uint32_t j = 0; j < top_k; ++j) weights[j] /= sum;
-}
-
 namespace {
 
-using Router = swy::Operands<SWY_OP_ROUTER_TOPK>;
-
-uint32_t layout(const swy_op& op, uint32_t weight) { return weight == gate_up_of(op) ? kHalvedPanels : kPanels; }
-
-void router_topk(const swy::Call& call) {
-  const auto& a = call.attrs<swy_moe_attrs>();
-  const float* logits = call.input(Router::input("logits"));
-  auto* ids = call.output<int32_t>(Router::output("expert_ids"));
-  float* weights = call.output(Router::output("expert_weights"));
-  const auto [first, last] = call.split(call.step->rows);
-  for (uint64_t r = first; r < last; ++r) {
-    route_row(logits + r * a.experts, a.experts, a.top_k, ids + r * a.top_k, weights + r * a.top_k);
-  }
+uint32_t layout(const swy_op& op, uint32_t weight) {
+  return weight == gate_up_of(op) ? kHalvedPanels : weight < matrices_of(op) ? kPanels : kCanonical;
 }
-
-double router_cost(const swy_op& op, const swy_bucket& bucket) {
-  return cost_of(4.0 * bucket.rows * static_cast<double>(op.inputs[Router::input("logits")]->dims[1]));
-}
-bool few_rows(const swy_op&, const swy_bucket& bucket) { return bucket.rows <= 2; }
 
 template <Mode kMode>
 swy_status supports(const swy_op& op, const swy_bucket&, swy_error* error) {
   if (const swy_status s = mode_usable(kMode, has_quantized(op), error); s != SWY_OK) return s;
-  for (uint32_t i = 0; i < op.weight_count; ++i) {
+  for (uint32_t i = 0; i < matrices_of(op); ++i) {
     PanelShape shape;
     if (const swy_status s = panel_shape(*op.weights[i], layout(op, i), &shape, error); s != SWY_OK) return s;
     constexpr uint32_t kGate = Moe::weight("shared_gate_proj"), kUp = Moe::weight("shared_up_proj");
@@ -105,25 +70,29 @@ template <Mode kMode>
 constexpr swy::HostKernel by_panel(const char* name, uint32_t op) {
   return {.name = name,
           .op = op,
+          .weight_dtypes = kMatrices,
           .flags = flags_of(kMode),
           .cost = cost<kMode, false>,
           .run = moe_by_panel<kMode>,
           .workspace = moe_by_panel_workspace<kMode>,
           .supports = supports<kMode>,
           .layout = layout,
-          .activations = activations_of(kMode)};
+          .activations = activations_of(kMode),
+          .op_revision = 2};
 }
 template <Mode kMode>
 constexpr swy::HostKernel by_expert(const char* name, uint32_t op) {
   return {.name = name,
           .op = op,
+          .weight_dtypes = kMatrices,
           .flags = flags_of(kMode),
           .cost = cost<kMode, true>,
           .run = moe_by_expert<kMode>,
           .workspace = moe_by_expert_workspace<kMode>,
           .supports = supports<kMode>,
           .layout = layout,
-          .activations = activations_of(kMode)};
+          .activations = activations_of(kMode),
+          .op_revision = 2};
 }
 
 constexpr swy::HostKernel kKernels[] = {
@@ -148,11 +117,6 @@ constexpr swy::HostKernel kKernels[] = {
     by_expert<Mode::tiles_wide>("experts.sorted_tiles_wide", SWY_OP_EXPERTS),
     by_expert<Mode::tiles_bf16>("experts.sorted_tiles_bf16", SWY_OP_EXPERTS),
     by_expert<Mode::exact>("experts.sorted_exact", SWY_OP_EXPERTS),
-    {.name = "router_topk.plain",
-     .op = SWY_OP_ROUTER_TOPK,
-     .cost = router_cost,
-     .run = router_topk,
-     .serial = few_rows},
 };
 
 }  // namespace

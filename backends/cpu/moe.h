@@ -19,6 +19,12 @@ inline uint32_t gate_up_of(const swy_op& op) {
 inline uint32_t down_of(const swy_op& op) {
   return op.id == SWY_OP_EXPERTS ? Experts::weight("down") : Moe::weight("down");
 }
+// The matrices come first; biases follow from revision 2 on.
+inline uint32_t matrices_of(const swy_op& op) {
+  if (op.id == SWY_OP_EXPERTS) return Experts::weight("down") + 1;
+  const bool shared = static_cast<const swy_moe_attrs*>(op.attrs)->shared_width != 0;
+  return (shared ? Moe::weight("shared_gate") : Moe::weight("down")) + 1;
+}
 inline uint64_t bucket_rows(const swy_op& op) { return op.inputs[AnyMoe::input("x")]->dims[0]; }
 
 struct MoeShape {
@@ -32,17 +38,69 @@ struct MoeShape {
   uint32_t widest() const { return std::max(width, shared_width); }
 };
 
+// How rows choose their experts.
+class Routing {
+ public:
+  explicit Routing(const swy::Call& call);
+  // Of `row`, for one member.
+  static uint64_t scratch_floats(const swy_op& op);
+  // The experts of a row with these logits [experts], in their order, and their weights [top_k].
+  void row(const float* logits, float* scratch, int32_t* ids, float* weights) const;
+
+ private:
+  void choose(const float* logits, float* choices) const;
+  void weigh(const float* logits, const int32_t* ids, float* weights) const;
+
+  swy_moe_attrs a_;
+  OptionalPlain correction_;
+};
+
+// The activation of all experts, and the biases that an operation has.
+class MoeExtras {
+ public:
+  explicit MoeExtras(const swy::Call& call)
+      : router_bias(call, "router_bias"),
+        act_(swy_moe_of(call.op)),
+        gate_up_(call, "gate_up_bias"),
+        down_(call, "down_bias"),
+        width_(call.attrs<swy_moe_attrs>().width),
+        hidden_(call.op->inputs[AnyMoe::input("x")]->dims[1]) {}
+  const Activation& shared_act() const { return act_; }
+  // Of n columns of an expert from `first` on, n at most 16; `memory` [32] has their biases.
+  Activation act(uint64_t expert, uint64_t first, uint64_t n, float* memory) const {
+    Activation act = act_;
+    act.gate_bias = gate_up_.load(2 * expert * width_ + first, n, memory);
+    act.up_bias = gate_up_.load((2 * expert + 1) * width_ + first, n, memory + kPanelRows);
+    return act;
+  }
+  // Of n columns of an expert's down from `first` on; NULL: none.
+  const float* down_bias(uint64_t expert, uint64_t first, uint64_t n, float* memory) const {
+    return down_.load(expert * hidden_ + first, n, memory);
+  }
+
+  const OptionalPlain router_bias;
+
+ private:
+  Activation act_;
+  OptionalPlain gate_up_, down_;
+  uint64_t width_, hidden_;
+};
+
 struct MoeWork {
   float* logits;   // [rows, experts]
   float* mix;      // [rows]: the shared expert's gate, before its sigmoid
   int32_t* ids;    // [rows, top_k]
   float* weights;  // [rows, top_k]
+  uint64_t route_floats;
+  float* route;  // per member: scratch of the routing
   RowForms x;
   MoeWork(Arena& arena, Mode mode, const swy_op& op, const MoeShape& s)
       : logits(arena.take<float>(s.rows * s.experts)),
         mix(arena.take<float>(s.rows)),
         ids(arena.take<int32_t>(s.rows * s.top_k)),
         weights(arena.take<float>(s.rows * s.top_k)),
+        route_floats(Routing::scratch_floats(op)),
+        route(arena.take<float>(route_floats * swy::team_width)),
         x(arena, forms_of_x(mode, op, s.shared_width != 0), s.rows, s.hidden) {}
   // Of the weights that multiply x: all but the two down.
   static uint32_t forms_of_x(Mode mode, const swy_op& op, bool shared) {
@@ -56,9 +114,6 @@ struct MoeWork {
     return forms_of(mode, op, weight, weight + 1);
   }
 };
-
-// The top_k largest of softmax(logits [experts]), divided by their sum; of equal ones the lowest id.
-void route_row(const float* logits, uint32_t experts, uint32_t top_k, int32_t* ids, float* weights);
 
 // The panels of an operation's matrices. Experts' gate and up are matrices 2e and 2e + 1 of gate_up.
 struct MoePanels {

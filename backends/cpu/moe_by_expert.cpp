@@ -20,7 +20,7 @@ struct Job {
   uint32_t first, count;  // of `entries`; rows for the shared expert
 };
 
-// Rows silu(gate) * up in the form that down reads.
+// Rows act(gate, up) in the form that down reads.
 struct HiddenRows {
   uint32_t form = kRowForms;
   RowFormat format;
@@ -54,6 +54,7 @@ struct JobScratch {
   float* x_exact;    // or fp32
   float* hidden;     // [kJobRows, widest]
   float* sums;       // [rows, columns of a job]
+  float* bias;       // [experts]: the router's
   PairScratch pair;  // products [kJobRows, 16]
 };
 
@@ -65,7 +66,7 @@ struct ExpertWork {
   std::atomic<uint32_t>* counters;  // next job of phase 1, their number, next job of phase 2
   HiddenRows hidden, shared_hidden;
   uint64_t x_bytes;
-  bool needs_exact;
+  bool needs_exact, has_router_bias;
   char* scratch;
   uint64_t scratch_bytes;
 
@@ -77,7 +78,8 @@ struct ExpertWork {
         counters(arena.take<std::atomic<uint32_t>>(3)),
         hidden(arena, mode, *op.weights[down_of(op)], s.rows * s.top_k, s.width),
         x_bytes(0),
-        needs_exact(forms_of(mode, op, gate_up_of(op), op.weight_count) >> kRowForms != 0) {
+        needs_exact(forms_of(mode, op, gate_up_of(op), matrices_of(op)) >> kRowForms != 0),
+        has_router_bias(swy::has(op, "router_bias")) {
     if (s.shared_width != 0)
       shared_hidden = {arena, mode, *op.weights[Moe::weight("shared_down_proj")], s.rows, s.shared_width};
     for (uint32_t form = 0; form < kRowForms; ++form) {
@@ -89,8 +91,11 @@ struct ExpertWork {
     scratch = arena.take<char>(scratch_bytes * swy::team_width);
   }
   JobScratch take(Arena& arena, const MoeShape& s) const {
-    return {arena.take<uint8_t>(x_bytes), arena.take<float>(needs_exact ? kJobRows * s.hidden : 0),
-            arena.take<float>(uint64_t{kJobRows} * s.widest()), arena.take<float>(s.rows * kMostJobPanels * kPanelRows),
+    return {arena.take<uint8_t>(x_bytes),
+            arena.take<float>(needs_exact ? kJobRows * s.hidden : 0),
+            arena.take<float>(uint64_t{kJobRows} * s.widest()),
+            arena.take<float>(s.rows * kMostJobPanels * kPanelRows),
+            arena.take<float>(has_router_bias ? s.experts : 0),
             PairScratch(arena, kJobRows)};
   }
   JobScratch of(uint32_t rank, const MoeShape& s) const {
@@ -101,26 +106,29 @@ struct ExpertWork {
 
 // Rows of the whole step against the router and the shared gate; each member does its own rows.
 template <Mode kMode>
-void route(const swy::Call& call, const MoeShape& s, const MoePanels& w, const ExpertWork& work) {
+void route(const swy::Call& call, const MoeShape& s, const MoePanels& w, const MoeExtras& extras,
+           const ExpertWork& work) {
   const auto mine = call.split(s.rows);
-  const PairScratch scratch = work.of(call.rank(), s).pair;
+  const JobScratch own = work.of(call.rank(), s);
+  const PairScratch& scratch = own.pair;
   TileScope tiles;
-  const auto product = [&](const Panels& m, float* y) {
+  const auto product = [&](const Panels& m, const float* bias, float* y) {
     const uint32_t form = row_form(kMode, m.shape);
     for (uint64_t r = mine.first; r < mine.second; r += kJobRows) {
       const auto n = static_cast<uint32_t>(std::min<uint64_t>(kJobRows, mine.second - r));
       const PairRows x{call.input(AnyMoe::input("x")) + r * s.hidden, work.common.x.format(form),
                        work.common.x.row(form, r)};
       const RowPointers<float, kJobRows> to(y + r * m.shape.rows, m.shape.rows, n);
-      panel_range<kMode>(m, 0, 0, m.shape.panels, x, n, tiles, scratch, {to.at});
+      panel_range<kMode>(m, 0, 0, m.shape.panels, x, n, tiles, scratch, {.rows = to.at, .bias = bias});
     }
   };
-  if (s.shared_width != 0) product(w.mix, work.common.mix);
+  if (s.shared_width != 0) product(w.mix, nullptr, work.common.mix);
   if (injected(*call.op)) return;
-  product(w.router, work.common.logits);
+  product(w.router, extras.router_bias.load(0, s.experts, own.bias), work.common.logits);
+  const Routing routing(call);
   for (uint64_t r = mine.first; r < mine.second; ++r) {
-    route_row(work.common.logits + r * s.experts, s.experts, s.top_k, work.common.ids + r * s.top_k,
-              work.common.weights + r * s.top_k);
+    routing.row(work.common.logits + r * s.experts, work.common.route + call.rank() * work.common.route_floats,
+                work.common.ids + r * s.top_k, work.common.weights + r * s.top_k);
   }
 }
 
@@ -148,8 +156,8 @@ void sort_rows(const MoeShape& s, const int32_t* ids, const ExpertWork& work) {
 template <Mode kMode>
 class Jobs {
  public:
-  Jobs(const swy::Call& call, const MoeShape& s, const MoePanels& w, const ExpertWork& work)
-      : call_(call), s_(s), w_(w), work_(work), j_(work.of(call.rank(), s)) {}
+  Jobs(const swy::Call& call, const MoeShape& s, const MoePanels& w, const MoeExtras& extras, const ExpertWork& work)
+      : call_(call), s_(s), w_(w), extras_(extras), work_(work), j_(work.of(call.rank(), s)) {}
 
   void gate_and_up() {
     const uint32_t jobs = work_.counters[1].load(std::memory_order_relaxed);
@@ -189,11 +197,13 @@ class Jobs {
   void one(const Job& job, PanelPair after) {
     const PanelShape& s = gate_of(job).shape;
     const PairRows x = gather(job, s);
+    float biases[2 * kPanelRows];
     for (uint64_t i = 0; i < s.panels; ++i) {
       panel_pair<kMode>(s, gate_up_pair(job, i), i + 1 < s.panels ? gate_up_pair(job, i + 1) : after, x, job.count,
                         tiles_, j_.pair);
-      silu_mul_columns(j_.pair.first, j_.pair.second, job.count, gate_of(job).rows_in(i), s.rows,
-                       j_.hidden + i * kPanelRows);
+      const uint32_t n = gate_of(job).rows_in(i);
+      const Activation act = shared(job) ? extras_.shared_act() : extras_.act(job.expert, i * kPanelRows, n, biases);
+      activate_columns(act, j_.pair.first, j_.pair.second, job.count, n, s.rows, j_.hidden + i * kPanelRows);
     }
     const HiddenRows& to = shared(job) ? work_.shared_hidden : work_.hidden;
     for (uint32_t i = 0; i < job.count; ++i) to.put(job.first + i, j_.hidden + i * s.rows, s.rows);
@@ -217,8 +227,10 @@ class Jobs {
   void columns(uint64_t begin, uint64_t end, const float* weights) {
     const uint64_t stride = (end - begin) * kPanelRows;
     std::fill_n(j_.sums, s_.rows * stride, 0.0f);
-    const auto product = [&](const Panels& w, uint64_t matrix, const HiddenRows& hidden, uint64_t first, uint64_t last,
-                             PanelPair after, auto row_and_factor) {
+    const uint64_t width = std::min(stride, s_.hidden - begin * kPanelRows);
+    float biases[kMostJobPanels * kPanelRows];
+    const auto product = [&](const Panels& w, uint64_t matrix, const float* bias, const HiddenRows& hidden,
+                             uint64_t first, uint64_t last, PanelPair after, auto row_and_factor) {
       for (; first < last; first += kJobRows) {
         const auto m = static_cast<uint32_t>(std::min<uint64_t>(kJobRows, last - first));
         float* rows[kJobRows];
@@ -228,7 +240,7 @@ class Jobs {
           rows[r] = j_.sums + row * stride;
           factors[r] = factor;
         }
-        panel_range<kMode>(w, matrix, begin, end, hidden.rows(first), m, tiles_, j_.pair, {rows, rows, factors},
+        panel_range<kMode>(w, matrix, begin, end, hidden.rows(first), m, tiles_, j_.pair, {rows, rows, factors, bias},
                            first + kJobRows < last ? PanelPair{} : after);
       }
     };
@@ -241,13 +253,14 @@ class Jobs {
       const uint64_t second = std::min(begin + 1, end - 1);
       const PanelPair after =
           next == s_.experts ? PanelPair{} : PanelPair{w_.down.panel(next, begin), w_.down.panel(next, second)};
-      product(w_.down, e, work_.hidden, work_.start[e], work_.start[e + 1], after, [&](uint64_t i) {
+      const float* bias = extras_.down_bias(e, begin * kPanelRows, width, biases);
+      product(w_.down, e, bias, work_.hidden, work_.start[e], work_.start[e + 1], after, [&](uint64_t i) {
         const uint32_t entry = work_.entries[i];
         return std::pair<uint64_t, float>{entry / s_.top_k, weights[entry]};
       });
     }
     if (s_.shared_width != 0) {
-      product(w_.shared_down, 0, work_.shared_hidden, 0, s_.rows, {}, [&](uint64_t r) {
+      product(w_.shared_down, 0, nullptr, work_.shared_hidden, 0, s_.rows, {}, [&](uint64_t r) {
         return std::pair<uint64_t, float>{r, 1.0f / (1.0f + std::exp(-work_.common.mix[r]))};
       });
     }
@@ -270,6 +283,7 @@ class Jobs {
   const swy::Call& call_;
   const MoeShape& s_;
   const MoePanels& w_;
+  const MoeExtras& extras_;
   const ExpertWork& work_;
   JobScratch j_;
   TileScope tiles_;
@@ -292,14 +306,15 @@ void moe_by_expert(const swy::Call& call) {
   ExpertWork work(arena, kMode, op, most);
   const MoeShape s(op, call.step->rows);
   const MoePanels w(call);
+  const MoeExtras extras(call);
   work.common.x.fill(call, call.input(AnyMoe::input("x")), static_cast<uint32_t>(s.rows));
-  route<kMode>(call, s, w, work);
+  route<kMode>(call, s, w, extras, work);
   call.barrier();
   const bool routed = !injected(op);
   if (call.rank() == 0)
     sort_rows(s, routed ? work.common.ids : call.input<int32_t>(Injected::input("expert_ids")), work);
   call.barrier();
-  Jobs<kMode> jobs(call, s, w, work);
+  Jobs<kMode> jobs(call, s, w, extras, work);
   jobs.gate_and_up();
   call.barrier();
   jobs.down(routed ? work.common.weights : call.input(Injected::input("expert_weights")));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // MOE for few rows: three phases, each divided among the team by panels of weights.
 //   1. router and shared gate
-//   2. gate, up and silu of every chosen expert
+//   2. gate, up and activation of every chosen expert
 //   3. down, summed over the experts
 //
 // Every member quantises its inputs itself, so only the phases need barriers.
@@ -14,7 +14,7 @@ namespace {
 
 struct PanelWork {
   MoeWork common;
-  float* hidden;   // [rows, slots, widest]: silu(gate) * up
+  float* hidden;   // [rows, slots, widest]: act(gate, up)
   uint8_t* quant;  // per member: one row of `hidden` per slot
   uint32_t*
       order;  // per member: a row's slots as they are summed, that of moe_by_expert: by expert, the shared one last
@@ -54,15 +54,20 @@ void few_rows(const Panels& w, uint64_t matrix, uint64_t panel, const float* x, 
   }
 }
 
-// Panels of a plain or quantized matrix times all rows, into y [rows, rows of the matrix]; panels [begin, end).
+// Panels of a plain or quantized matrix times all rows, plus a bias, into y [rows, rows of the matrix]; panels [begin,
+// end).
 template <Mode kMode>
 void columns(const Panels& w, uint64_t begin, uint64_t end, const float* x, const RowForms& forms, uint32_t rows,
-             float* y) {
-  float out[kPrivateRows * kPanelRows];
+             const OptionalPlain& plain, float* y) {
+  float out[kPrivateRows * kPanelRows], memory[kPanelRows];
   for (uint64_t p = begin; p < end; ++p) {
+    const float* bias = plain.load(p * kPanelRows, w.rows_in(p), memory);
     for (uint32_t r = 0; r < rows; r += kPrivateRows) {
       const uint32_t m = std::min(kPrivateRows, rows - r);
       few_rows<kMode>(w, 0, p, x, forms, r, m, out);
+      for (uint32_t i = 0; bias != nullptr && i < m; ++i) {
+        for (uint32_t n = 0; n < w.rows_in(p); ++n) out[i * kPanelRows + n] += bias[n];
+      }
       for (uint32_t i = 0; i < m; ++i) {
         std::memcpy(y + (r + i) * w.shape.rows + p * kPanelRows, out + i * kPanelRows, w.rows_in(p) * sizeof(float));
       }
@@ -85,13 +90,13 @@ void share_panels(const swy::Call& call, const uint64_t* counts, size_t n, Body 
 
 template <Mode kMode>
 void gate_and_up(const swy::Call& call, const MoeShape& s, const MoePanels& w, const PanelWork& work,
-                 const int32_t* ids) {
+                 const MoeExtras& extras, const int32_t* ids) {
   const uint64_t expert_panels = w.gate_up.shape.panels;
   const uint64_t shared_panels = s.shared_width != 0 ? w.shared_gate.shape.panels : 0;
   const uint64_t per_row = s.top_k * expert_panels + shared_panels;
   const auto [begin, end] = call.split(s.rows * per_row);
   const float* x = call.input(AnyMoe::input("x"));
-  float gate[kPanelRows], up[kPanelRows];
+  float gate[kPanelRows], up[kPanelRows], biases[2 * kPanelRows];
   for (uint64_t u = begin; u < end; ++u) {
     const uint64_t r = u / per_row, i = u % per_row;
     const bool shared = i >= s.top_k * expert_panels;
@@ -101,7 +106,9 @@ void gate_and_up(const swy::Call& call, const MoeShape& s, const MoePanels& w, c
     const uint64_t e = shared ? 0 : 2 * uint64_t{s.expert_of(ids[r * s.top_k + slot])};
     few_rows<kMode>(g, e, p, x, work.common.x, r, 1, gate);
     few_rows<kMode>(v, shared ? 0 : e + 1, p, x, work.common.x, r, 1, up);
-    silu_mul_columns(gate, up, 1, g.rows_in(p), 0, work.hidden + (r * s.slots + slot) * s.widest() + p * kPanelRows);
+    const Activation act = shared ? extras.shared_act() : extras.act(e / 2, p * kPanelRows, g.rows_in(p), biases);
+    activate_columns(act, gate, up, 1, g.rows_in(p), 0,
+                     work.hidden + (r * s.slots + slot) * s.widest() + p * kPanelRows);
   }
 }
 
@@ -116,9 +123,16 @@ void down_panel(const Panels& w, uint64_t e, uint64_t p, const float* hidden, co
   }
 }
 
+// product [n] += the bias of an expert's columns from `first` on.
+void add_bias(const MoeExtras& extras, uint64_t expert, uint64_t first, uint32_t n, float* product) {
+  float memory[kPanelRows];
+  const float* bias = extras.down_bias(expert, first, n, memory);
+  for (uint32_t i = 0; bias != nullptr && i < n; ++i) product[i] += bias[i];
+}
+
 template <Mode kMode>
 void down_and_sum(const swy::Call& call, const MoeShape& s, const MoePanels& w, const PanelWork& work,
-                  const int32_t* ids, const float* weights) {
+                  const MoeExtras& extras, const int32_t* ids, const float* weights) {
   const float* residual = residual_of(call);
   float* y = call.output(AnyMoe::output("y"));
   uint8_t* quant = work.quant + work.quant_bytes * call.rank();
@@ -147,9 +161,11 @@ void down_and_sum(const swy::Call& call, const MoeShape& s, const MoePanels& w, 
       for (uint32_t i = 0; i < s.slots; ++i) {
         const uint32_t j = order[i];
         const bool shared = j == s.top_k;
-        down_panel<kMode>(shared ? w.shared_down : w.down, shared ? 0 : s.expert_of(ids[r * s.top_k + j]), p,
-                          work.hidden + (r * s.slots + j) * s.widest(), shared ? work.shared_down : work.down,
-                          quant + r * row_bytes + j * work.down.bytes, products + i * kPanelRows);
+        const uint64_t e = shared ? 0 : s.expert_of(ids[r * s.top_k + j]);
+        float* product = products + i * kPanelRows;
+        down_panel<kMode>(shared ? w.shared_down : w.down, e, p, work.hidden + (r * s.slots + j) * s.widest(),
+                          shared ? work.shared_down : work.down, quant + r * row_bytes + j * work.down.bytes, product);
+        if (!shared) add_bias(extras, e, p * kPanelRows, w.down.rows_in(p), product);
       }
       float sum[kPanelRows];
       sum_columns(products, factors, s.slots, sum);
@@ -177,6 +193,7 @@ void moe_by_panel(const swy::Call& call) {
   PanelWork work(arena, kMode, op, MoeShape(op, bucket_rows(op)));
   const MoeShape s(op, call.step->rows);
   const MoePanels w(call);
+  const MoeExtras extras(call);
   const auto rows = static_cast<uint32_t>(s.rows);
   const float* x = call.input(AnyMoe::input("x"));
   work.common.x.fill(call, x, rows);
@@ -184,31 +201,30 @@ void moe_by_panel(const swy::Call& call) {
   const uint64_t counts[] = {routed ? w.router.shape.panels : 0, s.shared_width != 0 ? w.mix.shape.panels : 0};
   share_panels(call, counts, 2, [&](size_t i, uint64_t begin, uint64_t end) {
     columns<kMode>(i == 0 ? w.router : w.mix, begin, end, x, work.common.x, rows,
-                   i == 0 ? work.common.logits : work.common.mix);
+                   i == 0 ? extras.router_bias : OptionalPlain(), i == 0 ? work.common.logits : work.common.mix);
   });
   call.barrier();
+  const Routing routing(call);
+  const auto route = [&](uint64_t r, int32_t* to_ids, float* to_weights) {
+    routing.row(work.common.logits + r * s.experts, work.common.route + call.rank() * work.common.route_floats,
+                to_ids + r * s.top_k, to_weights + r * s.top_k);
+  };
   // Every member routes for itself; all write the same values, each into its own memory.
   int32_t own_ids[kPrivateRows * 64];
   float own_weights[kPrivateRows * 64];
   const int32_t* ids = routed ? own_ids : call.input<int32_t>(Injected::input("expert_ids"));
   const float* weights = routed ? own_weights : call.input(Injected::input("expert_weights"));
   if (routed && rows * s.top_k <= std::size(own_ids)) {
-    for (uint32_t r = 0; r < rows; ++r) {
-      route_row(work.common.logits + r * s.experts, s.experts, s.top_k, own_ids + r * s.top_k,
-                own_weights + r * s.top_k);
-    }
+    for (uint32_t r = 0; r < rows; ++r) route(r, own_ids, own_weights);
   } else if (routed) {
     const auto [first, last] = call.split(rows);
-    for (uint64_t r = first; r < last; ++r) {
-      route_row(work.common.logits + r * s.experts, s.experts, s.top_k, work.common.ids + r * s.top_k,
-                work.common.weights + r * s.top_k);
-    }
+    for (uint64_t r = first; r < last; ++r) route(r, work.common.ids, work.common.weights);
     call.barrier();
     ids = work.common.ids, weights = work.common.weights;
   }
-  gate_and_up<kMode>(call, s, w, work, ids);
+  gate_and_up<kMode>(call, s, w, work, extras, ids);
   call.barrier();
-  down_and_sum<kMode>(call, s, w, work, ids, weights);
+  down_and_sum<kMode>(call, s, w, work, extras, ids, weights);
 }
 
 template void moe_by_panel<Mode::vector>(const swy::Call&);

@@ -19,6 +19,11 @@ float half_at(const uint8_t* p, uint64_t i) {
   return swy_f16_to_f32(h);
 }
 
+// The scale of row n at `p`, as the products of the encoding need it.
+float weight_scale(swy_dtype dtype, const uint8_t* p, uint32_t n) {
+  return dtype == SWY_MXFP4 ? swy_e8m0_to_f32(p[n]) * 0.5f : half_at(p, n);
+}
+
 // sums[n] = sum over the block of (u - zero point) * q.
 void block_sums(const PanelShape& s, const uint8_t* line, const int8_t* q, int32_t row_sum, int32_t* sums) {
   const bool bytes = s.dtype == SWY_I8;
@@ -29,6 +34,8 @@ void block_sums(const PanelShape& s, const uint8_t* line, const int8_t* q, int32
       const uint32_t n = i / 4, e = i % 4;
       if (bytes) {
         sums[n] += line[i] * q[k + e];
+      } else if (s.dtype == SWY_MXFP4) {
+        sums[n] += kTwiceE2m1[line[i] & 15] * q[k + e] + kTwiceE2m1[line[i] >> 4] * q[k + 4 + e];
       } else {
         sums[n] += (line[i] & 15) * q[k + e] + (line[i] >> 4) * q[k + 4 + e];
       }
@@ -47,13 +54,13 @@ void multiply_baseline(const PanelShape& s, const uint8_t* panel, const RowForma
       int32_t dots[kPanelRows];
       block_sums(s, panel + b * s.block_bytes, q + b * s.block, sum_at(rows, format, b), dots);
       const float scale = scale_at(rows, format, b);
-      const uint64_t g = s.groups == 1 ? 0 : b * kPanelRows;
+      const uint64_t g = s.groups == 1 ? 0 : b * s.group_bytes;
       for (uint32_t n = 0; n < kPanelRows; ++n) {
         const float scaled = static_cast<float>(dots[n]) * scale;
-        out[n] = std::fma(scaled, half_at(panel + s.scales_at, g + n), out[n]);
+        out[n] = std::fma(scaled, weight_scale(s.dtype, panel + s.scales_at + g, n), out[n]);
         if (s.dtype == SWY_I4A) {
           const float sum = static_cast<float>(sum_at(rows, format, b)) * scale;
-          out[n] = std::fma(sum, half_at(panel + s.offsets_at, g + n), out[n]);
+          out[n] = std::fma(sum, half_at(panel + s.offsets_at + g, n), out[n]);
         }
       }
     }

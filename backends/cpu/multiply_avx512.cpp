@@ -7,6 +7,25 @@
 namespace cpu::detail {
 namespace {
 
+// Nibbles without signs, in the form in which they multiply.
+template <swy_dtype kType>
+__m512i unsigned_of(__m512i nibbles) {
+  if constexpr (kType != SWY_MXFP4) return nibbles;
+  const __m128i table =
+      _mm_add_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(kTwiceE2m1)), _mm_set1_epi8(kZeroE2m1));
+  return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), nibbles);
+}
+
+// 16 rows' scales.
+template <swy_dtype kType>
+__m512 scales_at(const uint8_t* p) {
+  if constexpr (kType != SWY_MXFP4) return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  const __m512i bits =
+      _mm512_slli_epi32(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))), 23);
+  return _mm512_mul_ps(_mm512_castsi512_ps(_mm512_max_epu32(bits, _mm512_set1_epi32(kLeastE8m0))),
+                       _mm512_set1_ps(0.5f));
+}
+
 // M rows against one panel. Two chains of sums per row hide the latency of the products.
 template <uint32_t M, swy_dtype kType>
 void rows_by_panel(const PanelShape& s, const uint8_t* panel, const RowFormat& format, const uint8_t* rows,
@@ -19,7 +38,7 @@ void rows_by_panel(const PanelShape& s, const uint8_t* panel, const RowFormat& f
   for (uint64_t b = 0; b < s.blocks; ++b) {
     __m512i even[M], odd[M];
     for (uint32_t r = 0; r < M; ++r) {
-      const int zero = kType == SWY_I8 ? 128 : kType == SWY_I4 ? 8 : 0;
+      const int zero = kType == SWY_I8 ? 128 : kType == SWY_I4 ? 8 : kType == SWY_MXFP4 ? kZeroE2m1 : 0;
       even[r] = _mm512_set1_epi32(-zero * sum_at(rows + r * format.bytes, format, b));
       odd[r] = _mm512_setzero_si512();
     }
@@ -36,9 +55,9 @@ void rows_by_panel(const PanelShape& s, const uint8_t* panel, const RowFormat& f
           odd[r] = _mm512_dpbusd_epi32(odd[r], w1, at(r, k + 4));
         }
       } else {
-        const __m512i a = _mm512_and_si512(w0, low), c = _mm512_and_si512(w1, low);
-        const __m512i e = _mm512_and_si512(_mm512_srli_epi16(w0, 4), low);
-        const __m512i f = _mm512_and_si512(_mm512_srli_epi16(w1, 4), low);
+        const auto nibbles = [&](__m512i w) { return unsigned_of<kType>(_mm512_and_si512(w, low)); };
+        const __m512i a = nibbles(w0), c = nibbles(w1);
+        const __m512i e = nibbles(_mm512_srli_epi16(w0, 4)), f = nibbles(_mm512_srli_epi16(w1, 4));
         for (uint32_t r = 0; r < M; ++r) {
           even[r] = _mm512_dpbusd_epi32(even[r], a, at(r, k));
           odd[r] = _mm512_dpbusd_epi32(odd[r], e, at(r, k + 4));
@@ -47,8 +66,8 @@ void rows_by_panel(const PanelShape& s, const uint8_t* panel, const RowFormat& f
         }
       }
     }
-    const uint64_t g = s.groups == 1 ? 0 : b * kPanelRows * 2;
-    const __m512 scale = _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(panel + s.scales_at + g)));
+    const uint64_t g = s.groups == 1 ? 0 : b * s.group_bytes;
+    const __m512 scale = scales_at<kType>(panel + s.scales_at + g);
     for (uint32_t r = 0; r < M; ++r) {
       const float x_scale = scale_at(rows + r * format.bytes, format, b);
       const __m512 dots = _mm512_cvtepi32_ps(_mm512_add_epi32(even[r], odd[r]));
@@ -79,7 +98,10 @@ void all_rows(const PanelShape& s, const uint8_t* panel, const RowFormat& format
 
 void multiply_avx512(const PanelShape& s, const uint8_t* panel, const RowFormat& format, const uint8_t* rows,
                      uint32_t m, float* out) {
-  const auto f = s.dtype == SWY_I8 ? all_rows<SWY_I8> : s.dtype == SWY_I4 ? all_rows<SWY_I4> : all_rows<SWY_I4A>;
+  const auto f = s.dtype == SWY_I8    ? all_rows<SWY_I8>
+                 : s.dtype == SWY_I4  ? all_rows<SWY_I4>
+                 : s.dtype == SWY_I4A ? all_rows<SWY_I4A>
+                                      : all_rows<SWY_MXFP4>;
   f(s, panel, format, rows, m, out);
 }
 

@@ -27,6 +27,24 @@ HWY_INLINE VF halves(const uint8_t* p) {
   return hn::PromoteTo(D(), hn::LoadU(dh, reinterpret_cast<const hwy::float16_t*>(p)));
 }
 
+// Scales of as many rows as a vector has lanes.
+template <swy_dtype kType>
+HWY_INLINE VF scales(const uint8_t* p) {
+  if constexpr (kType != SWY_MXFP4) return halves(p);
+  const auto bits = hn::ShiftLeft<23>(hn::PromoteTo(DU(), hn::LoadU(hn::Rebind<uint8_t, D>(), p)));
+  return hn::Mul(hn::BitCast(D(), hn::Max(bits, hn::Set(DU(), kLeastE8m0))), hn::Set(D(), 0.5f));
+}
+
+// Of nibbles of mxfp4, one in each lane, twice the values. A lookup gives 0 for a byte with its highest bit.
+HWY_INLINE hn::Vec<DI> twice_e2m1(hn::Vec<DU> nibbles) {
+  const hn::Repartition<uint8_t, D> d8;
+  alignas(16) uint8_t table[16];
+  for (int i = 0; i < 16; ++i) table[i] = static_cast<uint8_t>(kTwiceE2m1[i] + kZeroE2m1);
+  const auto at = hn::BitCast(d8, hn::Or(nibbles, hn::Set(DU(), 0x80808000u)));
+  const auto values = hn::BitCast(DI(), hn::TableLookupBytesOr0(hn::LoadDup128(d8, table), at));
+  return hn::Sub(values, hn::Set(DI(), kZeroE2m1));
+}
+
 // One vector of weights of a line: `element` selects among the elements that share a 32-bit word.
 template <swy_dtype kType>
 HWY_INLINE VF weights_at(const uint8_t* line, uint32_t element) {
@@ -37,6 +55,7 @@ HWY_INLINE VF weights_at(const uint8_t* line, uint32_t element) {
   }
   const auto shifted = hn::ShiftRightSame(words, static_cast<int>(element));
   const auto quants = hn::And(shifted, hn::Set(DU(), kType == SWY_I8 ? 255u : 15u));
+  if constexpr (kType == SWY_MXFP4) return hn::ConvertTo(D(), twice_e2m1(quants));
   const int32_t zero = kType == SWY_I8 ? 128 : kType == SWY_I4 ? 8 : 0;
   return hn::ConvertTo(D(), hn::Sub(hn::BitCast(DI(), quants), hn::Set(DI(), zero)));
 }
@@ -68,8 +87,8 @@ HWY_INLINE void rows_by_part(const PanelShape& s, const uint8_t* panel, size_t p
     for (uint32_t r = 0; r < M; ++r) {
       const VF sum = hn::Add(sums[0][r], sums[1][r]);
       if constexpr (kQuants) {
-        const uint64_t at = ((s.groups == 1 ? 0 : b * kPanelRows) + part * kLanes) * 2;
-        total[r] = hn::MulAdd(sum, halves(panel + s.scales_at + at), total[r]);
+        const uint64_t at = (s.groups == 1 ? 0 : b * s.group_bytes) + part * kLanes * (s.group_bytes / kPanelRows);
+        total[r] = hn::MulAdd(sum, scales<kType>(panel + s.scales_at + at), total[r]);
         if constexpr (kType == SWY_I4A) total[r] = hn::MulAdd(x_sum[r], halves(panel + s.offsets_at + at), total[r]);
       } else {
         total[r] = hn::Add(total[r], sum);
@@ -96,7 +115,8 @@ void multiply_exact(const PanelShape& s, const uint8_t* panel, const float* rows
                  : s.dtype == SWY_BF16 ? rows_by_panel<SWY_BF16>
                  : s.dtype == SWY_I8   ? rows_by_panel<SWY_I8>
                  : s.dtype == SWY_I4   ? rows_by_panel<SWY_I4>
-                                       : rows_by_panel<SWY_I4A>;
+                 : s.dtype == SWY_I4A  ? rows_by_panel<SWY_I4A>
+                                       : rows_by_panel<SWY_MXFP4>;
   f(s, panel, rows, stride, m, out);
 }
 

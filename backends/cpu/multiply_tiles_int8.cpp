@@ -38,6 +38,17 @@ inline void unpack(swy_dtype dtype, const uint8_t* line, uint64_t lines, int8_t*
     }
     return;
   }
+  if (dtype == SWY_MXFP4) {
+    const __m512i table = _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(kTwiceE2m1)));
+    const __m512i nibble = _mm512_set1_epi8(15);
+    for (uint64_t i = 0; i < lines; ++i) {
+      _mm_prefetch(reinterpret_cast<const char*>(line) + i * 64 + 4096, _MM_HINT_T0);
+      const __m512i w = _mm512_loadu_si512(line + i * 64), high = _mm512_srli_epi16(w, 4);
+      _mm512_store_si512(to + i * 128, _mm512_shuffle_epi8(table, _mm512_and_si512(w, nibble)));
+      _mm512_store_si512(to + i * 128 + 64, _mm512_shuffle_epi8(table, _mm512_and_si512(high, nibble)));
+    }
+    return;
+  }
   const __m512i low = _mm512_set1_epi8(15), zero = _mm512_set1_epi8(dtype == SWY_I4 ? 8 : 0);
   for (uint64_t i = 0; i < lines; ++i) {
     _mm_prefetch(reinterpret_cast<const char*>(line) + i * 64 + 4096, _MM_HINT_T0);
@@ -101,8 +112,18 @@ void tile_products(Stretch& s, uint32_t turn, uint64_t block, uint32_t blocks, c
   }
 }
 
+// 16 rows' scales.
+template <bool kExponents>
+__m512 weight_scales(const uint8_t* p) {
+  if constexpr (!kExponents) return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  const __m512i bits =
+      _mm512_slli_epi32(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))), 23);
+  return _mm512_mul_ps(_mm512_castsi512_ps(_mm512_max_epu32(bits, _mm512_set1_epi32(kLeastE8m0))),
+                       _mm512_set1_ps(0.5f));
+}
+
 // out [16, 16] += the blocks' sums, scaled; from `first` on. With `fresh` out begins at zero.
-template <bool kOffsets>
+template <bool kOffsets, bool kExponents>
 void add_blocks(const PanelShape& s, const uint8_t* panel, const RowFormat& format, const uint8_t* rows, uint64_t first,
                 uint32_t blocks, const int32_t (*sums)[kTileRows][kPanelRows], bool fresh, float* out) {
   __m512 total[kTileRows];
@@ -111,8 +132,8 @@ void add_blocks(const PanelShape& s, const uint8_t* panel, const RowFormat& form
     total[r] = fresh ? _mm512_setzero_ps() : _mm512_loadu_ps(out + r * kPanelRows);
   }
   for (uint32_t b = 0; b < blocks; ++b) {
-    const uint64_t g = s.groups == 1 ? 0 : (first + b) * kPanelRows * 2;
-    const __m512 scale = _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(panel + s.scales_at + g)));
+    const uint64_t g = s.groups == 1 ? 0 : (first + b) * s.group_bytes;
+    const __m512 scale = weight_scales<kExponents>(panel + s.scales_at + g);
 #pragma GCC unroll 16
     for (uint32_t r = 0; r < kTileRows; ++r) {
       const __m512 dots = _mm512_cvtepi32_ps(_mm512_load_si512(sums[b][r]));
@@ -151,7 +172,9 @@ void multiply_tiles_int8(const PanelShape& s, const uint8_t* first, const uint8_
   const uint32_t step = std::min(kStretch / s.block, kStretchBlocks);
   const uint64_t lines = s.block_bytes / 64;  // of one block
   const auto products = s.block == 128 ? tile_products<2> : tile_products<1>;
-  const auto add = s.dtype == SWY_I4A ? add_blocks<true> : add_blocks<false>;
+  const auto add = s.dtype == SWY_I4A     ? add_blocks<true, false>
+                   : s.dtype == SWY_MXFP4 ? add_blocks<false, true>
+                                          : add_blocks<false, false>;
   const auto blocks_at = [&](uint64_t b) { return static_cast<uint32_t>(std::min<uint64_t>(step, s.blocks - b)); };
   const auto unpacking = [&](uint64_t b, uint32_t turn) {
     return Unpacking{s.dtype,

@@ -240,9 +240,10 @@ void multiply_pair(const PanelShape& s, PanelPair pair, PanelPair next_pair, Til
 void multiply_tiles_wide(const PanelShape& s, PanelPair pair, PanelPair next_pair, TilePipeline& pipeline,
                          const RowFormat& format, const uint8_t* rows, uint32_t m, void* scratch, float* first_out,
                          float* second_out, const TargetColumns& target) {
-  const auto multiply = s.dtype == SWY_I8   ? multiply_pair<SWY_I8>
-                        : s.dtype == SWY_I4 ? multiply_pair<SWY_I4>
-                                            : multiply_pair<SWY_I4A>;
+  const auto multiply = s.dtype == SWY_I8    ? multiply_pair<SWY_I8>
+                        : s.dtype == SWY_I4  ? multiply_pair<SWY_I4>
+                        : s.dtype == SWY_I4A ? multiply_pair<SWY_I4A>
+                                             : multiply_pair<SWY_MXFP4>;
   multiply(s, pair, next_pair, pipeline, format, rows, m, *static_cast<Scratch*>(scratch), first_out, second_out,
            target);
   if (target.target != nullptr && target.target->stream) _mm_sfence();

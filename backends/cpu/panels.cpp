@@ -72,6 +72,10 @@ class Packer {
 
   void scales(uint64_t row, uint32_t n, uint8_t* to) const {
     for (uint64_t g = 0; g < shape_.groups; ++g) {
+      if (shape_.dtype == SWY_MXFP4) {
+        to[shape_.scales_at + g * kPanelRows + n] = from_[planes_.scales + row * planes_.groups + g];
+        continue;
+      }
       const uint64_t from = (row * planes_.groups + g) * 2, at = (g * kPanelRows + n) * 2;
       std::memcpy(to + shape_.scales_at + at, from_ + planes_.scales + from, 2);
       if (shape_.dtype == SWY_I4A) std::memcpy(to + shape_.offsets_at + at, from_ + planes_.offsets + from, 2);
@@ -120,9 +124,10 @@ swy_status panel_shape(const swy_tensor& tensor, uint32_t layout, PanelShape* ou
     s.blocks = (s.width + s.block - 1) / s.block;
     s.block_bytes = uint64_t{s.block} * kPanelRows / (s.dtype == SWY_I8 ? 1 : 2);
     s.groups = tensor.group != 0 ? s.blocks : 1;
+    s.group_bytes = kPanelRows * planes.scale_bytes;
     s.scales_at = s.blocks * s.block_bytes;
-    s.offsets_at = s.scales_at + s.groups * kPanelRows * 2;
-    s.panel_bytes = round_up(s.dtype == SWY_I4A ? s.offsets_at + s.groups * kPanelRows * 2 : s.offsets_at, 64);
+    s.offsets_at = s.scales_at + s.groups * s.group_bytes;
+    s.panel_bytes = round_up(s.dtype == SWY_I4A ? s.offsets_at + s.groups * s.group_bytes : s.offsets_at, 64);
   }
   s.bytes = s.matrices * s.panels * s.panel_bytes;
   *out = s;

@@ -7,7 +7,10 @@
 //   - i8 is stored as unsigned bytes, w = (u - 128) * s;
 //   - of two 4-bit lines, the first is in the low nibbles and the second in the high ones;
 //   - a block is as wide as the weight's group (128 for one group per row), and short blocks are padded with zeros;
-//   - after the panel's quants come its fp16 scales [groups, 16], then its offsets (i4a), then padding to 64 bytes.
+//   - after the panel's quants come its scales [groups, 16], then its offsets (i4a), then padding to 64 bytes. They are
+//     fp16; those of mxfp4 are the bytes of E8M0.
+// The nibbles of mxfp4 stay as they are. A kernel takes twice their values, which are whole numbers (kTwiceE2m1), and
+// half the scale, so that these weights multiply as i4 does.
 //
 // A vector kernel multiplies a line with 4 broadcast activations; a tile kernel takes 16 lines as one B tile.
 #pragma once
@@ -38,6 +41,7 @@ struct PanelShape {
   uint64_t blocks = 0;       // per row
   uint64_t block_bytes = 0;  // of quants, 16 rows
   uint64_t groups = 0;       // of scales per row: `blocks`, or 1
+  uint64_t group_bytes = 0;  // of 16 rows' scales
   uint64_t scales_at = 0;    // from the panel's begin
   uint64_t offsets_at = 0;
   uint64_t panel_bytes = 0;
@@ -45,6 +49,14 @@ struct PanelShape {
 
   bool quantized() const { return groups != 0; }
 };
+
+// Of each nibble of mxfp4, twice its value.
+inline constexpr int8_t kTwiceE2m1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+// What is added where a kernel needs weights without signs.
+inline constexpr int kZeroE2m1 = 12;
+// The bits of the fp32 number 2^-127. A scale's bits are its byte shifted to the exponent, and at least these: for the
+// byte 0. The byte 255 gives infinity.
+inline constexpr uint32_t kLeastE8m0 = 0x00400000;
 
 // Errors: SWY_UNSUPPORTED for a tensor that this layout cannot hold.
 swy_status panel_shape(const swy_tensor& tensor, uint32_t layout, PanelShape* out, swy_error* error);

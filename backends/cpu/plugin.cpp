@@ -22,7 +22,8 @@ const std::vector<swy::HostKernel>& all_kernels() {
          {cpu::embedding_kernels(), cpu::rms_norm_kernels(), cpu::linear_kernels(), cpu::attention_kernels(),
           cpu::gated_delta_kernels(), cpu::moe_kernels(), cpu::add_kernels(), cpu::lm_head_kernels(),
           cpu::cast_kernels(), cpu::sample_kernels(), cpu::lm_head_sample_kernels(), cpu::head_split_kernels(),
-          cpu::rope_kernels(), cpu::kv_append_kernels(), cpu::causal_conv_kernels(), cpu::delta_gates_kernels()}) {
+          cpu::rope_kernels(), cpu::router_kernels(), cpu::mlp_kernels(), cpu::kv_append_kernels(),
+          cpu::causal_conv_kernels(), cpu::delta_gates_kernels()}) {
       all.insert(all.end(), list.begin(), list.end());
     }
     return all;

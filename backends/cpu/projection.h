@@ -118,8 +118,18 @@ class TileScope {
   uint32_t depth_ = 0;
 };
 
-// gate [m, 16] = silu(gate) * up, written to rows of `stride`, `columns` wide.
-void silu_mul_columns(const float* gate, const float* up, uint32_t m, uint32_t columns, uint64_t stride, float* to);
+// What becomes of gate and up: swy_activation with its numbers, after biases.
+struct Activation {
+  swy_activation kind;
+  float alpha, limit;
+  const float *gate_bias = nullptr, *up_bias = nullptr;  // of these columns; NULL: none
+  template <class Attrs>
+  explicit Activation(const Attrs& a) : kind(a.activation), alpha(a.act_alpha), limit(a.act_limit) {}
+};
+
+// act(gate [m, 16], up [m, 16]), written to rows of `stride`, `columns` wide.
+void activate_columns(const Activation& act, const float* gate, const float* up, uint32_t m, uint32_t columns,
+                      uint64_t stride, float* to);
 // Products [m, 16] to `columns` of a target, from column `at` on.
 void put_columns(const float* products, uint32_t m, uint32_t columns, uint64_t at, const RowTarget& target);
 // sum [16] = the sum over n of factors[n] * products [n, 16], in the order and with the rounding of put_columns.

@@ -175,6 +175,7 @@ template <Mode kMode>
 constexpr swy::HostKernel head_kernel(const char* name) {
   return {.name = name,
           .op = SWY_OP_LM_HEAD_SAMPLE,
+          .weight_dtypes = kMatrices,
           .flags = flags_of(kMode),
           .cost = cost<kMode>,
           .run = lm_head_sample<kMode>,
