@@ -8,8 +8,10 @@
 #include <random>
 
 #include "core/import/gguf_config.h"
+#include "core/import/gguf_model.h"
 #include "core/import/gguf_repack.h"
 #include "core/import/recommended.h"
+#include "core/text/tokenizer.h"
 #include "switchyard/weights.h"
 #include "tests/import/checkpoint.h"
 #include "tests/import/gguf_file.h"
@@ -73,6 +75,30 @@ TEST(GgufImport, UndoesWhatTheConverterDidToGptOss) {
     const auto &a = ours.functions[0].ops[i], &b = theirs.functions[0].ops[i];
     EXPECT_TRUE(a.id == b.id && a.revision == b.revision && std::ranges::equal(a.attrs, b.attrs)) << i;
   }
+}
+
+// Three digits at most are one word, and a capital letter after a small one begins another.
+TEST(GgufImport, TheTokenizerOfGptOssSplitsAsItsPatternSays) {
+  const testing::TemporaryFolder folder;
+  testing::GgufWriter w;
+  w.text("general.architecture", "gpt-oss").u32("gpt-oss.block_count", 1).u32("gpt-oss.attention.head_count", 2);
+  w.u32("gpt-oss.attention.head_count_kv", 1).u32("gpt-oss.attention.key_length", 2);
+  w.text("tokenizer.ggml.model", "gpt2").text("tokenizer.ggml.pre", "gpt-4o");
+  w.texts("tokenizer.ggml.tokens", {"1", "2", "3", "4", "12", "123", "1234", "i", "H", "iH", "Hi", "<|return|>"});
+  w.u32s("tokenizer.ggml.token_type", {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3});
+  w.texts("tokenizer.ggml.merges", {"1 2", "12 3", "123 4", "i H", "H i"});
+  w.tensors.push_back({"token_embd.weight", {32, 12}, 0, std::string(32 * 12 * 4, '\0')});
+  auto file = GgufFile::open(Os::real(), folder.write("x.gguf", w.file()));
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  const auto model = GgufModel::create(std::move(*file));
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  const auto text = model->tokenizer_json();
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  const auto tokenizer = Tokenizer::parse(*text);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  const auto ids = tokenizer->encode("1234iHi<|return|>");
+  ASSERT_TRUE(ids.ok()) << ids.status().message();
+  EXPECT_THAT(*ids, ::testing::ElementsAre(5, 3, 7, 10, 11));
 }
 
 TEST(GgufImport, SaysWhichArchitectureAndWhichValueIsWrong) {

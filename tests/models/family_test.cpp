@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "core/import/synthetic.h"
 #include "core/models/published.h"
 #include "core/models/registry.h"
 #include "core/program/checksum.h"
@@ -103,6 +104,29 @@ TEST(Families, InterleavedProjectionsAreTakenApart) {
       expect_row(z, h * values + i, h * head + 2 * key_dim + values + i);
     }
   }
+}
+
+// YaRN of gpt-oss-20b: pairs that keep their speed, the ramp from 8.09 to 17.4, and pairs that are 32 times slower.
+TEST(Families, SyntheticModelsTurnAsTheirConfigurationSays) {
+  const auto request = parse_synthetic("gpt-oss-20b,layers=2,vocab=512,quant=mxfp4");
+  ASSERT_TRUE(request.ok()) << request.status().message();
+  const auto program = synthetic_program(Os::real(), *request, 1);
+  ASSERT_TRUE(program.ok()) << program.status().message();
+  const std::vector<float> speeds = weight_values(*program, "rope.inv_freq");
+  ASSERT_EQ(speeds.size(), 32u);
+  const std::vector<std::pair<size_t, double>> expected = {{0, 1.0},
+                                                           {8, 0.050813274815},
+                                                           {9, 0.031705696185},
+                                                           {13, 0.0038603593172},
+                                                           {17, 0.00012931870125},
+                                                           {18, 3.83088124e-5},
+                                                           {31, 3.02351143e-7}};
+  for (const auto& [pair, speed] : expected) EXPECT_NEAR(speeds[pair], speed, 1e-6 * speed) << pair;
+  const auto& ops = program->main().ops;
+  const auto first = std::find_if(ops.begin(), ops.end(), [](const Op& op) { return op.id == SWY_OP_ATTENTION; });
+  ASSERT_NE(first, ops.end());
+  EXPECT_EQ(first->attrs_as<swy_attention_attrs>().window, 128u);
+  EXPECT_NEAR(first->attrs_as<swy_attention_attrs>().rope_scale, 1.34657359, 1e-6);
 }
 
 std::string bytes_of(const TinyCheckpoint& checkpoint, const std::string& name) {
