@@ -96,7 +96,7 @@ const Case kCases[] = {
      {R"({"n":1,"kind":"a"})", R"({"n":"x","kind":"b"})"},
      {R"({"n":"x","kind":"a"})", R"({"kind":"c"})", "{}"}},
     {"Not",
-     R"({"type": ["string", "object"], "not": {"anyOf": [{"enum": ["a"]}, {"required": ["x"]}]}})",
+     R"({"type": ["string", "object"], "not": {"anyOf": [{"enum": ["a"]}, {"required": ["x"], "type": "object"}]}})",
      {"\"b\"", "{}", R"({"y":1})"},
      {"\"a\"", R"({"x":1})"}},
     {"IfThenElse",
