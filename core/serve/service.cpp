@@ -129,7 +129,8 @@ Rejection Service::Impl::check(GenerationRequest& r, Job& job) {
   const SamplingParams& sampling = job.text->options().sampling;
   const auto sampler = Sampler::create(sampling, model.vocab(), unused);
   if (!sampler.ok()) return invalid(sampler.status());
-  const bool masked = r.constraint != nullptr || !r.text.allow_regex.empty();
+  const TextOptions& t = r.text;
+  const bool masked = r.constraint != nullptr || !t.allow_regex.empty() || !t.json_schema.empty() || !t.grammar.empty();
   const auto path = choose_path(r.text.path, *sampler, masked, model.device_sampling());
   if (!path.ok()) return invalid(path.status());
   job.text->set_seed(sampler->seed());
