@@ -87,7 +87,9 @@ std::vector<OptionValue> option_values(const TextOptions& options) {
     if (name == "stop") value = options.stops.empty() ? "none" : fmt::format("{}", fmt::join(options.stops, " | "));
     TextOptions copy = options;
     if (const std::string* constraint = constraint_of(copy, name)) {
-      value = constraint->empty() ? "none" : name == "allow-regex" ? *constraint : "given";  // that one is a file's text
+      value = constraint->empty()     ? "none"
+              : name == "allow-regex" ? *constraint
+                                      : "given";  // that one is a file's text
     }
     if (name == "ignore-eos") value = options.ignore_eos ? "true" : "false";
     all.push_back({name, value, o->get_description()});

@@ -96,7 +96,10 @@ std::string many_ids(int n) {
 std::vector<Case> usage() {
   return {
       {"NoCommand", {}, 2, {"name a command: run, chat, pull, list, rm, convert"}},
-      {"UnknownCommand", {"talk"}, 2, {"there is no command 'talk'; the commands are run, chat, pull, list, rm, convert"}},
+      {"UnknownCommand",
+       {"talk"},
+       2,
+       {"there is no command 'talk'; the commands are run, chat, pull, list, rm, convert"}},
       {"UnknownFlag", {"run", "--warp", "9"}, 2, {"switchyard: run has no option --warp; see switchyard run --help"}},
       {"NoValue", {"run", "hi", "--temp"}, 2, {"--temp needs a value"}},
       {"ZeroTokens", {"run", "-n", "0", "hi"}, 2, {"--tokens takes a whole number from 1 to 16777216, not '0'"}},

@@ -29,7 +29,8 @@ bool is_small(const Program& program) {
     return n;
   };
   for (const Tensor& t : program.tensors) weights += elements(t);
-  for (const State& s : program.states) states += elements(s) * (s.kind == SWY_STATE_PAGED ? 2 * StatePool::kPageSize : 2);
+  for (const State& s : program.states)
+    states += elements(s) * (s.kind == SWY_STATE_PAGED ? 2 * StatePool::kPageSize : 2);
   return graph.ops.size() <= kMostOps && width <= kMostWidth && weights <= kMostWeights && states <= kMostStates;
 }
 

@@ -56,7 +56,13 @@ inline ProgramSpec large_spec(const LargeProgram& p) {
     spec.states.push_back({"kv" + std::to_string(state), SWY_STATE_PAGED, SWY_F32, {2, 1, head_dim}});
     const swy_attention_attrs attention{0, 1, 1, head_dim, 2, 1e4f, 0.5f, eps(), 0, 0, {}, 0, 0, 0, 0};
     const uint32_t a = value(head_dim), y = value(kWidth);
-    f.ops.push_back({SWY_OP_ATTENTION, 1, attr_bytes(attention, SWY_OP_ATTENTION, 1), {q, k, v}, {head_norm, head_norm}, {state}, {a}});
+    f.ops.push_back({SWY_OP_ATTENTION,
+                     1,
+                     attr_bytes(attention, SWY_OP_ATTENTION, 1),
+                     {q, k, v},
+                     {head_norm, head_norm},
+                     {state},
+                     {a}});
     f.ops.push_back({SWY_OP_LINEAR, 1, {}, {a}, {out}, {}, {y}});
     add(y);
     if (p.read_late) late.push_back(n);

@@ -32,7 +32,8 @@ std::span<const Fault> faults_of_queues();
 
 inline std::vector<Fault> all_faults() {
   std::vector<Fault> all;
-  for (const auto& some : {faults_of_results(), faults_of_revisions(), faults_of_behaviour(), faults_of_tables(), faults_of_queues()}) {
+  for (const auto& some :
+       {faults_of_results(), faults_of_revisions(), faults_of_behaviour(), faults_of_tables(), faults_of_queues()}) {
     all.insert(all.end(), some.begin(), some.end());
   }
   return all;

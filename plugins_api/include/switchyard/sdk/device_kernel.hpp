@@ -39,8 +39,8 @@ struct DeviceKernel {
   uint32_t output_dtypes = SWY_DTYPE_BIT(SWY_F32);
   const char* op_name = nullptr;           // `op` is SWY_OP_NAMED: which
   const char* const* encodings = nullptr;  // as in swy_kernel
-  uint32_t op_revision = 1;                // the newest of the operation's revisions that it implements, with all before
-  uint32_t weight_dtypes = 0;              // as in swy_kernel
+  uint32_t op_revision = 1;    // the newest of the operation's revisions that it implements, with all before
+  uint32_t weight_dtypes = 0;  // as in swy_kernel
 };
 
 // Bytes of a weight in its canonical form; 0: its description makes no sense.

@@ -102,7 +102,7 @@ struct HostKernel {
   swy_dtype activations = SWY_F32;         // what products round activations to
   const char* op_name = nullptr;           // `op` is SWY_OP_NAMED: which
   const char* const* encodings = nullptr;  // as in swy_kernel
-  uint32_t op_revision = 1;                // the newest of the operation's revisions that it implements, with all before
+  uint32_t op_revision = 1;  // the newest of the operation's revisions that it implements, with all before
 };
 
 }  // namespace swy
