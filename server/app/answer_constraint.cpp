@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/app/answer_constraint.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
 
@@ -13,7 +15,7 @@ std::string reasoning_pattern(Reasoning reasoning) {
   std::string other = "(?:[^<>][^<]*)?";
   const std::string rest = "/think";
   for (size_t i = rest.size(); i-- > 0;) {
-    other = std::string("(?:") + rest[i] + other + "|[^<" + rest[i] + "][^<]*)?";
+    other = fmt::format("(?:{}{}|[^<{}][^<]*)?", rest[i], other, rest[i]);
   }
   const std::string open = reasoning == Reasoning::open ? "" : "<think>";
   return open + "[^<]*(?:<" + other + ")*</think>\\n\\n";
