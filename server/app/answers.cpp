@@ -20,9 +20,9 @@ AnswerHead Application::head(const char* prefix, const Generation& g) const {
 }
 
 Refusal Application::submit(const Generation& g, const std::vector<int32_t>& ids,
-                            const std::vector<uint32_t>& checkpoints, uint32_t choices,
+                            const std::vector<uint32_t>& checkpoints, const Constraints& constraints,
                             std::vector<GeneratingChoice>& to) {
-  for (uint32_t i = 0; i < choices; ++i) {
+  for (uint32_t i = 0; i < g.choices; ++i) {
     GenerationRequest r{.prompt = ids, .text = g.text};
     if (r.text.max_tokens == 0) r.text.max_tokens = service_.loaded().model->context();
     if (r.text.sampling.seed) *r.text.sampling.seed += i;  // choices differ, and can be repeated
@@ -30,6 +30,7 @@ Refusal Application::submit(const Generation& g, const std::vector<int32_t>& ids
     r.checkpoints = checkpoints;
     r.cache_scope = g.cache_scope;
     r.cache = g.cache;
+    if (constraints) r.constraint = constraints();
     Admission admitted = service_.submit(std::move(r));
     if (!admitted.ok()) return rejected(admitted.rejection);
     to.emplace_back().ticket = std::move(admitted.ticket);
@@ -62,31 +63,16 @@ const char* id_prefix(Protocol protocol) {
 
 }  // namespace
 
-Refusal Application::response_format(const ChatRequest& chat) const {
-  if (chat.response_format.is_null()) return {};
-  return not_supported(
-      "a 'response_format' other than text is not supported; 'allow_regex' limits the text to a pattern",
-      "response_format");
-}
-
 HttpReply Application::answer_chat(const HttpRequest& request, ChatRequest chat, Protocol protocol,
                                    const json& repeated) {
   Generation& g = chat.generation;
   if (Refusal no = check_model(g.model)) return error_reply(request, *no);
-  if (Refusal no = response_format(chat)) return error_reply(request, *no);
   ChatPrompt prompt;
   if (Refusal no = model_.prompt(chat, prompt)) return error_reply(request, *no);
-  if (chat.tool_choice == ToolChoice::required) {
-    if (!g.text.allow_regex.empty()) {
-      return error_reply(
-          request,
-          wrong_field("allow_regex", "'allow_regex' and a 'tool_choice' that requires a call exclude each other"));
-    }
-    if (Refusal no = model_.call_pattern(chat, prompt.form.reasoning, g.text.allow_regex))
-      return error_reply(request, *no);
-  }
+  Constraints constraints;
+  if (Refusal no = constrain_chat(chat, prompt, constraints)) return error_reply(request, *no);
   std::vector<GeneratingChoice> choices;
-  if (Refusal no = submit(g, prompt.ids, prompt.checkpoints, g.choices, choices)) return error_reply(request, *no);
+  if (Refusal no = submit(g, prompt.ids, prompt.checkpoints, constraints, choices)) return error_reply(request, *no);
   for (GeneratingChoice& choice : choices) {
     choice.parser = std::make_unique<OutputParser>(prompt.form);
     choice.one_call = prompt.form.tools && !chat.parallel_tool_calls;
@@ -136,6 +122,8 @@ HttpReply Application::completions(const HttpRequest& request) {
     return error_reply(
         request, wrong_field("n", fmt::format("'n' times the number of prompts must be at most {}", kMostPrompts)));
   }
+  Constraints constraints;
+  if (Refusal no = constrain(g, Reasoning::none, {}, constraints)) return error_reply(request, *no);
   std::vector<GeneratingChoice> choices;
   std::vector<std::string> echo;
   AnswerHead h = head("cmpl-", g);
@@ -149,7 +137,7 @@ HttpReply Application::completions(const HttpRequest& request) {
     } else {
       ids = std::get<std::vector<int32_t>>(prompt);
     }
-    if (Refusal no = submit(g, ids, {}, g.choices, choices)) return error_reply(request, *no);
+    if (Refusal no = submit(g, ids, {}, constraints, choices)) return error_reply(request, *no);
     h.prompt_tokens += static_cast<uint32_t>(ids.size());
     const auto* text = std::get_if<std::string>(&prompt);
     for (uint32_t i = 0; i < g.choices && completion.echo; ++i) {

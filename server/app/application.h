@@ -12,6 +12,7 @@
 
 #include "core/serve/service.h"
 #include "server/app/chat_model.h"
+#include "server/app/constraint_cache.h"
 #include "server/app/generating.h"
 #include "server/http/exchange.h"
 #include "server/protocol/answer.h"
@@ -90,12 +91,17 @@ class Application final : public HttpHandler {
   Refusal check_model(const std::string& name) const;
   bool key_fits(const HttpRequest& request) const;
   bool origin_fits(const HttpRequest& request) const;
-  Refusal response_format(const ChatRequest& request) const;
+  // What makes the constraint of each choice; it stays empty where nothing is limited.
+  using Constraints = std::function<std::shared_ptr<TokenConstraint>()>;
+  Refusal constrain_chat(const ChatRequest& request, const ChatPrompt& prompt, Constraints& to);
+  Refusal constrain(const Generation& g, Reasoning reasoning, std::vector<std::shared_ptr<const Constraint>> answers,
+                    Constraints& to);
+  Refusal compile_calls(const ChatRequest& request, std::shared_ptr<const Constraint>& to);
   HttpReply answer_chat(const HttpRequest& request, ChatRequest chat, Protocol protocol,
                         const nlohmann::ordered_json& repeated = {});
   // One choice after the other into `to`.
   Refusal submit(const Generation& g, const std::vector<int32_t>& ids, const std::vector<uint32_t>& checkpoints,
-                 uint32_t choices, std::vector<GeneratingChoice>& to);
+                 const Constraints& constraints, std::vector<GeneratingChoice>& to);
   AnswerHead head(const char* prefix, const Generation& g) const;
   static void name_ignored(const Generation& g, HttpReply& reply);
 
@@ -103,6 +109,7 @@ class Application final : public HttpHandler {
   const ApplicationOptions options_;
   const ChatModel model_;
   std::atomic<bool> draining_ = false;
+  ConstraintCache constraints_;
   std::mutex counts_mutex_;
   std::map<std::pair<std::string, int>, uint64_t> counts_;  // replies by path and status
 };

@@ -16,6 +16,8 @@ Result<ChatModel> ChatModel::create(const Tokenizer& tokenizer, const std::strin
   const auto has = [&](const char* text) { return source.find(text) != std::string::npos; };
   model.tools_ = has("tools");
   model.functions_ = has("<function=");
+  model.calls_ = has("<tool_call>");
+  model.channels_ = has("<|channel|>");
   model.thinks_ = has("</think>");
   return model;
 }
@@ -41,6 +43,8 @@ Refusal ChatModel::prompt(const ChatRequest& request, ChatPrompt& to) const {
   to.form.reasoning = end != std::string::npos && std::string_view(*text).substr(0, end + 1).ends_with("<think>");
   // A template that closed the reasoning, or left it out, may get it all the same.
   to.form.thinks = thinks_;
+  const bool closed = end != std::string::npos && std::string_view(*text).substr(0, end + 1).ends_with("</think>");
+  to.reasoning = to.form.reasoning ? Reasoning::open : thinks_ && !closed ? Reasoning::optional : Reasoning::none;
   to.form.tools = tools;
   if (tools) to.form.schemas = ToolSchemas(request.tools);
   return {};
@@ -67,57 +71,55 @@ std::vector<uint32_t> ChatModel::checkpoints(const std::vector<int32_t>& ids) co
   return places;
 }
 
-namespace {
-
-std::string escaped_for_pattern(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || (c & 0x80) != 0;
-    if (!plain) out += '\\';
-    out += c;
+Refusal ChatModel::check_constraint(const ChatPrompt& prompt) const {
+  if (channels_) {
+    return not_supported(
+        "this model answers in channels, which 'response_format' and the like cannot limit yet; leave "
+        "them and a required 'tool_choice' out");
   }
-  return out;
+  if (prompt.reasoning == Reasoning::none) return {};
+  const auto end = tokenizer_->encode("</think>", Specials::marked);
+  if (!end.ok()) return failed(end.status());
+  if (end->size() != 1 || !tokenizer_->is_special((*end)[0])) return {};
+  return wrong_field("chat_template_kwargs",
+                     "this model ends its reasoning with a special token, which formats and required calls cannot "
+                     "follow; turn the reasoning off: \"chat_template_kwargs\": {\"enable_thinking\": false}");
 }
 
-std::string one_of(const std::vector<std::string>& patterns) {
-  std::string out = "(?:";
-  for (size_t i = 0; i < patterns.size(); ++i) out += (i == 0 ? "" : "|") + patterns[i];
-  return out + ")";
-}
-
-// Calls of one function with any of its parameters, in any order.
-std::string function_pattern(const json& function) {
-  std::vector<std::string> keys;
-  if (function.contains("parameters") && function["parameters"].contains("properties") &&
-      function["parameters"]["properties"].is_object()) {
-    for (const auto& [key, schema] : function["parameters"]["properties"].items()) {
-      keys.push_back(escaped_for_pattern(key));
-    }
+Refusal ChatModel::call_constraints(const ChatRequest& request, std::vector<std::string>& to) const {
+  if (!functions_ && !calls_) {
+    return not_supported(
+        "strict tools, and a 'tool_choice' that requires a call, are not supported for this model's "
+        "form of calls",
+        "tool_choice");
   }
-  // A value's lines do not begin with a tag.
-  const std::string value = R"((?:[^\n]|\n[^<\n]|\n\n)*)";
-  const std::string parameters =
-      keys.empty() ? "" : "(?:<parameter=" + one_of(keys) + R"(>\n)" + value + R"(\n</parameter>\n)*)";
-  return escaped_for_pattern(function["name"].get<std::string>()) + R"(>\n)" + parameters;
-}
-
-}  // namespace
-
-Refusal ChatModel::call_pattern(const ChatRequest& request, bool reasoning, std::string& to) const {
-  if (!functions_) {
-    return not_supported("a 'tool_choice' that requires a call is not supported for this model's form of calls",
-                         "tool_choice");
+  const bool required = request.tool_choice == ToolChoice::required || request.generation.format;
+  json spec = {{"tools", request.tools}, {"format", functions_ ? "xml" : "json"}};
+  spec["choice"] = required ? json("required") : json("auto");
+  if (!request.tool_name.empty()) spec["choice"] = {{"name", request.tool_name}};
+  spec["parallel"] = request.parallel_tool_calls && request.tool_name.empty();
+  for (json& tool : spec["tools"]) {
+    json& function = tool["function"];
+    // A function without parameters takes none.
+    if (!function.contains("parameters") || function["parameters"].is_null())
+      function["parameters"] = {{"type", "object"}, {"additionalProperties", false}};
+    function.erase("strict");
   }
-  std::vector<std::string> functions;
-  for (const json& tool : request.tools) {
-    const json& function = tool["function"];
-    if (request.tool_name.empty() || function["name"] == request.tool_name)
-      functions.push_back(function_pattern(function));
+  to.push_back(spec.dump());
+  bool looser = false;
+  for (size_t i = 0; i < request.tools.size(); ++i) {
+    const json& given = request.tools[i]["function"];
+    if (is_strict(request.tools[i]) || !given.contains("parameters") || given["parameters"].is_null()) continue;
+    spec["tools"][i]["function"]["strict"] = false;
+    looser = true;
   }
-  const std::string call = R"(<tool_call>\n<function=)" + one_of(functions) + R"(</function>\n</tool_call>)";
-  const bool one = !request.parallel_tool_calls || !request.tool_name.empty();
-  to = (reasoning ? R"((?:[^<]|<[^/])*</think>\n\n)" : "") + call + (one ? "" : R"((?:\n)" + call + ")*");
+  if (looser) to.push_back(spec.dump());
   return {};
+}
+
+bool is_strict(const json& tool) {
+  const json& function = tool["function"];
+  return function.contains("strict") && function["strict"] == true;
 }
 
 }  // namespace switchyard::server

@@ -10,6 +10,7 @@
 
 #include "core/text/chat_template.h"
 #include "core/text/tokenizer.h"
+#include "server/app/answer_constraint.h"
 #include "server/protocol/chat_request.h"
 #include "server/protocol/output_parser.h"
 
@@ -19,7 +20,11 @@ struct ChatPrompt {
   std::vector<int32_t> ids;
   std::vector<uint32_t> checkpoints;  // GenerationRequest::checkpoints
   OutputForm form;
+  Reasoning reasoning = Reasoning::none;
 };
+
+// Whether a tool's calls must fit its schema.
+bool is_strict(const nlohmann::ordered_json& tool);
 
 // Immutable; all members are thread-safe.
 class ChatModel {
@@ -32,9 +37,11 @@ class ChatModel {
   Refusal prompt(const ChatRequest& request, ChatPrompt& to) const;
   const Tokenizer& tokenizer() const { return *tokenizer_; }
 
-  // For a request that wants a call (tool_choice): a pattern that only calls match, for TextOptions::allow_regex.
-  // `reasoning`: the text begins within the reasoning. Refused where the model's form of a call has no such pattern.
-  Refusal call_pattern(const ChatRequest& request, bool reasoning, std::string& to) const;
+  // Refused where a constraint of the answer would limit the model's reasoning as well.
+  Refusal check_constraint(const ChatPrompt& prompt) const;
+  // For ConstraintKind::tool_calls, from the strictest on: in the later ones the arguments of tools that are not strict
+  // are any object, for schemas that are not supported. Refused where the model's form of a call has no constraint.
+  Refusal call_constraints(const ChatRequest& request, std::vector<std::string>& to) const;
 
  private:
   explicit ChatModel(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
@@ -44,6 +51,8 @@ class ChatModel {
   std::optional<ChatTemplate> template_;
   bool tools_ = false;      // the template prints tools
   bool functions_ = false;  // calls are written as <function=NAME>
+  bool calls_ = false;      // calls are between <tool_call> and its end
+  bool channels_ = false;   // reasoning and answers are in channels
   bool thinks_ = false;     // there is reasoning, and the template may leave its opening to the model
 };
 

@@ -160,6 +160,7 @@ Refusal parse_anthropic(const json& body, const Defaults& defaults, bool counts,
   read_choice(fields, to, refusal);
   read_thinking(fields, to, refusal);
   if (const auto regex = fields.text("allow_regex")) g.text.allow_regex = *regex;
+  read_structured(fields, g, refusal);
   fields.pass_over({"metadata", "service_tier", "betas", "container"});
   for (std::string& name : fields.unread()) g.ignored.push_back(std::move(name));
   return refusal;

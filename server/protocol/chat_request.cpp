@@ -85,17 +85,6 @@ void read_template_arguments(Fields& fields, ChatRequest& to) {
   }
 }
 
-void read_format(Fields& fields, ChatRequest& to, Refusal& refusal) {
-  const json* format = fields.object("response_format");
-  if (format == nullptr) return;
-  const std::string type = Fields(*format, "response_format", refusal).text("type").value_or("");
-  if (type == "json_object" || type == "json_schema") {
-    to.response_format = *format;
-  } else if (type != "text") {
-    fields.refuse("response_format", "of type text, json_object or json_schema", *format);
-  }
-}
-
 }  // namespace
 
 Refusal parse_chat(const json& body, const Defaults& defaults, ChatRequest& to) {
@@ -118,7 +107,9 @@ Refusal parse_chat(const json& body, const Defaults& defaults, ChatRequest& to) 
   check_choice(to, refusal);
   to.parallel_tool_calls = fields.boolean("parallel_tool_calls").value_or(true);
   read_template_arguments(fields, to);
-  read_format(fields, to, refusal);
+  if (const json* format = fields.object("response_format")) {
+    read_format_type(*format, "response_format", to.generation, refusal);
+  }
   for (std::string& name : fields.unread()) to.generation.ignored.push_back(std::move(name));
   return refusal;
 }

@@ -19,7 +19,6 @@ struct ChatRequest {
   std::string tool_name;  // with `required`: this one; "": any
   bool parallel_tool_calls = true;
   nlohmann::ordered_json template_arguments = nlohmann::ordered_json::object();
-  nlohmann::ordered_json response_format;  // {"type": "json_object"} or {"type": "json_schema", ...}; null: any text
 };
 
 // The body of POST /v1/chat/completions.

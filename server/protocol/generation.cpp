@@ -81,6 +81,7 @@ void read_generation(Fields& fields, const Defaults& defaults, Generation& to, R
   read_stream(fields, to, refusal);
   if (const auto n = fields.integer("n", 1, kMostChoices)) to.choices = static_cast<uint32_t>(*n);
   if (const auto regex = fields.text("allow_regex")) to.text.allow_regex = *regex;
+  read_structured(fields, to, refusal);
   if (const auto ignore = fields.boolean("ignore_eos")) to.text.ignore_eos = *ignore;
   if (const auto priority = fields.integer("priority", INT32_MIN, INT32_MAX)) {
     to.priority = static_cast<int32_t>(*priority);

@@ -124,19 +124,7 @@ void read_format(Fields& fields, ChatRequest& to, Refusal& refusal) {
   const json* text = fields.object("text");
   if (text == nullptr) return;
   Fields inner(*text, "text", refusal);
-  const json* format = inner.object("format");
-  if (format == nullptr) return;
-  Fields kind(*format, "text.format", refusal);
-  const std::string type = kind.text("type").value_or("");
-  if (type == "json_object") {
-    to.response_format = {{"type", type}};
-  } else if (type == "json_schema") {
-    json schema = *format;
-    schema.erase("type");
-    to.response_format = {{"type", type}, {"json_schema", schema}};
-  } else if (type != "text") {
-    kind.refuse("type", "text, json_object or json_schema", type);
-  }
+  if (const json* format = inner.object("format")) read_format_type(*format, "text.format", to.generation, refusal);
 }
 
 void read_generation_of(Fields& fields, const Defaults& defaults, Generation& g) {
@@ -187,6 +175,7 @@ Refusal parse_responses(const json& body, const Defaults& defaults, ChatRequest&
     read_effort(inner, "effort", to);
   }
   read_format(fields, to, refusal);
+  read_structured(fields, to.generation, refusal);
   for (const char* name : {"previous_response_id", "conversation"}) {
     if (fields.find(name) != nullptr && !refusal) {
       refusal = not_supported(fmt::format("'{}' is not supported: this server keeps no responses; send the whole "

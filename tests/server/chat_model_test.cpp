@@ -8,7 +8,9 @@
 #include <sstream>
 
 #include "core/base/json.h"
+#include "core/generate/text_constraint.h"
 #include "server/app/chat_model.h"
+#include "server/app/constraint_cache.h"
 
 namespace switchyard::server {
 namespace {
@@ -125,16 +127,103 @@ TEST(ChatModel, RefusesWhatItsTemplateCannotWrite) {
   EXPECT_THAT(no_query->message, HasSubstr("No user query found in messages."));
 }
 
-TEST(ChatModel, ARequiredCallHasAPattern) {
-  const ChatRequest r = request(R"({"messages":[{"role":"user","content":"q"}],"tool_choice":"required",
-      "tools":[{"type":"function","function":{"name":"f.g","parameters":{"properties":{"a":{}}}}},
-               {"type":"function","function":{"name":"h"}}],"parallel_tool_calls":false})");
-  std::string pattern;
-  ASSERT_FALSE(model("Qwen3.5-4B").call_pattern(r, false, pattern));
-  EXPECT_EQ(pattern,
-            R"(<tool_call>\n<function=(?:f\.g>\n(?:<parameter=(?:a)>\n(?:[^\n]|\n[^<\n]|\n\n)*\n</parameter>\n)*|h>\n))"
-            R"(</function>\n</tool_call>)");
-  EXPECT_EQ(model("Qwen-Qwen3-0.6B").call_pattern(r, false, pattern)->status, 501);
+TEST(ChatModel, CallsOfToolsHaveConstraints) {
+  const std::string ask = R"({"messages":[{"role":"user","content":"q"}],"tool_choice":"required",)";
+  const ChatRequest r = request(ask + R"("tools":[{"type":"function","function":{"name":"f","parameters":{}}},
+      {"type":"function","function":{"name":"h","strict":true}}],"parallel_tool_calls":false})");
+  std::vector<std::string> specs;
+  ASSERT_FALSE(model("Qwen3.5-4B").call_constraints(r, specs));
+  ASSERT_EQ(specs.size(), 2);
+  const json strict = *read_ordered_json(specs[0], "it"), loose = *read_ordered_json(specs[1], "it");
+  EXPECT_EQ(strict["format"], "xml");
+  EXPECT_EQ(strict["choice"], "required");
+  EXPECT_EQ(strict["parallel"], false);
+  EXPECT_FALSE(strict["tools"][0]["function"].contains("strict"));
+  EXPECT_EQ(loose["tools"][0]["function"]["strict"], false);
+  EXPECT_FALSE(loose["tools"][1]["function"].contains("strict"));
+  EXPECT_EQ(loose["tools"][1]["function"]["parameters"]["additionalProperties"], false);
+  specs.clear();
+  ASSERT_FALSE(model("Qwen-Qwen3-0.6B").call_constraints(r, specs));
+  EXPECT_EQ((*read_ordered_json(specs[0], "it"))["format"], "json");
+  EXPECT_EQ(model("demo").call_constraints(r, specs)->status, 501);
+}
+
+TEST(ChatModel, KnowsWhereTheReasoningIs) {
+  const std::string ask = R"({"messages":[{"role":"user","content":"q"}])";
+  const std::string off = R"(,"chat_template_kwargs":{"enable_thinking":false}})";
+  EXPECT_EQ(prompt("Qwen3.5-4B", ask + "}").reasoning, Reasoning::open);
+  EXPECT_EQ(prompt("Qwen3.5-4B", ask + off).reasoning, Reasoning::none);
+  EXPECT_EQ(prompt("Qwen-Qwen3-0.6B", ask + "}").reasoning, Reasoning::optional);
+  EXPECT_EQ(prompt("Qwen-Qwen3-0.6B", ask + off).reasoning, Reasoning::none);
+  EXPECT_EQ(prompt("Qwen3-Coder", ask + "}").reasoning, Reasoning::none);
+}
+
+// How far a text is allowed: all of its characters, and its end ("!") if it may end there.
+std::string allowed_part(Reasoning reasoning, const std::vector<std::string>& answers, const std::string& text) {
+  const int32_t end = 201;
+  const auto compiled = [&](const std::string& regex) {
+    auto made = compile_constraint(ConstraintKind::regex, regex, tokenizer(), 203, "it");
+    EXPECT_TRUE(made.ok()) << made.status().message();
+    return *made;
+  };
+  std::vector<std::shared_ptr<const Constraint>> all;
+  for (const std::string& answer : answers) all.push_back(compiled(answer));
+  const auto before = reasoning == Reasoning::none ? nullptr : compiled(reasoning_pattern(reasoning));
+  AnswerConstraint c(before, reasoning == Reasoning::optional, all, tokenizer(), std::span(&end, 1), "it");
+  std::vector<int32_t> drawn;
+  std::string out;
+  for (const char at : text + "!") {
+    std::vector<uint32_t> mask(7, 0);
+    c.allow(drawn, mask);
+    const int32_t id = at == '!' ? end : static_cast<int32_t>(static_cast<unsigned char>(at));
+    if ((mask[id / 32] >> (id % 32) & 1) == 0) break;
+    out += at;
+    drawn.push_back(id);
+  }
+  return out;
+}
+
+TEST(AnswerConstraint, BeginsAfterTheReasoning) {
+  const auto open = Reasoning::open, maybe = Reasoning::optional;
+  for (const char* why : {"", "why", "a < b", "<", "</", "</thin", "<<</thinx</t</think</think <b>\n\n7"}) {
+    const std::string text = std::string(why) + "</think>\n\n12";
+    EXPECT_EQ(allowed_part(open, {"[0-9]+"}, text), text + "!");
+    EXPECT_EQ(allowed_part(maybe, {"[0-9]+"}, "<think>" + text), "<think>" + text + "!");
+    EXPECT_EQ(allowed_part(open, {"[0-9]+"}, text + "x"), text) << "the answer is limited";
+  }
+  EXPECT_EQ(allowed_part(open, {"[0-9]+"}, "why"), "why") << "it does not end within the reasoning";
+  EXPECT_EQ(allowed_part(open, {"[0-9]+"}, "a</think>\n\nb"), "a</think>\n\n");
+  EXPECT_EQ(allowed_part(maybe, {"[0-9]+"}, "12"), "12!");
+  EXPECT_EQ(allowed_part(maybe, {"[0-9]+"}, "why"), "");
+  EXPECT_EQ(allowed_part(Reasoning::none, {"[0-9]+"}, "</think>"), "");
+}
+
+TEST(AnswerConstraint, TakesOneOfSeveralAnswers) {
+  const std::vector<std::string> either = {"<tool>", "[0-9]+"};
+  for (const char* text : {"<tool>", "12"}) {
+    EXPECT_EQ(allowed_part(Reasoning::none, either, text), std::string(text) + "!");
+    const std::string late = "<think>x</think>\n\n" + std::string(text);
+    EXPECT_EQ(allowed_part(Reasoning::optional, either, text), std::string(text) + "!");
+    EXPECT_EQ(allowed_part(Reasoning::optional, either, late), late + "!");
+  }
+  EXPECT_EQ(allowed_part(Reasoning::none, either, "<1"), "<");
+}
+
+TEST(ConstraintCache, SharesAndForgets) {
+  ConstraintCache cache;
+  const auto get = [&](const std::string& text) {
+    return cache.get(ConstraintKind::regex, text, tokenizer(), 203, "it");
+  };
+  const auto first = *get("a");
+  EXPECT_EQ(*get("a"), first);
+  EXPECT_NE(*cache.get(ConstraintKind::gbnf, "root ::= \"a\"", tokenizer(), 203, "it"), first);
+  EXPECT_THAT(std::string(get("(").status().message()), HasSubstr("it: "));
+  const std::weak_ptr<const Constraint> second = *get("b");
+  for (size_t i = 0; i < ConstraintCache::kMost; ++i) {
+    (void)get("c" + std::to_string(i));
+    EXPECT_EQ(*get("a"), first) << "it is used all the time";
+  }
+  EXPECT_TRUE(second.expired());
 }
 
 }  // namespace

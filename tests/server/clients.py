@@ -12,10 +12,12 @@ import asyncio
 import json
 import sys
 import time
+import typing
 import urllib.request
 
 import anthropic
 import openai
+import pydantic
 from prometheus_client.parser import text_string_to_metric_families
 
 BASE = sys.argv[1]
@@ -67,6 +69,23 @@ def tools(c):
     r = c.chat.completions.create(model="demo", messages=ASK, tools=[PING, WEATHER], extra_body=PLAIN,
                                   tool_choice={"type": "function", "function": {"name": "ping"}})
     same(r.choices[0].message.tool_calls[0].function.name, "ping", "tool_choice with a name")
+
+
+def formats(c):
+    class Mood(pydantic.BaseModel):
+        model_config = pydantic.ConfigDict(extra="forbid")
+        mood: typing.Literal["glad", "sad"]
+
+    r = c.chat.completions.parse(model="demo", messages=ASK, response_format=Mood, max_tokens=2000, extra_body=PLAIN)
+    parsed = r.choices[0].message.parsed
+    same(parsed.mood in ("glad", "sad"), True, f"response_format: {parsed!r}")
+    try:
+        schema = {"properties": {"tags": {"contains": {}}}}
+        c.chat.completions.create(model="demo", messages=ASK, extra_body=PLAIN, response_format={
+            "type": "json_schema", "json_schema": {"name": "x", "schema": schema}})
+        raise SystemExit("'contains' was not refused")
+    except openai.BadRequestError as error:
+        print("ok: refused:", error.body["message"])
 
 
 def responses(c):
@@ -145,6 +164,7 @@ def main():
     c = openai.OpenAI(base_url=BASE + "/v1", api_key="none", timeout=600)
     chat(c)
     tools(c)
+    formats(c)
     responses(c)
     refusals(c)
     asyncio.run(many())

@@ -113,8 +113,20 @@ TEST(ChatRequest, NamesTheFieldThatIsWrong) {
       {R"({"messages":[{"role":"user"}],"tools":[{"type":"function","function":{"name":"f"}}],
           "tool_choice":{"type":"function","function":{"name":"g"}}})",
        "tool_choice", "'tool_choice' names the function 'g', which 'tools' lacks"},
-      {R"({"messages":[{"role":"user"}],"response_format":{"type":"xml"}})", "response_format",
-       "'response_format' must be of type text, json_object or json_schema, not an object"},
+      {R"({"messages":[{"role":"user"}],"response_format":{"type":"xml"}})", "response_format.type",
+       "'response_format.type' must be text, json_object or json_schema, not \"xml\""},
+      {R"({"messages":[{"role":"user"}],"response_format":{"type":"json_schema","json_schema":{"name":"n"}}})",
+       "response_format.json_schema.schema", "'response_format.json_schema.schema' must be a JSON Schema, not null"},
+      {R"({"messages":[{"role":"user"}],"guided_regex":"a","response_format":{"type":"json_object"}})",
+       "response_format", "'guided_regex' and 'response_format' exclude each other"},
+      {R"({"messages":[{"role":"user"}],"allow_regex":"a","guided_choice":["b"]})", "guided_choice",
+       "'allow_regex' and 'guided_choice' exclude each other"},
+      {R"({"messages":[{"role":"user"}],"guided_choice":[1]})", "guided_choice",
+       "'guided_choice' must be an array of strings, not [1]"},
+      {R"({"messages":[{"role":"user"}],"structured_outputs":{"structural_tag":"x"}})",
+       "structured_outputs.structural_tag",
+       "'structured_outputs.structural_tag' is not supported; 'structured_outputs' takes json, json_object, regex, "
+       "choice and grammar"},
       {R"({"messages":[{"role":"user"}],"sampling":"moon"})", "sampling",
        "'sampling' must be auto, fused, candidates or logits, not 'moon'"},
   };
@@ -188,11 +200,49 @@ TEST(ResponsesRequest, ItemsBecomeMessages) {
   EXPECT_THAT(r.generation.ignored, ElementsAre("tools[1]"));
   EXPECT_EQ(r.generation.text.max_tokens, 4);
   EXPECT_EQ(r.tool_name, "f");
-  EXPECT_EQ(r.response_format.dump(), R"({"type":"json_schema","json_schema":{"name":"n","schema":{}}})");
+  ASSERT_TRUE(r.generation.format);
+  EXPECT_EQ(r.generation.format->kind, ConstraintKind::json_schema);
+  EXPECT_EQ(r.generation.format->text, "{}");
+  EXPECT_EQ(r.generation.format->field, "text.format.schema");
   EXPECT_EQ(repeated["tool_choice"].dump(), R"({"type":"function","name":"f"})");
   EXPECT_EQ(parse_responses(body(R"({"input":"a","previous_response_id":"r"})"), {}, r, repeated)->status, 501);
   EXPECT_EQ(parse_responses(body(R"({"input":7})"), {}, r, repeated)->message,
             "'input' must be a string or an array of items, not 7");
+}
+
+TEST(ChatRequest, FormatsHaveSeveralNames) {
+  struct Case {
+    const char* fields;
+    ConstraintKind kind;
+    const char* text;
+    const char* field;
+  };
+  const Case cases[] = {
+      {R"("response_format":{"type":"json_object"})", ConstraintKind::json_object, "", "response_format"},
+      {R"("response_format":{"type":"json_schema","json_schema":{"name":"n","strict":true,"schema":{"type":"null"}}})",
+       ConstraintKind::json_schema, R"({"type":"null"})", "response_format.json_schema.schema"},
+      {R"("guided_json":"{}")", ConstraintKind::json_schema, "{}", "guided_json"},
+      {R"("guided_regex":"a+")", ConstraintKind::regex, "a+", "guided_regex"},
+      {R"("guided_grammar":"root ::= \"a\"")", ConstraintKind::gbnf, "root ::= \"a\"", "guided_grammar"},
+      {R"("structured_outputs":{"json":{"type":"null"}})", ConstraintKind::json_schema, R"({"type":"null"})",
+       "structured_outputs.json"},
+      {R"("structured_outputs":{"grammar":"start: \"a\""})", ConstraintKind::lark, "start: \"a\"",
+       "structured_outputs.grammar"},
+      {R"("structured_outputs":{"choice":["a","b"]})", ConstraintKind::choice, R"(["a","b"])",
+       "structured_outputs.choice"},
+      {R"("structured_outputs":{"json_object":true})", ConstraintKind::json_object, "",
+       "structured_outputs.json_object"},
+  };
+  for (const Case& one : cases) {
+    ChatRequest r;
+    const Refusal refusal =
+        parse_chat(body(R"({"messages":[{"role":"user","content":"q"}],)" + std::string(one.fields) + "}"), {}, r);
+    ASSERT_FALSE(refusal) << one.fields << refusal->message;
+    ASSERT_TRUE(r.generation.format) << one.fields;
+    EXPECT_EQ(r.generation.format->kind, one.kind) << one.fields;
+    EXPECT_EQ(r.generation.format->text, one.text);
+    EXPECT_EQ(r.generation.format->field, one.field);
+  }
 }
 
 TEST(AnthropicRequest, BlocksBecomeMessages) {

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/app/answer_constraint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+
+namespace switchyard::server {
+
+// The end's only '<' is its first character, so a text without the end is made of pieces that begin with '<', have no
+// other one, and do not go on with the rest of the end.
+std::string reasoning_pattern(Reasoning reasoning) {
+  if (reasoning == Reasoning::none) return "";
+  std::string other = "(?:[^<>][^<]*)?";
+  const std::string rest = "/think";
+  for (size_t i = rest.size(); i-- > 0;) {
+    other = fmt::format("(?:{}{}|[^<{}][^<]*)?", rest[i], other, rest[i]);
+  }
+  const std::string open = reasoning == Reasoning::open ? "" : "<think>";
+  return open + "[^<]*(?:<" + other + ")*</think>\\n\\n";
+}
+
+AnswerConstraint::AnswerConstraint(std::shared_ptr<const Constraint> before, bool may_skip,
+                                   const std::vector<std::shared_ptr<const Constraint>>& answers,
+                                   const Tokenizer& tokenizer, std::span<const int32_t> end_ids, std::string name)
+    : tokenizer_(tokenizer), name_(std::move(name)) {
+  for (const auto& answer : answers) fresh_.emplace_back(answer, end_ids);
+  if (before == nullptr || may_skip) answers_ = fresh_;
+  if (before != nullptr) before_.emplace_back(std::move(before));
+}
+
+void AnswerConstraint::accept(int32_t id) {
+  std::erase_if(answers_, [id](ConstraintMatcher& m) { return !m.accept(id).ok(); });
+  std::erase_if(before_, [id](ConstraintMatcher& m) { return !m.accept(id).ok(); });
+  if (before_.empty() || !before_[0].finished()) return;
+  before_.clear();
+  answers_ = fresh_;
+}
+
+void AnswerConstraint::follow(std::span<const int32_t> drawn) {
+  for (; followed_ < drawn.size(); ++followed_) {
+    const int32_t id = drawn[followed_];
+    if (!tokenizer_.piece(id).empty() && !tokenizer_.is_special(id)) accept(id);
+  }
+}
+
+void AnswerConstraint::allow(std::span<const int32_t> drawn, std::span<uint32_t> mask) {
+  follow(drawn);
+  for (auto* matchers : {&before_, &answers_}) {
+    std::erase_if(*matchers, [&](ConstraintMatcher& m) {
+      part_.assign(mask.size(), 0);
+      if (!m.mask(part_).ok()) return true;  // a limit was reached
+      std::transform(mask.begin(), mask.end(), part_.begin(), mask.begin(), std::bit_or<>());
+      return false;
+    });
+  }
+}
+
+bool AnswerConstraint::finished(std::span<const int32_t> drawn) {
+  follow(drawn);
+  return before_.empty() && !answers_.empty() &&
+         std::all_of(answers_.begin(), answers_.end(), [](ConstraintMatcher& m) { return m.finished(); });
+}
+
+}  // namespace switchyard::server
