@@ -54,7 +54,7 @@ TEST(Hostile, AClientThatGoesEndsItsRequest) {
         if (stream[0] == 't') {
           ASSERT_TRUE(client.wait_for("\"content\":\""));
         }
-        for (int i = 0; i < 500 && hostile().service->stats().running == 0; ++i) {
+        for (int i = 0; i < 10000 && hostile().service->stats().running == 0; ++i) {
           std::this_thread::sleep_for(std::chrono::milliseconds(2));
         }
         ASSERT_EQ(hostile().service->stats().running, 1);
