@@ -23,12 +23,13 @@ LoadedModel demo(uint32_t sessions) {
   static const auto host = std::make_shared<Host>(2);
   DiscoveryOptions discovery;
   discovery.search_path = SWITCHYARD_TEST_BACKENDS;
+  discovery.cpu_features = default_discovery().cpu_features;
   Registry registry = Registry::discover(Os::real(), discovery, *host);
   ModelOptions options;
   options.sessions = sessions;
   options.checkpoints = 4;
-  auto loaded =
-      load_model(host, std::move(registry), "auto", std::make_shared<const Program>(std::move(*program)), options);
+  auto loaded = load_model(host, std::move(registry), SWITCHYARD_TEST_BACKEND,
+                           std::make_shared<const Program>(std::move(*program)), options);
   EXPECT_TRUE(loaded.ok()) << loaded.status().message();
   return std::move(*loaded);
 }
