@@ -73,11 +73,7 @@ class Reader : public GrammarScanner {
 
   Status quantifiers(RuleTerm& item) {
     uint32_t min = 0, max = kUnbounded;
-    if (take("*")) {
-    } else if (take("+")) {
-      min = 1;
-    } else if (take("?")) {
-      max = 1;
+    if (take_repeat(min, max)) {
     } else if (take("{")) {
       SWY_TRY(counts(min, max));
     } else {

@@ -9,20 +9,14 @@
 #include "core/base/status.h"
 #include "core/constrain/code_points.h"
 #include "core/constrain/rule_set.h"
+#include "core/constrain/text_scanner.h"
 
 namespace switchyard::constrain {
 
-class GrammarScanner {
+class GrammarScanner : public TextScanner {
  public:
-  explicit GrammarScanner(std::string_view text) : text_(text) {}
+  using TextScanner::TextScanner;
 
-  bool more() const { return at_ < text_.size(); }
-  char peek(size_t ahead = 0) const { return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0'; }
-  bool take(std::string_view s) {
-    if (!text_.substr(at_).starts_with(s)) return false;
-    at_ += s.size();
-    return true;
-  }
   // Spaces and comments, which begin with `comment`; line ends too, if `lines`.
   void space(std::string_view comment, bool lines) {
     while (more()) {
@@ -42,6 +36,12 @@ class GrammarScanner {
     while (more() && is(peek())) ++at_;
     return text_.substr(from, at_ - from);
   }
+  // Takes *, + or ?, if one stands here.
+  bool take_repeat(uint32_t& min, uint32_t& max) {
+    min = peek() == '+' ? 1 : 0;
+    max = peek() == '?' ? 1 : kUnbounded;
+    return take("*") || take("+") || take("?");
+  }
   // {n}, {n,}, {n,m}, after the '{'.
   Status counts(uint32_t& min, uint32_t& max);
   uint32_t number();
@@ -51,9 +51,6 @@ class GrammarScanner {
   }
   // The character after a backslash. Errors: usage.
   Result<uint32_t> escape();
-
-  std::string_view text_;
-  size_t at_ = 0;
 };
 
 inline RuleTerm repeated(RuleTerm term, uint32_t min, uint32_t max) {

@@ -156,11 +156,7 @@ class Reader : public GrammarScanner {
   Status quantifiers(RuleTerm& item) {
     space("//", false);
     uint32_t min = 0, max = kUnbounded;
-    if (take("*")) {
-    } else if (take("+")) {
-      min = 1;
-    } else if (take("?")) {
-      max = 1;
+    if (take_repeat(min, max)) {
     } else if (take("~")) {
       space("//", false);
       if (peek() < '0' || peek() > '9') return wrong("'~' without a count");

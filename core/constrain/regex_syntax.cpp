@@ -9,6 +9,7 @@
 #include "core/base/printable.h"
 #include "core/constrain/code_points.h"
 #include "core/constrain/regex_tree.h"
+#include "core/constrain/text_scanner.h"
 
 namespace switchyard::constrain {
 namespace {
@@ -21,10 +22,10 @@ const CodePoints kSpace = {{9, 13},          {' ', ' '},       {0xA0, 0xA0},    
                            {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
 const CodePoints kLineEnds = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
 
-class Parser {
+class Parser : TextScanner {
  public:
   Parser(Expressions& expressions, std::string_view text, const RegexOptions& options)
-      : x_(expressions), text_(text), ignore_case_(options.ignore_case), dot_all_(options.dot_all) {}
+      : TextScanner(text), x_(expressions), ignore_case_(options.ignore_case), dot_all_(options.dot_all) {}
 
   Result<RegexTree> whole() {
     SWY_LET(RegexTree tree, alternatives(0));
@@ -33,13 +34,6 @@ class Parser {
   }
 
  private:
-  bool more() const { return at_ < text_.size(); }
-  char peek(size_t ahead = 0) const { return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0'; }
-  bool take(std::string_view s) {
-    if (!text_.substr(at_).starts_with(s)) return false;
-    at_ += s.size();
-    return true;
-  }
   Status wrong(std::string_view what) const { return error(Code::usage, "wrong at byte {}: {}", at_, what); }
 
   Result<RegexTree> alternatives(unsigned depth) {
@@ -340,8 +334,6 @@ class Parser {
   }
 
   Expressions& x_;
-  std::string_view text_;
-  size_t at_ = 0;
   bool ignore_case_, dot_all_;
 };
 
