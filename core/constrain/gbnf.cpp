@@ -10,9 +10,9 @@ bool is_name(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
 }
 
-class Reader : public GrammarScanner {
+class GbnfReader : public GrammarScanner {
  public:
-  Reader(Grammar& grammar, std::string_view text) : GrammarScanner(text), x_(grammar.expressions) {}
+  GbnfReader(Grammar& grammar, std::string_view text) : GrammarScanner(text), x_(grammar.expressions) {}
 
   Status all(RuleSet& rules) {
     for (space("#", true); more(); space("#", true)) {
@@ -133,7 +133,7 @@ Result<NodeId> gbnf(Grammar& grammar, std::string_view text) {
     return error(Code::usage, "byte {} is not UTF-8", bad);
   }
   RuleSet rules;
-  SWY_TRY(Reader(grammar, text).all(rules));
+  SWY_TRY(GbnfReader(grammar, text).all(rules));
   return rules.build(grammar, "root");
 }
 

@@ -17,9 +17,9 @@ bool is_terminal(std::string_view name) {
   return c >= 'A' && c <= 'Z';
 }
 
-class Reader : public GrammarScanner {
+class LarkReader : public GrammarScanner {
  public:
-  Reader(Grammar& grammar, std::string_view text) : GrammarScanner(text), x_(grammar.expressions) {}
+  LarkReader(Grammar& grammar, std::string_view text) : GrammarScanner(text), x_(grammar.expressions) {}
 
   Status all(RuleSet& rules) {
     for (space("//", true); more(); space("//", true)) {
@@ -241,7 +241,7 @@ Result<NodeId> lark(Grammar& grammar, std::string_view text) {
     return error(Code::usage, "byte {} is not UTF-8", bad);
   }
   RuleSet rules;
-  SWY_TRY(Reader(grammar, text).all(rules));
+  SWY_TRY(LarkReader(grammar, text).all(rules));
   RuleTerm whole{RuleTerm::Kind::sequence}, ignored{RuleTerm::Kind::rule}, start{RuleTerm::Kind::rule};
   ignored.name = " ignored";
   start.name = "start";

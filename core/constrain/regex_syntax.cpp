@@ -14,7 +14,7 @@
 namespace switchyard::constrain {
 namespace {
 
-constexpr unsigned kMaxDepth = 200;
+constexpr unsigned kMaxGroups = 200;
 constexpr uint32_t kMaxCount = 1'000'000;
 const CodePoints kDigits = {{'0', '9'}};
 const CodePoints kWord = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
@@ -22,9 +22,9 @@ const CodePoints kSpace = {{9, 13},          {' ', ' '},       {0xA0, 0xA0},    
                            {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
 const CodePoints kLineEnds = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
 
-class Parser : TextScanner {
+class RegexParser : TextScanner {
  public:
-  Parser(Expressions& expressions, std::string_view text, const RegexOptions& options)
+  RegexParser(Expressions& expressions, std::string_view text, const RegexOptions& options)
       : TextScanner(text), x_(expressions), ignore_case_(options.ignore_case), dot_all_(options.dot_all) {}
 
   Result<RegexTree> whole() {
@@ -37,7 +37,7 @@ class Parser : TextScanner {
   Status wrong(std::string_view what) const { return error(Code::usage, "wrong at byte {}: {}", at_, what); }
 
   Result<RegexTree> alternatives(unsigned depth) {
-    if (depth > kMaxDepth) return wrong("groups nest too deep");
+    if (depth > kMaxGroups) return wrong("groups nest too deep");
     const bool ignore_case = ignore_case_, dot_all = dot_all_;
     RegexTree tree{RegexTree::Kind::either};
     do {
@@ -343,7 +343,7 @@ Result<Expr> parse_regex(Expressions& expressions, std::string_view pattern, con
   if (const size_t bad = invalid_utf8(pattern); bad != std::string_view::npos) {
     return error(Code::usage, "wrong at byte {}: it is not UTF-8", bad);
   }
-  SWY_LET(const RegexTree tree, Parser(expressions, pattern, options).whole());
+  SWY_LET(const RegexTree tree, RegexParser(expressions, pattern, options).whole());
   const Edge edge = options.search ? Edge::open : Edge::text;
   SWY_LET(const Expr expr, lower(expressions, tree, edge, edge));
   SWY_TRY(expressions.status());

@@ -7,7 +7,7 @@ namespace switchyard::constrain {
 namespace {
 
 constexpr size_t kMaxRules = 20'000;
-constexpr unsigned kMaxDepth = 64;  // of rules within each other that become one expression
+constexpr unsigned kMaxNesting = 64;  // of rules within each other that become one expression
 
 }  // namespace
 
@@ -45,7 +45,7 @@ Result<NodeId> RuleSet::rule(Grammar& grammar, size_t index) {
     return refer(grammar, index);
   }
   if (built_[index].progress == Progress::open) return refer(grammar, index);
-  if (depth_ >= kMaxDepth) {
+  if (depth_ >= kMaxNesting) {
     later_.push_back(index);
     return refer(grammar, index);
   }

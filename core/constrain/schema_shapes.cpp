@@ -10,8 +10,8 @@
 namespace switchyard::constrain {
 namespace {
 
-constexpr unsigned kMaxDepth = 128;       // of schemas for the same value within each other
-constexpr size_t kMaxAlternatives = 256;  // of arrays or objects in a shape
+constexpr unsigned kMaxSchemaDepth = 128;  // of schemas for the same value within each other
+constexpr size_t kMaxAlternatives = 256;   // of arrays or objects in a shape
 constexpr size_t kMaxWork = 200'000;
 
 constexpr std::string_view kUnsupported[] = {
@@ -97,7 +97,7 @@ Result<Shape> SchemaShapes::schema_shape(Index i) {
     if (known->second) return *known->second;
     return error(Code::usage, "the schema at {} refers to itself for the same value", document_.place(i));
   }
-  if (++depth_ > kMaxDepth) return error(Code::usage, "the schema at {} nests too deep", document_.place(i));
+  if (++depth_ > kMaxSchemaDepth) return error(Code::usage, "the schema at {} nests too deep", document_.place(i));
   schema_shapes_[i] = std::nullopt;
   const Json& schema = document_.at(i);
   Result<Shape> made = schema.is_boolean() ? (schema.get<bool>() ? anything() : Shape()) : object_schema(i);

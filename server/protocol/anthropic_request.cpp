@@ -10,9 +10,9 @@ namespace {
 
 // One message in Anthropic's form becomes one or more in that of chat completions: its tool results are messages of
 // their own there.
-class Converter {
+class AnthropicMessages {
  public:
-  explicit Converter(Refusal& refusal) : refusal_(refusal) {}
+  explicit AnthropicMessages(Refusal& refusal) : refusal_(refusal) {}
 
   void add(const json& message, const std::string& path) {
     Fields fields(message, path, refusal_);
@@ -80,7 +80,7 @@ class Converter {
   json calls_;
 };
 
-void read_tools(Fields& fields, ChatRequest& to, Refusal& refusal) {
+void read_anthropic_tools(Fields& fields, ChatRequest& to, Refusal& refusal) {
   const json* tools = fields.list("tools");
   if (tools == nullptr || tools->empty()) return;
   to.tools = json::array();
@@ -100,7 +100,7 @@ void read_tools(Fields& fields, ChatRequest& to, Refusal& refusal) {
   if (to.tools.empty()) to.tools = nullptr;
 }
 
-void read_choice(Fields& fields, ChatRequest& to, Refusal& refusal) {
+void read_anthropic_choice(Fields& fields, ChatRequest& to, Refusal& refusal) {
   const json* choice = fields.object("tool_choice");
   if (choice == nullptr) return;
   Fields inner(*choice, "tool_choice", refusal);
@@ -145,7 +145,7 @@ Refusal parse_anthropic(const json& body, const Defaults& defaults, bool counts,
   if (!limit && !counts) fields.refuse("max_tokens", "a whole number from 1 on", nullptr);
   g.stream = fields.boolean("stream").value_or(false);
   read_sampling(fields, g);
-  Converter converter(refusal);
+  AnthropicMessages converter(refusal);
   if (const json* system = fields.find("system")) {
     converter.out.push_back({{"role", "system"}, {"content", content_text(*system, "system", refusal)}});
   }
@@ -156,8 +156,8 @@ Refusal parse_anthropic(const json& body, const Defaults& defaults, bool counts,
     converter.add((*messages)[i], fmt::format("messages[{}]", i));
   }
   if (!refusal) to.messages = normalised(converter.out, refusal);
-  read_tools(fields, to, refusal);
-  read_choice(fields, to, refusal);
+  read_anthropic_tools(fields, to, refusal);
+  read_anthropic_choice(fields, to, refusal);
   read_thinking(fields, to, refusal);
   if (const auto regex = fields.text("allow_regex")) g.text.allow_regex = *regex;
   read_structured(fields, g, refusal);

@@ -45,7 +45,7 @@ void check_choice(const ChatRequest& r, Refusal& refusal) {
 
 namespace {
 
-void read_choice(Fields& fields, ChatRequest& to, Refusal& refusal) {
+void read_chat_choice(Fields& fields, ChatRequest& to, Refusal& refusal) {
   const json* choice = fields.find("tool_choice");
   if (choice == nullptr) return;
   if (*choice == "none") {
@@ -103,7 +103,7 @@ Refusal parse_chat(const json& body, const Defaults& defaults, ChatRequest& to) 
     check_tools(*tools, refusal);
     to.tools = *tools;
   }
-  read_choice(fields, to, refusal);
+  read_chat_choice(fields, to, refusal);
   check_choice(to, refusal);
   to.parallel_tool_calls = fields.boolean("parallel_tool_calls").value_or(true);
   read_template_arguments(fields, to);

@@ -10,9 +10,9 @@ namespace {
 
 // Items of `input` as messages: an answer's reasoning, text and calls, which are items of their own, become one
 // message.
-class Converter {
+class ResponsesItems {
  public:
-  explicit Converter(Refusal& refusal) : refusal_(refusal) {}
+  explicit ResponsesItems(Refusal& refusal) : refusal_(refusal) {}
 
   void add(const json& item, const std::string& path) {
     Fields fields(item, path, refusal_);
@@ -69,7 +69,7 @@ class Converter {
 };
 
 void read_input(Fields& fields, ChatRequest& to, Refusal& refusal) {
-  Converter converter(refusal);
+  ResponsesItems converter(refusal);
   if (const auto instructions = fields.text("instructions")) {
     converter.out.push_back({{"role", "system"}, {"content", *instructions}});
   }
@@ -84,7 +84,7 @@ void read_input(Fields& fields, ChatRequest& to, Refusal& refusal) {
   if (!refusal) to.messages = normalised(converter.out, refusal);
 }
 
-void read_tools(Fields& fields, ChatRequest& to, Refusal& refusal) {
+void read_response_tools(Fields& fields, ChatRequest& to, Refusal& refusal) {
   const json* tools = fields.list("tools");
   if (tools == nullptr) return;
   to.tools = json::array();
@@ -104,7 +104,7 @@ void read_tools(Fields& fields, ChatRequest& to, Refusal& refusal) {
   if (to.tools.empty()) to.tools = nullptr;
 }
 
-void read_choice(Fields& fields, ChatRequest& to, Refusal& refusal) {
+void read_response_choice(Fields& fields, ChatRequest& to, Refusal& refusal) {
   const json* choice = fields.find("tool_choice");
   if (choice == nullptr || *choice == "auto") return;
   if (*choice == "none") {
@@ -167,8 +167,8 @@ Refusal parse_responses(const json& body, const Defaults& defaults, ChatRequest&
   Fields fields(body, "", refusal);
   read_generation_of(fields, defaults, to.generation);
   read_input(fields, to, refusal);
-  read_tools(fields, to, refusal);
-  read_choice(fields, to, refusal);
+  read_response_tools(fields, to, refusal);
+  read_response_choice(fields, to, refusal);
   to.parallel_tool_calls = fields.boolean("parallel_tool_calls").value_or(true);
   if (const json* reasoning = fields.object("reasoning")) {
     Fields inner(*reasoning, "reasoning", refusal);
