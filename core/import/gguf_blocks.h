@@ -63,8 +63,8 @@ GgufSubScale q4_k_scale(const std::byte* block, uint64_t part);
 void decode_q5_k_part(const std::byte* block, uint64_t part, float* out);
 void decode_q6_k_part(const std::byte* block, uint64_t part, float* out);
 
-float q6_k_scale(const std::byte* block, uint64_t part);      // of 16 elements
-float iq4_xs_scale(const std::byte* block, uint64_t part);    // of 32 elements
+float q6_k_scale(const std::byte* block, uint64_t part);    // of 16 elements
+float iq4_xs_scale(const std::byte* block, uint64_t part);  // of 32 elements
 
 // 2^(e - 128): half of what the byte stands for, as the tables above are doubled.
 float gguf_half_of_e8m0(std::byte exponent);

@@ -85,7 +85,8 @@ float squared_error(const Values& w, float scale) {
 }
 
 // The scale with the least error among the one that spans the values and the whole parts of `steps`, the distances of
-// the source's values: with such a scale those of one step keep their distances, and errors arise only from the others'.
+// the source's values: with such a scale those of one step keep their distances, and errors arise only from the
+// others'.
 bool nearest_i8(const Values& w, std::span<const float> steps, const RepackedGroup& out) {
   float most = 0;
   for (const float x : w) most = std::max(most, std::abs(x));

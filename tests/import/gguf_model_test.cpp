@@ -16,8 +16,8 @@
 namespace switchyard {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::GgufWriter;
+using ::testing::HasSubstr;
 
 GgufWriter::Tensor counted(const std::string& name, const std::vector<uint64_t>& dims) {
   uint64_t elements = 1;
