@@ -3,9 +3,9 @@
 
 usage: make_gguf_cases.py OUT.bin [SEED]
 
-The file, little-endian: for each type u32 id, u32 elements of a block, u32 bytes of a block, u32 blocks, the blocks, and the
-elements as fp32. After random bytes, and each byte 0 or 255, every fp16 scale takes each extreme value, with random
-quants and with the largest. Needs: pip install gguf numpy.
+The file, little-endian: for each type u32 id, u32 elements of a block, u32 bytes of a block, u32 blocks, the blocks,
+and the elements as fp32. After random bytes, and each byte 0 or 255, every fp16 scale takes each extreme value, with
+random quants and with the largest. Needs: pip install gguf numpy.
 """
 import struct
 import sys
