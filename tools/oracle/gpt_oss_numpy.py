@@ -3,13 +3,8 @@
 (arXiv:2508.10925; YaRN: arXiv:2309.00071; MXFP4: OCP Microscaling Formats 1.0).
 
 It shares nothing with transformers or with Switchyard, so agreement of any two of the three means something.
-
-usage: gpt_oss_numpy.py FOLDER ...
-FOLDER: as of tests/data/tiny/families, with expected.json and logits.f32. For each of the lengths that were recorded,
-prints the largest difference of any logit from the record, as a share of the largest logit.
 """
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -113,18 +108,3 @@ class Model:
                 middle = gate / (1 + np.exp(-ALPHA * gate)) * (up + 1)
                 y[row] += share * (down[e] @ middle + w(at + "experts.down_proj_bias")[e])
         return y
-
-
-def main():
-    for folder in map(Path, sys.argv[1:]):
-        expected = json.loads((folder / "expected.json").read_text())
-        record = np.fromfile(folder / "logits.f32", "<f4").reshape(-1, expected["vocab"]).astype(np.float64)
-        model = Model(folder)
-        for length in expected["lengths"]:
-            want = record[:length]
-            difference = np.abs(model.logits(expected["ids"][:length]) - want).max() / np.abs(want).max()
-            print(f"{folder.name} {length}: {difference:.1e}")
-
-
-if __name__ == "__main__":
-    main()
