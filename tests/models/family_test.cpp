@@ -58,6 +58,22 @@ TEST(Families, Qwen35MoePrograms) {
   }
 }
 
+// Each MLP is one operation, which a planner fuses with the sum after it and a backend without it runs in pieces.
+TEST(Families, DenseLayersHaveAnMlpEach) {
+  const std::vector<std::tuple<const char*, size_t, size_t>> all = {
+      {"qwen3", 3, 0}, {"qwen3_5", 4, 0}, {"qwen3_5-tied", 2, 0}, {"qwen3_moe", 1, 2}};
+  for (const auto& [name, mlps, moes] : all) {
+    const Program program = converted(TinyCheckpoint(std::string("families/") + name));
+    const std::vector<Op>& ops = program.main().ops;
+    const auto count = [&](swy_op_id id) {
+      return static_cast<size_t>(std::count_if(ops.begin(), ops.end(), [&](const Op& op) { return op.id == id; }));
+    };
+    EXPECT_EQ(count(SWY_OP_MLP), mlps) << name;
+    EXPECT_EQ(count(SWY_OP_MOE), moes) << name;
+    EXPECT_EQ(count(SWY_OP_SILU_MUL), 0u) << name;
+  }
+}
+
 TEST(Families, PublishedSizesAreThoseOfTheirNames) {
   const std::vector<std::pair<std::string_view, double>> billions = {
       {"qwen3.5-4b", 4.2},          {"qwen3.5-27b", 26.9},
