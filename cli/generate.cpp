@@ -65,11 +65,11 @@ Result<TextOptions> TextFlags::resolved() const {
   return o;
 }
 
-void TextFlags::recommended_by(const Program& program, SamplingParams& params) const {
+void take_recommended(const Program& program, const std::vector<CLI::Option*>& flags, SamplingParams& params) {
   const SamplingParams asked = params;
-  take_recommended(program.metadata, params);
+  switchyard::take_recommended(program.metadata, params);
   const auto given = [&](const std::string& name) {
-    return std::any_of(sampling_options.begin(), sampling_options.end(),
+    return std::any_of(flags.begin(), flags.end(),
                        [&](const CLI::Option* o) { return o->get_lnames()[0] == name && o->count() > 0; });
   };
   if (given("temp")) params.temperature = asked.temperature;

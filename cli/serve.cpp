@@ -28,6 +28,7 @@ struct ServeFlags {
   server::HttpOptions http;
   ServiceOptions service;
   TextOptions defaults;
+  std::vector<CLI::Option*> sampling_options;
   std::vector<std::string> names, origins, keys;
   std::string key_file, chat_template;
   uint32_t max_tokens = 0, sessions = 16, body_mib = 16, cache_mib = 0, cache_states = 8, drain_seconds = 600;
@@ -150,6 +151,7 @@ Status serve(ServeFlags& o) {
   settings.checkpoints = o.no_cache ? 0 : o.cache_states;
   SWY_LET(server::ApplicationOptions options, application_options(o));
   SWY_LET(Runtime runtime, load_runtime(settings));
+  take_recommended(*runtime.program, o.sampling_options, options.defaults.text.sampling);
   const std::vector<std::string> devices = runtime.model->device_names();
   const uint32_t context = runtime.model->context();
   const double load_seconds = runtime.load_seconds;
@@ -231,10 +233,11 @@ void add_serve(CLI::App& app, int& exit_code) {
   c->footer(
       "Example: switchyard serve model.swy\n"
       "Then open http://127.0.0.1:8080 in a browser, or point any client of the OpenAI protocol at\n"
-      "http://127.0.0.1:8080/v1. The sampling flags are the defaults of requests that do not say otherwise.");
+      "http://127.0.0.1:8080/v1. The sampling flags are the defaults of requests that do not say otherwise; without\n"
+      "them, what the model recommends.");
   add_listening(*c, *o);
   add_serving(*c, *o);
-  add_sampling_flags(*c, o->defaults.sampling);
+  o->sampling_options = add_sampling_flags(*c, o->defaults.sampling);
   c->add_flag("--json", o->json, "log as JSON, one object a line");
   c->add_flag("--quiet", o->quiet, "log no requests");
   add_settings(*c, o->settings, "model");

@@ -169,6 +169,7 @@ uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) {
   return arena.used();
 }
 
+template <bool kHalf>
 swy_status supports_sorted(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
   SWY_VK_TRY(supports_router(device, op, bucket, error));
   const swy_moe_attrs a = moe_attrs(op);
@@ -180,7 +181,7 @@ swy_status supports_sorted(const swy_device& device, const swy_op& op, const swy
   if (!shared_alike(op)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "the shared expert's gate and up differ in encoding");
   }
-  return tiles_usable(op, 0, op.weight_count, error);
+  return tiles_usable(op, 0, op.weight_count, kHalf, error);
 }
 
 swy_status supports_cooperative(const swy_device& device, const swy_op& op, const swy_bucket& bucket,
@@ -188,7 +189,7 @@ swy_status supports_cooperative(const swy_device& device, const swy_op& op, cons
   if (!device.features.cooperative) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "the device has no cooperative matrices of fp16");
   }
-  return supports_sorted(device, op, bucket, error);
+  return supports_sorted<true>(device, op, bucket, error);
 }
 
 // The weights that so many rows use, and the products with rows padded to whole tiles.
@@ -210,7 +211,7 @@ double cost_sorted(const swy_op& op, const swy_bucket&) { return cost_of_tiles(o
 double cost_cooperative(const swy_op& op, const swy_bucket&) { return cost_of_tiles(op, 50e6, 64); }
 
 constexpr Kernel sorted_kernel(const char* name, uint32_t op) {
-  return {name, op, kAlways, SWY_F32, supports_sorted, cost_sorted, workspace<false>, record_sorted<false>};
+  return {name, op, kAlways, SWY_F32, supports_sorted<false>, cost_sorted, workspace<false>, record_sorted<false>};
 }
 constexpr Kernel cooperative_kernel(const char* name, uint32_t op) {
   return {name, op, kAlways, SWY_BF16, supports_cooperative, cost_cooperative, workspace<true>, record_sorted<true>};

@@ -9,6 +9,7 @@
 #include <future>
 #include <thread>
 
+#include "core/program/writer.h"
 #include "tests/support/files.h"
 
 namespace switchyard {
@@ -173,6 +174,40 @@ TEST(Engine, PartsOfAGenerationMakeTheWhole) {
   ASSERT_TRUE(parts.restore(file).ok());
   text += parts.generate("", greedy)->text;
   EXPECT_EQ(text, expected);
+}
+
+// The demo model, whose makers recommend the most likely token.
+void write_greedy_demo(const std::string& path) {
+  const auto demo = Program::load(Os::real(), SWITCHYARD_DEMO_MODEL);
+  ASSERT_TRUE(demo.ok()) << demo.status().message();
+  ProgramSpec spec = spec_of(*demo);
+  spec.metadata.emplace_back("sampling.temperature", "0");
+  auto writer = ProgramWriter::create(Os::real(), path, spec);
+  ASSERT_TRUE(writer.ok()) << writer.status().message();
+  for (size_t t = 0; t < demo->tensors.size(); ++t) {
+    for (size_t s = 0; s < demo->tensors[t].segments.size(); ++s) {
+      ASSERT_TRUE(writer->write_segment(t, demo->segment_bytes(demo->tensors[t].segments[s]), s).ok());
+    }
+  }
+  ASSERT_TRUE(writer->finish().ok());
+}
+
+TEST(Engine, SamplesAsTheModelRecommendsUnlessToldOtherwise) {
+  const testing::TemporaryFolder folder;
+  write_greedy_demo(folder.path("greedy.swy"));
+  auto engine = Engine::load(
+      {.model = folder.path("greedy.swy"), .backend = "reference", .backend_path = SWITCHYARD_TEST_BACKENDS});
+  ASSERT_TRUE(engine.ok()) << engine.status().message();
+  auto session = *engine->session();
+  const auto text = [&](const GenerateOptions& options) {
+    EXPECT_TRUE(session.reset().ok());
+    return session.generate("Once upon a time", options)->text;
+  };
+  const std::string greedy = text({.max_tokens = 12, .seed = 1});
+  EXPECT_EQ(greedy, text({.max_tokens = 12, .seed = 2}));
+  EXPECT_EQ(greedy, text({.max_tokens = 12, .temperature = 0, .seed = 3}));
+  EXPECT_NE(text({.max_tokens = 12, .temperature = 2, .seed = 1}),
+            text({.max_tokens = 12, .temperature = 2, .seed = 2}));
 }
 
 TEST(Engine, ControlTokensInAMessageAreLetters) {

@@ -46,13 +46,14 @@ struct EngineOptions {
 
 struct GenerateOptions {
   uint32_t max_tokens = 128;
-  float temperature = 0.8f;  // 0: always the most likely token
-  float top_p = 0.95f;       // (0, 1]
-  float min_p = 0.0f;        // [0, 1]
-  int32_t top_k = 0;         // 0: off
-  float repetition_penalty = 1.0f;
-  float presence_penalty = 0.0f;
-  float frequency_penalty = 0.0f;
+  // Without a value: what the model recommends, or else the number in brackets.
+  std::optional<float> temperature = {};                   // [0.8] 0: always the most likely token
+  std::optional<float> top_p = {};                         // [0.95] in (0, 1]
+  std::optional<float> min_p = {};                         // [0] in [0, 1]
+  std::optional<int32_t> top_k = {};                       // [0] 0: off
+  std::optional<float> repetition_penalty = {};            // [1]
+  std::optional<float> presence_penalty = {};              // [0]
+  std::optional<float> frequency_penalty = {};             // [0]
   std::vector<std::pair<int32_t, float>> logit_bias = {};  // token id, and the number added to its logit
   std::optional<uint64_t> seed = {};                       // none: a random one, reported in Generated
   uint32_t logprobs = 0;                                   // this many most likely tokens with each; 0: none
