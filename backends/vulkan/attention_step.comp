@@ -14,6 +14,8 @@
 layout(local_size_x = 256) in;
 layout(constant_id = 6) const uint kTypes = 0;   // of the norms of q and k, 4 bits each
 layout(constant_id = 7) const uint kRotary = 0;  // elements that rotate
+const bool kTable = false;
+const float kRopeScale = 1.0;
 layout(push_constant, std430) uniform Push {
   uint64_t q, k, v, q_norm, k_norm, pages, turns, y, parts, stats, counters, step;
   uint heads, kv_heads, split_positions;

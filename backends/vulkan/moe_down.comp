@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// MOE, second half: y [rows, hidden] = sum over the slots of p_slot down_slot h_slot (+ residual); p of the shared
+// MOE, second half: y [rows, hidden] = sum over the slots of p_slot (down_slot h_slot + bias_slot) (+ residual); p of the shared
 // expert is sigmoid(mix). gl_WorkGroupID.y: row.
 //
 // PLAIN: any shape, a subgroup per element of y. Otherwise kR elements per subgroup: a row of the weights of all chosen
@@ -12,7 +12,7 @@
 layout(local_size_x = 256) in;
 layout(push_constant, std430) uniform Push {
   uint64_t h, y, residual, ids, weights, mix, step;
-  uint64_t down, shared_down;
+  uint64_t down, shared_down, biases;
   uint hidden, experts, top_k, width, shared_width, domain;
 };
 
@@ -40,6 +40,7 @@ void main() {
       for (uint k = lane; k < width; k += gl_SubgroupSize) {
         part = fma(Floats(from).at[slot * width + k], weight_at(w, weight_row, k), part);
       }
+      if (kBiasType != 0 && lane == 0) part += bias_of(biases, expert_of(row, slot), hidden, i);
       sum = fma(Floats(weights).at[row * top_k + slot], part, sum);
     }
     if (kShared) {
@@ -69,7 +70,7 @@ uint64_t weight_row(uint r, uint p) {
 #define FETCH fetch
 #define MULTIPLY multiply
 #define PIECE_DATA(r, p) (weight.data + weight_row(r, p) * weight.row_bytes + 16 * ((p) % per_slot))
-#define PIECE_SCALE(r, p) (weight.scales + (weight_row(r, p) * weight.groups + ((p) % per_slot >> scale_shift)) * 2)
+#define PIECE_SCALE(r, p) (weight.scales + (weight_row(r, p) * weight.groups + ((p) % per_slot >> scale_shift)) * scale_bytes(dtype))
 #define PIECE_OFFSET(r, p) (weight.offsets + (weight_row(r, p) * weight.groups + ((p) % per_slot >> scale_shift)) * 2)
 #include "multiply.glsl"
 
@@ -82,7 +83,7 @@ uint64_t shared_row(uint r) { return min(first_row + r, hidden - 1); }
 #define FETCH fetch_shared
 #define MULTIPLY multiply_shared
 #define PIECE_DATA(r, p) (weight.data + shared_row(r) * weight.row_bytes + 16 * (p))
-#define PIECE_SCALE(r, p) (weight.scales + (shared_row(r) * weight.groups + ((p) >> scale_shift)) * 2)
+#define PIECE_SCALE(r, p) (weight.scales + (shared_row(r) * weight.groups + ((p) >> scale_shift)) * scale_bytes(dtype))
 #define PIECE_OFFSET(r, p) (weight.offsets + (shared_row(r) * weight.groups + ((p) >> scale_shift)) * 2)
 #include "multiply.glsl"
 
@@ -93,6 +94,15 @@ void stage_h(uint row) {
     float p = 4 * e4 < routed ? Floats(weights).at[row * top_k + 4 * e4 / width] : shared_weight(row);
     stage(0, e4, Float4s(from).at[e4], p);
   }
+}
+
+// The biases of element i, weighted.
+float biases_of(uint row, uint i) {
+  float sum = 0;
+  for (uint slot = 0; slot < top_k; ++slot) {
+    sum = fma(Floats(weights).at[row * top_k + slot], bias_of(biases, slot_expert[slot], hidden, i), sum);
+  }
+  return sum;
 }
 
 const uint kType = kForm & 0xff, kSharedType = kSharedForm & 0xff;
@@ -126,7 +136,9 @@ void main() {
     }
     [[unroll]] for (uint r = 0; r < kR; ++r) {
       float sum = subgroupAdd(vector_acc[r]);
-      if (gl_SubgroupInvocationID == r && first_row + r < hidden) put(row, first_row + r, sum);
+      if (gl_SubgroupInvocationID == r && first_row + r < hidden) {
+        put(row, first_row + r, kBiasType == 0 ? sum : sum + biases_of(row, first_row + r));
+      }
     }
     task += stride;
     if (task * kR < hidden) begin(task);

@@ -28,6 +28,7 @@ struct Vulkan {
                                                          moe_kernels,
                                                          moe_resident_kernels,
                                                          moe_tiles_kernels,
+                                                         mlp_kernels,
                                                          attention_kernels,
                                                          lm_head_kernels,
                                                          add_kernels,
