@@ -78,8 +78,8 @@ swy_status record_attention(const Recording& r) {
   } attend{};
   const Weight sinks = r.operands.weight("sinks");
   const uint32_t sink_type = sinks.form & 15u;
-  attend = {q.address, ready.address, pages.address, y.address,  parts.address, r.step(),
-            sinks.data, a.heads,      a.kv_heads,    cut.positions, whole ? 1 : a.scale};
+  attend = {q.address,  ready.address, pages.address, y.address,     parts.address,      r.step(),
+            sinks.data, a.heads,       a.kv_heads,    cut.positions, whole ? 1 : a.scale};
   const uint32_t gated = whole ? a.gated : 0;
   const uint32_t per_lane = ceil_div(a.head_dim / 4, r.device().features.subgroup);
   SWY_VK_TRY(launch(r, kAttend, {a.head_dim, r.device().kv_bf16, gated, cut.heads, per_lane, 4u, a.window, sink_type},
@@ -119,21 +119,26 @@ swy_status record_step(const Recording& r) {
   const Weight q_norm = r.operands.weight("q_norm"), k_norm = r.operands.weight("k_norm");
   const Span q = r.operands.input("q"), k = r.operands.input("k"), v = r.operands.input("v"),
              pages = r.operands.state("kv");
-  Span turns, counters;
-  SWY_VK_TRY(put_turns(r, a.rotary_dim, a.rope_theta, turns));
+  Span counters;
+  Rotation rotation;
+  SWY_VK_TRY(rotation_of(r, a.rotary_dim, a.rope_theta, a.rope_scale, rotation));
   SWY_VK_TRY(take_counters(r.list, rows * j.cut.groups, counters, r.error));
   struct {
-    uint64_t q, k, v, q_norm, k_norm, pages, turns, y, parts, stats, counters, step;
+    uint64_t q, k, v, q_norm, k_norm, pages, turns, y, parts, stats, counters, step, sinks;
     uint32_t heads, kv_heads, split_positions;
     float scale, eps, bias;
   } push{};
+  const Weight sinks = r.operands.weight("sinks");
   const Span y = r.operands.output("y");
-  push = {q.address,     k.address,  v.address,       q_norm.data,     k_norm.data,      pages.address,
-          turns.address, y.address,  j.parts.address, j.stats.address, counters.address, r.step(),
-          a.heads,       a.kv_heads, j.cut.positions, a.scale,         a.norm_eps,       a.norm_weight_bias};
+  push = {q.address,        k.address,      v.address,  q_norm.data,       k_norm.data,
+          pages.address,    rotation.turns, y.address,  j.parts.address,   j.stats.address,
+          counters.address, r.step(),       sinks.data, a.heads,           a.kv_heads,
+          j.cut.positions,  a.scale,        a.norm_eps, a.norm_weight_bias};
   const uint32_t types = (q_norm.form & 15u) | (k_norm.form & 15u) << 4;
   const uint32_t per_lane = ceil_div(a.head_dim / 4, r.device().features.subgroup);
-  return launch(r, kStep, {a.head_dim, r.device().kv_bf16, a.gated, j.cut.heads, per_lane, 4u, types, a.rotary_dim},
+  return launch(r, kStep,
+                {a.head_dim, r.device().kv_bf16, a.gated, j.cut.heads, per_lane, 4u, types, a.rotary_dim,
+                 rotation.table, rotation.scale_bits, a.window, sinks.form & 15u},
                 {j.cut.groups, j.cut.splits, rows}, push, {q, k, v}, {y, pages, j.parts, j.stats, counters});
 }
 
@@ -217,7 +222,15 @@ constexpr Kernel rows_kernel(const char* name, uint32_t op) {
           .op_revision = 2};
 }
 constexpr Kernel kKernels[] = {
-    {"attention.step", SWY_OP_ATTENTION, kAlways, SWY_BF16, supports_step, cost_step, workspace_step, record_step},
+    {.name = "attention.step",
+     .op = SWY_OP_ATTENTION,
+     .flags = kAlways,
+     .activations = SWY_BF16,
+     .supports = supports_step,
+     .cost = cost_step,
+     .workspace = workspace_step,
+     .record = record_step,
+     .op_revision = 2},
     split_kernel("attention.split", SWY_OP_ATTENTION),
     rows_kernel("attention.rows", SWY_OP_ATTENTION),
     split_kernel("attend.split", SWY_OP_ATTEND),

@@ -105,10 +105,6 @@ constexpr Kernel kKernels[] = {
     plain_kernel("rms_norm_linear.plain", SWY_OP_RMS_NORM_LINEAR),
 };
 
-}  // namespace
-
-namespace {
-
 // Biases, of projection.glsl.
 struct Biases {
   uint64_t at[4];

@@ -37,17 +37,20 @@ struct DownPush {
 
 GateUpPush gate_up_push(const Recording& r, const Mixture& m) {
   const Activation act = m.activation();
-  return {m.x.address,    m.h.address,        m.ids.address,    m.weights.address,   m.logits.address, r.step(),
-          m.gate_up.data, m.shared_gate.data, m.shared_up.data, m.gate_up_bias.data, m.hidden,         m.experts,
-          m.top_k,        m.width,            m.shared_width,   m.domain,            act.alpha,        act.limit};
+  return {m.x.address,      m.h.address,
+          m.ids.address,    m.weights.address,
+          m.logits.address, r.step(),
+          m.gate_up.data,   m.shared_gate.data,
+          m.shared_up.data, m.gate_up_bias.data,
+          m.hidden,         m.experts,
+          m.top_k,          m.width,
+          m.shared_width,   m.domain,
+          act.alpha,        act.limit};
 }
 DownPush down_push(const Recording& r, const Mixture& m) {
-  return {m.h.address,   m.y.address,       m.residual.address,
-          m.ids.address, m.weights.address, m.mix.address,
-          r.step(),      m.down.data,       m.shared_down.data,
-          m.down_bias.data, m.hidden,       m.experts,
-          m.top_k,       m.width,           m.shared_width,
-          m.domain};
+  return {m.h.address, m.y.address, m.residual.address, m.ids.address,    m.weights.address, m.mix.address,
+          r.step(),    m.down.data, m.shared_down.data, m.down_bias.data, m.hidden,          m.experts,
+          m.top_k,     m.width,     m.shared_width,     m.domain};
 }
 
 // kFlags of mixture.glsl, but for kChoose.
@@ -67,6 +70,13 @@ uint32_t forms_of(bool bytes, const Weight& a, const Weight& b) {
   return bytes ? form_of(a.form) | form_of(b.form) : 0;
 }
 
+// How many slots' h the down shader can stage at a time, beside the shared expert's; 0: not one.
+uint32_t slots_at_once(const swy_device& device, const swy_moe_attrs& a, uint32_t forms) {
+  uint32_t slots = a.top_k;
+  while (slots > 0 && vector_shape(device, 1, slots * a.width + a.shared_width, forms).m == 0) --slots;
+  return slots;
+}
+
 template <bool kBytes>
 swy_status record_moe_vector(const Recording& r) {
   Arena arena(r.operands.workspace());
@@ -79,16 +89,17 @@ swy_status record_moe_vector(const Recording& r) {
   const VectorShape up = vector_shape(r.device(), 1, m.hidden, up_forms);
   const Span read = choose ? m.logits : m.ids, written = choose ? m.ids : Span{};
   SWY_VK_TRY(launch(r, kGateUp[kBytes ? 1 : 0],
-                    {m.gate_up.form, m.shared_gate.form, gate_up_flags(m) | (choose ? 4u : 0u), 0, 0, 0, 0, 0, 0, 0,
-                     1, 4, 1, up.blocks, up_forms},
+                    {m.gate_up.form, m.shared_gate.form, gate_up_flags(m) | (choose ? 4u : 0u), 0, 0, 0, 0, 0, 0, 0, 1,
+                     4, 1, up.blocks, up_forms},
                     {groups_for(r.device(), gate_up_tasks(m, 2)), rows}, gate_up_push(r, m), {m.x, read},
                     {m.h, written, choose ? m.weights : Span{}}));
   const uint32_t down_forms = forms_of(kBytes, m.down, m.shared_down);
-  VectorShape down = vector_shape(r.device(), 1, m.top_k * m.width + m.shared_width, down_forms);
-  take_long_rows(r.device(), m.hidden * rows, m.top_k * m.width, down);
+  const uint32_t slots = slots_at_once(r.device(), m.attrs, down_forms);
+  VectorShape down = vector_shape(r.device(), 1, slots * m.width + m.shared_width, down_forms);
+  take_long_rows(r.device(), m.hidden * rows, slots * m.width, down);
   return launch(r, kDown[kBytes ? 1 : 0],
-                {m.down.form, m.shared_down.form, down_flags(m), 0, 0, 0, 0, 0, 0, 0,
-                 1, down.r, down.u, down.blocks, down_forms},
+                {m.down.form, m.shared_down.form, down_flags(m), slots < m.top_k ? slots : 0, 0, 0, 0, 0, 0, 0, 1,
+                 down.r, down.u, down.blocks, down_forms},
                 {groups_for(r.device(), ceil_div(m.hidden, down.r)), rows}, down_push(r, m),
                 {m.h, m.ids, m.weights, m.mix, m.residual}, {m.y});
 }
@@ -101,9 +112,9 @@ swy_status record_moe_plain(const Recording& r) {
   if (m.routes) SWY_VK_TRY(record_choice(r, m, rows));
   SWY_VK_TRY(launch(r, kGateUpPlain, {m.gate_up.form, m.shared_gate.form, gate_up_flags(m)},
                     {groups_for(r.device(), gate_up_tasks(m, 1)), rows}, gate_up_push(r, m), {m.x, m.ids}, {m.h}));
-  return launch(
-      r, kDownPlain, {m.down.form, m.shared_down.form, down_flags(m)},
-      {groups_for(r.device(), m.hidden), rows}, down_push(r, m), {m.h, m.ids, m.weights, m.mix, m.residual}, {m.y});
+  return launch(r, kDownPlain, {m.down.form, m.shared_down.form, down_flags(m)},
+                {groups_for(r.device(), m.hidden), rows}, down_push(r, m), {m.h, m.ids, m.weights, m.mix, m.residual},
+                {m.y});
 }
 
 swy_status supports_vector(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
@@ -121,10 +132,9 @@ swy_status supports_vector(const swy_device& device, const swy_op& op, const swy
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "the shared expert's gate and up differ in encoding");
   }
   const auto hidden = static_cast<uint32_t>(swy::tensor(op, "x").dims[1]);
-  if (vector_shape(device, 1, hidden, 7).m == 0 ||
-      vector_shape(device, 1, a.top_k * a.width + a.shared_width, 0).m == 0) {
+  if (vector_shape(device, 1, hidden, 7).m == 0 || slots_at_once(device, a, 0) == 0) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "rows of %u and %u do not fit the shared memory", hidden,
-                     a.top_k * a.width);
+                     a.width + a.shared_width);
   }
   return SWY_OK;
 }
@@ -198,9 +208,9 @@ swy_status supports_mixture_dot(const swy_device& device, const swy_op& op, cons
   const swy_moe_attrs a = moe_attrs(op);
   uint32_t forms = form_of(swy::tensor(op, "down").dtype);
   if (a.shared_width != 0) forms |= form_of(swy::tensor(op, "shared_down_proj").dtype);
-  if (vector_shape(device, 1, a.top_k * a.width + a.shared_width, forms).m != 0) return SWY_OK;
+  if (slots_at_once(device, a, forms) != 0) return SWY_OK;
   return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "rows of %u do not fit the shared memory",
-                   a.top_k * a.width);
+                   a.width + a.shared_width);
 }
 
 double cost_mixture_dot(const swy_op& op, const swy_bucket& bucket) { return 0.7 * cost_moe_vector(op, bucket); }

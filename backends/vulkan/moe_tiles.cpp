@@ -116,12 +116,12 @@ swy_status record_product(const Recording& r, const Sorted& s, bool up, const St
   const Activation act = m.activation();
   const Weight bias = shared ? Weight{} : up ? m.gate_up_bias : m.down_bias;
   TilesPush push{};
-  push = {
-      x.rows.address, y.address, s.order.address, table.address, m.weights.address, r.step(), first.data, second.data,
-      first.width,    outputs,   expert_rows,     first.rows,    x.scales_before,   m.top_k,  m.domain,   0,
-      bias.data,      act.alpha, act.limit};
+  push = {x.rows.address, y.address,   s.order.address, table.address, m.weights.address, r.step(),        first.data,
+          second.data,    first.width, outputs,         expert_rows,   first.rows,        x.scales_before, m.top_k,
+          m.domain,       0,           bias.data,       act.alpha,     act.limit};
   const Shader& shader = (up ? kUp : kDown)[!s.half ? 0 : tall == 64 ? 1 : 2];
-  return launch(r, shader, {first.form, act.clamped, bias.form & 15u}, {columns, shared ? ceil_div(s.rows, tall) : s.tiles}, push,
+  return launch(r, shader, {first.form, act.clamped, bias.form & 15u},
+                {columns, shared ? ceil_div(s.rows, tall) : s.tiles}, push,
                 {x.rows, x.scales, shared ? Span{} : s.order, table, shared ? Span{} : m.weights}, {y});
 }
 

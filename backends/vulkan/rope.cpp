@@ -43,21 +43,21 @@ swy_status record_rope(const Recording& r) {
   const Span x = r.operands.input("x"), y = r.operands.output("y");
   Rotation rotation;
   SWY_VK_TRY(rotation_of(r, a.rotary_dim, a.rope_theta, a.rope_scale, rotation));
-  push = {x.address, y.address, rotation.turns, r.step(), static_cast<uint32_t>(t.dims[1]), a.head_dim, a.rotary_dim, 0};
+  push = {x.address,    y.address, rotation.turns, r.step(), static_cast<uint32_t>(t.dims[1]), a.head_dim,
+          a.rotary_dim, 0};
   const Grid grid{at_most(ceil_div(t.dims[1], kThreads), 64), at_most(static_cast<uint32_t>(t.dims[0]), 4096)};
   return launch(r, kRope, {rotation.table, rotation.scale_bits}, grid, push, {x}, {y});
 }
 
 double cost_rope(const swy_op& op, const swy_bucket&) { return cost_of(row_bytes(op), 0); }
 
-constexpr Kernel kKernels[] = {
-    {.name = "rope.plain",
-     .op = SWY_OP_ROPE,
-     .flags = kInvariant,
-     .activations = SWY_F32,
-     .cost = cost_rope,
-     .record = record_rope,
-     .op_revision = 2}};
+constexpr Kernel kKernels[] = {{.name = "rope.plain",
+                                .op = SWY_OP_ROPE,
+                                .flags = kInvariant,
+                                .activations = SWY_F32,
+                                .cost = cost_rope,
+                                .record = record_rope,
+                                .op_revision = 2}};
 
 }  // namespace
 

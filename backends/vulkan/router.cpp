@@ -92,8 +92,8 @@ swy_status record_scores(const Recording& r, const Mixture& m, uint32_t rows) {
     float routed_scale;
   } push{};
   const swy_moe_attrs& a = m.attrs;
-  push = {m.logits.address,  m.ids.address, m.weights.address, r.step(),     m.correction.data, m.experts,
-          m.top_k,           m.domain,      a.expert_groups,   a.top_groups, a.routed_scale};
+  push = {m.logits.address, m.ids.address, m.weights.address, r.step(),     m.correction.data, m.experts,
+          m.top_k,          m.domain,      a.expert_groups,   a.top_groups, a.routed_scale};
   return launch(r, kScores, {r.device().features.subgroup, a.router, a.normalize, m.correction.form & 15u}, {rows},
                 push, {m.logits}, {m.ids, m.weights});
 }
