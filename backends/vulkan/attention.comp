@@ -7,10 +7,14 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
+#include "weights.glsl"
 #include "attention.glsl"
 layout(local_size_x = 256) in;
+layout(constant_id = 6) const uint kWindow = 0;    // positions that a row reads; 0: all
+layout(constant_id = 7) const uint kSinkType = 0;  // 0: no sinks
 layout(push_constant, std430) uniform Push {
   uint64_t q, ready, pages, y, parts, step;
+  uint64_t sinks;  // [heads]: one more score of each row, without a value
   uint heads, kv_heads, split_positions;
   float scale;  // of what `ready` has
 };
@@ -33,7 +37,10 @@ void main() {
   }
   uint begin = gl_WorkGroupID.x * split_positions;
   if (begin >= context) return;
-  uint count = min(context - begin, split_positions), each = (count + gl_NumSubgroups - 1) / gl_NumSubgroups;
+  uint beyond = begin + min(context - begin, split_positions);
+  begin = max(begin, first_read(context, kWindow));
+  if (begin >= beyond) return;
+  uint count = beyond - begin, each = (count + gl_NumSubgroups - 1) / gl_NumSubgroups;
   uint position = begin + gl_SubgroupID * each, end = min(position + each, begin + count);
   [[unroll]] for (uint h = 0; h < kQ; ++h) {
     [[unroll]] for (uint c = 0; c < kC; ++c) {
@@ -50,10 +57,12 @@ void main() {
                               kQ * unit * 4;
   [[unroll]] for (uint h = 0; h < kQ; ++h) {
     if (h >= here) continue;
+    float all = total[h];
+    if (kSinkType != 0) all += exp(plain_at(sinks, kSinkType, first_head + h) - best[h]);
     for (uint i = thread; i < kHeadDim; i += 256) {
       float v = joined[h * (kHeadDim / 4) + i / 4][i % 4];
       if (gl_NumWorkGroups.x == 1) {
-        Floats(out_row).at[h * kHeadDim + i] = v / total[h] * gate_of(q, row, heads, first_head + h, i);
+        Floats(out_row).at[h * kHeadDim + i] = v / all * gate_of(q, row, heads, first_head + h, i);
       } else {
         Floats(part).at[h * unit + i] = v;
       }

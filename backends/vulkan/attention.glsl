@@ -30,6 +30,9 @@ void store_four(uint64_t a, uint c, vec4 v) {
   }
 }
 
+// The first position that a row reads which reads `context - 1` as its last; window 0: all.
+uint first_read(uint context, uint window) { return window != 0 && context > window ? context - window : 0; }
+
 // The factor of a head's output element i of a row. q [rows, heads, 2 head_dim]: [q | gate].
 float gate_of(uint64_t q, uint row, uint heads, uint head, uint i) {
   if (!kGated) return 1.0;

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // ATTENTION, before the products: ready [rows, heads, head_dim] = q normed, rotated and scaled; k normed and rotated, and v,
-// go to their pages. A subgroup per head of q, k or v; gl_WorkGroupID.y: rows.
+// go to their pages. Without norms, q and k rotate as they come. A subgroup per head of q, k or v; gl_WorkGroupID.y: rows.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "weights.glsl"
 #include "attention.glsl"
 layout(local_size_x = 256) in;
-layout(constant_id = 3) const uint kTypes = 0;   // of the norms of q and k, 4 bits each
+layout(constant_id = 3) const uint kTypes = 0;   // of the norms of q and k, 4 bits each; 0: there are none
 layout(constant_id = 4) const uint kRotary = 0;  // elements that rotate
+layout(constant_id = 5) const bool kTable = false;
+layout(constant_id = 6) const float kRopeScale = 1.0;
 layout(push_constant, std430) uniform Push {
   uint64_t q, k, v, q_norm, k_norm, ready, pages;
-  uint64_t turns;  // [rotary / 2] 64-bit fractions: turns of a pair per position
+  uint64_t turns;  // [rotary / 2]
   uint64_t step;
   uint heads, kv_heads;
   float scale, eps, bias;
@@ -33,15 +35,14 @@ void main() {
     uint64_t to = is_q ? ready + (uint64_t(row) * heads + head) * kHeadDim * 4
                        : key_at(pages, step, seq, kv_heads, kv, position);
     float squares = 0, norm_scale = 1;
-    if (is_q || is_k) {
+    if (kTypes != 0 && (is_q || is_k)) {
       for (uint i = lane; i < kHeadDim; i += gl_SubgroupSize) {
         float x = Floats(from).at[i];
         squares = fma(x, x, squares);
       }
       norm_scale = inversesqrt(subgroupAdd(squares) / float(kHeadDim) + eps);
-    } else {
-      to += uint64_t(s.page_size) * kHeadDim * kBytes;
     }
+    if (!is_q && !is_k) to += uint64_t(s.page_size) * kHeadDim * kBytes;
     for (uint c = lane; 4 * c < kHeadDim; c += gl_SubgroupSize) {
       vec4 x;
       [[unroll]] for (uint j = 0; j < 4; ++j) {

@@ -5,17 +5,21 @@
 // context come last, so that those with positions get processors of their own. Every split computes its queries. The
 // split with the newest position also computes its key and value, and uses them from shared memory. The last split of a
 // row to finish joins all: parts [rows, groups, splits, kQ, head_dim] have the unnormalised values, stats [rows,
-// groups, splits, kQ] the largest scores and the sums of weights.
+// groups, splits, kQ] the largest scores and the sums of weights. Splits that a window leaves out do nothing.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "weights.glsl"
 #include "attention.glsl"
 layout(local_size_x = 256) in;
-layout(constant_id = 6) const uint kTypes = 0;   // of the norms of q and k, 4 bits each
+layout(constant_id = 6) const uint kTypes = 0;   // of the norms of q and k, 4 bits each; 0: there are none
 layout(constant_id = 7) const uint kRotary = 0;  // elements that rotate
+layout(constant_id = 8) const bool kTable = false;
+layout(constant_id = 9) const float kRopeScale = 1.0;
+layout(constant_id = 10) const uint kWindow = 0;    // as in attention.comp
+layout(constant_id = 11) const uint kSinkType = 0;
 layout(push_constant, std430) uniform Push {
-  uint64_t q, k, v, q_norm, k_norm, pages, turns, y, parts, stats, counters, step;
+  uint64_t q, k, v, q_norm, k_norm, pages, turns, y, parts, stats, counters, step, sinks;
   uint heads, kv_heads, split_positions;
   float scale, eps, bias;
 };
@@ -35,26 +39,32 @@ vec4 as_stored(vec4 x) {
   return uintBitsToFloat(uvec4(to_bf16(x.x), to_bf16(x.y), to_bf16(x.z), to_bf16(x.w)) << 16);
 }
 
+// The weight of a head's sink beside scores of which `largest` is the largest.
+float sink_weight(uint head, float largest) {
+  return kSinkType == 0 ? 0.0 : exp(plain_at(sinks, kSinkType, head) - largest);
+}
+
 // One subgroup: a head of q or k after norm and rotation, at ready[first].
 void make_head(uint64_t from, uint64_t norm, uint type, uint first) {
   vec4 x[kC], w[kC];
   float squares = 0;
   [[unroll]] for (uint c = 0; c < kC; ++c) {
     x[c] = four_at(c) < kFours ? Float4s(from).at[four_at(c)] : vec4(0);
-    w[c] = plain_four(norm, type, min(four_at(c), kFours - 1));
+    if (type != 0) w[c] = plain_four(norm, type, min(four_at(c), kFours - 1));
   }
   const uint half_rotary = kRotary / 2;
   uint lane = gl_SubgroupInvocationID;
   uint64_t turn = lane < half_rotary ? turn_of(lane) : 0;
   [[unroll]] for (uint c = 0; c < kC; ++c) squares += dot(x[c], x[c]);
-  float factor = inversesqrt(subgroupAdd(squares) / float(kHeadDim) + eps);
+  float factor = type == 0 ? 1.0 : inversesqrt(subgroupAdd(squares) / float(kHeadDim) + eps);
   [[unroll]] for (uint c = 0; c < kC; ++c) {
-    if (four_at(c) < kFours) ready[first + four_at(c)] = x[c] * factor * (bias + w[c]);
+    if (four_at(c) < kFours) ready[first + four_at(c)] = type == 0 ? x[c] : x[c] * factor * (bias + w[c]);
   }
   subgroupMemoryBarrierShared();
   subgroupBarrier();
   for (uint pair = lane; pair < half_rotary; pair += gl_SubgroupSize) {
     vec2 sc = sine_cosine((pair == lane ? turn : turn_of(pair)) * newest);
+    if (kRopeScale != 1.0) sc *= kRopeScale;
     uint other = pair + half_rotary;
     float a = ready[first + pair / 4][pair % 4], b = ready[first + other / 4][other % 4];
     ready[first + pair / 4][pair % 4] = fma(a, sc.y, -b * sc.x);
@@ -109,7 +119,7 @@ void put(uint row, uint head, uint c, vec4 x) {
 }
 
 // One subgroup per head: the splits' shares, into `weights`.
-void weigh_splits(uint64_t first_stat, uint here, uint used) {
+void weigh_splits(uint64_t first_stat, uint here, uint used, uint first_head) {
   for (uint h = gl_SubgroupID; h < here; h += gl_NumSubgroups) {
     float most = kNone, all = 0;
     for (uint i = gl_SubgroupInvocationID; i < used; i += gl_SubgroupSize) {  // read once
@@ -120,7 +130,7 @@ void weigh_splits(uint64_t first_stat, uint here, uint used) {
       weights[h * kMostSplits + i] = stat.x;
     }
     float largest = subgroupMax(most);
-    all = subgroupAdd(all * exp(most - largest));
+    all = subgroupAdd(all * exp(most - largest)) + sink_weight(first_head + h, largest);
     for (uint i = gl_SubgroupInvocationID; i < used; i += gl_SubgroupSize) {
       weights[h * kMostSplits + i] = exp(weights[h * kMostSplits + i] - largest) / all;
     }
@@ -137,7 +147,7 @@ void join_splits(uint64_t first_stat, uint64_t first_part, uint here, uint used,
       vec4 part[kJoin];
       [[unroll]] for (uint n = 0; n < kJoin; ++n) part[n] = Parts(first_part).at[min(n0 + n, used - 1) * kQ * kFours + item];
       if (!weighed) {  // parts are on their way meanwhile
-        weigh_splits(first_stat, here, used);
+        weigh_splits(first_stat, here, used, first_head);
         barrier();
         weighed = true;
       }
@@ -149,13 +159,13 @@ void join_splits(uint64_t first_stat, uint64_t first_part, uint here, uint used,
   }
 }
 
-// Writes the split's part; returns whether it is the last of the row's splits.
-bool leave(uint64_t first_stat, uint64_t first_part, uint here, uint counter, uint used) {
+// Writes the part of the split, `nth` of those that are used; returns whether it is the last of them.
+bool leave(uint64_t first_stat, uint64_t first_part, uint here, uint counter, uint nth, uint used) {
   for (uint i = gl_LocalInvocationIndex; i < here * kFours; i += 256) {
-    Parts(first_part).at[gl_WorkGroupID.y * kQ * kFours + i] = joined(i);
+    Parts(first_part).at[nth * kQ * kFours + i] = joined(i);
   }
   [[unroll]] for (uint h = 0; h < kQ; ++h) {
-    if (gl_LocalInvocationIndex == h && h < here) Stats(first_stat).at[gl_WorkGroupID.y * kQ + h] = vec2(best[h], total[h]);
+    if (gl_LocalInvocationIndex == h && h < here) Stats(first_stat).at[nth * kQ + h] = vec2(best[h], total[h]);
   }
   memoryBarrierBuffer();
   barrier();
@@ -169,19 +179,21 @@ bool leave(uint64_t first_stat, uint64_t first_part, uint here, uint counter, ui
 }
 
 // Writes y from the subgroups' results: called by the only split, or by the last of `used`.
-void finish(uint row, uint first_head, uint here, uint used) {
+void finish(uint row, uint first_head, uint here, uint nth, uint used) {
   uint mine = row * gl_NumWorkGroups.x + gl_WorkGroupID.x;
   if (used == 1) {
     for (uint i = gl_LocalInvocationIndex; i < here * kFours; i += 256) {
       float all = 0;
-      [[unroll]] for (uint h = 0; h < kQ; ++h) all = h == i / kFours ? total[h] : all;
+      [[unroll]] for (uint h = 0; h < kQ; ++h) {
+        all = h == i / kFours ? total[h] + sink_weight(first_head + h, best[h]) : all;
+      }
       put(row, first_head + i / kFours, i % kFours, joined(i) / all * gate_four(row, first_head + i / kFours, i % kFours));
     }
     return;
   }
   uint64_t first_stat = stats + uint64_t(mine) * gl_NumWorkGroups.y * kQ * 8;
   uint64_t first_part = parts + uint64_t(mine) * gl_NumWorkGroups.y * kQ * kHeadDim * 4;
-  if (leave(first_stat, first_part, here, mine, used)) join_splits(first_stat, first_part, here, used, row, first_head);
+  if (leave(first_stat, first_part, here, mine, nth, used)) join_splits(first_stat, first_part, here, used, row, first_head);
 }
 
 void main() {
@@ -196,6 +208,13 @@ void main() {
   uint context = newest + 1, begin = gl_WorkGroupID.y * split_positions;
   uint each = (split_positions + gl_NumSubgroups - 1) / gl_NumSubgroups;
   uint position = begin + gl_SubgroupID * each, end = min(position + each, min(begin + split_positions, context));
+  uint unused = 0;  // splits before the window
+  if (kWindow != 0) {
+    const uint from = first_read(context, kWindow);
+    unused = from / split_positions;
+    position = max(position, from);
+    if (end <= from) position = end = from + 1;  // nothing to add, and nothing older is read
+  }
   find_pages(step, seq, position, end);
   if (step_word(step, s.seq_active_at, seq) == 0) {
     if (begin == 0) {
@@ -203,7 +222,7 @@ void main() {
     }
     return;
   }
-  if (begin >= context) return;
+  if (begin >= context || gl_WorkGroupID.y < unused) return;
   ask(pages, s.page_size, kv_heads, kv);
   make_heads(row, kv, first, here, begin + split_positions >= context);
   barrier();
@@ -216,5 +235,6 @@ void main() {
     ask(pages, s.page_size, kv_heads, kv);
   }
   join_subgroups();
-  finish(row, first_head, here, (context + split_positions - 1) / split_positions);
+  finish(row, first_head, here, gl_WorkGroupID.y - unused,
+         (context + split_positions - 1) / split_positions - unused);
 }

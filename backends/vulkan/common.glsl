@@ -23,7 +23,7 @@ layout(buffer_reference, std430, buffer_reference_align = 16) buffer Float4s { v
 layout(buffer_reference, std430, buffer_reference_align = 16) buffer Word4s { uvec4 at[]; };
 
 // Element types, as ops.h numbers them.
-const uint F32 = 1, BF16 = 2, I32 = 3, I8 = 4, I4 = 5, I4A = 6;
+const uint F32 = 1, BF16 = 2, I32 = 3, I8 = 4, I4 = 5, I4A = 6, MXFP4 = 11;
 
 // ---- the step (step.h)
 

@@ -33,6 +33,10 @@ struct Recording {
   }
 };
 
+// swy_kernel.weight_dtypes of kernels that read every canonical encoding.
+constexpr uint32_t kMatrices = SWY_DTYPE_BIT(SWY_F32) | SWY_DTYPE_BIT(SWY_BF16) | SWY_DTYPE_BIT(SWY_I8) |
+                               SWY_DTYPE_BIT(SWY_I4) | SWY_DTYPE_BIT(SWY_I4A) | SWY_DTYPE_BIT(SWY_MXFP4);
+
 using Kernel = swy::DeviceKernel<Recording>;
 using swy::kAlways, swy::kInvariant, swy::ceil_div, swy::row_bytes, swy::weight_bytes;
 
@@ -47,6 +51,7 @@ std::span<const Kernel> router_kernels();
 std::span<const Kernel> moe_kernels();
 std::span<const Kernel> moe_resident_kernels();
 std::span<const Kernel> moe_tiles_kernels();
+std::span<const Kernel> mlp_kernels();
 std::span<const Kernel> attention_kernels();
 std::span<const Kernel> lm_head_kernels();
 std::span<const Kernel> sample_kernels();

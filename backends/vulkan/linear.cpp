@@ -31,7 +31,7 @@ template <bool kBytes>
 swy_status record_linear(const Recording& r) {
   const Projection p = linear_projection(r);
   SWY_VK_TRY(record_projection(r, p, rows_of(r), kBytes));
-  if (kBytes && r.op.id == SWY_OP_LINEAR_ADD && rows_of(r) == 1 && p.count == 1) {
+  if (kBytes && r.op.id == SWY_OP_LINEAR_ADD && rows_of(r) == 1 && p.count == 1 && p.biases[0].data == 0) {
     r.list.add = {p.x, p.residual, p.y[0], p.weights[0], r.list.dispatches.size()};
   }
   return SWY_OK;
@@ -41,7 +41,7 @@ swy_status record_linear_plain(const Recording& r) {
 }
 
 swy_status supports_vector(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {
-  return vector_usable(device, op, swy::at(op, "w"), error);
+  return vector_usable(device, op, matrices_of(op), swy::tensor(op, "x").dims[1], error);
 }
 
 swy_status supports_dot(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
@@ -52,7 +52,8 @@ swy_status supports_dot(const swy_device& device, const swy_op& op, const swy_bu
 double cost_vector(const swy_op& op, const swy_bucket&) {
   double bytes = row_bytes(op), elements = 0;
   const double rows = static_cast<double>(swy::tensor(op, "x").dims[0]);
-  for (uint32_t i = 0; i < op.weight_count; ++i) {
+  const Matrices m = matrices_of(op);
+  for (uint32_t i = m.first; i < m.first + m.count; ++i) {
     bytes += weight_bytes(*op.weights[i]);
     elements += static_cast<double>(op.weights[i]->dims[0] * op.weights[i]->dims[1]);
   }
@@ -62,13 +63,35 @@ double cost_dot(const swy_op& op, const swy_bucket& bucket) { return 0.7 * cost_
 double cost_plain(const swy_op& op, const swy_bucket& bucket) { return 20 * cost_vector(op, bucket); }
 
 constexpr Kernel vector_kernel(const char* name, uint32_t op) {
-  return {name, op, kInvariant, SWY_F32, supports_vector, cost_vector, nullptr, record_linear<false>};
+  return {.name = name,
+          .op = op,
+          .flags = kInvariant,
+          .activations = SWY_F32,
+          .supports = supports_vector,
+          .cost = cost_vector,
+          .record = record_linear<false>,
+          .op_revision = 2,
+          .weight_dtypes = kMatrices};
 }
 constexpr Kernel dot_kernel(const char* name, uint32_t op) {
-  return {name, op, kInvariant, SWY_BF16, supports_dot, cost_dot, nullptr, record_linear<true>};
+  return {.name = name,
+          .op = op,
+          .flags = kInvariant,
+          .activations = SWY_BF16,
+          .supports = supports_dot,
+          .cost = cost_dot,
+          .record = record_linear<true>,
+          .op_revision = 2};
 }
 constexpr Kernel plain_kernel(const char* name, uint32_t op) {
-  return {name, op, kInvariant, SWY_F32, nullptr, cost_plain, nullptr, record_linear_plain};
+  return {.name = name,
+          .op = op,
+          .flags = kInvariant,
+          .activations = SWY_F32,
+          .cost = cost_plain,
+          .record = record_linear_plain,
+          .op_revision = 2,
+          .weight_dtypes = kMatrices};
 }
 constexpr Kernel kKernels[] = {
     vector_kernel("linear.vector", SWY_OP_LINEAR),
@@ -82,20 +105,44 @@ constexpr Kernel kKernels[] = {
     plain_kernel("rms_norm_linear.plain", SWY_OP_RMS_NORM_LINEAR),
 };
 
+// Biases, of projection.glsl.
+struct Biases {
+  uint64_t at[4];
+  uint32_t types[4];
+};
+
+// Stores where the biases of a part's weights are, if it has any.
+swy_status put_biases(const Recording& r, const Projection& p, uint32_t first, ProjectionPart& part) {
+  Biases b{};
+  bool any = false;
+  for (uint32_t i = 0; i < part.count; ++i) {
+    const Weight& bias = p.biases[first + i];
+    if (bias.data == 0) continue;
+    any = true;
+    b.at[i] = bias.data;
+    b.types[i] = bias.form & 0xffu;
+  }
+  if (!any) return SWY_OK;
+  Span out;
+  SWY_VK_TRY(put_constants(r.list, &b, sizeof b, out, r.error));
+  part.push.biases = out.address;
+  part.flags |= 8;
+  return SWY_OK;
+}
+
 }  // namespace
 
-ProjectionPart part_of(const Projection& p, uint32_t first, uint64_t step) {
-  ProjectionPart part;
+Matrices matrices_of(const swy_op& op) { return {swy::at(op, "w"), op.output_count}; }
+
+swy_status take_part(const Recording& r, const Projection& p, uint32_t first, ProjectionPart& part) {
   part.count = at_most(p.count - first, 4);
   ProjectionPush& push = part.push;
   push.x = p.x.address;
   push.extra = p.normed ? p.norm.data : p.residual.address;
-  push.step = step;
+  push.step = r.step();
   push.width = p.width;
-  push.domain = p.domain;
   push.eps = p.eps;
   push.bias = p.bias;
-  push.count = part.count;
   for (uint32_t i = 0; i < part.count; ++i) {
     const Weight& w = p.weights[first + i];
     push.data[i] = w.data;
@@ -104,8 +151,9 @@ ProjectionPart part_of(const Projection& p, uint32_t first, uint64_t step) {
     part.forms[i] = w.form;
     part.y[i] = p.y[first + i];
   }
-  part.flags = (p.normed ? 1 | (p.norm.form & 0xffu) << 8 : 0) | (p.residual.address != 0 ? 2 : 0) | (p.gather ? 4 : 0);
-  return part;
+  part.flags = (p.normed ? 1 | (p.norm.form & 15u) << 8 : 0) | (p.residual.address != 0 ? 2 : 0) | (p.gather ? 4 : 0) |
+               static_cast<uint32_t>(p.domain) << 4;
+  return put_biases(r, p, first, part);
 }
 
 Projection linear_projection(const Recording& r) {
@@ -123,10 +171,12 @@ Projection linear_projection(const Recording& r) {
     p.eps = a.eps;
     p.bias = a.weight_bias;
   }
-  const uint32_t first = swy::at(op, "w");
-  p.count = op.weight_count - first;
+  const Matrices m = matrices_of(op);
+  const uint32_t bias = swy::at(op, "bias");
+  p.count = m.count;
   for (uint32_t i = 0; i < p.count; ++i) {
-    p.weights[i] = r.operands.weight(first + i);
+    p.weights[i] = r.operands.weight(m.first + i);
+    if (bias != UINT32_MAX) p.biases[i] = r.operands.weight(bias + i);
     p.y[i] = r.operands.output(i);
   }
   return p;
@@ -184,20 +234,21 @@ swy_status dot_usable(const swy_device& device, swy_error* error) {
   return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "the device has no fast products of bytes");
 }
 
-swy_status vector_usable(const swy_device& device, const swy_op& op, uint32_t first_weight, swy_error* error) {
-  for (uint32_t i = first_weight; i < op.weight_count; ++i) {
+swy_status vector_usable(const swy_device& device, const swy_op& op, Matrices m, uint64_t width, swy_error* error) {
+  for (uint32_t i = m.first; i < m.first + m.count; ++i) {
     if (!readable_in_pieces(*op.weights[i])) return refuse_rows(op, i, error);
   }
-  const auto width = static_cast<uint32_t>(swy::tensor(op, "x").dims[1]);
-  if (vector_shape(device, 1, width, 0).m == 0 || vector_shape(device, 1, width, 7).m == 0) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "a row of %u does not fit the shared memory", width);
+  const auto wide = static_cast<uint32_t>(width);
+  if (vector_shape(device, 1, wide, 0).m == 0 || vector_shape(device, 1, wide, 7).m == 0) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "a row of %u does not fit the shared memory", wide);
   }
   return SWY_OK;
 }
 
 swy_status record_projection(const Recording& r, const Projection& p, uint32_t rows, bool dot) {
   for (uint32_t first = 0; first < p.count; first += 4) {
-    const ProjectionPart part = part_of(p, first, r.step());
+    ProjectionPart part;
+    SWY_VK_TRY(take_part(r, p, first, part));
     uint32_t forms = 0;
     for (uint32_t i = 0; dot && i < part.count; ++i) forms |= form_of(part.forms[i]);
     VectorShape s = vector_shape(r.device(), rows, p.width, forms);
@@ -216,7 +267,8 @@ swy_status record_projection(const Recording& r, const Projection& p, uint32_t r
 
 swy_status record_projection_plain(const Recording& r, const Projection& p, uint32_t rows) {
   for (uint32_t first = 0; first < p.count; first += 4) {
-    const ProjectionPart part = part_of(p, first, r.step());
+    ProjectionPart part;
+    SWY_VK_TRY(take_part(r, p, first, part));
     const uint32_t groups = groups_for(r.device(), sum_of_rows(part, 1));
     SWY_VK_TRY(launch(r, kPlain, {part.forms[0], part.forms[1], part.forms[2], part.forms[3], part.flags},
                       {groups, at_most(rows, 1024)}, part.push, {p.x, p.residual},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// LINEAR and its fused forms for prompts: tiles of y_i [rows, out_i] = x [rows, in] * w_i^T (+ residual).
+// LINEAR and its fused forms for prompts: tiles of y_i [rows, out_i] = x [rows, in] * w_i^T (+ bias_i) (+ residual).
 // gl_WorkGroupID.x: tile of columns, of all weights one after the other; .y: tile of rows.
 #version 460
 #extension GL_GOOGLE_include_directive : require
@@ -13,10 +13,10 @@ const bool kPairs = false;
 uint total_rows, row0, column0, index;
 Weight weight;
 
-// x is the output of tiles_prepare.comp, with the inverse scales `unused` bytes before it (COOPERATIVE), or fp32.
+// x is the output of tiles_prepare.comp, with the inverse scales `scales_before` bytes before it (COOPERATIVE), or fp32.
 #ifdef COOPERATIVE
 uint64_t a_row(uint m) { return x + uint64_t(min(row0 + m, total_rows - 1)) * width * 2; }
-float row_scale(uint m) { return Floats(x - unused).at[m]; }
+float row_scale(uint m) { return Floats(x - scales_before).at[m]; }
 #else
 uint64_t a_row(uint m) { return x + uint64_t(min(row0 + m, total_rows - 1)) * width * 4; }
 float row_scale(uint m) { return 1.0; }
@@ -29,7 +29,7 @@ void finish(uint m, uint n, vec4 v, vec4 unused_pair);
 void find_b_row(uint n) {
   uint64_t row = min(column0 + n, rows[index] - 1);
   b_data = weight.data + row * weight.row_bytes;
-  b_scale = weight.scales + row * weight.groups * 2;
+  b_scale = weight.scales + row * weight.groups * scale_bytes(weight.dtype);
   b_offset = weight.offsets + row * weight.groups * 2;
 }
 
@@ -38,6 +38,9 @@ void finish(uint m, uint n, vec4 v, vec4 unused_pair) {
   n += column0;
   if (m >= total_rows) return;
   v *= row_scale(m);
+  if (kBiased) {
+    for (uint i = 0; i < 4; ++i) v[i] += bias_of(index, min(n + i, rows[index] - 1));
+  }
   uint64_t at = (uint64_t(m) * rows[index] + n) * 4;
   if (rows[index] % 4 == 0) {
     if (n >= rows[index]) return;
@@ -64,4 +67,7 @@ void main() {
   if (uses(I8) && weight.dtype == I8) multiply_tile(I8, weight, width);
   if (uses(I4) && weight.dtype == I4) multiply_tile(I4, weight, width);
   if (uses(I4A) && weight.dtype == I4A) multiply_tile(I4A, weight, width);
+#ifndef COOPERATIVE
+  if (uses(MXFP4) && weight.dtype == MXFP4) multiply_tile(MXFP4, weight, width);
+#endif
 }

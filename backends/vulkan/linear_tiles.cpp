@@ -45,8 +45,7 @@ swy_status supports_tiles(const swy_device&, const swy_op& op, const swy_bucket&
   if (swy::tensor(op, "x").dims[0] < kLeastRows) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "serves %u rows and more", kLeastRows);
   }
-  const uint32_t first = swy::at(op, "w");
-  return tiles_usable(op, first, op.weight_count - first, kHalf, error);
+  return tiles_usable(op, matrices_of(op), kHalf, error);
 }
 
 swy_status supports_cooperative(const swy_device& device, const swy_op& op, const swy_bucket& bucket,
@@ -58,8 +57,9 @@ swy_status supports_cooperative(const swy_device& device, const swy_op& op, cons
 }
 
 double elements_of(const swy_op& op) {
+  const Matrices m = matrices_of(op);
   double n = 0;
-  for (uint32_t i = 0; i < op.weight_count; ++i)
+  for (uint32_t i = m.first; i < m.first + m.count; ++i)
     n += static_cast<double>(op.weights[i]->dims[0] * op.weights[i]->dims[1]);
   return n;
 }
@@ -73,10 +73,27 @@ double cost_cooperative(const swy_op& op, const swy_bucket&) {
 }
 
 constexpr Kernel tile_kernel(const char* name, uint32_t op) {
-  return {name, op, kAlways, SWY_F32, supports_tiles<false>, cost_tiles, workspace<false>, record_tiles<false>};
+  return {.name = name,
+          .op = op,
+          .flags = kAlways,
+          .activations = SWY_F32,
+          .supports = supports_tiles<false>,
+          .cost = cost_tiles,
+          .workspace = workspace<false>,
+          .record = record_tiles<false>,
+          .op_revision = 2,
+          .weight_dtypes = kMatrices};
 }
 constexpr Kernel cooperative_kernel(const char* name, uint32_t op) {
-  return {name, op, kAlways, SWY_BF16, supports_cooperative, cost_cooperative, workspace<true>, record_tiles<true>};
+  return {.name = name,
+          .op = op,
+          .flags = kAlways,
+          .activations = SWY_BF16,
+          .supports = supports_cooperative,
+          .cost = cost_cooperative,
+          .workspace = workspace<true>,
+          .record = record_tiles<true>,
+          .op_revision = 2};
 }
 constexpr Kernel kKernels[] = {
     tile_kernel("linear.tiles", SWY_OP_LINEAR),
@@ -114,10 +131,11 @@ swy_status record_projection_tiles(const Recording& r, const Projection& p, cons
                                    bool half) {
   const uint32_t wide = half ? 128 : 64;
   for (uint32_t first = 0; first < p.count; first += 4) {
-    ProjectionPart part = part_of(p, first, r.step());
+    ProjectionPart part;
+    SWY_VK_TRY(take_part(r, p, first, part));
     part.push.x = staged.rows.address;
     part.push.extra = p.residual.address;
-    part.push.unused = staged.scales_before;
+    part.push.scales_before = staged.scales_before;
     uint32_t columns = 0;
     for (uint32_t i = 0; i < part.count; ++i) columns += ceil_div(part.push.rows[i], wide);
     const uint32_t flags = part.flags & ~1u, tall = half ? tile_rows(r.device(), rows, columns) : 64;
@@ -138,8 +156,8 @@ uint32_t tile_rows(const swy_device& device, uint32_t rows, uint32_t columns) {
   return rows <= 64 || ceil_div(rows, 128) * columns < device.features.processors ? 64 : 128;
 }
 
-swy_status tiles_usable(const swy_op& op, uint32_t first, uint32_t count, bool half, swy_error* error) {
-  for (uint32_t i = first; i < first + count; ++i) {
+swy_status tiles_usable(const swy_op& op, Matrices m, bool half, swy_error* error) {
+  for (uint32_t i = m.first; i < m.first + m.count; ++i) {
     if (!readable_in_steps(*op.weights[i], half ? 32 : 8)) return refuse_rows(op, i, error);
   }
   return SWY_OK;

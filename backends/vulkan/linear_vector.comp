@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// LINEAR, LINEAR_ADD and RMS_NORM_LINEAR for few rows: y_i [rows, out_i] = norm(x) [rows, in] * w_i^T (+ residual).
+// LINEAR, LINEAR_ADD and RMS_NORM_LINEAR for few rows: y_i [rows, out_i] = norm(x) [rows, in] * w_i^T (+ bias_i) (+ residual).
 // gl_WorkGroupID.y: rows of x, kM at a time.
 #version 460
 #extension GL_GOOGLE_include_directive : require
@@ -19,7 +19,7 @@ uint scale_shift;
 #define FETCH fetch
 #define MULTIPLY multiply
 #define PIECE_DATA(r, p) (row_data[r] + 16 * (p))
-#define PIECE_SCALE(r, p) (row_scales[r] + 2 * ((p) >> scale_shift))
+#define PIECE_SCALE(r, p) (row_scales[r] + scale_bytes(dtype) * ((p) >> scale_shift))
 #define PIECE_OFFSET(r, p) (row_offsets[r] + 2 * ((p) >> scale_shift))
 #include "multiply.glsl"
 
@@ -81,7 +81,7 @@ void begin(uint task) {
   [[unroll]] for (uint r = 0; r < kR; ++r) {
     uint64_t row = min(first_row + r, rows[index] - 1);
     row_data[r] = w.data + row * w.row_bytes;
-    row_scales[r] = w.scales + row * w.groups * 2;
+    row_scales[r] = w.scales + row * w.groups * scale_bytes(w.dtype);
     row_offsets[r] = w.offsets + row * w.groups * 2;
   }
   if (uses(F32) && dtype == F32) fetch(F32, kWidth / 4, gl_SubgroupInvocationID);
@@ -89,6 +89,7 @@ void begin(uint task) {
   if (uses(I8) && dtype == I8) fetch(I8, kWidth / 16, gl_SubgroupInvocationID);
   if (uses(I4) && dtype == I4) fetch(I4, kWidth / 32, gl_SubgroupInvocationID);
   if (uses(I4A) && dtype == I4A) fetch(I4A, kWidth / 32, gl_SubgroupInvocationID);
+  if (uses(MXFP4) && dtype == MXFP4) fetch(MXFP4, kWidth / 32, gl_SubgroupInvocationID);
 }
 
 void main() {
@@ -110,6 +111,7 @@ void main() {
     if (uses(I8) && dtype == I8) multiply(I8, kWidth / 16, 0);
     if (uses(I4) && dtype == I4) multiply(I4, kWidth / 32, 0);
     if (uses(I4A) && dtype == I4A) multiply(I4A, kWidth / 32, 0);
+    if (uses(MXFP4) && dtype == MXFP4) multiply(MXFP4, kWidth / 32, 0);
     uint done_index = index, done_row = first_row;
     task += stride;
     if (task < tasks) begin(task);  // the next weights are on their way while these results are summed

@@ -47,7 +47,7 @@ uint64_t workspace_sampled(const swy_device&, const swy_op& op, const swy_bucket
 }
 
 swy_status supports_vector(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {
-  return vector_usable(device, op, 0, error);
+  return vector_usable(device, op, {0, 1}, swy::tensor(op, "x").dims[1], error);
 }
 
 swy_status supports_dot(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
@@ -62,7 +62,7 @@ swy_status supports_sampled(const swy_device& device, const swy_op& op, const sw
   if (!kBytes && device.features.dot8) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "the device's head works by products of bytes");
   }
-  SWY_VK_TRY(vector_usable(device, op, 0, error));
+  SWY_VK_TRY(vector_usable(device, op, {0, 1}, swy::tensor(op, "x").dims[1], error));
   return supports_draws(device, op, swy::tensor(op, "w").dims[0], error);
 }
 
@@ -76,12 +76,31 @@ double cost_sampled(const swy_op& op, const swy_bucket& bucket) { return cost_do
 double cost_plain(const swy_op& op, const swy_bucket& bucket) { return 20 * cost_vector(op, bucket); }
 
 constexpr Kernel kKernels[] = {
-    {"lm_head.vector", SWY_OP_LM_HEAD, kInvariant, SWY_F32, supports_vector, cost_vector, nullptr,
-     record_vector<false>},
+    {.name = "lm_head.vector",
+     .op = SWY_OP_LM_HEAD,
+     .flags = kInvariant,
+     .activations = SWY_F32,
+     .supports = supports_vector,
+     .cost = cost_vector,
+     .record = record_vector<false>,
+     .weight_dtypes = kMatrices},
     {"lm_head.dot", SWY_OP_LM_HEAD, kInvariant, SWY_BF16, supports_dot, cost_dot, nullptr, record_vector<true>},
-    {"lm_head.plain", SWY_OP_LM_HEAD, kInvariant, SWY_F32, nullptr, cost_plain, nullptr, record_plain},
-    {"lm_head_sample.vector", SWY_OP_LM_HEAD_SAMPLE, kInvariant, SWY_F32, supports_sampled<false>, cost_sampled,
-     workspace_sampled, record_sampled<false>},
+    {.name = "lm_head.plain",
+     .op = SWY_OP_LM_HEAD,
+     .flags = kInvariant,
+     .activations = SWY_F32,
+     .cost = cost_plain,
+     .record = record_plain,
+     .weight_dtypes = kMatrices},
+    {.name = "lm_head_sample.vector",
+     .op = SWY_OP_LM_HEAD_SAMPLE,
+     .flags = kInvariant,
+     .activations = SWY_F32,
+     .supports = supports_sampled<false>,
+     .cost = cost_sampled,
+     .workspace = workspace_sampled,
+     .record = record_sampled<false>,
+     .weight_dtypes = kMatrices},
     {"lm_head_sample.dot", SWY_OP_LM_HEAD_SAMPLE, kInvariant, SWY_BF16, supports_sampled<true>, cost_sampled,
      workspace_sampled, record_sampled<true>},
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// MOE, first half: h [rows, top_k * width + shared_width] = silu(gate) * up of the chosen experts and of the shared
+// MOE, first half: h [rows, top_k * width + shared_width] = act(gate, up) of the chosen experts and of the shared
 // one. gl_WorkGroupID.y: row.
 //
 // PLAIN: any shape, a subgroup per element of h. Otherwise a subgroup computes two elements of h, from two rows of gate
@@ -10,16 +10,27 @@
 #include "common.glsl"
 #include "weights.glsl"
 #include "mixture.glsl"
+#include "activation.glsl"
 layout(local_size_x = 256) in;
 layout(push_constant, std430) uniform Push {
   uint64_t x, h, ids, weights, logits, step;  // [rows, hidden]; ids and weights [rows, top_k]; logits [rows, experts]
-  uint64_t gate_up, shared_gate, shared_up;
+  uint64_t gate_up, shared_gate, shared_up, biases;
   uint hidden, experts, top_k, width, shared_width, domain;
+  float alpha, limit;  // kClamped
 };
 
 uint per_slot(uint per_task) { return (width + per_task - 1) / per_task; }
 uint tasks(uint per_task) { return top_k * per_slot(per_task) + (shared_width + per_task - 1) / per_task; }
 uint64_t h_row(uint row) { return h + uint64_t(row) * (top_k * width + shared_width) * 4; }
+
+// Element i of an expert's h, or of the shared one's.
+float middle(bool routed, uint64_t expert, uint i, float g, float u) {
+  if (kBiasType != 0 && routed) {
+    g += bias_of(biases, expert, 2 * width, i);
+    u += bias_of(biases, expert, 2 * width, width + i);
+  }
+  return activated(kClamped, alpha, limit, g, u);
+}
 
 #ifdef PLAIN
 
@@ -31,9 +42,9 @@ void main() {
     uint slot = min(task / width, top_k), i = task - slot * width;
     bool routed = slot < top_k;
     Weight gate, up;
-    uint64_t gate_row = i, up_row = i;
+    uint64_t gate_row = i, up_row = i, expert = 0;
     if (routed) {
-      uint64_t expert = min(uint(Ints(ids).at[row * top_k + slot]), experts - 1);
+      expert = min(uint(Ints(ids).at[row * top_k + slot]), experts - 1);
       gate = up = weight_of(gate_up, uint64_t(experts) * 2 * width, hidden, kForm);
       gate_row = expert * 2 * width + i;
       up_row = gate_row + width;
@@ -49,7 +60,7 @@ void main() {
     }
     g = subgroupAdd(g);
     u = subgroupAdd(u);
-    if (gl_SubgroupInvocationID == 0) Floats(h_row(row)).at[task] = silu(g) * u;
+    if (gl_SubgroupInvocationID == 0) Floats(h_row(row)).at[task] = middle(routed, expert, i, g, u);
   }
 }
 
@@ -64,13 +75,13 @@ uint scale_shift;
 #define FETCH fetch
 #define MULTIPLY multiply
 #define PIECE_DATA(r, p) (row_data[r] + 16 * (p))
-#define PIECE_SCALE(r, p) (row_scales[r] + 2 * ((p) >> scale_shift))
+#define PIECE_SCALE(r, p) (row_scales[r] + scale_bytes(dtype) * ((p) >> scale_shift))
 #define PIECE_OFFSET(r, p) (row_offsets[r] + 2 * ((p) >> scale_shift))
 #include "multiply.glsl"
 
 void take_row(uint r, Weight w, uint64_t row) {
   row_data[r] = w.data + row * w.row_bytes;
-  row_scales[r] = w.scales + row * w.groups * 2;
+  row_scales[r] = w.scales + row * w.groups * scale_bytes(w.dtype);
   row_offsets[r] = w.offsets + row * w.groups * 2;
 }
 
@@ -141,10 +152,15 @@ void main() {
       fetch(I4A, hidden / 32, gl_SubgroupInvocationID);
       multiply(I4A, hidden / 32, 0);
     }
+    if (uses(MXFP4) && gate.dtype == MXFP4) {
+      fetch(MXFP4, hidden / 32, gl_SubgroupInvocationID);
+      multiply(MXFP4, hidden / 32, 0);
+    }
     [[unroll]] for (uint i = 0; i < 2; ++i) {
       float g = subgroupAdd(vector_acc[i]), u = subgroupAdd(vector_acc[2 + i]);
       if (gl_SubgroupInvocationID == i && first + i < count) {
-        Floats(h_row(row)).at[slot * width + first + i] = silu(g) * u;
+        uint64_t expert = routed ? chosen_id[slot] : 0;
+        Floats(h_row(row)).at[slot * width + first + i] = middle(routed, expert, first + i, g, u);
       }
     }
   }

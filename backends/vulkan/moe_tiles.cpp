@@ -70,6 +70,7 @@ swy_status record_logits(const Recording& r, const Sorted& s) {
   if (s.half) SWY_VK_TRY(record_staging(r, p, {}, s.x, s.rows, true));
   if (m.routes) {
     p.weights[p.count] = m.router;
+    p.biases[p.count] = m.router_bias;
     p.y[p.count++] = m.logits;
   }
   if (m.shared_width != 0) {
@@ -100,6 +101,8 @@ swy_status record_sort(const Recording& r, const Sorted& s) {
 struct TilesPush {
   uint64_t x, y, order, tiles, weights, step, first, second;
   uint32_t width, outputs, expert_rows, all_rows, scales_before, top_k, domain, unused;
+  uint64_t biases;
+  float alpha, limit;
 };
 
 // One launch of moe_tiles.comp. `table` is empty for the shared expert.
@@ -110,12 +113,15 @@ swy_status record_product(const Recording& r, const Sorted& s, bool up, const St
   const uint32_t wide = (s.half ? 128u : 64u) / (up ? 2 : 1), columns = ceil_div(outputs, wide);
   const uint32_t tall = !shared ? s.tile_rows : s.half ? std::max(64u, tile_rows(r.device(), s.rows, columns)) : 64;
   const uint32_t expert_rows = shared ? first.rows : first.rows / m.experts;
+  const Activation act = m.activation();
+  const Weight bias = shared ? Weight{} : up ? m.gate_up_bias : m.down_bias;
   TilesPush push{};
-  push = {
-      x.rows.address, y.address, s.order.address, table.address, m.weights.address, r.step(), first.data, second.data,
-      first.width,    outputs,   expert_rows,     first.rows,    x.scales_before,   m.top_k,  m.domain,   0};
+  push = {x.rows.address, y.address,   s.order.address, table.address, m.weights.address, r.step(),        first.data,
+          second.data,    first.width, outputs,         expert_rows,   first.rows,        x.scales_before, m.top_k,
+          m.domain,       0,           bias.data,       act.alpha,     act.limit};
   const Shader& shader = (up ? kUp : kDown)[!s.half ? 0 : tall == 64 ? 1 : 2];
-  return launch(r, shader, {first.form}, {columns, shared ? ceil_div(s.rows, tall) : s.tiles}, push,
+  return launch(r, shader, {first.form, act.clamped, bias.form & 15u},
+                {columns, shared ? ceil_div(s.rows, tall) : s.tiles}, push,
                 {x.rows, x.scales, shared ? Span{} : s.order, table, shared ? Span{} : m.weights}, {y});
 }
 
@@ -181,7 +187,7 @@ swy_status supports_sorted(const swy_device& device, const swy_op& op, const swy
   if (!shared_alike(op)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "the shared expert's gate and up differ in encoding");
   }
-  return tiles_usable(op, 0, op.weight_count, kHalf, error);
+  return tiles_usable(op, {0, matrix_count(op)}, kHalf, error);
 }
 
 swy_status supports_cooperative(const swy_device& device, const swy_op& op, const swy_bucket& bucket,
@@ -198,7 +204,7 @@ double cost_of_tiles(const swy_op& op, double rate, uint32_t tile) {
   const double rows = static_cast<double>(swy::tensor(op, "x").dims[0]), entries = rows * a.top_k;
   const double touched = std::min(1.0, entries / a.experts);
   double bytes = 3 * row_bytes(op), products = 0;
-  for (uint32_t i = 0; i < op.weight_count; ++i) {
+  for (uint32_t i = 0; i < matrix_count(op); ++i) {
     double n = 1;
     for (uint32_t d = 0; d < op.weights[i]->rank; ++d) n *= static_cast<double>(op.weights[i]->dims[d]);
     const bool expert = op.weights[i]->rank == 3;
@@ -211,10 +217,27 @@ double cost_sorted(const swy_op& op, const swy_bucket&) { return cost_of_tiles(o
 double cost_cooperative(const swy_op& op, const swy_bucket&) { return cost_of_tiles(op, 50e6, 64); }
 
 constexpr Kernel sorted_kernel(const char* name, uint32_t op) {
-  return {name, op, kAlways, SWY_F32, supports_sorted<false>, cost_sorted, workspace<false>, record_sorted<false>};
+  return {.name = name,
+          .op = op,
+          .flags = kAlways,
+          .activations = SWY_F32,
+          .supports = supports_sorted<false>,
+          .cost = cost_sorted,
+          .workspace = workspace<false>,
+          .record = record_sorted<false>,
+          .op_revision = 2,
+          .weight_dtypes = kMatrices};
 }
 constexpr Kernel cooperative_kernel(const char* name, uint32_t op) {
-  return {name, op, kAlways, SWY_BF16, supports_cooperative, cost_cooperative, workspace<true>, record_sorted<true>};
+  return {.name = name,
+          .op = op,
+          .flags = kAlways,
+          .activations = SWY_BF16,
+          .supports = supports_cooperative,
+          .cost = cost_cooperative,
+          .workspace = workspace<true>,
+          .record = record_sorted<true>,
+          .op_revision = 2};
 }
 constexpr Kernel kKernels[] = {
     sorted_kernel("moe.tiles", SWY_OP_MOE),

@@ -2,7 +2,7 @@
 // The inner loop of the vector products (vector.glsl). The including shader defines where pieces of its rows lie:
 //   MULTIPLY, FETCH        the names of the functions
 //   PIECE_DATA(r, p)       the address of piece p of row r of the weight
-//   PIECE_SCALE(r, p)      the address of its fp16 scale
+//   PIECE_SCALE(r, p)      the address of its scale; `dtype` is known there
 //   PIECE_OFFSET(r, p)     the address of its offset (i4a)
 //
 // and, if they are not kR, kU and 0, how many rows and pieces of each there are and where they are in `held`:
@@ -28,6 +28,7 @@ void FETCH(uint dtype, uint pieces, uint first) {
       uint64_t scale = PIECE_SCALE(r, p);
       held_scale[at] = Words(scale & ~uint64_t(3)).at[0];
       held_upper |= (uint(scale) >> 1 & 1) << at;
+      if (dtype == MXFP4) held_upper |= (uint(scale) & 1) << (at + 16);
       if (dtype != I4A) continue;
       uint64_t offset = PIECE_OFFSET(r, p);
       held_offset[at] = Words(offset & ~uint64_t(3)).at[0];
@@ -47,7 +48,7 @@ void MULTIPLY(uint dtype, uint pieces, uint first_element) {
       bool there = p < pieces;
       p = first_piece + (there ? p : 0);
 #ifdef DOT8
-      if (dtype != F32 && dtype != BF16) {
+      if (dtype != F32 && dtype != BF16 && dtype != MXFP4) {
         [[unroll]] for (uint m = 0; m < kM; ++m) {
           vec2 a = dot_scale[m * kBlocks + (dtype == I8 ? p >> 1 : p)];
           [[unroll]] for (uint r = 0; r < ROWS; ++r) {
@@ -85,7 +86,7 @@ void MULTIPLY(uint dtype, uint pieces, uint first_element) {
         [[unroll]] for (uint r = 0; r < ROWS; ++r) {
           vec2 s = held_pair(dtype, HELD_AT + u * ROWS + r, there);
           float total = vector_acc[r * kM + m], it = part[r * kM + m];
-          if (dtype == F32 || dtype == BF16) total = fma(it, s.x, total);
+          if (dtype == F32 || dtype == BF16 || dtype == MXFP4) total = fma(it, s.x, total);
           if (dtype == I8) total = fma(fma(-1.5, sum, it), 256 * s.x, total);
           if (dtype == I4) total = fma(fma(-1.5, sum, it), 16 * s.x, total);
           if (dtype == I4A) total = fma(it - sum, 16 * s.x, fma(s.y, sum, total));

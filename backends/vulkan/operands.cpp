@@ -8,7 +8,9 @@
 
 namespace gpu {
 
-bool is_quantized(swy_dtype dtype) { return dtype == SWY_I8 || dtype == SWY_I4 || dtype == SWY_I4A; }
+bool is_quantized(swy_dtype dtype) {
+  return dtype == SWY_I8 || dtype == SWY_I4 || dtype == SWY_I4A || dtype == SWY_MXFP4;
+}
 
 Weight weight_of(const swy_tensor& tensor, uint64_t data) {
   swy_weight_planes planes;

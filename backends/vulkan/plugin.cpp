@@ -17,28 +17,15 @@ struct Vulkan {
   using Device = swy_device;
   using Kernel = gpu::Kernel;
 
-  static constexpr swy::KernelList<Kernel> kKernels[] = {embedding_kernels,
-                                                         rms_norm_kernels,
-                                                         linear_kernels,
-                                                         linear_tiles_kernels,
-                                                         gated_delta_kernels,
-                                                         gated_delta_chunks_kernels,
-                                                         gated_delta_step_kernels,
-                                                         router_kernels,
-                                                         moe_kernels,
-                                                         moe_resident_kernels,
-                                                         moe_tiles_kernels,
-                                                         attention_kernels,
-                                                         lm_head_kernels,
-                                                         add_kernels,
-                                                         sample_kernels,
-                                                         cast_kernels,
-                                                         gather_rows_kernels,
-                                                         head_split_kernels,
-                                                         rope_kernels,
-                                                         kv_append_kernels,
-                                                         causal_conv_kernels,
-                                                         delta_gates_kernels};
+  static constexpr swy::KernelList<Kernel> kKernels[] = {
+      embedding_kernels,        rms_norm_kernels,    linear_kernels,
+      linear_tiles_kernels,     gated_delta_kernels, gated_delta_chunks_kernels,
+      gated_delta_step_kernels, router_kernels,      moe_kernels,
+      moe_resident_kernels,     moe_tiles_kernels,   mlp_kernels,
+      attention_kernels,        lm_head_kernels,     add_kernels,
+      sample_kernels,           cast_kernels,        gather_rows_kernels,
+      head_split_kernels,       rope_kernels,        kv_append_kernels,
+      causal_conv_kernels,      delta_gates_kernels};
   static constexpr const swy_option* kOptions[] = {&swy::kKvBf16, &kCooperative,   &kDot8,     &kImport,
                                                    &kKhrMatrices, &kPipelineCache, &kResident, &kReversed};
 

@@ -9,6 +9,7 @@ namespace gpu {
 struct Projection {
   Span x, residual;
   Weight weights[SWY_LINEAR_MAX_WEIGHTS];
+  Weight biases[SWY_LINEAR_MAX_WEIGHTS];  // without an address: none
   Span y[SWY_LINEAR_MAX_WEIGHTS];
   uint32_t count = 0, width = 0;
   swy_rows domain = SWY_ROWS_STEP;
@@ -21,9 +22,9 @@ struct Projection {
 // Push constants of the shaders that include projection.glsl: up to four weights.
 struct ProjectionPush {
   uint64_t x, extra, step;
-  uint32_t width, domain;
+  uint32_t width, scales_before;
   float eps, bias;
-  uint32_t count, unused;
+  uint64_t biases;
   uint64_t data[4], y[4];
   uint32_t rows[4];
 };
@@ -37,7 +38,7 @@ struct ProjectionPart {
   uint32_t count = 0;
   Span y[4];
 };
-ProjectionPart part_of(const Projection& p, uint32_t first, uint64_t step);
+swy_status take_part(const Recording& r, const Projection& p, uint32_t first, ProjectionPart& part);
 
 // The operands of LINEAR, LINEAR_ADD and RMS_NORM_LINEAR.
 Projection linear_projection(const Recording& r);
@@ -63,8 +64,13 @@ uint32_t groups_for(const swy_device& device, uint32_t tasks);
 
 // Whether the device has products of bytes.
 swy_status dot_usable(const swy_device& device, swy_error* error);
-// Whether the vector shaders can read these weights, and a row of activations fits.
-swy_status vector_usable(const swy_device& device, const swy_op& op, uint32_t first_weight, swy_error* error);
+// The matrices of LINEAR and its fused forms, among their weights.
+struct Matrices {
+  uint32_t first, count;
+};
+Matrices matrices_of(const swy_op& op);
+// Whether the vector shaders can read these weights, and a row of `width` activations fits.
+swy_status vector_usable(const swy_device& device, const swy_op& op, Matrices m, uint64_t width, swy_error* error);
 
 // Records a projection of `rows` rows by the vector shader, or by the one for any shape.
 // `dot`: by products of bytes.

@@ -4,9 +4,11 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 layout(local_size_x = 256) in;
+layout(constant_id = 0) const bool kTable = false;
+layout(constant_id = 1) const float kRopeScale = 1.0;
 layout(push_constant, std430) uniform Push {
   uint64_t x, y;
-  uint64_t turns;  // [rotary / 2] 64-bit fractions: turns of a pair per position
+  uint64_t turns;  // [rotary / 2]
   uint64_t step;
   uint width, head_dim, rotary, unused;
 };

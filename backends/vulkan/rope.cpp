@@ -3,6 +3,7 @@
 #include "rope.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace gpu {
@@ -14,6 +15,17 @@ swy_status put_turns(const Recording& r, uint32_t rotary_dim, float theta, Span&
     turns[i] = static_cast<uint64_t>(part * 0x1p64L);
   }
   return put_constants(r.list, turns.data(), turns.size() * 8, out, r.error);
+}
+
+swy_status rotation_of(const Recording& r, uint32_t rotary_dim, float theta, float rope_scale, Rotation& out) {
+  if (r.op.revision == 1) {
+    Span turns;
+    SWY_VK_TRY(put_turns(r, rotary_dim, theta, turns));
+    out.turns = turns.address;
+    return SWY_OK;
+  }
+  out = {r.operands.weight("inv_freq").data, 1, std::bit_cast<uint32_t>(rope_scale)};
+  return SWY_OK;
 }
 
 namespace {
@@ -29,17 +41,23 @@ swy_status record_rope(const Recording& r) {
   const auto& a = r.attrs<swy_heads_attrs>();
   const swy_tensor& t = swy::tensor(r.op, "x");
   const Span x = r.operands.input("x"), y = r.operands.output("y");
-  Span turns;
-  SWY_VK_TRY(put_turns(r, a.rotary_dim, a.rope_theta, turns));
-  push = {x.address, y.address, turns.address, r.step(), static_cast<uint32_t>(t.dims[1]), a.head_dim, a.rotary_dim, 0};
+  Rotation rotation;
+  SWY_VK_TRY(rotation_of(r, a.rotary_dim, a.rope_theta, a.rope_scale, rotation));
+  push = {x.address,    y.address, rotation.turns, r.step(), static_cast<uint32_t>(t.dims[1]), a.head_dim,
+          a.rotary_dim, 0};
   const Grid grid{at_most(ceil_div(t.dims[1], kThreads), 64), at_most(static_cast<uint32_t>(t.dims[0]), 4096)};
-  return launch(r, kRope, {}, grid, push, {x}, {y});
+  return launch(r, kRope, {rotation.table, rotation.scale_bits}, grid, push, {x}, {y});
 }
 
 double cost_rope(const swy_op& op, const swy_bucket&) { return cost_of(row_bytes(op), 0); }
 
-constexpr Kernel kKernels[] = {
-    {"rope.plain", SWY_OP_ROPE, kInvariant, SWY_F32, nullptr, cost_rope, nullptr, record_rope}};
+constexpr Kernel kKernels[] = {{.name = "rope.plain",
+                                .op = SWY_OP_ROPE,
+                                .flags = kInvariant,
+                                .activations = SWY_F32,
+                                .cost = cost_rope,
+                                .record = record_rope,
+                                .op_revision = 2}};
 
 }  // namespace
 

@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The router's choice, by one subgroup.
 
-shared uint router_keys[kMostExperts];
+#include "router_keys.glsl"
 
-// Larger floats have larger keys; none is 0.
-uint float_key(float x) {
-  uint bits = floatBitsToUint(x);
-  return max((bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u, 1u);
-}
-float key_float(uint key) { return uintBitsToFloat((key & 0x80000000u) != 0 ? key ^ 0x80000000u : ~key); }
+shared uint router_keys[kMostExperts];
 
 shared uint chosen_id[32];
 shared float chosen_weight[32];

@@ -32,6 +32,11 @@ void eight_of_nibbles(uint dtype, uint q, vec2 scale, out vec4 low, out vec4 hig
   high = fma(high - zero, vec4(16 * scale.x), vec4(scale.y));
 }
 
+void eight_of_numbers(uint q, float scale, out vec4 low, out vec4 high) {
+  low = numbers_of(uvec4(q, q >> 4, q >> 8, q >> 12) & 15) * scale;
+  high = numbers_of(uvec4(q >> 16, q >> 20, q >> 24, q >> 28) & 15) * scale;
+}
+
 // Eight elements of a weight's row from element 8 i on: words of quants, then the floats.
 void eight(uint dtype, uint64_t data, uint i, vec2 scale, out vec4 low, out vec4 high) {
   if (dtype == F32) {
@@ -43,6 +48,8 @@ void eight(uint dtype, uint64_t data, uint i, vec2 scale, out vec4 low, out vec4
     high = uintBitsToFloat(uvec4(h.z << 16, h.z & 0xffff0000u, h.w << 16, h.w & 0xffff0000u));
   } else if (dtype == I8) {
     eight_of_bytes(Words(data + 8 * i).at[0], Words(data + 8 * i).at[1], scale, low, high);
+  } else if (dtype == MXFP4) {
+    eight_of_numbers(Words(data + 4 * i).at[0], scale.x, low, high);
   } else {
     eight_of_nibbles(dtype, Words(data + 4 * i).at[0], scale, low, high);
   }
@@ -52,6 +59,7 @@ void eight(uint dtype, uint64_t data, uint i, vec2 scale, out vec4 low, out vec4
 vec2 scale_of(Weight w, uint k) {
   if (w.dtype == F32 || w.dtype == BF16) return vec2(0);
   uint g = k / w.group;
+  if (w.dtype == MXFP4) return vec2(power_of(byte_at(b_scale + g)), 0.0);
   return vec2(half_at(b_scale, g), w.dtype == I4A ? half_at(b_offset, g) : 0.0);
 }
 

@@ -116,12 +116,13 @@ float vector_acc[kR * kM];
 const uint kHeldPieces = kR * kU + MORE_HELD;
 uvec4 held[kHeldPieces];  // pieces that were requested
 uint held_scale[kHeldPieces], held_offset[kHeldPieces];  // words with their fp16 scales and offsets
-uint held_upper = 0;      // bit u kR + r: the scale is the upper half of its word; 16 bits on, the offset
+uint held_upper = 0;      // bit u kR + r: the scale is in the upper half of its word; 16 bits on, the offset, or for MXFP4 in
+                          // the upper byte of that half
 
 // Elements of one piece of 16 bytes.
 uint piece_elements(uint dtype) { return dtype == I8 ? 16 : dtype == BF16 ? 8 : dtype == F32 ? 4 : 32; }
 
-// Vector j of a piece. Quants come as 1 + q / 16 (4 bits) or 1 + (q + 128) / 256 (8 bits).
+// Vector j of a piece. Quants of integers come as 1 + q / 16 (4 bits) or 1 + (q + 128) / 256 (8 bits).
 vec4 unpack(uint dtype, uvec4 w, uint j) {
   if (dtype == F32) return uintBitsToFloat(w);
   if (dtype == BF16) {
@@ -133,6 +134,7 @@ vec4 unpack(uint dtype, uvec4 w, uint j) {
     return uintBitsToFloat((uvec4(q << 15, q << 7, q >> 1, q >> 9) & 0x7f8000u) | 0x3f800000u);
   }
   uint q = w[j >> 1];
+  if (dtype == MXFP4) return numbers_of((uvec4(q, q >> 4, q >> 8, q >> 12) >> (16 * (j & 1))) & 15);
   uvec4 at = (j & 1) == 0 ? uvec4(q << 19, q << 15, q << 11, q << 7) : uvec4(q << 3, q >> 1, q >> 5, q >> 9);
   return uintBitsToFloat((at & 0x780000u) | 0x3f800000u);
 }
@@ -141,6 +143,10 @@ vec4 unpack(uint dtype, uvec4 w, uint j) {
 // conversion waits for its load.
 vec2 held_pair(uint dtype, uint at, bool there) {
   if (dtype == F32 || dtype == BF16) return vec2(there ? 1.0 : 0.0, 0.0);
+  if (dtype == MXFP4) {
+    uint word = held_scale[at] >> (16 * (held_upper >> at & 1) + 8 * (held_upper >> at >> 16 & 1));
+    return vec2(there ? power_of(word & 255) : 0.0, 0.0);
+  }
   float scale = unpackHalf2x16((held_upper >> at & 1) != 0 ? held_scale[at] >> 16 : held_scale[at]).x;
   float offset = 0;
   if (dtype == I4A) offset = unpackHalf2x16((held_upper >> at >> 16 & 1) != 0 ? held_offset[at] >> 16 : held_offset[at]).x;

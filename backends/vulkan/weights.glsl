@@ -12,6 +12,9 @@ struct Weight {
   uint width, row_bytes, groups, group, dtype;
 };
 
+// Bytes of a scale: fp16, or the exponent of a power of two.
+uint scale_bytes(uint dtype) { return dtype == MXFP4 ? 1 : 2; }
+
 // Planes of a weight of `rows` rows, from its address.
 Weight weight_of(uint64_t data, uint64_t rows, uint width, uint form) {
   Weight w;
@@ -28,13 +31,19 @@ Weight weight_of(uint64_t data, uint64_t rows, uint width, uint form) {
   w.row_bytes = w.groups * (w.dtype == I8 ? w.group : (w.group + 1) / 2);
   uint64_t quants = (rows * w.row_bytes + 63) & ~uint64_t(63);
   w.scales = data + quants;
-  w.offsets = w.scales + ((rows * w.groups * 2 + 63) & ~uint64_t(63));
+  w.offsets = w.scales + ((rows * w.groups * scale_bytes(w.dtype) + 63) & ~uint64_t(63));
   return w;
 }
 
 // 16 and 8 bits at a byte address.
 uint half_word_at(uint64_t a) { return (Words(a & ~uint64_t(3)).at[0] >> (uint(a & 2) * 8)) & 0xffffu; }
 uint byte_at(uint64_t a) { return (Words(a & ~uint64_t(3)).at[0] >> (uint(a & 3) * 8)) & 0xffu; }
+// The scale of an exponent; the numbers of four elements of MXFP4.
+float power_of(uint e) { return uintBitsToFloat(e == 255 ? 0x7fc00000u : e == 0 ? 0x00400000u : e << 23); }
+vec4 numbers_of(uvec4 q) {
+  vec4 size = vec4((uvec4(0xc8643210u) >> ((q & 7) << 2)) & 15) * 0.5;
+  return uintBitsToFloat(floatBitsToUint(size) | (q & 8) << 28);
+}
 float half_at(uint64_t plane, uint64_t i) { return unpackHalf2x16(half_word_at(plane + 2 * i)).x; }
 
 // Element i of a plain array.
@@ -56,9 +65,10 @@ float weight_at(Weight w, uint64_t row, uint k) {
   uint64_t data = w.data + row * w.row_bytes;
   if (w.dtype == F32 || w.dtype == BF16) return plain_at(data, w.dtype, k);
   uint g = k / w.group, i = k % w.group;
-  float scale = half_at(w.scales, row * w.groups + g);
+  float scale = w.dtype == MXFP4 ? power_of(byte_at(w.scales + row * w.groups + g)) : half_at(w.scales, row * w.groups + g);
   if (w.dtype == I8) return float(bitfieldExtract(int(byte_at(data + g * w.group + i)), 0, 8)) * scale;
   int q = int(byte_at(data + g * ((w.group + 1) / 2) + i / 2) >> (4 * (i & 1))) & 15;
+  if (w.dtype == MXFP4) return numbers_of(uvec4(q)).x * scale;
   if (w.dtype == I4) return float(q - 8) * scale;
   return float(q) * scale + half_at(w.offsets, row * w.groups + g);
 }

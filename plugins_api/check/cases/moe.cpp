@@ -393,6 +393,9 @@ void second_cases(std::vector<CaseSpec>& out) {
     for (const uint32_t rows : {1u, 16u, 130u}) put(out, with({rows, 16, 4, 100, 48, 36, e}, gpt_oss), true);
   }
   put(out, with({5, 7, 7, 64, 24, 24, i4}, gpt_oss), false);  // all experts
+  // What the experts of a row have in their middle is more than a workgroup's memory.
+  put(out, with({2, 6, 4, 64, 2080, 0, mxfp4}, gpt_oss), true);
+  put(out, {2, 6, 5, 64, 1632, 96, i4}, true, {SWY_OP_MOE, SWY_OP_MOE_ADD});
 }
 
 }  // namespace
