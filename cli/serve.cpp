@@ -150,6 +150,7 @@ Status serve(ServeFlags& o) {
   settings.checkpoints = o.no_cache ? 0 : o.cache_states;
   SWY_LET(server::ApplicationOptions options, application_options(o));
   SWY_LET(Runtime runtime, load_runtime(settings));
+  if (o.sessions > 1) SWY_TRY(prepare(*runtime.model, o.defaults.sampling).status());
   const std::vector<std::string> devices = runtime.model->device_names();
   const uint32_t context = runtime.model->context();
   const double load_seconds = runtime.load_seconds;
