@@ -17,6 +17,7 @@
 #include "cli/model_source.h"
 #include "cli/plugin_faults.h"
 #include "core/base/printable.h"
+#include "core/engine/prepare.h"
 #include "core/plan/code_store.h"
 #include "core/plan/tuning.h"
 #include "core/plugin/stall_watch.h"
@@ -267,6 +268,16 @@ Result<Runtime> load_runtime(const Settings& settings, std::shared_ptr<Host> hos
   }
   if (settings.pin) pin(*loaded.host);
   return Runtime{std::move(loaded), seconds_since(begin)};
+}
+
+Result<double> prepare(Model& model, const SamplingParams& sampling) {
+  const uint64_t begin = Os::real().now_ns();
+  Progress bar("preparing steps");
+  SWY_TRY(prepare_steps(model, sampling, [&](uint64_t done, uint64_t total) {
+    bar.update(done, total);
+    return !interrupted.load();
+  }));
+  return seconds_since(begin);
 }
 
 Progress::Progress(std::string what)

@@ -11,7 +11,7 @@ namespace switchyard {
 namespace {
 
 // The constraint that the options name; none if they name none.
-Result<std::shared_ptr<TokenConstraint>> constraint_of(const TextOptions& o, const Tokenizer& tokenizer,
+Result<std::shared_ptr<TokenConstraint>> constraint_of(const TextOptions& o, const Tokenizer* tokenizer,
                                                        uint32_t vocab) {
   const bool gbnf = o.grammar.find("::=") != std::string::npos;
   struct Given {
@@ -26,18 +26,22 @@ Result<std::shared_ptr<TokenConstraint>> constraint_of(const TextOptions& o, con
   for (const Given& given : all) {
     if (given.text.empty()) continue;
     if (made != nullptr) return error(Code::usage, "give {} or {}, not both", made->name(), given.name);
-    SWY_LET(auto compiled, compile_constraint(given.kind, given.text, tokenizer, vocab, given.name));
-    made = std::make_shared<TextConstraint>(std::move(compiled), tokenizer, o.sampling.stop_ids, given.name);
+    if (tokenizer == nullptr) return error(Code::usage, "{} needs a tokenizer, which this model lacks", given.name);
+    SWY_LET(auto compiled, compile_constraint(given.kind, given.text, *tokenizer, vocab, given.name));
+    made = std::make_shared<TextConstraint>(std::move(compiled), *tokenizer, o.sampling.stop_ids, given.name);
   }
   return made;
 }
 
 }  // namespace
 
-Result<std::unique_ptr<TextGeneration>> TextGeneration::create(const Model& model, const Tokenizer& tokenizer,
+Result<std::unique_ptr<TextGeneration>> TextGeneration::create(const Model& model, const Tokenizer* tokenizer,
                                                                TextOptions options,
                                                                std::function<bool(const TextPiece&)> on_piece,
                                                                std::shared_ptr<TokenConstraint> constraint) {
+  if (tokenizer == nullptr && !options.stops.empty()) {
+    return error(Code::usage, "a stop string needs a tokenizer, which this model lacks");
+  }
   if (!options.ignore_eos && options.sampling.stop_ids.empty()) {
     const auto& ends = model.program().eos_ids;
     options.sampling.stop_ids.assign(ends.begin(), ends.end());
@@ -76,7 +80,7 @@ bool TextGeneration::give(const TextPiece& piece) {
 bool TextGeneration::take(const TokenEvent& event) {
   const Stretch stretch(model_.runner().observer(), "detokenize");
   TextPiece piece{event.id, {}, event.logprob, event.top_ids, event.top_logprobs};
-  if (!event.end) piece.text = stops_.push(detokenizer_.push(event.id));
+  if (!event.end && detokenizer_) piece.text = stops_.push(detokenizer_->push(event.id));
   if (constraint_ != nullptr && !event.end) {
     drawn_.push_back(event.id);
     matched_ = constraint_->finished(drawn_);
@@ -85,7 +89,8 @@ bool TextGeneration::take(const TokenEvent& event) {
 }
 
 void TextGeneration::finish() {
-  TextPiece rest{-1, stops_.push(detokenizer_.flush()), 0, {}, {}};
+  if (!detokenizer_) return;
+  TextPiece rest{-1, stops_.push(detokenizer_->flush()), 0, {}, {}};
   rest.text += stops_.flush();
   if (!rest.text.empty()) give(rest);
 }

@@ -41,9 +41,10 @@ struct TextPiece {
 
 class TextGeneration {
  public:
-  // `model` and `tokenizer` outlive it. `on_piece` may be empty; returning false ends the generation. `constraint`
-  // stands for those of the options. Errors: usage, for a constraint that cannot be followed, or two of them.
-  static Result<std::unique_ptr<TextGeneration>> create(const Model& model, const Tokenizer& tokenizer,
+  // `model` and `tokenizer` outlive it. Without a tokenizer the pieces are ids alone. `on_piece` may be empty;
+  // returning false ends the generation. `constraint` stands for those of the options. Errors: usage, for a constraint
+  // that cannot be followed, or two of them, and for what needs a tokenizer where there is none.
+  static Result<std::unique_ptr<TextGeneration>> create(const Model& model, const Tokenizer* tokenizer,
                                                         TextOptions options,
                                                         std::function<bool(const TextPiece&)> on_piece,
                                                         std::shared_ptr<TokenConstraint> constraint = {});
@@ -60,20 +61,18 @@ class TextGeneration {
   const char* stopped(const Outcome& outcome) const;
 
  private:
-  TextGeneration(const Model& model, const Tokenizer& tokenizer, TextOptions options,
+  TextGeneration(const Model& model, const Tokenizer* tokenizer, TextOptions options,
                  std::function<bool(const TextPiece&)> on_piece)
-      : model_(model),
-        options_(std::move(options)),
-        on_piece_(std::move(on_piece)),
-        detokenizer_(tokenizer),
-        stops_(options_.stops) {}
+      : model_(model), options_(std::move(options)), on_piece_(std::move(on_piece)), stops_(options_.stops) {
+    if (tokenizer != nullptr) detokenizer_.emplace(*tokenizer);
+  }
   bool take(const TokenEvent& event);
   bool give(const TextPiece& piece);
 
   const Model& model_;
   TextOptions options_;
   std::function<bool(const TextPiece&)> on_piece_;
-  Detokenizer detokenizer_;
+  std::optional<Detokenizer> detokenizer_;
   StopStrings stops_;
   std::shared_ptr<TokenConstraint> constraint_;
   std::vector<int32_t> drawn_;  // for the constraint
