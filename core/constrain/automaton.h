@@ -63,6 +63,7 @@ class Automaton {
     new_states_ = 0;
     x_.allow_work(limits_.work);
   }
+  uint32_t new_states() const { return new_states_; }  // since then
   size_t memory_bytes() const;
   size_t states() const { return states_.size(); }
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/json.h"
+#include "core/base/os.h"
 #include "core/base/printable.h"
 #include "core/constrain/automaton.h"
 #include "core/constrain/front_ends.h"
@@ -22,6 +23,7 @@ struct Constraint::Shared {
   std::mutex mutex;
   std::shared_ptr<Automaton> automaton;
   constrain::AutomatonLimits limits;
+  uint32_t text_states = 0, byte_states = 0;
 };
 
 Constraint::~Constraint() = default;
@@ -79,13 +81,18 @@ Result<std::shared_ptr<const Constraint>> Constraint::compile(ConstraintKind kin
   std::shared_ptr<Constraint> c(new Constraint);
   c->grammar_ = std::make_unique<Grammar>(limits.expressions);
   c->vocabulary_ = std::move(vocabulary);
+  constrain::Expressions& expressions = c->grammar_->expressions;
+  expressions.stop_at(Os::real().now_ns() + limits.compile_ns);
   SWY_LET(const NodeId root, build(*c->grammar_, kind, text));
-  SWY_TRY(c->grammar_->expressions.status());
+  SWY_TRY(expressions.status());
   SWY_TRY(c->grammar_->finish(root));
+  expressions.stop_at(0);
   c->json_ = kind == ConstraintKind::json_schema || kind == ConstraintKind::json_object;
   c->shared_ = std::make_unique<Shared>();
   c->shared_->limits.memory_bytes = limits.memory_bytes;
   c->shared_->limits.new_states = limits.new_states;
+  c->shared_->text_states = limits.text_states;
+  c->shared_->byte_states = limits.byte_states;
   return std::shared_ptr<const Constraint>(std::move(c));
 }
 
@@ -114,6 +121,14 @@ Status ConstraintMatcher::failure() const {
                text_.size());
 }
 
+// After an operation. One text has a limit of its own, since a full automaton is replaced by an empty one.
+Status ConstraintMatcher::count() {
+  made_ += automaton_->new_states();
+  const Constraint::Shared& limits = *constraint_->shared_;
+  const bool too_many = made_ > limits.text_states + uint64_t{limits.byte_states} * text_.size();
+  return automaton_->failed() || too_many ? failure() : Status();
+}
+
 Status ConstraintMatcher::follow() {
   {
     const std::lock_guard lock(automaton_->mutex);
@@ -124,10 +139,13 @@ Status ConstraintMatcher::follow() {
   automaton_->begin_operation();
   state_ = automaton_->start();
   for (size_t i = 0; i < text_.size(); ++i) {
-    if (i % 1024 == 0) automaton_->begin_operation();
+    if (i % 1024 == 1023) {
+      SWY_TRY(count());
+      automaton_->begin_operation();
+    }
     state_ = automaton_->next(state_, static_cast<uint8_t>(text_[i]));
   }
-  return automaton_->failed() ? failure() : Status();
+  return count();
 }
 
 bool ConstraintMatcher::is_end(int32_t token) const {
@@ -139,7 +157,7 @@ Status ConstraintMatcher::mask(std::span<uint32_t> mask) {
   const std::lock_guard lock(automaton_->mutex);
   automaton_->begin_operation();
   automaton_->allow(state_, mask);
-  if (automaton_->failed()) return failure();
+  SWY_TRY(count());
   if (constraint_->json_ && endless_space()) {
     const TokenMask& spaces = constraint_->vocabulary_->spaces();
     for (size_t i = 0; i < std::min(mask.size(), spaces.size()); ++i) mask[i] &= ~spaces[i];
@@ -179,7 +197,7 @@ Status ConstraintMatcher::accept_text(std::string_view bytes) {
   automaton_->begin_operation();
   uint32_t state = state_;
   for (const char c : bytes) state = automaton_->next(state, static_cast<uint8_t>(c));
-  if (automaton_->failed()) return failure();
+  SWY_TRY(count());
   if (state == Automaton::kDead) {
     return error(Code::usage, "'{}' cannot follow after {} bytes of text", printable(bytes), text_.size());
   }

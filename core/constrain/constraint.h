@@ -34,7 +34,10 @@ struct ConstraintLimits {
   size_t text_bytes = size_t{1} << 20;     // of the constraint
   size_t expressions = size_t{1} << 20;    // of the compiled form
   size_t memory_bytes = size_t{64} << 20;  // of states and masks, together for all that follow it
-  uint32_t new_states = 1 << 16;           // that one mask or token may make
+  uint64_t compile_ns = 5'000'000'000;
+  uint32_t new_states = 1 << 14;  // that one mask or token may make
+  // That all masks and tokens of one text may make, and so many more for each of its bytes.
+  uint32_t text_states = 1 << 15, byte_states = 32;
 };
 
 namespace constrain {
@@ -91,6 +94,7 @@ class ConstraintMatcher {
  private:
   Status follow();  // to a fresh automaton, when the shared one is full
   Status failure() const;
+  Status count();
   bool is_end(int32_t token) const;
   bool endless_space();
 
@@ -98,6 +102,7 @@ class ConstraintMatcher {
   std::shared_ptr<constrain::Automaton> automaton_;
   std::vector<int32_t> end_ids_;
   uint32_t state_ = 0;
+  uint64_t made_ = 0;  // states, of which there is a limit
   std::string text_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/base/os.h"
 #include "core/constrain/utf8_ranges.h"
 
 namespace switchyard::constrain {
@@ -281,7 +282,15 @@ Expr Expressions::characters(std::span<const std::pair<uint32_t, uint32_t>> rang
 
 Status Expressions::status() const {
   if (!exhausted_) return {};
-  return error(Code::usage, "{}", too_deep_ ? "it nests too deep" : "it is too large");
+  return error(Code::usage, "{}",
+               too_deep_ ? "it nests too deep"
+               : late_   ? "it takes too long to compile"
+                         : "it is too large");
+}
+
+bool Expressions::past_stop() {
+  late_ = Os::real().now_ns() >= stop_ns_;
+  return late_;
 }
 
 size_t Expressions::memory_bytes() const {

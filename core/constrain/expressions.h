@@ -81,9 +81,12 @@ class Expressions {
   // Steps of some ten nanoseconds until they count as exhausted; and some that are taken elsewhere.
   void allow_work(uint64_t steps) { work_left_ = steps; }
   void work(uint64_t steps) {
-    if (steps > work_left_) exhausted_ = true;
+    if (steps > work_left_ || late()) exhausted_ = true;
     work_left_ -= exhausted_ ? 0 : steps;
   }
+
+  // From this time on, by Os::now_ns, all work counts as too much; 0: never.
+  void stop_at(uint64_t now_ns) { stop_ns_ = now_ns; }
 
   // The texts of a language of at most `most`, in order; none if there are more, or texts of more than 1000 bytes.
   std::optional<std::vector<std::string>> texts(Expr e, size_t most);
@@ -100,6 +103,8 @@ class Expressions {
   };
   enum class Life : uint8_t { unknown, dead, alive };
 
+  bool late() { return stop_ns_ != 0 && ++looks_ % 64 == 0 && past_stop(); }
+  bool past_stop();
   Expr intern(Node node);
   Expr list(Kind kind, const std::vector<Expr>& parts, bool nullable);
   std::span<const Expr> parts(const Node& n) const { return {lists_.data() + n.a, n.b}; }
@@ -135,7 +140,9 @@ class Expressions {
   Expr character_ = 0, characters_ = 0;
   size_t max_;
   uint64_t work_left_ = uint64_t{1} << 24;
-  bool exhausted_ = false, too_deep_ = false;
+  uint64_t stop_ns_ = 0;
+  uint32_t looks_ = 0;  // at the clock, or past it
+  bool exhausted_ = false, too_deep_ = false, late_ = false;
 };
 
 }  // namespace switchyard::constrain

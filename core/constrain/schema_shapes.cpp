@@ -269,6 +269,7 @@ Result<Shape> SchemaShapes::one_of(Index i) {
       if (apart(branches[m], b)) continue;
       // What overlaps is taken out of both.
       const auto not_b = complement(b), not_m = complement(branches[m]);
+      SWY_TRY(x_.status());
       if (!not_b.ok() || !not_m.ok()) {
         return unsupported(i, "oneOf", "it cannot be told whether two of its schemas hold at once; anyOf may do");
       }

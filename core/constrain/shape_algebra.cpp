@@ -15,6 +15,7 @@ SchemaSet SchemaShapes::member(const ObjectShape& object, const std::string& nam
 }
 
 ArrayShape SchemaShapes::both(const ArrayShape& a, const ArrayShape& b) {
+  x_.work(16 * (1 + a.first.size() + b.first.size()));
   ArrayShape out;
   out.first.resize(std::max(a.first.size(), b.first.size()));
   for (size_t i = 0; i < out.first.size(); ++i) out.first[i] = all_of(a.item(i), b.item(i));
@@ -26,6 +27,7 @@ ArrayShape SchemaShapes::both(const ArrayShape& a, const ArrayShape& b) {
 }
 
 ObjectShape SchemaShapes::both(const ObjectShape& a, const ObjectShape& b) {
+  x_.work(16 * (1 + a.members.size() + b.members.size() + a.named.size() * b.named.size()));
   ObjectShape out;
   for (const ObjectShape* side : {&a, &b}) {
     const ObjectShape& other = side == &a ? b : a;
@@ -64,12 +66,14 @@ Result<Shape> SchemaShapes::both(const Shape& a, const Shape& b) {
   out.string = x_.both(a.string, b.string);
   for (const ArrayShape& x : a.arrays) {
     for (const ArrayShape& y : b.arrays) {
+      if (x_.exhausted()) return x_.status();
       ArrayShape z = both(x, y);
       if (z.min <= z.max) out.arrays.push_back(std::move(z));
     }
   }
   for (const ObjectShape& x : a.objects) {
     for (const ObjectShape& y : b.objects) {
+      if (x_.exhausted()) return x_.status();
       ObjectShape z = both(x, y);
       const bool possible = std::none_of(z.members.begin(), z.members.end(),
                                          [](const auto& m) { return m.second.required && m.second.value == kNoValue; });
@@ -197,12 +201,12 @@ bool SchemaShapes::impossible(const ObjectShape& object) {
 bool SchemaShapes::apart(const Shape& a, const Shape& b) {
   for (const ArrayShape& x : a.arrays) {
     for (const ArrayShape& y : b.arrays) {
-      if (!impossible(both(x, y))) return false;
+      if (x_.exhausted() || !impossible(both(x, y))) return false;
     }
   }
   for (const ObjectShape& x : a.objects) {
     for (const ObjectShape& y : b.objects) {
-      if (!impossible(both(x, y))) return false;
+      if (x_.exhausted() || !impossible(both(x, y))) return false;
     }
   }
   return true;

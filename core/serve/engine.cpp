@@ -152,6 +152,7 @@ struct TextStream::Impl {
     result.stopped = why.empty() ? f.reason : why;
     result.sampling = fmt::format("{} ({})", path_name(f.path.path), f.path.reason);
     result.seed = f.seed;
+    result.cached_tokens = f.usage.cached_tokens;
     result.prompt_seconds = static_cast<double>(f.usage.prompt_ns) / 1e9;
     result.draw_seconds = static_cast<double>(f.usage.draw_ns) / 1e9;
     (void)end_turn(session.service, session.thread, reading, result.ids, result.text, f).ok();
@@ -181,6 +182,7 @@ Result<Engine> Engine::load(const EngineOptions& o) {
   options.sessions = o.sessions;
   options.state_bytes = o.state_bytes;
   options.deterministic = o.deterministic;
+  options.checkpoints = o.cache_states;
   options.load_threads = host->threads();
   options.tuning = load_tuning(Os::real(), default_tuning_path(), host->threads());
   options.code_folder = default_code_folder();
@@ -192,7 +194,8 @@ Result<Engine> Engine::load(const EngineOptions& o) {
   serving.queue_tokens = UINT64_MAX;
   serving.events = kEvents;
   serving.slow_ns = UINT64_MAX;  // a stream may be left alone
-  serving.cache_bytes = 0;
+  serving.cache_bytes = o.cache_states == 0 && o.cache_bytes == 0 ? 0 : UINT64_MAX;
+  serving.cache_host_bytes = o.cache_bytes;
   SWY_LET(impl->service, Service::create(std::move(loaded), serving));
   return Engine(std::move(impl));
 }

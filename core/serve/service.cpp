@@ -203,6 +203,24 @@ ServiceStats Service::stats() const {
   return stats;
 }
 
+Result<SavedCache> Service::save_cache(const std::string& path, uint64_t max_bytes) {
+  SavedCache saved;
+  SWY_TRY(on_loop([&](Model&) -> Status {
+    SWY_LET(saved, impl_->loop.cache().save(Os::real(), path, max_bytes));
+    return {};
+  }));
+  return saved;
+}
+
+Result<SavedCache> Service::load_cache(const std::string& path) {
+  SavedCache loaded;
+  SWY_TRY(on_loop([&](Model&) -> Status {
+    SWY_LET(loaded, impl_->loop.cache().load(Os::real(), path));
+    return {};
+  }));
+  return loaded;
+}
+
 Status Service::on_loop(const std::function<Status(Model&)>& work) {
   Impl& s = *impl_;
   Impl::Work posted{work, {}};

@@ -22,7 +22,8 @@ constexpr auto kAcceptPause = std::chrono::milliseconds(100);  // where the proc
 struct HttpServer::Impl {
   Impl(HttpHandler& handler, const HttpOptions& options)
       : handlers(std::max(1U, options.handler_threads)),
-        shared{handler, options, handlers},
+        workers(1),
+        shared{handler, options, handlers, workers},
         io(static_cast<int>(std::max(1U, options.io_threads))),
         acceptor(io) {}
 
@@ -31,7 +32,7 @@ struct HttpServer::Impl {
   void greet(tcp::socket socket);
   void each(void (Connection::*act)());
 
-  net::thread_pool handlers;
+  net::thread_pool handlers, workers;
   Shared shared;
   net::io_context io;  // whose end destroys the connections, which use what stands above
   tcp::acceptor acceptor;
@@ -126,6 +127,7 @@ HttpServer::~HttpServer() {
   drain(0);
   impl_->each(&Connection::close);
   impl_->handlers.join();  // what a handler has made is destroyed with its connection
+  impl_->workers.join();
   impl_->io.stop();
   for (std::thread& thread : impl_->threads) thread.join();
 }

@@ -195,6 +195,24 @@ TEST(Constraint, LimitsAreKept) {
   EXPECT_THAT(std::string(m.mask(words).message()), HasSubstr("needs more memory or time"));
 }
 
+TEST(Constraint, TimeAndWorkAreLimited) {
+  std::string one_of = R"({"oneOf": [)";
+  for (int i = 0; i < 300; ++i) {
+    one_of +=
+        fmt::format(R"({}{{"type": "object", "properties": {{"k{}": {{"type": "string"}}}}}})", i == 0 ? "" : ",", i);
+  }
+  EXPECT_THAT(refusal(ConstraintKind::json_schema, one_of + "]}"), HasSubstr("it is too large"));
+  const auto late = Constraint::compile(ConstraintKind::json_schema, one_of + "]}", vocabulary(), {.compile_ns = 1});
+  EXPECT_THAT(std::string(late.status().message()), HasSubstr("it takes too long to compile"));
+  // Each byte makes a state or two.
+  const auto c = *Constraint::compile(ConstraintKind::regex, "[ab]*a[ab]{18}", vocabulary(),
+                                      {.text_states = 50, .byte_states = 0});
+  ConstraintMatcher m(c);
+  Status last;
+  for (int i = 0; i < 200 && last.ok(); ++i) last = m.accept_text(i * i % 7 < 3 ? "a" : "b");
+  EXPECT_THAT(std::string(last.message()), HasSubstr("needs more memory or time"));
+}
+
 TEST(Constraint, AFullAutomatonIsReplaced) {
   const auto c = *Constraint::compile(ConstraintKind::json_schema, R"({"type": "object"})", vocabulary(),
                                       {.memory_bytes = 1 << 19});

@@ -52,6 +52,27 @@ TEST(Engine, TellsTheSameByCallbackAndByStream) {
   EXPECT_EQ(stream->result().text, whole->text);
 }
 
+TEST(Engine, SessionsBeginWithWhatOthersHaveRead) {
+  EngineOptions options{
+      .model = SWITCHYARD_DEMO_MODEL, .backend = "reference", .backend_path = SWITCHYARD_TEST_BACKENDS};
+  options.sessions = 2;
+  options.deterministic = true;
+  options.cache_states = 2;
+  Engine caching = *Engine::load(options), plain = load(1);
+  std::string story;
+  for (int i = 0; i < 12; ++i) story += "The ship had been at sea for many days. ";
+  const GenerateOptions draw{.max_tokens = 6, .seed = 3};
+  EXPECT_EQ(caching.session()->generate(story, draw)->cached_tokens, 0u);
+  auto second = *caching.session();
+  const auto told = second.generate(story + "Then", draw);
+  ASSERT_TRUE(told.ok()) << told.status().message();
+  EXPECT_GE(told->cached_tokens, 64u);
+  EXPECT_EQ(told->ids, plain.session()->generate(story + "Then", draw)->ids);
+  const auto more = second.generate(" and", draw);  // it goes on with its own states
+  ASSERT_TRUE(more.ok()) << more.status().message();
+  EXPECT_EQ(more->cached_tokens, 0u);
+}
+
 TEST(Engine, ThreadsShareSteps) {
   Engine engine = load(4);
   std::vector<std::string> alone, together(4);

@@ -42,6 +42,10 @@ struct EngineOptions {
   uint32_t sessions = 1;          // at a time; of several, `load` prepares the steps that they will share
   uint64_t state_bytes = 0;       // memory for all sessions' states; 0: enough for every session's whole context
   bool deterministic = false;     // a session's tokens do not depend on other sessions, bit for bit
+  // The prefix cache: states of prompts that were read, so that an empty session whose prompt begins like one of them
+  // reads the rest alone. How many are kept on the devices; and in host memory, up to so many bytes. 0 and 0: none.
+  uint32_t cache_states = 0;
+  uint64_t cache_bytes = 0;
 };
 
 struct GenerateOptions {
@@ -79,8 +83,9 @@ struct Generated {
   std::string stopped;   // "end", "stop", "pattern", "length", "context", "cancelled" or "callback"
   std::string sampling;  // "fused", "candidates" or "logits", and why
   uint64_t seed = 0;
-  double prompt_seconds = 0;  // to the first token
-  double draw_seconds = 0;    // from there to the last
+  uint32_t cached_tokens = 0;  // of the prompt, that were in the prefix cache
+  double prompt_seconds = 0;   // to the first token
+  double draw_seconds = 0;     // from there to the last
 };
 
 class TextSession;
