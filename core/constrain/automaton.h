@@ -11,13 +11,18 @@
 // Not thread-safe, but for `mutex`, which whoever shares it holds.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "core/constrain/grammar.h"
+#include "core/constrain/utf8_ranges.h"
 #include "core/text/token_trie.h"
 
 namespace switchyard::constrain {
@@ -39,11 +44,8 @@ class Automaton {
 
   State start() const { return start_; }
   State next(State s, uint8_t byte) {
-    const uint32_t row = states_[s].row;
-    if (row != kNone) {
-      const State known = rows_[row][byte];
-      if (known != kUnknown) return known;
-    }
+    const Row* row = states_[s].row;
+    if (row != nullptr && row->to[byte] != kUnknown) return row->to[byte];
     return step(s, byte);
   }
   // The text so far may end here.
@@ -57,6 +59,8 @@ class Automaton {
 
   // A limit was reached: the answers since then are worthless, and so is the automaton.
   bool failed() const { return failed_; }
+  // Which one, as the rest of a sentence: "it has more than 65536 alternatives at once; ...".
+  std::string fault() const;
   bool full() const { return failed_ || memory_bytes() > limits_.memory_bytes; }
   // Before each mask or token: it may make so many states, and take so long.
   void begin_operation() {
@@ -87,13 +91,38 @@ class Automaton {
     Stack parent = 0;
     bool operator==(const Frame&) const = default;
   };
+  // Transitions. Bytes from one edge to before the next have the same.
+  struct Row {
+    std::array<State, 256> to;
+    ByteSet edges;
+  };
   struct StateData {
+    Row* row = nullptr;             // once one is known
     uint32_t first = 0, count = 0;  // items
-    uint32_t row = kNone, mask = kNone, edges = 0;
+    uint32_t mask = kNone;
     bool accepts = false;
   };
   struct Range {
     uint32_t first = 0, count = 0;
+  };
+  struct NodeRange {
+    uint32_t begin = 0, end = 0;  // of a tree of tokens
+  };
+  // Which tokens an expression allows, whatever surrounds it: those that stay within it; and exits, the nodes of the
+  // tree where it may end and tokens go on. A leaf with gaps is another one without these tokens and exits.
+  struct Leaf {
+    uint32_t base = kNone;              // itself, if it has no gaps
+    int64_t plain = 0;                  // all tokens of at most so many plain characters
+    std::vector<uint32_t> tokens = {};  // the others
+    TokenMask mask = {};                // or, where they are many
+    std::vector<uint32_t> exits = {};
+    std::vector<uint32_t> gap = {}, gap_exits = {};
+    std::span<const TrieNode> trie(const TokenTrie& t) const { return plain > 0 ? t.not_plain() : t.all(); }
+  };
+  // An item of a state, for its mask.
+  struct Way {
+    uint32_t leaf = 0;
+    Stack stack = 0;
   };
   // A stack under construction: a frame on another; or the union of stacks, for a rule that this step entered.
   struct OpenStack {
@@ -133,9 +162,49 @@ class Automaton {
   uint32_t missing(const ObjectSpec& spec, const Members& members) const;
   void add(Expr e, Parent parent);
   std::span<const Item> items(State s) const { return {items_.data() + states_[s].first, states_[s].count}; }
-  void walk(std::span<const TrieNode> trie, State s, std::span<uint32_t> mask);
+  void begin_step();
+  // Calls `visit` with each node of a stretch that may follow the state, and the state after it.
+  template <class Visit>
+  void walk(std::span<const TrieNode> trie, NodeRange range, State s, Visit visit) {
+    std::array<State, 257> path;  // the state after each beginning of the text
+    if (range.begin >= range.end) return;
+    const uint32_t depth = trie[range.begin].depth();
+    path[0] = s;
+    for (uint32_t i = range.begin; i < range.end;) {
+      const TrieNode node = trie[i];
+      const uint32_t at = node.depth() - depth;
+      const State to = next(path[at], node.byte());
+      if (to == kDead) {
+        i = node.next();
+        continue;
+      }
+      path[at + 1] = to;
+      visit(i, to);
+      ++i;
+    }
+  }
+  uint32_t child(uint32_t node, uint8_t byte) const;
+  State alone(Expr e);
+  State after(Stack stack);
+  State after_all(std::span<const Way> ways, uint32_t node);
+  bool all_can_follow(State s, const Utf8Range& range, size_t at, std::vector<State>& found);
+  bool takes_plain(State s);
+  uint32_t leaf(Expr e);
+  uint32_t add_leaf(Leaf made);
+  void plain_leaf(Expr e, Leaf& out);
+  void gap_leaf(Expr gaps, Leaf& out);
+  void literal_leaf(const Expressions::JsonLiteral& literal, Leaf& out);
+  void escaped_character(uint32_t node, uint8_t c, std::vector<uint32_t>& found, Leaf& out);
+  void stay(std::span<const TrieNode> trie, NodeRange range, State s, Leaf& out);
+  void allow_below(std::span<const TrieNode> trie, uint32_t node, State s, std::span<uint32_t> mask);
+  void allow_ways(std::span<const Way> ways, std::span<uint32_t> mask);
+  void allow_together(std::vector<Item> fresh, std::span<uint32_t> mask);
   void compute_mask(State s, std::span<uint32_t> mask);
-  void fail() { failed_ = true; }
+  enum class Limit : uint8_t { none, states, items, depth, expressions };
+  void fail(Limit limit) {
+    if (!failed_) limit_ = limit;
+    failed_ = true;
+  }
 
   const Grammar& g_;
   const TokenTrie& trie_;
@@ -143,8 +212,7 @@ class Automaton {
   Expressions x_;  // the grammar's, and their derivatives
   std::vector<StateData> states_;
   std::vector<Item> items_;
-  std::vector<std::array<State, 256>> rows_;
-  std::vector<ByteSet> edge_sets_;
+  std::deque<Row> rows_;  // which stay where they are: moving them would take milliseconds
   std::vector<Frame> frames_;
   std::vector<Range> stacks_;
   std::vector<uint32_t> stack_frames_;
@@ -153,16 +221,23 @@ class Automaton {
   std::vector<TokenMask> masks_;
   std::vector<State> mask_owner_;
   size_t next_mask_ = 0;
+  std::deque<Leaf> leaves_;
+  std::unordered_map<Expr, uint32_t> leaf_index_;
+  size_t leaf_bytes_ = 0;
+  std::vector<State> after_;  // each stack
+  std::array<uint32_t, 256> roots_;
+  TokenMask part_;
   State start_ = kDead;
   uint32_t new_states_ = 0;
   bool failed_ = false;
+  Limit limit_ = Limit::none;
 
   // Of one step.
-  struct Way {
+  struct OpenItem {
     Expr expr = 0;
     Parent parent = 0;
   };
-  std::vector<Way> ways_;
+  std::vector<OpenItem> ways_;
   std::vector<OpenStack> open_;
   size_t open_count_ = 0;
   std::vector<uint32_t> agenda_;                   // frames to resume

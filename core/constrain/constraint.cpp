@@ -109,9 +109,8 @@ ConstraintMatcher::ConstraintMatcher(std::shared_ptr<const Constraint> constrain
 
 Status ConstraintMatcher::failure() const {
   return error(Code::unsupported,
-               "following the constraint after {} bytes of text needs more memory or time than a request may have; "
-               "simplify it",
-               text_.size());
+               "the constraint is too large to follow after {} bytes of text: {}", text_.size(),
+               automaton_->fault());
 }
 
 Status ConstraintMatcher::follow() {

@@ -73,7 +73,7 @@ class ConstraintMatcher {
   explicit ConstraintMatcher(std::shared_ptr<const Constraint> constraint, std::span<const int32_t> end_ids = {});
 
   // Sets the bits of the tokens that may come next, in a mask of zeros. A mask may be longer than the vocabulary.
-  // Errors: unsupported, when that needs more memory or time than the limits allow.
+  // Errors: unsupported, when that needs more memory or time than the limits allow: which, and what to do.
   Status mask(std::span<uint32_t> mask);
   // The text goes on with this token. Errors: usage, if it may not, and the matcher is then as before; unsupported, as
   // above. An end id changes nothing, where the text may end.

@@ -95,6 +95,24 @@ const Case kCases[] = {
      R"({"properties": {"kind": {"const": "b"}}, "required": ["kind"]}], "type": "object"})",
      {R"({"n":1,"kind":"a"})", R"({"n":"x","kind":"b"})"},
      {R"({"n":"x","kind":"a"})", R"({"kind":"c"})", "{}"}},
+    {"OneOfClosed",
+     R"({"oneOf": [{"properties": {"a": {"type": "integer"}}, "additionalProperties": false, "type": "object"},)"
+     R"({"properties": {"b": {"type": "integer"}, "a": {"type": "null"}}, "additionalProperties": false,)"
+     R"("type": "object"}, {"type": "array", "items": {"enum": ["x", "y"]}},)"
+     R"({"type": "array", "items": {"enum": ["z"]}}]})",
+     {R"({"a":1})", R"({"b":1})", R"({"a":null,"b":1})", R"({"a":null})", R"(["x","y"])", R"(["z"])"},
+     {"{}", R"({"a":1,"b":1})", "[]", R"(["x","z"])"}},
+    {"OneOfSharedItems",
+     R"({"oneOf": [{"items": {"type": "integer"}, "maxItems": 3, "type": "array"},)"
+     R"({"prefixItems": [{"const": 1}], "type": "array", "items": {"type": ["integer", "null"]}, "maxItems": 3}]})",
+     {"[2]", "[2,3]", "[1,null]", "[1,2,null]"},
+     {"[]", "[1]", "[1,2]", "[2,null]"}},
+    {"NotOfSeveral",
+     R"({"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "boolean"}},)"
+     R"("additionalProperties": false, "not": {"allOf": [{"properties": {"a": {"minimum": 0}}},)"
+     R"({"properties": {"a": {"maximum": 9}, "b": {"const": true}}}]}})",
+     {R"({"a":-1})", R"({"a":10})", R"({"b":false})", R"({"a":5,"b":false})"},
+     {"{}", R"({"a":5})", R"({"b":true,"a":0})"}},
     {"Not",
      R"({"type": ["string", "object"], "not": {"anyOf": [{"enum": ["a"]}, {"required": ["x"], "type": "object"}]}})",
      {"\"b\"", "{}", R"({"y":1})"},
