@@ -198,7 +198,8 @@ class Automaton {
   void stay(std::span<const TrieNode> trie, NodeRange range, State s, Leaf& out);
   void allow_below(std::span<const TrieNode> trie, uint32_t node, State s, std::span<uint32_t> mask);
   void allow_ways(std::span<const Way> ways, std::span<uint32_t> mask);
-  void allow_together(std::vector<Item> fresh, std::span<uint32_t> mask);
+  bool many_patterns(std::span<const Item> all);
+  void allow_together(std::vector<Item> some, std::span<uint32_t> mask);
   void compute_mask(State s, std::span<uint32_t> mask);
   enum class Limit : uint8_t { none, states, items, depth, expressions };
   void fail(Limit limit) {

@@ -88,6 +88,8 @@ class Expressions {
   // One that allows the same texts of at most `most` characters at the beginning of its texts, with fewer different
   // numbers of any characters.
   Expr with_short_counts(Expr e, uint32_t most);
+  // Whether it is such a string of none of these forms, for which the whole vocabulary is followed.
+  bool json_pattern(Expr e);
   // Whether the inside of a JSON string is among its parts.
   bool has_json(Expr e) const;
 

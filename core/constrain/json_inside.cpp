@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "core/constrain/expressions.h"
+#include "core/constrain/text_scanner.h"
 #include "core/constrain/utf8_ranges.h"
 
 namespace switchyard::constrain {
@@ -16,13 +17,6 @@ namespace {
 
 constexpr uint32_t kAfterBackslash = 1, kUnicode = 2, kBackslash = 4, kLetter = 8, kHigh = 1u << 30;
 constexpr uint32_t kShort = UINT32_MAX;
-
-int hex(uint8_t c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
 
 // What `\c` stands for; kShort where it stands for nothing.
 uint32_t escaped(uint8_t c) {
@@ -123,7 +117,7 @@ Expr Expressions::derive_escape(Expr decoded, uint32_t escape, uint8_t byte) {
   }
   if ((escape & kBackslash) != 0) return byte == '\\' ? json(decoded, (escape & ~kBackslash) | kLetter) : kNothing;
   if ((escape & kLetter) != 0) return byte == 'u' ? json(decoded, escape & ~kLetter) : kNothing;
-  const int digit = hex(byte);
+  const int digit = hex_digit(static_cast<char>(byte));
   if (digit < 0) return kNothing;
   const uint32_t digits = (escape >> 4 & 15) + 1, high = escape & (kHigh | 0x3FFu << 20);
   uint32_t value = (escape >> 8 & 0xFFF) << 4 | static_cast<uint32_t>(digit);

@@ -79,6 +79,12 @@ Expr Expressions::with_short_counts(Expr e, uint32_t most) {
   return concat({literal(before), json_inside(repeat(character_, min, max)), more ? nodes_[at].b : kEpsilon});
 }
 
+bool Expressions::json_pattern(Expr e) {
+  std::string before;
+  Expr inside = e;
+  return after_bytes(inside, before) && !json_literal(e) && !json_room(inside).exact && !without_gaps(e);
+}
+
 bool Expressions::has_json(Expr e) const {
   for (; nodes_[e].kind == Kind::concat; e = nodes_[e].b) {
     if (nodes_[nodes_[e].a].kind == Kind::json) return true;

@@ -3,18 +3,13 @@
 #include <algorithm>
 
 #include "core/constrain/automaton.h"
+#include "core/constrain/text_scanner.h"
 #include "core/constrain/utf8_ranges.h"
 
 namespace switchyard::constrain {
 namespace {
 
 constexpr size_t kFewTokens = 2048;  // that a list takes less room for than a mask
-
-int hex_digit(uint8_t c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  const int letter = (c | 0x20) - 'a';
-  return letter >= 0 && letter < 6 ? 10 + letter : -1;
-}
 
 // Those that a JSON string takes as they are, and that no `.` leaves out.
 const std::vector<Utf8Range>& plain_characters() {
@@ -207,7 +202,7 @@ void Automaton::escaped_character(uint32_t node, uint8_t c, std::vector<uint32_t
       if (all[at].token() != TrieNode::kNoToken) out.tokens.push_back(all[at].token());
       if (i == 4) found.push_back(at);
       for (uint32_t k = at + 1; i < 4 && k < all[at].next(); k = all[k].next()) {
-        if (hex_digit(all[k].byte()) == digits[i]) then.push_back(k);
+        if (hex_digit(static_cast<char>(all[k].byte())) == digits[i]) then.push_back(k);
       }
     }
     open.swap(then);

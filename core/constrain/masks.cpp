@@ -74,9 +74,9 @@ void Automaton::allow_ways(std::span<const Way> ways, std::span<uint32_t> mask) 
   }
 }
 
-// Items whose leaves are not known yet: so many that one walk for all of them takes less time than one for each.
-void Automaton::allow_together(std::vector<Item> fresh, std::span<uint32_t> mask) {
-  const State s = intern_state(fresh, false);
+// One walk for several items.
+void Automaton::allow_together(std::vector<Item> some, std::span<uint32_t> mask) {
+  const State s = intern_state(some, false);
   const std::span<const TrieNode> all = trie_.all();
   walk(all, {0, static_cast<uint32_t>(all.size())}, s, [&](uint32_t i, State) {
     const uint32_t token = all[i].token();
@@ -84,16 +84,26 @@ void Automaton::allow_together(std::vector<Item> fresh, std::span<uint32_t> mask
   });
 }
 
-void Automaton::compute_mask(State s, std::span<uint32_t> mask) {
+// Whether new leaves would take more time than one walk for all items.
+bool Automaton::many_patterns(std::span<const Item> all) {
   constexpr size_t kManyLeaves = 2048;
+  size_t fresh = 0, patterns = 0;
+  for (const Item& item : all) {
+    if (leaf_index_.contains(item.expr)) continue;
+    ++fresh;
+    patterns += x_.json_pattern(item.expr) ? 1 : 0;
+  }
+  return patterns > 1 || fresh > kManyLeaves;
+}
+
+void Automaton::compute_mask(State s, std::span<uint32_t> mask) {
   const std::vector<Item> all(items(s).begin(), items(s).end());  // a copy: leaves add to the table
-  const auto fresh = [&](const Item& item) { return !leaf_index_.contains(item.expr); };
-  const bool together = static_cast<size_t>(std::count_if(all.begin(), all.end(), fresh)) > kManyLeaves;
+  const bool together = many_patterns(all);
   std::vector<Way> ways;
   std::vector<Item> rest;
   for (const Item& item : all) {
     if (failed_) return;
-    if (together && fresh(item)) {
+    if (together && !leaf_index_.contains(item.expr)) {
       rest.push_back(item);
     } else {
       ways.push_back({leaf(item.expr), item.stack});

@@ -54,9 +54,9 @@ ObjectShape SchemaShapes::both(const ObjectShape& a, const ObjectShape& b) {
 }
 
 Result<Shape> SchemaShapes::both(const Shape& a, const Shape& b) {
-  constexpr size_t kMaxPairs = 4096;
+  constexpr size_t kMaxPairs = 1 << 15;
   if (a.objects.size() * b.objects.size() > kMaxPairs || a.arrays.size() * b.arrays.size() > kMaxPairs) {
-    return error(Code::unsupported, "schemas for the same value have too many combinations");
+    return error(Code::unsupported, "schemas for the same value have more than {} combinations", kMaxPairs);
   }
   Shape out{a.null && b.null, a.yes && b.yes, a.no && b.no};
   out.exponent = a.exponent && b.exponent;
@@ -68,8 +68,12 @@ Result<Shape> SchemaShapes::both(const Shape& a, const Shape& b) {
       if (z.min <= z.max) out.arrays.push_back(std::move(z));
     }
   }
+  // Conditions on one member, such as a series of `if`, exclude each other: without those that cannot hold at once,
+  // there are as many alternatives as conditions, and not two to the power of that.
+  const bool several = a.objects.size() > 1 && b.objects.size() > 1;
   for (const ObjectShape& x : a.objects) {
     for (const ObjectShape& y : b.objects) {
+      if (several && apart(x, y)) continue;
       ObjectShape z = both(x, y);
       const bool possible = std::none_of(z.members.begin(), z.members.end(),
                                          [](const auto& m) { return m.second.required && m.second.value == kNoValue; });

@@ -73,6 +73,9 @@ SCHEMAS = [
 # What a difference means, by the side that allows the token.
 ESCAPE = "an escape: here, any text may be written with every escape of JSON; there, \\u stands for control characters"
 SPACE = "space: here, as much as JSON allows around values; there, by its own rule of space"
+FORCED = "forced text: there, of the tokens that begin it only one"
+DOT = "a dot: here, it leaves out every end of a line, as in ECMA-262; there, only \\n"
+DELETE = "the byte 7F: here, a JSON string may have it, as RFC 8259 says"
 NUMBER = "a number: here, without an exponent or -0 where it is bounded or whole; there, by its own rule"
 
 
@@ -84,15 +87,21 @@ def llguidance_grammar(kind, text):
     return llguidance.LLMatcher.grammar_from_lark(gbnf_to_lark(text) if kind == "gbnf" else text)
 
 
-def explanation(kind, schema, before, token, here):
+def explanation(kind, grammar, before, token, here, forced):
     """Why one side alone has the token after the text `before`; None: it is not known."""
+    if here and forced:
+        return FORCED
+    if kind == "regex" and not here and "." in grammar and (b"\r" in token or b"\xe2\x80" in token):
+        return DOT
     if kind != "json_schema":
         return None
+    if here and b"\x7f" in token:
+        return DELETE
     if b"\\" in token or before.rstrip(b"0123456789abcdefABCDEFu").endswith(b"\\"):
         return ESCAPE
-    if token[:1].isspace() or token[-1:].isspace() or before[-1:].isspace() or any(c in token for c in b" \t\r\n"):
+    if any(c in token for c in b" \t\r\n") or (before[-1:].isspace() and b'"' not in token):
         return SPACE
-    if "integer" in json.dumps(schema) and any(c in token for c in b"0123456789.eE-"):
+    if "integer" in json.dumps(grammar) and any(c in token for c in b"0123456789.eE-"):
         return NUMBER
     return None
 
@@ -125,11 +134,12 @@ def main():
                     masks += 1
                     tokens += len(vocabulary.tokens)
                     equal += differ == 0
+                    forced = theirs.bit_count() == 1
                     while differ:
                         token = (differ & -differ).bit_length() - 1
                         differ &= differ - 1
                         here = not theirs >> token & 1
-                        why = explanation(kind, grammar, before, vocabulary.tokens[token], here)
+                        why = explanation(kind, grammar, before, vocabulary.tokens[token], here, forced)
                         reasons[(kind, "only here" if here else "only there", why)] += 1
                         if why is None:
                             unexplained += 1

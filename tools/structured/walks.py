@@ -69,7 +69,7 @@ class Server:
         self.log = tempfile.NamedTemporaryFile("w+")
         self.process = subprocess.Popen(
             [args.program, "serve", args.model, "--port", "0", "--json", "--sessions", str(args.sessions), "--queue",
-             str(10 * args.sessions)], stderr=self.log, stdout=subprocess.DEVNULL)
+             str(10 * args.sessions), "--threads", str(args.threads)], stderr=self.log, stdout=subprocess.DEVNULL)
         self.workers = concurrent.futures.ThreadPoolExecutor(args.sessions)
         while True:
             found = re.search(r'"url":"([^"]+)"', open(self.log.name).read())
@@ -124,6 +124,7 @@ def main():
     p.add_argument("--walks", type=int, default=10, help="of each schema")
     p.add_argument("--tokens", type=int, default=200)
     p.add_argument("--sessions", type=int, default=32)
+    p.add_argument("--threads", type=int, default=0, help="of the server; 0: one per core")
     p.add_argument("--first", type=int, default=0)
     p.add_argument("--schemas", type=int, default=100)
     args = p.parse_args()
