@@ -14,10 +14,12 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -48,6 +50,12 @@ class Automaton {
     if (row != nullptr && row->to[byte] != kUnknown) return row->to[byte];
     return step(s, byte);
   }
+  // The text that leads to `s` has just ended a string of a list: the state in which it is no item of that list any
+  // more, if its items must differ.
+  State saw_item(State s, std::string_view text);
+  // Whether the state is in a list of strings that must differ. A token with several strings in it may then be in a
+  // mask and not be possible: it has to be tried, with saw_item.
+  bool in_unique_list(State s) const;
   // The text so far may end here.
   bool accepts(State s) const { return states_[s].accepts; }
   // The only byte that can follow; -1 if there are several, or none.
@@ -84,7 +92,8 @@ class Automaton {
     uint32_t stack = 0;
     auto operator<=>(const Item&) const = default;
   };
-  // Where to go on: a node; a position, count or stage in it; for an object, its members so far.
+  // Where to go on: a node; a position, count or stage in it; for an object, its members so far; for a list of
+  // strings that must differ, these.
   struct Frame {
     NodeId node = kNone;
     uint32_t place = 0, members = 0;
@@ -154,8 +163,11 @@ class Automaton {
   void enter_sequence(NodeId node, uint32_t at, Parent parent);
   void enter_repeat(NodeId node, uint32_t count, Parent parent);
   void enter_rule(RuleId rule, Parent parent);
-  void enter_item(NodeId node, uint32_t count, Parent parent);
-  void after_item(NodeId node, uint32_t count, Parent parent);
+  void enter_item(NodeId node, uint32_t count, uint32_t texts, Parent parent);
+  void after_item(NodeId node, uint32_t count, uint32_t texts, Parent parent);
+  Expr unused_text(Expr all, uint32_t texts);
+  uint32_t with_text(uint32_t texts, std::string_view text);
+  bool is_unique_list(NodeId node) const;
   void keys(NodeId node, uint32_t members, Parent parent, bool first);
   void after_member(NodeId node, uint32_t members, Parent parent);
   uint32_t with_member(const ObjectSpec& spec, uint32_t members, uint32_t index);
@@ -201,7 +213,7 @@ class Automaton {
   bool many_patterns(std::span<const Item> all);
   void allow_together(std::vector<Item> some, std::span<uint32_t> mask);
   void compute_mask(State s, std::span<uint32_t> mask);
-  enum class Limit : uint8_t { none, states, items, depth, expressions };
+  enum class Limit : uint8_t { none, states, items, depth, expressions, texts };
   void fail(Limit limit) {
     if (!failed_) limit_ = limit;
     failed_ = true;
@@ -218,6 +230,9 @@ class Automaton {
   std::vector<Range> stacks_;
   std::vector<uint32_t> stack_frames_;
   std::vector<Members> members_;
+  std::vector<std::vector<std::string>> texts_ = {{}};  // of the items of lists, sorted
+  std::map<std::vector<std::string>, uint32_t> text_index_ = {{{}, 0}};
+  size_t text_bytes_ = 0;
   IndexTable state_table_, frame_table_, stack_table_, member_table_;
   std::vector<TokenMask> masks_;
   std::vector<State> mask_owner_;

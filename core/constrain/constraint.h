@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/base/status.h"
+#include "core/constrain/list_reader.h"
 #include "core/text/token_trie.h"
 
 namespace switchyard {
@@ -62,7 +63,8 @@ class Constraint {
   std::unique_ptr<constrain::Grammar> grammar_;
   std::shared_ptr<const TokenTrie> vocabulary_;
   std::unique_ptr<Shared> shared_;
-  bool json_ = false;  // space between the parts of a text means nothing
+  bool json_ = false;    // space between the parts of a text means nothing
+  bool unique_ = false;  // it has lists of strings that must differ
 };
 
 // A copy follows its own text from there on. One matcher belongs to one thread at a time; matchers of one constraint
@@ -93,12 +95,15 @@ class ConstraintMatcher {
   Status failure() const;
   bool is_end(int32_t token) const;
   bool endless_space();
+  uint32_t next(uint32_t state, char byte, constrain::ListReader& lists);
+  bool can_follow(std::string_view bytes);
 
   std::shared_ptr<const Constraint> constraint_;
   std::shared_ptr<constrain::Automaton> automaton_;
   std::vector<int32_t> end_ids_;
   uint32_t state_ = 0;
   std::string text_;
+  constrain::ListReader lists_;  // where items must differ
 };
 
 }  // namespace switchyard

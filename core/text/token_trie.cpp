@@ -76,6 +76,8 @@ Result<std::shared_ptr<const TokenTrie>> TokenTrie::create(uint32_t vocab,
   std::vector<std::pair<uint32_t, uint32_t>> plain;  // characters, token
   for (uint32_t id = 0; id < vocab; ++id) {
     const size_t size = trie->piece(id).size();
+    const std::string_view piece_of = trie->piece(id);
+    if (std::count(piece_of.begin(), piece_of.end(), '"') > 1) trie->several_quotes_.push_back(id);
     if (size > kMaxDepth) trie->long_.push_back(id);
     if (size > 0 && size <= kMaxDepth) sorted.push_back(id);
     if (trie->piece(id).find_first_of(" \t\r\n") == 0) trie->spaces_[id / 32] |= 1u << id % 32;

@@ -53,6 +53,8 @@ class TokenTrie {
   uint32_t longest() const { return longest_; }
   // The tokens that begin with a space, a tab or a line end.
   const TokenMask& spaces() const { return spaces_; }
+  // The tokens with several quotes in them.
+  std::span<const uint32_t> several_quotes() const { return several_quotes_; }
   // Tokens that are too long for the tree, to be tried one by one.
   std::span<const uint32_t> long_tokens() const { return long_; }
   // A token in the tree, and another with the same text.
@@ -67,7 +69,7 @@ class TokenTrie {
   std::vector<uint32_t> longer_;             // the other plain tokens, shorter ones first
   std::vector<uint32_t> longer_characters_;  // of each
   TokenMask spaces_;
-  std::vector<uint32_t> long_;
+  std::vector<uint32_t> long_, several_quotes_;
   std::vector<std::pair<uint32_t, uint32_t>> twins_;
 };
 

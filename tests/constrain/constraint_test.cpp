@@ -19,7 +19,7 @@ const std::vector<std::string>& pieces() {
     std::vector<std::string> out = {""};  // the end
     for (int b = 0; b < 256; ++b) out.emplace_back(1, static_cast<char>(b));
     for (const char* more :
-         {"{\"", "\":",  "\": ", "\", \"", "\"}", "},",    "[]",   "ab",  "abc", "aaaaaaaa",    "12",  "0.5",
+         {"{\"", "\":",  "\": ", "\", \"", "\",\"a\"", "\"}", "},",    "[]",   "ab",  "abc", "aaaaaaaa",    "12",  "0.5",
           "  ",  "\n\n", "true", "null",   "é",   "\\u00", "日本", "a\"", "x",   "<tool_call>", "name"}) {
       out.emplace_back(more);
     }
@@ -138,6 +138,8 @@ TEST(Constraint, AMaskHasExactlyTheTokensThatCanBeFollowed) {
       {ConstraintKind::json_schema,
        R"({"properties": {"ab": true, "a/c": {"type": "string", "minLength": 1, "maxLength": 3}, "\u00e9": false},)"
        R"("anyOf": [{"required": ["ab"]}, {"properties": {"b": {"type": "integer"}}, "required": ["b"]}]})"},
+      {ConstraintKind::json_schema,
+       R"({"items": {"type": "string", "pattern": "^(a|b+)$"}, "type": "array", "uniqueItems": true})"},
       {ConstraintKind::json_schema, R"({"items": {"enum": ["a", "ab", "\"", "\ud83d\ude00"]}, "uniqueItems": true})"},
       {ConstraintKind::json_schema,
        R"({"type": "object", "propertyNames": {"not": {"enum": ["ab", "abc"]}}, "minProperties": 1,)"

@@ -46,11 +46,13 @@ def schemas():
         if depth == 0 or kind < 0.35:
             return leaf()
         if kind < 0.5:
-            return {"type": "array", "items": node(depth - 1), "minItems": rng.randint(0, 1), "maxItems": rng.randint(1, 3)}
+            most = {"maxItems": rng.randint(1, 3)} if rng.random() < 0.7 else {}
+            return {"type": "array", "items": node(depth - 1), "minItems": rng.randint(0, 1), **most}
         if kind < 0.6:
             return {"anyOf": [node(depth - 1), leaf()]}
         if kind < 0.65:
-            return {"type": "array", "uniqueItems": True, "items": {"enum": ["a", "b", "ü"]}, "maxItems": 3}
+            some = rng.choice([{"enum": ["a", "b", "ü"]}, {"type": "string", "maxLength": 2}, {"pattern": "^(a|b+)$"}])
+            return {"type": "array", "uniqueItems": True, "items": {"type": "string", **some}, "maxItems": 3}
         names = rng.sample(["name", "größe", "x y", "id", "tags", "n", "名"], rng.randint(1, 4))
         return {"type": "object", "properties": {n: node(depth - 1) for n in names}, "additionalProperties": False,
                 "required": rng.sample(names, rng.randint(0, len(names)))}
