@@ -84,6 +84,7 @@ class Automaton {
   static constexpr uint32_t kUnknown = UINT32_MAX;
   static constexpr uint32_t kOpen = 1u << 31;  // marks the number of an open stack
   static constexpr size_t kMaxMasks = 256;
+  static constexpr size_t kMaxTexts = 4096;  // of a list whose items must differ
   using Stack = uint32_t;
   using Parent = uint32_t;  // a stack; or, with kOpen, one that this step is still building
 

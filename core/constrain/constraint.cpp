@@ -109,8 +109,7 @@ ConstraintMatcher::ConstraintMatcher(std::shared_ptr<const Constraint> constrain
       state_(automaton_->start()) {}
 
 Status ConstraintMatcher::failure() const {
-  return error(Code::unsupported,
-               "the constraint is too large to follow after {} bytes of text: {}", text_.size(),
+  return error(Code::unsupported, "the constraint is too large to follow after {} bytes of text: {}", text_.size(),
                automaton_->fault());
 }
 

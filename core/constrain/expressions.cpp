@@ -307,10 +307,11 @@ Status Expressions::status() const {
                    "its compiled form has more than {} parts; use shorter texts, smaller counts or fewer alternatives",
                    max_);
     case Excess::work:
-      return error(Code::usage,
-                   "working it out takes more than {} steps; use fewer repetitions within each other, smaller counts or fewer "
-                   "patterns that hold at once",
-                   work_allowed_);
+      return error(
+          Code::usage,
+          "working it out takes more than {} steps; use fewer repetitions within each other, smaller counts or fewer "
+          "patterns that hold at once",
+          work_allowed_);
   }
   return {};
 }

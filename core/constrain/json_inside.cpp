@@ -123,7 +123,8 @@ Expr Expressions::derive_escape(Expr decoded, uint32_t escape, uint8_t byte) {
   uint32_t value = (escape >> 8 & 0xFFF) << 4 | static_cast<uint32_t>(digit);
   // Most expressions have one derivative for all characters, or for one only.
   if (uint32_t least = 0, most = kUnbounded; runs(decoded, least, most)) value = same_kind(value, digits);
-  if (const int c = only_ascii(decoded); c >= 0 && (high != 0 || value != static_cast<uint32_t>(c) >> 4 * (4 - digits))) {
+  if (const int c = only_ascii(decoded);
+      c >= 0 && (high != 0 || value != static_cast<uint32_t>(c) >> 4 * (4 - digits))) {
     return kNothing;
   }
   if (digits < 4) return json(decoded, kUnicode | digits << 4 | value << 8 | high);

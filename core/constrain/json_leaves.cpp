@@ -62,8 +62,7 @@ std::optional<Expressions::JsonGaps> Expressions::without_gaps(Expr e) {
   }
   if (any == kNothing) return std::nullopt;
   const Expr head = literal(before);
-  return JsonGaps{concat({head, json_inside(any), after}),
-                  concat({head, json_inside(either(std::move(gaps))), after})};
+  return JsonGaps{concat({head, json_inside(any), after}), concat({head, json_inside(either(std::move(gaps))), after})};
 }
 
 Expr Expressions::with_short_counts(Expr e, uint32_t most) {

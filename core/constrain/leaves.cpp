@@ -112,8 +112,9 @@ uint32_t Automaton::add_leaf(Leaf made) {
     made.tokens.clear();
     made.tokens.shrink_to_fit();
   }
-  leaf_bytes_ += sizeof(Leaf) + 64 +
-                 4 * (made.tokens.size() + made.mask.size() + made.exits.size() + made.gap.size() + made.gap_exits.size());
+  leaf_bytes_ +=
+      sizeof(Leaf) + 64 +
+      4 * (made.tokens.size() + made.mask.size() + made.exits.size() + made.gap.size() + made.gap_exits.size());
   leaves_.push_back(std::move(made));
   return index;
 }
@@ -184,7 +185,8 @@ void Automaton::literal_leaf(const Expressions::JsonLiteral& literal, Leaf& out)
   const State rest = alone(literal.after);
   for (const uint32_t node : open) {
     if (states_[rest].accepts && node != kNone && node + 1 < all[node].next()) out.exits.push_back(node);
-    const NodeRange below = node == kNone ? NodeRange{0, static_cast<uint32_t>(all.size())} : NodeRange{node + 1, all[node].next()};
+    const NodeRange below =
+        node == kNone ? NodeRange{0, static_cast<uint32_t>(all.size())} : NodeRange{node + 1, all[node].next()};
     stay(all, below, rest, out);
   }
   std::sort(out.exits.begin(), out.exits.end());

@@ -19,8 +19,8 @@ const std::vector<std::string>& pieces() {
     std::vector<std::string> out = {""};  // the end
     for (int b = 0; b < 256; ++b) out.emplace_back(1, static_cast<char>(b));
     for (const char* more :
-         {"{\"", "\":",  "\": ", "\", \"", "\",\"a\"", "\"}", "},",    "[]",   "ab",  "abc", "aaaaaaaa",    "12",  "0.5",
-          "  ",  "\n\n", "true", "null",   "é",   "\\u00", "日本", "a\"", "x",   "<tool_call>", "name"}) {
+         {"{\"", "\":", "\": ", "\", \"", "\",\"a\"", "\"}", "},",    "[]",   "ab",  "abc", "aaaaaaaa",    "12",
+          "0.5", "  ",  "\n\n", "true",   "null",     "é",   "\\u00", "日本", "a\"", "x",   "<tool_call>", "name"}) {
       out.emplace_back(more);
     }
     return out;
@@ -205,7 +205,8 @@ TEST(Constraint, LimitsAreKept) {
   const auto c = *Constraint::compile(ConstraintKind::regex, ".*[a-m].{30}", vocabulary(), {.new_states = 20});
   ConstraintMatcher m(c);
   std::vector<uint32_t> words((pieces().size() + 31) / 32);
-  EXPECT_THAT(std::string(m.mask(words).message()), HasSubstr("the constraint is too large to follow after 0 bytes of text: "));
+  EXPECT_THAT(std::string(m.mask(words).message()),
+              HasSubstr("the constraint is too large to follow after 0 bytes of text: "));
 }
 
 TEST(Constraint, AFullAutomatonIsReplaced) {

@@ -25,7 +25,8 @@ std::string many_ifs() {
   std::string all = R"({"type": "object", "allOf": [true)";
   for (int i = 0; i < 60; ++i) {
     all += fmt::format(R"(,{{"if": {{"properties": {{"k": {{"const": {0}}}}}, "required": ["k"]}},)"
-                       R"("then": {{"required": ["a{0}"]}}}})", i);
+                       R"("then": {{"required": ["a{0}"]}}}})",
+                       i);
   }
   return all + "]}";
 }
@@ -147,7 +148,9 @@ const Case kCases[] = {
      R"("else": {"required": ["b"]}, "type": "object"})",
      {R"({"k":1,"a":0})", R"({"k":2,"b":0})", R"({"b":0})"},
      {R"({"k":1,"b":0})", R"({"k":2,"a":0})", "{}"}},
-    {"ManyIfs", many_ifs(), {R"({"k":3,"a3":1})", R"({"k":40,"a40":1,"x":2})", R"({"k":99})", "{}"},
+    {"ManyIfs",
+     many_ifs(),
+     {R"({"k":3,"a3":1})", R"({"k":40,"a40":1,"x":2})", R"({"k":99})", "{}"},
      {R"({"k":3})", R"({"k":40,"a39":1})"}},
     {"Dependencies",
      R"({"dependentRequired": {"a": ["b"]}, "dependentSchemas": {"c": {"maxProperties": 1}}, "type": "object"})",
