@@ -78,8 +78,8 @@ void add_plan(CLI::App& app, int& exit_code) {
   c->add_option("--tokens", o->tokens, "length of the context")->check(CLI::Range(1u, 1u << 24))->capture_default_str();
   c->add_flag("--explain", o->explain, "also every kernel that was considered, and what it answered");
   c->add_flag("!--no-load", o->load,
-              "do not load the weights, and say how much memory the model takes; quick, and for a model of\n"
-              "any size. Kernels that refuse only when they are recorded count as able");
+              "do not load the weights, and say how much memory the model takes: quick, and for a model of any size; "
+              "kernels that refuse only when they are recorded count as able");
   c->add_flag("--json", o->json, "print JSON, with everything that was considered");
   add_settings(*c, o->settings, "program");
   set_action(*c, exit_code, [o] { return plan(*o); });
