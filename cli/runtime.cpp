@@ -240,6 +240,7 @@ Result<Runtime> load_runtime(const Settings& settings, std::shared_ptr<Host> hos
   options.checkpoints = settings.checkpoints;
   options.device_sampling = settings.device_sampling;
   options.routers = settings.routers;
+  options.load = settings.load;
   options.verify_packed = settings.verify;
   SWY_LET(options.variants, variant_rules(settings));
   options.load_threads = thread_count(settings);

@@ -39,6 +39,7 @@ struct Settings {
   uint32_t checkpoints = 0;     // nor this: ModelOptions::checkpoints
   bool device_sampling = true;  // no flag of its own: commands that draw on the host do without
   std::string log = "warning";
+  bool load = true;      // no flag: ModelOptions::load
   bool routers = false;  // no flag: ModelOptions::routers, for commands that read them
 };
 

@@ -128,7 +128,8 @@ Result<std::unique_ptr<Model>> Model::create(std::shared_ptr<const Program> prog
   SWY_TRY(m->size_pool(options));
   m->weights_ = std::make_unique<WeightStore>(*m->program_, m->devices_);
   SWY_LET(std::vector<WeightUse> uses, m->weight_uses());
-  SWY_TRY(m->check_memory(uses, options.os == nullptr ? Os::real() : *options.os));
+  SWY_TRY(m->check_memory(uses, options));
+  if (!options.load) return m;
   if (options.verify_packed) SWY_TRY(verify_packed(*m->program_, m->devices_, options.progress).status());
   SWY_TRY(m->weights_->load(std::move(uses), options.load_threads, options.progress));
   SWY_TRY(m->states_.allocate());
@@ -271,28 +272,35 @@ Result<std::vector<MemoryNeed>> Model::memory_needs(const std::vector<WeightUse>
 
 // Weights and states first: a smaller chunk does not help there. Then the largest step, with smaller chunks until one
 // fits.
-Status Model::check_memory(const std::vector<WeightUse>& uses, Os& os) {
-  SWY_LET(std::vector<MemoryNeed> needs, memory_needs(uses, os));
-  for (const MemoryNeed& need : needs) SWY_TRY(switchyard::check_memory(need));
+Status Model::check_memory(const std::vector<WeightUse>& uses, const ModelOptions& options) {
+  SWY_LET(memory_, memory_needs(uses, options.os == nullptr ? Os::real() : *options.os));
+  const auto checked = [&]() -> Status {
+    for (const MemoryNeed& need : memory_) {
+      if (options.load) SWY_TRY(switchyard::check_memory(need));
+    }
+    return {};
+  };
+  SWY_TRY(checked());
   return fit_chunk([&]() -> Status {
     SWY_LET(const Plan plan, planner_->plan(bucket({.rows = chunk_,
                                                     .seqs = pool_.seqs,
                                                     .logit_rows = pool_.seqs,
                                                     .sample_rows = pool_.seqs,
                                                     .context = context_})));
-    for (MemoryNeed& need : needs) need.steps = 0, need.step_rows = chunk_;
+    for (MemoryNeed& need : memory_) need.steps = 0, need.step_rows = chunk_;
     for (const uint32_t d : used_) {
-      const auto need = std::find_if(needs.begin(), needs.end(), [&](const MemoryNeed& n) {
+      const auto need = std::find_if(memory_.begin(), memory_.end(), [&](const MemoryNeed& n) {
         return on_host(devices_[d]) ? n.host : n.device == devices_[d].name;
       });
       if (bounded(devices_[d])) need->steps = saturating_add(need->steps, plan.arena_bytes[d]);
     }
-    for (const MemoryNeed& need : needs) SWY_TRY(switchyard::check_memory(need));
-    return {};
+    return checked();
   });
 }
 
 Result<std::unique_ptr<Session>> Model::session() {
+  if (runner_ == nullptr)
+    return error(Code::usage, "this model was made to be planned, and its weights are not loaded");
   if (states_.sessions() == pool_.seqs) {
     return error(Code::out_of_device_memory, "all {} sessions of this model are in use; end one first", pool_.seqs);
   }

@@ -36,6 +36,7 @@ struct ModelOptions {
   bool deterministic = false;
   bool verify_packed = false;  // packed weights of the file are compared with what their canonical form makes
   bool routers = false;        // every step also gives the logits of its routers
+  bool load = true;            // false: a model that only plans, of any size: nothing is on a device, and nothing runs
   std::vector<VariantRule> variants;
   std::shared_ptr<const Tuning> tuning;  // PlanPolicy::tuning
   std::string code_folder;               // where compiled ranges are kept; "": nowhere
@@ -89,6 +90,8 @@ class Model {
   // For `switchyard plan`.
   Result<Plan> plan(uint32_t rows, uint32_t logit_rows, uint32_t context) const;
 
+  // What it takes of each memory, with its largest step.
+  const std::vector<MemoryNeed>& memory() const { return memory_; }
   // Those of ModelOptions::routers, in the order of the layers.
   const std::vector<Router>& routers() const { return routers_; }
   // What it owns: the weights on its devices, the memory of the sessions' states, and what runs steps.
@@ -121,9 +124,9 @@ class Model {
   // `tried`.
   Status fit_chunk(const std::function<Status()>& tried);
   Result<std::vector<MemoryNeed>> memory_needs(const std::vector<WeightUse>& uses, Os& os) const;
-  // Makes the chunk smaller where there is too little memory for its steps. Errors: out_of_device_memory, before
-  // anything is on a device.
-  Status check_memory(const std::vector<WeightUse>& uses, Os& os);
+  // Fills memory_. Makes the chunk smaller where there is too little memory for its steps. Errors:
+  // out_of_device_memory, before anything is on a device; not of a model that only plans.
+  Status check_memory(const std::vector<WeightUse>& uses, const ModelOptions& options);
   swy_bucket bucket(const StepCounts& counts) const;
   uint32_t pages_per_session() const;
 
@@ -140,6 +143,7 @@ class Model {
   std::unique_ptr<StepRunner> runner_;
   swy_bucket pool_{};
   std::vector<Router> routers_;
+  std::vector<MemoryNeed> memory_;
   CancelCheck cancelled_;
   uint32_t checkpoints_ = 0;
   uint32_t context_ = 0, chunk_ = 0, vocab_ = 0;

@@ -142,6 +142,7 @@ class Builder {
   ProgramSpec::Function& function() { return plan_.spec.functions[0]; }
   Activation value(const std::string& name, uint64_t width);
   struct Kind {
+    // NOLINTNEXTLINE(google-explicit-constructor): an id alone is that of the first revision
     Kind(swy_op_id id_of, uint32_t revision_of = 1) : id(id_of), revision(revision_of) {}
     swy_op_id id;
     uint32_t revision;

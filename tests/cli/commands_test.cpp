@@ -387,6 +387,28 @@ TEST(Plan, NamesAKernelForEveryOperation) {
   EXPECT_FALSE(out.empty());
 }
 
+// 207 GiB of weights, which are neither made nor read.
+TEST(Plan, TellsTheMemoryOfAModelOfAnySize) {
+  const std::vector<std::string> model = {"-m", "synth:qwen3.5-397b-a17b", "--backend", "reference"};
+  const auto with = [&](std::vector<std::string> args) {
+    args.insert(args.end(), model.begin(), model.end());
+    return args;
+  };
+  const Ran ran = run_program(with({"plan", "--no-load"}));
+  EXPECT_EQ(ran.exit, 0) << ran.err;
+  EXPECT_THAT(ran.out, AllOf(HasSubstr("layers.59.moe"), HasSubstr("weights in the file: 207.84 GiB\nmemory of"),
+                             HasSubstr("reference:0: copies of weights 0.00 GiB, states 0.42 GiB (1 session of 4096")));
+  const json out = run_json(with({"plan", "--no-load", "--json"}));
+  EXPECT_GT(out["weight_bytes"], uint64_t{200} << 30);
+  const json memory = out["memory"];
+  ASSERT_EQ(memory.size(), 1u);
+  EXPECT_EQ(memory[0]["copied_weight_bytes"], 0);  // reference reads them as they lie in the file
+  // 15 layers with 2 KV heads of 256 in fp32; 45 with 64 x 128 x 128 of the delta rule, and three inputs of the
+  // convolution; a count of each token for penalties.
+  const uint64_t cached = 15 * 4096 * 2 * 2 * 256 * 4, slot = 45ull * 4 * (64 * 128 * 128 + 3 * (2 * 16 + 64) * 128);
+  EXPECT_EQ(memory[0]["state_bytes"], cached + slot + 248320 * 4);
+}
+
 TEST(Convert, ReplacesAnOlderProgram) {
   const TemporaryFolder folder;
   const std::string path = folder.path("x.swy");

@@ -76,10 +76,9 @@ TEST(Families, DenseLayersHaveAnMlpEach) {
 
 TEST(Families, PublishedSizesAreThoseOfTheirNames) {
   const std::vector<std::pair<std::string_view, double>> billions = {
-      {"qwen3.5-4b", 4.2},          {"qwen3.5-27b", 26.9},
-      {"qwen3.5-35b-a3b", 34.7},    {"qwen3.5-122b-a10b", 122.1},
-      {"qwen3.5-397b-a17b", 396.3}, {"qwen3-next-80b-a3b", 79.7},
-      {"qwen3-30b-a3b", 30.5},      {"qwen3-8b", 8.2},
+      {"qwen3.5-4b", 4.2},          {"qwen3.5-27b", 26.9},        {"qwen3.8-27b", 26.9},
+      {"qwen3.5-35b-a3b", 34.7},    {"qwen3.5-122b-a10b", 122.1}, {"qwen3.5-397b-a17b", 396.3},
+      {"qwen3-next-80b-a3b", 79.7}, {"qwen3-30b-a3b", 30.5},      {"qwen3-8b", 8.2},
       {"gpt-oss-20b", 20.9},        {"gpt-oss-120b", 116.8}};
   EXPECT_EQ(published_configs().size(), billions.size());
   for (const auto& [name, size] : billions) {
