@@ -150,8 +150,8 @@ Status serve(ServeFlags& o) {
   settings.checkpoints = o.no_cache ? 0 : o.cache_states;
   SWY_LET(server::ApplicationOptions options, application_options(o));
   SWY_LET(Runtime runtime, load_runtime(settings));
-  if (o.sessions > 1) SWY_TRY(prepare(*runtime.model, o.defaults.sampling).status());
   const std::vector<std::string> devices = runtime.model->device_names();
+  if (o.sessions > 1) SWY_TRY(prepare(*runtime.model, options.defaults.text.sampling).status());
   const uint32_t context = runtime.model->context();
   const double load_seconds = runtime.load_seconds;
   SWY_LET(const auto service, Service::create(std::move(runtime), o.service));
