@@ -174,15 +174,15 @@ class DrawStepper : public Stepper {
   PathChoice path() const override { return choice_; }
 
  private:
-  Contexts& contexts_;
-  uint32_t requests_;
-  SamplingParams sampling_;
-  std::optional<SamplingPath> path_;
   static Status ended(const Finish& finish) {
     SWY_TRY(finish.status);
     return error(Code::internal, "a request ended within a turn: {}", finish.reason);
   }
 
+  Contexts& contexts_;
+  uint32_t requests_;
+  SamplingParams sampling_;
+  std::optional<SamplingPath> path_;
   uint32_t most_;
   std::unique_ptr<LocalLoop> loop_;
   std::vector<std::shared_ptr<Ticket>> tickets_;

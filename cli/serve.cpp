@@ -185,8 +185,8 @@ Status serve(ServeFlags& o) {
   SWY_LET(server::ApplicationOptions options, application_options(o));
   SWY_LET(Runtime runtime, load_runtime(settings));
   take_recommended(*runtime.program, o.sampling_options, options.defaults.text.sampling);
-  if (o.sessions > 1) SWY_TRY(prepare(*runtime.model, options.defaults.text.sampling).status());
   const std::vector<std::string> devices = runtime.model->device_names();
+  if (o.sessions > 1) SWY_TRY(prepare(*runtime.model, options.defaults.text.sampling).status());
   const uint32_t context = runtime.model->context();
   const double load_seconds = runtime.load_seconds;
   SWY_LET(const std::string cache, cache_path(o, *runtime.model));

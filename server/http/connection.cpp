@@ -82,6 +82,7 @@ net::awaitable<void> Connection::run() {
   const auto self = shared_from_this();
   beast::error_code ec;
   stream_.socket().set_option(net::ip::tcp::no_delay(true), ec);
+  stream_.socket().non_blocking(true, ec);
   stream_.socket().set_option(net::socket_base::send_buffer_size(static_cast<int>(shared_.options.send_buffer_bytes)),
                               ec);
   while (!gone_) {
@@ -259,9 +260,12 @@ net::awaitable<bool> Connection::finish(const HttpRequest& request, HttpReply& r
   co_return keep_alive&& sent.whole && !gone_ && !shared_.draining;
 }
 
+// A token's event nearly always fits into the socket's buffer: then no timer is set, and nothing waits.
 net::awaitable<bool> Connection::write(const std::string& text) {
   beast::error_code ec;
-  for (size_t at = 0; at < text.size() && !ec && !gone_;) {
+  size_t at = gone_ ? 0 : stream_.socket().write_some(net::buffer(text), ec);
+  if (ec == net::error::would_block || ec == net::error::try_again) ec = {};
+  while (at < text.size() && !ec && !gone_) {
     stream_.expires_after(seconds(shared_.options.write_seconds));
     at += co_await stream_.async_write_some(net::buffer(text.data() + at, text.size() - at), with(ec));
   }
