@@ -18,6 +18,7 @@
 #include "cli/plugin_faults.h"
 #include "core/base/printable.h"
 #include "core/engine/prepare.h"
+#include "core/import/convert.h"
 #include "core/plan/code_store.h"
 #include "core/plan/tuning.h"
 #include "core/plugin/stall_watch.h"
@@ -200,6 +201,10 @@ Status check_model_path(const std::string& path) {
                  checkpoint.string());
   }
   if (folder) return error(Code::usage, "{} is a folder without a config.json; name a program file (.swy)", path);
+  if (extension == ".gguf" && fs::is_regular_file(path, ec) && !is_gguf(Os::real(), path)) {
+    return error(Code::invalid_data, "{} is no GGUF file, whose first bytes are \"GGUF\"; was all of it fetched?",
+                 path);
+  }
   return {};
 }
 
