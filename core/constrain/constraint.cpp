@@ -87,6 +87,8 @@ Result<std::shared_ptr<const Constraint>> Constraint::compile(ConstraintKind kin
   SWY_TRY(expressions.status());
   SWY_TRY(c->grammar_->finish(root));
   expressions.stop_at(0);
+  // An automaton begins with a copy of them, and one that is full from the start would be replaced by every operation.
+  if (expressions.memory_bytes() > limits.memory_bytes / 2) return error(Code::usage, "it is too large");
   c->json_ = kind == ConstraintKind::json_schema || kind == ConstraintKind::json_object;
   c->unique_ = c->grammar_->unique_texts;
   c->shared_ = std::make_unique<Shared>();

@@ -111,6 +111,7 @@ class Attack:
             reply = s.recv(4096).decode(errors="replace")
         if reply and int(reply.split()[1]) != status:
             raise ValueError(f"{text[:80]!r} got {reply[:200]!r}, not {status}")
+        self.stop.wait(0.01)
 
     def read_slowly(self, chance):
         with self.connect(window=4096) as s:
@@ -224,9 +225,9 @@ def main():
     # With --deterministic, texts do not depend on what else is computed.
     server = Server.running(*o.running) if o.running else Server(
         o.program, "--sessions", "8", "--drain", "30", "--cache-mib", "16", "--deterministic")
-    # Memory that every session touches once: states for whole contexts, and the plans of every kind of request.
+    # Memory that every session touches once: its states, and the plans of both kinds of request.
     for fields in ({}, {"logprobs": True, "top_logprobs": 20}):
-        chat(server.port, ASK["messages"], n=8, ignore_eos=True, timeout=600, **fields)
+        chat(server.port, ASK["messages"], n=8, ignore_eos=True, max_tokens=400, timeout=600, **fields)
     neighbour = Neighbour(server.port)
     for _ in range(8):
         neighbour.ask()
