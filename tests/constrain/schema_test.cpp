@@ -16,7 +16,7 @@ std::shared_ptr<const TokenTrie> no_tokens() {
 
 struct Case {
   const char* name;
-  const char* schema;
+  std::string schema;
   std::vector<std::string> yes, no;
 };
 
