@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// LINEAR, LINEAR_ADD and RMS_NORM_LINEAR for any shape: y_i [rows, out_i] = norm(x) [rows, in] * w_i^T (+ bias_i) (+ residual).
+// LINEAR, LINEAR_ADD and RMS_NORM_LINEAR for any shape: y_i [rows, out_i] = norm(x) [rows, in] * w_i^T (+ bias_i)
+// (+ residual).
 // A subgroup per element of the output; gl_WorkGroupID.y: row of x.
 #version 460
 #extension GL_GOOGLE_include_directive : require

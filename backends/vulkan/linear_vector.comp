@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// LINEAR, LINEAR_ADD and RMS_NORM_LINEAR for few rows: y_i [rows, out_i] = norm(x) [rows, in] * w_i^T (+ bias_i) (+ residual).
+// LINEAR, LINEAR_ADD and RMS_NORM_LINEAR for few rows: y_i [rows, out_i] = norm(x) [rows, in] * w_i^T (+ bias_i)
+// (+ residual).
 // gl_WorkGroupID.y: rows of x, kM at a time.
 #version 460
 #extension GL_GOOGLE_include_directive : require

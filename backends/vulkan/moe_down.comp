@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// MOE, second half: y [rows, hidden] = sum over the slots of p_slot (down_slot h_slot + bias_slot) (+ residual); p of the shared
-// expert is sigmoid(mix). gl_WorkGroupID.y: row.
+// MOE, second half: y [rows, hidden] = sum over the slots of p_slot (down_slot h_slot + bias_slot) (+ residual); p of
+// the shared expert is sigmoid(mix), and it has no bias. gl_WorkGroupID.y: row.
 //
 // PLAIN: any shape, a subgroup per element of y. Otherwise kR elements per subgroup: a row of the weights of all chosen
 // experts is read like one long row. If their h does not fit, some slots come first, and the next ones add to y.

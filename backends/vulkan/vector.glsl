@@ -115,9 +115,10 @@ float vector_acc[kR * kM];
 #endif
 const uint kHeldPieces = kR * kU + MORE_HELD;
 uvec4 held[kHeldPieces];  // pieces that were requested
-uint held_scale[kHeldPieces], held_offset[kHeldPieces];  // words with their fp16 scales and offsets
-uint held_upper = 0;      // bit u kR + r: the scale is in the upper half of its word; 16 bits on, the offset, or for MXFP4 in
-                          // the upper byte of that half
+uint held_scale[kHeldPieces], held_offset[kHeldPieces];  // words with their scales and offsets
+// Bit u kR + r: the scale is in the upper half of its word. 16 bits on, the same of the offset; or for MXFP4, whether the
+// scale is in the upper byte of its half.
+uint held_upper = 0;
 
 // Elements of one piece of 16 bytes.
 uint piece_elements(uint dtype) { return dtype == I8 ? 16 : dtype == BF16 ? 8 : dtype == F32 ? 4 : 32; }
