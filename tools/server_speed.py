@@ -41,7 +41,7 @@ class Server:
     """A server that runs while the `with` block does."""
 
     def __init__(self, o, kind, model, sessions, context):
-        self.o, port = o, free_port()
+        self.o, port, context = o, free_port(), max(context, 256)
         self.url = f"http://127.0.0.1:{port}"
         threads = str(o.threads)
         if kind == "switchyard":

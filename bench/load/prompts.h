@@ -20,7 +20,7 @@ struct TokenRate {
   // From the tokens of two texts of kFew and kMany words; the default where the server does not count.
   static TokenRate of(uint32_t few, uint32_t many);
   uint32_t words(uint32_t tokens) const;
-  static constexpr uint32_t kFew = 32, kMany = 160;
+  static constexpr uint32_t kFew = 16, kMany = 80;
 };
 
 // The turns of one conversation, and the bodies of their requests.
