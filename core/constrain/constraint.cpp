@@ -83,6 +83,7 @@ Result<std::shared_ptr<const Constraint>> Constraint::compile(ConstraintKind kin
   SWY_TRY(c->grammar_->expressions.status());
   SWY_TRY(c->grammar_->finish(root));
   c->json_ = kind == ConstraintKind::json_schema || kind == ConstraintKind::json_object;
+  c->unique_ = c->grammar_->unique_texts;
   c->shared_ = std::make_unique<Shared>();
   c->shared_->limits.memory_bytes = limits.memory_bytes;
   c->shared_->limits.new_states = limits.new_states;
@@ -108,10 +109,8 @@ ConstraintMatcher::ConstraintMatcher(std::shared_ptr<const Constraint> constrain
       state_(automaton_->start()) {}
 
 Status ConstraintMatcher::failure() const {
-  return error(Code::unsupported,
-               "following the constraint after {} bytes of text needs more memory or time than a request may have; "
-               "simplify it",
-               text_.size());
+  return error(Code::unsupported, "the constraint is too large to follow after {} bytes of text: {}", text_.size(),
+               automaton_->fault());
 }
 
 Status ConstraintMatcher::follow() {
@@ -123,11 +122,27 @@ Status ConstraintMatcher::follow() {
   const std::lock_guard lock(automaton_->mutex);
   automaton_->begin_operation();
   state_ = automaton_->start();
+  lists_ = {};
   for (size_t i = 0; i < text_.size(); ++i) {
     if (i % 1024 == 0) automaton_->begin_operation();
-    state_ = automaton_->next(state_, static_cast<uint8_t>(text_[i]));
+    state_ = next(state_, text_[i], lists_);
   }
   return automaton_->failed() ? failure() : Status();
+}
+
+uint32_t ConstraintMatcher::next(uint32_t state, char byte, constrain::ListReader& lists) {
+  state = automaton_->next(state, static_cast<uint8_t>(byte));
+  if (constraint_->unique_ && state != Automaton::kDead && lists.push(byte)) {
+    state = automaton_->saw_item(state, lists.text());
+  }
+  return state;
+}
+
+bool ConstraintMatcher::can_follow(std::string_view bytes) {
+  constrain::ListReader lists = lists_;
+  uint32_t state = state_;
+  for (const char c : bytes) state = next(state, c, lists);
+  return state != Automaton::kDead;
 }
 
 bool ConstraintMatcher::is_end(int32_t token) const {
@@ -143,6 +158,14 @@ Status ConstraintMatcher::mask(std::span<uint32_t> mask) {
   if (constraint_->json_ && endless_space()) {
     const TokenMask& spaces = constraint_->vocabulary_->spaces();
     for (size_t i = 0; i < std::min(mask.size(), spaces.size()); ++i) mask[i] &= ~spaces[i];
+  }
+  if (automaton_->in_unique_list(state_)) {
+    for (const uint32_t token : constraint_->vocabulary_->several_quotes()) {
+      uint32_t& word = mask[token / 32];
+      if ((word >> token % 32 & 1) == 0) continue;
+      if (!can_follow(constraint_->vocabulary_->piece(token))) word &= ~(1u << token % 32);
+    }
+    if (automaton_->failed()) return failure();
   }
   const bool end = automaton_->accepts(state_);
   for (const int32_t id : end_ids_) {
@@ -177,13 +200,15 @@ Status ConstraintMatcher::accept_text(std::string_view bytes) {
   SWY_TRY(follow());
   const std::lock_guard lock(automaton_->mutex);
   automaton_->begin_operation();
+  constrain::ListReader lists = lists_;
   uint32_t state = state_;
-  for (const char c : bytes) state = automaton_->next(state, static_cast<uint8_t>(c));
+  for (const char c : bytes) state = next(state, c, lists);
   if (automaton_->failed()) return failure();
   if (state == Automaton::kDead) {
     return error(Code::usage, "'{}' cannot follow after {} bytes of text", printable(bytes), text_.size());
   }
   state_ = state;
+  lists_ = std::move(lists);
   text_ += bytes;
   return {};
 }
@@ -206,11 +231,12 @@ std::string ConstraintMatcher::forced_text(size_t max_bytes) {
   if (!follow().ok()) return text;
   const std::lock_guard lock(automaton_->mutex);
   automaton_->begin_operation();
+  constrain::ListReader lists = lists_;
   for (uint32_t state = state_; text.size() < max_bytes && !automaton_->accepts(state);) {
     const int byte = automaton_->only_byte(state);
     if (byte < 0 || automaton_->failed()) break;
     text += static_cast<char>(byte);
-    state = automaton_->next(state, static_cast<uint8_t>(byte));
+    state = next(state, static_cast<char>(byte), lists);
   }
   return text;
 }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/base/status.h"
+#include "core/constrain/list_reader.h"
 #include "core/text/token_trie.h"
 
 namespace switchyard {
@@ -62,7 +63,8 @@ class Constraint {
   std::unique_ptr<constrain::Grammar> grammar_;
   std::shared_ptr<const TokenTrie> vocabulary_;
   std::unique_ptr<Shared> shared_;
-  bool json_ = false;  // space between the parts of a text means nothing
+  bool json_ = false;    // space between the parts of a text means nothing
+  bool unique_ = false;  // it has lists of strings that must differ
 };
 
 // A copy follows its own text from there on. One matcher belongs to one thread at a time; matchers of one constraint
@@ -73,7 +75,7 @@ class ConstraintMatcher {
   explicit ConstraintMatcher(std::shared_ptr<const Constraint> constraint, std::span<const int32_t> end_ids = {});
 
   // Sets the bits of the tokens that may come next, in a mask of zeros. A mask may be longer than the vocabulary.
-  // Errors: unsupported, when that needs more memory or time than the limits allow.
+  // Errors: unsupported, when that needs more memory or time than the limits allow: which, and what to do.
   Status mask(std::span<uint32_t> mask);
   // The text goes on with this token. Errors: usage, if it may not, and the matcher is then as before; unsupported, as
   // above. An end id changes nothing, where the text may end.
@@ -93,12 +95,15 @@ class ConstraintMatcher {
   Status failure() const;
   bool is_end(int32_t token) const;
   bool endless_space();
+  uint32_t next(uint32_t state, char byte, constrain::ListReader& lists);
+  bool can_follow(std::string_view bytes);
 
   std::shared_ptr<const Constraint> constraint_;
   std::shared_ptr<constrain::Automaton> automaton_;
   std::vector<int32_t> end_ids_;
   uint32_t state_ = 0;
   std::string text_;
+  constrain::ListReader lists_;  // where items must differ
 };
 
 }  // namespace switchyard

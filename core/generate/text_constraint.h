@@ -22,6 +22,7 @@ class TextConstraint : public TokenConstraint {
 
   void allow(std::span<const int32_t> drawn, std::span<uint32_t> mask) override;
   bool finished(std::span<const int32_t> drawn) override;
+  Status fault() const override;
   std::string name() const override { return name_; }
 
  private:
@@ -31,7 +32,7 @@ class TextConstraint : public TokenConstraint {
   const Tokenizer& tokenizer_;
   std::string name_;
   size_t followed_ = 0;  // of `drawn`
-  bool failed_ = false;  // a limit was reached: nothing is allowed any more
+  Status failed_ = {};   // a limit was reached: nothing is allowed any more
 };
 
 // Compiles for a model's vocabulary. Errors: as Constraint::compile, with `name` in front.

@@ -90,6 +90,13 @@ void TextGeneration::finish() {
   if (!rest.text.empty()) give(rest);
 }
 
+Status TextGeneration::failure(const Outcome& outcome) const {
+  if (outcome.stopped == StopReason::failed && constraint_ != nullptr && !constraint_->fault().ok()) {
+    return constraint_->fault();
+  }
+  return outcome.status;
+}
+
 const char* TextGeneration::stopped(const Outcome& outcome) const {
   if (outcome.stopped == StopReason::callback) {
     if (stops_.stopped()) return "stop";

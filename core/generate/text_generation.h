@@ -58,6 +58,8 @@ class TextGeneration {
   const std::string& text() const { return text_; }
   // "end", "stop", "pattern", "length", "context", "cancelled", "callback" or "failed".
   const char* stopped(const Outcome& outcome) const;
+  // Why it failed; where the constraint reached a limit, that.
+  Status failure(const Outcome& outcome) const;
 
  private:
   TextGeneration(const Model& model, const Tokenizer& tokenizer, TextOptions options,

@@ -6,6 +6,8 @@
 #include <span>
 #include <string>
 
+#include "core/base/status.h"
+
 namespace switchyard {
 
 // One object serves one request. It is called while a step runs, so it must be quick.
@@ -16,6 +18,8 @@ class TokenConstraint {
   virtual void allow(std::span<const int32_t> drawn, std::span<uint32_t> mask) = 0;
   // Whether nothing can follow `drawn`: the request ends then, with the reason "pattern".
   virtual bool finished(std::span<const int32_t> drawn) = 0;
+  // Why nothing is allowed any more, where that is a limit and not the text so far.
+  virtual Status fault() const { return {}; }
   // For the error of a request whose mask allows nothing: "--allow-regex '[0-9]+'".
   virtual std::string name() const = 0;
 };

@@ -120,7 +120,7 @@ void Loop::collect_ended() {
     if (batch_.running(job->id)) return false;
     const Outcome outcome = *batch_.take(job->id);
     take_outcome(*job, outcome);
-    end(*job, reason_of(*job, outcome), outcome.status);
+    end(*job, reason_of(*job, outcome), job->text->failure(outcome));
     return true;
   });
 }

@@ -33,11 +33,13 @@ class AnswerConstraint final : public TokenConstraint {
 
   void allow(std::span<const int32_t> drawn, std::span<uint32_t> mask) override;
   bool finished(std::span<const int32_t> drawn) override;
+  Status fault() const override { return fault_; }
   std::string name() const override { return name_; }
 
  private:
   void follow(std::span<const int32_t> drawn);
   void accept(int32_t id);
+  bool took(const Status& status);
 
   std::vector<ConstraintMatcher> before_;   // none or one: while the text may be reasoning
   std::vector<ConstraintMatcher> answers_;  // those that the text fits so far
@@ -46,6 +48,7 @@ class AnswerConstraint final : public TokenConstraint {
   std::string name_;
   std::vector<uint32_t> part_;  // of a mask
   size_t followed_ = 0;         // of `drawn`
+  Status fault_ = {};           // the first limit that was reached
 };
 
 }  // namespace switchyard::server
