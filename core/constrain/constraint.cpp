@@ -88,7 +88,10 @@ Result<std::shared_ptr<const Constraint>> Constraint::compile(ConstraintKind kin
   SWY_TRY(c->grammar_->finish(root));
   expressions.stop_at(0);
   // An automaton begins with a copy of them, and one that is full from the start would be replaced by every operation.
-  if (expressions.memory_bytes() > limits.memory_bytes / 2) return error(Code::usage, "it is too large");
+  if (expressions.memory_bytes() > limits.memory_bytes / 2) {
+    return error(Code::usage, "its compiled form takes more than {} MiB; use shorter texts or fewer alternatives",
+                 limits.memory_bytes >> 21);
+  }
   c->json_ = kind == ConstraintKind::json_schema || kind == ConstraintKind::json_object;
   c->unique_ = c->grammar_->unique_texts;
   c->shared_ = std::make_unique<Shared>();
@@ -117,17 +120,19 @@ ConstraintMatcher::ConstraintMatcher(std::shared_ptr<const Constraint> constrain
       end_ids_(end_ids.begin(), end_ids.end()),
       state_(automaton_->start()) {}
 
-Status ConstraintMatcher::failure() const {
+Status ConstraintMatcher::failure(std::string_view why) const {
   return error(Code::unsupported, "the constraint is too large to follow after {} bytes of text: {}", text_.size(),
-               automaton_->fault());
+               why);
 }
 
 // After an operation. One text has a limit of its own, since a full automaton is replaced by an empty one.
 Status ConstraintMatcher::count() {
   made_ += automaton_->new_states();
   const Constraint::Shared& limits = *constraint_->shared_;
-  const bool too_many = made_ > limits.text_states + uint64_t{limits.byte_states} * text_.size();
-  return automaton_->failed() || too_many ? failure() : Status();
+  if (automaton_->failed()) return failure(automaton_->fault());
+  const uint64_t allowed = limits.text_states + uint64_t{limits.byte_states} * text_.size();
+  if (made_ <= allowed) return {};
+  return failure(fmt::format("it has had more than {} states; use smaller counts or fewer alternatives", allowed));
 }
 
 Status ConstraintMatcher::follow() {

@@ -95,7 +95,7 @@ class ConstraintMatcher {
 
  private:
   Status follow();  // to a fresh automaton, when the shared one is full
-  Status failure() const;
+  Status failure(std::string_view why) const;
   Status count();
   bool is_end(int32_t token) const;
   bool endless_space();

@@ -120,6 +120,7 @@ class SchemaShapes {
   std::map<std::vector<uint32_t>, SchemaSet> set_index_;
   std::unordered_map<SchemaSet, Shape> shapes_;
   std::unordered_map<Index, std::optional<Shape>> schema_shapes_;  // none: being made
+  std::unordered_map<SchemaSet, bool> impossible_;
   unsigned depth_ = 0;
   size_t work_ = 0;  // shapes made
 };

@@ -98,24 +98,29 @@ void SchemaShapes::unite(Shape& a, const Shape& b) {
   a.objects.insert(a.objects.end(), b.objects.begin(), b.objects.end());
 }
 
+// False where it is not known, such as for what is being looked at already.
 bool SchemaShapes::impossible(SchemaSet s) {
+  constexpr unsigned kFar = 100;
   if (s == kNoValue) return true;
   if (s == kAnyValue) return false;
+  if (const auto known = impossible_.find(s); known != impossible_.end()) return known->second;
   // Looking into schemas that are being made would not end.
   for (const uint32_t atom : sets_[s]) {
     const auto known = schema_shapes_.find(atom / 2);
     if (known != schema_shapes_.end() && !known->second) return false;
   }
-  constexpr unsigned kFar = 100;
   if (depth_ > kFar) return false;
+  impossible_[s] = false;
   depth_ += 16;
-  const auto found = shape(s);
+  bool none = false;
+  if (const auto found = shape(s); found.ok()) {
+    const Shape& v = **found;
+    none = !v.null && !v.yes && !v.no && !v.exponent && !x_.alive(v.number) && !x_.alive(v.string) &&
+           std::all_of(v.arrays.begin(), v.arrays.end(), [&](const auto& a) { return impossible(a); }) &&
+           std::all_of(v.objects.begin(), v.objects.end(), [&](const auto& o) { return impossible(o); });
+  }
   depth_ -= 16;
-  if (!found.ok()) return false;
-  const Shape& v = **found;
-  return !v.null && !v.yes && !v.no && !v.exponent && !x_.alive(v.number) && !x_.alive(v.string) &&
-         std::all_of(v.arrays.begin(), v.arrays.end(), [&](const auto& a) { return impossible(a); }) &&
-         std::all_of(v.objects.begin(), v.objects.end(), [&](const auto& o) { return impossible(o); });
+  return impossible_[s] = none;
 }
 
 bool SchemaShapes::impossible(const ArrayShape& array) {

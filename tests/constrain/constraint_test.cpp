@@ -197,6 +197,11 @@ TEST(Constraint, LimitsAreKept) {
   EXPECT_THAT(refusal(ConstraintKind::json_schema, R"({"properties": {"n": {"$ref": "#"}}, "required": ["n"],)"
                                                    R"("type": "object"})"),
               HasSubstr("no text can satisfy it"));
+  EXPECT_THAT(refusal(ConstraintKind::json_schema,
+                      R"({"$defs": {"t": {"type": "object", "properties": {"n": {"$ref": "#/$defs/t"}},)"
+                      R"("required": ["n"]}}, "oneOf": [{"$ref": "#/$defs/t"}, {"type": "object", "required": ["n"],)"
+                      R"("properties": {"n": {"$ref": "#/$defs/t"}, "x": {"const": 1}}}]})"),
+              HasSubstr("no text can satisfy it"));
   EXPECT_THAT(refusal(ConstraintKind::regex, std::string(5000, '(')), HasSubstr("nest too deep"));
   EXPECT_THAT(refusal(ConstraintKind::json_schema, std::string(2'000'000, ' ')), HasSubstr("the limit is 1048576"));
   EXPECT_THAT(refusal(ConstraintKind::json_schema, R"({"type": "string", "pattern": "[ab]*a[ab]{200}$"})"),
@@ -226,7 +231,7 @@ TEST(Constraint, TimeAndWorkAreLimited) {
   ConstraintMatcher m(c);
   Status last;
   for (int i = 0; i < 200 && last.ok(); ++i) last = m.accept_text(i * i % 7 < 3 ? "a" : "b");
-  EXPECT_THAT(std::string(last.message()), HasSubstr("needs more memory or time"));
+  EXPECT_THAT(std::string(last.message()), HasSubstr("it has had more than 50 states"));
 }
 
 TEST(Constraint, AFullAutomatonIsReplaced) {

@@ -72,11 +72,10 @@ SCHEMAS = [
 ]
 # What a difference means, by the side that allows the token.
 ESCAPE = "an escape: here, any text may be written with every escape of JSON; there, \\u stands for control characters"
-SPACE = "space: here, as much as JSON allows around values; there, by its own rule of space"
 FORCED = "forced text: there, of the tokens that begin it only one"
 DOT = "a dot: here, it leaves out every end of a line, as in ECMA-262; there, only \\n"
-DELETE = "the byte 7F: here, a JSON string may have it, as RFC 8259 says"
-NUMBER = "a number: here, without an exponent or -0 where it is bounded or whole; there, by its own rule"
+DELETE = "the character 7F: here, a JSON string may have it, as RFC 8259 says"
+NUMBER = "an integer: here, it may be written as 17.0, which is one in JSON Schema"
 
 
 def llguidance_grammar(kind, text):
@@ -99,9 +98,7 @@ def explanation(kind, grammar, before, token, here, forced):
         return DELETE
     if b"\\" in token or before.rstrip(b"0123456789abcdefABCDEFu").endswith(b"\\"):
         return ESCAPE
-    if any(c in token for c in b" \t\r\n") or (before[-1:].isspace() and b'"' not in token):
-        return SPACE
-    if "integer" in json.dumps(grammar) and any(c in token for c in b"0123456789.eE-"):
+    if here and "integer" in json.dumps(grammar) and before[-1:].isdigit() and token == b".":
         return NUMBER
     return None
 

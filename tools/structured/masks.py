@@ -4,12 +4,14 @@
 
   masks.py values VALUES VOCABULARY SCHEMAS...
   masks.py times VALUES VOCABULARY PROBE [--seconds N] [--slow]
+  masks.py check VALUES VOCABULARY PROBE TOKENIZER
 
 VOCABULARY: what make_vocabulary.py wrote. SCHEMAS: files or folders of JSON Schemas. `values` makes a few random values
 of each (instances.py), keeps those that the PyPI package `jsonschema` finds valid, and writes them, split into the
 longest tokens, at random and into bytes, to VALUES: one schema a line. `times` has both engines follow the longest
-tokens with a mask before each, and this one alone the other splits. Times are processor time of the thread. Needs
-`llguidance` and `jsonschema`.
+tokens with a mask before each, and this one alone the other splits. Times are processor time of the thread. `check`
+compares masks along the texts with what can be followed, for each token of a small TOKENIZER. Needs `llguidance` and
+`jsonschema`.
 """
 
 import argparse
@@ -177,6 +179,25 @@ def take_times(args):
     report(args, count, refused, ours, theirs, first, slow)
 
 
+def check(args):
+    vocabulary = Vocabulary(args.vocabulary)
+    probe = subprocess.Popen([args.probe, args.tokenizer], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    masks = wrong = 0
+    for line in open(args.values):
+        given = json.loads(line)
+        texts = [b"".join(vocabulary.tokens[t] for t in run).decode()[:400] for run in given["runs"][:2]]
+        probe.stdin.write(json.dumps({"kind": "json_schema", "text": given["schema"], "check": texts}) + "\n")
+        probe.stdin.flush()
+        made, what = json.loads(probe.stdout.readline()).get("checked", (0, None))
+        masks += made
+        if what:
+            wrong += 1
+            print(given["name"], what[-200:])
+    probe.stdin.close()
+    print(masks, "masks,", wrong, "schemas with a wrong one")
+    return wrong > 0
+
+
 def report(args, count, refused, ours, theirs, first, slow):
     for name, n in count.items():
         print(f"{name:70}{n:>8}")
@@ -205,15 +226,19 @@ def main():
     values.set_defaults(run=make_values)
     times = commands.add_parser("times")
     times.set_defaults(run=take_times)
-    for command in (values, times):
+    checks = commands.add_parser("check")
+    checks.set_defaults(run=check)
+    for command in (values, times, checks):
         command.add_argument("values")
         command.add_argument("vocabulary")
     values.add_argument("schemas", nargs="+", type=pathlib.Path)
-    times.add_argument("probe")
+    for command in (times, checks):
+        command.add_argument("probe")
+    checks.add_argument("tokenizer")
     times.add_argument("--seconds", type=float, default=220)
     times.add_argument("--slow", action="store_true", help="print the slowest schemas, and each error whole")
     args = p.parse_args()
-    args.run(args)
+    return args.run(args)
 
 
 if __name__ == "__main__":
