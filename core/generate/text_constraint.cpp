@@ -21,6 +21,19 @@ bool TextConstraint::finished(std::span<const int32_t> drawn) {
   return !failed_ && matcher_.finished();
 }
 
+void TextConstraint::back() {
+  if (!held_) return;
+  matcher_ = std::move(held_->matcher);
+  followed_ = held_->followed;
+  failed_ = held_->failed;
+  held_.reset();
+}
+
+std::string TextConstraint::likely(std::span<const int32_t> drawn, size_t max_bytes) {
+  follow(drawn);
+  return failed_ ? std::string() : matcher_.likely_text(max_bytes);
+}
+
 Result<std::shared_ptr<const Constraint>> compile_constraint(ConstraintKind kind, std::string_view text,
                                                              const Tokenizer& tokenizer, uint32_t vocab,
                                                              std::string_view name) {

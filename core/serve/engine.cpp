@@ -150,6 +150,8 @@ struct TextStream::Impl {
     result.stopped = why.empty() ? f.reason : why;
     result.sampling = fmt::format("{} ({})", path_name(f.path.path), f.path.reason);
     result.seed = f.seed;
+    result.drafted = f.drafted;
+    result.accepted = f.accepted;
     result.prompt_seconds = static_cast<double>(f.usage.prompt_ns) / 1e9;
     result.draw_seconds = static_cast<double>(f.usage.draw_ns) / 1e9;
     (void)end_turn(session.service, session.thread, reading, result.ids, result.text, f).ok();
@@ -179,6 +181,11 @@ Result<Engine> Engine::load(const EngineOptions& o) {
   options.sessions = o.sessions;
   options.state_bytes = o.state_bytes;
   options.deterministic = o.deterministic;
+  const auto speculation = parse_speculation(o.speculate);
+  if (!speculation.ok()) {
+    return error(Code::usage, "EngineOptions::speculate is '{}'; it must be auto, ngram or off", o.speculate);
+  }
+  options.drafts = *speculation == Speculation::off ? 0 : kDefaultDrafts;
   options.load_threads = host->threads();
   options.tuning = load_tuning(Os::real(), default_tuning_path(), host->threads());
   options.code_folder = default_code_folder();
@@ -191,6 +198,7 @@ Result<Engine> Engine::load(const EngineOptions& o) {
   serving.events = kEvents;
   serving.slow_ns = UINT64_MAX;  // a stream may be left alone
   serving.cache_bytes = 0;
+  serving.speculate = *speculation;
   SWY_LET(impl->service, Service::create(std::move(loaded), serving));
   return Engine(std::move(impl));
 }

@@ -121,6 +121,7 @@ Rejection Service::Impl::check(GenerationRequest& r, Job& job) {
   if (Status s = check_room(model, r.history.size(), r.prompt.size()); !s.ok()) {
     return {Rejection::Why::too_long, std::move(s), 0, r.history.size() + r.prompt.size(), model.context()};
   }
+  r.text.speculate = options.speculate;
   auto text = TextGeneration::create(
       model, *loaded.tokenizer, r.text, [this, &job](const TextPiece& piece) { return loop.took(job, piece); },
       r.constraint);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,9 +34,16 @@ class AnswerConstraint final : public TokenConstraint {
 
   void allow(std::span<const int32_t> drawn, std::span<uint32_t> mask) override;
   bool finished(std::span<const int32_t> drawn) override;
+  void hold() override { held_.emplace(Followed{before_, answers_, followed_}); }
+  void back() override;
+  std::string likely(std::span<const int32_t> drawn, size_t max_bytes) override;
   std::string name() const override { return name_; }
 
  private:
+  struct Followed {
+    std::vector<ConstraintMatcher> before, answers;
+    size_t followed;
+  };
   void follow(std::span<const int32_t> drawn);
   void accept(int32_t id);
 
@@ -46,6 +54,7 @@ class AnswerConstraint final : public TokenConstraint {
   std::string name_;
   std::vector<uint32_t> part_;  // of a mask
   size_t followed_ = 0;         // of `drawn`
+  std::optional<Followed> held_;
 };
 
 }  // namespace switchyard::server

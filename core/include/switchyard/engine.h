@@ -42,6 +42,7 @@ struct EngineOptions {
   uint32_t sessions = 1;          // at a time; of several, `load` prepares the steps that they will share
   uint64_t state_bytes = 0;       // memory for all sessions' states; 0: enough for every session's whole context
   bool deterministic = false;     // a session's tokens do not depend on other sessions, bit for bit
+  std::string speculate = "off";  // "auto", "ngram": guessed tokens are verified several at a time, and change none
 };
 
 struct GenerateOptions {
@@ -78,8 +79,9 @@ struct Generated {
   std::string stopped;   // "end", "stop", "pattern", "length", "context", "cancelled" or "callback"
   std::string sampling;  // "fused", "candidates" or "logits", and why
   uint64_t seed = 0;
-  double prompt_seconds = 0;  // to the first token
-  double draw_seconds = 0;    // from there to the last
+  uint64_t drafted = 0, accepted = 0;  // guessed tokens, and those of them that are in `ids`
+  double prompt_seconds = 0;           // to the first token
+  double draw_seconds = 0;             // from there to the last
 };
 
 class TextSession;
@@ -148,7 +150,7 @@ class SWITCHYARD_API TextSession {
 
   void cancel();               // stops the session's generation within a step. [any thread]
   Status reset();              // forgets everything
-  uint32_t position() const;   // tokens in the states as the last call ended; the last drawn comes with the next prompt
+  uint32_t position() const;   // tokens in the states as the last call ended; the last drawn come with the next prompt
   Result<TextSession> fork();  // a second session that has seen the same
   // Saves the session's text and states to a file, and restores them; any backend restores them. Errors: usage, for a
   // file of another model.
