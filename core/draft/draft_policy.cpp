@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kWeight = 0.125;      // of a new measurement
 constexpr double kGrowth = 1.4;        // of the cost with twice the rows, until it was measured
-constexpr double kLostSteps = 2;       // plain steps that may be lost at first
+constexpr double kLostSteps = 1;       // plain steps that may be lost at first
 constexpr double kLostShare = 0.01;    // and this share of the time
 constexpr double kKeptSteps = 64;      // of the time saved, that may be lost again
 constexpr uint32_t kPlainEvery = 128;  // steps with drafts until a plain one is measured again

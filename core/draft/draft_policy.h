@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // DraftPolicy: how many drafted tokens a step verifies, by what steps of each size take and by how many drafts were
 // kept. It keeps an account of the time that drafts have saved and lost, and drafts only while all losses together stay
-// within two plain steps and 1% of the time so far.
+// within one plain step and 1% of the time so far.
 #pragma once
 
 #include <array>
