@@ -17,6 +17,7 @@
 #include "cli/model_source.h"
 #include "cli/plugin_faults.h"
 #include "core/base/printable.h"
+#include "core/draft/speculation.h"
 #include "core/engine/prepare.h"
 #include "core/import/convert.h"
 #include "core/plan/code_store.h"
@@ -243,6 +244,8 @@ Result<Runtime> load_runtime(const Settings& settings, std::shared_ptr<Host> hos
   options.deterministic = settings.deterministic;
   options.sessions = settings.sessions;
   options.checkpoints = settings.checkpoints;
+  SWY_LET(const Speculation speculation, parse_speculation(settings.speculate));
+  options.drafts = speculation == Speculation::off ? 0 : kDefaultDrafts;
   options.device_sampling = settings.device_sampling;
   options.routers = settings.routers;
   options.load = settings.load;

@@ -183,6 +183,7 @@ Status serve(ServeFlags& o) {
   settings.sessions = o.sessions;
   settings.checkpoints = o.no_cache ? 0 : o.cache_states;
   SWY_LET(server::ApplicationOptions options, application_options(o));
+  SWY_LET(o.service.speculate, parse_speculation(settings.speculate));
   SWY_LET(Runtime runtime, load_runtime(settings));
   take_recommended(*runtime.program, o.sampling_options, options.defaults.text.sampling);
   const std::vector<std::string> devices = runtime.model->device_names();
@@ -287,6 +288,7 @@ void add_serve(CLI::App& app, int& exit_code) {
   o->sampling_options = add_sampling_flags(*c, o->defaults.sampling);
   c->add_flag("--json", o->json, "log as JSON, one object a line");
   c->add_flag("--quiet", o->quiet, "log no requests");
+  add_speculate(*c, o->settings);
   add_settings(*c, o->settings, "model");
   set_action(*c, exit_code, [o] { return serve(*o); });
 }

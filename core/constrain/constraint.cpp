@@ -190,7 +190,7 @@ Status ConstraintMatcher::mask(std::span<uint32_t> mask) {
       if ((word >> token % 32 & 1) == 0) continue;
       if (!can_follow(constraint_->vocabulary_->piece(token))) word &= ~(1u << token % 32);
     }
-    if (automaton_->failed()) return failure();
+    SWY_TRY(count());
   }
   const bool end = automaton_->accepts(state_);
   for (const int32_t id : end_ids_) {
@@ -251,19 +251,43 @@ bool ConstraintMatcher::finished() {
   return automaton_->ends(state_) && !automaton_->failed();
 }
 
-std::string ConstraintMatcher::forced_text(size_t max_bytes) {
+// Text of the bytes that `byte` gives for each state, up to one of -1, or to where the text may end.
+template <class Byte>
+std::string ConstraintMatcher::text_by(size_t max_bytes, Byte byte) {
   std::string text;
   if (!follow().ok()) return text;
   const std::lock_guard lock(automaton_->mutex);
   automaton_->begin_operation();
   constrain::ListReader lists = lists_;
   for (uint32_t state = state_; text.size() < max_bytes && !automaton_->accepts(state);) {
-    const int byte = automaton_->only_byte(state);
-    if (byte < 0 || automaton_->failed()) break;
-    text += static_cast<char>(byte);
-    state = next(state, static_cast<char>(byte), lists);
+    const int likely = byte(state);
+    if (likely < 0 || automaton_->failed()) break;
+    text += static_cast<char>(likely);
+    state = next(state, static_cast<char>(likely), lists);
   }
   return text;
+}
+
+std::string ConstraintMatcher::forced_text(size_t max_bytes) {
+  return text_by(max_bytes, [this](uint32_t state) { return automaton_->only_byte(state); });
+}
+
+int ConstraintMatcher::likely_byte(uint32_t state) {
+  int only = -1;
+  for (int b = 0; b < 256; ++b) {
+    const bool seldom = b == ' ' || b == '\t' || b == '\n' || b == '\r' || b == '\\';
+    if (seldom || automaton_->next(state, static_cast<uint8_t>(b)) == Automaton::kDead) continue;
+    if (only >= 0) return -1;
+    only = b;
+  }
+  return only;
+}
+
+std::string ConstraintMatcher::likely_text(size_t max_bytes) {
+  return text_by(max_bytes, [this](uint32_t state) {
+    const int only = automaton_->only_byte(state);
+    return only >= 0 || !constraint_->json_ ? only : likely_byte(state);
+  });
 }
 
 }  // namespace switchyard

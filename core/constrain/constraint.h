@@ -90,6 +90,8 @@ class ConstraintMatcher {
   bool finished();
   // What the text must go on with, whatever is chosen; at most `max_bytes`. Often empty.
   std::string forced_text(size_t max_bytes = 1024);
+  // The same, where spaces and escapes, which JSON allows almost everywhere, count as no other way to go on: a guess.
+  std::string likely_text(size_t max_bytes);
 
   const std::string& text() const { return text_; }
 
@@ -101,6 +103,9 @@ class ConstraintMatcher {
   bool endless_space();
   uint32_t next(uint32_t state, char byte, constrain::ListReader& lists);
   bool can_follow(std::string_view bytes);
+  int likely_byte(uint32_t state);
+  template <class Byte>
+  std::string text_by(size_t max_bytes, Byte byte);
 
   std::shared_ptr<const Constraint> constraint_;
   std::shared_ptr<constrain::Automaton> automaton_;

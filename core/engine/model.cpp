@@ -171,12 +171,13 @@ Status Model::set_context(const ModelOptions& options) {
   pool_.context = context_;
   pool_.seqs = options.sessions;
   // A step that may have to be rolled back writes to its own slot, so asynchronous devices get twice as many slots. On
-  // others only sessions that share a slot need one: two that share go on with three.
+  // others only sessions that share a slot need one: two that share go on with three. Drafts are rolled back, too.
   const bool asynchronous = std::any_of(devices_.begin(), devices_.end(), [](const PlanDevice& d) {
     return (d.info.flags & SWY_DEVICE_SYNCHRONOUS) == 0;
   });
   checkpoints_ = std::min(options.checkpoints, kMaxSessions);
-  pool_.slots = options.sessions + options.sessions / (asynchronous ? 1 : 2) + checkpoints_;
+  drafts_ = std::min(options.drafts, kMaxDrafts);
+  pool_.slots = options.sessions + options.sessions / (asynchronous || drafts_ > 0 ? 1 : 2) + checkpoints_;
   pool_.pages = pages_per_session() * options.sessions;
   pool_.page_size = StatePool::kPageSize;
   pool_.flags = options.deterministic ? SWY_BUCKET_DETERMINISTIC : 0;
@@ -222,8 +223,8 @@ Status Model::fit_chunk(const std::function<Status()>& tried) {
 
 Status Model::make_runner() {
   return fit_chunk([this]() -> Status {
-    const StepRunner::Setup setup{planner_.get(), weights_.get(), &states_.buffers(),  head_,
-                                  pool_,          chunk_,         pages_per_session(), cancelled_};
+    const StepRunner::Setup setup{planner_.get(), weights_.get(),      &states_.buffers(), head_,  pool_,
+                                  chunk_,         pages_per_session(), cancelled_,         drafts_};
     SWY_LET(runner_, StepRunner::create(setup));
     return runner_->reserve(context_, chunk_ > least_chunk());
   });
@@ -284,7 +285,7 @@ Status Model::check_memory(const std::vector<WeightUse>& uses, const ModelOption
   return fit_chunk([&]() -> Status {
     SWY_LET(const Plan plan, planner_->plan(bucket({.rows = chunk_,
                                                     .seqs = pool_.seqs,
-                                                    .logit_rows = pool_.seqs,
+                                                    .logit_rows = std::min(pool_.seqs + drafts_, chunk_),
                                                     .sample_rows = pool_.seqs,
                                                     .context = context_})));
     for (MemoryNeed& need : memory_) need.steps = 0, need.step_rows = chunk_;

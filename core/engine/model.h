@@ -31,6 +31,7 @@ struct ModelOptions {
   uint32_t chunk = 0;
   uint32_t sessions = 1;        // at a time
   uint32_t checkpoints = 0;     // slots besides those of the sessions, for states that are kept (checkpoint.h)
+  uint32_t drafts = 0;          // drafted tokens of a step, of all sessions together; 0: none can be drafted
   uint64_t state_bytes = 0;     // for all sessions' states together; 0: enough for every session's whole context
   bool device_sampling = true;  // false: logits only, with nothing of a sampler in any plan
   bool deterministic = false;
@@ -68,6 +69,8 @@ class Model {
                                                     std::vector<std::shared_ptr<Device>> devices, PlanPolicy policy,
                                                     const ModelOptions& options);
 
+  static constexpr uint32_t kMaxDrafts = 256;
+
   // An empty session. Errors: out_of_device_memory, when there are as many as the model was made for.
   Result<std::unique_ptr<Session>> session();
 
@@ -77,6 +80,7 @@ class Model {
   uint32_t chunk() const { return chunk_; }
   uint32_t max_sessions() const { return pool_.seqs; }
   uint32_t checkpoints() const { return checkpoints_; }  // ModelOptions::checkpoints
+  uint32_t drafts() const { return drafts_; }            // ModelOptions::drafts
   bool deterministic() const { return (pool_.flags & SWY_BUCKET_DETERMINISTIC) != 0; }
   std::vector<std::string> device_names() const;  // of devices that run some operation
   const std::vector<PlanDevice>& devices() const { return devices_; }
@@ -145,7 +149,7 @@ class Model {
   std::vector<Router> routers_;
   std::vector<MemoryNeed> memory_;
   CancelCheck cancelled_;
-  uint32_t checkpoints_ = 0;
+  uint32_t checkpoints_ = 0, drafts_ = 0;
   uint32_t context_ = 0, chunk_ = 0, vocab_ = 0;
 };
 

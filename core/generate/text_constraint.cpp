@@ -26,6 +26,19 @@ Status TextConstraint::fault() const {
   return error(failed_.code(), "{}: {}", name_, failed_.message());
 }
 
+void TextConstraint::back() {
+  if (!held_) return;
+  matcher_ = std::move(held_->matcher);
+  followed_ = held_->followed;
+  failed_ = std::move(held_->failed);
+  held_.reset();
+}
+
+std::string TextConstraint::likely(std::span<const int32_t> drawn, size_t max_bytes) {
+  follow(drawn);
+  return !failed_.ok() ? std::string() : matcher_.likely_text(max_bytes);
+}
+
 Result<std::shared_ptr<const Constraint>> compile_constraint(ConstraintKind kind, std::string_view text,
                                                              const Tokenizer& tokenizer, uint32_t vocab,
                                                              std::string_view name) {

@@ -4,7 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
+#include "core/draft/ngram.h"
+#include "core/generate/forced_text.h"
 #include "core/generate/text_constraint.h"
 
 namespace switchyard {
@@ -67,9 +70,25 @@ Request TextGeneration::request(std::vector<int32_t> prompt, std::vector<int32_t
   r.on_token = [this](const TokenEvent& event) { return take(event); };
   if (constraint_ != nullptr) {
     r.mask_name = constraint_->name();
-    r.mask = [this](std::span<const int32_t> drawn, std::span<uint32_t> mask) { constraint_->allow(drawn, mask); };
+    r.mask = [this](std::span<const int32_t> drawn, std::span<uint32_t> mask) { allow(drawn, mask); };
   }
+  if (model_.drafts() > 0) add_drafters(r);
   return r;
+}
+
+void TextGeneration::add_drafters(Request& r) {
+  if (options_.speculate == Speculation::off) return;
+  r.draft_always = options_.speculate == Speculation::ngram;
+  if (constraint_ != nullptr && tokenizer_ != nullptr && !r.draft_always) {
+    r.drafters.push_back(std::make_shared<ForcedText>(constraint_, *tokenizer_, drawn_));
+  }
+  r.drafters.push_back(std::make_shared<NgramDrafter>());
+}
+
+// The tokens after the request's own are drafts.
+void TextGeneration::allow(std::span<const int32_t> drawn, std::span<uint32_t> mask) {
+  if (drawn.size() > drawn_.size() && !std::exchange(ahead_, true)) constraint_->hold();
+  constraint_->allow(drawn, mask);
 }
 
 bool TextGeneration::give(const TextPiece& piece) {
@@ -81,6 +100,7 @@ bool TextGeneration::take(const TokenEvent& event) {
   const Stretch stretch(model_.runner().observer(), "detokenize");
   TextPiece piece{event.id, {}, event.logprob, event.top_ids, event.top_logprobs};
   if (!event.end && detokenizer_) piece.text = stops_.push(detokenizer_->push(event.id));
+  if (std::exchange(ahead_, false)) constraint_->back();
   if (constraint_ != nullptr && !event.end) {
     drawn_.push_back(event.id);
     matched_ = constraint_->finished(drawn_);

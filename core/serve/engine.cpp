@@ -153,6 +153,8 @@ struct TextStream::Impl {
     result.sampling = fmt::format("{} ({})", path_name(f.path.path), f.path.reason);
     result.seed = f.seed;
     result.cached_tokens = f.usage.cached_tokens;
+    result.drafted = f.drafted;
+    result.accepted = f.accepted;
     result.prompt_seconds = static_cast<double>(f.usage.prompt_ns) / 1e9;
     result.draw_seconds = static_cast<double>(f.usage.draw_ns) / 1e9;
     (void)end_turn(session.service, session.thread, reading, result.ids, result.text, f).ok();
@@ -183,6 +185,11 @@ Result<Engine> Engine::load(const EngineOptions& o) {
   options.state_bytes = o.state_bytes;
   options.deterministic = o.deterministic;
   options.checkpoints = o.cache_states;
+  const auto speculation = parse_speculation(o.speculate);
+  if (!speculation.ok()) {
+    return error(Code::usage, "EngineOptions::speculate is '{}'; it must be auto, ngram or off", o.speculate);
+  }
+  options.drafts = *speculation == Speculation::off ? 0 : kDefaultDrafts;
   options.load_threads = host->threads();
   options.tuning = load_tuning(Os::real(), default_tuning_path(), host->threads());
   options.code_folder = default_code_folder();
@@ -196,6 +203,7 @@ Result<Engine> Engine::load(const EngineOptions& o) {
   serving.slow_ns = UINT64_MAX;  // a stream may be left alone
   serving.cache_bytes = o.cache_states == 0 && o.cache_bytes == 0 ? 0 : UINT64_MAX;
   serving.cache_host_bytes = o.cache_bytes;
+  serving.speculate = *speculation;
   SWY_LET(impl->service, Service::create(std::move(loaded), serving));
   return Engine(std::move(impl));
 }

@@ -61,7 +61,7 @@ class Loop {
   Status set_aside(Job& job);
 
   static std::string reason_of(const Job& job, const Outcome& outcome);
-  static void take_outcome(Job& job, const Outcome& outcome);
+  void take_outcome(Job& job, const Outcome& outcome);
   void end(Job& job, std::string reason, Status status = {});
   void publish(bool stepped);
   uint64_t idle_ns(uint64_t now) const;

@@ -141,6 +141,7 @@ Admission Service::submit(GenerationRequest request) {
   Job& own = *job;
   Rejection rejection{Rejection::Why::invalid, s.loaded.text().status(), 0, 0, 0};
   if (rejection.status.ok()) {
+    request.text.speculate = s.options.speculate;
     rejection = s.intake.check(request, own, [&s, &own](const TextPiece& piece) { return s.loop.took(own, piece); });
   }
   job->request = std::move(request);

@@ -65,9 +65,9 @@ struct Finish {
   Usage usage;
   uint64_t seed = 0;
   PathChoice path;
-  uint64_t read_bytes = 0, undecided = 0;  // as Outcome has them
-  std::string text;                        // whole
-  std::vector<int32_t> ids;                // whole, with the stop id
+  uint64_t read_bytes = 0, undecided = 0, drafted = 0, accepted = 0;  // as Outcome has them
+  std::string text;                                                   // whole
+  std::vector<int32_t> ids;                                           // whole, with the stop id
 };
 
 struct Event {
@@ -133,6 +133,8 @@ struct ServiceOptions {
   uint32_t prompt_rows = 256;              // BatchOptions::prompt_rows
   uint64_t cache_bytes = UINT64_MAX;       // of states on the devices that the prefix cache keeps; 0: no cache
   uint64_t cache_host_bytes = 1ull << 30;  // of the states that it keeps in host memory besides
+  // Of every request, in place of TextOptions::speculate.
+  Speculation speculate = Speculation::off;
   uint32_t checkpoint_tokens = 8192;       // the cache keeps the states of a long prompt this often; 0: never
   std::function<void(const std::string& message)> warn = {};  // called by the loop
 };

@@ -72,4 +72,20 @@ bool AnswerConstraint::finished(std::span<const int32_t> drawn) {
          std::all_of(answers_.begin(), answers_.end(), [](ConstraintMatcher& m) { return m.finished(); });
 }
 
+void AnswerConstraint::back() {
+  if (!held_) return;
+  before_ = std::move(held_->before);
+  answers_ = std::move(held_->answers);
+  followed_ = held_->followed;
+  fault_ = std::move(held_->fault);
+  held_.reset();
+}
+
+// Only where one of them alone is left: otherwise several texts may follow.
+std::string AnswerConstraint::likely(std::span<const int32_t> drawn, size_t max_bytes) {
+  follow(drawn);
+  if (before_.size() + answers_.size() != 1) return {};
+  return (before_.empty() ? answers_ : before_)[0].likely_text(max_bytes);
+}
+
 }  // namespace switchyard::server

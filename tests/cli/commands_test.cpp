@@ -102,6 +102,25 @@ TEST(Run, Json) {
   for (const char* key : {"load_seconds", "prefill_seconds", "decode_seconds"}) EXPECT_GE(out[key].get<double>(), 0);
 }
 
+// A text that repeats itself, by a penalty that makes seen tokens likelier.
+TEST(Run, SpeculationChangesNoToken) {
+  const auto told = [](const std::string& speculation) {
+    return run_json({"run", "--json", "--deterministic", "--ignore-eos", "--seed", "3", "--temp", "0.4",
+                     "--repeat-penalty", "0.7", "-n", "150", "--speculate", speculation, "The ship had been at sea"});
+  };
+  const json off = told("off");
+  EXPECT_EQ(off["drafted"], 0);
+  for (const char* on : {"auto", "ngram"}) {
+    const json out = told(on);
+    EXPECT_EQ(out["ids"], off["ids"]) << on;
+    EXPECT_GE(out["drafted"], out["accepted"]);
+    EXPECT_TRUE(on == std::string("auto") || out["accepted"] > 20) << out["accepted"];
+  }
+  const Ran refused = run_program({"run", "--speculate", "mtp", "The"});
+  EXPECT_EQ(refused.exit, 2);
+  EXPECT_THAT(refused.err, HasSubstr("--speculate"));
+}
+
 TEST(Run, StopsWhenTheContextIsFull) {
   const json out = run_json({"run", "--json", "--ignore-eos", "--ctx", "8", "-n", "50", "It was"});
   EXPECT_EQ(out["stopped"], "context");

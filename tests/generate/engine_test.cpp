@@ -87,6 +87,36 @@ TEST(Engine, ThreadsShareSteps) {
   EXPECT_EQ(together, alone);
 }
 
+// In the turns after the first one, too, which may begin with tokens that no state has seen yet.
+TEST(Engine, SpeculationChangesNoToken) {
+  std::vector<std::string> told;
+  for (const char* speculate : {"off", "ngram", "auto"}) {
+    auto engine = Engine::load({.model = SWITCHYARD_DEMO_MODEL,
+                                .backend = "reference",
+                                .backend_path = SWITCHYARD_TEST_BACKENDS,
+                                .deterministic = true,
+                                .speculate = speculate});
+    ASSERT_TRUE(engine.ok()) << engine.status().message();
+    auto session = *engine->session();
+    std::string text;
+    uint64_t drafted = 0;
+    for (int turn = 0; turn < 3; ++turn) {
+      const GenerateOptions options{.max_tokens = 25, .temperature = 0.3f, .repetition_penalty = 0.6f, .seed = 11};
+      const auto answer = session.generate(" The dog and the cat and the dog and the cat", options);
+      ASSERT_TRUE(answer.ok()) << answer.status().message();
+      text += answer->text + "|";
+      drafted += answer->drafted;
+      EXPECT_LE(answer->accepted, answer->drafted);
+    }
+    EXPECT_TRUE(drafted > 0 || speculate != std::string("ngram")) << text;
+    told.push_back(text);
+  }
+  EXPECT_EQ(told[1], told[0]);
+  EXPECT_EQ(told[2], told[0]);
+  const auto refused = Engine::load({.model = SWITCHYARD_DEMO_MODEL, .speculate = "mtp"});
+  EXPECT_THAT(refused.status().message(), HasSubstr("EngineOptions::speculate is 'mtp'"));
+}
+
 // Each has its own threads and its own loop.
 TEST(Engine, TwoOfThemTellAtOnce) {
   const GenerateOptions options{.max_tokens = 8, .seed = 3};

@@ -46,6 +46,7 @@ struct EngineOptions {
   // reads the rest alone. How many are kept on the devices; and in host memory, up to so many bytes. 0 and 0: none.
   uint32_t cache_states = 0;
   uint64_t cache_bytes = 0;
+  std::string speculate = "off";  // "auto", "ngram": guessed tokens are verified several at a time, and change none
 };
 
 struct GenerateOptions {
@@ -84,8 +85,9 @@ struct Generated {
   std::string sampling;  // "fused", "candidates" or "logits", and why
   uint64_t seed = 0;
   uint32_t cached_tokens = 0;  // of the prompt, that were in the prefix cache
-  double prompt_seconds = 0;   // to the first token
-  double draw_seconds = 0;     // from there to the last
+  uint64_t drafted = 0, accepted = 0;  // guessed tokens, and those of them that are in `ids`
+  double prompt_seconds = 0;           // to the first token
+  double draw_seconds = 0;             // from there to the last
 };
 
 class TextSession;
@@ -154,7 +156,7 @@ class SWITCHYARD_API TextSession {
 
   void cancel();               // stops the session's generation within a step. [any thread]
   Status reset();              // forgets everything
-  uint32_t position() const;   // tokens in the states as the last call ended; the last drawn comes with the next prompt
+  uint32_t position() const;   // tokens in the states as the last call ended; the last drawn come with the next prompt
   Result<TextSession> fork();  // a second session that has seen the same
   // Saves the session's text and states to a file, and restores them; any backend restores them. Errors: usage, for a
   // file of another model.
