@@ -11,6 +11,7 @@ than its own, if requests are left over, or if memory grows by more than the bod
 slack.
 """
 import argparse
+import contextlib
 import json
 import random
 import socket
@@ -95,7 +96,9 @@ class Attack:
             cut = chance.choice([0, chance.randrange(len(text)), len(text)])
             s.sendall(text[:cut])
             if cut == len(text) and chance.random() < 0.7:
-                s.recv(chance.randrange(1, 4096))
+                s.settimeout(chance.uniform(0.001, 0.2))
+                with contextlib.suppress(TimeoutError):
+                    s.recv(chance.randrange(1, 4096))
             if chance.random() < 0.2:
                 s.shutdown(socket.SHUT_WR)
         finally:
