@@ -114,7 +114,7 @@ std::vector<Case> usage() {
       {"PatternOfNoText",
        {"run", "--allow-regex", "(?=x)y", "hi"},
        2,
-       {"--allow-regex '(?=x)y': wrong at byte 3: look-ahead is not supported"}},
+       {"--allow-regex '(?=x)y': no text can satisfy it"}},
       {"TwoConstraints",
        {"run", "--allow-regex", "x", "--grammar", "/dev/null", "hi"},
        2,
