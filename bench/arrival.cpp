@@ -5,6 +5,8 @@
 #include <memory>
 #include <vector>
 
+#include "core/serve/local_loop.h"
+
 namespace switchyard::bench {
 namespace {
 
@@ -37,17 +39,11 @@ Status check(const Model& model, const ArrivalLoad& load, size_t text) {
 class Meeting {
  public:
   Meeting(Model& model, const ArrivalLoad& load, std::span<const int32_t> text, const KeepGoing& keep_going)
-      : model_(model),
-        load_(load),
-        text_(text),
-        keep_going_(keep_going),
-        batch_(model, {.prompt_rows = load.prompt_rows}) {}
+      : model_(model), load_(load), text_(text), keep_going_(keep_going), loop_(model, nullptr, load.prompt_rows) {}
 
   Result<Arrival> run() {
-    SWY_LET(guest_, model_.session());
     for (uint32_t i = 0; i < load_.sessions; ++i) {
-      SWY_LET(speakers_.emplace_back().session, model_.session());
-      SWY_LET(speakers_[i].id, batch_.add(*speakers_[i].session, speech(i)));
+      SWY_LET(speakers_.emplace_back().ticket, loop_.submit(speech(i)));
     }
     SWY_TRY(until_all_spoke(kWarmUp));
     for (uint32_t n = 0; n < load_.arrivals; ++n) {
@@ -62,46 +58,46 @@ class Meeting {
 
  private:
   struct Speaker {
-    std::unique_ptr<Session> session;
-    Batch::Id id = 0;
+    std::shared_ptr<Ticket> ticket;
     uint64_t last_ns = 0;  // of the last token; 0: none yet
     uint32_t spoken = 0;
   };
 
   static uint64_t now() { return Os::real().now_ns(); }
 
-  Request request(size_t from, uint32_t tokens) const {
-    Request r;
+  GenerationRequest request(size_t from, uint32_t tokens, uint32_t drawn) const {
+    GenerationRequest r;
     const auto ids = text_.subspan(from, tokens);
     r.prompt.assign(ids.begin(), ids.end());
-    r.sampling = load_.sampling;
-    r.sampling.stop_ids.clear();
+    r.text.max_tokens = drawn;
+    r.text.sampling = load_.sampling;
+    r.text.ignore_eos = true;
     return r;
   }
-  Request speech(uint32_t i) {
+  GenerationRequest speech(uint32_t i) const {
     const size_t room = text_.size() - load_.context;
-    Request r = request(std::min<size_t>(size_t{i} * Contexts::kPromptsApart, room), load_.context);
-    r.max_tokens = model_.context() - load_.context;
-    r.sampling.seed = load_.sampling.seed.value_or(1) + i;
-    r.on_token = [this, i](const TokenEvent&) {
-      Speaker& s = speakers_[i];
-      const uint64_t t = now();
-      if (gaps_ != nullptr && s.last_ns != 0) gaps_->seconds.push_back(static_cast<double>(t - s.last_ns) / 1e9);
-      s.last_ns = t;
-      ++s.spoken;
-      return true;
-    };
+    GenerationRequest r = request(std::min<size_t>(size_t{i} * Contexts::kPromptsApart, room), load_.context,
+                                  model_.context() - load_.context);
+    r.text.sampling.seed = load_.sampling.seed.value_or(1) + i;
     return r;
   }
 
+  void spoke(Speaker& s) {
+    const uint64_t t = now();
+    if (gaps_ != nullptr && s.last_ns != 0) gaps_->seconds.push_back(static_cast<double>(t - s.last_ns) / 1e9);
+    s.last_ns = t;
+    ++s.spoken;
+  }
   Status step() {
     if (!keep_going_()) return error(Code::cancelled, "the benchmark was stopped");
-    SWY_TRY(batch_.step().status());
-    for (const Speaker& s : speakers_) {
-      if (batch_.running(s.id)) continue;
-      const auto outcome = batch_.take(s.id);
-      if (outcome) SWY_TRY(outcome->status);
-      return error(Code::internal, "a session ended while others were measured");
+    loop_.tick();
+    for (Speaker& s : speakers_) {
+      while (const auto event = s.ticket->poll()) {
+        if (event->id >= 0) spoke(s);
+        if (!event->finish) continue;
+        SWY_TRY(event->finish->status);
+        return error(Code::internal, "a session ended while others were measured");
+      }
     }
     return {};
   }
@@ -113,22 +109,19 @@ class Meeting {
   }
   // The prompt comes, and is read until its first token.
   Status receive() {
-    guest_->reset();
-    Request r = request(text_.size() - load_.prompt, load_.prompt);
-    r.max_tokens = 1;
     const uint64_t begin = now();
-    uint64_t first = 0;
-    r.on_token = [&first](const TokenEvent&) {
-      first = now();
-      return true;
-    };
-    SWY_LET(const Batch::Id id, batch_.add(*guest_, std::move(r)));
-    while (batch_.running(id)) SWY_TRY(step());
-    const auto outcome = batch_.take(id);
-    if (outcome) SWY_TRY(outcome->status);
-    if (first == 0) return error(Code::internal, "the prompt drew no token");
-    out_.ttft.seconds.push_back(static_cast<double>(first - begin) / 1e9);
-    return {};
+    SWY_LET(const auto guest, loop_.submit(request(text_.size() - load_.prompt, load_.prompt, 1)));
+    for (uint64_t first = 0;;) {
+      SWY_TRY(step());
+      while (const auto event = guest->poll()) {
+        if (event->id >= 0) first = now();
+        if (!event->finish) continue;
+        SWY_TRY(event->finish->status);
+        if (first == 0) return error(Code::internal, "the prompt drew no token");
+        out_.ttft.seconds.push_back(static_cast<double>(first - begin) / 1e9);
+        return {};
+      }
+    }
   }
 
   Model& model_;
@@ -136,10 +129,9 @@ class Meeting {
   std::span<const int32_t> text_;
   const KeepGoing& keep_going_;
   std::vector<Speaker> speakers_;
-  std::unique_ptr<Session> guest_;
   Samples* gaps_ = nullptr;  // where gaps are counted now; null: nowhere
   Arrival out_;
-  Batch batch_;  // goes before the sessions
+  LocalLoop loop_;
 };
 
 }  // namespace
@@ -151,7 +143,8 @@ uint32_t ArrivalLoad::tokens(uint32_t chunk) const {
   const auto steps = [&](uint64_t n) { return (n + rows - 1) / rows + kLate; };
   const uint64_t first = steps(uint64_t{sessions} * context);  // contexts are read while earlier sessions decode
   const uint64_t drawn = first + kWarmUp + arrivals * (apart + steps(prompt));
-  return static_cast<uint32_t>(std::max<uint64_t>(context + drawn, prompt + 1));
+  const uint64_t held = std::max<uint64_t>(context + drawn, prompt + 1);
+  return static_cast<uint32_t>(held + StatePool::kPageSize);  // the loop keeps a page free for each that runs
 }
 
 Result<Arrival> measure_arrival(Model& model, const ArrivalLoad& load, std::span<const int32_t> text,

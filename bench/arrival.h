@@ -2,8 +2,8 @@
 // The cost of a long prompt for other requests: some sessions decode, then a prompt arrives. The times between the
 // others' tokens are measured while it is read and without it.
 //
-// All share one Batch, as in the real engine. Every session reads its own context and then decodes without end; the
-// prompt belongs to a further session, which begins again each time.
+// All share the loop that serves requests (core/serve/local_loop.h), without its prefix cache. Every session reads its
+// own context and then decodes without end; each prompt is a further request.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 #include "bench/measure.h"
 #include "core/base/status.h"
-#include "core/engine/batch.h"
+#include "core/sampling/sampler.h"
 
 namespace switchyard::bench {
 
@@ -21,7 +21,7 @@ struct ArrivalLoad {
   uint32_t prompt = 2000;      // tokens of the prompt that arrives
   uint32_t arrivals = 3;       // one after the other
   uint32_t apart = 16;         // tokens that every session generates before each prompt arrival
-  uint32_t prompt_rows = 256;  // BatchOptions::prompt_rows; 0: the model's chunk
+  uint32_t prompt_rows = 256;  // ServiceOptions::prompt_rows; 0: the model's chunk
   SamplingParams sampling;     // each session has its own seed
 
   // Tokens that a session must hold, for a model whose largest step has `chunk` rows; and the number of sessions.

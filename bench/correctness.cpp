@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "bench/clock.h"
+#include "core/engine/evaluate.h"
 
 namespace switchyard::bench {
 namespace {
@@ -18,22 +19,6 @@ struct Header {
   uint64_t magic = kMagic;
   uint32_t tokens = 0, vocab = 0, greedy = 0, reserved = 0;
 };
-
-// ln of the sum of exp, and whether all are numbers.
-double log_sum(std::span<const float> x) {
-  double most = -INFINITY;
-  for (const float v : x) {
-    if (std::isnan(v)) return NAN;
-    most = std::max(most, static_cast<double>(v));
-  }
-  double sum = 0;
-  for (const float v : x) sum += std::exp(v - most);
-  return most + std::log(sum);
-}
-
-size_t best_of(std::span<const float> row) {
-  return static_cast<size_t>(std::max_element(row.begin(), row.end()) - row.begin());
-}
 
 Status too_long(double each, size_t tokens, double seconds) {
   if (each * static_cast<double>(tokens) <= seconds) return {};
@@ -48,18 +33,18 @@ Result<Saying> say(Model& model, std::span<const int32_t> text, uint32_t prompt,
   s.tokens = static_cast<uint32_t>(text.size());
   s.vocab = model.vocab();
   SWY_LET(auto session, model.session());
-  const auto feed = [&](std::span<const int32_t> ids) -> Status {
-    SWY_LET(const auto rows, session->feed(ids, static_cast<uint32_t>(ids.size())));
-    s.logits.insert(s.logits.end(), rows.begin(), rows.end());
-    return {};
+  const auto read = [&](std::span<const int32_t> ids, uint32_t most) {
+    return read_logits(*session, ids, most, [&s](auto, std::span<const float> rows) -> Status {
+      s.logits.insert(s.logits.end(), rows.begin(), rows.end());
+      return {};
+    });
   };
   const uint32_t first = std::min(kFirst, prompt);
   const double begin = now();
-  SWY_TRY(feed(text.first(first)));
+  SWY_TRY(read(text.first(first), first));
   SWY_TRY(too_long((now() - begin) / first, text.size() + prompt + continued, seconds));
-  const uint32_t step = std::min(model.chunk(), 256u);  // rows of logits of one chunk only can be had
-  for (uint32_t at = first; at < prompt; at += step) SWY_TRY(feed(text.subspan(at, std::min(step, prompt - at))));
-  for (uint32_t at = prompt; at < text.size(); ++at) SWY_TRY(feed(text.subspan(at, 1)));
+  SWY_TRY(read(text.subspan(first, prompt - first), 256));
+  SWY_TRY(read(text.subspan(prompt), 1));
   session.reset();
   if (continued != 0) {
     SWY_LET(s.greedy, continue_greedily(model, text.first(prompt), continued));
@@ -95,18 +80,6 @@ Result<Saying> load_saying(Os& os, const std::string& path) {
   return s;
 }
 
-double divergence_of(std::span<const float> p, std::span<const float> q) {
-  const double ln_p = log_sum(p), ln_q = log_sum(q);
-  if (std::isnan(ln_p) || std::isnan(ln_q)) return NAN;
-  double sum = 0;
-  for (size_t i = 0; i < p.size(); ++i) {
-    const double lp = p[i] - ln_p;
-    if (lp == -INFINITY) continue;  // of no weight
-    sum += std::exp(lp) * (lp - (q[i] - ln_q));
-  }
-  return std::max(sum, 0.0);  // rounding
-}
-
 Result<Correctness> compare(Model& model, std::span<const int32_t> text, uint32_t prompt, const Saying& reference,
                             double seconds) {
   if (model.vocab() != reference.vocab || text.size() != reference.tokens) {
@@ -123,7 +96,7 @@ Result<Correctness> compare(Model& model, std::span<const int32_t> text, uint32_
     const double kl = divergence_of(p, q);
     c.kl_mean += kl / static_cast<double>(reference.tokens);
     c.kl_worst = std::isnan(kl) || std::isnan(c.kl_worst) ? NAN : std::max(c.kl_worst, kl);
-    if (!std::isnan(kl) && best_of(p) == best_of(q)) ++agree;
+    if (!std::isnan(kl) && most_likely(p) == most_likely(q)) ++agree;
   }
   c.top1 = static_cast<double>(agree) / reference.tokens;
   SWY_LET(const auto parted, first_divergence(model, text.first(prompt), reference.greedy));

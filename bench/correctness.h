@@ -34,7 +34,4 @@ Result<Saying> load_saying(Os& os, const std::string& path);
 Result<Correctness> compare(Model& model, std::span<const int32_t> text, uint32_t prompt, const Saying& reference,
                             double seconds);
 
-// KL(p || q) of two rows of logits, in nats, fp64. NaN where a logit is.
-double divergence_of(std::span<const float> p, std::span<const float> q);
-
 }  // namespace switchyard::bench

@@ -7,6 +7,7 @@
 
 #include "bench/clock.h"
 #include "core/engine/profile.h"
+#include "core/serve/local_loop.h"
 
 namespace switchyard::bench {
 namespace {
@@ -127,48 +128,64 @@ class DrawStepper : public Stepper {
   ~DrawStepper() override { end(); }
 
   Status begin() override {
-    batch_ = std::make_unique<Batch>(contexts_.model());
+    loop_ = std::make_unique<LocalLoop>(contexts_.model(), nullptr, 0);
     for (uint32_t i = 0; i < requests_; ++i) {
-      SWY_LET(sessions_.emplace_back(), contexts_.session(i).fork());
-      Request request;
+      GenerationRequest request;
+      SWY_LET(request.session, contexts_.session(i).fork());
       const auto before = contexts_.rest(i).data() - contexts_.depth();
       request.history.assign(before, before + contexts_.depth());
       request.prompt = {contexts_.rest(i).front()};
-      request.max_tokens = most_ + 1;  // so that none ends within a turn
-      request.sampling = sampling_;
-      request.sampling.seed = sampling_.seed.value_or(0) + i;
-      request.path = path_;
-      SWY_LET(ids_.emplace_back(), batch_->add(*sessions_.back(), std::move(request)));
+      request.text.max_tokens = most_ + 1;  // so that none ends within a turn
+      request.text.sampling = sampling_;
+      request.text.sampling.seed = sampling_.seed.value_or(0) + i;
+      request.text.path = path_;
+      request.text.ignore_eos = true;
+      SWY_LET(tickets_.emplace_back(), loop_->submit(std::move(request)));
     }
     return {};
   }
   Status step() override {
-    SWY_TRY(batch_->step().status());
-    for (const Batch::Id id : ids_) SWY_TRY(batch_->outcome(id)->status);
+    loop_->tick();
+    for (const auto& ticket : tickets_) {
+      while (const auto event = ticket->poll()) {
+        if (event->finish) return ended(*event->finish);
+      }
+    }
     return {};
   }
   void end() override {
-    if (batch_ != nullptr && !ids_.empty()) {
-      choice_ = batch_->outcome(ids_.front())->path;
-      read_bytes_ = batch_->outcome(ids_.front())->read_bytes;
+    if (loop_ == nullptr) return;
+    for (const auto& ticket : tickets_) ticket->cancel();
+    loop_->tick();
+    while (!tickets_.empty()) {
+      const auto event = tickets_.front()->poll();
+      if (event && !event->finish) continue;
+      if (event) {
+        choice_ = event->finish->path;
+        read_bytes_ = event->finish->read_bytes;
+      }
+      break;
     }
-    batch_.reset();  // it ends before its sessions
-    ids_.clear();
-    sessions_.clear();
+    loop_.reset();
+    tickets_.clear();
   }
   uint32_t most_steps() const override { return most_; }
   uint64_t read_bytes() const override { return read_bytes_; }
   PathChoice path() const override { return choice_; }
 
  private:
+  static Status ended(const Finish& finish) {
+    SWY_TRY(finish.status);
+    return error(Code::internal, "a request ended within a turn: {}", finish.reason);
+  }
+
   Contexts& contexts_;
   uint32_t requests_;
   SamplingParams sampling_;
   std::optional<SamplingPath> path_;
   uint32_t most_;
-  std::vector<std::unique_ptr<Session>> sessions_;
-  std::unique_ptr<Batch> batch_;
-  std::vector<Batch::Id> ids_;
+  std::unique_ptr<LocalLoop> loop_;
+  std::vector<std::shared_ptr<Ticket>> tickets_;
   uint64_t read_bytes_ = 0;
   PathChoice choice_;
 };

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/base/status.h"
-#include "core/engine/batch.h"
+#include "core/engine/sampling_path.h"
 #include "core/engine/session.h"
 #include "core/plugin/host.h"
 
@@ -100,8 +100,8 @@ Result<std::unique_ptr<Stepper>> prompt_stepper(Model& model, std::span<const in
 // a loop; sampling from the logits is not part of a step.
 std::unique_ptr<Stepper> text_stepper(Contexts& contexts, uint32_t most);
 
-// A token of each of `requests` requests per step, all in one batch, sampled by `sampling` and fed back. Request i has
-// the i-th seed after that of `sampling`. `path`: none means what the device supports.
+// A token of each of `requests` requests per step, all on one loop (core/serve/local_loop.h), sampled by `sampling` and
+// fed back. Request i has the i-th seed after that of `sampling`. `path`: none means what the device supports.
 std::unique_ptr<Stepper> draw_stepper(Contexts& contexts, uint32_t requests, const SamplingParams& sampling,
                                       std::optional<SamplingPath> path, uint32_t most);
 

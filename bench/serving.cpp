@@ -2,23 +2,17 @@
 #include "bench/serving.h"
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <random>
+
+#include "bench/lengths.h"
+#include "core/serve/local_loop.h"
 
 namespace switchyard::bench {
 namespace {
 
 constexpr uint32_t kMostSessions = 64;
 constexpr uint32_t kParts = 12;  // of the tokens, for the spread of the throughput
-
-double uniform(std::mt19937_64& random) { return static_cast<double>(random() >> 11) * 0x1p-53; }
-
-// Log-uniform, from `least` to `most`.
-uint32_t length(std::mt19937_64& random, uint32_t least, uint32_t most) {
-  const double low = std::log(least), high = std::log(most + 1.0);
-  return std::clamp(static_cast<uint32_t>(std::exp(low + uniform(random) * (high - low))), least, most);
-}
 
 Status check(const Model& model, const ServingLoad& load, size_t text) {
   if (load.concurrency == 0 || load.concurrency > kMostSessions) {
@@ -44,33 +38,31 @@ Status check(const Model& model, const ServingLoad& load, size_t text) {
   return {};
 }
 
-class Loop {
+class ClosedLoop {
  public:
-  Loop(Model& model, const ServingLoad& load, std::span<const int32_t> text)
-      : model_(model),
-        load_(load),
+  ClosedLoop(Model& model, const ServingLoad& load, std::span<const int32_t> text)
+      : load_(load),
         text_(text),
         shapes_(request_shapes(load, load.concurrency + load.asked())),
-        batch_(model, {.prompt_rows = load.prompt_rows}) {}
+        loop_(model, nullptr, load.prompt_rows) {}
 
   Result<Serving> run(const KeepGoing& keep_going) {
     const uint64_t limit = now() + static_cast<uint64_t>(load_.seconds * 1e9);
     for (uint32_t i = 0; i < load_.concurrency; ++i) {
-      SWY_LET(clients_.emplace_back().session, model_.session());
+      clients_.emplace_back();
       SWY_TRY(begin(i));
     }
     while (ended_ < load_.asked() && now() < limit) {
       if (!keep_going()) return error(Code::cancelled, "the benchmark was stopped");
-      SWY_TRY(batch_.step().status());
-      for (uint32_t i = 0; i < load_.concurrency; ++i) SWY_TRY(begin_next(i));
+      loop_.tick();
+      for (uint32_t i = 0; i < load_.concurrency; ++i) SWY_TRY(read(i));
     }
     return result(now());
   }
 
  private:
   struct Client {
-    std::unique_ptr<Session> session;
-    Batch::Id id = 0;
+    std::shared_ptr<Ticket> ticket;
     bool counts = false;
     uint64_t begin_ns = 0, last_ns = 0;  // of the last token; 0: none yet
   };
@@ -84,31 +76,31 @@ class Loop {
     const RequestShape& shape = shapes_[index % shapes_.size()];
     const auto at = static_cast<size_t>(shape.place * static_cast<double>(text_.size() - shape.prompt));
     const auto prompt = text_.subspan(at, shape.prompt);
-    Request request;
+    GenerationRequest request;
     request.prompt.assign(prompt.begin(), prompt.end());
-    request.max_tokens = shape.output;
-    request.sampling = load_.sampling;
-    request.sampling.seed = load_.seed + index;
-    request.sampling.stop_ids.clear();
-    request.on_token = [this, i](const TokenEvent&) {
-      wrote(clients_[i]);
-      return true;
-    };
-    c.session->reset();
+    request.text.max_tokens = shape.output;
+    request.text.sampling = load_.sampling;
+    request.text.sampling.seed = load_.seed + index;
+    request.text.ignore_eos = true;
     c.counts = index >= load_.concurrency && index < load_.concurrency + load_.asked();
     c.begin_ns = now();
     c.last_ns = 0;
     if (c.counts && counting_ns_ == 0) counting_ns_ = c.begin_ns;
-    SWY_LET(c.id, batch_.add(*c.session, std::move(request)));
+    SWY_LET(c.ticket, loop_.submit(std::move(request)));
     return {};
   }
 
-  Status begin_next(uint32_t i) {
-    if (batch_.running(clients_[i].id)) return {};
-    const auto outcome = batch_.take(clients_[i].id);
-    if (outcome) SWY_TRY(outcome->status);
-    if (clients_[i].counts) ++ended_;
-    return ended_ < load_.asked() ? begin(i) : Status{};
+  // Takes what came for client i; after its request's end the next one begins.
+  Status read(uint32_t i) {
+    Client& c = clients_[i];
+    while (const auto event = c.ticket->poll()) {
+      if (event->id >= 0) wrote(c);
+      if (!event->finish) continue;
+      SWY_TRY(event->finish->status);
+      if (c.counts) ++ended_;
+      return ended_ < load_.asked() ? begin(i) : Status{};
+    }
+    return {};
   }
 
   void wrote(Client& c) {
@@ -137,12 +129,11 @@ class Loop {
     return s;
   }
 
-  Model& model_;
   const ServingLoad& load_;
   std::span<const int32_t> text_;
   const std::vector<RequestShape> shapes_;
   std::vector<Client> clients_;
-  Batch batch_;                     // goes before the sessions
+  LocalLoop loop_;
   uint32_t begun_ = 0, ended_ = 0;  // ended: of those that are counted
   uint64_t counting_ns_ = 0;        // when the first request that counts began
   std::vector<uint64_t> tokens_ns_;
@@ -155,8 +146,8 @@ std::vector<RequestShape> request_shapes(const ServingLoad& load, uint32_t count
   std::mt19937_64 random(load.seed);
   std::vector<RequestShape> shapes(count);
   for (RequestShape& s : shapes) {
-    s.prompt = length(random, load.prompt_min, load.prompt_max);
-    s.output = length(random, load.output_min, load.output_max);
+    s.prompt = log_uniform(random, load.prompt_min, load.prompt_max);
+    s.output = log_uniform(random, load.output_min, load.output_max);
     s.place = uniform(random);
   }
   return shapes;
@@ -165,7 +156,7 @@ std::vector<RequestShape> request_shapes(const ServingLoad& load, uint32_t count
 Result<Serving> measure_serving(Model& model, const ServingLoad& load, std::span<const int32_t> text,
                                 const KeepGoing& keep_going) {
   SWY_TRY(check(model, load, text.size()));
-  return Loop(model, load, text).run(keep_going);
+  return ClosedLoop(model, load, text).run(keep_going);
 }
 
 }  // namespace switchyard::bench

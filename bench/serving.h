@@ -2,10 +2,10 @@
 // Mixed serving: how long users wait, and how many tokens they get, when several requests of mixed lengths share a
 // model.
 //
-// A closed loop: each of `concurrency` sessions begins its next request as soon as its last one has ended, so that the
-// load stays the same. All share one Batch, as in the real engine: prompts are read in parts while the others decode.
-// The first request of every session warms up and is not counted. Later ones count, until as many have ended as were
-// asked for; further ones keep the sessions busy.
+// A closed loop: each of `concurrency` clients sends its next request as soon as its last one has ended, so that the
+// load stays the same. All share the loop that serves requests (core/serve/local_loop.h), without its prefix cache:
+// prompts are read in parts while the others decode. The first request of every client warms up and is not counted.
+// Later ones count, until as many have ended as were asked for; further ones keep the loop busy.
 //
 // Lengths are drawn log-uniformly, since real ones span orders of magnitude and short ones are common: of a prompt
 // floor(exp(u)) with u uniform between ln(prompt_min) and ln(prompt_max + 1), of an answer likewise. Prompts are
@@ -20,7 +20,7 @@
 
 #include "bench/measure.h"
 #include "core/base/status.h"
-#include "core/engine/batch.h"
+#include "core/sampling/sampler.h"
 
 namespace switchyard::bench {
 
@@ -32,7 +32,7 @@ struct ServingLoad {
   uint64_t seed = 1;
   double seconds = 60;         // when the measurement ends early, with the requests that it has
   SamplingParams sampling;     // each request has its own seed
-  uint32_t prompt_rows = 256;  // BatchOptions::prompt_rows
+  uint32_t prompt_rows = 256;  // ServiceOptions::prompt_rows
 
   uint32_t asked() const { return requests != 0 ? requests : std::max(3 * concurrency, 16u); }
   // Tokens that the context of a session must hold; there are as many sessions as `concurrency` says.

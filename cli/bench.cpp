@@ -136,8 +136,10 @@ void add_bench(CLI::App& app, int& exit_code) {
   c->footer(
       "Example: switchyard bench --backends reference,cpu --html report.html\n"
       "         switchyard bench --ab /old/switchyard_cpu.so /new/switchyard_cpu.so --metrics decode\n"
+      "         switchyard bench --serve http://127.0.0.1:8080 --rate 2 --duration 60 --prompt-tokens 32-1024\n"
       "         switchyard bench -m synth:qwen3.5-35b-a3b,layers=4,vocab=32768 --backend cpu --ops\n"
-      "Each backend runs in its own process, and they take turns. docs/read-a-benchmark.md explains the report.");
+      "Each backend runs in its own process, and they take turns. docs/read-a-benchmark.md explains the report.\n"
+      "With --serve a server is measured that runs already; docs/load-test.md explains what to ask of it.");
   add_settings(*c, o->settings, "program");
   add_sweeps(*c, *o);
   add_what(*c, *o);
@@ -146,10 +148,14 @@ void add_bench(CLI::App& app, int& exit_code) {
   c->add_flag("--json", o->json, "short for --format json")->group("Report");
   add_output(*c, "--output,-o", o->output, "write the report to this file instead of standard output")->group("Report");
   add_output(*c, "--html", o->html, "also write it to this file, as one page with charts")->group("Report");
+  add_bench_serve(*c, o->serve);
   add_bench_ops(*c, exit_code);
   add_bench_arrival(*c, exit_code);
   add_bench_compare(*c, exit_code);
-  set_action(*c, exit_code, [o] { return bench_command(*o); });
+  set_action(*c, exit_code, [o, c] {
+    if (o->serve.url.empty()) return bench_command(*o);
+    return bench_serve(*c, o->serve, o->params.temperature, o->json, o->output);
+  });
 }
 
 }  // namespace switchyard::cli

@@ -9,7 +9,6 @@
 #include "cli/generate.h"
 #include "cli/runtime.h"
 #include "cli/sample_text.h"
-#include "core/engine/prepare.h"
 
 namespace switchyard::cli {
 namespace {
@@ -19,17 +18,6 @@ struct BenchArrivalFlags {
   bench::ArrivalLoad load;
   bool random = false, json = false, unprepared = false;
 };
-
-// Plans and records steps in advance, as a server does. Returns the time it took.
-Result<double> prepare(Model& model, const SamplingParams& sampling) {
-  const uint64_t begin = Os::real().now_ns();
-  Progress bar("preparing steps");
-  SWY_TRY(prepare_steps(model, sampling, [&](uint64_t done, uint64_t total) {
-    bar.update(done, total);
-    return !interrupted.load();
-  }));
-  return seconds_since(begin);
-}
 
 nlohmann::ordered_json as_json(const bench::Samples& s) {
   return {{"median", s.median()}, {"p99", s.at(0.99)}, {"worst", s.worst()}, {"samples", s.seconds.size()}};

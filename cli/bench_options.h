@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bench/report.h"
+#include "cli/bench_serve.h"
 #include "cli/bench_worker.h"
 
 namespace switchyard::cli {
@@ -29,6 +30,7 @@ struct BenchOptions {
   bool check = false, no_check = false, check_ops = true;
   bool random = false, ops = false, json = false, no_probes = false;
   std::string format = "table", output, html;
+  BenchServeFlags serve;
 
   bool has(bench::Metric metric) const;
   bool compares() const { return !backends.empty() || !ab.empty(); }

@@ -187,6 +187,7 @@ void add_chat(CLI::App& app, int& exit_code) {
               "do not keep the lines typed in this chat, and do not show those of earlier ones")
       ->envname("SWITCHYARD_NO_HISTORY");
   add_text_flags(*c, o->text, 512);
+  add_speculate(*c, o->settings);
   add_settings(*c, o->settings);
   c->callback([o, &exit_code] {
     const Result<int> ended = chat(*o);

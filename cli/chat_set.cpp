@@ -72,7 +72,7 @@ Status set_option(TextOptions& options, const LoadedModel& model, const std::str
   }
   if (name == "seed") o.sampling.seed = flags.text.seed;
   SWY_TRY(Sampler::create(o.sampling, model.model->vocab()).status());
-  SWY_TRY(TextGeneration::create(*model.model, *model.tokenizer, o, {}).status());
+  SWY_TRY(TextGeneration::create(*model.model, model.tokenizer.get(), o, {}).status());
   options = o;
   return {};
 }

@@ -23,7 +23,7 @@ std::string joined(const std::vector<std::string>& values) {
 }
 
 // Values of the command line and of the environment never mix: a flag replaces the variable.
-const char* source_of(const CLI::Option& option, const char* env_name) {
+const char* option_source(const CLI::Option& option, const char* env_name) {
   if (option.count() == 0) return "default";
   const char* env = *env_name != '\0' ? std::getenv(env_name) : nullptr;
   return env != nullptr && joined(option.results()) == env ? "environment" : "flag";
@@ -40,10 +40,10 @@ Status config(const CLI::App& command, const ConfigFlags& o) {
     rows.push_back({{"flag", name},
                     {"env", info.env},
                     {"value", value},
-                    {"source", source_of(*option, info.env)},
+                    {"source", option_source(*option, info.env)},
                     {"help", info.help}});
   }
-  const char* set_source = source_of(*command.get_option("--set"), "SWITCHYARD_SET");
+  const char* set_source = option_source(*command.get_option("--set"), "SWITCHYARD_SET");
   const Host host(1);
   SWY_LET(const Registry registry, find_backends(o.settings, host));
   const nlohmann::ordered_json described = describe_json(registry);

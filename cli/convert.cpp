@@ -153,7 +153,7 @@ void add_convert(CLI::App& app, int& exit_code) {
   c->add_option("--quant", o->quant,
                 "encoding of the weights, but for routers, gates and norms: bf16, i8, i4 or i4a (i4 with an offset);\n"
                 "without it i4, and of a GGUF file the nearest to what each weight has");
-  c->add_option("--group", o->group, "weights that share a scale: 32, 64, 128, or row")->capture_default_str();
+  c->add_option("--group", o->group, "weights that share a scale: 16, 32, 64, 128, or row")->capture_default_str();
   c->add_option("--pack", o->pack, "also store the weights in the layout of this backend (cpu)");
   c->add_option("--threads", o->settings.threads, "threads that quantize and pack; 0: one per core")
       ->check(thread_range());

@@ -65,11 +65,11 @@ Result<TextOptions> TextFlags::resolved() const {
   return o;
 }
 
-void TextFlags::recommended_by(const Program& program, SamplingParams& params) const {
+void take_recommended(const Program& program, const std::vector<CLI::Option*>& flags, SamplingParams& params) {
   const SamplingParams asked = params;
-  take_recommended(program.metadata, params);
+  switchyard::take_recommended(program.metadata, params);
   const auto given = [&](const std::string& name) {
-    return std::any_of(sampling_options.begin(), sampling_options.end(),
+    return std::any_of(flags.begin(), flags.end(),
                        [&](const CLI::Option* o) { return o->get_lnames()[0] == name && o->count() > 0; });
   };
   if (given("temp")) params.temperature = asked.temperature;
@@ -92,6 +92,7 @@ Result<std::unique_ptr<Speaker>> Speaker::load(const Settings& settings, const T
   ServiceOptions serving;
   serving.cache_bytes = 0;       // the session keeps what it has seen
   serving.slow_ns = UINT64_MAX;  // the output may be a pager's
+  SWY_LET(serving.speculate, parse_speculation(s.speculate));
   SWY_LET(speaker->service_, Service::create(std::move(runtime), serving));
   SWY_TRY(speaker->service_->on_loop([&](Model& model) -> Status {
     if (settings.pin) pin(*speaker->loaded().host);
@@ -227,6 +228,7 @@ std::string summary(const Speaker& speaker, const Generation& g) {
   const auto rate = [](size_t n, uint64_t ns) { return static_cast<double>(n) / std::max(seconds(ns), 1e-9); };
   std::string path = fmt::format("{} ({})", path_name(o.path.path), o.path.reason);
   if (o.undecided > 0) path += fmt::format(", {} draws from logits", o.undecided);
+  if (o.drafted > 0) path += fmt::format("; {} of {} drafted tokens accepted", o.accepted, o.drafted);
   return fmt::format(
       "on {}; seed {}; load {:.2f} s; prefill {} tokens in {:.2f} s ({:.1f} tok/s); decode {} tokens in {:.2f} s "
       "({:.1f} tok/s); stopped: {}\nsampling: {}; {:.0f} bytes per token read from the device\n",
@@ -244,6 +246,8 @@ nlohmann::ordered_json summary_json(const Generation& g) {
             {"reason", o.path.reason},
             {"bytes_per_token", bytes_per_token(g)},
             {"draws_from_logits", o.path.path == SamplingPath::logits ? o.ids.size() : o.undecided}}},
+          {"drafted", o.drafted},
+          {"accepted", o.accepted},
           {"prefill_seconds", seconds(o.usage.prompt_ns)},
           {"decode_seconds", seconds(o.usage.draw_ns)}};
 }

@@ -14,6 +14,9 @@ namespace switchyard::cli {
 // The flags of the sampling chain, but for the seed.
 std::vector<CLI::Option*> add_sampling_flags(CLI::App& command, SamplingParams& params);
 
+// Sets what the model recommends for sampling, but for the flags that were given; `params` has those.
+void take_recommended(const Program& program, const std::vector<CLI::Option*>& flags, SamplingParams& params);
+
 // Flags for sampling, and for the end of a text.
 struct TextFlags {
   TextOptions options;
@@ -24,7 +27,9 @@ struct TextFlags {
   // The options as a request takes them. Errors: usage.
   Result<TextOptions> resolved() const;
   // The sampling settings that the model recommends, but for those that were given.
-  void recommended_by(const Program& program, SamplingParams& params) const;
+  void recommended_by(const Program& program, SamplingParams& params) const {
+    take_recommended(program, sampling_options, params);
+  }
 };
 void add_text_flags(CLI::App& command, TextFlags& flags, uint32_t default_tokens);
 

@@ -6,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/runtime.h"
+#include "core/engine/evaluate.h"
 #include "core/engine/room.h"
 
 namespace switchyard::cli {
@@ -58,13 +59,10 @@ Status logits(const LogitsFlags& o) {
   SWY_LET(const auto file, Os::real().create(o.out));
   const std::string header = npy_header(ids.size(), r.model->vocab());
   SWY_TRY(file->append(std::as_bytes(std::span(header))));
-  for (std::span<const int32_t> rest = ids; !rest.empty();) {
+  SWY_TRY(read_logits(*session, ids, 0, [&](auto, std::span<const float> values) -> Status {
     if (interrupted.load()) return error(Code::cancelled, "stopped; nothing was written to {}", o.out);
-    const auto part = rest.first(std::min<size_t>(rest.size(), r.model->chunk()));
-    SWY_LET(const std::span<const float> values, session->feed(part, static_cast<uint32_t>(part.size())));
-    SWY_TRY(file->append(std::as_bytes(values)));
-    rest = rest.subspan(part.size());
-  }
+    return file->append(std::as_bytes(values));
+  }));
   SWY_TRY(file->commit());
   if (o.json) {
     print_json({{"output", o.out}, {"dtype", "float32"}, {"shape", {ids.size(), r.model->vocab()}}});

@@ -28,18 +28,8 @@ struct Divergence {
   size_t agree = 0, positions = 0;
 
   void add(std::span<const float> base, std::span<const float> other) {
-    const double top_b = *std::max_element(base.begin(), base.end()),
-                 top_o = *std::max_element(other.begin(), other.end());
-    double sum_b = 0, sum_o = 0, cross = 0;
-    for (size_t i = 0; i < base.size(); ++i) {
-      const double e = std::exp(base[i] - top_b);
-      sum_b += e;
-      sum_o += std::exp(other[i] - top_o);
-      cross += e * ((base[i] - top_b) - (other[i] - top_o));
-    }
-    kl += cross / sum_b - std::log(sum_b) + std::log(sum_o);
-    agree += std::max_element(base.begin(), base.end()) - base.begin() ==
-             std::max_element(other.begin(), other.end()) - other.begin();
+    kl += divergence_of(base, other);
+    agree += most_likely(base) == most_likely(other) ? 1 : 0;
     ++positions;
   }
 };
@@ -75,12 +65,15 @@ Status perplexity(const PerplexityFlags& o) {
                           total.tokens += s.tokens;
                           if (base_session != nullptr) {
                             base_session->reset();
-                            auto other = base_session->feed(std::span(ids).subspan(w * o.window, o.window), o.window);
-                            inner = other.status();
-                            if (!inner.ok()) return false;
+                            const auto window = std::span(ids).subspan(w * o.window, o.window);
                             const size_t vocab = r.model->vocab();
-                            for (size_t t = 0; t + 1 < o.window; ++t)
-                              divergence.add(other->subspan(t * vocab, vocab), logits.subspan(t * vocab, vocab));
+                            size_t at = 0;  // a step of this model may have fewer rows
+                            inner = read_logits(*base_session, window, 0, [&](auto part, auto other) -> Status {
+                              for (size_t i = 0; i < part.size() && at + 1 < o.window; ++i, ++at)
+                                divergence.add(other.subspan(i * vocab, vocab), logits.subspan(at * vocab, vocab));
+                              return {};
+                            });
+                            if (!inner.ok()) return false;
                           }
                           bar.update(w + 1, count);
                           return !interrupted.load();

@@ -45,7 +45,10 @@ Status pull_command(const PullFlags& o) {
     return {};
   }
   const std::string shown = source.origin.empty() ? pulled.model.name.text() : source.origin;
-  fmt::print("{}: {} fetched in {:.1f} s; {}\n", shown, size_text(pulled.fetched_bytes), pulled.seconds,
+  const std::string done = pulled.fetched_bytes == 0
+                               ? "here already, as the hub has it"
+                               : fmt::format("{} fetched in {:.1f} s", size_text(pulled.fetched_bytes), pulled.seconds);
+  fmt::print("{}: {}; {}\n", shown, done,
              o.fetch_only ? "it is in " + source.path : "try: switchyard run -m " + shown + " \"Once upon a time\"");
   return {};
 }

@@ -8,6 +8,7 @@
 #include "cli/pull_model.h"
 #include "cli/runtime.h"
 #include "core/base/printable.h"
+#include "core/import/convert.h"
 #include "core/import/model_folder.h"
 
 namespace switchyard::cli {
@@ -28,8 +29,17 @@ bool names_it(const hub::ModelName& name, const std::string& text) {
   return name.selector.empty() ? text == name.repo || text.starts_with(name.repo + ":") : text == name.text();
 }
 
+// The converted model of a GGUF file that is named by its path; the file itself is not ours to delete.
+std::string program_of_file(const std::string& path) {
+  std::error_code ec;
+  if (!std::filesystem::is_regular_file(path, ec) || !is_gguf(Os::real(), path)) return "";
+  const auto file = GgufFile::open(Os::real(), path);
+  return file.ok() ? program_name(path, *file) : "";
+}
+
 Result<Found> find_named(const std::string& text) {
   Found found;
+  const std::string of_file = program_of_file(text);
   const auto name = hub::parse_name(text);
   if (name) {
     for (hub::CachedModel& m : hub::Cache(hub::hub_cache_folder()).list()) {
@@ -39,11 +49,12 @@ Result<Found> find_named(const std::string& text) {
   }
   for (KeptProgram& kept : kept_programs(Os::real(), default_model_folder())) {
     const std::string file = std::filesystem::path(kept.path).filename();
-    if (file == text || (name && !kept.origin.empty() && names_it(*name, kept.origin))) {
+    if (file == text || file == of_file || (name && !kept.origin.empty() && names_it(*name, kept.origin))) {
       found.converted.push_back(std::move(kept));
     }
   }
   if (found.fetched.empty() && found.converted.empty()) {
+    if (!of_file.empty()) return error(Code::not_found, "no converted model of {} is here", printable(text));
     return error(Code::not_found, "'{}' is not here; switchyard list shows the names of what is", printable(text));
   }
   return found;
@@ -93,7 +104,9 @@ void add_rm(CLI::App& app, int& exit_code) {
       "         switchyard rm --fetched unsloth/Qwen3.5-35B-A3B-GGUF    # keep the converted model, which still runs\n"
       "OWNER/NAME without :QUANT is all that is here of it. Fetched files are shared with other programs that use the\n"
       "hub's cache folder: they must fetch them again, too.");
-  c->add_option("names", o->names, "names, as switchyard list shows them")->required();
+  c->add_option("names", o->names,
+                "names, as switchyard list shows them, or GGUF files whose converted models to delete")
+      ->required();
   c->add_flag("--fetched", o->fetched, "only the fetched files");
   c->add_flag("--converted", o->converted, "only the converted models");
   c->add_flag("--json", o->json, "print JSON");

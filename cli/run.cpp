@@ -133,6 +133,7 @@ void add_run(CLI::App& app, int& exit_code) {
   c->add_flag("--json", o->json, "print one JSON object instead of the text");
   add_trace(*c, o->trace);
   add_text_flags(*c, o->text, 128);
+  add_speculate(*c, o->settings);
   add_settings(*c, o->settings);
   set_action(*c, exit_code, [o] { return run(*o); });
 }

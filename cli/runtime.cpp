@@ -17,6 +17,9 @@
 #include "cli/model_source.h"
 #include "cli/plugin_faults.h"
 #include "core/base/printable.h"
+#include "core/draft/speculation.h"
+#include "core/engine/prepare.h"
+#include "core/import/convert.h"
 #include "core/plan/code_store.h"
 #include "core/plan/tuning.h"
 #include "core/plugin/stall_watch.h"
@@ -199,6 +202,10 @@ Status check_model_path(const std::string& path) {
                  checkpoint.string());
   }
   if (folder) return error(Code::usage, "{} is a folder without a config.json; name a program file (.swy)", path);
+  if (extension == ".gguf" && fs::is_regular_file(path, ec) && !is_gguf(Os::real(), path)) {
+    return error(Code::invalid_data, "{} is no GGUF file, whose first bytes are \"GGUF\"; was all of it fetched?",
+                 path);
+  }
   return {};
 }
 
@@ -237,8 +244,11 @@ Result<Runtime> load_runtime(const Settings& settings, std::shared_ptr<Host> hos
   options.deterministic = settings.deterministic;
   options.sessions = settings.sessions;
   options.checkpoints = settings.checkpoints;
+  SWY_LET(const Speculation speculation, parse_speculation(settings.speculate));
+  options.drafts = speculation == Speculation::off ? 0 : kDefaultDrafts;
   options.device_sampling = settings.device_sampling;
   options.routers = settings.routers;
+  options.load = settings.load;
   options.verify_packed = settings.verify;
   SWY_LET(options.variants, variant_rules(settings));
   options.load_threads = thread_count(settings);
@@ -267,6 +277,16 @@ Result<Runtime> load_runtime(const Settings& settings, std::shared_ptr<Host> hos
   }
   if (settings.pin) pin(*loaded.host);
   return Runtime{std::move(loaded), seconds_since(begin)};
+}
+
+Result<double> prepare(Model& model, const SamplingParams& sampling) {
+  const uint64_t begin = Os::real().now_ns();
+  Progress bar("preparing steps");
+  SWY_TRY(prepare_steps(model, sampling, [&](uint64_t done, uint64_t total) {
+    bar.update(done, total);
+    return !interrupted.load();
+  }));
+  return seconds_since(begin);
 }
 
 Progress::Progress(std::string what)

@@ -12,6 +12,7 @@
 #include "core/base/status.h"
 #include "core/generate/loaded_model.h"
 #include "core/import/synthetic.h"
+#include "core/sampling/sampler.h"
 
 namespace switchyard::cli {
 
@@ -21,6 +22,9 @@ struct Runtime : LoadedModel {
 
 // Models that live at the same time may share a host, and its threads.
 Result<Runtime> load_runtime(const Settings& settings, std::shared_ptr<Host> host = nullptr);
+
+// Plans and records the steps that requests can need, so that none waits for it. Returns the seconds that it took.
+Result<double> prepare(Model& model, const SamplingParams& sampling);
 
 // The parts alone, for commands that need no model.
 Result<Registry> find_backends(const Settings& settings, const Host& host);

@@ -28,9 +28,11 @@ struct ServeFlags {
   server::HttpOptions http;
   ServiceOptions service;
   TextOptions defaults;
-  std::vector<std::string> names, origins, keys;
-  std::string key_file, chat_template;
-  uint32_t max_tokens = 0, sessions = 16, body_mib = 16, cache_mib = 0, cache_states = 8, drain_seconds = 600;
+  std::vector<CLI::Option*> sampling_options;
+  std::vector<std::string> names, origins, hosts, keys;
+  std::string key_file, chat_template, cache_dir;
+  uint32_t max_tokens = 0, sessions = 16, body_mib = 16, cache_mib = 0, cache_states = 8, drain_seconds = 600,
+           cache_disk_mib = 1024;
   bool no_cache = false, no_page = false, json = false, quiet = false;
 };
 
@@ -100,6 +102,9 @@ void log_request(const ServeFlags& o, const server::RequestLog& l) {
             {"whole", l.whole}});
 }
 
+// Reachable from this machine alone.
+bool is_local(const ServeFlags& o) { return o.http.address.starts_with("127.") || o.http.address == "::1"; }
+
 Result<server::ApplicationOptions> application_options(const ServeFlags& o) {
   server::ApplicationOptions a;
   a.model_names = o.names.empty() ? std::vector<std::string>{name_of(o)} : o.names;
@@ -107,6 +112,7 @@ Result<server::ApplicationOptions> application_options(const ServeFlags& o) {
   a.defaults.text.max_tokens = o.max_tokens;
   SWY_LET(a.api_keys, read_keys(o));
   a.origins = o.origins;
+  if (is_local(o) || !o.hosts.empty()) a.hosts = o.hosts;
   a.page = !o.no_page;
   if (!o.chat_template.empty()) {
     SWY_LET(a.chat_template, read_text(o.chat_template));
@@ -116,11 +122,39 @@ Result<server::ApplicationOptions> application_options(const ServeFlags& o) {
 }
 
 void warn_of_open_door(const ServeFlags& o, const server::ApplicationOptions& a) {
-  const bool local = o.http.address.starts_with("127.") || o.http.address == "::1";
-  if (local || !a.api_keys.empty()) return;
+  if (is_local(o) || !a.api_keys.empty()) return;
   say("switchyard: warning: {} is reachable from other machines, and no --api-key is set: anybody there can use this "
       "server\n",
       o.http.address);
+}
+
+// Where the states of this model are kept between two runs; "": nowhere.
+Result<std::string> cache_path(const ServeFlags& o, const Model& model) {
+  if (o.cache_dir.empty()) return std::string();
+  if (o.no_cache) return error(Code::usage, "--no-cache leaves nothing to keep in --cache-dir; give one of them");
+  std::error_code ec;
+  std::filesystem::create_directories(o.cache_dir, ec);
+  if (!std::filesystem::is_directory(o.cache_dir, ec)) {
+    return error(Code::io, "--cache-dir '{}' is no folder, and cannot be made one", o.cache_dir);
+  }
+  return (std::filesystem::path(o.cache_dir) / fmt::format("prefix-{:016x}.cache", model.fingerprint())).string();
+}
+
+void load_cache(Service& service, const std::string& path, json& fields) {
+  if (path.empty()) return;
+  const auto loaded = service.load_cache(path);
+  if (loaded.ok()) fields["cached_states"] = loaded->states;
+  if (loaded.ok() || loaded.status().code() == Code::not_found) return;
+  say("switchyard: warning: {}: {}; it is not used\n", path, loaded.status().message());
+}
+
+void save_cache(const ServeFlags& o, Service& service, const std::string& path) {
+  if (path.empty()) return;
+  const auto saved = service.save_cache(path, uint64_t{o.cache_disk_mib} << 20);
+  if (saved.ok()) {
+    return log_line(o, "saved", {{"path", path}, {"states", saved->states}, {"bytes", saved->bytes}});
+  }
+  say("switchyard: warning: the prefix cache is not kept: {}\n", saved.status().message());
 }
 
 void wait_for_signal() {
@@ -149,27 +183,36 @@ Status serve(ServeFlags& o) {
   settings.sessions = o.sessions;
   settings.checkpoints = o.no_cache ? 0 : o.cache_states;
   SWY_LET(server::ApplicationOptions options, application_options(o));
+  SWY_LET(o.service.speculate, parse_speculation(settings.speculate));
   SWY_LET(Runtime runtime, load_runtime(settings));
+  take_recommended(*runtime.program, o.sampling_options, options.defaults.text.sampling);
   const std::vector<std::string> devices = runtime.model->device_names();
+  if (o.sessions > 1) SWY_TRY(prepare(*runtime.model, options.defaults.text.sampling).status());
   const uint32_t context = runtime.model->context();
   const double load_seconds = runtime.load_seconds;
+  SWY_LET(const std::string cache, cache_path(o, *runtime.model));
+  o.service.warn = [](const std::string& message) { say("switchyard: warning: {}\n", message); };
   SWY_LET(const auto service, Service::create(std::move(runtime), o.service));
+  json kept = json::object();
+  load_cache(*service, cache, kept);
   warn_of_open_door(o, options);
   const std::string name = options.model_names[0];
   SWY_LET(const auto application, Application::create(*service, std::move(options)));
   SWY_LET(auto http, HttpServer::start(*application, o.http));
   const bool v6 = o.http.address.find(':') != std::string::npos;
   const std::string host = v6 ? "[" + o.http.address + "]" : o.http.address;
-  log_line(o, "listening",
-           {{"url", fmt::format("http://{}:{}", host, http->port())},
-            {"model", name},
-            {"context", context},
-            {"sessions", o.sessions},
-            {"devices", devices},
-            {"load_seconds", load_seconds}});
+  json listening = {{"url", fmt::format("http://{}:{}", host, http->port())},
+                    {"model", name},
+                    {"context", context},
+                    {"sessions", o.sessions},
+                    {"devices", devices},
+                    {"load_seconds", load_seconds}};
+  listening.update(kept);
+  log_line(o, "listening", listening);
   wait_for_signal();
   const Status drained = drain(o, *application, *http, *service);
   http.reset();
+  save_cache(o, *service, cache);
   if (drained.ok()) end_as_told();
   return drained;
 }
@@ -186,6 +229,10 @@ void add_listening(CLI::App& c, ServeFlags& o) {
       ->allow_extra_args(false);
   set_input(*option("--api-key-file", o.key_file, "file with one such key a line"));
   option("--cors-origin", o.origins, "site whose pages may use this server, such as https://chat.example; * for all")
+      ->allow_extra_args(false);
+  option("--allow-host", o.hosts,
+         "name by which requests may call this server, such as llm.example, besides localhost and the loopback "
+         "addresses; * for all. On another --host than the loopback, names are checked only if one is given")
       ->allow_extra_args(false);
   option("--max-body", o.body_mib, "largest request, in MiB")->check(CLI::Range(1u, 1024u));
   option("--max-connections", o.http.connections, "connections at a time; more are refused")
@@ -213,6 +260,9 @@ void add_serving(CLI::App& c, ServeFlags& o) {
          "states of earlier prompts to keep on the device; a prompt that begins like one of them is read from there on")
       ->check(CLI::Range(0u, 4096u));
   option("--cache-mib", o.cache_mib, "host memory for further such states, in MiB; 0: 1,024");
+  option("--cache-dir", o.cache_dir,
+         "folder in which such states are kept while the server does not run; they have the texts of prompts in them");
+  option("--cache-disk-mib", o.cache_disk_mib, "largest file in --cache-dir, in MiB")->check(CLI::Range(1u, 1u << 24));
   c.add_flag("--no-cache", o.no_cache, "keep nothing of earlier prompts")->group("Serving");
   option("--model-name", o.names,
          "name of the model in requests and answers (default: the file's); more than one may be "
@@ -231,12 +281,14 @@ void add_serve(CLI::App& app, int& exit_code) {
   c->footer(
       "Example: switchyard serve model.swy\n"
       "Then open http://127.0.0.1:8080 in a browser, or point any client of the OpenAI protocol at\n"
-      "http://127.0.0.1:8080/v1. The sampling flags are the defaults of requests that do not say otherwise.");
+      "http://127.0.0.1:8080/v1. The sampling flags are the defaults of requests that do not say otherwise; without\n"
+      "them, what the model recommends.");
   add_listening(*c, *o);
   add_serving(*c, *o);
-  add_sampling_flags(*c, o->defaults.sampling);
+  o->sampling_options = add_sampling_flags(*c, o->defaults.sampling);
   c->add_flag("--json", o->json, "log as JSON, one object a line");
   c->add_flag("--quiet", o->quiet, "log no requests");
+  add_speculate(*c, o->settings);
   add_settings(*c, o->settings, "model");
   set_action(*c, exit_code, [o] { return serve(*o); });
 }

@@ -104,6 +104,16 @@ void add_backend_settings(CLI::App& command, Settings& s) {
   value("--log", s.log)->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}))->capture_default_str();
 }
 
+void add_speculate(CLI::App& command, Settings& s) {
+  command
+      .add_option("--speculate", s.speculate,
+                  "verify several guessed tokens in a step, which changes no token: auto (as many as pay), ngram (what "
+                  "followed the same tokens before, always) or off")
+      ->check(CLI::IsMember({"auto", "ngram", "off"}))
+      ->capture_default_str()
+      ->group("Sampling");
+}
+
 void add_settings(CLI::App& command, Settings& s, const char* positional) {
   const auto value = [&](const char* flag, auto& target) {
     return described(command.add_option(info(flag).flag, target, info(flag).help), info(flag));

@@ -33,12 +33,14 @@ struct Settings {
   bool validate = false;
   std::string tuning;  // file; "": the user's; "off": none
   bool no_tuned = false;
-  double probe_seconds = 10;    // 0: backends are opened untried
-  bool probe_anew = false;      // no flag of its own: `backends --explain`
-  uint32_t sessions = 1;        // no flag of its own, either
-  uint32_t checkpoints = 0;     // nor this: ModelOptions::checkpoints
-  bool device_sampling = true;  // no flag of its own: commands that draw on the host do without
+  double probe_seconds = 10;      // 0: backends are opened untried
+  bool probe_anew = false;        // no flag of its own: `backends --explain`
+  uint32_t sessions = 1;          // no flag of its own, either
+  uint32_t checkpoints = 0;       // nor this: ModelOptions::checkpoints
+  std::string speculate = "off";  // no row in the table: for commands that generate text
+  bool device_sampling = true;    // no flag of its own: commands that draw on the host do without
   std::string log = "warning";
+  bool load = true;      // no flag: ModelOptions::load
   bool routers = false;  // no flag: ModelOptions::routers, for commands that read them
 };
 
@@ -61,6 +63,8 @@ void add_settings(CLI::App& command, Settings& settings, const char* positional 
 // --backend-lib, --backend-path, --set and --log alone: where backends come from, for commands that name one
 // themselves.
 void add_backend_settings(CLI::App& command, Settings& settings);
+// --speculate, for commands that generate text.
+void add_speculate(CLI::App& command, Settings& settings);
 // --model alone, with its positional.
 void add_model(CLI::App& command, Settings& settings, const char* positional);
 

@@ -83,7 +83,7 @@ void add_synth(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(0u, 1u << 24));
   c->add_option("--seed", o->seed, "other seeds give other weights")->capture_default_str();
   c->add_option("--quant", o->quant, "encoding of the large weights: bf16, i8, i4 or i4a")->capture_default_str();
-  c->add_option("--group", o->group, "weights that share a scale: 32, 64, 128, or row")->capture_default_str();
+  c->add_option("--group", o->group, "weights that share a scale: 16, 32, 64, 128, or row")->capture_default_str();
   c->add_flag("!--no-histogram", o->histogram, "do not print how a text spreads over the experts of the first layers");
   c->add_flag("--json", o->json, "print the result as JSON");
   c->add_option("--threads", o->threads, "0: one per core")->check(thread_range());

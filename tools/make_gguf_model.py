@@ -13,11 +13,13 @@ import struct
 from pathlib import Path
 
 import numpy as np
-import peer_llama_cpp as shape
+import peer_llama_cpp as peer
+from gguf_shapes import F32, SHAPES, metadata, tensors
 
-F32, Q4_K, Q6_K = 0, 12, 14
+Q4_K, Q6_K = 12, 14
 BLOCK_BYTES = {Q4_K: 144, Q6_K: 210}  # of 256 elements
 REPEATED = 4096                       # blocks
+SHAPE = SHAPES["qwen3.5-35b-a3b"]
 MOSTLY_Q4_K_M = 15
 MORE_BITS = ("attn_qkv.weight", "attn_v.weight", "ffn_down_exps.weight", "ffn_down_shexp.weight")
 
@@ -52,16 +54,16 @@ def random_blocks(kind, deviation, generator):
     return blocks.tobytes()
 
 
-def header_bytes(tensors, layers, vocab):
-    keys = shape.metadata(layers, vocab) | {"general.file_type": MOSTLY_Q4_K_M}
+def header_bytes(chosen, layers, vocab):
+    keys = metadata(SHAPE, layers, vocab) | {"general.file_type": MOSTLY_Q4_K_M}
     infos, offset = [], 0
-    for name, dims, kind, _, _ in tensors:
-        infos.append(shape.text_bytes(name) + struct.pack(f"<I{len(dims)}Q", len(dims), *reversed(dims))
+    for name, dims, kind, _, _ in chosen:
+        infos.append(peer.text_bytes(name) + struct.pack(f"<I{len(dims)}Q", len(dims), *reversed(dims))
                      + struct.pack("<IQ", kind, offset))
-        offset += -(-bytes_of(dims, kind) // shape.ALIGNMENT) * shape.ALIGNMENT
+        offset += -(-bytes_of(dims, kind) // peer.ALIGNMENT) * peer.ALIGNMENT
     head = b"GGUF" + struct.pack("<IQQ", 3, len(infos), len(keys))
-    head += b"".join(shape.text_bytes(k) + shape.value_bytes(v) for k, v in keys.items()) + b"".join(infos)
-    return head.ljust(-(-len(head) // shape.ALIGNMENT) * shape.ALIGNMENT, b"\0")
+    head += b"".join(peer.text_bytes(k) + peer.value_bytes(v) for k, v in keys.items()) + b"".join(infos)
+    return head.ljust(-(-len(head) // peer.ALIGNMENT) * peer.ALIGNMENT, b"\0")
 
 
 def write_repeated(file, data, size):
@@ -72,24 +74,24 @@ def write_repeated(file, data, size):
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("out", type=Path)
-    p.add_argument("--layers", type=shape.whole(1, 4096), default=40)
-    p.add_argument("--vocab", type=shape.whole(32, 1 << 24), default=248320)
+    p.add_argument("--layers", type=peer.whole(1, 4096), default=40)
+    p.add_argument("--vocab", type=peer.whole(32, 1 << 24), default=248320)
     o = p.parse_args()
     generator = np.random.Generator(np.random.SFC64(1))
-    tensors = [(name, dims, kind_of(name, kind, dims, o.layers), mean, deviation)
-               for name, dims, kind, mean, deviation in shape.tensors(o.layers, o.vocab)]
+    chosen = [(name, dims, kind_of(name, kind, dims, o.layers), mean, deviation)
+              for name, dims, kind, mean, deviation in tensors(SHAPE, o.layers, o.vocab)]
     part, made = o.out.with_name(o.out.name + ".part"), {}
     with open(part, "wb", buffering=0) as file:
-        file.write(header_bytes(tensors, o.layers, o.vocab))
-        for _, dims, kind, mean, deviation in tensors:
+        file.write(header_bytes(chosen, o.layers, o.vocab))
+        for _, dims, kind, mean, deviation in chosen:
             size = bytes_of(dims, kind)
             if kind == F32:
-                data = shape.values_of(F32, mean, deviation, size, generator)
+                data = peer.values_of(F32, mean, deviation, size, generator)
             else:
                 data = made.get((kind, deviation)) or random_blocks(kind, deviation, generator)
                 made[kind, deviation] = data
             write_repeated(file, memoryview(data), size)
-            file.write(bytes(-size % shape.ALIGNMENT))
+            file.write(bytes(-size % peer.ALIGNMENT))
     os.replace(part, o.out)
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures llama.cpp's CPU backend and Switchyard in one run, on models of the same shape and bytes per weight.
 
-Qwen3.5-35B-A3B with random weights, 4.5 bits each: `synth:qwen3.5-35b-a3b` (i4 in groups of 32) here, Q4_0 there, in a
+A shape of gguf_shapes.py with random weights, 4.5 bits each: `synth:SHAPE` (i4 in groups of 32) here, Q4_0 there, in a
 GGUF file that this program writes (no package but NumPy). The two programs take turns; ratios are taken within a pair
 of turns, and load by others is told, since it slows the two differently. --help tells how to run it.
 """
@@ -22,6 +22,8 @@ try:
     import numpy as np
 except ImportError:
     sys.exit("peer_llama_cpp.py: needs NumPy, to write the GGUF file; install it (Debian: apt install python3-numpy)")
+
+from gguf_shapes import CONTEXT, F32, SHAPES, metadata, tensors
 
 HELP = """\
 First, llama.cpp's benchmark, from its source (for example the one that the sdist of llama-cpp-python carries in
@@ -45,13 +47,6 @@ share to other load, so what counts are the pairs without it, which have a table
 prints the tables. A GGUF of the right size is used as it is.
 """
 
-# Of the published configuration: what both programs are given.
-HIDDEN, FULL_EVERY, CONTEXT, EPS, ROPE_BASE = 2048, 4, 262144, 1e-6, 1e7
-HEADS, KV_HEADS, HEAD_DIM, ROTATED, SECTIONS = 16, 2, 256, 64, [11, 11, 10, 0]
-KEY_HEADS, VALUE_HEADS, STATE_DIM, CONV = 16, 32, 128, 4
-EXPERTS, TOP_K, WIDTH = 256, 8, 512
-
-F32, Q4_0 = 0, 2                 # types of tensors in a GGUF file
 BLOCK, BLOCK_BYTES = 32, 18      # Q4_0: an fp16 scale and 32 nibbles q for scale * (q - 8)
 NIBBLE_DEVIATION = 4.61          # of a uniform whole number in -8..7
 ALIGNMENT, CHUNK_BYTES = 32, 18 << 20
@@ -64,70 +59,8 @@ class Fail(Exception):
 # ---- the GGUF file (version 3, little endian)
 
 
-def tensors(layers, vocab):
-    """Yields (name, dims with the contiguous one last, type, mean, deviation of the values)."""
-    keys, values = KEY_HEADS * STATE_DIM, VALUE_HEADS * STATE_DIM
-    back = (2 * layers) ** -0.5  # what returns to the residual stream grows it by a bounded factor over all layers
-
-    def matrix(name, *dims, scale=1.0, kind=Q4_0):
-        return name + ".weight", dims, kind, 0.0, scale * dims[-1] ** -0.5
-
-    def norm(name, width):
-        return name + ".weight", (width,), F32, 1.0, 0.05
-
-    yield "token_embd.weight", (vocab, HIDDEN), Q4_0, 0.0, 1.0
-    for layer in range(layers):
-        b = f"blk.{layer}."
-        yield norm(b + "attn_norm", HIDDEN)
-        if (layer + 1) % FULL_EVERY == 0:
-            yield matrix(b + "attn_q", 2 * HEADS * HEAD_DIM, HIDDEN)  # queries and the gate
-            yield matrix(b + "attn_k", KV_HEADS * HEAD_DIM, HIDDEN)
-            yield matrix(b + "attn_v", KV_HEADS * HEAD_DIM, HIDDEN)
-            yield norm(b + "attn_q_norm", HEAD_DIM)
-            yield norm(b + "attn_k_norm", HEAD_DIM)
-            yield matrix(b + "attn_output", HIDDEN, HEADS * HEAD_DIM, scale=back)
-        else:
-            yield matrix(b + "attn_qkv", 2 * keys + values, HIDDEN)
-            yield matrix(b + "attn_gate", values, HIDDEN)
-            yield matrix(b + "ssm_alpha", VALUE_HEADS, HIDDEN)
-            yield matrix(b + "ssm_beta", VALUE_HEADS, HIDDEN)
-            yield b + "ssm_conv1d.weight", (2 * keys + values, CONV), F32, 0.0, 0.5
-            yield b + "ssm_a", (VALUE_HEADS,), F32, -5.0, 1.0  # minus the rate of forgetting, times softplus below
-            yield b + "ssm_dt.bias", (VALUE_HEADS,), F32, -3.0, 1.0
-            yield norm(b + "ssm_norm", STATE_DIM)
-            yield matrix(b + "ssm_out", HIDDEN, values, scale=back)
-        yield norm(b + "post_attention_norm", HIDDEN)
-        yield matrix(b + "ffn_gate_inp", EXPERTS, HIDDEN, kind=F32)
-        yield matrix(b + "ffn_gate_exps", EXPERTS, WIDTH, HIDDEN)
-        yield matrix(b + "ffn_up_exps", EXPERTS, WIDTH, HIDDEN)
-        yield matrix(b + "ffn_down_exps", EXPERTS, HIDDEN, WIDTH, scale=back)
-        yield matrix(b + "ffn_gate_inp_shexp", HIDDEN, kind=F32)
-        yield matrix(b + "ffn_gate_shexp", WIDTH, HIDDEN)
-        yield matrix(b + "ffn_up_shexp", WIDTH, HIDDEN)
-        yield matrix(b + "ffn_down_shexp", HIDDEN, WIDTH, scale=back)
-    yield norm("output_norm", HIDDEN)
-    yield matrix("output", vocab, HIDDEN)
-
-
 def bytes_of(dims, kind):
     return int(np.prod(dims)) * 4 if kind == F32 else int(np.prod(dims)) // BLOCK * BLOCK_BYTES
-
-
-def metadata(layers, vocab):
-    a = "qwen35moe."
-    return {
-        "general.architecture": "qwen35moe", "general.name": "random weights", "general.file_type": 2,
-        "tokenizer.ggml.model": "no_vocab", a + "vocab_size": vocab,
-        a + "block_count": layers, a + "context_length": CONTEXT, a + "embedding_length": HIDDEN,
-        a + "attention.head_count": HEADS, a + "attention.head_count_kv": KV_HEADS,
-        a + "attention.key_length": HEAD_DIM, a + "attention.value_length": HEAD_DIM,
-        a + "attention.layer_norm_rms_epsilon": EPS, a + "full_attention_interval": FULL_EVERY,
-        a + "rope.freq_base": ROPE_BASE, a + "rope.dimension_count": ROTATED, a + "rope.dimension_sections": SECTIONS,
-        a + "ssm.conv_kernel": CONV, a + "ssm.state_size": STATE_DIM, a + "ssm.group_count": KEY_HEADS,
-        a + "ssm.time_step_rank": VALUE_HEADS, a + "ssm.inner_size": VALUE_HEADS * STATE_DIM,
-        a + "expert_count": EXPERTS, a + "expert_used_count": TOP_K,
-        a + "expert_feed_forward_length": WIDTH, a + "expert_shared_feed_forward_length": WIDTH,
-    }
 
 
 def text_bytes(text):
@@ -144,11 +77,11 @@ def value_bytes(value):
     return struct.pack("<II", 4, value)
 
 
-def header_bytes(layers, vocab):
-    keys, infos, offset = metadata(layers, vocab), [], 0
-    for name, dims, kind, _, _ in tensors(layers, vocab):
-        shape = struct.pack(f"<I{len(dims)}Q", len(dims), *reversed(dims))
-        infos.append(text_bytes(name) + shape + struct.pack("<IQ", kind, offset))
+def header_bytes(shape, layers, vocab):
+    keys, infos, offset = metadata(shape, layers, vocab), [], 0
+    for name, dims, kind, _, _ in tensors(shape, layers, vocab):
+        sizes = struct.pack(f"<I{len(dims)}Q", len(dims), *reversed(dims))
+        infos.append(text_bytes(name) + sizes + struct.pack("<IQ", kind, offset))
         offset += -(-bytes_of(dims, kind) // ALIGNMENT) * ALIGNMENT
     head = b"GGUF" + struct.pack("<IQQ", 3, len(infos), len(keys))
     head += b"".join(text_bytes(k) + value_bytes(v) for k, v in keys.items()) + b"".join(infos)
@@ -166,13 +99,13 @@ def values_of(kind, mean, deviation, n_bytes, generator):
     return blocks.tobytes()
 
 
-def write_gguf(path, layers, vocab, threads):
+def write_gguf(path, shape, layers, vocab, threads):
     """Leaves a file that is there with the size that this shape has; writes to a name of its own until it is whole."""
-    head, size = header_bytes(layers, vocab)
+    head, size = header_bytes(shape, layers, vocab)
     if path.exists() and path.stat().st_size == len(head) + size:
         return
     jobs, offset = [], len(head)
-    for _, dims, kind, mean, deviation in tensors(layers, vocab):
+    for _, dims, kind, mean, deviation in tensors(shape, layers, vocab):
         n = bytes_of(dims, kind)
         jobs += [(offset + at, kind, mean, deviation, min(CHUNK_BYTES, n - at)) for at in range(0, n, CHUNK_BYTES)]
         offset += -(-n // ALIGNMENT) * ALIGNMENT
@@ -257,7 +190,7 @@ def switchyard(what, o):
     """The same of ours. Its rate of decoding is the mean over all tokens, as theirs is."""
     flags = ["--prefill", o.prefill, "--decode", "0"] if what == "prefill" else \
         ["--prefill", "1", "--decode", str(o.decode), "--depth", o.depth]
-    out, others = run([o.switchyard, "bench", f"synth:qwen3.5-35b-a3b,layers={o.layers},vocab={o.vocab}", "--backend",
+    out, others = run([o.switchyard, "bench", f"synth:{o.shape},layers={o.layers},vocab={o.vocab}", "--backend",
                        "cpu", "--threads", str(o.threads), "--repeat", str(o.repeat), "--random", "--time-limit", "3600",
                        "--json"] + flags + shlex.split(o.switchyard_flags), o)
     rates = {}
@@ -333,6 +266,7 @@ def options():
     p.add_argument("--gguf", type=Path, required=True, help="llama.cpp's model; written if it is not there")
     p.add_argument("--llama-bench", help="llama.cpp's benchmark; without it the GGUF is written, and that is all")
     p.add_argument("--switchyard", default="switchyard", help="default: the one in PATH")
+    p.add_argument("--shape", choices=SHAPES, default="qwen3.5-35b-a3b", help="default: qwen3.5-35b-a3b")
     p.add_argument("--layers", type=whole(1, 4096), default=4, help="default: 4; of the whole model 40")
     p.add_argument("--vocab", type=whole(32, 1 << 24), default=32768, help="default: 32768; of the whole model 248320")
     p.add_argument("--threads", type=whole(1, 1024), default=2, help="of both programs; default: 2")
@@ -354,7 +288,7 @@ def options():
 def main():
     o = options()
     try:
-        write_gguf(o.gguf, o.layers, o.vocab, os.cpu_count())
+        write_gguf(o.gguf, SHAPES[o.shape], o.layers, o.vocab, os.cpu_count())
         if o.llama_bench:
             compare(o)
     except KeyError as e:

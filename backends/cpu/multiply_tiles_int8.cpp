@@ -73,7 +73,7 @@ struct Unpacking {
   }
 };
 
-// sums[0 .. 1][b] = 16 rows x [16, width] times both panels, over block b. kPasses products of 64 (or one of 32) make a
+// sums[0 .. 1][b] = 16 rows x [16, width] times both panels, over block b. kPasses products of at most 64 make a
 // block. Tile numbers are immediates: even and odd blocks have different tiles, so that one is stored while the next is
 // computed.
 template <uint32_t kPasses>

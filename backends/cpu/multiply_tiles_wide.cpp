@@ -6,6 +6,7 @@
 // panels comes the first block of the next pair, so nothing waits at the start of a pair.
 #include "multiply.h"
 #include "requantize.h"
+#include "switchyard/weights.h"
 #include "tiles.h"
 
 namespace cpu {
@@ -136,9 +137,9 @@ void store_sums(int32_t (*sums)[kTileRows][kPanelRows], bool both) {
 }
 
 // The requantization of one block of a pair.
-template <swy_dtype kType>
+template <swy_dtype kType, uint32_t kPieceWidth>
 struct NextBlock {
-  Requantizer<kType> panels[2];
+  Requantizer<kType, kPieceWidth> panels[2];
   uint32_t each = 0, pieces = 0, done = 0;
 
   void begin(const PanelShape& s, PanelPair pair, uint64_t block, PanelPair later, uint64_t later_block,
@@ -182,12 +183,12 @@ class Ahead {
   uint32_t share_;
 };
 
-template <swy_dtype kType>
+template <swy_dtype kType, uint32_t kPieceWidth>
 void multiply_pair(const PanelShape& s, PanelPair pair, PanelPair next_pair, TilePipeline& pipeline,
                    const RowFormat& format, const uint8_t* rows, uint32_t m, Scratch& t, float* first_out,
                    float* second_out, const TargetColumns& target) {
   const bool two = pair.second != pair.first;
-  NextBlock<kType> next;
+  NextBlock<kType, kPieceWidth> next;
   if (pipeline.ready != pair.first) {
     next.begin(s, pair, 0, {}, 0, t.weights[pipeline.turn]);
     next.advance(next.pieces);
@@ -235,15 +236,20 @@ void multiply_pair(const PanelShape& s, PanelPair pair, PanelPair next_pair, Til
   waiting.finish();
 }
 
+template <uint32_t kPieceWidth>
+auto multiply_pair_of(swy_dtype dtype) {
+  return dtype == SWY_I8    ? multiply_pair<SWY_I8, kPieceWidth>
+         : dtype == SWY_I4  ? multiply_pair<SWY_I4, kPieceWidth>
+         : dtype == SWY_I4A ? multiply_pair<SWY_I4A, kPieceWidth>
+                            : multiply_pair<SWY_MXFP4, SWY_MXFP4_GROUP>;
+}
+
 }  // namespace
 
 void multiply_tiles_wide(const PanelShape& s, PanelPair pair, PanelPair next_pair, TilePipeline& pipeline,
                          const RowFormat& format, const uint8_t* rows, uint32_t m, void* scratch, float* first_out,
                          float* second_out, const TargetColumns& target) {
-  const auto multiply = s.dtype == SWY_I8    ? multiply_pair<SWY_I8>
-                        : s.dtype == SWY_I4  ? multiply_pair<SWY_I4>
-                        : s.dtype == SWY_I4A ? multiply_pair<SWY_I4A>
-                                             : multiply_pair<SWY_MXFP4>;
+  const auto multiply = s.block == 16 ? multiply_pair_of<16>(s.dtype) : multiply_pair_of<32>(s.dtype);
   multiply(s, pair, next_pair, pipeline, format, rows, m, *static_cast<Scratch*>(scratch), first_out, second_out,
            target);
   if (target.target != nullptr && target.target->stream) _mm_sfence();

@@ -10,7 +10,7 @@
 namespace cpu {
 namespace {
 
-constexpr uint32_t kRowBlock = 128;  // for weights with one scale per row
+constexpr uint32_t kRowBlock = kMostBlock;  // for weights with one scale per row
 
 uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 
@@ -116,11 +116,11 @@ swy_status panel_shape(const swy_tensor& tensor, uint32_t layout, PanelShape* ou
     s.block_bytes = 64 * 16;
     s.panel_bytes = s.blocks * s.block_bytes;
   } else {
-    if (tensor.group != 0 && tensor.group != 32 && tensor.group != 64 && tensor.group != 128) {
-      return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "groups of %u, not of 32, 64, 128 or a row",
+    s.block = tensor.group != 0 ? tensor.group : kRowBlock;
+    if (!is_block(s.block)) {
+      return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "groups of %u, not of 16, 32, 64, 128 or a row",
                        tensor.group);
     }
-    s.block = tensor.group != 0 ? tensor.group : kRowBlock;
     s.blocks = (s.width + s.block - 1) / s.block;
     s.block_bytes = uint64_t{s.block} * kPanelRows / (s.dtype == SWY_I8 ? 1 : 2);
     s.groups = tensor.group != 0 ? s.blocks : 1;

@@ -15,6 +15,7 @@
 // A vector kernel multiplies a line with 4 broadcast activations; a tile kernel takes 16 lines as one B tile.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "switchyard/ops.h"
@@ -23,6 +24,9 @@
 namespace cpu {
 
 inline constexpr uint32_t kPanelRows = 16;
+// Blocks of quantized weights have 16, 32, 64 or 128 elements.
+inline constexpr uint32_t kLeastBlock = 16, kMostBlock = 128;
+constexpr bool is_block(uint32_t n) { return std::has_single_bit(n) && n >= kLeastBlock && n <= kMostBlock; }
 
 enum Layout : uint32_t {
   kCanonical = 0,

@@ -21,8 +21,9 @@ struct RowPointers {
 inline constexpr uint32_t kRowChunk = 512;
 static_assert(kRowChunk % kTileGroup == 0);
 
-// 8-bit rows with blocks of 32, 64, 128 and wide_block(); bf16 rows that keep 16 bits of mantissa.
-inline constexpr uint32_t kRowForms = 5, kWideForm = 3, kPlainForm = 4;
+// 8-bit rows with each size of block and with wide_block(); bf16 rows that keep 16 bits of mantissa.
+inline constexpr uint32_t kWideForm = std::bit_width(kMostBlock / kLeastBlock), kPlainForm = kWideForm + 1,
+                          kRowForms = kPlainForm + 1;
 
 // The form of rows that a product reads: an index below kRowForms; kRowForms means the fp32 rows themselves.
 constexpr uint32_t row_form(Mode mode, const PanelShape& shape) {
@@ -30,13 +31,13 @@ constexpr uint32_t row_form(Mode mode, const PanelShape& shape) {
   const bool other = mode == Mode::tiles_wide || mode == Mode::tiles_bf16;
   if (!shape.quantized()) return other ? kPlainForm : kRowForms;
   if (other) return kWideForm;
-  return shape.block == 32 ? 0 : shape.block == 64 ? 1 : 2;
+  return static_cast<uint32_t>(std::countr_zero(shape.block / kLeastBlock));
 }
 
 // The form in memory.
 inline RowFormat row_format(uint32_t form, uint64_t width) {
   return form == kPlainForm ? RowFormat::bf16(width)
-                            : RowFormat(width, form == kWideForm ? wide_block(width) : 32u << form);
+                            : RowFormat(width, form == kWideForm ? wide_block(width) : kLeastBlock << form);
 }
 
 // Bit mask of the forms that weights [first, last) of an operation read.
@@ -107,7 +108,7 @@ class TileScope {
     if (depth_ != 0) tiles_end();
   }
   void use(uint32_t form) {
-    const uint32_t depth = form == 0 ? 32 : 64;
+    const uint32_t depth = form < kWideForm ? std::min(kLeastBlock << form, 64u) : 64;
     if (depth == depth_) return;
     tiles_begin(depth);
     depth_ = depth;

@@ -25,10 +25,10 @@ struct WideBlock {
 // of 16-bit words with v in the upper bits. m is s over the block's scale, rounded to 7 bits; this adds less error than
 // rounding the quants. The offset of i4a becomes a quant that is added. mxfp4 is looked up as 8 times its doubled
 // value, which the factors of bytes then scale: groups whose scale is at least an eighth of the block's lose nothing.
-template <swy_dtype kType>
+// A piece is kPieceWidth elements of 16 rows, at most a group: 16 or 32.
+template <swy_dtype kType, uint32_t kPieceWidth>
 class Requantizer {
  public:
-  static constexpr uint32_t kPieceWidth = 32;
   static constexpr uint32_t kGroupBytes = kType == SWY_MXFP4 ? kPanelRows : kPanelRows * 2;  // of scales
 
   // Block `index` of the panel; `to` is the output. Block `later_index` of the panel `later` is prefetched meanwhile;
@@ -59,7 +59,7 @@ class Requantizer {
 
   uint32_t pieces() const { return pieces_; }
 
-  // Piece `index` below pieces(): the next 32 elements of 16 rows.
+  // Piece `index` below pieces().
   __attribute__((always_inline)) void piece(uint32_t index) const {
     const uint8_t* scales = scales_of(index);
     prefetch(scales + later_scales_);
@@ -74,7 +74,7 @@ class Requantizer {
     const uint8_t* line = quants_ + uint64_t{index} * (kPieceWidth * kPanelRows / (kType == SWY_I8 ? 1 : 2));
     const uint8_t* later = line + later_quants_;
 #pragma GCC unroll 8
-    for (int i = 0; i < (kType == SWY_I8 ? 8 : 4); ++i, line += 64, later += 64) {
+    for (uint32_t i = 0; i < kPieceWidth / (kType == SWY_I8 ? 4 : 8); ++i, line += 64, later += 64) {
       prefetch(later);
       const __m512i w = _mm512_loadu_si512(line);
       if constexpr (kType == SWY_I8) {

@@ -236,10 +236,7 @@ swy_status dot_usable(const swy_device& device, swy_error* error) {
 
 swy_status vector_usable(const swy_device& device, const swy_op& op, Matrices m, uint64_t width, swy_error* error) {
   for (uint32_t i = m.first; i < m.first + m.count; ++i) {
-    if (readable_in_pieces(*op.weights[i])) continue;
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
-                     "weight %u has rows of %llu; they must be a multiple of 32, with groups of a power of two", i,
-                     static_cast<unsigned long long>(op.weights[i]->dims[op.weights[i]->rank - 1]));
+    if (!readable_in_pieces(*op.weights[i])) return refuse_rows(op, i, error);
   }
   const auto wide = static_cast<uint32_t>(width);
   if (vector_shape(device, 1, wide, 0).m == 0 || vector_shape(device, 1, wide, 7).m == 0) {

@@ -40,11 +40,12 @@ uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) {
   return arena.used();
 }
 
+template <bool kHalf>
 swy_status supports_tiles(const swy_device&, const swy_op& op, const swy_bucket&, swy_error* error) {
   if (swy::tensor(op, "x").dims[0] < kLeastRows) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "serves %u rows and more", kLeastRows);
   }
-  return tiles_usable(op, matrices_of(op), error);
+  return tiles_usable(op, matrices_of(op), kHalf, error);
 }
 
 swy_status supports_cooperative(const swy_device& device, const swy_op& op, const swy_bucket& bucket,
@@ -52,7 +53,7 @@ swy_status supports_cooperative(const swy_device& device, const swy_op& op, cons
   if (!device.features.cooperative) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "the device has no cooperative matrices of fp16");
   }
-  return supports_tiles(device, op, bucket, error);
+  return supports_tiles<true>(device, op, bucket, error);
 }
 
 double elements_of(const swy_op& op) {
@@ -76,7 +77,7 @@ constexpr Kernel tile_kernel(const char* name, uint32_t op) {
           .op = op,
           .flags = kAlways,
           .activations = SWY_F32,
-          .supports = supports_tiles,
+          .supports = supports_tiles<false>,
           .cost = cost_tiles,
           .workspace = workspace<false>,
           .record = record_tiles<false>,
@@ -155,12 +156,9 @@ uint32_t tile_rows(const swy_device& device, uint32_t rows, uint32_t columns) {
   return rows <= 64 || ceil_div(rows, 128) * columns < device.features.processors ? 64 : 128;
 }
 
-swy_status tiles_usable(const swy_op& op, Matrices m, swy_error* error) {
+swy_status tiles_usable(const swy_op& op, Matrices m, bool half, swy_error* error) {
   for (uint32_t i = m.first; i < m.first + m.count; ++i) {
-    if (readable_in_pieces(*op.weights[i])) continue;
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
-                     "weight %u has rows of %llu; they must be a multiple of 32, with groups of a power of two", i,
-                     static_cast<unsigned long long>(op.weights[i]->dims[op.weights[i]->rank - 1]));
+    if (!readable_in_steps(*op.weights[i], half ? 32 : 8)) return refuse_rows(op, i, error);
   }
   return SWY_OK;
 }

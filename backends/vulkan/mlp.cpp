@@ -103,18 +103,19 @@ swy_status supports_dot(const swy_device& device, const swy_op& op, const swy_bu
   SWY_VK_TRY(dot_usable(device, error));
   return supports_vector(device, op, bucket, error);
 }
+template <bool kHalf>
 swy_status supports_tiles(const swy_device&, const swy_op& op, const swy_bucket&, swy_error* error) {
   if (rows_of(op) < kLeastRows) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "serves %u rows and more", kLeastRows);
   }
-  return tiles_usable(op, {0, op.weight_count}, error);
+  return tiles_usable(op, {0, op.weight_count}, kHalf, error);
 }
 swy_status supports_cooperative(const swy_device& device, const swy_op& op, const swy_bucket& bucket,
                                 swy_error* error) {
   if (!device.features.cooperative) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "the device has no cooperative matrices of fp16");
   }
-  return supports_tiles(device, op, bucket, error);
+  return supports_tiles<true>(device, op, bucket, error);
 }
 
 // The costs of LINEAR, with one launch more for act.
@@ -168,7 +169,7 @@ constexpr Kernel plain_kernel(const char* name, uint32_t op) {
 constexpr Kernel tile_kernel(const char* name, uint32_t op) {
   Kernel k = kernel(name, op);
   k.flags = kAlways;
-  k.supports = supports_tiles;
+  k.supports = supports_tiles<false>;
   k.cost = cost_tiles;
   k.record = record_tiles<false>;
   return k;

@@ -175,6 +175,7 @@ uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) {
   return arena.used();
 }
 
+template <bool kHalf>
 swy_status supports_sorted(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
   SWY_VK_TRY(supports_router(device, op, bucket, error));
   const swy_moe_attrs a = moe_attrs(op);
@@ -186,7 +187,7 @@ swy_status supports_sorted(const swy_device& device, const swy_op& op, const swy
   if (!shared_alike(op)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "the shared expert's gate and up differ in encoding");
   }
-  return tiles_usable(op, {0, matrix_count(op)}, error);
+  return tiles_usable(op, {0, matrix_count(op)}, kHalf, error);
 }
 
 swy_status supports_cooperative(const swy_device& device, const swy_op& op, const swy_bucket& bucket,
@@ -194,7 +195,7 @@ swy_status supports_cooperative(const swy_device& device, const swy_op& op, cons
   if (!device.features.cooperative) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "the device has no cooperative matrices of fp16");
   }
-  return supports_sorted(device, op, bucket, error);
+  return supports_sorted<true>(device, op, bucket, error);
 }
 
 // The weights that so many rows use, and the products with rows padded to whole tiles.
@@ -220,7 +221,7 @@ constexpr Kernel sorted_kernel(const char* name, uint32_t op) {
           .op = op,
           .flags = kAlways,
           .activations = SWY_F32,
-          .supports = supports_sorted,
+          .supports = supports_sorted<false>,
           .cost = cost_sorted,
           .workspace = workspace<false>,
           .record = record_sorted<false>,

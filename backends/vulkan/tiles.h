@@ -30,7 +30,7 @@ swy_status record_projection_tiles(const Recording& r, const Projection& p, cons
 // few for the device.
 uint32_t tile_rows(const swy_device& device, uint32_t rows, uint32_t columns);
 
-// Whether tiles can read these weights.
-swy_status tiles_usable(const swy_op& op, Matrices m, swy_error* error);
+// Whether tiles can read these weights. Those of matrix instructions read 32 elements with one scale, the others 8.
+swy_status tiles_usable(const swy_op& op, Matrices m, bool half, swy_error* error);
 
 }  // namespace gpu

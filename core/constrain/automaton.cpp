@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 namespace switchyard::constrain {
 namespace {
 
@@ -21,23 +23,45 @@ Automaton::Automaton(const Grammar& grammar, const TokenTrie& trie, const Automa
   begin_operation();
   rule_step_.resize(g_.rules.size());
   rule_open_.resize(g_.rules.size());
+  roots_.fill(kNone);
+  for (uint32_t i = 0; i < trie_.all().size(); i = trie_.all()[i].next()) roots_[trie_.all()[i].byte()] = i;
   std::vector<uint32_t> bottom = {intern_frame({})};
   intern_stack(bottom);
   intern_members({});
   scratch_.clear();
   intern_state(scratch_, false);  // kDead
-  ++step_;
+  begin_step();
   enter(g_.root, kBottom);
   if (g_.nodes[g_.root].nullable) complete(kBottom);
   resume_all();
   start_ = close(accepting_);
 }
 
+std::string Automaton::fault() const {
+  switch (limit_) {
+    case Limit::none:
+      break;
+    case Limit::states:
+      return fmt::format("one token may make {} states; use smaller counts or fewer repetitions within each other",
+                         limits_.new_states);
+    case Limit::items:
+      return fmt::format("it has more than {} alternatives at once; use fewer that begin alike", limits_.items);
+    case Limit::depth:
+      return fmt::format("its rules begin within each other more than {} deep; write something before them", kMaxDepth);
+    case Limit::texts:
+      return fmt::format("a list whose items must differ may have {} of them", kMaxTexts);
+    case Limit::expressions:
+      return x_.status().message();
+  }
+  return "";
+}
+
 size_t Automaton::memory_bytes() const {
-  return x_.memory_bytes() + rows_.size() * sizeof(rows_[0]) + states_.size() * sizeof(StateData) +
-         items_.size() * sizeof(Item) + edge_sets_.size() * sizeof(ByteSet) + frames_.size() * (sizeof(Frame) + 4) +
-         stacks_.size() * (sizeof(Range) + 4) + stack_frames_.size() * 4 + masks_.size() * trie_.mask_words() * 4 +
-         state_table_.bytes() + frame_table_.bytes() + stack_table_.bytes() + members_.size() * (sizeof(Members) + 64);
+  return x_.memory_bytes() + rows_.size() * sizeof(Row) + states_.size() * sizeof(StateData) +
+         items_.size() * sizeof(Item) + frames_.size() * (sizeof(Frame) + 4) + stacks_.size() * (sizeof(Range) + 4) +
+         stack_frames_.size() * 4 + masks_.size() * trie_.mask_words() * 4 + leaf_bytes_ + text_bytes_ +
+         after_.size() * sizeof(State) + state_table_.bytes() + frame_table_.bytes() + stack_table_.bytes() +
+         members_.size() * (sizeof(Members) + 64);
 }
 
 uint32_t Automaton::intern_frame(const Frame& f) {
@@ -84,7 +108,8 @@ Automaton::State Automaton::intern_state(std::vector<Item>& items, bool accepts)
   const uint32_t found = state_table_.find(
       hash, [&](uint32_t i) { return states_[i].accepts == accepts && std::ranges::equal(this->items(i), items); });
   if (found != IndexTable::kNone) return found;
-  if (items.size() > limits_.items || ++new_states_ > limits_.new_states) fail();
+  if (items.size() > limits_.items) fail(Limit::items);
+  if (++new_states_ > limits_.new_states) fail(Limit::states);
   state_table_.insert(hash, static_cast<uint32_t>(states_.size()));
   StateData data;
   data.first = static_cast<uint32_t>(items_.size());
@@ -95,20 +120,23 @@ Automaton::State Automaton::intern_state(std::vector<Item>& items, bool accepts)
   return static_cast<State>(states_.size() - 1);
 }
 
-Automaton::State Automaton::step(State s, uint8_t byte) {
-  if (failed_) return kDead;
-  if (states_[s].row == kNone) {
-    ByteSet edges;
-    for (const Item& item : items(s)) edges |= x_.edges(item.expr);
-    states_[s].row = static_cast<uint32_t>(rows_.size());
-    rows_.emplace_back().fill(kUnknown);
-    edge_sets_.push_back(edges);  // of the row
-  }
+void Automaton::begin_step() {
   ++step_;
   ways_.clear();
   open_count_ = 0;
   accepting_ = false;
   depth_ = 0;
+}
+
+Automaton::State Automaton::step(State s, uint8_t byte) {
+  if (failed_) return kDead;
+  if (states_[s].row == nullptr) {
+    Row& row = rows_.emplace_back();
+    for (const Item& item : items(s)) row.edges |= x_.edges(item.expr);
+    row.to.fill(kUnknown);
+    states_[s].row = &row;
+  }
+  begin_step();
   for (uint32_t i = 0; i < states_[s].count; ++i) {
     const Item item = items_[states_[s].first + i];
     x_.work(1);
@@ -119,18 +147,18 @@ Automaton::State Automaton::step(State s, uint8_t byte) {
   }
   resume_all();
   const State to = close(accepting_);
-  const uint32_t row = states_[s].row;
-  const unsigned first = edge_sets_[row].last(byte), end = byte == 255 ? 256 : edge_sets_[row].next(byte + 1u);
-  for (unsigned b = first; b < end; ++b) rows_[row][b] = to;
+  Row& row = *states_[s].row;
+  const unsigned first = row.edges.last(byte), end = byte == 255 ? 256 : row.edges.next(byte + 1u);
+  for (unsigned b = first; b < end; ++b) row.to[b] = to;
   return to;
 }
 
 // The state of the ways that the step has found.
 Automaton::State Automaton::close(bool accepts) {
-  if (x_.exhausted()) fail();
+  if (x_.exhausted()) fail(Limit::expressions);
   if (failed_) return kDead;
   scratch_.clear();
-  for (const Way& way : ways_) scratch_.push_back({way.expr, closed(way.parent)});
+  for (const OpenItem& way : ways_) scratch_.push_back({way.expr, closed(way.parent)});
   return intern_state(scratch_, accepts);
 }
 
@@ -185,7 +213,7 @@ void Automaton::complete(Parent parent) {
       agenda_.push_back(f);
     }
   }
-  if (agenda_.size() > kMaxAgenda) fail();
+  if (agenda_.size() > kMaxAgenda) fail(Limit::items);
 }
 
 void Automaton::resume_all() {
@@ -193,7 +221,7 @@ void Automaton::resume_all() {
     const Frame frame = frames_[agenda_.back()];
     agenda_.pop_back();
     x_.work(1);
-    if (x_.exhausted()) return fail();
+    if (x_.exhausted()) return fail(Limit::expressions);
     resume(frame);
   }
   agenda_.clear();
@@ -206,8 +234,8 @@ void Automaton::resume(const Frame& frame) {
     case Kind::repeat:
       return enter_repeat(frame.node, frame.place, frame.parent);
     case Kind::list:
-      if (frame.place % 2 == 0) return enter_item(frame.node, frame.place / 2, frame.parent);
-      return after_item(frame.node, frame.place / 2, frame.parent);
+      if (frame.place % 2 == 0) return enter_item(frame.node, frame.place / 2, frame.members, frame.parent);
+      return after_item(frame.node, frame.place / 2, frame.members, frame.parent);
     case Kind::object: {
       const uint32_t stage = frame.place % 4, index = frame.place / 4;
       if (stage == after_value) return after_member(frame.node, frame.members, frame.parent);
@@ -225,12 +253,12 @@ void Automaton::resume(const Frame& frame) {
 
 void Automaton::add(Expr e, Parent parent) {
   if (e != kNothing && e != kEpsilon) ways_.push_back({e, parent});
-  if (ways_.size() > limits_.items) fail();
+  if (ways_.size() > limits_.items) fail(Limit::items);
 }
 
 // Begins a node. Where the node may be empty, the caller goes on after it as well.
 void Automaton::enter(NodeId node, Parent parent) {
-  if (failed_ || ++depth_ > kMaxDepth) return fail();
+  if (failed_ || ++depth_ > kMaxDepth) return fail(Limit::depth);
   const GrammarNode& n = g_.nodes[node];
   switch (n.kind) {
     case Kind::leaf:
@@ -291,25 +319,6 @@ void Automaton::enter_rule(RuleId rule, Parent parent) {
   open_[index].parents.assign(1, parent);
   open_[index].closed = kNone;
   enter(g_.rules[rule].body, kOpen | static_cast<uint32_t>(index));
-}
-
-// Item number `count`, or the end where there need not be one.
-void Automaton::enter_item(NodeId node, uint32_t count, Parent parent) {
-  const ListSpec& list = g_.lists[g_.nodes[node].a];
-  if (count < list.max) {
-    const uint32_t most =
-        list.max != kUnbounded ? list.max : std::max(list.min, static_cast<uint32_t>(list.first.size()));
-    const uint32_t then = std::min(count + 1, most);
-    enter(list.item(count), push({node, then * 2 + 1, 0}, parent));
-    if (g_.nodes[list.item(count)].nullable) after_item(node, then, parent);
-  }
-  if (count == 0 && list.min == 0) add(list.close, parent);
-}
-
-void Automaton::after_item(NodeId node, uint32_t count, Parent parent) {
-  const ListSpec& list = g_.lists[g_.nodes[node].a];
-  if (count < list.max) add(list.separator, push({node, count * 2, 0}, parent));
-  if (count >= list.min) add(list.close, parent);
 }
 
 }  // namespace switchyard::constrain

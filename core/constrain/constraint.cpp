@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/json.h"
+#include "core/base/os.h"
 #include "core/base/printable.h"
 #include "core/constrain/automaton.h"
 #include "core/constrain/front_ends.h"
@@ -22,6 +23,7 @@ struct Constraint::Shared {
   std::mutex mutex;
   std::shared_ptr<Automaton> automaton;
   constrain::AutomatonLimits limits;
+  uint32_t text_states = 0, byte_states = 0;
 };
 
 Constraint::~Constraint() = default;
@@ -79,13 +81,24 @@ Result<std::shared_ptr<const Constraint>> Constraint::compile(ConstraintKind kin
   std::shared_ptr<Constraint> c(new Constraint);
   c->grammar_ = std::make_unique<Grammar>(limits.expressions);
   c->vocabulary_ = std::move(vocabulary);
+  constrain::Expressions& expressions = c->grammar_->expressions;
+  expressions.stop_at(Os::real().now_ns() + limits.compile_ns);
   SWY_LET(const NodeId root, build(*c->grammar_, kind, text));
-  SWY_TRY(c->grammar_->expressions.status());
+  SWY_TRY(expressions.status());
   SWY_TRY(c->grammar_->finish(root));
+  expressions.stop_at(0);
+  // An automaton begins with a copy of them, and one that is full from the start would be replaced by every operation.
+  if (expressions.memory_bytes() > limits.memory_bytes / 2) {
+    return error(Code::usage, "its compiled form takes more than {} MiB; use shorter texts or fewer alternatives",
+                 limits.memory_bytes >> 21);
+  }
   c->json_ = kind == ConstraintKind::json_schema || kind == ConstraintKind::json_object;
+  c->unique_ = c->grammar_->unique_texts;
   c->shared_ = std::make_unique<Shared>();
   c->shared_->limits.memory_bytes = limits.memory_bytes;
   c->shared_->limits.new_states = limits.new_states;
+  c->shared_->text_states = limits.text_states;
+  c->shared_->byte_states = limits.byte_states;
   return std::shared_ptr<const Constraint>(std::move(c));
 }
 
@@ -107,11 +120,19 @@ ConstraintMatcher::ConstraintMatcher(std::shared_ptr<const Constraint> constrain
       end_ids_(end_ids.begin(), end_ids.end()),
       state_(automaton_->start()) {}
 
-Status ConstraintMatcher::failure() const {
-  return error(Code::unsupported,
-               "following the constraint after {} bytes of text needs more memory or time than a request may have; "
-               "simplify it",
-               text_.size());
+Status ConstraintMatcher::failure(std::string_view why) const {
+  return error(Code::unsupported, "the constraint is too large to follow after {} bytes of text: {}", text_.size(),
+               why);
+}
+
+// After an operation. One text has a limit of its own, since a full automaton is replaced by an empty one.
+Status ConstraintMatcher::count() {
+  made_ += automaton_->new_states();
+  const Constraint::Shared& limits = *constraint_->shared_;
+  if (automaton_->failed()) return failure(automaton_->fault());
+  const uint64_t allowed = limits.text_states + uint64_t{limits.byte_states} * text_.size();
+  if (made_ <= allowed) return {};
+  return failure(fmt::format("it has had more than {} states; use smaller counts or fewer alternatives", allowed));
 }
 
 Status ConstraintMatcher::follow() {
@@ -123,11 +144,30 @@ Status ConstraintMatcher::follow() {
   const std::lock_guard lock(automaton_->mutex);
   automaton_->begin_operation();
   state_ = automaton_->start();
+  lists_ = {};
   for (size_t i = 0; i < text_.size(); ++i) {
-    if (i % 1024 == 0) automaton_->begin_operation();
-    state_ = automaton_->next(state_, static_cast<uint8_t>(text_[i]));
+    if (i % 1024 == 1023) {
+      SWY_TRY(count());
+      automaton_->begin_operation();
+    }
+    state_ = next(state_, text_[i], lists_);
   }
-  return automaton_->failed() ? failure() : Status();
+  return count();
+}
+
+uint32_t ConstraintMatcher::next(uint32_t state, char byte, constrain::ListReader& lists) {
+  state = automaton_->next(state, static_cast<uint8_t>(byte));
+  if (constraint_->unique_ && state != Automaton::kDead && lists.push(byte)) {
+    state = automaton_->saw_item(state, lists.text());
+  }
+  return state;
+}
+
+bool ConstraintMatcher::can_follow(std::string_view bytes) {
+  constrain::ListReader lists = lists_;
+  uint32_t state = state_;
+  for (const char c : bytes) state = next(state, c, lists);
+  return state != Automaton::kDead;
 }
 
 bool ConstraintMatcher::is_end(int32_t token) const {
@@ -139,10 +179,18 @@ Status ConstraintMatcher::mask(std::span<uint32_t> mask) {
   const std::lock_guard lock(automaton_->mutex);
   automaton_->begin_operation();
   automaton_->allow(state_, mask);
-  if (automaton_->failed()) return failure();
+  SWY_TRY(count());
   if (constraint_->json_ && endless_space()) {
     const TokenMask& spaces = constraint_->vocabulary_->spaces();
     for (size_t i = 0; i < std::min(mask.size(), spaces.size()); ++i) mask[i] &= ~spaces[i];
+  }
+  if (automaton_->in_unique_list(state_)) {
+    for (const uint32_t token : constraint_->vocabulary_->several_quotes()) {
+      uint32_t& word = mask[token / 32];
+      if ((word >> token % 32 & 1) == 0) continue;
+      if (!can_follow(constraint_->vocabulary_->piece(token))) word &= ~(1u << token % 32);
+    }
+    SWY_TRY(count());
   }
   const bool end = automaton_->accepts(state_);
   for (const int32_t id : end_ids_) {
@@ -177,13 +225,15 @@ Status ConstraintMatcher::accept_text(std::string_view bytes) {
   SWY_TRY(follow());
   const std::lock_guard lock(automaton_->mutex);
   automaton_->begin_operation();
+  constrain::ListReader lists = lists_;
   uint32_t state = state_;
-  for (const char c : bytes) state = automaton_->next(state, static_cast<uint8_t>(c));
-  if (automaton_->failed()) return failure();
+  for (const char c : bytes) state = next(state, c, lists);
+  SWY_TRY(count());
   if (state == Automaton::kDead) {
     return error(Code::usage, "'{}' cannot follow after {} bytes of text", printable(bytes), text_.size());
   }
   state_ = state;
+  lists_ = std::move(lists);
   text_ += bytes;
   return {};
 }
@@ -201,18 +251,43 @@ bool ConstraintMatcher::finished() {
   return automaton_->ends(state_) && !automaton_->failed();
 }
 
-std::string ConstraintMatcher::forced_text(size_t max_bytes) {
+// Text of the bytes that `byte` gives for each state, up to one of -1, or to where the text may end.
+template <class Byte>
+std::string ConstraintMatcher::text_by(size_t max_bytes, Byte byte) {
   std::string text;
   if (!follow().ok()) return text;
   const std::lock_guard lock(automaton_->mutex);
   automaton_->begin_operation();
+  constrain::ListReader lists = lists_;
   for (uint32_t state = state_; text.size() < max_bytes && !automaton_->accepts(state);) {
-    const int byte = automaton_->only_byte(state);
-    if (byte < 0 || automaton_->failed()) break;
-    text += static_cast<char>(byte);
-    state = automaton_->next(state, static_cast<uint8_t>(byte));
+    const int likely = byte(state);
+    if (likely < 0 || automaton_->failed()) break;
+    text += static_cast<char>(likely);
+    state = next(state, static_cast<char>(likely), lists);
   }
   return text;
+}
+
+std::string ConstraintMatcher::forced_text(size_t max_bytes) {
+  return text_by(max_bytes, [this](uint32_t state) { return automaton_->only_byte(state); });
+}
+
+int ConstraintMatcher::likely_byte(uint32_t state) {
+  int only = -1;
+  for (int b = 0; b < 256; ++b) {
+    const bool seldom = b == ' ' || b == '\t' || b == '\n' || b == '\r' || b == '\\';
+    if (seldom || automaton_->next(state, static_cast<uint8_t>(b)) == Automaton::kDead) continue;
+    if (only >= 0) return -1;
+    only = b;
+  }
+  return only;
+}
+
+std::string ConstraintMatcher::likely_text(size_t max_bytes) {
+  return text_by(max_bytes, [this](uint32_t state) {
+    const int only = automaton_->only_byte(state);
+    return only >= 0 || !constraint_->json_ ? only : likely_byte(state);
+  });
 }
 
 }  // namespace switchyard

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/base/status.h"
+#include "core/constrain/list_reader.h"
 #include "core/text/token_trie.h"
 
 namespace switchyard {
@@ -34,7 +35,10 @@ struct ConstraintLimits {
   size_t text_bytes = size_t{1} << 20;     // of the constraint
   size_t expressions = size_t{1} << 20;    // of the compiled form
   size_t memory_bytes = size_t{64} << 20;  // of states and masks, together for all that follow it
-  uint32_t new_states = 1 << 16;           // that one mask or token may make
+  uint64_t compile_ns = 5'000'000'000;
+  uint32_t new_states = 1 << 14;  // that one mask or token may make
+  // That all masks and tokens of one text may make, and so many more for each of its bytes.
+  uint32_t text_states = 1 << 15, byte_states = 32;
 };
 
 namespace constrain {
@@ -62,7 +66,8 @@ class Constraint {
   std::unique_ptr<constrain::Grammar> grammar_;
   std::shared_ptr<const TokenTrie> vocabulary_;
   std::unique_ptr<Shared> shared_;
-  bool json_ = false;  // space between the parts of a text means nothing
+  bool json_ = false;    // space between the parts of a text means nothing
+  bool unique_ = false;  // it has lists of strings that must differ
 };
 
 // A copy follows its own text from there on. One matcher belongs to one thread at a time; matchers of one constraint
@@ -73,7 +78,7 @@ class ConstraintMatcher {
   explicit ConstraintMatcher(std::shared_ptr<const Constraint> constraint, std::span<const int32_t> end_ids = {});
 
   // Sets the bits of the tokens that may come next, in a mask of zeros. A mask may be longer than the vocabulary.
-  // Errors: unsupported, when that needs more memory or time than the limits allow.
+  // Errors: unsupported, when that needs more memory or time than the limits allow: which, and what to do.
   Status mask(std::span<uint32_t> mask);
   // The text goes on with this token. Errors: usage, if it may not, and the matcher is then as before; unsupported, as
   // above. An end id changes nothing, where the text may end.
@@ -85,20 +90,30 @@ class ConstraintMatcher {
   bool finished();
   // What the text must go on with, whatever is chosen; at most `max_bytes`. Often empty.
   std::string forced_text(size_t max_bytes = 1024);
+  // The same, where spaces and escapes, which JSON allows almost everywhere, count as no other way to go on: a guess.
+  std::string likely_text(size_t max_bytes);
 
   const std::string& text() const { return text_; }
 
  private:
   Status follow();  // to a fresh automaton, when the shared one is full
-  Status failure() const;
+  Status failure(std::string_view why) const;
+  Status count();
   bool is_end(int32_t token) const;
   bool endless_space();
+  uint32_t next(uint32_t state, char byte, constrain::ListReader& lists);
+  bool can_follow(std::string_view bytes);
+  int likely_byte(uint32_t state);
+  template <class Byte>
+  std::string text_by(size_t max_bytes, Byte byte);
 
   std::shared_ptr<const Constraint> constraint_;
   std::shared_ptr<constrain::Automaton> automaton_;
   std::vector<int32_t> end_ids_;
   uint32_t state_ = 0;
+  uint64_t made_ = 0;  // states, of which there is a limit
   std::string text_;
+  constrain::ListReader lists_;  // where items must differ
 };
 
 }  // namespace switchyard

@@ -24,7 +24,7 @@ Expr Expressions::derive(Expr e, uint8_t byte) {
 Expr Expressions::derive_now(Expr e, uint8_t byte) {
   const Node n = nodes_[e];
   work(1 + (n.kind == Kind::either || n.kind == Kind::both ? n.b : 0));
-  if (exhausted_) return kNothing;
+  if (exhausted()) return kNothing;
   switch (n.kind) {
     case Kind::nothing:
     case Kind::epsilon:
@@ -55,7 +55,7 @@ Expr Expressions::derive_concat(Expr e, uint8_t byte) {
   for (;;) {
     const Node n = nodes_[e];
     work(1);
-    if (exhausted_) return kNothing;
+    if (exhausted()) return kNothing;
     if (n.kind != Kind::concat) {
       ways.push_back(derive(e, byte));
       break;
@@ -147,7 +147,7 @@ bool Expressions::search(Expr start) {
   std::vector<std::pair<Expr, uint32_t>> queue = {{start, 0}};  // with the index of what it derives from
   IndexTable seen;
   seen.insert(mix(start, 7), 0);
-  for (uint32_t at = 0; at < queue.size() && !exhausted_; ++at) {
+  for (uint32_t at = 0; at < queue.size() && !exhausted(); ++at) {
     const ByteSet edges = sets_[nodes_[queue[at].first].edges];
     for (unsigned b = 0; b < 256; b = b == 255 ? 256 : edges.next(b + 1)) {
       const Expr next = derive(queue[at].first, static_cast<uint8_t>(b));
@@ -165,7 +165,7 @@ bool Expressions::search(Expr start) {
       queue.emplace_back(next, at);
     }
   }
-  if (exhausted_) return false;
+  if (exhausted()) return false;
   for (const auto& [e, from] : queue) life_[e] = Life::dead;
   return false;
 }
@@ -178,7 +178,7 @@ std::optional<std::vector<std::string>> Expressions::texts(Expr e, size_t most) 
     const auto [at, text] = std::move(open.back());
     open.pop_back();
     if (nullable(at)) found.push_back(text);
-    if (text.size() > kMaxBytes || found.size() > most || open.size() > most + 256 || exhausted_) return std::nullopt;
+    if (text.size() > kMaxBytes || found.size() > most || open.size() > most + 256 || exhausted()) return std::nullopt;
     const ByteSet edges = sets_[nodes_[at].edges];
     Expr next = kNothing;
     for (unsigned b = 0; b < 256; ++b) {

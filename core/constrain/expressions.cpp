@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/base/os.h"
 #include "core/constrain/utf8_ranges.h"
 
 namespace switchyard::constrain {
@@ -36,7 +37,7 @@ uint32_t Expressions::set_index(const ByteSet& set) {
 
 Expr Expressions::intern(Node n) {
   if (n.depth > kMaxDepth) {
-    too_deep_ = exhausted_ = true;
+    exceed(Excess::depth);
     return kNothing;
   }
   uint64_t hash = mix(mix(mix(static_cast<uint64_t>(n.kind), n.a), n.b), n.c);
@@ -56,7 +57,7 @@ Expr Expressions::intern(Node n) {
     return found;
   }
   if (nodes_.size() >= max_) {
-    exhausted_ = true;
+    exceed(Excess::expressions);
     if (listed) lists_.resize(n.a);
     return kNothing;
   }
@@ -170,17 +171,32 @@ Expr Expressions::either(std::vector<Expr> given) {
   return list(Kind::either, flat, nullable);
 }
 
+bool Expressions::runs(Expr e, uint32_t& min, uint32_t& max) const {
+  const Node& n = nodes_[e];
+  const bool one = e == character_;
+  if (!one && (n.kind != Kind::repeat || n.a != character_)) return false;
+  min = std::max(min, one ? 1 : n.b);
+  max = std::min(max, one ? 1 : n.c);
+  return true;
+}
+
 Expr Expressions::both(std::vector<Expr> given) {
   std::vector<Expr> flat;
-  bool bounded = false;
+  bool bounded = false, run = false;
+  uint32_t min = 0, max = kUnbounded;
   ByteSet single = ByteSet::all();
   for (const Expr e : given) {
     if (e == kNothing) return kNothing;
     if (e == kAllBytes) continue;
     const Node& n = nodes_[e];
     if (n.kind == Kind::both) {
-      const auto list = parts(n);
-      flat.insert(flat.end(), list.begin(), list.end());
+      for (const Expr part : parts(n)) {
+        const bool any = runs(part, min, max);
+        if (!any) flat.push_back(part);
+        run = run || any;
+      }
+    } else if (runs(e, min, max)) {
+      run = true;
     } else if (n.kind == Kind::bytes) {
       single = single & sets_[n.a];
       bounded = true;
@@ -192,6 +208,8 @@ Expr Expressions::both(std::vector<Expr> given) {
     if (single.empty()) return kNothing;
     flat.push_back(bytes(single));
   }
+  if (run && min > max) return kNothing;
+  if (run) flat.push_back(repeat(character_, min, max));
   std::sort(flat.begin(), flat.end());
   flat.erase(std::unique(flat.begin(), flat.end()), flat.end());
   if (flat.empty()) return kAllBytes;
@@ -280,8 +298,31 @@ Expr Expressions::characters(std::span<const std::pair<uint32_t, uint32_t>> rang
 }
 
 Status Expressions::status() const {
-  if (!exhausted_) return {};
-  return error(Code::usage, "{}", too_deep_ ? "it nests too deep" : "it is too large");
+  switch (excess_) {
+    case Excess::none:
+      return {};
+    case Excess::depth:
+      return error(Code::usage, "its parts nest more than {} deep; write it with less nesting", kMaxDepth);
+    case Excess::expressions:
+      return error(Code::usage,
+                   "its compiled form has more than {} parts; use shorter texts, smaller counts or fewer alternatives",
+                   max_);
+    case Excess::work:
+      return error(
+          Code::usage,
+          "working it out takes more than {} steps; use fewer repetitions within each other, smaller counts or fewer "
+          "patterns that hold at once",
+          work_allowed_);
+    case Excess::time:
+      return error(Code::usage, "it takes too long to compile; make it smaller");
+  }
+  return {};
+}
+
+bool Expressions::late() {
+  if (stop_ns_ == 0 || ++looks_ % 64 != 0 || Os::real().now_ns() < stop_ns_) return false;
+  exceed(Excess::time);
+  return true;
 }
 
 size_t Expressions::memory_bytes() const {

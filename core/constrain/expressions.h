@@ -72,18 +72,41 @@ class Expressions {
     bool exact = false;
   };
   Room json_room(Expr e) const;
+  // Any bytes before it, the inside of a JSON string whose decoded text is known and has no character that must be
+  // escaped, and what follows.
+  struct JsonLiteral {
+    std::string before, text;
+    Expr after = kEpsilon;
+  };
+  std::optional<JsonLiteral> json_literal(Expr e) const;
+  // Any bytes, the inside of a JSON string with any text but finitely many, and what follows: the same with any text;
+  // and with the texts that are left out.
+  struct JsonGaps {
+    Expr whole = kNothing, gaps = kNothing;
+  };
+  std::optional<JsonGaps> without_gaps(Expr e);
+  // One that allows the same texts of at most `most` characters at the beginning of its texts, with fewer different
+  // numbers of any characters.
+  Expr with_short_counts(Expr e, uint32_t most);
+  // Whether it is such a string of none of these forms, for which the whole vocabulary is followed.
+  bool json_pattern(Expr e);
+  // Whether the inside of a JSON string is among its parts.
+  bool has_json(Expr e) const;
 
   size_t size() const { return nodes_.size(); }
   size_t memory_bytes() const;
-  bool exhausted() const { return exhausted_; }
-  Status status() const;  // usage, where they are exhausted
+  bool exhausted() const { return excess_ != Excess::none; }
+  Status status() const;  // usage, where they are exhausted: which limit was reached, and what to do
   void limit(size_t max_expressions) { max_ = max_expressions; }
   // Steps of some ten nanoseconds until they count as exhausted; and some that are taken elsewhere.
-  void allow_work(uint64_t steps) { work_left_ = steps; }
+  void allow_work(uint64_t steps) { work_allowed_ = work_left_ = steps; }
   void work(uint64_t steps) {
-    if (steps > work_left_) exhausted_ = true;
-    work_left_ -= exhausted_ ? 0 : steps;
+    if (steps > work_left_) exceed(Excess::work);
+    work_left_ -= late() || exhausted() ? 0 : steps;
   }
+
+  // From this time on, by Os::now_ns, all work counts as too much; 0: never.
+  void stop_at(uint64_t now_ns) { stop_ns_ = now_ns; }
 
   // The texts of a language of at most `most`, in order; none if there are more, or texts of more than 1000 bytes.
   std::optional<std::vector<std::string>> texts(Expr e, size_t most);
@@ -98,13 +121,20 @@ class Expressions {
     uint16_t depth = 0;
     uint32_t a = 0, b = 0, c = 0, edges = 0;
   };
+  enum class Excess : uint8_t { none, depth, expressions, work, time };
+  void exceed(Excess what) { excess_ = excess_ == Excess::none ? what : excess_; }
   enum class Life : uint8_t { unknown, dead, alive };
 
+  bool late();  // whether the time to stop has come; looks at the clock now and then
   Expr intern(Node node);
+  // Any texts of so many characters: `runs` holds for such an expression, and narrows the numbers by its own.
+  bool runs(Expr e, uint32_t& min, uint32_t& max) const;
   Expr list(Kind kind, const std::vector<Expr>& parts, bool nullable);
   std::span<const Expr> parts(const Node& n) const { return {lists_.data() + n.a, n.b}; }
   uint32_t set_index(const ByteSet& set);
   Expr json(Expr decoded, uint32_t escape);
+  int single_byte(Expr e) const;
+  bool after_bytes(Expr& e, std::string& bytes) const;
   Expr multiple(uint32_t divisor, uint32_t scale, uint32_t remainder, uint32_t phase);
   Expr derive_now(Expr e, uint8_t byte);
   Expr derive_concat(Expr e, uint8_t byte);
@@ -116,6 +146,7 @@ class Expressions {
   bool any_character(Expr e, uint32_t low, uint32_t high);
   bool any_bytes(Expr e, std::span<const std::pair<uint8_t, uint8_t>> ranges);
   bool escape_alive(Expr decoded, uint32_t escape);
+  int only_ascii(Expr e) const;
   bool search(Expr e);
   Life known(Expr e);
   Expr tree(std::span<const std::string_view> texts, size_t at);
@@ -134,8 +165,10 @@ class Expressions {
   IndexTable derivative_table_;
   Expr character_ = 0, characters_ = 0;
   size_t max_;
-  uint64_t work_left_ = uint64_t{1} << 24;
-  bool exhausted_ = false, too_deep_ = false;
+  uint64_t work_allowed_ = uint64_t{1} << 24, work_left_ = work_allowed_;
+  Excess excess_ = Excess::none;
+  uint64_t stop_ns_ = 0;
+  uint32_t looks_ = 0;  // at the clock, or past it
 };
 
 }  // namespace switchyard::constrain

@@ -6,7 +6,7 @@
 namespace switchyard::constrain {
 namespace {
 
-bool is_name(char c) {
+bool is_gbnf_name(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
 }
 
@@ -16,7 +16,7 @@ class GbnfReader : public GrammarScanner {
 
   Status all(RuleSet& rules) {
     for (space("#", true); more(); space("#", true)) {
-      const std::string name(word(is_name));
+      const std::string name(word(is_gbnf_name));
       if (name.empty()) return wrong("a rule begins with its name: name ::= ...");
       space("#", false);
       if (!take("::=")) return wrong("'::=' is missing after the rule's name");
@@ -57,9 +57,9 @@ class GbnfReader : public GrammarScanner {
         if (!take(")")) return wrong("a group without ')'");
       } else if (c == '<') {
         return wrong("tokens as symbols, <...>, are not supported");
-      } else if (is_name(c)) {
+      } else if (is_gbnf_name(c)) {
         item.kind = RuleTerm::Kind::rule;
-        item.name = word(is_name);
+        item.name = word(is_gbnf_name);
       } else {
         if (c == '*' || c == '+' || c == '?' || c == '{') return wrong("nothing to repeat");
         if (more() && c != '|' && c != ')' && c != '\n' && c != '\r') return wrong("an unexpected character");

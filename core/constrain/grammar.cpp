@@ -58,6 +58,7 @@ NodeId Grammar::repeat(NodeId node, uint32_t min, uint32_t max) {
 }
 
 NodeId Grammar::list(ListSpec spec) {
+  unique_texts = unique_texts || spec.unique != kNothing;
   lists.push_back(std::move(spec));
   return add({.kind = Kind::list, .a = static_cast<uint32_t>(lists.size() - 1)});
 }

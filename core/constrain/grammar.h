@@ -33,6 +33,8 @@ struct ListSpec {
   std::vector<NodeId> first = {};
   NodeId rest = kNone;
   uint32_t min = 0, max = kUnbounded;
+  // Of JSON strings that must differ: what their decoded texts are. The automaton is told each one (saw_item).
+  Expr unique = kNothing;
   NodeId item(uint32_t index) const { return index < first.size() ? first[index] : rest; }
 };
 
@@ -71,6 +73,7 @@ class Grammar {
   std::vector<GrammarNode> nodes;
   std::vector<NodeId> kids;
   std::vector<ListSpec> lists;
+  bool unique_texts = false;  // of some list
   std::vector<ObjectSpec> objects;
   struct Rule {
     std::string name;

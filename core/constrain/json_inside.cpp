@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "core/constrain/expressions.h"
+#include "core/constrain/text_scanner.h"
 #include "core/constrain/utf8_ranges.h"
 
 namespace switchyard::constrain {
@@ -16,13 +17,6 @@ namespace {
 
 constexpr uint32_t kAfterBackslash = 1, kUnicode = 2, kBackslash = 4, kLetter = 8, kHigh = 1u << 30;
 constexpr uint32_t kShort = UINT32_MAX;
-
-int hex(uint8_t c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
 
 // What `\c` stands for; kShort where it stands for nothing.
 uint32_t escaped(uint8_t c) {
@@ -44,6 +38,14 @@ uint32_t escaped(uint8_t c) {
     default:
       return kShort;
   }
+}
+
+// Digits of which only the surrogates are told apart: a value of the same kind.
+uint32_t same_kind(uint32_t value, uint32_t digits) {
+  const uint32_t top = value >> 4 * (digits - 1), second = digits > 1 ? value >> 4 * (digits - 2) & 15 : 0;
+  if (top != 0xD) return 0;
+  if (digits == 1) return value;
+  return second < 8 ? 0 : (second < 12 ? 0xD8u : 0xDCu) << 4 * (digits - 2);
 }
 
 ByteSet around(std::string_view characters) {
@@ -99,6 +101,14 @@ Expr Expressions::derive_json(Expr e, uint8_t byte) {
   return json(derive(n.a, byte), 0);
 }
 
+// The ASCII character that every text of it begins with; -1 if there is none.
+int Expressions::only_ascii(Expr e) const {
+  const Node& n = nodes_[nodes_[e].kind == Kind::concat ? nodes_[e].a : e];
+  if (n.kind != Kind::bytes || sets_[n.a].size() != 1) return -1;
+  const unsigned b = sets_[n.a].next(0);
+  return b < 0x80 ? static_cast<int>(b) : -1;
+}
+
 Expr Expressions::derive_escape(Expr decoded, uint32_t escape, uint8_t byte) {
   if (escape == kAfterBackslash) {
     if (byte == 'u') return json(decoded, kUnicode);
@@ -107,10 +117,16 @@ Expr Expressions::derive_escape(Expr decoded, uint32_t escape, uint8_t byte) {
   }
   if ((escape & kBackslash) != 0) return byte == '\\' ? json(decoded, (escape & ~kBackslash) | kLetter) : kNothing;
   if ((escape & kLetter) != 0) return byte == 'u' ? json(decoded, escape & ~kLetter) : kNothing;
-  const int digit = hex(byte);
+  const int digit = hex_digit(static_cast<char>(byte));
   if (digit < 0) return kNothing;
-  const uint32_t digits = (escape >> 4 & 15) + 1, value = (escape >> 8 & 0xFFF) << 4 | static_cast<uint32_t>(digit);
-  const uint32_t high = escape & (kHigh | 0x3FFu << 20);
+  const uint32_t digits = (escape >> 4 & 15) + 1, high = escape & (kHigh | 0x3FFu << 20);
+  uint32_t value = (escape >> 8 & 0xFFF) << 4 | static_cast<uint32_t>(digit);
+  // Most expressions have one derivative for all characters, or for one only.
+  if (uint32_t least = 0, most = kUnbounded; runs(decoded, least, most)) value = same_kind(value, digits);
+  if (const int c = only_ascii(decoded);
+      c >= 0 && (high != 0 || value != static_cast<uint32_t>(c) >> 4 * (4 - digits))) {
+    return kNothing;
+  }
   if (digits < 4) return json(decoded, kUnicode | digits << 4 | value << 8 | high);
   if (high != 0) {
     if (value < 0xDC00 || value > 0xDFFF) return kNothing;
@@ -142,6 +158,10 @@ bool Expressions::escape_alive(Expr decoded, uint32_t escape) {
   if (escape == kAfterBackslash) return any_character(decoded, 0, 0x10FFFF);
   const uint32_t left = 4 - (escape >> 4 & 15);
   uint32_t low = (escape >> 8 & 0xFFF) << 4 * left, high = low + (1u << 4 * left) - 1;
+  if (const int c = only_ascii(decoded); c >= 0) {
+    const auto at = static_cast<uint32_t>(c);
+    return (escape & kHigh) == 0 && low <= at && at <= high && alive(after_character(decoded, at));
+  }
   if ((escape & kHigh) != 0) {
     if ((escape & (kBackslash | kLetter)) != 0) low = 0, high = 0xFFFF;
     low = std::max(low, 0xDC00u);
@@ -164,6 +184,10 @@ Expressions::Room Expressions::json_room(Expr e) const {
   if (decoded == characters_) return {INT64_MAX, true};
   if (decoded == character_) return {1, true};
   if (n->kind == Kind::repeat && n->a == character_) return {n->c == kUnbounded ? INT64_MAX : int64_t{n->c}, true};
+  if (n->kind == Kind::either) {
+    const auto ways = parts(*n);
+    return std::find(ways.begin(), ways.end(), characters_) != ways.end() ? Room{INT64_MAX, true} : Room{};
+  }
   if (n->kind != Kind::both) return {};
   bool free = false;
   for (const Expr p : parts(*n)) {

@@ -57,13 +57,14 @@ Result<NodeId> JsonGrammar::body(const Shape& shape) {
 Result<NodeId> JsonGrammar::unique_list(const ArrayShape& shape) {
   constexpr size_t kMostValues = 4096;
   const auto refused = error(Code::unsupported,
-                             "'uniqueItems' is not supported for these items: there must be at most {} values of "
-                             "them, and neither numbers, lists nor objects",
-                             kMostValues);
+                             "'uniqueItems' is not supported for these items: they must be {}at most {} values that "
+                             "are neither numbers, lists nor objects",
+                             whole_texts_ ? "strings, or of " : "of ", kMostValues);
   if (!shape.first.empty()) return refused;
   SWY_LET(const Shape* item, shapes_.shape(shape.rest));
   if (!item->arrays.empty() || !item->objects.empty() || item->number != kNothing) return refused;
   const auto texts = x_.texts(item->string, kMostValues);
+  if (!texts && whole_texts_ && !item->null && !item->yes && !item->no) return unique_texts(shape, item->string);
   if (!texts) return refused;
   ObjectSpec spec;
   spec.open = x_.concat(x_.literal("["), space_);
@@ -78,6 +79,18 @@ Result<NodeId> JsonGrammar::unique_list(const ArrayShape& shape) {
   if (item->no) add(x_.literal("false"));
   for (const std::string& text : *texts) add(quoted(x_.literal(text)));
   return g_.object(std::move(spec));
+}
+
+NodeId JsonGrammar::unique_texts(const ArrayShape& shape, Expr texts) {
+  ListSpec spec;
+  spec.open = x_.concat(x_.literal("["), space_);
+  spec.separator = x_.concat({space_, x_.literal(","), space_});
+  spec.close = x_.concat(space_, x_.literal("]"));
+  spec.min = shape.min;
+  spec.max = shape.max;
+  spec.rest = g_.leaf(quoted(texts));
+  spec.unique = texts;
+  return g_.list(std::move(spec));
 }
 
 Result<NodeId> JsonGrammar::list(const ArrayShape& shape) {
@@ -164,6 +177,7 @@ Status JsonGrammar::finish() {
 Result<NodeId> json_schema(Grammar& grammar, std::string_view text) {
   SWY_LET(SchemaDocument document, SchemaDocument::parse(text));
   JsonGrammar json(grammar, document);
+  json.whole_texts();
   SWY_LET(const NodeId root, json.schema(document.root()));
   SWY_TRY(json.finish());
   return root;

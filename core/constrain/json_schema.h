@@ -21,6 +21,9 @@ class JsonGrammar {
   // Builds what the nodes so far refer to. To be called once all are made.
   Status finish();
 
+  // Its values are whole texts, so that those who follow one can say which strings a list has (Automaton::saw_item).
+  void whole_texts() { whole_texts_ = true; }
+
   SchemaShapes& shapes() { return shapes_; }
   Expr space() const { return space_; }
   Result<NodeId> value(SchemaSet s);
@@ -38,12 +41,14 @@ class JsonGrammar {
   Result<NodeId> body(const Shape& shape);
   Result<NodeId> list(const ArrayShape& shape);
   Result<NodeId> unique_list(const ArrayShape& shape);
+  NodeId unique_texts(const ArrayShape& shape, Expr texts);
   Result<NodeId> object(const ObjectShape& shape);
 
   Grammar& g_;
   Expressions& x_;
   SchemaShapes shapes_;
   Expr space_ = kEpsilon;
+  bool whole_texts_ = false;
   std::unordered_map<SchemaSet, RuleId> values_;
   std::vector<SchemaSet> open_;  // rules without a body
 };

@@ -82,9 +82,9 @@ class RegexParser : TextScanner {
         return wrong("possessive quantifiers are not supported");
       }
       (void)take("?");  // a lazy quantifier has the same texts
-      if (item.kind == RegexTree::Kind::begin || item.kind == RegexTree::Kind::end) {
+      if (item.kind != RegexTree::Kind::leaf && item.kind < RegexTree::Kind::sequence) {
         at_ = before;
-        return wrong("an anchor cannot be repeated");
+        return wrong("an anchor or a look-ahead cannot be repeated");
       }
       RegexTree repeated{RegexTree::Kind::repeat};
       repeated.min = min;
@@ -147,7 +147,7 @@ class RegexParser : TextScanner {
   Result<RegexTree> group(unsigned depth) {
     const bool ignore_case = ignore_case_, dot_all = dot_all_;
     if (take("?")) {
-      if (take("=") || take("!")) return wrong("look-ahead is not supported");
+      if (peek() == '=' || peek() == '!') return ahead(depth);
       if (take("<=") || take("<!")) return wrong("look-behind is not supported");
       if (take(">")) return wrong("atomic groups are not supported");
       if (take("P<") || take("<") || take("'")) {
@@ -164,6 +164,15 @@ class RegexParser : TextScanner {
     ignore_case_ = ignore_case;
     dot_all_ = dot_all;
     if (!take(")")) return wrong("a group without ')'");
+    return tree;
+  }
+
+  Result<RegexTree> ahead(unsigned depth) {
+    RegexTree tree{take("=") ? RegexTree::Kind::ahead : RegexTree::Kind::not_ahead};
+    if (tree.kind == RegexTree::Kind::not_ahead) (void)take("!");
+    SWY_LET(RegexTree what, alternatives(depth + 1));
+    if (!take(")")) return wrong("a group without ')'");
+    tree.kids.push_back(std::move(what));
     return tree;
   }
 

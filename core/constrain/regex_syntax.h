@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Regular expressions as users write them, into expressions over UTF-8 bytes. The syntax is what ECMA-262 and PCRE2
 // have in common: classes, groups, alternatives, counts, escapes, \p{category}, (?i) and (?s). What is not regular
-// (look-around, back references, word boundaries, atomic groups) is refused by name.
+// (look-behind, back references, word boundaries, atomic groups) is refused by name, and so is look-ahead where more
+// of the pattern follows its group.
 #pragma once
 
 #include <string_view>

@@ -15,6 +15,24 @@ Status misplaced(char anchor) {
   return error(Code::usage, "'{}' is supported only at an end of the pattern or of an alternative", anchor);
 }
 
+bool looks_ahead(const RegexTree& t) {
+  return t.kind == RegexTree::Kind::ahead || t.kind == RegexTree::Kind::not_ahead;
+}
+
+Result<Expr> lower_sequence(Expressions& x, std::span<const RegexTree> items, Edge left, Edge right);
+
+// What follows must match, or must not match: that is known where it goes on to the end of the text.
+Result<Expr> lower_ahead(Expressions& x, const RegexTree& ahead, std::span<const RegexTree> rest, Edge left,
+                         Edge right) {
+  if (right == Edge::inside) {
+    return error(Code::usage, "look-ahead is supported only where the rest of its group is the end of the pattern");
+  }
+  SWY_LET(const Expr then, lower_sequence(x, rest, Edge::inside, right));
+  SWY_LET(const Expr seen, lower(x, ahead.kids[0], Edge::inside, Edge::open));
+  const Expr e = ahead.kind == RegexTree::Kind::ahead ? x.both(then, seen) : x.minus(then, seen);
+  return left == Edge::open ? x.concat(kAllBytes, e) : e;
+}
+
 Result<Expr> lower_sequence(Expressions& x, std::span<const RegexTree> items, Edge left, Edge right) {
   while (!items.empty() && items.front().kind == RegexTree::Kind::begin) {
     if (left == Edge::inside) return misplaced('^');
@@ -27,8 +45,14 @@ Result<Expr> lower_sequence(Expressions& x, std::span<const RegexTree> items, Ed
     items = items.first(items.size() - 1);
   }
   if (items.empty()) return left == Edge::open || right == Edge::open ? kAllBytes : kEpsilon;
+  if (looks_ahead(items[0])) return lower_ahead(x, items[0], items.subspan(1), left, right);
   std::vector<Expr> parts;
   for (size_t i = 0; i < items.size(); ++i) {
+    if (looks_ahead(items[i])) {
+      SWY_LET(const Expr rest, lower_ahead(x, items[i], items.subspan(i + 1), Edge::inside, right));
+      parts.push_back(rest);
+      break;
+    }
     SWY_LET(const Expr part,
             lower(x, items[i], i == 0 ? left : Edge::inside, i + 1 == items.size() ? right : Edge::inside));
     parts.push_back(part);
@@ -46,6 +70,8 @@ Result<Expr> lower(Expressions& x, const RegexTree& tree, Edge left, Edge right)
       return between(x, tree.expr, left, right);
     case RegexTree::Kind::begin:
     case RegexTree::Kind::end:
+    case RegexTree::Kind::ahead:
+    case RegexTree::Kind::not_ahead:
       return lower_sequence(x, {&tree, 1}, left, right);
     case RegexTree::Kind::sequence:
       return lower_sequence(x, tree.kids, left, right);

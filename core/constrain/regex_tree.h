@@ -11,7 +11,7 @@
 namespace switchyard::constrain {
 
 struct RegexTree {
-  enum class Kind : uint8_t { leaf, begin, end, sequence, either, repeat };
+  enum class Kind : uint8_t { leaf, begin, end, ahead, not_ahead, sequence, either, repeat };
   Kind kind = Kind::leaf;
   Expr expr = kNothing;  // of a leaf
   uint32_t min = 0, max = 0;
@@ -25,7 +25,7 @@ enum class Edge : uint8_t {
   text,    // the text's own end
 };
 
-// Errors: usage, for an anchor where it is neither first nor last.
+// Errors: usage, for an anchor where it is neither first nor last, and for a look-ahead in a group that is not last.
 Result<Expr> lower(Expressions& expressions, const RegexTree& tree, Edge left, Edge right);
 
 }  // namespace switchyard::constrain

@@ -6,6 +6,7 @@
 
 #include "core/base/json.h"
 #include "core/base/printable.h"
+#include "core/constrain/text_scanner.h"
 
 namespace switchyard::constrain {
 namespace {
@@ -32,13 +33,6 @@ std::string escaped(std::string_view key) {
   std::string out;
   for (const char c : key) out += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
   return out;
-}
-
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
 }
 
 std::string without_percents(std::string_view text) {

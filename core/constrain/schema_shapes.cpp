@@ -60,13 +60,6 @@ SchemaSet SchemaShapes::all_of(SchemaSet a, SchemaSet b) {
   return set(std::move(atoms));
 }
 
-SchemaSet SchemaShapes::none_of(SchemaSet s, bool& possible) {
-  if (s == kAnyValue) return kNoValue;
-  if (s == kNoValue) return kAnyValue;
-  possible = possible && sets_[s].size() == 1;
-  return set({sets_[s][0] ^ 1});
-}
-
 Shape SchemaShapes::anything() {
   Shape s{true, true, true, decimals_.all(), true, x_.characters()};
   s.arrays.emplace_back();
@@ -82,7 +75,7 @@ Result<const Shape*> SchemaShapes::shape(SchemaSet s) {
   for (const uint32_t atom : atoms) {
     SWY_LET(Shape one, schema_shape(atom / 2));
     if (atom % 2 != 0) {
-      auto negated = complement(one);
+      auto negated = without(anything(), one);
       if (!negated.ok()) return unsupported(atom / 2, "not", negated.status().message());
       one = *std::move(negated);
     }
@@ -186,9 +179,9 @@ Status SchemaShapes::combine(Index i, Shape& out) {
   }
   if (const auto no = s.find("not"); no != s.end()) {
     SWY_LET(const Shape shape, schema_shape(document_.index(*no, i)));
-    auto negated = complement(shape);
-    if (!negated.ok()) return unsupported(i, "not", negated.status().message());
-    SWY_LET(out, both(out, *negated));
+    auto left = without(out, shape);
+    if (!left.ok()) return unsupported(i, "not", left.status().message());
+    out = *std::move(left);
   }
   SWY_TRY(combine_if(i, out));
   SWY_TRY(combine_dependencies(i, out));
@@ -204,7 +197,7 @@ Status SchemaShapes::combine_if(Index i, Shape& out) {
   const auto condition = s.find("if");
   if (condition == s.end() || (!s.contains("then") && !s.contains("else"))) return {};
   SWY_LET(const Shape holds, schema_shape(document_.index(*condition, i)));
-  auto fails = complement(holds);
+  auto fails = without(out, holds);
   if (!fails.ok()) return unsupported(i, "if", fails.status().message());
   Shape united;
   for (const auto& [key, when] : {std::pair{"then", &holds}, {"else", &*fails}}) {
@@ -247,50 +240,31 @@ Status SchemaShapes::combine_dependencies(Index i, Shape& out) {
   return {};
 }
 
-// Exactly one of the schemas: those of text are told apart exactly, lists and objects must not overlap.
+// Exactly one of the schemas: each without the others.
 Result<Shape> SchemaShapes::one_of(Index i) {
   std::vector<Shape> branches;
   for (const Json& one : document_.at(i)["oneOf"]) {
     SWY_LET(Shape shape, schema_shape(document_.index(one, i)));
     branches.push_back(std::move(shape));
   }
-  Shape once, twice;  // in at least one; in at least two
+  Shape once;
   for (size_t n = 0; n < branches.size(); ++n) {
-    const Shape& b = branches[n];
-    twice.null = twice.null || (once.null && b.null);
-    twice.yes = twice.yes || (once.yes && b.yes);
-    twice.no = twice.no || (once.no && b.no);
-    twice.exponent =
-        twice.exponent || (once.exponent && b.number != kNothing) || (b.exponent && once.number != kNothing);
-    twice.number = x_.either(twice.number, x_.both(once.number, b.number));
-    twice.string = x_.either(twice.string, x_.both(once.string, b.string));
-    Shape added = b;
-    for (size_t m = 0; m < n; ++m) {
-      if (apart(branches[m], b)) continue;
-      // What overlaps is taken out of both.
-      const auto not_b = complement(b), not_m = complement(branches[m]);
-      if (!not_b.ok() || !not_m.ok()) {
+    Shape left = branches[n];
+    for (size_t m = 0; m < branches.size(); ++m) {
+      if (m == n) continue;
+      SWY_TRY(x_.status());
+      auto less = without(left, branches[m]);
+      if (!less.ok()) {
         return unsupported(i, "oneOf", "it cannot be told whether two of its schemas hold at once; anyOf may do");
       }
-      SWY_LET(added, both(added, *not_m));
-      SWY_LET(const Shape rest, both(once, *not_b));
-      once.arrays = rest.arrays;
-      once.objects = rest.objects;
+      left = *std::move(less);
     }
-    Shape whole = b;
-    whole.arrays = added.arrays;
-    whole.objects = added.objects;
-    unite(once, whole);
+    unite(once, left);
     if (once.objects.size() > kMaxAlternatives || once.arrays.size() > kMaxAlternatives) {
       return unsupported(i, "oneOf", "it has too many alternatives");
     }
+    SWY_TRY(x_.status());
   }
-  once.null = once.null && !twice.null;
-  once.yes = once.yes && !twice.yes;
-  once.no = once.no && !twice.no;
-  once.exponent = once.exponent && !twice.exponent && twice.number == kNothing;
-  if (twice.number != kNothing) once.number = x_.minus(once.number, twice.number);
-  if (twice.string != kNothing) once.string = x_.minus(once.string, twice.string);
   return once;
 }
 

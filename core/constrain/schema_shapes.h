@@ -70,7 +70,6 @@ class SchemaShapes {
 
   SchemaSet set(std::vector<uint32_t> atoms);
   SchemaSet all_of(SchemaSet a, SchemaSet b);
-  SchemaSet none_of(SchemaSet s, bool& possible);  // its complement, where that is one set
   Shape anything();
   Result<Shape> schema_shape(Index i);
   Result<Shape> object_schema(Index i);
@@ -100,14 +99,19 @@ class SchemaShapes {
   ArrayShape both(const ArrayShape& a, const ArrayShape& b);
   ObjectShape both(const ObjectShape& a, const ObjectShape& b);
   void unite(Shape& a, const Shape& b);
-  Result<Shape> complement(const Shape& s);
-  Result<std::vector<ArrayShape>> complement(const ArrayShape& array);
-  Result<std::vector<ObjectShape>> complement(const ObjectShape& object);
+  Result<Shape> without(const Shape& a, const Shape& b);
+  template <class One>
+  Result<std::vector<One>> without(std::vector<One> pieces, const std::vector<One>& shapes);
+  Result<std::vector<ArrayShape>> without(const ArrayShape& a, const ArrayShape& b);
+  Result<std::vector<ObjectShape>> without(const ObjectShape& a, const ObjectShape& b);
+  std::vector<SchemaSet> breaking(SchemaSet in, SchemaSet out);
+  bool others_agree(const ObjectShape& a, const ObjectShape& b);
   SchemaSet member(const ObjectShape& object, const std::string& name);
   bool impossible(const ObjectShape& object);
   bool impossible(const ArrayShape& array);
   bool impossible(SchemaSet s);
-  bool apart(const Shape& a, const Shape& b);
+  bool apart(const ObjectShape& a, const ObjectShape& b);
+  bool apart(const ArrayShape& a, const ArrayShape& b);
 
   SchemaDocument& document_;
   Expressions& x_;
@@ -116,6 +120,7 @@ class SchemaShapes {
   std::map<std::vector<uint32_t>, SchemaSet> set_index_;
   std::unordered_map<SchemaSet, Shape> shapes_;
   std::unordered_map<Index, std::optional<Shape>> schema_shapes_;  // none: being made
+  std::unordered_map<SchemaSet, bool> impossible_;
   unsigned depth_ = 0;
   size_t work_ = 0;  // shapes made
 };

@@ -7,6 +7,14 @@
 
 namespace switchyard::constrain {
 
+// The value of a hexadecimal digit; -1 for what is none.
+inline int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
 class TextScanner {
  public:
   explicit TextScanner(std::string_view text) : text_(text) {}

@@ -99,6 +99,11 @@ Result<Batch::Id> Batch::add(Session& session, Request request) {
   for (size_t i = 0; i < seen; ++i) sampler.saw_prompt(request.history[i]);
   for (size_t i = 0; i < given - seen; ++i) sampler.saw_prompt(request.prompt[i]);
   for (const int32_t id : request.drawn) sampler.saw_output(id);
+  if (model_.drafts() == 0) request.drafters.clear();
+  for (const auto& d : request.drafters) {
+    d->saw(request.history);
+    d->saw(request.prompt);
+  }
 
   if (free_entries_.empty()) return error(Code::internal, "as many requests run as the model has sessions");
 
@@ -107,7 +112,13 @@ Result<Batch::Id> Batch::add(Session& session, Request request) {
   r->outcome.seed = r->sampler.seed();
   r->outcome.ids = std::move(r->request.drawn);
   r->outcome.ids.reserve(std::min<size_t>(r->request.max_tokens, r->outcome.ids.size() + free + 1));
-  if (r->request.mask) r->mask.resize((model_.vocab() + 31) / 32);
+  r->first = r->outcome.ids.size();
+  r->begin = session.position();
+  const size_t drafts = r->request.drafters.empty() ? 0 : model_.drafts();
+  if (r->request.mask) r->mask.resize(mask_words() * (1 + drafts));
+  r->rows.reserve(drafts == 0 ? 1 : 16 + 2 * drafts);
+  r->guess.reserve(drafts);
+  for (const auto& d : r->request.drafters) r->acceptance.emplace_back().start(d->expected_acceptance());
   r->begin_ns = Os::real().now_ns();
   r->entry = free_entries_.back();
   free_entries_.pop_back();

@@ -13,6 +13,8 @@
 #include <span>
 #include <vector>
 
+#include "core/draft/draft_policy.h"
+#include "core/draft/drafter.h"
 #include "core/engine/sampling_path.h"
 #include "core/engine/session.h"
 #include "core/sampling/sampler.h"
@@ -48,13 +50,19 @@ struct Request {
   // Called with every token as it becomes known; false ends the request, and the session then has not seen the token.
   std::function<bool(const TokenEvent&)> on_token;
   // Called before each token is sampled: sets the bits of the allowed tokens in a mask of zeros. `drawn`: this
-  // request's tokens so far. A mask that allows nothing ends the request with an error.
+  // request's tokens so far; with drafters maybe some drafted ones, too, that the next call no longer has. A mask that
+  // allows nothing ends the request with an error.
   std::function<void(std::span<const int32_t> drawn, std::span<uint32_t> mask)> mask;
   std::string mask_name = "the request's mask";  // for that error
+  // Guesses of what is drawn next, in the order in which they are asked. A step then verifies several tokens, and keeps
+  // those that are drawn: the tokens are the same. Needs a model with ModelOptions::drafts.
+  std::vector<std::shared_ptr<Drafter>> drafters = {};
+  bool draft_always = false;  // as many as are proposed; else as many as pay by what was measured
 };
 
 // The result of a request. The session has seen the prompt and all sampled tokens but the last; if it was cancelled on
-// an asynchronous device, maybe the last one, too.
+// an asynchronous device, maybe the last one, too. With drafters it may have seen fewer: Session::position says how
+// many.
 struct Outcome {
   std::vector<int32_t> ids;
   StopReason stopped = StopReason::none;  // none: it still runs
@@ -63,6 +71,7 @@ struct Outcome {
   PathChoice path;
   uint64_t read_bytes = 0;              // of logits, candidates and tokens that came to the host
   uint64_t undecided = 0;               // tokens that candidates did not decide, sampled from the logits
+  uint64_t drafted = 0, accepted = 0;   // drafted tokens, and those of them that were drawn
   uint64_t prompt_ns = 0, draw_ns = 0;  // from `add` to the first token, and from there to the last
 };
 
@@ -96,7 +105,8 @@ class Batch {
   // A paused request has no rows in further steps; the token of a step in flight still comes.
   void pause(Id id, bool paused);
   // Ends the steps in flight and begins none. Until the next step every session has seen all its request's tokens but
-  // those of the prompt that were not fed, and the last drawn one. Errors: as `step`.
+  // those of the prompt that were not fed, and the last drawn one (with drafters maybe the last few). Errors: as
+  // `step`.
   Status settle();
   // The requests that the last step left out for lack of memory, with BatchOptions::wait_for_memory.
   const std::vector<Id>& starved() const { return starved_; }
@@ -115,25 +125,38 @@ class Batch {
   std::optional<Outcome> take(Id id);
   const Outcome* outcome(Id id) const;
   uint64_t steps() const { return steps_; }
+  const DraftPolicy& policy() const { return policy_; }
   bool in_flight() const { return !flights_.empty(); }  // a step was submitted, and not collected yet
 
  private:
   struct Running;
   struct Flight;
+  struct FlightPart;
+  struct DrawRow;
+  struct StepRoom;
 
   Running* find(Id id) const;
+  size_t mask_words() const { return (model_.vocab() + 31) / 32; }
   bool may_run_ahead() const;
   void plan_step(Flight& flight);
   void order_prompts();
   void choose_draws(Flight& flight);
-  bool add_to_step(Running& r, Flight& flight, uint32_t& rows, uint32_t& prompt_rows);
+  bool add_to_step(Running& r, Flight& flight, StepRoom& room);
+  Status prepare_rows(Running& r, bool blind, uint32_t& drafts);
+  StepRoom room_for_decoding() const;
+  uint32_t draft_limit(const Running& r, const StepRoom& room) const;
+  void propose(Running& r, StepRoom& room);
   Status prepare_sample(Running& r, const StepSequence& sequence);
   Status fill_masks(Flight& flight);
+  void fill_masks(Running& r, const FlightPart& part);
   Status submit(Flight& flight);
   static void reached_cut(Running& r);
   Status finish_step();
-  Result<Draw> draw(Running& r, const Flight& flight, size_t index, const StepOutput& out);
-  void drew(Running& r, const Draw& draw);
+  Result<Draw> draw(Running& r, const DrawRow& row, const StepOutput& out);
+  StopReason drew(Running& r, const Draw& draw, uint32_t position);
+  void finish_part(const FlightPart& part, const StepOutput& out);
+  void keep_rows(Running& r, const FlightPart& part, uint32_t accepted);
+  void measure(const Flight& flight, uint64_t begin_ns, uint64_t drawn, bool first);
   void end(Running& r, StopReason reason, Status status = {});
   Status fail_all(Status status);
   void drop_flights();
@@ -149,8 +172,9 @@ class Batch {
   std::vector<Id> starved_;
   std::vector<Running*> order_;         // of the prompts in a step
   std::vector<uint32_t> free_entries_;  // of the devices' token buffers
+  DraftPolicy policy_;
   Id next_id_ = 1;
-  uint64_t steps_ = 0;
+  uint64_t steps_ = 0, draws_ = 0;
 };
 
 }  // namespace switchyard

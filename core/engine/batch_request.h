@@ -2,6 +2,7 @@
 // A Batch's data of a running request and of a step in flight. For batch.cpp and batch_step.cpp.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "core/engine/batch.h"
@@ -14,16 +15,22 @@ struct Batch::Running {
   Request request;
   Sampler sampler;
   Outcome outcome = {};
-  size_t fed = 0;       // of the prompt, in steps that were submitted
-  size_t next_cut = 0;  // in Request::cuts
-  uint32_t due = 0;     // tokens being sampled
-  uint32_t entry = 0;   // in the devices' token buffers
-  int32_t token = 0;    // fed by a decoding step: an id, or where the device finds it
+  size_t fed = 0;                  // of the prompt, in steps that were submitted
+  size_t next_cut = 0;             // in Request::cuts
+  size_t first = 0;                // of outcome.ids: the first that is no part of the prompt
+  uint32_t begin = 0;              // position of the prompt's first token
+  uint32_t due = 0;                // tokens being sampled
+  uint32_t entry = 0;              // in the devices' token buffers
+  std::vector<int32_t> rows = {};  // fed by a decoding step: ids, the drafted ones last, or where the device finds it
   bool paused = false;
-  bool counts_there = false;  // the device's counts are up to date with `sampler`
-  std::vector<uint32_t> mask = {};
+  bool counts_there = false;                // the device's counts are up to date with `sampler`
+  std::vector<Acceptance> acceptance = {};  // of each drafter
+  size_t drafter = 0;                       // whose drafts are in the step
+  std::vector<int32_t> guess = {};
+  std::vector<uint32_t> mask = {};  // of each row that draws
   Status mask_fault = {};
-  SampleRow row = {};  // of the step being submitted
+  uint32_t fault_row = 0;  // of the rows that draw: the one whose mask allows nothing
+  SampleRow row = {};      // of the step being submitted
   uint64_t begin_ns = 0, first_ns = 0;
 
   bool reads_prompt() const { return fed < request.prompt.size(); }
@@ -34,29 +41,60 @@ struct Batch::Running {
     return std::min<size_t>(left, request.cuts[next_cut] - session.position());
   }
   uint64_t drawn() const { return outcome.ids.size() + due; }
+  // The drawn tokens that no step has fed. Where the session has read its prompt.
+  std::span<const int32_t> unfed() const {
+    const size_t seen = session.position() - begin - request.prompt.size();
+    return std::span(outcome.ids).subspan(std::min(first + seen, outcome.ids.size()));
+  }
+  bool drafts_next() const {
+    return std::any_of(request.drafters.begin(), request.drafters.end(),
+                       [&](const auto& d) { return d->may_propose_after(due); });
+  }
+};
+
+struct Batch::FlightPart {
+  Running* request = nullptr;  // NULL: it ended while the step was under way
+  uint32_t tokens = 0;         // rows
+  uint32_t drafts = 0;         // of them, the last ones: each draws, and so does the row before them
+  bool blind = false;          // feeds a token that the host has not seen
+  bool draws = false;
+  SamplingPath path = SamplingPath::logits;
+  uint32_t sample_row = 0, logit_row = 0;
 };
 
 struct Batch::Flight {
-  struct Part {
-    Running* request = nullptr;  // NULL: it ended while the step was under way
-    uint32_t tokens = 0;
-    bool blind = false;  // feeds a token that the host has not seen
-    bool draws = false;
-    SamplingPath path = SamplingPath::logits;
-    uint32_t sample_row = 0, logit_row = 0;
-  };
-  std::vector<Part> parts;
-  uint32_t wants = 0, logit_rows = 0, sample_rows = 0;
+  std::vector<FlightPart> parts;
+  uint32_t wants = 0, rows = 0, logit_rows = 0, sample_rows = 0;
+  bool reads_prompt = false;
 
   void clear() {
     parts.clear();
-    wants = logit_rows = sample_rows = 0;
+    wants = rows = logit_rows = sample_rows = 0;
+    reads_prompt = false;
   }
   void forget(const Running& r) {
-    for (Part& p : parts) {
+    for (FlightPart& p : parts) {
       if (p.request == &r) p.request = nullptr;
     }
   }
+};
+
+// A row of a step whose token is drawn.
+struct Batch::DrawRow {
+  const FlightPart& part;
+  uint32_t index = 0;     // of the part's rows that draw
+  uint64_t position = 0;  // of the token
+};
+
+// What a step has, and what may still be added to it.
+struct Batch::StepRoom {
+  uint32_t rows = 0;
+  uint32_t prompt_rows = 0;  // may be added
+  uint32_t drafts = 0;       // may be added
+  // Of the sequences that decode: how many, their rows with the drafts so far, and the tokens that these are expected
+  // to give.
+  uint32_t seqs = 0, decoding_rows = 0;
+  double tokens = 0;
 };
 
 }  // namespace switchyard

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch: one step, from the choice of its rows to the tokens that came of it.
+// Batch: one step, from the choice of its rows to the tokens that came of it. See batch_draft.cpp for drafted rows.
 #include <algorithm>
 
 #include "core/engine/batch_request.h"
@@ -7,29 +7,50 @@
 
 namespace switchyard {
 
-// The next step can be submitted ahead if every token that it feeds is known, or sampled by the device.
+// The next step can be submitted ahead if every token that it feeds is known, or sampled by the device. A sequence
+// whose next tokens may be guessed waits until it is known what follows.
 bool Batch::may_run_ahead() const {
   if (!options_.run_ahead || !model_.runner().runs_ahead()) return false;
+  const auto drafted = [](const FlightPart& p) { return p.drafts > 0; };
+  for (const Flight* f : flights_) {
+    if (std::any_of(f->parts.begin(), f->parts.end(), drafted)) return false;
+  }
   return std::all_of(running_.begin(), running_.end(), [](const auto& r) {
-    return r->due == 0 || (r->outcome.path.path == SamplingPath::fused && !r->request.mask);
+    return r->due == 0 || (r->outcome.path.path == SamplingPath::fused && !r->request.mask && !r->drafts_next());
   });
 }
 
+// Finds memory for a decoding step of the request's rows; without drafts, where there is too little.
+Status Batch::prepare_rows(Running& r, bool blind, uint32_t& drafts) {
+  const auto rows = static_cast<uint32_t>(r.rows.size());
+  if (drafts > 0) {
+    if (r.session.prepare(rows, model_.states().has_slotted()).ok()) return {};
+    r.rows.resize(rows - drafts);
+    drafts = 0;
+  }
+  return r.session.prepare(static_cast<uint32_t>(r.rows.size()), blind);
+}
+
 // Rows of a request in this step; false: it has none.
-bool Batch::add_to_step(Running& r, Flight& flight, uint32_t& rows, uint32_t& prompt_rows) {
+bool Batch::add_to_step(Running& r, Flight& flight, StepRoom& room) {
   if (r.outcome.stopped != StopReason::none) return false;  // ended in this very call, and not swept yet
   if (r.paused) return false;
-  const bool prompt = r.reads_prompt();
-  uint32_t n = 1;
+  const bool prompt = r.reads_prompt(), blind = !prompt && r.due > 0;
+  uint32_t n = 0, drafts = 0;
   if (prompt) {
-    const uint32_t room = std::min(model_.chunk() - rows, prompt_rows);
-    n = model_.part(r.session.position(), r.until_cut(), room);
+    n = model_.part(r.session.position(), r.until_cut(), std::min(model_.chunk() - room.rows, room.prompt_rows));
   } else if (r.drawn() >= r.request.max_tokens || r.session.position() >= model_.context()) {
     return false;  // the step in flight decides how it ends
+  } else {
+    const auto unfed = r.unfed();
+    r.rows.assign(unfed.begin(), unfed.end());
+    if (blind) r.rows.assign(1, -1 - static_cast<int32_t>(r.entry));
+    n = static_cast<uint32_t>(r.rows.size());
+    if (!blind) propose(r, room);
+    drafts = static_cast<uint32_t>(r.rows.size()) - n;
   }
-  if (n == 0 || rows + n > model_.chunk()) return false;
-  const bool blind = !prompt && r.due > 0;
-  if (Status ready = r.session.prepare(n, blind); !ready.ok()) {
+  if (n == 0 || room.rows + n > model_.chunk()) return false;
+  if (Status ready = prompt ? r.session.prepare(n) : prepare_rows(r, blind, drafts); !ready.ok()) {
     if (blind) return false;  // the token in flight may end it in another way
     if (options_.wait_for_memory && ready.code() == Code::out_of_device_memory) {
       if (r.due == 0) starved_.push_back(r.id);
@@ -42,15 +63,17 @@ bool Batch::add_to_step(Running& r, Flight& flight, uint32_t& rows, uint32_t& pr
   if (prompt) {
     s.tokens = std::span(r.request.prompt).subspan(r.fed, n);
     r.fed += n;
-    prompt_rows -= n;
+    room.prompt_rows -= n;
   } else {
-    r.token = blind ? -1 - static_cast<int32_t>(r.entry) : r.outcome.ids.back();
-    s.tokens = {&r.token, 1};
+    s.tokens = r.rows;
   }
-  rows += n;
-  Flight::Part part{&r, n, blind, !r.reads_prompt()};
-  part.path = r.outcome.path.path;
-  s.logit_rows = part.draws ? 1 : 0;
+  FlightPart part{&r, n + drafts, drafts, blind, !r.reads_prompt()};
+  // The device's samplers do not verify: the host draws one row after the other.
+  part.path = drafts > 0 ? SamplingPath::logits : r.outcome.path.path;
+  s.logit_rows = part.draws ? 1 + drafts : 0;
+  room.rows += part.tokens;
+  flight.rows += part.tokens;
+  flight.reads_prompt |= prompt;
   flight.parts.push_back(part);
   sequences_.push_back(s);
   return true;
@@ -58,14 +81,14 @@ bool Batch::add_to_step(Running& r, Flight& flight, uint32_t& rows, uint32_t& pr
 
 void Batch::plan_step(Flight& flight) {
   sequences_.clear();
-  uint32_t rows = 0, none = 0;
-  for (const auto& r : running_) {
-    if (!r->reads_prompt()) add_to_step(*r, flight, rows, none);
-  }
-  uint32_t prompt_rows = rows == 0 ? model_.chunk() : options_.prompt_rows;
   order_prompts();
+  StepRoom room = room_for_decoding();
+  for (const auto& r : running_) {
+    if (!r->reads_prompt()) add_to_step(*r, flight, room);
+  }
+  room.prompt_rows = room.rows == 0 ? model_.chunk() : options_.prompt_rows;
   for (Running* r : order_) {
-    if (prompt_rows > 0) add_to_step(*r, flight, rows, prompt_rows);
+    if (room.prompt_rows > 0) add_to_step(*r, flight, room);
   }
   choose_draws(flight);
 }
@@ -92,16 +115,18 @@ void Batch::choose_draws(Flight& flight) {
   // steps.
   const auto draws_on = [&](SamplingPath path) {
     return std::any_of(flight.parts.begin(), flight.parts.end(),
-                       [&](const Flight::Part& p) { return p.draws && p.path == path; });
+                       [&](const FlightPart& p) { return p.draws && p.path == path; });
   };
   const bool fused = draws_on(SamplingPath::fused);
   for (size_t i = 0; i < flight.parts.size(); ++i) {
-    Flight::Part& p = flight.parts[i];
+    FlightPart& p = flight.parts[i];
     if (!p.draws) continue;
     Running& r = *p.request;
     if (fused && p.path == SamplingPath::candidates) p.path = SamplingPath::logits;
-    p.logit_row = flight.logit_rows++;
+    p.logit_row = flight.logit_rows;
+    flight.logit_rows += 1 + p.drafts;
     ++r.due;
+    if (p.drafts > 0) r.counts_there = false;  // what the host draws is not counted on the device
     flight.wants |= want_of(p.path, r.sampler.top_logprobs() > 0);
     if (p.path == SamplingPath::logits) continue;
     p.sample_row = flight.sample_rows++;
@@ -137,16 +162,8 @@ Status Batch::prepare_sample(Running& r, const StepSequence& s) {
 }
 
 Status Batch::fill_masks(Flight& flight) {
-  for (const Flight::Part& p : flight.parts) {
-    if (!p.draws || p.request == nullptr || !p.request->request.mask) continue;
-    Running& r = *p.request;
-    std::fill(r.mask.begin(), r.mask.end(), 0u);
-    r.request.mask(r.outcome.ids, r.mask);
-    if (model_.vocab() % 32 != 0) r.mask.back() &= (1u << model_.vocab() % 32) - 1;
-    if (std::any_of(r.mask.begin(), r.mask.end(), [](uint32_t word) { return word != 0; })) continue;
-    r.mask_fault = error(Code::usage, "no token can match {} after {} generated tokens; change it so that one can",
-                         r.request.mask_name, r.outcome.ids.size());
-    std::fill(r.mask.begin(), r.mask.end(), UINT32_MAX);  // the row is sampled, and the result ignored
+  for (const FlightPart& p : flight.parts) {
+    if (p.draws && p.request != nullptr && p.request->request.mask) fill_masks(*p.request, p);
   }
   return {};
 }
@@ -158,8 +175,8 @@ Status Batch::submit(Flight& flight) {
   }
   SWY_TRY(model_.runner().submit(sequences_, flight.wants, [&] { return fill_masks(flight); }));
   ++steps_;
-  for (const Flight::Part& p : flight.parts) {
-    if (p.blind || p.request == nullptr) continue;
+  for (const FlightPart& p : flight.parts) {
+    if (p.blind || p.drafts > 0 || p.request == nullptr) continue;
     p.request->session.commit();
     reached_cut(*p.request);
   }
@@ -174,10 +191,9 @@ void Batch::reached_cut(Running& r) {
   if (r.request.on_cut) r.request.on_cut(r.session.position());
 }
 
-Result<Draw> Batch::draw(Running& r, const Flight& flight, size_t index, const StepOutput& out) {
-  const Flight::Part& p = flight.parts[index];
-  const uint64_t position = r.session.position();  // its own tokens are committed by now
-  const uint32_t* mask = r.mask.empty() ? nullptr : r.mask.data();
+Result<Draw> Batch::draw(Running& r, const DrawRow& row, const StepOutput& out) {
+  const FlightPart& p = row.part;
+  const uint32_t* mask = r.mask.empty() ? nullptr : r.mask.data() + row.index * mask_words();
   if (p.path == SamplingPath::fused) {
     r.outcome.read_bytes += sizeof(swy_sample_result) + out.top_count * 8;
     const size_t top = size_t{p.sample_row} * out.top_count;
@@ -190,31 +206,31 @@ Result<Draw> Batch::draw(Running& r, const Flight& flight, size_t index, const S
                                 out.candidate_logits.subspan(at, out.candidate_count),
                                 out.candidate_results[p.sample_row]};
     r.outcome.read_bytes += sizeof(swy_candidates_result) + out.candidate_count * 8;
-    SWY_LET(const std::optional<Draw> drawn, r.sampler.finish(candidates, position, mask));
+    SWY_LET(const std::optional<Draw> drawn, r.sampler.finish(candidates, row.position, mask));
     if (drawn) return *drawn;
     ++r.outcome.undecided;
   }
-  SWY_LET(const auto logits, model_.runner().logits(p.logit_row, 1));
+  SWY_LET(const auto logits, model_.runner().logits(p.logit_row + row.index, 1));
   r.outcome.read_bytes += logits.size_bytes();
-  return r.sampler.draw(logits, position, mask);
+  return r.sampler.draw(logits, row.position, mask);
 }
 
-// A token is known: the request takes it, or ends.
-void Batch::drew(Running& r, const Draw& d) {
+// A token is known: the request takes it. Returns why it ends, if it does.
+StopReason Batch::drew(Running& r, const Draw& d, uint32_t position) {
   if (r.first_ns == 0) {
     r.first_ns = Os::real().now_ns();
     r.outcome.prompt_ns = r.first_ns - r.begin_ns;
   }
+  ++draws_;
   r.sampler.saw_output(d.token);
   r.outcome.ids.push_back(d.token);
-  const uint32_t seen = r.session.position();
-  const TokenEvent event{d.token, seen, d.stopped, d.logprob, d.top_ids, d.top_logprobs};
+  for (const auto& drafter : r.request.drafters) drafter->saw({&r.outcome.ids.back(), 1});
+  const TokenEvent event{d.token, position, d.stopped, d.logprob, d.top_ids, d.top_logprobs};
   const bool goes_on = !r.request.on_token || r.request.on_token(event);
-  if (d.stopped) return end(r, StopReason::end);
-  if (!goes_on) return end(r, StopReason::callback);
-  if (r.outcome.ids.size() >= r.request.max_tokens) return end(r, StopReason::length);
-  if (seen >= model_.context()) return end(r, StopReason::context);
-  r.session.commit();  // of the step under way that feeds this token, if there is one
+  if (d.stopped) return StopReason::end;
+  if (!goes_on) return StopReason::callback;
+  if (r.outcome.ids.size() >= r.request.max_tokens) return StopReason::length;
+  return position >= model_.context() ? StopReason::context : StopReason::none;
 }
 
 Status Batch::finish_step() {
@@ -222,26 +238,8 @@ Status Batch::finish_step() {
   flights_.erase(flights_.begin());
   idle_.push_back(&flight);
   SWY_LET(const StepOutput out, model_.runner().collect());
-  for (size_t i = 0; i < flight.parts.size(); ++i) {
-    const Flight::Part& p = flight.parts[i];
-    if (!p.draws || p.request == nullptr) continue;
-    Running& r = *p.request;
-    if (r.outcome.stopped != StopReason::none) continue;
-    --r.due;
-    if (!r.mask_fault.ok()) {
-      end(r, StopReason::failed, r.mask_fault);
-      continue;
-    }
-    const auto sampled = [&] {
-      const Stretch stretch(model_.runner().observer(), "sample");
-      return draw(r, flight, i, out);
-    };
-    const auto drawn = sampled();
-    if (drawn.ok()) {
-      drew(r, *drawn);
-    } else {
-      end(r, StopReason::failed, drawn.status());
-    }
+  for (const FlightPart& p : flight.parts) {
+    if (p.draws && p.request != nullptr && p.request->outcome.stopped == StopReason::none) finish_part(p, out);
   }
   return {};
 }
@@ -266,6 +264,8 @@ Result<bool> Batch::step() {
     return error(Code::usage, "another batch of this model is running a step; finish its requests first");
   }
   starved_.clear();
+  const uint64_t begin_ns = Os::real().now_ns(), drawn = draws_;
+  const size_t lists = model_.runner().sizes();
   if (flights_.empty()) {
     if (Status s = begin(); !s.ok()) return fail_all(std::move(s));
   }
@@ -273,7 +273,9 @@ Result<bool> Batch::step() {
     if (Status s = begin(); !s.ok()) return fail_all(std::move(s));
   }
   if (!flights_.empty()) {
+    const Flight& flight = *flights_.front();
     if (Status s = finish_step(); !s.ok()) return fail_all(std::move(s));
+    measure(flight, begin_ns, draws_ - drawn, lists != model_.runner().sizes());
   }
   sweep();
   return !running_.empty() || !flights_.empty();

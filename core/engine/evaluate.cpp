@@ -13,6 +13,51 @@ double log_probability(std::span<const float> logits, int32_t id) {
   return logits[static_cast<size_t>(id)] - top - std::log(sum);
 }
 
+namespace {
+
+// ln of the sum of exp; NaN where a logit is.
+double log_sum(std::span<const float> x) {
+  double most = -INFINITY;
+  for (const float v : x) {
+    if (std::isnan(v)) return NAN;
+    most = std::max(most, static_cast<double>(v));
+  }
+  double sum = 0;
+  for (const float v : x) sum += std::exp(v - most);
+  return most + std::log(sum);
+}
+
+}  // namespace
+
+double divergence_of(std::span<const float> p, std::span<const float> q) {
+  const double ln_p = log_sum(p), ln_q = log_sum(q);
+  if (std::isnan(ln_p) || std::isnan(ln_q)) return NAN;
+  double sum = 0;
+  for (size_t i = 0; i < p.size(); ++i) {
+    const double lp = p[i] - ln_p;
+    if (lp == -INFINITY) continue;  // of no weight
+    sum += std::exp(lp) * (lp - (q[i] - ln_q));
+  }
+  return std::max(sum, 0.0);  // rounding
+}
+
+size_t most_likely(std::span<const float> logits) {
+  return static_cast<size_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+Status read_logits(Session& session, std::span<const int32_t> ids, uint32_t most,
+                   const std::function<Status(std::span<const int32_t>, std::span<const float>)>& each) {
+  const uint32_t rows = session.model().chunk();
+  const size_t step = most == 0 ? rows : std::min(most, rows);
+  while (!ids.empty()) {
+    const auto part = ids.first(std::min(ids.size(), step));
+    SWY_LET(const std::span<const float> logits, session.feed(part, static_cast<uint32_t>(part.size())));
+    SWY_TRY(each(part, logits));
+    ids = ids.subspan(part.size());
+  }
+  return {};
+}
+
 Status score_windows(Model& model, std::span<const int32_t> ids, uint32_t window, uint32_t limit,
                      const std::function<bool(size_t, size_t, std::span<const float>, const WindowScore&)>& each) {
   size_t count = ids.size() / window;
@@ -33,13 +78,17 @@ Status score_windows(Model& model, std::span<const int32_t> ids, uint32_t window
   for (size_t w = 0; w < count; ++w) {
     const auto tokens = ids.subspan(w * window, window);
     session->reset();
-    SWY_LET(const std::span<const float> logits, session->feed(tokens, window));
-    WindowScore score;
-    for (size_t t = 0; t + 1 < window; ++t) {
-      score.nll -= log_probability(logits.subspan(t * vocab, vocab), tokens[t + 1]);
-      ++score.tokens;
-    }
-    if (!each(w, count, logits, score)) break;
+    bool more = true;
+    SWY_TRY(read_logits(*session, tokens, window, [&](auto, std::span<const float> logits) -> Status {
+      WindowScore score;
+      for (size_t t = 0; t + 1 < window; ++t) {
+        score.nll -= log_probability(logits.subspan(t * vocab, vocab), tokens[t + 1]);
+        ++score.tokens;
+      }
+      more = each(w, count, logits, score);
+      return {};
+    }));
+    if (!more) break;
   }
   return {};
 }

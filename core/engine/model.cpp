@@ -128,7 +128,8 @@ Result<std::unique_ptr<Model>> Model::create(std::shared_ptr<const Program> prog
   SWY_TRY(m->size_pool(options));
   m->weights_ = std::make_unique<WeightStore>(*m->program_, m->devices_);
   SWY_LET(std::vector<WeightUse> uses, m->weight_uses());
-  SWY_TRY(m->check_memory(uses, options.os == nullptr ? Os::real() : *options.os));
+  SWY_TRY(m->check_memory(uses, options));
+  if (!options.load) return m;
   if (options.verify_packed) SWY_TRY(verify_packed(*m->program_, m->devices_, options.progress).status());
   SWY_TRY(m->weights_->load(std::move(uses), options.load_threads, options.progress));
   SWY_TRY(m->states_.allocate());
@@ -170,12 +171,13 @@ Status Model::set_context(const ModelOptions& options) {
   pool_.context = context_;
   pool_.seqs = options.sessions;
   // A step that may have to be rolled back writes to its own slot, so asynchronous devices get twice as many slots. On
-  // others only sessions that share a slot need one: two that share go on with three.
+  // others only sessions that share a slot need one: two that share go on with three. Drafts are rolled back, too.
   const bool asynchronous = std::any_of(devices_.begin(), devices_.end(), [](const PlanDevice& d) {
     return (d.info.flags & SWY_DEVICE_SYNCHRONOUS) == 0;
   });
   checkpoints_ = std::min(options.checkpoints, kMaxSessions);
-  pool_.slots = options.sessions + options.sessions / (asynchronous ? 1 : 2) + checkpoints_;
+  drafts_ = std::min(options.drafts, kMaxDrafts);
+  pool_.slots = options.sessions + options.sessions / (asynchronous || drafts_ > 0 ? 1 : 2) + checkpoints_;
   pool_.pages = pages_per_session() * options.sessions;
   pool_.page_size = StatePool::kPageSize;
   pool_.flags = options.deterministic ? SWY_BUCKET_DETERMINISTIC : 0;
@@ -221,8 +223,8 @@ Status Model::fit_chunk(const std::function<Status()>& tried) {
 
 Status Model::make_runner() {
   return fit_chunk([this]() -> Status {
-    const StepRunner::Setup setup{planner_.get(), weights_.get(), &states_.buffers(),  head_,
-                                  pool_,          chunk_,         pages_per_session(), cancelled_};
+    const StepRunner::Setup setup{planner_.get(), weights_.get(),      &states_.buffers(), head_,  pool_,
+                                  chunk_,         pages_per_session(), cancelled_,         drafts_};
     SWY_LET(runner_, StepRunner::create(setup));
     return runner_->reserve(context_, chunk_ > least_chunk());
   });
@@ -271,28 +273,35 @@ Result<std::vector<MemoryNeed>> Model::memory_needs(const std::vector<WeightUse>
 
 // Weights and states first: a smaller chunk does not help there. Then the largest step, with smaller chunks until one
 // fits.
-Status Model::check_memory(const std::vector<WeightUse>& uses, Os& os) {
-  SWY_LET(std::vector<MemoryNeed> needs, memory_needs(uses, os));
-  for (const MemoryNeed& need : needs) SWY_TRY(switchyard::check_memory(need));
+Status Model::check_memory(const std::vector<WeightUse>& uses, const ModelOptions& options) {
+  SWY_LET(memory_, memory_needs(uses, options.os == nullptr ? Os::real() : *options.os));
+  const auto checked = [&]() -> Status {
+    for (const MemoryNeed& need : memory_) {
+      if (options.load) SWY_TRY(switchyard::check_memory(need));
+    }
+    return {};
+  };
+  SWY_TRY(checked());
   return fit_chunk([&]() -> Status {
     SWY_LET(const Plan plan, planner_->plan(bucket({.rows = chunk_,
                                                     .seqs = pool_.seqs,
-                                                    .logit_rows = pool_.seqs,
+                                                    .logit_rows = std::min(pool_.seqs + drafts_, chunk_),
                                                     .sample_rows = pool_.seqs,
                                                     .context = context_})));
-    for (MemoryNeed& need : needs) need.steps = 0, need.step_rows = chunk_;
+    for (MemoryNeed& need : memory_) need.steps = 0, need.step_rows = chunk_;
     for (const uint32_t d : used_) {
-      const auto need = std::find_if(needs.begin(), needs.end(), [&](const MemoryNeed& n) {
+      const auto need = std::find_if(memory_.begin(), memory_.end(), [&](const MemoryNeed& n) {
         return on_host(devices_[d]) ? n.host : n.device == devices_[d].name;
       });
       if (bounded(devices_[d])) need->steps = saturating_add(need->steps, plan.arena_bytes[d]);
     }
-    for (const MemoryNeed& need : needs) SWY_TRY(switchyard::check_memory(need));
-    return {};
+    return checked();
   });
 }
 
 Result<std::unique_ptr<Session>> Model::session() {
+  if (runner_ == nullptr)
+    return error(Code::usage, "this model was made to be planned, and its weights are not loaded");
   if (states_.sessions() == pool_.seqs) {
     return error(Code::out_of_device_memory, "all {} sessions of this model are in use; end one first", pool_.seqs);
   }

@@ -31,11 +31,13 @@ struct ModelOptions {
   uint32_t chunk = 0;
   uint32_t sessions = 1;        // at a time
   uint32_t checkpoints = 0;     // slots besides those of the sessions, for states that are kept (checkpoint.h)
+  uint32_t drafts = 0;          // drafted tokens of a step, of all sessions together; 0: none can be drafted
   uint64_t state_bytes = 0;     // for all sessions' states together; 0: enough for every session's whole context
   bool device_sampling = true;  // false: logits only, with nothing of a sampler in any plan
   bool deterministic = false;
   bool verify_packed = false;  // packed weights of the file are compared with what their canonical form makes
   bool routers = false;        // every step also gives the logits of its routers
+  bool load = true;            // false: a model that only plans, of any size: nothing is on a device, and nothing runs
   std::vector<VariantRule> variants;
   std::shared_ptr<const Tuning> tuning;  // PlanPolicy::tuning
   std::string code_folder;               // where compiled ranges are kept; "": nowhere
@@ -67,6 +69,8 @@ class Model {
                                                     std::vector<std::shared_ptr<Device>> devices, PlanPolicy policy,
                                                     const ModelOptions& options);
 
+  static constexpr uint32_t kMaxDrafts = 256;
+
   // An empty session. Errors: out_of_device_memory, when there are as many as the model was made for.
   Result<std::unique_ptr<Session>> session();
 
@@ -76,6 +80,7 @@ class Model {
   uint32_t chunk() const { return chunk_; }
   uint32_t max_sessions() const { return pool_.seqs; }
   uint32_t checkpoints() const { return checkpoints_; }  // ModelOptions::checkpoints
+  uint32_t drafts() const { return drafts_; }            // ModelOptions::drafts
   bool deterministic() const { return (pool_.flags & SWY_BUCKET_DETERMINISTIC) != 0; }
   std::vector<std::string> device_names() const;  // of devices that run some operation
   const std::vector<PlanDevice>& devices() const { return devices_; }
@@ -89,6 +94,8 @@ class Model {
   // For `switchyard plan`.
   Result<Plan> plan(uint32_t rows, uint32_t logit_rows, uint32_t context) const;
 
+  // What it takes of each memory, with its largest step.
+  const std::vector<MemoryNeed>& memory() const { return memory_; }
   // Those of ModelOptions::routers, in the order of the layers.
   const std::vector<Router>& routers() const { return routers_; }
   // What it owns: the weights on its devices, the memory of the sessions' states, and what runs steps.
@@ -121,9 +128,9 @@ class Model {
   // `tried`.
   Status fit_chunk(const std::function<Status()>& tried);
   Result<std::vector<MemoryNeed>> memory_needs(const std::vector<WeightUse>& uses, Os& os) const;
-  // Makes the chunk smaller where there is too little memory for its steps. Errors: out_of_device_memory, before
-  // anything is on a device.
-  Status check_memory(const std::vector<WeightUse>& uses, Os& os);
+  // Fills memory_. Makes the chunk smaller where there is too little memory for its steps. Errors:
+  // out_of_device_memory, before anything is on a device; not of a model that only plans.
+  Status check_memory(const std::vector<WeightUse>& uses, const ModelOptions& options);
   swy_bucket bucket(const StepCounts& counts) const;
   uint32_t pages_per_session() const;
 
@@ -140,8 +147,9 @@ class Model {
   std::unique_ptr<StepRunner> runner_;
   swy_bucket pool_{};
   std::vector<Router> routers_;
+  std::vector<MemoryNeed> memory_;
   CancelCheck cancelled_;
-  uint32_t checkpoints_ = 0;
+  uint32_t checkpoints_ = 0, drafts_ = 0;
   uint32_t context_ = 0, chunk_ = 0, vocab_ = 0;
 };
 

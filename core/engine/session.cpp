@@ -141,11 +141,22 @@ void Session::commit() {
   prepared_ = 0;
 }
 
+// What the rest has written lies at positions that the next steps write again before they read them.
+void Session::commit(uint32_t tokens) {
+  prepared_ = std::min(prepared_, tokens);
+  commit();
+  give_pages_back();
+}
+
 // Work of an abandoned step that is still in the devices' queues runs before anything that the pool's next users
 // submit.
 void Session::abandon() {
   if (prepared_ != 0) model_.states().slots().release(write_slot_);
   prepared_ = 0;
+  give_pages_back();
+}
+
+void Session::give_pages_back() {
   const size_t needed = (position_ + StatePool::kPageSize - 1) / StatePool::kPageSize;
   while (pages_.size() > needed) {
     model_.states().pages().release(pages_.back());

@@ -53,6 +53,8 @@ class Session {
   // may be committed while it runs, once it is certain that its tokens stay.
   Status prepare(uint32_t n, bool keep = false);
   void commit();
+  // The same where only the first `tokens` of the step stand. Only for models whose states are all paged.
+  void commit(uint32_t tokens);
   void abandon();
   bool prepared() const { return prepared_ != 0; }
   // The prepared step's place in the states; its tokens are for the caller to set. Borrows the page table.
@@ -64,6 +66,7 @@ class Session {
   friend class Model;
   explicit Session(Model& model);
   Status own_last_page();
+  void give_pages_back();  // those beyond the position
   Status find_pages(uint32_t tokens);
   Status find_slot(bool keep);
   Status import_states(uint32_t position, std::string_view canonical);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/engine/state_pool.h"
 
+#include <algorithm>
+
 #include "core/base/saturate.h"
 #include "core/plugin/call.h"
 
@@ -56,6 +58,11 @@ uint64_t StatePool::bytes_of(bool paged) const {
   uint64_t bytes = 0;
   for (const Unit& u : units_) bytes = u.paged == paged ? saturating_add(bytes, u.unit_bytes) : bytes;
   return bytes;
+}
+
+bool StatePool::has_slotted() const {
+  return std::any_of(units_.begin(), units_.end(),
+                     [](const Unit& u) { return u.device != nullptr && !u.paged && !u.counts; });
 }
 
 void StatePool::resize(uint32_t slots, uint32_t pages) {

@@ -59,6 +59,8 @@ class StatePool {
   Status allocate();
 
   const std::vector<Unit>& units() const { return units_; }
+  // Whether sequences have states besides pages: these cannot be cut back.
+  bool has_slotted() const;
   const std::vector<DeviceBuffer>& buffers() const { return buffers_; }  // per state of the graph
   UnitPool& slots() { return slots_; }
   UnitPool& pages() { return pages_; }

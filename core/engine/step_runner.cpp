@@ -74,8 +74,11 @@ Status StepRunner::grow_arena(size_t device, uint64_t bytes) {
 
 Status StepRunner::reserve(uint32_t context, bool spare) {
   const uint32_t seqs = s_.pool.seqs;
-  const StepCounts counts{
-      .rows = s_.max_rows, .seqs = seqs, .logit_rows = seqs, .sample_rows = seqs, .context = context};
+  const StepCounts counts{.rows = s_.max_rows,
+                          .seqs = seqs,
+                          .logit_rows = std::min(seqs + s_.drafts, s_.max_rows),
+                          .sample_rows = seqs,
+                          .context = context};
   const swy_bucket largest = bucket_of(counts, s_.pool, s_.max_rows);
   SWY_LET(const Plan plan, s_.planner->plan(largest));
   const std::vector<PlanDevice>& devices = s_.planner->devices();

@@ -44,6 +44,7 @@ class StepRunner {
     uint32_t max_rows = 0;
     uint32_t pages_per_seq = 0;
     CancelCheck cancelled = {};  // stops the recording of a step
+    uint32_t drafts = 0;         // rows with logits besides one a sequence
   };
   static Result<std::unique_ptr<StepRunner>> create(const Setup& setup);
 

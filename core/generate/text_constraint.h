@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -22,16 +23,26 @@ class TextConstraint : public TokenConstraint {
 
   void allow(std::span<const int32_t> drawn, std::span<uint32_t> mask) override;
   bool finished(std::span<const int32_t> drawn) override;
+  Status fault() const override;
+  void hold() override { held_.emplace(Followed{matcher_, followed_, failed_}); }
+  void back() override;
+  std::string likely(std::span<const int32_t> drawn, size_t max_bytes) override;
   std::string name() const override { return name_; }
 
  private:
+  struct Followed {
+    ConstraintMatcher matcher;
+    size_t followed;
+    Status failed;
+  };
   void follow(std::span<const int32_t> drawn);
 
   ConstraintMatcher matcher_;
   const Tokenizer& tokenizer_;
   std::string name_;
   size_t followed_ = 0;  // of `drawn`
-  bool failed_ = false;  // a limit was reached: nothing is allowed any more
+  Status failed_ = {};   // a limit was reached: nothing is allowed any more
+  std::optional<Followed> held_;
 };
 
 // Compiles for a model's vocabulary. Errors: as Constraint::compile, with `name` in front.

@@ -4,14 +4,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
+#include "core/draft/ngram.h"
+#include "core/generate/forced_text.h"
 #include "core/generate/text_constraint.h"
 
 namespace switchyard {
 namespace {
 
 // The constraint that the options name; none if they name none.
-Result<std::shared_ptr<TokenConstraint>> constraint_of(const TextOptions& o, const Tokenizer& tokenizer,
+Result<std::shared_ptr<TokenConstraint>> constraint_of(const TextOptions& o, const Tokenizer* tokenizer,
                                                        uint32_t vocab) {
   const bool gbnf = o.grammar.find("::=") != std::string::npos;
   struct Given {
@@ -26,18 +29,22 @@ Result<std::shared_ptr<TokenConstraint>> constraint_of(const TextOptions& o, con
   for (const Given& given : all) {
     if (given.text.empty()) continue;
     if (made != nullptr) return error(Code::usage, "give {} or {}, not both", made->name(), given.name);
-    SWY_LET(auto compiled, compile_constraint(given.kind, given.text, tokenizer, vocab, given.name));
-    made = std::make_shared<TextConstraint>(std::move(compiled), tokenizer, o.sampling.stop_ids, given.name);
+    if (tokenizer == nullptr) return error(Code::usage, "{} needs a tokenizer, which this model lacks", given.name);
+    SWY_LET(auto compiled, compile_constraint(given.kind, given.text, *tokenizer, vocab, given.name));
+    made = std::make_shared<TextConstraint>(std::move(compiled), *tokenizer, o.sampling.stop_ids, given.name);
   }
   return made;
 }
 
 }  // namespace
 
-Result<std::unique_ptr<TextGeneration>> TextGeneration::create(const Model& model, const Tokenizer& tokenizer,
+Result<std::unique_ptr<TextGeneration>> TextGeneration::create(const Model& model, const Tokenizer* tokenizer,
                                                                TextOptions options,
                                                                std::function<bool(const TextPiece&)> on_piece,
                                                                std::shared_ptr<TokenConstraint> constraint) {
+  if (tokenizer == nullptr && !options.stops.empty()) {
+    return error(Code::usage, "a stop string needs a tokenizer, which this model lacks");
+  }
   if (!options.ignore_eos && options.sampling.stop_ids.empty()) {
     const auto& ends = model.program().eos_ids;
     options.sampling.stop_ids.assign(ends.begin(), ends.end());
@@ -63,9 +70,25 @@ Request TextGeneration::request(std::vector<int32_t> prompt, std::vector<int32_t
   r.on_token = [this](const TokenEvent& event) { return take(event); };
   if (constraint_ != nullptr) {
     r.mask_name = constraint_->name();
-    r.mask = [this](std::span<const int32_t> drawn, std::span<uint32_t> mask) { constraint_->allow(drawn, mask); };
+    r.mask = [this](std::span<const int32_t> drawn, std::span<uint32_t> mask) { allow(drawn, mask); };
   }
+  if (model_.drafts() > 0) add_drafters(r);
   return r;
+}
+
+void TextGeneration::add_drafters(Request& r) {
+  if (options_.speculate == Speculation::off) return;
+  r.draft_always = options_.speculate == Speculation::ngram;
+  if (constraint_ != nullptr && tokenizer_ != nullptr && !r.draft_always) {
+    r.drafters.push_back(std::make_shared<ForcedText>(constraint_, *tokenizer_, drawn_));
+  }
+  r.drafters.push_back(std::make_shared<NgramDrafter>());
+}
+
+// The tokens after the request's own are drafts.
+void TextGeneration::allow(std::span<const int32_t> drawn, std::span<uint32_t> mask) {
+  if (drawn.size() > drawn_.size() && !std::exchange(ahead_, true)) constraint_->hold();
+  constraint_->allow(drawn, mask);
 }
 
 bool TextGeneration::give(const TextPiece& piece) {
@@ -76,7 +99,8 @@ bool TextGeneration::give(const TextPiece& piece) {
 bool TextGeneration::take(const TokenEvent& event) {
   const Stretch stretch(model_.runner().observer(), "detokenize");
   TextPiece piece{event.id, {}, event.logprob, event.top_ids, event.top_logprobs};
-  if (!event.end) piece.text = stops_.push(detokenizer_.push(event.id));
+  if (!event.end && detokenizer_) piece.text = stops_.push(detokenizer_->push(event.id));
+  if (std::exchange(ahead_, false)) constraint_->back();
   if (constraint_ != nullptr && !event.end) {
     drawn_.push_back(event.id);
     matched_ = constraint_->finished(drawn_);
@@ -85,9 +109,17 @@ bool TextGeneration::take(const TokenEvent& event) {
 }
 
 void TextGeneration::finish() {
-  TextPiece rest{-1, stops_.push(detokenizer_.flush()), 0, {}, {}};
+  if (!detokenizer_) return;
+  TextPiece rest{-1, stops_.push(detokenizer_->flush()), 0, {}, {}};
   rest.text += stops_.flush();
   if (!rest.text.empty()) give(rest);
+}
+
+Status TextGeneration::failure(const Outcome& outcome) const {
+  if (outcome.stopped == StopReason::failed && constraint_ != nullptr && !constraint_->fault().ok()) {
+    return constraint_->fault();
+  }
+  return outcome.status;
 }
 
 const char* TextGeneration::stopped(const Outcome& outcome) const {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "core/draft/speculation.h"
 #include "core/engine/batch.h"
 #include "core/generate/stop_strings.h"
 #include "core/generate/token_constraint.h"
@@ -28,6 +29,7 @@ struct TextOptions {
   std::string allow_regex, json_schema;
   std::string grammar;  // GBNF, or in the style of Lark
   bool ignore_eos = false;
+  Speculation speculate = Speculation::off;  // with a model that was made with ModelOptions::drafts
 };
 
 // One token, and the text that became complete with it (of this token and earlier ones; often none).
@@ -41,9 +43,10 @@ struct TextPiece {
 
 class TextGeneration {
  public:
-  // `model` and `tokenizer` outlive it. `on_piece` may be empty; returning false ends the generation. `constraint`
-  // stands for those of the options. Errors: usage, for a constraint that cannot be followed, or two of them.
-  static Result<std::unique_ptr<TextGeneration>> create(const Model& model, const Tokenizer& tokenizer,
+  // `model` and `tokenizer` outlive it. Without a tokenizer the pieces are ids alone. `on_piece` may be empty;
+  // returning false ends the generation. `constraint` stands for those of the options. Errors: usage, for a constraint
+  // that cannot be followed, or two of them, and for what needs a tokenizer where there is none.
+  static Result<std::unique_ptr<TextGeneration>> create(const Model& model, const Tokenizer* tokenizer,
                                                         TextOptions options,
                                                         std::function<bool(const TextPiece&)> on_piece,
                                                         std::shared_ptr<TokenConstraint> constraint = {});
@@ -58,25 +61,33 @@ class TextGeneration {
   const std::string& text() const { return text_; }
   // "end", "stop", "pattern", "length", "context", "cancelled", "callback" or "failed".
   const char* stopped(const Outcome& outcome) const;
+  // Why it failed; where the constraint reached a limit, that.
+  Status failure(const Outcome& outcome) const;
 
  private:
-  TextGeneration(const Model& model, const Tokenizer& tokenizer, TextOptions options,
+  TextGeneration(const Model& model, const Tokenizer* tokenizer, TextOptions options,
                  std::function<bool(const TextPiece&)> on_piece)
       : model_(model),
+        tokenizer_(tokenizer),
         options_(std::move(options)),
         on_piece_(std::move(on_piece)),
-        detokenizer_(tokenizer),
-        stops_(options_.stops) {}
+        stops_(options_.stops) {
+    if (tokenizer != nullptr) detokenizer_.emplace(*tokenizer);
+  }
   bool take(const TokenEvent& event);
   bool give(const TextPiece& piece);
+  void add_drafters(Request& request);
+  void allow(std::span<const int32_t> drawn, std::span<uint32_t> mask);
 
   const Model& model_;
+  const Tokenizer* tokenizer_;  // NULL: the model has none
   TextOptions options_;
   std::function<bool(const TextPiece&)> on_piece_;
-  Detokenizer detokenizer_;
+  std::optional<Detokenizer> detokenizer_;
   StopStrings stops_;
   std::shared_ptr<TokenConstraint> constraint_;
   std::vector<int32_t> drawn_;  // for the constraint
+  bool ahead_ = false;          // the constraint has followed drafts
   bool matched_ = false;        // nothing can follow
   std::string text_;
 };

@@ -247,11 +247,12 @@ Result<WeightEncoding> parse_encoding(const std::string& quant, const std::strin
     return error(Code::usage, "--quant {} is unknown; choose bf16, i8, i4 or i4a", quant);
   }
   if (group == "row") return e;
-  if (group != "32" && group != "64" && group != "128") {
-    return error(Code::usage, "--group {} is unknown; choose 32, 64, 128 or row", group);
+  for (const uint32_t known : kWeightGroups) {
+    if (group != std::to_string(known)) continue;
+    if (e.dtype != SWY_BF16) e.group = known;
+    return e;
   }
-  if (e.dtype != SWY_BF16) e.group = static_cast<uint32_t>(std::stoul(group));
-  return e;
+  return error(Code::usage, "--group {} is unknown; choose 16, 32, 64, 128 or row", group);
 }
 
 std::string encoding_name(const std::optional<WeightEncoding>& e) {

@@ -70,14 +70,16 @@ void q8_0(const std::byte* b, float* out) {
 
 // ---- blocks of 256, whose scales are quantized, too
 
-void q2_k(const std::byte* b, float* out) {
-  const std::byte *scales = b, *qs = b + 16;
-  const float d = half(b + 80), dmin = half(b + 82);
-  for (size_t i = 0; i < 256; ++i) {
-    const uint8_t s = byte_at(scales, i / 16);
-    const uint32_t q = byte_at(qs, i / 128 * 32 + i % 32) >> (2 * (i % 128 / 32)) & 3u;
-    out[i] = (d * static_cast<float>(low(s))) * static_cast<float>(q) - dmin * static_cast<float>(high(s));
-  }
+// Two bits of element i of a block.
+uint32_t two_bits(const std::byte* qs, size_t i) {
+  return byte_at(qs, i / 128 * 32 + i % 32) >> (2 * (i % 128 / 32)) & 3u;
+}
+
+GgufSixteen q2_k_part(const std::byte* b, uint64_t part) {
+  const uint8_t s = byte_at(b, part);
+  GgufSixteen out{half(b + 80) * static_cast<float>(low(s)), half(b + 82) * static_cast<float>(high(s)), {}};
+  for (size_t l = 0; l < 16; ++l) out.quants[l] = static_cast<int8_t>(two_bits(b + 16, part * 16 + l));
+  return out;
 }
 
 // Twelve bytes hold sixteen scales of six bits: nibbles in the first eight, the two high bits of four in each of the
@@ -88,14 +90,33 @@ int q3_scale(const std::byte* scales, size_t j) {
   return static_cast<int>((j < 8 ? low(nibbles) : high(nibbles)) | (top << 4)) - 32;
 }
 
-void q3_k(const std::byte* b, float* out) {
-  const std::byte *mask = b, *qs = b + 32, *scales = b + 96;
-  const float d = half(b + 108);
-  for (size_t i = 0; i < 256; ++i) {
-    const uint32_t two = byte_at(qs, i / 128 * 32 + i % 32) >> (2 * (i % 128 / 32)) & 3u;
-    const bool third = (byte_at(mask, i % 32) >> (i / 32) & 1u) != 0;
-    const int q = static_cast<int>(two) - (third ? 0 : 4);
-    out[i] = (d * static_cast<float>(q3_scale(scales, i / 16))) * static_cast<float>(q);
+GgufSixteen q3_k_part(const std::byte* b, uint64_t part) {
+  GgufSixteen out{half(b + 108) * static_cast<float>(q3_scale(b + 96, part)), 0, {}};
+  for (size_t l = 0; l < 16; ++l) {
+    const size_t i = part * 16 + l;
+    const bool third = (byte_at(b, i % 32) >> (i / 32) & 1u) != 0;
+    out.quants[l] = static_cast<int8_t>(static_cast<int>(two_bits(b + 32, i)) - (third ? 0 : 4));
+  }
+  return out;
+}
+
+GgufSixteen q6_k_part(const std::byte* b, uint64_t part) {
+  GgufSixteen out{half(b + 208) * static_cast<float>(signed_at(b, 192 + part)), 0, {}};
+  const size_t quarter = part / 2 % 4, begin = part % 2 * 16;
+  const std::byte *ql = b + part / 8 * 64 + quarter % 2 * 32 + begin, *qh = b + 128 + part / 8 * 32 + begin;
+  for (size_t l = 0; l < 16; ++l) {
+    const uint8_t lows = byte_at(ql, l);
+    const uint32_t top = byte_at(qh, l) >> (2 * quarter) & 3u;
+    out.quants[l] = static_cast<int8_t>(static_cast<int>((quarter < 2 ? low(lows) : high(lows)) | (top << 4)) - 32);
+  }
+  return out;
+}
+
+template <GgufSixteen (*kPart)(const std::byte*, uint64_t)>
+void by_sixteen(const std::byte* b, float* out) {
+  for (size_t part = 0; part < 16; ++part) {
+    const GgufSixteen p = kPart(b, part);
+    for (size_t l = 0; l < 16; ++l) *out++ = p.scale * static_cast<float>(p.quants[l]) - p.min;
   }
 }
 
@@ -112,10 +133,6 @@ void q4_k(const std::byte* b, float* out) {
 
 void q5_k(const std::byte* b, float* out) {
   for (size_t j = 0; j < 8; ++j) decode_q5_k_part(b, j, out + j * 32);
-}
-
-void q6_k(const std::byte* b, float* out) {
-  for (size_t j = 0; j < 8; ++j) decode_q6_k_part(b, j, out + j * 32);
 }
 
 // ---- values from a table
@@ -144,11 +161,11 @@ constexpr GgufBlock kBlocks[] = {
     {kGgufQ5_0, "Q5_0", 32, 22, q5_0},
     {kGgufQ5_1, "Q5_1", 32, 24, q5_1},
     {kGgufQ8_0, "Q8_0", 32, 34, q8_0},
-    {kGgufQ2_K, "Q2_K", 256, 84, q2_k},
-    {kGgufQ3_K, "Q3_K", 256, 110, q3_k},
+    {kGgufQ2_K, "Q2_K", 256, 84, by_sixteen<q2_k_part>, q2_k_part},
+    {kGgufQ3_K, "Q3_K", 256, 110, by_sixteen<q3_k_part>, q3_k_part},
     {kGgufQ4_K, "Q4_K", 256, 144, q4_k},
     {kGgufQ5_K, "Q5_K", 256, 176, q5_k},
-    {kGgufQ6_K, "Q6_K", 256, 210, q6_k},
+    {kGgufQ6_K, "Q6_K", 256, 210, by_sixteen<q6_k_part>, q6_k_part},
     {kGgufIQ4_NL, "IQ4_NL", 32, 18, iq4_nl},
     {kGgufIQ4_XS, "IQ4_XS", 256, 136, iq4_xs},
     {kGgufMXFP4, "MXFP4", 32, 17, mxfp4},
@@ -203,21 +220,6 @@ void decode_q5_k_part(const std::byte* block, uint64_t j, float* out) {
     const uint8_t q = byte_at(qs, l);
     const uint32_t fifth = byte_at(high_bits, l) >> j & 1u;
     out[l] = s.scale * static_cast<float>((j % 2 == 0 ? low(q) : high(q)) | (fifth << 4)) - s.min;
-  }
-}
-
-float q6_k_scale(const std::byte* block, uint64_t i) {
-  return half(block + 208) * static_cast<float>(signed_at(block, 192 + i));
-}
-
-void decode_q6_k_part(const std::byte* block, uint64_t j, float* out) {
-  const size_t quarter = j % 4;
-  const std::byte *ql = block + j / 4 * 64 + quarter % 2 * 32, *qh = block + 128 + j / 4 * 32;
-  for (size_t l = 0; l < 32; ++l) {
-    const uint8_t lows = byte_at(ql, l);
-    const uint32_t top = byte_at(qh, l) >> (2 * quarter) & 3u;
-    const int q = static_cast<int>((quarter < 2 ? low(lows) : high(lows)) | (top << 4)) - 32;
-    out[l] = q6_k_scale(block, 2 * j + l / 16) * static_cast<float>(q);
   }
 }
 

@@ -31,6 +31,12 @@ enum GgufTypeId : uint32_t {
   kGgufMXFP4 = 39,
 };
 
+// Sixteen elements of a block that share a scale: w = scale * quant - min.
+struct GgufSixteen {
+  float scale, min;
+  std::array<int8_t, 16> quants;
+};
+
 struct GgufBlock {
   uint32_t id;
   const char* name;   // "Q4_K"
@@ -38,6 +44,8 @@ struct GgufBlock {
   uint32_t bytes;     // of a block
   // One block, in fp32 arithmetic whose order is that of ggml's own code, so that the results agree bit for bit.
   void (*decode)(const std::byte* block, float* out);
+  // Elements 16 * part to 16 * part + 15 of Q2_K, Q3_K and Q6_K, whose scales belong to so many; else NULL.
+  GgufSixteen (*sixteen)(const std::byte* block, uint64_t part) = nullptr;
 };
 
 // Errors: unsupported, naming the type: one that is known but not read, one that was removed, or an unknown id.
@@ -61,9 +69,7 @@ GgufSubScale q4_k_scale(const std::byte* block, uint64_t part);
 
 // 32 elements.
 void decode_q5_k_part(const std::byte* block, uint64_t part, float* out);
-void decode_q6_k_part(const std::byte* block, uint64_t part, float* out);
 
-float q6_k_scale(const std::byte* block, uint64_t part);    // of 16 elements
 float iq4_xs_scale(const std::byte* block, uint64_t part);  // of 32 elements
 
 // 2^(e - 128): half of what the byte stands for, as the tables above are doubled.

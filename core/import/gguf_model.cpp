@@ -66,9 +66,9 @@ class GgufModel::View final : public SourceTensor {
 
   bool encode_row(uint64_t row, std::span<std::byte> quants, std::span<uint16_t> scales,
                   std::span<uint16_t> offsets) const override {
-    const uint64_t groups = scales.size();
-    const bool whole_groups = column_order_.heads == nullptr || column_order_.unit % kRepackGroup == 0;
-    if (value_ != Value::same || groups * kRepackGroup != width() || !whole_groups) return false;
+    const uint64_t groups = scales.size(), group = encoding().group;
+    const bool whole_groups = column_order_.heads == nullptr || column_order_.unit % group == 0;
+    if (value_ != Value::same || groups * group != width() || !whole_groups) return false;
     const std::byte* from = row_bytes(row).data();
     const uint64_t bytes = quants.size() / groups;
     for (uint64_t g = 0; mxfp4_ && g < groups; ++g) {
@@ -77,7 +77,7 @@ class GgufModel::View final : public SourceTensor {
     if (mxfp4_) return true;
     for (uint64_t g = 0; g < groups; ++g) {
       const RepackedGroup to{&quants[g * bytes], &scales[g], offsets.empty() ? nullptr : &offsets[g]};
-      if (!repack_group(*tensor_.block, from, column_order_.place(g * kRepackGroup) / kRepackGroup, to)) return false;
+      if (!repack_group(*tensor_.block, from, column_order_.place(g * group) / group, to)) return false;
     }
     return true;
   }

@@ -5,7 +5,6 @@
 #include <array>
 #include <cmath>
 #include <cstring>
-#include <span>
 
 #include "core/base/load.h"
 #include "core/program/quantize.h"
@@ -27,8 +26,9 @@ Codes nibbles(const std::byte* q) {
 }
 
 // Ours: byte j holds elements 2j and 2j + 1.
-void put_nibbles(const Codes& codes, std::byte* out) {
-  for (size_t j = 0; j < kRepackGroup / 2; ++j) out[j] = static_cast<std::byte>(codes[2 * j] | codes[2 * j + 1] << 4);
+template <size_t kCount>
+void put_nibbles(const std::array<uint8_t, kCount>& codes, std::byte* out) {
+  for (size_t j = 0; j < kCount / 2; ++j) out[j] = static_cast<std::byte>(codes[2 * j] | codes[2 * j + 1] << 4);
 }
 
 template <class Value>
@@ -50,6 +50,18 @@ bool q4_k(const std::byte* block, uint64_t part, const RepackedGroup& out) {
   }
   put_nibbles(codes, out.quants);
   return put_scale(s.scale, out.scale) && put_scale(-s.min, out.offset);
+}
+
+bool sixteen(const GgufSixteen& part, swy_dtype dtype, const RepackedGroup& out) {
+  if (dtype == SWY_I8) {
+    std::memcpy(out.quants, part.quants.data(), part.quants.size());
+  } else {
+    std::array<uint8_t, 16> codes;
+    const int zero = dtype == SWY_I4 ? 8 : 0;
+    for (size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<uint8_t>(part.quants[i] + zero);
+    put_nibbles(codes, out.quants);
+  }
+  return put_scale(part.scale, out.scale) && (dtype != SWY_I4A || put_scale(-part.min, out.offset));
 }
 
 bool mxfp4(const std::byte* block, const RepackedGroup& out) {
@@ -84,29 +96,25 @@ float squared_error(const Values& w, float scale) {
   return sum;
 }
 
-// The scale with the least error among the one that spans the values and the whole parts of `steps`, the distances of
-// the source's values: with such a scale those of one step keep their distances, and errors arise only from the
-// others'.
-bool nearest_i8(const Values& w, std::span<const float> steps, const RepackedGroup& out) {
+// The scale with the least error among the one that spans the values and the whole parts of `step`, the distance of the
+// source's values: with such a scale they keep their distances, and errors arise only from the offset.
+bool nearest_i8(const Values& w, float step, const RepackedGroup& out) {
   float most = 0;
   for (const float x : w) most = std::max(most, std::abs(x));
   if (!std::isfinite(most)) return false;  // NaN is found below
   constexpr int kTried = 5;
   uint16_t best = f32_to_f16(most / kMostQuant);
   float best_scale = swy_f16_to_f32(best), least = best_scale > 0 ? squared_error(w, best_scale) : most;
-  for (const float step : steps) {
-    const float parts = std::abs(step) / most * kMostQuant;  // how many still fit
-    if (!(parts >= 1 && parts < 1e6f)) continue;
-    const int finest = static_cast<int>(parts) + 1;
-    for (int k = finest; k > 0 && k > finest - kTried; --k) {
-      const uint16_t half = f32_to_f16(std::abs(step) / static_cast<float>(k));
-      const float scale = swy_f16_to_f32(half);
-      if (!(scale > 0) || !std::isfinite(scale)) continue;
-      if (const float error = squared_error(w, scale); error < least) {
-        least = error;
-        best = half;
-        best_scale = scale;
-      }
+  const float parts = std::abs(step) / most * kMostQuant;  // how many still fit
+  const int finest = parts >= 1 && parts < 1e6f ? static_cast<int>(parts) + 1 : 0;
+  for (int k = finest; k > 0 && k > finest - kTried; --k) {
+    const uint16_t half = f32_to_f16(std::abs(step) / static_cast<float>(k));
+    const float scale = swy_f16_to_f32(half);
+    if (!(scale > 0) || !std::isfinite(scale)) continue;
+    if (const float error = squared_error(w, scale); error < least) {
+      least = error;
+      best = half;
+      best_scale = scale;
     }
   }
   if (!(best_scale > 0) || !std::isfinite(best_scale) || !std::isfinite(least)) return false;
@@ -120,22 +128,13 @@ bool nearest_i8(const Values& w, std::span<const float> steps, const RepackedGro
 bool q5_k(const std::byte* block, uint64_t part, const RepackedGroup& out) {
   Values w;
   decode_q5_k_part(block, part, w.data());
-  const float step = q4_k_scale(block, part).scale;
-  return nearest_i8(w, {&step, 1}, out);
+  return nearest_i8(w, q4_k_scale(block, part).scale, out);
 }
 
 bool q5_1(const std::byte* block, const RepackedGroup& out) {
   Values w;
   (*gguf_block(kGgufQ5_1))->decode(block, w.data());
-  const float step = swy_f16_to_f32(load<uint16_t>(block));
-  return nearest_i8(w, {&step, 1}, out);
-}
-
-bool q6_k(const std::byte* block, uint64_t part, const RepackedGroup& out) {
-  Values w;
-  decode_q6_k_part(block, part, w.data());
-  const std::array<float, 2> steps = {q6_k_scale(block, 2 * part), q6_k_scale(block, 2 * part + 1)};
-  return nearest_i8(w, steps, out);
+  return nearest_i8(w, swy_f16_to_f32(load<uint16_t>(block)), out);
 }
 
 }  // namespace
@@ -151,9 +150,13 @@ WeightEncoding encoding_of(const GgufBlock& block) {
       return {SWY_I4, kRepackGroup};
     case kGgufQ4_1:
     case kGgufQ4_K:
-    case kGgufQ2_K:
-    case kGgufQ3_K:
       return {SWY_I4A, kRepackGroup};
+    case kGgufQ2_K:
+      return {SWY_I4A, 16};
+    case kGgufQ3_K:
+      return {SWY_I4, 16};
+    case kGgufQ6_K:
+      return {SWY_I8, 16};
     default:
       return {SWY_I8, kRepackGroup};
   }
@@ -166,10 +169,12 @@ bool repack_mxfp4(const std::byte* block, std::byte* quants, uint16_t* scale) {
 }
 
 bool repack_group(const GgufBlock& block, const std::byte* row, uint64_t group, const RepackedGroup& out) {
-  const uint64_t per_block = block.elements / kRepackGroup;
-  if (per_block == 0) return false;
+  const WeightEncoding encoding = encoding_of(block);
+  if (encoding.group == 0) return false;
+  const uint64_t per_block = block.elements / encoding.group;
   const std::byte* b = row + group / per_block * block.bytes;
   const uint64_t part = group % per_block;
+  if (block.sixteen != nullptr) return sixteen(block.sixteen(b, part), encoding.dtype, out);
   switch (block.id) {
     case kGgufQ4_0:
       *out.scale = load<uint16_t>(b);
@@ -210,8 +215,6 @@ bool repack_group(const GgufBlock& block, const std::byte* row, uint64_t group, 
       return q5_1(b, out);
     case kGgufQ5_K:
       return q5_k(b, part, out);
-    case kGgufQ6_K:
-      return q6_k(b, part, out);
     default:
       return false;
   }

@@ -11,6 +11,14 @@
 #include "core/program/program.h"
 
 namespace switchyard {
+namespace {
+
+// Part of every name. Counted up where a conversion makes something else of the same model, so that it is made anew.
+constexpr std::string_view kRules = "2\n";
+
+void add_text(Checksum& sum, std::string_view text) { sum.add(std::as_bytes(std::span(text))); }
+
+}  // namespace
 
 std::string default_model_folder() {
   if (const char* named = std::getenv("SWITCHYARD_MODELS"); named != nullptr && *named == '/') return named;
@@ -21,13 +29,13 @@ std::string default_model_folder() {
 std::string program_name(const std::string& path, const GgufFile& file) {
   constexpr size_t kSample = 4096;  // bytes of each tensor
   Checksum sum;
-  const auto add = [&](std::string_view text) { sum.add(std::as_bytes(std::span(text))); };
+  add_text(sum, kRules);
   for (const auto& [key, value] : file.metadata()) {
-    add(key);
+    add_text(sum, key);
     sum.add(value.data);
   }
   for (const GgufTensor& t : file.tensors()) {
-    add(fmt::format("\n{} {} {}", t.name, t.block->name, fmt::join(t.dims, ",")));
+    add_text(sum, fmt::format("\n{} {} {}", t.name, t.block->name, fmt::join(t.dims, ",")));
     sum.add(t.bytes.first(std::min(kSample, t.bytes.size())));
   }
   return fmt::format("{}-{:016x}.swy", std::filesystem::path(path).stem().string(), sum.value());
@@ -35,7 +43,8 @@ std::string program_name(const std::string& path, const GgufFile& file) {
 
 std::string program_name(const std::string& name, const std::string& key) {
   Checksum sum;
-  sum.add(std::as_bytes(std::span(key)));
+  add_text(sum, kRules);
+  add_text(sum, key);
   return fmt::format("{}-{:016x}.swy", name, sum.value());
 }
 

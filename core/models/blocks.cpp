@@ -203,11 +203,12 @@ Activation GatedDelta::build(Builder& b, const Scope& at, const std::string& fro
 Activation Mlp::build(Builder& b, const Scope& at, const std::string& from, Activation x) const {
   const std::string module = at.from + from;
   const uint64_t hidden = b.width(x);
-  const std::vector<Activation> gate_up =
-      b.linear(x, {{at.name + "gate", b.matrix(module + "gate_proj.weight", {width, hidden})},
-                   {at.name + "up", b.matrix(module + "up_proj.weight", {width, hidden})}});
-  const Activation y = b.silu_mul(at.name + "activation", gate_up[0], gate_up[1]);
-  return b.linear(at.name + "down", y, b.matrix(module + "down_proj.weight", {hidden, width}));
+  const MlpOperands o{.gate = b.matrix(module + "gate_proj.weight", {width, hidden}),
+                      .up = b.matrix(module + "up_proj.weight", {width, hidden}),
+                      .down = b.matrix(module + "down_proj.weight", {hidden, width})};
+  swy_mlp_attrs a{};
+  a.width = width;
+  return b.mlp(at, x, o, a);
 }
 
 Experts::Experts(const Config& c, Form form)

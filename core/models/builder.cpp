@@ -217,12 +217,12 @@ Activation Builder::moe(const Scope& at, Activation x, const MoeOperands& o, swy
   return op(at.name + "moe", {SWY_OP_MOE, revision}, attr_bytes(a), {x}, weights, width(x));
 }
 
-Activation Builder::add(const std::string& name, Activation x, Activation y) {
-  return op(name, SWY_OP_ADD, {}, {x, y}, {}, width(x));
+Activation Builder::mlp(const Scope& at, Activation x, const MlpOperands& o, swy_mlp_attrs a) {
+  return op(at.name + "mlp", SWY_OP_MLP, attr_bytes(a), {x}, {o.gate, o.up, o.down}, width(x));
 }
 
-Activation Builder::silu_mul(const std::string& name, Activation gate, Activation up) {
-  return op(name, SWY_OP_SILU_MUL, {}, {gate, up}, {}, width(gate));
+Activation Builder::add(const std::string& name, Activation x, Activation y) {
+  return op(name, SWY_OP_ADD, {}, {x, y}, {}, width(x));
 }
 
 void Builder::lm_head(const std::string& name, Activation x, Weight weight) {

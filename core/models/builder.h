@@ -79,6 +79,10 @@ struct MoeOperands {
   std::optional<Weight> router_bias = {}, gate_up_bias = {}, down_bias = {};
 };
 
+struct MlpOperands {
+  Weight gate, up, down;
+};
+
 class Builder {
  public:
   // `encoding` is that of matrices; without one each keeps its source's, and so does one in MXFP4 where 4 bits are
@@ -125,8 +129,8 @@ class Builder {
   Activation attention(const Scope& at, const AttentionOperands& operands, swy_attention_attrs attrs);
   Activation gated_delta(const Scope& at, const GatedDeltaOperands& operands, swy_gated_delta_attrs attrs);
   Activation moe(const Scope& at, Activation x, const MoeOperands& operands, swy_moe_attrs attrs);
+  Activation mlp(const Scope& at, Activation x, const MlpOperands& operands, swy_mlp_attrs attrs);
   Activation add(const std::string& name, Activation x, Activation y);
-  Activation silu_mul(const std::string& name, Activation gate, Activation up);
   // Ends the program.
   void lm_head(const std::string& name, Activation x, Weight weight);
 
@@ -138,6 +142,7 @@ class Builder {
   ProgramSpec::Function& function() { return plan_.spec.functions[0]; }
   Activation value(const std::string& name, uint64_t width);
   struct Kind {
+    // NOLINTNEXTLINE(google-explicit-constructor): an id alone is that of the first revision
     Kind(swy_op_id id_of, uint32_t revision_of = 1) : id(id_of), revision(revision_of) {}
     swy_op_id id;
     uint32_t revision;

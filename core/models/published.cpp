@@ -8,6 +8,14 @@ struct Published {
   std::string_view name, config;
 };
 
+constexpr std::string_view kQwen27b = R"({
+  "model_type": "qwen3_5_text", "hidden_size": 5120, "num_hidden_layers": 64, "vocab_size": 248320,
+  "num_attention_heads": 24, "num_key_value_heads": 4, "head_dim": 256, "full_attention_interval": 4,
+  "linear_num_key_heads": 16, "linear_num_value_heads": 48, "linear_key_head_dim": 128, "linear_value_head_dim": 128,
+  "linear_conv_kernel_dim": 4, "intermediate_size": 17408, "rms_norm_eps": 1e-06, "tie_word_embeddings": false,
+  "max_position_embeddings": 262144, "rope_parameters": {"rope_type": "default", "rope_theta": 10000000,
+  "partial_rotary_factor": 0.25}, "eos_token_id": 248046})";
+
 constexpr Published kPublished[] = {
     {"qwen3.5-35b-a3b", R"({
   "model_type": "qwen3_5_moe_text", "hidden_size": 2048, "num_hidden_layers": 40, "vocab_size": 248320,
@@ -24,13 +32,8 @@ constexpr Published kPublished[] = {
   "linear_conv_kernel_dim": 4, "intermediate_size": 9216, "rms_norm_eps": 1e-06, "tie_word_embeddings": true,
   "max_position_embeddings": 262144, "rope_parameters": {"rope_type": "default", "rope_theta": 10000000,
   "partial_rotary_factor": 0.25}, "eos_token_id": 248046})"},
-    {"qwen3.5-27b", R"({
-  "model_type": "qwen3_5_text", "hidden_size": 5120, "num_hidden_layers": 64, "vocab_size": 248320,
-  "num_attention_heads": 24, "num_key_value_heads": 4, "head_dim": 256, "full_attention_interval": 4,
-  "linear_num_key_heads": 16, "linear_num_value_heads": 48, "linear_key_head_dim": 128, "linear_value_head_dim": 128,
-  "linear_conv_kernel_dim": 4, "intermediate_size": 17408, "rms_norm_eps": 1e-06, "tie_word_embeddings": false,
-  "max_position_embeddings": 262144, "rope_parameters": {"rope_type": "default", "rope_theta": 10000000,
-  "partial_rotary_factor": 0.25}, "eos_token_id": 248046})"},
+    {"qwen3.5-27b", kQwen27b},
+    {"qwen3.8-27b", kQwen27b},
     {"qwen3.5-122b-a10b", R"({
   "model_type": "qwen3_5_moe_text", "hidden_size": 3072, "num_hidden_layers": 48, "vocab_size": 248320,
   "num_attention_heads": 32, "num_key_value_heads": 2, "head_dim": 256, "full_attention_interval": 4,

@@ -20,7 +20,7 @@ struct WeightEncoding {
   bool operator==(const WeightEncoding&) const = default;
 };
 
-// The one of the two that takes more bits.
+// The one of the two that takes more bits: of one type, that with the smaller groups.
 WeightEncoding more_bits(WeightEncoding a, WeightEncoding b);
 
 // A matrix of rows; its dims but the last count as more rows. All members are thread-safe.

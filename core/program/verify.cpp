@@ -115,9 +115,10 @@ Status check_group(const Tensor& tensor) {
   }
   const bool quantized = tensor.dtype == SWY_I8 || tensor.dtype == SWY_I4 || tensor.dtype == SWY_I4A;
   const uint32_t group = tensor.group;
-  if (group == 0 || (quantized && (group == 32 || group == 64 || group == 128))) return {};
-  return bad(fmt::format("tensor '{}' of {} has groups of {}; {}", tensor.name, dtype_name(tensor.dtype), group,
-                         quantized ? "groups are 32, 64, 128 or 0 for a row" : "only quantized tensors have groups"));
+  if (group == 0 || (quantized && std::ranges::count(kWeightGroups, group) != 0)) return {};
+  return bad(
+      fmt::format("tensor '{}' of {} has groups of {}; {}", tensor.name, dtype_name(tensor.dtype), group,
+                  quantized ? "groups are 16, 32, 64, 128 or 0 for a row" : "only quantized tensors have groups"));
 }
 
 Status check_segments(const Tensor& tensor, uint64_t canonical_bytes) {

@@ -11,6 +11,7 @@
 #include "core/generate/session_file.h"
 #include "core/plan/code_store.h"
 #include "core/plan/tuning.h"
+#include "core/sampling/recommended.h"
 #include "core/serve/turn.h"
 #include "core/text/chat_template.h"
 
@@ -20,17 +21,18 @@ namespace {
 // Tokens that a stream may be ahead of its reader.
 constexpr uint32_t kEvents = 32;
 
-TextOptions text_options(const GenerateOptions& o) {
+TextOptions text_options(const GenerateOptions& o, const Program& program) {
   TextOptions t;
   t.max_tokens = o.max_tokens;
   SamplingParams& p = t.sampling;
-  p.temperature = o.temperature;
-  p.top_p = o.top_p;
-  p.min_p = o.min_p;
-  p.top_k = o.top_k;
-  p.repetition_penalty = o.repetition_penalty;
-  p.presence_penalty = o.presence_penalty;
-  p.frequency_penalty = o.frequency_penalty;
+  take_recommended(program.metadata, p);
+  p.temperature = o.temperature.value_or(p.temperature);
+  p.top_p = o.top_p.value_or(p.top_p);
+  p.min_p = o.min_p.value_or(p.min_p);
+  p.top_k = o.top_k.value_or(p.top_k);
+  p.repetition_penalty = o.repetition_penalty.value_or(p.repetition_penalty);
+  p.presence_penalty = o.presence_penalty.value_or(p.presence_penalty);
+  p.frequency_penalty = o.frequency_penalty.value_or(p.frequency_penalty);
   p.seed = o.seed;
   p.top_logprobs = o.logprobs;
   // Ids below zero become ids beyond every vocabulary, which the sampler refuses by name.
@@ -113,7 +115,7 @@ struct TextStream::Impl {
   Status begin(std::string_view prompt, const GenerateOptions& o) {
     TextThread& thread = session.thread;
     SWY_LET(reading, thread.read(thread.text() + std::string(prompt)));
-    TextOptions options = text_options(o);
+    TextOptions options = text_options(o, *session.service.loaded().program);
     SWY_LET(options.path, parse_path(o.sampling));
     SWY_LET(ticket, begin_turn(session.service, session.session, thread, reading, options));
     session.run(ticket);
@@ -150,6 +152,9 @@ struct TextStream::Impl {
     result.stopped = why.empty() ? f.reason : why;
     result.sampling = fmt::format("{} ({})", path_name(f.path.path), f.path.reason);
     result.seed = f.seed;
+    result.cached_tokens = f.usage.cached_tokens;
+    result.drafted = f.drafted;
+    result.accepted = f.accepted;
     result.prompt_seconds = static_cast<double>(f.usage.prompt_ns) / 1e9;
     result.draw_seconds = static_cast<double>(f.usage.draw_ns) / 1e9;
     (void)end_turn(session.service, session.thread, reading, result.ids, result.text, f).ok();
@@ -179,18 +184,26 @@ Result<Engine> Engine::load(const EngineOptions& o) {
   options.sessions = o.sessions;
   options.state_bytes = o.state_bytes;
   options.deterministic = o.deterministic;
+  options.checkpoints = o.cache_states;
+  const auto speculation = parse_speculation(o.speculate);
+  if (!speculation.ok()) {
+    return error(Code::usage, "EngineOptions::speculate is '{}'; it must be auto, ngram or off", o.speculate);
+  }
+  options.drafts = *speculation == Speculation::off ? 0 : kDefaultDrafts;
   options.load_threads = host->threads();
   options.tuning = load_tuning(Os::real(), default_tuning_path(), host->threads());
   options.code_folder = default_code_folder();
   SWY_LET(LoadedModel loaded, load_model(host, std::move(registry), o.backend,
                                          std::make_shared<const Program>(std::move(program)), options));
-  if (o.sessions > 1) SWY_TRY(prepare_steps(*loaded.model, text_options({}).sampling));
+  if (o.sessions > 1) SWY_TRY(prepare_steps(*loaded.model, text_options({}, *loaded.program).sampling));
   ServiceOptions serving;
   serving.queue = UINT32_MAX;  // each session has one request at most
   serving.queue_tokens = UINT64_MAX;
   serving.events = kEvents;
   serving.slow_ns = UINT64_MAX;  // a stream may be left alone
-  serving.cache_bytes = 0;
+  serving.cache_bytes = o.cache_states == 0 && o.cache_bytes == 0 ? 0 : UINT64_MAX;
+  serving.cache_host_bytes = o.cache_bytes;
+  serving.speculate = *speculation;
   SWY_LET(impl->service, Service::create(std::move(loaded), serving));
   return Engine(std::move(impl));
 }

@@ -120,7 +120,7 @@ void Loop::collect_ended() {
     if (batch_.running(job->id)) return false;
     const Outcome outcome = *batch_.take(job->id);
     take_outcome(*job, outcome);
-    end(*job, reason_of(*job, outcome), outcome.status);
+    end(*job, reason_of(*job, outcome), job->text->failure(outcome));
     return true;
   });
 }
@@ -134,6 +134,12 @@ void Loop::take_outcome(Job& job, const Outcome& outcome) {
   job.id = 0;
   job.read_bytes += outcome.read_bytes;
   job.undecided += outcome.undecided;
+  job.drafted += outcome.drafted;
+  job.accepted += outcome.accepted;
+  stats_.update([&](ServiceStats& s) {
+    s.drafted_tokens += outcome.drafted;
+    s.accepted_tokens += outcome.accepted;
+  });
 }
 
 // Some request found no memory for its next rows: another one makes room, or this one comes back later.
@@ -222,6 +228,8 @@ void Loop::end(Job& job, std::string reason, Status status) {
   f->path = job.path;
   f->read_bytes = job.read_bytes;
   f->undecided = job.undecided;
+  f->drafted = job.drafted;
+  f->accepted = job.accepted;
   f->text = job.text->text();
   f->ids = std::move(job.ids);
   Event last;

@@ -26,6 +26,7 @@ class Loop {
   uint64_t tick();
   // Ends every request.
   void end_all(const std::string& reason, const Status& status);
+  PrefixCache& cache() { return cache_; }
   // Nothing of it is on the way to a device afterwards.
   void settle();
   size_t jobs() const { return waiting_.size() + active_.size(); }
@@ -43,6 +44,7 @@ class Loop {
   bool caches(const Job& job) const;
   size_t pages_needed(const Job& job);
   void admit();
+  bool make_way();
   Status begin(Job& job);
   Status find_session(Job& job);
   void leave_session(Job& job);
@@ -59,7 +61,7 @@ class Loop {
   Status set_aside(Job& job);
 
   static std::string reason_of(const Job& job, const Outcome& outcome);
-  static void take_outcome(Job& job, const Outcome& outcome);
+  void take_outcome(Job& job, const Outcome& outcome);
   void end(Job& job, std::string reason, Status status = {});
   void publish(bool stepped);
   uint64_t idle_ns(uint64_t now) const;

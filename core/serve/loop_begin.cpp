@@ -45,11 +45,38 @@ size_t Loop::pages_needed(const Job& job) {
 
 // Whether its prompt is yet to be looked up, and its states may be kept.
 bool Loop::caches(const Job& job) const {
-  return options_.cache_bytes > 0 && job.request.cache && job.request.session == nullptr && job.request.history.empty();
+  return options_.cache_bytes > 0 && job.request.cache && job.request.history.empty();
+}
+
+// A request whose client does not read holds no session that another one waits for: its states go to the host's memory.
+// As many may be there as there are sessions; the next one ends. False: there is no such request.
+bool Loop::make_way() {
+  const auto unread = [](const auto& job) { return job->paused_ns != 0 && job->request.session == nullptr; };
+  if (std::none_of(active_.begin(), active_.end(), unread)) return false;
+  settle();
+  collect_ended();
+  const auto key = [&](const auto& job) { return unread(job) ? job->paused_ns : UINT64_MAX; };
+  const auto longest =
+      std::min_element(active_.begin(), active_.end(), [&](const auto& a, const auto& b) { return key(a) < key(b); });
+  if (longest == active_.end() || !unread(*longest)) return true;  // those that were there have ended
+  std::unique_ptr<Job> job = std::move(*longest);
+  active_.erase(longest);
+  if (std::count_if(waiting_.begin(), waiting_.end(), unread) >= model_.max_sessions()) {
+    end(*job, "slow", error(Code::cancelled, "the answer was not read while other requests waited, so it was ended"));
+  } else if (const Status aside = set_aside(*job); aside.ok()) {
+    waiting_.push_back(std::move(job));
+  } else {
+    end(*job, "failed", aside);
+  }
+  return true;
 }
 
 void Loop::admit() {
-  for (auto next = next_waiting(); next != waiting_.end() && fits(**next); next = next_waiting()) {
+  for (auto next = next_waiting(); next != waiting_.end(); next = next_waiting()) {
+    if (!fits(**next)) {
+      if (!make_way()) break;
+      continue;
+    }
     const Status begun = begin(**next);
     if (begun.code() == Code::out_of_device_memory && !active_.empty()) break;
     std::unique_ptr<Job> job = std::move(*next);
@@ -100,6 +127,9 @@ void Loop::resume_cached(Job& job) {
   job.common = hit.common;
   const auto seen = cache_.resume(r.cache_scope, r.prompt, *job.session);
   if (!seen.ok()) job.session->reset();
+  if (seen.status().code() == Code::invalid_data && options_.warn) {
+    options_.warn(std::string(seen.status().message()) + "; the prompt is read again");
+  }
   job.usage.cached_tokens = job.session->position();
   stats_.update([&](ServiceStats& s) {
     ++s.cache_queries;

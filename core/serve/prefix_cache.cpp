@@ -42,8 +42,11 @@ Result<uint32_t> PrefixCache::resume(const std::string& scope, std::span<const i
   if (kept == nullptr) return 0u;
   if (kept->states != nullptr) {
     SWY_TRY(session.resume(*kept->states));
-  } else {
+  } else if (!kept->host.empty()) {
     SWY_TRY(session.restore(kept->host));
+  } else if (Status read = session.restore(kept->saved); !read.ok()) {
+    if (read.code() != Code::out_of_device_memory) drop(kept->self);
+    return read;
   }
   return kept->position;
 }

@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/engine/checkpoint.h"
@@ -22,8 +23,9 @@ struct Kept {
   PrefixNode* node = nullptr;
   std::string scope;
   uint32_t position = 0;
-  std::unique_ptr<StateCheckpoint> states;  // NULL: in `host`
+  std::unique_ptr<StateCheckpoint> states;  // NULL: in `host`, or in `saved`
   std::string host;                         // Session::snapshot
+  std::string_view saved = {};              // the same, in the cache file; until it turns out to be damaged
   std::list<Kept>::iterator self;           // its place in the order of use
 };
 

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <thread>
 
-#include "core/engine/room.h"
+#include "core/serve/intake.h"
 #include "core/serve/loop.h"
 
 namespace switchyard {
@@ -22,18 +22,17 @@ struct Service::Impl {
   Impl(LoadedModel model, const ServiceOptions& o)
       : loaded(std::move(model)),
         options(o),
-        unused(std::make_shared<swy::RowSampler>(loaded.model->vocab())),
+        intake(*loaded.model, loaded.tokenizer.get()),
         loop(*loaded.model, options, stats, queue) {}
 
   void run();
   bool take_in();  // whether the loop ends
-  Rejection check(GenerationRequest& request, Job& job);
   Rejection enter(std::unique_ptr<Job> job);
   uint32_t retry_after_ms() const;
 
   LoadedModel loaded;
   const ServiceOptions options;
-  const std::shared_ptr<swy::RowSampler> unused;  // for samplers that only check parameters
+  const Intake intake;
   SharedStats stats;
   QueueGauge queue;
   const std::shared_ptr<Bell> bell = std::make_shared<Bell>();
@@ -93,8 +92,6 @@ void Service::Impl::run() {
 
 namespace {
 
-Rejection invalid(Status status) { return {Rejection::Why::invalid, std::move(status), 0, 0, 0}; }
-
 const char* why_name(Rejection::Why why) {
   switch (why) {
     case Rejection::Why::invalid:
@@ -109,35 +106,6 @@ const char* why_name(Rejection::Why why) {
 }
 
 }  // namespace
-
-Rejection Service::Impl::check(GenerationRequest& r, Job& job) {
-  const Model& model = *loaded.model;
-  if (loaded.tokenizer == nullptr) return invalid(loaded.text().status());
-  if (r.prompt.empty()) return invalid(error(Code::usage, "the prompt has no tokens"));
-  if (r.text.max_tokens == 0) return invalid(error(Code::usage, "max_tokens is 0; it must be at least 1"));
-  for (const auto* ids : {&r.history, &r.prompt}) {
-    if (Status s = model.check_tokens(*ids); !s.ok()) return invalid(std::move(s));
-  }
-  if (Status s = check_room(model, r.history.size(), r.prompt.size()); !s.ok()) {
-    return {Rejection::Why::too_long, std::move(s), 0, r.history.size() + r.prompt.size(), model.context()};
-  }
-  auto text = TextGeneration::create(
-      model, *loaded.tokenizer, r.text, [this, &job](const TextPiece& piece) { return loop.took(job, piece); },
-      r.constraint);
-  if (!text.ok()) return invalid(text.status());
-  job.text = std::move(*text);
-  const SamplingParams& sampling = job.text->options().sampling;
-  const auto sampler = Sampler::create(sampling, model.vocab(), unused);
-  if (!sampler.ok()) return invalid(sampler.status());
-  const TextOptions& t = r.text;
-  const bool masked = r.constraint != nullptr || !t.allow_regex.empty() || !t.json_schema.empty() || !t.grammar.empty();
-  const auto path = choose_path(r.text.path, *sampler, masked, model.device_sampling());
-  if (!path.ok()) return invalid(path.status());
-  job.text->set_seed(sampler->seed());
-  job.ticket->seed = sampler->seed();
-  std::sort(r.checkpoints.begin(), r.checkpoints.end());
-  return {};
-}
 
 // As long as the waiting requests take, if those before them are a measure.
 uint32_t Service::Impl::retry_after_ms() const {
@@ -170,7 +138,12 @@ Admission Service::submit(GenerationRequest request) {
   auto job = std::make_unique<Job>();
   job->submitted_ns = Os::real().now_ns();
   job->ticket = std::make_shared<Ticket::Shared>(s.next_id++, s.bell, std::max(1u, s.options.events));
-  Rejection rejection = s.check(request, *job);
+  Job& own = *job;
+  Rejection rejection{Rejection::Why::invalid, s.loaded.text().status(), 0, 0, 0};
+  if (rejection.status.ok()) {
+    request.text.speculate = s.options.speculate;
+    rejection = s.intake.check(request, own, [&s, &own](const TextPiece& piece) { return s.loop.took(own, piece); });
+  }
   job->request = std::move(request);
   const auto ticket = job->ticket;
   if (rejection.why == Rejection::Why::none) rejection = s.enter(std::move(job));
@@ -229,6 +202,24 @@ ServiceStats Service::stats() const {
   const std::lock_guard lock(impl_->mutex);
   stats.draining = impl_->draining || impl_->stopping;
   return stats;
+}
+
+Result<SavedCache> Service::save_cache(const std::string& path, uint64_t max_bytes) {
+  SavedCache saved;
+  SWY_TRY(on_loop([&](Model&) -> Status {
+    SWY_LET(saved, impl_->loop.cache().save(Os::real(), path, max_bytes));
+    return {};
+  }));
+  return saved;
+}
+
+Result<SavedCache> Service::load_cache(const std::string& path) {
+  SavedCache loaded;
+  SWY_TRY(on_loop([&](Model&) -> Status {
+    SWY_LET(loaded, impl_->loop.cache().load(Os::real(), path));
+    return {};
+  }));
+  return loaded;
 }
 
 Status Service::on_loop(const std::function<Status(Model&)>& work) {

@@ -65,9 +65,9 @@ struct Finish {
   Usage usage;
   uint64_t seed = 0;
   PathChoice path;
-  uint64_t read_bytes = 0, undecided = 0;  // as Outcome has them
-  std::string text;                        // whole
-  std::vector<int32_t> ids;                // whole, with the stop id
+  uint64_t read_bytes = 0, undecided = 0, drafted = 0, accepted = 0;  // as Outcome has them
+  std::string text;                                                   // whole
+  std::vector<int32_t> ids;                                           // whole, with the stop id
 };
 
 struct Event {
@@ -133,7 +133,16 @@ struct ServiceOptions {
   uint32_t prompt_rows = 256;              // BatchOptions::prompt_rows
   uint64_t cache_bytes = UINT64_MAX;       // of states on the devices that the prefix cache keeps; 0: no cache
   uint64_t cache_host_bytes = 1ull << 30;  // of the states that it keeps in host memory besides
+  // Of every request, in place of TextOptions::speculate.
+  Speculation speculate = Speculation::off;
   uint32_t checkpoint_tokens = 8192;       // the cache keeps the states of a long prompt this often; 0: never
+  std::function<void(const std::string& message)> warn = {};  // called by the loop
+};
+
+// Of Service::save_cache and load_cache: states that are in the file.
+struct SavedCache {
+  uint32_t states = 0;
+  uint64_t tokens = 0, bytes = 0;
 };
 
 class Service {
@@ -154,6 +163,15 @@ class Service {
   bool drain(uint64_t timeout_ns = UINT64_MAX);
   // Refuses new requests, ends the others with the reason "stopped", and ends the loop.
   void stop();
+
+  // The prefix cache's states in a file, for the next process with this model, from the most recently used on and at
+  // most `max_bytes`. The file is replaced atomically, and has the texts of prompts in it. Errors: io, those of the
+  // devices; cancelled, when the service has stopped.
+  Result<SavedCache> save_cache(const std::string& path, uint64_t max_bytes);
+  // Takes such a file in, whose states are read when a prompt needs them. Those that turn out to be damaged then are
+  // reported to ServiceOptions::warn, and the prompt is read instead. Errors: not_found; invalid_data, usage: nothing
+  // is taken in of a file that is damaged, or of another model or backend.
+  Result<SavedCache> load_cache(const std::string& path);
 
   ServiceStats stats() const;
 

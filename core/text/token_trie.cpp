@@ -2,6 +2,7 @@
 #include "core/text/token_trie.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 
 #include "core/text/utf8.h"
@@ -12,23 +13,18 @@ namespace {
 constexpr size_t kMaxDepth = 255, kMaxNodes = TrieNode::kNoToken;
 constexpr size_t kPlainMasks = 32;
 
-// What a token is to the inside of a JSON string.
-struct Plain {
-  enum { plain, refused, other } kind = plain;
+// The number of characters, if none is a quote, a backslash, a control character or the end of a line; or none.
+std::optional<uint32_t> plain_characters(std::string_view text) {
+  if (utf8_valid_prefix(text) < text.size()) return std::nullopt;
   uint32_t characters = 0;
-};
-
-Plain classify(std::string_view text) {
-  const size_t valid = utf8_valid_prefix(text);
-  Plain p;
-  for (size_t at = 0; at < valid; ++p.characters) {
+  for (size_t at = 0; at < text.size(); ++characters) {
     const auto c = static_cast<unsigned char>(text[at]);
-    if (c < 0x20) return {Plain::refused, 0};
-    if (c == '"' || c == '\\') return {Plain::other, 0};
-    at += utf8_length(text.substr(at));
+    const std::string_view rest = text.substr(at);
+    if (c < 0x20 || c == '"' || c == '\\') return std::nullopt;
+    if (rest.starts_with("\xE2\x80\xA8") || rest.starts_with("\xE2\x80\xA9")) return std::nullopt;
+    at += utf8_length(rest);
   }
-  if (valid < text.size()) p.kind = Plain::other;
-  return p;
+  return characters;
 }
 
 // `tokens` are sorted by text. Appends the subtree of those that share their first `depth` bytes.
@@ -80,6 +76,8 @@ Result<std::shared_ptr<const TokenTrie>> TokenTrie::create(uint32_t vocab,
   std::vector<std::pair<uint32_t, uint32_t>> plain;  // characters, token
   for (uint32_t id = 0; id < vocab; ++id) {
     const size_t size = trie->piece(id).size();
+    const std::string_view piece_of = trie->piece(id);
+    if (std::count(piece_of.begin(), piece_of.end(), '"') > 1) trie->several_quotes_.push_back(id);
     if (size > kMaxDepth) trie->long_.push_back(id);
     if (size > 0 && size <= kMaxDepth) sorted.push_back(id);
     if (trie->piece(id).find_first_of(" \t\r\n") == 0) trie->spaces_[id / 32] |= 1u << id % 32;
@@ -95,9 +93,10 @@ Result<std::shared_ptr<const TokenTrie>> TokenTrie::create(uint32_t vocab,
       continue;
     }
     unlike.push_back(id);
-    const Plain p = classify(trie->piece(id));
-    if (p.kind == Plain::plain) plain.emplace_back(p.characters, id);
-    if (p.kind == Plain::other) other.push_back(id);
+    trie->longest_ = std::max(trie->longest_, static_cast<uint32_t>(trie->piece(id).size()));
+    const auto characters = plain_characters(trie->piece(id));
+    if (characters) plain.emplace_back(*characters, id);
+    if (!characters) other.push_back(id);
   }
   if (!build(*trie, unlike, trie->all_) || !build(*trie, other, trie->not_plain_)) {
     return error(Code::unsupported, "the vocabulary's texts have more than {} different beginnings", kMaxNodes);

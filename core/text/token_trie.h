@@ -44,19 +44,24 @@ class TokenTrie {
   }
 
   std::span<const TrieNode> all() const { return all_; }
-  // Of the tokens with something that is not a plain character, those that a JSON string may have in it or end with.
+  // Those with something in them that is not a plain character.
   std::span<const TrieNode> not_plain() const { return not_plain_; }
-  // Sets the bits of all tokens of at most `characters` plain characters: neither quote, backslash nor control.
+  // Sets the bits of all tokens of at most `characters` plain characters: neither quotes, backslashes, control
+  // characters nor ends of lines.
   void allow_plain(int64_t characters, std::span<uint32_t> mask) const;
+  // Bytes of the longest token in the trees.
+  uint32_t longest() const { return longest_; }
   // The tokens that begin with a space, a tab or a line end.
   const TokenMask& spaces() const { return spaces_; }
+  // The tokens with several quotes in them.
+  std::span<const uint32_t> several_quotes() const { return several_quotes_; }
   // Tokens that are too long for the tree, to be tried one by one.
   std::span<const uint32_t> long_tokens() const { return long_; }
   // A token in the tree, and another with the same text.
   std::span<const std::pair<uint32_t, uint32_t>> twins() const { return twins_; }
 
  private:
-  uint32_t vocab_ = 0;
+  uint32_t vocab_ = 0, longest_ = 0;
   std::string text_;
   std::vector<uint32_t> at_;
   std::vector<TrieNode> all_, not_plain_;
@@ -64,7 +69,7 @@ class TokenTrie {
   std::vector<uint32_t> longer_;             // the other plain tokens, shorter ones first
   std::vector<uint32_t> longer_characters_;  // of each
   TokenMask spaces_;
-  std::vector<uint32_t> long_;
+  std::vector<uint32_t> long_, several_quotes_;
   std::vector<std::pair<uint32_t, uint32_t>> twins_;
 };
 

@@ -41,7 +41,7 @@ const std::vector<Encoding>& all_encodings() {
   static const std::vector<Encoding> encodings = [] {
     std::vector<Encoding> out = {{SWY_F32, 0}, {SWY_BF16, 0}};
     for (const swy_dtype d : {SWY_I8, SWY_I4, SWY_I4A}) {
-      for (const uint32_t g : {32u, 64u, 128u, 0u}) out.push_back({d, g});
+      for (const uint32_t g : {16u, 32u, 64u, 128u, 0u}) out.push_back({d, g});
     }
     out.push_back({SWY_MXFP4, SWY_MXFP4_GROUP});
     return out;

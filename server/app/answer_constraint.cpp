@@ -30,9 +30,18 @@ AnswerConstraint::AnswerConstraint(std::shared_ptr<const Constraint> before, boo
   if (before != nullptr) before_.emplace_back(std::move(before));
 }
 
+// Whether it went well. Limits are remembered; text that belongs to another answer is not.
+bool AnswerConstraint::took(const Status& status) {
+  if (fault_.ok() && status.code() == Code::unsupported) {
+    fault_ = error(Code::unsupported, "{}: {}", name_, status.message());
+  }
+  return status.ok();
+}
+
 void AnswerConstraint::accept(int32_t id) {
-  std::erase_if(answers_, [id](ConstraintMatcher& m) { return !m.accept(id).ok(); });
-  std::erase_if(before_, [id](ConstraintMatcher& m) { return !m.accept(id).ok(); });
+  const auto refuses = [&](ConstraintMatcher& m) { return !took(m.accept(id)); };
+  std::erase_if(answers_, refuses);
+  std::erase_if(before_, refuses);
   if (before_.empty() || !before_[0].finished()) return;
   before_.clear();
   answers_ = fresh_;
@@ -50,7 +59,7 @@ void AnswerConstraint::allow(std::span<const int32_t> drawn, std::span<uint32_t>
   for (auto* matchers : {&before_, &answers_}) {
     std::erase_if(*matchers, [&](ConstraintMatcher& m) {
       part_.assign(mask.size(), 0);
-      if (!m.mask(part_).ok()) return true;  // a limit was reached
+      if (!took(m.mask(part_))) return true;
       std::transform(mask.begin(), mask.end(), part_.begin(), mask.begin(), std::bit_or<>());
       return false;
     });
@@ -61,6 +70,22 @@ bool AnswerConstraint::finished(std::span<const int32_t> drawn) {
   follow(drawn);
   return before_.empty() && !answers_.empty() &&
          std::all_of(answers_.begin(), answers_.end(), [](ConstraintMatcher& m) { return m.finished(); });
+}
+
+void AnswerConstraint::back() {
+  if (!held_) return;
+  before_ = std::move(held_->before);
+  answers_ = std::move(held_->answers);
+  followed_ = held_->followed;
+  fault_ = std::move(held_->fault);
+  held_.reset();
+}
+
+// Only where one of them alone is left: otherwise several texts may follow.
+std::string AnswerConstraint::likely(std::span<const int32_t> drawn, size_t max_bytes) {
+  follow(drawn);
+  if (before_.size() + answers_.size() != 1) return {};
+  return (before_.empty() ? answers_ : before_)[0].likely_text(max_bytes);
 }
 
 }  // namespace switchyard::server

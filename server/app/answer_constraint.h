@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,11 +34,21 @@ class AnswerConstraint final : public TokenConstraint {
 
   void allow(std::span<const int32_t> drawn, std::span<uint32_t> mask) override;
   bool finished(std::span<const int32_t> drawn) override;
+  Status fault() const override { return fault_; }
+  void hold() override { held_.emplace(Followed{before_, answers_, followed_, fault_}); }
+  void back() override;
+  std::string likely(std::span<const int32_t> drawn, size_t max_bytes) override;
   std::string name() const override { return name_; }
 
  private:
+  struct Followed {
+    std::vector<ConstraintMatcher> before, answers;
+    size_t followed;
+    Status fault;
+  };
   void follow(std::span<const int32_t> drawn);
   void accept(int32_t id);
+  bool took(const Status& status);
 
   std::vector<ConstraintMatcher> before_;   // none or one: while the text may be reasoning
   std::vector<ConstraintMatcher> answers_;  // those that the text fits so far
@@ -46,6 +57,8 @@ class AnswerConstraint final : public TokenConstraint {
   std::string name_;
   std::vector<uint32_t> part_;  // of a mask
   size_t followed_ = 0;         // of `drawn`
+  Status fault_ = {};           // the first limit that was reached
+  std::optional<Followed> held_;
 };
 
 }  // namespace switchyard::server

@@ -30,7 +30,10 @@ Refusal Application::submit(const Generation& g, const std::vector<int32_t>& ids
     r.checkpoints = checkpoints;
     r.cache_scope = g.cache_scope;
     r.cache = g.cache;
-    if (constraints) r.constraint = constraints();
+    if (constraints) {
+      r.constraint = constraints();
+      r.text.allow_regex.clear();  // it is a part of the constraint
+    }
     Admission admitted = service_.submit(std::move(r));
     if (!admitted.ok()) return rejected(admitted.rejection);
     to.emplace_back().ticket = std::move(admitted.ticket);
@@ -63,14 +66,60 @@ const char* id_prefix(Protocol protocol) {
 
 }  // namespace
 
+// A request that was read. Of the HTTP request it keeps what replies need.
+struct Application::ChatTask {
+  HttpRequest request;
+  ChatRequest chat;
+  ChatPrompt prompt;
+  Protocol protocol;
+  json repeated;
+};
+
+struct Application::CompletionTask {
+  HttpRequest request;
+  CompletionRequest completion;
+};
+
+template <class Task>
+HttpReply Application::begin(HttpReply (Application::*how)(const Task&, bool), Task task) {
+  HttpReply reply = (this->*how)(task, false);
+  if (!reply.work) return reply;
+  reply.work = [this, how, task = std::make_shared<const Task>(std::move(task))] { return (this->*how)(*task, true); };
+  return reply;
+}
+
+namespace {
+
+HttpRequest without_body(const HttpRequest& request) {
+  HttpRequest head = request;
+  std::string().swap(head.body);
+  return head;
+}
+
+HttpReply is_missing() {
+  HttpReply reply;
+  reply.work = [] { return HttpReply(); };  // Application::begin sets what it is
+  return reply;
+}
+
+}  // namespace
+
 HttpReply Application::answer_chat(const HttpRequest& request, ChatRequest chat, Protocol protocol,
                                    const json& repeated) {
-  Generation& g = chat.generation;
-  if (Refusal no = check_model(g.model)) return error_reply(request, *no);
+  if (Refusal no = check_model(chat.generation.model)) return error_reply(request, *no);
   ChatPrompt prompt;
   if (Refusal no = model_.prompt(chat, prompt)) return error_reply(request, *no);
+  return begin(&Application::begin_chat,
+               ChatTask{without_body(request), std::move(chat), std::move(prompt), protocol, repeated});
+}
+
+HttpReply Application::begin_chat(const ChatTask& task, bool may_compile) {
+  const auto& [request, chat, prompt, protocol, repeated] = task;
+  const Generation& g = chat.generation;
+  Compiling compiling{may_compile};
   Constraints constraints;
-  if (Refusal no = constrain_chat(chat, prompt, constraints)) return error_reply(request, *no);
+  if (Refusal no = constrain_chat(chat, prompt, compiling, constraints)) return error_reply(request, *no);
+  if (compiling.missing) return is_missing();
   std::vector<GeneratingChoice> choices;
   if (Refusal no = submit(g, prompt.ids, prompt.checkpoints, constraints, choices)) return error_reply(request, *no);
   for (GeneratingChoice& choice : choices) {
@@ -122,8 +171,16 @@ HttpReply Application::completions(const HttpRequest& request) {
     return error_reply(
         request, wrong_field("n", fmt::format("'n' times the number of prompts must be at most {}", kMostPrompts)));
   }
+  return begin(&Application::begin_completions, CompletionTask{without_body(request), std::move(completion)});
+}
+
+HttpReply Application::begin_completions(const CompletionTask& task, bool may_compile) {
+  const auto& [request, completion] = task;
+  const Generation& g = completion.generation;
+  Compiling compiling{may_compile};
   Constraints constraints;
-  if (Refusal no = constrain(g, Reasoning::none, {}, constraints)) return error_reply(request, *no);
+  if (Refusal no = constrain(g, Reasoning::none, {}, compiling, constraints)) return error_reply(request, *no);
+  if (compiling.missing) return is_missing();
   std::vector<GeneratingChoice> choices;
   std::vector<std::string> echo;
   AnswerHead h = head("cmpl-", g);

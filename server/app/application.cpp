@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which requests are taken: routes, keys, origins, errors.
+// Which requests are taken: routes, errors.
 #include "server/app/application.h"
 
 #include <algorithm>
@@ -27,6 +27,7 @@ const std::vector<Application::Route>& Application::routes() {
   using A = Application;
   static const std::vector<Route> all = {
       {"GET", "/", &A::page, false},
+      {"GET", "/openapi.json", &A::openapi, false},
       {"GET", "/health", &A::health, false},
       {"GET", "/v1/health", &A::health, false},
       {"GET", "/ready", &A::ready, false},
@@ -59,41 +60,9 @@ const Application::Route* Application::find(std::string_view method, std::string
 
 namespace {
 
-// Takes the same time wherever the keys differ.
-bool equal_in_constant_time(std::string_view a, std::string_view b) {
-  unsigned char difference = a.size() == b.size() ? 0 : 1;
-  for (size_t i = 0; i < a.size(); ++i) {
-    difference |= static_cast<unsigned char>(a[i] ^ (b.empty() ? 0 : b[i % b.size()]));
-  }
-  return difference == 0;
-}
-
 bool anthropic_path(std::string_view path) { return path.starts_with("/v1/messages"); }
 
 }  // namespace
-
-bool Application::key_fits(const HttpRequest& request) const {
-  std::string_view key = request.header("authorization");
-  constexpr std::string_view kBearer = "bearer ";
-  const auto lower = [](char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c); };
-  const bool bearer = key.size() >= kBearer.size() && std::equal(kBearer.begin(), kBearer.end(), key.begin(),
-                                                                 [&](char a, char b) { return a == lower(b); });
-  key = bearer ? key.substr(kBearer.size()) : request.header("x-api-key");
-  bool fits = false;
-  for (const std::string& known : options_.api_keys) fits = equal_in_constant_time(key, known) || fits;
-  return fits;
-}
-
-// Browsers say which site's page sends a request. Without this check, any page could use a server on its reader's
-// machine.
-bool Application::origin_fits(const HttpRequest& request) const {
-  const std::string_view origin = request.header("origin");
-  if (origin.empty()) return true;
-  const size_t at = origin.find("://");
-  if (at != std::string_view::npos && origin.substr(at + 3) == request.header("host")) return true;
-  return std::any_of(options_.origins.begin(), options_.origins.end(),
-                     [&](const std::string& known) { return known == "*" || known == origin; });
-}
 
 HttpReply Application::error_reply(const HttpRequest& request, const ApiError& error) const {
   HttpReply reply{.status = error.status};
@@ -107,13 +76,7 @@ HttpReply Application::error_reply(const HttpRequest& request, const ApiError& e
 }
 
 std::optional<HttpReply> Application::admit(const HttpRequest& head) {
-  if (!origin_fits(head)) {
-    return error_reply(head, {.status = 403,
-                              .type = "permission_error",
-                              .message = fmt::format("pages of {} may not use this server; its operator can allow it "
-                                                     "with --cors-origin",
-                                                     head.header("origin"))});
-  }
+  if (Refusal no = check_place(head)) return error_reply(head, *no);
   if (head.method == "OPTIONS") {
     HttpReply reply{.status = 204, .type = ""};
     reply.headers = {{"Allow", "GET, HEAD, POST, OPTIONS"},
@@ -172,7 +135,7 @@ HttpReply Application::refuse(int status, const HttpRequest& head, const std::st
 void Application::add_headers(const HttpRequest& request, HttpReply& reply) {
   reply.headers.emplace_back("X-Request-Id", request.id);
   const std::string_view origin = request.header("origin");
-  if (origin.empty() || !origin_fits(request)) return;
+  if (origin.empty() || check_place(request)) return;
   reply.headers.emplace_back("Access-Control-Allow-Origin", std::string(origin));
   reply.headers.emplace_back("Vary", "Origin");
   reply.headers.emplace_back("Access-Control-Expose-Headers", "X-Request-Id, X-Switchyard-Ignored, Retry-After");

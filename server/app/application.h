@@ -7,7 +7,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/serve/service.h"
@@ -35,7 +37,9 @@ struct ApplicationOptions {
   std::string chat_template = {};             // instead of the model file's
   std::vector<std::string> api_keys = {};     // one of them must come with every request but /health and the page
   std::vector<std::string> origins = {};      // of other sites' pages that may use the server; "*": all
-  bool page = true;                           // the web page at /
+  // Names of this server besides those of the loopback, for a Host header; "*": all. None: the header is not looked at.
+  std::optional<std::vector<std::string>> hosts = {};
+  bool page = true;  // the web page at /
   std::function<void(const RequestLog&)> log = {};
   // Of new ids. Tests replace it.
   std::function<std::string(const char* prefix)> new_id = {};
@@ -73,6 +77,7 @@ class Application final : public HttpHandler {
       : service_(service), options_(std::move(options)), model_(std::move(model)) {}
 
   HttpReply page(const HttpRequest& request);
+  HttpReply openapi(const HttpRequest& request);
   HttpReply health(const HttpRequest& request);
   HttpReply ready(const HttpRequest& request);
   HttpReply metrics(const HttpRequest& request);
@@ -90,15 +95,32 @@ class Application final : public HttpHandler {
   Refusal read_body(const HttpRequest& request, nlohmann::ordered_json& to) const;
   Refusal check_model(const std::string& name) const;
   bool key_fits(const HttpRequest& request) const;
+  bool host_fits(const HttpRequest& request) const;
   bool origin_fits(const HttpRequest& request) const;
+  Refusal check_place(const HttpRequest& request) const;
   // What makes the constraint of each choice; it stays empty where nothing is limited.
   using Constraints = std::function<std::shared_ptr<TokenConstraint>()>;
-  Refusal constrain_chat(const ChatRequest& request, const ChatPrompt& prompt, Constraints& to);
+  // Compiling may take seconds, so that a handler only looks for constraints that are there.
+  struct Compiling {
+    bool allowed = false;
+    bool missing = false;  // something is yet to be compiled, and what was made is of no use
+  };
+  Result<std::shared_ptr<const Constraint>> constraint(ConstraintKind kind, const std::string& text,
+                                                       const std::string& name, Compiling& compiling);
+  Refusal constrain_chat(const ChatRequest& request, const ChatPrompt& prompt, Compiling& compiling, Constraints& to);
   Refusal constrain(const Generation& g, Reasoning reasoning, std::vector<std::shared_ptr<const Constraint>> answers,
-                    Constraints& to);
-  Refusal compile_calls(const ChatRequest& request, std::shared_ptr<const Constraint>& to);
+                    Compiling& compiling, Constraints& to);
+  Refusal compile_calls(const ChatRequest& request, Compiling& compiling, std::shared_ptr<const Constraint>& to);
+  std::vector<int32_t> end_ids(const Generation& g) const;
+  struct ChatTask;
+  struct CompletionTask;
   HttpReply answer_chat(const HttpRequest& request, ChatRequest chat, Protocol protocol,
                         const nlohmann::ordered_json& repeated = {});
+  HttpReply begin_chat(const ChatTask& task, bool may_compile);
+  HttpReply begin_completions(const CompletionTask& task, bool may_compile);
+  // begin(task, false), and begin(task, true) as HttpReply::work if something is yet to be compiled.
+  template <class Task>
+  HttpReply begin(HttpReply (Application::*how)(const Task&, bool), Task task);
   // One choice after the other into `to`.
   Refusal submit(const Generation& g, const std::vector<int32_t>& ids, const std::vector<uint32_t>& checkpoints,
                  const Constraints& constraints, std::vector<GeneratingChoice>& to);
@@ -113,6 +135,9 @@ class Application final : public HttpHandler {
   std::mutex counts_mutex_;
   std::map<std::pair<std::string, int>, uint64_t> counts_;  // replies by path and status
 };
+
+// Whether a Host header names the machine itself: localhost, a name that ends in .localhost, 127.x.x.x or [::1].
+bool is_loopback_name(std::string_view host);
 
 // The body of GET /metrics.
 std::string metrics_text(const ServiceStats& stats, const std::string& model_name,

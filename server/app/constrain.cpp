@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/base/printable.h"
+#include "core/generate/text_constraint.h"
 #include "server/app/application.h"
 
 namespace switchyard::server {
@@ -16,13 +18,23 @@ ApiError refused(std::string field, const Status& status) {
 
 }  // namespace
 
-Refusal Application::compile_calls(const ChatRequest& request, std::shared_ptr<const Constraint>& to) {
+Result<std::shared_ptr<const Constraint>> Application::constraint(ConstraintKind kind, const std::string& text,
+                                                                  const std::string& name, Compiling& compiling) {
+  if (compiling.allowed) {
+    return constraints_.get(kind, text, model_.tokenizer(), service_.loaded().model->vocab(), name);
+  }
+  auto known = constraints_.known(kind, text);
+  compiling.missing = compiling.missing || known == nullptr;
+  return known;
+}
+
+Refusal Application::compile_calls(const ChatRequest& request, Compiling& compiling,
+                                   std::shared_ptr<const Constraint>& to) {
   std::vector<std::string> specs;
   if (Refusal no = model_.call_constraints(request, specs)) return no;
   Status last;
   for (const std::string& spec : specs) {
-    auto made = constraints_.get(ConstraintKind::tool_calls, spec, model_.tokenizer(), service_.loaded().model->vocab(),
-                                 "'tools'");
+    auto made = constraint(ConstraintKind::tool_calls, spec, "'tools'", compiling);
     if (made.ok()) {
       to = std::move(*made);
       return {};
@@ -32,56 +44,69 @@ Refusal Application::compile_calls(const ChatRequest& request, std::shared_ptr<c
   return refused("tools", last);
 }
 
+std::vector<int32_t> Application::end_ids(const Generation& g) const {
+  if (g.text.ignore_eos || !g.text.sampling.stop_ids.empty()) return g.text.sampling.stop_ids;
+  const auto& own = service_.loaded().model->program().eos_ids;
+  return {own.begin(), own.end()};
+}
+
 // `answers`: what may stand for the request's own format.
 Refusal Application::constrain(const Generation& g, Reasoning reasoning,
-                               std::vector<std::shared_ptr<const Constraint>> answers, Constraints& to) {
+                               std::vector<std::shared_ptr<const Constraint>> answers, Compiling& compiling,
+                               Constraints& to) {
   const Tokenizer& tokenizer = model_.tokenizer();
-  const uint32_t vocab = service_.loaded().model->vocab();
+  if (!g.text.allow_regex.empty()) {
+    std::string name = fmt::format("'allow_regex' ({})", printable(g.text.allow_regex));
+    auto made = constraint(ConstraintKind::regex, g.text.allow_regex, name, compiling);
+    if (!made.ok()) return refused("allow_regex", made.status());
+    to = [whole = *made, &tokenizer, ends = end_ids(g), name = std::move(name)] {
+      return std::make_shared<TextConstraint>(whole, tokenizer, ends, name);
+    };
+    return {};
+  }
   std::string name = "'tool_choice'";
   if (g.format) {
     name = fmt::format("'{}'", g.format->field);
-    auto made = constraints_.get(g.format->kind, g.format->text, tokenizer, vocab, name);
+    auto made = constraint(g.format->kind, g.format->text, name, compiling);
     if (!made.ok()) return refused(g.format->field, made.status());
     answers.push_back(std::move(*made));
   }
   if (answers.empty()) return {};
   std::shared_ptr<const Constraint> before;
   if (reasoning != Reasoning::none) {
-    auto made =
-        constraints_.get(ConstraintKind::regex, reasoning_pattern(reasoning), tokenizer, vocab, "the reasoning");
+    auto made = constraint(ConstraintKind::regex, reasoning_pattern(reasoning), "the reasoning", compiling);
     if (!made.ok()) return failed(made.status());
     before = std::move(*made);
   }
-  std::vector<int32_t> ends = g.text.sampling.stop_ids;
-  if (!g.text.ignore_eos && ends.empty()) {
-    const auto& own = service_.loaded().model->program().eos_ids;
-    ends.assign(own.begin(), own.end());
-  }
+  if (compiling.missing) return {};
   const bool may_skip = reasoning == Reasoning::optional;
-  to = [before, may_skip, answers = std::move(answers), &tokenizer, ends = std::move(ends), name = std::move(name)] {
+  to = [before, may_skip, answers = std::move(answers), &tokenizer, ends = end_ids(g), name = std::move(name)] {
     return std::make_shared<AnswerConstraint>(before, may_skip, answers, tokenizer, ends, name);
   };
   return {};
 }
 
-Refusal Application::constrain_chat(const ChatRequest& chat, const ChatPrompt& prompt, Constraints& to) {
+Refusal Application::constrain_chat(const ChatRequest& chat, const ChatPrompt& prompt, Compiling& compiling,
+                                    Constraints& to) {
   const bool required = chat.tool_choice == ToolChoice::required;
   const bool strict = prompt.form.tools && std::any_of(chat.tools.begin(), chat.tools.end(), is_strict);
   const bool calls = required || strict || (prompt.form.tools && chat.generation.format);
-  if (!calls && !chat.generation.format) return {};
-  if (!chat.generation.text.allow_regex.empty()) {
+  const bool pattern = !chat.generation.text.allow_regex.empty();
+  if (!calls && !chat.generation.format && !pattern) return {};
+  if (pattern && !calls) return constrain(chat.generation, Reasoning::none, {}, compiling, to);
+  if (pattern) {
     const char* other = required ? "a 'tool_choice' that requires a call" : "strict tools";
     return wrong_field("allow_regex", fmt::format("'allow_regex' and {} exclude each other", other));
   }
   if (Refusal no = model_.check_constraint(prompt)) return no;
   std::vector<std::shared_ptr<const Constraint>> answers;
   if (calls) {
-    if (Refusal no = compile_calls(chat, answers.emplace_back())) return no;
+    if (Refusal no = compile_calls(chat, compiling, answers.emplace_back())) return no;
   }
-  if (!required) return constrain(chat.generation, prompt.reasoning, std::move(answers), to);
+  if (!required) return constrain(chat.generation, prompt.reasoning, std::move(answers), compiling, to);
   Generation only_calls = chat.generation;  // the format is the text's, and there is none
   only_calls.format.reset();
-  return constrain(only_calls, prompt.reasoning, std::move(answers), to);
+  return constrain(only_calls, prompt.reasoning, std::move(answers), compiling, to);
 }
 
 }  // namespace switchyard::server

@@ -15,16 +15,18 @@ std::shared_ptr<const Constraint> ConstraintCache::find(ConstraintKind kind, std
   return entries_.front().constraint;
 }
 
+std::shared_ptr<const Constraint> ConstraintCache::known(ConstraintKind kind, std::string_view text) {
+  const std::lock_guard lock(mutex_);
+  return find(kind, text);
+}
+
 Result<std::shared_ptr<const Constraint>> ConstraintCache::get(ConstraintKind kind, std::string_view text,
                                                                const Tokenizer& tokenizer, uint32_t vocab,
                                                                std::string_view name) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (auto known = find(kind, text)) return known;
-  }
+  if (auto there = known(kind, text)) return there;
   SWY_LET(auto made, compile_constraint(kind, text, tokenizer, vocab, name));
   const std::lock_guard lock(mutex_);
-  if (auto known = find(kind, text)) return known;  // another request was quicker
+  if (auto there = find(kind, text)) return there;  // another request was quicker
   entries_.push_front({kind, std::string(text), made});
   if (entries_.size() > kMost) entries_.pop_back();
   return made;

@@ -21,6 +21,8 @@ class ConstraintCache {
   // Errors: as Constraint::compile, with `name` in front. They are not kept. [thread-safe]
   Result<std::shared_ptr<const Constraint>> get(ConstraintKind kind, std::string_view text, const Tokenizer& tokenizer,
                                                 uint32_t vocab, std::string_view name);
+  // NULL: it would have to be compiled. [thread-safe]
+  std::shared_ptr<const Constraint> known(ConstraintKind kind, std::string_view text);
 
  private:
   struct Entry {

@@ -22,6 +22,12 @@ HttpReply Application::page(const HttpRequest& request) {
   return reply;
 }
 
+HttpReply Application::openapi(const HttpRequest& /*request*/) {
+  HttpReply reply;
+  reply.body = openapi_json();
+  return reply;
+}
+
 // A process that answers but computes nothing is not well.
 HttpReply Application::health(const HttpRequest& request) {
   constexpr uint64_t kStuckSeconds = 300;

@@ -82,6 +82,7 @@ net::awaitable<void> Connection::run() {
   const auto self = shared_from_this();
   beast::error_code ec;
   stream_.socket().set_option(net::ip::tcp::no_delay(true), ec);
+  stream_.socket().non_blocking(true, ec);
   stream_.socket().set_option(net::socket_base::send_buffer_size(static_cast<int>(shared_.options.send_buffer_bytes)),
                               ec);
   while (!gone_) {
@@ -204,21 +205,44 @@ net::awaitable<bool> Connection::serve_one() {
     co_return false;
   }
   request.body = std::move(parser.get().body());
-  const auto handle = [&shared = shared_, &request]() -> net::awaitable<HttpReply> {
+  HttpReply reply = co_await reply_to(request);
+  keep_alive = keep_alive && !reply.close;
+  const bool goes_on = co_await finish(request, reply, keep_alive, old);
+  co_return goes_on;
+}
+
+// What `make` returns, called on a thread of the pool.
+net::awaitable<HttpReply> Connection::run(net::thread_pool& pool, const HttpRequest& request,
+                                          const std::function<HttpReply()>& make) {
+  const auto call = [&shared = shared_, &request, &make]() -> net::awaitable<HttpReply> {
     HttpReply reply;
     try {
-      HttpRequest whole = request;
-      whole.body = std::move(request.body);
-      reply = shared.handler.handle(std::move(whole));
+      reply = make();
     } catch (const std::bad_alloc&) {
       reply = shared.handler.refuse(503, request, "no memory for this request");
     }
     co_return reply;
   };
-  HttpReply reply = co_await net::co_spawn(shared_.handlers.get_executor(), handle, net::use_awaitable);
-  keep_alive = keep_alive && !reply.close;
-  const bool goes_on = co_await finish(request, reply, keep_alive, old);
-  co_return goes_on;
+  HttpReply reply = co_await net::co_spawn(pool.get_executor(), call, net::use_awaitable);
+  co_return reply;
+}
+
+net::awaitable<HttpReply> Connection::reply_to(HttpRequest& request) {
+  const std::function<HttpReply()> handle = [this, &request] {
+    HttpRequest whole = request;
+    whole.body = std::move(request.body);
+    return shared_.handler.handle(std::move(whole));
+  };
+  HttpReply reply = co_await run(shared_.handlers, request, handle);
+  if (!reply.work) co_return reply;
+  const std::function<HttpReply()> work = std::move(reply.work);
+  const std::shared_ptr<void> counted(nullptr, [this](void*) { --shared_.works; });
+  if (++shared_.works > shared_.options.works) {
+    reply = shared_.handler.refuse(503, request, "too many requests whose format is yet to be compiled");
+    co_return reply;
+  }
+  reply = co_await run(shared_.workers, request, work);
+  co_return reply;
 }
 
 net::awaitable<bool> Connection::finish(const HttpRequest& request, HttpReply& reply, bool keep_alive, bool old) {
@@ -236,9 +260,12 @@ net::awaitable<bool> Connection::finish(const HttpRequest& request, HttpReply& r
   co_return keep_alive&& sent.whole && !gone_ && !shared_.draining;
 }
 
+// A token's event nearly always fits into the socket's buffer: then no timer is set, and nothing waits.
 net::awaitable<bool> Connection::write(const std::string& text) {
   beast::error_code ec;
-  for (size_t at = 0; at < text.size() && !ec && !gone_;) {
+  size_t at = gone_ ? 0 : stream_.socket().write_some(net::buffer(text), ec);
+  if (ec == net::error::would_block || ec == net::error::try_again) ec = {};
+  while (at < text.size() && !ec && !gone_) {
     stream_.expires_after(seconds(shared_.options.write_seconds));
     at += co_await stream_.async_write_some(net::buffer(text.data() + at, text.size() - at), with(ec));
   }

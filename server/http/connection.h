@@ -23,7 +23,9 @@ struct Shared {
   HttpHandler& handler;
   const HttpOptions options;
   net::thread_pool& handlers;
+  net::thread_pool& workers;                        // for HttpReply::work
   std::atomic<uint32_t> connections = 0, busy = 0;  // busy: with a request
+  std::atomic<uint32_t> works = 0;                  // that run or wait
   std::atomic<uint64_t> body_bytes = 0;             // of all requests
   std::atomic<bool> draining = false;
 };
@@ -49,6 +51,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   };
 
   net::awaitable<bool> serve_one();
+  net::awaitable<HttpReply> reply_to(HttpRequest& request);
+  net::awaitable<HttpReply> run(net::thread_pool& pool, const HttpRequest& request,
+                                const std::function<HttpReply()>& make);
   net::awaitable<bool> read_head(Parser& parser);
   net::awaitable<int> read_body(Parser& parser, Body& body);
   // Arguments are references to named objects: g++ 12 destroys temporaries of a co_await expression twice.

@@ -52,6 +52,8 @@ struct HttpReply {
   std::string body = {};
   std::unique_ptr<Pending> pending = {};  // instead of `body`
   bool close = false;                     // the connection after it
+  // Instead of all this: makes the reply, and may take seconds. It runs on a thread for such work.
+  std::function<HttpReply()> work = {};
 };
 
 // What the transport does with requests. Called by several threads at the same time.
@@ -60,7 +62,7 @@ class HttpHandler {
   virtual ~HttpHandler() = default;
   // Before the body is read: a reply to a request that is refused, or needs no body. It must be quick.
   virtual std::optional<HttpReply> admit(const HttpRequest& head) = 0;
-  // May take long: it runs on a thread for that.
+  // It runs on one of a few threads for all requests, and leaves to HttpReply::work what takes long.
   virtual HttpReply handle(HttpRequest request) = 0;
   // The reply to what the transport itself refuses: a body that is too large (413), a request that is no HTTP (400), a
   // client that is too slow (408), too many connections or bodies (503).

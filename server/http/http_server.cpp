@@ -17,21 +17,25 @@ using net::ip::tcp;
 
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);  // where the process has no file descriptor left
 
+constexpr auto kTick = std::chrono::milliseconds(500);
+
 }  // namespace
 
 struct HttpServer::Impl {
   Impl(HttpHandler& handler, const HttpOptions& options)
       : handlers(std::max(1U, options.handler_threads)),
-        shared{handler, options, handlers},
+        workers(1),
+        shared{handler, options, handlers, workers},
         io(static_cast<int>(std::max(1U, options.io_threads))),
         acceptor(io) {}
 
   Status listen();
   net::awaitable<void> accept();
+  net::awaitable<void> tick();
   void greet(tcp::socket socket);
   void each(void (Connection::*act)());
 
-  net::thread_pool handlers;
+  net::thread_pool handlers, workers;
   Shared shared;
   net::io_context io;  // whose end destroys the connections, which use what stands above
   tcp::acceptor acceptor;
@@ -78,6 +82,17 @@ net::awaitable<void> HttpServer::Impl::accept() {
   }
 }
 
+// A connection sets a timer for every token that it waits for. Only the earliest timer of the queue takes a system
+// call, so one that is earlier than all of them spares each token one.
+net::awaitable<void> HttpServer::Impl::tick() {
+  net::steady_timer timer(io);
+  beast::error_code ec;
+  while (acceptor.is_open()) {
+    timer.expires_after(kTick);
+    co_await timer.async_wait(net::redirect_error(net::use_awaitable, ec));
+  }
+}
+
 void HttpServer::Impl::greet(tcp::socket socket) {
   beast::error_code ec;
   if (shared.connections >= shared.options.connections) {
@@ -116,6 +131,8 @@ Result<std::unique_ptr<HttpServer>> HttpServer::start(HttpHandler& handler, cons
   SWY_TRY(impl->listen());
   net::co_spawn(
       impl->io, [i = impl.get()] { return i->accept(); }, net::detached);
+  net::co_spawn(
+      impl->io, [i = impl.get()] { return i->tick(); }, net::detached);
   for (uint32_t n = 0; n < std::max(1U, options.io_threads); ++n) {
     impl->threads.emplace_back([i = impl.get()] { i->io.run(); });
   }
@@ -126,6 +143,7 @@ HttpServer::~HttpServer() {
   drain(0);
   impl_->each(&Connection::close);
   impl_->handlers.join();  // what a handler has made is destroyed with its connection
+  impl_->workers.join();
   impl_->io.stop();
   for (std::thread& thread : impl_->threads) thread.join();
 }

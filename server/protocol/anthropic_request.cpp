@@ -90,6 +90,7 @@ void read_anthropic_tools(Fields& fields, ChatRequest& to, Refusal& refusal) {
     json function = {{"name", tool.text("name").value_or("")}};
     if (const auto description = tool.text("description")) function["description"] = *description;
     if (schema != nullptr) function["parameters"] = *schema;
+    if (tool.boolean("strict").value_or(false)) function["strict"] = true;
     if (schema == nullptr && !refusal) {  // a tool that Anthropic's servers run
       to.generation.ignored.push_back(fmt::format("tools[{}]", i));
       continue;

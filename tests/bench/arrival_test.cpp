@@ -28,7 +28,7 @@ ArrivalLoad small_arrival() {
 
 Result<Arrival> arrive(
     const std::string& backend, const ArrivalLoad& load, const KeepGoing& keep_going = [] { return true; }) {
-  ModelOptions options = with_context(96);
+  ModelOptions options = with_context(160);
   options.sessions = 4;
   const TestModel t = make_model(SWITCHYARD_DEMO_MODEL, backend, options);
   if (t.model == nullptr) return Status(Code::internal, "no model");

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/engine/evaluate.h"
 #include "tests/engine/fixture.h"
 #include "tests/support/files.h"
 

@@ -102,6 +102,25 @@ TEST(Run, Json) {
   for (const char* key : {"load_seconds", "prefill_seconds", "decode_seconds"}) EXPECT_GE(out[key].get<double>(), 0);
 }
 
+// A text that repeats itself, by a penalty that makes seen tokens likelier.
+TEST(Run, SpeculationChangesNoToken) {
+  const auto told = [](const std::string& speculation) {
+    return run_json({"run", "--json", "--deterministic", "--ignore-eos", "--seed", "3", "--temp", "0.4",
+                     "--repeat-penalty", "0.7", "-n", "150", "--speculate", speculation, "The ship had been at sea"});
+  };
+  const json off = told("off");
+  EXPECT_EQ(off["drafted"], 0);
+  for (const char* on : {"auto", "ngram"}) {
+    const json out = told(on);
+    EXPECT_EQ(out["ids"], off["ids"]) << on;
+    EXPECT_GE(out["drafted"], out["accepted"]);
+    EXPECT_TRUE(on == std::string("auto") || out["accepted"] > 20) << out["accepted"];
+  }
+  const Ran refused = run_program({"run", "--speculate", "mtp", "The"});
+  EXPECT_EQ(refused.exit, 2);
+  EXPECT_THAT(refused.err, HasSubstr("--speculate"));
+}
+
 TEST(Run, StopsWhenTheContextIsFull) {
   const json out = run_json({"run", "--json", "--ignore-eos", "--ctx", "8", "-n", "50", "It was"});
   EXPECT_EQ(out["stopped"], "context");
@@ -385,6 +404,28 @@ TEST(Plan, NamesAKernelForEveryOperation) {
   EXPECT_THAT(ran.out, AllOf(HasSubstr("layers.0.gated_delta"), HasSubstr("layers.7.moe"), HasSubstr("reference:0")));
   const json out = run_json({"plan", "--json", "--rows", "64"});
   EXPECT_FALSE(out.empty());
+}
+
+// 207 GiB of weights, which are neither made nor read.
+TEST(Plan, TellsTheMemoryOfAModelOfAnySize) {
+  const std::vector<std::string> model = {"-m", "synth:qwen3.5-397b-a17b", "--backend", "reference"};
+  const auto with = [&](std::vector<std::string> args) {
+    args.insert(args.end(), model.begin(), model.end());
+    return args;
+  };
+  const Ran ran = run_program(with({"plan", "--no-load"}));
+  EXPECT_EQ(ran.exit, 0) << ran.err;
+  EXPECT_THAT(ran.out, AllOf(HasSubstr("layers.59.moe"), HasSubstr("weights in the file: 207.84 GiB\nmemory of"),
+                             HasSubstr("reference:0: copies of weights 0.00 GiB, states 0.42 GiB (1 session of 4096")));
+  const json out = run_json(with({"plan", "--no-load", "--json"}));
+  EXPECT_GT(out["weight_bytes"], uint64_t{200} << 30);
+  const json memory = out["memory"];
+  ASSERT_EQ(memory.size(), 1u);
+  EXPECT_EQ(memory[0]["copied_weight_bytes"], 0);  // reference reads them as they lie in the file
+  // 15 layers with 2 KV heads of 256 in fp32; 45 with 64 x 128 x 128 of the delta rule, and three inputs of the
+  // convolution; a count of each token for penalties.
+  const uint64_t cached = 15 * 4096 * 2 * 2 * 256 * 4, slot = 45ull * 4 * (64 * 128 * 128 + 3 * (2 * 16 + 64) * 128);
+  EXPECT_EQ(memory[0]["state_bytes"], cached + slot + 248320 * 4);
 }
 
 TEST(Convert, ReplacesAnOlderProgram) {

@@ -194,7 +194,7 @@ std::vector<Case> usage() {
       {"ConvertGroup",
        {"convert", "{checkpoint}", "-o", "{x.swy}", "--group", "31"},
        2,
-       {"--group 31 is unknown; choose 32, 64, 128 or row"}},
+       {"--group 31 is unknown; choose 16, 32, 64, 128 or row"}},
       {"ConvertToNothing", {"convert", "{checkpoint}", "-o", ""}, 2, {"the file to write is empty"}},
       {"ConvertOverAFolder", {"convert", "{checkpoint}", "-o", "{checkpoint}"}, 1, {"checkpoint", "name a file"}},
       {"ConvertOverItsSource",

@@ -4,9 +4,12 @@
 //   constrain_probe VOCABULARY     a tokenizer.json, or a file of a token's bytes a line, in hexadecimal
 //
 // In:  kind, text: the constraint; texts: is each one whole text of it?; tokens: lists of ids to follow, and the time
-//      of each mask; more_tokens: the same, without times; walk: {seed, steps}: draws tokens at random from the masks.
+//      of each mask; more_tokens: the same, without times; walk: {seed, steps}: draws tokens at random from the masks;
+//      masks: lists of ids, along which each mask is written; check: texts, along which each mask is compared with
+//      what can be followed, token by token.
 // Out: error, compile_us, first_mask_us, accepted, followed (the number of tokens that were in their masks, and
-//      whether the text may end there), mask_us, walk (the text, and whether it ended), bytes, states.
+//      whether the text may end there), mask_us, walk (the text, and whether it ended), masks (in hexadecimal, a
+//      byte for eight tokens), checked: the masks, and the first token of a mask that is wrong.
 #include <ctime>
 #include <fstream>
 #include <iostream>
@@ -104,6 +107,53 @@ json walk(const std::shared_ptr<const Constraint>& c, uint64_t seed, size_t step
   return {matcher.text(), false};
 }
 
+// The mask before each token, and the last one.
+json masks(const std::shared_ptr<const Constraint>& c, const json& ids) {
+  ConstraintMatcher at(c);
+  std::vector<uint32_t> mask(c->vocabulary().mask_words());
+  json out = json::array();
+  for (size_t i = 0; i <= ids.size(); ++i) {
+    std::fill(mask.begin(), mask.end(), 0);
+    if (!at.mask(mask).ok()) break;
+    std::string text;
+    for (const uint32_t word : mask) {
+      for (uint32_t shift = 0; shift < 32; shift += 8) {
+        for (const uint32_t half : {word >> shift >> 4 & 15, word >> shift & 15}) text += "0123456789abcdef"[half];
+      }
+    }
+    out.push_back(text);
+    if (i < ids.size() && !at.accept(ids[i].get<int32_t>()).ok()) break;
+  }
+  return out;
+}
+
+// Masks after every seventh byte.
+json check(const std::shared_ptr<const Constraint>& c, const json& texts) {
+  const TokenTrie& trie = c->vocabulary();
+  std::vector<uint32_t> mask(trie.mask_words());
+  size_t masks = 0;
+  for (const std::string text : texts) {
+    ConstraintMatcher at(c);
+    for (size_t i = 0; i <= text.size(); ++i) {
+      if (i > 0 && !at.accept_text(text.substr(i - 1, 1)).ok()) break;
+      if (i % 7 != 0) continue;
+      std::fill(mask.begin(), mask.end(), 0);
+      if (const Status s = at.mask(mask); !s.ok()) return {masks, s.message()};
+      ++masks;
+      for (uint32_t id = 0; id < trie.vocab(); ++id) {
+        if (trie.piece(id).empty()) continue;
+        const auto token = static_cast<int32_t>(id);
+        ConstraintMatcher other = at;
+        if (other.accept(token).ok() != has(mask, token)) {
+          return {masks, (has(mask, token) ? "allowed after " : "not allowed after ") + at.text() + ": " +
+                             std::string(trie.piece(id))};
+        }
+      }
+    }
+  }
+  return {masks, nullptr};
+}
+
 json answer(const json& in, const std::shared_ptr<const TokenTrie>& trie) {
   json out;
   const auto from = Clock::now();
@@ -131,6 +181,8 @@ json answer(const json& in, const std::shared_ptr<const TokenTrie>& trie) {
   for (const json& ids : in.value("more_tokens", json::array())) {
     out["followed_more"].push_back(follow(*compiled, ids, untimed));
   }
+  for (const json& ids : in.value("masks", json::array())) out["masks"].push_back(masks(*compiled, ids));
+  if (in.contains("check")) out["checked"] = check(*compiled, in["check"]);
   if (in.contains("walk")) out["walk"] = walk(*compiled, in["walk"]["seed"], in["walk"]["steps"]);
   return out;
 }

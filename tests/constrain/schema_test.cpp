@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // JSON Schemas: which texts they allow, keyword by keyword, and which keywords are refused.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,9 +16,20 @@ std::shared_ptr<const TokenTrie> no_tokens() {
 
 struct Case {
   const char* name;
-  const char* schema;
+  std::string schema;
   std::vector<std::string> yes, no;
 };
+
+// A member that says which others are required.
+std::string many_ifs() {
+  std::string all = R"({"type": "object", "allOf": [true)";
+  for (int i = 0; i < 60; ++i) {
+    all += fmt::format(R"(,{{"if": {{"properties": {{"k": {{"const": {0}}}}}, "required": ["k"]}},)"
+                       R"("then": {{"required": ["a{0}"]}}}})",
+                       i);
+  }
+  return all + "]}";
+}
 
 const Case kCases[] = {
     {"Types",
@@ -85,6 +97,20 @@ const Case kCases[] = {
      R"({"uniqueItems": true, "items": {"enum": ["a", "b", null]}, "minItems": 2, "type": "array"})",
      {R"(["a",null])", R"(["b","\u0061"])"},
      {R"(["a","a"])", R"(["a"])", R"(["\u0061","a"])"}},
+    {"UniqueTexts",
+     R"({"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string", "minLength": 1},)"
+     R"("uniqueItems": true, "minItems": 2}})",
+     {R"({"a":["x","y"],"b":["x","\u0079","xy"]})", R"({"\"":["\"","\\","\ud83d\ude00"]})"},
+     {R"({"a":["x","x"]})", R"({"a":["x","y","\u0078"]})", R"({"a":["\ud83d\ude00","😀"]})", R"({"a":["x"]})"}},
+    {"UniqueTextsInside",
+     R"({"type": "array", "items": {"anyOf": [{"type": "null"}, {"type": "array", "uniqueItems": true,)"
+     R"("items": {"type": "string", "pattern": "^a$|^b+$"}}]}})",
+     {R"([["a","b","bb"],null,["a","b"]])", "[[]]"},
+     {R"([["a","a"]])", R"([["b","a","b"]])"}},
+    {"ListsOfAnyLength",
+     R"({"type": "array", "items": {"type": "array", "prefixItems": [{"const": 0}], "items": {"const": 1}}})",
+     {"[]", "[[]]", "[[0],[0,1],[0,1,1]]"},
+     {"[[],]", "[[0,]]", "[[0,1,]]", "[,[]]", "[[1]]"}},
     {"AnyOf",
      R"({"anyOf": [{"type": "integer"}, {"minimum": 2.5, "type": "number"}]})",
      {"1", "2.5", "7.25"},
@@ -95,6 +121,24 @@ const Case kCases[] = {
      R"({"properties": {"kind": {"const": "b"}}, "required": ["kind"]}], "type": "object"})",
      {R"({"n":1,"kind":"a"})", R"({"n":"x","kind":"b"})"},
      {R"({"n":"x","kind":"a"})", R"({"kind":"c"})", "{}"}},
+    {"OneOfClosed",
+     R"({"oneOf": [{"properties": {"a": {"type": "integer"}}, "additionalProperties": false, "type": "object"},)"
+     R"({"properties": {"b": {"type": "integer"}, "a": {"type": "null"}}, "additionalProperties": false,)"
+     R"("type": "object"}, {"type": "array", "items": {"enum": ["x", "y"]}},)"
+     R"({"type": "array", "items": {"enum": ["z"]}}]})",
+     {R"({"a":1})", R"({"b":1})", R"({"a":null,"b":1})", R"({"a":null})", R"(["x","y"])", R"(["z"])"},
+     {"{}", R"({"a":1,"b":1})", "[]", R"(["x","z"])"}},
+    {"OneOfSharedItems",
+     R"({"oneOf": [{"items": {"type": "integer"}, "maxItems": 3, "type": "array"},)"
+     R"({"prefixItems": [{"const": 1}], "type": "array", "items": {"type": ["integer", "null"]}, "maxItems": 3}]})",
+     {"[2]", "[2,3]", "[1,null]", "[1,2,null]"},
+     {"[]", "[1]", "[1,2]", "[2,null]"}},
+    {"NotOfSeveral",
+     R"({"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "boolean"}},)"
+     R"("additionalProperties": false, "not": {"allOf": [{"properties": {"a": {"minimum": 0}}},)"
+     R"({"properties": {"a": {"maximum": 9}, "b": {"const": true}}}]}})",
+     {R"({"a":-1})", R"({"a":10})", R"({"b":false})", R"({"a":5,"b":false})"},
+     {"{}", R"({"a":5})", R"({"b":true,"a":0})"}},
     {"Not",
      R"({"type": ["string", "object"], "not": {"anyOf": [{"enum": ["a"]}, {"required": ["x"], "type": "object"}]}})",
      {"\"b\"", "{}", R"({"y":1})"},
@@ -104,6 +148,10 @@ const Case kCases[] = {
      R"("else": {"required": ["b"]}, "type": "object"})",
      {R"({"k":1,"a":0})", R"({"k":2,"b":0})", R"({"b":0})"},
      {R"({"k":1,"b":0})", R"({"k":2,"a":0})", "{}"}},
+    {"ManyIfs",
+     many_ifs(),
+     {R"({"k":3,"a3":1})", R"({"k":40,"a40":1,"x":2})", R"({"k":99})", "{}"},
+     {R"({"k":3})", R"({"k":40,"a39":1})"}},
     {"Dependencies",
      R"({"dependentRequired": {"a": ["b"]}, "dependentSchemas": {"c": {"maxProperties": 1}}, "type": "object"})",
      {"{}", R"({"a":1,"b":1})", R"({"c":1})"},
@@ -147,7 +195,7 @@ TEST(SchemaRefusals, NameTheKeywordAndItsPlace) {
       {R"({"properties": {"a/b": {"contains": {}}}})", "'contains' at #/properties/a~1b is not supported"},
       {R"({"$defs": {"x": true}, "$dynamicRef": "#x"})", "'$dynamicRef' at # is not supported"},
       {R"({"unevaluatedProperties": false, "allOf": [{}]})", "'unevaluatedProperties' at # is not supported"},
-      {R"({"uniqueItems": true, "items": {"type": "string"}, "type": "array"})",
+      {R"({"uniqueItems": true, "items": {"type": "integer"}, "type": "array"})",
        "'uniqueItems' is not supported for these items"},
       {R"({"not": {"additionalProperties": {"type": "null"}}})", "'not' at # is not supported"},
       {R"({"oneOf": [{"required": ["a"], "additionalProperties": {"type": "null"}}, {"required": ["b"]}]})",

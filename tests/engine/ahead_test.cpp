@@ -66,11 +66,11 @@ class Ahead : public ::testing::Test {
 TEST_F(Ahead, DrawsWhatASynchronousDeviceDraws) {
   start(8);
   std::vector<Request> requests;
-  for (int i = 0; i < 24; ++i) {
+  for (int i = 0; i < 16; ++i) {
     requests.push_back(request_of(random_ids(random_, 1 + random_() % 100, vocab()), random_params(random_, vocab()),
                                   1 + random_() % 12));
     requests.back().path = SamplingPath::fused;
-    if (i < 14) continue;  // these run ahead; some of the others must be waited for
+    if (i < 9) continue;  // these run ahead; some of the others must be waited for
     if (i % 5 == 0) requests.back().path = static_cast<SamplingPath>(i % 2);
     if (i % 6 == 0) {
       requests.back().mask = [](std::span<const int32_t> before, std::span<uint32_t> mask) {
@@ -210,7 +210,7 @@ TEST_F(Ahead, TwoBatchesTakeNoStepsFromEachOther) {
 TEST_F(Ahead, CancelsLeaveTheOthersAlone) {
   start(6, "30");
   Drawn survivor;
-  const Request kept = request_of(random_ids(random_, 70, vocab()), {.frequency_penalty = 0.2f, .seed = 1}, 100);
+  const Request kept = request_of(random_ids(random_, 70, vocab()), {.frequency_penalty = 0.2f, .seed = 1}, 60);
   {
     Batch batch(model(), {32});
     auto session = model().session();

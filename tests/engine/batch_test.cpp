@@ -54,7 +54,7 @@ TEST(Batch, NobodyChangesWhatAnotherDraws) {
   ASSERT_NE(t.model, nullptr);
   std::mt19937 random(5);
   std::vector<Request> requests;
-  for (int i = 0; i < 12; ++i) {
+  for (int i = 0; i < 8; ++i) {
     requests.push_back(request_of(random_ids(random, 1 + random() % 150, t.model->vocab()),
                                   random_params(random, t.model->vocab()), 1 + random() % 12));
     requests.back().path = static_cast<SamplingPath>(i % 3);

@@ -40,10 +40,10 @@ std::vector<float> prompt_logits(Model& model, const std::vector<int32_t>& ids, 
 TEST(Session, ChunkedPrefillEqualsTokenByToken) {
   const TestModel t = make_model(kDemo);
   ASSERT_NE(t.model, nullptr);
-  for (const size_t length : {1, 2, 63, 64, 65, 129}) {  // chunk_matrix_test has longer ones
+  for (const size_t length : {1, 2, 63, 65, 129}) {  // chunk_matrix_test has more
     const std::vector<int32_t> ids = random_ids(length, t.model->vocab(), static_cast<uint32_t>(length));
     const std::vector<float> one_by_one = prompt_logits(*t.model, ids, 1);
-    for (const uint32_t chunk : {16u, 64u, 512u}) {
+    for (const uint32_t chunk : {16u, 512u}) {
       EXPECT_TRUE(same_bits(one_by_one, prompt_logits(*t.model, ids, chunk)))
           << length << " tokens, chunks of " << chunk;
     }

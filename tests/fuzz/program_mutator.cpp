@@ -120,7 +120,7 @@ class Mutator {
     if (spec_.tensors.empty()) return;
     auto& t = pick(spec_.tensors);
     t.dtype = pick(kEncodings);
-    constexpr uint32_t groups[] = {0, 32, 64, 128};
+    constexpr uint32_t groups[] = {0, 16, 32, 64, 128};
     t.group = t.dtype >= SWY_I8 ? pick(groups) : 0;
     t.packed.clear();
     t.encoding.clear();

@@ -9,6 +9,7 @@
 #include <future>
 #include <thread>
 
+#include "core/program/writer.h"
 #include "tests/support/files.h"
 
 namespace switchyard {
@@ -51,6 +52,27 @@ TEST(Engine, TellsTheSameByCallbackAndByStream) {
   EXPECT_EQ(stream->result().text, whole->text);
 }
 
+TEST(Engine, SessionsBeginWithWhatOthersHaveRead) {
+  EngineOptions options{
+      .model = SWITCHYARD_DEMO_MODEL, .backend = "reference", .backend_path = SWITCHYARD_TEST_BACKENDS};
+  options.sessions = 2;
+  options.deterministic = true;
+  options.cache_states = 2;
+  Engine caching = *Engine::load(options), plain = load(1);
+  std::string story;
+  for (int i = 0; i < 12; ++i) story += "The ship had been at sea for many days. ";
+  const GenerateOptions draw{.max_tokens = 6, .seed = 3};
+  EXPECT_EQ(caching.session()->generate(story, draw)->cached_tokens, 0u);
+  auto second = *caching.session();
+  const auto told = second.generate(story + "Then", draw);
+  ASSERT_TRUE(told.ok()) << told.status().message();
+  EXPECT_GE(told->cached_tokens, 64u);
+  EXPECT_EQ(told->ids, plain.session()->generate(story + "Then", draw)->ids);
+  const auto more = second.generate(" and", draw);  // it goes on with its own states
+  ASSERT_TRUE(more.ok()) << more.status().message();
+  EXPECT_EQ(more->cached_tokens, 0u);
+}
+
 TEST(Engine, ThreadsShareSteps) {
   Engine engine = load(4);
   std::vector<std::string> alone, together(4);
@@ -63,6 +85,36 @@ TEST(Engine, ThreadsShareSteps) {
   for (size_t i = 0; i < 4; ++i) threads.emplace_back([&, i] { together[i] = tell(i); });
   for (std::thread& t : threads) t.join();
   EXPECT_EQ(together, alone);
+}
+
+// In the turns after the first one, too, which may begin with tokens that no state has seen yet.
+TEST(Engine, SpeculationChangesNoToken) {
+  std::vector<std::string> told;
+  for (const char* speculate : {"off", "ngram", "auto"}) {
+    auto engine = Engine::load({.model = SWITCHYARD_DEMO_MODEL,
+                                .backend = "reference",
+                                .backend_path = SWITCHYARD_TEST_BACKENDS,
+                                .deterministic = true,
+                                .speculate = speculate});
+    ASSERT_TRUE(engine.ok()) << engine.status().message();
+    auto session = *engine->session();
+    std::string text;
+    uint64_t drafted = 0;
+    for (int turn = 0; turn < 3; ++turn) {
+      const GenerateOptions options{.max_tokens = 25, .temperature = 0.3f, .repetition_penalty = 0.6f, .seed = 11};
+      const auto answer = session.generate(" The dog and the cat and the dog and the cat", options);
+      ASSERT_TRUE(answer.ok()) << answer.status().message();
+      text += answer->text + "|";
+      drafted += answer->drafted;
+      EXPECT_LE(answer->accepted, answer->drafted);
+    }
+    EXPECT_TRUE(drafted > 0 || speculate != std::string("ngram")) << text;
+    told.push_back(text);
+  }
+  EXPECT_EQ(told[1], told[0]);
+  EXPECT_EQ(told[2], told[0]);
+  const auto refused = Engine::load({.model = SWITCHYARD_DEMO_MODEL, .speculate = "mtp"});
+  EXPECT_THAT(refused.status().message(), HasSubstr("EngineOptions::speculate is 'mtp'"));
 }
 
 // Each has its own threads and its own loop.
@@ -173,6 +225,40 @@ TEST(Engine, PartsOfAGenerationMakeTheWhole) {
   ASSERT_TRUE(parts.restore(file).ok());
   text += parts.generate("", greedy)->text;
   EXPECT_EQ(text, expected);
+}
+
+// The demo model, whose makers recommend the most likely token.
+void write_greedy_demo(const std::string& path) {
+  const auto demo = Program::load(Os::real(), SWITCHYARD_DEMO_MODEL);
+  ASSERT_TRUE(demo.ok()) << demo.status().message();
+  ProgramSpec spec = spec_of(*demo);
+  spec.metadata.emplace_back("sampling.temperature", "0");
+  auto writer = ProgramWriter::create(Os::real(), path, spec);
+  ASSERT_TRUE(writer.ok()) << writer.status().message();
+  for (size_t t = 0; t < demo->tensors.size(); ++t) {
+    for (size_t s = 0; s < demo->tensors[t].segments.size(); ++s) {
+      ASSERT_TRUE(writer->write_segment(t, demo->segment_bytes(demo->tensors[t].segments[s]), s).ok());
+    }
+  }
+  ASSERT_TRUE(writer->finish().ok());
+}
+
+TEST(Engine, SamplesAsTheModelRecommendsUnlessToldOtherwise) {
+  const testing::TemporaryFolder folder;
+  write_greedy_demo(folder.path("greedy.swy"));
+  auto engine = Engine::load(
+      {.model = folder.path("greedy.swy"), .backend = "reference", .backend_path = SWITCHYARD_TEST_BACKENDS});
+  ASSERT_TRUE(engine.ok()) << engine.status().message();
+  auto session = *engine->session();
+  const auto text = [&](const GenerateOptions& options) {
+    EXPECT_TRUE(session.reset().ok());
+    return session.generate("Once upon a time", options)->text;
+  };
+  const std::string greedy = text({.max_tokens = 12, .seed = 1});
+  EXPECT_EQ(greedy, text({.max_tokens = 12, .seed = 2}));
+  EXPECT_EQ(greedy, text({.max_tokens = 12, .temperature = 0, .seed = 3}));
+  EXPECT_NE(text({.max_tokens = 12, .temperature = 2, .seed = 1}),
+            text({.max_tokens = 12, .temperature = 2, .seed = 2}));
 }
 
 TEST(Engine, ControlTokensInAMessageAreLetters) {

@@ -99,7 +99,7 @@ class Threads : public ::testing::Test {
     options.max_tokens = n;
     options.sampling.temperature = 0;
     options.stops = std::move(stops);
-    auto generation = *TextGeneration::create(*demo().model, tokenizer(), options, {});
+    auto generation = *TextGeneration::create(*demo().model, &tokenizer(), options, {});
     Batch batch(*demo().model);
     if (reading->anew) thread.forget_tokens();
     const auto id = batch.add(thread.session(), generation->request(reading->fresh, thread.seen()));
@@ -142,7 +142,7 @@ TEST_F(Threads, EndWhereTheModelDoesUnlessThatIsIgnored) {
     options.max_tokens = 5;
     options.ignore_eos = ignore_eos;
     options.sampling.biases = {{static_cast<uint32_t>(demo().model->program().eos_ids[0]), 1000}};
-    auto generation = *TextGeneration::create(*demo().model, tokenizer(), options, {});
+    auto generation = *TextGeneration::create(*demo().model, &tokenizer(), options, {});
     auto session = *demo().model->session();
     Batch batch(*demo().model);
     const auto id = batch.add(*session, generation->request({1, 2}, {}));

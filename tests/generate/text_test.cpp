@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "core/generate/forced_text.h"
 #include "core/generate/stop_strings.h"
 #include "core/generate/text_constraint.h"
 #include "core/program/program.h"
@@ -120,6 +121,53 @@ TEST_F(Pattern, EndsWhereNothingCanFollow) {
   const std::vector<int32_t> ids = *tokenizer_.encode("42");
   EXPECT_FALSE(constraint.finished(std::span(ids).first(ids.size() - 1)));
   EXPECT_TRUE(constraint.finished(ids));
+}
+
+// Drafted tokens are followed, and taken back.
+TEST_F(Pattern, TakesGuessesBack) {
+  auto compiled = compile_constraint(ConstraintKind::regex, "(ab|b[cd]e)x", tokenizer_, 4096, "it");
+  ASSERT_TRUE(compiled.ok());
+  TextConstraint one(*compiled, tokenizer_, {}, "it"), two(*compiled, tokenizer_, {}, "it");
+  const auto id = [&](const char* text) { return tokenizer_.encode(text)->at(0); };
+  const auto mask = [](TextConstraint& c, const std::vector<int32_t>& drawn) {
+    std::vector<uint32_t> bits(128);
+    c.allow(drawn, bits);
+    return bits;
+  };
+  EXPECT_EQ(mask(one, {}), mask(two, {}));
+  one.hold();
+  mask(one, {id("b")});
+  mask(one, {id("b"), id("c")});
+  mask(one, {id("b"), id("c"), id("z")});  // a draft that cannot follow
+  one.back();
+  const std::vector<int32_t> drawn = {id("b"), id("d")};
+  EXPECT_EQ(mask(one, drawn), mask(two, drawn));
+  EXPECT_EQ(one.likely(drawn, 100), "ex");
+  EXPECT_EQ(one.likely(drawn, 1), "e");
+  one.back();  // nothing is held any more
+  EXPECT_EQ(one.likely(drawn, 100), "ex");
+}
+
+TEST_F(Pattern, ForcedTextIsDraftedAsTheTokenizerSplitsIt) {
+  const std::string text = "Once upon a time, there was a little girl named Lily. ";
+  auto compiled =
+      compile_constraint(ConstraintKind::regex, "(?:Once upon a time, there was a little girl named Lily\\. .*|Q)",
+                         tokenizer_, 4096, "it");
+  ASSERT_TRUE(compiled.ok()) << compiled.status().message();
+  std::vector<int32_t> drawn;
+  ForcedText drafter(std::make_shared<TextConstraint>(*compiled, tokenizer_, std::span<const int32_t>(), "it"),
+                     tokenizer_, drawn);
+  std::vector<int32_t> ids;
+  drafter.propose(100, ids);
+  EXPECT_TRUE(ids.empty()) << "two texts may follow";
+  drawn = *tokenizer_.encode("Once");
+  drafter.propose(100, ids);
+  std::vector<int32_t> expected = *tokenizer_.encode(text.substr(4));
+  expected.pop_back();  // it may reach beyond the forced text
+  EXPECT_EQ(ids, expected);
+  ids.clear();
+  drafter.propose(3, ids);
+  EXPECT_EQ(ids, std::vector<int32_t>(expected.begin(), expected.begin() + 3));
 }
 
 TEST_F(Pattern, RefusesWhatItCannotFollow) {

@@ -84,6 +84,7 @@ class Pull(HubTest):
         ran = self.pull()
         self.assertEqual(ran.returncode, 0)
         self.assertIn("0.0 KiB to fetch", ran.stderr)
+        self.assertIn("here already", ran.stdout)
         self.assertEqual([r["of"] for r in self.hub.requests], ["hub"])
 
     def test_a_quantization_or_a_file_may_be_named(self):
@@ -368,6 +369,19 @@ class Names(HubTest):
         self.assertEqual("".join(said).count("is converted once"), 1, said)
         self.assertEqual(len(list((self.folder / "models").glob("*.swy"))), 1)
         self.assertEqual(list((self.folder / "models").glob("*.lock")), [])
+        self.assertEqual(self.run_it("rm", str(path)).returncode, 0)  # what was made of it
+        self.assertEqual(list((self.folder / "models").glob("*.swy")), [])
+        self.assertTrue(path.exists())
+        self.assertIn("no converted model of", self.run_it("rm", str(path)).stderr)
+
+    def test_what_is_no_gguf_file_is_told_by_its_name(self):
+        path = self.folder / "page.gguf"
+        path.write_text("<!doctype html>")
+        for command in (["run", "-m", str(path), "x"], ["inspect", str(path)], ["convert", str(path), "-o", "x.swy"]):
+            ran = self.run_it(*command)
+            self.assertEqual(ran.returncode, 1, ran.stderr)
+            self.assertIn("page.gguf is no GGUF file", ran.stderr)
+            self.assertEqual(len(ran.stderr.splitlines()), 1)
 
     def test_a_cache_of_other_programs_is_used_as_it_is(self):
         """The layout that huggingface_hub writes, made by hand: the newest revision is not the one with the model."""

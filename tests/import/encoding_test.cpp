@@ -30,7 +30,7 @@ void PrintTo(const Encoding& e, std::ostream* out) { *out << e.quant << " group 
 
 std::vector<Encoding> encodings() {
   std::vector<Encoding> all = {{"bf16", "64", 0, 0}};
-  for (const char* group : {"32", "64", "128", "row"}) {
+  for (const char* group : {"16", "32", "64", "128", "row"}) {
     all.push_back({"i8", group, 0.03, 0.03});
     all.push_back({"i4", group, 1.5, 0.6});
     all.push_back({"i4a", group, 1.5, 0.6});
@@ -196,8 +196,8 @@ TEST(EncodingNames, AreThoseOfTheCommandLine) {
   for (const auto& [quant, group, message] :
        std::vector<std::array<const char*, 3>>{{"i3", "64", "--quant i3 is unknown; choose bf16, i8, i4 or i4a"},
                                                {"", "64", "--quant  is unknown; choose bf16, i8, i4 or i4a"},
-                                               {"i4", "31", "--group 31 is unknown; choose 32, 64, 128 or row"},
-                                               {"bf16", "x", "--group x is unknown; choose 32, 64, 128 or row"}}) {
+                                               {"i4", "31", "--group 31 is unknown; choose 16, 32, 64, 128 or row"},
+                                               {"bf16", "x", "--group x is unknown; choose 16, 32, 64, 128 or row"}}) {
     const auto e = parse_encoding(quant, group);
     ASSERT_FALSE(e.ok()) << quant << " " << group;
     EXPECT_EQ(e.status().code(), Code::usage);

@@ -159,7 +159,10 @@ TEST(GgufImport, RepackedBlocksKeepTheirValues) {
                                                                           {kGgufQ8_0, 0},
                                                                           {kGgufIQ4_NL, 0},
                                                                           {kGgufMXFP4, 0},
+                                                                          {kGgufQ2_K, 1.0 / 2048},
+                                                                          {kGgufQ3_K, 1.0 / 2048},
                                                                           {kGgufQ4_K, 1.0 / 2048},
+                                                                          {kGgufQ6_K, 1.0 / 2048},
                                                                           {kGgufIQ4_XS, 1.0 / 2048}}) {
     const GgufBlock& block = **gguf_block(id);
     const WeightEncoding e = encoding_of(block);
@@ -189,9 +192,9 @@ TEST(GgufImport, RepackedBlocksKeepTheirValues) {
       ++repacked;
       swy_weight_row(&desc, &planes, segment.data(), 0, got.data());
       for (size_t i = 0; i < want.size(); ++i) {
-        const size_t group = i / kRepackGroup * kRepackGroup;
+        const size_t group = i / e.group * e.group;
         float most = 0;
-        for (size_t k = group; k < group + kRepackGroup; ++k) most = std::max(most, std::abs(want[k]));
+        for (size_t k = group; k < group + e.group; ++k) most = std::max(most, std::abs(want[k]));
         // The two parts of an offset encoding may each be larger than their sum.
         ASSERT_NEAR(got[i], want[i], error == 0 ? 0 : 4 * error * most + 1e-5) << block.name << " " << i;
       }

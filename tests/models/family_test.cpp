@@ -58,12 +58,27 @@ TEST(Families, Qwen35MoePrograms) {
   }
 }
 
+// Each MLP is one operation, which a planner fuses with the sum after it and a backend without it runs in pieces.
+TEST(Families, DenseLayersHaveAnMlpEach) {
+  const std::vector<std::tuple<const char*, size_t, size_t>> all = {
+      {"qwen3", 3, 0}, {"qwen3_5", 4, 0}, {"qwen3_5-tied", 2, 0}, {"qwen3_moe", 1, 2}};
+  for (const auto& [name, mlps, moes] : all) {
+    const Program program = converted(TinyCheckpoint(std::string("families/") + name));
+    const std::vector<Op>& ops = program.main().ops;
+    const auto count = [&](swy_op_id id) {
+      return static_cast<size_t>(std::count_if(ops.begin(), ops.end(), [&](const Op& op) { return op.id == id; }));
+    };
+    EXPECT_EQ(count(SWY_OP_MLP), mlps) << name;
+    EXPECT_EQ(count(SWY_OP_MOE), moes) << name;
+    EXPECT_EQ(count(SWY_OP_SILU_MUL), 0u) << name;
+  }
+}
+
 TEST(Families, PublishedSizesAreThoseOfTheirNames) {
   const std::vector<std::pair<std::string_view, double>> billions = {
-      {"qwen3.5-4b", 4.2},          {"qwen3.5-27b", 26.9},
-      {"qwen3.5-35b-a3b", 34.7},    {"qwen3.5-122b-a10b", 122.1},
-      {"qwen3.5-397b-a17b", 396.3}, {"qwen3-next-80b-a3b", 79.7},
-      {"qwen3-30b-a3b", 30.5},      {"qwen3-8b", 8.2},
+      {"qwen3.5-4b", 4.2},          {"qwen3.5-27b", 26.9},        {"qwen3.8-27b", 26.9},
+      {"qwen3.5-35b-a3b", 34.7},    {"qwen3.5-122b-a10b", 122.1}, {"qwen3.5-397b-a17b", 396.3},
+      {"qwen3-next-80b-a3b", 79.7}, {"qwen3-30b-a3b", 30.5},      {"qwen3-8b", 8.2},
       {"gpt-oss-20b", 20.9},        {"gpt-oss-120b", 116.8}};
   EXPECT_EQ(published_configs().size(), billions.size());
   for (const auto& [name, size] : billions) {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <set>
 
+#include "core/import/convert.h"
 #include "core/import/random_weights.h"
 #include "core/program/writer.h"
 #include "tests/plan/support.h"
@@ -28,14 +29,15 @@ void write_model(const std::string& path) {
 
 class Revisions : public ::testing::Test {
  protected:
-  void SetUp() override { write_model(folder_.path("revisions.swy")); }
+  void SetUp() override { write_model(program_); }
 
-  TestModel model(const std::string& backends, const std::vector<std::string>& rules = {}) const {
-    const Use use{backends, rules};
+  TestModel model(const std::string& backends, const std::vector<std::string>& rules = {},
+                  const BackendSettings& settings = {}) const {
+    const Use use{backends, rules, settings};
     TestModel t;
     t.registry = std::make_unique<Registry>(find_backends(use));
     auto selection = t.registry->select(backends);
-    auto program = Program::load(Os::real(), folder_.path("revisions.swy"));
+    auto program = Program::load(Os::real(), program_);
     const auto variants = rules_of(use);
     EXPECT_TRUE(selection.ok() && program.ok() && variants.ok());
     if (!selection.ok() || !program.ok() || !variants.ok()) return t;
@@ -73,6 +75,7 @@ class Revisions : public ::testing::Test {
   }
 
   testing::TemporaryFolder folder_;
+  std::string program_ = folder_.path("revisions.swy");
 };
 
 TEST_F(Revisions, PiecesGiveTheBitsOfTheirComposites) {
@@ -93,6 +96,26 @@ TEST_F(Revisions, PiecesGiveTheBitsOfTheirComposites) {
   for (const char* name : {"rope.plain", "attend.plain", "router_topk.plain", "experts.grouped", "silu_mul.plain"}) {
     EXPECT_TRUE(of_pieces.contains(name)) << name;
   }
+}
+
+// `parts` has what the pieces of MLP need, and neither MLP nor MLP_ADD.
+TEST_F(Revisions, ABackendWithoutMlpRunsADenseModel) {
+  ConvertOptions options;
+  options.source = SWITCHYARD_TEST_DATA "/tiny/families/qwen3";
+  options.output = program_ = folder_.path("dense.swy");
+  ASSERT_TRUE(convert(Os::real(), options).ok());
+  const TestModel whole = model("reference"), pieces = model("reference", {"mlp=!mlp.plain", "mlp_add=!mlp_add.plain"});
+  ASSERT_TRUE(whole.model != nullptr && pieces.model != nullptr);
+  EXPECT_TRUE(kernels_of(whole).contains("mlp_add.plain"));
+  std::string names;
+  for (const std::string& name : kernels_of(pieces)) {
+    EXPECT_FALSE(name.starts_with("mlp")) << name;
+    names += " " + name;
+  }
+  const TestModel without = model("parts", {}, {{"parts", {{"kernels", names}}}});
+  ASSERT_NE(without.model, nullptr);
+  EXPECT_TRUE(same_bits(logits_of(whole), logits_of(without)));
+  EXPECT_TRUE(kernels_of(without).contains("parts.silu_mul.plain"));
 }
 
 }  // namespace

@@ -127,7 +127,7 @@ const std::vector<Mutation> kStructure = {
     {"two functions of a name", [](ProgramSpec& s) { s.functions[1].name = "main"; }, "two functions are named 'main'"},
     {"value without a name", [](ProgramSpec& s) { s.functions[0].values[2].name.clear(); }, "the name of value 2"},
     {"metadata without a key", [](ProgramSpec& s) { s.metadata[0].first.clear(); }, "the name of metadata entry 0"},
-    {"odd group", [](ProgramSpec& s) { s.tensors[0].group = 33; }, "groups of 33; groups are 32, 64, 128 or 0"},
+    {"odd group", [](ProgramSpec& s) { s.tensors[0].group = 33; }, "groups of 33; groups are 16, 32, 64, 128 or 0"},
     {"group on bf16", [](ProgramSpec& s) { s.tensors[1].group = 32; }, "only quantized tensors have groups"},
     {"packed segment without a layout", [](ProgramSpec& s) { s.tensors[2].packed[0].layout.clear(); }, "has no layout"},
     {"empty packed segment", [](ProgramSpec& s) { s.tensors[2].packed[0].bytes = 0; }, "segment is empty"},

@@ -176,6 +176,34 @@ TEST(Service, AReaderThatComesBackGetsEverything) {
   EXPECT_EQ(read_all(*admission.ticket).ids, Alone(options).ids(request));
 }
 
+TEST(Service, RequestsThatNobodyReadsMakeWay) {
+  ServiceOptions limits;
+  limits.events = 3;
+  const ModelOptions options = options_for(2);
+  const auto service = serve(options, limits);
+  std::vector<GenerationRequest> requests;
+  std::vector<std::shared_ptr<Ticket>> unread;
+  for (uint32_t i = 0; i < 5; ++i) {
+    requests.push_back(ask(prompt_of(5 + i), 30, seeded(i)));
+    unread.push_back(service->submit(requests.back()).ticket);
+  }
+  const GenerationRequest other = ask(prompt_of(9), 30, seeded(9));
+  EXPECT_EQ(read_all(*service->submit(other).ticket).ids, Alone(options).ids(other)) << "all sessions were taken";
+  size_t ended = 0;
+  for (size_t i = 0; i < unread.size(); ++i) {
+    const Read all = read_all(*unread[i]);
+    if (all.finish.reason == "slow") {
+      EXPECT_THAT(all.finish.status.message(), HasSubstr("while other requests waited"));
+      ++ended;
+    } else {
+      EXPECT_EQ(all.ids, Alone(options).ids(requests[i])) << i;
+    }
+  }
+  EXPECT_GE(ended, 1u) << "two sessions, and room for two that were set aside";
+  EXPECT_LE(ended, 3u);
+  EXPECT_GE(service->stats().set_asides, 2u);
+}
+
 TEST(Service, WakesItsReader) {
   const auto service = serve(options_for(1));
   std::atomic<int> woken = 0;

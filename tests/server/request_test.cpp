@@ -271,6 +271,12 @@ TEST(AnthropicRequest, BlocksBecomeMessages) {
   EXPECT_THAT(r.generation.text.stops, ElementsAre("x"));
   const std::string least = R"({"messages":[{"role":"user","content":"q"}]})";
   EXPECT_EQ(parse_anthropic(body(least), {}, false, r)->param, "max_tokens");
+  ChatRequest strict;
+  ASSERT_FALSE(parse_anthropic(body(R"({"max_tokens":5,"messages":[{"role":"user","content":"x"}],"tools":[
+      {"name":"a","input_schema":{},"strict":true},{"name":"b","input_schema":{},"strict":false}]})"),
+                               {}, false, strict));
+  EXPECT_EQ(strict.tools[0]["function"]["strict"], true);
+  EXPECT_FALSE(strict.tools[1]["function"].contains("strict"));
   EXPECT_FALSE(parse_anthropic(body(least), {}, true, r));
 }
 

@@ -193,6 +193,22 @@ TEST(Server, SaysWhatIsWrong) {
   EXPECT_EQ(get(demo(), "/health", "X-Request-Id: my-1\r\n").headers.at("x-request-id"), "my-1");
 }
 
+// Every path that the OpenAPI document names is there, with its method.
+TEST(Server, DescribesItself) {
+  const json document = answered(get(demo(), "/openapi.json"));
+  size_t paths = 0;
+  for (const auto& [path, methods] : document["paths"].items()) {
+    for (const auto& [method, what] : methods.items()) {
+      const std::string target = path == "/v1/models/{name}" ? "/v1/models/demo" : path;
+      const int status = method == "get" ? get(demo(), target).status : post(demo(), target, "{}").status;
+      const bool known = what["responses"].contains(std::to_string(status));
+      EXPECT_TRUE(known && status != 404) << method << " " << path << ": " << status;
+      ++paths;
+    }
+  }
+  EXPECT_EQ(paths, 16u);
+}
+
 TEST(Server, WantsAKey) {
   Server server({.model_names = {}, .api_keys = {"first", "second"}});
   EXPECT_EQ(get(server, "/health").status, 200);
@@ -222,6 +238,28 @@ TEST(Server, OtherSitesPagesMayNotUseIt) {
   const Reply preflight = client.reply();
   EXPECT_EQ(preflight.status, 204);
   EXPECT_EQ(preflight.headers.at("access-control-allow-headers"), "a, b");
+}
+
+TEST(Server, AnswersToItsOwnNamesAlone) {
+  Server server({.hosts = std::vector<std::string>{"llm.example"}});
+  const auto status = [&](const std::string& headers) {
+    Client client(server);
+    client.send("GET /v1/models HTTP/1.1\r\n" + headers + "\r\n");
+    return client.reply().status;
+  };
+  for (const char* own : {"localhost", "LOCALHOST:8080", "demo.localhost", "127.0.0.1:1", "127.1.2.3", "[::1]:8080",
+                          "llm.example", "LLM.example.:443"}) {
+    EXPECT_EQ(status(std::string("Host: ") + own + "\r\n"), 200) << own;
+  }
+  EXPECT_EQ(status(""), 200) << "no browser leaves it out";
+  for (const char* other : {"evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "127.evil.1.1",
+                            "128.0.0.1", "2130706433", "[::2]", "xllm.example", "llm.example.evil", "localhost@evil"}) {
+    EXPECT_EQ(status(std::string("Host: ") + other + "\r\n"), 403) << other;
+    EXPECT_EQ(status(std::string("Host: ") + other + "\r\nOrigin: http://" + other + "\r\n"), 403) << other;
+  }
+  const Reply refused = get(server, "/");
+  EXPECT_EQ(refused.status, 403);
+  EXPECT_THAT(refused.body, HasSubstr("'x' is no name of this server; its operator can allow it with --allow-host"));
 }
 
 TEST(Server, TellsPrometheus) {

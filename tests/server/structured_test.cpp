@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
+#include <thread>
 
 #include "tests/server/client.h"
 
@@ -156,6 +158,50 @@ TEST(Structured, StrictToolsAreCheckedAndOthersMayBeLoose) {
   const json either = answered(post(server, kChat, ask(kPlain + tools("", odd) + format)));
   const json& message = either["choices"][0]["message"];
   EXPECT_TRUE(message["content"] == "\"yes\"" || message.contains("tool_calls")) << message;
+}
+
+// Takes tenths of a second to compile, and is then refused.
+std::string slow_schema(int n) {
+  json all = json::array();
+  for (int i = 5; i < 25; ++i) {
+    all.push_back({{"type", "string"}, {"pattern", "(a|b)*a(a|b){" + std::to_string(i) + "}x" + std::to_string(n)}});
+  }
+  return ask(R"("response_format":{"type":"json_schema","json_schema":{"name":"x","schema":)" +
+             json{{"allOf", all}}.dump() + "}}");
+}
+
+TEST(Structured, CompilingDelaysNobodyElse) {
+  Server server;
+  std::vector<std::unique_ptr<testing::Client>> slow;
+  for (int i = 0; i < 3; ++i) {
+    slow.push_back(std::make_unique<testing::Client>(server));
+    ASSERT_TRUE(slow.back()->send(testing::Client::post_text(kChat, slow_schema(i))));
+  }
+  const auto begun = std::chrono::steady_clock::now();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(testing::get(server, "/health").status, 200);
+  EXPECT_EQ(post(server, kChat, R"({"messages":[{"role":"user","content":"Hi"}],"max_tokens":3})").status, 200);
+  const auto others = std::chrono::steady_clock::now() - begun;
+  for (const auto& client : slow) EXPECT_EQ(client->reply().status, 400);
+  EXPECT_LT(2 * others, std::chrono::steady_clock::now() - begun) << "three were compiled one by one";
+}
+
+TEST(Structured, FewConstraintsWaitToBeCompiled) {
+  Server server({}, {.works = 1});
+  std::vector<std::unique_ptr<testing::Client>> slow;
+  for (int i = 0; i < 4; ++i) {
+    slow.push_back(std::make_unique<testing::Client>(server));
+    ASSERT_TRUE(slow.back()->send(testing::Client::post_text(kChat, slow_schema(i))));
+  }
+  int refused = 0;
+  for (const auto& client : slow) {
+    const Reply reply = client->reply();
+    if (reply.status != 503) continue;
+    EXPECT_THAT(reply.body, HasSubstr("yet to be compiled"));
+    EXPECT_TRUE(reply.headers.contains("retry-after"));
+    ++refused;
+  }
+  EXPECT_GE(refused, 1);
 }
 
 // The demo model's </think> is a special token.

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Qwen3.5-MoE (text) in NumPy, float64, token by token: an implementation written from the arithmetic alone.
+"""Qwen3.5 (text), and Qwen3 and Qwen3-Next, dense or with experts, in NumPy, float64, token by token: an implementation
+written from the arithmetic alone.
 
 It shares nothing with transformers or with Switchyard, so agreement of any two of the three means something.
 
@@ -51,6 +52,7 @@ class Model:
         self.inv_freq = float(rope["rope_theta"]) ** (-np.arange(0, rotary, 2) / rotary)
         tied = c.get("tie_word_embeddings", config.get("tie_word_embeddings", False))
         self.lm_head = self.weights["embed_tokens.weight"] if tied else self.weights["lm_head.weight"]
+        self.centre = 0.0 if c["model_type"] in ("qwen3", "qwen3_moe") else 1.0  # what norms add to their weights
         self.layers = [self._layer(i) for i in range(c["num_hidden_layers"])]
         self.min_router_gap = np.inf  # smallest distance of router logits from the last expert taken to the first not
 
@@ -58,12 +60,26 @@ class Model:
         """The layer's tensors by short name, experts stacked as gate_up [E, 2I, H] and down [E, H, I]."""
         prefix = f"layers.{index}."
         layer = {name[len(prefix) :]: w for name, w in self.weights.items() if name.startswith(prefix)}
-        if "mlp.experts.gate_up_proj" not in layer:
+        if "linear_attn.in_proj_qkvz.weight" in layer:
+            layer |= self._apart(layer["linear_attn.in_proj_qkvz.weight"], layer["linear_attn.in_proj_ba.weight"])
+        if "mlp.experts.0.gate_proj.weight" in layer:
             each = lambda kind: [layer[f"mlp.experts.{e}.{kind}.weight"] for e in range(self.config["num_experts"])]
             pairs = zip(each("gate_proj"), each("up_proj"))
             layer["mlp.experts.gate_up_proj"] = np.stack([np.concatenate(pair) for pair in pairs])
             layer["mlp.experts.down_proj"] = np.stack(each("down_proj"))
         return layer
+
+    def _apart(self, qkvz, ba):
+        """Of Qwen3-Next, whose rows take turns by key head: q, k, v and z; b and a."""
+        c = self.config
+        heads, dk = c["linear_num_key_heads"], c["linear_key_head_dim"]
+        values = c["linear_num_value_heads"] // heads * c["linear_value_head_dim"]
+        q, k, v, z = np.split(qkvz.reshape(heads, -1, qkvz.shape[1]), [dk, 2 * dk, 2 * dk + values], axis=1)
+        b, a = np.split(ba.reshape(heads, -1, ba.shape[1]), 2, axis=1)
+        rows = lambda x: x.reshape(-1, x.shape[2])
+        return {"linear_attn.in_proj_qkv.weight": np.concatenate([rows(q), rows(k), rows(v)]),
+                "linear_attn.in_proj_z.weight": rows(z), "linear_attn.in_proj_b.weight": rows(b),
+                "linear_attn.in_proj_a.weight": rows(a)}
 
     def start(self):
         return {"position": 0, "layers": [{} for _ in self.layers]}
@@ -71,22 +87,25 @@ class Model:
     def step(self, state, token):
         """Advances `state` by one token id; returns logits [vocab]."""
         eps = self.config["rms_norm_eps"]
-        norm = lambda x, w: rms(x, eps) * (1.0 + w)
+        norm = lambda x, w: rms(x, eps) * (self.centre + w)
+        kinds = self.config.get("layer_types", ["full_attention"] * len(self.layers))
         x = self.weights["embed_tokens.weight"][token]
-        for kind, w, s in zip(self.config["layer_types"], self.layers, state["layers"]):
+        for kind, w, s in zip(kinds, self.layers, state["layers"]):
             h = norm(x, w["input_layernorm.weight"])
             x = x + (self._attention(w, s, h, state["position"]) if kind == "full_attention" else self._delta(w, s, h))
-            x = x + self._moe(w, norm(x, w["post_attention_layernorm.weight"]))
+            forward = self._mlp if "mlp.gate_proj.weight" in w else self._moe
+            x = x + forward(w, norm(x, w["post_attention_layernorm.weight"]))
         state["position"] += 1
         return self.lm_head @ norm(x, self.weights["norm.weight"])
 
     def _attention(self, w, state, x, position):
         c, p = self.config, lambda name: w[f"self_attn.{name}.weight"]
         heads, kv_heads, dim, eps = c["num_attention_heads"], c["num_key_value_heads"], c["head_dim"], c["rms_norm_eps"]
-        q, gate = np.split((p("q_proj") @ x).reshape(heads, 2 * dim), 2, axis=1)
+        q = (p("q_proj") @ x).reshape(heads, -1)
+        q, gate = q[:, :dim], q[:, dim:]  # no gate where the projection gives none
         k, v = (p("k_proj") @ x).reshape(kv_heads, dim), (p("v_proj") @ x).reshape(kv_heads, dim)
-        q = self._rope(rms(q, eps) * (1.0 + p("q_norm")), position)
-        k = self._rope(rms(k, eps) * (1.0 + p("k_norm")), position)
+        q = self._rope(rms(q, eps) * (self.centre + p("q_norm")), position)
+        k = self._rope(rms(k, eps) * (self.centre + p("k_norm")), position)
         state.setdefault("k", []).append(k)
         state.setdefault("v", []).append(v)
         keys, values = np.stack(state["k"], 1), np.stack(state["v"], 1)  # [kv_heads, tokens, dim]
@@ -96,7 +115,7 @@ class Model:
             scores = keys[kv] @ q[head] * dim**-0.5
             weights = np.exp(scores - scores.max())
             out[head] = weights / weights.sum() @ values[kv]
-        return p("o_proj") @ (out * sigmoid(gate)).reshape(-1)
+        return p("o_proj") @ (out * sigmoid(gate) if gate.size else out).reshape(-1)
 
     def _rope(self, x, position):
         """Rotates pairs (i, i + rotary/2) of the first rotary dims; x is [heads, head_dim]."""
@@ -129,6 +148,10 @@ class Model:
         z = (p("in_proj_z.weight") @ x).reshape(value_heads, dv)
         return p("out_proj.weight") @ (rms(out, c["rms_norm_eps"]) * p("norm.weight") * silu(z)).reshape(-1)
 
+    def _mlp(self, w, x, at="mlp."):
+        p = lambda name: w[f"{at}{name}.weight"]
+        return p("down_proj") @ (silu(p("gate_proj") @ x) * (p("up_proj") @ x))
+
     def _moe(self, w, x):
         k = self.config["num_experts_per_tok"]
         logits = w["mlp.gate.weight"] @ x
@@ -140,9 +163,9 @@ class Model:
         for expert, weight in zip(order[:k], share / share.sum()):
             gate, up = np.split(w["mlp.experts.gate_up_proj"][expert] @ x, 2)
             y += weight * (w["mlp.experts.down_proj"][expert] @ (silu(gate) * up))
-        p = lambda name: w[f"mlp.shared_expert.{name}.weight"]
-        shared = p("down_proj") @ (silu(p("gate_proj") @ x) * (p("up_proj") @ x))
-        return y + sigmoid(w["mlp.shared_expert_gate.weight"][0] @ x) * shared
+        if "mlp.shared_expert_gate.weight" not in w:
+            return y
+        return y + sigmoid(w["mlp.shared_expert_gate.weight"][0] @ x) * self._mlp(w, x, "mlp.shared_expert.")
 
     def logits(self, ids):
         """Logits of every position, [tokens, vocab], and the state after the last."""

@@ -183,7 +183,7 @@ __device__ inline void multiply_tile(const Weight& w0, uint64_t row0, const Weig
 }
 
 // Whether the tiles can read a weight.
-inline bool tileable(const swy_tensor& t) { return t.dtype != SWY_F32 && readable_in_pieces(t); }
+inline bool tileable(const swy_tensor& t) { return t.dtype != SWY_F32 && readable_in_steps(t, 32); }
 
 // x [rows, width] (row i: logit_row[i] with `gather`) as bf16 in permuted form, normed if the norm's weight is given.
 struct Permute {

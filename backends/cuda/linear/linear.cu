@@ -125,11 +125,7 @@ VectorShape vector_shape(const swy_device& device, uint32_t rows, uint32_t width
 swy_status vector_usable(const swy_device& device, const swy_op& op, uint32_t first_weight, swy_error* error) {
   uint32_t forms = 0;
   for (uint32_t i = first_weight; i < op.weight_count; ++i) {
-    if (!readable_in_pieces(*op.weights[i])) {
-      return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
-                       "weight %u has rows of %llu; they must be a multiple of 32, with groups of a power of two", i,
-                       static_cast<unsigned long long>(op.weights[i]->dims[op.weights[i]->rank - 1]));
-    }
+    if (!readable_in_pieces(*op.weights[i])) return refuse_rows(op, i, error);
     forms |= form_of(op.weights[i]->dtype);
   }
   const auto width = static_cast<uint32_t>(swy::tensor(op, "x").dims[1]);

@@ -247,10 +247,7 @@ swy_status supports_vector(const swy_device& device, const swy_op& op, const swy
   const swy_moe_attrs a = moe_attrs(op);
   for (const swy::OperandName name : kExpertWeights) {
     const uint32_t i = swy::at(op, name);
-    if (i == UINT32_MAX || readable_in_pieces(*op.weights[i])) continue;
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
-                     "weight %u has rows of %llu; they must be a multiple of 32, with groups of a power of two", i,
-                     static_cast<unsigned long long>(op.weights[i]->dims[op.weights[i]->rank - 1]));
+    if (i != UINT32_MAX && !readable_in_pieces(*op.weights[i])) return refuse_rows(op, i, error);
   }
   if (!shared_of_one_type(op)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "the shared expert's gate and up differ in encoding");

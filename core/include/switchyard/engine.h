@@ -42,17 +42,23 @@ struct EngineOptions {
   uint32_t sessions = 1;          // at a time; of several, `load` prepares the steps that they will share
   uint64_t state_bytes = 0;       // memory for all sessions' states; 0: enough for every session's whole context
   bool deterministic = false;     // a session's tokens do not depend on other sessions, bit for bit
+  // The prefix cache: states of prompts that were read, so that an empty session whose prompt begins like one of them
+  // reads the rest alone. How many are kept on the devices; and in host memory, up to so many bytes. 0 and 0: none.
+  uint32_t cache_states = 0;
+  uint64_t cache_bytes = 0;
+  std::string speculate = "off";  // "auto", "ngram": guessed tokens are verified several at a time, and change none
 };
 
 struct GenerateOptions {
   uint32_t max_tokens = 128;
-  float temperature = 0.8f;  // 0: always the most likely token
-  float top_p = 0.95f;       // (0, 1]
-  float min_p = 0.0f;        // [0, 1]
-  int32_t top_k = 0;         // 0: off
-  float repetition_penalty = 1.0f;
-  float presence_penalty = 0.0f;
-  float frequency_penalty = 0.0f;
+  // Without a value: what the model recommends, or else the number in brackets.
+  std::optional<float> temperature = {};                   // [0.8] 0: always the most likely token
+  std::optional<float> top_p = {};                         // [0.95] in (0, 1]
+  std::optional<float> min_p = {};                         // [0] in [0, 1]
+  std::optional<int32_t> top_k = {};                       // [0] 0: off
+  std::optional<float> repetition_penalty = {};            // [1]
+  std::optional<float> presence_penalty = {};              // [0]
+  std::optional<float> frequency_penalty = {};             // [0]
   std::vector<std::pair<int32_t, float>> logit_bias = {};  // token id, and the number added to its logit
   std::optional<uint64_t> seed = {};                       // none: a random one, reported in Generated
   uint32_t logprobs = 0;                                   // this many most likely tokens with each; 0: none
@@ -78,8 +84,10 @@ struct Generated {
   std::string stopped;   // "end", "stop", "pattern", "length", "context", "cancelled" or "callback"
   std::string sampling;  // "fused", "candidates" or "logits", and why
   uint64_t seed = 0;
-  double prompt_seconds = 0;  // to the first token
-  double draw_seconds = 0;    // from there to the last
+  uint32_t cached_tokens = 0;  // of the prompt, that were in the prefix cache
+  uint64_t drafted = 0, accepted = 0;  // guessed tokens, and those of them that are in `ids`
+  double prompt_seconds = 0;           // to the first token
+  double draw_seconds = 0;             // from there to the last
 };
 
 class TextSession;
@@ -148,7 +156,7 @@ class SWITCHYARD_API TextSession {
 
   void cancel();               // stops the session's generation within a step. [any thread]
   Status reset();              // forgets everything
-  uint32_t position() const;   // tokens in the states as the last call ended; the last drawn comes with the next prompt
+  uint32_t position() const;   // tokens in the states as the last call ended; the last drawn come with the next prompt
   Result<TextSession> fork();  // a second session that has seen the same
   // Saves the session's text and states to a file, and restores them; any backend restores them. Errors: usage, for a
   // file of another model.

@@ -439,6 +439,10 @@ void moe_cases(std::vector<CaseSpec>& out) {
     put(out, {200, 4, 2, 288, 160, 96, e}, false, {SWY_OP_MOE_ADD});  // a hundred rows an expert, each in several parts
     put(out, {1, 16, 4, 256, 256, 256, {e.dtype, e.dtype == SWY_BF16 ? 0u : 32u}}, false);
   }
+  // Groups of half a piece of 16 bytes, and of a whole one.
+  for (const Encoding& e : {Encoding{SWY_I4, 16}, Encoding{SWY_I8, 16}}) {
+    for (const uint32_t rows : {1u, 5u, 70u}) put(out, {rows, 16, 4, 256, 64, 64, e}, false);
+  }
   second_cases(out);
   decoding_cases(out);
   batch_cases(out);

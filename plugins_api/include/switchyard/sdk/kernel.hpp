@@ -88,7 +88,7 @@ struct HostKernel {
   uint32_t op;
   uint32_t input_dtypes = SWY_DTYPE_BIT(SWY_F32);
   uint32_t output_dtypes = SWY_DTYPE_BIT(SWY_F32);
-  uint32_t weight_dtypes = 0;  // any
+  uint32_t weight_dtypes = 0;  // as in swy_kernel: all up to SWY_I4A
   uint32_t flags = SWY_KERNEL_CAPTURE_SAFE | SWY_KERNEL_DETERMINISTIC | SWY_KERNEL_BATCH_INVARIANT;
   double (*cost)(const swy_op& op, const swy_bucket& bucket) = nullptr;         // microseconds
   void (*run)(const Call& call) = nullptr;                                      // must not throw or allocate

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// What drafted tokens cost and save on a model: the time of a step by its rows of one sequence, and of a text with
+// drafts that are right with a given probability, beside the same text without drafts.
+//   draft_bench MODEL.swy|synth:... BACKEND FOLDER [deterministic]
+// With `deterministic` the texts are the same with and without drafts. Without it they may part where a few rows are
+// rounded in another way than one, and from there on every guess is wrong.
+#include <algorithm>
+#include <cstdio>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/draft/ngram.h"
+#include "core/engine/batch.h"
+#include "core/import/synthetic.h"
+#include "core/plugin/registry.h"
+
+namespace switchyard {
+namespace {
+
+constexpr uint32_t kContext = 2048, kDepth = 256, kTokens = 160, kRounds = 9;
+
+double now_ms() { return static_cast<double>(Os::real().now_ns()) / 1e6; }
+
+double median(std::vector<double> x) {
+  std::nth_element(x.begin(), x.begin() + static_cast<ptrdiff_t>(x.size() / 2), x.end());
+  return x[x.size() / 2];
+}
+
+// Guesses that are right with a probability.
+class Guesser final : public Drafter {
+ public:
+  Guesser(std::vector<int32_t> whole, double right, uint32_t most)
+      : whole_(std::move(whole)), right_(right), most_(most) {}
+  void saw(std::span<const int32_t> ids) override { seen_ += ids.size(); }
+  void propose(uint32_t most, std::vector<int32_t>& ids) override {
+    for (uint32_t i = 0; i < std::min(most, most_) && seen_ + i < whole_.size(); ++i) {
+      const bool right = std::uniform_real_distribution<>(0, 1)(random_) < right_;
+      ids.push_back(right ? whole_[seen_ + i] : (whole_[seen_ + i] == 0 ? 1 : 0));
+    }
+  }
+  bool may_propose_after(uint32_t) const override { return true; }
+  double expected_acceptance() const override { return 0.8; }
+
+ private:
+  std::vector<int32_t> whole_;
+  double right_;
+  uint32_t most_;
+  std::mt19937 random_{1};
+  size_t seen_ = 0;
+};
+
+struct Text {
+  std::vector<int32_t> prompt, ids;
+  double ms_a_token = 0;
+  uint64_t drafted = 0, accepted = 0;
+};
+
+class Bench {
+ public:
+  Bench(Model& model, std::unique_ptr<Session> session) : model_(model), session_(std::move(session)) {
+    std::mt19937 random(3);
+    for (uint32_t i = 0; i < kDepth; ++i) prompt_.push_back(static_cast<int32_t>(random() % model.vocab()));
+  }
+
+  // Each step begins at the same states: it is taken back.
+  Status steps() {
+    SWY_TRY(session_->feed(prompt_).status());
+    const std::vector<uint32_t> sizes = {1, 2, 3, 4, 5, 6, 7, 8, 16, 32};
+    std::vector<std::vector<double>> ms(sizes.size());
+    for (uint32_t round = 0; round < kRounds + 2; ++round) {
+      for (size_t i = 0; i < sizes.size(); ++i) {
+        const double begin = now_ms();
+        SWY_TRY(session_->prepare(sizes[i], true));
+        StepSequence s = session_->sequence();
+        s.tokens = std::span(prompt_).first(sizes[i]);
+        s.logit_rows = sizes[i];
+        const auto ran = model_.runner().run({&s, 1});
+        session_->abandon();
+        SWY_TRY(ran.status());
+        if (round >= 2) ms[i].push_back(now_ms() - begin);
+      }
+    }
+    const double one = median(ms[0]);
+    std::printf("| rows | ms a step | of one row |\n|---|---|---|\n");
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      std::printf("| %u | %.3f | %.2f |\n", sizes[i], median(ms[i]), median(ms[i]) / one);
+    }
+    return {};
+  }
+
+  Result<Text> tell(std::shared_ptr<Drafter> drafter, bool always) {
+    session_->reset();
+    Text t;
+    t.prompt = prompt_;
+    Batch batch(model_);
+    Request r;
+    r.prompt = prompt_;
+    r.max_tokens = kTokens;
+    r.sampling.temperature = 1.0f;
+    r.sampling.seed = 7;
+    if (drafter != nullptr) r.drafters.push_back(std::move(drafter));
+    r.draft_always = always;
+    SWY_LET(const auto id, batch.add(*session_, std::move(r)));
+    SWY_TRY(batch.run(id));
+    const Outcome o = *batch.take(id);
+    t.ids = o.ids;
+    t.ms_a_token = static_cast<double>(o.draw_ns) / 1e6 / static_cast<double>(o.ids.size() - 1);
+    t.drafted = o.drafted, t.accepted = o.accepted;
+    return t;
+  }
+
+  // Pairs of the text with and without drafts, in turn.
+  Status pair(const char* name, double right, uint32_t most, bool always) {
+    SWY_LET(const Text first, tell(nullptr, false));
+    std::vector<int32_t> whole = first.prompt;
+    whole.insert(whole.end(), first.ids.begin(), first.ids.end());
+    const auto guesser = [&] { return std::make_shared<Guesser>(whole, right, most); };
+    SWY_TRY(tell(guesser(), always).status());  // makes the lists
+    std::vector<double> ratio, plain_ms, ms;
+    uint64_t drafted = 0, accepted = 0;
+    size_t same = 0;
+    for (uint32_t i = 0; i < kPairs; ++i) {
+      SWY_LET(const Text plain, tell(nullptr, false));
+      SWY_LET(const Text with, tell(guesser(), always));
+      plain_ms.push_back(plain.ms_a_token);
+      ms.push_back(with.ms_a_token);
+      ratio.push_back(plain.ms_a_token / with.ms_a_token);
+      drafted += with.drafted, accepted += with.accepted;
+      same += with.ids == plain.ids ? 1 : 0;
+    }
+    std::printf("| %s | %.3f | %.3f | %.3f | %llu of %llu | %zu of %u |\n", name, median(plain_ms), median(ms),
+                median(ratio), static_cast<unsigned long long>(accepted / kPairs),
+                static_cast<unsigned long long>(drafted / kPairs), same, kPairs);
+    return {};
+  }
+
+ private:
+  static constexpr uint32_t kPairs = 3;
+  Model& model_;
+  std::unique_ptr<Session> session_;
+  std::vector<int32_t> prompt_;
+};
+
+Result<Program> program_of(const std::string& name) {
+  if (!name.starts_with("synth:")) return Program::load(Os::real(), name);
+  SWY_LET(const SyntheticRequest request, parse_synthetic(name.substr(6)));
+  return synthetic_program(Os::real(), request, std::thread::hardware_concurrency());
+}
+
+Status run(const std::string& model_name, const std::string& backend, const std::string& folder, bool deterministic) {
+  Host host(std::thread::hardware_concurrency());
+  DiscoveryOptions discovery = default_discovery();
+  discovery.search_path = folder;
+  Registry registry = Registry::discover(Os::real(), discovery, host);
+  SWY_LET(auto selection, registry.select(backend));
+  SWY_LET(Program program, program_of(model_name));
+  ModelOptions options;
+  options.context = kContext;
+  options.drafts = 31;
+  options.deterministic = deterministic;
+  SWY_LET(const auto model, Model::create(std::make_shared<const Program>(std::move(program)),
+                                          std::move(selection.devices), selection.policy, options));
+  SWY_LET(auto session, model->session());
+  Bench bench(*model, std::move(session));
+  SWY_TRY(bench.steps());
+  std::printf(
+      "\n| drafts | ms a token without | with | times as fast | accepted | same tokens |\n|---|---|---|---|---|---|\n");
+  SWY_TRY(bench.pair("auto, all wrong", 0, 31, false));
+  SWY_TRY(bench.pair("auto, 0.5 right", 0.5, 31, false));
+  SWY_TRY(bench.pair("auto, 0.85 right", 0.85, 31, false));
+  SWY_TRY(bench.pair("auto, all right", 1, 31, false));
+  SWY_TRY(bench.pair("always 3, 0.85 right", 0.85, 3, true));
+  SWY_TRY(bench.pair("always 7, 0.85 right", 0.85, 7, true));
+  SWY_TRY(bench.pair("always 7, all right", 1, 7, true));
+  SWY_TRY(bench.pair("always 31, all right", 1, 31, true));
+  return {};
+}
+
+}  // namespace
+}  // namespace switchyard
+
+int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  if (argc < 4) {
+    std::fprintf(stderr, "usage: draft_bench MODEL.swy|synth:... BACKEND FOLDER [deterministic]\n");
+    return 2;
+  }
+  const switchyard::Status s = switchyard::run(argv[1], argv[2], argv[3], argc > 4);
+  if (!s.ok()) std::fprintf(stderr, "draft_bench: %s\n", s.message().c_str());
+  return s.ok() ? 0 : 1;
+}

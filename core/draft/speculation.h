@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Speculation: whether steps verify drafted tokens, and whose.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "core/base/status.h"
+
+namespace switchyard {
+
+enum class Speculation : uint8_t {
+  off,
+  automatic,  // n-grams and the text that a constraint forces; as many as pay by what was measured
+  ngram,      // n-grams alone, and always as many as are proposed
+};
+
+// ModelOptions::drafts where speculation is on.
+inline constexpr uint32_t kDefaultDrafts = 31;  // with the row before them a step of 32
+
+const char* speculation_name(Speculation speculation);
+// Errors: usage, with the names there are.
+Result<Speculation> parse_speculation(std::string_view text);
+
+}  // namespace switchyard

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Intake: what a request has to pass before a loop takes it.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "core/serve/job.h"
+
+namespace switchyard {
+
+class Intake {
+ public:
+  // Both outlive it. Without a tokenizer, requests are of token ids alone: their events have no text.
+  Intake(const Model& model, const Tokenizer* tokenizer);
+
+  // Checks the request and makes the job's text of it, whose pieces go to `took`. Any thread.
+  Rejection check(GenerationRequest& request, Job& job, std::function<bool(const TextPiece&)> took) const;
+
+ private:
+  const Model& model_;
+  const Tokenizer* const tokenizer_;
+  const std::shared_ptr<swy::RowSampler> unused_;  // for samplers that only check parameters
+};
+
+}  // namespace switchyard

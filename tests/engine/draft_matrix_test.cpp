@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random settings of the chain, two hundred tokens each: the same with every kind of drafter as without.
+#include "tests/engine/fixture.h"
+#include "tests/support/drafted.h"
+
+namespace switchyard {
+namespace {
+
+struct Matrix {
+  const char* backend;
+  int settings;
+  uint32_t tokens;
+};
+
+class DraftMatrix : public ::testing::TestWithParam<Matrix> {};
+
+TEST_P(DraftMatrix, IsTheSameWithEveryDrafter) {
+  const auto [backend, settings, tokens] = GetParam();
+  const TestModel t = make_model(SWITCHYARD_DEMO_MODEL, backend, drafting(1, 15));
+  ASSERT_NE(t.model, nullptr);
+  std::mt19937 random(2026);
+  uint64_t accepted = 0;
+  for (int i = 0; i < settings && !HasFailure(); ++i) {
+    const Request r = random_request(random, t.model->vocab(), tokens);
+    accepted += expect_same_with_drafts(*t.model, r, fmt::format("setting {}", i));
+  }
+  std::printf("%s: %d settings of %u tokens with 5 drafters each are the same; %llu drafts were accepted\n", backend,
+              settings, tokens, static_cast<unsigned long long>(accepted));
+}
+
+// The reference backend takes a hundred times as long.
+#ifdef SWITCHYARD_TEST_CPU
+INSTANTIATE_TEST_SUITE_P(Backends, DraftMatrix, ::testing::Values(Matrix{"cpu", 200, 200}, Matrix{"reference", 6, 60}));
+#else
+INSTANTIATE_TEST_SUITE_P(Backends, DraftMatrix, ::testing::Values(Matrix{"reference", 6, 60}));
+#endif
+
+}  // namespace
+}  // namespace switchyard

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// A service that verifies drafted tokens: its requests draw what they draw without, however they end and whatever
+// becomes of their memory.
+#include "tests/serve/fixture.h"
+
+namespace switchyard {
+namespace {
+
+ModelOptions drafting(ModelOptions o) {
+  o.drafts = 15;
+  return o;
+}
+
+ServiceOptions speculating(Speculation s) {
+  ServiceOptions o;
+  o.speculate = s;
+  return o;
+}
+
+// Tokens that were seen become likelier: the text repeats itself soon, and n-grams have something to go by.
+GenerationRequest repeating(size_t prompt, uint32_t tokens, uint32_t seed) {
+  SamplingParams p = seeded(seed);
+  p.temperature = seed % 3 == 0 ? 0.0f : 0.4f;
+  p.repetition_penalty = 0.7f;
+  return ask(prompt_of(prompt, seed), tokens, p);
+}
+
+std::vector<Read> answers(Service& service, const std::vector<GenerationRequest>& requests) {
+  std::vector<std::shared_ptr<Ticket>> tickets;
+  for (const GenerationRequest& r : requests) {
+    Admission admission = service.submit(r);
+    EXPECT_TRUE(admission.ok()) << admission.rejection.status.message();
+    tickets.push_back(std::move(admission.ticket));
+  }
+  std::vector<Read> all;
+  for (const auto& t : tickets) all.push_back(read_all(*t));
+  return all;
+}
+
+void expect_same(const std::vector<Read>& with, const std::vector<Read>& without) {
+  ASSERT_EQ(with.size(), without.size());
+  for (size_t i = 0; i < with.size(); ++i) {
+    EXPECT_EQ(with[i].ids, without[i].ids) << i;
+    EXPECT_EQ(with[i].text, without[i].text) << i;
+    EXPECT_EQ(with[i].finish.reason, without[i].finish.reason) << i;
+  }
+}
+
+// Stop strings, patterns and limits end requests inside of accepted runs.
+TEST(Speculating, ServesTheSame) {
+  std::vector<GenerationRequest> requests;
+  for (uint32_t i = 0; i < 12; ++i) {
+    requests.push_back(repeating(5 + 9 * i, 30 + 5 * i, i));
+    TextOptions& text = requests.back().text;
+    if (i % 4 == 1) text.stops = {"er", "nd th"};
+    if (i % 4 == 2) text.allow_regex = "(the cat sat on the mat and the dog sat on the cat, [a-z]{2,5}\\. ?){2,9}";
+    if (i % 4 == 3) text.sampling.top_logprobs = 3;
+  }
+  const auto plain = serve(options_for(3));
+  const std::vector<Read> without = answers(*plain, requests);
+  for (const Speculation s : {Speculation::automatic, Speculation::ngram}) {
+    const auto service = serve(drafting(options_for(3)), speculating(s));
+    const std::vector<Read> with = answers(*service, requests);
+    expect_same(with, without);
+    uint64_t drafted = 0, accepted = 0;
+    for (const Read& r : with) drafted += r.finish.drafted, accepted += r.finish.accepted;
+    EXPECT_TRUE(service->drain());
+    const ServiceStats stats = service->stats();
+    EXPECT_EQ(stats.drafted_tokens, drafted);
+    EXPECT_EQ(stats.accepted_tokens, accepted);
+    EXPECT_EQ(stats.pages_used, 0u);
+    EXPECT_TRUE(s != Speculation::ngram || accepted > 50) << accepted;
+    std::printf("%s: %llu of %llu drafts accepted\n", speculation_name(s), static_cast<unsigned long long>(accepted),
+                static_cast<unsigned long long>(drafted));
+  }
+}
+
+TEST(Speculating, SetsRequestsAside) {
+  std::vector<GenerationRequest> requests;
+  for (uint32_t i = 0; i < 3; ++i) requests.push_back(repeating(60 + 5 * i, 90, 20 + i));
+  const auto plain = serve(options_for(3));
+  const std::vector<Read> without = answers(*plain, requests);
+  const auto service = serve(with_pages(drafting(options_for(3)), 4), speculating(Speculation::ngram));
+  const std::vector<Read> with = answers(*service, requests);
+  expect_same(with, without);
+  EXPECT_GT(service->stats().set_asides, 0u);
+  EXPECT_GT(service->stats().accepted_tokens, 0u);
+}
+
+// The next turn of a conversation begins where the cache knows its prompt, whose states are those without drafts.
+TEST(Speculating, PromptsAreCachedAsWithout) {
+  ModelOptions cached = drafting(options_for(2));
+  cached.checkpoints = 4;
+  const auto service = serve(cached, speculating(Speculation::ngram));
+  const auto plain = serve(options_for(2));
+  for (uint32_t i = 0; i < 4; ++i) {
+    GenerationRequest turn = repeating(140, 60, 40 + i);
+    for (int next = 0; next < 3; ++next) {
+      const std::vector<Read> with = answers(*service, {turn}), without = answers(*plain, {turn});
+      expect_same(with, without);
+      EXPECT_TRUE(next == 0 || with[0].finish.usage.cached_tokens > 100) << i;
+      turn.prompt.insert(turn.prompt.end(), with[0].ids.begin(), with[0].ids.end());
+      turn.prompt.push_back(7);
+    }
+  }
+  EXPECT_GT(service->stats().accepted_tokens, 0u);
+}
+
+TEST(Speculating, CancelsGiveTheirMemoryBack) {
+  const auto service = serve(drafting(options_for(2)), speculating(Speculation::ngram));
+  for (uint32_t i = 0; i < 12; ++i) {
+    const auto ticket = service->submit(repeating(30, 300, 60 + i)).ticket;
+    for (uint32_t n = 0; n < 20 + 7 * i;) {
+      const auto event = ticket->wait();
+      ASSERT_TRUE(event && event->finish == nullptr);
+      ++n;
+    }
+    ticket->cancel();
+    std::optional<Event> event = ticket->wait();
+    while (event && event->finish == nullptr) event = ticket->wait();
+    ASSERT_TRUE(event.has_value());
+    EXPECT_EQ(event->finish->reason, "cancelled");
+  }
+  EXPECT_TRUE(service->drain());
+  const ServiceStats s = service->stats();
+  EXPECT_EQ(s.slots_used, 0u);
+  EXPECT_EQ(s.pages_used, 0u);
+  EXPECT_GT(s.accepted_tokens, 0u);
+}
+
+}  // namespace
+}  // namespace switchyard
