@@ -72,6 +72,31 @@ class Logits : public ::testing::TestWithParam<std::string> {
     return most;
   }
 
+  // The same of a prompt's last 20 tokens, one by one after the others.
+  double worst_of_steps(const std::string& backend, const BackendSettings& settings) const {
+    const std::string folder = kFamilies + "/" + GetParam();
+    const auto expected = nlohmann::json::parse(std::ifstream(folder + "/expected.json"));
+    const auto ids = expected["ids"].get<std::vector<int32_t>>();
+    const auto vocab = expected["vocab"].get<size_t>();
+    const std::vector<float> want = recorded(folder, ids.size() * vocab);
+    const TestModel test = load(backend, settings);
+    auto session = test.model->session();
+    EXPECT_TRUE(session.ok());
+    EXPECT_TRUE((*session)->feed(std::span(ids).first(ids.size() - 20)).ok());
+    double difference = 0, largest = 0;
+    for (size_t at = ids.size() - 20; at < ids.size(); ++at) {
+      const auto logits = (*session)->feed(std::span(ids).subspan(at, 1));
+      EXPECT_TRUE(logits.ok()) << logits.status().message();
+      for (size_t i = 0; i < vocab; ++i) {
+        difference = std::max(difference, std::abs(double{(*logits)[i]} - want[at * vocab + i]));
+        largest = std::max(largest, std::abs(double{want[at * vocab + i]}));
+      }
+    }
+    EXPECT_GT(largest, 1);
+    RecordProperty(backend + "_steps", fmt::format("{:.2g}", difference / largest));
+    return difference / largest;
+  }
+
  private:
   testing::TemporaryFolder out_;
 };
@@ -105,6 +130,10 @@ class LogitsOnVulkan : public Logits {
 
 // Keys and values that are rounded to bf16 make a random model choose other experts.
 TEST_P(LogitsOnVulkan, AreThoseOfTheFamily) { EXPECT_LE(worst("vulkan", {{"vulkan", {{"kv_bf16", "0"}}}}), 1e-3); }
+
+TEST_P(LogitsOnVulkan, AreThoseOfTheFamilyTokenByToken) {
+  EXPECT_LE(worst_of_steps("vulkan", {{"vulkan", {{"kv_bf16", "0"}}}}), 1e-3);
+}
 
 TEST_P(LogitsOnVulkan, NeedNoOtherBackend) {
   const TestModel test = load("vulkan", {});
