@@ -209,7 +209,7 @@ TEST(Draft, MixesWithOtherRequests) {
   uint64_t accepted = 0, whole = 0;
   for (size_t next = 0; next < kRequests || !running.empty();) {
     while (next < kRequests && running.size() < kSessions) {
-      Runs& one = *running.emplace_back(std::make_unique<Runs>(*t.model->session(), next));
+      Runs& one = *running.emplace_back(std::make_unique<Runs>(Runs{*t.model->session(), next}));
       const Request& as = requests[next];
       Request r = request_of(as.prompt, as.sampling, as.max_tokens, &one.drawn);
       r.mask = as.mask;
