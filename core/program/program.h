@@ -92,14 +92,14 @@ struct Op {
   }
 };
 
+// Weights of i8, i4 and i4a that share a scale; besides these, 0 for a row.
+inline constexpr uint32_t kWeightGroups[] = {16, 32, 64, 128};
+
 // Ops in an order in which they can run. Each value is defined once: by the caller (`inputs`) or by one op.
 //
 // A function that an op with a name refers to is called with the op's operands: its `inputs`, `weights`, `states` and
 // `outputs` are the parameters, in the op's order, and equal the operands in type and shape. Weights that are no
 // parameters are constants.
-// Weights of i8, i4 and i4a that share a scale; besides these, 0 for a row.
-inline constexpr uint32_t kWeightGroups[] = {16, 32, 64, 128};
-
 struct Function {
   std::string_view name;
   std::vector<Value> values;
