@@ -222,7 +222,7 @@ TEST(Constraint, TimeAndWorkAreLimited) {
         fmt::format(R"({}{{"type": "object", "properties": {{"k{}": {{"type": "string"}}}}}})", i == 0 ? "" : ",", i);
   }
   EXPECT_THAT(refusal(ConstraintKind::json_schema, one_of + "]}"),
-              HasSubstr("working it out takes more than"));
+              ::testing::AnyOf(HasSubstr("working it out takes more than"), HasSubstr("too long")));  // by the machine
   EXPECT_THAT(refusal(ConstraintKind::json_schema, R"({"type": "string", "pattern": "^(a|b)*a(a|b){18}$"})"),
               HasSubstr("its compiled form takes more than 32 MiB"));
   const auto late = Constraint::compile(ConstraintKind::json_schema, one_of + "]}", vocabulary(), {.compile_ns = 1});
