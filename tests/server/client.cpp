@@ -28,6 +28,7 @@ LoadedModel demo(uint32_t sessions) {
   ModelOptions options;
   options.sessions = sessions;
   options.checkpoints = 4;
+  options.deterministic = true;  // so that texts do not depend on what shares their steps
   auto loaded = load_model(host, std::move(registry), SWITCHYARD_TEST_BACKEND,
                            std::make_shared<const Program>(std::move(*program)), options);
   EXPECT_TRUE(loaded.ok()) << loaded.status().message();
