@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// ATTENTION, before the products: ready [rows, heads, head_dim] = q normed, rotated and scaled; k normed and rotated, and v,
-// go to their pages. Without norms, q and k rotate as they come. A subgroup per head of q, k or v; gl_WorkGroupID.y: rows.
+// ATTENTION, before the products: ready [rows, heads, head_dim] = q normed, rotated and scaled; k normed and rotated,
+// and v, go to their pages. Without norms, q and k rotate as they come. A subgroup per head of q, k or v;
+// gl_WorkGroupID.y: rows.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"

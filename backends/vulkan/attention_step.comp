@@ -193,7 +193,9 @@ void finish(uint row, uint first_head, uint here, uint nth, uint used) {
   }
   uint64_t first_stat = stats + uint64_t(mine) * gl_NumWorkGroups.y * kQ * 8;
   uint64_t first_part = parts + uint64_t(mine) * gl_NumWorkGroups.y * kQ * kHeadDim * 4;
-  if (leave(first_stat, first_part, here, mine, nth, used)) join_splits(first_stat, first_part, here, used, row, first_head);
+  if (leave(first_stat, first_part, here, mine, nth, used)) {
+    join_splits(first_stat, first_part, here, used, row, first_head);
+  }
 }
 
 void main() {

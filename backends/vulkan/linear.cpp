@@ -40,13 +40,10 @@ swy_status record_linear_plain(const Recording& r) {
   return record_projection_plain(r, linear_projection(r), rows_of(r));
 }
 
+template <bool kBytes>
 swy_status supports_vector(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {
-  return vector_usable(device, op, matrices_of(op), swy::tensor(op, "x").dims[1], error);
-}
-
-swy_status supports_dot(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
-  SWY_VK_TRY(dot_usable(device, error));
-  return supports_vector(device, op, bucket, error);
+  if (kBytes) SWY_VK_TRY(dot_usable(device, error));
+  return vector_usable(device, op, matrices_of(op), swy::tensor(op, "x").dims[1], kBytes, error);
 }
 
 double cost_vector(const swy_op& op, const swy_bucket&) {
@@ -67,7 +64,7 @@ constexpr Kernel vector_kernel(const char* name, uint32_t op) {
           .op = op,
           .flags = kInvariant,
           .activations = SWY_F32,
-          .supports = supports_vector,
+          .supports = supports_vector<false>,
           .cost = cost_vector,
           .record = record_linear<false>,
           .op_revision = 2,
@@ -78,7 +75,7 @@ constexpr Kernel dot_kernel(const char* name, uint32_t op) {
           .op = op,
           .flags = kInvariant,
           .activations = SWY_BF16,
-          .supports = supports_dot,
+          .supports = supports_vector<true>,
           .cost = cost_dot,
           .record = record_linear<true>,
           .op_revision = 2};
@@ -127,6 +124,41 @@ swy_status put_biases(const Recording& r, const Projection& p, uint32_t first, P
   SWY_VK_TRY(put_constants(r.list, &b, sizeof b, out, r.error));
   part.push.biases = out.address;
   part.flags |= 8;
+  return SWY_OK;
+}
+
+// Elements [from, from + width) of the rows of a part.
+struct Slice {
+  uint32_t from, width;
+};
+
+swy_status record_slice(const Recording& r, const Projection& p, const ProjectionPart& part, Slice slice, uint32_t rows,
+                        uint32_t forms, bool dot) {
+  VectorShape s = vector_shape(r.device(), rows, slice.width, forms);
+  if (s.m == 1) take_long_rows(r.device(), sum_of_rows(part, 1), slice.width, s);
+  if (dot) take_wide_groups(r.device(), sum_of_rows(part, 1), s);
+  const uint32_t tasks = sum_of_rows(part, s.r);
+  const uint32_t groups = s.threads == kThreads ? groups_for(r.device(), tasks) : r.device().features.processors;
+  return launch(r, dot ? kDot : kVector,
+                {part.forms[0], part.forms[1], part.forms[2], part.forms[3], part.flags, rows > 1 || p.gather,
+                 slice.width, s.threads, slice.from, p.width, s.m, s.r, s.u, s.blocks, forms},
+                {groups, ceil_div(rows, s.m)}, part.push, {p.x, p.residual},
+                {part.y[0], part.y[1], part.y[2], part.y[3]});
+}
+
+// A part, as a whole if its rows fit; else slice by slice, each added to the result of those before.
+swy_status record_vector_part(const Recording& r, Projection p, uint32_t first, uint32_t rows, bool dot) {
+  uint32_t width = p.width, forms = 0;
+  for (uint32_t from = 0; from < p.width; from += width) {
+    ProjectionPart part;
+    SWY_VK_TRY(take_part(r, p, first, part));
+    for (uint32_t i = 0; dot && i < part.count; ++i) forms |= form_of(part.forms[i]);
+    if (from == 0 && p.count == 1 && !p.normed) width = slice_width(r.device(), p.width, forms);
+    part.push.x += uint64_t{from} * 4;
+    SWY_VK_TRY(record_slice(r, p, part, {from, at_most(p.width - from, width)}, rows, forms, dot));
+    p.residual = p.y[0];
+    p.biases[0] = {};
+  }
   return SWY_OK;
 }
 
@@ -206,6 +238,15 @@ VectorShape vector_shape(const swy_device& device, uint32_t rows, uint32_t width
   return {1, 2, 2, blocks};
 }
 
+uint32_t slice_width(const swy_device& device, uint32_t width, uint32_t forms) {
+  const uint32_t blocks = ceil_div(width, 32);
+  for (uint32_t n = 1; n < blocks; ++n) {
+    const uint32_t slice = ceil_div(blocks, n) * 32;
+    if (vector_shape(device, 1, slice, forms).m != 0) return n == 1 ? width : slice;
+  }
+  return at_most(width, 32);
+}
+
 void take_long_rows(const swy_device& device, uint32_t rows, uint32_t width, VectorShape& s) {
   if (device.features.cpu || width < 128 * 32 || s.r != 2) return;
   if (ceil_div(rows, 2 * (kThreads / device.features.subgroup)) >= 2 * device.features.processors) return;
@@ -234,34 +275,27 @@ swy_status dot_usable(const swy_device& device, swy_error* error) {
   return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "the device has no fast products of bytes");
 }
 
-swy_status vector_usable(const swy_device& device, const swy_op& op, Matrices m, uint64_t width, swy_error* error) {
+swy_status pieces_usable(const swy_op& op, Matrices m, swy_error* error) {
   for (uint32_t i = m.first; i < m.first + m.count; ++i) {
     if (!readable_in_pieces(*op.weights[i])) return refuse_rows(op, i, error);
   }
+  return SWY_OK;
+}
+
+swy_status vector_usable(const swy_device& device, const swy_op& op, Matrices m, uint64_t width, bool dot,
+                         swy_error* error) {
+  SWY_VK_TRY(pieces_usable(op, m, error));
   const auto wide = static_cast<uint32_t>(width);
-  if (vector_shape(device, 1, wide, 0).m == 0 || vector_shape(device, 1, wide, 7).m == 0) {
+  uint32_t forms = 0;
+  for (uint32_t i = m.first; dot && i < m.first + m.count; ++i) forms |= form_of(op.weights[i]->dtype);
+  if (vector_shape(device, 1, wide, forms).m == 0) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "a row of %u does not fit the shared memory", wide);
   }
   return SWY_OK;
 }
 
 swy_status record_projection(const Recording& r, const Projection& p, uint32_t rows, bool dot) {
-  for (uint32_t first = 0; first < p.count; first += 4) {
-    ProjectionPart part;
-    SWY_VK_TRY(take_part(r, p, first, part));
-    uint32_t forms = 0;
-    for (uint32_t i = 0; dot && i < part.count; ++i) forms |= form_of(part.forms[i]);
-    VectorShape s = vector_shape(r.device(), rows, p.width, forms);
-    if (s.m == 1) take_long_rows(r.device(), sum_of_rows(part, 1), p.width, s);
-    if (dot) take_wide_groups(r.device(), sum_of_rows(part, 1), s);
-    const uint32_t tasks = sum_of_rows(part, s.r);
-    const uint32_t groups = s.threads == kThreads ? groups_for(r.device(), tasks) : r.device().features.processors;
-    SWY_VK_TRY(launch(r, dot ? kDot : kVector,
-                      {part.forms[0], part.forms[1], part.forms[2], part.forms[3], part.flags, rows > 1 || p.gather,
-                       p.width, s.threads, 0, 0, s.m, s.r, s.u, s.blocks, forms},
-                      {groups, ceil_div(rows, s.m)}, part.push, {p.x, p.residual},
-                      {part.y[0], part.y[1], part.y[2], part.y[3]}));
-  }
+  for (uint32_t first = 0; first < p.count; first += 4) SWY_VK_TRY(record_vector_part(r, p, first, rows, dot));
   return SWY_OK;
 }
 

@@ -13,7 +13,8 @@ const bool kPairs = false;
 uint total_rows, row0, column0, index;
 Weight weight;
 
-// x is the output of tiles_prepare.comp, with the inverse scales `scales_before` bytes before it (COOPERATIVE), or fp32.
+// x is the output of tiles_prepare.comp, with the inverse scales `scales_before` bytes before it (COOPERATIVE), or
+// fp32.
 #ifdef COOPERATIVE
 uint64_t a_row(uint m) { return x + uint64_t(min(row0 + m, total_rows - 1)) * width * 2; }
 float row_scale(uint m) { return Floats(x - scales_before).at[m]; }

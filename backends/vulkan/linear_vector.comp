@@ -9,8 +9,12 @@
 #include "projection.glsl"
 #include "vector.glsl"
 layout(constant_id = 5) const bool kMany = true;  // the bucket has more than one row, or rows are gathered
-layout(constant_id = 6) const uint kWidth = 32;   // elements of a row: `width`
+layout(constant_id = 6) const uint kWidth = 32;   // elements of a row that are multiplied
 layout(constant_id = 7) const uint kThreads = 256;
+// The rows may be longer, kWhole elements (`width`); those of the weights are then read from element kFrom on, and x is
+// the address of that element.
+layout(constant_id = 8) const uint kFrom = 0;
+layout(constant_id = 9) const uint kWhole = 32;
 layout(local_size_x_id = 7) in;
 const bool kOneForm = (kForm1 == 0 || kForm1 == kForm0) && (kForm2 == 0 || kForm2 == kForm0) && (kForm3 == 0 || kForm3 == kForm0);
 
@@ -19,9 +23,10 @@ uint64_t row_data[kR], row_scales[kR], row_offsets[kR];
 uint scale_shift;
 #define FETCH fetch
 #define MULTIPLY multiply
-#define PIECE_DATA(r, p) (row_data[r] + 16 * (p))
-#define PIECE_SCALE(r, p) (row_scales[r] + scale_bytes(dtype) * ((p) >> scale_shift))
-#define PIECE_OFFSET(r, p) (row_offsets[r] + 2 * ((p) >> scale_shift))
+#define PIECE_AT(p) ((p) + kFrom / piece_elements(dtype))
+#define PIECE_DATA(r, p) (row_data[r] + 16 * PIECE_AT(p))
+#define PIECE_SCALE(r, p) (row_scales[r] + scale_bytes(dtype) * (PIECE_AT(p) >> scale_shift))
+#define PIECE_OFFSET(r, p) (row_offsets[r] + 2 * (PIECE_AT(p) >> scale_shift))
 #include "multiply.glsl"
 
 // Groups of four elements of a row, and of the norm's weight, as they lie in memory. They are converted late, since a
@@ -76,7 +81,7 @@ void begin(uint task) {
   index = 0;
   while (task >= tasks_of(index)) task -= tasks_of(index++);
   first_row = task * kR;
-  Weight w = weight_of(data[index], rows[index], kWidth, kOneForm ? kForm0 : form_of(index));
+  Weight w = weight_of(data[index], rows[index], kWhole, kOneForm ? kForm0 : form_of(index));
   dtype = w.dtype;
   scale_shift = group_shift(w);
   [[unroll]] for (uint r = 0; r < kR; ++r) {

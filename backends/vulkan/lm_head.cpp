@@ -46,13 +46,10 @@ uint64_t workspace_sampled(const swy_device&, const swy_op& op, const swy_bucket
   return arena.used();
 }
 
+template <bool kBytes>
 swy_status supports_vector(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {
-  return vector_usable(device, op, {0, 1}, swy::tensor(op, "x").dims[1], error);
-}
-
-swy_status supports_dot(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
-  SWY_VK_TRY(dot_usable(device, error));
-  return supports_vector(device, op, bucket, error);
+  if (kBytes) SWY_VK_TRY(dot_usable(device, error));
+  return vector_usable(device, op, {0, 1}, swy::tensor(op, "x").dims[1], kBytes, error);
 }
 
 // One of the two kernels, so that the bits are those of the chosen head.
@@ -62,7 +59,7 @@ swy_status supports_sampled(const swy_device& device, const swy_op& op, const sw
   if (!kBytes && device.features.dot8) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "the device's head works by products of bytes");
   }
-  SWY_VK_TRY(vector_usable(device, op, {0, 1}, swy::tensor(op, "x").dims[1], error));
+  SWY_VK_TRY(vector_usable(device, op, {0, 1}, swy::tensor(op, "x").dims[1], kBytes, error));
   return supports_draws(device, op, swy::tensor(op, "w").dims[0], error);
 }
 
@@ -80,11 +77,12 @@ constexpr Kernel kKernels[] = {
      .op = SWY_OP_LM_HEAD,
      .flags = kInvariant,
      .activations = SWY_F32,
-     .supports = supports_vector,
+     .supports = supports_vector<false>,
      .cost = cost_vector,
      .record = record_vector<false>,
      .weight_dtypes = kMatrices},
-    {"lm_head.dot", SWY_OP_LM_HEAD, kInvariant, SWY_BF16, supports_dot, cost_dot, nullptr, record_vector<true>},
+    {"lm_head.dot", SWY_OP_LM_HEAD, kInvariant, SWY_BF16, supports_vector<true>, cost_dot, nullptr,
+     record_vector<true>},
     {.name = "lm_head.plain",
      .op = SWY_OP_LM_HEAD,
      .flags = kInvariant,

@@ -95,13 +95,12 @@ uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) {
   return arena.used();
 }
 
+// The rows of `down` may have any width: record_projection divides them.
+template <bool kBytes>
 swy_status supports_vector(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {
-  SWY_VK_TRY(vector_usable(device, op, {swy::at(op, "gate"), 2}, hidden_of(op), error));
-  return vector_usable(device, op, {swy::at(op, "down"), 1}, width_of(op), error);
-}
-swy_status supports_dot(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
-  SWY_VK_TRY(dot_usable(device, error));
-  return supports_vector(device, op, bucket, error);
+  if (kBytes) SWY_VK_TRY(dot_usable(device, error));
+  SWY_VK_TRY(vector_usable(device, op, {swy::at(op, "gate"), 2}, hidden_of(op), kBytes, error));
+  return pieces_usable(op, {swy::at(op, "down"), 1}, error);
 }
 template <bool kHalf>
 swy_status supports_tiles(const swy_device&, const swy_op& op, const swy_bucket&, swy_error* error) {
@@ -144,7 +143,7 @@ constexpr Kernel kernel(const char* name, uint32_t op) {
           .op = op,
           .flags = kInvariant,
           .activations = SWY_F32,
-          .supports = supports_vector,
+          .supports = supports_vector<false>,
           .cost = cost_vector,
           .workspace = workspace<false>,
           .record = record_vector<false>,
@@ -153,7 +152,7 @@ constexpr Kernel kernel(const char* name, uint32_t op) {
 constexpr Kernel dot_kernel(const char* name, uint32_t op) {
   Kernel k = kernel(name, op);
   k.activations = SWY_BF16;
-  k.supports = supports_dot;
+  k.supports = supports_vector<true>;
   k.cost = cost_dot;
   k.record = record_vector<true>;
   k.weight_dtypes = 0;  // all but MXFP4

@@ -72,8 +72,9 @@ uint64_t weight_row(uint r, uint p) {
 #define FETCH fetch
 #define MULTIPLY multiply
 #define PIECE_DATA(r, p) (weight.data + weight_row(r, p) * weight.row_bytes + 16 * ((p) % per_slot))
-#define PIECE_SCALE(r, p) (weight.scales + (weight_row(r, p) * weight.groups + ((p) % per_slot >> scale_shift)) * scale_bytes(dtype))
-#define PIECE_OFFSET(r, p) (weight.offsets + (weight_row(r, p) * weight.groups + ((p) % per_slot >> scale_shift)) * 2)
+#define GROUP_AT(r, p) (weight_row(r, p) * weight.groups + ((p) % per_slot >> scale_shift))
+#define PIECE_SCALE(r, p) (weight.scales + GROUP_AT(r, p) * scale_bytes(dtype))
+#define PIECE_OFFSET(r, p) (weight.offsets + GROUP_AT(r, p) * 2)
 #include "multiply.glsl"
 
 uint64_t shared_row(uint r) { return min(first_row + r, hidden - 1); }

@@ -58,6 +58,9 @@ void take_long_rows(const swy_device& device, uint32_t rows, uint32_t width, Vec
 // once. Each subgroup has as many rows of the weight as registers can hold, all requested at once.
 void take_wide_groups(const swy_device& device, uint32_t rows, VectorShape& s);
 uint32_t form_of(uint32_t weight_form);
+// Elements of the equal slices, as few as possible, that a row of `width` elements is divided into so that each fits;
+// the last may be shorter. The same for any number of rows, so that these do not change a result.
+uint32_t slice_width(const swy_device& device, uint32_t width, uint32_t forms);
 
 // Workgroups for so many tasks, one per subgroup: at most as many as the device runs at once, with equal shares.
 uint32_t groups_for(const swy_device& device, uint32_t tasks);
@@ -69,10 +72,14 @@ struct Matrices {
   uint32_t first, count;
 };
 Matrices matrices_of(const swy_op& op);
-// Whether the vector shaders can read these weights, and a row of `width` activations fits.
-swy_status vector_usable(const swy_device& device, const swy_op& op, Matrices m, uint64_t width, swy_error* error);
+// Whether the vector shaders can read these weights.
+swy_status pieces_usable(const swy_op& op, Matrices m, swy_error* error);
+// The same, and whether a row of `width` activations fits. `dot`: by products of bytes.
+swy_status vector_usable(const swy_device& device, const swy_op& op, Matrices m, uint64_t width, bool dot,
+                         swy_error* error);
 
-// Records a projection of `rows` rows by the vector shader, or by the one for any shape.
+// Records a projection of `rows` rows by the vector shader, or by the one for any shape. With one weight and no norm,
+// the vector shader may have rows that do not fit: it adds up the products of their slices.
 // `dot`: by products of bytes.
 swy_status record_projection(const Recording& r, const Projection& p, uint32_t rows, bool dot);
 swy_status record_projection_plain(const Recording& r, const Projection& p, uint32_t rows);

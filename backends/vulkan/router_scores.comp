@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// ROUTER_TOPK, and the choice of MOE, where it is not that of the largest logits with weights that sum to 1 (router.comp):
-// other scores, corrections, groups of experts. ids and weights [rows, top_k] from logits [rows, experts]. A workgroup per
-// row.
+// ROUTER_TOPK, and the choice of MOE, where it is not that of the largest logits with weights that sum to 1
+// (router.comp): other scores, corrections, groups of experts. ids and weights [rows, top_k] from logits
+// [rows, experts]. A workgroup per row.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"

@@ -116,8 +116,8 @@ float vector_acc[kR * kM];
 const uint kHeldPieces = kR * kU + MORE_HELD;
 uvec4 held[kHeldPieces];  // pieces that were requested
 uint held_scale[kHeldPieces], held_offset[kHeldPieces];  // words with their scales and offsets
-// Bit u kR + r: the scale is in the upper half of its word. 16 bits on, the same of the offset; or for MXFP4, whether the
-// scale is in the upper byte of its half.
+// Bit u kR + r: the scale is in the upper half of its word. 16 bits on, the same of the offset; or for MXFP4, whether
+// the scale is in the upper byte of its half.
 uint held_upper = 0;
 
 // Elements of one piece of 16 bytes.

@@ -65,12 +65,13 @@ float weight_at(Weight w, uint64_t row, uint k) {
   uint64_t data = w.data + row * w.row_bytes;
   if (w.dtype == F32 || w.dtype == BF16) return plain_at(data, w.dtype, k);
   uint g = k / w.group, i = k % w.group;
-  float scale = w.dtype == MXFP4 ? power_of(byte_at(w.scales + row * w.groups + g)) : half_at(w.scales, row * w.groups + g);
+  uint64_t at = row * w.groups + g;
+  float scale = w.dtype == MXFP4 ? power_of(byte_at(w.scales + at)) : half_at(w.scales, at);
   if (w.dtype == I8) return float(bitfieldExtract(int(byte_at(data + g * w.group + i)), 0, 8)) * scale;
   int q = int(byte_at(data + g * ((w.group + 1) / 2) + i / 2) >> (4 * (i & 1))) & 15;
   if (w.dtype == MXFP4) return numbers_of(uvec4(q)).x * scale;
   if (w.dtype == I4) return float(q - 8) * scale;
-  return float(q) * scale + half_at(w.offsets, row * w.groups + g);
+  return float(q) * scale + half_at(w.offsets, at);
 }
 
 #endif

@@ -57,8 +57,12 @@ void mlp_cases(std::vector<CaseSpec>& out) {
   put(out, {1, 2048, 512, 256, i4});
   put(out, {16, 512, 768, 512, i4, false, {SWY_I8, 64}});
   put(out, {9, 256, 128, 256, bf16, false, {SWY_I4A, 32}});
+  // The widths of large models: rows of `down` that no shared memory of a GPU holds.
+  put(out, {1, 64, 17408, 64, i4});
+  put(out, {3, 64, 17408, 32, bf16, false, {SWY_I4A, 32}}, true);
   for (const Encoding& e : all_encodings()) {
     for (const uint32_t rows : {1u, 8u, 33u, 129u}) put(out, {rows, 300, 200, 300, e}, true);
+    for (const uint32_t rows : {1u, 8u}) put(out, {rows, 128, 25600, 64, e}, true);
   }
 }
 
