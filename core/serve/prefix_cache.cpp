@@ -44,11 +44,23 @@ Result<uint32_t> PrefixCache::resume(const std::string& scope, std::span<const i
     SWY_TRY(session.resume(*kept->states));
   } else if (!kept->host.empty()) {
     SWY_TRY(session.restore(kept->host));
-  } else if (Status read = session.restore(kept->saved); !read.ok()) {
-    if (read.code() != Code::out_of_device_memory) drop(kept->self);
-    return read;
+  } else {
+    SWY_TRY(resume_saved(*kept, session));
   }
   return kept->position;
+}
+
+// The index of a file could say of states that they have seen other tokens than they have.
+Status PrefixCache::resume_saved(Kept& kept, Session& session) {
+  Status read = session.restore(kept.saved);
+  if (read.ok() && session.position() != kept.position) {
+    read =
+        error(Code::invalid_data, "they have seen {} tokens, and the index says {}", session.position(), kept.position);
+  }
+  if (read.ok() || read.code() == Code::out_of_device_memory) return read;
+  drop(kept.self);
+  return error(Code::invalid_data, "cached states in {} are damaged ({}); they are dropped", file_path_,
+               read.message());
 }
 
 // ---- what is kept ----

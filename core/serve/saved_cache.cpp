@@ -52,8 +52,12 @@ Result<SavedCache> PrefixCache::save(Os& os, const std::string& path, uint64_t m
 }
 
 Result<SavedCache> PrefixCache::load(Os& os, const std::string& path) {
+  if (file_.has_value()) {  // whose bytes entries may still refer to
+    return error(Code::usage, "cached states were taken in from {} before; only one file can be", file_path_);
+  }
   SWY_LET(CacheFile file, CacheFile::open(os, path, identity()));
   file_ = std::move(file);
+  file_path_ = path;
   SavedCache loaded;
   for (const CacheFileEntry& entry : file_->entries()) {
     if (entry.tokens.size() > model_.context() || !model_.check_tokens(entry.tokens).ok()) continue;

@@ -170,7 +170,7 @@ class Service {
   Result<SavedCache> save_cache(const std::string& path, uint64_t max_bytes);
   // Takes such a file in, whose states are read when a prompt needs them. Those that turn out to be damaged then are
   // reported to ServiceOptions::warn, and the prompt is read instead. Errors: not_found; invalid_data, usage: nothing
-  // is taken in of a file that is damaged, or of another model or backend.
+  // is taken in of a file that is damaged, or of another model, program or backend, or after another file.
   Result<SavedCache> load_cache(const std::string& path);
 
   ServiceStats stats() const;
