@@ -140,13 +140,16 @@ Result<std::unique_ptr<HttpServer>> HttpServer::start(HttpHandler& handler, cons
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
 }
 
+// The event loop ends when nothing waits any more: then every connection has ended by itself. One whose request is in a
+// pool comes back from there first, so the pools run until then; what has not begun there is refused, and not waited
+// for. A loop that was stopped would leave connections behind that belong to the loop and to a pool.
 HttpServer::~HttpServer() {
+  impl_->shared.stopping = true;
   drain(0);
   impl_->each(&Connection::close);
-  impl_->handlers.join();  // what a handler has made is destroyed with its connection
-  impl_->workers.join();
-  impl_->io.stop();
   for (std::thread& thread : impl_->threads) thread.join();
+  impl_->handlers.join();
+  impl_->workers.join();
 }
 
 uint16_t HttpServer::port() const { return impl_->port; }
