@@ -128,15 +128,20 @@ void warn_of_open_door(const ServeFlags& o, const server::ApplicationOptions& a)
       o.http.address);
 }
 
-// Where the states of this model are kept between two runs; "": nowhere.
-Result<std::string> cache_path(const ServeFlags& o, const Model& model) {
-  if (o.cache_dir.empty()) return std::string();
+Status make_cache_dir(const ServeFlags& o) {
+  if (o.cache_dir.empty()) return {};
   if (o.no_cache) return error(Code::usage, "--no-cache leaves nothing to keep in --cache-dir; give one of them");
   std::error_code ec;
   std::filesystem::create_directories(o.cache_dir, ec);
   if (!std::filesystem::is_directory(o.cache_dir, ec)) {
     return error(Code::io, "--cache-dir '{}' is no folder, and cannot be made one", o.cache_dir);
   }
+  return {};
+}
+
+// Where the states of this model are kept between two runs; "": nowhere.
+std::string cache_path(const ServeFlags& o, const Model& model) {
+  if (o.cache_dir.empty()) return {};
   return (std::filesystem::path(o.cache_dir) / fmt::format("prefix-{:016x}.cache", model.fingerprint())).string();
 }
 
@@ -184,13 +189,14 @@ Status serve(ServeFlags& o) {
   settings.checkpoints = o.no_cache ? 0 : o.cache_states;
   SWY_LET(server::ApplicationOptions options, application_options(o));
   SWY_LET(o.service.speculate, parse_speculation(settings.speculate));
+  SWY_TRY(make_cache_dir(o));
   SWY_LET(Runtime runtime, load_runtime(settings));
   take_recommended(*runtime.program, o.sampling_options, options.defaults.text.sampling);
   const std::vector<std::string> devices = runtime.model->device_names();
   if (o.sessions > 1) SWY_TRY(prepare(*runtime.model, options.defaults.text.sampling).status());
   const uint32_t context = runtime.model->context();
   const double load_seconds = runtime.load_seconds;
-  SWY_LET(const std::string cache, cache_path(o, *runtime.model));
+  const std::string cache = cache_path(o, *runtime.model);
   o.service.warn = [](const std::string& message) { say("switchyard: warning: {}\n", message); };
   SWY_LET(const auto service, Service::create(std::move(runtime), o.service));
   json kept = json::object();
