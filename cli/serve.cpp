@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // switchyard serve: a server that speaks the OpenAI protocol, with a web page.
+#include <fmt/ranges.h>
 #include <sys/resource.h>
 
 #include <chrono>
@@ -13,6 +14,7 @@
 #include "cli/commands.h"
 #include "cli/generate.h"
 #include "cli/text_input.h"
+#include "cli/version.h"
 #include "server/app/application.h"
 #include "server/http/http_server.h"
 
@@ -139,6 +141,12 @@ Status make_cache_dir(const ServeFlags& o) {
   return {};
 }
 
+// ServiceOptions::cache_identity.
+std::string cache_identity(const Settings& s) {
+  return fmt::format("{}\nexact {}\nvariants {}\nsettings {}", version_text(), s.exact, fmt::join(s.variants, " "),
+                     fmt::join(s.sets, " "));
+}
+
 // Where the states of this model are kept between two runs; "": nowhere.
 std::string cache_path(const ServeFlags& o, const Model& model) {
   if (o.cache_dir.empty()) return {};
@@ -190,6 +198,7 @@ Status serve(ServeFlags& o) {
   SWY_LET(server::ApplicationOptions options, application_options(o));
   SWY_LET(o.service.speculate, parse_speculation(settings.speculate));
   SWY_TRY(make_cache_dir(o));
+  o.service.cache_identity = cache_identity(settings);
   SWY_LET(Runtime runtime, load_runtime(settings));
   take_recommended(*runtime.program, o.sampling_options, options.defaults.text.sampling);
   const std::vector<std::string> devices = runtime.model->device_names();

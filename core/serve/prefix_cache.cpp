@@ -6,8 +6,12 @@
 
 namespace switchyard {
 
-PrefixCache::PrefixCache(Model& model, const Limits& limits)
-    : model_(model), limits_(limits), most_on_device_(model.checkpoints()), page_uses_(model.states().pages().count()) {
+PrefixCache::PrefixCache(Model& model, const Limits& limits, std::string identity)
+    : model_(model),
+      limits_(limits),
+      identity_(std::move(identity)),
+      most_on_device_(model.checkpoints()),
+      page_uses_(model.states().pages().count()) {
   for (const StatePool::Unit& u : model.states().units()) {
     if (u.memory != nullptr) (u.paged ? page_bytes_ : slot_bytes_) += u.unit_bytes;
   }

@@ -31,7 +31,8 @@ class PrefixCache {
     uint64_t tokens = 0, bytes = 0, host_bytes = 0;
     uint64_t evictions = 0;  // checkpoints that were given up
   };
-  PrefixCache(Model& model, const Limits& limits);
+  // `identity`: ServiceOptions::cache_identity.
+  PrefixCache(Model& model, const Limits& limits, std::string identity = {});
   ~PrefixCache();
 
   struct Hit {
@@ -73,6 +74,7 @@ class PrefixCache {
 
   Model& model_;
   const Limits limits_;
+  const std::string identity_;
   uint64_t slot_bytes_ = 0, page_bytes_ = 0;  // of one
   uint32_t most_on_device_;                   // checkpoints
   std::map<std::string, PrefixTree> scopes_;

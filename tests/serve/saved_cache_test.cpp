@@ -80,7 +80,10 @@ TEST_F(Saved, TheLastUsedAreKeptWithinTheBudget) {
 TEST_F(Saved, FilesThatAreNoneAreRefused) {
   EXPECT_EQ(fresh()->load_cache(path).status().code(), Code::not_found);
   save();
-  EXPECT_THAT(std::string(fresh(false)->load_cache(path).status().message()), HasSubstr("another model, version or"));
+  const auto refusal = [&](Service& service) { return std::string(service.load_cache(path).status().message()); };
+  EXPECT_THAT(refusal(*fresh(false)), HasSubstr("of another model, version, backend or setting"));
+  const auto other = serve(options_for(1, true), {.cache_identity = "switchyard 0.0.0"});
+  EXPECT_THAT(refusal(*other), HasSubstr("of another model, version, backend or setting"));
   const std::string whole = testing::read_file(path);
   const auto service = fresh();
   const auto load = [&](const std::string& bytes) {
