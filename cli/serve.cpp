@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // switchyard serve: a server that speaks the OpenAI protocol, with a web page.
+#include <fmt/ranges.h>
 #include <sys/resource.h>
 
 #include <chrono>
@@ -13,6 +14,7 @@
 #include "cli/commands.h"
 #include "cli/generate.h"
 #include "cli/text_input.h"
+#include "cli/version.h"
 #include "server/app/application.h"
 #include "server/http/http_server.h"
 
@@ -128,15 +130,26 @@ void warn_of_open_door(const ServeFlags& o, const server::ApplicationOptions& a)
       o.http.address);
 }
 
-// Where the states of this model are kept between two runs; "": nowhere.
-Result<std::string> cache_path(const ServeFlags& o, const Model& model) {
-  if (o.cache_dir.empty()) return std::string();
+Status make_cache_dir(const ServeFlags& o) {
+  if (o.cache_dir.empty()) return {};
   if (o.no_cache) return error(Code::usage, "--no-cache leaves nothing to keep in --cache-dir; give one of them");
   std::error_code ec;
   std::filesystem::create_directories(o.cache_dir, ec);
   if (!std::filesystem::is_directory(o.cache_dir, ec)) {
     return error(Code::io, "--cache-dir '{}' is no folder, and cannot be made one", o.cache_dir);
   }
+  return {};
+}
+
+// ServiceOptions::cache_identity.
+std::string cache_identity(const Settings& s) {
+  return fmt::format("{}\nexact {}\nvariants {}\nsettings {}", version_text(), s.exact, fmt::join(s.variants, " "),
+                     fmt::join(s.sets, " "));
+}
+
+// Where the states of this model are kept between two runs; "": nowhere.
+std::string cache_path(const ServeFlags& o, const Model& model) {
+  if (o.cache_dir.empty()) return {};
   return (std::filesystem::path(o.cache_dir) / fmt::format("prefix-{:016x}.cache", model.fingerprint())).string();
 }
 
@@ -184,13 +197,15 @@ Status serve(ServeFlags& o) {
   settings.checkpoints = o.no_cache ? 0 : o.cache_states;
   SWY_LET(server::ApplicationOptions options, application_options(o));
   SWY_LET(o.service.speculate, parse_speculation(settings.speculate));
+  SWY_TRY(make_cache_dir(o));
+  o.service.cache_identity = cache_identity(settings);
   SWY_LET(Runtime runtime, load_runtime(settings));
   take_recommended(*runtime.program, o.sampling_options, options.defaults.text.sampling);
   const std::vector<std::string> devices = runtime.model->device_names();
   if (o.sessions > 1) SWY_TRY(prepare(*runtime.model, options.defaults.text.sampling).status());
   const uint32_t context = runtime.model->context();
   const double load_seconds = runtime.load_seconds;
-  SWY_LET(const std::string cache, cache_path(o, *runtime.model));
+  const std::string cache = cache_path(o, *runtime.model);
   o.service.warn = [](const std::string& message) { say("switchyard: warning: {}\n", message); };
   SWY_LET(const auto service, Service::create(std::move(runtime), o.service));
   json kept = json::object();

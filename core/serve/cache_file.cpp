@@ -68,7 +68,7 @@ Result<CacheFile> CacheFile::open(Os& os, const std::string& path, std::string_v
   std::string_view index = all.substr(h.index_at);
   if (cache_checksum(index) != h.index_checksum) return damaged_cache();
   if (h.identity != cache_checksum(identity)) {
-    return error(Code::usage, "the cached states are of another model, version or backend");
+    return error(Code::usage, "the cached states are of another model, version, backend or setting");
   }
   for (uint32_t i = 0; i < h.entries; ++i) {
     SWY_LET(CacheFileEntry entry, take_entry(index, all.substr(0, h.index_at)));

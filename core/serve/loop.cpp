@@ -15,7 +15,7 @@ Loop::Loop(Model& model, const ServiceOptions& options, SharedStats& stats, Queu
       options_(options),
       stats_(stats),
       queue_(queue),
-      cache_(model, {options.cache_bytes, options.cache_host_bytes}),
+      cache_(model, {options.cache_bytes, options.cache_host_bytes}, options.cache_identity),
       batch_(model, {.prompt_rows = options.prompt_rows, .wait_for_memory = true}) {}
 
 Loop::~Loop() = default;

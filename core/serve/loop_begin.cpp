@@ -128,7 +128,7 @@ void Loop::resume_cached(Job& job) {
   const auto seen = cache_.resume(r.cache_scope, r.prompt, *job.session);
   if (!seen.ok()) job.session->reset();
   if (seen.status().code() == Code::invalid_data && options_.warn) {
-    options_.warn(std::string(seen.status().message()) + "; the prompt is read again");
+    options_.warn(std::string(seen.status().message()) + ", and the prompt is read");
   }
   job.usage.cached_tokens = job.session->position();
   stats_.update([&](ServiceStats& s) {

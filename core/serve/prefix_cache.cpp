@@ -6,8 +6,12 @@
 
 namespace switchyard {
 
-PrefixCache::PrefixCache(Model& model, const Limits& limits)
-    : model_(model), limits_(limits), most_on_device_(model.checkpoints()), page_uses_(model.states().pages().count()) {
+PrefixCache::PrefixCache(Model& model, const Limits& limits, std::string identity)
+    : model_(model),
+      limits_(limits),
+      identity_(std::move(identity)),
+      most_on_device_(model.checkpoints()),
+      page_uses_(model.states().pages().count()) {
   for (const StatePool::Unit& u : model.states().units()) {
     if (u.memory != nullptr) (u.paged ? page_bytes_ : slot_bytes_) += u.unit_bytes;
   }
@@ -44,11 +48,23 @@ Result<uint32_t> PrefixCache::resume(const std::string& scope, std::span<const i
     SWY_TRY(session.resume(*kept->states));
   } else if (!kept->host.empty()) {
     SWY_TRY(session.restore(kept->host));
-  } else if (Status read = session.restore(kept->saved); !read.ok()) {
-    if (read.code() != Code::out_of_device_memory) drop(kept->self);
-    return read;
+  } else {
+    SWY_TRY(resume_saved(*kept, session));
   }
   return kept->position;
+}
+
+// The index of a file could say of states that they have seen other tokens than they have.
+Status PrefixCache::resume_saved(Kept& kept, Session& session) {
+  Status read = session.restore(kept.saved);
+  if (read.ok() && session.position() != kept.position) {
+    read =
+        error(Code::invalid_data, "they have seen {} tokens, and the index says {}", session.position(), kept.position);
+  }
+  if (read.ok() || read.code() == Code::out_of_device_memory) return read;
+  drop(kept.self);
+  return error(Code::invalid_data, "cached states in {} are damaged ({}); they are dropped", file_path_,
+               read.message());
 }
 
 // ---- what is kept ----

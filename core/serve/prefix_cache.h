@@ -31,7 +31,8 @@ class PrefixCache {
     uint64_t tokens = 0, bytes = 0, host_bytes = 0;
     uint64_t evictions = 0;  // checkpoints that were given up
   };
-  PrefixCache(Model& model, const Limits& limits);
+  // `identity`: ServiceOptions::cache_identity.
+  PrefixCache(Model& model, const Limits& limits, std::string identity = {});
   ~PrefixCache();
 
   struct Hit {
@@ -42,14 +43,16 @@ class PrefixCache {
   // What is known of a prompt. Its last token is never part of it, since its logits are not kept.
   Hit find(const std::string& scope, std::span<const int32_t> prompt);
   // Makes the empty session go on from there; returns how many tokens it has then seen. Errors: those of the devices;
-  // out_of_device_memory, for states that have to come from host memory; invalid_data, for a damaged cache file.
+  // out_of_device_memory, for states that have to come from host memory; invalid_data, which names the
+  // cache file, for states of it that are damaged: they are dropped.
   Result<uint32_t> resume(const std::string& scope, std::span<const int32_t> prompt, Session& session);
   // Keeps the states of a session that has seen just `tokens`, if there is room, or less recent ones make some.
   void keep(const std::string& scope, std::span<const int32_t> tokens, Session& session);
   // Writes the states to a cache file, the most recently used first, until it has `max_bytes`. Errors: io, and those of
   // the devices; what was at the path stays then.
   Result<SavedCache> save(Os& os, const std::string& path, uint64_t max_bytes) const;
-  // Takes in what such a file of the same model has, to be read when it is used. Errors: as CacheFile::open.
+  // Takes in what such a file of the same model has, to be read when it is used. Only one file can be taken in. Errors:
+  // as CacheFile::open; usage, after another file.
   Result<SavedCache> load(Os& os, const std::string& path);
   // Moves the least recently used states on the devices away from there; false: there are none.
   bool make_room();
@@ -66,15 +69,18 @@ class PrefixCache {
   bool to_host(Kept& kept);
   void drop(Uses::iterator it);
   bool shrink_host(uint64_t room);
+  Status resume_saved(Kept& kept, Session& session);
   std::string identity() const;
 
   Model& model_;
   const Limits limits_;
+  const std::string identity_;
   uint64_t slot_bytes_ = 0, page_bytes_ = 0;  // of one
   uint32_t most_on_device_;                   // checkpoints
   std::map<std::string, PrefixTree> scopes_;
   Uses uses_;
-  std::optional<CacheFile> file_;
+  std::optional<CacheFile> file_;  // that was loaded
+  std::string file_path_;
   std::vector<uint32_t> page_uses_;  // by page
   uint32_t on_device_ = 0;
   Totals totals_;

@@ -21,11 +21,14 @@ std::vector<int32_t> tokens_of(const PrefixNode* node) {
 
 }  // namespace
 
-// Other backends compute other last digits, which --deterministic promises not to show.
+// Other backends, and other versions of them, compute other last digits, which --deterministic promises not to show.
 std::string PrefixCache::identity() const {
   std::string text = fmt::format("{:016x} {} {}", model_.fingerprint(), StatePool::kPageSize, model_.deterministic());
-  for (const std::string& device : model_.device_names()) text += " " + device;
-  return text;
+  for (const uint32_t index : model_.used_devices()) {
+    const PlanDevice& device = model_.devices()[index];
+    text += fmt::format(" {} {} {}", device.name, device.backend, device.version);
+  }
+  return text + "\n" + identity_;
 }
 
 Result<SavedCache> PrefixCache::save(Os& os, const std::string& path, uint64_t max_bytes) const {
@@ -52,8 +55,12 @@ Result<SavedCache> PrefixCache::save(Os& os, const std::string& path, uint64_t m
 }
 
 Result<SavedCache> PrefixCache::load(Os& os, const std::string& path) {
+  if (file_.has_value()) {  // whose bytes entries may still refer to
+    return error(Code::usage, "cached states were taken in from {} before; only one file can be", file_path_);
+  }
   SWY_LET(CacheFile file, CacheFile::open(os, path, identity()));
   file_ = std::move(file);
+  file_path_ = path;
   SavedCache loaded;
   for (const CacheFileEntry& entry : file_->entries()) {
     if (entry.tokens.size() > model_.context() || !model_.check_tokens(entry.tokens).ok()) continue;

@@ -135,7 +135,10 @@ struct ServiceOptions {
   uint64_t cache_host_bytes = 1ull << 30;  // of the states that it keeps in host memory besides
   // Of every request, in place of TextOptions::speculate.
   Speculation speculate = Speculation::off;
-  uint32_t checkpoint_tokens = 8192;       // the cache keeps the states of a long prompt this often; 0: never
+  uint32_t checkpoint_tokens = 8192;  // the cache keeps the states of a long prompt this often; 0: never
+  // What the digits of the states depend on besides the model, its devices and their backends: the program's version,
+  // settings. Service::load_cache takes in no file of another one.
+  std::string cache_identity = {};
   std::function<void(const std::string& message)> warn = {};  // called by the loop
 };
 
@@ -170,7 +173,7 @@ class Service {
   Result<SavedCache> save_cache(const std::string& path, uint64_t max_bytes);
   // Takes such a file in, whose states are read when a prompt needs them. Those that turn out to be damaged then are
   // reported to ServiceOptions::warn, and the prompt is read instead. Errors: not_found; invalid_data, usage: nothing
-  // is taken in of a file that is damaged, or of another model or backend.
+  // is taken in of a file that is damaged, or of another model, program or backend, or after another file.
   Result<SavedCache> load_cache(const std::string& path);
 
   ServiceStats stats() const;

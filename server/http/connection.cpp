@@ -85,7 +85,7 @@ net::awaitable<void> Connection::run() {
   stream_.socket().non_blocking(true, ec);
   stream_.socket().set_option(net::socket_base::send_buffer_size(static_cast<int>(shared_.options.send_buffer_bytes)),
                               ec);
-  while (!gone_) {
+  while (!gone_ && !shared_.stopping) {
     idle_ = true;
     const bool goes_on = co_await serve_one();
     if (!goes_on) break;
@@ -217,7 +217,7 @@ net::awaitable<HttpReply> Connection::run(net::thread_pool& pool, const HttpRequ
   const auto call = [&shared = shared_, &request, &make]() -> net::awaitable<HttpReply> {
     HttpReply reply;
     try {
-      reply = make();
+      reply = shared.stopping ? shared.handler.refuse(503, request, "the server is stopping") : make();
     } catch (const std::bad_alloc&) {
       reply = shared.handler.refuse(503, request, "no memory for this request");
     }

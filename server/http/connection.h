@@ -28,6 +28,7 @@ struct Shared {
   std::atomic<uint32_t> works = 0;                  // that run or wait
   std::atomic<uint64_t> body_bytes = 0;             // of all requests
   std::atomic<bool> draining = false;
+  std::atomic<bool> stopping = false;  // what is not begun is refused
 };
 
 class Connection : public std::enable_shared_from_this<Connection> {

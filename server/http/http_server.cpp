@@ -27,7 +27,8 @@ struct HttpServer::Impl {
         workers(1),
         shared{handler, options, handlers, workers},
         io(static_cast<int>(std::max(1U, options.io_threads))),
-        acceptor(io) {}
+        acceptor(net::make_strand(io)),
+        ticker(acceptor.get_executor()) {}
 
   Status listen();
   net::awaitable<void> accept();
@@ -37,8 +38,9 @@ struct HttpServer::Impl {
 
   net::thread_pool handlers, workers;
   Shared shared;
-  net::io_context io;  // whose end destroys the connections, which use what stands above
-  tcp::acceptor acceptor;
+  net::io_context io;
+  tcp::acceptor acceptor;    // on a strand of its own, with its coroutines
+  net::steady_timer ticker;  // on the same strand
   std::mutex mutex;
   std::vector<std::weak_ptr<Connection>> all;
   std::vector<std::thread> threads;
@@ -68,7 +70,7 @@ Status HttpServer::Impl::listen() {
 }
 
 net::awaitable<void> HttpServer::Impl::accept() {
-  net::steady_timer pause(io);
+  net::steady_timer pause(acceptor.get_executor());
   while (acceptor.is_open()) {
     beast::error_code ec;
     tcp::socket socket(net::make_strand(io));
@@ -85,11 +87,10 @@ net::awaitable<void> HttpServer::Impl::accept() {
 // A connection sets a timer for every token that it waits for. Only the earliest timer of the queue takes a system
 // call, so one that is earlier than all of them spares each token one.
 net::awaitable<void> HttpServer::Impl::tick() {
-  net::steady_timer timer(io);
   beast::error_code ec;
   while (acceptor.is_open()) {
-    timer.expires_after(kTick);
-    co_await timer.async_wait(net::redirect_error(net::use_awaitable, ec));
+    ticker.expires_after(kTick);
+    co_await ticker.async_wait(net::redirect_error(net::use_awaitable, ec));
   }
 }
 
@@ -130,22 +131,25 @@ Result<std::unique_ptr<HttpServer>> HttpServer::start(HttpHandler& handler, cons
   auto impl = std::make_unique<Impl>(handler, options);
   SWY_TRY(impl->listen());
   net::co_spawn(
-      impl->io, [i = impl.get()] { return i->accept(); }, net::detached);
+      impl->acceptor.get_executor(), [i = impl.get()] { return i->accept(); }, net::detached);
   net::co_spawn(
-      impl->io, [i = impl.get()] { return i->tick(); }, net::detached);
+      impl->acceptor.get_executor(), [i = impl.get()] { return i->tick(); }, net::detached);
   for (uint32_t n = 0; n < std::max(1U, options.io_threads); ++n) {
     impl->threads.emplace_back([i = impl.get()] { i->io.run(); });
   }
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
 }
 
+// The event loop ends when nothing waits any more: then every connection has ended by itself. One whose request is in a
+// pool comes back from there first, so the pools run until then; what has not begun there is refused, and not waited
+// for. A loop that was stopped would leave connections behind that belong to the loop and to a pool.
 HttpServer::~HttpServer() {
+  impl_->shared.stopping = true;
   drain(0);
   impl_->each(&Connection::close);
-  impl_->handlers.join();  // what a handler has made is destroyed with its connection
-  impl_->workers.join();
-  impl_->io.stop();
   for (std::thread& thread : impl_->threads) thread.join();
+  impl_->handlers.join();
+  impl_->workers.join();
 }
 
 uint16_t HttpServer::port() const { return impl_->port; }
@@ -153,9 +157,10 @@ uint32_t HttpServer::connections() const { return impl_->shared.connections; }
 
 bool HttpServer::drain(double seconds) {
   impl_->shared.draining = true;
-  net::post(impl_->io, [i = impl_.get()] {
+  net::post(impl_->acceptor.get_executor(), [i = impl_.get()] {
     beast::error_code ec;
     i->acceptor.close(ec);
+    i->ticker.cancel();
   });
   impl_->each(&Connection::close_if_idle);
   const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cached states from one service to the next, and files of them that are not what they should be.
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
+#include "core/program/checksum.h"
 #include "tests/serve/fixture.h"
 #include "tests/support/files.h"
 
@@ -78,7 +80,10 @@ TEST_F(Saved, TheLastUsedAreKeptWithinTheBudget) {
 TEST_F(Saved, FilesThatAreNoneAreRefused) {
   EXPECT_EQ(fresh()->load_cache(path).status().code(), Code::not_found);
   save();
-  EXPECT_THAT(std::string(fresh(false)->load_cache(path).status().message()), HasSubstr("another model, version or"));
+  const auto refusal = [&](Service& service) { return std::string(service.load_cache(path).status().message()); };
+  EXPECT_THAT(refusal(*fresh(false)), HasSubstr("of another model, version, backend or setting"));
+  const auto other = serve(options_for(1, true), {.cache_identity = "switchyard 0.0.0"});
+  EXPECT_THAT(refusal(*other), HasSubstr("of another model, version, backend or setting"));
   const std::string whole = testing::read_file(path);
   const auto service = fresh();
   const auto load = [&](const std::string& bytes) {
@@ -110,8 +115,55 @@ TEST_F(Saved, DamagedStatesAreReadAgain) {
     EXPECT_EQ(got.ids, alone.ids(prompt(i)));
   }
   ASSERT_EQ(warnings.size(), 3u);
-  EXPECT_THAT(warnings[0], HasSubstr("checksum differs; the prompt is read again"));
+  EXPECT_THAT(warnings[0], HasSubstr("cached states in " + path +
+                                     " are damaged (the snapshot is damaged: its checksum "
+                                     "differs); they are dropped, and the prompt is read"));
   EXPECT_EQ(answer(*service, prompt(2)).finish.usage.cached_tokens, 128u) << "kept anew";
+}
+
+// The first entry of the file's index without its last token.
+std::string with_a_token_less(std::string file) {
+  const auto number = [&](size_t at) {
+    uint64_t value = 0;
+    std::memcpy(&value, file.data() + at, sizeof value);
+    return value;
+  };
+  const auto set = [&](size_t at, const auto& value) { std::memcpy(file.data() + at, &value, sizeof value); };
+  const uint64_t index = number(16), scope_at = index + 16, tokens_at = index + 20;
+  uint32_t scope = 0, tokens = 0;
+  std::memcpy(&scope, file.data() + scope_at, sizeof scope);
+  std::memcpy(&tokens, file.data() + tokens_at, sizeof tokens);
+  file.erase(index + 24 + scope + (tokens - 1) * sizeof(int32_t), sizeof(int32_t));
+  set(tokens_at, tokens - 1);
+  set(24, number(24) - sizeof(int32_t));
+  Checksum sum;
+  sum.add(std::as_bytes(std::span(file).subspan(index)));
+  set(32, sum.value());
+  return file;
+}
+
+TEST_F(Saved, StatesOfOtherTokensThanTheIndexSaysAreReadAgain) {
+  save();
+  const std::string changed = with_a_token_less(testing::read_file(path));
+  std::ofstream(path, std::ios::binary) << changed;
+  const auto service = fresh();
+  ASSERT_TRUE(service->load_cache(path).ok());
+  const Read got = answer(*service, prompt(2));  // the last used, so the first of the file
+  EXPECT_EQ(got.finish.usage.cached_tokens, 0u);
+  EXPECT_EQ(got.ids, alone.ids(prompt(2)));
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_THAT(warnings[0], HasSubstr("seen 128 tokens, and the index says 127); they are dropped"));
+  EXPECT_EQ(answer(*service, prompt(1)).finish.usage.cached_tokens, 128u) << "the others are used";
+}
+
+TEST_F(Saved, OneFileIsTakenIn) {
+  save();
+  const auto service = fresh();
+  ASSERT_TRUE(service->load_cache(path).ok());
+  const Status again = service->load_cache(path).status();
+  EXPECT_EQ(again.code(), Code::usage);
+  EXPECT_THAT(std::string(again.message()), HasSubstr("taken in from " + path + " before"));
+  EXPECT_EQ(answer(*service, prompt(1)).finish.usage.cached_tokens, 128u);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <fstream>
 #include <map>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
@@ -202,6 +203,33 @@ TEST(Structured, FewConstraintsWaitToBeCompiled) {
     ++refused;
   }
   EXPECT_GE(refused, 1);
+}
+
+// The server's end comes between the parts of such a request: in its queue, while it runs, on the way back from there.
+TEST(Structured, AServerThatStopsWaitsForNoQueuedConstraint) {
+  std::map<int, int> seen;  // by status
+  std::mutex mutex;
+  server::ApplicationOptions options;
+  options.log = [&](const server::RequestLog& log) {
+    const std::lock_guard lock(mutex);
+    ++seen[log.status];
+  };
+  Server server(std::move(options));
+  for (int round = 0; round < 10; ++round) {
+    std::vector<std::unique_ptr<testing::Client>> clients;
+    for (int i = 0; i < 8; ++i) {
+      clients.push_back(std::make_unique<testing::Client>(server));
+      ASSERT_TRUE(clients.back()->send(testing::Client::post_text(kChat, slow_schema(100 * round + i))));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(3 * round));
+    server.http.reset();
+    for (const auto& client : clients) EXPECT_NE(client->reply().status, 200);
+    auto again = server::HttpServer::start(*server.application, {.port = 0});
+    ASSERT_TRUE(again.ok()) << again.status().message();
+    server.http = std::move(*again);
+  }
+  EXPECT_GT(seen[503], 0);
+  EXPECT_LE(seen[400], 20) << "of 80, of which one a round may run";
 }
 
 // The demo model's </think> is a special token.
