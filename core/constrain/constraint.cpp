@@ -175,6 +175,12 @@ bool ConstraintMatcher::is_end(int32_t token) const {
 }
 
 Status ConstraintMatcher::mask(std::span<uint32_t> mask) {
+  Status filled = fill(mask);
+  if (!filled.ok()) std::fill(mask.begin(), mask.end(), 0u);  // what it has is worthless
+  return filled;
+}
+
+Status ConstraintMatcher::fill(std::span<uint32_t> mask) {
   SWY_TRY(follow());
   const std::lock_guard lock(automaton_->mutex);
   automaton_->begin_operation();

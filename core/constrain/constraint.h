@@ -78,7 +78,8 @@ class ConstraintMatcher {
   explicit ConstraintMatcher(std::shared_ptr<const Constraint> constraint, std::span<const int32_t> end_ids = {});
 
   // Sets the bits of the tokens that may come next, in a mask of zeros. A mask may be longer than the vocabulary.
-  // Errors: unsupported, when that needs more memory or time than the limits allow: which, and what to do.
+  // Errors: unsupported, when that needs more memory or time than the limits allow: which, and what to do; the mask is
+  // all zeros then.
   Status mask(std::span<uint32_t> mask);
   // The text goes on with this token. Errors: usage, if it may not, and the matcher is then as before; unsupported, as
   // above. An end id changes nothing, where the text may end.
@@ -96,6 +97,7 @@ class ConstraintMatcher {
   const std::string& text() const { return text_; }
 
  private:
+  Status fill(std::span<uint32_t> mask);
   Status follow();  // to a fresh automaton, when the shared one is full
   Status failure(std::string_view why) const;
   Status count();

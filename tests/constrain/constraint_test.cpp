@@ -237,6 +237,15 @@ TEST(Constraint, TimeAndWorkAreLimited) {
   EXPECT_THAT(std::string(last.message()), HasSubstr("it has had more than 50 states"));
 }
 
+TEST(Constraint, AMaskThatFailsIsEmpty) {
+  const auto c = *Constraint::compile(ConstraintKind::regex, "[ab]*a[ab]{18}", vocabulary(),
+                                      {.text_states = 1, .byte_states = 0});
+  ConstraintMatcher m(c, kEnds);
+  std::vector<uint32_t> words((pieces().size() + 31) / 32);
+  EXPECT_THAT(std::string(m.mask(words).message()), HasSubstr("it has had more than 1 states"));
+  EXPECT_THAT(words, ::testing::Each(0u));
+}
+
 TEST(Constraint, AFullAutomatonIsReplaced) {
   const auto c = *Constraint::compile(ConstraintKind::json_schema, R"({"type": "object"})", vocabulary(),
                                       {.memory_bytes = 1 << 19});
