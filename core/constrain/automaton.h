@@ -76,6 +76,9 @@ class Automaton {
     x_.allow_work(limits_.work);
   }
   uint32_t new_states() const { return new_states_; }  // since then
+  bool used_a_quarter() const {                        // of what it may make and take
+    return failed_ || new_states_ > limits_.new_states / 4 || x_.work_used() > limits_.work / 4;
+  }
   size_t memory_bytes() const;
   size_t states() const { return states_.size(); }
 

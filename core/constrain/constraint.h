@@ -89,7 +89,8 @@ class ConstraintMatcher {
   bool can_end();
   // It may end, and nothing can follow.
   bool finished();
-  // What the text must go on with, whatever is chosen; at most `max_bytes`. Often empty.
+  // What the text must go on with, whatever is chosen; at most `max_bytes`. Often empty, and always after it
+  // has taken too much.
   std::string forced_text(size_t max_bytes = 1024);
   // The same, where spaces and escapes, which JSON allows almost everywhere, count as no other way to go on: a guess.
   std::string likely_text(size_t max_bytes);
@@ -101,6 +102,7 @@ class ConstraintMatcher {
   Status follow();  // to a fresh automaton, when the shared one is full
   Status failure(std::string_view why) const;
   Status count();
+  uint64_t allowed_states() const;
   bool is_end(int32_t token) const;
   bool endless_space();
   uint32_t next(uint32_t state, char byte, constrain::ListReader& lists);
@@ -113,7 +115,9 @@ class ConstraintMatcher {
   std::shared_ptr<constrain::Automaton> automaton_;
   std::vector<int32_t> end_ids_;
   uint32_t state_ = 0;
-  uint64_t made_ = 0;  // states, of which there is a limit
+  uint64_t made_ = 0;        // states, of which there is a limit
+  uint64_t ahead_ = 0;       // states of forced and likely text, of which there is the same limit
+  bool looks_ahead_ = true;  // it has had no trouble with them
   std::string text_;
   constrain::ListReader lists_;  // where items must differ
 };

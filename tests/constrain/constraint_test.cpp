@@ -179,6 +179,22 @@ TEST(Constraint, ForcedTextAndTheEnd) {
 }
 
 TEST(Constraint, SpaceBetweenPartsEnds) {
+// Looking ahead takes a part of a token's limits, and goes on after the next token.
+TEST(Constraint, LookingAheadFailsNoText) {
+  const auto c = *Constraint::compile(ConstraintKind::regex, "a{500}[ab]*a[ab]{18}", vocabulary(), {.new_states = 100});
+  ConstraintMatcher m(c, kEnds);
+  size_t most = 0;
+  while (m.text().size() < 500) {
+    const std::string ahead = m.forced_text(512);
+    ASSERT_FALSE(ahead.empty()) << m.text().size();
+    ASSERT_TRUE(m.accept_text(ahead).ok());
+    most = std::max(most, ahead.size());
+  }
+  EXPECT_GT(most, 10u);
+  EXPECT_LT(most, 50u);
+  EXPECT_TRUE(mask_of(m)['b' + 1]);
+}
+
   ConstraintMatcher m(compile(ConstraintKind::json_schema, R"({"type": "array"})"), kEnds);
   ASSERT_TRUE(m.accept_text("[" + std::string(255, ' ')).ok());
   EXPECT_TRUE(mask_of(m)[' ' + 1]);
