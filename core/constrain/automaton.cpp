@@ -49,7 +49,8 @@ std::string Automaton::fault() const {
     case Limit::depth:
       return fmt::format("its rules begin within each other more than {} deep; write something before them", kMaxDepth);
     case Limit::texts:
-      return fmt::format("a list whose items must differ may have {} of them", kMaxTexts);
+      return fmt::format("a list whose items must differ may have {} of them, and fewer long ones; give it fewer",
+                         kMaxTexts);
     case Limit::expressions:
       return x_.status().message();
   }

@@ -76,6 +76,9 @@ class Automaton {
     x_.allow_work(limits_.work);
   }
   uint32_t new_states() const { return new_states_; }  // since then
+  bool used_a_quarter() const {                        // of what it may make and take
+    return failed_ || new_states_ > limits_.new_states / 4 || x_.work_used() > limits_.work / 4;
+  }
   size_t memory_bytes() const;
   size_t states() const { return states_.size(); }
 
@@ -85,7 +88,8 @@ class Automaton {
   static constexpr uint32_t kUnknown = UINT32_MAX;
   static constexpr uint32_t kOpen = 1u << 31;  // marks the number of an open stack
   static constexpr size_t kMaxMasks = 256;
-  static constexpr size_t kMaxTexts = 4096;  // of a list whose items must differ
+  static constexpr size_t kMaxTexts = 500;  // of a list whose items must differ
+  static constexpr size_t kTextShare = 64;  // of the memory, for the bytes of the sets of one list: one for each item
   using Stack = uint32_t;
   using Parent = uint32_t;  // a stack; or, with kOpen, one that this step is still building
 
@@ -141,6 +145,11 @@ class Automaton {
     Frame frame = {};
     std::vector<Parent> parents = {};
     Stack closed = kNone;
+  };
+  // The items that a list has so far, and the bytes of the sets on the way to this one.
+  struct Texts {
+    std::vector<std::string> sorted = {};
+    size_t bytes = 0;
   };
   // The members that an object has so far.
   struct Members {
@@ -232,7 +241,7 @@ class Automaton {
   std::vector<Range> stacks_;
   std::vector<uint32_t> stack_frames_;
   std::vector<Members> members_;
-  std::vector<std::vector<std::string>> texts_ = {{}};  // of the items of lists, sorted
+  std::vector<Texts> texts_ = {{}};
   std::map<std::vector<std::string>, uint32_t> text_index_ = {{{}, 0}};
   size_t text_bytes_ = 0;
   IndexTable state_table_, frame_table_, stack_table_, member_table_;

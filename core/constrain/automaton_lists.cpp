@@ -33,20 +33,27 @@ void Automaton::after_item(NodeId node, uint32_t count, uint32_t texts, Parent p
 
 Expr Automaton::unused_text(Expr all, uint32_t texts) {
   const Expr quote = x_.literal("\"");
-  const std::vector<std::string>& used = texts_[texts];
+  const std::vector<std::string>& used = texts_[texts].sorted;
   const Expr left = used.empty() ? all : x_.minus(all, x_.one_of({used.begin(), used.end()}));
   return x_.concat({quote, x_.json_inside(left), quote});
 }
 
+// The sets of one list take memory, and time, by the square of its length. If they filled the automaton on their own,
+// every operation would begin a new one, and follow the text from its beginning.
 uint32_t Automaton::with_text(uint32_t texts, std::string_view text) {
-  std::vector<std::string> more = texts_[texts];
+  std::vector<std::string> more = texts_[texts].sorted;
   if (more.size() >= kMaxTexts) fail(Limit::texts);
   const auto at = std::lower_bound(more.begin(), more.end(), text);
   if (at == more.end() || *at != text) more.emplace(at, text);
   const auto [found, fresh] = text_index_.try_emplace(more, static_cast<uint32_t>(texts_.size()));
   if (fresh) {
-    for (const std::string& one : more) text_bytes_ += 2 * (sizeof(one) + one.size());
-    texts_.push_back(std::move(more));
+    size_t bytes = texts_[texts].bytes;
+    for (const std::string& one : more) {
+      text_bytes_ += 2 * (sizeof(one) + one.size());
+      bytes += one.size();
+    }
+    if (bytes > limits_.memory_bytes / kTextShare) fail(Limit::texts);
+    texts_.push_back({std::move(more), bytes});
   }
   return found->second;
 }

@@ -125,12 +125,16 @@ Status ConstraintMatcher::failure(std::string_view why) const {
                why);
 }
 
+uint64_t ConstraintMatcher::allowed_states() const {
+  const Constraint::Shared& limits = *constraint_->shared_;
+  return limits.text_states + uint64_t{limits.byte_states} * text_.size();
+}
+
 // After an operation. One text has a limit of its own, since a full automaton is replaced by an empty one.
 Status ConstraintMatcher::count() {
   made_ += automaton_->new_states();
-  const Constraint::Shared& limits = *constraint_->shared_;
   if (automaton_->failed()) return failure(automaton_->fault());
-  const uint64_t allowed = limits.text_states + uint64_t{limits.byte_states} * text_.size();
+  const uint64_t allowed = allowed_states();
   if (made_ <= allowed) return {};
   return failure(fmt::format("it has had more than {} states; use smaller counts or fewer alternatives", allowed));
 }
@@ -175,6 +179,12 @@ bool ConstraintMatcher::is_end(int32_t token) const {
 }
 
 Status ConstraintMatcher::mask(std::span<uint32_t> mask) {
+  Status filled = fill(mask);
+  if (!filled.ok()) std::fill(mask.begin(), mask.end(), 0u);  // what it has is worthless
+  return filled;
+}
+
+Status ConstraintMatcher::fill(std::span<uint32_t> mask) {
   SWY_TRY(follow());
   const std::lock_guard lock(automaton_->mutex);
   automaton_->begin_operation();
@@ -251,21 +261,26 @@ bool ConstraintMatcher::finished() {
   return automaton_->ends(state_) && !automaton_->failed();
 }
 
-// Text of the bytes that `byte` gives for each state, up to one of -1, or to where the text may end.
+// Text of the bytes that `byte` gives for each state, up to one of -1, or to where the text may end. It is not what was
+// asked for, so that it takes a part of a token's limits, and fails nobody: after trouble there is none any more.
 template <class Byte>
 std::string ConstraintMatcher::text_by(size_t max_bytes, Byte byte) {
   std::string text;
-  if (!follow().ok()) return text;
+  looks_ahead_ = looks_ahead_ && follow().ok();
+  if (!looks_ahead_) return text;
   const std::lock_guard lock(automaton_->mutex);
   automaton_->begin_operation();
   constrain::ListReader lists = lists_;
   for (uint32_t state = state_; text.size() < max_bytes && !automaton_->accepts(state);) {
     const int likely = byte(state);
-    if (likely < 0 || automaton_->failed()) break;
-    text += static_cast<char>(likely);
+    if (likely < 0 || automaton_->used_a_quarter()) break;
     state = next(state, static_cast<char>(likely), lists);
+    if (state == Automaton::kDead) break;
+    text += static_cast<char>(likely);
   }
-  return text;
+  ahead_ += automaton_->new_states();
+  looks_ahead_ = !automaton_->failed() && ahead_ <= allowed_states();
+  return looks_ahead_ ? text : std::string();
 }
 
 std::string ConstraintMatcher::forced_text(size_t max_bytes) {
@@ -275,6 +290,7 @@ std::string ConstraintMatcher::forced_text(size_t max_bytes) {
 int ConstraintMatcher::likely_byte(uint32_t state) {
   int only = -1;
   for (int b = 0; b < 256; ++b) {
+    if (automaton_->used_a_quarter()) return -1;
     const bool seldom = b == ' ' || b == '\t' || b == '\n' || b == '\r' || b == '\\';
     if (seldom || automaton_->next(state, static_cast<uint8_t>(b)) == Automaton::kDead) continue;
     if (only >= 0) return -1;

@@ -78,7 +78,8 @@ class ConstraintMatcher {
   explicit ConstraintMatcher(std::shared_ptr<const Constraint> constraint, std::span<const int32_t> end_ids = {});
 
   // Sets the bits of the tokens that may come next, in a mask of zeros. A mask may be longer than the vocabulary.
-  // Errors: unsupported, when that needs more memory or time than the limits allow: which, and what to do.
+  // Errors: unsupported, when that needs more memory or time than the limits allow: which, and what to do; the mask is
+  // all zeros then.
   Status mask(std::span<uint32_t> mask);
   // The text goes on with this token. Errors: usage, if it may not, and the matcher is then as before; unsupported, as
   // above. An end id changes nothing, where the text may end.
@@ -88,7 +89,8 @@ class ConstraintMatcher {
   bool can_end();
   // It may end, and nothing can follow.
   bool finished();
-  // What the text must go on with, whatever is chosen; at most `max_bytes`. Often empty.
+  // What the text must go on with, whatever is chosen; at most `max_bytes`. Often empty, and always after it
+  // has taken too much.
   std::string forced_text(size_t max_bytes = 1024);
   // The same, where spaces and escapes, which JSON allows almost everywhere, count as no other way to go on: a guess.
   std::string likely_text(size_t max_bytes);
@@ -96,9 +98,11 @@ class ConstraintMatcher {
   const std::string& text() const { return text_; }
 
  private:
+  Status fill(std::span<uint32_t> mask);
   Status follow();  // to a fresh automaton, when the shared one is full
   Status failure(std::string_view why) const;
   Status count();
+  uint64_t allowed_states() const;
   bool is_end(int32_t token) const;
   bool endless_space();
   uint32_t next(uint32_t state, char byte, constrain::ListReader& lists);
@@ -111,7 +115,9 @@ class ConstraintMatcher {
   std::shared_ptr<constrain::Automaton> automaton_;
   std::vector<int32_t> end_ids_;
   uint32_t state_ = 0;
-  uint64_t made_ = 0;  // states, of which there is a limit
+  uint64_t made_ = 0;        // states, of which there is a limit
+  uint64_t ahead_ = 0;       // states of forced and likely text, of which there is the same limit
+  bool looks_ahead_ = true;  // it has had no trouble with them
   std::string text_;
   constrain::ListReader lists_;  // where items must differ
 };

@@ -100,6 +100,7 @@ class Expressions {
   void limit(size_t max_expressions) { max_ = max_expressions; }
   // Steps of some ten nanoseconds until they count as exhausted; and some that are taken elsewhere.
   void allow_work(uint64_t steps) { work_allowed_ = work_left_ = steps; }
+  uint64_t work_used() const { return work_allowed_ - work_left_; }
   void work(uint64_t steps) {
     if (steps > work_left_) exceed(Excess::work);
     work_left_ -= late() || exhausted() ? 0 : steps;

@@ -8,6 +8,7 @@
 // be cut back: such a step writes them to a second slot, which is dropped if not all rows stand. The rows that do are
 // fed again, with the next step's own.
 #include <algorithm>
+#include <utility>
 
 #include "core/engine/batch_request.h"
 
@@ -74,21 +75,26 @@ void Batch::propose(Running& r, StepRoom& room) {
 }
 
 // The masks of a request's rows that draw: each as if the drafts before it had been drawn. Rows after a draft that the
-// mask before it does not allow are not looked at.
+// mask before it does not allow are not looked at. Where a draft's own mask allows nothing, its token is left to the
+// next step, which says why: what the mask's owner tells of drafts is forgotten when they are drawn.
 void Batch::fill_masks(Running& r, const FlightPart& part) {
   std::vector<int32_t>& ids = r.outcome.ids;
   const size_t known = ids.size(), words = mask_words();
   const auto drafts = std::span(r.rows).last(part.drafts);
   ids.insert(ids.end(), drafts.begin(), drafts.end());
+  r.drawable = part.drafts;
   for (uint32_t row = 0; row <= part.drafts; ++row) {
     const std::span<uint32_t> mask = std::span(r.mask).subspan(row * words, words);
     std::fill(mask.begin(), mask.end(), 0u);
     r.request.mask(std::span(ids).first(known + row), mask);
     if (model_.vocab() % 32 != 0) mask.back() &= (1u << model_.vocab() % 32) - 1;
     if (std::all_of(mask.begin(), mask.end(), [](uint32_t word) { return word == 0; })) {
+      if (row > 0) {
+        r.drawable = row - 1;
+        break;
+      }
       r.mask_fault = error(Code::usage, "no token can match {} after {} generated tokens; change it so that one can",
-                           r.request.mask_name, known + row);
-      r.fault_row = row;
+                           r.request.mask_name, known);
       std::fill(mask.begin(), mask.end(), UINT32_MAX);  // the row is sampled, and the result ignored
       break;
     }
@@ -99,7 +105,8 @@ void Batch::fill_masks(Running& r, const FlightPart& part) {
   ids.resize(known);
 }
 
-// The rows that draw, one after the other, up to the first that does not draw the draft after it.
+// The rows that draw, one after the other, up to the first that does not draw the draft after it, or whose draft is
+// left to the next step.
 void Batch::finish_part(const FlightPart& part, const StepOutput& out) {
   Running& r = *part.request;  // which a callback may end, and the part forgets it then
   --r.due;
@@ -108,11 +115,10 @@ void Batch::finish_part(const FlightPart& part, const StepOutput& out) {
   // Without drafts the step's own tokens are committed by now.
   const uint32_t first = r.session.position() + (part.drafts == 0 ? 0 : part.tokens - part.drafts);
   uint32_t accepted = 0;
+  const uint32_t most = std::min(part.drafts, std::exchange(r.drawable, UINT32_MAX));
   StopReason reason = StopReason::none;
-  Status fault;
-  for (;; ++accepted) {
-    fault = r.mask_fault.ok() || r.fault_row != accepted ? Status() : r.mask_fault;
-    if (!fault.ok()) break;
+  Status fault = std::exchange(r.mask_fault, {});
+  for (; fault.ok(); ++accepted) {
     const auto sampled = [&] {
       const Stretch stretch(model_.runner().observer(), "sample");
       return draw(r, {part, accepted, uint64_t{first} + accepted}, out);
@@ -125,10 +131,9 @@ void Batch::finish_part(const FlightPart& part, const StepOutput& out) {
     const int32_t token = drawn->token;
     reason = drew(r, *drawn, first + accepted);
     if (reason != StopReason::none || r.outcome.stopped != StopReason::none) break;
-    if (accepted == part.drafts || token != drafts[accepted]) break;
+    if (accepted == most || token != drafts[accepted]) break;
   }
   if (!fault.ok()) reason = StopReason::failed;
-  r.mask_fault = {};
   if (part.drafts > 0) keep_rows(r, part, accepted);
   if (reason != StopReason::none) return end(r, reason, std::move(fault));
   if (part.drafts == 0) r.session.commit();  // of the step under way that feeds this token, if there is one

@@ -28,9 +28,9 @@ struct Batch::Running {
   size_t drafter = 0;                       // whose drafts are in the step
   std::vector<int32_t> guess = {};
   std::vector<uint32_t> mask = {};  // of each row that draws
-  Status mask_fault = {};
-  uint32_t fault_row = 0;  // of the rows that draw: the one whose mask allows nothing
-  SampleRow row = {};      // of the step being submitted
+  Status mask_fault = {};           // the first row's mask allows nothing
+  uint32_t drawable = UINT32_MAX;   // so many drafts at most may stand, for what their masks are
+  SampleRow row = {};               // of the step being submitted
   uint64_t begin_ns = 0, first_ns = 0;
 
   bool reads_prompt() const { return fed < request.prompt.size(); }

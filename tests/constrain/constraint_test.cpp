@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <random>
 #include <thread>
 
@@ -178,6 +179,22 @@ TEST(Constraint, ForcedTextAndTheEnd) {
   EXPECT_TRUE(m.accept(0).ok());
 }
 
+// Looking ahead takes a part of a token's limits, and goes on after the next token.
+TEST(Constraint, LookingAheadFailsNoText) {
+  const auto c = *Constraint::compile(ConstraintKind::regex, "a{500}[ab]*a[ab]{18}", vocabulary(), {.new_states = 100});
+  ConstraintMatcher m(c, kEnds);
+  size_t most = 0;
+  while (m.text().size() < 500) {
+    const std::string ahead = m.forced_text(512);
+    ASSERT_FALSE(ahead.empty()) << m.text().size();
+    ASSERT_TRUE(m.accept_text(ahead).ok());
+    most = std::max(most, ahead.size());
+  }
+  EXPECT_GT(most, 10u);
+  EXPECT_LT(most, 50u);
+  EXPECT_TRUE(mask_of(m)['b' + 1]);
+}
+
 TEST(Constraint, SpaceBetweenPartsEnds) {
   ConstraintMatcher m(compile(ConstraintKind::json_schema, R"({"type": "array"})"), kEnds);
   ASSERT_TRUE(m.accept_text("[" + std::string(255, ' ')).ok());
@@ -224,7 +241,7 @@ TEST(Constraint, TimeAndWorkAreLimited) {
   EXPECT_THAT(refusal(ConstraintKind::json_schema, one_of + "]}"),
               ::testing::AnyOf(HasSubstr("working it out takes more than"), HasSubstr("too long")));  // by the machine
   EXPECT_THAT(refusal(ConstraintKind::json_schema, R"({"type": "string", "pattern": "^(a|b)*a(a|b){18}$"})"),
-              HasSubstr("its compiled form takes more than 32 MiB"));
+              ::testing::AnyOf(HasSubstr("its compiled form takes more than 32 MiB"), HasSubstr("too long")));
   const auto late = Constraint::compile(ConstraintKind::json_schema, one_of + "]}", vocabulary(), {.compile_ns = 1});
   EXPECT_THAT(std::string(late.status().message()), HasSubstr("it takes too long to compile"));
   // Each byte makes a state or two.
@@ -235,6 +252,15 @@ TEST(Constraint, TimeAndWorkAreLimited) {
   std::mt19937 random(1);
   for (int i = 0; i < 200 && last.ok(); ++i) last = m.accept_text(random() % 2 == 0 ? "a" : "b");
   EXPECT_THAT(std::string(last.message()), HasSubstr("it has had more than 50 states"));
+}
+
+TEST(Constraint, AMaskThatFailsIsEmpty) {
+  const auto c =
+      *Constraint::compile(ConstraintKind::regex, "[ab]*a[ab]{18}", vocabulary(), {.text_states = 1, .byte_states = 0});
+  ConstraintMatcher m(c, kEnds);
+  std::vector<uint32_t> words((pieces().size() + 31) / 32);
+  EXPECT_THAT(std::string(m.mask(words).message()), HasSubstr("it has had more than 1 states"));
+  EXPECT_THAT(words, ::testing::Each(0u));
 }
 
 TEST(Constraint, AFullAutomatonIsReplaced) {
@@ -253,6 +279,32 @@ TEST(Constraint, AFullAutomatonIsReplaced) {
   }
   ASSERT_TRUE(m.accept_text("}").ok());
   EXPECT_TRUE(m.can_end());
+}
+
+// Whatever the items are, and whoever else shares the automaton.
+TEST(Constraint, ListsWhoseItemsDifferEndAtALimit) {
+  const auto c =
+      compile(ConstraintKind::json_schema, R"({"type": "array", "items": {"type": "string"}, "uniqueItems": true})");
+  for (const size_t length : {4u, 40u, 400u}) {
+    const std::clock_t begin = std::clock();
+    ConstraintMatcher m(c, kEnds);
+    std::mt19937 random(static_cast<uint32_t>(length));
+    std::vector<uint32_t> words((pieces().size() + 31) / 32);
+    Status last = m.accept_text("[");
+    size_t items = 0;
+    for (; items < 2000 && last.ok(); items += last.ok()) {
+      std::string item(length, 'a');
+      for (char& letter : item) letter = static_cast<char>('a' + random() % 26);
+      last = m.accept_text(fmt::format("{}\"{}\"", items == 0 ? "" : ",", item));
+      std::fill(words.begin(), words.end(), 0u);
+      if (last.ok()) last = m.mask(words);
+    }
+    const auto ms = (std::clock() - begin) * 1000 / CLOCKS_PER_SEC;
+    std::printf("%zu items of %zu letters in %lld ms\n", items, length, static_cast<long long>(ms));
+    EXPECT_THAT(std::string(last.message()), HasSubstr("a list whose items must differ may have 500 of them"));
+    EXPECT_TRUE(length > 4 ? items > 50 && items < 500 : items == 500) << items;
+    EXPECT_LT(ms, 1000);
+  }
 }
 
 TEST(Constraint, ThreadsShareOne) {

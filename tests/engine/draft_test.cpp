@@ -3,6 +3,7 @@
 // that cannot be cut back (the demo) and on models whose states are all paged.
 #include <gmock/gmock.h>
 
+#include "core/generate/text_generation.h"
 #include "core/import/convert.h"
 #include "tests/engine/fixture.h"
 #include "tests/support/drafted.h"
@@ -327,6 +328,54 @@ TEST(Draft, MasksThatAllowNothingEndARequestInTheirTurn) {
       EXPECT_EQ(o.ids.size(), n);
       EXPECT_THAT(std::string(o.status.message()), ::testing::HasSubstr(fmt::format("after {} generated tokens", n)));
     }
+  }
+}
+
+// Allows everything up to a number of tokens, which is a limit.
+class LimitedTokens final : public TokenConstraint {
+ public:
+  explicit LimitedTokens(size_t most) : most_(most) {}
+  void allow(std::span<const int32_t> drawn, std::span<uint32_t> mask) override {
+    if (drawn.size() >= most_) failed_ = true;
+    if (!failed_) std::fill(mask.begin(), mask.end(), UINT32_MAX);
+  }
+  bool finished(std::span<const int32_t>) override { return false; }
+  Status fault() const override { return failed_ ? error(Code::unsupported, "too large to follow") : Status(); }
+  void hold() override { held_ = failed_; }
+  void back() override { failed_ = held_; }
+  std::string likely(std::span<const int32_t>, size_t) override { return {}; }
+  std::string name() const override { return "a test"; }
+
+ private:
+  size_t most_;
+  bool failed_ = false, held_ = false;
+};
+
+// A limit that a draft's mask reaches is told like one that a drawn token's reaches.
+TEST(Draft, LimitsOfConstraintsKeepTheirMessage) {
+  const TestModel t = make_model(kDemo, kFast, drafting(1));
+  ASSERT_NE(t.model, nullptr);
+  const Request all = request_of(kShortPrompt, {.seed = 3}, 20);
+  TextOptions options;
+  options.max_tokens = 20;
+  options.sampling = all.sampling;
+  options.ignore_eos = true;
+  auto session = *t.model->session();
+  const std::vector<int32_t> whole = whole_of(all, run_drafted(*session, all, nullptr).drawn);
+  for (size_t n = 0; n < 24; ++n) {
+    session->reset();
+    Batch batch(*t.model);
+    auto text = *TextGeneration::create(*t.model, nullptr, options, {}, std::make_shared<LimitedTokens>(n / 2));
+    Request r = text->request(all.prompt);
+    const Guess g = n % 2 == 0 ? Guess::right : Guess::alternating;
+    r.drafters = {std::make_shared<KnowingDrafter>(whole, g, t.model->vocab(), 2)};
+    r.draft_always = true;
+    const auto id = batch.add(*session, std::move(r));
+    ASSERT_TRUE(batch.run(*id).ok());
+    const Outcome o = *batch.take(*id);
+    EXPECT_EQ(o.ids.size(), n / 2);
+    EXPECT_TRUE(std::equal(o.ids.begin(), o.ids.end(), whole.begin() + kShortPrompt.size()));
+    EXPECT_EQ(text->failure(o).message(), "too large to follow") << n;
   }
 }
 
