@@ -84,7 +84,7 @@ struct Generated {
   std::string stopped;   // "end", "stop", "pattern", "length", "context", "cancelled" or "callback"
   std::string sampling;  // "fused", "candidates" or "logits", and why
   uint64_t seed = 0;
-  uint32_t cached_tokens = 0;  // of the prompt, that were in the prefix cache
+  uint32_t cached_tokens = 0;          // of the prompt, that were in the prefix cache
   uint64_t drafted = 0, accepted = 0;  // guessed tokens, and those of them that are in `ids`
   double prompt_seconds = 0;           // to the first token
   double draw_seconds = 0;             // from there to the last
