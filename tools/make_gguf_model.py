@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes a GGUF file of the shape of Qwen3.5-35B-A3B with random weights, in the types of llama.cpp's Q4_K_M.
 
-usage: make_gguf_model.py OUT.gguf [--layers 40] [--vocab 248320]     (needs NumPy; the whole model takes 20 GiB)
+usage: make_gguf_model.py OUT.gguf [--layers 40] [--vocab 248320 | --tokenizer OTHER.gguf]
+(needs NumPy; with --tokenizer also the package gguf; the whole model takes 20 GiB)
 
 Which tensors have more bits is what llama-quantize chooses for this architecture: Q6_K for the output, and for
 attn_qkv, attn_v, ffn_down_exps and ffn_down_shexp of about half of the layers; Q4_K for all other matrices. A few
@@ -54,15 +55,25 @@ def random_blocks(kind, deviation, generator):
     return blocks.tobytes()
 
 
-def header_bytes(chosen, layers, vocab):
+def tokenizer_of(path):
+    """The tokenizer's settings of another GGUF file, each as the bytes that stand there, and how many tokens it has."""
+    import gguf
+    fields = {k: f for k, f in gguf.GGUFReader(path).fields.items() if k.startswith("tokenizer.")}
+    tokens = len(fields["tokenizer.ggml.tokens"].data)
+    return [b"".join(part.tobytes() for part in f.parts) for f in fields.values()], tokens
+
+
+def header_bytes(chosen, layers, vocab, tokenizer):
     keys = metadata(SHAPE, layers, vocab) | {"general.file_type": MOSTLY_Q4_K_M}
+    if tokenizer:
+        keys = {k: v for k, v in keys.items() if not k.startswith("tokenizer.")}
     infos, offset = [], 0
     for name, dims, kind, _, _ in chosen:
         infos.append(peer.text_bytes(name) + struct.pack(f"<I{len(dims)}Q", len(dims), *reversed(dims))
                      + struct.pack("<IQ", kind, offset))
         offset += -(-bytes_of(dims, kind) // peer.ALIGNMENT) * peer.ALIGNMENT
-    head = b"GGUF" + struct.pack("<IQQ", 3, len(infos), len(keys))
-    head += b"".join(peer.text_bytes(k) + peer.value_bytes(v) for k, v in keys.items()) + b"".join(infos)
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(infos), len(keys) + len(tokenizer))
+    head += b"".join([peer.text_bytes(k) + peer.value_bytes(v) for k, v in keys.items()] + tokenizer + infos)
     return head.ljust(-(-len(head) // peer.ALIGNMENT) * peer.ALIGNMENT, b"\0")
 
 
@@ -76,13 +87,15 @@ def main():
     p.add_argument("out", type=Path)
     p.add_argument("--layers", type=peer.whole(1, 4096), default=40)
     p.add_argument("--vocab", type=peer.whole(32, 1 << 24), default=248320)
+    p.add_argument("--tokenizer", type=Path, metavar="OTHER.gguf", help="take the tokenizer of this file, and its size")
     o = p.parse_args()
+    tokenizer, vocab = tokenizer_of(o.tokenizer) if o.tokenizer else ([], o.vocab)
     generator = np.random.Generator(np.random.SFC64(1))
     chosen = [(name, dims, kind_of(name, kind, dims, o.layers), mean, deviation)
-              for name, dims, kind, mean, deviation in tensors(SHAPE, o.layers, o.vocab)]
+              for name, dims, kind, mean, deviation in tensors(SHAPE, o.layers, vocab)]
     part, made = o.out.with_name(o.out.name + ".part"), {}
     with open(part, "wb", buffering=0) as file:
-        file.write(header_bytes(chosen, o.layers, o.vocab))
+        file.write(header_bytes(chosen, o.layers, vocab, tokenizer))
         for _, dims, kind, mean, deviation in chosen:
             size = bytes_of(dims, kind)
             if kind == F32:

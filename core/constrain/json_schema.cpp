@@ -53,6 +53,17 @@ Result<NodeId> JsonGrammar::body(const Shape& shape) {
   return g_.either(std::move(ways));
 }
 
+template <class Spec, class Shape>
+Spec JsonGrammar::within(const char* open, const char* close, const Shape& shape) {
+  Spec spec;
+  spec.open = x_.concat(x_.literal(open), space_);
+  spec.separator = x_.concat({space_, x_.literal(","), space_});
+  spec.close = x_.concat(space_, x_.literal(close));
+  spec.min = shape.min;
+  spec.max = shape.max;
+  return spec;
+}
+
 // Items that must differ, of finitely many values: they are members that have no value.
 Result<NodeId> JsonGrammar::unique_list(const ArrayShape& shape) {
   constexpr size_t kMostValues = 4096;
@@ -66,12 +77,7 @@ Result<NodeId> JsonGrammar::unique_list(const ArrayShape& shape) {
   const auto texts = x_.texts(item->string, kMostValues);
   if (!texts && whole_texts_ && !item->null && !item->yes && !item->no) return unique_texts(shape, item->string);
   if (!texts) return refused;
-  ObjectSpec spec;
-  spec.open = x_.concat(x_.literal("["), space_);
-  spec.separator = x_.concat({space_, x_.literal(","), space_});
-  spec.close = x_.concat(space_, x_.literal("]"));
-  spec.min = shape.min;
-  spec.max = shape.max;
+  auto spec = within<ObjectSpec>("[", "]", shape);
   const NodeId nothing = g_.leaf(kEpsilon);
   const auto add = [&](Expr text) { spec.members.push_back({text, nothing, false, true}); };
   if (item->null) add(x_.literal("null"));
@@ -82,12 +88,7 @@ Result<NodeId> JsonGrammar::unique_list(const ArrayShape& shape) {
 }
 
 NodeId JsonGrammar::unique_texts(const ArrayShape& shape, Expr texts) {
-  ListSpec spec;
-  spec.open = x_.concat(x_.literal("["), space_);
-  spec.separator = x_.concat({space_, x_.literal(","), space_});
-  spec.close = x_.concat(space_, x_.literal("]"));
-  spec.min = shape.min;
-  spec.max = shape.max;
+  auto spec = within<ListSpec>("[", "]", shape);
   spec.rest = g_.leaf(quoted(texts));
   spec.unique = texts;
   return g_.list(std::move(spec));
@@ -95,12 +96,7 @@ NodeId JsonGrammar::unique_texts(const ArrayShape& shape, Expr texts) {
 
 Result<NodeId> JsonGrammar::list(const ArrayShape& shape) {
   if (shape.unique && shape.max > 1) return unique_list(shape);
-  ListSpec spec;
-  spec.open = x_.concat(x_.literal("["), space_);
-  spec.separator = x_.concat({space_, x_.literal(","), space_});
-  spec.close = x_.concat(space_, x_.literal("]"));
-  spec.min = shape.min;
-  spec.max = shape.max;
+  auto spec = within<ListSpec>("[", "]", shape);
   for (size_t i = 0; i < shape.first.size() && i < shape.max; ++i) {
     SWY_LET(const NodeId node, value(shape.first[i]));
     spec.first.push_back(node);
@@ -112,10 +108,7 @@ Result<NodeId> JsonGrammar::list(const ArrayShape& shape) {
 }
 
 Result<NodeId> JsonGrammar::object(const ObjectShape& shape) {
-  ObjectSpec spec;
-  spec.open = x_.concat(x_.literal("{"), space_);
-  spec.separator = x_.concat({space_, x_.literal(","), space_});
-  spec.close = x_.concat(space_, x_.literal("}"));
+  auto spec = within<ObjectSpec>("{", "}", shape);
   const Expr colon = x_.concat({space_, x_.literal(":"), space_});
   const Style style{[&](Expr name) { return x_.concat(quoted(name), colon); },
                     [this](SchemaSet s) { return value(s); }};

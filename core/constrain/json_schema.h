@@ -39,6 +39,9 @@ class JsonGrammar {
 
  private:
   Result<NodeId> body(const Shape& shape);
+  // A list or an object with these brackets, commas and space, and as many items as the shape may have.
+  template <class Spec, class Shape>
+  Spec within(const char* open, const char* close, const Shape& shape);
   Result<NodeId> list(const ArrayShape& shape);
   Result<NodeId> unique_list(const ArrayShape& shape);
   NodeId unique_texts(const ArrayShape& shape, Expr texts);

@@ -7,6 +7,25 @@
 
 namespace switchyard::constrain {
 
+namespace {
+
+// Adds the shapes of `a` that have fewer, and those that have more items or members than `b` allows.
+template <class Shape, class Add>
+void outside_range(const Shape& a, const Shape& b, const Add& add) {
+  if (b.min > a.min) {
+    Shape piece = a;
+    piece.max = std::min(a.max, b.min - 1);
+    add(std::move(piece));
+  }
+  if (b.max < a.max) {
+    Shape piece = a;
+    piece.min = std::max(a.min, b.max + 1);
+    add(std::move(piece));
+  }
+}
+
+}  // namespace
+
 // The values of `in` that are not in `out`, as sets any of which a value may satisfy; none where every value of `in` is
 // in `out`.
 std::vector<SchemaSet> SchemaShapes::breaking(SchemaSet in, SchemaSet out) {
@@ -49,16 +68,7 @@ Result<std::vector<ArrayShape>> SchemaShapes::without(const ArrayShape& a, const
       for (size_t i = listed; i < a.max; ++i) break_item(i);
     }
   }
-  ArrayShape piece = a;
-  if (b.min > a.min) {
-    piece.max = std::min(a.max, b.min - 1);
-    add(piece);
-  }
-  if (b.max < a.max) {
-    piece = a;
-    piece.min = std::max(a.min, b.max + 1);
-    add(piece);
-  }
+  outside_range(a, b, add);
   if (b.unique && !a.unique && a.max > 1 && b.max > 1) {
     return error(Code::unsupported, "it would need two equal items, anywhere in a list");
   }
@@ -114,16 +124,7 @@ Result<std::vector<ObjectShape>> SchemaShapes::without(const ObjectShape& a, con
   if (!others_agree(a, b)) {
     return error(Code::unsupported, "it would need a member that breaks a schema, under any name");
   }
-  ObjectShape piece = a;
-  if (b.min > a.min) {
-    piece.max = std::min(a.max, b.min - 1);
-    add(piece);
-  }
-  if (b.max < a.max) {
-    piece = a;
-    piece.min = std::max(a.min, b.max + 1);
-    add(piece);
-  }
+  outside_range(a, b, add);
   return out;
 }
 
