@@ -259,13 +259,22 @@ static inline void swy_weight_row(const swy_tensor* t, const swy_weight_planes* 
     if (t->dtype == SWY_I8) {
       for (uint64_t i = 0; i < count; ++i) out[begin + i] = (float)(int8_t)q[i] * scale;
     } else if (t->dtype == SWY_I4) {
-      for (uint64_t i = 0; i < count; ++i) {
-        out[begin + i] = (float)((int)((q[i / 2] >> (4 * (i & 1))) & 15) - 8) * scale;
+      /* A byte at a time: compilers make vectors of that. */
+      float* const y = out + begin;
+      for (uint64_t i = 0; i < count / 2; ++i) {
+        y[2 * i] = (float)((int)(q[i] & 15) - 8) * scale;
+        y[2 * i + 1] = (float)((int)(q[i] >> 4) - 8) * scale;
       }
+      if (count & 1) y[count - 1] = (float)((int)(q[count / 2] & 15) - 8) * scale;
     } else {
       memcpy(&h, base + p->offsets + (row * p->groups + g) * 2, 2);
       const float offset = swy_f16_to_f32(h);
-      for (uint64_t i = 0; i < count; ++i) out[begin + i] = (float)((q[i / 2] >> (4 * (i & 1))) & 15) * scale + offset;
+      float* const y = out + begin;
+      for (uint64_t i = 0; i < count / 2; ++i) {
+        y[2 * i] = (float)(q[i] & 15) * scale + offset;
+        y[2 * i + 1] = (float)(q[i] >> 4) * scale + offset;
+      }
+      if (count & 1) y[count - 1] = (float)(q[count / 2] & 15) * scale + offset;
     }
   }
 }
