@@ -97,10 +97,11 @@ class Bench {
         if (round >= 2) ms[i].push_back(took);
       }
     }
-    const double one = median(ms[0]);
-    std::printf("| rows | ms a step | of one row |\n|---|---|---|\n");
+    const auto least = [&](size_t i) { return *std::min_element(ms[i].begin(), ms[i].end()); };
+    std::printf("| rows | ms a step | of one row | least | of one row |\n|---|---|---|---|---|\n");
     for (size_t i = 0; i < sizes.size(); ++i) {
-      std::printf("| %u | %.3f | %.2f |\n", sizes[i], median(ms[i]), median(ms[i]) / one);
+      std::printf("| %u | %.3f | %.2f | %.3f | %.2f |\n", sizes[i], median(ms[i]), median(ms[i]) / median(ms[0]),
+                  least(i), least(i) / least(0));
     }
     return {};
   }
