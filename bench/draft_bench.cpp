@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What drafted tokens cost and save on a model: the time of a step by its rows of one sequence, and of a text with
 // drafts that are right with a given probability, beside the same text without drafts.
-//   draft_bench MODEL.swy|synth:... BACKEND FOLDER [deterministic]
+//   draft_bench MODEL.swy|synth:... BACKEND FOLDER [deterministic] [again] [steps]
 // With `deterministic` the texts are the same with and without drafts. Without it they may part where a few rows are
-// rounded in another way than one, and from there on every guess is wrong.
+// rounded in another way than one, and from there on every guess is wrong. With `again` no rows are pending: those that
+// stand are computed again. With `steps` there are no texts.
 #include <algorithm>
 #include <cstdio>
 #include <random>
@@ -64,28 +65,43 @@ class Bench {
     for (uint32_t i = 0; i < kDepth; ++i) prompt_.push_back(static_cast<int32_t>(random() % model.vocab()));
   }
 
-  // Each step begins at the same states: it is taken back.
+  // A step of so many rows, of which as many stand. Returns its time.
+  Result<double> step(uint32_t rows, uint32_t stand) {
+    const bool pending = model_.pending_rows() > 0;
+    const double begin = now_ms();
+    SWY_TRY(session_->prepare(rows, model_.feeds_again()));
+    StepSequence s = session_->sequence();
+    s.tokens = std::span(prompt_).first(rows);
+    s.logit_rows = rows;
+    s.pending = pending;
+    if (pending) session_->pend();
+    const auto ran = model_.runner().run({&s, 1});
+    if (stand == 0) session_->abandon();
+    session_->commit(stand);
+    SWY_TRY(ran.status());
+    return now_ms() - begin;
+  }
+
+  // Each step begins at the same position, and is taken back. With pending rows it follows one of as many rows, which
+  // all stand, so that it applies these first.
   Status steps() {
     SWY_TRY(session_->feed(prompt_).status());
+    SWY_LET(const auto begin, session_->keep());
     const std::vector<uint32_t> sizes = {1, 2, 3, 4, 5, 6, 7, 8, 16, 32};
     std::vector<std::vector<double>> ms(sizes.size());
     for (uint32_t round = 0; round < kRounds + 2; ++round) {
       for (size_t i = 0; i < sizes.size(); ++i) {
-        const double begin = now_ms();
-        SWY_TRY(session_->prepare(sizes[i], true));
-        StepSequence s = session_->sequence();
-        s.tokens = std::span(prompt_).first(sizes[i]);
-        s.logit_rows = sizes[i];
-        const auto ran = model_.runner().run({&s, 1});
-        session_->abandon();
-        SWY_TRY(ran.status());
-        if (round >= 2) ms[i].push_back(now_ms() - begin);
+        SWY_TRY(session_->resume(*begin));
+        if (model_.pending_rows() > 0) SWY_TRY(step(sizes[i], sizes[i]).status());
+        SWY_LET(const double took, step(sizes[i], 0));
+        if (round >= 2) ms[i].push_back(took);
       }
     }
-    const double one = median(ms[0]);
-    std::printf("| rows | ms a step | of one row |\n|---|---|---|\n");
+    const auto least = [&](size_t i) { return *std::min_element(ms[i].begin(), ms[i].end()); };
+    std::printf("| rows | ms a step | of one row | least | of one row |\n|---|---|---|---|---|\n");
     for (size_t i = 0; i < sizes.size(); ++i) {
-      std::printf("| %u | %.3f | %.2f |\n", sizes[i], median(ms[i]), median(ms[i]) / one);
+      std::printf("| %u | %.3f | %.2f | %.3f | %.2f |\n", sizes[i], median(ms[i]), median(ms[i]) / median(ms[0]),
+                  least(i), least(i) / least(0));
     }
     return {};
   }
@@ -149,22 +165,31 @@ Result<Program> program_of(const std::string& name) {
   return synthetic_program(Os::real(), request, std::thread::hardware_concurrency());
 }
 
-Status run(const std::string& model_name, const std::string& backend, const std::string& folder, bool deterministic) {
+struct Wish {
+  std::string model, backend, folder;
+  bool deterministic = false, again = false, steps = false;
+};
+
+Status run(const Wish& wish) {
   Host host(std::thread::hardware_concurrency());
   DiscoveryOptions discovery = default_discovery();
-  discovery.search_path = folder;
+  discovery.search_path = wish.folder;
   Registry registry = Registry::discover(Os::real(), discovery, host);
-  SWY_LET(auto selection, registry.select(backend));
-  SWY_LET(Program program, program_of(model_name));
+  SWY_LET(auto selection, registry.select(wish.backend));
+  SWY_LET(Program program, program_of(wish.model));
   ModelOptions options;
   options.context = kContext;
   options.drafts = 31;
-  options.deterministic = deterministic;
+  options.checkpoints = 1;
+  options.deterministic = wish.deterministic;
+  options.pending_rows = !wish.again;
   SWY_LET(const auto model, Model::create(std::make_shared<const Program>(std::move(program)),
                                           std::move(selection.devices), selection.policy, options));
   SWY_LET(auto session, model->session());
   Bench bench(*model, std::move(session));
+  std::printf("%u pending rows\n", model->pending_rows());
   SWY_TRY(bench.steps());
+  if (wish.steps) return {};
   std::printf(
       "\n| drafts | ms a token without | with | times as fast | accepted | same tokens |\n|---|---|---|---|---|---|\n");
   SWY_TRY(bench.pair("auto, all wrong", 0, 31, false));
@@ -184,10 +209,13 @@ Status run(const std::string& model_name, const std::string& backend, const std:
 int main(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   if (argc < 4) {
-    std::fprintf(stderr, "usage: draft_bench MODEL.swy|synth:... BACKEND FOLDER [deterministic]\n");
+    std::fprintf(stderr, "usage: draft_bench MODEL.swy|synth:... BACKEND FOLDER [deterministic] [again] [steps]\n");
     return 2;
   }
-  const switchyard::Status s = switchyard::run(argv[1], argv[2], argv[3], argc > 4);
+  const std::vector<std::string> words(argv + 4, argv + argc);
+  const auto said = [&](const char* word) { return std::find(words.begin(), words.end(), word) != words.end(); };
+  const switchyard::Status s =
+      switchyard::run({argv[1], argv[2], argv[3], said("deterministic"), said("again"), said("steps")});
   if (!s.ok()) std::fprintf(stderr, "draft_bench: %s\n", s.message().c_str());
   return s.ok() ? 0 : 1;
 }

@@ -32,12 +32,12 @@ HWY_INLINE void convolve(const float* const* rows, const float* taps, uint64_t n
       });
 }
 
-// Row r of the step into y [columns of the block].
-HWY_INLINE void convolve_row(const swy::Call& call, const ConvBlock& block, uint64_t r, float* y) {
+// Row i of the run into y [columns of the block].
+HWY_INLINE void convolve_row(const swy::Call& call, const ConvBlock& block, uint64_t i, float* y) {
   const uint32_t kernel = call.attrs<swy_gated_delta_attrs>().conv_kernel;
   const ConvScratch& s = block.scratch;
   for (const ConvPiece& piece : block.pieces) {
-    for (uint32_t j = 0; j < kernel; ++j) s.rows[j] = block.row(call, piece, r + j);
+    for (uint32_t j = 0; j < kernel; ++j) s.rows[j] = block.row(call, piece, i + j);
     if (kernel == 4) {  // without a loop over the taps
       convolve(s.rows, s.taps + piece.column, piece.width, s.stride, 4, y + piece.column);
     } else {

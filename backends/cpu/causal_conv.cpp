@@ -17,7 +17,8 @@ namespace HWY_NAMESPACE {
 // `block` is one piece.
 void convolve_block(const swy::Call& call, const ConvBlock& block) {
   for (uint64_t r = block.seq.first; r < block.seq.last; ++r) {
-    convolve_row(call, block, r, call.output(CausalConv::output("y")) + r * block.channels + block.pieces[0].channel);
+    convolve_row(call, block, r - block.seq.first,
+                 call.output(CausalConv::output("y")) + r * block.channels + block.pieces[0].channel);
   }
 }
 
@@ -70,20 +71,22 @@ void ConvBlock::read_state(const swy::Call& call) const {
 
 void ConvBlock::write_state(const swy::Call& call) const {
   if (!seq.active) return;
+  if (seq.applied() == 0 && !seq.fresh && seq.read_slot == seq.write_slot) return;
   const uint64_t keep = call.attrs<swy_gated_delta_attrs>().conv_kernel - 1;
   float* after = static_cast<float*>(call.states[kConvState]) + seq.write_slot * channels * keep;
   for (const ConvPiece& piece : pieces) {
     for (uint64_t j = 0; j < keep; ++j) {
-      const float* x = row(call, piece, seq.last + j);
+      const float* x = row(call, piece, seq.applied() + j);
       for (uint64_t i = 0; i < piece.width; ++i) after[(piece.channel + i) * keep + j] = x[i];
     }
   }
 }
 
-const float* ConvBlock::row(const swy::Call& call, const ConvPiece& piece, uint64_t r) const {
+const float* ConvBlock::row(const swy::Call& call, const ConvPiece& piece, uint64_t i) const {
   const uint64_t keep = call.attrs<swy_gated_delta_attrs>().conv_kernel - 1;
-  if (r < seq.first + keep) return scratch.history + (r - seq.first) * scratch.stride + piece.column;
-  return call.input(kChannels) + (r - keep) * channels + piece.channel;
+  if (i < keep) return scratch.history + i * scratch.stride + piece.column;
+  if (i - keep < seq.kept) return seq.stands + (i - keep) * seq.stride + piece.channel;
+  return call.input(kChannels) + seq.step_row(i - keep) * channels + piece.channel;
 }
 
 namespace {

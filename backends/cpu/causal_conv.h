@@ -21,13 +21,27 @@ struct ConvPiece {
   uint64_t channel, column, width;
 };
 
-// The rows [first, last) of one sequence, with the slots of its states.
+// The rows [first, last) of one sequence, with the slots of its states. Rows of an earlier step that stand come before
+// its own: together they are its run.
 struct SequenceRows {
   uint32_t first, last;
   uint32_t read_slot, write_slot;
   bool active;  // otherwise the states do not change
   bool fresh;   // the states are zeros
+  // GATED_DELTA r2: rows that stand, and where; whether its own stay pending, and where; elements of such a row.
+  uint32_t kept = 0;
+  bool pending = false;
+  const float* stands = nullptr;
+  float* stays = nullptr;
+  uint64_t stride = 0;
   SequenceRows(const swy_step* step, uint32_t seq);
+
+  uint64_t own() const { return last - first; }
+  uint64_t run() const { return kept + own(); }
+  // The states get so many rows of the run.
+  uint64_t applied() const { return !active ? 0 : pending ? kept : run(); }
+  // The row of the step that is row i of the run, of those that are its own.
+  uint64_t step_row(uint64_t i) const { return first + i - kept; }
 };
 
 // One member's memory for a block of `columns` channels.
@@ -49,8 +63,8 @@ struct ConvBlock {
   void read_taps(const swy::Call& call) const;
   void read_state(const swy::Call& call) const;   // the inputs before the first row
   void write_state(const swy::Call& call) const;  // the last inputs, once the block's rows are done
-  // A row of the input as the convolution counts them: row r + kernel - 1 is row r of the step.
-  const float* row(const swy::Call& call, const ConvPiece& piece, uint64_t r) const;
+  // An input of the run as the convolution counts them: input i + kernel - 1 is row i of the run.
+  const float* row(const swy::Call& call, const ConvPiece& piece, uint64_t i) const;
 };
 
 }  // namespace cpu

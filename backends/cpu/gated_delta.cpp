@@ -5,6 +5,9 @@
 // without a barrier. Per unit, 64 tokens at a time, a block of the state's columns is loaded into the cache, and all
 // tokens are applied to it. The update for one token and the products for the next share one pass over the block:
 //   a = S^T k, b = S^T q;  d = beta (v - g a);  o = g b + (q . k) d;  S = g S + k d^T.
+//
+// Pending rows (step.h) are kept as their inputs qkv, b and a. Those that stand are tokens before the step's own: both
+// are applied to the same block of the state, which is stored after those that stand.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "gated_delta.cpp"
 #include "simd.h"
@@ -31,8 +34,11 @@ HWY_INLINE void l2_normalise(float* x, uint64_t n, float eps, float scale) {
   each_vector(n, [&](uint64_t i, uint64_t count) { store(hn::Mul(load(x + i, count), s), x + i, count); });
 }
 
-// Two vectors of columns of one head's state, in `s` [key_dim, 2 vectors], over all tokens.
-void delta_columns(const DeltaTokens& in, float* s, const float* v, float* o) {
+// Two vectors of columns of one head's state, in `s` [key_dim, 2 vectors], over all tokens. put() is called when the
+// first `keep` are applied; with `dropped` the last token is not.
+template <class Put>
+HWY_INLINE void delta_columns(const DeltaTokens& in, float* s, const float* v, float* o, uint64_t keep, bool dropped,
+                              const Put& put) {
   const F d;
   const uint64_t L = hn::Lanes(d), kd = in.key_dim;
   V a0 = hn::Zero(d), a1 = a0, b0 = a0, b1 = a0;
@@ -50,12 +56,13 @@ void delta_columns(const DeltaTokens& in, float* s, const float* v, float* o) {
     hn::StoreU(hn::MulAdd(qk, d1, hn::Mul(g, b1)), d, o + t * in.out_stride + L);
     const float* k = in.k + t * in.key_stride;
     if (t + 1 == in.tokens) {
-      for (uint64_t i = 0; i < kd; ++i) {
+      for (uint64_t i = 0; i < kd && !dropped; ++i) {
         const V ki = hn::Set(d, k[i]);
         float* at = s + 2 * i * L;
         hn::Store(hn::MulAdd(ki, d0, hn::Mul(g, hn::Load(d, at))), d, at);
         hn::Store(hn::MulAdd(ki, d1, hn::Mul(g, hn::Load(d, at + L))), d, at + L);
       }
+      if (keep == in.tokens) put();
       return;
     }
     const float *k_next = k + in.key_stride, *q_next = in.q + (t + 1) * in.key_stride;
@@ -69,14 +76,18 @@ void delta_columns(const DeltaTokens& in, float* s, const float* v, float* o) {
       a0 = hn::MulAdd(s0, kn, a0), a1 = hn::MulAdd(s1, kn, a1);
       b0 = hn::MulAdd(s0, qn, b0), b1 = hn::MulAdd(s1, qn, b1);
     }
+    if (t + 1 == keep) put();
   }
 }
 
-// All columns of one head: in blocks of two vectors, through `block` (scratch). `from` NULL: a state of zeros; `to`
-// NULL: the new state is dropped. v and o have room up to a multiple of two vectors.
-void delta_head(const DeltaTokens& in, const float* from, float* to, const float* v, float* block, float* o) {
+// All columns of one head: in blocks of two vectors, through `block` (scratch). `from` NULL: a state of zeros. `to`
+// gets the state after the first `keep` tokens, `after` the state after all; NULL: it is dropped. v and o have room up
+// to a multiple of two vectors.
+void delta_head(const DeltaTokens& in, const float* from, float* to, uint64_t keep, float* after, const float* v,
+                float* block, float* o) {
   const F d;
   const uint64_t L = hn::Lanes(d), vd = in.value_dim;
+  const bool dropped = after == nullptr && (to == nullptr || keep < in.tokens);
   for (uint64_t j = 0; j < vd; j += 2 * L) {
     const uint64_t n0 = vd - j < L ? vd - j : L, n1 = vd - j - n0 < L ? vd - j - n0 : L;
     for (uint64_t i = 0; i < in.key_dim; ++i) {
@@ -85,17 +96,20 @@ void delta_head(const DeltaTokens& in, const float* from, float* to, const float
       hn::Store(some ? load(from + i * vd + j, n0) : hn::Zero(d), d, at);
       hn::Store(some && n1 != 0 ? load(from + i * vd + j + L, n1) : hn::Zero(d), d, at + L);
     }
-    delta_columns(in, block, v + j, o + j);
-    for (uint64_t i = 0; to != nullptr && i < in.key_dim; ++i) {
-      const float* at = block + 2 * i * L;
-      store(hn::Load(d, at), to + i * vd + j, n0);
-      if (n1 != 0) store(hn::Load(d, at + L), to + i * vd + j + L, n1);
-    }
+    const auto put = [&](float* where) {
+      for (uint64_t i = 0; where != nullptr && i < in.key_dim; ++i) {
+        const float* at = block + 2 * i * L;
+        store(hn::Load(d, at), where + i * vd + j, n0);
+        if (n1 != 0) store(hn::Load(d, at + L), where + i * vd + j + L, n1);
+      }
+    };
+    delta_columns(in, block, v + j, o + j, keep, dropped, [&] { put(to); });
+    put(after);
   }
 }
 
-// Convolves tokens [t0, t0 + n), or for DELTA_RULE copies them, and normalises their q and k.
-HWY_INLINE void mix_tokens(const swy::Call& call, const DeltaUnit& u, uint32_t t0, uint32_t n) {
+// Convolves rows [t0, t0 + n) of the run, or for DELTA_RULE copies them, and normalises their q and k.
+HWY_INLINE void mix_tokens(const swy::Call& call, const DeltaUnit& u, uint64_t t0, uint32_t n) {
   const auto& a = call.attrs<swy_gated_delta_attrs>();
   const DeltaScratch& w = u.scratch;
   const uint64_t kd = a.key_dim, stride = u.shape.columns_padded;
@@ -104,7 +118,7 @@ HWY_INLINE void mix_tokens(const swy::Call& call, const DeltaUnit& u, uint32_t t
       convolve_row(call, u.conv, t0 + t, w.mixed + t * stride);
       continue;
     }
-    const float* x = call.input(DeltaRule::input("qkv")) + (t0 + t) * u.shape.channels;
+    const float* x = call.input(DeltaRule::input("qkv")) + u.conv.seq.step_row(t0 + t) * u.shape.channels;
     for (const ConvPiece& p : u.conv.pieces) {
       std::memcpy(w.mixed + t * stride + p.column, x + p.channel, p.width * sizeof(float));
     }
@@ -117,17 +131,23 @@ HWY_INLINE void mix_tokens(const swy::Call& call, const DeltaUnit& u, uint32_t t
   }
 }
 
-// beta = sigmoid(b), decay = exp(-exp(a_log) softplus(gate + dt_bias)) of one value head's tokens [t0, t0 + n).
-// DELTA_RULE is given beta and the decay's logarithm.
-HWY_INLINE void gate_tokens(const swy::Call& call, const DeltaUnit& u, uint32_t head, uint32_t t0, uint32_t n) {
+// beta = sigmoid(b), decay = exp(-exp(a_log) softplus(gate + dt_bias)) of one value head's rows [t0, t0 + n) of the
+// run. DELTA_RULE is given beta and the decay's logarithm.
+HWY_INLINE void gate_tokens(const swy::Call& call, const DeltaUnit& u, uint32_t head, uint64_t t0, uint32_t n) {
   const F d;
   const DeltaScratch& w = u.scratch;
   const uint64_t heads = call.attrs<swy_gated_delta_attrs>().value_heads;
   const float* beta = call.input(u.whole ? GatedDelta::input("b") : DeltaRule::input("beta")) + head;
   const float* gate = call.input(u.whole ? GatedDelta::input("a") : DeltaRule::input("g")) + head;
+  const SequenceRows& seq = u.conv.seq;
   for (uint32_t t = 0; t < n; ++t) {
-    w.beta[t] = beta[(t0 + t) * heads];
-    w.log_decay[t] = gate[(t0 + t) * heads];
+    if (t0 + t < seq.kept) {
+      const float* of = seq.stands + (t0 + t) * seq.stride + u.shape.channels + head;
+      w.beta[t] = of[0], w.log_decay[t] = of[heads];
+    } else {
+      const uint64_t at = seq.step_row(t0 + t) * heads;
+      w.beta[t] = beta[at], w.log_decay[t] = gate[at];
+    }
   }
   const V rate = hn::Set(d, u.whole ? -std::exp(Plain(call, GatedDelta::weight("a_log")).one(head)) : 1.0f);
   const V bias = hn::Set(d, u.whole ? Plain(call, GatedDelta::weight("dt_bias")).one(head) : 0.0f);
@@ -143,13 +163,15 @@ HWY_INLINE void gate_tokens(const swy::Call& call, const DeltaUnit& u, uint32_t 
   });
 }
 
-// Outputs of one value head's tokens [t0, t0 + n), normed and gated; DELTA_RULE's as they are.
-HWY_INLINE void put_tokens(const swy::Call& call, const DeltaUnit& u, uint32_t head, uint32_t t0, uint32_t n) {
+// Outputs of one value head's rows [t0, t0 + n) of the run, but of those that stand, normed and gated; DELTA_RULE's as
+// they are.
+HWY_INLINE void put_tokens(const swy::Call& call, const DeltaUnit& u, uint32_t head, uint64_t t0, uint32_t n) {
   const auto& a = call.attrs<swy_gated_delta_attrs>();
   const uint64_t vd = a.value_dim;
   float* y = call.output(swy::Operands<SWY_OP_GATED_DELTA, SWY_OP_DELTA_RULE>::output("y"));
-  for (uint32_t t = 0; t < n; ++t) {
-    const uint64_t at = (uint64_t{t0 + t} * a.value_heads + head) * vd;
+  const uint64_t kept = u.conv.seq.kept;
+  for (uint64_t t = t0 < kept ? kept - t0 : 0; t < n; ++t) {
+    const uint64_t at = (u.conv.seq.step_row(t0 + t) * a.value_heads + head) * vd;
     const float* out = u.scratch.out + t * u.shape.out_stride;
     if (u.whole) {
       gated_rms_norm_row(out, call.input(GatedDelta::input("z")) + at, Plain(call, GatedDelta::weight("norm")),
@@ -160,37 +182,49 @@ HWY_INLINE void put_tokens(const swy::Call& call, const DeltaUnit& u, uint32_t h
   }
 }
 
-// One sequence, one key head: its channels are q, k (key_dim each) and v of `ratio` value heads.
-void delta_unit(const swy::Call& call, const DeltaUnit& u) {
+// Rows [t0, t0 + n) of the run, at most kDeltaTokens.
+HWY_INLINE void delta_rows(const swy::Call& call, const DeltaUnit& u, uint64_t t0, uint32_t n) {
   const auto& a = call.attrs<swy_gated_delta_attrs>();
   const DeltaShape& s = u.shape;
-  const uint64_t kd = a.key_dim, vd = a.value_dim;
   const DeltaScratch& w = u.scratch;
-  const uint32_t last = u.conv.seq.last;
+  const uint64_t kd = a.key_dim, vd = a.value_dim, applied = u.conv.seq.applied();
+  const uint64_t keep = applied <= t0 ? 0 : applied - t0 < n ? applied - t0 : n;
+  const bool goes_on = keep < n && t0 + n < u.conv.seq.run();
+  mix_tokens(call, u, t0, n);
+  const DeltaTokens in{n,    w.mixed,   w.mixed + kd, w.log_decay,      w.decay,          w.beta,
+                       w.qk, a.key_dim, a.value_dim,  s.columns_padded, s.columns_padded, s.out_stride};
+  const bool chunk = u.chunk != nullptr && n >= kChunkLeast;
+  if (chunk) chunk_keys(in, *u.chunk);
+  for (uint32_t h = 0; h < s.ratio; ++h) {
+    const uint32_t head = u.key_head * s.ratio + h;
+    gate_tokens(call, u, head, t0, n);
+    const float *from = u.state_from(head, t0), *v = w.mixed + 2 * kd + h * vd;
+    float *to = keep > 0 ? u.written(head) : nullptr, *after = goes_on ? u.dropped(head) : nullptr;
+    if (chunk) {  // either all of its rows are applied, or none
+      chunk_head(in, *u.chunk, from, keep > 0 ? to : after, v, w.out);
+    } else {  // v of the last head may be read beyond its columns: padding of the row, or the next token's q
+      delta_head(in, from, to, keep, after, v, w.block, w.out);
+    }
+    put_tokens(call, u, head, t0, n);
+  }
+}
+
+// One sequence, one key head: its channels are q, k (key_dim each) and v of `ratio` value heads.
+void delta_unit(const swy::Call& call, const DeltaUnit& u) {
+  const SequenceRows& seq = u.conv.seq;
+  const uint64_t run = seq.run(), applied = seq.applied();
   if (u.whole) {
     u.conv.read_taps(call);
     u.conv.read_state(call);
   }
-  for (uint32_t t0 = u.conv.seq.first; t0 < last; t0 += kDeltaTokens) {
-    const uint32_t tokens = last - t0 < kDeltaTokens ? last - t0 : kDeltaTokens;
-    mix_tokens(call, u, t0, tokens);
-    const DeltaTokens in{tokens, w.mixed,   w.mixed + kd, w.log_decay,      w.decay,          w.beta,
-                         w.qk,   a.key_dim, a.value_dim,  s.columns_padded, s.columns_padded, s.out_stride};
-    const bool chunk = u.chunk != nullptr && tokens >= kChunkLeast;
-    if (chunk) chunk_keys(in, *u.chunk);
-    for (uint32_t h = 0; h < s.ratio; ++h) {
-      const uint32_t head = u.key_head * s.ratio + h;
-      gate_tokens(call, u, head, t0, tokens);
-      const float *from = u.state_from(head, t0), *v = w.mixed + 2 * kd + h * vd;
-      if (chunk) {
-        chunk_head(in, *u.chunk, from, u.state_to(head), v, w.out);
-      } else {  // v of the last head may be read beyond its columns: padding of the row, or the next token's q
-        delta_head(in, from, u.state_to(head), v, w.block, w.out);
-      }
-      put_tokens(call, u, head, t0, tokens);
-    }
+  for (uint64_t t0 = 0, n = 0; t0 < run; t0 += n) {
+    n = run - t0 < kDeltaTokens ? run - t0 : kDeltaTokens;
+    if (u.chunk != nullptr && t0 < applied && applied - t0 < n) n = applied - t0;
+    delta_rows(call, u, t0, static_cast<uint32_t>(n));
   }
+  u.move_states();
   if (u.whole) u.conv.write_state(call);
+  if (seq.pending) u.keep_pending(call);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -199,38 +233,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace cpu {
-
-DeltaShape::DeltaShape(const swy_gated_delta_attrs& a)
-    : ratio(a.value_heads / a.key_heads),
-      channels(2 * uint64_t{a.key_heads} * a.key_dim + uint64_t{a.value_heads} * a.value_dim),
-      columns(2 * uint64_t{a.key_dim} + uint64_t{ratio} * a.value_dim),
-      columns_padded((columns + 63) / 32 * 32),
-      out_stride((uint64_t{a.value_dim} + 31) / 32 * 32) {}
-
-DeltaScratch::DeltaScratch(Arena& arena, const swy_gated_delta_attrs& a, const DeltaShape& s)
-    : conv(arena, a.conv_kernel, s.columns_padded),
-      mixed(arena.take<float>((kDeltaTokens + 1) * s.columns_padded)),
-      out(arena.take<float>(kDeltaTokens * s.out_stride)),
-      block(arena.take<float>(uint64_t{a.key_dim} * 32)),
-      log_decay(arena.take<float>(kDeltaTokens)),
-      decay(arena.take<float>(kDeltaTokens)),
-      beta(arena.take<float>(kDeltaTokens)),
-      qk(arena.take<float>(kDeltaTokens)) {}
-
-const float* DeltaUnit::state_from(uint32_t head, uint32_t t0) const {
-  if (t0 != conv.seq.first) return carried(head);
-  return conv.seq.fresh ? nullptr : state + (uint64_t{conv.seq.read_slot} * heads + head) * head_elements;
-}
-float* DeltaUnit::state_to(uint32_t head) const {
-  const SequenceRows& q = conv.seq;
-  if (!q.active) return q.last - q.first > kDeltaTokens ? carried(head) : nullptr;
-  return state + (uint64_t{q.write_slot} * heads + head) * head_elements;
-}
-float* DeltaUnit::carried(uint32_t head) const {
-  if (conv.seq.active) return state + (uint64_t{conv.seq.write_slot} * heads + head) * head_elements;
-  return spare + (head % shape.ratio) * head_elements;
-}
-
 namespace {
 
 // The scratch of one member.
@@ -267,7 +269,7 @@ void gated_delta(const swy::Call& call) {
   const auto [first, last] = call.split(2 * uint64_t{call.step->rows} * a.key_heads);
   if (kChunked) tiles_begin(64);
   for (uint32_t s = 0; s < call.step->seqs; ++s) {
-    const SequenceRows seq(call.step, s);
+    const SequenceRows seq = run_of(call, s);
     const uint64_t rows = seq.last - seq.first;
     for (uint32_t h = 0; h < a.key_heads && rows != 0; ++h) {
       // A unit belongs to the member whose share of all rows includes its middle.
@@ -311,12 +313,15 @@ double chunked_cost(const swy_op& op, const swy_bucket& bucket) {
   return gated_delta_cost(op, bucket) * (chunks ? 0.2 : 1.1);
 }
 
+// Of DELTA_RULE there is one revision.
+constexpr uint32_t revision_of(uint32_t op) { return op == SWY_OP_GATED_DELTA ? 2 : 1; }
 constexpr swy::HostKernel recurrent(const char* name, uint32_t op) {
   return {.name = name,
           .op = op,
           .cost = gated_delta_cost,
           .run = gated_delta<false>,
-          .workspace = gated_delta_workspace<false>};
+          .workspace = gated_delta_workspace<false>,
+          .op_revision = revision_of(op)};
 }
 constexpr swy::HostKernel chunked(const char* name, uint32_t op) {
   return {.name = name,
@@ -326,7 +331,8 @@ constexpr swy::HostKernel chunked(const char* name, uint32_t op) {
           .run = gated_delta<true>,
           .workspace = gated_delta_workspace<true>,
           .supports = supports_chunks,
-          .activations = SWY_BF16};
+          .activations = SWY_BF16,
+          .op_revision = revision_of(op)};
 }
 constexpr swy::HostKernel kKernels[] = {
     recurrent("gated_delta.recurrent", SWY_OP_GATED_DELTA),

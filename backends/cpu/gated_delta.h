@@ -60,7 +60,7 @@ struct ChunkScratch {
 void chunk_keys(const DeltaTokens& in, const ChunkScratch& s);
 void chunk_head(const DeltaTokens& in, const ChunkScratch& s, const float* from, float* to, const float* v, float* o);
 
-// The rows of one sequence, for one key head.
+// The run of one sequence, for one key head.
 struct DeltaUnit {
   const DeltaShape& shape;
   const DeltaScratch& scratch;
@@ -71,14 +71,19 @@ struct DeltaUnit {
   float* state;
   uint32_t heads;
   uint64_t head_elements;
-  float* spare;  // where an inactive sequence of many tokens keeps its states meanwhile: [ratio, key_dim, value_dim]
+  float* spare;  // where rows that no state gets keep its states meanwhile: [ratio, key_dim, value_dim]
 
-  // Where the tokens from t0 read a head's state (NULL: zeros) and write it (NULL: nowhere).
-  const float* state_from(uint32_t head, uint32_t t0) const;
-  float* state_to(uint32_t head) const;
-
- private:
-  float* carried(uint32_t head) const;
+  // A head's state before row t0 of the run, which a block of rows begins with; NULL: zeros.
+  const float* state_from(uint32_t head, uint64_t t0) const;
+  float* written(uint32_t head) const;  // the state that it gets
+  float* dropped(uint32_t head) const { return spare + (head % shape.ratio) * head_elements; }
+  // Where no row is applied, the state goes to the slot that is written as it is.
+  void move_states() const;
+  // Keeps the inputs of rows that stay pending: qkv, then b and a of every value head.
+  void keep_pending(const swy::Call& call) const;
 };
+
+// The run of a sequence: which rows stand before its own, and whether these stay pending.
+SequenceRows run_of(const swy::Call& call, uint32_t seq);
 
 }  // namespace cpu

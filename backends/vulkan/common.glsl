@@ -34,7 +34,7 @@ layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer St
   uint page_size, block_table_stride, max_context, sample_params_size;
   uint row_token_at, row_position_at, row_seq_at;
   uint row_start_at, seq_active_at, seq_read_slot_at, seq_write_slot_at, block_table_at;
-  uint logit_row_at, sample_at, sample_params_at, reserved;
+  uint logit_row_at, sample_at, sample_params_at, seq_kept_at;
 };
 
 // Entry i of an array of the step, `at` being one of its *_at.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // DELTA_RULE (kTaps is 1), and the rule of GATED_DELTA for prompts, token by token:
-// S *= exp(g); d = beta (v - S^T k); S += k d^T; o = S^T q.
+// S *= exp(g); d = beta (v - S^T k); S += k d^T; o = S^T q. With kStands only that of pending rows that stand, before
+// the kernel of chunks.
 //
 // A workgroup owns 32 columns of one head's state, in registers: eight lanes per column, each with kN groups of four keys.
 // gl_WorkGroupID.y: value head, .z: sequence. Writes o [rows, values], and the convolution's last inputs.
@@ -9,9 +10,11 @@
 #include "common.glsl"
 #include "gated_delta.glsl"
 layout(local_size_x = 256) in;
+layout(constant_id = 4) const bool kStands = false;
 layout(push_constant, std430) uniform Push {
-  uint64_t qkv, mixed, gate, conv_state, rule_state, o, step;
+  uint64_t qkv, mixed, gate, conv_state, rule_state, o, step, pending;
   uint key_heads, value_heads;
+  uint pending_rows, first_pending;  // of a slot; where rows that stand begin in `mixed` and `gate`
 };
 const uint kN = (kKeyDim + 31) / 32;
 
@@ -33,12 +36,19 @@ void ask_for(uint row, uint head, uint column, uint part, uint keys, uint channe
   next_gate = Float2s(gate + (uint64_t(row) * value_heads + head) * 8).at[0];
 }
 
+// Where row i of the run lies in `mixed` and `gate`.
+uint place_of(Sequence s, uint i) {
+  return i < s.kept ? first_pending + gl_WorkGroupID.z * pending_rows + i : s.first + i - s.kept;
+}
+
 void main() {
   if (gl_WorkGroupID.z >= Step(step).seqs) return;
-  Sequence s = sequence_of(step, gl_WorkGroupID.z);
+  Sequence s = run_of(step, gl_WorkGroupID.z, pending);
   if (!s.live && kTaps > 1) return;  // what follows GATED_DELTA's rule clears its rows
   uint keys = key_heads * kKeyDim, values = value_heads * kValueDim, channels = 2 * keys + values;
-  if (s.live) keep_inputs(s, channels);
+  bool moves = s.fresh || s.read != s.write;  // the states of a sequence that applies no row
+  if (kStands && s.kept == 0 && !(s.pends && moves)) return;
+  if (s.live && !kStands) keep_inputs(s, channels);
   uint head = gl_WorkGroupID.y, part = gl_LocalInvocationIndex % 8;
   uint column = gl_WorkGroupID.x * 32 + gl_LocalInvocationIndex / 8;
   bool there = column < kValueDim;
@@ -55,9 +65,17 @@ void main() {
     bool there_too = there && k < kKeyDim && !s.fresh;
     state[n] = there_too ? Float4s(rule_state + s.read * slot + at + k * 4).at[0] : vec4(0);
   }
-  uint end = s.first + s.rows;
-  ask_for(s.first, head, column, part, keys, channels);
-  for (uint row = s.first; row < end; ++row) {
+  uint run = kStands ? s.kept : s.kept + s.rows, applied = kStands ? s.kept : applied_of(s);
+  uint64_t to = rule_state + s.write * slot + at;
+  if (applied == 0 && moves) {
+    [[unroll]] for (uint n = 0; n < kN; ++n) {
+      uint k = n * 32 + part * 4;
+      if (there && k < kKeyDim) Float4s(to + k * 4).at[0] = state[n];
+    }
+  }
+  if (run == 0) return;
+  ask_for(place_of(s, 0), head, column, part, keys, channels);
+  for (uint i = 0; i < run; ++i) {
     vec4 q[kN], k[kN];
     [[unroll]] for (uint n = 0; n < kN; ++n) {
       q[n] = next_q[n];
@@ -65,7 +83,7 @@ void main() {
     }
     float v = next_v;
     vec2 g = next_gate;
-    ask_for(min(row + 1, end - 1), head, column, part, keys, channels);
+    ask_for(place_of(s, min(i + 1, run - 1)), head, column, part, keys, channels);
     float sum = 0, result = 0;
     [[unroll]] for (uint n = 0; n < kN; ++n) {
       state[n] *= g.y;
@@ -80,10 +98,13 @@ void main() {
       }
     }
     [[unroll]] for (uint x = 1; x < 8; x *= 2) result += subgroupShuffleXor(result, x);
-    if (there && part == 0) Floats(o + uint64_t(row) * values * 4).at[head * kValueDim + column] = result;
-  }
-  [[unroll]] for (uint n = 0; n < kN; ++n) {
-    uint k = n * 32 + part * 4;
-    if (there && k < kKeyDim) Float4s(rule_state + s.write * slot + at + k * 4).at[0] = state[n];
+    if (there && part == 0 && i >= s.kept) {
+      Floats(o + uint64_t(s.first + i - s.kept) * values * 4).at[head * kValueDim + column] = result;
+    }
+    if (i + 1 != applied) continue;
+    [[unroll]] for (uint n = 0; n < kN; ++n) {
+      uint k = n * 32 + part * 4;
+      if (there && k < kKeyDim) Float4s(to + k * 4).at[0] = state[n];
+    }
   }
 }

@@ -10,8 +10,9 @@
 #include "gated_delta_chunks.glsl"
 layout(local_size_x = 256) in;
 layout(push_constant, std430) uniform Push {
-  uint64_t qkv, mixed, inverse, within, decay, conv_state, rule_state, o, step;
+  uint64_t qkv, mixed, inverse, within, decay, conv_state, rule_state, o, step, pending;
   uint key_heads, value_heads;
+  uint pending_rows, unused;
 };
 #include "gated_delta_inputs.glsl"
 
@@ -132,7 +133,7 @@ void walk(uint64_t slot, uint head, uint column, uint next_first, uint next_end)
 
 void main() {
   if (gl_WorkGroupID.z >= Step(step).seqs) return;
-  Sequence s = sequence_of(step, gl_WorkGroupID.z);
+  Sequence s = run_of(step, gl_WorkGroupID.z, pending);
   if (!s.live) return;
   uint all_keys = key_heads * kKeyDim, head = gl_WorkGroupID.y, column = gl_WorkGroupID.x * 32;
   channels = 2 * all_keys + value_heads * kValueDim;
@@ -144,12 +145,14 @@ void main() {
   first = s.first;
   end = min(first + kChunk, rows_end);
   ask_for(0, true);
-  move_state(rule_state + s.read * slot_bytes + head_bytes, true, s.fresh, column);
+  uint from = s.kept > 0 ? s.write : s.read;  // rows that stand are applied to it already
+  move_state(rule_state + from * slot_bytes + head_bytes, true, s.fresh, column);
   for (uint row = s.first; row < rows_end; row += kChunk) {
     uint next_first = row + kChunk < rows_end ? row + kChunk : row;
     walk(uint64_t(slot) * value_heads + head, head, column, next_first, min(next_first + kChunk, rows_end));
     ++slot;
   }
   barrier();
+  if (s.pends) return;
   move_state(rule_state + s.write * slot_bytes + head_bytes, false, false, column);
 }

@@ -21,7 +21,7 @@ struct Chunks {
 Chunks take_chunks(Arena& arena, const swy_op& op, const swy_bucket& bucket) {
   const auto& a = *static_cast<const swy_gated_delta_attrs*>(op.attrs);
   Chunks c;
-  c.mixed = take_mixed(arena, op);
+  c.mixed = take_mixed(arena, op, bucket);
   c.slots = static_cast<uint32_t>(swy::tensor(op, "qkv").dims[0]) / kChunk + bucket.seqs;
   const uint64_t all = uint64_t{c.slots} * a.value_heads * kChunk;
   c.inverse = arena.take(all * kChunk * 4);
@@ -45,15 +45,26 @@ swy_status record_triangles(const Recording& r, const Delta& d, const Chunks& c)
 swy_status record_walk(const Recording& r, const Delta& d, const Chunks& c) {
   const auto& a = r.attrs<swy_gated_delta_attrs>();
   struct {
-    uint64_t qkv, mixed, inverse, within, decay, conv_state, rule_state, o, step;
-    uint32_t key_heads, value_heads;
+    uint64_t qkv, mixed, inverse, within, decay, conv_state, rule_state, o, step, pending;
+    uint32_t key_heads, value_heads, pending_rows, unused;
   } push{};
-  push = {d.qkv.address,   c.mixed.rows.address, c.inverse.address,    c.within.address,
-          c.decay.address, d.conv_state.address, d.rule_state.address, d.y.address,
-          r.step(),        a.key_heads,          a.value_heads};
+  push = {d.qkv.address,
+          c.mixed.rows.address,
+          c.inverse.address,
+          c.within.address,
+          c.decay.address,
+          d.conv_state.address,
+          d.rule_state.address,
+          d.y.address,
+          r.step(),
+          d.pending.address,
+          a.key_heads,
+          a.value_heads,
+          d.pending_rows,
+          0};
   return launch(r, kWalk, {a.key_dim, a.value_dim, a.conv_kernel, d.types},
                 {ceil_div(a.value_dim, 32), a.value_heads, r.bucket().seqs}, push,
-                {d.qkv, c.mixed.rows, c.inverse, c.within, c.decay}, {d.y, d.conv_state, d.rule_state});
+                {d.qkv, c.mixed.rows, c.inverse, c.within, c.decay, d.pending}, {d.y, d.conv_state, d.rule_state});
 }
 
 swy_status record(const Recording& r) {
@@ -61,6 +72,7 @@ swy_status record(const Recording& r) {
   Arena arena(r.operands.workspace());
   const Chunks c = take_chunks(arena, r.op, r.bucket());
   SWY_VK_TRY(record_delta_mix(r, d, c.mixed, true));
+  if (d.pending_rows > 0) SWY_VK_TRY(record_stands(r, d, c.mixed));
   SWY_VK_TRY(record_triangles(r, d, c));
   SWY_VK_TRY(record_walk(r, d, c));
   return record_delta_gate(r, d);
@@ -89,8 +101,15 @@ double cost(const swy_op& op, const swy_bucket& bucket) {
 }
 
 // A chunk begins with the first row that a step has of a sequence.
-constexpr Kernel kKernels[] = {
-    {"gated_delta.chunks", SWY_OP_GATED_DELTA, kAlways, SWY_F32, supports, cost, workspace, record}};
+constexpr Kernel kKernels[] = {{.name = "gated_delta.chunks",
+                                .op = SWY_OP_GATED_DELTA,
+                                .flags = kAlways,
+                                .activations = SWY_F32,
+                                .supports = supports,
+                                .cost = cost,
+                                .workspace = workspace,
+                                .record = record,
+                                .op_revision = 2}};
 
 }  // namespace
 

@@ -16,17 +16,18 @@ swy_status record(const Recording& r) {
   Span counters;
   SWY_VK_TRY(take_counters(r.list, a.key_heads * seqs, counters, r.error));
   struct {
-    uint64_t qkv, z, b, a, conv, a_log, dt_bias, norm, conv_state, rule_state, y, counters, step;
+    uint64_t qkv, z, b, a, conv, a_log, dt_bias, norm, conv_state, rule_state, y, counters, step, pending;
     uint32_t key_heads, value_heads;
     float norm_eps, l2_eps;
   } push{};
-  push = {d.qkv.address,  d.z.address, d.b.address,          d.a.address,          d.conv.data, d.a_log.data,
-          d.dt_bias.data, d.norm.data, d.conv_state.address, d.rule_state.address, d.y.address, counters.address,
-          r.step(),       a.key_heads, a.value_heads,        a.norm_eps,           a.l2_eps};
+  push = {d.qkv.address,  d.z.address,       d.b.address,          d.a.address,          d.conv.data, d.a_log.data,
+          d.dt_bias.data, d.norm.data,       d.conv_state.address, d.rule_state.address, d.y.address, counters.address,
+          r.step(),       d.pending.address, a.key_heads,          a.value_heads,        a.norm_eps,  a.l2_eps};
   const auto& f = r.device().features;
   const uint32_t threads = f.processors != 0 && f.subgroup >= 32 ? kStepThreads : kThreads;
-  return launch(r, kStep, {a.key_dim, a.value_dim, a.conv_kernel, d.types, threads}, {a.value_heads, seqs}, push,
-                {d.qkv, d.z, d.b, d.a}, {d.y, d.conv_state, d.rule_state, counters});
+  return launch(r, kStep, {a.key_dim, a.value_dim, a.conv_kernel, d.types, threads, d.pending_rows},
+                {a.value_heads, seqs}, push, {d.qkv, d.z, d.b, d.a},
+                {d.y, d.conv_state, d.rule_state, d.pending, counters});
 }
 
 swy_status supports(const swy_device&, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
@@ -48,8 +49,15 @@ double cost(const swy_op& op, const swy_bucket& bucket) {
 }
 
 // Adds in another order than the kernels for prompts.
-constexpr Kernel kKernels[] = {
-    {"gated_delta.step", SWY_OP_GATED_DELTA, kAlways, SWY_F32, supports, cost, nullptr, record}};
+constexpr Kernel kKernels[] = {{.name = "gated_delta.step",
+                                .op = SWY_OP_GATED_DELTA,
+                                .flags = kAlways,
+                                .activations = SWY_F32,
+                                .supports = supports,
+                                .cost = cost,
+                                .workspace = nullptr,
+                                .record = record,
+                                .op_revision = 2}};
 
 }  // namespace
 

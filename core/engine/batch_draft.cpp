@@ -5,8 +5,9 @@
 // after it.
 //
 // Paged states need nothing then: later steps write over the positions of rows that do not stand. Other states cannot
-// be cut back: such a step writes them to a second slot, which is dropped if not all rows stand. The rows that do are
-// fed again, with the next step's own.
+// be cut back. Where kernels have pending rows, the step leaves these states as they were, and the next one applies the
+// rows that stand. Elsewhere such a step writes them to a second slot, which is dropped if not all rows stand. The rows
+// that do are fed again, with the next step's own.
 #include <algorithm>
 #include <utility>
 
@@ -39,7 +40,7 @@ uint32_t Batch::draft_limit(const Running& r, const StepRoom& room) const {
   const uint32_t most_rows = std::min(model_.chunk(), std::max(options_.prompt_rows, room.seqs));
   const uint64_t to_draw = r.request.max_tokens - r.outcome.ids.size();  // one row draws without a draft
   const uint64_t context = model_.context() - r.session.position() - r.rows.size();
-  if (model_.states().has_slotted() && r.rows.size() > kFedAgain) return 0;
+  if (model_.feeds_again() && r.rows.size() > kFedAgain) return 0;
   const uint64_t rows = most_rows - std::min(most_rows, room.decoding_rows);
   return static_cast<uint32_t>(std::min({uint64_t{room.drafts}, to_draw - 1, context, rows}));
 }
@@ -65,7 +66,7 @@ void Batch::propose(Running& r, StepRoom& room) {
   Acceptance& a = r.acceptance[r.drafter];
   auto n = static_cast<uint32_t>(r.guess.size());
   if (!r.request.draft_always) {
-    n = policy_.choose(room.decoding_rows, room.seqs, room.tokens, n, a.share(), model_.states().has_slotted());
+    n = policy_.choose(room.decoding_rows, room.seqs, room.tokens, n, a.share(), model_.feeds_again());
   }
   if (n == 0) return a.passed();
   r.rows.insert(r.rows.end(), r.guess.begin(), r.guess.begin() + n);
@@ -146,7 +147,7 @@ void Batch::keep_rows(Running& r, const FlightPart& part, uint32_t accepted) {
   if (!over) r.acceptance[r.drafter].measured(accepted, accepted < part.drafts);
   const uint32_t stand = part.tokens - part.drafts + accepted;
   if (stand == part.tokens) return r.session.commit();
-  if (model_.states().has_slotted()) return r.session.abandon();
+  if (model_.feeds_again()) return r.session.abandon();
   r.session.commit(stand);
 }
 

@@ -24,7 +24,7 @@ bool Batch::may_run_ahead() const {
 Status Batch::prepare_rows(Running& r, bool blind, uint32_t& drafts) {
   const auto rows = static_cast<uint32_t>(r.rows.size());
   if (drafts > 0) {
-    if (r.session.prepare(rows, model_.states().has_slotted()).ok()) return {};
+    if (r.session.prepare(rows, model_.feeds_again()).ok()) return {};
     r.rows.resize(rows - drafts);
     drafts = 0;
   }
@@ -66,6 +66,7 @@ bool Batch::add_to_step(Running& r, Flight& flight, StepRoom& room) {
     room.prompt_rows -= n;
   } else {
     s.tokens = r.rows;
+    s.pending = drafts > 0 && model_.pending_rows() > 0;
   }
   FlightPart part{&r, n + drafts, drafts, blind, !r.reads_prompt()};
   // The device's samplers do not verify: the host draws one row after the other.
@@ -172,6 +173,9 @@ Status Batch::submit(Flight& flight) {
   for (size_t i = 0; i < flight.parts.size(); ++i) {
     const Stretch stretch(sequences_[i].sample == nullptr ? nullptr : model_.runner().observer(), "prepare sampler");
     if (sequences_[i].sample != nullptr) SWY_TRY(prepare_sample(*flight.parts[i].request, sequences_[i]));
+  }
+  for (size_t i = 0; i < flight.parts.size(); ++i) {
+    if (sequences_[i].pending) flight.parts[i].request->session.pend();
   }
   SWY_TRY(model_.runner().submit(sequences_, flight.wants, [&] { return fill_masks(flight); }));
   ++steps_;

@@ -170,19 +170,26 @@ Status Model::set_context(const ModelOptions& options) {
   pool_.struct_size = sizeof pool_;
   pool_.context = context_;
   pool_.seqs = options.sessions;
-  // A step that may have to be rolled back writes to its own slot, so asynchronous devices get twice as many slots. On
-  // others only sessions that share a slot need one: two that share go on with three. Drafts are rolled back, too.
-  const bool asynchronous = std::any_of(devices_.begin(), devices_.end(), [](const PlanDevice& d) {
-    return (d.info.flags & SWY_DEVICE_SYNCHRONOUS) == 0;
-  });
   checkpoints_ = std::min(options.checkpoints, kMaxSessions);
   drafts_ = std::min(options.drafts, kMaxDrafts);
-  pool_.slots = options.sessions + options.sessions / (asynchronous || drafts_ > 0 ? 1 : 2) + checkpoints_;
+  pending_rows_ = options.pending_rows && drafts_ > 0 ? drafts_ + 1 : 0;
+  set_slots();
   pool_.pages = pages_per_session() * options.sessions;
   pool_.page_size = StatePool::kPageSize;
   pool_.flags = options.deterministic ? SWY_BUCKET_DETERMINISTIC : 0;
   chunk_ = std::max(chunk_, options.sessions);  // each can have a row in a step
   return {};
+}
+
+// A step that may have to be rolled back writes to its own slot, so asynchronous devices get twice as many slots. On
+// others only sessions that share a slot need one: two that share go on with three. Drafts are rolled back, too, unless
+// their rows are pending.
+void Model::set_slots() {
+  const bool asynchronous = std::any_of(devices_.begin(), devices_.end(), [](const PlanDevice& d) {
+    return (d.info.flags & SWY_DEVICE_SYNCHRONOUS) == 0;
+  });
+  const bool twice = asynchronous || (drafts_ > 0 && pending_rows_ == 0);
+  pool_.slots = pool_.seqs + pool_.seqs / (twice ? 1 : 2) + checkpoints_;
 }
 
 uint32_t Model::pages_per_session() const { return (context_ + StatePool::kPageSize - 1) / StatePool::kPageSize; }

@@ -29,9 +29,12 @@ struct ModelOptions {
   // Largest step, in rows; 0: kChunk, or kDeviceChunk where another device than the CPU computes the program. It is
   // halved until the kernels take a step of so many rows and it fits the memory that weights and states leave.
   uint32_t chunk = 0;
-  uint32_t sessions = 1;        // at a time
-  uint32_t checkpoints = 0;     // slots besides those of the sessions, for states that are kept (checkpoint.h)
-  uint32_t drafts = 0;          // drafted tokens of a step, of all sessions together; 0: none can be drafted
+  uint32_t sessions = 1;     // at a time
+  uint32_t checkpoints = 0;  // slots besides those of the sessions, for states that are kept (checkpoint.h)
+  uint32_t drafts = 0;       // drafted tokens of a step, of all sessions together; 0: none can be drafted
+  // Whether rows of drafts stay pending where kernels can leave them so. Otherwise each session gets a second slot, and
+  // rows that stand are computed again where others do not.
+  bool pending_rows = true;
   uint64_t state_bytes = 0;     // for all sessions' states together; 0: enough for every session's whole context
   bool device_sampling = true;  // false: logits only, with nothing of a sampler in any plan
   bool deterministic = false;
@@ -79,8 +82,11 @@ class Model {
   uint32_t vocab() const { return vocab_; }
   uint32_t chunk() const { return chunk_; }
   uint32_t max_sessions() const { return pool_.seqs; }
-  uint32_t checkpoints() const { return checkpoints_; }  // ModelOptions::checkpoints
-  uint32_t drafts() const { return drafts_; }            // ModelOptions::drafts
+  uint32_t checkpoints() const { return checkpoints_; }    // ModelOptions::checkpoints
+  uint32_t drafts() const { return drafts_; }              // ModelOptions::drafts
+  uint32_t pending_rows() const { return pending_rows_; }  // of a session; 0: rows cannot be pending
+  // Whether rows that stand are computed again where others of their step do not.
+  bool feeds_again() const { return pending_rows_ == 0 && states_.has_slotted(); }
   bool deterministic() const { return (pool_.flags & SWY_BUCKET_DETERMINISTIC) != 0; }
   std::vector<std::string> device_names() const;  // of devices that run some operation
   const std::vector<PlanDevice>& devices() const { return devices_; }
@@ -113,8 +119,10 @@ class Model {
  private:
   Model() = default;
   Status set_context(const ModelOptions& options);
+  void set_slots();
   Status size_pool(const ModelOptions& options);
   Status make_planner(const ModelOptions& options, const PlanPolicy& policy);
+  Status learn_planner(const ModelOptions& options, const PlanPolicy& policy);
   Status try_planner(const ModelOptions& options, const PlanPolicy& policy);
   Status add_sampler(const ModelOptions& options, PlanPolicy policy, const Graph& plain, uint32_t home);
   Status plan_sampler(const ModelOptions& options, PlanPolicy policy, const Graph& plain, const SamplerOffer& offer);
@@ -149,7 +157,7 @@ class Model {
   std::vector<Router> routers_;
   std::vector<MemoryNeed> memory_;
   CancelCheck cancelled_;
-  uint32_t checkpoints_ = 0, drafts_ = 0;
+  uint32_t checkpoints_ = 0, drafts_ = 0, pending_rows_ = 0;
   uint32_t context_ = 0, chunk_ = 0, vocab_ = 0;
 };
 

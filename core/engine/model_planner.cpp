@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/engine/model.h"
+#include "core/engine/pending.h"
 #include "core/engine/sampler_choice.h"
 #include "core/plan/plan_memory.h"
 
@@ -17,8 +18,17 @@ bool compiles_states(const Plan& plan) {
 
 }  // namespace
 
-// A kernel that refuses while a step is planned may leave a state's device without any: the state gets another one.
+// With pending rows where all steps can be planned so, else without.
 Status Model::make_planner(const ModelOptions& options, const PlanPolicy& policy) {
+  Status made = learn_planner(options, policy);
+  if (made.code() != Code::unsupported || pending_rows_ == 0) return made;
+  pending_rows_ = 0;
+  set_slots();
+  return learn_planner(options, policy);
+}
+
+// A kernel that refuses while a step is planned may leave a state's device without any: the state gets another one.
+Status Model::learn_planner(const ModelOptions& options, const PlanPolicy& policy) {
   constexpr int kMaxRounds = 16;
   for (int round = 1;; ++round) {
     const size_t dropped = policy.memory->refusals.count();
@@ -31,6 +41,10 @@ Status Model::make_planner(const ModelOptions& options, const PlanPolicy& policy
 Status Model::try_planner(const ModelOptions& options, const PlanPolicy& policy) {
   Graph plain = graph_of(*program_);
   if (options.routers) routers_ = add_routers(plain);
+  if (pending_rows_ > 0 && !add_pending_rows(plain, pending_rows_)) {
+    pending_rows_ = 0;
+    set_slots();
+  }
   head_ = head_of_logits(plain);
   vocab_ = static_cast<uint32_t>(plain.values[head_.logits].width);
   SWY_LET(Planner planner, Planner::create(plain, devices_, policy, options.variants, pool_, chunk_, cancelled_));
@@ -40,7 +54,9 @@ Status Model::try_planner(const ModelOptions& options, const PlanPolicy& policy)
                                   [&](const PlanNode& n) { return devices_[n.device].info.type == SWY_DEVICE_CPU; });
   // With several devices the plan may leave the others out.
   if (options.chunk == 0 && on_cpu) chunk_ = std::max(std::min(chunk_, kChunk), options.sessions);
-  if (compiles_states(plan)) SWY_TRY(planner_->plan(bucket({.rows = chunk_, .context = context_})).status());
+  if (compiles_states(plan) || pending_rows_ > 0) {
+    SWY_TRY(planner_->plan(bucket({.rows = chunk_, .context = context_})).status());
+  }
   return add_sampler(options, policy, plain, plan.nodes.back().device);
 }
 

@@ -21,6 +21,7 @@ void Session::reset() {
   abandon();
   if (slot_ != kNoUnit) model_.states().slots().release(slot_);
   slot_ = kNoUnit;
+  kept_ = 0;
   for (const uint32_t page : pages_) model_.states().pages().release(page);
   pages_.clear();
   position_ = 0;
@@ -31,15 +32,17 @@ Result<std::unique_ptr<Session>> Session::fork() {
   SWY_LET(std::unique_ptr<Session> copy, model_.session());
   copy->position_ = position_;
   copy->slot_ = slot_;
+  copy->kept_ = kept_;
   if (slot_ != kNoUnit) model_.states().slots().share(slot_);
   copy->pages_.assign(pages_.begin(), pages_.end());
   for (const uint32_t page : pages_) model_.states().pages().share(page);
   return copy;
 }
 
-Result<std::unique_ptr<StateCheckpoint>> Session::keep() const {
+Result<std::unique_ptr<StateCheckpoint>> Session::keep() {
   if (prepared_ != 0) return error(Code::usage, "a session cannot be kept while a step of it runs");
   if (slot_ == kNoUnit) return error(Code::usage, "an empty session has nothing to keep");
+  SWY_TRY(settle());
   return std::unique_ptr<StateCheckpoint>(new StateCheckpoint(model_, slot_, pages_, position_));
 }
 
@@ -133,15 +136,50 @@ Status Session::prepare(uint32_t n, bool keep) {
   return ready;
 }
 
-void Session::commit() {
-  if (prepared_ == 0) return;
+// The slot's pending rows have been applied, or none of them is wanted.
+void Session::take_write_slot() {
   if (slot_ != kNoUnit) model_.states().slots().release(slot_);
   slot_ = write_slot_;
-  position_ += prepared_;
-  prepared_ = 0;
+  kept_ = 0;
 }
 
-// What the rest has written lies at positions that the next steps write again before they read them.
+void Session::commit() {
+  if (prepared_ == 0) return;
+  if (pends_) {
+    kept_ = prepared_;
+  } else {
+    take_write_slot();
+  }
+  position_ += prepared_;
+  prepared_ = 0;
+  pends_ = false;
+}
+
+void Session::pend() {
+  if (prepared_ == 0) return;
+  take_write_slot();
+  pends_ = true;
+}
+
+// A step of the operations with pending rows alone, with a row that will not stand.
+Status Session::settle() {
+  if (kept_ == 0) return {};
+  SWY_TRY(find_slot(false));
+  StepSequence s = sequence();
+  constexpr int32_t kNoToken = 0;
+  s.tokens = {&kNoToken, 1};
+  s.position = 1;  // any but that of a sequence that begins
+  s.pending = true;
+  Status settled = model_.runner().settle(s);
+  if (!settled.ok()) {
+    model_.states().slots().release(write_slot_);
+    return settled;
+  }
+  take_write_slot();
+  return {};
+}
+
+// What the rest has written to pages lies at positions that the next steps write again before they read them.
 void Session::commit(uint32_t tokens) {
   prepared_ = std::min(prepared_, tokens);
   commit();
@@ -151,8 +189,9 @@ void Session::commit(uint32_t tokens) {
 // Work of an abandoned step that is still in the devices' queues runs before anything that the pool's next users
 // submit.
 void Session::abandon() {
-  if (prepared_ != 0) model_.states().slots().release(write_slot_);
+  if (prepared_ != 0 && !pends_) model_.states().slots().release(write_slot_);
   prepared_ = 0;
+  pends_ = false;
   give_pages_back();
 }
 
@@ -169,6 +208,7 @@ StepSequence Session::sequence() const {
   s.position = position_;
   s.read_slot = slot_ == kNoUnit ? write_slot_ : slot_;
   s.write_slot = write_slot_;
+  s.kept = kept_;
   s.pages = pages_;
   return s;
 }

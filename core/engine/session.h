@@ -33,13 +33,15 @@ class Session {
   // A second session that has seen the same tokens. They share memory until one of them changes it.
   Result<std::unique_ptr<Session>> fork();
 
-  // What it has seen so far, for later. Errors: usage, while a step of it runs, or for an empty session.
-  Result<std::unique_ptr<StateCheckpoint>> keep() const;
+  // What it has seen so far, for later. Errors: usage, while a step of it runs, or for an empty session; those of the
+  // devices; out_of_device_memory, without a slot for what has to be applied first.
+  Result<std::unique_ptr<StateCheckpoint>> keep();
   // Replaces the session's contents by what another one of the model had seen. Errors: usage, while a step of it runs.
   Status resume(const StateCheckpoint& checkpoint);
 
-  // The tokens and states so far, in a form that any backend restores; see snapshot.cpp for the layout.
-  Result<std::string> snapshot() const;
+  // The tokens and states so far, in a form that any backend restores; see snapshot.cpp for the layout. Errors: as
+  // `keep`, but for an empty session.
+  Result<std::string> snapshot();
   // Replaces the session's contents. Errors: invalid_data, for bytes that are not a snapshot; usage, for a snapshot of
   // another model, or one that does not fit the context: these leave the session as it was. out_of_device_memory and
   // the devices' own errors leave it empty.
@@ -53,8 +55,11 @@ class Session {
   // may be committed while it runs, once it is certain that its tokens stay.
   Status prepare(uint32_t n, bool keep = false);
   void commit();
-  // The same where only the first `tokens` of the step stand. Only for models whose states are all paged.
+  // The same where only the first `tokens` of the step stand: for models whose states are all paged, or after `pend`.
   void commit(uint32_t tokens);
+  // The prepared step is being submitted, with pending rows: its states are what the session has seen before, and
+  // remain so if it is abandoned.
+  void pend();
   void abandon();
   bool prepared() const { return prepared_ != 0; }
   // The prepared step's place in the states; its tokens are for the caller to set. Borrows the page table.
@@ -69,6 +74,8 @@ class Session {
   void give_pages_back();  // those beyond the position
   Status find_pages(uint32_t tokens);
   Status find_slot(bool keep);
+  void take_write_slot();
+  Status settle();  // applies pending rows
   Status import_states(uint32_t position, std::string_view canonical);
 
   Model& model_;
@@ -77,6 +84,8 @@ class Session {
   uint32_t position_ = 0;
   uint32_t prepared_ = 0;          // tokens of the prepared step
   uint32_t write_slot_ = kNoUnit;  // of the prepared step
+  uint32_t kept_ = 0;              // pending rows of the slot that stand; the position counts them
+  bool pends_ = false;             // the prepared step's rows are pending
 };
 
 }  // namespace switchyard

@@ -27,7 +27,7 @@ uint64_t checksum_of(std::string_view bytes) {
   return sum.value();
 }
 
-bool travels(const StatePool::Unit& u) { return u.memory != nullptr && !u.counts; }
+bool travels(const StatePool::Unit& u) { return u.memory != nullptr && !u.counts && !u.pending; }
 
 size_t pages_for(uint32_t position) { return (position + StatePool::kPageSize - 1) / StatePool::kPageSize; }
 
@@ -117,8 +117,9 @@ Result<std::string> snapshot_of(const Model& model, uint32_t slot, std::span<con
 
 }  // namespace
 
-Result<std::string> Session::snapshot() const {
+Result<std::string> Session::snapshot() {
   if (prepared_ != 0) return error(Code::usage, "a session cannot be saved while a step of it runs");
+  SWY_TRY(settle());
   return snapshot_of(model_, slot_, pages_, position_);
 }
 

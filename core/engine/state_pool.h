@@ -43,7 +43,8 @@ class StatePool {
     uint64_t unit_bytes = 0;               // as the device has it
     uint64_t canonical_bytes = 0;          // in the canonical form
     bool paged = false;
-    bool counts = false;  // the sampler's state, which is not part of what a session has seen
+    bool counts = false;   // the sampler's state, which is not part of what a session has seen
+    bool pending = false;  // pending rows, which are no part of what a snapshot has
     swy_binding at(uint32_t unit) const { return memory->slice(unit * unit_bytes, unit_bytes); }
   };
 

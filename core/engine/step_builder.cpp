@@ -20,7 +20,7 @@ uint64_t StepBuilder::Limits::block_bytes() const {
       vocab == 0 ? 0
                  : aligned(sizeof(swy_sample_slot)) + aligned(sizeof(swy_sample_params)) + aligned(mask_bytes(vocab)) +
                        aligned(kMaxRowBiases * sizeof(swy_logit_bias)) + aligned(kMaxRowStops * sizeof(int32_t));
-  return aligned(sizeof(swy_step)) + 4 * aligned(uint64_t{rows} * 4) + 3 * aligned(uint64_t{seqs} * 4) +
+  return aligned(sizeof(swy_step)) + 4 * aligned(uint64_t{rows} * 4) + 4 * aligned(uint64_t{seqs} * 4) +
          aligned((uint64_t{seqs} + 1) * 4) + aligned(uint64_t{seqs} * pages_per_seq * 4) + seqs * sampled;
 }
 
@@ -43,7 +43,9 @@ Result<std::span<const std::byte>> StepBuilder::build(std::span<const StepSequen
   step.seqs = static_cast<uint32_t>(sequences.size());
   step.page_size = limits_.page_size;
   step.block_table_stride = limits_.pages_per_seq;
+  bool pending = false;
   for (const StepSequence& s : sequences) {
+    pending = pending || s.pending || s.kept > 0;
     step.rows += static_cast<uint32_t>(s.tokens.size());
     step.logit_rows += s.logit_rows;
     step.sample_rows += s.sample == nullptr ? 0 : 1;
@@ -57,6 +59,7 @@ Result<std::span<const std::byte>> StepBuilder::build(std::span<const StepSequen
   auto* active = array<uint32_t>(step.seq_active_at, step.seqs);
   auto* read_slot = array<uint32_t>(step.seq_read_slot_at, step.seqs);
   auto* write_slot = array<uint32_t>(step.seq_write_slot_at, step.seqs);
+  auto* kept = pending ? array<uint32_t>(step.seq_kept_at, step.seqs) : nullptr;
   auto* table = array<uint32_t>(step.block_table_at, uint64_t{step.seqs} * limits_.pages_per_seq);
   if (table == nullptr) return error(Code::internal, "a step of {} rows does not fit its block", step.rows);
 
@@ -68,6 +71,7 @@ Result<std::span<const std::byte>> StepBuilder::build(std::span<const StepSequen
     active[s] = 1;
     read_slot[s] = q.read_slot;
     write_slot[s] = q.write_slot;
+    if (kept != nullptr) kept[s] = q.kept | (q.pending ? SWY_KEPT_PENDING : 0);
     std::copy(q.pages.begin(), q.pages.end(), table + uint64_t{s} * limits_.pages_per_seq);
     for (uint32_t i = 0; i < n; ++i, ++row) {
       token[row] = q.tokens[i];

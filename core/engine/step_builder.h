@@ -31,6 +31,8 @@ struct StepSequence {
   std::span<const uint32_t> pages;    // block table: covers position + tokens.size()
   uint32_t logit_rows = 0;            // how many of the last rows want logits
   const SampleRow* sample = nullptr;  // of the last row, which then wants logits; NULL: the device samples nothing
+  uint32_t kept = 0;                  // pending rows of the read slot that stand
+  bool pending = false;               // its own rows stay pending
 };
 
 // Errors: usage, for an id outside the vocabulary.

@@ -16,6 +16,7 @@ Result<std::unique_ptr<StepRunner>> StepRunner::create(const Setup& setup) {
 StepRunner::~StepRunner() {
   drain();
   executables_.clear();
+  settling_.reset();
   const PlanDevice& device = s_.planner->devices()[head_device_];
   if (timeline_ != nullptr) device.api->timeline_free(device.handle, timeline_);
 }
@@ -90,7 +91,7 @@ Status StepRunner::reserve(uint32_t context, bool spare) {
     if (room == 0) continue;
     SWY_TRY(DeviceBuffer::allocate(devices[d], SWY_MEMORY_DEVICE, room, "what comes beside activations").status());
   }
-  return {};
+  return make_settling();
 }
 
 StepRunner::Key StepRunner::key_of(const swy_bucket& b, HeadLists head, uint32_t wants) {
@@ -169,16 +170,21 @@ Result<std::unique_ptr<Executable>> StepRunner::record(Plan plan, std::vector<Re
   const Stretch stretch(watch_.observer, "record");
   const std::vector<PlanDevice>& devices = s_.planner->devices();
   for (size_t d = 0; d < devices.size(); ++d) SWY_TRY(grow_arena(d, plan.arena_bytes[d]));
+  return Executable::record(std::move(plan), devices, inputs_of(steps_, arenas_), watch_.observer, &refused);
+}
+
+ExecutableInputs StepRunner::inputs_of(const std::vector<DeviceBuffer>& steps,
+                                       std::vector<std::shared_ptr<DeviceBuffer>> arenas) const {
   ExecutableInputs inputs;
   inputs.weight = [this](uint32_t w, uint32_t d, uint32_t layout) {
     return s_.weights->get(weight_use(s_.planner->graph(), w, d, layout));
   };
   for (const DeviceBuffer& s : *s_.states) inputs.states.push_back(s.all());
-  for (const DeviceBuffer& s : steps_) inputs.steps.push_back(s.all());
+  for (const DeviceBuffer& s : steps) inputs.steps.push_back(s.all());
   for (const DeviceBuffer& t : tokens_) inputs.tokens.push_back(t.all());
-  inputs.arenas = arenas_;
+  inputs.arenas = std::move(arenas);
   inputs.cancelled = s_.cancelled;
-  return Executable::record(std::move(plan), devices, std::move(inputs), watch_.observer, &refused);
+  return inputs;
 }
 
 // Where steps run ahead the write waits its turn in the device's queue, and the block stays as it is until then.
@@ -263,6 +269,7 @@ void StepRunner::forget_lists() {
   drain();
   for (const auto& flight : flights_) flight->run = nullptr;
   executables_.clear();
+  settling_.reset();
 }
 
 // Copies a result to the host: at once, or when the timeline says so.

@@ -72,6 +72,11 @@ class StepRunner {
   // a token id outside the vocabulary.
   Result<std::span<const float>> run(std::span<const StepSequence> sequences);
 
+  // Runs only the operations that have pending rows: what stands in the sequence's read slot is applied to what its
+  // write slot gets. The sequence has one row, which stays pending. The newest step's results stay as they are. Errors:
+  // those of planning and of the devices.
+  Status settle(const StepSequence& sequence);
+
   // Waits for the oldest step under way. Its output is valid until kInFlight more were submitted.
   Result<StepOutput> collect();
   size_t in_flight() const { return submitted_ - collected_; }
@@ -111,7 +116,17 @@ class StepRunner {
     std::vector<swy_candidates_result> candidate_results;
   };
 
+  // What `settle` needs, apart from all other steps'.
+  struct Settling {
+    StepBuilder builder;
+    std::vector<DeviceBuffer> steps;  // per device
+    std::unique_ptr<Executable> run;
+  };
+
   explicit StepRunner(const Setup& setup) : s_(setup) {}
+  Status make_settling();
+  ExecutableInputs inputs_of(const std::vector<DeviceBuffer>& steps,
+                             std::vector<std::shared_ptr<DeviceBuffer>> arenas) const;
   Status allocate();
   Status grow_arena(size_t device, uint64_t bytes);
   Result<Executable*> executable(const swy_bucket& bucket, uint32_t wants, bool masked);
@@ -144,6 +159,7 @@ class StepRunner {
   };
   std::map<Key, Made> executables_;  // few rows first
   std::vector<float> logits_;        // where the host cannot see the device's
+  std::unique_ptr<Settling> settling_;
   StepWatch watch_;
   bool asynchronous_ = false;  // some device is asynchronous
   uint32_t vocab_ = 0;

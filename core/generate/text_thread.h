@@ -21,8 +21,7 @@ class TextThread {
   const std::string& text() const { return text_; }
   const std::vector<int32_t>& seen() const { return seen_; }  // the session's tokens
   const std::vector<int32_t>& owed() const { return owed_; }  // the rest of the text's: drawn, but not fed
-  Session& session() { return session_; }
-  const Session& session() const { return session_; }
+  Session& session() const { return session_; }               // which is not a part of the thread
 
   // What has to be fed before the session has seen a text.
   struct Reading {

@@ -60,13 +60,22 @@ Status check_features(const Program& program) {
   return {};
 }
 
+// The newest revision that a program may have; else any entry of the operation; NULL where it has none.
+const swy_op_spec* newest_in_files(uint32_t id) {
+  const swy_op_spec* found = swy_find_op(id, 0);
+  for (const swy_op_spec& spec : swy_op_table) {
+    if (spec.id == id && spec.in_files != 0) found = &spec;
+  }
+  return found;
+}
+
 Status check_revision(const Op& op) {
   if (op.id == SWY_OP_NAMED) return check_name(op);
   if (!op.name.empty() || op.function != Op::kNoFunction) {
     return bad(fmt::format("op {} has a name or a function; only ops of id {} have them", op_name(op.id),
                            uint32_t{SWY_OP_NAMED}));
   }
-  const swy_op_spec* known = swy_find_op(op.id, 0);
+  const swy_op_spec* known = newest_in_files(op.id);
   if (known == nullptr) {
     return error(Code::unsupported, "this program needs op {}, which this runtime does not know; update switchyard",
                  op_name(op.id));

@@ -208,6 +208,23 @@ Builder& Builder::slotted(std::vector<uint64_t> dims, double deviation) {
   return *this;
 }
 
+Builder& Builder::pending(uint64_t width) {
+  uint32_t most = 1;
+  for (const Step& step : c_.steps) {
+    for (const Sequence& q : step.seqs) most = std::max(most, q.pending ? q.rows : 0);
+  }
+  State s;
+  s.desc = describe(SWY_F32, {most, width});
+  s.desc.state = SWY_STATE_SLOTTED;
+  s.units = c_.bucket.slots;
+  s.unit = most * width;
+  s.row = width;
+  s.content.assign(random_.draws() ? s.units * s.unit : 0, kUnread);
+  s.own = true;
+  c_.states.push_back(std::move(s));
+  return *this;
+}
+
 Builder& Builder::counts(uint64_t vocab) {
   std::vector<Draw>& draws = c_.steps.back().draws;
   State s;

@@ -44,6 +44,8 @@ struct State {
   uint64_t unit = 0;           // elements of one
   uint64_t row = 0;            // elements that are compared as one: a token of a page, dims[1..] of a slot
   std::vector<float> content;  // canonical, [units, unit]; NaN where nothing may be read; SWY_I32: the words' bits
+  // What is in it is for the backend to choose: it begins as poison, and only slots that no step writes are compared.
+  bool own = false;
 };
 
 struct Sequence {
@@ -53,6 +55,8 @@ struct Sequence {
   bool active = true;
   uint32_t read_slot = 0, write_slot = 0;
   std::vector<uint32_t> pages;
+  uint32_t kept = 0;     // pending rows of the read slot that stand
+  bool pending = false;  // its rows stay pending
 };
 
 // One sampling row.
@@ -140,6 +144,8 @@ class Builder {
   Builder& values(const std::vector<uint64_t>& dims, const std::vector<float>& values);
   Builder& bias(const std::vector<uint64_t>& dims, swy_dtype dtype) { return plain(dims, dtype, 0.2, 0.5); }
   Builder& slotted(std::vector<uint64_t> dims, double deviation);
+  // The pending rows of GATED_DELTA r2, as many as a sequence of the steps has, of so many elements.
+  Builder& pending(uint64_t width);
   // SAMPLE's counts [slots, vocab]; the samples of the last step get their slots in every possible way.
   Builder& counts(uint64_t vocab);
   Builder& paged(const std::vector<uint64_t>& dims, double deviation);

@@ -5,6 +5,7 @@
 
 #include "plugins_api/check/host.h"
 #include "plugins_api/check/naive.h"
+#include "plugins_api/check/pending.h"
 
 namespace switchyard::check {
 namespace {
@@ -65,6 +66,7 @@ class Trial {
     for (const uint32_t id : loners(c_)) {
       if (problem.empty()) problem = sequence(whole, alone(c_, id));
     }
+    if (problem.empty() && flag(SWY_KERNEL_DETERMINISTIC) && flag(SWY_KERNEL_BATCH_INVARIANT)) problem = plainly();
     if (problem.empty() && flag(SWY_KERNEL_IN_PLACE) && can_be_in_place(c_)) problem = in_place();
     return problem;
   }
@@ -108,6 +110,16 @@ class Trial {
     Execution e(plugin_, kernel_, cut);
     return unless_empty("BATCH_INVARIANT, but in chunks of 64 it has other bits in ",
                         differing_bits(c, mine, joined(e.run(cut))));
+  }
+
+  // Pending rows against the same rows in plain steps.
+  std::string plainly() {
+    if (!has_pending_rows(c_)) return "";
+    const PlainForm form(c_);
+    if (!takes(plugin_, kernel_, form.plain(), nullptr)) return "";
+    Execution e(plugin_, kernel_, form.plain());
+    return unless_empty("BATCH_INVARIANT, but with pending rows it has other bits than without in ",
+                        form.differing(c_, got_, e.run(form.plain())));
   }
 
   std::string in_place() {

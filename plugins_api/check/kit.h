@@ -8,8 +8,9 @@
 // A kernel is run on steps that are smaller than its bucket, with NaNs wherever it may not read, and compared with the
 // oracle row by row. Then its flags are taken at their word: a second submission must give the same bits
 // (DETERMINISTIC); every sequence alone must give the bits that it gave in company, and a prompt in chunks of 64 the
-// bits of the whole (BATCH_INVARIANT); output 0 may lie on input 0 (IN_PLACE). A sequence alone is submitted to the
-// list of the whole step: every kernel must bear other steps than it was recorded with (CAPTURE_SAFE).
+// bits of the whole, and rows that were pending those of rows that were not (BATCH_INVARIANT); output 0 may lie on
+// input 0 (IN_PLACE). A sequence alone is submitted to the list of the whole step: every kernel must bear other steps
+// than it was recorded with (CAPTURE_SAFE).
 #pragma once
 
 #include <map>

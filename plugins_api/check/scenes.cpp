@@ -54,7 +54,72 @@ std::vector<Scene> make_scenes() {
   return s;
 }
 
+// The same, after `kept` rows that stood; its rows are pending if `pending`.
+Sequence after(uint32_t kept, bool pending, Sequence q) {
+  q.kept = kept;
+  q.pending = pending;
+  return q;
+}
+
+constexpr bool kPending = true, kApplied = false;
+
+std::vector<Scene> make_pending_scenes() {
+  std::vector<Scene> s;
+  // Of four rows of each sequence 0 to 4 stand, before rows that are applied and before pending ones. A sixth has none.
+  for (const bool again : {kPending, kApplied}) {
+    Scene scene{again ? "counts_again" : "counts", {{}, {}, {}}};
+    for (uint32_t i = 0; i < 5; ++i) {
+      const uint32_t position = 20 + 13 * i;
+      scene.steps[0].push_back(after(0, kPending, at(i, position, 4, i, i)));
+      scene.steps[1].push_back(after(i, again, at(i, position + i, 3, i, i)));
+      const uint32_t stand = again ? i % 4 : 0;
+      scene.steps[2].push_back(after(stand, kApplied, at(i, position + i + (again ? stand : 3), 1, i, i)));
+    }
+    for (uint32_t step = 0; step < 3; ++step) scene.steps[step].push_back(at(5, 7 + step, 1, 5, 5));
+    s.push_back(std::move(scene));
+  }
+  // The first rows of a sequence: none of them stands, then some do.
+  s.push_back({"start",
+               {{after(0, kPending, at(0, 0, 3, 0, 0)), after(0, kPending, at(1, 0, 2, 1, 2))},
+                {after(0, kPending, at(0, 0, 4, 0, 0)), after(2, kApplied, at(1, 2, 1, 2, 2))},
+                {after(3, kPending, at(0, 3, 1, 0, 1)), at(1, 3, 2, 2, 2)},
+                {after(1, kApplied, at(0, 4, 1, 1, 1))}}});
+  // One row at a time, which stands or not.
+  s.push_back({"one_row",
+               {{after(0, kPending, at(0, 9, 1, 0, 0)), at(1, 4, 1, 2, 2)},
+                {after(1, kPending, at(0, 10, 1, 0, 0)), after(0, kPending, at(1, 5, 1, 2, 2))},
+                {after(0, kPending, at(0, 10, 1, 0, 1)), after(1, kApplied, at(1, 6, 1, 2, 3))},
+                {after(1, kApplied, at(0, 11, 1, 1, 1)), at(1, 7, 1, 3, 3)}}});
+  // Several go on from a slot, with other counts, and the slot stays as it is.
+  s.push_back({"forks",
+               {{after(0, kPending, at(0, 30, 4, 1, 0))},
+                {after(0, kPending, at(0, 30, 2, 0, 2)), after(4, kPending, at(0, 34, 2, 0, 3)),
+                 after(2, kApplied, at(0, 32, 1, 0, 4))},
+                {after(2, kApplied, at(0, 32, 1, 2, 2)), after(1, kPending, at(0, 35, 3, 3, 5)),
+                 after(3, kApplied, at(0, 33, 2, 0, 6))},
+                {after(0, kApplied, at(0, 35, 2, 5, 5)), after(4, kApplied, at(0, 34, 1, 0, 0))}}});
+  // Prompts after rows that stand and beside them, inactive sequences, and rows of which nobody says how many stand.
+  s.push_back(
+      {"beside_prompts",
+       {{after(0, kPending, at(0, 40, 5, 0, 0)), at(1, 0, 70, 1, 1), after(0, kPending, at(2, 3, 2, 2, 2, false)),
+         after(0, kPending, at(3, 90, 3, 4, 4))},
+        {after(3, kApplied, at(0, 43, 66, 0, 0)), at(1, 70, 1, 1, 1), at(2, 3, 2, 2, 3),
+         after(2, kPending, at(3, 92, 2, 4, 4, false))},
+        {at(0, 109, 1, 0, 0), at(1, 71, 20, 1, 1), at(2, 5, 1, 3, 3), after(1, kApplied, at(3, 91, 2, 4, 5))}}});
+  // So many rows that other kernels may take them.
+  s.push_back({"many_pending",
+               {{after(0, kPending, at(0, 100, 33, 0, 0)), after(0, kPending, at(1, 10, 17, 2, 2))},
+                {after(33, kPending, at(0, 133, 20, 0, 0)), after(16, kPending, at(1, 26, 16, 2, 3))},
+                {after(7, kApplied, at(0, 140, 65, 0, 1)), after(16, kApplied, at(1, 42, 1, 3, 3))}}});
+  return s;
+}
+
 }  // namespace
+
+const std::vector<Scene>& pending_scenes() {
+  static const std::vector<Scene> scenes = make_pending_scenes();
+  return scenes;
+}
 
 Scene decoding(uint32_t sequences) {
   Scene scene{"decode" + std::to_string(sequences), {{}}};

@@ -21,6 +21,9 @@ const Scene& scene_named(const std::string& name);
 // Positions that need more than 12 bits, in a prompt and in decoding.
 const Scene& far_scene();
 
+// Rows that stay pending, and every number of them that stands in the next step. Forks of a slot are one sequence.
+const std::vector<Scene>& pending_scenes();
+
 // More rows than all_scenes() has.
 const Scene& many_rows_scene();
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugins_api/check/state_memory.h"
 
+#include <algorithm>
+
 namespace switchyard::check {
 namespace {
 
@@ -23,7 +25,7 @@ StateMemory::StateMemory(const Plugin& plugin, const swy_op* op, const Case& c, 
 
 void StateMemory::bring(const State& state, uint32_t page_size) const {
   memory_.poison();
-  for (uint64_t u = 0; u < state.units; ++u) {
+  for (uint64_t u = 0; u < state.units && !state.own; ++u) {
     const swy_binding unit = memory_.part(u * unit_bytes_, unit_bytes_);
     PluginError e;
     e.expect_ok(plugin_->api().state_import(plugin_->device(), &state.desc, page_size, &unit,
@@ -37,6 +39,12 @@ std::vector<double> StateMemory::content(const State& state, uint32_t page_size)
   for (uint64_t u = 0; u < state.units; ++u) {
     const swy_binding unit = memory_.part(u * unit_bytes_, unit_bytes_);
     PluginError e;
+    if (state.own) {  // its first bytes, whatever they mean
+      e.expect_ok(plugin_->api().read(plugin_->device(), all.data() + u * state.unit, unit.buffer, unit.offset,
+                                      std::min(unit_bytes_, state.unit * 4), nullptr, e.get()),
+                  "reading " + name_);
+      continue;
+    }
     e.expect_ok(plugin_->api().state_export(plugin_->device(), &state.desc, page_size, &unit,
                                             all.data() + u * state.unit, state.unit * 4, e.get()),
                 "state_export of " + name_);

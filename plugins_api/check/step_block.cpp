@@ -29,7 +29,8 @@ class Block {
 };
 
 void add_sequences(const Step& step, swy_step& s, Block& block) {
-  std::vector<uint32_t> position, owner, start{0}, active, read, write, table;
+  std::vector<uint32_t> position, owner, start{0}, active, read, write, table, kept;
+  bool any = false;  // pending rows
   for (const Sequence& q : step.seqs) {
     s.block_table_stride = std::max(s.block_table_stride, static_cast<uint32_t>(q.pages.size()));
   }
@@ -43,6 +44,8 @@ void add_sequences(const Step& step, swy_step& s, Block& block) {
     active.push_back(q.active ? 1 : 0);
     read.push_back(q.read_slot);
     write.push_back(q.write_slot);
+    kept.push_back(q.kept | (q.pending ? SWY_KEPT_PENDING : 0));
+    any = any || kept.back() != 0;
     table.insert(table.end(), q.pages.begin(), q.pages.end());
     table.resize(uint64_t{i + 1} * s.block_table_stride, UINT32_MAX);  // nothing may follow these
     if (q.active) s.max_context = std::max(s.max_context, q.position + q.rows);
@@ -55,6 +58,7 @@ void add_sequences(const Step& step, swy_step& s, Block& block) {
   s.seq_read_slot_at = block.add(read);
   s.seq_write_slot_at = block.add(write);
   s.block_table_at = block.add(table);
+  if (any) s.seq_kept_at = block.add(kept);
 }
 
 }  // namespace

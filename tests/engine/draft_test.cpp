@@ -30,20 +30,66 @@ TestModel tiny(const std::string& family, const std::string& backend, const Mode
   return make_model(convert_options.output, backend, o);
 }
 
-TEST(Draft, ChangesNothingWithRandomSettings) {
+// Rows that stand are applied by the next step, or computed again.
+class DraftRows : public ::testing::TestWithParam<bool> {
+ protected:
+  static bool pending() { return GetParam(); }
+};
+INSTANTIATE_TEST_SUITE_P(Ways, DraftRows, ::testing::Bool(),
+                         [](const auto& way) { return way.param ? "Pending" : "FedAgain"; });
+
+TEST_P(DraftRows, ChangeNothingWithRandomSettings) {
   for (const char* backend : {"reference", kFast}) {
     const bool fast = backend == std::string(kFast);
-    const TestModel t = make_model(kDemo, backend, drafting(1));
+    const TestModel t = make_model(kDemo, backend, drafting(1, 7, pending()));
     ASSERT_NE(t.model, nullptr);
+    ASSERT_EQ(t.model->pending_rows(), pending() ? 8u : 0u);
+    EXPECT_EQ(t.model->states().slots().count(), pending() ? 1u : 2u);
     std::mt19937 random(26);
     uint64_t accepted = 0;
-    for (int i = 0; i < (fast ? 6 : 1); ++i) {
+    for (int i = 0; i < (fast ? 5 : 1); ++i) {
       const Request r = random_request(random, t.model->vocab(), fast ? 24 : 10);
       accepted += expect_same_with_drafts(*t.model, r, fmt::format("{}, setting {}", backend, i));
     }
     EXPECT_GT(accepted, 0u);
     EXPECT_EQ(t.model->states().slots().free(), t.model->states().slots().count());
     EXPECT_EQ(t.model->states().pages().free(), t.model->states().pages().count());
+  }
+}
+
+// Forks, states that are kept or saved, and a prompt, each after a step with drafts.
+TEST(Draft, KeptStatesHaveTheRowsThatStand) {
+  const TestModel t = make_model(kDemo, kFast, drafting(3));
+  ASSERT_NE(t.model, nullptr);
+  ASSERT_GT(t.model->pending_rows(), 0u);
+  const Request r = request_of(kShortPrompt, {.temperature = 1.2f, .seed = 9}, 40);
+  auto session = *t.model->session();
+  const std::vector<int32_t> whole = whole_of(r, run_drafted(*session, r, nullptr).drawn);
+  for (uint32_t n = 2; n < 20; ++n) {
+    const auto seen = std::span(whole).first(kShortPrompt.size() + n - 1), more = std::span(whole).last(10);
+    session->reset();
+    ASSERT_TRUE(session->feed(seen).ok());
+    const std::string expected = *session->snapshot();
+    ASSERT_TRUE(session->feed(more).ok());
+    const std::string later = *session->snapshot();
+    session->reset();
+    Batch batch(*t.model);
+    Request drafted = r;
+    drafted.max_tokens = n;
+    drafted.drafters = {std::make_shared<KnowingDrafter>(whole, Guess::alternating, t.model->vocab(), 1)};
+    drafted.draft_always = true;
+    ASSERT_TRUE(batch.run(*batch.add(*session, std::move(drafted))).ok());
+    ASSERT_EQ(session->position(), seen.size());
+    auto fork = *session->fork(), resumed = *t.model->session();
+    ASSERT_TRUE(fork->feed(more).ok());
+    EXPECT_TRUE(*fork->snapshot() == later) << n;
+    const auto kept = *session->keep();
+    EXPECT_TRUE(*kept->snapshot() == expected) << n;
+    ASSERT_TRUE(resumed->resume(*kept).ok());
+    EXPECT_TRUE(*resumed->snapshot() == expected) << n;
+    EXPECT_TRUE(*session->snapshot() == expected) << n;
+    ASSERT_TRUE(session->feed(more).ok());
+    EXPECT_TRUE(*session->snapshot() == later) << n;
   }
 }
 
@@ -60,10 +106,10 @@ TEST(Draft, CutsPagedStatesBack) {
   }
 }
 
-// The rows that stand are fed once more where states cannot be cut back, and not otherwise.
-TEST(Draft, CutBackStatesAreNotComputedAgain) {
-  const TestModel t = tiny("qwen3_moe", kFast, drafting(1));
+// The rows that stand are fed once more where states can neither be cut back nor have pending rows, and not otherwise.
+void expect_no_row_again(const TestModel& t) {
   ASSERT_NE(t.model, nullptr);
+  ASSERT_FALSE(t.model->feeds_again());
   auto session = *t.model->session();
   const Request r = request_of({1, 2, 3}, {.seed = 1}, 12);
   const std::vector<int32_t> whole = whole_of(r, run_drafted(*session, r, nullptr).drawn);
@@ -78,6 +124,11 @@ TEST(Draft, CutBackStatesAreNotComputedAgain) {
     ASSERT_TRUE(batch.step().ok());
     EXPECT_EQ(session->position() + 1, 3 + batch.outcome(*id)->ids.size());
   }
+}
+
+TEST(Draft, RowsThatStandAreNotComputedAgain) {
+  expect_no_row_again(tiny("qwen3_moe", kFast, drafting(1)));
+  expect_no_row_again(make_model(kDemo, kFast, drafting(1)));
 }
 
 // Every place of an accepted run is one where a request can end.
@@ -187,9 +238,9 @@ TEST(Draft, ForksStayApart) {
 
 // Requests with drafts beside others without, prompts that come meanwhile, and cancels at any time: as each draws
 // alone.
-TEST(Draft, MixesWithOtherRequests) {
+TEST_P(DraftRows, MixWithOtherRequests) {
   constexpr uint32_t kSessions = 5, kRequests = 30;
-  const TestModel t = make_model(kDemo, kFast, drafting(kSessions));
+  const TestModel t = make_model(kDemo, kFast, drafting(kSessions, 7, pending()));
   ASSERT_NE(t.model, nullptr);
   std::mt19937 random(30);
   std::vector<Request> requests;
@@ -279,9 +330,10 @@ TEST(Draft, OnADeviceThatRunsAhead) {
   EXPECT_TRUE(others == other);
 }
 
-// Without memory for a second slot, or for further pages, a step has no drafts.
-TEST(Draft, GoesOnWithoutMemoryForDrafts) {
-  ModelOptions options = drafting(1);
+// Without memory for a second slot, or for further pages, a step has no drafts. Pending rows need no second slot.
+TEST_P(DraftRows, GoOnWithoutMemoryForDrafts) {
+  ModelOptions options = drafting(1, 7, pending());
+  options.checkpoints = 1;
   const TestModel roomy = make_model(kDemo, kFast, options);
   ASSERT_NE(roomy.model, nullptr);
   const Request r = request_of(kShortPrompt, {.seed = 3}, 40);
@@ -302,7 +354,7 @@ TEST(Draft, GoesOnWithoutMemoryForDrafts) {
   const Drafted d =
       run_drafted(*first, r, std::make_shared<KnowingDrafter>(whole, Guess::right, roomy.model->vocab(), 1));
   EXPECT_EQ(whole_of(r, d.drawn), whole);
-  EXPECT_EQ(d.outcome.drafted, 0u);
+  EXPECT_EQ(d.outcome.drafted > 0, pending());
 }
 
 // A mask that allows nothing ends the request where it would without drafts, and says so.

@@ -36,6 +36,24 @@ TEST(StepBuilder, SaysWhoseEveryRowIs) {
   EXPECT_EQ(array<uint32_t>(step, step.row_start_at, 4), (std::vector<uint32_t>{0, 3, 4, 6}));
   EXPECT_EQ(array<uint32_t>(step, step.logit_row_at, 3), (std::vector<uint32_t>{1, 2, 3}));
   EXPECT_EQ(array<uint32_t>(step, step.seq_write_slot_at, 3), (std::vector<uint32_t>{1, 2, 5}));
+  EXPECT_EQ(step.seq_kept_at, 0u) << "nothing is pending";
+}
+
+TEST(StepBuilder, SaysWhichPendingRowsStand) {
+  StepBuilder builder({.rows = 16, .seqs = 3, .pages_per_seq = 1, .page_size = 64, .vocab = 0});
+  const std::vector<int32_t> tokens = {5, 6};
+  const std::vector<uint32_t> pages = {3};
+  std::vector<StepSequence> sequences(3, {tokens, 10, 0, 1, pages, 0});
+  sequences[0].kept = 3;
+  sequences[1].pending = true;
+  sequences[2].kept = 1;
+  sequences[2].pending = true;
+  const auto block = builder.build(sequences, 1);
+  ASSERT_TRUE(block.ok()) << block.status().message();
+  const auto& step = *reinterpret_cast<const swy_step*>(block->data());
+  ASSERT_NE(step.seq_kept_at, 0u);
+  EXPECT_EQ(array<uint32_t>(step, step.seq_kept_at, 3),
+            (std::vector<uint32_t>{3, SWY_KEPT_PENDING, SWY_KEPT_PENDING | 1}));
 }
 
 }  // namespace

@@ -10,9 +10,11 @@
 
 namespace switchyard {
 
-inline ModelOptions drafting(uint32_t sessions, uint32_t drafts = 7) {
+// `pending`: rows of drafts may stay pending; otherwise those that stand are computed again.
+inline ModelOptions drafting(uint32_t sessions, uint32_t drafts = 7, bool pending = true) {
   ModelOptions o = options_for(sessions);
   o.drafts = drafts;
+  o.pending_rows = pending;
   return o;
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // GATED_DELTA, CAUSAL_CONV, DELTA_GATES, DELTA_RULE.
+#include <algorithm>
+
 #include "plugins_api/check/cases.h"
 #include "plugins_api/check/scenes.h"
 
@@ -29,7 +31,14 @@ void gates(Builder& b, uint64_t heads, swy_dtype plain) {
 
 // For a bucket for decoding, not one with room for more.
 bool decodes(const Scene& scene) {
-  return scene.name == "decode4" || scene.name == "decode6" || scene.name == "one_token" || scene.name == "first_token";
+  return scene.name == "decode4" || scene.name == "decode6" || scene.name == "one_token" ||
+         scene.name == "first_token" || scene.name == "one_row";
+}
+
+bool has_pending(const Scene& scene) {
+  const auto pending = [](const Sequence& q) { return q.pending; };
+  return std::any_of(scene.steps.begin(), scene.steps.end(),
+                     [&](const auto& step) { return std::any_of(step.begin(), step.end(), pending); });
 }
 
 // `spread`: of what the gates are computed from.
@@ -42,7 +51,8 @@ Case delta(swy_op_id op, const Shape& s, const Scene& scene, swy_dtype plain, do
   a.conv_kernel = s.kernel;
   a.norm_eps = s.norm_eps;
   a.l2_eps = s.l2_eps;
-  Builder b(op, random);
+  const bool pending = op == SWY_OP_GATED_DELTA && has_pending(scene);
+  Builder b(op, random, pending ? 2 : 1);
   b.attrs(a);
   play(scene, b);
   const std::vector<uint64_t> state = {s.value_heads, s.key_dim, s.value_dim};
@@ -58,8 +68,14 @@ Case delta(swy_op_id op, const Shape& s, const Scene& scene, swy_dtype plain, do
     b.slotted({s.channels(), s.kernel - 1}, 1).output(s.channels());
   } else {
     gated_delta_operands(b, a, plain);
+    if (pending) b.pending(s.channels() + 2 * s.value_heads);
   }
   return b.done(decodes(scene) ? 0 : 3);
+}
+
+void put_pending(std::vector<CaseSpec>& out, const Shape& s, const Scene& scene, bool slow, swy_dtype plain) {
+  out.push_back({SWY_OP_GATED_DELTA, "gated_delta." + s.name() + ".pending_" + scene.name, slow,
+                 [=, &scene](Random& random) { return delta(SWY_OP_GATED_DELTA, s, scene, plain, 1, random); }});
 }
 
 constexpr swy_op_id kAll[] = {SWY_OP_GATED_DELTA, SWY_OP_CAUSAL_CONV, SWY_OP_DELTA_GATES, SWY_OP_DELTA_RULE};
@@ -105,6 +121,10 @@ void gated_delta_cases(std::vector<CaseSpec>& out) {
     }
   }
   odd_cases(out);
+  const Shape few[] = {{4, 8, 32, 32, 4}, {1, 2, 19, 11, 7, false, 0.01f, 0.1f}, {2, 4, 128, 128, 4, true}};
+  for (const Shape& s : few) {
+    for (const Scene& scene : pending_scenes()) put_pending(out, s, scene, s.slow, SWY_BF16);
+  }
 }
 
 void random_gated_delta_cases(Random& random, std::vector<CaseSpec>& out) {
@@ -112,6 +132,7 @@ void random_gated_delta_cases(Random& random, std::vector<CaseSpec>& out) {
   s.value_heads = s.key_heads * (1 + random.below(3));
   const Scene& scene = all_scenes()[random.below(all_scenes().size())];
   put(out, s, scene, false, SWY_F32);
+  put_pending(out, s, pending_scenes()[random.below(pending_scenes().size())], false, SWY_F32);
 }
 
 }  // namespace switchyard::check

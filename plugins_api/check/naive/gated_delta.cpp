@@ -23,33 +23,43 @@ struct Shape {
         channels(2 * keys + values) {}
 };
 
-// Calls f(sequence, first row) for active sequences; rows of the others are not checked.
-template <class F>
-void each_active(const Step& step, F f) {
+// The rows of an active sequence that are computed: first those of an earlier step that stand, then the step's own.
+// The states get the first `applied` of them.
+struct Run {
+  const Sequence* sequence;
+  uint64_t first, rows, applied;  // first: among all runs' rows
+};
+
+// Runs of a step, without rows of earlier steps. Rows of inactive sequences are not checked, and belong to no run.
+std::vector<Run> runs_of(const Step& step) {
+  std::vector<Run> out;
   uint64_t first = 0;
   for (const Sequence& q : step.seqs) {
-    if (q.active && q.rows > 0) f(q, first);
+    if (q.active && q.rows > 0) out.push_back({&q, first, q.rows, q.rows});
     first += q.rows;
   }
+  return out;
 }
 
 // silu of the causal convolution of x [rows, channels].
-Numbers convolved(const Shape& s, const Step& step, const Weight& w, const std::vector<float>& x, Numbers& state) {
+Numbers convolved(const Shape& s, const std::vector<Run>& runs, const Weight& w, const std::vector<float>& x,
+                  Numbers& state) {
   Numbers y(x.size());
   const uint64_t keep = s.kernel - 1;
-  each_active(step, [&](const Sequence& q, uint64_t first) {
+  for (const Run& run : runs) {
+    const Sequence& q = *run.sequence;
     for (uint64_t c = 0; c < s.channels; ++c) {
       Numbers line(keep, 0.0);  // the inputs so far
       for (uint64_t j = 0; j < keep && q.position > 0; ++j) line[j] = state[(q.read_slot * s.channels + c) * keep + j];
-      for (uint64_t r = first; r < first + q.rows; ++r) line.push_back(x[r * s.channels + c]);
-      for (uint64_t r = 0; r < q.rows; ++r) {
+      for (uint64_t r = run.first; r < run.first + run.rows; ++r) line.push_back(x[r * s.channels + c]);
+      for (uint64_t r = 0; r < run.rows; ++r) {
         double sum = 0;
         for (uint64_t j = 0; j < s.kernel; ++j) sum += w.at(c, j) * line[r + j];
-        y[(first + r) * s.channels + c] = silu(sum);
+        y[(run.first + r) * s.channels + c] = silu(sum);
       }
-      for (uint64_t j = 0; j < keep; ++j) state[(q.write_slot * s.channels + c) * keep + j] = line[q.rows + j];
+      for (uint64_t j = 0; j < keep; ++j) state[(q.write_slot * s.channels + c) * keep + j] = line[run.applied + j];
     }
-  });
+  }
   return y;
 }
 
@@ -95,41 +105,104 @@ Numbers token(Numbers& S, const Numbers& q, const Numbers& k, const double* v, d
 }
 
 // o [rows, values] of mixed [rows, channels].
-Numbers ruled(const Shape& s, double l2_eps, const Step& step, const Numbers& mixed, const Gates& gates,
+Numbers ruled(const Shape& s, double l2_eps, const std::vector<Run>& runs, const Numbers& mixed, const Gates& gates,
               Numbers& state) {
-  Numbers y(step.rows() * s.values);
+  Numbers y(mixed.size() / s.channels * s.values);
   const uint64_t unit = s.key_dim * s.value_dim;
-  each_active(step, [&](const Sequence& q, uint64_t first) {
+  for (const Run& run : runs) {
+    const Sequence& q = *run.sequence;
     for (uint64_t h = 0; h < s.value_heads; ++h) {
       Numbers S(unit, 0.0);
       const auto slot = [&](uint64_t n) {
         return state.begin() + static_cast<ptrdiff_t>((n * s.value_heads + h) * unit);
       };
       if (q.position > 0) std::copy_n(slot(q.read_slot), unit, S.begin());
+      Numbers applied = S;
       const uint64_t key_head = h / (s.value_heads / s.key_heads);
-      for (uint64_t r = first; r < first + q.rows; ++r) {
-        const double* row = &mixed[r * s.channels];
+      for (uint64_t r = 0; r < run.rows; ++r) {
+        const double* row = &mixed[(run.first + r) * s.channels];
         const Numbers query =
             unit_vector(row + key_head * s.key_dim, s.key_dim, l2_eps, 1 / std::sqrt(static_cast<double>(s.key_dim)));
         const Numbers key = unit_vector(row + s.keys + key_head * s.key_dim, s.key_dim, l2_eps, 1);
-        const uint64_t i = r * s.value_heads + h;
+        const uint64_t i = (run.first + r) * s.value_heads + h;
         const Numbers o = token(S, query, key, row + 2 * s.keys + h * s.value_dim, gates.g[i], gates.beta[i]);
         std::copy(o.begin(), o.end(), y.begin() + static_cast<ptrdiff_t>(i * s.value_dim));
+        if (r + 1 == run.applied) applied = S;
       }
-      std::copy_n(S.begin(), unit, slot(q.write_slot));
+      std::copy_n(applied.begin(), unit, slot(q.write_slot));
     }
-  });
+  }
   return y;
 }
 
 Numbers wide(const std::vector<float>& x) { return {x.begin(), x.end()}; }
+
+// The inputs of GATED_DELTA's runs: rows that stand, from the pending state, before the step's own. What the naive form
+// keeps of a pending row is its qkv, b and a.
+struct Rows {
+  std::vector<Run> runs;
+  std::vector<float> qkv, b, a;
+
+  Rows(const Case& c, const Shape& s, const Step& step, const Outcome& all) : step_(step) {
+    for (const Sequence& q : step.seqs) {
+      if (!q.active || q.rows == 0) continue;
+      const uint64_t first = b.size() / s.value_heads;
+      for (uint32_t r = 0; r < q.kept; ++r) {
+        const double* at = &all.states[kPending][place(c, s, q.read_slot, r)];
+        append(s, [&](uint64_t i) { return static_cast<float>(at[i]); });
+      }
+      for (uint64_t r = in_step(q); r < in_step(q) + q.rows; ++r) {
+        append(s, [&](uint64_t i) {
+          using Op = swy::Operands<SWY_OP_GATED_DELTA>;
+          if (i < s.channels) return step.inputs[Op::input("qkv")].floats[r * s.channels + i];
+          i -= s.channels;
+          const uint32_t input = i < s.value_heads ? Op::input("b") : Op::input("a");
+          return step.inputs[input].floats[r * s.value_heads + i % s.value_heads];
+        });
+      }
+      runs.push_back({&q, first, q.kept + q.rows, q.kept + (q.pending ? 0 : q.rows)});
+    }
+  }
+
+  uint64_t in_step(const Sequence& q) const {
+    uint64_t first = 0;
+    for (const Sequence* p = step_.seqs.data(); p != &q; ++p) first += p->rows;
+    return first;
+  }
+
+  // Keeps the rows that stay pending, in place of those that were.
+  void leave(const Case& c, const Shape& s, Outcome& all) const {
+    for (const Run& run : runs) {
+      for (uint64_t r = 0; r < run.rows - run.applied; ++r) {
+        double* to = &all.states[kPending][place(c, s, run.sequence->write_slot, r)];
+        const uint64_t from = run.first + run.applied + r;
+        std::copy_n(&qkv[from * s.channels], s.channels, to);
+        std::copy_n(&b[from * s.value_heads], s.value_heads, to + s.channels);
+        std::copy_n(&a[from * s.value_heads], s.value_heads, to + s.channels + s.value_heads);
+      }
+    }
+  }
+
+ private:
+  static constexpr uint32_t kPending = swy::Operands<SWY_OP_GATED_DELTA>::state("pending");
+  static uint64_t place(const Case& c, const Shape& s, uint64_t slot, uint64_t row) {
+    return slot * c.states[kPending].unit + row * (s.channels + 2 * s.value_heads);
+  }
+  void append(const Shape& s, const auto& element) {
+    for (uint64_t i = 0; i < s.channels + 2 * s.value_heads; ++i) {
+      (i < s.channels ? qkv : i < s.channels + s.value_heads ? b : a).push_back(element(i));
+    }
+  }
+
+  const Step& step_;
+};
 
 }  // namespace
 
 void causal_conv(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs) {
   const Shape s(c.attributes<swy_gated_delta_attrs>());
   using Op = swy::Operands<SWY_OP_CAUSAL_CONV>;
-  outputs[Op::output("y")].values = convolved(s, step, c.weights[Op::weight("conv")],
+  outputs[Op::output("y")].values = convolved(s, runs_of(step), c.weights[Op::weight("conv")],
                                               step.inputs[Op::input("x")].floats, all.states[Op::state("conv_state")]);
 }
 
@@ -146,26 +219,32 @@ void delta_rule(const Case& c, const Step& step, Outcome& all, std::vector<Matri
   const auto a = c.attributes<swy_gated_delta_attrs>();
   using Op = swy::Operands<SWY_OP_DELTA_RULE>;
   const Gates gates{wide(step.inputs[Op::input("beta")].floats), wide(step.inputs[Op::input("g")].floats)};
-  outputs[Op::output("y")].values = ruled(Shape(a), a.l2_eps, step, wide(step.inputs[Op::input("qkv")].floats), gates,
-                                          all.states[Op::state("delta_state")]);
+  outputs[Op::output("y")].values = ruled(Shape(a), a.l2_eps, runs_of(step), wide(step.inputs[Op::input("qkv")].floats),
+                                          gates, all.states[Op::state("delta_state")]);
 }
 
 void gated_delta(const Case& c, const Step& step, Outcome& all, std::vector<Matrix>& outputs) {
   const auto a = c.attributes<swy_gated_delta_attrs>();
   const Shape s(a);
   using Op = swy::Operands<SWY_OP_GATED_DELTA>;
-  const Numbers mixed = convolved(s, step, c.weights[Op::weight("conv")], step.inputs[Op::input("qkv")].floats,
-                                  all.states[Op::state("conv_state")]);
-  const Gates gates = gates_of(s, step.inputs[Op::input("b")].floats, step.inputs[Op::input("a")].floats,
-                               c.weights[Op::weight("a_log")], c.weights[Op::weight("dt_bias")]);
-  const Numbers o = ruled(s, a.l2_eps, step, mixed, gates, all.states[Op::state("delta_state")]);
+  const Rows rows(c, s, step, all);
+  const Numbers mixed =
+      convolved(s, rows.runs, c.weights[Op::weight("conv")], rows.qkv, all.states[Op::state("conv_state")]);
+  const Gates gates = gates_of(s, rows.b, rows.a, c.weights[Op::weight("a_log")], c.weights[Op::weight("dt_bias")]);
+  const Numbers o = ruled(s, a.l2_eps, rows.runs, mixed, gates, all.states[Op::state("delta_state")]);
+  rows.leave(c, s, all);
   const Weight& norm = c.weights[Op::weight("norm")];
   const std::vector<float>& z = step.inputs[Op::input("z")].floats;
   std::vector<double>& out = outputs[Op::output("y")].values;
-  for (uint64_t at = 0; at < o.size(); at += s.value_dim) {
-    const Numbers y = normed(&o[at], s.value_dim, a.norm_eps);
-    for (uint64_t i = 0; i < s.value_dim; ++i) {
-      out[at + i] = y[i] * norm[i] * silu(z[at + i]);
+  for (const Run& run : rows.runs) {
+    const uint64_t kept = run.rows - run.sequence->rows;
+    for (uint64_t r = 0; r < run.sequence->rows; ++r) {
+      for (uint64_t h = 0; h < s.value_heads; ++h) {
+        const uint64_t from = ((run.first + kept + r) * s.value_heads + h) * s.value_dim;
+        const uint64_t at = ((rows.in_step(*run.sequence) + r) * s.value_heads + h) * s.value_dim;
+        const Numbers y = normed(&o[from], s.value_dim, a.norm_eps);
+        for (uint64_t i = 0; i < s.value_dim; ++i) out[at + i] = y[i] * norm[i] * silu(z[at + i]);
+      }
     }
   }
 }

@@ -310,6 +310,7 @@ static inline int swy_decompose(const swy_op* op, swy_decomposition* out) {
       swy_decompose_attention(op, out);
       return 0;
     case SWY_OP_GATED_DELTA:
+      if (op->revision != 1) return 1;
       swy_decompose_gated_delta(op, out);
       return 0;
     case SWY_OP_MOE:

@@ -205,6 +205,19 @@ SWY_TABLE swy_operand_spec swy_gated_delta_operands[] = {
     SWY_DELTA_STATE,
     SWY_OUT("y", FLOAT, "value_heads*value_dim"),
 };
+SWY_TABLE swy_operand_spec swy_gated_delta_2_operands[] = {
+    SWY_IN("qkv", FLOAT, "2*key_heads*key_dim + value_heads*value_dim"),
+    SWY_IN("z", FLOAT, "value_heads*value_dim"),
+    SWY_IN("b", FLOAT, "value_heads"),
+    SWY_IN("a", FLOAT, "value_heads"),
+    SWY_CONV_WEIGHT,
+    SWY_GATE_WEIGHTS,
+    SWY_PLAIN("norm", "value_dim"),
+    SWY_CONV_STATE,
+    SWY_DELTA_STATE,
+    SWY_KEPT(SLOTTED, "pending", F32, "pending_rows, 2*key_heads*key_dim + value_heads*value_dim + 2*value_heads"),
+    SWY_OUT("y", FLOAT, "value_heads*value_dim"),
+};
 SWY_TABLE swy_operand_spec swy_moe_operands[] = {
     SWY_IN("x", FLOAT, "hidden"),
     SWY_OPERAND(INPUT, SWY_GIVEN, "expert_ids", SWY_TYPES_I32, "top_k"),

@@ -68,7 +68,7 @@ typedef struct swy_op_spec {
   uint32_t attr_count;
   const swy_attr_spec* attrs;
   uint32_t operand_count;
-  uint32_t in_files; /* a program may have it: 0 for operations that sample, which the runtime adds */
+  uint32_t in_files; /* a program may have it: 0 where the runtime makes it, as operations that sample */
   const swy_operand_spec* operands;
   swy_rows rows_in, rows_out; /* of inputs and outputs */
   /* A fused composite: the operation and the one that reads its output, each at the highest revision up to this one.

@@ -62,6 +62,8 @@ SWY_TABLE swy_op_spec swy_op_table[] = {
               SWY_ROWS(STEP, STEP), SWY_NOT_FUSED, SWY_ATTENTION_2_TEXT),
     SWY_ENTRY(GATED_DELTA, 1, "gated_delta", SWY_ATTRS(swy_gated_delta_attrs, gated_delta),
               SWY_OPERANDS(gated_delta, 1), SWY_ROWS(STEP, STEP), SWY_NOT_FUSED, SWY_DELTA_TEXT),
+    SWY_ENTRY(GATED_DELTA, 2, "gated_delta", SWY_ATTRS(swy_gated_delta_attrs, gated_delta),
+              SWY_OPERANDS(gated_delta_2, 0), SWY_ROWS(STEP, STEP), SWY_NOT_FUSED, SWY_DELTA_TEXT),
     SWY_ENTRY(MOE, 1, "moe", SWY_MOE_1, SWY_OPERANDS(moe, 1), SWY_ROWS(SAME, SAME), SWY_NOT_FUSED, SWY_MOE_TEXT),
     SWY_ENTRY(MOE, 2, "moe", SWY_ATTRS(swy_moe_attrs, moe_2), SWY_OPERANDS(moe_2, 1), SWY_ROWS(SAME, SAME),
               SWY_NOT_FUSED, SWY_MOE_TEXT),

@@ -287,7 +287,17 @@ SWY_SIZE(swy_attention_attrs, 64);
  * Per row: u = silu(causal_conv(qkv)); q, k L2-normalised per head (x * rsqrt(sum x^2 + l2_eps)), q times key_dim^-0.5;
  * beta = sigmoid(b), g = -exp(a_log) * softplus(a + dt_bias); per value head h with key head h / (value_heads /
  * key_heads): S *= exp(g); d = beta * (v - S^T k); S += k d^T; o = S^T q; out = rms_norm(o; eps) * norm * silu(z).
- * Decomposition: CAUSAL_CONV, DELTA_GATES, DELTA_RULE, GATED_RMS_NORM. */
+ * Decomposition: CAUSAL_CONV, DELTA_GATES, DELTA_RULE, GATED_RMS_NORM.
+ *
+ * GATED_DELTA r2. The same with pending rows (step.h). No program file has it: a host makes it of r1 where every such
+ * operation has a kernel for it.
+ * states: after the others, pending, slotted fp32 [pending_rows, C + 2 * value_heads]: room for so many rows of each
+ *         sequence, such as their qkv, b and a. What is in it, and in which order, is for the backend to choose; it may
+ *         take more in its state_layout. Only kernels of the device read and write it, and only rows that a step leaves
+ *         pending; states are imported and exported without it.
+ * Rows that stand give the states that r1 would have given them in the step that brought them. A kernel that is
+ * DETERMINISTIC and BATCH_INVARIANT gives them bit for bit, and so are the outputs those of r1.
+ * No decomposition. */
 typedef struct swy_gated_delta_attrs {
   uint32_t struct_size;
   uint32_t key_heads;

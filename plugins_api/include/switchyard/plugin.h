@@ -14,6 +14,7 @@
  *    swy_op.name and swy_negotiate_out.abi_minor; and, where 0 was reserved, swy_negotiate_in.abi_minor,
  *    swy_step.seq_kept_at and swy_sample_slot.verify.
  *    Minor version 2 added the second revisions, MLP and SWY_MXFP4 (ops.h).
+ *    Minor version 3 added GATED_DELTA r2, and the meaning of swy_step.seq_kept_at (step.h).
  *  - A flag bit that the reader does not know is ignored. What must not be ignored is a revision of its operation, or
  *    an extension.
  *  - "Reserved: no host calls it yet." marks what has its place and meaning, and which no host uses so far: entries,
@@ -45,7 +46,7 @@ extern "C" {
 #endif
 
 #define SWY_ABI_VERSION 1u
-#define SWY_ABI_MINOR 2u                          /* 0: the headers before minor versions were told */
+#define SWY_ABI_MINOR 3u                          /* 0: the headers before minor versions were told */
 #define SWY_NEGOTIATE_MAGIC 0x4452415948435753ull /* "SWCHYARD" */
 #define SWY_NEGOTIATE_SYMBOL "switchyard_plugin_negotiate"
 #if defined(__GNUC__)
@@ -262,7 +263,7 @@ SWY_SIZE(swy_bucket, 48);
 enum {
   SWY_BUCKET_DECODE = 1u << 0,        /* every sequence has at most one row */
   SWY_BUCKET_DETERMINISTIC = 1u << 1, /* only DETERMINISTIC and BATCH_INVARIANT kernels may serve */
-  /* Sequences may have several draws, and pending rows (step.h). Reserved: no host calls it yet. */
+  /* Sequences may have several draws (step.h). Reserved: no host calls it yet. */
   SWY_BUCKET_DRAFTS = 1u << 2,
 };
 

@@ -21,9 +21,18 @@
  * stands or not. A slot reads the counts that the slot before it wrote (both name the same counts slots); draws of rows
  * that do not stand are not counted. Reserved: no host calls it yet.
  *
- * Pending rows. With seq_kept_at, a step leaves slotted states as they were before its rows, and keeps per row what it
- * takes to apply them. The next step first applies the rows that stand. Paged states need nothing: positions are
- * overwritten. Reserved: no host calls it yet.
+ * Pending rows. An operation with a `pending` state (ops.h, GATED_DELTA r2) can leave rows pending until it is known
+ * how many of them stand. seq_kept_at has a word per sequence:
+ *  - The count, in the low bits: so many of the rows that are pending in the read slot stand, the first ones. They are
+ *    applied before anything else, as if the step that brought them had ended with them. At most as many as are
+ *    pending; 0 at position 0. Positions count them: the step's first row follows the last row that stands.
+ *  - SWY_KEPT_PENDING: the step's own rows stay pending. The write slot gets the states without them, with what was
+ *    applied before them, and beside the states what it takes to apply each. There is room for all of them.
+ *  - Without SWY_KEPT_PENDING the step's rows are applied, and none is pending in the write slot.
+ * With seq_kept_at 0 every word is 0, as in a step that knows nothing of all this. Rows of any number may follow rows
+ * that stand, those of a prompt, too. A read slot that no sequence writes stays as it is, with its pending rows:
+ * several sequences may go on from it, in one step or in several, each with a count of its own. Of an inactive sequence
+ * nothing is applied and no row becomes pending. Paged states need nothing: positions are overwritten.
  */
 #ifndef SWITCHYARD_STEP_H_
 #define SWITCHYARD_STEP_H_
@@ -61,9 +70,7 @@ typedef struct swy_step {
   /* sampling rows */
   uint32_t sample_at;        /* swy_sample_slot [sample_rows] */
   uint32_t sample_params_at; /* swy_sample_params (sampling_math.h) [sample_rows] */
-  /* u32 [seqs]: how many rows of the sequence's last step stand, or SWY_KEPT_ENTRY(i). Reserved: no host calls it yet.
-   */
-  uint32_t seq_kept_at;
+  uint32_t seq_kept_at;      /* u32 [seqs]: which pending rows stand, and what becomes of the step's own */
 } swy_step;
 SWY_AT(swy_step, rows, 16);
 SWY_AT(swy_step, row_token_at, 48);
@@ -73,7 +80,10 @@ SWY_AT(swy_step, seq_kept_at, 92);
 SWY_SIZE(swy_step, 96);
 
 #define SWY_NO_SLOT 0xffffffffu
-#define SWY_KEPT_ENTRY(i) (0x80000000u | (i)) /* the number is in entry i of the device's token buffer */
+#define SWY_KEPT_COUNT(word) ((word)&0x3fffffffu)
+#define SWY_KEPT_PENDING 0x40000000u
+/* The count is in entry i of the device's token buffer. Reserved: no host calls it yet. */
+#define SWY_KEPT_ENTRY(i) (0x80000000u | (i))
 
 /* One row that is sampled on the device. Fixed size: a version that needs more adds a second array. */
 typedef struct swy_sample_slot {
