@@ -34,11 +34,12 @@ class Guesser final : public Drafter {
   Guesser(std::vector<int32_t> whole, double right, uint32_t most)
       : whole_(std::move(whole)), right_(right), most_(most) {}
   void saw(std::span<const int32_t> ids) override { seen_ += ids.size(); }
-  void propose(uint32_t most, std::vector<int32_t>& ids) override {
+  Status propose(uint32_t most, Guesses& guesses) override {
     for (uint32_t i = 0; i < std::min(most, most_) && seen_ + i < whole_.size(); ++i) {
       const bool right = std::uniform_real_distribution<>(0, 1)(random_) < right_;
-      ids.push_back(right ? whole_[seen_ + i] : (whole_[seen_ + i] == 0 ? 1 : 0));
+      guesses.add(right ? whole_[seen_ + i] : (whole_[seen_ + i] == 0 ? 1 : 0));
     }
+    return {};
   }
   bool may_propose_after(uint32_t) const override { return true; }
   double expected_acceptance() const override { return 0.8; }

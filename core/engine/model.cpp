@@ -322,6 +322,10 @@ Result<Plan> Model::plan(uint32_t rows, uint32_t logit_rows, uint32_t context) c
   return plan;
 }
 
+Status Model::read_hidden(uint32_t first, std::span<float> rows) const {
+  return runner_->read_result(hidden_, std::as_writable_bytes(rows), uint64_t{first} * hidden_width_ * sizeof(float));
+}
+
 Status Model::check_tokens(std::span<const int32_t> ids) const { return check_token_ids(ids, vocab_); }
 
 uint32_t Model::part(uint32_t position, uint64_t left, uint32_t room) const {

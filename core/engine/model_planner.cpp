@@ -31,6 +31,7 @@ Status Model::make_planner(const ModelOptions& options, const PlanPolicy& policy
 Status Model::try_planner(const ModelOptions& options, const PlanPolicy& policy) {
   Graph plain = graph_of(*program_);
   if (options.routers) routers_ = add_routers(plain);
+  if (options.hidden) SWY_TRY(add_hidden(plain));
   head_ = head_of_logits(plain);
   vocab_ = static_cast<uint32_t>(plain.values[head_.logits].width);
   SWY_LET(Planner planner, Planner::create(plain, devices_, policy, options.variants, pool_, chunk_, cancelled_));
@@ -42,6 +43,19 @@ Status Model::try_planner(const ModelOptions& options, const PlanPolicy& policy)
   if (options.chunk == 0 && on_cpu) chunk_ = std::max(std::min(chunk_, kChunk), options.sessions);
   if (compiles_states(plan)) SWY_TRY(planner_->plan(bucket({.rows = chunk_, .context = context_})).status());
   return add_sampler(options, policy, plain, plan.nodes.back().device);
+}
+
+Status Model::add_hidden(Graph& graph) {
+  const uint32_t logits = graph.results.at(0);
+  for (const GraphOp& op : graph.ops) {
+    if (op.id != SWY_OP_LM_HEAD || op.outputs.at(0) != logits) continue;
+    hidden_ = op.inputs.at(0);
+    hidden_width_ = static_cast<uint32_t>(graph.values[hidden_].width);
+    const std::vector<uint32_t>& all = graph.results;
+    if (std::find(all.begin(), all.end(), hidden_) == all.end()) graph.results.push_back(hidden_);
+    return {};
+  }
+  return error(Code::unsupported, "the hidden rows of this model cannot be read: its head is no lm_head");
 }
 
 // Replaces the planner with one for the graph with the sampling operations of a device, if one offers any that can be

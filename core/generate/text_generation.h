@@ -77,6 +77,7 @@ class TextGeneration {
   bool take(const TokenEvent& event);
   bool give(const TextPiece& piece);
   void add_drafters(Request& request);
+  void take_back();
   void allow(std::span<const int32_t> drawn, std::span<uint32_t> mask);
 
   const Model& model_;
@@ -88,6 +89,7 @@ class TextGeneration {
   std::shared_ptr<TokenConstraint> constraint_;
   std::vector<int32_t> drawn_;  // for the constraint
   bool ahead_ = false;          // the constraint has followed drafts
+  size_t followed_ = 0;         // tokens of the last mask, drafts included
   bool matched_ = false;        // nothing can follow
   std::string text_;
 };

@@ -13,9 +13,9 @@ namespace switchyard {
 namespace {
 
 std::vector<int32_t> proposed(NgramDrafter& d, uint32_t most) {
-  std::vector<int32_t> ids;
-  d.propose(most, ids);
-  return ids;
+  Guesses guesses;
+  EXPECT_TRUE(d.propose(most, guesses).ok());
+  return guesses.ids();
 }
 
 std::vector<int32_t> counting(int32_t first, int32_t n) {
