@@ -2,6 +2,8 @@
 // What drafted tokens cost and save on a model: the time of a step by its rows of one sequence, and of a text with
 // drafts that are right with a given probability, beside the same text without drafts.
 //   draft_bench MODEL.swy|synth:... BACKEND FOLDER [deterministic]
+//   draft_bench MODEL.swy BACKEND FOLDER acceptance ngram|model:FILE TEXT
+// The second form tells what share of a drafter's guesses is kept (draft_acceptance.h). FOLDER has the backends.
 // With `deterministic` the texts are the same with and without drafts. Without it they may part where a few rows are
 // rounded in another way than one, and from there on every guess is wrong.
 #include <algorithm>
@@ -11,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/draft/ngram.h"
+#include "bench/draft_acceptance.h"
 #include "core/engine/batch.h"
 #include "core/import/synthetic.h"
 #include "core/plugin/registry.h"
@@ -150,21 +152,27 @@ Result<Program> program_of(const std::string& name) {
   return synthetic_program(Os::real(), request, std::thread::hardware_concurrency());
 }
 
-Status run(const std::string& model_name, const std::string& backend, const std::string& folder, bool deterministic) {
-  Host host(std::thread::hardware_concurrency());
+struct Arguments {
+  std::string model, backend, folder;
+  bool deterministic = false;
+  AcceptanceOptions acceptance = {};  // without a drafter: none
+};
+
+Status run(const Arguments& a) {
+  const auto host = std::make_shared<Host>(std::thread::hardware_concurrency());
   DiscoveryOptions discovery = default_discovery();
-  discovery.search_path = folder;
-  Registry registry = Registry::discover(Os::real(), discovery, host);
-  SWY_LET(auto selection, registry.select(backend));
-  SWY_LET(Program program, program_of(model_name));
+  discovery.search_path = a.folder;
+  Registry registry = Registry::discover(Os::real(), discovery, *host);
+  SWY_LET(Program program, program_of(a.model));
   ModelOptions options;
   options.context = kContext;
-  options.drafts = 31;
-  options.deterministic = deterministic;
-  SWY_LET(const auto model, Model::create(std::make_shared<const Program>(std::move(program)),
-                                          std::move(selection.devices), selection.policy, options));
-  SWY_LET(auto session, model->session());
-  Bench bench(*model, std::move(session));
+  options.drafts = a.acceptance.drafter.empty() ? 31 : a.acceptance.drafts;
+  options.deterministic = a.deterministic;
+  SWY_LET(LoadedModel loaded, load_model(host, std::move(registry), a.backend,
+                                         std::make_shared<const Program>(std::move(program)), options));
+  if (!a.acceptance.drafter.empty()) return print_acceptance(loaded, a.backend, options, a.acceptance);
+  SWY_LET(auto session, loaded.model->session());
+  Bench bench(*loaded.model, std::move(session));
   SWY_TRY(bench.steps());
   std::printf(
       "\n| drafts | ms a token without | with | times as fast | accepted | same tokens |\n|---|---|---|---|---|---|\n");
@@ -184,11 +192,17 @@ Status run(const std::string& model_name, const std::string& backend, const std:
 
 int main(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
-  if (argc < 4) {
-    std::fprintf(stderr, "usage: draft_bench MODEL.swy|synth:... BACKEND FOLDER [deterministic]\n");
+  const bool acceptance = argc == 7 && std::string_view(argv[4]) == "acceptance";
+  const bool deterministic = argc == 5 && std::string_view(argv[4]) == "deterministic";
+  if (argc != 4 && !acceptance && !deterministic) {
+    std::fprintf(stderr,
+                 "usage: draft_bench MODEL.swy|synth:... BACKEND FOLDER [deterministic]\n"
+                 "       draft_bench MODEL.swy BACKEND FOLDER acceptance ngram|model:FILE TEXT\n");
     return 2;
   }
-  const switchyard::Status s = switchyard::run(argv[1], argv[2], argv[3], argc > 4);
+  switchyard::Arguments a{argv[1], argv[2], argv[3], deterministic};
+  if (acceptance) a.acceptance = {.drafter = argv[5], .text = argv[6]};
+  const switchyard::Status s = switchyard::run(a);
   if (!s.ok()) std::fprintf(stderr, "draft_bench: %s\n", s.message().c_str());
   return s.ok() ? 0 : 1;
 }

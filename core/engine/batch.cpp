@@ -172,6 +172,7 @@ void Batch::sweep() {
       continue;
     }
     free_entries_.push_back((*it)->entry);
+    (*it)->request.drafters.clear();  // and what they hold
     ended_.push_back(std::move(*it));
     it = running_.erase(it);
   }

@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "core/draft/draft_counts.h"
 #include "core/draft/draft_policy.h"
 #include "core/draft/drafter.h"
 #include "core/engine/sampling_path.h"
@@ -72,6 +73,7 @@ struct Outcome {
   uint64_t read_bytes = 0;              // of logits, candidates and tokens that came to the host
   uint64_t undecided = 0;               // tokens that candidates did not decide, sampled from the logits
   uint64_t drafted = 0, accepted = 0;   // drafted tokens, and those of them that were drawn
+  DraftCounts drafts;                   // the same by their place
   uint64_t prompt_ns = 0, draw_ns = 0;  // from `add` to the first token, and from there to the last
 };
 
@@ -138,7 +140,8 @@ class Batch {
 
   Running* find(Id id) const;
   size_t mask_words() const { return (model_.vocab() + 31) / 32; }
-  bool may_run_ahead() const;
+  bool may_run_ahead();
+  bool may_draft_next(Running& r);
   void plan_step(Flight& flight);
   void order_prompts();
   void choose_draws(Flight& flight);
@@ -148,7 +151,7 @@ class Batch {
   uint32_t draft_limit(const Running& r, const StepRoom& room) const;
   void draft(StepRoom& room);
   void ask_drafters(Running& r, StepRoom& room);
-  uint32_t drafts_that_pay(const Running& r, const StepRoom& room, uint32_t proposed) const;
+  uint32_t drafts_that_pay(const Running& r, const StepRoom& room, uint32_t proposed, bool computes) const;
   void compute_drafts();
   Status prepare_sample(Running& r, const StepSequence& sequence);
   Status fill_masks(Flight& flight);
@@ -179,6 +182,7 @@ class Batch {
   std::vector<Running*> order_;         // of the prompts in a step
   std::vector<Running*> computed_;      // whose drafts a device computes before a step
   uint64_t drafting_ns_ = 0;            // that this took
+  uint32_t computed_drafts_ = 0;        // that came of it
   std::vector<float> hidden_;           // rows of a sequence
   std::vector<uint32_t> free_entries_;  // of the devices' token buffers
   DraftPolicy policy_;

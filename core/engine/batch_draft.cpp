@@ -30,6 +30,7 @@ Batch::StepRoom Batch::room_for_decoding() const {
     room.decoding_rows += static_cast<uint32_t>(r->unfed().size());
   }
   room.tokens = room.seqs;
+  room.undrafted_rows = room.decoding_rows;
   room.drafts = model_.drafts();
   return room;
 }
@@ -38,8 +39,9 @@ Batch::StepRoom Batch::room_for_decoding() const {
 uint32_t Batch::draft_limit(const Running& r, const StepRoom& room) const {
   const uint32_t most_rows = std::min(model_.chunk(), std::max(options_.prompt_rows, room.seqs));
   const uint64_t to_draw = r.request.max_tokens - r.outcome.ids.size();  // one row draws without a draft
-  const uint64_t context = model_.context() - r.session.position() - r.rows.size();
-  if (model_.states().has_slotted() && r.rows.size() > kFedAgain) return 0;
+  const size_t unfed = r.unfed().size();
+  const uint64_t context = model_.context() - r.session.position() - unfed;
+  if (model_.states().has_slotted() && unfed > kFedAgain) return 0;
   const uint64_t rows = most_rows - std::min(most_rows, room.decoding_rows);
   return static_cast<uint32_t>(std::min({uint64_t{room.drafts}, to_draw - 1, context, rows}));
 }
@@ -53,7 +55,7 @@ void Batch::draft(StepRoom& room) {
     const bool decodes = r->outcome.stopped == StopReason::none && !r->paused && !r->reads_prompt();
     if (room.drafts > 0 && decodes && !r->request.drafters.empty()) ask_drafters(*r, room);
   }
-  drafting_ns_ = 0;
+  drafting_ns_ = computed_drafts_ = 0;
   if (!computed_.empty()) compute_drafts();
 }
 
@@ -78,18 +80,47 @@ void Batch::ask_drafters(Running& r, StepRoom& room) {
   }
   if (proposed == 0) return;
   Acceptance& a = r.acceptance[r.drafter];
-  r.drafts = r.request.draft_always ? proposed : drafts_that_pay(r, room, proposed);
+  r.drafts = r.request.draft_always ? proposed : drafts_that_pay(r, room, proposed, computes);
   if (r.drafts == 0) return a.passed();
-  if (computes) computed_.push_back(&r);
+  if (computes) {
+    computed_.push_back(&r);
+    room.drafting_ns += r.drafts * policy_.draft_ns(++room.drafting);
+  }
   room.drafts -= r.drafts;
   room.decoding_rows += r.drafts;
-  double stands = a.share();
-  for (uint32_t i = 0; i < r.drafts; ++i, stands *= a.share()) room.tokens += stands;
+  room.tokens += a.kept(r.drafts);
 }
 
-uint32_t Batch::drafts_that_pay(const Running& r, const StepRoom& room, uint32_t proposed) const {
-  return policy_.choose(room.decoding_rows, room.seqs, room.tokens, proposed, r.acceptance[r.drafter].share(),
-                        model_.states().has_slotted());
+uint32_t Batch::drafts_that_pay(const Running& r, const StepRoom& room, uint32_t proposed, bool computes) const {
+  const DraftPolicy::Ask ask{.rows = room.decoding_rows,
+                             .seqs = room.seqs,
+                             .undrafted = room.undrafted_rows,
+                             .tokens = room.tokens,
+                             .drafting_ns = room.drafting_ns,
+                             .proposed = proposed,
+                             .drafting = computes ? room.drafting + 1 : 0,
+                             .feeds_again = model_.states().has_slotted()};
+  return policy_.choose(ask, r.acceptance[r.drafter]);
+}
+
+// Whether a request's next tokens may be guessed, and are worth computing.
+bool Batch::may_draft_next(Running& r) {
+  for (size_t i = 0; i < r.request.drafters.size(); ++i) {
+    const Drafter& d = *r.request.drafters[i];
+    if (!d.may_propose_after(r.due)) continue;
+    if (!d.computes() || r.request.draft_always) return true;
+    const auto seqs = static_cast<uint32_t>(running_.size());
+    const DraftPolicy::Ask ask{.rows = seqs,
+                               .seqs = seqs,
+                               .undrafted = seqs,
+                               .tokens = static_cast<double>(seqs),
+                               .proposed = model_.drafts(),
+                               .drafting = 1,
+                               .feeds_again = model_.states().has_slotted()};
+    if (policy_.choose(ask, r.acceptance[i]) > 0) return true;
+    r.acceptance[i].passed();
+  }
+  return false;
 }
 
 void Batch::compute_drafts() {
@@ -101,6 +132,7 @@ void Batch::compute_drafts() {
     Status proposed = drafter(*r).propose(r->drafts, *r->guesses);
     r->guesses->end(r->drafts);
     r->drafts = static_cast<uint32_t>(r->guesses->ids().size());
+    computed_drafts_ += r->drafts;
     if (!proposed.ok()) end(*r, StopReason::failed, std::move(proposed));
   }
   drafting_ns_ = Os::real().now_ns() - begin;
@@ -220,6 +252,7 @@ uint32_t Batch::keep_rows(Running& r, const FlightPart& part, uint32_t accepted)
   const bool over = r.outcome.stopped != StopReason::none;
   r.outcome.drafted += part.drafts;
   r.outcome.accepted += accepted;
+  r.outcome.drafts.add(part.drafts, accepted);
   if (!over) r.acceptance[r.drafter].measured(accepted, accepted < part.drafts);
   const uint32_t stand = part.tokens - part.drafts + accepted;
   if (stand == part.tokens) {
@@ -246,10 +279,14 @@ Status Batch::give_hidden(Running& r, const FlightPart& part, uint32_t stand) {
 // `first`: plans were made in this time.
 void Batch::measure(const Flight& flight, uint64_t begin_ns, uint64_t drawn, bool first) {
   if (model_.drafts() == 0 || flight.reads_prompt || flight.parts.empty()) return;
-  const auto seqs = static_cast<uint32_t>(flight.parts.size()), tokens = static_cast<uint32_t>(drawn);
-  const uint64_t ns = Os::real().now_ns() - begin_ns;
-  if (first) return policy_.stepped_first(flight.rows, seqs, tokens, ns);
-  policy_.stepped(flight.rows, seqs, tokens, ns);
+  policy_.stepped({.rows = flight.rows,
+                   .seqs = static_cast<uint32_t>(flight.parts.size()),
+                   .tokens = static_cast<uint32_t>(drawn),
+                   .ns = Os::real().now_ns() - begin_ns - drafting_ns_,
+                   .computed = computed_drafts_,
+                   .drafting_ns = drafting_ns_,
+                   .drafting = static_cast<uint32_t>(computed_.size()),
+                   .first = first});
 }
 
 }  // namespace switchyard

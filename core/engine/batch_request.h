@@ -67,10 +67,6 @@ struct Batch::Running {
     return std::any_of(request.drafters.begin(), request.drafters.end(),
                        [](const auto& d) { return d->wants_hidden(); });
   }
-  bool drafts_next() const {
-    return std::any_of(request.drafters.begin(), request.drafters.end(),
-                       [&](const auto& d) { return d->may_propose_after(due); });
-  }
 };
 
 struct Batch::FlightPart {
@@ -119,6 +115,9 @@ struct Batch::StepRoom {
   // to give.
   uint32_t seqs = 0, decoding_rows = 0;
   double tokens = 0;
+  // Likewise: their rows without drafts; sequences whose drafts a device computes, and how long that may take.
+  uint32_t undrafted_rows = 0, drafting = 0;
+  double drafting_ns = 0;
 };
 
 }  // namespace switchyard

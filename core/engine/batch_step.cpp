@@ -10,15 +10,15 @@ namespace switchyard {
 
 // The next step can be submitted ahead if every token that it feeds is known, or sampled by the device. A sequence
 // whose next tokens may be guessed waits until it is known what follows.
-bool Batch::may_run_ahead() const {
+bool Batch::may_run_ahead() {
   if (!options_.run_ahead || !model_.runner().runs_ahead()) return false;
   const auto drafted = [](const FlightPart& p) { return p.drafts > 0; };
   for (const Flight* f : flights_) {
     if (std::any_of(f->parts.begin(), f->parts.end(), drafted)) return false;
   }
-  return std::all_of(running_.begin(), running_.end(), [](const auto& r) {
+  return std::all_of(running_.begin(), running_.end(), [this](const auto& r) {
     if (r->wants_hidden()) return false;  // the newest step's rows are read
-    return r->due == 0 || (r->outcome.path.path == SamplingPath::fused && !r->request.mask && !r->drafts_next());
+    return r->due == 0 || (r->outcome.path.path == SamplingPath::fused && !r->request.mask && !may_draft_next(*r));
   });
 }
 

@@ -46,6 +46,7 @@ struct ModelOptions {
   WeightStore::Progress progress;        // of loading the weights
   CancelCheck cancelled;                 // stops planning, also of later steps
   Os* os = nullptr;                      // that says how much memory the host has; NULL: the real one
+  uint64_t host_bytes = 0;               // that it may take of the host's memory; 0: as much as is available
 };
 
 // The scheduler's view of a program's main function.
@@ -133,7 +134,7 @@ class Model {
   // Calls `tried` with smaller chunks while there is too little memory, or kernels take fewer rows. Errors: those of
   // `tried`.
   Status fit_chunk(const std::function<Status()>& tried);
-  Result<std::vector<MemoryNeed>> memory_needs(const std::vector<WeightUse>& uses, Os& os) const;
+  Result<std::vector<MemoryNeed>> memory_needs(const std::vector<WeightUse>& uses, uint64_t host_bytes) const;
   // Fills memory_. Makes the chunk smaller where there is too little memory for its steps. Errors:
   // out_of_device_memory, before anything is on a device; not of a model that only plans.
   Status check_memory(const std::vector<WeightUse>& uses, const ModelOptions& options);

@@ -83,6 +83,7 @@ void TextGeneration::add_drafters(Request& r) {
     r.drafters.push_back(std::make_shared<ForcedText>(constraint_, *tokenizer_, drawn_));
   }
   r.drafters.push_back(std::make_shared<NgramDrafter>());
+  if (options_.speculate == Speculation::model && draft_ != nullptr) r.drafters.push_back(draft_->drafter());
 }
 
 // The tokens after the request's own are drafts. Where they are not more than those of the last call, they may be

@@ -10,6 +10,12 @@
 
 namespace switchyard {
 
+#ifdef SWITCHYARD_TEST_CPU
+inline constexpr char kFast[] = "cpu";
+#else
+inline constexpr char kFast[] = "reference";
+#endif
+
 inline ModelOptions drafting(uint32_t sessions, uint32_t drafts = 7) {
   ModelOptions o = options_for(sessions);
   o.drafts = drafts;
