@@ -2,6 +2,8 @@
 // What drafted tokens cost and save on a model: the time of a step by its rows of one sequence, and of a text with
 // drafts that are right with a given probability, beside the same text without drafts.
 //   draft_bench MODEL.swy|synth:... BACKEND FOLDER [deterministic] [again] [steps]
+//   draft_bench MODEL.swy BACKEND FOLDER acceptance ngram|model:FILE TEXT
+// The second form tells what share of a drafter's guesses is kept (draft_acceptance.h). FOLDER has the backends.
 // With `deterministic` the texts are the same with and without drafts. Without it they may part where a few rows are
 // rounded in another way than one, and from there on every guess is wrong. With `again` no rows are pending: those that
 // stand are computed again. With `steps` there are no texts.
@@ -12,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/draft/ngram.h"
+#include "bench/draft_acceptance.h"
 #include "core/engine/batch.h"
 #include "core/import/synthetic.h"
 #include "core/plugin/registry.h"
@@ -35,11 +37,12 @@ class Guesser final : public Drafter {
   Guesser(std::vector<int32_t> whole, double right, uint32_t most)
       : whole_(std::move(whole)), right_(right), most_(most) {}
   void saw(std::span<const int32_t> ids) override { seen_ += ids.size(); }
-  void propose(uint32_t most, std::vector<int32_t>& ids) override {
+  Status propose(uint32_t most, Guesses& guesses) override {
     for (uint32_t i = 0; i < std::min(most, most_) && seen_ + i < whole_.size(); ++i) {
       const bool right = std::uniform_real_distribution<>(0, 1)(random_) < right_;
-      ids.push_back(right ? whole_[seen_ + i] : (whole_[seen_ + i] == 0 ? 1 : 0));
+      guesses.add(right ? whole_[seen_ + i] : (whole_[seen_ + i] == 0 ? 1 : 0));
     }
+    return {};
   }
   bool may_propose_after(uint32_t) const override { return true; }
   double expected_acceptance() const override { return 0.8; }
@@ -165,31 +168,32 @@ Result<Program> program_of(const std::string& name) {
   return synthetic_program(Os::real(), request, std::thread::hardware_concurrency());
 }
 
-struct Wish {
+struct Arguments {
   std::string model, backend, folder;
   bool deterministic = false, again = false, steps = false;
+  AcceptanceOptions acceptance = {};  // without a drafter: none
 };
 
-Status run(const Wish& wish) {
-  Host host(std::thread::hardware_concurrency());
+Status run(const Arguments& a) {
+  const auto host = std::make_shared<Host>(std::thread::hardware_concurrency());
   DiscoveryOptions discovery = default_discovery();
-  discovery.search_path = wish.folder;
-  Registry registry = Registry::discover(Os::real(), discovery, host);
-  SWY_LET(auto selection, registry.select(wish.backend));
-  SWY_LET(Program program, program_of(wish.model));
+  discovery.search_path = a.folder;
+  Registry registry = Registry::discover(Os::real(), discovery, *host);
+  SWY_LET(Program program, program_of(a.model));
   ModelOptions options;
   options.context = kContext;
-  options.drafts = 31;
-  options.checkpoints = 1;
-  options.deterministic = wish.deterministic;
-  options.pending_rows = !wish.again;
-  SWY_LET(const auto model, Model::create(std::make_shared<const Program>(std::move(program)),
-                                          std::move(selection.devices), selection.policy, options));
-  SWY_LET(auto session, model->session());
-  Bench bench(*model, std::move(session));
-  std::printf("%u pending rows\n", model->pending_rows());
+  options.drafts = a.acceptance.drafter.empty() ? 31 : a.acceptance.drafts;
+  options.checkpoints = a.acceptance.drafter.empty() ? 1 : 0;
+  options.deterministic = a.deterministic;
+  options.pending_rows = !a.again;
+  SWY_LET(LoadedModel loaded, load_model(host, std::move(registry), a.backend,
+                                         std::make_shared<const Program>(std::move(program)), options));
+  if (!a.acceptance.drafter.empty()) return print_acceptance(loaded, a.backend, options, a.acceptance);
+  SWY_LET(auto session, loaded.model->session());
+  Bench bench(*loaded.model, std::move(session));
+  std::printf("%u pending rows\n", loaded.model->pending_rows());
   SWY_TRY(bench.steps());
-  if (wish.steps) return {};
+  if (a.steps) return {};
   std::printf(
       "\n| drafts | ms a token without | with | times as fast | accepted | same tokens |\n|---|---|---|---|---|---|\n");
   SWY_TRY(bench.pair("auto, all wrong", 0, 31, false));
@@ -208,14 +212,18 @@ Status run(const Wish& wish) {
 
 int main(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
-  if (argc < 4) {
-    std::fprintf(stderr, "usage: draft_bench MODEL.swy|synth:... BACKEND FOLDER [deterministic] [again] [steps]\n");
+  const std::vector<std::string> words(argv + std::min(argc, 4), argv + argc);
+  const auto said = [&](const char* word) { return std::find(words.begin(), words.end(), word) != words.end(); };
+  const bool acceptance = argc == 7 && said("acceptance");
+  if (argc < 4 || argc > 7 || (said("acceptance") && !acceptance)) {
+    std::fprintf(stderr,
+                 "usage: draft_bench MODEL.swy|synth:... BACKEND FOLDER [deterministic] [again] [steps]\n"
+                 "       draft_bench MODEL.swy BACKEND FOLDER acceptance ngram|model:FILE TEXT\n");
     return 2;
   }
-  const std::vector<std::string> words(argv + 4, argv + argc);
-  const auto said = [&](const char* word) { return std::find(words.begin(), words.end(), word) != words.end(); };
-  const switchyard::Status s =
-      switchyard::run({argv[1], argv[2], argv[3], said("deterministic"), said("again"), said("steps")});
+  switchyard::Arguments a{argv[1], argv[2], argv[3], said("deterministic"), said("again"), said("steps")};
+  if (acceptance) a.acceptance = {.drafter = argv[5], .text = argv[6]};
+  const switchyard::Status s = switchyard::run(a);
   if (!s.ok()) std::fprintf(stderr, "draft_bench: %s\n", s.message().c_str());
   return s.ok() ? 0 : 1;
 }

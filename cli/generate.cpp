@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/text_input.h"
+#include "core/engine/prepare.h"
 #include "core/sampling/recommended.h"
 #include "switchyard/sampling_math.h"
 
@@ -93,6 +94,7 @@ Result<std::unique_ptr<Speaker>> Speaker::load(const Settings& settings, const T
   serving.cache_bytes = 0;       // the session keeps what it has seen
   serving.slow_ns = UINT64_MAX;  // the output may be a pager's
   SWY_LET(serving.speculate, parse_speculation(s.speculate));
+  if (serving.speculate != Speculation::off) SWY_TRY(prepare_decoding(*runtime.model, options.sampling));
   SWY_LET(speaker->service_, Service::create(std::move(runtime), serving));
   SWY_TRY(speaker->service_->on_loop([&](Model& model) -> Status {
     if (settings.pin) pin(*speaker->loaded().host);
@@ -203,6 +205,23 @@ double bytes_per_token(const Generation& g) {
   return static_cast<double>(g.finish.read_bytes) / static_cast<double>(std::max<size_t>(g.finish.ids.size(), 1));
 }
 
+std::string drafts_line(const Finish& o) {
+  constexpr uint32_t kShown = 8;
+  std::string places;
+  for (uint32_t i = 0; i < std::min(o.drafts.places(), kShown); ++i) {
+    const double share = static_cast<double>(o.drafts.accepted[i]) / static_cast<double>(o.drafts.drafted[i]);
+    places += fmt::format("{}{:.0f}%", i == 0 ? "" : ", ", 100 * share);
+  }
+  return fmt::format("{} of {} drafted tokens accepted, in {} steps; by place: {}", o.accepted, o.drafted,
+                     o.drafts.steps, places);
+}
+
+nlohmann::ordered_json by_place(const Finish& o, const std::array<uint64_t, DraftCounts::kPlaces>& counts) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (uint32_t i = 0; i < o.drafts.places(); ++i) list.push_back(counts[i]);
+  return list;
+}
+
 }  // namespace
 
 std::string for_output(const std::string& text) {
@@ -228,7 +247,7 @@ std::string summary(const Speaker& speaker, const Generation& g) {
   const auto rate = [](size_t n, uint64_t ns) { return static_cast<double>(n) / std::max(seconds(ns), 1e-9); };
   std::string path = fmt::format("{} ({})", path_name(o.path.path), o.path.reason);
   if (o.undecided > 0) path += fmt::format(", {} draws from logits", o.undecided);
-  if (o.drafted > 0) path += fmt::format("; {} of {} drafted tokens accepted", o.accepted, o.drafted);
+  if (o.drafted > 0) path += fmt::format("\nspeculation: {}", drafts_line(o));
   return fmt::format(
       "on {}; seed {}; load {:.2f} s; prefill {} tokens in {:.2f} s ({:.1f} tok/s); decode {} tokens in {:.2f} s "
       "({:.1f} tok/s); stopped: {}\nsampling: {}; {:.0f} bytes per token read from the device\n",
@@ -248,6 +267,9 @@ nlohmann::ordered_json summary_json(const Generation& g) {
             {"draws_from_logits", o.path.path == SamplingPath::logits ? o.ids.size() : o.undecided}}},
           {"drafted", o.drafted},
           {"accepted", o.accepted},
+          {"draft_steps", o.drafts.steps},
+          {"drafted_by_place", by_place(o, o.drafts.drafted)},
+          {"accepted_by_place", by_place(o, o.drafts.accepted)},
           {"prefill_seconds", seconds(o.usage.prompt_ns)},
           {"decode_seconds", seconds(o.usage.draw_ns)}};
 }

@@ -260,6 +260,7 @@ Result<Runtime> load_runtime(const Settings& settings, std::shared_ptr<Host> hos
     bar.update(done, total);
     return !interrupted.load();
   };
+  const uint64_t free_bytes = Os::real().available_memory();
   SWY_LET(LoadedModel loaded,
           load_model(std::move(host), std::move(registry), settings.backend, std::move(program), options));
   if (const size_t n = loaded.model->weights().repacked(); n != 0) {
@@ -267,6 +268,13 @@ Result<Runtime> load_runtime(const Settings& settings, std::shared_ptr<Host> hos
         "{} weights in this file are packed for another version of the backend, so they were packed again; "
         "to update the file, use switchyard convert {} --pack",
         n, model_path(settings));
+  }
+  if (const std::string_view file = draft_model_file(settings.speculate); !file.empty() && settings.load) {
+    Settings other = settings;
+    other.model = file;
+    SWY_LET(auto draft, load_program(other));
+    DraftModelSource source{fmt::format("--speculate {}", settings.speculate), std::move(draft), free_bytes};
+    SWY_TRY(add_draft_model(loaded, settings.backend, std::move(source), options));
   }
   const Model& model = *loaded.model;
   if (settings.exact) SWY_TRY(check_exact(model));

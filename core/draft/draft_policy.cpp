@@ -8,73 +8,150 @@ namespace switchyard {
 namespace {
 
 constexpr double kWeight = 0.125;      // of a new measurement
-constexpr double kGrowth = 1.4;        // of the cost with twice the rows, until it was measured
-constexpr double kLostSteps = 1;       // plain steps that may be lost at first
+constexpr double kPrior = 1;           // measurements that the share of the place before counts as
+constexpr double kForgets = 0.998;     // of a place's measurements, while nothing is tried
+constexpr double kFirstRow = 0.4;      // of a plain step's time a row: a further one, until one was measured
+constexpr double kFirstDraft = 0.2;    // likewise: a draft that a device computes
+constexpr double kLostSteps = 0.5;     // plain steps that may be lost at first
 constexpr double kLostShare = 0.01;    // and this share of the time
 constexpr double kKeptSteps = 64;      // of the time saved, that may be lost again
 constexpr uint32_t kPlainEvery = 128;  // steps with drafts until a plain one is measured again
 constexpr double kOutlier = 4;         // times the cost so far: something else ran
 
+void take(double& average, double measured) {
+  if (average <= 0) average = measured;
+  average += kWeight * (std::min(measured, kOutlier * average) - average);
+}
+
 }  // namespace
 
+// ---- acceptance
+
+void Acceptance::start(double expected) {
+  expected_ = expected;
+  seen_.fill(0);
+  weight_.fill(0);
+  update();
+}
+
 void Acceptance::measured(uint32_t kept, bool missed) {
-  for (uint32_t i = 0; i < kept; ++i) share_ += kWeight * (1 - share_);
-  if (missed) share_ -= kWeight * 2 * share_;
+  for (uint32_t i = 0; i < std::min(kept + (missed ? 1 : 0), kPlaces); ++i) {
+    weight_[i] = std::min(weight_[i] + 1, 1 / kWeight);
+    seen_[i] += ((i < kept ? 1 : 0) - seen_[i]) / weight_[i];
+  }
+  update();
+}
+
+void Acceptance::passed() {
+  for (double& w : weight_) w *= kForgets;
+  update();
+}
+
+void Acceptance::update() {
+  double before = expected_;
+  for (uint32_t i = 0; i < kPlaces; ++i) {
+    before = share_[i] = (weight_[i] * seen_[i] + kPrior * before) / (weight_[i] + kPrior);
+  }
+}
+
+double Acceptance::kept(uint32_t drafts) const {
+  double expected = 0, all = 1;
+  for (uint32_t i = 0; i < drafts; ++i) expected += all *= share(i);
+  return expected;
+}
+
+// ---- costs
+
+size_t DraftPolicy::count_of(uint32_t seqs) {
+  if (seqs <= kExact) return std::max(seqs, 1u) - 1;
+  return std::min<size_t>(kExact + static_cast<size_t>(std::bit_width(seqs - 1)) - 6, kCounts - 1);
 }
 
 size_t DraftPolicy::size_of(uint32_t rows) {
   return std::min<size_t>(std::bit_width(std::max(rows, 1u) - 1), kSizes - 1);
 }
 
+// By those measured beside it, as if each row took as long as the others; or by those measured with another number of
+// sequences.
+double DraftPolicy::extra_ns(uint32_t extra, uint32_t seqs, double plain) const {
+  size_t size = size_of(seqs);
+  for (size_t apart = 1; !measured_[size] && apart < kSizes; ++apart) {
+    if (size_of(seqs) >= apart && measured_[size_of(seqs) - apart]) size = size_of(seqs) - apart;
+    if (!measured_[size] && size_of(seqs) + apart < kSizes && measured_[size_of(seqs) + apart]) {
+      size = size_of(seqs) + apart;
+    }
+  }
+  if (!measured_[size]) return kFirstRow * plain * extra / seqs;
+  const Extra& all = extra_[size];
+  const uint32_t at = std::min(extra, kExtras);
+  uint32_t less = at, more = at;
+  while (less > 0 && all[less] == 0) --less;
+  while (more <= kExtras && all[more] == 0) ++more;
+  if (less == at && more == at && at == extra) return all[at];
+  if (more > kExtras) return all[less] * extra / less;
+  const double share = more == less ? 0 : static_cast<double>(at - less) / (more - less);
+  const double ns = all[less] + share * (all[more] - all[less]);
+  return ns * extra / at;
+}
+
 double DraftPolicy::cost_ns(uint32_t rows, uint32_t seqs) const {
-  const size_t size = size_of(rows);
-  const Costs& own = rows > seqs ? wide_ : plain_;
-  if (own[size] > 0) return own[size];
-  double cost = 0;
-  for (size_t i = 0; i <= size; ++i) cost = std::max(cost * kGrowth, own[i] > 0 ? own[i] : plain_[i]);
-  return cost;
+  const double plain = plain_[count_of(seqs)];
+  return plain == 0 || rows <= seqs ? plain : plain + extra_ns(rows - seqs, seqs, plain);
 }
 
-void DraftPolicy::stepped(uint32_t rows, uint32_t seqs, uint32_t tokens, uint64_t ns) {
-  const auto took = static_cast<double>(ns);
-  const double plain = cost_ns(seqs, seqs);
-  double& cost = (rows > seqs ? wide_ : plain_)[size_of(rows)];
-  if (cost == 0) cost = took;
-  cost += kWeight * (std::min(took, kOutlier * cost) - cost);
-  spent_ += took;
-  since_plain_ = rows > seqs ? since_plain_ + 1 : 0;
-  if (rows == seqs) return;
-  planned_[size_of(rows)] = true;
-  if (plain == 0) return;
-  balance_ = std::min(balance_ + plain * tokens / seqs - took, kKeptSteps * plain);
+double DraftPolicy::draft_ns(uint32_t drafting) const {
+  for (size_t size = size_of(drafting) + 1; size-- > 0;) {
+    if (draft_[size] > 0) return draft_[size];
+  }
+  return 0;
 }
 
-void DraftPolicy::stepped_first(uint32_t rows, uint32_t seqs, uint32_t tokens, uint64_t ns) {
-  const auto took = static_cast<double>(ns);
-  const double planning = std::max(took - cost_ns(rows, seqs), 0.0), plain = cost_ns(seqs, seqs);
-  plan_ns_ = plan_ns_ == 0 ? planning : (plan_ns_ + planning) / 2;
-  spent_ += took;
-  if (rows == seqs) return;
-  planned_[size_of(rows)] = true;
-  balance_ += plain * tokens / seqs - took;
+void DraftPolicy::stepped(const DraftedStep& s) {
+  const auto took = static_cast<double>(s.ns), drafting = static_cast<double>(s.drafting_ns);
+  const size_t count = count_of(s.seqs), size = size_of(s.rows);
+  const bool plain = s.rows <= s.seqs;
+  const double expected = cost_ns(s.rows, s.seqs), one = plain_[count];
+  spent_ += took + drafting;
+  if (s.computed > 0) take(draft_[size_of(s.drafting)], drafting / s.computed);
+  if (s.first) {
+    const double planning = std::max(took - expected, 0.0);
+    plan_ns_ = plan_ns_ == 0 ? planning : (plan_ns_ + planning) / 2;
+  } else if (plain) {
+    take(plain_[count], took);
+  } else if (one > 0) {
+    const size_t seqs = size_of(s.seqs);
+    take(extra_[seqs][std::min(s.rows - s.seqs, kExtras)], std::max(took - one, 1e-3 * one));
+    measured_[seqs] = true;
+  }
+  since_plain_[count] = plain ? 0 : since_plain_[count] + 1;
+  // A drafter that has drafted nothing has read the text: that is not lost.
+  if (s.computed > 0) balance_ -= drafting;
+  if (plain) return;
+  planned_[size] = true;
+  if (one > 0) balance_ = std::min(balance_ + one * s.tokens / s.seqs - took, kKeptSteps * one);
 }
 
-uint32_t DraftPolicy::choose(uint32_t rows, uint32_t seqs, double tokens, uint32_t proposed, double share,
-                             bool feeds_again) const {
-  const double plain = cost_ns(seqs, seqs), now = cost_ns(rows, seqs);
-  if (plain == 0 || since_plain_ > kPlainEvery) return 0;
+// ---- choice
+
+uint32_t DraftPolicy::choose(const Ask& ask, const Acceptance& acceptance) const {
+  const double plain = plain_[count_of(ask.seqs)], now = cost_ns(ask.rows, ask.seqs) + ask.drafting_ns;
+  if (plain == 0 || since_plain_[count_of(ask.seqs)] > kPlainEvery) return 0;
   const double may_lose = balance_ + kLostSteps * plain + kLostShare * spent_;
-  double best = tokens / now, expected = 0, all = share;  // all: that every draft is kept
+  const double undrafted = cost_ns(ask.undrafted, ask.seqs);
+  double draft = 0;
+  if (ask.drafting > 0) draft = draft_ns(ask.drafting) > 0 ? draft_ns(ask.drafting) : kFirstDraft * plain / ask.seqs;
+  double best = ask.tokens / now, expected = 0, all = 1;  // all: that every draft is kept
   uint32_t chosen = 0;
-  for (uint32_t k = 1; k <= proposed; ++k, all *= share) {
-    expected += all;
-    const bool whole = k == proposed || std::has_single_bit(rows + k);  // sizes between cost as much as the next
-    double cost = cost_ns(rows + k, seqs);
-    const double planning = planned_[size_of(rows + k)] ? 0 : plan_ns_;
-    if (!whole || cost - now + planning > may_lose) continue;
-    if (feeds_again) cost += (1 - all) * (cost_ns(rows + 1 + static_cast<uint32_t>(expected), seqs) - plain);
-    if ((tokens + expected) / cost <= best) continue;
-    best = (tokens + expected) / cost;
+  for (uint32_t k = 1; k <= ask.proposed; ++k) {
+    expected += all *= acceptance.share(k - 1);
+    double cost = cost_ns(ask.rows + k, ask.seqs) + ask.drafting_ns + draft * k;
+    const double planning = planned_[size_of(ask.rows + k)] ? 0 : plan_ns_;
+    if (cost - undrafted + planning > may_lose) continue;
+    if (ask.feeds_again) {
+      cost += (1 - all) * (cost_ns(ask.seqs + 1 + static_cast<uint32_t>(expected), ask.seqs) - plain);
+    }
+    if ((ask.tokens + expected) / cost <= best) continue;
+    best = (ask.tokens + expected) / cost;
     chosen = k;
   }
   return chosen;

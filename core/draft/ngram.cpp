@@ -49,14 +49,15 @@ void NgramDrafter::look_up() {
 }
 
 // Where the guess reaches the end of the text, it goes on with its own beginning: the text repeats itself.
-void NgramDrafter::propose(uint32_t most, std::vector<int32_t>& ids) {
-  if (length_ < limits_.least || length_ == 0) return;
-  const size_t first = ids.size();
+Status NgramDrafter::propose(uint32_t most, Guesses& guesses) {
+  if (length_ < limits_.least || length_ == 0) return {};
+  const size_t first = guesses.ids().size();
   const uint32_t n = std::min(most, length_);
   for (size_t i = 0; i < n; ++i) {
     const size_t at = match_ + i;
-    ids.push_back(at < text_.size() ? text_[at] : ids[first + at - text_.size()]);
+    guesses.add(at < text_.size() ? text_[at] : guesses.ids()[first + at - text_.size()]);
   }
+  return {};
 }
 
 }  // namespace switchyard

@@ -20,7 +20,7 @@ class NgramDrafter final : public Drafter {
  public:
   explicit NgramDrafter(const NgramLimits& limits = {});
   void saw(std::span<const int32_t> ids) override;
-  void propose(uint32_t most, std::vector<int32_t>& ids) override;
+  Status propose(uint32_t most, Guesses& guesses) override;
   bool may_propose_after(uint32_t more) const override { return length_ + more >= limits_.least; }
   double expected_acceptance() const override { return 0.8; }
 

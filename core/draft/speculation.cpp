@@ -2,16 +2,35 @@
 #include "core/draft/speculation.h"
 
 namespace switchyard {
+namespace {
+
+constexpr std::string_view kModelPrefix = "model:";
+
+}  // namespace
 
 const char* speculation_name(Speculation s) {
-  return s == Speculation::off ? "off" : s == Speculation::automatic ? "auto" : "ngram";
+  switch (s) {
+    case Speculation::off:
+      return "off";
+    case Speculation::automatic:
+      return "auto";
+    case Speculation::ngram:
+      return "ngram";
+    default:
+      return "model";
+  }
 }
 
 Result<Speculation> parse_speculation(std::string_view text) {
   for (const Speculation s : {Speculation::off, Speculation::automatic, Speculation::ngram}) {
     if (text == speculation_name(s)) return s;
   }
-  return error(Code::usage, "--speculate is '{}'; it must be auto, ngram or off", text);
+  if (!draft_model_file(text).empty()) return Speculation::model;
+  return error(Code::usage, "--speculate is '{}'; it must be auto, ngram, model:FILE or off", text);
+}
+
+std::string_view draft_model_file(std::string_view text) {
+  return text.starts_with(kModelPrefix) ? text.substr(kModelPrefix.size()) : std::string_view();
 }
 
 }  // namespace switchyard

@@ -13,13 +13,16 @@ enum class Speculation : uint8_t {
   off,
   automatic,  // n-grams and the text that a constraint forces; as many as pay by what was measured
   ngram,      // n-grams alone, and always as many as are proposed
+  model,      // as automatic, and a small model where these have no guess
 };
 
 // ModelOptions::drafts where speculation is on.
 inline constexpr uint32_t kDefaultDrafts = 31;  // with the row before them a step of 32
 
 const char* speculation_name(Speculation speculation);
-// Errors: usage, with the names there are.
+// A name; or "model:" and the file of that model. Errors: usage, with the names there are.
 Result<Speculation> parse_speculation(std::string_view text);
+// The file of "model:FILE"; "" of others.
+std::string_view draft_model_file(std::string_view text);
 
 }  // namespace switchyard

@@ -101,6 +101,9 @@ Result<Batch::Id> Batch::add(Session& session, Request request) {
   for (const int32_t id : request.drawn) sampler.saw_output(id);
   if (model_.drafts() == 0) request.drafters.clear();
   for (const auto& d : request.drafters) {
+    if (d->wants_hidden() && model_.hidden_width() == 0) {
+      return error(Code::internal, "a drafter needs hidden rows, and the model was made without");
+    }
     d->saw(request.history);
     d->saw(request.prompt);
   }
@@ -117,7 +120,7 @@ Result<Batch::Id> Batch::add(Session& session, Request request) {
   const size_t drafts = r->request.drafters.empty() ? 0 : model_.drafts();
   if (r->request.mask) r->mask.resize(mask_words() * (1 + drafts));
   r->rows.reserve(drafts == 0 ? 1 : 16 + 2 * drafts);
-  r->guess.reserve(drafts);
+  r->guesses = std::make_unique<RequestGuesses>(*this, *r);
   for (const auto& d : r->request.drafters) r->acceptance.emplace_back().start(d->expected_acceptance());
   r->begin_ns = Os::real().now_ns();
   r->entry = free_entries_.back();
@@ -169,6 +172,7 @@ void Batch::sweep() {
       continue;
     }
     free_entries_.push_back((*it)->entry);
+    (*it)->request.drafters.clear();  // and what they hold
     ended_.push_back(std::move(*it));
     it = running_.erase(it);
   }

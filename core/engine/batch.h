@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "core/draft/draft_counts.h"
 #include "core/draft/draft_policy.h"
 #include "core/draft/drafter.h"
 #include "core/engine/sampling_path.h"
@@ -49,9 +50,9 @@ struct Request {
   std::optional<SamplingPath> path;  // none: the best that the device covers
   // Called with every token as it becomes known; false ends the request, and the session then has not seen the token.
   std::function<bool(const TokenEvent&)> on_token;
-  // Called before each token is sampled: sets the bits of the allowed tokens in a mask of zeros. `drawn`: this
-  // request's tokens so far; with drafters maybe some drafted ones, too, that the next call no longer has. A mask that
-  // allows nothing ends the request with an error.
+  // Called before each token is sampled, or guessed by a drafter: sets the bits of the allowed tokens in a mask of
+  // zeros. `drawn`: this request's tokens so far; with drafters maybe some drafted ones, too, that the next call no
+  // longer has. A mask that allows nothing ends the request with an error.
   std::function<void(std::span<const int32_t> drawn, std::span<uint32_t> mask)> mask;
   std::string mask_name = "the request's mask";  // for that error
   // Guesses of what is drawn next, in the order in which they are asked. A step then verifies several tokens, and keeps
@@ -72,6 +73,7 @@ struct Outcome {
   uint64_t read_bytes = 0;              // of logits, candidates and tokens that came to the host
   uint64_t undecided = 0;               // tokens that candidates did not decide, sampled from the logits
   uint64_t drafted = 0, accepted = 0;   // drafted tokens, and those of them that were drawn
+  DraftCounts drafts;                   // the same by their place
   uint64_t prompt_ns = 0, draw_ns = 0;  // from `add` to the first token, and from there to the last
 };
 
@@ -134,10 +136,12 @@ class Batch {
   struct FlightPart;
   struct DrawRow;
   struct StepRoom;
+  class RequestGuesses;
 
   Running* find(Id id) const;
   size_t mask_words() const { return (model_.vocab() + 31) / 32; }
-  bool may_run_ahead() const;
+  bool may_run_ahead();
+  bool may_draft_next(Running& r);
   void plan_step(Flight& flight);
   void order_prompts();
   void choose_draws(Flight& flight);
@@ -145,17 +149,22 @@ class Batch {
   Status prepare_rows(Running& r, bool blind, uint32_t& drafts);
   StepRoom room_for_decoding() const;
   uint32_t draft_limit(const Running& r, const StepRoom& room) const;
-  void propose(Running& r, StepRoom& room);
+  void draft(StepRoom& room);
+  void ask_drafters(Running& r, StepRoom& room);
+  uint32_t drafts_that_pay(const Running& r, const StepRoom& room, uint32_t proposed, bool computes) const;
+  void compute_drafts();
   Status prepare_sample(Running& r, const StepSequence& sequence);
   Status fill_masks(Flight& flight);
   void fill_masks(Running& r, const FlightPart& part);
+  void make_mask(Running& r, std::span<const int32_t> drafts) const;
   Status submit(Flight& flight);
   static void reached_cut(Running& r);
   Status finish_step();
   Result<Draw> draw(Running& r, const DrawRow& row, const StepOutput& out);
   StopReason drew(Running& r, const Draw& draw, uint32_t position);
   void finish_part(const FlightPart& part, const StepOutput& out);
-  void keep_rows(Running& r, const FlightPart& part, uint32_t accepted);
+  uint32_t keep_rows(Running& r, const FlightPart& part, uint32_t accepted);
+  Status give_hidden(Running& r, const FlightPart& part, uint32_t stand);
   void measure(const Flight& flight, uint64_t begin_ns, uint64_t drawn, bool first);
   void end(Running& r, StopReason reason, Status status = {});
   Status fail_all(Status status);
@@ -171,6 +180,10 @@ class Batch {
   std::shared_ptr<swy::RowSampler> row_sampler_;
   std::vector<Id> starved_;
   std::vector<Running*> order_;         // of the prompts in a step
+  std::vector<Running*> computed_;      // whose drafts a device computes before a step
+  uint64_t drafting_ns_ = 0;            // that this took
+  uint32_t computed_drafts_ = 0;        // that came of it
+  std::vector<float> hidden_;           // rows of a sequence
   std::vector<uint32_t> free_entries_;  // of the devices' token buffers
   DraftPolicy policy_;
   Id next_id_ = 1;

@@ -31,6 +31,7 @@ Batch::StepRoom Batch::room_for_decoding() const {
     room.decoding_rows += static_cast<uint32_t>(r->unfed().size());
   }
   room.tokens = room.seqs;
+  room.undrafted_rows = room.decoding_rows;
   room.drafts = model_.drafts();
   return room;
 }
@@ -39,63 +40,168 @@ Batch::StepRoom Batch::room_for_decoding() const {
 uint32_t Batch::draft_limit(const Running& r, const StepRoom& room) const {
   const uint32_t most_rows = std::min(model_.chunk(), std::max(options_.prompt_rows, room.seqs));
   const uint64_t to_draw = r.request.max_tokens - r.outcome.ids.size();  // one row draws without a draft
-  const uint64_t context = model_.context() - r.session.position() - r.rows.size();
-  if (model_.feeds_again() && r.rows.size() > kFedAgain) return 0;
+  const size_t unfed = r.unfed().size();
+  const uint64_t context = model_.context() - r.session.position() - unfed;
+  if (model_.feeds_again() && unfed > kFedAgain) return 0;
   const uint64_t rows = most_rows - std::min(most_rows, room.decoding_rows);
   return static_cast<uint32_t>(std::min({uint64_t{room.drafts}, to_draw - 1, context, rows}));
 }
 
-// Appends drafts to the rows of a request.
-void Batch::propose(Running& r, StepRoom& room) {
-  if (room.drafts == 0 || r.request.drafters.empty()) return;
+// The drafts of every sequence that decodes in this step. Those that a device computes come last, all at once.
+void Batch::draft(StepRoom& room) {
+  computed_.clear();
+  for (const auto& r : running_) {
+    r->drafts = r->masks = 0;
+    r->guesses->clear();
+    const bool decodes = r->outcome.stopped == StopReason::none && !r->paused && !r->reads_prompt();
+    if (room.drafts > 0 && decodes && !r->request.drafters.empty()) ask_drafters(*r, room);
+  }
+  drafting_ns_ = computed_drafts_ = 0;
+  if (!computed_.empty()) compute_drafts();
+}
+
+// Asks the drafters in turn until one has guesses, or would compute some.
+void Batch::ask_drafters(Running& r, StepRoom& room) {
   const uint32_t most = draft_limit(r, room);
-  r.guess.clear();
-  for (r.drafter = 0; most > 0 && r.drafter < r.request.drafters.size(); ++r.drafter) {
-    r.request.drafters[r.drafter]->propose(most, r.guess);
-    if (!r.guess.empty()) break;
+  if (most == 0) return;
+  uint32_t proposed = 0;
+  bool computes = false;
+  for (r.drafter = 0; r.drafter < r.request.drafters.size(); ++r.drafter) {
+    Drafter& d = *r.request.drafters[r.drafter];
+    computes = d.computes();
+    if (computes) {
+      proposed = most;
+    } else if (Status s = d.propose(most, *r.guesses); !s.ok()) {
+      return end(r, StopReason::failed, std::move(s));
+    } else {
+      r.guesses->end(most);
+      proposed = static_cast<uint32_t>(r.guesses->ids().size());
+    }
+    if (proposed > 0) break;
   }
-  // What follows an end is never drawn.
-  const std::span<const int32_t> stops = r.sampler.stop_ids();
-  const auto useless = [&](int32_t id) {
-    return id < 0 || static_cast<uint32_t>(id) >= model_.vocab() ||
-           std::find(stops.begin(), stops.end(), id) != stops.end();
-  };
-  r.guess.erase(std::find_if(r.guess.begin(), r.guess.end(), useless), r.guess.end());
-  if (r.guess.size() > most) r.guess.resize(most);
-  if (r.guess.empty()) return;
+  if (proposed == 0) return;
   Acceptance& a = r.acceptance[r.drafter];
-  auto n = static_cast<uint32_t>(r.guess.size());
-  if (!r.request.draft_always) {
-    n = policy_.choose(room.decoding_rows, room.seqs, room.tokens, n, a.share(), model_.feeds_again());
+  r.drafts = r.request.draft_always ? proposed : drafts_that_pay(r, room, proposed, computes);
+  if (r.drafts == 0) return a.passed();
+  if (computes) {
+    computed_.push_back(&r);
+    room.drafting_ns += r.drafts * policy_.draft_ns(++room.drafting);
   }
-  if (n == 0) return a.passed();
-  r.rows.insert(r.rows.end(), r.guess.begin(), r.guess.begin() + n);
-  room.drafts -= n;
-  room.decoding_rows += n;
-  for (double stands = a.share(); n > 0; --n, stands *= a.share()) room.tokens += stands;
+  room.drafts -= r.drafts;
+  room.decoding_rows += r.drafts;
+  room.tokens += a.kept(r.drafts);
+}
+
+uint32_t Batch::drafts_that_pay(const Running& r, const StepRoom& room, uint32_t proposed, bool computes) const {
+  const DraftPolicy::Ask ask{.rows = room.decoding_rows,
+                             .seqs = room.seqs,
+                             .undrafted = room.undrafted_rows,
+                             .tokens = room.tokens,
+                             .drafting_ns = room.drafting_ns,
+                             .proposed = proposed,
+                             .drafting = computes ? room.drafting + 1 : 0,
+                             .feeds_again = model_.feeds_again()};
+  return policy_.choose(ask, r.acceptance[r.drafter]);
+}
+
+// Whether a request's next tokens may be guessed, and are worth computing.
+bool Batch::may_draft_next(Running& r) {
+  for (size_t i = 0; i < r.request.drafters.size(); ++i) {
+    const Drafter& d = *r.request.drafters[i];
+    if (!d.may_propose_after(r.due)) continue;
+    if (!d.computes() || r.request.draft_always) return true;
+    const auto seqs = static_cast<uint32_t>(running_.size());
+    const DraftPolicy::Ask ask{.rows = seqs,
+                               .seqs = seqs,
+                               .undrafted = seqs,
+                               .tokens = static_cast<double>(seqs),
+                               .proposed = model_.drafts(),
+                               .drafting = 1,
+                               .feeds_again = model_.feeds_again()};
+    if (policy_.choose(ask, r.acceptance[i]) > 0) return true;
+    r.acceptance[i].passed();
+  }
+  return false;
+}
+
+void Batch::compute_drafts() {
+  const Stretch stretch(model_.runner().observer(), "draft");
+  const uint64_t begin = Os::real().now_ns();
+  const auto drafter = [](const Running& r) -> Drafter& { return *r.request.drafters[r.drafter]; };
+  for (Running* r : computed_) drafter(*r).will_propose(r->drafts, *r->guesses);
+  for (Running* r : computed_) {
+    Status proposed = drafter(*r).propose(r->drafts, *r->guesses);
+    r->guesses->end(r->drafts);
+    r->drafts = static_cast<uint32_t>(r->guesses->ids().size());
+    computed_drafts_ += r->drafts;
+    if (!proposed.ok()) end(*r, StopReason::failed, std::move(proposed));
+  }
+  drafting_ns_ = Os::real().now_ns() - begin;
+}
+
+std::optional<int32_t> Batch::RequestGuesses::draw(std::span<const float> logits) {
+  const size_t index = ids_.size();
+  while (counts_.size() < index) {
+    const int32_t id = ids_[counts_.size()];
+    if (!batch_.model_.check_tokens({&id, 1}).ok()) return std::nullopt;
+    counts_.push_back(r_.sampler.count_of(id));
+    r_.sampler.saw_output(id);
+  }
+  const uint32_t* mask = nullptr;
+  if (r_.request.mask) {
+    if (index > batch_.model_.drafts()) return std::nullopt;
+    batch_.make_mask(r_, ids_);
+    mask = r_.mask.data() + index * batch_.mask_words();
+  }
+  const auto id = r_.sampler.guess(logits, r_.session.position() + r_.unfed().size() + index, mask);
+  const std::span<const int32_t> stops = r_.sampler.stop_ids();
+  if (!id.ok() || std::find(stops.begin(), stops.end(), *id) != stops.end()) return std::nullopt;
+  ids_.push_back(*id);
+  return *id;
+}
+
+// What follows an end is never drawn.
+void Batch::RequestGuesses::end(uint32_t most) {
+  for (size_t i = counts_.size(); i-- > 0;) r_.sampler.set_count(ids_[i], counts_[i]);
+  counts_.clear();
+  const std::span<const int32_t> stops = r_.sampler.stop_ids();
+  const auto useless = [&](int32_t id) {
+    return !batch_.model_.check_tokens({&id, 1}).ok() || std::find(stops.begin(), stops.end(), id) != stops.end();
+  };
+  ids_.erase(std::find_if(ids_.begin(), ids_.end(), useless), ids_.end());
+  if (ids_.size() > most) ids_.resize(most);
+}
+
+// The mask of the row after `drafts`, as if these had been drawn.
+void Batch::make_mask(Running& r, std::span<const int32_t> drafts) const {
+  std::vector<int32_t>& ids = r.outcome.ids;
+  const size_t known = ids.size();
+  ids.insert(ids.end(), drafts.begin(), drafts.end());
+  const std::span<uint32_t> mask = std::span(r.mask).subspan(drafts.size() * mask_words(), mask_words());
+  std::fill(mask.begin(), mask.end(), 0u);
+  r.request.mask(ids, mask);
+  if (model_.vocab() % 32 != 0) mask.back() &= (1u << model_.vocab() % 32) - 1;
+  ids.resize(known);
+  r.masks = static_cast<uint32_t>(drafts.size()) + 1;
 }
 
 // The masks of a request's rows that draw: each as if the drafts before it had been drawn. Rows after a draft that the
 // mask before it does not allow are not looked at. Where a draft's own mask allows nothing, its token is left to the
 // next step, which says why: what the mask's owner tells of drafts is forgotten when they are drawn.
 void Batch::fill_masks(Running& r, const FlightPart& part) {
-  std::vector<int32_t>& ids = r.outcome.ids;
-  const size_t known = ids.size(), words = mask_words();
+  const size_t words = mask_words();
   const auto drafts = std::span(r.rows).last(part.drafts);
-  ids.insert(ids.end(), drafts.begin(), drafts.end());
   r.drawable = part.drafts;
   for (uint32_t row = 0; row <= part.drafts; ++row) {
+    if (row >= r.masks) make_mask(r, drafts.first(row));  // else it was made for the draft
     const std::span<uint32_t> mask = std::span(r.mask).subspan(row * words, words);
-    std::fill(mask.begin(), mask.end(), 0u);
-    r.request.mask(std::span(ids).first(known + row), mask);
-    if (model_.vocab() % 32 != 0) mask.back() &= (1u << model_.vocab() % 32) - 1;
     if (std::all_of(mask.begin(), mask.end(), [](uint32_t word) { return word == 0; })) {
       if (row > 0) {
         r.drawable = row - 1;
         break;
       }
       r.mask_fault = error(Code::usage, "no token can match {} after {} generated tokens; change it so that one can",
-                           r.request.mask_name, known);
+                           r.request.mask_name, r.outcome.ids.size());
       std::fill(mask.begin(), mask.end(), UINT32_MAX);  // the row is sampled, and the result ignored
       break;
     }
@@ -103,7 +209,6 @@ void Batch::fill_masks(Running& r, const FlightPart& part) {
     const auto draft = static_cast<uint32_t>(drafts[row]);
     if ((mask[draft / 32] >> draft % 32 & 1) == 0) break;
   }
-  ids.resize(known);
 }
 
 // The rows that draw, one after the other, up to the first that does not draw the draft after it, or whose draft is
@@ -135,29 +240,54 @@ void Batch::finish_part(const FlightPart& part, const StepOutput& out) {
     if (accepted == most || token != drafts[accepted]) break;
   }
   if (!fault.ok()) reason = StopReason::failed;
-  if (part.drafts > 0) keep_rows(r, part, accepted);
+  if (part.drafts > 0) {
+    Status given = give_hidden(r, part, keep_rows(r, part, accepted));
+    if (!given.ok() && reason == StopReason::none) reason = StopReason::failed, fault = std::move(given);
+  }
   if (reason != StopReason::none) return end(r, reason, std::move(fault));
   if (part.drafts == 0) r.session.commit();  // of the step under way that feeds this token, if there is one
 }
 
-void Batch::keep_rows(Running& r, const FlightPart& part, uint32_t accepted) {
+// Returns how many of the part's rows stand.
+uint32_t Batch::keep_rows(Running& r, const FlightPart& part, uint32_t accepted) {
   const bool over = r.outcome.stopped != StopReason::none;
   r.outcome.drafted += part.drafts;
   r.outcome.accepted += accepted;
+  r.outcome.drafts.add(part.drafts, accepted);
   if (!over) r.acceptance[r.drafter].measured(accepted, accepted < part.drafts);
   const uint32_t stand = part.tokens - part.drafts + accepted;
-  if (stand == part.tokens) return r.session.commit();
-  if (model_.feeds_again()) return r.session.abandon();
-  r.session.commit(stand);
+  if (stand == part.tokens) {
+    r.session.commit();
+  } else if (model_.feeds_again()) {
+    r.session.abandon();
+  } else {
+    r.session.commit(stand);
+  }
+  return stand;
+}
+
+// The hidden rows of a part that stand, for the drafters that want them.
+Status Batch::give_hidden(Running& r, const FlightPart& part, uint32_t stand) {
+  if (!r.wants_hidden()) return {};
+  hidden_.resize(size_t{stand} * model_.hidden_width());
+  SWY_TRY(model_.read_hidden(part.first_row, hidden_));
+  for (const auto& d : r.request.drafters) {
+    if (d->wants_hidden()) SWY_TRY(d->saw_hidden(part.position, part.ids.first(stand), hidden_));
+  }
+  return {};
 }
 
 // `first`: plans were made in this time.
 void Batch::measure(const Flight& flight, uint64_t begin_ns, uint64_t drawn, bool first) {
   if (model_.drafts() == 0 || flight.reads_prompt || flight.parts.empty()) return;
-  const auto seqs = static_cast<uint32_t>(flight.parts.size()), tokens = static_cast<uint32_t>(drawn);
-  const uint64_t ns = Os::real().now_ns() - begin_ns;
-  if (first) return policy_.stepped_first(flight.rows, seqs, tokens, ns);
-  policy_.stepped(flight.rows, seqs, tokens, ns);
+  policy_.stepped({.rows = flight.rows,
+                   .seqs = static_cast<uint32_t>(flight.parts.size()),
+                   .tokens = static_cast<uint32_t>(drawn),
+                   .ns = Os::real().now_ns() - begin_ns - drafting_ns_,
+                   .computed = computed_drafts_,
+                   .drafting_ns = drafting_ns_,
+                   .drafting = static_cast<uint32_t>(computed_.size()),
+                   .first = first});
 }
 
 }  // namespace switchyard

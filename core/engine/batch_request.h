@@ -9,6 +9,21 @@
 
 namespace switchyard {
 
+// The guesses of a request, drawn as its tokens are.
+class Batch::RequestGuesses final : public Guesses {
+ public:
+  RequestGuesses(const Batch& batch, Running& request) : batch_(batch), r_(request) {}
+  std::optional<int32_t> draw(std::span<const float> logits) override;
+  void clear() { ids_.clear(); }
+  // Keeps those that a step can verify, and takes back what was counted of them.
+  void end(uint32_t most);
+
+ private:
+  const Batch& batch_;
+  Running& r_;
+  std::vector<uint32_t> counts_;  // of the ids that were counted, before
+};
+
 struct Batch::Running {
   Id id;
   Session& session;
@@ -26,8 +41,10 @@ struct Batch::Running {
   bool counts_there = false;                // the device's counts are up to date with `sampler`
   std::vector<Acceptance> acceptance = {};  // of each drafter
   size_t drafter = 0;                       // whose drafts are in the step
-  std::vector<int32_t> guess = {};
+  uint32_t drafts = 0;                      // how many of the guesses are to be verified in the step
+  std::unique_ptr<RequestGuesses> guesses = {};
   std::vector<uint32_t> mask = {};  // of each row that draws
+  uint32_t masks = 0;               // of them are there, for the step that is being planned
   Status mask_fault = {};           // the first row's mask allows nothing
   uint32_t drawable = UINT32_MAX;   // so many drafts at most may stand, for what their masks are
   SampleRow row = {};               // of the step being submitted
@@ -46,17 +63,20 @@ struct Batch::Running {
     const size_t seen = session.position() - begin - request.prompt.size();
     return std::span(outcome.ids).subspan(std::min(first + seen, outcome.ids.size()));
   }
-  bool drafts_next() const {
+  bool wants_hidden() const {
     return std::any_of(request.drafters.begin(), request.drafters.end(),
-                       [&](const auto& d) { return d->may_propose_after(due); });
+                       [](const auto& d) { return d->wants_hidden(); });
   }
 };
 
 struct Batch::FlightPart {
-  Running* request = nullptr;  // NULL: it ended while the step was under way
-  uint32_t tokens = 0;         // rows
-  uint32_t drafts = 0;         // of them, the last ones: each draws, and so does the row before them
-  bool blind = false;          // feeds a token that the host has not seen
+  Running* request = nullptr;         // NULL: it ended while the step was under way
+  std::span<const int32_t> ids = {};  // until the next step is planned
+  uint32_t position = 0;              // of the first row
+  uint32_t first_row = 0;             // in the step
+  uint32_t tokens = 0;                // rows
+  uint32_t drafts = 0;                // of them, the last ones: each draws, and so does the row before them
+  bool blind = false;                 // feeds a token that the host has not seen
   bool draws = false;
   SamplingPath path = SamplingPath::logits;
   uint32_t sample_row = 0, logit_row = 0;
@@ -95,6 +115,9 @@ struct Batch::StepRoom {
   // to give.
   uint32_t seqs = 0, decoding_rows = 0;
   double tokens = 0;
+  // Likewise: their rows without drafts; sequences whose drafts a device computes, and how long that may take.
+  uint32_t undrafted_rows = 0, drafting = 0;
+  double drafting_ns = 0;
 };
 
 }  // namespace switchyard

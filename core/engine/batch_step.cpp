@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batch: one step, from the choice of its rows to the tokens that came of it. See batch_draft.cpp for drafted rows.
 #include <algorithm>
+#include <utility>
 
 #include "core/engine/batch_request.h"
 #include "core/plugin/call.h"
@@ -9,14 +10,15 @@ namespace switchyard {
 
 // The next step can be submitted ahead if every token that it feeds is known, or sampled by the device. A sequence
 // whose next tokens may be guessed waits until it is known what follows.
-bool Batch::may_run_ahead() const {
+bool Batch::may_run_ahead() {
   if (!options_.run_ahead || !model_.runner().runs_ahead()) return false;
   const auto drafted = [](const FlightPart& p) { return p.drafts > 0; };
   for (const Flight* f : flights_) {
     if (std::any_of(f->parts.begin(), f->parts.end(), drafted)) return false;
   }
-  return std::all_of(running_.begin(), running_.end(), [](const auto& r) {
-    return r->due == 0 || (r->outcome.path.path == SamplingPath::fused && !r->request.mask && !r->drafts_next());
+  return std::all_of(running_.begin(), running_.end(), [this](const auto& r) {
+    if (r->wants_hidden()) return false;  // the newest step's rows are read
+    return r->due == 0 || (r->outcome.path.path == SamplingPath::fused && !r->request.mask && !may_draft_next(*r));
   });
 }
 
@@ -46,8 +48,9 @@ bool Batch::add_to_step(Running& r, Flight& flight, StepRoom& room) {
     r.rows.assign(unfed.begin(), unfed.end());
     if (blind) r.rows.assign(1, -1 - static_cast<int32_t>(r.entry));
     n = static_cast<uint32_t>(r.rows.size());
-    if (!blind) propose(r, room);
-    drafts = static_cast<uint32_t>(r.rows.size()) - n;
+    drafts = blind ? 0 : std::exchange(r.drafts, 0);
+    const std::span<const int32_t> guesses = r.guesses->ids();
+    r.rows.insert(r.rows.end(), guesses.begin(), guesses.begin() + drafts);
   }
   if (n == 0 || room.rows + n > model_.chunk()) return false;
   if (Status ready = prompt ? r.session.prepare(n) : prepare_rows(r, blind, drafts); !ready.ok()) {
@@ -68,7 +71,7 @@ bool Batch::add_to_step(Running& r, Flight& flight, StepRoom& room) {
     s.tokens = r.rows;
     s.pending = drafts > 0 && model_.pending_rows() > 0;
   }
-  FlightPart part{&r, n + drafts, drafts, blind, !r.reads_prompt()};
+  FlightPart part{&r, s.tokens, s.position, flight.rows, n + drafts, drafts, blind, !r.reads_prompt()};
   // The device's samplers do not verify: the host draws one row after the other.
   part.path = drafts > 0 ? SamplingPath::logits : r.outcome.path.path;
   s.logit_rows = part.draws ? 1 + drafts : 0;
@@ -84,6 +87,7 @@ void Batch::plan_step(Flight& flight) {
   sequences_.clear();
   order_prompts();
   StepRoom room = room_for_decoding();
+  draft(room);
   for (const auto& r : running_) {
     if (!r->reads_prompt()) add_to_step(*r, flight, room);
   }
@@ -182,7 +186,7 @@ Status Batch::submit(Flight& flight) {
   for (const FlightPart& p : flight.parts) {
     if (p.blind || p.drafts > 0 || p.request == nullptr) continue;
     p.request->session.commit();
-    reached_cut(*p.request);
+    if (!p.request->wants_hidden()) reached_cut(*p.request);
   }
   return {};
 }
@@ -243,7 +247,16 @@ Status Batch::finish_step() {
   idle_.push_back(&flight);
   SWY_LET(const StepOutput out, model_.runner().collect());
   for (const FlightPart& p : flight.parts) {
-    if (p.draws && p.request != nullptr && p.request->outcome.stopped == StopReason::none) finish_part(p, out);
+    if (p.request == nullptr || p.request->outcome.stopped != StopReason::none) continue;
+    if (p.drafts == 0) {
+      Running& r = *p.request;
+      if (Status given = give_hidden(r, p, p.tokens); !given.ok()) {
+        end(r, StopReason::failed, std::move(given));
+        continue;
+      }
+      if (r.wants_hidden()) reached_cut(r);
+    }
+    if (p.draws) finish_part(p, out);
   }
   return {};
 }

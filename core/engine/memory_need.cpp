@@ -38,12 +38,10 @@ std::string smaller_states(const MemoryNeed& n) {
   return advice.empty() ? "use another device" : advice + " would fit";
 }
 
-uint64_t total(const MemoryNeed& n) { return saturating_add(saturating_add(n.weights, n.states()), n.steps); }
-
 }  // namespace
 
 Status check_memory(const MemoryNeed& n) {
-  if (n.free == 0 || total(n) <= n.free) return {};
+  if (n.free == 0 || n.total() <= n.free) return {};
   if (n.weights > n.free) {
     return error(Code::out_of_device_memory, "the weights take {} on {}, and {} are free; {}", gib(n.weights), n.device,
                  gib(n.free), smaller_weights(n));

@@ -25,6 +25,7 @@ struct MemoryNeed {
   uint64_t steps = 0;                  // activations of the largest step
   uint32_t step_rows = 0;              // its rows
 
+  uint64_t total() const { return saturating_add(saturating_add(weights, states()), steps); }
   uint64_t states() const { return saturating_add(slots, saturating_mul(page, pages)); }
 };
 

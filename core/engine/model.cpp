@@ -254,7 +254,7 @@ Status Model::size_pool(const ModelOptions& options) {
 }
 
 // What the model takes of each memory: the host's, which several devices may share, and that of each other device.
-Result<std::vector<MemoryNeed>> Model::memory_needs(const std::vector<WeightUse>& uses, Os& os) const {
+Result<std::vector<MemoryNeed>> Model::memory_needs(const std::vector<WeightUse>& uses, uint64_t host_bytes) const {
   std::vector<MemoryNeed> needs;
   for (const uint32_t d : used_) {
     const bool host = on_host(devices_[d]);
@@ -262,7 +262,7 @@ Result<std::vector<MemoryNeed>> Model::memory_needs(const std::vector<WeightUse>
     if (need == needs.end()) {
       need = needs.insert(need, MemoryNeed{});
       need->host = host;
-      need->free = host ? os.available_memory() : devices_[d].info.memory_free_bytes;
+      need->free = host ? host_bytes : devices_[d].info.memory_free_bytes;
       need->page_tokens = StatePool::kPageSize, need->pages = pool_.pages;
       need->sessions = pool_.seqs, need->context = context_;
       need->budgeted = pool_.pages < uint64_t{pages_per_session()} * pool_.seqs;
@@ -281,7 +281,8 @@ Result<std::vector<MemoryNeed>> Model::memory_needs(const std::vector<WeightUse>
 // Weights and states first: a smaller chunk does not help there. Then the largest step, with smaller chunks until one
 // fits.
 Status Model::check_memory(const std::vector<WeightUse>& uses, const ModelOptions& options) {
-  SWY_LET(memory_, memory_needs(uses, options.os == nullptr ? Os::real() : *options.os));
+  Os& os = options.os == nullptr ? Os::real() : *options.os;
+  SWY_LET(memory_, memory_needs(uses, options.host_bytes == 0 ? os.available_memory() : options.host_bytes));
   const auto checked = [&]() -> Status {
     for (const MemoryNeed& need : memory_) {
       if (options.load) SWY_TRY(switchyard::check_memory(need));
@@ -327,6 +328,10 @@ Result<Plan> Model::plan(uint32_t rows, uint32_t logit_rows, uint32_t context) c
   SWY_LET(Plan plan, planner_->plan(bucket({.rows = rows, .logit_rows = logit_rows, .context = context})));
   plan.decisions.push_back(sampler_);
   return plan;
+}
+
+Status Model::read_hidden(uint32_t first, std::span<float> rows) const {
+  return runner_->read_result(hidden_, std::as_writable_bytes(rows), uint64_t{first} * hidden_width_ * sizeof(float));
 }
 
 Status Model::check_tokens(std::span<const int32_t> ids) const { return check_token_ids(ids, vocab_); }

@@ -40,6 +40,7 @@ struct ModelOptions {
   bool deterministic = false;
   bool verify_packed = false;  // packed weights of the file are compared with what their canonical form makes
   bool routers = false;        // every step also gives the logits of its routers
+  bool hidden = false;         // every step also gives its hidden rows: what the head computes the logits from
   bool load = true;            // false: a model that only plans, of any size: nothing is on a device, and nothing runs
   std::vector<VariantRule> variants;
   std::shared_ptr<const Tuning> tuning;  // PlanPolicy::tuning
@@ -48,6 +49,7 @@ struct ModelOptions {
   WeightStore::Progress progress;        // of loading the weights
   CancelCheck cancelled;                 // stops planning, also of later steps
   Os* os = nullptr;                      // that says how much memory the host has; NULL: the real one
+  uint64_t host_bytes = 0;               // that it may take of the host's memory; 0: as much as is available
 };
 
 // The scheduler's view of a program's main function.
@@ -104,6 +106,10 @@ class Model {
   const std::vector<MemoryNeed>& memory() const { return memory_; }
   // Those of ModelOptions::routers, in the order of the layers.
   const std::vector<Router>& routers() const { return routers_; }
+  // With ModelOptions::hidden: the width of a hidden row, else 0; and the newest step's rows from `first` on, f32
+  // [rows, width].
+  uint32_t hidden_width() const { return hidden_width_; }
+  Status read_hidden(uint32_t first, std::span<float> rows) const;
   // What it owns: the weights on its devices, the memory of the sessions' states, and what runs steps.
   const WeightStore& weights() const { return *weights_; }
   StatePool& states() { return states_; }
@@ -124,6 +130,7 @@ class Model {
   Status make_planner(const ModelOptions& options, const PlanPolicy& policy);
   Status learn_planner(const ModelOptions& options, const PlanPolicy& policy);
   Status try_planner(const ModelOptions& options, const PlanPolicy& policy);
+  Status add_hidden(Graph& graph);
   Status add_sampler(const ModelOptions& options, PlanPolicy policy, const Graph& plain, uint32_t home);
   Status plan_sampler(const ModelOptions& options, PlanPolicy policy, const Graph& plain, const SamplerOffer& offer);
   static Result<std::unique_ptr<Model>> plan_ahead(std::shared_ptr<const Program> program,
@@ -135,7 +142,7 @@ class Model {
   // Calls `tried` with smaller chunks while there is too little memory, or kernels take fewer rows. Errors: those of
   // `tried`.
   Status fit_chunk(const std::function<Status()>& tried);
-  Result<std::vector<MemoryNeed>> memory_needs(const std::vector<WeightUse>& uses, Os& os) const;
+  Result<std::vector<MemoryNeed>> memory_needs(const std::vector<WeightUse>& uses, uint64_t host_bytes) const;
   // Fills memory_. Makes the chunk smaller where there is too little memory for its steps. Errors:
   // out_of_device_memory, before anything is on a device; not of a model that only plans.
   Status check_memory(const std::vector<WeightUse>& uses, const ModelOptions& options);
@@ -159,6 +166,7 @@ class Model {
   CancelCheck cancelled_;
   uint32_t checkpoints_ = 0, drafts_ = 0, pending_rows_ = 0;
   uint32_t context_ = 0, chunk_ = 0, vocab_ = 0;
+  uint32_t hidden_ = kNoValue, hidden_width_ = 0;
 };
 
 }  // namespace switchyard

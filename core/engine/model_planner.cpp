@@ -45,6 +45,7 @@ Status Model::try_planner(const ModelOptions& options, const PlanPolicy& policy)
     pending_rows_ = 0;
     set_slots();
   }
+  if (options.hidden) SWY_TRY(add_hidden(plain));
   head_ = head_of_logits(plain);
   vocab_ = static_cast<uint32_t>(plain.values[head_.logits].width);
   SWY_LET(Planner planner, Planner::create(plain, devices_, policy, options.variants, pool_, chunk_, cancelled_));
@@ -58,6 +59,19 @@ Status Model::try_planner(const ModelOptions& options, const PlanPolicy& policy)
     SWY_TRY(planner_->plan(bucket({.rows = chunk_, .context = context_})).status());
   }
   return add_sampler(options, policy, plain, plan.nodes.back().device);
+}
+
+Status Model::add_hidden(Graph& graph) {
+  const uint32_t logits = graph.results.at(0);
+  for (const GraphOp& op : graph.ops) {
+    if (op.id != SWY_OP_LM_HEAD || op.outputs.at(0) != logits) continue;
+    hidden_ = op.inputs.at(0);
+    hidden_width_ = static_cast<uint32_t>(graph.values[hidden_].width);
+    const std::vector<uint32_t>& all = graph.results;
+    if (std::find(all.begin(), all.end(), hidden_) == all.end()) graph.results.push_back(hidden_);
+    return {};
+  }
+  return error(Code::unsupported, "the hidden rows of this model cannot be read: its head is no lm_head");
 }
 
 // Replaces the planner with one for the graph with the sampling operations of a device, if one offers any that can be

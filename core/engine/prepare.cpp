@@ -47,9 +47,36 @@ std::vector<StepCounts> batch_steps(uint32_t sessions, uint32_t chunk, uint32_t 
   return steps;
 }
 
+std::vector<StepCounts> draft_steps(uint32_t sessions, uint32_t drafts, uint32_t context) {
+  std::vector<StepCounts> steps;
+  if (drafts == 0) return steps;
+  for (const uint32_t rows : sizes(2, sessions + drafts)) {
+    const uint32_t seqs = std::min(sessions, rows - 1);
+    steps.push_back({.rows = rows, .seqs = seqs, .logit_rows = rows, .sample_rows = 0, .context = context});
+  }
+  return steps;
+}
+
+namespace {
+
+// What the host draws from logits, whatever the requests' other steps want.
+Status prepare_drafts(Model& model, const StepRunner::Progress& progress) {
+  return model.runner().prepare(draft_steps(model.max_sessions(), model.drafts(), model.context()), kWantLogits,
+                                progress);
+}
+
+}  // namespace
+
 Status prepare_steps(Model& model, const SamplingParams& sampling, const StepRunner::Progress& progress) {
   SWY_LET(const uint32_t wants, wants_of(model, sampling));
-  return model.runner().prepare(batch_steps(model.max_sessions(), model.chunk(), model.context()), wants, progress);
+  SWY_TRY(model.runner().prepare(batch_steps(model.max_sessions(), model.chunk(), model.context()), wants, progress));
+  return prepare_drafts(model, progress);
+}
+
+Status prepare_decoding(Model& model, const SamplingParams& sampling, const StepRunner::Progress& progress) {
+  SWY_LET(const uint32_t wants, wants_of(model, sampling));
+  SWY_TRY(model.runner().prepare(batch_steps(model.max_sessions(), 1, model.context()), wants, progress));
+  return prepare_drafts(model, progress);
 }
 
 }  // namespace switchyard

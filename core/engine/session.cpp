@@ -19,12 +19,42 @@ Session::~Session() {
 
 void Session::reset() {
   abandon();
+  drop_mark();
   if (slot_ != kNoUnit) model_.states().slots().release(slot_);
   slot_ = kNoUnit;
   kept_ = 0;
   for (const uint32_t page : pages_) model_.states().pages().release(page);
   pages_.clear();
   position_ = 0;
+}
+
+void Session::drop_mark() {
+  if (marked_slot_ != kNoUnit) model_.states().slots().release(marked_slot_);
+  marked_slot_ = kNoUnit;
+}
+
+void Session::mark() {
+  drop_mark();
+  if (slot_ == kNoUnit || !model_.states().has_slotted()) return;
+  marked_slot_ = slot_;
+  marked_position_ = position_;
+  model_.states().slots().share(slot_);
+}
+
+// What was written of the keys and values of forgotten tokens is written again before it is read.
+void Session::rewind(uint32_t position) {
+  if (position >= position_) return;
+  if (!model_.states().has_slotted()) {
+    position_ = position;
+  } else if (marked_slot_ != kNoUnit && marked_position_ <= position) {
+    model_.states().slots().release(slot_);
+    slot_ = marked_slot_;
+    position_ = marked_position_;
+    model_.states().slots().share(slot_);
+  } else {
+    return reset();
+  }
+  give_pages_back();
 }
 
 Result<std::unique_ptr<Session>> Session::fork() {

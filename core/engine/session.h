@@ -33,6 +33,12 @@ class Session {
   // A second session that has seen the same tokens. They share memory until one of them changes it.
   Result<std::unique_ptr<Session>> fork();
 
+  // Remembers what it has seen for `rewind`, in place of what was remembered before: what comes next are guesses. A
+  // session with a mark may need a second slot.
+  void mark();
+  // Forgets the tokens from `position` on, and more where the states cannot be cut back: all after the mark, or all.
+  void rewind(uint32_t position);
+
   // What it has seen so far, for later. Errors: usage, while a step of it runs, or for an empty session; those of the
   // devices; out_of_device_memory, without a slot for what has to be applied first.
   Result<std::unique_ptr<StateCheckpoint>> keep();
@@ -70,6 +76,7 @@ class Session {
  private:
   friend class Model;
   explicit Session(Model& model);
+  void drop_mark();
   Status own_last_page();
   void give_pages_back();  // those beyond the position
   Status find_pages(uint32_t tokens);
@@ -82,6 +89,7 @@ class Session {
   uint32_t slot_ = kNoUnit;  // none: nothing was seen
   std::vector<uint32_t> pages_;
   uint32_t position_ = 0;
+  uint32_t marked_slot_ = kNoUnit, marked_position_ = 0;
   uint32_t prepared_ = 0;          // tokens of the prepared step
   uint32_t write_slot_ = kNoUnit;  // of the prepared step
   uint32_t kept_ = 0;              // pending rows of the slot that stand; the position counts them

@@ -375,11 +375,11 @@ Result<Executable*> StepRunner::newest() const {
   return run;
 }
 
-Status StepRunner::read_result(uint32_t value, std::span<std::byte> to) const {
+Status StepRunner::read_result(uint32_t value, std::span<std::byte> to, uint64_t offset) const {
   SWY_LET(const Executable* run, newest());
   const PluginTime inside(watch_.counts, asynchronous_);
   const Stretch stretch(watch_.observer, "wait");
-  return run->read(value, 0, to);
+  return run->read(value, offset, to);
 }
 
 Result<std::span<const float>> StepRunner::logits(uint32_t first, uint32_t count) {

@@ -87,8 +87,8 @@ class StepRunner {
   // internal, if there are none.
   Result<std::span<const float>> logits(uint32_t first, uint32_t count);
 
-  // A result of the newest step besides its head's, from its first row on. Errors: internal, if there is none.
-  Status read_result(uint32_t value, std::span<std::byte> to) const;
+  // A result of the newest step besides its head's, from a byte of it on. Errors: internal, if there is none.
+  Status read_result(uint32_t value, std::span<std::byte> to, uint64_t offset = 0) const;
 
   // Sets the observer that counts or records submissions; NULL: none.
   void watch(SubmitCounts* counts) { watch_.counts = counts; }

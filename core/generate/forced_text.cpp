@@ -7,14 +7,15 @@ namespace switchyard {
 
 // The last token of the forced text may reach beyond it, and is not guessed: `{"name": "` goes on with a string, whose
 // first letters may share a token with the quotation mark.
-void ForcedText::propose(uint32_t most, std::vector<int32_t>& ids) {
+Status ForcedText::propose(uint32_t most, Guesses& guesses) {
   constexpr size_t kBytes = 512;
   const std::string text = constraint_->likely(drawn_, kBytes);
-  if (text.size() < 2) return;
+  if (text.size() < 2) return {};
   const auto tokens = tokenizer_.encode(text, Specials::letters);
-  if (!tokens.ok() || tokens->size() < 2) return;  // a part of a character cannot be encoded
+  if (!tokens.ok() || tokens->size() < 2) return {};  // a part of a character cannot be encoded
   const size_t n = std::min<size_t>(most, tokens->size() - 1);
-  ids.insert(ids.end(), tokens->begin(), tokens->begin() + static_cast<ptrdiff_t>(n));
+  for (size_t i = 0; i < n; ++i) guesses.add((*tokens)[i]);
+  return {};
 }
 
 }  // namespace switchyard

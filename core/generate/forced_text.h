@@ -20,7 +20,7 @@ class ForcedText final : public Drafter {
   ForcedText(std::shared_ptr<TokenConstraint> constraint, const Tokenizer& tokenizer, const std::vector<int32_t>& drawn)
       : constraint_(std::move(constraint)), tokenizer_(tokenizer), drawn_(drawn) {}
   void saw(std::span<const int32_t>) override {}
-  void propose(uint32_t most, std::vector<int32_t>& ids) override;
+  Status propose(uint32_t most, Guesses& guesses) override;
   bool may_propose_after(uint32_t) const override { return true; }
   double expected_acceptance() const override { return 0.9; }
 

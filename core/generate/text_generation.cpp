@@ -83,12 +83,20 @@ void TextGeneration::add_drafters(Request& r) {
     r.drafters.push_back(std::make_shared<ForcedText>(constraint_, *tokenizer_, drawn_));
   }
   r.drafters.push_back(std::make_shared<NgramDrafter>());
+  if (options_.speculate == Speculation::model && draft_ != nullptr) r.drafters.push_back(draft_->drafter());
 }
 
-// The tokens after the request's own are drafts.
+// The tokens after the request's own are drafts. Where they are not more than those of the last call, they may be
+// others.
 void TextGeneration::allow(std::span<const int32_t> drawn, std::span<uint32_t> mask) {
+  if (ahead_ && drawn.size() <= followed_) take_back();
+  followed_ = drawn.size();
   if (drawn.size() > drawn_.size() && !std::exchange(ahead_, true)) constraint_->hold();
   constraint_->allow(drawn, mask);
+}
+
+void TextGeneration::take_back() {
+  if (std::exchange(ahead_, false)) constraint_->back();
 }
 
 bool TextGeneration::give(const TextPiece& piece) {
@@ -100,7 +108,7 @@ bool TextGeneration::take(const TokenEvent& event) {
   const Stretch stretch(model_.runner().observer(), "detokenize");
   TextPiece piece{event.id, {}, event.logprob, event.top_ids, event.top_logprobs};
   if (!event.end && detokenizer_) piece.text = stops_.push(detokenizer_->push(event.id));
-  if (std::exchange(ahead_, false)) constraint_->back();
+  take_back();
   if (constraint_ != nullptr && !event.end) {
     drawn_.push_back(event.id);
     matched_ = constraint_->finished(drawn_);

@@ -13,6 +13,7 @@
 
 #include "core/draft/speculation.h"
 #include "core/engine/batch.h"
+#include "core/engine/model_drafter.h"
 #include "core/generate/stop_strings.h"
 #include "core/generate/token_constraint.h"
 #include "core/text/detokenizer.h"
@@ -55,6 +56,8 @@ class TextGeneration {
   Request request(std::vector<int32_t> prompt, std::vector<int32_t> history = {});
   const TextOptions& options() const { return options_; }
   void set_seed(uint64_t seed) { options_.sampling.seed = seed; }  // before the first request
+  // The model that guesses for Speculation::model; it outlives this object's requests. Before the first of them.
+  void guess_by(DraftModel* model) { draft_ = model; }
 
   // When the request has ended: the rest of the text goes to `on_piece`, with id -1.
   void finish();
@@ -77,9 +80,11 @@ class TextGeneration {
   bool take(const TokenEvent& event);
   bool give(const TextPiece& piece);
   void add_drafters(Request& request);
+  void take_back();
   void allow(std::span<const int32_t> drawn, std::span<uint32_t> mask);
 
   const Model& model_;
+  DraftModel* draft_ = nullptr;
   const Tokenizer* tokenizer_;  // NULL: the model has none
   TextOptions options_;
   std::function<bool(const TextPiece&)> on_piece_;
@@ -88,6 +93,7 @@ class TextGeneration {
   std::shared_ptr<TokenConstraint> constraint_;
   std::vector<int32_t> drawn_;  // for the constraint
   bool ahead_ = false;          // the constraint has followed drafts
+  size_t followed_ = 0;         // tokens of the last mask, drafts included
   bool matched_ = false;        // nothing can follow
   std::string text_;
 };

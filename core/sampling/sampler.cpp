@@ -115,6 +115,19 @@ Result<Draw> Sampler::draw(std::span<const float> logits, uint64_t position, con
   return answer(status, out);
 }
 
+Result<int32_t> Sampler::guess(std::span<const float> logits, uint64_t position, const uint32_t* mask) {
+  if (logits.size() != vocab_) {
+    return error(Code::usage, "{} logits were given to a sampler of {}", logits.size(), vocab_);
+  }
+  swy_sample_params params = params_;
+  params.flags &= ~static_cast<uint32_t>(SWY_SAMPLE_LOGPROB);
+  swy_sample_row_in in = input(position, mask);
+  in.logits = logits.data();
+  swy_sample_row_out out{};
+  SWY_LET(const Draw draw, answer(row_->sample(params, in, out), out));
+  return draw.token;
+}
+
 // A device's answer is input: what finish_draw indexes, shifts or converts by is checked first.
 Status Sampler::check(const Candidates& c) const {
   const swy_candidates_result& r = c.result;

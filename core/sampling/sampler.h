@@ -55,11 +55,18 @@ class Sampler {
   // Counts a token for the penalties.
   void saw_prompt(int32_t id);
   void saw_output(int32_t id);
+  // An id's count, and setting it to an earlier one: takes back what was counted meanwhile.
+  uint32_t count_of(int32_t id) const { return counts_.empty() ? 0 : counts_[static_cast<size_t>(id)]; }
+  void set_count(int32_t id, uint32_t count) {
+    if (!counts_.empty()) counts_[static_cast<size_t>(id)] = count;
+  }
 
   // Draws the token at index `position` of its sequence. `mask`: bit id % 32 of word id / 32 allows id; NULL: all.
   // Allocates nothing. Errors: invalid_data, for a NaN or +inf logit or when no token is left; usage, for another
   // number of logits than the vocabulary.
   Result<Draw> draw(std::span<const float> logits, uint64_t position, const uint32_t* mask = nullptr);
+  // The same token without its log-probability and without the likely tokens; for a guess.
+  Result<int32_t> guess(std::span<const float> logits, uint64_t position, const uint32_t* mask = nullptr);
 
   // The same from a device's candidates; none if they do not decide and the logits must be read. Errors: as `draw`;
   // internal, for an answer that no device may give.

@@ -187,15 +187,27 @@ Result<Engine> Engine::load(const EngineOptions& o) {
   options.checkpoints = o.cache_states;
   const auto speculation = parse_speculation(o.speculate);
   if (!speculation.ok()) {
-    return error(Code::usage, "EngineOptions::speculate is '{}'; it must be auto, ngram or off", o.speculate);
+    return error(Code::usage, "EngineOptions::speculate is '{}'; it must be auto, ngram, model:FILE or off",
+                 o.speculate);
   }
   options.drafts = *speculation == Speculation::off ? 0 : kDefaultDrafts;
   options.load_threads = host->threads();
   options.tuning = load_tuning(Os::real(), default_tuning_path(), host->threads());
   options.code_folder = default_code_folder();
+  const uint64_t free_bytes = Os::real().available_memory();
   SWY_LET(LoadedModel loaded, load_model(host, std::move(registry), o.backend,
                                          std::make_shared<const Program>(std::move(program)), options));
-  if (o.sessions > 1) SWY_TRY(prepare_steps(*loaded.model, text_options({}, *loaded.program).sampling));
+  if (const std::string file(draft_model_file(o.speculate)); !file.empty()) {
+    SWY_LET(Program draft, Program::load(Os::real(), file));
+    DraftModelSource source{file, std::make_shared<const Program>(std::move(draft)), free_bytes};
+    SWY_TRY(add_draft_model(loaded, o.backend, std::move(source), options));
+  }
+  const SamplingParams sampling = text_options({}, *loaded.program).sampling;
+  if (o.sessions > 1) {
+    SWY_TRY(prepare_steps(*loaded.model, sampling));
+  } else if (options.drafts > 0) {
+    SWY_TRY(prepare_decoding(*loaded.model, sampling));
+  }
   ServiceOptions serving;
   serving.queue = UINT32_MAX;  // each session has one request at most
   serving.queue_tokens = UINT64_MAX;

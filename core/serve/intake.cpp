@@ -12,8 +12,8 @@ Rejection invalid(Status status) { return {Rejection::Why::invalid, std::move(st
 
 }  // namespace
 
-Intake::Intake(const Model& model, const Tokenizer* tokenizer)
-    : model_(model), tokenizer_(tokenizer), unused_(std::make_shared<swy::RowSampler>(model.vocab())) {}
+Intake::Intake(const Model& model, const Tokenizer* tokenizer, DraftModel* draft)
+    : model_(model), tokenizer_(tokenizer), draft_(draft), unused_(std::make_shared<swy::RowSampler>(model.vocab())) {}
 
 Rejection Intake::check(GenerationRequest& r, Job& job, std::function<bool(const TextPiece&)> took) const {
   if (r.prompt.empty()) return invalid(error(Code::usage, "the prompt has no tokens"));
@@ -27,6 +27,7 @@ Rejection Intake::check(GenerationRequest& r, Job& job, std::function<bool(const
   auto text = TextGeneration::create(model_, tokenizer_, r.text, std::move(took), r.constraint);
   if (!text.ok()) return invalid(text.status());
   job.text = std::move(*text);
+  job.text->guess_by(draft_);
   const SamplingParams& sampling = job.text->options().sampling;
   const auto sampler = Sampler::create(sampling, model_.vocab(), unused_);
   if (!sampler.ok()) return invalid(sampler.status());

@@ -11,8 +11,9 @@ namespace switchyard {
 
 class Intake {
  public:
-  // Both outlive it. Without a tokenizer, requests are of token ids alone: their events have no text.
-  Intake(const Model& model, const Tokenizer* tokenizer);
+  // All outlive it. Without a tokenizer, requests are of token ids alone: their events have no text. `draft`: the model
+  // that guesses, or NULL.
+  Intake(const Model& model, const Tokenizer* tokenizer, DraftModel* draft);
 
   // Checks the request and makes the job's text of it, whose pieces go to `took`. Any thread.
   Rejection check(GenerationRequest& request, Job& job, std::function<bool(const TextPiece&)> took) const;
@@ -20,6 +21,7 @@ class Intake {
  private:
   const Model& model_;
   const Tokenizer* const tokenizer_;
+  DraftModel* const draft_;
   const std::shared_ptr<swy::RowSampler> unused_;  // for samplers that only check parameters
 };
 

@@ -16,8 +16,8 @@ ServiceOptions local_options(uint32_t prompt_rows) {
 
 }  // namespace
 
-LocalLoop::LocalLoop(Model& model, const Tokenizer* tokenizer, uint32_t prompt_rows)
-    : options_(local_options(prompt_rows)), intake_(model, tokenizer), loop_(model, options_, stats_, queue_) {}
+LocalLoop::LocalLoop(Model& model, const Tokenizer* tokenizer, uint32_t prompt_rows, DraftModel* draft)
+    : options_(local_options(prompt_rows)), intake_(model, tokenizer, draft), loop_(model, options_, stats_, queue_) {}
 
 LocalLoop::~LocalLoop() { loop_.end_all("stopped", error(Code::cancelled, "the loop was ended")); }
 

@@ -14,7 +14,8 @@ namespace switchyard {
 class LocalLoop {
  public:
   // `model` and `tokenizer` outlive it. Without a tokenizer the events have ids alone. It has no prefix cache.
-  LocalLoop(Model& model, const Tokenizer* tokenizer, uint32_t prompt_rows);
+  // `draft`: the model that guesses, or NULL.
+  LocalLoop(Model& model, const Tokenizer* tokenizer, uint32_t prompt_rows, DraftModel* draft = nullptr);
   ~LocalLoop();
   LocalLoop(const LocalLoop&) = delete;
   LocalLoop& operator=(const LocalLoop&) = delete;

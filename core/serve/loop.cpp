@@ -136,9 +136,11 @@ void Loop::take_outcome(Job& job, const Outcome& outcome) {
   job.undecided += outcome.undecided;
   job.drafted += outcome.drafted;
   job.accepted += outcome.accepted;
+  job.drafts.add(outcome.drafts);
   stats_.update([&](ServiceStats& s) {
     s.drafted_tokens += outcome.drafted;
     s.accepted_tokens += outcome.accepted;
+    s.drafts.add(outcome.drafts);
   });
 }
 
@@ -230,6 +232,7 @@ void Loop::end(Job& job, std::string reason, Status status) {
   f->undecided = job.undecided;
   f->drafted = job.drafted;
   f->accepted = job.accepted;
+  f->drafts = job.drafts;
   f->text = job.text->text();
   f->ids = std::move(job.ids);
   Event last;

@@ -22,7 +22,7 @@ struct Service::Impl {
   Impl(LoadedModel model, const ServiceOptions& o)
       : loaded(std::move(model)),
         options(o),
-        intake(*loaded.model, loaded.tokenizer.get()),
+        intake(*loaded.model, loaded.tokenizer.get(), loaded.draft.get()),
         loop(*loaded.model, options, stats, queue) {}
 
   void run();

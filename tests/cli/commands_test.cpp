@@ -116,9 +116,15 @@ TEST(Run, SpeculationChangesNoToken) {
     EXPECT_GE(out["drafted"], out["accepted"]);
     EXPECT_TRUE(on == std::string("auto") || out["accepted"] > 20) << out["accepted"];
   }
-  const Ran refused = run_program({"run", "--speculate", "mtp", "The"});
+  const json model = told("model:" SWITCHYARD_DEMO_MODEL);
+  EXPECT_EQ(model["ids"], off["ids"]);
+  EXPECT_EQ(model["drafted_by_place"].size(), model["accepted_by_place"].size());
+  const Ran refused = run_program({"run", "--speculate", "eagle", "The"});
   EXPECT_EQ(refused.exit, 2);
   EXPECT_THAT(refused.err, HasSubstr("--speculate"));
+  const Ran missing = run_program({"run", "--speculate", "model:/nowhere.swy", "The"});
+  EXPECT_NE(missing.exit, 0);
+  EXPECT_THAT(missing.err, HasSubstr("/nowhere.swy"));
 }
 
 TEST(Run, StopsWhenTheContextIsFull) {

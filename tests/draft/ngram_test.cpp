@@ -13,9 +13,9 @@ namespace switchyard {
 namespace {
 
 std::vector<int32_t> proposed(NgramDrafter& d, uint32_t most) {
-  std::vector<int32_t> ids;
-  d.propose(most, ids);
-  return ids;
+  Guesses guesses;
+  EXPECT_TRUE(d.propose(most, guesses).ok());
+  return guesses.ids();
 }
 
 std::vector<int32_t> counting(int32_t first, int32_t n) {
@@ -103,7 +103,13 @@ TEST(Speculation, NamesAreRead) {
   for (const Speculation s : {Speculation::off, Speculation::automatic, Speculation::ngram}) {
     EXPECT_EQ(*parse_speculation(speculation_name(s)), s);
   }
-  EXPECT_EQ(parse_speculation("mtp").status().message(), "--speculate is 'mtp'; it must be auto, ngram or off");
+  EXPECT_EQ(*parse_speculation("model:a/b.swy"), Speculation::model);
+  EXPECT_EQ(draft_model_file("model:a/b.swy"), "a/b.swy");
+  EXPECT_EQ(draft_model_file("ngram"), "");
+  for (const std::string wrong : {"eagle", "model", "model:"}) {
+    EXPECT_EQ(parse_speculation(wrong).status().message(),
+              "--speculate is '" + wrong + "'; it must be auto, ngram, model:FILE or off");
+  }
 }
 
 }  // namespace

@@ -12,12 +12,6 @@
 namespace switchyard {
 namespace {
 
-#ifdef SWITCHYARD_TEST_CPU
-constexpr char kFast[] = "cpu";
-#else
-constexpr char kFast[] = "reference";
-#endif
-
 TestModel tiny(const std::string& family, const std::string& backend, const ModelOptions& options) {
   const testing::TemporaryFolder out;
   ConvertOptions convert_options;
@@ -428,6 +422,66 @@ TEST(Draft, LimitsOfConstraintsKeepTheirMessage) {
     EXPECT_EQ(o.ids.size(), n / 2);
     EXPECT_TRUE(std::equal(o.ids.begin(), o.ids.end(), whole.begin() + kShortPrompt.size()));
     EXPECT_EQ(text->failure(o).message(), "too large to follow") << n;
+  }
+}
+
+// Notes the hidden rows that it is given, by the index of their token.
+class HiddenReader final : public Drafter {
+ public:
+  HiddenReader(std::shared_ptr<Drafter> drafter, uint32_t width) : drafter_(std::move(drafter)), width_(width) {}
+  void saw(std::span<const int32_t> ids) override {
+    text_.insert(text_.end(), ids.begin(), ids.end());
+    if (drafter_ != nullptr) drafter_->saw(ids);
+  }
+  Status propose(uint32_t most, Guesses& guesses) override {
+    EXPECT_EQ(rows.size(), text_.size() - 1) << "all but the last token, whose row comes next";
+    return drafter_ == nullptr ? Status() : drafter_->propose(most, guesses);
+  }
+  bool may_propose_after(uint32_t) const override { return true; }
+  double expected_acceptance() const override { return 0.5; }
+  bool wants_hidden() const override { return true; }
+  Status saw_hidden(uint32_t position, std::span<const int32_t> ids, std::span<const float> all) override {
+    EXPECT_LE(position, rows.size()) << "there is a gap";
+    EXPECT_EQ(all.size(), ids.size() * width_);
+    rows.resize(std::max(rows.size(), position + ids.size()));
+    for (size_t i = 0; i < ids.size(); ++i) {
+      EXPECT_TRUE(position + i >= text_.size() || ids[i] == text_[position + i]);
+      rows[position + i].assign(all.begin() + static_cast<ptrdiff_t>(i * width_),
+                                all.begin() + static_cast<ptrdiff_t>((i + 1) * width_));
+    }
+    return {};
+  }
+
+  std::vector<std::vector<float>> rows;
+
+ private:
+  std::shared_ptr<Drafter> drafter_;
+  size_t width_;
+  std::vector<int32_t> text_;
+};
+
+// The hidden rows of every token that stands, the prompt's included, are the same whatever was drafted.
+TEST(Draft, GivesHiddenRowsOfWhatStands) {
+  ModelOptions options = drafting(1);
+  options.hidden = true;
+  options.chunk = 64;  // the prompt takes two steps
+  const TestModel t = make_model(kDemo, kFast, options);
+  ASSERT_NE(t.model, nullptr);
+  ASSERT_GT(t.model->hidden_width(), 0u);
+  std::mt19937 random(32);
+  const Request all = request_of(random_ids(random, 70, t.model->vocab()), {.temperature = 1.2f, .seed = 9}, 30);
+  auto session = *t.model->session();
+  const auto plain = std::make_shared<HiddenReader>(nullptr, t.model->hidden_width());
+  const std::vector<int32_t> whole = whole_of(all, run_drafted(*session, all, plain).drawn);
+  ASSERT_GE(plain->rows.size(), 98u);
+  EXPECT_NE(plain->rows[80], plain->rows[81]);
+  for (const Guess g : kGuesses) {
+    session->reset();
+    const auto reader = std::make_shared<HiddenReader>(std::make_shared<KnowingDrafter>(whole, g, t.model->vocab(), 3),
+                                                       t.model->hidden_width());
+    EXPECT_EQ(whole_of(all, run_drafted(*session, all, reader).drawn), whole);
+    ASSERT_GE(reader->rows.size(), 98u);
+    for (size_t i = 0; i < 98; ++i) ASSERT_EQ(reader->rows[i], plain->rows[i]) << guess_name(g) << ", token " << i;
   }
 }
 

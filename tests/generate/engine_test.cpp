@@ -90,7 +90,8 @@ TEST(Engine, ThreadsShareSteps) {
 // In the turns after the first one, too, which may begin with tokens that no state has seen yet.
 TEST(Engine, SpeculationChangesNoToken) {
   std::vector<std::string> told;
-  for (const char* speculate : {"off", "ngram", "auto"}) {
+  const std::string model = std::string("model:") + SWITCHYARD_DEMO_MODEL;
+  for (const std::string& speculate : {std::string("off"), std::string("ngram"), std::string("auto"), model}) {
     auto engine = Engine::load({.model = SWITCHYARD_DEMO_MODEL,
                                 .backend = "reference",
                                 .backend_path = SWITCHYARD_TEST_BACKENDS,
@@ -108,13 +109,14 @@ TEST(Engine, SpeculationChangesNoToken) {
       drafted += answer->drafted;
       EXPECT_LE(answer->accepted, answer->drafted);
     }
-    EXPECT_TRUE(drafted > 0 || speculate != std::string("ngram")) << text;
+    EXPECT_TRUE(drafted > 0 || speculate != "ngram") << text;
     told.push_back(text);
   }
   EXPECT_EQ(told[1], told[0]);
   EXPECT_EQ(told[2], told[0]);
-  const auto refused = Engine::load({.model = SWITCHYARD_DEMO_MODEL, .speculate = "mtp"});
-  EXPECT_THAT(refused.status().message(), HasSubstr("EngineOptions::speculate is 'mtp'"));
+  EXPECT_EQ(told[3], told[0]);
+  const auto refused = Engine::load({.model = SWITCHYARD_DEMO_MODEL, .speculate = "eagle"});
+  EXPECT_THAT(refused.status().message(), HasSubstr("EngineOptions::speculate is 'eagle'"));
 }
 
 // Each has its own threads and its own loop.

@@ -157,17 +157,17 @@ TEST_F(Pattern, ForcedTextIsDraftedAsTheTokenizerSplitsIt) {
   std::vector<int32_t> drawn;
   ForcedText drafter(std::make_shared<TextConstraint>(*compiled, tokenizer_, std::span<const int32_t>(), "it"),
                      tokenizer_, drawn);
-  std::vector<int32_t> ids;
-  drafter.propose(100, ids);
-  EXPECT_TRUE(ids.empty()) << "two texts may follow";
+  const auto proposed = [&](uint32_t most) {
+    Guesses guesses;
+    EXPECT_TRUE(drafter.propose(most, guesses).ok());
+    return guesses.ids();
+  };
+  EXPECT_TRUE(proposed(100).empty()) << "two texts may follow";
   drawn = *tokenizer_.encode("Once");
-  drafter.propose(100, ids);
   std::vector<int32_t> expected = *tokenizer_.encode(text.substr(4));
   expected.pop_back();  // it may reach beyond the forced text
-  EXPECT_EQ(ids, expected);
-  ids.clear();
-  drafter.propose(3, ids);
-  EXPECT_EQ(ids, std::vector<int32_t>(expected.begin(), expected.begin() + 3));
+  EXPECT_EQ(proposed(100), expected);
+  EXPECT_EQ(proposed(3), std::vector<int32_t>(expected.begin(), expected.begin() + 3));
 }
 
 TEST_F(Pattern, RefusesWhatItCannotFollow) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A service that verifies drafted tokens: its requests draw what they draw without, however they end and whatever
 // becomes of their memory.
+#include <nlohmann/json.hpp>
+
 #include "tests/serve/fixture.h"
 
 namespace switchyard {
@@ -46,6 +48,16 @@ void expect_same(const std::vector<Read>& with, const std::vector<Read>& without
   }
 }
 
+// A demo for which another one guesses.
+std::unique_ptr<Service> serve_guessed(const ModelOptions& options) {
+  LoadedModel loaded = load_demo(options);
+  const Status added = add_draft_model(loaded, kBackend, {"the demo", loaded.program}, options);
+  EXPECT_TRUE(added.ok()) << added.message();
+  auto service = Service::create(std::move(loaded), speculating(Speculation::model));
+  EXPECT_TRUE(service.ok()) << service.status().message();
+  return std::move(*service);
+}
+
 // Stop strings, patterns and limits end requests inside of accepted runs.
 TEST(Speculating, ServesTheSame) {
   std::vector<GenerationRequest> requests;
@@ -58,8 +70,9 @@ TEST(Speculating, ServesTheSame) {
   }
   const auto plain = serve(options_for(3));
   const std::vector<Read> without = answers(*plain, requests);
-  for (const Speculation s : {Speculation::automatic, Speculation::ngram}) {
-    const auto service = serve(drafting(options_for(3)), speculating(s));
+  for (const Speculation s : {Speculation::automatic, Speculation::ngram, Speculation::model}) {
+    const auto service = s == Speculation::model ? serve_guessed(drafting(options_for(3)))
+                                                 : serve(drafting(options_for(3)), speculating(s));
     const std::vector<Read> with = answers(*service, requests);
     expect_same(with, without);
     uint64_t drafted = 0, accepted = 0;
@@ -73,6 +86,30 @@ TEST(Speculating, ServesTheSame) {
     std::printf("%s: %llu of %llu drafts accepted\n", speculation_name(s), static_cast<unsigned long long>(accepted),
                 static_cast<unsigned long long>(drafted));
   }
+}
+
+// A model of other tokens cannot guess.
+TEST(Speculating, RefusesAModelOfOtherTokens) {
+  const ModelOptions options = drafting(options_for(1));
+  LoadedModel loaded = load_demo(options);
+  auto other = Program::load(Os::real(), SWITCHYARD_DEMO_MODEL);
+  ASSERT_TRUE(other.ok());
+  auto json = nlohmann::json::parse(other->tokenizer_json);
+  auto& vocab = json["model"]["vocab"];
+  std::string a, b;  // two tokens that change places
+  for (const auto& [token, id] : vocab.items()) {
+    if (id == 300) a = token;
+    if (id == 301) b = token;
+  }
+  std::swap(vocab[a], vocab[b]);
+  const std::string text = json.dump();
+  other->tokenizer_json = text;
+  const Status refused = add_draft_model(
+      loaded, kBackend, {"--speculate model:x.swy", std::make_shared<const Program>(std::move(*other))}, options);
+  EXPECT_EQ(refused.code(), Code::usage);
+  EXPECT_THAT(refused.message(), ::testing::HasSubstr("--speculate model:x.swy cannot guess for this model"));
+  EXPECT_THAT(refused.message(), ::testing::HasSubstr("token 300 is '"));
+  EXPECT_EQ(loaded.draft, nullptr);
 }
 
 TEST(Speculating, SetsRequestsAside) {

@@ -10,6 +10,12 @@
 
 namespace switchyard {
 
+#ifdef SWITCHYARD_TEST_CPU
+inline constexpr char kFast[] = "cpu";
+#else
+inline constexpr char kFast[] = "reference";
+#endif
+
 // `pending`: rows of drafts may stay pending; otherwise those that stand are computed again.
 inline ModelOptions drafting(uint32_t sessions, uint32_t drafts = 7, bool pending = true) {
   ModelOptions o = options_for(sessions);

@@ -26,13 +26,14 @@ class KnowingDrafter final : public Drafter {
   KnowingDrafter(std::vector<int32_t> whole, Guess guess, uint32_t vocab, uint32_t seed)
       : whole_(std::move(whole)), guess_(guess), vocab_(static_cast<int32_t>(vocab)), random_(seed) {}
   void saw(std::span<const int32_t> ids) override { seen_ += ids.size(); }
-  void propose(uint32_t most, std::vector<int32_t>& ids) override {
+  Status propose(uint32_t most, Guesses& guesses) override {
     if (guess_ == Guess::random) most = random_() % (most + 1);
     for (size_t i = 0; i < most; ++i) {
       const bool known = seen_ + i < whole_.size();
       const int32_t right = known ? whole_[seen_ + i] : static_cast<int32_t>(i);
-      ids.push_back(is_right(i) ? right : (right + 1) % vocab_);
+      guesses.add(is_right(i) ? right : (right + 1) % vocab_);
     }
+    return {};
   }
   bool may_propose_after(uint32_t) const override { return true; }
   double expected_acceptance() const override { return 0.8; }
