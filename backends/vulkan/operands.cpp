@@ -3,14 +3,9 @@
 
 #include "device.h"
 #include "kernels.h"
-#include "switchyard/sdk/error.hpp"
 #include "switchyard/weights.h"
 
 namespace gpu {
-
-bool is_quantized(swy_dtype dtype) {
-  return dtype == SWY_I8 || dtype == SWY_I4 || dtype == SWY_I4A || dtype == SWY_MXFP4;
-}
 
 Weight weight_of(const swy_tensor& tensor, uint64_t data) {
   swy_weight_planes planes;
@@ -21,26 +16,6 @@ Weight weight_of(const swy_tensor& tensor, uint64_t data) {
   w.width = static_cast<uint32_t>(tensor.dims[tensor.rank - 1]);
   w.form = tensor.dtype | (is_quantized(tensor.dtype) ? tensor.group << 8 : 0);
   return w;
-}
-
-bool readable_in_steps(const swy_tensor& t, uint32_t elements) {
-  const uint64_t width = t.dims[t.rank - 1];
-  if (width % 32 != 0 || width > (1u << 20)) return false;
-  if (!is_quantized(t.dtype) || t.group == 0 || t.group >= width) return t.group == 0 || t.group % elements == 0;
-  return t.group % elements == 0 && (t.group & (t.group - 1)) == 0;
-}
-
-bool readable_in_pieces(const swy_tensor& t) { return readable_in_steps(t, t.dtype == SWY_I8 ? 16 : 32); }
-
-swy_status refuse_rows(const swy_op& op, uint32_t i, swy_error* error) {
-  const swy_tensor& t = *op.weights[i];
-  if (readable_in_steps(t, 1)) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "weight %u has groups of %u, which are too small", i,
-                     t.group);
-  }
-  return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
-                   "weight %u has rows of %llu; they must be a multiple of 32, with groups of a power of two", i,
-                   static_cast<unsigned long long>(t.dims[t.rank - 1]));
 }
 
 Weight Operands::weight(swy::OperandName name) const {

@@ -6,18 +6,13 @@
 
 #include "list.h"
 #include "switchyard/sdk/operands.hpp"
+#include "switchyard/sdk/weight_rows.hpp"
 
 namespace gpu {
 
 Weight weight_of(const swy_tensor& tensor, uint64_t data);
 
-// Whether rows are whole steps of 32 elements, and of quantized ones each `elements` (at most 32) have one scale.
-bool readable_in_steps(const swy_tensor& tensor, uint32_t elements);
-// Whether rows can be read in pieces of 16 bytes that have one scale each: groups of 16 only with 8 bits.
-bool readable_in_pieces(const swy_tensor& tensor);
-// SWY_UNSUPPORTED, and what is wrong with weight i of an operation for whoever reads it in that way.
-swy_status refuse_rows(const swy_op& op, uint32_t i, swy_error* error);
-bool is_quantized(swy_dtype dtype);
+using swy::is_quantized, swy::readable_in_pieces, swy::readable_in_steps, swy::refuse_rows;
 
 // The addresses of one operation's operands.
 struct Operands {

@@ -105,3 +105,53 @@ check_draws() {
     echo "  $options: equal"
   done
 }
+
+# floats FILE BYTES: the fp32 numbers after so many bytes, one a line.
+floats() { od -An -v -tf4 -w4 -j"$2" "$1"; }
+
+# logits_off FOLDER FLAGS...: how far a family's logits are from those recorded in FOLDER: of each token the largest
+# difference, as a share of the largest logit of all. Prints the largest and the median, in the form 1.2e-05 3.4e-06. The
+# program is $work/family.swy.
+logits_off() {
+  local folder=$1 ids vocab header
+  shift
+  ids=$(sed -n 's/^ *"ids": \[\(.*\)\].*/\1/p' "$folder/expected.json" | tr -d ,)
+  vocab=$(sed -n 's/^ *"vocab": \([0-9]*\).*/\1/p' "$folder/expected.json")
+  run logits "$switchyard" logits -m "$work/family.swy" --ids "$ids" --out "$work/logits.npy" "$@"
+  header=$(($(od -An -tu2 -j8 -N2 "$work/logits.npy") + 10))
+  paste <(floats "$work/logits.npy" "$header") <(floats "$folder/logits.f32" 0) | awk -v vocab="$vocab" '
+    NF != 2 {exit 1}
+    {d = $1 - $2; d = d < 0 ? -d : d; w = $2 < 0 ? -$2 : $2; if (!(d <= most)) most = d; if (w > top) top = w}
+    NR % vocab == 0 {print most; most = 0}
+    END {if (top <= 1) exit 1; print "top", top}' | sort -g | awk '
+    $1 == "top" {top = $2; next}
+    {row[n++] = $1}
+    END {if (n == 0) exit 1; printf "%.1e %.1e\n", row[n - 1] / top, row[int(n / 2)] / top}'
+}
+
+# check_families FOLDER: a small checkpoint of each family gives the logits that transformers computed, and needs no other
+# backend. Keys and values, or products, that are rounded to bf16 make a random model choose other experts for some
+# tokens, so kernels that round are held to the median token alone, in steps of 256, 7 and 1 tokens.
+check_families() {
+  local folder name chunk off rows
+  echo "checkpoints of all families, how far logits are off as a share of the largest: the worst token with --deterministic"
+  echo "(at most 1e-3); the median token without it in steps of 256, 7 and 1 tokens (at most 2e-2):"
+  for folder in "$1"/*; do
+    name=$(basename "$folder")
+    run convert "$switchyard" convert "$folder" --quant bf16 -o "$work/family.swy"
+    printf '  %-14s' "$name"
+    off=$(logits_off "$folder" --backend "$backend" --set "$backend.kv_bf16=0" --deterministic)
+    awk '{printf " %s;", $1; exit !(NF == 2 && $1 <= 1e-3)}' <<<"$off" || fail "$name, worst and median: $off"
+    for chunk in 256 7 1; do
+      off=$(logits_off "$folder" --backend "$backend" --chunk "$chunk")
+      awk '{printf " %s", $2; exit !(NF == 2 && $2 <= 2e-2)}' <<<"$off" ||
+        fail "$name, --chunk $chunk, worst and median: $off"
+    done
+    for rows in 1 5 64; do
+      run plan "$switchyard" plan -m "$work/family.swy" --backend "$backend" --rows "$rows"
+      grep -E '^[^ ]+ +[a-z_]+ +[a-z]+:[0-9]+ ' "$work/plan" >"$work/kernels" || fail "$name: no kernels in the plan"
+      ! grep -v " $backend:0 " "$work/kernels" >"$work/others" || fail "$name, $rows rows: $(cat "$work/others")"
+    done
+    echo "; all on $backend"
+  done
+}

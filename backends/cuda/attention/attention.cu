@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// ATTENTION over pages of keys and values (device_states.hpp has their layout).
+// ATTENTION over pages of keys and values (device_states.hpp has their layout), and ATTEND, its part after `prepare`.
 //
 //   prepare   (attention_prepare.cu) norms and rotates q and k, and appends k and v to the pages
 //   attend    a block serves all query heads of one KV head for one row. Its warps divide the positions; each lane has
 //             some elements of all heads, so every key and value is read once
 //
-// attention.split divides a row's context among blocks, and the block that finishes last joins their results: for
-// decoding. attention.rows has one block per row and KV head, whose bits depend on the row alone.
+// *.split divides the positions that a row reads among blocks, and the block that finishes last joins their results:
+// for decoding. *.rows has one block per row and KV head, whose bits depend on the row alone.
 #include "attention.cuh"
-
-#include <cmath>
 
 namespace gpu {
 namespace {
@@ -146,8 +144,9 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ At
   const uint32_t seq = step_array<uint32_t>(step, step->row_seq_at)[row];
   const bool active = step_array<uint32_t>(step, step->seq_active_at)[seq] != 0;
   const uint32_t context = active ? step_array<uint32_t>(step, step->row_position_at)[row] + 1 : 0;
-  const uint32_t per_split = kSplit ? split_positions(context) : max(context, 1u);
-  const uint32_t splits = max((context + per_split - 1) / per_split, 1u);
+  const uint32_t begin = first_read(a, context), count = context - begin;
+  const uint32_t per_split = kSplit ? split_positions(count) : max(count, 1u);
+  const uint32_t splits = max((count + per_split - 1) / per_split, 1u);
   if (blockIdx.x >= splits) return;
   float q[kHeads][N];
 #pragma unroll
@@ -155,7 +154,7 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ At
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       const uint32_t e = lane * N + i;
-      q[h][i] = h < heads && e < dim ? ready_of(a, row, first_head + h)[e] : 0.0f;
+      q[h][i] = h < heads && e < dim ? ready_of(a, row, first_head + h)[e] * a.late_scale : 0.0f;
     }
   }
   Partial<N> p;
@@ -166,7 +165,7 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ At
 #pragma unroll
     for (int i = 0; i < N; ++i) p.value[h][i] = 0;
   }
-  const uint32_t first = blockIdx.x * per_split, last = min(context, first + per_split);
+  const uint32_t first = begin + blockIdx.x * per_split, last = min(context, first + per_split);
   attend_positions<T, N>(a, step, table_of(step, seq), kv, q, heads, first, last, p);
   float *tops = shared_heads + kHeads * dim, *sums = tops + kHeads;
   join_warps<N>(p, dim, shared_heads, tops, sums);
@@ -191,7 +190,8 @@ template <bool kSplit>
 swy_status record(const Recording& r) {
   const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "q").dims[0]);
   const Attention a = attention_of(r, kSplit);
-  SWY_CUDA_TRY(record_prepare(r, a, rows));
+  if (kSplit && a.counters == nullptr) return SWY_UNSUPPORTED;  // the message has been set already
+  if (r.op.id == SWY_OP_ATTENTION) SWY_CUDA_TRY(record_prepare(r, a, rows));
   return a.bf16 ? record_with<uint16_t, kSplit>(r, a, rows) : record_with<float, kSplit>(r, a, rows);
 }
 
@@ -210,13 +210,14 @@ swy_status supports_split(const swy_device& device, const swy_op& op, const swy_
   return supports_rows(device, op, bucket, error);
 }
 
-double cost_rows(const swy_device&, const swy_op&, const swy_bucket& bucket) {
-  return 25 + 0.15 * bucket.context + 0.002 * bucket.rows * bucket.context;  // one block walks through a row's context
+double cost_rows(const swy_device&, const swy_op& op, const swy_bucket& bucket) {
+  const double context = most_read(op, bucket);
+  return 25 + 0.15 * context + 0.002 * bucket.rows * context;  // one block walks through what a row reads
 }
 double cost_split(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
   const auto& a = attention_attrs(op);
-  const double bytes = 4.0 * bucket.rows * bucket.context * a.head_dim * a.kv_heads;
-  return 40 + 0.02 * bucket.context + device.rates.bytes(bytes, 1.0e6);
+  const double context = most_read(op, bucket);
+  return 40 + 0.02 * context + device.rates.bytes(4.0 * bucket.rows * context * a.head_dim * a.kv_heads, 1.0e6);
 }
 
 template <bool kSplit>
@@ -224,10 +225,34 @@ uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket& bucket
   return attention_workspace(op, bucket, kSplit);
 }
 
+constexpr Kernel split_kernel(const char* name, uint32_t op) {
+  return {.name = name,
+          .op = op,
+          .flags = kAlways,
+          .activations = SWY_BF16,
+          .supports = supports_split,
+          .cost = cost_split,
+          .workspace = workspace<true>,
+          .record = record<true>,
+          .op_revision = 2};
+}
+constexpr Kernel rows_kernel(const char* name, uint32_t op) {
+  return {.name = name,
+          .op = op,
+          .flags = kInvariant,
+          .activations = SWY_BF16,
+          .supports = supports_rows,
+          .cost = cost_rows,
+          .workspace = workspace<false>,
+          .record = record<false>,
+          .op_revision = 2};
+}
 constexpr Kernel kKernels[] = {
-    {"attention.split", SWY_OP_ATTENTION, kAlways, SWY_BF16, supports_split, cost_split, workspace<true>, record<true>},
-    {"attention.rows", SWY_OP_ATTENTION, kInvariant, SWY_BF16, supports_rows, cost_rows, workspace<false>,
-     record<false>}};
+    split_kernel("attention.split", SWY_OP_ATTENTION),
+    rows_kernel("attention.rows", SWY_OP_ATTENTION),
+    split_kernel("attend.split", SWY_OP_ATTEND),
+    rows_kernel("attend.rows", SWY_OP_ATTEND),
+};
 
 uint32_t most_splits(uint32_t context) {
   uint32_t most = 1;
@@ -239,8 +264,9 @@ uint32_t most_splits(uint32_t context) {
 }
 
 // Parts of the workspace.
-void place(Attention& a, Arena& arena, const swy_attention_attrs& at, uint32_t rows) {
-  a.ready = arena.take<float>(uint64_t{rows} * at.heads * at.head_dim);
+void place(Attention& a, Arena& arena, const swy_op& op, uint32_t rows) {
+  const swy_attention_attrs at = attention_attrs(op);
+  if (op.id == SWY_OP_ATTENTION) a.ready = arena.take<float>(uint64_t{rows} * at.heads * at.head_dim);
   if (a.splits == 0) return;
   a.parts = arena.take<float>(uint64_t{rows} * at.kv_heads * groups_of(at) * a.splits * kHeads * (at.head_dim + 2));
 }
@@ -248,8 +274,9 @@ void place(Attention& a, Arena& arena, const swy_attention_attrs& at, uint32_t r
 }  // namespace
 
 Attention attention_of(const Recording& r, bool split) {
-  const auto& at = r.attrs<swy_attention_attrs>();
+  const swy_attention_attrs at = attention_attrs(r.op);
   const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "q").dims[0]);
+  const bool whole = r.op.id == SWY_OP_ATTENTION;
   Attention a{};
   a.q = r.operands.input("q");
   a.k = r.operands.input("k");
@@ -263,18 +290,21 @@ Attention attention_of(const Recording& r, bool split) {
   a.head_dim = at.head_dim;
   a.rotary = at.rotary_dim;
   a.groups = groups_of(at);
-  for (uint32_t i = 0; i < at.rotary_dim / 2; ++i) {
-    a.turns[i] = std::pow(static_cast<double>(at.rope_theta), -2.0 * i / at.rotary_dim) / (2 * M_PI);
-  }
   a.scale = at.scale;
   a.eps = at.norm_eps;
   a.bias = at.norm_weight_bias;
-  a.gated = at.gated != 0;
+  a.gated = whole && at.gated != 0;
   a.bf16 = r.device().kv_bf16;
   a.alone = (r.bucket().flags & SWY_BUCKET_DECODE) != 0;
-  a.splits = split ? most_splits(r.bucket().context) : 0;
+  if (whole) take_rotation(r, at.rotary_dim, at.rope_theta, at.rope_scale, a);
+  a.normed = at.qk_norm != 0;
+  a.sinks = r.operands.bias("sinks");
+  a.window = at.window != 0 ? at.window : kNoWindow;
+  a.late_scale = whole ? 1 : at.scale;
+  a.splits = split ? most_splits(most_read(r.op, r.bucket())) : 0;
   Arena arena(r.operands.workspace());
-  place(a, arena, at, rows);
+  if (!whole) a.ready = r.operands.input("q");
+  place(a, arena, r.op, rows);
   if (split) a.counters = take_counters(r.list, rows * a.kv_heads * a.groups, r.error);
   return a;
 }
@@ -282,8 +312,8 @@ Attention attention_of(const Recording& r, bool split) {
 uint64_t attention_workspace(const swy_op& op, const swy_bucket& bucket, bool split) {
   Arena arena(nullptr);
   Attention a{};
-  a.splits = split ? most_splits(bucket.context) : 0;
-  place(a, arena, attention_attrs(op), bucket.rows);
+  a.splits = split ? most_splits(most_read(op, bucket)) : 0;
+  place(a, arena, op, bucket.rows);
   return arena.used();
 }
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared by the kernels of ATTENTION: its operands, where keys and values lie, and how the parts of a row are joined.
+// Shared by the kernels of ATTENTION and ATTEND: their operands, where keys and values lie, and how the parts of a row
+// are joined.
 #pragma once
 
-#include "common/device_code.cuh"
-#include "host/kernels.h"
+#include "rope.cuh"
 
 namespace gpu {
 
-constexpr uint32_t kMostRotary = 256;
 constexpr uint32_t kHeads = 8;  // query heads that a block serves at most
+constexpr uint32_t kNoWindow = 1u << 31;
 
-struct Attention {
+struct Attention : Rotation {
   const float *q, *k, *v;  // the operation's inputs
   void* pages;
   float* y;      // [rows, heads * head_dim]
@@ -21,17 +21,31 @@ struct Attention {
   uint32_t heads, kv_heads, head_dim, rotary;
   uint32_t groups;  // blocks per KV head, of kHeads query heads each
   float scale, eps, bias;
-  double turns[kMostRotary / 2];  // of a pair of elements per position
   bool gated, bf16, packed;
   bool alone;  // one row per sequence: all earlier positions are in the pages already
   uint32_t splits;
+  // Of revision 2.
+  bool normed;       // q and k have norms
+  Bias sinks;        // [heads]: one more score of each row, without a value
+  uint32_t window;   // positions that a row reads, its own among them; kNoWindow: all
+  float late_scale;  // of the products with q
 
   __host__ __device__ uint32_t per_kv() const { return heads / kv_heads; }
 };
 
-// Positions of one split of a row. Depends only on the row's position.
-__host__ __device__ inline uint32_t split_positions(uint32_t context) {
-  return context <= 4096 ? 64 : context <= 16384 ? 128 : 256;
+// Positions of one split of a row that reads `count`. Depends only on the row's position.
+__host__ __device__ inline uint32_t split_positions(uint32_t count) {
+  return count <= 4096 ? 64 : count <= 16384 ? 128 : 256;
+}
+
+// The first position that a row reads which reads `context - 1` as its last.
+__device__ inline uint32_t first_read(const Attention& a, uint32_t context) {
+  return context > a.window ? context - a.window : 0;
+}
+
+// The weight of a head's sink, beside weights exp(score - top).
+__device__ inline float sink_weight(const Attention& a, uint32_t head, float top) {
+  return a.sinks.data == nullptr ? 0.0f : __expf(bias_at(a.sinks, head) - top);
 }
 
 // n consecutive elements, aligned to their size.
@@ -60,6 +74,9 @@ __device__ inline void load_kv(const uint16_t* p, float (&x)[N]) {
   }
 }
 
+__device__ inline void store_kv(float* p, float x) { *p = x; }
+__device__ inline void store_kv(uint16_t* p, float x) { *p = __bfloat16_as_ushort(__float2bfloat16_rn(x)); }
+
 // Where the keys of a KV head lie for one position; the values follow page_size * head_dim elements later.
 template <class T>
 __device__ inline T* keys_at(const Attention& a, const swy_step* step, const uint32_t* table, uint32_t kv,
@@ -79,9 +96,9 @@ __device__ inline float gate_of(const Attention& a, uint32_t row, uint32_t head,
   return a.gated ? sigmoid(a.q[(uint64_t{row} * a.heads + head) * 2 * a.head_dim + a.head_dim + i]) : 1.0f;
 }
 
-// The weight of each split: weights [heads, splits], which add up to one over the splits of a head.
-__device__ inline void join_splits(const Attention& a, const float* parts, uint32_t splits, uint32_t heads,
-                                   float* weights) {
+// The weight of each split: weights [heads, splits], which add up to one over the splits of a head and its sink.
+__device__ inline void join_splits(const Attention& a, const float* parts, uint32_t splits, uint32_t first_head,
+                                   uint32_t heads, float* weights) {
   const uint32_t lane = threadIdx.x % 32, stride = kHeads * (a.head_dim + 2), tops = kHeads * a.head_dim;
   for (uint32_t h = threadIdx.x / 32; h < heads; h += blockDim.x / 32) {
     float best = -INFINITY, sum = 0;
@@ -92,7 +109,7 @@ __device__ inline void join_splits(const Attention& a, const float* parts, uint3
       weights[h * splits + s] = share;
       sum = fmaf(share, __ldcg(parts + s * stride + tops + kHeads + h), sum);
     }
-    sum = warp_sum(sum);
+    sum = warp_sum(sum) + sink_weight(a, first_head + h, best);
     for (uint32_t s = lane; s < splits; s += 32) weights[h * splits + s] /= sum;
   }
   __syncthreads();
@@ -103,12 +120,13 @@ __device__ inline void join_splits(const Attention& a, const float* parts, uint3
 __device__ inline void give_out(const Attention& a, uint32_t row, uint32_t first_head, uint32_t heads, uint32_t splits,
                                 bool active, float* shared_heads) {
   const uint32_t dim = a.head_dim, threads = blockDim.x;
-  float* sums = shared_heads + kHeads * dim + kHeads;
+  float *tops = shared_heads + kHeads * dim, *sums = tops + kHeads;
   float* y = a.y + (uint64_t{row} * a.heads + first_head) * dim;
   if (splits <= 1) {
     for (uint32_t e = threadIdx.x; e < heads * dim; e += threads) {
       const uint32_t h = e / dim;
-      y[e] = active ? shared_heads[e] / sums[h] * gate_of(a, row, first_head + h, e % dim) : 0.0f;
+      const float sum = sums[h] + sink_weight(a, first_head + h, tops[h]);
+      y[e] = active ? shared_heads[e] / sum * gate_of(a, row, first_head + h, e % dim) : 0.0f;
     }
     return;
   }
@@ -116,7 +134,7 @@ __device__ inline void give_out(const Attention& a, uint32_t row, uint32_t first
   float* parts = a.parts + unit * a.splits * stride;
   for (uint32_t i = threadIdx.x; i < stride; i += threads) parts[blockIdx.x * stride + i] = shared_heads[i];
   if (!last_of(a.counters + unit, splits)) return;
-  join_splits(a, parts, splits, heads, shared_heads);
+  join_splits(a, parts, splits, first_head, heads, shared_heads);
   for (uint32_t e = threadIdx.x; e < heads * dim; e += threads) {
     const uint32_t h = e / dim;
     float value = 0;
@@ -128,8 +146,11 @@ __device__ inline void give_out(const Attention& a, uint32_t row, uint32_t first
   }
 }
 
-inline const swy_attention_attrs& attention_attrs(const swy_op& op) {
-  return *static_cast<const swy_attention_attrs*>(op.attrs);
+inline swy_attention_attrs attention_attrs(const swy_op& op) { return swy_attention_of(&op); }
+// Positions that the last row reads.
+inline uint32_t most_read(const swy_op& op, const swy_bucket& bucket) {
+  const uint32_t window = attention_attrs(op).window;
+  return window != 0 && window < bucket.context ? window : bucket.context;
 }
 inline uint32_t groups_of(const swy_attention_attrs& a) { return ceil_div(a.heads / a.kv_heads, kHeads); }
 

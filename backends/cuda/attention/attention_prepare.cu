@@ -7,9 +7,6 @@ namespace {
 
 constexpr uint32_t kWarps = 8, kThreads = kWarps * 32;
 
-__device__ inline void store_kv(float* p, float x) { *p = x; }
-__device__ inline void store_kv(uint16_t* p, float x) { *p = __bfloat16_as_ushort(__float2bfloat16_rn(x)); }
-
 // Values that all heads of a row use.
 struct Row {
   float s[kMostRotary / 2], c[kMostRotary / 2];  // of pairs i and i + rotary / 2
@@ -26,9 +23,8 @@ __device__ inline void look_at(const Attention& a, const swy_step* step, uint32_
     to.active = step_array<uint32_t>(step, step->seq_active_at)[seq] != 0;
   }
   for (uint32_t i = lane; i < a.rotary / 2; i += 32) {
-    constexpr double kTurn = 6.283185307179586476925;
-    const double turns = position * a.turns[i];  // the fraction of a turn is exact
-    sincosf(static_cast<float>((turns - rint(turns)) * kTurn), &to.s[i], &to.c[i]);
+    const float2 t = sine_cosine(a, i, position);
+    to.s[i] = t.x, to.c[i] = t.y;
   }
 }
 
@@ -55,7 +51,7 @@ __device__ inline void load_norm(const Attention& a, bool query, float (&norm)[k
 #pragma unroll
   for (int j = 0; j < kHeld; ++j) {
     const uint32_t i = j * 32 + threadIdx.x % 32;
-    norm[j] = i < a.head_dim ? a.bias + plain_at(w, i) : 0.0f;
+    norm[j] = i >= a.head_dim ? 0.0f : a.normed ? a.bias + plain_at(w, i) : 1.0f;
   }
 }
 __device__ inline void load_head(const Attention& a, uint32_t row, uint32_t head, float (&v)[kHeld]) {
@@ -69,6 +65,11 @@ __device__ inline void load_head(const Attention& a, uint32_t row, uint32_t head
   }
 }
 
+// The factor that gives a head of `dim` elements, the sum of whose squares over a warp's lanes is `squares`, its norm.
+__device__ inline float scale_of(const Attention& a, float squares, uint32_t dim) {
+  return a.normed ? rsqrtf(warp_sum(squares) / static_cast<float>(dim) + a.eps) : 1.0f;
+}
+
 // A head, normed and rotated, to h [head_dim] in shared memory. All lanes of the warp must call this.
 __device__ inline void turn_head(const Attention& a, const float (&v)[kHeld], const float (&norm)[kHeld],
                                  const Row& row, float* h) {
@@ -76,7 +77,7 @@ __device__ inline void turn_head(const Attention& a, const float (&v)[kHeld], co
   float squares = 0;
 #pragma unroll
   for (int j = 0; j < kHeld; ++j) squares = fmaf(v[j], v[j], squares);
-  const float scale = rsqrtf(warp_sum(squares) / static_cast<float>(dim) + a.eps);
+  const float scale = scale_of(a, squares, dim);
   __syncwarp();  // the previous contents have been read
 #pragma unroll
   for (int j = 0; j < kHeld; ++j) {
@@ -150,7 +151,7 @@ __device__ inline void turn_pairs(const Attention& a, Pairs<kDim>& p, const Pair
   float squares = 0;
 #pragma unroll
   for (uint32_t j = 0; j < kDim / 64; ++j) squares = fmaf(p.v[j].x, p.v[j].x, fmaf(p.v[j].y, p.v[j].y, squares));
-  const float scale = rsqrtf(warp_sum(squares) / static_cast<float>(kDim) + a.eps);
+  const float scale = scale_of(a, squares, kDim);
   __syncwarp();  // the previous contents have been read
 #pragma unroll
   for (uint32_t j = 0; j < kDim / 64; ++j) {
@@ -186,7 +187,7 @@ __global__ void __launch_bounds__(kThreads) prepare_prompt(const __grid_constant
   for (uint32_t j = 0; j < kDim / 64; ++j) {
     const uint32_t i = j * 64 + threadIdx.x % 32 * 2;
     const Weight& w = query ? a.q_norm : a.k_norm;
-    norm.v[j] = make_float2(a.bias + plain_at(w, i), a.bias + plain_at(w, i + 1));
+    norm.v[j] = a.normed ? make_float2(a.bias + plain_at(w, i), a.bias + plain_at(w, i + 1)) : make_float2(1, 1);
   }
   if (warp < count) look_at(a, step, first + warp, rows[warp]);
   __syncthreads();
@@ -218,7 +219,6 @@ __global__ void __launch_bounds__(kThreads) prepare_prompt(const __grid_constant
 }  // namespace
 
 swy_status record_prepare(const Recording& r, const Attention& a, uint32_t rows) {
-  if (a.splits != 0 && a.counters == nullptr) return SWY_UNSUPPORTED;  // the message has been set already
   const uint32_t blocks = ceil_div(a.heads + a.kv_heads, kWarps);
   if (a.packed) {
     const auto kernel = a.head_dim == 64    ? prepare_prompt<64>

@@ -18,7 +18,7 @@ constexpr uint32_t shared_bytes(uint32_t dim, uint32_t split) {
 // One team's part of a block of positions, from `first` on.
 template <int kDim, int kSplit>
 __device__ inline void attend_block(uint32_t queries, uint32_t keys, uint32_t m, uint32_t team, uint32_t first,
-                                    const uint32_t (&limit)[2], Running<kDim>& r) {
+                                    const uint32_t (&limit)[2], uint32_t window, Running<kDim>& r) {
   constexpr uint32_t kSpan = kPositions / kSplit;
   const uint32_t values = keys + panels_bytes(kDim, kPositions);
   float s[kSpan / 8][4] = {};
@@ -33,7 +33,7 @@ __device__ inline void attend_block(uint32_t queries, uint32_t keys, uint32_t m,
       matrix_multiply(s[2 * n + 1], a, b[2], b[3]);
     }
   }
-  mask(s, first, limit);
+  mask(s, first, limit, window);
   soften<kDim>(s, r);
 #pragma unroll
   for (uint32_t k = 0; k < kSpan / 16; ++k) {
@@ -64,7 +64,8 @@ __global__ void __launch_bounds__(kPromptThreads, 1)
   clear(r);
   if (tile.part.active) {
     char* buffers = memory + panels_bytes(kDim, kQueries);
-    Pages<kDim, kWarps> pages(step, tile, warp, 0);
+    const uint32_t begin = tile.first_block(a), blocks = tile.blocks();
+    Pages<kDim, kWarps> pages(a, step, tile, warp, begin);
     const auto bring = [&](uint32_t block) {
       char* keys = buffers + block % kBuffers * kBuffer;
       pages.find(a, step, tile.kv, block, 1);
@@ -73,16 +74,15 @@ __global__ void __launch_bounds__(kPromptThreads, 1)
       copies_end();
     };
     bring_queries<kDim>(a, tile, kQueries, memory);
-    bring(0);
+    bring(begin);
     uint32_t limit[2];
     limits(tile, m + lane / 4, limit);
-    const uint32_t blocks = tile.blocks();
-    for (uint32_t b = 0; b < blocks; ++b) {
+    for (uint32_t b = begin; b < blocks; ++b) {
       copies_wait<0>();
       __syncthreads();
       if (b + 1 < blocks) bring(b + 1);
       attend_block<kDim, kSplit>(shared_at(memory), shared_at(buffers + b % kBuffers * kBuffer), m, team,
-                                 b * kPositions + team * (kPositions / kSplit), limit, r);
+                                 b * kPositions + team * (kPositions / kSplit), limit, a.window, r);
     }
   }
   sum_quads(r);
@@ -125,15 +125,22 @@ double cost(const swy_device& device, const swy_op& op, const swy_bucket& bucket
   return prompt_cost(device, op, bucket, 2.5e8, 1.3);
 }
 
-constexpr Kernel kKernels[] = {
-    {"attention.prompt", SWY_OP_ATTENTION, kAlways, SWY_BF16, supports, cost, prompt_workspace, record}};
+constexpr Kernel kKernels[] = {{.name = "attention.prompt",
+                                .op = SWY_OP_ATTENTION,
+                                .flags = kAlways,
+                                .activations = SWY_BF16,
+                                .supports = supports,
+                                .cost = cost,
+                                .workspace = prompt_workspace,
+                                .record = record,
+                                .op_revision = 2}};
 
 }  // namespace
 
 Attention prompt_attention_of(const Recording& r) {
   Attention a = attention_of(r, false);
   a.packed = true;
-  a.scale *= 1.44269504088896f;
+  a.scale *= kLog2E;
   return a;
 }
 
@@ -155,13 +162,13 @@ swy_status supports_prompt(const swy_device& device, const swy_op& op, const swy
 
 double prompt_cost(const swy_device& device, const swy_op& op, const swy_bucket& bucket, double rate, double block) {
   const auto& a = attention_attrs(op);
-  const double before = bucket.context - 0.5 * (bucket.rows < bucket.context ? bucket.rows : bucket.context);
+  const double context = most_read(op, bucket),
+               before = context - 0.5 * (bucket.rows < context ? bucket.rows : context);
   const double products = device.rates.products(4.0 * bucket.rows * before * a.heads * a.head_dim, rate);
-  const double longest = bucket.context / double{kPositions} * block;
+  const double longest = context / double{kPositions} * block;
   // If no rows share keys, the cost is bytes.
   const bool alone = (bucket.flags & SWY_BUCKET_DECODE) != 0;
-  const double keys =
-      alone ? device.rates.bytes(4.0 * bucket.rows * bucket.context * a.kv_heads * a.head_dim, 3.8e6) : 0;
+  const double keys = alone ? device.rates.bytes(4.0 * bucket.rows * context * a.kv_heads * a.head_dim, 3.8e6) : 0;
   const double walk = products > longest ? products : longest;
   return 15.5 + device.rates.bytes(row_bytes(op), 2.8e6) + (walk > keys ? walk : keys);
 }

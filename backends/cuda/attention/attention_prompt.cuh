@@ -16,6 +16,7 @@ namespace gpu {
 
 constexpr uint32_t kPromptThreads = 256, kPositions = 64, kPanel = 64 * 128;  // positions of a block; bytes
 constexpr uint32_t kTileQueries = 128;                                        // of an uncut tile
+constexpr float kLog2E = 1.44269504088896f;
 
 // Byte offset of a unit of 16 bytes.
 __device__ inline uint32_t in_panels(uint32_t row, uint32_t unit) {
@@ -30,6 +31,9 @@ struct Tile {
   uint32_t kv, per_row;
   __device__ uint32_t context() const { return position + part.rows; }
   __device__ uint32_t blocks() const { return (context() + kPositions - 1) / kPositions; }
+  // The first position that one of the rows reads, and its block.
+  __device__ uint32_t first_position(const Attention& a) const { return first_read(a, position + 1); }
+  __device__ uint32_t first_block(const Attention& a) const { return first_position(a) / kPositions; }
   // Query m of the tile.
   __device__ uint32_t row(uint32_t m) const { return m / per_row; }
   __device__ bool there(uint32_t m) const { return row(m) < part.rows; }
@@ -43,19 +47,20 @@ template <int kDim, uint32_t kWarps>
 struct Pages {
   static constexpr uint32_t kUnits = kDim / 8, kRows = 32 / kUnits, kMine = kPositions / kWarps;  // rows at once
   const uint32_t* table;
-  uint64_t place;  // of the block that was requested last
-  uint32_t warp, row, last, page;
-  __device__ Pages(const swy_step* step, const Tile& t, uint32_t warp_of_team, uint32_t block)
-      : table(table_of(step, t.part.seq)), warp(warp_of_team), last(t.context() - 1) {
+  uint64_t place;                         // of the block that was requested last
+  uint32_t warp, row, first, last, page;  // positions first to last are read; zeros stand for the others
+  __device__ Pages(const Attention& a, const swy_step* step, const Tile& t, uint32_t warp_of_team, uint32_t block)
+      : table(table_of(step, t.part.seq)), warp(warp_of_team), first(t.first_position(a)), last(t.context() - 1) {
     const uint32_t i = threadIdx.x % kMine;
     row = (i / kRows * kWarps + warp) * kRows + i % kRows;
-    page = table[min(block * kPositions + row, last) / step->page_size];
+    page = table[place_of(block) / step->page_size];
   }
+  __device__ uint32_t place_of(uint32_t block) const { return max(min(block * kPositions + row, last), first); }
   // Finds the keys of a block, and reads the page table for the block `stride` further.
   __device__ void find(const Attention& a, const swy_step* step, uint32_t kv, uint32_t block, uint32_t stride) {
-    const uint32_t size = step->page_size, position = min(block * kPositions + row, last);
+    const uint32_t size = step->page_size, position = place_of(block);
     place = ((uint64_t{page} * a.kv_heads + kv) * 2 * size + position % size) * kDim;
-    page = table[min(position + stride * kPositions, last) / size];
+    page = table[place_of(block + stride) / size];
   }
   // Requests the keys, or the `values`, of the block given to find().
   __device__ void bring(const Attention& a, const swy_step* step, uint32_t block, bool values, char* to) const {
@@ -64,8 +69,8 @@ struct Pages {
 #pragma unroll
     for (uint32_t n = 0; n < kMine / kRows; ++n) {
       const uint64_t at = __shfl_sync(kAll, place, n * kRows + lane / kUnits);
-      const uint32_t r = (n * kWarps + warp) * kRows + lane / kUnits;
-      copy_later(to + in_panels(r, unit), base + at, block * kPositions + r <= last);
+      const uint32_t r = (n * kWarps + warp) * kRows + lane / kUnits, position = block * kPositions + r;
+      copy_later(to + in_panels(r, unit), base + at, position >= first && position <= last);
     }
   }
 };
@@ -82,16 +87,18 @@ __device__ inline void bring_queries(const Attention& a, const Tile& tile, uint3
   }
 }
 
-// Gives positions after a query's own the weight 0. first: of the block.
+// Gives positions after a query's own, and those before its window, the weight 0. first: of the block.
 template <int kTiles>
-__device__ inline void mask(float (&s)[kTiles][4], uint32_t first, const uint32_t (&limit)[2]) {
-  if (first + kTiles * 8 - 1 <= limit[0]) return;  // limit[0] is not the larger one; lanes may differ
+__device__ inline void mask(float (&s)[kTiles][4], uint32_t first, const uint32_t (&limit)[2], uint32_t window) {
+  // limit[0] is not the larger one; lanes may differ
+  if (first + kTiles * 8 - 1 <= limit[0] && first + window > limit[1]) return;
   const uint32_t t = threadIdx.x % 4;
 #pragma unroll
   for (uint32_t n = 0; n < kTiles; ++n) {
 #pragma unroll
     for (uint32_t e = 0; e < 4; ++e) {
-      if (first + n * 8 + 2 * t + e % 2 > limit[e / 2]) s[n][e] = -INFINITY;
+      const uint32_t at = first + n * 8 + 2 * t + e % 2;
+      if (at > limit[e / 2] || at + window <= limit[e / 2]) s[n][e] = -INFINITY;
     }
   }
 }
@@ -170,14 +177,20 @@ __device__ inline void join_teams(bool first, Running<kDim>& r, float* shared) {
 #pragma unroll
   for (uint32_t h = 0; h < 2; ++h) {
     const float top = mine[(kDim / 2 + h) * 32], best = fmaxf(top, r.top[h]);
-    own[h] = exp2_of(r.top[h] - best), other[h] = exp2_of(top - best);  // the first position is every query's
+    own[h] = exp2_of(r.top[h] - best), other[h] = exp2_of(top - best);  // one team has the query's own position
     r.sum[h] = r.sum[h] * own[h] + mine[(kDim / 2 + 2 + h) * 32] * other[h];
+    r.top[h] = best;
   }
 #pragma unroll
   for (uint32_t i = 0; i < kDim / 2; ++i) {
     const uint32_t h = i % 4 / 2;
     r.out[i / 4][i % 4] = r.out[i / 4][i % 4] * own[h] + mine[i * 32] * other[h];
   }
+}
+
+// The weight of a head's sink, beside weights that are powers of two.
+__device__ inline float prompt_sink(const Attention& a, uint32_t head, float top) {
+  return a.sinks.data == nullptr ? 0.0f : exp2_of(bias_at(a.sinks, head) * kLog2E - top);
 }
 
 // Writes a thread's two queries, m and m + 8. Gates are loaded a quarter of a head at a time before any store, since a
@@ -190,7 +203,8 @@ __device__ inline void give(const Attention& a, const Tile& tile, uint32_t m, co
   for (uint32_t h = 0; h < 2; ++h) {
     if (!tile.there(m + 8 * h)) continue;
     const uint64_t head = tile.head(a, m + 8 * h);
-    const float share = tile.part.active ? 1.0f / r.sum[h] : 0.0f;
+    const uint32_t query_head = tile.kv * tile.per_row + (m + 8 * h) % tile.per_row;
+    const float share = tile.part.active ? 1.0f / (r.sum[h] + prompt_sink(a, query_head, r.top[h])) : 0.0f;
     const float* from = a.q + head * 2 * kDim + kDim + 2 * t;
     float* y = a.y + head * kDim + 2 * t;
 #pragma unroll

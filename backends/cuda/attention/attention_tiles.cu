@@ -43,12 +43,13 @@ __global__ void __launch_bounds__(kThreads) attend_tiles(const __grid_constant__
     const bool active = step_array<uint32_t>(step, step->seq_active_at)[seq] != 0;
     context = active ? step_array<uint32_t>(step, step->row_position_at)[row] + 1 : 0;
   }
-  const uint32_t per_split = split_positions(context), splits = max((context + per_split - 1) / per_split, 1u);
+  const uint32_t begin = first_read(a, context), count = context - begin;
+  const uint32_t per_split = split_positions(count), splits = max((count + per_split - 1) / per_split, 1u);
   release_next();
-  const uint32_t last = min(context, (blockIdx.x + 1) * per_split);
+  const uint32_t last = min(context, begin + (blockIdx.x + 1) * per_split);
   const uint32_t* table = table_of(step, seq);
   char* mine = memory + warp * warp_bytes(kDim);
-  uint32_t at = blockIdx.x * per_split + warp * kPositions;
+  uint32_t at = begin + blockIdx.x * per_split + warp * kPositions;
   const bool early = a.alone && at < last && at + kPositions < context;  // not the row's own position
   if (early) bring(a, step, table, kv, at, last, mine);
   depend();
@@ -182,7 +183,9 @@ __global__ void __launch_bounds__(kThreads) attend_tiles(const __grid_constant__
     for (uint32_t j = 0; j < kOutputs; ++j) {
       const uint32_t e = (threadIdx.x + j * kThreads) * 4;
       const float4 v = *reinterpret_cast<const float4*>(joined + e);
-      const float share = context > 0 ? 1.0f / joined[kHeads * kDim + kHeads + e / kDim] : 0.0f;
+      const uint32_t h = e / kDim;
+      const float sink = sink_weight(a, min(first_head + h, a.heads - 1), joined[kHeads * kDim + h]);
+      const float share = context > 0 ? 1.0f / (joined[kHeads * kDim + kHeads + h] + sink) : 0.0f;
       give(j, make_float4(v.x * share, v.y * share, v.z * share, v.w * share));
     }
     return;
@@ -194,7 +197,7 @@ __global__ void __launch_bounds__(kThreads) attend_tiles(const __grid_constant__
     reinterpret_cast<float4*>(parts + blockIdx.x * kStride)[i] = reinterpret_cast<const float4*>(joined)[i];
   }
   if (!last_of(a.counters + unit, splits)) return;
-  join_splits(a, parts, splits, heads, joined);
+  join_splits(a, parts, splits, first_head, heads, joined);
   float4 out[kOutputs] = {};
 #pragma unroll 8
   for (uint32_t s = 0; s < splits; ++s) {
@@ -214,6 +217,7 @@ __global__ void __launch_bounds__(kThreads) attend_tiles(const __grid_constant__
 swy_status record(const Recording& r) {
   const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "q").dims[0]);
   const Attention a = attention_of(r, true);
+  if (a.counters == nullptr) return SWY_UNSUPPORTED;  // the message has been set already
   SWY_CUDA_TRY(record_prepare(r, a, rows));
   const auto kernel = a.head_dim == 64 ? attend_tiles<2> : a.head_dim == 128 ? attend_tiles<4> : attend_tiles<8>;
   return launch(r, kernel, dim3(a.splits, a.kv_heads * a.groups, rows), kThreads, kWarps * warp_bytes(a.head_dim), a,
@@ -232,15 +236,22 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
 
 double cost(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
   const auto& a = attention_attrs(op);
-  return 12 + device.rates.bytes(4.0 * bucket.rows * bucket.context * a.head_dim * a.kv_heads, 1.5e6);
+  return 12 + device.rates.bytes(4.0 * bucket.rows * most_read(op, bucket) * a.head_dim * a.kv_heads, 1.5e6);
 }
 
 uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket& bucket) {
   return attention_workspace(op, bucket, true);
 }
 
-constexpr Kernel kKernels[] = {
-    {"attention.tiles", SWY_OP_ATTENTION, kAlways, SWY_BF16, supports, cost, workspace, record}};
+constexpr Kernel kKernels[] = {{.name = "attention.tiles",
+                                .op = SWY_OP_ATTENTION,
+                                .flags = kAlways,
+                                .activations = SWY_BF16,
+                                .supports = supports,
+                                .cost = cost,
+                                .workspace = workspace,
+                                .record = record,
+                                .op_revision = 2}};
 
 }  // namespace
 

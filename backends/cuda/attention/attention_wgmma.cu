@@ -89,9 +89,9 @@ __device__ inline void weigh_block(const uint32_t (&weights)[4][4], uint32_t val
 
 // Turns the scores of a block into weights, in the layout of the next product's first operand.
 template <int kDim>
-__device__ inline void soften_block(float (&s)[8][4], uint32_t first, const uint32_t (&limit)[2], Running<kDim>& r,
-                                    uint32_t (&weights)[4][4]) {
-  mask(s, first, limit);
+__device__ inline void soften_block(float (&s)[8][4], uint32_t first, const uint32_t (&limit)[2], uint32_t window,
+                                    Running<kDim>& r, uint32_t (&weights)[4][4]) {
+  mask(s, first, limit, window);
   soften<kDim>(s, r);
 #pragma unroll
   for (uint32_t k = 0; k < 4; ++k) as_operand(weights[k], s[2 * k], s[2 * k + 1]);
@@ -111,10 +111,11 @@ __device__ inline void walk_together(const Attention& a, const swy_step* step, c
                                      Running<kDim>& r) {
   constexpr uint32_t kHalf = panels_bytes(kDim, kPositions), kWarps = kPromptThreads / 32;
   const uint32_t group = threadIdx.x / kGroup, m = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
-  const uint32_t blocks = tile.blocks(), queries = shared_at(memory) + group * panels_bytes(kDim, 64);
+  const uint32_t begin = tile.first_block(a), blocks = tile.blocks();
+  const uint32_t queries = shared_at(memory) + group * panels_bytes(kDim, 64);
   char* keys = memory + panels_bytes(kDim, kTileQueries);  // two buffers of keys, then two of values
   char* values = keys + 2 * kHalf;
-  Pages<kDim, kWarps> pages(step, tile, threadIdx.x / 32, 0);
+  Pages<kDim, kWarps> pages(a, step, tile, threadIdx.x / 32, begin);
   const auto bring_keys = [&](uint32_t block) {  // after the previous block's values, which it overwrites
     if (block >= blocks) return;
     pages.find(a, step, tile.kv, block, 1);
@@ -124,24 +125,24 @@ __device__ inline void walk_together(const Attention& a, const swy_step* step, c
     if (block < blocks) pages.bring(a, step, block, true, values + block % 2 * kHalf);
   };
   bring_queries<kDim>(a, tile, kTileQueries, memory);
-  bring_keys(0);
+  bring_keys(begin);
   copies_end();
-  bring_values(0);
-  bring_keys(1);
+  bring_values(begin);
+  bring_keys(begin + 1);
   copies_end();
   uint32_t limit[2], weights[4][4];
   limits(tile, m, limit);
   float s[8][4], next[8][4];
   arrived<1>(0, kPromptThreads);
-  score_block<kDim>(s, queries, shared_at(keys));
+  score_block<kDim>(s, queries, shared_at(keys + begin % 2 * kHalf));
   products_end(s);
-  for (uint32_t b = 0; b < blocks; ++b) {
+  for (uint32_t b = begin; b < blocks; ++b) {
     arrived<0>(0, kPromptThreads);
     bring_values(b + 1);
     bring_keys(b + 2);
     copies_end();
     if (b + 1 < blocks) score_block<kDim>(next, queries, shared_at(keys + (b + 1) % 2 * kHalf));
-    soften_block(s, b * kPositions, limit, r, weights);
+    soften_block(s, b * kPositions, limit, a.window, r, weights);
     products_end(next);
     weigh_block<kDim>(weights, shared_at(values + b % 2 * kHalf), r);
 #pragma unroll
@@ -156,9 +157,9 @@ __device__ inline void walk_in_turns(const Attention& a, const swy_step* step, c
                                      Running<kDim>& r) {
   constexpr uint32_t kHalf = panels_bytes(kDim, kPositions);
   const uint32_t group = threadIdx.x / kGroup, warp = threadIdx.x % kGroup / 32, m = warp * 16 + threadIdx.x % 32 / 4;
-  const uint32_t blocks = tile.blocks();
+  const uint32_t begin = tile.first_block(a) + group, blocks = tile.blocks();
   char* keys = memory + panels_bytes(kDim, 64) + group * 2 * kHalf;
-  Pages<kDim, kGroup / 32> pages(step, tile, warp, group);
+  Pages<kDim, kGroup / 32> pages(a, step, tile, warp, begin);
   const auto bring = [&](uint32_t block, bool values) {
     if (block < blocks) {
       if (!values) pages.find(a, step, tile.kv, block, 2);
@@ -167,19 +168,19 @@ __device__ inline void walk_in_turns(const Attention& a, const swy_step* step, c
     copies_end();
   };
   bring_queries<kDim>(a, tile, 64, memory);
-  bring(group, false);
-  bring(group, true);
+  bring(begin, false);
+  bring(begin, true);
   uint32_t limit[2], weights[4][4];
   limits(tile, m, limit);
   arrived<1>(0, kPromptThreads);  // the queries, of which each warpgroup has brought half
-  for (uint32_t b = group; b < blocks; b += 2) {
+  for (uint32_t b = begin; b < blocks; b += 2) {
     arrived<1>(1 + group, kGroup);
     float s[8][4];
     score_block<kDim>(s, shared_at(memory), shared_at(keys));
     products_end(s);
     asm volatile("bar.sync %0, %1;" ::"r"(1 + group), "n"(kGroup) : "memory");
     bring(b + 2, false);
-    soften_block(s, b * kPositions, limit, r, weights);
+    soften_block(s, b * kPositions, limit, a.window, r, weights);
     arrived<1>(1 + group, kGroup);
     weigh_block<kDim>(weights, shared_at(keys) + kHalf, r);
     asm volatile("bar.sync %0, %1;" ::"r"(1 + group), "n"(kGroup) : "memory");
@@ -248,8 +249,15 @@ double cost(const swy_device& device, const swy_op& op, const swy_bucket& bucket
   return prompt_cost(device, op, bucket, 4e8, 0.7);
 }
 
-constexpr Kernel kKernels[] = {
-    {"attention.wgmma", SWY_OP_ATTENTION, kAlways, SWY_BF16, supports, cost, prompt_workspace, record}};
+constexpr Kernel kKernels[] = {{.name = "attention.wgmma",
+                                .op = SWY_OP_ATTENTION,
+                                .flags = kAlways,
+                                .activations = SWY_BF16,
+                                .supports = supports,
+                                .cost = cost,
+                                .workspace = prompt_workspace,
+                                .record = record,
+                                .op_revision = 2}};
 
 }  // namespace
 

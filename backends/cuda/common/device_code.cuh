@@ -103,6 +103,13 @@ __device__ inline float quick_silu(float x) { return x * reciprocal(1.0f + exp2_
 // With the hardware's own exponential and division, for results that become bf16 or 12-bit operands.
 __device__ inline float fast_silu(float x) { return __fdividef(x, 1.0f + __expf(-x)); }
 
+// act(gate, up) of ops.h.
+__device__ inline float activated(const Activation& a, float gate, float up) {
+  if (!a.clamped) return silu(gate) * up;
+  const float g = fminf(gate, a.limit), u = fminf(fmaxf(up, -a.limit), a.limit);
+  return g * sigmoid(a.alpha * g) * (u + 1);
+}
+
 // ---- the step
 
 template <class T>
@@ -131,17 +138,35 @@ __device__ inline float plain_at(const Weight& w, uint64_t i) {
                             : bf16_bits(reinterpret_cast<const uint16_t*>(w.data)[i]);
 }
 
+__device__ inline float bias_at(const Bias& b, uint64_t i) {
+  if (b.data == nullptr) return 0;
+  return b.dtype == SWY_F32 ? static_cast<const float*>(b.data)[i] : bf16_bits(static_cast<const uint16_t*>(b.data)[i]);
+}
+
+// 2^(e - 127), the scale of a byte of MXFP4; 255 is no number.
+__device__ inline float power_of(uint32_t e) {
+  return __uint_as_float(e == 255 ? 0x7fc00000u : e == 0 ? 0x00400000u : e << 23);
+}
+// An element of MXFP4 before its scale: a sign, 2 bits of exponent, 1 of fraction.
+__device__ inline float number_of(uint32_t q) {
+  const float size = static_cast<float>((0xc8643210u >> (4 * (q & 7))) & 15) * 0.5f;
+  return (q & 8) != 0 ? -size : size;
+}
+
 // One element, for shapes that cannot be read in 16-byte pieces.
 __device__ inline float weight_at(const Weight& w, uint64_t row, uint32_t k) {
   const uint8_t* data = w.data + row * w.row_bytes;
   if (w.dtype == SWY_F32) return reinterpret_cast<const float*>(data)[k];
   if (w.dtype == SWY_BF16) return bf16_bits(reinterpret_cast<const uint16_t*>(data)[k]);
   const uint32_t g = k / w.group, i = k % w.group;
-  const float scale = half_bits(w.scales[row * w.groups + g]);
-  if (w.dtype == SWY_I8) return static_cast<float>(static_cast<int8_t>(data[g * w.group + i])) * scale;
-  const int q = (data[g * ((w.group + 1) / 2) + i / 2] >> (4 * (i & 1))) & 15;
-  if (w.dtype == SWY_I4) return static_cast<float>(q - 8) * scale;
-  return static_cast<float>(q) * scale + half_bits(w.offsets[row * w.groups + g]);
+  const uint64_t at = row * w.groups + g;
+  if (w.dtype == SWY_I8)
+    return static_cast<float>(static_cast<int8_t>(data[g * w.group + i])) * half_bits(w.scales[at]);
+  const uint32_t q = (data[g * ((w.group + 1) / 2) + i / 2] >> (4 * (i & 1))) & 15;
+  if (w.dtype == SWY_MXFP4) return number_of(q) * power_of(reinterpret_cast<const uint8_t*>(w.scales)[at]);
+  const float scale = half_bits(w.scales[at]);
+  if (w.dtype == SWY_I4) return (static_cast<float>(q) - 8) * scale;
+  return static_cast<float>(q) * scale + half_bits(w.offsets[at]);
 }
 
 }  // namespace gpu

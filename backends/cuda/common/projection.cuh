@@ -12,6 +12,7 @@ struct Projection {
   const float* residual;  // [rows, rows of weight 0], or null
   float* y[SWY_LINEAR_MAX_WEIGHTS];
   Weight weights[SWY_LINEAR_MAX_WEIGHTS];
+  Bias biases[SWY_LINEAR_MAX_WEIGHTS];              // of revision 2: added to the product; otherwise none
   uint32_t first_task[SWY_LINEAR_MAX_WEIGHTS + 1];  // a task: R rows of one weight
   uint32_t count;
   uint32_t width;
@@ -25,6 +26,12 @@ struct Projection {
 
 // The index of an operation's first matrix: RMS_NORM_LINEAR has a norm before them.
 inline uint32_t first_weight(const swy_op& op) { return swy::at(op, "w"); }
+// The index after its last matrix; biases follow.
+inline uint32_t end_of_weights(const swy_op& op) { return first_weight(op) + op.output_count; }
+// The bias of output i.
+inline Bias bias_of_output(const Recording& r, uint32_t i) {
+  return swy::has(r.op, "bias") ? r.operands.bias(swy::at(r.op, "bias") + i) : Bias{};
+}
 
 // Fills normed, norm, eps and bias from an operation.
 template <class Rows>
@@ -105,7 +112,8 @@ __device__ inline void project(const Projection& p, const swy_step* step, Done d
   for (int r = 0; r < R; ++r) {
 #pragma unroll
     for (int m = 0; m < M; ++m) {
-      const float sum = warp_sum(acc[r][m]) * inverse[m];
+      // Not part of a fused addition, which would depend on the kernel's shape.
+      const float sum = __fmul_rn(warp_sum(acc[r][m]), inverse[m]);
       if (lane == static_cast<uint32_t>(r * M + m) % 32 && row0 + r < w.rows && m0 + m < rows) {
         done(index, row0 + r, m0 + m, sum);
       }
@@ -124,8 +132,9 @@ struct VectorShape {
 };
 VectorShape vector_shape(const swy_device& device, uint32_t rows, uint32_t width, uint32_t forms);
 
-// Whether the vector kernels can read these weights, and a row of activations fits into shared memory.
-swy_status vector_usable(const swy_device& device, const swy_op& op, uint32_t first_weight, swy_error* error);
+// Whether the vector kernels can read weights first to end - 1, which have rows of one width, and a row of activations
+// fits into shared memory.
+swy_status vector_usable(const swy_device& device, const swy_op& op, uint32_t first, uint32_t end, swy_error* error);
 
 // Records a projection of `rows` rows with the kernels of linear.cu.
 swy_status record_projection(const Recording& r, Projection& p, uint32_t rows);

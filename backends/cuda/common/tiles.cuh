@@ -11,6 +11,7 @@
 
 #include "device_code.cuh"
 #include "host/kernels.h"
+#include "mxfp4.cuh"
 
 namespace gpu {
 
@@ -33,10 +34,11 @@ __device__ inline uint32_t pack_bf16(float low, float high) {
   return *reinterpret_cast<const uint32_t*>(&v);
 }
 
-// One thread's part of one row in a block of 128 elements: 32 elements, and their scale.
+// One thread's part of one row in a block of 128 elements: 32 elements, and the scales of their halves: fp16, and the
+// offset above it; of MXFP4 bf16.
 struct TileRow {
   uint4 q[4];
-  uint32_t scale;
+  uint32_t scale[2];
 };
 
 template <swy_dtype kDtype>
@@ -44,7 +46,7 @@ __device__ inline void load_tile_row(const Weight& w, uint64_t row, uint32_t blo
   constexpr int kPieces = kDtype == SWY_BF16 ? 4 : kDtype == SWY_I8 ? 2 : 1;
   const uint32_t chunk = block * 4 + t;
   const bool in = chunk * 32 < w.width;
-  to.scale = 0;
+  to.scale[0] = to.scale[1] = 0;
 #pragma unroll
   for (int i = 0; i < kPieces; ++i) to.q[i] = make_uint4(0, 0, 0, 0);
   if (!in) return;
@@ -52,9 +54,16 @@ __device__ inline void load_tile_row(const Weight& w, uint64_t row, uint32_t blo
 #pragma unroll
   for (int i = 0; i < kPieces; ++i) to.q[i] = __ldg(reinterpret_cast<const uint4*>(from) + i);
   if (kDtype == SWY_BF16) return;
-  const uint64_t at = row * w.groups + ((chunk * kPieces) >> w.piece_shift);
-  to.scale = __ldg(w.scales + at);
-  if (w.offsets != nullptr) to.scale |= static_cast<uint32_t>(__ldg(w.offsets + at)) << 16;
+  const auto scale_of = [&](uint32_t half) -> uint32_t {
+    const uint64_t at = row * w.groups + (half >> w.half_shift);
+    if (kDtype == SWY_MXFP4) {
+      const uint32_t e = __ldg(reinterpret_cast<const uint8_t*>(w.scales) + at);
+      return __float_as_uint(power_of(e)) >> 16;
+    }
+    return __ldg(w.scales + at) | (w.offsets != nullptr ? static_cast<uint32_t>(__ldg(w.offsets + at)) << 16 : 0);
+  };
+  to.scale[0] = scale_of(chunk * 2);
+  to.scale[1] = w.half_shift == 0 ? scale_of(chunk * 2 + 1) : to.scale[0];
 }
 
 // Eight elements, 8 j to 8 j + 7 of the thread's 32, as pairs (0 4) (1 5) (2 6) (3 7) of bf16.
@@ -69,17 +78,25 @@ __device__ inline void unpack_eight(const TileRow& r, bool affine, int j, uint32
   } else if constexpr (kDtype == SWY_I8) {
     const uint4 q = r.q[j / 2];
     const uint32_t first = (j % 2 == 0 ? q.x : q.z) ^ 0x80808080u, second = (j % 2 == 0 ? q.y : q.w) ^ 0x80808080u;
-    const float scale = half_bits(static_cast<uint16_t>(r.scale));
+    const float scale = half_bits(static_cast<uint16_t>(r.scale[j / 2]));
 #pragma unroll
     for (int i = 0; i < 4; ++i) {  // 2^23 + byte, as fp32
       const float a = __uint_as_float(__byte_perm(first, 0x4b000000u, 0x7440 + i)) - 8388736.0f;
       const float b = __uint_as_float(__byte_perm(second, 0x4b000000u, 0x7440 + i)) - 8388736.0f;
       out[i] = pack_bf16(a * scale, b * scale);
     }
+  } else if constexpr (kDtype == SWY_MXFP4) {
+    const uint32_t q = j == 0 ? r.q[0].x : j == 1 ? r.q[0].y : j == 2 ? r.q[0].z : r.q[0].w;
+    const uint32_t twice = r.scale[0] | r.scale[0] << 16;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const __nv_bfloat162 v = __hmul2(mxfp4_pair(q >> (4 * i)), *reinterpret_cast<const __nv_bfloat162*>(&twice));
+      out[i] = *reinterpret_cast<const uint32_t*>(&v);
+    }
   } else {
     const uint32_t q = j == 0 ? r.q[0].x : j == 1 ? r.q[0].y : j == 2 ? r.q[0].z : r.q[0].w;
-    const float s = half_bits(static_cast<uint16_t>(r.scale));
-    const float o = affine ? fmaf(8.0f, s, half_bits(static_cast<uint16_t>(r.scale >> 16))) : 0.0f;
+    const float s = half_bits(static_cast<uint16_t>(r.scale[j / 2]));
+    const float o = affine ? fmaf(8.0f, s, half_bits(static_cast<uint16_t>(r.scale[j / 2] >> 16))) : 0.0f;
     const __nv_bfloat162 scale = __float2bfloat162_rn(s), offset = __float2bfloat162_rn(o);
     const __nv_bfloat162 middle = __float2bfloat162_rn(136.0f);
 #pragma unroll
@@ -183,7 +200,13 @@ __device__ inline void multiply_tile(const Weight& w0, uint64_t row0, const Weig
 }
 
 // Whether the tiles can read a weight.
-inline bool tileable(const swy_tensor& t) { return t.dtype != SWY_F32 && readable_in_steps(t, 32); }
+inline bool tileable(const swy_tensor& t) { return t.dtype != SWY_F32 && readable_by_vectors(t); }
+// The instance of a kernel, as a template of dtypes, for a weight; 4-bit weights with and without offsets have one.
+#define SWY_TILED(dtype, kernel)              \
+  ((dtype) == SWY_BF16    ? kernel<SWY_BF16>  \
+   : (dtype) == SWY_I8    ? kernel<SWY_I8>    \
+   : (dtype) == SWY_MXFP4 ? kernel<SWY_MXFP4> \
+                          : kernel<SWY_I4>)
 
 // x [rows, width] (row i: logit_row[i] with `gather`) as bf16 in permuted form, normed if the norm's weight is given.
 struct Permute {

@@ -8,179 +8,9 @@
 // A row's bits depend on the row alone: not on how many rows a block processes, nor on the size of the grid.
 #pragma once
 
-#include "device_code.cuh"
+#include "vector_rows.cuh"
 
 namespace gpu {
-
-constexpr uint32_t kVectorWarps = 8;  // of a block
-
-// Which forms of the activations a block keeps in shared memory.
-constexpr uint32_t kFormNibbles = 1;  // for 4-bit weights: in each 8, the even ones, then the odd ones
-constexpr uint32_t kFormBytes = 2;    // for 8-bit weights: in order
-constexpr uint32_t kFormFloats = 4;   // for f32 and bf16 weights
-
-__host__ __device__ inline uint32_t form_of(swy_dtype dtype) {
-  return dtype == SWY_I8 ? kFormBytes : dtype == SWY_I4 || dtype == SWY_I4A ? kFormNibbles : kFormFloats;
-}
-
-// Activations [rows, width] in shared memory. Every array is cut into planes of 16 bytes per 32 elements (integers) or
-// 8 elements (floats), so that neighbouring lanes read neighbouring 16 bytes.
-struct Activations {
-  uint4* nibbles;  // [rows][4: high 0-15, high 16-31, low 0-15, low 16-31][width / 32]
-  uint4* bytes;    // likewise
-  float4* floats;  // [rows][2][width / 8]
-  float2* scales;  // [rows][width / 32]: scale, and the integers' sum
-  uint32_t width;
-
-  __host__ __device__ static uint32_t bytes_of(uint32_t forms, uint32_t rows, uint32_t width) {
-    const uint32_t element = ((forms & kFormNibbles) != 0 ? 2 : 0) + ((forms & kFormBytes) != 0 ? 2 : 0) +
-                             ((forms & kFormFloats) != 0 ? 4 : 0);
-    return (rows * width * element + rows * (width / 32) * 8 + 15) / 16 * 16;
-  }
-  __device__ Activations(void* shared, uint32_t forms, uint32_t rows, uint32_t columns) : width(columns) {
-    char* at = static_cast<char*>(shared);
-    const auto take = [&](uint32_t form, uint32_t element) {
-      char* p = at;
-      if ((forms & form) != 0) at += rows * width * element;
-      return p;
-    };
-    nibbles = reinterpret_cast<uint4*>(take(kFormNibbles, 2));
-    bytes = reinterpret_cast<uint4*>(take(kFormBytes, 2));
-    floats = reinterpret_cast<float4*>(take(kFormFloats, 4));
-    scales = reinterpret_cast<float2*>(at);
-  }
-};
-
-// Eight activations as 16-bit integers: the high bytes (signed) of elements 0-3 and 4-7, and the low ones (unsigned).
-struct Split {
-  uint32_t high[2], low[2];
-};
-__device__ inline Split split_integers(const int (&q)[8]) {
-  Split s;
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const uint32_t a = __byte_perm(q[4 * h], q[4 * h + 1], 0x0040), b = __byte_perm(q[4 * h + 2], q[4 * h + 3], 0x0040);
-    s.low[h] = __byte_perm(a, b, 0x5410);
-    const uint32_t c = __byte_perm(q[4 * h], q[4 * h + 1], 0x0051), d = __byte_perm(q[4 * h + 2], q[4 * h + 3], 0x0051);
-    s.high[h] = __byte_perm(c, d, 0x5410);
-  }
-  return s;
-}
-
-// Writes eight activations, elements 8 i to 8 i + 7 of row m, to shared memory. Four neighbouring lanes have the four
-// parts of 32 elements. All lanes of the warp must call this, those beyond the row with `inside` false. Results of
-// products with them are multiplied by `factor`.
-__device__ inline void stage_eight(const Activations& to, uint32_t forms, uint32_t m, uint32_t i, bool inside,
-                                   const float (&v)[8], float factor) {
-  if ((forms & kFormFloats) != 0 && inside) {
-    float4* planes = to.floats + m * (to.width / 4);
-    planes[i] = make_float4(v[0] * factor, v[1] * factor, v[2] * factor, v[3] * factor);
-    planes[to.width / 8 + i] = make_float4(v[4] * factor, v[5] * factor, v[6] * factor, v[7] * factor);
-  }
-  if ((forms & (kFormNibbles | kFormBytes)) == 0) return;
-  float top = 0;
-#pragma unroll
-  for (int j = 0; j < 8; ++j) top = fmaxf(top, fabsf(v[j]));
-  top = fmaxf(top, __shfl_xor_sync(kAll, top, 1));
-  top = fmaxf(top, __shfl_xor_sync(kAll, top, 2));
-  const float scale = fmaxf(top * (1.0f / 32639.0f), 1e-37f), inverse = 1.0f / scale;
-  int q[8], sum = 0;
-#pragma unroll
-  for (int j = 0; j < 8; ++j) {
-    q[j] = __float2int_rn(v[j] * inverse);
-    sum += q[j];
-  }
-  sum += __shfl_xor_sync(kAll, sum, 1);
-  sum += __shfl_xor_sync(kAll, sum, 2);
-  if (!inside) return;
-  const uint32_t chunks = to.width / 32, chunk = i / 4, part = i % 4;
-  // Part 0 and 1 fill plane 0, parts 2 and 3 plane 1; each gives two words.
-  const auto put = [&](uint4* all, const Split& s) {
-    uint4* planes = all + m * chunks * 4;
-    auto* high = reinterpret_cast<uint2*>(planes + (part / 2) * chunks + chunk);
-    auto* low = reinterpret_cast<uint2*>(planes + (2 + part / 2) * chunks + chunk);
-    high[part % 2] = make_uint2(s.high[0], s.high[1]);
-    low[part % 2] = make_uint2(s.low[0], s.low[1]);
-  };
-  if ((forms & kFormNibbles) != 0) {
-    const int evens_first[8] = {q[0], q[2], q[4], q[6], q[1], q[3], q[5], q[7]};
-    put(to.nibbles, split_integers(evens_first));
-  }
-  if ((forms & kFormBytes) != 0) put(to.bytes, split_integers(q));
-  if (part == 0) to.scales[m * chunks + chunk] = make_float2(scale * factor, static_cast<float>(sum));
-}
-
-__device__ inline void load_eight(const float* x, float (&v)[8]) {
-  const float4 a = *reinterpret_cast<const float4*>(x), b = *reinterpret_cast<const float4*>(x + 4);
-  v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w, v[4] = b.x, v[5] = b.y, v[6] = b.z, v[7] = b.w;
-}
-
-// Stages one row [width] of global memory; the whole block takes part. With a norm's weight the elements are multiplied
-// by bias + norm. Returns this thread's share of the sum of the squares of x.
-__device__ inline float stage_row(const Activations& to, uint32_t forms, uint32_t m, const float* x, const Weight* norm,
-                                  float bias) {
-  float squares = 0;
-  const uint32_t eights = to.width / 8;
-  for (uint32_t first = 0; first < eights; first += blockDim.x) {
-    const uint32_t i = first + threadIdx.x;
-    const bool inside = i < eights && x != nullptr;
-    float v[8] = {};
-    if (inside) load_eight(x + 8 * i, v);
-    if (norm != nullptr && inside) {
-#pragma unroll
-      for (int j = 0; j < 8; ++j) {
-        squares = fmaf(v[j], v[j], squares);
-        v[j] *= bias + plain_at(*norm, 8 * i + j);
-      }
-    }
-    stage_eight(to, forms, m, i, i < eights, v, 1.0f);
-  }
-  return squares;
-}
-
-// ---- weights in registers
-
-// Pieces first + lane, first + 32 + lane, … of R rows.
-template <int R, int U>
-struct Pieces {
-  uint4 q[R][U];
-  uint32_t scale[R][U];  // fp16 bits: the scale, and the offset above it
-};
-
-__host__ __device__ inline uint32_t pieces_of(swy_dtype dtype, uint32_t width) {
-  return dtype == SWY_I8 ? width / 16 : dtype == SWY_BF16 ? width / 8 : dtype == SWY_F32 ? width / 4 : width / 32;
-}
-
-// R rows of one weight.
-template <int R>
-struct WeightRows {
-  const Weight& w;
-  uint64_t row[R];
-
-  __device__ const uint8_t* data(int r, uint32_t p) const { return w.data + row[r] * w.row_bytes + p * 16u; }
-  __device__ uint32_t scale(int r, uint32_t p) const {
-    const uint64_t at = row[r] * w.groups + (p >> w.piece_shift);
-    uint32_t bits = __ldg(w.scales + at);
-    if (w.offsets != nullptr) bits |= static_cast<uint32_t>(__ldg(w.offsets + at)) << 16;
-    return bits;
-  }
-};
-
-template <int R, int U, class Rows>
-__device__ inline void fetch(const Rows& rows, swy_dtype dtype, uint32_t first, uint32_t count, Pieces<R, U>& to) {
-  const bool scaled = dtype != SWY_F32 && dtype != SWY_BF16;
-#pragma unroll
-  for (int u = 0; u < U; ++u) {
-    const uint32_t p = first + 32 * u + threadIdx.x % 32;
-#pragma unroll
-    for (int r = 0; r < R; ++r) {
-      if (p < count) {
-        to.q[r][u] = load_piece(rows.data(r, p));
-        if (scaled) to.scale[r][u] = rows.scale(r, p);
-      }
-    }
-  }
-}
 
 __device__ inline int dp4a_us(uint32_t a, uint32_t b, int c) {
   asm("dp4a.u32.s32 %0, %1, %2, %0;" : "+r"(c) : "r"(a), "r"(b));
@@ -227,6 +57,80 @@ __device__ inline void multiply_nibbles(const Activations& x, bool affine, uint3
       const float s = half_bits(static_cast<uint16_t>(w.scale[r][u]));
       const float o = affine ? half_bits(static_cast<uint16_t>(w.scale[r][u] >> 16)) : -8.0f * s;
       acc[r][m] = fmaf(scale.x, fmaf(s, dot, o * scale.y), acc[r][m]);
+    }
+  }
+}
+
+// The same where each half of a piece has a scale of its own.
+template <int M, int R, int U, class Rows>
+__device__ inline void multiply_halves(const Rows& rows, const Activations& x, uint32_t chunk, int u,
+                                       const Pieces<R, U>& w, float (&acc)[R][M]) {
+  const uint32_t chunks = x.width / 32;
+#pragma unroll
+  for (int r = 0; r < R; ++r) {
+    const PieceAt piece = rows.at(r, chunk);
+    const uint32_t bits[2] = {w.scale[r][u], scale_bits(piece, 1)};
+    const uint32_t q[4] = {w.q[r][u].x, w.q[r][u].y, w.q[r][u].z, w.q[r][u].w};
+#pragma unroll
+    for (int m = 0; m < M; ++m) {
+      const uint4* planes = x.nibbles + m * chunks * 4 + chunk;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const uint4 h = planes[half * chunks], l = planes[(2 + half) * chunks];
+        const uint32_t high[4] = {h.x, h.y, h.z, h.w}, low[4] = {l.x, l.y, l.z, l.w};
+        int dot_high = 0, dot_low = 0, sum_high = 0, sum_low = 0;
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          const uint32_t both = q[2 * half + j / 2] >> (j % 2 * 4) & 0x0f0f0f0fu;
+          dot_high = dp4a_us(both, high[j], dot_high);
+          dot_low = dp4a_uu(both, low[j], dot_low);
+          sum_high = dp4a_us(0x01010101u, high[j], sum_high);
+          sum_low = dp4a_uu(0x01010101u, low[j], sum_low);
+        }
+        const float dot = static_cast<float>(dot_high * 256 + dot_low);
+        const float sum = static_cast<float>(sum_high * 256 + sum_low);
+        const float s = half_bits(static_cast<uint16_t>(bits[half]));
+        const float o = piece.w.offsets != nullptr ? half_bits(static_cast<uint16_t>(bits[half] >> 16)) : -8.0f * s;
+        acc[r][m] = fmaf(x.scales[m * chunks + chunk].x, fmaf(s, dot, o * sum), acc[r][m]);
+      }
+    }
+  }
+}
+
+// Eight elements of MXFP4, twice their numbers as signed bytes: 0 to 3, and 4 to 7.
+__device__ inline uint2 doubled_bytes(uint32_t q) {
+  const uint32_t size = q & 0x77777777u, sign = (q >> 3) & 0x11111111u;
+  const auto four = [](uint32_t sizes, uint32_t signs) {
+    const uint32_t plus = __byte_perm(0x03020100u, 0x0c080604u, sizes);
+    const uint32_t minus = __byte_perm(0xfdfeff00u, 0xf4f8fafcu, sizes);
+    const uint32_t mask = __byte_perm(0x0000ff00u, 0, signs);
+    return (plus & ~mask) | (minus & mask);
+  };
+  return make_uint2(four(size, sign), four(size >> 16, sign >> 16));
+}
+
+template <int M, int R, int U>
+__device__ inline void multiply_mxfp4(const Activations& x, uint32_t chunk, int u, const Pieces<R, U>& w,
+                                      float (&acc)[R][M]) {
+  const uint32_t chunks = x.width / 32;
+#pragma unroll
+  for (int r = 0; r < R; ++r) {
+    const uint4 q = w.q[r][u];
+    const uint2 bytes[4] = {doubled_bytes(q.x), doubled_bytes(q.y), doubled_bytes(q.z), doubled_bytes(q.w)};
+    const float half = 0.5f * __uint_as_float(w.scale[r][u]);
+#pragma unroll
+    for (int m = 0; m < M; ++m) {
+      const uint4* planes = x.bytes + m * chunks * 4 + chunk;
+      int sum_high = 0, sum_low = 0;
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const uint4 h = planes[i * chunks], l = planes[(2 + i) * chunks];
+        const uint2 a = bytes[2 * i], b = bytes[2 * i + 1];
+        sum_high = dp4a_ss(b.y, h.w, dp4a_ss(b.x, h.z, dp4a_ss(a.y, h.y, dp4a_ss(a.x, h.x, sum_high))));
+        sum_low = dp4a_su(b.y, l.w, dp4a_su(b.x, l.z, dp4a_su(a.y, l.y, dp4a_su(a.x, l.x, sum_low))));
+      }
+      const float dot = static_cast<float>(sum_high * 256 + sum_low);
+      acc[r][m] = fmaf(x.scales[m * chunks + chunk].x * half, dot, acc[r][m]);
     }
   }
 }
@@ -292,21 +196,31 @@ __device__ inline void multiply_f32(const Activations& x, uint32_t piece, int u,
   }
 }
 
+// Rows of activations with which the products of MXFP4 and of halved pieces are made: more of them need more registers
+// than the others.
+constexpr int kMostRareRows = 4;
+inline bool is_rare(const Weight& w) { return w.dtype == SWY_MXFP4 || is_halved(w); }
+
 // acc[r][m] += sum over all pieces of the rows. `ready` holds the first U pieces per lane, which were loaded earlier.
 template <int M, int R, int U, class Rows>
 __device__ inline void multiply(const Rows& rows, swy_dtype dtype, const Activations& x, Pieces<R, U>& ready,
                                 float (&acc)[R][M]) {
   const uint32_t count = pieces_of(dtype, x.width);
+  const bool nibbles = dtype == SWY_I4 || dtype == SWY_I4A, halved = nibbles && M <= kMostRareRows && rows.halved();
   for (uint32_t first = 0; first < count; first += 32 * U) {
     if (first > 0) fetch<R, U>(rows, dtype, first, count, ready);
 #pragma unroll
     for (int u = 0; u < U; ++u) {
       const uint32_t p = first + 32 * u + threadIdx.x % 32;
       if (p >= count) continue;
-      if (dtype == SWY_I4 || dtype == SWY_I4A) {
+      if (halved) {
+        if constexpr (M <= kMostRareRows) multiply_halves<M, R, U>(rows, x, p, u, ready, acc);
+      } else if (nibbles) {
         multiply_nibbles<M, R, U>(x, dtype == SWY_I4A, p, u, ready, acc);
       } else if (dtype == SWY_I8) {
         multiply_bytes<M, R, U>(x, p, u, ready, acc);
+      } else if (dtype == SWY_MXFP4) {
+        if constexpr (M <= kMostRareRows) multiply_mxfp4<M, R, U>(x, p, u, ready, acc);
       } else if (dtype == SWY_BF16) {
         multiply_bf16<M, R, U>(x, p, u, ready, acc);
       } else {

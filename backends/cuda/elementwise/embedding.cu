@@ -35,8 +35,13 @@ double cost_embedding(const swy_device& device, const swy_op& op, const swy_buck
   return cost_of(device, row_bytes(op), 0);
 }
 
-constexpr Kernel kKernels[] = {
-    {"embedding.plain", SWY_OP_EMBEDDING, kInvariant, SWY_F32, nullptr, cost_embedding, nullptr, record_embedding}};
+constexpr Kernel kKernels[] = {{.name = "embedding.plain",
+                                .op = SWY_OP_EMBEDDING,
+                                .flags = kInvariant,
+                                .activations = SWY_F32,
+                                .cost = cost_embedding,
+                                .record = record_embedding,
+                                .weight_dtypes = kMatrices}};
 
 }  // namespace
 

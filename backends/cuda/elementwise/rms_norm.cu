@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // RMS_NORM and ADD_RMS_NORM: y [rows, width] = s * rsqrt(mean(s^2) + eps) * (bias + w), s = x (+ x2, written too).
+// HEAD_RMS_NORM: the same of each head of a row; GATED_RMS_NORM: that, with a bias of 0, times silu(z).
 #include "common/device_code.cuh"
 #include "host/kernels.h"
 
@@ -58,6 +59,52 @@ __global__ void __launch_bounds__(kThreads)
   stamps.end();
 }
 
+struct HeadNorms {
+  const float *x, *z;  // z: null without a gate
+  float* y;
+  Weight w;
+  uint32_t heads, head_dim;
+  float eps, bias;
+  swy_rows domain;
+};
+
+// A warp per head; blockIdx.y: rows.
+__global__ void __launch_bounds__(kThreads) norm_heads(const __grid_constant__ HeadNorms p, const swy_step* step) {
+  depend();
+  release_next();
+  const uint32_t head = blockIdx.x * (kThreads / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
+  if (head >= p.heads) return;
+  const uint32_t rows = step_rows(step, p.domain);
+  for (uint32_t row = blockIdx.y; row < rows; row += gridDim.y) {
+    const uint64_t at = (uint64_t{row} * p.heads + head) * p.head_dim;
+    float squares = 0;
+    for (uint32_t i = lane; i < p.head_dim; i += 32) squares = fmaf(p.x[at + i], p.x[at + i], squares);
+    const float scale = rsqrtf(warp_sum(squares) / static_cast<float>(p.head_dim) + p.eps);
+    for (uint32_t i = lane; i < p.head_dim; i += 32) {
+      const float y = p.x[at + i] * scale * (p.bias + plain_at(p.w, i));
+      p.y[at + i] = p.z == nullptr ? y : y * silu(p.z[at + i]);
+    }
+  }
+}
+
+swy_status record_head_norm(const Recording& r) {
+  const auto& a = r.attrs<swy_heads_attrs>();
+  const swy_tensor& x = swy::tensor(r.op, "x");
+  const float* z = r.operands.input("z");
+  const HeadNorms p{r.operands.input("x"),
+                    z,
+                    r.operands.output("y"),
+                    r.operands.weight("w"),
+                    a.heads,
+                    a.head_dim,
+                    a.eps,
+                    z != nullptr ? 0 : a.weight_bias,
+                    x.rows};
+  const auto rows = static_cast<uint32_t>(x.dims[0]);
+  return launch(r, norm_heads, dim3(ceil_div(a.heads, kThreads / 32), rows < 16384 ? rows : 16384), kThreads, 0, p,
+                r.list.step);
+}
+
 swy_status record_norm(const Recording& r) {
   const auto& a = r.attrs<swy_rms_norm_attrs>();
   const swy_tensor& x = swy::tensor(r.op, "x");
@@ -73,6 +120,8 @@ double cost_norm(const swy_device& device, const swy_op& op, const swy_bucket&) 
 constexpr Kernel kKernels[] = {
     {"rms_norm.plain", SWY_OP_RMS_NORM, kInvariant, SWY_F32, nullptr, cost_norm, nullptr, record_norm},
     {"add_rms_norm.plain", SWY_OP_ADD_RMS_NORM, kInvariant, SWY_F32, nullptr, cost_norm, nullptr, record_norm},
+    {"head_rms_norm.plain", SWY_OP_HEAD_RMS_NORM, kInvariant, SWY_F32, nullptr, cost_norm, nullptr, record_head_norm},
+    {"gated_rms_norm.plain", SWY_OP_GATED_RMS_NORM, kInvariant, SWY_F32, nullptr, cost_norm, nullptr, record_head_norm},
 };
 
 }  // namespace

@@ -1,72 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-// GATED_DELTA, any number of rows, token by token: convolution, norms of q and k, delta rule, gated norm.
+// GATED_DELTA, any number of rows, token by token: convolution (causal_conv.cu), norms of q and k, delta rule, gated
+// norm. DELTA_RULE: the norms and the rule.
 #include "gated_delta.cuh"
 
 namespace gpu {
 namespace {
 
-// u = silu(causal convolution). Threads: channels; blockIdx.y: rows.
-__global__ void convolve(const __grid_constant__ Delta d, const swy_step* step) {
-  depend();
-  release_next();
-  const uint32_t c = blockIdx.x * blockDim.x + threadIdx.x, channels = d.channels(), taps = d.kernel;
-  if (c >= channels) return;
-  for (uint32_t row = blockIdx.y; row < step->rows; row += gridDim.y) {
-    const Sequence s = sequence_of(step, step_array<uint32_t>(step, step->row_seq_at)[row]);
-    const uint32_t i = row - s.first;
-    float sum = 0;
-    for (uint32_t t = 0; t < taps; ++t) {
-      const uint32_t back = taps - 1 - t;  // rows before this one
-      float x = 0;
-      if (back <= i) {
-        x = d.qkv[uint64_t{row - back} * channels + c];
-      } else if (!s.fresh) {
-        x = d.conv_state[(s.read * channels + c) * (taps - 1) + (taps - 1 + i - back)];
-      }
-      sum = fmaf(x, plain_at(d.conv, uint64_t{c} * taps + t), sum);
-    }
-    d.mixed[uint64_t{row} * channels + c] = silu(sum);
-  }
-}
-
-// The last kernel - 1 inputs of each active sequence. Threads: channels; blockIdx.y: sequences.
-__global__ void keep_inputs(const __grid_constant__ Delta d, const swy_step* step) {
-  depend();
-  release_next();
-  const uint32_t c = blockIdx.x * blockDim.x + threadIdx.x, channels = d.channels(), keep = d.kernel - 1;
-  if (c >= channels || blockIdx.y >= step->seqs) return;
-  const Sequence s = sequence_of(step, blockIdx.y);
-  if (!s.active) return;
-  const float* from = d.conv_state + (s.read * channels + c) * keep;
-  float* to = d.conv_state + (s.write * channels + c) * keep;
-  for (uint32_t t = 0; t < keep; ++t) {  // ascending: with from == to nothing is read after it was written
-    const uint32_t at = t + s.rows;      // among the old inputs and then the rows
-    float x = 0;
-    if (at >= keep) {
-      x = d.qkv[uint64_t{s.first + at - keep} * channels + c];
-    } else if (!s.fresh) {
-      x = from[at];
-    }
-    to[t] = x;
-  }
-}
+// What DELTA_RULE gets made already.
+struct GivenGates {
+  const float *beta, *g;  // [rows, value_heads]; null: computed from a and b
+};
 
 // q and k to unit length, q also times key_dim^-1/2; and the gates. A warp per head; blockIdx.y: rows.
-__global__ void normalise(const __grid_constant__ Delta d, const swy_step* step) {
+__global__ void normalise(const __grid_constant__ Delta d, const GivenGates given, const swy_step* step) {
   depend();
   release_next();
   const uint32_t head = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
   for (uint32_t row = blockIdx.y; row < step->rows; row += gridDim.y) {
     for (uint32_t h = blockIdx.x * blockDim.x + threadIdx.x; h < d.value_heads; h += gridDim.x * blockDim.x) {
-      d.gate[uint64_t{row} * d.value_heads + h] = gates(d, row, h);
+      const uint64_t at = uint64_t{row} * d.value_heads + h;
+      d.gate[at] = given.beta == nullptr ? gates(d, row, h) : make_float2(given.beta[at], expf(given.g[at]));
     }
     if (head >= 2 * d.key_heads) continue;
-    float* x = d.mixed + uint64_t{row} * d.channels() + head * d.key_dim;
+    const uint64_t at = uint64_t{row} * d.channels() + head * d.key_dim;
+    const float* x = d.convolved + at;
+    float* y = d.mixed + at;
     float squares = 0;
     for (uint32_t i = lane; i < d.key_dim; i += 32) squares = fmaf(x[i], x[i], squares);
     float scale = rsqrtf(warp_sum(squares) + d.l2_eps);
     if (head < d.key_heads) scale *= rsqrtf(static_cast<float>(d.key_dim));
-    for (uint32_t i = lane; i < d.key_dim; i += 32) x[i] *= scale;
+    for (uint32_t i = lane; i < d.key_dim; i += 32) y[i] = x[i] * scale;
   }
 }
 
@@ -102,7 +65,8 @@ __global__ void __launch_bounds__(256) delta_rule(const __grid_constant__ Delta 
     float2 gate;
   };
   const auto fetch = [&](uint32_t row, Row& to) {
-    const float* mixed = d.mixed + uint64_t{row} * d.channels();
+    const uint64_t first = uint64_t{row} * d.channels();
+    const float* mixed = d.mixed + first;
     const float *q = mixed + key_head * d.key_dim, *k = q + d.keys();
 #pragma unroll
     for (int n = 0; n < N; ++n) {
@@ -111,7 +75,7 @@ __global__ void __launch_bounds__(256) delta_rule(const __grid_constant__ Delta 
       to.q[n] = in ? *reinterpret_cast<const float4*>(q + i) : make_float4(0, 0, 0, 0);
       to.k[n] = in ? *reinterpret_cast<const float4*>(k + i) : make_float4(0, 0, 0, 0);
     }
-    to.v = there ? mixed[2 * d.keys() + head * d.value_dim + column] : 0.0f;
+    to.v = there ? d.convolved[first + 2 * d.keys() + head * d.value_dim + column] : 0.0f;
     to.gate = d.gate[uint64_t{row} * d.value_heads + head];
   };
   Row now, next;
@@ -180,21 +144,49 @@ swy_status record_rule(const Recording& r, const Delta& d, uint32_t seqs) {
                 r.list.step);
 }
 
+// The norms of q and k, and the rule.
+swy_status record_rule_of_any(const Recording& r, const Delta& d, const GivenGates& given, uint32_t rows) {
+  const uint32_t seqs = r.bucket().seqs, y = rows < 16384 ? rows : 16384;
+  SWY_CUDA_TRY(launch(r, normalise, dim3(ceil_div(2 * d.key_heads, 8), y), 256, 0, d, given, r.list.step));
+  return d.key_dim <= 32    ? record_rule<1>(r, d, seqs)
+         : d.key_dim <= 64  ? record_rule<2>(r, d, seqs)
+         : d.key_dim <= 128 ? record_rule<4>(r, d, seqs)
+                            : record_rule<8>(r, d, seqs);
+}
+
+void take_shape(Delta& d, const swy_gated_delta_attrs& a) {
+  d.key_heads = a.key_heads;
+  d.value_heads = a.value_heads;
+  d.key_dim = a.key_dim;
+  d.value_dim = a.value_dim;
+  d.kernel = a.conv_kernel;
+  d.norm_eps = a.norm_eps;
+  d.l2_eps = a.l2_eps;
+}
+
+void place(Delta& d, Arena& arena, uint64_t rows) {
+  d.mixed = arena.take<float>(rows * d.channels());
+  d.gate = arena.take<float2>(rows * d.value_heads);
+}
+
 swy_status record_recurrent(const Recording& r) {
   Delta d = delta_of(r);
   const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "qkv").dims[0]);
-  const uint32_t seqs = r.bucket().seqs, y = rows < 16384 ? rows : 16384;
   Arena arena(r.operands.workspace());
-  d.mixed = arena.take<float>(uint64_t{rows} * d.channels());
-  d.gate = arena.take<float2>(uint64_t{rows} * d.value_heads);
-  SWY_CUDA_TRY(launch(r, convolve, dim3(ceil_div(d.channels(), 256), y), 256, 0, d, r.list.step));
-  SWY_CUDA_TRY(launch(r, keep_inputs, dim3(ceil_div(d.channels(), 256), seqs), 256, 0, d, r.list.step));
-  SWY_CUDA_TRY(launch(r, normalise, dim3(ceil_div(2 * d.key_heads, 8), y), 256, 0, d, r.list.step));
-  SWY_CUDA_TRY(d.key_dim <= 32    ? record_rule<1>(r, d, seqs)
-               : d.key_dim <= 64  ? record_rule<2>(r, d, seqs)
-               : d.key_dim <= 128 ? record_rule<4>(r, d, seqs)
-                                  : record_rule<8>(r, d, seqs));
-  return launch(r, gate_rows, dim3(ceil_div(d.value_heads, 8), y), 256, 0, d, r.list.step);
+  place(d, arena, rows);
+  d.convolved = d.mixed;
+  SWY_CUDA_TRY(record_convolution(r, d));
+  SWY_CUDA_TRY(record_rule_of_any(r, d, {}, rows));
+  return launch(r, gate_rows, dim3(ceil_div(d.value_heads, 8), rows < 16384 ? rows : 16384), 256, 0, d, r.list.step);
+}
+
+swy_status record_delta_rule(const Recording& r) {
+  Delta d = delta_of(r);
+  const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "qkv").dims[0]);
+  Arena arena(r.operands.workspace());
+  place(d, arena, rows);
+  d.convolved = d.qkv;
+  return record_rule_of_any(r, d, {r.operands.input("beta"), r.operands.input("g")}, rows);
 }
 
 swy_status supports_recurrent(const swy_device&, const swy_op& op, const swy_bucket&, swy_error* error) {
@@ -213,14 +205,18 @@ double cost_recurrent(const swy_device& device, const swy_op& op, const swy_buck
 }
 
 uint64_t workspace_recurrent(const swy_device&, const swy_op& op, const swy_bucket&) {
+  const auto& a = *static_cast<const swy_gated_delta_attrs*>(op.attrs);
   Arena arena(nullptr);
-  arena.take<float>(swy::tensor(op, "qkv").dims[0] * swy::tensor(op, "qkv").dims[1]);
-  arena.take<float2>(swy::tensor(op, "b").dims[0] * swy::tensor(op, "b").dims[1]);
+  Delta d{};
+  take_shape(d, a);
+  place(d, arena, swy::tensor(op, "qkv").dims[0]);
   return arena.used();
 }
 
 constexpr Kernel kKernels[] = {{"gated_delta.recurrent", SWY_OP_GATED_DELTA, kInvariant, SWY_F32, supports_recurrent,
-                                cost_recurrent, workspace_recurrent, record_recurrent}};
+                                cost_recurrent, workspace_recurrent, record_recurrent},
+                               {"delta_rule.recurrent", SWY_OP_DELTA_RULE, kInvariant, SWY_F32, supports_recurrent,
+                                cost_recurrent, workspace_recurrent, record_delta_rule}};
 
 }  // namespace
 
@@ -238,13 +234,7 @@ Delta delta_of(const Recording& r) {
   d.conv_state = r.operands.state("conv_state");
   d.rule_state = r.operands.state("delta_state");
   d.y = r.operands.output("y");
-  d.key_heads = a.key_heads;
-  d.value_heads = a.value_heads;
-  d.key_dim = a.key_dim;
-  d.value_dim = a.value_dim;
-  d.kernel = a.conv_kernel;
-  d.norm_eps = a.norm_eps;
-  d.l2_eps = a.l2_eps;
+  take_shape(d, a);
   return d;
 }
 

@@ -29,7 +29,8 @@ swy_status map_scales(const Weight& w, const uint16_t* data, CUtensorMap* out, s
 bool streamable(const swy_tensor& t) {
   if (t.dtype == SWY_BF16) return t.dims[t.rank - 1] % 8 == 0;
   if (!is_quantized(t.dtype) || !readable_in_pieces(t)) return false;
-  return t.group == 0 || t.group >= t.dims[t.rank - 1] || (t.group >= 32 && t.group <= 1024);
+  const uint32_t least = t.dtype == SWY_I8 ? 16 : 32;
+  return t.group == 0 || t.group >= t.dims[t.rank - 1] || (t.group >= least && t.group <= 1024);
 }
 
 swy_status stream_weight(const Weight& w, StreamedWeight* out, swy_error* error) {
@@ -39,7 +40,7 @@ swy_status stream_weight(const Weight& w, StreamedWeight* out, swy_error* error)
   out->scale_data = w.scales;
   out->offset_data = w.offsets;
   out->group_shift = w.groups > 1 ? static_cast<uint32_t>(__builtin_ctz(w.group)) : 31;
-  out->scales_mapped = w.scales != nullptr && w.groups % 8 == 0;
+  out->scales_mapped = w.scales != nullptr && w.groups % 8 == 0 && w.dtype != SWY_MXFP4;
   SWY_CUDA_TRY(map_quants(w, &out->quants, error));
   if (!out->scales_mapped) return SWY_OK;
   SWY_CUDA_TRY(map_scales(w, w.scales, &out->scales, error));

@@ -24,6 +24,11 @@ namespace gpu {
 // share the spans and work independently. The barrier of a span opens when all of it has arrived.
 enum class Producer : uint32_t { first_half, scales, second_half, activations };  // warps
 
+// Whether scales pass through shared memory. Those of MXFP4, a byte for each thread and span, are loaded where they are
+// used.
+template <swy_dtype kDtype>
+constexpr bool has_scale_slots = kDtype != SWY_BF16&& kDtype != SWY_MXFP4;
+
 // The first 128 rows of a tile's weights, or the second.
 template <swy_dtype kDtype>
 __device__ inline void ask_half(const GroupedPipe& p, const GroupedTile& t, uint32_t half, uint32_t span) {
@@ -121,7 +126,7 @@ __device__ inline void produce(GroupedPipe& p, const Work& work, bool waits) {
   const auto part = static_cast<Producer>((threadIdx.x - kConsumers<Work::kBlocks>) / 32);
   p.policy = cache_policy(Work::kReadOnce);
   if (part == Producer::scales) {
-    if (kDtype != SWY_BF16) produce_scales(p, work);
+    if (has_scale_slots<kDtype>) produce_scales(p, work);
     return;
   }
   if (threadIdx.x % 32 != 0) return;
@@ -150,17 +155,54 @@ __device__ inline void multiply_unit(float (&acc)[kBlocks][N / 2], const uint32_
   products_commit();
 }
 
+// The scales of a thread's rows of MXFP4, requested a span ahead: the 32 elements of a thread are a group. Other
+// encodings have none of this.
+template <swy_dtype kDtype, int kBlocks, RowOrder kOrder>
+struct Exponents {
+  __device__ explicit Exponents(const GroupedTile&) {}
+  __device__ void request(uint32_t) {}
+  template <class Rows>
+  __device__ void give(Rows&) const {}
+};
+template <int kBlocks, RowOrder kOrder>
+struct Exponents<SWY_MXFP4, kBlocks, kOrder> {
+  const uint8_t* from[kBlocks][2];
+  uint32_t next[kBlocks][2], groups;
+
+  __device__ explicit Exponents(const GroupedTile& tile) : groups(tile.w0->groups) {
+#pragma unroll
+    for (uint32_t i = 0; i < 2 * kBlocks; ++i) {
+      const uint32_t r = tile_row<kBlocks, kOrder>(i / 2, i % 2);
+      const StreamedWeight& w = r < kBoxRows ? *tile.w0 : *tile.w1;
+      const uint32_t row = min(r < kBoxRows ? tile.row0 + r : tile.row1 + r - kBoxRows, w.rows - 1);
+      from[i / 2][i % 2] = reinterpret_cast<const uint8_t*>(w.scale_data) + uint64_t{row} * groups;
+    }
+    request(tile.begin);
+  }
+  // Elements after a row's end are zeros, whatever their scale.
+  __device__ void request(uint32_t span) {
+    const uint32_t group = min(span * (kSpan / 32) + threadIdx.x % 4, groups - 1);
+#pragma unroll
+    for (uint32_t i = 0; i < 2 * kBlocks; ++i) next[i / 2][i % 2] = __ldg(from[i / 2][i % 2] + group);
+  }
+  template <class Rows>
+  __device__ void give(Rows& to) const {
+#pragma unroll
+    for (uint32_t i = 0; i < 2 * kBlocks; ++i) to.rows[i / 2][i % 2].set_exponent(next[i / 2][i % 2]);
+  }
+};
+
 // Waits for a span, and reads this thread's part of its weights.
 template <swy_dtype kDtype, class Rows>
 __device__ inline void load_span(GroupedPipe& p, const GroupedTile& tile, uint32_t span, bool affine, Rows& rows) {
   const uint32_t lane = threadIdx.x % 32, shift = tile.w0->group_shift, eight = eight_of(shift, span);
-  if (kDtype != SWY_BF16 && (span == tile.begin || eight != eight_of(shift, span - 1))) {
+  if (has_scale_slots<kDtype> && (span == tile.begin || eight != eight_of(shift, span - 1))) {
     barrier_wait(p.scales_full(p.scale_slot), p.scale_phase);
   }
   barrier_wait(p.full(p.slot), p.phase);
   rows.load(p.memory + p.slot * p.stage_bytes);
-  if (kDtype == SWY_BF16) return;
-  rows.load_scales(p.memory + p.scales + p.scale_slot * kScaleSlotBytes, (span * kSpan + lane % 4 * 32) >> shift,
+  if (!has_scale_slots<kDtype>) return;
+  rows.load_scales(p.memory + p.scales + p.scale_slot * kScaleSlotBytes, (span * kSpan + lane % 4 * 32) >> shift, shift,
                    affine);
   if (span + 1 != tile.end && eight == eight_of(shift, span + 1)) return;
   __syncwarp();
@@ -173,6 +215,7 @@ template <swy_dtype kDtype, int N, int kBlocks, RowOrder kOrder>
 __device__ inline void multiply_spans(GroupedPipe& p, const GroupedTile& tile, float (&acc)[kBlocks][N / 2]) {
   const uint32_t lane = threadIdx.x % 32;
   const bool affine = kDtype != SWY_BF16 && tile.w0->offset_data != nullptr;
+  Exponents<kDtype, kBlocks, kOrder> exponents(tile);
   uint32_t magic;
   asm volatile("mov.b32 %0, 0x43004300;" : "=r"(magic));
   SpanRows<kDtype, kBlocks, kOrder> rows;
@@ -185,6 +228,8 @@ __device__ inline void multiply_spans(GroupedPipe& p, const GroupedTile& tile, f
   uint32_t previous = 0;
   for (uint32_t span = tile.begin; span < tile.end; ++span) {
     load_span<kDtype>(p, tile, span, affine, rows);
+    exponents.give(rows);
+    exponents.request(span + 1);
     const uint32_t panels = p.base + p.slot * p.stage_bytes + p.weight_bytes;
     const uint64_t x = rows_descriptor(panels, kPanelBytes);
 #pragma unroll

@@ -21,9 +21,9 @@ constexpr uint32_t kGroupedThreads = kConsumers<kBlocks> + 128;
 
 // A weight as the copy engine sees it.
 struct StreamedWeight {
-  CUtensorMap quants;           // boxes of one span by 128 rows (bf16: half a span)
-  CUtensorMap scales, offsets;  // boxes of 8 groups by 128 rows
-  const uint16_t *scale_data, *offset_data;
+  CUtensorMap quants;                        // boxes of one span by 128 rows (bf16: half a span)
+  CUtensorMap scales, offsets;               // boxes of 8 groups by 128 rows
+  const uint16_t *scale_data, *offset_data;  // MXFP4: bytes
   uint32_t rows, groups, group_shift;
   bool scales_mapped;  // otherwise the copy engine cannot take them
 };
@@ -41,7 +41,7 @@ struct GroupedShape {
     return kTileRowsOfWeight * (d == SWY_BF16 ? 256 : d == SWY_I8 ? 128 : 64);
   }
   __host__ __device__ static constexpr uint32_t scale_bytes(swy_dtype d) {
-    return d == SWY_BF16 ? 0 : kScaleSlots * kScaleSlotBytes;
+    return d == SWY_BF16 || d == SWY_MXFP4 ? 0 : kScaleSlots * kScaleSlotBytes;
   }
   __host__ __device__ constexpr uint32_t stage_bytes(swy_dtype d) const {
     return weight_bytes(d) + most_rows / 8 * kPanelBytes;

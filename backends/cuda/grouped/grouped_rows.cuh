@@ -4,6 +4,7 @@
 #pragma once
 
 #include "common/device_code.cuh"
+#include "common/mxfp4.cuh"
 #include "common/wgmma.cuh"
 #include "grouped.h"
 
@@ -11,12 +12,14 @@ namespace gpu {
 
 #ifdef SWY_HOPPER
 
-// One thread's part of one row of a weight in a span: 32 elements, and their scale and offset.
+// One thread's part of one row of a weight in a span: 32 elements, and their scale and offset; of 8-bit weights, which
+// may have groups of 16, those of both halves.
 template <swy_dtype kDtype>
 struct SpanRow {
   static constexpr int kPieces = kDtype == SWY_BF16 ? 4 : kDtype == SWY_I8 ? 2 : 1;
   uint4 q[kPieces];
-  __nv_bfloat162 factors;  // scale and offset
+  static constexpr int kHalves = kDtype == SWY_I8 ? 2 : 1;
+  __nv_bfloat162 factors[kHalves];  // scale and offset
 
   __device__ void load(const char* stage, uint32_t row, uint32_t t) {
 #pragma unroll
@@ -28,13 +31,21 @@ struct SpanRow {
       q[i] = *reinterpret_cast<const uint4*>(stage + at);
     }
   }
-  __device__ void load_scale(const char* scales, uint32_t row, uint32_t group, bool affine) {
-    const auto at = row * 16 + group % 8 * 2;
+  // shift: of a group's size as a power of two.
+  __device__ void load_scales(const char* scales, uint32_t row, uint32_t group, uint32_t shift, bool affine) {
+    factors[0] = factors_at(scales, row * 16 + group % 8 * 2, affine);
+    if constexpr (kHalves == 2) {
+      factors[1] = shift == 4 ? factors_at(scales, row * 16 + (group + 1) % 8 * 2, affine) : factors[0];
+    }
+  }
+  static __device__ __nv_bfloat162 factors_at(const char* scales, uint32_t at, bool affine) {
     const float s = half_bits(*reinterpret_cast<const uint16_t*>(scales + at));
     const float o =
         affine ? fmaf(8.0f, s, half_bits(*reinterpret_cast<const uint16_t*>(scales + kScalePlane + at))) : 0.0f;
-    factors = __floats2bfloat162_rn(s, o);
+    return __floats2bfloat162_rn(s, o);
   }
+  // The scale of MXFP4.
+  __device__ void set_exponent(uint32_t e) { factors[0] = __float2bfloat162_rn(power_of(e)); }
   // Elements 8 u to 8 u + 7 as pairs (0 4) (1 5) (2 6) (3 7) of bf16.
   // `magic`: 0x43004300, 128 as bf16, in a register.
   __device__ void unpack(int u, uint32_t magic, uint32_t (&out)[4]) const {
@@ -51,14 +62,21 @@ struct SpanRow {
       for (int i = 0; i < 4; ++i) {  // (128 + the low 7 bits) - (128 or, if negative, 256)
         const uint32_t bytes = __byte_perm(low, high, i | ((4 + i) << 8));
         const uint32_t b = masked<0x00800080>(bytes, magic);
-        out[i] = scaled(masked<0x007f007f>(bytes, magic), *reinterpret_cast<const __nv_bfloat162*>(&b));
+        out[i] = scaled(masked<0x007f007f>(bytes, magic), *reinterpret_cast<const __nv_bfloat162*>(&b), u / 2);
+      }
+    } else if constexpr (kDtype == SWY_MXFP4) {
+      const uint32_t v = u == 0 ? q[0].x : u == 1 ? q[0].y : u == 2 ? q[0].z : q[0].w;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const __nv_bfloat162 w = __hmul2(mxfp4_pair(v >> (4 * i)), factors[0]);
+        out[i] = *reinterpret_cast<const uint32_t*>(&w);
       }
     } else {
       const uint32_t v = u == 0 ? q[0].x : u == 1 ? q[0].y : u == 2 ? q[0].z : q[0].w;
       const __nv_bfloat162 middle = __float2bfloat162_rn(136.0f);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {  // 128 + nibble
-        out[i] = scaled(masked<0x000f000f>(v >> (4 * i), magic), middle);
+        out[i] = scaled(masked<0x000f000f>(v >> (4 * i), magic), middle, 0);
       }
     }
   }
@@ -71,9 +89,9 @@ struct SpanRow {
     asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(r) : "r"(bits), "n"(kMask), "r"(magic));
     return r;
   }
-  __device__ uint32_t scaled(uint32_t bits, __nv_bfloat162 minus) const {
+  __device__ uint32_t scaled(uint32_t bits, __nv_bfloat162 minus, int half) const {
     const __nv_bfloat162 q = __hsub2(*reinterpret_cast<const __nv_bfloat162*>(&bits), minus);
-    const __nv_bfloat162 v = __hfma2(q, __low2bfloat162(factors), __high2bfloat162(factors));
+    const __nv_bfloat162 v = __hfma2(q, __low2bfloat162(factors[half]), __high2bfloat162(factors[half]));
     return *reinterpret_cast<const uint32_t*>(&v);
   }
 };
@@ -101,11 +119,11 @@ struct SpanRows {
       for (int h = 0; h < 2; ++h) rows[m][h].load(stage, tile_row<kBlocks, kOrder>(m, h), threadIdx.x % 4);
     }
   }
-  __device__ void load_scales(const char* scales, uint32_t group, bool affine) {
+  __device__ void load_scales(const char* scales, uint32_t group, uint32_t shift, bool affine) {
 #pragma unroll
     for (int m = 0; m < kBlocks; ++m) {
 #pragma unroll
-      for (int h = 0; h < 2; ++h) rows[m][h].load_scale(scales, tile_row<kBlocks, kOrder>(m, h), group, affine);
+      for (int h = 0; h < 2; ++h) rows[m][h].load_scales(scales, tile_row<kBlocks, kOrder>(m, h), group, shift, affine);
     }
   }
   // Unit u of four: the first operands [m][step] of two steps of 16 elements.

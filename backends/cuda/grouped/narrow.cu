@@ -86,7 +86,8 @@ __device__ inline void multiply_step(const Block& b, uint32_t buffer, float (&ac
 
 __device__ inline void put(const Narrow& p, uint32_t token, uint32_t row, float sum) {
   const uint32_t i = weight_of_row(p, row), width = p.first[i + 1] - p.first[i];
-  p.y[i][uint64_t{token} * width + row - p.first[i]] = p.inverse == nullptr ? sum : sum * p.inverse[token];
+  const float product = p.inverse == nullptr ? sum : sum * p.inverse[token];
+  p.y[i][uint64_t{token} * width + row - p.first[i]] = product + bias_at(p.biases[i], row - p.first[i]);
 }
 
 // Writes a block's products: results, or its part of them.

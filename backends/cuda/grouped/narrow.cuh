@@ -9,12 +9,13 @@ namespace gpu {
 
 constexpr uint32_t kNarrowTokens = 64, kNarrowRows = 128;
 
-// y_i [tokens, rows of w_i] = x * w_i^T, with x normed by norm and inverse if these are given.
+// y_i [tokens, rows of w_i] = x * w_i^T + bias_i, with x normed by norm and inverse if these are given.
 struct Narrow {
   const float* x;        // [tokens, width]
   const float* inverse;  // [tokens]: factors of the results, or null
   float* y[SWY_LINEAR_MAX_WEIGHTS];
   Weight w[SWY_LINEAR_MAX_WEIGHTS];
+  Bias biases[SWY_LINEAR_MAX_WEIGHTS];
   uint32_t first[SWY_LINEAR_MAX_WEIGHTS + 1];  // row of all
   Weight norm;                                 // the elements of x are multiplied by this plus bias
   bool normed;

@@ -36,26 +36,36 @@ struct Recording {
   }
 };
 
+// swy_kernel.weight_dtypes of kernels that read every canonical encoding.
+constexpr uint32_t kMatrices = SWY_DTYPE_BIT(SWY_F32) | SWY_DTYPE_BIT(SWY_BF16) | SWY_DTYPE_BIT(SWY_I8) |
+                               SWY_DTYPE_BIT(SWY_I4) | SWY_DTYPE_BIT(SWY_I4A) | SWY_DTYPE_BIT(SWY_MXFP4);
+
 using Kernel = swy::DeviceKernel<Recording, double(const swy_device&, const swy_op&, const swy_bucket&)>;
 using swy::kAlways, swy::kInvariant, swy::ceil_div, swy::row_bytes, swy::weight_bytes;
 
 std::span<const Kernel> embedding_kernels();
 std::span<const Kernel> rms_norm_kernels();
+std::span<const Kernel> head_split_kernels();
 std::span<const Kernel> linear_kernels();
 std::span<const Kernel> linear_boxes_kernels();
 std::span<const Kernel> linear_few_kernels();
 std::span<const Kernel> linear_grouped_kernels();
 std::span<const Kernel> linear_strips_kernels();
 std::span<const Kernel> linear_tiles_kernels();
+std::span<const Kernel> mlp_kernels();
 std::span<const Kernel> attention_kernels();
 std::span<const Kernel> attention_tiles_kernels();
 std::span<const Kernel> attention_decode_kernels();
 std::span<const Kernel> attention_prompt_kernels();
 std::span<const Kernel> attention_wgmma_kernels();
+std::span<const Kernel> rope_kernels();
+std::span<const Kernel> kv_append_kernels();
 std::span<const Kernel> gated_delta_kernels();
 std::span<const Kernel> gated_delta_batch_kernels();
 std::span<const Kernel> gated_delta_step_kernels();
 std::span<const Kernel> gated_delta_chunks_kernels();
+std::span<const Kernel> causal_conv_kernels();
+std::span<const Kernel> delta_gates_kernels();
 std::span<const Kernel> router_kernels();
 std::span<const Kernel> moe_kernels();
 std::span<const Kernel> moe_boxes_kernels();

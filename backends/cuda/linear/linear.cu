@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// LINEAR, LINEAR_ADD and RMS_NORM_LINEAR for few rows: y_i [rows, out_i] = norm(x) [rows, in] * w_i^T (+ residual).
+// LINEAR, LINEAR_ADD and RMS_NORM_LINEAR for few rows: y_i [rows, out_i] = norm(x) [rows, in] * w_i^T (+ bias_i)
+// (+ residual).
 //
 //   *.vector  16 bytes per lane of every weight, 16-bit integer activations for quantized ones (vector.cuh)
 //   *.plain   any shape, fp32, one warp per element of the output
@@ -9,11 +10,12 @@ namespace gpu {
 namespace {
 
 template <int M, int R, int U>
-__global__ void __launch_bounds__(kVectorWarps * 32)
+__global__ void __launch_bounds__(kVectorWarps * 32, 2)
     linear_vector(const __grid_constant__ Projection p, const swy_step* step) {
   project<M, R, U>(p, step, [&](uint32_t i, uint32_t row, uint32_t m, float sum) {
     const uint64_t at = uint64_t{m} * p.weights[i].rows + row;
-    p.y[i][at] = p.residual == nullptr ? sum : sum + p.residual[at];
+    const float y = sum + bias_at(p.biases[i], row);
+    p.y[i][at] = p.residual == nullptr ? y : y + p.residual[at];
   });
 }
 
@@ -39,6 +41,7 @@ __global__ void linear_plain(const __grid_constant__ Projection p, const swy_ste
     if (p.normed) sum *= rsqrtf(warp_sum(squares) / static_cast<float>(p.width) + p.eps);
     if (lane != 0) continue;
     const uint64_t at = uint64_t{m} * p.weights[i].rows + row;
+    sum += bias_at(p.biases[i], row);
     p.y[i][at] = p.residual == nullptr ? sum : sum + p.residual[at];
   }
 }
@@ -63,14 +66,14 @@ swy_status record_linear_plain(const Recording& r) {
 }
 
 swy_status supports_vector(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {
-  return vector_usable(device, op, first_weight(op), error);
+  return vector_usable(device, op, first_weight(op), end_of_weights(op), error);
 }
 
 double cost_vector(const swy_device& device, const swy_op& op, const swy_bucket&) {
   double bytes = row_bytes(op), elements = 0;
   const uint64_t rows = swy::tensor(op, "x").dims[0];
   const auto more = static_cast<double>(rows == 1 ? 0 : ceil_div(rows, 4) * 4 - 1);  // they are multiplied by fours
-  for (uint32_t i = 0; i < op.weight_count; ++i) {
+  for (uint32_t i = first_weight(op); i < end_of_weights(op); ++i) {
     bytes += weight_bytes(*op.weights[i]);
     elements += static_cast<double>(op.weights[i]->dims[0] * op.weights[i]->dims[1]);
   }
@@ -81,10 +84,25 @@ double cost_plain(const swy_device& device, const swy_op& op, const swy_bucket& 
 }
 
 constexpr Kernel vector_kernel(const char* name, uint32_t op) {
-  return {name, op, kInvariant, SWY_BF16, supports_vector, cost_vector, nullptr, record_linear};
+  return {.name = name,
+          .op = op,
+          .flags = kInvariant,
+          .activations = SWY_BF16,
+          .supports = supports_vector,
+          .cost = cost_vector,
+          .record = record_linear,
+          .op_revision = 2,
+          .weight_dtypes = kMatrices};
 }
 constexpr Kernel plain_kernel(const char* name, uint32_t op) {
-  return {name, op, kInvariant, SWY_F32, nullptr, cost_plain, nullptr, record_linear_plain};
+  return {.name = name,
+          .op = op,
+          .flags = kInvariant,
+          .activations = SWY_F32,
+          .cost = cost_plain,
+          .record = record_linear_plain,
+          .op_revision = 2,
+          .weight_dtypes = kMatrices};
 }
 constexpr Kernel kKernels[] = {
     vector_kernel("linear.vector", SWY_OP_LINEAR),
@@ -106,10 +124,11 @@ Projection linear_projection(const Recording& r) {
   p.domain = swy::tensor(op, "x").rows;
   take_norm(r, p);
   const uint32_t first = first_weight(op);
-  p.count = op.weight_count - first;
+  p.count = op.output_count;
   for (uint32_t i = 0; i < p.count; ++i) {
     p.weights[i] = r.operands.weight(first + i);
     p.forms |= form_of(p.weights[i].dtype);
+    p.biases[i] = bias_of_output(r, i);
     p.y[i] = r.operands.output(i);
   }
   return p;
@@ -122,13 +141,13 @@ VectorShape vector_shape(const swy_device& device, uint32_t rows, uint32_t width
   return width > 2048 ? VectorShape{1, 2, 4} : VectorShape{1, 4, 2};
 }
 
-swy_status vector_usable(const swy_device& device, const swy_op& op, uint32_t first_weight, swy_error* error) {
+swy_status vector_usable(const swy_device& device, const swy_op& op, uint32_t first, uint32_t end, swy_error* error) {
   uint32_t forms = 0;
-  for (uint32_t i = first_weight; i < op.weight_count; ++i) {
-    if (!readable_in_pieces(*op.weights[i])) return refuse_rows(op, i, error);
+  for (uint32_t i = first; i < end; ++i) {
+    if (!readable_by_vectors(*op.weights[i])) return refuse_rows(op, i, error);
     forms |= form_of(op.weights[i]->dtype);
   }
-  const auto width = static_cast<uint32_t>(swy::tensor(op, "x").dims[1]);
+  const auto width = static_cast<uint32_t>(op.weights[first]->dims[op.weights[first]->rank - 1]);
   if (Activations::bytes_of(forms, 1, width) + 4096 > device.block_memory) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "a row of %u does not fit the shared memory", width);
   }
@@ -136,7 +155,9 @@ swy_status vector_usable(const swy_device& device, const swy_op& op, uint32_t fi
 }
 
 swy_status record_projection(const Recording& r, Projection& p, uint32_t rows) {
-  const VectorShape s = vector_shape(r.device(), rows, p.width, p.forms);
+  bool rare = false;
+  for (uint32_t i = 0; i < p.count; ++i) rare = rare || is_rare(p.weights[i]);
+  const VectorShape s = vector_shape(r.device(), rare && rows > kMostRareRows ? kMostRareRows : rows, p.width, p.forms);
   if (s.m == 8) return record_vector<8, 2, 2>(r, p, rows);
   if (s.m == 4) return record_vector<4, 2, 2>(r, p, rows);
   return s.r == 2 ? record_vector<1, 2, 4>(r, p, rows) : record_vector<1, 4, 2>(r, p, rows);

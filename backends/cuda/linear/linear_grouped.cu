@@ -26,7 +26,7 @@ enum class Way { nibbles, bytes, halves, narrow, other };
 
 Way way_of(const swy_tensor& t) {
   if (narrow(t)) return Way::narrow;
-  if (!streamable(t)) return Way::other;
+  if (!streamable(t) || t.dtype == SWY_MXFP4) return Way::other;
   return t.dtype == SWY_I8 ? Way::bytes : t.dtype == SWY_BF16 ? Way::halves : Way::nibbles;
 }
 
@@ -64,7 +64,7 @@ struct Parts {
 Parts place(Arena& arena, const swy_op& op, uint32_t processors) {
   const uint32_t rows = rows_of(op), width = width_of(op);
   uint32_t narrow_rows = 0, steps[4] = {};
-  for (uint32_t i = first_weight(op); i < op.weight_count; ++i) {
+  for (uint32_t i = first_weight(op); i < end_of_weights(op); ++i) {
     const Way way = way_of(*op.weights[i]);
     if (way == Way::narrow) narrow_rows += static_cast<uint32_t>(op.weights[i]->dims[0]);
     if (way < Way::narrow) steps[static_cast<uint32_t>(way)] += ceil_div(op.weights[i]->dims[0], kTileRowsOfWeight);
@@ -120,11 +120,12 @@ swy_status record_as(const Recording& r, GroupedLinear& p, const GroupedLinearWe
 swy_status record_streamed(const Recording& r, const Parts& parts, Way way, bool& beside) {
   GroupedLinear p{};
   GroupedLinearWeights w{};
-  for (uint32_t i = first_weight(r.op), o = 0; i < r.op.weight_count; ++i, ++o) {
+  for (uint32_t i = first_weight(r.op), o = 0; i < end_of_weights(r.op); ++i, ++o) {
     if (way_of(*r.op.weights[i]) != way) continue;
     const Weight weight = r.operands.weight(i);
     SWY_CUDA_TRY(stream_weight(weight, &w.w[p.count], r.error));
     p.y[p.count] = r.operands.output(o);
+    p.biases[p.count] = bias_of_output(r, o);
     p.first[p.count + 1] = p.first[p.count] + ceil_div(weight.rows, kTileRowsOfWeight);
     ++p.count;
   }
@@ -144,9 +145,10 @@ swy_status record_streamed(const Recording& r, const Parts& parts, Way way, bool
 // The products with weights of few rows; `recorded`: whether there are any.
 swy_status record_few(const Recording& r, const Parts& parts, const GroupedRows& x, bool& recorded) {
   Narrow n{};
-  for (uint32_t i = first_weight(r.op), o = 0; i < r.op.weight_count; ++i, ++o) {
+  for (uint32_t i = first_weight(r.op), o = 0; i < end_of_weights(r.op); ++i, ++o) {
     if (way_of(*r.op.weights[i]) != Way::narrow) continue;
     n.w[n.count] = r.operands.weight(i);
+    n.biases[n.count] = bias_of_output(r, o);
     n.y[n.count++] = r.operands.output(o);
   }
   if (n.count == 0) return SWY_OK;
@@ -184,7 +186,7 @@ swy_status supports_grouped(const swy_device& device, const swy_op& op, const sw
                      kLeastOfHead, rows_of(op));
   }
   bool streamed = false;
-  for (uint32_t i = first_weight(op); i < op.weight_count; ++i) {
+  for (uint32_t i = first_weight(op); i < end_of_weights(op); ++i) {
     const Way way = way_of(*op.weights[i]);
     streamed = streamed || (way != Way::narrow && way != Way::other);
     if (way == Way::other || (way == Way::narrow && (op.id == SWY_OP_LINEAR_ADD || head(op)))) {
@@ -201,7 +203,7 @@ double cost_grouped(const swy_device& device, const swy_op& op, const swy_bucket
   const auto processors = static_cast<uint32_t>(device.processors);
   double bytes = 0;
   uint32_t steps = 0, few = 0;
-  for (uint32_t i = first_weight(op); i < op.weight_count; ++i) {
+  for (uint32_t i = first_weight(op); i < end_of_weights(op); ++i) {
     bytes += weight_bytes(*op.weights[i]);
     const uint32_t tiles = ceil_div(op.weights[i]->dims[0], kTileRowsOfWeight);
     way_of(*op.weights[i]) == Way::narrow ? few += tiles : steps += tiles;
@@ -222,7 +224,15 @@ uint64_t workspace(const swy_device& device, const swy_op& op, const swy_bucket&
 }
 
 constexpr Kernel kernel(const char* name, uint32_t op) {
-  return {name, op, kAlways, SWY_BF16, supports_grouped, cost_grouped, workspace, record_grouped};
+  return {.name = name,
+          .op = op,
+          .flags = kAlways,
+          .activations = SWY_BF16,
+          .supports = supports_grouped,
+          .cost = cost_grouped,
+          .workspace = workspace,
+          .record = record_grouped,
+          .op_revision = op == SWY_OP_LM_HEAD ? 1u : 2u};
 }
 constexpr Kernel kKernels[] = {
     kernel("linear.grouped", SWY_OP_LINEAR),

@@ -50,6 +50,7 @@ struct GroupedLinear {
   const uint8_t* x;  // panels
   const float* residual;
   float* y[SWY_LINEAR_MAX_WEIGHTS];
+  Bias biases[SWY_LINEAR_MAX_WEIGHTS];
   uint32_t first[SWY_LINEAR_MAX_WEIGHTS + 1];  // tile of 256 rows of a weight
   uint32_t count, spans, groups;
   swy_rows domain;
@@ -151,6 +152,8 @@ struct LinearWork {
     if (row >= rows || column >= width) return;
     float* to = p.y[tile.what.x] + uint64_t{row} * width + column;
     const float* residual = p.residual == nullptr ? nullptr : p.residual + uint64_t{row} * width + column;
+    const Bias& bias = p.biases[tile.what.x];
+    for (uint32_t i = 0; bias.data != nullptr && i < 4 && column + i < width; ++i) v[i] += bias_at(bias, column + i);
     if (width % 4 == 0) {
       if (residual != nullptr) {
         const float4 old = *reinterpret_cast<const float4*>(residual);

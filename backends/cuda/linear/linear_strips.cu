@@ -243,7 +243,7 @@ swy_status supports_strips(const swy_device& device, const swy_op& op, const swy
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs bulk copies (compute capability 9.0)");
   }
   const uint32_t first = op.id == SWY_OP_RMS_NORM_LINEAR ? 1 : 0;
-  SWY_CUDA_TRY(vector_usable(device, op, first, error));
+  SWY_CUDA_TRY(vector_usable(device, op, first, op.weight_count, error));
   uint32_t nibbles = 0, bytes = 0, plain_rows = 0;
   for (uint32_t i = first; i < op.weight_count; ++i) {
     const swy_tensor& t = *op.weights[i];
@@ -252,8 +252,9 @@ swy_status supports_strips(const swy_device& device, const swy_op& op, const swy
       continue;
     }
     ++(t.dtype == SWY_I8 ? bytes : nibbles);
-    if (in_strips(weight_of(t, nullptr))) continue;
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "weight %u needs 8 groups, or a multiple, per row", i);
+    if (in_strips(weight_of(t, nullptr)) && readable_in_pieces(t)) continue;
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
+                     "weight %u needs 8 groups, or a multiple, per row, of 32 with 4 bits", i);
   }
   if ((nibbles == 0) == (bytes == 0)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "multiplies weights of 4 bits, or of 8 bits");

@@ -77,7 +77,7 @@ swy_status record_sampled(const Recording& r) {
 }
 
 swy_status supports_head(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {
-  return vector_usable(device, op, 0, error);
+  return vector_usable(device, op, 0, 1, error);
 }
 swy_status supports_sampled(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
   if (bucket.logit_rows > 16 || bucket.sample_rows > 16) {
@@ -88,7 +88,7 @@ swy_status supports_sampled(const swy_device& device, const swy_op& op, const sw
   if (Activations::bytes_of(form_of(swy::tensor(op, "w").dtype), 4, width) + 4096 > device.block_memory) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "rows of %u do not fit the shared memory", width);
   }
-  return vector_usable(device, op, 0, error);
+  return vector_usable(device, op, 0, 1, error);
 }
 
 double cost_head(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
@@ -116,10 +116,30 @@ swy_status record_gather(const Recording& r) {
 }
 
 constexpr Kernel kKernels[] = {
-    {"lm_head.vector", SWY_OP_LM_HEAD, kInvariant, SWY_BF16, supports_head, cost_head, nullptr, record_head},
-    {"lm_head.plain", SWY_OP_LM_HEAD, kInvariant, SWY_F32, nullptr, cost_head_plain, nullptr, record_head_plain},
-    {"lm_head_sample.vector", SWY_OP_LM_HEAD_SAMPLE, kInvariant, SWY_BF16, supports_sampled, cost_sampled,
-     workspace_sampled, record_sampled},
+    {.name = "lm_head.vector",
+     .op = SWY_OP_LM_HEAD,
+     .flags = kInvariant,
+     .activations = SWY_BF16,
+     .supports = supports_head,
+     .cost = cost_head,
+     .record = record_head,
+     .weight_dtypes = kMatrices},
+    {.name = "lm_head.plain",
+     .op = SWY_OP_LM_HEAD,
+     .flags = kInvariant,
+     .activations = SWY_F32,
+     .cost = cost_head_plain,
+     .record = record_head_plain,
+     .weight_dtypes = kMatrices},
+    {.name = "lm_head_sample.vector",
+     .op = SWY_OP_LM_HEAD_SAMPLE,
+     .flags = kInvariant,
+     .activations = SWY_BF16,
+     .supports = supports_sampled,
+     .cost = cost_sampled,
+     .workspace = workspace_sampled,
+     .record = record_sampled,
+     .weight_dtypes = kMatrices},
     {"gather_rows.plain", SWY_OP_GATHER_ROWS, kInvariant, SWY_F32, nullptr, cost_gather, nullptr, record_gather},
 };
 

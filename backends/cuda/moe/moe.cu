@@ -2,11 +2,12 @@
 // MOE, MOE_ADD and EXPERTS for few rows, each with its own experts.
 //
 //   router    router.cu
-//   gate_up   h = silu(gate) * up of the chosen experts and the shared one
-//   down      y = sum p_e down_e h_e + sigmoid(mix) * shared (+ residual)
+//   gate_up   h = act(gate, up) of the chosen experts and the shared one
+//   down      y = sum p_e (down_e h_e + bias_e) + sigmoid(mix) * shared (+ residual)
 //
 // *.vector reads weights in 16-byte pieces (vector.cuh); *.plain takes any shape, in fp32.
 #include "common/projection.cuh"
+#include "mixture.h"
 #include "moe.cuh"
 
 namespace gpu {
@@ -21,14 +22,19 @@ struct GateUpRows {
 
   __device__ const Weight& of(int r) const { return r < 2 ? *gate : *up; }
   __device__ uint64_t row(int r) const { return r < 2 ? gate_row[r] : up_row[r - 2]; }
-  __device__ const uint8_t* data(int r, uint32_t p) const { return of(r).data + row(r) * of(r).row_bytes + p * 16u; }
-  __device__ uint32_t scale(int r, uint32_t p) const {
-    const uint64_t at = row(r) * of(r).groups + (p >> of(r).piece_shift);
-    uint32_t bits = __ldg(of(r).scales + at);
-    if (of(r).offsets != nullptr) bits |= static_cast<uint32_t>(__ldg(of(r).offsets + at)) << 16;
-    return bits;
-  }
+  __device__ PieceAt at(int r, uint32_t p) const { return {of(r), row(r), p}; }
+  __device__ bool halved() const { return is_halved(*gate) || is_halved(*up); }
 };
+
+// The biases of an element of h, of one expert; 0 of the shared one.
+struct GateUpBias {
+  float gate, up;
+};
+__device__ inline GateUpBias gate_up_bias(const Mixture& m, bool routed, uint64_t expert, uint32_t i) {
+  if (!routed) return {0, 0};
+  const uint64_t at = expert * 2 * m.width + i;
+  return {bias_at(m.gate_up_bias, at), bias_at(m.gate_up_bias, at + m.width)};
+}
 
 // Where one element of h belongs: its expert's slot (top_k: the shared expert) and its row there.
 struct GateUpTask {
@@ -76,7 +82,8 @@ __global__ void __launch_bounds__(kThreads) gate_up_vector(const __grid_constant
   for (int i = 0; i < 2; ++i) {
     const float gate = warp_sum(acc[i][0]), up = warp_sum(acc[2 + i][0]);
     if (lane != static_cast<uint32_t>(i) || t.first + i >= t.width) continue;
-    m.h[uint64_t{row} * m.h_width() + t.slot * m.width + t.first + i] = silu(gate) * up;
+    const GateUpBias b = gate_up_bias(m, routed, expert, t.first + i);
+    m.h[uint64_t{row} * m.h_width() + t.slot * m.width + t.first + i] = activated(m.act, gate + b.gate, up + b.up);
   }
 }
 
@@ -86,17 +93,11 @@ struct DownRows {
   const uint32_t* experts;  // of the slots
   uint32_t row[2], pieces, hidden;
 
-  __device__ const uint8_t* data(int r, uint32_t p) const {
+  __device__ PieceAt at(int r, uint32_t p) const {
     const uint32_t slot = p / pieces;
-    return w.data + (uint64_t{experts[slot]} * hidden + row[r]) * w.row_bytes + (p - slot * pieces) * 16u;
+    return {w, uint64_t{experts[slot]} * hidden + row[r], p - slot * pieces};
   }
-  __device__ uint32_t scale(int r, uint32_t p) const {
-    const uint32_t slot = p / pieces;
-    const uint64_t at = (uint64_t{experts[slot]} * hidden + row[r]) * w.groups + ((p - slot * pieces) >> w.piece_shift);
-    uint32_t bits = __ldg(w.scales + at);
-    if (w.offsets != nullptr) bits |= static_cast<uint32_t>(__ldg(w.offsets + at)) << 16;
-    return bits;
-  }
+  __device__ bool halved() const { return is_halved(w); }
 };
 
 // h of one row, times the experts' weights, into shared memory.
@@ -143,10 +144,16 @@ __global__ void __launch_bounds__(kThreads) down_vector(const __grid_constant__ 
   float acc[2][1] = {};
   multiply<1, 2, 4>(rows, m.down.dtype, x, pieces, acc);
   if (has_shared) multiply<1, 2, 1>(shared_rows, m.shared_down.dtype, xs, shared_pieces, acc);
+  if (m.down_bias.data != nullptr && lane < m.top_k) {
+    const float p = m.p[uint64_t{row} * m.top_k + lane];
+    const uint64_t of = uint64_t{experts[lane]} * m.hidden;
+    acc[0][0] = fmaf(p, bias_at(m.down_bias, of + row0), acc[0][0]);
+    acc[1][0] = fmaf(p, bias_at(m.down_bias, of + row1), acc[1][0]);
+  }
 #pragma unroll
-  for (uint32_t r = 0; r < 2; ++r) {
+  for (int r = 0; r < 2; ++r) {
     const float sum = warp_sum(acc[r][0]);
-    if (lane != r || first + r >= m.hidden) continue;
+    if (lane != static_cast<uint32_t>(r) || first + r >= m.hidden) continue;
     const uint64_t at = uint64_t{row} * m.hidden + first + r;
     m.y[at] = m.residual == nullptr ? sum : sum + m.residual[at];
   }
@@ -173,7 +180,9 @@ __global__ void gate_up_plain(const __grid_constant__ Mixture m, const swy_step*
     }
     gate = warp_sum(gate);
     up = warp_sum(up);
-    if (lane == 0) m.h[uint64_t{row} * m.h_width() + t.slot * m.width + t.first] = silu(gate) * up;
+    if (lane != 0) continue;
+    const GateUpBias b = gate_up_bias(m, routed, expert, t.first);
+    m.h[uint64_t{row} * m.h_width() + t.slot * m.width + t.first] = activated(m.act, gate + b.gate, up + b.up);
   }
 }
 
@@ -193,6 +202,7 @@ __global__ void down_plain(const __grid_constant__ Mixture m, const swy_step* st
       for (uint32_t k = lane; k < m.width; k += 32) {
         part = fmaf(h[slot * m.width + k], weight_at(m.down, uint64_t{expert} * m.hidden + i, k), part);
       }
+      if (lane == 0) part += bias_at(m.down_bias, uint64_t{expert} * m.hidden + i);
       sum = fmaf(m.p[uint64_t{row} * m.top_k + slot], part, sum);
     }
     float part = 0;
@@ -234,20 +244,12 @@ swy_status record_moe_plain(const Recording& r) {
   return launch(r, down_plain, dim3(ceil_div(m.hidden, kVectorWarps), y), kThreads, 0, m, r.list.step);
 }
 
-// Of all experts, those of the shared one as far as there is one.
-constexpr swy::OperandName kExpertWeights[] = {"gate_up", "down", "shared_gate_proj", "shared_up_proj",
-                                               "shared_down_proj"};
-bool shared_of_one_type(const swy_op& op) {
-  return !swy::has(op, "shared_gate_proj") ||
-         swy::tensor(op, "shared_gate_proj").dtype == swy::tensor(op, "shared_up_proj").dtype;
-}
-
 swy_status supports_vector(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
   SWY_CUDA_TRY(supports_router(device, op, bucket, error));
   const swy_moe_attrs a = moe_attrs(op);
   for (const swy::OperandName name : kExpertWeights) {
     const uint32_t i = swy::at(op, name);
-    if (i != UINT32_MAX && !readable_in_pieces(*op.weights[i])) return refuse_rows(op, i, error);
+    if (i != UINT32_MAX && !readable_by_vectors(*op.weights[i])) return refuse_rows(op, i, error);
   }
   if (!shared_of_one_type(op)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "the shared expert's gate and up differ in encoding");
@@ -266,14 +268,15 @@ double cost_moe_vector(const swy_device& device, const swy_op& op, const swy_buc
   const double rows = static_cast<double>(swy::tensor(op, "x").dims[0]),
                share = static_cast<double>(a.top_k) / a.experts;
   double bytes = row_bytes(op), elements = 0;
-  for (uint32_t i = 0; i < op.weight_count; ++i) {
+  for (uint32_t i = 0; i < matrix_count(op); ++i) {
     const double part = op.weights[i]->rank == 3 ? share : 1;
     bytes += weight_bytes(*op.weights[i]) * part * rows * (op.weights[i]->rank == 3 ? 1 : 0.25);
     double n = part;
     for (uint32_t d = 0; d < op.weights[i]->rank; ++d) n *= static_cast<double>(op.weights[i]->dims[d]);
     elements += n * rows;
   }
-  return 13.5 + device.rates.bytes(bytes, 1.7e6) + device.rates.floats(elements, 15e6);
+  const double rate = swy::tensor(op, "gate_up").dtype == SWY_MXFP4 ? 1.1e6 : 1.7e6;
+  return 13.5 + device.rates.bytes(bytes, rate) + device.rates.floats(elements, 15e6);
 }
 double cost_moe_plain(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
   return 20 * cost_moe_vector(device, op, bucket);
@@ -281,10 +284,24 @@ double cost_moe_plain(const swy_device& device, const swy_op& op, const swy_buck
 uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) { return mixture_workspace(op); }
 
 constexpr Kernel vector_kernel(const char* name, uint32_t op) {
-  return {name, op, kInvariant, SWY_BF16, supports_vector, cost_moe_vector, workspace, record_moe_vector};
+  return {.name = name,
+          .op = op,
+          .flags = kInvariant,
+          .activations = SWY_BF16,
+          .supports = supports_vector,
+          .cost = cost_moe_vector,
+          .workspace = workspace,
+          .record = record_moe_vector,
+          .op_revision = 2,
+          .weight_dtypes = kMatrices};
 }
 constexpr Kernel plain_kernel(const char* name, uint32_t op) {
-  return {name, op, kInvariant, SWY_F32, supports_router, cost_moe_plain, workspace, record_moe_plain};
+  Kernel k = vector_kernel(name, op);
+  k.activations = SWY_F32;
+  k.supports = supports_router;
+  k.cost = cost_moe_plain;
+  k.record = record_moe_plain;
+  return k;
 }
 constexpr Kernel kKernels[] = {
     vector_kernel("moe.vector", SWY_OP_MOE),         vector_kernel("moe_add.vector", SWY_OP_MOE_ADD),
@@ -293,98 +310,6 @@ constexpr Kernel kKernels[] = {
 };
 
 }  // namespace
-
-swy_moe_attrs moe_attrs(const swy_op& op) {
-  swy_moe_attrs a = *static_cast<const swy_moe_attrs*>(op.attrs);
-  if (op.id == SWY_OP_EXPERTS) a.shared_width = 0;
-  return a;
-}
-
-Mixture mixture_of(const Recording& r, Arena& arena, bool with_h) {
-  const swy_op& op = r.op;
-  const swy_moe_attrs a = moe_attrs(op);
-  const uint64_t rows = swy::tensor(op, "x").dims[0];
-  Mixture m{};
-  m.x = r.operands.input("x");
-  m.residual = r.operands.input("residual");
-  m.y = r.operands.output("y");
-  m.hidden = static_cast<uint32_t>(swy::tensor(op, "x").dims[1]);
-  m.experts = a.experts;
-  m.top_k = a.top_k;
-  m.width = a.width;
-  m.shared_width = a.shared_width;
-  m.domain = swy::tensor(op, "x").rows;
-  m.routes = !swy::has(op, "expert_ids");
-  m.gate_up = r.operands.weight("gate_up");
-  m.down = r.operands.weight("down");
-  m.router = r.operands.weight("router");
-  m.shared_gate = r.operands.weight("shared_gate_proj");
-  m.shared_up = r.operands.weight("shared_up_proj");
-  m.shared_down = r.operands.weight("shared_down_proj");
-  m.shared_mix = r.operands.weight("shared_gate");
-  m.ids = arena.take<int32_t>(rows * a.top_k);
-  m.p = arena.take<float>(rows * a.top_k);
-  m.shared_p = arena.take<float>(rows);
-  m.logits = arena.take<float>(rows * a.experts);
-  m.h = with_h ? arena.take<float>(rows * m.h_width()) : nullptr;
-  if (!m.routes) {
-    m.ids = r.operands.input<int32_t>("expert_ids");
-    m.p = r.operands.input("expert_weights");
-  }
-  return m;
-}
-
-uint64_t mixture_workspace(const swy_op& op, bool with_h) {
-  const swy_moe_attrs a = moe_attrs(op);
-  const uint64_t rows = swy::tensor(op, "x").dims[0];
-  Arena arena(nullptr);
-  arena.take<int32_t>(rows * a.top_k);
-  arena.take<float>(rows * a.top_k);
-  arena.take<float>(rows);
-  arena.take<float>(rows * a.experts);
-  if (with_h) arena.take<float>(rows * (a.top_k * a.width + a.shared_width));
-  return arena.used();
-}
-
-MixtureWork mixture_work(const swy_op& op) {
-  const swy_moe_attrs a = moe_attrs(op);
-  const double rows = static_cast<double>(swy::tensor(op, "x").dims[0]),
-               share = static_cast<double>(a.top_k) / a.experts;
-  double untouched = 1;  // the share of experts that no row picks
-  for (uint32_t i = 0; i < rows && untouched > 1e-3; ++i) untouched *= 1 - share;
-  MixtureWork work{};
-  for (uint32_t i = 0; i < op.weight_count; ++i) {
-    const bool routed = op.weights[i]->rank == 3;
-    work.weight_bytes += weight_bytes(*op.weights[i]) * (routed ? 1 - untouched : 1);
-    double n = routed ? share : 1;
-    for (uint32_t d = 0; d < op.weights[i]->rank; ++d) n *= static_cast<double>(op.weights[i]->dims[d]);
-    work.multiply_adds += n * rows;
-  }
-  return work;
-}
-
-swy_status supports_experts(const swy_op& op, bool (*usable)(const swy_tensor&), const char* how, swy_error* error) {
-  for (const swy::OperandName name : kExpertWeights) {
-    const uint32_t i = swy::at(op, name);
-    if (i == UINT32_MAX || usable(*op.weights[i])) continue;
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
-                     "weight %u cannot be %s: bf16 or quantized rows of a multiple of 32 are needed", i, how);
-  }
-  if (shared_of_one_type(op)) return SWY_OK;
-  return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "the shared expert's gate and up differ in encoding");
-}
-
-swy_status record_mixture_product(const Recording& r, const Mixture& m, const Weight& w, float* y, uint32_t rows) {
-  Projection p{};
-  p.x = m.x;
-  p.y[0] = y;
-  p.weights[0] = w;
-  p.count = 1;
-  p.width = m.hidden;
-  p.forms = form_of(w.dtype);
-  p.domain = m.domain;
-  return record_projection(r, p, rows);
-}
 
 std::span<const Kernel> moe_kernels() { return kKernels; }
 

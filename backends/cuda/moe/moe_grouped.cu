@@ -46,7 +46,7 @@ uint32_t most_tiles(const swy_op& op) {
 bool is_plain(const swy_tensor& t) { return t.dtype == SWY_F32 || t.dtype == SWY_BF16; }
 bool routes_few(const swy_op& op) {
   const swy_moe_attrs a = moe_attrs(op);
-  if (op.id == SWY_OP_EXPERTS || swy::has(op, "expert_ids")) return false;
+  if (op.id == SWY_OP_EXPERTS || swy::has(op, "expert_ids") || op.revision != 1) return false;
   return swy::tensor(op, "x").dims[0] <= kMostRouted && swy::tensor(op, "x").dims[1] <= kTeam * 2 * kSpan &&
          narrow(swy::tensor(op, "router")) && a.experts <= kRoutedExperts && a.top_k <= kMostChosen &&
          (a.shared_width == 0 || is_plain(swy::tensor(op, "shared_gate")));
@@ -89,13 +89,14 @@ swy_status record_logits(const Recording& r, const Mixture& m, float* partial, u
     n.x = m.x;
     n.y[0] = m.logits;
     n.w[0] = m.router;
+    n.biases[0] = m.router_bias;
     n.count = 1;
     n.width = m.hidden;
     n.domain = m.domain;
     n.partial = partial;
     return record_narrow(r, n, rows);
   }
-  return record_mixture_product(r, m, m.router, m.logits, rows);
+  return record_mixture_product(r, m, m.router, m.router_bias, m.logits, rows);
 }
 
 // A kernel over the experts of one encoding: the routed ones, the shared one, or both.
@@ -111,18 +112,20 @@ swy_status record_gate_up(const Recording& r, const GroupedMixture& p, const Gat
   const uint32_t width =
       std::max((parts & kRouted) != 0 ? p.m.width : 0, (parts & kShared) != 0 ? p.m.shared_width : 0);
   const auto kernel = [&]<int kBlocks>() {
-    return d == SWY_BF16 ? gate_up_grouped<SWY_BF16, kBlocks>
-           : d == SWY_I8 ? gate_up_grouped<SWY_I8, kBlocks>
-                         : gate_up_grouped<SWY_I4, kBlocks>;
+    return d == SWY_BF16    ? gate_up_grouped<SWY_BF16, kBlocks>
+           : d == SWY_I8    ? gate_up_grouped<SWY_I8, kBlocks>
+           : d == SWY_MXFP4 ? gate_up_grouped<SWY_MXFP4, kBlocks>
+                            : gate_up_grouped<SWY_I4, kBlocks>;
   };
   return record_part(r, wide(r.op) ? kernel.template operator()<2>() : kernel.template operator()<1>(), p, w, d, parts,
                      spans_of(width), true);
 }
 swy_status record_down(const Recording& r, const GroupedMixture& p, const DownWeights& w, swy_dtype d, uint32_t parts) {
   const auto kernel = [&]<int kBlocks>() {
-    return d == SWY_BF16 ? down_grouped<SWY_BF16, kBlocks>
-           : d == SWY_I8 ? down_grouped<SWY_I8, kBlocks>
-                         : down_grouped<SWY_I4, kBlocks>;
+    return d == SWY_BF16    ? down_grouped<SWY_BF16, kBlocks>
+           : d == SWY_I8    ? down_grouped<SWY_I8, kBlocks>
+           : d == SWY_MXFP4 ? down_grouped<SWY_MXFP4, kBlocks>
+                            : down_grouped<SWY_I4, kBlocks>;
   };
   return record_part(r, wide(r.op) ? kernel.template operator()<2>() : kernel.template operator()<1>(), p, w, d, parts,
                      ceil_div(p.m.hidden, kTileRowsOfWeight), false);
@@ -206,7 +209,8 @@ swy_status supports_grouped(const swy_device& device, const swy_op& op, const sw
   if (a.shared_width != 0 && swy::tensor(op, "shared_gate_proj").group != swy::tensor(op, "shared_up_proj").group) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "the shared expert's gate and up differ in groups");
   }
-  if (op.id != SWY_OP_EXPERTS && !narrow(swy::tensor(op, "router")) && !readable_in_pieces(swy::tensor(op, "router"))) {
+  if (op.id != SWY_OP_EXPERTS && !narrow(swy::tensor(op, "router")) &&
+      !readable_by_vectors(swy::tensor(op, "router"))) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "weight 0 cannot be read in pieces");
   }
   if (a.experts > kMostSorted || swy::tensor(op, "x").dims[1] % 8 != 0) {
@@ -222,7 +226,16 @@ double cost_grouped(const swy_device& device, const swy_op& op, const swy_bucket
 uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) { return moe_grouped_workspace(op); }
 
 constexpr Kernel kernel(const char* name, uint32_t op) {
-  return {name, op, kAlways, SWY_BF16, supports_grouped, cost_grouped, workspace, record_grouped};
+  return {.name = name,
+          .op = op,
+          .flags = kAlways,
+          .activations = SWY_BF16,
+          .supports = supports_grouped,
+          .cost = cost_grouped,
+          .workspace = workspace,
+          .record = record_grouped,
+          .op_revision = 2,
+          .weight_dtypes = kMatrices};
 }
 constexpr Kernel kKernels[] = {kernel("moe.grouped", SWY_OP_MOE), kernel("moe_add.grouped", SWY_OP_MOE_ADD),
                                kernel("experts.grouped", SWY_OP_EXPERTS)};

@@ -233,6 +233,14 @@ struct GateUpWork : TilesOfMixture<kBlocks> {
     t.what = make_uint4(of.y, of.z, first, width);
     return t;
   }
+  // Element `column` of h of a tile, from its products.
+  __device__ float activate(const GroupedTile& tile, uint32_t column, float gate, float up) const {
+    const Bias& bias = p.m.gate_up_bias;
+    if (bias.data != nullptr && tile.w0 == &w.gate_up) {
+      gate += bias_at(bias, tile.row0 + column), up += bias_at(bias, tile.row1 + column);
+    }
+    return p.m.act.clamped ? activated(p.m.act, gate, up) : fast_silu(gate) * up;
+  }
   // The tile's 128 columns of h are one span: consecutive panels.
   template <int N>
   __device__ void store(const GroupedPipe& pipe, const GroupedTile& tile, float (&acc)[kBlocks][N / 2]) const {
@@ -253,7 +261,7 @@ struct GateUpWork : TilesOfMixture<kBlocks> {
         for (uint32_t e = 0; e < 2; ++e) {
           const float gate = acc[0][4 * n + 2 * h + e];
           const float up = kBlocks == 1 ? acc[0][4 * n + 2 + e] : acc[kBlocks - 1][4 * n + 2 * h + e];
-          v[e] = in ? fast_silu(gate) * up : 0.0f;
+          v[e] = in ? activate(tile, column, gate, up) : 0.0f;
         }
         put_two(pipe.memory + pipe.staging + n * kPanelBytes, column, v);
       }
@@ -275,7 +283,9 @@ struct GateUpWork : TilesOfMixture<kBlocks> {
     for (int n = 0; n < N / 8; ++n) {
       float v[2];
 #pragma unroll
-      for (uint32_t e = 0; e < 2; ++e) v[e] = in ? fast_silu(acc[0][4 * n + e]) * acc[0][4 * n + 2 + e] : 0.0f;
+      for (uint32_t e = 0; e < 2; ++e) {
+        v[e] = in ? activate(tile, column, acc[0][4 * n + e], acc[0][4 * n + 2 + e]) : 0.0f;
+      }
       put_two(reinterpret_cast<char*>(to) + n * kPanelBytes, column, v);
     }
   }
@@ -320,8 +330,21 @@ struct DownWork : TilesOfMixture<kBlocks> {
     t.what = make_uint4(of.y, of.z, first, 0);
     return t;
   }
+  // Adds the expert's bias to a tile's products.
+  template <int N>
+  __device__ void add_bias(const GroupedTile& tile, float (&acc)[kBlocks][N / 2]) const {
+    if (p.m.down_bias.data == nullptr || tile.w0 != &w.down) return;
+#pragma unroll
+    for (uint32_t i = 0; i < 2 * kBlocks; ++i) {
+      const uint32_t row = tile_row<kBlocks, kOrder>(i / 2, i % 2);
+      const float bias = tile.what.z + row < p.m.hidden ? bias_at(p.m.down_bias, tile.row0 + row) : 0.0f;
+#pragma unroll
+      for (int n = 0; n < N / 8; ++n) acc[i / 2][4 * n + i % 2 * 2] += bias, acc[i / 2][4 * n + i % 2 * 2 + 1] += bias;
+    }
+  }
   template <int N>
   __device__ void store(const GroupedPipe&, const GroupedTile& tile, float (&acc)[kBlocks][N / 2]) const {
+    add_bias<N>(tile, acc);
     const uint32_t g = threadIdx.x % 32 / 4;
     const uint32_t column = tile.what.z + (threadIdx.x / 32 * 16 + threadIdx.x % 4 * 4) * kBlocks;
 #pragma unroll

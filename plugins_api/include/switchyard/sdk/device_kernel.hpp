@@ -31,10 +31,12 @@ struct DeviceKernel {
   uint32_t flags;
   swy_dtype activations;  // what products round them to
   // Whether it takes this very operation; nullptr: the types say it all.
-  swy_status (*supports)(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error);
-  Cost* cost;                                                                                   // microseconds
-  uint64_t (*workspace)(const swy_device& device, const swy_op& op, const swy_bucket& bucket);  // bytes; nullptr: none
-  swy_status (*record)(const Recording& r);
+  swy_status (*supports)(const swy_device& device, const swy_op& op, const swy_bucket& bucket,
+                         swy_error* error) = nullptr;
+  Cost* cost = nullptr;  // microseconds
+  uint64_t (*workspace)(const swy_device& device, const swy_op& op,
+                        const swy_bucket& bucket) = nullptr;  // bytes; nullptr: none
+  swy_status (*record)(const Recording& r) = nullptr;
   uint32_t input_dtypes = SWY_DTYPE_BIT(SWY_F32);
   uint32_t output_dtypes = SWY_DTYPE_BIT(SWY_F32);
   const char* op_name = nullptr;           // `op` is SWY_OP_NAMED: which
