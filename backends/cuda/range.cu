@@ -9,6 +9,7 @@
 #include "common/projection.cuh"
 #include "gated_delta/gated_delta_step.h"
 #include "linear/linear_boxes.h"
+#include "moe/moe_boxes.h"
 #include "moe/moe_grouped.h"
 
 namespace gpu {
@@ -67,15 +68,12 @@ swy_status supports_mixture(const swy_device& device, const swy_op& op, const sw
 
 // The cost: a few microseconds for each kernel, and the bytes.
 double cost_of_range(const swy_device& device, Kind kind, const swy_op* const* ops) {
-  if (kind == Kind::kMixture && !by_boxes(device, *ops[1])) return moe_grouped_cost(device, *ops[1]);
-  double bytes = 0;
-  const uint32_t rows = rows_of(*ops[1]);
-  const double share =
-      kind == Kind::kMixture ? static_cast<double>(rows) * moe_attrs(*ops[1]).top_k / moe_attrs(*ops[1]).experts : 1;
-  for (uint32_t i = 0; i < ops[1]->weight_count; ++i) {
-    bytes += weight_bytes(*ops[1]->weights[i]) * (ops[1]->weights[i]->rank == 3 ? share : 1);
+  if (kind == Kind::kMixture) {
+    return by_boxes(device, *ops[1]) ? 0.2 + moe_boxes_cost(device, *ops[1]) : moe_grouped_cost(device, *ops[1]);
   }
-  return (kind == Kind::kMixture ? 7.2 : 3.5) + 0.7 * (rows - 1) + device.rates.bytes(bytes, 3e6);
+  double bytes = 0;
+  for (uint32_t i = 0; i < ops[1]->weight_count; ++i) bytes += weight_bytes(*ops[1]->weights[i]);
+  return 3.5 + 0.7 * (rows_of(*ops[1]) - 1) + device.rates.bytes(bytes, 3e6);
 }
 
 swy_status claim(swy_device* device, const swy_op* const* ops, uint32_t n, const swy_bucket* bucket, uint32_t* accepted,

@@ -6,6 +6,7 @@
 
 #include "common/projection.cuh"
 #include "common/slices_quad.cuh"
+#include "common/term_rows.cuh"
 #include "gated_delta/gated_delta_step.h"
 #include "linear_boxes.h"
 
@@ -296,6 +297,31 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
   stamps.end();
 }
 
+// Up to 16 rows of a weight in bf16, with four rows of activations, by tensor cores.
+__device__ inline void multiply_few_plain(const Boxes& b, uint32_t w, uint32_t first, uint32_t rows, const swy_step* step,
+                                      char* dynamic, Stamps& stamps) {
+  const Projection& p = b.p;
+  const TermBlock block{*reinterpret_cast<TermMemory*>(first_box(dynamic)), p.width};
+  block.keep(p.weights[w], first, rows);
+  block.keep_factors(p.norm, p.normed, p.bias);
+  const uint32_t x_rows = step_rows(step, p.domain), row = threadIdx.x % kTermRows, m = threadIdx.x / kTermRows;
+  release_next();
+  __syncthreads();
+  stamps.take_place();
+  depend();
+  stamps.note(kWaited);
+  block.multiply(p.x, x_rows);
+  __syncthreads();
+  if (m >= kQuad || m >= x_rows || row >= rows) return;
+  const uint32_t at = m * p.weights[w].rows + first + row;
+  const float residual = p.residual == nullptr ? 0.0f : __ldcg(p.residual + at);
+  const float scale = p.normed ? inverse_root(block.memory.squares[m], b.per_dim, p.eps) : 1.0f;
+  p.y[w][at] = fmaf(block.sum(row, m), scale, residual);
+  stamps.end();
+}
+static_assert(kPlainRows == kTermRows && kSliceThreads == kTermThreads && kPlainWarps * kSlice <= kTermWidth &&
+              sizeof(TermMemory) + 1024 <= kAlone - 4096);
+
 // Up to 16 rows of one plain weight. Warps share the columns as above; the second half of the warps has the second half
 // of the rows. Several rows of activations are multiplied one after the other by weights kept in shared memory.
 template <uint32_t kRows>
@@ -314,6 +340,9 @@ __device__ void multiply_plain(const Boxes& b, const swy_step* step, char* dynam
   const Weight& weight = p.weights[w];
   const uint32_t first = block * kPlainRows, rows = min(kPlainRows, weight.rows - first), own = half * kWarpRows;
   const bool works = warp < b.slices(), early = weight.dtype == SWY_BF16;
+  if constexpr (kRows == kQuad) {
+    if (early) return multiply_few_plain(b, w, first, rows, step, dynamic, stamps);
+  }
   uint4 pieces[kWarpRows] = {};
   auto* kept = reinterpret_cast<uint4*>(first_box(dynamic)) + threadIdx.x;
 #pragma unroll
