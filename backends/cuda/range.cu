@@ -2,7 +2,8 @@
 // Ranges of steps with few rows, on Hopper: the operations after the projections of a delta layer, and a mixture with
 // its norm.
 //
-//   GATED_DELTA, LINEAR, ADD   one or two rows: the kernel that reads the heads scales them by their norm
+//   GATED_DELTA, LINEAR, ADD   up to two rows, or four of a sequence: the kernel that reads the heads scales them by
+//                              their norm
 //   RMS_NORM, MOE, ADD         the norm likewise; with more rows the router's kernel computes it
 #include "range.h"
 
@@ -48,8 +49,12 @@ swy_status supports_delta(const swy_device& device, const swy_op* const* ops, co
                           swy_error* error) {
   const auto& a = *static_cast<const swy_gated_delta_attrs*>(ops[0]->attrs);
   SWY_CUDA_TRY(supports_delta_step(device, *ops[0], bucket, error));
-  if (rows_of(*ops[1]) > kBesideRows) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "norms the heads of up to %u rows", kBesideRows);
+  const uint32_t rows = rows_of(*ops[1]);
+  if (rows > kBesideRows &&
+      (rows > kHeadRows || (bucket.flags & SWY_BUCKET_DECODE) != 0 || a.value_dim != kPackedHead)) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
+                     "norms the heads of up to %u rows, or of up to %u of a sequence in heads of %u", kBesideRows,
+                     kHeadRows, kPackedHead);
   }
   SWY_CUDA_TRY(supports_boxes(device, *ops[1], 0, error));
   if (a.value_dim == 32 || a.value_dim == 64 || a.value_dim == 128 || a.value_dim == 256) return SWY_OK;

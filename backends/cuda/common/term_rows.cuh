@@ -45,9 +45,7 @@ struct TermBlock {
   TermMemory& memory;
   uint32_t width, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 
-  __device__ uint32_t column(uint32_t chunk) const {
-    return (warp * kTermChunks + chunk) * 32 + lane % 4 * 8;
-  }
+  __device__ uint32_t column(uint32_t chunk) const { return (warp * kTermChunks + chunk) * 32 + lane % 4 * 8; }
   // Keeps rows `first` to first + rows - 1 of a weight in bf16; and four factors, which the caller computes, at
   // 4 threadIdx.x. Before the activations are ready; threads read what they kept themselves, but for the factors.
   __device__ void keep(const Weight& w, uint32_t first, uint32_t rows) const {
@@ -96,8 +94,8 @@ struct TermBlock {
           two[k] = v[c][2 * j + k] * by[2 * j + k];
         }
         const uint32_t high = two_terms(two[0], two[1]);
-        const uint32_t rest = two_terms(two[0] - __uint_as_float(high << 16),
-                                        two[1] - __uint_as_float(high & 0xffff0000u));
+        const uint32_t rest =
+            two_terms(two[0] - __uint_as_float(high << 16), two[1] - __uint_as_float(high & 0xffff0000u));
         terms[j] = low ? rest : high;
       }
       const uint4 a = memory.pieces[2 * c][threadIdx.x], b = memory.pieces[2 * c + 1][threadIdx.x];

@@ -3,10 +3,9 @@
 //
 // A block has some tiles of 16 rows, and all of their columns in shared memory before the previous kernels have ended.
 // Further blocks have up to 16 rows of a plain weight each (the gates of the delta rule).
-#include "linear_boxes.cuh"
+#include "linear_plain.cuh"
 
 #include <algorithm>
-#include <cstdlib>
 
 namespace gpu {
 namespace {
@@ -52,11 +51,7 @@ double cost(const swy_device& device, const swy_op& op, const swy_bucket&) {
   return 2.0 + 0.7 * static_cast<double>(swy::tensor(op, "x").dims[0] - 1) + device.rates.bytes(bytes, 3.6e6);
 }
 
-swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
-  if (std::getenv("NOQUAD") != nullptr && swy::tensor(op, "x").dims[0] > kBesideRows && (bucket.flags & SWY_BUCKET_DECODE) == 0) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_FLAGS,
-                     "serves more than %u rows only with one row per sequence", kBesideRows);
-  }
+swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {
   return supports_boxes(device, op, op.id == SWY_OP_RMS_NORM_LINEAR ? 1 : 0, error);
 }
 swy_status record(const Recording& r) { return record_boxes(r, linear_projection(r), nullptr); }
@@ -146,7 +141,9 @@ swy_status record_boxes(const Recording& r, const Projection& p, const HeadNorm*
     return teams_of(b.slices()) == 2 ? go(linear_boxes<kHeads, 2, kRows>) : go(linear_boxes<kHeads, 1, kRows>);
   };
   if (heads != nullptr) {
-    return rows == 1 ? teams.template operator()<true, 1>() : teams.template operator()<true, 2>();
+    return rows == 1   ? teams.template operator()<true, 1>()
+           : rows == 2 ? teams.template operator()<true, 2>()
+                       : teams.template operator()<true, kQuad>();
   }
   return rows == 1   ? teams.template operator()<false, 1>()
          : rows == 2 ? teams.template operator()<false, 2>()

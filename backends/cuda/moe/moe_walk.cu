@@ -2,13 +2,15 @@
 // MOE and MOE_ADD of three or four rows on Hopper: three kernels.
 //
 //   route     the router's logits, and the shared expert's gate: 16 rows per block (if they are in bf16)
-//   gate_up   chooses, then h = silu(gate) * up, as integers: 64 columns of one expert and one row per block; of the
-//             shared expert, of all rows
-//   down      chooses, then y = sum p_e down_e h_e + sigmoid(mix) * shared (+ residual): 16 columns of all rows per block
+//   gate_up   chooses, then h = silu(gate) * up, as integers: 128 columns of one expert and one row per block, by
+//             two teams of warps; of the shared expert, of all rows
+//   down      chooses, then y = sum p_e down_e h_e + sigmoid(mix) * shared (+ residual): 16 columns of all rows per
+//   block
 //
 // A block has more weights than room for them. Each warp walks through the tiles of its columns, with a ring of
-// three: it requests the next tile into a place of it when it has read the current one. So two blocks of gate_up and one
-// of `down` fit a multiprocessor, and memory has requests to serve from the choice to the last tile.
+// three: it requests the next tile into a place of it when it has read the current one. So a block of gate_up and one
+// of `down` fit a multiprocessor, but no two of gate_up, and memory has requests to serve from the choice to the last
+// tile.
 #include "moe_walk.h"
 
 #include "common/term_rows.cuh"
@@ -28,10 +30,10 @@ __device__ inline float join_step(const float (&shares)[kBoxWarps][2 * kTileRows
   return quick_silu(sum * inverse) * (up * inverse);
 }
 
-// One row's share of a routed expert. Of the block's warps each joins every eighth step.
+// One row's share of a routed expert. Of the team's warps each joins every eighth step.
 __device__ inline void walk_row(const Walk& p, const UpRequests& ask, const Operand& x, const ScalePlaces& places,
                                 bool works, UpShared& shared) {
-  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, slices = p.b.m.hidden / kSlice;
+  const uint32_t warp = team_thread() / 32, lane = threadIdx.x % 32, slices = p.b.m.hidden / kSlice;
   const uint32_t own = shared_at(ask.boxes), in_box = lane_of_box();
   const uint32_t to = lane % 4 / 2 * kTileRows + lane % 2 * 8 + lane / 4;
   uint32_t stage = 0, parity = 0;  // of the next tile
@@ -52,8 +54,8 @@ __device__ inline void walk_row(const Walk& p, const UpRequests& ask, const Oper
       }
       shared.shares[step % 2][warp][to] = sum_lanes<4, 2>(v);
     }
-    __syncthreads();
-    if (threadIdx.x == 0 && step + kUpSlots < kSteps) ask.ask_scales(step + kUpSlots);
+    meet_team();
+    if (team_thread() == 0 && step + kUpSlots < kSteps) ask.ask_scales(step + kUpSlots);
     if (step % kBoxWarps != warp) continue;
     const float inverse = p.b.normed ? inverse_root(shared.squares[0], p.b.per_width, p.b.norm.eps) : 1.0f;
     const float h = join_step(shared.shares[step % 2], slices, inverse);
@@ -65,7 +67,7 @@ __device__ inline void walk_row(const Walk& p, const UpRequests& ask, const Oper
 // they have been joined.
 __device__ inline void walk_rows(const Walk& p, const UpRequests& ask, const QuadOperand& x, const PairPlaces& first,
                                  bool works, UpShared& shared, char* boxes) {
-  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, slices = p.b.m.hidden / kSlice;
+  const uint32_t warp = team_thread() / 32, lane = threadIdx.x % 32, slices = p.b.m.hidden / kSlice;
   const uint32_t own = shared_at(ask.boxes), in_box = lane_of_box(), share = share_of_lane();
 #pragma unroll 1
   for (uint32_t step = 0; step < kSteps; ++step) {
@@ -81,7 +83,7 @@ __device__ inline void walk_rows(const Walk& p, const UpRequests& ask, const Qua
         multiply_quad(own + stage * kTileBytes, in_box, share, places, i, x);
       }
     }
-    __syncthreads();
+    meet_team();
     if (warp < kQuad) {  // a row of the activations each; gate in the first 16 lanes, up in the others
       const uint32_t stage = (2 * step + lane / kTileRows) % kRing;
       const uint32_t at = shared_at(boxes) + stage * kTileBytes + (warp * kShareStride + lane % kTileRows) * 4;
@@ -95,11 +97,11 @@ __device__ inline void walk_rows(const Walk& p, const UpRequests& ask, const Qua
       }
     }
     stores_visible_to_copies();
-    __syncthreads();
+    meet_team();
     for (uint32_t i = 2 * step + kRing; works && lane == 0 && i < min(2 * step + kRing + 2, kUpTiles); ++i) {
       ask.ask_tile(i);
     }
-    if (threadIdx.x == 0 && step + kUpSlots < kSteps) ask.ask_scales(step + kUpSlots);
+    if (team_thread() == 0 && step + kUpSlots < kSteps) ask.ask_scales(step + kUpSlots);
   }
 }
 
@@ -138,14 +140,16 @@ __global__ void __launch_bounds__(kTermThreads, 2)
 #endif
 }
 
-__global__ void __launch_bounds__(kBoxThreads, 4)
+__global__ void __launch_bounds__(kUpThreads, 2)
     gate_up_walk(const __grid_constant__ UpMaps maps, const __grid_constant__ Walk p, const swy_step* step) {
 #if __CUDA_ARCH__ >= 900
   extern __shared__ __align__(kBoxAlignment) char dynamic[];
-  __shared__ UpShared shared;
+  __shared__ UpShared of_teams[kUpTeams];
+  __shared__ Chosen chosen;
+  UpShared& shared = of_teams[team()];
   Stamps stamps(kStampGateUp);
   const Mixture& m = p.b.m;
-  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, slices = m.hidden / kSlice;
+  const uint32_t warp = team_thread() / 32, lane = threadIdx.x % 32, slices = m.hidden / kSlice;
   const UpTask task(p);
   const uint32_t rows = min(step_rows(step, m.domain), p.rows);
   if (task.routed && task.row >= rows) {
@@ -153,8 +157,18 @@ __global__ void __launch_bounds__(kBoxThreads, 4)
     return;
   }
   const bool works = warp < slices, exists = threadIdx.x < m.experts;
-  UpRequests ask{nullptr, nullptr, nullptr, nullptr, 0, 0, dynamic + warp * kRing * kTileBytes,
-                 dynamic + kBoxWarps * kRing * kTileBytes, scales_bytes(m.gate_up, kTileRows), shared};
+  const uint32_t tile_scales = scales_bytes(m.gate_up, kTileRows);
+  char* boxes = dynamic + team() * kTeamBoxes;  // of the team
+  UpRequests ask{nullptr,
+                 nullptr,
+                 nullptr,
+                 nullptr,
+                 0,
+                 0,
+                 boxes + warp * kRing * kTileBytes,
+                 dynamic + kUpTeams * kTeamBoxes + team() * kUpSlots * 2 * tile_scales,
+                 tile_scales,
+                 shared};
   begin_walk(shared, task.routed ? maps.gate_up : maps.shared_gate);
   if (!task.routed) {
     ask.choose_rows(maps, m, false, 0, task.first);
@@ -162,11 +176,11 @@ __global__ void __launch_bounds__(kBoxThreads, 4)
   }
   float norm[8] = {};
   if (works) norm_of(p.b, warp * 32 + lane, norm);
-  if (threadIdx.x < kQuad * kBoxWarps) (&shared.squares[0][0])[threadIdx.x] = 0;
+  if (team_thread() < kQuad * kBoxWarps) (&shared.squares[0][0])[team_thread()] = 0;
   const float* from = m.x + uint64_t{task.row} * m.hidden + warp * kSlice + lane * 8;
   const float* logit_at = m.logits + task.row * m.experts + threadIdx.x;
   pin(from), pin(logit_at);
-  __syncthreads();
+  meet_team();
   stamps.take_place();
   depend();
   stamps.note(kWaited);
@@ -175,8 +189,8 @@ __global__ void __launch_bounds__(kBoxThreads, 4)
     float v[8] = {}, squares;
     const float logit = exists ? __ldcg(logit_at) : 0.0f;
     if (works) load_eight_fresh(from, v);
-    choose(logit, exists, m.top_k, shared.chosen);
-    ask.choose_rows(maps, m, true, min(shared.chosen.ids[task.slot], m.experts - 1), task.first);
+    choose<kUpThreads>(logit, exists, m.top_k, chosen);
+    ask.choose_rows(maps, m, true, min(chosen.ids[task.slot], m.experts - 1), task.first);
     ask.begin(works);
     stamps.note(kAsked);
     const Operand x = make_operand(make_normed(v, norm, squares), 1.0f);
@@ -191,11 +205,10 @@ __global__ void __launch_bounds__(kBoxThreads, 4)
     }
     const QuadOperand x = make_rows_operand(shared, v, norm);
     stamps.note(kRead);
-    walk_rows(p, ask, x, PairPlaces(ask.scales, m.gate_up, warp, kTileRows, ask.tile_scales / 2), works, shared,
-              dynamic);
+    walk_rows(p, ask, x, PairPlaces(ask.scales, m.gate_up, warp, kTileRows, ask.tile_scales / 2), works, shared, boxes);
   }
   stamps.note(kMultiplied);
-  __syncthreads();
+  meet_team();
   if (warp != 0) return;
   const uint32_t row = task.routed ? 0 : lane / 8;
   const auto* h = reinterpret_cast<const float4*>(&shared.h[row][lane % 8 * 8]);
@@ -300,11 +313,9 @@ __global__ void __launch_bounds__(kWalkThreads, 2)
 }
 
 uint32_t up_bytes(const Mixture& m) {
-  return kBoxWarps * kRing * kTileBytes + kUpSlots * 2 * scales_bytes(m.gate_up, kTileRows);
+  return kUpTeams * (kTeamBoxes + kUpSlots * 2 * scales_bytes(m.gate_up, kTileRows));
 }
-uint32_t down_bytes(const Mixture& m) {
-  return kWalkWarps * kRing * (kTileBytes + scales_bytes(m.down, kTileRows));
-}
+uint32_t down_bytes(const Mixture& m) { return kWalkWarps * kRing * (kTileBytes + scales_bytes(m.down, kTileRows)); }
 
 }  // namespace
 
@@ -314,13 +325,13 @@ swy_status record_route_walk(const Recording& r, const MixtureBoxes& b) {
 }
 
 bool fits_walk(const swy_device& device, const MixtureBoxes& b) {
-  return b.m.width % kPart == 0 && up_bytes(b.m) <= device.block_memory / 2 &&
+  return b.m.width % (kPart * kUpTeams) == 0 && up_bytes(b.m) + 32 * 1024 <= device.block_memory &&
          down_bytes(b.m) <= device.block_memory / 2;
 }
 
 swy_status record_walk(const Recording& r, const MixtureBoxes& b, uint32_t rows) {
   const Mixture& m = b.m;
-  const uint32_t parts = m.width / kPart, groups = m.width / 64;
+  const uint32_t parts = m.width / (kPart * kUpTeams), groups = m.width / 64;
   Walk p{b, {}, rows, kWalkWarps / rows, m.shared_width != 0 ? parts : 0};
   // The integers and their scales take the place of h in fp32, half of which they need.
   p.h.words = reinterpret_cast<uint4*>(m.h);
@@ -334,8 +345,8 @@ swy_status record_walk(const Recording& r, const MixtureBoxes& b, uint32_t rows)
     SWY_CUDA_TRY(map_boxes(m.shared_up, kTileRows, &up.shared_up, r.error));
     SWY_CUDA_TRY(map_boxes(m.shared_down, kTileRows, &down.shared_down, r.error));
   }
-  SWY_CUDA_TRY(launch(r, gate_up_walk, rows * m.top_k * parts + p.shared_parts, kBoxThreads, up_bytes(m), up, p,
-                      r.list.step));
+  SWY_CUDA_TRY(
+      launch(r, gate_up_walk, rows * m.top_k * parts + p.shared_parts, kUpThreads, up_bytes(m), up, p, r.list.step));
   return launch(r, down_walk, m.hidden / kTileRows, kWalkThreads, down_bytes(m), down, p, r.list.step);
 }
 

@@ -8,10 +8,13 @@
 
 namespace gpu {
 
-constexpr uint32_t kPart = 64, kSteps = kPart / kTileRows;      // columns of h of a block of gate_up
+// Columns of h of a team of a block of gate_up: kBoxWarps warps, with a slice of 256 columns of the activations each.
+constexpr uint32_t kPart = 64, kSteps = kPart / kTileRows;
+constexpr uint32_t kUpTeams = 2, kUpThreads = kUpTeams * kBoxThreads;
 constexpr uint32_t kUpTiles = 2 * kSteps;  // of a warp there: of gate and of up in turn
 constexpr uint32_t kRing = 3;              // tiles of a warp's ring
-constexpr uint32_t kUpSlots = 2;           // steps whose scales a block of gate_up has
+constexpr uint32_t kTeamBoxes = kBoxWarps * kRing * kTileBytes;
+constexpr uint32_t kUpSlots = 2;                                     // steps whose scales a team of gate_up has
 constexpr uint32_t kWalkWarps = 12, kWalkThreads = 32 * kWalkWarps;  // of a block of `down`
 
 struct Walk {
@@ -25,37 +28,41 @@ struct Walk {
 
 // ---- gate_up
 
+// Of a team.
 struct UpShared {
   Asked arrived[kBoxWarps][kRing], scales_arrived[kUpSlots];
   alignas(16) float squares[kQuad][kBoxWarps];
   alignas(16) float h[kQuad][kPart];
-  alignas(16) uint4 words[kBoxWarps][32];     // of a row of activations, while the shared expert's operand is made
-  float2 of_group[kBoxWarps][kQuad][4];       // likewise, as in QuadMemory
+  alignas(16) uint4 words[kBoxWarps][32];  // of a row of activations, while the shared expert's operand is made
+  float2 of_group[kBoxWarps][kQuad][4];    // likewise, as in QuadMemory
   alignas(16) float shares[2][kBoxWarps][2 * kTileRows];  // of two steps in turn: gate, up
-  Chosen chosen;
 };
 
-// A block's part: kPart columns of h of one expert and one row, or of the shared expert and all rows.
+__device__ inline uint32_t team() { return threadIdx.x / kBoxThreads; }
+__device__ inline uint32_t team_thread() { return threadIdx.x % kBoxThreads; }
+__device__ inline void meet_team() { asm volatile("bar.sync %0, %1;" ::"r"(1 + team()), "n"(kBoxThreads) : "memory"); }
+
+// A team's part: kPart columns of h of one expert and one row, or of the shared expert and all rows.
 struct UpTask {
   bool routed;
   uint32_t row, slot, first;
 
   __device__ explicit UpTask(const Walk& p) {
-    const uint32_t parts = p.b.m.width / kPart;
+    const uint32_t parts = p.b.m.width / (kPart * kUpTeams);
     routed = blockIdx.x >= p.shared_parts;
     const uint32_t i = routed ? blockIdx.x - p.shared_parts : blockIdx.x, pair = i / parts;
-    first = i % parts * kPart;
+    first = (i % parts * kUpTeams + team()) * kPart;
     row = routed ? pair / p.b.m.top_k : 0;
     slot = routed ? pair % p.b.m.top_k : p.b.m.top_k;
   }
 };
 
-// Requests of a block, one step at a time: each warp for its columns, one thread the scales.
+// Requests of a team, one step at a time: each warp for its columns, one thread the scales.
 struct UpRequests {
   const CUtensorMap *gate, *up;
   const Weight *gate_weight, *up_weight;
   uint32_t gate_row, up_row;
-  char *boxes, *scales;  // of this warp; of the block
+  char *boxes, *scales;  // of this warp; of the team
   uint32_t tile_scales;
   UpShared& shared;
 
@@ -68,13 +75,13 @@ struct UpRequests {
   }
   // One lane of a warp calls this.
   __device__ void ask_tile(uint32_t i) const {
-    const uint32_t warp = threadIdx.x / 32, stage = i % kRing;
+    const uint32_t warp = team_thread() / 32, stage = i % kRing;
     Asked& arrived = shared.arrived[warp][stage];
     arrived.expect(kTileBytes);
     arrived.ask(boxes + stage * kTileBytes, i % 2 == 0 ? *gate : *up, warp * kBoxBytes,
                 (i % 2 == 0 ? gate_row : up_row) + i / 2 * kTileRows);
   }
-  // One thread of the block calls this.
+  // One thread of the team calls this.
   __device__ void ask_scales(uint32_t step) const {
     const uint32_t slot = step % kUpSlots;
     Asked& arrived = shared.scales_arrived[slot];
@@ -85,13 +92,13 @@ struct UpRequests {
   }
   __device__ void begin(bool works) const {
     for (uint32_t i = 0; works && threadIdx.x % 32 == 0 && i < kRing; ++i) ask_tile(i);
-    for (uint32_t i = 0; threadIdx.x == 0 && i < kUpSlots; ++i) ask_scales(i);
+    for (uint32_t i = 0; team_thread() == 0 && i < kUpSlots; ++i) ask_scales(i);
   }
 };
 
 // Prepares the barriers.
 __device__ inline void begin_walk(UpShared& shared, const CUtensorMap& map) {
-  if (threadIdx.x == 0) {
+  if (team_thread() == 0) {
     for (uint32_t w = 0; w < kBoxWarps; ++w) {
       for (uint32_t i = 0; i < kRing; ++i) shared.arrived[w][i].init();
     }
@@ -99,12 +106,12 @@ __device__ inline void begin_walk(UpShared& shared, const CUtensorMap& map) {
     publish_barriers();
     prefetch_map(map);
   }
-  __syncthreads();
+  meet_team();
 }
 
 // The operand of this warp's slice of all rows; v[i] is row i's part of this lane.
 __device__ inline QuadOperand make_rows_operand(UpShared& shared, float (&v)[kQuad][8], const float (&norm)[8]) {
-  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const uint32_t warp = team_thread() / 32, lane = threadIdx.x % 32;
   QuadOperand x;
 #pragma unroll
   for (uint32_t i = 0; i < kQuad; ++i) {
