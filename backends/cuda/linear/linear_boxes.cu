@@ -132,9 +132,9 @@ swy_status record_boxes(const Recording& r, const Projection& p, const HeadNorm*
   const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "x").dims[0]);
   const uint32_t needed = shared_bytes(b.slices(), b.tiles, b.scale_bytes, rows);
   const auto go = [&](auto kernel) {
-    // Attention of four rows fits beside a block that has just more than half of the memory.
+    // Attention of several rows fits beside a block that has just more than half of the memory.
     uint32_t own = 0;
-    if (rows > kBesideRows) SWY_CUDA_TRY(static_memory(reinterpret_cast<const void*>(kernel), &own, r.error));
+    if (rows > 1) SWY_CUDA_TRY(static_memory(reinterpret_cast<const void*>(kernel), &own, r.error));
     return launch(r, kernel, blocks, kSliceThreads, std::max(needed, kAlone - own), maps, b, r.list.step);
   };
   const auto teams = [&]<bool kHeads, uint32_t kRows>() {

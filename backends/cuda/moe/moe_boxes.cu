@@ -292,10 +292,6 @@ bool fits_boxes(const swy_device& device, const MixtureBoxes& b, uint32_t rows) 
          gate_up_shared(b.m) <= device.block_memory / 2 && down_shared(b, rows) <= device.block_memory / 2;
 }
 
-bool routes_by_terms(const Mixture& m) {
-  return m.router.dtype == SWY_BF16 && (m.shared_width == 0 || m.shared_mix.dtype == SWY_BF16);
-}
-
 bool is_plain(const swy_tensor& t) { return t.dtype == SWY_BF16 || t.dtype == SWY_F32; }
 
 // Whether the shared expert's weights have the experts' shapes and encodings.
@@ -374,16 +370,13 @@ swy_status record_moe_boxes(const Recording& r, const Mixture& m, const InputNor
   if (norm != nullptr) b.norm = *norm;
   const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "x").dims[0]);
   const uint32_t logits = m.experts + (m.shared_width != 0 ? 1 : 0);
-  if (walks(rows) && routes_by_terms(m)) {
-    SWY_CUDA_TRY(record_route_walk(r, b));
-  } else {
-    SWY_CUDA_TRY(launch(r,
-                        rows == 1   ? route_boxes<1>
-                        : rows == 2 ? route_boxes<2>
-                                    : route_boxes<kQuad>,
-                        ceil_div(logits, 2), kBoxThreads, 0, b, r.list.step));
-  }
-  if (walks(rows)) return record_walk(r, b, rows);
+  if (walks(rows) && routes_by_terms(m)) return record_walk(r, b, rows, true);
+  SWY_CUDA_TRY(launch(r,
+                      rows == 1   ? route_boxes<1>
+                      : rows == 2 ? route_boxes<2>
+                                  : route_boxes<kQuad>,
+                      ceil_div(logits, 2), kBoxThreads, 0, b, r.list.step));
+  if (walks(rows)) return record_walk(r, b, rows, false);
   UpMaps up{};
   DownMaps down{};
   SWY_CUDA_TRY(map_boxes(m.gate_up, kHalf, &up.gate_up, r.error));

@@ -63,12 +63,13 @@ __device__ inline void walk_row(const Walk& p, const UpRequests& ask, const Oper
   }
 }
 
-// All rows' share of the shared expert. The shares of a step are in its tiles' memory, so that is requested anew when
-// they have been joined.
+// All rows' share of the shared expert.
 __device__ inline void walk_rows(const Walk& p, const UpRequests& ask, const QuadOperand& x, const PairPlaces& first,
-                                 bool works, UpShared& shared, char* boxes) {
+                                 bool works, UpShared& shared) {
   const uint32_t warp = team_thread() / 32, lane = threadIdx.x % 32, slices = p.b.m.hidden / kSlice;
-  const uint32_t own = shared_at(ask.boxes), in_box = lane_of_box(), share = share_of_lane();
+  const uint32_t own = shared_at(ask.boxes), in_box = lane_of_box();
+  const uint32_t to = shared_at(shared.words[warp]) + share_of_lane();
+  uint32_t stage = 0, parity = 0;  // of the next tile
 #pragma unroll 1
   for (uint32_t step = 0; step < kSteps; ++step) {
     const uint32_t slot = step % kUpSlots;
@@ -78,30 +79,29 @@ __device__ inline void walk_rows(const Walk& p, const UpRequests& ask, const Qua
       barrier_wait(shared_at(&shared.scales_arrived[slot]), step / kUpSlots & 1);
 #pragma unroll 1
       for (uint32_t i = 0; i < 2; ++i) {
-        const uint32_t tile = 2 * step + i, stage = tile % kRing;
-        barrier_wait(shared_at(&shared.arrived[warp][stage]), tile / kRing & 1);
-        multiply_quad(own + stage * kTileBytes, in_box, share, places, i, x);
+        const uint32_t tile = own + stage * kTileBytes;
+        barrier_wait(shared_at(&shared.arrived[warp][stage]), parity);
+        multiply_quad(tile, in_box, to + i * kRowsShare - tile, places, i, x);
+        __syncwarp();
+        if (lane == 0 && 2 * step + i + kRing < kUpTiles) ask.ask_tile(2 * step + i + kRing);
+        if (++stage == kRing) stage = 0, parity ^= 1;
       }
     }
     meet_team();
+    if (team_thread() == 0 && step + kUpSlots < kSteps) ask.ask_scales(step + kUpSlots);
     if (warp < kQuad) {  // a row of the activations each; gate in the first 16 lanes, up in the others
-      const uint32_t stage = (2 * step + lane / kTileRows) % kRing;
-      const uint32_t at = shared_at(boxes) + stage * kTileBytes + (warp * kShareStride + lane % kTileRows) * 4;
+      const uint32_t at =
+          shared_at(shared.words[0]) + lane / kTileRows * kRowsShare + (warp * kShareStride + lane % kTileRows) * 4;
       float sum = 0;
-#pragma unroll 1
-      for (uint32_t w = 0; w < slices; ++w) sum += shared_float(at + w * kRing * kTileBytes);
+#pragma unroll
+      for (uint32_t w = 0; w < kBoxWarps; ++w) sum += w < slices ? shared_float(at + w * 2 * kRowsShare) : 0.0f;
       const float inverse = p.b.normed ? inverse_root(shared.squares[warp], p.b.per_width, p.b.norm.eps) : 1.0f;
       const float up = __shfl_xor_sync(kAll, sum, kTileRows);
       if (lane < kTileRows) {
         shared.h[warp][step * kTileRows + lane] = quick_silu(sum * inverse) * (up * inverse);
       }
     }
-    stores_visible_to_copies();
     meet_team();
-    for (uint32_t i = 2 * step + kRing; works && lane == 0 && i < min(2 * step + kRing + 2, kUpTiles); ++i) {
-      ask.ask_tile(i);
-    }
-    if (team_thread() == 0 && step + kUpSlots < kSteps) ask.ask_scales(step + kUpSlots);
   }
 }
 
@@ -151,24 +151,14 @@ __global__ void __launch_bounds__(kUpThreads, 2)
   const Mixture& m = p.b.m;
   const uint32_t warp = team_thread() / 32, lane = threadIdx.x % 32, slices = m.hidden / kSlice;
   const UpTask task(p);
-  const uint32_t rows = min(step_rows(step, m.domain), p.rows);
-  if (task.routed && task.row >= rows) {
-    depend();
-    return;
-  }
   const bool works = warp < slices, exists = threadIdx.x < m.experts;
   const uint32_t tile_scales = scales_bytes(m.gate_up, kTileRows);
-  char* boxes = dynamic + team() * kTeamBoxes;  // of the team
-  UpRequests ask{nullptr,
-                 nullptr,
-                 nullptr,
-                 nullptr,
-                 0,
-                 0,
-                 boxes + warp * kRing * kTileBytes,
+  UpRequests ask{{},
+                 dynamic + team() * kTeamBoxes + warp * kRing * kTileBytes,
                  dynamic + kUpTeams * kTeamBoxes + team() * kUpSlots * 2 * tile_scales,
                  tile_scales,
                  shared};
+  if (team_thread() < kQuad * kBoxWarps) (&shared.squares[0][0])[team_thread()] = 0;
   begin_walk(shared, task.routed ? maps.gate_up : maps.shared_gate);
   if (!task.routed) {
     ask.choose_rows(maps, m, false, 0, task.first);
@@ -176,15 +166,15 @@ __global__ void __launch_bounds__(kUpThreads, 2)
   }
   float norm[8] = {};
   if (works) norm_of(p.b, warp * 32 + lane, norm);
-  if (team_thread() < kQuad * kBoxWarps) (&shared.squares[0][0])[team_thread()] = 0;
   const float* from = m.x + uint64_t{task.row} * m.hidden + warp * kSlice + lane * 8;
   const float* logit_at = m.logits + task.row * m.experts + threadIdx.x;
+  const uint32_t rows = min(step_rows(step, m.domain), p.rows);
   pin(from), pin(logit_at);
-  meet_team();
   stamps.take_place();
   depend();
   stamps.note(kWaited);
   release_next();  // not earlier: `down` reads the logits without waiting for this kernel
+  if (task.routed && task.row >= rows) return;
   if (task.routed) {
     float v[8] = {}, squares;
     const float logit = exists ? __ldcg(logit_at) : 0.0f;
@@ -205,7 +195,7 @@ __global__ void __launch_bounds__(kUpThreads, 2)
     }
     const QuadOperand x = make_rows_operand(shared, v, norm);
     stamps.note(kRead);
-    walk_rows(p, ask, x, PairPlaces(ask.scales, m.gate_up, warp, kTileRows, ask.tile_scales / 2), works, shared, boxes);
+    walk_rows(p, ask, x, PairPlaces(ask.scales, m.gate_up, warp, kTileRows, ask.tile_scales / 2), works, shared);
   }
   stamps.note(kMultiplied);
   meet_team();
@@ -317,11 +307,15 @@ uint32_t up_bytes(const Mixture& m) {
 }
 uint32_t down_bytes(const Mixture& m) { return kWalkWarps * kRing * (kTileBytes + scales_bytes(m.down, kTileRows)); }
 
-}  // namespace
-
-swy_status record_route_walk(const Recording& r, const MixtureBoxes& b) {
+swy_status record_route(const Recording& r, const MixtureBoxes& b) {
   const uint32_t blocks = ceil_div(b.m.experts, kTermRows) + (b.m.shared_width != 0 ? 1 : 0);
   return launch(r, route_walk, blocks, kTermThreads, sizeof(TermMemory), b, r.list.step);
+}
+
+}  // namespace
+
+bool routes_by_terms(const Mixture& m) {
+  return m.router.dtype == SWY_BF16 && (m.shared_width == 0 || m.shared_mix.dtype == SWY_BF16);
 }
 
 bool fits_walk(const swy_device& device, const MixtureBoxes& b) {
@@ -329,7 +323,8 @@ bool fits_walk(const swy_device& device, const MixtureBoxes& b) {
          down_bytes(b.m) <= device.block_memory / 2;
 }
 
-swy_status record_walk(const Recording& r, const MixtureBoxes& b, uint32_t rows) {
+swy_status record_walk(const Recording& r, const MixtureBoxes& b, uint32_t rows, bool route) {
+  if (route) SWY_CUDA_TRY(record_route(r, b));
   const Mixture& m = b.m;
   const uint32_t parts = m.width / (kPart * kUpTeams), groups = m.width / 64;
   Walk p{b, {}, rows, kWalkWarps / rows, m.shared_width != 0 ? parts : 0};

@@ -28,13 +28,16 @@ struct Walk {
 
 // ---- gate_up
 
+constexpr uint32_t kRowsShare = kQuad * kShareStride * 4;  // bytes of a tile's sums of four rows
+
 // Of a team.
 struct UpShared {
   Asked arrived[kBoxWarps][kRing], scales_arrived[kUpSlots];
   alignas(16) float squares[kQuad][kBoxWarps];
   alignas(16) float h[kQuad][kPart];
-  alignas(16) uint4 words[kBoxWarps][32];  // of a row of activations, while the shared expert's operand is made
-  float2 of_group[kBoxWarps][kQuad][4];    // likewise, as in QuadMemory
+  // The shared expert's: of each warp a row of activations while the operand is made, then its shares of two tiles.
+  alignas(16) uint4 words[kBoxWarps][2 * kRowsShare / 16];
+  float2 of_group[kBoxWarps][kQuad][4];                   // likewise, as in QuadMemory
   alignas(16) float shares[2][kBoxWarps][2 * kTileRows];  // of two steps in turn: gate, up
 };
 
@@ -59,27 +62,32 @@ struct UpTask {
 
 // Requests of a team, one step at a time: each warp for its columns, one thread the scales.
 struct UpRequests {
-  const CUtensorMap *gate, *up;
-  const Weight *gate_weight, *up_weight;
-  uint32_t gate_row, up_row;
+  struct Rows {
+    const CUtensorMap *gate, *up;
+    const Weight *gate_weight, *up_weight;
+    uint32_t gate_row, up_row;
+  } rows;
   char *boxes, *scales;  // of this warp; of the team
   uint32_t tile_scales;
   UpShared& shared;
 
-  // Before the rows are known: `expert` is the chosen one, or none for the shared expert.
+  // `expert`: the chosen one, if routed; `first`: the row of its gate, and of its up.
   __device__ void choose_rows(const UpMaps& maps, const Mixture& m, bool routed, uint32_t expert, uint32_t first) {
-    gate = routed ? &maps.gate_up : &maps.shared_gate, up = routed ? &maps.gate_up : &maps.shared_up;
-    gate_weight = routed ? &m.gate_up : &m.shared_gate, up_weight = routed ? &m.gate_up : &m.shared_up;
-    gate_row = (routed ? expert * 2 * m.width : 0) + first;
-    up_row = gate_row + (routed ? m.width : 0);
+    const uint32_t row = (routed ? expert * 2 * m.width : 0) + first;
+    rows = {routed ? &maps.gate_up : &maps.shared_gate,
+            routed ? &maps.gate_up : &maps.shared_up,
+            routed ? &m.gate_up : &m.shared_gate,
+            routed ? &m.gate_up : &m.shared_up,
+            row,
+            row + (routed ? m.width : 0)};
   }
   // One lane of a warp calls this.
   __device__ void ask_tile(uint32_t i) const {
     const uint32_t warp = team_thread() / 32, stage = i % kRing;
     Asked& arrived = shared.arrived[warp][stage];
     arrived.expect(kTileBytes);
-    arrived.ask(boxes + stage * kTileBytes, i % 2 == 0 ? *gate : *up, warp * kBoxBytes,
-                (i % 2 == 0 ? gate_row : up_row) + i / 2 * kTileRows);
+    arrived.ask(boxes + stage * kTileBytes, i % 2 == 0 ? *rows.gate : *rows.up, warp * kBoxBytes,
+                (i % 2 == 0 ? rows.gate_row : rows.up_row) + i / 2 * kTileRows);
   }
   // One thread of the team calls this.
   __device__ void ask_scales(uint32_t step) const {
@@ -87,8 +95,9 @@ struct UpRequests {
     Asked& arrived = shared.scales_arrived[slot];
     char* to = scales + slot * 2 * tile_scales;
     arrived.expect(2 * tile_scales);
-    arrived.ask_scales(reinterpret_cast<uint16_t*>(to), *gate_weight, gate_row + step * kTileRows, kTileRows);
-    arrived.ask_scales(reinterpret_cast<uint16_t*>(to + tile_scales), *up_weight, up_row + step * kTileRows, kTileRows);
+    arrived.ask_scales(reinterpret_cast<uint16_t*>(to), *rows.gate_weight, rows.gate_row + step * kTileRows, kTileRows);
+    arrived.ask_scales(reinterpret_cast<uint16_t*>(to + tile_scales), *rows.up_weight, rows.up_row + step * kTileRows,
+                       kTileRows);
   }
   __device__ void begin(bool works) const {
     for (uint32_t i = 0; works && threadIdx.x % 32 == 0 && i < kRing; ++i) ask_tile(i);

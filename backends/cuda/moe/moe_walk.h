@@ -8,9 +8,9 @@ namespace gpu {
 
 // Whether a block's memory is enough for these kernels.
 bool fits_walk(const swy_device& device, const MixtureBoxes& b);
-// The router's kernel, of weights in bf16.
-swy_status record_route_walk(const Recording& r, const MixtureBoxes& b);
-// gate_up and down.
-swy_status record_walk(const Recording& r, const MixtureBoxes& b, uint32_t rows);
+// Whether there is a router's kernel, too.
+bool routes_by_terms(const Mixture& m);
+// The kernels, the router's if `route`.
+swy_status record_walk(const Recording& r, const MixtureBoxes& b, uint32_t rows, bool route);
 
 }  // namespace gpu
