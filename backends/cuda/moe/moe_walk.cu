@@ -2,8 +2,8 @@
 // MOE and MOE_ADD of three or four rows on Hopper: three kernels.
 //
 //   route     the router's logits, and the shared expert's gate: 16 rows per block (if they are in bf16)
-//   gate_up   chooses, then h = silu(gate) * up, as integers: 128 columns of one expert and one row per block, by
-//             two teams of warps; of the shared expert, of all rows
+//   gate_up   chooses, then h = silu(gate) * up, as integers: 64 columns of one expert and one row per team of
+//             warps; of the shared expert, of all rows
 //   down      chooses, then y = sum p_e down_e h_e + sigmoid(mix) * shared (+ residual): 16 columns of all rows per
 //   block
 //
@@ -152,49 +152,49 @@ __global__ void __launch_bounds__(kUpThreads, 2)
   const uint32_t warp = team_thread() / 32, lane = threadIdx.x % 32, slices = m.hidden / kSlice;
   const UpTask task(p);
   const bool works = warp < slices, exists = threadIdx.x < m.experts;
+  // Loads first, so that they are under way together.
+  const uint32_t step_row_count = step_rows(step, m.domain);
+  float norm[8] = {};
+  if (works) norm_of(p.b, warp * 32 + lane, norm);
   const uint32_t tile_scales = scales_bytes(m.gate_up, kTileRows);
-  UpRequests ask{{},
+  UpRequests ask{maps,
+                 m,
+                 shared,
                  dynamic + team() * kTeamBoxes + warp * kRing * kTileBytes,
                  dynamic + kUpTeams * kTeamBoxes + team() * kUpSlots * 2 * tile_scales,
                  tile_scales,
-                 shared};
-  if (team_thread() < kQuad * kBoxWarps) (&shared.squares[0][0])[team_thread()] = 0;
+                 task.routed,
+                 0,
+                 0};
   begin_walk(shared, task.routed ? maps.gate_up : maps.shared_gate);
   if (!task.routed) {
-    ask.choose_rows(maps, m, false, 0, task.first);
+    ask.choose_rows(0, task.first);
     ask.begin(works);
   }
-  float norm[8] = {};
-  if (works) norm_of(p.b, warp * 32 + lane, norm);
   const float* from = m.x + uint64_t{task.row} * m.hidden + warp * kSlice + lane * 8;
   const float* logit_at = m.logits + task.row * m.experts + threadIdx.x;
-  const uint32_t rows = min(step_rows(step, m.domain), p.rows);
+  const uint32_t rows = min(step_row_count, p.rows);
   pin(from), pin(logit_at);
   stamps.take_place();
   depend();
   stamps.note(kWaited);
   release_next();  // not earlier: `down` reads the logits without waiting for this kernel
-  if (task.routed && task.row >= rows) return;
+  if (!task.mixed && task.row >= rows) return;
+  float own[8] = {};
+  const float logit = exists ? __ldcg(logit_at) : 0.0f;  // the first team is routed
+  if (works && task.row < rows) load_eight_fresh(from, own);
+  choose<kUpThreads>(logit, exists, m.top_k, chosen);
   if (task.routed) {
-    float v[8] = {}, squares;
-    const float logit = exists ? __ldcg(logit_at) : 0.0f;
-    if (works) load_eight_fresh(from, v);
-    choose<kUpThreads>(logit, exists, m.top_k, chosen);
-    ask.choose_rows(maps, m, true, min(chosen.ids[task.slot], m.experts - 1), task.first);
+    float squares;
+    ask.choose_rows(min(chosen.ids[task.slot], m.experts - 1), task.first);
     ask.begin(works);
     stamps.note(kAsked);
-    const Operand x = make_operand(make_normed(v, norm, squares), 1.0f);
-    if (works && lane == 0) shared.squares[0][warp] = squares;
+    const Operand x = make_operand(make_normed(own, norm, squares), 1.0f);
+    if (lane == 0) shared.squares[0][warp] = squares;
     stamps.note(kRead);
     walk_row(p, ask, x, ScalePlaces(ask.scales, m.gate_up, warp, kTileRows, ask.tile_scales / 2), works, shared);
   } else {
-    float v[kQuad][8] = {};
-#pragma unroll
-    for (uint32_t i = 0; i < kQuad; ++i) {
-      if (works && i < rows) load_eight_fresh(from + i * m.hidden, v[i]);
-    }
-    const QuadOperand x = make_rows_operand(shared, v, norm);
-    stamps.note(kRead);
+    const QuadOperand x = make_rows_operand(shared, own, norm, from, m.hidden, works ? rows : 0);
     walk_rows(p, ask, x, PairPlaces(ask.scales, m.gate_up, warp, kTileRows, ask.tile_scales / 2), works, shared);
   }
   stamps.note(kMultiplied);
@@ -203,8 +203,8 @@ __global__ void __launch_bounds__(kUpThreads, 2)
   const uint32_t row = task.routed ? 0 : lane / 8;
   const auto* h = reinterpret_cast<const float4*>(&shared.h[row][lane % 8 * 8]);
   const float4 a = h[0], b = h[1];
-  const float v[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
-  const Piece piece = make_piece(v);
+  const float eight[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+  const Piece piece = make_piece(eight);
   if (task.routed ? lane < 8 : row < rows) {
     put_piece(p.h, piece, (task.row + row) * p.b.slots() + task.slot, m.width / 64, task.first / 64);
   }
@@ -326,8 +326,8 @@ bool fits_walk(const swy_device& device, const MixtureBoxes& b) {
 swy_status record_walk(const Recording& r, const MixtureBoxes& b, uint32_t rows, bool route) {
   if (route) SWY_CUDA_TRY(record_route(r, b));
   const Mixture& m = b.m;
-  const uint32_t parts = m.width / (kPart * kUpTeams), groups = m.width / 64;
-  Walk p{b, {}, rows, kWalkWarps / rows, m.shared_width != 0 ? parts : 0};
+  const uint32_t groups = m.width / 64;
+  Walk p{b, {}, rows, kWalkWarps / rows, m.shared_width != 0 ? m.width / kPart : 0};
   // The integers and their scales take the place of h in fp32, half of which they need.
   p.h.words = reinterpret_cast<uint4*>(m.h);
   p.h.scales = reinterpret_cast<float2*>(p.h.words + uint64_t{rows} * b.slots() * groups * 8);
@@ -340,8 +340,7 @@ swy_status record_walk(const Recording& r, const MixtureBoxes& b, uint32_t rows,
     SWY_CUDA_TRY(map_boxes(m.shared_up, kTileRows, &up.shared_up, r.error));
     SWY_CUDA_TRY(map_boxes(m.shared_down, kTileRows, &down.shared_down, r.error));
   }
-  SWY_CUDA_TRY(
-      launch(r, gate_up_walk, rows * m.top_k * parts + p.shared_parts, kUpThreads, up_bytes(m), up, p, r.list.step));
+  SWY_CUDA_TRY(launch(r, gate_up_walk, up_blocks(p), kUpThreads, up_bytes(m), up, p, r.list.step));
   return launch(r, down_walk, m.hidden / kTileRows, kWalkThreads, down_bytes(m), down, p, r.list.step);
 }
 

@@ -21,8 +21,14 @@ struct Walk {
   MixtureBoxes b;
   QuadRows h;             // place row * slots + slot
   uint32_t rows, each;    // of the bucket; warps of a row in `down`
-  uint32_t shared_parts;  // blocks of gate_up that the shared expert has
+  uint32_t shared_parts;  // teams of gate_up that the shared expert has
 };
+
+// Blocks of gate_up: parts is even.
+inline uint32_t up_blocks(const Walk& p) {
+  const uint32_t parts = p.b.m.width / kPart;
+  return p.shared_parts + (p.rows * p.b.m.top_k * parts - p.shared_parts) / kUpTeams;
+}
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
@@ -45,49 +51,49 @@ __device__ inline uint32_t team() { return threadIdx.x / kBoxThreads; }
 __device__ inline uint32_t team_thread() { return threadIdx.x % kBoxThreads; }
 __device__ inline void meet_team() { asm volatile("bar.sync %0, %1;" ::"r"(1 + team()), "n"(kBoxThreads) : "memory"); }
 
-// A team's part: kPart columns of h of one expert and one row, or of the shared expert and all rows.
+// A team's part: kPart columns of h of one expert and one row, or of the shared expert and all rows. The shared
+// expert's, whose products take longer, are those of the second teams of as many blocks. Teams of a block that are both
+// routed have the same row and expert.
 struct UpTask {
-  bool routed;
+  bool routed, mixed;  // mixed: the other team is not routed, or this one
   uint32_t row, slot, first;
 
   __device__ explicit UpTask(const Walk& p) {
-    const uint32_t parts = p.b.m.width / (kPart * kUpTeams);
-    routed = blockIdx.x >= p.shared_parts;
-    const uint32_t i = routed ? blockIdx.x - p.shared_parts : blockIdx.x, pair = i / parts;
-    first = (i % parts * kUpTeams + team()) * kPart;
+    const uint32_t parts = p.b.m.width / kPart, shared = p.shared_parts;
+    mixed = blockIdx.x < shared;
+    routed = !mixed || team() == 0;
+    const uint32_t i = mixed ? blockIdx.x : shared + (blockIdx.x - shared) * kUpTeams + team(), pair = i / parts;
+    first = i % parts * kPart;
     row = routed ? pair / p.b.m.top_k : 0;
     slot = routed ? pair % p.b.m.top_k : p.b.m.top_k;
   }
 };
-
 // Requests of a team, one step at a time: each warp for its columns, one thread the scales.
 struct UpRequests {
-  struct Rows {
-    const CUtensorMap *gate, *up;
-    const Weight *gate_weight, *up_weight;
-    uint32_t gate_row, up_row;
-  } rows;
+  const UpMaps& maps;
+  const Mixture& m;
+  UpShared& shared;
   char *boxes, *scales;  // of this warp; of the team
   uint32_t tile_scales;
-  UpShared& shared;
+  bool routed;
+  uint32_t gate_row, up_row;
 
   // `expert`: the chosen one, if routed; `first`: the row of its gate, and of its up.
-  __device__ void choose_rows(const UpMaps& maps, const Mixture& m, bool routed, uint32_t expert, uint32_t first) {
-    const uint32_t row = (routed ? expert * 2 * m.width : 0) + first;
-    rows = {routed ? &maps.gate_up : &maps.shared_gate,
-            routed ? &maps.gate_up : &maps.shared_up,
-            routed ? &m.gate_up : &m.shared_gate,
-            routed ? &m.gate_up : &m.shared_up,
-            row,
-            row + (routed ? m.width : 0)};
+  __device__ void choose_rows(uint32_t expert, uint32_t first) {
+    gate_row = (routed ? expert * 2 * m.width : 0) + first;
+    up_row = gate_row + (routed ? m.width : 0);
   }
   // One lane of a warp calls this.
   __device__ void ask_tile(uint32_t i) const {
     const uint32_t warp = team_thread() / 32, stage = i % kRing;
+    const bool of_gate = i % 2 == 0;
     Asked& arrived = shared.arrived[warp][stage];
     arrived.expect(kTileBytes);
-    arrived.ask(boxes + stage * kTileBytes, i % 2 == 0 ? *rows.gate : *rows.up, warp * kBoxBytes,
-                (i % 2 == 0 ? rows.gate_row : rows.up_row) + i / 2 * kTileRows);
+    arrived.ask(boxes + stage * kTileBytes,
+                routed    ? maps.gate_up
+                : of_gate ? maps.shared_gate
+                          : maps.shared_up,
+                warp * kBoxBytes, (of_gate ? gate_row : up_row) + i / 2 * kTileRows);
   }
   // One thread of the team calls this.
   __device__ void ask_scales(uint32_t step) const {
@@ -95,9 +101,10 @@ struct UpRequests {
     Asked& arrived = shared.scales_arrived[slot];
     char* to = scales + slot * 2 * tile_scales;
     arrived.expect(2 * tile_scales);
-    arrived.ask_scales(reinterpret_cast<uint16_t*>(to), *rows.gate_weight, rows.gate_row + step * kTileRows, kTileRows);
-    arrived.ask_scales(reinterpret_cast<uint16_t*>(to + tile_scales), *rows.up_weight, rows.up_row + step * kTileRows,
+    arrived.ask_scales(reinterpret_cast<uint16_t*>(to), routed ? m.gate_up : m.shared_gate, gate_row + step * kTileRows,
                        kTileRows);
+    arrived.ask_scales(reinterpret_cast<uint16_t*>(to + tile_scales), routed ? m.gate_up : m.shared_up,
+                       up_row + step * kTileRows, kTileRows);
   }
   __device__ void begin(bool works) const {
     for (uint32_t i = 0; works && threadIdx.x % 32 == 0 && i < kRing; ++i) ask_tile(i);
@@ -118,14 +125,17 @@ __device__ inline void begin_walk(UpShared& shared, const CUtensorMap& map) {
   meet_team();
 }
 
-// The operand of this warp's slice of all rows; v[i] is row i's part of this lane.
-__device__ inline QuadOperand make_rows_operand(UpShared& shared, float (&v)[kQuad][8], const float (&norm)[8]) {
+// The operand of this warp's slice of all rows, `apart` elements from one to the next. v: this lane's part of the first
+// row; the others are loaded one ahead.
+__device__ inline QuadOperand make_rows_operand(UpShared& shared, float (&v)[8], const float (&norm)[8],
+                                                const float* from, uint32_t apart, uint32_t rows) {
   const uint32_t warp = team_thread() / 32, lane = threadIdx.x % 32;
   QuadOperand x;
 #pragma unroll
   for (uint32_t i = 0; i < kQuad; ++i) {
-    float squares;
-    const Piece piece = make_normed(v[i], norm, squares);
+    float squares, next[8] = {};
+    if (i + 1 < rows) load_eight_fresh(from + (i + 1) * apart, next);
+    const Piece piece = make_normed(v, norm, squares);
     shared.words[warp][lane] = piece.words;
     if (lane == 0) shared.squares[i][warp] = squares;
     if (lane % 8 == 0) {
@@ -141,6 +151,8 @@ __device__ inline QuadOperand make_rows_operand(UpShared& shared, float (&v)[kQu
       }
     }
     __syncwarp();
+#pragma unroll
+    for (uint32_t j = 0; j < 8; ++j) v[j] = next[j];
   }
   x.of_group = shared_at(shared.of_group[warp][lane % 4]);
   pin(x.of_group);
