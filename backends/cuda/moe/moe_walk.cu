@@ -2,15 +2,14 @@
 // MOE and MOE_ADD of three or four rows on Hopper: three kernels.
 //
 //   route     the router's logits, and the shared expert's gate: 16 rows per block (if they are in bf16)
-//   gate_up   chooses, then h = silu(gate) * up, as integers: 64 columns of one expert and one row per team of
-//             warps; of the shared expert, of all rows
+//   gate_up   chooses, then h = silu(gate) * up, as integers: 64 columns of one expert and one row per block; of
+//             the shared expert, of all rows
 //   down      chooses, then y = sum p_e down_e h_e + sigmoid(mix) * shared (+ residual): 16 columns of all rows per
 //   block
 //
-// A block has more weights than room for them. Each warp walks through the tiles of its columns, with a ring of
-// three: it requests the next tile into a place of it when it has read the current one. So a block of gate_up and one
-// of `down` fit a multiprocessor, but no two of gate_up, and memory has requests to serve from the choice to the last
-// tile.
+// A block has more weights than room for them. Each warp walks through the tiles of its columns, with a ring: it
+// requests the next tile into a place of it when it has read the current one. So two blocks of gate_up, not three, and
+// one of `down` fit a multiprocessor, and memory has requests to serve from the choice to the last tile.
 #include "moe_walk.h"
 
 #include "common/term_rows.cuh"
@@ -30,10 +29,10 @@ __device__ inline float join_step(const float (&shares)[kBoxWarps][2 * kTileRows
   return quick_silu(sum * inverse) * (up * inverse);
 }
 
-// One row's share of a routed expert. Of the team's warps each joins every eighth step.
+// One row's share of a routed expert. Of the block's warps each joins every eighth step.
 __device__ inline void walk_row(const Walk& p, const UpRequests& ask, const Operand& x, const ScalePlaces& places,
                                 bool works, UpShared& shared) {
-  const uint32_t warp = team_thread() / 32, lane = threadIdx.x % 32, slices = p.b.m.hidden / kSlice;
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, slices = p.b.m.hidden / kSlice;
   const uint32_t own = shared_at(ask.boxes), in_box = lane_of_box();
   const uint32_t to = lane % 4 / 2 * kTileRows + lane % 2 * 8 + lane / 4;
   uint32_t stage = 0, parity = 0;  // of the next tile
@@ -49,13 +48,13 @@ __device__ inline void walk_row(const Walk& p, const UpRequests& ask, const Oper
         multiply_walked(own + stage * kTileBytes, in_box, places, scales + i * ask.tile_scales, x.b, x.scale,
                         -8 * x.sum, v + 2 * i);
         __syncwarp();  // every lane has read the tile
-        if (lane == 0 && 2 * step + i + kRing < kUpTiles) ask.ask_tile(2 * step + i + kRing);
-        if (++stage == kRing) stage = 0, parity ^= 1;
+        if (lane == 0 && 2 * step + i + kUpRing < kUpTiles) ask.ask_tile(2 * step + i + kUpRing);
+        if (++stage == kUpRing) stage = 0, parity ^= 1;
       }
       shared.shares[step % 2][warp][to] = sum_lanes<4, 2>(v);
     }
-    meet_team();
-    if (team_thread() == 0 && step + kUpSlots < kSteps) ask.ask_scales(step + kUpSlots);
+    __syncthreads();
+    if (threadIdx.x == 0 && step + kUpSlots < kSteps) ask.ask_scales(step + kUpSlots);
     if (step % kBoxWarps != warp) continue;
     const float inverse = p.b.normed ? inverse_root(shared.squares[0], p.b.per_width, p.b.norm.eps) : 1.0f;
     const float h = join_step(shared.shares[step % 2], slices, inverse);
@@ -66,7 +65,7 @@ __device__ inline void walk_row(const Walk& p, const UpRequests& ask, const Oper
 // All rows' share of the shared expert.
 __device__ inline void walk_rows(const Walk& p, const UpRequests& ask, const QuadOperand& x, const PairPlaces& first,
                                  bool works, UpShared& shared) {
-  const uint32_t warp = team_thread() / 32, lane = threadIdx.x % 32, slices = p.b.m.hidden / kSlice;
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, slices = p.b.m.hidden / kSlice;
   const uint32_t own = shared_at(ask.boxes), in_box = lane_of_box();
   const uint32_t to = shared_at(shared.words[warp]) + share_of_lane();
   uint32_t stage = 0, parity = 0;  // of the next tile
@@ -83,12 +82,12 @@ __device__ inline void walk_rows(const Walk& p, const UpRequests& ask, const Qua
         barrier_wait(shared_at(&shared.arrived[warp][stage]), parity);
         multiply_quad(tile, in_box, to + i * kRowsShare - tile, places, i, x);
         __syncwarp();
-        if (lane == 0 && 2 * step + i + kRing < kUpTiles) ask.ask_tile(2 * step + i + kRing);
-        if (++stage == kRing) stage = 0, parity ^= 1;
+        if (lane == 0 && 2 * step + i + kUpRing < kUpTiles) ask.ask_tile(2 * step + i + kUpRing);
+        if (++stage == kUpRing) stage = 0, parity ^= 1;
       }
     }
-    meet_team();
-    if (team_thread() == 0 && step + kUpSlots < kSteps) ask.ask_scales(step + kUpSlots);
+    __syncthreads();
+    if (threadIdx.x == 0 && step + kUpSlots < kSteps) ask.ask_scales(step + kUpSlots);
     if (warp < kQuad) {  // a row of the activations each; gate in the first 16 lanes, up in the others
       const uint32_t at =
           shared_at(shared.words[0]) + lane / kTileRows * kRowsShare + (warp * kShareStride + lane % kTileRows) * 4;
@@ -101,7 +100,7 @@ __device__ inline void walk_rows(const Walk& p, const UpRequests& ask, const Qua
         shared.h[warp][step * kTileRows + lane] = quick_silu(sum * inverse) * (up * inverse);
       }
     }
-    meet_team();
+    __syncthreads();
   }
 }
 
@@ -140,16 +139,14 @@ __global__ void __launch_bounds__(kTermThreads, 2)
 #endif
 }
 
-__global__ void __launch_bounds__(kUpThreads, 2)
+__global__ void __launch_bounds__(kBoxThreads, 4)
     gate_up_walk(const __grid_constant__ UpMaps maps, const __grid_constant__ Walk p, const swy_step* step) {
 #if __CUDA_ARCH__ >= 900
   extern __shared__ __align__(kBoxAlignment) char dynamic[];
-  __shared__ UpShared of_teams[kUpTeams];
-  __shared__ Chosen chosen;
-  UpShared& shared = of_teams[team()];
+  __shared__ UpShared shared;
   Stamps stamps(kStampGateUp);
   const Mixture& m = p.b.m;
-  const uint32_t warp = team_thread() / 32, lane = threadIdx.x % 32, slices = m.hidden / kSlice;
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, slices = m.hidden / kSlice;
   const UpTask task(p);
   const bool works = warp < slices, exists = threadIdx.x < m.experts;
   // Loads first, so that they are under way together.
@@ -160,8 +157,8 @@ __global__ void __launch_bounds__(kUpThreads, 2)
   UpRequests ask{maps,
                  m,
                  shared,
-                 dynamic + team() * kTeamBoxes + warp * kRing * kTileBytes,
-                 dynamic + kUpTeams * kTeamBoxes + team() * kUpSlots * 2 * tile_scales,
+                 dynamic + warp * kUpRing * kTileBytes,
+                 dynamic + kBoxWarps * kUpRing * kTileBytes,
                  tile_scales,
                  task.routed,
                  0,
@@ -179,14 +176,14 @@ __global__ void __launch_bounds__(kUpThreads, 2)
   depend();
   stamps.note(kWaited);
   release_next();  // not earlier: `down` reads the logits without waiting for this kernel
-  if (!task.mixed && task.row >= rows) return;
-  float own[8] = {};
-  const float logit = exists ? __ldcg(logit_at) : 0.0f;  // the first team is routed
-  if (works && task.row < rows) load_eight_fresh(from, own);
-  choose<kUpThreads>(logit, exists, m.top_k, chosen);
+  if (task.routed && task.row >= rows) return;
+  float own[8] = {};  // of the shared expert: the first row
+  if (works) load_eight_fresh(from, own);
   if (task.routed) {
     float squares;
-    ask.choose_rows(min(chosen.ids[task.slot], m.experts - 1), task.first);
+    const float logit = exists ? __ldcg(logit_at) : 0.0f;
+    choose(logit, exists, m.top_k, shared.chosen);
+    ask.choose_rows(min(shared.chosen.ids[task.slot], m.experts - 1), task.first);
     ask.begin(works);
     stamps.note(kAsked);
     const Operand x = make_operand(make_normed(own, norm, squares), 1.0f);
@@ -198,7 +195,7 @@ __global__ void __launch_bounds__(kUpThreads, 2)
     walk_rows(p, ask, x, PairPlaces(ask.scales, m.gate_up, warp, kTileRows, ask.tile_scales / 2), works, shared);
   }
   stamps.note(kMultiplied);
-  meet_team();
+  __syncthreads();
   if (warp != 0) return;
   const uint32_t row = task.routed ? 0 : lane / 8;
   const auto* h = reinterpret_cast<const float4*>(&shared.h[row][lane % 8 * 8]);
@@ -222,10 +219,10 @@ __global__ void __launch_bounds__(kWalkThreads, 2)
   const Mixture& m = p.b.m;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, first = blockIdx.x * kTileRows;
   const uint32_t tile_scales = scales_bytes(m.down, kTileRows);
-  char* boxes = dynamic + warp * kRing * kTileBytes;
-  char* scales = dynamic + kWalkWarps * kRing * kTileBytes + warp * kRing * tile_scales;
+  char* boxes = dynamic + warp * kDownRing * kTileBytes;
+  char* scales = dynamic + kWalkWarps * kDownRing * kTileBytes + warp * kDownRing * tile_scales;
   if (lane == 0) {
-    for (uint32_t i = 0; i < kRing; ++i) shared.arrived[warp][i].init();
+    for (uint32_t i = 0; i < kDownRing; ++i) shared.arrived[warp][i].init();
     publish_barriers();
     prefetch_map(maps.down);
   }
@@ -244,7 +241,7 @@ __global__ void __launch_bounds__(kWalkThreads, 2)
   __syncthreads();
   const DownItems items(p, rows);
   const auto ask = [&](uint32_t i) {
-    const uint32_t slice = items.slice(i), slot = slice / items.per_slot, stage = i % kRing;
+    const uint32_t slice = items.slice(i), slot = slice / items.per_slot, stage = i % kDownRing;
     const bool routed = slot < m.top_k;
     const uint32_t row =
         (routed ? min(static_cast<uint32_t>(shared.ids[items.row][slot]), m.experts - 1) * m.hidden : 0) + first;
@@ -255,7 +252,7 @@ __global__ void __launch_bounds__(kWalkThreads, 2)
     arrived.ask_scales(reinterpret_cast<uint16_t*>(scales + stage * tile_scales), routed ? m.down : m.shared_down, row,
                        kTileRows);
   };
-  for (uint32_t i = 0; lane == 0 && i < min(items.count, kRing); ++i) ask(i);
+  for (uint32_t i = 0; lane == 0 && i < min(items.count, kDownRing); ++i) ask(i);
   stamps.note(kAsked);
   const uint4* words = p.h.words + (uint64_t{items.row} * p.b.h_slices() + items.first) * 32 + lane;
   const float2* of_group = p.h.scales + (uint64_t{items.row} * p.b.h_slices() + items.first) * 4 + lane % 4;
@@ -287,8 +284,8 @@ __global__ void __launch_bounds__(kWalkThreads, 2)
     multiply_walked(own + stage * kTileBytes, in_box, places, places.at, b, scale, start, v);
     sum[0] += v[0], sum[1] += v[1];
     __syncwarp();  // every lane has read the tile
-    if (lane == 0 && i + kRing < items.count) ask(i + kRing);
-    if (++stage == kRing) stage = 0, parity ^= 1;
+    if (lane == 0 && i + kDownRing < items.count) ask(i + kDownRing);
+    if (++stage == kDownRing) stage = 0, parity ^= 1;
   }
   stamps.note(kMultiplied);
   const float mine = sum_lanes<2, 2>(sum);
@@ -303,9 +300,11 @@ __global__ void __launch_bounds__(kWalkThreads, 2)
 }
 
 uint32_t up_bytes(const Mixture& m) {
-  return kUpTeams * (kTeamBoxes + kUpSlots * 2 * scales_bytes(m.gate_up, kTileRows));
+  return kBoxWarps * kUpRing * kTileBytes + kUpSlots * 2 * scales_bytes(m.gate_up, kTileRows);
 }
-uint32_t down_bytes(const Mixture& m) { return kWalkWarps * kRing * (kTileBytes + scales_bytes(m.down, kTileRows)); }
+uint32_t down_bytes(const Mixture& m) {
+  return kWalkWarps * kDownRing * (kTileBytes + scales_bytes(m.down, kTileRows));
+}
 
 swy_status record_route(const Recording& r, const MixtureBoxes& b) {
   const uint32_t blocks = ceil_div(b.m.experts, kTermRows) + (b.m.shared_width != 0 ? 1 : 0);
@@ -319,7 +318,7 @@ bool routes_by_terms(const Mixture& m) {
 }
 
 bool fits_walk(const swy_device& device, const MixtureBoxes& b) {
-  return b.m.width % (kPart * kUpTeams) == 0 && up_bytes(b.m) + 32 * 1024 <= device.block_memory &&
+  return b.m.width % kPart == 0 && up_bytes(b.m) <= device.block_memory / 2 &&
          down_bytes(b.m) <= device.block_memory / 2;
 }
 
@@ -340,7 +339,8 @@ swy_status record_walk(const Recording& r, const MixtureBoxes& b, uint32_t rows,
     SWY_CUDA_TRY(map_boxes(m.shared_up, kTileRows, &up.shared_up, r.error));
     SWY_CUDA_TRY(map_boxes(m.shared_down, kTileRows, &down.shared_down, r.error));
   }
-  SWY_CUDA_TRY(launch(r, gate_up_walk, up_blocks(p), kUpThreads, up_bytes(m), up, p, r.list.step));
+  SWY_CUDA_TRY(launch(r, gate_up_walk, rows * m.top_k * (m.width / kPart) + p.shared_parts, kBoxThreads, up_bytes(m),
+                      up, p, r.list.step));
   return launch(r, down_walk, m.hidden / kTileRows, kWalkThreads, down_bytes(m), down, p, r.list.step);
 }
 

@@ -8,27 +8,18 @@
 
 namespace gpu {
 
-// Columns of h of a team of a block of gate_up: kBoxWarps warps, with a slice of 256 columns of the activations each.
-constexpr uint32_t kPart = 64, kSteps = kPart / kTileRows;
-constexpr uint32_t kUpTeams = 2, kUpThreads = kUpTeams * kBoxThreads;
-constexpr uint32_t kUpTiles = 2 * kSteps;  // of a warp there: of gate and of up in turn
-constexpr uint32_t kRing = 3;              // tiles of a warp's ring
-constexpr uint32_t kTeamBoxes = kBoxWarps * kRing * kTileBytes;
-constexpr uint32_t kUpSlots = 2;                                     // steps whose scales a team of gate_up has
+constexpr uint32_t kPart = 64, kSteps = kPart / kTileRows;           // columns of h of a block of gate_up
+constexpr uint32_t kUpTiles = 2 * kSteps;                            // of a warp there: of gate and of up in turn
+constexpr uint32_t kUpRing = 4, kDownRing = 2;                       // tiles of a warp's ring
+constexpr uint32_t kUpSlots = 2;                                     // steps whose scales a block of gate_up has
 constexpr uint32_t kWalkWarps = 12, kWalkThreads = 32 * kWalkWarps;  // of a block of `down`
 
 struct Walk {
   MixtureBoxes b;
   QuadRows h;             // place row * slots + slot
   uint32_t rows, each;    // of the bucket; warps of a row in `down`
-  uint32_t shared_parts;  // teams of gate_up that the shared expert has
+  uint32_t shared_parts;  // blocks of gate_up that the shared expert has
 };
-
-// Blocks of gate_up: parts is even.
-inline uint32_t up_blocks(const Walk& p) {
-  const uint32_t parts = p.b.m.width / kPart;
-  return p.shared_parts + (p.rows * p.b.m.top_k * parts - p.shared_parts) / kUpTeams;
-}
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
@@ -36,44 +27,38 @@ inline uint32_t up_blocks(const Walk& p) {
 
 constexpr uint32_t kRowsShare = kQuad * kShareStride * 4;  // bytes of a tile's sums of four rows
 
-// Of a team.
 struct UpShared {
-  Asked arrived[kBoxWarps][kRing], scales_arrived[kUpSlots];
+  Asked arrived[kBoxWarps][kUpRing], scales_arrived[kUpSlots];
   alignas(16) float squares[kQuad][kBoxWarps];
   alignas(16) float h[kQuad][kPart];
   // The shared expert's: of each warp a row of activations while the operand is made, then its shares of two tiles.
   alignas(16) uint4 words[kBoxWarps][2 * kRowsShare / 16];
   float2 of_group[kBoxWarps][kQuad][4];                   // likewise, as in QuadMemory
   alignas(16) float shares[2][kBoxWarps][2 * kTileRows];  // of two steps in turn: gate, up
+  Chosen chosen;
 };
 
-__device__ inline uint32_t team() { return threadIdx.x / kBoxThreads; }
-__device__ inline uint32_t team_thread() { return threadIdx.x % kBoxThreads; }
-__device__ inline void meet_team() { asm volatile("bar.sync %0, %1;" ::"r"(1 + team()), "n"(kBoxThreads) : "memory"); }
-
-// A team's part: kPart columns of h of one expert and one row, or of the shared expert and all rows. The shared
-// expert's, whose products take longer, are those of the second teams of as many blocks. Teams of a block that are both
-// routed have the same row and expert.
+// A block's part: kPart columns of h of one expert and one row, or of the shared expert and all rows.
 struct UpTask {
-  bool routed, mixed;  // mixed: the other team is not routed, or this one
+  bool routed;
   uint32_t row, slot, first;
 
   __device__ explicit UpTask(const Walk& p) {
-    const uint32_t parts = p.b.m.width / kPart, shared = p.shared_parts;
-    mixed = blockIdx.x < shared;
-    routed = !mixed || team() == 0;
-    const uint32_t i = mixed ? blockIdx.x : shared + (blockIdx.x - shared) * kUpTeams + team(), pair = i / parts;
+    const uint32_t parts = p.b.m.width / kPart;
+    routed = blockIdx.x >= p.shared_parts;
+    const uint32_t i = routed ? blockIdx.x - p.shared_parts : blockIdx.x, pair = i / parts;
     first = i % parts * kPart;
     row = routed ? pair / p.b.m.top_k : 0;
     slot = routed ? pair % p.b.m.top_k : p.b.m.top_k;
   }
 };
-// Requests of a team, one step at a time: each warp for its columns, one thread the scales.
+
+// Requests of a block, one step at a time: each warp for its columns, one thread the scales.
 struct UpRequests {
   const UpMaps& maps;
   const Mixture& m;
   UpShared& shared;
-  char *boxes, *scales;  // of this warp; of the team
+  char *boxes, *scales;  // of this warp; of the block
   uint32_t tile_scales;
   bool routed;
   uint32_t gate_row, up_row;
@@ -85,7 +70,7 @@ struct UpRequests {
   }
   // One lane of a warp calls this.
   __device__ void ask_tile(uint32_t i) const {
-    const uint32_t warp = team_thread() / 32, stage = i % kRing;
+    const uint32_t warp = threadIdx.x / 32, stage = i % kUpRing;
     const bool of_gate = i % 2 == 0;
     Asked& arrived = shared.arrived[warp][stage];
     arrived.expect(kTileBytes);
@@ -95,7 +80,7 @@ struct UpRequests {
                           : maps.shared_up,
                 warp * kBoxBytes, (of_gate ? gate_row : up_row) + i / 2 * kTileRows);
   }
-  // One thread of the team calls this.
+  // One thread of the block calls this.
   __device__ void ask_scales(uint32_t step) const {
     const uint32_t slot = step % kUpSlots;
     Asked& arrived = shared.scales_arrived[slot];
@@ -107,29 +92,29 @@ struct UpRequests {
                        up_row + step * kTileRows, kTileRows);
   }
   __device__ void begin(bool works) const {
-    for (uint32_t i = 0; works && threadIdx.x % 32 == 0 && i < kRing; ++i) ask_tile(i);
-    for (uint32_t i = 0; team_thread() == 0 && i < kUpSlots; ++i) ask_scales(i);
+    for (uint32_t i = 0; works && threadIdx.x % 32 == 0 && i < kUpRing; ++i) ask_tile(i);
+    for (uint32_t i = 0; threadIdx.x == 0 && i < kUpSlots; ++i) ask_scales(i);
   }
 };
 
 // Prepares the barriers.
 __device__ inline void begin_walk(UpShared& shared, const CUtensorMap& map) {
-  if (team_thread() == 0) {
+  if (threadIdx.x == 0) {
     for (uint32_t w = 0; w < kBoxWarps; ++w) {
-      for (uint32_t i = 0; i < kRing; ++i) shared.arrived[w][i].init();
+      for (uint32_t i = 0; i < kUpRing; ++i) shared.arrived[w][i].init();
     }
     for (uint32_t i = 0; i < kUpSlots; ++i) shared.scales_arrived[i].init();
     publish_barriers();
     prefetch_map(map);
   }
-  meet_team();
+  __syncthreads();
 }
 
 // The operand of this warp's slice of all rows, `apart` elements from one to the next. v: this lane's part of the first
 // row; the others are loaded one ahead.
 __device__ inline QuadOperand make_rows_operand(UpShared& shared, float (&v)[8], const float (&norm)[8],
                                                 const float* from, uint32_t apart, uint32_t rows) {
-  const uint32_t warp = team_thread() / 32, lane = threadIdx.x % 32;
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   QuadOperand x;
 #pragma unroll
   for (uint32_t i = 0; i < kQuad; ++i) {
@@ -188,7 +173,7 @@ __device__ inline void multiply_walked(uint32_t tile, uint32_t in_box, const Sca
 // ---- down
 
 struct DownShared {
-  Asked arrived[kWalkWarps][kRing];
+  Asked arrived[kWalkWarps][kDownRing];
   int32_t ids[kQuad][kMostChosen];
   float factors[kQuad][kMostChosen + 1];
   float parts[kWalkWarps][kTileRows];
