@@ -38,6 +38,8 @@ LIMITS = [
     (r"(linear_boxes<\w+, \du, 2u>|down_boxes|gate_up_boxes)", {"registers": 56}),
     (r"linear_boxes<\w+, \du, 4u>", {"registers": 64, "stack": 0, "spills": 0}),
     (r"delta_step<\d, true, 1u>", {"registers": 64}),
+    (r"(route_walk|gate_up_walk)", {"registers": 64, "stack": 0, "spills": 0}),
+    (r"down_walk", {"registers": 80, "stack": 0, "spills": 0}),
 ]
 MACHINE, SM90 = 190, 90  # of an ELF header: CUDA; compute capability
 REGISTERS, FRAME = 0x2F, 0x11  # attributes in .nv.info: of each function

@@ -2,13 +2,15 @@
 // Ranges of steps with few rows, on Hopper: the operations after the projections of a delta layer, and a mixture with
 // its norm.
 //
-//   GATED_DELTA, LINEAR, ADD   one or two rows: the kernel that reads the heads scales them by their norm
+//   GATED_DELTA, LINEAR, ADD   up to two rows, or four of a sequence: the kernel that reads the heads scales them by
+//                              their norm
 //   RMS_NORM, MOE, ADD         the norm likewise; with more rows the router's kernel computes it
 #include "range.h"
 
 #include "common/projection.cuh"
 #include "gated_delta/gated_delta_step.h"
 #include "linear/linear_boxes.h"
+#include "moe/moe_boxes.h"
 #include "moe/moe_grouped.h"
 
 namespace gpu {
@@ -47,8 +49,12 @@ swy_status supports_delta(const swy_device& device, const swy_op* const* ops, co
                           swy_error* error) {
   const auto& a = *static_cast<const swy_gated_delta_attrs*>(ops[0]->attrs);
   SWY_CUDA_TRY(supports_delta_step(device, *ops[0], bucket, error));
-  if (rows_of(*ops[1]) > kBesideRows) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "norms the heads of up to %u rows", kBesideRows);
+  const uint32_t rows = rows_of(*ops[1]);
+  if (rows > kBesideRows &&
+      (rows > kHeadRows || (bucket.flags & SWY_BUCKET_DECODE) != 0 || a.value_dim != kPackedHead)) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
+                     "norms the heads of up to %u rows, or of up to %u of a sequence in heads of %u", kBesideRows,
+                     kHeadRows, kPackedHead);
   }
   SWY_CUDA_TRY(supports_boxes(device, *ops[1], 0, error));
   if (a.value_dim == 32 || a.value_dim == 64 || a.value_dim == 128 || a.value_dim == 256) return SWY_OK;
@@ -67,15 +73,12 @@ swy_status supports_mixture(const swy_device& device, const swy_op& op, const sw
 
 // The cost: a few microseconds for each kernel, and the bytes.
 double cost_of_range(const swy_device& device, Kind kind, const swy_op* const* ops) {
-  if (kind == Kind::kMixture && !by_boxes(device, *ops[1])) return moe_grouped_cost(device, *ops[1]);
-  double bytes = 0;
-  const uint32_t rows = rows_of(*ops[1]);
-  const double share =
-      kind == Kind::kMixture ? static_cast<double>(rows) * moe_attrs(*ops[1]).top_k / moe_attrs(*ops[1]).experts : 1;
-  for (uint32_t i = 0; i < ops[1]->weight_count; ++i) {
-    bytes += weight_bytes(*ops[1]->weights[i]) * (ops[1]->weights[i]->rank == 3 ? share : 1);
+  if (kind == Kind::kMixture) {
+    return by_boxes(device, *ops[1]) ? 0.2 + moe_boxes_cost(device, *ops[1]) : moe_grouped_cost(device, *ops[1]);
   }
-  return (kind == Kind::kMixture ? 7.2 : 3.5) + 0.7 * (rows - 1) + device.rates.bytes(bytes, 3e6);
+  double bytes = 0;
+  for (uint32_t i = 0; i < ops[1]->weight_count; ++i) bytes += weight_bytes(*ops[1]->weights[i]);
+  return 3.5 + 0.7 * (rows_of(*ops[1]) - 1) + device.rates.bytes(bytes, 3e6);
 }
 
 swy_status claim(swy_device* device, const swy_op* const* ops, uint32_t n, const swy_bucket* bucket, uint32_t* accepted,

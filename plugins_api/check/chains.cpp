@@ -18,6 +18,16 @@ void first_token(Builder& b) { b.rows({1}); }
 void one_token(Builder& b) { b.step({{0, 1, 37, true, 0, 0, {0, 1, 2}}}); }
 // Two sequences do, each with slots and pages of its own.
 void two_tokens(Builder& b) { b.step({{0, 1, 37, true, 0, 0, {0, 1, 2}}, {1, 1, 20, true, 1, 1, {3, 4}}}); }
+void four_tokens(Builder& b) {
+  b.step({{0, 1, 37, true, 0, 0, {0, 1, 2}},
+          {1, 1, 20, true, 1, 1, {3, 4}},
+          {2, 1, 0, true, 2, 2, {5}},
+          {3, 1, 9, true, 3, 3, {6}}});
+}
+// Drafted tokens of a sequence, and the end of a prompt.
+void four_rows(Builder& b) { b.step({{0, 4, 37, true, 0, 0, {0, 1, 2}}}); }
+void three_rows_move(Builder& b) { b.step({{0, 3, 37, true, 1, 0, {0, 1, 2}}}); }
+void first_rows(Builder& b) { b.rows({4}); }
 void one_token_moves(Builder& b) { b.step({{0, 1, 37, true, 1, 0, {0, 1, 2}}}); }  // from slot to slot
 
 // ---- links
@@ -89,6 +99,9 @@ const std::vector<Chain>& all_chains() {
       {"norm2_moe_add", two_tokens, {norm(256), mixture(256, 256, i4, SWY_BF16), add(256)}},
       {"norm2_wide_moe_add", two_tokens, {norm(768), mixture(768, 512, i4, SWY_BF16), add(768)}},
       {"norm_moe_add_norm", one_token, {norm(256), mixture(256, 256, i4), add(256, 0)}},
+      {"norm4_moe_add", four_tokens, {norm(512), mixture(512, 256, i4, SWY_BF16), add(512)}},
+      {"norm4_rows_moe_add", four_rows, {norm(768), mixture(768, 512, i4, SWY_BF16), add(768)}},
+      {"norm3_moe_add", three_rows_move, {norm(256), mixture(256, 256, i4), add(256)}},
       {"norms_moe_add", three_sequences, {norm(256), mixture(256, 64, i4, SWY_BF16), add(256)}},
       {"norms_moe_slices_add", three_sequences, {norm(256), mixture(256, 256, i4, SWY_BF16), add(256)}},
       {"norms_moe_add_norm", three_sequences, {norm(1280), mixture(1280, 64, i4, SWY_BF16), add(1280, 0)}},
@@ -100,6 +113,10 @@ const std::vector<Chain>& all_chains() {
       {"delta2_128_linear_add", two_tokens, {delta(1, 2, 128), linear(256, 80, i4), add(80)}},
       {"delta2_256_linear_add", two_tokens, {delta(2, 2, 64, 256), linear(512, 80, i4), add(80)}},
       {"delta2_wide_linear_add", two_tokens, {delta(9, 18, 128), linear(2304, 80, i4), add(80)}},
+      {"delta4_rows_linear_add", four_rows, {delta(1, 2, 128), linear(256, 80, i4), add(80)}},
+      {"delta3_wide_linear_add", three_rows_move, {delta(9, 18, 128), linear(2304, 80, i4), add(80)}},
+      {"delta4_first_linear_add", first_rows, {delta(2, 4, 64, 128), linear(512, 80, i4), add(80)}},
+      {"delta4_tokens_linear_add", four_tokens, {delta(1, 2, 128), linear(256, 80, i4), add(80)}},
       {"first_delta_linear_add", first_token, {delta(4, 8, 32), linear(256, 80, i4), add(80)}}};
   return all;
 }

@@ -144,6 +144,7 @@ __device__ inline void prepare(const Attention& a, const Sources<N>& from, const
     return;
   }
   prepare_head<N>(a, key_norm, earlier.turn(earlier.own), 1, key);
+  __syncwarp();  // the cosines and sines have been read
   store_packed<N>(earlier.key(earlier.own) + threadIdx.x % 32 * 2 * N, key);
   store_packed<N>(earlier.value(earlier.own) + threadIdx.x % 32 * 2 * N, value);
 }

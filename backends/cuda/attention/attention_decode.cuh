@@ -68,17 +68,17 @@ __device__ inline float2 make_turn(const Attention& a, uint32_t position, uint32
 template <int N>
 struct Earlier {
   char* base;
-  uint32_t count, turns;  // bytes of a row's cosines and sines
-  uint32_t own;           // the row of this warp; kNone: none
+  uint32_t count, own;  // own: the row of this warp; kNone: none
 
   static constexpr uint32_t kNone = 0xffffffffu;
 
-  __device__ char* key(uint32_t i) const { return base + i * (2 * Form<N>::kRow + turns); }
-  __device__ char* value(uint32_t i) const { return key(i) + Form<N>::kRow; }
-  __device__ float2* turn(uint32_t i) const { return reinterpret_cast<float2*>(key(i) + 2 * Form<N>::kRow); }
+  __device__ char* key(uint32_t i) const { return base + i * (4 * Form<N>::kDim); }
+  __device__ char* value(uint32_t i) const { return key(i) + 2 * Form<N>::kDim; }
+  // Of a row whose key and value are not there yet.
+  __device__ float2* turn(uint32_t i) const { return reinterpret_cast<float2*>(key(i)); }
 
   __device__ Earlier(const Attention& a, const Share& share, char* memory, uint32_t rows_before, uint32_t most)
-      : base(memory + memory_bytes<N>(a.rotary, 1)), count(min(rows_before, most)), turns(a.rotary / 2 * 8) {
+      : base(memory + memory_bytes<N>(a.rotary, 1)), count(min(rows_before, most)) {
     const uint32_t i = kWorkers - 2 - threadIdx.x / 32, position = share.context - 2 - i;
     own = i < count && position >= share.first && position < share.last ? i : kNone;
     for (uint32_t u = threadIdx.x; u < count * (a.rotary / 2); u += kThreads) {

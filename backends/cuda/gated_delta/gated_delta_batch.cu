@@ -199,6 +199,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) float states[];  // [value_dim, 32 N]
   __shared__ __align__(16) Head m;
+  Stamps stamps(kStampDelta);
   const uint32_t rank = cluster_rank(), head = blockIdx.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const uint32_t columns = d.value_dim / kWarps, first = warp * columns, bytes = columns * 32 * N * 4;  // of this warp
   const Sequence s = blockIdx.y < step->seqs ? sequence_of(step, blockIdx.y) : Sequence{};
@@ -209,7 +210,10 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   const uint32_t norm = threadIdx.x < d.value_dim ? plain_bits_at(d.norm, threadIdx.x) : 0;
   const GateWeights gate_of = gate_weights(d, head);
   release_next();
+  stamps.note(kAsked);
+  stamps.take_place();
   depend();
+  stamps.note(kWaited);
   const uint64_t to = uint64_t{s.first} * d.values() + head * d.value_dim + threadIdx.x;
   if (!s.active) {
     if (s.rows > 0 && threadIdx.x < d.value_dim) d.y[to] = 0;
@@ -222,6 +226,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   inputs.ask_row(d, s);
   if (warp == kWarps - 1) m.gate = gates(d, gate_of, s.first, head);
   inputs.mix(d, m);
+  stamps.note(kRead);
   // The old inputs have arrived: sums computed from them were stored.
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
   __syncthreads();
@@ -237,7 +242,9 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   __syncthreads();
   const float scale = rsqrtf(over_warps(m.squares[2]) / static_cast<float>(d.value_dim) + d.norm_eps);
   if (threadIdx.x < d.value_dim) d.y[to] = m.out[threadIdx.x] * scale * plain_of(d.norm, norm) * silu(z);
+  stamps.note(kMultiplied);
   if (lane == 0) copies_out_read();  // shared memory stays until then
+  stamps.end();
 #endif
 }
 

@@ -279,15 +279,11 @@ swy_status record_rows(const Recording& r, const Delta& d) {
          : d.key_dim <= 64 ? record_step<2, kRaw, kRows>(r, d)
                            : record_step<4, kRaw, kRows>(r, d);
 }
-// kRaw: a range's steps have at most two rows.
 template <bool kRaw>
 swy_status record_delta(const Recording& r, const Delta& d) {
   const uint32_t rows = sequence_rows(r.bucket());
   if (rows == 1) return record_rows<kRaw, 1>(r, d);
-  if constexpr (!kRaw) {
-    if (rows > 2) return record_rows<kRaw, kMostRows>(r, d);
-  }
-  return record_rows<kRaw, 2>(r, d);
+  return rows > 2 ? record_rows<kRaw, kMostRows>(r, d) : record_rows<kRaw, 2>(r, d);
 }
 
 swy_status record(const Recording& r) { return record_delta<false>(r, delta_of(r)); }

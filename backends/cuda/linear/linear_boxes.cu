@@ -3,7 +3,7 @@
 //
 // A block has some tiles of 16 rows, and all of their columns in shared memory before the previous kernels have ended.
 // Further blocks have up to 16 rows of a plain weight each (the gates of the delta rule).
-#include "linear_boxes.cuh"
+#include "linear_plain.cuh"
 
 #include <algorithm>
 
@@ -37,17 +37,21 @@ uint32_t shared_bytes(uint32_t slices, uint32_t tiles, uint32_t scale_bytes, uin
   return static_cast<uint32_t>(1024 + (columns * kTileBytes + scale_bytes) * tiles + columns * exchange);
 }
 
+// A kernel's memory besides what its launch asks for, in the units in which it is given.
+swy_status static_memory(const void* kernel, uint32_t* bytes, swy_error* error) {
+  cudaFuncAttributes attributes{};
+  const cudaError_t e = cudaFuncGetAttributes(&attributes, kernel);
+  *bytes = static_cast<uint32_t>(attributes.sharedSizeBytes) / 128 * 128;
+  return check(e, "asking for a kernel's memory", error);
+}
+
 double cost(const swy_device& device, const swy_op& op, const swy_bucket&) {
   double bytes = 0;
   for (uint32_t i = 0; i < op.weight_count; ++i) bytes += weight_bytes(*op.weights[i]);
   return 2.0 + 0.7 * static_cast<double>(swy::tensor(op, "x").dims[0] - 1) + device.rates.bytes(bytes, 3.6e6);
 }
 
-swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
-  if (swy::tensor(op, "x").dims[0] > kBesideRows && (bucket.flags & SWY_BUCKET_DECODE) == 0) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_FLAGS,
-                     "serves more than %u rows only with one row per sequence", kBesideRows);
-  }
+swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {
   return supports_boxes(device, op, op.id == SWY_OP_RMS_NORM_LINEAR ? 1 : 0, error);
 }
 swy_status record(const Recording& r) { return record_boxes(r, linear_projection(r), nullptr); }
@@ -126,13 +130,20 @@ swy_status record_boxes(const Recording& r, const Projection& p, const HeadNorm*
   b.tile_blocks = ceil_div(tiles, b.tiles);
   const uint32_t blocks = b.tile_blocks + others;
   const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "x").dims[0]);
-  const uint32_t needed = shared_bytes(b.slices(), b.tiles, b.scale_bytes, rows), shared = std::max(needed, kAlone);
-  const auto go = [&](auto kernel) { return launch(r, kernel, blocks, kSliceThreads, shared, maps, b, r.list.step); };
+  const uint32_t needed = shared_bytes(b.slices(), b.tiles, b.scale_bytes, rows);
+  const auto go = [&](auto kernel) {
+    // Attention of several rows fits beside a block that has just more than half of the memory.
+    uint32_t own = 0;
+    if (rows > 1) SWY_CUDA_TRY(static_memory(reinterpret_cast<const void*>(kernel), &own, r.error));
+    return launch(r, kernel, blocks, kSliceThreads, std::max(needed, kAlone - own), maps, b, r.list.step);
+  };
   const auto teams = [&]<bool kHeads, uint32_t kRows>() {
     return teams_of(b.slices()) == 2 ? go(linear_boxes<kHeads, 2, kRows>) : go(linear_boxes<kHeads, 1, kRows>);
   };
   if (heads != nullptr) {
-    return rows == 1 ? teams.template operator()<true, 1>() : teams.template operator()<true, 2>();
+    return rows == 1   ? teams.template operator()<true, 1>()
+           : rows == 2 ? teams.template operator()<true, 2>()
+                       : teams.template operator()<true, kQuad>();
   }
   return rows == 1   ? teams.template operator()<false, 1>()
          : rows == 2 ? teams.template operator()<false, 2>()

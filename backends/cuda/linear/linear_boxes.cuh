@@ -141,11 +141,12 @@ __device__ inline ResultPlace place_of_result(const Boxes& b, uint32_t first, ui
 }
 
 // A warp's activations: a slice of kRows rows, of which the step may have fewer unless kAll. load() requests them;
-// make_pieces() makes integers of them, and adds each row's sum of squares to `squares`.
-template <bool kHeads, uint32_t kRows, bool kAll>
+// make_pieces() makes integers of them, and adds each row's sum of squares to `squares`. kPacked: a slice has two
+// heads, and lane 2 i + j has the squares of head j of row i.
+template <bool kHeads, uint32_t kRows, bool kAll, bool kPacked>
 struct SliceRows {
   float v[kRows][8];
-  float4 of_head[kRows];  // squares
+  float4 of_head[kPacked ? 1 : kRows];  // squares
 
   // `squares`: those of this lane's head, of the first row.
   __device__ void load(const float* from, const float* squares, const Boxes& b, uint32_t rows) {
@@ -153,14 +154,16 @@ struct SliceRows {
     for (uint32_t m = 0; m < kRows; ++m) {
       if (kAll || m < rows) {
         load_eight_fresh(from + m * b.p.width, v[m]);
-        if (kHeads) of_head[m] = __ldcg(reinterpret_cast<const float4*>(squares + m * b.squares));
+        if (kHeads && !kPacked) of_head[m] = __ldcg(reinterpret_cast<const float4*>(squares + m * b.squares));
       } else {
 #pragma unroll
         for (uint32_t j = 0; j < 8; ++j) v[m][j] = 0;
-        of_head[m] = make_float4(0, 0, 0, 0);
+        if (!kPacked) of_head[m] = make_float4(0, 0, 0, 0);
       }
     }
-    if constexpr (kHeads) {
+    if constexpr (kPacked) {
+      of_head[0] = __ldcg(reinterpret_cast<const float4*>(squares));
+    } else if constexpr (kHeads) {
       if (head_parts(b.heads.dim) == 4) return;
 #pragma unroll
       for (uint32_t m = 0; m < kRows; ++m) {
@@ -175,9 +178,10 @@ struct SliceRows {
 #pragma unroll
     for (uint32_t m = 0; m < kRows; ++m) {
       if constexpr (kHeads) {
-        const float4 s = of_head[m];
-        const float factor = rsqrtf(fmaf((s.x + s.y) + (s.z + s.w), b.per_dim, b.heads.eps));
-        const bool divided = b.heads.dim < 64;  // then the integers' groups of 64 have several heads
+        const float4 s = of_head[kPacked ? 0 : m];
+        const float own = rsqrtf(fmaf((s.x + s.y) + (s.z + s.w), b.per_dim, b.heads.eps));
+        const float factor = kPacked ? __shfl_sync(kAll, own, 2 * m + threadIdx.x % 32 / 16) : own;
+        const bool divided = !kPacked && b.heads.dim < 64;  // then the integers' groups of 64 have several heads
         for (uint32_t j = 0; divided && j < 8; ++j) v[m][j] *= factor;
         piece[m] = make_piece(v[m]);
         if (!divided) piece[m].scale *= factor;
@@ -220,8 +224,13 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
   if (!kHeads && mine.exists) factors_of(b, mine.slice, factors);
   ResultPlace place = place_of_result<kRows>(b, first, tiles, rows);
   const float* from = p.x + x_row * p.width + mine.slice * kSlice + lane * 8;
-  const uint32_t head = kHeads ? (mine.slice * kSlice + lane * 8) / b.heads.dim : 0;
-  const float* squares_at = kHeads ? b.heads.squares + x_row * b.squares + head * head_parts(b.heads.dim) : from;
+  constexpr bool kPacked = kHeads && kRows == kQuad;
+  const uint32_t head = kPacked  ? mine.slice * 2 + lane % 2
+                        : kHeads ? (mine.slice * kSlice + lane * 8) / b.heads.dim
+                                 : 0;
+  const uint32_t head_row = x_row + (kPacked && lane / 2 < kOwnRows ? lane / 2 : 0);
+  const float* squares_at =
+      kHeads ? b.heads.squares + (head_row < rows ? head_row : 0) * b.squares + head * head_parts(b.heads.dim) : from;
   uint32_t own = shared_at(boxes) + (mine.slice * b.tiles + mine.begin) * kTileBytes, in_box = lane_of_box();
   uint32_t share = share_of_lane(), joined = shares_of_row(shared_at(boxes)), apart = b.tiles * kTileBytes;
   uint32_t count = mine.exists ? mine.count : 0, tiles_at = shared_at(&arrived[warp]),
@@ -238,7 +247,7 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
   float squares[kOwnRows] = {};
   const float residual = place.added != nullptr ? __ldcg(place.added) : 0.0f;
   if (kShared ? mine.exists : count != 0) {
-    SliceRows<kHeads, kOwnRows, kRows == 1> x_rows;
+    SliceRows<kHeads, kOwnRows, kRows == 1, kPacked> x_rows;
     x_rows.load(from, squares_at, b, rows > x_row ? rows - x_row : 0);
     barrier_wait(scales_at, 0);
     LaneScales<1> of;
@@ -296,85 +305,6 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
   stamps.end();
 }
 
-// Up to 16 rows of one plain weight. Warps share the columns as above; the second half of the warps has the second half
-// of the rows. Several rows of activations are multiplied one after the other by weights kept in shared memory.
-template <uint32_t kRows>
-__device__ void multiply_plain(const Boxes& b, const swy_step* step, char* dynamic) {
-  constexpr uint32_t kWarpRows = kPlainRows / 2;
-  __shared__ float part[kRows][kPlainWarps * kPlainRows];
-  __shared__ __align__(16) float squares_of[kRows][kSliceWarps];
-  const Projection& p = b.p;
-  const uint32_t warp = threadIdx.x / 32 % kPlainWarps, half = threadIdx.x / 32 / kPlainWarps, lane = threadIdx.x % 32;
-  Stamps stamps(kStampGates);
-  uint32_t w = 0, block = blockIdx.x - b.tile_blocks;
-  while (b.quantized[w] || block >= plain_blocks(p.weights[w].rows)) {
-    if (!b.quantized[w]) block -= plain_blocks(p.weights[w].rows);
-    ++w;
-  }
-  const Weight& weight = p.weights[w];
-  const uint32_t first = block * kPlainRows, rows = min(kPlainRows, weight.rows - first), own = half * kWarpRows;
-  const bool works = warp < b.slices(), early = weight.dtype == SWY_BF16;
-  uint4 pieces[kWarpRows] = {};
-  auto* kept = reinterpret_cast<uint4*>(first_box(dynamic)) + threadIdx.x;
-#pragma unroll
-  for (uint32_t r = 0; r < kWarpRows; ++r) {
-    if (works && early && own + r < rows)
-      pieces[r] = load_piece(weight.data + ((first + own + r) * p.width / 8 + warp * 32 + lane) * 16);
-  }
-#pragma unroll
-  for (uint32_t r = 0; kRows > 1 && r < kWarpRows; ++r) kept[r * kSliceThreads] = pieces[r];
-  float factors[8] = {};
-  if (works) factors_of(b, warp, factors);
-  const uint32_t x_rows = step_rows(step, p.domain);
-  release_next();
-  stamps.take_place();
-  depend();
-  stamps.note(kWaited);
-  constexpr uint32_t kAhead = kRows > 2 ? 2 : 1;  // rows whose loads are under way
-  float v[8] = {}, next[kAhead][8] = {};          // 0 for slices and rows that do not exist
-  const float* from = p.x + warp * kSlice + lane * 8;
-  if (works && x_rows > 0) load_eight_fresh(from, v);
-#pragma unroll
-  for (uint32_t i = 0; i < kAhead; ++i) {
-    if (works && kRows > 1 && x_rows > i + 1) load_eight_fresh(from + (i + 1) * p.width, next[i]);
-  }
-#pragma unroll 1
-  for (uint32_t m = 0; m < kRows; ++m) {
-    float squares = 0, sum[kWarpRows];
-    finish_eight(b, factors, v, squares);
-#pragma unroll
-    for (uint32_t r = 0; r < kWarpRows; ++r) {
-      float of[8] = {};
-      if (early) {
-        unpack_eight(kRows > 1 ? kept[r * kSliceThreads] : pieces[r], of);
-      } else if (works && own + r < rows) {
-        plain_eight(weight, (first + own + r) * p.width / 8 + warp * 32 + lane, of);
-      }
-      sum[r] = 0;
-#pragma unroll
-      for (int j = 0; j < 8; ++j) sum[r] = fmaf(v[j], of[j], sum[r]);
-    }
-    const float mine = sum_lanes<kWarpRows, 16>(sum);
-    if (lane % 4 == 0) part[m][warp * kPlainRows + own + lane / 4] = mine;
-    if (lane == 0) squares_of[m][threadIdx.x / 32] = half == 0 ? squares : 0.0f;
-#pragma unroll
-    for (int j = 0; j < 8; ++j) {
-      v[j] = next[0][j];
-      if (kAhead == 2) next[0][j] = next[kAhead - 1][j];
-    }
-    if (kAhead == 2 && works && m + 3 < x_rows) load_eight_fresh(from + (m + 3) * p.width, next[kAhead - 1]);
-  }
-  __syncthreads();
-  const uint32_t row = threadIdx.x % kPlainRows, m = threadIdx.x / kPlainRows;
-  if (m >= kRows || m >= x_rows || row >= rows) return;
-  const uint32_t at = m * weight.rows + first + row;
-  const float residual = p.residual == nullptr ? 0.0f : __ldcg(p.residual + at);
-  float total = 0;
-#pragma unroll
-  for (uint32_t i = 0; i < kPlainWarps; ++i) total += part[m][i * kPlainRows + row];
-  p.y[w][at] = fmaf(total, p.normed ? inverse_root(squares_of[m], b.per_dim, p.eps) : 1.0f, residual);
-  stamps.end();
-}
 #endif
 
 }  // namespace gpu

@@ -15,6 +15,9 @@ struct HeadNorm {
   float eps;
 };
 
+// The heads of so many rows can be scaled if they have this size.
+constexpr uint32_t kHeadRows = 4, kPackedHead = 128;
+
 struct Projection;
 
 // Whether an operation's weights from `first_weight` on can be recorded with record_boxes.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// MOE and MOE_ADD of one or two rows on Hopper (boxes.cuh): three kernels.
+// MOE and MOE_ADD of one or two rows on Hopper (boxes.cuh): three kernels. Of up to four rows `route` is the same, and
+// moe_walk.cu has the other two.
 //
 //   route     the router's logits, and the shared expert's gate: two rows per block
 //   gate_up   chooses, then h = silu(gate) * up: 32 rows of each per block
@@ -12,6 +13,8 @@
 #include "moe_boxes.cuh"
 
 #include <algorithm>
+
+#include "moe_walk.h"
 
 namespace gpu {
 namespace {
@@ -282,6 +285,13 @@ swy_status down_spread(const Mixture& m, const MixtureBoxes& b, uint32_t rows, u
   return SWY_OK;
 }
 
+// Steps of more rows have the kernels of moe_walk.cu.
+bool walks(uint32_t rows) { return rows > kBesideRows; }
+bool fits_boxes(const swy_device& device, const MixtureBoxes& b, uint32_t rows) {
+  return b.m.width % kHalf == 0 && b.boxes_per_warp(down_warps(rows)) <= kMostBoxes &&
+         gate_up_shared(b.m) <= device.block_memory / 2 && down_shared(b, rows) <= device.block_memory / 2;
+}
+
 bool is_plain(const swy_tensor& t) { return t.dtype == SWY_BF16 || t.dtype == SWY_F32; }
 
 // Whether the shared expert's weights have the experts' shapes and encodings.
@@ -298,15 +308,7 @@ bool shared_alike(const swy_op& op, const Weight& gate_up, const Weight& down) {
 
 uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) { return mixture_workspace(op); }
 
-double cost(const swy_device& device, const swy_op& op, const swy_bucket&) {
-  const swy_moe_attrs a = moe_attrs(op);
-  const auto rows = static_cast<double>(swy::tensor(op, "x").dims[0]);
-  double bytes = 0;
-  for (uint32_t i = 0; i < op.weight_count; ++i) {
-    bytes += weight_bytes(*op.weights[i]) * (op.weights[i]->rank == 3 ? rows * a.top_k / a.experts : 1);
-  }
-  return 7 + device.rates.bytes(bytes, 3e6);
-}
+double cost(const swy_device& device, const swy_op& op, const swy_bucket&) { return moe_boxes_cost(device, op); }
 
 swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {
   return supports_moe_boxes(device, op, error);
@@ -325,9 +327,9 @@ constexpr Kernel kKernels[] = {kernel("moe.boxes", SWY_OP_MOE), kernel("moe_add.
 }  // namespace
 
 swy_status supports_moe_boxes(const swy_device& device, const swy_op& op, swy_error* error) {
-  if (swy::tensor(op, "x").dims[0] > kBesideRows || swy::has(op, "expert_ids")) {
+  if (swy::tensor(op, "x").dims[0] > kQuad || swy::has(op, "expert_ids")) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "serves steps of up to %u rows that the router decides",
-                     kBesideRows);
+                     kQuad);
   }
   if (!is_hopper(device)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs tensor maps (compute capability 9.0)");
@@ -341,9 +343,7 @@ swy_status supports_moe_boxes(const swy_device& device, const swy_op& op, swy_er
   b.m.down = weight_of(swy::tensor(op, "down"), nullptr);
   const bool fits = is_plain(swy::tensor(op, "router")) && in_boxes(b.m.gate_up) && in_boxes(b.m.down) &&
                     a.experts <= kMostExperts && a.experts >= a.top_k && a.top_k <= kMostChosen &&
-                    b.m.hidden <= kMostHidden && a.width % kHalf == 0 &&
-                    b.boxes_per_warp(down_warps(rows)) <= kMostBoxes &&
-                    gate_up_shared(b.m) <= device.block_memory / 2 && down_shared(b, rows) <= device.block_memory / 2 &&
+                    b.m.hidden <= kMostHidden && (walks(rows) ? fits_walk(device, b) : fits_boxes(device, b, rows)) &&
                     (a.shared_width == 0 || (a.shared_width == a.width && shared_alike(op, b.m.gate_up, b.m.down)));
   if (fits) return SWY_OK;
   return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
@@ -352,12 +352,31 @@ swy_status supports_moe_boxes(const swy_device& device, const swy_op& op, swy_er
                    kMostExperts, kMostChosen, kMostHidden);
 }
 
+double moe_boxes_cost(const swy_device& device, const swy_op& op) {
+  const swy_moe_attrs a = moe_attrs(op);
+  const auto rows = static_cast<double>(swy::tensor(op, "x").dims[0]);
+  double bytes = 0;
+  for (uint32_t i = 0; i < op.weight_count; ++i) {
+    bytes += weight_bytes(*op.weights[i]) * (op.weights[i]->rank == 3 ? rows * a.top_k / a.experts : 1);
+  }
+  return 7 + 0.7 * (rows - 1) + device.rates.bytes(bytes, 3e6);
+}
+
 swy_status record_moe_boxes(const Recording& r, const Mixture& m, const InputNorm* norm) {
   MixtureBoxes b{};
   b.m = m;
   b.normed = norm != nullptr;
   b.per_width = 1.0f / static_cast<float>(m.hidden);
   if (norm != nullptr) b.norm = *norm;
+  const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "x").dims[0]);
+  const uint32_t logits = m.experts + (m.shared_width != 0 ? 1 : 0);
+  if (walks(rows) && routes_by_terms(m)) return record_walk(r, b, rows, true);
+  SWY_CUDA_TRY(launch(r,
+                      rows == 1   ? route_boxes<1>
+                      : rows == 2 ? route_boxes<2>
+                                  : route_boxes<kQuad>,
+                      ceil_div(logits, 2), kBoxThreads, 0, b, r.list.step));
+  if (walks(rows)) return record_walk(r, b, rows, false);
   UpMaps up{};
   DownMaps down{};
   SWY_CUDA_TRY(map_boxes(m.gate_up, kHalf, &up.gate_up, r.error));
@@ -367,10 +386,6 @@ swy_status record_moe_boxes(const Recording& r, const Mixture& m, const InputNor
     SWY_CUDA_TRY(map_boxes(m.shared_up, kHalf, &up.shared_up, r.error));
     SWY_CUDA_TRY(map_boxes(m.shared_down, kTileRows, &down.shared_down, r.error));
   }
-  const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "x").dims[0]);
-  const uint32_t logits = m.experts + (m.shared_width != 0 ? 1 : 0);
-  SWY_CUDA_TRY(launch(r, rows == 1 ? route_boxes<1> : route_boxes<kBesideRows>, ceil_div(logits, 2), kBoxThreads, 0, b,
-                      r.list.step));
   const uint32_t groups = rows * m.top_k + (m.shared_width != 0 ? 1 : 0);
   SWY_CUDA_TRY(launch(r, rows == 1 ? gate_up_boxes<1> : gate_up_boxes<kBesideRows>, groups * (m.width / kHalf),
                       kBoxThreads, gate_up_shared(m), up, b, r.list.step));

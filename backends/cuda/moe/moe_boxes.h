@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// MOE of one row by boxes of its weights, with or without the norm before it.
+// MOE of up to four rows by boxes of its weights, with or without the norm before it.
 #pragma once
 
 #include "moe.cuh"
@@ -13,6 +13,8 @@ struct InputNorm {
 };
 
 swy_status supports_moe_boxes(const swy_device& device, const swy_op& op, swy_error* error);
+// Microseconds of an H200, with or without the norm.
+double moe_boxes_cost(const swy_device& device, const swy_op& op);
 // y of `m`; with `norm`, m.x is the norm's input.
 swy_status record_moe_boxes(const Recording& r, const Mixture& m, const InputNorm* norm);
 

@@ -3,6 +3,7 @@
 // row chooses in the same launch; other choices (scores, corrections, groups of experts) have a kernel of their own.
 #include "choice.cuh"
 #include "moe.cuh"
+#include "warp_choice.cuh"
 
 namespace gpu {
 namespace {
@@ -10,58 +11,12 @@ namespace {
 constexpr uint32_t kThreads = kVectorWarps * 32;
 constexpr uint32_t kMostExperts = 4096, kMostGroups = 1024;
 
-// One warp: the top_k largest of logits [experts], of equal ones the lowest id; exp(logit) over their sum. `keys`
-// [experts]. kLane: the most experts per lane, held in registers; 0: any number.
-template <int kLane>
-__device__ void choose(const float* logits, uint32_t experts, uint32_t top_k, uint32_t* keys, int32_t* ids, float* p) {
-  const uint32_t lane = threadIdx.x % 32;
-  uint32_t held[kLane == 0 ? 1 : kLane];
-  if constexpr (kLane == 0) {
-    for (uint32_t e = lane; e < experts; e += 32) keys[e] = float_key(__ldcg(logits + e));
-  } else {
-#pragma unroll
-    for (int i = 0; i < kLane; ++i) {
-      const uint32_t e = lane + 32 * i;
-      held[i] = e < experts ? float_key(__ldcg(logits + e)) : 0;
-    }
-  }
-  float top = 0, sum = 0, mine = 0;
-  uint32_t mine_id = 0;
-  for (uint32_t k = 0; k < top_k; ++k) {
-    uint32_t best = 0, at = experts - 1;
-    if constexpr (kLane == 0) {
-      for (uint32_t e = lane; e < experts; e += 32) {
-        if (keys[e] > best) best = keys[e], at = e;
-      }
-    } else {
-#pragma unroll
-      for (int i = 0; i < kLane; ++i) {
-        if (held[i] > best) best = held[i], at = lane + 32 * i;
-      }
-    }
-    const uint32_t most = __reduce_max_sync(kAll, best), id = __reduce_min_sync(kAll, best == most ? at : experts - 1);
-    const float logit = key_float(most);
-    if (k == 0) top = logit;
-    const float weight = expf(logit - top);
-    sum += weight;
-    if (k == lane) mine = weight, mine_id = id;
-    if constexpr (kLane == 0) {
-      if (id % 32 == lane) keys[id] = 0;
-    } else {
-#pragma unroll
-      for (int i = 0; i < kLane; ++i) held[i] = id == lane + 32 * i ? 0 : held[i];
-    }
-  }
-  if (lane >= top_k) return;
-  p[lane] = mine / sum;
-  ids[lane] = static_cast<int32_t>(mine_id);
-}
 __device__ inline void choose_any(const float* logits, uint32_t experts, uint32_t top_k, uint32_t* keys, int32_t* ids,
                                   float* p) {
   if (experts <= 256) {
-    choose<8>(logits, experts, top_k, keys, ids, p);
+    choose_by_warp<8>(logits, experts, top_k, keys, ids, p);
   } else {
-    choose<0>(logits, experts, top_k, keys, ids, p);
+    choose_by_warp<0>(logits, experts, top_k, keys, ids, p);
   }
 }
 

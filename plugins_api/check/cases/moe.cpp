@@ -218,7 +218,7 @@ Case mixture(swy_op_id op, const Mixture& m, Random& random) {
     b.matrix({m.hidden, m.shared}, one_down.dtype, one_down.group).matrix({1, m.hidden}, m.mix, 0);
   }
   biases(b, op, m);
-  Case c = b.output(m.hidden).done(m.rows > 2 ? 3 : 0);
+  Case c = b.output(m.hidden).done(m.rows > 4 ? 3 : m.rows == 3 ? 1 : 0);  // some kernels take up to four rows
   if (m.given()) {
     give_routing(c, m, random);
   } else if (m.routing == Mixture::kTied) {
@@ -294,6 +294,25 @@ void decoding_cases(std::vector<CaseSpec>& out) {
   put(out, {1, 36, 6, 256, 256, 0, i4, Mixture::kTied}, false, {SWY_OP_MOE});
   put(out, {1, 4, 3, 256, 768, 768, i4}, true, {SWY_OP_MOE, SWY_OP_MOE_ADD});
   put(out, {1, 256, 8, 256, 256, 256, i4}, true, {SWY_OP_MOE});
+}
+
+// The same of three and four rows, with routers of bf16 and of fp32.
+void few_cases(std::vector<CaseSpec>& out) {
+  const Encoding i4{SWY_I4, 64}, i4a{SWY_I4A, 64}, wide{SWY_I4, 128}, row{SWY_I4A, 0};
+  Mixture fp32_router{3, 7, 3, 512, 256, 256, i4a}, two_encodings{4, 8, 8, 256, 256, 256, row};
+  fp32_router.mix = SWY_F32;
+  two_encodings.down = wide;
+  put(out, fp32_router, false, {SWY_OP_MOE, SWY_OP_MOE_ADD});
+  for (const Mixture& m :
+       {Mixture{4, 18, 8, 512, 256, 256, i4}, Mixture{3, 10, 4, 768, 512, 512, i4}, Mixture{4, 9, 1, 256, 256, 0, i4a},
+        Mixture{4, 36, 6, 256, 256, 256, i4, Mixture::kTied}, two_encodings}) {
+    Mixture n = m;
+    n.router = SWY_BF16;
+    put(out, n, false, {SWY_OP_MOE, SWY_OP_MOE_ADD});
+  }
+  Mixture most{4, 256, 8, 2048, 512, 512, i4};
+  most.router = SWY_BF16;
+  put(out, most, true, {SWY_OP_MOE_ADD});
 }
 
 // Several rows and a router of bf16: widths of one and of two spans of 128 per eighth, rows that end within eight, a
@@ -445,6 +464,7 @@ void moe_cases(std::vector<CaseSpec>& out) {
   }
   second_cases(out);
   decoding_cases(out);
+  few_cases(out);
   batch_cases(out);
   slice_cases(out);
   for (const Encoding& e : all_encodings()) {

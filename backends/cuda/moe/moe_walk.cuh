@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device functions of moe_walk.cu: a block's requests, and products of tiles whose sums stay in registers.
+#pragma once
+
+#include "common/slices_quad.cuh"
+#include "moe_boxes.cuh"
+#include "warp_choice.cuh"
+
+namespace gpu {
+
+constexpr uint32_t kPart = 64, kSteps = kPart / kTileRows;           // columns of h of a block of gate_up
+constexpr uint32_t kUpTiles = 2 * kSteps;                            // of a warp there: of gate and of up in turn
+constexpr uint32_t kUpRing = 4, kDownRing = 2;                       // tiles of a warp's ring
+constexpr uint32_t kUpSlots = 2;                                     // steps whose scales a block of gate_up has
+constexpr uint32_t kWalkWarps = 12, kWalkThreads = 32 * kWalkWarps;  // of a block of `down`
+
+struct Walk {
+  MixtureBoxes b;
+  QuadRows h;             // place row * slots + slot
+  uint32_t rows, each;    // of the bucket; warps of a row in `down`
+  uint32_t shared_parts;  // blocks of gate_up that the shared expert has
+};
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+
+// ---- gate_up
+
+constexpr uint32_t kRowsShare = kQuad * kShareStride * 4;  // bytes of a tile's sums of four rows
+
+struct UpShared {
+  Asked arrived[kBoxWarps][kUpRing], scales_arrived[kUpSlots];
+  alignas(16) float squares[kQuad][kBoxWarps];
+  alignas(16) float h[kQuad][kPart];
+  // The shared expert's: of each warp a row of activations while the operand is made, then its shares of two tiles.
+  alignas(16) uint4 words[kBoxWarps][2 * kRowsShare / 16];
+  float2 of_group[kBoxWarps][kQuad][4];                   // likewise, as in QuadMemory
+  alignas(16) float shares[2][kBoxWarps][2 * kTileRows];  // of two steps in turn: gate, up
+  Chosen chosen;
+};
+
+// A block's part: kPart columns of h of one expert and one row, or of the shared expert and all rows.
+struct UpTask {
+  bool routed;
+  uint32_t row, slot, first;
+
+  __device__ explicit UpTask(const Walk& p) {
+    const uint32_t parts = p.b.m.width / kPart;
+    routed = blockIdx.x >= p.shared_parts;
+    const uint32_t i = routed ? blockIdx.x - p.shared_parts : blockIdx.x, pair = i / parts;
+    first = i % parts * kPart;
+    row = routed ? pair / p.b.m.top_k : 0;
+    slot = routed ? pair % p.b.m.top_k : p.b.m.top_k;
+  }
+};
+
+// Requests of a block, one step at a time: each warp for its columns, one thread the scales.
+struct UpRequests {
+  const UpMaps& maps;
+  const Mixture& m;
+  UpShared& shared;
+  char *boxes, *scales;  // of this warp; of the block
+  uint32_t tile_scales;
+  bool routed;
+  uint32_t gate_row, up_row;
+
+  // `expert`: the chosen one, if routed; `first`: the row of its gate, and of its up.
+  __device__ void choose_rows(uint32_t expert, uint32_t first) {
+    gate_row = (routed ? expert * 2 * m.width : 0) + first;
+    up_row = gate_row + (routed ? m.width : 0);
+  }
+  // One lane of a warp calls this.
+  __device__ void ask_tile(uint32_t i) const {
+    const uint32_t warp = threadIdx.x / 32, stage = i % kUpRing;
+    const bool of_gate = i % 2 == 0;
+    Asked& arrived = shared.arrived[warp][stage];
+    arrived.expect(kTileBytes);
+    arrived.ask(boxes + stage * kTileBytes,
+                routed    ? maps.gate_up
+                : of_gate ? maps.shared_gate
+                          : maps.shared_up,
+                warp * kBoxBytes, (of_gate ? gate_row : up_row) + i / 2 * kTileRows);
+  }
+  // One thread of the block calls this.
+  __device__ void ask_scales(uint32_t step) const {
+    const uint32_t slot = step % kUpSlots;
+    Asked& arrived = shared.scales_arrived[slot];
+    char* to = scales + slot * 2 * tile_scales;
+    arrived.expect(2 * tile_scales);
+    arrived.ask_scales(reinterpret_cast<uint16_t*>(to), routed ? m.gate_up : m.shared_gate, gate_row + step * kTileRows,
+                       kTileRows);
+    arrived.ask_scales(reinterpret_cast<uint16_t*>(to + tile_scales), routed ? m.gate_up : m.shared_up,
+                       up_row + step * kTileRows, kTileRows);
+  }
+  __device__ void begin(bool works) const {
+    for (uint32_t i = 0; works && threadIdx.x % 32 == 0 && i < kUpRing; ++i) ask_tile(i);
+    for (uint32_t i = 0; threadIdx.x == 0 && i < kUpSlots; ++i) ask_scales(i);
+  }
+};
+
+// Prepares the barriers.
+__device__ inline void begin_walk(UpShared& shared, const CUtensorMap& map) {
+  if (threadIdx.x == 0) {
+    for (uint32_t w = 0; w < kBoxWarps; ++w) {
+      for (uint32_t i = 0; i < kUpRing; ++i) shared.arrived[w][i].init();
+    }
+    for (uint32_t i = 0; i < kUpSlots; ++i) shared.scales_arrived[i].init();
+    publish_barriers();
+    prefetch_map(map);
+  }
+  __syncthreads();
+}
+
+// The operand of this warp's slice of all rows, `apart` elements from one to the next. v: this lane's part of the first
+// row; the others are loaded one ahead.
+__device__ inline QuadOperand make_rows_operand(UpShared& shared, float (&v)[8], const float (&norm)[8],
+                                                const float* from, uint32_t apart, uint32_t rows) {
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  QuadOperand x;
+#pragma unroll
+  for (uint32_t i = 0; i < kQuad; ++i) {
+    float squares, next[8] = {};
+    if (i + 1 < rows) load_eight_fresh(from + (i + 1) * apart, next);
+    const Piece piece = make_normed(v, norm, squares);
+    shared.words[warp][lane] = piece.words;
+    if (lane == 0) shared.squares[i][warp] = squares;
+    if (lane % 8 == 0) {
+      const int sum = 16 * static_cast<int>(piece.sum);
+      shared.of_group[warp][i][lane / 8] = make_float2(piece.scale * (1.0f / 16), __int_as_float(sum));
+    }
+    __syncwarp();
+    if (lane / 8 == i) {
+#pragma unroll
+      for (uint32_t group = 0; group < 4; ++group) {
+        const uint4 w = shared.words[warp][8 * group + lane % 8];
+        x.b[group][0][0] = w.x, x.b[group][0][1] = w.y, x.b[group][1][0] = w.z, x.b[group][1][1] = w.w;
+      }
+    }
+    __syncwarp();
+#pragma unroll
+    for (uint32_t j = 0; j < 8; ++j) v[j] = next[j];
+  }
+  x.of_group = shared_at(shared.of_group[warp][lane % 4]);
+  pin(x.of_group);
+  return x;
+}
+
+// ---- products
+
+// A tile times a slice of one row: v[j] is row g + 8 j, of group t of lane 4 g + t. `start`: -128 times the sum of the
+// group's integers. `scales`: of the tile, as places.at.
+__device__ inline void multiply_walked(uint32_t tile, uint32_t in_box, const ScalePlaces& places, uint32_t scales,
+                                       const uint32_t (&b)[4][2][2], float scale, int start, float* v) {
+  constexpr uint32_t kLow = 0x0f0f0f0fu;
+  const int first = places.offsets != 0 ? 0 : start;
+  int c[4] = {0, first, 0, first}, d[4] = {};
+#pragma unroll
+  for (uint32_t group = 0; group < 4; ++group) {
+    uint32_t a[4];
+    read_rows(tile + (in_box ^ (32 * group)), a);
+    multiply_bytes(c, a[0], a[1], a[2], a[3], b[group][0]);
+    multiply_bytes(d, a[0] & kLow, a[1] & kLow, a[2] & kLow, a[3] & kLow, b[group][1]);
+  }
+#pragma unroll
+  for (int j = 0; j < 2; ++j) {
+    const uint32_t at = scales + j * places.eight;
+    const int dot = (c[2 * j] + d[2 * j]) * 256 + (c[2 * j + 1] + d[2 * j + 1]);
+    float one = static_cast<float>(dot) * shared_half(at);
+    if (places.offsets != 0) one += shared_half(at + places.offsets) * (-0.125f * static_cast<float>(start));
+    v[j] = one * scale;
+  }
+}
+
+// ---- down
+
+struct DownShared {
+  Asked arrived[kWalkWarps][kDownRing];
+  int32_t ids[kQuad][kMostChosen];
+  float factors[kQuad][kMostChosen + 1];
+  float parts[kWalkWarps][kTileRows];
+};
+
+// The slices of h that a warp multiplies: every each-th of its row's.
+struct DownItems {
+  uint32_t row, first, each, count, per_slot;
+
+  __device__ DownItems(const Walk& p, uint32_t rows) : each(p.each), per_slot(p.b.m.width / kSlice) {
+    const uint32_t warp = threadIdx.x / 32, all = p.b.h_slices();
+    row = warp / each, first = warp % each;
+    count = row < rows && first < all ? (all - first + each - 1) / each : 0;
+  }
+  __device__ uint32_t slice(uint32_t i) const { return first + i * each; }
+};
+
+// The second operand of a slice, from the words that this lane has of it.
+__device__ inline void operand_of(const uint4& w, uint32_t (&b)[4][2][2]) {
+  const uint32_t mine = threadIdx.x % 32 / 8;
+#pragma unroll
+  for (uint32_t group = 0; group < 4; ++group) {
+    b[group][0][0] = mine == group ? w.x : 0, b[group][0][1] = mine == group ? w.y : 0;
+    b[group][1][0] = mine == group ? w.z : 0, b[group][1][1] = mine == group ? w.w : 0;
+  }
+}
+
+#endif
+
+}  // namespace gpu

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// MOE of three or four rows by boxes of its weights (moe_walk.cu).
+#pragma once
+
+#include "moe_boxes.cuh"
+
+namespace gpu {
+
+// Whether a block's memory is enough for these kernels.
+bool fits_walk(const swy_device& device, const MixtureBoxes& b);
+// Whether there is a router's kernel, too.
+bool routes_by_terms(const Mixture& m);
+// The kernels, the router's if `route`.
+swy_status record_walk(const Recording& r, const MixtureBoxes& b, uint32_t rows, bool route);
+
+}  // namespace gpu
