@@ -3,7 +3,8 @@
 """Measures what HTTP costs, and `switchyard serve` beside llama.cpp's llama-server. Prints one line a run.
 
   server_speed.py one MODEL.swy         decode of one stream through HTTP, in turns with `switchyard run`
-  server_speed.py many MODEL.swy        64 streams through HTTP, in turns with `switchyard bench` on as many requests
+  server_speed.py many MODEL.swy        64 streams through HTTP, while all of them are drawn, in turns with `switchyard
+                                        bench` on as many requests
   server_speed.py peer MODEL.swy PEER.gguf    both servers at 1, 4, 16 and 32 clients, one after the other
   server_speed.py talk MODEL.swy PEER.gguf    both servers in a conversation of 10 turns
 
@@ -66,13 +67,38 @@ class Server:
         self.process.terminate()
         self.process.wait()
 
-    def load(self, *options):
+    def metrics(self):
+        values = {}
+        for text in urllib.request.urlopen(self.url + "/metrics", timeout=20).read().decode().splitlines():
+            if text.startswith("switchyard:"):
+                values[text.split("{")[0].split(":")[1]] = float(text.rsplit(" ", 1)[1])
+        return values
+
+    def steady_rate(self, ran, streams):
+        """Tokens a second while all streams are drawn: after the last first token, and before the first end."""
+        begun = self.metrics()
+        first = last = None
+        while ran.poll() is None:
+            now, m = time.monotonic(), self.metrics()
+            drawing = m["time_to_first_token_seconds_count"] - begun["time_to_first_token_seconds_count"]
+            if drawing >= streams and m["num_requests_running"] == streams:
+                last = (now, m["generation_tokens_total"])
+                first = first or last
+            time.sleep(0.2)
+        if first is None or last is first:
+            sys.exit("server_speed.py: the streams ran together too briefly; give more --tokens")
+        return (last[1] - first[1]) / (last[0] - first[0])
+
+    def load(self, *options, together=0):
         before = thread_seconds(self.process.pid)
-        ran = subprocess.run([self.o.switchyard, "bench", "--serve", self.url, "--json", *map(str, options)],
-                             capture_output=True, text=True)
+        ran = subprocess.Popen([self.o.switchyard, "bench", "--serve", self.url, "--json", *map(str, options)],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        rate = self.steady_rate(ran, together) if together else None
+        out, said = ran.communicate()
         if ran.returncode != 0:
-            sys.exit("server_speed.py: " + ran.stderr)
-        r = json.loads(ran.stdout)
+            sys.exit("server_speed.py: " + said)
+        r = json.loads(out)
+        r["steady"] = rate
         after = thread_seconds(self.process.pid)
         r["threads"] = sorted((after[t] - before.get(t, 0) for t in after), reverse=True)
         return r
@@ -114,8 +140,8 @@ def many(o):
             cell = json.loads(ran.stdout)["configurations"][0]["cells"][0]
             batch = cell["tokens"] / statistics.median(cell["samples"])
             r = server.load("--requests", streams, "--clients", streams, "--prompt-tokens", 16, "--answer-tokens",
-                            tokens, "--load-seed", pair + 1)
-            served = r["tokens_per_second"]
+                            tokens, "--load-seed", pair + 1, together=streams)
+            served = r["steady"]
             print(f"batch {batch:.1f} tok/s, served {served:.1f}, ratio {served / batch:.4f}; {line(r)}", flush=True)
 
 

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <deque>
 #include <future>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "core/serve/intake.h"
 #include "core/serve/loop.h"
@@ -39,8 +39,8 @@ struct Service::Impl {
   std::atomic<uint64_t> next_id = 1;
 
   std::mutex mutex;  // of the fields up to `empty`
-  std::deque<std::unique_ptr<Job>> inbox;
-  std::deque<Work*> works;
+  std::vector<std::unique_ptr<Job>> inbox;
+  std::vector<Work*> works;
   bool draining = false, stopping = false;
   size_t unfinished = 0;  // requests
   std::condition_variable emptied;
@@ -51,8 +51,8 @@ struct Service::Impl {
 };
 
 bool Service::Impl::take_in() {
-  std::deque<std::unique_ptr<Job>> jobs;
-  std::deque<Work*> work;
+  std::vector<std::unique_ptr<Job>> jobs;
+  std::vector<Work*> work;
   bool ends = false;
   {
     const std::lock_guard lock(mutex);

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -94,9 +95,13 @@ class Ticket {
   std::optional<Event> poll();
   // Waits for it; none after the last event, or after `timeout_ns`.
   std::optional<Event> wait(uint64_t timeout_ns = UINT64_MAX);
-  // `wake` is called when an event has come after `poll` had none to give, by the loop or, if one is there already, by
-  // this call. It must be quick, and may post to another thread; it may not call the service. Empty: none. After the
-  // call no earlier `wake` runs.
+  // Moves the events that are there to the end of `events`; whether there were any.
+  bool take(std::deque<Event>& events);
+  // Asks for `wake` when the next event has come; false: one is there already.
+  bool arm();
+  // `wake` is called when an event has come after `poll` had none to give or after `arm`, and with the last event. The
+  // loop calls it or, if an event is there already, this function. It must be quick, and may post to another thread; it
+  // may not call the service. Empty: none. After the call no earlier `wake` runs.
   void on_event(std::function<void()> wake);
   // Ends the request within a step; its last event comes.
   void cancel();

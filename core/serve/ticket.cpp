@@ -2,6 +2,7 @@
 #include "core/serve/ticket.h"
 
 #include <chrono>
+#include <iterator>
 
 namespace switchyard {
 namespace {
@@ -28,7 +29,7 @@ void Ticket::Shared::push(Event event) {
     events.push_back(std::move(event));
     waiting.store(events.size());
     paused = events.size() >= limit;
-    wakes = std::exchange(starved, false);
+    wakes = std::exchange(starved, false) || over;
     if (sleeping) came.notify_one();
   }
   if (wakes) call_wake();
@@ -50,14 +51,36 @@ std::optional<Event> Ticket::Shared::pop() {
     }
     event = std::move(events.front());
     events.pop_front();
-    waiting.store(events.size());
-    if (paused && events.size() <= limit / 2) {
-      paused = false;
-      resumes = true;
-    }
+    resumes = removed();
   }
   if (resumes) bell->ring();
   return event;
+}
+
+bool Ticket::Shared::take(std::deque<Event>& to) {
+  bool resumes = false;
+  {
+    const std::lock_guard lock(mutex);
+    if (events.empty()) return false;
+    to.insert(to.end(), std::move_iterator(events.begin()), std::move_iterator(events.end()));
+    events.clear();
+    resumes = removed();
+  }
+  if (resumes) bell->ring();
+  return true;
+}
+
+bool Ticket::Shared::arm() {
+  const std::lock_guard lock(mutex);
+  starved = events.empty();
+  return starved;
+}
+
+bool Ticket::Shared::removed() {
+  waiting.store(events.size());
+  if (!paused || events.size() > limit / 2) return false;
+  paused = false;
+  return true;
 }
 
 Ticket::Ticket(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
@@ -71,6 +94,8 @@ uint64_t Ticket::id() const { return shared_->id; }
 uint64_t Ticket::seed() const { return shared_->seed; }
 
 std::optional<Event> Ticket::poll() { return shared_->pop(); }
+bool Ticket::take(std::deque<Event>& events) { return shared_->take(events); }
+bool Ticket::arm() { return shared_->arm(); }
 
 std::optional<Event> Ticket::wait(uint64_t timeout_ns) {
   if (auto event = shared_->pop()) return event;

@@ -37,7 +37,10 @@ struct Ticket::Shared {
 
   void push(Event event);
 
-  std::optional<Event> pop();  // the reader's side
+  // The reader's side, as the functions of Ticket.
+  std::optional<Event> pop();
+  bool take(std::deque<Event>& to);
+  bool arm();
 
   const uint64_t id;
   uint64_t seed = 0;  // set before the ticket is given out
@@ -59,6 +62,7 @@ struct Ticket::Shared {
 
  private:
   void call_wake();
+  bool removed();  // under `mutex`, after events were taken: whether the loop is to go on with the request
 };
 
 }  // namespace switchyard

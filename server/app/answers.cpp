@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The paths that generate text.
+#include <cmath>
 #include <utility>
 
+#include "core/serve/score.h"
 #include "server/app/application.h"
 #include "server/app/generating.h"
 
@@ -43,13 +45,26 @@ Refusal Application::submit(const Generation& g, const std::vector<int32_t>& ids
 
 namespace {
 
+void name_stream(HttpReply& reply) {
+  reply.type = "text/event-stream";
+  reply.headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}};
+}
+
 HttpReply reply_with(std::unique_ptr<Generating> work) {
   HttpReply reply;
-  if (work->stream()) {
-    reply.type = "text/event-stream";
-    reply.headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}};
-  }
+  if (work->stream()) name_stream(reply);
   reply.pending = std::move(work);
+  return reply;
+}
+
+// An answer to which nothing is generated.
+HttpReply echo_reply(Answer& answer, uint32_t choices, bool stream) {
+  HttpReply reply;
+  if (stream) name_stream(reply);
+  reply.body = answer.start();
+  for (uint32_t i = 0; i < choices; ++i)
+    reply.body += answer.end(i, {.reason = "length", .stopped = "length", .usage = {}});
+  reply.body += answer.finish();
   return reply;
 }
 
@@ -174,37 +189,81 @@ HttpReply Application::completions(const HttpRequest& request) {
   return begin(&Application::begin_completions, CompletionTask{without_body(request), std::move(completion)});
 }
 
+namespace {
+
+// Tokens of one request whose log-probabilities are computed: others of its kind wait for it.
+constexpr uint32_t kMostScored = 1u << 16;
+
+}  // namespace
+
+Refusal Application::prompt_ids(const CompletionRequest::Prompt& prompt, std::vector<int32_t>& to) const {
+  if (const auto* ids = std::get_if<std::vector<int32_t>>(&prompt)) {
+    to = *ids;
+    return {};
+  }
+  auto encoded = model_.tokenizer().encode(std::get<std::string>(prompt));
+  if (!encoded.ok()) return failed(encoded.status());
+  to = std::move(*encoded);
+  if (to.empty()) return wrong_field("prompt", "'prompt' has no tokens");
+  return {};
+}
+
+Refusal Application::echo_prompt(const CompletionRequest& completion, const CompletionRequest::Prompt& prompt,
+                                 const std::vector<int32_t>& ids, Echo& to) {
+  const Tokenizer& tokenizer = model_.tokenizer();
+  const auto* text = std::get_if<std::string>(&prompt);
+  to.text = text != nullptr ? *text : tokenizer.decode(ids);
+  if (!completion.generation.logprobs) return {};
+  auto scores = score_text(service_, ids, completion.generation.text.sampling.top_logprobs);
+  if (!scores.ok()) {
+    const Status& status = scores.status();
+    const bool later = status.code() == Code::out_of_device_memory || status.code() == Code::cancelled;
+    return later ? overloaded(std::string(status.message()), 1000) : failed(status);
+  }
+  to.logprobs.push_back({std::string(tokenizer.piece(ids.front())), std::nanf("")});
+  for (size_t i = 0; i < scores->size(); ++i) {
+    const TokenScore& score = (*scores)[i];
+    TokenLogprob& token = to.logprobs.emplace_back(std::string(tokenizer.piece(ids[i + 1])), score.logprob);
+    for (const auto& [id, logprob] : score.top) token.top.emplace_back(std::string(tokenizer.piece(id)), logprob);
+  }
+  return {};
+}
+
 HttpReply Application::begin_completions(const CompletionTask& task, bool may_compile) {
   const auto& [request, completion] = task;
   const Generation& g = completion.generation;
   Compiling compiling{may_compile};
   Constraints constraints;
   if (Refusal no = constrain(g, Reasoning::none, {}, compiling, constraints)) return error_reply(request, *no);
-  if (compiling.missing) return is_missing();
+  if (compiling.missing || (completion.echo && g.logprobs && !may_compile)) return is_missing();
   std::vector<GeneratingChoice> choices;
-  std::vector<std::string> echo;
+  std::vector<Echo> echoes;
   AnswerHead h = head("cmpl-", g);
+  h.choices = static_cast<uint32_t>(completion.prompts.size()) * g.choices;
   for (const auto& prompt : completion.prompts) {
     std::vector<int32_t> ids;
-    if (const auto* text = std::get_if<std::string>(&prompt)) {
-      auto encoded = model_.tokenizer().encode(*text);
-      if (!encoded.ok()) return error_reply(request, failed(encoded.status()));
-      ids = std::move(*encoded);
-      if (ids.empty()) return error_reply(request, wrong_field("prompt", "'prompt' has no tokens"));
-    } else {
-      ids = std::get<std::vector<int32_t>>(prompt);
-    }
-    if (Refusal no = submit(g, ids, {}, constraints, choices)) return error_reply(request, *no);
+    if (Refusal no = prompt_ids(prompt, ids)) return error_reply(request, *no);
     h.prompt_tokens += static_cast<uint32_t>(ids.size());
-    const auto* text = std::get_if<std::string>(&prompt);
-    for (uint32_t i = 0; i < g.choices && completion.echo; ++i) {
-      echo.push_back(text != nullptr ? *text : model_.tokenizer().decode(ids));
+    if (completion.echo && g.logprobs && h.prompt_tokens > kMostScored) {
+      std::string message = fmt::format("prompts with 'echo' and 'logprobs' may have {} tokens in all", kMostScored);
+      return error_reply(request, wrong_field("prompt", std::move(message)));
     }
+    if (completion.echo) {
+      Echo echo;
+      if (Refusal no = echo_prompt(completion, prompt, ids, echo)) return error_reply(request, *no);
+      echoes.insert(echoes.end(), g.choices, echo);
+    }
+    if (!completion.generates) continue;
+    if (Refusal no = submit(g, ids, {}, constraints, choices)) return error_reply(request, *no);
   }
-  h.choices = static_cast<uint32_t>(choices.size());
-  HttpReply reply = reply_with(std::make_unique<Generating>(completion_answer(std::move(h), g.stream, std::move(echo)),
-                                                            std::move(choices), model_.tokenizer(),
-                                                            Protocol::completions, g.stream, g.logprobs));
+  auto answer = completion_answer(std::move(h), g.stream, std::move(echoes));
+  HttpReply reply;
+  if (completion.generates) {
+    reply = reply_with(std::make_unique<Generating>(std::move(answer), std::move(choices), model_.tokenizer(),
+                                                    Protocol::completions, g.stream, g.logprobs));
+  } else {
+    reply = echo_reply(*answer, static_cast<uint32_t>(completion.prompts.size()) * g.choices, g.stream);
+  }
   name_ignored(g, reply);
   return reply;
 }

@@ -118,6 +118,10 @@ class Application final : public HttpHandler {
                         const nlohmann::ordered_json& repeated = {});
   HttpReply begin_chat(const ChatTask& task, bool may_compile);
   HttpReply begin_completions(const CompletionTask& task, bool may_compile);
+  Refusal prompt_ids(const CompletionRequest::Prompt& prompt, std::vector<int32_t>& to) const;
+  // With log-probabilities it takes long: the model reads the prompt.
+  Refusal echo_prompt(const CompletionRequest& completion, const CompletionRequest::Prompt& prompt,
+                      const std::vector<int32_t>& ids, Echo& to);
   // begin(task, false), and begin(task, true) as HttpReply::work if something is yet to be compiled.
   template <class Task>
   HttpReply begin(HttpReply (Application::*how)(const Task&, bool), Task task);

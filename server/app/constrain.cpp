@@ -23,9 +23,9 @@ Result<std::shared_ptr<const Constraint>> Application::constraint(ConstraintKind
   if (compiling.allowed) {
     return constraints_.get(kind, text, model_.tokenizer(), service_.loaded().model->vocab(), name);
   }
-  auto known = constraints_.known(kind, text);
-  compiling.missing = compiling.missing || known == nullptr;
-  return known;
+  if (auto known = constraints_.known(kind, text, name)) return std::move(*known);
+  compiling.missing = true;
+  return std::shared_ptr<const Constraint>();
 }
 
 Refusal Application::compile_calls(const ChatRequest& request, Compiling& compiling,

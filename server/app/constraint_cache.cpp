@@ -2,34 +2,58 @@
 #include "server/app/constraint_cache.h"
 
 #include <algorithm>
+#include <vector>
 
-#include "core/generate/text_constraint.h"
+#include "core/base/os.h"
 
 namespace switchyard::server {
 
-std::shared_ptr<const Constraint> ConstraintCache::find(ConstraintKind kind, std::string_view text) {
+namespace {
+
+ConstraintCache::Compiled named(const ConstraintCache::Compiled& compiled, std::string_view name) {
+  if (compiled.ok()) return compiled;
+  return error(compiled.status().code(), "{}: {}", name, compiled.status().message());
+}
+
+// The first mask of a large schema takes the longest, a tenth of a second: later ones find its states. Here it delays
+// no other request's step.
+void prepare(const std::shared_ptr<const Constraint>& constraint, uint32_t vocab) {
+  ConstraintMatcher first(constraint);
+  std::vector<uint32_t> mask((vocab + 31) / 32);
+  (void)first.mask(mask).ok();  // the request that needs it finds the same error
+}
+
+}  // namespace
+
+const ConstraintCache::Compiled* ConstraintCache::find(ConstraintKind kind, std::string_view text) {
   const auto at = std::find_if(entries_.begin(), entries_.end(),
                                [&](const Entry& entry) { return entry.kind == kind && entry.text == text; });
   if (at == entries_.end()) return nullptr;
   entries_.splice(entries_.begin(), entries_, at);
-  return entries_.front().constraint;
+  return &entries_.front().compiled;
 }
 
-std::shared_ptr<const Constraint> ConstraintCache::known(ConstraintKind kind, std::string_view text) {
+std::optional<ConstraintCache::Compiled> ConstraintCache::known(ConstraintKind kind, std::string_view text,
+                                                                std::string_view name) {
   const std::lock_guard lock(mutex_);
-  return find(kind, text);
+  const Compiled* there = find(kind, text);
+  if (there == nullptr) return std::nullopt;
+  return named(*there, name);
 }
 
-Result<std::shared_ptr<const Constraint>> ConstraintCache::get(ConstraintKind kind, std::string_view text,
-                                                               const Tokenizer& tokenizer, uint32_t vocab,
-                                                               std::string_view name) {
-  if (auto there = known(kind, text)) return there;
-  SWY_LET(auto made, compile_constraint(kind, text, tokenizer, vocab, name));
+ConstraintCache::Compiled ConstraintCache::get(ConstraintKind kind, std::string_view text, const Tokenizer& tokenizer,
+                                               uint32_t vocab, std::string_view name, const ConstraintLimits& limits) {
+  if (auto there = known(kind, text, name)) return std::move(*there);
+  SWY_LET(auto trie, tokenizer.trie(vocab));
+  const uint64_t begun = Os::real().now_ns();
+  const Compiled made = Constraint::compile(kind, text, std::move(trie), limits);
+  if (!made.ok() && Os::real().now_ns() - begun >= limits.compile_ns) return named(made, name);
+  if (made.ok()) prepare(*made, vocab);
   const std::lock_guard lock(mutex_);
-  if (auto there = find(kind, text)) return there;  // another request was quicker
+  if (const Compiled* there = find(kind, text)) return named(*there, name);  // another request was quicker
   entries_.push_front({kind, std::string(text), made});
   if (entries_.size() > kMost) entries_.pop_back();
-  return made;
+  return named(made, name);
 }
 
 }  // namespace switchyard::server

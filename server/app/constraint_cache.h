@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// ConstraintCache: the compiled constraints of the last requests, so that requests with the same text share one.
+// ConstraintCache: the compiled constraints of the last requests, so that requests with the same text share one. What
+// cannot be compiled is also known, so that it is not tried again.
 #pragma once
 
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,22 +17,25 @@ namespace switchyard::server {
 
 class ConstraintCache {
  public:
+  using Compiled = Result<std::shared_ptr<const Constraint>>;
+
   // At most so many are kept: one may hold 64 MiB of masks (ConstraintLimits).
   static constexpr size_t kMost = 16;
 
-  // Errors: as Constraint::compile, with `name` in front. They are not kept. [thread-safe]
-  Result<std::shared_ptr<const Constraint>> get(ConstraintKind kind, std::string_view text, const Tokenizer& tokenizer,
-                                                uint32_t vocab, std::string_view name);
-  // NULL: it would have to be compiled. [thread-safe]
-  std::shared_ptr<const Constraint> known(ConstraintKind kind, std::string_view text);
+  // Errors: as Constraint::compile, with `name` in front. They are kept, except where the time ran out: there may be
+  // more of it the next time. [thread-safe]
+  Compiled get(ConstraintKind kind, std::string_view text, const Tokenizer& tokenizer, uint32_t vocab,
+               std::string_view name, const ConstraintLimits& limits = {});
+  // None: it would have to be compiled. [thread-safe]
+  std::optional<Compiled> known(ConstraintKind kind, std::string_view text, std::string_view name);
 
  private:
   struct Entry {
     ConstraintKind kind;
     std::string text;
-    std::shared_ptr<const Constraint> constraint;
+    Compiled compiled;
   };
-  std::shared_ptr<const Constraint> find(ConstraintKind kind, std::string_view text);
+  const Compiled* find(ConstraintKind kind, std::string_view text);
 
   std::mutex mutex_;
   std::list<Entry> entries_;  // the one that was used last is the first

@@ -44,39 +44,41 @@ void Generating::on_ready(std::function<void()> wake) {
 
 Pending::State Generating::pull(std::string& out) {
   if (done_) return State::done;
-  if (!std::exchange(started_, true)) {
-    out += answer_->start();
-    if (!out.empty()) return State::more;
-  }
-  bool any = false;
-  for (uint32_t i = 0; i < choices_.size() && out.size() < kPullBytes; ++i) {
-    const Progress progress = pull_choice(i, out);
-    if (progress == Progress::failed) return State::done;
-    any = any || progress == Progress::some;
-  }
-  if (std::all_of(choices_.begin(), choices_.end(), [](const auto& c) { return c.ended; })) {
-    out += answer_->finish();
-    done_ = true;
-    return State::done;
-  }
-  return any ? State::more : State::waiting;
+  if (!std::exchange(started_, true)) out += answer_->start();
+  const auto armed = [](const GeneratingChoice& c) { return c.ended || c.ticket->arm(); };
+  do {
+    bool any = false;
+    for (uint32_t i = 0; i < choices_.size() && out.size() < kPullBytes; ++i) {
+      const Progress progress = pull_choice(i, out);
+      if (progress == Progress::failed) return State::done;
+      any = any || progress == Progress::some;
+    }
+    if (std::all_of(choices_.begin(), choices_.end(), [](const auto& c) { return c.ended; })) {
+      out += answer_->finish();
+      done_ = true;
+      return State::done;
+    }
+    if (any) return State::more;
+  } while (!std::all_of(choices_.begin(), choices_.end(), armed));  // else an event came meanwhile
+  return State::waiting;
 }
 
 Generating::Progress Generating::pull_choice(uint32_t index, std::string& out) {
   GeneratingChoice& choice = choices_[index];
   bool any = false;
   while (!choice.ended && out.size() < kPullBytes) {
-    const std::optional<Event> event = choice.ticket->poll();
-    if (!event) break;
+    if (choice.events.empty() && !choice.ticket->take(choice.events)) break;
     any = true;
-    take(index, *event, out);
-    if (!event->finish || choice.ended) continue;
-    const std::string& reason = event->finish->reason;
-    if (!event->finish->status.ok() || reason == "cancelled" || reason == "deadline") {
-      fail(error_of(*event->finish), out);
+    const Event event = std::move(choice.events.front());
+    choice.events.pop_front();
+    take(index, event, out);
+    if (!event.finish || choice.ended) continue;
+    const std::string& reason = event.finish->reason;
+    if (!event.finish->status.ok() || reason == "cancelled" || reason == "deadline") {
+      fail(error_of(*event.finish), out);
       return Progress::failed;
     }
-    end(index, *event->finish, out);
+    end(index, *event.finish, out);
   }
   return any ? Progress::some : Progress::none;
 }

@@ -2,6 +2,7 @@
 // Generating: a reply whose choices are tickets of the service. Destroying it cancels them.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@ struct GeneratingChoice {
   std::unique_ptr<OutputParser> parser;  // NULL: the text is the answer as it is
   bool one_call = false;                 // it ends after its first call
   bool ended = false;
+  std::deque<Event> events = {};  // taken from the ticket, and yet to be sent
   uint32_t tokens = 0, reasoning_tokens = 0;
 };
 

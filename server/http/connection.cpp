@@ -293,6 +293,20 @@ void Connection::wake_on(Pending& pending) {
   });
 }
 
+// Of text that comes fast, several tokens go into one write, and nothing wakes this thread for each of them: the more
+// streams there are, the longer a stream's text is collected. All streams look for text at the same times, so that one
+// timer serves them. What comes after a longer silence is sent at once.
+net::awaitable<void> Connection::rest(bool stream) {
+  using std::chrono::microseconds;
+  constexpr microseconds kWhole(20000), kLeast(4000), kEach(250);
+  const auto gap = stream ? std::min(kLeast + kEach * (shared_.streams.load() - 1), kWhole) : kWhole;
+  beast::error_code ec;
+  if (woken_ || gone_) co_return;
+  const auto now = std::chrono::duration_cast<microseconds>(net::steady_timer::clock_type::now().time_since_epoch());
+  timer_.expires_at(net::steady_timer::time_point((now / gap + 1) * gap));
+  co_await timer_.async_wait(with(ec));
+}
+
 // True: there may be more, or the client has gone; false: nothing came for so long.
 net::awaitable<bool> Connection::wait_for_more(uint32_t for_seconds) {
   beast::error_code ec;
@@ -306,6 +320,8 @@ net::awaitable<Connection::Sent> Connection::send_pending(const HttpRequest& req
                                                           bool old) {
   const std::unique_ptr<Pending> pending = std::move(reply.pending);
   const bool stream = pending->stream();
+  shared_.streams += stream ? 1 : 0;
+  const std::shared_ptr<void> counted(nullptr, [this, stream](void*) { shared_.streams -= stream ? 1 : 0; });
   const Framing framing = !stream ? Framing::length : old ? Framing::until_close : Framing::chunks;
   Sent sent{.status = reply.status};
   watching_ = true;
@@ -328,6 +344,7 @@ net::awaitable<Connection::Sent> Connection::send_pending(const HttpRequest& req
     if (state == Pending::State::done && framing == Framing::chunks) out += kLastChunk;
     if (!out.empty()) co_await write(out);
     out.clear();
+    if (state == Pending::State::more) co_await rest(stream);
     if (state != Pending::State::waiting || gone_) continue;
     const bool more = co_await wait_for_more(shared_.options.ping_seconds);
     if (!more && stream) out = framing == Framing::chunks ? chunk(pending->ping()) : pending->ping();

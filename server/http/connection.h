@@ -26,6 +26,7 @@ struct Shared {
   net::thread_pool& workers;                        // for HttpReply::work
   std::atomic<uint32_t> connections = 0, busy = 0;  // busy: with a request
   std::atomic<uint32_t> works = 0;                  // that run or wait
+  std::atomic<uint32_t> streams = 0;                // under way
   std::atomic<uint64_t> body_bytes = 0;             // of all requests
   std::atomic<bool> draining = false;
   std::atomic<bool> stopping = false;  // what is not begun is refused
@@ -64,6 +65,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   net::awaitable<Sent> send_pending(const HttpRequest& request, HttpReply& reply, bool keep_alive, bool old);
   net::awaitable<bool> write(const std::string& text);
   net::awaitable<bool> wait_for_more(uint32_t seconds);
+  net::awaitable<void> rest(bool stream);
   net::awaitable<void> watch();
   net::awaitable<void> end_watch();
   void wake_on(Pending& pending);

@@ -33,8 +33,9 @@ class Pending {
   enum class State { waiting, more, done };
 
   virtual ~Pending() = default;
-  // Appends what can be sent now. `waiting`: nothing more until the next wake-up. A reply that is no stream has its
-  // body in the last part. Called by one thread at a time.
+  // Appends what can be sent now. `waiting`: nothing more until the next wake-up; `more`: there may be more by now, of
+  // which no wake-up tells but that of the end. A reply that is no stream has its body in the last part. Called by one
+  // thread at a time.
   virtual State pull(std::string& out) = 0;
   // `wake` is called from any thread when there may be something after `pull` said `waiting`; empty: none.
   virtual void on_ready(std::function<void()> wake) = 0;

@@ -19,7 +19,7 @@ namespace switchyard::server {
 // A token in a protocol's logprobs.
 struct TokenLogprob {
   std::string bytes;  // of the token, perhaps part of a character
-  float logprob = 0;
+  float logprob = 0;  // NaN: it has none, as a text's first token
   std::vector<std::pair<std::string, float>> top = {};
 };
 
@@ -65,8 +65,13 @@ class Answer {
 enum class Protocol { chat, completions, responses, messages };
 
 std::unique_ptr<Answer> chat_answer(AnswerHead head, bool stream);
-// `echo`: the prompts' texts, which the choices begin with; empty: they do not.
-std::unique_ptr<Answer> completion_answer(AnswerHead head, bool stream, std::vector<std::string> echo);
+// A prompt that a choice begins with.
+struct Echo {
+  std::string text;
+  std::vector<TokenLogprob> logprobs = {};
+};
+// `echo`: of each choice; empty: none has one.
+std::unique_ptr<Answer> completion_answer(AnswerHead head, bool stream, std::vector<Echo> echo);
 std::unique_ptr<Answer> responses_answer(AnswerHead head, bool stream, const nlohmann::ordered_json& request);
 std::unique_ptr<Answer> messages_answer(AnswerHead head, bool stream);
 

@@ -76,9 +76,20 @@ class ChatStream final : public Answer {
   }
 
   std::string chunk(uint32_t choice, const std::string& delta, const std::string& logprobs, const std::string& reason) {
-    return "data: " + opening() + R"("choices":[{"index":)" + std::to_string(choice) + R"(,"delta":)" + delta +
-           R"(,"logprobs":)" + logprobs + R"(,"finish_reason":)" + reason + "}]" +
-           (head_.include_usage ? R"(,"usage":null)" : "") + "}\n\n";
+    std::string out = "data: ";
+    out.reserve(opening().size() + delta.size() + logprobs.size() + 160);
+    out += opening();
+    out += R"("choices":[{"index":)";
+    out += std::to_string(choice);
+    out += R"(,"delta":)";
+    out += delta;
+    out += R"(,"logprobs":)";
+    out += logprobs;
+    out += R"(,"finish_reason":)";
+    out += reason;
+    out += head_.include_usage ? R"(}],"usage":null})" : "}]}";
+    out += "\n\n";
+    return out;
   }
 
   std::string take_logprobs(uint32_t choice) {

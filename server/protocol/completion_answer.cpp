@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The answers of POST /v1/completions.
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "server/protocol/collected.h"
@@ -22,8 +23,9 @@ json completion_logprobs(const std::vector<TokenLogprob>& tokens, size_t& offset
   json texts = json::array(), values = json::array(), tops = json::array(), offsets = json::array();
   for (const TokenLogprob& token : tokens) {
     texts.push_back(token.bytes);
-    values.push_back(token.logprob);
-    json top = json::object();
+    const bool none = std::isnan(token.logprob);
+    values.push_back(none ? json(nullptr) : json(token.logprob));
+    json top = none ? json(nullptr) : json::object();
     for (const auto& [bytes, logprob] : token.top) top[bytes] = logprob;
     tops.push_back(top);
     offsets.push_back(offset);
@@ -40,16 +42,19 @@ std::string text_of(const Part& part) {
 
 class CompletionAnswer final : public Answer {
  public:
-  CompletionAnswer(AnswerHead head, bool stream, std::vector<std::string> echo)
+  CompletionAnswer(AnswerHead head, bool stream, std::vector<Echo> echo)
       : head_(std::move(head)), stream_(stream), echo_(std::move(echo)), choices_(head_.choices) {
-    for (size_t i = 0; i < choices_.size() && !echo_.empty(); ++i) choices_[i].offset = characters(echo_[i]);
+    for (size_t i = 0; i < echo_.size(); ++i) {
+      choices_[i].logprobs = std::move(echo_[i].logprobs);
+      if (choices_[i].logprobs.empty()) choices_[i].offset = characters(echo_[i].text);
+    }
   }
 
   std::string start() override {
     std::string out;
     for (uint32_t i = 0; i < echo_.size(); ++i) {
-      if (stream_) out += event(choice_json(i, echo_[i], nullptr, nullptr));
-      choices_[i].text = echo_[i];
+      if (stream_) out += event(choice_json(i, echo_[i].text, take_logprobs(choices_[i]), nullptr));
+      choices_[i].text = std::move(echo_[i].text);
     }
     return out;
   }
@@ -123,13 +128,13 @@ class CompletionAnswer final : public Answer {
 
   AnswerHead head_;
   bool stream_;
-  std::vector<std::string> echo_;
+  std::vector<Echo> echo_;
   std::vector<Choice> choices_;
 };
 
 }  // namespace
 
-std::unique_ptr<Answer> completion_answer(AnswerHead head, bool stream, std::vector<std::string> echo) {
+std::unique_ptr<Answer> completion_answer(AnswerHead head, bool stream, std::vector<Echo> echo) {
   return std::make_unique<CompletionAnswer>(std::move(head), stream, std::move(echo));
 }
 

@@ -48,17 +48,16 @@ Refusal parse_completion(const json& body, const Defaults& defaults, CompletionR
   Generation& g = to.generation;
   read_generation(fields, defaults, g, refusal);
   g.text.max_tokens = 16;  // the protocol's default
-  if (const auto limit = fields.integer("max_tokens", 1, UINT32_MAX)) g.text.max_tokens = static_cast<uint32_t>(*limit);
+  to.echo = fields.boolean("echo").value_or(false);
+  if (const auto limit = fields.integer("max_tokens", to.echo ? 0 : 1, UINT32_MAX)) {
+    g.text.max_tokens = static_cast<uint32_t>(*limit);
+    to.generates = *limit > 0;
+  }
   if (const auto top = fields.integer("logprobs", 0, kTopLogprobs)) {
     g.logprobs = g.text.sampling.logprob = true;
     g.text.sampling.top_logprobs = static_cast<uint32_t>(*top);
   }
   read_prompts(fields, to);
-  to.echo = fields.boolean("echo").value_or(false);
-  if (to.echo && g.logprobs && !refusal) {
-    refusal =
-        not_supported("'echo' with 'logprobs' is not supported: the prompt's log-probabilities are not kept", "echo");
-  }
   if (const auto best = fields.integer("best_of", 1, kMostChoices); best && *best > g.choices && !refusal) {
     refusal = not_supported("'best_of' above 'n' is not supported; ask for 'n' choices instead", "best_of");
   }

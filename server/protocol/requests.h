@@ -10,9 +10,11 @@ namespace switchyard::server {
 
 // POST /v1/completions.
 struct CompletionRequest {
+  using Prompt = std::variant<std::string, std::vector<int32_t>>;  // a text, or token ids
   Generation generation;
-  std::vector<std::variant<std::string, std::vector<int32_t>>> prompts;  // each a text, or token ids
+  std::vector<Prompt> prompts;
   bool echo = false;
+  bool generates = true;  // false: the answer is the prompt alone
 };
 Refusal parse_completion(const nlohmann::ordered_json& body, const Defaults& defaults, CompletionRequest& to);
 

@@ -127,7 +127,7 @@ TEST(CompletionAnswer, StreamsAndComesWhole) {
   };
   AnswerHead h = head();
   h.logprobs = true;
-  EXPECT_EQ(feed(*completion_answer(h, false, {"aé"})),
+  EXPECT_EQ(feed(*completion_answer(h, false, {{.text = "aé", .logprobs = {}}})),
             std::string(R"({"id":"ID","object":"text_completion","created":7,"model":"m","system_fingerprint":"fp",)"
                         R"("choices":[{"index":0,"text":"aéb","logprobs":{"tokens":["b"],"token_logprobs":[-1.0],)"
                         R"("top_logprobs":[{"b":-1.0}],"text_offset":[2]},"finish_reason":"length"}],"usage":)") +

@@ -226,5 +226,27 @@ TEST(ConstraintCache, SharesAndForgets) {
   EXPECT_TRUE(second.expired());
 }
 
+TEST(ConstraintCache, KnowsWhatCannotBeCompiled) {
+  ConstraintCache cache;
+  const auto kind = ConstraintKind::regex;
+  const auto failed = cache.get(kind, "(a", tokenizer(), 203, "one");
+  ASSERT_FALSE(failed.ok());
+  EXPECT_FALSE(cache.known(kind, "(b", "it"));
+  const auto known = cache.known(kind, "(a", "another");
+  ASSERT_TRUE(known);
+  EXPECT_EQ("one" + std::string(known->status().message()).substr(7), failed.status().message());
+  EXPECT_THAT(std::string(known->status().message()), ::testing::StartsWith("another: "));
+
+  std::string slow = R"({"oneOf":[)";
+  for (int k = 0; k < 300; ++k) {
+    slow += fmt::format(R"({}{{"type":"object","properties":{{"k{}":{{"type":"string"}}}}}})", k == 0 ? "" : ",", k);
+  }
+  slow += "]}";
+  const auto schema = ConstraintKind::json_schema;
+  EXPECT_THAT(std::string(cache.get(schema, slow, tokenizer(), 203, "it", {.compile_ns = 1}).status().message()),
+              HasSubstr("takes too long"));
+  EXPECT_FALSE(cache.known(schema, slow, "it")) << "there may be more time later";
+}
+
 }  // namespace
 }  // namespace switchyard::server

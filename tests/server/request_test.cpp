@@ -176,6 +176,9 @@ TEST(CompletionRequest, TakesTextsAndIds) {
   EXPECT_TRUE(r.generation.logprobs);
   EXPECT_EQ(r.generation.text.max_tokens, 16) << "the protocol's default";
   EXPECT_EQ(parse_completion(body(R"({"prompt":"a","best_of":2})"), {}, r)->status, 501);
+  EXPECT_EQ(parse_completion(body(R"({"prompt":"a","max_tokens":0})"), {}, r)->param, "max_tokens");
+  ASSERT_FALSE(parse_completion(body(R"({"prompt":"a","max_tokens":0,"echo":true,"logprobs":1})"), {}, r));
+  EXPECT_FALSE(r.generates);
 }
 
 TEST(ResponsesRequest, ItemsBecomeMessages) {

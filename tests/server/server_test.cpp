@@ -124,6 +124,41 @@ TEST(Server, CompletesTextsAndIds) {
   EXPECT_EQ("Once upon a" + same["choices"][0]["text"].get<std::string>(), two["choices"][0]["text"]);
 }
 
+// The likelihood of a prompt's tokens is that with which they would have been drawn.
+TEST(Server, EchoesPromptsWithTheirLogprobs) {
+  const std::vector<int> ids = answered(post(demo(), "/tokenize", R"({"prompt":"Once upon a time there"})"))["tokens"];
+  ASSERT_GT(ids.size(), 3);
+  const auto ask_for = [](const std::vector<int>& prompt, const std::string& fields) {
+    return answered(post(demo(), "/v1/completions",
+                         R"({"logprobs":5,"prompt":)" + json(prompt).dump() + "," + fields + "}"))["choices"][0];
+  };
+  const json echoed = ask_for(ids, R"("echo":true,"max_tokens":0)");
+  EXPECT_EQ(echoed["text"], "Once upon a time there");
+  EXPECT_EQ(echoed["finish_reason"], "length");
+  const json given = echoed["logprobs"];
+  ASSERT_EQ(given["tokens"].size(), ids.size());
+  EXPECT_TRUE(given["token_logprobs"][0].is_null());
+  EXPECT_TRUE(given["top_logprobs"][0].is_null());
+  EXPECT_EQ(given["text_offset"][0], 0);
+  for (size_t i = 1; i < ids.size(); ++i) {
+    const std::vector<int> before(ids.begin(), ids.begin() + static_cast<ptrdiff_t>(i));
+    const json drawn = ask_for(before, R"("max_tokens":1,"temperature":1)")["logprobs"]["top_logprobs"][0];
+    const json& top = given["top_logprobs"][i];
+    EXPECT_EQ(top.size(), 5);
+    for (const auto& [text, logprob] : top.items()) {
+      ASSERT_TRUE(drawn.contains(text)) << i << drawn << top;
+      EXPECT_NEAR(logprob.get<double>(), drawn[text].get<double>(), 1e-3) << i << text;
+    }
+    const std::string own = given["tokens"][i];
+    if (top.contains(own)) {
+      EXPECT_EQ(given["token_logprobs"][i], top[own]);
+    }
+  }
+  const json more = ask_for(ids, R"("echo":true,"max_tokens":2,"seed":1)");
+  EXPECT_EQ(more["logprobs"]["token_logprobs"].size(), ids.size() + 2);
+  EXPECT_EQ(more["logprobs"]["token_logprobs"][1], given["token_logprobs"][1]);
+}
+
 TEST(Server, SpeaksTheOtherProtocols) {
   const Reply messages =
       post(demo(), "/v1/messages", R"({"model":"demo","max_tokens":8,"messages":[{"role":"user","content":"Hi"}]})");
