@@ -134,8 +134,9 @@ uint64_t rows_alone(uint64_t rows, uint64_t vocab, uint64_t list) {
 
 uint64_t draw_bytes(uint64_t rows, uint64_t vocab, uint64_t list) {
   const auto ids = static_cast<uint32_t>(vocab);
-  const uint64_t alone = std::min<uint64_t>(rows_alone(rows, vocab, list), swy::team_width);
-  return std::max(alone * swy_align64(swy::RowSampler::bytes(ids, 1)),
+  // Of fewer rows than members the last member may have one.
+  const uint64_t members = rows_alone(rows, vocab, list) > 0 ? swy::team_width : 0;
+  return std::max(members * swy_align64(swy::RowSampler::bytes(ids, 1)),
                   swy_align64(swy::RowSampler::bytes(ids, swy::team_width)));
 }
 
