@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "core/base/saturate.h"
+#include "core/engine/pending.h"
 #include "core/plugin/call.h"
-#include "switchyard/sdk/operands.hpp"
 
 namespace switchyard {
 
@@ -38,7 +38,7 @@ Status StatePool::describe(const Planner& planner, const std::vector<PlanDevice>
       const swy_tensor& desc = unit.state->desc;
       unit.paged = desc.state == SWY_STATE_PAGED;
       unit.counts = op.states[i] == counts;
-      unit.pending = op.id == SWY_OP_GATED_DELTA && i == swy::Operands<SWY_OP_GATED_DELTA>::state("pending");
+      unit.pending = pending_place(op) == i;
       unit.canonical_bytes = dtype_bytes(desc.dtype) * (unit.paged ? kPageSize : 1);
       for (uint32_t d = 0; d < desc.rank; ++d) unit.canonical_bytes *= desc.dims[d];
       const OpView view(graph, op, pool);

@@ -2,15 +2,13 @@
 // StepRunner: applies pending rows outside of a step.
 #include <algorithm>
 
+#include "core/engine/pending.h"
 #include "core/engine/step_runner.h"
-#include "switchyard/sdk/operands.hpp"
 
 namespace switchyard {
 namespace {
 
-bool has_pending(const GraphOp& op) {
-  return op.id == SWY_OP_GATED_DELTA && op.states.size() > swy::Operands<SWY_OP_GATED_DELTA>::state("pending");
-}
+bool has_pending(const GraphOp& op) { return pending_place(op).has_value(); }
 
 bool any_pending(const std::vector<GraphOp>& ops) { return std::any_of(ops.begin(), ops.end(), has_pending); }
 
