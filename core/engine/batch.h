@@ -163,7 +163,7 @@ class Batch {
   Result<Draw> draw(Running& r, const DrawRow& row, const StepOutput& out);
   StopReason drew(Running& r, const Draw& draw, uint32_t position);
   void finish_part(const FlightPart& part, const StepOutput& out);
-  uint32_t keep_rows(Running& r, const FlightPart& part, uint32_t accepted);
+  void keep_rows(Running& r, const FlightPart& part, uint32_t accepted);
   Status give_hidden(Running& r, const FlightPart& part, uint32_t stand);
   void measure(const Flight& flight, uint64_t begin_ns, uint64_t drawn, bool first);
   void end(Running& r, StopReason reason, Status status = {});

@@ -241,29 +241,24 @@ void Batch::finish_part(const FlightPart& part, const StepOutput& out) {
   }
   if (!fault.ok()) reason = StopReason::failed;
   if (part.drafts > 0) {
-    Status given = give_hidden(r, part, keep_rows(r, part, accepted));
+    keep_rows(r, part, accepted);
+    Status given = give_hidden(r, part, part.tokens - part.drafts + accepted);
     if (!given.ok() && reason == StopReason::none) reason = StopReason::failed, fault = std::move(given);
   }
   if (reason != StopReason::none) return end(r, reason, std::move(fault));
   if (part.drafts == 0) r.session.commit();  // of the step under way that feeds this token, if there is one
 }
 
-// Returns how many of the part's rows stand.
-uint32_t Batch::keep_rows(Running& r, const FlightPart& part, uint32_t accepted) {
+void Batch::keep_rows(Running& r, const FlightPart& part, uint32_t accepted) {
   const bool over = r.outcome.stopped != StopReason::none;
   r.outcome.drafted += part.drafts;
   r.outcome.accepted += accepted;
   r.outcome.drafts.add(part.drafts, accepted);
   if (!over) r.acceptance[r.drafter].measured(accepted, accepted < part.drafts);
   const uint32_t stand = part.tokens - part.drafts + accepted;
-  if (stand == part.tokens) {
-    r.session.commit();
-  } else if (model_.feeds_again()) {
-    r.session.abandon();
-  } else {
-    r.session.commit(stand);
-  }
-  return stand;
+  if (stand == part.tokens) return r.session.commit();
+  if (model_.feeds_again()) return r.session.abandon();
+  r.session.commit(stand);
 }
 
 // The hidden rows of a part that stand, for the drafters that want them.
