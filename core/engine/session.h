@@ -11,6 +11,7 @@
 #include "core/base/os.h"
 #include "core/engine/checkpoint.h"
 #include "core/engine/model.h"
+#include "core/engine/mtp.h"
 
 namespace switchyard {
 
@@ -34,12 +35,12 @@ class Session {
   Result<std::unique_ptr<Session>> fork();
 
   // What it has seen so far, for later. Errors: usage, while a step of it runs, or for an empty session.
-  Result<std::unique_ptr<StateCheckpoint>> keep() const;
+  Result<std::unique_ptr<StateCheckpoint>> keep();
   // Replaces the session's contents by what another one of the model had seen. Errors: usage, while a step of it runs.
   Status resume(const StateCheckpoint& checkpoint);
 
   // The tokens and states so far, in a form that any backend restores; see snapshot.cpp for the layout.
-  Result<std::string> snapshot() const;
+  Result<std::string> snapshot();
   // Replaces the session's contents. Errors: invalid_data, for bytes that are not a snapshot; usage, for a snapshot of
   // another model, or one that does not fit the context: these leave the session as it was. out_of_device_memory and
   // the devices' own errors leave it empty.
@@ -56,6 +57,15 @@ class Session {
   // The same where only the first `tokens` of the step stand. Only for models whose states are all paged.
   void commit(uint32_t tokens);
   void abandon();
+  // The multi-token prediction layer (mtp.h). `saw` is for whoever runs the session in steps; `draft_row` gives the
+  // logits of the token after `last`, the token after all positions seen, and `next_draft_row` those of the token after
+  // a draft. Errors: usage, where rows are missing; out_of_device_memory; those of the devices.
+  MtpTrail& trail() { return trail_; }
+  // The layer reads the rows of the trail whose next token is known.
+  Status read_trail();
+  bool can_draft() const;  // another row
+  Result<std::span<const float>> draft_row(int32_t last);
+  Result<std::span<const float>> next_draft_row(int32_t draft);
   bool prepared() const { return prepared_ != 0; }
   // The prepared step's place in the states; its tokens are for the caller to set. Borrows the page table.
   StepSequence sequence() const;
@@ -69,7 +79,9 @@ class Session {
   void give_pages_back();  // those beyond the position
   Status find_pages(uint32_t tokens);
   Status find_slot(bool keep);
-  Status import_states(uint32_t position, std::string_view canonical);
+  Status import_states(uint32_t position, std::string_view canonical, bool with_layer);
+  Status make_room(uint32_t tokens);
+  Status settle_trail();
 
   Model& model_;
   uint32_t slot_ = kNoUnit;  // none: nothing was seen
@@ -77,6 +89,9 @@ class Session {
   uint32_t position_ = 0;
   uint32_t prepared_ = 0;          // tokens of the prepared step
   uint32_t write_slot_ = kNoUnit;  // of the prepared step
+  MtpTrail trail_;
+  uint32_t drafted_ = 0;          // rows of drafts after the trail's
+  std::vector<float> draft_row_;  // the layer's own
 };
 
 }  // namespace switchyard

@@ -110,13 +110,13 @@ TEST(Run, SpeculationChangesNoToken) {
   };
   const json off = told("off");
   EXPECT_EQ(off["drafted"], 0);
-  for (const char* on : {"auto", "ngram"}) {
+  for (const char* on : {"auto", "mtp", "ngram"}) {
     const json out = told(on);
     EXPECT_EQ(out["ids"], off["ids"]) << on;
     EXPECT_GE(out["drafted"], out["accepted"]);
     EXPECT_TRUE(on == std::string("auto") || out["accepted"] > 20) << out["accepted"];
   }
-  const Ran refused = run_program({"run", "--speculate", "mtp", "The"});
+  const Ran refused = run_program({"run", "--speculate", "mpt", "The"});
   EXPECT_EQ(refused.exit, 2);
   EXPECT_THAT(refused.err, HasSubstr("--speculate"));
 }

@@ -100,10 +100,10 @@ TEST(Ngram, TakesTheSameTimeForEachToken) {
 }
 
 TEST(Speculation, NamesAreRead) {
-  for (const Speculation s : {Speculation::off, Speculation::automatic, Speculation::ngram}) {
+  for (const Speculation s : {Speculation::off, Speculation::automatic, Speculation::ngram, Speculation::mtp}) {
     EXPECT_EQ(*parse_speculation(speculation_name(s)), s);
   }
-  EXPECT_EQ(parse_speculation("mtp").status().message(), "--speculate is 'mtp'; it must be auto, ngram or off");
+  EXPECT_EQ(parse_speculation("mpt").status().message(), "--speculate is 'mpt'; it must be auto, mtp, ngram or off");
 }
 
 }  // namespace

@@ -46,7 +46,8 @@ struct EngineOptions {
   // reads the rest alone. How many are kept on the devices; and in host memory, up to so many bytes. 0 and 0: none.
   uint32_t cache_states = 0;
   uint64_t cache_bytes = 0;
-  std::string speculate = "off";  // "auto", "ngram": guessed tokens are verified several at a time, and change none
+  std::string speculate =
+      "off";  // "auto", "mtp", "ngram": guessed tokens are verified several at a time, and change none
 };
 
 struct GenerateOptions {
