@@ -106,11 +106,10 @@ void add_backend_settings(CLI::App& command, Settings& s) {
 
 void add_speculate(CLI::App& command, Settings& s) {
   command
-      .add_option(
-          "--speculate", s.speculate,
-          "verify several guessed tokens in a step; each token is still the model's own draw: auto (as many as "
-          "pay), mtp (three by the model's own multi-token prediction layer), ngram (what followed the same tokens before, "
-          "always) or off")
+      .add_option("--speculate", s.speculate,
+                  "verify several guessed tokens in a step; each token is still the model's own draw: auto (as many as "
+                  "pay), mtp (three by the model's own multi-token prediction layer, always), ngram (what followed the "
+                  "same tokens before, always) or off")
       ->check(CLI::IsMember({"auto", "mtp", "ngram", "off"}))
       ->capture_default_str()
       ->group("Sampling");

@@ -350,8 +350,9 @@ def save(args, mtp):
     tensors = {f"mtp.{name}": t.to(torch.bfloat16).contiguous() for name, t in mtp.state_dict().items()}
     save_file(tensors, out / "mtp.safetensors", metadata={"format": "pt"})
     index = json.loads((out / "model.safetensors.index.json").read_text())
+    own_bytes = sum(2 * t.numel() for t in tensors.values())
     index["weight_map"] |= {name: "mtp.safetensors" for name in tensors}
-    index["metadata"]["total_size"] = index["metadata"].get("total_size", 0) + sum(2 * t.numel() for t in tensors.values())
+    index["metadata"]["total_size"] = index["metadata"].get("total_size", 0) + own_bytes
     (out / "model.safetensors.index.json").write_text(json.dumps(index, indent=2) + "\n")
     config = json.loads((out / "config.json").read_text()) | {"mtp_num_hidden_layers": 1}
     (out / "config.json").write_text(json.dumps(config, indent=2) + "\n")
@@ -372,7 +373,8 @@ def main():
     config = json.loads((args.model / "config.json").read_text())
     args.hidden = config["hidden_size"]
     tok = Tokenizer.from_file(str(args.model / "tokenizer.json"))
-    assert tok.token_to_id(SPECIAL[0]) is not None
+    if tok.token_to_id(SPECIAL[0]) is None:
+        raise SystemExit(f"{args.model}: its tokenizer is not the demo model's")
     val, windows = prepare(args, tok)
     if not make_rows(args, windows, val, clock):
         return print("not all rows are there: call again")
