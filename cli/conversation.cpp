@@ -107,7 +107,7 @@ Result<Generation> Conversation::ask(const std::string& message, const TextOptio
 
 Status Conversation::save(const std::string& path) const {
   return speaker_.on_loop(
-      [&] { return save_session(Os::real(), path, SessionFile::Kind::conversation, thread(), messages_); });
+      [&] { return save_session(Os::real(), path, SessionFile::Kind::conversation, speaker_.thread(), messages_); });
 }
 
 Status Conversation::load(const std::string& path) {

@@ -11,6 +11,7 @@
 #include "cli/model_source.h"
 #include "cli/runtime.h"
 #include "core/base/printable.h"
+#include "core/engine/mtp.h"
 #include "core/engine/verify_packed.h"
 #include "core/import/export.h"
 #include "core/program/op_names.h"
@@ -31,6 +32,25 @@ nlohmann::ordered_json metadata_of(const Program& p) {
   nlohmann::ordered_json out = nlohmann::ordered_json::object();
   for (const auto& [key, value] : p.metadata) out[printable(key)] = printable(value);
   return out;
+}
+
+// Of the weights that only the multi-token prediction layer reads.
+uint64_t parameters_of_layer(const Program& p, const Function& layer) {
+  std::vector<bool> counted(p.tensors.size());
+  for (const Op& op : p.main().ops) {
+    for (const uint32_t w : op.weights) counted[w] = true;
+  }
+  uint64_t parameters = 0;
+  for (const Op& op : layer.ops) {
+    for (const uint32_t w : op.weights) {
+      if (counted[w]) continue;
+      counted[w] = true;
+      uint64_t elements = 1;
+      for (uint32_t d = 0; d < p.tensors[w].rank; ++d) elements *= p.tensors[w].dims[d];
+      parameters += elements;
+    }
+  }
+  return parameters;
 }
 
 nlohmann::ordered_json describe_program(const Program& p, bool tensors) {
@@ -72,6 +92,11 @@ nlohmann::ordered_json describe_program(const Program& p, bool tensors) {
                                 {"tensors", p.tensors.size()},
                                 {"states", p.states.size()},
                                 {"ops", ops}};
+  if (const Function* layer = MtpLayer::of(p)) {
+    const uint64_t own = parameters_of_layer(p, *layer);
+    out["parameters"] = parameters - own;
+    out["multi_token_prediction"] = {{"layers", 1}, {"parameters", own}};
+  }
   for (const Encoding& e : p.encodings) {
     out["encodings"][std::string(e.name)] = {
         {"bits", e.desc.bits},

@@ -47,8 +47,13 @@ Status plan(PlanFlags& o) {
                  r.model->chunk(), r.model->context());
   }
   SWY_LET(const Plan plan, r.model->plan(o.rows, 1, o.tokens));
+  Plan layer;
+  if (r.model->mtp() != nullptr) {
+    SWY_LET(layer, r.model->plan_mtp(o.rows, o.tokens));
+  }
   if (o.json) {
     nlohmann::ordered_json json = explain_json(plan);
+    if (r.model->mtp() != nullptr) json["mtp"] = explain_json(layer);
     if (!o.load) {
       json["weight_bytes"] = stored_bytes(*r.program);
       for (const MemoryNeed& need : r.model->memory()) json["memory"].push_back(memory_json(need));
@@ -56,6 +61,9 @@ Status plan(PlanFlags& o) {
     print_json(json, 2);
   } else {
     fmt::print("{}", explain_text(plan, o.explain));
+    if (r.model->mtp() != nullptr) {
+      fmt::print("\nthe multi-token prediction layer:\n{}", explain_text(layer, o.explain));
+    }
     if (o.load) return {};
     fmt::print("weights in the file: {}\n", gib(stored_bytes(*r.program)));
     for (const MemoryNeed& need : r.model->memory()) fmt::print("{}", memory_text(need));
@@ -81,6 +89,7 @@ void add_plan(CLI::App& app, int& exit_code) {
               "do not load the weights, and say how much memory the model takes: quick, and for a model of any size; "
               "kernels that refuse only when they are recorded count as able");
   c->add_flag("--json", o->json, "print JSON, with everything that was considered");
+  add_speculate(*c, o->settings);
   add_settings(*c, o->settings, "program");
   set_action(*c, exit_code, [o] { return plan(*o); });
 }

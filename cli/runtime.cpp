@@ -18,6 +18,7 @@
 #include "cli/plugin_faults.h"
 #include "core/base/printable.h"
 #include "core/draft/speculation.h"
+#include "core/engine/mtp_drafter.h"
 #include "core/engine/prepare.h"
 #include "core/import/convert.h"
 #include "core/plan/code_store.h"
@@ -245,7 +246,7 @@ Result<Runtime> load_runtime(const Settings& settings, std::shared_ptr<Host> hos
   options.sessions = settings.sessions;
   options.checkpoints = settings.checkpoints;
   SWY_LET(const Speculation speculation, parse_speculation(settings.speculate));
-  options.drafts = speculation == Speculation::off ? 0 : kDefaultDrafts;
+  SWY_TRY(add_speculation(speculation, *program, options));
   options.device_sampling = settings.device_sampling;
   options.routers = settings.routers;
   options.load = settings.load;

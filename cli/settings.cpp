@@ -109,14 +109,14 @@ void add_speculate(CLI::App& command, Settings& s) {
   command
       .add_option("--speculate", s.speculate,
                   "verify several guessed tokens in a step; each token is still the model's own draw: auto (as many as "
-                  "pay), ngram (what followed the same tokens before, always), model:FILE (as auto, and a smaller "
-                  "model's guesses) or off")
+                  "pay), mtp (three by the model's own multi-token prediction layer, always), ngram (what followed the "
+                  "same tokens before, always), model:FILE (as auto, and a smaller model's guesses) or off")
       ->check(CLI::Validator(
           [](const std::string& text) {
             const auto parsed = parse_speculation(text);
             return parsed.ok() ? std::string() : std::string(parsed.status().message());
           },
-          "auto|ngram|model:FILE|off"))
+          "auto|mtp|ngram|model:FILE|off"))
       ->capture_default_str()
       ->group("Sampling");
 }

@@ -6,6 +6,8 @@ usage: make_tiny_checkpoints.py OUT [NAME ...]      (needs torch and transformer
 Each folder OUT/NAME holds a Hugging Face checkpoint whose shapes differ from the demo model in one way, and
   expected.json   for each prompt: ids, 32 greedy ids, per-position logsumexp, and the name of its logits file
   PROMPT.f32      logits of every position, little-endian float32 [tokens, vocab]
+  PROMPT.mtp.f32  where there is a multi-token prediction layer, its logits as NumPy computes them: of every position
+                  that has a token after it, and then of three drafts, the first greedy ids
 The figures are transformers' in double precision, rounded once. They are recorded only if transformers' chunked and
 recurrent delta rules and the NumPy implementation agree, and if no top-k or greedy decision is close enough for fp32
 rounding to turn it; a seed that fails that is passed over for the next one.
@@ -25,6 +27,7 @@ import qwen35_numpy  # noqa: E402
 import safetensors_file  # noqa: E402
 import transformers_model  # noqa: E402
 
+DRAFTS = 3  # rows of the multi-token prediction layer after the prompt's
 LONG, SHORT, GREEDY = 70, 3, 32  # LONG crosses the chunk of 64; SHORT is shorter than the convolution
 AGREEMENT = 1e-9  # between the three double-precision computations, in logits
 MAX_FP32_ERROR = 1e-4  # of transformers in fp32, in logits: keeps random weights that amplify rounding out
@@ -39,7 +42,8 @@ BASE = dict(
 )
 
 # How each checkpoint differs from BASE. `fused`: experts as two stacked tensors; `nested`: config.json and tensor names
-# of the multimodal class, with vision and MTP tensors to skip; `wide`: tensors kept in fp32; `shards`: file count.
+# of the multimodal class, with vision and MTP tensors to skip; `wide`: tensors kept in fp32; `shards`: file count;
+# `mtp`: with a multi-token prediction layer, whose tensors' names begin so.
 CHECKPOINTS = {
     "key-value-dims": dict(layer_types=[DELTA, DELTA, FULL], num_experts=3, linear_value_head_dim=24),
     "three-value-heads": dict(linear_num_key_heads=2, linear_num_value_heads=6, fused=True),
@@ -52,6 +56,8 @@ CHECKPOINTS = {
     "half-rotary": dict(partial_rotary_factor=0.5, rope_theta=1e6),
     "multimodal": dict(nested=True, fused=True, shards=3, wide=("A_log", "norm.weight"), vocab_size=160,
                        layer_types=[DELTA, FULL, DELTA], num_experts=4),
+    "mtp": dict(mtp="mtp.", vocab_size=120),
+    "mtp-stacked": dict(mtp="model.mtp.", fused=True, num_experts=3),
 }
 
 
@@ -98,6 +104,15 @@ def random_tensors(c, rng):
     return t
 
 
+def mtp_tensors(c, rng):
+    """The same for the tensors of a multi-token prediction layer."""
+    hidden = c["hidden_size"]
+    layer = random_tensors(c | {"layer_types": [FULL], "tie_word_embeddings": True}, rng)
+    own = {name: array for name, array in layer.items() if name != "embed_tokens.weight"}
+    own["fc.weight"] = rng.normal(0, 1 / np.sqrt(hidden), (hidden, 2 * hidden))
+    return own | {f"pre_fc_norm_{name}.weight": rng.normal(0, 0.3, hidden) for name in ("embedding", "hidden")}
+
+
 def split_experts(tensors):
     """Replaces the two stacked expert tensors of every layer by three matrices per expert."""
     out = {}
@@ -126,7 +141,7 @@ def text_config(c):
         "model_type": "qwen3_5_moe_text", "dtype": "bfloat16", "hidden_act": "silu", "attention_bias": False,
         "num_hidden_layers": len(c["layer_types"]), "max_position_embeddings": 512, "rope_parameters": rope,
         "bos_token_id": None, "eos_token_id": [end, end - 1], "pad_token_id": end, "use_cache": True,
-    }
+    } | ({"mtp_num_hidden_layers": 1} if "mtp" in c else {})
 
 
 def whole_config(c):
@@ -149,6 +164,9 @@ def write_checkpoint(folder, c, seed):
     tensors = tensors if c.get("fused") else split_experts(tensors)
     prefix = "model.language_model." if c.get("nested") else "model."
     named = {name if name == "lm_head.weight" else prefix + name: array for name, array in tensors.items()}
+    if "mtp" in c:
+        own = mtp_tensors(c, rng)
+        named |= {c["mtp"] + name: array for name, array in (own if c.get("fused") else split_experts(own)).items()}
     if c.get("nested"):
         named |= {"model.visual.patch_embed.proj.weight": rng.normal(size=(16, 3, 2, 4, 4)),
                   "model.visual.merger.norm.weight": rng.normal(size=16),
@@ -201,6 +219,8 @@ def record(folder, c, seed):
         if greedy != numpy_greedy:
             raise SystemExit(f"{folder}: transformers and NumPy disagree on the greedy ids")
         logits.astype("<f4").tofile(folder / f"{name}.f32")
+        if numpy_model.mtp:
+            numpy_model.mtp_logits(ids, greedy[:DRAFTS]).astype("<f4").tofile(folder / f"{name}.mtp.f32")
         lse = np.logaddexp.reduce(logits, axis=1)
         prompts.append({"name": name, "ids": ids, "greedy_ids": greedy, "min_greedy_gap": round(gap, 6),
                         "logits": f"{name}.f32", "shape": list(logits.shape), "logits_std": round(logits.std(), 4),

@@ -11,8 +11,9 @@ namespace switchyard {
 
 enum class Speculation : uint8_t {
   off,
-  automatic,  // n-grams and the text that a constraint forces; as many as pay by what was measured
+  automatic,  // all of these and the text that a constraint forces; as many as pay by what was measured
   ngram,      // n-grams alone, and always as many as are proposed
+  mtp,        // the model's multi-token prediction layer alone, and always three
   model,      // as automatic, and a small model where these have no guess
 };
 

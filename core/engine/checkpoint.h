@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/base/status.h"
+#include "core/engine/mtp.h"
 #include "core/engine/state_pool.h"
 
 namespace switchyard {
@@ -28,11 +29,13 @@ class StateCheckpoint {
 
  private:
   friend class Session;
-  StateCheckpoint(Model& model, uint32_t slot, std::span<const uint32_t> pages, uint32_t position);
+  StateCheckpoint(Model& model, uint32_t slot, std::span<const uint32_t> pages, uint32_t position,
+                  const MtpTrail& trail);
 
   Model& model_;
   uint32_t slot_, position_;
   std::vector<uint32_t> pages_;
+  MtpTrail trail_;
 };
 
 }  // namespace switchyard

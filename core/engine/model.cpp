@@ -81,14 +81,16 @@ void add_decoded(std::vector<GraphTensor>& weights) {
 
 }  // namespace
 
-Graph graph_of(const Program& program) {
-  const Function& f = program.main();
+Graph graph_of(const Program& program) { return graph_of(program, program.main()); }
+
+Graph graph_of(const Program& program, const Function& f) {
   Graph g;
   for (const Tensor& t : program.tensors) g.weights.push_back({std::string(t.name), describe(t)});
   add_decoded(g.weights);
   for (const State& s : program.states) g.states.push_back({std::string(s.name), describe(s)});
   copy_function(f, g);
   g.results.assign(f.outputs.begin(), f.outputs.end());
+  g.inputs.assign(f.inputs.begin(), f.inputs.end());
   const auto named = [](const Op& op) { return op.id == SWY_OP_NAMED; };
   if (std::any_of(f.ops.begin(), f.ops.end(), named)) {
     g.functions = std::make_shared<const std::vector<GraphFunction>>(functions_of(program));
@@ -110,6 +112,7 @@ Result<std::unique_ptr<Model>> Model::plan_ahead(std::shared_ptr<const Program> 
   policy.memory = std::make_shared<PlanMemory>(CodeStore(os, options.code_folder));
   SWY_TRY(m->set_context(options));
   SWY_TRY(m->fit_chunk([&] { return m->make_planner(options, policy); }));
+  SWY_TRY(m->fit_chunk([&] { return m->make_mtp(options, policy); }));
   return m;
 }
 
@@ -125,6 +128,7 @@ Result<std::unique_ptr<Model>> Model::create(std::shared_ptr<const Program> prog
                                              const ModelOptions& options) {
   SWY_LET(auto m, plan_ahead(std::move(program), std::move(devices), std::move(policy), options));
   SWY_TRY(m->states_.describe(*m->planner_, m->devices_, m->pool_, m->head_.counts));
+  if (m->mtp_ != nullptr) SWY_TRY(m->states_.describe_layer(m->mtp_->planner(), m->devices_, m->pool_));
   SWY_TRY(m->size_pool(options));
   m->weights_ = std::make_unique<WeightStore>(*m->program_, m->devices_);
   SWY_LET(std::vector<WeightUse> uses, m->weight_uses());
@@ -205,14 +209,21 @@ Result<std::vector<WeightUse>> Model::weight_uses() {
     SWY_LET(largest, planner_->plan(bucket({.rows = chunk_, .context = context_})));
     return {};
   }));
-  for (const Plan* plan : {&single, &std::as_const(largest)}) {
-    for (const PlanNode& node : plan->nodes) {
+  const auto add = [&](const Plan& plan) {
+    for (const PlanNode& node : plan.nodes) {
       used_.insert(node.device);
       for (size_t i = 0; i < node.op.weights.size(); ++i) {
         const uint32_t layout = node.kernel != nullptr ? node.prepared.weight_layouts[i] : node.range_layouts[i];
-        uses.push_back(weight_use(plan->graph, node.op.weights[i], node.device, layout));
+        uses.push_back(weight_use(plan.graph, node.op.weights[i], node.device, layout));
       }
     }
+  };
+  add(single);
+  add(largest);
+  for (const uint32_t rows : {1u, chunk_}) {
+    if (mtp_ == nullptr) break;
+    SWY_LET(const Plan plan, mtp_->planner().plan(bucket({.rows = rows, .context = context_})));
+    add(plan);
   }
   return uses;
 }
@@ -233,7 +244,8 @@ Status Model::make_runner() {
     const StepRunner::Setup setup{planner_.get(), weights_.get(),      &states_.buffers(), head_,  pool_,
                                   chunk_,         pages_per_session(), cancelled_,         drafts_};
     SWY_LET(runner_, StepRunner::create(setup));
-    return runner_->reserve(context_, chunk_ > least_chunk());
+    SWY_TRY(runner_->reserve(context_, chunk_ > least_chunk()));
+    return mtp_ == nullptr ? Status() : mtp_->make_runner(setup);
   });
 }
 
@@ -296,12 +308,18 @@ Status Model::check_memory(const std::vector<WeightUse>& uses, const ModelOption
                                                     .logit_rows = std::min(pool_.seqs + drafts_, chunk_),
                                                     .sample_rows = pool_.seqs,
                                                     .context = context_})));
+    Plan mtp;
+    if (mtp_ != nullptr) {
+      SWY_LET(mtp, mtp_->planner().plan(bucket({.rows = chunk_, .seqs = 1, .logit_rows = 1, .context = context_})));
+    }
     for (MemoryNeed& need : memory_) need.steps = 0, need.step_rows = chunk_;
     for (const uint32_t d : used_) {
       const auto need = std::find_if(memory_.begin(), memory_.end(), [&](const MemoryNeed& n) {
         return on_host(devices_[d]) ? n.host : n.device == devices_[d].name;
       });
-      if (bounded(devices_[d])) need->steps = saturating_add(need->steps, plan.arena_bytes[d]);
+      if (!bounded(devices_[d])) continue;
+      need->steps = saturating_add(need->steps, plan.arena_bytes[d]);
+      if (mtp_ != nullptr) need->steps = saturating_add(need->steps, mtp.arena_bytes[d]);
     }
     return checked();
   });
@@ -328,6 +346,11 @@ Result<Plan> Model::plan(uint32_t rows, uint32_t logit_rows, uint32_t context) c
   SWY_LET(Plan plan, planner_->plan(bucket({.rows = rows, .logit_rows = logit_rows, .context = context})));
   plan.decisions.push_back(sampler_);
   return plan;
+}
+
+Result<Plan> Model::plan_mtp(uint32_t rows, uint32_t context) const {
+  if (mtp_ == nullptr) return error(Code::usage, "this model does not run a multi-token prediction layer");
+  return mtp_->planner().plan(bucket({.rows = rows, .context = context}));
 }
 
 Status Model::read_hidden(uint32_t first, std::span<float> rows) const {

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "core/engine/mtp.h"
 #include "core/engine/routing.h"
 #include "core/engine/sampling_path.h"
 #include "core/engine/state_pool.h"
@@ -35,6 +36,7 @@ struct ModelOptions {
   // Whether rows of drafts stay pending where kernels can leave them so. Otherwise each session gets a second slot, and
   // rows that stand are computed again where others do not.
   bool pending_rows = true;
+  bool mtp = false;             // the program's multi-token prediction layer can be run, if it has one
   uint64_t state_bytes = 0;     // for all sessions' states together; 0: enough for every session's whole context
   bool device_sampling = true;  // false: logits only, with nothing of a sampler in any plan
   bool deterministic = false;
@@ -52,8 +54,9 @@ struct ModelOptions {
   uint64_t host_bytes = 0;               // that it may take of the host's memory; 0: as much as is available
 };
 
-// The scheduler's view of a program's main function.
+// The scheduler's view of a program's main function, and of another one.
 Graph graph_of(const Program& program);
+Graph graph_of(const Program& program, const Function& function);
 
 class Session;
 struct SamplerOffer;
@@ -101,6 +104,8 @@ class Model {
   // The plan for steps of one session with this many rows and logits, over a context. Its last decision is who samples.
   // For `switchyard plan`.
   Result<Plan> plan(uint32_t rows, uint32_t logit_rows, uint32_t context) const;
+  // The same of the multi-token prediction layer, with one row's logits. Errors: usage, where there is none.
+  Result<Plan> plan_mtp(uint32_t rows, uint32_t context) const;
 
   // What it takes of each memory, with its largest step.
   const std::vector<MemoryNeed>& memory() const { return memory_; }
@@ -114,6 +119,7 @@ class Model {
   const WeightStore& weights() const { return *weights_; }
   StatePool& states() { return states_; }
   const StatePool& states() const { return states_; }
+  MtpLayer* mtp() { return mtp_.get(); }  // with ModelOptions::mtp, where the program has one; else NULL
   StepRunner& runner() { return *runner_; }
   const StepRunner& runner() const { return *runner_; }
 
@@ -129,6 +135,7 @@ class Model {
   Status size_pool(const ModelOptions& options);
   Status make_planner(const ModelOptions& options, const PlanPolicy& policy);
   Status learn_planner(const ModelOptions& options, const PlanPolicy& policy);
+  Status make_mtp(const ModelOptions& options, const PlanPolicy& policy);
   Status try_planner(const ModelOptions& options, const PlanPolicy& policy);
   Status add_hidden(Graph& graph);
   Status add_sampler(const ModelOptions& options, PlanPolicy policy, const Graph& plain, uint32_t home);
@@ -159,6 +166,7 @@ class Model {
   Head head_;
   std::unique_ptr<WeightStore> weights_;
   StatePool states_;
+  std::unique_ptr<MtpLayer> mtp_;
   std::unique_ptr<StepRunner> runner_;
   swy_bucket pool_{};
   std::vector<Router> routers_;

@@ -38,6 +38,16 @@ Status Model::learn_planner(const ModelOptions& options, const PlanPolicy& polic
   }
 }
 
+// On the same devices, by the same policy; a backend may refuse some kernel of it as of the main function.
+Status Model::make_mtp(const ModelOptions& options, const PlanPolicy& policy) {
+  const Function* f = options.mtp ? MtpLayer::of(*program_) : nullptr;
+  if (f == nullptr) return {};
+  SWY_LET(Planner planner,
+          Planner::create(graph_of(*program_, *f), devices_, policy, options.variants, pool_, chunk_, cancelled_));
+  mtp_ = std::make_unique<MtpLayer>(std::move(planner));
+  return {};
+}
+
 Status Model::try_planner(const ModelOptions& options, const PlanPolicy& policy) {
   Graph plain = graph_of(*program_);
   if (options.routers) routers_ = add_routers(plain);

@@ -26,6 +26,7 @@ void Session::reset() {
   for (const uint32_t page : pages_) model_.states().pages().release(page);
   pages_.clear();
   position_ = 0;
+  trail_ = {};
 }
 
 void Session::drop_mark() {
@@ -59,8 +60,10 @@ void Session::rewind(uint32_t position) {
 
 Result<std::unique_ptr<Session>> Session::fork() {
   if (prepared_ != 0) return error(Code::usage, "a session cannot be forked while a step of it runs");
+  SWY_TRY(settle_trail());
   SWY_LET(std::unique_ptr<Session> copy, model_.session());
   copy->position_ = position_;
+  copy->trail_ = trail_;
   copy->slot_ = slot_;
   copy->kept_ = kept_;
   if (slot_ != kNoUnit) model_.states().slots().share(slot_);
@@ -73,7 +76,8 @@ Result<std::unique_ptr<StateCheckpoint>> Session::keep() {
   if (prepared_ != 0) return error(Code::usage, "a session cannot be kept while a step of it runs");
   if (slot_ == kNoUnit) return error(Code::usage, "an empty session has nothing to keep");
   SWY_TRY(settle());
-  return std::unique_ptr<StateCheckpoint>(new StateCheckpoint(model_, slot_, pages_, position_));
+  SWY_TRY(settle_trail());
+  return std::unique_ptr<StateCheckpoint>(new StateCheckpoint(model_, slot_, pages_, position_, trail_));
 }
 
 Status Session::resume(const StateCheckpoint& checkpoint) {
@@ -82,14 +86,16 @@ Status Session::resume(const StateCheckpoint& checkpoint) {
   reset();
   slot_ = checkpoint.slot_;
   position_ = checkpoint.position_;
+  trail_ = checkpoint.trail_;
   model_.states().slots().share(slot_);
   pages_.assign(checkpoint.pages_.begin(), checkpoint.pages_.end());
   for (const uint32_t page : pages_) model_.states().pages().share(page);
   return {};
 }
 
-StateCheckpoint::StateCheckpoint(Model& model, uint32_t slot, std::span<const uint32_t> pages, uint32_t position)
-    : model_(model), slot_(slot), position_(position), pages_(pages.begin(), pages.end()) {
+StateCheckpoint::StateCheckpoint(Model& model, uint32_t slot, std::span<const uint32_t> pages, uint32_t position,
+                                 const MtpTrail& trail)
+    : model_(model), slot_(slot), position_(position), pages_(pages.begin(), pages.end()), trail_(trail) {
   model_.states().slots().share(slot_);
   for (const uint32_t page : pages_) model_.states().pages().share(page);
 }
@@ -99,25 +105,32 @@ StateCheckpoint::~StateCheckpoint() {
   for (const uint32_t page : pages_) model_.states().pages().release(page);
 }
 
-// A page that another session reads, too, is copied before the next token is written into it.
+// A page that another session reads, too, is copied before the next token is written into it. So is one that is full,
+// where the multi-token prediction layer has to read its last position with another token after it.
 Status Session::own_last_page() {
-  if (position_ % StatePool::kPageSize == 0 || !model_.states().pages().shared(pages_.back())) return {};
+  if (position_ == 0 || (position_ % StatePool::kPageSize == 0 && trail_.waiting() == 0)) return {};
+  uint32_t& last = pages_[(position_ - 1) / StatePool::kPageSize];
+  if (!model_.states().pages().shared(last)) return {};
   const uint32_t page = model_.states().pages().take();
+  if (page == kNoUnit && position_ % StatePool::kPageSize == 0) {  // only drafts need it
+    trail_.lose();
+    return {};
+  }
   if (page == kNoUnit)
     return error(Code::out_of_device_memory, "the memory for states has no page left for a fork; end a session first");
   std::vector<std::byte> bytes;
   for (const StatePool::Unit& u : model_.states().units()) {
     if (!u.paged) continue;
     bytes.resize(u.unit_bytes);
-    Status copied = u.memory->read(pages_.back() * u.unit_bytes, bytes);
+    Status copied = u.memory->read(last * u.unit_bytes, bytes);
     if (copied.ok()) copied = u.memory->write(page * u.unit_bytes, bytes);
     if (!copied.ok()) {
       model_.states().pages().release(page);
       return copied;
     }
   }
-  model_.states().pages().release(pages_.back());
-  pages_.back() = page;
+  model_.states().pages().release(last);
+  last = page;
   return {};
 }
 
@@ -226,7 +239,8 @@ void Session::abandon() {
 }
 
 void Session::give_pages_back() {
-  const size_t needed = (position_ + StatePool::kPageSize - 1) / StatePool::kPageSize;
+  const uint32_t end = std::max(position_, trail_.read());
+  const size_t needed = (end + StatePool::kPageSize - 1) / StatePool::kPageSize;
   while (pages_.size() > needed) {
     model_.states().pages().release(pages_.back());
     pages_.pop_back();

@@ -11,6 +11,7 @@
 #include "core/base/os.h"
 #include "core/engine/checkpoint.h"
 #include "core/engine/model.h"
+#include "core/engine/mtp.h"
 
 namespace switchyard {
 
@@ -67,6 +68,15 @@ class Session {
   // remain so if it is abandoned.
   void pend();
   void abandon();
+  // The multi-token prediction layer (mtp.h). `saw` is for whoever runs the session in steps; `draft_row` gives the
+  // logits of the token after `last`, the token after all positions seen, and `next_draft_row` those of the token after
+  // a draft. Errors: usage, where rows are missing; out_of_device_memory; those of the devices.
+  MtpTrail& trail() { return trail_; }
+  // The layer reads the rows of the trail whose next token is known.
+  Status read_trail();
+  bool can_draft() const;  // another row
+  Result<std::span<const float>> draft_row(int32_t last);
+  Result<std::span<const float>> next_draft_row(int32_t draft);
   bool prepared() const { return prepared_ != 0; }
   // The prepared step's place in the states; its tokens are for the caller to set. Borrows the page table.
   StepSequence sequence() const;
@@ -83,7 +93,9 @@ class Session {
   Status find_slot(bool keep);
   void take_write_slot();
   Status settle();  // applies pending rows
-  Status import_states(uint32_t position, std::string_view canonical);
+  Status import_states(uint32_t position, std::string_view canonical, bool with_layer);
+  Status make_room(uint32_t tokens);
+  Status settle_trail();
 
   Model& model_;
   uint32_t slot_ = kNoUnit;  // none: nothing was seen
@@ -94,6 +106,9 @@ class Session {
   uint32_t write_slot_ = kNoUnit;  // of the prepared step
   uint32_t kept_ = 0;              // pending rows of the slot that stand; the position counts them
   bool pends_ = false;             // the prepared step's rows are pending
+  MtpTrail trail_;
+  uint32_t drafted_ = 0;          // rows of drafts after the trail's
+  std::vector<float> draft_row_;  // the layer's own
 };
 
 }  // namespace switchyard

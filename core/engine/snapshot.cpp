@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A session's states as bytes: a header, every slot and page in the canonical form of the plugin ABI in the order of
-// the program's states, and a checksum. Little-endian.
+// the program's states, and a checksum. Little-endian. Where the model runs its multi-token prediction layer, the
+// layer's pages come last, and what MtpTrail::bytes gives.
 #include <algorithm>
 #include <cstring>
 
@@ -34,9 +35,25 @@ size_t pages_for(uint32_t position) { return (position + StatePool::kPageSize - 
 uint64_t state_bytes(const Model& model, uint32_t position) {
   uint64_t bytes = 0;
   for (const StatePool::Unit& u : model.states().units()) {
-    if (travels(u)) bytes += u.canonical_bytes * (u.paged ? pages_for(position) : 1);
+    if (travels(u) && !u.layer) bytes += u.canonical_bytes * (u.paged ? pages_for(position) : 1);
   }
   return position == 0 ? 0 : bytes;
+}
+
+// What follows where the multi-token prediction layer was run: its states, and the trail. 0: the program has none.
+uint64_t layer_bytes(const Model& model, uint32_t position) {
+  const Function* layer = MtpLayer::of(model.program());
+  if (layer == nullptr || position == 0) return 0;
+  uint64_t bytes = MtpTrail::bytes_of(static_cast<uint32_t>(layer->values[layer->inputs[0]].width));
+  for (const Op& op : layer->ops) {
+    for (const uint32_t s : op.states) {
+      const swy_tensor desc = describe(model.program().states[s]);
+      uint64_t page = dtype_bytes(desc.dtype) * kPage;
+      for (uint32_t d = 0; d < desc.rank; ++d) page *= desc.dims[d];
+      bytes += page * pages_for(position);
+    }
+  }
+  return bytes;
 }
 
 Status export_unit(const StatePool::Unit& u, uint32_t unit, char* to) {
@@ -88,13 +105,16 @@ uint64_t Model::fingerprint() const {
 namespace {
 
 // The bytes of what was seen in a slot and pages.
-Result<std::string> snapshot_of(const Model& model, uint32_t slot, std::span<const uint32_t> pages, uint32_t position) {
+Result<std::string> snapshot_of(Model& model, uint32_t slot, std::span<const uint32_t> pages, uint32_t position,
+                                const MtpTrail& trail) {
   Header header{};
   std::memcpy(header.magic, kMagic, sizeof kMagic);
   header.model = model.fingerprint();
   header.position = position;
   header.page_size = StatePool::kPageSize;
-  std::string bytes(sizeof header + state_bytes(model, position), '\0');
+  const uint64_t layer = model.mtp() == nullptr ? 0 : layer_bytes(model, position);
+  const uint64_t trail_bytes = layer == 0 ? 0 : MtpTrail::bytes_of(model.mtp()->hidden());
+  std::string bytes(sizeof header + state_bytes(model, position) + layer - trail_bytes, '\0');
   std::memcpy(bytes.data(), &header, sizeof header);
   char* to = bytes.data() + sizeof header;
   for (const StatePool::Unit& u : model.states().units()) {
@@ -110,6 +130,7 @@ Result<std::string> snapshot_of(const Model& model, uint32_t slot, std::span<con
       std::memset(to + u.canonical_bytes / kPage * seen, 0, u.canonical_bytes / kPage * (kPage - seen));
     }
   }
+  if (trail_bytes != 0) bytes += trail.bytes(model.mtp()->hidden());
   const uint64_t sum = checksum_of(bytes);
   bytes.append(reinterpret_cast<const char*>(&sum), sizeof sum);
   return bytes;
@@ -120,10 +141,11 @@ Result<std::string> snapshot_of(const Model& model, uint32_t slot, std::span<con
 Result<std::string> Session::snapshot() {
   if (prepared_ != 0) return error(Code::usage, "a session cannot be saved while a step of it runs");
   SWY_TRY(settle());
-  return snapshot_of(model_, slot_, pages_, position_);
+  SWY_TRY(settle_trail());
+  return snapshot_of(model_, slot_, pages_, position_, trail_);
 }
 
-Result<std::string> StateCheckpoint::snapshot() const { return snapshot_of(model_, slot_, pages_, position_); }
+Result<std::string> StateCheckpoint::snapshot() const { return snapshot_of(model_, slot_, pages_, position_, trail_); }
 
 Status Session::restore(std::string_view bytes) {
   if (prepared_ != 0) return error(Code::usage, "a session cannot be restored while a step of it runs");
@@ -146,33 +168,41 @@ Status Session::restore(std::string_view bytes) {
     return error(Code::usage, "the snapshot has {} tokens, the context {}; raise --ctx", header.position,
                  model_.context());
   }
-  if (header.page_size != kPage || bytes.size() != sizeof header + state_bytes(model_, header.position)) {
-    return error(Code::invalid_data, "the snapshot has {} bytes of states where its {} tokens take {}",
-                 bytes.size() - sizeof header, header.position, state_bytes(model_, header.position));
+  const uint64_t states = state_bytes(model_, header.position), layer = layer_bytes(model_, header.position);
+  bytes.remove_prefix(sizeof header);
+  if (header.page_size != kPage || (bytes.size() != states && bytes.size() != states + layer)) {
+    return error(Code::invalid_data, "the snapshot has {} bytes of states where its {} tokens take {}", bytes.size(),
+                 header.position, states);
   }
   reset();
-  Status restored = import_states(header.position, bytes.substr(sizeof header));
+  const bool with_layer = layer != 0 && bytes.size() == states + layer;
+  Status restored = import_states(header.position, bytes, with_layer);
   if (!restored.ok()) reset();
   return restored;
 }
 
-Status Session::import_states(uint32_t position, std::string_view canonical) {
+// A model that runs the layer drafts only from states of it.
+Status Session::import_states(uint32_t position, std::string_view canonical, bool with_layer) {
   if (position == 0) return {};
   SWY_TRY(prepare(position));
   const char* from = canonical.data();
   for (const StatePool::Unit& u : model_.states().units()) {
-    if (!travels(u)) continue;
+    if (!travels(u) || (u.layer && !with_layer)) continue;
     const size_t units = u.paged ? pages_for(position) : 1;
     for (size_t i = 0; i < units; ++i, from += u.canonical_bytes) {
       SWY_TRY(import_unit(u, u.paged ? pages_[i] : write_slot_, from));
     }
   }
   commit();
+  if (model_.mtp() == nullptr) return {};
+  const uint32_t width = model_.mtp()->hidden();
+  trail_.restore(position, with_layer ? canonical.substr(canonical.size() - MtpTrail::bytes_of(width)) : "", width);
   return {};
 }
 
 uint64_t Session::largest_snapshot() const {
-  return sizeof(Header) + state_bytes(model_, model_.context()) + sizeof(uint64_t);
+  return sizeof(Header) + state_bytes(model_, model_.context()) + layer_bytes(model_, model_.context()) +
+         sizeof(uint64_t);
 }
 
 Result<uint32_t> Session::snapshot_position(std::string_view bytes) {

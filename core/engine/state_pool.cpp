@@ -28,8 +28,18 @@ void UnitPool::release(uint32_t unit) {
 
 Status StatePool::describe(const Planner& planner, const std::vector<PlanDevice>& devices, const swy_bucket& pool,
                            uint32_t counts) {
+  units_.resize(planner.graph().states.size());
+  return add(planner, devices, pool, counts, false);
+}
+
+Status StatePool::describe_layer(const Planner& planner, const std::vector<PlanDevice>& devices,
+                                 const swy_bucket& pool) {
+  return add(planner, devices, pool, kNoUnit, true);
+}
+
+Status StatePool::add(const Planner& planner, const std::vector<PlanDevice>& devices, const swy_bucket& pool,
+                      uint32_t counts, bool layer) {
   const Graph& graph = planner.graph();
-  units_.resize(graph.states.size());
   for (const GraphOp& op : graph.ops) {
     for (uint32_t i = 0; i < op.states.size(); ++i) {
       Unit& unit = units_[op.states[i]];
@@ -39,6 +49,7 @@ Status StatePool::describe(const Planner& planner, const std::vector<PlanDevice>
       unit.paged = desc.state == SWY_STATE_PAGED;
       unit.counts = op.states[i] == counts;
       unit.pending = pending_place(op) == i;
+      unit.layer = layer;
       unit.canonical_bytes = dtype_bytes(desc.dtype) * (unit.paged ? kPageSize : 1);
       for (uint32_t d = 0; d < desc.rank; ++d) unit.canonical_bytes *= desc.dims[d];
       const OpView view(graph, op, pool);

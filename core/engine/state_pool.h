@@ -45,6 +45,7 @@ class StatePool {
     bool paged = false;
     bool counts = false;   // the sampler's state, which is not part of what a session has seen
     bool pending = false;  // pending rows, which are no part of what a snapshot has
+    bool layer = false;    // of the multi-token prediction layer
     swy_binding at(uint32_t unit) const { return memory->slice(unit * unit_bytes, unit_bytes); }
   };
 
@@ -52,6 +53,8 @@ class StatePool {
   // the sampler's state. Planner and devices outlive it.
   Status describe(const Planner& planner, const std::vector<PlanDevice>& devices, const swy_bucket& pool,
                   uint32_t counts);
+  // Those of the multi-token prediction layer, a function of the same program.
+  Status describe_layer(const Planner& planner, const std::vector<PlanDevice>& devices, const swy_bucket& pool);
   // Bytes of one slot, and of one page, of all states.
   uint64_t slot_bytes() const { return bytes_of(false); }
   uint64_t page_bytes() const { return bytes_of(true); }
@@ -71,6 +74,8 @@ class StatePool {
 
  private:
   friend class Session;  // which counts itself
+  Status add(const Planner& planner, const std::vector<PlanDevice>& devices, const swy_bucket& pool, uint32_t counts,
+             bool layer);
   uint64_t bytes_of(bool paged) const;
 
   std::vector<Unit> units_;            // per state

@@ -243,6 +243,7 @@ Status StepRunner::submit_step(Flight& f, std::span<const StepSequence> sequence
   };
   SWY_LET(const auto block, build());
   SWY_TRY(write_step(0, block));
+  for (const uint32_t value : s_.planner->graph().inputs) SWY_TRY(f.run->write(value, std::as_bytes(input_)));
   SWY_TRY(f.run->submit(false, watch_));
   if (f.wants != 0) {
     if (before_head) {
@@ -320,7 +321,7 @@ Status StepRunner::fetch(Flight& f) {
   return {};
 }
 
-Result<std::span<const float>> StepRunner::run(std::span<const StepSequence> sequences) {
+Result<std::span<const float>> StepRunner::run(std::span<const StepSequence> sequences, std::span<const float> input) {
   uint32_t logit_rows = 0;
   for (const StepSequence& s : sequences) {
     SWY_TRY(check_token_ids(s.tokens, vocab_));
@@ -329,6 +330,7 @@ Result<std::span<const float>> StepRunner::run(std::span<const StepSequence> seq
   if (in_flight() > 0) {
     return error(Code::usage, "a batch of this model is running a step; finish its requests first");
   }
+  input_ = input;
   SWY_TRY(submit(sequences, kWantLogits));
   SWY_TRY(collect().status());
   if (logit_rows == 0) return std::span<const float>{};

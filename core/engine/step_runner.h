@@ -70,7 +70,8 @@ class StepRunner {
   // Runs one ragged step whose head produces logits. They are f32 [sum of logit_rows, vocab] in the order of the
   // sequences, valid until the next step. Errors: those of the devices; usage, while another step is in flight, and for
   // a token id outside the vocabulary.
-  Result<std::span<const float>> run(std::span<const StepSequence> sequences);
+  // `input`: the rows of the graph's input, where it has one.
+  Result<std::span<const float>> run(std::span<const StepSequence> sequences, std::span<const float> input = {});
 
   // Runs only the operations that have pending rows: what stands in the sequence's read slot is applied to what its
   // write slot gets. The sequence has one row, which stays pending. The newest step's results stay as they are. Errors:
@@ -87,7 +88,7 @@ class StepRunner {
   // internal, if there are none.
   Result<std::span<const float>> logits(uint32_t first, uint32_t count);
 
-  // A result of the newest step besides its head's, from a byte of it on. Errors: internal, if there is none.
+  // A result of the newest step besides its head's, from byte `offset` on. Errors: internal, if there is none.
   Status read_result(uint32_t value, std::span<std::byte> to, uint64_t offset = 0) const;
 
   // Sets the observer that counts or records submissions; NULL: none.
@@ -160,6 +161,7 @@ class StepRunner {
   std::map<Key, Made> executables_;  // few rows first
   std::vector<float> logits_;        // where the host cannot see the device's
   std::unique_ptr<Settling> settling_;
+  std::span<const float> input_;  // of the step being submitted
   StepWatch watch_;
   bool asynchronous_ = false;  // some device is asynchronous
   uint32_t vocab_ = 0;

@@ -62,7 +62,7 @@ Status add_draft_model(LoadedModel& m, const std::string& backend, DraftModelSou
   options.checkpoints = 0;
   options.state_bytes = 0;
   options.variants.clear();  // they name the other one's operations
-  options.device_sampling = options.routers = options.hidden = options.verify_packed = false;
+  options.device_sampling = options.routers = options.hidden = options.mtp = options.verify_packed = false;
   const uint64_t taken = host_need(*m.model), free = source.free_bytes;
   options.host_bytes = free == 0 ? 0 : free > taken ? free - taken : 1;
   SWY_LET(auto selection, m.registry->select(backend));

@@ -156,7 +156,7 @@ Result<SessionFile> SessionFile::decode(std::string_view bytes) {
   return f;
 }
 
-Status save_session(Os& os, const std::string& path, SessionFile::Kind kind, const TextThread& thread,
+Status save_session(Os& os, const std::string& path, SessionFile::Kind kind, TextThread& thread,
                     const std::vector<Message>& messages) {
   SessionFile f{kind, thread.session().model().fingerprint(), thread.text(), thread.seen(), thread.owed(), messages,
                 {}};

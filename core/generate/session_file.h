@@ -36,7 +36,7 @@ struct SessionFile {
 };
 
 // Writes the thread to `path`, atomically, readable by the owner alone. Errors: io.
-Status save_session(Os& os, const std::string& path, SessionFile::Kind kind, const TextThread& thread,
+Status save_session(Os& os, const std::string& path, SessionFile::Kind kind, TextThread& thread,
                     const std::vector<Message>& messages = {});
 // Replaces the thread by what `path` holds; returns its messages. Errors: not_found; as SessionFile::decode; usage, for
 // a file of another model, of another kind or that does not fit the context: all leave the thread as it was. Those of

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/draft/ngram.h"
+#include "core/engine/mtp_drafter.h"
 #include "core/generate/forced_text.h"
 #include "core/generate/text_constraint.h"
 
@@ -60,7 +61,7 @@ Result<std::unique_ptr<TextGeneration>> TextGeneration::create(const Model& mode
   return g;
 }
 
-Request TextGeneration::request(std::vector<int32_t> prompt, std::vector<int32_t> history) {
+Request TextGeneration::request(std::vector<int32_t> prompt, std::vector<int32_t> history, Session* session) {
   Request r;
   r.prompt = std::move(prompt);
   r.history = std::move(history);
@@ -72,18 +73,25 @@ Request TextGeneration::request(std::vector<int32_t> prompt, std::vector<int32_t
     r.mask_name = constraint_->name();
     r.mask = [this](std::span<const int32_t> drawn, std::span<uint32_t> mask) { allow(drawn, mask); };
   }
-  if (model_.drafts() > 0) add_drafters(r);
+  if (model_.drafts() > 0) add_drafters(r, session);
   return r;
 }
 
-void TextGeneration::add_drafters(Request& r) {
+void TextGeneration::add_drafters(Request& r, Session* session) {
   if (options_.speculate == Speculation::off) return;
-  r.draft_always = options_.speculate == Speculation::ngram;
+  const bool mtp = options_.speculate == Speculation::mtp, all = options_.speculate == Speculation::automatic;
+  const bool model = options_.speculate == Speculation::model;
+  r.draft_always = !all && !model;
   if (constraint_ != nullptr && tokenizer_ != nullptr && !r.draft_always) {
     r.drafters.push_back(std::make_shared<ForcedText>(constraint_, *tokenizer_, drawn_));
   }
-  r.drafters.push_back(std::make_shared<NgramDrafter>());
-  if (options_.speculate == Speculation::model && draft_ != nullptr) r.drafters.push_back(draft_->drafter());
+  if (!mtp) r.drafters.push_back(std::make_shared<NgramDrafter>());
+  const bool layer = session != nullptr && session->model().mtp() != nullptr;
+  if (layer && (mtp || all)) {
+    r.drafters.push_back(
+        std::make_shared<MtpDrafter>(*session, all ? MtpDrafter::kMostDrafts : MtpDrafter::kAlwaysDrafts));
+  }
+  if (model && draft_ != nullptr) r.drafters.push_back(draft_->drafter());
 }
 
 // The tokens after the request's own are drafts. Where they are not more than those of the last call, they may be

@@ -53,7 +53,8 @@ class TextGeneration {
                                                         std::shared_ptr<TokenConstraint> constraint = {});
 
   // The batch's part, which borrows this object. A request that was set aside goes on with another one.
-  Request request(std::vector<int32_t> prompt, std::vector<int32_t> history = {});
+  // `session`: the one that it is for, whose model's own layer may then draft.
+  Request request(std::vector<int32_t> prompt, std::vector<int32_t> history = {}, Session* session = nullptr);
   const TextOptions& options() const { return options_; }
   void set_seed(uint64_t seed) { options_.sampling.seed = seed; }  // before the first request
   // The model that guesses for Speculation::model; it outlives this object's requests. Before the first of them.
@@ -79,7 +80,7 @@ class TextGeneration {
   }
   bool take(const TokenEvent& event);
   bool give(const TextPiece& piece);
-  void add_drafters(Request& request);
+  void add_drafters(Request& request, Session* session);
   void take_back();
   void allow(std::span<const int32_t> drawn, std::span<uint32_t> mask);
 

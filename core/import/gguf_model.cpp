@@ -237,11 +237,28 @@ void GgufModel::name_tensors() {
   name("token_embd.weight", "model.embed_tokens.weight");
   name("output.weight", "lm_head.weight");
   name_norm("output_norm.weight", "model.norm.weight");
-  for (uint32_t l = 0; l < layers_; ++l) name_layer(l);
+  for (uint32_t l = 0; l < layers_; ++l) name_layer(fmt::format("blk.{}.", l), fmt::format("model.layers.{}.", l));
+  name_mtp(fmt::format("blk.{}.", layers_));
 }
 
-void GgufModel::name_layer(uint32_t l) {
-  const std::string from = fmt::format("blk.{}.", l), to = fmt::format("model.layers.{}.", l);
+// The multi-token prediction layer is the block after the model's. One with an embedding or a head of its own is left
+// out, as is one in parts.
+void GgufModel::name_mtp(const std::string& from) {
+  const std::string own = from + "nextn.";
+  for (const char* needed : {"eh_proj.weight", "enorm.weight", "hnorm.weight", "shared_head_norm.weight"}) {
+    if (file_.tensor(own + needed) == nullptr) return;
+  }
+  for (const char* other : {"embed_tokens.weight", "shared_head_head.weight"}) {
+    if (file_.tensor(own + other) != nullptr) return;
+  }
+  name(own + "eh_proj.weight", "mtp.fc.weight");
+  name_norm(own + "enorm.weight", "mtp.pre_fc_norm_embedding.weight");
+  name_norm(own + "hnorm.weight", "mtp.pre_fc_norm_hidden.weight");
+  name_norm(own + "shared_head_norm.weight", "mtp.norm.weight");
+  name_layer(from, "mtp.layers.0.");
+}
+
+void GgufModel::name_layer(const std::string& from, const std::string& to) {
   name_norm(from + "attn_norm.weight", to + "input_layernorm.weight");
   for (const char* norm : {"post_attention_norm.weight", "ffn_norm.weight"}) {
     name_norm(from + norm, to + "post_attention_layernorm.weight");

@@ -46,7 +46,8 @@ class GgufModel final : public TensorSource {
 
   GgufModel(GgufFile file, GgufConfig settings) : file_(std::move(file)), settings_(std::move(settings)) {}
   void name_tensors();
-  void name_layer(uint32_t layer);
+  void name_layer(const std::string& from, const std::string& to);
+  void name_mtp(const std::string& from);
   void name_attention(const std::string& from, const std::string& to);
   void name_delta(const std::string& from, const std::string& to);
   void name_betas_and_alphas(const std::string& from, const std::string& to);

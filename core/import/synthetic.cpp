@@ -86,7 +86,12 @@ Result<Synthesis> make_synthesis(Os& os, const SyntheticRequest& r) {
   }
   SWY_LET(const Config config, Config::parse(text, ""));
   SWY_LET(const Family* family, family_of(config));
-  SWY_LET(ModelPlan plan, plan_model(*family, resized(config, r.layers, r.vocab), nullptr, r.encoding));
+  Config sized = resized(config, r.layers, r.vocab);
+  if (r.mtp) sized = sized.with("mtp_num_hidden_layers", 1);
+  SWY_LET(ModelPlan plan, plan_model(*family, sized, nullptr, r.encoding));
+  if (r.mtp && plan.spec.functions.size() == 1) {
+    return error(Code::usage, "mtp=1: models of type '{}' have no multi-token prediction layer", family->model_type);
+  }
   plan.spec.source_config = text;
   plan.spec.quantization = encoding_name(r.encoding);
   plan.spec.metadata.push_back({"synthetic", fmt::format("seed {}", r.seed)});
@@ -195,6 +200,7 @@ Result<SyntheticRequest> parse_synthetic(const std::string& text) {
     const bool ok = at == 0            ? (r.config = part, !part.empty())
                     : name == "layers" ? read_number(value, r.layers) && r.layers >= 1 && r.layers <= 4096
                     : name == "vocab"  ? read_number(value, r.vocab) && r.vocab >= 2 && r.vocab <= (1u << 24)
+                    : name == "mtp"    ? (r.mtp = value == "1", value == "0" || value == "1")
                     : name == "seed"   ? read_number(value, r.seed)
                     : name == "quant"  ? (quant = value, true)
                     : name == "group"  ? (group = value, true)
@@ -202,7 +208,7 @@ Result<SyntheticRequest> parse_synthetic(const std::string& text) {
     if (!ok) {
       return error(Code::usage,
                    "'{}' is not part of a synthetic model's name; write "
-                   "synth:CONFIG[,layers=N][,vocab=N][,seed=S][,quant=Q][,group=G]",
+                   "synth:CONFIG[,layers=N][,vocab=N][,mtp=1][,seed=S][,quant=Q][,group=G]",
                    part);
     }
     at = comma + 1;

@@ -8,6 +8,7 @@
 
 #include "core/base/json.h"
 #include "core/base/printable.h"
+#include "core/models/derived.h"
 
 namespace switchyard {
 
@@ -40,9 +41,10 @@ Activation Trunk::norm(Builder& b, const Scope& at, const std::string& name, Act
   return b.rms_norm(at.name + name, x, b.norm_weight(at.from + weight + ".weight", hidden), eps);
 }
 
-void Trunk::head(Builder& b, Activation x) const {
+void Trunk::head(Builder& b, Activation x) {
   const Activation h = norm(b, b.model(), "final_norm", x, "norm");
-  b.lm_head("logits", h, tied ? table_ : b.matrix("lm_head.weight", {vocab, hidden}));
+  head_ = tied ? table_ : b.matrix("lm_head.weight", {vocab, hidden});
+  b.lm_head("logits", h, head_);
 }
 
 // ---- which layers
@@ -257,6 +259,50 @@ Activation Experts::build(Builder& b, const Scope& at, const std::string& from, 
   a.width = width;
   a.shared_width = shared_width;
   return b.moe(at, x, o, a);
+}
+
+// ---- multi-token prediction
+
+Mtp::Mtp(const Config& c, const Trunk& trunk, const Attention& attention, FeedForward feed_forward)
+    : trunk_(trunk), attention_(attention), feed_forward_(std::move(feed_forward)), configured_(false) {
+  const json* layers = c.find("mtp_num_hidden_layers");
+  configured_ = layers != nullptr && *layers != 0;
+  if (configured_) c.count("mtp_num_hidden_layers");
+}
+
+// A checkpoint with more layers is used as far as its first one.
+std::string Mtp::root(const Builder& b) const {
+  if (b.has_tensors()) return b.mtp_root();
+  return configured_ ? "mtp." : "";
+}
+
+// The projection of [embedding, hidden row] is stored as one matrix: here each half has its own columns of it.
+void Mtp::build(Builder& b) const {
+  const std::string from = root(b);
+  if (from.empty()) return;
+  const uint64_t hidden = trunk_.hidden;
+  const Activation row = b.begin_function("mtp", "mtp.hidden", hidden);
+  const Activation embedded = b.embedding("mtp.embedding", trunk_.table_);
+  const Scope top{"mtp.", from};
+  const Activation e = trunk_.norm(b, top, "embedding_norm", embedded, "pre_fc_norm_embedding");
+  const Activation h = trunk_.norm(b, top, "hidden_norm", row, "pre_fc_norm_hidden");
+  const std::string fc = from + "fc.weight";
+  const SourceTensor* both = b.has_tensors() ? b.tensor(fc, {hidden, 2 * hidden}) : nullptr;
+  const auto half = [&](const char* name, uint64_t first) {
+    std::vector<SourceRows> part;
+    if (both != nullptr) part.push_back({b.derive<Columns>(both, first, hidden), 0, hidden});
+    return b.matrix(fmt::format("{}fc.{}.weight", from, name), {hidden, hidden}, std::move(part));
+  };
+  Activation x = b.add("mtp.fc_sum", b.linear("mtp.fc_embedding", e, half("embedding", 0)),
+                       b.linear("mtp.fc_hidden", h, half("hidden", hidden)));
+  const Scope at{"mtp.layers.0.", from + "layers.0."};
+  const Activation mixed =
+      attention_.build(b, at, "self_attn.", trunk_.norm(b, at, "mixer_norm", x, "input_layernorm"));
+  x = b.add(at.name + "mixer_sum", x, mixed);
+  const Activation n = trunk_.norm(b, at, "ffn_norm", x, "post_attention_layernorm");
+  x = b.add(at.name + "ffn_sum", x, feed_forward_(b, at, "mlp.", n));
+  const Activation m = trunk_.norm(b, top, "norm", x, "norm");
+  b.lm_head("mtp.logits", m, trunk_.head_, m);
 }
 
 ExpertsOrMlp::ExpertsOrMlp(const Config& c, const Trunk& trunk, Experts::Form form) : experts_(c, form) {

@@ -3,6 +3,7 @@
 // layers. `from` is the module that holds its tensors in the checkpoint.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -24,10 +25,11 @@ struct Trunk {
 
   Activation embed(Builder& b);
   Activation norm(Builder& b, const Scope& at, const std::string& name, Activation x, const std::string& weight) const;
-  void head(Builder& b, Activation x) const;
+  void head(Builder& b, Activation x);
 
  private:
-  Weight table_;
+  friend struct Mtp;
+  Weight table_, head_;
 };
 
 // Per layer: attention to the whole context, rather than a recurrent state.
@@ -90,6 +92,25 @@ struct Experts {
 
  private:
   std::pair<Weight, Weight> expert_weights(Builder& b, const std::string& from, uint64_t hidden) const;
+};
+
+// The multi-token prediction layer of Qwen3-Next and Qwen3.5, the function `mtp` of the program: from the row that the
+// head sees at a position, and the token after it, it makes the row for the token after that one. It has the trunk's
+// embedding and head, and a layer with states of its own.
+struct Mtp {
+  using FeedForward = std::function<Activation(Builder&, const Scope& at, const std::string& from, Activation x)>;
+
+  Mtp(const Config& config, const Trunk& trunk, const Attention& attention, FeedForward feed_forward);
+  // Nothing where the checkpoint has no such layer; without a checkpoint, where the configuration has none.
+  void build(Builder& b) const;
+
+ private:
+  std::string root(const Builder& b) const;
+
+  const Trunk& trunk_;
+  const Attention& attention_;
+  FeedForward feed_forward_;
+  bool configured_;
 };
 
 // In each layer experts, or an MLP where config.json says so; with the norm before and the sum after.

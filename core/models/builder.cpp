@@ -40,12 +40,19 @@ void Builder::fail(Status status) {
   if (status_.ok()) status_ = std::move(status);
 }
 
-uint64_t Builder::width(Activation v) const { return plan_.spec.functions[0].values[v.id].width; }
+uint64_t Builder::width(Activation v) const { return plan_.spec.functions.back().values[v.id].width; }
 
 Scope Builder::layer(uint32_t index) {
   plan_.layers = std::max(plan_.layers, index + 1);
   const std::string name = fmt::format("layers.{}.", index);
   return {name, root_ + name};
+}
+
+std::string Builder::mtp_root() const {
+  for (const char* root : {"mtp.", "model.mtp."}) {
+    if (has(std::string(root) + "fc.weight") && has(std::string(root) + "layers.0.input_layernorm.weight")) return root;
+  }
+  return "";
 }
 
 Activation Builder::value(const std::string& name, uint64_t width) {
@@ -225,10 +232,18 @@ Activation Builder::add(const std::string& name, Activation x, Activation y) {
   return op(name, SWY_OP_ADD, {}, {x, y}, {}, width(x));
 }
 
-void Builder::lm_head(const std::string& name, Activation x, Weight weight) {
+void Builder::lm_head(const std::string& name, Activation x, Weight weight, std::optional<Activation> also) {
   const Activation logits = op(name, SWY_OP_LM_HEAD, {}, {x}, {weight}, plan_.vocab);
   function().values[logits.id].rows = SWY_ROWS_LOGITS;
   function().outputs = {logits.id};
+  if (also) function().outputs.push_back(also->id);
+}
+
+Activation Builder::begin_function(const std::string& name, const std::string& input, uint64_t width) {
+  plan_.spec.functions.emplace_back().name = name;
+  const Activation in = value(input, width);
+  function().inputs = {in.id};
+  return in;
 }
 
 // ---- the end

@@ -96,6 +96,8 @@ class Builder {
 
   Scope model() const { return {"", root_}; }
   Scope layer(uint32_t index);
+  // What the tensors of the multi-token prediction layer begin with; "": there is none.
+  std::string mtp_root() const;
 
   // ---- weights, by the names that they have in the checkpoint. All but matrices keep the checkpoint's type (bf16, or
   // fp32 for all others).
@@ -113,10 +115,10 @@ class Builder {
   // The same without a shape, for a tensor that comes in several.
   const SourceTensor* tensor(const std::string& name);
   // A tensor made of others, as a part; of NULL there is none.
-  template <class Form>
-  const SourceTensor* derive(const SourceTensor* from) {
+  template <class Form, class... More>
+  const SourceTensor* derive(const SourceTensor* from, More... more) {
     if (from == nullptr) return nullptr;
-    return plan_.derived.emplace_back(std::make_shared<const Form>(*from)).get();
+    return plan_.derived.emplace_back(std::make_shared<const Form>(*from, more...)).get();
   }
   // Numbers that follow from the configuration, in fp32.
   Weight given(const std::string& name, std::vector<float> values);
@@ -131,15 +133,18 @@ class Builder {
   Activation moe(const Scope& at, Activation x, const MoeOperands& operands, swy_moe_attrs attrs);
   Activation mlp(const Scope& at, Activation x, const MlpOperands& operands, swy_mlp_attrs attrs);
   Activation add(const std::string& name, Activation x, Activation y);
-  // Ends the program.
-  void lm_head(const std::string& name, Activation x, Weight weight);
+  // Ends the function: the logits are its first output, and `also` follows.
+  void lm_head(const std::string& name, Activation x, Weight weight, std::optional<Activation> also = {});
+
+  // Operations from now on are those of another function, beside the main one. Its input comes from its caller.
+  Activation begin_function(const std::string& name, const std::string& input, uint64_t width);
 
   // Errors: invalid_data, for a tensor that is missing or has another shape, by name, and for impossible sizes.
   // `tied`: lm_head.weight is the embedding.
   Result<ModelPlan> finish(bool tied);
 
  private:
-  ProgramSpec::Function& function() { return plan_.spec.functions[0]; }
+  ProgramSpec::Function& function() { return plan_.spec.functions.back(); }
   Activation value(const std::string& name, uint64_t width);
   struct Kind {
     // NOLINTNEXTLINE(google-explicit-constructor): an id alone is that of the first revision

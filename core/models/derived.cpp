@@ -52,6 +52,17 @@ void ElementsInTurns::read_row(uint64_t row, std::span<float> out) const {
   for (size_t i = 0; i < out.size(); ++i) out[i] = stored[place_of_turn(i, out.size())];
 }
 
+Columns::Columns(const SourceTensor& source, uint64_t first, uint64_t count) : source_(source), first_(first) {
+  dims = source.dims;
+  dims.back() = count;
+}
+
+void Columns::read_row(uint64_t row, std::span<float> out) const {
+  std::vector<float> stored(source_.width());
+  source_.read_row(row, stored);
+  std::copy_n(stored.begin() + static_cast<ptrdiff_t>(first_), out.size(), out.begin());
+}
+
 void GivenValues::read_row(uint64_t, std::span<float> out) const {
   std::copy_n(values_.begin(), std::min(values_.size(), out.size()), out.begin());
 }

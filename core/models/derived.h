@@ -54,6 +54,20 @@ class ElementsInTurns final : public SourceTensor {
   const SourceTensor& source_;
 };
 
+// Some columns of a matrix.
+class Columns final : public SourceTensor {
+ public:
+  Columns(const SourceTensor& source, uint64_t first, uint64_t count);
+
+  WeightEncoding encoding() const override { return source_.encoding(); }
+  void read_row(uint64_t row, std::span<float> out) const override;
+  void release_rows(uint64_t first, uint64_t count) const override { source_.release_rows(first, count); }
+
+ private:
+  const SourceTensor& source_;
+  uint64_t first_;
+};
+
 // One row of given values.
 class GivenValues final : public SourceTensor {
  public:

@@ -13,6 +13,9 @@ bool build_qwen35(const Config& config, Builder& b) {
   const GatedDelta delta(config, trunk);
   const Mlp mlp(config);
   const std::vector<bool> full = full_attention_layers(config, trunk.layers);
+  const Mtp mtp(config, trunk, attention, [&](Builder& to, const Scope& at, const std::string& from, Activation x) {
+    return mlp.build(to, at, from, x);
+  });
   if (!config.ok()) return trunk.tied;
 
   Activation x = trunk.embed(b);
@@ -25,6 +28,7 @@ bool build_qwen35(const Config& config, Builder& b) {
     x = b.add(at.name + "mlp_sum", x, mlp.build(b, at, "mlp.", n));
   }
   trunk.head(b, x);
+  mtp.build(b);
   return trunk.tied;
 }
 

@@ -13,6 +13,9 @@ bool build_qwen35_moe(const Config& config, Builder& b) {
   const GatedDelta delta(config, trunk);
   const Experts experts(config, Experts::Form::with_shared_expert);
   const std::vector<bool> full = full_attention_layers(config, trunk.layers);
+  const Mtp mtp(config, trunk, attention, [&](Builder& to, const Scope& at, const std::string& from, Activation x) {
+    return experts.build(to, at, from, x);
+  });
   if (!config.ok()) return trunk.tied;
 
   Activation x = trunk.embed(b);
@@ -25,6 +28,7 @@ bool build_qwen35_moe(const Config& config, Builder& b) {
     x = b.add(at.name + "moe_sum", x, experts.build(b, at, "mlp.", n));
   }
   trunk.head(b, x);
+  mtp.build(b);
   return trunk.tied;
 }
 

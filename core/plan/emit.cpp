@@ -22,6 +22,7 @@ class Emitter {
     for (const GraphValue& v : plan_.graph.values) declared_.push_back(v.dtype);
     result_.resize(declared_.size());
     for (const uint32_t v : plan_.graph.results) result_[v] = true;
+    inputs_.insert(plan_.graph.inputs.begin(), plan_.graph.inputs.end());
   }
 
   Status run(const std::vector<Choice>& choices, const CancelCheck& cancelled) {
@@ -48,6 +49,7 @@ class Emitter {
  private:
   // Brings `value` to `device` in type `dtype`; returns the value to read.
   Result<uint32_t> fetch(uint32_t value, uint32_t device, swy_dtype dtype) {
+    if (inputs_.contains(value)) home_.try_emplace(value, device);  // the host writes it where it is first read
     if (home_.find(value) == home_.end()) return error(Code::internal, "{} is read before it is written", name(value));
     if (plan_.graph.values[value].dtype != dtype) {
       SWY_LET(value, converted(value, device, dtype));
@@ -251,7 +253,9 @@ class Emitter {
         const PlanNode& n = plan_.nodes[i];
         const uint32_t reads_on = segment.copy ? static_cast<uint32_t>(n.copy_from) : n.device;
         for (const uint32_t v : n.op.inputs) {
-          const uint32_t from = writer.at({v, reads_on});
+          const auto written = writer.find({v, reads_on});
+          if (written == writer.end()) continue;  // by the host
+          const uint32_t from = written->second;
           const bool in_order = !segment.copy && !segments[from].copy && segments[from].device == segment.device;
           if (in_order || waiter[from] == s) continue;
           waiter[from] = s;
@@ -274,6 +278,7 @@ class Emitter {
   bool head_ = false;                             // the head has begun
   std::vector<swy_dtype> declared_;               // per value: the type in the program
   std::vector<bool> result_;                      // per value of the program: the host reads it
+  std::set<uint32_t> inputs_;                     // values that the host writes
   std::map<uint32_t, uint32_t> home_;             // value → the device that makes it
   std::set<std::pair<uint32_t, uint32_t>> here_;  // (value, device): copied already
   std::map<uint32_t, uint32_t> casts_;            // value → itself in the other type

@@ -260,6 +260,14 @@ void Executable::find_results() {
     }
   }
   std::sort(results_.begin(), results_.end(), [](const auto& a, const auto& b) { return a.value < b.value; });
+  for (const uint32_t value : plan_.graph.inputs) {
+    for (const PlanNode& n : plan_.nodes) {
+      if (std::find(n.op.inputs.begin(), n.op.inputs.end(), value) == n.op.inputs.end()) continue;
+      const auto reader = n.copy_from >= 0 ? static_cast<uint32_t>(n.copy_from) : n.device;
+      if (const Placement* p = plan_.find(value, reader)) inputs_at_.push_back(*p);
+      break;
+    }
+  }
 }
 
 const Placement* Executable::result(uint32_t value) const {
@@ -272,6 +280,15 @@ Status Executable::read(uint32_t value, uint64_t offset, std::span<std::byte> to
   const Placement* p = result(value);
   if (p == nullptr || offset + to.size() > p->bytes) return error(Code::internal, "value {} cannot be read", value);
   return inputs_.arenas[p->device]->read(p->offset + offset, to);
+}
+
+Status Executable::write(uint32_t value, std::span<const std::byte> from) const {
+  const auto at =
+      std::find_if(inputs_at_.begin(), inputs_at_.end(), [&](const Placement& p) { return p.value == value; });
+  if (at == inputs_at_.end() || from.size() > at->bytes) {
+    return error(Code::internal, "value {} cannot be written", value);
+  }
+  return inputs_.arenas[at->device]->write(at->offset, from);
 }
 
 Status Executable::read_later(uint32_t value, std::span<std::byte> to, const swy_timeline_point& done) const {

@@ -42,7 +42,9 @@ class Executable {
 
   // Bytes of a result, from its device. [device-serial]
   Status read(uint32_t value, uint64_t offset, std::span<std::byte> to) const;
-  // The same without waiting: `to` is filled when `done` is reached. The device is asynchronous. [no-alloc]
+  // Writes an input of the graph, from its first row on, before a step. [device-serial]
+  Status write(uint32_t value, std::span<const std::byte> from) const;
+  // As `read`, without waiting: `to` is filled when `done` is reached. The device is asynchronous. [no-alloc]
   Status read_later(uint32_t value, std::span<std::byte> to, const swy_timeline_point& done) const;
   // The device that makes a result, by index.
   uint32_t device_of(uint32_t value) const;
@@ -79,6 +81,7 @@ class Executable {
   ExecutableInputs inputs_;
   std::vector<Recorded> recorded_;         // per segment
   std::vector<Placement> results_;         // by value: where the device that makes it has each result
+  std::vector<Placement> inputs_at_;       // likewise: where the device that reads it first has each input
   std::vector<swy_timeline*> timelines_;   // per device; NULL where none waits, or copies do all the waiting
   std::vector<uint64_t> timeline_values_;  // per device: the last one to be signalled
   std::vector<std::byte> staging_;         // for copies between devices that do not share memory

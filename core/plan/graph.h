@@ -89,7 +89,8 @@ struct Graph {
   std::vector<GraphValue> values;
   std::vector<GraphTensor> weights;
   std::vector<GraphTensor> states;
-  std::vector<uint32_t> results;  // values that the host reads after the step
+  std::vector<uint32_t> results;      // values that the host reads after the step
+  std::vector<uint32_t> inputs = {};  // values that the host writes before the step
   std::shared_ptr<const std::vector<GraphFunction>> functions = nullptr;
   std::vector<Expansion> expansions = {};
 };

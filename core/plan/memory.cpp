@@ -29,6 +29,8 @@ std::vector<Life> lives_of(const Plan& plan) {
   };
   std::vector<bool> is_result(plan.graph.values.size());
   for (const uint32_t v : plan.graph.results) is_result[v] = true;
+  std::vector<bool> is_input(plan.graph.values.size());
+  for (const uint32_t v : plan.graph.inputs) is_input[v] = true;
   std::vector<Life> lives;
   const auto end = static_cast<uint32_t>(plan.nodes.size());
   for (uint32_t i = 0; i < end; ++i) {
@@ -39,6 +41,7 @@ std::vector<Life> lives_of(const Plan& plan) {
   }
   for (auto& [key, life] : values) {
     if (is_result[key.first]) life.last = end;
+    if (is_input[key.first]) life.first = 0;
     lives.push_back(life);
   }
   return lives;

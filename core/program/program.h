@@ -100,6 +100,10 @@ inline constexpr uint32_t kWeightGroups[] = {16, 32, 64, 128};
 // A function that an op with a name refers to is called with the op's operands: its `inputs`, `weights`, `states` and
 // `outputs` are the parameters, in the op's order, and equal the operands in type and shape. Weights that are no
 // parameters are constants.
+//
+// A function `mtp` that no op refers to is the multi-token prediction layer (core/engine/mtp.h): its input is the row
+// that the main function's head sees at a position, its tokens are those after the positions, and its outputs are
+// logits and the layer's own row.
 struct Function {
   std::string_view name;
   std::vector<Value> values;

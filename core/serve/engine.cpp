@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "core/engine/mtp_drafter.h"
 #include "core/engine/prepare.h"
 #include "core/generate/loaded_model.h"
 #include "core/generate/session_file.h"
@@ -187,10 +188,10 @@ Result<Engine> Engine::load(const EngineOptions& o) {
   options.checkpoints = o.cache_states;
   const auto speculation = parse_speculation(o.speculate);
   if (!speculation.ok()) {
-    return error(Code::usage, "EngineOptions::speculate is '{}'; it must be auto, ngram, model:FILE or off",
+    return error(Code::usage, "EngineOptions::speculate is '{}'; it must be auto, mtp, ngram, model:FILE or off",
                  o.speculate);
   }
-  options.drafts = *speculation == Speculation::off ? 0 : kDefaultDrafts;
+  SWY_TRY(add_speculation(*speculation, program, options));
   options.load_threads = host->threads();
   options.tuning = load_tuning(Os::real(), default_tuning_path(), host->threads());
   options.code_folder = default_code_folder();

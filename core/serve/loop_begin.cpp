@@ -167,7 +167,7 @@ void Loop::keep(Job& job) {
 
 Status Loop::enter_batch(Job& job) {
   const size_t seen = job.session->position(), all = job.tokens();
-  Request request = job.text->request(job.part(seen, all), job.part(0, seen));
+  Request request = job.text->request(job.part(seen, all), job.part(0, seen), job.session.get());
   request.drawn = job.ids;
   request.priority = job.request.priority;
   request.cuts = cuts(job, static_cast<uint32_t>(seen));

@@ -110,7 +110,7 @@ TEST(Run, SpeculationChangesNoToken) {
   };
   const json off = told("off");
   EXPECT_EQ(off["drafted"], 0);
-  for (const char* on : {"auto", "ngram"}) {
+  for (const char* on : {"auto", "mtp", "ngram"}) {
     const json out = told(on);
     EXPECT_EQ(out["ids"], off["ids"]) << on;
     EXPECT_GE(out["drafted"], out["accepted"]);

@@ -100,7 +100,7 @@ TEST(Ngram, TakesTheSameTimeForEachToken) {
 }
 
 TEST(Speculation, NamesAreRead) {
-  for (const Speculation s : {Speculation::off, Speculation::automatic, Speculation::ngram}) {
+  for (const Speculation s : {Speculation::off, Speculation::automatic, Speculation::ngram, Speculation::mtp}) {
     EXPECT_EQ(*parse_speculation(speculation_name(s)), s);
   }
   EXPECT_EQ(*parse_speculation("model:a/b.swy"), Speculation::model);
@@ -108,7 +108,7 @@ TEST(Speculation, NamesAreRead) {
   EXPECT_EQ(draft_model_file("ngram"), "");
   for (const std::string wrong : {"eagle", "model", "model:"}) {
     EXPECT_EQ(parse_speculation(wrong).status().message(),
-              "--speculate is '" + wrong + "'; it must be auto, ngram, model:FILE or off");
+              "--speculate is '" + wrong + "'; it must be auto, mtp, ngram, model:FILE or off");
   }
 }
 

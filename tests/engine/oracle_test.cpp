@@ -87,7 +87,7 @@ std::string test_name(const testing::TestParamInfo<std::string>& param) {
 
 INSTANTIATE_TEST_SUITE_P(Tiny, Oracle, testing::ValuesIn(checkpoints()), test_name);
 
-TEST(OracleData, IsThere) { EXPECT_EQ(checkpoints().size(), 8u); }
+TEST(OracleData, IsThere) { EXPECT_EQ(checkpoints().size(), 10u); }
 
 }  // namespace
 }  // namespace switchyard

@@ -134,6 +134,31 @@ TEST(GgufModel, BlocksForDraftingAreLeftOut) {
   EXPECT_THAT(model->names(), ::testing::Contains("mtp.blk.1.nextn.eh_proj.weight"));
 }
 
+// A whole one has the names of a checkpoint's, and norms less 1; one with a head of its own is left out.
+TEST(GgufModel, BlocksForDraftingAreTheMtpLayer) {
+  GgufWriter w = delta_layer("qwen35moe");
+  w.tensors.push_back(counted("blk.1.nextn.eh_proj.weight", {4, 2}));
+  w.tensors.push_back(counted("blk.1.attn_q.weight", {2, 4}));
+  for (const char* norm : {"nextn.enorm", "nextn.hnorm", "nextn.shared_head_norm", "attn_norm"}) {
+    w.tensors.push_back(counted(std::string("blk.1.") + norm + ".weight", {2}));
+  }
+  const auto model = model_of(w);
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  const auto row = [&](const std::string& name, uint64_t r) {
+    const SourceTensor* t = model->find(name);
+    std::vector<float> values(t == nullptr ? 0 : t->width());
+    if (t != nullptr) t->read_row(r, values);
+    return values;
+  };
+  EXPECT_EQ(row("mtp.fc.weight", 1), (std::vector<float>{4, 5, 6, 7}));
+  EXPECT_EQ(row("mtp.layers.0.self_attn.q_proj.weight", 3), (std::vector<float>{6, 7}));
+  for (const char* norm : {"pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm", "layers.0.input_layernorm"}) {
+    EXPECT_EQ(row(fmt::format("mtp.{}.weight", norm), 0), (std::vector<float>{-1, 0})) << norm;
+  }
+  w.tensors.push_back(counted("blk.1.nextn.shared_head_head.weight", {2, 3}));
+  EXPECT_EQ(model_of(w)->find("mtp.fc.weight"), nullptr);
+}
+
 // How far our encoding is from blocks of a type, as a part of the error that rounding to the type's own steps makes.
 double relative_error(uint32_t id, const std::function<void(std::vector<std::byte>&)>& set_scales,
                       const std::function<double(const std::byte*, uint64_t)>& step_of) {

@@ -42,10 +42,15 @@ class Model:
         nested = "text_config" in config
         prefix = "model.language_model." if nested else "model."
         tensors = safetensors_file.read_folder(folder)
+        ahead = ("mtp.", "model.mtp.")
         self.weights = {
             name[len(prefix) :] if name.startswith(prefix) else name: array.astype(np.float64)
             for name, array in tensors.items()
-            if not name.startswith(("model.visual.", "mtp."))
+            if not name.startswith(("model.visual.", *ahead))
+        }
+        self.mtp = {  # of the multi-token prediction layer, without what the names begin with
+            name.split("mtp.", 1)[1]: array.astype(np.float64)
+            for name, array in tensors.items() if name.startswith(ahead)
         }
         rope = c["rope_parameters"]
         rotary = int(c["head_dim"] * rope.get("partial_rotary_factor", 1.0))
@@ -53,13 +58,13 @@ class Model:
         tied = c.get("tie_word_embeddings", config.get("tie_word_embeddings", False))
         self.lm_head = self.weights["embed_tokens.weight"] if tied else self.weights["lm_head.weight"]
         self.centre = 0.0 if c["model_type"] in ("qwen3", "qwen3_moe") else 1.0  # what norms add to their weights
-        self.layers = [self._layer(i) for i in range(c["num_hidden_layers"])]
+        self.layers = [self._layer(self.weights, i) for i in range(c["num_hidden_layers"])]
         self.min_router_gap = np.inf  # smallest distance of router logits from the last expert taken to the first not
 
-    def _layer(self, index):
+    def _layer(self, weights, index):
         """The layer's tensors by short name, experts stacked as gate_up [E, 2I, H] and down [E, H, I]."""
         prefix = f"layers.{index}."
-        layer = {name[len(prefix) :]: w for name, w in self.weights.items() if name.startswith(prefix)}
+        layer = {name[len(prefix) :]: w for name, w in weights.items() if name.startswith(prefix)}
         if "linear_attn.in_proj_qkvz.weight" in layer:
             layer |= self._apart(layer["linear_attn.in_proj_qkvz.weight"], layer["linear_attn.in_proj_ba.weight"])
         if "mlp.experts.0.gate_proj.weight" in layer:
@@ -86,6 +91,10 @@ class Model:
 
     def step(self, state, token):
         """Advances `state` by one token id; returns logits [vocab]."""
+        return self.lm_head @ self.hidden_row(state, token)
+
+    def hidden_row(self, state, token):
+        """Advances `state` by one token id; returns the row that the head sees [hidden]."""
         eps = self.config["rms_norm_eps"]
         norm = lambda x, w: rms(x, eps) * (self.centre + w)
         kinds = self.config.get("layer_types", ["full_attention"] * len(self.layers))
@@ -96,7 +105,33 @@ class Model:
             forward = self._mlp if "mlp.gate_proj.weight" in w else self._moe
             x = x + forward(w, norm(x, w["post_attention_layernorm.weight"]))
         state["position"] += 1
-        return self.lm_head @ norm(x, self.weights["norm.weight"])
+        return norm(x, self.weights["norm.weight"])
+
+    def mtp_step(self, state, position, hidden, token):
+        """One row of the multi-token prediction layer: from the row of a position and the token after it. Advances
+        `state` ({} at the beginning); returns its own row and the logits of the token after that one."""
+        w, layer = self.mtp, self._layer(self.mtp, 0)
+        norm = lambda x, weight: rms(x, self.config["rms_norm_eps"]) * (self.centre + weight)
+        both = np.concatenate([norm(self.weights["embed_tokens.weight"][token], w["pre_fc_norm_embedding.weight"]),
+                               norm(hidden, w["pre_fc_norm_hidden.weight"])])
+        x = w["fc.weight"] @ both
+        x = x + self._attention(layer, state, norm(x, layer["input_layernorm.weight"]), position)
+        x = x + self._moe(layer, norm(x, layer["post_attention_layernorm.weight"]))
+        row = norm(x, w["norm.weight"])
+        return row, self.lm_head @ row
+
+    def mtp_logits(self, ids, drafts):
+        """Logits of the layer at every position of `ids` that has a token after it, [tokens - 1, vocab], and then of
+        the positions of `drafts`, each from the layer's own row before it."""
+        trunk, state, out, row = self.start(), {}, [], None
+        rows = [self.hidden_row(trunk, token) for token in ids]
+        for position, token in enumerate(ids[1:]):
+            row, logits = self.mtp_step(state, position, rows[position], token)
+            out.append(logits)
+        for position, token in enumerate(drafts, len(ids) - 1):
+            row, logits = self.mtp_step(state, position, row, token)
+            out.append(logits)
+        return np.stack(out)
 
     def _attention(self, w, state, x, position):
         c, p = self.config, lambda name: w[f"self_attn.{name}.weight"]

@@ -45,7 +45,9 @@ def load(folder, dtype=torch.float32):
         folder, config=Qwen3_5MoeTextConfig(**text), dtype=dtype, output_loading_info=True,
         attn_implementation="eager", experts_implementation="eager",
     )
-    problems = {key: sorted(value) for key, value in info.items() if value}
+    # transformers has no multi-token prediction layer, and knows one name of it that is to be passed over.
+    left = {key: [name for name in value if "mtp." not in str(name)] for key, value in info.items()}
+    problems = {key: sorted(value) for key, value in left.items() if value}
     if problems:
         raise SystemExit(f"{folder}: transformers did not load it cleanly: {problems}")
     _exact_rotary(model, text, dtype)
@@ -58,7 +60,8 @@ def build(config, weights, dtype=torch.float32):
     with torch.device("meta"):
         model = Qwen3_5MoeForCausalLM(Qwen3_5MoeTextConfig(**text, experts_implementation="eager"))
     wanted = model.state_dict()
-    named = {name.replace("model.language_model.", "model."): torch.tensor(array) for name, array in weights.items()}
+    named = {name.replace("model.language_model.", "model."): torch.tensor(array) for name, array in weights.items()
+             if "mtp." not in name}
     if text.get("tie_word_embeddings"):
         named["lm_head.weight"] = named["model.embed_tokens.weight"]
     if named.keys() != wanted.keys():

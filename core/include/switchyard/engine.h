@@ -47,7 +47,7 @@ struct EngineOptions {
   uint32_t cache_states = 0;
   uint64_t cache_bytes = 0;
   std::string speculate =
-      "off";  // "auto", "ngram", "model:FILE": guessed tokens are verified several at a time, and change none
+      "off";  // "auto", "mtp", "ngram", "model:FILE": several guessed tokens are verified at a time, and change none
 };
 
 struct GenerateOptions {

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/engine/mtp.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace switchyard {
+
+namespace {
+
+// The width of the rows that the main function's head sees; 0: it has no head of that kind.
+uint64_t hidden_width(const Function& main) {
+  for (const Op& op : main.ops) {
+    if (op.id == SWY_OP_LM_HEAD && op.outputs[0] == main.outputs[0]) return main.values[op.inputs[0]].width;
+  }
+  return 0;
+}
+
+// Whether a function has the layer's input and outputs, and paged states of its own alone.
+bool fits(const Program& program, const Function& f) {
+  if (f.inputs.size() != 1 || f.outputs.size() != 2 || !f.states.empty() || !f.weights.empty()) return false;
+  const Value &row = f.values[f.inputs[0]], &logits = f.values[f.outputs[0]], &own = f.values[f.outputs[1]];
+  const auto is = [](const Value& v, swy_rows rows, uint64_t width) {
+    return v.dtype == SWY_F32 && v.rows == rows && v.width == width;
+  };
+  const Function& main = program.main();
+  const uint64_t width = hidden_width(main), vocab = main.values[main.outputs[0]].width;
+  if (width == 0 || !is(row, SWY_ROWS_STEP, width) || !is(own, SWY_ROWS_STEP, width)) return false;
+  if (!is(logits, SWY_ROWS_LOGITS, vocab)) return false;
+  std::vector<bool> of_main(program.states.size());
+  for (const Op& op : main.ops) {
+    for (const uint32_t s : op.states) of_main[s] = true;
+  }
+  return std::all_of(f.ops.begin(), f.ops.end(), [&](const Op& op) {
+    return std::all_of(op.states.begin(), op.states.end(),
+                       [&](uint32_t s) { return program.states[s].kind == SWY_STATE_PAGED && !of_main[s]; });
+  });
+}
+
+}  // namespace
+
+const Function* MtpLayer::of(const Program& program) {
+  for (size_t i = 1; i < program.functions.size(); ++i) {
+    const Function& f = program.functions[i];
+    if (f.name == kName) return fits(program, f) ? &f : nullptr;
+  }
+  return nullptr;
+}
+
+MtpLayer::MtpLayer(Planner planner) : planner_(std::move(planner)) {
+  const Graph& graph = planner_.graph();
+  row_value_ = graph.results[1];
+  hidden_ = static_cast<uint32_t>(graph.values[graph.inputs[0]].width);
+}
+
+Status MtpLayer::make_runner(StepRunner::Setup setup) {
+  setup.planner = &planner_;
+  setup.head = head_of_logits(planner_.graph());
+  max_rows_ = setup.max_rows;
+  SWY_LET(runner_, StepRunner::create(setup));
+  return {};
+}
+
+Result<std::span<const float>> MtpLayer::run(const Rows& rows, bool logits) {
+  StepSequence s;
+  s.tokens = rows.next;
+  s.position = rows.position;
+  s.pages = rows.pages;
+  s.logit_rows = logits ? 1 : 0;
+  last_rows_ = static_cast<uint32_t>(rows.next.size());
+  return runner_->run({&s, 1}, rows.hidden);
+}
+
+Status MtpLayer::read_row(std::span<float> to) const {
+  return runner_->read_result(row_value_, std::as_writable_bytes(to), uint64_t{last_rows_ - 1} * to.size_bytes());
+}
+
+void MtpTrail::drop(uint32_t rows) {
+  read_ += rows;
+  hidden_.erase(hidden_.begin(), hidden_.begin() + static_cast<ptrdiff_t>(size_t{rows} * width_));
+  next_.erase(next_.begin(), next_.begin() + static_cast<ptrdiff_t>(std::min<size_t>(rows, next_.size())));
+}
+
+void MtpTrail::lose() {
+  *this = {};
+  whole_ = false;
+}
+
+// Whether there is a row, and the row.
+std::string MtpTrail::bytes(uint32_t width) const {
+  std::string out(bytes_of(width), '\0');
+  const uint32_t rows = whole_ && waiting() == 1 ? 1 : 0;
+  std::memcpy(out.data(), &rows, sizeof rows);
+  if (rows == 1) std::memcpy(out.data() + sizeof rows, hidden_.data(), width * sizeof(float));
+  return out;
+}
+
+void MtpTrail::restore(uint32_t position, std::string_view bytes, uint32_t width) {
+  *this = {};
+  uint32_t rows = 0;
+  if (!bytes.empty()) std::memcpy(&rows, bytes.data(), sizeof rows);
+  if (position == 0) return;
+  if (rows != 1) return lose();
+  width_ = width;
+  read_ = position - 1;
+  hidden_.resize(width);
+  std::memcpy(hidden_.data(), bytes.data() + sizeof rows, width * sizeof(float));
+}
+
+void MtpTrail::saw(uint32_t position, std::span<const int32_t> ids, std::span<const float> rows) {
+  if (ids.empty() || !whole_) return;
+  width_ = static_cast<uint32_t>(rows.size() / ids.size());
+  if (position > end()) return lose();
+  const size_t again = std::min<size_t>(end() - position, ids.size());
+  ids = ids.subspan(again);
+  if (ids.empty()) return;
+  if (waiting() > 0 && next_.size() < waiting()) {
+    if (tried_ == ids[0]) {
+      drop(waiting());
+    } else {
+      next_.push_back(ids[0]);
+    }
+  }
+  tried_ = -1;
+  const auto news = rows.subspan(again * width_);
+  hidden_.insert(hidden_.end(), news.begin(), news.end());
+  next_.insert(next_.end(), ids.begin() + 1, ids.end());
+}
+
+}  // namespace switchyard

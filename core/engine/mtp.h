@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// MtpLayer: runs the function `mtp` of a program, its multi-token prediction layer. A row of it has the trunk's row of
+// a position (after the final norm) and the token after that position, and predicts the token after that one. Its
+// states lie in the sessions' pages, beside the trunk's.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/engine/state_pool.h"
+#include "core/engine/step_runner.h"
+#include "core/program/program.h"
+
+namespace switchyard {
+
+class MtpLayer {
+ public:
+  static constexpr std::string_view kName = "mtp";
+  // NULL: the program has no such layer.
+  static const Function* of(const Program& program);
+
+  // Rows of one sequence.
+  struct Rows {
+    uint32_t position = 0;            // of the first
+    std::span<const int32_t> next;    // the token after each position
+    std::span<const float> hidden;    // [rows, hidden]
+    std::span<const uint32_t> pages;  // that cover the positions
+  };
+
+  explicit MtpLayer(Planner planner);
+
+  const Planner& planner() const { return planner_; }
+  uint32_t hidden() const { return hidden_; }
+  uint32_t max_rows() const { return max_rows_; }
+
+  Status make_runner(StepRunner::Setup setup);
+
+  // Runs rows of one sequence, at most `max_rows`. Returns the last one's logits, valid until the next run; with
+  // `logits` false none. Errors: those of the devices.
+  Result<std::span<const float>> run(const Rows& rows, bool logits);
+  // The layer's own row of the last row run, in place of the trunk's for a row after it.
+  Status read_row(std::span<float> to) const;
+
+ private:
+  Planner planner_;
+  std::unique_ptr<StepRunner> runner_;
+  uint32_t hidden_ = 0, max_rows_ = 0, row_value_ = 0, last_rows_ = 0;
+};
+
+// What a session remembers for the layer: the trunk's rows of its last positions, which the layer has not read yet, or
+// has read with a token that may not stay.
+class MtpTrail {
+ public:
+  // The trunk has seen `ids` from `position` on, and these are its rows. Positions that it has seen before may come
+  // again.
+  void saw(uint32_t position, std::span<const int32_t> ids, std::span<const float> rows);
+
+  // Whether rows of all positions were seen: without them there is nothing to draft from.
+  bool whole() const { return whole_; }
+  // The layer's states are there for the positions before.
+  uint32_t read() const { return read_; }
+  uint32_t end() const { return read_ + waiting(); }  // positions seen
+  // What a snapshot keeps of it, once every row was read whose next token is known: the last row.
+  static uint64_t bytes_of(uint32_t width) { return sizeof(uint32_t) + uint64_t{width} * sizeof(float); }
+  std::string bytes(uint32_t width) const;
+  // Of nothing: the rows are missing.
+  void restore(uint32_t position, std::string_view bytes, uint32_t width);
+  uint32_t waiting() const { return width_ == 0 ? 0 : static_cast<uint32_t>(hidden_.size() / width_); }
+
+ private:
+  friend class Session;
+  void drop(uint32_t rows);
+  void lose();  // a row
+
+  bool whole_ = true;
+  uint32_t read_ = 0, width_ = 0;
+  std::vector<float> hidden_;  // from position read_ on
+  std::vector<int32_t> next_;  // the tokens after these positions; that of the last one may not be known yet
+  int32_t tried_ = -1;         // the last one has been read with this token; -1: it has not
+};
+
+}  // namespace switchyard

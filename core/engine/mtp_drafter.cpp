@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/engine/mtp_drafter.h"
+
+#include <algorithm>
+
+namespace switchyard {
+namespace {
+
+constexpr uint32_t kMostWaiting = 256;  // rows until the layer reads them, drafts or not
+
+// Without memory there are no drafts.
+Status unless_full(Status status) { return status.code() == Code::out_of_device_memory ? Status() : status; }
+
+}  // namespace
+
+Status MtpDrafter::saw_hidden(uint32_t position, std::span<const int32_t> ids, std::span<const float> rows) {
+  session_.trail().saw(position, ids, rows);
+  return session_.trail().waiting() > kMostWaiting ? unless_full(session_.read_trail()) : Status();
+}
+
+Status MtpDrafter::propose(uint32_t most, Guesses& guesses) {
+  if (!session_.can_draft()) return {};
+  auto logits = session_.draft_row(last_);
+  for (uint32_t i = 0;; ++i) {
+    if (!logits.ok()) return unless_full(logits.status());
+    std::optional<int32_t> id;
+    if (greedy_) {
+      id = static_cast<int32_t>(std::max_element(logits->begin(), logits->end()) - logits->begin());
+      guesses.add(*id);
+    } else {
+      id = guesses.draw(*logits);
+    }
+    if (!id || i + 1 >= most || !session_.can_draft()) return {};
+    logits = session_.next_draft_row(*id);
+  }
+}
+
+Status add_speculation(Speculation speculation, const Program& program, ModelOptions& options) {
+  options.drafts = speculation == Speculation::off ? 0 : kDefaultDrafts;
+  const bool layer = MtpLayer::of(program) != nullptr;
+  if (speculation == Speculation::mtp && !layer) {
+    return error(Code::usage,
+                 "--speculate mtp: this model has no multi-token prediction layer; choose auto, or convert a "
+                 "checkpoint that has one");
+  }
+  options.mtp = options.hidden = layer && (speculation == Speculation::mtp || speculation == Speculation::automatic);
+  return {};
+}
+
+}  // namespace switchyard

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// MtpDrafter: the model's own multi-token prediction layer guesses the next tokens, one after the other, each from the
+// layer's row of the one before.
+#pragma once
+
+#include "core/draft/drafter.h"
+#include "core/draft/speculation.h"
+#include "core/engine/session.h"
+
+namespace switchyard {
+
+class MtpDrafter final : public Drafter {
+ public:
+  static constexpr uint32_t kMostDrafts = 8;    // each further one stands on all before
+  static constexpr uint32_t kAlwaysDrafts = 3;  // where nothing is measured
+
+  // The session outlives it, and its model was made with ModelOptions::mtp and `hidden`. `greedy`: each guess is the
+  // layer's most likely token, instead of what the sequence would draw from its distribution.
+  explicit MtpDrafter(Session& session, uint32_t most = kMostDrafts, bool greedy = false)
+      : session_(session), most_(most), greedy_(greedy) {}
+
+  void saw(std::span<const int32_t> ids) override {
+    if (!ids.empty()) last_ = ids.back();
+  }
+  Status propose(uint32_t most, Guesses& guesses) override;
+  bool may_propose_after(uint32_t) const override { return true; }
+  double expected_acceptance() const override { return 0.6; }
+  bool computes() const override { return true; }
+  uint32_t most_drafts() const override { return most_; }
+  bool wants_hidden() const override { return true; }
+  Status saw_hidden(uint32_t position, std::span<const int32_t> ids, std::span<const float> rows) override;
+
+ private:
+  Session& session_;
+  uint32_t most_;
+  bool greedy_;
+  int32_t last_ = -1;  // the sequence's last token
+};
+
+// What a model needs for drafts of this kind. Errors: usage, where its program lacks the layer that is asked for.
+Status add_speculation(Speculation speculation, const Program& program, ModelOptions& options);
+
+}  // namespace switchyard

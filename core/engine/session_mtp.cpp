@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Session: the states of the multi-token prediction layer follow the trunk's. Rows wait until somebody drafts, or until
+// the states are shared: so a session that does not draft pays for a few steps of many rows, and not for one a token.
+//
+// The row of the last position is read with a guess of the token after it, and stays, since the guess may turn out
+// wrong: with the next request's first token, or in another session that shares the states.
+#include "core/engine/session.h"
+
+#include <algorithm>
+
+namespace switchyard {
+
+// Pages for so many tokens, which the session alone writes.
+Status Session::make_room(uint32_t tokens) {
+  SWY_TRY(own_last_page());
+  return find_pages(std::min(tokens, model_.context()));
+}
+
+bool Session::can_draft() const {
+  return model_.mtp() != nullptr && trail_.whole() && trail_.waiting() > 0 &&
+         trail_.end() + drafted_ < model_.context();
+}
+
+Status Session::read_trail() {
+  MtpLayer* const layer = model_.mtp();
+  if (layer == nullptr || !trail_.whole()) return {};
+  if (!trail_.next_.empty()) SWY_TRY(make_room(trail_.end()));
+  if (!trail_.whole()) return {};
+  while (!trail_.next_.empty()) {
+    const auto n = static_cast<uint32_t>(std::min<size_t>(trail_.next_.size(), layer->max_rows()));
+    SWY_TRY(layer
+                ->run({.position = trail_.read_,
+                       .next = std::span(trail_.next_).first(n),
+                       .hidden = std::span(trail_.hidden_).first(size_t{n} * trail_.width_),
+                       .pages = pages_},
+                      false)
+                .status());
+    trail_.drop(n);
+  }
+  give_pages_back();  // those of drafts
+  return {};
+}
+
+// Before the states are shared or saved. Without memory for it there will be no drafts.
+Status Session::settle_trail() {
+  Status read = read_trail();
+  if (read.code() != Code::out_of_device_memory) return read;
+  trail_.lose();
+  return {};
+}
+
+Result<std::span<const float>> Session::draft_row(int32_t last) {
+  MtpLayer* const layer = model_.mtp();
+  drafted_ = 0;
+  if (!can_draft()) return error(Code::usage, "this session has no rows to draft from");
+  const uint32_t end = trail_.end();
+  if (trail_.waiting() > layer->max_rows()) SWY_TRY(read_trail());
+  SWY_TRY(make_room(end));
+  if (!trail_.whole()) return error(Code::out_of_device_memory, "the memory for states has no page left for drafts");
+  trail_.next_.push_back(last);
+  const auto logits =
+      layer->run({.position = trail_.read_, .next = trail_.next_, .hidden = trail_.hidden_, .pages = pages_}, true);
+  trail_.next_.pop_back();
+  SWY_TRY(logits.status());
+  trail_.drop(trail_.waiting() - 1);
+  trail_.tried_ = last;
+  return *logits;
+}
+
+Result<std::span<const float>> Session::next_draft_row(int32_t draft) {
+  MtpLayer* const layer = model_.mtp();
+  const uint32_t at = trail_.end() + drafted_;
+  if (!can_draft()) return error(Code::usage, "there is no room for another draft");
+  draft_row_.resize(layer->hidden());
+  SWY_TRY(layer->read_row(draft_row_));
+  SWY_TRY(make_room(at + 1));
+  ++drafted_;
+  return layer->run({.position = at, .next = {&draft, 1}, .hidden = draft_row_, .pages = pages_}, true);
+}
+
+}  // namespace switchyard

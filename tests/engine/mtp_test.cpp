@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+// The multi-token prediction layer: its logits are those of NumPy; its drafts change no token and no state; and what it
+// guesses does not depend on how the session came to where it is.
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "core/engine/mtp_drafter.h"
+#include "core/import/convert.h"
+#include "tests/engine/fixture.h"
+#include "tests/support/drafted.h"
+#include "tests/support/files.h"
+
+namespace switchyard {
+namespace {
+
+#ifdef SWITCHYARD_TEST_CPU
+constexpr char kQuick[] = "cpu";
+#else
+constexpr char kQuick[] = "reference";
+#endif
+const std::string kTiny = SWITCHYARD_TEST_DATA "/tiny/";
+
+ModelOptions with_layer(uint32_t sessions) {
+  ModelOptions o = drafting(sessions);
+  o.mtp = o.hidden = true;
+  return o;
+}
+
+TestModel tiny(const std::string& name, const std::string& backend) {
+  const testing::TemporaryFolder out;
+  ConvertOptions convert_options;
+  convert_options.source = kTiny + name;
+  convert_options.output = out.path("model.swy");
+  const auto report = convert(Os::real(), convert_options);
+  EXPECT_TRUE(report.ok()) << report.status().message();
+  ModelOptions o = with_layer(1);
+  o.context = 128;
+  return make_model(convert_options.output, backend, o);
+}
+
+struct Recorded {
+  std::vector<int32_t> ids, drafts;
+  std::vector<float> logits;  // of the layer at each position, and of three drafts
+};
+
+std::vector<Recorded> recorded(const std::string& name, uint32_t vocab) {
+  std::vector<Recorded> all;
+  const auto expected = nlohmann::json::parse(std::ifstream(kTiny + name + "/expected.json"));
+  for (const auto& prompt : expected["prompts"]) {
+    Recorded& r = all.emplace_back();
+    r.ids = prompt["ids"].get<std::vector<int32_t>>();
+    const auto greedy = prompt["greedy_ids"].get<std::vector<int32_t>>();
+    r.drafts.assign(greedy.begin(), greedy.begin() + 3);
+    r.logits.resize((r.ids.size() + 2) * vocab);
+    std::ifstream in(kTiny + name + "/" + prompt["name"].get<std::string>() + ".mtp.f32", std::ios::binary);
+    in.read(reinterpret_cast<char*>(r.logits.data()), static_cast<std::streamsize>(r.logits.size() * sizeof(float)));
+    EXPECT_TRUE(in.good());
+  }
+  return all;
+}
+
+// Feeds tokens in parts of at most `part`, and gives the trail the rows.
+void feed(Model& model, Session& session, std::span<const int32_t> ids, size_t part) {
+  while (!ids.empty()) {
+    const size_t n = std::min(part, ids.size());
+    const uint32_t at = session.position();
+    ASSERT_TRUE(session.feed(ids.first(n)).ok());
+    std::vector<float> rows(n * model.hidden_width());
+    ASSERT_TRUE(model.read_hidden(0, rows).ok());
+    session.trail().saw(at, ids.first(n), rows);
+    ids = ids.subspan(n);
+  }
+}
+
+// The largest difference from what was recorded, as a share of the largest logit.
+double difference(const Result<std::span<const float>>& found, std::span<const float> wanted) {
+  EXPECT_TRUE(found.ok()) << found.status().message();
+  if (!found.ok() || found->size() != wanted.size()) return 1e9;
+  double most = 0, largest = 0;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    most = std::max(most, std::abs(double{(*found)[i]} - wanted[i]));
+    largest = std::max(largest, std::abs(double{wanted[i]}));
+  }
+  EXPECT_GT(largest, 1);
+  return most / largest;
+}
+
+class MtpLogits : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(MtpLogits, AreThoseOfNumpy) {
+  for (const char* backend : {"reference", kQuick}) {
+    const TestModel t = tiny(GetParam(), backend);
+    ASSERT_NE(t.model, nullptr);
+    ASSERT_NE(t.model->mtp(), nullptr);
+    const double limit = backend == std::string("reference") ? 1e-4 : 0.02;
+    const uint32_t vocab = t.model->vocab();
+    for (const Recorded& r : recorded(GetParam(), vocab)) {
+      const auto row = [&](size_t i) { return std::span(r.logits).subspan(i * vocab, vocab); };
+      for (const size_t part : {size_t{1}, size_t{5}, r.ids.size()}) {
+        auto session = *t.model->session();
+        for (const size_t n : {size_t{1}, size_t{2}, size_t{33}, size_t{64}, r.ids.size() - 1}) {
+          if (n >= r.ids.size() || n <= session->position()) continue;
+          const auto next = std::span(r.ids).first(n).subspan(session->position());
+          feed(*t.model, *session, next, part);
+          EXPECT_LT(difference(session->draft_row(r.ids[n]), row(n - 1)), limit) << backend << " " << n;
+        }
+        for (size_t d = 0; d < r.drafts.size(); ++d) {
+          const auto logits = session->next_draft_row(r.drafts[d]);
+          EXPECT_LT(difference(logits, row(r.ids.size() - 1 + d)), limit) << backend << " draft " << d;
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, MtpLogits, ::testing::Values("mtp", "mtp-stacked"), [](const auto& param) {
+  return param.param == "mtp" ? std::string("experts_apart") : std::string("experts_stacked");
+});
+
+// Guesses by the number of tokens before them.
+using GuessesMade = std::map<size_t, std::vector<int32_t>>;
+
+// The layer's drafter, which is asked every so many times only, and notes what it guessed.
+class NotedDrafter final : public Drafter {
+ public:
+  NotedDrafter(Session& session, GuessesMade& made, uint32_t every = 1, uint32_t most = 4)
+      : inner_(session), made_(made), every_(every), most_(most) {}
+  void saw(std::span<const int32_t> ids) override {
+    seen_ += ids.size();
+    inner_.saw(ids);
+  }
+  Status propose(uint32_t most, Guesses& guesses) override {
+    if (asked_++ % every_ != 0) return {};
+    SWY_TRY(inner_.propose(std::min(most, most_), guesses));
+    made_[seen_] = guesses.ids();
+    return {};
+  }
+  bool may_propose_after(uint32_t more) const override { return inner_.may_propose_after(more); }
+  double expected_acceptance() const override { return inner_.expected_acceptance(); }
+  bool computes() const override { return true; }
+  uint32_t most_drafts() const override { return most_; }
+  bool wants_hidden() const override { return true; }
+  Status saw_hidden(uint32_t position, std::span<const int32_t> ids, std::span<const float> rows) override {
+    return inner_.saw_hidden(position, ids, rows);
+  }
+
+ private:
+  MtpDrafter inner_;
+  GuessesMade& made_;
+  uint32_t every_, most_, asked_ = 0;
+  size_t seen_ = 0;
+};
+
+// Guesses for the same tokens are the same; at least `least` of them can be compared.
+void expect_same_guesses(const GuessesMade& a, const GuessesMade& b, size_t least, const std::string& what) {
+  size_t compared = 0;
+  for (const auto& [seen, guesses] : a) {
+    const auto found = b.find(seen);
+    if (found == b.end()) continue;
+    const size_t n = std::min(guesses.size(), found->second.size());
+    EXPECT_EQ(std::vector(guesses.begin(), guesses.begin() + static_cast<ptrdiff_t>(n)),
+              std::vector(found->second.begin(), found->second.begin() + static_cast<ptrdiff_t>(n)))
+        << what << " after " << seen << " tokens";
+    compared += n;
+  }
+  EXPECT_GE(compared, least) << what;
+}
+
+// The states of the trunk in a snapshot of a model with the layer, whose own come last.
+std::string_view trunk_of(const std::string& snapshot, size_t plain_size) {
+  constexpr size_t kHeader = 24, kChecksum = 8;
+  return std::string_view(snapshot).substr(kHeader, plain_size - kHeader - kChecksum);
+}
+
+TEST(Mtp, DraftsChangeNothingWithRandomSettings) {
+  for (const char* backend : {"reference", kQuick}) {
+    const bool fast = backend == std::string(kQuick);
+    const TestModel plain = make_model(kDemo, backend, drafting(1)), t = make_model(kDemo, backend, with_layer(1));
+    ASSERT_NE(plain.model, nullptr);
+    ASSERT_NE(t.model, nullptr);
+    ASSERT_NE(t.model->mtp(), nullptr);
+    std::mt19937 random(31);
+    uint64_t accepted = 0;
+    for (int i = 0; i < (fast ? 6 : 1); ++i) {
+      const Request r = random_request(random, t.model->vocab(), fast ? 24 : 8);
+      auto without = *plain.model->session(), with = *t.model->session();
+      const Drafted a = run_drafted(*without, r, nullptr);
+      const Drafted b = run_drafted(*with, r, std::make_shared<MtpDrafter>(*with));
+      EXPECT_TRUE(a.drawn == b.drawn) << backend << ", setting " << i;
+      EXPECT_TRUE(trunk_of(a.states, a.states.size()) == trunk_of(b.states, a.states.size())) << backend << " " << i;
+      EXPECT_EQ(a.outcome.stopped, b.outcome.stopped);
+      EXPECT_TRUE(a.drawn.ids.size() < 3 || b.outcome.drafted > 0);
+      with->reset();
+      const Drafted again = run_drafted(*with, r, std::make_shared<MtpDrafter>(*with));
+      EXPECT_EQ(again.outcome.drafted, b.outcome.drafted);
+      EXPECT_EQ(again.outcome.accepted, b.outcome.accepted);
+      accepted += b.outcome.accepted;
+    }
+    EXPECT_GT(accepted, 0u);
+    EXPECT_EQ(t.model->states().slots().free(), t.model->states().slots().count());
+    EXPECT_EQ(t.model->states().pages().free(), t.model->states().pages().count());
+  }
+}
+
+class Guessing : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    t_ = make_model(kDemo, kQuick, options());
+    ASSERT_NE(t_.model, nullptr);
+    prompt_ = random_ids(random_, 100, t_.model->vocab());
+    session_ = *t_.model->session();
+    ASSERT_EQ(run(*session_, prompt_, {}, fresh_).size(), 30u);
+  }
+  static ModelOptions options() {
+    ModelOptions o = with_layer(3);
+    o.checkpoints = 8;
+    return o;
+  }
+
+  // Draws after `seen`, which the session has seen, and `rest`. `every`: steps to a draft.
+  std::vector<int32_t> run(Session& session, std::vector<int32_t> rest, std::vector<int32_t> seen, GuessesMade& made,
+                           uint32_t every = 1, uint32_t tokens = 30) {
+    Drawn drawn;
+    Batch batch(*t_.model);
+    Request r = request_of(std::move(rest), {.temperature = 0.7f, .seed = 5}, tokens, &drawn);
+    r.history = std::move(seen);
+    r.drafters = {std::make_shared<NotedDrafter>(session, made, every)};
+    r.draft_always = true;
+    r.cuts = cuts_;
+    r.on_cut = [&](uint32_t) { kept_.push_back(*session.keep()); };
+    const auto id = batch.add(session, std::move(r));
+    EXPECT_TRUE(id.ok()) << id.status().message();
+    EXPECT_TRUE(batch.run(*id).ok());
+    const Outcome o = *batch.take(*id);
+    EXPECT_TRUE(o.status.ok()) << o.status.message();
+    return drawn.ids;
+  }
+  std::vector<int32_t> first(size_t n) const { return {prompt_.begin(), prompt_.begin() + static_cast<ptrdiff_t>(n)}; }
+  std::vector<int32_t> after(size_t n) const { return {prompt_.begin() + static_cast<ptrdiff_t>(n), prompt_.end()}; }
+
+  TestModel t_;
+  std::mt19937 random_{32};
+  std::vector<int32_t> prompt_;
+  std::vector<uint32_t> cuts_;
+  std::vector<std::unique_ptr<StateCheckpoint>> kept_;
+  std::unique_ptr<Session> session_;
+  GuessesMade fresh_;
+};
+
+// Steps without drafts leave no gap in the layer's states.
+TEST_F(Guessing, DoesNotDependOnHowOftenOneDrafts) {
+  for (const uint32_t every : {2u, 5u, 11u}) {
+    GuessesMade made;
+    session_->reset();
+    run(*session_, prompt_, {}, made, every);
+    expect_same_guesses(made, fresh_, 4, fmt::format("every {}", every));
+  }
+}
+
+// At a position inside of a page, at the end of one, and where another request has gone on from there.
+TEST_F(Guessing, DoesNotDependOnPrefixesThatWereKept) {
+  cuts_ = {33, 64, 97};
+  session_->reset();
+  GuessesMade made;
+  run(*session_, prompt_, {}, made);
+  expect_same_guesses(made, fresh_, 20, "with cuts");
+  cuts_.clear();
+  ASSERT_EQ(kept_.size(), 3u);
+  auto other = *t_.model->session();
+  for (const bool disturbed : {false, true}) {
+    for (const auto& kept : kept_) {
+      if (disturbed) {
+        ASSERT_TRUE(other->resume(*kept).ok());
+        GuessesMade ignored;
+        run(*other, random_ids(random_, 7, t_.model->vocab()), first(kept->position()), ignored);
+      }
+      ASSERT_TRUE(session_->resume(*kept).ok());
+      GuessesMade after_hit;
+      run(*session_, after(kept->position()), first(kept->position()), after_hit);
+      EXPECT_EQ(after_hit.begin()->first, fresh_.begin()->first);
+      expect_same_guesses(after_hit, fresh_, 20, fmt::format("kept at {}", kept->position()));
+    }
+  }
+}
+
+TEST_F(Guessing, DoesNotDependOnForksAndSnapshots) {
+  for (const size_t n : {64u, 70u}) {
+    session_->reset();
+    GuessesMade ignored, forked, restored;
+    std::vector<int32_t> seen = first(n);
+    run(*session_, seen, {}, ignored, 1, 1);
+    ASSERT_EQ(session_->position(), n);
+    auto fork = *session_->fork();
+    const auto bytes = session_->snapshot();
+    ASSERT_TRUE(bytes.ok());
+    run(*session_, random_ids(random_, 5, t_.model->vocab()), seen, ignored);
+    run(*fork, after(n), seen, forked);
+    expect_same_guesses(forked, fresh_, 20, "forked");
+    fork.reset();
+    auto elsewhere = *t_.model->session();
+    ASSERT_TRUE(elsewhere->restore(*bytes).ok());
+    run(*elsewhere, after(n), seen, restored);
+    expect_same_guesses(restored, fresh_, 20, "restored");
+  }
+}
+
+TEST_F(Guessing, DoesNotDependOnOtherRequests) {
+  session_.reset();
+  Batch batch(*t_.model);
+  std::vector<std::unique_ptr<Session>> sessions;
+  std::vector<GuessesMade> made(3);
+  for (size_t i = 0; i < made.size(); ++i) {
+    sessions.push_back(*t_.model->session());
+    Request r = request_of(i == 1 ? prompt_ : random_ids(random_, 20 + 30 * i, t_.model->vocab()),
+                           {.temperature = 0.7f, .seed = 5}, 30);
+    r.drafters = {std::make_shared<NotedDrafter>(*sessions.back(), made[i], 1, 2)};
+    r.draft_always = true;
+    ASSERT_TRUE(batch.add(*sessions.back(), std::move(r)).ok());
+  }
+  run_all(batch);
+  expect_same_guesses(made[1], fresh_, 10, "among others");
+}
+
+// A session that was fed without the layer cannot draft, and says nothing wrong.
+TEST_F(Guessing, NeedsTheRowsOfEveryToken) {
+  session_->reset();
+  ASSERT_TRUE(session_->feed(first(10)).ok());
+  GuessesMade made;
+  const std::vector<int32_t> rest = {prompt_.begin() + 10, prompt_.end()};
+  run(*session_, rest, first(10), made);
+  for (const auto& [seen, guesses] : made) EXPECT_TRUE(guesses.empty());
+  EXPECT_FALSE(session_->can_draft());
+}
+
+// A program without the layer has none, and says so where it is asked for.
+TEST(Mtp, IsRefusedWhereThereIsNone) {
+  const testing::TemporaryFolder out;
+  ConvertOptions convert_options;
+  convert_options.source = kTiny + "tied-embeddings";
+  convert_options.output = out.path("model.swy");
+  ASSERT_TRUE(convert(Os::real(), convert_options).ok());
+  const auto program = Program::load(Os::real(), convert_options.output);
+  ASSERT_TRUE(program.ok());
+  ModelOptions o;
+  EXPECT_THAT(add_speculation(Speculation::mtp, *program, o).message(),
+              ::testing::HasSubstr("has no multi-token prediction layer"));
+  EXPECT_TRUE(add_speculation(Speculation::automatic, *program, o).ok());
+  EXPECT_FALSE(o.mtp);
+  EXPECT_GT(o.drafts, 0u);
+}
+
+}  // namespace
+}  // namespace switchyard
