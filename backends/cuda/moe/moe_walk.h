@@ -6,7 +6,7 @@
 
 namespace gpu {
 
-// Whether a block's memory is enough for these kernels.
+// Whether these kernels take such weights, and a block's memory is enough.
 bool fits_walk(const swy_device& device, const MixtureBoxes& b);
 // Whether there is a router's kernel, too.
 bool routes_by_terms(const Mixture& m);
