@@ -7,6 +7,7 @@
 #include "core/draft/ngram.h"
 #include "core/draft/speculation.h"
 #include "core/engine/batch.h"
+#include "core/engine/mtp_drafter.h"
 
 namespace switchyard {
 namespace {
@@ -29,6 +30,7 @@ class GreedyDrafter final : public Drafter {
   bool may_propose_after(uint32_t more) const override { return inner_->may_propose_after(more); }
   double expected_acceptance() const override { return inner_->expected_acceptance(); }
   bool computes() const override { return inner_->computes(); }
+  uint32_t most_drafts() const override { return inner_->most_drafts(); }
   bool wants_hidden() const override { return inner_->wants_hidden(); }
   Status saw_hidden(uint32_t position, std::span<const int32_t> ids, std::span<const float> rows) override {
     return inner_->saw_hidden(position, ids, rows);
@@ -85,10 +87,11 @@ class Measurement {
   }
 
  private:
-  Result<std::shared_ptr<Drafter>> make_drafter(Session&) {
+  Result<std::shared_ptr<Drafter>> make_drafter(Session& session) {
     if (drafter_ == Speculation::model) return m_.draft->drafter();
+    if (drafter_ == Speculation::mtp) return std::shared_ptr<Drafter>(std::make_shared<MtpDrafter>(session));
     if (drafter_ == Speculation::ngram) return std::shared_ptr<Drafter>(std::make_shared<NgramDrafter>());
-    return error(Code::usage, "the drafter is '{}'; it must be ngram or model:FILE", options_.drafter);
+    return error(Code::usage, "the drafter is '{}'; it must be ngram, mtp or model:FILE", options_.drafter);
   }
 
   LoadedModel& m_;

@@ -10,7 +10,7 @@
 namespace switchyard {
 
 struct AcceptanceOptions {
-  std::string drafter;  // as --speculate has it: ngram, model:FILE
+  std::string drafter;  // as --speculate has it: ngram, mtp, model:FILE
   std::string text;     // file
   uint32_t drafts = 4;  // a step
   uint32_t prompts = 32, prompt_tokens = 64, tokens = 64;

@@ -2,7 +2,7 @@
 // What drafted tokens cost and save on a model: the time of a step by its rows of one sequence, and of a text with
 // drafts that are right with a given probability, beside the same text without drafts.
 //   draft_bench MODEL.swy|synth:... BACKEND FOLDER [deterministic] [again] [steps]
-//   draft_bench MODEL.swy BACKEND FOLDER acceptance ngram|model:FILE TEXT
+//   draft_bench MODEL.swy BACKEND FOLDER acceptance ngram|mtp|model:FILE TEXT
 // The second form tells what share of a drafter's guesses is kept (draft_acceptance.h). FOLDER has the backends.
 // With `deterministic` the texts are the same with and without drafts. Without it they may part where a few rows are
 // rounded in another way than one, and from there on every guess is wrong. With `again` no rows are pending: those that
@@ -15,7 +15,9 @@
 #include <vector>
 
 #include "bench/draft_acceptance.h"
+#include "core/draft/speculation.h"
 #include "core/engine/batch.h"
+#include "core/engine/mtp_drafter.h"
 #include "core/import/synthetic.h"
 #include "core/plugin/registry.h"
 
@@ -182,8 +184,14 @@ Status run(const Arguments& a) {
   SWY_LET(Program program, program_of(a.model));
   ModelOptions options;
   options.context = kContext;
-  options.drafts = a.acceptance.drafter.empty() ? 31 : a.acceptance.drafts;
-  options.checkpoints = a.acceptance.drafter.empty() ? 1 : 0;
+  if (a.acceptance.drafter.empty()) {
+    options.drafts = kDefaultDrafts;
+    options.checkpoints = 1;
+  } else {
+    SWY_LET(const Speculation drafter, parse_speculation(a.acceptance.drafter));
+    SWY_TRY(add_speculation(drafter, program, options));
+    options.drafts = a.acceptance.drafts;
+  }
   options.deterministic = a.deterministic;
   options.pending_rows = !a.again;
   SWY_LET(LoadedModel loaded, load_model(host, std::move(registry), a.backend,
@@ -218,7 +226,7 @@ int main(int argc, char** argv) {
   if (argc < 4 || argc > 7 || (said("acceptance") && !acceptance)) {
     std::fprintf(stderr,
                  "usage: draft_bench MODEL.swy|synth:... BACKEND FOLDER [deterministic] [again] [steps]\n"
-                 "       draft_bench MODEL.swy BACKEND FOLDER acceptance ngram|model:FILE TEXT\n");
+                 "       draft_bench MODEL.swy BACKEND FOLDER acceptance ngram|mtp|model:FILE TEXT\n");
     return 2;
   }
   switchyard::Arguments a{argv[1], argv[2], argv[3], said("deterministic"), said("again"), said("steps")};

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The drafts of a model's multi-token prediction layer: how often each is kept, and what they cost and save.
+// What the drafts of a model's multi-token prediction layer cost and save. `draft_bench` tells how often they are kept.
 //   mtp_bench MODEL.swy|synth:...,mtp=1 BACKEND FOLDER [TEXT]
 // With a text, each prompt is a part of it, and the drafts are the layer's own. Without one the layer computes its
 // drafts, and what it gives is replaced by guesses that are right with a probability: for models with random weights.
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <random>
 #include <string>
@@ -26,51 +25,6 @@ double median(std::vector<double> x) {
   std::nth_element(x.begin(), x.begin() + static_cast<ptrdiff_t>(x.size() / 2), x.end());
   return x[x.size() / 2];
 }
-
-// Of the drafts at each place of a step: how many were tried, those before them having been kept, and kept.
-struct Tally {
-  std::array<uint64_t, kMost> tried{}, kept{};
-};
-
-// The layer's drafts, at most so many a step, counted.
-class Counted final : public Drafter {
- public:
-  Counted(Session& session, bool greedy, uint32_t most, Tally& tally)
-      : inner_(session, most, greedy), most_(most), tally_(tally) {}
-  void saw(std::span<const int32_t> ids) override {
-    for (const int32_t id : ids) count(id);
-    inner_.saw(ids);
-  }
-  Status propose(uint32_t most, Guesses& guesses) override {
-    SWY_TRY(inner_.propose(std::min(most, most_), guesses));
-    guesses_ = guesses.ids();
-    at_ = 0;
-    return {};
-  }
-  bool may_propose_after(uint32_t) const override { return true; }
-  double expected_acceptance() const override { return inner_.expected_acceptance(); }
-  bool computes() const override { return true; }
-  uint32_t most_drafts() const override { return most_; }
-  bool wants_hidden() const override { return true; }
-  Status saw_hidden(uint32_t position, std::span<const int32_t> ids, std::span<const float> rows) override {
-    return inner_.saw_hidden(position, ids, rows);
-  }
-
- private:
-  void count(int32_t id) {
-    if (at_ >= guesses_.size()) return;
-    const bool right = guesses_[at_] == id;
-    ++tally_.tried[at_];
-    tally_.kept[at_] += right ? 1 : 0;
-    at_ = right ? at_ + 1 : guesses_.size();
-  }
-
-  MtpDrafter inner_;
-  uint32_t most_;
-  Tally& tally_;
-  std::vector<int32_t> guesses_;
-  size_t at_ = 0;
-};
 
 // The layer computes as for its own drafts; the guesses are right with a probability.
 class Forced final : public Drafter {
@@ -137,30 +91,6 @@ class Bench {
   Bench(std::unique_ptr<Session> plain, std::unique_ptr<Session> layer, std::vector<std::vector<int32_t>> prompts)
       : plain_(std::move(plain)), layer_(std::move(layer)), prompts_(std::move(prompts)) {}
 
-  Status acceptance() {
-    std::printf(
-        "| temperature | drafts | 1st kept | 2nd | 3rd | 4th | tokens a step |\n|---|---|---|---|---|---|---|\n");
-    for (const float temperature : {0.0f, 0.7f, 1.0f}) {
-      for (const bool greedy : {false, true}) {
-        if (greedy && temperature == 0) continue;  // the same
-        Tally t;
-        for (const auto& prompt : prompts_) {
-          SWY_TRY(
-              tell(*layer_, prompt, temperature, std::make_shared<Counted>(*layer_, greedy, kMost, t), true).status());
-        }
-        std::printf("| %.1f | %s |", temperature, greedy ? "most likely" : temperature == 0 ? "either" : "same noise");
-        double tokens = 1;
-        for (size_t i = 0; i < kMost; ++i) {
-          const double share = static_cast<double>(t.kept[i]) / static_cast<double>(std::max<uint64_t>(t.tried[i], 1));
-          tokens += static_cast<double>(t.kept[i]) / static_cast<double>(std::max<uint64_t>(t.tried[0], 1));
-          std::printf(" %.3f of %llu |", share, static_cast<unsigned long long>(t.tried[i]));
-        }
-        std::printf(" %.2f |\n", tokens);
-      }
-    }
-    return {};
-  }
-
   // Texts with and without drafts, in turn. `right` < 0: the layer's own drafts.
   Status pair(const char* name, uint32_t most, bool always, float temperature, double right) {
     std::vector<double> ratio, plain_ms, ms;
@@ -169,8 +99,7 @@ class Bench {
     for (uint32_t i = 0; i <= kPairs; ++i) {
       const std::vector<int32_t>& prompt = prompts_[i % prompts_.size()];
       SWY_LET(const Text plain, tell(*plain_, prompt, temperature, nullptr, false));
-      Tally ignored;
-      std::shared_ptr<Drafter> drafter = std::make_shared<Counted>(*layer_, false, most, ignored);
+      std::shared_ptr<Drafter> drafter = std::make_shared<MtpDrafter>(*layer_, most);
       if (right >= 0) {
         std::vector<int32_t> whole = prompt;
         whole.insert(whole.end(), plain.ids.begin(), plain.ids.end());
@@ -258,7 +187,6 @@ Status run(const std::string& name, const std::string& backend, const std::strin
   SWY_LET(auto plain, models[0]->session());
   SWY_LET(auto layer, models[1]->session());
   Bench bench(std::move(plain), std::move(layer), std::move(prompts));
-  if (!text.empty()) SWY_TRY(bench.acceptance());
   return bench.speed(!text.empty());
 }
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/engine/mtp_drafter.h"
 
-#include <algorithm>
-
 namespace switchyard {
 namespace {
 
@@ -23,13 +21,7 @@ Status MtpDrafter::propose(uint32_t most, Guesses& guesses) {
   auto logits = session_.draft_row(last_);
   for (uint32_t i = 0;; ++i) {
     if (!logits.ok()) return unless_full(logits.status());
-    std::optional<int32_t> id;
-    if (greedy_) {
-      id = static_cast<int32_t>(std::max_element(logits->begin(), logits->end()) - logits->begin());
-      guesses.add(*id);
-    } else {
-      id = guesses.draw(*logits);
-    }
+    const std::optional<int32_t> id = guesses.draw(*logits);
     if (!id || i + 1 >= most || !session_.can_draft()) return {};
     logits = session_.next_draft_row(*id);
   }

@@ -14,10 +14,8 @@ class MtpDrafter final : public Drafter {
   static constexpr uint32_t kMostDrafts = 8;    // each further one stands on all before
   static constexpr uint32_t kAlwaysDrafts = 3;  // where nothing is measured
 
-  // The session outlives it, and its model was made with ModelOptions::mtp and `hidden`. `greedy`: each guess is the
-  // layer's most likely token, instead of what the sequence would draw from its distribution.
-  explicit MtpDrafter(Session& session, uint32_t most = kMostDrafts, bool greedy = false)
-      : session_(session), most_(most), greedy_(greedy) {}
+  // The session outlives it, and its model was made with ModelOptions::mtp and `hidden`.
+  explicit MtpDrafter(Session& session, uint32_t most = kMostDrafts) : session_(session), most_(most) {}
 
   void saw(std::span<const int32_t> ids) override {
     if (!ids.empty()) last_ = ids.back();
@@ -33,7 +31,6 @@ class MtpDrafter final : public Drafter {
  private:
   Session& session_;
   uint32_t most_;
-  bool greedy_;
   int32_t last_ = -1;  // the sequence's last token
 };
 
