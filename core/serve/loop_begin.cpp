@@ -78,7 +78,10 @@ void Loop::admit() {
       continue;
     }
     const Status begun = begin(**next);
-    if (begun.code() == Code::out_of_device_memory && !active_.empty()) break;
+    if (begun.code() == Code::out_of_device_memory) {
+      if (!active_.empty()) break;
+      if (cache_.make_room()) continue;  // states that were set aside find their place again
+    }
     std::unique_ptr<Job> job = std::move(*next);
     waiting_.erase(next);
     if (begun.ok()) {

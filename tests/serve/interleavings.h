@@ -91,12 +91,14 @@ class Interleavings {
     if (event->id >= 0) o.ids.push_back(event->id);
     if (event->finish == nullptr) return;
     std::vector<int32_t> expected = alone_.ids(o.request);
-    const bool cut = event->finish->reason == "cancelled";
-    totals.cancelled += cut ? 1 : 0;
+    const bool cancelled = event->finish->reason == "cancelled";
+    const bool slow = event->finish->reason == "slow";  // this loop did not read it, and others waited
+    const bool cut = cancelled || slow;
+    totals.cancelled += cancelled ? 1 : 0;
     if (cut) expected.resize(std::min(expected.size(), o.ids.size()));
     EXPECT_EQ(o.ids, expected) << event->finish->reason << ", " << event->finish->usage.cached_tokens << " cached, set "
                                << event->finish->usage.set_aside << " times aside";
-    EXPECT_TRUE(event->finish->status.ok()) << event->finish->status.message();
+    EXPECT_TRUE(slow || event->finish->status.ok()) << event->finish->status.message();
     std::vector<int32_t> whole = o.request.prompt;
     whole.insert(whole.end(), o.ids.begin(), o.ids.end());
     if (whole.size() < 350) answered_.push_back(std::move(whole));
