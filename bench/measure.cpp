@@ -123,19 +123,28 @@ class TextStepper : public Stepper {
 class DrawStepper : public Stepper {
  public:
   DrawStepper(Contexts& contexts, uint32_t requests, const SamplingParams& sampling, std::optional<SamplingPath> path,
-              uint32_t most)
-      : contexts_(contexts), requests_(requests), sampling_(sampling), path_(path), most_(most) {}
+              uint32_t most, const Drafting& drafting)
+      : contexts_(contexts),
+        requests_(requests),
+        sampling_(sampling),
+        path_(path),
+        most_(most),
+        drafting_(drafting),
+        loop_(std::make_unique<LocalLoop>(contexts_.model(), nullptr, 0, drafting.model)) {}
   ~DrawStepper() override { end(); }
 
   Status begin() override {
-    loop_ = std::make_unique<LocalLoop>(contexts_.model(), nullptr, 0);
+    drawn_ = wanted_ = 0;
     for (uint32_t i = 0; i < requests_; ++i) {
       GenerationRequest request;
       SWY_LET(request.session, contexts_.session(i).fork());
       const auto before = contexts_.rest(i).data() - contexts_.depth();
       request.history.assign(before, before + contexts_.depth());
       request.prompt = {contexts_.rest(i).front()};
-      request.text.max_tokens = most_ + 1;  // so that none ends within a turn
+      // So that none ends within a turn.
+      request.text.max_tokens =
+          drafting_.by == Speculation::off ? most_ + 1 : contexts_.model().context() - contexts_.depth() - 1;
+      request.text.speculate = drafting_.by;
       request.text.sampling = sampling_;
       request.text.sampling.seed = sampling_.seed.value_or(0) + i;
       request.text.path = path_;
@@ -145,33 +154,38 @@ class DrawStepper : public Stepper {
     return {};
   }
   Status step() override {
-    loop_->tick();
-    for (const auto& ticket : tickets_) {
-      while (const auto event = ticket->poll()) {
-        if (event->finish) return ended(*event->finish);
+    wanted_ += uint64_t{requests_} * drafting_.tokens_a_step();
+    do {
+      loop_->tick();
+      for (const auto& ticket : tickets_) {
+        while (const auto event = ticket->poll()) {
+          if (event->finish) return ended(*event->finish);
+          ++drawn_;
+        }
       }
-    }
+    } while (drafting_.by != Speculation::off && drawn_ < wanted_);
     return {};
   }
   void end() override {
-    if (loop_ == nullptr) return;
+    if (tickets_.empty()) return;
+    drafts_ = {};
     for (const auto& ticket : tickets_) ticket->cancel();
     loop_->tick();
-    while (!tickets_.empty()) {
-      const auto event = tickets_.front()->poll();
-      if (event && !event->finish) continue;
-      if (event) {
-        choice_ = event->finish->path;
-        read_bytes_ = event->finish->read_bytes;
-      }
-      break;
+    for (const auto& ticket : tickets_) {
+      std::optional<Event> event = ticket->poll();
+      while (event && !event->finish) event = ticket->poll();
+      if (!event) continue;
+      drafts_.add(event->finish->drafts);
+      if (ticket != tickets_.front()) continue;
+      choice_ = event->finish->path;
+      read_bytes_ = event->finish->read_bytes;
     }
-    loop_.reset();
     tickets_.clear();
   }
   uint32_t most_steps() const override { return most_; }
   uint64_t read_bytes() const override { return read_bytes_; }
   PathChoice path() const override { return choice_; }
+  DraftCounts drafts() const override { return drafts_; }
 
  private:
   static Status ended(const Finish& finish) {
@@ -184,7 +198,10 @@ class DrawStepper : public Stepper {
   SamplingParams sampling_;
   std::optional<SamplingPath> path_;
   uint32_t most_;
+  Drafting drafting_;
   std::unique_ptr<LocalLoop> loop_;
+  uint64_t drawn_ = 0, wanted_ = 0;  // in this turn
+  DraftCounts drafts_;
   std::vector<std::shared_ptr<Ticket>> tickets_;
   uint64_t read_bytes_ = 0;
   PathChoice choice_;
@@ -233,8 +250,8 @@ std::unique_ptr<Stepper> text_stepper(Contexts& contexts, uint32_t most) {
 }
 
 std::unique_ptr<Stepper> draw_stepper(Contexts& contexts, uint32_t requests, const SamplingParams& sampling,
-                                      std::optional<SamplingPath> path, uint32_t most) {
-  return std::make_unique<DrawStepper>(contexts, requests, sampling, path, most);
+                                      std::optional<SamplingPath> path, uint32_t most, const Drafting& drafting) {
+  return std::make_unique<DrawStepper>(contexts, requests, sampling, path, most, drafting);
 }
 
 Status take_turn(Stepper& stepper, uint32_t warm, uint32_t count, std::vector<double>& seconds) {

@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "core/base/status.h"
+#include "core/draft/draft_counts.h"
+#include "core/draft/speculation.h"
+#include "core/engine/model_drafter.h"
 #include "core/engine/sampling_path.h"
-#include "core/engine/session.h"
 #include "core/plugin/host.h"
 
 namespace switchyard::bench {
@@ -64,6 +66,18 @@ class Stepper {
   // sampled.
   virtual uint64_t read_bytes() const { return 0; }
   virtual PathChoice path() const { return {}; }
+  virtual DraftCounts drafts() const { return {}; }  // likewise, of all requests
+};
+
+// What guesses for the requests of a stepper.
+struct Drafting {
+  // A step with drafts gives some tokens and the next one others: one step of the stepper is this many tokens a
+  // request.
+  static constexpr uint32_t kTokens = 16;
+
+  Speculation by = Speculation::off;
+  DraftModel* model = nullptr;  // of Speculation::model
+  uint32_t tokens_a_step() const { return by == Speculation::off ? 1 : kTokens; }
 };
 
 // Sessions that have read a context, for steppers to begin from: a turn forks them. Those of the i-th request have read
@@ -101,9 +115,11 @@ Result<std::unique_ptr<Stepper>> prompt_stepper(Model& model, std::span<const in
 std::unique_ptr<Stepper> text_stepper(Contexts& contexts, uint32_t most);
 
 // A token of each of `requests` requests per step, all on one loop (core/serve/local_loop.h), sampled by `sampling` and
-// fed back. Request i has the i-th seed after that of `sampling`. `path`: none means what the device supports.
+// fed back. Request i has the i-th seed after that of `sampling`. `path`: none means what the device supports. With
+// `drafting` a step is so many tokens of every request on average, and what the policy has measured stays from turn to
+// turn.
 std::unique_ptr<Stepper> draw_stepper(Contexts& contexts, uint32_t requests, const SamplingParams& sampling,
-                                      std::optional<SamplingPath> path, uint32_t most);
+                                      std::optional<SamplingPath> path, uint32_t most, const Drafting& drafting = {});
 
 // One turn: `warm` steps, then `count` that are timed, at most most_steps() in all.
 Status take_turn(Stepper& stepper, uint32_t warm, uint32_t count, std::vector<double>& seconds);

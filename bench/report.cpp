@@ -102,6 +102,14 @@ void fields(auto& v, Is<CellKernel> auto& k) {
   v.need("ms", k.ms);
 }
 
+void fields(auto& v, Is<CellDrafts> auto& d) {
+  v.need("by", d.by);
+  v.need("steps", d.steps);
+  v.need("drafted", d.drafted);
+  v.need("accepted", d.accepted);
+  v.may("share_by_place", d.share_by_place);
+}
+
 void fields(auto& v, Is<Cell> auto& c) {
   v.need("metric", c.metric);
   v.need("at", c.at);
@@ -119,6 +127,7 @@ void fields(auto& v, Is<Cell> auto& c) {
   v.may("drawn", c.drawn);
   v.may("overhead", c.overhead);
   v.may("kernels", c.kernels);
+  v.may("drafts", c.drafts);
   v.may("requests", c.requests);
   v.may("requests_asked", c.requests_asked);
   v.may("ttft", c.ttft);

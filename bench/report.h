@@ -56,6 +56,14 @@ struct CellKernel {
   double calls = 0, ms = 0;
 };
 
+// Drafted tokens of a decoding cell.
+struct CellDrafts {
+  std::string by;    // as --speculate has it
+  double steps = 0;  // of a request, with drafts
+  double drafted = 0, accepted = 0;
+  std::vector<double> share_by_place = {};  // of the drafts at a place of a step, that were accepted
+};
+
 // One measurement of one configuration. If it was not measured, it has only its state and the reason.
 struct Cell {
   Metric metric = Metric::prefill;
@@ -77,6 +85,7 @@ struct Cell {
   std::string drawn;                 // by which path, and why: "logits: cpu:0 does not sample penalties"; "": none was
   std::optional<StepOverhead> overhead;
   std::vector<CellKernel> kernels;
+  std::optional<CellDrafts> drafts;  // with speculation
 
   // Of serving.
   uint32_t requests = 0;                 // that ended, and count

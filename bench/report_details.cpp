@@ -2,6 +2,7 @@
 // The tables below those of speed: correctness, the kernels that ran, and where time went.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "bench/report_grids.h"
@@ -127,6 +128,18 @@ Grid error_grid(const Report& report) {
   return g;
 }
 
+// "auto: 51 of 67 drafts accepted, 2.2 in each of 30 steps; by place 90%, 71%".
+std::string drafts_text(const CellDrafts& d) {
+  constexpr size_t kShown = 8;
+  if (d.drafted <= 0) return d.by + ": no drafts";
+  std::string places;
+  for (size_t i = 0; i < std::min(d.share_by_place.size(), kShown); ++i) {
+    places += (i == 0 ? "" : ", ") + percent_text(d.share_by_place[i]);
+  }
+  return fmt::format("{}: {:.0f} of {:.0f} drafts accepted, {:.1f} in each of {:.0f} steps; by place {}", d.by,
+                     d.accepted, d.drafted, d.drafted / d.steps, d.steps, places);
+}
+
 Grid runtime_grid(const Report& report) {
   Grid g{.title = "What a step took",
          .note = "Core: processor time of the runtime itself; waiting: time its thread waits for other threads.",
@@ -158,6 +171,7 @@ Grid runtime_grid(const Report& report) {
                          {percent_text(o.wait_share)},
                          {cell->read_bytes ? bytes_text(*cell->read_bytes) : "-"}},
                         first});
+      if (cell->drafts) g.rows.push_back({{{""}, {""}, {drafts_text(*cell->drafts), Tone::faint}}});
       if (!cell->drawn.empty()) g.rows.push_back({{{""}, {""}, {"drawn by " + cell->drawn, Tone::faint}}});
       first = false;
     }

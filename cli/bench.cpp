@@ -144,6 +144,7 @@ void add_bench(CLI::App& app, int& exit_code) {
   add_sweeps(*c, *o);
   add_what(*c, *o);
   add_sampling_flags(*c, o->params);
+  add_speculate(*c, o->settings);
   c->add_option("--format", o->format, "table, json, csv, md or html")->capture_default_str()->group("Report");
   c->add_flag("--json", o->json, "short for --format json")->group("Report");
   add_output(*c, "--output,-o", o->output, "write the report to this file instead of standard output")->group("Report");

@@ -16,8 +16,8 @@ namespace {
 
 using bench::Metric;
 
-constexpr uint32_t kWarmSteps = 2, kWatchedSteps = 16;
-constexpr uint32_t kServingContext = 640;  // of ServingLoad's longest prompt and answer
+constexpr uint32_t kWarmSteps = 2, kWatchedSteps = 16;  // watched: without speculation
+constexpr uint32_t kServingContext = 640;               // of ServingLoad's longest prompt and answer
 constexpr const char* kSynthetic = "synth:";
 
 bool is_library(const std::string& backend) { return backend.find('/') != std::string::npos; }
@@ -119,7 +119,14 @@ bool BenchOptions::has(Metric metric) const {
   return metrics.empty() || std::find(metrics.begin(), metrics.end(), bench::metric_name(metric)) != metrics.end();
 }
 
-uint32_t BenchOptions::most_steps() const { return kWarmSteps + std::max({decode, kWatchedSteps, 3u}); }
+uint32_t BenchOptions::most_steps() const {
+  return kWarmSteps + std::max({decode_steps(), kWatchedSteps / tokens_a_step(), 3u});
+}
+
+// Of several requests with drafts one may be ahead of the others.
+uint32_t BenchOptions::most_tokens() const {
+  return most_steps() * tokens_a_step() * (speculates() && !batch.empty() ? 2 : 1) + (speculates() ? 64 : 0);
+}
 
 uint32_t BenchOptions::context_tokens() const {
   uint32_t n = check_tokens[0] + check_tokens[1];
@@ -127,7 +134,7 @@ uint32_t BenchOptions::context_tokens() const {
     for (const uint32_t p : prefill) n = std::max(n, p);
   }
   if (has(Metric::decode) && decode != 0) {
-    for (const uint32_t d : depths) n = std::max(n, d + most_steps() + 1);
+    for (const uint32_t d : depths) n = std::max(n, d + most_tokens() + 1);
   }
   if (has(Metric::serving) && !serving.empty()) n = std::max(n, kServingContext);
   return n;
@@ -166,7 +173,7 @@ Status BenchOptions::check_values() const {
     }
   }
   for (const uint32_t d : depths) {
-    if (has(Metric::decode) && decode != 0 && d + most_steps() + 1 > context) {
+    if (has(Metric::decode) && decode != 0 && d + most_tokens() + 1 > context) {
       return error(Code::usage, "--context {} and --decode {} do not fit the context of {}; --ctx raises it", d, decode,
                    context);
     }

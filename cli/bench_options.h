@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/measure.h"
 #include "bench/report.h"
 #include "cli/bench_serve.h"
 #include "cli/bench_worker.h"
@@ -35,8 +36,13 @@ struct BenchOptions {
   bool has(bench::Metric metric) const;
   bool compares() const { return !backends.empty() || !ab.empty(); }
   bool checks() const { return !no_check && (check || compares()); }
+  bool speculates() const { return settings.speculate != "off"; }
+  // What a step of decoding is: a token of every request, or with speculation several.
+  uint32_t tokens_a_step() const { return speculates() ? bench::Drafting::kTokens : 1; }
+  uint32_t decode_steps() const { return (decode + tokens_a_step() - 1) / tokens_a_step(); }
   // Steps of one turn of decoding, with those that warm it up and those that are observed.
   uint32_t most_steps() const;
+  uint32_t most_tokens() const;  // of a request in a turn
   // Tokens of text that all measurements need.
   uint32_t text_tokens() const;
   uint32_t context_tokens() const;  // that a session must hold

@@ -111,6 +111,7 @@ bool BenchRun::open_cell(size_t c, size_t k) {
                         {"batch", plan.batch},
                         {"sampling", plan.sampling},
                         {"decode", o_.decode},
+                        {"tokens", o_.most_tokens()},
                         {"most", o_.most_steps()},
                         {"text", o_.text_tokens()},
                         {"seconds", kOpenShare * o_.time_limit}};
@@ -129,10 +130,12 @@ bool BenchRun::open_cell(size_t c, size_t k) {
 BenchRun::Pace BenchRun::pace_of(size_t c, size_t k, uint32_t sittings) const {
   const bool decode = plan_.cells[k].metric == Metric::decode;
   const double step = std::max(measured_[c][k].opened.at("step_seconds").get<double>(), 1e-7);
-  const uint32_t wanted = decode ? o_.decode : o_.repeat;
+  const uint32_t wanted = decode ? o_.decode_steps() : o_.repeat;
   Pace p;
   p.warm = !decode ? 0 : step > kSlowStep ? 1 : 2;
-  const double fit = std::clamp(kTurnSeconds / step, 1.0, decode ? o_.decode : 1000.0);
+  // What drafts pay shows in a whole text.
+  const double fit =
+      decode && o_.speculates() ? wanted : std::clamp(kTurnSeconds / step, 1.0, decode ? o_.decode : 1000.0);
   p.steps = static_cast<uint32_t>(std::lround(fit));
   const double turn = step * (p.steps + p.warm);
   p.rounds = (wanted + p.steps - 1) / p.steps;
@@ -213,6 +216,7 @@ void BenchRun::watch_cell(size_t c, size_t k, const Pace& pace) {
     m.cell.kernels = part.cells[0].kernels;
     m.cell.read_bytes = part.cells[0].read_bytes;
     m.cell.drawn = part.cells[0].drawn;
+    m.cell.drafts = part.cells[0].drafts;
   });
   if (state != State::measured) cell_failed(c, k, {state, reason, {}});
 }

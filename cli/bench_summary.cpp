@@ -99,6 +99,7 @@ Cell BenchRun::finished(const BenchCell& m, const bench::Configuration& of) cons
     cell.overhead.reset();
     cell.read_bytes.reset();
     cell.drawn.clear();
+    cell.drafts.reset();
     cell.kernels.clear();
     return cell;
   }

@@ -28,7 +28,7 @@ namespace cli {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Settings, model, backend, backend_libs, backend_path, backend_allow, sets, variants,
                                    threads, pin, context, chunk, deterministic, exact, verify, validate, tuning,
-                                   no_tuned, probe_seconds, probe_anew, sessions, device_sampling, log)
+                                   no_tuned, probe_seconds, probe_anew, sessions, device_sampling, speculate, log)
 
 namespace {
 
@@ -67,6 +67,7 @@ class Worker {
     std::unique_ptr<bench::Stepper> stepper;
     std::vector<int32_t> prompt;
     double tokens = 0;
+    uint32_t tokens_a_step = 1;  // of a request
     bool prefill = false;
   };
 
@@ -174,22 +175,25 @@ class Worker {
   Status open_decode(const json& request, OpenCell& c, bench::StepShape& shape) {
     const uint32_t at = request.at("at"), decode = request.at("decode"), n = request.at("batch");
     const std::string sampling = request.at("sampling");
-    const uint32_t depth = std::max(at, 1u) - 1, most = request.at("most");
-    if (depth + most + 1 > r_->model->context()) {
+    const uint32_t depth = std::max(at, 1u) - 1, most = request.at("most"), tokens = request.at("tokens");
+    if (depth + tokens + 1 > r_->model->context()) {
       return error(Code::usage, "--context {} and --decode {} do not fit the context of {}; --ctx raises it", at,
                    decode, r_->model->context());
     }
     SWY_TRY(need_text(request.at("text")));
     SWY_TRY(contexts_->read(depth, n, request.at("seconds"), kAlways));
-    if (sampling.empty() && n == 1) {
+    SWY_LET(const Speculation by, parse_speculation(w_.settings.speculate));
+    const bench::Drafting drafting{by, r_->draft.get()};
+    if (sampling.empty() && n == 1 && by == Speculation::off) {
       c.stepper = bench::text_stepper(*contexts_, most);
     } else {
       SWY_LET(const auto path, parse_path(sampling.empty() ? "auto" : sampling));
       SamplingParams params = w_.sampling;
       params.seed = 1;
-      c.stepper = bench::draw_stepper(*contexts_, n, params, path, most);
+      c.stepper = bench::draw_stepper(*contexts_, n, params, path, most, drafting);
     }
-    c.tokens = n;
+    c.tokens_a_step = drafting.tokens_a_step();
+    c.tokens = n * c.tokens_a_step;
     shape = {n, n, at + decode / 2 + 1, n};
     return {};
   }
@@ -232,16 +236,18 @@ class Worker {
 
   Answer watch(const json& request) {
     SWY_LET(OpenCell * c, find(request));
-    const uint32_t steps = c->prefill ? 1 : kWatchedTokens, warm = request.at("warm");
+    const uint32_t steps = c->prefill ? 1 : kWatchedTokens / c->tokens_a_step, warm = request.at("warm");
+    const double tokens = (warm + steps) * c->tokens_a_step;
     bench::Overhead o;
     SWY_TRY(bench::watch_turn(*c->stepper, *r_->model, *host_, warm, steps, o));
     bench::Cell cell;
     cell.overhead = bench::StepOverhead{
         o.lists, o.barriers, o.barriers / std::max(layers(), 1u), o.core_seconds * 1e6, o.core_share(), o.wait_share()};
     if (const PathChoice path = c->stepper->path(); !path.reason.empty()) {
-      cell.read_bytes = static_cast<double>(c->stepper->read_bytes()) / (warm + steps);
+      cell.read_bytes = static_cast<double>(c->stepper->read_bytes()) / tokens;
       cell.drawn = fmt::format("{}: {}", path_name(path.path), path.reason);
     }
+    if (w_.settings.speculate != "off" && !c->prefill) cell.drafts = drafts_of(c->stepper->drafts());
     if (request.at("kernels")) {
       std::map<std::string, bench::KernelTime> kernels;
       SWY_TRY(bench::trace_turn(*c->stepper, *r_->model, *host_, warm, steps, kernels));
@@ -254,6 +260,16 @@ class Worker {
     bench::Configuration part;
     part.cells.push_back(std::move(cell));
     return json{{"report", as_report(std::move(part))}};
+  }
+
+  bench::CellDrafts drafts_of(const DraftCounts& d) const {
+    bench::CellDrafts out{.by = w_.settings.speculate, .steps = static_cast<double>(d.steps)};
+    for (uint32_t i = 0; i < d.places(); ++i) {
+      const auto drafted = static_cast<double>(d.drafted[i]), accepted = static_cast<double>(d.accepted[i]);
+      out.drafted += drafted, out.accepted += accepted;
+      out.share_by_place.push_back(accepted / drafted);
+    }
+    return out;
   }
 
   Answer close(const json& request) {

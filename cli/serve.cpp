@@ -15,6 +15,7 @@
 #include "cli/generate.h"
 #include "cli/text_input.h"
 #include "cli/version.h"
+#include "core/engine/prepare.h"
 #include "server/app/application.h"
 #include "server/http/http_server.h"
 
@@ -202,7 +203,11 @@ Status serve(ServeFlags& o) {
   SWY_LET(Runtime runtime, load_runtime(settings));
   take_recommended(*runtime.program, o.sampling_options, options.defaults.text.sampling);
   const std::vector<std::string> devices = runtime.model->device_names();
-  if (o.sessions > 1) SWY_TRY(prepare(*runtime.model, options.defaults.text.sampling).status());
+  if (o.sessions > 1) {
+    SWY_TRY(prepare(*runtime.model, options.defaults.text.sampling).status());
+  } else if (runtime.model->drafts() > 0) {
+    SWY_TRY(prepare_decoding(*runtime.model, options.defaults.text.sampling));
+  }
   const uint32_t context = runtime.model->context();
   const double load_seconds = runtime.load_seconds;
   const std::string cache = cache_path(o, *runtime.model);
