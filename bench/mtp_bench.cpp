@@ -12,6 +12,7 @@
 
 #include "core/engine/batch.h"
 #include "core/engine/mtp_drafter.h"
+#include "core/engine/prepare.h"
 #include "core/import/synthetic.h"
 #include "core/plugin/registry.h"
 #include "core/text/tokenizer.h"
@@ -181,6 +182,7 @@ Status run(const std::string& name, const std::string& backend, const std::strin
     SWY_TRY(add_speculation(speculation, *program, options));
     SWY_LET(auto selection, registry.select(backend));
     SWY_LET(auto model, Model::create(program, std::move(selection.devices), selection.policy, options));
+    SWY_TRY(prepare_decoding(*model, {}));
     models.push_back(std::move(model));
   }
   SWY_LET(auto prompts, prompts_of(*program, models[0]->vocab(), text));

@@ -37,6 +37,10 @@ class MtpLayer {
   uint32_t max_rows() const { return max_rows_; }
 
   Status make_runner(StepRunner::Setup setup);
+  // Makes the lists of these steps in advance. Errors: as StepRunner::prepare.
+  Status prepare(std::span<const StepCounts> steps, const StepRunner::Progress& progress) {
+    return runner_->prepare(steps, kWantLogits, progress);
+  }
 
   // Runs rows of one sequence, at most `max_rows`. Returns the last one's logits, valid until the next run; with
   // `logits` false none. Errors: those of the devices.

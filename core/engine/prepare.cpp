@@ -59,10 +59,23 @@ std::vector<StepCounts> draft_steps(uint32_t sessions, uint32_t drafts, uint32_t
 
 namespace {
 
+constexpr uint32_t kLayerRows = 512;  // more than wait for the multi-token prediction layer, as a rule
+
+// Of the multi-token prediction layer, which runs one sequence at a time.
+std::vector<StepCounts> layer_steps(uint32_t max_rows, uint32_t context) {
+  std::vector<StepCounts> steps;
+  for (const uint32_t rows : sizes(1, std::min(max_rows, kLayerRows))) {
+    steps.push_back({.rows = rows, .seqs = 1, .logit_rows = 1, .sample_rows = 0, .context = context});
+  }
+  return steps;
+}
+
 // What the host draws from logits, whatever the requests' other steps want.
 Status prepare_drafts(Model& model, const StepRunner::Progress& progress) {
-  return model.runner().prepare(draft_steps(model.max_sessions(), model.drafts(), model.context()), kWantLogits,
-                                progress);
+  SWY_TRY(model.runner().prepare(draft_steps(model.max_sessions(), model.drafts(), model.context()), kWantLogits,
+                                 progress));
+  MtpLayer* const layer = model.mtp();
+  return layer == nullptr ? Status() : layer->prepare(layer_steps(layer->max_rows(), model.context()), progress);
 }
 
 }  // namespace
