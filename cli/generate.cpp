@@ -247,13 +247,13 @@ std::string summary(const Speaker& speaker, const Generation& g) {
   const auto rate = [](size_t n, uint64_t ns) { return static_cast<double>(n) / std::max(seconds(ns), 1e-9); };
   std::string path = fmt::format("{} ({})", path_name(o.path.path), o.path.reason);
   if (o.undecided > 0) path += fmt::format(", {} draws from logits", o.undecided);
-  if (o.drafted > 0) path += fmt::format("\nspeculation: {}", drafts_line(o));
+  const std::string drafts = o.drafted > 0 ? fmt::format("speculation: {}\n", drafts_line(o)) : std::string();
   return fmt::format(
       "on {}; seed {}; load {:.2f} s; prefill {} tokens in {:.2f} s ({:.1f} tok/s); decode {} tokens in {:.2f} s "
-      "({:.1f} tok/s); stopped: {}\nsampling: {}; {:.0f} bytes per token read from the device\n",
+      "({:.1f} tok/s); stopped: {}\nsampling: {}; {:.0f} bytes per token read from the device\n{}",
       devices, o.seed, speaker.load_seconds(), g.prompt_tokens, seconds(o.usage.prompt_ns),
       rate(g.prompt_tokens, o.usage.prompt_ns), steps, seconds(o.usage.draw_ns), rate(steps, o.usage.draw_ns),
-      g.stopped, path, bytes_per_token(g));
+      g.stopped, path, bytes_per_token(g), drafts);
 }
 
 nlohmann::ordered_json summary_json(const Generation& g) {

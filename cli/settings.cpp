@@ -114,7 +114,8 @@ void add_speculate(CLI::App& command, Settings& s) {
       ->check(CLI::Validator(
           [](const std::string& text) {
             const auto parsed = parse_speculation(text);
-            return parsed.ok() ? std::string() : std::string(parsed.status().message());
+            if (parsed.ok()) return std::string();
+            return fmt::format("'{}' must be auto, ngram, model:FILE or off", text);
           },
           "auto|mtp|ngram|model:FILE|off"))
       ->capture_default_str()

@@ -10,8 +10,8 @@ namespace {
 constexpr double kWeight = 0.125;      // of a new measurement
 constexpr double kPrior = 1;           // measurements that the share of the place before counts as
 constexpr double kForgets = 0.998;     // of a place's measurements, while nothing is tried
-constexpr double kFirstRow = 0.4;      // of a plain step's time a row: a further one, until one was measured
-constexpr double kFirstDraft = 0.2;    // likewise: a draft that a device computes
+constexpr double kFirstRow = 0.3;      // of a plain step's time a row: a further one, until one was measured
+constexpr double kFirstDraft = 0.15;   // likewise: a draft that a device computes
 constexpr double kLostSteps = 0.5;     // plain steps that may be lost at first
 constexpr double kLostShare = 0.01;    // and this share of the time
 constexpr double kKeptSteps = 64;      // of the time saved, that may be lost again

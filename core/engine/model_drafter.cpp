@@ -8,9 +8,9 @@
 namespace switchyard {
 namespace {
 
-constexpr uint32_t kFew = 32;      // so many unread tokens are read at once, and then it guesses
-constexpr uint32_t kReads = 256;   // of longer texts, before a step
-constexpr double kExpected = 0.6;  // acceptance
+constexpr uint32_t kFew = 32;       // so many unread tokens are read at once, and then it guesses
+constexpr uint32_t kReads = 256;    // of longer texts, before a step
+constexpr double kExpected = 0.75;  // acceptance
 
 size_t common_beginning(std::span<const int32_t> a, std::span<const int32_t> b) {
   return static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());

@@ -74,14 +74,15 @@ Status Model::try_planner(const ModelOptions& options, const PlanPolicy& policy)
 Status Model::add_hidden(Graph& graph) {
   const uint32_t logits = graph.results.at(0);
   for (const GraphOp& op : graph.ops) {
-    if (op.id != SWY_OP_LM_HEAD || op.outputs.at(0) != logits) continue;
+    if (op.outputs.empty() || op.outputs[0] != logits || op.inputs.size() != 1 || !op.named.empty()) continue;
     hidden_ = op.inputs.at(0);
     hidden_width_ = static_cast<uint32_t>(graph.values[hidden_].width);
     const std::vector<uint32_t>& all = graph.results;
     if (std::find(all.begin(), all.end(), hidden_) == all.end()) graph.results.push_back(hidden_);
     return {};
   }
-  return error(Code::unsupported, "the hidden rows of this model cannot be read: its head is no lm_head");
+  return error(Code::unsupported,
+               "the hidden rows of this model cannot be read: no operation makes its logits of them");
 }
 
 // Replaces the planner with one for the graph with the sampling operations of a device, if one offers any that can be
