@@ -8,10 +8,11 @@ namespace switchyard {
 
 namespace {
 
-// The width of the rows that the main function's head sees; 0: it has no head of that kind.
+// The width of the rows that the main function makes logits of; 0: it does not.
 uint64_t hidden_width(const Function& main) {
   for (const Op& op : main.ops) {
-    if (op.id == SWY_OP_LM_HEAD && op.outputs[0] == main.outputs[0]) return main.values[op.inputs[0]].width;
+    if (op.inputs.size() != 1 || op.outputs.empty() || op.outputs[0] != main.outputs[0]) continue;
+    return main.values[op.inputs[0]].width;
   }
   return 0;
 }

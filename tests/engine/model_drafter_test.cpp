@@ -24,7 +24,7 @@ struct Pair {
 Pair pair_of(const std::string& model, const std::string& draft, uint32_t sessions, uint32_t draft_context = 512) {
   Pair p;
   p.target = make_model(model, kFast, drafting(sessions));
-  ModelOptions options = drafting(sessions, 1);
+  ModelOptions options = drafting(sessions, 1, false);
   options.context = draft_context;
   options.device_sampling = false;
   p.small = make_model(draft, kFast, options);
