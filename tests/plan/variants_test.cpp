@@ -133,7 +133,7 @@ TEST(Revision, OfAnOperationWithStatesIsRefusedToo) {
   const auto t = plan_of_changed({"reference"}, [](Graph& graph) { graph.ops[3].revision = 7; });
   ASSERT_FALSE(t.ok());
   EXPECT_THAT(t.status().message(), HasSubstr("(gated_delta) in every step size: reference:0 gated_delta.recurrent: "
-                                              "implements revision 1, the program needs 7"));
+                                              "implements revision 2, the program needs 7"));
 }
 
 }  // namespace

@@ -71,8 +71,8 @@ TEST(Speculating, ServesTheSame) {
   }
   const auto plain = serve(options_for(3));
   const std::vector<Read> without = answers(*plain, requests);
-  for (const Speculation s :
-       {Speculation::automatic, Speculation::mtp, Speculation::ngram, Speculation::model}) {
+  for (const Speculation s : {Speculation::automatic, Speculation::mtp, Speculation::ngram, Speculation::model}) {
+    const bool always = s == Speculation::mtp || s == Speculation::ngram;  // the others measure
     const auto service = s == Speculation::model ? serve_guessed(drafting(options_for(3)))
                                                  : serve(drafting(options_for(3)), speculating(s));
     const std::vector<Read> with = answers(*service, requests);
@@ -84,7 +84,7 @@ TEST(Speculating, ServesTheSame) {
     EXPECT_EQ(stats.drafted_tokens, drafted);
     EXPECT_EQ(stats.accepted_tokens, accepted);
     EXPECT_EQ(stats.pages_used, 0u);
-    EXPECT_TRUE(s == Speculation::automatic || accepted > 50) << accepted;
+    EXPECT_TRUE(!always || accepted > 50) << accepted;
     std::printf("%s: %llu of %llu drafts accepted\n", speculation_name(s), static_cast<unsigned long long>(accepted),
                 static_cast<unsigned long long>(drafted));
   }

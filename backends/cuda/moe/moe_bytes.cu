@@ -46,7 +46,7 @@ float* place(ByteMixture& b, Arena& arena, const swy_op& op) {
 }
 
 swy_status record_logits(const Recording& r, const Mixture& m, float* partial) {
-  if (!router_is_narrow(r.op)) return record_mixture_product(r, m, m.router, m.logits, rows_of(r.op));
+  if (!router_is_narrow(r.op)) return record_mixture_product(r, m, m.router, m.router_bias, m.logits, rows_of(r.op));
   Narrow n{};
   n.x = m.x;
   n.y[0] = m.logits;
