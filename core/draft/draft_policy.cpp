@@ -15,6 +15,7 @@ constexpr double kFirstDraft = 0.15;   // likewise: a draft that a device comput
 constexpr double kLostSteps = 0.5;     // plain steps that may be lost at first
 constexpr double kLostShare = 0.01;    // and this share of the time
 constexpr double kKeptSteps = 64;      // of the time saved, that may be lost again
+constexpr uint32_t kPlainFirst = 5;    // plain steps that are measured before any drafts; the first is often slow
 constexpr uint32_t kPlainEvery = 128;  // steps with drafts until a plain one is measured again
 constexpr double kOutlier = 4;         // times the cost so far: something else ran
 
@@ -117,6 +118,8 @@ void DraftPolicy::stepped(const DraftedStep& s) {
     const double planning = std::max(took - expected, 0.0);
     plan_ns_ = plan_ns_ == 0 ? planning : (plan_ns_ + planning) / 2;
   } else if (plain) {
+    if (plain_steps_[count] == 1) plain_[count] = std::min(plain_[count], took);
+    plain_steps_[count] = std::min(plain_steps_[count] + 1, kPlainFirst);
     take(plain_[count], took);
   } else if (one > 0) {
     const size_t seqs = size_of(s.seqs);
@@ -135,7 +138,7 @@ void DraftPolicy::stepped(const DraftedStep& s) {
 
 uint32_t DraftPolicy::choose(const Ask& ask, const Acceptance& acceptance) const {
   const double plain = plain_[count_of(ask.seqs)], now = cost_ns(ask.rows, ask.seqs) + ask.drafting_ns;
-  if (plain == 0 || since_plain_[count_of(ask.seqs)] > kPlainEvery) return 0;
+  if (plain_steps_[count_of(ask.seqs)] < kPlainFirst || since_plain_[count_of(ask.seqs)] > kPlainEvery) return 0;
   const double may_lose = balance_ + kLostSteps * plain + kLostShare * spent_;
   const double undrafted = cost_ns(ask.undrafted, ask.seqs);
   double draft = 0;

@@ -76,6 +76,7 @@ class DraftPolicy {
   double extra_ns(uint32_t extra, uint32_t seqs, double plain) const;
 
   std::array<double, kCounts> plain_{};          // ns of steps with a row a sequence, by sequences; 0: not measured
+  std::array<uint32_t, kCounts> plain_steps_{};  // how many of them were measured, up to a few
   std::array<uint32_t, kCounts> since_plain_{};  // steps with more
   std::array<Extra, kSizes> extra_{};            // ns of further rows, by sequences and rows; 0: not measured
   std::array<bool, kSizes> measured_{};          // whether there is any, by sequences

@@ -17,11 +17,6 @@
 namespace switchyard {
 namespace {
 
-#ifdef SWITCHYARD_TEST_CPU
-constexpr char kQuick[] = "cpu";
-#else
-constexpr char kQuick[] = "reference";
-#endif
 const std::string kTiny = SWITCHYARD_TEST_DATA "/tiny/";
 
 ModelOptions with_layer(uint32_t sessions) {
@@ -92,7 +87,7 @@ double difference(const Result<std::span<const float>>& found, std::span<const f
 class MtpLogits : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(MtpLogits, AreThoseOfNumpy) {
-  for (const char* backend : {"reference", kQuick}) {
+  for (const char* backend : {"reference", kFast}) {
     const TestModel t = tiny(GetParam(), backend);
     ASSERT_NE(t.model, nullptr);
     ASSERT_NE(t.model->mtp(), nullptr);
@@ -177,8 +172,8 @@ std::string_view trunk_of(const std::string& snapshot, size_t plain_size) {
 }
 
 TEST(Mtp, DraftsChangeNothingWithRandomSettings) {
-  for (const char* backend : {"reference", kQuick}) {
-    const bool fast = backend == std::string(kQuick);
+  for (const char* backend : {"reference", kFast}) {
+    const bool fast = backend == std::string(kFast);
     const TestModel plain = make_model(kDemo, backend, drafting(1)), t = make_model(kDemo, backend, with_layer(1));
     ASSERT_NE(plain.model, nullptr);
     ASSERT_NE(t.model, nullptr);
@@ -209,7 +204,7 @@ TEST(Mtp, DraftsChangeNothingWithRandomSettings) {
 class Guessing : public ::testing::Test {
  protected:
   void SetUp() override {
-    t_ = make_model(kDemo, kQuick, options());
+    t_ = make_model(kDemo, kFast, options());
     ASSERT_NE(t_.model, nullptr);
     prompt_ = random_ids(random_, 100, t_.model->vocab());
     session_ = *t_.model->session();
