@@ -82,6 +82,20 @@ void MtpTrail::drop(uint32_t rows) {
   next_.erase(next_.begin(), next_.begin() + static_cast<ptrdiff_t>(std::min<size_t>(rows, next_.size())));
 }
 
+// The row before has to be there, since another token may come after it.
+void MtpTrail::cut(uint32_t position) {
+  if (!whole_ || position >= end()) return;
+  if (position == 0) {
+    *this = {};
+  } else if (position <= read_) {
+    lose();
+  } else {
+    hidden_.resize(size_t{position - read_} * width_);
+    next_.resize(std::min<size_t>(next_.size(), position - read_ - 1));
+    tried_ = -1;
+  }
+}
+
 void MtpTrail::lose() {
   *this = {};
   whole_ = false;

@@ -77,7 +77,8 @@ class MtpTrail {
  private:
   friend class Session;
   void drop(uint32_t rows);
-  void lose();  // a row
+  void cut(uint32_t position);  // forgets positions from there on
+  void lose();                  // a row
 
   bool whole_ = true;
   uint32_t read_ = 0, width_ = 0;
