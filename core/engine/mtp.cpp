@@ -54,12 +54,12 @@ MtpLayer::MtpLayer(Planner planner) : planner_(std::move(planner)) {
   hidden_ = static_cast<uint32_t>(graph.values[graph.inputs[0]].width);
 }
 
-Status MtpLayer::make_runner(StepRunner::Setup setup) {
+Status MtpLayer::make_runner(StepRunner::Setup setup, uint32_t context) {
   setup.planner = &planner_;
   setup.head = head_of_logits(planner_.graph());
   max_rows_ = setup.max_rows;
   SWY_LET(runner_, StepRunner::create(setup));
-  return {};
+  return runner_->reserve({.rows = max_rows_, .seqs = 1, .logit_rows = 1, .context = context}, false);
 }
 
 Result<std::span<const float>> MtpLayer::run(const Rows& rows, bool logits) {

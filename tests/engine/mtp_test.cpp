@@ -382,6 +382,7 @@ TEST(Mtp, IsRefusedWhereThereIsNone) {
   EXPECT_TRUE(add_speculation(Speculation::automatic, *program, o).ok());
   EXPECT_FALSE(o.mtp);
   EXPECT_GT(o.drafts, 0u);
+  EXPECT_TRUE(o.mtp_if_it_fits);
 }
 
 }  // namespace
