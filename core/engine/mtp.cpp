@@ -32,9 +32,18 @@ bool fits(const Program& program, const Function& f) {
   for (const Op& op : main.ops) {
     for (const uint32_t s : op.states) of_main[s] = true;
   }
+  const auto has = [](const auto& list, uint32_t value) {
+    return std::find(list.begin(), list.end(), value) != list.end();
+  };
+  const auto reads = [&](const Op& op) { return has(op.inputs, f.inputs[0]); };
+  const auto makes = [&](const Op& op) { return has(op.outputs, f.outputs[1]); };
+  if (std::none_of(f.ops.begin(), f.ops.end(), reads) || std::none_of(f.ops.begin(), f.ops.end(), makes)) return false;
+  // In snapshots its states follow those of the main function.
+  const auto last_of_main = std::find(of_main.rbegin(), of_main.rend(), true);
+  const auto first = static_cast<uint32_t>(of_main.rend() - last_of_main);
   return std::all_of(f.ops.begin(), f.ops.end(), [&](const Op& op) {
     return std::all_of(op.states.begin(), op.states.end(),
-                       [&](uint32_t s) { return program.states[s].kind == SWY_STATE_PAGED && !of_main[s]; });
+                       [&](uint32_t s) { return program.states[s].kind == SWY_STATE_PAGED && s >= first; });
   });
 }
 
