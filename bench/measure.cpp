@@ -66,11 +66,30 @@ class KernelTable final : public ProfileListener {
 
 constexpr uint32_t kSample = 64;  // tokens from whose time the rest is estimated
 
+// Feeds all. The model's own layer, where it has one, sees every row, so that it can guess.
+Status feed_all(Session& session, std::span<const int32_t> tokens) {
+  Model& model = session.model();
+  if (model.mtp() == nullptr || model.hidden_width() == 0) {
+    return tokens.empty() ? Status() : session.feed(tokens).status();
+  }
+  std::vector<float> rows;
+  while (!tokens.empty()) {
+    const uint32_t position = session.position(), n = model.part(position, tokens.size(), model.chunk());
+    SWY_TRY(session.feed(tokens.first(n)).status());
+    rows.resize(size_t{n} * model.hidden_width());
+    SWY_TRY(model.read_hidden(0, rows));
+    session.trail().saw(position, tokens.first(n), rows);
+    SWY_TRY(session.read_or_lose());
+    tokens = tokens.subspan(n);
+  }
+  return {};
+}
+
 // Feeds all, unless the first part's time shows that it would take too long.
 Status feed_within(Session& session, std::span<const int32_t> tokens, double seconds, double copies = 1) {
   if (tokens.size() > kSample) {
     const double begin = now();
-    SWY_TRY(session.feed(tokens.first(kSample)).status());
+    SWY_TRY(feed_all(session, tokens.first(kSample)));
     const double all = (now() - begin) / kSample * static_cast<double>(tokens.size()) * copies;
     if (all > seconds) {
       return error(Code::cancelled, "reading {} tokens would take about {:.0f} s, by the first {}",
@@ -78,7 +97,7 @@ Status feed_within(Session& session, std::span<const int32_t> tokens, double sec
     }
     tokens = tokens.subspan(kSample);
   }
-  return tokens.empty() ? Status() : session.feed(tokens).status();
+  return feed_all(session, tokens);
 }
 
 class PromptStepper : public Stepper {

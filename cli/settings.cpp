@@ -110,7 +110,7 @@ void add_speculate(CLI::App& command, Settings& s) {
       .add_option("--speculate", s.speculate,
                   "verify several guessed tokens in a step; each token is still the model's own draw: auto (as many as "
                   "pay), mtp (three by the model's own multi-token prediction layer, always), ngram (what followed the "
-                  "same tokens before, always), model:FILE (as auto, and a smaller model's guesses) or off")
+                  "same tokens before, always), model:FILE (as auto, with a smaller model for the layer) or off")
       ->check(CLI::Validator(
           [](const std::string& text) {
             const auto parsed = parse_speculation(text);

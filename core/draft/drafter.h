@@ -49,6 +49,7 @@ class Drafter {
   // Whether its guesses take a device's time. It is asked only for as many as are worth that, and the time is part of
   // what drafts cost.
   virtual bool computes() const { return false; }
+  virtual bool can_propose() const { return true; }            // false: one that computes will have no guess now
   virtual uint32_t most_drafts() const { return UINT32_MAX; }  // guesses that it computes
   // Of a drafter that computes: `propose` follows with the same arguments. All sequences of a step are announced before
   // the first is asked, so that drafters that share a device can compute for all of them at once.

@@ -14,7 +14,7 @@ enum class Speculation : uint8_t {
   automatic,  // all of these and the text that a constraint forces; as many as pay by what was measured
   ngram,      // n-grams alone, and always as many as are proposed
   mtp,        // the model's multi-token prediction layer alone, and always three
-  model,      // as automatic, and a small model where these have no guess
+  model,      // as automatic, with a small model in place of the layer
 };
 
 // ModelOptions::drafts where speculation is on.

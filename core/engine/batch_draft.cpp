@@ -70,7 +70,7 @@ void Batch::ask_drafters(Running& r, StepRoom& room) {
     Drafter& d = *r.request.drafters[r.drafter];
     computes = d.computes();
     if (computes) {
-      proposed = std::min(most, d.most_drafts());
+      proposed = d.can_propose() ? std::min(most, d.most_drafts()) : 0;
     } else if (Status s = d.propose(most, *r.guesses); !s.ok()) {
       return end(r, StopReason::failed, std::move(s));
     } else {

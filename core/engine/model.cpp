@@ -126,6 +126,17 @@ Result<std::vector<WeightUse>> Model::weight_uses(std::shared_ptr<const Program>
 Result<std::unique_ptr<Model>> Model::create(std::shared_ptr<const Program> program,
                                              std::vector<std::shared_ptr<Device>> devices, PlanPolicy policy,
                                              const ModelOptions& options) {
+  auto made = create_as_asked(program, devices, policy, options);
+  const bool no_room = made.status().code() == Code::unsupported || made.status().code() == Code::out_of_device_memory;
+  if (!no_room || !options.mtp || !options.mtp_if_it_fits || MtpLayer::of(*program) == nullptr) return made;
+  ModelOptions without = options;
+  without.mtp = without.hidden = false;
+  return create_as_asked(std::move(program), std::move(devices), std::move(policy), without);
+}
+
+Result<std::unique_ptr<Model>> Model::create_as_asked(std::shared_ptr<const Program> program,
+                                                      std::vector<std::shared_ptr<Device>> devices, PlanPolicy policy,
+                                                      const ModelOptions& options) {
   SWY_LET(auto m, plan_ahead(std::move(program), std::move(devices), std::move(policy), options));
   SWY_TRY(m->states_.describe(*m->planner_, m->devices_, m->pool_, m->head_.counts));
   if (m->mtp_ != nullptr) SWY_TRY(m->states_.describe_layer(m->mtp_->planner(), m->devices_, m->pool_));
@@ -244,8 +255,13 @@ Status Model::make_runner() {
     const StepRunner::Setup setup{planner_.get(), weights_.get(),      &states_.buffers(), head_,  pool_,
                                   chunk_,         pages_per_session(), cancelled_,         drafts_};
     SWY_LET(runner_, StepRunner::create(setup));
-    SWY_TRY(runner_->reserve(context_, chunk_ > least_chunk()));
-    return mtp_ == nullptr ? Status() : mtp_->make_runner(setup);
+    const StepCounts largest{.rows = chunk_,
+                             .seqs = pool_.seqs,
+                             .logit_rows = std::min(pool_.seqs + drafts_, chunk_),
+                             .sample_rows = pool_.seqs,
+                             .context = context_};
+    SWY_TRY(runner_->reserve(largest, chunk_ > least_chunk()));
+    return mtp_ == nullptr ? Status() : mtp_->make_runner(setup, context_);
   });
 }
 

@@ -37,6 +37,7 @@ struct ModelOptions {
   // rows that stand are computed again where others do not.
   bool pending_rows = true;
   bool mtp = false;             // the program's multi-token prediction layer can be run, if it has one
+  bool mtp_if_it_fits = false;  // without the layer and `hidden`, where no kernels or no memory are left for these
   uint64_t state_bytes = 0;     // for all sessions' states together; 0: enough for every session's whole context
   bool device_sampling = true;  // false: logits only, with nothing of a sampler in any plan
   bool deterministic = false;
@@ -137,9 +138,15 @@ class Model {
   Status learn_planner(const ModelOptions& options, const PlanPolicy& policy);
   Status make_mtp(const ModelOptions& options, const PlanPolicy& policy);
   Status try_planner(const ModelOptions& options, const PlanPolicy& policy);
+  // Errors: unsupported, where planning with pending rows has moved states that `plain` has on another device.
+  Status check_homes(const Planner& pending, const Graph& plain, const ModelOptions& options,
+                     const PlanPolicy& policy) const;
   Status add_hidden(Graph& graph);
   Status add_sampler(const ModelOptions& options, PlanPolicy policy, const Graph& plain, uint32_t home);
   Status plan_sampler(const ModelOptions& options, PlanPolicy policy, const Graph& plain, const SamplerOffer& offer);
+  static Result<std::unique_ptr<Model>> create_as_asked(std::shared_ptr<const Program> program,
+                                                        std::vector<std::shared_ptr<Device>> devices, PlanPolicy policy,
+                                                        const ModelOptions& options);
   static Result<std::unique_ptr<Model>> plan_ahead(std::shared_ptr<const Program> program,
                                                    std::vector<std::shared_ptr<Device>> devices, PlanPolicy policy,
                                                    const ModelOptions& options);

@@ -32,6 +32,7 @@ class ModelDrafter final : public Drafter {
   bool may_propose_after(uint32_t) const override { return true; }
   double expected_acceptance() const override { return kExpected; }
   bool computes() const override { return true; }
+  bool can_propose() const override { return !unknown_ && text_.size() < shared_.model_->context(); }
   void will_propose(uint32_t most, Guesses& guesses) override { shared_.tasks_.push_back({this, most, &guesses}); }
   Status propose(uint32_t, Guesses&) override {
     if (!shared_.tasks_.empty()) shared_.compute();
@@ -96,6 +97,8 @@ void DraftModel::compute() {
     }
   }
   tasks_.clear();
+  in_step_.clear();  // of a step that was not run
+  sequences_.clear();
 }
 
 // One step with the unread tokens of every sequence, as far as its size allows. Sequences that have read all draw a

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Model: its planner, and which device samples.
 #include <algorithm>
+#include <utility>
 
 #include "core/engine/model.h"
 #include "core/engine/pending.h"
@@ -18,13 +19,32 @@ bool compiles_states(const Plan& plan) {
 
 }  // namespace
 
-// With pending rows where all steps can be planned so, else without.
+// With pending rows where all steps can be planned so, else without. Where the largest step cannot be planned in either
+// way, a smaller one may do with pending rows.
 Status Model::make_planner(const ModelOptions& options, const PlanPolicy& policy) {
   Status made = learn_planner(options, policy);
   if (made.code() != Code::unsupported || pending_rows_ == 0) return made;
-  pending_rows_ = 0;
+  const uint32_t pending = std::exchange(pending_rows_, 0);
   set_slots();
-  return learn_planner(options, policy);
+  made = learn_planner(options, policy);
+  if (made.ok() && chunk_ > least_chunk())
+    made = planner_->plan(bucket({.rows = chunk_, .context = context_})).status();
+  if (made.code() == Code::unsupported) {
+    pending_rows_ = pending;
+    set_slots();
+  }
+  return made;
+}
+
+// Pending rows save less than states on a slower device cost.
+Status Model::check_homes(const Planner& pending, const Graph& plain, const ModelOptions& options,
+                          const PlanPolicy& policy) const {
+  if (devices_.size() < 2) return {};
+  const auto without = Planner::create(plain, devices_, policy, options.variants, pool_, chunk_, cancelled_);
+  if (!without.ok()) return without.status().code() == Code::cancelled ? without.status() : Status();
+  const std::vector<uint32_t>& homes = without->state_device();
+  if (std::equal(homes.begin(), homes.end(), pending.state_device().begin())) return {};
+  return error(Code::unsupported, "with pending rows the states would be on other devices than without");
 }
 
 // A kernel that refuses while a step is planned may leave a state's device without any: the state gets another one.
@@ -51,6 +71,7 @@ Status Model::make_mtp(const ModelOptions& options, const PlanPolicy& policy) {
 Status Model::try_planner(const ModelOptions& options, const PlanPolicy& policy) {
   Graph plain = graph_of(*program_);
   if (options.routers) routers_ = add_routers(plain);
+  const Graph without = plain;
   if (pending_rows_ > 0 && !add_pending_rows(plain, pending_rows_)) {
     pending_rows_ = 0;
     set_slots();
@@ -60,6 +81,7 @@ Status Model::try_planner(const ModelOptions& options, const PlanPolicy& policy)
   vocab_ = static_cast<uint32_t>(plain.values[head_.logits].width);
   SWY_LET(Planner planner, Planner::create(plain, devices_, policy, options.variants, pool_, chunk_, cancelled_));
   planner_ = std::make_unique<Planner>(std::move(planner));
+  if (pending_rows_ > 0) SWY_TRY(check_homes(*planner_, without, options, policy));
   SWY_LET(const Plan plan, planner_->plan(bucket({.context = context_})));
   const bool on_cpu = std::all_of(plan.nodes.begin(), plan.nodes.end(),
                                   [&](const PlanNode& n) { return devices_[n.device].info.type == SWY_DEVICE_CPU; });

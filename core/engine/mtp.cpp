@@ -32,9 +32,18 @@ bool fits(const Program& program, const Function& f) {
   for (const Op& op : main.ops) {
     for (const uint32_t s : op.states) of_main[s] = true;
   }
+  const auto has = [](const auto& list, uint32_t value) {
+    return std::find(list.begin(), list.end(), value) != list.end();
+  };
+  const auto reads = [&](const Op& op) { return has(op.inputs, f.inputs[0]); };
+  const auto makes = [&](const Op& op) { return has(op.outputs, f.outputs[1]); };
+  if (std::none_of(f.ops.begin(), f.ops.end(), reads) || std::none_of(f.ops.begin(), f.ops.end(), makes)) return false;
+  // In snapshots its states follow those of the main function.
+  const auto last_of_main = std::find(of_main.rbegin(), of_main.rend(), true);
+  const auto first = static_cast<uint32_t>(of_main.rend() - last_of_main);
   return std::all_of(f.ops.begin(), f.ops.end(), [&](const Op& op) {
     return std::all_of(op.states.begin(), op.states.end(),
-                       [&](uint32_t s) { return program.states[s].kind == SWY_STATE_PAGED && !of_main[s]; });
+                       [&](uint32_t s) { return program.states[s].kind == SWY_STATE_PAGED && s >= first; });
   });
 }
 
@@ -54,12 +63,12 @@ MtpLayer::MtpLayer(Planner planner) : planner_(std::move(planner)) {
   hidden_ = static_cast<uint32_t>(graph.values[graph.inputs[0]].width);
 }
 
-Status MtpLayer::make_runner(StepRunner::Setup setup) {
+Status MtpLayer::make_runner(StepRunner::Setup setup, uint32_t context) {
   setup.planner = &planner_;
   setup.head = head_of_logits(planner_.graph());
   max_rows_ = setup.max_rows;
   SWY_LET(runner_, StepRunner::create(setup));
-  return {};
+  return runner_->reserve({.rows = max_rows_, .seqs = 1, .logit_rows = 1, .context = context}, false);
 }
 
 Result<std::span<const float>> MtpLayer::run(const Rows& rows, bool logits) {
@@ -80,6 +89,20 @@ void MtpTrail::drop(uint32_t rows) {
   read_ += rows;
   hidden_.erase(hidden_.begin(), hidden_.begin() + static_cast<ptrdiff_t>(size_t{rows} * width_));
   next_.erase(next_.begin(), next_.begin() + static_cast<ptrdiff_t>(std::min<size_t>(rows, next_.size())));
+}
+
+// The row before has to be there, since another token may come after it.
+void MtpTrail::cut(uint32_t position) {
+  if (!whole_ || position >= end()) return;
+  if (position == 0) {
+    *this = {};
+  } else if (position <= read_) {
+    lose();
+  } else {
+    hidden_.resize(size_t{position - read_} * width_);
+    next_.resize(std::min<size_t>(next_.size(), position - read_ - 1));
+    tried_ = -1;
+  }
 }
 
 void MtpTrail::lose() {

@@ -36,7 +36,8 @@ class MtpLayer {
   uint32_t hidden() const { return hidden_; }
   uint32_t max_rows() const { return max_rows_; }
 
-  Status make_runner(StepRunner::Setup setup);
+  // With memory for its largest steps over a context.
+  Status make_runner(StepRunner::Setup setup, uint32_t context);
   // Makes the lists of these steps in advance. Errors: as StepRunner::prepare.
   Status prepare(std::span<const StepCounts> steps, const StepRunner::Progress& progress) {
     return runner_->prepare(steps, kWantLogits, progress);
@@ -77,7 +78,8 @@ class MtpTrail {
  private:
   friend class Session;
   void drop(uint32_t rows);
-  void lose();  // a row
+  void cut(uint32_t position);  // forgets positions from there on
+  void lose();                  // a row
 
   bool whole_ = true;
   uint32_t read_ = 0, width_ = 0;

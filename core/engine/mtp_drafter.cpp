@@ -13,7 +13,7 @@ Status unless_full(Status status) { return status.code() == Code::out_of_device_
 
 Status MtpDrafter::saw_hidden(uint32_t position, std::span<const int32_t> ids, std::span<const float> rows) {
   session_.trail().saw(position, ids, rows);
-  return session_.trail().waiting() > kMostWaiting ? unless_full(session_.read_trail()) : Status();
+  return session_.trail().waiting() > kMostWaiting ? session_.read_or_lose() : Status();
 }
 
 Status MtpDrafter::propose(uint32_t most, Guesses& guesses) {
@@ -35,6 +35,7 @@ Status add_speculation(Speculation speculation, const Program& program, ModelOpt
                  "--speculate mtp: this model has no multi-token prediction layer; choose auto, or convert a "
                  "checkpoint that has one");
   }
+  options.mtp_if_it_fits = speculation != Speculation::mtp;
   options.mtp = options.hidden = layer && (speculation == Speculation::mtp || speculation == Speculation::automatic);
   return {};
 }

@@ -24,6 +24,7 @@ class MtpDrafter final : public Drafter {
   bool may_propose_after(uint32_t) const override { return true; }
   double expected_acceptance() const override { return 0.6; }
   bool computes() const override { return true; }
+  bool can_propose() const override { return session_.can_draft(); }
   uint32_t most_drafts() const override { return most_; }
   bool wants_hidden() const override { return true; }
   Status saw_hidden(uint32_t position, std::span<const int32_t> ids, std::span<const float> rows) override;

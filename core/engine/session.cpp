@@ -39,6 +39,7 @@ void Session::mark() {
   if (slot_ == kNoUnit || !model_.states().has_slotted()) return;
   marked_slot_ = slot_;
   marked_position_ = position_;
+  marked_kept_ = kept_;
   model_.states().slots().share(slot_);
 }
 
@@ -51,11 +52,12 @@ void Session::rewind(uint32_t position) {
     model_.states().slots().release(slot_);
     slot_ = marked_slot_;
     position_ = marked_position_;
+    kept_ = marked_kept_;
     model_.states().slots().share(slot_);
   } else {
     return reset();
   }
-  give_pages_back();
+  cut_trail();
 }
 
 Result<std::unique_ptr<Session>> Session::fork() {

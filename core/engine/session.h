@@ -74,6 +74,7 @@ class Session {
   MtpTrail& trail() { return trail_; }
   // The layer reads the rows of the trail whose next token is known.
   Status read_trail();
+  Status read_or_lose();   // the same; without memory for it the trail is lost
   bool can_draft() const;  // another row
   Result<std::span<const float>> draft_row(int32_t last);
   Result<std::span<const float>> next_draft_row(int32_t draft);
@@ -96,12 +97,13 @@ class Session {
   Status import_states(uint32_t position, std::string_view canonical, bool with_layer);
   Status make_room(uint32_t tokens);
   Status settle_trail();
+  void cut_trail();
 
   Model& model_;
   uint32_t slot_ = kNoUnit;  // none: nothing was seen
   std::vector<uint32_t> pages_;
   uint32_t position_ = 0;
-  uint32_t marked_slot_ = kNoUnit, marked_position_ = 0;
+  uint32_t marked_slot_ = kNoUnit, marked_position_ = 0, marked_kept_ = 0;
   uint32_t prepared_ = 0;          // tokens of the prepared step
   uint32_t write_slot_ = kNoUnit;  // of the prepared step
   uint32_t kept_ = 0;              // pending rows of the slot that stand; the position counts them

@@ -41,8 +41,20 @@ Status Session::read_trail() {
   return {};
 }
 
-// Before the states are shared or saved. Without memory for it there will be no drafts.
+// Before the states are shared or saved. Where rows that stand are fed again, the trail may be ahead of the position.
+// Others go on from there, and its pages beyond are not theirs.
 Status Session::settle_trail() {
+  cut_trail();
+  return read_or_lose();
+}
+
+void Session::cut_trail() {
+  trail_.cut(position_);
+  give_pages_back();
+}
+
+// Without memory for it there will be no drafts.
+Status Session::read_or_lose() {
   Status read = read_trail();
   if (read.code() != Code::out_of_device_memory) return read;
   trail_.lose();

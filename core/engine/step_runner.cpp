@@ -73,15 +73,8 @@ Status StepRunner::grow_arena(size_t device, uint64_t bytes) {
   return {};
 }
 
-Status StepRunner::reserve(uint32_t context, bool spare) {
-  const uint32_t seqs = s_.pool.seqs;
-  const StepCounts counts{.rows = s_.max_rows,
-                          .seqs = seqs,
-                          .logit_rows = std::min(seqs + s_.drafts, s_.max_rows),
-                          .sample_rows = seqs,
-                          .context = context};
-  const swy_bucket largest = bucket_of(counts, s_.pool, s_.max_rows);
-  SWY_LET(const Plan plan, s_.planner->plan(largest));
+Status StepRunner::reserve(const StepCounts& largest, bool spare) {
+  SWY_LET(const Plan plan, s_.planner->plan(bucket_of(largest, s_.pool, s_.max_rows)));
   const std::vector<PlanDevice>& devices = s_.planner->devices();
   for (size_t d = 0; d < devices.size(); ++d) {
     if ((devices[d].info.flags & SWY_DEVICE_HOST_MEMORY) != 0) continue;

@@ -48,9 +48,9 @@ class StepRunner {
   };
   static Result<std::unique_ptr<StepRunner>> create(const Setup& setup);
 
-  // Allocates the memory of the largest step over a context, on devices with their own memory, so that no later step
+  // Allocates the memory of the largest step, on devices with their own memory, so that no later step
   // fails for lack of it; with `spare`, an eighth more must be free. Errors: those of planning; out_of_device_memory.
-  Status reserve(uint32_t context, bool spare);
+  Status reserve(const StepCounts& largest, bool spare);
 
   // Called as lists are made; false stops.
   using Progress = std::function<bool(uint64_t done, uint64_t total)>;

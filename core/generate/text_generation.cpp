@@ -87,9 +87,11 @@ void TextGeneration::add_drafters(Request& r, Session* session) {
   }
   if (!mtp) r.drafters.push_back(std::make_shared<NgramDrafter>());
   const bool layer = session != nullptr && session->model().mtp() != nullptr;
-  if (layer && (mtp || all)) {
+  // A device that computes the next step ahead would have to wait for the layer in each, drafts or not.
+  const bool waits = layer && session->model().runner().runs_ahead();
+  if (layer && (mtp || (all && !waits))) {
     r.drafters.push_back(
-        std::make_shared<MtpDrafter>(*session, all ? MtpDrafter::kMostDrafts : MtpDrafter::kAlwaysDrafts));
+        std::make_shared<MtpDrafter>(*session, mtp ? MtpDrafter::kAlwaysDrafts : MtpDrafter::kMostDrafts));
   }
   if (model && draft_ != nullptr) r.drafters.push_back(draft_->drafter());
 }

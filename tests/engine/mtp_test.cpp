@@ -331,6 +331,37 @@ TEST_F(Guessing, NeedsTheRowsOfEveryToken) {
   EXPECT_FALSE(session_->can_draft());
 }
 
+// Where rows that stand are fed again, the trail is ahead of a session whose step was given up. What others share ends
+// with the position.
+TEST(Mtp, WhatIsSharedEndsWithThePosition) {
+  ModelOptions o = with_layer(3);
+  o.pending_rows = false;
+  const TestModel t = make_model(kDemo, kQuick, o);
+  ASSERT_NE(t.model, nullptr);
+  ASSERT_TRUE(t.model->feeds_again());
+  std::mt19937 random(33);
+  const std::vector<int32_t> ids = random_ids(random, 80, t.model->vocab());
+  const auto pages_used = [&] { return t.model->states().pages().count() - t.model->states().pages().free(); };
+  for (const bool drafts : {false, true}) {
+    auto session = *t.model->session();
+    feed(*t.model, *session, std::span(ids).first(60), 60);
+    const std::vector<float> rows(10 * size_t{t.model->hidden_width()}, 0.5f);
+    session->trail().saw(60, std::span(ids).subspan(60, 10), rows);
+    if (drafts) {
+      ASSERT_TRUE(session->draft_row(ids[70]).ok());
+      ASSERT_EQ(pages_used(), 2u);
+    }
+    auto fork = *session->fork();
+    EXPECT_EQ(pages_used(), 1u);
+    EXPECT_EQ(fork->trail().whole(), !drafts);  // the row of the last position was read, and is gone
+    EXPECT_EQ(fork->can_draft(), !drafts);
+    EXPECT_EQ(fork->trail().end(), drafts ? 0u : 60u);
+    ASSERT_TRUE(session->feed(std::span(ids).last(20)).ok());
+    ASSERT_TRUE(fork->feed(std::span(ids).first(20)).ok());
+    EXPECT_EQ(pages_used(), 4u);
+  }
+}
+
 // A program without the layer has none, and says so where it is asked for.
 TEST(Mtp, IsRefusedWhereThereIsNone) {
   const testing::TemporaryFolder out;
@@ -346,6 +377,7 @@ TEST(Mtp, IsRefusedWhereThereIsNone) {
   EXPECT_TRUE(add_speculation(Speculation::automatic, *program, o).ok());
   EXPECT_FALSE(o.mtp);
   EXPECT_GT(o.drafts, 0u);
+  EXPECT_TRUE(o.mtp_if_it_fits);
 }
 
 }  // namespace

@@ -48,6 +48,26 @@ TEST(Refusal, InPrepareMovesStatesToTheNextBackend) {
   EXPECT_TRUE(same_bits(some_logits(*alone.model), some_logits(*t.model)));
 }
 
+// A backend whose delta rule cannot leave rows pending keeps the states, though another one could.
+TEST(Refusal, OfPendingRowsMovesNoStates) {
+  for (const char* first : {"gated_delta.recurrent", ""}) {
+    const Use use = unsure({{"first", first}});
+    TestModel t;
+    t.registry = std::make_unique<Registry>(find_backends(use));
+    auto selection = t.registry->select(use.backend);
+    ASSERT_TRUE(selection.ok());
+    ModelOptions options;
+    options.drafts = 7;
+    options.chunk = 64;
+    auto model = Model::create(std::make_shared<const Program>(*Program::load(Os::real(), kDemo)),
+                               std::move(selection->devices), selection->policy, options);
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    t.model = std::move(*model);
+    EXPECT_EQ(nodes_of(plan_of(t, 1), SWY_OP_GATED_DELTA, "unsure:0"), 6u) << first;
+    EXPECT_EQ(t.model->pending_rows(), *first == '\0' ? 8u : 0u);
+  }
+}
+
 TEST(Refusal, InRecordGivesTheOperationToTheNextBackend) {
   const TestModel t = demo(unsure({{"record", kLinear}})), alone = demo({"reference"});
   ASSERT_NE(t.model, nullptr);
