@@ -112,7 +112,8 @@ swy_status supports_bytes(const swy_device& device, const swy_op& op, const swy_
   }
   SWY_CUDA_TRY(supports_router(device, op, bucket, error));
   const swy_moe_attrs a = moe_attrs(op);
-  SWY_CUDA_TRY(supports_experts(op, multiplied_as_bytes, "multiplied as bytes, but i4 in groups of whole 64s", error));
+  SWY_CUDA_TRY(
+      supports_experts(op, multiplied_as_bytes, "multiplied as bytes (only i4 in groups of whole 64s)", error));
   if (a.shared_width != 0 && swy::tensor(op, "shared_gate_proj").group != swy::tensor(op, "shared_up_proj").group) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "the shared expert's gate and up differ in groups");
   }
@@ -128,8 +129,9 @@ swy_status supports_bytes(const swy_device& device, const swy_op& op, const swy_
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "the scales of %u groups do not fit", most);
   }
   if (a.experts > kMostSorted || hidden_of(op) % 8 != 0) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "%u experts; at most %u can be sorted", a.experts,
-                     kMostSorted);
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
+                     "%u experts of rows of %u; at most %u can be sorted, and rows must be a multiple of 8", a.experts,
+                     static_cast<uint32_t>(hidden_of(op)), kMostSorted);
   }
   return SWY_OK;
 }
