@@ -159,6 +159,46 @@ TEST(Server, EchoesPromptsWithTheirLogprobs) {
   EXPECT_EQ(more["logprobs"]["token_logprobs"][1], given["token_logprobs"][1]);
 }
 
+TEST(Server, RefusesEchoesOfWhatItCannotRead) {
+  const auto ask_for = [](const std::string& fields) {
+    return post(demo(), "/v1/completions", R"({"echo":true,"max_tokens":0,)" + fields + "}");
+  };
+  for (const char* logprobs : {"", R"("logprobs":1,)"}) {
+    for (const char* ids : {"[1,2147483000]", "[[5,6],[1,2147483000]]"}) {
+      EXPECT_EQ(ask_for(std::string(logprobs) + R"("prompt":)" + ids).status, 400) << logprobs << ids;
+    }
+    const Reply longer = ask_for(std::string(logprobs) + R"("prompt":)" + json(std::vector<int>(100000, 5)).dump());
+    EXPECT_EQ(longer.status, 400);
+    EXPECT_THAT(longer.body, HasSubstr("context_length_exceeded"));
+  }
+  const json prompt(std::vector<int>(300, 5));
+  const Reply many = ask_for(R"("logprobs":20,"n":128,"prompt":)" + prompt.dump());
+  EXPECT_EQ(many.status, 400);
+  EXPECT_THAT(many.body, HasSubstr("may be at most 524288"));
+}
+
+// One session: each of a request's prompts has it in turn.
+TEST(Server, ScoresSeveralPromptsWithOneSession) {
+  static Server small({}, {}, {}, 1);
+  const json reply = answered(
+      post(small, "/v1/completions", R"({"prompt":[[5,6,7],[8,9]],"n":2,"echo":true,"logprobs":1,"max_tokens":3})"));
+  ASSERT_EQ(reply["choices"].size(), 4);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(reply["choices"][i]["logprobs"]["tokens"].size(), i < 2 ? 6 : 5) << i;
+  }
+}
+
+// What the reply begins with is more than is sent at a time.
+TEST(Server, BeginsWithALongText) {
+  std::string prompt;
+  while (prompt.size() < 4000) prompt += "Once upon a time there was a house. ";
+  const json body = {{"prompt", prompt}, {"echo", true}, {"max_tokens", 2}, {"n", 32}, {"stream", true}};
+  const Reply reply = post(demo(), "/v1/completions", body.dump());
+  EXPECT_EQ(reply.status, 200) << reply.body.substr(0, 300);
+  EXPECT_GT(reply.body.size(), 128u << 10);
+  EXPECT_TRUE(reply.body.ends_with("data: [DONE]\n\n"));
+}
+
 TEST(Server, SpeaksTheOtherProtocols) {
   const Reply messages =
       post(demo(), "/v1/messages", R"({"model":"demo","max_tokens":8,"messages":[{"role":"user","content":"Hi"}]})");
