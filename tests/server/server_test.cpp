@@ -197,6 +197,49 @@ TEST(Server, BeginsWithALongText) {
   EXPECT_EQ(reply.status, 200) << reply.body.substr(0, 300);
   EXPECT_GT(reply.body.size(), 128u << 10);
   EXPECT_TRUE(reply.body.ends_with("data: [DONE]\n\n"));
+
+  // The same where the first event waits already.
+  GenerationRequest request{.prompt = {5, 6}, .text = {}};
+  request.text.max_tokens = 2;
+  Admission admitted = demo().service->submit(std::move(request));
+  ASSERT_TRUE(admitted.ok());
+  for (int i = 0; i < 5000 && admitted.ticket->arm(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  ASSERT_FALSE(admitted.ticket->arm());
+  const auto echo =
+      std::make_shared<const server::Echo>(server::Echo{.text = std::string(100 << 10, 'x'), .logprobs = {}});
+  std::vector<server::GeneratingChoice> choices(1);
+  choices[0].ticket = std::move(admitted.ticket);
+  server::Generating generating(server::completion_answer({}, true, {echo}), std::move(choices),
+                                *demo().service->loaded().tokenizer, server::Protocol::completions, true, false);
+  std::string out;
+  EXPECT_EQ(generating.pull(out), server::Pending::State::more);
+  EXPECT_GT(out.size(), 100u << 10);
+  out.clear();
+  auto state = server::Pending::State::more;
+  while (state != server::Pending::State::done) state = generating.pull(out);
+}
+
+// Prompts are read only as long as their client waits.
+TEST(Server, ScoringEndsWithItsClient) {
+  static Server one({}, {}, {}, 1);
+  const json ids(std::vector<int>(60, 5));
+  std::string prompts = ids.dump();
+  for (int i = 0; i < 60; ++i) prompts += "," + ids.dump();
+  const std::string body = R"({"echo":true,"max_tokens":0,"logprobs":1,"prompt":[)" + prompts + "]}";
+  const auto seconds = [](auto since) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - since).count();
+  };
+  const auto begun = std::chrono::steady_clock::now();
+  EXPECT_EQ(post(one, "/v1/completions", body).status, 200);
+  const double whole = seconds(begun);
+  {
+    Client client(one);
+    ASSERT_TRUE(client.send(Client::post_text("/v1/completions", body)));
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  const auto then = std::chrono::steady_clock::now();
+  EXPECT_EQ(post(one, "/v1/completions", R"({"echo":true,"max_tokens":0,"logprobs":1,"prompt":[5,6]})").status, 200);
+  EXPECT_LT(seconds(then), whole / 2 + 0.2) << "it waited for " << whole << " s of work that nobody wants";
 }
 
 TEST(Server, SpeaksTheOtherProtocols) {
