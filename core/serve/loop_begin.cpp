@@ -25,8 +25,9 @@ Loop::Jobs::iterator Loop::next_waiting() {
 // Whether the memory holds what the request has read or is to read, and a further page for everybody that runs. What it
 // draws may need more: then somebody is set aside.
 bool Loop::fits(const Job& job) {
-  if (active_.empty()) return true;
+  // With none active, others hold them (a text that is scored): the loop goes on when they give one up.
   if (job.request.session == nullptr && model_.states().sessions() >= model_.max_sessions()) return false;
+  if (active_.empty()) return true;
   while (pages_needed(job) > model_.states().pages().free()) {
     if (!cache_.make_room()) return false;
   }

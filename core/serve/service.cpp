@@ -41,8 +41,8 @@ struct Service::Impl {
   std::mutex mutex;  // of the fields up to `empty`
   std::vector<std::unique_ptr<Job>> inbox;
   std::vector<Work*> works;
-  bool draining = false, stopping = false;
-  size_t unfinished = 0;  // requests
+  bool draining = false, stopping = false, ended = false;  // ended: the loop has
+  size_t unfinished = 0;                                   // requests
   std::condition_variable emptied;
 
   std::mutex joining;
@@ -85,6 +85,7 @@ void Service::Impl::run() {
   loop.end_all("stopped", error(Code::cancelled, "the service was stopped before the answer was complete"));
   const std::lock_guard lock(mutex);
   unfinished = 0;
+  ended = true;
   emptied.notify_all();
 }
 
@@ -222,13 +223,25 @@ Result<SavedCache> Service::load_cache(const std::string& path) {
   return loaded;
 }
 
+Status Service::on_loop_with_room(const std::function<Status(Model&)>& work) {
+  return on_loop([&](Model& model) {
+    Status status = work(model);
+    while (status.code() == Code::out_of_device_memory && impl_->loop.cache().make_room()) status = work(model);
+    return status;
+  });
+}
+
 Status Service::on_loop(const std::function<Status(Model&)>& work) {
   Impl& s = *impl_;
   Impl::Work posted{work, {}};
   std::future<Status> done = posted.done.get_future();
   {
-    const std::lock_guard lock(s.mutex);
-    if (s.stopping) return error(Code::cancelled, "the service was stopped");
+    std::unique_lock lock(s.mutex);
+    if (s.stopping) {
+      // The caller may give up a session by itself now, which the loop's last step must not see.
+      s.emptied.wait(lock, [&] { return s.ended; });
+      return error(Code::cancelled, "the service was stopped");
+    }
     s.works.push_back(&posted);
   }
   s.bell->ring();

@@ -185,8 +185,11 @@ class Service {
   ServiceStats stats() const;
 
   // Runs `work` on the loop, between two steps, and waits for it. Not to be called on the loop. Errors: those of
-  // `work`; cancelled, when the service has stopped.
+  // `work`; cancelled, when the service has stopped: then its loop has ended, and `work` has not run.
   Status on_loop(const std::function<Status(Model&)>& work);
+  // The same, but where `work` returns out_of_device_memory, the prefix cache gives memory up and `work` runs again,
+  // until the cache has none left.
+  Status on_loop_with_room(const std::function<Status(Model&)>& work);
 
  private:
   struct Impl;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "core/engine/room.h"
 #include "core/serve/score.h"
 #include "server/app/application.h"
 #include "server/app/generating.h"
@@ -96,10 +97,12 @@ struct Application::CompletionTask {
 };
 
 template <class Task>
-HttpReply Application::begin(HttpReply (Application::*how)(const Task&, bool), Task task) {
-  HttpReply reply = (this->*how)(task, false);
+HttpReply Application::begin(HttpReply (Application::*how)(const Task&, const GoesOn*), Task task) {
+  HttpReply reply = (this->*how)(task, nullptr);
   if (!reply.work) return reply;
-  reply.work = [this, how, task = std::make_shared<const Task>(std::move(task))] { return (this->*how)(*task, true); };
+  reply.work = [this, how, task = std::make_shared<const Task>(std::move(task))](const GoesOn& goes_on) {
+    return (this->*how)(*task, &goes_on);
+  };
   return reply;
 }
 
@@ -111,9 +114,10 @@ HttpRequest without_body(const HttpRequest& request) {
   return head;
 }
 
-HttpReply is_missing() {
+HttpReply is_missing(bool computes = false) {
   HttpReply reply;
-  reply.work = [] { return HttpReply(); };  // Application::begin sets what it is
+  reply.work = [](const GoesOn&) { return HttpReply(); };  // Application::begin sets what it is
+  reply.computes = computes;
   return reply;
 }
 
@@ -128,10 +132,10 @@ HttpReply Application::answer_chat(const HttpRequest& request, ChatRequest chat,
                ChatTask{without_body(request), std::move(chat), std::move(prompt), protocol, repeated});
 }
 
-HttpReply Application::begin_chat(const ChatTask& task, bool may_compile) {
+HttpReply Application::begin_chat(const ChatTask& task, const GoesOn* work) {
   const auto& [request, chat, prompt, protocol, repeated] = task;
   const Generation& g = chat.generation;
-  Compiling compiling{may_compile};
+  Compiling compiling{work != nullptr};
   Constraints constraints;
   if (Refusal no = constrain_chat(chat, prompt, compiling, constraints)) return error_reply(request, *no);
   if (compiling.missing) return is_missing();
@@ -191,30 +195,60 @@ HttpReply Application::completions(const HttpRequest& request) {
 
 namespace {
 
-// Tokens of one request whose log-probabilities are computed: others of its kind wait for it.
-constexpr uint32_t kMostScored = 1u << 16;
+// Prompt tokens of one request whose log-probabilities are computed: others of its kind wait for it.
+constexpr uint64_t kMostScored = 1u << 16;
+// Log-probabilities of prompts in one reply, each choice's own and its most likely ones counted.
+constexpr uint64_t kMostEchoed = 1u << 19;
+
+Refusal check_echo(const CompletionRequest& completion, uint64_t tokens) {
+  const Generation& g = completion.generation;
+  if (!completion.echo || !g.logprobs) return {};
+  if (tokens > kMostScored) {
+    return wrong_field("prompt",
+                       fmt::format("prompts with 'echo' and 'logprobs' may have {} tokens in all", kMostScored));
+  }
+  if (tokens * g.choices * (1 + g.text.sampling.top_logprobs) <= kMostEchoed) return {};
+  return wrong_field("prompt", fmt::format("with 'echo', the tokens of the prompts times 'n' times (1 + 'logprobs') "
+                                           "may be at most {}; ask for less at a time",
+                                           kMostEchoed));
+}
 
 }  // namespace
 
 Refusal Application::prompt_ids(const CompletionRequest::Prompt& prompt, std::vector<int32_t>& to) const {
   if (const auto* ids = std::get_if<std::vector<int32_t>>(&prompt)) {
     to = *ids;
-    return {};
+  } else {
+    auto encoded = model_.tokenizer().encode(std::get<std::string>(prompt));
+    if (!encoded.ok()) return failed(encoded.status());
+    to = std::move(*encoded);
   }
-  auto encoded = model_.tokenizer().encode(std::get<std::string>(prompt));
-  if (!encoded.ok()) return failed(encoded.status());
-  to = std::move(*encoded);
   if (to.empty()) return wrong_field("prompt", "'prompt' has no tokens");
+  const Model& model = *service_.loaded().model;
+  if (Status s = model.check_tokens(to); !s.ok()) return rejected({Rejection::Why::invalid, std::move(s), 0, 0, 0});
+  if (Status s = check_room(model, 0, to.size()); !s.ok()) {
+    return rejected({Rejection::Why::too_long, std::move(s), 0, to.size(), model.context()});
+  }
   return {};
 }
 
+Refusal Application::all_prompt_ids(const CompletionRequest& completion, std::vector<std::vector<int32_t>>& to,
+                                    uint32_t& tokens) const {
+  for (const auto& prompt : completion.prompts) {
+    if (Refusal no = prompt_ids(prompt, to.emplace_back())) return no;
+    tokens += static_cast<uint32_t>(to.back().size());
+  }
+  return check_echo(completion, tokens);
+}
+
 Refusal Application::echo_prompt(const CompletionRequest& completion, const CompletionRequest::Prompt& prompt,
-                                 const std::vector<int32_t>& ids, Echo& to) {
+                                 const std::vector<int32_t>& ids, const GoesOn* work, Echo& to) {
   const Tokenizer& tokenizer = model_.tokenizer();
   const auto* text = std::get_if<std::string>(&prompt);
   to.text = text != nullptr ? *text : tokenizer.decode(ids);
   if (!completion.generation.logprobs) return {};
-  auto scores = score_text(service_, ids, completion.generation.text.sampling.top_logprobs);
+  auto scores =
+      score_text(service_, ids, completion.generation.text.sampling.top_logprobs, work != nullptr ? *work : GoesOn());
   if (!scores.ok()) {
     const Status& status = scores.status();
     const bool later = status.code() == Code::out_of_device_memory || status.code() == Code::cancelled;
@@ -229,40 +263,40 @@ Refusal Application::echo_prompt(const CompletionRequest& completion, const Comp
   return {};
 }
 
-HttpReply Application::begin_completions(const CompletionTask& task, bool may_compile) {
+// All prompts are checked before any is computed, and computed before any is submitted: what is refused has cost
+// little, and no prompt waits for a session that another one of the same request has.
+HttpReply Application::begin_completions(const CompletionTask& task, const GoesOn* work) {
   const auto& [request, completion] = task;
   const Generation& g = completion.generation;
-  Compiling compiling{may_compile};
+  const bool scores = completion.echo && g.logprobs;
+  Compiling compiling{work != nullptr};
   Constraints constraints;
   if (Refusal no = constrain(g, Reasoning::none, {}, compiling, constraints)) return error_reply(request, *no);
-  if (compiling.missing || (completion.echo && g.logprobs && !may_compile)) return is_missing();
-  std::vector<GeneratingChoice> choices;
-  std::vector<Echo> echoes;
+  if (compiling.missing || (scores && work == nullptr)) return is_missing(scores);
   AnswerHead h = head("cmpl-", g);
   h.choices = static_cast<uint32_t>(completion.prompts.size()) * g.choices;
-  for (const auto& prompt : completion.prompts) {
-    std::vector<int32_t> ids;
-    if (Refusal no = prompt_ids(prompt, ids)) return error_reply(request, *no);
-    h.prompt_tokens += static_cast<uint32_t>(ids.size());
-    if (completion.echo && g.logprobs && h.prompt_tokens > kMostScored) {
-      std::string message = fmt::format("prompts with 'echo' and 'logprobs' may have {} tokens in all", kMostScored);
-      return error_reply(request, wrong_field("prompt", std::move(message)));
+  std::vector<std::vector<int32_t>> ids;
+  if (Refusal no = all_prompt_ids(completion, ids, h.prompt_tokens)) return error_reply(request, *no);
+  std::vector<std::shared_ptr<const Echo>> echoes;
+  for (size_t i = 0; completion.echo && i < ids.size(); ++i) {
+    const auto echo = std::make_shared<Echo>();
+    if (Refusal no = echo_prompt(completion, completion.prompts[i], ids[i], work, *echo)) {
+      return error_reply(request, *no);
     }
-    if (completion.echo) {
-      Echo echo;
-      if (Refusal no = echo_prompt(completion, prompt, ids, echo)) return error_reply(request, *no);
-      echoes.insert(echoes.end(), g.choices, echo);
-    }
-    if (!completion.generates) continue;
-    if (Refusal no = submit(g, ids, {}, constraints, choices)) return error_reply(request, *no);
+    echoes.insert(echoes.end(), g.choices, echo);
   }
+  std::vector<GeneratingChoice> choices;
+  for (size_t i = 0; completion.generates && i < ids.size(); ++i) {
+    if (Refusal no = submit(g, ids[i], {}, constraints, choices)) return error_reply(request, *no);
+  }
+  const uint32_t count = h.choices;
   auto answer = completion_answer(std::move(h), g.stream, std::move(echoes));
   HttpReply reply;
   if (completion.generates) {
     reply = reply_with(std::make_unique<Generating>(std::move(answer), std::move(choices), model_.tokenizer(),
                                                     Protocol::completions, g.stream, g.logprobs));
   } else {
-    reply = echo_reply(*answer, static_cast<uint32_t>(completion.prompts.size()) * g.choices, g.stream);
+    reply = echo_reply(*answer, count, g.stream);
   }
   name_ignored(g, reply);
   return reply;

@@ -116,15 +116,19 @@ class Application final : public HttpHandler {
   struct CompletionTask;
   HttpReply answer_chat(const HttpRequest& request, ChatRequest chat, Protocol protocol,
                         const nlohmann::ordered_json& repeated = {});
-  HttpReply begin_chat(const ChatTask& task, bool may_compile);
-  HttpReply begin_completions(const CompletionTask& task, bool may_compile);
+  // `work`: NULL on a thread for all requests, where nothing may be compiled or computed.
+  HttpReply begin_chat(const ChatTask& task, const GoesOn* work);
+  HttpReply begin_completions(const CompletionTask& task, const GoesOn* work);
   Refusal prompt_ids(const CompletionRequest::Prompt& prompt, std::vector<int32_t>& to) const;
+  // Of every prompt; whether they fit is known before any is computed.
+  Refusal all_prompt_ids(const CompletionRequest& completion, std::vector<std::vector<int32_t>>& to,
+                         uint32_t& tokens) const;
   // With log-probabilities it takes long: the model reads the prompt.
   Refusal echo_prompt(const CompletionRequest& completion, const CompletionRequest::Prompt& prompt,
-                      const std::vector<int32_t>& ids, Echo& to);
-  // begin(task, false), and begin(task, true) as HttpReply::work if something is yet to be compiled.
+                      const std::vector<int32_t>& ids, const GoesOn* work, Echo& to);
+  // begin(task, NULL), and as HttpReply::work with what it needs if something is yet to be compiled or computed.
   template <class Task>
-  HttpReply begin(HttpReply (Application::*how)(const Task&, bool), Task task);
+  HttpReply begin(HttpReply (Application::*how)(const Task&, const GoesOn*), Task task);
   // One choice after the other into `to`.
   Refusal submit(const Generation& g, const std::vector<int32_t>& ids, const std::vector<uint32_t>& checkpoints,
                  const Constraints& constraints, std::vector<GeneratingChoice>& to);

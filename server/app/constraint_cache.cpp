@@ -26,11 +26,14 @@ void prepare(const std::shared_ptr<const Constraint>& constraint, uint32_t vocab
 }  // namespace
 
 const ConstraintCache::Compiled* ConstraintCache::find(ConstraintKind kind, std::string_view text) {
-  const auto at = std::find_if(entries_.begin(), entries_.end(),
-                               [&](const Entry& entry) { return entry.kind == kind && entry.text == text; });
-  if (at == entries_.end()) return nullptr;
-  entries_.splice(entries_.begin(), entries_, at);
-  return &entries_.front().compiled;
+  for (std::list<Entry>* const entries : {&entries_, &failures_}) {
+    const auto at = std::find_if(entries->begin(), entries->end(),
+                                 [&](const Entry& entry) { return entry.kind == kind && entry.text == text; });
+    if (at == entries->end()) continue;
+    entries->splice(entries->begin(), *entries, at);
+    return &entries->front().compiled;
+  }
+  return nullptr;
 }
 
 std::optional<ConstraintCache::Compiled> ConstraintCache::known(ConstraintKind kind, std::string_view text,
@@ -51,8 +54,9 @@ ConstraintCache::Compiled ConstraintCache::get(ConstraintKind kind, std::string_
   if (made.ok()) prepare(*made, vocab);
   const std::lock_guard lock(mutex_);
   if (const Compiled* there = find(kind, text)) return named(*there, name);  // another request was quicker
-  entries_.push_front({kind, std::string(text), made});
-  if (entries_.size() > kMost) entries_.pop_back();
+  std::list<Entry>& entries = made.ok() ? entries_ : failures_;
+  entries.push_front({kind, std::string(text), made});
+  if (entries.size() > kMost) entries.pop_back();
   return named(made, name);
 }
 

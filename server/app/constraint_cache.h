@@ -19,7 +19,7 @@ class ConstraintCache {
  public:
   using Compiled = Result<std::shared_ptr<const Constraint>>;
 
-  // At most so many are kept: one may hold 64 MiB of masks (ConstraintLimits).
+  // At most so many are kept, and as many errors: one constraint may hold 64 MiB of masks (ConstraintLimits).
   static constexpr size_t kMost = 16;
 
   // Errors: as Constraint::compile, with `name` in front. They are kept, except where the time ran out: there may be
@@ -38,7 +38,8 @@ class ConstraintCache {
   const Compiled* find(ConstraintKind kind, std::string_view text);
 
   std::mutex mutex_;
-  std::list<Entry> entries_;  // the one that was used last is the first
+  std::list<Entry> entries_;   // the one that was used last is the first
+  std::list<Entry> failures_;  // likewise; apart, so that errors push no constraint out
 };
 
 }  // namespace switchyard::server

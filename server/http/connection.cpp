@@ -235,13 +235,17 @@ net::awaitable<HttpReply> Connection::reply_to(HttpRequest& request) {
   };
   HttpReply reply = co_await run(shared_.handlers, request, handle);
   if (!reply.work) co_return reply;
-  const std::function<HttpReply()> work = std::move(reply.work);
+  const GoesOn goes_on = [this] { return !gone_ && !shared_.stopping; };
+  const std::function<HttpReply()> work = [&goes_on, make = std::move(reply.work)] { return make(goes_on); };
   const std::shared_ptr<void> counted(nullptr, [this](void*) { --shared_.works; });
   if (++shared_.works > shared_.options.works) {
-    reply = shared_.handler.refuse(503, request, "too many requests whose format is yet to be compiled");
+    reply = shared_.handler.refuse(503, request,
+                                   "too many requests whose format is yet to be compiled, or prompt to be scored");
     co_return reply;
   }
-  reply = co_await run(shared_.workers, request, work);
+  begin_watch();
+  reply = co_await run(reply.computes ? shared_.computers : shared_.workers, request, work);
+  co_await end_watch();
   co_return reply;
 }
 
@@ -324,9 +328,7 @@ net::awaitable<Connection::Sent> Connection::send_pending(const HttpRequest& req
   const std::shared_ptr<void> counted(nullptr, [this, stream](void*) { shared_.streams -= stream ? 1 : 0; });
   const Framing framing = !stream ? Framing::length : old ? Framing::until_close : Framing::chunks;
   Sent sent{.status = reply.status};
-  watching_ = true;
-  net::co_spawn(
-      executor(), [self = shared_from_this()] { return self->watch(); }, net::detached);
+  begin_watch();
   wake_on(*pending);
   std::string out, whole;
   if (stream) out = reply_head(reply, framing, 0, keep_alive);
@@ -376,6 +378,12 @@ net::awaitable<void> Connection::watch() {
   }
   watching_ = false;
   timer_.cancel();
+}
+
+void Connection::begin_watch() {
+  watching_ = true;
+  net::co_spawn(
+      executor(), [self = shared_from_this()] { return self->watch(); }, net::detached);
 }
 
 net::awaitable<void> Connection::end_watch() {

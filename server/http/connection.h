@@ -24,6 +24,7 @@ struct Shared {
   const HttpOptions options;
   net::thread_pool& handlers;
   net::thread_pool& workers;                        // for HttpReply::work
+  net::thread_pool& computers;                      // for that of HttpReply::computes
   std::atomic<uint32_t> connections = 0, busy = 0;  // busy: with a request
   std::atomic<uint32_t> works = 0;                  // that run or wait
   std::atomic<uint32_t> streams = 0;                // under way
@@ -67,6 +68,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   net::awaitable<bool> wait_for_more(uint32_t seconds);
   net::awaitable<void> rest(bool stream);
   net::awaitable<void> watch();
+  void begin_watch();
   net::awaitable<void> end_watch();
   void wake_on(Pending& pending);
   net::awaitable<void> linger();
@@ -77,7 +79,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::string peer_;
   net::steady_timer timer_;  // wakes the coroutine that sends a pending reply
   std::atomic<bool> wake_posted_ = false;
-  bool woken_ = false, watching_ = false, gone_ = false, idle_ = true;
+  bool woken_ = false, watching_ = false, idle_ = true;
+  std::atomic<bool> gone_ = false;                 // a worker looks, too
   std::chrono::steady_clock::time_point begun_{};  // when the request's headers were read
   std::string id_;
 };

@@ -46,6 +46,9 @@ class Pending {
   virtual int status() const = 0;
 };
 
+// Whether somebody still waits for a reply. From any thread.
+using GoesOn = std::function<bool()>;
+
 struct HttpReply {
   int status = 200;
   std::string type = "application/json";
@@ -53,8 +56,10 @@ struct HttpReply {
   std::string body = {};
   std::unique_ptr<Pending> pending = {};  // instead of `body`
   bool close = false;                     // the connection after it
-  // Instead of all this: makes the reply, and may take seconds. It runs on a thread for such work.
-  std::function<HttpReply()> work = {};
+  // Instead of all this: makes the reply, and may take seconds. It runs on a thread for such work, and gives up when
+  // nobody waits.
+  std::function<HttpReply(const GoesOn&)> work = {};
+  bool computes = false;  // the work has the model compute, which may take minutes: on another thread than other work
 };
 
 // What the transport does with requests. Called by several threads at the same time.

@@ -25,7 +25,8 @@ struct HttpServer::Impl {
   Impl(HttpHandler& handler, const HttpOptions& options)
       : handlers(std::max(1U, options.handler_threads)),
         workers(1),
-        shared{handler, options, handlers, workers},
+        computers(1),
+        shared{handler, options, handlers, workers, computers},
         io(static_cast<int>(std::max(1U, options.io_threads))),
         acceptor(net::make_strand(io)),
         ticker(acceptor.get_executor()) {}
@@ -36,7 +37,7 @@ struct HttpServer::Impl {
   void greet(tcp::socket socket);
   void each(void (Connection::*act)());
 
-  net::thread_pool handlers, workers;
+  net::thread_pool handlers, workers, computers;
   Shared shared;
   net::io_context io;
   tcp::acceptor acceptor;    // on a strand of its own, with its coroutines
@@ -150,6 +151,7 @@ HttpServer::~HttpServer() {
   for (std::thread& thread : impl_->threads) thread.join();
   impl_->handlers.join();
   impl_->workers.join();
+  impl_->computers.join();
 }
 
 uint16_t HttpServer::port() const { return impl_->port; }

@@ -70,8 +70,8 @@ struct Echo {
   std::string text;
   std::vector<TokenLogprob> logprobs = {};
 };
-// `echo`: of each choice; empty: none has one.
-std::unique_ptr<Answer> completion_answer(AnswerHead head, bool stream, std::vector<Echo> echo);
+// `echo`: of each choice; empty: none has one. Choices of one prompt share theirs.
+std::unique_ptr<Answer> completion_answer(AnswerHead head, bool stream, std::vector<std::shared_ptr<const Echo>> echo);
 std::unique_ptr<Answer> responses_answer(AnswerHead head, bool stream, const nlohmann::ordered_json& request);
 std::unique_ptr<Answer> messages_answer(AnswerHead head, bool stream);
 

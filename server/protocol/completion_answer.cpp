@@ -2,6 +2,7 @@
 // The answers of POST /v1/completions.
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "server/protocol/collected.h"
 
@@ -18,18 +19,21 @@ size_t characters(std::string_view text) {
   return n;
 }
 
-// `offset`: characters of the text before the first token; it is moved on.
-json completion_logprobs(const std::vector<TokenLogprob>& tokens, size_t& offset) {
+// Of the tokens of `first` and then of `second`. `offset`: characters of the text before the first token; it is moved
+// on.
+json completion_logprobs(std::span<const TokenLogprob> first, std::span<const TokenLogprob> second, size_t& offset) {
   json texts = json::array(), values = json::array(), tops = json::array(), offsets = json::array();
-  for (const TokenLogprob& token : tokens) {
-    texts.push_back(token.bytes);
-    const bool none = std::isnan(token.logprob);
-    values.push_back(none ? json(nullptr) : json(token.logprob));
-    json top = none ? json(nullptr) : json::object();
-    for (const auto& [bytes, logprob] : token.top) top[bytes] = logprob;
-    tops.push_back(top);
-    offsets.push_back(offset);
-    offset += characters(token.bytes);
+  for (const auto tokens : {first, second}) {
+    for (const TokenLogprob& token : tokens) {
+      texts.push_back(token.bytes);
+      const bool none = std::isnan(token.logprob);
+      values.push_back(none ? json(nullptr) : json(token.logprob));
+      json top = none ? json(nullptr) : json::object();
+      for (const auto& [bytes, logprob] : token.top) top[bytes] = logprob;
+      tops.push_back(std::move(top));
+      offsets.push_back(offset);
+      offset += characters(token.bytes);
+    }
   }
   return {{"tokens", texts}, {"token_logprobs", values}, {"top_logprobs", tops}, {"text_offset", offsets}};
 }
@@ -42,19 +46,20 @@ std::string text_of(const Part& part) {
 
 class CompletionAnswer final : public Answer {
  public:
-  CompletionAnswer(AnswerHead head, bool stream, std::vector<Echo> echo)
-      : head_(std::move(head)), stream_(stream), echo_(std::move(echo)), choices_(head_.choices) {
-    for (size_t i = 0; i < echo_.size(); ++i) {
-      choices_[i].logprobs = std::move(echo_[i].logprobs);
-      if (choices_[i].logprobs.empty()) choices_[i].offset = characters(echo_[i].text);
+  CompletionAnswer(AnswerHead head, bool stream, std::vector<std::shared_ptr<const Echo>> echo)
+      : head_(std::move(head)), stream_(stream), choices_(head_.choices) {
+    for (size_t i = 0; i < echo.size(); ++i) {
+      if (echo[i]->logprobs.empty()) choices_[i].offset = characters(echo[i]->text);
+      choices_[i].echo = std::move(echo[i]);
     }
   }
 
   std::string start() override {
     std::string out;
-    for (uint32_t i = 0; i < echo_.size(); ++i) {
-      if (stream_) out += event(choice_json(i, echo_[i].text, take_logprobs(choices_[i]), nullptr));
-      choices_[i].text = std::move(echo_[i].text);
+    for (uint32_t i = 0; stream_ && i < choices_.size(); ++i) {
+      if (choices_[i].echo == nullptr) continue;
+      const std::shared_ptr<const Echo> echo = choices_[i].echo;
+      out += event(choice_json(i, echo->text, take_logprobs(choices_[i]), nullptr));
     }
     return out;
   }
@@ -87,7 +92,9 @@ class CompletionAnswer final : public Answer {
     }
     json list = json::array();
     for (uint32_t i = 0; i < choices_.size(); ++i) {
-      list.push_back(choice_json(i, choices_[i].text, take_logprobs(choices_[i]), choices_[i].end.reason));
+      const std::shared_ptr<const Echo> echo = choices_[i].echo;
+      const std::string text = echo != nullptr ? echo->text + choices_[i].text : std::move(choices_[i].text);
+      list.push_back(choice_json(i, text, take_logprobs(choices_[i]), choices_[i].end.reason));
     }
     return to_text(body(list, usage));
   }
@@ -99,6 +106,7 @@ class CompletionAnswer final : public Answer {
 
  private:
   struct Choice {
+    std::shared_ptr<const Echo> echo = {};  // that is yet to be given
     std::string text;
     std::vector<TokenLogprob> logprobs;
     size_t offset = 0;
@@ -106,8 +114,10 @@ class CompletionAnswer final : public Answer {
   };
 
   json take_logprobs(Choice& c) const {
-    if (!head_.logprobs || (stream_ && c.logprobs.empty())) return nullptr;
-    return completion_logprobs(std::exchange(c.logprobs, {}), c.offset);
+    const std::shared_ptr<const Echo> echo = std::exchange(c.echo, {});
+    const std::span<const TokenLogprob> first = echo != nullptr ? std::span(echo->logprobs) : std::span<TokenLogprob>();
+    if (!head_.logprobs || (stream_ && first.empty() && c.logprobs.empty())) return nullptr;
+    return completion_logprobs(first, std::exchange(c.logprobs, {}), c.offset);
   }
   static json choice_json(uint32_t index, const std::string& text, const json& logprobs, const json& reason) {
     return {{"index", index}, {"text", text}, {"logprobs", logprobs}, {"finish_reason", reason}};
@@ -128,13 +138,12 @@ class CompletionAnswer final : public Answer {
 
   AnswerHead head_;
   bool stream_;
-  std::vector<Echo> echo_;
   std::vector<Choice> choices_;
 };
 
 }  // namespace
 
-std::unique_ptr<Answer> completion_answer(AnswerHead head, bool stream, std::vector<Echo> echo) {
+std::unique_ptr<Answer> completion_answer(AnswerHead head, bool stream, std::vector<std::shared_ptr<const Echo>> echo) {
   return std::make_unique<CompletionAnswer>(std::move(head), stream, std::move(echo));
 }
 

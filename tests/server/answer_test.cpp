@@ -2,6 +2,7 @@
 // Answers of each protocol, to the byte.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "server/protocol/collected.h"
@@ -127,7 +128,8 @@ TEST(CompletionAnswer, StreamsAndComesWhole) {
   };
   AnswerHead h = head();
   h.logprobs = true;
-  EXPECT_EQ(feed(*completion_answer(h, false, {{.text = "aé", .logprobs = {}}})),
+  const auto echo = std::make_shared<const Echo>(Echo{.text = "aé", .logprobs = {}});
+  EXPECT_EQ(feed(*completion_answer(h, false, {echo})),
             std::string(R"({"id":"ID","object":"text_completion","created":7,"model":"m","system_fingerprint":"fp",)"
                         R"("choices":[{"index":0,"text":"aéb","logprobs":{"tokens":["b"],"token_logprobs":[-1.0],)"
                         R"("top_logprobs":[{"b":-1.0}],"text_offset":[2]},"finish_reason":"length"}],"usage":)") +
@@ -137,6 +139,33 @@ TEST(CompletionAnswer, StreamsAndComesWhole) {
   EXPECT_EQ(feed(*completion_answer(head(), true, {})),
             begin + R"({"index":0,"text":"b","logprobs":null,"finish_reason":null}]})" + "\n\n" + begin +
                 R"({"index":0,"text":"","logprobs":null,"finish_reason":"length"}]})" + "\n\ndata: [DONE]\n\n");
+}
+
+TEST(CompletionAnswer, ChoicesShareWhatTheyRepeat) {
+  AnswerHead h = head();
+  h.choices = 2;
+  h.logprobs = true;
+  const auto echo =
+      std::make_shared<const Echo>(Echo{.text = "aé", .logprobs = {{"a", std::nanf("")}, {"é", -2, {{"é", -2.0F}}}}});
+  for (const bool stream : {false, true}) {
+    const auto answer = completion_answer(h, stream, {echo, echo});
+    std::string out = answer->start();
+    for (const uint32_t i : {0, 1}) {
+      out += answer->add({.choice = i, .deltas = {{Kind::content, 0, "b"}}, .logprobs = {{"b", -1, {{"b", -1.0F}}}}});
+      out += answer->end(i, end("length", "length"));
+    }
+    out += answer->finish();
+    const std::string begin = stream ? R"("text":"aé","logprobs":{"tokens":["a","é"],"token_logprobs":[null,-2.0],)"
+                                     : R"("text":"aéb","logprobs":{"tokens":["a","é","b"],)";
+    const std::string ends = stream ? R"("text":"b","logprobs":{"tokens":["b"],"token_logprobs":[-1.0],)"
+                                      R"("top_logprobs":[{"b":-1.0}],"text_offset":[2]})"
+                                    : R"("top_logprobs":[null,{"é":-2.0},{"b":-1.0}],"text_offset":[0,1,2]})";
+    for (const std::string& part : {begin, ends}) {
+      const size_t first = out.find(part);
+      ASSERT_NE(first, std::string::npos) << part << "\n" << out;
+      EXPECT_NE(out.find(part, first + 1), std::string::npos) << "once for each choice";
+    }
+  }
 }
 
 // "NAME key=value …" of each event, with only the fields named.

@@ -224,6 +224,9 @@ TEST(ConstraintCache, SharesAndForgets) {
     EXPECT_EQ(*get("a"), first) << "it is used all the time";
   }
   EXPECT_TRUE(second.expired());
+  for (size_t i = 0; i < 2 * ConstraintCache::kMost; ++i) EXPECT_FALSE(get("(" + std::to_string(i)).ok());
+  EXPECT_TRUE(cache.known(ConstraintKind::regex, "a", "it")) << "errors push out errors alone";
+  EXPECT_FALSE(cache.known(ConstraintKind::regex, "(0", "it"));
 }
 
 TEST(ConstraintCache, KnowsWhatCannotBeCompiled) {

@@ -159,6 +159,89 @@ TEST(Server, EchoesPromptsWithTheirLogprobs) {
   EXPECT_EQ(more["logprobs"]["token_logprobs"][1], given["token_logprobs"][1]);
 }
 
+TEST(Server, RefusesEchoesOfWhatItCannotRead) {
+  const auto ask_for = [](const std::string& fields) {
+    return post(demo(), "/v1/completions", R"({"echo":true,"max_tokens":0,)" + fields + "}");
+  };
+  for (const char* logprobs : {"", R"("logprobs":1,)"}) {
+    for (const char* ids : {"[1,2147483000]", "[[5,6],[1,2147483000]]"}) {
+      EXPECT_EQ(ask_for(std::string(logprobs) + R"("prompt":)" + ids).status, 400) << logprobs << ids;
+    }
+    const Reply longer = ask_for(std::string(logprobs) + R"("prompt":)" + json(std::vector<int>(100000, 5)).dump());
+    EXPECT_EQ(longer.status, 400);
+    EXPECT_THAT(longer.body, HasSubstr("context_length_exceeded"));
+  }
+  const json prompt(std::vector<int>(300, 5));
+  const Reply many = ask_for(R"("logprobs":20,"n":128,"prompt":)" + prompt.dump());
+  EXPECT_EQ(many.status, 400);
+  EXPECT_THAT(many.body, HasSubstr("may be at most 524288"));
+}
+
+// One session: each of a request's prompts has it in turn.
+TEST(Server, ScoresSeveralPromptsWithOneSession) {
+  static Server small({}, {}, {}, 1);
+  const json reply = answered(
+      post(small, "/v1/completions", R"({"prompt":[[5,6,7],[8,9]],"n":2,"echo":true,"logprobs":1,"max_tokens":3})"));
+  ASSERT_EQ(reply["choices"].size(), 4);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(reply["choices"][i]["logprobs"]["tokens"].size(), i < 2 ? 6 : 5) << i;
+  }
+}
+
+// What the reply begins with is more than is sent at a time.
+TEST(Server, BeginsWithALongText) {
+  std::string prompt;
+  while (prompt.size() < 4000) prompt += "Once upon a time there was a house. ";
+  const json body = {{"prompt", prompt}, {"echo", true}, {"max_tokens", 2}, {"n", 32}, {"stream", true}};
+  const Reply reply = post(demo(), "/v1/completions", body.dump());
+  EXPECT_EQ(reply.status, 200) << reply.body.substr(0, 300);
+  EXPECT_GT(reply.body.size(), 128u << 10);
+  EXPECT_TRUE(reply.body.ends_with("data: [DONE]\n\n"));
+
+  // The same where the first event waits already.
+  GenerationRequest request{.prompt = {5, 6}, .text = {}};
+  request.text.max_tokens = 2;
+  Admission admitted = demo().service->submit(std::move(request));
+  ASSERT_TRUE(admitted.ok());
+  for (int i = 0; i < 5000 && admitted.ticket->arm(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  ASSERT_FALSE(admitted.ticket->arm());
+  const auto echo =
+      std::make_shared<const server::Echo>(server::Echo{.text = std::string(100 << 10, 'x'), .logprobs = {}});
+  std::vector<server::GeneratingChoice> choices(1);
+  choices[0].ticket = std::move(admitted.ticket);
+  server::Generating generating(server::completion_answer({}, true, {echo}), std::move(choices),
+                                *demo().service->loaded().tokenizer, server::Protocol::completions, true, false);
+  std::string out;
+  EXPECT_EQ(generating.pull(out), server::Pending::State::more);
+  EXPECT_GT(out.size(), 100u << 10);
+  out.clear();
+  auto state = server::Pending::State::more;
+  while (state != server::Pending::State::done) state = generating.pull(out);
+}
+
+// Prompts are read only as long as their client waits.
+TEST(Server, ScoringEndsWithItsClient) {
+  static Server one({}, {}, {}, 1);
+  const json ids(std::vector<int>(60, 5));
+  std::string prompts = ids.dump();
+  for (int i = 0; i < 60; ++i) prompts += "," + ids.dump();
+  const std::string body = R"({"echo":true,"max_tokens":0,"logprobs":1,"prompt":[)" + prompts + "]}";
+  const auto seconds = [](auto since) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - since).count();
+  };
+  const auto begun = std::chrono::steady_clock::now();
+  EXPECT_EQ(post(one, "/v1/completions", body).status, 200);
+  const double whole = seconds(begun);
+  {
+    Client client(one);
+    ASSERT_TRUE(client.send(Client::post_text("/v1/completions", body)));
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  const auto then = std::chrono::steady_clock::now();
+  EXPECT_EQ(post(one, "/v1/completions", R"({"echo":true,"max_tokens":0,"logprobs":1,"prompt":[5,6]})").status, 200);
+  EXPECT_LT(seconds(then), whole / 2 + 0.2) << "it waited for " << whole << " s of work that nobody wants";
+}
+
 TEST(Server, SpeaksTheOtherProtocols) {
   const Reply messages =
       post(demo(), "/v1/messages", R"({"model":"demo","max_tokens":8,"messages":[{"role":"user","content":"Hi"}]})");
