@@ -55,6 +55,10 @@ class Drafter {
   // the first is asked, so that drafters that share a device can compute for all of them at once.
   virtual void will_propose(uint32_t most, Guesses& guesses) { (void)most, (void)guesses; }
 
+  // Of the last `propose`, what it took to read texts for which it did not guess yet. It is no part of what drafts
+  // cost.
+  virtual uint64_t reading_ns() const { return 0; }
+
   // Whether it wants the hidden rows of the sequence's tokens. Needs a model with ModelOptions::hidden.
   virtual bool wants_hidden() const { return false; }
   // The sequence's tokens from index `position` on, which stand, and their hidden rows f32 [ids, width]. They come

@@ -182,6 +182,7 @@ class Batch {
   std::vector<Running*> order_;         // of the prompts in a step
   std::vector<Running*> computed_;      // whose drafts a device computes before a step
   uint64_t drafting_ns_ = 0;            // that this took
+  uint64_t reading_ns_ = 0;             // that was beside it
   uint32_t computed_drafts_ = 0;        // that came of it
   std::vector<float> hidden_;           // rows of a sequence
   std::vector<uint32_t> free_entries_;  // of the devices' token buffers

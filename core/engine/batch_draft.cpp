@@ -56,7 +56,7 @@ void Batch::draft(StepRoom& room) {
     const bool decodes = r->outcome.stopped == StopReason::none && !r->paused && !r->reads_prompt();
     if (room.drafts > 0 && decodes && !r->request.drafters.empty()) ask_drafters(*r, room);
   }
-  drafting_ns_ = computed_drafts_ = 0;
+  drafting_ns_ = reading_ns_ = computed_drafts_ = 0;
   if (!computed_.empty()) compute_drafts();
 }
 
@@ -82,7 +82,10 @@ void Batch::ask_drafters(Running& r, StepRoom& room) {
   if (proposed == 0) return;
   Acceptance& a = r.acceptance[r.drafter];
   r.drafts = r.request.draft_always ? proposed : drafts_that_pay(r, room, proposed, computes);
-  if (r.drafts == 0) return a.passed();
+  if (r.drafts == 0) {
+    r.passed_in = steps_;
+    return a.passed();
+  }
   if (computes) {
     computed_.push_back(&r);
     room.drafting_ns += r.drafts * policy_.draft_ns(++room.drafting);
@@ -119,7 +122,7 @@ bool Batch::may_draft_next(Running& r) {
                                .drafting = 1,
                                .feeds_again = model_.feeds_again()};
     if (policy_.choose(ask, r.acceptance[i]) > 0) return true;
-    r.acceptance[i].passed();
+    if (r.passed_in + 1 != steps_) r.acceptance[i].passed();  // else as the step under way was planned
   }
   return false;
 }
@@ -131,12 +134,15 @@ void Batch::compute_drafts() {
   for (Running* r : computed_) drafter(*r).will_propose(r->drafts, *r->guesses);
   for (Running* r : computed_) {
     Status proposed = drafter(*r).propose(r->drafts, *r->guesses);
+    reading_ns_ += drafter(*r).reading_ns();
     r->guesses->end(r->drafts);
     r->drafts = static_cast<uint32_t>(r->guesses->ids().size());
     computed_drafts_ += r->drafts;
     if (!proposed.ok()) end(*r, StopReason::failed, std::move(proposed));
   }
   drafting_ns_ = Os::real().now_ns() - begin;
+  reading_ns_ = std::min(reading_ns_, drafting_ns_);
+  drafting_ns_ -= reading_ns_;
 }
 
 std::optional<int32_t> Batch::RequestGuesses::draw(std::span<const float> logits) {
@@ -278,7 +284,7 @@ void Batch::measure(const Flight& flight, uint64_t begin_ns, uint64_t drawn, boo
   policy_.stepped({.rows = flight.rows,
                    .seqs = static_cast<uint32_t>(flight.parts.size()),
                    .tokens = static_cast<uint32_t>(drawn),
-                   .ns = Os::real().now_ns() - begin_ns - drafting_ns_,
+                   .ns = Os::real().now_ns() - begin_ns - drafting_ns_ - reading_ns_,
                    .computed = computed_drafts_,
                    .drafting_ns = drafting_ns_,
                    .drafting = static_cast<uint32_t>(computed_.size()),

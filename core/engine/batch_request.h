@@ -40,6 +40,7 @@ struct Batch::Running {
   bool paused = false;
   bool counts_there = false;                // the device's counts are up to date with `sampler`
   std::vector<Acceptance> acceptance = {};  // of each drafter
+  uint64_t passed_in = UINT64_MAX;          // the step in which no draft was worth it last
   size_t drafter = 0;                       // whose drafts are in the step
   uint32_t drafts = 0;                      // how many of the guesses are to be verified in the step
   std::unique_ptr<RequestGuesses> guesses = {};

@@ -32,10 +32,11 @@ class ModelDrafter final : public Drafter {
   bool may_propose_after(uint32_t) const override { return true; }
   double expected_acceptance() const override { return kExpected; }
   bool computes() const override { return true; }
+  uint64_t reading_ns() const override { return reading_ns_; }
   bool can_propose() const override { return !unknown_ && text_.size() < shared_.model_->context(); }
   void will_propose(uint32_t most, Guesses& guesses) override { shared_.tasks_.push_back({this, most, &guesses}); }
   Status propose(uint32_t, Guesses&) override {
-    if (!shared_.tasks_.empty()) shared_.compute();
+    reading_ns_ = shared_.tasks_.empty() ? 0 : shared_.compute();
     return std::exchange(status_, {});
   }
 
@@ -44,7 +45,8 @@ class ModelDrafter final : public Drafter {
   DraftModel& shared_;
   std::vector<int32_t> text_;  // of the sequence
   std::unique_ptr<DraftModel::Place> place_;
-  Status status_;         // of what was computed last
+  Status status_;  // of what was computed last
+  uint64_t reading_ns_ = 0;
   bool unknown_ = false;  // the text has tokens that the model has not
 };
 
@@ -85,9 +87,12 @@ Result<std::unique_ptr<DraftModel::Place>> DraftModel::place_for(std::span<const
   return place;
 }
 
-// A device's error leaves sessions of which it is not known how far they have come.
-void DraftModel::compute() {
+// Returns the share of the rows that draw nothing in the time of the first step. A device's error leaves sessions of
+// which it is not known how far they have come.
+uint64_t DraftModel::compute() {
+  const uint64_t begin = Os::real().now_ns();
   Status done = read();
+  const uint64_t read_ns = Os::real().now_ns() - begin;
   if (done.ok()) done = draw_further();
   for (Task& t : tasks_) {
     t.drafter->status_ = done;
@@ -99,12 +104,14 @@ void DraftModel::compute() {
   tasks_.clear();
   in_step_.clear();  // of a step that was not run
   sequences_.clear();
+  return read_rows_ == 0 ? 0 : read_ns * idle_rows_ / read_rows_;
 }
 
 // One step with the unread tokens of every sequence, as far as its size allows. Sequences that have read all draw a
 // guess.
 Status DraftModel::read() {
   uint32_t room = model_->chunk(), reads = kReads;
+  read_rows_ = idle_rows_ = 0;
   for (Task& t : tasks_) {
     ModelDrafter& d = *t.drafter;
     const std::vector<int32_t>& text = d.text_;
@@ -126,6 +133,8 @@ Status DraftModel::read() {
     t.draws = n == unread;
     SWY_TRY(add_rows(t, std::span(text).subspan(p.seen.size(), n)));
     p.certain += n;
+    read_rows_ += n;
+    if (!t.draws) idle_rows_ += n;
   }
   return run();
 }

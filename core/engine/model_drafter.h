@@ -44,7 +44,7 @@ class DraftModel {
   };
 
   Result<std::unique_ptr<Place>> place_for(std::span<const int32_t> text);
-  void compute();
+  uint64_t compute();  // returns Drafter::reading_ns
   Status read();
   Status draw_further();
   Status add_rows(Task& task, std::span<const int32_t> ids);
@@ -56,7 +56,8 @@ class DraftModel {
   std::vector<std::unique_ptr<Place>> idle_;  // of sequences that have ended, the latest last
   std::vector<StepSequence> sequences_;       // of a step
   std::vector<Task*> in_step_;
-  std::vector<float> padded_;  // logits of a smaller vocabulary
+  uint64_t read_rows_ = 0, idle_rows_ = 0;  // of the step that reads: all, and those of sequences that draw no guess
+  std::vector<float> padded_;               // logits of a smaller vocabulary
 };
 
 }  // namespace switchyard
