@@ -115,7 +115,7 @@ void add_speculate(CLI::App& command, Settings& s) {
           [](const std::string& text) {
             const auto parsed = parse_speculation(text);
             if (parsed.ok()) return std::string();
-            return fmt::format("'{}' must be auto, ngram, model:FILE or off", text);
+            return fmt::format("'{}' must be auto, mtp, ngram, model:FILE or off", text);
           },
           "auto|mtp|ngram|model:FILE|off"))
       ->capture_default_str()

@@ -336,7 +336,7 @@ TEST_F(Guessing, NeedsTheRowsOfEveryToken) {
 TEST(Mtp, WhatIsSharedEndsWithThePosition) {
   ModelOptions o = with_layer(3);
   o.pending_rows = false;
-  const TestModel t = make_model(kDemo, kQuick, o);
+  const TestModel t = make_model(kDemo, kFast, o);
   ASSERT_NE(t.model, nullptr);
   ASSERT_TRUE(t.model->feeds_again());
   std::mt19937 random(33);
