@@ -33,7 +33,8 @@ struct SyntheticRequest {
   std::vector<uint32_t> eos_ids;
 };
 
-// "CONFIG[,layers=N][,vocab=N][,mtp=1][,seed=S][,quant=Q][,group=G]", the text after "synth:". Errors: usage, naming the part.
+// "CONFIG[,layers=N][,vocab=N][,mtp=1][,seed=S][,quant=Q][,group=G]", the text after "synth:". Errors: usage, naming
+// the part.
 Result<SyntheticRequest> parse_synthetic(const std::string& text);
 
 // A program whose weights are made when they are first read. Errors: those of the configuration.

@@ -346,11 +346,12 @@ swy_status supports_moe_boxes(const swy_device& device, const swy_op& op, swy_er
                     b.m.hidden <= kMostHidden && (walks(rows) ? fits_walk(device, b) : fits_boxes(device, b, rows)) &&
                     (a.shared_width == 0 || (a.shared_width == a.width && shared_alike(op, b.m.gate_up, b.m.down)));
   if (fits) return SWY_OK;
-  return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
-                   "needs up to %u experts, %u of them chosen at most, of 4 bits in groups of 64 or a multiple (3 and 4 "
-                   "rows: i4 in groups of 64), with widths that are multiples of 256 (hidden: at most %u), and a shared "
-                   "expert like them or none",
-                   kMostExperts, kMostChosen, kMostHidden);
+  return swy::fail(
+      error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
+      "needs up to %u experts, %u of them chosen at most, of 4 bits in groups of 64 or a multiple (3 and 4 "
+      "rows: i4 in groups of 64), with widths that are multiples of 256 (hidden: at most %u), and a shared "
+      "expert like them or none",
+      kMostExperts, kMostChosen, kMostHidden);
 }
 
 double moe_boxes_cost(const swy_device& device, const swy_op& op) {
