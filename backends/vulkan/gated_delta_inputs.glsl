@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The inputs of the convolution: those of a sequence's run, and those before it. `qkv`, `conv_state`, `pending`,
-// `pending_rows` and `value_heads` are push constants.
+// `pending_rows` and `value_heads` come from the shader.
 
 // A pending row of a slot: qkv, then b and a of each value head.
 uint64_t pending_row(uint slot, uint row, uint channels) {

@@ -39,8 +39,11 @@ uint channel_of(uint j, uint key_head, uint head, uint keys) {
 #include "gated_delta_inputs.glsl"
 vec4 mixed_at(uint i) { return vec4(mixed[i], mixed[i + 1], mixed[i + 2], mixed[i + 3]); }
 
+// Global: glslang 12 compiles calls with an array of a size that is specialized only at times (it compares addresses).
+vec4 state[kRounds * kN];
+
 // A head's state, or zeros.
-void put_state(uint64_t to, vec4 state[kRounds * kN], bool zeros) {
+void put_state(uint64_t to, bool zeros) {
   [[unroll]] for (uint r = 0; r < kRounds; ++r) {
     uint column = r * kColumns + gl_LocalInvocationIndex / 8;
     [[unroll]] for (uint n = 0; n < kN; ++n) {
@@ -54,6 +57,7 @@ void put_state(uint64_t to, vec4 state[kRounds * kN], bool zeros) {
 void main() {
   if (gl_WorkGroupID.y >= Step(step).seqs) return;
   Sequence s = run_of(step, gl_WorkGroupID.y, pending);
+  if (pending_rows == 0) s.kept = 0, s.pends = false;  // so that revision 1 is compiled without them
   if (s.rows == 0) return;
   uint keys = key_heads * kKeyDim, values = value_heads * kValueDim, channels = 2 * keys + values;
   uint head = gl_WorkGroupID.x, thread = gl_LocalInvocationIndex, part = thread % 8;
@@ -63,7 +67,6 @@ void main() {
     return;
   }
   uint64_t slot = uint64_t(values) * kKeyDim * 4;
-  vec4 state[kRounds * kN];
   [[unroll]] for (uint r = 0; r < kRounds; ++r) {
     uint column = r * kColumns + thread / 8;
     uint64_t from = rule_state + (s.fresh ? s.write : s.read) * slot + (uint64_t(head) * kValueDim + column) * kKeyDim * 4;
@@ -80,7 +83,7 @@ void main() {
   float own_z = Floats(z + row).at[head * kValueDim + mine], own_norm = plain_at(norm, kNormType, mine);
   uint applied = applied_of(s);
   uint64_t to = rule_state + s.write * slot + uint64_t(head) * kValueDim * kKeyDim * 4;
-  if (applied == 0 && (s.fresh || s.read != s.write)) put_state(to, state, s.fresh);
+  if (applied == 0 && (s.fresh || s.read != s.write)) put_state(to, s.fresh);
   const uint keep = kTaps - 1;
   float old[kPerThread * kTaps], squares = 0;
   uint counter = gl_WorkGroupID.y * key_heads + key_head, ticket = 0;
@@ -146,7 +149,7 @@ void main() {
         if (there) squares = fma(o, o, squares);
       }
     }
-    if (i + 1 == applied) put_state(to, state, false);
+    if (i + 1 == applied) put_state(to, false);
     if (!own) barrier();  // before `mixed` and the sums of squares are written again
   }
   if (thread == 0) {
