@@ -165,7 +165,8 @@ void keep_pending(const swy::Call& call) {
   }
 }
 
-// One token of one head. S [key_dim, value_dim]; q, k normalised, fp64; `d` and `o` are scratch [value_dim].
+// One token of one head. S [key_dim, value_dim]; q, k normalised, fp64; `d` and `o` are scratch [value_dim]. `out`
+// [value_dim], or NULL.
 void delta_token(float* S, const double* q, const double* k, const float* v, double decay, double beta,
                  uint32_t key_dim, uint32_t value_dim, double* d, double* o, float* out) {
   std::fill(d, d + value_dim, 0.0);
@@ -182,7 +183,7 @@ void delta_token(float* S, const double* q, const double* k, const float* v, dou
       o[j] += row[j] * q[i];
     }
   }
-  for (uint32_t j = 0; j < value_dim; ++j) out[j] = static_cast<float>(o[j]);
+  for (uint32_t j = 0; j < value_dim && out != nullptr; ++j) out[j] = static_cast<float>(o[j]);
 }
 
 void l2_normalise(const float* x, uint32_t n, double eps, double scale, double* y) {
@@ -211,8 +212,7 @@ void run_rows(const swy_gated_delta_attrs& a, const Sequence& seq, uint64_t h, c
     l2_normalise(row + key, a.key_dim, a.l2_eps, 1.0 / std::sqrt(double(a.key_dim)), q);
     l2_normalise(row + keys + key, a.key_dim, a.l2_eps, 1.0, k);
     const uint64_t i = (seq.run + r) * a.value_heads + h;
-    float* out = r < seq.kept ? reinterpret_cast<float*>(o)  // that is not wanted
-                              : y + ((seq.first + r - seq.kept) * a.value_heads + h) * a.value_dim;
+    float* out = r < seq.kept ? nullptr : y + ((seq.first + r - seq.kept) * a.value_heads + h) * a.value_dim;
     delta_token(S, q, k, row + 2 * keys + h * a.value_dim, std::exp(static_cast<double>(g[i])), beta[i], a.key_dim,
                 a.value_dim, d, o, out);
   }
