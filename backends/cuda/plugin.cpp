@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "host/kernels.h"
+#include "host/options.h"
 #include "range.h"
 #include "switchyard/extensions.h"
 #include "switchyard/sdk/device_backend.hpp"
@@ -54,7 +55,7 @@ struct Cuda {
                                                          cast_kernels,
                                                          sample_kernels,
                                                          candidates_kernels};
-  static constexpr const swy_option* kOptions[] = {&swy::kKvBf16};
+  static constexpr const swy_option* kOptions[] = {&swy::kKvBf16, &gpu::kBytes};
 
   static swy_plugin functions() {
     swy_plugin p{};

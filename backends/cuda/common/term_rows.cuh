@@ -46,8 +46,8 @@ struct TermBlock {
   uint32_t width, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 
   __device__ uint32_t column(uint32_t chunk) const { return (warp * kTermChunks + chunk) * 32 + lane % 4 * 8; }
-  // Keeps rows `first` to first + rows - 1 of a weight in bf16; and four factors, which the caller computes, at
-  // 4 threadIdx.x. Before the activations are ready; threads read what they kept themselves, but for the factors.
+  // Keeps rows `first` to first + rows - 1 of a weight in bf16, before the activations are ready; threads read what
+  // they kept themselves.
   __device__ void keep(const Weight& w, uint32_t first, uint32_t rows) const {
     uint4 v[2 * kTermChunks];
 #pragma unroll

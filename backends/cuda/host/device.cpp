@@ -4,6 +4,7 @@
 
 #include "common/stamps.cuh"
 #include "kernels.h"
+#include "options.h"
 #include "switchyard/sdk/device_backend.hpp"
 
 namespace gpu {
@@ -60,6 +61,7 @@ swy_status open(uint32_t index, const swy_setting* settings, uint32_t count, swy
                      p->minor);
   }
   d.kv_bf16 = swy::is_on(swy::kKvBf16, settings, count);
+  d.bytes = swy::is_on(gpu::kBytes, settings, count);
   if (const swy_status s = use(d, error); s != SWY_OK) return s;
   if (!timelines_available()) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "the driver has no stream memory operations");

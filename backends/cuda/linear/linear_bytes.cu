@@ -257,6 +257,8 @@ swy_status supports_bytes(const swy_device& device, const swy_op& op, const swy_
   if (!is_hopper(device)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "is made for compute capability 9.0");
   }
+  if (!device.bytes)
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "is off; --set cuda.bytes=1 turns it on");
   if (rows_of(op) < kLeastRows) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "takes %u rows or more, the bucket has %u", kLeastRows,
                      rows_of(op));

@@ -34,8 +34,9 @@ __device__ inline void multiply_few_plain(const Boxes& b, uint32_t w, uint32_t f
 static_assert(kPlainRows == kTermRows && kSliceThreads == kTermThreads && kPlainWarps * kSlice <= kTermWidth &&
               sizeof(TermMemory) + 1024 <= kAlone - 4096);
 
-// Up to 16 rows of one plain weight. Warps share the columns as above; the second half of the warps has the second half
-// of the rows. Several rows of activations are multiplied one after the other by weights kept in shared memory.
+// Up to 16 rows of one plain weight. Warps share the columns as in multiply_block; the second half of the warps has the
+// second half of the rows. Several rows of activations are multiplied one after the other by weights kept in shared
+// memory.
 template <uint32_t kRows>
 __device__ void multiply_plain(const Boxes& b, const swy_step* step, char* dynamic) {
   constexpr uint32_t kWarpRows = kPlainRows / 2;

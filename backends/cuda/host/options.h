@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// Options of this backend besides swy::kKvBf16.
+#pragma once
+
+#include "switchyard/plugin.h"
+
+namespace gpu {
+
+inline constexpr swy_option kBytes = {sizeof(swy_option), SWY_OPTION_BOOL, "bytes", "0",
+                                      "read prompts with activations in 8 bits on Hopper: faster, and not yet checked "
+                                      "with weights of more than 256 columns"};
+
+}  // namespace gpu
