@@ -120,8 +120,7 @@ Status print_acceptance(LoadedModel& m, const std::string& backend, const ModelO
   SWY_LET(const Speculation drafter, parse_speculation(o.drafter));
   if (drafter == Speculation::model) {
     SWY_LET(Program program, Program::load(Os::real(), std::string(draft_model_file(o.drafter))));
-    DraftModelSource source{o.drafter, std::make_shared<const Program>(std::move(program)),
-                            Os::real().available_memory()};
+    DraftModelSource source{o.drafter, std::make_shared<const Program>(std::move(program))};
     SWY_TRY(add_draft_model(m, backend, std::move(source), model_options));
   }
   SWY_LET(const Tokenizer* tokenizer, m.text());

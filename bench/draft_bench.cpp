@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What drafted tokens cost and save on a model: the time of a step by its rows of one sequence, and of a text with
 // drafts that are right with a given probability, beside the same text without drafts.
-//   draft_bench MODEL.swy|synth:... BACKEND FOLDER [deterministic] [again] [steps]
+//   draft_bench MODEL.swy|synth:... BACKEND FOLDER [again] [steps]
 //   draft_bench MODEL.swy BACKEND FOLDER acceptance ngram|mtp|model:FILE TEXT
 // The second form tells what share of a drafter's guesses is kept (draft_acceptance.h). FOLDER has the backends.
 // Masks that allow one token keep both texts the same. With `again` no rows are pending: those that stand are computed
@@ -150,7 +150,6 @@ class Bench {
     SWY_TRY(tell(guesser(), always, &first).status());  // makes the lists
     std::vector<double> ratio, plain_ms, ms;
     uint64_t drafted = 0, accepted = 0;
-    size_t same = 0;
     for (uint32_t i = 0; i < kPairs; ++i) {
       SWY_LET(const Text plain, tell(nullptr, false, &first));
       SWY_LET(const Text with, tell(guesser(), always, &first));
@@ -158,11 +157,9 @@ class Bench {
       ms.push_back(with.ms_a_token);
       ratio.push_back(plain.ms_a_token / with.ms_a_token);
       drafted += with.drafted, accepted += with.accepted;
-      same += with.ids == plain.ids ? 1 : 0;
     }
-    std::printf("| %s | %.3f | %.3f | %.3f | %llu of %llu | %zu of %u |\n", name, median(plain_ms), median(ms),
-                median(ratio), static_cast<unsigned long long>(accepted / kPairs),
-                static_cast<unsigned long long>(drafted / kPairs), same, kPairs);
+    std::printf("| %s | %.3f | %.3f | %.3f | %llu of %llu |\n", name, median(plain_ms), median(ms), median(ratio),
+                static_cast<unsigned long long>(accepted / kPairs), static_cast<unsigned long long>(drafted / kPairs));
     return {};
   }
 
@@ -181,7 +178,7 @@ Result<Program> program_of(const std::string& name) {
 
 struct Arguments {
   std::string model, backend, folder;
-  bool deterministic = false, again = false, steps = false;
+  bool again = false, steps = false;
   AcceptanceOptions acceptance = {};  // without a drafter: none
 };
 
@@ -201,7 +198,6 @@ Status run(const Arguments& a) {
     SWY_TRY(add_speculation(drafter, program, options));
     options.drafts = a.acceptance.drafts;
   }
-  options.deterministic = a.deterministic;
   options.pending_rows = !a.again;
   SWY_LET(LoadedModel loaded, load_model(host, std::move(registry), a.backend,
                                          std::make_shared<const Program>(std::move(program)), options));
@@ -211,8 +207,7 @@ Status run(const Arguments& a) {
   std::printf("%u pending rows\n", loaded.model->pending_rows());
   SWY_TRY(bench.steps());
   if (a.steps) return {};
-  std::printf(
-      "\n| drafts | ms a token without | with | times as fast | accepted | same tokens |\n|---|---|---|---|---|---|\n");
+  std::printf("\n| drafts | ms a token without | with | times as fast | accepted |\n|---|---|---|---|---|\n");
   SWY_TRY(bench.pair("auto, all wrong", 0, 31, false));
   SWY_TRY(bench.pair("auto, 0.5 right", 0.5, 31, false));
   SWY_TRY(bench.pair("auto, 0.85 right", 0.85, 31, false));
@@ -233,13 +228,13 @@ int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + std::min(argc, 4), argv + argc);
   const auto said = [&](const char* word) { return std::find(words.begin(), words.end(), word) != words.end(); };
   const bool acceptance = argc == 7 && said("acceptance");
-  if (argc < 4 || argc > 7 || (said("acceptance") && !acceptance)) {
+  if (argc < 4 || argc > 6 + (acceptance ? 1 : 0) || (said("acceptance") && !acceptance)) {
     std::fprintf(stderr,
-                 "usage: draft_bench MODEL.swy|synth:... BACKEND FOLDER [deterministic] [again] [steps]\n"
+                 "usage: draft_bench MODEL.swy|synth:... BACKEND FOLDER [again] [steps]\n"
                  "       draft_bench MODEL.swy BACKEND FOLDER acceptance ngram|mtp|model:FILE TEXT\n");
     return 2;
   }
-  switchyard::Arguments a{argv[1], argv[2], argv[3], said("deterministic"), said("again"), said("steps")};
+  switchyard::Arguments a{argv[1], argv[2], argv[3], said("again"), said("steps")};
   if (acceptance) a.acceptance = {.drafter = argv[5], .text = argv[6]};
   const switchyard::Status s = switchyard::run(a);
   if (!s.ok()) std::fprintf(stderr, "draft_bench: %s\n", s.message().c_str());

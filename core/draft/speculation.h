@@ -11,7 +11,7 @@ namespace switchyard {
 
 enum class Speculation : uint8_t {
   off,
-  automatic,  // all of these and the text that a constraint forces; as many as pay by what was measured
+  automatic,  // n-grams, text that a constraint forces, and the layer where no step runs ahead; as many as pay
   ngram,      // n-grams alone, and always as many as are proposed
   mtp,        // the model's multi-token prediction layer alone, and always three
   model,      // as automatic, with a small model in place of the layer

@@ -29,11 +29,13 @@ class ModelDrafter final : public Drafter {
     text_.insert(text_.end(), ids.begin(), ids.end());
     if (!shared_.model_->check_tokens(ids).ok()) unknown_ = true;
   }
-  bool may_propose_after(uint32_t) const override { return true; }
+  bool may_propose_after(uint32_t more) const override {
+    return !unknown_ && text_.size() + more < shared_.model_->context();
+  }
   double expected_acceptance() const override { return kExpected; }
   bool computes() const override { return true; }
   uint64_t reading_ns() const override { return reading_ns_; }
-  bool can_propose() const override { return !unknown_ && text_.size() < shared_.model_->context(); }
+  bool can_propose() const override { return may_propose_after(0); }
   void will_propose(uint32_t most, Guesses& guesses) override { shared_.tasks_.push_back({this, most, &guesses}); }
   Status propose(uint32_t, Guesses&) override {
     reading_ns_ = shared_.tasks_.empty() ? 0 : shared_.compute();
@@ -164,16 +166,14 @@ Status DraftModel::add_rows(Task& t, std::span<const int32_t> ids) {
 }
 
 Status DraftModel::run() {
-  const std::vector<StepSequence> sequences = std::exchange(sequences_, {});
-  const std::vector<Task*> tasks = std::exchange(in_step_, {});
-  if (tasks.empty()) return {};
-  SWY_LET(const auto logits, model_->runner().run(sequences));
+  if (in_step_.empty()) return {};
+  SWY_LET(const auto logits, model_->runner().run(sequences_));
   size_t row = 0;
-  for (size_t i = 0; i < tasks.size(); ++i) {
-    Task& t = *tasks[i];
+  for (size_t i = 0; i < in_step_.size(); ++i) {
+    Task& t = *in_step_[i];
     Place& p = *t.drafter->place_;
     p.session->commit();
-    p.seen.insert(p.seen.end(), sequences[i].tokens.begin(), sequences[i].tokens.end());
+    p.seen.insert(p.seen.end(), sequences_[i].tokens.begin(), sequences_[i].tokens.end());
     if (!t.draws) continue;
     std::span<const float> own = logits.subspan(row++ * model_->vocab(), model_->vocab());
     if (!padded_.empty()) {
@@ -182,6 +182,8 @@ Status DraftModel::run() {
     }
     t.draws = t.guesses->draw(own.first(vocab_)).has_value();
   }
+  sequences_.clear();
+  in_step_.clear();
   return {};
 }
 
