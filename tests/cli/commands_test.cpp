@@ -118,7 +118,7 @@ TEST(Run, SpeculationChangesNoToken) {
   }
   const json model = told("model:" SWITCHYARD_DEMO_MODEL);
   EXPECT_EQ(model["ids"], off["ids"]);
-  EXPECT_EQ(model["drafted_by_place"].size(), model["accepted_by_place"].size());
+  EXPECT_GT(model["drafted"], 0) << "a first guess is tried";
   const Ran refused = run_program({"run", "--speculate", "eagle", "The"});
   EXPECT_EQ(refused.exit, 2);
   EXPECT_THAT(refused.err, HasSubstr("--speculate"));

@@ -85,6 +85,7 @@ TEST(Speculating, ServesTheSame) {
     EXPECT_EQ(stats.accepted_tokens, accepted);
     EXPECT_EQ(stats.pages_used, 0u);
     EXPECT_TRUE(!always || accepted > 50) << accepted;
+    EXPECT_TRUE(s != Speculation::model || drafted > 0) << "a first guess is tried";
     std::printf("%s: %llu of %llu drafts accepted\n", speculation_name(s), static_cast<unsigned long long>(accepted),
                 static_cast<unsigned long long>(drafted));
   }
