@@ -116,6 +116,10 @@ void odd_cases(std::vector<CaseSpec>& out) {
     put(out, {1025, 101, {7}, e}, false);
   }
   put(out, {1025, 256, {32}, {SWY_I4, 64}}, false);
+  // Several spans of 256 columns, the last one of one to three groups of 64; wide groups; two weights.
+  put(out, {300, 832, {264, 48}, {SWY_I4, 64}}, false);
+  put(out, {257, 1088, {512}, {SWY_I4, 0}}, false);
+  put(out, {257, 2304, {40}, {SWY_I4, 128}}, true);
 }
 
 void biased_cases(std::vector<CaseSpec>& out) {

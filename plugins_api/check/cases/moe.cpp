@@ -303,9 +303,11 @@ void few_cases(std::vector<CaseSpec>& out) {
   fp32_router.mix = SWY_F32;
   two_encodings.down = wide;
   put(out, fp32_router, false, {SWY_OP_MOE, SWY_OP_MOE_ADD});
+  fp32_router.encoding = i4;
+  put(out, fp32_router, false, {SWY_OP_MOE, SWY_OP_MOE_ADD});
   for (const Mixture& m :
-       {Mixture{4, 18, 8, 512, 256, 256, i4}, Mixture{3, 10, 4, 768, 512, 512, i4}, Mixture{4, 9, 1, 256, 256, 0, i4a},
-        Mixture{4, 36, 6, 256, 256, 256, i4, Mixture::kTied}, two_encodings}) {
+       {Mixture{4, 18, 8, 512, 256, 256, i4}, Mixture{3, 10, 4, 768, 512, 512, i4}, Mixture{4, 9, 1, 256, 256, 0, i4},
+        Mixture{4, 9, 1, 256, 256, 0, i4a}, Mixture{4, 36, 6, 256, 256, 256, i4, Mixture::kTied}, two_encodings}) {
     Mixture n = m;
     n.router = SWY_BF16;
     put(out, n, false, {SWY_OP_MOE, SWY_OP_MOE_ADD});
@@ -457,6 +459,13 @@ void moe_cases(std::vector<CaseSpec>& out) {
     put(out, {70, 16, 2, 256, 64, 64, e, Mixture::kCrowded}, false);
     put(out, {200, 4, 2, 288, 160, 96, e}, false, {SWY_OP_MOE_ADD});  // a hundred rows an expert, each in several parts
     put(out, {1, 16, 4, 256, 256, 256, {e.dtype, e.dtype == SWY_BF16 ? 0u : 32u}}, false);
+  }
+  // Several spans of 256 columns, the last one of one group of 64; wide groups.
+  for (const Encoding& e : {Encoding{SWY_I4, 64}, Encoding{SWY_I4, 0}}) {
+    Mixture spans{130, 8, 3, 832, 192, 192, e};
+    put(out, spans, false, {SWY_OP_MOE});
+    spans.router = SWY_BF16;
+    put(out, spans, false, {SWY_OP_MOE_ADD});
   }
   // Groups of half a piece of 16 bytes, and of a whole one.
   for (const Encoding& e : {Encoding{SWY_I4, 16}, Encoding{SWY_I8, 16}}) {
