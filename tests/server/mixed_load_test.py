@@ -219,7 +219,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=3600)
     parser.add_argument("--rate", type=float, default=6, help="requests that begin in a second")
     parser.add_argument("--sample", type=float, default=2, help="seconds between two looks at the server")
-    parser.add_argument("--slack", type=float, default=24, help="MiB that memory may grow by")
+    parser.add_argument("--slack", type=float, default=4, help="MiB that memory may grow by")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--seed", type=int, default=1)
     o, flags = parser.parse_known_args()
