@@ -7,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/generate.h"
+#include "cli/output.h"
 #include "cli/runtime.h"
 #include "cli/sample_text.h"
 

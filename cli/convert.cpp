@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/load_watch.h"
 #include "cli/model_source.h"
+#include "cli/output.h"
 #include "cli/runtime.h"
 #include "core/base/printable.h"
 #include "core/engine/pack.h"

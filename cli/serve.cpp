@@ -13,6 +13,8 @@
 
 #include "cli/commands.h"
 #include "cli/generate.h"
+#include "cli/model_source.h"
+#include "cli/output.h"
 #include "cli/text_input.h"
 #include "cli/version.h"
 #include "core/engine/prepare.h"
