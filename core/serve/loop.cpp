@@ -259,6 +259,8 @@ void Loop::publish(bool stepped) {
     s.cached_host_bytes = cache_.totals().host_bytes;
     s.cache_evictions = cache_.totals().evictions;
     s.steps = batch_.steps();
+    s.step_sizes = static_cast<uint32_t>(model_.runner().sizes());
+    s.step_sizes_recorded = model_.runner().recorded();
     if (stepped) s.last_step_ns = now;
   });
 }
