@@ -111,7 +111,9 @@ bool Loop::took(Job& job, const TextPiece& piece) {
 
 void Loop::run_step() {
   (void)batch_.step().ok();  // a failure is that of every request, whose outcomes have it
+  const size_t running = active_.size();
   collect_ended();
+  if (active_.size() < running) return;  // what these held may be enough
   if (!batch_.starved().empty()) make_room();
 }
 
