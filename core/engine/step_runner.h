@@ -34,6 +34,8 @@ struct StepOutput {
 class StepRunner {
  public:
   static constexpr size_t kInFlight = 2;
+  // Sizes of steps with lists that `prepare` did not make. One more takes the place of the one that ran longest ago.
+  static constexpr size_t kUnprepared = 64;
 
   struct Setup {
     const Planner* planner = nullptr;
@@ -58,8 +60,9 @@ class StepRunner {
   // lists of its own size runs on the smallest of these that it fits, if there is one. Errors: those of planning and of
   // the devices; cancelled, when `progress` says so, which keeps the lists made so far.
   Status prepare(std::span<const StepCounts> steps, uint32_t wants, const Progress& progress = {});
-  // Sizes of steps that have lists.
+  // Sizes of steps that have lists, and how often such lists were made.
   size_t sizes() const { return executables_.size(); }
+  uint64_t recorded() const { return recorded_; }
 
   // Submits one step whose head produces `wants`. `before_head` runs when the forward pass has been submitted; it fills
   // the masks. If the device reads no masks, the head has been submitted with it. Errors: those of the devices;
@@ -134,6 +137,7 @@ class StepRunner {
   Result<std::unique_ptr<Executable>> make_executable(const swy_bucket& bucket, HeadLists head, uint32_t wants);
   Result<std::unique_ptr<Executable>> record(Plan plan, std::vector<Refusal>& refused);
   Executable* prepared_for(const swy_bucket& bucket, uint32_t wants) const;
+  void make_room_for_lists();
   Status submit_step(Flight& flight, std::span<const StepSequence> sequences, const swy_bucket& bucket,
                      const std::function<Status()>& before_head);
   Status write_step(uint64_t at, std::span<const std::byte> block);
@@ -157,9 +161,11 @@ class StepRunner {
   struct Made {
     std::unique_ptr<Executable> run;
     bool prepared = false;
+    uint64_t used = 0;  // the number of its last step
   };
   std::map<Key, Made> executables_;  // few rows first
-  std::vector<float> logits_;        // where the host cannot see the device's
+  uint64_t recorded_ = 0;
+  std::vector<float> logits_;  // where the host cannot see the device's
   std::unique_ptr<Settling> settling_;
   std::span<const float> input_;  // of the step being submitted
   StepWatch watch_;
