@@ -266,6 +266,27 @@ DraftedStep step(uint32_t rows, uint32_t tokens, double ms, bool first = false) 
   return {.rows = rows, .seqs = 1, .tokens = tokens, .ns = static_cast<uint64_t>(ms * kMs), .first = first};
 }
 
+// What drafts took is a loss, shared by whose they are.
+TEST(DraftPolicy, AccountsForStepsAndDrafts) {
+  DraftPolicy policy;
+  for (int i = 0; i < 3; ++i) policy.stepped(step(1, 1, 1));
+  DraftedStep one = step(2, 2, 1.3);
+  one.computed = 1, one.drafting = 1, one.drafting_ns = static_cast<uint64_t>(0.4 * kMs);
+  policy.stepped(one);
+  EXPECT_NEAR(policy.balance_ns(), 0.3 * kMs, 1) << "two steps of one token, but for 1.3 and 0.4";
+  DraftAccount account;
+  policy.settle(account, one, {.rows = 2, .tokens = 2, .computed = 1});
+  EXPECT_NEAR(account.balance_ns(), 0.3 * kMs, 1);
+
+  for (int i = 0; i < 3; ++i) policy.stepped({.rows = 2, .seqs = 2, .tokens = 2, .ns = 2'000'000});
+  const DraftedStep two{.rows = 5, .seqs = 2, .tokens = 4, .ns = 3'500'000};
+  DraftAccount good, bad;
+  policy.settle(good, two, {.rows = 3, .tokens = 3});
+  policy.settle(bad, two, {.rows = 2, .tokens = 1});
+  EXPECT_NEAR(good.balance_ns(), 1 * kMs, 1) << "two tokens of 1 each for two of three further rows, of 0.5 each";
+  EXPECT_NEAR(bad.balance_ns(), -0.5 * kMs, 1);
+}
+
 // A size that has no plan yet is tried once the time that may be lost covers the planning.
 TEST(DraftPolicy, CountsPlanning) {
   DraftPolicy policy;
