@@ -229,7 +229,7 @@ StopReason Batch::drew(Running& r, const Draw& d, uint32_t position) {
     r.first_ns = Os::real().now_ns();
     r.outcome.prompt_ns = r.first_ns - r.begin_ns;
   }
-  ++draws_;
+  ++draws_, ++r.drew;
   r.sampler.saw_output(d.token);
   r.outcome.ids.push_back(d.token);
   for (const auto& drafter : r.request.drafters) drafter->saw({&r.outcome.ids.back(), 1});

@@ -47,19 +47,22 @@ Status StepRunner::allocate() {
     f.candidate_results.resize(s_.head.candidate_count == 0 ? 0 : rows);
   }
   if (s_.head.tokens == kNoValue) return {};
-  // A step can follow another unread where one asynchronous device does all of every step.
   const std::vector<uint32_t> results = s_.head.results(kWantTokens);
   SWY_LET(const Plan plan,
           s_.planner->plan(bucket_of({.sample_rows = 1, .context = 1}, s_.pool, s_.max_rows), results));
   head_device_ = plan.nodes.back().device;
   const PlanDevice& device = devices[head_device_];
-  if (devices.size() > 1 || (device.info.flags & SWY_DEVICE_SYNCHRONOUS) != 0 || device.api->timeline_create == nullptr)
-    return {};
+  if (!can_run_ahead(devices, s_.head)) return {};
   PluginError e;
   SWY_TRY(
       e.status(device.api->timeline_create(device.handle, &timeline_, e.get()), device.name + ": creating a timeline"));
   runs_ahead_ = true;
   return {};
+}
+
+bool StepRunner::can_run_ahead(std::span<const PlanDevice> devices, const Head& head) {
+  return head.tokens != kNoValue && devices.size() == 1 && (devices[0].info.flags & SWY_DEVICE_SYNCHRONOUS) == 0 &&
+         devices[0].api->timeline_create != nullptr;
 }
 
 Status StepRunner::reserve(const StepCounts& largest, bool spare) {
@@ -206,7 +209,7 @@ Status StepRunner::fetch(Flight& f) {
 Result<std::span<const float>> StepRunner::run(std::span<const StepSequence> sequences, std::span<const float> input) {
   uint32_t logit_rows = 0;
   for (const StepSequence& s : sequences) {
-    SWY_TRY(check_token_ids(s.tokens, vocab_));
+    SWY_TRY(check_token_ids(s.tokens, s_.tokens == 0 ? vocab_ : s_.tokens));
     logit_rows += s.logit_rows;
   }
   if (in_flight() > 0) {

@@ -47,6 +47,7 @@ class StepRunner {
     uint32_t pages_per_seq = 0;
     CancelCheck cancelled = {};  // stops the recording of a step
     uint32_t drafts = 0;         // rows with logits besides one a sequence
+    uint32_t tokens = 0;         // whose ids a step may have; 0: those of the logits
   };
   static Result<std::unique_ptr<StepRunner>> create(const Setup& setup);
 
@@ -84,7 +85,9 @@ class StepRunner {
   // Waits for the oldest step under way. Its output is valid until kInFlight more were submitted.
   Result<StepOutput> collect();
   size_t in_flight() const { return submitted_ - collected_; }
-  // Whether a step can be submitted while another runs, reading the tokens that the running one samples.
+  // Whether a step can be submitted while another runs, reading the tokens that the running one samples: where one
+  // asynchronous device does all of every step.
+  static bool can_run_ahead(std::span<const PlanDevice> devices, const Head& head);
   bool runs_ahead() const { return runs_ahead_; }
 
   // Rows [first, first + count) of the newest step's logits, f32 [count, vocab], valid until the next step. Errors:
