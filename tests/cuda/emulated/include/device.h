@@ -65,17 +65,17 @@ inline void __threadfence() {}
 inline void __threadfence_block() {}
 inline void __nanosleep(uint32_t) { ::emulated::spin(); }
 
-#define SWY_SHUFFLE(name, kind, Which, unset)                                                                 \
+#define SWY_SHUFFLE(name, kind, Which)                                                                        \
   template <class T>                                                                                          \
   [[gnu::always_inline]] inline T name(uint32_t mask, T value, Which which, int width = 32) {                 \
     return ::emulated::from_bits<T>(::emulated::shuffle(#name, mask, ::emulated::bits_of<uint64_t>(value),    \
                                                         ::emulated::Pick::kind, static_cast<uint32_t>(which), \
                                                         static_cast<uint32_t>(width)));                       \
   }
-SWY_SHUFFLE(__shfl_sync, lane, int, )
-SWY_SHUFFLE(__shfl_up_sync, up, unsigned, )
-SWY_SHUFFLE(__shfl_down_sync, down, unsigned, )
-SWY_SHUFFLE(__shfl_xor_sync, exclusive, int, )
+SWY_SHUFFLE(__shfl_sync, lane, int)
+SWY_SHUFFLE(__shfl_up_sync, up, unsigned)
+SWY_SHUFFLE(__shfl_down_sync, down, unsigned)
+SWY_SHUFFLE(__shfl_xor_sync, exclusive, int)
 #undef SWY_SHUFFLE
 
 #define SWY_VOTE [[gnu::always_inline]] inline
@@ -226,10 +226,4 @@ inline uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t select) {
   }
   return r;
 }
-template <class T>
-inline int __dp4a_of(T a, T b, int c) {
-  for (int i = 0; i < 4; ++i) c += (a >> 8 * i & 255) * (b >> 8 * i & 255);
-  return c;
-}
-
 #include "ptx.h"

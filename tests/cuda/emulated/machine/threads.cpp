@@ -4,7 +4,7 @@
 
 #include <cstdarg>
 #include <cstdio>
-#include <stdexcept>
+#include <new>
 
 #include "machine/state.h"
 
@@ -55,7 +55,7 @@ struct Stacks {
   void deallocate(boost::context::stack_context&) const {}
 };
 
-void entered([[maybe_unused]] bool first) {
+void entered() {
 #if defined(__SANITIZE_ADDRESS__)
   const void* bottom = nullptr;
   size_t size = 0;
@@ -70,12 +70,12 @@ void to_machine([[maybe_unused]] Thread& t) {
   __sanitizer_start_switch_fiber(&fake, machine_bottom, machine_size);
 #endif
   t.machine = std::move(t.machine).resume();
-  entered(false);
+  entered();
 }
 
 boost::context::fiber life_of(Thread& t, boost::context::fiber&& machine_side) {
   t.machine = std::move(machine_side);
-  entered(true);
+  entered();
   t.warp->block->launch->body();
   t.ended = true;
 #if defined(__SANITIZE_ADDRESS__)
