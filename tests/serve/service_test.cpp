@@ -68,6 +68,21 @@ TEST(Service, SetsRequestsAsideWhereMemoryRunsOut) {
   EXPECT_EQ(service->stats().pages_used, 0u);
 }
 
+// The longer request needs its third page about when the other one ends. In some of the rounds that is the same step.
+TEST(Service, WhatEndsInAStepMakesRoomForWhatItStarved) {
+  ServiceOptions limits;
+  limits.cache_bytes = 0;
+  const auto service = serve(with_pages(options_for(2), 4), limits);
+  for (uint32_t tokens = 20; tokens < 40; ++tokens) {
+    const Admission ends = service->submit(ask(prompt_of(60), tokens)),
+                    starves = service->submit(ask(prompt_of(100), 40));
+    ASSERT_TRUE(ends.ok() && starves.ok());
+    EXPECT_EQ(read_all(*ends.ticket).ids.size(), tokens);
+    const Read longer = read_all(*starves.ticket);
+    EXPECT_EQ(longer.ids.size(), 40u) << longer.finish.status.message();
+  }
+}
+
 TEST(Service, ARequestThatCanNeverFitFails) {
   const auto service = serve(with_pages(options_for(1), 2));
   Admission admission = service->submit(ask(prompt_of(100), 200, seeded(1)));
