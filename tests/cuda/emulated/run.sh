@@ -33,7 +33,7 @@ for part; do
     delta) judge ops/gated_delta.step/; judge ops/gated_delta.batch/; judge ops/gated_delta.chunks/ ;;
     attention) judge ops/attention.decode/; judge ops/attention.wgmma/ --one-in 8 --seed 1 ;;
     ranges) judge range/norm3_moe_add; judge range/norm4_rows; judge range/norms_moe; judge range/delta ;;
-    rest) judge ops/ --one-in 150 --seed 1 --set bytes=1 ;;
+    rest) judge ops/ --one-in 300 --seed 1 --set bytes=1 ;;
     *) echo "run.sh: there is no part $part" >&2; exit 2 ;;
   esac
 done
