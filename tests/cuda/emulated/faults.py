@@ -4,9 +4,8 @@
 
 Runs the conformance kit on the emulated CUDA backend once, and notes the places where kernels wait: barriers of blocks,
 warps and clusters, barriers in shared memory, copies, products, earlier kernels. Then it runs the kit again for each
-place, without waiting there, until a seed of the scheduler shows the fault. A line a place: how often it was tried, what
-showed it, and where the place is. A place that no seed shows is one that this check cannot judge, or one that is not
-needed.
+place, without waiting there, until a seed of the scheduler shows the fault. A line a place: where it is, and what
+showed the fault. A place that no seed shows is one that this check cannot judge, or one that is not needed.
 """
 import argparse
 import os

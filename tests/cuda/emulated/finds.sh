@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# finds.sh KIT PLUGIN ORACLE FILTER SOUND: the kit must fail on a plugin with a planted fault, with one of a few seeds; and
-# pass on the SOUND one with all of these.
+# finds.sh KIT PLUGIN ORACLE FILTER SOUND: the kit must fail on a plugin with a planted fault, with one of a few seeds;
+# and pass on the SOUND one with all of these.
 set -euo pipefail
 kit=$1 plugin=$2 oracle=$3 filter=$4 sound=$5
 found=''
@@ -15,7 +15,10 @@ for seed in 1 2 3; do
     found=$seed
     echo "found with seed $seed:"
     grep -E '^(emulated:|FAILED|CRASHED|HUNG)' <<<"$output" | head -3
-    if grep -q "the judge's pipe" <<<"$output"; then echo "FAILED: the kit takes its own line for the plugin's"; exit 1; fi
+    if grep -q "the judge's pipe" <<<"$output"; then
+      echo "FAILED: the kit takes its own line for the plugin's"
+      exit 1
+    fi
   fi
 done
 [[ -n $found ]] || { echo "FAILED: no seed shows the fault"; exit 1; }

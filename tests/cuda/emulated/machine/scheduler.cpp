@@ -142,7 +142,8 @@ void run_warp() {
     give_window(b->window);
     for (Warp& one : b->warps) std::erase(machine.ready, &one);
   }
-  std::erase_if(l.running, [&](const auto& c) { return c.get() == block->cluster; });
+  const Cluster* const ended = block->cluster;  // `block` goes with it
+  std::erase_if(l.running, [&](const auto& c) { return c.get() == ended; });
 }
 
 void complete(Launch& l) {
