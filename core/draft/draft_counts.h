@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <numeric>
 
 namespace switchyard {
 
@@ -26,6 +27,8 @@ struct DraftCounts {
     steps += other.steps;
     for (uint32_t i = 0; i < kPlaces; ++i) drafted[i] += other.drafted[i], accepted[i] += other.accepted[i];
   }
+  uint64_t all_drafted() const { return std::accumulate(drafted.begin(), drafted.end(), uint64_t{0}); }
+  uint64_t all_accepted() const { return std::accumulate(accepted.begin(), accepted.end(), uint64_t{0}); }
   uint32_t places() const {  // that had drafts
     uint32_t n = kPlaces;
     while (n > 0 && drafted[n - 1] == 0) --n;

@@ -11,6 +11,7 @@
 #include "tests/engine/fixture.h"
 #include "tests/support/drafted.h"
 #include "tests/support/files.h"
+#include "tests/support/spoiled.h"
 
 namespace switchyard {
 namespace {
@@ -32,23 +33,6 @@ Pair pair_of(const std::string& model, const std::string& draft, uint32_t sessio
     p.draft = std::make_unique<DraftModel>(std::move(p.small.model), p.target.model->vocab());
   }
   return p;
-}
-
-// The demo with other bytes in some weights of its experts.
-std::string spoiled_demo(const testing::TemporaryFolder& folder) {
-  std::string bytes = testing::read_file(kDemo);
-  const auto program = Program::load(Os::real(), kDemo);
-  std::mt19937 random(5);
-  size_t spoiled = 0;
-  for (const Tensor& t : program->tensors) {
-    if (std::string(t.name).find("gate_up") == std::string::npos) continue;
-    const Segment& s = t.segments[0];
-    for (size_t i = 0; i < s.bytes / 2; i += 1 + random() % 40)
-      bytes[s.offset + i] ^= static_cast<char>(random() % 256);
-    ++spoiled;
-  }
-  EXPECT_GT(spoiled, 0u);
-  return folder.write("spoiled.swy", bytes);
 }
 
 std::string tiny(const testing::TemporaryFolder& folder, const std::string& family) {
@@ -100,7 +84,7 @@ TEST(ModelDrafter, AModelGuessesItsOwnTokens) {
 
 TEST(ModelDrafter, AWorseModelChangesNothing) {
   const testing::TemporaryFolder folder;
-  Pair p = pair_of(kDemo, spoiled_demo(folder), 1);
+  Pair p = pair_of(kDemo, spoiled(folder, kDemo), 1);
   ASSERT_NE(p.draft, nullptr);
   const double share = acceptance(p, 8, 24);
   EXPECT_GT(share, 0.05);
@@ -193,7 +177,7 @@ TEST(ModelDrafter, ManySequencesDraftTogether) {
   constexpr uint32_t kSessions = 4, kRequests = 20;
   const testing::TemporaryFolder folder;
   for (const bool good : {true, false}) {
-    Pair p = pair_of(kDemo, good ? kDemo : spoiled_demo(folder), kSessions);
+    Pair p = pair_of(kDemo, good ? kDemo : spoiled(folder, kDemo), kSessions);
     ASSERT_NE(p.draft, nullptr);
     Model& model = *p.target.model;
     std::mt19937 random(63);

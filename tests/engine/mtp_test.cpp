@@ -19,12 +19,6 @@ namespace {
 
 const std::string kTiny = SWITCHYARD_TEST_DATA "/tiny/";
 
-ModelOptions with_layer(uint32_t sessions) {
-  ModelOptions o = drafting(sessions);
-  o.mtp = o.hidden = true;
-  return o;
-}
-
 TestModel tiny(const std::string& name, const std::string& backend) {
   const testing::TemporaryFolder out;
   ConvertOptions convert_options;
@@ -32,7 +26,7 @@ TestModel tiny(const std::string& name, const std::string& backend) {
   convert_options.output = out.path("model.swy");
   const auto report = convert(Os::real(), convert_options);
   EXPECT_TRUE(report.ok()) << report.status().message();
-  ModelOptions o = with_layer(1);
+  ModelOptions o = with_layer(drafting(1));
   o.context = 128;
   return make_model(convert_options.output, backend, o);
 }
@@ -120,33 +114,25 @@ INSTANTIATE_TEST_SUITE_P(Tiny, MtpLogits, ::testing::Values("mtp", "mtp-stacked"
 using GuessesMade = std::map<size_t, std::vector<int32_t>>;
 
 // The layer's drafter, which is asked every so many times only, and notes what it guessed.
-class NotedDrafter final : public Drafter {
+class NotedDrafter final : public ForwardingDrafter {
  public:
   NotedDrafter(Session& session, GuessesMade& made, uint32_t every = 1, uint32_t most = 4)
-      : inner_(session), made_(made), every_(every), most_(most) {}
+      : ForwardingDrafter(std::make_shared<MtpDrafter>(session, most)), made_(made), every_(every) {}
   void saw(std::span<const int32_t> ids) override {
     seen_ += ids.size();
-    inner_.saw(ids);
+    inner_->saw(ids);
   }
   Status propose(uint32_t most, Guesses& guesses) override {
     if (asked_++ % every_ != 0) return {};
-    SWY_TRY(inner_.propose(std::min(most, most_), guesses));
+    SWY_TRY(inner_->propose(std::min(most, most_drafts()), guesses));
     made_[seen_] = guesses.ids();
     return {};
   }
-  bool may_propose_after(uint32_t more) const override { return inner_.may_propose_after(more); }
-  double expected_acceptance() const override { return inner_.expected_acceptance(); }
-  bool computes() const override { return true; }
-  uint32_t most_drafts() const override { return most_; }
-  bool wants_hidden() const override { return true; }
-  Status saw_hidden(uint32_t position, std::span<const int32_t> ids, std::span<const float> rows) override {
-    return inner_.saw_hidden(position, ids, rows);
-  }
+  bool can_propose() const override { return true; }
 
  private:
-  MtpDrafter inner_;
   GuessesMade& made_;
-  uint32_t every_, most_, asked_ = 0;
+  uint32_t every_, asked_ = 0;
   size_t seen_ = 0;
 };
 
@@ -165,16 +151,11 @@ void expect_same_guesses(const GuessesMade& a, const GuessesMade& b, size_t leas
   EXPECT_GE(compared, least) << what;
 }
 
-// The states of the trunk in a snapshot of a model with the layer, whose own come last.
-std::string_view trunk_of(const std::string& snapshot, size_t plain_size) {
-  constexpr size_t kHeader = 24, kChecksum = 8;
-  return std::string_view(snapshot).substr(kHeader, plain_size - kHeader - kChecksum);
-}
-
 TEST(Mtp, DraftsChangeNothingWithRandomSettings) {
   for (const char* backend : {"reference", kFast}) {
     const bool fast = backend == std::string(kFast);
-    const TestModel plain = make_model(kDemo, backend, drafting(1)), t = make_model(kDemo, backend, with_layer(1));
+    const TestModel plain = make_model(kDemo, backend, drafting(1)),
+                    t = make_model(kDemo, backend, with_layer(drafting(1)));
     ASSERT_NE(plain.model, nullptr);
     ASSERT_NE(t.model, nullptr);
     ASSERT_NE(t.model->mtp(), nullptr);
@@ -211,7 +192,7 @@ class Guessing : public ::testing::Test {
     ASSERT_EQ(run(*session_, prompt_, {}, fresh_).size(), 30u);
   }
   static ModelOptions options() {
-    ModelOptions o = with_layer(3);
+    ModelOptions o = with_layer(drafting(3));
     o.checkpoints = 8;
     return o;
   }
@@ -334,7 +315,7 @@ TEST_F(Guessing, NeedsTheRowsOfEveryToken) {
 // Where rows that stand are fed again, the trail is ahead of a session whose step was given up. What others share ends
 // with the position.
 TEST(Mtp, WhatIsSharedEndsWithThePosition) {
-  ModelOptions o = with_layer(3);
+  ModelOptions o = with_layer(drafting(3));
   o.pending_rows = false;
   const TestModel t = make_model(kDemo, kFast, o);
   ASSERT_NE(t.model, nullptr);
