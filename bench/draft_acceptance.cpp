@@ -103,14 +103,9 @@ class Measurement {
 
 void print_row(float temperature, const char* how, const Kept& kept, uint32_t drafts) {
   std::printf("| %.1f | %s |", static_cast<double>(temperature), how);
-  uint64_t accepted = 0;
-  for (uint32_t i = 0; i < drafts; ++i) {
-    const auto all = static_cast<double>(std::max<uint64_t>(kept.drafts.drafted[i], 1));
-    std::printf(" %.3f |", static_cast<double>(kept.drafts.accepted[i]) / all);
-    accepted += kept.drafts.accepted[i];
-  }
+  for (uint32_t i = 0; i < drafts; ++i) std::printf(" %.3f |", kept.drafts.share(i));
   const auto steps = static_cast<double>(std::max<uint64_t>(kept.drafts.steps, 1));
-  std::printf(" %.2f | %llu | %llu |\n", 1 + static_cast<double>(accepted) / steps,
+  std::printf(" %.2f | %llu | %llu |\n", 1 + static_cast<double>(kept.drafts.all_accepted()) / steps,
               static_cast<unsigned long long>(kept.drafts.steps), static_cast<unsigned long long>(kept.tokens));
 }
 

@@ -29,6 +29,10 @@ struct DraftCounts {
   }
   uint64_t all_drafted() const { return std::accumulate(drafted.begin(), drafted.end(), uint64_t{0}); }
   uint64_t all_accepted() const { return std::accumulate(accepted.begin(), accepted.end(), uint64_t{0}); }
+  // The share of the drafts at a place that were accepted; 0 where there were none.
+  double share(uint32_t place) const {
+    return drafted[place] == 0 ? 0 : static_cast<double>(accepted[place]) / static_cast<double>(drafted[place]);
+  }
   uint32_t places() const {  // that had drafts
     uint32_t n = kPlaces;
     while (n > 0 && drafted[n - 1] == 0) --n;

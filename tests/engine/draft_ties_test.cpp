@@ -108,7 +108,7 @@ class DraftTies : public ::testing::TestWithParam<Comparison> {
       r.mask(before, mask);
     }
     ChainRow row(told.rows[index], sampler, r.prompt.size() + index, mask);
-    EXPECT_EQ(row.best(), told.ids[index]) << "token " << index;
+    EXPECT_EQ(row.drawn(), told.ids[index]) << "token " << index;
     return row;
   }
 

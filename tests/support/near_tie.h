@@ -37,27 +37,28 @@ class ChainRow {
   // The adjusted logit, divided by the temperature; and with the noise.
   double z(int32_t id) const { return z_[static_cast<size_t>(id)]; }
   double score(int32_t id) const {
-    return greedy() ? z(id) : z(id) + swy_gumbel(p_.seed, position_, static_cast<uint32_t>(id));
+    const float z = z_[static_cast<size_t>(id)];
+    return greedy() ? z : swy_add(z, swy_gumbel(p_.seed, position_, static_cast<uint32_t>(id)));
   }
-  // The token that is drawn, if it must not be `other`.
-  int32_t best(int32_t other = -1) const {
+  int32_t drawn() const {
     int32_t best = -1;
     for (size_t i = 0; i < kept_; ++i) {
-      if (order_[i] != other && (best < 0 || score(order_[i]) > score(best))) best = order_[i];
+      if (best < 0 || score(order_[i]) > score(best)) best = order_[i];
     }
     return best;
   }
 
-  // How far apart the chain's inputs are at the least for `other` to be drawn in place of the best one: by how much the
-  // z of two ids must come closer, so that their order or that of one of them and a limit of top-k, top-p or min-p
-  // turns round. Where every z moves by d at most, no distance changes by more than 2 d.
+  // How far the row is from drawing `other`: by how much the z of two ids must come closer, so that their order, or
+  // that of an id and a limit of top-k, top-p or min-p, turns round. `other` must get within the limits, and whatever
+  // would be drawn before it must fall behind it, or out of the limits. Where no z changes by more than d, rows that
+  // draw different tokens have a gap of at most 2 d.
   double gap(int32_t other) const {
-    const int32_t drawn = best(), next = best(drawn);
-    const double enters = std::max(0.0, outside(other));
-    const double overtakes = std::max(enters, score(drawn) - score(other));
-    const double behind_next = next < 0 ? 0.0 : score(next) - score(other);
-    const double stands_in = std::max({enters, -outside(drawn), behind_next});
-    return std::min(overtakes, stands_in);
+    double gap = std::max(0.0, outside(other));
+    for (size_t i = 0; i < kept_; ++i) {
+      const double ahead = score(order_[i]) - score(other);
+      if (ahead > gap) gap = std::max(gap, std::min(ahead, -outside(order_[i])));
+    }
+    return gap;
   }
   // The largest difference of any z.
   double distance(const ChainRow& from) const {
@@ -83,20 +84,35 @@ class ChainRow {
     while (kept_ > 1 && swy_weight(z_of(kept_ - 1) - z_of(0)) < p_.min_p_q30) --kept_;
   }
 
-  // By how much an id is outside of what top-k, top-p and min-p leave; inside: below 0. Top-p compares the share c of
-  // the ids before it with p. If the z of all these fall by d and the others rise by d, ln(c / (1 - c)) falls by 2 d.
+  // By how much an id is outside of what top-k, top-p and min-p leave; inside: below 0.
   double outside(int32_t id) const {
     if (greedy()) return -kInfinity;
     const size_t rank = rank_[static_cast<size_t>(id)];
     double most = -kInfinity;
     if (most_ < order_.size()) most = (rank < most_ ? z_of(most_) : z_of(most_ - 1)) - z(id);
-    if (p_.top_p_q15 < SWY_TOP_P_OFF) {
-      const auto logit = [](double share) { return std::log(share) - std::log1p(-share); };
-      const double c = static_cast<double>(before_[std::min(rank, most_)]) / static_cast<double>(before_.back());
-      most = std::max(most, logit(c) - logit(p_.top_p_q15 / 32768.0));
-    }
+    if (p_.top_p_q15 < SWY_TOP_P_OFF) most = std::max(most, outside_top_p(id, rank));
     if (p_.min_p_q30 > 0) most = std::max(most, z_of(0) + std::log(p_.min_p_q30 / 1073741824.0) - z(id));
     return most;
+  }
+  // Top-p keeps an id where the share c of those before it is below p. If their z fall by d / 2 and the others rise by
+  // as much, ln(c / (1 - c)) falls by d; and ids whose z are at most d apart may change places.
+  double outside_top_p(int32_t id, size_t rank) const {
+    const double p = p_.top_p_q15 / 32768.0, limit = std::log(p) - std::log1p(-p);
+    const auto above = [&](uint64_t before) {
+      const double c = static_cast<double>(before) / static_cast<double>(before_.back());
+      return std::log(c) - std::log1p(-c) - limit;
+    };
+    const size_t place = std::min(rank, most_ - 1);
+    const bool enters = above(before_[place]) >= 0;
+    double least = kInfinity;
+    for (size_t n = 0; enters && n <= place; ++n) {
+      least = std::min(least, std::max(n < rank ? z_of(n) - z(id) : 0.0, above(before_[n])));
+    }
+    const uint64_t own = before_[place + 1] - before_[place];
+    for (size_t n = place + 1; !enters && n <= most_; ++n) {
+      least = std::min(least, std::max(n > place + 1 ? z(id) - z_of(n - 1) : 0.0, -above(before_[n] - own)));
+    }
+    return enters ? least : -least;
   }
   float z_of(size_t rank) const { return z_[static_cast<size_t>(order_[rank])]; }
 
