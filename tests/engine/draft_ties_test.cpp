@@ -79,8 +79,9 @@ class DraftTies : public ::testing::TestWithParam<Comparison> {
  protected:
   void SetUp() override {
     const Comparison& s = GetParam();
+    test_host(1);  // threads that wait for one another would take most of the time
     if (!available(s.backend)) GTEST_SKIP();
-    plain_ = make_model(kDemo, s.backend, options_for(1, false));
+    plain_ = make_model(kDemo, s.backend, options_for(2, false));
     ModelOptions options = with_layer(drafting(1));
     options.deterministic = false;
     target_ = make_model(kDemo, s.backend, options);
@@ -202,7 +203,9 @@ TEST_P(DraftTies, TextsPartAtNearTiesOnly) {
       "median, largest | largest share |\n|---|---|---|---|---|---|---|---|\n");
   for (size_t kind = 0; kind < tallies.size(); ++kind) {
     print(name_of(kind), tallies[kind]);
-    EXPECT_GT(tallies[kind].drafts.all_drafted(), tallies[kind].texts);
+    EXPECT_GT(tallies[kind].drafts.all_drafted(), kind == kNgrams ? 0 : tallies[kind].texts);
+    // Drafts make no larger differences than steps of several rows make anyway.
+    EXPECT_LE(median(tallies[kind].rounding), 1.25 * median(rounding_)) << name_of(kind);
     EXPECT_LE(largest(tallies[kind].rounding), s.rounding) << name_of(kind);
   }
   EXPECT_LE(largest(rounding_), s.rounding);
@@ -210,10 +213,10 @@ TEST_P(DraftTies, TextsPartAtNearTiesOnly) {
 
 const Comparison kComparisons[] = {
 #ifdef SWITCHYARD_TEST_CPU
-    {"cpu", "cpu", 200, 200, 1, 1},
+    {"cpu", "cpu", 200, 200, 6, 2},
 #endif
 #ifdef SWITCHYARD_TEST_VULKAN
-    {"vulkan", "vulkan", 2, 60, 1, 1},
+    {"vulkan", "vulkan", 6, 80, 0.02, 0.02},
 #endif
 };
 INSTANTIATE_TEST_SUITE_P(Backends, DraftTies, ::testing::ValuesIn(kComparisons),
