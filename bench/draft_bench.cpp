@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What drafted tokens cost and save on a model: the time of a step by its rows of one sequence, and of a text with
-// drafts that are right with a given probability, beside the same text without drafts.
-//   draft_bench MODEL.swy|synth:... BACKEND FOLDER [again] [steps]
+// a given share of drafts that are right, beside the same text without drafts.
+//   draft_bench MODEL.swy|synth:... BACKEND FOLDER [again] [steps] [texts=PART]
 //   draft_bench MODEL.swy BACKEND FOLDER acceptance ngram|mtp|model:FILE TEXT
 // The second form tells what share of a drafter's guesses is kept (draft_acceptance.h). FOLDER has the backends.
 // Masks that allow one token keep both texts the same. With `again` no rows are pending: those that stand are computed
-// again. With `steps` there are no texts.
+// again. With `steps` there are no texts; with `texts=` only those whose name has this part, and no steps.
 #include <algorithm>
 #include <cstdio>
 #include <random>
@@ -32,27 +32,35 @@ double median(std::vector<double> x) {
   return x[x.size() / 2];
 }
 
-// Guesses that are right with a probability.
+// Guesses for a text that are wrong at so many of each 20 tokens, at random ones of them.
 class Guesser final : public Drafter {
  public:
-  Guesser(std::vector<int32_t> whole, double right, uint32_t most)
-      : whole_(std::move(whole)), right_(right), most_(most) {}
+  Guesser(const char* name, std::vector<int32_t> whole, uint32_t wrong, uint32_t most, uint32_t seed)
+      : name_(name), whole_(std::move(whole)), most_(most) {
+    std::mt19937 random(seed);
+    std::vector<bool> block(20);
+    std::fill_n(block.begin(), wrong, true);
+    while (wrong_.size() < whole_.size()) {
+      std::shuffle(block.begin(), block.end(), random);
+      wrong_.insert(wrong_.end(), block.begin(), block.end());
+    }
+  }
   void saw(std::span<const int32_t> ids) override { seen_ += ids.size(); }
   Status propose(uint32_t most, Guesses& guesses) override {
-    for (uint32_t i = 0; i < std::min(most, most_) && seen_ + i < whole_.size(); ++i) {
-      const bool right = std::uniform_real_distribution<>(0, 1)(random_) < right_;
-      guesses.add(right ? whole_[seen_ + i] : (whole_[seen_ + i] == 0 ? 1 : 0));
+    for (size_t at = seen_; at < std::min<size_t>(seen_ + std::min(most, most_), whole_.size()); ++at) {
+      guesses.add(!wrong_[at] ? whole_[at] : whole_[at] == 0 ? 1 : 0);
     }
     return {};
   }
   bool may_propose_after(uint32_t) const override { return true; }
+  std::string_view name() const override { return name_; }
   double expected_acceptance() const override { return 0.8; }
 
  private:
+  const char* name_;
   std::vector<int32_t> whole_;
-  double right_;
   uint32_t most_;
-  std::mt19937 random_{1};
+  std::vector<bool> wrong_;  // by place in the text
   size_t seen_ = 0;
 };
 
@@ -142,17 +150,17 @@ class Bench {
   }
 
   // Pairs of the text with and without drafts, in turn.
-  Status pair(const char* name, double right, uint32_t most, bool always) {
+  Status pair(const char* name, uint32_t wrong, uint32_t most, bool always) {
     SWY_LET(const Text first, tell(nullptr, false));
     std::vector<int32_t> whole = first.prompt;
     whole.insert(whole.end(), first.ids.begin(), first.ids.end());
-    const auto guesser = [&] { return std::make_shared<Guesser>(whole, right, most); };
-    SWY_TRY(tell(guesser(), always, &first).status());  // makes the lists
+    const auto guesser = [&](uint32_t seed) { return std::make_shared<Guesser>(name, whole, wrong, most, seed); };
+    SWY_TRY(tell(guesser(kPairs), always, &first).status());  // makes the lists
     std::vector<double> ratio, plain_ms, ms;
     uint64_t drafted = 0, accepted = 0;
     for (uint32_t i = 0; i < kPairs; ++i) {
       SWY_LET(const Text plain, tell(nullptr, false, &first));
-      SWY_LET(const Text with, tell(guesser(), always, &first));
+      SWY_LET(const Text with, tell(guesser(i), always, &first));
       plain_ms.push_back(plain.ms_a_token);
       ms.push_back(with.ms_a_token);
       ratio.push_back(plain.ms_a_token / with.ms_a_token);
@@ -164,7 +172,7 @@ class Bench {
   }
 
  private:
-  static constexpr uint32_t kPairs = 3;
+  static constexpr uint32_t kPairs = 5;
   Model& model_;
   std::unique_ptr<Session> session_;
   std::vector<int32_t> prompt_;
@@ -179,6 +187,7 @@ Result<Program> program_of(const std::string& name) {
 struct Arguments {
   std::string model, backend, folder;
   bool again = false, steps = false;
+  std::string texts;                  // "": all, and the steps
   AcceptanceOptions acceptance = {};  // without a drafter: none
 };
 
@@ -205,18 +214,24 @@ Status run(const Arguments& a) {
   SWY_LET(auto session, loaded.model->session());
   Bench bench(*loaded.model, std::move(session));
   std::printf("%u pending rows\n", loaded.model->pending_rows());
-  SWY_TRY(bench.steps());
+  if (a.texts.empty()) SWY_TRY(bench.steps());
   if (a.steps) return {};
   std::printf("\n| drafts | ms a token without | with | times as fast | accepted |\n|---|---|---|---|---|\n");
-  SWY_TRY(bench.pair("auto, all wrong", 0, 31, false));
-  SWY_TRY(bench.pair("auto, 0.5 right", 0.5, 31, false));
-  SWY_TRY(bench.pair("auto, 0.85 right", 0.85, 31, false));
-  SWY_TRY(bench.pair("auto, all right", 1, 31, false));
-  SWY_TRY(bench.pair("always 2, 0.85 right", 0.85, 2, true));
-  SWY_TRY(bench.pair("always 3, 0.85 right", 0.85, 3, true));
-  SWY_TRY(bench.pair("always 7, 0.85 right", 0.85, 7, true));
-  SWY_TRY(bench.pair("always 7, all right", 1, 7, true));
-  SWY_TRY(bench.pair("always 31, all right", 1, 31, true));
+  const struct {
+    const char* name;
+    uint32_t wrong;  // of 20
+    uint32_t most;
+    bool always;
+  } texts[] = {{"auto, all wrong", 20, 31, false},   {"auto, 0.5 right", 10, 31, false},
+               {"auto, 0.85 right", 3, 31, false},   {"auto, all right", 0, 31, false},
+               {"always 2, 0.85 right", 3, 2, true}, {"always 3, 0.85 right", 3, 3, true},
+               {"always 7, 0.85 right", 3, 7, true}, {"always 7, all right", 0, 7, true},
+               {"always 31, all right", 0, 31, true}};
+  for (const auto& t : texts) {
+    if (std::string_view(t.name).find(a.texts) != std::string_view::npos) {
+      SWY_TRY(bench.pair(t.name, t.wrong, t.most, t.always));
+    }
+  }
   return {};
 }
 
@@ -228,13 +243,16 @@ int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + std::min(argc, 4), argv + argc);
   const auto said = [&](const char* word) { return std::find(words.begin(), words.end(), word) != words.end(); };
   const bool acceptance = argc == 7 && said("acceptance");
-  if (argc < 4 || argc > 6 + (acceptance ? 1 : 0) || (said("acceptance") && !acceptance)) {
+  if (argc < 4 || argc > 7 || (said("acceptance") && !acceptance)) {
     std::fprintf(stderr,
-                 "usage: draft_bench MODEL.swy|synth:... BACKEND FOLDER [again] [steps]\n"
+                 "usage: draft_bench MODEL.swy|synth:... BACKEND FOLDER [again] [steps] [texts=PART]\n"
                  "       draft_bench MODEL.swy BACKEND FOLDER acceptance ngram|mtp|model:FILE TEXT\n");
     return 2;
   }
-  switchyard::Arguments a{argv[1], argv[2], argv[3], said("again"), said("steps")};
+  switchyard::Arguments a{argv[1], argv[2], argv[3], said("again"), said("steps"), ""};
+  for (const std::string& word : words) {
+    if (word.starts_with("texts=")) a.texts = word.substr(6);
+  }
   if (acceptance) a.acceptance = {.drafter = argv[5], .text = argv[6]};
   const switchyard::Status s = switchyard::run(a);
   if (!s.ok()) std::fprintf(stderr, "draft_bench: %s\n", s.message().c_str());

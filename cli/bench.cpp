@@ -10,6 +10,7 @@
 #include "cli/bench_run.h"
 #include "cli/commands.h"
 #include "cli/generate.h"
+#include "cli/output.h"
 #include "cli/runtime.h"
 
 namespace switchyard::cli {

@@ -7,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/generate.h"
+#include "cli/output.h"
 #include "cli/runtime.h"
 #include "cli/sample_text.h"
 
@@ -38,7 +39,7 @@ Status bench_arrival(const BenchArrivalFlags& o) {
   if (!o.unprepared) {
     SWY_LET(preparing, prepare(*r.model, o.load.sampling));
   }
-  const size_t sizes = r.model->runner().sizes();
+  const uint64_t sizes = r.model->runner().recorded();
   SWY_LET(const bench::Arrival a, bench::measure_arrival(*r.model, o.load, text, [] { return !interrupted.load(); }));
   if (o.json) {
     print_json({{"sessions", o.load.sessions},
@@ -47,7 +48,7 @@ Status bench_arrival(const BenchArrivalFlags& o) {
                 {"prompt_rows", o.load.prompt_rows},
                 {"prepared", sizes},
                 {"preparing", preparing},
-                {"made_later", r.model->runner().sizes() - sizes},
+                {"made_later", r.model->runner().recorded() - sizes},
                 {"alone", as_json(a.alone)},
                 {"beside", as_json(a.beside)},
                 {"ttft", as_json(a.ttft)}},
@@ -57,7 +58,7 @@ Status bench_arrival(const BenchArrivalFlags& o) {
   fmt::print("{} sessions decode at {} tokens; {} prompts of {} arrive, {} rows in a step\n", o.load.sessions,
              o.load.context, o.load.arrivals, o.load.prompt, o.load.prompt_rows);
   fmt::print("{} step sizes planned in advance in {:.2f} s, {} when first needed\n", sizes, preparing,
-             r.model->runner().sizes() - sizes);
+             r.model->runner().recorded() - sizes);
   fmt::print("{:<24}{:>9}{:>9}{:>9}{:>9}\n", "milliseconds", "median", "p99", "worst", "samples");
   print_line("gaps, no prompt", a.alone);
   print_line("gaps, beside a prompt", a.beside);

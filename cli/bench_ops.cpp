@@ -10,6 +10,7 @@
 #include "bench/ops.h"
 #include "cli/bench_report.h"
 #include "cli/commands.h"
+#include "cli/output.h"
 #include "cli/row_list.h"
 
 namespace switchyard::cli {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <set>
 
+#include "cli/output.h"
 #include "cli/runtime.h"
 
 namespace switchyard::cli {

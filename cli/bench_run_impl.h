@@ -17,6 +17,7 @@
 #include "bench/worker_process.h"
 #include "cli/bench_options.h"
 #include "cli/bench_sittings.h"
+#include "cli/output.h"
 #include "cli/runtime.h"
 
 namespace switchyard::cli {

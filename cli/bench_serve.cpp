@@ -9,6 +9,7 @@
 
 #include "bench/load/driver.h"
 #include "cli/command.h"
+#include "cli/output.h"
 #include "cli/runtime.h"
 #include "cli/text_input.h"
 #include "core/base/json.h"

@@ -14,6 +14,7 @@
 #include "bench/worker_process.h"
 #include "bench/workload.h"
 #include "cli/bench_report.h"
+#include "cli/output.h"
 #include "cli/runtime.h"
 #include "cli/sample_text.h"
 #include "core/engine/prepare.h"

@@ -8,6 +8,7 @@
 #include "cli/bench_report.h"
 #include "cli/bench_worker.h"
 #include "cli/runtime.h"
+#include "cli/say.h"
 
 namespace switchyard::cli {
 

@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/line_editor.h"
+#include "cli/output.h"
 #include "cli/terminal_input.h"
 
 namespace switchyard::cli {

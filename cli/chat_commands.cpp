@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "cli/chat_set.h"
+#include "cli/say.h"
 
 namespace switchyard::cli {
 namespace {

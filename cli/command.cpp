@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "cli/output.h"
 #include "cli/runtime.h"
 
 namespace switchyard::cli {

@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/load_watch.h"
 #include "cli/model_source.h"
+#include "cli/output.h"
 #include "cli/runtime.h"
 #include "core/base/printable.h"
 #include "core/engine/pack.h"
@@ -18,7 +19,7 @@ namespace switchyard::cli {
 namespace {
 
 struct ConvertFlags {
-  std::string source, output, quant, group = "64", pack;
+  std::string source, output, quant, group = "64", shortlist = "auto", pack;
   std::string origin;  // no flag: of a model of the hub
   Settings settings;   // threads, and where backends are
   bool json = false;
@@ -36,6 +37,7 @@ Status convert_checkpoint(const ConvertFlags& o, ordered_json& out) {
   if (!o.quant.empty() || !is_gguf(Os::real(), o.source)) {
     SWY_LET(c.encoding, parse_encoding(o.quant.empty() ? "i4" : o.quant, o.group));
   }
+  c.mtp_shortlist = o.shortlist;
   c.threads = thread_count(o.settings);
   Progress bar("converting");
   c.begin = [&](uint64_t bytes) {
@@ -154,6 +156,11 @@ void add_convert(CLI::App& app, int& exit_code) {
                 "encoding of the weights, but for routers, gates and norms: bf16, i8, i4 or i4a (i4 with an offset);\n"
                 "without it i4, and of a GGUF file the nearest to what each weight has");
   c->add_option("--group", o->group, "weights that share a scale: 16, 32, 64, 128, or row")->capture_default_str();
+  c->add_option(
+       "--mtp-shortlist", o->shortlist,
+       "what a multi-token prediction layer guesses from: auto, the first 98304 tokens of a larger vocabulary;\n"
+       "off, all; a number of tokens; or a file of token ids")
+      ->capture_default_str();
   c->add_option("--pack", o->pack, "also store the weights in the layout of this backend (cpu)");
   c->add_option("--threads", o->settings.threads, "threads that quantize and pack; 0: one per core")
       ->check(thread_range());

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/output.h"
 #include "cli/runtime.h"
 #include "cli/sample_text.h"
 #include "core/engine/diverge.h"

@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/gguf_file.h"
 #include "cli/model_source.h"
+#include "cli/output.h"
 #include "cli/runtime.h"
 #include "core/base/printable.h"
 #include "core/engine/mtp.h"

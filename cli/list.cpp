@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/output.h"
 #include "cli/pull_model.h"
 #include "cli/runtime.h"
 #include "core/base/printable.h"

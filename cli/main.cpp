@@ -13,6 +13,7 @@
 #include "cli/commands.h"
 #include "cli/help.h"
 #include "cli/option_tree.h"
+#include "cli/output.h"
 #include "cli/plugin_faults.h"
 #include "cli/runtime.h"
 #include "cli/usage.h"

@@ -6,8 +6,9 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "cli/output.h"
 #include "cli/pull_model.h"
-#include "cli/runtime.h"
+#include "cli/signals.h"
 #include "core/base/printable.h"
 #include "core/import/convert.h"
 #include "core/import/model_folder.h"
@@ -17,6 +18,11 @@ namespace {
 
 constexpr const char* kDefaultEncoding = "i4";
 constexpr const char* kDefaultGroup = "64";
+
+std::string program_folder() {
+  std::error_code ec;
+  return std::filesystem::read_symlink("/proc/self/exe", ec).parent_path().string();
+}
 
 // A program that was made of this model, whose own files may be gone.
 std::optional<ModelSource> kept_program_of(const hub::ModelName& name) {
@@ -66,6 +72,29 @@ Result<std::string> kept_name(const ModelSource& source) {
 }
 
 }  // namespace
+
+std::string model_path(const Settings& settings) {
+  return settings.model.empty() ? program_folder() + "/../share/switchyard/models/demo.swy" : settings.model;
+}
+
+Status check_model_path(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code ec;
+  const std::string extension = fs::path(path).extension();
+  const bool folder = fs::is_directory(path, ec);
+  const fs::path checkpoint = folder ? fs::path(path) : extension == ".safetensors" ? fs::path(path).parent_path() : "";
+  if (!checkpoint.empty() && fs::exists(checkpoint / "config.json", ec)) {
+    return error(Code::usage,
+                 "{} is a Hugging Face checkpoint; make a program file of it: switchyard convert {} -o NAME.swy", path,
+                 checkpoint.string());
+  }
+  if (folder) return error(Code::usage, "{} is a folder without a config.json; name a program file (.swy)", path);
+  if (extension == ".gguf" && fs::is_regular_file(path, ec) && !is_gguf(Os::real(), path)) {
+    return error(Code::invalid_data, "{} is no GGUF file, whose first bytes are \"GGUF\"; was all of it fetched?",
+                 path);
+  }
+  return {};
+}
 
 Result<ModelSource> source_of(const hub::CachedModel& model) {
   if (model.choice.gguf) return ModelSource{ModelSource::Kind::gguf, model.path(), model.name.text(), ""};

@@ -22,6 +22,11 @@ struct ModelSource {
   std::optional<WeightEncoding> encoding = {};  // to convert to; none: as it is
 };
 
+// The file or folder that --model names; without it, the demo model.
+std::string model_path(const Settings& settings);
+// Says what to do where the path is a folder. Errors: usage.
+Status check_model_path(const std::string& path);
+
 // Fetches what --model names if it is a model of the hub that is not here. Errors: those of `pull_model`; usage.
 Result<ModelSource> find_model(const Settings& settings);
 Result<ModelSource> source_of(const hub::CachedModel& model);

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/output.h"
 #include "cli/runtime.h"
 #include "cli/text_input.h"
 #include "core/engine/evaluate.h"

@@ -20,12 +20,12 @@ namespace {
 constexpr char kAdvice[] = "; use another backend (--backend), and test this one with switchyard-plugin-check";
 
 std::atomic<bool> main_is_done = false;
-std::atomic<pid_t> program = 0;  // not what a driver forks, which may exit as it likes
+std::atomic<pid_t> own_pid = 0;  // not what a driver forks, which may exit as it likes
 std::terminate_handler other_terminate = nullptr;
 
 void write_line(const char* text) { (void)!::write(STDERR_FILENO, text, std::strlen(text)); }
 
-bool is_the_program() { return ::getpid() == program.load(); }
+bool is_the_program() { return ::getpid() == own_pid.load(); }
 
 [[noreturn]] void on_terminate() {
   char did[256] = "threw an exception";
@@ -79,7 +79,7 @@ const char* name_of(int signal) {
 void tell_of_exceptions() { other_terminate = std::set_terminate(on_terminate); }
 
 void tell_of_exits() {
-  program.store(::getpid());
+  own_pid.store(::getpid());
   std::atexit(on_exit);
   std::at_quick_exit(on_exit);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // switchyard pull: a model of the hub, fetched and converted.
+#include "cli/output.h"
 #include "cli/pull_model.h"
 
 #include <memory>

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "cli/load_watch.h"
+#include "cli/output.h"
 #include "cli/runtime.h"
 #include "core/base/printable.h"
 #include "core/hub/download.h"

@@ -8,6 +8,7 @@
 
 #include "cli/commands.h"
 #include "cli/generate.h"
+#include "cli/output.h"
 #include "cli/run_trace.h"
 #include "cli/text_input.h"
 #include "core/base/printable.h"

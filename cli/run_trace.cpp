@@ -7,6 +7,8 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/command.h"
+#include "cli/model_source.h"
+#include "cli/say.h"
 
 namespace switchyard::cli {
 namespace {

@@ -5,16 +5,15 @@
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "cli/load_watch.h"
 #include "cli/model_source.h"
+#include "cli/output.h"
 #include "cli/plugin_faults.h"
 #include "core/base/printable.h"
 #include "core/draft/speculation.h"
@@ -28,11 +27,6 @@
 namespace switchyard::cli {
 
 namespace {
-
-std::string program_folder() {
-  std::error_code ec;
-  return std::filesystem::read_symlink("/proc/self/exe", ec).parent_path().string();
-}
 
 // A log message; it may quote a file.
 class PrintableMessage final : public spdlog::custom_flag_formatter {
@@ -57,38 +51,6 @@ void set_log_level(const std::string& level) {
 }
 
 }  // namespace
-
-void say_text(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); }
-
-void print_json(const nlohmann::ordered_json& value, int indent) {
-  const std::string text = value.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-  print_document(printable_json(text) + "\n");
-}
-
-namespace {
-bool document_is_printed = false;
-}
-
-void print_document(std::string_view text) {
-  fmt::print("{}", text);
-  document_is_printed = true;
-}
-
-bool printed_document() { return document_is_printed; }
-
-double seconds_since(uint64_t begin_ns) { return static_cast<double>(Os::real().now_ns() - begin_ns) / 1e9; }
-
-int report(const Status& status) {
-  std::fflush(stdout);
-  say("switchyard: {}\n", printable_line(status.message()));  // it may quote a file or an argument
-  return status.code() == Code::usage ? 2 : 1;
-}
-
-std::string model_path(const Settings& settings) {
-  return settings.model.empty() ? program_folder() + "/../share/switchyard/models/demo.swy" : settings.model;
-}
-
-uint32_t thread_count(const Settings& settings) { return settings.threads != 0 ? settings.threads : cores(); }
 
 namespace {
 
@@ -191,25 +153,6 @@ Result<SyntheticRequest> synthetic_request(const std::string& text) {
   return request;
 }
 
-Status check_model_path(const std::string& path) {
-  namespace fs = std::filesystem;
-  std::error_code ec;
-  const std::string extension = fs::path(path).extension();
-  const bool folder = fs::is_directory(path, ec);
-  const fs::path checkpoint = folder ? fs::path(path) : extension == ".safetensors" ? fs::path(path).parent_path() : "";
-  if (!checkpoint.empty() && fs::exists(checkpoint / "config.json", ec)) {
-    return error(Code::usage,
-                 "{} is a Hugging Face checkpoint; make a program file of it: switchyard convert {} -o NAME.swy", path,
-                 checkpoint.string());
-  }
-  if (folder) return error(Code::usage, "{} is a folder without a config.json; name a program file (.swy)", path);
-  if (extension == ".gguf" && fs::is_regular_file(path, ec) && !is_gguf(Os::real(), path)) {
-    return error(Code::invalid_data, "{} is no GGUF file, whose first bytes are \"GGUF\"; was all of it fetched?",
-                 path);
-  }
-  return {};
-}
-
 Result<std::shared_ptr<const Program>> load_program(const Settings& settings) {
   if (is_synthetic(settings)) {
     SWY_LET(const SyntheticRequest request, synthetic_request(settings.model.substr(kSyntheticPrefix.size())));
@@ -296,26 +239,6 @@ Result<double> prepare(Model& model, const SamplingParams& sampling) {
     return !interrupted.load();
   }));
   return seconds_since(begin);
-}
-
-Progress::Progress(std::string what)
-    : what_(std::move(what)), begin_ns_(Os::real().now_ns()), terminal_(::isatty(STDERR_FILENO) == 1) {}
-
-Progress::~Progress() {
-  if (drawn_) say("\n");
-}
-
-void Progress::update(uint64_t done, uint64_t total) {
-  const double elapsed = seconds_since(begin_ns_);
-  const uint64_t now = Os::real().now_ns();
-  if (!terminal_ || total == 0 || elapsed < 1 || (now - shown_ns_ < 100'000'000 && done != total)) return;
-  shown_ns_ = now;
-  drawn_ = true;
-  const double share = static_cast<double>(done) / static_cast<double>(total);
-  const int filled = static_cast<int>(share * 30);
-  say("\r{} [{:#<{}}{:.<{}}] {:3.0f}%, {:.0f} s left   ", what_, "", filled, "", 30 - filled, share * 100,
-      share > 0 ? elapsed / share - elapsed : 0.0);
-  std::fflush(stderr);
 }
 
 }  // namespace switchyard::cli

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "cli/model_source.h"
 #include "cli/runtime.h"
 #include "cli/text_input.h"
 

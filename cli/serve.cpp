@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // switchyard serve: a server that speaks the OpenAI protocol, with a web page.
 #include <fmt/ranges.h>
+#include <malloc.h>
 #include <sys/resource.h>
 
 #include <chrono>
@@ -13,6 +14,8 @@
 
 #include "cli/commands.h"
 #include "cli/generate.h"
+#include "cli/model_source.h"
+#include "cli/output.h"
 #include "cli/text_input.h"
 #include "cli/version.h"
 #include "core/engine/prepare.h"
@@ -76,6 +79,15 @@ std::string time_text() {
   char text[32];
   std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &parts);
   return fmt::format("{}.{:03}Z", text, ms);
+}
+
+// The C library learns from large blocks that are freed to take their like from its heap, which short-lived requests
+// then leave full of holes. Blocks with a mapping of their own go back to the system.
+void keep_memory_tidy() {
+#ifdef __GLIBC__
+  mallopt(M_MMAP_THRESHOLD, 128 << 10);
+  mallopt(M_ARENA_MAX, 2);
+#endif
 }
 
 // One line on standard error.
@@ -188,6 +200,7 @@ Status drain(const ServeFlags& o, Application& application, HttpServer& http, Se
 }
 
 Status serve(ServeFlags& o) {
+  keep_memory_tidy();
   raise_file_limit(o.http.connections);
   o.http.body_bytes = uint64_t{o.body_mib} << 20;
   o.http.bodies_bytes = std::max(o.http.bodies_bytes, o.http.body_bytes);

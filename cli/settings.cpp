@@ -74,6 +74,8 @@ CLI::Option* described(CLI::Option* option, const SettingInfo& i) {
 
 uint32_t cores() { return std::max(1u, std::thread::hardware_concurrency()); }
 
+uint32_t thread_count(const Settings& settings) { return settings.threads != 0 ? settings.threads : cores(); }
+
 CLI::Validator thread_range() {
   return CLI::Validator(
       [](std::string& text) -> std::string {

@@ -54,6 +54,7 @@ const std::vector<SettingInfo>& setting_table();
 
 // Threads that this machine runs at a time.
 uint32_t cores();
+uint32_t thread_count(const Settings& settings);  // --threads, or a thread for each core
 // Valid values of --threads: 0 (all cores) up to the number of cores.
 CLI::Validator thread_range();
 

@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/experts.h"
+#include "cli/output.h"
 #include "cli/runtime.h"
 #include "cli/sample_text.h"
 

@@ -10,6 +10,7 @@
 #include "bench/machine.h"
 #include "bench/tune.h"
 #include "cli/commands.h"
+#include "cli/output.h"
 #include "cli/row_list.h"
 #include "cli/runtime.h"
 

@@ -33,6 +33,10 @@ endfunction()
 dependency(json nlohmann_json::nlohmann_json)
 dependency(cli11 CLI11::CLI11)
 dependency(boost Boost::headers)
+if(SWITCHYARD_SANITIZE STREQUAL thread)
+  # The sanitizer does not know fences. Asio has them besides its locks.
+  target_compile_definitions(deps_boost INTERFACE BOOST_ASIO_DISABLE_FENCED_BLOCK)
+endif()
 dependency(flatbuffers flatbuffers::flatbuffers)  # an archive everywhere
 dependency(curl_headers)  # the library is opened when something is fetched (core/hub/curl.h)
 target_include_directories(deps_curl_headers SYSTEM INTERFACE ${CURL_INCLUDE_DIRS})

@@ -43,6 +43,8 @@ bool pin_this_thread(uint32_t processor) {
   return ::sched_setaffinity(0, sizeof set, &set) == 0;
 }
 
+uint32_t this_processor() { return static_cast<uint32_t>(std::max(0, ::sched_getcpu())); }
+
 void unpin_this_thread() {
   cpu_set_t set;
   CPU_ZERO(&set);

@@ -15,5 +15,7 @@ const std::vector<uint32_t>& allowed_processors();
 bool pin_this_thread(uint32_t processor);
 // Lets it run on all allowed ones again.
 void unpin_this_thread();
+// Where the calling thread runs now.
+uint32_t this_processor();
 
 }  // namespace switchyard

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/base/thread_pool.h"
 
+#include <algorithm>
+
 #include "core/base/affinity.h"
 #include "core/base/call_site.h"
 #include "core/base/float_controls.h"
@@ -31,7 +33,8 @@ void wait_for_change(const std::atomic<uint32_t>& word, uint32_t old) {
 
 }  // namespace
 
-ThreadPool::ThreadPool(uint32_t width) {
+ThreadPool::ThreadPool(uint32_t width) : processors_(std::make_unique<std::atomic<uint32_t>[]>(std::max(width, 1u))) {
+  for (uint32_t rank = 0; rank < width; ++rank) processors_[rank] = UINT32_MAX;
   const auto start = [this] { return start_thread(threads_, [this, rank = width_] { member(rank); }); };
   while (width_ < width && start()) ++width_;
 }
@@ -62,6 +65,24 @@ void ThreadPool::barrier(uint32_t rank) {
   wait_counted(phase_, phase, counted);
 }
 
+// Two members on one processor take turns there while each waits for the other, five times as long as on two. They
+// hardly rest, so that the kernel holds their caches for warm and may leave them together for good. The member with the
+// larger rank goes to a processor that has none; later it may run anywhere again.
+void ThreadPool::move_apart(uint32_t rank) {
+  const std::vector<uint32_t>& allowed = allowed_processors();
+  const uint32_t here = this_processor();
+  processors_[rank].store(here, std::memory_order_relaxed);
+  const auto taken = [this](uint32_t processor, uint32_t ranks) {
+    return std::any_of(&processors_[0], &processors_[ranks],
+                       [&](const auto& p) { return p.load(std::memory_order_relaxed) == processor; });
+  };
+  if (width_ > allowed.size() || !taken(here, rank)) return;
+  const auto empty = std::find_if(allowed.begin(), allowed.end(), [&](uint32_t p) { return !taken(p, width_); });
+  if (empty == allowed.end() || !pin_this_thread(*empty)) return;
+  unpin_this_thread();
+  processors_[rank].store(*empty, std::memory_order_relaxed);
+}
+
 // An exception that left `fn` would leave the other members at a barrier: noexcept ends the process.
 void ThreadPool::work(uint32_t rank) noexcept {
   const swy_team self = team(rank);
@@ -87,6 +108,7 @@ void ThreadPool::run(swy_team_fn fn, void* arg) {
   arg_ = arg;
   if (watched_ != nullptr) ++watched_->runs;
   running_.store(width_ - 1, std::memory_order_relaxed);
+  processors_[0].store(this_processor(), std::memory_order_relaxed);
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();
   work(0);
@@ -127,6 +149,7 @@ void ThreadPool::member(uint32_t rank) {
     __atomic_store_n(&site.kernel, nullptr, __ATOMIC_RELAXED);
     site.entry.store(entry_, std::memory_order_relaxed);
     site.backend.store(backend_, std::memory_order_relaxed);
+    move_apart(rank);
     work(rank);
     site.backend.store(nullptr, std::memory_order_relaxed);
     if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) running_.notify_all();

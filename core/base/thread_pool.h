@@ -47,6 +47,7 @@ class ThreadPool {
   swy_team team(uint32_t rank);
   void barrier(uint32_t rank);
   void work(uint32_t rank) noexcept;
+  void move_apart(uint32_t rank);
   void wait_counted(const std::atomic<uint32_t>& word, uint32_t old, bool counted);
 
   uint32_t width_ = 1;
@@ -60,6 +61,7 @@ class ThreadPool {
   std::atomic<uint32_t> arrived_{0};
   std::atomic<uint32_t> phase_{0};
   std::atomic<bool> stop_{false};
+  std::unique_ptr<std::atomic<uint32_t>[]> processors_;  // of each member, when it last began to work
   std::vector<std::thread> threads_;
 };
 

@@ -8,16 +8,17 @@ namespace switchyard {
 namespace {
 
 constexpr double kWeight = 0.125;      // of a new measurement
-constexpr double kPrior = 1;           // measurements that the share of the place before counts as
-constexpr double kForgets = 0.998;     // of a place's measurements, while nothing is tried
 constexpr double kFirstRow = 0.3;      // of a plain step's time a row: a further one, until one was measured
 constexpr double kFirstDraft = 0.15;   // likewise: a draft that a device computes
-constexpr double kLostSteps = 0.5;     // plain steps that may be lost at first
-constexpr double kLostShare = 0.01;    // and this share of the time
+constexpr double kLostSteps = 1.5;     // plain steps that may be lost at first
+constexpr double kLostShare = 0.005;   // and this share of the time
+constexpr double kAtOnce = 0.5;        // of that, at one step with several drafts: what is lost takes long to come back
 constexpr double kKeptSteps = 64;      // of the time saved, that may be lost again
-constexpr uint32_t kPlainFirst = 5;    // plain steps that are measured before any drafts; the first is often slow
+constexpr uint32_t kPlainFirst = 3;    // plain steps that are measured before any drafts; the first is often slow
 constexpr uint32_t kPlainEvery = 128;  // steps with drafts until a plain one is measured again
-constexpr double kOutlier = 4;         // times the cost so far: something else ran
+constexpr uint32_t kCheaperEvery = 64;  // steps without drafts until these are taken to cost less than was measured
+constexpr double kCheaper = 0.9;        // so much: the machine may have been busy
+constexpr double kOutlier = 4;          // times the cost so far: something else ran
 
 void take(double& average, double measured) {
   if (average <= 0) average = measured;
@@ -26,40 +27,14 @@ void take(double& average, double measured) {
 
 }  // namespace
 
-// ---- acceptance
+// ---- accounts
 
-void Acceptance::start(double expected) {
-  expected_ = expected;
-  seen_.fill(0);
-  weight_.fill(0);
-  update();
+void DraftAccount::add(double ns, double saved, double plain) {
+  spent_ += ns;
+  balance_ = std::min(balance_ + saved, kKeptSteps * plain);
 }
 
-void Acceptance::measured(uint32_t kept, bool missed) {
-  for (uint32_t i = 0; i < std::min(kept + (missed ? 1 : 0), kPlaces); ++i) {
-    weight_[i] = std::min(weight_[i] + 1, 1 / kWeight);
-    seen_[i] += ((i < kept ? 1 : 0) - seen_[i]) / weight_[i];
-  }
-  update();
-}
-
-void Acceptance::passed() {
-  for (double& w : weight_) w *= kForgets;
-  update();
-}
-
-void Acceptance::update() {
-  double before = expected_;
-  for (uint32_t i = 0; i < kPlaces; ++i) {
-    before = share_[i] = (weight_[i] * seen_[i] + kPrior * before) / (weight_[i] + kPrior);
-  }
-}
-
-double Acceptance::kept(uint32_t drafts) const {
-  double expected = 0, all = 1;
-  for (uint32_t i = 0; i < drafts; ++i) expected += all *= share(i);
-  return expected;
-}
+double DraftAccount::may_lose(double plain) const { return balance_ + kLostSteps * plain + kLostShare * spent_; }
 
 // ---- costs
 
@@ -107,57 +82,92 @@ double DraftPolicy::draft_ns(uint32_t drafting) const {
   return 0;
 }
 
+// What drafts cost is measured only while there are some.
+void DraftPolicy::measure_plain(size_t count, double took) {
+  if (plain_steps_[count] == 1) plain_[count] = std::min(plain_[count], took);
+  plain_steps_[count] = std::min(plain_steps_[count] + 1, kPlainFirst);
+  take(plain_[count], took);
+  if (++since_drafted_ % kCheaperEvery != 0) return;
+  for (Extra& e : extra_) {
+    for (double& ns : e) ns *= kCheaper;
+  }
+  for (double& ns : draft_) ns *= kCheaper;
+}
+
 void DraftPolicy::stepped(const DraftedStep& s) {
   const auto took = static_cast<double>(s.ns), drafting = static_cast<double>(s.drafting_ns);
   const size_t count = count_of(s.seqs), size = size_of(s.rows);
   const bool plain = s.rows <= s.seqs;
   const double expected = cost_ns(s.rows, s.seqs), one = plain_[count];
-  spent_ += took + drafting;
   if (s.computed > 0) take(draft_[size_of(s.drafting)], drafting / s.computed);
   if (s.first) {
     const double planning = std::max(took - expected, 0.0);
     plan_ns_ = plan_ns_ == 0 ? planning : (plan_ns_ + planning) / 2;
   } else if (plain) {
-    if (plain_steps_[count] == 1) plain_[count] = std::min(plain_[count], took);
-    plain_steps_[count] = std::min(plain_steps_[count] + 1, kPlainFirst);
-    take(plain_[count], took);
+    measure_plain(count, took);
   } else if (one > 0) {
     const size_t seqs = size_of(s.seqs);
     take(extra_[seqs][std::min(s.rows - s.seqs, kExtras)], std::max(took - one, 1e-3 * one));
     measured_[seqs] = true;
   }
   since_plain_[count] = plain ? 0 : since_plain_[count] + 1;
+  if (!plain) since_drafted_ = 0, planned_[size] = true;
   // A drafter that has drafted nothing has read the text: that is not lost.
-  if (s.computed > 0) balance_ -= drafting;
-  if (plain) return;
-  planned_[size] = true;
-  if (one > 0) balance_ = std::min(balance_ + one * s.tokens / s.seqs - took, kKeptSteps * one);
+  double saved = s.computed > 0 ? -drafting : 0;
+  if (!plain && one > 0) saved += one * s.tokens / s.seqs - took;
+  account_.add(took + drafting, saved, one);
+}
+
+// What the step's further rows and drafts took is shared by whose they are.
+void DraftPolicy::settle(DraftAccount& account, const DraftedStep& s, const Part& part) const {
+  const double plain = plain_[count_of(s.seqs)], one = plain / s.seqs, further = s.rows - std::min(s.rows, s.seqs);
+  double cost = 0;
+  if (s.computed > 0) cost += static_cast<double>(s.drafting_ns) * part.computed / s.computed;
+  if (further > 0) cost += (static_cast<double>(s.ns) - plain) * (part.rows - 1) / further;
+  const double saved = plain > 0 && s.rows > s.seqs ? one * (part.tokens - 1.0) - cost : -cost;
+  account.add(static_cast<double>(s.ns + s.drafting_ns) / s.seqs, saved, one);
 }
 
 // ---- choice
 
-uint32_t DraftPolicy::choose(const Ask& ask, const Acceptance& acceptance) const {
+uint32_t DraftPolicy::choose(const Ask& ask, const Acceptance& acceptance, const DraftAccount& account) const {
   const double plain = plain_[count_of(ask.seqs)], now = cost_ns(ask.rows, ask.seqs) + ask.drafting_ns;
   if (plain_steps_[count_of(ask.seqs)] < kPlainFirst || since_plain_[count_of(ask.seqs)] > kPlainEvery) return 0;
-  const double may_lose = balance_ + kLostSteps * plain + kLostShare * spent_;
   const double undrafted = cost_ns(ask.undrafted, ask.seqs);
+  const double all_may_lose = account_.may_lose(plain), own_may_lose = account.may_lose(plain / ask.seqs);
   double draft = 0;
   if (ask.drafting > 0) draft = draft_ns(ask.drafting) > 0 ? draft_ns(ask.drafting) : kFirstDraft * plain / ask.seqs;
+  const uint32_t proposed = ask.drafting > 0 && draft_ns(ask.drafting) == 0 ? std::min(ask.proposed, 1u) : ask.proposed;
   double best = ask.tokens / now, expected = 0, all = 1;  // all: that every draft is kept
   uint32_t chosen = 0;
-  for (uint32_t k = 1; k <= ask.proposed; ++k) {
+  for (uint32_t k = 1; k <= proposed; ++k) {
     expected += all *= acceptance.share(k - 1);
     double cost = cost_ns(ask.rows + k, ask.seqs) + ask.drafting_ns + draft * k;
     const double planning = planned_[size_of(ask.rows + k)] ? 0 : plan_ns_;
-    if (cost - undrafted + planning > may_lose) continue;
-    if (ask.feeds_again) {
-      cost += (1 - all) * (cost_ns(ask.seqs + 1 + static_cast<uint32_t>(expected), ask.seqs) - plain);
-    }
+    const auto again_ns = [&](uint32_t stand) { return cost_ns(ask.seqs + stand, ask.seqs) - plain; };
+    const double worst = cost + planning + (ask.feeds_again ? again_ns(k) : 0);
+    if (worst - undrafted > all_may_lose || worst - now > (k == 1 ? 1 : kAtOnce) * own_may_lose) continue;
+    if (ask.feeds_again) cost += (1 - all) * again_ns(1 + static_cast<uint32_t>(expected));
     if ((ask.tokens + expected) / cost <= best) continue;
     best = (ask.tokens + expected) / cost;
     chosen = k;
   }
   return chosen;
+}
+
+Acceptance& DraftPolicy::usual(std::string_view drafter, double expected) {
+  const auto [found, added] = usual_.try_emplace(drafter, Acceptance::kOfAllSequences);
+  if (added) found->second.start(expected);
+  return found->second;
+}
+
+bool DraftPolicy::may_pay(const Acceptance& usual, uint32_t most) const {
+  const double plain = plain_[0], draft = draft_ns(1);
+  if (plain_steps_[0] < kPlainFirst || draft == 0 || !measured_[0]) return true;
+  for (uint32_t k = 1; k <= most; ++k) {
+    if ((1 + usual.kept(k)) * plain > cost_ns(1 + k, 1) + draft * k) return true;
+  }
+  return false;
 }
 
 }  // namespace switchyard

@@ -1,35 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 // DraftPolicy: how many drafted tokens a step verifies, by what steps of each size take, by what the drafts themselves
-// take, and by how many drafts were kept. It keeps an account of the time that drafts have saved and lost, and drafts
-// only while all losses together stay within half a plain step and 1% of the time so far.
+// take, and by how many drafts are kept. A model has one for all its sequences: what was measured with one text is
+// known for the next.
+//
+// It never tries more than it may lose. Accounts of the time that drafts saved and lost, one of all sequences and one
+// of each, allow losses of one and a half plain steps at first, of half a percent of the time so far, and of what was
+// saved before.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <string_view>
+
+#include "core/draft/acceptance.h"
 
 namespace switchyard {
 
-// The shares of one sequence's drafts that are kept, by their place among a step's drafts.
-class Acceptance {
+// The time that drafts have saved and lost.
+class DraftAccount {
  public:
-  static constexpr uint32_t kPlaces = 32;  // those after the last are like it
-
-  void start(double expected);
-  // `kept` drafts of a step stood; `missed`: and the next one did not.
-  void measured(uint32_t kept, bool missed);
-  // A guess was not tried: after many of them one is tried again.
-  void passed();
-  // That the draft at `place` is kept, if all before it are.
-  double share(uint32_t place) const { return share_[place < kPlaces ? place : kPlaces - 1]; }
-  // How many of the first `drafts` are expected to be kept.
-  double kept(uint32_t drafts) const;
+  // A step took `ns`; beside steps without drafts, of `plain` ns each, so much was saved, or lost below 0.
+  void add(double ns, double saved, double plain);
+  double may_lose(double plain) const;
+  double balance_ns() const { return balance_; }  // below 0: lost
 
  private:
-  void update();
-
-  double expected_ = 0;
-  std::array<double, kPlaces> seen_{}, weight_{}, share_{};
+  double spent_ = 0, balance_ = 0;
 };
 
 // What a step of decoding sequences was, and took.
@@ -46,6 +44,12 @@ class DraftPolicy {
  public:
   void stepped(const DraftedStep& step);
 
+  // One sequence's part of a step, for its account.
+  struct Part {
+    uint32_t rows = 0, tokens = 0, computed = 0;
+  };
+  void settle(DraftAccount& account, const DraftedStep& step, const Part& part) const;
+
   struct Ask {
     uint32_t rows = 0, seqs = 0;  // of the step so far
     uint32_t undrafted = 0;       // rows that it would have without drafts
@@ -55,14 +59,19 @@ class DraftPolicy {
     uint32_t drafting = 0;        // 0: they are there; else a device computes drafts of so many sequences, these too
     bool feeds_again = false;     // if not all are kept, the next step has the rows that stand once more
   };
-  // How many of the proposed drafts to add.
-  uint32_t choose(const Ask& ask, const Acceptance& acceptance) const;
+  // How many of the proposed drafts of a sequence to add, whose acceptance and account these are.
+  uint32_t choose(const Ask& ask, const Acceptance& acceptance, const DraftAccount& account) const;
+
+  // What was measured of a drafter's guesses, in all sequences. The name outlives the policy.
+  Acceptance& usual(std::string_view drafter, double expected);
+  // Whether guesses that a device computes, at most so many, may pay in a sequence of its own, as far as that is known.
+  bool may_pay(const Acceptance& usual, uint32_t most) const;
 
   // What a step is expected to take; 0: nothing is known.
   double cost_ns(uint32_t rows, uint32_t seqs) const;
   // What a draft takes that a device computes, beside those of other sequences.
   double draft_ns(uint32_t drafting) const;
-  double balance_ns() const { return balance_; }  // that drafts have saved; below 0: lost
+  double balance_ns() const { return account_.balance_ns(); }
 
  private:
   static constexpr uint32_t kExact = 32;            // steps of up to so many sequences are told apart
@@ -74,17 +83,19 @@ class DraftPolicy {
   static size_t count_of(uint32_t seqs);
   static size_t size_of(uint32_t rows);
   double extra_ns(uint32_t extra, uint32_t seqs, double plain) const;
+  void measure_plain(size_t count, double took);
 
   std::array<double, kCounts> plain_{};          // ns of steps with a row a sequence, by sequences; 0: not measured
   std::array<uint32_t, kCounts> plain_steps_{};  // how many of them were measured, up to a few
   std::array<uint32_t, kCounts> since_plain_{};  // steps with more
+  uint32_t since_drafted_ = 0;                   // steps without
   std::array<Extra, kSizes> extra_{};            // ns of further rows, by sequences and rows; 0: not measured
   std::array<bool, kSizes> measured_{};          // whether there is any, by sequences
   std::array<double, kSizes> draft_{};           // ns of a draft, by sequences; 0: not measured
   std::array<bool, kSizes> planned_{};           // steps with more than a row a sequence, by rows
   double plan_ns_ = 0;                           // what planning a step takes
-  double spent_ = 0;                             // in steps and drafters
-  double balance_ = 0;
+  DraftAccount account_;
+  std::map<std::string_view, Acceptance> usual_;  // by drafter
 };
 
 }  // namespace switchyard

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "core/base/status.h"
@@ -43,6 +44,8 @@ class Drafter {
   // Whether it may have a guess once `more` further tokens, whichever they are, have been seen. The tokens after one
   // that is not known yet are computed ahead where no drafter may have one.
   virtual bool may_propose_after(uint32_t more) const = 0;
+  // What acceptance is measured by, for all sequences together: drafters that guess in the same way have the same name.
+  virtual std::string_view name() const { return "other"; }  // static
   // The share of its drafts that is expected to be kept, before any was measured.
   virtual double expected_acceptance() const = 0;
 

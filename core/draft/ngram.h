@@ -22,6 +22,7 @@ class NgramDrafter final : public Drafter {
   void saw(std::span<const int32_t> ids) override;
   Status propose(uint32_t most, Guesses& guesses) override;
   bool may_propose_after(uint32_t more) const override { return length_ + more >= limits_.least; }
+  std::string_view name() const override { return "ngram"; }
   double expected_acceptance() const override { return 0.8; }
 
  private:

@@ -100,6 +100,7 @@ Result<Batch::Id> Batch::add(Session& session, Request request) {
   for (size_t i = 0; i < given - seen; ++i) sampler.saw_prompt(request.prompt[i]);
   for (const int32_t id : request.drawn) sampler.saw_output(id);
   if (model_.drafts() == 0) request.drafters.clear();
+  drop_what_cannot_pay(request);
   for (const auto& d : request.drafters) {
     if (d->wants_hidden() && model_.hidden_width() == 0) {
       return error(Code::internal, "a drafter needs hidden rows, and the model was made without");
@@ -121,7 +122,11 @@ Result<Batch::Id> Batch::add(Session& session, Request request) {
   if (r->request.mask) r->mask.resize(mask_words() * (1 + drafts));
   r->rows.reserve(drafts == 0 ? 1 : 16 + 2 * drafts);
   r->guesses = std::make_unique<RequestGuesses>(*this, *r);
-  for (const auto& d : r->request.drafters) r->acceptance.emplace_back().start(d->expected_acceptance());
+  for (const auto& d : r->request.drafters) {
+    Acceptance& usual = model_.draft_policy().usual(d->name(), d->expected_acceptance());
+    r->records.push_back({Acceptance(), usual});
+    r->records.back().own.start(usual);
+  }
   r->begin_ns = Os::real().now_ns();
   r->entry = free_entries_.back();
   free_entries_.pop_back();

@@ -127,7 +127,6 @@ class Batch {
   std::optional<Outcome> take(Id id);
   const Outcome* outcome(Id id) const;
   uint64_t steps() const { return steps_; }
-  const DraftPolicy& policy() const { return policy_; }
   bool in_flight() const { return !flights_.empty(); }  // a step was submitted, and not collected yet
 
  private:
@@ -165,6 +164,7 @@ class Batch {
   void finish_part(const FlightPart& part, const StepOutput& out);
   void keep_rows(Running& r, const FlightPart& part, uint32_t accepted);
   Status give_hidden(Running& r, const FlightPart& part, uint32_t stand);
+  void drop_what_cannot_pay(Request& request) const;
   void measure(const Flight& flight, uint64_t begin_ns, uint64_t drawn, bool first);
   void end(Running& r, StopReason reason, Status status = {});
   Status fail_all(Status status);
@@ -186,7 +186,6 @@ class Batch {
   uint32_t computed_drafts_ = 0;        // that came of it
   std::vector<float> hidden_;           // rows of a sequence
   std::vector<uint32_t> free_entries_;  // of the devices' token buffers
-  DraftPolicy policy_;
   Id next_id_ = 1;
   uint64_t steps_ = 0, draws_ = 0;
 };

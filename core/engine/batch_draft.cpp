@@ -19,6 +19,9 @@ namespace {
 // A step that feeds more rows again has no drafts, so that the rows to feed again do not grow from step to step.
 constexpr size_t kFedAgain = 8;
 
+// Steps without a guess that a request without its drafter counts as.
+constexpr uint32_t kPassedByARequest = 50;
+
 }  // namespace
 
 // Drafts are for steps that read no prompt, which have work enough, and whose tokens are all known.
@@ -51,7 +54,7 @@ uint32_t Batch::draft_limit(const Running& r, const StepRoom& room) const {
 void Batch::draft(StepRoom& room) {
   computed_.clear();
   for (const auto& r : running_) {
-    r->drafts = r->masks = 0;
+    r->drafts = r->masks = r->drew = r->computed = 0;
     r->guesses->clear();
     const bool decodes = r->outcome.stopped == StopReason::none && !r->paused && !r->reads_prompt();
     if (room.drafts > 0 && decodes && !r->request.drafters.empty()) ask_drafters(*r, room);
@@ -80,19 +83,19 @@ void Batch::ask_drafters(Running& r, StepRoom& room) {
     if (proposed > 0) break;
   }
   if (proposed == 0) return;
-  Acceptance& a = r.acceptance[r.drafter];
+  Running::Record& record = r.records[r.drafter];
   r.drafts = r.request.draft_always ? proposed : drafts_that_pay(r, room, proposed, computes);
   if (r.drafts == 0) {
     r.passed_in = steps_;
-    return a.passed();
+    return record.passed();
   }
   if (computes) {
     computed_.push_back(&r);
-    room.drafting_ns += r.drafts * policy_.draft_ns(++room.drafting);
+    room.drafting_ns += r.drafts * model_.draft_policy().draft_ns(++room.drafting);
   }
   room.drafts -= r.drafts;
   room.decoding_rows += r.drafts;
-  room.tokens += a.kept(r.drafts);
+  room.tokens += record.own.kept(r.drafts);
 }
 
 uint32_t Batch::drafts_that_pay(const Running& r, const StepRoom& room, uint32_t proposed, bool computes) const {
@@ -104,7 +107,21 @@ uint32_t Batch::drafts_that_pay(const Running& r, const StepRoom& room, uint32_t
                              .proposed = proposed,
                              .drafting = computes ? room.drafting + 1 : 0,
                              .feeds_again = model_.feeds_again()};
-  return policy_.choose(ask, r.acceptance[r.drafter]);
+  return model_.draft_policy().choose(ask, r.records[r.drafter].own, r.account);
+}
+
+// Of drafters that compute, those whose guesses were measured not to pay. They are tried again after some requests,
+// since texts differ and machines are busy at times.
+void Batch::drop_what_cannot_pay(Request& request) const {
+  if (request.draft_always) return;
+  DraftPolicy& policy = model_.draft_policy();
+  std::erase_if(request.drafters, [&](const auto& d) {
+    if (!d->computes()) return false;
+    Acceptance& usual = policy.usual(d->name(), d->expected_acceptance());
+    if (policy.may_pay(usual, std::min(d->most_drafts(), model_.drafts()))) return false;
+    usual.passed(kPassedByARequest);
+    return true;
+  });
 }
 
 // Whether a request's next tokens may be guessed, and are worth computing.
@@ -121,8 +138,8 @@ bool Batch::may_draft_next(Running& r) {
                                .proposed = model_.drafts(),
                                .drafting = 1,
                                .feeds_again = model_.feeds_again()};
-    if (policy_.choose(ask, r.acceptance[i]) > 0) return true;
-    if (r.passed_in + 1 != steps_) r.acceptance[i].passed();  // else as the step under way was planned
+    if (model_.draft_policy().choose(ask, r.records[i].own, r.account) > 0) return true;
+    if (r.passed_in + 1 != steps_) r.records[i].passed();  // else as the step under way was planned
   }
   return false;
 }
@@ -137,7 +154,7 @@ void Batch::compute_drafts() {
     reading_ns_ += drafter(*r).reading_ns();
     r->guesses->end(r->drafts);
     r->drafts = static_cast<uint32_t>(r->guesses->ids().size());
-    computed_drafts_ += r->drafts;
+    computed_drafts_ += r->computed = r->drafts;
     if (!proposed.ok()) end(*r, StopReason::failed, std::move(proposed));
   }
   drafting_ns_ = Os::real().now_ns() - begin;
@@ -260,7 +277,7 @@ void Batch::keep_rows(Running& r, const FlightPart& part, uint32_t accepted) {
   r.outcome.drafted += part.drafts;
   r.outcome.accepted += accepted;
   r.outcome.drafts.add(part.drafts, accepted);
-  if (!over) r.acceptance[r.drafter].measured(accepted, accepted < part.drafts);
+  if (!over) r.records[r.drafter].measured(accepted, accepted < part.drafts);
   const uint32_t stand = part.tokens - part.drafts + accepted;
   if (stand == part.tokens) return r.session.commit();
   if (model_.feeds_again()) return r.session.abandon();
@@ -281,14 +298,21 @@ Status Batch::give_hidden(Running& r, const FlightPart& part, uint32_t stand) {
 // `first`: plans were made in this time.
 void Batch::measure(const Flight& flight, uint64_t begin_ns, uint64_t drawn, bool first) {
   if (model_.drafts() == 0 || flight.reads_prompt || flight.parts.empty()) return;
-  policy_.stepped({.rows = flight.rows,
-                   .seqs = static_cast<uint32_t>(flight.parts.size()),
-                   .tokens = static_cast<uint32_t>(drawn),
-                   .ns = Os::real().now_ns() - begin_ns - drafting_ns_ - reading_ns_,
-                   .computed = computed_drafts_,
-                   .drafting_ns = drafting_ns_,
-                   .drafting = static_cast<uint32_t>(computed_.size()),
-                   .first = first});
+  const DraftedStep step{.rows = flight.rows,
+                         .seqs = static_cast<uint32_t>(flight.parts.size()),
+                         .tokens = static_cast<uint32_t>(drawn),
+                         .ns = Os::real().now_ns() - begin_ns - drafting_ns_ - reading_ns_,
+                         .computed = computed_drafts_,
+                         .drafting_ns = drafting_ns_,
+                         .drafting = static_cast<uint32_t>(computed_.size()),
+                         .first = first};
+  DraftPolicy& policy = model_.draft_policy();
+  policy.stepped(step);
+  for (const FlightPart& p : flight.parts) {
+    if (p.request == nullptr) continue;
+    Running& r = *p.request;
+    policy.settle(r.account, step, {.rows = p.tokens, .tokens = r.drew, .computed = r.computed});
+  }
 }
 
 }  // namespace switchyard

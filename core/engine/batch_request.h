@@ -38,11 +38,21 @@ struct Batch::Running {
   uint32_t entry = 0;              // in the devices' token buffers
   std::vector<int32_t> rows = {};  // fed by a decoding step: ids, the drafted ones last, or where the device finds it
   bool paused = false;
-  bool counts_there = false;                // the device's counts are up to date with `sampler`
-  std::vector<Acceptance> acceptance = {};  // of each drafter
-  uint64_t passed_in = UINT64_MAX;          // the step in which no draft was worth it last
-  size_t drafter = 0;                       // whose drafts are in the step
-  uint32_t drafts = 0;                      // how many of the guesses are to be verified in the step
+  bool counts_there = false;  // the device's counts are up to date with `sampler`
+  // Of each drafter: what is kept here, and in all sequences.
+  struct Record {
+    Acceptance own;
+    Acceptance& usual;
+    void measured(uint32_t kept, bool missed) { own.measured(kept, missed), usual.measured(kept, missed); }
+    void passed() { own.passed(), usual.passed(); }
+  };
+  std::vector<Record> records = {};
+  DraftAccount account = {};
+  uint64_t passed_in = UINT64_MAX;  // the step in which no draft was worth it last
+  size_t drafter = 0;               // whose drafts are in the step
+  uint32_t drafts = 0;              // how many of the guesses are to be verified in the step
+  uint32_t computed = 0;            // of them, by a device
+  uint32_t drew = 0;                // tokens of the step
   std::unique_ptr<RequestGuesses> guesses = {};
   std::vector<uint32_t> mask = {};  // of each row that draws
   uint32_t masks = 0;               // of them are there, for the step that is being planned

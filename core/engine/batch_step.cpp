@@ -229,7 +229,7 @@ StopReason Batch::drew(Running& r, const Draw& d, uint32_t position) {
     r.first_ns = Os::real().now_ns();
     r.outcome.prompt_ns = r.first_ns - r.begin_ns;
   }
-  ++draws_;
+  ++draws_, ++r.drew;
   r.sampler.saw_output(d.token);
   r.outcome.ids.push_back(d.token);
   for (const auto& drafter : r.request.drafters) drafter->saw({&r.outcome.ids.back(), 1});
@@ -282,7 +282,7 @@ Result<bool> Batch::step() {
   }
   starved_.clear();
   const uint64_t begin_ns = Os::real().now_ns(), drawn = draws_;
-  const size_t lists = model_.runner().sizes();
+  const uint64_t lists = model_.runner().recorded();
   if (flights_.empty()) {
     if (Status s = begin(); !s.ok()) return fail_all(std::move(s));
   }
@@ -292,7 +292,7 @@ Result<bool> Batch::step() {
   if (!flights_.empty()) {
     const Flight& flight = *flights_.front();
     if (Status s = finish_step(); !s.ok()) return fail_all(std::move(s));
-    measure(flight, begin_ns, draws_ - drawn, lists != model_.runner().sizes());
+    measure(flight, begin_ns, draws_ - drawn, lists != model_.runner().recorded());
   }
   sweep();
   return !running_.empty() || !flights_.empty();

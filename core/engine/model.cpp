@@ -112,6 +112,11 @@ Result<std::unique_ptr<Model>> Model::plan_ahead(std::shared_ptr<const Program> 
   policy.memory = std::make_shared<PlanMemory>(CodeStore(os, options.code_folder));
   SWY_TRY(m->set_context(options));
   SWY_TRY(m->fit_chunk([&] { return m->make_planner(options, policy); }));
+  if (options.mtp && options.mtp_if_it_fits && StepRunner::can_run_ahead(m->devices_, m->head_)) {
+    ModelOptions without = options;
+    without.mtp = without.hidden = false;
+    return plan_ahead(m->program_, m->owners_, std::move(policy), without);
+  }
   SWY_TRY(m->fit_chunk([&] { return m->make_mtp(options, policy); }));
   return m;
 }

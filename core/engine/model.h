@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "core/draft/draft_policy.h"
 #include "core/engine/mtp.h"
 #include "core/engine/routing.h"
 #include "core/engine/sampling_path.h"
@@ -36,8 +37,10 @@ struct ModelOptions {
   // Whether rows of drafts stay pending where kernels can leave them so. Otherwise each session gets a second slot, and
   // rows that stand are computed again where others do not.
   bool pending_rows = true;
-  bool mtp = false;             // the program's multi-token prediction layer can be run, if it has one
-  bool mtp_if_it_fits = false;  // without the layer and `hidden`, where no kernels or no memory are left for these
+  bool mtp = false;  // the program's multi-token prediction layer can be run, if it has one
+  // Without the layer and `hidden`, where no kernels or no memory are left for these, and where steps run ahead: all of
+  // them would have to wait for the layer.
+  bool mtp_if_it_fits = false;
   uint64_t state_bytes = 0;     // for all sessions' states together; 0: enough for every session's whole context
   bool device_sampling = true;  // false: logits only, with nothing of a sampler in any plan
   bool deterministic = false;
@@ -89,6 +92,7 @@ class Model {
   uint32_t chunk() const { return chunk_; }
   uint32_t max_sessions() const { return pool_.seqs; }
   uint32_t checkpoints() const { return checkpoints_; }    // ModelOptions::checkpoints
+  DraftPolicy& draft_policy() { return draft_policy_; }    // of all its batches
   uint32_t drafts() const { return drafts_; }              // ModelOptions::drafts
   uint32_t pending_rows() const { return pending_rows_; }  // of a session; 0: rows cannot be pending
   // Whether rows that stand are computed again where others of their step do not.
@@ -179,6 +183,7 @@ class Model {
   std::vector<Router> routers_;
   std::vector<MemoryNeed> memory_;
   CancelCheck cancelled_;
+  DraftPolicy draft_policy_;
   uint32_t checkpoints_ = 0, drafts_ = 0, pending_rows_ = 0;
   uint32_t context_ = 0, chunk_ = 0, vocab_ = 0;
   uint32_t hidden_ = kNoValue, hidden_width_ = 0;

@@ -32,6 +32,7 @@ class ModelDrafter final : public Drafter {
   bool may_propose_after(uint32_t more) const override {
     return !unknown_ && text_.size() + more < shared_.model_->context();
   }
+  std::string_view name() const override { return "model"; }
   double expected_acceptance() const override { return kExpected; }
   bool computes() const override { return true; }
   uint64_t reading_ns() const override { return reading_ns_; }

@@ -64,7 +64,7 @@ Status Model::make_mtp(const ModelOptions& options, const PlanPolicy& policy) {
   if (f == nullptr) return {};
   SWY_LET(Planner planner,
           Planner::create(graph_of(*program_, *f), devices_, policy, options.variants, pool_, chunk_, cancelled_));
-  mtp_ = std::make_unique<MtpLayer>(std::move(planner));
+  mtp_ = std::make_unique<MtpLayer>(*program_, std::move(planner));
   return {};
 }
 

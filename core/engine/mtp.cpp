@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 namespace switchyard {
 
@@ -17,6 +18,19 @@ uint64_t hidden_width(const Function& main) {
   return 0;
 }
 
+uint32_t vocab_of(const Program& program) {
+  const Function& main = program.main();
+  return static_cast<uint32_t>(main.values[main.outputs[0]].width);
+}
+
+// The ids of the layer's logits; empty: all of them.
+Result<IdRanges> shortlist_of(const Program& program) {
+  for (const auto& [key, value] : program.metadata) {
+    if (key == kShortlistKey) return IdRanges::parse(value, vocab_of(program));
+  }
+  return IdRanges();
+}
+
 // Whether a function has the layer's input and outputs, and paged states of its own alone.
 bool fits(const Program& program, const Function& f) {
   if (f.inputs.size() != 1 || f.outputs.size() != 2 || !f.states.empty() || !f.weights.empty()) return false;
@@ -25,9 +39,11 @@ bool fits(const Program& program, const Function& f) {
     return v.dtype == SWY_F32 && v.rows == rows && v.width == width;
   };
   const Function& main = program.main();
-  const uint64_t width = hidden_width(main), vocab = main.values[main.outputs[0]].width;
+  const uint64_t width = hidden_width(main), vocab = vocab_of(program);
+  const Result<IdRanges> shortlist = shortlist_of(program);
+  if (!shortlist.ok()) return false;
   if (width == 0 || !is(row, SWY_ROWS_STEP, width) || !is(own, SWY_ROWS_STEP, width)) return false;
-  if (!is(logits, SWY_ROWS_LOGITS, vocab)) return false;
+  if (!is(logits, SWY_ROWS_LOGITS, shortlist->empty() ? vocab : shortlist->count())) return false;
   std::vector<bool> of_main(program.states.size());
   for (const Op& op : main.ops) {
     for (const uint32_t s : op.states) of_main[s] = true;
@@ -57,7 +73,9 @@ const Function* MtpLayer::of(const Program& program) {
   return nullptr;
 }
 
-MtpLayer::MtpLayer(Planner planner) : planner_(std::move(planner)) {
+MtpLayer::MtpLayer(const Program& program, Planner planner) : planner_(std::move(planner)) {
+  if (Result<IdRanges> shortlist = shortlist_of(program); shortlist.ok()) shortlist_ = std::move(*shortlist);
+  if (!shortlist_.empty()) all_logits_.resize(vocab_of(program), -std::numeric_limits<float>::infinity());
   const Graph& graph = planner_.graph();
   row_value_ = graph.results[1];
   hidden_ = static_cast<uint32_t>(graph.values[graph.inputs[0]].width);
@@ -65,6 +83,7 @@ MtpLayer::MtpLayer(Planner planner) : planner_(std::move(planner)) {
 
 Status MtpLayer::make_runner(StepRunner::Setup setup, uint32_t context) {
   setup.planner = &planner_;
+  setup.tokens = static_cast<uint32_t>(all_logits_.size());
   setup.head = head_of_logits(planner_.graph());
   max_rows_ = setup.max_rows;
   SWY_LET(runner_, StepRunner::create(setup));
@@ -78,7 +97,14 @@ Result<std::span<const float>> MtpLayer::run(const Rows& rows, bool logits) {
   s.pages = rows.pages;
   s.logit_rows = logits ? 1 : 0;
   last_rows_ = static_cast<uint32_t>(rows.next.size());
-  return runner_->run({&s, 1}, rows.hidden);
+  SWY_LET(const std::span<const float> made, runner_->run({&s, 1}, rows.hidden));
+  if (!logits || shortlist_.empty()) return made;
+  const float* from = made.data();
+  for (const IdRanges::Range& r : shortlist_.ranges()) {
+    std::copy_n(from, r.count, all_logits_.data() + r.first);
+    from += r.count;
+  }
+  return std::span<const float>(all_logits_);
 }
 
 Status MtpLayer::read_row(std::span<float> to) const {

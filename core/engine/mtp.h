@@ -12,6 +12,7 @@
 
 #include "core/engine/state_pool.h"
 #include "core/engine/step_runner.h"
+#include "core/program/id_ranges.h"
 #include "core/program/program.h"
 
 namespace switchyard {
@@ -30,7 +31,8 @@ class MtpLayer {
     std::span<const uint32_t> pages;  // that cover the positions
   };
 
-  explicit MtpLayer(Planner planner);
+  // `program`: the planner's graph is of its layer.
+  MtpLayer(const Program& program, Planner planner);
 
   const Planner& planner() const { return planner_; }
   uint32_t hidden() const { return hidden_; }
@@ -43,8 +45,8 @@ class MtpLayer {
     return runner_->prepare(steps, kWantLogits, progress);
   }
 
-  // Runs rows of one sequence, at most `max_rows`. Returns the last one's logits, valid until the next run; with
-  // `logits` false none. Errors: those of the devices.
+  // Runs rows of one sequence, at most `max_rows`. Returns the last one's logits, valid until the next run: -inf for
+  // tokens that are not in the layer's shortlist. With `logits` false none. Errors: those of the devices.
   Result<std::span<const float>> run(const Rows& rows, bool logits);
   // The layer's own row of the last row run, in place of the trunk's for a row after it.
   Status read_row(std::span<float> to) const;
@@ -52,6 +54,8 @@ class MtpLayer {
  private:
   Planner planner_;
   std::unique_ptr<StepRunner> runner_;
+  IdRanges shortlist_;             // empty: all tokens
+  std::vector<float> all_logits_;  // where there is one
   uint32_t hidden_ = 0, max_rows_ = 0, row_value_ = 0, last_rows_ = 0;
 };
 

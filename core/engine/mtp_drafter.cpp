@@ -5,6 +5,8 @@ namespace switchyard {
 namespace {
 
 constexpr uint32_t kMostWaiting = 256;  // rows until the layer reads them, drafts or not
+// Rows that the last steps left: more are those of a text that was not drafted for.
+constexpr uint32_t kMostOfAStep = 2 * (MtpDrafter::kMostDrafts + 1);
 
 // Without memory there are no drafts.
 Status unless_full(Status status) { return status.code() == Code::out_of_device_memory ? Status() : status; }
@@ -16,7 +18,17 @@ Status MtpDrafter::saw_hidden(uint32_t position, std::span<const int32_t> ids, s
   return session_.trail().waiting() > kMostWaiting ? session_.read_or_lose() : Status();
 }
 
+Status MtpDrafter::catch_up() {
+  reading_ns_ = 0;
+  if (session_.trail().waiting() <= kMostOfAStep) return {};
+  const uint64_t begin = Os::real().now_ns();
+  SWY_TRY(session_.read_or_lose());
+  reading_ns_ = Os::real().now_ns() - begin;
+  return {};
+}
+
 Status MtpDrafter::propose(uint32_t most, Guesses& guesses) {
+  SWY_TRY(catch_up());
   if (!session_.can_draft()) return {};
   auto logits = session_.draft_row(last_);
   for (uint32_t i = 0;; ++i) {

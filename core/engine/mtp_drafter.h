@@ -22,17 +22,22 @@ class MtpDrafter final : public Drafter {
   }
   Status propose(uint32_t most, Guesses& guesses) override;
   bool may_propose_after(uint32_t) const override { return true; }
+  std::string_view name() const override { return "mtp"; }
   double expected_acceptance() const override { return 0.6; }
   bool computes() const override { return true; }
   bool can_propose() const override { return session_.can_draft(); }
   uint32_t most_drafts() const override { return most_; }
+  uint64_t reading_ns() const override { return reading_ns_; }
   bool wants_hidden() const override { return true; }
+  // The layer reads what it has not read of the text.
+  Status catch_up();
   Status saw_hidden(uint32_t position, std::span<const int32_t> ids, std::span<const float> rows) override;
 
  private:
   Session& session_;
   uint32_t most_;
   int32_t last_ = -1;  // the sequence's last token
+  uint64_t reading_ns_ = 0;
 };
 
 // What a model needs for drafts of this kind. Errors: usage, where its program lacks the layer that is asked for.

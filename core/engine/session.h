@@ -76,6 +76,8 @@ class Session {
   Status read_trail();
   Status read_or_lose();   // the same; without memory for it the trail is lost
   bool can_draft() const;  // another row
+  // Whether rows of all tokens were seen: without them no later one has a draft.
+  bool may_draft() const { return model_.mtp() != nullptr && trail_.whole() && trail_.end() >= position_; }
   Result<std::span<const float>> draft_row(int32_t last);
   Result<std::span<const float>> next_draft_row(int32_t draft);
   bool prepared() const { return prepared_ != 0; }

@@ -47,14 +47,12 @@ Status StepRunner::allocate() {
     f.candidate_results.resize(s_.head.candidate_count == 0 ? 0 : rows);
   }
   if (s_.head.tokens == kNoValue) return {};
-  // A step can follow another unread where one asynchronous device does all of every step.
   const std::vector<uint32_t> results = s_.head.results(kWantTokens);
   SWY_LET(const Plan plan,
           s_.planner->plan(bucket_of({.sample_rows = 1, .context = 1}, s_.pool, s_.max_rows), results));
   head_device_ = plan.nodes.back().device;
   const PlanDevice& device = devices[head_device_];
-  if (devices.size() > 1 || (device.info.flags & SWY_DEVICE_SYNCHRONOUS) != 0 || device.api->timeline_create == nullptr)
-    return {};
+  if (!can_run_ahead(devices, s_.head)) return {};
   PluginError e;
   SWY_TRY(
       e.status(device.api->timeline_create(device.handle, &timeline_, e.get()), device.name + ": creating a timeline"));
@@ -62,15 +60,9 @@ Status StepRunner::allocate() {
   return {};
 }
 
-// A larger step gets a larger arena; older plans keep theirs.
-Status StepRunner::grow_arena(size_t device, uint64_t bytes) {
-  std::shared_ptr<DeviceBuffer>& arena = arenas_[device];
-  if (arena != nullptr && arena->bytes() >= bytes) return {};
-  if (arena.use_count() == 1) arena.reset();  // no plan has it
-  SWY_LET(DeviceBuffer larger,
-          DeviceBuffer::allocate(s_.planner->devices()[device], SWY_MEMORY_DEVICE, bytes, "activations"));
-  arena = std::make_shared<DeviceBuffer>(std::move(larger));
-  return {};
+bool StepRunner::can_run_ahead(std::span<const PlanDevice> devices, const Head& head) {
+  return head.tokens != kNoValue && devices.size() == 1 && (devices[0].info.flags & SWY_DEVICE_SYNCHRONOUS) == 0 &&
+         devices[0].api->timeline_create != nullptr;
 }
 
 Status StepRunner::reserve(const StepCounts& largest, bool spare) {
@@ -85,99 +77,6 @@ Status StepRunner::reserve(const StepCounts& largest, bool spare) {
     SWY_TRY(DeviceBuffer::allocate(devices[d], SWY_MEMORY_DEVICE, room, "what comes beside activations").status());
   }
   return make_settling();
-}
-
-StepRunner::Key StepRunner::key_of(const swy_bucket& b, HeadLists head, uint32_t wants) {
-  return {b.rows, b.context, b.seqs, b.logit_rows, b.sample_rows, b.flags, static_cast<uint32_t>(head), wants};
-}
-
-Result<Executable*> StepRunner::executable(const swy_bucket& bucket, uint32_t wants, bool masked) {
-  const HeadLists head = masked || wants == 0 ? HeadLists::apart : HeadLists::joined;
-  const Key key = key_of(bucket, head, wants);
-  const auto it = executables_.find(key);
-  if (it != executables_.end()) return it->second.run.get();
-  Executable* const prepared = masked ? nullptr : prepared_for(bucket, wants);
-  if (prepared != nullptr) return prepared;
-  const Stretch stretch(watch_.observer, "plan and record");
-  SWY_LET(auto made, make_executable(bucket, head, wants));
-  return executables_.emplace(key, Made{std::move(made)}).first->second.run.get();
-}
-
-// Lists of decoding steps accept no other steps. A step that wants nothing has no row for a head, so any head is fine.
-Executable* StepRunner::prepared_for(const swy_bucket& b, uint32_t wants) const {
-  for (const auto& [key, made] : executables_) {
-    if (!made.prepared || (wants != 0 && key.back() != wants)) continue;
-    const swy_bucket& room = made.run->plan().bucket;
-    const bool decodes = (room.flags & SWY_BUCKET_DECODE) != 0;
-    if (decodes && (b.flags & SWY_BUCKET_DECODE) == 0) continue;
-    const bool fits = b.rows <= room.rows && b.seqs <= room.seqs && b.logit_rows <= room.logit_rows &&
-                      b.sample_rows <= room.sample_rows && b.context <= room.context;
-    if (fits) return made.run.get();
-  }
-  return nullptr;
-}
-
-Status StepRunner::prepare(std::span<const StepCounts> steps, uint32_t wants, const Progress& progress) {
-  uint64_t done = 0;
-  for (StepCounts counts : steps) {
-    if (wants == kWantLogits) counts.sample_rows = 0;
-    const swy_bucket bucket = bucket_of(counts, s_.pool, s_.max_rows);
-    const Key key = key_of(bucket, HeadLists::joined, wants);
-    Made& entry = executables_[key];
-    if (entry.run == nullptr) {
-      auto made = make_executable(bucket, HeadLists::joined, wants);
-      if (!made.ok()) {
-        executables_.erase(key);
-        return made.status().code() == Code::out_of_device_memory ? Status() : made.status();
-      }
-      entry.run = std::move(*made);
-    }
-    entry.prepared = true;
-    if (progress && !progress(++done, steps.size())) {
-      return error(Code::cancelled, "stopped while the lists of steps were made");
-    }
-  }
-  return {};
-}
-
-Result<std::unique_ptr<Executable>> StepRunner::make_executable(const swy_bucket& bucket, HeadLists head,
-                                                                uint32_t wants) {
-  constexpr int kMaxRounds = 16;  // of planning, each without what refused to be recorded in those before
-  // With nothing wanted the head is planned all the same, and not submitted.
-  const std::vector<uint32_t> results = s_.head.results(wants == 0 ? uint32_t{kWantLogits} : wants);
-  for (int round = 1;; ++round) {
-    const auto planned = [&] {
-      const Stretch stretch(watch_.observer, "plan");
-      return s_.planner->plan(bucket, results, head);
-    };
-    SWY_LET(Plan plan, planned());
-    plan.decisions = {};  // half of its memory, needed only to explain a plan
-    std::vector<Refusal> refused;
-    auto made = record(std::move(plan), refused);
-    if (refused.empty() || round == kMaxRounds) return made;
-    s_.planner->drop(refused);
-  }
-}
-
-Result<std::unique_ptr<Executable>> StepRunner::record(Plan plan, std::vector<Refusal>& refused) {
-  const Stretch stretch(watch_.observer, "record");
-  const std::vector<PlanDevice>& devices = s_.planner->devices();
-  for (size_t d = 0; d < devices.size(); ++d) SWY_TRY(grow_arena(d, plan.arena_bytes[d]));
-  return Executable::record(std::move(plan), devices, inputs_of(steps_, arenas_), watch_.observer, &refused);
-}
-
-ExecutableInputs StepRunner::inputs_of(const std::vector<DeviceBuffer>& steps,
-                                       std::vector<std::shared_ptr<DeviceBuffer>> arenas) const {
-  ExecutableInputs inputs;
-  inputs.weight = [this](uint32_t w, uint32_t d, uint32_t layout) {
-    return s_.weights->get(weight_use(s_.planner->graph(), w, d, layout));
-  };
-  for (const DeviceBuffer& s : *s_.states) inputs.states.push_back(s.all());
-  for (const DeviceBuffer& s : steps) inputs.steps.push_back(s.all());
-  for (const DeviceBuffer& t : tokens_) inputs.tokens.push_back(t.all());
-  inputs.arenas = std::move(arenas);
-  inputs.cancelled = s_.cancelled;
-  return inputs;
 }
 
 // Where steps run ahead the write waits its turn in the device's queue, and the block stays as it is until then.
@@ -259,13 +158,6 @@ void StepRunner::drain() const {
   }
 }
 
-void StepRunner::forget_lists() {
-  drain();
-  for (const auto& flight : flights_) flight->run = nullptr;
-  executables_.clear();
-  settling_.reset();
-}
-
 // Copies a result to the host: at once, or when the timeline says so.
 Status StepRunner::fetch_value(Flight& f, uint32_t value, std::span<std::byte> to) {
   const PluginTime inside(watch_.counts, waits());
@@ -317,7 +209,7 @@ Status StepRunner::fetch(Flight& f) {
 Result<std::span<const float>> StepRunner::run(std::span<const StepSequence> sequences, std::span<const float> input) {
   uint32_t logit_rows = 0;
   for (const StepSequence& s : sequences) {
-    SWY_TRY(check_token_ids(s.tokens, vocab_));
+    SWY_TRY(check_token_ids(s.tokens, s_.tokens == 0 ? vocab_ : s_.tokens));
     logit_rows += s.logit_rows;
   }
   if (in_flight() > 0) {

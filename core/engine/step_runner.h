@@ -34,6 +34,8 @@ struct StepOutput {
 class StepRunner {
  public:
   static constexpr size_t kInFlight = 2;
+  // Sizes of steps with lists that `prepare` did not make. One more takes the place of the one that ran longest ago.
+  static constexpr size_t kUnprepared = 64;
 
   struct Setup {
     const Planner* planner = nullptr;
@@ -45,6 +47,7 @@ class StepRunner {
     uint32_t pages_per_seq = 0;
     CancelCheck cancelled = {};  // stops the recording of a step
     uint32_t drafts = 0;         // rows with logits besides one a sequence
+    uint32_t tokens = 0;         // whose ids a step may have; 0: those of the logits
   };
   static Result<std::unique_ptr<StepRunner>> create(const Setup& setup);
 
@@ -58,8 +61,9 @@ class StepRunner {
   // lists of its own size runs on the smallest of these that it fits, if there is one. Errors: those of planning and of
   // the devices; cancelled, when `progress` says so, which keeps the lists made so far.
   Status prepare(std::span<const StepCounts> steps, uint32_t wants, const Progress& progress = {});
-  // Sizes of steps that have lists.
+  // Sizes of steps that have lists, and how often such lists were made.
   size_t sizes() const { return executables_.size(); }
+  uint64_t recorded() const { return recorded_; }
 
   // Submits one step whose head produces `wants`. `before_head` runs when the forward pass has been submitted; it fills
   // the masks. If the device reads no masks, the head has been submitted with it. Errors: those of the devices;
@@ -81,7 +85,9 @@ class StepRunner {
   // Waits for the oldest step under way. Its output is valid until kInFlight more were submitted.
   Result<StepOutput> collect();
   size_t in_flight() const { return submitted_ - collected_; }
-  // Whether a step can be submitted while another runs, reading the tokens that the running one samples.
+  // Whether a step can be submitted while another runs, reading the tokens that the running one samples: where one
+  // asynchronous device does all of every step.
+  static bool can_run_ahead(std::span<const PlanDevice> devices, const Head& head);
   bool runs_ahead() const { return runs_ahead_; }
 
   // Rows [first, first + count) of the newest step's logits, f32 [count, vocab], valid until the next step. Errors:
@@ -134,6 +140,7 @@ class StepRunner {
   Result<std::unique_ptr<Executable>> make_executable(const swy_bucket& bucket, HeadLists head, uint32_t wants);
   Result<std::unique_ptr<Executable>> record(Plan plan, std::vector<Refusal>& refused);
   Executable* prepared_for(const swy_bucket& bucket, uint32_t wants) const;
+  void make_room_for_lists();
   Status submit_step(Flight& flight, std::span<const StepSequence> sequences, const swy_bucket& bucket,
                      const std::function<Status()>& before_head);
   Status write_step(uint64_t at, std::span<const std::byte> block);
@@ -157,9 +164,11 @@ class StepRunner {
   struct Made {
     std::unique_ptr<Executable> run;
     bool prepared = false;
+    uint64_t used = 0;  // the number of its last step
   };
   std::map<Key, Made> executables_;  // few rows first
-  std::vector<float> logits_;        // where the host cannot see the device's
+  uint64_t recorded_ = 0;
+  std::vector<float> logits_;  // where the host cannot see the device's
   std::unique_ptr<Settling> settling_;
   std::span<const float> input_;  // of the step being submitted
   StepWatch watch_;

@@ -22,6 +22,7 @@ class ForcedText final : public Drafter {
   void saw(std::span<const int32_t>) override {}
   Status propose(uint32_t most, Guesses& guesses) override;
   bool may_propose_after(uint32_t) const override { return true; }
+  std::string_view name() const override { return "forced"; }
   double expected_acceptance() const override { return 0.9; }
 
  private:

@@ -86,10 +86,8 @@ void TextGeneration::add_drafters(Request& r, Session* session) {
     r.drafters.push_back(std::make_shared<ForcedText>(constraint_, *tokenizer_, drawn_));
   }
   if (!mtp) r.drafters.push_back(std::make_shared<NgramDrafter>());
-  const bool layer = session != nullptr && session->model().mtp() != nullptr;
-  // A device that computes the next step ahead would have to wait for the layer in each, drafts or not.
-  const bool waits = layer && session->model().runner().runs_ahead();
-  if (layer && (mtp || (all && !waits))) {
+  const bool layer = session != nullptr && session->may_draft();
+  if (layer && (mtp || all)) {
     r.drafters.push_back(
         std::make_shared<MtpDrafter>(*session, mtp ? MtpDrafter::kAlwaysDrafts : MtpDrafter::kMostDrafts));
   }

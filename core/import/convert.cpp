@@ -12,6 +12,7 @@
 #include "core/import/model_folder.h"
 #include "core/import/recommended.h"
 #include "core/import/safetensors.h"
+#include "core/import/shortlist.h"
 #include "core/models/registry.h"
 #include "core/program/op_names.h"
 #include "core/program/output.h"
@@ -272,13 +273,18 @@ Result<ConvertReport> convert(Os& os, const ConvertOptions& options) {
   SWY_TRY(check_program_output(os, options.output));
   SWY_LET(const Opened model,
           is_gguf(os, options.source) ? open_gguf(os, options.source) : open_folder(os, options.source));
-  Result<ModelPlan> planned = plan_model(*model.family, *model.config, model.tensors.get(), options.encoding);
+  const Shortlist shortlist = [&](uint32_t vocab) {
+    return make_shortlist(os, options.mtp_shortlist, model.tokenizer_json, vocab);
+  };
+  Result<ModelPlan> planned =
+      plan_model(*model.family, *model.config, model.tensors.get(), options.encoding, shortlist);
   if (!planned.ok()) return planned.status().in(options.source);
   ModelPlan& plan = *planned;
   plan.spec.source_config = model.source_config;
   plan.spec.quantization = options.encoding ? encoding_name(options.encoding) : model.quantization;
   SWY_TRY(take_texts(model, options.source, plan));
-  plan.spec.metadata = model.recommended.entries;
+  const auto& recommended = model.recommended.entries;
+  plan.spec.metadata.insert(plan.spec.metadata.begin(), recommended.begin(), recommended.end());
   plan.notes.insert(plan.notes.end(), model.recommended.notes.begin(), model.recommended.notes.end());
   if (!options.origin.empty()) plan.spec.metadata.emplace_back(kOriginKey, options.origin);
 

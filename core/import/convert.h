@@ -19,6 +19,8 @@ struct ConvertOptions {
   // Of the quantizable weights. None: each keeps the encoding that the source has, or the nearest. MXFP4 stays as it is
   // where 4 bits are asked for.
   std::optional<WeightEncoding> encoding;
+  // What a multi-token prediction layer guesses from, as make_shortlist has it.
+  std::string mtp_shortlist = "auto";
   std::string origin;  // what the program's metadata says it was made of, for listings; "": nothing
   uint32_t threads = 1;
   // Called with the weight bytes written and in all; returning false stops with Code::cancelled.

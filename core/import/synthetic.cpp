@@ -13,6 +13,7 @@
 #include "core/base/threads.h"
 #include "core/import/convert.h"
 #include "core/import/random_weights.h"
+#include "core/import/shortlist.h"
 #include "core/models/published.h"
 #include "core/models/registry.h"
 #include "core/program/decode.h"
@@ -88,7 +89,10 @@ Result<Synthesis> make_synthesis(Os& os, const SyntheticRequest& r) {
   SWY_LET(const Family* family, family_of(config));
   Config sized = resized(config, r.layers, r.vocab);
   if (r.mtp) sized = sized.with("mtp_num_hidden_layers", 1);
-  SWY_LET(ModelPlan plan, plan_model(*family, sized, nullptr, r.encoding));
+  const Shortlist shortlist = [&](uint32_t vocab) {
+    return make_shortlist(os, r.shortlist == 0 ? "off" : std::to_string(r.shortlist), r.tokenizer_json, vocab);
+  };
+  SWY_LET(ModelPlan plan, plan_model(*family, sized, nullptr, r.encoding, shortlist));
   if (r.mtp && plan.spec.functions.size() == 1) {
     return error(Code::usage, "mtp=1: models of type '{}' have no multi-token prediction layer", family->model_type);
   }
@@ -197,18 +201,19 @@ Result<SyntheticRequest> parse_synthetic(const std::string& text) {
     const std::string part = text.substr(at, comma - at);
     const size_t eq = part.find('=');
     const std::string name = part.substr(0, eq), value = eq == std::string::npos ? "" : part.substr(eq + 1);
-    const bool ok = at == 0            ? (r.config = part, !part.empty())
-                    : name == "layers" ? read_number(value, r.layers) && r.layers >= 1 && r.layers <= 4096
-                    : name == "vocab"  ? read_number(value, r.vocab) && r.vocab >= 2 && r.vocab <= (1u << 24)
-                    : name == "mtp"    ? (r.mtp = value == "1", value == "0" || value == "1")
-                    : name == "seed"   ? read_number(value, r.seed)
-                    : name == "quant"  ? (quant = value, true)
-                    : name == "group"  ? (group = value, true)
-                                       : false;
+    const bool ok = at == 0               ? (r.config = part, !part.empty())
+                    : name == "layers"    ? read_number(value, r.layers) && r.layers >= 1 && r.layers <= 4096
+                    : name == "vocab"     ? read_number(value, r.vocab) && r.vocab >= 2 && r.vocab <= (1u << 24)
+                    : name == "mtp"       ? (r.mtp = value == "1", value == "0" || value == "1")
+                    : name == "shortlist" ? read_number(value, r.shortlist) && r.shortlist >= 1
+                    : name == "seed"      ? read_number(value, r.seed)
+                    : name == "quant"     ? (quant = value, true)
+                    : name == "group"     ? (group = value, true)
+                                          : false;
     if (!ok) {
       return error(Code::usage,
                    "'{}' is not part of a synthetic model's name; write "
-                   "synth:CONFIG[,layers=N][,vocab=N][,mtp=1][,seed=S][,quant=Q][,group=G]",
+                   "synth:CONFIG[,layers=N][,vocab=N][,mtp=1][,shortlist=N][,seed=S][,quant=Q][,group=G]",
                    part);
     }
     at = comma + 1;

@@ -23,7 +23,8 @@ struct SyntheticRequest {
   std::string config;   // the name of a published one (core/models/published.h), or the path of a config.json
   uint32_t layers = 0;  // 0: the configuration's
   uint32_t vocab = 0;
-  bool mtp = false;  // with a multi-token prediction layer, where the family has them
+  bool mtp = false;        // with a multi-token prediction layer, where the family has them
+  uint32_t shortlist = 0;  // tokens that the layer guesses from; 0: all
   uint64_t seed = 1;
   WeightEncoding encoding{SWY_I4, 32};
   // Text of a tokenizer that every vocabulary at least as large carries; "" for none.
@@ -33,8 +34,8 @@ struct SyntheticRequest {
   std::vector<uint32_t> eos_ids;
 };
 
-// "CONFIG[,layers=N][,vocab=N][,mtp=1][,seed=S][,quant=Q][,group=G]", the text after "synth:". Errors: usage, naming
-// the part.
+// "CONFIG[,layers=N][,vocab=N][,mtp=1][,shortlist=N][,seed=S][,quant=Q][,group=G]", the text after "synth:". Errors:
+// usage, naming the part.
 Result<SyntheticRequest> parse_synthetic(const std::string& text);
 
 // A program whose weights are made when they are first read. Errors: those of the configuration.

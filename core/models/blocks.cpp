@@ -302,7 +302,9 @@ void Mtp::build(Builder& b) const {
   const Activation n = trunk_.norm(b, at, "ffn_norm", x, "post_attention_layernorm");
   x = b.add(at.name + "ffn_sum", x, feed_forward_(b, at, "mlp.", n));
   const Activation m = trunk_.norm(b, top, "norm", x, "norm");
-  b.lm_head("mtp.logits", m, trunk_.head_, m);
+  const IdRanges ids = b.shortlist(trunk_.vocab);
+  const Weight head = ids.empty() ? trunk_.head_ : b.rows_of("mtp.lm_head.shortlist", trunk_.head_, ids);
+  b.lm_head("mtp.logits", m, head, m);
 }
 
 ExpertsOrMlp::ExpertsOrMlp(const Config& c, const Trunk& trunk, Experts::Form form) : experts_(c, form) {

@@ -160,6 +160,33 @@ Weight Builder::plain(const std::string& name, const std::vector<uint64_t>& dims
   return plain(name, dims, whole(tensor(name, stored.empty() ? dims : stored)));
 }
 
+Weight Builder::rows_of(const std::string& name, Weight matrix, const IdRanges& rows) {
+  const ProgramSpec::Tensor& from = plan_.spec.tensors[matrix.id];
+  const std::vector<uint64_t> dims = {rows.count(), from.dims[1]};
+  std::vector<SourceRows> parts;
+  for (const SourceRows& whole_of : plan_.weights[matrix.id].parts) {
+    for (const IdRanges::Range& r : rows.ranges())
+      parts.push_back({whole_of.tensor, whole_of.first + r.first, r.count});
+  }
+  count(dims);
+  return add_weight(name, {from.dtype, from.group}, dims, std::move(parts));
+}
+
+IdRanges Builder::shortlist(uint32_t vocab) {
+  if (!shortlist_ || !ok()) return {};
+  Result<IdRanges> made = shortlist_(vocab);
+  if (!made.ok()) {
+    fail(made.status());
+    return {};
+  }
+  if (!made->empty()) {
+    plan_.spec.metadata.emplace_back(kShortlistKey, made->text());
+    plan_.notes.push_back(
+        fmt::format("the multi-token prediction layer guesses from {} of {} tokens", made->count(), vocab));
+  }
+  return std::move(*made);
+}
+
 Weight Builder::given(const std::string& name, std::vector<float> values) {
   const std::vector<uint64_t> dims = {values.size()};
   const auto& t = plan_.derived.emplace_back(std::make_shared<const GivenValues>(std::move(values)));
@@ -233,7 +260,8 @@ Activation Builder::add(const std::string& name, Activation x, Activation y) {
 }
 
 void Builder::lm_head(const std::string& name, Activation x, Weight weight, std::optional<Activation> also) {
-  const Activation logits = op(name, SWY_OP_LM_HEAD, {}, {x}, {weight}, plan_.vocab);
+  const uint64_t rows = plan_.spec.tensors[weight.id].dims[0];
+  const Activation logits = op(name, SWY_OP_LM_HEAD, {}, {x}, {weight}, rows);
   function().values[logits.id].rows = SWY_ROWS_LOGITS;
   function().outputs = {logits.id};
   if (also) function().outputs.push_back(also->id);

@@ -5,6 +5,7 @@
 // The first error makes everything after it be of no consequence: a family asks `ok` once a layer.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -14,6 +15,7 @@
 
 #include "core/base/status.h"
 #include "core/models/source.h"
+#include "core/program/id_ranges.h"
 #include "core/program/spec.h"
 
 namespace switchyard {
@@ -83,6 +85,9 @@ struct MlpOperands {
   Weight gate, up, down;
 };
 
+// The ids that the multi-token prediction layer guesses from, of a vocabulary of this size; none: all.
+using Shortlist = std::function<Result<IdRanges>(uint32_t vocab)>;
+
 class Builder {
  public:
   // `encoding` is that of matrices; without one each keeps its source's, and so does one in MXFP4 where 4 bits are
@@ -120,6 +125,8 @@ class Builder {
     if (from == nullptr) return nullptr;
     return plan_.derived.emplace_back(std::make_shared<const Form>(*from, more...)).get();
   }
+  // Some rows of a matrix that was made of one tensor, in its encoding.
+  Weight rows_of(const std::string& name, Weight matrix, const IdRanges& rows);
   // Numbers that follow from the configuration, in fp32.
   Weight given(const std::string& name, std::vector<float> values);
 
@@ -138,6 +145,10 @@ class Builder {
 
   // Operations from now on are those of another function, beside the main one. Its input comes from its caller.
   Activation begin_function(const std::string& name, const std::string& input, uint64_t width);
+
+  // What the layer guesses from. Asked of models that have one, and then part of the plan.
+  void set_shortlist(Shortlist shortlist) { shortlist_ = std::move(shortlist); }
+  IdRanges shortlist(uint32_t vocab);
 
   // Errors: invalid_data, for a tensor that is missing or has another shape, by name, and for impossible sizes.
   // `tied`: lm_head.weight is the embedding.
@@ -166,6 +177,7 @@ class Builder {
   std::optional<WeightEncoding> encoding_;
   float norm_bias_;
   std::string root_;
+  Shortlist shortlist_;
   ModelPlan plan_;
   std::set<std::string> used_;
   double elements_ = 0;

@@ -44,8 +44,9 @@ Result<const Family*> family_of_gguf(std::string_view architecture) {
 }
 
 Result<ModelPlan> plan_model(const Family& family, const Config& config, const TensorSource* tensors,
-                             std::optional<WeightEncoding> encoding) {
+                             std::optional<WeightEncoding> encoding, Shortlist shortlist) {
   Builder b(tensors, encoding, family.norm_bias);
+  b.set_shortlist(std::move(shortlist));
   const bool tied = family.build(config, b);
   SWY_TRY(config.status());
   SWY_LET(ModelPlan plan, b.finish(tied));

@@ -29,10 +29,11 @@ Result<const Family*> family_of_gguf(std::string_view architecture);
 
 // The program of a model, and where its weights come from. `encoding` is that of matrices (embedding, head,
 // projections, experts), as Builder has it. All other weights keep theirs in any case. Without tensors the plan has no
-// sources. Errors: those of the configuration (unsupported, invalid_data), naming the setting
-// and its value; invalid_data, for a tensor that is missing or has another shape, by name.
+// sources. `shortlist`: that of a multi-token prediction layer; none: its guesses may be any token. Errors: those of
+// the configuration (unsupported, invalid_data), naming the setting and its value; invalid_data, for a tensor that is
+// missing or has another shape, by name.
 Result<ModelPlan> plan_model(const Family& family, const Config& config, const TensorSource* tensors,
-                             std::optional<WeightEncoding> encoding);
+                             std::optional<WeightEncoding> encoding, Shortlist shortlist = {});
 
 // One file each.
 bool build_gpt_oss(const Config& config, Builder& b);

@@ -15,15 +15,19 @@ Rejection invalid(Status status) { return {Rejection::Why::invalid, std::move(st
 Intake::Intake(const Model& model, const Tokenizer* tokenizer, DraftModel* draft)
     : model_(model), tokenizer_(tokenizer), draft_(draft), unused_(std::make_shared<swy::RowSampler>(model.vocab())) {}
 
+Rejection Intake::check_prompt(std::span<const int32_t> ids, size_t history) const {
+  if (ids.empty()) return invalid(error(Code::usage, "the prompt has no tokens"));
+  if (Status s = model_.check_tokens(ids); !s.ok()) return invalid(std::move(s));
+  if (Status s = check_room(model_, history, ids.size()); !s.ok()) {
+    return {Rejection::Why::too_long, std::move(s), 0, history + ids.size(), model_.context()};
+  }
+  return {};
+}
+
 Rejection Intake::check(GenerationRequest& r, Job& job, std::function<bool(const TextPiece&)> took) const {
-  if (r.prompt.empty()) return invalid(error(Code::usage, "the prompt has no tokens"));
   if (r.text.max_tokens == 0) return invalid(error(Code::usage, "max_tokens is 0; it must be at least 1"));
-  for (const auto* ids : {&r.history, &r.prompt}) {
-    if (Status s = model_.check_tokens(*ids); !s.ok()) return invalid(std::move(s));
-  }
-  if (Status s = check_room(model_, r.history.size(), r.prompt.size()); !s.ok()) {
-    return {Rejection::Why::too_long, std::move(s), 0, r.history.size() + r.prompt.size(), model_.context()};
-  }
+  if (Status s = model_.check_tokens(r.history); !s.ok()) return invalid(std::move(s));
+  if (Rejection no = check_prompt(r.prompt, r.history.size()); no.why != Rejection::Why::none) return no;
   auto text = TextGeneration::create(model_, tokenizer_, r.text, std::move(took), r.constraint);
   if (!text.ok()) return invalid(text.status());
   job.text = std::move(*text);

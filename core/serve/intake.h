@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 
 #include "core/serve/job.h"
 
@@ -15,6 +16,8 @@ class Intake {
   // that guesses, or NULL.
   Intake(const Model& model, const Tokenizer* tokenizer, DraftModel* draft);
 
+  // Whether these tokens can follow `history` others. Any thread.
+  Rejection check_prompt(std::span<const int32_t> ids, size_t history = 0) const;
   // Checks the request and makes the job's text of it, whose pieces go to `took`. Any thread.
   Rejection check(GenerationRequest& request, Job& job, std::function<bool(const TextPiece&)> took) const;
 

@@ -111,7 +111,9 @@ bool Loop::took(Job& job, const TextPiece& piece) {
 
 void Loop::run_step() {
   (void)batch_.step().ok();  // a failure is that of every request, whose outcomes have it
+  const size_t running = active_.size();
   collect_ended();
+  if (active_.size() < running) return;  // what these held may be enough
   if (!batch_.starved().empty()) make_room();
 }
 
@@ -259,6 +261,8 @@ void Loop::publish(bool stepped) {
     s.cached_host_bytes = cache_.totals().host_bytes;
     s.cache_evictions = cache_.totals().evictions;
     s.steps = batch_.steps();
+    s.step_sizes = static_cast<uint32_t>(model_.runner().sizes());
+    s.step_sizes_recorded = model_.runner().recorded();
     if (stepped) s.last_step_ns = now;
   });
 }

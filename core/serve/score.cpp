@@ -2,7 +2,6 @@
 #include "core/serve/score.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "core/engine/evaluate.h"
 #include "core/engine/room.h"
@@ -13,30 +12,14 @@ namespace {
 // Rows of logits that come to the host at a time: 32 MiB with a vocabulary of 250,000 tokens.
 constexpr uint32_t kPart = 32;
 
-TokenScore score_of(std::span<const float> logits, int32_t id, uint32_t top) {
-  TokenScore score;
-  const double own = log_probability(logits, id), shift = own - logits[static_cast<size_t>(id)];
-  score.logprob = static_cast<float>(own);
-  const size_t most = std::min<size_t>(top, logits.size());
-  if (most == 0) return score;
-  const auto before = [&](int32_t a, int32_t b) {
-    const float x = logits[static_cast<size_t>(a)], y = logits[static_cast<size_t>(b)];
-    return x != y ? x > y : a < b;
-  };
-  std::vector<int32_t> best;  // a heap whose first is the least likely one
-  for (int32_t i = 0; i < static_cast<int32_t>(logits.size()); ++i) {
-    if (best.size() == most) {
-      if (!before(i, best.front())) continue;
-      std::pop_heap(best.begin(), best.end(), before);
-      best.back() = i;
-    } else {
-      best.push_back(i);
-    }
-    std::push_heap(best.begin(), best.end(), before);
-  }
-  std::sort_heap(best.begin(), best.end(), before);
-  for (const int32_t i : best) {
-    score.top.emplace_back(i, static_cast<float>(logits[static_cast<size_t>(i)] + shift));
+// The most likely tokens are those that a draw lists.
+Result<TokenScore> score_of(Sampler& sampler, std::span<const float> logits, int32_t id) {
+  TokenScore score{.logprob = static_cast<float>(log_probability(logits, id))};
+  if (sampler.top_logprobs() == 0) return score;
+  SWY_LET(const Draw draw, sampler.draw(logits, 0));
+  for (size_t i = 0; i < draw.top_ids.size() && draw.top_ids[i] >= 0; ++i) {
+    score.top.emplace_back(draw.top_ids[i], draw.top_logprobs[i]);
+    if (draw.top_ids[i] == id) score.logprob = draw.top_logprobs[i];  // readers compare the two
   }
   return score;
 }
@@ -68,6 +51,7 @@ Result<std::vector<TokenScore>> score_text(Service& service, std::span<const int
   SWY_TRY(model.check_tokens(ids));
   SWY_TRY(check_room(model, 0, ids.size()));
   const size_t most = std::min(kPart, model.chunk()), vocab = model.vocab();
+  SWY_LET(Sampler sampler, Sampler::create({.temperature = 0, .top_logprobs = top}, model.vocab()));
   std::vector<TokenScore> scores;
   std::unique_ptr<Session> session;
   std::vector<float> logits;
@@ -80,8 +64,10 @@ Result<std::vector<TokenScore>> score_text(Service& service, std::span<const int
     const auto part = ids.subspan(at, std::min(most, ids.size() - 1 - at));
     status = read_part(service, session, part, logits);
     if (!status.ok()) break;
-    for (size_t i = 0; i < part.size(); ++i) {
-      scores.push_back(score_of(std::span(logits).subspan(i * vocab, vocab), ids[at + i + 1], top));
+    for (size_t i = 0; status.ok() && i < part.size(); ++i) {
+      auto score = score_of(sampler, std::span(logits).subspan(i * vocab, vocab), ids[at + i + 1]);
+      status = score.status();
+      if (score.ok()) scores.push_back(std::move(*score));
     }
   }
   if (session != nullptr) {

@@ -134,6 +134,8 @@ Rejection Service::Impl::enter(std::unique_ptr<Job> job) {
   return {};
 }
 
+Rejection Service::check_prompt(std::span<const int32_t> ids) const { return impl_->intake.check_prompt(ids); }
+
 Admission Service::submit(GenerationRequest request) {
   Impl& s = *impl_;
   auto job = std::make_unique<Job>();

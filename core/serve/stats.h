@@ -44,9 +44,11 @@ struct ServiceStats {
   uint32_t slots = 0, slots_used = 0;                            // of the other states
   uint64_t cached_tokens = 0, cached_bytes = 0, cached_host_bytes = 0;
   uint32_t checkpoints = 0;  // states that the prefix cache keeps
+  uint32_t step_sizes = 0;   // sizes of steps that are planned and recorded
   bool draining = false;
   // Since the service was created.
   uint64_t submitted = 0, steps = 0, set_asides = 0;
+  uint64_t step_sizes_recorded = 0;          // how often a size was planned and recorded
   std::map<std::string, uint64_t> refused;   // by why: "invalid", "too_long", "queue_full", "draining"
   std::map<std::string, uint64_t> finished;  // by Finish::reason
   uint64_t prompt_tokens = 0, generated_tokens = 0, computed_prompt_tokens = 0;

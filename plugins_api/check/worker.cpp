@@ -5,7 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdio>
+#include <limits>
 
 #include <nlohmann/json.hpp>
 
@@ -120,7 +122,9 @@ void run_suite(const Options& options, const Channel& channel) {
       channel.send(end);
     }
     json errors = json::object();
-    for (const auto& [kernel, e] : session.errors) errors[kernel] = {e.worst, e.mean};
+    // JSON has neither infinities nor NaN.
+    const auto number = [](double x) { return std::isfinite(x) ? x : std::numeric_limits<double>::max(); };
+    for (const auto& [kernel, e] : session.errors) errors[kernel] = {number(e.worst), number(e.mean)};
     channel.send({{"errors", errors}});
   }
   channel.send({{"done", i}});

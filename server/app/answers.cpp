@@ -3,7 +3,6 @@
 #include <cmath>
 #include <utility>
 
-#include "core/engine/room.h"
 #include "core/serve/score.h"
 #include "server/app/application.h"
 #include "server/app/generating.h"
@@ -224,11 +223,7 @@ Refusal Application::prompt_ids(const CompletionRequest::Prompt& prompt, std::ve
     to = std::move(*encoded);
   }
   if (to.empty()) return wrong_field("prompt", "'prompt' has no tokens");
-  const Model& model = *service_.loaded().model;
-  if (Status s = model.check_tokens(to); !s.ok()) return rejected({Rejection::Why::invalid, std::move(s), 0, 0, 0});
-  if (Status s = check_room(model, 0, to.size()); !s.ok()) {
-    return rejected({Rejection::Why::too_long, std::move(s), 0, to.size(), model.context()});
-  }
+  if (const Rejection no = service_.check_prompt(to); no.why != Rejection::Why::none) return rejected(no);
   return {};
 }
 

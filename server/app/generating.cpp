@@ -65,50 +65,81 @@ Pending::State Generating::pull(std::string& out) {
 
 Generating::Progress Generating::pull_choice(uint32_t index, std::string& out) {
   GeneratingChoice& choice = choices_[index];
+  Part part{.choice = index, .deltas = {}, .logprobs = {}};
+  const auto add = [&] {
+    if (!part.deltas.empty() || !part.logprobs.empty()) out += answer_->add(part);
+    part = {.choice = index, .deltas = {}, .logprobs = {}};
+  };
   bool any = false;
   while (!choice.ended && out.size() < kPullBytes) {
     if (choice.events.empty() && !choice.ticket->take(choice.events)) break;
     any = true;
     const Event event = std::move(choice.events.front());
     choice.events.pop_front();
-    take(index, event, out);
-    if (!event.finish || choice.ended) continue;
+    const bool enough = take(choice, event, part);
+    if (enough || event.finish || logprobs_) add();  // log-probabilities stand beside the text of their token
+    if (event.finish || enough) {
+      const Progress ended = end(index, event, out);
+      if (ended == Progress::failed) return ended;
+    }
+  }
+  add();
+  return any ? Progress::some : Progress::none;
+}
+
+namespace {
+
+// What came before goes on in the same event.
+bool goes_on(const Delta& before, const Delta& delta) {
+  const bool text = delta.kind == Delta::Kind::content || delta.kind == Delta::Kind::reasoning ||
+                    delta.kind == Delta::Kind::arguments;
+  return text && before.kind == delta.kind && before.call == delta.call;
+}
+
+}  // namespace
+
+// True: the choice has all that was asked for, and ends before its text does.
+bool Generating::take(GeneratingChoice& choice, const Event& event, Part& part) {
+  std::vector<Delta> deltas;
+  if (choice.parser != nullptr) {
+    if (event.id >= 0 && choice.parser->reasons()) ++choice.reasoning_tokens;
+    choice.parser->push(event.text, deltas);
+    if (event.finish) choice.parser->flush(deltas);
+  } else if (!event.text.empty()) {
+    deltas.push_back({Delta::Kind::content, 0, event.text});
+  }
+  if (event.id >= 0) ++choice.tokens;
+  if (logprobs_ && event.id >= 0 && !(event.text.empty() && tokenizer_.is_special(event.id)))
+    part.logprobs.push_back(logprob_of(event));
+  for (Delta& delta : deltas) {
+    if (!part.deltas.empty() && goes_on(part.deltas.back(), delta)) {
+      part.deltas.back().text += delta.text;
+    } else {
+      part.deltas.push_back(std::move(delta));
+    }
+    if (choice.one_call && part.deltas.back().kind == Delta::Kind::call_end) return true;
+  }
+  return false;
+}
+
+Generating::Progress Generating::end(uint32_t index, const Event& event, std::string& out) {
+  GeneratingChoice& choice = choices_[index];
+  if (event.finish) {
     const std::string& reason = event.finish->reason;
     if (!event.finish->status.ok() || reason == "cancelled" || reason == "deadline") {
       fail(error_of(*event.finish), out);
       return Progress::failed;
     }
     end(index, *event.finish, out);
-  }
-  return any ? Progress::some : Progress::none;
-}
-
-void Generating::take(uint32_t index, const Event& event, std::string& out) {
-  GeneratingChoice& choice = choices_[index];
-  Part part{.choice = index, .deltas = {}, .logprobs = {}};
-  if (choice.parser != nullptr) {
-    if (event.id >= 0 && choice.parser->reasons()) ++choice.reasoning_tokens;
-    choice.parser->push(event.text, part.deltas);
-    if (event.finish) choice.parser->flush(part.deltas);
-  } else if (!event.text.empty()) {
-    part.deltas.push_back({Delta::Kind::content, 0, event.text});
-  }
-  if (event.id >= 0) ++choice.tokens;
-  if (logprobs_ && event.id >= 0 && !(event.text.empty() && tokenizer_.is_special(event.id)))
-    part.logprobs.push_back(logprob_of(event));
-  const auto ends = [](const Delta& d) { return d.kind == Delta::Kind::call_end; };
-  const auto first = std::find_if(part.deltas.begin(), part.deltas.end(), ends);
-  const bool enough = choice.one_call && first != part.deltas.end();
-  if (enough) part.deltas.erase(first + 1, part.deltas.end());
-  if (!part.deltas.empty() || !part.logprobs.empty()) out += answer_->add(part);
-  if (enough) {
+  } else {
     choice.ticket->cancel();
     Finish finish;
     finish.reason = "end";
     finish.seed = choice.ticket->seed();
     finish.usage.generated_tokens = choice.tokens;
-    end(index, event.finish ? *event.finish : finish, out);
+    end(index, finish, out);
   }
+  return Progress::some;
 }
 
 void Generating::end(uint32_t index, const Finish& finish, std::string& out) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Generating: a reply whose choices are tickets of the service. Destroying it cancels them.
+// Generating: a reply whose choices are tickets of the service. Destroying it cancels them. Tokens that have come
+// between two pulls are one event of a stream, unless it has log-probabilities.
 #pragma once
 
 #include <deque>
@@ -38,7 +39,8 @@ class Generating final : public Pending {
  private:
   enum class Progress { none, some, failed };
   Progress pull_choice(uint32_t index, std::string& out);
-  void take(uint32_t index, const Event& event, std::string& out);
+  bool take(GeneratingChoice& choice, const Event& event, Part& part);
+  Progress end(uint32_t index, const Event& event, std::string& out);
   void end(uint32_t index, const Finish& finish, std::string& out);
   void fail(const ApiError& error, std::string& out);
   TokenLogprob logprob_of(const Event& event) const;

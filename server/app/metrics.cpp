@@ -70,6 +70,7 @@ void now(Writer& w, const ServiceStats& s) {
   w.one("kv_cache_usage_perc", "gauge", "Share of the KV cache's pages in use; 1 is all.", pages);
   w.one("state_slots_used", "gauge", "Slots of recurrent states in use.", s.slots_used);
   w.one("state_slots", "gauge", "Slots of recurrent states.", s.slots);
+  w.one("engine_step_sizes", "gauge", "Sizes of steps that are planned and recorded.", s.step_sizes);
   w.one("prefix_cache_checkpoints", "gauge", "States that the prefix cache keeps.", s.checkpoints);
   w.one("prefix_cache_bytes", "gauge", "Bytes of these states on the devices.", s.cached_bytes);
   w.one("prefix_cache_host_bytes", "gauge", "Bytes of these states in host memory.", s.cached_host_bytes);
@@ -93,6 +94,8 @@ void since_start(Writer& w, const ServiceStats& s) {
   w.one("prefix_cache_evictions_total", "counter", "States that the prefix cache gave up.", s.cache_evictions);
   w.one("num_preemptions_total", "counter", "Times that a request was set aside for lack of memory.", s.set_asides);
   w.one("engine_steps_total", "counter", "Steps of the model.", s.steps);
+  w.one("engine_step_sizes_recorded_total", "counter", "Times that a size of steps was planned and recorded.",
+        s.step_sizes_recorded);
   std::map<std::string, uint64_t> finished;
   for (const auto& [reason, count] : s.finished) finished[finished_reason(reason)] += count;
   w.head("request_success_total", "counter", "Requests that ended, by reason.");

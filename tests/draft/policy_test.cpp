@@ -2,6 +2,7 @@
 // How many tokens are drafted: simulated sequences with known costs and acceptance.
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
 #include <cmath>
 #include <functional>
 #include <random>
@@ -18,6 +19,7 @@ struct Scene {
   double bend = 1;       // further rows cost (rows - 1)^bend times that
   double draft = 0;      // a draft's share, where a device computes it; 0: drafts are there
   std::function<double(uint32_t place)> kept = [](uint32_t) { return 0.8; };
+  std::function<double(uint32_t place)> later = {};  // the same in the second half of the text; none: no change
   uint32_t seqs = 1, proposed = 16;
   uint32_t every = 1;        // a drafter has a guess at one step in so many
   bool feeds_again = false;  // rows that stand beside others that do not are computed once more
@@ -37,15 +39,19 @@ struct Totals {
   uint64_t drafted = 0, accepted = 0;
 };
 
-Totals simulate(const Scene& scene, uint32_t steps_without) {
-  std::mt19937 random(1);
+// Texts of one model, with sequences of their own.
+Totals simulate(const Scene& scene, uint32_t steps_without, DraftPolicy& policy, uint32_t seed = 1) {
+  std::mt19937 random(seed);
   const auto chance = [&](double p) { return std::uniform_real_distribution<>(0, 1)(random) < p; };
-  DraftPolicy policy;
   std::vector<Acceptance> acceptance(scene.seqs);
-  for (Acceptance& a : acceptance) a.start(0.7);
+  std::vector<DraftAccount> accounts(scene.seqs);
+  Acceptance& usual = policy.usual("simulated", 0.7);
+  for (Acceptance& a : acceptance) a.start(usual);
   std::vector<uint32_t> unfed(scene.seqs, 1);
   Totals r;
-  while (r.plain_ns < steps_without * scene.ns(scene.seqs)) {
+  const double end = steps_without * scene.ns(scene.seqs);
+  while (r.plain_ns < end) {
+    const auto& kept = scene.later && r.plain_ns > end / 2 ? scene.later : scene.kept;
     uint32_t rows = 0;
     for (const uint32_t n : unfed) rows += n;
     DraftPolicy::Ask ask{.rows = rows,
@@ -60,18 +66,20 @@ Totals simulate(const Scene& scene, uint32_t steps_without) {
       if (random() % scene.every != 0 || unfed[s] > 8) continue;
       ask.proposed = std::min(scene.proposed, left);
       if (scene.draft > 0) ask.drafting = static_cast<uint32_t>(computed.size()) + 1;
-      const uint32_t n = policy.choose(ask, acceptance[s]);
-      if (n == 0) acceptance[s].passed();
+      const uint32_t n = policy.choose(ask, acceptance[s], accounts[s]);
+      if (n == 0) acceptance[s].passed(), usual.passed();
       if (n > 0 && scene.draft > 0) {
         computed.push_back(n);
         ask.drafting_ns += n * policy.draft_ns(ask.drafting);
       }
       ask.rows += n, ask.tokens += acceptance[s].kept(n), left -= n, drafts[s] = n;
     }
+    std::vector<DraftPolicy::Part> parts(scene.seqs);
     for (uint32_t s = 0; s < scene.seqs; ++s) {
       uint32_t stand = 0;
-      while (stand < drafts[s] && chance(scene.kept(stand))) ++stand;
-      if (drafts[s] > 0) acceptance[s].measured(stand, stand < drafts[s]);
+      while (stand < drafts[s] && chance(kept(stand))) ++stand;
+      if (drafts[s] > 0) acceptance[s].measured(stand, stand < drafts[s]), usual.measured(stand, stand < drafts[s]);
+      parts[s] = {.rows = unfed[s] + drafts[s], .tokens = 1 + stand, .computed = scene.draft > 0 ? drafts[s] : 0};
       unfed[s] = scene.feeds_again && stand < drafts[s] ? unfed[s] + stand + 1 : 1;
       tokens += stand;
       r.drafted += drafts[s], r.accepted += stand;
@@ -79,17 +87,28 @@ Totals simulate(const Scene& scene, uint32_t steps_without) {
     const double ns = scene.ns(ask.rows), drafting = scene.drafting_ns(computed);
     uint32_t all = 0;
     for (const uint32_t n : computed) all += n;
-    policy.stepped({.rows = ask.rows,
-                    .seqs = scene.seqs,
-                    .tokens = tokens,
-                    .ns = static_cast<uint64_t>(ns),
-                    .computed = all,
-                    .drafting_ns = static_cast<uint64_t>(drafting),
-                    .drafting = static_cast<uint32_t>(computed.size())});
+    const DraftedStep step{.rows = ask.rows,
+                           .seqs = scene.seqs,
+                           .tokens = tokens,
+                           .ns = static_cast<uint64_t>(ns),
+                           .computed = all,
+                           .drafting_ns = static_cast<uint64_t>(drafting),
+                           .drafting = static_cast<uint32_t>(computed.size())};
+    policy.stepped(step);
+    for (uint32_t s = 0; s < scene.seqs; ++s) policy.settle(accounts[s], step, parts[s]);
     r.ns += ns + drafting;
     r.plain_ns += scene.ns(scene.seqs) * tokens / scene.seqs;
   }
   return r;
+}
+
+Totals simulate(const Scene& scene, uint32_t steps_without) {
+  DraftPolicy policy;
+  return simulate(scene, steps_without, policy);
+}
+
+std::function<double(uint32_t)> always(double share) {
+  return [share](uint32_t) { return share; };
 }
 
 std::function<double(uint32_t)> falling(double first) {
@@ -120,8 +139,77 @@ TEST(DraftPolicy, NeverLosesMoreThanTwoPercent) {
   }
 }
 
+// The rate with the best number of drafts in every step, beside that without any.
+double best_rate(double each, double share) {
+  double best = 1, tokens = 1, all = 1;
+  for (uint32_t k = 1; k <= 16; ++k) {
+    tokens += all *= share;
+    best = std::max(best, tokens / (1 + each * k));
+  }
+  return best;
+}
+
+// Texts of 160 tokens, the first of which knows no cost. Rows of a machine that waits for memory cost a part of a step,
+// those of one that computes a whole one.
+TEST(DraftPolicy, ComesCloseToTheBestNumber) {
+  constexpr uint32_t kTexts = 40;
+  for (const double each : {0.05, 0.33, 1.0}) {
+    for (const double share : {0.0, 0.3, 0.5, 0.85, 1.0}) {
+      double first = 0, later = 0;
+      for (uint32_t seed = 1; seed <= kTexts; ++seed) {
+        DraftPolicy policy;
+        const Scene scene{.each = each, .kept = always(share)};
+        const Totals one = simulate(scene, 160, policy, seed), two = simulate(scene, 160, policy, seed + kTexts);
+        first += one.plain_ns / one.ns / kTexts, later += two.plain_ns / two.ns / kTexts;
+      }
+      const double best = best_rate(each, share);
+      const std::string told =
+          fmt::format("{} a row, {} kept: {:.3f} and {:.3f} of {:.3f}", each, share, first, later, best);
+      EXPECT_GT(first, std::max(0.98, 0.8 * best)) << told;
+      EXPECT_GT(later, std::max(0.99, 0.95 * best)) << told;
+    }
+  }
+}
+
+// A text whose drafts are wrong, after one whose drafts were right, and the other way round.
+TEST(DraftPolicy, ATextMayBeUnlikeTheOneBefore) {
+  DraftPolicy policy;
+  EXPECT_LT(simulate({.each = 0.33, .kept = always(0.95)}, 1000, policy).ns, 0.6 * 1000 * 1e6);
+  const Totals wrong = simulate({.each = 0.33, .kept = always(0)}, 160, policy);
+  EXPECT_LT(wrong.ns, 1.02 * wrong.plain_ns);
+  for (int i = 0; i < 4; ++i) simulate({.each = 0.33, .kept = always(0)}, 160, policy);
+  const Totals right = simulate({.each = 0.33, .kept = always(0.95)}, 1000, policy);
+  EXPECT_LT(right.ns, 0.65 * right.plain_ns);
+}
+
+// A drafter that is left out is tried again after some requests: other texts may suit it.
+TEST(DraftPolicy, ADrafterHasAnotherChance) {
+  DraftPolicy policy;
+  Acceptance& usual = policy.usual("drafter", 0.8);
+  EXPECT_TRUE(policy.may_pay(usual, 4)) << "nothing is known";
+  for (int i = 0; i < 5; ++i) policy.stepped({.rows = 1, .seqs = 1, .tokens = 1, .ns = 1000});
+  policy.stepped({.rows = 2, .seqs = 1, .tokens = 1, .ns = 1300, .computed = 1, .drafting_ns = 100, .drafting = 1});
+  EXPECT_TRUE(policy.may_pay(usual, 4));
+  for (int i = 0; i < 100; ++i) usual.measured(0, true);
+  EXPECT_FALSE(policy.may_pay(usual, 4));
+  uint32_t requests = 0;
+  while (!policy.may_pay(usual, 4) && requests < 1000) usual.passed(50), ++requests;
+  EXPECT_GT(requests, 5u);
+  EXPECT_LT(requests, 100u);
+}
+
+// In the middle of a text.
+TEST(DraftPolicy, FollowsAChange) {
+  // At the best numbers 2.28 times as fast in one half, and as fast in the other.
+  Scene scene{.each = 0.33, .kept = always(0.95), .later = always(0)};
+  const Totals worse = simulate(scene, 2000);
+  EXPECT_GT(worse.plain_ns / worse.ns, 1.25);
+  std::swap(scene.kept, scene.later);
+  const Totals better = simulate(scene, 2000);
+  EXPECT_GT(better.plain_ns / better.ns, 1.2);
+}
+
 TEST(DraftPolicy, DraftsWhatPays) {
-  const auto always = [](double p) { return [p](uint32_t) { return p; }; };
   const Totals good = simulate({.each = 0.1, .kept = always(0.95)}, 2000);
   const Totals perfect = simulate({.each = 0.1, .kept = always(1)}, 2000);
   EXPECT_LT(good.ns, 0.45 * good.plain_ns);
@@ -164,21 +252,48 @@ Acceptance certain() {
   return a;
 }
 
-uint32_t chosen(const DraftPolicy& policy, uint32_t proposed) {
-  return policy.choose({.rows = 1, .seqs = 1, .undrafted = 1, .tokens = 1, .proposed = proposed}, certain());
+DraftAccount rich() {
+  DraftAccount account;
+  account.add(0, 1000 * kMs, 1000 * kMs);
+  return account;
+}
+
+uint32_t chosen(const DraftPolicy& policy, uint32_t proposed, const DraftAccount& account = rich()) {
+  return policy.choose({.rows = 1, .seqs = 1, .undrafted = 1, .tokens = 1, .proposed = proposed}, certain(), account);
 }
 
 DraftedStep step(uint32_t rows, uint32_t tokens, double ms, bool first = false) {
   return {.rows = rows, .seqs = 1, .tokens = tokens, .ns = static_cast<uint64_t>(ms * kMs), .first = first};
 }
 
+// What drafts took is a loss, shared by whose they are.
+TEST(DraftPolicy, AccountsForStepsAndDrafts) {
+  DraftPolicy policy;
+  for (int i = 0; i < 3; ++i) policy.stepped(step(1, 1, 1));
+  DraftedStep one = step(2, 2, 1.3);
+  one.computed = 1, one.drafting = 1, one.drafting_ns = static_cast<uint64_t>(0.4 * kMs);
+  policy.stepped(one);
+  EXPECT_NEAR(policy.balance_ns(), 0.3 * kMs, 1) << "two steps of one token, but for 1.3 and 0.4";
+  DraftAccount account;
+  policy.settle(account, one, {.rows = 2, .tokens = 2, .computed = 1});
+  EXPECT_NEAR(account.balance_ns(), 0.3 * kMs, 1);
+
+  for (int i = 0; i < 3; ++i) policy.stepped({.rows = 2, .seqs = 2, .tokens = 2, .ns = 2'000'000});
+  const DraftedStep two{.rows = 5, .seqs = 2, .tokens = 4, .ns = 3'500'000};
+  DraftAccount good, bad;
+  policy.settle(good, two, {.rows = 3, .tokens = 3});
+  policy.settle(bad, two, {.rows = 2, .tokens = 1});
+  EXPECT_NEAR(good.balance_ns(), 1 * kMs, 1) << "two tokens of 1 each for two of three further rows, of 0.5 each";
+  EXPECT_NEAR(bad.balance_ns(), -0.5 * kMs, 1);
+}
+
 // A size that has no plan yet is tried once the time that may be lost covers the planning.
 TEST(DraftPolicy, CountsPlanning) {
   DraftPolicy policy;
   policy.stepped(step(1, 1, 50, true));
-  for (int i = 0; i < 4000; ++i) policy.stepped(step(1, 1, 1));
+  for (int i = 0; i < 8000; ++i) policy.stepped(step(1, 1, 1));
   EXPECT_EQ(chosen(policy, 7), 0u);
-  for (int i = 0; i < 2000; ++i) policy.stepped(step(1, 1, 1));
+  for (int i = 0; i < 3000; ++i) policy.stepped(step(1, 1, 1));
   EXPECT_EQ(chosen(policy, 7), 7u);
   policy.stepped(step(8, 8, 52, true));
   EXPECT_LT(policy.balance_ns(), -40 * kMs);
@@ -189,7 +304,7 @@ TEST(DraftPolicy, CountsPlanning) {
 // The first of them, which is often slow, does not count where the second is faster.
 TEST(DraftPolicy, WaitsUntilPlainStepsWereMeasured) {
   DraftPolicy policy;
-  for (const double ms : {3.0, 1.0, 1.0, 1.0, 1.0}) {
+  for (const double ms : {3.0, 1.0, 1.0}) {
     EXPECT_EQ(chosen(policy, 8), 0u);
     policy.stepped(step(1, 1, ms));
   }
@@ -231,7 +346,7 @@ TEST(Acceptance, FollowsWhatIsMeasured) {
   EXPECT_GT(a.share(7), 0.99);
   EXPECT_GT(a.share(31), 0.99) << "as the last that was measured";
   for (int i = 0; i < 40; ++i) a.measured(0, true);
-  EXPECT_LT(a.share(0), 0.15);
+  EXPECT_LT(a.share(0), 0.3);
   EXPECT_GT(a.share(7), 0.9) << "it was not reached";
   for (int i = 0; i < 2000; ++i) a.passed();
   EXPECT_GT(a.share(0), 0.5);

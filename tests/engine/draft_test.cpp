@@ -520,7 +520,8 @@ TEST(Draft, ThePolicyChangesNoToken) {
     EXPECT_TRUE(std::equal(whole.begin() + kShortPrompt.size(), whole.end(), batch.outcome(*id)->ids.begin()));
     std::printf("%s: %llu of %llu drafts accepted, %.1f ms saved\n", guess_name(g),
                 static_cast<unsigned long long>(batch.outcome(*id)->accepted),
-                static_cast<unsigned long long>(batch.outcome(*id)->drafted), batch.policy().balance_ns() / 1e6);
+                static_cast<unsigned long long>(batch.outcome(*id)->drafted),
+                t.model->draft_policy().balance_ns() / 1e6);
   }
 }
 

@@ -97,6 +97,50 @@ TEST_P(PreparesOn, WhatWasNotForeseenIsMadeWhenItComes) {
   EXPECT_GT(t.model->runner().sizes(), sizes);
 }
 
+// However many sizes come that nobody prepared, few keep their lists: those that ran last. What is prepared stays, and
+// lists that are made once more compute the same.
+TEST_P(PreparesOn, SizesThatWereNotPreparedAreBounded) {
+  ModelOptions options = with_context(1500);
+  options.sessions = 2;
+  const TestModel t = make_model(kDemo, GetParam(), options);
+  ASSERT_NE(t.model, nullptr);
+  StepRunner& runner = t.model->runner();
+  ASSERT_TRUE(runner.prepare({{{.rows = 1, .seqs = 1, .logit_rows = 1, .context = 256}}}, kWantLogits).ok());
+  const size_t prepared = runner.sizes();
+  auto often = t.model->session(), session = t.model->session();
+  ASSERT_TRUE(often.ok() && session.ok());
+  const auto feed = [](Session& to, size_t rows, uint32_t logit_rows) {
+    const std::vector<int32_t> ids(rows, 7);
+    const auto logits = to.feed(ids, logit_rows);
+    EXPECT_TRUE(logits.ok()) << logits.status().message();
+    return logits.ok() ? std::vector<float>(logits->begin(), logits->end()) : std::vector<float>();
+  };
+  const std::vector<float> first = feed(**often, 3, 1);
+  uint64_t made_again = 0;
+  for (const size_t context : {1, 256, 512, 1024}) {
+    (*session)->reset();
+    feed(**session, context, 1);
+    for (uint32_t rows = 2; rows <= 32; rows *= 2) {
+      for (uint32_t logit_rows = 1; logit_rows <= rows; logit_rows *= 2) {
+        feed(**session, rows, logit_rows);
+        (*often)->reset();
+        const uint64_t before = runner.recorded();
+        EXPECT_EQ(feed(**often, 3, 1), first);
+        made_again += runner.recorded() - before;
+      }
+    }
+  }
+  EXPECT_EQ(made_again, 0u) << "what runs often stays";
+  EXPECT_EQ(runner.sizes(), prepared + StepRunner::kUnprepared);
+  EXPECT_GT(runner.recorded(), runner.sizes());
+  (*session)->reset();
+  feed(**session, 1, 1);
+  const uint64_t before = runner.recorded();
+  feed(**session, 1, 1);
+  EXPECT_EQ(runner.recorded(), before) << "what is prepared stays";
+  EXPECT_EQ(runner.sizes(), prepared + StepRunner::kUnprepared);
+}
+
 #ifdef SWITCHYARD_TEST_CPU
 INSTANTIATE_TEST_SUITE_P(Prepare, PreparesOn, ::testing::Values("cpu"));
 #else

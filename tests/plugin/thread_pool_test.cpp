@@ -96,6 +96,18 @@ TEST(ThreadPool, PinnedMembersStayOnAProcessorEach) {
   EXPECT_EQ(static_cast<size_t>(CPU_COUNT(&set)), processors);
 }
 
+TEST(ThreadPool, MembersOnOneProcessorMoveApart) {
+  ThreadPool pool(2);
+  pool.run([](void*, const swy_team*) { pin_this_thread(allowed_processors()[0]); }, nullptr);
+  std::vector<uint32_t> at(pool.width());
+  pool.run([](void* out,
+              const swy_team* member) { (*static_cast<std::vector<uint32_t>*>(out))[member->rank] = this_processor(); },
+           &at);
+  unpin_this_thread();
+  ASSERT_EQ(at.size(), 2u);
+  EXPECT_EQ(at[0] != at[1], allowed_processors().size() > 1) << "the only processor is shared";
+}
+
 TEST(ThreadPool, AWidthOfZeroIsOne) { EXPECT_EQ(ThreadPool(0).width(), 1u); }
 
 // No system has room for stacks of this size, so that it refuses every thread.

@@ -4,9 +4,9 @@
 
     mixed_load_test.py SWITCHYARD TEMPLATE [--seconds S] [--rate R] [--sample S] [--slack MIB] [SERVE OPTIONS...]
 
-The demo model with a chat template that has tools. R requests begin a second, at random times: chats, completions, streams of the four protocols, tools, schemas, several
-choices, conversations whose turns come from the prefix cache, and clients that leave, read slowly, or send half a
-request or a wrong one. Fails on any status or text that is not what was asked for, on requests that are left over, if
+The demo model with a chat template that has tools. R requests begin a second, at random times: chats, completions,
+streams of the four protocols, tools, schemas, several choices, conversations whose turns come from the prefix cache,
+and clients that leave, read slowly, or send half a request or a wrong one. Fails on any status or text that is not what was asked for, on requests that are left over, if
 the memory's slope after the first third of the time makes more than the slack of the rest of it, or if descriptors are
 left over.
 """
@@ -205,9 +205,11 @@ def watch(server, load, o):
         if now >= o.seconds / 3:
             samples.append((now, mib))
         if now >= told:
-            told += max(60, o.seconds / 12)
+            told += min(300, o.seconds / 12)
+            sizes, made = (server.metric(f"engine_step_sizes{n}") for n in ("", "_recorded_total"))
             print(f"   {now:5.0f} s: {mib:.1f} MiB, {descriptors(server)} descriptors, {sum(load.done.values())} "
-                  f"requests, {server.processor_seconds():.0f} s of processor time", flush=True)
+                  f"requests, {sizes:.0f} of {made:.0f} recorded step sizes, {server.processor_seconds():.0f} s of "
+                  "processor time", flush=True)
         time.sleep(o.sample)
     return samples
 
@@ -223,8 +225,8 @@ def main():
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--seed", type=int, default=1)
     o, flags = parser.parse_known_args()
-    server = Server(o.program, "--sessions", "8", "--threads", "1", "--cache-mib", "16", "--drain", "30", "--chat-template",
-                    o.template, *flags)
+    server = Server(o.program, "--sessions", "8", "--threads", "1", "--cache-mib", "16", "--drain", "30",
+                    "--chat-template", o.template, *flags)
     get(server.port, "/health")
     idle = descriptors(server)
     load = Load(server.port, o.rate, o.kinds, o.seed)

@@ -58,6 +58,7 @@ class ForwardingDrafter : public Drafter {
   void saw(std::span<const int32_t> ids) override { inner_->saw(ids); }
   Status propose(uint32_t most, Guesses& guesses) override { return inner_->propose(most, guesses); }
   bool may_propose_after(uint32_t more) const override { return inner_->may_propose_after(more); }
+  std::string_view name() const override { return inner_->name(); }
   double expected_acceptance() const override { return inner_->expected_acceptance(); }
   bool computes() const override { return inner_->computes(); }
   bool can_propose() const override { return inner_->can_propose(); }

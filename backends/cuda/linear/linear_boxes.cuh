@@ -140,10 +140,10 @@ __device__ inline ResultPlace place_of_result(const Boxes& b, uint32_t first, ui
   return place;
 }
 
-// A warp's activations: a slice of kRows rows, of which the step may have fewer unless kAll. load() requests them;
+// A warp's activations: a slice of kRows rows, of which the step may have fewer unless kWhole. load() requests them;
 // make_pieces() makes integers of them, and adds each row's sum of squares to `squares`. kPacked: a slice has two
 // heads, and lane 2 i + j has the squares of head j of row i.
-template <bool kHeads, uint32_t kRows, bool kAll, bool kPacked>
+template <bool kHeads, uint32_t kRows, bool kWhole, bool kPacked>
 struct SliceRows {
   float v[kRows][8];
   float4 of_head[kPacked ? 1 : kRows];  // squares
@@ -152,7 +152,7 @@ struct SliceRows {
   __device__ void load(const float* from, const float* squares, const Boxes& b, uint32_t rows) {
 #pragma unroll
     for (uint32_t m = 0; m < kRows; ++m) {
-      if (kAll || m < rows) {
+      if (kWhole || m < rows) {
         load_eight_fresh(from + m * b.p.width, v[m]);
         if (kHeads && !kPacked) of_head[m] = __ldcg(reinterpret_cast<const float4*>(squares + m * b.squares));
       } else {

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# run.sh KIT PLUGIN ORACLE [PART...]: the conformance kit on the emulated CUDA backend, with another order of threads and
+# copies for each part. PARTs: boxes, few, moe, bytes, delta, attention, ranges, rest; without one, all. With a plugin whose
+# addresses are checked, run it with LD_PRELOAD=$(g++ -print-file-name=libasan.so).
+set -euo pipefail
+
+kit=$1 plugin=$2 oracle=$3
+shift 3
+(($# > 0)) || set -- boxes few moe bytes delta attention ranges rest
+seed=${SWITCHYARD_EMULATED_SEED:-1}
+
+# judge SUITE/NAME [OPTION...]: at least one of these checks must pass, and none fail.
+judge() {
+  local filter=$1 output
+  shift
+  export SWITCHYARD_EMULATED_SEED=$((seed++))
+  if ! output=$("$kit" "$plugin" --oracle "$oracle" --suite "${filter%%/*}" --limit-s 240 --filter "$filter" "$@" 2>&1); then
+    grep -v ': unsupported' <<<"$output" | tail -40 >&2
+    echo "FAILED: $filter, seed $SWITCHYARD_EMULATED_SEED" >&2
+    exit 1
+  fi
+  grep -q 'all passed' <<<"$output" || { echo "FAILED: $filter: nothing was checked" >&2; exit 1; }
+  echo "$filter $*: $(tail -1 <<<"$output")"
+}
+
+for part; do
+  case $part in
+    boxes) judge ops/linear.boxes/; judge ops/linear_add.boxes/; judge ops/rms_norm_linear.boxes/; judge ops/linear.strips/ ;;
+    few) judge ops/linear.few/; judge ops/rms_norm_linear.few/ ;;
+    moe) judge ops/moe.boxes/; judge ops/moe_add.boxes/moe_add.i4.g64.rows4 ;;
+    bytes) judge ops/linear.bytes/ --set bytes=1; judge ops/moe.bytes/ --set bytes=1 --one-in 3 --seed 1 ;;
+    delta) judge ops/gated_delta.step/; judge ops/gated_delta.batch/; judge ops/gated_delta.chunks/ ;;
+    attention) judge ops/attention.decode/; judge ops/attention.wgmma/ --one-in 8 --seed 1 ;;
+    ranges) judge range/norm3_moe_add; judge range/norm4_rows; judge range/norms_moe; judge range/delta ;;
+    rest) judge ops/ --one-in 150 --seed 1 --set bytes=1 ;;
+    *) echo "run.sh: there is no part $part" >&2; exit 2 ;;
+  esac
+done

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which drafters a model and its requests have: none that cannot pay.
+#include <gtest/gtest.h>
+
+#include "core/engine/mtp_drafter.h"
+#include "tests/engine/fixture.h"
+#include "tests/support/drafted.h"
+
+namespace switchyard {
+namespace {
+
+// Guesses that a device computes, which are wrong.
+class Computing final : public Drafter {
+ public:
+  void saw(std::span<const int32_t>) override {}
+  Status propose(uint32_t, Guesses& guesses) override {
+    ++asked;
+    guesses.add(0);
+    return {};
+  }
+  bool may_propose_after(uint32_t) const override { return true; }
+  std::string_view name() const override { return "computing"; }
+  double expected_acceptance() const override { return 0.8; }
+  bool computes() const override { return true; }
+  uint32_t most_drafts() const override { return 4; }
+  bool wants_hidden() const override { return true; }
+  Status saw_hidden(uint32_t, std::span<const int32_t>, std::span<const float>) override {
+    ++rows;
+    return {};
+  }
+
+  uint32_t asked = 0, rows = 0;
+};
+
+void run(Model& model, const std::shared_ptr<Drafter>& drafter) {
+  auto session = *model.session();
+  Batch batch(model);
+  Request r = request_of(kShortPrompt, {}, 12);
+  r.drafters = {drafter};
+  const auto id = batch.add(*session, std::move(r));
+  ASSERT_TRUE(id.ok()) << id.status().message();
+  ASSERT_TRUE(batch.run(*id).ok());
+  EXPECT_EQ(batch.take(*id)->ids.size(), 12u);
+}
+
+DraftedStep measured(uint32_t rows, uint32_t computed, double ms) {
+  DraftedStep s{.rows = rows, .seqs = 1, .tokens = 1, .ns = static_cast<uint64_t>(ms * 1e6)};
+  s.computed = computed, s.drafting = computed > 0 ? 1 : 0, s.drafting_ns = computed * s.ns;
+  return s;
+}
+
+// What was measured in earlier requests tells: the drafter gets no rows, so that its text costs nothing.
+TEST(Drafters, ThoseThatCannotPayAreLeftOut) {
+  ModelOptions o = drafting(1);
+  o.hidden = true;
+  const TestModel t = make_model(kDemo, kFast, o);
+  ASSERT_NE(t.model, nullptr);
+  DraftPolicy& policy = t.model->draft_policy();
+  for (int i = 0; i < 5; ++i) policy.stepped(measured(1, 0, 1e3));
+  policy.stepped(measured(2, 1, 1e3));
+  const auto good = std::make_shared<Computing>(), bad = std::make_shared<Computing>();
+  policy.usual("computing", 1).start(0.8);
+  run(*t.model, good);
+  EXPECT_EQ(good->rows, 0u) << "a draft takes as long as a step";
+  for (int i = 0; i < 200; ++i) policy.stepped(measured(2, 1, 1.01e3)), policy.stepped(measured(1, 0, 1e3));
+  DraftedStep cheap = measured(2, 1, 1.01e3);
+  cheap.drafting_ns /= 100;
+  for (int i = 0; i < 200; ++i) policy.stepped(cheap);
+  run(*t.model, good);
+  EXPECT_GT(good->rows, 0u) << "now it is cheap";
+  policy.usual("computing", 1).start(0);
+  run(*t.model, bad);
+  EXPECT_EQ(bad->rows + bad->asked, 0u) << "none of its guesses was kept";
+}
+
+// Where steps run ahead they would wait for the layer, so that the model has none unless it is asked for.
+TEST(Drafters, NoLayerWhereStepsRunAhead) {
+  const auto program = Program::load(Os::real(), kDemo);
+  ASSERT_TRUE(program.ok());
+  for (const Speculation speculation : {Speculation::automatic, Speculation::mtp}) {
+    for (const char* backend : {"late", kFast}) {
+      ModelOptions o = options_for(1);
+      ASSERT_TRUE(add_speculation(speculation, *program, o).ok());
+      const TestModel t = make_model(kDemo, backend, o, SWITCHYARD_FIXTURES);
+      ASSERT_NE(t.model, nullptr);
+      const bool ahead = t.model->runner().runs_ahead();
+      EXPECT_EQ(ahead, backend == std::string("late"));
+      EXPECT_EQ(t.model->mtp() != nullptr, !ahead || speculation == Speculation::mtp);
+      EXPECT_EQ(t.model->hidden_width() > 0, t.model->mtp() != nullptr);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace switchyard
