@@ -67,7 +67,7 @@ class Measurement {
       Request r;
       const auto from = text_.begin() + static_cast<ptrdiff_t>(i * apart);
       r.prompt.assign(from, from + options_.prompt_tokens);
-      r.max_tokens = options_.tokens;
+      r.max_tokens = tokens();
       r.sampling.temperature = temperature;
       r.sampling.top_p = 1;
       r.sampling.seed = 100 + i;
@@ -85,6 +85,7 @@ class Measurement {
     }
     return kept;
   }
+  uint32_t tokens() const { return drafter_ == Speculation::ngram ? options_.ngram_tokens : options_.tokens; }
 
  private:
   Result<std::shared_ptr<Drafter>> make_drafter(Session& session) {
@@ -102,14 +103,9 @@ class Measurement {
 
 void print_row(float temperature, const char* how, const Kept& kept, uint32_t drafts) {
   std::printf("| %.1f | %s |", static_cast<double>(temperature), how);
-  uint64_t accepted = 0;
-  for (uint32_t i = 0; i < drafts; ++i) {
-    const auto all = static_cast<double>(std::max<uint64_t>(kept.drafts.drafted[i], 1));
-    std::printf(" %.3f |", static_cast<double>(kept.drafts.accepted[i]) / all);
-    accepted += kept.drafts.accepted[i];
-  }
+  for (uint32_t i = 0; i < drafts; ++i) std::printf(" %.3f |", kept.drafts.share(i));
   const auto steps = static_cast<double>(std::max<uint64_t>(kept.drafts.steps, 1));
-  std::printf(" %.2f | %llu | %llu |\n", 1 + static_cast<double>(accepted) / steps,
+  std::printf(" %.2f | %llu | %llu |\n", 1 + static_cast<double>(kept.drafts.all_accepted()) / steps,
               static_cast<unsigned long long>(kept.drafts.steps), static_cast<unsigned long long>(kept.tokens));
 }
 
@@ -130,19 +126,21 @@ Status print_acceptance(LoadedModel& m, const std::string& backend, const ModelO
     return error(Code::usage, "{} has {} tokens; {} prompts of {} need more", o.text, ids.size(), o.prompts,
                  o.prompt_tokens);
   }
+  Measurement measurement(m, drafter, o, std::move(ids));
   std::printf(
       "%u texts of %u tokens after %u of %s, %u drafts a step; share of the drafts at a place that were kept\n\n",
-      o.prompts, o.tokens, o.prompt_tokens, o.text.c_str(), o.drafts);
+      o.prompts, measurement.tokens(), o.prompt_tokens, o.text.c_str(), o.drafts);
   std::printf("| temperature | drafts |");
   for (uint32_t i = 0; i < o.drafts; ++i) std::printf(" %u |", i + 1);
   std::printf(" tokens a step with drafts | such steps | tokens |\n|---|---|");
   for (uint32_t i = 0; i < o.drafts + 3; ++i) std::printf("---|");
   std::printf("\n");
-  Measurement measurement(m, drafter, o, std::move(ids));
   for (const float temperature : {0.0f, 0.7f, 1.0f}) {
     for (const bool greedy : {false, true}) {
+      if (greedy && drafter == Speculation::ngram) continue;  // its guesses are copied, not drawn
       SWY_LET(const Kept kept, measurement.over_the_text(temperature, greedy));
-      print_row(temperature, greedy ? "most likely" : "same noise", kept, o.drafts);
+      const char* how = drafter == Speculation::ngram ? "copied" : greedy ? "most likely" : "same noise";
+      print_row(temperature, how, kept, o.drafts);
     }
   }
   return {};

@@ -14,6 +14,7 @@ struct AcceptanceOptions {
   std::string text;     // file
   uint32_t drafts = 4;  // a step
   uint32_t prompts = 32, prompt_tokens = 64, tokens = 64;
+  uint32_t ngram_tokens = 400;  // of texts for n-grams: it takes a while until a text repeats itself
 };
 
 // Prints a table. `m` has one session, and drafts; a drafter that is a model is added to it. Errors: usage, for a text

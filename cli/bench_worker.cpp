@@ -264,12 +264,11 @@ class Worker {
   }
 
   bench::CellDrafts drafts_of(const DraftCounts& d) const {
-    bench::CellDrafts out{.by = w_.settings.speculate, .steps = static_cast<double>(d.steps)};
-    for (uint32_t i = 0; i < d.places(); ++i) {
-      const auto drafted = static_cast<double>(d.drafted[i]), accepted = static_cast<double>(d.accepted[i]);
-      out.drafted += drafted, out.accepted += accepted;
-      out.share_by_place.push_back(accepted / drafted);
-    }
+    bench::CellDrafts out{.by = w_.settings.speculate,
+                          .steps = static_cast<double>(d.steps),
+                          .drafted = static_cast<double>(d.all_drafted()),
+                          .accepted = static_cast<double>(d.all_accepted())};
+    for (uint32_t i = 0; i < d.places(); ++i) out.share_by_place.push_back(d.share(i));
     return out;
   }
 

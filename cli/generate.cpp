@@ -209,8 +209,7 @@ std::string drafts_line(const Finish& o) {
   constexpr uint32_t kShown = 8;
   std::string places;
   for (uint32_t i = 0; i < std::min(o.drafts.places(), kShown); ++i) {
-    const double share = static_cast<double>(o.drafts.accepted[i]) / static_cast<double>(o.drafts.drafted[i]);
-    places += fmt::format("{}{:.0f}%", i == 0 ? "" : ", ", 100 * share);
+    places += fmt::format("{}{:.0f}%", i == 0 ? "" : ", ", 100 * o.drafts.share(i));
   }
   return fmt::format("{} of {} drafted tokens accepted, in {} steps; by place: {}", o.accepted, o.drafted,
                      o.drafts.steps, places);

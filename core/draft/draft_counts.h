@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <numeric>
 
 namespace switchyard {
 
@@ -25,6 +26,12 @@ struct DraftCounts {
   void add(const DraftCounts& other) {
     steps += other.steps;
     for (uint32_t i = 0; i < kPlaces; ++i) drafted[i] += other.drafted[i], accepted[i] += other.accepted[i];
+  }
+  uint64_t all_drafted() const { return std::accumulate(drafted.begin(), drafted.end(), uint64_t{0}); }
+  uint64_t all_accepted() const { return std::accumulate(accepted.begin(), accepted.end(), uint64_t{0}); }
+  // The share of the drafts at a place that were accepted; 0 where there were none.
+  double share(uint32_t place) const {
+    return drafted[place] == 0 ? 0 : static_cast<double>(accepted[place]) / static_cast<double>(drafted[place]);
   }
   uint32_t places() const {  // that had drafts
     uint32_t n = kPlaces;

@@ -51,6 +51,21 @@ TEST_P(DraftRows, ChangeNothingWithRandomSettings) {
   }
 }
 
+// Where few tokens are allowed, each is drawn again soon, and what is drawn depends on how often the drafts before were
+// counted.
+TEST_P(DraftRows, AreCountedForThePenalties) {
+  const TestModel t = make_model(kDemo, kFast, drafting(1, 7, pending()));
+  ASSERT_NE(t.model, nullptr);
+  for (uint64_t seed = 0; seed < 3; ++seed) {
+    Request r = request_of(kShortPrompt, {.temperature = 0.9f, .seed = seed}, 40);
+    r.sampling.repetition_penalty = seed == 0 ? 1.3f : 1.0f;
+    r.sampling.presence_penalty = seed == 1 ? 1.0f : 0.0f;
+    r.sampling.frequency_penalty = seed == 2 ? 0.7f : 0.0f;
+    r.mask = [](std::span<const int32_t>, std::span<uint32_t> mask) { mask[3] = 0x1f; };
+    EXPECT_GT(expect_same_with_drafts(*t.model, r, fmt::format("penalty {}", seed)), 0u);
+  }
+}
+
 // Forks, states that are kept or saved, and a prompt, each after a step with drafts.
 TEST(Draft, KeptStatesHaveTheRowsThatStand) {
   const TestModel t = make_model(kDemo, kFast, drafting(3));
@@ -77,6 +92,9 @@ TEST(Draft, KeptStatesHaveTheRowsThatStand) {
     auto fork = *session->fork(), resumed = *t.model->session();
     ASSERT_TRUE(fork->feed(more).ok());
     EXPECT_TRUE(*fork->snapshot() == later) << n;
+    if (n % 4 == 3) {  // requests of an odd length end with pending rows
+      EXPECT_TRUE(*session->snapshot() == expected) << n << ", before anything else applies its rows";
+    }
     const auto kept = *session->keep();
     EXPECT_TRUE(*kept->snapshot() == expected) << n;
     ASSERT_TRUE(resumed->resume(*kept).ok());

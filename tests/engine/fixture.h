@@ -17,8 +17,9 @@ namespace switchyard {
 inline constexpr char kDemo[] = SWITCHYARD_DEMO_MODEL;
 
 // A plugin keeps the host that it negotiated with last, so all models of a process share one that outlives them.
-inline Host& test_host() {
-  static Host host(2);
+// The first call says how many threads it has.
+inline Host& test_host(uint32_t threads = 2) {
+  static Host host(threads);
   return host;
 }
 

@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <fstream>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "core/engine/mtp_drafter.h"
@@ -13,17 +12,12 @@
 #include "tests/engine/fixture.h"
 #include "tests/support/drafted.h"
 #include "tests/support/files.h"
+#include "tests/support/noted_drafter.h"
 
 namespace switchyard {
 namespace {
 
 const std::string kTiny = SWITCHYARD_TEST_DATA "/tiny/";
-
-ModelOptions with_layer(uint32_t sessions) {
-  ModelOptions o = drafting(sessions);
-  o.mtp = o.hidden = true;
-  return o;
-}
 
 TestModel tiny(const std::string& name, const std::string& backend) {
   const testing::TemporaryFolder out;
@@ -32,7 +26,7 @@ TestModel tiny(const std::string& name, const std::string& backend) {
   convert_options.output = out.path("model.swy");
   const auto report = convert(Os::real(), convert_options);
   EXPECT_TRUE(report.ok()) << report.status().message();
-  ModelOptions o = with_layer(1);
+  ModelOptions o = with_layer(drafting(1));
   o.context = 128;
   return make_model(convert_options.output, backend, o);
 }
@@ -116,65 +110,11 @@ INSTANTIATE_TEST_SUITE_P(Tiny, MtpLogits, ::testing::Values("mtp", "mtp-stacked"
   return param.param == "mtp" ? std::string("experts_apart") : std::string("experts_stacked");
 });
 
-// Guesses by the number of tokens before them.
-using GuessesMade = std::map<size_t, std::vector<int32_t>>;
-
-// The layer's drafter, which is asked every so many times only, and notes what it guessed.
-class NotedDrafter final : public Drafter {
- public:
-  NotedDrafter(Session& session, GuessesMade& made, uint32_t every = 1, uint32_t most = 4)
-      : inner_(session), made_(made), every_(every), most_(most) {}
-  void saw(std::span<const int32_t> ids) override {
-    seen_ += ids.size();
-    inner_.saw(ids);
-  }
-  Status propose(uint32_t most, Guesses& guesses) override {
-    if (asked_++ % every_ != 0) return {};
-    SWY_TRY(inner_.propose(std::min(most, most_), guesses));
-    made_[seen_] = guesses.ids();
-    return {};
-  }
-  bool may_propose_after(uint32_t more) const override { return inner_.may_propose_after(more); }
-  double expected_acceptance() const override { return inner_.expected_acceptance(); }
-  bool computes() const override { return true; }
-  uint32_t most_drafts() const override { return most_; }
-  bool wants_hidden() const override { return true; }
-  Status saw_hidden(uint32_t position, std::span<const int32_t> ids, std::span<const float> rows) override {
-    return inner_.saw_hidden(position, ids, rows);
-  }
-
- private:
-  MtpDrafter inner_;
-  GuessesMade& made_;
-  uint32_t every_, most_, asked_ = 0;
-  size_t seen_ = 0;
-};
-
-// Guesses for the same tokens are the same; at least `least` of them can be compared.
-void expect_same_guesses(const GuessesMade& a, const GuessesMade& b, size_t least, const std::string& what) {
-  size_t compared = 0;
-  for (const auto& [seen, guesses] : a) {
-    const auto found = b.find(seen);
-    if (found == b.end()) continue;
-    const size_t n = std::min(guesses.size(), found->second.size());
-    EXPECT_EQ(std::vector(guesses.begin(), guesses.begin() + static_cast<ptrdiff_t>(n)),
-              std::vector(found->second.begin(), found->second.begin() + static_cast<ptrdiff_t>(n)))
-        << what << " after " << seen << " tokens";
-    compared += n;
-  }
-  EXPECT_GE(compared, least) << what;
-}
-
-// The states of the trunk in a snapshot of a model with the layer, whose own come last.
-std::string_view trunk_of(const std::string& snapshot, size_t plain_size) {
-  constexpr size_t kHeader = 24, kChecksum = 8;
-  return std::string_view(snapshot).substr(kHeader, plain_size - kHeader - kChecksum);
-}
-
 TEST(Mtp, DraftsChangeNothingWithRandomSettings) {
   for (const char* backend : {"reference", kFast}) {
     const bool fast = backend == std::string(kFast);
-    const TestModel plain = make_model(kDemo, backend, drafting(1)), t = make_model(kDemo, backend, with_layer(1));
+    const TestModel plain = make_model(kDemo, backend, drafting(1)),
+                    t = make_model(kDemo, backend, with_layer(drafting(1)));
     ASSERT_NE(plain.model, nullptr);
     ASSERT_NE(t.model, nullptr);
     ASSERT_NE(t.model->mtp(), nullptr);
@@ -201,6 +141,11 @@ TEST(Mtp, DraftsChangeNothingWithRandomSettings) {
   }
 }
 
+// Of the layer.
+std::shared_ptr<Drafter> noted(Session& session, GuessesMade& made, uint32_t every = 1, uint32_t most = 4) {
+  return std::make_shared<NotedDrafter>(std::make_shared<MtpDrafter>(session, most), made, every);
+}
+
 class Guessing : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -211,7 +156,7 @@ class Guessing : public ::testing::Test {
     ASSERT_EQ(run(*session_, prompt_, {}, fresh_).size(), 30u);
   }
   static ModelOptions options() {
-    ModelOptions o = with_layer(3);
+    ModelOptions o = with_layer(drafting(3));
     o.checkpoints = 8;
     return o;
   }
@@ -223,7 +168,7 @@ class Guessing : public ::testing::Test {
     Batch batch(*t_.model);
     Request r = request_of(std::move(rest), {.temperature = 0.7f, .seed = 5}, tokens, &drawn);
     r.history = std::move(seen);
-    r.drafters = {std::make_shared<NotedDrafter>(session, made, every)};
+    r.drafters = {noted(session, made, every)};
     r.draft_always = true;
     r.cuts = cuts_;
     r.on_cut = [&](uint32_t) { kept_.push_back(*session.keep()); };
@@ -283,7 +228,7 @@ TEST_F(Guessing, DoesNotDependOnPrefixesThatWereKept) {
 }
 
 TEST_F(Guessing, DoesNotDependOnForksAndSnapshots) {
-  for (const size_t n : {64u, 70u}) {
+  for (const size_t n : {6u, 64u, 70u}) {
     session_->reset();
     GuessesMade ignored, forked, restored;
     std::vector<int32_t> seen = first(n);
@@ -312,12 +257,37 @@ TEST_F(Guessing, DoesNotDependOnOtherRequests) {
     sessions.push_back(*t_.model->session());
     Request r = request_of(i == 1 ? prompt_ : random_ids(random_, 20 + 30 * i, t_.model->vocab()),
                            {.temperature = 0.7f, .seed = 5}, 30);
-    r.drafters = {std::make_shared<NotedDrafter>(*sessions.back(), made[i], 1, 2)};
+    r.drafters = {noted(*sessions.back(), made[i], 1, 2)};
     r.draft_always = true;
     ASSERT_TRUE(batch.add(*sessions.back(), std::move(r)).ok());
   }
   run_all(batch);
   expect_same_guesses(made[1], fresh_, 10, "among others");
+}
+
+// Two that begin with the same whole page read its last position with different tokens after it.
+TEST_F(Guessing, DoesNotDependOnOthersWithTheSamePrefix) {
+  cuts_ = {64};
+  session_->reset();
+  GuessesMade ignored;
+  run(*session_, prompt_, {}, ignored);
+  cuts_.clear();
+  ASSERT_EQ(kept_.size(), 1u);
+  auto other = *t_.model->session();
+  ASSERT_TRUE(session_->resume(*kept_[0]).ok() && other->resume(*kept_[0]).ok());
+  Batch batch(*t_.model);
+  std::vector<GuessesMade> made(2);
+  for (size_t i = 0; i < made.size(); ++i) {
+    Session& session = i == 0 ? *session_ : *other;
+    Request r = request_of(i == 0 ? after(64) : random_ids(random_, 36, t_.model->vocab()),
+                           {.temperature = 0.7f, .seed = 5}, 30);
+    r.history = first(64);
+    r.drafters = {noted(session, made[i], 1, 2)};
+    r.draft_always = true;
+    ASSERT_TRUE(batch.add(session, std::move(r)).ok());
+  }
+  run_all(batch);
+  expect_same_guesses(made[0], fresh_, 10, "beside one with the same prefix");
 }
 
 // A session that was fed without the layer cannot draft, and says nothing wrong.
@@ -331,10 +301,30 @@ TEST_F(Guessing, NeedsTheRowsOfEveryToken) {
   EXPECT_FALSE(session_->can_draft());
 }
 
+// The last position is read again where another token came after it than the one it was read with.
+TEST(Mtp, ALastRowThatWasTriedIsReadAgain) {
+  const TestModel t = make_model(kDemo, kFast, with_layer(drafting(2)));
+  ASSERT_NE(t.model, nullptr);
+  std::mt19937 random(34);
+  const std::vector<int32_t> ids = random_ids(random, 30, t.model->vocab());
+  const auto guessed = [&](bool tries) {
+    auto session = *t.model->session();
+    feed(*t.model, *session, std::span(ids).first(20), 20);
+    if (tries) {
+      EXPECT_TRUE(session->draft_row(ids[20] == 5 ? 6 : 5).ok());
+    }
+    feed(*t.model, *session, std::span(ids).subspan(20, 9), 9);
+    const auto logits = session->draft_row(ids[29]);
+    EXPECT_TRUE(logits.ok()) << logits.status().message();
+    return std::vector<float>(logits->begin(), logits->end());
+  };
+  EXPECT_EQ(guessed(true), guessed(false));
+}
+
 // Where rows that stand are fed again, the trail is ahead of a session whose step was given up. What others share ends
 // with the position.
 TEST(Mtp, WhatIsSharedEndsWithThePosition) {
-  ModelOptions o = with_layer(3);
+  ModelOptions o = with_layer(drafting(3));
   o.pending_rows = false;
   const TestModel t = make_model(kDemo, kFast, o);
   ASSERT_NE(t.model, nullptr);

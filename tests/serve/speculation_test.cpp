@@ -3,6 +3,7 @@
 // becomes of their memory.
 #include <nlohmann/json.hpp>
 
+#include "core/engine/prepare.h"
 #include "tests/serve/fixture.h"
 
 namespace switchyard {
@@ -54,6 +55,8 @@ std::unique_ptr<Service> serve_guessed(const ModelOptions& options) {
   LoadedModel loaded = load_demo(options);
   const Status added = add_draft_model(loaded, kBackend, {"the demo", loaded.program}, options);
   EXPECT_TRUE(added.ok()) << added.message();
+  // Otherwise no guess is tried where making its step's plan takes longer than all steps.
+  EXPECT_TRUE(prepare_decoding(*loaded.model, {}).ok());
   auto service = Service::create(std::move(loaded), speculating(Speculation::model));
   EXPECT_TRUE(service.ok()) << service.status().message();
   return std::move(*service);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "core/draft/ngram.h"
 #include "tests/support/batches.h"
@@ -24,6 +25,12 @@ inline ModelOptions drafting(uint32_t sessions, uint32_t drafts = 7, bool pendin
   return o;
 }
 
+// The same of a model that also runs its multi-token prediction layer.
+inline ModelOptions with_layer(ModelOptions o) {
+  o.mtp = o.hidden = true;
+  return o;
+}
+
 // What a request drew, how it ended, and its session's states once these have seen every drawn token but the last.
 struct Drafted {
   Drawn drawn;
@@ -41,6 +48,13 @@ inline std::string states_after(Session& session, std::span<const int32_t> whole
   const auto bytes = session.snapshot();
   EXPECT_TRUE(bytes.ok()) << bytes.status().message();
   return bytes.ok() ? *bytes : std::string();
+}
+
+// The states of the trunk in a snapshot of a model with the layer, whose own come last. `plain_size`: that of the same
+// session without the layer.
+inline std::string_view trunk_of(const std::string& snapshot, size_t plain_size) {
+  constexpr size_t kHeader = 24, kChecksum = 8;
+  return std::string_view(snapshot).substr(kHeader, plain_size - kHeader - kChecksum);
 }
 
 // Runs `as` on `session`, which is empty or has seen its history. `make`: its drafter, or NULL for none.
