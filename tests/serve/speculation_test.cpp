@@ -72,7 +72,8 @@ TEST(Speculating, ServesTheSame) {
     if (i % 4 == 2) text.allow_regex = "(the cat sat on the mat and the dog sat on the cat, [a-z]{2,5}\\. ?){2,9}";
     if (i % 4 == 3) text.sampling.top_logprobs = 3;
   }
-  // One alone comes first: beside others steps differ, and small models guess only once planning them has been paid for.
+  // One alone comes first: beside others steps differ, and small models guess only once planning them has been paid
+  // for.
   const std::vector<GenerationRequest> first = {repeating(20, 100, 50)};
   const auto plain = serve(options_for(3));
   const std::vector<Read> first_without = answers(*plain, first), without = answers(*plain, requests);
@@ -125,7 +126,8 @@ TEST(Speculating, RefusesAModelOfOtherTokens) {
 TEST(Speculating, SetsRequestsAside) {
   std::vector<GenerationRequest> requests;
   for (uint32_t i = 0; i < 3; ++i) requests.push_back(repeating(60 + 5 * i, 90, 20 + i));
-  // One alone comes first: beside others steps differ, and small models guess only once planning them has been paid for.
+  // One alone comes first: beside others steps differ, and small models guess only once planning them has been paid
+  // for.
   const std::vector<GenerationRequest> first = {repeating(20, 100, 50)};
   const auto plain = serve(options_for(3));
   const std::vector<Read> first_without = answers(*plain, first), without = answers(*plain, requests);
