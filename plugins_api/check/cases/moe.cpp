@@ -312,9 +312,11 @@ void few_cases(std::vector<CaseSpec>& out) {
     n.router = SWY_BF16;
     put(out, n, false, {SWY_OP_MOE, SWY_OP_MOE_ADD});
   }
-  Mixture most{4, 256, 8, 2048, 512, 512, i4};
-  most.router = SWY_BF16;
-  put(out, most, true, {SWY_OP_MOE_ADD});
+  for (const Mixture& m : {Mixture{4, 256, 8, 256, 64, 64, i4}, Mixture{4, 9, 8, 2048, 512, 512, i4}}) {
+    Mixture n = m;
+    n.router = SWY_BF16;
+    put(out, n, true, {SWY_OP_MOE_ADD});
+  }
 }
 
 // Several rows and a router of bf16: widths of one and of two spans of 128 per eighth, rows that end within eight, a
