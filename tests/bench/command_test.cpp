@@ -194,7 +194,7 @@ TEST_P(GoesWrong, CostsItsOwnRowAlone) {
 INSTANTIATE_TEST_SUITE_P(Backends, GoesWrong,
                          ::testing::Values(Wrong{"crash", State::crashed, "prefill at 4"},
                                            Wrong{"hang", State::time_limit, "no answer within 5 s in prefill at 4"},
-                                           Wrong{"leave", State::crashed, "exit code 3"},
+                                           Wrong{"leave", State::crashed, "ended the process in prefill at 4"},
                                            Wrong{"full", State::out_of_memory, "no memory is left"},
                                            Wrong{"refuse", State::failed, "not in the mood"}),
                          [](const auto& wrong) { return std::string(wrong.param.name); });

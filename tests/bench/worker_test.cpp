@@ -84,6 +84,7 @@ TEST(Worker, SleepsWhileItIsIdle) {
                                      {"probe_anew", false},
                                      {"sessions", 3},
                                      {"device_sampling", true},
+                                     {"speculate", "off"},
                                      {"log", "warning"}}},
                                    {"sampling",
                                     {{"temperature", 0.0},
@@ -109,6 +110,7 @@ TEST(Worker, SleepsWhileItIsIdle) {
        {"sampling", ""},
        {"decode", 4},
        {"most", 20},
+       {"tokens", 4},
        {"text", 64},
        {"seconds", 300}});
   ask({{"do", "turn"}, {"id", 0}, {"warm", 1}, {"steps", 2}});
