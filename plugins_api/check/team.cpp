@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <barrier>
 #include <cerrno>
@@ -26,7 +27,7 @@ using Clock = std::chrono::steady_clock;
 // Longer than a member works between two barriers of a small case; a member that spins for another must get on.
 constexpr auto kTurn = std::chrono::microseconds(1500);
 
-constexpr uint64_t kLate = 10'000;  // ns that a timer may be late
+constexpr uint64_t kUnknown = 10'000;  // ns that a segment is taken to last before it was timed
 
 constexpr uint32_t kHalts = 24;  // of a segment
 constexpr uint64_t kWorthAHalt =
@@ -53,6 +54,16 @@ void halt_here(int) {
 // Halts the calling thread for a while, once, some time from now, wherever it is then.
 class Halt {
  public:
+  static constexpr uint64_t kAhead = 50'000;  // ns: setting a timer takes longer than many segments do
+
+  // Sets the timer, and spins for so many ns at most. Gives the ns that the thread had spun when it was halted.
+  uint64_t arm_and_spin(uint64_t spin_ns) {
+    const uint64_t begin = now_ns();
+    arm(kAhead);
+    uint64_t spun = 0;
+    for (uint64_t now = 0; !halted && now < spin_ns; now = now_ns() - begin) spun = now;
+    return spun;
+  }
   void arm(uint64_t after_ns) {
     if (!made_) make();
     set(after_ns + 1);
@@ -100,6 +111,7 @@ class Team {
     pace_ = p;
     random_ = Random(seed);
     halts_.clear();
+    if (p == Pace::kInterrupted) time_halts();
   }
   bool halted_everywhere() const {  // between runs
     for (size_t i = 0; i < halts_.size(); ++i) {
@@ -124,7 +136,7 @@ class Team {
   struct Member {
     size_t segment = 0;  // barriers so far in this run
     uint64_t begin_ns = 0;
-    std::vector<uint64_t> took_ns;  // per segment, at the machine's own pace
+    std::vector<uint64_t> took_ns;  // per segment: the shortest time without a halt
   };
 
   void part(uint32_t rank) {
@@ -159,6 +171,7 @@ class Team {
     if (pace_ == Pace::kFree) return;
     order_ = random_.permutation(width_);
     when_ = random_.uniform();
+    halts_after_ = halts_after_ns_[random_.below(halts_after_ns_.size())];
     halted = halted_early_ = false;
     if (pace_ == Pace::kInterrupted) {
       halts_.resize(std::max(halts_.size(), segment + 1));
@@ -167,51 +180,59 @@ class Team {
     const std::lock_guard lock(mutex_);
     ended_ = 0;
   }
+  // What a thread has done of a spin when a timer halts it differs from machine to machine.
+  void time_halts() {
+    for (uint64_t& ns : halts_after_ns_) {
+      halted = false;
+      ns = halt.arm_and_spin(100 * Halt::kAhead);
+      halt.disarm();
+    }
+  }
+  static uint64_t expected_ns(const Member& m, size_t segment) {
+    return segment < m.took_ns.size() ? m.took_ns[segment] : kUnknown;
+  }
   // Whether the segment must be halted more often.
   bool sought(size_t segment) const {
     uint64_t longest = 0;
-    for (const Member& m : mine_) longest = std::max(longest, segment < m.took_ns.size() ? m.took_ns[segment] : kLate);
+    for (const Member& m : mine_) longest = std::max(longest, expected_ns(m, segment));
     return halts_[segment] < kHalts && longest >= kWorthAHalt;
   }
   void begin_segment(uint32_t rank) {
     Member& m = mine_[rank];
-    if (pace_ == Pace::kFree) {
-      m.begin_ns = now_ns();
-    } else if (pace_ == Pace::kTurns) {
+    if (pace_ == Pace::kTurns) {
       std::unique_lock lock(mutex_);
       turn_.wait_for(lock, order_[rank] * kTurn, [&] { return ended_ >= order_[rank]; });
-    } else if (!halting_) {
-      return;
-    } else if (order_[rank] == 0) {
-      halt_within(m.segment < m.took_ns.size() ? m.took_ns[m.segment] : kLate);
-      halted_early_ = halted;
-    } else {
-      await_halt();
+    } else if (pace_ == Pace::kInterrupted && halting_) {
+      if (order_[rank] == 0) {
+        halt_within(expected_ns(m, m.segment));
+        halted_early_ = halted;
+      } else {
+        await_halt();
+      }
     }
+    m.begin_ns = now_ns();
   }
-  // Sets the timer first and begins the segment when it is about to run out: setting it takes longer than many segments
-  // do, and it comes up to kLate late. Of a long segment it is simply set.
+  // Sets the timer first and begins the segment when it is about to run out. Of a long segment it is simply set.
   void halt_within(uint64_t took_ns) const {
-    constexpr uint64_t kAhead = 50'000;
-    if (took_ns > kAhead) return halt.arm(static_cast<uint64_t>(when_ * static_cast<double>(took_ns)));
-    const uint64_t begin = now_ns();
-    halt.arm(kAhead);
-    const double early = when_ * static_cast<double>(took_ns + kLate);
-    const double wait = static_cast<double>(kAhead + kLate) - early;
-    while (!halted && static_cast<double>(now_ns() - begin) < wait) {
-    }
+    const auto at = static_cast<uint64_t>(when_ * static_cast<double>(took_ns));
+    if (took_ns > Halt::kAhead) return halt.arm(at);
+    halt.arm_and_spin(halts_after_ - std::min(halts_after_, at));
   }
   void end_segment(uint32_t rank) {
     Member& m = mine_[rank];
-    if (pace_ == Pace::kFree) {
-      m.took_ns.resize(std::max(m.took_ns.size(), m.segment + 1));
-      m.took_ns[m.segment] = now_ns() - m.begin_ns;
-      return;
-    }
+    const uint64_t took = now_ns() - m.begin_ns;
+    bool halted_amid = false;
     if (pace_ == Pace::kInterrupted && halting_ && order_[rank] == 0) {
       halt.disarm();
-      halts_[m.segment] += halted && !halted_early_ ? 1 : 0;
+      halted_amid = halted && !halted_early_;
     }
+    if (halted_amid) {
+      ++halts_[m.segment];
+    } else {
+      m.took_ns.resize(std::max(m.took_ns.size(), m.segment + 1), took);
+      m.took_ns[m.segment] = std::min(m.took_ns[m.segment], took);
+    }
+    if (pace_ == Pace::kFree) return;
     const std::lock_guard lock(mutex_);
     ++ended_;
     turn_.notify_all();
@@ -239,10 +260,12 @@ class Team {
   std::condition_variable turn_;
   std::vector<uint32_t> order_;
   uint32_t ended_ = 0;
-  double when_ = 0;              // of a segment's time the first is halted
-  bool halting_ = false;         // this segment
-  bool halted_early_ = false;    // before its work began
-  std::vector<uint32_t> halts_;  // amid its work, per segment, since the pace was set
+  uint64_t halts_after_ = 0;                   // one of halts_after_ns_
+  double when_ = 0;                            // of a segment's time the first is halted
+  bool halting_ = false;                       // this segment
+  bool halted_early_ = false;                  // before its work began
+  std::array<uint64_t, 16> halts_after_ns_{};  // spun by a thread when it was halted, with a timer set to kAhead
+  std::vector<uint32_t> halts_;                // amid its work, per segment, since the pace was set
 };
 
 Team& team() {
