@@ -14,7 +14,7 @@ seed=${SWITCHYARD_EMULATED_SEED:-1}
 judge() {
   local filter=$1 output options
   shift
-  options=(--oracle "$oracle" --suite "${filter%%/*}" --limit-s 240 --filter "$filter" "$@")
+  options=(--oracle "$oracle" --suite "${filter%%/*}" --seed 1 --limit-s 240 --filter "$filter" "$@")
   export SWITCHYARD_EMULATED_SEED=$((seed++))
   if ! output=$("$kit" "$plugin" "${options[@]}" 2>&1); then
     grep -v ': unsupported' <<<"$output" | tail -40 >&2
@@ -31,13 +31,13 @@ for part; do
       judge ops/linear.strips/ ;;
     few) judge ops/linear.few/; judge ops/rms_norm_linear.few/ ;;
     moe) judge ops/moe.boxes/; judge ops/moe_add.boxes/moe_add.i4.g64.rows4 ;;
-    bytes) judge ops/linear.bytes/ --set bytes=1; judge ops/moe.bytes/ --set bytes=1 --one-in 3 --seed 1 ;;
+    bytes) judge ops/linear.bytes/ --set bytes=1; judge ops/moe.bytes/ --set bytes=1 --one-in 3 ;;
     delta) judge ops/gated_delta.step/; judge ops/gated_delta.batch/; judge ops/gated_delta.chunks/ ;;
-    attention) judge ops/attention.decode/; judge ops/attention.wgmma/ --one-in 8 --seed 1 ;;
+    attention) judge ops/attention.decode/; judge ops/attention.wgmma/ --one-in 8 ;;
     # Not delta3_wide and delta4: linear_boxes.cuh has a shuffle with an empty mask (docs/evidence/cuda-emulated.md).
     ranges) judge range/norm3_moe_add; judge range/norm4_rows; judge range/norms_moe; judge range/delta2
       judge range/delta128; judge range/first_delta ;;
-    rest) judge ops/ --one-in 300 --seed 1 --set bytes=1 ;;
+    rest) judge ops/ --one-in 300 --set bytes=1 ;;
     *) echo "run.sh: there is no part $part" >&2; exit 2 ;;
   esac
 done

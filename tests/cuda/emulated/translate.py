@@ -15,27 +15,9 @@ import sys
 SHAPE = re.compile(r"_?m(\d+)n(\d+)k(\d+)")
 
 
-def closing(text, at):
-    """The place of the parenthesis that closes the one at `at`; strings are skipped."""
+def marks(text, at=0):
+    """The characters of `text` from `at` on that are in no string, each as (place, character, open parentheses)."""
     depth = 0
-    while True:
-        c = text[at]
-        if c == '"':
-            at += 1
-            while text[at] != '"':
-                at += 2 if text[at] == "\\" else 1
-        elif c in "([{":
-            depth += 1
-        elif c in ")]}":
-            depth -= 1
-            if depth == 0:
-                return at
-        at += 1
-
-
-def split(text, mark):
-    """Parts of `text` between marks that are in no parentheses and in no string."""
-    parts, start, depth, at = [], 0, 0, 0
     while at < len(text):
         c = text[at]
         if c == '"':
@@ -46,10 +28,22 @@ def split(text, mark):
             depth += 1
         elif c in ")]}":
             depth -= 1
-        elif c == mark and depth == 0:
+        yield at, c, depth
+        at += 1
+
+
+def closing(text, at):
+    """The place of the parenthesis that closes the one at `at`."""
+    return next(place for place, _, depth in marks(text, at) if depth == 0)
+
+
+def split(text, mark):
+    """Parts of `text` between marks that are in no parentheses."""
+    parts, start = [], 0
+    for at, c, depth in marks(text):
+        if c == mark and depth == 0:
             parts.append(text[start:at])
             start = at + 1
-        at += 1
     return parts + [text[start:]]
 
 

@@ -18,14 +18,12 @@ inline __nv_bfloat16 __float2bfloat16_rn(float x) {
 }
 inline __nv_bfloat16 __float2bfloat16(float x) { return __float2bfloat16_rn(x); }
 inline uint16_t __bfloat16_as_ushort(__nv_bfloat16 x) { return x.bits; }
-inline __nv_bfloat16 __ushort_as_bfloat16(uint16_t x) { return {x}; }
 inline __nv_bfloat162 __floats2bfloat162_rn(float a, float b) {
   return {__float2bfloat16_rn(a), __float2bfloat16_rn(b)};
 }
 inline __nv_bfloat162 __float2bfloat162_rn(float a) { return __floats2bfloat162_rn(a, a); }
 inline float __low2float(__nv_bfloat162 x) { return __bfloat162float(x.x); }
 inline float __high2float(__nv_bfloat162 x) { return __bfloat162float(x.y); }
-inline float2 __bfloat1622float2(__nv_bfloat162 x) { return {__low2float(x), __high2float(x)}; }
 inline __nv_bfloat162 __low2bfloat162(__nv_bfloat162 x) { return {x.x, x.x}; }
 inline __nv_bfloat162 __high2bfloat162(__nv_bfloat162 x) { return {x.y, x.y}; }
 inline __nv_bfloat162 __hmul2(__nv_bfloat162 a, __nv_bfloat162 b) {
@@ -33,9 +31,6 @@ inline __nv_bfloat162 __hmul2(__nv_bfloat162 a, __nv_bfloat162 b) {
 }
 inline __nv_bfloat162 __hsub2(__nv_bfloat162 a, __nv_bfloat162 b) {
   return __floats2bfloat162_rn(__low2float(a) - __low2float(b), __high2float(a) - __high2float(b));
-}
-inline __nv_bfloat162 __hadd2(__nv_bfloat162 a, __nv_bfloat162 b) {
-  return __floats2bfloat162_rn(__low2float(a) + __low2float(b), __high2float(a) + __high2float(b));
 }
 inline __nv_bfloat162 __hfma2(__nv_bfloat162 a, __nv_bfloat162 b, __nv_bfloat162 c) {
   return __floats2bfloat162_rn(std::fmaf(__low2float(a), __low2float(b), __low2float(c)),

@@ -48,9 +48,9 @@ template <class... T>
 void keep(T&&...) {}
 
 // What a lane gets from another one.
-enum class Pick : uint8_t { lane, up, down, exclusive };
+enum class Pick : uint8_t { lane, up, exclusive };
 uint64_t shuffle(const char* what, uint32_t mask, uint64_t value, Pick pick, uint32_t which, uint32_t width);
-enum class Vote : uint8_t { ballot, add, min, max, min_signed, max_signed, both, either };
+enum class Vote : uint8_t { ballot, add, min, max, min_signed, max_signed, either };
 uint32_t vote(const char* what, uint32_t mask, uint32_t value, Vote kind);
 
 }  // namespace emulated
@@ -62,8 +62,6 @@ int __syncthreads_count(int yes);
 int __syncthreads_or(int yes);
 void __syncwarp(uint32_t mask = ~0u);
 inline void __threadfence() {}
-inline void __threadfence_block() {}
-inline void __nanosleep(uint32_t) { ::emulated::spin(); }
 
 #define SWY_SHUFFLE(name, kind, Which)                                                                        \
   template <class T>                                                                                          \
@@ -74,7 +72,6 @@ inline void __nanosleep(uint32_t) { ::emulated::spin(); }
   }
 SWY_SHUFFLE(__shfl_sync, lane, int)
 SWY_SHUFFLE(__shfl_up_sync, up, unsigned)
-SWY_SHUFFLE(__shfl_down_sync, down, unsigned)
 SWY_SHUFFLE(__shfl_xor_sync, exclusive, int)
 #undef SWY_SHUFFLE
 
@@ -96,9 +93,6 @@ SWY_VOTE int __reduce_add_sync(uint32_t mask, int x) {
 }
 SWY_VOTE uint32_t __reduce_or_sync(uint32_t mask, uint32_t x) {
   return ::emulated::vote("__reduce_or_sync", mask, x, ::emulated::Vote::either);
-}
-SWY_VOTE uint32_t __reduce_and_sync(uint32_t mask, uint32_t x) {
-  return ::emulated::vote("__reduce_and_sync", mask, x, ::emulated::Vote::both);
 }
 SWY_VOTE uint32_t __reduce_min_sync(uint32_t mask, uint32_t x) {
   return ::emulated::vote("__reduce_min_sync", mask, x, ::emulated::Vote::min);
@@ -139,42 +133,20 @@ template <class T>
 void __stcg(T* p, T v) {
   *p = v;
 }
-template <class T>
-T atomicAdd(T* p, std::type_identity_t<T> v) {
-  const T old = *p;
-  *p = old + v;
-  return old;
-}
-template <class T>
-T atomicSub(T* p, std::type_identity_t<T> v) {
-  const T old = *p;
-  *p = old - v;
-  return old;
-}
-template <class T>
-T atomicMax(T* p, std::type_identity_t<T> v) {
-  const T old = *p;
-  *p = std::max(old, v);
-  return old;
-}
-template <class T>
-T atomicMin(T* p, std::type_identity_t<T> v) {
-  const T old = *p;
-  *p = std::min(old, v);
-  return old;
-}
-template <class T>
-T atomicOr(T* p, std::type_identity_t<T> v) {
-  const T old = *p;
-  *p = old | v;
-  return old;
-}
-template <class T>
-T atomicExch(T* p, std::type_identity_t<T> v) {
-  const T old = *p;
-  *p = v;
-  return old;
-}
+// Nothing else runs in between: threads of the device are fibers of one thread.
+#define SWY_ATOMIC(name, after)             \
+  template <class T>                        \
+  T name(T* p, std::type_identity_t<T> v) { \
+    const T old = *p;                       \
+    *p = after;                             \
+    return old;                             \
+  }
+SWY_ATOMIC(atomicAdd, old + v)
+SWY_ATOMIC(atomicSub, old - v)
+SWY_ATOMIC(atomicMax, std::max(old, v))
+SWY_ATOMIC(atomicOr, old | v)
+SWY_ATOMIC(atomicExch, v)
+#undef SWY_ATOMIC
 
 // ---- numbers
 
@@ -197,24 +169,14 @@ inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fdividef(float a, float b) { return a / b; }
 inline float __expf(float x) { return std::exp2f(x * 1.442695041f); }
-inline float __logf(float x) { return std::log(x); }
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 inline void sincospif(float x, float* s, float* c) {
   *s = static_cast<float>(std::sin(static_cast<double>(x) * M_PI)),
   *c = static_cast<float>(std::cos(static_cast<double>(x) * M_PI));
 }
 inline int __popc(uint32_t x) { return __builtin_popcount(x); }
-inline int __popcll(uint64_t x) { return __builtin_popcountll(x); }
 inline int __ffs(int x) { return __builtin_ffs(x); }
 inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz(static_cast<uint32_t>(x)); }
-inline int __clzll(long long x) { return x == 0 ? 64 : __builtin_clzll(static_cast<unsigned long long>(x)); }
-inline uint32_t __umulhi(uint32_t a, uint32_t b) { return static_cast<uint32_t>(uint64_t{a} * b >> 32); }
-inline uint64_t __umul64hi(uint64_t a, uint64_t b) {
-  return static_cast<uint64_t>(static_cast<unsigned __int128>(a) * b >> 64);
-}
-inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t by) {
-  return static_cast<uint32_t>((uint64_t{high} << 32 | low) >> (by & 31));
-}
 inline uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t select) {
   const uint64_t both = uint64_t{b} << 32 | a;
   uint32_t r = 0;

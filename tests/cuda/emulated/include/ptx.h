@@ -183,42 +183,22 @@ inline void movmatrix_sync_aligned_m8n8_trans_b16(uint32_t& to, uint32_t from) {
 
 enum class Numbers : uint8_t { bf16, tf32, bytes, bytes_unsigned };  // of the first operand, where they differ
 // d [16, 8] = a [16, k] b [k, 8] + c; results are floats or integers.
-void multiply(Numbers numbers, void* const* d, const uint32_t* a, uint32_t as, const uint32_t* b, uint32_t bs,
-              const void* c);
-template <uint32_t M, uint32_t N, uint32_t K>
-void mma_sync_aligned_row_col_f32_bf16_bf16_f32(float& d0, float& d1, float& d2, float& d3, uint32_t a0, uint32_t a1,
-                                                uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1, float c0, float c1,
-                                                float c2, float c3) {
-  static_assert(M == 16 && N == 8 && K == 16);
-  void* d[4] = {&d0, &d1, &d2, &d3};
-  const uint32_t a[4] = {a0, a1, a2, a3}, b[2] = {b0, b1};
-  const float c[4] = {c0, c1, c2, c3};
-  multiply(Numbers::bf16, d, a, 4, b, 2, c);
-}
-template <uint32_t M, uint32_t N, uint32_t K>
-void mma_sync_aligned_row_col_f32_tf32_tf32_f32(float& d0, float& d1, float& d2, float& d3, uint32_t a0, uint32_t a1,
-                                                uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1, float c0, float c1,
-                                                float c2, float c3) {
-  static_assert(M == 16 && N == 8 && K == 8);
-  void* d[4] = {&d0, &d1, &d2, &d3};
-  const uint32_t a[4] = {a0, a1, a2, a3}, b[2] = {b0, b1};
-  const float c[4] = {c0, c1, c2, c3};
-  multiply(Numbers::tf32, d, a, 4, b, 2, c);
-}
-#define SWY_MMA_BYTES(name, numbers)                                                                              \
+void multiply(Numbers numbers, void* const* d, const uint32_t* a, const uint32_t* b, const void* c);
+#define SWY_MMA(name, numbers, depth, Sum)                                                                        \
   template <uint32_t M, uint32_t N, uint32_t K>                                                                   \
-  void mma_sync_aligned_row_col_s32_##name##_s8_s32(int& d0, int& d1, int& d2, int& d3, uint32_t a0, uint32_t a1, \
-                                                    uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1, int c0,   \
-                                                    int c1, int c2, int c3) {                                     \
-    static_assert(M == 16 && N == 8 && K == 32);                                                                  \
+  void mma_sync_aligned_row_col_##name(Sum& d0, Sum& d1, Sum& d2, Sum& d3, uint32_t a0, uint32_t a1, uint32_t a2, \
+                                       uint32_t a3, uint32_t b0, uint32_t b1, Sum c0, Sum c1, Sum c2, Sum c3) {   \
+    static_assert(M == 16 && N == 8 && K == depth);                                                               \
     void* d[4] = {&d0, &d1, &d2, &d3};                                                                            \
     const uint32_t a[4] = {a0, a1, a2, a3}, b[2] = {b0, b1};                                                      \
-    const int c[4] = {c0, c1, c2, c3};                                                                            \
-    multiply(Numbers::numbers, d, a, 4, b, 2, c);                                                                 \
+    const Sum c[4] = {c0, c1, c2, c3};                                                                            \
+    multiply(Numbers::numbers, d, a, b, c);                                                                       \
   }
-SWY_MMA_BYTES(u8, bytes_unsigned)
-SWY_MMA_BYTES(s8, bytes)
-#undef SWY_MMA_BYTES
+SWY_MMA(f32_bf16_bf16_f32, bf16, 16, float)
+SWY_MMA(f32_tf32_tf32_f32, tf32, 8, float)
+SWY_MMA(s32_u8_s8_s32, bytes_unsigned, 32, int)
+SWY_MMA(s32_s8_s8_s32, bytes, 32, int)
+#undef SWY_MMA
 
 // ---- products of a warpgroup
 
@@ -244,6 +224,12 @@ template <class T, size_t... I, class Tuple>
 void take_sums(GroupProduct& p, std::index_sequence<I...>, Tuple& t) {
   ((p.d[I] = static_cast<T*>(&std::get<I>(t))), ...);
 }
+// The first operand from registers: a0, a1, a2, a3, descriptor of the second, whether to add.
+template <size_t First, class Tuple>
+void take_registers(GroupProduct& p, Tuple& t) {
+  p.a[0] = std::get<First>(t), p.a[1] = std::get<First + 1>(t), p.a[2] = std::get<First + 2>(t);
+  p.a[3] = std::get<First + 3>(t), p.b_at = std::get<First + 4>(t), p.add = std::get<First + 5>(t);
+}
 // d..., a0, a1, a2, a3, descriptor, p, 1, 1, transposed; or d..., descriptor, descriptor, p, 1, 1, 0, 0
 template <uint32_t M, uint32_t N, uint32_t K, class... T>
 void wgmma_mma_async_sync_aligned_f32_bf16_bf16(T&&... all) {
@@ -254,8 +240,7 @@ void wgmma_mma_async_sync_aligned_f32_bf16_bf16(T&&... all) {
   take_sums<float>(p, std::make_index_sequence<N / 2>(), t);
   constexpr size_t kFirst = N / 2;
   if constexpr (sizeof...(T) == kFirst + 9) {
-    p.a[0] = std::get<kFirst>(t), p.a[1] = std::get<kFirst + 1>(t), p.a[2] = std::get<kFirst + 2>(t);
-    p.a[3] = std::get<kFirst + 3>(t), p.b_at = std::get<kFirst + 4>(t), p.add = std::get<kFirst + 5>(t);
+    take_registers<kFirst>(p, t);
     p.b_transposed = std::get<kFirst + 8>(t) != 0;
   } else {
     static_assert(sizeof...(T) == kFirst + 7);
@@ -266,15 +251,12 @@ void wgmma_mma_async_sync_aligned_f32_bf16_bf16(T&&... all) {
 }
 template <uint32_t M, uint32_t N, uint32_t K, class... T>
 void wgmma_mma_async_sync_aligned_s32_s8_s8(T&&... all) {
-  static_assert(M == 64 && K == 32);
+  static_assert(M == 64 && K == 32 && sizeof...(T) == N / 2 + 6);
   auto t = std::tie(all...);
   GroupProduct p{};
   p.numbers = Numbers::bytes, p.columns = N;
   take_sums<uint32_t>(p, std::make_index_sequence<N / 2>(), t);
-  constexpr size_t kFirst = N / 2;
-  static_assert(sizeof...(T) == kFirst + 6);
-  p.a[0] = std::get<kFirst>(t), p.a[1] = std::get<kFirst + 1>(t), p.a[2] = std::get<kFirst + 2>(t);
-  p.a[3] = std::get<kFirst + 3>(t), p.b_at = std::get<kFirst + 4>(t), p.add = std::get<kFirst + 5>(t);
+  take_registers<N / 2>(p, t);
   multiply_group(p);
 }
 

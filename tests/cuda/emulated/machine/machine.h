@@ -34,6 +34,9 @@ struct Here {
 
 enum class Wait : uint8_t { nothing, meeting, barrier, cluster, phase, earlier, spin, never };
 
+// What happens at a meeting of lanes: it gets what they bring, null for those that do not take part.
+using Combine = void (*)(void* const* lanes);
+
 // A copy of 16 bytes by cp.async that has not been made yet.
 struct SmallCopy {
   char* to;
@@ -60,6 +63,8 @@ struct Thread {
   const void* site = nullptr;  // in the code
   uint32_t mask = 0;           // of a meeting
   void* data = nullptr;
+  Combine combine = nullptr;
+  bool whole = false;
   uint64_t* word = nullptr;  // of a barrier in shared memory
   uint32_t parity = 0;
   uint32_t barrier = 0;  // of the block, by number
@@ -145,9 +150,8 @@ uint32_t random_below(uint32_t n);
 void pause(Wait wait, const char* what, const void* site);
 void wake(Thread& thread);
 
-// A meeting of the lanes of `mask` that have not ended. The last one that comes calls `combine` with what the lanes
-// bring, null for those that do not take part. `whole`: all lanes of the mask must come.
-using Combine = void (*)(void* const* lanes);
+// A meeting of the lanes of `mask` that have not ended; `combine` is called once when the last one has come or ended.
+// `whole`: all lanes of the mask must come.
 void meet(const char* what, uint32_t mask, void* data, Combine combine, bool whole, const void* site);
 // A barrier of the block; threads 0: all that have not ended. Gives how many said yes.
 int block_barrier(const char* what, uint32_t id, uint32_t threads, int yes, const void* site);

@@ -8,13 +8,24 @@
 namespace emulated {
 namespace {
 
-// Lets a meeting happen for which all have come.
-void hold_meeting(Warp& w, uint32_t mask, Combine combine) {
+// Lets a meeting happen for which all have come; `t` is one of them.
+void hold_meeting(Warp& w, const Thread& t) {
+  const uint32_t came = t.mask & w.meets;
   void* brought[kLanes] = {};
   for (uint32_t i = 0; i < kLanes; ++i) {
-    if ((mask >> i & 1) != 0 && (w.meets >> i & 1) != 0) brought[i] = w.lanes[i]->data;
+    if ((came >> i & 1) != 0) brought[i] = w.lanes[i]->data;
   }
-  if (combine != nullptr) combine(brought);
+  if (t.combine != nullptr) t.combine(brought);
+  w.meets &= ~came;
+  for (uint32_t i = 0; i < kLanes; ++i) {
+    if ((came >> i & 1) != 0 && w.lanes[i] != current) wake(*w.lanes[i]);
+  }
+}
+
+// That lanes of the meeting have ended is a fault where all must come.
+void check_whole(const Warp& w, const Thread& t) {
+  if (t.whole && (t.mask & ~w.there) != 0)
+    fault("%s with mask %08x, but lanes %08x have ended", t.what, t.mask, t.mask & ~w.there);
 }
 
 bool all_came(const Warp& w, const char* what, uint32_t mask) {
@@ -54,20 +65,14 @@ void meet(const char* what, uint32_t mask, void* data, Combine combine, bool who
   Thread& t = *current;
   Warp& w = *t.warp;
   if ((mask >> t.lane & 1) == 0) fault("%s with mask %08x, without this lane", what, mask);
-  if (whole && (mask & ~w.there) != 0)
-    fault("%s with mask %08x, but lanes %08x have ended", what, mask, mask & ~w.there);
-  t.mask = mask, t.data = data, t.what = what, t.site = site;
+  t.mask = mask, t.data = data, t.combine = combine, t.whole = whole, t.what = what, t.site = site;
+  check_whole(w, t);
   w.meets |= 1u << t.lane;
   if (!all_came(w, what, mask)) {
     pause(Wait::meeting, what, site);
     return;
   }
-  hold_meeting(w, mask, combine);
-  const uint32_t came = mask & w.meets;
-  w.meets &= ~came;
-  for (uint32_t i = 0; i < kLanes; ++i) {
-    if ((came >> i & 1) != 0 && w.lanes[i] != &t) wake(*w.lanes[i]);
-  }
+  hold_meeting(w, t);
 }
 
 void check_barrier(Block& block, uint32_t id) {
@@ -123,15 +128,12 @@ void recheck_after_end(Thread& t) {
   Block& block = *w.block;
   w.there &= ~(1u << t.lane);
   --block.living;
-  for (uint32_t i = 0; i < kLanes; ++i) {  // only __syncwarp can meet without those that have ended
+  for (uint32_t i = 0; i < kLanes; ++i) {
     if ((w.meets >> i & 1) == 0 || w.lanes[i]->wait != Wait::meeting) continue;
-    Thread& other = *w.lanes[i];
-    if ((other.mask >> t.lane & 1) == 0 || !all_came(w, other.what, other.mask)) continue;
-    const uint32_t came = other.mask & w.meets;
-    w.meets &= ~came;
-    for (uint32_t j = 0; j < kLanes; ++j) {
-      if ((came >> j & 1) != 0) wake(*w.lanes[j]);
-    }
+    const Thread& other = *w.lanes[i];
+    if ((other.mask >> t.lane & 1) == 0) continue;
+    check_whole(w, other);
+    if (all_came(w, other.what, other.mask)) hold_meeting(w, other);
   }
   if (block.living != 0) {
     for (uint32_t id = 0; id < 16; ++id) {

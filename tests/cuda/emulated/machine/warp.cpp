@@ -22,7 +22,6 @@ void exchange(void* const* lanes) {
     uint32_t from = i;
     if (e.pick == Pick::lane) from = first + e.which % e.width;
     if (e.pick == Pick::up) from = i >= first + e.which ? i - e.which : i;
-    if (e.pick == Pick::down) from = i + e.which <= last ? i + e.which : i;
     if (e.pick == Pick::exclusive) from = (i ^ e.which) <= last ? i ^ e.which : i;
     e.got = lanes[from] == nullptr ? ~uint64_t{0} : static_cast<Exchanged*>(lanes[from])->value;  // garbage of no lane
   }
@@ -47,7 +46,6 @@ void count_votes(void* const* lanes) {
           : v.kind == Vote::max        ? std::max(all, x)
           : v.kind == Vote::min_signed ? static_cast<uint32_t>(std::min(sall, sx))
           : v.kind == Vote::max_signed ? static_cast<uint32_t>(std::max(sall, sx))
-          : v.kind == Vote::both       ? all & x
                                        : all | x;
     first = false;
   }
@@ -152,8 +150,7 @@ uint32_t transposed(uint32_t x) {
   return t.got;
 }
 
-void multiply(Numbers numbers, void* const* d, const uint32_t* a, uint32_t, const uint32_t* b, uint32_t,
-              const void* c) {
+void multiply(Numbers numbers, void* const* d, const uint32_t* a, const uint32_t* b, const void* c) {
   Multiplied m{numbers, d, a, b, c};
   meet("mma", ~0u, &m, multiply_lanes, true, __builtin_return_address(0));
 }
