@@ -126,11 +126,8 @@ TEST(Speculating, RefusesAModelOfOtherTokens) {
 TEST(Speculating, SetsRequestsAside) {
   std::vector<GenerationRequest> requests;
   for (uint32_t i = 0; i < 3; ++i) requests.push_back(repeating(60 + 5 * i, 90, 20 + i));
-  // One alone comes first: beside others steps differ, and small models guess only once planning them has been paid
-  // for.
-  const std::vector<GenerationRequest> first = {repeating(20, 100, 50)};
   const auto plain = serve(options_for(3));
-  const std::vector<Read> first_without = answers(*plain, first), without = answers(*plain, requests);
+  const std::vector<Read> without = answers(*plain, requests);
   for (const Speculation s : {Speculation::mtp, Speculation::ngram}) {
     const auto service = serve(with_pages(drafting(options_for(3)), 4), speculating(s));
     const std::vector<Read> with = answers(*service, requests);

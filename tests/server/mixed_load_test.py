@@ -6,9 +6,9 @@
 
 The demo model with a chat template that has tools. R requests begin a second, at random times: chats, completions,
 streams of the four protocols, tools, schemas, several choices, conversations whose turns come from the prefix cache,
-and clients that leave, read slowly, or send half a request or a wrong one. Fails on any status or text that is not what was asked for, on requests that are left over, if
-the memory's slope after the first third of the time makes more than the slack of the rest of it, or if descriptors are
-left over.
+and clients that leave, read slowly, or send half a request or a wrong one. Fails on any status or text that is not
+what was asked for, on requests or descriptors that are left over, and if memory grows by more than the slack after the
+first third of the time, by a straight line through its samples.
 """
 import argparse
 import contextlib

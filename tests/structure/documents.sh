@@ -6,6 +6,7 @@
 # - paths and file names in `code spans` exist
 # - lines of prose have at most 120 columns; code blocks, tables and links alone on a line may be longer
 # - files in docs/evidence have at most 150 lines
+# - no placeholder such as @THIS@ is left
 # - outside docs/evidence, commands of `switchyard` and ./dev and their options exist (by --help of the programs given)
 set -euo pipefail
 export LC_ALL=C.UTF-8
@@ -121,6 +122,7 @@ check_document() {
   while IFS= read -r line || [[ -n $line ]]; do
     number=$((number + 1))
     place=$file:$number
+    [[ ! $line =~ (^|[^[:alnum:]])@[A-Z]+@ ]] || fault "$place: a placeholder in place of text"
     if [[ $line =~ ^[[:space:]]*\`\`\` ]]; then
       code=$((1 - code))
       continue

@@ -50,5 +50,6 @@ expect 1 docs/a.md '`switchyard run --bogus`'
 expect 1 docs/a.md "$(printf '```\nswitchyard run \\\n  --bogus 1\n```')"
 expect 1 docs/a.md '`switchyard bogus`'
 expect 1 docs/a.md '`./dev bogus`'
+expect 1 docs/evidence/a.md "$(printf '```\n@OUTPUT@\n```')"
 expect 1 docs/evidence/a.md "$(printf 'x\n%.0s' {1..151})"
 ((failures == 0))

@@ -57,7 +57,7 @@ inline std::string_view trunk_of(const std::string& snapshot, size_t plain_size)
   return std::string_view(snapshot).substr(kHeader, plain_size - kHeader - kChecksum);
 }
 
-// Runs `as` on `session`, which is empty or has seen its history. `make`: its drafter, or NULL for none.
+// Runs `as` on `session`, which is empty or has seen its history. `drafter`: null for none.
 inline Drafted run_drafted(Session& session, const Request& as, std::shared_ptr<Drafter> drafter) {
   Drafted d;
   Batch batch(session.model());
