@@ -220,12 +220,10 @@ class Team {
   }
   void end_segment(uint32_t rank) {
     Member& m = mine_[rank];
+    const bool halts = pace_ == Pace::kInterrupted && halting_ && order_[rank] == 0;
+    const bool halted_amid = halts && halted && !halted_early_;  // not while the clock is read and the timer disarmed
     const uint64_t took = now_ns() - m.begin_ns;
-    bool halted_amid = false;
-    if (pace_ == Pace::kInterrupted && halting_ && order_[rank] == 0) {
-      halt.disarm();
-      halted_amid = halted && !halted_early_;
-    }
+    if (halts) halt.disarm();
     if (halted_amid) {
       ++halts_[m.segment];
     } else {
