@@ -25,7 +25,7 @@ Loop::Jobs::iterator Loop::next_waiting() {
 // Whether the memory holds what the request has read or is to read, and a further page for everybody that runs. What it
 // draws may need more: then somebody is set aside.
 bool Loop::fits(const Job& job) {
-  // With none active, others hold them (a text that is scored): the loop goes on when they give one up.
+  // With no active request, the sessions are held by a text that is being scored. It wakes the loop when it ends.
   if (job.request.session == nullptr && model_.states().sessions() >= model_.max_sessions()) return false;
   if (active_.empty()) return true;
   while (pages_needed(job) > model_.states().pages().free()) {

@@ -2,6 +2,7 @@
 #include "core/serve/score.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/engine/evaluate.h"
 #include "core/engine/room.h"
@@ -15,6 +16,9 @@ constexpr uint32_t kPart = 32;
 // The most likely tokens are those that a draw lists.
 Result<TokenScore> score_of(Sampler& sampler, std::span<const float> logits, int32_t id) {
   TokenScore score{.logprob = static_cast<float>(log_probability(logits, id))};
+  if (std::isnan(score.logprob)) {
+    return error(Code::invalid_data, "a logit is NaN or infinite; the model's weights or a kernel are broken");
+  }
   if (sampler.top_logprobs() == 0) return score;
   SWY_LET(const Draw draw, sampler.draw(logits, 0));
   for (size_t i = 0; i < draw.top_ids.size() && draw.top_ids[i] >= 0; ++i) {
@@ -58,7 +62,7 @@ Result<std::vector<TokenScore>> score_text(Service& service, std::span<const int
   Status status;
   for (size_t at = 0; status.ok() && at + 1 < ids.size(); at += most) {
     if (goes_on && !goes_on()) {
-      status = error(Code::cancelled, "nobody waits for the probabilities of this text any more");
+      status = error(Code::cancelled, "the client has disconnected");
       break;
     }
     const auto part = ids.subspan(at, std::min(most, ids.size() - 1 - at));

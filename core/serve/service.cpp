@@ -28,6 +28,7 @@ struct Service::Impl {
   void run();
   bool take_in();  // whether the loop ends
   Rejection enter(std::unique_ptr<Job> job);
+  Rejection counted(Rejection rejection);
   uint32_t retry_after_ms() const;
 
   LoadedModel loaded;
@@ -134,7 +135,17 @@ Rejection Service::Impl::enter(std::unique_ptr<Job> job) {
   return {};
 }
 
-Rejection Service::check_prompt(std::span<const int32_t> ids) const { return impl_->intake.check_prompt(ids); }
+// Counts a refusal.
+Rejection Service::Impl::counted(Rejection rejection) {
+  if (rejection.why != Rejection::Why::none) {
+    stats.update([&](ServiceStats& all) { ++all.refused[why_name(rejection.why)]; });
+  }
+  return rejection;
+}
+
+Rejection Service::check_prompt(std::span<const int32_t> ids) {
+  return impl_->counted(impl_->intake.check_prompt(ids));
+}
 
 Admission Service::submit(GenerationRequest request) {
   Impl& s = *impl_;
@@ -150,10 +161,7 @@ Admission Service::submit(GenerationRequest request) {
   job->request = std::move(request);
   const auto ticket = job->ticket;
   if (rejection.why == Rejection::Why::none) rejection = s.enter(std::move(job));
-  if (rejection.why != Rejection::Why::none) {
-    s.stats.update([&](ServiceStats& stats) { ++stats.refused[why_name(rejection.why)]; });
-    return {nullptr, std::move(rejection)};
-  }
+  if (rejection.why != Rejection::Why::none) return {nullptr, s.counted(std::move(rejection))};
   s.stats.update([](ServiceStats& stats) { ++stats.submitted; });
   s.bell->ring();
   return {std::make_shared<Ticket>(ticket), {}};

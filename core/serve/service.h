@@ -164,8 +164,8 @@ class Service {
   // The tokenizer and the program may be used from any thread, the model's constants (context, vocab) as well.
   const LoadedModel& loaded() const;
 
-  // Why `submit` would not take a prompt, whatever else is asked for. [thread-safe]
-  Rejection check_prompt(std::span<const int32_t> ids) const;
+  // Why `submit` would not take a prompt, whatever else is asked for; it counts as refused then. [thread-safe]
+  Rejection check_prompt(std::span<const int32_t> ids);
   // Checks the request and puts it into the queue, without waiting.
   Admission submit(GenerationRequest request);
 

@@ -93,6 +93,7 @@ struct Application::ChatTask {
 struct Application::CompletionTask {
   HttpRequest request;
   CompletionRequest completion;
+  std::vector<std::vector<int32_t>> ids;  // of each prompt
 };
 
 template <class Task>
@@ -189,7 +190,10 @@ HttpReply Application::completions(const HttpRequest& request) {
     return error_reply(
         request, wrong_field("n", fmt::format("'n' times the number of prompts must be at most {}", kMostPrompts)));
   }
-  return begin(&Application::begin_completions, CompletionTask{without_body(request), std::move(completion)});
+  std::vector<std::vector<int32_t>> ids;
+  if (Refusal no = all_prompt_ids(completion, ids)) return error_reply(request, *no);
+  return begin(&Application::begin_completions,
+               CompletionTask{without_body(request), std::move(completion), std::move(ids)});
 }
 
 namespace {
@@ -199,22 +203,29 @@ constexpr uint64_t kMostScored = 1u << 16;
 // Log-probabilities of prompts in one reply, each choice's own and its most likely ones counted.
 constexpr uint64_t kMostEchoed = 1u << 19;
 
+uint64_t tokens_of(const std::vector<std::vector<int32_t>>& prompts) {
+  uint64_t tokens = 0;
+  for (const auto& ids : prompts) tokens += ids.size();
+  return tokens;
+}
+
 Refusal check_echo(const CompletionRequest& completion, uint64_t tokens) {
   const Generation& g = completion.generation;
   if (!completion.echo || !g.logprobs) return {};
   if (tokens > kMostScored) {
-    return wrong_field("prompt",
-                       fmt::format("prompts with 'echo' and 'logprobs' may have {} tokens in all", kMostScored));
+    return wrong_field("prompt", fmt::format("prompts with 'echo' and 'logprobs' may have {} tokens in all, not {}",
+                                             kMostScored, tokens));
   }
-  if (tokens * g.choices * (1 + g.text.sampling.top_logprobs) <= kMostEchoed) return {};
+  const uint64_t echoed = tokens * g.choices * (1 + g.text.sampling.top_logprobs);
+  if (echoed <= kMostEchoed) return {};
   return wrong_field("prompt", fmt::format("with 'echo', the tokens of the prompts times 'n' times (1 + 'logprobs') "
-                                           "may be at most {}; ask for less at a time",
-                                           kMostEchoed));
+                                           "may be at most {}, not {}; ask for less at a time",
+                                           kMostEchoed, echoed));
 }
 
 }  // namespace
 
-Refusal Application::prompt_ids(const CompletionRequest::Prompt& prompt, std::vector<int32_t>& to) const {
+Refusal Application::prompt_ids(const CompletionRequest::Prompt& prompt, std::vector<int32_t>& to) {
   if (const auto* ids = std::get_if<std::vector<int32_t>>(&prompt)) {
     to = *ids;
   } else {
@@ -227,13 +238,11 @@ Refusal Application::prompt_ids(const CompletionRequest::Prompt& prompt, std::ve
   return {};
 }
 
-Refusal Application::all_prompt_ids(const CompletionRequest& completion, std::vector<std::vector<int32_t>>& to,
-                                    uint32_t& tokens) const {
+Refusal Application::all_prompt_ids(const CompletionRequest& completion, std::vector<std::vector<int32_t>>& to) {
   for (const auto& prompt : completion.prompts) {
     if (Refusal no = prompt_ids(prompt, to.emplace_back())) return no;
-    tokens += static_cast<uint32_t>(to.back().size());
   }
-  return check_echo(completion, tokens);
+  return check_echo(completion, tokens_of(to));
 }
 
 Refusal Application::echo_prompt(const CompletionRequest& completion, const CompletionRequest::Prompt& prompt,
@@ -258,10 +267,9 @@ Refusal Application::echo_prompt(const CompletionRequest& completion, const Comp
   return {};
 }
 
-// All prompts are checked before any is computed, and computed before any is submitted: what is refused has cost
-// little, and no prompt waits for a session that another one of the same request has.
+// All prompts are computed before any is submitted: none waits for a session that another one of the same request has.
 HttpReply Application::begin_completions(const CompletionTask& task, const GoesOn* work) {
-  const auto& [request, completion] = task;
+  const auto& [request, completion, ids] = task;
   const Generation& g = completion.generation;
   const bool scores = completion.echo && g.logprobs;
   Compiling compiling{work != nullptr};
@@ -270,8 +278,7 @@ HttpReply Application::begin_completions(const CompletionTask& task, const GoesO
   if (compiling.missing || (scores && work == nullptr)) return is_missing(scores);
   AnswerHead h = head("cmpl-", g);
   h.choices = static_cast<uint32_t>(completion.prompts.size()) * g.choices;
-  std::vector<std::vector<int32_t>> ids;
-  if (Refusal no = all_prompt_ids(completion, ids, h.prompt_tokens)) return error_reply(request, *no);
+  h.prompt_tokens = static_cast<uint32_t>(tokens_of(ids));
   std::vector<std::shared_ptr<const Echo>> echoes;
   for (size_t i = 0; completion.echo && i < ids.size(); ++i) {
     const auto echo = std::make_shared<Echo>();

@@ -119,10 +119,9 @@ class Application final : public HttpHandler {
   // `work`: NULL on a thread for all requests, where nothing may be compiled or computed.
   HttpReply begin_chat(const ChatTask& task, const GoesOn* work);
   HttpReply begin_completions(const CompletionTask& task, const GoesOn* work);
-  Refusal prompt_ids(const CompletionRequest::Prompt& prompt, std::vector<int32_t>& to) const;
-  // Of every prompt; whether they fit is known before any is computed.
-  Refusal all_prompt_ids(const CompletionRequest& completion, std::vector<std::vector<int32_t>>& to,
-                         uint32_t& tokens) const;
+  Refusal prompt_ids(const CompletionRequest::Prompt& prompt, std::vector<int32_t>& to);
+  // Of every prompt; whether they fit is known before anything is computed or queued.
+  Refusal all_prompt_ids(const CompletionRequest& completion, std::vector<std::vector<int32_t>>& to);
   // With log-probabilities it takes long: the model reads the prompt.
   Refusal echo_prompt(const CompletionRequest& completion, const CompletionRequest::Prompt& prompt,
                       const std::vector<int32_t>& ids, const GoesOn* work, Echo& to);

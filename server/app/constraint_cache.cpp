@@ -50,7 +50,8 @@ ConstraintCache::Compiled ConstraintCache::get(ConstraintKind kind, std::string_
   SWY_LET(auto trie, tokenizer.trie(vocab));
   const uint64_t begun = Os::real().now_ns();
   const Compiled made = Constraint::compile(kind, text, std::move(trie), limits);
-  if (!made.ok() && Os::real().now_ns() - begun >= limits.compile_ns) return named(made, name);
+  const bool late = Os::real().now_ns() - begun >= limits.compile_ns;
+  if (!made.ok() && (late || text.size() > limits.text_bytes)) return named(made, name);
   if (made.ok()) prepare(*made, vocab);
   const std::lock_guard lock(mutex_);
   if (const Compiled* there = find(kind, text)) return named(*there, name);  // another request was quicker

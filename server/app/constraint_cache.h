@@ -22,8 +22,8 @@ class ConstraintCache {
   // At most so many are kept, and as many errors: one constraint may hold 64 MiB of masks (ConstraintLimits).
   static constexpr size_t kMost = 16;
 
-  // Errors: as Constraint::compile, with `name` in front. They are kept, except where the time ran out: there may be
-  // more of it the next time. [thread-safe]
+  // Errors: as Constraint::compile, with `name` in front. They are kept, except where the time ran out, since there may
+  // be more of it the next time, and where the text is longer than `limits` allow. [thread-safe]
   Compiled get(ConstraintKind kind, std::string_view text, const Tokenizer& tokenizer, uint32_t vocab,
                std::string_view name, const ConstraintLimits& limits = {});
   // None: it would have to be compiled. [thread-safe]

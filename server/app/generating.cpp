@@ -58,7 +58,7 @@ Pending::State Generating::pull(std::string& out) {
       done_ = true;
       return State::done;
     }
-    if (any || out.size() >= kPullBytes) return State::more;        // full: what waits was not asked for
+    if (any || out.size() >= kPullBytes) return State::more;        // full: later choices were not looked at
   } while (!std::all_of(choices_.begin(), choices_.end(), armed));  // else an event came meanwhile
   return State::waiting;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/http/connection.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -237,15 +239,18 @@ net::awaitable<HttpReply> Connection::reply_to(HttpRequest& request) {
   if (!reply.work) co_return reply;
   const GoesOn goes_on = [this] { return !gone_ && !shared_.stopping; };
   const std::function<HttpReply()> work = [&goes_on, make = std::move(reply.work)] { return make(goes_on); };
-  const std::shared_ptr<void> counted(nullptr, [this](void*) { --shared_.works; });
-  if (++shared_.works > shared_.options.works) {
-    reply = shared_.handler.refuse(503, request,
-                                   "too many requests whose format is yet to be compiled, or prompt to be scored");
+  WorkQueue& queue = reply.computes ? shared_.computing : shared_.compiling;
+  place_ = queue.place(shared_.options.works);
+  if (place_ == nullptr) {
+    const std::string message = fmt::format("too many requests wait for their {}; try again later",
+                                            reply.computes ? "prompt to be scored" : "format to be compiled");
+    reply = shared_.handler.refuse(503, request, message);
     co_return reply;
   }
   begin_watch();
-  reply = co_await run(reply.computes ? shared_.computers : shared_.workers, request, work);
+  reply = co_await run(queue.thread, request, work);
   co_await end_watch();
+  place_.reset();
   co_return reply;
 }
 
@@ -374,6 +379,7 @@ net::awaitable<void> Connection::watch() {
   }
   if (ec && ec != net::error::operation_aborted) {
     gone_ = true;
+    place_.reset();   // its work ends as soon as it begins
     stream_.close();  // ends a write that waits for the client to read
   }
   watching_ = false;

@@ -18,15 +18,26 @@ namespace net = boost::asio;
 namespace beast = boost::beast;
 using Parser = beast::http::request_parser<beast::http::string_body>;
 
+// A thread for one kind of HttpReply::work, and the places of requests that it works for or that wait for it.
+struct WorkQueue {
+  net::thread_pool thread{1};
+  std::atomic<uint32_t> taken = 0;
+
+  // A place until the result is destroyed; null if `most` are taken.
+  std::shared_ptr<void> place(uint32_t most) {
+    std::shared_ptr<void> own(this, [this](void*) { --taken; });
+    if (++taken > most) own.reset();
+    return own;
+  }
+};
+
 // What all connections share.
 struct Shared {
   HttpHandler& handler;
   const HttpOptions options;
-  net::thread_pool& handlers;
-  net::thread_pool& workers;                        // for HttpReply::work
-  net::thread_pool& computers;                      // for that of HttpReply::computes
+  net::thread_pool handlers;
+  WorkQueue compiling{}, computing{};               // HttpReply::computes: in the second
   std::atomic<uint32_t> connections = 0, busy = 0;  // busy: with a request
-  std::atomic<uint32_t> works = 0;                  // that run or wait
   std::atomic<uint32_t> streams = 0;                // under way
   std::atomic<uint64_t> body_bytes = 0;             // of all requests
   std::atomic<bool> draining = false;
@@ -79,6 +90,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::string peer_;
   net::steady_timer timer_;  // wakes the coroutine that sends a pending reply
   std::atomic<bool> wake_posted_ = false;
+  std::shared_ptr<void> place_;  // in a WorkQueue, while the client waits for HttpReply::work
   bool woken_ = false, watching_ = false, idle_ = true;
   std::atomic<bool> gone_ = false;                 // a worker looks, too
   std::chrono::steady_clock::time_point begun_{};  // when the request's headers were read

@@ -23,10 +23,7 @@ constexpr auto kTick = std::chrono::milliseconds(500);
 
 struct HttpServer::Impl {
   Impl(HttpHandler& handler, const HttpOptions& options)
-      : handlers(std::max(1U, options.handler_threads)),
-        workers(1),
-        computers(1),
-        shared{handler, options, handlers, workers, computers},
+      : shared{handler, options, net::thread_pool(std::max(1U, options.handler_threads))},
         io(static_cast<int>(std::max(1U, options.io_threads))),
         acceptor(net::make_strand(io)),
         ticker(acceptor.get_executor()) {}
@@ -37,7 +34,6 @@ struct HttpServer::Impl {
   void greet(tcp::socket socket);
   void each(void (Connection::*act)());
 
-  net::thread_pool handlers, workers, computers;
   Shared shared;
   net::io_context io;
   tcp::acceptor acceptor;    // on a strand of its own, with its coroutines
@@ -149,9 +145,9 @@ HttpServer::~HttpServer() {
   drain(0);
   impl_->each(&Connection::close);
   for (std::thread& thread : impl_->threads) thread.join();
-  impl_->handlers.join();
-  impl_->workers.join();
-  impl_->computers.join();
+  impl_->shared.handlers.join();
+  impl_->shared.compiling.thread.join();
+  impl_->shared.computing.thread.join();
 }
 
 uint16_t HttpServer::port() const { return impl_->port; }

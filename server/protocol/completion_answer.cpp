@@ -35,7 +35,12 @@ json completion_logprobs(std::span<const TokenLogprob> first, std::span<const To
       offset += characters(token.bytes);
     }
   }
-  return {{"tokens", texts}, {"token_logprobs", values}, {"top_logprobs", tops}, {"text_offset", offsets}};
+  json out;
+  out["tokens"] = std::move(texts);
+  out["token_logprobs"] = std::move(values);
+  out["top_logprobs"] = std::move(tops);
+  out["text_offset"] = std::move(offsets);
+  return out;
 }
 
 std::string text_of(const Part& part) {
@@ -96,7 +101,7 @@ class CompletionAnswer final : public Answer {
       const std::string text = echo != nullptr ? echo->text + choices_[i].text : std::move(choices_[i].text);
       list.push_back(choice_json(i, text, take_logprobs(choices_[i]), choices_[i].end.reason));
     }
-    return to_text(body(list, usage));
+    return to_text(body(std::move(list), usage));
   }
 
   std::string fail(const ApiError& error) override {
@@ -119,21 +124,27 @@ class CompletionAnswer final : public Answer {
     if (!head_.logprobs || (stream_ && first.empty() && c.logprobs.empty())) return nullptr;
     return completion_logprobs(first, std::exchange(c.logprobs, {}), c.offset);
   }
-  static json choice_json(uint32_t index, const std::string& text, const json& logprobs, const json& reason) {
-    return {{"index", index}, {"text", text}, {"logprobs", logprobs}, {"finish_reason", reason}};
+  // Log-probabilities may be many: they are moved, not copied.
+  static json choice_json(uint32_t index, const std::string& text, json logprobs, const json& reason) {
+    json out = {{"index", index}, {"text", text}};
+    out["logprobs"] = std::move(logprobs);
+    out["finish_reason"] = reason;
+    return out;
   }
-  json body(const json& choices, const json& usage) const {
+  json body(json choices, const json& usage) const {
     json out = {{"id", head_.id},
                 {"object", "text_completion"},
                 {"created", head_.created},
                 {"model", head_.model},
-                {"system_fingerprint", head_.fingerprint},
-                {"choices", choices}};
+                {"system_fingerprint", head_.fingerprint}};
+    out["choices"] = std::move(choices);
     if (!stream_ || head_.include_usage) out["usage"] = usage;
     return out;
   }
-  std::string event(const json& choice) const {
-    return "data: " + to_text(body(json::array({choice}), nullptr)) + "\n\n";
+  std::string event(json choice) const {
+    json choices = json::array();
+    choices.push_back(std::move(choice));
+    return "data: " + to_text(body(std::move(choices), nullptr)) + "\n\n";
   }
 
   AnswerHead head_;

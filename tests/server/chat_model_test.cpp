@@ -249,6 +249,8 @@ TEST(ConstraintCache, KnowsWhatCannotBeCompiled) {
   EXPECT_THAT(std::string(cache.get(schema, slow, tokenizer(), 203, "it", {.compile_ns = 1}).status().message()),
               HasSubstr("takes too long"));
   EXPECT_FALSE(cache.known(schema, slow, "it")) << "there may be more time later";
+  EXPECT_FALSE(cache.get(kind, "abc", tokenizer(), 203, "it", {.text_bytes = 2}).ok());
+  EXPECT_FALSE(cache.known(kind, "abc", "it")) << "long texts would fill the memory";
 }
 
 }  // namespace

@@ -167,8 +167,11 @@ TEST(Server, RefusesEchoesOfWhatItCannotRead) {
     for (const char* ids : {"[1,2147483000]", "[[5,6],[1,2147483000]]"}) {
       EXPECT_EQ(ask_for(std::string(logprobs) + R"("prompt":)" + ids).status, 400) << logprobs << ids;
     }
+    const auto refused = [] { return demo().service->stats().refused["too_long"]; };
+    const uint64_t before = refused();
     const Reply longer = ask_for(std::string(logprobs) + R"("prompt":)" + json(std::vector<int>(100000, 5)).dump());
     EXPECT_EQ(longer.status, 400);
+    EXPECT_EQ(refused(), before + 1);
     EXPECT_THAT(longer.body, HasSubstr("context_length_exceeded"));
   }
   const json prompt(std::vector<int>(300, 5));

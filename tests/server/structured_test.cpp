@@ -198,11 +198,21 @@ TEST(Structured, FewConstraintsWaitToBeCompiled) {
   for (const auto& client : slow) {
     const Reply reply = client->reply();
     if (reply.status != 503) continue;
-    EXPECT_THAT(reply.body, HasSubstr("yet to be compiled"));
+    EXPECT_THAT(reply.body, HasSubstr("too many requests wait for their format to be compiled; try again later"));
     EXPECT_TRUE(reply.headers.contains("retry-after"));
     ++refused;
   }
   EXPECT_GE(refused, 1);
+}
+
+TEST(Structured, ScoringHasPlacesOfItsOwn) {
+  Server server({}, {.works = 1});
+  testing::Client slow(server);
+  ASSERT_TRUE(slow.send(testing::Client::post_text(kChat, slow_schema(0))));
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const std::string scored = R"({"echo":true,"max_tokens":0,"logprobs":1,"prompt":[5,6]})";
+  EXPECT_EQ(post(server, "/v1/completions", scored).status, 200);
+  EXPECT_EQ(slow.reply().status, 400);
 }
 
 // The server's end comes between the parts of such a request: in its queue, while it runs, on the way back from there.
