@@ -11,7 +11,8 @@
 #include "cli/commands.h"
 #include "cli/generate.h"
 #include "cli/output.h"
-#include "cli/runtime.h"
+#include "cli/signals.h"
+#include "core/base/status.h"
 
 namespace switchyard::cli {
 namespace {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/bench_run_impl.h"
+#include "core/base/status.h"
 
 #include <algorithm>
-
-#include "cli/runtime.h"
 
 namespace switchyard::cli {
 

@@ -7,8 +7,8 @@
 
 #include "bench/compare.h"
 #include "cli/command.h"
-#include "cli/runtime.h"
 #include "core/base/os.h"
+#include "core/base/status.h"
 
 namespace switchyard::cli {
 namespace {

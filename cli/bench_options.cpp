@@ -6,7 +6,8 @@
 #include <map>
 
 #include "bench/measure.h"
-#include "cli/runtime.h"
+#include "cli/settings.h"
+#include "core/base/status.h"
 #include "core/engine/sampling_path.h"
 #include "core/import/convert.h"
 #include "core/plugin/elf_note.h"

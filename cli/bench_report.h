@@ -7,7 +7,8 @@
 
 #include "bench/probes.h"
 #include "bench/report.h"
-#include "cli/runtime.h"
+#include "cli/settings.h"
+#include "core/plugin/host.h"
 
 namespace switchyard::cli {
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/bench_run.h"
 #include "cli/bench_run_impl.h"
+#include "cli/signals.h"
+#include "core/base/status.h"
 
 #include <algorithm>
 #include <cmath>
 #include <set>
 
 #include "cli/output.h"
-#include "cli/runtime.h"
 
 namespace switchyard::cli {
 

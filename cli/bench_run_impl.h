@@ -18,7 +18,8 @@
 #include "cli/bench_options.h"
 #include "cli/bench_sittings.h"
 #include "cli/output.h"
-#include "cli/runtime.h"
+#include "cli/signals.h"
+#include "core/base/status.h"
 
 namespace switchyard::cli {
 

@@ -10,10 +10,11 @@
 #include "bench/load/driver.h"
 #include "cli/command.h"
 #include "cli/output.h"
-#include "cli/runtime.h"
+#include "cli/signals.h"
 #include "cli/text_input.h"
 #include "core/base/json.h"
 #include "core/base/printable.h"
+#include "core/base/status.h"
 
 namespace switchyard::cli {
 namespace {

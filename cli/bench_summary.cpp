@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/bench_run_impl.h"
+#include "cli/signals.h"
 
 #include <algorithm>
 #include <ctime>
 
 #include "bench/machine.h"
 #include "cli/bench_report.h"
-#include "cli/runtime.h"
 #include "cli/version.h"
 
 namespace switchyard::cli {

@@ -12,6 +12,7 @@
 #include "cli/commands.h"
 #include "cli/line_editor.h"
 #include "cli/output.h"
+#include "cli/signals.h"
 #include "cli/terminal_input.h"
 
 namespace switchyard::cli {

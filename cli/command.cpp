@@ -8,7 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/output.h"
-#include "cli/runtime.h"
+#include "cli/signals.h"
+#include "core/base/status.h"
 
 namespace switchyard::cli {
 namespace {

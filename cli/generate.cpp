@@ -7,6 +7,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "cli/runtime.h"
 #include "cli/text_input.h"
 #include "core/engine/prepare.h"
 #include "core/sampling/recommended.h"

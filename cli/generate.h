@@ -7,7 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "cli/runtime.h"
+#include "cli/settings.h"
+#include "core/base/status.h"
+#include "core/generate/loaded_model.h"
+#include "core/sampling/sampler.h"
 #include "core/serve/turn.h"
 
 namespace switchyard::cli {

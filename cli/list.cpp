@@ -7,8 +7,8 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/pull_model.h"
-#include "cli/runtime.h"
 #include "core/base/printable.h"
+#include "core/base/status.h"
 #include "core/import/model_folder.h"
 
 namespace switchyard::cli {

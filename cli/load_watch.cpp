@@ -6,7 +6,7 @@
 #include <chrono>
 #include <string_view>
 
-#include "cli/runtime.h"
+#include "cli/signals.h"
 #include "core/base/output_file.h"
 #include "core/base/threads.h"
 

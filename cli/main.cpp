@@ -15,9 +15,10 @@
 #include "cli/option_tree.h"
 #include "cli/output.h"
 #include "cli/plugin_faults.h"
-#include "cli/runtime.h"
+#include "cli/signals.h"
 #include "cli/usage.h"
 #include "cli/version.h"
+#include "core/base/status.h"
 
 namespace switchyard::cli {
 namespace {

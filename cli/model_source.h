@@ -24,7 +24,7 @@ struct ModelSource {
 
 // The file or folder that --model names; without it, the demo model.
 std::string model_path(const Settings& settings);
-// Says what to do where the path is a folder. Errors: usage.
+// Errors: usage, for a folder or a checkpoint, with what to do instead; invalid_data, for a .gguf file that is none.
 Status check_model_path(const std::string& path);
 
 // Fetches what --model names if it is a model of the hub that is not here. Errors: those of `pull_model`; usage.

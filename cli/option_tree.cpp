@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "cli/command.h"
-#include "cli/runtime.h"
+#include "core/base/status.h"
 
 namespace switchyard::cli {
 namespace {

@@ -12,8 +12,6 @@
 
 namespace switchyard::cli {
 
-void say_text(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); }
-
 void print_json(const nlohmann::ordered_json& value, int indent) {
   const std::string text = value.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   print_document(printable_json(text) + "\n");

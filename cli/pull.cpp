@@ -2,13 +2,15 @@
 // switchyard pull: a model of the hub, fetched and converted.
 #include "cli/output.h"
 #include "cli/pull_model.h"
+#include "cli/settings.h"
+#include "cli/signals.h"
+#include "core/base/status.h"
 
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
 #include "cli/model_source.h"
-#include "cli/runtime.h"
 
 namespace switchyard::cli {
 namespace {

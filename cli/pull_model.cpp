@@ -8,8 +8,9 @@
 
 #include "cli/load_watch.h"
 #include "cli/output.h"
-#include "cli/runtime.h"
+#include "cli/signals.h"
 #include "core/base/printable.h"
+#include "core/base/status.h"
 #include "core/hub/download.h"
 #include "core/models/registry.h"
 

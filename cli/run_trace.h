@@ -6,7 +6,9 @@
 #include <string>
 
 #include "bench/trace_file.h"
-#include "cli/runtime.h"
+#include "cli/settings.h"
+#include "core/base/status.h"
+#include "core/generate/loaded_model.h"
 
 namespace switchyard::cli {
 

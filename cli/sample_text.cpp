@@ -4,8 +4,8 @@
 #include <filesystem>
 
 #include "cli/model_source.h"
-#include "cli/runtime.h"
 #include "cli/text_input.h"
+#include "core/base/status.h"
 
 namespace switchyard::cli {
 

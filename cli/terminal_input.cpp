@@ -7,7 +7,7 @@
 #include <array>
 #include <cerrno>
 
-#include "cli/runtime.h"
+#include "cli/signals.h"
 
 namespace switchyard::cli {
 
