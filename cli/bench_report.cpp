@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/machine.h"
+#include "cli/output.h"
 
 namespace switchyard::cli {
 

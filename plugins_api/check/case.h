@@ -35,7 +35,8 @@ template <class T>
 class Shared {
  public:
   Shared() = default;
-  Shared(std::vector<T> all) : all_(std::make_shared<const std::vector<T>>(std::move(all))), data_(all_->data()) {}
+  explicit Shared(std::vector<T> all)
+      : all_(std::make_shared<const std::vector<T>>(std::move(all))), data_(all_->data()) {}
   size_t size() const { return all_ == nullptr ? 0 : all_->size(); }
   const T* data() const { return data_; }
   const T& operator[](uint64_t i) const { return data_[i]; }

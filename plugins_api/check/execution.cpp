@@ -2,6 +2,7 @@
 #include "plugins_api/check/execution.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "plugins_api/check/floating.h"
 #include "plugins_api/check/host.h"
@@ -178,7 +179,7 @@ Shared<std::byte> Execution::packed(uint32_t index, uint32_t layout) const {
     throw Failure(text("packing weight ", index, " twice into layout ", layout,
                        " gives different bytes, or does not write all of them"));
   }
-  return bytes;
+  return Shared(std::move(bytes));
 }
 
 void Execution::prepare_weight(uint32_t index, uint32_t layout) {

@@ -127,8 +127,8 @@ void encode_weight(Weight& w, const std::vector<float>& values) {
       }
     }
   }
-  w.segment = std::move(segment);
-  w.values = std::move(encoded);
+  w.segment = Shared(std::move(segment));
+  w.values = Shared(std::move(encoded));
 }
 
 }  // namespace switchyard::check
