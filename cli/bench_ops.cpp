@@ -26,7 +26,7 @@ struct BenchOpsFlags {
   bench::OpRequest request;
   std::string rows = "1,16,64,512,2048";
   std::vector<std::string> backends;  // one after the other; none: that of --backend
-  bool check = false, json = false;
+  bool check = false, json = false, no_probes = false;
   double most_error = -1;  // of a worst row; below 0: any
 };
 
@@ -214,7 +214,9 @@ Status bench_ops(const BenchOpsFlags& o) {
   }
   SWY_LET(request.variants, variant_rules(o.settings));
   SWY_LET(const OpTimes ops, measure_all(o, registry, request));
-  const Probes& probes = probe(*host);
+  Probes probes;
+  probes.threads = thread_count(o.settings);
+  if (!o.no_probes) probes = probe(*host);
   if (o.json) {
     print_json(report_json(o.settings, probes, ops), 2);
   } else {
@@ -253,6 +255,7 @@ void add_bench_ops(CLI::App& bench, int& exit_code) {
   c->add_option("--max-error", o->most_error,
                 "as --check, and fail if the error of a kernel's worst row is larger, or if a kernel fails")
       ->check(CLI::Range(0.0, 1e9));
+  c->add_flag("--no-probes", o->no_probes, "do not measure the machine; nothing is said of shares of its peak rates");
   c->add_flag("--json", o->json, "print JSON, with the kernels that refused, and why");
   add_settings(*c, o->settings, "program");
   set_action(*c, exit_code, [o] { return bench_ops(*o); });

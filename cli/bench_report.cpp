@@ -62,6 +62,7 @@ void print_probes(const Probes& p) {
   const bench::Machine m = bench::describe_machine();
   fmt::print("{}, {}, {} threads of {}\n", m.processor.empty() ? "processor not named" : m.processor, m.kernel,
              p.threads, m.cpus);
+  if (p.read_bytes == 0) return;  // not measured
   fmt::print("memory read {:.1f} GB/s ({:.1f} with one thread; {} MiB)\n", p.read_gbs, p.read_gbs_one,
              p.read_bytes >> 20);
   fmt::print("products: fp32 {}, VNNI {}, AMX int8 {}, AMX bf16 {}; `matrix` below is of {}\n",

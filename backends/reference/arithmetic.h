@@ -19,6 +19,18 @@ namespace reference {
 // Sum of a[i] * b[i]. Products of two floats are exact in fp64; eight partial sums are combined in a fixed order.
 extern double (*const dot)(const float* a, const float* b, uint64_t n);
 
+// Weight rows that are multiplied with one x at a time: their sums, each as `dot` gives it, do not wait for each other.
+inline constexpr uint64_t kBlock = 4;
+using Block = const float* [kBlock];
+using Sums = double[kBlock];
+extern void (*const dots)(const Block& rows, const float* x, uint64_t n, Sums& sums);
+// row(k) for k below `count`, at least 1; the sums of the other rows are nobody's.
+template <class Row>
+void fill(Block& block, uint64_t count, Row row) {
+  block[0] = row(0);
+  for (uint64_t k = 1; k < kBlock; ++k) block[k] = k < count ? row(k) : block[0];
+}
+
 inline double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 inline double silu(double x) { return x * sigmoid(x); }
 
@@ -77,7 +89,7 @@ inline float* scratch(const swy::Call& call, uint64_t floats) {
 }
 
 // y[r, o] = x[r] . w[o] + bias[o] for rows [0, rows), all outputs split over the team. `stride` is y's width; without a
-// bias it is NULL.
+// bias it is NULL. `row_scratch` has kBlock rows of w.
 void linear_rows(const swy::Call& call, const Weight& w, const float* x, uint32_t rows, float* y, uint64_t stride,
                  float* row_scratch, const Weight* bias = nullptr);
 

@@ -8,7 +8,9 @@
 namespace reference {
 namespace {
 
-uint64_t linear_workspace(const swy_op& op, const swy_bucket&) { return scratch_bytes(swy::tensor(op, "x").dims[1]); }
+uint64_t linear_workspace(const swy_op& op, const swy_bucket&) {
+  return scratch_bytes(kBlock * swy::tensor(op, "x").dims[1]);
+}
 
 void linear_of(const swy::Call& call, const float* x) {
   const uint32_t rows = call.rows(swy::tensor(*call.op, "x")), first_weight = swy::at(*call.op, "w");
@@ -17,7 +19,7 @@ void linear_of(const swy::Call& call, const float* x) {
     const Weight w(call, first_weight + i);
     const auto bias =
         first_bias == UINT32_MAX ? std::nullopt : std::optional<Weight>(std::in_place, call, first_bias + i);
-    linear_rows(call, w, x, rows, call.output(i), w.rows(), scratch(call, w.width()), bias ? &*bias : nullptr);
+    linear_rows(call, w, x, rows, call.output(i), w.rows(), scratch(call, kBlock * w.width()), bias ? &*bias : nullptr);
   }
 }
 
@@ -36,7 +38,7 @@ void linear_add(const swy::Call& call) {
 // Workspace: scratch, then the normed rows [rows, in].
 uint64_t rms_norm_linear_workspace(const swy_op& op, const swy_bucket&) {
   const swy_tensor& x = swy::tensor(op, "x");
-  return scratch_bytes(x.dims[1]) + x.dims[0] * x.dims[1] * 4;
+  return scratch_bytes(kBlock * x.dims[1]) + x.dims[0] * x.dims[1] * 4;
 }
 
 void rms_norm_linear(const swy::Call& call) {
@@ -44,7 +46,7 @@ void rms_norm_linear(const swy::Call& call) {
   const Weight norm(call, "norm");
   const float* x = call.input("x");
   const uint64_t n = norm.width();
-  float* normed = call.work<float>(scratch_bytes(n));
+  float* normed = call.work<float>(scratch_bytes(kBlock * n));
   const auto [first, last] = call.split(call.rows(swy::tensor(*call.op, "x")));
   for (uint64_t r = first; r < last; ++r) {
     rms_norm_row(x + r * n, norm, a.weight_bias, a.eps, n, normed + r * n);

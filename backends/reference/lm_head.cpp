@@ -23,12 +23,12 @@ void gather_rows(const swy::Call& call) { gather(call, call.output("y")); }
 // Workspace: scratch, then the gathered rows [logit rows, hidden].
 uint64_t lm_head_workspace(const swy_op& op, const swy_bucket& bucket) {
   const uint64_t hidden = swy::tensor(op, "x").dims[1];
-  return scratch_bytes(hidden) + bucket.logit_rows * hidden * 4;
+  return scratch_bytes(kBlock * hidden) + bucket.logit_rows * hidden * 4;
 }
 
 void lm_head(const swy::Call& call) {
   const Weight w(call, "w");
-  lm_head_rows(call, w, call.work<float>(scratch_bytes(w.width())), call.output("logits"));
+  lm_head_rows(call, w, call.work<float>(scratch_bytes(kBlock * w.width())), call.output("logits"));
 }
 
 double lm_head_cost(const swy_op& op, const swy_bucket& bucket) {
@@ -51,7 +51,7 @@ constexpr swy::HostKernel kKernels[] = {
 void lm_head_rows(const swy::Call& call, const Weight& w, float* rows, float* logits) {
   gather(call, rows);
   call.barrier();
-  linear_rows(call, w, rows, call.step->logit_rows, logits, w.rows(), scratch(call, w.width()));
+  linear_rows(call, w, rows, call.step->logit_rows, logits, w.rows(), scratch(call, kBlock * w.width()));
 }
 
 std::span<const swy::HostKernel> lm_head_kernels() { return kKernels; }

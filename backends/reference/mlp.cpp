@@ -10,7 +10,7 @@ namespace {
 
 const swy_mlp_attrs& attrs_of(const swy_op& op) { return *static_cast<const swy_mlp_attrs*>(op.attrs); }
 uint64_t scratch_floats(const swy_op& op) {
-  return std::max<uint64_t>(swy::tensor(op, "x").dims[1], attrs_of(op).width);
+  return kBlock * std::max<uint64_t>(swy::tensor(op, "x").dims[1], attrs_of(op).width);
 }
 
 // Scratch, then what gate and up give [rows, width].

@@ -64,41 +64,66 @@ void group_by_expert(const swy_moe_attrs& a, const int32_t* ids, uint64_t entrie
   work.start[0] = 0;
 }
 
+double bias_of(const std::optional<Weight>& bias, uint64_t row) { return bias ? bias->at(row) : 0.0; }
+
+// work.activation = act(gate x, up x) of every entry: two units, with gate and up of each, at a time.
+void gate_and_up(const swy::Call& call, const swy_moe_attrs& a, const float* x, const ExpertsWork& work,
+                 float* row_scratch) {
+  const Weight w(call, "gate_up");
+  const auto bias = optional_weight(call, "gate_up_bias");
+  const swy_activation_attrs act = activation_of(a);
+  const uint64_t hidden = w.width(), width = a.width;
+  const auto [first, last] = call.split(a.experts * width);
+  uint64_t count = 1;
+  for (uint64_t unit = first; unit < last; unit += count) {
+    const uint64_t e = unit / width, i = unit % width, gate = e * 2 * width + i;
+    count = std::min({kBlock / 2, width - i, last - unit});
+    if (work.start[e] == work.start[e + 1]) continue;
+    Block block;
+    fill(block, 2 * count, [&](uint64_t k) { return w.row(gate + k / 2 + k % 2 * width, row_scratch + k * hidden); });
+    for (uint32_t n = work.start[e]; n < work.start[e + 1]; ++n) {
+      Sums sums;
+      dots(block, x + work.entries[n] / a.top_k * hidden, hidden, sums);
+      for (uint64_t k = 0; k < count; ++k) {
+        const auto g = static_cast<float>(sums[2 * k] + bias_of(bias, gate + k));
+        const auto u = static_cast<float>(sums[2 * k + 1] + bias_of(bias, gate + k + width));
+        work.activation[work.entries[n] * width + i + k] = static_cast<float>(activate(act, g, u));
+      }
+    }
+  }
+}
+
+// work.result = down of every entry's activation.
+void down(const swy::Call& call, const swy_moe_attrs& a, const ExpertsWork& work, float* row_scratch, uint64_t hidden) {
+  const Weight w(call, "down");
+  const auto bias = optional_weight(call, "down_bias");
+  const uint64_t width = a.width;
+  const auto [first, last] = call.split(a.experts * hidden);
+  uint64_t count = 1;
+  for (uint64_t unit = first; unit < last; unit += count) {
+    const uint64_t e = unit / hidden, o = unit % hidden;
+    count = std::min({kBlock, hidden - o, last - unit});
+    if (work.start[e] == work.start[e + 1]) continue;
+    Block block;
+    fill(block, count, [&](uint64_t k) { return w.row(unit + k, row_scratch + k * width); });
+    for (uint32_t n = work.start[e]; n < work.start[e + 1]; ++n) {
+      Sums sums;
+      dots(block, work.activation + work.entries[n] * width, width, sums);
+      float* result = work.result + work.entries[n] * hidden + o;
+      for (uint64_t k = 0; k < count; ++k) result[k] = static_cast<float>(sums[k] + bias_of(bias, unit + k));
+    }
+  }
+}
+
 // y [rows, hidden] = sum over ranks of weight * (down act(gate x, up x)), with their biases.
 void run_experts(const swy::Call& call, const swy_moe_attrs& a, const float* x, const int32_t* ids,
                  const float* weights, const ExpertsWork& work, float* row_scratch, float* y) {
-  const Weight gate_up(call, "gate_up"), down(call, "down");
-  const auto gate_up_bias = optional_weight(call, "gate_up_bias"), down_bias = optional_weight(call, "down_bias");
-  const auto bias = [](const std::optional<Weight>& w, uint64_t i) { return w ? w->at(i) : 0.0; };
-  const swy_activation_attrs act = activation_of(a);
-  const uint64_t hidden = gate_up.width(), width = a.width, rows = call.step->rows;
+  const uint64_t hidden = hidden_of(*call.op), rows = call.step->rows;
   if (call.rank() == 0) group_by_expert(a, ids, rows * a.top_k, work);
   call.barrier();
-  const auto [first_unit, last_unit] = call.split(a.experts * width);
-  for (uint64_t unit = first_unit; unit < last_unit; ++unit) {
-    const uint64_t e = unit / width, i = unit % width;
-    if (work.start[e] == work.start[e + 1]) continue;
-    const uint64_t gate_at = e * 2 * width + i, up_at = gate_at + width;
-    const float* gate = gate_up.row(gate_at, row_scratch);
-    const float* up = gate_up.row(up_at, row_scratch + hidden);
-    for (uint32_t n = work.start[e]; n < work.start[e + 1]; ++n) {
-      const float* row = x + work.entries[n] / a.top_k * hidden;
-      const auto g = static_cast<float>(dot(gate, row, hidden) + bias(gate_up_bias, gate_at));
-      const auto u = static_cast<float>(dot(up, row, hidden) + bias(gate_up_bias, up_at));
-      work.activation[work.entries[n] * width + i] = static_cast<float>(activate(act, g, u));
-    }
-  }
+  gate_and_up(call, a, x, work, row_scratch);
   call.barrier();
-  const auto [first_out, last_out] = call.split(a.experts * hidden);
-  for (uint64_t unit = first_out; unit < last_out; ++unit) {
-    const uint64_t e = unit / hidden, o = unit % hidden;
-    if (work.start[e] == work.start[e + 1]) continue;
-    const float* row = down.row(unit, row_scratch);
-    for (uint32_t n = work.start[e]; n < work.start[e + 1]; ++n) {
-      work.result[work.entries[n] * hidden + o] =
-          static_cast<float>(dot(row, work.activation + work.entries[n] * width, width) + bias(down_bias, unit));
-    }
-  }
+  down(call, a, work, row_scratch, hidden);
   call.barrier();
   const auto [first, last] = call.split(rows * hidden);
   for (uint64_t i = first; i < last; ++i) {
@@ -112,7 +137,7 @@ void run_experts(const swy::Call& call, const swy_moe_attrs& a, const float* x, 
 }
 
 uint64_t scratch_floats(const swy_moe_attrs& a, uint64_t hidden) {
-  return std::max<uint64_t>({2 * hidden, a.width, a.shared_width});
+  return kBlock * std::max<uint64_t>({hidden, a.width, a.shared_width});
 }
 
 uint64_t experts_workspace(const swy_op& op, const swy_bucket& bucket) {

@@ -106,7 +106,7 @@ void top_candidates(const swy::Call& call) {
 struct HeadWork {
   uint64_t rows_at, logits_at, order_at, total;
   HeadWork(uint64_t hidden, uint64_t vocab, uint64_t logit_rows)
-      : rows_at(scratch_bytes(hidden)),
+      : rows_at(scratch_bytes(kBlock * hidden)),
         logits_at(rows_at + swy_align64(logit_rows * hidden * 4)),
         order_at(logits_at + swy_align64(logit_rows * vocab * 4)),
         total(order_at + order_bytes(vocab)) {}

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -29,11 +30,27 @@ struct Values {
   std::vector<int32_t> ints;
 };
 
+// Numbers that do not change any more, which all copies have together.
+template <class T>
+class Shared {
+ public:
+  Shared() = default;
+  explicit Shared(std::vector<T> all)
+      : all_(std::make_shared<const std::vector<T>>(std::move(all))), data_(all_->data()) {}
+  size_t size() const { return all_ == nullptr ? 0 : all_->size(); }
+  const T* data() const { return data_; }
+  const T& operator[](uint64_t i) const { return data_[i]; }
+
+ private:
+  std::shared_ptr<const std::vector<T>> all_;
+  const T* data_ = nullptr;
+};
+
 struct Weight {
   swy_tensor desc{};
-  bool quantizable = false;        // a matrix, for which a kernel's weight_dtypes speak
-  std::vector<std::byte> segment;  // canonical, as weights.h says
-  std::vector<double> values;      // the values it encodes, row-major
+  bool quantizable = false;   // a matrix, for which a kernel's weight_dtypes speak
+  Shared<std::byte> segment;  // canonical, as weights.h says
+  Shared<double> values;      // the values it encodes, row-major
   double at(uint64_t row, uint64_t i) const { return values[row * desc.dims[desc.rank - 1] + i]; }
   double operator[](uint64_t i) const { return values[i]; }
 };

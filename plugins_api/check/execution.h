@@ -33,11 +33,15 @@ class OpView {
 // Gives the free activations these types, and rounds the inputs to values of the types.
 void set_types(Case& c, Types types);
 
+class Execution;
+
 // How an execution differs from what is usual.
 struct Placement {
   bool in_place = false;  // output 0 is input 0's memory
   swy_memory_type outputs = SWY_MEMORY_DEVICE;
   Form form = Form::kOwn;  // of what the plugin is given
+  // One with the same weights: what it packed into the same layouts is not packed again.
+  const Execution* like = nullptr;
 };
 
 class Execution {
@@ -61,6 +65,7 @@ class Execution {
 
  private:
   void prepare_weight(uint32_t index, uint32_t layout);
+  Shared<std::byte> packed(uint32_t index, uint32_t layout) const;
   void record();
   void run_step(const Case& c, const Step& step, std::vector<Matrix>& outputs);
   Matrix read_output(const Step& step, uint32_t index) const;
@@ -76,7 +81,8 @@ class Execution {
   uint64_t submissions_ = 0;
   std::vector<Memory> inputs_, outputs_, weights_, other_;  // other_: step, tokens, workspace
   std::vector<StateMemory> states_;
-  std::vector<std::vector<std::byte>> weight_bytes_;  // as they were given to the device
+  std::vector<uint32_t> layouts_;                // of the weights
+  std::vector<Shared<std::byte>> weight_bytes_;  // as they were given to the device
 };
 
 // Whether the kernel accepts the case, by its masks, its row limits and `supports`. If not, *why is the reason, and

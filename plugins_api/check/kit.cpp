@@ -66,8 +66,8 @@ class Trial {
     for (const uint32_t id : loners(c_)) {
       if (problem.empty()) problem = sequence(whole, alone(c_, id));
     }
-    if (problem.empty() && flag(SWY_KERNEL_DETERMINISTIC) && flag(SWY_KERNEL_BATCH_INVARIANT)) problem = plainly();
-    if (problem.empty() && flag(SWY_KERNEL_IN_PLACE) && can_be_in_place(c_)) problem = in_place();
+    if (problem.empty() && flag(SWY_KERNEL_DETERMINISTIC) && flag(SWY_KERNEL_BATCH_INVARIANT)) problem = plainly(whole);
+    if (problem.empty() && flag(SWY_KERNEL_IN_PLACE) && can_be_in_place(c_)) problem = in_place(whole);
     return problem;
   }
 
@@ -93,10 +93,10 @@ class Trial {
     problem = unless_empty("BATCH_INVARIANT, but " + what + "has other bits than in company in ",
                            differing_bits(part.c, mine, replayed));
     if (!problem.empty() || !takes(plugin_, kernel_, part.c, nullptr)) return problem;
-    Execution own(plugin_, kernel_, part.c);
+    Execution own(plugin_, kernel_, part.c, {.like = &whole});
     problem = unless_empty("BATCH_INVARIANT, but " + what + "in a list of its own has other bits in ",
                            differing_bits(part.c, mine, own.run(part.c)));
-    if (problem.empty() && chunkable(part.c)) problem = chunks(part.c, mine);
+    if (problem.empty() && chunkable(part.c)) problem = chunks(whole, part.c, mine);
     return problem;
   }
 
@@ -104,26 +104,26 @@ class Trial {
     return !c.states.empty() && c.steps.size() == 1 && c.steps[0].seqs[0].rows > 64 && c.steps[0].logit_rows.empty();
   }
 
-  std::string chunks(const Case& c, const Outcome& mine) {
+  std::string chunks(const Execution& whole, const Case& c, const Outcome& mine) {
     const Case cut = in_chunks(c, 64);
     if (!takes(plugin_, kernel_, cut, nullptr)) return "";
-    Execution e(plugin_, kernel_, cut);
+    Execution e(plugin_, kernel_, cut, {.like = &whole});
     return unless_empty("BATCH_INVARIANT, but in chunks of 64 it has other bits in ",
                         differing_bits(c, mine, joined(e.run(cut))));
   }
 
   // Pending rows against the same rows in plain steps.
-  std::string plainly() {
+  std::string plainly(const Execution& whole) {
     if (!has_pending_rows(c_)) return "";
     const PlainForm form(c_);
     if (!takes(plugin_, kernel_, form.plain(), nullptr)) return "";
-    Execution e(plugin_, kernel_, form.plain());
+    Execution e(plugin_, kernel_, form.plain(), {.like = &whole});
     return unless_empty("BATCH_INVARIANT, but with pending rows it has other bits than without in ",
                         form.differing(c_, got_, e.run(form.plain())));
   }
 
-  std::string in_place() {
-    Execution e(plugin_, kernel_, c_, {.in_place = true});
+  std::string in_place(const Execution& whole) {
+    Execution e(plugin_, kernel_, c_, {.in_place = true, .like = &whole});
     return unless_empty("IN_PLACE, but with output 0 on input 0 it has other bits in ",
                         differing_bits(c_, got_, e.run(c_)));
   }

@@ -4,11 +4,17 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "plugins_api/check/host.h"
 
 namespace switchyard::check {
+namespace {
+
+constexpr uint64_t kPiece = 1 << 20;  // bytes that are written or looked at together
+
+}  // namespace
 
 swy_negotiate_fn open_library(const std::string& path) {
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
@@ -87,10 +93,13 @@ const unsigned char* Memory::mapped() const {
 }
 
 void Memory::poison() const {
-  const std::vector<unsigned char> ones(total_, 0xff);
-  PluginError e;
-  e.expect_ok(plugin_->api().write(plugin_->device(), buffer_, 0, ones.data(), total_, nullptr, e.get()),
-              "writing " + what_);
+  static const std::vector<unsigned char> ones(kPiece, 0xff);
+  for (uint64_t at = 0; at < total_; at += kPiece) {
+    PluginError e;
+    e.expect_ok(plugin_->api().write(plugin_->device(), buffer_, at, ones.data(), std::min(kPiece, total_ - at),
+                                     nullptr, e.get()),
+                "writing " + what_);
+  }
 }
 
 void Memory::write(const void* from, uint64_t bytes) const {
@@ -108,17 +117,37 @@ void Memory::read(void* to, uint64_t bytes) const {
               "reading " + what_);
 }
 
-void Memory::expect_guards() const {
-  std::vector<unsigned char> all(total_);
-  PluginError e;
-  e.expect_ok(plugin_->api().read(plugin_->device(), all.data(), buffer_, 0, total_, nullptr, e.get()),
-              "reading " + what_);
-  for (uint64_t i = 0; i < total_; ++i) {
-    if ((i >= offset_ && i < offset_ + bytes_) || all[i] == 0xff) continue;
-    const bool before = i < offset_;
-    throw Failure(text("wrote outside ", what_, ": byte ", before ? offset_ - i : i - offset_ - bytes_ + 1,
-                       before ? " before its begin" : " beyond its end"));
+void Memory::look(uint64_t at, uint64_t bytes,
+                  const std::function<void(uint64_t, std::span<const unsigned char>)>& see) const {
+  std::vector<unsigned char> piece(std::min(kPiece, bytes));
+  for (uint64_t done = 0; done < bytes; done += kPiece) {
+    const uint64_t n = std::min(kPiece, bytes - done);
+    PluginError e;
+    e.expect_ok(plugin_->api().read(plugin_->device(), piece.data(), buffer_, at + done, n, nullptr, e.get()),
+                "reading " + what_);
+    see(done, std::span(piece).first(n));
   }
+}
+
+bool Memory::holds(const void* wanted, uint64_t bytes) const {
+  bool same = true;
+  look(offset_, bytes, [&](uint64_t at, std::span<const unsigned char> piece) {
+    same = same && std::memcmp(piece.data(), static_cast<const unsigned char*>(wanted) + at, piece.size()) == 0;
+  });
+  return same;
+}
+
+void Memory::expect_guards() const {
+  const auto expect_ones = [&](uint64_t begin, uint64_t end, const char* where, bool before) {
+    look(begin, end - begin, [&](uint64_t at, std::span<const unsigned char> piece) {
+      const auto other = std::find_if(piece.begin(), piece.end(), [](unsigned char byte) { return byte != 0xff; });
+      if (other == piece.end()) return;
+      const uint64_t i = at + static_cast<uint64_t>(other - piece.begin());
+      throw Failure(text("wrote outside ", what_, ": byte ", before ? offset_ - i : i + 1, where));
+    });
+  };
+  expect_ones(0, offset_, " before its begin", true);
+  expect_ones(offset_ + bytes_, total_, " beyond its end", false);
 }
 
 }  // namespace switchyard::check

@@ -2,7 +2,9 @@
 // A plugin and one of its devices as a host sees them: only through the ABI.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -104,10 +106,16 @@ class Memory {
   const unsigned char* mapped() const;  // NULL: not visible to the host
   void write(const void* from, uint64_t bytes) const;
   void read(void* to, uint64_t bytes) const;
+  // Whether it begins with these bytes.
+  bool holds(const void* wanted, uint64_t bytes) const;
   // Throws if a byte of the guards changed since `poison`.
   void expect_guards() const;
 
  private:
+  // Reads [at, at + bytes) of the buffer in pieces, each to be looked at before the next comes: (its begin, its bytes).
+  void look(uint64_t at, uint64_t bytes,
+            const std::function<void(uint64_t, std::span<const unsigned char>)>& see) const;
+
   const Plugin* plugin_;
   swy_buffer* buffer_ = nullptr;
   std::string what_;

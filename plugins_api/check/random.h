@@ -2,12 +2,30 @@
 // Random numbers of a seed: the same on every machine and library.
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <string_view>
 #include <vector>
 
 namespace switchyard::check {
+
+// The bell curve in layers of the same area, as the ziggurat method has them (Marsaglia and Tsang 2000, as Doornik
+// 2005): layer i is edges[i] wide; those below are wider, and the lowest has the tail, too.
+struct Ziggurat {
+  static constexpr uint32_t kLayers = 128;
+  static constexpr double kTail = 3.442619855899, kArea = 9.91256303526217e-3;
+  std::array<double, kLayers + 1> edges{};
+  Ziggurat() {
+    double height = std::exp(-0.5 * kTail * kTail);
+    edges[0] = kArea / height;
+    edges[1] = kTail;
+    for (uint32_t i = 2; i < kLayers; ++i) {
+      edges[i] = std::sqrt(-2 * std::log(kArea / edges[i - 1] + height));
+      height = std::exp(-0.5 * edges[i] * edges[i]);
+    }
+  }
+};
 
 class Random {
  public:
@@ -28,9 +46,20 @@ class Random {
   }
   double uniform() { return static_cast<double>(word() >> 11) * 0x1p-53; }  // [0, 1)
   uint32_t below(uint64_t n) { return static_cast<uint32_t>(word() % n); }
-  double normal() {  // Box and Muller 1958
-    const double r = std::sqrt(-2 * std::log(1 - uniform()));
-    return r * std::cos(6.283185307179586 * uniform());
+  double normal() {
+    static const Ziggurat ziggurat;
+    const auto& edges = ziggurat.edges;
+    while (true) {
+      const uint64_t bits = word();  // the upper ones say where in a layer, the lowest in which
+      const double u = static_cast<double>(bits >> 11) * 0x1p-52 - 1;
+      const uint32_t layer = bits % Ziggurat::kLayers;
+      const double x = u * edges[layer];
+      if (std::fabs(x) < edges[layer + 1]) return x;
+      if (layer == 0) return u < 0 ? -tail() : tail();
+      const double outer = std::exp(-0.5 * (edges[layer] * edges[layer] - x * x));
+      const double inner = std::exp(-0.5 * (edges[layer + 1] * edges[layer + 1] - x * x));
+      if (outer + uniform() * (inner - outer) < 1) return x;
+    }
   }
 
   std::vector<float> normals(uint64_t n, double mean = 0, double deviation = 1) {
@@ -47,6 +76,13 @@ class Random {
   }
 
  private:
+  double tail() {  // Marsaglia 1964
+    while (true) {
+      const double x = -std::log(1 - uniform()) / Ziggurat::kTail, y = -std::log(1 - uniform());
+      if (2 * y > x * x) return Ziggurat::kTail + x;
+    }
+  }
+
   uint64_t state_;
   bool shapes_only_ = false;
 };

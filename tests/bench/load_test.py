@@ -10,7 +10,9 @@ import tempfile
 import time
 import unittest
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "../support")]
+import together  # noqa: E402
 from load_server import Scripted  # noqa: E402
 
 SWITCHYARD = sys.argv[1]
@@ -159,4 +161,4 @@ class OwnServerTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)
+    together.run([sys.argv[0], *sys.argv[2:]])

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <memory>
 
 #include "tests/cli/program.h"
 
@@ -103,23 +104,35 @@ TEST(PluginFaults, TheHostRoundsAsBefore) {
 }
 #endif
 
-TEST(PluginFaults, TheFirstInterruptCancelsWhatHangs) {
-  Child run(with_fault("hang"));
-  ASSERT_TRUE(run.wait_until_it_catches(SIGINT));
-  ASSERT_TRUE(run.wait_for(2, "backend faulty:0 has not returned for 10 s (list_submit, list "));
-  run.signal(SIGINT);
-  EXPECT_EQ(run.finish(), 130);
-  EXPECT_THAT(run.err, HasSubstr("backend faulty:0 is asked to stop (list_submit, list "));
+// What hangs is told of after ten seconds: these two begin together.
+class Hanging : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    hang_ = std::make_unique<Child>(with_fault("hang"));
+    deaf_ = std::make_unique<Child>(with_fault("deaf"));
+  }
+  static void TearDownTestSuite() {
+    hang_.reset();
+    deaf_.reset();
+  }
+  static inline std::unique_ptr<Child> hang_, deaf_;
+};
+
+TEST_F(Hanging, TheFirstInterruptCancels) {
+  ASSERT_TRUE(hang_->wait_until_it_catches(SIGINT));
+  ASSERT_TRUE(hang_->wait_for(2, "backend faulty:0 has not returned for 10 s (list_submit, list "));
+  hang_->signal(SIGINT);
+  EXPECT_EQ(hang_->finish(), 130);
+  EXPECT_THAT(hang_->err, HasSubstr("backend faulty:0 is asked to stop (list_submit, list "));
 }
 
-TEST(PluginFaults, TheSecondInterruptEndsWhatCannotBeCancelled) {
-  Child run(with_fault("deaf"));
-  ASSERT_TRUE(run.wait_for(2, "backend faulty:0 has not returned for 10 s"));
-  run.signal(SIGINT);
-  ASSERT_TRUE(run.wait_for(2, "press Ctrl-C again to end the program"));
-  run.signal(SIGINT);
-  EXPECT_EQ(run.finish(), 130);
-  EXPECT_THAT(run.err, Not(HasSubstr("ended the program by calling")));
+TEST_F(Hanging, TheSecondInterruptEndsWhatCannotBeCancelled) {
+  ASSERT_TRUE(deaf_->wait_for(2, "backend faulty:0 has not returned for 10 s"));
+  deaf_->signal(SIGINT);
+  ASSERT_TRUE(deaf_->wait_for(2, "press Ctrl-C again to end the program"));
+  deaf_->signal(SIGINT);
+  EXPECT_EQ(deaf_->finish(), 130);
+  EXPECT_THAT(deaf_->err, Not(HasSubstr("ended the program by calling")));
 }
 
 }  // namespace

@@ -13,7 +13,9 @@ import tempfile
 import time
 import unittest
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "../support")]
+import together  # noqa: E402
 from hub_server import COMMIT, Hub, digest, sha256  # noqa: E402
 
 SWITCHYARD, DATA = sys.argv[1], pathlib.Path(sys.argv[2])
@@ -437,4 +439,4 @@ class Names(HubTest):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=1)
+    together.run([sys.argv[0], *sys.argv[3:]])
