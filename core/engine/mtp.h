@@ -19,7 +19,6 @@ namespace switchyard {
 
 class MtpLayer {
  public:
-  static constexpr std::string_view kName = "mtp";
   // NULL: the program has no such layer.
   static const Function* of(const Program& program);
 
@@ -31,7 +30,7 @@ class MtpLayer {
     std::span<const uint32_t> pages;  // that cover the positions
   };
 
-  // `program`: the planner's graph is of its layer.
+  // `program` outlives it; the planner's graph is of its layer.
   MtpLayer(const Program& program, Planner planner);
 
   const Planner& planner() const { return planner_; }
@@ -54,7 +53,7 @@ class MtpLayer {
  private:
   Planner planner_;
   std::unique_ptr<StepRunner> runner_;
-  IdRanges shortlist_;             // empty: all tokens
+  const IdRanges& shortlist_;      // empty: all tokens
   std::vector<float> all_logits_;  // where there is one
   uint32_t hidden_ = 0, max_rows_ = 0, row_value_ = 0, last_rows_ = 0;
 };
