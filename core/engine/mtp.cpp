@@ -72,13 +72,13 @@ MtpLayer::MtpLayer(const Program& program, Planner planner)
   hidden_ = static_cast<uint32_t>(graph.values[graph.inputs[0]].width);
 }
 
-Status MtpLayer::make_runner(StepRunner::Setup setup, uint32_t context) {
+Status MtpLayer::make_runner(StepRunner::Setup setup, const StepCounts& largest) {
   setup.planner = &planner_;
   setup.tokens = static_cast<uint32_t>(all_logits_.size());
   setup.head = head_of_logits(planner_.graph());
   max_rows_ = setup.max_rows;
   SWY_LET(runner_, StepRunner::create(setup));
-  return runner_->reserve({.rows = max_rows_, .seqs = 1, .logit_rows = 1, .context = context}, false);
+  return runner_->reserve(largest, false);
 }
 
 Result<std::span<const float>> MtpLayer::run(const Rows& rows, bool logits) {

@@ -37,8 +37,8 @@ class MtpLayer {
   uint32_t hidden() const { return hidden_; }
   uint32_t max_rows() const { return max_rows_; }
 
-  // With memory for its largest steps over a context.
-  Status make_runner(StepRunner::Setup setup, uint32_t context);
+  // With memory for its largest step.
+  Status make_runner(StepRunner::Setup setup, const StepCounts& largest);
   // Makes the lists of these steps in advance. Errors: as StepRunner::prepare.
   Status prepare(std::span<const StepCounts> steps, const StepRunner::Progress& progress) {
     return runner_->prepare(steps, kWantLogits, progress);
