@@ -55,6 +55,7 @@ Status plan(PlanFlags& o) {
   if (o.json) {
     nlohmann::ordered_json json = explain_json(plan);
     if (r.model->mtp() != nullptr) json["mtp"] = explain_json(layer);
+    if (!r.model->mtp_left_out().empty()) json["mtp_left_out"] = r.model->mtp_left_out();
     if (!o.load) {
       json["weight_bytes"] = stored_bytes(*r.program);
       for (const MemoryNeed& need : r.model->memory()) json["memory"].push_back(memory_json(need));
@@ -64,6 +65,8 @@ Status plan(PlanFlags& o) {
     fmt::print("{}", explain_text(plan, o.explain));
     if (r.model->mtp() != nullptr) {
       fmt::print("\nthe multi-token prediction layer:\n{}", explain_text(layer, o.explain));
+    } else if (!r.model->mtp_left_out().empty()) {
+      fmt::print("\nwithout the multi-token prediction layer: {}\n", r.model->mtp_left_out());
     }
     if (o.load) return {};
     fmt::print("weights in the file: {}\n", gib(stored_bytes(*r.program)));

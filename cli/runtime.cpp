@@ -221,6 +221,10 @@ Result<Runtime> load_runtime(const Settings& settings, std::shared_ptr<Host> hos
     SWY_TRY(add_draft_model(loaded, settings.backend, std::move(source), options));
   }
   const Model& model = *loaded.model;
+  if (!model.mtp_left_out().empty()) {
+    spdlog::warn("--speculate {} goes without the model's multi-token prediction layer: {}", settings.speculate,
+                 model.mtp_left_out());
+  }
   if (settings.exact) SWY_TRY(check_exact(model));
   if (model.chunk() < std::min(settings.chunk, model.context())) {
     spdlog::warn(

@@ -59,6 +59,9 @@ struct Request {
   // those that are drawn: the tokens are the same. Needs a model with ModelOptions::drafts.
   std::vector<std::shared_ptr<Drafter>> drafters = {};
   bool draft_always = false;  // as many as are proposed; else as many as pay by what was measured
+  // Others go on from the states that it leaves. Drafters get its hidden rows then, also where their guesses do not
+  // pay: a gap could not be filled when they do.
+  bool shares_states = false;
 };
 
 // The result of a request. The session has seen the prompt and all sampled tokens but the last; if it was cancelled on

@@ -116,7 +116,7 @@ void Batch::drop_what_cannot_pay(Request& request) const {
   if (request.draft_always) return;
   DraftPolicy& policy = model_.draft_policy();
   std::erase_if(request.drafters, [&](const auto& d) {
-    if (!d->computes()) return false;
+    if (!d->computes() || (request.shares_states && d->wants_hidden())) return false;
     Acceptance& usual = policy.usual(d->name(), d->expected_acceptance());
     if (policy.may_pay(usual, std::min(d->most_drafts(), model_.drafts()))) return false;
     usual.passed(kPassedByARequest);

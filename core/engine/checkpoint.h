@@ -24,6 +24,8 @@ class StateCheckpoint {
 
   uint32_t position() const { return position_; }  // tokens
   std::span<const uint32_t> pages() const { return pages_; }
+  // Whether the model's multi-token prediction layer can guess after it, if the model runs one.
+  bool complete() const;
   // As Session::snapshot.
   Result<std::string> snapshot() const;
 

@@ -111,13 +111,8 @@ Result<std::unique_ptr<Model>> Model::plan_ahead(std::shared_ptr<const Program> 
   Os& os = options.os == nullptr ? Os::real() : *options.os;
   policy.memory = std::make_shared<PlanMemory>(CodeStore(os, options.code_folder));
   SWY_TRY(m->set_context(options));
-  SWY_TRY(m->fit_chunk([&] { return m->make_planner(options, policy); }));
-  if (options.mtp && options.mtp_if_it_fits && StepRunner::can_run_ahead(m->devices_, m->head_)) {
-    ModelOptions without = options;
-    without.mtp = without.hidden = false;
-    return plan_ahead(m->program_, m->owners_, std::move(policy), without);
-  }
-  SWY_TRY(m->fit_chunk([&] { return m->make_mtp(options, policy); }));
+  SWY_TRY(m->make_planners(options, policy));
+  m->weights_ = std::make_unique<WeightStore>(*m->program_, m->devices_);
   return m;
 }
 
@@ -131,30 +126,35 @@ Result<std::vector<WeightUse>> Model::weight_uses(std::shared_ptr<const Program>
 Result<std::unique_ptr<Model>> Model::create(std::shared_ptr<const Program> program,
                                              std::vector<std::shared_ptr<Device>> devices, PlanPolicy policy,
                                              const ModelOptions& options) {
-  auto made = create_as_asked(program, devices, policy, options);
-  const bool no_room = made.status().code() == Code::unsupported || made.status().code() == Code::out_of_device_memory;
-  if (!no_room || !options.mtp || !options.mtp_if_it_fits || MtpLayer::of(*program) == nullptr) return made;
-  ModelOptions without = options;
-  without.mtp = without.hidden = false;
-  return create_as_asked(std::move(program), std::move(devices), std::move(policy), without);
+  SWY_LET(auto m, plan_ahead(std::move(program), std::move(devices), std::move(policy), options));
+  Os& os = options.os == nullptr ? Os::real() : *options.os;
+  const uint64_t host_bytes = options.host_bytes == 0 ? os.available_memory() : options.host_bytes;
+  const uint32_t chunk = m->chunk_;
+  const std::set<uint32_t> used = m->used_;
+  Status loaded = m->load(options, host_bytes);
+  if (m->goes_without_layer(options, loaded)) {
+    m->leave_layer_out(std::string(loaded.message()));
+    m->chunk_ = chunk, m->used_ = used;
+    loaded = m->load(options, host_bytes);
+  }
+  SWY_TRY(std::move(loaded));
+  if (options.load && options.verify_packed) {
+    SWY_TRY(verify_packed(*m->program_, m->devices_, options.progress).status());
+  }
+  return m;
 }
 
-Result<std::unique_ptr<Model>> Model::create_as_asked(std::shared_ptr<const Program> program,
-                                                      std::vector<std::shared_ptr<Device>> devices, PlanPolicy policy,
-                                                      const ModelOptions& options) {
-  SWY_LET(auto m, plan_ahead(std::move(program), std::move(devices), std::move(policy), options));
-  SWY_TRY(m->states_.describe(*m->planner_, m->devices_, m->pool_, m->head_.counts));
-  if (m->mtp_ != nullptr) SWY_TRY(m->states_.describe_layer(m->mtp_->planner(), m->devices_, m->pool_));
-  SWY_TRY(m->size_pool(options));
-  m->weights_ = std::make_unique<WeightStore>(*m->program_, m->devices_);
-  SWY_LET(std::vector<WeightUse> uses, m->weight_uses());
-  SWY_TRY(m->check_memory(uses, options));
-  if (!options.load) return m;
-  if (options.verify_packed) SWY_TRY(verify_packed(*m->program_, m->devices_, options.progress).status());
-  SWY_TRY(m->weights_->load(std::move(uses), options.load_threads, options.progress));
-  SWY_TRY(m->states_.allocate());
-  SWY_TRY(m->make_runner());
-  return m;
+Status Model::load(const ModelOptions& options, uint64_t host_bytes) {
+  SWY_TRY(states_.describe(*planner_, devices_, pool_, head_.counts));
+  if (mtp_ != nullptr) SWY_TRY(states_.describe_layer(mtp_->planner(), devices_, pool_));
+  SWY_TRY(size_pool(options));
+  SWY_LET(std::vector<WeightUse> uses, weight_uses());
+  SWY_TRY(check_memory(uses, host_bytes, options.load));
+  if (!options.load) return {};
+  weights_->keep_only(uses);
+  SWY_TRY(weights_->load(std::move(uses), options.load_threads, options.progress));
+  SWY_TRY(states_.allocate());
+  return make_runner();
 }
 
 std::string room_advice(const Model& model) {
@@ -257,22 +257,31 @@ Status Model::fit_chunk(const std::function<Status()>& tried) {
 
 Status Model::make_runner() {
   return fit_chunk([this]() -> Status {
-    const StepRunner::Setup setup{planner_.get(), weights_.get(),      &states_.buffers(), head_,  pool_,
-                                  chunk_,         pages_per_session(), cancelled_,         drafts_};
+    const StepRunner::Setup setup{planner_.get(), weights_.get(), &states_.buffers(),  head_,
+                                  pool_,          chunk_,         pages_per_session(), cancelled_};
     SWY_LET(runner_, StepRunner::create(setup));
-    const StepCounts largest{.rows = chunk_,
-                             .seqs = pool_.seqs,
-                             .logit_rows = std::min(pool_.seqs + drafts_, chunk_),
-                             .sample_rows = pool_.seqs,
-                             .context = context_};
-    SWY_TRY(runner_->reserve(largest, chunk_ > least_chunk()));
-    return mtp_ == nullptr ? Status() : mtp_->make_runner(setup, context_);
+    SWY_TRY(runner_->reserve(largest_step(), chunk_ > least_chunk()));
+    return mtp_ == nullptr ? Status() : mtp_->make_runner(setup, largest_layer_step());
   });
+}
+
+StepCounts Model::largest_step() const {
+  return {.rows = chunk_,
+          .seqs = pool_.seqs,
+          .logit_rows = std::min(pool_.seqs + drafts_, chunk_),
+          .sample_rows = pool_.seqs,
+          .context = context_};
+}
+
+// It runs one sequence at a time.
+StepCounts Model::largest_layer_step() const {
+  return {.rows = chunk_, .seqs = 1, .logit_rows = 1, .context = context_};
 }
 
 // As many pages as the budget allows, once every session has its slots.
 Status Model::size_pool(const ModelOptions& options) {
   const uint64_t slot_bytes = states_.slot_bytes(), page_bytes = states_.page_bytes();
+  pool_.pages = pages_per_session() * options.sessions;
   if (options.state_bytes != 0) {
     const uint64_t slots = saturating_mul(pool_.slots, slot_bytes), least = saturating_add(slots, page_bytes);
     if (options.state_bytes < least) {
@@ -313,25 +322,20 @@ Result<std::vector<MemoryNeed>> Model::memory_needs(const std::vector<WeightUse>
 
 // Weights and states first: a smaller chunk does not help there. Then the largest step, with smaller chunks until one
 // fits.
-Status Model::check_memory(const std::vector<WeightUse>& uses, const ModelOptions& options) {
-  Os& os = options.os == nullptr ? Os::real() : *options.os;
-  SWY_LET(memory_, memory_needs(uses, options.host_bytes == 0 ? os.available_memory() : options.host_bytes));
+Status Model::check_memory(const std::vector<WeightUse>& uses, uint64_t host_bytes, bool loads) {
+  SWY_LET(memory_, memory_needs(uses, host_bytes));
   const auto checked = [&]() -> Status {
     for (const MemoryNeed& need : memory_) {
-      if (options.load) SWY_TRY(switchyard::check_memory(need));
+      if (loads) SWY_TRY(switchyard::check_memory(need));
     }
     return {};
   };
   SWY_TRY(checked());
   return fit_chunk([&]() -> Status {
-    SWY_LET(const Plan plan, planner_->plan(bucket({.rows = chunk_,
-                                                    .seqs = pool_.seqs,
-                                                    .logit_rows = std::min(pool_.seqs + drafts_, chunk_),
-                                                    .sample_rows = pool_.seqs,
-                                                    .context = context_})));
+    SWY_LET(const Plan plan, planner_->plan(bucket(largest_step())));
     Plan mtp;
     if (mtp_ != nullptr) {
-      SWY_LET(mtp, mtp_->planner().plan(bucket({.rows = chunk_, .seqs = 1, .logit_rows = 1, .context = context_})));
+      SWY_LET(mtp, mtp_->planner().plan(bucket(largest_layer_step())));
     }
     for (MemoryNeed& need : memory_) need.steps = 0, need.step_rows = chunk_;
     for (const uint32_t d : used_) {

@@ -38,8 +38,8 @@ struct ModelOptions {
   // rows that stand are computed again where others do not.
   bool pending_rows = true;
   bool mtp = false;  // the program's multi-token prediction layer can be run, if it has one
-  // Without the layer and `hidden`, where no kernels or no memory are left for these, and where steps run ahead: all of
-  // them would have to wait for the layer.
+  // If true, the model is made without the layer where no backend has its kernels, where the memory does not suffice,
+  // and where steps run ahead, which would have to wait for it. Otherwise the first two are errors, and steps wait.
   bool mtp_if_it_fits = false;
   uint64_t state_bytes = 0;     // for all sessions' states together; 0: enough for every session's whole context
   bool device_sampling = true;  // false: logits only, with nothing of a sampler in any plan
@@ -125,6 +125,8 @@ class Model {
   StatePool& states() { return states_; }
   const StatePool& states() const { return states_; }
   MtpLayer* mtp() { return mtp_.get(); }  // with ModelOptions::mtp, where the program has one; else NULL
+  // Why ModelOptions::mtp_if_it_fits left it out; "": it did not.
+  const std::string& mtp_left_out() const { return mtp_left_out_; }
   StepRunner& runner() { return *runner_; }
   const StepRunner& runner() const { return *runner_; }
 
@@ -136,6 +138,9 @@ class Model {
  private:
   Model() = default;
   Status set_context(const ModelOptions& options);
+  Status make_planners(const ModelOptions& options, const PlanPolicy& policy);
+  bool goes_without_layer(const ModelOptions& options, const Status& failed) const;
+  void leave_layer_out(std::string why);
   void set_slots();
   Status size_pool(const ModelOptions& options);
   Status make_planner(const ModelOptions& options, const PlanPolicy& policy);
@@ -148,14 +153,16 @@ class Model {
   Status add_hidden(Graph& graph);
   Status add_sampler(const ModelOptions& options, PlanPolicy policy, const Graph& plain, uint32_t home);
   Status plan_sampler(const ModelOptions& options, PlanPolicy policy, const Graph& plain, const SamplerOffer& offer);
-  static Result<std::unique_ptr<Model>> create_as_asked(std::shared_ptr<const Program> program,
-                                                        std::vector<std::shared_ptr<Device>> devices, PlanPolicy policy,
-                                                        const ModelOptions& options);
   static Result<std::unique_ptr<Model>> plan_ahead(std::shared_ptr<const Program> program,
                                                    std::vector<std::shared_ptr<Device>> devices, PlanPolicy policy,
                                                    const ModelOptions& options);
   Result<std::vector<WeightUse>> weight_uses();
+  // Measures and loads what was planned. What an earlier call loaded is used again. `host_bytes`: of the host's memory
+  // that it may take. Errors: as check_memory, and those of the devices.
+  Status load(const ModelOptions& options, uint64_t host_bytes);
   Status make_runner();
+  StepCounts largest_step() const;
+  StepCounts largest_layer_step() const;
   uint32_t least_chunk() const;
   // Calls `tried` with smaller chunks while there is too little memory, or kernels take fewer rows. Errors: those of
   // `tried`.
@@ -163,7 +170,7 @@ class Model {
   Result<std::vector<MemoryNeed>> memory_needs(const std::vector<WeightUse>& uses, uint64_t host_bytes) const;
   // Fills memory_. Makes the chunk smaller where there is too little memory for its steps. Errors:
   // out_of_device_memory, before anything is on a device; not of a model that only plans.
-  Status check_memory(const std::vector<WeightUse>& uses, const ModelOptions& options);
+  Status check_memory(const std::vector<WeightUse>& uses, uint64_t host_bytes, bool loads);
   swy_bucket bucket(const StepCounts& counts) const;
   uint32_t pages_per_session() const;
 
@@ -178,6 +185,7 @@ class Model {
   std::unique_ptr<WeightStore> weights_;
   StatePool states_;
   std::unique_ptr<MtpLayer> mtp_;
+  std::string mtp_left_out_;
   std::unique_ptr<StepRunner> runner_;
   swy_bucket pool_{};
   std::vector<Router> routers_;

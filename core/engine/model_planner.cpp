@@ -17,7 +17,55 @@ bool compiles_states(const Plan& plan) {
                      [](const PlanNode& n) { return n.range_code != nullptr && !n.op.states.empty(); });
 }
 
+// Of kernels or memory.
+bool lacks_room(const Status& s) { return s.code() == Code::unsupported || s.code() == Code::out_of_device_memory; }
+
 }  // namespace
+
+// The main function's, and the layer's. Where the layer may be left out and steps can run ahead without it, neither it
+// nor its rows are planned.
+Status Model::make_planners(const ModelOptions& options, const PlanPolicy& policy) {
+  const auto plan_main = [&](const ModelOptions& as) { return fit_chunk([&] { return make_planner(as, policy); }); };
+  const bool optional = options.mtp && options.mtp_if_it_fits && MtpLayer::of(*program_) != nullptr;
+  ModelOptions without = options;
+  without.mtp = without.hidden = false;
+  const uint32_t chunk = chunk_;
+  if (optional && StepRunner::can_run_ahead(devices_)) {
+    SWY_TRY(plan_main(without));
+    if (StepRunner::can_run_ahead(devices_, head_)) {
+      leave_layer_out(
+          fmt::format("{} begins each step before the last one's tokens are known, and would have to wait "
+                      "for the layer; --speculate mtp uses it all the same",
+                      devices_[0].name));
+      return {};
+    }
+    chunk_ = chunk;  // which what did not fit may have made smaller; so below
+  }
+  Status made = plan_main(options);
+  const uint32_t planned = chunk_;
+  if (made.ok()) {
+    made = fit_chunk([&] { return make_mtp(options, policy); });
+    if (!optional || !lacks_room(made)) return made;
+    chunk_ = planned;
+  } else {
+    if (!optional || !lacks_room(made)) return made;
+    chunk_ = chunk;
+    SWY_TRY(plan_main(without));
+  }
+  leave_layer_out(std::string(made.message()));
+  return {};
+}
+
+bool Model::goes_without_layer(const ModelOptions& options, const Status& failed) const {
+  return options.mtp_if_it_fits && mtp_ != nullptr && lacks_room(failed);
+}
+
+void Model::leave_layer_out(std::string why) {
+  mtp_left_out_ = std::move(why);
+  runner_.reset();
+  mtp_.reset();
+  states_ = {};
+}
 
 // With pending rows where all steps can be planned so, else without. Where the largest step cannot be planned in either
 // way, a smaller one may do with pending rows.
@@ -76,6 +124,7 @@ Status Model::try_planner(const ModelOptions& options, const PlanPolicy& policy)
     pending_rows_ = 0;
     set_slots();
   }
+  hidden_ = kNoValue, hidden_width_ = 0;
   if (options.hidden) SWY_TRY(add_hidden(plain));
   head_ = head_of_logits(plain);
   vocab_ = static_cast<uint32_t>(plain.values[head_.logits].width);

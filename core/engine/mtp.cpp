@@ -23,14 +23,6 @@ uint32_t vocab_of(const Program& program) {
   return static_cast<uint32_t>(main.values[main.outputs[0]].width);
 }
 
-// The ids of the layer's logits; empty: all of them.
-Result<IdRanges> shortlist_of(const Program& program) {
-  for (const auto& [key, value] : program.metadata) {
-    if (key == kShortlistKey) return IdRanges::parse(value, vocab_of(program));
-  }
-  return IdRanges();
-}
-
 // Whether a function has the layer's input and outputs, and paged states of its own alone.
 bool fits(const Program& program, const Function& f) {
   if (f.inputs.size() != 1 || f.outputs.size() != 2 || !f.states.empty() || !f.weights.empty()) return false;
@@ -39,11 +31,10 @@ bool fits(const Program& program, const Function& f) {
     return v.dtype == SWY_F32 && v.rows == rows && v.width == width;
   };
   const Function& main = program.main();
-  const uint64_t width = hidden_width(main), vocab = vocab_of(program);
-  const Result<IdRanges> shortlist = shortlist_of(program);
-  if (!shortlist.ok()) return false;
+  const IdRanges& shortlist = program.mtp_shortlist;
+  const uint64_t width = hidden_width(main), vocab = shortlist.empty() ? vocab_of(program) : shortlist.count();
   if (width == 0 || !is(row, SWY_ROWS_STEP, width) || !is(own, SWY_ROWS_STEP, width)) return false;
-  if (!is(logits, SWY_ROWS_LOGITS, shortlist->empty() ? vocab : shortlist->count())) return false;
+  if (!is(logits, SWY_ROWS_LOGITS, vocab)) return false;
   std::vector<bool> of_main(program.states.size());
   for (const Op& op : main.ops) {
     for (const uint32_t s : op.states) of_main[s] = true;
@@ -68,26 +59,26 @@ bool fits(const Program& program, const Function& f) {
 const Function* MtpLayer::of(const Program& program) {
   for (size_t i = 1; i < program.functions.size(); ++i) {
     const Function& f = program.functions[i];
-    if (f.name == kName) return fits(program, f) ? &f : nullptr;
+    if (f.name == kMtpFunction) return fits(program, f) ? &f : nullptr;
   }
   return nullptr;
 }
 
-MtpLayer::MtpLayer(const Program& program, Planner planner) : planner_(std::move(planner)) {
-  if (Result<IdRanges> shortlist = shortlist_of(program); shortlist.ok()) shortlist_ = std::move(*shortlist);
+MtpLayer::MtpLayer(const Program& program, Planner planner)
+    : planner_(std::move(planner)), shortlist_(program.mtp_shortlist) {
   if (!shortlist_.empty()) all_logits_.resize(vocab_of(program), -std::numeric_limits<float>::infinity());
   const Graph& graph = planner_.graph();
   row_value_ = graph.results[1];
   hidden_ = static_cast<uint32_t>(graph.values[graph.inputs[0]].width);
 }
 
-Status MtpLayer::make_runner(StepRunner::Setup setup, uint32_t context) {
+Status MtpLayer::make_runner(StepRunner::Setup setup, const StepCounts& largest) {
   setup.planner = &planner_;
   setup.tokens = static_cast<uint32_t>(all_logits_.size());
   setup.head = head_of_logits(planner_.graph());
   max_rows_ = setup.max_rows;
   SWY_LET(runner_, StepRunner::create(setup));
-  return runner_->reserve({.rows = max_rows_, .seqs = 1, .logit_rows = 1, .context = context}, false);
+  return runner_->reserve(largest, false);
 }
 
 Result<std::span<const float>> MtpLayer::run(const Rows& rows, bool logits) {

@@ -19,7 +19,6 @@ namespace switchyard {
 
 class MtpLayer {
  public:
-  static constexpr std::string_view kName = "mtp";
   // NULL: the program has no such layer.
   static const Function* of(const Program& program);
 
@@ -31,15 +30,15 @@ class MtpLayer {
     std::span<const uint32_t> pages;  // that cover the positions
   };
 
-  // `program`: the planner's graph is of its layer.
+  // `program` outlives it; the planner's graph is of its layer.
   MtpLayer(const Program& program, Planner planner);
 
   const Planner& planner() const { return planner_; }
   uint32_t hidden() const { return hidden_; }
   uint32_t max_rows() const { return max_rows_; }
 
-  // With memory for its largest steps over a context.
-  Status make_runner(StepRunner::Setup setup, uint32_t context);
+  // With memory for its largest step.
+  Status make_runner(StepRunner::Setup setup, const StepCounts& largest);
   // Makes the lists of these steps in advance. Errors: as StepRunner::prepare.
   Status prepare(std::span<const StepCounts> steps, const StepRunner::Progress& progress) {
     return runner_->prepare(steps, kWantLogits, progress);
@@ -54,7 +53,7 @@ class MtpLayer {
  private:
   Planner planner_;
   std::unique_ptr<StepRunner> runner_;
-  IdRanges shortlist_;             // empty: all tokens
+  const IdRanges& shortlist_;      // empty: all tokens
   std::vector<float> all_logits_;  // where there is one
   uint32_t hidden_ = 0, max_rows_ = 0, row_value_ = 0, last_rows_ = 0;
 };

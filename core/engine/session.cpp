@@ -102,6 +102,8 @@ StateCheckpoint::StateCheckpoint(Model& model, uint32_t slot, std::span<const ui
   for (const uint32_t page : pages_) model_.states().pages().share(page);
 }
 
+bool StateCheckpoint::complete() const { return model_.mtp() == nullptr || trail_.whole(); }
+
 StateCheckpoint::~StateCheckpoint() {
   model_.states().slots().release(slot_);
   for (const uint32_t page : pages_) model_.states().pages().release(page);

@@ -61,7 +61,11 @@ Status StepRunner::allocate() {
 }
 
 bool StepRunner::can_run_ahead(std::span<const PlanDevice> devices, const Head& head) {
-  return head.tokens != kNoValue && devices.size() == 1 && (devices[0].info.flags & SWY_DEVICE_SYNCHRONOUS) == 0 &&
+  return head.tokens != kNoValue && can_run_ahead(devices);
+}
+
+bool StepRunner::can_run_ahead(std::span<const PlanDevice> devices) {
+  return devices.size() == 1 && (devices[0].info.flags & SWY_DEVICE_SYNCHRONOUS) == 0 &&
          devices[0].api->timeline_create != nullptr;
 }
 

@@ -46,8 +46,7 @@ class StepRunner {
     uint32_t max_rows = 0;
     uint32_t pages_per_seq = 0;
     CancelCheck cancelled = {};  // stops the recording of a step
-    uint32_t drafts = 0;         // rows with logits besides one a sequence
-    uint32_t tokens = 0;         // whose ids a step may have; 0: those of the logits
+    uint32_t tokens = 0;         // token ids below this are valid; 0: below the logits' width
   };
   static Result<std::unique_ptr<StepRunner>> create(const Setup& setup);
 
@@ -86,8 +85,10 @@ class StepRunner {
   Result<StepOutput> collect();
   size_t in_flight() const { return submitted_ - collected_; }
   // Whether a step can be submitted while another runs, reading the tokens that the running one samples: where one
-  // asynchronous device does all of every step.
+  // asynchronous device does all of every step, and samples.
   static bool can_run_ahead(std::span<const PlanDevice> devices, const Head& head);
+  // Whether these devices can, if they sample.
+  static bool can_run_ahead(std::span<const PlanDevice> devices);
   bool runs_ahead() const { return runs_ahead_; }
 
   // Rows [first, first + count) of the newest step's logits, f32 [count, vocab], valid until the next step. Errors:

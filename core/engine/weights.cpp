@@ -165,6 +165,11 @@ Status WeightStore::load(std::vector<WeightUse> uses, uint32_t threads, const Pr
   return status;
 }
 
+void WeightStore::keep_only(const std::vector<WeightUse>& uses) {
+  const std::set<WeightUse> kept(uses.begin(), uses.end());
+  std::erase_if(buffers_, [&](const auto& loaded) { return !kept.contains(loaded.first); });
+}
+
 Result<swy_binding> WeightStore::get(WeightUse use) {
   auto it = buffers_.find(use);
   if (it == buffers_.end()) {

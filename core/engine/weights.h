@@ -43,6 +43,9 @@ class WeightStore {
   // devices.
   Status load(std::vector<WeightUse> uses, uint32_t threads, const Progress& progress = {});
 
+  // Frees those that are not among `uses`. Nothing reads them any more. Not thread-safe.
+  void keep_only(const std::vector<WeightUse>& uses);
+
   // Loads it if need be. Not thread-safe.
   Result<swy_binding> get(WeightUse use);
 

@@ -10,12 +10,36 @@
 #include "core/program/verify.h"
 
 namespace switchyard {
+namespace {
+
+// Of a verified program.
+Result<IdRanges> read_shortlist(const Program& program) {
+  const auto entry = std::find_if(program.metadata.begin(), program.metadata.end(),
+                                  [](const auto& pair) { return pair.first == kShortlistKey; });
+  if (entry == program.metadata.end()) return IdRanges();
+  const Function& main = program.main();
+  SWY_LET(IdRanges ids, IdRanges::parse(entry->second, static_cast<uint32_t>(main.values[main.outputs[0]].width)));
+  for (const Function& f : program.functions) {
+    if (f.name != kMtpFunction || f.outputs.empty()) continue;
+    const uint64_t width = f.values[f.outputs[0]].width;
+    if (width == ids.count()) continue;
+    return error(Code::invalid_data,
+                 "the shortlist has {} tokens, and the layer that guesses from it makes logits of {}", ids.count(),
+                 width);
+  }
+  return ids;
+}
+
+}  // namespace
 
 Result<Program> Program::parse(std::shared_ptr<const MappedFile> mapped) {
   const auto bytes = mapped->bytes();
   SWY_LET(const auto flatbuffer, open_header(bytes));
   SWY_LET(Program program, decode_program(flatbuffer));
   SWY_TRY(verify_program(program, bytes.size()));
+  Result<IdRanges> shortlist = read_shortlist(program);
+  if (!shortlist.ok()) return shortlist.status().in(std::string(kShortlistKey));
+  program.mtp_shortlist = std::move(*shortlist);
   program.file = std::move(mapped);
   return program;
 }

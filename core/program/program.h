@@ -20,6 +20,7 @@
 
 #include "core/base/os.h"
 #include "core/base/status.h"
+#include "core/program/id_ranges.h"
 #include "switchyard/ops.h"
 
 namespace switchyard {
@@ -95,6 +96,8 @@ struct Op {
 // Weights of i8, i4 and i4a that share a scale; besides these, 0 for a row.
 inline constexpr uint32_t kWeightGroups[] = {16, 32, 64, 128};
 
+inline constexpr std::string_view kMtpFunction = "mtp";
+
 // Ops in an order in which they can run. Each value is defined once: by the caller (`inputs`) or by one op.
 //
 // A function that an op with a name refers to is called with the op's operands: its `inputs`, `weights`, `states` and
@@ -129,6 +132,7 @@ struct Program {
   std::string_view source_config;     // config.json of the checkpoint, as it was
   std::string_view quantization;      // as given to `convert`: "i4 group 32"
   std::vector<std::pair<std::string_view, std::string_view>> metadata;
+  IdRanges mtp_shortlist;           // kShortlistKey of the metadata; empty: there is none
   std::string_view tokenizer_json;  // "" when the checkpoint had none
   std::string_view chat_template;   // "" when the checkpoint had none
 

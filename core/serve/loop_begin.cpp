@@ -174,6 +174,7 @@ Status Loop::enter_batch(Job& job) {
   Request request = job.text->request(job.part(seen, all), job.part(0, seen), job.session.get());
   request.drawn = job.ids;
   request.priority = job.request.priority;
+  request.shares_states = job.request.session != nullptr || caches(job);
   request.cuts = cuts(job, static_cast<uint32_t>(seen));
   request.on_cut = [this, &job](uint32_t) { keep(job); };
   SWY_LET(job.id, batch_.add(*job.session, std::move(request)));

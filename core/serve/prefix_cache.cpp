@@ -61,8 +61,14 @@ Status PrefixCache::resume_saved(Kept& kept, Session& session) {
     read =
         error(Code::invalid_data, "they have seen {} tokens, and the index says {}", session.position(), kept.position);
   }
-  if (read.ok() || read.code() == Code::out_of_device_memory) return read;
+  const bool complete = model_.mtp() == nullptr || session.may_draft();
+  if ((read.ok() && complete) || read.code() == Code::out_of_device_memory) return read;
   drop(kept.self);
+  if (read.ok()) {
+    return error(Code::invalid_data,
+                 "cached states in {} were kept without the model's multi-token prediction layer; they are dropped",
+                 file_path_);
+  }
   return error(Code::invalid_data, "cached states in {} are damaged ({}); they are dropped", file_path_,
                read.message());
 }
@@ -74,7 +80,7 @@ void PrefixCache::keep(const std::string& scope, std::span<const int32_t> tokens
   PrefixNode* const node = scopes_[scope].at(tokens);
   if (node->kept != nullptr) return touch(*node->kept);
   auto states = session.keep();
-  if (!states.ok()) {
+  if (!states.ok() || !(*states)->complete()) {
     scopes_[scope].prune(node);
     if (scopes_[scope].empty()) scopes_.erase(scope);
     return;

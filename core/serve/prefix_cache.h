@@ -43,10 +43,11 @@ class PrefixCache {
   // What is known of a prompt. Its last token is never part of it, since its logits are not kept.
   Hit find(const std::string& scope, std::span<const int32_t> prompt);
   // Makes the empty session go on from there; returns how many tokens it has then seen. Errors: those of the devices;
-  // out_of_device_memory, for states that have to come from host memory; invalid_data, which names the
-  // cache file, for states of it that are damaged: they are dropped.
+  // out_of_device_memory, for states that have to come from host memory; invalid_data, which names the cache file, for
+  // states of it that are damaged, or lack those of the multi-token prediction layer: they are dropped.
   Result<uint32_t> resume(const std::string& scope, std::span<const int32_t> prompt, Session& session);
-  // Keeps the states of a session that has seen just `tokens`, if there is room, or less recent ones make some.
+  // Keeps the states of a session that has seen just `tokens`, if there is room, or less recent ones make some. A model
+  // that runs its multi-token prediction layer keeps none without the layer's: all later texts would lack them, too.
   void keep(const std::string& scope, std::span<const int32_t> tokens, Session& session);
   // Writes the states to a cache file, the most recently used first, until it has `max_bytes`. Errors: io, and those of
   // the devices; what was at the path stays then.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which drafters a model and its requests have: none that cannot pay.
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include "core/engine/mtp_drafter.h"
 #include "tests/engine/fixture.h"
@@ -8,6 +8,8 @@
 
 namespace switchyard {
 namespace {
+
+using ::testing::HasSubstr;
 
 // Guesses that a device computes, which are wrong.
 class Computing final : public Drafter {
@@ -73,6 +75,18 @@ TEST(Drafters, ThoseThatCannotPayAreLeftOut) {
   EXPECT_EQ(bad->rows + bad->asked, 0u) << "none of its guesses was kept";
 }
 
+// A model that speculates as `auto` does, on the fixture `late`.
+ModelOptions automatic() {
+  ModelOptions o = options_for(1);
+  auto program = Program::load(Os::real(), kDemo);
+  EXPECT_TRUE(program.ok() && add_speculation(Speculation::automatic, *program, o).ok());
+  return o;
+}
+
+TestModel late_model(const ModelOptions& options, uint64_t memory = 0) {
+  return make_model(kDemo, "late", options, SWITCHYARD_FIXTURES, {{"late", {{"memory", std::to_string(memory)}}}});
+}
+
 // Where steps run ahead they would wait for the layer, so that the model has none unless it is asked for.
 TEST(Drafters, NoLayerWhereStepsRunAhead) {
   const auto program = Program::load(Os::real(), kDemo);
@@ -83,12 +97,80 @@ TEST(Drafters, NoLayerWhereStepsRunAhead) {
       ASSERT_TRUE(add_speculation(speculation, *program, o).ok());
       const TestModel t = make_model(kDemo, backend, o, SWITCHYARD_FIXTURES);
       ASSERT_NE(t.model, nullptr);
-      const bool ahead = t.model->runner().runs_ahead();
+      const bool ahead = t.model->runner().runs_ahead(), left_out = ahead && speculation != Speculation::mtp;
       EXPECT_EQ(ahead, backend == std::string("late"));
-      EXPECT_EQ(t.model->mtp() != nullptr, !ahead || speculation == Speculation::mtp);
-      EXPECT_EQ(t.model->hidden_width() > 0, t.model->mtp() != nullptr);
+      EXPECT_EQ(t.model->mtp() == nullptr, left_out);
+      EXPECT_EQ(t.model->hidden_width() == 0, left_out);
+      EXPECT_THAT(t.model->mtp_left_out(), HasSubstr(left_out ? "late:0 begins each step before the last" : ""));
+      EXPECT_EQ(t.model->mtp_left_out().empty(), !left_out);
     }
   }
+  ModelOptions o = automatic();
+  o.device_sampling = false;
+  const TestModel t = late_model(o);
+  ASSERT_NE(t.model, nullptr);
+  EXPECT_FALSE(t.model->runner().runs_ahead());
+  EXPECT_NE(t.model->mtp(), nullptr) << "nothing has to wait";
+  EXPECT_EQ(t.model->mtp_left_out(), "");
+}
+
+// What is known before anything is loaded: the layer's keys and values do not fit beside the others.
+TEST(Drafters, NoLayerWhereItsStatesDoNotFit) {
+  ModelOptions o = automatic();
+  o.context = 4096, o.sessions = 4, o.chunk = 64;
+  const TestModel whole = make_model(kDemo, kFast, o);
+  ASSERT_TRUE(whole.model != nullptr && whole.model->mtp() != nullptr);
+  const MemoryNeed& need = whole.model->memory().at(0);
+  o.host_bytes = need.weights + need.states() - 1;
+  const TestModel t = make_model(kDemo, kFast, o);
+  ASSERT_NE(t.model, nullptr);
+  EXPECT_EQ(t.model->mtp(), nullptr);
+  EXPECT_THAT(t.model->mtp_left_out(), HasSubstr("the states of 4 sessions of 4096 tokens take"));
+  EXPECT_LT(t.model->memory().at(0).states(), need.states());
+  o.mtp_if_it_fits = false;
+  auto selection = t.registry->select(kFast);
+  ASSERT_TRUE(selection.ok());
+  auto program = Program::load(Os::real(), kDemo);
+  ASSERT_TRUE(program.ok());
+  const auto refused = Model::create(std::make_shared<const Program>(std::move(*program)),
+                                     std::move(selection->devices), selection->policy, o);
+  EXPECT_EQ(refused.status().code(), Code::out_of_device_memory);
+}
+
+// What turns out as memory is allocated: the layer goes, and all that is its own; the other weights stay.
+TEST(Drafters, NoLayerWhereMemoryRunsOut) {
+  ModelOptions o = automatic();
+  o.device_sampling = false;  // else steps run ahead
+  o.chunk = 64;
+  uint64_t loaded = 0;
+  o.progress = [&](uint64_t, uint64_t) { return ++loaded > 0; };
+  ModelOptions plain = o;
+  plain.mtp = plain.hidden = false;
+  const auto made = [&](const ModelOptions& options, uint64_t memory = 0) {
+    loaded = 0;
+    return late_model(options, memory);
+  };
+  const uint64_t before = device_memory().now;
+  const auto bytes = [&] { return device_memory().now - before; };
+  TestModel t = made(plain);
+  ASSERT_NE(t.model, nullptr);
+  const uint64_t least = bytes();
+  t = {};
+  t = made(o);
+  ASSERT_TRUE(t.model != nullptr && t.model->mtp() != nullptr);
+  const uint64_t most = bytes(), weights = loaded;
+  t = {};
+  t = made(o, most - 1);
+  ASSERT_NE(t.model, nullptr);
+  EXPECT_EQ(t.model->mtp(), nullptr);
+  EXPECT_THAT(t.model->mtp_left_out(), HasSubstr("there is no more memory"));
+  EXPECT_EQ(loaded, weights) << "no weight was loaded twice";
+  EXPECT_LT(bytes(), (least + 3 * most) / 4) << "weights, states and steps of the layer were freed";
+  auto session = *t.model->session();
+  EXPECT_TRUE(session->feed(kShortPrompt).ok());
+  std::printf("late: %llu bytes without the layer, %llu with it, %llu where it was left out\n",
+              static_cast<unsigned long long>(least), static_cast<unsigned long long>(most),
+              static_cast<unsigned long long>(bytes()));
 }
 
 }  // namespace

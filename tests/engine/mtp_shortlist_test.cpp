@@ -88,26 +88,5 @@ TEST(MtpShortlist, ChangesNoToken) {
   }
 }
 
-// A list that does not belong to the layer's logits is no reason to refuse the model, which runs without the layer.
-TEST(MtpShortlist, FilesWithAnotherListHaveNoLayer) {
-  const testing::TemporaryFolder out;
-  ConvertOptions c;
-  c.source = kTinyMtp;
-  c.output = out.path("model.swy");
-  c.mtp_shortlist = "40";
-  ASSERT_TRUE(convert(Os::real(), c).ok());
-  auto program = Program::load(Os::real(), c.output);
-  ASSERT_TRUE(program.ok());
-  EXPECT_NE(MtpLayer::of(*program), nullptr);
-  for (auto& [key, value] : program->metadata) {
-    if (key == kShortlistKey) value = "0-38";
-  }
-  EXPECT_EQ(MtpLayer::of(*program), nullptr);
-  for (auto& [key, value] : program->metadata) {
-    if (key == kShortlistKey) value = "0-38 38-39";
-  }
-  EXPECT_EQ(MtpLayer::of(*program), nullptr);
-}
-
 }  // namespace
 }  // namespace switchyard

@@ -352,6 +352,29 @@ TEST(Mtp, WhatIsSharedEndsWithThePosition) {
   }
 }
 
+// Tokens that were fed without it leave a gap, which no later row bridges. What others share of the states says so.
+TEST(Mtp, IsLostWhereTokensWereFedWithoutIt) {
+  ModelOptions o = with_layer(drafting(3));
+  o.checkpoints = 1;
+  const TestModel t = make_model(kDemo, kFast, o);
+  ASSERT_NE(t.model, nullptr);
+  std::mt19937 random(35);
+  const std::vector<int32_t> ids = random_ids(random, 100, t.model->vocab());
+  auto session = *t.model->session(), restored = *t.model->session();
+  feed(*t.model, *session, std::span(ids).first(60), 60);
+  for (const bool gap : {false, true}) {
+    if (gap) {
+      ASSERT_TRUE(session->feed(std::span(ids).last(40)).ok());
+    }
+    const auto bytes = session->snapshot();
+    ASSERT_TRUE(bytes.ok() && restored->restore(*bytes).ok());
+    EXPECT_EQ(restored->position(), gap ? 100u : 60u);
+    EXPECT_EQ(restored->may_draft(), !gap);
+    EXPECT_EQ((*session->fork())->may_draft(), !gap);
+    EXPECT_EQ((*session->keep())->complete(), !gap);
+  }
+}
+
 // A program without the layer has none, and says so where it is asked for.
 TEST(Mtp, IsRefusedWhereThereIsNone) {
   const testing::TemporaryFolder out;

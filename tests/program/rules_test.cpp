@@ -127,6 +127,22 @@ const std::vector<Mutation> kStructure = {
     {"two functions of a name", [](ProgramSpec& s) { s.functions[1].name = "main"; }, "two functions are named 'main'"},
     {"value without a name", [](ProgramSpec& s) { s.functions[0].values[2].name.clear(); }, "the name of value 2"},
     {"metadata without a key", [](ProgramSpec& s) { s.metadata[0].first.clear(); }, "the name of metadata entry 0"},
+    {"shortlist that does not rise",
+     [](ProgramSpec& s) {
+       s.metadata[0] = {"mtp.shortlist", "0-38 38-39"};
+     },
+     "mtp.shortlist: the shortlist '0-38 38-39' has no rising token ids below 50 at byte 7"},
+    {"shortlist of ids that are none",
+     [](ProgramSpec& s) {
+       s.metadata[0] = {"mtp.shortlist", "0-38 50"};
+     },
+     "has no rising token ids below 50 at byte 7"},
+    {"shortlist of another layer",
+     [](ProgramSpec& s) {
+       s.metadata[0] = {"mtp.shortlist", "0-38"};
+       s.functions[1].name = "mtp";
+     },
+     "the shortlist has 39 tokens, and the layer that guesses from it makes logits of"},
     {"odd group", [](ProgramSpec& s) { s.tensors[0].group = 33; }, "groups of 33; groups are 16, 32, 64, 128 or 0"},
     {"group on bf16", [](ProgramSpec& s) { s.tensors[1].group = 32; }, "only quantized tensors have groups"},
     {"packed segment without a layout", [](ProgramSpec& s) { s.tensors[2].packed[0].layout.clear(); }, "has no layout"},

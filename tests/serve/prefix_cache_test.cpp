@@ -2,6 +2,7 @@
 // The prefix cache: what it saves, and that no request draws anything else because of it.
 #include <map>
 
+#include "core/serve/prefix_cache.h"
 #include "tests/serve/interleavings.h"
 
 namespace switchyard {
@@ -130,6 +131,66 @@ TEST(PrefixCache, WhatIsKeptMakesRoomForRequests) {
     EXPECT_EQ(answer(*service, request).ids, alone.ids(request)) << i;
   }
   EXPECT_EQ(service->stats().set_asides, 0u);
+}
+
+ModelOptions with_layer(ModelOptions o) {
+  o.drafts = 7;
+  o.mtp = o.hidden = true;
+  return o;
+}
+
+// Measurements of a layer whose guesses are all wrong and take as long as steps, or good and cheap.
+void learn(Service& service, bool pays) {
+  const Status told = service.on_loop([&](Model& model) -> Status {
+    DraftedStep plain{.rows = 1, .seqs = 1, .tokens = 1, .ns = 1'000'000'000}, drafted = plain;
+    drafted.rows = 2, drafted.ns += 10'000'000;
+    drafted.computed = drafted.drafting = 1;
+    drafted.drafting_ns = pays ? 10'000'000 : 1'000'000'000;
+    for (int i = 0; i < 200; ++i) {
+      model.draft_policy().stepped(plain);
+      model.draft_policy().stepped(drafted);
+    }
+    model.draft_policy().usual("mtp", 0.5).start(pays ? 0.9 : 0);
+    return {};
+  });
+  EXPECT_TRUE(told.ok()) << told.message();
+}
+
+// A text that was read while the layer's guesses did not pay goes on with the layer when they do.
+TEST(PrefixCache, HasTheLayersStatesAlsoWhereItDoesNotPay) {
+  ServiceOptions options;
+  options.speculate = Speculation::automatic;
+  const auto service = serve(with_layer(caching(1, 8, false)), options);
+  learn(*service, false);
+  GenerationRequest request = ask(prompt_of(150, 3), 8, seeded(1));
+  const Read first = answer(*service, request);
+  EXPECT_EQ(first.finish.drafts.all_drafted(), 0u);
+  learn(*service, true);
+  request.prompt = next_turn(request.prompt, first.ids, 20);
+  const Read second = answer(*service, request);
+  EXPECT_EQ(second.finish.usage.cached_tokens, 157u);
+  EXPECT_GT(second.finish.drafts.all_drafted(), 0u);
+}
+
+// All that goes on from states without the layer's would have to do without the layer, too.
+TEST(PrefixCache, KeepsNoStatesWithoutTheLayers) {
+  const LoadedModel loaded = load_demo(with_layer(caching(1, 2, false)));
+  ASSERT_NE(loaded.model, nullptr);
+  Model& model = *loaded.model;
+  PrefixCache cache(model, {.bytes = UINT64_MAX});
+  const std::vector<int32_t> text = prompt_of(101, 1);
+  const auto seen = std::span(text).first(100);
+  const auto session = *model.session();
+  ASSERT_TRUE(session->feed(seen).ok());
+  cache.keep("", seen, *session);
+  EXPECT_EQ(cache.totals().checkpoints, 0u);
+  EXPECT_EQ(cache.find("", text).common, 0u);
+  std::vector<float> rows(seen.size() * model.hidden_width());
+  ASSERT_TRUE(model.read_hidden(0, rows).ok());
+  session->trail().saw(0, seen, rows);
+  cache.keep("", seen, *session);
+  EXPECT_EQ(cache.totals().checkpoints, 1u);
+  EXPECT_EQ(cache.find("", text).position, 100u);
 }
 
 // Hits, forks, cancels and requests that are set aside, in any order. How many are set aside depends on the timing.

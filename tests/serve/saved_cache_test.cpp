@@ -102,6 +102,29 @@ TEST_F(Saved, FilesThatAreNoneAreRefused) {
   EXPECT_EQ(service->stats().checkpoints, 0u);
 }
 
+// A server without the multi-token prediction layer has left them.
+TEST_F(Saved, StatesWithoutTheLayersAreReadAgain) {
+  save();
+  ModelOptions o = options_for(1, true);
+  o.checkpoints = 1, o.drafts = 3;
+  o.mtp = o.hidden = true;
+  ServiceOptions options;
+  options.speculate = Speculation::mtp;
+  options.warn = [this](const std::string& message) { warnings.push_back(message); };
+  const auto service = serve(o, options);
+  ASSERT_TRUE(service->load_cache(path).ok());
+  for (const uint32_t cached : {0u, 128u}) {
+    const Read got = answer(*service, prompt(1));
+    EXPECT_EQ(got.finish.usage.cached_tokens, cached);
+    EXPECT_GT(got.finish.drafts.all_drafted(), 0u);
+    EXPECT_EQ(got.ids, alone.ids(prompt(1)));
+  }
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_THAT(warnings[0], HasSubstr("cached states in " + path +
+                                     " were kept without the model's multi-token prediction layer; they are dropped, "
+                                     "and the prompt is read"));
+}
+
 TEST_F(Saved, DamagedStatesAreReadAgain) {
   save();
   std::string changed = testing::read_file(path);

@@ -143,6 +143,7 @@ TEST(Speculating, PromptsAreCachedAsWithout) {
   cached.checkpoints = 4;
   const auto plain = serve(options_for(2));
   for (const Speculation s : {Speculation::mtp, Speculation::ngram}) {
+    cached.mtp = cached.hidden = s == Speculation::mtp;
     const auto service = serve(cached, speculating(s));
     for (uint32_t i = 0; i < 4; ++i) {
       GenerationRequest turn = repeating(140, 60, 40 + i);
