@@ -72,8 +72,7 @@ struct Outcome {
   PathChoice path;
   uint64_t read_bytes = 0;              // of logits, candidates and tokens that came to the host
   uint64_t undecided = 0;               // tokens that candidates did not decide, sampled from the logits
-  uint64_t drafted = 0, accepted = 0;   // drafted tokens, and those of them that were drawn
-  DraftCounts drafts;                   // the same by their place
+  DraftCounts drafts;                   // and those that were drawn
   uint64_t prompt_ns = 0, draw_ns = 0;  // from `add` to the first token, and from there to the last
 };
 

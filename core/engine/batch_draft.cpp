@@ -274,8 +274,6 @@ void Batch::finish_part(const FlightPart& part, const StepOutput& out) {
 
 void Batch::keep_rows(Running& r, const FlightPart& part, uint32_t accepted) {
   const bool over = r.outcome.stopped != StopReason::none;
-  r.outcome.drafted += part.drafts;
-  r.outcome.accepted += accepted;
   r.outcome.drafts.add(part.drafts, accepted);
   if (!over) r.records[r.drafter].measured(accepted, accepted < part.drafts);
   const uint32_t stand = part.tokens - part.drafts + accepted;

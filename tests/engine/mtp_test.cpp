@@ -128,12 +128,12 @@ TEST(Mtp, DraftsChangeNothingWithRandomSettings) {
       EXPECT_TRUE(a.drawn == b.drawn) << backend << ", setting " << i;
       EXPECT_TRUE(trunk_of(a.states, a.states.size()) == trunk_of(b.states, a.states.size())) << backend << " " << i;
       EXPECT_EQ(a.outcome.stopped, b.outcome.stopped);
-      EXPECT_TRUE(a.drawn.ids.size() < 3 || b.outcome.drafted > 0);
+      EXPECT_TRUE(a.drawn.ids.size() < 3 || b.outcome.drafts.all_drafted() > 0);
       with->reset();
       const Drafted again = run_drafted(*with, r, std::make_shared<MtpDrafter>(*with));
-      EXPECT_EQ(again.outcome.drafted, b.outcome.drafted);
-      EXPECT_EQ(again.outcome.accepted, b.outcome.accepted);
-      accepted += b.outcome.accepted;
+      EXPECT_EQ(again.outcome.drafts.all_drafted(), b.outcome.drafts.all_drafted());
+      EXPECT_EQ(again.outcome.drafts.all_accepted(), b.outcome.drafts.all_accepted());
+      accepted += b.outcome.drafts.all_accepted();
     }
     EXPECT_GT(accepted, 0u);
     EXPECT_EQ(t.model->states().slots().free(), t.model->states().slots().count());
