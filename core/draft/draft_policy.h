@@ -30,6 +30,14 @@ class DraftAccount {
   double spent_ = 0, balance_ = 0;
 };
 
+// Of times that were measured. Later ones count more; of the first three, which are often slow, only the least.
+struct AverageTime {
+  static constexpr uint32_t kMost = 8;
+  double ns = 0;       // 0: none was measured
+  uint32_t count = 0;  // up to kMost
+  void take(double measured);
+};
+
 // What a step of decoding sequences was, and took.
 struct DraftedStep {
   uint32_t rows = 0, seqs = 0, tokens = 0;  // tokens: that were drawn
@@ -49,6 +57,10 @@ class DraftPolicy {
     uint32_t rows = 0, tokens = 0, computed = 0;
   };
   void settle(DraftAccount& account, const DraftedStep& step, const Part& part) const;
+  // A step read a prompt: the next one finds caches of other contents.
+  void read_prompt() { cold_ = true; }
+  // Drafters took so long to follow texts, whether they drafted or not.
+  void followed(uint64_t ns);
 
   struct Ask {
     uint32_t rows = 0, seqs = 0;  // of the step so far
@@ -65,7 +77,9 @@ class DraftPolicy {
   // What was measured of a drafter's guesses, in all sequences. The name outlives the policy.
   Acceptance& usual(std::string_view drafter, double expected);
   // Whether guesses that a device computes, at most so many, may pay in a sequence of its own, as far as that is known.
-  bool may_pay(const Acceptance& usual, uint32_t most) const;
+  bool may_pay(const Acceptance& acceptance, uint32_t most) const;
+  // Whether a drafter that follows its text may begin with one: not while time is to be made up for.
+  bool may_follow() const { return plain_[0].ns == 0 || all_.may_lose(plain_[0].ns) > 0; }
 
   // What a step is expected to take; 0: nothing is known.
   double cost_ns(uint32_t rows, uint32_t seqs) const;
@@ -78,23 +92,26 @@ class DraftPolicy {
   static constexpr uint32_t kCounts = kExact + 12;  // and larger ones by powers of two
   static constexpr uint32_t kExtras = 64;           // rows besides one a sequence
   static constexpr uint32_t kSizes = 17;            // powers of two up to 2^16
-  using Extra = std::array<double, kExtras + 1>;
+  using Extra = std::array<AverageTime, kExtras + 1>;
 
   static size_t count_of(uint32_t seqs);
   static size_t size_of(uint32_t rows);
   double extra_ns(uint32_t extra, uint32_t seqs, double plain) const;
-  void measure_plain(size_t count, double took);
+  void measure_plain(const DraftedStep& step);
+  const AverageTime* draft_time(uint32_t drafting) const;
+  // What costs of drafts are taken to be, as a share of what was measured.
+  double cheaper() const;
 
-  std::array<double, kCounts> plain_{};          // ns of steps with a row a sequence, by sequences; 0: not measured
-  std::array<uint32_t, kCounts> plain_steps_{};  // how many of them were measured, up to a few
-  std::array<uint32_t, kCounts> since_plain_{};  // steps with more
-  uint32_t since_drafted_ = 0;                   // steps without
-  std::array<Extra, kSizes> extra_{};            // ns of further rows, by sequences and rows; 0: not measured
-  std::array<bool, kSizes> measured_{};          // whether there is any, by sequences
-  std::array<double, kSizes> draft_{};           // ns of a draft, by sequences; 0: not measured
-  std::array<bool, kSizes> planned_{};           // steps with more than a row a sequence, by rows
-  double plan_ns_ = 0;                           // what planning a step takes
-  DraftAccount account_;
+  std::array<AverageTime, kCounts> plain_{};      // steps with a row a sequence, by sequences
+  std::array<uint32_t, kCounts> since_plain_{};   // steps with more
+  uint32_t since_drafted_ = 0;                    // steps without
+  bool cold_ = false;                             // the last step read a prompt
+  std::array<Extra, kSizes> extra_{};             // further rows, by sequences and rows
+  std::array<bool, kSizes> measured_{};           // whether there is any, by sequences
+  std::array<AverageTime, kSizes> draft_{};       // a draft, by sequences
+  std::array<bool, kSizes> planned_{};            // steps with more than a row a sequence, by rows
+  double plan_ns_ = 0;                            // what planning a step takes
+  DraftAccount account_, all_;                    // of guesses; with what drafters take besides, to follow texts
   std::map<std::string_view, Acceptance> usual_;  // by drafter
 };
 

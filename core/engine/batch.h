@@ -164,6 +164,7 @@ class Batch {
   void keep_rows(Running& r, const FlightPart& part, uint32_t accepted);
   Status give_hidden(Running& r, const FlightPart& part, uint32_t stand);
   void drop_what_cannot_pay(Request& request) const;
+  void stop_following(Running& r) const;
   void measure(const Flight& flight, uint64_t begin_ns, uint64_t drawn, bool first);
   void end(Running& r, StopReason reason, Status status = {});
   Status fail_all(Status status);
@@ -182,6 +183,7 @@ class Batch {
   std::vector<Running*> computed_;      // whose drafts a device computes before a step
   uint64_t drafting_ns_ = 0;            // that this took
   uint64_t reading_ns_ = 0;             // that was beside it
+  uint64_t following_ns_ = 0;           // that giving hidden rows took
   uint32_t computed_drafts_ = 0;        // that came of it
   std::vector<float> hidden_;           // rows of a sequence
   std::vector<uint32_t> free_entries_;  // of the devices' token buffers

@@ -59,7 +59,7 @@ void Batch::draft(StepRoom& room) {
     const bool decodes = r->outcome.stopped == StopReason::none && !r->paused && !r->reads_prompt();
     if (room.drafts > 0 && decodes && !r->request.drafters.empty()) ask_drafters(*r, room);
   }
-  drafting_ns_ = reading_ns_ = computed_drafts_ = 0;
+  drafting_ns_ = reading_ns_ = following_ns_ = computed_drafts_ = 0;
   if (!computed_.empty()) compute_drafts();
 }
 
@@ -87,7 +87,8 @@ void Batch::ask_drafters(Running& r, StepRoom& room) {
   r.drafts = r.request.draft_always ? proposed : drafts_that_pay(r, room, proposed, computes);
   if (r.drafts == 0) {
     r.passed_in = steps_;
-    return record.passed();
+    record.passed();
+    return stop_following(r);
   }
   if (computes) {
     computed_.push_back(&r);
@@ -111,17 +112,29 @@ uint32_t Batch::drafts_that_pay(const Running& r, const StepRoom& room, uint32_t
 }
 
 // Of drafters that compute, those whose guesses were measured not to pay. They are tried again after some requests,
-// since texts differ and machines are busy at times.
+// since texts differ and machines are busy at times; but not before the time is made up for that the last try took.
 void Batch::drop_what_cannot_pay(Request& request) const {
   if (request.draft_always) return;
   DraftPolicy& policy = model_.draft_policy();
   std::erase_if(request.drafters, [&](const auto& d) {
     if (!d->computes()) return false;
+    if (!policy.may_follow()) return true;
     Acceptance& usual = policy.usual(d->name(), d->expected_acceptance());
     if (policy.may_pay(usual, std::min(d->most_drafts(), model_.drafts()))) return false;
     usual.passed(kPassedByARequest);
     return true;
   });
+}
+
+// The drafter that was asked last follows its text at a cost. Where its guesses do not pay, the text goes on without
+// it. No step is under way then, so that each has it from its beginning to its end or not at all.
+void Batch::stop_following(Running& r) const {
+  const Drafter& d = *r.request.drafters[r.drafter];
+  const uint32_t most = std::min(d.most_drafts(), model_.drafts());
+  if (!d.wants_hidden() || model_.draft_policy().may_pay(r.records[r.drafter].own, most)) return;
+  r.request.drafters.erase(r.request.drafters.begin() + static_cast<ptrdiff_t>(r.drafter));
+  r.records.erase(r.records.begin() + static_cast<ptrdiff_t>(r.drafter));
+  r.drafter = 0;
 }
 
 // Whether a request's next tokens may be guessed, and are worth computing.
@@ -285,26 +298,31 @@ void Batch::keep_rows(Running& r, const FlightPart& part, uint32_t accepted) {
 // The hidden rows of a part that stand, for the drafters that want them.
 Status Batch::give_hidden(Running& r, const FlightPart& part, uint32_t stand) {
   if (!r.wants_hidden()) return {};
+  const uint64_t begin = Os::real().now_ns();
   hidden_.resize(size_t{stand} * model_.hidden_width());
   SWY_TRY(model_.read_hidden(part.first_row, hidden_));
   for (const auto& d : r.request.drafters) {
     if (d->wants_hidden()) SWY_TRY(d->saw_hidden(part.position, part.ids.first(stand), hidden_));
   }
+  following_ns_ += Os::real().now_ns() - begin;
   return {};
 }
 
 // `first`: plans were made in this time.
 void Batch::measure(const Flight& flight, uint64_t begin_ns, uint64_t drawn, bool first) {
-  if (model_.drafts() == 0 || flight.reads_prompt || flight.parts.empty()) return;
+  if (model_.drafts() == 0) return;
+  DraftPolicy& policy = model_.draft_policy();
+  policy.followed(following_ns_ + reading_ns_);
+  if (flight.reads_prompt) policy.read_prompt();
+  if (flight.reads_prompt || flight.parts.empty()) return;
   const DraftedStep step{.rows = flight.rows,
                          .seqs = static_cast<uint32_t>(flight.parts.size()),
                          .tokens = static_cast<uint32_t>(drawn),
-                         .ns = Os::real().now_ns() - begin_ns - drafting_ns_ - reading_ns_,
+                         .ns = Os::real().now_ns() - begin_ns - drafting_ns_ - reading_ns_ - following_ns_,
                          .computed = computed_drafts_,
                          .drafting_ns = drafting_ns_,
                          .drafting = static_cast<uint32_t>(computed_.size()),
                          .first = first};
-  DraftPolicy& policy = model_.draft_policy();
   policy.stepped(step);
   for (const FlightPart& p : flight.parts) {
     if (p.request == nullptr) continue;

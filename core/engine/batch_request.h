@@ -42,9 +42,9 @@ struct Batch::Running {
   // Of each drafter: what is kept here, and in all sequences.
   struct Record {
     Acceptance own;
-    Acceptance& usual;
-    void measured(uint32_t kept, bool missed) { own.measured(kept, missed), usual.measured(kept, missed); }
-    void passed() { own.passed(), usual.passed(); }
+    Acceptance* usual;
+    void measured(uint32_t kept, bool missed) { own.measured(kept, missed), usual->measured(kept, missed); }
+    void passed() { own.passed(), usual->passed(); }
   };
   std::vector<Record> records = {};
   DraftAccount account = {};

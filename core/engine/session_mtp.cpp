@@ -45,6 +45,7 @@ Status Session::read_trail() {
 // Others go on from there, and its pages beyond are not theirs.
 Status Session::settle_trail() {
   cut_trail();
+  if (trail_.end() < position_) trail_.lose();  // nobody gave it the rows of the last tokens
   return read_or_lose();
 }
 

@@ -188,7 +188,9 @@ TEST(DraftPolicy, ADrafterHasAnotherChance) {
   Acceptance& usual = policy.usual("drafter", 0.8);
   EXPECT_TRUE(policy.may_pay(usual, 4)) << "nothing is known";
   for (int i = 0; i < 5; ++i) policy.stepped({.rows = 1, .seqs = 1, .tokens = 1, .ns = 1000});
-  policy.stepped({.rows = 2, .seqs = 1, .tokens = 1, .ns = 1300, .computed = 1, .drafting_ns = 100, .drafting = 1});
+  const DraftedStep drafted{
+      .rows = 2, .seqs = 1, .tokens = 1, .ns = 1300, .computed = 1, .drafting_ns = 100, .drafting = 1};
+  for (int i = 0; i < 2; ++i) policy.stepped(drafted);
   EXPECT_TRUE(policy.may_pay(usual, 4));
   for (int i = 0; i < 100; ++i) usual.measured(0, true);
   EXPECT_FALSE(policy.may_pay(usual, 4));
@@ -315,13 +317,65 @@ TEST(DraftPolicy, WaitsUntilPlainStepsWereMeasured) {
 // A plain step is measured again now and then, since steps become dearer as the text grows.
 TEST(DraftPolicy, MeasuresPlainStepsAgain) {
   DraftPolicy policy;
-  for (int i = 0; i < 5; ++i) policy.stepped(step(1, 1, 1));
+  for (int i = 0; i < 3; ++i) policy.stepped(step(1, 1, 1));
   uint32_t wide = 0;
+  while (chosen(policy, 7) > 0 && wide < 1000) policy.stepped(step(8, 8, 1.5)), ++wide;
+  EXPECT_LT(wide, 50u) << "few were measured";
+  for (int i = 0; i < 5; ++i) policy.stepped(step(1, 1, 1));
+  wide = 0;
   while (chosen(policy, 7) > 0 && wide < 1000) policy.stepped(step(8, 8, 1.5)), ++wide;
   EXPECT_GT(wide, 50u);
   EXPECT_LT(wide, 1000u);
   policy.stepped(step(1, 1, 1));
   EXPECT_GT(chosen(policy, 7), 0u);
+}
+
+// Steps after a prompt, and those at whose time something else ran, do not tell what a step costs.
+TEST(DraftPolicy, DoesNotBelieveSlowSteps) {
+  DraftPolicy policy;
+  policy.read_prompt();
+  policy.stepped(step(1, 1, 1));
+  EXPECT_EQ(policy.cost_ns(1, 1), 0);
+  for (int i = 0; i < 3; ++i) policy.stepped(step(1, 1, 3));
+  policy.stepped(step(2, 2, 3.1));
+  EXPECT_NEAR(policy.cost_ns(2, 1), 3.1 * kMs, 1);
+  policy.stepped(step(1, 1, 2));
+  EXPECT_NEAR(policy.cost_ns(1, 1), 2 * kMs, 1);
+  EXPECT_GT(policy.cost_ns(2, 1), 2.3 * kMs) << "that a row costs little was not measured";
+}
+
+// What drafts cost is taken to be less the longer there were none, but not less than a half.
+TEST(DraftPolicy, DraftsMayBecomeCheaper) {
+  DraftPolicy policy;
+  for (int i = 0; i < 3; ++i) policy.stepped(step(1, 1, 1));
+  for (int i = 0; i < 3; ++i) policy.stepped(step(2, 2, 1.8));
+  EXPECT_NEAR(policy.cost_ns(2, 1), 1.8 * kMs, 1);
+  for (int i = 0; i < 200; ++i) policy.stepped(step(1, 1, 1));
+  EXPECT_NEAR(policy.cost_ns(2, 1), (1 + 0.8 * 0.9 * 0.9 * 0.9) * kMs, 1);
+  for (int i = 0; i < 10000; ++i) policy.stepped(step(1, 1, 1));
+  EXPECT_NEAR(policy.cost_ns(2, 1), 1.4 * kMs, 1);
+  policy.stepped(step(2, 2, 1.8));
+  EXPECT_NEAR(policy.cost_ns(2, 1), 1.8 * kMs, 1);
+}
+
+// A drafter that takes time for every text begins with none until that is made up for.
+TEST(DraftPolicy, FollowsNoTextWhileInDebt) {
+  DraftPolicy policy;
+  EXPECT_TRUE(policy.may_follow()) << "nothing is known";
+  for (int i = 0; i < 100; ++i) policy.stepped(step(1, 1, 1));
+  policy.followed(1'000'000);
+  EXPECT_TRUE(policy.may_follow());
+  policy.followed(4'000'000);
+  EXPECT_FALSE(policy.may_follow());
+  EXPECT_GT(chosen(policy, 4), 0u) << "guesses are asked for where a text is followed";
+  uint32_t steps = 0;
+  while (!policy.may_follow() && steps < 10000) policy.stepped(step(1, 1, 1)), ++steps;
+  EXPECT_GT(steps, 300u);
+  EXPECT_LT(steps, 1000u);
+  policy.followed(4'000'000);
+  EXPECT_FALSE(policy.may_follow());
+  for (int i = 0; i < 10; ++i) policy.stepped(step(4, 4, 1.5));
+  EXPECT_TRUE(policy.may_follow()) << "guesses saved more";
 }
 
 // Sizes that were not measured cost what those beside them tell.
