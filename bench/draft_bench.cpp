@@ -5,9 +5,9 @@
 //   draft_bench MODEL.swy|synth:...,mtp=1 BACKEND FOLDER layer [text=FILE] [texts=PART] [pairs=N]
 //   draft_bench MODEL.swy BACKEND FOLDER acceptance ngram|mtp|model:FILE TEXT
 // The second form is of the model's multi-token prediction layer (draft_layer.h); the third tells what share of a
-// drafter's guesses is kept (draft_acceptance.h). FOLDER has the backends. With `again` no rows are pending: those that
-// stand are computed again. With `steps` there are no texts; with `texts=` only those whose name has this part, and no
-// steps.
+// drafter's guesses is kept (draft_acceptance.h). The first two have threads=N, too. FOLDER has the backends. With
+// `again` no rows are pending: those that stand are computed again. With `steps` there are no texts; with `texts=` only
+// those whose name has this part, and no steps.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -105,15 +105,16 @@ class Bench {
 struct Arguments {
   std::string model, backend, folder;
   bool again = false, steps = false;
-  std::string texts;                  // "": all, and the steps
-  uint32_t pairs = 0;                 // of texts; 0: as many as are usual
+  std::string texts = {};  // "": all, and the steps
+  uint32_t pairs = 0;      // of texts; 0: as many as are usual
+  uint32_t threads = std::thread::hardware_concurrency();
   bool layer = false;                 // of the model
   std::string text = {};              // for it
   AcceptanceOptions acceptance = {};  // without a drafter: none
 };
 
 Status run(const Arguments& a) {
-  const auto host = std::make_shared<Host>(std::thread::hardware_concurrency());
+  const auto host = std::make_shared<Host>(a.threads);
   DiscoveryOptions discovery = default_discovery();
   discovery.search_path = a.folder;
   Registry registry = Registry::discover(Os::real(), discovery, *host);
@@ -151,10 +152,13 @@ Status run(const Arguments& a) {
                {"always 3, 0.85 right", few, 3, true},        {"always 3, 0.85 right, drawn", drawn, 3, true},
                {"always 7, 0.85 right", few, 7, true},        {"always 7, all right", none, 7, true},
                {"always 31, all right", none, 31, true}};
+  size_t told = 0;
   for (const auto& t : texts) {
     if (std::string_view(t.name).find(a.texts) == std::string_view::npos) continue;
+    ++told;
     SWY_TRY(bench.pair(t.name, t.wrong, t.most, t.always, a.pairs > 0 ? a.pairs : 5));
   }
+  if (told == 0) return error(Code::usage, "no text has '{}' in its name", a.texts);
   return {};
 }
 
@@ -163,24 +167,39 @@ Status run(const Arguments& a) {
 
 int main(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
-  const std::vector<std::string> words(argv + std::min(argc, 4), argv + argc);
-  const auto said = [&](const char* word) { return std::find(words.begin(), words.end(), word) != words.end(); };
-  const bool acceptance = argc == 7 && said("acceptance");
-  if (argc < 4 || (said("acceptance") && !acceptance)) {
-    std::fprintf(
-        stderr,
-        "usage: draft_bench MODEL.swy|synth:... BACKEND FOLDER [again] [steps] [texts=PART] [pairs=N]\n"
-        "       draft_bench MODEL.swy|synth:...,mtp=1 BACKEND FOLDER layer [text=FILE] [texts=PART] [pairs=N]\n"
-        "       draft_bench MODEL.swy BACKEND FOLDER acceptance ngram|mtp|model:FILE TEXT\n");
+  constexpr char kUsage[] =
+      "usage: draft_bench MODEL.swy|synth:... BACKEND FOLDER [again] [steps] [texts=PART] [pairs=N]\n"
+      "       draft_bench MODEL.swy|synth:...,mtp=1 BACKEND FOLDER layer [text=FILE] [texts=PART] [pairs=N]\n"
+      "                   both with [threads=N]\n"
+      "       draft_bench MODEL.swy BACKEND FOLDER acceptance ngram|mtp|model:FILE TEXT\n";
+  bool known = argc >= 4;
+  switchyard::Arguments a;
+  if (known) a.model = argv[1], a.backend = argv[2], a.folder = argv[3];
+  for (int i = 4; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "again" || word == "steps" || word == "layer") {
+      (word == "again" ? a.again : word == "steps" ? a.steps : a.layer) = true;
+    } else if (word.starts_with("texts=")) {
+      a.texts = word.substr(6);
+    } else if (word.starts_with("text=")) {
+      a.text = word.substr(5);
+    } else if (word.starts_with("pairs=")) {
+      a.pairs = static_cast<uint32_t>(std::atoi(word.c_str() + 6));
+      known &= a.pairs > 0;
+    } else if (word.starts_with("threads=")) {
+      a.threads = static_cast<uint32_t>(std::atoi(word.c_str() + 8));
+      known &= a.threads > 0 && a.threads <= 1024;
+    } else if (word == "acceptance" && argc == 7 && i == 4) {
+      a.acceptance = {.drafter = argv[5], .text = argv[6]};
+      break;
+    } else {
+      known = false;
+    }
+  }
+  if (!known || (a.layer ? a.again || a.steps : !a.text.empty())) {
+    std::fputs(kUsage, stderr);
     return 2;
   }
-  switchyard::Arguments a{argv[1], argv[2], argv[3], said("again"), said("steps"), "", 0, said("layer"), ""};
-  for (const std::string& word : words) {
-    if (word.starts_with("texts=")) a.texts = word.substr(6);
-    if (word.starts_with("text=")) a.text = word.substr(5);
-    if (word.starts_with("pairs=")) a.pairs = static_cast<uint32_t>(std::atoi(word.c_str() + 6));
-  }
-  if (acceptance) a.acceptance = {.drafter = argv[5], .text = argv[6]};
   const switchyard::Status s = switchyard::run(a);
   if (!s.ok()) std::fprintf(stderr, "draft_bench: %s\n", s.message().c_str());
   return s.ok() ? 0 : 1;

@@ -77,6 +77,7 @@ class LayerTexts {
   Status pairs(const char* name, uint32_t most, bool always, float temperature, Wrong wrong) {
     const std::string row = std::string(name) + (options_.text.empty() ? "" : temperature == 0 ? ", at 0" : ", at 0.7");
     if (row.find(options_.texts) == std::string::npos) return {};
+    told_ = true;
     TextPairs pairs;
     const uint32_t rounds = options_.pairs > 0 ? options_.pairs : options_.text.empty() ? 5 : 40;
     Telling as{.tokens = options_.text.empty() ? 96u : 160u, .temperature = temperature};
@@ -111,6 +112,7 @@ class LayerTexts {
       SWY_TRY(pairs("always 3", 3, true, temperature, few));
       if (options_.text.empty()) SWY_TRY(pairs("auto, none right", kGuesses, false, temperature, {.share = 1}));
     }
+    if (!told_) return error(Code::usage, "no text has '{}' in its name", options_.texts);
     return {};
   }
 
@@ -118,6 +120,7 @@ class LayerTexts {
   std::unique_ptr<Session> plain_, layer_;
   std::vector<std::vector<int32_t>> prompts_;
   const LayerBench& options_;
+  bool told_ = false;
 };
 
 // Parts of a text; of none, random tokens.

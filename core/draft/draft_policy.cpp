@@ -22,6 +22,7 @@ constexpr uint32_t kCheaperEvery = 64;  // steps without drafts until these are 
 constexpr double kCheaper = 0.9;        // so much: the machine may have been busy
 constexpr double kCheapest = 0.5;
 constexpr double kOutlier = 4;        // times the cost so far: something else ran
+constexpr double kFirstIsSlow = 0.5;  // what a draft costs, of what the first took
 constexpr uint32_t kFirstDrafts = 2;  // that a device computes, before it is known what they cost
 
 }  // namespace
@@ -39,7 +40,8 @@ void AverageTime::take(double measured) {
 
 void DraftAccount::add(double ns, double saved, double plain) {
   spent_ += ns;
-  balance_ = std::min(balance_ + saved, kKeptSteps * plain);
+  balance_ += saved;
+  if (plain > 0) balance_ = std::min(balance_, kKeptSteps * plain);
 }
 
 double DraftAccount::may_lose(double plain) const { return balance_ + kLostSteps * plain + kLostShare * spent_; }
@@ -111,10 +113,10 @@ void DraftPolicy::measure_plain(const DraftedStep& s) {
 
 void DraftPolicy::stepped(const DraftedStep& s) {
   const auto took = static_cast<double>(s.ns), drafting = static_cast<double>(s.drafting_ns);
-  const size_t count = count_of(s.seqs), size = size_of(s.rows);
+  const size_t count = count_of(s.seqs);
   const bool plain = s.rows <= s.seqs;
   const double expected = cost_ns(s.rows, s.seqs), one = plain_[count].ns;
-  if (s.computed > 0) draft_[size_of(s.drafting)].take(drafting / s.computed);
+  if (s.drafting > 0) draft_[size_of(s.drafting)].take(drafting / std::max(s.computed, 1u));
   if (s.first) {
     const double planning = std::max(took - expected, 0.0);
     plan_ns_ = plan_ns_ == 0 ? planning : (plan_ns_ + planning) / 2;
@@ -127,21 +129,24 @@ void DraftPolicy::stepped(const DraftedStep& s) {
     measured_[seqs] = true;
   }
   cold_ = false;
-  if (!plain) ++since_plain_[count], since_drafted_ = 0, planned_[size] = true;
-  // A drafter that has drafted nothing has read the text: that is not lost.
-  double saved = s.computed > 0 ? -drafting : 0;
-  if (!plain && one > 0) saved += one * s.tokens / s.seqs - took;
+  if (!plain) ++since_plain_[count], since_drafted_ = 0;
+  const double saved = saved_ns(s, {s.rows, s.tokens, s.asked, s.seqs}, one);
   for (DraftAccount* a : {&account_, &all_}) a->add(took + drafting, saved, one);
 }
 
-// What the step's further rows and drafts took is shared by whose they are.
+// By a part of a step, or the whole. What its further rows and its drafts took is shared by whose they are.
+double DraftPolicy::saved_ns(const DraftedStep& s, const Part& part, double plain) {
+  if (plain == 0) return 0;  // nothing to compare with
+  const uint32_t further = s.rows - std::min(s.rows, s.seqs);
+  double saved = s.asked == 0 ? 0 : -static_cast<double>(s.drafting_ns) * part.asked / s.asked;
+  if (further == 0) return saved;
+  saved += plain * (part.tokens - static_cast<double>(part.seqs)) / s.seqs;
+  return saved - (static_cast<double>(s.ns) - plain) * (part.rows - part.seqs) / further;
+}
+
 void DraftPolicy::settle(DraftAccount& account, const DraftedStep& s, const Part& part) const {
-  const double plain = plain_[count_of(s.seqs)].ns, one = plain / s.seqs, further = s.rows - std::min(s.rows, s.seqs);
-  double cost = 0;
-  if (s.computed > 0) cost += static_cast<double>(s.drafting_ns) * part.computed / s.computed;
-  if (further > 0) cost += (static_cast<double>(s.ns) - plain) * (part.rows - 1) / further;
-  const double saved = plain > 0 && s.rows > s.seqs ? one * (part.tokens - 1.0) - cost : -cost;
-  account.add(static_cast<double>(s.ns + s.drafting_ns) / s.seqs, saved, one);
+  const double plain = plain_[count_of(s.seqs)].ns;
+  account.add(static_cast<double>(s.ns + s.drafting_ns) / s.seqs, saved_ns(s, part, plain), plain / s.seqs);
 }
 
 void DraftPolicy::followed(uint64_t ns) {
@@ -167,12 +172,16 @@ uint32_t DraftPolicy::choose(const Ask& ask, const Acceptance& acceptance, const
   for (uint32_t k = 1; k <= proposed; ++k) {
     expected += all *= acceptance.share(k - 1);
     double cost = cost_ns(ask.rows + k, ask.seqs) + ask.drafting_ns + draft * k;
-    const double planning = planned_[size_of(ask.rows + k)] ? 0 : plan_ns_;
     const auto again_ns = [&](uint32_t stand) { return cost_ns(ask.seqs + stand, ask.seqs) - plain; };
-    const double worst = cost + planning + (ask.feeds_again ? again_ns(k) : 0);
-    if (worst - undrafted > all_may_lose || worst - now > (k == 1 ? 1 : kAtOnce) * own_may_lose) continue;
+    const double worst = cost + (ask.feeds_again ? again_ns(k) : 0);
+    const auto may_lose = [&](double planning) {
+      return worst + planning - undrafted <= all_may_lose &&
+             worst + planning - now <= (k == 1 ? 1 : kAtOnce) * own_may_lose;
+    };
+    if (!may_lose(0)) continue;
     if (ask.feeds_again) cost += (1 - all) * again_ns(1 + static_cast<uint32_t>(expected));
     if ((ask.tokens + expected) / cost <= best) continue;
+    if (ask.has_lists && !ask.has_lists(ask.rows + k) && !may_lose(plan_ns_)) continue;
     best = (ask.tokens + expected) / cost;
     chosen = k;
   }
@@ -186,8 +195,8 @@ Acceptance& DraftPolicy::usual(std::string_view drafter, double expected) {
 }
 
 bool DraftPolicy::may_pay(const Acceptance& acceptance, uint32_t most) const {
-  const double plain = plain_[0].ns, draft = draft_ns(1);
-  if (plain_[0].count < kPlainFirst || draft_[0].count < kFirstDrafts || !measured_[0]) return true;
+  if (plain_[0].count < kPlainFirst || draft_[0].count == 0 || !measured_[0]) return true;
+  const double plain = plain_[0].ns, draft = draft_ns(1) * (draft_[0].count < kFirstDrafts ? kFirstIsSlow : 1);
   for (uint32_t k = 1; k <= most; ++k) {
     if ((1 + acceptance.kept(k)) * plain > cost_ns(1 + k, 1) + draft * k) return true;
   }

@@ -11,6 +11,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string_view>
 
@@ -21,7 +22,8 @@ namespace switchyard {
 // The time that drafts have saved and lost.
 class DraftAccount {
  public:
-  // A step took `ns`; beside steps without drafts, of `plain` ns each, so much was saved, or lost below 0.
+  // A step took `ns`. `saved`: how much less than the same tokens would have taken in plain steps of `plain` ns;
+  // negative: more.
   void add(double ns, double saved, double plain);
   double may_lose(double plain) const;
   double balance_ns() const { return balance_; }  // below 0: lost
@@ -44,8 +46,8 @@ struct DraftedStep {
   uint64_t ns = 0;                          // without the drafters' time
   uint32_t computed = 0;                    // drafts that a device computed
   uint64_t drafting_ns = 0;                 // in so much time, for `drafting` sequences
-  uint32_t drafting = 0;
-  bool first = false;  // it was the first of its kind, and was planned first
+  uint32_t drafting = 0, asked = 0;         // asked: drafts that were wanted of these
+  bool first = false;                       // it was the first of its kind, and was planned first
 };
 
 class DraftPolicy {
@@ -54,7 +56,7 @@ class DraftPolicy {
 
   // One sequence's part of a step, for its account.
   struct Part {
-    uint32_t rows = 0, tokens = 0, computed = 0;
+    uint32_t rows = 0, tokens = 0, asked = 0, seqs = 1;
   };
   void settle(DraftAccount& account, const DraftedStep& step, const Part& part) const;
   // A step read a prompt: the next one finds caches of other contents.
@@ -70,6 +72,7 @@ class DraftPolicy {
     uint32_t proposed = 0;        // drafts of a sequence that may be added
     uint32_t drafting = 0;        // 0: they are there; else a device computes drafts of so many sequences, these too
     bool feeds_again = false;     // if not all are kept, the next step has the rows that stand once more
+    std::function<bool(uint32_t rows)> has_lists = {};  // of so many: it need not be planned; none: all have
   };
   // How many of the proposed drafts of a sequence to add, whose acceptance and account these are.
   uint32_t choose(const Ask& ask, const Acceptance& acceptance, const DraftAccount& account) const;
@@ -98,6 +101,7 @@ class DraftPolicy {
   static size_t size_of(uint32_t rows);
   double extra_ns(uint32_t extra, uint32_t seqs, double plain) const;
   void measure_plain(const DraftedStep& step);
+  static double saved_ns(const DraftedStep& step, const Part& part, double plain);
   const AverageTime* draft_time(uint32_t drafting) const;
   // What costs of drafts are taken to be, as a share of what was measured.
   double cheaper() const;
@@ -109,7 +113,6 @@ class DraftPolicy {
   std::array<Extra, kSizes> extra_{};             // further rows, by sequences and rows
   std::array<bool, kSizes> measured_{};           // whether there is any, by sequences
   std::array<AverageTime, kSizes> draft_{};       // a draft, by sequences
-  std::array<bool, kSizes> planned_{};            // steps with more than a row a sequence, by rows
   double plan_ns_ = 0;                            // what planning a step takes
   DraftAccount account_, all_;                    // of guesses; with what drafters take besides, to follow texts
   std::map<std::string_view, Acceptance> usual_;  // by drafter

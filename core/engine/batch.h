@@ -149,6 +149,8 @@ class Batch {
   uint32_t draft_limit(const Running& r, const StepRoom& room) const;
   void draft(StepRoom& room);
   void ask_drafters(Running& r, StepRoom& room);
+  DraftPolicy::Ask ask_for(const StepRoom& room, uint32_t proposed, bool computes) const;
+  void passed(Running& r, size_t drafter);
   uint32_t drafts_that_pay(const Running& r, const StepRoom& room, uint32_t proposed, bool computes) const;
   void compute_drafts();
   Status prepare_sample(Running& r, const StepSequence& sequence);
@@ -185,6 +187,7 @@ class Batch {
   uint64_t reading_ns_ = 0;             // that was beside it
   uint64_t following_ns_ = 0;           // that giving hidden rows took
   uint32_t computed_drafts_ = 0;        // that came of it
+  std::vector<Acceptance*> faded_;      // of all sequences, in the step that is being planned
   std::vector<float> hidden_;           // rows of a sequence
   std::vector<uint32_t> free_entries_;  // of the devices' token buffers
   Id next_id_ = 1;

@@ -44,14 +44,13 @@ struct Batch::Running {
     Acceptance own;
     Acceptance* usual;
     void measured(uint32_t kept, bool missed) { own.measured(kept, missed), usual->measured(kept, missed); }
-    void passed() { own.passed(), usual->passed(); }
   };
   std::vector<Record> records = {};
   DraftAccount account = {};
   uint64_t passed_in = UINT64_MAX;  // the step in which no draft was worth it last
   size_t drafter = 0;               // whose drafts are in the step
   uint32_t drafts = 0;              // how many of the guesses are to be verified in the step
-  uint32_t computed = 0;            // of them, by a device
+  uint32_t asked = 0;               // of a device
   uint32_t drew = 0;                // tokens of the step
   std::unique_ptr<RequestGuesses> guesses = {};
   std::vector<uint32_t> mask = {};  // of each row that draws

@@ -456,6 +456,7 @@ class HiddenReader final : public Drafter {
     return drafter_ == nullptr ? Status() : drafter_->propose(most, guesses);
   }
   bool may_propose_after(uint32_t) const override { return true; }
+  std::string_view name() const override { return "reader"; }
   double expected_acceptance() const override { return 0.5; }
   bool wants_hidden() const override { return true; }
   Status saw_hidden(uint32_t position, std::span<const int32_t> ids, std::span<const float> all) override {

@@ -301,6 +301,20 @@ TEST_F(Guessing, NeedsTheRowsOfEveryToken) {
   EXPECT_FALSE(session_->can_draft());
 }
 
+// Nor one that went on without the layer, wherever it goes on.
+TEST_F(Guessing, EndsWithTheRowsOfTheTokens) {
+  session_->reset();
+  GuessesMade made;
+  run(*session_, first(40), {}, made);
+  EXPECT_TRUE(session_->may_draft());
+  ASSERT_TRUE(session_->feed(first(10)).ok());
+  const auto bytes = session_->snapshot();
+  ASSERT_TRUE(bytes.ok()) << bytes.status().message();
+  ASSERT_TRUE(session_->restore(*bytes).ok());
+  EXPECT_FALSE(session_->may_draft());
+  EXPECT_FALSE(session_->can_draft());
+}
+
 // The last position is read again where another token came after it than the one it was read with.
 TEST(Mtp, ALastRowThatWasTriedIsReadAgain) {
   const TestModel t = make_model(kDemo, kFast, with_layer(drafting(2)));
