@@ -28,6 +28,7 @@ class GreedyDrafter final : public Drafter {
     return {};
   }
   bool may_propose_after(uint32_t more) const override { return inner_->may_propose_after(more); }
+  std::string_view name() const override { return inner_->name(); }
   double expected_acceptance() const override { return inner_->expected_acceptance(); }
   bool computes() const override { return inner_->computes(); }
   uint32_t most_drafts() const override { return inner_->most_drafts(); }

@@ -98,14 +98,6 @@ std::pair<double, double> interval_over(const std::map<uint32_t, std::vector<dou
 
 }  // namespace
 
-double median_of(std::span<const double> values) {
-  if (values.empty()) return 0;
-  std::vector<double> v(values.begin(), values.end());
-  const auto middle = v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2);
-  std::nth_element(v.begin(), middle, v.end());
-  return v.size() % 2 == 1 ? *middle : (*middle + *std::max_element(v.begin(), middle)) / 2;
-}
-
 Interval median_interval(std::span<const Turn> turns) {
   std::vector<double> all;
   for (const Turn& t : turns) all.insert(all.end(), t.seconds.begin(), t.seconds.end());

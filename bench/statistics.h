@@ -12,11 +12,9 @@
 #include <vector>
 
 #include "bench/report.h"
+#include "core/base/median.h"
 
 namespace switchyard::bench {
-
-// Of an even count, the mean of the two in the middle; 0 of nothing.
-double median_of(std::span<const double> values);
 
 // The samples of one configuration in one cell. Every turn begins with the same state and does the same steps.
 struct Turn {

@@ -212,8 +212,8 @@ std::string drafts_line(const Finish& o) {
   for (uint32_t i = 0; i < std::min(o.drafts.places(), kShown); ++i) {
     places += fmt::format("{}{:.0f}%", i == 0 ? "" : ", ", 100 * o.drafts.share(i));
   }
-  return fmt::format("{} of {} drafted tokens accepted, in {} steps; by place: {}", o.accepted, o.drafted,
-                     o.drafts.steps, places);
+  return fmt::format("{} of {} drafted tokens accepted, in {} steps; by place: {}", o.drafts.all_accepted(),
+                     o.drafts.all_drafted(), o.drafts.steps, places);
 }
 
 nlohmann::ordered_json by_place(const Finish& o, const std::array<uint64_t, DraftCounts::kPlaces>& counts) {
@@ -247,7 +247,7 @@ std::string summary(const Speaker& speaker, const Generation& g) {
   const auto rate = [](size_t n, uint64_t ns) { return static_cast<double>(n) / std::max(seconds(ns), 1e-9); };
   std::string path = fmt::format("{} ({})", path_name(o.path.path), o.path.reason);
   if (o.undecided > 0) path += fmt::format(", {} draws from logits", o.undecided);
-  const std::string drafts = o.drafted > 0 ? fmt::format("speculation: {}\n", drafts_line(o)) : std::string();
+  const std::string drafts = o.drafts.steps > 0 ? fmt::format("speculation: {}\n", drafts_line(o)) : std::string();
   return fmt::format(
       "on {}; seed {}; load {:.2f} s; prefill {} tokens in {:.2f} s ({:.1f} tok/s); decode {} tokens in {:.2f} s "
       "({:.1f} tok/s); stopped: {}\nsampling: {}; {:.0f} bytes per token read from the device\n{}",
@@ -265,8 +265,8 @@ nlohmann::ordered_json summary_json(const Generation& g) {
             {"reason", o.path.reason},
             {"bytes_per_token", bytes_per_token(g)},
             {"draws_from_logits", o.path.path == SamplingPath::logits ? o.ids.size() : o.undecided}}},
-          {"drafted", o.drafted},
-          {"accepted", o.accepted},
+          {"drafted", o.drafts.all_drafted()},
+          {"accepted", o.drafts.all_accepted()},
           {"draft_steps", o.drafts.steps},
           {"drafted_by_place", by_place(o, o.drafts.drafted)},
           {"accepted_by_place", by_place(o, o.drafts.accepted)},

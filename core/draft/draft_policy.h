@@ -11,6 +11,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string_view>
 
@@ -21,7 +22,8 @@ namespace switchyard {
 // The time that drafts have saved and lost.
 class DraftAccount {
  public:
-  // A step took `ns`; beside steps without drafts, of `plain` ns each, so much was saved, or lost below 0.
+  // A step took `ns`. `saved`: how much less than the same tokens would have taken in plain steps of `plain` ns;
+  // negative: more.
   void add(double ns, double saved, double plain);
   double may_lose(double plain) const;
   double balance_ns() const { return balance_; }  // below 0: lost
@@ -30,14 +32,22 @@ class DraftAccount {
   double spent_ = 0, balance_ = 0;
 };
 
+// Of times that were measured. Later ones count more; of the first three, which are often slow, only the least.
+struct AverageTime {
+  static constexpr uint32_t kMost = 8;
+  double ns = 0;       // 0: none was measured
+  uint32_t count = 0;  // up to kMost
+  void take(double measured);
+};
+
 // What a step of decoding sequences was, and took.
 struct DraftedStep {
   uint32_t rows = 0, seqs = 0, tokens = 0;  // tokens: that were drawn
   uint64_t ns = 0;                          // without the drafters' time
   uint32_t computed = 0;                    // drafts that a device computed
   uint64_t drafting_ns = 0;                 // in so much time, for `drafting` sequences
-  uint32_t drafting = 0;
-  bool first = false;  // it was the first of its kind, and was planned first
+  uint32_t drafting = 0, asked = 0;         // asked: drafts that were wanted of these
+  bool first = false;                       // it was the first of its kind, and was planned first
 };
 
 class DraftPolicy {
@@ -46,9 +56,13 @@ class DraftPolicy {
 
   // One sequence's part of a step, for its account.
   struct Part {
-    uint32_t rows = 0, tokens = 0, computed = 0;
+    uint32_t rows = 0, tokens = 0, asked = 0, seqs = 1;
   };
   void settle(DraftAccount& account, const DraftedStep& step, const Part& part) const;
+  // A step read a prompt: the next one finds caches of other contents.
+  void read_prompt() { cold_ = true; }
+  // Drafters took so long to follow texts, whether they drafted or not.
+  void followed(uint64_t ns);
 
   struct Ask {
     uint32_t rows = 0, seqs = 0;  // of the step so far
@@ -58,6 +72,7 @@ class DraftPolicy {
     uint32_t proposed = 0;        // drafts of a sequence that may be added
     uint32_t drafting = 0;        // 0: they are there; else a device computes drafts of so many sequences, these too
     bool feeds_again = false;     // if not all are kept, the next step has the rows that stand once more
+    std::function<bool(uint32_t rows)> has_lists = {};  // of so many: it need not be planned; none: all have
   };
   // How many of the proposed drafts of a sequence to add, whose acceptance and account these are.
   uint32_t choose(const Ask& ask, const Acceptance& acceptance, const DraftAccount& account) const;
@@ -65,7 +80,9 @@ class DraftPolicy {
   // What was measured of a drafter's guesses, in all sequences. The name outlives the policy.
   Acceptance& usual(std::string_view drafter, double expected);
   // Whether guesses that a device computes, at most so many, may pay in a sequence of its own, as far as that is known.
-  bool may_pay(const Acceptance& usual, uint32_t most) const;
+  bool may_pay(const Acceptance& acceptance, uint32_t most) const;
+  // Whether a drafter that follows its text may begin with one: not while time is to be made up for.
+  bool may_follow() const { return plain_[0].ns == 0 || all_.may_lose(plain_[0].ns) > 0; }
 
   // What a step is expected to take; 0: nothing is known.
   double cost_ns(uint32_t rows, uint32_t seqs) const;
@@ -78,23 +95,26 @@ class DraftPolicy {
   static constexpr uint32_t kCounts = kExact + 12;  // and larger ones by powers of two
   static constexpr uint32_t kExtras = 64;           // rows besides one a sequence
   static constexpr uint32_t kSizes = 17;            // powers of two up to 2^16
-  using Extra = std::array<double, kExtras + 1>;
+  using Extra = std::array<AverageTime, kExtras + 1>;
 
   static size_t count_of(uint32_t seqs);
   static size_t size_of(uint32_t rows);
   double extra_ns(uint32_t extra, uint32_t seqs, double plain) const;
-  void measure_plain(size_t count, double took);
+  void measure_plain(const DraftedStep& step);
+  static double saved_ns(const DraftedStep& step, const Part& part, double plain);
+  const AverageTime* draft_time(uint32_t drafting) const;
+  // What costs of drafts are taken to be, as a share of what was measured.
+  double cheaper() const;
 
-  std::array<double, kCounts> plain_{};          // ns of steps with a row a sequence, by sequences; 0: not measured
-  std::array<uint32_t, kCounts> plain_steps_{};  // how many of them were measured, up to a few
-  std::array<uint32_t, kCounts> since_plain_{};  // steps with more
-  uint32_t since_drafted_ = 0;                   // steps without
-  std::array<Extra, kSizes> extra_{};            // ns of further rows, by sequences and rows; 0: not measured
-  std::array<bool, kSizes> measured_{};          // whether there is any, by sequences
-  std::array<double, kSizes> draft_{};           // ns of a draft, by sequences; 0: not measured
-  std::array<bool, kSizes> planned_{};           // steps with more than a row a sequence, by rows
-  double plan_ns_ = 0;                           // what planning a step takes
-  DraftAccount account_;
+  std::array<AverageTime, kCounts> plain_{};      // steps with a row a sequence, by sequences
+  std::array<uint32_t, kCounts> since_plain_{};   // steps with more
+  uint32_t since_drafted_ = 0;                    // steps without
+  bool cold_ = false;                             // the last step read a prompt
+  std::array<Extra, kSizes> extra_{};             // further rows, by sequences and rows
+  std::array<bool, kSizes> measured_{};           // whether there is any, by sequences
+  std::array<AverageTime, kSizes> draft_{};       // a draft, by sequences
+  double plan_ns_ = 0;                            // what planning a step takes
+  DraftAccount account_, all_;                    // of guesses; with what drafters take besides, to follow texts
   std::map<std::string_view, Acceptance> usual_;  // by drafter
 };
 

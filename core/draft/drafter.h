@@ -45,7 +45,7 @@ class Drafter {
   // that is not known yet are computed ahead where no drafter may have one.
   virtual bool may_propose_after(uint32_t more) const = 0;
   // What acceptance is measured by, for all sequences together: drafters that guess in the same way have the same name.
-  virtual std::string_view name() const { return "other"; }  // static
+  virtual std::string_view name() const = 0;  // static
   // The share of its drafts that is expected to be kept, before any was measured.
   virtual double expected_acceptance() const = 0;
 

@@ -124,7 +124,7 @@ Result<Batch::Id> Batch::add(Session& session, Request request) {
   r->guesses = std::make_unique<RequestGuesses>(*this, *r);
   for (const auto& d : r->request.drafters) {
     Acceptance& usual = model_.draft_policy().usual(d->name(), d->expected_acceptance());
-    r->records.push_back({Acceptance(), usual});
+    r->records.push_back({Acceptance(), &usual});
     r->records.back().own.start(usual);
   }
   r->begin_ns = Os::real().now_ns();

@@ -75,8 +75,7 @@ struct Outcome {
   PathChoice path;
   uint64_t read_bytes = 0;              // of logits, candidates and tokens that came to the host
   uint64_t undecided = 0;               // tokens that candidates did not decide, sampled from the logits
-  uint64_t drafted = 0, accepted = 0;   // drafted tokens, and those of them that were drawn
-  DraftCounts drafts;                   // the same by their place
+  DraftCounts drafts;                   // and those that were drawn
   uint64_t prompt_ns = 0, draw_ns = 0;  // from `add` to the first token, and from there to the last
 };
 
@@ -153,6 +152,8 @@ class Batch {
   uint32_t draft_limit(const Running& r, const StepRoom& room) const;
   void draft(StepRoom& room);
   void ask_drafters(Running& r, StepRoom& room);
+  DraftPolicy::Ask ask_for(const StepRoom& room, uint32_t proposed, bool computes) const;
+  void passed(Running& r, size_t drafter);
   uint32_t drafts_that_pay(const Running& r, const StepRoom& room, uint32_t proposed, bool computes) const;
   void compute_drafts();
   Status prepare_sample(Running& r, const StepSequence& sequence);
@@ -168,6 +169,7 @@ class Batch {
   void keep_rows(Running& r, const FlightPart& part, uint32_t accepted);
   Status give_hidden(Running& r, const FlightPart& part, uint32_t stand);
   void drop_what_cannot_pay(Request& request) const;
+  void stop_following(Running& r) const;
   void measure(const Flight& flight, uint64_t begin_ns, uint64_t drawn, bool first);
   void end(Running& r, StopReason reason, Status status = {});
   Status fail_all(Status status);
@@ -186,7 +188,9 @@ class Batch {
   std::vector<Running*> computed_;      // whose drafts a device computes before a step
   uint64_t drafting_ns_ = 0;            // that this took
   uint64_t reading_ns_ = 0;             // that was beside it
+  uint64_t following_ns_ = 0;           // that giving hidden rows took
   uint32_t computed_drafts_ = 0;        // that came of it
+  std::vector<Acceptance*> faded_;      // of all sequences, in the step that is being planned
   std::vector<float> hidden_;           // rows of a sequence
   std::vector<uint32_t> free_entries_;  // of the devices' token buffers
   Id next_id_ = 1;

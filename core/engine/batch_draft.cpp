@@ -52,14 +52,14 @@ uint32_t Batch::draft_limit(const Running& r, const StepRoom& room) const {
 
 // The drafts of every sequence that decodes in this step. Those that a device computes come last, all at once.
 void Batch::draft(StepRoom& room) {
-  computed_.clear();
+  computed_.clear(), faded_.clear();
   for (const auto& r : running_) {
-    r->drafts = r->masks = r->drew = r->computed = 0;
+    r->drafts = r->masks = r->drew = r->asked = 0;
     r->guesses->clear();
     const bool decodes = r->outcome.stopped == StopReason::none && !r->paused && !r->reads_prompt();
     if (room.drafts > 0 && decodes && !r->request.drafters.empty()) ask_drafters(*r, room);
   }
-  drafting_ns_ = reading_ns_ = computed_drafts_ = 0;
+  drafting_ns_ = reading_ns_ = following_ns_ = computed_drafts_ = 0;
   if (!computed_.empty()) compute_drafts();
 }
 
@@ -83,11 +83,11 @@ void Batch::ask_drafters(Running& r, StepRoom& room) {
     if (proposed > 0) break;
   }
   if (proposed == 0) return;
-  Running::Record& record = r.records[r.drafter];
   r.drafts = r.request.draft_always ? proposed : drafts_that_pay(r, room, proposed, computes);
   if (r.drafts == 0) {
     r.passed_in = steps_;
-    return record.passed();
+    passed(r, r.drafter);
+    return stop_following(r);
   }
   if (computes) {
     computed_.push_back(&r);
@@ -95,33 +95,62 @@ void Batch::ask_drafters(Running& r, StepRoom& room) {
   }
   room.drafts -= r.drafts;
   room.decoding_rows += r.drafts;
-  room.tokens += record.own.kept(r.drafts);
+  room.tokens += r.records[r.drafter].own.kept(r.drafts);
+}
+
+// A guess of the drafter was not worth it. What is known of all sequences fades once a step.
+void Batch::passed(Running& r, size_t drafter) {
+  Running::Record& record = r.records[drafter];
+  record.own.passed();
+  if (std::find(faded_.begin(), faded_.end(), record.usual) != faded_.end()) return;
+  faded_.push_back(record.usual);
+  record.usual->passed();
+}
+
+DraftPolicy::Ask Batch::ask_for(const StepRoom& room, uint32_t proposed, bool computes) const {
+  return {.rows = room.decoding_rows,
+          .seqs = room.seqs,
+          .undrafted = room.undrafted_rows,
+          .tokens = room.tokens,
+          .drafting_ns = room.drafting_ns,
+          .proposed = proposed,
+          .drafting = computes ? room.drafting + 1 : 0,
+          .feeds_again = model_.feeds_again(),
+          .has_lists = [this, seqs = room.seqs](uint32_t rows) {
+            const StepCounts step{.rows = rows, .seqs = seqs, .logit_rows = rows, .context = model_.context()};
+            return model_.runner().has_lists(step, kWantLogits);
+          }};
 }
 
 uint32_t Batch::drafts_that_pay(const Running& r, const StepRoom& room, uint32_t proposed, bool computes) const {
-  const DraftPolicy::Ask ask{.rows = room.decoding_rows,
-                             .seqs = room.seqs,
-                             .undrafted = room.undrafted_rows,
-                             .tokens = room.tokens,
-                             .drafting_ns = room.drafting_ns,
-                             .proposed = proposed,
-                             .drafting = computes ? room.drafting + 1 : 0,
-                             .feeds_again = model_.feeds_again()};
-  return model_.draft_policy().choose(ask, r.records[r.drafter].own, r.account);
+  return model_.draft_policy().choose(ask_for(room, proposed, computes), r.records[r.drafter].own, r.account);
 }
 
 // Of drafters that compute, those whose guesses were measured not to pay. They are tried again after some requests,
-// since texts differ and machines are busy at times.
+// since texts differ and machines are busy at times; but not before the time is made up for that the last try took.
 void Batch::drop_what_cannot_pay(Request& request) const {
   if (request.draft_always) return;
   DraftPolicy& policy = model_.draft_policy();
   std::erase_if(request.drafters, [&](const auto& d) {
     if (!d->computes() || (request.shares_states && d->wants_hidden())) return false;
+    if (!policy.may_follow()) return true;
     Acceptance& usual = policy.usual(d->name(), d->expected_acceptance());
     if (policy.may_pay(usual, std::min(d->most_drafts(), model_.drafts()))) return false;
     usual.passed(kPassedByARequest);
     return true;
   });
+}
+
+// The drafter that was asked last follows its text at a cost. Where its guesses do not pay, the text goes on without
+// it. No step is under way then, so that each has it from its beginning to its end or not at all.
+void Batch::stop_following(Running& r) const {
+  if (r.request.shares_states) return;
+  const Drafter& d = *r.request.drafters[r.drafter];
+  const uint32_t most = std::min(d.most_drafts(), model_.drafts());
+  if (!d.wants_hidden() || model_.draft_policy().may_pay(r.records[r.drafter].own, most)) return;
+  r.request.drafters.erase(r.request.drafters.begin() + static_cast<ptrdiff_t>(r.drafter));
+  r.records.erase(r.records.begin() + static_cast<ptrdiff_t>(r.drafter));
+  r.drafter = 0;
 }
 
 // Whether a request's next tokens may be guessed, and are worth computing.
@@ -130,16 +159,12 @@ bool Batch::may_draft_next(Running& r) {
     const Drafter& d = *r.request.drafters[i];
     if (!d.may_propose_after(r.due)) continue;
     if (!d.computes() || r.request.draft_always) return true;
-    const auto seqs = static_cast<uint32_t>(running_.size());
-    const DraftPolicy::Ask ask{.rows = seqs,
-                               .seqs = seqs,
-                               .undrafted = seqs,
-                               .tokens = static_cast<double>(seqs),
-                               .proposed = model_.drafts(),
-                               .drafting = 1,
-                               .feeds_again = model_.feeds_again()};
+    StepRoom room;
+    room.seqs = room.decoding_rows = room.undrafted_rows = static_cast<uint32_t>(running_.size());
+    room.tokens = room.seqs;
+    const DraftPolicy::Ask ask = ask_for(room, model_.drafts(), true);
     if (model_.draft_policy().choose(ask, r.records[i].own, r.account) > 0) return true;
-    if (r.passed_in + 1 != steps_) r.records[i].passed();  // else as the step under way was planned
+    if (r.passed_in + 1 != steps_) passed(r, i);  // else as the step under way was planned
   }
   return false;
 }
@@ -153,8 +178,9 @@ void Batch::compute_drafts() {
     Status proposed = drafter(*r).propose(r->drafts, *r->guesses);
     reading_ns_ += drafter(*r).reading_ns();
     r->guesses->end(r->drafts);
-    r->drafts = static_cast<uint32_t>(r->guesses->ids().size());
-    computed_drafts_ += r->computed = r->drafts;
+    r->asked = std::exchange(r->drafts, static_cast<uint32_t>(r->guesses->ids().size()));
+    computed_drafts_ += r->drafts;
+    if (r->drafts == 0) passed(*r, r->drafter);
     if (!proposed.ok()) end(*r, StopReason::failed, std::move(proposed));
   }
   drafting_ns_ = Os::real().now_ns() - begin;
@@ -274,8 +300,6 @@ void Batch::finish_part(const FlightPart& part, const StepOutput& out) {
 
 void Batch::keep_rows(Running& r, const FlightPart& part, uint32_t accepted) {
   const bool over = r.outcome.stopped != StopReason::none;
-  r.outcome.drafted += part.drafts;
-  r.outcome.accepted += accepted;
   r.outcome.drafts.add(part.drafts, accepted);
   if (!over) r.records[r.drafter].measured(accepted, accepted < part.drafts);
   const uint32_t stand = part.tokens - part.drafts + accepted;
@@ -287,31 +311,39 @@ void Batch::keep_rows(Running& r, const FlightPart& part, uint32_t accepted) {
 // The hidden rows of a part that stand, for the drafters that want them.
 Status Batch::give_hidden(Running& r, const FlightPart& part, uint32_t stand) {
   if (!r.wants_hidden()) return {};
+  const uint64_t begin = Os::real().now_ns();
   hidden_.resize(size_t{stand} * model_.hidden_width());
   SWY_TRY(model_.read_hidden(part.first_row, hidden_));
   for (const auto& d : r.request.drafters) {
     if (d->wants_hidden()) SWY_TRY(d->saw_hidden(part.position, part.ids.first(stand), hidden_));
   }
+  following_ns_ += Os::real().now_ns() - begin;
   return {};
 }
 
 // `first`: plans were made in this time.
 void Batch::measure(const Flight& flight, uint64_t begin_ns, uint64_t drawn, bool first) {
-  if (model_.drafts() == 0 || flight.reads_prompt || flight.parts.empty()) return;
+  if (model_.drafts() == 0) return;
+  DraftPolicy& policy = model_.draft_policy();
+  policy.followed(following_ns_ + reading_ns_);
+  if (flight.reads_prompt) policy.read_prompt();
+  if (flight.reads_prompt || flight.parts.empty()) return;
+  uint32_t asked = 0;
+  for (const Running* r : computed_) asked += r->asked;
   const DraftedStep step{.rows = flight.rows,
                          .seqs = static_cast<uint32_t>(flight.parts.size()),
                          .tokens = static_cast<uint32_t>(drawn),
-                         .ns = Os::real().now_ns() - begin_ns - drafting_ns_ - reading_ns_,
+                         .ns = Os::real().now_ns() - begin_ns - drafting_ns_ - reading_ns_ - following_ns_,
                          .computed = computed_drafts_,
                          .drafting_ns = drafting_ns_,
                          .drafting = static_cast<uint32_t>(computed_.size()),
+                         .asked = asked,
                          .first = first};
-  DraftPolicy& policy = model_.draft_policy();
   policy.stepped(step);
   for (const FlightPart& p : flight.parts) {
     if (p.request == nullptr) continue;
     Running& r = *p.request;
-    policy.settle(r.account, step, {.rows = p.tokens, .tokens = r.drew, .computed = r.computed});
+    policy.settle(r.account, step, {.rows = p.tokens, .tokens = r.drew, .asked = r.asked});
   }
 }
 

@@ -42,16 +42,15 @@ struct Batch::Running {
   // Of each drafter: what is kept here, and in all sequences.
   struct Record {
     Acceptance own;
-    Acceptance& usual;
-    void measured(uint32_t kept, bool missed) { own.measured(kept, missed), usual.measured(kept, missed); }
-    void passed() { own.passed(), usual.passed(); }
+    Acceptance* usual;
+    void measured(uint32_t kept, bool missed) { own.measured(kept, missed), usual->measured(kept, missed); }
   };
   std::vector<Record> records = {};
   DraftAccount account = {};
   uint64_t passed_in = UINT64_MAX;  // the step in which no draft was worth it last
   size_t drafter = 0;               // whose drafts are in the step
   uint32_t drafts = 0;              // how many of the guesses are to be verified in the step
-  uint32_t computed = 0;            // of them, by a device
+  uint32_t asked = 0;               // of a device
   uint32_t drew = 0;                // tokens of the step
   std::unique_ptr<RequestGuesses> guesses = {};
   std::vector<uint32_t> mask = {};  // of each row that draws

@@ -5,7 +5,8 @@ namespace switchyard {
 namespace {
 
 constexpr uint32_t kMostWaiting = 256;  // rows until the layer reads them, drafts or not
-// Rows that the last steps left: more are those of a text that was not drafted for.
+// Steps with drafts leave at most so many unread rows. More come from text that was read without drafting, and reading
+// them is not charged to drafts.
 constexpr uint32_t kMostOfAStep = 2 * (MtpDrafter::kMostDrafts + 1);
 
 // Without memory there are no drafts.

@@ -69,6 +69,11 @@ Executable* StepRunner::prepared_for(const swy_bucket& b, uint32_t wants) const 
   return nullptr;
 }
 
+bool StepRunner::has_lists(const StepCounts& counts, uint32_t wants) const {
+  const swy_bucket b = bucket_of(counts, s_.pool, s_.max_rows);
+  return executables_.contains(key_of(b, HeadLists::joined, wants)) || prepared_for(b, wants) != nullptr;
+}
+
 Status StepRunner::prepare(std::span<const StepCounts> steps, uint32_t wants, const Progress& progress) {
   uint64_t done = 0;
   for (StepCounts counts : steps) {

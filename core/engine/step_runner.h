@@ -60,6 +60,8 @@ class StepRunner {
   // lists of its own size runs on the smallest of these that it fits, if there is one. Errors: those of planning and of
   // the devices; cancelled, when `progress` says so, which keeps the lists made so far.
   Status prepare(std::span<const StepCounts> steps, uint32_t wants, const Progress& progress = {});
+  // Whether such a step needs no plan.
+  bool has_lists(const StepCounts& counts, uint32_t wants) const;
   // Sizes of steps that have lists, and how often such lists were made.
   size_t sizes() const { return executables_.size(); }
   uint64_t recorded() const { return recorded_; }

@@ -154,8 +154,8 @@ struct TextStream::Impl {
     result.sampling = fmt::format("{} ({})", path_name(f.path.path), f.path.reason);
     result.seed = f.seed;
     result.cached_tokens = f.usage.cached_tokens;
-    result.drafted = f.drafted;
-    result.accepted = f.accepted;
+    result.drafted = f.drafts.all_drafted();
+    result.accepted = f.drafts.all_accepted();
     result.prompt_seconds = static_cast<double>(f.usage.prompt_ns) / 1e9;
     result.draw_seconds = static_cast<double>(f.usage.draw_ns) / 1e9;
     (void)end_turn(session.service, session.thread, reading, result.ids, result.text, f).ok();

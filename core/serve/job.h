@@ -28,8 +28,8 @@ struct Job {
   uint64_t id = 0;                   // in the batch; 0: it waits
   uint32_t common = 0;               // tokens in common with a text that the prefix cache knows
   PathChoice path;
-  uint64_t read_bytes = 0, undecided = 0, drafted = 0, accepted = 0;  // of the batch requests that ended
-  DraftCounts drafts;                                                 // likewise
+  uint64_t read_bytes = 0, undecided = 0;  // of the batch requests that ended
+  DraftCounts drafts;                      // likewise
 
   // Tokens of its whole text so far.
   size_t tokens() const { return request.history.size() + request.prompt.size() + ids.size(); }

@@ -136,14 +136,8 @@ void Loop::take_outcome(Job& job, const Outcome& outcome) {
   job.id = 0;
   job.read_bytes += outcome.read_bytes;
   job.undecided += outcome.undecided;
-  job.drafted += outcome.drafted;
-  job.accepted += outcome.accepted;
   job.drafts.add(outcome.drafts);
-  stats_.update([&](ServiceStats& s) {
-    s.drafted_tokens += outcome.drafted;
-    s.accepted_tokens += outcome.accepted;
-    s.drafts.add(outcome.drafts);
-  });
+  stats_.update([&](ServiceStats& s) { s.drafts.add(outcome.drafts); });
 }
 
 // Some request found no memory for its next rows: another one makes room, or this one comes back later.
@@ -232,8 +226,6 @@ void Loop::end(Job& job, std::string reason, Status status) {
   f->path = job.path;
   f->read_bytes = job.read_bytes;
   f->undecided = job.undecided;
-  f->drafted = job.drafted;
-  f->accepted = job.accepted;
   f->drafts = job.drafts;
   f->text = job.text->text();
   f->ids = std::move(job.ids);

@@ -66,10 +66,10 @@ struct Finish {
   Usage usage;
   uint64_t seed = 0;
   PathChoice path;
-  uint64_t read_bytes = 0, undecided = 0, drafted = 0, accepted = 0;  // as Outcome has them
-  DraftCounts drafts;                                                 // likewise
-  std::string text;                                                   // whole
-  std::vector<int32_t> ids;                                           // whole, with the stop id
+  uint64_t read_bytes = 0, undecided = 0;  // as Outcome has them
+  DraftCounts drafts;                      // likewise
+  std::string text;                        // whole
+  std::vector<int32_t> ids;                // whole, with the stop id
 };
 
 struct Event {

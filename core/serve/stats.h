@@ -52,8 +52,7 @@ struct ServiceStats {
   std::map<std::string, uint64_t> refused;   // by why: "invalid", "too_long", "queue_full", "draining"
   std::map<std::string, uint64_t> finished;  // by Finish::reason
   uint64_t prompt_tokens = 0, generated_tokens = 0, computed_prompt_tokens = 0;
-  uint64_t drafted_tokens = 0, accepted_tokens = 0;    // drafts, and those that were drawn, of requests that ended
-  DraftCounts drafts;                                  // the same by their place in a step
+  DraftCounts drafts;                                  // of requests that ended
   uint64_t cache_queries = 0, cache_hits = 0;          // prompts that were looked up, and those that had a beginning
   uint64_t cache_hit_tokens = 0, cache_evictions = 0;  // tokens that were not computed again; checkpoints given up
   uint64_t last_step_ns = 0;                           // by Os::now_ns: when the last step ended

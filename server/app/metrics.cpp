@@ -82,8 +82,9 @@ void since_start(Writer& w, const ServiceStats& s) {
         s.cache_hit_tokens);
   w.one("generation_tokens_total", "counter", "Tokens that were generated.", s.generated_tokens);
   w.one("spec_decode_num_drafts_total", "counter", "Steps of a request with drafted tokens.", s.drafts.steps);
-  w.one("spec_decode_num_draft_tokens_total", "counter", "Tokens that were drafted.", s.drafted_tokens);
-  w.one("spec_decode_num_accepted_tokens_total", "counter", "Drafted tokens that were generated.", s.accepted_tokens);
+  w.one("spec_decode_num_draft_tokens_total", "counter", "Tokens that were drafted.", s.drafts.all_drafted());
+  w.one("spec_decode_num_accepted_tokens_total", "counter", "Drafted tokens that were generated.",
+        s.drafts.all_accepted());
   w.head("spec_decode_num_accepted_tokens_per_pos_total", "counter", "The same by their place among a step's drafts.");
   for (uint32_t i = 0; i < s.drafts.places(); ++i) {
     w.value("spec_decode_num_accepted_tokens_per_pos_total", s.drafts.accepted[i], fmt::format("position=\"{}\"", i));

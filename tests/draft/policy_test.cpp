@@ -79,7 +79,7 @@ Totals simulate(const Scene& scene, uint32_t steps_without, DraftPolicy& policy,
       uint32_t stand = 0;
       while (stand < drafts[s] && chance(kept(stand))) ++stand;
       if (drafts[s] > 0) acceptance[s].measured(stand, stand < drafts[s]), usual.measured(stand, stand < drafts[s]);
-      parts[s] = {.rows = unfed[s] + drafts[s], .tokens = 1 + stand, .computed = scene.draft > 0 ? drafts[s] : 0};
+      parts[s] = {.rows = unfed[s] + drafts[s], .tokens = 1 + stand, .asked = scene.draft > 0 ? drafts[s] : 0};
       unfed[s] = scene.feeds_again && stand < drafts[s] ? unfed[s] + stand + 1 : 1;
       tokens += stand;
       r.drafted += drafts[s], r.accepted += stand;
@@ -93,7 +93,8 @@ Totals simulate(const Scene& scene, uint32_t steps_without, DraftPolicy& policy,
                            .ns = static_cast<uint64_t>(ns),
                            .computed = all,
                            .drafting_ns = static_cast<uint64_t>(drafting),
-                           .drafting = static_cast<uint32_t>(computed.size())};
+                           .drafting = static_cast<uint32_t>(computed.size()),
+                           .asked = all};
     policy.stepped(step);
     for (uint32_t s = 0; s < scene.seqs; ++s) policy.settle(accounts[s], step, parts[s]);
     r.ns += ns + drafting;
@@ -135,6 +136,20 @@ TEST(DraftPolicy, NeverLosesMoreThanTwoPercent) {
           }
         }
       }
+    }
+  }
+}
+
+// Nor after a long time without drafts, in which their cost cannot be measured.
+TEST(DraftPolicy, NeverLosesMoreAfterAPause) {
+  for (const double each : {0.3, 0.6, 1.0}) {
+    for (const uint32_t pause : {100u, 1000u, 10'000u, 1'000'000u}) {
+      DraftPolicy policy;
+      const Scene scene{.each = each, .kept = always(0)};
+      simulate(scene, 400, policy);
+      for (uint32_t i = 0; i < pause; ++i) policy.stepped({.rows = 1, .seqs = 1, .tokens = 1, .ns = 1'000'000});
+      const Totals r = simulate(scene, 400, policy, 2);
+      EXPECT_LT(r.ns, 1.02 * r.plain_ns) << each << " a row, after " << pause;
     }
   }
 }
@@ -188,7 +203,9 @@ TEST(DraftPolicy, ADrafterHasAnotherChance) {
   Acceptance& usual = policy.usual("drafter", 0.8);
   EXPECT_TRUE(policy.may_pay(usual, 4)) << "nothing is known";
   for (int i = 0; i < 5; ++i) policy.stepped({.rows = 1, .seqs = 1, .tokens = 1, .ns = 1000});
-  policy.stepped({.rows = 2, .seqs = 1, .tokens = 1, .ns = 1300, .computed = 1, .drafting_ns = 100, .drafting = 1});
+  const DraftedStep drafted{
+      .rows = 2, .seqs = 1, .tokens = 1, .ns = 1300, .computed = 1, .drafting_ns = 100, .drafting = 1, .asked = 1};
+  for (int i = 0; i < 2; ++i) policy.stepped(drafted);
   EXPECT_TRUE(policy.may_pay(usual, 4));
   for (int i = 0; i < 100; ++i) usual.measured(0, true);
   EXPECT_FALSE(policy.may_pay(usual, 4));
@@ -258,8 +275,12 @@ DraftAccount rich() {
   return account;
 }
 
-uint32_t chosen(const DraftPolicy& policy, uint32_t proposed, const DraftAccount& account = rich()) {
-  return policy.choose({.rows = 1, .seqs = 1, .undrafted = 1, .tokens = 1, .proposed = proposed}, certain(), account);
+uint32_t chosen(const DraftPolicy& policy, uint32_t proposed, uint32_t listed = 1000) {
+  const DraftPolicy::Ask ask{
+      .rows = 1, .seqs = 1, .undrafted = 1, .tokens = 1, .proposed = proposed, .has_lists = [listed](uint32_t rows) {
+        return rows <= listed;
+      }};
+  return policy.choose(ask, certain(), rich());
 }
 
 DraftedStep step(uint32_t rows, uint32_t tokens, double ms, bool first = false) {
@@ -271,11 +292,11 @@ TEST(DraftPolicy, AccountsForStepsAndDrafts) {
   DraftPolicy policy;
   for (int i = 0; i < 3; ++i) policy.stepped(step(1, 1, 1));
   DraftedStep one = step(2, 2, 1.3);
-  one.computed = 1, one.drafting = 1, one.drafting_ns = static_cast<uint64_t>(0.4 * kMs);
+  one.computed = one.drafting = one.asked = 1, one.drafting_ns = static_cast<uint64_t>(0.4 * kMs);
   policy.stepped(one);
   EXPECT_NEAR(policy.balance_ns(), 0.3 * kMs, 1) << "two steps of one token, but for 1.3 and 0.4";
   DraftAccount account;
-  policy.settle(account, one, {.rows = 2, .tokens = 2, .computed = 1});
+  policy.settle(account, one, {.rows = 2, .tokens = 2, .asked = 1});
   EXPECT_NEAR(account.balance_ns(), 0.3 * kMs, 1);
 
   for (int i = 0; i < 3; ++i) policy.stepped({.rows = 2, .seqs = 2, .tokens = 2, .ns = 2'000'000});
@@ -285,6 +306,22 @@ TEST(DraftPolicy, AccountsForStepsAndDrafts) {
   policy.settle(bad, two, {.rows = 2, .tokens = 1});
   EXPECT_NEAR(good.balance_ns(), 1 * kMs, 1) << "two tokens of 1 each for two of three further rows, of 0.5 each";
   EXPECT_NEAR(bad.balance_ns(), -0.5 * kMs, 1);
+
+  // Nothing came of the drafts of one of two sequences, which cost as much.
+  const double before = policy.balance_ns();
+  const DraftedStep none{
+      .rows = 2, .seqs = 2, .tokens = 2, .ns = 2'000'000, .drafting_ns = 600'000, .drafting = 2, .asked = 6};
+  policy.stepped(none);
+  EXPECT_NEAR(policy.balance_ns(), before - 0.6 * kMs, 1);
+  DraftAccount asked;
+  policy.settle(asked, none, {.rows = 1, .tokens = 1, .asked = 4});
+  EXPECT_NEAR(asked.balance_ns(), -0.4 * kMs, 1);
+
+  // A step of a kind that was not measured tells nothing.
+  DraftAccount saved = rich();
+  const double kept = saved.balance_ns();
+  policy.settle(saved, {.rows = 9, .seqs = 3, .tokens = 3, .ns = 9'000'000}, {.rows = 3, .tokens = 1});
+  EXPECT_EQ(saved.balance_ns(), kept);
 }
 
 // A size that has no plan yet is tried once the time that may be lost covers the planning.
@@ -292,13 +329,14 @@ TEST(DraftPolicy, CountsPlanning) {
   DraftPolicy policy;
   policy.stepped(step(1, 1, 50, true));
   for (int i = 0; i < 8000; ++i) policy.stepped(step(1, 1, 1));
-  EXPECT_EQ(chosen(policy, 7), 0u);
+  EXPECT_EQ(chosen(policy, 7, 1), 0u);
+  EXPECT_EQ(chosen(policy, 7), 7u) << "where all have lists";
   for (int i = 0; i < 3000; ++i) policy.stepped(step(1, 1, 1));
-  EXPECT_EQ(chosen(policy, 7), 7u);
+  EXPECT_EQ(chosen(policy, 7, 1), 7u);
   policy.stepped(step(8, 8, 52, true));
   EXPECT_LT(policy.balance_ns(), -40 * kMs);
-  EXPECT_EQ(chosen(policy, 7), 7u) << "it is planned now";
-  EXPECT_EQ(chosen(policy, 15), 7u) << "a larger size is not";
+  EXPECT_EQ(chosen(policy, 7, 8), 7u) << "it is planned now";
+  EXPECT_EQ(chosen(policy, 15, 8), 7u) << "a larger size is not";
 }
 
 // The first of them, which is often slow, does not count where the second is faster.
@@ -315,13 +353,65 @@ TEST(DraftPolicy, WaitsUntilPlainStepsWereMeasured) {
 // A plain step is measured again now and then, since steps become dearer as the text grows.
 TEST(DraftPolicy, MeasuresPlainStepsAgain) {
   DraftPolicy policy;
-  for (int i = 0; i < 5; ++i) policy.stepped(step(1, 1, 1));
+  for (int i = 0; i < 3; ++i) policy.stepped(step(1, 1, 1));
   uint32_t wide = 0;
+  while (chosen(policy, 7) > 0 && wide < 1000) policy.stepped(step(8, 8, 1.5)), ++wide;
+  EXPECT_LT(wide, 50u) << "few were measured";
+  for (int i = 0; i < 5; ++i) policy.stepped(step(1, 1, 1));
+  wide = 0;
   while (chosen(policy, 7) > 0 && wide < 1000) policy.stepped(step(8, 8, 1.5)), ++wide;
   EXPECT_GT(wide, 50u);
   EXPECT_LT(wide, 1000u);
   policy.stepped(step(1, 1, 1));
   EXPECT_GT(chosen(policy, 7), 0u);
+}
+
+// Steps after a prompt, and those at whose time something else ran, do not tell what a step costs.
+TEST(DraftPolicy, DoesNotBelieveSlowSteps) {
+  DraftPolicy policy;
+  policy.read_prompt();
+  policy.stepped(step(1, 1, 1));
+  EXPECT_EQ(policy.cost_ns(1, 1), 0);
+  for (int i = 0; i < 3; ++i) policy.stepped(step(1, 1, 3));
+  policy.stepped(step(2, 2, 3.1));
+  EXPECT_NEAR(policy.cost_ns(2, 1), 3.1 * kMs, 1);
+  policy.stepped(step(1, 1, 2));
+  EXPECT_NEAR(policy.cost_ns(1, 1), 2 * kMs, 1);
+  EXPECT_GT(policy.cost_ns(2, 1), 2.3 * kMs) << "that a row costs little was not measured";
+}
+
+// What drafts cost is taken to be less the longer there were none, but not less than a half.
+TEST(DraftPolicy, DraftsMayBecomeCheaper) {
+  DraftPolicy policy;
+  for (int i = 0; i < 3; ++i) policy.stepped(step(1, 1, 1));
+  for (int i = 0; i < 3; ++i) policy.stepped(step(2, 2, 1.8));
+  EXPECT_NEAR(policy.cost_ns(2, 1), 1.8 * kMs, 1);
+  for (int i = 0; i < 200; ++i) policy.stepped(step(1, 1, 1));
+  EXPECT_NEAR(policy.cost_ns(2, 1), (1 + 0.8 * 0.9 * 0.9 * 0.9) * kMs, 1);
+  for (int i = 0; i < 10000; ++i) policy.stepped(step(1, 1, 1));
+  EXPECT_NEAR(policy.cost_ns(2, 1), 1.4 * kMs, 1);
+  policy.stepped(step(2, 2, 1.8));
+  EXPECT_NEAR(policy.cost_ns(2, 1), 1.8 * kMs, 1);
+}
+
+// A drafter that takes time for every text begins with none until that is made up for.
+TEST(DraftPolicy, FollowsNoTextWhileInDebt) {
+  DraftPolicy policy;
+  EXPECT_TRUE(policy.may_follow()) << "nothing is known";
+  for (int i = 0; i < 100; ++i) policy.stepped(step(1, 1, 1));
+  policy.followed(1'000'000);
+  EXPECT_TRUE(policy.may_follow());
+  policy.followed(4'000'000);
+  EXPECT_FALSE(policy.may_follow());
+  EXPECT_GT(chosen(policy, 4), 0u) << "guesses are asked for where a text is followed";
+  uint32_t steps = 0;
+  while (!policy.may_follow() && steps < 10000) policy.stepped(step(1, 1, 1)), ++steps;
+  EXPECT_GT(steps, 300u);
+  EXPECT_LT(steps, 1000u);
+  policy.followed(4'000'000);
+  EXPECT_FALSE(policy.may_follow());
+  for (int i = 0; i < 10; ++i) policy.stepped(step(4, 4, 1.5));
+  EXPECT_TRUE(policy.may_follow()) << "guesses saved more";
 }
 
 // Sizes that were not measured cost what those beside them tell.

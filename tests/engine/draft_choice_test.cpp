@@ -2,7 +2,11 @@
 // Which drafters a model and its requests have: none that cannot pay.
 #include <gmock/gmock.h>
 
+#include <chrono>
+#include <thread>
+
 #include "core/engine/mtp_drafter.h"
+#include "core/engine/prepare.h"
 #include "tests/engine/fixture.h"
 #include "tests/support/drafted.h"
 
@@ -17,6 +21,7 @@ class Computing final : public Drafter {
   void saw(std::span<const int32_t>) override {}
   Status propose(uint32_t, Guesses& guesses) override {
     ++asked;
+    if (slow) std::this_thread::sleep_for(std::chrono::milliseconds(20));
     guesses.add(0);
     return {};
   }
@@ -32,22 +37,23 @@ class Computing final : public Drafter {
   }
 
   uint32_t asked = 0, rows = 0;
+  bool slow = false;
 };
 
-void run(Model& model, const std::shared_ptr<Drafter>& drafter) {
+void run(Model& model, const std::shared_ptr<Drafter>& drafter, uint32_t tokens = 12) {
   auto session = *model.session();
   Batch batch(model);
-  Request r = request_of(kShortPrompt, {}, 12);
+  Request r = request_of(kShortPrompt, {}, tokens);
   r.drafters = {drafter};
   const auto id = batch.add(*session, std::move(r));
   ASSERT_TRUE(id.ok()) << id.status().message();
   ASSERT_TRUE(batch.run(*id).ok());
-  EXPECT_EQ(batch.take(*id)->ids.size(), 12u);
+  EXPECT_EQ(batch.take(*id)->ids.size(), tokens);
 }
 
 DraftedStep measured(uint32_t rows, uint32_t computed, double ms) {
   DraftedStep s{.rows = rows, .seqs = 1, .tokens = 1, .ns = static_cast<uint64_t>(ms * 1e6)};
-  s.computed = computed, s.drafting = computed > 0 ? 1 : 0, s.drafting_ns = computed * s.ns;
+  s.computed = s.asked = computed, s.drafting = computed > 0 ? 1 : 0, s.drafting_ns = computed * s.ns;
   return s;
 }
 
@@ -58,21 +64,35 @@ TEST(Drafters, ThoseThatCannotPayAreLeftOut) {
   const TestModel t = make_model(kDemo, kFast, o);
   ASSERT_NE(t.model, nullptr);
   DraftPolicy& policy = t.model->draft_policy();
-  for (int i = 0; i < 5; ++i) policy.stepped(measured(1, 0, 1e3));
-  policy.stepped(measured(2, 1, 1e3));
-  const auto good = std::make_shared<Computing>(), bad = std::make_shared<Computing>();
-  policy.usual("computing", 1).start(0.8);
-  run(*t.model, good);
-  EXPECT_EQ(good->rows, 0u) << "a draft takes as long as a step";
-  for (int i = 0; i < 200; ++i) policy.stepped(measured(2, 1, 1.01e3)), policy.stepped(measured(1, 0, 1e3));
-  DraftedStep cheap = measured(2, 1, 1.01e3);
-  cheap.drafting_ns /= 100;
-  for (int i = 0; i < 200; ++i) policy.stepped(cheap);
-  run(*t.model, good);
-  EXPECT_GT(good->rows, 0u) << "now it is cheap";
-  policy.usual("computing", 1).start(0);
-  run(*t.model, bad);
-  EXPECT_EQ(bad->rows + bad->asked, 0u) << "none of its guesses was kept";
+  const auto rows_of_text = [&](double draft_ms, double kept) {
+    policy = DraftPolicy();
+    for (int i = 0; i < 5; ++i) policy.stepped(measured(1, 0, 1e3));
+    DraftedStep drafted = measured(2, 1, 1.01e3);
+    drafted.tokens = 2, drafted.drafting_ns = static_cast<uint64_t>(draft_ms * 1e6);
+    for (int i = 0; i < 4; ++i) policy.stepped(drafted);
+    policy.usual("computing", 1).start(kept);
+    const auto drafter = std::make_shared<Computing>();
+    run(*t.model, drafter);
+    return drafter->rows;
+  };
+  EXPECT_EQ(rows_of_text(1e3, 0.8), 0u) << "a draft takes as long as a step";
+  EXPECT_GT(rows_of_text(10, 0.8), 0u) << "it is cheap";
+  EXPECT_EQ(rows_of_text(10, 0), 0u) << "none of its guesses was kept";
+}
+
+// In the middle of a text, too.
+TEST(Drafters, ThoseThatDoNotPayStopFollowing) {
+  ModelOptions o = drafting(1);
+  o.hidden = true;
+  const TestModel t = make_model(kDemo, kFast, o);
+  ASSERT_NE(t.model, nullptr);
+  ASSERT_TRUE(prepare_decoding(*t.model, {}).ok());  // no guess waits for a plan
+  const auto drafter = std::make_shared<Computing>();
+  drafter->slow = true;
+  run(*t.model, drafter, 300);
+  EXPECT_GT(drafter->asked, 0u) << "a first guess is tried";
+  EXPECT_LT(drafter->asked, 10u);
+  EXPECT_LT(drafter->rows, 290u) << "a guess takes longer than many steps";
 }
 
 // A model that speculates as `auto` does, on the fixture `late`.

@@ -296,7 +296,7 @@ TEST_P(DraftRows, MixWithOtherRequests) {
       if (batch.running(one->id)) return false;
       const Outcome o = *batch.take(one->id);
       EXPECT_TRUE(o.status.ok()) << o.status.message();
-      accepted += o.accepted;
+      accepted += o.drafts.all_accepted();
       Drawn want = expected[one->request];
       if (o.stopped == StopReason::cancelled) {
         want.ids.resize(one->drawn.ids.size());
@@ -366,7 +366,7 @@ TEST_P(DraftRows, GoOnWithoutMemoryForDrafts) {
   const Drafted d =
       run_drafted(*first, r, std::make_shared<KnowingDrafter>(whole, Guess::right, roomy.model->vocab(), 1));
   EXPECT_EQ(whole_of(r, d.drawn), whole);
-  EXPECT_EQ(d.outcome.drafted > 0, pending());
+  EXPECT_EQ(d.outcome.drafts.all_drafted() > 0, pending());
 }
 
 // A mask that allows nothing ends the request where it would without drafts, and says so.
@@ -456,6 +456,7 @@ class HiddenReader final : public Drafter {
     return drafter_ == nullptr ? Status() : drafter_->propose(most, guesses);
   }
   bool may_propose_after(uint32_t) const override { return true; }
+  std::string_view name() const override { return "reader"; }
   double expected_acceptance() const override { return 0.5; }
   bool wants_hidden() const override { return true; }
   Status saw_hidden(uint32_t position, std::span<const int32_t> ids, std::span<const float> all) override {
@@ -519,8 +520,8 @@ TEST(Draft, ThePolicyChangesNoToken) {
     ASSERT_TRUE(batch.run(*id).ok());
     EXPECT_TRUE(std::equal(whole.begin() + kShortPrompt.size(), whole.end(), batch.outcome(*id)->ids.begin()));
     std::printf("%s: %llu of %llu drafts accepted, %.1f ms saved\n", guess_name(g),
-                static_cast<unsigned long long>(batch.outcome(*id)->accepted),
-                static_cast<unsigned long long>(batch.outcome(*id)->drafted),
+                static_cast<unsigned long long>(batch.outcome(*id)->drafts.all_accepted()),
+                static_cast<unsigned long long>(batch.outcome(*id)->drafts.all_drafted()),
                 t.model->draft_policy().balance_ns() / 1e6);
   }
 }

@@ -2,6 +2,7 @@
 // The default mode: kernels round a row in a step of several in another way than alone, so a text with drafts may leave
 // that without. It does so only where another token was nearly drawn. Each such place is shown with its gap: how much
 // nearer the chain's inputs had to be for the other token, in the run without drafts (near_tie.h).
+#include "core/base/median.h"
 #include "core/engine/mtp_drafter.h"
 #include "tests/engine/fixture.h"
 #include "tests/support/drafted.h"
@@ -58,12 +59,6 @@ double difference(std::span<const float> a, std::span<const float> b) {
   double most = 0;
   for (size_t i = 0; i < a.size(); ++i) most = std::max(most, std::abs(double{a[i]} - b[i]));
   return most;
-}
-
-double median(std::vector<double> x) {
-  if (x.empty()) return 0;
-  std::nth_element(x.begin(), x.begin() + static_cast<ptrdiff_t>(x.size() / 2), x.end());
-  return x[x.size() / 2];
 }
 
 double largest(const std::vector<double>& x) { return x.empty() ? 0 : *std::max_element(x.begin(), x.end()); }
@@ -163,8 +158,8 @@ class DraftTies : public ::testing::TestWithParam<Comparison> {
   void print(const char* name, const Tally& t) const {
     std::printf("| %s | %s | %zu of %zu | %zu | %llu of %llu | %.5f, %.5f | %.5f, %.5f | %.2f |\n", GetParam().name,
                 name, t.texts - t.same, t.texts, t.tokens, static_cast<unsigned long long>(t.drafts.all_accepted()),
-                static_cast<unsigned long long>(t.drafts.all_drafted()), median(t.gaps), largest(t.gaps),
-                median(t.rounding), largest(t.rounding), largest(t.shares));
+                static_cast<unsigned long long>(t.drafts.all_drafted()), median_of(t.gaps), largest(t.gaps),
+                median_of(t.rounding), largest(t.rounding), largest(t.shares));
   }
 
   TestModel plain_, target_;
@@ -198,7 +193,7 @@ TEST_P(DraftTies, TextsPartAtNearTiesOnly) {
     }
   }
   std::printf("%s: %zu rows in steps of 8 less the same alone: median %.5f, largest %.5f\n", s.name, rounding_.size(),
-              median(rounding_), largest(rounding_));
+              median_of(rounding_), largest(rounding_));
   std::printf(
       "| test | drafter | texts that part | tokens before | drafts accepted | gap: median, largest | "
       "difference of a row: median, largest | largest share |\n|---|---|---|---|---|---|---|---|\n");
@@ -206,7 +201,7 @@ TEST_P(DraftTies, TextsPartAtNearTiesOnly) {
     print(name_of(kind), tallies[kind]);
     EXPECT_GT(tallies[kind].drafts.all_drafted(), kind == kNgrams ? 0 : tallies[kind].texts);
     // Drafts make no larger differences than steps of several rows make anyway.
-    EXPECT_LE(median(tallies[kind].rounding), 1.25 * median(rounding_)) << name_of(kind);
+    EXPECT_LE(median_of(tallies[kind].rounding), 1.25 * median_of(rounding_)) << name_of(kind);
     EXPECT_LE(largest(tallies[kind].rounding), s.rounding) << name_of(kind);
   }
   EXPECT_LE(largest(rounding_), s.rounding);

@@ -4,8 +4,6 @@
 
 #include <gmock/gmock.h>
 
-#include <numeric>
-
 #include "core/engine/prepare.h"
 #include "core/import/convert.h"
 #include "tests/engine/fixture.h"
@@ -63,12 +61,8 @@ double acceptance(Pair& p, int settings, uint32_t tokens) {
     const Drafted d = run_drafted(*session, r, p.draft->drafter());
     EXPECT_TRUE(d.drawn == plain.drawn) << "setting " << i;
     EXPECT_TRUE(d.states == plain.states) << "setting " << i;
-    EXPECT_GT(d.outcome.drafted, 0u);
-    drafted += d.outcome.drafted, accepted += d.outcome.accepted;
-    EXPECT_EQ(std::accumulate(d.outcome.drafts.drafted.begin(), d.outcome.drafts.drafted.end(), uint64_t{0}),
-              d.outcome.drafted);
-    EXPECT_EQ(std::accumulate(d.outcome.drafts.accepted.begin(), d.outcome.drafts.accepted.end(), uint64_t{0}),
-              d.outcome.accepted);
+    EXPECT_GT(d.outcome.drafts.all_drafted(), 0u);
+    drafted += d.outcome.drafts.all_drafted(), accepted += d.outcome.drafts.all_accepted();
   }
   std::printf("%llu of %llu guesses accepted\n", static_cast<unsigned long long>(accepted),
               static_cast<unsigned long long>(drafted));
@@ -101,7 +95,7 @@ TEST(ModelDrafter, GuessesDoNotDependOnWhatFell) {
   const Request r = request_of(kShortPrompt, {.temperature = 0.9f, .seed = 4}, 60);
   GuessesMade always;
   const Drafted d = run_drafted(*session, r, std::make_shared<NotedDrafter>(p.draft->drafter(), always, 1));
-  ASSERT_LT(d.outcome.accepted, d.outcome.drafted);
+  ASSERT_LT(d.outcome.drafts.all_accepted(), d.outcome.drafts.all_drafted());
   for (const uint32_t every : {2u, 5u, 11u}) {
     GuessesMade seldom;
     session->reset();
@@ -142,7 +136,7 @@ TEST(ModelDrafter, TokensThatItDoesNotHave) {
   session->reset();
   const Drafted d = run_drafted(*session, r, p.draft->drafter());
   EXPECT_TRUE(d.drawn == plain.drawn);
-  EXPECT_GT(d.outcome.drafted, 0u);
+  EXPECT_GT(d.outcome.drafts.all_drafted(), 0u);
 }
 
 TEST(ModelDrafter, ItsContextMayBeShorter) {
@@ -158,9 +152,9 @@ TEST(ModelDrafter, ItsContextMayBeShorter) {
     session->reset();
     const Drafted d = run_drafted(*session, r, p.draft->drafter());
     EXPECT_TRUE(d.drawn == plain.drawn);
-    EXPECT_EQ(d.outcome.accepted, d.outcome.drafted);
-    EXPECT_GT(d.outcome.drafted, 40u);
-    EXPECT_LT(d.outcome.drafted, 64u);
+    EXPECT_EQ(d.outcome.drafts.all_accepted(), d.outcome.drafts.all_drafted());
+    EXPECT_GT(d.outcome.drafts.all_drafted(), 40u);
+    EXPECT_LT(d.outcome.drafts.all_drafted(), 64u);
   }
 }
 
@@ -177,8 +171,8 @@ TEST(ModelDrafter, ATurnGoesOnWhereTheLastEnded) {
   second.history.pop_back();
   second.prompt.insert(second.prompt.begin(), one.drawn.ids.back());
   const Drafted two = run_drafted(*session, second, p.draft->drafter());
-  EXPECT_EQ(two.outcome.drafted, 2u) << "as many as the first step can have";
-  EXPECT_EQ(two.outcome.accepted, two.outcome.drafted);
+  EXPECT_EQ(two.outcome.drafts.all_drafted(), 2u) << "as many as the first step can have";
+  EXPECT_EQ(two.outcome.drafts.all_accepted(), two.outcome.drafts.all_drafted());
   session->reset();
   EXPECT_TRUE(run_drafted(*session, first, nullptr).drawn == one.drawn);
 }
@@ -192,7 +186,7 @@ TEST(ModelDrafter, PreparedStepsNeedNoPlan) {
   auto session = *p.target.model->session();
   const size_t sizes = p.target.model->runner().sizes();
   const Drafted d = run_drafted(*session, r, p.draft->drafter());
-  EXPECT_GT(d.outcome.drafted, 20u);
+  EXPECT_GT(d.outcome.drafts.all_drafted(), 20u);
   EXPECT_LE(p.target.model->runner().sizes(), sizes + 1) << "the prompt's step may need one";
 }
 
@@ -243,7 +237,7 @@ TEST(ModelDrafter, ManySequencesDraftTogether) {
         if (batch.running(one->id)) return false;
         const Outcome o = *batch.take(one->id);
         EXPECT_TRUE(o.status.ok()) << o.status.message();
-        if (one->request % 4 < 2) drafted += o.drafted, accepted += o.accepted;
+        if (one->request % 4 < 2) drafted += o.drafts.all_drafted(), accepted += o.drafts.all_accepted();
         Drawn want = expected[one->request];
         if (o.stopped == StopReason::cancelled) {
           want.ids.resize(one->drawn.ids.size());

@@ -79,7 +79,7 @@ TEST(MtpShortlist, ChangesNoToken) {
       session->reset();
       const Drafted with = run_drafted(*session, request, std::make_shared<MtpDrafter>(*session, 3));
       EXPECT_TRUE(with.drawn == plain.drawn) << backend << " " << round;
-      drafted += with.outcome.drafted, accepted += with.outcome.accepted;
+      drafted += with.outcome.drafts.all_drafted(), accepted += with.outcome.drafts.all_accepted();
       for (const int32_t id : plain.drawn.ids) outside += id >= 40 ? 1 : 0;
     }
     EXPECT_GT(drafted, 100u);

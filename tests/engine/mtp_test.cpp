@@ -128,12 +128,12 @@ TEST(Mtp, DraftsChangeNothingWithRandomSettings) {
       EXPECT_TRUE(a.drawn == b.drawn) << backend << ", setting " << i;
       EXPECT_TRUE(trunk_of(a.states, a.states.size()) == trunk_of(b.states, a.states.size())) << backend << " " << i;
       EXPECT_EQ(a.outcome.stopped, b.outcome.stopped);
-      EXPECT_TRUE(a.drawn.ids.size() < 3 || b.outcome.drafted > 0);
+      EXPECT_TRUE(a.drawn.ids.size() < 3 || b.outcome.drafts.all_drafted() > 0);
       with->reset();
       const Drafted again = run_drafted(*with, r, std::make_shared<MtpDrafter>(*with));
-      EXPECT_EQ(again.outcome.drafted, b.outcome.drafted);
-      EXPECT_EQ(again.outcome.accepted, b.outcome.accepted);
-      accepted += b.outcome.accepted;
+      EXPECT_EQ(again.outcome.drafts.all_drafted(), b.outcome.drafts.all_drafted());
+      EXPECT_EQ(again.outcome.drafts.all_accepted(), b.outcome.drafts.all_accepted());
+      accepted += b.outcome.drafts.all_accepted();
     }
     EXPECT_GT(accepted, 0u);
     EXPECT_EQ(t.model->states().slots().free(), t.model->states().slots().count());
@@ -298,6 +298,20 @@ TEST_F(Guessing, NeedsTheRowsOfEveryToken) {
   const std::vector<int32_t> rest = {prompt_.begin() + 10, prompt_.end()};
   run(*session_, rest, first(10), made);
   for (const auto& [seen, guesses] : made) EXPECT_TRUE(guesses.empty());
+  EXPECT_FALSE(session_->can_draft());
+}
+
+// Nor one that went on without the layer, wherever it goes on.
+TEST_F(Guessing, EndsWithTheRowsOfTheTokens) {
+  session_->reset();
+  GuessesMade made;
+  run(*session_, first(40), {}, made);
+  EXPECT_TRUE(session_->may_draft());
+  ASSERT_TRUE(session_->feed(first(10)).ok());
+  const auto bytes = session_->snapshot();
+  ASSERT_TRUE(bytes.ok()) << bytes.status().message();
+  ASSERT_TRUE(session_->restore(*bytes).ok());
+  EXPECT_FALSE(session_->may_draft());
   EXPECT_FALSE(session_->can_draft());
 }
 

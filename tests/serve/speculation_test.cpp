@@ -86,11 +86,11 @@ TEST(Speculating, ServesTheSame) {
     for (Read& r : answers(*service, requests)) with.push_back(std::move(r));
     expect_same({with.begin() + 1, with.end()}, without);
     uint64_t drafted = 0, accepted = 0;
-    for (const Read& r : with) drafted += r.finish.drafted, accepted += r.finish.accepted;
+    for (const Read& r : with) drafted += r.finish.drafts.all_drafted(), accepted += r.finish.drafts.all_accepted();
     EXPECT_TRUE(service->drain());
     const ServiceStats stats = service->stats();
-    EXPECT_EQ(stats.drafted_tokens, drafted);
-    EXPECT_EQ(stats.accepted_tokens, accepted);
+    EXPECT_EQ(stats.drafts.all_drafted(), drafted);
+    EXPECT_EQ(stats.drafts.all_accepted(), accepted);
     EXPECT_EQ(stats.pages_used, 0u);
     EXPECT_TRUE(!always || accepted > 50) << accepted;
     EXPECT_TRUE(s != Speculation::model || drafted > 0) << "a first guess is tried";
@@ -133,7 +133,7 @@ TEST(Speculating, SetsRequestsAside) {
     const std::vector<Read> with = answers(*service, requests);
     expect_same(with, without);
     EXPECT_GT(service->stats().set_asides, 0u);
-    EXPECT_GT(service->stats().accepted_tokens, 0u);
+    EXPECT_GT(service->stats().drafts.all_accepted(), 0u);
   }
 }
 
@@ -155,7 +155,7 @@ TEST(Speculating, PromptsAreCachedAsWithout) {
         turn.prompt.push_back(7);
       }
     }
-    EXPECT_GT(service->stats().accepted_tokens, 0u);
+    EXPECT_GT(service->stats().drafts.all_accepted(), 0u);
   }
 }
 
@@ -178,7 +178,7 @@ TEST(Speculating, CancelsGiveTheirMemoryBack) {
   const ServiceStats s = service->stats();
   EXPECT_EQ(s.slots_used, 0u);
   EXPECT_EQ(s.pages_used, 0u);
-  EXPECT_GT(s.accepted_tokens, 0u);
+  EXPECT_GT(s.drafts.all_accepted(), 0u);
 }
 
 }  // namespace

@@ -113,7 +113,7 @@ inline Request random_request(std::mt19937& random, uint32_t vocab, uint32_t tok
 inline uint64_t expect_same_with_drafts(Model& model, const Request& request, const std::string& what) {
   auto session = *model.session();
   const Drafted plain = run_drafted(*session, request, nullptr);
-  EXPECT_EQ(plain.outcome.drafted, 0u);
+  EXPECT_EQ(plain.outcome.drafts.all_drafted(), 0u);
   uint64_t accepted = 0;
   const std::vector<int32_t> whole = whole_of(request, plain.drawn);
   const auto check = [&](std::shared_ptr<Drafter> drafter, const char* name) {
@@ -122,17 +122,18 @@ inline uint64_t expect_same_with_drafts(Model& model, const Request& request, co
     EXPECT_TRUE(d.drawn == plain.drawn) << what << ", " << name;
     EXPECT_TRUE(d.states == plain.states) << what << ", " << name;
     EXPECT_EQ(d.outcome.stopped, plain.outcome.stopped) << what << ", " << name;
-    accepted += d.outcome.accepted;
+    accepted += d.outcome.drafts.all_accepted();
     return d.outcome;
   };
   for (const Guess g : kGuesses) {
     const Outcome o = check(std::make_shared<KnowingDrafter>(whole, g, model.vocab(), 5), guess_name(g));
     if (g == Guess::right) {
-      EXPECT_EQ(o.accepted, o.drafted) << what;
+      EXPECT_EQ(o.drafts.all_accepted(), o.drafts.all_drafted()) << what;
     } else if (g == Guess::wrong) {
-      EXPECT_EQ(o.accepted, 0u) << what;
+      EXPECT_EQ(o.drafts.all_accepted(), 0u) << what;
     }
-    EXPECT_TRUE(plain.drawn.ids.size() < 3 || g == Guess::random || o.drafted > 0) << what << ", " << guess_name(g);
+    EXPECT_TRUE(plain.drawn.ids.size() < 3 || g == Guess::random || o.drafts.all_drafted() > 0)
+        << what << ", " << guess_name(g);
   }
   check(std::make_shared<NgramDrafter>(NgramLimits{.least = 3}), "n-grams");
   return accepted;

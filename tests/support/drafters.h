@@ -36,6 +36,7 @@ class KnowingDrafter final : public Drafter {
     return {};
   }
   bool may_propose_after(uint32_t) const override { return true; }
+  std::string_view name() const override { return "knowing"; }
   double expected_acceptance() const override { return 0.8; }
 
  private:
