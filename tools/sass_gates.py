@@ -37,7 +37,7 @@ LIMITS = [
     (r"(linear_boxes<\w+, \du, 1u>|down_boxes<18u>|gate_up_boxes<1u>)$", {"registers": 56, "stack": 0, "spills": 0}),
     (r"(linear_boxes<\w+, \du, 2u>|down_boxes|gate_up_boxes)", {"registers": 56}),
     (r"linear_boxes<\w+, \du, 4u>", {"registers": 64, "stack": 0, "spills": 0}),
-    (r"delta_step<\d, true, 1u>", {"registers": 64}),
+    (r"delta_step<\d, true, 1u, false>", {"registers": 64}),
     (r"(route_walk|gate_up_walk)", {"registers": 64, "stack": 0, "spills": 0}),
     (r"down_walk", {"registers": 80, "stack": 0, "spills": 0}),
 ]

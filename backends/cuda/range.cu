@@ -20,9 +20,9 @@ constexpr uint32_t kLength = 3;
 
 enum class Kind { kNone, kDelta, kMixture };
 
-// Ranges get values in the program's types; these kernels support only floats.
+// Ranges get values in the program's types; these kernels support only floats. The delta rule's have pending rows, too.
 bool takes(const swy_op& op) {
-  bool floats = op.revision == 1;
+  bool floats = op.revision == 1 || (op.id == SWY_OP_GATED_DELTA && op.revision == 2);
   for (uint32_t i = 0; i < op.input_count; ++i) floats = floats && op.inputs[i]->dtype == SWY_F32;
   for (uint32_t i = 0; i < op.output_count; ++i) floats = floats && op.outputs[i]->dtype == SWY_F32;
   return floats;

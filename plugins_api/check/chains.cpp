@@ -6,6 +6,7 @@
 
 #include "plugins_api/check/cases.h"
 #include "plugins_api/check/kit.h"
+#include "plugins_api/check/pending.h"
 
 namespace switchyard::check {
 namespace {
@@ -29,6 +30,30 @@ void four_rows(Builder& b) { b.step({{0, 4, 37, true, 0, 0, {0, 1, 2}}}); }
 void three_rows_move(Builder& b) { b.step({{0, 3, 37, true, 1, 0, {0, 1, 2}}}); }
 void first_rows(Builder& b) { b.rows({4}); }
 void one_token_moves(Builder& b) { b.step({{0, 1, 37, true, 1, 0, {0, 1, 2}}}); }  // from slot to slot
+
+// With pending rows, of which all, some and none stand; the last step applies its own.
+constexpr bool kPends = true;
+void drafts(Builder& b) {
+  b.step({{0, 4, 37, true, 0, 0, {0, 1, 2}, 0, kPends}});
+  b.step({{0, 4, 40, true, 0, 1, {0, 1, 2}, 3, kPends}});
+  b.step({{0, 3, 44, true, 1, 1, {0, 1, 2}, 4, kPends}});
+  b.step({{0, 4, 44, true, 1, 0, {0, 1, 2}, 0, kPends}});
+  b.step({{0, 2, 46, true, 0, 0, {0, 1, 2}, 2}});
+}
+void two_drafts(Builder& b) {
+  b.step({{0, 2, 0, true, 0, 0, {0}, 0, kPends}});
+  b.step({{0, 2, 1, true, 0, 1, {0}, 1, kPends}});
+  b.step({{0, 1, 3, true, 1, 1, {0}, 2}});
+}
+void two_tokens_pending(Builder& b) {
+  b.step({{0, 1, 37, true, 0, 0, {0, 1, 2}, 0, kPends}, {1, 1, 20, true, 1, 1, {3, 4}}});
+  b.step({{0, 1, 38, true, 0, 0, {0, 1, 2}, 1, kPends}, {1, 1, 21, true, 1, 2, {3, 4}, 0, kPends}});
+  b.step({{0, 1, 38, true, 0, 0, {0, 1, 2}}, {1, 1, 22, true, 2, 1, {3, 4}, 1}});
+}
+void one_token_pending(Builder& b) {
+  b.step({{0, 1, 37, true, 1, 0, {0, 1, 2}, 0, kPends}});
+  b.step({{0, 1, 38, true, 0, 0, {0, 1, 2}, 1}});
+}
 
 // ---- links
 
@@ -72,13 +97,21 @@ Link delta(uint32_t key_heads, uint32_t value_heads, uint32_t key_dim, uint32_t 
   a.value_dim = value_dim != 0 ? value_dim : key_dim;
   a.conv_kernel = 4;
   a.norm_eps = a.l2_eps = 1e-6f;
-  return {SWY_OP_GATED_DELTA, [=](Builder& b) { gated_delta_operands(b.attrs(a), a, SWY_BF16); }};
+  return {SWY_OP_GATED_DELTA, [=](Builder& b) {
+            const bool pending = has_pending_rows(b.peek());
+            if (pending) b.peek().revision = 2;
+            gated_delta_operands(b.attrs(a), a, SWY_BF16);
+            const uint64_t channels = 2 * uint64_t{a.key_heads} * a.key_dim + uint64_t{a.value_heads} * a.value_dim;
+            if (pending) b.pending(channels + 2 * a.value_heads);
+          }};
 }
 
 // The chain's input, into every link that adds it.
 void give_chain_input(const Chain& chain, std::vector<Case>& links) {
   for (size_t i = 0; i < links.size(); ++i) {
-    if (adds_chain_input(chain, links, i)) links[i].steps[0].inputs[1] = links[0].steps[0].inputs[0];
+    for (size_t s = 0; adds_chain_input(chain, links, i) && s < links[i].steps.size(); ++s) {
+      links[i].steps[s].inputs[1] = links[0].steps[s].inputs[0];
+    }
   }
 }
 
@@ -117,7 +150,11 @@ const std::vector<Chain>& all_chains() {
       {"delta3_wide_linear_add", three_rows_move, {delta(9, 18, 128), linear(2304, 80, i4), add(80)}},
       {"delta4_first_linear_add", first_rows, {delta(2, 4, 64, 128), linear(512, 80, i4), add(80)}},
       {"delta4_tokens_linear_add", four_tokens, {delta(1, 2, 128), linear(256, 80, i4), add(80)}},
-      {"first_delta_linear_add", first_token, {delta(4, 8, 32), linear(256, 80, i4), add(80)}}};
+      {"first_delta_linear_add", first_token, {delta(4, 8, 32), linear(256, 80, i4), add(80)}},
+      {"delta4_drafts_linear_add", drafts, {delta(1, 2, 128), linear(256, 80, i4), add(80)}},
+      {"delta2_drafts_linear_add", two_drafts, {delta(2, 4, 64), linear(256, 80, i4), add(80)}},
+      {"delta2_pending_linear_add", two_tokens_pending, {delta(4, 8, 32), linear(256, 80, i4), add(80)}},
+      {"delta128_pending_linear_add", one_token_pending, {delta(1, 2, 128), linear(256, 80, i4), add(80)}}};
   return all;
 }
 
@@ -142,8 +179,10 @@ std::vector<Outcome> one_by_one(const Kit& kit, const Chain& chain, std::vector<
   while (true) {
     std::vector<Outcome> out;
     const auto give = [&](size_t to, size_t input, size_t from) {
-      const std::vector<double>& value = out[from].outputs[0][0].values;
-      links[to].steps[0].inputs[input].floats.assign(value.begin(), value.end());
+      for (size_t step = 0; step < links[to].steps.size(); ++step) {
+        const std::vector<double>& value = out[from].outputs[step][0].values;
+        links[to].steps[step].inputs[input].floats.assign(value.begin(), value.end());
+      }
     };
     for (size_t i = 0; i < links.size(); ++i) {
       Case& c = links[i];
@@ -153,8 +192,10 @@ std::vector<Outcome> one_by_one(const Kit& kit, const Chain& chain, std::vector<
       out.push_back(kit.expected(Check{}, c));
     }
     if (out.size() == links.size()) return out;
-    std::vector<float>& x = links[0].steps[0].inputs[0].floats;
-    x = random.normals(x.size());
+    for (Step& s : links[0].steps) {
+      std::vector<float>& x = s.inputs[0].floats;
+      x = random.normals(x.size());
+    }
     give_chain_input(chain, links);
   }
 }

@@ -21,7 +21,7 @@ struct Link {
 
 struct Chain {
   const char* name;
-  std::function<void(Builder&)> step;  // every link's
+  std::function<void(Builder&)> step;  // every link's; or several, one after the other on the same states
   std::vector<Link> links;
 };
 

@@ -90,6 +90,21 @@ std::vector<Scene> make_pending_scenes() {
                 {after(1, kPending, at(0, 10, 1, 0, 0)), after(0, kPending, at(1, 5, 1, 2, 2))},
                 {after(0, kPending, at(0, 10, 1, 0, 1)), after(1, kApplied, at(1, 6, 1, 2, 3))},
                 {after(1, kApplied, at(0, 11, 1, 1, 1)), at(1, 7, 1, 3, 3)}}});
+  // Drafts of a sequence that decodes alone: all stand, some and none, from slot to slot and within one.
+  s.push_back({"drafts",
+               {{after(0, kPending, at(0, 50, 4, 0, 0))},
+                {after(3, kPending, at(0, 53, 4, 0, 1))},
+                {after(4, kPending, at(0, 57, 3, 1, 1))},
+                {after(0, kPending, at(0, 57, 2, 1, 2))},
+                {after(1, kPending, at(0, 58, 1, 2, 2))},
+                {after(1, kApplied, at(0, 59, 3, 2, 2))},
+                {at(0, 62, 1, 2, 2)}}});
+  s.push_back({"two_drafts",
+               {{after(0, kPending, at(0, 0, 2, 0, 0))},
+                {after(2, kPending, at(0, 2, 2, 0, 0))},
+                {after(1, kPending, at(0, 3, 1, 0, 1))},
+                {after(0, kApplied, at(0, 3, 2, 1, 1))},
+                {at(0, 5, 1, 1, 1)}}});
   // Several go on from a slot, with other counts, and the slot stays as it is.
   s.push_back({"forks",
                {{after(0, kPending, at(0, 30, 4, 1, 0))},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // GATED_DELTA, any number of rows, token by token: convolution (causal_conv.cu), norms of q and k, delta rule, gated
-// norm. DELTA_RULE: the norms and the rule.
+// norm. DELTA_RULE: the norms and the rule. kPends: with pending rows. Those that stand are computed like the step's,
+// in the same pass over the state.
 #include "gated_delta.cuh"
 
 namespace gpu {
@@ -12,14 +13,25 @@ struct GivenGates {
 };
 
 // q and k to unit length, q also times key_dim^-1/2; and the gates. A warp per head; blockIdx.y: rows.
+template <bool kPends>
 __global__ void normalise(const __grid_constant__ Delta d, const GivenGates given, const swy_step* step) {
   depend();
   release_next();
   const uint32_t head = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
-  for (uint32_t row = blockIdx.y; row < step->rows; row += gridDim.y) {
+  for (uint32_t n = blockIdx.y; n < run_rows<kPends>(d, step); n += gridDim.y) {
+    uint32_t row = n;
+    const float* standing = nullptr;
+    if constexpr (kPends) {
+      const RunRow any = run_row<kPends>(d, step, n);
+      if (!any.there) continue;
+      row = any.place;
+      if (!any.own) standing = d.pending_row(any.run.read, any.nth);
+    }
     for (uint32_t h = blockIdx.x * blockDim.x + threadIdx.x; h < d.value_heads; h += gridDim.x * blockDim.x) {
       const uint64_t at = uint64_t{row} * d.value_heads + h;
-      d.gate[at] = given.beta == nullptr ? gates(d, row, h) : make_float2(given.beta[at], expf(given.g[at]));
+      d.gate[at] = standing != nullptr     ? pending_gates(d, gate_weights(d, h), standing, h)
+                   : given.beta == nullptr ? gates(d, row, h)
+                                           : make_float2(given.beta[at], expf(given.g[at]));
     }
     if (head >= 2 * d.key_heads) continue;
     const uint64_t at = uint64_t{row} * d.channels() + head * d.key_dim;
@@ -36,14 +48,14 @@ __global__ void normalise(const __grid_constant__ Delta d, const GivenGates give
 // The rule. A warp owns four columns of one head's state, in registers: eight lanes per column, each with N groups of
 // four keys. blockIdx.y: value head, blockIdx.z: sequence. Writes o to y.
 constexpr uint32_t kColumns = 4;
-template <int N>
+template <int N, bool kPends>
 __global__ void __launch_bounds__(256) delta_rule(const __grid_constant__ Delta d, const swy_step* step) {
   const uint32_t head = blockIdx.y, lane = threadIdx.x % 32, part = lane % 8;
   const uint32_t column = (blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32) * kColumns + lane / 8;
   depend();
   release_next();
   if (blockIdx.z >= step->seqs) return;
-  const Sequence s = sequence_of(step, blockIdx.z);
+  const Run s = run_of<kPends>(step, blockIdx.z);
   if (!s.active) return;
   const bool there = column < d.value_dim;
   const uint64_t at = (uint64_t{head} * d.value_dim + (there ? column : 0)) * d.key_dim;
@@ -57,7 +69,24 @@ __global__ void __launch_bounds__(256) delta_rule(const __grid_constant__ Delta 
         in ? *reinterpret_cast<const float4*>(d.rule_state + s.read * slot + at + k) : make_float4(0, 0, 0, 0);
     state[n][0] = v.x, state[n][1] = v.y, state[n][2] = v.z, state[n][3] = v.w;
   }
-  const uint32_t key_head = head / (d.value_heads / d.key_heads), end = s.first + s.rows;
+  const auto store = [&] {
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+      const uint32_t k = n * 32 + part * 4;
+      if (!there || k >= d.key_dim) continue;
+      *reinterpret_cast<float4*>(d.rule_state + s.write * slot + at + k) =
+          make_float4(state[n][0], state[n][1], state[n][2], state[n][3]);
+    }
+  };
+  if (kPends && s.applied() == 0 && s.moves()) store();
+  const uint32_t key_head = head / (d.value_heads / d.key_heads);
+  // The run's rows are numbered like the step's, in numbers that wrap around: those that stand come before its first.
+  const uint32_t begin = s.first - s.kept, end = s.first + s.rows, applied = begin + s.applied();
+  const auto own = [&](uint32_t row) { return !kPends || row - begin >= s.kept; };
+  const auto after = [&](uint32_t row) { return !kPends ? min(row + 1, end - 1) : row + 1 == end ? row : row + 1; };
+  const auto place_of = [&](uint32_t row) {
+    return own(row) ? row : d.first_pending + blockIdx.z * d.pending_rows + (row - begin);
+  };
   // Inputs of one row. The next row's are loaded while this one is computed.
   struct Row {
     float4 q[N], k[N];
@@ -79,9 +108,9 @@ __global__ void __launch_bounds__(256) delta_rule(const __grid_constant__ Delta 
     to.gate = d.gate[uint64_t{row} * d.value_heads + head];
   };
   Row now, next;
-  fetch(s.first, now);
-  for (uint32_t row = s.first; row < end; ++row) {
-    fetch(min(row + 1, end - 1), next);
+  fetch(place_of(begin), now);
+  for (uint32_t row = begin; kPends ? row != end : row < end; ++row) {
+    fetch(place_of(after(row)), next);
     float dot = 0, out = 0;
 #pragma unroll
     for (int n = 0; n < N; ++n) {
@@ -107,23 +136,22 @@ __global__ void __launch_bounds__(256) delta_rule(const __grid_constant__ Delta 
     }
 #pragma unroll
     for (int o = 1; o < 8; o *= 2) out += __shfl_xor_sync(kAll, out, o);
-    if (there && part == 0) d.y[uint64_t{row} * d.values() + head * d.value_dim + column] = out;
+    if (there && part == 0 && own(row)) {
+      d.y[uint64_t{row} * d.values() + head * d.value_dim + column] = out;
+    }
+    if (kPends && row + 1 == applied) store();
     now = next;
   }
-#pragma unroll
-  for (int n = 0; n < N; ++n) {
-    const uint32_t k = n * 32 + part * 4;
-    if (!there || k >= d.key_dim) continue;
-    *reinterpret_cast<float4*>(d.rule_state + s.write * slot + at + k) =
-        make_float4(state[n][0], state[n][1], state[n][2], state[n][3]);
-  }
+  if (!kPends) store();
 }
 
-// y = rms_norm(o) * w * silu(z), in place. A warp per value head; blockIdx.y: rows.
+// y = rms_norm(o) * w * silu(z), in place. A warp per value head; blockIdx.y: rows. Keeps rows that stay pending.
+template <bool kPends>
 __global__ void gate_rows(const __grid_constant__ Delta d, const swy_step* step) {
   depend();
   release_next();
   const uint32_t head = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
+  for (uint32_t row = blockIdx.y; kPends && row < step->rows; row += gridDim.y) keep_row(d, step, row);
   if (head >= d.value_heads) return;
   for (uint32_t row = blockIdx.y; row < step->rows; row += gridDim.y) {
     const uint64_t at = uint64_t{row} * d.values() + head * d.value_dim;
@@ -140,14 +168,18 @@ __global__ void gate_rows(const __grid_constant__ Delta d, const swy_step* step)
 
 template <int N>
 swy_status record_rule(const Recording& r, const Delta& d, uint32_t seqs) {
-  return launch(r, delta_rule<N>, dim3(ceil_div(d.value_dim, 8 * kColumns), d.value_heads, seqs), 256, 0, d,
-                r.list.step);
+  return launch(r, d.pending != nullptr ? delta_rule<N, true> : delta_rule<N, false>,
+                dim3(ceil_div(d.value_dim, 8 * kColumns), d.value_heads, seqs), 256, 0, d, r.list.step);
 }
+
+uint32_t at_most(uint64_t rows) { return rows < 16384 ? static_cast<uint32_t>(rows) : 16384; }
 
 // The norms of q and k, and the rule.
 swy_status record_rule_of_any(const Recording& r, const Delta& d, const GivenGates& given, uint32_t rows) {
-  const uint32_t seqs = r.bucket().seqs, y = rows < 16384 ? rows : 16384;
-  SWY_CUDA_TRY(launch(r, normalise, dim3(ceil_div(2 * d.key_heads, 8), y), 256, 0, d, given, r.list.step));
+  const uint32_t seqs = r.bucket().seqs;
+  const dim3 grid(ceil_div(2 * d.key_heads, 8), at_most(rows + uint64_t{seqs} * d.pending_rows));
+  SWY_CUDA_TRY(
+      launch(r, d.pending != nullptr ? normalise<true> : normalise<false>, grid, 256, 0, d, given, r.list.step));
   return d.key_dim <= 32    ? record_rule<1>(r, d, seqs)
          : d.key_dim <= 64  ? record_rule<2>(r, d, seqs)
          : d.key_dim <= 128 ? record_rule<4>(r, d, seqs)
@@ -164,7 +196,11 @@ void take_shape(Delta& d, const swy_gated_delta_attrs& a) {
   d.l2_eps = a.l2_eps;
 }
 
-void place(Delta& d, Arena& arena, uint64_t rows) {
+// Of the rows of a step, and of those that may stand.
+void place(Delta& d, Arena& arena, const swy_op& op, const swy_bucket& bucket) {
+  uint64_t rows = swy::tensor(op, "qkv").dims[0];
+  d.first_pending = static_cast<uint32_t>(rows);
+  if (swy::has(op, "pending")) rows += bucket.seqs * swy::tensor(op, "pending").dims[0];
   d.mixed = arena.take<float>(rows * d.channels());
   d.gate = arena.take<float2>(rows * d.value_heads);
 }
@@ -173,18 +209,19 @@ swy_status record_recurrent(const Recording& r) {
   Delta d = delta_of(r);
   const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "qkv").dims[0]);
   Arena arena(r.operands.workspace());
-  place(d, arena, rows);
+  place(d, arena, r.op, r.bucket());
   d.convolved = d.mixed;
   SWY_CUDA_TRY(record_convolution(r, d));
   SWY_CUDA_TRY(record_rule_of_any(r, d, {}, rows));
-  return launch(r, gate_rows, dim3(ceil_div(d.value_heads, 8), rows < 16384 ? rows : 16384), 256, 0, d, r.list.step);
+  return launch(r, d.pending != nullptr ? gate_rows<true> : gate_rows<false>,
+                dim3(ceil_div(d.value_heads, 8), at_most(rows)), 256, 0, d, r.list.step);
 }
 
 swy_status record_delta_rule(const Recording& r) {
   Delta d = delta_of(r);
   const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "qkv").dims[0]);
   Arena arena(r.operands.workspace());
-  place(d, arena, rows);
+  place(d, arena, r.op, r.bucket());
   d.convolved = d.qkv;
   return record_rule_of_any(r, d, {r.operands.input("beta"), r.operands.input("g")}, rows);
 }
@@ -204,17 +241,24 @@ double cost_recurrent(const swy_device& device, const swy_op& op, const swy_buck
   return cost_of(device, row_bytes(op) + 8 * state * bucket.seqs, 0, 5) + 0.6 * serial;
 }
 
-uint64_t workspace_recurrent(const swy_device&, const swy_op& op, const swy_bucket&) {
+uint64_t workspace_recurrent(const swy_device&, const swy_op& op, const swy_bucket& bucket) {
   const auto& a = *static_cast<const swy_gated_delta_attrs*>(op.attrs);
   Arena arena(nullptr);
   Delta d{};
   take_shape(d, a);
-  place(d, arena, swy::tensor(op, "qkv").dims[0]);
+  place(d, arena, op, bucket);
   return arena.used();
 }
 
-constexpr Kernel kKernels[] = {{"gated_delta.recurrent", SWY_OP_GATED_DELTA, kInvariant, SWY_F32, supports_recurrent,
-                                cost_recurrent, workspace_recurrent, record_recurrent},
+constexpr Kernel kKernels[] = {{.name = "gated_delta.recurrent",
+                                .op = SWY_OP_GATED_DELTA,
+                                .flags = kInvariant,
+                                .activations = SWY_F32,
+                                .supports = supports_recurrent,
+                                .cost = cost_recurrent,
+                                .workspace = workspace_recurrent,
+                                .record = record_recurrent,
+                                .op_revision = 2},
                                {"delta_rule.recurrent", SWY_OP_DELTA_RULE, kInvariant, SWY_F32, supports_recurrent,
                                 cost_recurrent, workspace_recurrent, record_delta_rule}};
 
@@ -235,6 +279,10 @@ Delta delta_of(const Recording& r) {
   d.rule_state = r.operands.state("delta_state");
   d.y = r.operands.output("y");
   take_shape(d, a);
+  if (swy::has(r.op, "pending")) {
+    d.pending = r.operands.state("pending");
+    d.pending_rows = static_cast<uint32_t>(swy::tensor(r.op, "pending").dims[0]);
+  }
   return d;
 }
 

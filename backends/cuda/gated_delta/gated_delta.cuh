@@ -19,16 +19,25 @@ struct Delta {
   float* squares;          // [rows, value_heads, head_parts(value_dim)]: of gated_delta_step.h
   uint32_t key_heads, value_heads, key_dim, value_dim, kernel;
   float norm_eps, l2_eps;
+  // [slots, pending_rows, pending_width()]: a pending row's qkv, b and a; null in revision 1
+  float* pending;
+  uint32_t pending_rows, first_pending;  // first_pending: where rows that stand begin in `mixed` and `gate`
 
   __host__ __device__ uint32_t keys() const { return key_heads * key_dim; }
   __host__ __device__ uint32_t values() const { return value_heads * value_dim; }
   __host__ __device__ uint32_t channels() const { return 2 * keys() + values(); }
+  __host__ __device__ uint32_t pending_width() const { return channels() + 2 * value_heads; }
+  __device__ float* pending_row(uint64_t slot, uint32_t row) const {
+    return pending + (slot * pending_rows + row) * pending_width();
+  }
 };
 
 // The operands of GATED_DELTA and of its parts, as far as an operation has them.
 Delta delta_of(const Recording& r);
 // Records u = silu(causal convolution of qkv) into `mixed`, and keeps the last inputs of each sequence.
 swy_status record_convolution(const Recording& r, const Delta& d);
+// Only keeps them.
+swy_status record_kept_inputs(const Recording& r, const Delta& d);
 
 // A sequence of the step, with its slots.
 struct Sequence {
@@ -51,6 +60,72 @@ __device__ inline Sequence sequence_of(const swy_step* step, uint32_t seq) {
   return s;
 }
 
+// A sequence with its pending rows (step.h). Rows of an earlier step that stand, and then its own, are its run.
+struct Run : Sequence {
+  uint32_t kept = 0;   // so many rows stand
+  bool pends = false;  // its own rows stay pending
+
+  __device__ uint32_t applied() const { return pends ? kept : kept + rows; }  // of the run, to the states
+  __device__ bool moves() const { return fresh || read != write; }  // states are written even if nothing is applied
+};
+// kPends: the operation has pending rows. Without, a run has the step's rows only.
+template <bool kPends>
+__device__ inline Run run_of(const swy_step* step, uint32_t seq) {
+  Run s{sequence_of(step, seq)};
+  if constexpr (kPends) {
+    if (!s.active || step->seq_kept_at == 0) return s;
+    const uint32_t word = step_array<uint32_t>(step, step->seq_kept_at)[seq];
+    s.kept = SWY_KEPT_COUNT(word);
+    s.pends = (word & SWY_KEPT_PENDING) != 0;
+  }
+  return s;
+}
+
+// Channel c of row i of a run, before the convolution; negative: of the last rows before it.
+template <bool kPends>
+__device__ inline float input_of(const Delta& d, const Run& s, int i, uint32_t c) {
+  const uint32_t channels = d.channels(), keep = d.kernel - 1;
+  if (const int own = i - static_cast<int>(s.kept); own >= 0) return d.qkv[uint64_t{s.first + own} * channels + c];
+  if (kPends && i >= 0) return d.pending_row(s.read, i)[c];
+  return s.fresh ? 0.0f : d.conv_state[(s.read * channels + c) * keep + (keep + i)];
+}
+
+// A row that gated_delta.cu computes, in a place of `mixed` and `gate`: one of the step, or one that stands.
+struct RunRow {
+  Run run;
+  uint32_t nth, place;  // nth: of the run
+  bool own, there;
+};
+// They are counted with a place for every row that may be pending.
+template <bool kPends>
+__device__ inline uint32_t run_rows(const Delta& d, const swy_step* step) {
+  return kPends ? step->rows + step->seqs * d.pending_rows : step->rows;
+}
+template <bool kPends>
+__device__ inline RunRow run_row(const Delta& d, const swy_step* step, uint32_t n) {
+  const uint32_t rows = step->rows;
+  RunRow r;
+  r.own = !kPends || n < rows;
+  r.run = run_of<kPends>(step, r.own ? step_array<uint32_t>(step, step->row_seq_at)[n] : (n - rows) / d.pending_rows);
+  r.nth = r.own ? r.run.kept + n - r.run.first : (n - rows) % d.pending_rows;
+  r.place = r.own ? n : d.first_pending + n - rows;
+  r.there = r.own || r.nth < r.run.kept;
+  return r;
+}
+
+// Keeps a row of the step if it stays pending. All threads of blocks with this blockIdx.y share it.
+__device__ inline void keep_row(const Delta& d, const swy_step* step, uint32_t row) {
+  const Run s = run_of<true>(step, step_array<uint32_t>(step, step->row_seq_at)[row]);
+  if (!s.pends) return;
+  const uint32_t channels = d.channels(), heads = d.value_heads;
+  float* to = d.pending_row(s.write, row - s.first);
+  for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < d.pending_width(); i += gridDim.x * blockDim.x) {
+    to[i] = i < channels           ? d.qkv[uint64_t{row} * channels + i]
+            : i < channels + heads ? d.b[uint64_t{row} * heads + i - channels]
+                                   : d.a[uint64_t{row} * heads + i - channels - heads];
+  }
+}
+
 // What the gates of one head depend on besides the row.
 struct GateWeights {
   uint32_t a_log, bias;  // plain_bits_at
@@ -58,17 +133,30 @@ struct GateWeights {
 __device__ inline GateWeights gate_weights(const Delta& d, uint32_t head) {
   return {plain_bits_at(d.a_log, head), plain_bits_at(d.dt_bias, head)};
 }
-// beta and g of one head.
-__device__ inline float2 log_gates(const Delta& d, const GateWeights& w, uint32_t row, uint32_t head) {
-  const uint64_t at = uint64_t{row} * d.value_heads + head;
-  const float a = d.a[at], b = d.b[at], x = a + plain_of(d.dt_bias, w.bias);
+// beta and g of one head, from its b and a.
+__device__ inline float2 log_gates_of(const Delta& d, const GateWeights& w, float b, float a) {
+  const float x = a + plain_of(d.dt_bias, w.bias);
   const float softplus = x > 20.0f ? x : log1pf(expf(x));
   return make_float2(sigmoid(b), -expf(plain_of(d.a_log, w.a_log)) * softplus);
 }
+__device__ inline float2 log_gates(const Delta& d, const GateWeights& w, uint32_t row, uint32_t head) {
+  const uint64_t at = uint64_t{row} * d.value_heads + head;
+  const float a = d.a[at];
+  return log_gates_of(d, w, d.b[at], a);
+}
 // beta and exp(g).
+__device__ inline float2 gates_of(const Delta& d, const GateWeights& w, float b, float a) {
+  const float2 g = log_gates_of(d, w, b, a);
+  return make_float2(g.x, expf(g.y));
+}
 __device__ inline float2 gates(const Delta& d, const GateWeights& w, uint32_t row, uint32_t head) {
   const float2 g = log_gates(d, w, row, head);
   return make_float2(g.x, expf(g.y));
+}
+// Of a pending row.
+__device__ inline float2 pending_gates(const Delta& d, const GateWeights& w, const float* row, uint32_t head) {
+  const float* b = row + d.channels() + head;
+  return gates_of(d, w, b[0], b[d.value_heads]);
 }
 __device__ inline float2 gates(const Delta& d, uint32_t row, uint32_t head) {
   return gates(d, gate_weights(d, head), row, head);

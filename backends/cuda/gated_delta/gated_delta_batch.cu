@@ -6,6 +6,9 @@
 // three blocks keep 192 KB per multiprocessor in transfer, whatever their threads do. A warp owns some columns from one
 // copy to the other. The blocks of a key head form a cluster: all have read the old inputs of the convolution before
 // one of them writes the new ones.
+//
+// Pending rows that stand are applied first, while the previous kernels run: only earlier steps write them, too. A row
+// that stays pending does not change the state in shared memory.
 #include "common/clusters.cuh"
 #include "gated_delta.cuh"
 
@@ -78,10 +81,17 @@ struct Inputs {
       taps[i].ask(d.conv, c);
     }
   }
-  __device__ void ask_row(const Delta& d, const Sequence& s) {
+  __device__ void ask_row(const float* row) {
 #pragma unroll
     for (uint32_t i = 0; i < kPerThread; ++i) {
-      if (channel[i] != kNone) window[i][kTaps - 1] = d.qkv[uint64_t{s.first} * d.channels() + channel[i]];
+      if (channel[i] != kNone) window[i][kTaps - 1] = row[channel[i]];
+    }
+  }
+  __device__ void advance() {
+#pragma unroll
+    for (uint32_t i = 0; i < kPerThread; ++i) {
+#pragma unroll
+      for (uint32_t t = 0; t + 1 < kTaps; ++t) window[i][t] = window[i][t + 1];
     }
   }
   // Stores silu(convolution) and each warp's sums of squares of q and k in `m`.
@@ -105,14 +115,15 @@ struct Inputs {
     }
   }
   // New inputs of the convolution: those of q and k are written by the first value head of a key head, those of v by
-  // each.
-  __device__ void keep(const Delta& d, const Sequence& s, bool first) const {
+  // each. Of a row that stays pending they are kept beside the states.
+  __device__ void keep(const Delta& d, const Run& s, bool first) const {
 #pragma unroll
     for (uint32_t i = 0; i < kPerThread; ++i) {
       if (channel[i] == kNone || (channel[i] < 2 * d.keys() && !first)) continue;
       float* to = d.conv_state + (s.write * d.channels() + channel[i]) * (kTaps - 1);
 #pragma unroll
-      for (uint32_t t = 0; t + 1 < kTaps; ++t) to[t] = window[i][t + 1];
+      for (uint32_t t = 0; t + 1 < kTaps; ++t) to[t] = s.pends ? window[i][t] : window[i][t + 1];
+      if (s.pends) d.pending_row(s.write, 0)[channel[i]] = window[i][kTaps - 1];
     }
   }
 };
@@ -144,9 +155,10 @@ __device__ inline void take4(const float* from, float scale, float (&to)[4]) {
 
 // Applies the rule to `columns` columns of the state [columns, 32 N]. A warp does four at a time: eight lanes per
 // column, each with N groups of four keys. `v` and `out`: of the first column. Returns this lane's share of the
-// output's squares.
-template <int N>
-__device__ float walk(const Delta& d, const Head& m, uint32_t columns, float* states, const float* v, float* out) {
+// output's squares. A row that stands has no output; without `changes` the state stays as it is.
+template <int N, bool kStands>
+__device__ float walk(const Delta& d, const Head& m, uint32_t columns, float* states, const float* v, float* out,
+                      bool changes) {
   const uint32_t lane = threadIdx.x % 32, part = lane % 8;
   const float scale_q = rsqrtf(over_warps(m.squares[0]) + d.l2_eps) * rsqrtf(32.0f * N);
   const float scale_k = rsqrtf(over_warps(m.squares[1]) + d.l2_eps);
@@ -154,10 +166,10 @@ __device__ float walk(const Delta& d, const Head& m, uint32_t columns, float* st
   float key[N][4], query[N][4], both = 0, squares = 0;
 #pragma unroll
   for (int n = 0; n < N; ++n) {
-    take4(m.mixed + n * 32 + part * 4, scale_q, query[n]);
+    if (!kStands) take4(m.mixed + n * 32 + part * 4, scale_q, query[n]);
     take4(m.mixed + (N + n) * 32 + part * 4, scale_k, key[n]);
 #pragma unroll
-    for (int j = 0; j < 4; ++j) both = fmaf(query[n][j], key[n][j], both);
+    for (int j = 0; !kStands && j < 4; ++j) both = fmaf(query[n][j], key[n][j], both);
   }
   both = over_lanes(both);
   barrier_wait(shared_at(&m.come[threadIdx.x / 32]), 0);
@@ -170,19 +182,19 @@ __device__ float walk(const Delta& d, const Head& m, uint32_t columns, float* st
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         dot_k = fmaf(state[n][j], key[n][j], dot_k);
-        dot_q = fmaf(state[n][j], query[n][j], dot_q);
+        if (!kStands) dot_q = fmaf(state[n][j], query[n][j], dot_q);
       }
     }
     dot_k = over_lanes(dot_k);
-    dot_q = over_lanes(dot_q);
+    if (!kStands) dot_q = over_lanes(dot_q);
     const float delta = gate.x * (v[column] - dot_k);
     const float o = fmaf(both, delta, dot_q);  // the new state times q
 #pragma unroll
-    for (int n = 0; n < N; ++n) {
+    for (int n = 0; changes && n < N; ++n) {
       at[n * 8] = make_float4(fmaf(key[n][0], delta, state[n][0]), fmaf(key[n][1], delta, state[n][1]),
                               fmaf(key[n][2], delta, state[n][2]), fmaf(key[n][3], delta, state[n][3]));
     }
-    if (part == 0) {
+    if (!kStands && part == 0) {
       out[column] = o;
       squares = fmaf(o, o, squares);
     }
@@ -192,8 +204,8 @@ __device__ float walk(const Delta& d, const Head& m, uint32_t columns, float* st
 
 #endif
 
-// blockIdx.x: value head; blockIdx.y: sequence. N: groups of 32 keys.
-template <int N>
+// blockIdx.x: value head; blockIdx.y: sequence. N: groups of 32 keys. kPends: with pending rows.
+template <int N, bool kPends>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     delta_batch(const __grid_constant__ Delta d, const swy_step* step) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -202,7 +214,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   Stamps stamps(kStampDelta);
   const uint32_t rank = cluster_rank(), head = blockIdx.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const uint32_t columns = d.value_dim / kWarps, first = warp * columns, bytes = columns * 32 * N * 4;  // of this warp
-  const Sequence s = blockIdx.y < step->seqs ? sequence_of(step, blockIdx.y) : Sequence{};
+  const Run s = blockIdx.y < step->seqs ? run_of<kPends>(step, blockIdx.y) : Run{};
   float* mine = states + first * (32 * N);
   const uint64_t slot = uint64_t{d.values()} * (32 * N), at = (uint64_t{head} * d.value_dim + first) * (32 * N);
   if (lane == 0 && s.active) ask_state(s, d.rule_state + s.read * slot + at, mine, bytes, m.come[warp]);
@@ -212,6 +224,17 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   release_next();
   stamps.note(kAsked);
   stamps.take_place();
+  const float* v = m.mixed + 2 * 32 * N + first;
+  for (uint32_t r = 0; kPends && r < s.kept; ++r) {
+    const float* row = d.pending_row(s.read, r);
+    inputs.ask_row(row);
+    if (warp == kWarps - 1) m.gate = pending_gates(d, gate_of, row, head);
+    inputs.mix(d, m);
+    __syncthreads();
+    walk<N, true>(d, m, columns, mine, v, m.out + first, true);
+    __syncthreads();
+    inputs.advance();
+  }
   depend();
   stamps.note(kWaited);
   const uint64_t to = uint64_t{s.first} * d.values() + head * d.value_dim + threadIdx.x;
@@ -223,7 +246,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     for (uint32_t i = lane; i < columns * 8 * N; i += 32) reinterpret_cast<float4*>(mine)[i] = make_float4(0, 0, 0, 0);
   }
   const float z = threadIdx.x < d.value_dim ? d.z[to] : 0.0f;
-  inputs.ask_row(d, s);
+  inputs.ask_row(d.qkv + uint64_t{s.first} * d.channels());
   if (warp == kWarps - 1) m.gate = gates(d, gate_of, s.first, head);
   inputs.mix(d, m);
   stamps.note(kRead);
@@ -232,11 +255,16 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   __syncthreads();
   asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
   inputs.keep(d, s, rank == 0);
-  const float squares = warp_sum(walk<N>(d, m, columns, mine, m.mixed + 2 * 32 * N + first, m.out + first));
+  if (kPends && s.pends && threadIdx.x < 2) {
+    const float* from = threadIdx.x == 0 ? d.b : d.a;
+    d.pending_row(s.write, 0)[d.channels() + threadIdx.x * d.value_heads + head] =
+        from[uint64_t{s.first} * d.value_heads + head];
+  }
+  const float squares = warp_sum(walk<N, false>(d, m, columns, mine, v, m.out + first, !s.pends));
   stores_visible_to_copies();
   __syncwarp();
   if (lane == 0) {
-    copy_out(d.rule_state + s.write * slot + at, shared_at(mine), bytes);
+    if (!s.pends || s.kept > 0 || s.moves()) copy_out(d.rule_state + s.write * slot + at, shared_at(mine), bytes);
     m.squares[2][warp] = squares;
   }
   __syncthreads();
@@ -254,9 +282,9 @@ template <int N>
 swy_status record_batch(const Recording& r, const Delta& d) {
   Recording own = r;
   own.split = FastMemory::shared;
-  return launch_clusters(own, delta_batch<N>, cluster_of(r.attrs<swy_gated_delta_attrs>()),
-                         dim3(d.value_heads, r.bucket().seqs), kThreads, sizeof(float) * d.value_dim * d.key_dim, d,
-                         r.list.step);
+  return launch_clusters(own, d.pending != nullptr ? delta_batch<N, true> : delta_batch<N, false>,
+                         cluster_of(r.attrs<swy_gated_delta_attrs>()), dim3(d.value_heads, r.bucket().seqs), kThreads,
+                         sizeof(float) * d.value_dim * d.key_dim, d, r.list.step);
 }
 
 swy_status record(const Recording& r) {
@@ -290,8 +318,14 @@ double cost(const swy_device& device, const swy_op& op, const swy_bucket& bucket
 }
 
 // Adds in another order than the kernels for prompts.
-constexpr Kernel kKernels[] = {
-    {"gated_delta.batch", SWY_OP_GATED_DELTA, kAlways, SWY_F32, supports, cost, nullptr, record}};
+constexpr Kernel kKernels[] = {{.name = "gated_delta.batch",
+                                .op = SWY_OP_GATED_DELTA,
+                                .flags = kAlways,
+                                .activations = SWY_F32,
+                                .supports = supports,
+                                .cost = cost,
+                                .record = record,
+                                .op_revision = 2}};
 
 }  // namespace
 

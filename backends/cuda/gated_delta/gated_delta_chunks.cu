@@ -33,7 +33,7 @@ struct Places {
 
 // What a block walks through: the chunks of one sequence, for one head and a range of columns.
 struct Walk {
-  Sequence s;
+  Run s;
   uint32_t slot, chunks, head, slice;  // slot of the first chunk
   uint32_t turn;                       // of the first chunk: how often buffers were filled before
 };
@@ -264,7 +264,7 @@ template <int kDim, bool kRead>
 __device__ inline void move_state(const Chunks& c, const Walk& w, uint32_t tile, float (&s)[kDim / 8][4]) {
   const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, column = w.slice * kSlice + tile * 16;
   const bool there = column < c.d.value_dim;
-  const uint64_t slot = kRead ? w.s.read : w.s.write;
+  const uint64_t slot = kRead ? begins_in(w.s) : w.s.write;
   float* at =
       c.d.rule_state + ((slot * c.d.value_heads + w.head) * c.d.value_dim + (there ? column + g : 0)) * kDim + 2 * t;
 #pragma unroll
@@ -282,8 +282,8 @@ __device__ inline void move_state(const Chunks& c, const Walk& w, uint32_t tile,
   }
 }
 
-// blockIdx.x: slice; blockIdx.y: value head; blockIdx.z: every gridDim.z-th sequence.
-template <int kDim, int kStages>
+// blockIdx.x: slice; blockIdx.y: value head; blockIdx.z: every gridDim.z-th sequence. kPends: with pending rows.
+template <int kDim, int kStages, bool kPends>
 __global__ void __launch_bounds__(kWalkThreads, 1) walk(const __grid_constant__ Chunks c, const swy_step* step) {
   extern __shared__ __align__(128) char memory[];
   const uint32_t warp = threadIdx.x / 32, tile = warp % kTiles;
@@ -296,11 +296,14 @@ __global__ void __launch_bounds__(kWalkThreads, 1) walk(const __grid_constant__ 
   __syncthreads();
 #endif
   release_next();
-  bool waited = false;  // states are written by earlier steps only, so they are read before the previous kernels end
+  // States are written by earlier steps only, so they are read before the previous kernels end; but not with rows that
+  // stand.
+  bool waited = kPends;
+  if (kPends) depend();
   uint32_t turn = 0;
   for (uint32_t seq = blockIdx.z; seq < step->seqs; seq += gridDim.z) {
     Walk w;
-    w.s = sequence_of(step, seq);
+    w.s = run_of<kPends>(step, seq);
     if (!w.s.active || w.s.rows <= c.few) continue;
     w.slot = part_number(w.s.first, seq, kChunk);
     w.chunks = (w.s.rows + kChunk - 1) / kChunk;
@@ -324,7 +327,7 @@ __global__ void __launch_bounds__(kWalkThreads, 1) walk(const __grid_constant__ 
         give_out<kDim, kStages>(c, w, n - 1, tile, memory);
       }
     }
-    if (first) move_state<kDim, false>(c, w, tile, s);
+    if (first && !w.s.pends) move_state<kDim, false>(c, w, tile, s);
     __syncthreads();
   }
   if (!waited && blockIdx.x + blockIdx.y + blockIdx.z == 0) depend();  // one waits for all that have nothing to do
@@ -335,7 +338,8 @@ swy_status record_walk(const Recording& r, const Chunks& c) {
   const uint32_t blocks = c.slices() * c.d.value_heads, seqs = r.bucket().seqs;
   const uint32_t processors = r.device().processors, teams = processors < 2 * blocks ? 1 : processors / blocks;
   const dim3 grid(c.slices(), c.d.value_heads, teams < seqs ? teams : seqs);
-  return launch(r, walk<kDim, kStages>, grid, kWalkThreads, Places<kDim, kStages>::kBytes, c, r.list.step);
+  return launch(r, c.pends() ? walk<kDim, kStages, true> : walk<kDim, kStages, false>, grid, kWalkThreads,
+                Places<kDim, kStages>::kBytes, c, r.list.step);
 }
 
 }  // namespace

@@ -9,6 +9,8 @@
 //   S' = exp(G_64) S + K^T diag(exp(G_64 - G)) U
 //
 // All decays are exp of differences that are not positive.
+//
+// With pending rows, those that stand are applied first, by a kernel of its own. The chunks are of the step's own rows.
 #pragma once
 
 #include "common/parts.cuh"
@@ -31,12 +33,18 @@ struct Chunks {
   uint32_t slots;     // for the bucket
   uint32_t few;       // sequences of at most so many rows are walked through token by token
 
+  __host__ __device__ bool pends() const { return d.pending != nullptr; }
   __host__ __device__ uint32_t slices() const { return (d.value_dim + kSlice - 1) / kSlice; }
 };
 
+// Rows that stand: their states, in the write slots. Only with pending rows.
+swy_status record_stands(const Recording& r, const Delta& d);
+// The state that the step's own rows go on from. With rows that stand it is not that of an earlier step.
+__device__ inline uint64_t begins_in(const Run& s) { return s.kept > 0 ? s.write : s.read; }
 // Convolution, SiLU, norms of q and k: writes q, k and v.
 swy_status record_mix(const Recording& r, const Chunks& c);
-// Per chunk: inverse, within and decay. Also keeps the last inputs of the convolution, which `mix` has read before.
+// Per chunk: inverse, within and decay. Without pending rows it also keeps the last inputs of the convolution, which
+// `mix` has read before.
 swy_status record_triangles(const Recording& r, const Chunks& c);
 // Walks through the chunks of each sequence of more than `few` rows: o and the state.
 swy_status record_chunks(const Recording& r, const Chunks& c);
@@ -44,7 +52,7 @@ swy_status record_chunks(const Recording& r, const Chunks& c);
 swy_status record_few(const Recording& r, const Chunks& c);
 // Bytes of shared memory that a block needs.
 uint32_t least_block_memory();
-// y = rms_norm(o) * w * silu(z).
+// y = rms_norm(o) * w * silu(z). With pending rows it also keeps those that stay pending.
 swy_status record_gated_norm(const Recording& r, const Chunks& c);
 
 }  // namespace gpu

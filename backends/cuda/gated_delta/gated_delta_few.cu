@@ -17,27 +17,29 @@ __device__ inline void load_keys(const char* tile, uint32_t row, uint32_t units,
   x[0] = low_of(v.x), x[1] = high_of(v.x), x[2] = low_of(v.y), x[3] = high_of(v.y);
 }
 
-// blockIdx.x: 32 columns; blockIdx.y: value head; blockIdx.z: sequence. N: groups of 32 keys.
-template <int N>
+// blockIdx.x: 32 columns; blockIdx.y: value head; blockIdx.z: sequence. N: groups of 32 keys. kPends: with pending
+// rows.
+template <int N, bool kPends>
 __global__ void __launch_bounds__(kThreads) walk_few(const __grid_constant__ Chunks c, const swy_step* step) {
   const Delta& d = c.d;
   const uint32_t lane = threadIdx.x % 32, part = lane % 8, head = blockIdx.y;
   const uint32_t column = (blockIdx.x * (kThreads / 32) + threadIdx.x / 32) * kColumns + lane / 8;
   release_next();
-  const Sequence s = blockIdx.z < step->seqs ? sequence_of(step, blockIdx.z) : Sequence{};
+  const Run s = blockIdx.z < step->seqs ? run_of<kPends>(step, blockIdx.z) : Run{};
   const bool works = blockIdx.z < step->seqs && s.active && s.rows <= c.few;
   const bool there = column < d.value_dim;
   const uint64_t at = (uint64_t{head} * d.value_dim + (there ? column : 0)) * d.key_dim;
   const uint64_t state_slot = uint64_t{d.value_heads} * d.value_dim * d.key_dim;
+  if (kPends) depend();
   float state[N][4];
 #pragma unroll
   for (int n = 0; n < N; ++n) {
     const bool in = works && there && !s.fresh;
-    const float4 v = in ? *reinterpret_cast<const float4*>(d.rule_state + s.read * state_slot + at + n * 32 + part * 4)
-                        : make_float4(0, 0, 0, 0);
+    const float* from = d.rule_state + begins_in(s) * state_slot + at + n * 32 + part * 4;
+    const float4 v = in ? *reinterpret_cast<const float4*>(from) : make_float4(0, 0, 0, 0);
     state[n][0] = v.x, state[n][1] = v.y, state[n][2] = v.z, state[n][3] = v.w;
   }
-  depend();  // the state is that of an earlier step
+  if (!kPends) depend();  // the state is that of an earlier step
   if (!works) return;
   const uint32_t slot = part_number(s.first, blockIdx.z, kChunk), units = d.key_dim / 8;
   const uint64_t keys = (uint64_t{slot} * d.key_heads + head / (d.value_heads / d.key_heads)) * kChunk * d.key_dim;
@@ -78,7 +80,7 @@ __global__ void __launch_bounds__(kThreads) walk_few(const __grid_constant__ Chu
   }
 #pragma unroll
   for (int n = 0; n < N; ++n) {
-    if (!there) continue;
+    if (!there || s.pends) continue;
     *reinterpret_cast<float4*>(d.rule_state + s.write * state_slot + at + n * 32 + part * 4) =
         make_float4(state[n][0], state[n][1], state[n][2], state[n][3]);
   }
@@ -89,7 +91,11 @@ __global__ void __launch_bounds__(kThreads) walk_few(const __grid_constant__ Chu
 swy_status record_few(const Recording& r, const Chunks& c) {
   if (c.few == 0) return SWY_OK;
   const dim3 grid(ceil_div(c.d.value_dim, kThreads / 32 * kColumns), c.d.value_heads, r.bucket().seqs);
-  const auto kernel = c.d.key_dim == 32 ? walk_few<1> : c.d.key_dim == 64 ? walk_few<2> : walk_few<4>;
+  const bool pends = c.pends();
+  const auto kernel = c.d.key_dim == 32   ? pends ? walk_few<1, true> : walk_few<1, false>
+                        : c.d.key_dim == 64 ? pends ? walk_few<2, true> : walk_few<2, false>
+                        : pends ? walk_few<4, true>
+                                          : walk_few<4, false>;
   return launch(r, kernel, grid, kThreads, 0, c, r.list.step);
 }
 

@@ -95,15 +95,17 @@ __device__ inline void load_taps(const Delta& d, uint32_t channel, float (&tap)[
 }
 
 // Rows of several sequences, or the first ones of one. Lane i has the sequence of row i.
+template <bool kPends>
 __device__ inline void mix_ragged(const Chunks& c, const Unit& u, const Four (&window)[kGroup + kTaps - 1],
                                   const float (&tap)[kTaps][4], uint32_t begin, uint32_t end, uint32_t own,
-                                  const Sequence& s) {
+                                  const Run& s) {
   const Delta& d = c.d;
   const uint32_t how = (s.active ? 1 : 0) + (s.fresh ? 2 : 0), from = static_cast<uint32_t>(s.read), taps = d.kernel;
 #pragma unroll
   for (uint32_t i = 0; i < kGroup; ++i) {
     const uint32_t seq = __shfl_sync(kAll, own, i), first = __shfl_sync(kAll, s.first, i);
     const uint32_t state = __shfl_sync(kAll, how, i), read = __shfl_sync(kAll, from, i);
+    const uint32_t kept = kPends ? __shfl_sync(kAll, s.kept, i) : 0;
     if (begin + i >= end || (state & 1) == 0) continue;
     const uint32_t before = begin + i - first;
     Four sum{};
@@ -111,10 +113,14 @@ __device__ inline void mix_ragged(const Chunks& c, const Unit& u, const Four (&w
     for (uint32_t t = 0; t < kTaps; ++t) {
       const uint32_t back = kTaps - 1 - t;
       Four x = window[i + t];
-      if (back > before) {
+      if (kPends && back > before && back - before <= kept) {
+        const float* row = d.pending_row(read, kept + before - back) + u.channel;
+#pragma unroll
+        for (int j = 0; j < 4; ++j) x.x[j] = u.there ? row[j] : 0.0f;
+      } else if (back > before) {
         const bool in = (state & 2) == 0 && back < taps && u.there;
         const float* old =
-            d.conv_state + (uint64_t{read} * d.channels() + u.channel) * (taps - 1) + (taps - 1 + before - back);
+            d.conv_state + (uint64_t{read} * d.channels() + u.channel) * (taps - 1) + (taps - 1 + kept + before - back);
 #pragma unroll
         for (int j = 0; j < 4; ++j) x.x[j] = in ? old[j * (taps - 1)] : 0.0f;
       }
@@ -125,7 +131,8 @@ __device__ inline void mix_ragged(const Chunks& c, const Unit& u, const Four (&w
   }
 }
 
-// blockIdx.x: units, one per warp; blockIdx.y: `groups` times kGroup rows.
+// blockIdx.x: units, one per warp; blockIdx.y: `groups` times kGroup rows. kPends: with pending rows.
+template <bool kPends>
 __global__ void __launch_bounds__(kMixWarps * 32, kMixBlocks)
     mix(const __grid_constant__ Chunks c, uint32_t groups, const swy_step* step) {
   const Delta& d = c.d;
@@ -136,10 +143,10 @@ __global__ void __launch_bounds__(kMixWarps * 32, kMixBlocks)
   release_next();
   const uint32_t rows = step->rows, start = blockIdx.y * groups * kGroup;
   uint32_t known = 0, own = 0;  // rows before `known` are of the sequence that the last look was for
-  Sequence s{};
+  Run s{};
   const auto look = [&](uint32_t begin) {
     own = step_array<uint32_t>(step, step->row_seq_at)[min(begin + threadIdx.x % kGroup, rows - 1)];
-    s = sequence_of(step, own);
+    s = run_of<kPends>(step, own);
     const bool alone = __all_sync(kAll, own == __shfl_sync(kAll, own, 0));
     known = alone ? s.first + s.rows : 0;
   };
@@ -161,7 +168,7 @@ __global__ void __launch_bounds__(kMixWarps * 32, kMixBlocks)
     }
     if (group > 0 && begin + kGroup > known) look(begin);
     if (begin + kGroup > known || begin < s.first + kTaps - 1) {
-      mix_ragged(c, u, window, tap, begin, end, own, s);
+      mix_ragged<kPends>(c, u, window, tap, begin, end, own, s);
       continue;
     }
     if (!s.active) continue;
@@ -195,8 +202,9 @@ __device__ inline Place place_of(const Chunks& c, const swy_step* step, uint32_t
   return p;
 }
 
-// A warp: some heads of a row, four columns per lane and head. blockIdx.y: rows.
+// A warp: some heads of a row, four columns per lane and head. blockIdx.y: rows. kPends: with pending rows.
 constexpr uint32_t kHeadsOfWarp = 4;
+template <bool kPends>
 __global__ void __launch_bounds__(kWarps * 32, kNormBlocks)
     gated_norm(const __grid_constant__ Chunks c, const swy_step* step) {
   const Delta& d = c.d;
@@ -209,6 +217,7 @@ __global__ void __launch_bounds__(kWarps * 32, kNormBlocks)
   uint32_t row = blockIdx.y;
   Place p = row < step->rows ? place_of(c, step, row) : Place{};
   depend();
+  for (uint32_t r = row; kPends && r < step->rows; r += gridDim.y) keep_row(d, step, r);
   if (first >= d.value_heads) return;
   while (row < step->rows) {
     const uint64_t at = uint64_t{row} * d.values() + first * d.value_dim + lane * 4;
@@ -249,13 +258,15 @@ swy_status record_mix(const Recording& r, const Chunks& c) {
   const uint32_t units = 2 * c.d.key_heads + ceil_div(c.d.values(), 128), rows = r.bucket().rows;
   const uint64_t work = uint64_t{units} * ceil_div(rows, kGroup), warps = uint64_t{kResident} * r.device().processors;
   const uint32_t waves = ceil_div(work, warps * kMostGroups), groups = ceil_div(work, warps * waves);
-  return launch(r, mix, dim3(ceil_div(units, kMixWarps), ceil_div(rows, kGroup * groups)), kMixWarps * 32, 0, c, groups,
+  return launch(r, c.pends() ? mix<true> : mix<false>,
+                dim3(ceil_div(units, kMixWarps), ceil_div(rows, kGroup * groups)), kMixWarps * 32, 0, c, groups,
                 r.list.step);
 }
 
 swy_status record_gated_norm(const Recording& r, const Chunks& c) {
   const uint32_t rows = r.bucket().rows, x = ceil_div(c.d.value_heads, kWarps * kHeadsOfWarp);
-  return launch(r, gated_norm, dim3(x, rows < 65535 ? rows : 65535), kWarps * 32, 0, c, r.list.step);
+  return launch(r, c.pends() ? gated_norm<true> : gated_norm<false>, dim3(x, rows < 65535 ? rows : 65535), kWarps * 32,
+                0, c, r.list.step);
 }
 
 }  // namespace gpu

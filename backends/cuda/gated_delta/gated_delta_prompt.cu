@@ -27,8 +27,10 @@ swy_status record(const Recording& r) {
   c.d = delta_of(r);
   Arena arena(r.operands.workspace());
   place(c, arena, attrs_of(r.op), r.bucket());
+  if (c.pends()) SWY_CUDA_TRY(record_stands(r, c.d));
   SWY_CUDA_TRY(record_mix(r, c));
   SWY_CUDA_TRY(record_triangles(r, c));
+  if (c.pends()) SWY_CUDA_TRY(record_kept_inputs(r, c.d));
   SWY_CUDA_TRY(record_few(r, c));
   SWY_CUDA_TRY(record_chunks(r, c));
   return record_gated_norm(r, c);
@@ -67,8 +69,15 @@ uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket& bucket
   return arena.used();
 }
 
-constexpr Kernel kKernels[] = {
-    {"gated_delta.chunks", SWY_OP_GATED_DELTA, kAlways, SWY_BF16, supports, cost, workspace, record}};
+constexpr Kernel kKernels[] = {{.name = "gated_delta.chunks",
+                                .op = SWY_OP_GATED_DELTA,
+                                .flags = kAlways,
+                                .activations = SWY_BF16,
+                                .supports = supports,
+                                .cost = cost,
+                                .workspace = workspace,
+                                .record = record,
+                                .op_revision = 2}};
 
 }  // namespace
 

@@ -13,92 +13,76 @@
 //
 // Several rows of a sequence share the state in the registers and the weights of the convolution. Everything that does
 // not depend on the state is computed for all rows at once; the state then takes one row after the other.
+//
+// Pending rows that stand are applied before all that, also while the previous kernels run: like the states, only
+// earlier steps write them. Rows that stay pending leave the states as they are then, and are kept beside them.
 #include <cooperative_groups.h>
 
-#include "gated_delta.cuh"
-#include "gated_delta_step.h"
+#include "gated_delta_columns.cuh"
 
 namespace gpu {
 namespace {
 
 namespace cg = cooperative_groups;
 
-constexpr uint32_t kThreads = 256, kSlice = kHeadPart, kMostCluster = 8, kMostTaps = 4, kMostRows = 4;
+constexpr uint32_t kThreads = kColumnThreads, kSlice = kColumns, kMostCluster = 8, kMostRows = 4;
 
 // blockIdx.x: key head * cluster size + block; blockIdx.y: sequence. N: groups of 32 keys. kRows: the most rows of a
 // sequence. kRaw, with one row: 64 registers at most, so that two blocks, of two sequences, fit beside a projection's.
-template <int N, bool kRaw, uint32_t kRows>
-__global__ void __launch_bounds__(kRaw&& kRows == 1 ? 512 : kThreads, kRaw ? 2 : 1)
+// kPends: with pending rows.
+template <int N, bool kRaw, uint32_t kRows, bool kPends>
+__global__ void __launch_bounds__(kRaw&& kRows == 1 && !kPends ? 512 : kThreads, kRaw ? 2 : 1)
     delta_step(const __grid_constant__ Delta d, uint32_t slices, uint32_t* readers, const swy_step* step) {
 #if __CUDA_ARCH__ >= 900
-  __shared__ __align__(16) float mixed[kRows][2 * 32 * N + kSlice];  // q, k, and this slice of v
-  __shared__ float scratch[kRows][24], out[kRows][kSlice], shared_squares[kRows];
-  __shared__ float2 shared_gate[kRows];
+  constexpr uint32_t kHeld = kPends ? kRowsAtOnce : kRows;
+  static_assert(kRows <= kHeld);
+  constexpr int kChannels = Columns<N>::kChannels;
+  using Held = ColumnRows<N, kHeld>;
+  __shared__ __align__(16) Held m;
+  __shared__ float out[kRows][kSlice], shared_squares[kRows];
   Stamps stamps(kStampDelta);
-  const uint32_t per_key = d.value_heads / d.key_heads, blocks = per_key * slices;
-  const uint32_t key_head = blockIdx.x / blocks, rank = blockIdx.x % blocks;
-  const uint32_t head = key_head * per_key + rank / slices, slice = rank % slices;
-  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, part = lane % 8;
-  const uint32_t column = slice * kSlice + warp * 4 + lane / 8;
-  const uint32_t keys = d.keys(), dim = d.key_dim, channels = d.channels(), taps = d.kernel;
+  const ColumnPlace place(d, slices);
+  const uint32_t key_head = place.key_head, rank = place.rank, head = place.head, slice = place.slice;
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, part = lane % 8, column = place.column;
+  const uint32_t dim = d.key_dim, channels = d.channels(), taps = d.kernel;
   const bool valid = blockIdx.y < step->seqs;
-  const Sequence s = valid ? sequence_of(step, blockIdx.y) : Sequence{};
-  const bool active = valid && s.active, there = active && column < d.value_dim;
+  const Run s = valid ? run_of<kPends>(step, blockIdx.y) : Run{};
+  const bool active = valid && s.active;
   const auto has = [&](uint32_t r) { return active && (kRows == 1 || r < s.rows); };
-  const uint64_t at = (uint64_t{head} * d.value_dim + column) * dim;
-  const uint64_t slot = uint64_t{d.values()} * dim;
-  float state[N][4];
-#pragma unroll
-  for (int n = 0; n < N; ++n) {
-    const uint32_t k = n * 32 + part * 4;
-    const bool in = there && k < dim && !s.fresh;
-    const float4 v =
-        in ? __ldcs(reinterpret_cast<const float4*>(d.rule_state + s.read * slot + at + k)) : make_float4(0, 0, 0, 0);
-    state[n][0] = v.x, state[n][1] = v.y, state[n][2] = v.z, state[n][3] = v.w;
-  }
-  // Channels of this thread: q and k of the key head, then the slice of v.
-  constexpr int kChannels = (2 * 32 * N + kSlice + kThreads - 1) / kThreads;
-  float old[kChannels][kMostTaps];
-  uint32_t channel[kChannels], tap[kChannels][kMostTaps];  // taps: plain_bits_at
-#pragma unroll
-  for (int i = 0; i < kChannels; ++i) {
-    const uint32_t j = i * kThreads + threadIdx.x;
-    channel[i] = j < dim       ? key_head * dim + j
-                 : j < 2 * dim ? keys + key_head * dim + j - dim
-                               : 2 * keys + head * d.value_dim + slice * kSlice + j - 2 * dim;
-    const uint32_t width = 2 * dim + min(kSlice, d.value_dim - slice * kSlice);
-    if (j >= width || !active) channel[i] = 0xffffffffu;
-#pragma unroll
-    for (uint32_t t = 0; t < kMostTaps; ++t) {
-      old[i][t] = 0, tap[i][t] = 0;
-      if (channel[i] == 0xffffffffu || t >= taps) continue;
-      tap[i][t] = plain_bits_at(d.conv, uint64_t{channel[i]} * taps + t);
-      if (t + 1 < taps && !s.fresh) old[i][t] = d.conv_state[(s.read * channels + channel[i]) * (taps - 1) + t];
-    }
-  }
+  Columns<N> own(d, s, active, place);
+  const bool there = own.there;
   const GateWeights gate_of = gate_weights(d, head);
   const bool writes = kRaw && there && part == 0;
   const uint32_t norm_bits = writes ? plain_bits_at(d.norm, column) : 0;
   stamps.note(kAsked);
   release_next();
   stamps.take_place();
+  if constexpr (kPends) {
+    own.apply_standing(d, s, head, gate_of, m);
+    if (s.pends && (s.kept > 0 || s.moves())) own.store(d, s, place);
+  }
   depend();
   stamps.note(kWaited);
-  float newest[kRows][kChannels], z[kRows];  // loaded before the gates are computed
+  float line[kChannels][kMostTaps - 1 + kRows], z[kRows];  // loaded before the gates are computed
+#pragma unroll
+  for (int i = 0; i < kChannels; ++i) {
+#pragma unroll
+    for (uint32_t t = 0; t + 1 < kMostTaps; ++t) line[i][t] = own.old[i][t];
+  }
 #pragma unroll
   for (uint32_t r = 0; r < kRows; ++r) {
     const uint64_t row = s.first + r;
 #pragma unroll
     for (int i = 0; i < kChannels; ++i) {
-      const bool in = channel[i] != 0xffffffffu && (r == 0 || has(r));
-      newest[r][i] = in ? d.qkv[row * channels + channel[i]] : 0.0f;
+      const bool in = own.channel[i] != Columns<N>::kNone && (r == 0 || has(r));
+      line[i][kMostTaps - 1 + r] = in ? d.qkv[row * channels + own.channel[i]] : 0.0f;
     }
     z[r] = writes && (r == 0 || has(r)) ? d.z[row * d.values() + head * d.value_dim + column] : 0.0f;
   }
   // One warp each: the first warp has the most channels, the last one the fewest. A lane has a row.
   if (warp == kThreads / 32 - 1 && active) {
     const float2 of = gates(d, gate_of, kRows == 1 ? s.first : s.first + min(lane, s.rows - 1), head);
-    if (lane < kRows) shared_gate[lane] = of;
+    if (lane < kRows) m.gate[lane] = of;
   }
   float squares[2][kRows] = {};  // of q, of k
 #pragma unroll
@@ -106,33 +90,38 @@ __global__ void __launch_bounds__(kRaw&& kRows == 1 ? 512 : kThreads, kRaw ? 2 :
     if (r != 0 && !has(r)) continue;
 #pragma unroll
     for (int i = 0; i < kChannels; ++i) {
-      const uint32_t j = i * kThreads + threadIdx.x;
-      if (channel[i] == 0xffffffffu) continue;
-      float sum = 0;
-#pragma unroll
-      for (uint32_t t = 0; t < kMostTaps; ++t) {
-        if (r != 0 && t + 1 < kMostTaps && t + 1 < taps) old[i][t] = old[i][t + 1];
-        if (t + 1 == taps) old[i][t] = newest[r][i];
-        if (t < taps) sum = fmaf(old[i][t], plain_of(d.conv, tap[i][t]), sum);
-      }
-      const float u = quick_silu(sum);
-      mixed[r][j] = u;
-      if (j < dim) squares[0][r] = fmaf(u, u, squares[0][r]);
-      if (j >= dim && j < 2 * dim) squares[1][r] = fmaf(u, u, squares[1][r]);
+      if (own.channel[i] != Columns<N>::kNone) own.mix(d, i, line[i] + r, m.mixed[r], squares[0][r], squares[1][r]);
     }
   }
   // Writes the new inputs: this block's own, of v; and those of q and k once all blocks of the key head have read the
   // old ones.
-  const auto keep_inputs = [&](bool own) {
+  const auto keep_inputs = [&](bool of_v) {
+    const uint32_t applied = kPends && s.pends ? 0 : s.rows;  // of the step's own rows
 #pragma unroll
     for (int i = 0; i < kChannels; ++i) {
-      const uint32_t j = i * kThreads + threadIdx.x;
-      if (channel[i] == 0xffffffffu || (j >= 2 * dim) != own) continue;
-      float* to = d.conv_state + (s.write * channels + channel[i]) * (taps - 1);
+      const uint32_t j = i * kThreads + threadIdx.x, channel = own.channel[i];
+      if (channel == Columns<N>::kNone || (j >= 2 * dim) != of_v) continue;
+      float* to = d.conv_state + ((s.write * channels + channel) * (taps - 1) - uint64_t{kMostTaps - taps});
 #pragma unroll
-      for (uint32_t t = 1; t < kMostTaps; ++t) {
-        if (t < taps) to[t - 1] = old[i][t];
+      for (uint32_t t = 0; t + 1 < kMostTaps; ++t) {
+        float x = line[i][t + 1];
+#pragma unroll
+        for (uint32_t r = 2; r <= kRows; ++r) x = applied >= r ? line[i][t + r] : x;
+        if (kPends && applied == 0) x = line[i][t];
+        if (t + taps >= kMostTaps) to[t] = x;
       }
+#pragma unroll
+      for (uint32_t r = 0; r < kRows; ++r) {
+        if (kPends && s.pends && r < s.rows) d.pending_row(s.write, r)[channel] = line[i][kMostTaps - 1 + r];
+      }
+    }
+    if (!kPends || of_v || !active || !s.pends) return;
+    const uint32_t heads = d.value_heads / d.key_heads;  // the key head's; of each row b, then a
+    for (uint32_t i = threadIdx.x; i < s.rows * 2 * heads; i += kThreads) {
+      const uint32_t row = i / (2 * heads), of = key_head * heads + i % heads, is_a = i / heads % 2;
+      const float* from = is_a != 0 ? d.a : d.b;
+      d.pending_row(s.write, row)[channels + is_a * d.value_heads + of] =
+          from[uint64_t{s.first + row} * d.value_heads + of];
     }
   };
   stamps.note(kRead);
@@ -142,7 +131,7 @@ __global__ void __launch_bounds__(kRaw&& kRows == 1 ? 512 : kThreads, kRaw ? 2 :
 #pragma unroll
     for (uint32_t k = 0; k < 2; ++k) {
       const float sum = warp_sum(squares[k][r]);
-      if (lane == 0) scratch[r][8 * k + warp] = sum;
+      if (lane == 0) m.sums[r][8 * k + warp] = sum;
     }
   }
   __syncthreads();
@@ -154,49 +143,8 @@ __global__ void __launch_bounds__(kRaw&& kRows == 1 ? 512 : kThreads, kRaw ? 2 :
 #pragma unroll
   for (uint32_t r = 0; r < kRows; ++r) {
     if (r != 0 && !has(r)) continue;
-    float total_q = 0, total_k = 0;
-#pragma unroll
-    for (int w = 0; w < 8; ++w) total_q += scratch[r][w], total_k += scratch[r][8 + w];
-    const float scale_q = rsqrtf(total_q + d.l2_eps) * rsqrtf(static_cast<float>(dim));
-    const float scale_k = rsqrtf(total_k + d.l2_eps);
-    const float v = there ? mixed[r][2 * dim + warp * 4 + lane / 8] : 0.0f;
-    const float2 gate = active ? shared_gate[r] : make_float2(0, 0);
-    // With s the state's column before the row, the output is q (exp(g) s + k delta): computes its three products at
-    // once.
-    float key[N][4], of_key = 0, of_query = 0, both = 0;
-#pragma unroll
-    for (int n = 0; n < N; ++n) {
-      const uint32_t i = n * 32 + part * 4;
-      const bool in = i < dim;
-      const float4 k = in ? *reinterpret_cast<const float4*>(mixed[r] + dim + i) : make_float4(0, 0, 0, 0);
-      const float4 q = in ? *reinterpret_cast<const float4*>(mixed[r] + i) : make_float4(0, 0, 0, 0);
-      const float query[4] = {q.x, q.y, q.z, q.w};
-      key[n][0] = k.x, key[n][1] = k.y, key[n][2] = k.z, key[n][3] = k.w;
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        of_key = fmaf(state[n][j], key[n][j], of_key);
-        of_query = fmaf(state[n][j], query[j], of_query);
-        both = fmaf(key[n][j], query[j], both);
-      }
-    }
-#pragma unroll
-    for (int x = 1; x < 8; x *= 2) {
-      of_key += __shfl_xor_sync(kAll, of_key, x);
-      of_query += __shfl_xor_sync(kAll, of_query, x);
-      both += __shfl_xor_sync(kAll, both, x);
-    }
-    const float delta = gate.x * (v - gate.y * scale_k * of_key) * scale_k;  // times the key as it is in shared memory
-    o[r] = scale_q * fmaf(gate.y, of_query, delta * both);
-#pragma unroll
-    for (int n = 0; n < N; ++n) {
-      const uint32_t i = n * 32 + part * 4;
-#pragma unroll
-      for (int j = 0; j < 4; ++j) state[n][j] = fmaf(key[n][j], delta, gate.y * state[n][j]);
-      if (there && i < dim && (r + 1 == kRows || !has(r + 1))) {
-        __stcs(reinterpret_cast<float4*>(d.rule_state + s.write * slot + at + i),
-               make_float4(state[n][0], state[n][1], state[n][2], state[n][3]));
-      }
-    }
+    o[r] = own.template apply<true>(d, m.mixed[r], m.sums[r], active ? m.gate[r] : make_float2(0, 0));
+    if ((r + 1 == kRows || !has(r + 1)) && !(kPends && s.pends)) own.store(d, s, place);
   }
   stamps.note(kMultiplied);
 #pragma unroll
@@ -208,17 +156,17 @@ __global__ void __launch_bounds__(kRaw&& kRows == 1 ? 512 : kThreads, kRaw ? 2 :
     float sum = there && part == 0 ? o[r] * o[r] : 0.0f;
     sum += __shfl_xor_sync(kAll, sum, 8);
     sum += __shfl_xor_sync(kAll, sum, 16);
-    if (lane == 0) scratch[r][16 + warp] = sum;
+    if (lane == 0) m.sums[r][16 + warp] = sum;
     if (!kRaw && part == 0) out[r][warp * 4 + lane / 8] = there ? o[r] : 0.0f;
   }
   __shared__ bool last;
-  if (kRaw && threadIdx.x == 0) last = before + 1 == blocks;
+  if (kRaw && threadIdx.x == 0) last = before + 1 == place.blocks;
   __syncthreads();
   const uint32_t summed = threadIdx.x - 32;  // the second warp's first threads have a row each
   const auto sum_of_row = [&] {
     float sum = 0;
 #pragma unroll
-    for (int w = 0; w < 8; ++w) sum += scratch[summed][16 + w];
+    for (int w = 0; w < 8; ++w) sum += m.sums[summed][16 + w];
     return sum;
   };
   if constexpr (kRaw) {
@@ -260,7 +208,7 @@ uint32_t cluster_of(const swy_gated_delta_attrs& a) { return a.value_heads / a.k
 // The most rows of a sequence.
 uint32_t sequence_rows(const swy_bucket& bucket) { return (bucket.flags & SWY_BUCKET_DECODE) != 0 ? 1 : bucket.rows; }
 
-template <int N, bool kRaw, uint32_t kRows>
+template <int N, bool kRaw, uint32_t kRows, bool kPends>
 swy_status record_step(const Recording& r, const Delta& d) {
   const auto& a = r.attrs<swy_gated_delta_attrs>();
   uint32_t* readers = nullptr;  // [sequences, key heads]
@@ -268,22 +216,26 @@ swy_status record_step(const Recording& r, const Delta& d) {
     readers = take_counters(r.list, r.bucket().seqs * a.key_heads, r.error);
     if (readers == nullptr) return SWY_UNSUPPORTED;  // the message has been set already
   }
-  return launch_clusters(r, delta_step<N, kRaw, kRows>, kRaw ? 1 : cluster_of(a),
+  return launch_clusters(r, delta_step<N, kRaw, kRows, kPends>, kRaw ? 1 : cluster_of(a),
                          dim3(a.key_heads * cluster_of(a), r.bucket().seqs), kThreads, 0, d, slices_of(a), readers,
                          r.list.step);
 }
 
-template <bool kRaw, uint32_t kRows>
+template <bool kRaw, uint32_t kRows, bool kPends>
 swy_status record_rows(const Recording& r, const Delta& d) {
-  return d.key_dim <= 32   ? record_step<1, kRaw, kRows>(r, d)
-         : d.key_dim <= 64 ? record_step<2, kRaw, kRows>(r, d)
-                           : record_step<4, kRaw, kRows>(r, d);
+  return d.key_dim <= 32   ? record_step<1, kRaw, kRows, kPends>(r, d)
+         : d.key_dim <= 64 ? record_step<2, kRaw, kRows, kPends>(r, d)
+                           : record_step<4, kRaw, kRows, kPends>(r, d);
+}
+template <bool kRaw, bool kPends>
+swy_status record_any(const Recording& r, const Delta& d) {
+  const uint32_t rows = sequence_rows(r.bucket());
+  if (rows == 1) return record_rows<kRaw, 1, kPends>(r, d);
+  return rows > 2 ? record_rows<kRaw, kMostRows, kPends>(r, d) : record_rows<kRaw, 2, kPends>(r, d);
 }
 template <bool kRaw>
 swy_status record_delta(const Recording& r, const Delta& d) {
-  const uint32_t rows = sequence_rows(r.bucket());
-  if (rows == 1) return record_rows<kRaw, 1>(r, d);
-  return rows > 2 ? record_rows<kRaw, kMostRows>(r, d) : record_rows<kRaw, 2>(r, d);
+  return d.pending != nullptr ? record_any<kRaw, true>(r, d) : record_any<kRaw, false>(r, d);
 }
 
 swy_status record(const Recording& r) { return record_delta<false>(r, delta_of(r)); }
@@ -299,8 +251,14 @@ double cost(const swy_device& device, const swy_op& op, const swy_bucket& bucket
 }
 
 // Adds in another order than the kernels for prompts.
-constexpr Kernel kKernels[] = {
-    {"gated_delta.step", SWY_OP_GATED_DELTA, kAlways, SWY_F32, supports, cost, nullptr, record}};
+constexpr Kernel kKernels[] = {{.name = "gated_delta.step",
+                                .op = SWY_OP_GATED_DELTA,
+                                .flags = kAlways,
+                                .activations = SWY_F32,
+                                .supports = supports,
+                                .cost = cost,
+                                .record = record,
+                                .op_revision = 2}};
 
 }  // namespace
 

@@ -210,7 +210,8 @@ __device__ inline void multiply_keys(float (&kk)[8][4], float (&qk)[8][4], uint3
   }
 }
 
-// blockIdx.x: slot; blockIdx.y: key head, and kKeepers more for the inputs of sequence blockIdx.x.
+// blockIdx.x: slot; blockIdx.y: key head, and kKeepers more for the inputs of sequence blockIdx.x, without pending
+// rows.
 template <int kDim>
 __global__ void __launch_bounds__(kThreads, 3) triangles(const __grid_constant__ Chunks c, const swy_step* step) {
   extern __shared__ __align__(128) char memory[];
@@ -262,7 +263,7 @@ __global__ void __launch_bounds__(kThreads, 3) triangles(const __grid_constant__
 }  // namespace
 
 swy_status record_triangles(const Recording& r, const Chunks& c) {
-  const dim3 grid(c.slots, c.d.key_heads + kKeepers);
+  const dim3 grid(c.slots, c.d.key_heads + (c.pends() ? 0 : kKeepers));
   switch (c.d.key_dim) {
     case 32:
       return launch(r, triangles<32>, grid, kThreads, sizeof(Shared<32>), c, r.list.step);

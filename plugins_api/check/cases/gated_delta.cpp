@@ -32,7 +32,7 @@ void gates(Builder& b, uint64_t heads, swy_dtype plain) {
 // For a bucket for decoding, not one with room for more.
 bool decodes(const Scene& scene) {
   return scene.name == "decode4" || scene.name == "decode6" || scene.name == "one_token" ||
-         scene.name == "first_token" || scene.name == "one_row";
+         scene.name == "first_token" || scene.name == "one_row" || scene.name == "drafts" || scene.name == "two_drafts";
 }
 
 bool has_pending(const Scene& scene) {
@@ -121,7 +121,8 @@ void gated_delta_cases(std::vector<CaseSpec>& out) {
     }
   }
   odd_cases(out);
-  const Shape few[] = {{4, 8, 32, 32, 4}, {1, 2, 19, 11, 7, false, 0.01f, 0.1f}, {2, 4, 128, 128, 4, true}};
+  const Shape few[] = {
+      {4, 8, 32, 32, 4}, {2, 2, 64, 48, 3}, {1, 2, 19, 11, 7, false, 0.01f, 0.1f}, {2, 4, 128, 128, 4, true}};
   for (const Shape& s : few) {
     for (const Scene& scene : pending_scenes()) put_pending(out, s, scene, s.slow, SWY_BF16);
   }

@@ -79,32 +79,19 @@ class Range {
     e.expect_ok(p_.api().list_finalize(list_, e.get()), "list_finalize");
   }
 
-  // The results of the links: the kept values, and all states. Other values are not compared.
+  // The results of the links: the kept values of all steps, and all states. Other values are not compared.
   std::vector<Outcome> submit() {
     std::vector<Outcome> out(links_.size());
-    for (const size_t m : values_) memory_[m].poison();
-    memory_[work_].poison();
-    for (const Given& g : given_) memory_[g.memory].write(g.content->data(), g.content->size() * 4);
     for (const Kept& k : states_) {
       k.memory.bring(k.state(links_), bucket().page_size);
       out[k.link].before.push_back(k.memory.content(k.state(links_), bucket().page_size));
     }
-    const std::vector<std::byte> block = step_block(links_[0].steps[0], bucket(), ++submissions_);
-    memory_[step_].write(block.data(), block.size());
-    PluginError e;
-    e.expect_ok(p_.api().list_submit(list_, nullptr, e.get()), "list_submit");
+    for (size_t step = 0; step < links_[0].steps.size(); ++step) submit_step(step, out);
     for (const Kept& k : states_) {
       out[k.link].states.push_back(k.memory.content(k.state(links_), bucket().page_size));
       k.memory.expect_guards();
     }
     for (const Memory& m : memory_) m.expect_guards();
-    expect_untouched_inputs();
-    for (const size_t i : kept_links_) {
-      const Operand& made = links_[i].outputs[0];
-      std::vector<float> value(bytes_of(made) / 4);
-      memory_[values_[i]].read(value.data(), value.size() * 4);
-      out[i].outputs.push_back({{bucket().rows, made.desc.dims[1], SWY_F32, {value.begin(), value.end()}, {}}});
-    }
     return out;
   }
 
@@ -114,8 +101,10 @@ class Range {
     swy_bindings all{};
   };
   struct Given {  // an input from outside
-    size_t memory;
-    const std::vector<float>* content;
+    size_t memory, link, input;
+    const std::vector<float>& content(const std::vector<Case>& links, size_t step) const {
+      return links[link].steps[step].inputs[input].floats;
+    }
   };
   struct Kept {
     size_t link, index;
@@ -170,9 +159,31 @@ class Range {
     return memory_.size() - 1;
   }
   size_t give(size_t link, size_t input) {
-    const std::vector<float>& content = links_[link].steps[0].inputs[input].floats;
-    given_.push_back({add(content.size() * 4, text("input ", input, " of operation ", link)), &content});
-    return given_.back().memory;
+    const size_t m = add(bytes_of(links_[link].inputs[input]), text("input ", input, " of operation ", link));
+    given_.push_back({m, link, input});
+    return m;
+  }
+
+  void submit_step(size_t step, std::vector<Outcome>& out) {
+    for (const size_t m : values_) memory_[m].poison();
+    memory_[work_].poison();
+    for (const Given& g : given_) {
+      const std::vector<float>& content = g.content(links_, step);
+      memory_[g.memory].poison();
+      memory_[g.memory].write(content.data(), content.size() * 4);
+    }
+    const std::vector<std::byte> block = step_block(links_[0].steps[step], bucket(), ++submissions_);
+    memory_[step_].write(block.data(), block.size());
+    PluginError e;
+    e.expect_ok(p_.api().list_submit(list_, nullptr, e.get()), "list_submit");
+    expect_untouched_inputs(step);
+    const uint64_t rows = links_[0].steps[step].rows();
+    for (const size_t i : kept_links_) {
+      const uint64_t width = links_[i].outputs[0].desc.dims[1];
+      std::vector<float> value(rows * width);
+      memory_[values_[i]].read(value.data(), value.size() * 4);
+      out[i].outputs.push_back({{rows, width, SWY_F32, {value.begin(), value.end()}, {}}});
+    }
   }
 
   // Memory for every value: values that are not kept are bound, too.
@@ -201,11 +212,12 @@ class Range {
     }
   }
 
-  void expect_untouched_inputs() const {
+  void expect_untouched_inputs(size_t step) const {
     for (const Given& g : given_) {
-      std::vector<float> now(g.content->size());
+      const std::vector<float>& content = g.content(links_, step);
+      std::vector<float> now(content.size());
       memory_[g.memory].read(now.data(), now.size() * 4);
-      if (now != *g.content) throw Failure("changed an input of the range");
+      if (now != content) throw Failure("changed an input of the range");
     }
   }
 
@@ -246,7 +258,7 @@ double relative_error(const std::vector<double>& wanted, const std::vector<doubl
 // The difference in the states of one link.
 std::string compare_states(Case link, Outcome wanted, Outcome got) {
   link.outputs.clear();
-  wanted.outputs = got.outputs = {{}};
+  wanted.outputs = got.outputs = std::vector<std::vector<Matrix>>(link.steps.size());
   return compare(link, wanted, got, SWY_BF16, nullptr);
 }
 
@@ -256,10 +268,11 @@ std::string compare_chains(const std::vector<Case>& links, const std::vector<Out
     const std::string problem = compare_states(links[i], wanted[i], got[i]);
     if (!problem.empty()) return text(op_name(links[i].op), ": ", problem);
     if (got[i].outputs.empty()) continue;
-    const double error = relative_error(wanted[i].outputs[0][0].values, got[i].outputs[0][0].values);
-    if (!(error <= kBudget)) {
+    for (size_t step = 0; step < links[i].steps.size(); ++step) {
+      const double error = relative_error(wanted[i].outputs[step][0].values, got[i].outputs[step][0].values);
+      if (error <= kBudget) continue;
       return text("the output of operation ", i, " (", op_name(links[i].op), ") has a relative error of ", error,
-                  " (budget ", kBudget, ")");
+                  " (budget ", kBudget, ") in step ", step);
     }
   }
   return "";
