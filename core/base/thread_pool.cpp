@@ -22,13 +22,18 @@ void pause() {
 #endif
 }
 
-// Returns once `word` is no longer `old`.
-void wait_for_change(const std::atomic<uint32_t>& word, uint32_t old) {
+// False: `word` is still `old`.
+bool changes_soon(const std::atomic<uint32_t>& word, uint32_t old) {
   for (int i = 0; i < kSpins; ++i) {
-    if (word.load(std::memory_order_acquire) != old) return;
+    if (word.load(std::memory_order_acquire) != old) return true;
     pause();
   }
-  word.wait(old, std::memory_order_acquire);
+  return false;
+}
+
+// Returns once `word` is no longer `old`.
+void wait_for_change(const std::atomic<uint32_t>& word, uint32_t old) {
+  if (!changes_soon(word, old)) word.wait(old, std::memory_order_acquire);
 }
 
 }  // namespace
@@ -46,37 +51,44 @@ ThreadPool::~ThreadPool() {
   for (std::thread& t : threads_) t.join();
 }
 
-void ThreadPool::wait_counted(const std::atomic<uint32_t>& word, uint32_t old, bool counted) {
-  const uint64_t begin = counted ? Os::real().now_ns() : 0;
-  wait_for_change(word, old);
-  if (counted) watched_->waited_ns += Os::real().now_ns() - begin;
-}
-
 void ThreadPool::barrier(uint32_t rank) {
   const uint32_t phase = phase_.load(std::memory_order_acquire);
   const bool counted = watched_ != nullptr && rank == 0;
   if (counted) ++watched_->barriers;
+  note_processor(rank);
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == width_) {
     arrived_.store(0, std::memory_order_relaxed);
     phase_.fetch_add(1, std::memory_order_release);
     phase_.notify_all();
     return;
   }
-  wait_counted(phase_, phase, counted);
+  const uint64_t begin = counted ? Os::real().now_ns() : 0;
+  if (!changes_soon(phase_, phase)) {
+    move_apart(rank);
+    phase_.wait(phase, std::memory_order_acquire);
+  }
+  if (counted) watched_->waited_ns += Os::real().now_ns() - begin;
+}
+
+// Members share a cache line of these, so what is known already is not written.
+uint32_t ThreadPool::note_processor(uint32_t rank) {
+  const uint32_t here = this_processor();
+  std::atomic<uint32_t>& known = processors_[rank];
+  if (known.load(std::memory_order_relaxed) != here) known.store(here, std::memory_order_relaxed);
+  return here;
 }
 
 // Two members on one processor take turns there while each waits for the other, five times as long as on two. They
-// hardly rest, so that the kernel holds their caches for warm and may leave them together for good. The member with the
-// larger rank goes to a processor that has none; later it may run anywhere again.
+// hardly rest, so that the system's scheduler holds their caches for warm and leaves them together for whole steps. The
+// member with the larger rank goes to a processor that has none; later it may run anywhere again.
 void ThreadPool::move_apart(uint32_t rank) {
   const std::vector<uint32_t>& allowed = allowed_processors();
-  const uint32_t here = this_processor();
-  processors_[rank].store(here, std::memory_order_relaxed);
+  const uint32_t here = note_processor(rank);
   const auto taken = [this](uint32_t processor, uint32_t ranks) {
-    return std::any_of(&processors_[0], &processors_[ranks],
+    return std::any_of(processors_.get(), processors_.get() + ranks,
                        [&](const auto& p) { return p.load(std::memory_order_relaxed) == processor; });
   };
-  if (width_ > allowed.size() || !taken(here, rank)) return;
+  if (pinned_ || width_ > allowed.size() || !taken(here, rank)) return;
   const auto empty = std::find_if(allowed.begin(), allowed.end(), [&](uint32_t p) { return !taken(p, width_); });
   if (empty == allowed.end() || !pin_this_thread(*empty)) return;
   unpin_this_thread();
@@ -108,14 +120,16 @@ void ThreadPool::run(swy_team_fn fn, void* arg) {
   arg_ = arg;
   if (watched_ != nullptr) ++watched_->runs;
   running_.store(width_ - 1, std::memory_order_relaxed);
-  processors_[0].store(this_processor(), std::memory_order_relaxed);
+  note_processor(0);
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();
   work(0);
   working_for = outer;
   for (uint32_t left = running_.load(std::memory_order_acquire); left != 0;
        left = running_.load(std::memory_order_acquire)) {
-    wait_counted(running_, left, watched_ != nullptr);
+    const uint64_t begin = watched_ == nullptr ? 0 : Os::real().now_ns();
+    wait_for_change(running_, left);
+    if (watched_ != nullptr) watched_->waited_ns += Os::real().now_ns() - begin;
   }
 }
 
@@ -127,6 +141,7 @@ bool ThreadPool::pin() {
         if (!pin_this_thread(allowed_processors()[team->rank])) static_cast<std::atomic<bool>*>(ok)->store(false);
       },
       &all);
+  pinned_ = all;
   return all;
 }
 

@@ -2,7 +2,8 @@
 // ThreadPool: the one team of threads that CPU backends compute on.
 //
 // `run` starts every member on the same function and returns when all are back. Between runs the members are parked; in
-// a barrier they spin for a moment and then sleep. A member's floating point rounds after a run as before it.
+// a barrier they spin for a moment and then sleep, and two that share a processor move apart. A member's floating point
+// rounds after a run as before it.
 #pragma once
 
 #include <atomic>
@@ -47,8 +48,8 @@ class ThreadPool {
   swy_team team(uint32_t rank);
   void barrier(uint32_t rank);
   void work(uint32_t rank) noexcept;
+  uint32_t note_processor(uint32_t rank);
   void move_apart(uint32_t rank);
-  void wait_counted(const std::atomic<uint32_t>& word, uint32_t old, bool counted);
 
   uint32_t width_ = 1;
   std::mutex turn_;  // held by the thread whose run it is
@@ -61,7 +62,8 @@ class ThreadPool {
   std::atomic<uint32_t> arrived_{0};
   std::atomic<uint32_t> phase_{0};
   std::atomic<bool> stop_{false};
-  std::unique_ptr<std::atomic<uint32_t>[]> processors_;  // of each member, when it last began to work
+  std::unique_ptr<std::atomic<uint32_t>[]> processors_;  // of each member, at its last begin or barrier
+  bool pinned_ = false;                                  // each member, for good
   std::vector<std::thread> threads_;
 };
 

@@ -2,6 +2,7 @@
 // The pool that CPU backends compute on.
 #include "core/base/thread_pool.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <sched.h>
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cfenv>
+#include <chrono>
 #include <thread>
 #include <vector>
 
@@ -106,6 +108,55 @@ TEST(ThreadPool, MembersOnOneProcessorMoveApart) {
   unpin_this_thread();
   ASSERT_EQ(at.size(), 2u);
   EXPECT_EQ(at[0] != at[1], allowed_processors().size() > 1) << "the only processor is shared";
+}
+
+int processors_of_this_thread() {
+  cpu_set_t set;
+  ::sched_getaffinity(0, sizeof set, &set);
+  return CPU_COUNT(&set);
+}
+
+// Both are tied to one processor in the midst of a run, and member 1 waits there. Whoever moves away is tied no longer.
+TEST(ThreadPool, MembersOnOneProcessorMoveApartAtABarrier) {
+  struct Run {
+    std::atomic<bool> waits{false};
+    std::vector<int> processors;
+  } run;
+  ThreadPool pool(2);
+  run.processors.resize(pool.width());
+  pool.run(
+      [](void* arg, const swy_team* member) {
+        Run& r = *static_cast<Run*>(arg);
+        pin_this_thread(allowed_processors()[0]);
+        member->barrier(member);
+        pin_this_thread(allowed_processors()[0]);  // again, where this barrier parted them already
+        if (member->rank == 1) r.waits = true;
+        while (!r.waits) std::this_thread::yield();
+        if (member->rank == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        member->barrier(member);
+        r.processors[member->rank] = processors_of_this_thread();
+      },
+      &run);
+  unpin_this_thread();
+  EXPECT_THAT(run.processors, ::testing::ElementsAre(1, static_cast<int>(allowed_processors().size())));
+}
+
+// As in the server: the thread that pins is not the one that computes.
+TEST(ThreadPool, PinnedMembersStayWhereAnotherThreadComputes) {
+  if (allowed_processors().size() < 2) GTEST_SKIP() << "needs two processors";
+  ThreadPool pool(2);
+  ASSERT_TRUE(pool.pin());
+  int allowed = 0;
+  std::thread([&] {
+    pin_this_thread(allowed_processors()[1]);
+    pool.run(
+        [](void* out, const swy_team* member) {
+          if (member->rank == 1) *static_cast<int*>(out) = processors_of_this_thread();
+        },
+        &allowed);
+  }).join();
+  unpin_this_thread();
+  EXPECT_EQ(allowed, 1);
 }
 
 TEST(ThreadPool, AWidthOfZeroIsOne) { EXPECT_EQ(ThreadPool(0).width(), 1u); }
