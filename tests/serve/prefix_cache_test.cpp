@@ -144,9 +144,10 @@ void learn(Service& service, bool pays) {
   const Status told = service.on_loop([&](Model& model) -> Status {
     DraftedStep plain{.rows = 1, .seqs = 1, .tokens = 1, .ns = 1'000'000'000}, drafted = plain;
     drafted.rows = 2, drafted.ns += 10'000'000;
+    drafted.tokens = pays ? 2 : 1;
     drafted.computed = drafted.drafting = 1;
     drafted.drafting_ns = pays ? 10'000'000 : 1'000'000'000;
-    for (int i = 0; i < 200; ++i) {
+    for (int i = 0; i < (pays ? 400 : 10); ++i) {
       model.draft_policy().stepped(plain);
       model.draft_policy().stepped(drafted);
     }
