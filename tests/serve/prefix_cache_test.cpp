@@ -186,6 +186,8 @@ TEST(PrefixCache, KeepsNoStatesWithoutTheLayers) {
   cache.keep("", seen, *session);
   EXPECT_EQ(cache.totals().checkpoints, 0u);
   EXPECT_EQ(cache.find("", text).common, 0u);
+  session->reset();
+  ASSERT_TRUE(session->feed(seen).ok());
   std::vector<float> rows(seen.size() * model.hidden_width());
   ASSERT_TRUE(model.read_hidden(0, rows).ok());
   session->trail().saw(0, seen, rows);
