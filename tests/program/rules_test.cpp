@@ -131,7 +131,7 @@ const std::vector<Mutation> kStructure = {
      [](ProgramSpec& s) {
        s.metadata[0] = {"mtp.shortlist", "0-38 38-39"};
      },
-     "mtp.shortlist: the shortlist '0-38 38-39' has no rising token ids below 50 at byte 7"},
+     "mtp.shortlist: the shortlist '0-38 38-39' has no rising token ids below 50 at byte 10"},
     {"shortlist of ids that are none",
      [](ProgramSpec& s) {
        s.metadata[0] = {"mtp.shortlist", "0-38 50"};

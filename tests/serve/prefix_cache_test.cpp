@@ -144,9 +144,10 @@ void learn(Service& service, bool pays) {
   const Status told = service.on_loop([&](Model& model) -> Status {
     DraftedStep plain{.rows = 1, .seqs = 1, .tokens = 1, .ns = 1'000'000'000}, drafted = plain;
     drafted.rows = 2, drafted.ns += 10'000'000;
+    drafted.tokens = pays ? 2 : 1;
     drafted.computed = drafted.drafting = 1;
     drafted.drafting_ns = pays ? 10'000'000 : 1'000'000'000;
-    for (int i = 0; i < 200; ++i) {
+    for (int i = 0; i < (pays ? 400 : 10); ++i) {
       model.draft_policy().stepped(plain);
       model.draft_policy().stepped(drafted);
     }
@@ -185,6 +186,8 @@ TEST(PrefixCache, KeepsNoStatesWithoutTheLayers) {
   cache.keep("", seen, *session);
   EXPECT_EQ(cache.totals().checkpoints, 0u);
   EXPECT_EQ(cache.find("", text).common, 0u);
+  session->reset();
+  ASSERT_TRUE(session->feed(seen).ok());
   std::vector<float> rows(seen.size() * model.hidden_width());
   ASSERT_TRUE(model.read_hidden(0, rows).ok());
   session->trail().saw(0, seen, rows);
