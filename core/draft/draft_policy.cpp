@@ -14,16 +14,16 @@ constexpr double kFirstDraft = 0.15;   // likewise: a draft that a device comput
 constexpr double kLostSteps = 1.5;     // plain steps that may be lost at first
 constexpr double kLostShare = 0.005;   // and this share of the time
 constexpr double kAtOnce = 0.5;        // of that, at one step with several drafts: what is lost takes long to come back
-constexpr double kKeptSteps = 64;      // of the time saved, that may be lost again
+constexpr double kKeptSteps = 64;      // of the time saved, that may be lost again; and of debt
 constexpr uint32_t kPlainFirst = 3;    // plain steps that are measured before any drafts; the first is often slow
 constexpr uint32_t kPlainEvery = 128;  // steps with drafts until plain ones are measured again; at first fewer
-constexpr double kFell = 0.7;
+constexpr double kFell = 0.7;          // of a plain step's time so far: earlier ones were disturbed
 constexpr uint32_t kCheaperEvery = 64;  // steps without drafts until these are taken to cost less than was measured
 constexpr double kCheaper = 0.9;        // so much: the machine may have been busy
-constexpr double kCheapest = 0.5;
-constexpr double kOutlier = 4;        // times the cost so far: something else ran
-constexpr double kFirstIsSlow = 0.5;  // what a draft costs, of what the first took
-constexpr uint32_t kFirstDrafts = 2;  // that a device computes, before it is known what they cost
+constexpr double kCheapest = 0.5;       // the least of what was measured
+constexpr double kOutlier = 4;          // times the cost so far: something else ran
+constexpr double kFirstIsSlow = 0.5;    // what a draft costs, of what the first took
+constexpr uint32_t kFirstDrafts = 2;    // that a device computes, before it is known what they cost
 
 }  // namespace
 
@@ -41,7 +41,7 @@ void AverageTime::take(double measured) {
 void DraftAccount::add(double ns, double saved, double plain) {
   spent_ += ns;
   balance_ += saved;
-  if (plain > 0) balance_ = std::min(balance_, kKeptSteps * plain);
+  if (plain > 0) balance_ = std::clamp(balance_, -kKeptSteps * plain, kKeptSteps * plain);
 }
 
 double DraftAccount::may_lose(double plain) const { return balance_ + kLostSteps * plain + kLostShare * spent_; }
@@ -116,7 +116,7 @@ void DraftPolicy::stepped(const DraftedStep& s) {
   const size_t count = count_of(s.seqs);
   const bool plain = s.rows <= s.seqs;
   const double expected = cost_ns(s.rows, s.seqs), one = plain_[count].ns;
-  if (s.drafting > 0) draft_[size_of(s.drafting)].take(drafting / std::max(s.computed, 1u));
+  if (s.computed > 0) draft_[size_of(s.drafting)].take(drafting / s.computed);
   if (s.first) {
     const double planning = std::max(took - expected, 0.0);
     plan_ns_ = plan_ns_ == 0 ? planning : (plan_ns_ + planning) / 2;

@@ -75,7 +75,7 @@ struct Outcome {
   PathChoice path;
   uint64_t read_bytes = 0;              // of logits, candidates and tokens that came to the host
   uint64_t undecided = 0;               // tokens that candidates did not decide, sampled from the logits
-  DraftCounts drafts;                   // and those that were drawn
+  DraftCounts drafts;                   // guesses by their place in a step, and those that were drawn
   uint64_t prompt_ns = 0, draw_ns = 0;  // from `add` to the first token, and from there to the last
 };
 
@@ -184,15 +184,15 @@ class Batch {
   std::vector<StepSequence> sequences_;
   std::shared_ptr<swy::RowSampler> row_sampler_;
   std::vector<Id> starved_;
-  std::vector<Running*> order_;         // of the prompts in a step
-  std::vector<Running*> computed_;      // whose drafts a device computes before a step
-  uint64_t drafting_ns_ = 0;            // that this took
-  uint64_t reading_ns_ = 0;             // that was beside it
-  uint64_t following_ns_ = 0;           // that giving hidden rows took
-  uint32_t computed_drafts_ = 0;        // that came of it
-  std::vector<Acceptance*> faded_;      // of all sequences, in the step that is being planned
-  std::vector<float> hidden_;           // rows of a sequence
-  std::vector<uint32_t> free_entries_;  // of the devices' token buffers
+  std::vector<Running*> order_;                      // of the prompts in a step
+  std::vector<Running*> computed_;                   // whose drafts a device computes before a step; they may end in it
+  uint64_t drafting_ns_ = 0;                         // that this took
+  uint64_t reading_ns_ = 0;                          // that was beside it
+  uint64_t following_ns_ = 0;                        // that giving hidden rows took
+  uint32_t asked_drafts_ = 0, computed_drafts_ = 0;  // that it was asked for, and that came of it
+  std::vector<Acceptance*> faded_;                   // of all sequences, in the step that is being planned
+  std::vector<float> hidden_;                        // rows of a sequence
+  std::vector<uint32_t> free_entries_;               // of the devices' token buffers
   Id next_id_ = 1;
   uint64_t steps_ = 0, draws_ = 0;
 };

@@ -59,7 +59,7 @@ void Batch::draft(StepRoom& room) {
     const bool decodes = r->outcome.stopped == StopReason::none && !r->paused && !r->reads_prompt();
     if (room.drafts > 0 && decodes && !r->request.drafters.empty()) ask_drafters(*r, room);
   }
-  drafting_ns_ = reading_ns_ = following_ns_ = computed_drafts_ = 0;
+  drafting_ns_ = reading_ns_ = following_ns_ = computed_drafts_ = asked_drafts_ = 0;
   if (!computed_.empty()) compute_drafts();
 }
 
@@ -179,6 +179,7 @@ void Batch::compute_drafts() {
     reading_ns_ += drafter(*r).reading_ns();
     r->guesses->end(r->drafts);
     r->asked = std::exchange(r->drafts, static_cast<uint32_t>(r->guesses->ids().size()));
+    asked_drafts_ += r->asked;
     computed_drafts_ += r->drafts;
     if (r->drafts == 0) passed(*r, r->drafter);
     if (!proposed.ok()) end(*r, StopReason::failed, std::move(proposed));
@@ -328,8 +329,6 @@ void Batch::measure(const Flight& flight, uint64_t begin_ns, uint64_t drawn, boo
   policy.followed(following_ns_ + reading_ns_);
   if (flight.reads_prompt) policy.read_prompt();
   if (flight.reads_prompt || flight.parts.empty()) return;
-  uint32_t asked = 0;
-  for (const Running* r : computed_) asked += r->asked;
   const DraftedStep step{.rows = flight.rows,
                          .seqs = static_cast<uint32_t>(flight.parts.size()),
                          .tokens = static_cast<uint32_t>(drawn),
@@ -337,7 +336,7 @@ void Batch::measure(const Flight& flight, uint64_t begin_ns, uint64_t drawn, boo
                          .computed = computed_drafts_,
                          .drafting_ns = drafting_ns_,
                          .drafting = static_cast<uint32_t>(computed_.size()),
-                         .asked = asked,
+                         .asked = asked_drafts_,
                          .first = first};
   policy.stepped(step);
   for (const FlightPart& p : flight.parts) {

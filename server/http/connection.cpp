@@ -119,11 +119,9 @@ net::awaitable<bool> Connection::read_head(Parser& parser) {
   } else if (ec == http::error::body_limit) {
     status = 413;
     message = "the request's body is larger than " + std::to_string(shared_.options.body_bytes) + " bytes";
-  } else if (ec == beast::error::timeout) {
-    co_return false;  // the stream is closed
-  } else if (ec.category() != make_error_code(http::error::end_of_stream).category() ||
-             ec == http::error::end_of_stream || ec == http::error::partial_message) {
-    co_return false;  // the client has gone
+  } else if (ec == beast::error::timeout || ec == http::error::end_of_stream || ec == http::error::partial_message ||
+             ec.category() != make_error_code(http::error::end_of_stream).category()) {
+    co_return false;  // the client was too slow, and the stream is closed; or it has gone
   }
   const HttpRequest none;
   co_await refuse(none, status, message);
@@ -238,7 +236,9 @@ net::awaitable<HttpReply> Connection::reply_to(HttpRequest& request) {
   HttpReply reply = co_await run(shared_.handlers, request, handle);
   if (!reply.work) co_return reply;
   const GoesOn goes_on = [this] { return !gone_ && !shared_.stopping; };
-  const std::function<HttpReply()> work = [&goes_on, make = std::move(reply.work)] { return make(goes_on); };
+  const std::function<HttpReply()> work = [&, make = std::move(reply.work)] {
+    return goes_on() ? make(goes_on) : shared_.handler.refuse(503, request, "the client has disconnected");
+  };
   WorkQueue& queue = reply.computes ? shared_.computing : shared_.compiling;
   place_ = queue.place(shared_.options.works);
   if (place_ == nullptr) {

@@ -20,7 +20,7 @@ struct HttpOptions {
   uint16_t port = 8080;     // 0: any free one
   uint32_t io_threads = 1;  // of the event loop
   uint32_t handler_threads = 2;
-  uint32_t works = 16;          // HttpReply::work of each kind at a time, of which one runs; more get 503
+  uint32_t works = 16;          // HttpReply::work of each kind that clients wait for; more get 503
   uint32_t connections = 4096;  // at a time; more get 503
   uint32_t header_bytes = 16 << 10;
   uint64_t body_bytes = 16 << 20;

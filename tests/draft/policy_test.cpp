@@ -116,6 +116,21 @@ std::function<double(uint32_t)> falling(double first) {
   return [first](uint32_t place) { return first * std::pow(0.9, place); };
 }
 
+// A smaller model that reads a long prompt computes nothing meanwhile.
+TEST(DraftPolicy, ReadingLeavesTheCostOfDrafts) {
+  DraftPolicy policy;
+  for (int i = 0; i < 8; ++i) {
+    policy.stepped({.rows = 1, .seqs = 1, .tokens = 1, .ns = 1000});
+    policy.stepped(
+        {.rows = 2, .seqs = 1, .tokens = 2, .ns = 1300, .computed = 1, .drafting_ns = 400, .drafting = 1, .asked = 1});
+  }
+  const double cost = policy.draft_ns(1);
+  for (int i = 0; i < 32; ++i) {
+    policy.stepped({.rows = 1, .seqs = 1, .tokens = 1, .ns = 1000, .drafting_ns = 2, .drafting = 1, .asked = 1});
+  }
+  EXPECT_EQ(policy.draft_ns(1), cost);
+}
+
 // In texts of few tokens and of many, of one sequence and of several.
 TEST(DraftPolicy, NeverLosesMoreThanTwoPercent) {
   for (const double each : {0.02, 0.1, 0.3, 1.0, 2.0}) {

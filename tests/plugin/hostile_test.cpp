@@ -28,7 +28,7 @@ using ::testing::HasSubstr;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr double kHangs = 8;
 #else
-constexpr double kHangs = 3;  // all at once; the good file beside them, on a busy machine, has no more either
+constexpr double kHangs = 5;  // all at once; the good file beside them, on a busy machine, has no more either
 #endif
 constexpr double kPatience = 60;  // for files that answer: never reached
 

@@ -132,7 +132,7 @@ TEST(ThreadPool, MembersOnOneProcessorMoveApartAtABarrier) {
         pin_this_thread(allowed_processors()[0]);  // again, where this barrier parted them already
         if (member->rank == 1) r.waits = true;
         while (!r.waits) std::this_thread::yield();
-        if (member->rank == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        if (member->rank == 0) std::this_thread::sleep_for(std::chrono::milliseconds(200));
         member->barrier(member);
         r.processors[member->rank] = processors_of_this_thread();
       },

@@ -135,8 +135,9 @@ std::string tools(const std::string& strict, const std::string& schema) {
 TEST(Structured, RequiredCallsFitTheirTools) {
   for (const char* name : {"Qwen3.5-4B", "Qwen-Qwen3-0.6B"}) {
     Server& server = with_template(name);
-    const std::string note = R"("tool_choice":{"type":"function","function":{"name":"note"}})";
-    const json called = answered(post(server, kChat, ask(kPlain + tools("", kSchema) + "," + note)))["choices"][0];
+    const std::string fields = kPlain + tools("", kSchema);
+    const std::string note = R"(,"tool_choice":{"type":"function","function":{"name":"note"}})";
+    const json called = answered(post(server, kChat, ask(fields + note)))["choices"][0];
     ASSERT_EQ(called["message"]["tool_calls"].size(), 1) << name << called;
     const json& function = called["message"]["tool_calls"][0]["function"];
     EXPECT_EQ(function["name"], "note");
@@ -203,6 +204,23 @@ TEST(Structured, FewConstraintsWaitToBeCompiled) {
     ++refused;
   }
   EXPECT_GE(refused, 1);
+}
+
+TEST(Structured, ConstraintsOfClientsThatLeftAreNotCompiled) {
+  Server server({}, {.works = 1});
+  const auto seconds = [&](const std::string& body, int status) {
+    const auto begun = std::chrono::steady_clock::now();
+    EXPECT_EQ(post(server, kChat, body).status, status);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+  };
+  const double one = seconds(slow_schema(100), 400);
+  for (int i = 0; i < 8; ++i) {
+    testing::Client client(server);
+    ASSERT_TRUE(client.send(testing::Client::post_text(kChat, slow_schema(i))));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  const std::string format = R"("response_format":{"type":"json_schema","json_schema":{"schema":{"const":"left"}}})";
+  EXPECT_LT(seconds(ask(format), 200), 4 * one) << "the others were compiled first";
 }
 
 TEST(Structured, ScoringHasPlacesOfItsOwn) {
