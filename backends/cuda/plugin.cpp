@@ -11,6 +11,7 @@
 namespace gpu {
 namespace {
 
+constexpr swy_cancel kCancel = {sizeof(swy_cancel), 0, cancel};
 constexpr swy_sampling kLimits = {sizeof(swy_sampling), 0, 0, 0, kMostCandidates, 0};
 
 struct Cuda {
@@ -92,6 +93,7 @@ struct Cuda {
   static const void* extension(const swy_device&, const char* name) {
     if (std::strcmp(name, SWY_EXT_RANGE) == 0) return &ranges();
     if (std::strcmp(name, SWY_EXT_PROFILE) == 0) return &kProfile;
+    if (std::strcmp(name, SWY_EXT_CANCEL) == 0) return &kCancel;
     return std::strcmp(name, SWY_EXT_SAMPLING) == 0 ? &kLimits : nullptr;
   }
 };

@@ -55,6 +55,9 @@ struct swy_device {
   size_t next_small = 0;
   std::deque<gpu::Arrival> arrivals;
   std::unique_ptr<gpu::Profile> profile = std::make_unique<gpu::Profile>();
+
+  std::mutex timelines_mutex;  // never held while anything is waited for
+  std::vector<swy_timeline*> timelines;
 };
 
 struct swy_buffer {
@@ -66,7 +69,8 @@ struct swy_buffer {
 struct swy_timeline {
   swy_device* device = nullptr;
   std::atomic<uint64_t>* value = nullptr;  // page-locked; the device writes it
-  uint64_t signalled = 0;                  // the last value that was requested
+  std::atomic<uint64_t> signalled = 0;     // the last value that was requested
+  std::atomic<bool> cancelled = false;     // for good; the device may still reach the value later
 };
 
 namespace gpu {
@@ -100,6 +104,8 @@ swy_status timeline_create(swy_device* device, swy_timeline** out, swy_error* er
 void timeline_free(swy_device* device, swy_timeline* timeline);
 uint64_t timeline_value(swy_timeline* timeline);
 swy_status timeline_wait(swy_timeline* timeline, uint64_t value, uint64_t timeout_ns, swy_error* error);
+// Ends the waits for what is under way: their timelines fail. The device computes on: a kernel cannot be stopped.
+void cancel(swy_device* device);
 // Waits for the points of other devices that `submit` names. Those of this device are on the same stream, and were put
 // there before. Before any lock is taken.
 swy_status await_points(const swy_device& device, const swy_submit* submit, swy_error* error);

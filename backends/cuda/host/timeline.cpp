@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <thread>
 
@@ -78,8 +79,9 @@ swy_status await_points(const swy_device& device, const swy_submit* submit, swy_
 swy_status signal(swy_device& device, const swy_submit* submit, swy_error* error) {
   for (uint32_t i = 0; submit != nullptr && i < submit->signal_count; ++i) {
     swy_timeline& t = *submit->signals[i].timeline;
-    t.signalled = submit->signals[i].value;
-    const CUresult r = write_value()(device.stream, reinterpret_cast<CUdeviceptr>(t.value), t.signalled, 0);
+    const uint64_t value = submit->signals[i].value;
+    t.signalled.store(value, std::memory_order_relaxed);
+    const CUresult r = write_value()(device.stream, reinterpret_cast<CUdeviceptr>(t.value), value, 0);
     if (r != CUDA_SUCCESS) {
       t.value->store(SWY_TIMELINE_FAILED, std::memory_order_release);
       return swy::fail(error, SWY_DEVICE_LOST, SWY_REASON_NONE, "raising a timeline: driver error %d",
@@ -97,15 +99,21 @@ swy_status timeline_create(swy_device* device, swy_timeline** out, swy_error* er
         s != SWY_OK) {
       return s;
     }
-    auto* t = new swy_timeline;
+    auto t = std::make_unique<swy_timeline>();
     t->device = device;
     t->value = new (memory) std::atomic<uint64_t>(0);
-    *out = t;
+    const std::lock_guard lock(device->timelines_mutex);
+    device->timelines.push_back(t.get());
+    *out = t.release();
     return SWY_OK;
   });
 }
 
 void timeline_free(swy_device* device, swy_timeline* timeline) {
+  {
+    const std::lock_guard lock(device->timelines_mutex);
+    std::erase(device->timelines, timeline);
+  }
   cudaSetDevice(device->ordinal);
   cudaStreamSynchronize(device->stream);  // it may still be going to write
   {
@@ -118,9 +126,19 @@ void timeline_free(swy_device* device, swy_timeline* timeline) {
 }
 
 uint64_t timeline_value(swy_timeline* timeline) {
+  if (timeline->cancelled.load(std::memory_order_acquire)) return SWY_TIMELINE_FAILED;
   const uint64_t reached = timeline->value->load(std::memory_order_acquire);
   if (reached != SWY_TIMELINE_FAILED) deliver(*timeline, reached);
   return reached;
+}
+
+void cancel(swy_device* device) {
+  const std::lock_guard lock(device->timelines_mutex);
+  for (swy_timeline* t : device->timelines) {
+    if (t->value->load(std::memory_order_acquire) < t->signalled.load(std::memory_order_relaxed)) {
+      t->cancelled.store(true, std::memory_order_release);
+    }
+  }
 }
 
 // Spins: a step of decoding takes a millisecond, and waking a thread takes a good part of that.
@@ -128,6 +146,10 @@ swy_status timeline_wait(swy_timeline* timeline, uint64_t value, uint64_t timeou
   return swy::guard(error, [&]() -> swy_status {
     const auto begin = Clock::now();
     for (uint32_t turn = 1;; ++turn) {
+      if (timeline->cancelled.load(std::memory_order_acquire)) {
+        return swy::fail(error, SWY_CANCELLED, SWY_REASON_NONE,
+                         "the step was cancelled; the device may still be at it");
+      }
       const uint64_t reached = timeline->value->load(std::memory_order_acquire);
       if (reached == SWY_TIMELINE_FAILED) {
         check_alive(*timeline, error);

@@ -6,6 +6,7 @@
 #include "plugins_api/check/kit.h"
 #include "plugins_api/check/raw.h"
 #include "plugins_api/check/suites.h"
+#include "switchyard/extensions.h"
 
 namespace switchyard::check {
 namespace {
@@ -178,6 +179,36 @@ std::string waits(const Kit& kit) {
   return reached >= 1 ? "" : "a write did not wait for the point of another device's timeline that its `waits` name";
 }
 
+// swy.cancel/1: a wait for what is under way ends, with what was asked for or with SWY_CANCELLED; the device goes on.
+std::string cancels(const Kit& kit) {
+  const Plugin& p = kit.plugin();
+  const auto* extension = static_cast<const swy_cancel*>(p.api().get_extension(p.device(), SWY_EXT_CANCEL));
+  if (extension == nullptr) throw Unsupported("the device does not offer swy.cancel/1");
+  if (!SWY_HAS(swy_cancel, extension, cancel) || extension->cancel == nullptr) return "swy.cancel/1 has no function";
+  const Raw buffer(p, SWY_MEMORY_DEVICE, kBytes);
+  const Drained drained(buffer);
+  for (int round = 0; round < 20; ++round) {
+    const Timeline t(p), later(p);
+    const swy_timeline_point last = t.at(1), after = later.at(1);
+    keep_busy(buffer, &last);
+    std::thread other([&] { extension->cancel(p.device()); });
+    PluginError e;
+    const swy_status s = p.api().timeline_wait(t.get(), 1, 10'000'000'000, e.get());
+    other.join();
+    if (s != SWY_OK && s != SWY_CANCELLED) return text("a wait that was cancelled has status ", s);
+    if (s == SWY_CANCELLED && !e.has_line()) return "a wait was cancelled without a line";
+    if (s == SWY_CANCELLED && t.value() != SWY_TIMELINE_FAILED) {
+      return text("a cancelled wait left its timeline at ", t.value(), ", which should have failed");
+    }
+    const swy_submit next = submission(nullptr, &after);
+    buffer.write(0, contents().front().data(), kBytes, &next);
+    later.wait(1);
+    const std::string problem = expect(buffer, contents().front(), "the first write after swy.cancel/1");
+    if (!problem.empty()) return problem;
+  }
+  return "";
+}
+
 std::vector<Task> list(Session& session, std::vector<Refusal>*) {
   Kit& kit = session.kit();
   std::vector<Task> tasks;
@@ -189,6 +220,7 @@ std::vector<Task> list(Session& session, std::vector<Refusal>*) {
   add("fills", fills);
   add("lists_signal", lists_signal);
   add("waits", waits);
+  add("cancels", cancels);
   return tasks;
 }
 
