@@ -130,7 +130,12 @@ __device__ inline void limits(const Tile& tile, uint32_t m, uint32_t (&limit)[2]
   limit[0] = tile.position + tile.row(m), limit[1] = tile.position + tile.row(m + 8);
 }
 
-// Turns one block's scores into weights, and scales the earlier sums down if the maximum grows.
+// The threads that have queries meet.
+__device__ inline void meet_queries() { asm volatile("bar.sync 1, %0;" ::"n"(kPromptThreads) : "memory"); }
+
+// Turns one block's scores into weights. Weights are powers of two below `top`, which may be up to kSlack less than the
+// largest score: only when it would be more, the earlier sums are scaled down.
+constexpr float kSlack = 8;
 template <int kDim, int kTiles>
 __device__ inline void soften(float (&s)[kTiles][4], Running<kDim>& r) {
   float shrink[2];
@@ -141,6 +146,7 @@ __device__ inline void soften(float (&s)[kTiles][4], Running<kDim>& r) {
     for (int n = 0; n < kTiles; ++n) best = fmaxf(best, fmaxf(s[n][2 * h], s[n][2 * h + 1]));
     best = fmaxf(best, __shfl_xor_sync(kAll, best, 1));
     best = fmaxf(best, __shfl_xor_sync(kAll, best, 2));
+    if (best - r.top[h] <= kSlack) best = r.top[h];  // not if it was infinite
     const float base = best == -INFINITY ? 0.0f : best;
     shrink[h] = exp2_of(r.top[h] - base);
     r.top[h] = best;
@@ -171,7 +177,7 @@ __device__ inline void join_teams(bool first, Running<kDim>& r, float* shared) {
 #pragma unroll
     for (uint32_t h = 0; h < 2; ++h) mine[(kDim / 2 + h) * 32] = r.top[h], mine[(kDim / 2 + 2 + h) * 32] = r.sum[h];
   }
-  __syncthreads();
+  meet_queries();
   if (!first) return;
   float own[2], other[2];
 #pragma unroll
