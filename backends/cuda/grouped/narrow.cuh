@@ -7,8 +7,6 @@
 
 namespace gpu {
 
-constexpr uint32_t kNarrowTokens = 64, kNarrowRows = 128;
-
 // y_i [tokens, rows of w_i] = x * w_i^T + bias_i, with x normed by norm and inverse if these are given.
 struct Narrow {
   const float* x;        // [tokens, width]
@@ -22,18 +20,14 @@ struct Narrow {
   float bias;
   uint32_t count, width;
   swy_rows domain;
-  uint32_t parts;      // of the width, which are summed in order by the block that ends last
-  float* partial;      // [parts, tokens, all rows]
-  uint32_t* counters;  // per tile
+  uint32_t parts;  // of the width
 };
 
 // Whether a weight can be multiplied this way.
 inline bool narrow(const swy_tensor& t) {
   return t.dtype == SWY_BF16 && t.rank == 2 && t.dims[0] <= 512 && t.dims[1] % 32 == 0;
 }
-// Floats of `partial`.
-uint64_t narrow_partials(uint32_t tokens, uint32_t rows, uint32_t width);
-// Records the product of up to `tokens` rows; fills first, parts and counters.
+// Records the product of up to `tokens` rows; fills `first` and `parts`.
 swy_status record_narrow(const Recording& r, Narrow& p, uint32_t tokens);
 
 }  // namespace gpu

@@ -170,20 +170,15 @@ uint32_t scale_groups(const swy_op& op) {
 struct Parts {
   uint8_t* panels;
   ByteScales scales;
-  float *inverse, *partial;  // partial: of narrow products
+  float* inverse;
 };
 Parts place(Arena& arena, const swy_op& op) {
   const uint32_t rows = rows_of(op), groups = ceil_div(rows, 8);
-  uint32_t narrow_rows = 0;
-  for (uint32_t i = first_weight(op); i < op.weight_count; ++i) {
-    if (narrow(*op.weights[i])) narrow_rows += static_cast<uint32_t>(op.weights[i]->dims[0]);
-  }
   Parts p{};
   p.panels = arena.take<uint8_t>(uint64_t{spans_of(op)} * groups * kBytePanel);
   const uint64_t scales = uint64_t{ceil_div(spans_of(op), kScaledSpansOfRow)} * groups * 8;
   p.scales.scale = arena.take<float>(scales), p.scales.inverse = arena.take<float>(scales);
   p.inverse = arena.take<float>(rows);
-  if (narrow_rows != 0) p.partial = arena.take<float>(narrow_partials(rows, narrow_rows, width_of(op)));
   return p;
 }
 
@@ -201,7 +196,7 @@ ByteInput input_of(const Recording& r, const Parts& parts) {
 }
 
 // The products with weights of few rows; `recorded`: whether there are any.
-swy_status record_narrow_weights(const Recording& r, const Parts& parts, const GroupedRows& x, bool& recorded) {
+swy_status record_narrow_weights(const Recording& r, const GroupedRows& x, bool& recorded) {
   Narrow n{};
   for (uint32_t i = first_weight(r.op), o = 0; i < r.op.weight_count; ++i, ++o) {
     if (!narrow(*r.op.weights[i])) continue;
@@ -217,7 +212,6 @@ swy_status record_narrow_weights(const Recording& r, const Parts& parts, const G
   n.bias = x.bias;
   n.width = x.width;
   n.domain = x.domain;
-  n.partial = parts.partial;
   return record_narrow(r, n, rows_of(r.op));
 }
 
@@ -227,7 +221,7 @@ swy_status record_bytes(const Recording& r) {
   const ByteInput x = input_of(r, parts);
   SWY_CUDA_TRY(launch(r, byte_rows, rows_of(r.op), 256, 0, x, r.list.step));
   ByteLinear p{};
-  SWY_CUDA_TRY(record_narrow_weights(r, parts, x.g, p.g.beside));
+  SWY_CUDA_TRY(record_narrow_weights(r, x.g, p.g.beside));
   GroupedLinearWeights w{};
   for (uint32_t i = first_weight(r.op), o = 0; i < r.op.weight_count; ++i, ++o) {
     if (narrow(*r.op.weights[i])) continue;

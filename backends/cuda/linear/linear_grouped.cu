@@ -59,14 +59,13 @@ Tiling tiling(uint32_t rows, uint32_t steps, uint32_t spans, uint32_t processors
 // Layout of the workspace.
 struct Parts {
   uint8_t* panels;
-  float *inverse, *partial, *joined;  // partial: of narrow products; joined: of wide ones
+  float *inverse, *joined;  // joined: sums of products whose columns are divided
 };
 Parts place(Arena& arena, const swy_op& op, uint32_t processors) {
   const uint32_t rows = rows_of(op), width = width_of(op);
-  uint32_t narrow_rows = 0, steps[4] = {};
+  uint32_t steps[4] = {};
   for (uint32_t i = first_weight(op); i < end_of_weights(op); ++i) {
     const Way way = way_of(*op.weights[i]);
-    if (way == Way::narrow) narrow_rows += static_cast<uint32_t>(op.weights[i]->dims[0]);
     if (way < Way::narrow) steps[static_cast<uint32_t>(way)] += ceil_div(op.weights[i]->dims[0], kTileRowsOfWeight);
   }
   uint64_t joined = 0;
@@ -80,7 +79,6 @@ Parts place(Arena& arena, const swy_op& op, uint32_t processors) {
   p.panels = arena.take<uint8_t>(uint64_t{ceil_div(width, kSpan)} * ceil_div(rows, 8) * kPanelBytes);
   p.inverse = arena.take<float>(rows);
   if (joined != 0) p.joined = arena.take<float>(joined);
-  if (narrow_rows != 0) p.partial = arena.take<float>(narrow_partials(rows, narrow_rows, width));
   return p;
 }
 
@@ -143,7 +141,7 @@ swy_status record_streamed(const Recording& r, const Parts& parts, Way way, bool
 }
 
 // The products with weights of few rows; `recorded`: whether there are any.
-swy_status record_few(const Recording& r, const Parts& parts, const GroupedRows& x, bool& recorded) {
+swy_status record_few(const Recording& r, const GroupedRows& x, bool& recorded) {
   Narrow n{};
   for (uint32_t i = first_weight(r.op), o = 0; i < end_of_weights(r.op); ++i, ++o) {
     if (way_of(*r.op.weights[i]) != Way::narrow) continue;
@@ -159,7 +157,6 @@ swy_status record_few(const Recording& r, const Parts& parts, const GroupedRows&
   n.bias = x.bias;
   n.width = x.width;
   n.domain = x.domain;
-  n.partial = parts.partial;
   recorded = true;
   return record_narrow(r, n, rows_of(r.op));
 }
@@ -171,7 +168,7 @@ swy_status record_grouped(const Recording& r) {
   const GroupedRows x = rows_to_panels(r, parts);
   SWY_CUDA_TRY(launch(r, panel_rows, rows_of(r.op), 256, 0, x, r.list.step));
   bool beside = false;
-  SWY_CUDA_TRY(record_few(r, parts, x, beside));
+  SWY_CUDA_TRY(record_few(r, x, beside));
   for (const Way way : {Way::nibbles, Way::bytes, Way::halves}) SWY_CUDA_TRY(record_streamed(r, parts, way, beside));
   return SWY_OK;
 }

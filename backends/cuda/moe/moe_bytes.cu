@@ -23,8 +23,8 @@ ByteScales take_scales(Arena& arena, uint64_t n) {
   return {scale, arena.take<float>(n)};
 }
 
-// Layout of the workspace after the operands; returns the router's partial sums.
-float* place(ByteMixture& b, Arena& arena, const swy_op& op) {
+// Layout of the workspace after the operands.
+void place(ByteMixture& b, Arena& arena, const swy_op& op) {
   const swy_moe_attrs a = moe_attrs(op);
   const uint32_t rows = rows_of(op), hidden = hidden_of(op), pairs = rows * a.top_k;
   const uint32_t slots = a.top_k + (a.shared_width != 0 ? 1 : 0), width = std::max(a.width, a.shared_width);
@@ -42,10 +42,9 @@ float* place(ByteMixture& b, Arena& arena, const swy_op& op) {
   g.h = arena.take<uint8_t>(uint64_t{spans_of(width)} * g.groups * kBytePanel);
   b.x_scales = take_scales(arena, uint64_t{ceil_div(spans_of(hidden), kScaledSpansOfX)} * g.groups * 8);
   b.h_scales = take_scales(arena, uint64_t{spans_of(width)} * g.groups * 8);
-  return router_is_narrow(op) ? arena.take<float>(narrow_partials(rows, a.experts, hidden)) : nullptr;
 }
 
-swy_status record_logits(const Recording& r, const Mixture& m, float* partial) {
+swy_status record_logits(const Recording& r, const Mixture& m) {
   if (!router_is_narrow(r.op)) return record_mixture_product(r, m, m.router, m.router_bias, m.logits, rows_of(r.op));
   Narrow n{};
   n.x = m.x;
@@ -54,7 +53,6 @@ swy_status record_logits(const Recording& r, const Mixture& m, float* partial) {
   n.count = 1;
   n.width = m.hidden;
   n.domain = m.domain;
-  n.partial = partial;
   return record_narrow(r, n, rows_of(r.op));
 }
 
@@ -87,10 +85,10 @@ swy_status record_bytes(const Recording& r) {
   Arena arena(r.operands.workspace());
   ByteMixture b{};
   b.g.m = mixture_of(r, arena, false);
-  float* partial = place(b, arena, r.op);
+  place(b, arena, r.op);
   const uint32_t rows = rows_of(r.op);
   if (b.g.m.routes) {
-    SWY_CUDA_TRY(record_logits(r, b.g.m, partial));
+    SWY_CUDA_TRY(record_logits(r, b.g.m));
     SWY_CUDA_TRY(record_choice(r, b.g.m, rows));
   }
   b.g.counts = take_counters(r.list, b.g.m.experts, r.error);

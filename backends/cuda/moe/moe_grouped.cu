@@ -57,8 +57,8 @@ bool by_quads(const swy_op& op) { return routes_few(op) && supports_quads(op); }
 
 bool router_is_narrow(const swy_op& op) { return op.id != SWY_OP_EXPERTS && narrow(swy::tensor(op, "router")); }
 
-// Layout of the workspace after the operands; returns the router's partial sums.
-float* place(GroupedMixture& p, Arena& arena, const swy_op& op) {
+// Layout of the workspace after the operands.
+void place(GroupedMixture& p, Arena& arena, const swy_op& op) {
   const swy_moe_attrs a = moe_attrs(op);
   const auto rows = static_cast<uint32_t>(swy::tensor(op, "x").dims[0]),
              hidden = static_cast<uint32_t>(swy::tensor(op, "x").dims[1]);
@@ -80,10 +80,9 @@ float* place(GroupedMixture& p, Arena& arena, const swy_op& op) {
     p.pairs = reinterpret_cast<uint16_t*>(p.x);
     static_assert(kPanelBytes == 8 * kSpan * sizeof *p.pairs);
   }
-  return router_is_narrow(op) && p.room == 0 ? arena.take<float>(narrow_partials(rows, a.experts, hidden)) : nullptr;
 }
 
-swy_status record_logits(const Recording& r, const Mixture& m, float* partial, uint32_t rows) {
+swy_status record_logits(const Recording& r, const Mixture& m, uint32_t rows) {
   if (router_is_narrow(r.op)) {
     Narrow n{};
     n.x = m.x;
@@ -93,7 +92,6 @@ swy_status record_logits(const Recording& r, const Mixture& m, float* partial, u
     n.count = 1;
     n.width = m.hidden;
     n.domain = m.domain;
-    n.partial = partial;
     return record_narrow(r, n, rows);
   }
   return record_mixture_product(r, m, m.router, m.router_bias, m.logits, rows);
@@ -170,9 +168,9 @@ swy_status record_few(const Recording& r, const GroupedMixture& p, const InputNo
 }
 
 // The same with one launch for each part.
-swy_status record_many(const Recording& r, GroupedMixture& p, float* partial, uint32_t rows) {
+swy_status record_many(const Recording& r, GroupedMixture& p, uint32_t rows) {
   if (p.m.routes) {
-    SWY_CUDA_TRY(record_logits(r, p.m, partial, rows));
+    SWY_CUDA_TRY(record_logits(r, p.m, rows));
     SWY_CUDA_TRY(record_choice(r, p.m, rows));
   }
   p.counts = take_counters(r.list, p.m.experts, r.error);
@@ -182,9 +180,9 @@ swy_status record_many(const Recording& r, GroupedMixture& p, float* partial, ui
   return launch(r, gather, rows, 256, 0, p, r.list.step);
 }
 
-swy_status record_mixture(const Recording& r, GroupedMixture& p, float* partial, const InputNorm& norm) {
+swy_status record_mixture(const Recording& r, GroupedMixture& p, const InputNorm& norm) {
   const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "x").dims[0]);
-  SWY_CUDA_TRY(p.room != 0 ? record_few(r, p, norm, rows) : record_many(r, p, partial, rows));
+  SWY_CUDA_TRY(p.room != 0 ? record_few(r, p, norm, rows) : record_many(r, p, rows));
   SWY_CUDA_TRY(by_quads(r.op) ? record_quads(r, p.m, p.quads, p.pairs) : record_experts(r, p));
   // With few rows, each block gets a multiprocessor of its own: otherwise the first ones that the previous kernel
   // leaves would get all blocks.
@@ -195,8 +193,8 @@ swy_status record_grouped(const Recording& r) {
   Arena arena(r.operands.workspace());
   GroupedMixture p{};
   p.m = mixture_of(r, arena, false);
-  float* partial = place(p, arena, r.op);
-  return record_mixture(r, p, partial, {});
+  place(p, arena, r.op);
+  return record_mixture(r, p, {});
 }
 
 swy_status supports_grouped(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
@@ -273,9 +271,9 @@ swy_status record_normed_grouped(const Recording& r, void* workspace, const floa
   Arena arena(workspace);
   GroupedMixture p{};
   p.m = mixture_of(r, arena, false);
-  float* partial = place(p, arena, r.op);
+  place(p, arena, r.op);
   p.m.x = x, p.m.residual = residual, p.m.y = y;
-  return record_mixture(r, p, partial, norm);
+  return record_mixture(r, p, norm);
 }
 
 std::span<const Kernel> moe_grouped_kernels() { return kKernels; }
